@@ -1,0 +1,27 @@
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
+
+namespace forerun {
+
+/// How numbers are stored in a file. The Q types are GGML's block formats.
+enum class DType : std::uint8_t {
+  kF32, kF16, kBF16, kQ8_0, kQ4_0, kQ4_1, kQ5_0, kQ5_1, kQ4_K, kQ5_K, kQ6_K
+};
+
+/// A tensor inside a memory-mapped file; valid as long as the file object lives.
+struct TensorView {
+  std::string name;
+  DType dtype;
+  std::vector<std::int64_t> shape;   ///< row-major, outermost first (GGUF's order reversed)
+  std::span<const std::byte> bytes;  ///< exactly the bytes of this tensor, checked against the file
+};
+
+std::string_view name_of(DType dtype) noexcept;
+
+}  // namespace forerun
