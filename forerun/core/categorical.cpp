@@ -1,0 +1,136 @@
+#include "forerun/core/categorical.h"
+
+#include <algorithm>
+#include <cmath>
+#include <limits>
+#include <stdexcept>
+
+#include "forerun/core/internal/exp.h"
+
+namespace forerun {
+namespace {
+
+using internal::exp_nonpositive;
+constexpr float kNegInf = -std::numeric_limits<float>::infinity();
+constexpr std::size_t kBlock = 512;
+
+// Sum of exp(w - max) over one stretch of weights.
+double mass(std::span<const float> w, double max) noexcept {
+  double sum = 0.0;
+  const std::size_t n = w.size();
+#pragma omp simd reduction(+ : sum)
+  for (std::size_t i = 0; i < n; ++i) sum += exp_nonpositive(static_cast<double>(w[i]) - max);
+  return sum;
+}
+
+// The index at which the running sum of weight(i) passes `goal`: whole blocks are skipped by
+// block_mass(begin, end), then the crossing block is walked. Rounding may carry the walk past the
+// end; the last index of positive weight is the answer then.
+template <class BlockMass, class Weight>
+Token crossing(std::size_t n, double goal, BlockMass block_mass, Weight weight) {
+  std::size_t begin = 0;
+  for (; begin < n; begin += kBlock) {
+    const double m = block_mass(begin, std::min(n, begin + kBlock));
+    if (m > goal) break;
+    goal -= m;
+  }
+  const std::size_t end = std::min(n, begin + kBlock);
+  for (std::size_t i = begin; i < end; ++i) {
+    const double w = weight(i);
+    goal -= w;
+    if (goal < 0.0 && w > 0.0) return static_cast<Token>(i);
+  }
+  std::size_t i = end;
+  while (i > 0 && !(weight(i - 1) > 0.0)) --i;
+  return static_cast<Token>(i) - 1;
+}
+
+}  // namespace
+
+Token argmax(std::span<const float> w) {
+  float best = kNegInf;
+  const std::size_t n = w.size();
+#pragma omp simd reduction(max : best)
+  for (std::size_t i = 0; i < n; ++i) best = w[i] > best ? w[i] : best;
+  unsigned nan = 0;
+#pragma omp simd reduction(| : nan)
+  for (std::size_t i = 0; i < n; ++i) nan |= static_cast<unsigned>(w[i] != w[i]);
+  if (nan != 0) {
+    throw std::invalid_argument(
+        "logits hold NaN: the weights or a kernel are broken; try --precision f32, or check the "
+        "file");
+  }
+  if (best == kNegInf || best == -kNegInf) {
+    throw std::invalid_argument(
+        "logits hold no finite largest value: nothing can be drawn from them");
+  }
+  return static_cast<Token>(std::find(w.begin(), w.end(), best) - w.begin());
+}
+
+Categorical::Categorical(std::span<const float> log_weights)
+    : log_weights_(log_weights), argmax_(forerun::argmax(log_weights)) {
+  max_ = static_cast<double>(log_weights[static_cast<std::size_t>(argmax_)]);
+  sum_ = mass(log_weights_, max_);
+  log_norm_ = max_ + std::log(sum_);
+}
+
+double Categorical::prob(Token t) const noexcept { return std::exp(log_prob(t)); }
+
+double Categorical::entropy() const noexcept {
+  double weighted = 0.0;
+  const std::size_t n = log_weights_.size();
+  for (std::size_t i = 0; i < n; ++i) {
+    const double x = static_cast<double>(log_weights_[i]) - max_;
+    const double e = exp_nonpositive(x);
+    if (e > 0.0) weighted += e * x;
+  }
+  return std::log(sum_) - weighted / sum_;
+}
+
+Token Categorical::sample(double u) const noexcept {
+  const auto weight = [this](std::size_t i) {
+    return exp_nonpositive(static_cast<double>(log_weights_[i]) - max_);
+  };
+  const auto block = [this](std::size_t begin, std::size_t end) {
+    return mass(log_weights_.subspan(begin, end - begin), max_);
+  };
+  return crossing(size(), u * sum_, block, weight);
+}
+
+Token sample_residual(const Categorical& target, const Categorical& draft, double u) {
+  if (target.size() != draft.size()) {
+    throw std::invalid_argument("couple: target and draft have different vocabularies");
+  }
+  const double p_scale = 1.0 / target.sum_;
+  const double q_scale = 1.0 / draft.sum_;
+  const auto weight = [&](std::size_t i) {
+    const double p =
+        exp_nonpositive(static_cast<double>(target.log_weights_[i]) - target.max_) * p_scale;
+    const double q =
+        exp_nonpositive(static_cast<double>(draft.log_weights_[i]) - draft.max_) * q_scale;
+    return p > q ? p - q : 0.0;
+  };
+  const auto block = [&](std::size_t begin, std::size_t end) {
+    double sum = 0.0;
+#pragma omp simd reduction(+ : sum)
+    for (std::size_t i = begin; i < end; ++i) sum += weight(i);
+    return sum;
+  };
+  double total = 0.0;
+  for (std::size_t b = 0; b < target.size(); b += kBlock) {
+    total += block(b, std::min(target.size(), b + kBlock));
+  }
+  if (!(total > 0.0)) return target.sample(u);
+  return crossing(target.size(), u * total, block, weight);
+}
+
+double total_variation(const Categorical& target, const Categorical& draft) noexcept {
+  double sum = 0.0;
+  for (std::size_t i = 0; i < target.size(); ++i) {
+    const auto t = static_cast<Token>(i);
+    sum += std::abs(target.prob(t) - draft.prob(t));
+  }
+  return 0.5 * sum;
+}
+
+}  // namespace forerun

@@ -1,0 +1,60 @@
+#pragma once
+
+#include <cstddef>
+#include <span>
+#include <variant>
+
+#include "forerun/core/draws.h"
+#include "forerun/core/token.h"
+
+namespace forerun {
+
+/// A value that was chosen, not sampled: found by lookup, argmax or search.
+struct PointMass {
+  Token token = 0;
+};
+
+/// A law over token ids, given by float log-weights and normalised in double.
+/// A view: the weights must outlive it.
+class Categorical {
+ public:
+  /// @param log_weights  [vocab] float32, natural log, any common offset; -inf forbids a token
+  /// @throws std::invalid_argument  empty, NaN or +inf inside, or every token forbidden
+  explicit Categorical(std::span<const float> log_weights);
+
+  std::size_t size() const noexcept { return log_weights_.size(); }
+  std::span<const float> log_weights() const noexcept { return log_weights_; }
+  Token argmax() const noexcept { return argmax_; }
+  double log_prob(Token t) const noexcept {
+    return static_cast<double>(log_weights_[static_cast<std::size_t>(t)]) - log_norm_;
+  }
+  double prob(Token t) const noexcept;
+  /// Entropy in nats.
+  double entropy() const noexcept;
+  /// The token at which the cumulative probability passes `u` in [0, 1); never one of probability
+  /// 0.
+  Token sample(double u) const noexcept;
+
+ private:
+  friend Token sample_residual(const Categorical&, const Categorical&, double);
+  std::span<const float> log_weights_;
+  double max_ = 0.0, sum_ = 0.0;  // largest log-weight; sum of exp(weight - max)
+  double log_norm_ = 0.0;
+  Token argmax_ = 0;
+};
+
+/// A token from (target - draft)+ normalised, at cumulative `u` in [0, 1). Where the difference
+/// vanishes to rounding, a token from `target`: the laws are then equal and the branch has no mass.
+Token sample_residual(const Categorical& target, const Categorical& draft, double u);
+
+/// Probability that a maximal coupling rejects: 1/2 * sum |target - draft|.
+double total_variation(const Categorical& target, const Categorical& draft) noexcept;
+
+/// A conditional of the next token. Greedy decoding (temperature 0) makes it a point mass.
+using TokenLaw = std::variant<PointMass, Categorical>;
+
+/// The most likely token of [vocab] float32 log-weights, the lowest id among equals.
+/// @throws std::invalid_argument  empty, NaN inside, or every token forbidden
+Token argmax(std::span<const float> log_weights);
+
+}  // namespace forerun

@@ -1,0 +1,111 @@
+#include "forerun/core/certificate.h"
+
+#include <algorithm>
+#include <cmath>
+
+#include "forerun/core/tests_of_fit.h"
+
+namespace forerun {
+
+bool CertificateReport::passed() const noexcept {
+  return std::abs(z) < 4.0 && ks_p > 1e-4 && energy_p > 1e-4 && forbidden == 0;
+}
+
+void TokenCertificate::add_output(const Categorical& target, Token y, double v) {
+  const auto w = target.log_weights();
+  const float own = w[static_cast<std::size_t>(y)];
+  const double p = target.prob(y);
+  if (p == 0.0) {
+    ++forbidden_;
+    return;
+  }
+  // Likelier tokens first, the lower id first among equals.
+  double below = 0.0;
+  for (std::size_t i = 0; i < w.size(); ++i) {
+    const bool before = w[i] > own || (w[i] == own && i < static_cast<std::size_t>(y));
+    if (before) below += target.prob(static_cast<Token>(i));
+  }
+  transforms_.push_back(std::clamp(below + v * p, 0.0, 1.0));
+}
+
+void TokenCertificate::add_point_draft(const Categorical& target, Token drafted, Token y) {
+  const double p = target.prob(drafted);
+  add_score((y == drafted ? 1.0 : 0.0) - p, p * (1.0 - p));
+}
+
+void TokenCertificate::add_sampled_draft(const Categorical& target, const Categorical& draft,
+                                         Token y) {
+  const auto score = [&](Token t, double p) {
+    return std::clamp(std::log((draft.prob(t) + 1e-9) / (p + 1e-9)), -5.0, 5.0);
+  };
+  double mean = 0.0;
+  double square = 0.0;
+  for (std::size_t i = 0; i < target.size(); ++i) {
+    const auto t = static_cast<Token>(i);
+    const double p = target.prob(t);
+    if (p == 0.0) continue;
+    const double f = score(t, p);
+    mean += p * f;
+    square += p * f * f;
+  }
+  add_score(score(y, target.prob(y)) - mean, std::max(0.0, square - mean * mean));
+}
+
+void TokenCertificate::add_score(double centred, double variance) {
+  ++drafted_;
+  sum_ += centred;
+  variance_ += variance;
+  worst_ = std::max(worst_, std::abs(centred));
+}
+
+CertificateReport TokenCertificate::report() const {
+  const KsResult ks = ks_uniform(transforms_);
+  // A target that leaves no choice (variance 0) still catches an output it did not choose.
+  const double scale = std::sqrt(std::max(variance_, 1e-12));
+  const double z = drafted_ == 0 ? 0.0 : sum_ / scale;
+  return {.outputs = transforms_.size() + forbidden_,
+          .drafted = drafted_,
+          .z = z,
+          .ks_statistic = ks.statistic,
+          .ks_p = ks.p,
+          .forbidden = forbidden_,
+          .worst_score = worst_ / scale};
+}
+
+void GaussianCertificate::add(const Gaussian& target, std::span<const float> draft_mean,
+                              std::span<const float> value) {
+  ++outputs_;
+  double projected = 0.0;
+  double length = 0.0;
+  for (std::size_t i = 0; i < value.size(); ++i) {
+    const double m = target.mean[i];
+    const double r = (static_cast<double>(value[i]) - m) / target.sigma;
+    transforms_.push_back(normal_cdf(r));
+    energy_ += r * r;
+    if (draft_mean.empty()) continue;
+    const double d = static_cast<double>(draft_mean[i]) - m;
+    projected += r * d;
+    length += d * d;
+  }
+  if (length > 0.0) {
+    sum_ += projected / std::sqrt(length);
+    ++drafted_;
+  }
+}
+
+CertificateReport GaussianCertificate::report() const {
+  const KsResult ks = ks_uniform(transforms_);
+  const auto freedom = static_cast<double>(transforms_.size());
+  const double tail = freedom == 0 ? 0.5 : chi_square_tail(energy_, freedom);
+  return {.outputs = outputs_,
+          .drafted = drafted_,
+          .z = drafted_ == 0 ? 0.0 : sum_ / std::sqrt(static_cast<double>(drafted_)),
+          .ks_statistic = ks.statistic,
+          .ks_p = ks.p,
+          // two-sided: too little energy is a bias as well
+          .energy_p = std::min(1.0, 2.0 * std::min(tail, 1.0 - tail)),
+          .forbidden = 0,
+          .worst_score = 0.0};
+}
+
+}  // namespace forerun

@@ -1,0 +1,68 @@
+#include "forerun/core/couple.h"
+
+#include <algorithm>
+#include <cmath>
+#include <stdexcept>
+#include <string>
+
+#include "forerun/core/shared_noise.h"
+
+namespace forerun {
+namespace {
+
+void check_id(const Categorical& law, Token t, const char* who) {
+  if (t < 0 || static_cast<std::size_t>(t) >= law.size()) {
+    throw std::invalid_argument(std::string(who) + ": drafted token " + std::to_string(t) +
+                                " lies outside the vocabulary of " + std::to_string(law.size()));
+  }
+}
+
+}  // namespace
+
+Coupled<Token> couple(const Categorical& target, const Categorical& draft, Token drafted,
+                      const Draws& draws) {
+  check_id(target, drafted, "couple");
+  check_id(draft, drafted, "couple");
+  const double log_p = target.log_prob(drafted);
+  const double log_q = draft.log_prob(drafted);
+  if (std::isinf(log_q)) {
+    throw std::invalid_argument(
+        "couple: the draft's law gives the drafted token probability 0; hand over the law it was "
+        "sampled from, or a PointMass if it was not sampled");
+  }
+  // Strict: at u = 0 a token the target forbids (p = 0) must still be rejected.
+  const bool accepted = draws.uniform(Purpose::kAccept) < std::exp(log_p - log_q);
+  if (accepted) return {drafted, true};
+  return {sample_residual(target, draft, draws.uniform(Purpose::kResidual)), false};
+}
+
+Coupled<Token> couple(const Categorical& target, PointMass draft, const Draws& draws) {
+  check_id(target, draft.token, "couple");
+  const Token y = target.sample(draws.uniform(Purpose::kTarget));
+  return {y, y == draft.token};
+}
+
+Coupled<Token> couple(PointMass target, PointMass draft) noexcept {
+  return {target.token, target.token == draft.token};
+}
+
+Coupled<Token> couple_shared_noise(const Categorical& target, Token drafted, const Draws& draws) {
+  check_id(target, drafted, "couple_shared_noise");
+  const Token y = sample_shared_noise(target, draws).token;
+  return {y, y == drafted};
+}
+
+Coupled<Token> couple_typical(const Categorical& target, Token drafted, const Draws& draws,
+                              double epsilon, double delta) {
+  check_id(target, drafted, "couple_typical");
+  const double threshold = std::min(epsilon, delta * std::exp(-target.entropy()));
+  if (target.prob(drafted) > threshold) return {drafted, true};
+  return {target.sample(draws.uniform(Purpose::kTarget)), false};
+}
+
+Coupled<Token> couple_ratio_on_search(const Categorical& target, const Categorical& draft,
+                                      Token drafted, const Draws& draws) {
+  return couple(target, draft, drafted, draws);
+}
+
+}  // namespace forerun

@@ -1,0 +1,64 @@
+#include "forerun/core/gaussian.h"
+
+#include <cmath>
+#include <stdexcept>
+
+namespace forerun {
+namespace {
+
+void check(const Gaussian& target, const Gaussian& draft, std::size_t dim) {
+  if (target.mean.size() != dim || draft.mean.size() != dim) {
+    throw std::invalid_argument(
+        "couple: drafted value, target mean and draft mean have different dimensions");
+  }
+  if (target.sigma != draft.sigma || !(target.sigma >= 0.0)) {
+    throw std::invalid_argument(
+        "couple: the reflection needs one sigma >= 0 for target and draft; sample both with the "
+        "target's fixed variance");
+  }
+}
+
+}  // namespace
+
+std::vector<float> Gaussian::sample(Purpose purpose, const Draws& draws) const {
+  std::vector<float> x(mean.size());
+  draws.fill_normal(purpose, x);
+  for (std::size_t i = 0; i < x.size(); ++i) {
+    x[i] = static_cast<float>(static_cast<double>(mean[i]) + sigma * static_cast<double>(x[i]));
+  }
+  return x;
+}
+
+Coupled<std::vector<float>> couple(const Gaussian& target, const Gaussian& draft,
+                                   std::vector<float> drafted, const Draws& draws) {
+  check(target, draft, drafted.size());
+  const std::size_t n = drafted.size();
+  if (target.sigma == 0.0) {
+    std::vector<float> mean(target.mean.begin(), target.mean.end());
+    const bool same = mean == drafted;
+    return {std::move(mean), same};
+  }
+  // With z = (x - m') / s and D = (m' - m) / s the log ratio is -(z.D + |D|^2 / 2): no difference
+  // of large squares.
+  double z_delta = 0.0;
+  double delta_sq = 0.0;
+  for (std::size_t i = 0; i < n; ++i) {
+    const double d = static_cast<double>(draft.mean[i]) - static_cast<double>(target.mean[i]);
+    z_delta += (static_cast<double>(drafted[i]) - static_cast<double>(draft.mean[i])) * d;
+    delta_sq += d * d;
+  }
+  const double variance = target.sigma * target.sigma;
+  const double log_ratio = -(z_delta + 0.5 * delta_sq) / variance;
+  // NaN compares false: a broken mean is never accepted silently, it stays NaN in the output.
+  if (std::log(draws.uniform(Purpose::kAccept)) < log_ratio) return {std::move(drafted), true};
+  const double twice = delta_sq > 0.0 ? 2.0 * z_delta / delta_sq : 0.0;
+  for (std::size_t i = 0; i < n; ++i) {
+    const double m = target.mean[i];
+    const double d = static_cast<double>(draft.mean[i]) - m;
+    const double noise = static_cast<double>(drafted[i]) - static_cast<double>(draft.mean[i]);
+    drafted[i] = static_cast<float>(m + noise - twice * d);
+  }
+  return {std::move(drafted), false};
+}
+
+}  // namespace forerun

@@ -1,0 +1,56 @@
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <span>
+#include <string_view>
+#include <vector>
+
+#include "forerun/core/categorical.h"
+#include "forerun/core/couple.h"
+
+namespace forerun {
+
+/// The coupling in use. The first three are exact; the others are named after their source and
+/// reported as inexact.
+enum class Rule : std::uint8_t { kMaximal, kMatch, kSharedNoise, kTypical, kRatioOnSearch };
+
+std::string_view name_of(Rule rule) noexcept;
+std::optional<Rule> rule_from_name(std::string_view name) noexcept;
+constexpr bool is_exact(Rule rule) noexcept { return rule <= Rule::kSharedNoise; }
+
+/// How the tokens of a draft came about; it decides which couplings are exact for them.
+enum class Origin : std::uint8_t {
+  kChosen,    ///< found without a law (lookup)
+  kSearched,  ///< the best under a law (argmax, beam): a point mass, although `laws` scored it
+  kSampled,   ///< each token drawn from its law
+};
+
+/// The drafted tokens of one lane and one round.
+struct TokenDraft {
+  std::vector<Token> tokens;
+  std::vector<Categorical>
+      laws;  ///< one a token, or none if the origin is kChosen; views of the drafter's rows
+  Origin origin = Origin::kChosen;
+
+  std::size_t size() const noexcept { return tokens.size(); }
+};
+
+/// A rule for tokens, as the loop applies it.
+class TokenRule {
+ public:
+  explicit TokenRule(Rule rule) noexcept : rule_(rule) {}
+  Rule rule() const noexcept { return rule_; }
+
+  /// Couples drafted token `step` with the target's conditional there.
+  /// @throws std::invalid_argument  the rule does not fit the draft (ratio-on-search without laws)
+  Coupled<Token> couple(const TokenLaw& target, const TokenDraft& draft, std::size_t step,
+                        const Draws& draws) const;
+  /// An output nothing was drafted for.
+  Token draw(const TokenLaw& target, const Draws& draws) const;
+
+ private:
+  Rule rule_;
+};
+
+}  // namespace forerun

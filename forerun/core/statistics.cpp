@@ -1,0 +1,60 @@
+#include "forerun/core/statistics.h"
+
+#include <algorithm>
+
+namespace forerun {
+namespace {
+
+void grow(std::vector<std::uint64_t>& v, std::size_t n) {
+  if (v.size() < n) v.resize(n, 0);
+}
+
+void add(Timings& to, const Timings& t) {
+  to.drafter += t.drafter;
+  to.target += t.target;
+  to.rest += t.rest;
+}
+
+}  // namespace
+
+std::vector<double> RunStatistics::acceptance_by_position() const {
+  std::vector<double> rate(examined.size());
+  for (std::size_t i = 0; i < rate.size(); ++i) {
+    rate[i] = static_cast<double>(accepted[i]) /
+              static_cast<double>(std::max<std::uint64_t>(examined[i], 1));
+  }
+  return rate;
+}
+
+void RunStatistics::add(std::span<const Outcome> outcomes, const Timings& spent) {
+  ++passes;
+  for (const Outcome& o : outcomes) {
+    ++rounds;
+    outputs += o.emitted;
+    drafted += o.drafted;
+    grow(examined, o.examined);
+    grow(accepted, o.examined);
+    // Kept drafts come first: acceptance stops at the first rejection.
+    for (std::uint32_t i = 0; i < o.examined; ++i) {
+      ++examined[i];
+      accepted[i] += i < o.accepted ? 1 : 0;
+    }
+  }
+  forerun::add(seconds, spent);
+}
+
+void RunStatistics::add(const RunStatistics& other) {
+  rounds += other.rounds;
+  outputs += other.outputs;
+  drafted += other.drafted;
+  passes += other.passes;
+  grow(examined, other.examined.size());
+  grow(accepted, other.accepted.size());
+  for (std::size_t i = 0; i < other.examined.size(); ++i) {
+    examined[i] += other.examined[i];
+    accepted[i] += other.accepted[i];
+  }
+  forerun::add(seconds, other.seconds);
+}
+
+}  // namespace forerun

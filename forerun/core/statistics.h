@@ -1,0 +1,36 @@
+#pragma once
+
+#include <cstdint>
+#include <span>
+#include <vector>
+
+#include "forerun/core/speculate.h"
+
+namespace forerun {
+
+/// The raw counters of a run, and what follows from them. An observer of the loop.
+struct RunStatistics {
+  std::uint64_t rounds = 0;             ///< target passes that verified, each lane's counted
+  std::uint64_t outputs = 0;            ///< outputs emitted
+  std::vector<std::uint64_t> examined;  ///< by draft position: drafts the rule looked at
+  std::vector<std::uint64_t> accepted;  ///< by draft position: drafts kept
+  std::uint64_t drafted = 0;            ///< drafts proposed
+  std::uint64_t passes = 0;             ///< target passes, each serving all lanes of its batch
+  Timings seconds;
+
+  /// Mean accepted length: outputs per target pass and lane, the corrected or bonus one counted.
+  double tau() const noexcept {
+    return rounds == 0 ? 0.0 : static_cast<double>(outputs) / static_cast<double>(rounds);
+  }
+  /// Share of the examined drafts that were kept, by draft position.
+  std::vector<double> acceptance_by_position() const;
+  void add(std::span<const Outcome> outcomes, const Timings& spent);
+  void add(const RunStatistics& other);
+
+  template <class Round>
+  void operator()(const Round& round) {
+    add(round.outcomes, round.seconds);
+  }
+};
+
+}  // namespace forerun

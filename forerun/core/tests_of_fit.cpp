@@ -1,0 +1,103 @@
+#include "forerun/core/tests_of_fit.h"
+
+#include <algorithm>
+#include <cmath>
+
+namespace forerun {
+namespace {
+
+double kolmogorov_tail(double x) {
+  if (x < 0.2) return 1.0;
+  double sum = 0.0;
+  double sign = 1.0;
+  for (int k = 1; k <= 100; ++k) {
+    const double term = std::exp(-2.0 * k * k * x * x);
+    sum += sign * term;
+    if (term < 1e-16) break;
+    sign = -sign;
+  }
+  return std::clamp(2.0 * sum, 0.0, 1.0);
+}
+
+double gamma_p_series(double a, double x) {
+  double term = 1.0 / a;
+  double sum = term;
+  for (double n = a + 1.0; term > sum * 1e-16; n += 1.0) {
+    term *= x / n;
+    sum += term;
+  }
+  return sum * std::exp(-x + a * std::log(x) - std::lgamma(a));
+}
+
+// Lentz's evaluation of the continued fraction of Q(a, x), for x > a + 1.
+double gamma_q_fraction(double a, double x) {
+  constexpr double kTiny = 1e-300;
+  double b = x + 1.0 - a;
+  double c = 1.0 / kTiny;
+  double d = 1.0 / b;
+  double h = d;
+  for (int i = 1; i < 100000; ++i) {
+    const double an = -i * (i - a);
+    b += 2.0;
+    d = an * d + b;
+    if (std::abs(d) < kTiny) d = kTiny;
+    c = b + an / c;
+    if (std::abs(c) < kTiny) c = kTiny;
+    d = 1.0 / d;
+    h *= d * c;
+    if (std::abs(d * c - 1.0) < 1e-15) break;
+  }
+  return std::exp(-x + a * std::log(x) - std::lgamma(a)) * h;
+}
+
+}  // namespace
+
+double normal_cdf(double x) noexcept { return 0.5 * std::erfc(-x / std::sqrt(2.0)); }
+
+KsResult ks_uniform(std::vector<double> values) {
+  if (values.empty()) return {};
+  std::sort(values.begin(), values.end());
+  const auto n = static_cast<double>(values.size());
+  double d = 0.0;
+  for (std::size_t i = 0; i < values.size(); ++i) {
+    const auto k = static_cast<double>(i);
+    d = std::max({d, values[i] - k / n, (k + 1.0) / n - values[i]});
+  }
+  const double root = std::sqrt(n);
+  return {d, kolmogorov_tail((root + 0.12 + 0.11 / root) * d)};
+}
+
+double chi_square_tail(double x, double freedom) noexcept {
+  if (!(x > 0.0)) return 1.0;
+  const double a = 0.5 * freedom;
+  const double h = 0.5 * x;
+  return h < a + 1.0 ? 1.0 - gamma_p_series(a, h) : gamma_q_fraction(a, h);
+}
+
+double chi_square_p(std::span<const double> probabilities, std::span<const std::size_t> counts) {
+  double n = 0.0;
+  for (const std::size_t c : counts) n += static_cast<double>(c);
+  double statistic = 0.0;
+  double pooled_expected = 0.0;
+  double pooled_count = 0.0;
+  int cells = 0;
+  const auto cell = [&](double expected, double count) {
+    statistic += (count - expected) * (count - expected) / expected;
+    ++cells;
+  };
+  for (std::size_t i = 0; i < counts.size(); ++i) {
+    const double expected = n * probabilities[i];
+    const auto count = static_cast<double>(counts[i]);
+    if (expected == 0.0 && count > 0.0) return 0.0;
+    if (expected >= 5.0) {
+      cell(expected, count);
+    } else {
+      pooled_expected += expected;
+      pooled_count += count;
+    }
+  }
+  if (pooled_expected > 0.0) cell(pooled_expected, pooled_count);
+  return cells < 2 ? 1.0 : chi_square_tail(statistic, cells - 1.0);
+}
+
+}  // namespace forerun

@@ -1,0 +1,29 @@
+#pragma once
+
+#include <span>
+#include <vector>
+
+namespace forerun {
+
+/// Phi(x), the standard normal distribution function.
+double normal_cdf(double x) noexcept;
+
+/// A Kolmogorov-Smirnov test.
+struct KsResult {
+  double statistic = 0.0;  ///< largest distance between empirical and stated distribution function
+  double p = 1.0;          ///< asymptotic p-value, with Stephens' small-sample correction
+};
+
+/// Tests values against uniform [0, 1]; no values give p = 1.
+/// Source: Stephens 1970, J. R. Statist. Soc. B 32, table 1A.
+KsResult ks_uniform(std::vector<double> values);
+
+/// Upper tail of chi-square with `freedom` degrees: the regularised incomplete gamma Q(freedom / 2,
+/// x / 2).
+double chi_square_tail(double x, double freedom) noexcept;
+
+/// p-value of Pearson's test of counts against probabilities that sum to 1. Cells expecting fewer
+/// than 5 are pooled; a count in a cell of probability 0 gives p = 0.
+double chi_square_p(std::span<const double> probabilities, std::span<const std::size_t> counts);
+
+}  // namespace forerun
