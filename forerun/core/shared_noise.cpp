@@ -73,6 +73,12 @@ struct Race {
 
 }  // namespace
 
+double shared_noise_score(const Categorical& law, Token token, const Draws& draws) noexcept {
+  const auto t = static_cast<std::uint32_t>(token);
+  const std::uint32_t coarse = draws.words(Purpose::kSharedNoise, t / 4)[t % 4];
+  return law.log_prob(token) - std::log(exponential(draws, t, coarse));
+}
+
 NoiseDraw sample_shared_noise(const Categorical& law, const Draws& draws) {
   const std::span<const float> w = law.log_weights();
   const double max = w[static_cast<std::size_t>(law.argmax())];

@@ -18,4 +18,7 @@ struct NoiseDraw {
 /// win. Source: Gumbel-max, Maddison et al. 2014, arXiv:1411.0030, section 2.
 NoiseDraw sample_shared_noise(const Categorical& law, const Draws& draws);
 
+/// log p + g of one token at this place (nats): what `sample_shared_noise` maximises.
+double shared_noise_score(const Categorical& law, Token token, const Draws& draws) noexcept;
+
 }  // namespace forerun

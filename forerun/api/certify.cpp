@@ -1,0 +1,259 @@
+#include <algorithm>
+#include <cmath>
+#include <limits>
+#include <utility>
+
+#include "forerun/api/rescore.h"
+#include "forerun/api/run.h"
+#include "forerun/core/shared_noise.h"
+
+namespace forerun {
+namespace {
+
+constexpr float kNegInf = -std::numeric_limits<float>::infinity();
+
+// A draft the rule looked at, as it was when the output was decided.
+struct ExaminedDraft {
+  std::size_t output = 0;  // index among the lane's outputs
+  Token token = 0;
+  bool sampled = false;
+  std::vector<float> law;  // log-weights it was sampled from, empty if it was not
+};
+
+// Remembers the drafts of a run with one lane.
+std::vector<ExaminedDraft> record(const TextRound& round) {
+  std::vector<ExaminedDraft> out;
+  const TokenLane& lane = *round.lanes[0];
+  const TokenDraft& draft = round.drafts[0];
+  const std::size_t first = lane.outputs().size() - round.outcomes[0].emitted;
+  for (std::size_t i = 0; i < round.outcomes[0].examined; ++i) {
+    ExaminedDraft d{.output = first + i, .token = draft.tokens[i], .sampled = false, .law = {}};
+    if (draft.origin == Origin::kSampled && i < draft.laws.size()) {
+      const auto w = draft.laws[i].log_weights();
+      d.sampled = true;
+      d.law.assign(w.begin(), w.end());
+    }
+    out.push_back(std::move(d));
+  }
+  return out;
+}
+
+bool deterministic(const GenerateOptions& o) {
+  return o.sampling.greedy() || o.rule == Rule::kSharedNoise;
+}
+
+Draws place(const GenerateOptions& o, std::size_t position) {
+  return {o.seed, o.request, 0, static_cast<std::uint32_t>(position)};
+}
+
+// What plain decoding goes by at one place: the logits, or log p + g under shared noise.
+class Choice {
+ public:
+  /// @param raw  [vocab] float32 logits; reshaped in place
+  Choice(std::span<float> raw, const GenerateOptions& o, std::size_t position)
+      : raw_(raw), options_(o), draws_(place(o, position)), law_(reshape_(raw, o.sampling)) {}
+
+  Token token() const {
+    if (const auto* decided = std::get_if<PointMass>(&law_)) return decided->token;
+    return sample_shared_noise(std::get<Categorical>(law_), draws_).token;
+  }
+  /// By how much `a` is preferred to `b`, in logits.
+  double margin(Token a, Token b) const {
+    if (const auto* p = std::get_if<Categorical>(&law_)) {
+      return (shared_noise_score(*p, a, draws_) - shared_noise_score(*p, b, draws_)) *
+             options_.sampling.temperature;
+    }
+    return static_cast<double>(raw_[static_cast<std::size_t>(a)]) -
+           static_cast<double>(raw_[static_cast<std::size_t>(b)]);
+  }
+
+ private:
+  std::span<float> raw_;
+  const GenerateOptions& options_;
+  Draws draws_;
+  TokenLaw law_;
+};
+
+// An output the reshaped law forbids may have stood at the very edge of top-k, top-p or min-p, on
+// the other side of rounding.
+bool at_the_edge(std::span<const float> raw, std::span<const float> reshaped, Token y,
+                 double margin) {
+  float edge = -kNegInf;
+  for (std::size_t i = 0; i < raw.size(); ++i) {
+    if (reshaped[i] != kNegInf) edge = std::min(edge, raw[i]);
+  }
+  return static_cast<double>(edge - raw[static_cast<std::size_t>(y)]) < margin;
+}
+
+// Scores one generated text again and adds what it shows.
+class Judge {
+ public:
+  Judge(const Model& target, const GenerateOptions& options, Certificate& certificate)
+      : target_(target), options_(options), out_(certificate) {}
+
+  void judge(std::size_t prompt_index, std::span<const Token> prompt, const Generated& generated,
+             const std::vector<ExaminedDraft>& drafts) {
+    auto draft = drafts.begin();
+    const auto visit = [&](std::size_t i, std::span<float> row) {
+      while (draft != drafts.end() && draft->output < i) ++draft;
+      const bool drafted = draft != drafts.end() && draft->output == i;
+      const std::size_t position = prompt.size() + i;
+      if (out_.deterministic) compare(prompt_index, i, position, row, generated.tokens[i]);
+      if (!options_.sampling.greedy()) {
+        score(row, position, generated.tokens[i], drafted ? &*draft : nullptr);
+      }
+    };
+    rescore(target_, prompt, generated.tokens, visit);
+    out_.tokens += generated.tokens.size();
+    out_.statistics.add(generated.statistics);
+  }
+  CertificateReport report() const { return tokens_.report(); }
+
+ private:
+  void compare(std::size_t prompt, std::size_t i, std::size_t position, std::span<float> row,
+               Token y) {
+    std::vector<float> copy(row.begin(), row.end());
+    const Choice choice(copy, options_, position);
+    const Token plain = choice.token();
+    if (plain == y) return;
+    const double margin = choice.margin(plain, y);
+    out_.differences.push_back({.prompt = prompt,
+                                .position = i,
+                                .drafted = y,
+                                .plain = plain,
+                                .margin = margin,
+                                .tie = margin < out_.tie_margin});
+  }
+
+  void score(std::span<float> row, std::size_t position, Token y, const ExaminedDraft* draft) {
+    const Reshape& r = options_.sampling;
+    const bool cuts = r.top_k > 0 || r.top_p < 1.0 || r.min_p > 0.0;
+    const std::vector<float> raw(cuts ? row.begin() : row.end(), row.end());
+    const auto p = std::get<Categorical>(reshape_(row, r));
+    if (cuts && row[static_cast<std::size_t>(y)] == kNegInf &&
+        at_the_edge(raw, row, y, out_.tie_margin)) {
+      return;
+    }
+    const Draws draws = place(options_, position);
+    tokens_.add_output(p, y, draws.uniform(Purpose::kCertificate));
+    if (draft == nullptr) return;
+    if (draft->sampled) {
+      tokens_.add_sampled_draft(p, Categorical(draft->law), y);
+    } else {
+      tokens_.add_point_draft(p, draft->token, y);
+    }
+  }
+
+  const Model& target_;
+  const GenerateOptions& options_;
+  Certificate& out_;
+  TokenCertificate tokens_;
+};
+
+Certificate fresh(const Model& target, const GenerateOptions& options) {
+  Certificate c;
+  c.deterministic = deterministic(options);
+  c.exact = is_exact(options.rule) || options.sampling.greedy();
+  c.tie_margin = tie_margin(target.precision());
+  return c;
+}
+
+struct Traced {
+  Generated generated;
+  std::vector<ExaminedDraft> drafts;
+};
+
+Traced traced(const Model& target, const Drafter& drafter, const std::vector<Token>& prompt,
+              const GenerateOptions& options, const Listener& listener) {
+  Traced t;
+  const bool sampled = !options.sampling.greedy();
+  const auto observe = [&](const TextRound& round) {
+    if (!sampled) return;
+    for (ExaminedDraft& d : record(round)) t.drafts.push_back(std::move(d));
+  };
+  t.generated = std::move(run(target, drafter, {&prompt, 1}, options, listener, observe).front());
+  return t;
+}
+
+}  // namespace
+
+bool Certificate::passed() const {
+  if (!report.passed()) return false;
+  return std::all_of(differences.begin(), differences.end(),
+                     [](const Difference& d) { return d.tie; });
+}
+
+std::string Certificate::verdict() const {
+  if (!deterministic) return passed() ? "no bias found" : "biased";
+  if (!passed()) return "different";
+  return differences.empty() ? "identical" : "identical up to ties";
+}
+
+Certificate certify(const Model& target, const Drafter& drafter,
+                    std::span<const std::vector<Token>> prompts, std::size_t tokens,
+                    std::size_t per_prompt, const GenerateOptions& options,
+                    const Listener& listener) {
+  if (prompts.empty()) throw UsageError("certify: no prompts; give a file with at least one");
+  Certificate out = fresh(target, options);
+  GenerateOptions one = options;
+  Judge judge(target, one, out);
+  const auto stopped = [&] { return listener.go_on && !listener.go_on(); };
+  // Each turn over the prompts has requests, hence randomness, of its own.
+  for (std::size_t i = 0; out.tokens < tokens && !stopped(); ++i) {
+    if (out.deterministic && i == prompts.size()) break;  // a second turn would be the same
+    const std::vector<Token>& prompt = prompts[i % prompts.size()];
+    one.request = options.request + static_cast<std::uint32_t>(i);
+    one.max_tokens = static_cast<std::uint32_t>(std::min(per_prompt, tokens - out.tokens));
+    const Traced t = traced(target, drafter, prompt, one, listener);
+    if (t.generated.tokens.empty()) break;
+    judge.judge(i, prompt, t.generated, t.drafts);
+    if (!out.deterministic) continue;
+    const Generated plain = generate(target, Drafter(), prompt, one);
+    const auto d = first_difference(target, prompt, plain.tokens, t.generated.tokens, one);
+    if (d && t.generated.finish != Finish::kInterrupted) {
+      out.differences.push_back(*d);
+      out.differences.back().prompt = i;
+    }
+  }
+  out.report = judge.report();
+  return out;
+}
+
+std::pair<Generated, Certificate> generate_certified(const Model& target, const Drafter& drafter,
+                                                     std::span<const Token> prompt,
+                                                     const GenerateOptions& options,
+                                                     const Listener& listener) {
+  Certificate certificate = fresh(target, options);
+  Judge judge(target, options, certificate);
+  const std::vector<Token> tokens(prompt.begin(), prompt.end());
+  Traced t = traced(target, drafter, tokens, options, listener);
+  judge.judge(0, prompt, t.generated, t.drafts);
+  certificate.report = judge.report();
+  return {std::move(t.generated), std::move(certificate)};
+}
+
+std::optional<Difference> first_difference(const Model& target, std::span<const Token> prompt,
+                                           std::span<const Token> plain,
+                                           std::span<const Token> drafted,
+                                           const GenerateOptions& options) {
+  const auto [a, b] = std::mismatch(plain.begin(), plain.end(), drafted.begin(), drafted.end());
+  if (a == plain.end() && b == drafted.end()) return std::nullopt;
+  Difference out;
+  out.position = static_cast<std::size_t>(a - plain.begin());
+  if (a == plain.end() || b == drafted.end()) {
+    out.margin = std::numeric_limits<double>::infinity();
+    return out;
+  }
+  out.plain = *a;
+  out.drafted = *b;
+  const auto visit = [&](std::size_t i, std::span<float> row) {
+    if (i != out.position) return;
+    // The rescoring pass may side with either of the two: what counts is how close they are.
+    out.margin = std::abs(Choice(row, options, prompt.size() + i).margin(out.plain, out.drafted));
+  };
+  rescore(target, prompt, plain.first(out.position + 1), visit);
+  out.tie = out.margin < tie_margin(target.precision());
+  return out;
+}
+
+}  // namespace forerun

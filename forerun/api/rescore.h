@@ -1,0 +1,22 @@
+#pragma once
+
+#include <cstddef>
+#include <functional>
+#include <span>
+
+#include "forerun/forerun.h"
+
+namespace forerun {
+
+/// Scores a finished text by plain passes of the target over a cache of their own: no draft, no
+/// rollback, nothing the drafted run computed.
+/// @param visit  called for every output i with its [vocab] float32 logits, which it may reshape in
+/// place
+void rescore(const Model& target, std::span<const Token> prompt, std::span<const Token> outputs,
+             const std::function<void(std::size_t, std::span<float>)>& visit);
+
+/// Margins of logits below it are rounding: two passes of different shape may order two tokens
+/// differently.
+double tie_margin(Precision precision) noexcept;
+
+}  // namespace forerun

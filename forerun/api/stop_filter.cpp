@@ -1,0 +1,34 @@
+#include "forerun/api/stop_filter.h"
+
+#include <algorithm>
+#include <utility>
+
+namespace forerun {
+
+StopFilter::StopFilter(std::vector<std::string> stop) : stop_(std::move(stop)) {
+  std::erase_if(stop_, [](const std::string& s) { return s.empty(); });
+}
+
+std::string StopFilter::push(std::string_view text) {
+  if (stopped_) return {};
+  held_ += text;
+  std::size_t cut = std::string::npos;
+  for (const std::string& s : stop_) cut = std::min(cut, held_.find(s));
+  if (cut != std::string::npos) {
+    stopped_ = true;
+    return std::exchange(held_, {}).substr(0, cut);
+  }
+  std::size_t keep = 0;
+  for (const std::string& s : stop_) {
+    std::size_t n = std::min(s.size() - 1, held_.size());
+    while (n > keep && !held_.ends_with(std::string_view(s).substr(0, n))) --n;
+    keep = std::max(keep, n);
+  }
+  std::string out = held_.substr(0, held_.size() - keep);
+  held_.erase(0, out.size());
+  return out;
+}
+
+std::string StopFilter::flush() { return stopped_ ? std::string() : std::exchange(held_, {}); }
+
+}  // namespace forerun

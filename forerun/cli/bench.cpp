@@ -1,0 +1,217 @@
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include <algorithm>
+#include <map>
+#include <memory>
+#include <nlohmann/json.hpp>
+
+#include "forerun/cli/interrupt.h"
+#include "forerun/cli/options.h"
+#include "forerun/cli/terminal.h"
+
+namespace forerun::cli {
+namespace {
+
+struct Flags {
+  ModelFlags model;
+  SamplingFlags sampling;
+  std::string drafters = "none,lookup", draft_precision = "bf16", prompts;
+  bool raw = false, json = false;
+};
+
+// What one drafter did on some of the prompts.
+struct Tally {
+  RunStatistics statistics;
+  double seconds = 0.0;
+
+  void add(const Generated& g) {
+    statistics.add(g.statistics);
+    seconds += g.seconds;
+  }
+  double tok_s() const {
+    return seconds > 0 ? static_cast<double>(statistics.outputs) / seconds : 0;
+  }
+};
+
+struct Contestant {
+  Drafter drafter;
+  Tally all;
+  std::map<std::string, Tally> by_category;
+  std::vector<Difference> differences;
+
+  bool identical() const {
+    return std::all_of(differences.begin(), differences.end(), [](auto& d) { return d.tie; });
+  }
+};
+
+std::vector<std::string> split(const std::string& list) {
+  std::vector<std::string> out = CLI::detail::split(list, ',');
+  std::erase(out, "");
+  if (out.empty()) throw UsageError("bench: --drafters is empty; try none,lookup");
+  // The baseline is always there, and first: every ratio is against it.
+  std::erase(out, "none");
+  out.insert(out.begin(), "none");
+  return out;
+}
+
+bool deterministic(const GenerateOptions& o) {
+  return o.sampling.greedy() || o.rule == Rule::kSharedNoise;
+}
+
+// Runs every drafter on one prompt, in an order that turns with the prompt so that a machine that
+// slows down favours nobody.
+bool run_prompt(const Model& model, std::vector<Contestant>& field, std::size_t index,
+                const std::vector<Token>& prompt, const std::string& category,
+                GenerateOptions options) {
+  options.request = static_cast<std::uint32_t>(index);
+  Listener listener;
+  listener.go_on = [] { return !interrupted(); };
+  std::vector<Generated> texts(field.size());
+  for (std::size_t k = 0; k < field.size(); ++k) {
+    const std::size_t who = (k + index) % field.size();
+    texts[who] = generate(model, field[who].drafter, prompt, options, listener);
+    if (interrupted()) return false;  // half a prompt would compare unlike things
+  }
+  for (std::size_t k = 0; k < field.size(); ++k) {
+    field[k].all.add(texts[k]);
+    field[k].by_category[category].add(texts[k]);
+    if (k == 0 || !deterministic(options)) continue;
+    auto d = first_difference(model, prompt, texts[0].tokens, texts[k].tokens, options);
+    if (!d) continue;
+    d->prompt = index;
+    field[k].differences.push_back(*d);
+  }
+  return true;
+}
+
+nlohmann::json to_json(const Contestant& c, const Contestant& none, const GenerateOptions& o) {
+  const RunStatistics& s = c.all.statistics;
+  const auto rounds = static_cast<double>(std::max<std::uint64_t>(s.rounds, 1));
+  nlohmann::json j = cli::to_json(s);
+  j.update({{"drafter", c.drafter.name()},
+            {"tok_s", c.all.tok_s()},
+            {"seconds", c.all.seconds},
+            {"speedup_vs_none", c.all.tok_s() / none.all.tok_s()},
+            {"ms_per_target_pass", 1e3 * s.seconds.target / rounds},
+            {"ms_per_draft", 1e3 * s.seconds.drafter / rounds},
+            {"ms_rest_per_round", 1e3 * s.seconds.rest / rounds},
+            {"rule", name_of(o.rule)},
+            {"exact", is_exact(o.rule) || o.sampling.greedy()}});
+  j["by_category"] = nlohmann::json::object();
+  for (const auto& [name, tally] : c.by_category) {
+    j["by_category"][name] = {
+        {"tau", tally.statistics.tau()},
+        {"outputs", tally.statistics.outputs},
+        {"rounds", tally.statistics.rounds},
+        {"tok_s", tally.tok_s()},
+        {"speedup_vs_none", tally.tok_s() / none.by_category.at(name).tok_s()}};
+  }
+  if (deterministic(o)) {
+    j["identical_to_none"] = c.differences.empty();
+    j["identical_up_to_ties"] = c.identical();
+    j["differences"] = nlohmann::json::array();
+    for (const Difference& d : c.differences) j["differences"].push_back(cli::to_json(d));
+  }
+  return j;
+}
+
+std::string verdict(const Contestant& c, const GenerateOptions& o, std::size_t prompts) {
+  if (c.drafter.none()) return "-";
+  if (!is_exact(o.rule) && !o.sampling.greedy()) return "INEXACT rule";
+  if (!deterministic(o)) return "same law (see certify)";
+  if (c.differences.empty()) return "identical";
+  return fmt::format("{} ({} of {} texts)", c.identical() ? "ties only" : "DIFFERENT",
+                     c.differences.size(), prompts);
+}
+
+void print_table(const std::vector<Contestant>& field, const GenerateOptions& o,
+                 std::size_t prompts) {
+  std::string out = fmt::format("{:<28} {:>8} {:>7} {:>6} {:>9} {:>9}  {}\n", "drafter", "tok/s",
+                                "ratio", "tau", "ms/pass", "ms/draft", "against none");
+  for (const Contestant& c : field) {
+    const auto j = to_json(c, field[0], o);
+    out += fmt::format("{:<28} {:>8.1f} {:>7.2f} {:>6.2f} {:>9.2f} {:>9.2f}  {}\n",
+                       c.drafter.name(), c.all.tok_s(), j["speedup_vs_none"].get<double>(),
+                       c.all.statistics.tau(), j["ms_per_target_pass"].get<double>(),
+                       j["ms_per_draft"].get<double>(), verdict(c, o, prompts));
+    for (const auto& [name, tally] : c.by_category) {
+      if (c.drafter.none() || c.by_category.size() < 2) continue;
+      out += fmt::format("  {:<26} {:>8.1f} {:>7.2f} {:>6.2f}\n", name, tally.tok_s(),
+                         tally.tok_s() / field[0].by_category.at(name).tok_s(),
+                         tally.statistics.tau());
+    }
+    for (const Difference& d : c.differences) out += "    " + describe(d) + "\n";
+  }
+  const auto& none = field[0].all.statistics;
+  out +=
+      fmt::format("{} prompts, {} tokens each drafter at most, rule {}, temperature {}, seed {}\n",
+                  prompts, none.outputs, name_of(o.rule), o.sampling.temperature, o.seed);
+  write_out(out);
+}
+
+int run(const Flags& f) {
+  const std::vector<Prompt> texts = read_prompts(f.prompts);
+  const std::vector<std::string> names = split(f.drafters);
+  const Model model = load_model(f.model);
+  std::vector<Contestant> field;
+  for (const std::string& name : names) {
+    field.emplace_back().drafter = load_drafter(name, f.draft_precision, model);
+  }
+  const auto prompts = encode_prompts(model, texts, f.raw);
+  const GenerateOptions options = resolve(f.sampling);
+  // The first passes of a process allocate and compile kernels; nobody should pay for that.
+  GenerateOptions warm = options;
+  warm.max_tokens = std::min(8U, options.max_tokens);
+  for (const Contestant& c : field) generate(model, c.drafter, prompts[0], warm);
+
+  Progress progress;
+  std::size_t done = 0;
+  for (; done < prompts.size() && !interrupted(); ++done) {
+    progress.show(
+        fmt::format("prompt {} of {}  {}", done + 1, prompts.size(), texts[done].category));
+    if (!run_prompt(model, field, done, prompts[done], texts[done].category, options)) break;
+  }
+  progress.clear();
+  if (done == 0) return 130;
+  if (f.json) {
+    nlohmann::json list = nlohmann::json::array();
+    for (const Contestant& c : field) list.push_back(to_json(c, field[0], options));
+    write_json(list);
+  } else {
+    print_table(field, options, done);
+  }
+  if (interrupted()) return 130;
+  const bool same = std::all_of(field.begin(), field.end(), [](auto& c) { return c.identical(); });
+  const bool promised = is_exact(options.rule) || options.sampling.greedy();
+  return same || !promised ? 0 : 1;
+}
+
+}  // namespace
+
+Action add_bench(CLI::App& parent, CLI::App*& command) {
+  auto f = std::make_shared<Flags>();
+  f->sampling.options.max_tokens = 128;
+  command =
+      parent.add_subcommand("bench", "Compare drafters with plain decoding, prompt by prompt");
+  bind(*command, f->model);
+  bind(*command, f->sampling);
+  command->add_option("--drafters", f->drafters, "Comma-separated: none, lookup, draft-model:PATH")
+      ->capture_default_str();
+  bind_draft_precision(*command, f->draft_precision);
+  command
+      ->add_option("--prompts", f->prompts,
+                   "JSON lines, each with a \"prompt\" and perhaps a \"category\"")
+      ->required();
+  command->add_flag("--raw", f->raw, "Prompts as they are, without the chat format");
+  command->add_flag("--json", f->json, "One JSON document on standard output");
+  command->footer(R"(Examples:
+  forerun bench -m model.gguf --drafters none,lookup --prompts prompts.jsonl -n 128 --temp 0
+  forerun bench -m model.gguf --prompts prompts.jsonl --temp 0.8 --rule shared-noise --json
+
+The drafters take turns on every prompt. Greedy and shared-noise texts are compared token by
+token; a difference that is no tie fails (exit status 1).)");
+  return [f] { return run(*f); };
+}
+
+}  // namespace forerun::cli

@@ -1,0 +1,103 @@
+#include <fmt/format.h>
+
+#include <iostream>
+#include <memory>
+
+#include "forerun/cli/interrupt.h"
+#include "forerun/cli/options.h"
+#include "forerun/cli/terminal.h"
+
+namespace forerun::cli {
+namespace {
+
+struct Flags {
+  ModelFlags model;
+  DrafterFlags drafter;
+  SamplingFlags sampling;
+  std::string system;
+};
+
+class Conversation {
+ public:
+  explicit Conversation(const std::string& system) : system_(system) { clear(); }
+  void clear() {
+    turns_.clear();
+    if (!system_.empty()) turns_.push_back({"system", system_});
+  }
+  std::vector<Message> turns_;
+
+ private:
+  std::string system_;
+};
+
+// Reads one line; nothing at the end of input or on Ctrl-C at the prompt.
+std::optional<std::string> ask() {
+  fmt::print(stderr, "{}", styled(stderr, Style::kGreen, "> "));
+  std::string line;
+  if (!std::getline(std::cin, line)) return std::nullopt;
+  return line;
+}
+
+void answer(const Model& model, const Drafter& drafter, const GenerateOptions& options,
+            Conversation& talk, RunStatistics& total) {
+  Listener listener;
+  listener.on_text = [](std::string_view piece) { write_out(piece); };
+  listener.go_on = [] { return !interrupted(); };
+  const Generated g = generate(model, drafter, model.encode_chat(talk.turns_), options, listener);
+  write_out("\n");
+  note(styled(stderr, Style::kDim,
+              fmt::format("{:.1f} tok/s, {}{}", g.tokens_per_second(), tau_text(g.statistics),
+                          g.finish == Finish::kInterrupted ? ", interrupted" : "")));
+  talk.turns_.push_back({"assistant", g.text});
+  total.add(g.statistics);
+}
+
+int run(const Flags& f) {
+  const Model model = load_model(f.model);
+  const Drafter drafter = load_drafter(f.drafter.name, f.drafter.precision, model);
+  GenerateOptions options = resolve(f.sampling);
+  Conversation talk(f.system);
+  RunStatistics total;
+  note(styled(stderr, Style::kDim,
+              "/clear forgets the conversation, /exit ends it; Ctrl-C stops an answer"));
+  for (;;) {
+    const auto line = ask();
+    if (!line || *line == "/exit" || interrupted()) break;
+    if (line->empty()) continue;
+    if (*line == "/clear") {
+      talk.clear();
+      continue;
+    }
+    talk.turns_.push_back({"user", *line});
+    try {
+      answer(model, drafter, options, talk, total);
+    } catch (const UsageError& e) {
+      // The conversation outgrew the context, say: the user can clear it and go on.
+      talk.turns_.pop_back();
+      note(fmt::format("{} (/clear starts over)", e.what()));
+    }
+    clear_interrupt();
+    ++options.request;
+  }
+  note(styled(stderr, Style::kDim, fmt::format("in all: {}", tau_text(total))));
+  return 0;
+}
+
+}  // namespace
+
+Action add_chat(CLI::App& parent, CLI::App*& command) {
+  auto f = std::make_shared<Flags>();
+  f->sampling.options.sampling.temperature = 0.7;
+  f->sampling.options.max_tokens = 1024;
+  command = parent.add_subcommand("chat", "Talk with a model in the terminal");
+  bind(*command, f->model);
+  bind(*command, f->drafter);
+  bind(*command, f->sampling);
+  command->add_option("--system", f->system, "System message");
+  command->footer(R"(Examples:
+  forerun chat -m model.gguf
+  forerun chat -m model.gguf --system "Answer in one sentence." --temp 0)");
+  return [f] { return run(*f); };
+}
+
+}  // namespace forerun::cli

@@ -1,0 +1,118 @@
+#include <fmt/format.h>
+
+#include <memory>
+
+#include "forerun/cli/interrupt.h"
+#include "forerun/cli/options.h"
+#include "forerun/cli/terminal.h"
+
+namespace forerun::cli {
+namespace {
+
+constexpr const char* kPrompt =
+    "Here is a list of fruits: apple, banana, cherry, date, elderberry, fig, grape. Write the list "
+    "again, one fruit a line, and say for each fruit what colour it has.";
+
+struct Flags {
+  ModelFlags model;
+  DrafterFlags drafter;
+  SamplingFlags sampling;
+  std::string prompt = kPrompt;
+  std::size_t certificate_tokens = 400;
+};
+
+Generated stream(const Model& model, const Drafter& drafter, const std::vector<Token>& prompt,
+                 const GenerateOptions& options, const std::string& title) {
+  write_out(styled(stdout, Style::kBold, title) + "\n");
+  Listener listener;
+  listener.on_text = [](std::string_view piece) { write_out(piece); };
+  listener.go_on = [] { return !interrupted(); };
+  Generated g = generate(model, drafter, prompt, options, listener);
+  write_out("\n" +
+            styled(stdout, Style::kDim,
+                   fmt::format("{:.1f} tok/s, {}", g.tokens_per_second(), tau_text(g.statistics))) +
+            "\n\n");
+  return g;
+}
+
+void print_equality(const Model& model, const std::vector<Token>& prompt, const Generated& plain,
+                    const Generated& drafted, const GenerateOptions& options) {
+  const auto d = first_difference(model, prompt, plain.tokens, drafted.tokens, options);
+  const bool same = !d || d->tie;
+  std::string line =
+      d ? "texts      " + describe(*d)
+        : fmt::format("texts      equal, token by token ({} tokens)", drafted.tokens.size());
+  write_out(styled(stdout, same ? Style::kGreen : Style::kRed, line) + "\n");
+  const double ratio = drafted.tokens_per_second() / plain.tokens_per_second();
+  write_out(fmt::format("speed      {:.1f} -> {:.1f} tok/s, ratio {}, {}\n",
+                        plain.tokens_per_second(), drafted.tokens_per_second(),
+                        styled(stdout, Style::kBold, fmt::format("{:.2f}", ratio)),
+                        tau_text(drafted.statistics)));
+}
+
+// Sampled text cannot be compared word by word: its law is tested, with an exact rule and with one
+// that is known to be biased, so that the test is seen to tell them apart.
+bool print_certificates(const Model& model, const Drafter& drafter,
+                        const std::vector<Token>& prompt, GenerateOptions options,
+                        std::size_t tokens) {
+  options.sampling.temperature = 1.0;
+  Listener listener;
+  listener.go_on = [] { return !interrupted(); };
+  bool as_promised = true;
+  for (const Rule rule : {Rule::kMaximal, Rule::kTypical}) {
+    options.rule = rule;
+    Progress progress;
+    progress.show(fmt::format("certifying {} at temperature 1 ...", name_of(rule)));
+    const Certificate c = certify(model, drafter, {&prompt, 1}, tokens, 128, options, listener);
+    progress.clear();
+    const bool good = c.passed() == is_exact(rule);
+    as_promised = as_promised && good;
+    const std::string label =
+        fmt::format("{} ({})", name_of(rule), is_exact(rule) ? "exact" : "INEXACT");
+    write_out(fmt::format("certificate, T = 1, {:<18} {}\n", label + ":",
+                          styled(stdout, good ? Style::kGreen : Style::kRed, summary(c))));
+    if (interrupted()) return true;
+  }
+  return as_promised;
+}
+
+int run(const Flags& f) {
+  Progress progress;
+  progress.show("loading " + f.model.path + " ...");
+  const Model model = load_model(f.model);
+  const Drafter drafter = load_drafter(f.drafter.name, f.drafter.precision, model);
+  progress.clear();
+  const Message turn{"user", f.prompt};
+  const std::vector<Token> prompt = model.encode_chat({&turn, 1});
+  const GenerateOptions options = resolve(f.sampling);
+  write_out(styled(stdout, Style::kDim, "prompt: " + f.prompt) + "\n\n");
+  const Generated plain = stream(model, Drafter(), prompt, options, "plain decoding");
+  if (interrupted()) return 130;
+  const Generated drafted = stream(model, drafter, prompt, options, "drafted by " + drafter.name());
+  if (interrupted()) return 130;
+  print_equality(model, prompt, plain, drafted, options);
+  const auto d = first_difference(model, prompt, plain.tokens, drafted.tokens, options);
+  const bool certified = print_certificates(model, drafter, prompt, options, f.certificate_tokens);
+  if (interrupted()) return 130;
+  return certified && (!d || d->tie) ? 0 : 1;
+}
+
+}  // namespace
+
+Action add_demo(CLI::App& parent, CLI::App*& command) {
+  auto f = std::make_shared<Flags>();
+  f->sampling.options.max_tokens = 200;
+  command = parent.add_subcommand(
+      "demo", "Answer a prompt plain and drafted, and prove that drafting changed nothing");
+  bind(*command, f->model);
+  bind(*command, f->drafter);
+  bind(*command, f->sampling);
+  command->add_option("-p,--prompt", f->prompt, "The prompt")->capture_default_str();
+  command->add_option("--certificate-tokens", f->certificate_tokens, "Outputs to certify")
+      ->check(CLI::Range(std::size_t{1}, std::size_t{1000000}))
+      ->capture_default_str();
+  command->footer("Example:\n  forerun demo -m model.gguf");
+  return [f] { return run(*f); };
+}
+
+}  // namespace forerun::cli

@@ -1,0 +1,31 @@
+#include "forerun/cli/interrupt.h"
+
+#include <unistd.h>
+
+#include <csignal>
+
+namespace forerun::cli {
+namespace {
+
+// A signal handler can reach nothing but a global.
+volatile std::sig_atomic_t asked = 0;  // NOLINT(cppcoreguidelines-avoid-non-const-global-variables)
+
+void handle(int) {
+  if (asked != 0) _exit(130);
+  asked = 1;
+}
+
+}  // namespace
+
+void catch_interrupts() {
+  struct sigaction action = {};
+  action.sa_handler = handle;
+  sigaction(SIGINT, &action, nullptr);
+  sigaction(SIGTERM, &action, nullptr);
+}
+
+bool interrupted() noexcept { return asked != 0; }
+
+void clear_interrupt() noexcept { asked = 0; }
+
+}  // namespace forerun::cli

@@ -1,0 +1,69 @@
+#include <fmt/format.h>
+
+#include <CLI/CLI.hpp>
+#include <exception>
+#include <new>
+#include <utility>
+#include <vector>
+
+#include "forerun/cli/interrupt.h"
+#include "forerun/cli/options.h"
+#include "forerun/cli/terminal.h"
+
+namespace {
+
+using namespace forerun::cli;
+
+constexpr int kFailure = 1;
+constexpr int kMisuse = 2;
+
+// Libraries below append a backtrace to their message; a user needs its first line.
+std::string first_line(const char* message) {
+  const std::string text(message);
+  return text.substr(0, text.find('\n'));
+}
+
+int guarded(const Action& action) {
+  try {
+    return action();
+  } catch (const forerun::UsageError& e) {
+    note(fmt::format("forerun: {}", first_line(e.what())));
+    return kMisuse;
+  } catch (const std::bad_alloc&) {
+    note("forerun: out of memory; try --precision bf16, a shorter prompt or fewer lanes");
+    return kFailure;
+  } catch (const std::exception& e) {
+    note(fmt::format("forerun: {}", first_line(e.what())));
+    return kFailure;
+  }
+}
+
+}  // namespace
+
+int main(int argc, char** argv) {
+  CLI::App app(
+      "forerun makes generative models faster without changing what they generate:\na drafter runs "
+      "ahead, the target checks the draft in one pass, an exact coupling decides what to keep.",
+      "forerun");
+  app.require_subcommand(1);
+  app.set_version_flag("--version", "forerun " FORERUN_VERSION);
+  app.footer("forerun COMMAND --help explains a command. Exit status: 0 done, 1 failed, 2 misuse.");
+
+  std::vector<std::pair<CLI::App*, Action>> commands;
+  for (auto* add :
+       {&add_generate, &add_chat, &add_bench, &add_certify, &add_info, &add_logits, &add_demo}) {
+    CLI::App* command = nullptr;
+    Action action = (*add)(app, command);
+    commands.emplace_back(command, std::move(action));
+  }
+  try {
+    app.parse(argc, argv);
+  } catch (const CLI::ParseError& e) {
+    return app.exit(e) == 0 ? 0 : kMisuse;
+  }
+  catch_interrupts();
+  for (const auto& [command, action] : commands) {
+    if (command->parsed()) return guarded(action);
+  }
+  return kMisuse;
+}

@@ -1,0 +1,57 @@
+#include "forerun/cli/terminal.h"
+
+#include <fmt/format.h>
+#include <unistd.h>
+
+#include <cerrno>
+#include <cstdlib>
+#include <cstring>
+#include <nlohmann/json.hpp>
+#include <stdexcept>
+
+namespace forerun::cli {
+
+bool is_terminal(std::FILE* stream) {
+  return isatty(fileno(stream)) != 0 && std::getenv("NO_COLOR") == nullptr;
+}
+
+std::string styled(std::FILE* stream, Style style, std::string_view text) {
+  if (style == Style::kPlain || !is_terminal(stream)) return std::string(text);
+  constexpr const char* kCodes[] = {"0", "1", "2", "32", "31", "33"};
+  return fmt::format("\x1b[{}m{}\x1b[0m", kCodes[static_cast<int>(style)], text);
+}
+
+void write_out(std::string_view text) {
+  const bool ok =
+      std::fwrite(text.data(), 1, text.size(), stdout) == text.size() && std::fflush(stdout) == 0;
+  if (!ok) {
+    throw std::runtime_error(
+        fmt::format("cannot write to standard output: {}; free some space or redirect it elsewhere",
+                    std::strerror(errno)));
+  }
+}
+
+void write_json(const nlohmann::json& document) {
+  write_out(document.dump(2, ' ', false, nlohmann::json::error_handler_t::replace) + "\n");
+}
+
+void note(std::string_view line) { fmt::print(stderr, "{}\n", line); }
+
+Progress::Progress() : on_(isatty(fileno(stderr)) != 0) {}
+Progress::~Progress() { clear(); }
+
+void Progress::show(const std::string& line) {
+  if (!on_) return;
+  fmt::print(stderr, "\r{}{}", line,
+             std::string(shown_ > line.size() ? shown_ - line.size() : 0, ' '));
+  std::fflush(stderr);
+  shown_ = line.size();
+}
+
+void Progress::clear() {
+  if (!on_ || shown_ == 0) return;
+  fmt::print(stderr, "\r{}\r", std::string(shown_, ' '));
+  shown_ = 0;
+}
+
+}  // namespace forerun::cli

@@ -1,0 +1,209 @@
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <optional>
+#include <span>
+#include <stdexcept>
+#include <string>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+#include "forerun/core/certificate.h"
+#include "forerun/core/reshape.h"
+#include "forerun/core/rule.h"
+#include "forerun/core/statistics.h"
+#include "forerun/core/token.h"
+#include "forerun/tensor/precision.h"
+
+/// forerun: generates faster without changing what is generated. Load a Model, pick a Drafter,
+/// generate, certify.
+namespace forerun {
+
+/// A request that cannot be met as it stands: a wrong option, a prompt beyond the context, a
+/// drafter of another vocabulary. The message says what to change. (Broken files throw FormatError,
+/// other failures std::runtime_error.)
+class UsageError : public std::invalid_argument {
+ public:
+  using std::invalid_argument::invalid_argument;
+};
+
+/// Threads for tensor work in this process; 0 = one a core.
+void set_threads(int threads);
+
+/// One turn of a conversation.
+struct Message {
+  std::string role;  ///< "system", "user" or "assistant"
+  std::string content;
+};
+
+/// A language model with its tokenizer. A handle: copies share the weights, which never change.
+class Model {
+ public:
+  /// @param path  a GGUF file, or a Hugging Face folder (config.json, tokenizer.json,
+  /// *.safetensors)
+  /// @throws UsageError   no such path
+  /// @throws FormatError  broken file, unsupported architecture or quantisation
+  static Model load(const std::string& path, Precision precision = Precision::kF32);
+
+  /// Text as it is, with the beginning-of-sequence token where the model wants one.
+  std::vector<Token> encode(std::string_view text) const;
+  /// A conversation in the model's chat format, ready for the next answer.
+  /// @throws UsageError  the model has no chat template, or one of an unknown family
+  std::vector<Token> encode_chat(std::span<const Message> messages) const;
+  std::string decode(std::span<const Token> tokens) const;
+
+  const std::string& path() const;
+  Precision precision() const;
+  std::size_t vocab() const;
+  std::size_t context() const;
+
+  struct Impl;
+  const Impl& impl() const { return *impl_; }
+
+ private:
+  explicit Model(std::shared_ptr<const Impl> impl) : impl_(std::move(impl)) {}
+  std::shared_ptr<const Impl> impl_;
+};
+
+/// Whatever proposes. A handle; one Drafter may serve many calls.
+class Drafter {
+ public:
+  Drafter() = default;  ///< none: plain decoding
+  /// @param name  "none", "lookup" or "draft-model:PATH"
+  /// @param precision  of a drafting model
+  /// @throws UsageError  unknown name, or a model whose vocabulary differs from the target's (the
+  /// message says where)
+  static Drafter load(std::string_view name, const Model& target,
+                      Precision precision = Precision::kBF16);
+
+  const std::string& name() const { return name_; }
+  bool none() const { return name_ == "none"; }
+  /// The drafting model, if there is one.
+  const std::optional<Model>& model() const { return model_; }
+
+ private:
+  std::string name_ = "none";
+  std::optional<Model> model_;
+};
+
+struct GenerateOptions {
+  Reshape sampling;            ///< temperature 0 (greedy), top-k, top-p, min-p
+  Rule rule = Rule::kMaximal;  ///< at temperature 0 every rule but these keeps the target's choice
+  std::uint32_t max_draft = 8;
+  std::uint32_t max_tokens = 256;
+  std::uint64_t seed = 0;
+  std::uint32_t request = 0;      ///< tells apart generations of one seed
+  std::vector<std::string> stop;  ///< strings that end the text and are cut from it
+  bool ignore_end = false;        ///< go on behind end-of-sequence tokens
+};
+
+/// Called between rounds and with every piece of finished text.
+struct Listener {
+  std::function<void(std::string_view)> on_text;  ///< complete UTF-8 characters only
+  std::function<void(const RunStatistics&)> on_round;
+  std::function<bool()> go_on;  ///< false ends the generation cleanly after the current round
+};
+
+enum class Finish : std::uint8_t { kLength, kEndToken, kStopString, kInterrupted };
+std::string_view name_of(Finish finish) noexcept;
+
+struct Generated {
+  std::string text;
+  std::vector<Token> tokens;
+  RunStatistics statistics;
+  double seconds = 0.0;          ///< of the rounds; the prompt's prefill is apart
+  double prefill_seconds = 0.0;  ///< prompt passes before the first round
+  int prefill_passes = 0;
+  Finish finish = Finish::kLength;
+  Rule rule = Rule::kMaximal;
+  bool exact = true;  ///< the rule keeps the target's law
+  std::uint64_t seed = 0;
+
+  double tokens_per_second() const {
+    return seconds > 0.0 ? static_cast<double>(tokens.size()) / seconds : 0.0;
+  }
+};
+
+/// Generates one text. @throws UsageError  empty prompt, prompt beyond the context, bad sampling
+/// options, ratio-on-search with a drafter that scores nothing
+Generated generate(const Model& target, const Drafter& drafter, std::span<const Token> prompt,
+                   const GenerateOptions& options, const Listener& listener = {});
+
+/// Generates a text for every prompt, all in one batch. The i-th is bit for bit what `generate`
+/// makes of it with request = options.request + i, whatever its neighbours.
+std::vector<Generated> generate_batch(const Model& target, const Drafter& drafter,
+                                      std::span<const std::vector<Token>> prompts,
+                                      const GenerateOptions& options,
+                                      const Listener& listener = {});
+
+/// An output of a drafted run that the undrafted target would not have chosen.
+struct Difference {
+  std::size_t prompt = 0;    ///< index of the prompt
+  std::size_t position = 0;  ///< of the output
+  Token drafted = 0, plain = 0;
+  double margin = 0.0;  ///< by how much the target prefers `plain`, in logits
+  bool tie = false;     ///< margin below what the precision can tell apart
+};
+
+/// What certifying a run found. Sampled runs are judged by z and p values, deterministic ones
+/// (temperature 0, shared-noise) by equality with plain decoding.
+struct Certificate {
+  CertificateReport report;
+  std::size_t tokens = 0;
+  bool deterministic = false;
+  bool exact = true;                    ///< what the rule promises
+  double tie_margin = 0.0;              ///< margins below it are ties
+  std::vector<Difference> differences;  ///< deterministic runs only
+  RunStatistics statistics;
+
+  bool passed() const;
+  /// Sampled runs: "no bias found" or "biased"; deterministic ones: "identical", "identical up to ties" or "different".
+  std::string verdict() const;
+};
+
+/// Generates up to `tokens` outputs over the prompts and scores them again by undrafted passes of
+/// the target.
+/// @param per_prompt  outputs per prompt at most
+Certificate certify(const Model& target, const Drafter& drafter,
+                    std::span<const std::vector<Token>> prompts, std::size_t tokens,
+                    std::size_t per_prompt, const GenerateOptions& options,
+                    const Listener& listener = {});
+
+/// Generates one text and certifies it.
+std::pair<Generated, Certificate> generate_certified(const Model& target, const Drafter& drafter,
+                                                     std::span<const Token> prompt,
+                                                     const GenerateOptions& options,
+                                                     const Listener& listener = {});
+
+/// Where `drafted` first departs from `plain`, with the target's margin there; nothing if they are
+/// equal.
+std::optional<Difference> first_difference(const Model& target, std::span<const Token> prompt,
+                                           std::span<const Token> plain,
+                                           std::span<const Token> drafted,
+                                           const GenerateOptions& options);
+
+/// Float32 scores of every position of a text.
+struct Logits {
+  std::size_t rows = 0, vocab = 0;
+  std::vector<float> values;  ///< [rows, vocab]; row i predicts token i + 1
+};
+Logits logits(const Model& model, std::span<const Token> tokens);
+/// Writes them as a NumPy file, complete or not at all.
+void save_npy(const Logits& logits, const std::string& path);
+
+/// What a model file holds, as lines of (name, value); reads metadata only.
+struct FileInfo {
+  std::vector<std::pair<std::string, std::string>> facts;
+  struct TensorLine {
+    std::string name, dtype;
+    std::vector<std::int64_t> shape;
+  };
+  std::vector<TensorLine> tensors;
+};
+FileInfo inspect(const std::string& path);
+
+}  // namespace forerun

@@ -1,0 +1,119 @@
+#include "forerun/methods/draft_model/draft_model.h"
+
+#include <ATen/ATen.h>
+
+#include <algorithm>
+
+#include "forerun/core/shared_noise.h"
+#include "forerun/methods/draft_budget.h"
+#include "forerun/methods/text/decoder_target.h"
+
+namespace forerun {
+
+DraftMode draft_mode(Rule rule) noexcept {
+  switch (rule) {
+    case Rule::kMaximal:
+      return DraftMode::kSample;
+    case Rule::kSharedNoise:
+      return DraftMode::kSharedNoise;
+    case Rule::kMatch:
+    case Rule::kTypical:
+    case Rule::kRatioOnSearch:
+      return DraftMode::kGreedy;
+  }
+  return DraftMode::kSample;
+}
+
+DraftModelDrafter::DraftModelDrafter(const DecoderLm& model, Reshape reshape, DraftMode mode,
+                                     std::size_t max_draft)
+    : model_(model), reshape_by_(reshape), mode_(mode), max_draft_(max_draft) {}
+
+KvCache& DraftModelDrafter::cache_of(const TokenLane& lane) {
+  const auto found = caches_.find(lane.request());
+  if (found != caches_.end()) return found->second;
+  return caches_.emplace(lane.request(), model_.make_cache()).first->second;
+}
+
+// What the cache lacks of the lane's text and of the draft so far; all but the last 8 are
+// prefilled.
+std::vector<Token> DraftModelDrafter::unseen(const TokenLane& lane, const TokenDraft& draft,
+                                             KvCache& cache) const {
+  constexpr std::size_t kPending = 8;
+  auto missing = lane.tokens().subspan(
+      std::min(lane.tokens().size(), static_cast<std::size_t>(cache.length())));
+  if (missing.size() > kPending) {
+    prefill(model_, cache, missing.first(missing.size() - 1));
+    missing = missing.last(1);
+  }
+  std::vector<Token> tokens(missing.begin(), missing.end());
+  if (tokens.empty()) tokens.push_back(draft.tokens.back());
+  return tokens;
+}
+
+Token DraftModelDrafter::pick(const TokenLaw& law, const Draws& draws) const {
+  if (const auto* decided = std::get_if<PointMass>(&law)) return decided->token;
+  const Categorical& q = std::get<Categorical>(law);
+  switch (mode_) {
+    case DraftMode::kSample:
+      return q.sample(draws.uniform(Purpose::kDraft));
+    case DraftMode::kGreedy:
+      return q.argmax();
+    case DraftMode::kSharedNoise:
+      return sample_shared_noise(q, draws).token;
+  }
+  return q.argmax();
+}
+
+std::vector<TokenDraft> DraftModelDrafter::propose(std::span<TokenLane* const> lanes) {
+  std::vector<TokenDraft> drafts(lanes.size());
+  std::vector<std::size_t> budgets(lanes.size());
+  std::size_t longest = 0;
+  for (std::size_t i = 0; i < lanes.size(); ++i) {
+    drafts[i].origin = mode_ == DraftMode::kGreedy ? Origin::kSearched : Origin::kSampled;
+    // A drafter with a shorter context than the target stops drafting there; the target goes on.
+    const auto size = static_cast<std::int64_t>(lanes[i]->tokens().size());
+    const auto room =
+        static_cast<std::size_t>(std::max<std::int64_t>(0, model_.config.context - size));
+    budgets[i] = std::min(draft_budget(*lanes[i], max_draft_), room);
+    longest = std::max(longest, budgets[i]);
+  }
+  logits_.clear();
+  for (std::size_t k = 0; k < longest; ++k) step(lanes, drafts, budgets, k);
+  return drafts;
+}
+
+// Drafts the k-th token of every lane that still wants one, in one pass.
+void DraftModelDrafter::step(std::span<TokenLane* const> lanes, std::vector<TokenDraft>& drafts,
+                             std::span<const std::size_t> budgets, std::size_t k) {
+  std::vector<std::size_t> who;
+  std::vector<std::vector<Token>> inputs;
+  for (std::size_t i = 0; i < lanes.size(); ++i) {
+    if (k >= budgets[i]) continue;
+    who.push_back(i);
+    inputs.push_back(unseen(*lanes[i], drafts[i], cache_of(*lanes[i])));
+  }
+  std::vector<LaneSpan> spans;
+  for (std::size_t j = 0; j < who.size(); ++j) {
+    spans.push_back({.cache = &cache_of(*lanes[who[j]]), .tokens = inputs[j], .scored = 1});
+  }
+  const at::Tensor logits = logits_.emplace_back(forward(model_, spans));
+  for (std::size_t j = 0; j < who.size(); ++j) {
+    const TokenLane& lane = *lanes[who[j]];
+    TokenDraft& draft = drafts[who[j]];
+    const TokenLaw law = reshape_(row_of(logits, static_cast<std::int64_t>(j)), reshape_by_);
+    draft.tokens.push_back(pick(law, lane.draws_at(lane.tokens().size() + k)));
+    if (const auto* q = std::get_if<Categorical>(&law)) draft.laws.push_back(*q);
+  }
+}
+
+void DraftModelDrafter::forget_rejected(const TokenLane& lane) {
+  if (lane.done()) {
+    caches_.erase(lane.request());
+    return;
+  }
+  const auto found = caches_.find(lane.request());
+  if (found == caches_.end()) return;
+  found->second.truncate(static_cast<std::int64_t>(lane.tokens().size()) - 1);
+}
+
+}  // namespace forerun

@@ -1,0 +1,58 @@
+#pragma once
+
+#include <ATen/core/Tensor.h>
+
+#include <cstdint>
+#include <span>
+#include <unordered_map>
+#include <vector>
+
+#include "forerun/core/lane.h"
+#include "forerun/core/reshape.h"
+#include "forerun/core/rule.h"
+#include "forerun/core/speculate.h"
+#include "forerun/models/decoder_lm.h"
+
+namespace forerun {
+
+/// How a drafting model picks tokens from its laws.
+enum class DraftMode : std::uint8_t {
+  kSample,       ///< drawn: what the maximal rule needs
+  kGreedy,       ///< the likeliest: accepted most often by match
+  kSharedNoise,  ///< with the noise that will decide the output
+};
+
+/// The mode that fits a rule.
+DraftMode draft_mode(Rule rule) noexcept;
+
+/// Drafts with a second, smaller model of the same vocabulary, token by token.
+/// Source: Leviathan et al. 2023, arXiv:2211.17192.
+class DraftModelDrafter {
+ public:
+  /// @param reshape  the target's: exactness holds for any, acceptance is best if they are alike
+  DraftModelDrafter(const DecoderLm& model, Reshape reshape, DraftMode mode, std::size_t max_draft);
+
+  std::vector<TokenDraft> propose(std::span<TokenLane* const> lanes);
+  template <class Verified>
+  void observe(std::span<TokenLane* const> lanes, std::span<const TokenDraft>, const Verified&,
+               std::span<const Outcome>) {
+    for (const TokenLane* lane : lanes) forget_rejected(*lane);
+  }
+
+ private:
+  Token pick(const TokenLaw& law, const Draws& draws) const;
+  void step(std::span<TokenLane* const> lanes, std::vector<TokenDraft>& drafts,
+            std::span<const std::size_t> budgets, std::size_t k);
+  std::vector<Token> unseen(const TokenLane& lane, const TokenDraft& draft, KvCache& cache) const;
+  KvCache& cache_of(const TokenLane& lane);
+  void forget_rejected(const TokenLane& lane);
+
+  const DecoderLm& model_;
+  Reshape reshape_by_;
+  DraftMode mode_;
+  std::size_t max_draft_;
+  std::unordered_map<std::uint32_t, KvCache> caches_;  // by request
+  std::vector<at::Tensor> logits_;  // a step each: what the drafts' laws view, until the next round
+};
+
+}  // namespace forerun

@@ -1,0 +1,36 @@
+#pragma once
+
+#include <cstdint>
+#include <span>
+#include <unordered_map>
+#include <vector>
+
+#include "forerun/core/lane.h"
+#include "forerun/core/rule.h"
+#include "forerun/core/speculate.h"
+#include "forerun/methods/lookup/suffix_index.h"
+
+namespace forerun {
+
+/// Drafts what followed the longest earlier occurrence of the text's end, in prompt and output.
+/// No model, no law: its drafts are point masses. Source: prompt lookup decoding, Saxena 2023;
+/// LLMA, Yang et al. 2023, arXiv:2304.04487.
+class LookupDrafter {
+ public:
+  explicit LookupDrafter(std::size_t max_draft) : max_draft_(max_draft) {}
+
+  std::vector<TokenDraft> propose(std::span<TokenLane* const> lanes);
+  template <class Verified>
+  void observe(std::span<TokenLane* const> lanes, std::span<const TokenDraft>, const Verified&,
+               std::span<const Outcome>) {
+    for (const TokenLane* lane : lanes) {
+      if (lane->done()) indices_.erase(lane->request());
+    }
+  }
+
+ private:
+  std::size_t max_draft_;
+  std::unordered_map<std::uint32_t, SuffixIndex> indices_;  // by request
+};
+
+}  // namespace forerun

@@ -1,0 +1,38 @@
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <span>
+#include <unordered_map>
+#include <vector>
+
+#include "forerun/core/token.h"
+
+namespace forerun {
+
+/// Finds where the end of a growing text stood before.
+class SuffixIndex {
+ public:
+  struct Match {
+    std::size_t next = 0;    ///< index of the token after the earlier occurrence
+    std::size_t length = 0;  ///< tokens that agree, 0 if there is no match
+  };
+
+  /// Takes in the tokens behind those it knows; `text` grows, its known part unchanged.
+  void extend(std::span<const Token> text);
+  /// The longest earlier occurrence of a suffix of `text` (the text last given to extend) of at
+  /// least two tokens; the most recent among equals. At most 256 occurrences are looked at and 64
+  /// tokens compared.
+  Match longest(std::span<const Token> text) const;
+
+ private:
+  static std::uint64_t pair(Token a, Token b) noexcept {
+    return static_cast<std::uint64_t>(static_cast<std::uint32_t>(a)) << 32 |
+           static_cast<std::uint32_t>(b);
+  }
+  std::unordered_map<std::uint64_t, std::int32_t> last_;  // token pair -> index of its second token
+  std::vector<std::int32_t>
+      previous_;  // by index of the second token: the occurrence before, or -1
+};
+
+}  // namespace forerun

@@ -1,0 +1,74 @@
+#include "forerun/methods/text/decoder_target.h"
+
+#include <ATen/ATen.h>
+
+#include <chrono>
+#include <utility>
+
+namespace forerun {
+
+std::span<float> row_of(const at::Tensor& logits, std::int64_t row) {
+  const auto vocab = static_cast<std::size_t>(logits.size(1));
+  return {logits.data_ptr<float>() + static_cast<std::size_t>(row) * vocab, vocab};
+}
+
+VerifiedTokens::VerifiedTokens(at::Tensor logits, std::span<const std::int64_t> rows,
+                               Reshape reshape)
+    : logits_(std::move(logits)),
+      reshape_by_(reshape),
+      laws_(static_cast<std::size_t>(logits_.size(0))) {
+  std::int64_t first = 0;
+  for (const std::int64_t n : rows) {
+    first_.push_back(first);
+    first += n;
+  }
+}
+
+const TokenLaw& VerifiedTokens::at(std::size_t lane, std::size_t step) const {
+  const std::int64_t row = first_[lane] + static_cast<std::int64_t>(step);
+  auto& law = laws_[static_cast<std::size_t>(row)];
+  if (!law) law = reshape_(row_of(logits_, row), reshape_by_);
+  return *law;
+}
+
+KvCache& DecoderTarget::cache_of(const TokenLane& lane) {
+  const auto found = caches_.find(lane.request());
+  if (found != caches_.end()) return found->second;
+  const auto start = std::chrono::steady_clock::now();
+  KvCache& cache = caches_.emplace(lane.request(), model_.make_cache()).first->second;
+  const auto tokens = lane.tokens();
+  prefill_passes_ += prefill(model_, cache, tokens.first(tokens.size() - 1));
+  prefill_seconds_ +=
+      std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
+  return cache;
+}
+
+VerifiedTokens DecoderTarget::verify(std::span<TokenLane* const> lanes,
+                                     std::span<const TokenDraft> drafts) {
+  std::vector<std::vector<Token>> inputs(lanes.size());
+  std::vector<LaneSpan> spans(lanes.size());
+  std::vector<std::int64_t> rows(lanes.size());
+  for (std::size_t i = 0; i < lanes.size(); ++i) {
+    KvCache& cache = cache_of(*lanes[i]);
+    const auto pending = lanes[i]->tokens().subspan(static_cast<std::size_t>(cache.length()));
+    inputs[i].assign(pending.begin(), pending.end());
+    inputs[i].insert(inputs[i].end(), drafts[i].tokens.begin(), drafts[i].tokens.end());
+    rows[i] = static_cast<std::int64_t>(drafts[i].size()) + 1;
+    spans[i] = {.cache = &cache, .tokens = inputs[i], .scored = rows[i]};
+  }
+  return {forward(model_, spans), rows, reshape_};
+}
+
+void DecoderTarget::keep(std::span<TokenLane* const> lanes, std::span<const TokenDraft>,
+                         std::span<const Outcome>) {
+  for (const TokenLane* lane : lanes) {
+    if (lane->done()) {
+      caches_.erase(lane->request());
+      continue;
+    }
+    // The newest output was not part of the pass: its keys and values come with the next one.
+    caches_.at(lane->request()).truncate(static_cast<std::int64_t>(lane->tokens().size()) - 1);
+  }
+}
+
+}  // namespace forerun

@@ -1,0 +1,27 @@
+#pragma once
+
+#include <functional>
+#include <string>
+
+#include "forerun/formats/tensor_view.h"
+#include "forerun/models/decoder_lm.h"
+
+namespace forerun {
+
+/// Whose names and conventions the tensors follow.
+enum class Naming : std::uint8_t {
+  kGguf,  ///< llama.cpp's; rows of Llama's queries and keys interleaved, Gemma's norms stored as 1
+          ///< + w
+  kHuggingFace,  ///< transformers'
+};
+
+/// A tensor of the file by name, or null.
+using FindTensor = std::function<const TensorView*(const std::string&)>;
+
+/// Reads every weight of a decoder into the model's precision, q/k/v and gate/up side by side.
+/// Norms stay float32.
+/// @throws FormatError  a tensor is missing, or has another shape than the config says
+DecoderLm build_decoder(const DecoderConfig& config, Naming naming, const FindTensor& find,
+                        Precision precision);
+
+}  // namespace forerun

@@ -1,0 +1,61 @@
+#pragma once
+
+#include <cstdint>
+#include <nlohmann/json_fwd.hpp>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "forerun/formats/result.h"
+
+namespace forerun {
+
+enum class Family : std::uint8_t { kLlama, kQwen2, kQwen3, kGemma3 };
+enum class Activation : std::uint8_t { kSilu, kGeluTanh };
+
+/// How wavelengths of the rotary embedding are stretched.
+struct RopeScaling {
+  enum class Kind : std::uint8_t { kNone, kLinear, kLlama3 };
+  Kind kind = Kind::kNone;
+  double factor = 1.0;
+  double low_freq_factor = 1.0, high_freq_factor = 4.0;  // kLlama3
+  double original_context = 8192.0;                      // kLlama3
+};
+
+/// What tells one decoder of the supported families from another.
+struct DecoderConfig {
+  Family family = Family::kLlama;
+  std::int64_t vocab = 0, hidden = 0, layers = 0, heads = 0, kv_heads = 0, head_dim = 0;
+  std::int64_t intermediate = 0;
+  std::int64_t context = 0;  ///< positions the model was made for
+  double norm_eps = 1e-6;
+  Activation activation = Activation::kSilu;
+  double query_scale = 0.0;      ///< of query-key products
+  double embedding_scale = 1.0;  ///< Gemma multiplies embeddings by sqrt(hidden)
+  double attention_softcap = 0.0, logit_softcap = 0.0;  ///< 0 = none
+  bool tied_head = false;
+
+  double rope_theta = 10000.0;
+  RopeScaling rope_scaling;
+  std::vector<float>
+      rope_factors;  ///< [head_dim / 2] divisors stored in a GGUF file; empty = from rope_scaling
+  double local_rope_theta = 10000.0;  ///< of sliding-window layers
+  std::int64_t window = 0;            ///< of sliding-window layers
+  std::vector<bool> sliding;          ///< [layers]
+
+  std::vector<std::int64_t> end_tokens;  ///< from generation_config.json or config.json
+
+  bool gemma() const noexcept { return family == Family::kGemma3; }
+};
+
+/// Frequencies of the rotary embedding, [head_dim / 2], of full or of sliding-window layers.
+/// Source: Llama-3 scaling as in transformers' modeling_rope_utils.py.
+std::vector<float> inverse_frequencies(const DecoderConfig& config, bool sliding);
+
+/// From a Hugging Face config.json, and generation_config.json (null if there is none).
+Result<DecoderConfig> parse_decoder_config(const nlohmann::json& config,
+                                           const nlohmann::json& generation_config);
+
+std::string name_of(Family family);
+
+}  // namespace forerun

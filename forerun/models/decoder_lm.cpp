@@ -1,0 +1,151 @@
+#include "forerun/models/decoder_lm.h"
+
+#include <ATen/ATen.h>
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <stdexcept>
+
+#include "forerun/tensor/attention.h"
+
+namespace forerun {
+namespace {
+
+void check(const DecoderLm& model, std::span<const LaneSpan> lanes) {
+  for (const LaneSpan& lane : lanes) {
+    const auto end = lane.cache->length() + static_cast<std::int64_t>(lane.tokens.size());
+    if (end > model.config.context) {
+      throw std::invalid_argument(fmt::format(
+          "{} positions do not fit the model's context of {}: shorten the prompt or ask "
+          "for fewer tokens",
+          end, model.config.context));
+    }
+    for (const Token t : lane.tokens) {
+      if (t < 0 || t >= model.config.vocab) {
+        throw std::invalid_argument(
+            fmt::format("token {} lies outside the model's vocabulary of {}: was the text encoded "
+                        "with this model's tokenizer?",
+                        t, model.config.vocab));
+      }
+    }
+  }
+}
+
+// The rows of all lanes, one behind the other.
+struct Packed {
+  at::Tensor ids;        // [rows] int64
+  at::Tensor positions;  // [rows] int64
+  at::Tensor scored;     // [sum of scored] int64: rows whose logits are wanted
+};
+
+Packed pack(std::span<const LaneSpan> lanes) {
+  std::vector<std::int64_t> ids, positions, scored;
+  for (const LaneSpan& lane : lanes) {
+    const auto n = static_cast<std::int64_t>(lane.tokens.size());
+    const auto first = static_cast<std::int64_t>(ids.size());
+    for (std::int64_t i = 0; i < n; ++i) {
+      ids.push_back(lane.tokens[static_cast<std::size_t>(i)]);
+      positions.push_back(lane.cache->length() + i);
+      if (i >= n - lane.scored) scored.push_back(first + i);
+    }
+  }
+  return {at::tensor(ids, at::kLong), at::tensor(positions, at::kLong),
+          at::tensor(scored, at::kLong)};
+}
+
+at::Tensor attention(const DecoderLm& model, std::int64_t index, const at::Tensor& x,
+                     const Packed& rows, std::span<const LaneSpan> lanes) {
+  const DecoderConfig& c = model.config;
+  const auto i = static_cast<std::size_t>(index);
+  const DecoderLayer& layer = model.layers[i];
+  const at::Tensor qkv = layer.qkv(x).view({x.size(0), c.heads + 2 * c.kv_heads, c.head_dim});
+  at::Tensor q = qkv.narrow(1, 0, c.heads);
+  at::Tensor k = qkv.narrow(1, c.heads, c.kv_heads);
+  const at::Tensor v = qkv.narrow(1, c.heads + c.kv_heads, c.kv_heads);
+  if (layer.q_norm.defined()) q = layer.q_norm(q);
+  if (layer.k_norm.defined()) k = layer.k_norm(k);
+  const bool sliding = c.sliding[i];
+  const RopeTable& rope = sliding ? model.local_rope : model.rope;
+  q = rope.rotate(q, rows.positions);
+  k = rope.rotate(k, rows.positions);
+
+  const AttentionOptions options{.scale = c.query_scale,
+                                 .window = sliding ? std::optional(c.window) : std::nullopt,
+                                 .softcap = c.attention_softcap};
+  std::vector<at::Tensor> out;
+  out.reserve(lanes.size());
+  std::int64_t row = 0;
+  for (const LaneSpan& lane : lanes) {
+    const auto n = static_cast<std::int64_t>(lane.tokens.size());
+    lane.cache->write(index, k.narrow(0, row, n), v.narrow(0, row, n));
+    out.push_back(attend(q.narrow(0, row, n), *lane.cache, index, options));
+    row += n;
+  }
+  return layer.output(out.size() == 1 ? out[0] : at::cat(out));
+}
+
+at::Tensor mlp(const DecoderLayer& layer, Activation activation, const at::Tensor& x) {
+  const at::Tensor both = layer.gate_up(x);
+  const std::int64_t width = both.size(1) / 2;
+  const at::Tensor gate = both.narrow(1, 0, width);
+  const at::Tensor up = both.narrow(1, width, width);
+  const at::Tensor active =
+      activation == Activation::kSilu ? at::silu(gate) : at::gelu(gate, "tanh");
+  return layer.down(active.mul(up));
+}
+
+at::Tensor softcapped(const at::Tensor& x, double cap) {
+  return cap > 0.0 ? at::tanh(x / cap) * cap : x;
+}
+
+}  // namespace
+
+KvCache DecoderLm::make_cache() const {
+  return KvCache({.layers = config.layers,
+                  .heads = config.kv_heads,
+                  .head_dim = config.head_dim,
+                  .dtype = scalar_type(precision)});
+}
+
+at::Tensor forward(const DecoderLm& model, std::span<const LaneSpan> lanes) {
+  check(model, lanes);
+  const Packed rows = pack(lanes);
+  for (const LaneSpan& lane : lanes) {
+    lane.cache->reserve(static_cast<std::int64_t>(lane.tokens.size()));
+  }
+  at::Tensor h = model.embedding.index_select(0, rows.ids);
+  if (model.config.embedding_scale != 1.0) {
+    // The scale is rounded to the model's precision first, as the reference does.
+    h = h * at::scalar_tensor(model.config.embedding_scale, h.options());
+  }
+  for (std::int64_t i = 0; i < model.config.layers; ++i) {
+    const DecoderLayer& layer = model.layers[static_cast<std::size_t>(i)];
+    at::Tensor a = attention(model, i, layer.attention_norm(h), rows, lanes);
+    if (layer.attention_post_norm.defined()) a = layer.attention_post_norm(a);
+    h = h + a;
+    at::Tensor m = mlp(layer, model.config.activation, layer.mlp_norm(h));
+    if (layer.mlp_post_norm.defined()) m = layer.mlp_post_norm(m);
+    h = h + m;
+  }
+  for (const LaneSpan& lane : lanes) {
+    lane.cache->advance(static_cast<std::int64_t>(lane.tokens.size()));
+  }
+  if (rows.scored.numel() == 0) return at::empty({0, model.config.vocab}, at::kFloat);
+  const at::Tensor last = model.final_norm(h.index_select(0, rows.scored));
+  return softcapped(model.head(last).to(at::kFloat), model.config.logit_softcap).contiguous();
+}
+
+int prefill(const DecoderLm& model, KvCache& cache, std::span<const Token> tokens) {
+  // Bounds the attention scores of a pass (heads * rows * positions) on long prompts.
+  constexpr std::size_t kRows = 512;
+  int passes = 0;
+  for (; !tokens.empty(); ++passes) {
+    const std::size_t n = std::min(kRows, tokens.size());
+    const LaneSpan span{.cache = &cache, .tokens = tokens.first(n), .scored = 0};
+    forward(model, {&span, 1});
+    tokens = tokens.subspan(n);
+  }
+  return passes;
+}
+
+}  // namespace forerun

@@ -1,0 +1,62 @@
+#pragma once
+
+#include <ATen/core/Tensor.h>
+
+#include <span>
+#include <vector>
+
+#include "forerun/core/token.h"
+#include "forerun/models/decoder_config.h"
+#include "forerun/tensor/kv_cache.h"
+#include "forerun/tensor/linear.h"
+#include "forerun/tensor/norm.h"
+#include "forerun/tensor/precision.h"
+#include "forerun/tensor/rope.h"
+#include "forerun/tensor/scalar_type.h"
+
+namespace forerun {
+
+/// One block: attention and a gated MLP, each behind a norm; Gemma normalises their outputs as
+/// well.
+struct DecoderLayer {
+  RmsNorm attention_norm, mlp_norm;
+  RmsNorm attention_post_norm, mlp_post_norm;  ///< Gemma only
+  RmsNorm q_norm, k_norm;                      ///< over head_dim; Qwen3 and Gemma 3
+  Linear qkv;                                  ///< [(heads + 2 kv_heads) * head_dim, hidden]
+  Linear output;                               ///< [hidden, heads * head_dim]
+  Linear gate_up;                              ///< [2 * intermediate, hidden]
+  Linear down;                                 ///< [hidden, intermediate]
+};
+
+/// A decoder-only language model of the Llama, Qwen2, Qwen3 or Gemma 3 family.
+struct DecoderLm {
+  DecoderConfig config;
+  Precision precision = Precision::kF32;
+  at::Tensor embedding;  ///< [vocab, hidden]
+  std::vector<DecoderLayer> layers;
+  RmsNorm final_norm;
+  Linear head;  ///< [vocab, hidden]; shares the embedding's storage if tied
+  RopeTable rope, local_rope;
+
+  KvCache make_cache() const;
+};
+
+/// The new tokens of one lane in a packed pass.
+struct LaneSpan {
+  KvCache* cache = nullptr;       ///< length L on entry, L + tokens.size() on return
+  std::span<const Token> tokens;  ///< stand at positions L, L + 1, ...
+  std::int64_t scored = 0;        ///< of the last so many tokens the logits are wanted
+};
+
+/// One pass over the tokens of several lanes: linear layers over all rows packed, attention per
+/// lane. Prefill and every later pass are this call.
+/// @return  [sum of scored, vocab] float32 logits, lane by lane; a row predicts the token after its
+/// own
+/// @throws std::invalid_argument  an id outside the vocabulary, or more positions than the context
+at::Tensor forward(const DecoderLm& model, std::span<const LaneSpan> lanes);
+
+/// Appends tokens whose logits nobody wants to a cache, in passes of bounded size.
+/// @return  how many passes it took
+int prefill(const DecoderLm& model, KvCache& cache, std::span<const Token> tokens);
+
+}  // namespace forerun

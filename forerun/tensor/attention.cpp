@@ -1,0 +1,61 @@
+#include "forerun/tensor/attention.h"
+
+#include <ATen/ATen.h>
+
+#include <algorithm>
+#include <limits>
+
+namespace forerun {
+namespace {
+
+// [n, end - begin] bool: which keys each new position sees. Undefined if it sees all.
+at::Tensor visible(std::int64_t n, std::int64_t length, std::int64_t begin,
+                   const std::optional<std::int64_t>& window) {
+  const bool windowed = window && length + n - begin > *window;
+  if (n == 1 && !windowed) return {};
+  const at::Tensor q = at::arange(length, length + n).unsqueeze(1);
+  const at::Tensor k = at::arange(begin, length + n).unsqueeze(0);
+  at::Tensor seen = k.le(q);
+  if (window) seen = seen.logical_and(k.gt(q - *window));
+  return seen;
+}
+
+at::Tensor capped_attention(const at::Tensor& q, const at::Tensor& k, const at::Tensor& v,
+                            const at::Tensor& seen, const AttentionOptions& options) {
+  at::Tensor scores = at::matmul(q, k.transpose(-1, -2)).to(at::kFloat) * options.scale;
+  scores = at::tanh(scores / options.softcap) * options.softcap;
+  if (seen.defined()) {
+    scores = scores.masked_fill(seen.logical_not(), -std::numeric_limits<float>::infinity());
+  }
+  return at::matmul(at::softmax(scores, -1).to(v.scalar_type()), v);
+}
+
+}  // namespace
+
+at::Tensor attend(const at::Tensor& q, const KvCache& cache, std::int64_t layer,
+                  const AttentionOptions& options) {
+  const std::int64_t n = q.size(0), heads = q.size(1), dim = q.size(2);
+  const std::int64_t length = cache.length();
+  const std::int64_t begin =
+      options.window ? std::max<std::int64_t>(0, length + 1 - *options.window) : 0;
+  const at::Tensor k = cache.keys(layer, begin, length + n).unsqueeze(0);
+  const at::Tensor v = cache.values(layer, begin, length + n).unsqueeze(0);
+  const std::int64_t kv_heads = k.size(1), group = heads / kv_heads;
+
+  // The heads of a group become rows of one product: [1, kv_heads, group * n, dim].
+  const at::Tensor rows = q.view({n, kv_heads, group, dim})
+                              .permute({1, 2, 0, 3})
+                              .reshape({1, kv_heads, group * n, dim});
+  at::Tensor seen = visible(n, length, begin, options.window);
+  if (seen.defined() && group > 1) seen = seen.repeat({group, 1});
+
+  const at::Tensor out =
+      options.softcap > 0.0
+          ? capped_attention(rows, k, v, seen, options)
+          : at::scaled_dot_product_attention(
+                rows, k, v, seen.defined() ? std::optional<at::Tensor>(seen) : std::nullopt, 0.0,
+                false, options.scale);
+  return out.reshape({kv_heads, group, n, dim}).permute({2, 0, 1, 3}).reshape({n, heads * dim});
+}
+
+}  // namespace forerun

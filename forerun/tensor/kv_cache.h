@@ -1,0 +1,41 @@
+#pragma once
+
+#include <ATen/core/Tensor.h>
+
+#include <cstdint>
+#include <vector>
+
+namespace forerun {
+
+/// Keys and values of the kept positions of one lane. Rejected positions are dropped, never masked.
+class KvCache {
+ public:
+  struct Shape {
+    std::int64_t layers, heads, head_dim;
+    at::ScalarType dtype;
+  };
+  explicit KvCache(Shape shape, std::int64_t capacity = 256);
+
+  std::int64_t length() const noexcept { return length_; }
+
+  /// Room for `n` more positions; growing doubles the storage, so that a run copies O(length) in
+  /// all.
+  void reserve(std::int64_t n);
+  /// Writes keys and values of new positions behind the kept ones; `advance` makes them count.
+  /// @param k, v  [n, heads, head_dim] of the cache's dtype, n within what was reserved
+  void write(std::int64_t layer, const at::Tensor& k, const at::Tensor& v);
+  void advance(std::int64_t n);
+  /// Keys and values of positions [begin, end): [heads, end - begin, head_dim], views.
+  at::Tensor keys(std::int64_t layer, std::int64_t begin, std::int64_t end) const;
+  at::Tensor values(std::int64_t layer, std::int64_t begin, std::int64_t end) const;
+  /// Keeps the first `length` positions; no effect if there are fewer.
+  void truncate(std::int64_t length) noexcept;
+
+ private:
+  Shape shape_;
+  std::int64_t capacity_ = 0;
+  std::int64_t length_ = 0;
+  std::vector<at::Tensor> k_, v_;  // a layer each: [heads, capacity, head_dim]
+};
+
+}  // namespace forerun
