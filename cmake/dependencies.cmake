@@ -1,12 +1,4 @@
-# libtorch and its CMake files come from the torch wheel in .venv (tools/setup.sh puts it there), or from
-# wherever Torch_DIR or CMAKE_PREFIX_PATH points.
-if(NOT Torch_DIR)
-  file(GLOB FORERUN_TORCH_HINT "${PROJECT_SOURCE_DIR}/.venv/lib/python3*/site-packages/torch/share/cmake/Torch")
-  if(FORERUN_TORCH_HINT)
-    set(Torch_DIR "${FORERUN_TORCH_HINT}" CACHE PATH "Folder of TorchConfig.cmake")
-  endif()
-endif()
-find_package(Torch REQUIRED)
+include(cmake/torch.cmake)
 find_package(nlohmann_json 3.11 REQUIRED)
 find_package(CLI11 REQUIRED)
 find_package(fmt REQUIRED)

@@ -60,8 +60,8 @@ class Builder {
     const bool own_head = find_(name(kHead)) != nullptr && !c_.tied_head;
     m.config.tied_head = !own_head;
     m.head.weight = own_head ? matrix(name(kHead), c_.vocab, c_.hidden) : m.embedding;
-    m.rope = RopeTable(inverse_frequencies(c_, false), c_.context);
-    if (c_.window > 0) m.local_rope = RopeTable(inverse_frequencies(c_, true), c_.context);
+    m.rope = Rope(inverse_frequencies(c_, false));
+    if (c_.window > 0) m.local_rope = Rope(inverse_frequencies(c_, true));
     return m;
   }
 

@@ -43,8 +43,6 @@ struct DecoderConfig {
   std::int64_t window = 0;            ///< of sliding-window layers
   std::vector<bool> sliding;          ///< [layers]
 
-  std::vector<std::int64_t> end_tokens;  ///< from generation_config.json or config.json
-
   bool gemma() const noexcept { return family == Family::kGemma3; }
 };
 
@@ -52,9 +50,8 @@ struct DecoderConfig {
 /// Source: Llama-3 scaling as in transformers' modeling_rope_utils.py.
 std::vector<float> inverse_frequencies(const DecoderConfig& config, bool sliding);
 
-/// From a Hugging Face config.json, and generation_config.json (null if there is none).
-Result<DecoderConfig> parse_decoder_config(const nlohmann::json& config,
-                                           const nlohmann::json& generation_config);
+/// From a Hugging Face config.json.
+Result<DecoderConfig> parse_decoder_config(const nlohmann::json& config);
 
 std::string name_of(Family family);
 

@@ -148,21 +148,12 @@ void read_windows(Fields& f, DecoderConfig& c) {
   }
 }
 
-void read_end_tokens(const json& config, DecoderConfig& c) {
-  if (!config.is_object() || !config.contains("eos_token_id")) return;
-  const json& eos = config["eos_token_id"];
-  const json list = eos.is_array() ? eos : json::array({eos});
-  for (const json& id : list) {
-    if (id.is_number_integer()) c.end_tokens.push_back(id.get<std::int64_t>());
-  }
-}
-
 }  // namespace
 
-Result<DecoderConfig> parse_decoder_config(const json& config, const json& generation_config) {
+Result<DecoderConfig> parse_decoder_config(const json& config) {
   // A multimodal Gemma keeps its decoder one level down.
   if (config.is_object() && config.contains("text_config") && !config.contains("hidden_size")) {
-    return parse_decoder_config(config["text_config"], generation_config);
+    return parse_decoder_config(config["text_config"]);
   }
   Fields f(config);
   const std::string type = f.text("model_type", std::nullopt);
@@ -204,8 +195,6 @@ Result<DecoderConfig> parse_decoder_config(const json& config, const json& gener
   }
   read_ropes(f, c);
   read_windows(f, c);
-  read_end_tokens(generation_config, c);
-  if (c.end_tokens.empty()) read_end_tokens(config, c);
   if (!f.error().empty()) return Error{"config.json: " + f.error()};
   return c;
 }

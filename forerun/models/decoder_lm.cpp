@@ -54,7 +54,7 @@ Packed pack(std::span<const LaneSpan> lanes) {
 }
 
 at::Tensor attention(const DecoderLm& model, std::int64_t index, const at::Tensor& x,
-                     const Packed& rows, std::span<const LaneSpan> lanes) {
+                     const Rotation& rotate, std::span<const LaneSpan> lanes) {
   const DecoderConfig& c = model.config;
   const auto i = static_cast<std::size_t>(index);
   const DecoderLayer& layer = model.layers[i];
@@ -65,9 +65,8 @@ at::Tensor attention(const DecoderLm& model, std::int64_t index, const at::Tenso
   if (layer.q_norm.defined()) q = layer.q_norm(q);
   if (layer.k_norm.defined()) k = layer.k_norm(k);
   const bool sliding = c.sliding[i];
-  const RopeTable& rope = sliding ? model.local_rope : model.rope;
-  q = rope.rotate(q, rows.positions);
-  k = rope.rotate(k, rows.positions);
+  q = rotate(q);
+  k = rotate(k);
 
   const AttentionOptions options{.scale = c.query_scale,
                                  .window = sliding ? std::optional(c.window) : std::nullopt,
@@ -118,9 +117,13 @@ at::Tensor forward(const DecoderLm& model, std::span<const LaneSpan> lanes) {
     // The scale is rounded to the model's precision first, as the reference does.
     h = h * at::scalar_tensor(model.config.embedding_scale, h.options());
   }
+  const Rotation full = model.rope.at(rows.positions);
+  const Rotation local = model.config.window > 0 ? model.local_rope.at(rows.positions) : full;
   for (std::int64_t i = 0; i < model.config.layers; ++i) {
     const DecoderLayer& layer = model.layers[static_cast<std::size_t>(i)];
-    at::Tensor a = attention(model, i, layer.attention_norm(h), rows, lanes);
+    at::Tensor a =
+        attention(model, i, layer.attention_norm(h),
+                  model.config.sliding[static_cast<std::size_t>(i)] ? local : full, lanes);
     if (layer.attention_post_norm.defined()) a = layer.attention_post_norm(a);
     h = h + a;
     at::Tensor m = mlp(layer, model.config.activation, layer.mlp_norm(h));

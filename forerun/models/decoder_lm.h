@@ -35,8 +35,8 @@ struct DecoderLm {
   at::Tensor embedding;  ///< [vocab, hidden]
   std::vector<DecoderLayer> layers;
   RmsNorm final_norm;
-  Linear head;  ///< [vocab, hidden]; shares the embedding's storage if tied
-  RopeTable rope, local_rope;
+  Linear head;            ///< [vocab, hidden]; shares the embedding's storage if tied
+  Rope rope, local_rope;  ///< of full and of sliding-window attention
 
   KvCache make_cache() const;
 };

@@ -4,21 +4,19 @@
 
 namespace forerun {
 
-RopeTable::RopeTable(const std::vector<float>& inverse_frequencies, std::int64_t positions) {
-  const at::Tensor f = at::tensor(inverse_frequencies, at::kFloat);
-  const at::Tensor angles = at::outer(at::arange(positions, at::kFloat), f);
-  cos = angles.cos();
-  sin = angles.sin();
+Rope::Rope(const std::vector<float>& f) : inverse_frequencies(at::tensor(f, at::kFloat)) {}
+
+Rotation Rope::at(const at::Tensor& positions) const {
+  const at::Tensor angles = at::outer(positions.to(at::kFloat), inverse_frequencies).unsqueeze(1);
+  return {angles.cos(), angles.sin()};
 }
 
-at::Tensor RopeTable::rotate(const at::Tensor& x, const at::Tensor& positions) const {
-  const at::Tensor c = cos.index_select(0, positions).unsqueeze(1);
-  const at::Tensor s = sin.index_select(0, positions).unsqueeze(1);
+at::Tensor Rotation::operator()(const at::Tensor& x) const {
   const std::int64_t half = x.size(-1) / 2;
   const at::Tensor wide = x.to(at::kFloat);
   const at::Tensor a = wide.narrow(-1, 0, half);
   const at::Tensor b = wide.narrow(-1, half, half);
-  return at::cat({a * c - b * s, b * c + a * s}, -1).to(x.scalar_type());
+  return at::cat({a * cos - b * sin, b * cos + a * sin}, -1).to(x.scalar_type());
 }
 
 }  // namespace forerun

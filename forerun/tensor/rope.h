@@ -2,24 +2,28 @@
 
 #include <ATen/core/Tensor.h>
 
-#include <cstdint>
 #include <vector>
 
 namespace forerun {
 
-/// Cosines and sines of the rotary embedding for every position up to a context length.
-/// Source: Su et al. 2021, arXiv:2104.09864; pairing of dimension j with j + dim / 2.
-struct RopeTable {
-  at::Tensor cos;  ///< [positions, dim / 2] float32
-  at::Tensor sin;  ///< [positions, dim / 2] float32
+/// The rotary embedding of the rows of one pass, shared by its layers.
+struct Rotation {
+  at::Tensor cos;  ///< [rows, 1, dim / 2] float32
+  at::Tensor sin;  ///< [rows, 1, dim / 2] float32
 
-  /// @param inverse_frequencies  [dim / 2], after any scaling
-  RopeTable(const std::vector<float>& inverse_frequencies, std::int64_t positions);
-  RopeTable() = default;
+  /// @param x  [rows, heads, dim]; dimension j is paired with j + dim / 2
+  at::Tensor operator()(const at::Tensor& x) const;
+};
 
-  /// Rotates `x` [rows, heads, dim]; row i stands at positions[i].
+/// Rotary position embedding. Source: Su et al. 2021, arXiv:2104.09864.
+struct Rope {
+  at::Tensor inverse_frequencies;  ///< [dim / 2] float32, after any scaling
+
+  explicit Rope(const std::vector<float>& inverse_frequencies);
+  Rope() = default;
+
   /// @param positions  [rows] int64
-  at::Tensor rotate(const at::Tensor& x, const at::Tensor& positions) const;
+  Rotation at(const at::Tensor& positions) const;
 };
 
 }  // namespace forerun

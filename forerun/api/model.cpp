@@ -1,0 +1,148 @@
+#include <c10/core/InferenceMode.h>
+#include <fmt/format.h>
+
+#include <filesystem>
+#include <fstream>
+#include <iterator>
+#include <nlohmann/json.hpp>
+
+#include "forerun/api/model_impl.h"
+#include "forerun/formats/gguf_tokenizer.h"
+#include "forerun/formats/json_text.h"
+#include "forerun/formats/tokenizer/tokenizer_json.h"
+#include "forerun/models/load_decoder.h"
+
+namespace forerun {
+namespace {
+
+namespace fs = std::filesystem;
+
+Tokenizer tokenizer_of(Result<TokenizerSpec> spec, const std::string& path) {
+  if (!spec) throw FormatError(path + ": " + spec.error().message);
+  Result<Tokenizer> tokenizer = make_tokenizer(*std::move(spec));
+  if (!tokenizer) throw FormatError(path + ": " + tokenizer.error().message);
+  return *std::move(tokenizer);
+}
+
+void set_chat_template(Model::Impl& impl, std::optional<std::string_view> text) {
+  impl.has_chat_template = text.has_value();
+  if (text) impl.chat = detect_chat_family(*text);
+}
+
+void set_end_tokens(Model::Impl& impl, const std::vector<Token>& further) {
+  impl.end_tokens.insert(impl.tokenizer.end_tokens().begin(), impl.tokenizer.end_tokens().end());
+  impl.end_tokens.insert(further.begin(), further.end());
+}
+
+// A vocabulary larger than the embedding would index beyond it. (A smaller one is common: padding.)
+void check_vocabulary(const Model::Impl& impl) {
+  const auto rows = static_cast<std::size_t>(impl.lm.config.vocab);
+  if (impl.tokenizer.vocab_size() > rows) {
+    throw FormatError(
+        fmt::format("{}: the tokenizer has {} entries, the model scores {}: they do "
+                    "not belong together",
+                    impl.path, impl.tokenizer.vocab_size(), rows));
+  }
+}
+
+std::shared_ptr<Model::Impl> load_gguf_model(const std::string& path, Precision precision) {
+  const Gguf gguf = load_gguf(path);
+  auto impl = std::make_shared<Model::Impl>(
+      Model::Impl{.path = path,
+                  .lm = load_decoder(gguf, precision),
+                  .tokenizer = tokenizer_of(tokenizer_spec(gguf), path)});
+  set_chat_template(*impl, gguf.get<std::string_view>("tokenizer.chat_template"));
+  set_end_tokens(*impl, {});
+  return impl;
+}
+
+std::optional<std::string> text_of(const fs::path& path) {
+  std::ifstream in(path, std::ios::binary);
+  if (!in) return std::nullopt;
+  return std::string(std::istreambuf_iterator<char>(in), {});
+}
+
+// tokenizer_config.json holds the chat template as a string, or as a list of named ones; newer
+// folders keep it in a file of its own.
+std::optional<std::string> hf_chat_template(const fs::path& folder,
+                                            const std::string& config_text) {
+  if (auto own = text_of(folder / "chat_template.jinja")) return own;
+  const auto config = parse_json(config_text);
+  if (!config || !config->is_object() || !config->contains("chat_template")) return std::nullopt;
+  const nlohmann::json& t = (*config)["chat_template"];
+  if (t.is_string()) return t.get<std::string>();
+  if (!t.is_array()) return std::nullopt;
+  for (const nlohmann::json& named : t) {
+    if (named.is_object() && named.value("name", "") == "default" && named.contains("template") &&
+        named["template"].is_string()) {
+      return named["template"].get<std::string>();
+    }
+  }
+  return std::nullopt;
+}
+
+std::shared_ptr<Model::Impl> load_hf_model(const std::string& path, Precision precision) {
+  const fs::path folder(path);
+  const HfConfig config = load_hf_config(folder);
+  const std::string tokenizer_path = (folder / "tokenizer.json").string();
+  const auto tokenizer_text = text_of(tokenizer_path);
+  if (!tokenizer_text) {
+    throw FormatError(tokenizer_path +
+                      ": cannot be read; a model folder needs config.json, tokenizer.json and "
+                      "*.safetensors");
+  }
+  const std::string tokenizer_config = text_of(folder / "tokenizer_config.json").value_or("{}");
+  auto impl = std::make_shared<Model::Impl>(Model::Impl{
+      .path = path,
+      .lm = load_decoder(config, load_safetensors(folder), path, precision),
+      .tokenizer =
+          tokenizer_of(parse_tokenizer_json(*tokenizer_text, tokenizer_config), tokenizer_path)});
+  set_chat_template(*impl, hf_chat_template(folder, tokenizer_config));
+  set_end_tokens(*impl, config.end_of_sequence);
+  return impl;
+}
+
+}  // namespace
+
+Model Model::load(const std::string& path, Precision precision) {
+  const c10::InferenceMode no_autograd;
+  std::error_code ignored;
+  if (!fs::exists(path, ignored)) {
+    throw UsageError(
+        fmt::format("no model at '{}': give a GGUF file or a Hugging Face folder", path));
+  }
+  auto impl = fs::is_directory(path, ignored) ? load_hf_model(path, precision)
+                                              : load_gguf_model(path, precision);
+  check_vocabulary(*impl);
+  return Model(std::move(impl));
+}
+
+std::vector<Token> Model::encode(std::string_view text) const {
+  return impl_->tokenizer.encode_prompt(text, Special::kParse);
+}
+
+std::vector<Token> Model::encode_chat(std::span<const Message> messages) const {
+  if (!impl_->chat) {
+    throw UsageError(fmt::format("{}: {}; use --raw to give the text as it is", impl_->path,
+                                 impl_->has_chat_template
+                                     ? "its chat template is of no known family"
+                                     : "it has no chat template"));
+  }
+  std::vector<ChatMessage> turns;
+  for (const Message& m : messages) turns.push_back({m.role, m.content});
+  const Result<std::string> text =
+      render_chat(*impl_->chat, turns, {.add_generation_prompt = true});
+  if (!text) throw UsageError(text.error().message);
+  return impl_->tokenizer.encode_prompt(*text, Special::kParse);
+}
+
+std::string Model::decode(std::span<const Token> tokens) const {
+  return impl_->tokenizer.decode(tokens);
+}
+
+const std::string& Model::path() const { return impl_->path; }
+Precision Model::precision() const { return impl_->lm.precision; }
+std::size_t Model::vocab() const { return static_cast<std::size_t>(impl_->lm.config.vocab); }
+std::size_t Model::context() const { return static_cast<std::size_t>(impl_->lm.config.context); }
+
+}  // namespace forerun

@@ -1,0 +1,161 @@
+#include "forerun/models/decoder_config_gguf.h"
+
+#include <fmt/format.h>
+
+#include <cmath>
+
+#include "forerun/formats/dequantize.h"
+#include "forerun/models/internal/config_check.h"
+
+namespace forerun {
+namespace {
+
+std::optional<Family> family_of(std::string_view architecture) {
+  if (architecture == "llama") return Family::kLlama;
+  if (architecture == "qwen2") return Family::kQwen2;
+  if (architecture == "qwen3") return Family::kQwen3;
+  if (architecture == "gemma3") return Family::kGemma3;
+  return std::nullopt;
+}
+
+// Reads "<architecture>.<key>"; the first missing or mistyped one is remembered and ends the parse.
+class Keys {
+ public:
+  Keys(const Gguf& gguf, std::string prefix) : gguf_(gguf), prefix_(std::move(prefix)) {}
+
+  std::int64_t integer(const char* key) { return take(gguf_.read<std::int64_t>(full(key))); }
+  std::int64_t integer(const char* key, std::int64_t otherwise) {
+    return take(gguf_.read_or<std::int64_t>(full(key), otherwise));
+  }
+  double number(const char* key, double otherwise) {
+    return take(gguf_.read_or<double>(full(key), otherwise));
+  }
+  std::string text(const char* key, std::string_view otherwise) {
+    return std::string(take(gguf_.read_or<std::string_view>(full(key), otherwise)));
+  }
+  bool has(const char* key) const { return gguf_.find_value(full(key)) != nullptr; }
+  std::string full(const char* key) const { return prefix_ + "." + key; }
+  void fail(std::string message) {
+    if (error_.empty()) error_ = std::move(message);
+  }
+  const std::string& error() const { return error_; }
+
+ private:
+  template <class T>
+  T take(Result<T> value) {
+    if (value) return *std::move(value);
+    fail(value.error().message);
+    return T{};
+  }
+
+  const Gguf& gguf_;
+  std::string prefix_;
+  std::string error_;
+};
+
+void read_rope(const Gguf& gguf, Keys& k, DecoderConfig& c) {
+  c.rope_theta = k.number("rope.freq_base", 10000.0);
+  c.local_rope_theta = c.gemma() ? k.number("rope.freq_base_swa", 10000.0) : c.rope_theta;
+  const std::string scaling = k.text("rope.scaling.type", "none");
+  if (scaling == "linear") {
+    c.rope_scaling = {.kind = RopeScaling::Kind::kLinear,
+                      .factor = k.number("rope.scaling.factor", 1.0)};
+    if (!(c.rope_scaling.factor > 0.0)) k.fail("rope.scaling.factor must be positive");
+  } else if (scaling != "none") {
+    k.fail(
+        fmt::format("rope scaling '{}' is not supported; none and linear are, and Llama-3's "
+                    "stored factors",
+                    scaling));
+  }
+  if (const TensorView* factors = gguf.find("rope_freqs.weight")) {
+    const auto half = static_cast<std::size_t>(c.head_dim / 2);
+    if (factors->shape != std::vector<std::int64_t>{c.head_dim / 2}) {
+      return k.fail(fmt::format("tensor 'rope_freqs.weight' does not hold {} factors", half));
+    }
+    c.rope_factors.resize(half);
+    dequantize(factors->dtype, factors->bytes, c.rope_factors);
+    for (const float f : c.rope_factors) {
+      if (!(f > 0.0F))
+        return k.fail("tensor 'rope_freqs.weight' holds a factor that is not positive");
+    }
+  }
+}
+
+void read_windows(const Gguf& gguf, Keys& k, DecoderConfig& c) {
+  c.sliding.assign(static_cast<std::size_t>(c.layers), false);
+  if (!c.gemma()) return;
+  c.window = k.integer("attention.sliding_window", 0);
+  if (c.window < 0) return k.fail("attention.sliding_window is negative");
+  if (c.window == 0) return;
+  const std::string key = k.full("attention.sliding_window_pattern");
+  if (const auto flags = gguf.get<std::vector<bool>>(key)) {
+    if (flags->size() != c.sliding.size()) {
+      return k.fail(fmt::format("{} does not list {} layers", key, c.layers));
+    }
+    c.sliding = *flags;
+    return;
+  }
+  const std::int64_t pattern = k.integer("attention.sliding_window_pattern", 6);
+  if (pattern <= 0) return k.fail(fmt::format("{} must be positive", key));
+  for (std::int64_t i = 0; i < c.layers; ++i) {
+    c.sliding[static_cast<std::size_t>(i)] = (i + 1) % pattern != 0;
+  }
+}
+
+void read_sizes(const Gguf& gguf, Keys& k, DecoderConfig& c) {
+  const TensorView* embedding = gguf.find("token_embd.weight");
+  if (embedding == nullptr || embedding->shape.size() != 2) {
+    return k.fail("tensor 'token_embd.weight' is missing: no embedding, no vocabulary");
+  }
+  c.vocab = embedding->shape[0];
+  c.hidden = k.integer("embedding_length");
+  c.layers = k.integer("block_count");
+  c.heads = k.integer("attention.head_count");
+  c.kv_heads = k.integer("attention.head_count_kv", c.heads);
+  c.head_dim = k.integer("attention.key_length", c.heads > 0 ? c.hidden / c.heads : 0);
+  c.intermediate = k.integer("feed_forward_length");
+  c.context = k.integer("context_length");
+  c.norm_eps = k.number("attention.layer_norm_rms_epsilon", 1e-6);
+  if (k.integer("rope.dimension_count", c.head_dim) != c.head_dim) {
+    k.fail("a rotary embedding of part of a head is not supported");
+  }
+  if (k.integer("attention.value_length", c.head_dim) != c.head_dim) {
+    k.fail("values of another width than keys are not supported");
+  }
+  if (const auto bad = internal::check_sizes(c)) k.fail(*bad);
+}
+
+}  // namespace
+
+Result<DecoderConfig> parse_decoder_config(const Gguf& gguf) {
+  const Result<std::string_view> architecture = gguf.read<std::string_view>("general.architecture");
+  if (!architecture) return architecture.error();
+  const auto family = family_of(*architecture);
+  if (!family) {
+    return Error{fmt::format(
+        "architecture '{}' is not supported; llama, qwen2, qwen3 and gemma3 are", *architecture)};
+  }
+  Keys k(gguf, std::string(*architecture));
+  DecoderConfig c;
+  c.family = *family;
+  read_sizes(gguf, k, c);
+  if (!k.error().empty()) return Error{k.error()};
+  read_rope(gguf, k, c);
+  read_windows(gguf, k, c);
+  if (c.gemma()) {
+    c.activation = Activation::kGeluTanh;
+    c.embedding_scale = std::sqrt(static_cast<double>(c.hidden));
+    c.attention_softcap = k.number("attn_logit_softcapping", 0.0);
+    c.logit_softcap = k.number("final_logit_softcapping", 0.0);
+  }
+  // Gemma 3 27B alone scales by hidden / heads; its file says so by its depth only.
+  const bool deep_gemma = c.gemma() && c.layers == 62;
+  const double width = deep_gemma ? static_cast<double>(c.hidden) / static_cast<double>(c.heads)
+                                  : static_cast<double>(c.head_dim);
+  c.query_scale = k.number("attention.scale", 1.0 / std::sqrt(width));
+  c.tied_head = gguf.find("output.weight") == nullptr;
+  if (!k.error().empty()) return Error{k.error()};
+  return c;
+}
+
+}  // namespace forerun

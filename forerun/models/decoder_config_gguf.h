@@ -1,0 +1,12 @@
+#pragma once
+
+#include "forerun/formats/gguf.h"
+#include "forerun/formats/result.h"
+#include "forerun/models/decoder_config.h"
+
+namespace forerun {
+
+/// From the metadata of a GGUF file: general.architecture llama, qwen2, qwen3 or gemma3.
+Result<DecoderConfig> parse_decoder_config(const Gguf& gguf);
+
+}  // namespace forerun

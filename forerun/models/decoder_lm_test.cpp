@@ -1,0 +1,167 @@
+// Parity with transformers on tiny random models of every family (tests/data/tiny, made by
+// tools/make_tiny_models.py), and of every kind of pass with every other.
+#include "forerun/models/decoder_lm.h"
+
+#include <ATen/ATen.h>
+#include <c10/core/InferenceMode.h>
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <stdexcept>
+
+#include "forerun/formats/dequantize.h"
+#include "forerun/models/load_decoder.h"
+
+namespace forerun {
+namespace {
+
+const std::string kTiny = FORERUN_SOURCE_DIR "/tests/data/tiny/";
+
+at::Tensor tensor_of(const Safetensors& file, const std::string& name) {
+  const TensorView* view = file.find(name);
+  if (view == nullptr) throw std::runtime_error("no tensor " + name);
+  at::Tensor out = at::empty(view->shape, at::kFloat);
+  dequantize(view->dtype, view->bytes,
+             {out.data_ptr<float>(), static_cast<std::size_t>(out.numel())});
+  return out;
+}
+
+std::vector<Token> tokens_of(const Safetensors& file, const std::string& name) {
+  const at::Tensor t = tensor_of(file, name).flatten();
+  std::vector<Token> out;
+  for (std::int64_t i = 0; i < t.numel(); ++i)
+    out.push_back(static_cast<Token>(t.data_ptr<float>()[i]));
+  return out;
+}
+
+double distance(const at::Tensor& a, const at::Tensor& b) {
+  return a.sizes() == b.sizes() ? (a - b).abs().max().item<double>() : 1e9;
+}
+
+at::Tensor pass(const DecoderLm& model, KvCache& cache, std::span<const Token> tokens) {
+  const LaneSpan span{
+      .cache = &cache, .tokens = tokens, .scored = static_cast<std::int64_t>(tokens.size())};
+  return forward(model, {&span, 1});
+}
+
+class Family : public testing::TestWithParam<std::string> {
+ protected:
+  DecoderLm hugging_face() const {
+    const std::string folder = kTiny + GetParam();
+    return load_decoder(load_hf_config(folder), load_safetensors(folder), folder, Precision::kF32);
+  }
+  DecoderLm gguf() const {
+    return load_decoder(load_gguf(kTiny + GetParam() + "/model.gguf"), Precision::kF32);
+  }
+  Safetensors expected() const {
+    return load_safetensors(kTiny + GetParam() + "/expected.safetensors");
+  }
+
+  const c10::InferenceMode no_autograd_;
+};
+
+TEST_P(Family, PrefillMatchesTransformers) {
+  const DecoderLm model = hugging_face();
+  const Safetensors e = expected();
+  for (const char* i : {"0", "1"}) {
+    KvCache cache = model.make_cache();
+    const auto tokens = tokens_of(e, std::string("tokens_") + i);
+    EXPECT_LT(distance(pass(model, cache, tokens), tensor_of(e, std::string("logits_") + i)), 1e-4);
+  }
+}
+
+TEST_P(Family, GgufFileMatchesTransformers) {
+  const DecoderLm model = gguf();
+  const Safetensors e = expected();
+  KvCache cache = model.make_cache();
+  EXPECT_LT(distance(pass(model, cache, tokens_of(e, "tokens_0")), tensor_of(e, "logits_0")), 1e-4);
+}
+
+TEST_P(Family, OneByOneMatchesTransformers) {
+  const DecoderLm model = hugging_face();
+  const Safetensors e = expected();
+  const auto tokens = tokens_of(e, "tokens_0");
+  const at::Tensor logits = tensor_of(e, "logits_0");
+  KvCache cache = model.make_cache();
+  for (std::size_t i = 0; i < tokens.size(); ++i) {
+    const at::Tensor one = pass(model, cache, std::span(tokens).subspan(i, 1));
+    EXPECT_LT(distance(one[0], logits[static_cast<std::int64_t>(i)]), 1e-4) << "position " << i;
+  }
+}
+
+// Lanes of different lengths, at different places, in one packed pass.
+TEST_P(Family, PackedLanesMatchTransformers) {
+  const DecoderLm model = hugging_face();
+  const Safetensors e = expected();
+  const auto a = tokens_of(e, "tokens_0"), b = tokens_of(e, "tokens_1");
+  KvCache cache_a = model.make_cache(), cache_b = model.make_cache();
+  pass(model, cache_a, std::span(a).first(11));
+  pass(model, cache_b, std::span(b).first(3));
+  const std::vector<LaneSpan> lanes = {
+      {.cache = &cache_a, .tokens = std::span(a).subspan(11, 17), .scored = 17},
+      {.cache = &cache_b, .tokens = std::span(b).subspan(3), .scored = 2}};
+  const at::Tensor out = forward(model, lanes);
+  EXPECT_LT(distance(out.narrow(0, 0, 17), tensor_of(e, "logits_0").narrow(0, 11, 17)), 1e-4);
+  const auto n = static_cast<std::int64_t>(b.size());
+  EXPECT_LT(distance(out.narrow(0, 17, 2), tensor_of(e, "logits_1").narrow(0, n - 2, 2)), 1e-4);
+}
+
+// What a rejected draft leaves behind must not be seen: not in keys, not in values, not in
+// positions.
+TEST_P(Family, TruncationForgetsRejectedTokens) {
+  const DecoderLm model = hugging_face();
+  const Safetensors e = expected();
+  const auto tokens = tokens_of(e, "tokens_0");
+  const at::Tensor logits = tensor_of(e, "logits_0");
+  KvCache cache = model.make_cache();
+  const std::vector<Token> wrong = {5, 9, 14, 3, 77, 21, 8};
+  for (std::size_t i = 0; i < tokens.size(); i += 5) {
+    pass(model, cache, wrong);
+    cache.truncate(static_cast<std::int64_t>(i));
+    const std::size_t n = std::min<std::size_t>(5, tokens.size() - i);
+    const at::Tensor out = pass(model, cache, std::span(tokens).subspan(i, n));
+    EXPECT_LT(distance(out, logits.narrow(0, static_cast<std::int64_t>(i), out.size(0))), 1e-4);
+  }
+}
+
+TEST_P(Family, KeepingRejectedTokensWouldBeSeen) {  // the control of the test above
+  const DecoderLm model = hugging_face();
+  const Safetensors e = expected();
+  const auto tokens = tokens_of(e, "tokens_0");
+  KvCache cache = model.make_cache();
+  const std::vector<Token> wrong = {5, 9, 14};
+  pass(model, cache, wrong);
+  const at::Tensor out = pass(model, cache, std::span(tokens).first(4));
+  EXPECT_GT(distance(out, tensor_of(e, "logits_0").narrow(0, 0, 4)), 1e-2);
+}
+
+TEST_P(Family, RefusesTokensOutsideTheVocabularyAndTheContext) {
+  const DecoderLm model = hugging_face();
+  KvCache cache = model.make_cache();
+  const std::vector<Token> outside = {static_cast<Token>(model.config.vocab)};
+  EXPECT_THROW(pass(model, cache, outside), std::invalid_argument);
+  const std::vector<Token> negative = {-1};
+  EXPECT_THROW(pass(model, cache, negative), std::invalid_argument);
+  const std::vector<Token> long_text(static_cast<std::size_t>(model.config.context) + 1, 3);
+  EXPECT_THROW(pass(model, cache, long_text), std::invalid_argument);
+}
+
+TEST_P(Family, Bf16StaysClose) {  // a wrong cast or a lost scale is far larger than bf16's rounding
+  const std::string folder = kTiny + GetParam();
+  const DecoderLm model =
+      load_decoder(load_hf_config(folder), load_safetensors(folder), folder, Precision::kBF16);
+  const Safetensors e = expected();
+  KvCache cache = model.make_cache();
+  const at::Tensor reference = tensor_of(e, "logits_0");
+  const at::Tensor out = pass(model, cache, tokens_of(e, "tokens_0"));
+  EXPECT_LT((out - reference).square().mean().sqrt().item<double>(),
+            0.06 * reference.square().mean().sqrt().item<double>());
+}
+
+INSTANTIATE_TEST_SUITE_P(Tiny, Family,
+                         testing::Values("llama", "llama_plain", "qwen2", "qwen3", "gemma3",
+                                         "gemma3_softcap"),
+                         [](const auto& family) { return family.param; });
+
+}  // namespace
+}  // namespace forerun

@@ -1,0 +1,34 @@
+#include "forerun/models/load_decoder.h"
+
+#include <nlohmann/json.hpp>
+
+#include "forerun/models/build_decoder.h"
+#include "forerun/models/decoder_config_gguf.h"
+
+namespace forerun {
+namespace {
+
+DecoderLm build(const Result<DecoderConfig>& config, Naming naming, const FindTensor& find,
+                const std::string& path, Precision precision) {
+  if (!config) throw FormatError(path + ": " + config.error().message);
+  try {
+    return build_decoder(*config, naming, find, precision);
+  } catch (const FormatError& e) {
+    throw FormatError(path + ": " + e.what());
+  }
+}
+
+}  // namespace
+
+DecoderLm load_decoder(const Gguf& gguf, Precision precision) {
+  const auto find = [&](const std::string& name) { return gguf.find(name); };
+  return build(parse_decoder_config(gguf), Naming::kGguf, find, gguf.path(), precision);
+}
+
+DecoderLm load_decoder(const HfConfig& config, const Safetensors& weights, const std::string& path,
+                       Precision precision) {
+  const auto find = [&](const std::string& name) { return weights.find(name); };
+  return build(parse_decoder_config(config.config), Naming::kHuggingFace, find, path, precision);
+}
+
+}  // namespace forerun

