@@ -1,36 +1,13 @@
 #include <fmt/format.h>
 
-#include <algorithm>
-
 #include "forerun/api/model_impl.h"
+#include "forerun/formats/tokenizer/vocabulary.h"
 #include "forerun/forerun.h"
 
 namespace forerun {
 namespace {
 
 constexpr std::string_view kDraftModel = "draft-model:";
-
-// Which entries differ, or nothing. Speculation compares ids, so every id must mean the same.
-std::optional<std::string> vocabulary_difference(const Model& target, const Model& draft) {
-  const Tokenizer& a = target.impl().tokenizer;
-  const Tokenizer& b = draft.impl().tokenizer;
-  const std::size_t common = std::min(a.vocab_size(), b.vocab_size());
-  std::size_t differing = 0;
-  std::string first;
-  for (std::size_t i = 0; i < common; ++i) {
-    const auto t = static_cast<Token>(i);
-    if (a.name(t) == b.name(t)) continue;
-    if (++differing <= 3)
-      first +=
-          fmt::format("{}id {}: '{}' / '{}'", first.empty() ? "" : ", ", i, a.name(t), b.name(t));
-  }
-  if (differing == 0 && a.vocab_size() == b.vocab_size() && target.vocab() == draft.vocab()) {
-    return std::nullopt;
-  }
-  return fmt::format("{} and {} entries ({} and {} scored), {} of the common ids differ{}{}",
-                     a.vocab_size(), b.vocab_size(), target.vocab(), draft.vocab(), differing,
-                     first.empty() ? "" : ", first ", first);
-}
 
 }  // namespace
 
@@ -43,11 +20,15 @@ Drafter Drafter::load(std::string_view name, const Model& target, Precision prec
         fmt::format("unknown drafter '{}': none, lookup and draft-model:PATH are there", name));
   }
   out.model_ = Model::load(std::string(name.substr(kDraftModel.size())), precision);
-  if (const auto difference = vocabulary_difference(target, *out.model_)) {
+  const auto difference =
+      vocabulary_difference(target.impl().tokenizer, out.model_->impl().tokenizer);
+  const bool same_scores = target.vocab() == out.model_->vocab();
+  if (difference || !same_scores) {
     throw UsageError(fmt::format(
-        "{} cannot draft for {}: their vocabularies differ: {}; a drafting model must share the "
-        "target's vocabulary",
-        out.model_->path(), target.path(), *difference));
+        "{} cannot draft for {}: {}; a drafting model must share the target's vocabulary",
+        out.model_->path(), target.path(),
+        difference.value_or(fmt::format("the one scores {} tokens, the other {}",
+                                        out.model_->vocab(), target.vocab()))));
   }
   return out;
 }

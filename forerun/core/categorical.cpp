@@ -4,6 +4,7 @@
 #include <cmath>
 #include <limits>
 #include <stdexcept>
+#include <string>
 
 #include "forerun/core/internal/exp.h"
 
@@ -20,6 +21,29 @@ double mass(std::span<const float> w, double max) noexcept {
   const std::size_t n = w.size();
 #pragma omp simd reduction(+ : sum)
   for (std::size_t i = 0; i < n; ++i) sum += exp_nonpositive(static_cast<double>(w[i]) - max);
+  return sum;
+}
+
+// One side of a residual: log-weights, and what turns exp(w - max) into a probability.
+struct Scaled {
+  const float* w;
+  double max, scale;
+
+  double prob(std::size_t i) const noexcept {
+    return exp_nonpositive(static_cast<double>(w[i]) - max) * scale;
+  }
+};
+
+double excess(const Scaled& p, const Scaled& q, std::size_t i) noexcept {
+  const double d = p.prob(i) - q.prob(i);
+  return d > 0.0 ? d : 0.0;
+}
+
+// Sum of (p - q)+ over [begin, end).
+double excess_mass(Scaled p, Scaled q, std::size_t begin, std::size_t end) noexcept {
+  double sum = 0.0;
+#pragma omp simd reduction(+ : sum)
+  for (std::size_t i = begin; i < end; ++i) sum += excess(p, q, i);
   return sum;
 }
 
@@ -43,6 +67,14 @@ Token crossing(std::size_t n, double goal, BlockMass block_mass, Weight weight) 
   std::size_t i = end;
   while (i > 0 && !(weight(i - 1) > 0.0)) --i;
   return static_cast<Token>(i) - 1;
+}
+
+void check_sizes(const Categorical& target, const Categorical& draft) {
+  if (target.size() == draft.size()) return;
+  throw std::invalid_argument("couple: target and draft have different vocabularies (" +
+                              std::to_string(target.size()) + " and " +
+                              std::to_string(draft.size()) +
+                              " tokens); cut or pad the draft's logits to the target's");
 }
 
 }  // namespace
@@ -71,7 +103,7 @@ Categorical::Categorical(std::span<const float> log_weights)
     : log_weights_(log_weights), argmax_(forerun::argmax(log_weights)) {
   max_ = static_cast<double>(log_weights[static_cast<std::size_t>(argmax_)]);
   sum_ = mass(log_weights_, max_);
-  log_norm_ = max_ + std::log(sum_);
+  log_sum_ = std::log(sum_);
 }
 
 double Categorical::prob(Token t) const noexcept { return std::exp(log_prob(t)); }
@@ -98,33 +130,24 @@ Token Categorical::sample(double u) const noexcept {
 }
 
 Token sample_residual(const Categorical& target, const Categorical& draft, double u) {
-  if (target.size() != draft.size()) {
-    throw std::invalid_argument("couple: target and draft have different vocabularies");
-  }
-  const double p_scale = 1.0 / target.sum_;
-  const double q_scale = 1.0 / draft.sum_;
-  const auto weight = [&](std::size_t i) {
-    const double p =
-        exp_nonpositive(static_cast<double>(target.log_weights_[i]) - target.max_) * p_scale;
-    const double q =
-        exp_nonpositive(static_cast<double>(draft.log_weights_[i]) - draft.max_) * q_scale;
-    return p > q ? p - q : 0.0;
-  };
+  check_sizes(target, draft);
+  const Scaled p{target.log_weights_.data(), target.max_, 1.0 / target.sum_};
+  const Scaled q{draft.log_weights_.data(), draft.max_, 1.0 / draft.sum_};
+  const auto weight = [&](std::size_t i) { return excess(p, q, i); };
   const auto block = [&](std::size_t begin, std::size_t end) {
-    double sum = 0.0;
-#pragma omp simd reduction(+ : sum)
-    for (std::size_t i = begin; i < end; ++i) sum += weight(i);
-    return sum;
+    return excess_mass(p, q, begin, end);
   };
   double total = 0.0;
   for (std::size_t b = 0; b < target.size(); b += kBlock) {
     total += block(b, std::min(target.size(), b + kBlock));
   }
-  if (!(total > 0.0)) return target.sample(u);
+  // What is left of equal laws is rounding noise.
+  if (!(total > 1e-15)) return target.sample(u);
   return crossing(target.size(), u * total, block, weight);
 }
 
-double total_variation(const Categorical& target, const Categorical& draft) noexcept {
+double total_variation(const Categorical& target, const Categorical& draft) {
+  check_sizes(target, draft);
   double sum = 0.0;
   for (std::size_t i = 0; i < target.size(); ++i) {
     const auto t = static_cast<Token>(i);

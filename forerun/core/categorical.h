@@ -26,7 +26,8 @@ class Categorical {
   std::span<const float> log_weights() const noexcept { return log_weights_; }
   Token argmax() const noexcept { return argmax_; }
   double log_prob(Token t) const noexcept {
-    return static_cast<double>(log_weights_[static_cast<std::size_t>(t)]) - log_norm_;
+    // The maximum first: a large common offset must not swallow log(sum).
+    return (static_cast<double>(log_weights_[static_cast<std::size_t>(t)]) - max_) - log_sum_;
   }
   double prob(Token t) const noexcept;
   /// Entropy in nats.
@@ -39,16 +40,18 @@ class Categorical {
   friend Token sample_residual(const Categorical&, const Categorical&, double);
   std::span<const float> log_weights_;
   double max_ = 0.0, sum_ = 0.0;  // largest log-weight; sum of exp(weight - max)
-  double log_norm_ = 0.0;
+  double log_sum_ = 0.0;
   Token argmax_ = 0;
 };
 
 /// A token from (target - draft)+ normalised, at cumulative `u` in [0, 1). Where the difference
 /// vanishes to rounding, a token from `target`: the laws are then equal and the branch has no mass.
+/// @throws std::invalid_argument  vocabularies of different sizes
 Token sample_residual(const Categorical& target, const Categorical& draft, double u);
 
 /// Probability that a maximal coupling rejects: 1/2 * sum |target - draft|.
-double total_variation(const Categorical& target, const Categorical& draft) noexcept;
+/// @throws std::invalid_argument  vocabularies of different sizes
+double total_variation(const Categorical& target, const Categorical& draft);
 
 /// A conditional of the next token. Greedy decoding (temperature 0) makes it a point mass.
 using TokenLaw = std::variant<PointMass, Categorical>;

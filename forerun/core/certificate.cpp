@@ -2,16 +2,29 @@
 
 #include <algorithm>
 #include <cmath>
+#include <stdexcept>
+#include <string>
 
 #include "forerun/core/tests_of_fit.h"
 
 namespace forerun {
+namespace {
+
+void check_id(const Categorical& law, Token t) {
+  if (t >= 0 && static_cast<std::size_t>(t) < law.size()) return;
+  throw std::invalid_argument("certificate: token " + std::to_string(t) +
+                              " lies outside the vocabulary of " + std::to_string(law.size()) +
+                              "; score outputs and drafts with the target's own vocabulary");
+}
+
+}  // namespace
 
 bool CertificateReport::passed() const noexcept {
   return std::abs(z) < 4.0 && ks_p > 1e-4 && energy_p > 1e-4 && forbidden == 0;
 }
 
 void TokenCertificate::add_output(const Categorical& target, Token y, double v) {
+  check_id(target, y);
   const auto w = target.log_weights();
   const float own = w[static_cast<std::size_t>(y)];
   const double p = target.prob(y);
@@ -29,12 +42,17 @@ void TokenCertificate::add_output(const Categorical& target, Token y, double v) 
 }
 
 void TokenCertificate::add_point_draft(const Categorical& target, Token drafted, Token y) {
+  check_id(target, drafted);
   const double p = target.prob(drafted);
   add_score((y == drafted ? 1.0 : 0.0) - p, p * (1.0 - p));
 }
 
 void TokenCertificate::add_sampled_draft(const Categorical& target, const Categorical& draft,
                                          Token y) {
+  check_id(target, y);
+  if (draft.size() != target.size()) {
+    throw std::invalid_argument("certificate: target and draft have different vocabularies");
+  }
   const auto score = [&](Token t, double p) {
     return std::clamp(std::log((draft.prob(t) + 1e-9) / (p + 1e-9)), -5.0, 5.0);
   };
@@ -74,6 +92,16 @@ CertificateReport TokenCertificate::report() const {
 
 void GaussianCertificate::add(const Gaussian& target, std::span<const float> draft_mean,
                               std::span<const float> value) {
+  if (value.size() != target.mean.size() ||
+      (!draft_mean.empty() && draft_mean.size() != value.size())) {
+    throw std::invalid_argument(
+        "certificate: output, target mean and draft mean have different dimensions");
+  }
+  if (!(target.sigma > 0.0)) {
+    throw std::invalid_argument(
+        "certificate: a step needs sigma > 0; leave out steps without noise, they are equal or "
+        "they are not");
+  }
   ++outputs_;
   double projected = 0.0;
   double length = 0.0;

@@ -36,6 +36,7 @@ struct CertificateReport {
 /// y_i ~ p_i given its past (Rosenblatt 1952; Brockwell 2007 for the randomisation v_i).
 /// Drafts: z = sum(f_i(y_i) - E_p f_i) / sqrt(sum Var_p f_i). f_i may depend on the past and on
 /// what was drafted *for* position i, so its terms are martingale differences.
+/// Every `add` throws std::invalid_argument for an id outside the vocabulary, or two vocabularies.
 class TokenCertificate {
  public:
   /// An output; `v` uniform on [0, 1) and used for nothing else (Purpose::kCertificate).
@@ -68,6 +69,7 @@ class GaussianCertificate {
   /// @param target  conditional of this step, from an undrafted pass; sigma > 0
   /// @param draft_mean  [dim], or empty where nothing was drafted
   /// @param value   [dim] the output
+  /// @throws std::invalid_argument  dimensions differ, sigma not above 0
   void add(const Gaussian& target, std::span<const float> draft_mean, std::span<const float> value);
   CertificateReport report() const;
 

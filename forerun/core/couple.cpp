@@ -22,7 +22,13 @@ void check_id(const Categorical& law, Token t, const char* who) {
 Coupled<Token> couple(const Categorical& target, const Categorical& draft, Token drafted,
                       const Draws& draws) {
   check_id(target, drafted, "couple");
-  check_id(draft, drafted, "couple");
+  // Here and not only in the residual: a kept draft must not hide it.
+  if (draft.size() != target.size()) {
+    throw std::invalid_argument("couple: target and draft have different vocabularies (" +
+                                std::to_string(target.size()) + " and " +
+                                std::to_string(draft.size()) +
+                                " tokens); cut or pad the draft's logits to the target's");
+  }
   const double log_p = target.log_prob(drafted);
   const double log_q = draft.log_prob(drafted);
   if (std::isinf(log_q)) {

@@ -24,27 +24,37 @@ void keep_top_k_(std::span<float> w, std::size_t k) {
   forbid_below_(w, copy[k - 1]);
 }
 
-// The log-weight of the last token of the nucleus. Nuclei are small, so only as much of the head as
-// needed is sorted: 64 tokens, then eight times as many, and so on.
-float nucleus_edge(const Categorical& law, double top_p) {
-  std::vector<float> w;
+// Log-weights of the likeliest tokens, down to `depth` nats below the first.
+std::vector<float> head_of(const Categorical& law, float depth) {
+  const float floor = law.log_weights()[static_cast<std::size_t>(law.argmax())] - depth;
+  std::vector<float> head;
   for (const float x : law.log_weights()) {
-    if (x != kNegInf) w.push_back(x);
+    if (x >= floor && x != kNegInf) head.push_back(x);
   }
-  const double best = law.log_weights()[static_cast<std::size_t>(law.argmax())];
+  return head;
+}
+
+// The log-weight at which the probabilities of `head`, sorted, reach top_p; -inf if they do not.
+float edge_within(std::vector<float> head, const Categorical& law, double top_p) {
+  std::sort(head.begin(), head.end(), std::greater<>());
+  const double best = head.front();
   const double p_best = law.prob(law.argmax());
   double reached = 0.0;
-  std::size_t sorted = 0;
-  for (std::size_t head = 64; sorted < w.size(); head *= 8) {
-    const std::size_t end = std::min(head, w.size());
-    std::partial_sort(w.begin() + static_cast<std::ptrdiff_t>(sorted),
-                      w.begin() + static_cast<std::ptrdiff_t>(end), w.end(), std::greater<>());
-    for (; sorted < end; ++sorted) {
-      reached += p_best * std::exp(static_cast<double>(w[sorted]) - best);
-      if (reached >= top_p) return w[sorted];
-    }
+  for (const float w : head) {
+    reached += p_best * std::exp(static_cast<double>(w) - best);
+    if (reached >= top_p) return w;
   }
   return kNegInf;
+}
+
+// The log-weight of the last token of the nucleus. Nuclei are small, so ever larger heads are tried
+// and a vocabulary is sorted only where it must be.
+float nucleus_edge(const Categorical& law, double top_p) {
+  for (const float depth : {4.0F, 8.0F, 16.0F}) {
+    const float edge = edge_within(head_of(law, depth), law, top_p);
+    if (edge != kNegInf) return edge;
+  }
+  return edge_within(head_of(law, std::numeric_limits<float>::infinity()), law, top_p);
 }
 
 }  // namespace
@@ -58,13 +68,16 @@ void Reshape::check() const {
 }
 
 TokenLaw reshape_(std::span<float> logits, const Reshape& reshape) {
-  if (reshape.greedy()) return PointMass{argmax(logits)};
+  reshape.check();
+  const Token best = argmax(logits);  // refuses NaN before anything is sorted
+  if (reshape.greedy()) return PointMass{best};
   if (reshape.temperature != 1.0) {
-    // Shifted by the maximum first, so that a tiny temperature cannot overflow to +inf.
-    const float max = logits[static_cast<std::size_t>(argmax(logits))];
-    const auto inverse = static_cast<float>(1.0 / reshape.temperature);
-    for (float& x : logits) x = (x - max) * inverse;
-    // 0 * inf, at temperatures below 1e-38
+    // Shifted by the maximum first, so that a tiny temperature cannot overflow to +inf; in double,
+    // so that a huge one cannot make 0 of the factor and 0 * -inf of a forbidden token.
+    const float max = logits[static_cast<std::size_t>(best)];
+    const double inverse = 1.0 / reshape.temperature;
+    for (float& x : logits) x = static_cast<float>(static_cast<double>(x - max) * inverse);
+    // 0 * inf, at temperatures below 1e-308
     for (float& x : logits) x = x != x ? 0.0F : x;
   }
   if (reshape.top_k > 0) keep_top_k_(logits, reshape.top_k);

@@ -23,7 +23,7 @@ struct Reshape {
 
 /// The law of the next token from [vocab] float32 logits, which are reshaped in place (forbidden
 /// tokens become -inf) and must outlive the result.
-/// @throws std::invalid_argument  logits hold NaN or no finite value
+/// @throws std::invalid_argument  logits hold NaN or no finite value; parameters as in `check`
 TokenLaw reshape_(std::span<float> logits, const Reshape& reshape);
 
 }  // namespace forerun

@@ -32,6 +32,11 @@ Coupled<Token> TokenRule::couple(const TokenLaw& target, const TokenDraft& draft
   switch (rule_) {
     case Rule::kMaximal:
       if (draft.origin == Origin::kSampled) {
+        if (draft.laws.size() <= step) {
+          throw std::invalid_argument(
+              "maximal needs the law every sampled token was drawn from: fill TokenDraft::laws, or "
+              "mark the draft kChosen");
+        }
         return forerun::couple(law, draft.laws[step], drafted, draws);
       }
       return forerun::couple(law, PointMass{drafted}, draws);

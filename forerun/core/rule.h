@@ -43,7 +43,8 @@ class TokenRule {
   Rule rule() const noexcept { return rule_; }
 
   /// Couples drafted token `step` with the target's conditional there.
-  /// @throws std::invalid_argument  the rule does not fit the draft (ratio-on-search without laws)
+  /// @throws std::invalid_argument  the rule does not fit the draft (a sampled draft, or
+  /// ratio-on-search, without laws)
   Coupled<Token> couple(const TokenLaw& target, const TokenDraft& draft, std::size_t step,
                         const Draws& draws) const;
   /// An output nothing was drafted for.

@@ -50,12 +50,36 @@ double gamma_q_fraction(double a, double x) {
   return std::exp(-x + a * std::log(x) - std::lgamma(a)) * h;
 }
 
+struct Cell {
+  double expected = 0.0, count = 0.0;
+};
+
+// Pearson's p-value; expectations are scaled to the number of counts.
+double pearson_p(std::span<const Cell> cells) {
+  double expected = 0.0;
+  double counted = 0.0;
+  for (const Cell& c : cells) {
+    expected += c.expected;
+    counted += c.count;
+  }
+  if (cells.size() < 2 || counted == 0.0) return 1.0;
+  double statistic = 0.0;
+  for (const Cell& c : cells) {
+    const double e = c.expected * counted / expected;
+    statistic += (c.count - e) * (c.count - e) / e;
+  }
+  return chi_square_tail(statistic, static_cast<double>(cells.size() - 1));
+}
+
 }  // namespace
 
 double normal_cdf(double x) noexcept { return 0.5 * std::erfc(-x / std::sqrt(2.0)); }
 
 KsResult ks_uniform(std::vector<double> values) {
   if (values.empty()) return {};
+  if (std::any_of(values.begin(), values.end(), [](double v) { return std::isnan(v); })) {
+    return {.statistic = 1.0, .p = 0.0};
+  }
   std::sort(values.begin(), values.end());
   const auto n = static_cast<double>(values.size());
   double d = 0.0;
@@ -68,6 +92,8 @@ KsResult ks_uniform(std::vector<double> values) {
 }
 
 double chi_square_tail(double x, double freedom) noexcept {
+  // A statistic that is no finite number is no evidence of a good fit.
+  if (std::isnan(x) || (std::isinf(x) && x > 0.0)) return 0.0;
   if (!(x > 0.0)) return 1.0;
   const double a = 0.5 * freedom;
   const double h = 0.5 * x;
@@ -77,27 +103,23 @@ double chi_square_tail(double x, double freedom) noexcept {
 double chi_square_p(std::span<const double> probabilities, std::span<const std::size_t> counts) {
   double n = 0.0;
   for (const std::size_t c : counts) n += static_cast<double>(c);
-  double statistic = 0.0;
-  double pooled_expected = 0.0;
-  double pooled_count = 0.0;
-  int cells = 0;
-  const auto cell = [&](double expected, double count) {
-    statistic += (count - expected) * (count - expected) / expected;
-    ++cells;
-  };
+  std::vector<Cell> cells;
+  Cell pool;
   for (std::size_t i = 0; i < counts.size(); ++i) {
     const double expected = n * probabilities[i];
     const auto count = static_cast<double>(counts[i]);
     if (expected == 0.0 && count > 0.0) return 0.0;
-    if (expected >= 5.0) {
-      cell(expected, count);
-    } else {
-      pooled_expected += expected;
-      pooled_count += count;
-    }
+    Cell& to = expected >= 5.0 ? cells.emplace_back() : pool;
+    to.expected += expected;
+    to.count += count;
   }
-  if (pooled_expected > 0.0) cell(pooled_expected, pooled_count);
-  return cells < 2 ? 1.0 : chi_square_tail(statistic, cells - 1.0);
+  if (pool.expected >= 5.0) cells.push_back(pool);
+  const double p = pearson_p(cells);
+  if (pool.expected >= 5.0 || pool.expected == 0.0) return p;
+  // Too thin for Pearson, where a single count could look damning: P(Poisson(expected) >= count).
+  const double thin =
+      pool.count > 0.0 ? 1.0 - chi_square_tail(2.0 * pool.expected, 2.0 * pool.count) : 1.0;
+  return std::min(1.0, 2.0 * std::min(p, thin));
 }
 
 }  // namespace forerun

@@ -14,16 +14,17 @@ struct KsResult {
   double p = 1.0;          ///< asymptotic p-value, with Stephens' small-sample correction
 };
 
-/// Tests values against uniform [0, 1]; no values give p = 1.
+/// Tests values against uniform [0, 1]; no values give p = 1, a NaN among them p = 0.
 /// Source: Stephens 1970, J. R. Statist. Soc. B 32, table 1A.
 KsResult ks_uniform(std::vector<double> values);
 
 /// Upper tail of chi-square with `freedom` degrees: the regularised incomplete gamma Q(freedom / 2,
-/// x / 2).
+/// x / 2); 0 for NaN.
 double chi_square_tail(double x, double freedom) noexcept;
 
 /// p-value of Pearson's test of counts against probabilities that sum to 1. Cells expecting fewer
-/// than 5 are pooled; a count in a cell of probability 0 gives p = 0.
+/// than 5 are pooled; a pool that still does is judged by its Poisson tail, and the smaller p is
+/// doubled. A count in a cell of probability 0 gives p = 0.
 double chi_square_p(std::span<const double> probabilities, std::span<const std::size_t> counts);
 
 }  // namespace forerun

@@ -2,6 +2,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <optional>
 #include <span>
 #include <string>
 #include <string_view>
@@ -23,5 +24,17 @@ struct TensorView {
 };
 
 std::string_view name_of(DType dtype) noexcept;
+
+/// Elements that are stored together: 1 for plain numbers, 32 or 256 for the Q types.
+std::int64_t block_size(DType dtype) noexcept;
+
+/// Bytes of one such block.
+std::int64_t block_bytes(DType dtype) noexcept;
+
+/// Bytes of `elements` numbers; none if negative, not whole blocks, or beyond int64.
+std::optional<std::int64_t> byte_size(DType dtype, std::int64_t elements) noexcept;
+
+/// Product of the dimensions (1 for none of them); none if one is negative or it goes beyond int64.
+std::optional<std::int64_t> element_count(std::span<const std::int64_t> shape) noexcept;
 
 }  // namespace forerun

@@ -1,0 +1,255 @@
+#include "forerun/core/gaussian.h"
+
+#include <gtest/gtest.h>
+
+#include <array>
+#include <cmath>
+#include <limits>
+
+#include "forerun/core/tests_of_fit.h"
+#include "tests/support/laws.h"
+
+namespace forerun {
+namespace {
+
+using support::five_sigma;
+using Vector = std::vector<float>;
+
+Draws place(std::uint32_t i) { return {.seed = 41, .request = 3, .round = i % 5, .position = i}; }
+
+// Target and draft whose means lie `distance` sigmas apart along a direction all coordinates share.
+struct Pair {
+  Vector target_mean, draft_mean;
+  double sigma, distance;
+
+  Pair(std::size_t dim, double sigmas_apart, double s) : sigma(s), distance(0.0) {
+    target_mean = support::random_weights(dim, dim, 1.0F);
+    draft_mean = target_mean;
+    Vector direction = support::random_weights(dim + 1000, dim, 1.0F);
+    double length = 0.0;
+    for (const float d : direction) length += static_cast<double>(d) * d;
+    const double step = sigmas_apart * s / std::sqrt(length);
+    for (std::size_t i = 0; i < dim; ++i) {
+      draft_mean[i] = static_cast<float>(draft_mean[i] + step * direction[i]);
+      const double moved = static_cast<double>(draft_mean[i]) - target_mean[i];
+      distance += moved * moved / (s * s);
+    }
+    distance = std::sqrt(distance);  // after rounding to float
+  }
+  Gaussian target() const { return {target_mean, sigma}; }
+  Gaussian draft() const { return {draft_mean, sigma}; }
+};
+
+// What the outputs look like in units of the target's noise.
+struct Look {
+  double coordinates_p = 0.0;  // KS of every coordinate
+  double along_p = 0.0;        // KS of the projection on the direction between the means
+  double energy_p = 0.0;       // two-sided chi-square of |r|^2
+  double rejected = 0.0;       // share
+};
+
+template <class Couple>
+Look look_at(const Pair& pair, std::uint32_t tries, Couple couple_them) {
+  std::vector<double> coordinates, along;
+  double energy = 0.0;
+  double rejected = 0.0;
+  for (std::uint32_t i = 0; i < tries; ++i) {
+    const Vector drafted = pair.draft().sample(Purpose::kDraft, place(i));
+    const Coupled<Vector> out = couple_them(pair.target(), pair.draft(), drafted, place(i));
+    rejected += out.accepted ? 0.0 : 1.0;
+    double projected = 0.0;
+    for (std::size_t k = 0; k < drafted.size(); ++k) {
+      const double m = pair.target_mean[k];
+      const double r = (static_cast<double>(out.value[k]) - m) / pair.sigma;
+      coordinates.push_back(normal_cdf(r));
+      energy += r * r;
+      projected += r * (static_cast<double>(pair.draft_mean[k]) - m) / pair.sigma;
+    }
+    if (pair.distance > 0.0) along.push_back(normal_cdf(projected / pair.distance));
+  }
+  const auto freedom = static_cast<double>(coordinates.size());
+  const double tail = chi_square_tail(energy, freedom);
+  return {ks_uniform(coordinates).p, ks_uniform(along).p, 2.0 * std::min(tail, 1.0 - tail),
+          rejected / tries};
+}
+
+const auto kReflect = [](const Gaussian& p, const Gaussian& q, const Vector& x, const Draws& d) {
+  return couple(p, q, x, d);
+};
+const auto kKeepAll = [](const Gaussian&, const Gaussian&, const Vector& x, const Draws&) {
+  return Coupled<Vector>{x, true};
+};
+// Redraws from the target on a rejection: what one would write without the reflection.
+const auto kRedraw = [](const Gaussian& p, const Gaussian& q, const Vector& x, const Draws& d) {
+  Coupled<Vector> out = couple(p, q, x, d);
+  if (!out.accepted) out.value = p.sample(Purpose::kResidual, d);
+  return out;
+};
+
+double total_variation_of(double distance) { return 1.0 - 2.0 * normal_cdf(-0.5 * distance); }
+
+struct Case {
+  std::size_t dim;
+  std::uint32_t tries;
+  double distance;
+};
+constexpr std::array kCases = {Case{1, 400000, 0.3}, Case{1, 400000, 1.0}, Case{1, 400000, 3.0},
+                               Case{2, 200000, 0.5}, Case{2, 200000, 2.0}, Case{1024, 600, 1.0},
+                               Case{1024, 600, 2.5}, Case{1024, 600, 4.0}};
+
+// KS and chi-square at 1e-6, three for each of eight cases: fails by chance below 3e-5.
+TEST(Reflect, OutputFollowsTargetWhateverTheDraft) {
+  for (const Case& c : kCases) {
+    const Look look = look_at(Pair(c.dim, c.distance, 0.7), c.tries, kReflect);
+    EXPECT_GT(look.coordinates_p, 1e-6) << c.dim << " " << c.distance;
+    EXPECT_GT(look.along_p, 1e-6) << c.dim << " " << c.distance;
+    EXPECT_GT(look.energy_p, 1e-6) << c.dim << " " << c.distance;
+    const double tv = total_variation_of(c.distance);
+    EXPECT_NEAR(look.rejected, tv, five_sigma(tv, c.tries) + 1e-6) << c.dim << " " << c.distance;
+  }
+}
+
+TEST(Reflect, TheChecksRejectKeepingEveryDraftAndRedrawingFromTheTarget) {
+  for (const Case& c : kCases) {
+    const Pair pair(c.dim, c.distance, 0.7);
+    EXPECT_LT(look_at(pair, c.tries / 4, kKeepAll).along_p, 1e-9) << c.dim << " " << c.distance;
+    // Its bias is the mean of the kept part, distance / 2 * (1 - TV): small where the means touch
+    // or where nothing is kept.
+    const double bias = 0.5 * c.distance * (1.0 - total_variation_of(c.distance));
+    if (bias * std::sqrt(c.tries) < 9.0) continue;
+    EXPECT_LT(look_at(pair, c.tries, kRedraw).along_p, 1e-9) << c.dim << " " << c.distance;
+  }
+}
+
+TEST(Reflect, EqualMeansKeepTheDraftBitForBit) {
+  const Pair pair(33, 0.0, 2.0);
+  for (std::uint32_t i = 0; i < 5000; ++i) {
+    const Vector drafted = pair.draft().sample(Purpose::kDraft, place(i));
+    const Coupled<Vector> out = couple(pair.target(), pair.target(), drafted, place(i));
+    ASSERT_TRUE(out.accepted);
+    ASSERT_EQ(out.value, drafted);
+  }
+}
+
+TEST(Reflect, AnAcceptedDraftIsReturnedUntouchedAndARejectedOneIsMirrored) {
+  const Pair pair(7, 1.0, 0.5);
+  int accepted = 0;
+  for (std::uint32_t i = 0; i < 2000; ++i) {
+    const Vector drafted = pair.draft().sample(Purpose::kDraft, place(i));
+    const Coupled<Vector> out = couple(pair.target(), pair.draft(), drafted, place(i));
+    accepted += out.accepted ? 1 : 0;
+    if (out.accepted) {
+      ASSERT_EQ(out.value, drafted);
+      continue;
+    }
+    // The mirror keeps the length of the noise and flips its part along the means' difference.
+    double before = 0.0, after = 0.0, along_before = 0.0, along_after = 0.0;
+    for (std::size_t k = 0; k < 7; ++k) {
+      const double e = static_cast<double>(pair.draft_mean[k]) - pair.target_mean[k];
+      const double noise = static_cast<double>(drafted[k]) - pair.draft_mean[k];
+      const double mirrored = static_cast<double>(out.value[k]) - pair.target_mean[k];
+      before += noise * noise;
+      after += mirrored * mirrored;
+      along_before += noise * e;
+      along_after += mirrored * e;
+    }
+    ASSERT_NEAR(after, before, 1e-5 * before);
+    ASSERT_NEAR(along_after, -along_before, 1e-5);
+  }
+  EXPECT_GT(accepted, 1000);
+  EXPECT_LT(accepted, 1500);
+}
+
+TEST(Reflect, DecidesByTheUniformOfThePlaceAndTheDensityRatio) {
+  const Pair pair(3, 1.5, 2.0);
+  for (std::uint32_t i = 0; i < 20000; ++i) {
+    const Vector x = pair.draft().sample(Purpose::kDraft, place(i));
+    double log_ratio = 0.0;
+    for (std::size_t k = 0; k < 3; ++k) {
+      const double p = (static_cast<double>(x[k]) - pair.target_mean[k]) / 2.0;
+      const double q = (static_cast<double>(x[k]) - pair.draft_mean[k]) / 2.0;
+      log_ratio += 0.5 * (q * q - p * p);
+    }
+    const double u = place(i).uniform(Purpose::kAccept);
+    ASSERT_EQ(couple(pair.target(), pair.draft(), x, place(i)).accepted, std::log(u) < log_ratio);
+  }
+}
+
+// KS and chi-square at 1e-6, three for each of four cases: fails by chance below 2e-5.
+TEST(Reflect, FarMeansAreNeverAcceptedAndStillFollowTheTarget) {
+  for (const double distance : {40.0, 1e3}) {
+    for (const std::size_t dim : {1U, 64U}) {
+      const Look look = look_at(Pair(dim, distance, 0.5), 6400 / dim, kReflect);
+      EXPECT_EQ(look.rejected, 1.0);
+      EXPECT_GT(look.coordinates_p, 1e-6) << dim;
+      EXPECT_GT(look.along_p, 1e-6) << dim;
+      EXPECT_GT(look.energy_p, 1e-6) << dim;
+    }
+  }
+}
+
+TEST(Reflect, MeansAMillionthOfASigmaApartAreKeptAndARareMirrorStaysFinite) {
+  Pair pair(4, 0.0, 1.0);
+  std::fill(pair.target_mean.begin(), pair.target_mean.end(), 0.0F);
+  pair.draft_mean = {1e-6F, 0.0F, 0.0F, 0.0F};
+  pair.distance = 1e-6;
+  const Look look = look_at(pair, 50000, kReflect);
+  EXPECT_LT(look.rejected, 1e-4);  // expected 4e-7: at most four in 50,000 below 1e-8
+  EXPECT_GT(look.coordinates_p, 1e-6);
+  EXPECT_GT(look.along_p, 1e-6);
+  // Forced far to one side, the draft is rejected sooner or later: the mirror must be of its size.
+  const Vector far = {3e6F, 1.0F, 0.0F, 0.0F};
+  for (std::uint32_t i = 0; i < 50; ++i) {
+    const Coupled<Vector> out = couple(pair.target(), pair.draft(), far, place(i));
+    EXPECT_NEAR(std::abs(out.value[0]), 3e6F, 1.0F);
+    EXPECT_EQ(out.value[1], 1.0F);
+  }
+}
+
+TEST(Reflect, SigmaZeroIsAPointMass) {
+  const Vector mean = {1.0F, 2.0F}, other = {1.0F, 2.5F};
+  const Coupled<Vector> kept = couple({mean, 0.0}, {other, 0.0}, mean, place(1));
+  EXPECT_TRUE(kept.accepted);
+  EXPECT_EQ(kept.value, mean);
+  const Coupled<Vector> replaced = couple({mean, 0.0}, {other, 0.0}, other, place(1));
+  EXPECT_FALSE(replaced.accepted);
+  EXPECT_EQ(replaced.value, mean);
+}
+
+TEST(Reflect, ABrokenMeanIsNeverAccepted) {
+  const Vector nan = {std::numeric_limits<float>::quiet_NaN(), 0.0F}, fine = {0.0F, 0.0F};
+  for (std::uint32_t i = 0; i < 20; ++i) {
+    EXPECT_FALSE(couple({nan, 1.0}, {fine, 1.0}, fine, place(i)).accepted);
+    EXPECT_FALSE(couple({fine, 1.0}, {nan, 1.0}, fine, place(i)).accepted);
+  }
+}
+
+TEST(Reflect, RefusesWhatItCannotMirror) {
+  const Vector two = {0.0F, 0.0F}, three = {0.0F, 0.0F, 0.0F};
+  const double nan = std::numeric_limits<double>::quiet_NaN();
+  const Draws d = place(1);
+  EXPECT_THROW(couple({two, 1.0}, {three, 1.0}, two, d), std::invalid_argument);
+  EXPECT_THROW(couple({three, 1.0}, {two, 1.0}, two, d), std::invalid_argument);
+  EXPECT_THROW(couple({two, 1.0}, {two, 1.0}, three, d), std::invalid_argument);
+  EXPECT_THROW(couple({two, 1.0}, {two, 1.1}, two, d), std::invalid_argument);
+  EXPECT_THROW(couple({two, 0.0}, {two, 1.0}, two, d), std::invalid_argument);
+  EXPECT_THROW(couple({two, -1.0}, {two, -1.0}, two, d), std::invalid_argument);
+  EXPECT_THROW(couple({two, nan}, {two, nan}, two, d), std::invalid_argument);
+  EXPECT_THROW(couple({two, 1.0}, {two, nan}, two, d), std::invalid_argument);
+}
+
+// KS at 1e-6.
+TEST(Gaussian, SamplesFollowMeanAndSigma) {
+  const Vector mean = {5.0F};
+  std::vector<double> u, wrong;
+  for (std::uint32_t i = 0; i < 20000; ++i) {
+    const float x = Gaussian{mean, 3.0}.sample(Purpose::kTarget, place(i))[0];
+    u.push_back(normal_cdf((x - 5.0) / 3.0));
+    wrong.push_back(normal_cdf((x - 5.0) / 3.3));
+  }
+  EXPECT_GT(ks_uniform(u).p, 1e-6);
+  EXPECT_LT(ks_uniform(wrong).p, 1e-6);
+}
+
+}  // namespace
+}  // namespace forerun

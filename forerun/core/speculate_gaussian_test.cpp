@@ -1,0 +1,191 @@
+// The loop of speculate.h over latents: the same template, another law.
+#include <gtest/gtest.h>
+
+#include <array>
+#include <cmath>
+
+#include "forerun/core/gaussian.h"
+#include "forerun/core/speculate.h"
+#include "forerun/core/statistics.h"
+#include "forerun/core/tests_of_fit.h"
+#include "tests/support/laws.h"
+
+namespace forerun {
+namespace {
+
+using Vector = std::vector<float>;
+using support::five_sigma;
+
+constexpr float kShrink = 0.8F;
+constexpr double kSigma = 0.5;
+constexpr std::size_t kSteps = 6;
+const Vector kStart = {1.0F, -2.0F};
+
+// A chain x_t = 0.8 x_{t-1} + c + 0.5 noise in two dimensions.
+Vector step_mean(const Vector& x, const Vector& drift) {
+  return {kShrink * x[0] + drift[0], kShrink * x[1] + drift[1]};
+}
+const Vector kDrift = {0.3F, 0.1F};
+
+class LatentLane {
+ public:
+  using Value = Vector;
+
+  explicit LatentLane(std::uint32_t request) : request_(request), states_{kStart} {}
+  Draws draws() const { return draws_at(states_.size()); }
+  Draws draws_at(std::size_t step) const {
+    return {77, request_, round_, static_cast<std::uint32_t>(step)};
+  }
+  bool push(Vector x) {
+    states_.push_back(std::move(x));
+    return !done();
+  }
+  bool done() const { return states_.size() > kSteps; }
+  void next_round() { ++round_; }
+  const std::vector<Vector>& states() const { return states_; }
+
+ private:
+  std::uint32_t request_, round_ = 0;
+  std::vector<Vector> states_;
+};
+
+struct LatentDraft {
+  std::vector<Vector> values, means;
+  std::size_t size() const { return values.size(); }
+};
+
+struct LatentTarget {
+  struct Verified {
+    std::vector<std::vector<Vector>> means;
+    Gaussian at(std::size_t lane, std::size_t step) const { return {means[lane].at(step), kSigma}; }
+  };
+  Verified verify(std::span<LatentLane* const> lanes,
+                  const std::vector<LatentDraft>& drafts) const {
+    Verified verified;
+    for (std::size_t i = 0; i < lanes.size(); ++i) {
+      std::vector<Vector> means = {step_mean(lanes[i]->states().back(), kDrift)};
+      for (const Vector& x : drafts[i].values) means.push_back(step_mean(x, kDrift));
+      verified.means.push_back(std::move(means));
+    }
+    return verified;
+  }
+  void keep(std::span<LatentLane* const>, const std::vector<LatentDraft>&,
+            std::span<const Outcome>) const {}
+};
+
+// Runs `length` steps ahead with a drift of its own.
+struct LatentDrafter {
+  Vector drift;
+  std::size_t length;
+
+  std::vector<LatentDraft> propose(std::span<LatentLane* const> lanes) const {
+    std::vector<LatentDraft> drafts;
+    for (const LatentLane* lane : lanes) {
+      LatentDraft draft;
+      Vector x = lane->states().back();
+      for (std::size_t i = 0; i < length; ++i) {
+        draft.means.push_back(step_mean(x, drift));
+        const Draws draws = lane->draws_at(lane->states().size() + i);
+        x = Gaussian{draft.means.back(), kSigma}.sample(Purpose::kDraft, draws);
+        draft.values.push_back(x);
+      }
+      drafts.push_back(std::move(draft));
+    }
+    return drafts;
+  }
+  void observe(std::span<LatentLane* const>, const std::vector<LatentDraft>&,
+               const LatentTarget::Verified&, std::span<const Outcome>) const {}
+};
+
+struct ReflectionRule {
+  Coupled<Vector> couple(const Gaussian& target, const LatentDraft& draft, std::size_t step,
+                         const Draws& draws) const {
+    return forerun::couple(target, Gaussian{draft.means[step], kSigma}, draft.values[step], draws);
+  }
+  Vector draw(const Gaussian& target, const Draws& draws) const {
+    return target.sample(Purpose::kTarget, draws);
+  }
+};
+
+struct KeepEveryDraft : ReflectionRule {
+  Coupled<Vector> couple(const Gaussian&, const LatentDraft& draft, std::size_t step,
+                         const Draws&) const {
+    return {draft.values[step], true};
+  }
+};
+
+struct RedrawOnReject : ReflectionRule {
+  Coupled<Vector> couple(const Gaussian& target, const LatentDraft& draft, std::size_t step,
+                         const Draws& draws) const {
+    auto out = ReflectionRule::couple(target, draft, step, draws);
+    if (!out.accepted) out.value = target.sample(Purpose::kResidual, draws);
+    return out;
+  }
+};
+
+template <class Rule>
+std::vector<LatentLane> run(LatentDrafter drafter, const Rule& rule, std::uint32_t chains,
+                            RunStatistics& statistics) {
+  std::vector<LatentLane> lanes;
+  for (std::uint32_t i = 0; i < chains; ++i) lanes.emplace_back(i);
+  LatentTarget target;
+  speculate<LatentLane>(
+      lanes, target, drafter, rule, [] { return true; }, statistics);
+  return lanes;
+}
+
+// p of the state after all steps, whose law is Gaussian with mean and variance from the recursion.
+double end_p(const std::vector<LatentLane>& lanes) {
+  std::array<double, 2> mean = {kStart[0], kStart[1]};
+  double variance = 0.0;
+  const double a = kShrink;
+  for (std::size_t t = 0; t < kSteps; ++t) {
+    for (std::size_t k = 0; k < 2; ++k) mean[k] = a * mean[k] + static_cast<double>(kDrift[k]);
+    variance = a * a * variance + kSigma * kSigma;
+  }
+  std::vector<double> u;
+  for (const LatentLane& lane : lanes) {
+    for (std::size_t k = 0; k < 2; ++k) {
+      u.push_back(normal_cdf((lane.states().back()[k] - mean[k]) / std::sqrt(variance)));
+    }
+  }
+  return ks_uniform(std::move(u)).p;
+}
+
+const Vector kWrongDrift = {0.6F, -0.3F};  // 0.5 away: one sigma
+
+// KS at 1e-6 for each of three drafters: fails by chance below 1e-5.
+TEST(SpeculateGaussian, TheEndOfTheChainFollowsTheTargetWhateverTheDrafter) {
+  RunStatistics s;
+  EXPECT_GT(end_p(run({kDrift, 4}, ReflectionRule{}, 20000, s)), 1e-6);
+  EXPECT_GT(end_p(run({kWrongDrift, 3}, ReflectionRule{}, 20000, s)), 1e-6);
+  EXPECT_GT(end_p(run({{30.0F, 30.0F}, 2}, ReflectionRule{}, 20000, s)), 1e-6);
+}
+
+TEST(SpeculateGaussian, TheCheckRejectsKeepingEveryDraftAndRedrawing) {
+  RunStatistics s;
+  EXPECT_LT(end_p(run({kWrongDrift, 3}, KeepEveryDraft{}, 5000, s)), 1e-9);
+  EXPECT_LT(end_p(run({kWrongDrift, 3}, RedrawOnReject{}, 20000, s)), 1e-9);
+}
+
+// 5 sigma for each draft position: fails by chance below 2e-6.
+TEST(SpeculateGaussian, EveryPositionIsAcceptedWithOneMinusTotalVariation) {
+  RunStatistics s;
+  run({kWrongDrift, 3}, ReflectionRule{}, 20000, s);
+  const double keep = 2.0 * normal_cdf(-0.5 * std::hypot(0.3, 0.4) / kSigma);
+  ASSERT_EQ(s.examined.size(), 3U);
+  for (std::size_t i = 0; i < 3; ++i) {
+    EXPECT_NEAR(s.acceptance_by_position()[i], keep, five_sigma(keep, s.examined[i])) << i;
+  }
+  EXPECT_EQ(s.outputs, 20000U * kSteps);
+}
+
+TEST(SpeculateGaussian, APerfectDrafterIsAcceptedAlways) {
+  RunStatistics s;
+  run({kDrift, 2}, ReflectionRule{}, 100, s);
+  EXPECT_EQ(s.accepted, s.examined);
+  EXPECT_EQ(s.tau(), 3.0);
+}
+
+}  // namespace
+}  // namespace forerun

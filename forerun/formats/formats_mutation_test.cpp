@@ -1,0 +1,137 @@
+#include <gtest/gtest.h>
+
+#include <numeric>
+
+#include "forerun/formats/dequantize.h"
+#include "forerun/formats/gguf.h"
+#include "forerun/formats/hf_config.h"
+#include "forerun/formats/json_text.h"
+#include "forerun/formats/safetensors.h"
+#include "tests/support/gguf_builder.h"
+#include "tests/support/mutate.h"
+#include "tests/support/temp_folder.h"
+
+namespace forerun {
+namespace {
+
+using testing::Bytes;
+using testing::bytes_of;
+using testing::for_each_mutant;
+using testing::text_of;
+
+constexpr const char* kData = FORERUN_SOURCE_DIR "/tests/data/formats/";
+
+// What the walks find goes here, so that no read is optimised away.
+struct Walk {
+  std::uint64_t parsed = 0, refused = 0, sum = 0;
+
+  void touch(std::span<const std::byte> bytes) {
+    for (const std::byte b : bytes) sum += static_cast<std::uint64_t>(b);
+  }
+  void touch(std::string_view text) { touch(std::as_bytes(std::span(text))); }
+
+  void touch(const TensorView& tensor) {
+    touch(tensor.bytes);
+    const auto elements = element_count(tensor.shape);
+    ASSERT_TRUE(elements.has_value());
+    const auto bytes = byte_size(tensor.dtype, *elements);
+    ASSERT_TRUE(bytes.has_value());
+    ASSERT_EQ(static_cast<std::size_t>(*bytes), tensor.bytes.size());
+    std::vector<float> numbers(static_cast<std::size_t>(*elements));
+    dequantize(tensor.dtype, tensor.bytes, numbers);
+    std::vector<std::uint16_t> halves(numbers.size());
+    dequantize_bf16(tensor.dtype, tensor.bytes, halves);
+    touch(std::as_bytes(std::span(numbers)));
+    touch(std::as_bytes(std::span(halves)));
+  }
+
+  void touch(const GgufArray& array) {
+    touch(array.packed);
+    for (const std::string_view text : array.strings) touch(text);
+    for (const GgufArray& inner : array.arrays) touch(inner);
+  }
+
+  void touch(const Gguf& file) {
+    for (const auto& [key, value] : file.metadata()) {
+      touch(key);
+      touch(describe_type(value));
+      if (const auto* text = std::get_if<std::string_view>(&value)) touch(*text);
+      if (const auto* array = std::get_if<GgufArray>(&value)) touch(*array);
+      sum += file.get<std::int32_t>(key).value_or(0) != 0;
+      sum += file.get<double>(key).value_or(0.0) > 0;
+      sum += file.get<std::vector<std::int32_t>>(key).has_value();
+      sum += file.get<std::vector<float>>(key).has_value();
+      sum += file.get<std::vector<bool>>(key).has_value();
+      sum += file.get<std::span<const std::string_view>>(key).has_value();
+    }
+    for (const TensorView& tensor : file.tensors()) {
+      ASSERT_EQ(file.find(tensor.name), &tensor);
+      touch(tensor);
+    }
+  }
+};
+
+// A message is one printable line, whatever names the file holds.
+void expect_readable(const Error& error) {
+  EXPECT_FALSE(error.message.empty());
+  for (const char c : error.message) EXPECT_TRUE(c >= ' ' && c <= '~') << error.message;
+}
+
+void report(const Walk& walk, std::uint64_t mutants) {
+  ::testing::Test::RecordProperty("mutants", static_cast<int>(mutants));
+  ::testing::Test::RecordProperty("parsed", static_cast<int>(walk.parsed));
+  EXPECT_GT(walk.parsed, 0u) << "no mutant parses: the walk is not tested";
+  EXPECT_GT(walk.refused, 0u) << "every mutant parses: they are not damaged";
+}
+
+TEST(FormatsMutation, DamagedGgufNeverCrashes) {
+  const std::vector<Bytes> seeds{bytes_of(testing::small_gguf()),
+                                 bytes_of(testing::read_file(std::string(kData) + "blocks.gguf"))};
+  Walk walk;
+  const auto mutants = for_each_mutant(seeds, [&](const Bytes& mutant, std::uint64_t i) {
+    SCOPED_TRACE(i);
+    const Result<Gguf> file = parse_gguf(mutant);
+    file ? ++walk.parsed : ++walk.refused;
+    file ? walk.touch(*file) : expect_readable(file.error());
+  });
+  report(walk, mutants);
+}
+
+TEST(FormatsMutation, DamagedSafetensorsNeverCrashes) {
+  const std::vector<Bytes> seeds{
+      bytes_of(testing::read_file(std::string(kData) + "plain.safetensors"))};
+  Walk walk;
+  const auto mutants = for_each_mutant(seeds, [&](const Bytes& mutant, std::uint64_t i) {
+    SCOPED_TRACE(i);
+    const Result<Safetensors> file = parse_safetensors(mutant);
+    file ? ++walk.parsed : ++walk.refused;
+    if (!file) return expect_readable(file.error());
+    for (const TensorView& tensor : file->tensors()) walk.touch(tensor);
+  });
+  report(walk, mutants);
+}
+
+TEST(FormatsMutation, DamagedJsonNeverCrashes) {
+  constexpr std::string_view kTokenizer =
+      R"({"version":"1.0","added_tokens":[{"id":0,"content":"<s>","special":true}],"normalizer":null,)"
+      R"("pre_tokenizer":{"type":"Sequence","pretokenizers":[{"type":"ByteLevel","use_regex":true}]},)"
+      R"("model":{"type":"BPE","vocab":{"<s>":0,"a":1,"\u0120the":2,"é":3},"merges":["a b",["c","d"]]},)"
+      R"("eos_token_id":[0,2],"eps":1e-05})";
+  const std::vector<Bytes> seeds{bytes_of(kTokenizer)};
+  Walk walk;
+  const auto mutants = for_each_mutant(seeds, [&](const Bytes& mutant, std::uint64_t i) {
+    SCOPED_TRACE(i);
+    const Result<nlohmann::json> document = parse_json(text_of(mutant), 20);
+    document ? ++walk.parsed : ++walk.refused;
+    if (!document) return expect_readable(document.error());
+    const std::string text = document->dump();  // recursive: the depth limit is what keeps it safe
+    EXPECT_EQ(nlohmann::json::parse(text), *document);
+    walk.sum += static_cast<bool>(parse_end_of_sequence(*document, {}));
+    walk.sum += static_cast<bool>(json_field<std::int64_t>(*document, "eos_token_id"));
+    walk.sum += static_cast<bool>(json_field<double>(*document, "eps"));
+  });
+  report(walk, mutants);
+}
+
+}  // namespace
+}  // namespace forerun

@@ -1,0 +1,100 @@
+#include "forerun/formats/gguf_tokenizer.h"
+
+#include <fmt/format.h>
+
+#include <utility>
+
+namespace forerun {
+namespace {
+
+using Strings = std::span<const std::string_view>;
+
+std::string key(const char* name) { return std::string("tokenizer.ggml.") + name; }
+
+std::optional<Token> id(const Gguf& gguf, const char* name) {
+  return gguf.get<std::int32_t>(key(name));
+}
+
+// "left right"; neither side holds a space in GPT-2's alphabet, but a text may start with one
+// elsewhere.
+Result<std::vector<std::pair<std::string, std::string>>> merges(const Gguf& gguf) {
+  const Result<Strings> lines = gguf.read<Strings>(key("merges"));
+  if (!lines) return lines.error();
+  std::vector<std::pair<std::string, std::string>> out;
+  out.reserve(lines->size());
+  for (const std::string_view line : *lines) {
+    const std::size_t space = line.find(' ', 1);
+    if (space == std::string_view::npos) {
+      return Error{fmt::format("{}: entry {} is no pair of pieces", key("merges"), out.size())};
+    }
+    out.emplace_back(line.substr(0, space), line.substr(space + 1));
+  }
+  return out;
+}
+
+Result<std::vector<TokenType>> types(const Gguf& gguf, std::size_t vocab) {
+  std::vector<TokenType> out(vocab, TokenType::kNormal);
+  if (gguf.find_value(key("token_type")) == nullptr) return out;
+  const auto numbers = gguf.read<std::vector<std::int32_t>>(key("token_type"));
+  if (!numbers) return numbers.error();
+  if (numbers->size() != vocab) {
+    return Error{
+        fmt::format("{} has {} entries for {} tokens", key("token_type"), numbers->size(), vocab)};
+  }
+  for (std::size_t i = 0; i < vocab; ++i) {
+    const std::int32_t n = (*numbers)[i];
+    if (n < 1 || n > 6)
+      return Error{fmt::format("{}: entry {} is {}, not 1 to 6", key("token_type"), i, n)};
+    out[i] = static_cast<TokenType>(n);
+  }
+  return out;
+}
+
+}  // namespace
+
+Result<TokenizerSpec> tokenizer_spec(const Gguf& gguf) {
+  const auto model = gguf.read<std::string_view>(key("model"));
+  if (!model) return model.error();
+  const Result<Strings> tokens = gguf.read<Strings>(key("tokens"));
+  if (!tokens) return tokens.error();
+
+  TokenizerSpec spec;
+  spec.tokens.assign(tokens->begin(), tokens->end());
+  auto kinds = types(gguf, spec.tokens.size());
+  if (!kinds) return kinds.error();
+  spec.types = *std::move(kinds);
+  if (*model == "gpt2") {
+    spec.kind = TokenizerSpec::Kind::kMerges;
+    spec.pre = std::string(gguf.get<std::string_view>(key("pre")).value_or("default"));
+    auto pairs = merges(gguf);
+    if (!pairs) return pairs.error();
+    spec.merges = *std::move(pairs);
+  } else if (*model == "llama") {
+    spec.kind = TokenizerSpec::Kind::kSentencePiece;
+    spec.byte_fallback = true;
+    auto scores = gguf.read<std::vector<float>>(key("scores"));
+    if (!scores) return scores.error();
+    spec.scores = *std::move(scores);
+    spec.add_space_prefix = gguf.get<bool>(key("add_space_prefix")).value_or(true);
+    spec.strip_space = spec.add_space_prefix;
+  } else {
+    return Error{
+        fmt::format("{} '{}' is not supported; gpt2 (byte-level BPE) and llama "
+                    "(SentencePiece BPE) are",
+                    key("model"), *model)};
+  }
+  spec.bos = id(gguf, "bos_token_id");
+  spec.eos = id(gguf, "eos_token_id");
+  spec.unknown = id(gguf, "unknown_token_id");
+  spec.pad = id(gguf, "padding_token_id");
+  for (const char* name : {"eot_token_id", "eom_token_id"}) {
+    if (const auto end = id(gguf, name)) spec.end.push_back(*end);
+  }
+  // Without the flag: SentencePiece models begin with BOS, byte-level ones do not.
+  spec.add_bos = gguf.get<bool>(key("add_bos_token")).value_or(*model == "llama");
+  spec.add_eos = gguf.get<bool>(key("add_eos_token")).value_or(false);
+  spec.added = added_by_type(spec);
+  return spec;
+}
+
+}  // namespace forerun

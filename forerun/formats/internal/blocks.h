@@ -1,0 +1,188 @@
+#pragma once
+
+#include <cstdint>
+#include <cstring>
+
+#include "forerun/formats/half.h"
+
+/// Decoders of single GGML blocks: `decode(block, out)` reads kBytes and writes kElements float32.
+/// Every product here is exact in float32 (at most 11 + 6 + 5 significant bits, exponents far from the
+/// ends), so whether the compiler fuses a multiply with the add after it cannot change a result.
+/// Source: the layouts of ggml-common.h and quants.py in ggml-org's ggml and llama.cpp.
+namespace forerun::internal {
+
+template <class T>
+T load(const std::uint8_t* at) noexcept {
+  T value;
+  std::memcpy(&value, at, sizeof value);
+  return value;
+}
+
+inline float load_f16(const std::uint8_t* at) noexcept {
+  return float_of_f16(load<std::uint16_t>(at));
+}
+
+struct F16 {
+  static constexpr int kElements = 1, kBytes = 2;
+  static void decode(const std::uint8_t* block, float* out) noexcept { *out = load_f16(block); }
+};
+
+struct BF16 {
+  static constexpr int kElements = 1, kBytes = 2;
+  static void decode(const std::uint8_t* block, float* out) noexcept {
+    *out = float_of_bf16(load<std::uint16_t>(block));
+  }
+};
+
+/// f16 d; 32 x int8 q; value d q.
+struct Q8_0 {
+  static constexpr int kElements = 32, kBytes = 34;
+  static void decode(const std::uint8_t* block, float* out) noexcept {
+    const float d = load_f16(block);
+    for (int i = 0; i < 32; ++i) {
+      out[i] = static_cast<float>(static_cast<std::int8_t>(block[2 + i])) * d;
+    }
+  }
+};
+
+/// f16 d; 16 bytes, low nibbles first; value d (q - 8).
+struct Q4_0 {
+  static constexpr int kElements = 32, kBytes = 18;
+  static void decode(const std::uint8_t* block, float* out) noexcept {
+    const float d = load_f16(block);
+    for (int i = 0; i < 16; ++i) {
+      const int q = block[2 + i];
+      out[i] = d * static_cast<float>((q & 15) - 8);
+      out[16 + i] = d * static_cast<float>((q >> 4) - 8);
+    }
+  }
+};
+
+/// f16 d, f16 m; 16 bytes, low nibbles first; value d q + m.
+struct Q4_1 {
+  static constexpr int kElements = 32, kBytes = 20;
+  static void decode(const std::uint8_t* block, float* out) noexcept {
+    const float d = load_f16(block), m = load_f16(block + 2);
+    for (int i = 0; i < 16; ++i) {
+      const int q = block[4 + i];
+      out[i] = d * static_cast<float>(q & 15) + m;
+      out[16 + i] = d * static_cast<float>(q >> 4) + m;
+    }
+  }
+};
+
+/// f16 d; 32 high bits; 16 bytes, low nibbles first; value d (q - 16).
+struct Q5_0 {
+  static constexpr int kElements = 32, kBytes = 22;
+  static void decode(const std::uint8_t* block, float* out) noexcept {
+    const float d = load_f16(block);
+    const auto high = load<std::uint32_t>(block + 2);
+    for (int i = 0; i < 16; ++i) {
+      const std::uint32_t q = block[6 + i];
+      const std::uint32_t low_half = (q & 15) | (high >> i & 1) << 4;
+      const std::uint32_t high_half = q >> 4 | (high >> (16 + i) & 1) << 4;
+      out[i] = d * static_cast<float>(static_cast<int>(low_half) - 16);
+      out[16 + i] = d * static_cast<float>(static_cast<int>(high_half) - 16);
+    }
+  }
+};
+
+/// f16 d, f16 m; 32 high bits; 16 bytes, low nibbles first; value d q + m.
+struct Q5_1 {
+  static constexpr int kElements = 32, kBytes = 24;
+  static void decode(const std::uint8_t* block, float* out) noexcept {
+    const float d = load_f16(block), m = load_f16(block + 2);
+    const auto high = load<std::uint32_t>(block + 4);
+    for (int i = 0; i < 16; ++i) {
+      const std::uint32_t q = block[8 + i];
+      const std::uint32_t low_half = (q & 15) | (high >> i & 1) << 4;
+      const std::uint32_t high_half = q >> 4 | (high >> (16 + i) & 1) << 4;
+      out[i] = d * static_cast<float>(static_cast<int>(low_half)) + m;
+      out[16 + i] = d * static_cast<float>(static_cast<int>(high_half)) + m;
+    }
+  }
+};
+
+struct ScaleMin {
+  float scale, min;
+};
+
+/// Pair `j` of the eight 6-bit (scale, min) pairs that Q4_K and Q5_K pack into 12 bytes.
+inline ScaleMin scale_min(const std::uint8_t* packed, int j) noexcept {
+  if (j < 4) {
+    return {static_cast<float>(packed[j] & 63), static_cast<float>(packed[4 + j] & 63)};
+  }
+  const int both = packed[4 + j];
+  return {static_cast<float>((both & 15) | (packed[j - 4] >> 2 & 0x30)),
+          static_cast<float>(both >> 4 | (packed[j] >> 2 & 0x30))};
+}
+
+/// f16 d, f16 dmin; 12 bytes of scales; 128 bytes of nibbles, 32 low then 32 high per 32 bytes;
+/// value d scale q - dmin min, with a (scale, min) pair per 32 elements.
+struct Q4_K {
+  static constexpr int kElements = 256, kBytes = 144;
+  static void decode(const std::uint8_t* block, float* out) noexcept {
+    const float d = load_f16(block), dmin = load_f16(block + 2);
+    for (int j = 0; j < 8; j += 2) {
+      const ScaleMin a = scale_min(block + 4, j), b = scale_min(block + 4, j + 1);
+      const float scale_a = d * a.scale, min_a = dmin * a.min;
+      const float scale_b = d * b.scale, min_b = dmin * b.min;
+      const std::uint8_t* nibbles = block + 16 + 16 * j;
+      float* part = out + 32 * j;
+      for (int i = 0; i < 32; ++i) {
+        part[i] = scale_a * static_cast<float>(nibbles[i] & 15) - min_a;
+        part[32 + i] = scale_b * static_cast<float>(nibbles[i] >> 4) - min_b;
+      }
+    }
+  }
+};
+
+/// As Q4_K with 32 bytes of high bits before the nibbles: bit j of byte i belongs to element 32 j + i.
+struct Q5_K {
+  static constexpr int kElements = 256, kBytes = 176;
+  static void decode(const std::uint8_t* block, float* out) noexcept {
+    const float d = load_f16(block), dmin = load_f16(block + 2);
+    const std::uint8_t* high = block + 16;
+    for (int j = 0; j < 8; j += 2) {
+      const ScaleMin a = scale_min(block + 4, j), b = scale_min(block + 4, j + 1);
+      const float scale_a = d * a.scale, min_a = dmin * a.min;
+      const float scale_b = d * b.scale, min_b = dmin * b.min;
+      const std::uint8_t* nibbles = block + 48 + 16 * j;
+      float* part = out + 32 * j;
+      for (int i = 0; i < 32; ++i) {
+        const int low = (nibbles[i] & 15) | (high[i] >> j & 1) << 4;
+        const int top = nibbles[i] >> 4 | (high[i] >> (j + 1) & 1) << 4;
+        part[i] = scale_a * static_cast<float>(low) - min_a;
+        part[32 + i] = scale_b * static_cast<float>(top) - min_b;
+      }
+    }
+  }
+};
+
+/// 128 bytes of low nibbles, 64 of high bit pairs, 16 x int8 scales, f16 d; value d scale (q - 32), with
+/// a scale per 16 elements. Each half of 128 elements takes 64 + 32 bytes: element 32 g + i of it has
+/// nibble g / 2 of byte 32 (g % 2) + i, and bit pair g of byte i.
+struct Q6_K {
+  static constexpr int kElements = 256, kBytes = 210;
+  static void decode(const std::uint8_t* block, float* out) noexcept {
+    const float d = load_f16(block + 208);
+    for (int half = 0; half < 2; ++half) {
+      const std::uint8_t* low = block + 64 * half;
+      const std::uint8_t* high = block + 128 + 32 * half;
+      for (int g = 0; g < 4; ++g) {
+        const std::uint8_t* scales = block + 192 + 8 * half + 2 * g;
+        const float first = d * static_cast<float>(static_cast<std::int8_t>(scales[0]));
+        const float second = d * static_cast<float>(static_cast<std::int8_t>(scales[1]));
+        const std::uint8_t* nibbles = low + 32 * (g % 2);
+        const int nibble_shift = 4 * (g / 2), pair_shift = 2 * g;
+        float* part = out + 128 * half + 32 * g;
+        for (int i = 0; i < 32; ++i) {
+          const int q = (nibbles[i] >> nibble_shift & 15) | (high[i] >> pair_shift & 3) << 4;
+          part[i] = (i < 16 ? first : second) * static_cast<float>(q - 32);
+        }
+      }
+    }
+  }
+};
+
+}  // namespace forerun::internal

@@ -1,0 +1,51 @@
+#include "forerun/formats/tensor_view.h"
+
+#include <gtest/gtest.h>
+
+#include <limits>
+
+namespace forerun {
+namespace {
+
+constexpr std::int64_t kMost = std::numeric_limits<std::int64_t>::max();
+
+TEST(TensorView, NamesAndSizesBelongTogether) {
+  EXPECT_EQ(name_of(DType::kF32), "F32");
+  EXPECT_EQ(name_of(DType::kQ8_0), "Q8_0");
+  EXPECT_EQ(name_of(DType::kQ6_K), "Q6_K");
+  EXPECT_EQ(block_size(DType::kBF16), 1);
+  EXPECT_EQ(block_size(DType::kQ5_1), 32);
+  EXPECT_EQ(block_size(DType::kQ4_K), 256);
+  EXPECT_EQ(block_bytes(DType::kQ6_K), 210);
+}
+
+TEST(TensorView, ByteSizeCountsWholeBlocks) {
+  EXPECT_EQ(byte_size(DType::kF32, 0), 0);
+  EXPECT_EQ(byte_size(DType::kF16, 3), 6);
+  EXPECT_EQ(byte_size(DType::kQ4_1, 64), 40);
+  EXPECT_EQ(byte_size(DType::kQ4_1, 65), std::nullopt);
+  EXPECT_EQ(byte_size(DType::kQ4_1, -32), std::nullopt);
+}
+
+TEST(TensorView, ByteSizeStopsAtOverflow) {
+  EXPECT_EQ(byte_size(DType::kF32, kMost), std::nullopt);
+  EXPECT_EQ(byte_size(DType::kF32, kMost / 4), kMost / 4 * 4);
+  EXPECT_EQ(byte_size(DType::kQ8_0, kMost / 32 * 32), std::nullopt);
+}
+
+TEST(TensorView, ElementCountMultipliesTheShape) {
+  EXPECT_EQ(element_count({}), 1);
+  EXPECT_EQ(element_count(std::vector<std::int64_t>{2, 3, 5}), 30);
+  EXPECT_EQ(element_count(std::vector<std::int64_t>{2, -3}), std::nullopt);
+}
+
+TEST(TensorView, ElementCountStopsAtOverflow) {
+  const std::int64_t half = std::int64_t{1} << 32;
+  EXPECT_EQ(element_count(std::vector<std::int64_t>{half, half}), std::nullopt);
+  EXPECT_EQ(element_count(std::vector<std::int64_t>{half, half, 0}), 0);
+  EXPECT_EQ(element_count(std::vector<std::int64_t>{0, half, half}), 0);
+  EXPECT_EQ(element_count(std::vector<std::int64_t>{half, half, -1}), std::nullopt);
+}
+
+}  // namespace
+}  // namespace forerun

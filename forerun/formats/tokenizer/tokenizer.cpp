@@ -1,0 +1,148 @@
+#include "forerun/formats/tokenizer/tokenizer.h"
+
+#include <algorithm>
+
+#include "forerun/formats/tokenizer/internal/byte_alphabet.h"
+#include "forerun/formats/tokenizer/internal/normalizer.h"
+#include "forerun/formats/tokenizer/internal/sentencepiece.h"
+#include "forerun/formats/tokenizer/internal/tokenizer_data.h"
+#include "forerun/formats/tokenizer/stream_decoder.h"
+#include "forerun/formats/utf8.h"
+
+namespace forerun {
+namespace {
+
+using internal::Fragment;
+using internal::kNoToken;
+using internal::TokenizerData;
+
+void append(std::vector<Token>& out, const std::vector<Token>& more) { out.insert(out.end(), more.begin(), more.end()); }
+
+// The tokens that a word's merging starts from: of its bytes, or of its characters.
+std::vector<Token> symbols_of(const TokenizerData& data, std::string_view word) {
+  std::vector<Token> out;
+  out.reserve(word.size());
+  bool after_missing = false;
+  while (!word.empty()) {
+    const std::size_t size = data.byte_level ? 1 : first_char(word).size;
+    const std::string_view symbol = word.substr(0, size);
+    word.remove_prefix(size);
+    const auto byte_token = [&](char c) { return data.byte_tokens[static_cast<unsigned char>(c)]; };
+    const Token id = data.byte_level ? byte_token(symbol.front()) : data.find(symbol);
+    if (id != kNoToken) {
+      out.push_back(id);
+      after_missing = false;
+    } else if (!data.byte_level && data.spec.byte_fallback &&
+               std::all_of(symbol.begin(), symbol.end(), [&](char c) { return byte_token(c) != kNoToken; })) {
+      for (const char c : symbol) out.push_back(byte_token(c));
+      after_missing = false;
+    } else {
+      const bool fused = after_missing && data.spec.fuse_missing;
+      if (data.spec.missing && !fused) out.push_back(*data.spec.missing);
+      after_missing = true;
+    }
+  }
+  return out;
+}
+
+std::vector<Token> encode_word(const TokenizerData& data, std::string_view word) {
+  if (data.spec.ignore_merges) {
+    const Token id = data.byte_level ? data.find(internal::to_byte_alphabet(word)) : data.find(word);
+    if (id != kNoToken) return {id};
+  }
+  return internal::apply_merges(symbols_of(data, word), data.merges);
+}
+
+// Text between added tokens, by merges.
+std::vector<Token> encode_text(const TokenizerData& data, std::string_view text, bool skip_special, bool at_start) {
+  const std::string normal = internal::normalized(std::string(text), data.spec.normalize);
+  std::vector<Token> out;
+  for (const Fragment& f : data.added_normalized.split(normal, skip_special)) {
+    if (f.token) {
+      out.push_back(*f.token);
+      continue;
+    }
+    const std::string_view part = std::string_view(normal).substr(f.range.begin, f.range.end - f.range.begin);
+    for (const std::string& word : data.splitter.words(part, at_start && f.range.begin == 0)) {
+      append(out, encode_word(data, word));
+    }
+  }
+  return out;
+}
+
+std::vector<Token> encode_scored(const TokenizerData& data, std::string_view text) {
+  std::string prefixed(data.spec.add_space_prefix ? " " : "");
+  prefixed += text;
+  return internal::encode_sentencepiece(data, internal::normalized(prefixed, {Replace{" ", "\u2581"}}));
+}
+
+}  // namespace
+
+std::vector<Token> Tokenizer::encode(std::string_view bytes, Special special) const {
+  const std::string text = replace_invalid_utf8(bytes);
+  const bool skip_special = special == Special::kText;
+  std::vector<Token> out;
+  for (const Fragment& f : data_->added.split(text, skip_special)) {
+    const std::string_view part = std::string_view(text).substr(f.range.begin, f.range.end - f.range.begin);
+    if (f.token) {
+      out.push_back(*f.token);
+    } else if (data_->spec.kind == TokenizerSpec::Kind::kSentencePiece) {
+      append(out, encode_scored(*data_, part));
+    } else {
+      append(out, encode_text(*data_, part, skip_special, f.range.begin == 0));
+    }
+  }
+  return out;
+}
+
+std::vector<Token> Tokenizer::encode_prompt(std::string_view text, Special special) const {
+  std::vector<Token> out = encode(text, special);
+  if (add_bos() && (out.empty() || out.front() != *bos())) out.insert(out.begin(), *bos());
+  if (add_eos() && (out.empty() || out.back() != *eos())) out.push_back(*eos());
+  return out;
+}
+
+std::string Tokenizer::decode(std::span<const Token> tokens, const DecodeOptions& options) const {
+  StreamDecoder decoder(*this, options);
+  std::string out;
+  for (const Token token : tokens) out += decoder.push(token);
+  return out + decoder.flush();
+}
+
+std::string_view Tokenizer::piece(Token token) const noexcept {
+  return token >= 0 && static_cast<std::size_t>(token) < vocab_size()
+             ? std::string_view(data_->pieces[static_cast<std::size_t>(token)])
+             : std::string_view();
+}
+
+std::string_view Tokenizer::name(Token token) const noexcept {
+  return token >= 0 && static_cast<std::size_t>(token) < vocab_size()
+             ? std::string_view(data_->spec.tokens[static_cast<std::size_t>(token)])
+             : std::string_view();
+}
+
+std::optional<Token> Tokenizer::token(std::string_view name) const {
+  const Token id = data_->find(name);
+  return id == kNoToken ? std::nullopt : std::optional<Token>(id);
+}
+
+std::size_t Tokenizer::vocab_size() const noexcept { return data_->spec.tokens.size(); }
+
+bool Tokenizer::is_control(Token token) const noexcept {
+  return token >= 0 && static_cast<std::size_t>(token) < vocab_size() && data_->is(token, TokenType::kControl);
+}
+
+std::optional<Token> Tokenizer::bos() const noexcept { return data_->spec.bos; }
+std::optional<Token> Tokenizer::eos() const noexcept { return data_->spec.eos; }
+std::optional<Token> Tokenizer::pad() const noexcept { return data_->spec.pad; }
+std::optional<Token> Tokenizer::unknown() const noexcept { return data_->spec.unknown; }
+bool Tokenizer::add_bos() const noexcept { return data_->spec.add_bos; }
+bool Tokenizer::add_eos() const noexcept { return data_->spec.add_eos; }
+bool Tokenizer::strips_space() const noexcept { return data_->spec.strip_space; }
+std::span<const Token> Tokenizer::end_tokens() const noexcept { return data_->end; }
+
+bool Tokenizer::is_end(Token token) const noexcept {
+  return std::binary_search(data_->end.begin(), data_->end.end(), token);
+}
+
+}  // namespace forerun
