@@ -1,8 +1,8 @@
 #include <fmt/format.h>
 
 #include "forerun/api/model_impl.h"
-#include "forerun/formats/tokenizer/vocabulary.h"
 #include "forerun/forerun.h"
+#include "forerun/formats/tokenizer/vocabulary.h"
 
 namespace forerun {
 namespace {

@@ -4,11 +4,9 @@
 #include <filesystem>
 #include <fstream>
 #include <iterator>
-#include <nlohmann/json.hpp>
 
 #include "forerun/api/model_impl.h"
 #include "forerun/formats/gguf_tokenizer.h"
-#include "forerun/formats/json_text.h"
 #include "forerun/formats/tokenizer/tokenizer_json.h"
 #include "forerun/models/load_decoder.h"
 
@@ -62,23 +60,15 @@ std::optional<std::string> text_of(const fs::path& path) {
   return std::string(std::istreambuf_iterator<char>(in), {});
 }
 
-// tokenizer_config.json holds the chat template as a string, or as a list of named ones; newer
-// folders keep it in a file of its own.
+// Newer folders keep the chat template in a file of its own.
 std::optional<std::string> hf_chat_template(const fs::path& folder,
                                             const std::string& config_text) {
   if (auto own = text_of(folder / "chat_template.jinja")) return own;
-  const auto config = parse_json(config_text);
-  if (!config || !config->is_object() || !config->contains("chat_template")) return std::nullopt;
-  const nlohmann::json& t = (*config)["chat_template"];
-  if (t.is_string()) return t.get<std::string>();
-  if (!t.is_array()) return std::nullopt;
-  for (const nlohmann::json& named : t) {
-    if (named.is_object() && named.value("name", "") == "default" && named.contains("template") &&
-        named["template"].is_string()) {
-      return named["template"].get<std::string>();
-    }
+  auto stored = parse_chat_template(config_text);
+  if (!stored) {
+    throw FormatError((folder / "tokenizer_config.json").string() + ": " + stored.error().message);
   }
-  return std::nullopt;
+  return *std::move(stored);
 }
 
 std::shared_ptr<Model::Impl> load_hf_model(const std::string& path, Precision precision) {

@@ -206,6 +206,17 @@ TEST(Reflect, MeansAMillionthOfASigmaApartAreKeptAndARareMirrorStaysFinite) {
   }
 }
 
+// Where the density ratio underflows to 0, a uniform of exactly 0 must not keep the draft. The
+// place is that of couple_test.cpp.
+TEST(Reflect, AtUniformZeroAHopelessDraftIsStillRejected) {
+  constexpr Draws kAcceptZero{7, 0xde29becdU, 0xcba7bfa1U, 0xc8bf7fa8U};
+  ASSERT_EQ(kAcceptZero.uniform(Purpose::kAccept), 0.0);
+  const Vector target = {0.0F}, draft = {1.0F};
+  const Coupled<Vector> out = couple({target, 1e-160}, {draft, 1e-160}, draft, kAcceptZero);
+  EXPECT_FALSE(out.accepted);
+  EXPECT_EQ(out.value, target);
+}
+
 TEST(Reflect, SigmaZeroIsAPointMass) {
   const Vector mean = {1.0F, 2.0F}, other = {1.0F, 2.5F};
   const Coupled<Vector> kept = couple({mean, 0.0}, {other, 0.0}, mean, place(1));

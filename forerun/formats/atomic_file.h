@@ -11,12 +11,13 @@
 
 namespace forerun {
 
-/// A file that appears under its name complete or not at all: written under a temporary name beside it,
-/// flushed to disk, then renamed. What stood there before is replaced; an object that goes without
-/// commit() leaves no trace.
+/// A file that appears under its name complete or not at all: written under a temporary name beside
+/// it, flushed to disk, then renamed. What stood there before is replaced; an object that goes
+/// without commit() leaves no trace.
 class AtomicFile {
  public:
-  /// @throws FormatError  the folder is missing or not writable, or `path` names something that is not
+  /// @throws FormatError  the folder is missing or not writable, or `path` names something that is
+  /// not
   ///                      a regular file (a folder, a device): that is never replaced
   explicit AtomicFile(std::filesystem::path path);
   AtomicFile(const AtomicFile&) = delete;

@@ -68,15 +68,17 @@ TEST(AtomicFile, TwoWritersOfOneNameDoNotMix) {
 
 TEST(AtomicFile, NeverReplacesFoldersOrDevices) {
   const testing::TempFolder folder;
-  EXPECT_EQ(error_of(folder.path()), folder.path().string() + ": is a folder; name a file to write");
+  EXPECT_EQ(error_of(folder.path()),
+            folder.path().string() + ": is a folder; name a file to write");
   EXPECT_EQ(error_of("/dev/null"), "/dev/null: is not a regular file; name a file to write");
 }
 
 TEST(AtomicFile, SaysThatTheFolderIsMissing) {
   const testing::TempFolder folder;
   const auto path = folder.path() / "none" / "f";
-  EXPECT_EQ(error_of(path), path.string() + ": cannot be created: No such file or directory; create "
-                                            "the folder first");
+  EXPECT_EQ(error_of(path), path.string() +
+                                ": cannot be created: No such file or directory; create "
+                                "the folder first");
 }
 
 TEST(AtomicFile, AFullDiskIsReportedAndLeavesNoTrace) {
@@ -85,7 +87,7 @@ TEST(AtomicFile, AFullDiskIsReportedAndLeavesNoTrace) {
   struct rlimit before {};
   ASSERT_EQ(getrlimit(RLIMIT_FSIZE, &before), 0);
   const auto handler = std::signal(SIGXFSZ, SIG_IGN);
-  const struct rlimit small{.rlim_cur = 1000, .rlim_max = before.rlim_max};
+  const struct rlimit small { .rlim_cur = 1000, .rlim_max = before.rlim_max };
   ASSERT_EQ(setrlimit(RLIMIT_FSIZE, &small), 0);
   std::string message = "did not throw";
   try {
@@ -97,9 +99,10 @@ TEST(AtomicFile, AFullDiskIsReportedAndLeavesNoTrace) {
   }
   setrlimit(RLIMIT_FSIZE, &before);
   std::signal(SIGXFSZ, handler);
-  EXPECT_EQ(message, (folder.path() / "f").string() +
-                         ": writing failed after 900 bytes: File too large; raise the limit on file "
-                         "sizes (ulimit -f), or use another file system");
+  EXPECT_EQ(message,
+            (folder.path() / "f").string() +
+                ": writing failed after 900 bytes: File too large; raise the limit on file "
+                "sizes (ulimit -f), or use another file system");
   EXPECT_EQ(entries(folder), 0);
 }
 

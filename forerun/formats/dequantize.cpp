@@ -36,25 +36,25 @@ void decode(DType dtype, std::span<const std::byte> src, std::span<float> dst) {
       if (!src.empty()) std::memcpy(dst.data(), src.data(), src.size());
       return;
     case DType::kF16:
-      return decode_blocks<internal::F16>(src, dst);
+      return decode_blocks<internal::BlockF16>(src, dst);
     case DType::kBF16:
-      return decode_blocks<internal::BF16>(src, dst);
+      return decode_blocks<internal::BlockBF16>(src, dst);
     case DType::kQ8_0:
-      return decode_blocks<internal::Q8_0>(src, dst);
+      return decode_blocks<internal::BlockQ80>(src, dst);
     case DType::kQ4_0:
-      return decode_blocks<internal::Q4_0>(src, dst);
+      return decode_blocks<internal::BlockQ40>(src, dst);
     case DType::kQ4_1:
-      return decode_blocks<internal::Q4_1>(src, dst);
+      return decode_blocks<internal::BlockQ41>(src, dst);
     case DType::kQ5_0:
-      return decode_blocks<internal::Q5_0>(src, dst);
+      return decode_blocks<internal::BlockQ50>(src, dst);
     case DType::kQ5_1:
-      return decode_blocks<internal::Q5_1>(src, dst);
+      return decode_blocks<internal::BlockQ51>(src, dst);
     case DType::kQ4_K:
-      return decode_blocks<internal::Q4_K>(src, dst);
+      return decode_blocks<internal::BlockQ4K>(src, dst);
     case DType::kQ5_K:
-      return decode_blocks<internal::Q5_K>(src, dst);
+      return decode_blocks<internal::BlockQ5K>(src, dst);
     case DType::kQ6_K:
-      return decode_blocks<internal::Q6_K>(src, dst);
+      return decode_blocks<internal::BlockQ6K>(src, dst);
   }
   __builtin_unreachable();
 }

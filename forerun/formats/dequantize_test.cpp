@@ -119,9 +119,10 @@ TEST(Half, EveryF16HasItsValue) {
       ASSERT_TRUE(std::isnan(got)) << bits;
       continue;
     }
-    double expected = exponent == 31  ? std::numeric_limits<double>::infinity()
-                      : exponent == 0 ? std::ldexp(fraction, -24)
-                                      : std::ldexp(fraction + 1024.0, static_cast<int>(exponent) - 25);
+    double expected = exponent == 31 ? std::numeric_limits<double>::infinity()
+                      : exponent == 0
+                          ? std::ldexp(fraction, -24)
+                          : std::ldexp(fraction + 1024.0, static_cast<int>(exponent) - 25);
     if ((bits & 0x8000) != 0) expected = -expected;
     ASSERT_EQ(std::bit_cast<std::uint32_t>(got),
               std::bit_cast<std::uint32_t>(static_cast<float>(expected)))

@@ -19,9 +19,8 @@
 namespace forerun {
 
 /// A model in one GGUF file (version 2 or 3, little-endian): metadata and tensors, in file order.
-/// Names, strings and tensors point into the file's bytes. Copies are cheap enough to hand around, and
-/// a Gguf from load_gguf keeps its file mapped.
-/// Source: docs/gguf.md in ggml-org/ggml.
+/// Names, strings and tensors point into the file's bytes. Copies are cheap enough to hand around,
+/// and a Gguf from load_gguf keeps its file mapped. Source: docs/gguf.md in ggml-org/ggml.
 class Gguf {
  public:
   struct Entry {
@@ -82,14 +81,14 @@ class Gguf {
   std::shared_ptr<const MappedFile> file_;
   std::vector<Entry> metadata_;
   std::vector<TensorView> tensors_;
-  std::unordered_map<std::string_view, std::size_t> entry_index_;   // keys lie in the file's bytes
+  std::unordered_map<std::string_view, std::size_t> entry_index_;  // keys lie in the file's bytes
   std::unordered_map<std::string_view, std::size_t> tensor_index_;
 };
 
 /// Reads a GGUF file from memory; the result points into `file`.
-/// Errors: not GGUF (says what it seems to be), another version or byte order, truncated (says how many
-/// bytes are missing), a type or quantisation unknown here, sizes or offsets that do not fit the file
-/// or each other, a name twice.
+/// Errors: not GGUF (says what it seems to be), another version or byte order, truncated (says how
+/// many bytes are missing), a type or quantisation unknown here, sizes or offsets that do not fit
+/// the file or each other, a name twice.
 Result<Gguf> parse_gguf(std::span<const std::byte> file);
 
 /// @throws FormatError  path, then what MappedFile::open or parse_gguf says

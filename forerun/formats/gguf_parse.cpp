@@ -1,10 +1,9 @@
-#include "forerun/formats/gguf.h"
-
 #include <fmt/format.h>
 
 #include <algorithm>
 #include <bit>
 
+#include "forerun/formats/gguf.h"
 #include "forerun/formats/internal/byte_reader.h"
 #include "forerun/formats/internal/file_kind.h"
 #include "forerun/formats/internal/ggml_types.h"
@@ -109,20 +108,23 @@ void GgufParser::parse_header() {
 }
 
 // Counts are checked against the bytes left before anything of their size is allocated.
-void GgufParser::check_count(std::uint64_t count, std::uint64_t least_bytes, std::string_view what) {
+void GgufParser::check_count(std::uint64_t count, std::uint64_t least_bytes,
+                             std::string_view what) {
   if (in_.error() || count <= in_.remaining() / least_bytes) return;
-  in_.fail(fmt::format("{} {} cannot fit the {} bytes that follow; the file is cut off or damaged, "
-                       "download it again",
-                       count, what, in_.remaining()));
+  in_.fail(
+      fmt::format("{} {} cannot fit the {} bytes that follow; the file is cut off or damaged, "
+                  "download it again",
+                  count, what, in_.remaining()));
 }
 
 std::optional<GgufType> GgufParser::read_type(std::string_view what) {
   const auto id = in_.read<std::uint32_t>(what);
   if (in_.error()) return std::nullopt;
   if (is_type(id)) return static_cast<GgufType>(id);
-  in_.fail(fmt::format("{} has the unknown type number {}; the file is damaged or newer than "
-                       "forerun knows",
-                       what, id));
+  in_.fail(
+      fmt::format("{} has the unknown type number {}; the file is damaged or newer than "
+                  "forerun knows",
+                  what, id));
   return std::nullopt;
 }
 
@@ -178,7 +180,8 @@ GgufArray GgufParser::parse_array(std::string_view what, int depth) {
   const auto size = in_.read<std::uint64_t>(what);
   if (!type || in_.error()) return out;
   if (depth > kMaxArrayDepth) {
-    in_.fail(fmt::format("{} nests arrays deeper than {}; the file is damaged", what, kMaxArrayDepth));
+    in_.fail(
+        fmt::format("{} nests arrays deeper than {}; the file is damaged", what, kMaxArrayDepth));
     return out;
   }
   check_count(size, width_of(*type), fmt::format("elements of {}", what));
@@ -187,7 +190,8 @@ GgufArray GgufParser::parse_array(std::string_view what, int depth) {
   out.size = size;
   if (*type == GgufType::kString) {
     out.strings.reserve(size);
-    for (std::uint64_t i = 0; i < size && !in_.error(); ++i) out.strings.push_back(in_.string(what));
+    for (std::uint64_t i = 0; i < size && !in_.error(); ++i)
+      out.strings.push_back(in_.string(what));
   } else if (*type == GgufType::kArray) {
     for (std::uint64_t i = 0; i < size && !in_.error(); ++i) {
       out.arrays.push_back(parse_array(what, depth + 1));
@@ -208,9 +212,10 @@ void GgufParser::check_entries() {
   const auto parts = out_.read_or<std::int32_t>("split.count", 1);
   if (!parts) return in_.fail(parts.error().message);
   if (*parts > 1) {
-    in_.fail(fmt::format("is one of {} parts of a split model; merge them into one file first "
-                         "(gguf-split --merge)",
-                         *parts));
+    in_.fail(
+        fmt::format("is one of {} parts of a split model; merge them into one file first "
+                    "(gguf-split --merge)",
+                    *parts));
   }
 }
 
@@ -220,8 +225,9 @@ void GgufParser::parse_tensor() {
   const std::string what = fmt::format("tensor {}", quote(name));
   const auto dims = in_.read<std::uint32_t>(what);
   if (dims > kMaxDims) {
-    return in_.fail(fmt::format("{} has {} dimensions, at most {} are possible; the file is damaged",
-                                what, dims, kMaxDims));
+    return in_.fail(
+        fmt::format("{} has {} dimensions, at most {} are possible; the file is damaged", what,
+                    dims, kMaxDims));
   }
   TensorView tensor{.name = std::string(name), .dtype = DType::kF32, .shape = {}, .bytes = {}};
   for (std::uint32_t i = 0; i < dims; ++i) tensor.shape.push_back(in_.read<std::int64_t>(what));
@@ -231,21 +237,24 @@ void GgufParser::parse_tensor() {
   const auto dtype = internal::dtype_of_ggml(type);
   if (!dtype) {
     const std::string_view known = internal::ggml_type_name(type);
-    return in_.fail(fmt::format("{} is stored as {} (type {}), which forerun does not read; {}: "
-                                "quantise the model to one of these",
-                                what, known.empty() ? "an unknown type" : known, type, kSupported));
+    return in_.fail(
+        fmt::format("{} is stored as {} (type {}), which forerun does not read; {}: "
+                    "quantise the model to one of these",
+                    what, known.empty() ? "an unknown type" : known, type, kSupported));
   }
   tensor.dtype = *dtype;
   if (std::any_of(tensor.shape.begin(), tensor.shape.end(), [](auto n) { return n <= 0; })) {
-    return in_.fail(fmt::format("{} has shape [{}] (innermost first), every dimension must be "
-                                "positive; the file is damaged",
-                                what, fmt::join(tensor.shape, ", ")));
+    return in_.fail(
+        fmt::format("{} has shape [{}] (innermost first), every dimension must be "
+                    "positive; the file is damaged",
+                    what, fmt::join(tensor.shape, ", ")));
   }
   const std::int64_t row = tensor.shape.empty() ? 1 : tensor.shape.front();
   if (row % block_size(*dtype) != 0) {
-    return in_.fail(fmt::format("{} has rows of {} elements, {} needs a multiple of {}; the file is "
-                                "damaged",
-                                what, row, name_of(*dtype), block_size(*dtype)));
+    return in_.fail(
+        fmt::format("{} has rows of {} elements, {} needs a multiple of {}; the file is "
+                    "damaged",
+                    what, row, name_of(*dtype), block_size(*dtype)));
   }
   std::reverse(tensor.shape.begin(), tensor.shape.end());
   if (!out_.tensor_index_.emplace(name, out_.tensors_.size()).second) {
@@ -270,14 +279,16 @@ void GgufParser::place_tensors() {
     std::uint64_t begin = 0, end = 0;
     if (!bytes || __builtin_add_overflow(start, offsets_[i], &begin) ||
         __builtin_add_overflow(begin, static_cast<std::uint64_t>(*bytes), &end)) {
-      return in_.fail(fmt::format("tensor {} with shape [{}] at offset {} is larger than any file; "
-                                  "the file is damaged",
-                                  quote(tensor.name), fmt::join(tensor.shape, ", "), offsets_[i]));
+      return in_.fail(
+          fmt::format("tensor {} with shape [{}] at offset {} is larger than any file; "
+                      "the file is damaged",
+                      quote(tensor.name), fmt::join(tensor.shape, ", "), offsets_[i]));
     }
     if (offsets_[i] % alignment_ != 0) {
-      return in_.fail(fmt::format("tensor {} lies at offset {}, expected a multiple of {}; the file "
-                                  "is damaged",
-                                  quote(tensor.name), offsets_[i], alignment_));
+      return in_.fail(
+          fmt::format("tensor {} lies at offset {}, expected a multiple of {}; the file "
+                      "is damaged",
+                      quote(tensor.name), offsets_[i], alignment_));
     }
     extents.push_back({begin, end, i});
   }
@@ -294,9 +305,10 @@ void GgufParser::place_tensors() {
     if (end <= file_.size()) tensor.bytes = file_.subspan(extent.begin, end - extent.begin);
   }
   if (!extents.empty() && end > file_.size()) {
-    in_.fail(fmt::format("the file has {} bytes where its tensors need {}: {} bytes are missing; "
-                         "download it again",
-                         file_.size(), end, end - file_.size()));
+    in_.fail(
+        fmt::format("the file has {} bytes where its tensors need {}: {} bytes are missing; "
+                    "download it again",
+                    file_.size(), end, end - file_.size()));
   }
 }
 

@@ -12,9 +12,7 @@ namespace {
 
 using testing::GgufBuilder;
 
-std::span<const std::byte> bytes(const std::string& text) {
-  return std::as_bytes(std::span(text));
-}
+std::span<const std::byte> bytes(const std::string& text) { return std::as_bytes(std::span(text)); }
 
 std::string message_of(const std::string& file) {
   const Result<Gguf> parsed = parse_gguf(bytes(file));
@@ -139,8 +137,9 @@ TEST(Gguf, LoadingNamesThePath) {
     FAIL() << "did not throw";
   } catch (const FormatError& e) {
     EXPECT_EQ(std::string(e.what()),
-              path.string() + ": not a GGUF file: it is a web page; the download went wrong, perhaps "
-                              "for want of a login");
+              path.string() +
+                  ": not a GGUF file: it is a web page; the download went wrong, perhaps "
+                  "for want of a login");
   }
 }
 
@@ -168,14 +167,16 @@ TEST(Gguf, SaysWhatAnotherFileSeemsToBe) {
   };
   for (const Foreign& c : cases) {
     const std::string message = message_of(std::string(c.start));
-    EXPECT_EQ(message.find(std::string("not a GGUF file: ") + c.says), 0u) << c.name << ": " << message;
+    EXPECT_EQ(message.find(std::string("not a GGUF file: ") + c.says), 0u)
+        << c.name << ": " << message;
   }
 }
 
 TEST(Gguf, RefusesOtherVersionsAndByteOrders) {
   GgufBuilder b;
   b.version = 1;
-  EXPECT_EQ(message_of(b.bytes()), "GGUF version 1, versions 2 and 3 are read; convert the model again");
+  EXPECT_EQ(message_of(b.bytes()),
+            "GGUF version 1, versions 2 and 3 are read; convert the model again");
   b.version = 4;
   EXPECT_EQ(message_of(b.bytes()), "GGUF version 4, versions 2 and 3 are read; update forerun");
   b.version = 0x03000000;
@@ -201,8 +202,9 @@ TEST(Gguf, EveryTruncationIsAnErrorThatCountsBytes) {
 TEST(Gguf, RefusesCountsBeyondTheFile) {
   GgufBuilder b;
   b.extra_entries = std::uint64_t{1} << 60;
-  EXPECT_NE(message_of(b.bytes()).find("1152921504606846976 metadata entries cannot fit the 0 bytes"),
-            std::string::npos);
+  EXPECT_NE(
+      message_of(b.bytes()).find("1152921504606846976 metadata entries cannot fit the 0 bytes"),
+      std::string::npos);
   GgufBuilder c;
   c.extra_tensors = ~std::uint64_t{0};
   EXPECT_NE(message_of(c.bytes()).find("tensors cannot fit"), std::string::npos);
@@ -214,15 +216,18 @@ TEST(Gguf, RefusesLengthsBeyondTheFile) {
   EXPECT_NE(message_of(b.bytes()).find("inside metadata 'key'"), std::string::npos);
   for (const std::uint32_t type : {0u, 4u, 7u, 8u, 9u, 12u}) {
     GgufBuilder c;
-    c.entry("list", 9, GgufBuilder::raw(type) + GgufBuilder::raw(~std::uint64_t{0} / 4 + 2) + "abc");
-    EXPECT_NE(message_of(c.bytes()).find("elements of metadata 'list' cannot fit"), std::string::npos);
+    c.entry("list", 9,
+            GgufBuilder::raw(type) + GgufBuilder::raw(~std::uint64_t{0} / 4 + 2) + "abc");
+    EXPECT_NE(message_of(c.bytes()).find("elements of metadata 'list' cannot fit"),
+              std::string::npos);
   }
 }
 
 TEST(Gguf, RefusesUnknownMetadataTypes) {
-  EXPECT_EQ(message_of(GgufBuilder().entry("key", 13, "x").bytes()),
-            "metadata 'key' has the unknown type number 13; the file is damaged or newer than forerun "
-            "knows");
+  EXPECT_EQ(
+      message_of(GgufBuilder().entry("key", 13, "x").bytes()),
+      "metadata 'key' has the unknown type number 13; the file is damaged or newer than forerun "
+      "knows");
 }
 
 TEST(Gguf, RefusesDeeplyNestedArrays) {
@@ -235,8 +240,7 @@ TEST(Gguf, RefusesDeeplyNestedArrays) {
     return GgufBuilder().entry("deep", 9, payload).bytes();
   };
   EXPECT_EQ(message_of(nest(4)), "parsed");
-  EXPECT_EQ(message_of(nest(5)),
-            "metadata 'deep' nests arrays deeper than 4; the file is damaged");
+  EXPECT_EQ(message_of(nest(5)), "metadata 'deep' nests arrays deeper than 4; the file is damaged");
   EXPECT_NE(message_of(nest(100000)), "parsed");
 }
 
@@ -245,7 +249,8 @@ TEST(Gguf, RefusesNamesGivenTwice) {
             "metadata 'k' occurs twice; the file is damaged, convert it again");
   GgufBuilder b;
   b.tensor("t", {1}, 0, 0).tensor("t", {1}, 0, 32).data.resize(64);
-  EXPECT_EQ(message_of(b.bytes()), "tensor 't' occurs twice; the file is damaged, convert it again");
+  EXPECT_EQ(message_of(b.bytes()),
+            "tensor 't' occurs twice; the file is damaged, convert it again");
 }
 
 TEST(Gguf, RefusesBadAlignment) {
@@ -254,8 +259,9 @@ TEST(Gguf, RefusesBadAlignment) {
                   .find("expected a power of two"),
               std::string::npos);
   }
-  EXPECT_NE(message_of(GgufBuilder().string("general.alignment", "x").bytes()).find("is of type string"),
-            std::string::npos);
+  EXPECT_NE(
+      message_of(GgufBuilder().string("general.alignment", "x").bytes()).find("is of type string"),
+      std::string::npos);
   GgufBuilder b;
   b.alignment = 64;
   b.u32("general.alignment", 64).tensor("t", {2}, 0, 64).data.resize(72);
@@ -263,8 +269,9 @@ TEST(Gguf, RefusesBadAlignment) {
 }
 
 TEST(Gguf, RefusesPartsOfASplitModel) {
-  EXPECT_EQ(message_of(GgufBuilder().entry("split.count", 2, std::string("\x03\0", 2)).bytes()),
-            "is one of 3 parts of a split model; merge them into one file first (gguf-split --merge)");
+  EXPECT_EQ(
+      message_of(GgufBuilder().entry("split.count", 2, std::string("\x03\0", 2)).bytes()),
+      "is one of 3 parts of a split model; merge them into one file first (gguf-split --merge)");
 }
 
 std::string one_tensor(std::vector<std::int64_t> dims, std::uint32_t type, std::uint64_t offset,
@@ -275,16 +282,19 @@ std::string one_tensor(std::vector<std::int64_t> dims, std::uint32_t type, std::
 }
 
 TEST(Gguf, RefusesTensorsStoredAsSomethingElse) {
-  EXPECT_EQ(one_tensor({256}, 10, 0),
-            "tensor 'w' is stored as Q2_K (type 10), which forerun does not read; F32, F16, BF16, Q8_0, "
-            "Q4_0, Q4_1, Q5_0, Q5_1, Q4_K, Q5_K and Q6_K are: quantise the model to one of these");
+  EXPECT_EQ(
+      one_tensor({256}, 10, 0),
+      "tensor 'w' is stored as Q2_K (type 10), which forerun does not read; F32, F16, BF16, Q8_0, "
+      "Q4_0, Q4_1, Q5_0, Q5_1, Q4_K, Q5_K and Q6_K are: quantise the model to one of these");
   EXPECT_EQ(one_tensor({256}, 4, 0).find("tensor 'w' is stored as an unknown type (type 4)"), 0u);
-  EXPECT_EQ(one_tensor({256}, 9999, 0).find("tensor 'w' is stored as an unknown type (type 9999)"), 0u);
+  EXPECT_EQ(one_tensor({256}, 9999, 0).find("tensor 'w' is stored as an unknown type (type 9999)"),
+            0u);
 }
 
 TEST(Gguf, RefusesImpossibleShapes) {
   EXPECT_EQ(one_tensor({4, 4, 4, 4}, 0, 0), "parsed");
-  EXPECT_NE(one_tensor({1, 1, 1, 1, 1}, 0, 0).find("has 5 dimensions, at most 4"), std::string::npos);
+  EXPECT_NE(one_tensor({1, 1, 1, 1, 1}, 0, 0).find("has 5 dimensions, at most 4"),
+            std::string::npos);
   EXPECT_NE(one_tensor({4, 0}, 0, 0).find("has shape [4, 0]"), std::string::npos);
   EXPECT_NE(one_tensor({4, -1}, 0, 0).find("every dimension must be positive"), std::string::npos);
   EXPECT_NE(one_tensor({33, 32}, 8, 0).find("rows of 33 elements, Q8_0 needs a multiple of 32"),

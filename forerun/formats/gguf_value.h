@@ -14,7 +14,19 @@ namespace forerun {
 
 /// Types of metadata values, by their number in a GGUF file.
 enum class GgufType : std::uint32_t {
-  kU8, kI8, kU16, kI16, kU32, kI32, kF32, kBool, kString, kArray, kU64, kI64, kF64
+  kU8,
+  kI8,
+  kU16,
+  kI16,
+  kU32,
+  kI32,
+  kF32,
+  kBool,
+  kString,
+  kArray,
+  kU64,
+  kI64,
+  kF64
 };
 
 /// An array of one type. Numbers and bools stay as they lie in the file; strings are views into it.
@@ -27,10 +39,9 @@ struct GgufArray {
 };
 
 /// A metadata value; valid as long as the file's bytes. index() is the GgufType.
-using GgufValue =
-    std::variant<std::uint8_t, std::int8_t, std::uint16_t, std::int16_t, std::uint32_t,
-                 std::int32_t, float, bool, std::string_view, GgufArray, std::uint64_t,
-                 std::int64_t, double>;
+using GgufValue = std::variant<std::uint8_t, std::int8_t, std::uint16_t, std::int16_t,
+                               std::uint32_t, std::int32_t, float, bool, std::string_view,
+                               GgufArray, std::uint64_t, std::int64_t, double>;
 
 /// "u32", "string", "array of f32", ...
 std::string describe_type(const GgufValue& value);

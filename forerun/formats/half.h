@@ -6,13 +6,13 @@
 namespace forerun {
 
 /// The value of an IEEE binary16 number; exact. A NaN keeps its payload and stays a NaN.
-/// No branches and no subnormal float32 in between, so that loops over it vectorise and give the same
-/// bits when the processor flushes subnormals to zero.
+/// No branches and no subnormal float32 in between, so that loops over it vectorise and give the
+/// same bits when the processor flushes subnormals to zero.
 inline float float_of_f16(std::uint16_t half) noexcept {
   const std::uint32_t sign = std::uint32_t{half & 0x8000u} << 16;
   const std::uint32_t magnitude = std::uint32_t{half & 0x7fffu} << 13;
-  const std::uint32_t normal = magnitude + (112u << 23);    // exponent bias 15 -> 127
-  const std::uint32_t special = magnitude + (224u << 23);   // infinity and NaN: exponent 31 -> 255
+  const std::uint32_t normal = magnitude + (112u << 23);   // exponent bias 15 -> 127
+  const std::uint32_t special = magnitude + (224u << 23);  // infinity and NaN: exponent 31 -> 255
   const float tiny = std::bit_cast<float>(magnitude + (113u << 23)) - 0x1p-14f;
   std::uint32_t bits = magnitude >= (31u << 23) ? special : normal;
   bits = magnitude < (1u << 23) ? std::bit_cast<std::uint32_t>(tiny) : bits;

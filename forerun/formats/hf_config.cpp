@@ -79,9 +79,10 @@ HfConfig load_hf_config(const fs::path& folder) {
     fail(folder, "is not a folder; give the folder of a Hugging Face model, or a GGUF file");
   }
   const fs::path generation = folder / "generation_config.json";
-  HfConfig out{.config = load_object(folder / "config.json"),
-               .generation = fs::exists(generation, ignored) ? load_object(generation) : json::object(),
-               .end_of_sequence = {}};
+  HfConfig out{
+      .config = load_object(folder / "config.json"),
+      .generation = fs::exists(generation, ignored) ? load_object(generation) : json::object(),
+      .end_of_sequence = {}};
   Result<std::vector<Token>> ids = parse_end_of_sequence(out.config, out.generation);
   if (!ids) fail(folder, ids.error().message);
   out.end_of_sequence = *std::move(ids);

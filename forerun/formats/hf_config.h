@@ -11,14 +11,14 @@ namespace forerun {
 
 /// The settings in a Hugging Face model folder.
 struct HfConfig {
-  nlohmann::json config;              ///< config.json, an object
-  nlohmann::json generation;          ///< generation_config.json, an empty object where there is none
-  std::vector<Token> end_of_sequence; ///< ids that end a text; empty where neither file names any
+  nlohmann::json config;      ///< config.json, an object
+  nlohmann::json generation;  ///< generation_config.json, an empty object where there is none
+  std::vector<Token> end_of_sequence;  ///< ids that end a text; empty where neither file names any
 };
 
-/// Ids of `eos_token_id`, a number or a list of numbers: of `generation` where it has the key (it lists
-/// turn ends as well), else of `config`, or of its text_config.
-/// Error: not a whole number, or out of range.
+/// Ids of `eos_token_id`, a number or a list of numbers: of `generation` where it has the key (it
+/// lists turn ends as well), else of `config`, or of its text_config. Error: not a whole number, or
+/// out of range.
 Result<std::vector<Token>> parse_end_of_sequence(const nlohmann::json& config,
                                                  const nlohmann::json& generation);
 

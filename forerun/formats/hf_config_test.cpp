@@ -59,7 +59,8 @@ TEST(HfConfig, FindsEndsOfSequenceWhereTheyAre) {
   EXPECT_EQ(ids("{}", "{}"), std::vector<Token>{});
   EXPECT_EQ(ids("{}", "null"), std::vector<Token>{});
   EXPECT_EQ(ids(R"({"eos_token_id":null})", "{}"), std::vector<Token>{});
-  EXPECT_EQ(ids(R"({"eos_token_id":[1,2]})", R"({"eos_token_id":null})"), (std::vector<Token>{1, 2}));
+  EXPECT_EQ(ids(R"({"eos_token_id":[1,2]})", R"({"eos_token_id":null})"),
+            (std::vector<Token>{1, 2}));
   EXPECT_EQ(ids(R"({"text_config":{"eos_token_id":5}})", "{}"), std::vector<Token>{5});
 }
 
@@ -70,7 +71,8 @@ TEST(HfConfig, RefusesIdsThatAreNoTokens) {
     ASSERT_FALSE(ids) << bad;
     EXPECT_EQ(ids.error().message.find("eos_token_id holds "), 0u) << ids.error().message;
   }
-  EXPECT_EQ(*parse_end_of_sequence(json::parse(R"({"eos_token_id":2147483647})"), {}), std::vector<Token>{2147483647});
+  EXPECT_EQ(*parse_end_of_sequence(json::parse(R"({"eos_token_id":2147483647})"), {}),
+            std::vector<Token>{2147483647});
 }
 
 }  // namespace

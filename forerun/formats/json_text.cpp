@@ -16,8 +16,8 @@ namespace {
 using internal::quote;
 using nlohmann::json;
 
-/// Builds the document from parser events, and stops at what the library itself lets pass: text nested
-/// too deeply, and a key given twice (the last would win in silence).
+/// Builds the document from parser events, and stops at what the library itself lets pass: text
+/// nested too deeply, and a key given twice (the last would win in silence).
 class Builder final : public json::json_sax_t {
  public:
   explicit Builder(int max_depth) : max_depth_(max_depth) {}
@@ -77,9 +77,10 @@ class Builder final : public json::json_sax_t {
 
   bool open(json container) {
     if (std::cmp_greater_equal(stack_.size(), max_depth_)) {
-      return fail(fmt::format("objects and arrays nested deeper than {}; this is not a file forerun "
-                              "reads: check that it is the right one",
-                              max_depth_));
+      return fail(
+          fmt::format("objects and arrays nested deeper than {}; this is not a file forerun "
+                      "reads: check that it is the right one",
+                      max_depth_));
     }
     stack_.push_back(put(std::move(container)));
     return true;
@@ -106,8 +107,7 @@ Result<T> convert(std::string_view key, const json& value);
 
 template <>
 Result<std::int64_t> convert(std::string_view key, const json& value) {
-  if (value.is_number_unsigned() &&
-      !std::in_range<std::int64_t>(value.get<std::uint64_t>())) {
+  if (value.is_number_unsigned() && !std::in_range<std::int64_t>(value.get<std::uint64_t>())) {
     return Error{fmt::format("{} is {}, more than a 64-bit integer holds", quote(key),
                              value.get<std::uint64_t>())};
   }
@@ -143,8 +143,9 @@ Result<std::string> convert(std::string_view key, const json& value) {
 
 Result<json> parse_json(std::string_view text, int max_depth) {
   if (text.size() > kMaxJsonBytes) {
-    return Error{fmt::format("{} bytes of JSON, at most {} are read; check that it is the right file",
-                             text.size(), kMaxJsonBytes)};
+    return Error{
+        fmt::format("{} bytes of JSON, at most {} are read; check that it is the right file",
+                    text.size(), kMaxJsonBytes)};
   }
   if (text.empty()) return Error{"not valid JSON: the text is empty"};
   Builder builder(max_depth);

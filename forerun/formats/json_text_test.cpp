@@ -77,18 +77,21 @@ TEST(JsonField, GivesValuesOfTheTypeAskedFor) {
 }
 
 TEST(JsonField, NamesTheKeyAndTheTypeFound) {
-  const json o = json::parse(R"({"s":"x","d":0.5,"big":18446744073709551615,"huge":1e300,"n":null})");
+  const json o =
+      json::parse(R"({"s":"x","d":0.5,"big":18446744073709551615,"huge":1e300,"n":null})");
   EXPECT_EQ(json_field<std::int64_t>(o, "none").error().message, "'none' is missing");
   EXPECT_EQ(json_field<std::int64_t>(o, "s").error().message,
             "'s' is string, expected a whole number");
-  EXPECT_EQ(json_field<std::int64_t>(o, "d").error().message, "'d' is 0.5, expected a whole number");
+  EXPECT_EQ(json_field<std::int64_t>(o, "d").error().message,
+            "'d' is 0.5, expected a whole number");
   EXPECT_EQ(json_field<std::int64_t>(o, "big").error().message,
             "'big' is 18446744073709551615, more than a 64-bit integer holds");
   EXPECT_FALSE(json_field<std::int64_t>(o, "huge"));
   EXPECT_EQ(json_field<double>(o, "s").error().message, "'s' is string, expected a number");
   EXPECT_EQ(json_field<bool>(o, "d").error().message, "'d' is number, expected true or false");
   EXPECT_EQ(json_field<std::string>(o, "n").error().message, "'n' is null, expected a string");
-  EXPECT_EQ(json_field_or<bool>(o, "s", true).error().message, "'s' is string, expected true or false");
+  EXPECT_EQ(json_field_or<bool>(o, "s", true).error().message,
+            "'s' is string, expected true or false");
   EXPECT_EQ(json_field<bool>(json::array(), "k").error().message,
             "'k' was looked for in a JSON array, expected an object");
 }

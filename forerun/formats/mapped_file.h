@@ -11,8 +11,9 @@
 namespace forerun {
 
 /// A file mapped read-only into memory; unmapped when the object goes. Move-only.
-/// Pages are read when touched and shared with other processes. Another process that truncates the file
-/// meanwhile makes a later touch fatal (SIGBUS), as with any mapping: replace model files by renaming.
+/// Pages are read when touched and shared with other processes. Another process that truncates the
+/// file meanwhile makes a later touch fatal (SIGBUS), as with any mapping: replace model files by
+/// renaming.
 class MappedFile {
  public:
   /// Errors (without the path): missing, a folder or device, not readable, empty.

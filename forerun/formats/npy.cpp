@@ -15,7 +15,8 @@ std::string header(std::int64_t rows, std::int64_t columns) {
   std::string out("\x93NUMPY\x01\x00", 8);
   out += static_cast<char>(kHeaderBytes - 10);
   out += '\0';
-  out += fmt::format("{{'descr': '<f4', 'fortran_order': False, 'shape': ({}, {}), }}", rows, columns);
+  out +=
+      fmt::format("{{'descr': '<f4', 'fortran_order': False, 'shape': ({}, {}), }}", rows, columns);
   out.resize(kHeaderBytes - 1, ' ');
   return out + '\n';
 }

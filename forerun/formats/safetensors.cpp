@@ -56,9 +56,10 @@ Result<Entry> parse_entry(const std::string& name, const json& value) {
   if (!stored) return damaged("has no dtype");
   const auto dtype = dtype_of(*stored);
   if (!dtype) {
-    return Error{fmt::format("tensor {} is stored as {}, which forerun does not read; F32, F16 and "
-                             "BF16 are: convert it",
-                             quote(name), quote(*stored))};
+    return Error{
+        fmt::format("tensor {} is stored as {}, which forerun does not read; F32, F16 and "
+                    "BF16 are: convert it",
+                    quote(name), quote(*stored))};
   }
   auto shape = counts(value, "shape");
   if (!shape) return damaged("has no shape of whole numbers");
@@ -69,10 +70,11 @@ Result<Entry> parse_entry(const std::string& name, const json& value) {
   const auto elements = element_count(*shape);
   const auto bytes = elements ? byte_size(*dtype, *elements) : std::nullopt;
   if (!bytes || *bytes != end - begin) {
-    return Error{fmt::format("tensor {} of {} with shape [{}] has {} bytes, {} expected; the file is "
-                             "damaged",
-                             quote(name), *stored, fmt::join(*shape, ", "), end - begin,
-                             bytes ? fmt::to_string(*bytes) : "more than any file's")};
+    return Error{
+        fmt::format("tensor {} of {} with shape [{}] has {} bytes, {} expected; the file is "
+                    "damaged",
+                    quote(name), *stored, fmt::join(*shape, ", "), end - begin,
+                    bytes ? fmt::to_string(*bytes) : "more than any file's")};
   }
   return Entry{{.name = name, .dtype = *dtype, .shape = *std::move(shape), .bytes = {}},
                static_cast<std::uint64_t>(begin),
@@ -99,17 +101,19 @@ Result<std::vector<TensorView>> place(std::vector<Entry> entries, std::span<cons
   std::uint64_t end = 0;
   for (const Entry& entry : entries) {
     if (entry.begin != end) {
-      return Error{fmt::format("tensor {} starts at byte {} of the data, expected {} ({}); the file "
-                               "is damaged",
-                               quote(entry.tensor.name), entry.begin, end,
-                               entry.begin < end ? "it overlaps another" : "there is a gap")};
+      return Error{
+          fmt::format("tensor {} starts at byte {} of the data, expected {} ({}); the file "
+                      "is damaged",
+                      quote(entry.tensor.name), entry.begin, end,
+                      entry.begin < end ? "it overlaps another" : "there is a gap")};
     }
     end = entry.end;
   }
   if (end > data.size()) {
-    return Error{fmt::format("the file has {} bytes of tensors where its header announces {}: {} "
-                             "bytes are missing; download it again",
-                             data.size(), end, end - data.size())};
+    return Error{
+        fmt::format("the file has {} bytes of tensors where its header announces {}: {} "
+                    "bytes are missing; download it again",
+                    data.size(), end, end - data.size())};
   }
   if (end < data.size()) {
     return Error{fmt::format("{} bytes after the last tensor belong to none; the file is damaged",
@@ -127,22 +131,24 @@ Result<std::vector<TensorView>> place(std::vector<Entry> entries, std::span<cons
 Result<std::string_view> header_text(std::span<const std::byte> file) {
   std::uint64_t size = 0;
   if (file.size() < sizeof size + 2) {
-    return Error{fmt::format("{} bytes are too few for a safetensors file; download it again",
-                             file.size())};
+    return Error{
+        fmt::format("{} bytes are too few for a safetensors file; download it again", file.size())};
   }
   const auto* text = reinterpret_cast<const char*>(file.data()) + sizeof size;
   std::memcpy(&size, file.data(), sizeof size);
   if (size > kMaxHeaderBytes || *text != '{') {
     if (!internal::looks_like_safetensors(file)) {
-      return Error{fmt::format("not a safetensors file: it {}", internal::describe_unexpected(file))};
+      return Error{
+          fmt::format("not a safetensors file: it {}", internal::describe_unexpected(file))};
     }
     return Error{fmt::format("the header has {} bytes, at most {} are read; the file is damaged",
                              size, kMaxHeaderBytes)};
   }
   if (size > file.size() - sizeof size) {
-    return Error{fmt::format("the file ends inside its header: {} bytes are missing; download it "
-                             "again",
-                             size - (file.size() - sizeof size))};
+    return Error{
+        fmt::format("the file ends inside its header: {} bytes are missing; download it "
+                    "again",
+                    size - (file.size() - sizeof size))};
   }
   return std::string_view(text, size);
 }

@@ -39,13 +39,13 @@ class Safetensors {
 
 /// Reads one file from memory; the result points into `file`.
 /// Errors: not safetensors (says what it seems to be), truncated (says how many bytes are missing),
-/// malformed header, a dtype other than F32, F16 and BF16 (names the tensor), a shape that does not fit
-/// its bytes, tensors that overlap or leave gaps.
+/// malformed header, a dtype other than F32, F16 and BF16 (names the tensor), a shape that does not
+/// fit its bytes, tensors that overlap or leave gaps.
 Result<Safetensors> parse_safetensors(std::span<const std::byte> file);
 
-/// Reads what `path` names: a file; an index (model.safetensors.index.json) with its shards beside it;
-/// or a folder with either. With an index, its weight_map decides what tensors there are and where
-/// each one lies; shards are named by plain file names.
+/// Reads what `path` names: a file; an index (model.safetensors.index.json) with its shards beside
+/// it; or a folder with either. With an index, its weight_map decides what tensors there are and
+/// where each one lies; shards are named by plain file names.
 /// @throws FormatError  the file at fault, then the reason
 Safetensors load_safetensors(const std::filesystem::path& path);
 

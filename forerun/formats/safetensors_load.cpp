@@ -56,9 +56,10 @@ std::map<std::string, std::vector<std::string>> read_weight_map(const fs::path& 
     }
     const auto& file_name = shard.get_ref<const std::string&>();
     if (!is_plain_file_name(file_name)) {
-      fail(index, fmt::format("weight_map puts {} in {}, which is not a plain file name; shards lie "
-                              "beside their index",
-                              quote(name), quote(file_name)));
+      fail(index,
+           fmt::format("weight_map puts {} in {}, which is not a plain file name; shards lie "
+                       "beside their index",
+                       quote(name), quote(file_name)));
     }
     out[file_name].push_back(name);
   }

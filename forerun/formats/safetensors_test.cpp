@@ -119,15 +119,17 @@ TEST(Safetensors, RefusesMalformedHeaders) {
 }
 
 TEST(Safetensors, RefusesOtherDtypesByName) {
-  expect_says(file_of(R"({"w":{"dtype":"F8_E4M3","shape":[4],"data_offsets":[0,4]}})", "abcd"),
-              "tensor 'w' is stored as 'F8_E4M3', which forerun does not read; F32, F16 and BF16 are");
+  expect_says(
+      file_of(R"({"w":{"dtype":"F8_E4M3","shape":[4],"data_offsets":[0,4]}})", "abcd"),
+      "tensor 'w' is stored as 'F8_E4M3', which forerun does not read; F32, F16 and BF16 are");
 }
 
 TEST(Safetensors, RefusesShapesThatDoNotFitTheBytes) {
   expect_says(file_of(R"({"w":{"dtype":"F32","shape":[2],"data_offsets":[0,4]}})", "abcd"),
               "tensor 'w' of F32 with shape [2] has 4 bytes, 8 expected");
   expect_says(
-      file_of(R"({"w":{"dtype":"F32","shape":[4294967296,4294967296],"data_offsets":[0,4]}})", "abcd"),
+      file_of(R"({"w":{"dtype":"F32","shape":[4294967296,4294967296],"data_offsets":[0,4]}})",
+              "abcd"),
       "more than any file's expected");
 }
 
@@ -137,11 +139,13 @@ TEST(Safetensors, RefusesGapsOverlapsAndLeftovers) {
            R"("b":{"dtype":"F16","shape":[2],"data_offsets":)" + second + "}}";
   };
   EXPECT_EQ(message_of(file_of(two("[4,8]"), "12345678")), "parsed");
-  expect_says(file_of(two("[2,6]"), "123456"), "tensor 'b' starts at byte 2 of the data, expected 4 "
-                                               "(it overlaps another)");
+  expect_says(file_of(two("[2,6]"), "123456"),
+              "tensor 'b' starts at byte 2 of the data, expected 4 "
+              "(it overlaps another)");
   expect_says(file_of(two("[6,10]"), "1234567890"), "expected 4 (there is a gap)");
   expect_says(file_of(two("[4,8]"), "123456789"), "1 bytes after the last tensor belong to none");
-  expect_says(file_of(two("[9223372036854775803,9223372036854775807]"), "12345678"), "there is a gap");
+  expect_says(file_of(two("[9223372036854775803,9223372036854775807]"), "12345678"),
+              "there is a gap");
 }
 
 struct Owned {
@@ -183,9 +187,11 @@ TEST(Safetensors, WritingRefusesWhatCannotBeReadBack) {
     return thrown_by([&] { write_safetensors(path, all); });
   };
   const auto f32 = std::as_bytes(std::span(owned.f32));
-  EXPECT_NE(said({"half", DType::kF32, {3}, f32}).find("the name 'half' is taken"), std::string::npos);
+  EXPECT_NE(said({"half", DType::kF32, {3}, f32}).find("the name 'half' is taken"),
+            std::string::npos);
   EXPECT_NE(said({"__metadata__", DType::kF32, {3}, f32}).find("is taken"), std::string::npos);
-  EXPECT_NE(said({"w", DType::kF32, {4}, f32}).find("with shape [4] has 12 bytes"), std::string::npos);
+  EXPECT_NE(said({"w", DType::kF32, {4}, f32}).find("with shape [4] has 12 bytes"),
+            std::string::npos);
   EXPECT_NE(said({"w", DType::kQ8_0, {32}, f32}).find("is Q8_0, expected F32"), std::string::npos);
   EXPECT_NE(said({"\xff", DType::kF32, {3}, f32}).find("is not UTF-8"), std::string::npos);
   EXPECT_FALSE(std::filesystem::exists(path));
@@ -233,8 +239,8 @@ TEST(SafetensorsShards, ATensorMissingFromItsShardIsNamed) {
 }
 
 TEST(SafetensorsShards, TheIndexCannotLeaveItsFolder) {
-  for (const char* name : {"../model-1.safetensors", "/etc/passwd", "..", ".", "", "a/b",
-                           "a\\\\b", "a\\u0000b"}) {
+  for (const char* name :
+       {"../model-1.safetensors", "/etc/passwd", "..", ".", "", "a/b", "a\\\\b", "a\\u0000b"}) {
     const Sharded model(std::string(R"({"weight_map":{"half":")") + name + "\"}}");
     EXPECT_NE(model.error().find("which is not a plain file name"), std::string::npos)
         << name << ": " << model.error();

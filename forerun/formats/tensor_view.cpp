@@ -24,9 +24,7 @@ constexpr std::array<Layout, 11> kLayouts{{{"F32", 1, 4},
                                            {"Q5_K", 256, 176},
                                            {"Q6_K", 256, 210}}};
 
-const Layout& layout_of(DType dtype) noexcept {
-  return kLayouts[static_cast<std::size_t>(dtype)];
-}
+const Layout& layout_of(DType dtype) noexcept { return kLayouts[static_cast<std::size_t>(dtype)]; }
 
 }  // namespace
 

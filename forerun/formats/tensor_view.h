@@ -12,7 +12,17 @@ namespace forerun {
 
 /// How numbers are stored in a file. The Q types are GGML's block formats.
 enum class DType : std::uint8_t {
-  kF32, kF16, kBF16, kQ8_0, kQ4_0, kQ4_1, kQ5_0, kQ5_1, kQ4_K, kQ5_K, kQ6_K
+  kF32,
+  kF16,
+  kBF16,
+  kQ8_0,
+  kQ4_0,
+  kQ4_1,
+  kQ5_0,
+  kQ5_1,
+  kQ4_K,
+  kQ5_K,
+  kQ6_K
 };
 
 /// A tensor inside a memory-mapped file; valid as long as the file object lives.

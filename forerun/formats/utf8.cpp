@@ -74,7 +74,9 @@ std::size_t cut_suffix(std::string_view bytes) noexcept {
 }
 
 std::string to_utf8(char32_t code) {
-  const auto last = [code](int shift) { return static_cast<char>(0x80 | ((code >> shift) & 0x3F)); };
+  const auto last = [code](int shift) {
+    return static_cast<char>(0x80 | ((code >> shift) & 0x3F));
+  };
   if (code < 0x80) return {static_cast<char>(code)};
   if (code < 0x800) return {static_cast<char>(0xC0 | (code >> 6)), last(0)};
   if (code < 0x10000) return {static_cast<char>(0xE0 | (code >> 12)), last(6), last(0)};

@@ -6,9 +6,9 @@
 
 namespace forerun {
 
-/// What stands at the start of a byte string. Invalid bytes are taken in maximal subparts: the longest
-/// start of a well-formed character, at least one byte, reads as one U+FFFD.
-/// Source: The Unicode Standard 15.0, section 3.9, table 3-7 and "U+FFFD substitution of maximal subparts".
+/// What stands at the start of a byte string. Invalid bytes are taken in maximal subparts: the
+/// longest start of a well-formed character, at least one byte, reads as one U+FFFD. Source: The
+/// Unicode Standard 15.0, section 3.9, table 3-7 and "U+FFFD substitution of maximal subparts".
 struct Utf8Char {
   char32_t code;     ///< U+FFFD where the bytes are no character
   std::size_t size;  ///< bytes taken, at least 1

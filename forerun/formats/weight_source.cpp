@@ -13,14 +13,15 @@ const TensorView* WeightSource::find(std::string_view name) const {
 }
 
 const std::vector<TensorView>& WeightSource::tensors() const {
-  return std::visit([](const auto& file) -> const auto& { return file.tensors(); }, file_);
+  return std::visit(
+      [](const auto& file) -> const auto& { return file.tensors(); }, file_);
 }
 
 const TensorView& WeightSource::require(std::string_view name) const {
   if (const TensorView* tensor = find(name)) return *tensor;
   throw FormatError(fmt::format(
-      "{}: has no tensor {} among its {}; the model is incomplete or of another architecture", path_,
-      internal::quote(name), tensors().size()));
+      "{}: has no tensor {} among its {}; the model is incomplete or of another architecture",
+      path_, internal::quote(name), tensors().size()));
 }
 
 WeightSource load_weights(const std::filesystem::path& path) {

@@ -11,8 +11,8 @@
 
 namespace forerun {
 
-/// Tensors by name, from either format. Names are the file's own: "blk.0.attn_q.weight" in a GGUF file,
-/// "model.layers.0.self_attn.q_proj.weight" in safetensors.
+/// Tensors by name, from either format. Names are the file's own: "blk.0.attn_q.weight" in a GGUF
+/// file, "model.layers.0.self_attn.q_proj.weight" in safetensors.
 class WeightSource {
  public:
   WeightSource(std::variant<Gguf, Safetensors> file, std::string path)
@@ -32,7 +32,8 @@ class WeightSource {
   std::string path_;
 };
 
-/// Opens a GGUF file (told by its first bytes), a safetensors file, an index, or a Hugging Face folder.
+/// Opens a GGUF file (told by its first bytes), a safetensors file, an index, or a Hugging Face
+/// folder.
 /// @throws FormatError  as load_gguf and load_safetensors
 WeightSource load_weights(const std::filesystem::path& path);
 

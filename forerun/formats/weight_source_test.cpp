@@ -48,8 +48,9 @@ TEST(WeightSource, AMissingTensorIsNamedWithTheFile) {
     FAIL() << "did not throw";
   } catch (const FormatError& e) {
     EXPECT_EQ(std::string(e.what()),
-              path + ": has no tensor 'lm_head.weight' among its 5; the model is incomplete or of "
-                     "another architecture");
+              path +
+                  ": has no tensor 'lm_head.weight' among its 5; the model is incomplete or of "
+                  "another architecture");
   }
 }
 

@@ -68,8 +68,9 @@ inline std::string small_gguf() {
   GgufBuilder b;
   const std::vector<std::string_view> tokens{"<s>", "a", "b", "ab"};
   b.string("general.architecture", "llama").u32("llama.block_count", 1).strings("tokens", tokens);
-  b.entry("scores", 9, GgufBuilder::raw<std::uint32_t>(6) + GgufBuilder::raw<std::uint64_t>(2) +
-                           GgufBuilder::raw(0.5f) + GgufBuilder::raw(-1.0f));
+  b.entry("scores", 9,
+          GgufBuilder::raw<std::uint32_t>(6) + GgufBuilder::raw<std::uint64_t>(2) +
+              GgufBuilder::raw(0.5f) + GgufBuilder::raw(-1.0f));
   b.tensor("plain", {3, 2}, 0, 0).tensor("q8", {32, 2}, 8, 32).tensor("q6", {256}, 14, 128);
   for (int i = 0; i < 128 + 210; ++i) b.data += static_cast<char>(i * 37);
   return b.bytes();

@@ -14,7 +14,8 @@
 
 namespace forerun::testing {
 
-/// Source: Steele, Lea and Flood 2014, "Fast splittable pseudorandom number generators" (SplitMix64).
+/// Source: Steele, Lea and Flood 2014, "Fast splittable pseudorandom number generators"
+/// (SplitMix64).
 struct SplitMix64 {
   std::uint64_t state;
 
@@ -44,22 +45,43 @@ namespace internal {
 /// Sizes and counts that parsers get wrong: ends of integer ranges, and their neighbours.
 inline std::uint64_t nasty_integer(SplitMix64& rng) {
   constexpr std::array<std::uint64_t, 16> kEdges{
-      0,          1,          2,          7,          31,         0x7f,       0xff,      0x7fff,
-      0xffff,     0x7fffffff, 0xffffffff, 1ull << 32, 1ull << 40, 1ull << 62, 1ull << 63, ~0ull};
+      0,      1,          2,          7,          31,         0x7f,       0xff,       0x7fff,
+      0xffff, 0x7fffffff, 0xffffffff, 1ull << 32, 1ull << 40, 1ull << 62, 1ull << 63, ~0ull};
   const std::uint64_t edge = kEdges[rng.below(kEdges.size())];
   return edge + rng.below(5) - 2;
 }
 
 /// Text that means something to JSON, UTF-8 or number parsers.
 inline std::string_view nasty_text(SplitMix64& rng) {
-  constexpr std::array<std::string_view, 24> kTexts{
-      "[", "]", "{", "}", "\"", ":", ",", "\\", "\\u0000", "\\ud800", "null", "true", "NaN", "-1",
-      "1e999", "0.5", "18446744073709551616", "-9223372036854775808", "\xff", "\xc0\x80",
-      "\xed\xa0\x80", "\xf4\x90\x80\x80", "[[[[[[[[[[[[[[[[[[[[", "{\"a\":{\"a\":{\"a\":"};
+  constexpr std::array<std::string_view, 24> kTexts{"[",
+                                                    "]",
+                                                    "{",
+                                                    "}",
+                                                    "\"",
+                                                    ":",
+                                                    ",",
+                                                    "\\",
+                                                    "\\u0000",
+                                                    "\\ud800",
+                                                    "null",
+                                                    "true",
+                                                    "NaN",
+                                                    "-1",
+                                                    "1e999",
+                                                    "0.5",
+                                                    "18446744073709551616",
+                                                    "-9223372036854775808",
+                                                    "\xff",
+                                                    "\xc0\x80",
+                                                    "\xed\xa0\x80",
+                                                    "\xf4\x90\x80\x80",
+                                                    "[[[[[[[[[[[[[[[[[[[[",
+                                                    "{\"a\":{\"a\":{\"a\":"};
   return kTexts[rng.below(kTexts.size())];
 }
 
-inline void replace(Bytes& bytes, std::size_t at, std::size_t length, std::span<const std::byte> by) {
+inline void replace(Bytes& bytes, std::size_t at, std::size_t length,
+                    std::span<const std::byte> by) {
   const auto begin = bytes.begin() + static_cast<std::ptrdiff_t>(at);
   const Bytes copy(by.begin(), by.end());  // `by` may lie in `bytes`
   const auto place = bytes.erase(begin, begin + static_cast<std::ptrdiff_t>(length));
@@ -97,7 +119,8 @@ inline void mutate_once(Bytes& bytes, SplitMix64& rng) {
     case 6:  // a length field: near the front, where headers are, half of the time
     case 7: {
       const std::size_t width = std::size_t{1} << rng.below(4);
-      const std::size_t limit = rng.below(2) == 0 ? std::min<std::size_t>(bytes.size(), 128) : bytes.size();
+      const std::size_t limit =
+          rng.below(2) == 0 ? std::min<std::size_t>(bytes.size(), 128) : bytes.size();
       if (limit < width) break;
       const std::size_t place = rng.below(limit - width + 1);
       const std::uint64_t value = nasty_integer(rng);
@@ -117,8 +140,8 @@ inline void mutate_once(Bytes& bytes, SplitMix64& rng) {
 
 }  // namespace internal
 
-/// A damaged copy of `bytes`: one to four of bit flips, truncation, edited length fields, and pieces cut
-/// out, copied or replaced.
+/// A damaged copy of `bytes`: one to four of bit flips, truncation, edited length fields, and
+/// pieces cut out, copied or replaced.
 inline Bytes mutate(std::span<const std::byte> bytes, SplitMix64& rng) {
   Bytes out(bytes.begin(), bytes.end());
   for (std::size_t i = rng.below(4) + 1; i > 0; --i) internal::mutate_once(out, rng);

@@ -31,9 +31,11 @@ inline std::vector<std::string> hostile_texts() {
     std::string text;
     if (entry.contains("hex")) {
       const std::string hex = entry["hex"];
-      for (std::size_t i = 0; i < hex.size(); i += 2) text += static_cast<char>(std::stoi(hex.substr(i, 2), nullptr, 16));
+      for (std::size_t i = 0; i < hex.size(); i += 2)
+        text += static_cast<char>(std::stoi(hex.substr(i, 2), nullptr, 16));
     } else if (entry.contains("repeat")) {
-      for (int i = 0; i < entry["repeat"][1].get<int>(); ++i) text += entry["repeat"][0].get<std::string>();
+      for (int i = 0; i < entry["repeat"][1].get<int>(); ++i)
+        text += entry["repeat"][0].get<std::string>();
     } else {
       text = entry["text"];
     }
@@ -68,8 +70,8 @@ inline std::size_t expect_ids(const Tokenizer& tokenizer, const std::vector<std:
     const std::vector<Token> want = unpacked(expected.at(i));
     const std::vector<Token> got = tokenizer.encode(texts[i], special);
     if (got == want) continue;
-    ADD_FAILURE() << "text " << i << ": " << ::testing::PrintToString(texts[i].substr(0, 200)) << "\n  want "
-                  << nlohmann::json(want).dump().substr(0, 500) << "\n  got  "
+    ADD_FAILURE() << "text " << i << ": " << ::testing::PrintToString(texts[i].substr(0, 200))
+                  << "\n  want " << nlohmann::json(want).dump().substr(0, 500) << "\n  got  "
                   << nlohmann::json(got).dump().substr(0, 500);
   }
   return texts.size();

@@ -1,14 +1,15 @@
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
 #include <cstring>
 
 #include "forerun/formats/half.h"
 
 /// Decoders of single GGML blocks: `decode(block, out)` reads kBytes and writes kElements float32.
-/// Every product here is exact in float32 (at most 11 + 6 + 5 significant bits, exponents far from the
-/// ends), so whether the compiler fuses a multiply with the add after it cannot change a result.
-/// Source: the layouts of ggml-common.h and quants.py in ggml-org's ggml and llama.cpp.
+/// Every product here is exact in float32 (at most 11 + 6 + 5 significant bits, exponents far from
+/// the ends), so whether the compiler fuses a multiply with the add after it cannot change a
+/// result. Source: the layouts of ggml-common.h and quants.py in ggml-org's ggml and llama.cpp.
 namespace forerun::internal {
 
 template <class T>
@@ -22,20 +23,20 @@ inline float load_f16(const std::uint8_t* at) noexcept {
   return float_of_f16(load<std::uint16_t>(at));
 }
 
-struct F16 {
+struct BlockF16 {
   static constexpr int kElements = 1, kBytes = 2;
   static void decode(const std::uint8_t* block, float* out) noexcept { *out = load_f16(block); }
 };
 
-struct BF16 {
+struct BlockBF16 {
   static constexpr int kElements = 1, kBytes = 2;
   static void decode(const std::uint8_t* block, float* out) noexcept {
     *out = float_of_bf16(load<std::uint16_t>(block));
   }
 };
 
-/// f16 d; 32 x int8 q; value d q.
-struct Q8_0 {
+/// Q8_0: f16 d; 32 x int8 q; value d q.
+struct BlockQ80 {
   static constexpr int kElements = 32, kBytes = 34;
   static void decode(const std::uint8_t* block, float* out) noexcept {
     const float d = load_f16(block);
@@ -45,8 +46,8 @@ struct Q8_0 {
   }
 };
 
-/// f16 d; 16 bytes, low nibbles first; value d (q - 8).
-struct Q4_0 {
+/// Q4_0: f16 d; 16 bytes, low nibbles first; value d (q - 8).
+struct BlockQ40 {
   static constexpr int kElements = 32, kBytes = 18;
   static void decode(const std::uint8_t* block, float* out) noexcept {
     const float d = load_f16(block);
@@ -58,8 +59,8 @@ struct Q4_0 {
   }
 };
 
-/// f16 d, f16 m; 16 bytes, low nibbles first; value d q + m.
-struct Q4_1 {
+/// Q4_1: f16 d, f16 m; 16 bytes, low nibbles first; value d q + m.
+struct BlockQ41 {
   static constexpr int kElements = 32, kBytes = 20;
   static void decode(const std::uint8_t* block, float* out) noexcept {
     const float d = load_f16(block), m = load_f16(block + 2);
@@ -71,8 +72,8 @@ struct Q4_1 {
   }
 };
 
-/// f16 d; 32 high bits; 16 bytes, low nibbles first; value d (q - 16).
-struct Q5_0 {
+/// Q5_0: f16 d; 32 high bits; 16 bytes, low nibbles first; value d (q - 16).
+struct BlockQ50 {
   static constexpr int kElements = 32, kBytes = 22;
   static void decode(const std::uint8_t* block, float* out) noexcept {
     const float d = load_f16(block);
@@ -87,8 +88,8 @@ struct Q5_0 {
   }
 };
 
-/// f16 d, f16 m; 32 high bits; 16 bytes, low nibbles first; value d q + m.
-struct Q5_1 {
+/// Q5_1: f16 d, f16 m; 32 high bits; 16 bytes, low nibbles first; value d q + m.
+struct BlockQ51 {
   static constexpr int kElements = 32, kBytes = 24;
   static void decode(const std::uint8_t* block, float* out) noexcept {
     const float d = load_f16(block), m = load_f16(block + 2);
@@ -108,7 +109,7 @@ struct ScaleMin {
 };
 
 /// Pair `j` of the eight 6-bit (scale, min) pairs that Q4_K and Q5_K pack into 12 bytes.
-inline ScaleMin scale_min(const std::uint8_t* packed, int j) noexcept {
+inline ScaleMin scale_min(const std::uint8_t* packed, std::ptrdiff_t j) noexcept {
   if (j < 4) {
     return {static_cast<float>(packed[j] & 63), static_cast<float>(packed[4 + j] & 63)};
   }
@@ -117,13 +118,13 @@ inline ScaleMin scale_min(const std::uint8_t* packed, int j) noexcept {
           static_cast<float>(both >> 4 | (packed[j] >> 2 & 0x30))};
 }
 
-/// f16 d, f16 dmin; 12 bytes of scales; 128 bytes of nibbles, 32 low then 32 high per 32 bytes;
-/// value d scale q - dmin min, with a (scale, min) pair per 32 elements.
-struct Q4_K {
+/// Q4_K: f16 d, f16 dmin; 12 bytes of scales; 128 bytes of nibbles, 32 low then 32 high per 32
+/// bytes; value d scale q - dmin min, with a (scale, min) pair per 32 elements.
+struct BlockQ4K {
   static constexpr int kElements = 256, kBytes = 144;
   static void decode(const std::uint8_t* block, float* out) noexcept {
     const float d = load_f16(block), dmin = load_f16(block + 2);
-    for (int j = 0; j < 8; j += 2) {
+    for (std::ptrdiff_t j = 0; j < 8; j += 2) {
       const ScaleMin a = scale_min(block + 4, j), b = scale_min(block + 4, j + 1);
       const float scale_a = d * a.scale, min_a = dmin * a.min;
       const float scale_b = d * b.scale, min_b = dmin * b.min;
@@ -137,13 +138,14 @@ struct Q4_K {
   }
 };
 
-/// As Q4_K with 32 bytes of high bits before the nibbles: bit j of byte i belongs to element 32 j + i.
-struct Q5_K {
+/// Q5_K: as Q4_K with 32 bytes of high bits before the nibbles: bit j of byte i belongs to element
+/// 32 j + i.
+struct BlockQ5K {
   static constexpr int kElements = 256, kBytes = 176;
   static void decode(const std::uint8_t* block, float* out) noexcept {
     const float d = load_f16(block), dmin = load_f16(block + 2);
     const std::uint8_t* high = block + 16;
-    for (int j = 0; j < 8; j += 2) {
+    for (std::ptrdiff_t j = 0; j < 8; j += 2) {
       const ScaleMin a = scale_min(block + 4, j), b = scale_min(block + 4, j + 1);
       const float scale_a = d * a.scale, min_a = dmin * a.min;
       const float scale_b = d * b.scale, min_b = dmin * b.min;
@@ -159,22 +161,22 @@ struct Q5_K {
   }
 };
 
-/// 128 bytes of low nibbles, 64 of high bit pairs, 16 x int8 scales, f16 d; value d scale (q - 32), with
-/// a scale per 16 elements. Each half of 128 elements takes 64 + 32 bytes: element 32 g + i of it has
-/// nibble g / 2 of byte 32 (g % 2) + i, and bit pair g of byte i.
-struct Q6_K {
+/// Q6_K: 128 bytes of low nibbles, 64 of high bit pairs, 16 x int8 scales, f16 d; value
+/// d scale (q - 32), with a scale per 16 elements. Each half of 128 elements takes 64 + 32 bytes:
+/// its element 32 g + i has nibble g / 2 of byte 32 (g % 2) + i, and bit pair g of byte i.
+struct BlockQ6K {
   static constexpr int kElements = 256, kBytes = 210;
   static void decode(const std::uint8_t* block, float* out) noexcept {
     const float d = load_f16(block + 208);
-    for (int half = 0; half < 2; ++half) {
+    for (std::ptrdiff_t half = 0; half < 2; ++half) {
       const std::uint8_t* low = block + 64 * half;
       const std::uint8_t* high = block + 128 + 32 * half;
-      for (int g = 0; g < 4; ++g) {
+      for (std::ptrdiff_t g = 0; g < 4; ++g) {
         const std::uint8_t* scales = block + 192 + 8 * half + 2 * g;
         const float first = d * static_cast<float>(static_cast<std::int8_t>(scales[0]));
         const float second = d * static_cast<float>(static_cast<std::int8_t>(scales[1]));
         const std::uint8_t* nibbles = low + 32 * (g % 2);
-        const int nibble_shift = 4 * (g / 2), pair_shift = 2 * g;
+        const std::ptrdiff_t nibble_shift = 4 * (g / 2), pair_shift = 2 * g;
         float* part = out + 128 * half + 32 * g;
         for (int i = 0; i < 32; ++i) {
           const int q = (nibbles[i] >> nibble_shift & 15) | (high[i] >> pair_shift & 3) << 4;

@@ -13,8 +13,9 @@
 
 namespace forerun::internal {
 
-/// Reads little-endian values one after the other. The first read past the end sets error() and from
-/// then on every read gives zeros, so a parser may check once per record instead of after each field.
+/// Reads little-endian values one after the other. The first read past the end sets error() and
+/// from then on every read gives zeros, so a parser may check once per record instead of after each
+/// field.
 class ByteReader {
  public:
   explicit ByteReader(std::span<const std::byte> bytes) : bytes_(bytes) {}
@@ -32,9 +33,10 @@ class ByteReader {
   std::span<const std::byte> take(std::uint64_t n, std::string_view what) {
     if (error_) return {};
     if (n > remaining()) {
-      fail(fmt::format("the file ends at byte {} inside {}: at least {} bytes are missing; "
-                       "download it again",
-                       bytes_.size(), what, n - remaining()));
+      fail(
+          fmt::format("the file ends at byte {} inside {}: at least {} bytes are missing; "
+                      "download it again",
+                      bytes_.size(), what, n - remaining()));
       return {};
     }
     const auto out = bytes_.subspan(at_, n);

@@ -25,8 +25,10 @@ constexpr std::array<Kind, 11> kKinds{{
     {"lmgg", "is a GGML file from before GGUF; convert the model again to GGUF"},
     {"fmgg", "is a GGML file from before GGUF; convert the model again to GGUF"},
     {"tjgg", "is a GGML file from before GGUF; convert the model again to GGUF"},
-    {"pk\x03\x04", "is a zip archive, as PyTorch checkpoints are; convert it to safetensors or GGUF"},
-    {"\x80\x02", "is a Python pickle, as old PyTorch checkpoints are; convert it to safetensors or GGUF"},
+    {"pk\x03\x04",
+     "is a zip archive, as PyTorch checkpoints are; convert it to safetensors or GGUF"},
+    {"\x80\x02",
+     "is a Python pickle, as old PyTorch checkpoints are; convert it to safetensors or GGUF"},
     {"\x1f\x8b", "is a gzip archive; unpack it"},
     {"version https://git-lfs", "is a Git LFS pointer, not the file itself; run 'git lfs pull'"},
     {"<!doctype html", "is a web page; the download went wrong, perhaps for want of a login"},
@@ -46,8 +48,7 @@ bool looks_like_safetensors(std::span<const std::byte> file) {
   std::uint64_t header = 0;
   if (file.size() < sizeof header + 2) return false;
   std::memcpy(&header, file.data(), sizeof header);
-  return header >= 2 && header <= (std::uint64_t{1} << 32) &&
-         file[sizeof header] == std::byte{'{'};
+  return header >= 2 && header <= (std::uint64_t{1} << 32) && file[sizeof header] == std::byte{'{'};
 }
 
 std::string describe_unexpected(std::span<const std::byte> file) {

@@ -10,8 +10,8 @@ namespace forerun::internal {
 int write_all(int fd, std::uint64_t offset, std::span<const std::byte> bytes) noexcept {
   constexpr std::size_t kMostPerCall = std::size_t{1} << 30;  // below what Linux takes at once
   while (!bytes.empty()) {
-    const ssize_t n = pwrite(fd, bytes.data(), std::min(bytes.size(), kMostPerCall),
-                             static_cast<off_t>(offset));
+    const ssize_t n =
+        pwrite(fd, bytes.data(), std::min(bytes.size(), kMostPerCall), static_cast<off_t>(offset));
     if (n < 0) {
       if (errno == EINTR) continue;
       return errno;

@@ -25,11 +25,14 @@ constexpr std::string_view kSpace = "\u2581";
 // Fills `data` in the order in which its parts need each other; `error` is the first that fails.
 class Maker {
  public:
-  explicit Maker(TokenizerSpec spec) : data_(std::make_shared<TokenizerData>()) { data_->spec = std::move(spec); }
+  explicit Maker(TokenizerSpec spec) : data_(std::make_shared<TokenizerData>()) {
+    data_->spec = std::move(spec);
+  }
 
   Result<std::shared_ptr<const TokenizerData>> make() {
-    for (const auto step : {&Maker::check_sizes, &Maker::check_ids, &Maker::set_splitter, &Maker::index_tokens,
-                            &Maker::set_byte_tokens, &Maker::set_merges, &Maker::set_scores, &Maker::set_added}) {
+    for (const auto step :
+         {&Maker::check_sizes, &Maker::check_ids, &Maker::set_splitter, &Maker::index_tokens,
+          &Maker::set_byte_tokens, &Maker::set_merges, &Maker::set_scores, &Maker::set_added}) {
       (this->*step)();
       if (!error_.empty()) return Error{"tokenizer: " + error_};
     }
@@ -47,15 +50,19 @@ class Maker {
     if (size() == 0 || size() > kMaxVocab) {
       error_ = fmt::format("{} tokens; expected 1 to {}", size(), kMaxVocab);
     } else if (spec().types.size() != size()) {
-      error_ = fmt::format("{} token types for {} tokens; expected one each", spec().types.size(), size());
-    } else if (spec().kind == TokenizerSpec::Kind::kSentencePiece && spec().scores.size() != size()) {
-      error_ = fmt::format("{} scores for {} tokens; expected one each", spec().scores.size(), size());
+      error_ = fmt::format("{} token types for {} tokens; expected one each", spec().types.size(),
+                           size());
+    } else if (spec().kind == TokenizerSpec::Kind::kSentencePiece &&
+               spec().scores.size() != size()) {
+      error_ =
+          fmt::format("{} scores for {} tokens; expected one each", spec().scores.size(), size());
     }
   }
 
   void check_ids() {
     const auto check = [&](std::string_view what, std::optional<Token> id) {
-      if (id && !in_vocab(*id)) error_ = fmt::format("{} is {}; the vocabulary has ids 0 to {}", what, *id, size() - 1);
+      if (id && !in_vocab(*id))
+        error_ = fmt::format("{} is {}; the vocabulary has ids 0 to {}", what, *id, size() - 1);
     };
     check("bos", spec().bos);
     check("eos", spec().eos);
@@ -88,9 +95,9 @@ class Maker {
     Result<internal::Splitter> splitter = internal::Splitter::make(spec().split);
     if (!splitter) return void(error_ = splitter.error().message);
     data_->splitter = *std::move(splitter);
-    data_->byte_level = std::any_of(spec().split.begin(), spec().split.end(), [](const SplitStep& step) {
-      return std::holds_alternative<ByteLevel>(step);
-    });
+    data_->byte_level =
+        std::any_of(spec().split.begin(), spec().split.end(),
+                    [](const SplitStep& step) { return std::holds_alternative<ByteLevel>(step); });
     data_->meta_space = !data_->byte_level;
   }
 
@@ -106,12 +113,14 @@ class Maker {
   void set_byte_tokens() {
     for (int byte = 0; byte < 256; ++byte) {
       const auto code = static_cast<char>(byte);
-      const std::string name =
-          data_->byte_level ? internal::to_byte_alphabet({&code, 1}) : fmt::format("<0x{:02X}>", byte);
+      const std::string name = data_->byte_level ? internal::to_byte_alphabet({&code, 1})
+                                                 : fmt::format("<0x{:02X}>", byte);
       const Token id = data_->find(name);
       data_->byte_tokens[static_cast<std::size_t>(byte)] = id;
-      const bool needed = spec().kind == TokenizerSpec::Kind::kSentencePiece && spec().byte_fallback;
-      if (needed && id == kNoToken) return void(error_ = fmt::format("byte fallback needs the token {}", name));
+      const bool needed =
+          spec().kind == TokenizerSpec::Kind::kSentencePiece && spec().byte_fallback;
+      if (needed && id == kNoToken)
+        return void(error_ = fmt::format("byte fallback needs the token {}", name));
     }
   }
 
@@ -121,8 +130,9 @@ class Maker {
       const auto& [left, right] = spec().merges[rank];
       const Token ids[] = {data_->find(left), data_->find(right), data_->find(left + right)};
       if (std::find(std::begin(ids), std::end(ids), kNoToken) != std::end(ids)) {
-        return void(error_ = fmt::format("merge {} ('{}' + '{}'): a part or the whole is not in the vocabulary", rank,
-                                         left, right));
+        return void(error_ = fmt::format(
+                        "merge {} ('{}' + '{}'): a part or the whole is not in the vocabulary",
+                        rank, left, right));
       }
       data_->merges.insert(ids[0], ids[1], {static_cast<std::uint32_t>(rank), ids[2]});
     }
@@ -133,9 +143,11 @@ class Maker {
     if (spec().kind != TokenizerSpec::Kind::kSentencePiece) return;
     for (std::size_t i = 0; i < size(); ++i) {
       const auto id = static_cast<Token>(i);
-      if (std::isnan(spec().scores[i])) return void(error_ = fmt::format("the score of token {} is not a number", i));
+      if (std::isnan(spec().scores[i]))
+        return void(error_ = fmt::format("the score of token {} is not a number", i));
       if (data_->is(id, TokenType::kUserDefined)) data_->user_defined.insert(spec().tokens[i], id);
-      if (data_->merges_into(id)) data_->longest_piece = std::max(data_->longest_piece, spec().tokens[i].size());
+      if (data_->merges_into(id))
+        data_->longest_piece = std::max(data_->longest_piece, spec().tokens[i].size());
     }
     data_->scores = std::exchange(spec().scores, {});
   }
@@ -156,7 +168,8 @@ class Maker {
     }
     Result<internal::AddedTokens> added = internal::AddedTokens::make(plain);
     Result<internal::AddedTokens> added_normal = internal::AddedTokens::make(normal);
-    if (!added || !added_normal) return void(error_ = "added tokens: this PCRE2 lacks Unicode properties");
+    if (!added || !added_normal)
+      return void(error_ = "added tokens: this PCRE2 lacks Unicode properties");
     data_->added = *std::move(added);
     data_->added_normalized = *std::move(added_normal);
   }
@@ -178,14 +191,15 @@ class Maker {
 
   void set_pieces() {
     data_->pieces.reserve(size());
-    for (std::size_t i = 0; i < size(); ++i) data_->pieces.push_back(piece_of(static_cast<Token>(i)));
+    for (std::size_t i = 0; i < size(); ++i)
+      data_->pieces.push_back(piece_of(static_cast<Token>(i)));
   }
 
   void set_end() {
     std::vector<Token> end = spec().end;
     if (spec().eos) end.push_back(*spec().eos);
-    for (const std::string_view name : {"<|im_end|>", "<|eot_id|>", "<|eom_id|>", "<end_of_turn>", "<|endoftext|>",
-                                        "<|end_of_text|>", "</s>", "<eos>"}) {
+    for (const std::string_view name : {"<|im_end|>", "<|eot_id|>", "<|eom_id|>", "<end_of_turn>",
+                                        "<|endoftext|>", "<|end_of_text|>", "</s>", "<eos>"}) {
       const Token id = data_->find(name);
       if (id != kNoToken && data_->is(id, TokenType::kControl)) end.push_back(id);
     }
@@ -203,9 +217,10 @@ class Maker {
 std::vector<AddedToken> added_by_type(const TokenizerSpec& spec) {
   std::vector<AddedToken> out;
   for (std::size_t i = 0; i < std::min(spec.tokens.size(), spec.types.size()); ++i) {
-    const bool special = spec.types[i] == TokenType::kControl || spec.types[i] == TokenType::kUnknown;
-    const bool user =
-        spec.types[i] == TokenType::kUserDefined && spec.kind != TokenizerSpec::Kind::kSentencePiece;
+    const bool special =
+        spec.types[i] == TokenType::kControl || spec.types[i] == TokenType::kUnknown;
+    const bool user = spec.types[i] == TokenType::kUserDefined &&
+                      spec.kind != TokenizerSpec::Kind::kSentencePiece;
     if (special || user) out.push_back({.id = static_cast<Token>(i), .special = special});
   }
   return out;

@@ -13,7 +13,12 @@ namespace forerun {
 
 /// What an entry of a vocabulary is; numbered as in GGUF's tokenizer.ggml.token_type.
 enum class TokenType : std::uint8_t {
-  kNormal = 1, kUnknown = 2, kControl = 3, kUserDefined = 4, kUnused = 5, kByte = 6
+  kNormal = 1,
+  kUnknown = 2,
+  kControl = 3,
+  kUserDefined = 4,
+  kUnused = 5,
+  kByte = 6
 };
 
 /// An entry that is looked for in the text before anything else. Its text is tokens[id].
@@ -67,27 +72,30 @@ struct TokenizerSpec {
   };
   Kind kind = Kind::kMerges;
 
-  std::vector<std::string> tokens;  ///< [vocab] as written in the file: byte-level texts in GPT-2's alphabet
-  std::vector<TokenType> types;     ///< [vocab]
-  std::vector<AddedToken> added;    ///< GGUF does not list them: added_by_type
-  std::vector<float> scores;        ///< [vocab], kSentencePiece
+  std::vector<std::string>
+      tokens;  ///< [vocab] as written in the file: byte-level texts in GPT-2's alphabet
+  std::vector<TokenType> types;   ///< [vocab]
+  std::vector<AddedToken> added;  ///< GGUF does not list them: added_by_type
+  std::vector<float> scores;      ///< [vocab], kSentencePiece
 
   /// kMerges: left and right, best first; each, and both together, are in `tokens`.
   std::vector<std::pair<std::string, std::string>> merges;
-  std::string pre;  ///< GGUF's tokenizer.ggml.pre; not empty: the three below are taken from its table
+  std::string
+      pre;  ///< GGUF's tokenizer.ggml.pre; not empty: the three below are taken from its table
   std::vector<NormalizeStep> normalize;
   std::vector<SplitStep> split;
-  bool ignore_merges = false;     ///< a word that is in the vocabulary is not merged but taken whole
-  bool byte_fallback = false;     ///< characters outside the vocabulary become tokens <0x00> to <0xFF>
-  std::optional<Token> missing;   ///< for other characters outside it; none: those are left out
-  bool fuse_missing = false;      ///< neighbouring ones become one `missing`
+  bool ignore_merges = false;  ///< a word that is in the vocabulary is not merged but taken whole
+  bool byte_fallback = false;  ///< characters outside the vocabulary become tokens <0x00> to <0xFF>
+  std::optional<Token> missing;  ///< for other characters outside it; none: those are left out
+  bool fuse_missing = false;     ///< neighbouring ones become one `missing`
 
   bool add_space_prefix = false;  ///< kSentencePiece: text is encoded as if a space came before it
   bool strip_space = false;       ///< decoding from the start of a text drops one leading space
 
   bool add_bos = false, add_eos = false;
   std::optional<Token> bos, eos, unknown, pad;
-  std::vector<Token> end;  ///< further tokens that end an answer, besides eos and those known by name
+  std::vector<Token>
+      end;  ///< further tokens that end an answer, besides eos and those known by name
 };
 
 /// The added tokens of a vocabulary that only has types: control and unknown ones are special,

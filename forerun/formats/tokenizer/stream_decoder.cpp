@@ -17,10 +17,12 @@ std::string StreamDecoder::push(Token token) {
     return flush() + std::string(tokenizer_.piece(token));
   }
   std::string_view piece = tokenizer_.piece(token);
-  if (!piece.empty() && std::exchange(strip_next_, false) && piece.front() == ' ') piece.remove_prefix(1);
+  if (!piece.empty() && std::exchange(strip_next_, false) && piece.front() == ' ')
+    piece.remove_prefix(1);
   pending_ += piece;
   const std::size_t cut = cut_suffix(pending_);
-  std::string out = replace_invalid_utf8(std::string_view(pending_).substr(0, pending_.size() - cut));
+  std::string out =
+      replace_invalid_utf8(std::string_view(pending_).substr(0, pending_.size() - cut));
   pending_.erase(0, pending_.size() - cut);
   return out;
 }

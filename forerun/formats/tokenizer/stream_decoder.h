@@ -6,8 +6,8 @@
 
 namespace forerun {
 
-/// Tokens to text one by one, as they are generated: whole characters only, never half of one. All that
-/// it gives, in order, is Tokenizer::decode of all tokens with the same options.
+/// Tokens to text one by one, as they are generated: whole characters only, never half of one. All
+/// that it gives, in order, is Tokenizer::decode of all tokens with the same options.
 class StreamDecoder {
  public:
   explicit StreamDecoder(Tokenizer tokenizer, DecodeOptions options = {});
@@ -15,7 +15,8 @@ class StreamDecoder {
   /// The characters that `token` completes, perhaps none. Well-formed UTF-8.
   std::string push(Token token);
 
-  /// What is left: U+FFFD for an incomplete character, else nothing. The next token starts a character.
+  /// What is left: U+FFFD for an incomplete character, else nothing. The next token starts a
+  /// character.
   std::string flush();
 
  private:

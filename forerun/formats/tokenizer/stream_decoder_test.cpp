@@ -35,7 +35,8 @@ TEST(StreamDecoder, AnyTokensGiveWholeCharactersAndTheTextOfDecode) {
     std::vector<Token> cutting;
     for (std::size_t i = 0; i < tokenizer.vocab_size(); ++i) {
       const auto id = static_cast<Token>(i);
-      if (tokenizer.piece(id).size() == 1 && static_cast<unsigned char>(tokenizer.piece(id)[0]) >= 0x80) {
+      if (tokenizer.piece(id).size() == 1 &&
+          static_cast<unsigned char>(tokenizer.piece(id)[0]) >= 0x80) {
         cutting.push_back(id);
       }
     }

@@ -16,7 +16,9 @@ using internal::Fragment;
 using internal::kNoToken;
 using internal::TokenizerData;
 
-void append(std::vector<Token>& out, const std::vector<Token>& more) { out.insert(out.end(), more.begin(), more.end()); }
+void append(std::vector<Token>& out, const std::vector<Token>& more) {
+  out.insert(out.end(), more.begin(), more.end());
+}
 
 // The tokens that a word's merging starts from: of its bytes, or of its characters.
 std::vector<Token> symbols_of(const TokenizerData& data, std::string_view word) {
@@ -33,7 +35,8 @@ std::vector<Token> symbols_of(const TokenizerData& data, std::string_view word) 
       out.push_back(id);
       after_missing = false;
     } else if (!data.byte_level && data.spec.byte_fallback &&
-               std::all_of(symbol.begin(), symbol.end(), [&](char c) { return byte_token(c) != kNoToken; })) {
+               std::all_of(symbol.begin(), symbol.end(),
+                           [&](char c) { return byte_token(c) != kNoToken; })) {
       for (const char c : symbol) out.push_back(byte_token(c));
       after_missing = false;
     } else {
@@ -47,14 +50,16 @@ std::vector<Token> symbols_of(const TokenizerData& data, std::string_view word) 
 
 std::vector<Token> encode_word(const TokenizerData& data, std::string_view word) {
   if (data.spec.ignore_merges) {
-    const Token id = data.byte_level ? data.find(internal::to_byte_alphabet(word)) : data.find(word);
+    const Token id =
+        data.byte_level ? data.find(internal::to_byte_alphabet(word)) : data.find(word);
     if (id != kNoToken) return {id};
   }
   return internal::apply_merges(symbols_of(data, word), data.merges);
 }
 
 // Text between added tokens, by merges.
-std::vector<Token> encode_text(const TokenizerData& data, std::string_view text, bool skip_special, bool at_start) {
+std::vector<Token> encode_text(const TokenizerData& data, std::string_view text, bool skip_special,
+                               bool at_start) {
   const std::string normal = internal::normalized(std::string(text), data.spec.normalize);
   std::vector<Token> out;
   for (const Fragment& f : data.added_normalized.split(normal, skip_special)) {
@@ -62,7 +67,8 @@ std::vector<Token> encode_text(const TokenizerData& data, std::string_view text,
       out.push_back(*f.token);
       continue;
     }
-    const std::string_view part = std::string_view(normal).substr(f.range.begin, f.range.end - f.range.begin);
+    const std::string_view part =
+        std::string_view(normal).substr(f.range.begin, f.range.end - f.range.begin);
     for (const std::string& word : data.splitter.words(part, at_start && f.range.begin == 0)) {
       append(out, encode_word(data, word));
     }
@@ -73,7 +79,8 @@ std::vector<Token> encode_text(const TokenizerData& data, std::string_view text,
 std::vector<Token> encode_scored(const TokenizerData& data, std::string_view text) {
   std::string prefixed(data.spec.add_space_prefix ? " " : "");
   prefixed += text;
-  return internal::encode_sentencepiece(data, internal::normalized(prefixed, {Replace{" ", "\u2581"}}));
+  return internal::encode_sentencepiece(data,
+                                        internal::normalized(prefixed, {Replace{" ", "\u2581"}}));
 }
 
 }  // namespace
@@ -83,7 +90,8 @@ std::vector<Token> Tokenizer::encode(std::string_view bytes, Special special) co
   const bool skip_special = special == Special::kText;
   std::vector<Token> out;
   for (const Fragment& f : data_->added.split(text, skip_special)) {
-    const std::string_view part = std::string_view(text).substr(f.range.begin, f.range.end - f.range.begin);
+    const std::string_view part =
+        std::string_view(text).substr(f.range.begin, f.range.end - f.range.begin);
     if (f.token) {
       out.push_back(*f.token);
     } else if (data_->spec.kind == TokenizerSpec::Kind::kSentencePiece) {
@@ -129,7 +137,8 @@ std::optional<Token> Tokenizer::token(std::string_view name) const {
 std::size_t Tokenizer::vocab_size() const noexcept { return data_->spec.tokens.size(); }
 
 bool Tokenizer::is_control(Token token) const noexcept {
-  return token >= 0 && static_cast<std::size_t>(token) < vocab_size() && data_->is(token, TokenType::kControl);
+  return token >= 0 && static_cast<std::size_t>(token) < vocab_size() &&
+         data_->is(token, TokenType::kControl);
 }
 
 std::optional<Token> Tokenizer::bos() const noexcept { return data_->spec.bos; }

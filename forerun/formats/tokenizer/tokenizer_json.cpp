@@ -27,8 +27,8 @@ const json& field(const json& object, const char* key) {
 
 bool is_byte_token(std::string_view token) {
   constexpr std::string_view kHex = "0123456789ABCDEF";
-  return token.size() == 6 && token.starts_with("<0x") && token.back() == '>' && kHex.find(token[3]) != kHex.npos &&
-         kHex.find(token[4]) != kHex.npos;
+  return token.size() == 6 && token.starts_with("<0x") && token.back() == '>' &&
+         kHex.find(token[3]) != kHex.npos && kHex.find(token[4]) != kHex.npos;
 }
 
 // Fills a spec part by part; `error` is the first that fails.
@@ -37,8 +37,9 @@ class Reader {
   Reader(const json& root, const json& config) : root_(root), config_(config) {}
 
   Result<TokenizerSpec> read() {
-    for (const auto step : {&Reader::check_model, &Reader::read_options, &Reader::read_vocab, &Reader::read_merges,
-                            &Reader::read_added, &Reader::read_steps, &Reader::read_template, &Reader::read_config}) {
+    for (const auto step :
+         {&Reader::check_model, &Reader::read_options, &Reader::read_vocab, &Reader::read_merges,
+          &Reader::read_added, &Reader::read_steps, &Reader::read_template, &Reader::read_config}) {
       (this->*step)();
       if (!error_.empty()) return Error{error_};
     }
@@ -46,7 +47,9 @@ class Reader {
   }
 
  private:
-  void fail(const Error& error, std::string_view where) { error_ = fmt::format("{}: {}", where, error.message); }
+  void fail(const Error& error, std::string_view where) {
+    error_ = fmt::format("{}: {}", where, error.message);
+  }
   template <class T>
   T option(const json& object, const char* key, T fallback, std::string_view where) {
     Result<T> value = json_field_or<T>(object, key, fallback);
@@ -61,7 +64,9 @@ class Reader {
     if (!model_->is_object()) return void(error_ = "'model' is missing; is this a tokenizer.json?");
     const std::string type = option<std::string>(*model_, "type", "", "model");
     if (type == "Unigram" || (type.empty() && field(*model_, "vocab").is_array())) {
-      error_ = "model: Unigram (SentencePiece by probabilities) is not supported; use a model with a BPE tokenizer";
+      error_ =
+          "model: Unigram (SentencePiece by probabilities) is not supported; use a model with a "
+          "BPE tokenizer";
     } else if (!type.empty() && type != "BPE") {
       error_ = fmt::format("model: '{}' is not supported; use a model with a BPE tokenizer", type);
     }
@@ -71,7 +76,8 @@ class Reader {
     spec_.ignore_merges = option(*model_, "ignore_merges", false, "model");
     spec_.byte_fallback = option(*model_, "byte_fallback", false, "model");
     spec_.fuse_missing = option(*model_, "fuse_unk", false, "model");
-    if (option(*model_, "dropout", 0.0, "model") != 0.0) error_ = "model: 'dropout' must be 0 or null";
+    if (option(*model_, "dropout", 0.0, "model") != 0.0)
+      error_ = "model: 'dropout' must be 0 or null";
     for (const char* key : {"continuing_subword_prefix", "end_of_word_suffix"}) {
       if (!option<std::string>(*model_, key, "", "model").empty()) {
         error_ = fmt::format("model: '{}' is not supported; expected null", key);
@@ -94,24 +100,30 @@ class Reader {
 
   void read_vocab() {
     const json& vocab = field(*model_, "vocab");
-    if (!vocab.is_object() || vocab.empty()) return void(error_ = "model: 'vocab' must map tokens to ids");
+    if (!vocab.is_object() || vocab.empty())
+      return void(error_ = "model: 'vocab' must map tokens to ids");
     for (const auto& [token, value] : vocab.items()) {
-      if (!value.is_number_integer()) return void(error_ = fmt::format("model: the id of '{}' is no integer", token));
+      if (!value.is_number_integer())
+        return void(error_ = fmt::format("model: the id of '{}' is no integer", token));
       const auto id = value.get<std::int64_t>();
-      if (!make_room(id, vocab.size())) return void(error_ = fmt::format("model: token '{}' has {}", token, error_));
+      if (!make_room(id, vocab.size()))
+        return void(error_ = fmt::format("model: token '{}' has {}", token, error_));
       if (token.empty()) continue;
       const auto at = static_cast<std::size_t>(id);
       if (!spec_.tokens[at].empty()) {
-        return void(error_ = fmt::format("model: id {} is both '{}' and '{}'", id, spec_.tokens[at], token));
+        return void(error_ = fmt::format("model: id {} is both '{}' and '{}'", id, spec_.tokens[at],
+                                         token));
       }
       spec_.tokens[at] = token;
-      spec_.types[at] = spec_.byte_fallback && is_byte_token(token) ? TokenType::kByte : TokenType::kNormal;
+      spec_.types[at] =
+          spec_.byte_fallback && is_byte_token(token) ? TokenType::kByte : TokenType::kNormal;
       ids_.emplace(token, static_cast<Token>(id));
     }
     const std::string unknown = option<std::string>(*model_, "unk_token", "", "model");
     if (unknown.empty()) return;
     spec_.unknown = spec_.missing = find(unknown);
-    if (!spec_.unknown) return void(error_ = fmt::format("model: unk_token '{}' is not in the vocabulary", unknown));
+    if (!spec_.unknown)
+      return void(error_ = fmt::format("model: unk_token '{}' is not in the vocabulary", unknown));
     spec_.types[static_cast<std::size_t>(*spec_.unknown)] = TokenType::kUnknown;
   }
 
@@ -126,8 +138,9 @@ class Reader {
       const std::string text = merge.is_string() ? merge.get<std::string>() : "";
       const std::size_t space = text.find(' ');
       if (space == text.npos || text.find(' ', space + 1) != text.npos) {
-        return void(error_ = fmt::format("model: merge {} must be \"left right\" or [\"left\", \"right\"]",
-                                         spec_.merges.size()));
+        return void(
+            error_ = fmt::format("model: merge {} must be \"left right\" or [\"left\", \"right\"]",
+                                 spec_.merges.size()));
       }
       spec_.merges.emplace_back(text.substr(0, space), text.substr(space + 1));
     }
@@ -160,17 +173,20 @@ class Reader {
     std::string& text = spec_.tokens[static_cast<std::size_t>(token.id)];
     const std::optional<Token> known = find(content);
     if ((!text.empty() && text != content) || (known && *known != token.id)) {
-      error_ = fmt::format("added token '{}' has id {}, which is '{}' in the vocabulary", content, token.id, text);
+      error_ = fmt::format("added token '{}' has id {}, which is '{}' in the vocabulary", content,
+                           token.id, text);
       return;
     }
     text = content;
     ids_.emplace(content, token.id);
-    spec_.types[static_cast<std::size_t>(token.id)] = token.special ? TokenType::kControl : TokenType::kUserDefined;
+    spec_.types[static_cast<std::size_t>(token.id)] =
+        token.special ? TokenType::kControl : TokenType::kUserDefined;
     spec_.added.push_back(token);
   }
 
   void read_steps() {
-    Result<std::vector<NormalizeStep>> normalize = internal::normalize_steps(field(root_, "normalizer"));
+    Result<std::vector<NormalizeStep>> normalize =
+        internal::normalize_steps(field(root_, "normalizer"));
     if (!normalize) return void(error_ = normalize.error().message);
     Result<std::vector<SplitStep>> split = internal::split_steps(field(root_, "pre_tokenizer"));
     if (!split) return void(error_ = split.error().message);
@@ -202,8 +218,9 @@ class Reader {
       const std::optional<Token> id = find(*name);
       bool& add = after_text ? spec_.add_eos : spec_.add_bos;
       if (!id || add) {
-        error_ = fmt::format("post_processor: '{}' {}; expected at most one known token before and after the text",
-                             *name, id ? "is one too many" : "is not in the vocabulary");
+        error_ = fmt::format(
+            "post_processor: '{}' {}; expected at most one known token before and after the text",
+            *name, id ? "is one too many" : "is not in the vocabulary");
         return;
       }
       add = true;
@@ -215,13 +232,16 @@ class Reader {
     if (config_.is_null()) return;
     if (!config_.is_object()) return void(error_ = "tokenizer_config.json must be an object");
     using Named = std::pair<const char*, std::optional<Token>*>;
-    for (const auto& [key, slot] : {Named{"bos_token", &spec_.bos}, Named{"eos_token", &spec_.eos},
-                                    Named{"pad_token", &spec_.pad}, Named{"unk_token", &spec_.unknown}}) {
+    for (const auto& [key, slot] :
+         {Named{"bos_token", &spec_.bos}, Named{"eos_token", &spec_.eos},
+          Named{"pad_token", &spec_.pad}, Named{"unk_token", &spec_.unknown}}) {
       const json& value = field(config_, key);
       const json& text = value.is_object() ? field(value, "content") : value;
       if (text.is_string() && !*slot) *slot = find(text.get<std::string>());
     }
-    const auto adds = [&](const char* key) { return option(config_, key, false, "tokenizer_config.json"); };
+    const auto adds = [&](const char* key) {
+      return option(config_, key, false, "tokenizer_config.json");
+    };
     spec_.add_bos = spec_.add_bos || (adds("add_bos_token") && spec_.bos);
     spec_.add_eos = spec_.add_eos || (adds("add_eos_token") && spec_.eos);
   }
@@ -241,7 +261,8 @@ class Reader {
 
 }  // namespace
 
-Result<TokenizerSpec> parse_tokenizer_json(std::string_view tokenizer_json, std::string_view tokenizer_config_json) {
+Result<TokenizerSpec> parse_tokenizer_json(std::string_view tokenizer_json,
+                                           std::string_view tokenizer_config_json) {
   const Result<json> root = parse_json(tokenizer_json);
   if (!root) return Error{"tokenizer.json: " + root.error().message};
   json config;

@@ -77,17 +77,21 @@ TEST_P(TrainedTokenizer, DecodesToTheTextOfHuggingFace) {
   const std::vector<std::string> texts = with_prompts(hostile_texts());
   for (std::size_t i = 0; i < texts.size(); ++i) {
     if (texts[i].size() > 1000) continue;  // not in the values
-    // Hugging Face takes an added token's U+00E9 for a character of GPT-2's alphabet, and so for a byte.
+    // Hugging Face takes an added token's U+00E9 for a character of GPT-2's alphabet, and so for a
+    // byte.
     if (texts[i].find("<tool> caf") != std::string::npos) continue;
     const auto other = decoded.find(std::to_string(i));
-    const std::string want = other == decoded.end() ? replace_invalid_utf8(texts[i]) : other->get<std::string>();
+    const std::string want =
+        other == decoded.end() ? replace_invalid_utf8(texts[i]) : other->get<std::string>();
     const std::vector<Token> ids = tokenizer.encode(texts[i]);
-    EXPECT_EQ(tokenizer.decode(ids, {.control = true, .start_of_text = true}), want) << "text " << i;
+    EXPECT_EQ(tokenizer.decode(ids, {.control = true, .start_of_text = true}), want)
+        << "text " << i;
   }
 }
 
 INSTANTIATE_TEST_SUITE_P(Families, TrainedTokenizer,
-                         ::testing::Values("gpt2", "prefix", "llama3", "qwen2", "gemma", "llama2", "metaspace"),
+                         ::testing::Values("gpt2", "prefix", "llama3", "qwen2", "gemma", "llama2",
+                                           "metaspace"),
                          [](const auto& family) { return std::string(family.param); });
 
 class SentencePiece : public ::testing::TestWithParam<const char*> {};
@@ -99,8 +103,25 @@ TEST_P(SentencePiece, GivesTheIdsAndTextsOfTheLibrary) {
   EXPECT_EQ(expect_ids(tokenizer, texts, values["text"], Special::kText), 260U);
 }
 
-INSTANTIATE_TEST_SUITE_P(Models, SentencePiece, ::testing::Values("sentencepiece", "sentencepiece_plain"),
+INSTANTIATE_TEST_SUITE_P(Models, SentencePiece,
+                         ::testing::Values("sentencepiece", "sentencepiece_plain"),
                          [](const auto& family) { return std::string(family.param); });
+
+TEST(Tokenizer, NamesOfGgufGiveTheSameIdsAsTokenizerJson) {
+  const std::pair<const char*, const char*> names[] = {
+      {"gpt2", "gpt-2"}, {"llama3", "llama-bpe"}, {"qwen2", "qwen2"}};
+  for (const auto& [name, pre] : names) {
+    TokenizerSpec spec = *parse_tokenizer_json(tokenizer_file(std::string(name) + ".json"), "");
+    spec.normalize.clear();
+    spec.split.clear();
+    spec.ignore_merges = false;
+    spec.pre = pre;
+    const Tokenizer tokenizer = *make_tokenizer(std::move(spec));
+    const nlohmann::json ids = tokenizer_values(std::string(name) + ".ids.json");
+    EXPECT_EQ(expect_ids(tokenizer, with_prompts(hostile_texts()), ids["text"], Special::kText),
+              260U);
+  }
+}
 
 TEST(Tokenizer, SentencePieceDecodesToTheTextOfTheLibrary) {
   const Tokenizer tokenizer = sentencepiece("sentencepiece");
@@ -109,8 +130,10 @@ TEST(Tokenizer, SentencePieceDecodesToTheTextOfTheLibrary) {
   for (std::size_t i = 0; i < texts.size(); ++i) {
     if (texts[i].size() > 1000) continue;  // not in the values
     const auto other = decoded.find(std::to_string(i));
-    const std::string want = other == decoded.end() ? replace_invalid_utf8(texts[i]) : other->get<std::string>();
-    EXPECT_EQ(tokenizer.decode(tokenizer.encode(texts[i]), {.start_of_text = true}), want) << "text " << i;
+    const std::string want =
+        other == decoded.end() ? replace_invalid_utf8(texts[i]) : other->get<std::string>();
+    EXPECT_EQ(tokenizer.decode(tokenizer.encode(texts[i]), {.start_of_text = true}), want)
+        << "text " << i;
   }
 }
 
@@ -130,7 +153,8 @@ TEST(Tokenizer, DecodingInvertsEncodingForByteLevelTokenizers) {
     SplitMix64 rng{7};
     for (int i = 0; i < 2000; ++i) {
       const std::string text = random_text(rng);
-      ASSERT_EQ(tokenizer.decode(tokenizer.encode(text), {.control = true}), text) << name << " " << i;
+      ASSERT_EQ(tokenizer.decode(tokenizer.encode(text), {.control = true}), text)
+          << name << " " << i;
     }
   }
 }
@@ -143,8 +167,9 @@ TEST(Tokenizer, InvalidUtf8EncodesAsItsReplacement) {
 TEST(Tokenizer, LongRunsTakeNearlyLinearTime) {
   for (const char* name : {"gpt2", "llama3", "qwen2", "gemma", "llama2"}) {
     const Tokenizer tokenizer = trained(name);
-    for (const std::string& text : {std::string(1 << 20, ' '), std::string(1 << 20, ' ') + "x", std::string(100'000, 'a'),
-                                   std::string(1 << 20, '\n'), std::string(200'000, '7')}) {
+    for (const std::string& text :
+         {std::string(1 << 20, ' '), std::string(1 << 20, ' ') + "x", std::string(100'000, 'a'),
+          std::string(1 << 20, '\n'), std::string(200'000, '7')}) {
       const auto start = std::chrono::steady_clock::now();
       const std::vector<Token> ids = tokenizer.encode(text);
       const std::chrono::duration<double> took = std::chrono::steady_clock::now() - start;
@@ -202,12 +227,14 @@ TEST(Tokenizer, UnsupportedPartsAreNamed) {
   TokenizerSpec spec{.tokens = {"a"}, .types = {TokenType::kNormal}, .pre = "viking"};
   const Result<Tokenizer> unknown_pre = make_tokenizer(spec);
   ASSERT_FALSE(unknown_pre);
-  EXPECT_NE(unknown_pre.error().message.find("'viking' is not supported; supported are gpt-2"), std::string::npos);
+  EXPECT_NE(unknown_pre.error().message.find("'viking' is not supported; supported are gpt-2"),
+            std::string::npos);
   spec.pre.clear();
   spec.split = {Split{.pattern = R"(\bword)"}};
   const Result<Tokenizer> unknown_regex = make_tokenizer(spec);
   ASSERT_FALSE(unknown_regex);
-  EXPECT_NE(unknown_regex.error().message.find(R"('\b', which is not supported)"), std::string::npos);
+  EXPECT_NE(unknown_regex.error().message.find(R"('\b', which is not supported)"),
+            std::string::npos);
   spec.split.clear();
   spec.merges = {{"a", "b"}};
   EXPECT_FALSE(make_tokenizer(spec));
@@ -223,9 +250,11 @@ TEST(Vocabulary, DifferenceQuotesTheFirstIds) {
   EXPECT_FALSE(vocabulary_difference(gpt2, trained("gpt2")));
   const std::optional<std::string> text = vocabulary_difference(gpt2, llama3, 1);
   ASSERT_TRUE(text);
-  EXPECT_TRUE(text->starts_with(fmt::format("vocabularies differ: {} and {} entries; ", gpt2.vocab_size(), llama3.vocab_size())))
+  EXPECT_TRUE(text->starts_with(fmt::format("vocabularies differ: {} and {} entries; ",
+                                            gpt2.vocab_size(), llama3.vocab_size())))
       << *text;
-  EXPECT_NE(text->find("id 0 '<|endoftext|>' / '<|begin_of_text|>', ..."), std::string::npos) << *text;
+  EXPECT_NE(text->find("id 0 '<|endoftext|>' / '<|begin_of_text|>', ..."), std::string::npos)
+      << *text;
 }
 
 }  // namespace

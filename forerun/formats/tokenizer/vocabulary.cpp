@@ -6,7 +6,8 @@
 
 namespace forerun {
 
-std::optional<std::string> vocabulary_difference(const Tokenizer& a, const Tokenizer& b, std::size_t shown) {
+std::optional<std::string> vocabulary_difference(const Tokenizer& a, const Tokenizer& b,
+                                                 std::size_t shown) {
   const std::size_t both = std::min(a.vocab_size(), b.vocab_size());
   std::size_t differing = 0;
   std::string first;
@@ -14,12 +15,14 @@ std::optional<std::string> vocabulary_difference(const Tokenizer& a, const Token
     const auto id = static_cast<Token>(i);
     if (a.name(id) == b.name(id) && a.is_control(id) == b.is_control(id)) continue;
     if (differing < shown) {
-      first += fmt::format("{}id {} '{}' / '{}'", first.empty() ? "" : ", ", id, a.name(id), b.name(id));
+      first +=
+          fmt::format("{}id {} '{}' / '{}'", first.empty() ? "" : ", ", id, a.name(id), b.name(id));
     }
     ++differing;
   }
   if (differing == 0 && a.vocab_size() == b.vocab_size()) return std::nullopt;
-  std::string out = fmt::format("vocabularies differ: {} and {} entries", a.vocab_size(), b.vocab_size());
+  std::string out =
+      fmt::format("vocabularies differ: {} and {} entries", a.vocab_size(), b.vocab_size());
   if (differing == 0) return out + fmt::format("; the first {} agree", both);
   return out + fmt::format("; {} of the first {} ids differ: {}{}", differing, both, first,
                            differing > shown ? ", ..." : "");

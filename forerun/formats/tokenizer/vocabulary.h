@@ -8,9 +8,10 @@
 
 namespace forerun {
 
-/// How two vocabularies differ, in one line, or none if every id stands for the same piece in both: a
-/// drafter's tokens mean nothing to a target with another vocabulary.
+/// How two vocabularies differ, in one line, or none if every id stands for the same piece in both:
+/// a drafter's tokens mean nothing to a target with another vocabulary.
 /// @param shown  how many differing ids to quote
-std::optional<std::string> vocabulary_difference(const Tokenizer& a, const Tokenizer& b, std::size_t shown = 3);
+std::optional<std::string> vocabulary_difference(const Tokenizer& a, const Tokenizer& b,
+                                                 std::size_t shown = 3);
 
 }  // namespace forerun

@@ -9,12 +9,14 @@ namespace forerun::internal {
 namespace {
 
 // What Rust's regex crate takes for \w. Source: Unicode Technical Standard 18, annex C.
-constexpr std::string_view kWordPattern = R"([\p{L}\p{M}\p{Nd}\p{Nl}\p{Pc}\x{200c}\x{200d}\x{24b6}-\x{24e9}])"
-                                          R"(|[\x{1f130}-\x{1f149}\x{1f150}-\x{1f169}\x{1f170}-\x{1f189}])";
+constexpr std::string_view kWordPattern =
+    R"([\p{L}\p{M}\p{Nd}\p{Nl}\p{Pc}\x{200c}\x{200d}\x{24b6}-\x{24e9}])"
+    R"(|[\x{1f130}-\x{1f149}\x{1f150}-\x{1f169}\x{1f170}-\x{1f189}])";
 
 bool is_white_space(char32_t c) {
-  return (c >= 0x9 && c <= 0xD) || c == 0x20 || c == 0x85 || c == 0xA0 || c == 0x1680 || (c >= 0x2000 && c <= 0x200A) ||
-         c == 0x2028 || c == 0x2029 || c == 0x202F || c == 0x205F || c == 0x3000;
+  return (c >= 0x9 && c <= 0xD) || c == 0x20 || c == 0x85 || c == 0xA0 || c == 0x1680 ||
+         (c >= 0x2000 && c <= 0x200A) || c == 0x2028 || c == 0x2029 || c == 0x202F || c == 0x205F ||
+         c == 0x3000;
 }
 
 // The last character of well-formed text; empty text gives empty.
@@ -26,7 +28,8 @@ std::string_view last_char(std::string_view text) {
 
 std::size_t spaces_before(std::string_view text) {
   std::size_t out = 0;
-  for (std::string_view c = last_char(text); !c.empty() && is_white_space(first_char(c).code); c = last_char(text)) {
+  for (std::string_view c = last_char(text); !c.empty() && is_white_space(first_char(c).code);
+       c = last_char(text)) {
     out += c.size();
     text.remove_suffix(c.size());
   }
@@ -51,7 +54,8 @@ Result<AddedTokens> AddedTokens::make(const std::vector<Entry>& entries) {
     out.trie_.insert(e.text, static_cast<Token>(out.tokens_.size()));
     out.tokens_.push_back(e.token);
   }
-  if (std::any_of(entries.begin(), entries.end(), [](const Entry& e) { return e.token.single_word; })) {
+  if (std::any_of(entries.begin(), entries.end(),
+                  [](const Entry& e) { return e.token.single_word; })) {
     Result<Regex> word = Regex::compile(kWordPattern);
     if (!word) return word.error();
     out.word_.push_back(*std::move(word));
@@ -60,7 +64,9 @@ Result<AddedTokens> AddedTokens::make(const std::vector<Entry>& entries) {
 }
 
 bool AddedTokens::touches_word(std::string_view text, Range match) const {
-  const auto is_word = [&](std::string_view c) { return !c.empty() && !word_.front().matches(c).empty(); };
+  const auto is_word = [&](std::string_view c) {
+    return !c.empty() && !word_.front().matches(c).empty();
+  };
   const std::string_view after = text.substr(match.end);
   return is_word(last_char(text.substr(0, match.begin))) ||
          (!after.empty() && is_word(after.substr(0, first_char(after).size)));
@@ -83,7 +89,8 @@ std::vector<Fragment> AddedTokens::split(std::string_view text, bool skip_specia
     const AddedToken& token = tokens_[static_cast<std::size_t>(found->id)];
     if (token.special && skip_special) continue;
     if (token.single_word && touches_word(text, match)) continue;
-    if (token.lstrip) match.begin = std::max(match.begin - spaces_before(text.substr(0, match.begin)), done);
+    if (token.lstrip)
+      match.begin = std::max(match.begin - spaces_before(text.substr(0, match.begin)), done);
     if (token.rstrip) match.end += spaces_after(text.substr(match.end));
     add_text(match.begin);
     out.push_back({token.id, match});

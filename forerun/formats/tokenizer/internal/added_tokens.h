@@ -34,9 +34,9 @@ class AddedTokens {
  private:
   bool touches_word(std::string_view text, Range match) const;
 
-  Trie trie_;                      // to an index in tokens_
+  Trie trie_;  // to an index in tokens_
   std::vector<AddedToken> tokens_;
-  std::vector<Regex> word_;        // a letter, mark, digit, connector or joiner
+  std::vector<Regex> word_;  // a letter, mark, digit, connector or joiner
 };
 
 }  // namespace forerun::internal

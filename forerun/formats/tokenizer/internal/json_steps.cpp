@@ -43,8 +43,10 @@ struct Pattern {
 Result<Pattern> pattern_of(const json& step) {
   const auto found = step.find("pattern");
   if (found != step.end() && found->is_object()) {
-    if (Result<std::string> text = json_field<std::string>(*found, "Regex")) return Pattern{*std::move(text), true};
-    if (Result<std::string> text = json_field<std::string>(*found, "String")) return Pattern{*std::move(text), false};
+    if (Result<std::string> text = json_field<std::string>(*found, "Regex"))
+      return Pattern{*std::move(text), true};
+    if (Result<std::string> text = json_field<std::string>(*found, "String"))
+      return Pattern{*std::move(text), false};
   }
   return Error{"'pattern' must be {\"Regex\": \"...\"} or {\"String\": \"...\"}"};
 }
@@ -65,7 +67,8 @@ Result<NormalizeStep> normalize_step(const json& step) {
     if (!content) return content.error();
     return NormalizeStep(Replace{pattern->text, *std::move(content)});
   }
-  return Error{fmt::format("'{}' is not supported; supported are NFC, Replace, Prepend, Sequence", type)};
+  return Error{
+      fmt::format("'{}' is not supported; supported are NFC, Replace, Prepend, Sequence", type)};
 }
 
 Result<SplitStep> split_step(const json& step) {
@@ -76,11 +79,12 @@ Result<SplitStep> split_step(const json& step) {
   Result<bool> invert = json_field_or<bool>(step, "invert", false);
   if (!invert) return invert.error();
   using Keep = Split::Keep;
-  constexpr std::pair<std::string_view, Keep> kNames[] = {{"Isolated", Keep::kIsolated},
-                                                          {"Removed", Keep::kRemoved},
-                                                          {"MergedWithPrevious", Keep::kWithPrevious},
-                                                          {"MergedWithNext", Keep::kWithNext},
-                                                          {"Contiguous", Keep::kContiguous}};
+  constexpr std::pair<std::string_view, Keep> kNames[] = {
+      {"Isolated", Keep::kIsolated},
+      {"Removed", Keep::kRemoved},
+      {"MergedWithPrevious", Keep::kWithPrevious},
+      {"MergedWithNext", Keep::kWithNext},
+      {"Contiguous", Keep::kContiguous}};
   for (const auto& [name, keep] : kNames) {
     if (name == *behavior) return SplitStep(Split{pattern->text, pattern->is_regex, keep, *invert});
   }
@@ -90,10 +94,12 @@ Result<SplitStep> split_step(const json& step) {
 Result<SplitStep> metaspace_step(const json& step) {
   Result<std::string> replacement = json_field_or<std::string>(step, "replacement", "\u2581");
   Result<bool> split = json_field_or<bool>(step, "split", true);
-  Result<bool> add_prefix = json_field_or<bool>(step, "add_prefix_space", true);  // before tokenizers 0.15
+  Result<bool> add_prefix =
+      json_field_or<bool>(step, "add_prefix_space", true);  // before tokenizers 0.15
   if (!replacement || !split || !add_prefix) return Error{"Metaspace has a field of another type"};
   using To = Metaspace::PrependTo;
-  Result<std::string> scheme = json_field_or<std::string>(step, "prepend_scheme", *add_prefix ? "always" : "never");
+  Result<std::string> scheme =
+      json_field_or<std::string>(step, "prepend_scheme", *add_prefix ? "always" : "never");
   if (!scheme) return scheme.error();
   if (*scheme != "always" && *scheme != "first" && *scheme != "never") {
     return Error{fmt::format("Metaspace prepend_scheme '{}' is not known", *scheme)};
@@ -118,7 +124,8 @@ Result<SplitStep> any_split_step(const json& step) {
     if (!prefix || !regex) return Error{"ByteLevel has a field of another type"};
     return SplitStep(ByteLevel{*prefix, *regex});
   }
-  return Error{fmt::format("'{}' is not supported; supported are Split, Digits, ByteLevel, Metaspace, Sequence", type)};
+  return Error{fmt::format(
+      "'{}' is not supported; supported are Split, Digits, ByteLevel, Metaspace, Sequence", type)};
 }
 
 }  // namespace

@@ -28,7 +28,8 @@ class Word {
   Word(const std::vector<Token>& ids, const MergeTable& table) : table_(table) {
     symbols_.reserve(ids.size());
     for (std::size_t i = 0; i < ids.size(); ++i) {
-      symbols_.push_back({ids[i], i == 0 ? kEnd : i - 1, i + 1 == ids.size() ? kEnd : i + 1, false});
+      symbols_.push_back(
+          {ids[i], i == 0 ? kEnd : i - 1, i + 1 == ids.size() ? kEnd : i + 1, false});
     }
     for (std::size_t i = 0; i + 1 < ids.size(); ++i) offer(i);
   }

@@ -26,7 +26,8 @@ class MergeTable {
 
  private:
   static std::uint64_t key(Token left, Token right) {
-    return (std::uint64_t{static_cast<std::uint32_t>(left)} << 32) | static_cast<std::uint32_t>(right);
+    return (std::uint64_t{static_cast<std::uint32_t>(left)} << 32) |
+           static_cast<std::uint32_t>(right);
   }
   std::unordered_map<std::uint64_t, Merge> table_;
 };

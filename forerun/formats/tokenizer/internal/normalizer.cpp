@@ -16,22 +16,25 @@ namespace forerun::internal {
 namespace {
 
 // Characters that the reference's older Unicode takes for unassigned: they neither move nor compose
-// there, so the text before and after them is normalised by itself. Most are combining marks; U+11930
-// is the second half of U+11938. Source: normalizers.NFC of Hugging Face tokenizers 0.23.
+// there, so the text before and after them is normalised by itself. Most are combining marks;
+// U+11930 is the second half of U+11938. Source: normalizers.NFC of Hugging Face tokenizers 0.23.
 constexpr std::array<std::pair<char32_t, char32_t>, 37> kFixed = {{
-    {0x7FD, 0x7FD},     {0x898, 0x89F},     {0x8CA, 0x8D3},     {0x9FE, 0x9FE},     {0xC3C, 0xC3C},
-    {0xD3B, 0xD3C},     {0xEBA, 0xEBA},     {0x1715, 0x1715},   {0x1ABF, 0x1ACE},   {0x1DF6, 0x1DFA},
-    {0xA82C, 0xA82C},   {0x10D24, 0x10D27}, {0x10EAB, 0x10EAC}, {0x10EFD, 0x10EFF}, {0x10F46, 0x10F50},
-    {0x10F82, 0x10F85}, {0x11070, 0x11070}, {0x1133B, 0x1133B}, {0x1145E, 0x1145E}, {0x11839, 0x1183A},
-    {0x11930, 0x11930}, {0x1193D, 0x1193E}, {0x11943, 0x11943}, {0x119E0, 0x119E0}, {0x11A34, 0x11A34},
-    {0x11A47, 0x11A47}, {0x11A99, 0x11A99}, {0x11D42, 0x11D42}, {0x11D44, 0x11D45}, {0x11D97, 0x11D97},
-    {0x11F41, 0x11F42}, {0x16FF0, 0x16FF1}, {0x1E08F, 0x1E08F}, {0x1E130, 0x1E136}, {0x1E2AE, 0x1E2AE},
-    {0x1E2EC, 0x1E2EF}, {0x1E4EC, 0x1E4EF},
+    {0x7FD, 0x7FD},     {0x898, 0x89F},     {0x8CA, 0x8D3},     {0x9FE, 0x9FE},
+    {0xC3C, 0xC3C},     {0xD3B, 0xD3C},     {0xEBA, 0xEBA},     {0x1715, 0x1715},
+    {0x1ABF, 0x1ACE},   {0x1DF6, 0x1DFA},   {0xA82C, 0xA82C},   {0x10D24, 0x10D27},
+    {0x10EAB, 0x10EAC}, {0x10EFD, 0x10EFF}, {0x10F46, 0x10F50}, {0x10F82, 0x10F85},
+    {0x11070, 0x11070}, {0x1133B, 0x1133B}, {0x1145E, 0x1145E}, {0x11839, 0x1183A},
+    {0x11930, 0x11930}, {0x1193D, 0x1193E}, {0x11943, 0x11943}, {0x119E0, 0x119E0},
+    {0x11A34, 0x11A34}, {0x11A47, 0x11A47}, {0x11A99, 0x11A99}, {0x11D42, 0x11D42},
+    {0x11D44, 0x11D45}, {0x11D97, 0x11D97}, {0x11F41, 0x11F42}, {0x16FF0, 0x16FF1},
+    {0x1E08F, 0x1E08F}, {0x1E130, 0x1E136}, {0x1E2AE, 0x1E2AE}, {0x1E2EC, 0x1E2EF},
+    {0x1E4EC, 0x1E4EF},
 }};
 
 bool is_fixed(char32_t c) {
-  const auto after = std::upper_bound(kFixed.begin(), kFixed.end(), c,
-                                      [](char32_t code, const auto& range) { return code < range.first; });
+  const auto after =
+      std::upper_bound(kFixed.begin(), kFixed.end(), c,
+                       [](char32_t code, const auto& range) { return code < range.first; });
   return after != kFixed.begin() && c <= (after - 1)->second;
 }
 
@@ -47,7 +50,9 @@ std::string nfc_between(std::string_view text) {
 }
 
 std::string nfc(std::string text) {
-  if (std::all_of(text.begin(), text.end(), [](char c) { return static_cast<unsigned char>(c) < 0x80; })) return text;
+  if (std::all_of(text.begin(), text.end(),
+                  [](char c) { return static_cast<unsigned char>(c) < 0x80; }))
+    return text;
   std::string out;
   std::size_t done = 0;
   const std::string_view all = text;

@@ -34,12 +34,16 @@ Result<PreTokenizer> pre_tokenizer(std::string_view name) {
   const ByteLevel bytes_only{.use_regex = false};
   if (contains(kGpt2Names, name)) return PreTokenizer{{}, {ByteLevel{}}, false};
   if (contains(kSmolLmNames, name)) return PreTokenizer{{}, {Digits{}, ByteLevel{}}, false};
-  if (contains(kLlama3Names, name)) return PreTokenizer{{}, {by_pattern(kLlama3Pattern), bytes_only}, true};
-  if (contains(kQwen2Names, name)) return PreTokenizer{{Nfc{}}, {by_pattern(kQwen2Pattern), bytes_only}, false};
-  return Error{fmt::format(
-      "pre-tokenizer '{}' is not supported; supported are {}, {}, {}, {}. Use a model of one of these "
-      "families, or its Hugging Face folder with tokenizer.json", name, fmt::join(kGpt2Names, ", "),
-      fmt::join(kSmolLmNames, ", "), fmt::join(kLlama3Names, ", "), fmt::join(kQwen2Names, ", "))};
+  if (contains(kLlama3Names, name))
+    return PreTokenizer{{}, {by_pattern(kLlama3Pattern), bytes_only}, true};
+  if (contains(kQwen2Names, name))
+    return PreTokenizer{{Nfc{}}, {by_pattern(kQwen2Pattern), bytes_only}, false};
+  return Error{
+      fmt::format("pre-tokenizer '{}' is not supported; supported are {}, {}, {}, {}. Use a model "
+                  "of one of these "
+                  "families, or its Hugging Face folder with tokenizer.json",
+                  name, fmt::join(kGpt2Names, ", "), fmt::join(kSmolLmNames, ", "),
+                  fmt::join(kLlama3Names, ", "), fmt::join(kQwen2Names, ", "))};
 }
 
 }  // namespace forerun::internal

@@ -16,8 +16,8 @@ struct PreTokenizer {
 };
 
 /// What GGUF's tokenizer.ggml.pre stands for.
-/// Error: a name not in the table; lists the table. Source: convert_hf_to_gguf.py in ggml-org/llama.cpp
-/// for the names, the models' tokenizer.json for what they mean.
+/// Error: a name not in the table; lists the table. Source: convert_hf_to_gguf.py in
+/// ggml-org/llama.cpp for the names, the models' tokenizer.json for what they mean.
 Result<PreTokenizer> pre_tokenizer(std::string_view name);
 
 }  // namespace forerun::internal

@@ -35,17 +35,19 @@ std::uint32_t step_limit(std::size_t bytes) {
 Result<Regex> Regex::compile(std::string_view pattern) {
   int error = 0;
   PCRE2_SIZE at = 0;
-  pcre2_code* raw = pcre2_compile(units(pattern), pattern.size(), PCRE2_UTF | PCRE2_UCP, &error, &at, nullptr);
+  pcre2_code* raw =
+      pcre2_compile(units(pattern), pattern.size(), PCRE2_UTF | PCRE2_UCP, &error, &at, nullptr);
   if (raw == nullptr) {
-    return Error{fmt::format("pattern \"{}\" is not valid at byte {}: {}", pattern, at, message_of(error))};
+    return Error{
+        fmt::format("pattern \"{}\" is not valid at byte {}: {}", pattern, at, message_of(error))};
   }
-  std::shared_ptr<const pcre2_code> code(raw, [](const pcre2_code* c) {
-    pcre2_code_free(const_cast<pcre2_code*>(c));
-  });
+  std::shared_ptr<const pcre2_code> code(
+      raw, [](const pcre2_code* c) { pcre2_code_free(const_cast<pcre2_code*>(c)); });
   std::uint32_t matches_nothing = 0;
   pcre2_pattern_info(raw, PCRE2_INFO_MATCHEMPTY, &matches_nothing);
   if (matches_nothing != 0) {
-    return Error{fmt::format("pattern \"{}\" matches the empty text; every match must take a character", pattern)};
+    return Error{fmt::format(
+        "pattern \"{}\" matches the empty text; every match must take a character", pattern)};
   }
   // Where there is no JIT compiler, matching falls back to the interpreter by itself.
   pcre2_jit_compile(raw, PCRE2_JIT_COMPLETE);
@@ -62,16 +64,18 @@ std::vector<Range> Regex::matches(std::string_view text) const {
   std::size_t from = 0;
   while (from < text.size()) {
     const auto match = [&](std::uint32_t options) {
-      return pcre2_match(code_.get(), units(text), text.size(), from, options | PCRE2_NO_UTF_CHECK, data.get(),
-                         context.get());
+      return pcre2_match(code_.get(), units(text), text.size(), from, options | PCRE2_NO_UTF_CHECK,
+                         data.get(), context.get());
     };
     int found = match(0);
     if (found == PCRE2_ERROR_JIT_STACKLIMIT) found = match(PCRE2_NO_JIT);  // that one uses the heap
     if (found == PCRE2_ERROR_NOMATCH) break;
     if (found < 0) {
-      throw std::runtime_error(fmt::format(
-          "tokenizer: splitting {} bytes failed at byte {}: {}; the split pattern of this tokenizer is too slow for "
-          "this text, pass it in smaller parts", text.size(), from, message_of(found)));
+      throw std::runtime_error(
+          fmt::format("tokenizer: splitting {} bytes failed at byte {}: {}; the split pattern of "
+                      "this tokenizer is too slow for "
+                      "this text, pass it in smaller parts",
+                      text.size(), from, message_of(found)));
     }
     const PCRE2_SIZE* ends = pcre2_get_ovector_pointer(data.get());
     if (ends[1] <= from) break;  // cannot be: such patterns are refused

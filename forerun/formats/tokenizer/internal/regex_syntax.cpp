@@ -109,7 +109,8 @@ class Translator {
       return;
     }
     const char next = rest_.size() > 1 ? rest_[1] : '\0';
-    const bool punctuation = next > ' ' && next < 0x7F && !std::isalnum(static_cast<unsigned char>(next));
+    const bool punctuation =
+        next > ' ' && next < 0x7F && !std::isalnum(static_cast<unsigned char>(next));
     if (punctuation || std::string_view("rnt").find(next) != std::string_view::npos) return copy(2);
     refuse(next == 'p' || next == 'P' ? std::min(rest_.find('}'), rest_.size() - 1) + 1 : 2);
   }
@@ -143,11 +144,13 @@ class Translator {
 
 Result<std::string> translate_regex(std::string_view pattern) {
   if (pattern.size() > kMaxPattern) {
-    return Error{fmt::format("pattern of {} bytes; at most {} are taken", pattern.size(), kMaxPattern)};
+    return Error{
+        fmt::format("pattern of {} bytes; at most {} are taken", pattern.size(), kMaxPattern)};
   }
   Result<std::string> out = Translator(pattern).run();
   if (out) return out;
-  return Error{fmt::format("pattern \"{}\" uses {}, which is not supported", pattern, out.error().message)};
+  return Error{
+      fmt::format("pattern \"{}\" uses {}, which is not supported", pattern, out.error().message)};
 }
 
 }  // namespace forerun::internal

@@ -1,5 +1,6 @@
 #include "forerun/formats/tokenizer/internal/regex_syntax.h"
 
+#include <fmt/format.h>
 #include <gtest/gtest.h>
 
 #include <string>
@@ -13,10 +14,11 @@ namespace {
 
 TEST(RegexSyntax, EveryCodePointIsInTheClassesOfTheReference) {
   const nlohmann::json classes = testing::tokenizer_values("classes.json");
-  const std::pair<const char*, std::string> named[] = {{"space", *translate_regex(R"(\s)")},
-                                                       {"letter", *translate_regex(R"(\p{L})")},
-                                                       {"number", *translate_regex(R"(\p{N})")},
-                                                       {"numeric", "[" + std::string(kNumericRanges) + "]"}};
+  const std::pair<const char*, std::string> named[] = {
+      {"space", *translate_regex(R"(\s)")},
+      {"letter", *translate_regex(R"(\p{L})")},
+      {"number", *translate_regex(R"(\p{N})")},
+      {"numeric", fmt::format("[{}]", kNumericRanges)}};
   for (const auto& [name, pattern] : named) {
     const Regex regex = *Regex::compile(pattern);
     std::size_t range = 0;
@@ -25,7 +27,8 @@ TEST(RegexSyntax, EveryCodePointIsInTheClassesOfTheReference) {
       if (c == 0xD800) c = 0xE000;
       while (range < ranges.size() && ranges[range][1].get<char32_t>() < c) ++range;
       const bool want = range < ranges.size() && ranges[range][0].get<char32_t>() <= c;
-      ASSERT_EQ(!regex.matches(to_utf8(c)).empty(), want) << name << " U+" << std::hex << static_cast<unsigned>(c);
+      ASSERT_EQ(!regex.matches(to_utf8(c)).empty(), want)
+          << name << " U+" << std::hex << static_cast<unsigned>(c);
     }
   }
 }
@@ -34,14 +37,17 @@ TEST(RegexSyntax, ComplementInsideAClassIsTheComplement) {
   const Regex outside = *Regex::compile(*translate_regex(R"(\S)"));
   const Regex inside = *Regex::compile(*translate_regex(R"([\S])"));
   for (char32_t c = 0; c < 0x3100; ++c) {
-    ASSERT_EQ(outside.matches(to_utf8(c)).size(), inside.matches(to_utf8(c)).size()) << static_cast<unsigned>(c);
+    ASSERT_EQ(outside.matches(to_utf8(c)).size(), inside.matches(to_utf8(c)).size())
+        << static_cast<unsigned>(c);
   }
 }
 
 TEST(RegexSyntax, ConstructsOnWhichEnginesDifferAreRefused) {
-  for (const char* pattern : {R"(\w+)", R"(\bx)", R"(\d)", R"(\h)", R"(\X)", R"(\1)", ".", "^a", "a$", "(?<n>a)", "(?<!a)b", "(?i)a",
-                              "(*UTF)a", "a{1,3}+", "[a&&b]", "[[:alpha:]]", "[[a]b]", "[]a]", R"([\P{L}])", R"(\p{Lu})", "[a", R"(a\)",
-                              "{", "a}", R"(\p{)"}) {
+  for (const char* pattern :
+       {R"(\w+)", R"(\bx)",      R"(\d)",   R"(\h)",   R"(\X)",      R"(\1)",     ".",
+        "^a",     "a$",          "(?<n>a)", "(?<!a)b", "(?i)a",      "(*UTF)a",   "a{1,3}+",
+        "[a&&b]", "[[:alpha:]]", "[[a]b]",  "[]a]",    R"([\P{L}])", R"(\p{Lu})", "[a",
+        R"(a\)",  "{",           "a}",      R"(\p{)"}) {
     const Result<std::string> out = translate_regex(pattern);
     EXPECT_FALSE(out) << pattern;
   }

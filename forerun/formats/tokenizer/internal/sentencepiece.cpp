@@ -33,7 +33,8 @@ class Sentence {
     while (!text.empty()) {
       const auto user = data.user_defined.longest_prefix(text);
       const std::size_t size = user ? user->size : first_char(text).size;
-      symbols_.push_back({text.substr(0, size), symbols_.size() - 1, symbols_.size() + 1, user.has_value()});
+      symbols_.push_back(
+          {text.substr(0, size), symbols_.size() - 1, symbols_.size() + 1, user.has_value()});
       text.remove_prefix(size);
     }
     if (symbols_.empty()) return;
@@ -48,7 +49,9 @@ class Sentence {
       queue_.pop();
       Symbol& left = symbols_[best.left];
       Symbol& right = symbols_[best.right];
-      if (left.text.empty() || right.text.empty() || left.text.size() + right.text.size() != best.size) continue;
+      if (left.text.empty() || right.text.empty() ||
+          left.text.size() + right.text.size() != best.size)
+        continue;
       left.text = {left.text.data(), best.size};  // neighbours lie next to each other in the text
       left.after = right.after;
       right.text = {};
@@ -58,7 +61,8 @@ class Sentence {
     }
   }
 
-  // The pieces in order. Unused ones serve as steps of merging only: here they are taken apart again.
+  // The pieces in order. Unused ones serve as steps of merging only: here they are taken apart
+  // again.
   std::vector<std::string_view> pieces() const {
     std::vector<std::string_view> out, todo;
     for (const Symbol& s : symbols_) {
@@ -112,7 +116,8 @@ std::vector<Token> encode_sentencepiece(const TokenizerData& data, std::string_v
     if (known) {
       out.push_back(id);
     } else if (data.spec.byte_fallback) {
-      for (const char byte : piece) out.push_back(data.byte_tokens[static_cast<unsigned char>(byte)]);
+      for (const char byte : piece)
+        out.push_back(data.byte_tokens[static_cast<unsigned char>(byte)]);
     } else if (!after_unknown && data.spec.unknown) {
       out.push_back(*data.spec.unknown);
     }

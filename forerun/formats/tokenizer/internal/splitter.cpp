@@ -55,13 +55,15 @@ std::vector<Range> join(const std::vector<Part>& parts, Split::Keep keep) {
 std::vector<Range> find_all(std::string_view text, std::string_view needle) {
   std::vector<Range> out;
   if (needle.empty()) return out;
-  for (std::size_t at = text.find(needle); at != text.npos; at = text.find(needle, at + needle.size())) {
+  for (std::size_t at = text.find(needle); at != text.npos;
+       at = text.find(needle, at + needle.size())) {
     out.push_back({at, at + needle.size()});
   }
   return out;
 }
 
-std::vector<Range> cut(std::string_view text, const std::vector<Range>& matches, Split::Keep keep, bool invert) {
+std::vector<Range> cut(std::string_view text, const std::vector<Range>& matches, Split::Keep keep,
+                       bool invert) {
   std::vector<Part> parts = parts_of(text, matches, invert);
   if (keep == Split::Keep::kRemoved) std::erase_if(parts, [](const Part& p) { return p.is_match; });
   return join(parts, keep == Split::Keep::kRemoved ? Split::Keep::kIsolated : keep);
@@ -92,19 +94,23 @@ std::string rewrite(const SplitStep& step, std::string word, bool at_start) {
   return word;
 }
 
-std::vector<Range> cut_word(const SplitStep& step, const std::vector<Regex>& regex, std::string_view word) {
+std::vector<Range> cut_word(const SplitStep& step, const std::vector<Regex>& regex,
+                            std::string_view word) {
   const std::vector<Range> whole = {{0, word.size()}};
   const auto cut_by = [&](const auto& s) -> std::vector<Range> {
     using T = std::decay_t<decltype(s)>;
     if constexpr (std::is_same_v<T, Split>) {
-      return cut(word, s.is_regex ? regex.front().matches(word) : find_all(word, s.pattern), s.keep, s.invert);
+      return cut(word, s.is_regex ? regex.front().matches(word) : find_all(word, s.pattern), s.keep,
+                 s.invert);
     } else if constexpr (std::is_same_v<T, Digits>) {
       const auto keep = s.individual ? Split::Keep::kIsolated : Split::Keep::kContiguous;
       return cut(word, regex.front().matches(word), keep, false);
     } else if constexpr (std::is_same_v<T, ByteLevel>) {
-      return s.use_regex ? cut(word, regex.front().matches(word), Split::Keep::kIsolated, false) : whole;
+      return s.use_regex ? cut(word, regex.front().matches(word), Split::Keep::kIsolated, false)
+                         : whole;
     } else {
-      return s.split ? cut(word, find_all(word, s.replacement), Split::Keep::kWithNext, false) : whole;
+      return s.split ? cut(word, find_all(word, s.replacement), Split::Keep::kWithNext, false)
+                     : whole;
     }
   };
   return std::visit(cut_by, step);
@@ -148,7 +154,8 @@ std::vector<std::string> Splitter::words(std::string_view text, bool at_start) c
   for (const Stage& stage : stages_) {
     std::vector<std::string> next;
     for (std::string& word : words) {
-      const std::string whole = rewrite(stage.step, std::move(word), at_start && &word == words.data());
+      const std::string whole =
+          rewrite(stage.step, std::move(word), at_start && &word == words.data());
       for (const Range r : cut_word(stage.step, stage.regex, whole)) {
         if (r.end > r.begin) next.emplace_back(whole, r.begin, r.end - r.begin);
       }

@@ -10,8 +10,8 @@
 
 namespace forerun::internal {
 
-/// Cuts text into words by the steps of a TokenizerSpec, one after the other: each step sees a word of
-/// the step before as a text of its own. Words of byte-level tokenizers stay bytes here.
+/// Cuts text into words by the steps of a TokenizerSpec, one after the other: each step sees a word
+/// of the step before as a text of its own. Words of byte-level tokenizers stay bytes here.
 class Splitter {
  public:
   /// Error: a pattern that translate_regex or PCRE2 refuses.

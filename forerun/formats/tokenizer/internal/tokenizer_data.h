@@ -25,7 +25,8 @@ struct TokenizerData {
 
   std::unordered_map<std::string_view, Token> ids;  ///< by spec.tokens, the first of equal ones
   std::vector<std::string> pieces;                  ///< [vocab] the bytes each token stands for
-  std::array<Token, 256> byte_tokens{};             ///< byte level: of each byte; else <0x00> to <0xFF>; kNoToken
+  std::array<Token, 256>
+      byte_tokens{};  ///< byte level: of each byte; else <0x00> to <0xFF>; kNoToken
   MergeTable merges;
   Splitter splitter;
   AddedTokens added, added_normalized;
@@ -40,9 +41,12 @@ struct TokenizerData {
     const auto found = ids.find(token);
     return found == ids.end() ? kNoToken : found->second;
   }
-  bool is(Token id, TokenType type) const { return spec.types[static_cast<std::size_t>(id)] == type; }
+  bool is(Token id, TokenType type) const {
+    return spec.types[static_cast<std::size_t>(id)] == type;
+  }
   bool merges_into(Token id) const {
-    return is(id, TokenType::kNormal) || is(id, TokenType::kUserDefined) || is(id, TokenType::kUnused);
+    return is(id, TokenType::kNormal) || is(id, TokenType::kUserDefined) ||
+           is(id, TokenType::kUnused);
   }
 };
 

@@ -20,7 +20,8 @@ class Trie {
     std::size_t size;  ///< bytes
   };
 
-  void insert(std::string_view key, Token id);  ///< of equal keys the last one counts; empty ones are ignored
+  void insert(std::string_view key,
+              Token id);  ///< of equal keys the last one counts; empty ones are ignored
   bool empty() const noexcept { return ids_.empty(); }
 
   /// The longest key that `text` starts with.
