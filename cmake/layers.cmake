@@ -10,6 +10,12 @@ if(FORERUN_SANITIZE)
   target_link_options(forerun_flags INTERFACE -fsanitize=${FORERUN_SANITIZE})
 endif()
 
+# Tests run several at a time: each on one thread, or they would wait for each other's.
+function(forerun_discover_tests program)
+  gtest_discover_tests(${program} DISCOVERY_MODE PRE_TEST DISCOVERY_TIMEOUT 60
+                       PROPERTIES ENVIRONMENT "OMP_NUM_THREADS=1")
+endfunction()
+
 # forerun_layer(NAME DEPENDS ...): one static library of the sources in the calling folder and below,
 # and one test program NAME_test of the *_test.cpp files beside them. A layer links only downward.
 function(forerun_layer name)
@@ -18,11 +24,6 @@ function(forerun_layer name)
   set(tests ${all})
   list(FILTER all EXCLUDE REGEX "_test\\.cpp$")
   list(FILTER tests INCLUDE REGEX "_test\\.cpp$")
-  if(NOT all)
-    add_library(forerun_${name} INTERFACE)
-    target_link_libraries(forerun_${name} INTERFACE forerun_flags ${ARG_DEPENDS})
-    return()
-  endif()
   add_library(forerun_${name} STATIC ${all})
   set_target_properties(forerun_${name} PROPERTIES LINKER_LANGUAGE CXX)
   target_include_directories(forerun_${name} PUBLIC "${PROJECT_SOURCE_DIR}")
@@ -31,6 +32,6 @@ function(forerun_layer name)
     add_executable(${name}_test ${tests})
     target_link_libraries(${name}_test PRIVATE forerun_${name} GTest::gtest_main)
     target_compile_definitions(${name}_test PRIVATE FORERUN_SOURCE_DIR="${PROJECT_SOURCE_DIR}")
-    gtest_discover_tests(${name}_test DISCOVERY_MODE PRE_TEST DISCOVERY_TIMEOUT 60)
+    forerun_discover_tests(${name}_test)
   endif()
 endfunction()

@@ -73,7 +73,8 @@ FileInfo inspect(const std::string& path) {
   info.facts.emplace_back("format", "safetensors");
   add_tensors(info, weights.tensors());
   if (std::filesystem::is_directory(path, ignored)) {
-    for (const auto& [key, value] : load_hf_config(path).config.items()) {
+    const HfConfig config = load_hf_config(path);
+    for (const auto& [key, value] : config.config.items()) {
       info.facts.emplace_back(key, shortened(value.dump()));
     }
   }

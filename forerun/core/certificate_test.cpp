@@ -201,9 +201,12 @@ TEST(TokenCertificate, ScoresFollowTheirFormulas) {
   const double mean = 0.5 * a + 0.2 * b;
   const double variance = 0.5 * a * a + 0.2 * b * b - mean * mean;
   EXPECT_NEAR(sampled.report().z, (b - mean) / std::sqrt(variance), 1e-6);
-  TokenCertificate clipped;  // log ratios of -18 and 16 are cut at -5 and 5
-  clipped.add_sampled_draft(law_of({0.5, 0.5, 0.0}), law_of({0.0, 0.5, 0.5}), 0);
-  EXPECT_NEAR(clipped.report().z, -2.5 / std::sqrt(6.25), 1e-6);
+  TokenCertificate clipped;  // a log ratio of -20 is cut at -5
+  clipped.add_sampled_draft(law_of({0.5, 0.25, 0.25}), law_of({0.0, 0.25, 0.75}), 0);
+  const double c = std::log(3.0);
+  const double cut_mean = -2.5 + 0.25 * c;
+  const double cut_variance = 12.5 + 0.25 * c * c - cut_mean * cut_mean;
+  EXPECT_NEAR(clipped.report().z, (-5.0 - cut_mean) / std::sqrt(cut_variance), 1e-6);
 }
 
 TEST(TokenCertificate, AForbiddenOutputFailsWhateverElseIsFine) {

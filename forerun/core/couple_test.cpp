@@ -16,7 +16,6 @@ namespace {
 using support::counts_of;
 using support::exact_probabilities;
 using support::five_sigma;
-using support::kForbidden;
 using support::law_of;
 using support::OwnedLaw;
 using support::random_law;

@@ -62,26 +62,26 @@ class MarkovTable {
   std::vector<double> continuations(std::span<const Token> prompt, std::size_t length) const {
     std::vector<double> law;
     std::vector<Token> history(prompt.begin(), prompt.end());
-    walk_(history, length, 1.0, law);
+    walk(history, length, 1.0, law);
     return law;
   }
 
  private:
   MarkovTable(std::size_t vocab, std::size_t order) : vocab_(vocab), order_(order) {}
-  void walk_(std::vector<Token>& history, std::size_t left, double p,
-             std::vector<double>& law) const {
+  void walk(std::vector<Token>& history, std::size_t left, double p,
+            std::vector<double>& law) const {
     if (left == 0) {
       law.push_back(p);
       return;
     }
     for (const double next : exact_probabilities(after(history))) {
-      const auto digit = static_cast<Token>(law.size() / power_(left - 1) % vocab_);
+      const auto digit = static_cast<Token>(law.size() / power(left - 1) % vocab_);
       history.push_back(digit);
-      walk_(history, left - 1, p * next, law);
+      walk(history, left - 1, p * next, law);
       history.pop_back();
     }
   }
-  std::size_t power_(std::size_t n) const { return n == 0 ? 1 : vocab_ * power_(n - 1); }
+  std::size_t power(std::size_t n) const { return n == 0 ? 1 : vocab_ * power(n - 1); }
 
   std::size_t vocab_, order_;
   std::vector<OwnedLaw> rows_;
@@ -110,10 +110,10 @@ class ToyTarget {
     for (std::size_t i = 0; i < lanes.size(); ++i) {
       done_lanes_verified += lanes[i]->done() ? 1 : 0;
       std::vector<Token> history(lanes[i]->tokens().begin(), lanes[i]->tokens().end());
-      std::vector<TokenLaw> laws = {law_(history)};
+      std::vector<TokenLaw> laws = {law_after(history)};
       for (const Token t : drafts[i].tokens) {
         history.push_back(t);
-        laws.push_back(law_(history));
+        laws.push_back(law_after(history));
       }
       verified.laws.push_back(std::move(laws));
     }
@@ -130,7 +130,7 @@ class ToyTarget {
   std::uint64_t done_lanes_verified = 0;
 
  private:
-  TokenLaw law_(std::span<const Token> history) const {
+  TokenLaw law_after(std::span<const Token> history) const {
     const Categorical& law = table_->after(history);
     if (greedy_) return PointMass{law.argmax()};
     return law;
@@ -149,7 +149,7 @@ class ToyDrafter {
 
   std::vector<TokenDraft> propose(std::span<TokenLane* const> lanes) const {
     std::vector<TokenDraft> drafts;
-    for (const TokenLane* lane : lanes) drafts.push_back(draft_(*lane));
+    for (const TokenLane* lane : lanes) drafts.push_back(draft_for(*lane));
     return drafts;
   }
   void observe(std::span<TokenLane* const>, const std::vector<TokenDraft>&,
@@ -160,7 +160,7 @@ class ToyDrafter {
   std::uint64_t accepted = 0;
 
  private:
-  TokenDraft draft_(const TokenLane& lane) const {
+  TokenDraft draft_for(const TokenLane& lane) const {
     TokenDraft draft{.origin = origin_};
     std::vector<Token> history(lane.tokens().begin(), lane.tokens().end());
     for (std::size_t n = length_(lane); draft.size() < n;) {

@@ -1,0 +1,264 @@
+"""The command as scripts and people meet it: JSON fields, exit codes, one clear line for everything that is wrong.
+
+usage: cli_test.py FORERUN   (runs on the tiny models of tests/data/tiny, needs no download)
+"""
+
+import json
+import os
+import random
+import shutil
+import signal
+import struct
+import subprocess
+import sys
+import tempfile
+import time
+import unittest
+
+FORERUN = sys.argv.pop(1)
+TINY = os.path.join(os.path.dirname(os.path.abspath(__file__)), "data", "tiny")
+LLAMA = os.path.join(TINY, "llama_plain")
+GGUF = os.path.join(LLAMA, "model.gguf")
+
+
+def forerun(*args, **kwargs):
+    kwargs.setdefault("stdin", subprocess.DEVNULL)
+    return subprocess.run([FORERUN, *args], capture_output=True, text=True, errors="replace", timeout=120, **kwargs)
+
+
+class Contract(unittest.TestCase):
+    def setUp(self):
+        self.dir = tempfile.mkdtemp()
+        self.addCleanup(shutil.rmtree, self.dir)
+
+    def path(self, name, data=None):
+        path = os.path.join(self.dir, name)
+        if data is not None:
+            with open(path, "wb") as f:
+                f.write(data)
+        return path
+
+    def refused(self, code, *args, says=()):
+        """The command ends with `code` and one line on standard error that holds every word of `says`."""
+        r = forerun(*args)
+        self.assertEqual(r.returncode, code, r.stderr)
+        self.assertEqual(len(r.stderr.strip().splitlines()), 1, r.stderr)
+        for word in says:
+            self.assertIn(word, r.stderr)
+        return r
+
+    def prompts(self):
+        lines = [json.dumps({"prompt": f"one two three one two {i}", "category": "ab"[i % 2]}) for i in range(3)]
+        return self.path("prompts.jsonl", "\n".join(lines).encode())
+
+    # --- what works ---------------------------------------------------------------------------------------------
+
+    def test_generate_json_has_the_fixed_fields(self):
+        for drafter in ("none", "lookup", "draft-model:" + GGUF):
+            r = forerun("generate", "-m", GGUF, "--drafter", drafter, "-p", "a b a b", "--raw", "-n", "24", "--json")
+            self.assertEqual(r.returncode, 0, r.stderr)
+            j = json.loads(r.stdout)
+            for key in ("text tokens tau rounds target_passes seconds tok_s acceptance_by_position rule exact seed").split():
+                self.assertIn(key, j)
+            self.assertEqual(j["rule"], "maximal")
+            self.assertIs(j["exact"], True)
+            self.assertAlmostEqual(j["tau"], len(j["tokens"]) / j["rounds"], places=6)
+
+    def test_text_goes_to_standard_output_and_statistics_do_not(self):
+        r = forerun("generate", "-m", GGUF, "-p", "a b a b", "--raw", "-n", "8", "--ignore-end")
+        self.assertEqual(r.returncode, 0)
+        self.assertNotIn("tok/s", r.stdout)
+        self.assertIn("tau", r.stderr)
+        self.assertNotIn("\x1b", r.stdout + r.stderr)  # no colours where there is no terminal
+
+    def test_same_seed_same_tokens(self):
+        def run(seed):
+            r = forerun("generate", "-m", GGUF, "-p", "a b", "--raw", "--temp", "1", "--seed", seed, "--json", "-n", "20")
+            return json.loads(r.stdout)["tokens"]
+        self.assertEqual(run("5"), run("5"))
+        self.assertNotEqual(run("5"), run("6"))
+
+    def test_inexact_rules_are_labelled(self):
+        r = forerun("generate", "-m", GGUF, "-p", "a b", "--raw", "--temp", "1", "--rule", "typical", "--json")
+        self.assertIs(json.loads(r.stdout)["exact"], False)
+        r = forerun("generate", "-m", GGUF, "-p", "a b", "--raw", "--temp", "1", "--rule", "typical")
+        self.assertIn("INEXACT", r.stderr)
+
+    def test_bench_json_has_the_fixed_fields_and_finds_greedy_texts_identical(self):
+        r = forerun("bench", "-m", GGUF, "--drafters", f"none,lookup,draft-model:{LLAMA}", "--prompts", self.prompts(),
+                    "-n", "16", "--temp", "0", "--raw", "--json")
+        self.assertEqual(r.returncode, 0, r.stderr)
+        rows = json.loads(r.stdout)
+        self.assertEqual([row["drafter"] for row in rows], ["none", "lookup", "draft-model:" + LLAMA])
+        for row in rows:
+            for key in ("tau tok_s speedup_vs_none by_category ms_per_target_pass ms_per_draft identical_to_none").split():
+                self.assertIn(key, row)
+            self.assertIs(row["identical_up_to_ties"], True)
+            self.assertEqual(set(row["by_category"]), {"a", "b"})
+
+    def test_certify_json_has_the_fixed_fields_and_its_verdict_is_the_exit_code(self):
+        common = ("certify", "-m", GGUF, "--drafter", "draft-model:" + GGUF, "--prompts", self.prompts(),
+                  "--tokens", "600", "--raw", "--ignore-end", "--json")
+        r = forerun(*common, "--rule", "maximal")
+        self.assertEqual(r.returncode, 0, r.stderr)
+        j = json.loads(r.stdout)
+        for key in "z ks_p tokens exact verdict".split():
+            self.assertIn(key, j)
+        self.assertEqual(j["tokens"], 600)
+        r = forerun(*common, "--rule", "ratio-on-search")
+        self.assertEqual(r.returncode, 1)
+        self.assertEqual(json.loads(r.stdout)["verdict"], "biased")
+
+    def test_logits_are_a_numpy_file(self):
+        out = self.path("logits.npy")
+        r = forerun("logits", "-m", GGUF, "-p", "a b c", "--raw", "--out", out)
+        self.assertEqual(r.returncode, 0, r.stderr)
+        with open(out, "rb") as f:
+            head = f.read(128)
+        self.assertEqual(head[:6], b"\x93NUMPY")
+        self.assertIn(b"'descr': '<f4'", head)
+        self.assertIn(b", 176)", head)
+        self.assertEqual(os.listdir(self.dir), ["logits.npy"])  # nothing temporary stays
+
+    def test_info_reads_every_format(self):
+        for path in (GGUF, LLAMA, os.path.join(LLAMA, "model.safetensors")):
+            r = forerun("info", path, "--json")
+            self.assertEqual(r.returncode, 0, r.stderr)
+            self.assertGreater(len(json.loads(r.stdout)["tensors"]), 20)
+
+    def test_every_command_explains_itself(self):
+        for command in ("generate", "chat", "bench", "certify", "info", "logits", "demo"):
+            r = forerun(command, "--help")
+            self.assertEqual(r.returncode, 0)
+            self.assertIn("Example", r.stdout)
+
+    def test_interrupt_ends_cleanly_with_the_statistics_so_far(self):
+        p = subprocess.Popen([FORERUN, "generate", "-m", GGUF, "-p", "a b", "--raw", "-n", "200", "--drafter", "none",
+                              "--ignore-end", "--json"], stdout=subprocess.PIPE,
+                             stderr=subprocess.PIPE, text=True)
+        time.sleep(0.6)
+        p.send_signal(signal.SIGINT)
+        out, err = p.communicate(timeout=60)
+        if p.returncode == 0:  # the machine was faster than the signal
+            self.assertEqual(json.loads(out)["finish"], "length")
+        elif p.returncode == 130:
+            self.assertEqual(json.loads(out)["finish"], "interrupted", err)
+        else:  # before the handler was there, or past it
+            self.assertEqual(p.returncode, -signal.SIGINT, err)
+
+    def test_chat_answers_from_a_pipe(self):
+        r = forerun("chat", "-m", GGUF, input="hello\n/exit\n", stdin=None)
+        self.assertIn("chat template", r.stderr)  # the tiny model has none, and the user is told
+
+    # --- what is refused ----------------------------------------------------------------------------------------
+
+    def test_misuse_is_exit_code_2(self):
+        self.assertEqual(forerun().returncode, 2)
+        self.assertEqual(forerun("generate").returncode, 2)
+        self.assertEqual(forerun("generate", "-m", GGUF, "--no-such-flag").returncode, 2)
+        self.assertEqual(forerun("generate", "-m", GGUF, "-p", "x", "--temp", "-1").returncode, 2)
+        self.assertEqual(forerun("generate", "-m", GGUF, "-p", "x", "--rule", "magic").returncode, 2)
+        self.refused(2, "generate", "-m", GGUF, "--raw", says=["prompt"])
+        self.refused(2, "generate", "-m", GGUF, "-p", "", "--raw", says=["prompt"])
+        self.refused(2, "generate", "-m", GGUF, "-p", "x", says=["chat template", "--raw"])
+        self.refused(2, "generate", "-m", self.path("none.gguf"), "-p", "x", "--raw", says=["none.gguf"])
+        self.refused(2, "generate", "-m", GGUF, "-p", "x", "--raw", "--drafter", "magic", says=["magic", "lookup"])
+        self.refused(2, "generate", "-m", GGUF, "-p", "x", "--raw", "--rule", "ratio-on-search", "--temp", "1",
+                     says=["ratio-on-search", "draft-model"])
+        self.refused(2, "bench", "-m", GGUF, "--prompts", self.path("no.jsonl"), says=["no.jsonl"])
+        bad = self.path("bad.jsonl", b'{"prompt": "x"}\n{"text": 1}\n')
+        self.refused(2, "bench", "-m", GGUF, "--prompts", bad, "--raw", says=["bad.jsonl:2", "prompt"])
+
+    def test_a_prompt_beyond_the_context_is_refused(self):
+        self.refused(2, "generate", "-m", GGUF, "-p", "a b " * 400, "--raw", says=["context", "256"])
+
+    def test_a_drafter_of_another_vocabulary_is_refused_saying_what_differs(self):
+        other = os.path.join(TINY, "llama", "model.gguf")
+        self.refused(2, "generate", "-m", GGUF, "-p", "x", "--raw", "--drafter", "draft-model:" + other,
+                     says=["vocabular", "160", "176"])
+
+    def test_broken_files_fail_with_one_line(self):
+        with open(GGUF, "rb") as f:
+            good = f.read()
+        cases = {
+            "empty.gguf": b"",
+            "text.gguf": b"hello, I am no model\n" * 10,
+            "truncated.gguf": good[: len(good) // 2],
+            "header.gguf": good[:40],
+            "version.gguf": good[:4] + struct.pack("<I", 99) + good[8:],
+            "counts.gguf": good[:8] + struct.pack("<QQ", 2**62, 2**62) + good[24:],
+            "architecture.gguf": good.replace(b"general.architecture\x08\0\0\0\x05\0\0\0\0\0\0\0llama",
+                                              b"general.architecture\x08\0\0\0\x05\0\0\0\0\0\0\0lxama"),
+        }
+        for name, data in cases.items():
+            self.refused(1, "generate", "-m", self.path(name, data), "-p", "x", "--raw", says=[name])
+
+    def test_a_broken_folder_fails_with_one_line(self):
+        def folder(name, change):
+            path = os.path.join(self.dir, name)
+            shutil.copytree(LLAMA, path)
+            change(path)
+            return path
+
+        def rewrite(file, edit):
+            def change(path):
+                with open(os.path.join(path, file), "rb") as f:
+                    data = f.read()
+                with open(os.path.join(path, file), "wb") as f:
+                    f.write(edit(data))
+            return change
+
+        cases = [
+            ("noconfig", lambda p: os.remove(os.path.join(p, "config.json")), "config.json"),
+            ("notokenizer", lambda p: os.remove(os.path.join(p, "tokenizer.json")), "tokenizer.json"),
+            ("noweights", lambda p: os.remove(os.path.join(p, "model.safetensors")), "safetensors"),
+            ("cutweights", rewrite("model.safetensors", lambda d: d[: len(d) // 2]), "model.safetensors"),
+            ("cuttokenizer", rewrite("tokenizer.json", lambda d: d[: len(d) // 2]), "tokenizer.json"),
+            ("deepconfig", rewrite("config.json", lambda d: b"[" * 100000), "config.json"),
+            ("othermodel", rewrite("config.json", lambda d: d.replace(b'"llama"', b'"mamba"')), "mamba"),
+        ]
+        for name, change, word in cases:
+            self.refused(1, "generate", "-m", folder(name, change), "-p", "x", "--raw", says=[name, word])
+
+    def test_flipped_bits_never_crash(self):
+        rng = random.Random(7)
+        with open(GGUF, "rb") as f:
+            good = f.read()
+        for i in range(40):
+            data = bytearray(good)
+            for _ in range(rng.choice((1, 3, 20))):
+                # half of them in the first kilobytes, where counts and lengths are
+                at = rng.randrange(4096 if rng.random() < 0.5 else len(data))
+                data[at] ^= 1 << rng.randrange(8)
+            r = forerun("generate", "-m", self.path("flipped.gguf", bytes(data)), "-p", "a b", "--raw", "-n", "2")
+            self.assertIn(r.returncode, (0, 1, 2), f"flip {i}: {r.returncode} {r.stderr}")
+
+    def test_nan_weights_fail_naming_the_logits(self):
+        def nan(d):
+            (n,) = struct.unpack("<Q", d[:8])
+            header = json.loads(d[8: 8 + n])
+            begin, end = header["model.norm.weight"]["data_offsets"]
+            wide = header["model.norm.weight"]["dtype"] == "F32"
+            one = struct.pack("<f", float("nan")) if wide else b"\xc0\x7f"
+            return d[: 8 + n + begin] + one * ((end - begin) // len(one)) + d[8 + n + end:]
+
+        path = os.path.join(self.dir, "nan")
+        shutil.copytree(LLAMA, path)
+        with open(os.path.join(path, "model.safetensors"), "rb") as f:
+            data = nan(f.read())
+        with open(os.path.join(path, "model.safetensors"), "wb") as f:
+            f.write(data)
+        for temp in ("0", "1"):
+            self.refused(1, "generate", "-m", path, "-p", "a b", "--raw", "--temp", temp, says=["NaN", "logits"])
+
+    def test_a_full_disk_is_reported(self):
+        with open("/dev/full", "w") as full:
+            r = subprocess.run([FORERUN, "generate", "-m", GGUF, "-p", "a", "--raw", "-n", "4", "--json"], stdout=full,
+                               stderr=subprocess.PIPE, text=True, timeout=60)
+        self.assertEqual(r.returncode, 1)
+        self.assertIn("No space left", r.stderr)
+        self.refused(1, "logits", "-m", GGUF, "-p", "a", "--raw", "--out", "/no/such/folder/x.npy", says=["/no/such"])
+
+
+if __name__ == "__main__":
+    unittest.main(verbosity=1)
