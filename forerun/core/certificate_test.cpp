@@ -212,7 +212,7 @@ TEST(TokenCertificate, ScoresFollowTheirFormulas) {
 TEST(TokenCertificate, AForbiddenOutputFailsWhateverElseIsFine) {
   const OwnedLaw law = law_of({0.5, 0.5, 0.0});
   TokenCertificate c;
-  for (int i = 0; i < 1000; ++i) c.add_output(law, i % 2, (i / 2 + 0.5) / 500.0);
+  for (int i = 0; i < 1000; ++i) c.add_output(law, i % 2, 0.5 * (i - i % 2 + 1) / 500.0);
   EXPECT_TRUE(c.report().passed());
   c.add_output(law, 2, 0.5);
   EXPECT_EQ(c.report().forbidden, 1U);

@@ -19,8 +19,8 @@ constexpr float kNan = std::numeric_limits<float>::quiet_NaN();
 
 std::vector<double> softmax(const std::vector<double>& x) {
   const double max = *std::max_element(x.begin(), x.end());
-  std::vector<double> p;
-  for (const double v : x) p.push_back(std::exp(v - max));
+  std::vector<double> p = x;
+  for (double& v : p) v = std::exp(v - max);
   const double sum = std::accumulate(p.begin(), p.end(), 0.0);
   for (double& v : p) v /= sum;
   return p;
