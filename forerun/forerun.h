@@ -31,7 +31,7 @@ class UsageError : public std::invalid_argument {
   using std::invalid_argument::invalid_argument;
 };
 
-/// Threads for tensor work in this process; 0 = one a core.
+/// Threads for tensor work in this process; 0 leaves the number as it is (at first, one a core).
 void set_threads(int threads);
 
 /// One turn of a conversation.
@@ -49,9 +49,12 @@ class Model {
   /// @throws FormatError  broken file, unsupported architecture or quantisation
   static Model load(const std::string& path, Precision precision = Precision::kF32);
 
-  /// Text as it is, with the beginning-of-sequence token where the model wants one.
+  /// Text as it is, with the beginning-of-sequence token where the model wants one. What looks like
+  /// a special token
+  /// ("<|im_end|>") becomes that token.
   std::vector<Token> encode(std::string_view text) const;
-  /// A conversation in the model's chat format, ready for the next answer.
+  /// A conversation in the model's chat format, ready for the next answer. Special tokens inside a
+  /// message are parsed, as the reference does: do not pass on text you do not trust.
   /// @throws UsageError  the model has no chat template, or one of an unknown family
   std::vector<Token> encode_chat(std::span<const Message> messages) const;
   std::string decode(std::span<const Token> tokens) const;
@@ -92,7 +95,7 @@ class Drafter {
 
 struct GenerateOptions {
   Reshape sampling;            ///< temperature 0 (greedy), top-k, top-p, min-p
-  Rule rule = Rule::kMaximal;  ///< at temperature 0 every rule but these keeps the target's choice
+  Rule rule = Rule::kMaximal;  ///< at temperature 0 every rule keeps the target's choice
   std::uint32_t max_draft = 8;
   std::uint32_t max_tokens = 256;
   std::uint64_t seed = 0;
@@ -115,9 +118,10 @@ struct Generated {
   std::string text;
   std::vector<Token> tokens;
   RunStatistics statistics;
-  double seconds = 0.0;          ///< of the rounds; the prompt's prefill is apart
+  double seconds =
+      0.0;  ///< of the rounds; the target's prefill is apart, a drafting model's is not
   double prefill_seconds = 0.0;  ///< prompt passes before the first round
-  int prefill_passes = 0;
+  int prefill_passes = 0;        ///< of the whole batch
   Finish finish = Finish::kLength;
   Rule rule = Rule::kMaximal;
   bool exact = true;  ///< the rule keeps the target's law
@@ -133,8 +137,9 @@ struct Generated {
 Generated generate(const Model& target, const Drafter& drafter, std::span<const Token> prompt,
                    const GenerateOptions& options, const Listener& listener = {});
 
-/// Generates a text for every prompt, all in one batch. The i-th is bit for bit what `generate`
-/// makes of it with request = options.request + i, whatever its neighbours.
+/// Generates a text for every prompt, all in one batch. The i-th draws the random numbers that
+/// `generate` draws with request = options.request + i, whatever its neighbours; the texts are
+/// equal up to ties, since products over other numbers of rows round differently.
 std::vector<Generated> generate_batch(const Model& target, const Drafter& drafter,
                                       std::span<const std::vector<Token>> prompts,
                                       const GenerateOptions& options,
@@ -146,7 +151,9 @@ struct Difference {
   std::size_t position = 0;  ///< of the output
   Token drafted = 0, plain = 0;
   double margin = 0.0;  ///< by how much the target prefers `plain`, in logits
-  bool tie = false;     ///< margin below what the precision can tell apart
+  bool tie = false;  ///< margin below what the precision can tell apart, or at the edge of top-k,
+                     ///< top-p, min-p
+  bool one_ended = false;  ///< one text ends here, the other goes on; no tokens, no margin
 };
 
 /// What certifying a run found. Sampled runs are judged by z and p values, deterministic ones
@@ -155,13 +162,16 @@ struct Certificate {
   CertificateReport report;
   std::size_t tokens = 0;
   bool deterministic = false;
-  bool exact = true;                    ///< what the rule promises
-  double tie_margin = 0.0;              ///< margins below it are ties
+  bool exact = true;        ///< what the rule promises
+  double tie_margin = 0.0;  ///< margins below it are ties
+  std::size_t edges =
+      0;  ///< outputs left out: at the edge of top-k, top-p or min-p, within rounding
   std::vector<Difference> differences;  ///< deterministic runs only
   RunStatistics statistics;
 
   bool passed() const;
-  /// Sampled runs: "no bias found" or "biased"; deterministic ones: "identical", "identical up to ties" or "different".
+  /// Sampled runs: "no bias found" or "biased"; deterministic ones: "identical", "identical up to
+  /// ties" or "different".
   std::string verdict() const;
 };
 

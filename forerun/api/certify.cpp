@@ -46,44 +46,71 @@ Draws place(const GenerateOptions& o, std::size_t position) {
   return {o.seed, o.request, 0, static_cast<std::uint32_t>(position)};
 }
 
+// True if a token that top-k, top-p or min-p cut off may have been kept on the other side of
+// rounding: it is if logits that all move by `margin` could keep it. Conservative: asks whether
+// slightly looser limits would.
+bool at_the_edge(std::span<const float> raw, const Reshape& limits, Token y, double margin) {
+  Reshape loose = limits;
+  const double step = limits.greedy() ? 0.0 : margin / limits.temperature;
+  loose.top_p = std::min(
+      1.0, limits.top_p + std::expm1(2.0 * step) * (1.0 - limits.top_p) * limits.top_p + 1e-6);
+  loose.min_p = limits.min_p * std::exp(-2.0 * step);
+  loose.top_k = 0;
+  std::vector<float> row(raw.begin(), raw.end());
+  reshape_(row, loose);
+  if (row[static_cast<std::size_t>(y)] == kNegInf) return false;
+  if (limits.top_k == 0) return true;
+  const float own = raw[static_cast<std::size_t>(y)] + static_cast<float>(2.0 * margin);
+  const auto above = std::count_if(raw.begin(), raw.end(), [&](float x) { return x > own; });
+  return above < static_cast<std::ptrdiff_t>(limits.top_k);
+}
+
 // What plain decoding goes by at one place: the logits, or log p + g under shared noise.
 class Choice {
  public:
-  /// @param raw  [vocab] float32 logits; reshaped in place
-  Choice(std::span<float> raw, const GenerateOptions& o, std::size_t position)
-      : raw_(raw), options_(o), draws_(place(o, position)), law_(reshape_(raw, o.sampling)) {}
+  /// @param row  [vocab] float32 logits; reshaped in place
+  Choice(std::span<float> row, const GenerateOptions& o, std::size_t position, double tie_margin)
+      : raw_(row.begin(), row.end()),
+        options_(o),
+        draws_(place(o, position)),
+        tie_margin_(tie_margin),
+        law_(reshape_(row, o.sampling)) {}
 
   Token token() const {
     if (const auto* decided = std::get_if<PointMass>(&law_)) return decided->token;
     return sample_shared_noise(std::get<Categorical>(law_), draws_).token;
   }
-  /// By how much `a` is preferred to `b`, in logits.
+  /// By how much `a` is preferred to `b`, in logits; limits such as top-p left aside.
   double margin(Token a, Token b) const {
-    if (const auto* p = std::get_if<Categorical>(&law_)) {
-      return (shared_noise_score(*p, a, draws_) - shared_noise_score(*p, b, draws_)) *
-             options_.sampling.temperature;
-    }
-    return static_cast<double>(raw_[static_cast<std::size_t>(a)]) -
-           static_cast<double>(raw_[static_cast<std::size_t>(b)]);
+    if (options_.sampling.greedy()) return at(raw_, a) - at(raw_, b);
+    std::vector<float> scaled = raw_;
+    const Reshape uncut{.temperature = options_.sampling.temperature};
+    const auto p = std::get<Categorical>(reshape_(scaled, uncut));
+    return (shared_noise_score(p, a, draws_) - shared_noise_score(p, b, draws_)) *
+           options_.sampling.temperature;
+  }
+  /// Rounding may prefer either: the margin is small, or a limit decides and one of the two stands
+  /// at its edge.
+  bool tie(Token a, Token b) const {
+    return std::abs(margin(a, b)) < tie_margin_ || at_limit(a) || at_limit(b);
   }
 
  private:
-  std::span<float> raw_;
+  static double at(const std::vector<float>& v, Token t) {
+    return static_cast<double>(v[static_cast<std::size_t>(t)]);
+  }
+  bool at_limit(Token t) const {
+    const auto* p = std::get_if<Categorical>(&law_);
+    return p != nullptr && p->prob(t) == 0.0 &&
+           at_the_edge(raw_, options_.sampling, t, tie_margin_);
+  }
+
+  std::vector<float> raw_;
   const GenerateOptions& options_;
   Draws draws_;
+  double tie_margin_;
   TokenLaw law_;
 };
-
-// An output the reshaped law forbids may have stood at the very edge of top-k, top-p or min-p, on
-// the other side of rounding.
-bool at_the_edge(std::span<const float> raw, std::span<const float> reshaped, Token y,
-                 double margin) {
-  float edge = -kNegInf;
-  for (std::size_t i = 0; i < raw.size(); ++i) {
-    if (reshaped[i] != kNegInf) edge = std::min(edge, raw[i]);
-  }
-  return static_cast<double>(edge - raw[static_cast<std::size_t>(y)]) < margin;
-}
 
 // Scores one generated text again and adds what it shows.
 class Judge {
@@ -113,16 +140,15 @@ class Judge {
   void compare(std::size_t prompt, std::size_t i, std::size_t position, std::span<float> row,
                Token y) {
     std::vector<float> copy(row.begin(), row.end());
-    const Choice choice(copy, options_, position);
+    const Choice choice(copy, options_, position, out_.tie_margin);
     const Token plain = choice.token();
     if (plain == y) return;
-    const double margin = choice.margin(plain, y);
     out_.differences.push_back({.prompt = prompt,
                                 .position = i,
                                 .drafted = y,
                                 .plain = plain,
-                                .margin = margin,
-                                .tie = margin < out_.tie_margin});
+                                .margin = choice.margin(plain, y),
+                                .tie = choice.tie(plain, y)});
   }
 
   void score(std::span<float> row, std::size_t position, Token y, const ExaminedDraft* draft) {
@@ -131,7 +157,8 @@ class Judge {
     const std::vector<float> raw(cuts ? row.begin() : row.end(), row.end());
     const auto p = std::get<Categorical>(reshape_(row, r));
     if (cuts && row[static_cast<std::size_t>(y)] == kNegInf &&
-        at_the_edge(raw, row, y, out_.tie_margin)) {
+        at_the_edge(raw, r, y, out_.tie_margin)) {
+      ++out_.edges;
       return;
     }
     const Draws draws = place(options_, position);
@@ -149,6 +176,15 @@ class Judge {
   Certificate& out_;
   TokenCertificate tokens_;
 };
+
+// Scoring again may have found the place already.
+void add_once(std::vector<Difference>& to, std::size_t prompt, Difference d) {
+  d.prompt = prompt;
+  const bool known = std::any_of(to.begin(), to.end(), [&](const Difference& other) {
+    return other.prompt == prompt && other.position == d.position;
+  });
+  if (!known) to.push_back(d);
+}
 
 Certificate fresh(const Model& target, const GenerateOptions& options) {
   Certificate c;
@@ -178,12 +214,13 @@ Traced traced(const Model& target, const Drafter& drafter, const std::vector<Tok
 }  // namespace
 
 bool Certificate::passed() const {
-  if (!report.passed()) return false;
+  if (tokens == 0 || !report.passed()) return false;
   return std::all_of(differences.begin(), differences.end(),
                      [](const Difference& d) { return d.tie; });
 }
 
 std::string Certificate::verdict() const {
+  if (tokens == 0) return "nothing to judge";
   if (!deterministic) return passed() ? "no bias found" : "biased";
   if (!passed()) return "different";
   return differences.empty() ? "identical" : "identical up to ties";
@@ -200,20 +237,19 @@ Certificate certify(const Model& target, const Drafter& drafter,
   const auto stopped = [&] { return listener.go_on && !listener.go_on(); };
   // Each turn over the prompts has requests, hence randomness, of its own.
   for (std::size_t i = 0; out.tokens < tokens && !stopped(); ++i) {
-    if (out.deterministic && i == prompts.size()) break;  // a second turn would be the same
+    if (options.sampling.greedy() && i == prompts.size()) break;  // a second turn would be the same
     const std::vector<Token>& prompt = prompts[i % prompts.size()];
     one.request = options.request + static_cast<std::uint32_t>(i);
-    one.max_tokens = static_cast<std::uint32_t>(std::min(per_prompt, tokens - out.tokens));
+    one.max_tokens = static_cast<std::uint32_t>(
+        std::min({per_prompt, tokens - out.tokens, std::size_t{1} << 30}));
     const Traced t = traced(target, drafter, prompt, one, listener);
     if (t.generated.tokens.empty()) break;
     judge.judge(i, prompt, t.generated, t.drafts);
     if (!out.deterministic) continue;
-    const Generated plain = generate(target, Drafter(), prompt, one);
+    const Generated plain = generate(target, Drafter(), prompt, one, {.go_on = listener.go_on});
+    if (stopped()) break;  // half a text is not compared
     const auto d = first_difference(target, prompt, plain.tokens, t.generated.tokens, one);
-    if (d && t.generated.finish != Finish::kInterrupted) {
-      out.differences.push_back(*d);
-      out.differences.back().prompt = i;
-    }
+    if (d) add_once(out.differences, i, *d);
   }
   out.report = judge.report();
   return out;
@@ -241,7 +277,7 @@ std::optional<Difference> first_difference(const Model& target, std::span<const 
   Difference out;
   out.position = static_cast<std::size_t>(a - plain.begin());
   if (a == plain.end() || b == drafted.end()) {
-    out.margin = std::numeric_limits<double>::infinity();
+    out.one_ended = true;
     return out;
   }
   out.plain = *a;
@@ -249,10 +285,11 @@ std::optional<Difference> first_difference(const Model& target, std::span<const 
   const auto visit = [&](std::size_t i, std::span<float> row) {
     if (i != out.position) return;
     // The rescoring pass may side with either of the two: what counts is how close they are.
-    out.margin = std::abs(Choice(row, options, prompt.size() + i).margin(out.plain, out.drafted));
+    const Choice choice(row, options, prompt.size() + i, tie_margin(target.precision()));
+    out.margin = std::abs(choice.margin(out.plain, out.drafted));
+    out.tie = choice.tie(out.plain, out.drafted);
   };
   rescore(target, prompt, plain.first(out.position + 1), visit);
-  out.tie = out.margin < tie_margin(target.precision());
   return out;
 }
 

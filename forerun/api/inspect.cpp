@@ -2,6 +2,7 @@
 #include <c10/core/InferenceMode.h>
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <filesystem>
 #include <nlohmann/json.hpp>
 #include <type_traits>
@@ -17,7 +18,9 @@ namespace {
 std::string shortened(std::string_view text) {
   constexpr std::size_t kMost = 80;
   std::string out;
-  for (const char c : text.substr(0, kMost)) out += c == '\n' ? ' ' : c;
+  // Control characters of a file would reach the terminal.
+  for (const char c : text.substr(0, kMost))
+    out += static_cast<unsigned char>(c) < 0x20 || c == 0x7f ? ' ' : c;
   return text.size() > kMost ? out + fmt::format("... ({} bytes)", text.size()) : out;
 }
 
@@ -83,14 +86,24 @@ FileInfo inspect(const std::string& path) {
 
 Logits logits(const Model& model, std::span<const Token> tokens) {
   if (tokens.empty()) throw UsageError("the text holds no token: there is nothing to score");
+  if (tokens.size() > model.context()) {
+    throw UsageError(fmt::format("the text has {} tokens, the model's context holds {}: shorten it",
+                                 tokens.size(), model.context()));
+  }
   const c10::InferenceMode no_autograd;
   const DecoderLm& lm = model.impl().lm;
   KvCache cache = lm.make_cache();
-  const LaneSpan span{
-      .cache = &cache, .tokens = tokens, .scored = static_cast<std::int64_t>(tokens.size())};
-  const at::Tensor out = forward(lm, {&span, 1});
   Logits result{.rows = tokens.size(), .vocab = model.vocab(), .values = {}};
-  result.values.assign(out.data_ptr<float>(), out.data_ptr<float>() + out.numel());
+  result.values.reserve(result.rows * result.vocab);
+  constexpr std::size_t kRows = 256;
+  for (std::size_t i = 0; i < tokens.size(); i += kRows) {
+    const auto part = tokens.subspan(i, std::min(kRows, tokens.size() - i));
+    const LaneSpan span{
+        .cache = &cache, .tokens = part, .scored = static_cast<std::int64_t>(part.size())};
+    const at::Tensor out = forward(lm, {&span, 1});
+    result.values.insert(result.values.end(), out.data_ptr<float>(),
+                         out.data_ptr<float>() + out.numel());
+  }
   return result;
 }
 

@@ -32,7 +32,8 @@ class Conversation {
 
 // Reads one line; nothing at the end of input or on Ctrl-C at the prompt.
 std::optional<std::string> ask() {
-  fmt::print(stderr, "{}", styled(stderr, Style::kGreen, "> "));
+  const std::string mark = styled(stderr, Style::kGreen, "> ");
+  std::fwrite(mark.data(), 1, mark.size(), stderr);
   std::string line;
   if (!std::getline(std::cin, line)) return std::nullopt;
   return line;
@@ -56,6 +57,9 @@ int run(const Flags& f) {
   const Model model = load_model(f.model);
   const Drafter drafter = load_drafter(f.drafter.name, f.drafter.precision, model);
   GenerateOptions options = resolve(f.sampling);
+  const Message probe{"user", "hello"};
+  model.encode_chat(
+      {&probe, 1});  // a model without a chat format is refused before the first question
   Conversation talk(f.system);
   RunStatistics total;
   note(styled(stderr, Style::kDim,

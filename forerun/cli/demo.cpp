@@ -19,7 +19,7 @@ constexpr const char* kPrompt =
 struct Flags {
   ModelFlags model;
   DrafterFlags drafter;
-  SamplingFlags sampling;
+  GenerateOptions options;
   std::string prompt = kPrompt;
   std::size_t certificate_tokens = 400;
 };
@@ -82,6 +82,7 @@ bool print_certificates(const Model& model, const Drafter& drafter,
 }
 
 int run(const Flags& f) {
+  if (f.drafter.name == "none") throw UsageError("demo: needs a drafter; try --drafter lookup");
   Progress progress;
   progress.show("loading " + f.model.path + " ...");
   const Model model = load_model(f.model);
@@ -89,7 +90,7 @@ int run(const Flags& f) {
   progress.clear();
   const Message turn{"user", f.prompt};
   const std::vector<Token> prompt = model.encode_chat({&turn, 1});
-  const GenerateOptions options = resolve(f.sampling);
+  const GenerateOptions& options = f.options;
   write_out(styled(stdout, Style::kDim, "prompt: " + f.prompt) + "\n\n");
   const Generated plain = stream(model, Drafter(), prompt, options, "plain decoding");
   if (interrupted()) return 130;
@@ -106,12 +107,19 @@ int run(const Flags& f) {
 
 Action add_demo(CLI::App& parent, CLI::App*& command) {
   auto f = std::make_shared<Flags>();
-  f->sampling.options.max_tokens = 200;
+  f->options.max_tokens = 200;
   command = parent.add_subcommand(
       "demo", "Answer a prompt plain and drafted, and prove that drafting changed nothing");
   bind(*command, f->model);
   bind(*command, f->drafter);
-  bind(*command, f->sampling);
+  command->add_option("-n,--max-tokens", f->options.max_tokens, "Tokens to generate at most")
+      ->check(CLI::Range(1U, 1U << 20))
+      ->capture_default_str();
+  command->add_option("--max-draft", f->options.max_draft, "Drafted tokens a round")
+      ->check(CLI::Range(1, 64))
+      ->capture_default_str();
+  command->add_option("--seed", f->options.seed, "Of the certified texts; the others are greedy")
+      ->capture_default_str();
   command->add_option("-p,--prompt", f->prompt, "The prompt")->capture_default_str();
   command->add_option("--certificate-tokens", f->certificate_tokens, "Outputs to certify")
       ->check(CLI::Range(std::size_t{1}, std::size_t{1000000}))

@@ -24,7 +24,9 @@ struct Flags {
 std::string read_all(const std::string& path) {
   if (path == "-") return {std::istreambuf_iterator<char>(std::cin), {}};
   std::ifstream in(path, std::ios::binary);
-  if (!in) throw UsageError(fmt::format("cannot open the prompt file '{}'", path));
+  in.peek();  // a folder opens, but cannot be read
+  if (in.bad() || !in.is_open())
+    throw UsageError(fmt::format("cannot open the prompt file '{}'", path));
   return {std::istreambuf_iterator<char>(in), {}};
 }
 
@@ -95,7 +97,8 @@ int run(const Flags& f) {
     report(f, g, prompt.size());
     if (certificate) note("certificate: " + summary(*certificate));
   }
-  return g.finish == Finish::kInterrupted ? 130 : 0;
+  if (g.finish == Finish::kInterrupted) return 130;
+  return certificate && !certificate->passed() ? 1 : 0;
 }
 
 }  // namespace

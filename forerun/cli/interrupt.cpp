@@ -22,6 +22,8 @@ void catch_interrupts() {
   action.sa_handler = handle;
   sigaction(SIGINT, &action, nullptr);
   sigaction(SIGTERM, &action, nullptr);
+  // A reader that went away is an error to report, not a reason to die.
+  std::signal(SIGPIPE, SIG_IGN);
 }
 
 bool interrupted() noexcept { return asked != 0; }

@@ -16,6 +16,8 @@ using namespace forerun::cli;
 
 constexpr int kFailure = 1;
 constexpr int kMisuse = 2;
+constexpr const char* kOutOfMemory =
+    "forerun: out of memory; try --precision bf16, a shorter prompt or a smaller model";
 
 // Libraries below append a backtrace to their message; a user needs its first line.
 std::string first_line(const char* message) {
@@ -30,10 +32,12 @@ int guarded(const Action& action) {
     note(fmt::format("forerun: {}", first_line(e.what())));
     return kMisuse;
   } catch (const std::bad_alloc&) {
-    note("forerun: out of memory; try --precision bf16, a shorter prompt or fewer lanes");
+    note(kOutOfMemory);
     return kFailure;
   } catch (const std::exception& e) {
-    note(fmt::format("forerun: {}", first_line(e.what())));
+    const std::string line = first_line(e.what());
+    const bool memory = line.find("can't allocate memory") != std::string::npos;
+    note(memory ? kOutOfMemory : fmt::format("forerun: {}", line));
     return kFailure;
   }
 }

@@ -106,6 +106,11 @@ std::vector<std::vector<Token>> encode_prompts(const Model& model,
   for (const Prompt& p : prompts) {
     const Message turn{"user", p.text};
     out.push_back(raw ? model.encode(p.text) : model.encode_chat({&turn, 1}));
+    if (out.back().size() >= model.context()) {
+      throw UsageError(
+          fmt::format("prompt {} has {} tokens, the model's context holds {}: shorten it",
+                      out.size(), out.back().size(), model.context()));
+    }
   }
   return out;
 }
@@ -124,9 +129,11 @@ nlohmann::json to_json(const RunStatistics& s) {
 }
 
 nlohmann::json to_json(const Difference& d) {
-  nlohmann::json j = {{"prompt", d.prompt}, {"position", d.position}, {"drafted", d.drafted},
-                      {"plain", d.plain},   {"margin", d.margin},     {"tie", d.tie}};
-  if (!std::isfinite(d.margin)) j["margin"] = nullptr;
+  nlohmann::json j = {{"prompt", d.prompt},   {"position", d.position},
+                      {"drafted", d.drafted}, {"one_ended", d.one_ended},
+                      {"plain", d.plain},     {"margin", d.margin},
+                      {"tie", d.tie}};
+  if (d.one_ended) j["margin"] = nullptr;
   return j;
 }
 
@@ -138,7 +145,9 @@ nlohmann::json to_json(const Certificate& c) {
           {"ks_statistic", c.report.ks_statistic},
           {"tokens", c.tokens},
           {"drafted_tokens", c.report.drafted},
+          {"z_p", c.report.z_p},
           {"forbidden", c.report.forbidden},
+          {"edges", c.edges},
           {"exact", c.exact},
           {"deterministic", c.deterministic},
           {"tie_margin", c.tie_margin},
@@ -151,7 +160,7 @@ std::string tau_text(const RunStatistics& s) {
 }
 
 std::string describe(const Difference& d) {
-  if (!std::isfinite(d.margin)) {
+  if (d.one_ended) {
     return fmt::format("prompt {}: one text ends at token {}", d.prompt, d.position);
   }
   return fmt::format("prompt {}, token {}: {} instead of {}, margin {:.2g} logits{}", d.prompt,
@@ -161,13 +170,17 @@ std::string describe(const Difference& d) {
 std::string summary(const Certificate& c) {
   const std::size_t ties = static_cast<std::size_t>(
       std::count_if(c.differences.begin(), c.differences.end(), [](auto& d) { return d.tie; }));
-  if (c.deterministic) {
-    return fmt::format(
-        "{}: {} tokens scored again by plain passes, {} ties within {} logits, {} differences",
-        c.verdict(), c.tokens, ties, c.tie_margin, c.differences.size() - ties);
+  std::string law = fmt::format("{} of them drafted: z = {:+.2f}, KS p = {:.2g}", c.report.drafted,
+                                c.report.z, c.report.ks_p);
+  if (c.report.forbidden > 0) law += fmt::format(", {} forbidden outputs", c.report.forbidden);
+  if (c.edges > 0) law += fmt::format(", {} at the edge of a limit left out", c.edges);
+  if (!c.deterministic) {
+    return fmt::format("{}: {} tokens scored again, {}", c.verdict(), c.tokens, law);
   }
-  return fmt::format("{}: {} tokens scored again, {} of them drafted: z = {:+.2f}, KS p = {:.2g}",
-                     c.verdict(), c.tokens, c.report.drafted, c.report.z, c.report.ks_p);
+  return fmt::format(
+      "{}: {} tokens scored again by plain passes, {} ties within {} logits, {} differences{}",
+      c.verdict(), c.tokens, ties, c.tie_margin, c.differences.size() - ties,
+      c.report.passed() ? "" : "; " + law);
 }
 
 }  // namespace forerun::cli

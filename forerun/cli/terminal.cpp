@@ -22,8 +22,8 @@ std::string styled(std::FILE* stream, Style style, std::string_view text) {
 }
 
 void write_out(std::string_view text) {
-  const bool ok =
-      std::fwrite(text.data(), 1, text.size(), stdout) == text.size() && std::fflush(stdout) == 0;
+  const bool ok = std::fwrite(text.data(), 1, text.size(), stdout) == text.size() &&
+                  (std::fflush(stdout) == 0 || (errno == EINTR && std::fflush(stdout) == 0));
   if (!ok) {
     throw std::runtime_error(
         fmt::format("cannot write to standard output: {}; free some space or redirect it elsewhere",
@@ -35,22 +35,28 @@ void write_json(const nlohmann::json& document) {
   write_out(document.dump(2, ' ', false, nlohmann::json::error_handler_t::replace) + "\n");
 }
 
-void note(std::string_view line) { fmt::print(stderr, "{}\n", line); }
+void note(std::string_view line) {
+  // A closed standard error must not end the program.
+  const std::string text = std::string(line) + "\n";
+  std::fwrite(text.data(), 1, text.size(), stderr);
+}
 
 Progress::Progress() : on_(isatty(fileno(stderr)) != 0) {}
 Progress::~Progress() { clear(); }
 
 void Progress::show(const std::string& line) {
   if (!on_) return;
-  fmt::print(stderr, "\r{}{}", line,
-             std::string(shown_ > line.size() ? shown_ - line.size() : 0, ' '));
+  const std::string text =
+      "\r" + line + std::string(shown_ > line.size() ? shown_ - line.size() : 0, ' ');
+  std::fwrite(text.data(), 1, text.size(), stderr);
   std::fflush(stderr);
   shown_ = line.size();
 }
 
 void Progress::clear() {
   if (!on_ || shown_ == 0) return;
-  fmt::print(stderr, "\r{}\r", std::string(shown_, ' '));
+  const std::string blank = "\r" + std::string(shown_, ' ') + "\r";
+  std::fwrite(blank.data(), 1, blank.size(), stderr);
   shown_ = 0;
 }
 

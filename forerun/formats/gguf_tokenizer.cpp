@@ -90,7 +90,8 @@ Result<TokenizerSpec> tokenizer_spec(const Gguf& gguf) {
   for (const char* name : {"eot_token_id", "eom_token_id"}) {
     if (const auto end = id(gguf, name)) spec.end.push_back(*end);
   }
-  // Without the flag: SentencePiece models and Llama 3 begin with BOS, other byte-level ones do not.
+  // Without the flag: SentencePiece models and Llama 3 begin with BOS, other byte-level ones do
+  // not.
   const bool llama3 = spec.pre == "llama-bpe" || spec.pre == "llama3" || spec.pre == "llama-v3";
   spec.add_bos = gguf.get<bool>(key("add_bos_token")).value_or(*model == "llama" || llama3);
   spec.add_eos = gguf.get<bool>(key("add_eos_token")).value_or(false);

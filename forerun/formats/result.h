@@ -12,13 +12,15 @@ struct Error {
   std::string message;
 };
 
-/// A value or an Error; the subset of std::expected that parsers need (GCC 12 has it in C++23 only).
-/// `parse_*` functions return it and neither throw nor print; `load_*` turn it into one exception.
+/// A value or an Error; the subset of std::expected that parsers need (GCC 12 has it in C++23
+/// only). `parse_*` functions return it and neither throw nor print; `load_*` turn it into one
+/// exception.
 template <class T>
 class [[nodiscard]] Result {
  public:
-  Result(T value) : v_(std::in_place_index<0>, std::move(value)) {}      // NOLINT: implicit by design
-  Result(Error error) : v_(std::in_place_index<1>, std::move(error)) {}  // NOLINT: implicit by design
+  Result(T value) : v_(std::in_place_index<0>, std::move(value)) {}  // NOLINT: implicit by design
+  Result(Error error)
+      : v_(std::in_place_index<1>, std::move(error)) {}  // NOLINT: implicit by design
   explicit operator bool() const noexcept { return v_.index() == 0; }
   const T& operator*() const& { return std::get<0>(v_); }  // throws if there is no value
   T operator*() && { return std::get<0>(std::move(v_)); }

@@ -57,8 +57,8 @@ class Builder {
     m.embedding = matrix(name(kEmbedding), c_.vocab, c_.hidden);
     for (std::int64_t i = 0; i < c_.layers; ++i) m.layers.push_back(layer(i));
     m.final_norm = norm(name(kFinalNorm), c_.hidden);
-    const bool own_head = find_(name(kHead)) != nullptr && !c_.tied_head;
-    m.config.tied_head = !own_head;
+    // A GGUF file without a head has a tied one; a Hugging Face config says so itself.
+    const bool own_head = !c_.tied_head;
     m.head.weight = own_head ? matrix(name(kHead), c_.vocab, c_.hidden) : m.embedding;
     m.rope = Rope(inverse_frequencies(c_, false));
     if (c_.window > 0) m.local_rope = Rope(inverse_frequencies(c_, true));
@@ -117,8 +117,9 @@ class Builder {
   }
 
   at::Tensor matrix(const std::string& tensor, std::int64_t rows, std::int64_t cols) const {
+    const TensorView& view = get(tensor, {rows, cols});
     at::Tensor out = at::empty({rows, cols}, scalar_type(precision_));
-    fill(get(tensor, {rows, cols}), out, {});
+    fill(view, out, {});
     return out;
   }
 
@@ -126,7 +127,18 @@ class Builder {
   Linear stacked(const std::vector<std::string>& parts, const std::vector<std::int64_t>& rows,
                  std::int64_t cols) const {
     std::int64_t total = 0;
-    for (const std::int64_t n : rows) total += n;
+    std::size_t biased = 0;
+    for (std::size_t i = 0; i < parts.size(); ++i) {
+      get(parts[i] + ".weight", {rows[i], cols});  // before anything is allocated
+      biased += find_(parts[i] + ".bias") != nullptr ? 1 : 0;
+      total += rows[i];
+    }
+    const bool wants_bias = c_.family == Family::kQwen2 && parts.size() == 3;
+    if (biased != parts.size() && (biased != 0 || wants_bias)) {
+      throw FormatError(
+          fmt::format("{} of the {} tensors '{}.bias' are there: the file is incomplete", biased,
+                      parts.size(), fmt::join(parts, ".bias', '")));
+    }
     Linear out{.weight = at::empty({total, cols}, scalar_type(precision_)), .bias = {}};
     std::int64_t first = 0;
     for (std::size_t i = 0; i < parts.size(); ++i) {

@@ -36,8 +36,8 @@ std::vector<float> inverse_frequencies(const DecoderConfig& c, bool sliding) {
   const double theta = sliding ? c.local_rope_theta : c.rope_theta;
   for (std::size_t j = 0; j < out.size(); ++j) {
     double f = std::pow(theta, -2.0 * static_cast<double>(j) / static_cast<double>(c.head_dim));
-    // Scaling stretches full attention only: a window never reaches far positions.
-    if (!sliding) {
+    // In Gemma, scaling stretches full attention only: a window never reaches far positions.
+    if (!sliding || !c.gemma()) {
       f = c.rope_factors.empty() ? scaled(f, c.rope_scaling)
                                  : f / static_cast<double>(c.rope_factors[j]);
     }

@@ -153,6 +153,7 @@ Result<DecoderConfig> parse_decoder_config(const Gguf& gguf) {
   const double width = deep_gemma ? static_cast<double>(c.hidden) / static_cast<double>(c.heads)
                                   : static_cast<double>(c.head_dim);
   c.query_scale = k.number("attention.scale", 1.0 / std::sqrt(width));
+  if (const auto bad = internal::check_numbers(c)) k.fail(*bad);
   c.tied_head = gguf.find("output.weight") == nullptr;
   if (!k.error().empty()) return Error{k.error()};
   return c;

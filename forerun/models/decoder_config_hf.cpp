@@ -20,7 +20,9 @@ class Fields {
   std::int64_t integer(const char* key) { return integer(key, std::nullopt); }
   std::int64_t integer(const char* key, std::optional<std::int64_t> otherwise) {
     const json* v = find(key);
-    if (v != nullptr && v->is_number_integer()) return v->get<std::int64_t>();
+    const bool fits = v != nullptr && v->is_number_integer() &&
+                      !(v->is_number_unsigned() && v->get<std::uint64_t>() > INT64_MAX);
+    if (fits) return v->get<std::int64_t>();
     return fallback<std::int64_t>(key, v, "an integer", otherwise);
   }
   double number(const char* key, std::optional<double> otherwise) {
@@ -75,6 +77,7 @@ std::optional<Family> family_of(const std::string& type) {
 
 // One rope dictionary: "rope_scaling" of older files, "rope_parameters" of newer ones.
 void read_rope(const json& rope, Fields& errors, double& theta, RopeScaling& scaling) {
+  if (!rope.is_object()) return errors.fail("the rope parameters are no object");
   Fields f(rope);
   theta = f.number("rope_theta", theta);
   std::string type = f.text("rope_type", "");
@@ -96,7 +99,7 @@ void read_rope(const json& rope, Fields& errors, double& theta, RopeScaling& sca
 }
 
 void read_ropes(Fields& f, DecoderConfig& c) {
-  c.rope_theta = f.number("rope_theta", 10000.0);
+  c.rope_theta = f.number("rope_theta", c.gemma() ? 1e6 : 1e4);
   c.local_rope_theta = c.gemma() ? f.number("rope_local_base_freq", 10000.0) : c.rope_theta;
   if (const json* scaling = f.find("rope_scaling")) {
     double ignored = c.rope_theta;
@@ -104,7 +107,7 @@ void read_ropes(Fields& f, DecoderConfig& c) {
   }
   const json* parameters = f.find("rope_parameters");
   if (parameters == nullptr) return;
-  if (parameters->contains("full_attention")) {
+  if (parameters->is_object() && parameters->contains("full_attention")) {
     read_rope((*parameters)["full_attention"], f, c.rope_theta, c.rope_scaling);
     RopeScaling local;
     read_rope(parameters->value("sliding_attention", json::object()), f, c.local_rope_theta, local);
@@ -119,7 +122,7 @@ void read_ropes(Fields& f, DecoderConfig& c) {
 void read_windows(Fields& f, DecoderConfig& c) {
   c.sliding.assign(static_cast<std::size_t>(c.layers), false);
   const bool used = c.gemma() || f.flag("use_sliding_window", false);
-  c.window = f.integer("sliding_window", 0);
+  c.window = f.integer("sliding_window", c.gemma() ? 4096 : 0);
   if (!used || c.window <= 0) {
     c.window = 0;
     return;
@@ -151,9 +154,8 @@ void read_windows(Fields& f, DecoderConfig& c) {
 }  // namespace
 
 Result<DecoderConfig> parse_decoder_config(const json& config) {
-  // A multimodal Gemma keeps its decoder one level down.
   if (config.is_object() && config.contains("text_config") && !config.contains("hidden_size")) {
-    return parse_decoder_config(config["text_config"]);
+    return Error{"config.json: this is a multimodal model; only text models are supported"};
   }
   Fields f(config);
   const std::string type = f.text("model_type", std::nullopt);
@@ -172,7 +174,8 @@ Result<DecoderConfig> parse_decoder_config(const json& config) {
   c.layers = f.integer("num_hidden_layers");
   c.heads = f.integer("num_attention_heads");
   c.kv_heads = f.integer("num_key_value_heads", c.heads);
-  c.head_dim = f.integer("head_dim", c.heads > 0 ? c.hidden / c.heads : 0);
+  const std::int64_t even = c.heads > 0 ? c.hidden / c.heads : 0;
+  c.head_dim = f.integer("head_dim", c.gemma() ? 256 : even);
   c.intermediate = f.integer("intermediate_size");
   c.context = f.integer("max_position_embeddings");
   c.norm_eps = f.number("rms_norm_eps", 1e-6);
@@ -192,9 +195,13 @@ Result<DecoderConfig> parse_decoder_config(const json& config) {
     c.embedding_scale = std::sqrt(static_cast<double>(c.hidden));
     c.attention_softcap = f.number("attn_logit_softcapping", 0.0);
     c.logit_softcap = f.number("final_logit_softcapping", 0.0);
+    if (f.flag("use_bidirectional_attention", false)) {
+      f.fail("an embedding model with bidirectional attention cannot generate");
+    }
   }
   read_ropes(f, c);
   read_windows(f, c);
+  if (const auto bad = internal::check_numbers(c)) f.fail(*bad);
   if (!f.error().empty()) return Error{"config.json: " + f.error()};
   return c;
 }

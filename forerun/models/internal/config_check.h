@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 
+#include <cmath>
 #include <optional>
 #include <string>
 
@@ -29,6 +30,24 @@ inline std::optional<std::string> check_sizes(const DecoderConfig& c) {
   }
   if (c.head_dim % 2 != 0) return fmt::format("head dimension {} is odd", c.head_dim);
   if (!(c.norm_eps > 0.0 && c.norm_eps < 1.0)) return "the norm's epsilon is out of range";
+  return std::nullopt;
+}
+
+/// What is wrong with the numbers of rotary embedding and attention, if anything: they would turn
+/// logits into NaN.
+inline std::optional<std::string> check_numbers(const DecoderConfig& c) {
+  const auto positive = [](double x) { return std::isfinite(x) && x > 0.0; };
+  const RopeScaling& s = c.rope_scaling;
+  if (!positive(c.rope_theta) || !positive(c.local_rope_theta)) {
+    return fmt::format("the base of the rotary embedding must be positive, not {} and {}",
+                       c.rope_theta, c.local_rope_theta);
+  }
+  if (!positive(s.factor) || !positive(s.low_freq_factor) || !positive(s.original_context) ||
+      !(s.high_freq_factor > s.low_freq_factor)) {
+    return "the factors of the rope scaling are out of range";
+  }
+  if (!positive(c.query_scale)) return "the scale of attention scores must be positive";
+  if (!(c.attention_softcap >= 0.0 && c.logit_softcap >= 0.0)) return "a soft cap is negative";
   return std::nullopt;
 }
 
