@@ -225,7 +225,7 @@ TEST(Compare, FirstDifferenceHasThePlaceAndTheMargin) {
   std::vector<Token> shorter(plain.begin(), plain.begin() + 5);
   const auto end = first_difference(tiny(), p, plain, shorter, o);
   ASSERT_TRUE(end.has_value());
-  EXPECT_TRUE(std::isinf(end->margin));
+  EXPECT_TRUE(end->one_ended);
   EXPECT_FALSE(end->tie);
 }
 

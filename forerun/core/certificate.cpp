@@ -17,6 +17,16 @@ void check_id(const Categorical& law, Token t) {
                               "; score outputs and drafts with the target's own vocabulary");
 }
 
+// Two-sided bound on the probability that a martingale of increments at most `most` and variance
+// `variance` ends as far out as `lean`: 2 exp(-V/c^2 h(cS/V)), h(u) = (1 + u) log(1 + u) - u.
+// Source: Freedman 1975, theorem 1.6.
+double freedman_bound(double lean, double variance, double most) {
+  if (lean == 0.0 || most == 0.0) return 1.0;
+  const double u = most * lean / variance;
+  const double h = (1.0 + u) * std::log1p(u) - u;
+  return std::min(1.0, 2.0 * std::exp(-variance / (most * most) * h));
+}
+
 }  // namespace
 
 bool CertificateReport::passed() const noexcept {
@@ -88,15 +98,13 @@ CertificateReport TokenCertificate::report() const {
   // A target that leaves no choice (variance 0) still catches an output it did not choose.
   const double scale = std::sqrt(std::max(variance_, 1e-12));
   const double z = drafted_ == 0 ? 0.0 : sum_ / scale;
-  const double lean = std::abs(sum_);
-  const double bound = lean * lean / (2.0 * (scale * scale + most_ * lean / 3.0));
   return {.outputs = transforms_.size() + forbidden_,
           .drafted = drafted_,
           .z = z,
           .ks_statistic = ks.statistic,
           .ks_p = ks.p,
           .forbidden = forbidden_,
-          .z_p = std::min(1.0, 2.0 * std::exp(-bound)),
+          .z_p = drafted_ == 0 ? 1.0 : freedman_bound(std::abs(sum_), scale * scale, most_),
           .worst_score = worst_ / scale};
 }
 

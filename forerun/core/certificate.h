@@ -20,9 +20,9 @@ struct CertificateReport {
   double ks_p = 1.0;            ///< Kolmogorov-Smirnov p of the probability integral transforms
   double energy_p = 1.0;        ///< Gaussian steps only: chi-square p of |r|^2
   std::uint64_t forbidden = 0;  ///< outputs to which the target gives probability 0
-  /// Bound on the probability that exact draws lie as far out as z (Freedman 1975): sharp with many
-  /// drafts, and still true with three, where z is no normal yet.
-  double z_p = 1.0;
+  /// Bound on the probability that exact draws lean as far (Freedman 1975): sharp with many drafts,
+  /// and still true with three, where z is no normal yet. 0 leaves the verdict to z.
+  double z_p = 0.0;
   double worst_score =
       0.0;  ///< largest standardised single score; large with few drafts: z is no normal yet
 

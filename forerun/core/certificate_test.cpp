@@ -231,6 +231,17 @@ TEST(TokenCertificate, ATargetWithoutChoiceIsHeldToIt) {
   EXPECT_EQ(TokenCertificate{}.report().outputs, 0U);
 }
 
+// One accepted draft of probability 1e-3 gives z = 32; that happens to one exact run in a thousand.
+TEST(TokenCertificate, AFewLuckyDraftsAreNoBiasAndManyAre) {
+  const OwnedLaw law = law_of({0.999, 0.001});
+  TokenCertificate one, twenty;
+  one.add_point_draft(law, 1, 1);
+  EXPECT_GT(one.report().z, 30.0);
+  EXPECT_TRUE(one.report().passed());
+  for (int i = 0; i < 20; ++i) twenty.add_point_draft(law, 1, i < 3 ? 1 : 0);
+  EXPECT_FALSE(twenty.report().passed());
+}
+
 TEST(TokenCertificate, ReportFailsOnEachOfItsFindingsAlone) {
   EXPECT_TRUE(CertificateReport{}.passed());
   EXPECT_TRUE((CertificateReport{.z = -3.9}.passed()));
