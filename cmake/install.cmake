@@ -20,6 +20,7 @@ set_target_properties(forerun PROPERTIES INSTALL_RPATH "$ORIGIN;${FORERUN_TORCH_
                       SOVERSION "${PROJECT_VERSION_MAJOR}.${PROJECT_VERSION_MINOR}")
 install(TARGETS forerun EXPORT forerunTargets LIBRARY DESTINATION "${CMAKE_INSTALL_LIBDIR}")
 install(FILES "${PROJECT_SOURCE_DIR}/forerun/forerun.h" DESTINATION "${CMAKE_INSTALL_INCLUDEDIR}/forerun")
+install(FILES "${PROJECT_SOURCE_DIR}/forerun/tensor/precision.h" DESTINATION "${CMAKE_INSTALL_INCLUDEDIR}/forerun/tensor")
 install(DIRECTORY "${PROJECT_SOURCE_DIR}/forerun/core" DESTINATION "${CMAKE_INSTALL_INCLUDEDIR}/forerun"
         FILES_MATCHING PATTERN "*.h")
 
