@@ -205,6 +205,45 @@ Logits logits(const Model& model, std::span<const Token> tokens);
 /// Writes them as a NumPy file, complete or not at all.
 void save_npy(const Logits& logits, const std::string& path);
 
+/// What is measured by `measure_cost`.
+struct CostOptions {
+  std::vector<std::int64_t> rows = {1, 2, 4, 8, 16, 32};  ///< tokens of a pass, of one lane
+  std::size_t prefix = 200;                               ///< tokens before them
+  int lanes = 1;    ///< lanes of a pass, each with that prefix and those tokens
+  int repeats = 5;  ///< of which the median is taken; sizes take turns
+  std::function<bool()> go_on;  ///< false ends the measurement with what is there
+};
+
+/// What a pass of the target costs on this machine: the curve that speculation lives on.
+struct CostCurve {
+  struct Point {
+    std::int64_t rows = 0;
+    double seconds = 0.0;  ///< median
+  };
+  std::vector<Point> points;
+  double weight_bytes = 0.0;      ///< of the weights that a pass reads
+  double cache_bytes = 0.0;       ///< of the keys and values that a pass reads
+  double bytes_per_second = 0.0;  ///< of a plain read of memory on the same threads, just measured
+  int threads = 0;
+  bool interrupted = false;
+
+  /// No pass can be faster: every weight is read once.
+  double memory_limit() const {
+    return bytes_per_second > 0.0 ? (weight_bytes + cache_bytes) / bytes_per_second : 0.0;
+  }
+};
+/// @throws UsageError  rows, prefix or lanes out of range
+CostCurve measure_cost(const Model& model, const CostOptions& options = {});
+
+/// The processor, and what the int8 engine makes of it.
+struct Machine {
+  std::string cpu;
+  bool int8 = false;      ///< AVX-512 VNNI is there; without it `int8` models run in float32
+  std::string kernels;    ///< in words
+  int threads = 0;
+};
+Machine machine();
+
 /// What a model file holds, as lines of (name, value); reads metadata only.
 struct FileInfo {
   std::vector<std::pair<std::string, std::string>> facts;

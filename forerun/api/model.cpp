@@ -9,6 +9,7 @@
 #include "forerun/formats/gguf_tokenizer.h"
 #include "forerun/formats/tokenizer/tokenizer_json.h"
 #include "forerun/models/load_decoder.h"
+#include "forerun/tensor/cpu/cpu_features.h"
 
 namespace forerun {
 namespace {
@@ -101,6 +102,8 @@ Model Model::load(const std::string& path, Precision precision) {
     throw UsageError(
         fmt::format("no model at '{}': give a GGUF file or a Hugging Face folder", path));
   }
+  // Without int8 products float32 is the fastest there is: such processors have none for bf16.
+  if (precision == Precision::kInt8 && !cpu_features().int8()) precision = Precision::kF32;
   auto impl = fs::is_directory(path, ignored) ? load_hf_model(path, precision)
                                               : load_gguf_model(path, precision);
   check_vocabulary(*impl);

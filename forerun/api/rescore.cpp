@@ -11,7 +11,15 @@
 namespace forerun {
 
 double tie_margin(Precision precision) noexcept {
-  return precision == Precision::kF32 ? 1e-3 : 0.25;
+  switch (precision) {
+    case Precision::kF32:
+      return 1e-3;
+    case Precision::kBF16:
+      return 0.25;
+    case Precision::kInt8:
+      break;  // a row's logits do not depend on the rows beside it: no difference is excused
+  }
+  return 0.0;
 }
 
 void rescore(const Model& target, std::span<const Token> prompt, std::span<const Token> outputs,

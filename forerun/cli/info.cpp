@@ -16,7 +16,9 @@ struct Flags {
 };
 
 int run(const Flags& f) {
-  const FileInfo info = inspect(f.path);
+  FileInfo info = inspect(f.path);
+  info.facts.emplace_back("this processor", machine().cpu);
+  info.facts.emplace_back("precision int8 on it", machine().kernels);
   if (f.json) {
     nlohmann::json j = {{"facts", nlohmann::json::object()}, {"tensors", nlohmann::json::array()}};
     for (const auto& [name, value] : info.facts) j["facts"][name] = value;

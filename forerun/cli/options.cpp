@@ -17,7 +17,7 @@ Precision precision_of(const std::string& name) { return *precision_from_name(na
 void bind(CLI::App& app, ModelFlags& f) {
   app.add_option("-m,--model", f.path, "GGUF file, or Hugging Face folder")->required();
   app.add_option("--precision", f.precision, "What weights and activations are computed in")
-      ->check(CLI::IsMember({"f32", "bf16"}))
+      ->check(CLI::IsMember({"f32", "bf16", "int8"}))
       ->capture_default_str();
   app.add_option("--threads", f.threads, "CPU threads, 0 = one a core")
       ->check(CLI::Range(0, 1024))
@@ -71,7 +71,7 @@ void bind(CLI::App& app, DrafterFlags& f) {
 
 void bind_draft_precision(CLI::App& app, std::string& precision) {
   app.add_option("--draft-precision", precision, "Precision of a drafting model")
-      ->check(CLI::IsMember({"f32", "bf16"}))
+      ->check(CLI::IsMember({"f32", "bf16", "int8"}))
       ->capture_default_str();
 }
 

@@ -52,6 +52,7 @@ std::vector<std::vector<Token>> encode_prompts(const Model& model,
 nlohmann::json to_json(const RunStatistics& statistics);
 nlohmann::json to_json(const Difference& difference);
 nlohmann::json to_json(const Certificate& certificate);
+nlohmann::json to_json(const CostCurve& curve, const CostOptions& options, const Model& model);
 /// "tau 2.31 (128 tokens / 55 passes)"
 std::string tau_text(const RunStatistics& statistics);
 /// "certificate: exact, z = +0.4, ..." for one line of a terminal.
@@ -64,6 +65,7 @@ using Action = std::function<int()>;
 Action add_generate(CLI::App& parent, CLI::App*& command);
 Action add_chat(CLI::App& parent, CLI::App*& command);
 Action add_bench(CLI::App& parent, CLI::App*& command);
+Action add_cost(CLI::App& parent, CLI::App*& command);
 Action add_certify(CLI::App& parent, CLI::App*& command);
 Action add_info(CLI::App& parent, CLI::App*& command);
 Action add_logits(CLI::App& parent, CLI::App*& command);

@@ -10,6 +10,7 @@
 
 #include "forerun/formats/dequantize.h"
 #include "forerun/formats/result.h"
+#include "forerun/models/int8_decoder.h"
 
 namespace forerun {
 namespace {
@@ -54,18 +55,32 @@ class Builder {
     DecoderLm m;
     m.config = c_;
     m.precision = precision_;
+    if (precision_ == Precision::kInt8) {
+      m.int8 = packed();
+      return m;
+    }
     m.embedding = matrix(name(kEmbedding), c_.vocab, c_.hidden);
     for (std::int64_t i = 0; i < c_.layers; ++i) m.layers.push_back(layer(i));
     m.final_norm = norm(name(kFinalNorm), c_.hidden);
-    // A GGUF file without a head has a tied one; a Hugging Face config says so itself.
-    const bool own_head = !c_.tied_head;
-    m.head.weight = own_head ? matrix(name(kHead), c_.vocab, c_.hidden) : m.embedding;
+    m.head.weight = c_.tied_head ? m.embedding : matrix(name(kHead), c_.vocab, c_.hidden);
     m.rope = Rope(inverse_frequencies(c_, false));
     if (c_.window > 0) m.local_rope = Rope(inverse_frequencies(c_, true));
     return m;
   }
 
  private:
+  // Layer by layer through float32, so that one layer at most is held twice.
+  std::shared_ptr<const Int8Decoder> packed() {
+    std::vector<Int8Layer> layers;
+    for (std::int64_t i = 0; i < c_.layers; ++i) layers.push_back(Int8Layer::pack(layer(i)));
+    at::Tensor embedding = matrix(name(kEmbedding), c_.vocab, c_.hidden);
+    Int8Matrix head = Int8Matrix::pack(
+        c_.tied_head ? embedding : matrix(name(kHead), c_.vocab, c_.hidden));
+    embedding = embedding.to(at::kBFloat16);
+    return std::make_shared<Int8Decoder>(c_, std::move(embedding), std::move(layers),
+                                         norm(name(kFinalNorm), c_.hidden), std::move(head));
+  }
+
   DecoderLayer layer(std::int64_t i) {
     DecoderLayer l;
     const bool gemma = c_.gemma();
@@ -193,7 +208,7 @@ class Builder {
     at::parallel_for(0, rows, 64, [&](std::int64_t begin, std::int64_t end) {
       for (std::int64_t r = begin; r < end; ++r) {
         const std::size_t at = static_cast<std::size_t>(r) * cols;
-        if (precision_ == Precision::kF32) {
+        if (precision_ != Precision::kBF16) {
           dequantize(view.dtype, source(r), {out.data_ptr<float>() + at, cols});
         } else {
           auto* bits = reinterpret_cast<std::uint16_t*>(out.data_ptr<at::BFloat16>());

@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <stdexcept>
 
+#include "forerun/models/int8_decoder.h"
 #include "forerun/tensor/attention.h"
 
 namespace forerun {
@@ -100,14 +101,27 @@ at::Tensor softcapped(const at::Tensor& x, double cap) {
 }  // namespace
 
 KvCache DecoderLm::make_cache() const {
+  if (int8) return int8->make_cache();
   return KvCache({.layers = config.layers,
                   .heads = config.kv_heads,
                   .head_dim = config.head_dim,
                   .dtype = scalar_type(precision)});
 }
 
+std::int64_t DecoderLm::weight_bytes() const {
+  if (int8) return int8->weight_bytes();
+  auto bytes = static_cast<std::int64_t>(head.weight.nbytes());
+  for (const DecoderLayer& l : layers) {
+    for (const Linear* w : {&l.qkv, &l.output, &l.gate_up, &l.down}) {
+      bytes += static_cast<std::int64_t>(w->weight.nbytes());
+    }
+  }
+  return bytes;
+}
+
 at::Tensor forward(const DecoderLm& model, std::span<const LaneSpan> lanes) {
   check(model, lanes);
+  if (model.int8) return model.int8->forward(lanes);
   const Packed rows = pack(lanes);
   for (const LaneSpan& lane : lanes) {
     lane.cache->reserve(static_cast<std::int64_t>(lane.tokens.size()));

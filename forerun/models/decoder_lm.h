@@ -2,6 +2,7 @@
 
 #include <ATen/core/Tensor.h>
 
+#include <memory>
 #include <span>
 #include <vector>
 
@@ -28,6 +29,8 @@ struct DecoderLayer {
   Linear down;                                 ///< [hidden, intermediate]
 };
 
+class Int8Decoder;
+
 /// A decoder-only language model of the Llama, Qwen2, Qwen3 or Gemma 3 family.
 struct DecoderLm {
   DecoderConfig config;
@@ -37,8 +40,13 @@ struct DecoderLm {
   RmsNorm final_norm;
   Linear head;            ///< [vocab, hidden]; shares the embedding's storage if tied
   Rope rope, local_rope;  ///< of full and of sliding-window attention
+  /// All weights in the form of the int8 engine (precision kInt8); the tensors above are undefined
+  /// then.
+  std::shared_ptr<const Int8Decoder> int8;
 
   KvCache make_cache() const;
+  /// Bytes of the weights that one pass reads; of the embedding only rows are read.
+  std::int64_t weight_bytes() const;
 };
 
 /// The new tokens of one lane in a packed pass.

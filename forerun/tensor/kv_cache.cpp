@@ -14,6 +14,10 @@ KvCache::KvCache(Shape shape, std::int64_t capacity) : shape_(shape) {
 }
 
 void KvCache::reserve(std::int64_t n) {
+  if (pages_) {
+    pages_->reserve(length_ + n);
+    return;
+  }
   if (length_ + n <= capacity_) return;
   const std::int64_t capacity = std::max(length_ + n, 2 * capacity_);
   const auto grown = [&](const at::Tensor& old) {

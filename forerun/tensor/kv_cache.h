@@ -3,11 +3,16 @@
 #include <ATen/core/Tensor.h>
 
 #include <cstdint>
+#include <optional>
+#include <utility>
 #include <vector>
+
+#include "forerun/tensor/cpu/kv_pages.h"
 
 namespace forerun {
 
 /// Keys and values of the kept positions of one lane. Rejected positions are dropped, never masked.
+/// Stored as tensors, or as the pages that the int8 engine reads.
 class KvCache {
  public:
   struct Shape {
@@ -15,6 +20,7 @@ class KvCache {
     at::ScalarType dtype;
   };
   explicit KvCache(Shape shape, std::int64_t capacity = 256);
+  explicit KvCache(KvPages pages) : pages_(std::move(pages)) {}
 
   std::int64_t length() const noexcept { return length_; }
 
@@ -28,11 +34,15 @@ class KvCache {
   /// Keys and values of positions [begin, end): [heads, end - begin, head_dim], views.
   at::Tensor keys(std::int64_t layer, std::int64_t begin, std::int64_t end) const;
   at::Tensor values(std::int64_t layer, std::int64_t begin, std::int64_t end) const;
+  /// The pages of a cache made of them; their writer calls `advance` as well.
+  KvPages& pages() { return *pages_; }
+  const KvPages& pages() const { return *pages_; }
   /// Keeps the first `length` positions; no effect if there are fewer.
   void truncate(std::int64_t length) noexcept;
 
  private:
-  Shape shape_;
+  std::optional<KvPages> pages_;
+  Shape shape_{};
   std::int64_t capacity_ = 0;
   std::int64_t length_ = 0;
   std::vector<at::Tensor> k_, v_;  // a layer each: [heads, capacity, head_dim]

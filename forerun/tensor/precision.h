@@ -7,14 +7,25 @@
 namespace forerun {
 
 /// What weights and activations are computed in. Logits and couplings are float32 and up always.
-enum class Precision : std::uint8_t { kF32, kBF16 };
+/// kInt8: weights in int8 with one scale an output, activations in int8 with one scale for 32 of
+/// them, keys and values in bf16, everything between in float32.
+enum class Precision : std::uint8_t { kF32, kBF16, kInt8 };
 
 constexpr std::string_view name_of(Precision p) noexcept {
-  return p == Precision::kF32 ? "f32" : "bf16";
+  switch (p) {
+    case Precision::kF32:
+      return "f32";
+    case Precision::kBF16:
+      return "bf16";
+    case Precision::kInt8:
+      return "int8";
+  }
+  return "?";
 }
 constexpr std::optional<Precision> precision_from_name(std::string_view name) noexcept {
   if (name == "f32") return Precision::kF32;
   if (name == "bf16") return Precision::kBF16;
+  if (name == "int8") return Precision::kInt8;
   return std::nullopt;
 }
 

@@ -6,8 +6,9 @@
 
 namespace forerun {
 
+/// What a model's tensors are held in; the int8 engine packs its weights from float32.
 constexpr at::ScalarType scalar_type(Precision p) noexcept {
-  return p == Precision::kF32 ? at::kFloat : at::kBFloat16;
+  return p == Precision::kBF16 ? at::kBFloat16 : at::kFloat;
 }
 
 }  // namespace forerun

@@ -1,0 +1,126 @@
+#include <ATen/Parallel.h>
+#include <c10/core/InferenceMode.h>
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <chrono>
+#include <cstdint>
+#include <numeric>
+
+#include "forerun/api/model_impl.h"
+#include "forerun/tensor/cpu/aligned_buffer.h"
+#include "forerun/tensor/cpu/cpu_features.h"
+#include "forerun/tensor/cpu/thread_team.h"
+
+namespace forerun {
+namespace {
+
+using Clock = std::chrono::steady_clock;
+
+double since(Clock::time_point start) {
+  return std::chrono::duration<double>(Clock::now() - start).count();
+}
+
+double median(std::vector<double> values) {
+  const auto middle = values.begin() + static_cast<std::ptrdiff_t>(values.size() / 2);
+  std::nth_element(values.begin(), middle, values.end());
+  return *middle;
+}
+
+// Bytes a second of a plain read on all threads: the best of a few, out of a buffer that fits no
+// cache.
+double read_speed(int threads) {
+  constexpr std::int64_t kWords = std::int64_t{1} << 25;  // 256 MiB
+  AlignedBuffer<std::uint64_t> buffer(kWords);
+  std::vector<std::uint64_t> sums(static_cast<std::size_t>(threads) * 8);
+  double best = 0.0;
+  for (int repeat = 0; repeat < 5; ++repeat) {
+    const auto start = Clock::now();
+    ThreadTeam::instance().run(threads, [&](ThreadTeam::Worker& w) {
+      const auto [begin, end] = w.share(kWords);
+      const std::uint64_t* words = buffer.data();
+      sums[static_cast<std::size_t>(w.index()) * 8] +=
+          std::accumulate(words + begin, words + end, std::uint64_t{0});
+    });
+    best = std::max(best, static_cast<double>(kWords) * 8.0 / since(start));
+  }
+  // Their sum is zero, which the compiler cannot know.
+  return best + static_cast<double>(std::accumulate(sums.begin(), sums.end(), std::uint64_t{0}));
+}
+
+void check(const Model& model, const CostOptions& o) {
+  const auto most = o.rows.empty() ? 0 : *std::max_element(o.rows.begin(), o.rows.end());
+  const auto least = o.rows.empty() ? 0 : *std::min_element(o.rows.begin(), o.rows.end());
+  if (least < 1 || o.lanes < 1 || o.repeats < 1) {
+    throw UsageError("cost: rows, lanes and repeats start at 1");
+  }
+  if (o.prefix + static_cast<std::size_t>(most) > model.context()) {
+    throw UsageError(fmt::format("cost: a prefix of {} and {} tokens do not fit the context of {}",
+                                 o.prefix, most, model.context()));
+  }
+}
+
+// Ids spread over the vocabulary, the same in every run.
+std::vector<Token> some_tokens(std::size_t n, std::size_t vocab) {
+  std::vector<Token> out(n);
+  for (std::size_t i = 0; i < n; ++i) out[i] = static_cast<Token>((i * 7919 + 101) % vocab);
+  return out;
+}
+
+}  // namespace
+
+CostCurve measure_cost(const Model& model, const CostOptions& options) {
+  check(model, options);
+  const c10::InferenceMode no_autograd;
+  const DecoderLm& lm = model.impl().lm;
+  CostCurve out;
+  out.threads = at::get_num_threads();
+  out.weight_bytes = static_cast<double>(lm.weight_bytes());
+  const double width = model.precision() == Precision::kF32 ? 4.0 : 2.0;
+  out.cache_bytes = static_cast<double>(lm.config.layers * lm.config.kv_heads *
+                                        lm.config.head_dim) *
+                    2.0 * width * static_cast<double>(options.prefix) * options.lanes;
+  out.bytes_per_second = read_speed(out.threads);
+
+  const std::vector<Token> prefix = some_tokens(options.prefix, model.vocab());
+  std::vector<KvCache> caches;
+  for (int i = 0; i < options.lanes; ++i) {
+    caches.push_back(lm.make_cache());
+    prefill(lm, caches.back(), prefix);
+  }
+  const auto go_on = [&] { return !options.go_on || options.go_on(); };
+  std::vector<std::vector<double>> seconds(options.rows.size());
+  for (int repeat = -1; repeat < options.repeats && go_on(); ++repeat) {  // the first warms up
+    for (std::size_t i = 0; i < options.rows.size() && go_on(); ++i) {
+      const std::vector<Token> tokens =
+          some_tokens(static_cast<std::size_t>(options.rows[i]), model.vocab());
+      std::vector<LaneSpan> spans;
+      for (KvCache& cache : caches) {
+        spans.push_back({.cache = &cache, .tokens = tokens, .scored = options.rows[i]});
+      }
+      const auto start = Clock::now();
+      forward(lm, spans);
+      if (repeat >= 0) seconds[i].push_back(since(start));
+      for (KvCache& cache : caches) cache.truncate(static_cast<std::int64_t>(prefix.size()));
+    }
+  }
+  for (std::size_t i = 0; i < options.rows.size(); ++i) {
+    if (!seconds[i].empty()) out.points.push_back({options.rows[i], median(seconds[i])});
+  }
+  out.interrupted = !go_on();
+  return out;
+}
+
+Machine machine() {
+  const CpuFeatures& cpu = cpu_features();
+  Machine m{.cpu = cpu.name, .int8 = cpu.int8(), .kernels = {}, .threads = at::get_num_threads()};
+  if (!m.int8) {
+    m.kernels = "no AVX-512 VNNI: --precision int8 runs in float32, the fastest there is here";
+  } else {
+    m.kernels = fmt::format("int8 through AVX-512 VNNI, attention in bf16 ({})",
+                            cpu.avx512_bf16 ? "native" : "emulated");
+  }
+  return m;
+}
+
+}  // namespace forerun

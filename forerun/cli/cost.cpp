@@ -1,0 +1,99 @@
+#include <fmt/format.h>
+
+#include <memory>
+#include <nlohmann/json.hpp>
+
+#include "forerun/cli/interrupt.h"
+#include "forerun/cli/options.h"
+#include "forerun/cli/terminal.h"
+
+namespace forerun::cli {
+namespace {
+
+struct Flags {
+  ModelFlags model;
+  CostOptions cost;
+  bool json = false;
+};
+
+void print_table(const CostCurve& curve, const Flags& f, const Model& model) {
+  const double one = curve.points.front().seconds, limit = curve.memory_limit();
+  std::string out = fmt::format("{:>6} {:>9} {:>9} {:>10} {:>9}\n", "tokens", "ms", "x first",
+                                "x memory", "tok/s");
+  for (const auto& p : curve.points) {
+    out += fmt::format("{:>6} {:>9.2f} {:>9.2f} {:>10.2f} {:>9.1f}\n", p.rows, 1e3 * p.seconds,
+                       p.seconds / one, p.seconds / limit,
+                       static_cast<double>(p.rows * f.cost.lanes) / p.seconds);
+  }
+  out += fmt::format(
+      "one pass after {} tokens, {} lane{}, {}, {} threads; medians of {}\n"
+      "a pass reads {:.0f} MB of weights and {:.1f} MB of cache; this memory gives {:.1f} GB/s: no "
+      "pass under {:.2f} ms\n{}\n",
+      f.cost.prefix, f.cost.lanes, f.cost.lanes == 1 ? "" : "s", name_of(model.precision()),
+      curve.threads, f.cost.repeats, curve.weight_bytes / 1e6, curve.cache_bytes / 1e6,
+      curve.bytes_per_second / 1e9, 1e3 * limit, machine().cpu);
+  write_out(out);
+}
+
+int run(const Flags& f) {
+  const Model model = load_model(f.model);
+  CostOptions options = f.cost;
+  options.go_on = [] { return !interrupted(); };
+  const CostCurve curve = measure_cost(model, options);
+  if (curve.points.empty()) return 130;
+  if (f.json) {
+    write_json(to_json(curve, options, model));
+  } else {
+    print_table(curve, f, model);
+  }
+  return curve.interrupted ? 130 : 0;
+}
+
+}  // namespace
+
+nlohmann::json to_json(const CostCurve& curve, const CostOptions& options, const Model& model) {
+  nlohmann::json ms = nlohmann::json::object();
+  for (const auto& p : curve.points) ms[std::to_string(p.rows)] = 1e3 * p.seconds;
+  return {{"ms", ms},
+          {"prefix", options.prefix},
+          {"lanes", options.lanes},
+          {"precision", name_of(model.precision())},
+          {"threads", curve.threads},
+          {"repeats", options.repeats},
+          {"weight_bytes", curve.weight_bytes},
+          {"cache_bytes", curve.cache_bytes},
+          {"gb_per_second", curve.bytes_per_second / 1e9},
+          {"bandwidth_limit_ms", 1e3 * curve.memory_limit()},
+          {"cpu", machine().cpu}};
+}
+
+Action add_cost(CLI::App& parent, CLI::App*& command) {
+  auto f = std::make_shared<Flags>();
+  f->model.precision = "int8";
+  command = parent.add_subcommand("cost", "Measure what checking M tokens costs against making one");
+  bind(*command, f->model);
+  command->add_option("--prefix", f->cost.prefix, "Tokens before those that are timed")
+      ->check(CLI::Range(0, 1 << 20))
+      ->capture_default_str();
+  command->add_option("--rows", f->cost.rows, "Comma-separated numbers of tokens of a pass")
+      ->delimiter(',')
+      ->check(CLI::Range(1, 1 << 16))
+      ->capture_default_str();
+  command->add_option("--lanes", f->cost.lanes, "Sequences in one pass, each with its own prefix")
+      ->check(CLI::Range(1, 1024))
+      ->capture_default_str();
+  command->add_option("--repeats", f->cost.repeats, "Passes of each size; the median counts")
+      ->check(CLI::Range(1, 10000))
+      ->capture_default_str();
+  command->add_flag("--json", f->json, "One JSON document on standard output");
+  command->footer(R"(Examples:
+  forerun cost -m model.gguf
+  forerun cost -m model.gguf --prefix 1500 --precision f32 --json
+  forerun cost -m model.gguf --rows 1 --lanes 8
+
+'x first' is the price of checking so many tokens in units of the first line's; 'x memory' compares
+with reading every weight once at the speed of this machine's memory, measured in the same run.)");
+  return [f] { return run(*f); };
+}
+
+}  // namespace forerun::cli

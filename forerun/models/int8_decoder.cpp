@@ -1,0 +1,351 @@
+#include "forerun/models/int8_decoder.h"
+
+#include <ATen/ATen.h>
+#include <ATen/Parallel.h>
+
+#include <algorithm>
+#include <cmath>
+#include <utility>
+
+namespace forerun {
+
+namespace k = avx512;
+
+namespace {
+
+// Gates, and then their ups, that one thread computes together: whole panels and whole groups.
+constexpr std::int64_t kTask = 2 * k::kPanel;
+static_assert(kTask % k::kGroup == 0);
+// Rows of a task's outputs held at a time.
+constexpr std::int64_t kTaskRows = 64;
+
+std::int64_t tasks_of(std::int64_t intermediate) { return (intermediate + kTask - 1) / kTask; }
+
+at::Tensor by_turns(const at::Tensor& gate_up) {
+  const std::int64_t width = gate_up.size(0) / 2, tasks = tasks_of(width);
+  at::Tensor out = at::zeros({tasks * 2 * kTask, gate_up.size(1)}, at::kFloat);
+  for (std::int64_t t = 0; t < tasks; ++t) {
+    const std::int64_t first = t * kTask, n = std::min(kTask, width - first);
+    out.narrow(0, 2 * first, n).copy_(gate_up.narrow(0, first, n));
+    out.narrow(0, 2 * first + kTask, n).copy_(gate_up.narrow(0, width + first, n));
+  }
+  return out;
+}
+
+const float* values(const RmsNorm& norm) { return norm.weight.const_data_ptr<float>(); }
+
+}  // namespace
+
+Int8Layer Int8Layer::pack(const DecoderLayer& l) {
+  Int8Layer out{.attention_norm = l.attention_norm,
+                .mlp_norm = l.mlp_norm,
+                .attention_post_norm = l.attention_post_norm,
+                .mlp_post_norm = l.mlp_post_norm,
+                .q_norm = l.q_norm,
+                .k_norm = l.k_norm};
+  out.qkv = Int8Matrix::pack(l.qkv.weight, l.qkv.bias);
+  out.output = Int8Matrix::pack(l.output.weight, l.output.bias);
+  out.gate_up = Int8Matrix::pack(by_turns(l.gate_up.weight));
+  out.down = Int8Matrix::pack(l.down.weight, l.down.bias);
+  return out;
+}
+
+struct Int8Workspace {
+  explicit Int8Workspace(PagedAttention a) : attention(std::move(a)) {}
+
+  PagedAttention attention;
+  AlignedBuffer<float> hidden, qkv, branch, scratch, rotations;
+  Int8Activations input, gated;
+  std::vector<PagedAttention::Lane> lanes;
+  std::vector<std::int64_t> scored;
+  struct Row {
+    std::size_t lane;
+    std::int64_t position;
+    Token token;
+  };
+  std::vector<Row> rows;
+};
+
+// One pass: what its phases share. Every method is run by all workers at once.
+class Int8Pass {
+ public:
+  Int8Pass(const Int8Decoder& model, std::span<const LaneSpan> lanes, int threads);
+  at::Tensor run();
+
+ private:
+  using Worker = ThreadTeam::Worker;
+  void work(Worker& w);
+  void embed(const Worker& w);
+  void layer(Worker& w, std::int64_t index);
+  void attention(Worker& w, std::int64_t index);
+  void mlp(Worker& w, const Int8Layer& layer);
+  void place(const Worker& w, std::int64_t index);
+  void place_head(std::int64_t row, std::int64_t kv_head, std::int64_t index);
+  void gate_task(const Worker& w, const Int8Layer& layer, std::int64_t task);
+  void head(Worker& w);
+  float* hidden(std::int64_t row) const { return hidden_ + row * c_.hidden; }
+  float* scratch(const Worker& w) const { return scratch_ + w.index() * scratch_size_; }
+  // Adds what `branch` holds to the hidden rows, normalised if Gemma does.
+  void add_branch(const Worker& w, const RmsNorm& post);
+
+  const Int8Decoder& m_;
+  const DecoderConfig& c_;
+  std::span<const LaneSpan> lanes_;
+  Int8Workspace& s_;
+  int threads_;
+  std::int64_t rows_ = 0, qkv_width_, scratch_size_;
+  float *hidden_, *qkv_, *branch_, *scratch_, *rotations_;
+  float *cos_, *sin_, *local_cos_, *local_sin_;
+  k::Int8Rows input_{}, gated_{};
+  at::Tensor logits_;
+};
+
+Int8Pass::Int8Pass(const Int8Decoder& model, std::span<const LaneSpan> lanes, int threads)
+    : m_(model), c_(model.config_), lanes_(lanes), s_(*model.workspace_), threads_(threads) {
+  s_.lanes.clear();
+  s_.rows.clear();
+  s_.scored.clear();
+  for (std::size_t l = 0; l < lanes.size(); ++l) {
+    const auto n = static_cast<std::int64_t>(lanes[l].tokens.size());
+    const std::int64_t length = lanes[l].cache->length();
+    lanes[l].cache->reserve(n);
+    s_.lanes.push_back({&lanes[l].cache->pages(), length, n});
+    for (std::int64_t i = 0; i < n; ++i) {
+      if (i >= n - lanes[l].scored) s_.scored.push_back(static_cast<std::int64_t>(s_.rows.size()));
+      s_.rows.push_back({l, length + i, lanes[l].tokens[static_cast<std::size_t>(i)]});
+    }
+  }
+  rows_ = static_cast<std::int64_t>(s_.rows.size());
+  qkv_width_ = (c_.heads + 2 * c_.kv_heads) * c_.head_dim;
+  const std::int64_t inner = c_.heads * c_.head_dim;
+  scratch_size_ = std::max(kTaskRows * 2 * kTask + kTask, inner);
+  const auto room = [&](AlignedBuffer<float>& b, std::int64_t n) {
+    return b.room_for(static_cast<std::size_t>(n));
+  };
+  hidden_ = room(s_.hidden, rows_ * c_.hidden);
+  qkv_ = room(s_.qkv, rows_ * qkv_width_);
+  branch_ = c_.gemma() ? room(s_.branch, rows_ * c_.hidden) : nullptr;
+  scratch_ = room(s_.scratch, threads * scratch_size_);
+  const std::int64_t angles = rows_ * (c_.head_dim / 2);
+  rotations_ = room(s_.rotations, 4 * angles);
+  cos_ = rotations_;
+  sin_ = cos_ + angles;
+  local_cos_ = sin_ + angles;
+  local_sin_ = local_cos_ + angles;
+  input_ = s_.input.room_for(rows_, std::max(c_.hidden, inner));
+  gated_ = s_.gated.room_for(rows_, c_.intermediate);
+  logits_ = at::empty({static_cast<std::int64_t>(s_.scored.size()), c_.vocab}, at::kFloat);
+  s_.attention.plan(s_.lanes, threads);
+}
+
+at::Tensor Int8Pass::run() {
+  ThreadTeam::instance().run(threads_, [this](Worker& w) { work(w); });
+  for (const LaneSpan& lane : lanes_) {
+    lane.cache->advance(static_cast<std::int64_t>(lane.tokens.size()));
+  }
+  return std::move(logits_);
+}
+
+void Int8Pass::work(Worker& w) {
+  embed(w);
+  for (std::int64_t i = 0; i < c_.layers; ++i) layer(w, i);
+  head(w);
+}
+
+void Int8Pass::embed(const Worker& w) {
+  const auto [begin, end] = w.share(rows_);
+  const auto* table =
+      reinterpret_cast<const std::uint16_t*>(m_.embedding_.const_data_ptr<at::BFloat16>());
+  const std::int64_t half = c_.head_dim / 2;
+  const auto rotate = [&](const std::vector<float>& f, std::int64_t row, float* cos, float* sin) {
+    const auto position = static_cast<float>(s_.rows[static_cast<std::size_t>(row)].position);
+    for (std::int64_t j = 0; j < half; ++j) {
+      const float angle = position * f[static_cast<std::size_t>(j)];
+      cos[row * half + j] = std::cos(angle);
+      sin[row * half + j] = std::sin(angle);
+    }
+  };
+  for (std::int64_t r = begin; r < end; ++r) {
+    const Token token = s_.rows[static_cast<std::size_t>(r)].token;
+    k::widen_bf16(table + token * c_.hidden, c_.hidden, static_cast<float>(c_.embedding_scale),
+                  hidden(r));
+    rotate(m_.frequencies_, r, cos_, sin_);
+    if (c_.window > 0) rotate(m_.local_frequencies_, r, local_cos_, local_sin_);
+  }
+}
+
+void Int8Pass::add_branch(const Worker& w, const RmsNorm& post) {
+  const auto [begin, end] = w.share(rows_);
+  for (std::int64_t r = begin; r < end; ++r) {
+    float* x = branch_ + r * c_.hidden;
+    k::rms_norm_row(x, values(post), static_cast<float>(post.eps), c_.hidden, x);
+    k::add_row(x, c_.hidden, hidden(r));
+  }
+}
+
+void Int8Pass::layer(Worker& w, std::int64_t index) {
+  const Int8Layer& l = m_.layers_[static_cast<std::size_t>(index)];
+  attention(w, index);
+  w.barrier();
+  if (l.attention_post_norm.defined()) add_branch(w, l.attention_post_norm);
+  mlp(w, l);
+  w.barrier();
+  if (l.mlp_post_norm.defined()) add_branch(w, l.mlp_post_norm);
+}
+
+void Int8Pass::attention(Worker& w, std::int64_t index) {
+  const Int8Layer& l = m_.layers_[static_cast<std::size_t>(index)];
+  const auto [begin, end] = w.share(rows_);
+  input_.groups = k::groups_of(c_.hidden);
+  k::Int8Rows x = input_;
+  for (std::int64_t r = begin; r < end; ++r) {
+    k::norm_quantize_row(hidden(r), values(l.attention_norm),
+                         static_cast<float>(l.attention_norm.eps), c_.hidden, x, r);
+  }
+  w.barrier();
+  l.qkv.multiply(w, x, rows_, qkv_, qkv_width_, false);
+  w.barrier();
+  place(w, index);
+  w.barrier();
+  const bool sliding = c_.sliding[static_cast<std::size_t>(index)];
+  s_.attention.attend(w, index, sliding ? std::optional(c_.window) : std::nullopt);
+  w.barrier();
+  const std::int64_t inner = c_.heads * c_.head_dim;
+  x.groups = k::groups_of(inner);
+  for (std::int64_t r = begin; r < end; ++r) {
+    float* row = scratch(w);
+    for (std::int64_t h = 0; h < c_.heads; ++h) s_.attention.output(r, h, row + h * c_.head_dim);
+    k::quantize_row(row, inner, x, r);
+  }
+  w.barrier();
+  const bool post = l.attention_post_norm.defined();
+  l.output.multiply(w, x, rows_, post ? branch_ : hidden_, c_.hidden, !post);
+}
+
+// Queries, keys and values of the new rows go where attention reads them.
+void Int8Pass::place(const Worker& w, std::int64_t index) {
+  const auto [begin, end] = w.share(rows_ * c_.kv_heads);
+  for (std::int64_t i = begin; i < end; ++i) place_head(i / c_.kv_heads, i % c_.kv_heads, index);
+}
+
+void Int8Pass::place_head(std::int64_t row, std::int64_t kv_head, std::int64_t index) {
+  const Int8Layer& l = m_.layers_[static_cast<std::size_t>(index)];
+  const bool sliding = c_.sliding[static_cast<std::size_t>(index)];
+  const std::int64_t dim = c_.head_dim, half = dim / 2, group = c_.heads / c_.kv_heads;
+  const float* cos = (sliding ? local_cos_ : cos_) + row * half;
+  const float* sin = (sliding ? local_sin_ : sin_) + row * half;
+  float* qkv = qkv_ + row * qkv_width_;
+  const auto turned = [&](float* x, const RmsNorm& norm) {
+    if (norm.defined()) {
+      k::rms_norm_row(x, values(norm), static_cast<float>(norm.eps), dim, x);
+    }
+    k::rotate_row(x, cos, sin, half);
+    return x;
+  };
+  for (std::int64_t h = kv_head * group; h < (kv_head + 1) * group; ++h) {
+    float* q = turned(qkv + h * dim, l.q_norm);
+    k::scale_row(q, dim, static_cast<float>(c_.query_scale));
+    k::round_to_bf16(q, dim, s_.attention.query(row, h));
+  }
+  const Int8Workspace::Row& at = s_.rows[static_cast<std::size_t>(row)];
+  const float* keys = turned(qkv + (c_.heads + kv_head) * dim, l.k_norm);
+  lanes_[at.lane].cache->pages().write(index, kv_head, at.position, keys,
+                                       qkv + (c_.heads + c_.kv_heads + kv_head) * dim);
+}
+
+void Int8Pass::mlp(Worker& w, const Int8Layer& l) {
+  const auto [begin, end] = w.share(rows_);
+  k::Int8Rows x = input_;
+  x.groups = k::groups_of(c_.hidden);
+  for (std::int64_t r = begin; r < end; ++r) {
+    k::norm_quantize_row(hidden(r), values(l.mlp_norm), static_cast<float>(l.mlp_norm.eps),
+                         c_.hidden, x, r);
+  }
+  w.barrier();
+  const auto [first, last] = w.share(tasks_of(c_.intermediate));
+  for (std::int64_t t = first; t < last; ++t) gate_task(w, l, t);
+  w.barrier();
+  const bool post = l.mlp_post_norm.defined();
+  l.down.multiply(w, gated_, rows_, post ? branch_ : hidden_, c_.hidden, !post);
+}
+
+// 96 gates, their ups, the activation, and its int8 form, while all of it is in the cache.
+void Int8Pass::gate_task(const Worker& w, const Int8Layer& l, std::int64_t task) {
+  constexpr std::int64_t kPanels = 2 * kTask / k::kPanel;
+  const std::int64_t width = std::min(kTask, c_.intermediate - task * kTask);
+  float* both = scratch(w);
+  float* active = both + kTaskRows * 2 * kTask;
+  k::Int8Rows x = input_;
+  x.groups = k::groups_of(c_.hidden);
+  for (std::int64_t first = 0; first < rows_; first += kTaskRows) {
+    const std::int64_t n = std::min(kTaskRows, rows_ - first);
+    l.gate_up.multiply(task * kPanels, (task + 1) * kPanels, k::rows_from(x, first), n, both,
+                       2 * kTask, false);
+    for (std::int64_t r = 0; r < n; ++r) {
+      const float* gate = both + r * 2 * kTask;
+      if (c_.activation == Activation::kSilu) {
+        k::silu_gate_row(gate, gate + kTask, width, active);
+      } else {
+        k::gelu_gate_row(gate, gate + kTask, width, active);
+      }
+      k::quantize_row(active, width, gated_, first + r, task * (kTask / k::kGroup));
+    }
+  }
+}
+
+void Int8Pass::head(Worker& w) {
+  const auto scored = static_cast<std::int64_t>(s_.scored.size());
+  if (scored == 0) return;
+  k::Int8Rows x = input_;
+  x.groups = k::groups_of(c_.hidden);
+  const auto [begin, end] = w.share(scored);
+  for (std::int64_t i = begin; i < end; ++i) {
+    k::norm_quantize_row(hidden(s_.scored[static_cast<std::size_t>(i)]), values(m_.final_norm_),
+                         static_cast<float>(m_.final_norm_.eps), c_.hidden, x, i);
+  }
+  w.barrier();
+  float* out = logits_.data_ptr<float>();
+  m_.head_.multiply(w, x, scored, out, c_.vocab, false);
+  if (c_.logit_softcap <= 0.0) return;
+  w.barrier();
+  const auto cap = static_cast<float>(c_.logit_softcap);
+  const auto [from, to] = w.share(scored * c_.vocab);
+  for (std::int64_t i = from; i < to; ++i) out[i] = cap * std::tanh(out[i] / cap);
+}
+
+Int8Decoder::Int8Decoder(const DecoderConfig& config, at::Tensor embedding,
+                         std::vector<Int8Layer> layers, RmsNorm final_norm, Int8Matrix head)
+    : config_(config),
+      embedding_(std::move(embedding)),
+      layers_(std::move(layers)),
+      final_norm_(std::move(final_norm)),
+      head_(std::move(head)),
+      frequencies_(inverse_frequencies(config, false)),
+      workspace_(std::make_unique<Int8Workspace>(
+          PagedAttention({.heads = config.heads,
+                          .kv_heads = config.kv_heads,
+                          .head_dim = config.head_dim,
+                          .softcap = config.attention_softcap}))) {
+  if (config.window > 0) local_frequencies_ = inverse_frequencies(config, true);
+}
+
+Int8Decoder::~Int8Decoder() = default;
+
+KvCache Int8Decoder::make_cache() const {
+  return KvCache(KvPages({config_.layers, config_.kv_heads, config_.head_dim}));
+}
+
+at::Tensor Int8Decoder::forward(std::span<const LaneSpan> lanes) const {
+  const std::scoped_lock only(one_pass_);
+  return Int8Pass(*this, lanes, at::get_num_threads()).run();
+}
+
+std::int64_t Int8Decoder::weight_bytes() const noexcept {
+  std::int64_t bytes = head_.bytes();
+  for (const Int8Layer& l : layers_) {
+    bytes += l.qkv.bytes() + l.output.bytes() + l.gate_up.bytes() + l.down.bytes();
+  }
+  return bytes;
+}
+
+}  // namespace forerun

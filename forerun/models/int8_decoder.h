@@ -1,0 +1,58 @@
+#pragma once
+
+#include <ATen/core/Tensor.h>
+
+#include <memory>
+#include <mutex>
+#include <span>
+#include <vector>
+
+#include "forerun/models/decoder_config.h"
+#include "forerun/models/decoder_lm.h"
+#include "forerun/tensor/cpu/int8_matrix.h"
+#include "forerun/tensor/cpu/paged_attention.h"
+
+namespace forerun {
+
+/// The weights of one block for the int8 engine.
+struct Int8Layer {
+  RmsNorm attention_norm, mlp_norm, attention_post_norm, mlp_post_norm, q_norm, k_norm;
+  Int8Matrix qkv, output;
+  Int8Matrix gate_up;  ///< by turns 96 gates and their 96 ups, zeros behind the last
+  Int8Matrix down;
+
+  static Int8Layer pack(const DecoderLayer& layer);
+};
+
+/// What a pass computes in; grows to the largest pass seen.
+struct Int8Workspace;
+
+/// A decoder whose linear layers are int8 (Precision::kInt8), on processors with AVX-512 VNNI. One
+/// job runs through all layers on all threads. The logits of a token depend on the tokens before it
+/// alone: bit for bit the same in a pass of one row or of many, in any company, on any number of
+/// threads.
+class Int8Decoder {
+ public:
+  Int8Decoder(const DecoderConfig& config, at::Tensor embedding, std::vector<Int8Layer> layers,
+              RmsNorm final_norm, Int8Matrix head);
+  ~Int8Decoder();
+
+  KvCache make_cache() const;
+  /// As `forward` of decoder_lm.h, whose checks have been made.
+  at::Tensor forward(std::span<const LaneSpan> lanes) const;
+  /// Bytes that one pass reads of the weights.
+  std::int64_t weight_bytes() const noexcept;
+
+ private:
+  friend class Int8Pass;
+  DecoderConfig config_;
+  at::Tensor embedding_;  // [vocab, hidden] bf16
+  std::vector<Int8Layer> layers_;
+  RmsNorm final_norm_;
+  Int8Matrix head_;
+  std::vector<float> frequencies_, local_frequencies_;
+  std::unique_ptr<Int8Workspace> workspace_;
+  mutable std::mutex one_pass_;
+};
+
+}  // namespace forerun

@@ -1,0 +1,97 @@
+#pragma once
+
+#include <cstdint>
+
+/// The inner loops of the int8 engine, in AVX-512. Plain pointers only: the files behind this header
+/// are compiled for AVX-512 whatever the rest is compiled for, so they must not share inline
+/// functions with it. Call nothing here unless cpu_features().int8().
+///
+/// Every function computes a row by the same operations in the same order whatever other rows it is
+/// computed with: outputs do not depend, bit for bit, on how many rows a pass has, nor on threads.
+namespace forerun::avx512 {
+
+constexpr std::int64_t kGroup = 32;  ///< activations that share a scale
+constexpr std::int64_t kPanel = 48;  ///< outputs computed together
+constexpr std::int64_t kKeys = 64;   ///< keys of a page of the cache
+
+constexpr std::int64_t groups_of(std::int64_t k) noexcept { return (k + kGroup - 1) / kGroup; }
+
+/// Rows of int8 activations: x[i] = values[i] * scales[i / 32].
+struct Int8Rows {
+  std::int8_t* values;    ///< [rows, groups * 32], zeros behind the row's end
+  float* scales;          ///< [rows, groups]
+  std::int32_t* offsets;  ///< [rows, groups]: -128 times the sum of the group's values
+  std::int64_t groups;
+};
+
+/// The rows from `row` on.
+inline Int8Rows rows_from(const Int8Rows& x, std::int64_t row) noexcept {
+  return {x.values + row * x.groups * kGroup, x.scales + row * x.groups, x.offsets + row * x.groups,
+          x.groups};
+}
+
+/// Quantises `n` values into row `r` from its group `first` on, symmetrically with one scale a
+/// group. NaN and infinity make NaN outputs, never a crash.
+void quantize_row(const float* x, std::int64_t n, const Int8Rows& out, std::int64_t r,
+                  std::int64_t first = 0);
+/// The same behind an RMS norm: x / sqrt(mean(x^2) + eps) * weight.
+void norm_quantize_row(const float* x, const float* weight, float eps, std::int64_t k,
+                       const Int8Rows& out, std::int64_t r);
+void rms_norm_row(const float* x, const float* weight, float eps, std::int64_t k, float* y);
+void add_row(const float* x, std::int64_t n, float* y);  ///< y += x
+
+/// Rotary embedding in place: dimension j is paired with j + half.
+void rotate_row(float* x, const float* cos, const float* sin, std::int64_t half);
+
+/// out = activation(gate) * up.
+void silu_gate_row(const float* gate, const float* up, std::int64_t n, float* out);
+void gelu_gate_row(const float* gate, const float* up, std::int64_t n, float* out);
+
+/// A matrix [n, k] of int8 weights, one scale an output, stored as weight + 128 in panels of 48
+/// outputs: [panels][groups * 8][48][4].
+struct Int8Panels {
+  const std::uint8_t* data;
+  const float* scales;  ///< [panels * 48]
+  const float* bias;    ///< [panels * 48] or null
+  std::int64_t groups;
+};
+
+/// Products of `rows` rows with one panel: out[r * stride + j] = (or += if `add`) the j-th output,
+/// for j < width <= 48. `next` (or null) is a panel to bring into the cache meanwhile.
+void int8_panel(const Int8Panels& w, std::int64_t panel, const Int8Rows& x, std::int64_t rows,
+                float* out, std::int64_t stride, std::int64_t width, bool add,
+                const std::uint8_t* next);
+
+/// C[r, j] (+)= sum over pairs p of A[r, 2p] B[p, j, 0] + A[r, 2p + 1] B[p, j, 1], bf16 products,
+/// float32 sums.
+struct PairProduct {
+  const std::uint16_t* a;  ///< [rows, 2 * pairs] bf16
+  std::int64_t a_stride;   ///< values, even
+  const std::uint16_t* b;  ///< [pairs][columns][2] bf16
+  std::int64_t b_stride;   ///< values from one pair to the next
+  float* c;                ///< [rows, columns]
+  std::int64_t c_stride;
+  std::int64_t rows, pairs;
+  std::int64_t columns;  ///< a multiple of 16
+  bool add;
+};
+void pair_product_emulated(const PairProduct& p);  ///< any AVX-512 processor
+void pair_product_native(const PairProduct& p);    ///< needs cpu_features().avx512_bf16
+
+/// Weights of a softmax that is not yet normalised: p = bf16(exp(s - max)).
+struct SoftmaxPart {
+  float max;  ///< -infinity if no score was above it
+  float sum;  ///< of the rounded p
+};
+/// @param n  a multiple of 16
+SoftmaxPart exp_row(const float* scores, std::int64_t n, std::uint16_t* p);
+/// Adds a further part of the same softmax: (o, total) and (part_o, part) are merged into the
+/// former.
+void merge_softmax(float* o, SoftmaxPart* total, const float* part_o, const SoftmaxPart& part,
+                   std::int64_t n);
+void scale_row(float* x, std::int64_t n, float by);  ///< x *= by
+
+void round_to_bf16(const float* x, std::int64_t n, std::uint16_t* y);
+void widen_bf16(const std::uint16_t* x, std::int64_t n, float scale, float* y);
+
+}  // namespace forerun::avx512

@@ -1,0 +1,97 @@
+#pragma once
+
+// Included only by the files compiled for AVX-512, once with native bf16 products and once without.
+
+#include <immintrin.h>
+
+#include "forerun/tensor/cpu/avx512/kernels.h"
+
+namespace forerun::avx512 {
+namespace {
+
+struct EmulatedPairs {
+  static __m512 add(__m512 sum, __m512i a, __m512i b) {
+    const __m512i high = _mm512_set1_epi32(static_cast<int>(0xffff0000U));
+    sum = _mm512_fmadd_ps(_mm512_castsi512_ps(_mm512_slli_epi32(a, 16)),
+                          _mm512_castsi512_ps(_mm512_slli_epi32(b, 16)), sum);
+    return _mm512_fmadd_ps(_mm512_castsi512_ps(_mm512_and_si512(a, high)),
+                           _mm512_castsi512_ps(_mm512_and_si512(b, high)), sum);
+  }
+};
+
+inline __m512i spread_pair(const std::uint16_t* p) {
+  __m512i v = _mm512_set1_epi32(*reinterpret_cast<const std::int32_t*>(p));
+  asm("" : "+v"(v));
+  return v;
+}
+
+// R rows, V vectors of 16 columns.
+template <class Pairs, int R, int V>
+void pair_tile(const PairProduct& p, std::int64_t row, std::int64_t column) {
+  __m512 sum[R][V];
+  float* c = p.c + row * p.c_stride + column;
+#pragma GCC unroll 6
+  for (int r = 0; r < R; ++r) {
+#pragma GCC unroll 4
+    for (int v = 0; v < V; ++v) {
+      sum[r][v] = p.add ? _mm512_loadu_ps(c + r * p.c_stride + 16 * v) : _mm512_setzero_ps();
+    }
+  }
+  const std::uint16_t* a = p.a + row * p.a_stride;
+  const std::uint16_t* b = p.b + 2 * column;
+  for (std::int64_t k = 0; k < p.pairs; ++k, b += p.b_stride) {
+    __m512i in[V];
+#pragma GCC unroll 4
+    for (int v = 0; v < V; ++v) in[v] = _mm512_loadu_si512(b + 32 * v);
+#pragma GCC unroll 6
+    for (int r = 0; r < R; ++r) {
+      const __m512i x = spread_pair(a + r * p.a_stride + 2 * k);
+#pragma GCC unroll 4
+      for (int v = 0; v < V; ++v) sum[r][v] = Pairs::add(sum[r][v], x, in[v]);
+    }
+  }
+#pragma GCC unroll 6
+  for (int r = 0; r < R; ++r) {
+#pragma GCC unroll 4
+    for (int v = 0; v < V; ++v) _mm512_storeu_ps(c + r * p.c_stride + 16 * v, sum[r][v]);
+  }
+}
+
+template <class Pairs, int V>
+void pair_columns(const PairProduct& p, std::int64_t column) {
+  constexpr int kMost = 6;  // 24 sums, 4 inputs and a spread pair fill the 32 registers
+  const std::int64_t blocks = (p.rows + kMost - 1) / kMost;
+  for (std::int64_t b = 0; b < blocks; ++b) {
+    const std::int64_t row = p.rows * b / blocks;
+    switch (p.rows * (b + 1) / blocks - row) {
+      case 1:
+        pair_tile<Pairs, 1, V>(p, row, column);
+        break;
+      case 2:
+        pair_tile<Pairs, 2, V>(p, row, column);
+        break;
+      case 3:
+        pair_tile<Pairs, 3, V>(p, row, column);
+        break;
+      case 4:
+        pair_tile<Pairs, 4, V>(p, row, column);
+        break;
+      case 5:
+        pair_tile<Pairs, 5, V>(p, row, column);
+        break;
+      default:
+        pair_tile<Pairs, 6, V>(p, row, column);
+        break;
+    }
+  }
+}
+
+template <class Pairs>
+void pair_product(const PairProduct& p) {
+  std::int64_t column = 0;
+  for (; column + 64 <= p.columns; column += 64) pair_columns<Pairs, 4>(p, column);
+  for (; column < p.columns; column += 16) pair_columns<Pairs, 1>(p, column);
+}
+
+}  // namespace
+}  // namespace forerun::avx512

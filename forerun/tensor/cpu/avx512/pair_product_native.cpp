@@ -1,0 +1,16 @@
+#include "forerun/tensor/cpu/avx512/pair_product.h"
+
+namespace forerun::avx512 {
+namespace {
+
+struct NativePairs {
+  static __m512 add(__m512 sum, __m512i a, __m512i b) {
+    return _mm512_dpbf16_ps(sum, reinterpret_cast<__m512bh>(a), reinterpret_cast<__m512bh>(b));
+  }
+};
+
+}  // namespace
+
+void pair_product_native(const PairProduct& p) { pair_product<NativePairs>(p); }
+
+}  // namespace forerun::avx512

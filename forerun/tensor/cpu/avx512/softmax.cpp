@@ -1,0 +1,56 @@
+#include "forerun/tensor/cpu/avx512/kernels.h"
+#include "forerun/tensor/cpu/avx512/vector_math.h"
+
+namespace forerun::avx512 {
+namespace {
+
+constexpr float kNone = -__builtin_inff();
+
+inline float exp1(float x) {
+  return _mm512_cvtss_f32(exp512(_mm512_set1_ps(x)));
+}
+
+}  // namespace
+
+SoftmaxPart exp_row(const float* scores, std::int64_t n, std::uint16_t* p) {
+  __m512 most = _mm512_set1_ps(kNone);
+  for (std::int64_t i = 0; i < n; i += 16) most = _mm512_max_ps(most, _mm512_loadu_ps(scores + i));
+  const float max = _mm512_reduce_max_ps(most);
+  if (max == kNone) {
+    for (std::int64_t i = 0; i < n; ++i) p[i] = 0;
+    return {kNone, 0.0F};
+  }
+  __m512 sum = _mm512_setzero_ps();
+  const __m512 shift = _mm512_set1_ps(max);
+  for (std::int64_t i = 0; i < n; i += 16) {
+    const __m256i e = bf16_of(exp512(_mm512_sub_ps(_mm512_loadu_ps(scores + i), shift)));
+    sum = _mm512_add_ps(sum, from_bf16(e));
+    _mm256_storeu_si256(reinterpret_cast<__m256i*>(p + i), e);
+  }
+  return {max, _mm512_reduce_add_ps(sum)};
+}
+
+void merge_softmax(float* o, SoftmaxPart* total, const float* part_o, const SoftmaxPart& part,
+                   std::int64_t n) {
+  if (part.max == kNone) return;
+  if (total->max == kNone) {
+    for (std::int64_t i = 0; i < n; i += 16) {
+      const __mmask16 m = first_lanes(n - i);
+      _mm512_mask_storeu_ps(o + i, m, _mm512_maskz_loadu_ps(m, part_o + i));
+    }
+    *total = part;
+    return;
+  }
+  const float max = total->max > part.max ? total->max : part.max;
+  const float a = exp1(total->max - max), b = exp1(part.max - max);
+  const __m512 wide_a = _mm512_set1_ps(a), wide_b = _mm512_set1_ps(b);
+  for (std::int64_t i = 0; i < n; i += 16) {
+    const __mmask16 m = first_lanes(n - i);
+    const __m512 kept = _mm512_mul_ps(_mm512_maskz_loadu_ps(m, o + i), wide_a);
+    _mm512_mask_storeu_ps(o + i, m,
+                          _mm512_fmadd_ps(_mm512_maskz_loadu_ps(m, part_o + i), wide_b, kept));
+  }
+  *total = {max, total->sum * a + part.sum * b};
+}
+
+}  // namespace forerun::avx512

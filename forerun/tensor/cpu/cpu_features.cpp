@@ -1,0 +1,54 @@
+#include "forerun/tensor/cpu/cpu_features.h"
+
+#if defined(__x86_64__)
+#include <cpuid.h>
+
+#include <array>
+#include <cstring>
+#endif
+
+namespace forerun {
+namespace {
+
+#if defined(__x86_64__)
+std::string brand() {
+  std::array<char, 49> text{};
+  for (unsigned i = 0; i < 3; ++i) {
+    std::array<unsigned, 4> r{};
+    if (__get_cpuid(0x80000002U + i, &r[0], &r[1], &r[2], &r[3]) == 0) return "x86-64";
+    std::memcpy(text.data() + 16 * static_cast<std::size_t>(i), r.data(), 16);
+  }
+  std::string out(text.data());
+  out.erase(out.find_last_not_of(' ') + 1);
+  return out.empty() ? "x86-64" : out;
+}
+
+bool amx_int8() {
+  unsigned a = 0, b = 0, c = 0, d = 0;
+  return __get_cpuid_count(7, 0, &a, &b, &c, &d) != 0 && (d >> 25 & 1U) != 0;
+}
+#endif
+
+CpuFeatures detect() {
+  CpuFeatures f;
+#if defined(__x86_64__)
+  f.name = brand();
+  const bool base = __builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512bw") &&
+                    __builtin_cpu_supports("avx512dq") && __builtin_cpu_supports("avx512vl");
+  f.avx512_vnni = base && __builtin_cpu_supports("avx512vnni");
+  f.avx512_bf16 = base && __builtin_cpu_supports("avx512bf16");
+  f.amx_int8 = amx_int8();
+#else
+  f.name = "not x86-64";
+#endif
+  return f;
+}
+
+}  // namespace
+
+const CpuFeatures& cpu_features() {
+  static const CpuFeatures features = detect();
+  return features;
+}
+
+}  // namespace forerun

@@ -1,0 +1,20 @@
+#pragma once
+
+#include <string>
+
+namespace forerun {
+
+/// What the processor this program runs on offers to the kernels of this folder.
+struct CpuFeatures {
+  std::string name;          ///< as the processor calls itself
+  bool avx512_vnni = false;  ///< int8 products (with AVX-512 F, BW, DQ and VL): what `int8` needs
+  bool avx512_bf16 = false;  ///< bf16 products; without them they are emulated, at half the speed
+  bool amx_int8 = false;     ///< reported only
+
+  bool int8() const noexcept { return avx512_vnni; }
+};
+
+/// Read once.
+const CpuFeatures& cpu_features();
+
+}  // namespace forerun

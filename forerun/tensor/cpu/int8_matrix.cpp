@@ -1,0 +1,81 @@
+#include "forerun/tensor/cpu/int8_matrix.h"
+
+#include <ATen/ATen.h>
+#include <ATen/Parallel.h>
+
+#include <algorithm>
+#include <cmath>
+
+namespace forerun {
+namespace {
+
+using avx512::kGroup;
+using avx512::kPanel;
+
+// One output's weights into its panel; returns its scale.
+float pack_row(const float* w, std::int64_t k, std::int64_t lane, std::uint8_t* panel) {
+  float most = 0.0F;
+  for (std::int64_t i = 0; i < k; ++i) {
+    // Written so that a NaN stays: it must reach the logits, where it is reported.
+    most = std::isnan(w[i]) || !(std::fabs(w[i]) <= most) ? std::fabs(w[i]) : most;
+    if (std::isnan(most)) break;
+  }
+  const float inverse = most > 0.0F && std::isfinite(127.0F / most) ? 127.0F / most : 0.0F;
+  for (std::int64_t i = 0; i < k; ++i) {
+    const float q = std::nearbyint(w[i] * inverse);
+    const int bounded = std::isfinite(q) ? std::clamp(static_cast<int>(q), -127, 127) : 0;
+    panel[(i / 4 * kPanel + lane) * 4 + i % 4] = static_cast<std::uint8_t>(bounded + 128);
+  }
+  return inverse > 0.0F || std::isnan(most) ? most / 127.0F : 0.0F;
+}
+
+}  // namespace
+
+avx512::Int8Rows Int8Activations::room_for(std::int64_t rows, std::int64_t k) {
+  const std::int64_t groups = avx512::groups_of(k);
+  const auto n = static_cast<std::size_t>(rows * groups);
+  return {values_.room_for(n * kGroup), scales_.room_for(n), offsets_.room_for(n), groups};
+}
+
+Int8Matrix Int8Matrix::pack(const at::Tensor& weight, const at::Tensor& bias) {
+  Int8Matrix m;
+  m.outputs_ = weight.size(0);
+  m.inputs_ = weight.size(1);
+  const auto padded = static_cast<std::size_t>(m.panels() * kPanel);
+  m.data_ = AlignedBuffer<std::uint8_t>(static_cast<std::size_t>(m.bytes()));
+  m.scales_ = AlignedBuffer<float>(padded);
+  const float* w = weight.const_data_ptr<float>();
+  at::parallel_for(0, m.panels(), 1, [&](std::int64_t begin, std::int64_t end) {
+    for (std::int64_t p = begin; p < end; ++p) {
+      std::uint8_t* panel = m.data_.data() + p * m.panel_bytes();
+      std::fill(panel, panel + m.panel_bytes(), std::uint8_t{128});
+      for (std::int64_t j = 0; j < std::min(kPanel, m.outputs_ - p * kPanel); ++j) {
+        const std::int64_t row = p * kPanel + j;
+        m.scales_.data()[row] = pack_row(w + row * m.inputs_, m.inputs_, j, panel);
+      }
+    }
+  });
+  if (bias.defined()) {
+    m.bias_ = AlignedBuffer<float>(padded);
+    std::copy_n(bias.const_data_ptr<float>(), m.outputs_, m.bias_.data());
+  }
+  return m;
+}
+
+void Int8Matrix::multiply(std::int64_t first, std::int64_t last, const avx512::Int8Rows& x,
+                          std::int64_t rows, float* out, std::int64_t stride, bool add) const {
+  const avx512::Int8Panels w{data_.data(), scales_.data(), bias_.data(), x.groups};
+  for (std::int64_t p = first; p < last; ++p) {
+    const std::uint8_t* next = p + 1 < panels() ? data_.data() + (p + 1) * panel_bytes() : nullptr;
+    avx512::int8_panel(w, p, x, rows, out + (p - first) * kPanel, stride,
+                       std::min(kPanel, outputs_ - p * kPanel), add, next);
+  }
+}
+
+void Int8Matrix::multiply(const ThreadTeam::Worker& worker, const avx512::Int8Rows& x,
+                          std::int64_t rows, float* out, std::int64_t stride, bool add) const {
+  const auto [first, last] = worker.share(panels());
+  multiply(first, last, x, rows, out + first * kPanel, stride, add);
+}
+
+}  // namespace forerun

@@ -1,0 +1,60 @@
+#pragma once
+
+#include <ATen/core/Tensor.h>
+
+#include <cstdint>
+
+#include "forerun/tensor/cpu/aligned_buffer.h"
+#include "forerun/tensor/cpu/avx512/kernels.h"
+#include "forerun/tensor/cpu/thread_team.h"
+
+namespace forerun {
+
+/// Activations of a pass as int8, with one scale for 32 of them. One scale a row would cost the
+/// models here 0.05 nats a token (a few channels are far larger than the others), one for 32 costs
+/// 0.003; integer products stay exact within a group.
+class Int8Activations {
+ public:
+  /// Room for `rows` rows of `k` values; nothing is allocated if it was there before.
+  avx512::Int8Rows room_for(std::int64_t rows, std::int64_t k);
+
+ private:
+  AlignedBuffer<std::int8_t> values_;
+  AlignedBuffer<float> scales_;
+  AlignedBuffer<std::int32_t> offsets_;
+};
+
+/// Weights [n, k] in int8, symmetric, one scale an output, packed for AVX-512 VNNI.
+class Int8Matrix {
+ public:
+  Int8Matrix() = default;
+  /// @param weight  [n, k] float32
+  /// @param bias    [n] float32, or undefined
+  static Int8Matrix pack(const at::Tensor& weight, const at::Tensor& bias = {});
+
+  std::int64_t outputs() const noexcept { return outputs_; }
+  std::int64_t inputs() const noexcept { return inputs_; }
+  std::int64_t panels() const noexcept {
+    return (outputs_ + avx512::kPanel - 1) / avx512::kPanel;
+  }
+  std::int64_t bytes() const noexcept { return panels() * panel_bytes(); }
+
+  /// Panels [first, last) for `rows` rows: out[r * stride + j] = (or += if `add`) output j, with
+  /// out[0] being output `first * 48` if `out` starts there.
+  void multiply(std::int64_t first, std::int64_t last, const avx512::Int8Rows& x, std::int64_t rows,
+                float* out, std::int64_t stride, bool add) const;
+  /// This worker's share of all outputs: out is [rows, stride], from output 0.
+  void multiply(const ThreadTeam::Worker& worker, const avx512::Int8Rows& x, std::int64_t rows,
+                float* out, std::int64_t stride, bool add) const;
+
+ private:
+  std::int64_t panel_bytes() const noexcept {
+    return avx512::groups_of(inputs_) * avx512::kGroup * avx512::kPanel;
+  }
+
+  std::int64_t outputs_ = 0, inputs_ = 0;
+  AlignedBuffer<std::uint8_t> data_;
+  AlignedBuffer<float> scales_, bias_;
+};
+
+}  // namespace forerun

@@ -1,0 +1,36 @@
+#include "forerun/tensor/cpu/kv_pages.h"
+
+#include <algorithm>
+#include <array>
+
+namespace forerun {
+
+void KvPages::reserve(std::int64_t positions) {
+  while (capacity() < positions) {
+    // Zeros: what stands behind a lane's end is read, weighted with nothing, and must be finite.
+    pages_.emplace_back(static_cast<std::size_t>(shape_.layers * shape_.heads * 2 * block()));
+  }
+}
+
+void KvPages::write(std::int64_t layer, std::int64_t head, std::int64_t position, const float* k,
+                    const float* v) {
+  const std::int64_t slot = position % avx512::kKeys, dim = padded(shape_.head_dim);
+  std::uint16_t* keys = pages_[static_cast<std::size_t>(position / avx512::kKeys)].data() +
+                        offset(layer, head);
+  std::uint16_t* values = keys + block() + slot / 2 * 2 * dim + slot % 2;
+  std::array<std::uint16_t, 64> rounded;
+  for (std::int64_t first = 0; first < shape_.head_dim; first += 64) {
+    const std::int64_t n = std::min<std::int64_t>(64, shape_.head_dim - first);
+    avx512::round_to_bf16(k + first, n, rounded.data());
+    for (std::int64_t j = 0; j < n; ++j) {
+      const std::int64_t d = first + j;
+      keys[(d / 2 * avx512::kKeys + slot) * 2 + d % 2] = rounded[static_cast<std::size_t>(j)];
+    }
+    avx512::round_to_bf16(v + first, n, rounded.data());
+    for (std::int64_t j = 0; j < n; ++j) {
+      values[2 * (first + j)] = rounded[static_cast<std::size_t>(j)];
+    }
+  }
+}
+
+}  // namespace forerun

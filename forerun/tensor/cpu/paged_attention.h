@@ -1,0 +1,80 @@
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <span>
+#include <vector>
+
+#include "forerun/tensor/cpu/aligned_buffer.h"
+#include "forerun/tensor/cpu/avx512/kernels.h"
+#include "forerun/tensor/cpu/kv_pages.h"
+#include "forerun/tensor/cpu/thread_team.h"
+
+namespace forerun {
+
+/// Causal attention of the rows of one pass over the pages of their lanes. Query heads that share a
+/// key head are rows of one product. Keys are taken in chunks of 512 at fixed positions, each with a
+/// softmax of its own, merged in order: the work of a long prompt spreads over all threads, and a
+/// row's result depends neither on that nor on the rows beside it.
+/// Source: Dao et al. 2023, Flash-Decoding, for the split over keys.
+class PagedAttention {
+ public:
+  struct Shape {
+    std::int64_t heads, kv_heads, head_dim;
+    double softcap;  ///< 0 = none
+  };
+  /// The rows of one lane: `rows` new positions behind `length` kept ones.
+  struct Lane {
+    const KvPages* pages;
+    std::int64_t length, rows;
+  };
+
+  explicit PagedAttention(Shape shape);
+
+  /// Sets up a pass; allocates only if it is larger than those before.
+  void plan(std::span<const Lane> lanes, int threads);
+  /// Where the query of packed row `row` and head `head` goes: [head_dim] bf16, rotated and scaled.
+  std::uint16_t* query(std::int64_t row, std::int64_t head) noexcept {
+    return queries_.data() + index(row, head) * dim_;
+  }
+  /// All threads: this worker's part of the layer's attention. Keys and values of the new rows are
+  /// in the pages. A barrier must follow.
+  void attend(const ThreadTeam::Worker& worker, std::int64_t layer,
+              std::optional<std::int64_t> window);
+  /// The output of a row and head, [head_dim] float32.
+  void output(std::int64_t row, std::int64_t head, float* out);
+
+ private:
+  struct Item {
+    std::size_t lane;
+    std::int64_t kv_head, first, count;  // positions of the lane's new rows
+    std::int64_t chunk, chunks;          // from chunk to chunk + chunks
+  };
+  // A row and head's place in buffers that keep the rows of a key head together.
+  std::int64_t index(std::int64_t row, std::int64_t head) const noexcept {
+    return (head / group_ * rows_ + row) * group_ + head % group_;
+  }
+  void attend_chunk(const Item& item, std::int64_t chunk, std::int64_t layer,
+                    const std::optional<std::int64_t>& window, int thread);
+  void mask(float* scores, std::int64_t position, std::int64_t begin, std::int64_t n,
+            const std::optional<std::int64_t>& window) const;
+
+  Shape shape_;
+  std::int64_t group_, dim_;
+  void (*product_)(const avx512::PairProduct&);
+
+  std::vector<Lane> lanes_;
+  std::vector<std::int64_t> first_row_;
+  std::vector<std::int64_t> chunks_of_row_;
+  std::vector<Item> items_;
+  std::int64_t rows_ = 0;
+  bool split_ = false;  // chunks of a row are merged when it is read
+  std::int64_t scratch_rows_ = 0;
+  AlignedBuffer<std::uint16_t> queries_;     // [kv_heads, rows, group, dim]
+  AlignedBuffer<float> outputs_;             // [chunks, kv_heads, rows, group, dim]
+  std::vector<avx512::SoftmaxPart> parts_;   // [chunks, kv_heads, rows, group]
+  AlignedBuffer<float> scores_, part_;       // of each thread: [scratch rows, 512], [.., dim]
+  AlignedBuffer<std::uint16_t> weights_;     // of each thread: [scratch rows, 512]
+};
+
+}  // namespace forerun

@@ -1,0 +1,105 @@
+#include "forerun/tensor/cpu/thread_team.h"
+
+#include <sched.h>
+
+#if defined(__x86_64__)
+#include <immintrin.h>
+#endif
+
+namespace forerun {
+namespace {
+
+void relax() noexcept {
+#if defined(__x86_64__)
+  _mm_pause();
+#endif
+}
+
+// Pauses of some 10 ns to 40 ns: some 50 us before the core is offered to others.
+constexpr int kSpins = 2000;
+// Yields before an idle helper goes to sleep; between passes the calling thread works alone for a
+// fraction of a millisecond.
+constexpr int kYields = 200;
+
+}  // namespace
+
+ThreadTeam& ThreadTeam::instance() {
+  static ThreadTeam team;
+  return team;
+}
+
+ThreadTeam::~ThreadTeam() { stop(); }
+
+void ThreadTeam::arrive() noexcept {
+  const std::uint32_t barrier = passed_.load(std::memory_order_relaxed);
+  if (arrived_.fetch_add(1, std::memory_order_acq_rel) + 1 == count_) {
+    arrived_.store(0, std::memory_order_relaxed);
+    passed_.store(barrier + 1, std::memory_order_release);
+    return;
+  }
+  for (int i = 0; passed_.load(std::memory_order_acquire) == barrier; ++i) {
+    if (i < kSpins) {
+      relax();
+    } else {
+      sched_yield();
+    }
+  }
+}
+
+void ThreadTeam::Worker::barrier() noexcept {
+  if (count_ > 1) team_.arrive();
+}
+
+void ThreadTeam::serve(int index, std::uint32_t seen) {
+  for (;;) {
+    for (int i = 0; started_.load(std::memory_order_acquire) == seen; ++i) {
+      if (i < kSpins) {
+        relax();
+      } else if (i < kSpins + kYields) {
+        sched_yield();
+      } else {
+        started_.wait(seen, std::memory_order_acquire);
+      }
+    }
+    ++seen;
+    if (stop_) return;
+    Worker worker(*this, index, count_);
+    (*job_)(worker);
+    arrive();
+  }
+}
+
+void ThreadTeam::stop() {
+  if (helpers_.empty()) return;
+  stop_ = true;
+  started_.fetch_add(1, std::memory_order_release);
+  started_.notify_all();
+  for (std::thread& t : helpers_) t.join();
+  helpers_.clear();
+  stop_ = false;
+}
+
+void ThreadTeam::resize(int threads) {
+  if (threads == count_) return;
+  stop();
+  count_ = threads;
+  const std::uint32_t seen = started_.load();
+  for (int i = 1; i < threads; ++i) helpers_.emplace_back([this, i, seen] { serve(i, seen); });
+}
+
+void ThreadTeam::run(int threads, const std::function<void(Worker&)>& job) {
+  const std::scoped_lock only(one_job_);
+  resize(threads < 1 ? 1 : threads);
+  Worker own(*this, 0, count_);
+  if (count_ == 1) {
+    job(own);
+    return;
+  }
+  job_ = &job;
+  started_.fetch_add(1, std::memory_order_release);
+  started_.notify_all();
+  job(own);
+  arrive();
+}
+
+}  // namespace forerun
