@@ -36,11 +36,12 @@ double read_speed(int threads) {
   double best = 0.0;
   for (int repeat = 0; repeat < 5; ++repeat) {
     const auto start = Clock::now();
-    ThreadTeam::instance().run(threads, [&](ThreadTeam::Worker& w) {
-      const auto [begin, end] = w.share(kWords);
-      const std::uint64_t* words = buffer.data();
-      sums[static_cast<std::size_t>(w.index()) * 8] +=
-          std::accumulate(words + begin, words + end, std::uint64_t{0});
+    ThreadTeam::instance().run(threads, 1, [&](ThreadTeam::Worker& w) {
+      w.each(kWords, kWords / (8 * threads), [&](std::int64_t begin, std::int64_t end) {
+        const std::uint64_t* words = buffer.data();
+        sums[static_cast<std::size_t>(w.index()) * 8] +=
+            std::accumulate(words + begin, words + end, std::uint64_t{0});
+      });
     });
     best = std::max(best, static_cast<double>(kWords) * 8.0 / since(start));
   }

@@ -9,40 +9,10 @@
 #include <algorithm>
 #include <stdexcept>
 
-#include "forerun/formats/dequantize.h"
-#include "forerun/models/load_decoder.h"
+#include "tests/support/tiny_models.h"
 
 namespace forerun {
 namespace {
-
-const std::string kTiny = FORERUN_SOURCE_DIR "/tests/data/tiny/";
-
-at::Tensor tensor_of(const Safetensors& file, const std::string& name) {
-  const TensorView* view = file.find(name);
-  if (view == nullptr) throw std::runtime_error("no tensor " + name);
-  at::Tensor out = at::empty(view->shape, at::kFloat);
-  dequantize(view->dtype, view->bytes,
-             {out.data_ptr<float>(), static_cast<std::size_t>(out.numel())});
-  return out;
-}
-
-std::vector<Token> tokens_of(const Safetensors& file, const std::string& name) {
-  const at::Tensor t = tensor_of(file, name).flatten();
-  std::vector<Token> out;
-  for (std::int64_t i = 0; i < t.numel(); ++i)
-    out.push_back(static_cast<Token>(t.data_ptr<float>()[i]));
-  return out;
-}
-
-double distance(const at::Tensor& a, const at::Tensor& b) {
-  return a.sizes() == b.sizes() ? (a - b).abs().max().item<double>() : 1e9;
-}
-
-at::Tensor pass(const DecoderLm& model, KvCache& cache, std::span<const Token> tokens) {
-  const LaneSpan span{
-      .cache = &cache, .tokens = tokens, .scored = static_cast<std::int64_t>(tokens.size())};
-  return forward(model, {&span, 1});
-}
 
 class Family : public testing::TestWithParam<std::string> {
  protected:

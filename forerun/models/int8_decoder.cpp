@@ -66,7 +66,7 @@ struct Int8Workspace {
   std::vector<Row> rows;
 };
 
-// One pass: what its phases share. Every method is run by all workers at once.
+// One pass: what its phases share. Every method that takes a worker is run by all of them at once.
 class Int8Pass {
  public:
   Int8Pass(const Int8Decoder& model, std::span<const LaneSpan> lanes, int threads);
@@ -75,18 +75,30 @@ class Int8Pass {
  private:
   using Worker = ThreadTeam::Worker;
   void work(Worker& w);
-  void embed(const Worker& w);
+  void embed(std::int64_t row);
   void layer(Worker& w, std::int64_t index);
   void attention(Worker& w, std::int64_t index);
   void mlp(Worker& w, const Int8Layer& layer);
-  void place(const Worker& w, std::int64_t index);
-  void place_head(std::int64_t row, std::int64_t kv_head, std::int64_t index);
+  void place(std::int64_t row, std::int64_t kv_head, std::int64_t index);
+  k::Int8Rows input(std::int64_t width) const;
   void gate_task(const Worker& w, const Int8Layer& layer, std::int64_t task);
   void head(Worker& w);
   float* hidden(std::int64_t row) const { return hidden_ + row * c_.hidden; }
   float* scratch(const Worker& w) const { return scratch_ + w.index() * scratch_size_; }
   // Adds what `branch` holds to the hidden rows, normalised if Gemma does.
-  void add_branch(const Worker& w, const RmsNorm& post);
+  void add_branch(Worker& w, const RmsNorm& post);
+  // A phase over the rows of the pass.
+  template <class Work>
+  void each_row(Worker& w, Work work) {
+    each_of(w, rows_, work);
+  }
+  template <class Work>
+  static void each_of(Worker& w, std::int64_t items, Work work) {
+    const std::int64_t grain = std::max<std::int64_t>(1, items / (2 * w.count()));
+    w.each(items, grain, [&](std::int64_t begin, std::int64_t end) {
+      for (std::int64_t i = begin; i < end; ++i) work(i);
+    });
+  }
 
   const Int8Decoder& m_;
   const DecoderConfig& c_;
@@ -139,7 +151,9 @@ Int8Pass::Int8Pass(const Int8Decoder& model, std::span<const LaneSpan> lanes, in
 }
 
 at::Tensor Int8Pass::run() {
-  ThreadTeam::instance().run(threads_, [this](Worker& w) { work(w); });
+  constexpr std::int64_t kLayerPhases = 10, kOtherPhases = 4;
+  const auto phases = static_cast<std::size_t>(c_.layers * kLayerPhases + kOtherPhases);
+  ThreadTeam::instance().run(threads_, phases, [this](Worker& w) { work(w); });
   for (const LaneSpan& lane : lanes_) {
     lane.cache->advance(static_cast<std::int64_t>(lane.tokens.size()));
   }
@@ -147,88 +161,78 @@ at::Tensor Int8Pass::run() {
 }
 
 void Int8Pass::work(Worker& w) {
-  embed(w);
+  each_row(w, [this](std::int64_t r) { embed(r); });
   for (std::int64_t i = 0; i < c_.layers; ++i) layer(w, i);
   head(w);
 }
 
-void Int8Pass::embed(const Worker& w) {
-  const auto [begin, end] = w.share(rows_);
+void Int8Pass::embed(std::int64_t r) {
+  const Int8Workspace::Row& row = s_.rows[static_cast<std::size_t>(r)];
   const auto* table =
       reinterpret_cast<const std::uint16_t*>(m_.embedding_.const_data_ptr<at::BFloat16>());
+  k::widen_bf16(table + row.token * c_.hidden, c_.hidden, static_cast<float>(c_.embedding_scale),
+                hidden(r));
   const std::int64_t half = c_.head_dim / 2;
-  const auto rotate = [&](const std::vector<float>& f, std::int64_t row, float* cos, float* sin) {
-    const auto position = static_cast<float>(s_.rows[static_cast<std::size_t>(row)].position);
+  const auto rotate = [&](const std::vector<float>& frequencies, float* cos, float* sin) {
     for (std::int64_t j = 0; j < half; ++j) {
-      const float angle = position * f[static_cast<std::size_t>(j)];
-      cos[row * half + j] = std::cos(angle);
-      sin[row * half + j] = std::sin(angle);
+      const float angle =
+          static_cast<float>(row.position) * frequencies[static_cast<std::size_t>(j)];
+      cos[r * half + j] = std::cos(angle);
+      sin[r * half + j] = std::sin(angle);
     }
   };
-  for (std::int64_t r = begin; r < end; ++r) {
-    const Token token = s_.rows[static_cast<std::size_t>(r)].token;
-    k::widen_bf16(table + token * c_.hidden, c_.hidden, static_cast<float>(c_.embedding_scale),
-                  hidden(r));
-    rotate(m_.frequencies_, r, cos_, sin_);
-    if (c_.window > 0) rotate(m_.local_frequencies_, r, local_cos_, local_sin_);
-  }
+  rotate(m_.frequencies_, cos_, sin_);
+  if (c_.window > 0) rotate(m_.local_frequencies_, local_cos_, local_sin_);
 }
 
-void Int8Pass::add_branch(const Worker& w, const RmsNorm& post) {
-  const auto [begin, end] = w.share(rows_);
-  for (std::int64_t r = begin; r < end; ++r) {
+void Int8Pass::add_branch(Worker& w, const RmsNorm& post) {
+  if (!post.defined()) return;
+  each_row(w, [&](std::int64_t r) {
     float* x = branch_ + r * c_.hidden;
     k::rms_norm_row(x, values(post), static_cast<float>(post.eps), c_.hidden, x);
     k::add_row(x, c_.hidden, hidden(r));
-  }
+  });
 }
 
 void Int8Pass::layer(Worker& w, std::int64_t index) {
   const Int8Layer& l = m_.layers_[static_cast<std::size_t>(index)];
   attention(w, index);
-  w.barrier();
-  if (l.attention_post_norm.defined()) add_branch(w, l.attention_post_norm);
+  add_branch(w, l.attention_post_norm);
   mlp(w, l);
-  w.barrier();
-  if (l.mlp_post_norm.defined()) add_branch(w, l.mlp_post_norm);
+  add_branch(w, l.mlp_post_norm);
+}
+
+k::Int8Rows Int8Pass::input(std::int64_t width) const {
+  k::Int8Rows x = input_;
+  x.groups = k::groups_of(width);
+  return x;
 }
 
 void Int8Pass::attention(Worker& w, std::int64_t index) {
   const Int8Layer& l = m_.layers_[static_cast<std::size_t>(index)];
-  const auto [begin, end] = w.share(rows_);
-  input_.groups = k::groups_of(c_.hidden);
-  k::Int8Rows x = input_;
-  for (std::int64_t r = begin; r < end; ++r) {
+  const k::Int8Rows x = input(c_.hidden);
+  each_row(w, [&](std::int64_t r) {
     k::norm_quantize_row(hidden(r), values(l.attention_norm),
                          static_cast<float>(l.attention_norm.eps), c_.hidden, x, r);
-  }
-  w.barrier();
+  });
   l.qkv.multiply(w, x, rows_, qkv_, qkv_width_, false);
-  w.barrier();
-  place(w, index);
-  w.barrier();
+  each_of(w, rows_ * c_.kv_heads,
+          [&](std::int64_t i) { place(i / c_.kv_heads, i % c_.kv_heads, index); });
   const bool sliding = c_.sliding[static_cast<std::size_t>(index)];
   s_.attention.attend(w, index, sliding ? std::optional(c_.window) : std::nullopt);
-  w.barrier();
   const std::int64_t inner = c_.heads * c_.head_dim;
-  x.groups = k::groups_of(inner);
-  for (std::int64_t r = begin; r < end; ++r) {
+  const k::Int8Rows attended = input(inner);
+  each_row(w, [&](std::int64_t r) {
     float* row = scratch(w);
     for (std::int64_t h = 0; h < c_.heads; ++h) s_.attention.output(r, h, row + h * c_.head_dim);
-    k::quantize_row(row, inner, x, r);
-  }
-  w.barrier();
+    k::quantize_row(row, inner, attended, r);
+  });
   const bool post = l.attention_post_norm.defined();
-  l.output.multiply(w, x, rows_, post ? branch_ : hidden_, c_.hidden, !post);
+  l.output.multiply(w, attended, rows_, post ? branch_ : hidden_, c_.hidden, !post);
 }
 
-// Queries, keys and values of the new rows go where attention reads them.
-void Int8Pass::place(const Worker& w, std::int64_t index) {
-  const auto [begin, end] = w.share(rows_ * c_.kv_heads);
-  for (std::int64_t i = begin; i < end; ++i) place_head(i / c_.kv_heads, i % c_.kv_heads, index);
-}
-
-void Int8Pass::place_head(std::int64_t row, std::int64_t kv_head, std::int64_t index) {
+// Queries, keys and values of a new row go where attention reads them: those of one key head.
+void Int8Pass::place(std::int64_t row, std::int64_t kv_head, std::int64_t index) {
   const Int8Layer& l = m_.layers_[static_cast<std::size_t>(index)];
   const bool sliding = c_.sliding[static_cast<std::size_t>(index)];
   const std::int64_t dim = c_.head_dim, half = dim / 2, group = c_.heads / c_.kv_heads;
@@ -254,17 +258,14 @@ void Int8Pass::place_head(std::int64_t row, std::int64_t kv_head, std::int64_t i
 }
 
 void Int8Pass::mlp(Worker& w, const Int8Layer& l) {
-  const auto [begin, end] = w.share(rows_);
-  k::Int8Rows x = input_;
-  x.groups = k::groups_of(c_.hidden);
-  for (std::int64_t r = begin; r < end; ++r) {
+  const k::Int8Rows x = input(c_.hidden);
+  each_row(w, [&](std::int64_t r) {
     k::norm_quantize_row(hidden(r), values(l.mlp_norm), static_cast<float>(l.mlp_norm.eps),
                          c_.hidden, x, r);
-  }
-  w.barrier();
-  const auto [first, last] = w.share(tasks_of(c_.intermediate));
-  for (std::int64_t t = first; t < last; ++t) gate_task(w, l, t);
-  w.barrier();
+  });
+  w.each(tasks_of(c_.intermediate), 1, [&](std::int64_t first, std::int64_t last) {
+    for (std::int64_t t = first; t < last; ++t) gate_task(w, l, t);
+  });
   const bool post = l.mlp_post_norm.defined();
   l.down.multiply(w, gated_, rows_, post ? branch_ : hidden_, c_.hidden, !post);
 }
@@ -275,8 +276,7 @@ void Int8Pass::gate_task(const Worker& w, const Int8Layer& l, std::int64_t task)
   const std::int64_t width = std::min(kTask, c_.intermediate - task * kTask);
   float* both = scratch(w);
   float* active = both + kTaskRows * 2 * kTask;
-  k::Int8Rows x = input_;
-  x.groups = k::groups_of(c_.hidden);
+  const k::Int8Rows x = input(c_.hidden);
   for (std::int64_t first = 0; first < rows_; first += kTaskRows) {
     const std::int64_t n = std::min(kTaskRows, rows_ - first);
     l.gate_up.multiply(task * kPanels, (task + 1) * kPanels, k::rows_from(x, first), n, both,
@@ -296,21 +296,16 @@ void Int8Pass::gate_task(const Worker& w, const Int8Layer& l, std::int64_t task)
 void Int8Pass::head(Worker& w) {
   const auto scored = static_cast<std::int64_t>(s_.scored.size());
   if (scored == 0) return;
-  k::Int8Rows x = input_;
-  x.groups = k::groups_of(c_.hidden);
-  const auto [begin, end] = w.share(scored);
-  for (std::int64_t i = begin; i < end; ++i) {
+  const k::Int8Rows x = input(c_.hidden);
+  each_of(w, scored, [&](std::int64_t i) {
     k::norm_quantize_row(hidden(s_.scored[static_cast<std::size_t>(i)]), values(m_.final_norm_),
                          static_cast<float>(m_.final_norm_.eps), c_.hidden, x, i);
-  }
-  w.barrier();
+  });
   float* out = logits_.data_ptr<float>();
   m_.head_.multiply(w, x, scored, out, c_.vocab, false);
   if (c_.logit_softcap <= 0.0) return;
-  w.barrier();
   const auto cap = static_cast<float>(c_.logit_softcap);
-  const auto [from, to] = w.share(scored * c_.vocab);
-  for (std::int64_t i = from; i < to; ++i) out[i] = cap * std::tanh(out[i] / cap);
+  each_of(w, scored * c_.vocab, [&](std::int64_t i) { out[i] = cap * std::tanh(out[i] / cap); });
 }
 
 Int8Decoder::Int8Decoder(const DecoderConfig& config, at::Tensor embedding,

@@ -43,8 +43,8 @@ class Int8Matrix {
   /// out[0] being output `first * 48` if `out` starts there.
   void multiply(std::int64_t first, std::int64_t last, const avx512::Int8Rows& x, std::int64_t rows,
                 float* out, std::int64_t stride, bool add) const;
-  /// This worker's share of all outputs: out is [rows, stride], from output 0.
-  void multiply(const ThreadTeam::Worker& worker, const avx512::Int8Rows& x, std::int64_t rows,
+  /// All outputs, as a phase of a job: out is [rows, stride], from output 0.
+  void multiply(ThreadTeam::Worker& worker, const avx512::Int8Rows& x, std::int64_t rows,
                 float* out, std::int64_t stride, bool add) const;
 
  private:

@@ -9,7 +9,7 @@
 namespace forerun {
 namespace {
 
-constexpr std::int64_t kChunk = 512;
+constexpr std::int64_t kChunk = 256;
 constexpr std::int64_t kBlocks = kChunk / avx512::kKeys;
 // Rows of one product that share the keys they read: two blocks of the kernel's six.
 constexpr std::int64_t kRows = 12;
@@ -73,16 +73,16 @@ void PagedAttention::plan(std::span<const Lane> lanes, int threads) {
   part_.room_for(scratch * static_cast<std::size_t>(dim_));
 }
 
-void PagedAttention::attend(const ThreadTeam::Worker& worker, std::int64_t layer,
+void PagedAttention::attend(ThreadTeam::Worker& worker, std::int64_t layer,
                             std::optional<std::int64_t> window) {
-  // Dealt in turn: neighbouring items are alike.
-  for (auto i = static_cast<std::size_t>(worker.index()); i < items_.size();
-       i += static_cast<std::size_t>(worker.count())) {
-    const Item& item = items_[i];
-    for (std::int64_t c = item.chunk; c < item.chunk + item.chunks; ++c) {
-      attend_chunk(item, c, layer, window, worker.index());
+  worker.each(static_cast<std::int64_t>(items_.size()), 1, [&](std::int64_t i, std::int64_t end) {
+    for (; i < end; ++i) {
+      const Item& item = items_[static_cast<std::size_t>(i)];
+      for (std::int64_t c = item.chunk; c < item.chunk + item.chunks; ++c) {
+        attend_chunk(item, c, layer, window, worker.index());
+      }
     }
-  }
+  });
 }
 
 void PagedAttention::mask(float* scores, std::int64_t position, std::int64_t begin, std::int64_t n,
@@ -131,7 +131,9 @@ void PagedAttention::attend_chunk(const Item& item, std::int64_t chunk, std::int
               .rows = rows,
               .pairs = dim_ / 2,
               .columns = avx512::kKeys,
-              .add = false});
+              .add = false,
+              .next = b + 1 < blocks ? lane.pages->keys(layer, item.kv_head, page + b + 1)
+                                     : lane.pages->values(layer, item.kv_head, page)});
   }
   for (std::int64_t r = 0; r < rows; ++r) {
     mask(scores + r * kChunk, lane.length + item.first + r / group_, begin, n, window);
@@ -154,7 +156,9 @@ void PagedAttention::attend_chunk(const Item& item, std::int64_t chunk, std::int
               .rows = rows,
               .pairs = avx512::kKeys / 2,
               .columns = dim_,
-              .add = b > 0});
+              .add = b > 0,
+              .next = b + 1 < blocks ? lane.pages->values(layer, item.kv_head, page + b + 1)
+                                     : nullptr});
   }
   if (in_place) return;
   for (std::int64_t r = 0; r < rows; ++r) {

@@ -13,7 +13,7 @@
 namespace forerun {
 
 /// Causal attention of the rows of one pass over the pages of their lanes. Query heads that share a
-/// key head are rows of one product. Keys are taken in chunks of 512 at fixed positions, each with a
+/// key head are rows of one product. Keys are taken in chunks of 256 at fixed positions, each with a
 /// softmax of its own, merged in order: the work of a long prompt spreads over all threads, and a
 /// row's result depends neither on that nor on the rows beside it.
 /// Source: Dao et al. 2023, Flash-Decoding, for the split over keys.
@@ -37,9 +37,8 @@ class PagedAttention {
   std::uint16_t* query(std::int64_t row, std::int64_t head) noexcept {
     return queries_.data() + index(row, head) * dim_;
   }
-  /// All threads: this worker's part of the layer's attention. Keys and values of the new rows are
-  /// in the pages. A barrier must follow.
-  void attend(const ThreadTeam::Worker& worker, std::int64_t layer,
+  /// The layer's attention, as a phase of a job. Keys and values of the new rows are in the pages.
+  void attend(ThreadTeam::Worker& worker, std::int64_t layer,
               std::optional<std::int64_t> window);
   /// The output of a row and head, [head_dim] float32.
   void output(std::int64_t row, std::int64_t head, float* out);
@@ -73,8 +72,8 @@ class PagedAttention {
   AlignedBuffer<std::uint16_t> queries_;     // [kv_heads, rows, group, dim]
   AlignedBuffer<float> outputs_;             // [chunks, kv_heads, rows, group, dim]
   std::vector<avx512::SoftmaxPart> parts_;   // [chunks, kv_heads, rows, group]
-  AlignedBuffer<float> scores_, part_;       // of each thread: [scratch rows, 512], [.., dim]
-  AlignedBuffer<std::uint16_t> weights_;     // of each thread: [scratch rows, 512]
+  AlignedBuffer<float> scores_, part_;       // of each thread: [scratch rows, 256], [.., dim]
+  AlignedBuffer<std::uint16_t> weights_;     // of each thread: [scratch rows, 256]
 };
 
 }  // namespace forerun

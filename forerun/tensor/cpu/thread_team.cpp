@@ -21,6 +21,17 @@ constexpr int kSpins = 2000;
 // fraction of a millisecond.
 constexpr int kYields = 200;
 
+template <class Ready>
+void wait_until(Ready ready) noexcept {
+  for (int i = 0; !ready(); ++i) {
+    if (i < kSpins) {
+      relax();
+    } else {
+      sched_yield();
+    }
+  }
+}
+
 }  // namespace
 
 ThreadTeam& ThreadTeam::instance() {
@@ -30,24 +41,8 @@ ThreadTeam& ThreadTeam::instance() {
 
 ThreadTeam::~ThreadTeam() { stop(); }
 
-void ThreadTeam::arrive() noexcept {
-  const std::uint32_t barrier = passed_.load(std::memory_order_relaxed);
-  if (arrived_.fetch_add(1, std::memory_order_acq_rel) + 1 == count_) {
-    arrived_.store(0, std::memory_order_relaxed);
-    passed_.store(barrier + 1, std::memory_order_release);
-    return;
-  }
-  for (int i = 0; passed_.load(std::memory_order_acquire) == barrier; ++i) {
-    if (i < kSpins) {
-      relax();
-    } else {
-      sched_yield();
-    }
-  }
-}
-
-void ThreadTeam::Worker::barrier() noexcept {
-  if (count_ > 1) team_.arrive();
+void ThreadTeam::Worker::wait_for(const Counter& done, std::int64_t pieces) noexcept {
+  wait_until([&] { return done.value.load(std::memory_order_acquire) >= pieces; });
 }
 
 void ThreadTeam::serve(int index, std::uint32_t seen) {
@@ -65,7 +60,7 @@ void ThreadTeam::serve(int index, std::uint32_t seen) {
     if (stop_) return;
     Worker worker(*this, index, count_);
     (*job_)(worker);
-    arrive();
+    inside_.fetch_sub(1, std::memory_order_release);
   }
 }
 
@@ -87,7 +82,7 @@ void ThreadTeam::resize(int threads) {
   for (int i = 1; i < threads; ++i) helpers_.emplace_back([this, i, seen] { serve(i, seen); });
 }
 
-void ThreadTeam::run(int threads, const std::function<void(Worker&)>& job) {
+void ThreadTeam::run(int threads, std::size_t phases, const std::function<void(Worker&)>& job) {
   const std::scoped_lock only(one_job_);
   resize(threads < 1 ? 1 : threads);
   Worker own(*this, 0, count_);
@@ -95,11 +90,17 @@ void ThreadTeam::run(int threads, const std::function<void(Worker&)>& job) {
     job(own);
     return;
   }
+  const std::size_t counters = phases * static_cast<std::size_t>(count_ + 1);
+  if (counters_.size() < counters) counters_ = std::vector<Worker::Counter>(counters);
+  for (std::size_t i = 0; i < counters; ++i) {
+    counters_[i].value.store(0, std::memory_order_relaxed);
+  }
   job_ = &job;
+  inside_.store(count_ - 1, std::memory_order_relaxed);
   started_.fetch_add(1, std::memory_order_release);
   started_.notify_all();
   job(own);
-  arrive();
+  wait_until([this] { return inside_.load(std::memory_order_acquire) == 0; });
 }
 
 }  // namespace forerun

@@ -74,6 +74,7 @@ struct PairProduct {
   std::int64_t rows, pairs;
   std::int64_t columns;  ///< a multiple of 16
   bool add;
+  const std::uint16_t* next;  ///< as large as b, to bring into the cache meanwhile; or null
 };
 void pair_product_emulated(const PairProduct& p);  ///< any AVX-512 processor
 void pair_product_native(const PairProduct& p);    ///< needs cpu_features().avx512_bf16

@@ -28,6 +28,7 @@ inline __m512i spread_pair(const std::uint16_t* p) {
 // R rows, V vectors of 16 columns.
 template <class Pairs, int R, int V>
 void pair_tile(const PairProduct& p, std::int64_t row, std::int64_t column) {
+  const std::uint16_t* next = row == 0 && p.next != nullptr ? p.next + 2 * column : nullptr;
   __m512 sum[R][V];
   float* c = p.c + row * p.c_stride + column;
 #pragma GCC unroll 6
@@ -43,6 +44,10 @@ void pair_tile(const PairProduct& p, std::int64_t row, std::int64_t column) {
     __m512i in[V];
 #pragma GCC unroll 4
     for (int v = 0; v < V; ++v) in[v] = _mm512_loadu_si512(b + 32 * v);
+    if (next != nullptr) {
+#pragma GCC unroll 4
+      for (int v = 0; v < V; ++v) _mm_prefetch(next + k * p.b_stride + 32 * v, _MM_HINT_T0);
+    }
 #pragma GCC unroll 6
     for (int r = 0; r < R; ++r) {
       const __m512i x = spread_pair(a + r * p.a_stride + 2 * k);

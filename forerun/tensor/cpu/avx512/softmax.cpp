@@ -10,6 +10,23 @@ inline float exp1(float x) {
   return _mm512_cvtss_f32(exp512(_mm512_set1_ps(x)));
 }
 
+// exp(x) for x <= 0 as bf16 bits in the low halves: all that is kept, so a polynomial of degree 4
+// (4e-6) does.
+inline __m512i bf16_weight(__m512 x) {
+  x = _mm512_max_ps(_mm512_set1_ps(-110.0F), x);
+  const __m512 y = _mm512_mul_ps(x, _mm512_set1_ps(1.44269504F));
+  const __m512 n =
+      _mm512_roundscale_ps(y, _MM_FROUND_TO_NEAREST_INT | _MM_FROUND_NO_EXC);
+  const __m512 r = _mm512_sub_ps(y, n);  // 2^r for |r| <= 1/2
+  __m512 p = _mm512_set1_ps(0.00961812911F);
+  p = _mm512_fmadd_ps(p, r, _mm512_set1_ps(0.0555041087F));
+  p = _mm512_fmadd_ps(p, r, _mm512_set1_ps(0.240226507F));
+  p = _mm512_fmadd_ps(p, r, _mm512_set1_ps(0.693147181F));
+  p = _mm512_fmadd_ps(p, r, _mm512_set1_ps(1.0F));
+  const __m512i bits = _mm512_castps_si512(_mm512_scalef_ps(p, n));
+  return _mm512_srli_epi32(_mm512_add_epi32(bits, _mm512_set1_epi32(0x8000)), 16);
+}
+
 }  // namespace
 
 SoftmaxPart exp_row(const float* scores, std::int64_t n, std::uint16_t* p) {
@@ -23,9 +40,9 @@ SoftmaxPart exp_row(const float* scores, std::int64_t n, std::uint16_t* p) {
   __m512 sum = _mm512_setzero_ps();
   const __m512 shift = _mm512_set1_ps(max);
   for (std::int64_t i = 0; i < n; i += 16) {
-    const __m256i e = bf16_of(exp512(_mm512_sub_ps(_mm512_loadu_ps(scores + i), shift)));
-    sum = _mm512_add_ps(sum, from_bf16(e));
-    _mm256_storeu_si256(reinterpret_cast<__m256i*>(p + i), e);
+    const __m512i e = bf16_weight(_mm512_sub_ps(_mm512_loadu_ps(scores + i), shift));
+    sum = _mm512_add_ps(sum, _mm512_castsi512_ps(_mm512_slli_epi32(e, 16)));
+    _mm256_storeu_si256(reinterpret_cast<__m256i*>(p + i), _mm512_cvtepi32_epi16(e));
   }
   return {max, _mm512_reduce_add_ps(sum)};
 }

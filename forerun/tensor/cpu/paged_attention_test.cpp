@@ -1,0 +1,199 @@
+// Attention over pages against the definition in double precision, and against itself in other
+// company: bit for bit the same.
+#include "forerun/tensor/cpu/paged_attention.h"
+
+#include <gtest/gtest.h>
+
+#include <cmath>
+#include <random>
+
+#include "forerun/tensor/cpu/cpu_features.h"
+
+namespace forerun {
+namespace {
+
+struct Text {
+  std::vector<std::vector<float>> q, k, v;  // by position: [heads * dim], [kv_heads * dim]
+};
+
+class Attention : public testing::Test {
+ protected:
+  void SetUp() override {
+    if (!cpu_features().int8()) GTEST_SKIP() << "this processor has no AVX-512";
+  }
+
+  Text text(std::int64_t positions, std::int64_t heads, std::int64_t kv_heads, std::int64_t dim) {
+    std::normal_distribution<float> law;
+    // Values that bf16 holds exactly, so that only the arithmetic is compared.
+    const auto values = [&](std::int64_t n) {
+      std::vector<float> out(static_cast<std::size_t>(n));
+      for (float& x : out) x = std::round(law(random_) * 16.0F) / 16.0F;
+      return out;
+    };
+    Text t;
+    for (std::int64_t i = 0; i < positions; ++i) {
+      t.q.push_back(values(heads * dim));
+      t.k.push_back(values(kv_heads * dim));
+      t.v.push_back(values(kv_heads * dim));
+    }
+    return t;
+  }
+  std::mt19937 random_{11};
+};
+
+struct Setting {
+  PagedAttention::Shape shape;
+  std::optional<std::int64_t> window;
+};
+
+KvPages pages_of(const Text& t, const Setting& s) {
+  KvPages pages({2, s.shape.kv_heads, s.shape.head_dim});
+  pages.reserve(static_cast<std::int64_t>(t.k.size()));
+  for (std::size_t i = 0; i < t.k.size(); ++i) {
+    for (std::int64_t h = 0; h < s.shape.kv_heads; ++h) {
+      pages.write(1, h, static_cast<std::int64_t>(i), t.k[i].data() + h * s.shape.head_dim,
+                  t.v[i].data() + h * s.shape.head_dim);
+    }
+  }
+  return pages;
+}
+
+struct Rows {
+  const Text* text;
+  const KvPages* pages;
+  std::int64_t first, count;
+};
+
+// Outputs [rows, heads * dim] of one pass over rows of several lanes.
+std::vector<std::vector<float>> pass(PagedAttention& a, const Setting& s,
+                                     const std::vector<Rows>& lanes, int threads) {
+  std::vector<PagedAttention::Lane> plan;
+  for (const Rows& l : lanes) plan.push_back({l.pages, l.first, l.count});
+  a.plan(plan, threads);
+  std::int64_t row = 0;
+  for (const Rows& l : lanes) {
+    for (std::int64_t i = l.first; i < l.first + l.count; ++i, ++row) {
+      for (std::int64_t h = 0; h < s.shape.heads; ++h) {
+        avx512::round_to_bf16(l.text->q[static_cast<std::size_t>(i)].data() + h * s.shape.head_dim,
+                              s.shape.head_dim, a.query(row, h));
+      }
+    }
+  }
+  ThreadTeam::instance().run(
+      threads, 1, [&](ThreadTeam::Worker& w) { a.attend(w, 1, s.window); });
+  std::vector<std::vector<float>> out;
+  for (std::int64_t r = 0; r < row; ++r) {
+    auto& values = out.emplace_back(static_cast<std::size_t>(s.shape.heads * s.shape.head_dim));
+    for (std::int64_t h = 0; h < s.shape.heads; ++h) {
+      a.output(r, h, values.data() + h * s.shape.head_dim);
+    }
+  }
+  return out;
+}
+
+std::vector<double> expected(const Text& t, const Setting& s, std::size_t position) {
+  const auto dim = static_cast<std::size_t>(s.shape.head_dim);
+  const auto group = static_cast<std::size_t>(s.shape.heads / s.shape.kv_heads);
+  std::vector<double> out;
+  for (std::size_t h = 0; h < static_cast<std::size_t>(s.shape.heads); ++h) {
+    std::vector<double> sum(dim, 0.0);
+    double total = 0.0;
+    const std::size_t kv = h / group * dim;
+    for (std::size_t j = 0; j <= position; ++j) {
+      if (s.window && static_cast<std::int64_t>(position - j) >= *s.window) continue;
+      double score = 0.0;
+      for (std::size_t d = 0; d < dim; ++d) {
+        score += static_cast<double>(t.q[position][h * dim + d]) * t.k[j][kv + d];
+      }
+      const double cap = s.shape.softcap;
+      const double weight = std::exp(cap > 0 ? cap * std::tanh(score / cap) : score);
+      total += weight;
+      for (std::size_t d = 0; d < dim; ++d) sum[d] += weight * t.v[j][kv + d];
+    }
+    for (const double x : sum) out.push_back(x / total);
+  }
+  return out;
+}
+
+const std::vector<Setting>& settings() {
+  static const std::vector<Setting> all = {
+      {{.heads = 9, .kv_heads = 3, .head_dim = 64, .softcap = 0.0}, std::nullopt},
+      {{.heads = 4, .kv_heads = 4, .head_dim = 8, .softcap = 0.0}, std::nullopt},
+      {{.heads = 16, .kv_heads = 1, .head_dim = 24, .softcap = 20.0}, std::nullopt},
+      {{.heads = 2, .kv_heads = 1, .head_dim = 128, .softcap = 0.0}, 100},
+      {{.heads = 4, .kv_heads = 2, .head_dim = 32, .softcap = 0.0}, 1}};
+  return all;
+}
+
+TEST_F(Attention, MatchesTheDefinition) {
+  for (const Setting& s : settings()) {
+    const Text t = text(600, s.shape.heads, s.shape.kv_heads, s.shape.head_dim);
+    const KvPages pages = pages_of(t, s);
+    PagedAttention a(s.shape);
+    for (const std::int64_t first : {0, 63, 255, 511, 590}) {
+      const auto out = pass(a, s, {{&t, &pages, first, 5}}, 2);
+      for (std::size_t r = 0; r < out.size(); ++r) {
+        const auto want = expected(t, s, static_cast<std::size_t>(first) + r);
+        for (std::size_t i = 0; i < want.size(); ++i) {
+          // Weights are rounded to bf16: relative 2^-9 each.
+          ASSERT_NEAR(out[r][i], want[i], 0.012) << "dim " << s.shape.head_dim << ", row " << r;
+        }
+      }
+    }
+  }
+}
+
+TEST_F(Attention, ARowIsTheSameInAnyCompany) {
+  for (const Setting& s : settings()) {
+    const Text t = text(700, s.shape.heads, s.shape.kv_heads, s.shape.head_dim);
+    const Text other = text(90, s.shape.heads, s.shape.kv_heads, s.shape.head_dim);
+    const KvPages pages = pages_of(t, s), other_pages = pages_of(other, s);
+    PagedAttention a(s.shape);
+    const auto whole = pass(a, s, {{&t, &pages, 0, 700}}, 1);  // not split over keys
+    for (const int threads : {1, 2, 3}) {
+      for (const std::int64_t first : {0, 1, 254, 640}) {
+        const auto alone = pass(a, s, {{&t, &pages, first, 1}}, threads);
+        EXPECT_EQ(alone[0], whole[static_cast<std::size_t>(first)]);
+        const auto packed =
+            pass(a, s, {{&other, &other_pages, 70, 3}, {&t, &pages, first, 7}}, threads);
+        for (std::size_t r = 0; r < 7; ++r) {
+          EXPECT_EQ(packed[3 + r], whole[static_cast<std::size_t>(first) + r])
+              << threads << " threads, from " << first;
+        }
+      }
+    }
+  }
+}
+
+// What rejected drafts left behind a lane's end has no weight, whatever it was.
+TEST_F(Attention, WhatStandsBehindARowDoesNotMatter) {
+  const Setting& s = settings().front();
+  const Text t = text(130, s.shape.heads, s.shape.kv_heads, s.shape.head_dim);
+  const KvPages clean = pages_of(t, s);
+  KvPages used = pages_of(t, s);
+  const std::vector<float> junk(static_cast<std::size_t>(s.shape.head_dim), 1e30F);
+  for (std::int64_t i = 101; i < 130; ++i) {
+    for (std::int64_t h = 0; h < s.shape.kv_heads; ++h) used.write(1, h, i, junk.data(), junk.data());
+  }
+  PagedAttention a(s.shape);
+  EXPECT_EQ(pass(a, s, {{&t, &clean, 95, 6}}, 2), pass(a, s, {{&t, &used, 95, 6}}, 2));
+}
+
+TEST_F(Attention, BothKernelsAgree) {
+  if (!cpu_features().avx512_bf16) GTEST_SKIP() << "no native bf16 products to compare with";
+  const Text t = text(64, 6, 1, 64);
+  std::vector<std::uint16_t> a(6 * 64), b(32 * 64 * 2);
+  for (std::size_t i = 0; i < 6; ++i) avx512::round_to_bf16(t.q[i].data(), 64, a.data() + 64 * i);
+  for (std::size_t i = 0; i < 64; ++i) {
+    avx512::round_to_bf16(t.k[i].data(), 64, b.data() + 64 * i);
+  }
+  std::vector<float> x(6 * 64), y(6 * 64);
+  avx512::PairProduct p{a.data(), 64, b.data(), 128, x.data(), 64, 6, 32, 64, false, nullptr};
+  avx512::pair_product_native(p);
+  p.c = y.data();
+  avx512::pair_product_emulated(p);
+  for (std::size_t i = 0; i < x.size(); ++i) EXPECT_NEAR(x[i], y[i], 1e-4);
+}
+
+}  // namespace
+}  // namespace forerun

@@ -1,0 +1,68 @@
+#include "forerun/tensor/cpu/thread_team.h"
+
+#include <gtest/gtest.h>
+
+#include <thread>
+#include <vector>
+
+namespace forerun {
+namespace {
+
+// Each phase reads what the one before wrote: a phase that began early would see old numbers.
+TEST(ThreadTeam, EveryPhaseSeesTheWholePhaseBefore) {
+  for (const int threads : {1, 2, 3, 5}) {
+    constexpr std::int64_t kItems = 37, kPhases = 200;
+    std::vector<std::int64_t> even(kItems, 0), odd(kItems, 0);
+    for (int repeat = 0; repeat < 10; ++repeat) {
+      ThreadTeam::instance().run(threads, kPhases, [&](ThreadTeam::Worker& w) {
+        for (std::int64_t phase = 0; phase < kPhases; ++phase) {
+          auto& from = phase % 2 == 0 ? even : odd;
+          auto& to = phase % 2 == 0 ? odd : even;
+          w.each(kItems, 1 + phase % 5, [&](std::int64_t begin, std::int64_t end) {
+            for (std::int64_t i = begin; i < end; ++i) {
+              to[static_cast<std::size_t>(i)] =
+                  from[static_cast<std::size_t>((i + 1) % kItems)] + 1;
+            }
+          });
+        }
+      });
+    }
+    for (const std::int64_t v : even) EXPECT_EQ(v, 10 * kPhases) << threads << " threads";
+  }
+}
+
+TEST(ThreadTeam, EveryItemIsDoneOnce) {
+  for (const std::int64_t items : {0, 1, 2, 7, 64, 1000}) {
+    for (const std::int64_t grain : {1, 3, 2000}) {
+      std::vector<std::atomic<int>> done(static_cast<std::size_t>(items));
+      ThreadTeam::instance().run(3, 1, [&](ThreadTeam::Worker& w) {
+        w.each(items, grain, [&](std::int64_t begin, std::int64_t end) {
+          for (; begin < end; ++begin) ++done[static_cast<std::size_t>(begin)];
+        });
+      });
+      for (const auto& d : done) EXPECT_EQ(d.load(), 1);
+    }
+  }
+}
+
+// Several callers: their jobs run one after the other, whole.
+TEST(ThreadTeam, JobsDoNotMix) {
+  std::int64_t inside = 0, most = 0;
+  std::vector<std::thread> callers;
+  for (int i = 0; i < 4; ++i) {
+    callers.emplace_back([&] {
+      for (int repeat = 0; repeat < 50; ++repeat) {
+        ThreadTeam::instance().run(2, 1, [&](ThreadTeam::Worker& w) {
+          w.each(1, 1, [&](std::int64_t, std::int64_t) { most = std::max(most, ++inside); });
+          if (w.index() == 0) --inside;
+        });
+      }
+    });
+  }
+  for (std::thread& t : callers) t.join();
+  EXPECT_EQ(most, 1);
+  EXPECT_EQ(inside, 0);
+}
+
+}  // namespace
+}  // namespace forerun

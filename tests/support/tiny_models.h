@@ -1,0 +1,45 @@
+#pragma once
+
+#include <ATen/ATen.h>
+
+#include <span>
+#include <stdexcept>
+#include <string>
+#include <vector>
+
+#include "forerun/formats/dequantize.h"
+#include "forerun/models/load_decoder.h"
+
+/// The tiny random models of tests/data/tiny and what transformers makes of them.
+namespace forerun {
+
+inline const std::string kTiny = FORERUN_SOURCE_DIR "/tests/data/tiny/";
+
+inline at::Tensor tensor_of(const Safetensors& file, const std::string& name) {
+  const TensorView* view = file.find(name);
+  if (view == nullptr) throw std::runtime_error("no tensor " + name);
+  at::Tensor out = at::empty(view->shape, at::kFloat);
+  dequantize(view->dtype, view->bytes,
+             {out.data_ptr<float>(), static_cast<std::size_t>(out.numel())});
+  return out;
+}
+
+inline std::vector<Token> tokens_of(const Safetensors& file, const std::string& name) {
+  const at::Tensor t = tensor_of(file, name).flatten();
+  std::vector<Token> out;
+  for (std::int64_t i = 0; i < t.numel(); ++i)
+    out.push_back(static_cast<Token>(t.data_ptr<float>()[i]));
+  return out;
+}
+
+inline double distance(const at::Tensor& a, const at::Tensor& b) {
+  return a.sizes() == b.sizes() ? (a - b).abs().max().item<double>() : 1e9;
+}
+
+inline at::Tensor pass(const DecoderLm& model, KvCache& cache, std::span<const Token> tokens) {
+  const LaneSpan span{
+      .cache = &cache, .tokens = tokens, .scored = static_cast<std::int64_t>(tokens.size())};
+  return forward(model, {&span, 1});
+}
+
+}  // namespace forerun
