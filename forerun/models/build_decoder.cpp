@@ -71,11 +71,12 @@ class Builder {
  private:
   // Layer by layer through float32, so that one layer at most is held twice.
   std::shared_ptr<const Int8Decoder> packed() {
+    Arena arena;
     std::vector<Int8Layer> layers;
-    for (std::int64_t i = 0; i < c_.layers; ++i) layers.push_back(Int8Layer::pack(layer(i)));
+    for (std::int64_t i = 0; i < c_.layers; ++i) layers.push_back(Int8Layer::pack(layer(i), arena));
     at::Tensor embedding = matrix(name(kEmbedding), c_.vocab, c_.hidden);
     Int8Matrix head = Int8Matrix::pack(
-        c_.tied_head ? embedding : matrix(name(kHead), c_.vocab, c_.hidden));
+        c_.tied_head ? embedding : matrix(name(kHead), c_.vocab, c_.hidden), {}, arena);
     embedding = embedding.to(at::kBFloat16);
     return std::make_shared<Int8Decoder>(c_, std::move(embedding), std::move(layers),
                                          norm(name(kFinalNorm), c_.hidden), std::move(head));

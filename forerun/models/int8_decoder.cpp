@@ -36,17 +36,17 @@ const float* values(const RmsNorm& norm) { return norm.weight.const_data_ptr<flo
 
 }  // namespace
 
-Int8Layer Int8Layer::pack(const DecoderLayer& l) {
+Int8Layer Int8Layer::pack(const DecoderLayer& l, Arena& arena) {
   Int8Layer out{.attention_norm = l.attention_norm,
                 .mlp_norm = l.mlp_norm,
                 .attention_post_norm = l.attention_post_norm,
                 .mlp_post_norm = l.mlp_post_norm,
                 .q_norm = l.q_norm,
                 .k_norm = l.k_norm};
-  out.qkv = Int8Matrix::pack(l.qkv.weight, l.qkv.bias);
-  out.output = Int8Matrix::pack(l.output.weight, l.output.bias);
-  out.gate_up = Int8Matrix::pack(by_turns(l.gate_up.weight));
-  out.down = Int8Matrix::pack(l.down.weight, l.down.bias);
+  out.qkv = Int8Matrix::pack(l.qkv.weight, l.qkv.bias, arena);
+  out.output = Int8Matrix::pack(l.output.weight, l.output.bias, arena);
+  out.gate_up = Int8Matrix::pack(by_turns(l.gate_up.weight), {}, arena);
+  out.down = Int8Matrix::pack(l.down.weight, l.down.bias, arena);
   return out;
 }
 
@@ -151,7 +151,7 @@ Int8Pass::Int8Pass(const Int8Decoder& model, std::span<const LaneSpan> lanes, in
 }
 
 at::Tensor Int8Pass::run() {
-  constexpr std::int64_t kLayerPhases = 10, kOtherPhases = 4;
+  constexpr std::int64_t kLayerPhases = 11, kOtherPhases = 4;
   const auto phases = static_cast<std::size_t>(c_.layers * kLayerPhases + kOtherPhases);
   ThreadTeam::instance().run(threads_, phases, [this](Worker& w) { work(w); });
   for (const LaneSpan& lane : lanes_) {

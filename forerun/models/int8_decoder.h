@@ -21,7 +21,7 @@ struct Int8Layer {
   Int8Matrix gate_up;  ///< by turns 96 gates and their 96 ups, zeros behind the last
   Int8Matrix down;
 
-  static Int8Layer pack(const DecoderLayer& layer);
+  static Int8Layer pack(const DecoderLayer& layer, Arena& arena);
 };
 
 /// What a pass computes in; grows to the largest pass seen.

@@ -37,36 +37,36 @@ avx512::Int8Rows Int8Activations::room_for(std::int64_t rows, std::int64_t k) {
   return {values_.room_for(n * kGroup), scales_.room_for(n), offsets_.room_for(n), groups};
 }
 
-Int8Matrix Int8Matrix::pack(const at::Tensor& weight, const at::Tensor& bias) {
+Int8Matrix Int8Matrix::pack(const at::Tensor& weight, const at::Tensor& bias, Arena& arena) {
   Int8Matrix m;
   m.outputs_ = weight.size(0);
   m.inputs_ = weight.size(1);
   const auto padded = static_cast<std::size_t>(m.panels() * kPanel);
-  m.data_ = AlignedBuffer<std::uint8_t>(static_cast<std::size_t>(m.bytes()));
-  m.scales_ = AlignedBuffer<float>(padded);
+  m.data_ = arena.make<std::uint8_t>(static_cast<std::size_t>(m.bytes()));
+  m.scales_ = arena.make<float>(padded);
   const float* w = weight.const_data_ptr<float>();
   at::parallel_for(0, m.panels(), 1, [&](std::int64_t begin, std::int64_t end) {
     for (std::int64_t p = begin; p < end; ++p) {
-      std::uint8_t* panel = m.data_.data() + p * m.panel_bytes();
+      std::uint8_t* panel = m.data_.get() + p * m.panel_bytes();
       std::fill(panel, panel + m.panel_bytes(), std::uint8_t{128});
       for (std::int64_t j = 0; j < std::min(kPanel, m.outputs_ - p * kPanel); ++j) {
         const std::int64_t row = p * kPanel + j;
-        m.scales_.data()[row] = pack_row(w + row * m.inputs_, m.inputs_, j, panel);
+        m.scales_.get()[row] = pack_row(w + row * m.inputs_, m.inputs_, j, panel);
       }
     }
   });
   if (bias.defined()) {
-    m.bias_ = AlignedBuffer<float>(padded);
-    std::copy_n(bias.const_data_ptr<float>(), m.outputs_, m.bias_.data());
+    m.bias_ = arena.make<float>(padded);
+    std::copy_n(bias.const_data_ptr<float>(), m.outputs_, m.bias_.get());
   }
   return m;
 }
 
 void Int8Matrix::multiply(std::int64_t first, std::int64_t last, const avx512::Int8Rows& x,
                           std::int64_t rows, float* out, std::int64_t stride, bool add) const {
-  const avx512::Int8Panels w{data_.data(), scales_.data(), bias_.data(), x.groups};
+  const avx512::Int8Panels w{data_.get(), scales_.get(), bias_.get(), x.groups};
   for (std::int64_t p = first; p < last; ++p) {
-    const std::uint8_t* next = p + 1 < panels() ? data_.data() + (p + 1) * panel_bytes() : nullptr;
+    const std::uint8_t* next = p + 1 < panels() ? data_.get() + (p + 1) * panel_bytes() : nullptr;
     avx512::int8_panel(w, p, x, rows, out + (p - first) * kPanel, stride,
                        std::min(kPanel, outputs_ - p * kPanel), add, next);
   }

@@ -3,8 +3,10 @@
 #include <ATen/core/Tensor.h>
 
 #include <cstdint>
+#include <memory>
 
 #include "forerun/tensor/cpu/aligned_buffer.h"
+#include "forerun/tensor/cpu/arena.h"
 #include "forerun/tensor/cpu/avx512/kernels.h"
 #include "forerun/tensor/cpu/thread_team.h"
 
@@ -30,7 +32,8 @@ class Int8Matrix {
   Int8Matrix() = default;
   /// @param weight  [n, k] float32
   /// @param bias    [n] float32, or undefined
-  static Int8Matrix pack(const at::Tensor& weight, const at::Tensor& bias = {});
+  /// @param arena   where the packed weights go
+  static Int8Matrix pack(const at::Tensor& weight, const at::Tensor& bias, Arena& arena);
 
   std::int64_t outputs() const noexcept { return outputs_; }
   std::int64_t inputs() const noexcept { return inputs_; }
@@ -53,8 +56,8 @@ class Int8Matrix {
   }
 
   std::int64_t outputs_ = 0, inputs_ = 0;
-  AlignedBuffer<std::uint8_t> data_;
-  AlignedBuffer<float> scales_, bias_;
+  std::shared_ptr<std::uint8_t[]> data_;
+  std::shared_ptr<float[]> scales_, bias_;
 };
 
 }  // namespace forerun

@@ -20,6 +20,7 @@ class Int8 : public testing::Test {
     if (!cpu_features().int8()) GTEST_SKIP() << "this processor has no AVX-512 VNNI";
   }
   std::mt19937 random_{7};
+  Arena arena;
 
   std::vector<float> normal(std::int64_t n, float scale = 1.0F) {
     std::normal_distribution<float> law(0.0F, scale);
@@ -98,7 +99,7 @@ TEST_F(Int8, ProductsEqualThePlainLoopBitForBit) {
       if (r == 0) rows[0][0] = 300.0F;  // an outlier has its group to itself
     }
     const Int8Matrix m = Int8Matrix::pack(
-        matrix(w, c.n, c.k), c.bias ? at::tensor(bias, at::kFloat) : at::Tensor());
+        matrix(w, c.n, c.k), c.bias ? at::tensor(bias, at::kFloat) : at::Tensor(), arena);
     Int8Activations activations;
     const auto x = activations.room_for(c.rows, c.k);
     for (std::int64_t r = 0; r < c.rows; ++r) {
@@ -118,7 +119,7 @@ TEST_F(Int8, ProductsEqualThePlainLoopBitForBit) {
 TEST_F(Int8, AddsToWhatIsThereAndTouchesNothingElse) {
   constexpr std::int64_t kN = 50, kStride = 60;
   const auto w = normal(kN * 64, 0.1F);
-  const Int8Matrix m = Int8Matrix::pack(matrix(w, kN, 64));
+  const Int8Matrix m = Int8Matrix::pack(matrix(w, kN, 64), {}, arena);
   const std::vector<std::vector<float>> rows = {normal(64), normal(64)};
   Int8Activations activations;
   const auto x = activations.room_for(2, 64);
@@ -136,7 +137,7 @@ TEST_F(Int8, AddsToWhatIsThereAndTouchesNothingElse) {
 }
 
 TEST_F(Int8, ZerosAndTinyValuesAreZeroAndNanStaysNan) {
-  const Int8Matrix m = Int8Matrix::pack(at::ones({3, 64}));
+  const Int8Matrix m = Int8Matrix::pack(at::ones({3, 64}), {}, arena);
   Int8Activations activations;
   const auto x = activations.room_for(4, 64);
   const float nan = std::numeric_limits<float>::quiet_NaN();
@@ -153,7 +154,7 @@ TEST_F(Int8, ZerosAndTinyValuesAreZeroAndNanStaysNan) {
   for (std::size_t i = 6; i < 12; ++i) EXPECT_FALSE(std::isfinite(out[i]));
   at::Tensor w = at::ones({2, 64});
   w[1][7] = nan;
-  const Int8Matrix bad = Int8Matrix::pack(w);
+  const Int8Matrix bad = Int8Matrix::pack(w, {}, arena);
   std::fill(zeros.begin(), zeros.end(), 1.0F);
   avx512::quantize_row(zeros.data(), 64, x, 0);
   bad.multiply(0, 1, x, 1, out.data(), 2, false);

@@ -8,14 +8,15 @@ namespace forerun {
 void KvPages::reserve(std::int64_t positions) {
   while (capacity() < positions) {
     // Zeros: what stands behind a lane's end is read, weighted with nothing, and must be finite.
-    pages_.emplace_back(static_cast<std::size_t>(shape_.layers * shape_.heads * 2 * block()));
+    pages_.push_back(arena_.make<std::uint16_t>(
+        static_cast<std::size_t>(shape_.layers * shape_.heads * 2 * block())));
   }
 }
 
 void KvPages::write(std::int64_t layer, std::int64_t head, std::int64_t position, const float* k,
                     const float* v) {
   const std::int64_t slot = position % avx512::kKeys, dim = padded(shape_.head_dim);
-  std::uint16_t* keys = pages_[static_cast<std::size_t>(position / avx512::kKeys)].data() +
+  std::uint16_t* keys = pages_[static_cast<std::size_t>(position / avx512::kKeys)].get() +
                         offset(layer, head);
   std::uint16_t* values = keys + block() + slot / 2 * 2 * dim + slot % 2;
   std::array<std::uint16_t, 64> rounded;

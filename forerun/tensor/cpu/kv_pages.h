@@ -1,9 +1,10 @@
 #pragma once
 
 #include <cstdint>
+#include <memory>
 #include <vector>
 
-#include "forerun/tensor/cpu/aligned_buffer.h"
+#include "forerun/tensor/cpu/arena.h"
 #include "forerun/tensor/cpu/avx512/kernels.h"
 
 namespace forerun {
@@ -30,7 +31,7 @@ class KvPages {
   void write(std::int64_t layer, std::int64_t head, std::int64_t position, const float* k,
              const float* v);
   const std::uint16_t* keys(std::int64_t layer, std::int64_t head, std::int64_t page) const noexcept {
-    return pages_[static_cast<std::size_t>(page)].data() + offset(layer, head);
+    return pages_[static_cast<std::size_t>(page)].get() + offset(layer, head);
   }
   const std::uint16_t* values(std::int64_t layer, std::int64_t head,
                               std::int64_t page) const noexcept {
@@ -44,7 +45,8 @@ class KvPages {
   }
 
   Shape shape_;
-  std::vector<AlignedBuffer<std::uint16_t>> pages_;
+  Arena arena_{std::size_t{16} << 20};
+  std::vector<std::shared_ptr<std::uint16_t[]>> pages_;
 };
 
 }  // namespace forerun

@@ -11,8 +11,8 @@ namespace {
 
 constexpr std::int64_t kChunk = 256;
 constexpr std::int64_t kBlocks = kChunk / avx512::kKeys;
-// Rows of one product that share the keys they read: two blocks of the kernel's six.
-constexpr std::int64_t kRows = 12;
+// Rows of one product that share the keys they read: four blocks of the kernel's six.
+constexpr std::int64_t kRows = 24;
 constexpr float kHidden = -std::numeric_limits<float>::infinity();
 
 std::int64_t ceil_div(std::int64_t a, std::int64_t b) { return (a + b - 1) / b; }
@@ -47,10 +47,11 @@ void PagedAttention::plan(std::span<const Lane> lanes, int threads) {
   split_ = most_chunks > 1 && blocks < 4 * threads;
   for (std::size_t l = 0; l < lanes_.size(); ++l) {
     const Lane& lane = lanes_[l];
-    for (std::int64_t first = 0; first < lane.rows; first += positions) {
-      const std::int64_t count = std::min(positions, lane.rows - first);
-      const std::int64_t chunks = ceil_div(lane.length + first + count, kChunk);
-      for (std::int64_t head = 0; head < shape_.kv_heads; ++head) {
+    // Items that read the same keys follow each other: the second finds them in the cache.
+    for (std::int64_t head = 0; head < shape_.kv_heads; ++head) {
+      for (std::int64_t first = 0; first < lane.rows; first += positions) {
+        const std::int64_t count = std::min(positions, lane.rows - first);
+        const std::int64_t chunks = ceil_div(lane.length + first + count, kChunk);
         if (!split_) items_.push_back({l, head, first, count, 0, chunks});
         for (std::int64_t c = 0; split_ && c < chunks; ++c) {
           items_.push_back({l, head, first, count, c, 1});

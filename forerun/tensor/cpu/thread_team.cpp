@@ -90,6 +90,7 @@ void ThreadTeam::run(int threads, std::size_t phases, const std::function<void(W
     job(own);
     return;
   }
+  phases_ = phases;
   const std::size_t counters = phases * static_cast<std::size_t>(count_ + 1);
   if (counters_.size() < counters) counters_ = std::vector<Worker::Counter>(counters);
   for (std::size_t i = 0; i < counters; ++i) {

@@ -2,6 +2,7 @@
 
 #include <atomic>
 #include <cstdint>
+#include <exception>
 #include <functional>
 #include <mutex>
 #include <thread>
@@ -33,6 +34,7 @@ class ThreadTeam {
         work(std::int64_t{0}, items);
         return;
       }
+      if (phase_ == team_.phases_) std::terminate();  // more phases than `run` was told of
       Counter* taken = team_.counters_.data() + phase_++ * static_cast<std::size_t>(count_ + 1);
       Counter& done = taken[count_];
       const std::int64_t pieces = (items + grain - 1) / grain;
@@ -89,6 +91,7 @@ class ThreadTeam {
   std::vector<std::thread> helpers_;
   const std::function<void(Worker&)>* job_ = nullptr;
   int count_ = 1;
+  std::size_t phases_ = 0;
   bool stop_ = false;
   std::vector<Worker::Counter> counters_;  // of each phase: pieces taken of every range, and done
   alignas(64) std::atomic<std::uint32_t> started_{0};  // jobs handed out
