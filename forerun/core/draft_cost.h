@@ -2,10 +2,12 @@
 
 #include <cstddef>
 
+#include "forerun/core/surprise.h"
+
 namespace forerun {
 
-/// A running mean of seconds that a busy moment does not poison: what is taken in is clipped to
-/// [1/2, 1.35] times the mean so far.
+/// A running mean of seconds that a busy moment does not poison (Surprise) and that follows a
+/// lasting change.
 class SteadySeconds {
  public:
   /// 0 while nothing was seen.
@@ -14,6 +16,7 @@ class SteadySeconds {
   void observe(double seconds) noexcept;
 
  private:
+  Surprise surprise_;
   double mean_ = 0.0;
   double seen_ = 0.0;
 };
@@ -34,6 +37,7 @@ class DraftCost {
   void observe(std::size_t tokens, double seconds) noexcept;
 
  private:
+  Surprise surprise_;
   double weight_ = 0.0;
   double tokens_ = 0.0, seconds_ = 0.0;   // weighted means
   double variance_ = 0.0, shared_ = 0.0;  // weighted: of the tokens; with the seconds

@@ -10,9 +10,8 @@ namespace {
 
 constexpr double kHopeless = 0.005;  // survival below which a draft is not worth a thought
 constexpr std::size_t kProbe = 2;    // drafts
-constexpr std::size_t kFirstProbe = 8, kLastProbe = 256;   // rounds without drafts
-constexpr std::size_t kPlainCheck = 128, kEarlyCheck = 8;  // rounds with drafts
-constexpr double kHearsay = 0.1;                           // |log| of seconds
+constexpr double kFewPasses = 3.0;
+constexpr double kHearsay = 0.1;  // |log| of seconds
 
 void check_grade(std::uint32_t request, std::size_t grade) {
   if (grade < kGrades) return;
@@ -52,6 +51,7 @@ void DraftLength::fixed_(std::span<const LanePlan> lanes) {
 
 void DraftLength::adapt_(std::span<const LanePlan> lanes) {
   planned_rate_ = plain_rate_ = 0.0;
+  probing_ = false;
   if (lanes.empty() || !pass_.known()) return;  // the first pass is plain, to compare with
   collect_(lanes);
   std::size_t take = best_prefix_(lanes.size());
@@ -113,7 +113,8 @@ std::size_t DraftLength::best_prefix_(std::size_t lanes) {
 
 bool DraftLength::plain_check_due_(std::size_t lanes) const {
   return since_plain_ >= kPlainCheck ||
-         (since_plain_ >= kEarlyCheck && pass_.hearsay(lanes) > kHearsay);
+         (since_plain_ >= kEarlyCheck &&
+          (pass_.hearsay(lanes) > kHearsay || pass_.seen(lanes) < kFewPasses));
 }
 
 bool DraftLength::probe_due_(std::size_t lanes) {
@@ -130,6 +131,7 @@ void DraftLength::probe_(std::span<const LanePlan> lanes) {
   while (lanes[lane].limit == 0) lane = (lane + 1) % lanes.size();
   lengths_[lane] = static_cast<std::uint32_t>(std::min(kProbe, lanes[lane].limit));
   ++probes_;
+  probing_ = true;
   since_drafts_ = 0;
   unprobed_seconds_ = 0.0;
   probe_after_ = std::min(2 * probe_after_, kLastProbe);
@@ -162,7 +164,10 @@ void DraftLength::observe(std::span<const LaneSeen> lanes, const PassSeen& pass)
   } else {
     draft_.observe(pass.drafted, pass.drafter_seconds);
   }
-  for (const LaneSeen& seen : lanes) learn_(seen);
+  for (const LaneSeen& seen : lanes) {
+    if (probing_ && seen.accepted > 0) probe_after_ = kFirstProbe;  // good news: look again soon
+    learn_(seen);
+  }
   acceptance_.next_round();
 }
 

@@ -130,6 +130,9 @@ class DraftLength {
   DraftLengthReport report() const;
 
  private:
+  static constexpr std::size_t kPlainCheck = 128, kEarlyCheck = 8;  // rounds that drafted
+  static constexpr std::size_t kFirstProbe = 8, kLastProbe = 256;   // rounds that did not
+
   struct Candidate {
     double survival;
     std::uint32_t lane, position;
@@ -161,10 +164,11 @@ class DraftLength {
   std::vector<std::uint32_t> lengths_;
   std::vector<std::uint64_t> chosen_;
   double planned_rate_ = 0.0, plain_rate_ = 0.0;
-  std::size_t since_plain_ = 0;    // rounds that drafted
-  std::size_t since_drafts_ = 0;   // rounds that could have, but did not
-  double unprobed_seconds_ = 0.0;  // they took
-  std::size_t probe_after_ = 8;    // rounds
+  std::size_t since_plain_ = 0;            // rounds that drafted
+  std::size_t since_drafts_ = 0;           // rounds that could have, but did not
+  double unprobed_seconds_ = 0.0;          // they took
+  std::size_t probe_after_ = kFirstProbe;  // rounds
+  bool probing_ = false;
   std::uint64_t probes_ = 0, plain_checks_ = 0;
 };
 

@@ -7,15 +7,14 @@ namespace forerun {
 namespace {
 
 constexpr double kPriorSlope = 0.03;  // of a one-row pass, a row
-constexpr double kSlower = 0.3;       // log; a busy machine makes any pass slow,
-constexpr double kFaster = 0.7;       // but nothing makes one too fast
 constexpr double kSmallestGain = 0.125;
+constexpr double kSuddenGain = 0.5;
 constexpr double kMostSeen = 16.0;
 constexpr double kStaleAfter = 8.0;       // passes
 constexpr double kLoadedSeen = 4.0;       // what a measurement at load counts for,
 constexpr std::uint32_t kLoadedAge = 32;  // and how old it is taken to be
 constexpr double kHearsay = 0.1;
-constexpr std::uint32_t kForgotten = 512;
+constexpr std::uint32_t kForgotten = 512, kLoadedForgotten = 64;
 
 double prior(double rows) noexcept { return 1.0 + kPriorSlope * (rows - 1.0); }
 
@@ -23,9 +22,9 @@ double between(double x0, double y0, double x1, double y1, double x) noexcept {
   return y0 + (y1 - y0) * (x - x0) / (x1 - x0);
 }
 
-double gain(double seen, std::uint32_t age) noexcept {
+double gain(double seen, std::uint32_t age, bool sudden) noexcept {
   const double trusted = seen * 16.0 / (16.0 + age);
-  return std::max(1.0 / (1.0 + trusted / 2.0), kSmallestGain);
+  return std::max(1.0 / (1.0 + trusted / 2.0), sudden ? kSuddenGain : kSmallestGain);
 }
 
 bool usable(const PassCost::Point& p) noexcept {
@@ -56,7 +55,7 @@ PassCost::PassCost(std::span<const Point> measured) {
   for (std::size_t k = 0; k < kRows.size(); ++k) {
     if (kRows[k] < sorted.front().rows || kRows[k] > sorted.back().rows) continue;
     floor = std::max(floor, measured_at(sorted, static_cast<double>(kRows[k])));
-    knots_[k] = {.seconds = floor, .seen = kLoadedSeen, .age = kLoadedAge};
+    knots_[k] = {.seconds = floor, .seen = kLoadedSeen, .age = kLoadedAge, .loaded = true};
   }
   find_top_();
 }
@@ -91,6 +90,11 @@ double PassCost::hearsay(std::size_t rows) const noexcept {
                   at.high_part > 0.0 ? std::abs(knots_[at.high].followed) : 0.0);
 }
 
+double PassCost::seen(std::size_t rows) const noexcept {
+  const Share at = share(rows);
+  return knots_[at.high_part > 0.5 ? at.high : at.low].seen;
+}
+
 void PassCost::observe(std::size_t rows, double seconds_seen) noexcept {
   if (!usable({rows, seconds_seen})) return;
   const Share at = share(rows);
@@ -99,7 +103,7 @@ void PassCost::observe(std::size_t rows, double seconds_seen) noexcept {
     find_top_();
     return;
   }
-  const double surprise = std::clamp(std::log(seconds_seen / seconds(rows)), -kFaster, kSlower);
+  const double surprise = surprise_.clip(std::log(seconds_seen / seconds(rows)));
   const double low_part = 1.0 - at.high_part;
   // Scaled so that the cost at `rows`, between the two, moves by its gain times the surprise.
   const double scale = surprise / (low_part * low_part + at.high_part * at.high_part);
@@ -107,9 +111,8 @@ void PassCost::observe(std::size_t rows, double seconds_seen) noexcept {
   const double low = seconds(kRows[at.low]), high = seconds(kRows[at.high]);
   const double carried =
       move_(at.low, low_part, low, scale) + move_(at.high, at.high_part, high, scale);
-  order_(at.low);
-  if (at.high_part > 0.0) order_(at.high);
   follow_(at, carried);
+  order_(at.high_part > 0.5 ? at.high : at.low);
   find_top_();
 }
 
@@ -138,36 +141,39 @@ double PassCost::move_(std::size_t knot, double part, double expected, double su
   if (k.seen == 0.0) k.seconds = expected;
   if (std::abs(k.followed) > kHearsay) k.seen = std::min(k.seen, 1.0);
   const bool well_known = k.seen >= 4.0 && k.age <= kStaleAfter;
-  const double moved = surprise * part * gain(k.seen, k.age);
+  const double moved = surprise * part * gain(k.seen, k.age, surprise_.sudden());
   k.seconds *= std::exp(moved);
   k.seen = std::min(k.seen + part, kMostSeen);
   k.followed = 0.0;
   k.age = 0;
+  k.loaded = false;
   return well_known ? part * moved : 0.0;
 }
 
-// Every knot that this pass did not show gets older, and the older the more it follows.
+// Every knot that this pass did not show gets older, and the older the more it follows; when the
+// machine changed at once, all do.
 void PassCost::follow_(const Share& at, double carried) noexcept {
   for (std::size_t j = 0; j < kRows.size(); ++j) {
     Knot& k = knots_[j];
     if (k.seen == 0.0 || j == at.low || (j == at.high && at.high_part > 0.0)) continue;
-    const double move = carried * k.age / (k.age + kStaleAfter);
+    const double part = surprise_.sudden() ? 1.0 : k.age / (k.age + kStaleAfter);
+    const double move = carried * part;
     k.seconds *= std::exp(move);
     k.followed += move;
     // What was seen that long ago may have been an accident that nobody went back to look at.
-    if (++k.age > kForgotten) k = {};
+    if (++k.age > (k.loaded ? kLoadedForgotten : kForgotten)) k = {};
   }
-  order_(at.low);
 }
 
 // Costs do not fall with the rows; the knot just seen is right.
 void PassCost::order_(std::size_t knot) noexcept {
-  if (knots_[knot].seen == 0.0) return;
-  const double here = knots_[knot].seconds;
-  for (std::size_t j = 0; j < kRows.size(); ++j) {
-    if (knots_[j].seen == 0.0) continue;
-    double& there = knots_[j].seconds;
-    there = j < knot ? std::min(there, here) : std::max(there, here);
+  double bound = knots_[knot].seconds;
+  for (std::size_t j = knot; j < kRows.size(); ++j) {
+    if (knots_[j].seen > 0.0) bound = knots_[j].seconds = std::max(knots_[j].seconds, bound);
+  }
+  bound = knots_[knot].seconds;
+  for (std::size_t j = knot; j-- > 0;) {
+    if (knots_[j].seen > 0.0) bound = knots_[j].seconds = std::min(knots_[j].seconds, bound);
   }
 }
 

@@ -6,6 +6,8 @@
 #include <span>
 #include <vector>
 
+#include "forerun/core/surprise.h"
+
 namespace forerun {
 
 /// What a target pass over M rows costs on this machine, now: seconds at fixed numbers of rows
@@ -37,6 +39,8 @@ class PassCost {
   std::size_t explored() const noexcept { return 2 * top_; }
   /// How far the cost there was moved since a pass was seen there: |log ratio|.
   double hearsay(std::size_t rows) const noexcept;
+  /// How many passes the cost there rests on, lately, 16 at most.
+  double seen(std::size_t rows) const noexcept;
   /// Takes in one pass. No rows, or seconds not finite and positive: ignored.
   void observe(std::size_t rows, double seconds) noexcept;
   /// The knots seen, by rising rows.
@@ -50,6 +54,7 @@ class PassCost {
     double seen = 0.0;      ///< passes seen here, 16 at most; 0: nothing is known
     double followed = 0.0;  ///< sum of the log moves since it was last seen
     std::uint32_t age = 0;  ///< passes since it was last seen
+    bool loaded = false;    ///< measured at load, not confirmed yet
   };
   struct Share {  // of a pass in the knots around it
     std::size_t low = 0, high = 0;
@@ -63,6 +68,7 @@ class PassCost {
   void find_top_() noexcept;
 
   std::array<Knot, kRows.size()> knots_{};
+  Surprise surprise_;
   std::size_t top_ = 0;  ///< rows of the largest knot seen, 0 if none
 };
 
