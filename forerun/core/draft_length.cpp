@@ -52,7 +52,11 @@ void DraftLength::fixed_(std::span<const LanePlan> lanes) {
 void DraftLength::adapt_(std::span<const LanePlan> lanes) {
   planned_rate_ = plain_rate_ = 0.0;
   probing_ = false;
-  if (lanes.empty() || !pass_.known()) return;  // the first pass is plain, to compare with
+  if (lanes.empty()) return;
+  if (!pass_.known()) {  // nothing to compare with
+    since_plain_ = 0;
+    return;
+  }
   collect_(lanes);
   std::size_t take = best_prefix_(lanes.size());
   if (take > 0 && plain_check_due_(lanes.size())) {
