@@ -1,7 +1,6 @@
 #include "forerun/core/draft_length.h"
 
 #include <algorithm>
-#include <numeric>
 #include <stdexcept>
 #include <string>
 
@@ -32,9 +31,9 @@ std::span<const std::uint32_t> DraftLength::plan(std::span<const LanePlan> lanes
   }
   lengths_.assign(lanes.size(), 0);
   if (options_.adaptive) {
-    adapt_(lanes);
+    adapt(lanes);
   } else {
-    fixed_(lanes);
+    take_limits(lanes);
   }
   for (const std::uint32_t k : lengths_) {
     if (chosen_.size() <= k) chosen_.resize(k + 1, 0);
@@ -43,13 +42,13 @@ std::span<const std::uint32_t> DraftLength::plan(std::span<const LanePlan> lanes
   return lengths_;
 }
 
-void DraftLength::fixed_(std::span<const LanePlan> lanes) {
+void DraftLength::take_limits(std::span<const LanePlan> lanes) {
   for (std::size_t i = 0; i < lanes.size(); ++i) {
     lengths_[i] = static_cast<std::uint32_t>(lanes[i].limit);
   }
 }
 
-void DraftLength::adapt_(std::span<const LanePlan> lanes) {
+void DraftLength::adapt(std::span<const LanePlan> lanes) {
   planned_rate_ = plain_rate_ = 0.0;
   probing_ = false;
   if (lanes.empty()) return;
@@ -57,9 +56,9 @@ void DraftLength::adapt_(std::span<const LanePlan> lanes) {
     since_plain_ = 0;
     return;
   }
-  collect_(lanes);
-  std::size_t take = best_prefix_(lanes.size());
-  if (take > 0 && plain_check_due_(lanes.size())) {
+  collect(lanes);
+  std::size_t take = best_prefix(lanes.size());
+  if (take > 0 && plain_check_due(lanes.size())) {
     ++plain_checks_;
     take = 0;
     since_plain_ = 0;
@@ -73,14 +72,14 @@ void DraftLength::adapt_(std::span<const LanePlan> lanes) {
     since_plain_ = 0;
     const bool possible =
         std::any_of(lanes.begin(), lanes.end(), [](const LanePlan& l) { return l.limit > 0; });
-    if (possible && probe_due_(lanes.size())) return probe_(lanes);
+    if (possible && probe_due(lanes.size())) return probe(lanes);
   }
   for (std::size_t c = 0; c < take; ++c) ++lengths_[candidates_[c].lane];
 }
 
 // Every draft any lane may have, the likeliest to be kept first. A lane's are in order, since each
 // survives at most as often as the one before.
-void DraftLength::collect_(std::span<const LanePlan> lanes) {
+void DraftLength::collect(std::span<const LanePlan> lanes) {
   candidates_.clear();
   for (std::size_t i = 0; i < lanes.size(); ++i) {
     const LaneTilt& tilt = lanes_[lanes[i].request].tilt;
@@ -100,14 +99,14 @@ void DraftLength::collect_(std::span<const LanePlan> lanes) {
 }
 
 // How many of the candidates to take: the most outputs a second, if that is worth it.
-std::size_t DraftLength::best_prefix_(std::size_t lanes) {
+std::size_t DraftLength::best_prefix(std::size_t lanes) {
   double outputs = static_cast<double>(lanes);
-  plain_rate_ = planned_rate_ = outputs / round_seconds_(lanes, 0);
+  plain_rate_ = planned_rate_ = outputs / round_seconds(lanes, 0);
   double needed = plain_rate_ * (1.0 + options_.margin);
   std::size_t best = 0;
   for (std::size_t n = 1; n <= candidates_.size() && lanes + n <= pass_.explored(); ++n) {
     outputs += candidates_[n - 1].survival;
-    const double rate = outputs / round_seconds_(lanes, n);
+    const double rate = outputs / round_seconds(lanes, n);
     if (rate <= needed) continue;
     needed = planned_rate_ = rate;
     best = n;
@@ -115,22 +114,22 @@ std::size_t DraftLength::best_prefix_(std::size_t lanes) {
   return best;
 }
 
-bool DraftLength::plain_check_due_(std::size_t lanes) const {
+bool DraftLength::plain_check_due(std::size_t lanes) const {
   return since_plain_ >= kPlainCheck ||
          (since_plain_ >= kEarlyCheck &&
           (pass_.hearsay(lanes) > kHearsay || pass_.seen(lanes) < kFewPasses));
 }
 
-bool DraftLength::probe_due_(std::size_t lanes) {
-  const double plain = round_seconds_(lanes, 0);
+bool DraftLength::probe_due(std::size_t lanes) {
+  const double plain = round_seconds(lanes, 0);
   ++since_drafts_;
   unprobed_seconds_ += plain;
   return since_drafts_ >= probe_after_ &&
-         options_.probe_share * unprobed_seconds_ >= round_seconds_(lanes, kProbe) - plain;
+         options_.probe_share * unprobed_seconds_ >= round_seconds(lanes, kProbe) - plain;
 }
 
 // One lane after the other gets the probe.
-void DraftLength::probe_(std::span<const LanePlan> lanes) {
+void DraftLength::probe(std::span<const LanePlan> lanes) {
   std::size_t lane = probes_ % lanes.size();
   while (lanes[lane].limit == 0) lane = (lane + 1) % lanes.size();
   lengths_[lane] = static_cast<std::uint32_t>(std::min(kProbe, lanes[lane].limit));
@@ -141,7 +140,7 @@ void DraftLength::probe_(std::span<const LanePlan> lanes) {
   probe_after_ = std::min(2 * probe_after_, kLastProbe);
 }
 
-double DraftLength::round_seconds_(std::size_t lanes, std::size_t drafts) const noexcept {
+double DraftLength::round_seconds(std::size_t lanes, std::size_t drafts) const noexcept {
   const bool asked = options_.planned == Planned::kBeforeDrafting && drafts > 0;
   return pass_.seconds(lanes + drafts) + rest_.mean() +
          (asked ? std::max(draft_.seconds(drafts), no_draft_.mean()) : no_draft_.mean());
@@ -170,12 +169,12 @@ void DraftLength::observe(std::span<const LaneSeen> lanes, const PassSeen& pass)
   }
   for (const LaneSeen& seen : lanes) {
     if (probing_ && seen.accepted > 0) probe_after_ = kFirstProbe;  // good news: look again soon
-    learn_(seen);
+    learn(seen);
   }
   acceptance_.next_round();
 }
 
-void DraftLength::learn_(const LaneSeen& seen) {
+void DraftLength::learn(const LaneSeen& seen) {
   if (!options_.adaptive) return;
   LaneState& lane = lanes_[seen.request];
   const auto score = [&](std::size_t grade, std::size_t position, bool kept) {

@@ -4,7 +4,6 @@
 #include <cstdint>
 #include <span>
 #include <unordered_map>
-#include <utility>
 #include <vector>
 
 #include "forerun/core/acceptance.h"
@@ -94,7 +93,7 @@ struct DraftLengthReport {
 /// To keep its figures fresh it spends a little: while not drafting, a probe of two drafts after 8,
 /// then 16, ... 256 rounds, and only when its price is below `probe_share` of the time since the
 /// last; while drafting, a plain round after 128, or after 8 if the cost of one is by then more
-/// than 10% hearsay.
+/// than 10% hearsay or rests on fewer than 3 passes. The first round is plain.
 ///
 /// Exactness. Given the text so far, a round emits the target's law for any number of drafts, as
 /// long as that number is no function of the drafted value it decides on: dropping a *sampled*
@@ -142,15 +141,15 @@ class DraftLength {
     ShadowDrafts shadow;
   };
 
-  void fixed_(std::span<const LanePlan> lanes);
-  void adapt_(std::span<const LanePlan> lanes);
-  void collect_(std::span<const LanePlan> lanes);
-  std::size_t best_prefix_(std::size_t lanes);
-  bool plain_check_due_(std::size_t lanes) const;
-  bool probe_due_(std::size_t lanes);
-  void probe_(std::span<const LanePlan> lanes);
-  void learn_(const LaneSeen& seen);
-  double round_seconds_(std::size_t lanes, std::size_t drafts) const noexcept;
+  void take_limits(std::span<const LanePlan> lanes);
+  void adapt(std::span<const LanePlan> lanes);
+  void collect(std::span<const LanePlan> lanes);
+  std::size_t best_prefix(std::size_t lanes);
+  bool plain_check_due(std::size_t lanes) const;
+  bool probe_due(std::size_t lanes);
+  void probe(std::span<const LanePlan> lanes);
+  void learn(const LaneSeen& seen);
+  double round_seconds(std::size_t lanes, std::size_t drafts) const noexcept;
 
   DraftLengthOptions options_;
   PassCost pass_;

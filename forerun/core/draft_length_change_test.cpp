@@ -50,7 +50,7 @@ std::vector<Change> changing() {
         .pass = sloped(0.05),
         .draft_token = per_token(1.0),
         .kept = then(0.05, 0.9)},
-       80},
+       150},
       {{.name = "MachineSlowsDown",
         .planned = kFree,
         .pass = passes(10, 1, 20, 2),

@@ -6,7 +6,6 @@
 #include <array>
 #include <cmath>
 #include <limits>
-#include <numeric>
 #include <random>
 #include <stdexcept>
 #include <vector>
@@ -210,6 +209,23 @@ TEST(DraftLength, ProbesRarelyAndDearOnesMoreRarely) {
   EXPECT_LE(cheap, 13U);
   EXPECT_GE(dear, 5U);
   EXPECT_LT(dear, cheap + 1);
+}
+
+TEST(DraftLength, LooksAtAPlainRoundSoonAfterOnlyPassesWithDraftsGotDearer) {
+  DraftLength control = seasoned({}, 0);
+  std::vector<int> plain;  // rounds
+  for (int i = 0; i < 250; ++i) {
+    const std::uint32_t k = plan(control, {{.request = 0, .limit = 4}})[0];
+    if (k == 0) plain.push_back(i);
+    observe(control, {{.request = 0, .examined = k, .accepted = k}},
+            {.rows = 1 + k,
+             .target_seconds = k == 0   ? 0.01
+                               : i < 60 ? 0.011
+                                        : 0.025});
+  }
+  EXPECT_EQ(std::count_if(plain.begin(), plain.end(), [](int i) { return i > 8 && i < 60; }), 0);
+  EXPECT_GE(std::count_if(plain.begin(), plain.end(), [](int i) { return i >= 60 && i < 72; }), 1);
+  EXPECT_LE(std::count_if(plain.begin(), plain.end(), [](int i) { return i >= 72; }), 6);
 }
 
 TEST(DraftLength, ReportsWhatItDid) {

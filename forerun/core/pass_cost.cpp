@@ -57,7 +57,7 @@ PassCost::PassCost(std::span<const Point> measured) {
     floor = std::max(floor, measured_at(sorted, static_cast<double>(kRows[k])));
     knots_[k] = {.seconds = floor, .seen = kLoadedSeen, .age = kLoadedAge, .loaded = true};
   }
-  find_top_();
+  find_top();
 }
 
 double PassCost::seconds(std::size_t rows) const noexcept {
@@ -100,7 +100,7 @@ void PassCost::observe(std::size_t rows, double seconds_seen) noexcept {
   const Share at = share(rows);
   if (!known()) {
     knots_[at.high_part > 0.5 ? at.high : at.low] = {.seconds = seconds_seen, .seen = 1.0};
-    find_top_();
+    find_top();
     return;
   }
   const double surprise = surprise_.clip(std::log(seconds_seen / seconds(rows)));
@@ -110,10 +110,10 @@ void PassCost::observe(std::size_t rows, double seconds_seen) noexcept {
   // Expected before either knot moves, for the one that may be new.
   const double low = seconds(kRows[at.low]), high = seconds(kRows[at.high]);
   const double carried =
-      move_(at.low, low_part, low, scale) + move_(at.high, at.high_part, high, scale);
-  follow_(at, carried);
-  order_(at.high_part > 0.5 ? at.high : at.low);
-  find_top_();
+      move_knot(at.low, low_part, low, scale) + move_knot(at.high, at.high_part, high, scale);
+  follow(at, carried);
+  order(at.high_part > 0.5 ? at.high : at.low);
+  find_top();
 }
 
 std::vector<PassCost::Point> PassCost::curve() const {
@@ -135,7 +135,8 @@ PassCost::Share PassCost::share(std::size_t rows) noexcept {
 
 // One knot's part of a surprise. Returns how far those not seen lately have to follow: nowhere, if
 // this one was not well known itself, for then the surprise says something about it alone.
-double PassCost::move_(std::size_t knot, double part, double expected, double surprise) noexcept {
+double PassCost::move_knot(std::size_t knot, double part, double expected,
+                           double surprise) noexcept {
   Knot& k = knots_[knot];
   if (part == 0.0 || (k.seen == 0.0 && part < 0.5)) return 0.0;
   if (k.seen == 0.0) k.seconds = expected;
@@ -152,7 +153,7 @@ double PassCost::move_(std::size_t knot, double part, double expected, double su
 
 // Every knot that this pass did not show gets older, and the older the more it follows; when the
 // machine changed at once, all do.
-void PassCost::follow_(const Share& at, double carried) noexcept {
+void PassCost::follow(const Share& at, double carried) noexcept {
   for (std::size_t j = 0; j < kRows.size(); ++j) {
     Knot& k = knots_[j];
     if (k.seen == 0.0 || j == at.low || (j == at.high && at.high_part > 0.0)) continue;
@@ -166,7 +167,7 @@ void PassCost::follow_(const Share& at, double carried) noexcept {
 }
 
 // Costs do not fall with the rows; the knot just seen is right.
-void PassCost::order_(std::size_t knot) noexcept {
+void PassCost::order(std::size_t knot) noexcept {
   double bound = knots_[knot].seconds;
   for (std::size_t j = knot; j < kRows.size(); ++j) {
     if (knots_[j].seen > 0.0) bound = knots_[j].seconds = std::max(knots_[j].seconds, bound);
@@ -177,7 +178,7 @@ void PassCost::order_(std::size_t knot) noexcept {
   }
 }
 
-void PassCost::find_top_() noexcept {
+void PassCost::find_top() noexcept {
   top_ = 0;
   for (std::size_t k = 0; k < kRows.size(); ++k) {
     if (knots_[k].seen > 0.0) top_ = kRows[k];

@@ -15,11 +15,10 @@ namespace forerun {
 /// on, at least 3% of a one-row pass a row; that slope is also all it assumes before it has seen
 /// two.
 ///
-/// A pass moves the knots beside it by part of the surprise log(seconds / expected), clipped to
-/// [-0.7, 0.3]: one that took five times as long, because the machine was busy, counts for 1.35.
-/// Knots not seen lately follow those that are, in proportion: a longer context, or another process
-/// on a core, changes them all. How far one has moved on hearsay is told, so that it can be seen
-/// to.
+/// A pass moves the knots beside it by part of its Surprise. Knots not seen lately follow those
+/// that are, in proportion: a longer context, or another process on a core, changes them all. How
+/// far one has moved on such hearsay is told, so that somebody can go and look. What no pass
+/// confirms is forgotten: a measurement made at load after 64 passes, a pass after 512.
 class PassCost {
  public:
   struct Point {
@@ -62,10 +61,10 @@ class PassCost {
   };
 
   static Share share(std::size_t rows) noexcept;
-  double move_(std::size_t knot, double part, double expected, double surprise) noexcept;
-  void follow_(const Share& at, double carried) noexcept;
-  void order_(std::size_t knot) noexcept;
-  void find_top_() noexcept;
+  double move_knot(std::size_t knot, double part, double expected, double surprise) noexcept;
+  void follow(const Share& at, double carried) noexcept;
+  void order(std::size_t knot) noexcept;
+  void find_top() noexcept;
 
   std::array<Knot, kRows.size()> knots_{};
   Surprise surprise_;

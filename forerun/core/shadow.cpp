@@ -4,8 +4,8 @@
 
 namespace forerun {
 
-ShadowDrafts::Waiting& ShadowDrafts::slot_(std::size_t grade, std::span<const Token> draft,
-                                           std::size_t agreed) {
+ShadowDrafts::Waiting& ShadowDrafts::slot(std::size_t grade, std::span<const Token> draft,
+                                          std::size_t agreed) {
   auto slot = std::find_if(waiting_.begin(), waiting_.end(),
                            [](const Waiting& w) { return w.next >= w.tokens.size(); });
   if (slot == waiting_.end() && waiting_.size() < kMost) slot = waiting_.emplace(slot);

@@ -21,13 +21,13 @@ class ShadowDrafts {
   template <class Score>
   void add(std::size_t grade, std::span<const Token> draft, std::size_t agreed,
            std::span<const Token> outputs, Score&& score) {
-    if (agreed < draft.size()) compare_(slot_(grade, draft, agreed), outputs, score);
+    if (agreed < draft.size()) compare(slot(grade, draft, agreed), outputs, score);
   }
   /// Compares every draft with the next `outputs`; `score(grade, position, kept)` is called for
   /// each position examined, that is one with all before it kept.
   template <class Score>
   void advance(std::span<const Token> outputs, Score&& score) {
-    for (Waiting& draft : waiting_) compare_(draft, outputs, score);
+    for (Waiting& draft : waiting_) compare(draft, outputs, score);
   }
 
  private:
@@ -40,7 +40,7 @@ class ShadowDrafts {
   };
 
   template <class Score>
-  static void compare_(Waiting& draft, std::span<const Token> outputs, Score& score) {
+  static void compare(Waiting& draft, std::span<const Token> outputs, Score& score) {
     for (const Token output : outputs) {
       if (draft.next >= draft.tokens.size()) return;
       const bool kept = draft.tokens[draft.next] == output;
@@ -49,7 +49,7 @@ class ShadowDrafts {
     }
   }
 
-  Waiting& slot_(std::size_t grade, std::span<const Token> draft, std::size_t agreed);
+  Waiting& slot(std::size_t grade, std::span<const Token> draft, std::size_t agreed);
 
   std::vector<Waiting> waiting_;  // settled ones are filled again
   std::uint64_t added_ = 0;
