@@ -1,0 +1,92 @@
+#include "forerun/core/acceptance.h"
+
+#include <algorithm>
+
+namespace forerun {
+namespace {
+
+constexpr double kPrior = 0.5;
+constexpr double kPriorWorth = 2.0;  // counts
+constexpr double kWorth = 4.0;       // counts that whatever is borrowed from stands for
+constexpr double kLaneWorth = 6.0;
+constexpr double kMemory = 64.0;  // rounds
+constexpr double kLaneMemory = 16.0;
+constexpr double kIdleLaneMemory = 128.0;
+
+double rate(const Acceptance::Cell& c, double borrowed, double worth) noexcept {
+  return (c.kept + worth * borrowed) / (c.examined + worth);
+}
+
+void add(Acceptance::Cell& c, bool kept) noexcept {
+  c.examined += 1.0;
+  c.kept += kept ? 1.0 : 0.0;
+}
+
+void forget(Acceptance::Cell& c) noexcept {
+  c.examined *= 1.0 - 1.0 / kMemory;
+  c.kept *= 1.0 - 1.0 / kMemory;
+}
+
+}  // namespace
+
+double LaneTilt::apply(double probability) const noexcept {
+  const double odds = (kept_ + kLaneWorth) / (kept_expected_ + kLaneWorth) *
+                      (dropped_expected_ + kLaneWorth) / (dropped_ + kLaneWorth);
+  return odds * probability / (odds * probability + 1.0 - probability);
+}
+
+void LaneTilt::observe(double expected, bool kept) noexcept {
+  (kept ? kept_ : dropped_) += 1.0;
+  kept_expected_ += expected;
+  dropped_expected_ += 1.0 - expected;
+  touched_ = true;
+}
+
+void LaneTilt::next_round() noexcept {
+  const double keep = 1.0 - 1.0 / (touched_ ? kLaneMemory : kIdleLaneMemory);
+  for (double* count : {&kept_, &kept_expected_, &dropped_, &dropped_expected_}) *count *= keep;
+  touched_ = false;
+}
+
+double Acceptance::Along::next() noexcept {
+  const std::size_t at = std::min(position_, kPositions - 1);
+  ++position_;
+  return before_ = rate((*cells_)[at], before_, kWorth);
+}
+
+Acceptance::Along Acceptance::along(std::size_t grade) const noexcept {
+  const double all = rate(total_, kPrior, kPriorWorth);
+  return {grades_[grade].cells, rate(grades_[grade].total, all, kWorth)};
+}
+
+double Acceptance::probability(std::size_t grade, std::size_t position) const noexcept {
+  Along here = along(grade);
+  for (std::size_t j = 0; j < std::min(position, kPositions - 1); ++j) here.next();
+  return here.next();
+}
+
+const Acceptance::Cell& Acceptance::cell(std::size_t grade, std::size_t position) const noexcept {
+  return grades_[grade].cells[std::min(position, kPositions - 1)];
+}
+
+void Acceptance::observe(std::size_t grade, std::size_t position, bool kept) noexcept {
+  Grade& g = grades_[grade];
+  add(g.cells[std::min(position, kPositions - 1)], kept);
+  add(g.total, kept);
+  add(total_, kept);
+  g.touched = true;
+}
+
+void Acceptance::next_round() noexcept {
+  bool any = false;
+  for (Grade& g : grades_) {
+    if (!g.touched) continue;
+    for (Cell& c : g.cells) forget(c);
+    forget(g.total);
+    g.touched = false;
+    any = true;
+  }
+  if (any) forget(total_);
+}
+
+}  // namespace forerun

@@ -1,0 +1,72 @@
+#pragma once
+
+#include <array>
+#include <cstddef>
+#include <cstdint>
+
+namespace forerun {
+
+constexpr std::size_t kGrades = 8;  ///< a draft's grade, what its drafter thinks of it, is 0 to 7
+
+/// How much better or worse one lane's drafts do than those of all: a factor on the odds that a
+/// draft is kept. It weighs what was kept and dropped in the lane (in about 16 rounds) against what
+/// was expected of the same grades and positions, so a lane is compared with its like.
+class LaneTilt {
+ public:
+  /// `probability` as all lanes have it, tilted for this one.
+  double apply(double probability) const noexcept;
+  /// @param expected  what `Acceptance` said of this draft
+  void observe(double expected, bool kept) noexcept;
+  /// Forgets a little: 1/16 in a round in which drafts were examined, else 1/128.
+  void next_round() noexcept;
+
+ private:
+  double kept_ = 0.0, kept_expected_ = 0.0, dropped_ = 0.0, dropped_expected_ = 0.0;
+  bool touched_ = false;
+};
+
+/// The probability that a draft is kept, given that it is examined, by grade and position, over all
+/// lanes. Counts forget 1/64 in a round that adds to them. Where there are few, a position borrows
+/// from the one before (4 counts' worth), the first from its grade, a grade from all grades, those
+/// from 1/2.
+class Acceptance {
+ public:
+  static constexpr std::size_t kPositions = 64;  ///< later ones count as the last
+
+  struct Cell {
+    double examined = 0.0;
+    double kept = 0.0;
+  };
+
+  /// P(kept | examined) at every position of a grade in turn.
+  class Along {
+   public:
+    double next() noexcept;
+
+   private:
+    friend class Acceptance;
+    Along(const std::array<Cell, kPositions>& cells, double before) noexcept
+        : cells_(&cells), before_(before) {}
+    const std::array<Cell, kPositions>* cells_;
+    double before_;
+    std::size_t position_ = 0;
+  };
+
+  /// @param grade  below kGrades
+  Along along(std::size_t grade) const noexcept;
+  double probability(std::size_t grade, std::size_t position) const noexcept;
+  const Cell& cell(std::size_t grade, std::size_t position) const noexcept;
+  void observe(std::size_t grade, std::size_t position, bool kept) noexcept;
+  void next_round() noexcept;
+
+ private:
+  struct Grade {
+    std::array<Cell, kPositions> cells{};
+    Cell total;
+    bool touched = false;
+  };
+  std::array<Grade, kGrades> grades_{};
+  Cell total_;
+};
+
+}  // namespace forerun

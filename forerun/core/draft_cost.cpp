@@ -1,0 +1,47 @@
+#include "forerun/core/draft_cost.h"
+
+#include <algorithm>
+#include <cmath>
+
+namespace forerun {
+namespace {
+
+constexpr double kMemory = 32.0;  // rounds
+// Spread of the number drafted, in tokens squared, at which the slope seen counts as much as "all
+// of it is per token".
+constexpr double kSpread = 0.25;
+
+bool usable(double seconds) noexcept { return std::isfinite(seconds) && seconds > 0.0; }
+
+double believed(Surprise& surprise, double seconds, double expected) noexcept {
+  return expected > 0.0 ? expected * std::exp(surprise.clip(std::log(seconds / expected)))
+                        : seconds;
+}
+
+}  // namespace
+
+void SteadySeconds::observe(double seconds) noexcept {
+  if (!usable(seconds)) return;
+  const double s = believed(surprise_, seconds, mean_);
+  seen_ = std::min(seen_ + 1.0, surprise_.sudden() ? 2.0 : kMemory);
+  mean_ += (s - mean_) / seen_;
+}
+
+void DraftCost::observe(std::size_t tokens, double seconds_seen) noexcept {
+  if (tokens == 0 || !usable(seconds_seen)) return;
+  const double n = static_cast<double>(tokens);
+  const double s = believed(surprise_, seconds_seen, seconds(tokens));
+  weight_ = std::min(weight_ + 1.0, surprise_.sudden() ? 2.0 : kMemory);
+  const double part = 1.0 / weight_;
+  const double dn = n - tokens_, ds = s - seconds_;
+  tokens_ += part * dn;
+  seconds_ += part * ds;
+  variance_ = (1.0 - part) * (variance_ + part * dn * dn);
+  shared_ = (1.0 - part) * (shared_ + part * dn * ds);
+  const double all_per_token = seconds_ / tokens_;
+  const double slope = (shared_ + kSpread * all_per_token) / (variance_ + kSpread);
+  per_token_ = std::clamp(slope, 0.0, all_per_token);
+  fixed_ = seconds_ - per_token_ * tokens_;
+}
+
+}  // namespace forerun

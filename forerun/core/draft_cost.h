@@ -1,0 +1,47 @@
+#pragma once
+
+#include <cstddef>
+
+#include "forerun/core/surprise.h"
+
+namespace forerun {
+
+/// A running mean of seconds that a busy moment does not poison (Surprise) and that follows a
+/// lasting change.
+class SteadySeconds {
+ public:
+  /// 0 while nothing was seen.
+  double mean() const noexcept { return mean_; }
+  /// Seconds not finite and positive are ignored.
+  void observe(double seconds) noexcept;
+
+ private:
+  Surprise surprise_;
+  double mean_ = 0.0;
+  double seen_ = 0.0;
+};
+
+/// What drafting costs: fixed + per token, a regression that forgets (32 rounds). Until different
+/// numbers were drafted all of it is taken to be per token: right for a drafter that makes them one
+/// by one, hopeful for one that makes a block at once, which is tried and so corrected.
+class DraftCost {
+ public:
+  double fixed() const noexcept { return fixed_; }          ///< seconds a round that drafts
+  double per_token() const noexcept { return per_token_; }  ///< seconds
+  /// Expected seconds to draft `tokens` in all lanes together; 0 for none, or while nothing is
+  /// known.
+  double seconds(std::size_t tokens) const noexcept {
+    return tokens == 0 ? 0.0 : fixed_ + per_token_ * static_cast<double>(tokens);
+  }
+  /// No tokens, or seconds not finite and positive: ignored.
+  void observe(std::size_t tokens, double seconds) noexcept;
+
+ private:
+  Surprise surprise_;
+  double weight_ = 0.0;
+  double tokens_ = 0.0, seconds_ = 0.0;   // weighted means
+  double variance_ = 0.0, shared_ = 0.0;  // weighted: of the tokens; with the seconds
+  double fixed_ = 0.0, per_token_ = 0.0;
+};
+
+}  // namespace forerun

@@ -1,0 +1,178 @@
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <span>
+#include <unordered_map>
+#include <vector>
+
+#include "forerun/core/acceptance.h"
+#include "forerun/core/draft_cost.h"
+#include "forerun/core/pass_cost.h"
+#include "forerun/core/rule.h"
+#include "forerun/core/shadow.h"
+#include "forerun/core/token.h"
+
+namespace forerun {
+
+/// When the lengths of a round are planned.
+enum class Planned : std::uint8_t {
+  kBeforeDrafting,  ///< drafting costs, or the drafts are sampled: only what was asked for is
+                    ///< drafted
+  kAfterDrafting,   ///< drafting is free and finds point masses (lookup): they are cut to the plan
+};
+
+struct DraftLengthOptions {
+  Planned planned = Planned::kBeforeDrafting;
+  bool adaptive = true;  ///< false: always the limit, which is what the loop does without a plan
+  double margin = 0.02;  ///< draft only if that many more outputs a second are expected, a share
+  double probe_share = 0.01;  ///< of the time, at most, goes into drafts that only ask whether
+                              ///< drafting pays by now
+};
+
+/// One lane, as `plan` is asked about it. There is no room for tokens on purpose, see DraftLength.
+struct LanePlan {
+  std::uint32_t request = 0;
+  std::size_t limit = 0;  ///< drafts it may have: the drafter's most, what is left to emit, and,
+                          ///< planned after drafting, the size of the draft found
+  std::size_t grade = 0;  ///< below kGrades; what the text so far says of the draft, such as the
+                          ///< length of the match it was found by
+  Origin origin = Origin::kChosen;  ///< planned after drafting: of the draft found
+};
+
+/// What one lane got out of a round.
+struct LaneSeen {
+  std::uint32_t request = 0;
+  std::size_t grade = 0;                ///< as planned
+  std::size_t examined = 0;             ///< drafts the rule looked at
+  std::size_t accepted = 0;             ///< drafts kept: examined, or one less
+  bool done = false;                    ///< the lane ended: what is known of it is dropped
+  std::span<const Token> draft = {};    ///< planned after drafting: the draft found, uncut
+  std::span<const Token> outputs = {};  ///< and what the round emitted
+};
+
+/// What one round cost.
+struct PassSeen {
+  std::size_t rows = 0;          ///< of the target pass: 1 + drafts, over all lanes
+  double target_seconds = 0.0;   ///< of that pass
+  std::size_t drafted = 0;       ///< tokens the drafter made
+  double drafter_seconds = 0.0;  ///< it took
+  double rest_seconds = 0.0;     ///< couplings, bookkeeping, observers
+};
+
+/// What the controller believes, and did.
+struct DraftLengthReport {
+  struct Rate {
+    std::size_t grade = 0;
+    std::size_t position = 0;
+    double probability = 0.0;  ///< kept, if examined
+    double examined = 0.0;     ///< recent examinations behind it (older ones count less)
+  };
+  std::vector<PassCost::Point> pass;  ///< rows, seconds
+  double draft_fixed_seconds = 0.0;
+  double draft_token_seconds = 0.0;
+  double rest_seconds = 0.0;
+  std::vector<Rate> acceptance;        ///< of what was examined lately, by grade, then position
+  std::vector<std::uint32_t> lengths;  ///< last plan, by lane
+  double planned_per_second = 0.0;     ///< outputs expected of it
+  double plain_per_second = 0.0;       ///< outputs expected without drafts
+  std::vector<std::uint64_t> chosen;   ///< by length: how often a lane got it
+  std::uint64_t probes = 0;            ///< rounds that drafted only to learn
+  std::uint64_t plain_checks = 0;      ///< rounds that did not draft, only to learn
+};
+
+/// Decides how many drafts every lane gets, so that drafting is not slower than not drafting.
+///
+/// A round of L lanes with k_i drafts is expected to emit L + sum_i sum_{j<=k_i} s_i(j) outputs,
+/// s_i(j) = P(the first j are kept), in T(L + sum k_i) + D(sum k_i) + rest seconds. The k_i with
+/// most outputs a second are taken: drafts enter by falling s, the best of all prefixes of that
+/// order wins (T need not be convex), and it must beat no drafts at all by `margin`.
+///   T, D   PassCost, DraftCost, from the seconds handed in; the class reads no clock.
+///   s      Acceptance over all lanes by grade and position, the odds tilted by lane (LaneTilt).
+/// Planned after drafting, what was cut is judged too, by the outputs that follow (ShadowDrafts).
+/// To keep its figures fresh it spends a little: while not drafting, a probe of two drafts after 8,
+/// then 16, ... 256 rounds, and only when its price is below `probe_share` of the time since the
+/// last; while drafting, a plain round after 128, or after 8 if the cost of one is by then more
+/// than 10% hearsay or rests on fewer than 3 passes. The first round is plain.
+///
+/// Exactness. Given the text so far, a round emits the target's law for any number of drafts, as
+/// long as that number is no function of the drafted value it decides on: dropping a *sampled*
+/// draft because of what it is changes the law of those that stay, which the coupling relies on. A
+/// plan is a function of the past (texts, outcomes, times), limits and grades; it is shown no
+/// tokens of its round, and what it learns from drafts and outputs reaches later rounds only, whose
+/// draws are keyed by another round. A point mass has no law to bias, so it may be cut after it is
+/// known; plan() refuses sampled drafts there, and cut() refuses them always. The law is kept, not
+/// the text: under `maximal` and `match` a draw depends on the round it falls in, so on how many
+/// outputs earlier rounds gave, so on the clock. Under `shared-noise` and greedy the text stays the
+/// same too.
+class DraftLength {
+ public:
+  /// @param measured  seconds of target passes, e.g. taken at load; none is fine
+  explicit DraftLength(DraftLengthOptions options = {},
+                       std::span<const PassCost::Point> measured = {})
+      : options_(options), pass_(measured) {}
+
+  /// How many drafts each lane gets in the next round, at most its limit, in the order given. A
+  /// view, good until the next call.
+  /// @throws std::invalid_argument  a grade out of range, or planned after drafting with a sampled
+  /// draft
+  std::span<const std::uint32_t> plan(std::span<const LanePlan> lanes);
+
+  /// Takes in a round. Times that are not finite and positive are ignored.
+  /// @throws std::invalid_argument  a grade out of range, counts that no round can have, or a draft
+  /// to be judged later although planned before drafting
+  void observe(std::span<const LaneSeen> lanes, const PassSeen& pass);
+
+  /// Drops what is known of a lane that goes away without being done.
+  void forget(std::uint32_t request) { lanes_.erase(request); }
+
+  DraftLengthReport report() const;
+
+ private:
+  static constexpr std::size_t kPlainCheck = 128, kEarlyCheck = 8;  // rounds that drafted
+  static constexpr std::size_t kFirstProbe = 8, kLastProbe = 256;   // rounds that did not
+
+  struct Candidate {
+    double survival;
+    std::uint32_t lane, position;
+  };
+  struct LaneState {
+    LaneTilt tilt;
+    ShadowDrafts shadow;
+  };
+
+  void take_limits(std::span<const LanePlan> lanes);
+  void adapt(std::span<const LanePlan> lanes);
+  void collect(std::span<const LanePlan> lanes);
+  std::size_t best_prefix(std::size_t lanes);
+  bool plain_check_due(std::size_t lanes) const;
+  bool probe_due(std::size_t lanes);
+  void probe(std::span<const LanePlan> lanes);
+  void learn(const LaneSeen& seen);
+  double round_seconds(std::size_t lanes, std::size_t drafts) const noexcept;
+
+  DraftLengthOptions options_;
+  PassCost pass_;
+  DraftCost draft_;
+  SteadySeconds no_draft_;  // of the drafter, whatever is planned
+  SteadySeconds rest_;
+  Acceptance acceptance_;
+  std::unordered_map<std::uint32_t, LaneState> lanes_;  // by request
+
+  std::vector<Candidate> candidates_;
+  std::vector<std::uint32_t> lengths_;
+  std::vector<std::uint64_t> chosen_;
+  double planned_rate_ = 0.0, plain_rate_ = 0.0;
+  std::size_t since_plain_ = kPlainCheck;  // rounds that drafted; so the first is plain
+  std::size_t since_drafts_ = 0;           // rounds that could have, but did not
+  double unprobed_seconds_ = 0.0;          // they took
+  std::size_t probe_after_ = kFirstProbe;  // rounds
+  bool probing_ = false;
+  std::uint64_t probes_ = 0, plain_checks_ = 0;
+};
+
+/// Shortens a draft to what was planned for it.
+/// @throws std::invalid_argument  the draft is sampled: plan its length before it is drawn
+void cut(TokenDraft& draft, std::size_t length);
+
+}  // namespace forerun

@@ -1,0 +1,303 @@
+#include "forerun/core/draft_length.h"
+
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <array>
+#include <cmath>
+#include <limits>
+#include <random>
+#include <stdexcept>
+#include <vector>
+
+#include "tests/support/laws.h"
+
+namespace forerun {
+namespace {
+
+using Lengths = std::vector<std::uint32_t>;
+using Tokens = std::vector<Token>;
+
+constexpr DraftLengthOptions kFree{.planned = Planned::kAfterDrafting};
+
+Lengths plan(DraftLength& control, std::vector<LanePlan> lanes) {
+  const auto view = control.plan(lanes);
+  return {view.begin(), view.end()};
+}
+void observe(DraftLength& control, std::vector<LaneSeen> lanes, PassSeen pass = {}) {
+  control.observe(lanes, pass);
+}
+
+// A controller after plain rounds of 10 ms, then `drafts` kept ones.
+DraftLength seasoned(DraftLengthOptions options, int drafts) {
+  DraftLength control(options);
+  for (int i = 0; i < 10; ++i)
+    observe(control, {{.request = 0}}, {.rows = 1, .target_seconds = 0.01});
+  for (int i = 0; i < drafts; ++i) {
+    observe(control, {{.request = 0, .examined = 4, .accepted = 4}},
+            {.rows = 5, .target_seconds = 0.011, .drafted = 4, .drafter_seconds = 1e-4});
+  }
+  return control;
+}
+
+TEST(DraftLength, TheFirstRoundIsPlainThenDraftsGrowStepwise) {
+  DraftLength control(kFree);
+  const std::vector<LanePlan> lane{{.request = 7, .limit = 16}};
+  const auto round = [&] {
+    const std::uint32_t k = control.plan(lane)[0];
+    observe(control, {{.request = 7, .examined = k, .accepted = k}},
+            {.rows = 1 + k, .target_seconds = 0.01 + 1e-4 * k, .drafter_seconds = 1e-5});
+    return k;
+  };
+  Lengths lengths;
+  for (int i = 0; i < 6; ++i) lengths.push_back(round());
+  EXPECT_EQ(lengths, (Lengths{0, 1, 3, 7, 15, 16}));
+}
+
+TEST(DraftLength, DraftsNothingForNoLanesAndNothingBeyondALimit) {
+  DraftLength control = seasoned({}, 40);
+  plan(control, {{.request = 0, .limit = 8}});  // a plain round, to compare with
+  EXPECT_EQ(plan(control, {}), Lengths{});
+  EXPECT_EQ(plan(control, {{.request = 0, .limit = 0}}), Lengths{0});
+  EXPECT_EQ(plan(control, {{.request = 0, .limit = 0}, {.request = 1, .limit = 3}}),
+            (Lengths{0, 3}));
+  observe(control, {}, {});
+  DraftLength fresh;
+  EXPECT_EQ(plan(fresh, {}), Lengths{});
+}
+
+TEST(DraftLength, FixedGivesEveryLaneItsLimit) {
+  DraftLength control({.adaptive = false});
+  for (int i = 0; i < 3; ++i) {
+    EXPECT_EQ(plan(control, {{.request = 0, .limit = 5}, {.request = 1, .limit = 0}}),
+              (Lengths{5, 0}));
+    observe(control, {{.request = 0, .examined = 1}}, {.rows = 7, .target_seconds = 1.0});
+  }
+}
+
+TEST(DraftLength, ChoosesWhatBruteForceDoes) {
+  std::mt19937_64 random(4);
+  const auto uniform = [&] { return std::uniform_real_distribution<double>()(random); };
+  for (int trial = 0; trial < 200; ++trial) {
+    std::vector<PassCost::Point> table;
+    double seconds = 0.01;
+    for (std::size_t m : {1, 2, 3, 4, 6, 8, 12, 16}) {
+      table.push_back({m, seconds});
+      seconds *= 1.0 + 0.4 * uniform() * (uniform() < 0.3 ? 3.0 : 0.3);
+    }
+    // The same figures as inside, from the same observations.
+    DraftLength control({}, table);
+    const PassCost pass(table);
+    Acceptance acceptance;
+    std::array<LaneTilt, 3> tilts;
+    std::vector<LanePlan> lanes;
+    for (std::uint32_t i = 0; i < 3; ++i) {
+      lanes.push_back({.request = i, .limit = random() % 5, .grade = random() % 3});
+    }
+    for (int round = 0; round < 30; ++round) {
+      for (std::uint32_t i = 0; i < 3; ++i) {
+        const std::size_t accepted = random() % (2 + i), examined = accepted + random() % 2;
+        for (std::size_t j = 0; j < examined; ++j) {
+          tilts[i].observe(acceptance.probability(lanes[i].grade, j), j < accepted);
+          acceptance.observe(lanes[i].grade, j, j < accepted);
+        }
+        tilts[i].next_round();
+        control.observe(std::array{LaneSeen{i, lanes[i].grade, examined, accepted}}, {});
+        acceptance.next_round();
+      }
+    }
+    const auto rate = [&](const Lengths& k) {
+      double outputs = 3.0;
+      for (std::size_t i = 0; i < 3; ++i) {
+        double survival = 1.0;
+        for (std::size_t j = 0; j < k[i]; ++j) {
+          outputs += survival *= tilts[i].apply(acceptance.probability(lanes[i].grade, j));
+        }
+      }
+      return outputs / pass.seconds(3 + k[0] + k[1] + k[2]);
+    };
+    double best = 0.0;
+    for (std::uint32_t a = 0; a <= lanes[0].limit; ++a) {
+      for (std::uint32_t b = 0; b <= lanes[1].limit; ++b) {
+        for (std::uint32_t c = 0; c <= lanes[2].limit; ++c) best = std::max(best, rate({a, b, c}));
+      }
+    }
+    const double plain = rate({0, 0, 0});
+    plan(control, lanes);  // the first round is plain
+    const Lengths chosen = plan(control, lanes);
+    if (best <= 1.02 * plain) best = plain;
+    EXPECT_NEAR(rate(chosen) / best, 1.0, 1e-12) << "trial " << trial;
+    EXPECT_NEAR(control.report().planned_per_second / best, 1.0, 1e-12);
+    EXPECT_NEAR(control.report().plain_per_second / plain, 1.0, 1e-12);
+  }
+}
+
+TEST(DraftLength, LearnsFromWhatItCutWithoutDraftingIt) {
+  DraftLength control(kFree);
+  const Tokens draft{5, 6, 7, 8};
+  const auto emit = [&](const Tokens& d, const Tokens& outputs) {
+    observe(control, {{.request = 1, .grade = 2, .draft = d, .outputs = outputs}});
+  };
+  emit(draft, {5});
+  emit({}, {6});
+  emit({}, {1});
+  const auto seen = control.report().acceptance;
+  ASSERT_EQ(seen.size(), 3U);
+  for (std::size_t j = 0; j < 3; ++j) {
+    EXPECT_EQ(seen[j].grade, 2U);
+    EXPECT_EQ(seen[j].position, j);
+    EXPECT_GT(seen[j].examined, 0.9);
+  }
+  EXPECT_GT(seen[1].probability, seen[2].probability);
+  // A draft the rule rejected is settled; what is behind the rejection says nothing.
+  observe(control,
+          {{.request = 1, .grade = 4, .examined = 1, .draft = draft, .outputs = Tokens{6}}});
+  emit({}, {6});
+  EXPECT_EQ(control.report().acceptance.size(), 4U);
+}
+
+TEST(DraftLength, ALaneThatEndsIsForgotten) {
+  DraftLength control(kFree);
+  const Tokens draft{5, 6};
+  observe(control, {{.request = 1, .done = true, .draft = draft, .outputs = Tokens{5}}});
+  observe(control, {{.request = 1, .outputs = Tokens{6}}});
+  EXPECT_EQ(control.report().acceptance.size(), 1U);
+  observe(control, {{.request = 2, .draft = draft, .outputs = Tokens{5}}});
+  control.forget(2);
+  observe(control, {{.request = 2, .outputs = Tokens{6}}});
+  EXPECT_EQ(control.report().acceptance.size(), 1U);
+}
+
+TEST(DraftLength, TimesThatAreNoneChangeNothing) {
+  DraftLength control = seasoned({}, 40), same = seasoned({}, 40);
+  for (const double bad : {std::numeric_limits<double>::quiet_NaN(), -1.0, 0.0,
+                           std::numeric_limits<double>::infinity()}) {
+    observe(control, {}, {5, bad, 4, bad, bad});
+  }
+  const DraftLengthReport a = control.report(), b = same.report();
+  ASSERT_EQ(a.pass.size(), b.pass.size());
+  for (std::size_t i = 0; i < a.pass.size(); ++i) EXPECT_EQ(a.pass[i].seconds, b.pass[i].seconds);
+  EXPECT_EQ(a.draft_token_seconds, b.draft_token_seconds);
+  EXPECT_EQ(a.rest_seconds, b.rest_seconds);
+  EXPECT_EQ(plan(control, {{.request = 0, .limit = 8}}), plan(same, {{.request = 0, .limit = 8}}));
+}
+
+TEST(DraftLength, RefusesCountsAndGradesThatCannotBe) {
+  DraftLength control;
+  EXPECT_THROW(plan(control, {{.limit = 1, .grade = kGrades}}), std::invalid_argument);
+  EXPECT_THROW(observe(control, {{.grade = kGrades}}), std::invalid_argument);
+  EXPECT_THROW(observe(control, {{.examined = 1, .accepted = 2}}), std::invalid_argument);
+  EXPECT_THROW(observe(control, {{.examined = 3, .accepted = 1}}), std::invalid_argument);
+}
+
+TEST(DraftLength, ProbesRarelyAndDearOnesMoreRarely) {
+  const auto probes = [](double token_seconds, int rounds) {
+    DraftLength control;
+    double plain = 0.0, probing = 0.0;
+    for (int i = 0; i < rounds; ++i) {
+      const std::uint32_t k = plan(control, {{.request = 0, .limit = 8}})[0];
+      const double pass = 0.01 * (1.0 + 0.02 * k), draft = token_seconds * k;
+      observe(control, {{.request = 0, .examined = std::min(k, 1U)}},
+              {.rows = 1 + k, .target_seconds = pass, .drafted = k, .drafter_seconds = draft});
+      (k > 0 ? probing : plain) += pass + draft - (k > 0 ? 0.01 : 0.0);
+    }
+    EXPECT_LT(probing, 0.02 * plain);
+    return control.report().probes;
+  };
+  const std::uint64_t cheap = probes(1e-5, 2000), dear = probes(0.01, 2000);
+  EXPECT_GE(cheap, 8U);  // about 32, 64, 128, then every 256 rounds
+  EXPECT_LE(cheap, 13U);
+  EXPECT_GE(dear, 5U);
+  EXPECT_LT(dear, cheap + 1);
+}
+
+TEST(DraftLength, LooksAtAPlainRoundSoonAfterOnlyPassesWithDraftsGotDearer) {
+  DraftLength control = seasoned({}, 0);
+  std::vector<int> plain;  // rounds
+  for (int i = 0; i < 250; ++i) {
+    const std::uint32_t k = plan(control, {{.request = 0, .limit = 4}})[0];
+    if (k == 0) plain.push_back(i);
+    observe(control, {{.request = 0, .examined = k, .accepted = k}},
+            {.rows = 1 + k,
+             .target_seconds = k == 0   ? 0.01
+                               : i < 60 ? 0.011
+                                        : 0.025});
+  }
+  EXPECT_EQ(std::count_if(plain.begin(), plain.end(), [](int i) { return i > 8 && i < 60; }), 0);
+  EXPECT_GE(std::count_if(plain.begin(), plain.end(), [](int i) { return i >= 60 && i < 72; }), 1);
+  EXPECT_LE(std::count_if(plain.begin(), plain.end(), [](int i) { return i >= 72; }), 6);
+}
+
+TEST(DraftLength, ReportsWhatItDid) {
+  DraftLength control = seasoned({}, 40);
+  for (int i = 0; i < 3; ++i) plan(control, {{.request = 0, .limit = 4}});
+  const DraftLengthReport r = control.report();
+  EXPECT_EQ(r.lengths, Lengths{4});
+  EXPECT_EQ(r.chosen, (std::vector<std::uint64_t>{1, 0, 0, 0, 2}));
+  EXPECT_EQ(r.plain_checks, 1U);
+  EXPECT_GT(r.planned_per_second, 3.0 * r.plain_per_second);
+  EXPECT_NEAR(r.plain_per_second, 100.0, 5.0);
+  EXPECT_NEAR(r.draft_token_seconds, 2.5e-5, 1e-6);
+  ASSERT_EQ(r.acceptance.size(), 4U);
+  EXPECT_GT(r.acceptance[0].probability, 0.9);
+}
+
+TEST(DraftLength, ASampledDraftIsNotCutAfterIt) {
+  DraftLength control(kFree);
+  EXPECT_THROW(plan(control, {{.limit = 4, .origin = Origin::kSampled}}), std::invalid_argument);
+  DraftLength before;
+  EXPECT_NO_THROW(plan(before, {{.limit = 4, .origin = Origin::kSampled}}));
+  EXPECT_THROW(observe(before, {{.draft = Tokens{1}}}), std::invalid_argument);
+  TokenDraft sampled{.tokens = {1, 2, 3}, .origin = Origin::kSampled};
+  EXPECT_THROW(cut(sampled, 2), std::invalid_argument);
+  EXPECT_NO_THROW(cut(sampled, 3));
+  const support::OwnedLaw law = support::law_of({0.5, 0.5});
+  TokenDraft searched{.tokens = {1, 0}, .laws = {law, law}, .origin = Origin::kSearched};
+  cut(searched, 1);
+  EXPECT_EQ(searched.tokens, Tokens{1});
+  EXPECT_EQ(searched.laws.size(), 1U);
+}
+
+// Share of token 0 among outputs of law (0.5, 0.5), drafted from (0.9, 0.1) under the maximal rule.
+// If `peek`, the length is not the plan's but cut before the first drafted 0.
+double share_of_zero(bool peek, std::uint32_t outputs) {
+  const support::OwnedLaw target = support::law_of({0.5, 0.5}),
+                          drafter = support::law_of({0.9, 0.1});
+  DraftLength control;
+  std::uint32_t zeros = 0;
+  for (std::uint32_t round = 0, at = 0; at < outputs; ++round) {
+    std::size_t k = plan(control, {{.request = 0, .limit = 4, .origin = Origin::kSampled}})[0];
+    LaneSeen seen{.request = 0};
+    for (bool go_on = true; go_on; ++at) {
+      const Draws draws{11, 0, round, at};
+      const Token drafted = drafter.law().sample(draws.uniform(Purpose::kDraft));
+      go_on = seen.examined < k && !(peek && drafted == 0);
+      Token output = target.law().sample(draws.uniform(Purpose::kTarget));
+      if (go_on) {
+        const auto coupled = couple(target, drafter, drafted, draws);
+        ++seen.examined;
+        seen.accepted += coupled.accepted ? 1 : 0;
+        go_on = coupled.accepted;
+        output = coupled.value;
+      }
+      zeros += output == 0 ? 1 : 0;
+    }
+    // Cheap or dear by turns, so that the length swings with what happened.
+    control.observe(std::array{seen}, {.rows = 1 + k,
+                                       .target_seconds = 0.01 + 0.002 * static_cast<double>(k),
+                                       .drafted = k,
+                                       .drafter_seconds = k > 0 ? 1e-3 : 1e-6});
+  }
+  EXPECT_GE(control.report().chosen.size(), 4U);  // the length did vary
+  return static_cast<double>(zeros) / outputs;
+}
+
+TEST(DraftLength, KeepsTheLawOfSampledDrafts) {  // 5 sigma: fails by chance below 1e-6
+  constexpr std::uint32_t kOutputs = 40000;
+  const double sigma = std::sqrt(0.25 / kOutputs);
+  EXPECT_NEAR(share_of_zero(false, kOutputs), 0.5, 5.0 * sigma);
+  EXPECT_GT(std::abs(share_of_zero(true, kOutputs) - 0.5), 5.0 * sigma);  // cut by what was drafted
+}
+
+}  // namespace
+}  // namespace forerun

@@ -1,0 +1,188 @@
+#include "forerun/core/pass_cost.h"
+
+#include <algorithm>
+#include <cmath>
+
+namespace forerun {
+namespace {
+
+constexpr double kPriorSlope = 0.03;  // of a one-row pass, a row
+constexpr double kSmallestGain = 0.125;
+constexpr double kSuddenGain = 0.5;
+constexpr double kMostSeen = 16.0;
+constexpr double kStaleAfter = 8.0;       // passes
+constexpr double kLoadedSeen = 4.0;       // what a measurement at load counts for,
+constexpr std::uint32_t kLoadedAge = 32;  // and how old it is taken to be
+constexpr double kHearsay = 0.1;
+constexpr std::uint32_t kForgotten = 512, kLoadedForgotten = 64;
+
+double prior(double rows) noexcept { return 1.0 + kPriorSlope * (rows - 1.0); }
+
+double between(double x0, double y0, double x1, double y1, double x) noexcept {
+  return y0 + (y1 - y0) * (x - x0) / (x1 - x0);
+}
+
+double gain(double seen, std::uint32_t age, bool sudden) noexcept {
+  const double trusted = seen * 16.0 / (16.0 + age);
+  return std::max(1.0 / (1.0 + trusted / 2.0), sudden ? kSuddenGain : kSmallestGain);
+}
+
+bool usable(const PassCost::Point& p) noexcept {
+  return p.rows > 0 && std::isfinite(p.seconds) && p.seconds > 0.0;
+}
+
+// The measured curve at `rows`, which lies within it.
+double measured_at(std::span<const PassCost::Point> sorted, double rows) noexcept {
+  for (std::size_t i = 1; i < sorted.size(); ++i) {
+    const auto &a = sorted[i - 1], &b = sorted[i];
+    if (rows <= static_cast<double>(b.rows) && b.rows > a.rows) {
+      return between(static_cast<double>(a.rows), a.seconds, static_cast<double>(b.rows), b.seconds,
+                     rows);
+    }
+  }
+  return sorted.back().seconds;
+}
+
+}  // namespace
+
+PassCost::PassCost(std::span<const Point> measured) {
+  std::vector<Point> sorted;
+  std::copy_if(measured.begin(), measured.end(), std::back_inserter(sorted), usable);
+  if (sorted.empty()) return;
+  std::sort(sorted.begin(), sorted.end(),
+            [](const Point& a, const Point& b) { return a.rows < b.rows; });
+  double floor = 0.0;
+  for (std::size_t k = 0; k < kRows.size(); ++k) {
+    if (kRows[k] < sorted.front().rows || kRows[k] > sorted.back().rows) continue;
+    floor = std::max(floor, measured_at(sorted, static_cast<double>(kRows[k])));
+    knots_[k] = {.seconds = floor, .seen = kLoadedSeen, .age = kLoadedAge, .loaded = true};
+  }
+  find_top();
+}
+
+double PassCost::seconds(std::size_t rows) const noexcept {
+  const double m = static_cast<double>(std::max<std::size_t>(rows, 1));
+  std::size_t below = kRows.size(), before = kRows.size();  // the last two knots seen up to m
+  for (std::size_t k = 0; k < kRows.size(); ++k) {
+    if (knots_[k].seen == 0.0) continue;
+    const double at = static_cast<double>(kRows[k]);
+    if (at > m) {
+      if (below == kRows.size()) return knots_[k].seconds * prior(m) / prior(at);
+      return between(static_cast<double>(kRows[below]), knots_[below].seconds, at,
+                     knots_[k].seconds, m);
+    }
+    before = below;
+    below = k;
+  }
+  if (below == kRows.size()) return 0.0;
+  const double at = static_cast<double>(kRows[below]), last = knots_[below].seconds;
+  double slope = last * kPriorSlope / prior(at);
+  if (before < kRows.size()) {
+    slope = std::max(slope,
+                     (last - knots_[before].seconds) / (at - static_cast<double>(kRows[before])));
+  }
+  return last + slope * (m - at);
+}
+
+double PassCost::hearsay(std::size_t rows) const noexcept {
+  const Share at = share(rows);
+  return std::max(std::abs(knots_[at.low].followed),
+                  at.high_part > 0.0 ? std::abs(knots_[at.high].followed) : 0.0);
+}
+
+double PassCost::seen(std::size_t rows) const noexcept {
+  const Share at = share(rows);
+  return knots_[at.high_part > 0.5 ? at.high : at.low].seen;
+}
+
+void PassCost::observe(std::size_t rows, double seconds_seen) noexcept {
+  if (!usable({rows, seconds_seen})) return;
+  const Share at = share(rows);
+  if (!known()) {
+    knots_[at.high_part > 0.5 ? at.high : at.low] = {.seconds = seconds_seen, .seen = 1.0};
+    find_top();
+    return;
+  }
+  const double surprise = surprise_.clip(std::log(seconds_seen / seconds(rows)));
+  const double low_part = 1.0 - at.high_part;
+  // Scaled so that the cost at `rows`, between the two, moves by its gain times the surprise.
+  const double scale = surprise / (low_part * low_part + at.high_part * at.high_part);
+  // Expected before either knot moves, for the one that may be new.
+  const double low = seconds(kRows[at.low]), high = seconds(kRows[at.high]);
+  const double carried =
+      move_knot(at.low, low_part, low, scale) + move_knot(at.high, at.high_part, high, scale);
+  follow(at, carried);
+  order(at.high_part > 0.5 ? at.high : at.low);
+  find_top();
+}
+
+std::vector<PassCost::Point> PassCost::curve() const {
+  std::vector<Point> points;
+  for (std::size_t k = 0; k < kRows.size(); ++k) {
+    if (knots_[k].seen > 0.0) points.push_back({kRows[k], knots_[k].seconds});
+  }
+  return points;
+}
+
+PassCost::Share PassCost::share(std::size_t rows) noexcept {
+  const auto above = std::upper_bound(kRows.begin(), kRows.end(), std::max<std::size_t>(rows, 1));
+  const std::size_t low = static_cast<std::size_t>(above - kRows.begin()) - 1;
+  if (above == kRows.end() || kRows[low] == rows) return {low, low, 0.0};
+  return {low, low + 1,
+          between(static_cast<double>(kRows[low]), 0.0, static_cast<double>(*above), 1.0,
+                  static_cast<double>(rows))};
+}
+
+// One knot's part of a surprise. Returns how far those not seen lately have to follow: nowhere, if
+// this one was not well known itself, for then the surprise says something about it alone.
+double PassCost::move_knot(std::size_t knot, double part, double expected,
+                           double surprise) noexcept {
+  Knot& k = knots_[knot];
+  if (part == 0.0 || (k.seen == 0.0 && part < 0.5)) return 0.0;
+  if (k.seen == 0.0) k.seconds = expected;
+  if (std::abs(k.followed) > kHearsay) k.seen = std::min(k.seen, 1.0);
+  const bool well_known = k.seen >= 4.0 && k.age <= kStaleAfter;
+  const double moved = surprise * part * gain(k.seen, k.age, surprise_.sudden());
+  k.seconds *= std::exp(moved);
+  k.seen = std::min(k.seen + part, kMostSeen);
+  k.followed = 0.0;
+  k.age = 0;
+  k.loaded = false;
+  return well_known ? part * moved : 0.0;
+}
+
+// Every knot that this pass did not show gets older, and the older the more it follows; when the
+// machine changed at once, all do.
+void PassCost::follow(const Share& at, double carried) noexcept {
+  for (std::size_t j = 0; j < kRows.size(); ++j) {
+    Knot& k = knots_[j];
+    if (k.seen == 0.0 || j == at.low || (j == at.high && at.high_part > 0.0)) continue;
+    const double part = surprise_.sudden() ? 1.0 : k.age / (k.age + kStaleAfter);
+    const double move = carried * part;
+    k.seconds *= std::exp(move);
+    k.followed += move;
+    // What was seen that long ago may have been an accident that nobody went back to look at.
+    if (++k.age > (k.loaded ? kLoadedForgotten : kForgotten)) k = {};
+  }
+}
+
+// Costs do not fall with the rows; the knot just seen is right.
+void PassCost::order(std::size_t knot) noexcept {
+  double bound = knots_[knot].seconds;
+  for (std::size_t j = knot; j < kRows.size(); ++j) {
+    if (knots_[j].seen > 0.0) bound = knots_[j].seconds = std::max(knots_[j].seconds, bound);
+  }
+  bound = knots_[knot].seconds;
+  for (std::size_t j = knot; j-- > 0;) {
+    if (knots_[j].seen > 0.0) bound = knots_[j].seconds = std::min(knots_[j].seconds, bound);
+  }
+}
+
+void PassCost::find_top() noexcept {
+  top_ = 0;
+  for (std::size_t k = 0; k < kRows.size(); ++k) {
+    if (knots_[k].seen > 0.0) top_ = kRows[k];
+  }
+}
+
+}  // namespace forerun

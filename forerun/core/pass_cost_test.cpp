@@ -1,0 +1,118 @@
+#include "forerun/core/pass_cost.h"
+
+#include <gtest/gtest.h>
+
+#include <array>
+#include <cmath>
+#include <limits>
+#include <random>
+
+namespace forerun {
+namespace {
+
+using Point = PassCost::Point;
+
+TEST(PassCost, KnowsNothingBeforeThePass) {
+  const PassCost cost;
+  EXPECT_FALSE(cost.known());
+  EXPECT_EQ(cost.seconds(1), 0.0);
+  EXPECT_EQ(cost.explored(), 0U);
+  EXPECT_TRUE(cost.curve().empty());
+}
+
+TEST(PassCost, AssumesThreePercentARowUntilItHasSeenTwo) {
+  PassCost cost;
+  cost.observe(1, 0.010);
+  EXPECT_NEAR(cost.seconds(11), 0.013, 1e-12);
+  EXPECT_EQ(cost.explored(), 2U);
+  PassCost four;
+  four.observe(4, 0.0109);
+  EXPECT_NEAR(four.seconds(1), 0.010, 1e-12);
+}
+
+TEST(PassCost, IsLinearBetweenMeasurementsAndGoesOnBehindThem) {
+  const std::array<Point, 4> measured{{{8, 0.018}, {1, 0.010}, {4, 0.013}, {16, 0.034}}};
+  const PassCost cost(measured);
+  EXPECT_NEAR(cost.seconds(1), 0.010, 1e-12);
+  EXPECT_NEAR(cost.seconds(2), 0.011, 1e-12);
+  EXPECT_NEAR(cost.seconds(5), 0.01425, 1e-12);
+  EXPECT_NEAR(cost.seconds(12), 0.026, 1e-12);
+  EXPECT_NEAR(cost.seconds(20), 0.042, 1e-12);
+  EXPECT_EQ(cost.explored(), 32U);
+}
+
+TEST(PassCost, ABusyMomentHardlyMovesIt) {
+  PassCost cost;
+  for (int i = 0; i < 50; ++i) cost.observe(1, 0.010);
+  cost.observe(1, 0.050);
+  EXPECT_LT(cost.seconds(1), 0.0105);
+  for (int i = 0; i < 20; ++i) cost.observe(1, 0.010);
+  EXPECT_NEAR(cost.seconds(1), 0.010, 1e-4);
+}
+
+TEST(PassCost, ALastingChangeIsFollowedAlsoWhereNoPassWasSeen) {
+  PassCost cost;
+  for (int i = 0; i < 20; ++i) cost.observe(1, 0.010);
+  for (int i = 0; i < 40; ++i) cost.observe(8, 0.014);
+  EXPECT_NEAR(cost.seconds(1), 0.010, 2e-4);
+  EXPECT_LT(cost.hearsay(1), 0.02);
+  for (int i = 0; i < 30; ++i) cost.observe(8, 0.028);
+  EXPECT_NEAR(cost.seconds(8), 0.028, 1e-3);
+  EXPECT_NEAR(cost.seconds(1), 0.020, 2e-3);
+  EXPECT_NEAR(cost.hearsay(1), std::log(2.0), 0.15);
+  EXPECT_EQ(cost.hearsay(8), 0.0);
+  cost.observe(1, 0.020);
+  EXPECT_EQ(cost.hearsay(1), 0.0);
+}
+
+TEST(PassCost, ADearFirstPassSaysNothingAboutSmallerOnes) {
+  PassCost cost;
+  for (int i = 0; i < 20; ++i) cost.observe(1, 0.010);
+  for (int i = 0; i < 6; ++i) cost.observe(2, 0.020);
+  EXPECT_NEAR(cost.seconds(2), 0.020, 2e-3);
+  EXPECT_NEAR(cost.seconds(1), 0.010, 2e-4);
+}
+
+TEST(PassCost, DoesNotFallWithTheRowsWhateverIsSeen) {
+  std::mt19937_64 random(1);
+  PassCost cost;
+  for (int i = 0; i < 2000; ++i) {
+    const std::size_t rows = std::uniform_int_distribution<std::size_t>(1, 40)(random);
+    cost.observe(rows, std::exp(std::normal_distribution<double>(-5.0, 1.0)(random)));
+    for (std::size_t m = 1; m < 100; ++m)
+      ASSERT_LE(cost.seconds(m), cost.seconds(m + 1) * (1 + 1e-12));
+  }
+}
+
+TEST(PassCost, IgnoresWhatIsNoTime) {
+  constexpr double kNan = std::numeric_limits<double>::quiet_NaN();
+  constexpr double kInfinite = std::numeric_limits<double>::infinity();
+  const std::array<Point, 3> bad{{{1, kNan}, {0, 1.0}, {2, -1.0}}};
+  PassCost cost(bad);
+  EXPECT_FALSE(cost.known());
+  cost.observe(1, 0.010);
+  for (const double s : {kNan, kInfinite, -kInfinite, -1.0, 0.0}) cost.observe(1, s);
+  cost.observe(0, 1.0);
+  EXPECT_EQ(cost.seconds(1), 0.010);
+}
+
+TEST(PassCost, TakesPassesLargerThanItsLastKnot) {
+  PassCost cost;
+  for (int i = 0; i < 50; ++i) cost.observe(5000, 1.0);
+  EXPECT_NEAR(cost.seconds(5000), 1.0, 0.01);
+  EXPECT_LT(cost.seconds(1), 0.05);
+}
+
+TEST(PassCost, ForgetsAMeasurementThatNoPassConfirms) {
+  const std::array<Point, 3> measured{{{1, 0.010}, {2, 0.0103}, {8, 0.080}}};
+  PassCost cost(measured);
+  for (int i = 0; i < 20; ++i)
+    cost.observe(1 + static_cast<std::size_t>(i % 2), i % 2 == 0 ? 0.010 : 0.0103);
+  EXPECT_GT(cost.seconds(8), 0.075);
+  for (int i = 0; i < 60; ++i)
+    cost.observe(1 + static_cast<std::size_t>(i % 2), i % 2 == 0 ? 0.010 : 0.0103);
+  EXPECT_LT(cost.seconds(8), 0.013);
+}
+
+}  // namespace
+}  // namespace forerun

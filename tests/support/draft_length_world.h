@@ -1,0 +1,204 @@
+#pragma once
+
+// A simulated machine, drafter and texts for the controller of draft lengths: no clock, all seeded.
+
+#include <algorithm>
+#include <cmath>
+#include <cstdint>
+#include <functional>
+#include <numeric>
+#include <ostream>
+#include <random>
+#include <string>
+#include <vector>
+
+#include "forerun/core/draft_length.h"
+
+namespace forerun::simulated {
+
+// Where a draft stands; what its probability of being kept may depend on.
+struct Place {
+  std::size_t lane = 0, grade = 0, position = 0;
+  std::size_t at = 0;  // outputs of the lane so far
+};
+
+struct World {
+  std::string name;
+  Planned planned = Planned::kBeforeDrafting;
+  std::size_t lanes = 1, most = 8, outputs = 1200;
+  std::function<double(std::size_t rows, std::size_t at)> pass;  // milliseconds
+  double draft_fixed = 0.0;                                      // milliseconds
+  std::function<double(std::size_t at)> draft_token;             // milliseconds
+  std::function<double(const Place&)> kept;
+  double spikes = 0.0;   // share of passes that take five times as long
+  std::size_t cold = 0;  // first rounds, which do
+  std::size_t grades = 1;
+  bool measured = false;  // costs, at load
+  double poison = 1.0;    // a factor on those of 4 and 8 rows
+};
+inline void PrintTo(const World& w, std::ostream* out) { *out << w.name; }
+
+inline double slope(std::size_t rows, double per_row) {
+  return 10.0 * (1.0 + per_row * (static_cast<double>(rows) - 1.0));
+}
+
+struct Ran {
+  double outputs = 0.0, ms = 0.0;
+  struct Round {
+    std::size_t at;
+    double outputs, ms;
+  };
+  std::vector<Round> rounds;
+  DraftLengthReport report;
+  double per_ms() const { return outputs / ms; }
+  // From `skip` rounds after the text reached `at`.
+  double per_ms_after(std::size_t at, std::size_t skip) const {
+    auto r = std::find_if(rounds.begin(), rounds.end(), [&](const Round& x) { return x.at >= at; });
+    double n = 0.0, time = 0.0;
+    for (r += static_cast<std::ptrdiff_t>(skip); r < rounds.end(); ++r) {
+      n += r->outputs;
+      time += r->ms;
+    }
+    return n / time;
+  }
+};
+
+// One text: token t is t, so that a draft is kept where it says so.
+struct SimLane {
+  std::size_t at = 0, grade = 0;
+  std::vector<Token> draft, outputs;
+};
+
+class Simulation {
+ public:
+  Simulation(const World& world, std::uint64_t seed)
+      : w_(world), random_(seed), lanes_(world.lanes) {}
+
+  // At most `most` drafts a lane. Time is counted without noise; the controller sees it with.
+  Ran run(DraftLength control, std::size_t most) {
+    Ran ran;
+    while (lanes_[0].at < w_.outputs) {
+      const std::size_t at = lanes_[0].at;
+      propose(most);
+      const auto lengths = control.plan(plans_);
+      const std::size_t drafts = std::accumulate(lengths.begin(), lengths.end(), std::size_t{0});
+      std::vector<LaneSeen> seen;
+      double outputs = 0.0;
+      for (std::size_t i = 0; i < w_.lanes; ++i) {
+        seen.push_back(verify(i, lengths[i]));
+        outputs += static_cast<double>(lanes_[i].outputs.size());
+      }
+      const double pass = w_.pass(w_.lanes + drafts, at), draft = draft_ms(drafts, at);
+      ran.outputs += outputs;
+      ran.ms += pass + draft;
+      ran.rounds.push_back({at, outputs, pass + draft});
+      const double cold = ran.rounds.size() <= w_.cold ? 5.0 : 1.0;
+      control.observe(seen, {.rows = w_.lanes + drafts,
+                             .target_seconds = 1e-3 * pass * noise() * cold,
+                             .drafted = drafts,
+                             .drafter_seconds = 1e-3 * draft * noise() * cold});
+    }
+    ran.report = control.report();
+    return ran;
+  }
+
+ private:
+  // A drafter that is asked for nothing takes a microsecond.
+  double draft_ms(std::size_t drafts, std::size_t at) const {
+    if (w_.planned == Planned::kAfterDrafting) return w_.draft_fixed;
+    if (drafts == 0) return 1e-3;
+    return w_.draft_fixed + (w_.draft_token ? w_.draft_token(at) * static_cast<double>(drafts) : 0);
+  }
+
+  void propose(std::size_t most) {
+    plans_.clear();
+    for (std::size_t i = 0; i < w_.lanes; ++i) {
+      SimLane& lane = lanes_[i];
+      lane.grade = std::uniform_int_distribution<std::size_t>(0, w_.grades - 1)(random_);
+      lane.draft.clear();
+      for (std::size_t j = 0; j < w_.most; ++j) {
+        const bool right = uniform() < w_.kept({i, lane.grade, j, lane.at});
+        lane.draft.push_back(right ? static_cast<Token>(lane.at + j) : -1);
+      }
+      plans_.push_back({.request = static_cast<std::uint32_t>(i),
+                        .limit = std::min(most, w_.most),
+                        .grade = lane.grade});
+    }
+  }
+
+  LaneSeen verify(std::size_t i, std::size_t length) {
+    SimLane& lane = lanes_[i];
+    LaneSeen seen{.request = static_cast<std::uint32_t>(i), .grade = lane.grade};
+    lane.outputs.clear();
+    for (bool go_on = true; go_on;) {
+      lane.outputs.push_back(static_cast<Token>(lane.at));
+      go_on = seen.examined < length && lane.draft[seen.examined] == lane.outputs.back();
+      if (seen.examined < length) {
+        ++seen.examined;
+        seen.accepted += go_on ? 1 : 0;
+      }
+      ++lane.at;
+    }
+    if (w_.planned == Planned::kAfterDrafting) {
+      seen.draft = lane.draft;
+      seen.outputs = lane.outputs;
+    }
+    return seen;
+  }
+
+  double uniform() { return std::uniform_real_distribution<double>()(random_); }
+  double noise() {
+    const double usual = std::exp(std::normal_distribution<double>(0.0, 0.05)(random_));
+    return uniform() < w_.spikes ? 5.0 * usual : usual;
+  }
+
+  const World& w_;
+  std::mt19937_64 random_;
+  std::vector<SimLane> lanes_;
+  std::vector<LanePlan> plans_;
+};
+
+inline std::vector<PassCost::Point> measured(const World& w) {
+  std::vector<PassCost::Point> points;
+  for (std::size_t m = 1; w.measured && m <= 32; m *= 2) {
+    points.push_back({m, 1e-3 * w.pass(m, 0) * (m == 4 || m == 8 ? w.poison : 1.0)});
+  }
+  return points;
+}
+
+inline Ran adaptive(const World& w, std::uint64_t seed) {
+  return Simulation(w, seed).run(DraftLength({.planned = w.planned}, measured(w)), w.most);
+}
+inline Ran fixed(const World& w, std::size_t k, std::uint64_t seed) {
+  return Simulation(w, seed).run(DraftLength({.planned = w.planned, .adaptive = false}), k);
+}
+
+constexpr std::uint64_t kSeeds = 6;
+
+inline double mean_of(const std::function<double(std::uint64_t)>& f) {
+  double sum = 0.0;
+  for (std::uint64_t seed = 1; seed <= kSeeds; ++seed) sum += f(seed);
+  return sum / static_cast<double>(kSeeds);
+}
+inline double adaptive_rate(const World& w) {
+  return mean_of([&](std::uint64_t s) { return adaptive(w, s).per_ms(); });
+}
+inline double fixed_rate(const World& w, std::size_t k) {
+  return mean_of([&](std::uint64_t s) { return fixed(w, k, s).per_ms(); });
+}
+
+// Laws of cost (10 ms for one row) and of acceptance.
+inline auto sloped(double per_row) {
+  return [=](std::size_t rows, std::size_t) { return slope(rows, per_row); };
+}
+inline auto per_token(double ms) {
+  return [=](std::size_t) { return ms; };
+}
+inline auto always(double p) {
+  return [=](const Place&) { return p; };
+}
+inline auto fading(double p, double f) {
+  return [=](const Place& at) { return p * std::pow(f, static_cast<double>(at.position)); };
+}
+
+}  // namespace forerun::simulated
