@@ -14,6 +14,7 @@ import sys
 import tempfile
 import time
 import unittest
+import xml.dom.minidom
 
 FORERUN = sys.argv.pop(1)
 TINY = os.path.join(os.path.dirname(os.path.abspath(__file__)), "data", "tiny")
@@ -95,6 +96,52 @@ class Contract(unittest.TestCase):
                 self.assertIn(key, row)
             self.assertIs(row["identical_up_to_ties"], True)
             self.assertEqual(set(row["by_category"]), {"a", "b"})
+
+    def test_bench_report_is_one_page_that_needs_nothing_else(self):
+        lines = [json.dumps({"prompt": "one two three one two", "category": c}) for c in ("a", "<b>&\"'")]
+        prompts = self.path("prompts.jsonl", "\n".join(lines).encode())
+        page = self.path("bench.html", b"an older page")
+        r = forerun("bench", "-m", GGUF, "--prompts", prompts, "-n", "8", "--temp", "0", "--raw", "--json",
+                    "--report", page)
+        self.assertEqual(r.returncode, 0, r.stderr)
+        self.assertEqual(len(json.loads(r.stdout)), 2)  # what --json prints stays as it is
+        self.assertIn(page, r.stderr)
+        with open(page, encoding="utf-8") as f:
+            text = f.read()
+        xml.dom.minidom.parseString(text)  # well-formed, hence everything is escaped
+        for part in ('id="speed"', 'id="acceptance"', 'id="rounds"', "model.gguf", "Identical", "--max-tokens 8",
+                     "&lt;b&gt;&amp;&quot;&#39;"):
+            self.assertIn(part, text)
+        self.assertNotIn("<b>&", text)
+        self.assertNotRegex(text, r"""(src|href)\s*=\s*["']?\s*(https?:|//)""")
+        self.assertNotRegex(text, "<script|@import|url\\(")
+        self.assertEqual(sorted(os.listdir(self.dir)), ["bench.html", "prompts.jsonl"])  # nothing temporary stays
+
+    def test_a_report_that_cannot_be_written_is_found_out_before_the_run(self):
+        for page in ("/no/such/folder/bench.html", self.dir, "/dev/null"):
+            started = time.monotonic()
+            self.refused(1, "bench", "-m", GGUF, "--prompts", self.prompts(), "--raw", "-n", "200",
+                         "--report", page, says=[page])
+            self.assertLess(time.monotonic() - started, 30)
+        # Nor does a run that fails later leave anything behind.
+        page = self.path("bench.html")
+        self.refused(2, "bench", "-m", self.path("no.gguf"), "--prompts", self.prompts(), "--report", page,
+                     says=["no.gguf"])
+        self.assertEqual(os.listdir(self.dir), ["prompts.jsonl"])
+
+    def test_an_interrupted_bench_still_reports(self):
+        page = self.path("bench.html")
+        lines = [json.dumps({"prompt": f"one two three {i}"}) for i in range(2000)]
+        p = subprocess.Popen([FORERUN, "bench", "-m", GGUF, "--prompts", self.path("many.jsonl", "\n".join(lines).encode()),
+                              "--raw", "-n", "16", "--temp", "0", "--report", page], stdout=subprocess.PIPE,
+                             stderr=subprocess.PIPE, text=True)
+        time.sleep(2)
+        p.send_signal(signal.SIGINT)
+        _, err = p.communicate(timeout=60)
+        if os.path.exists(page):  # else the signal came before the first prompt was done
+            self.assertIn(p.returncode, (0, 130), err)
+            with open(page, encoding="utf-8") as f:
+                self.assertEqual("Interrupted after" in f.read(), p.returncode == 130)
 
     def test_certify_json_has_the_fixed_fields_and_its_verdict_is_the_exit_code(self):
         common = ("certify", "-m", GGUF, "--drafter", "draft-model:" + GGUF, "--prompts", self.prompts(),

@@ -5,9 +5,13 @@
 #include <map>
 #include <memory>
 #include <nlohmann/json.hpp>
+#include <optional>
 
 #include "forerun/cli/interrupt.h"
+#include "forerun/cli/new_file.h"
 #include "forerun/cli/options.h"
+#include "forerun/cli/provenance.h"
+#include "forerun/cli/report.h"
 #include "forerun/cli/terminal.h"
 
 namespace forerun::cli {
@@ -16,7 +20,7 @@ namespace {
 struct Flags {
   ModelFlags model;
   SamplingFlags sampling;
-  std::string drafters = "none,lookup", draft_precision = "bf16", prompts;
+  std::string drafters = "none,lookup", draft_precision = "bf16", prompts, report;
   bool raw = false, json = false;
 };
 
@@ -150,9 +154,45 @@ void print_table(const std::vector<Contestant>& field, const GenerateOptions& o,
   write_out(out);
 }
 
-int run(const Flags& f) {
+// What render_report reads.
+nlohmann::json document(const Flags& f, const Model& model, const GenerateOptions& o,
+                        std::size_t done, std::size_t prompts, const std::string& command,
+                        const nlohmann::json& drafters) {
+  return {{"forerun", FORERUN_VERSION},
+          {"date", utc_date()},
+          {"cpu", cpu_name()},
+          {"threads", f.model.threads},
+          {"model", model.path()},
+          {"precision", f.model.precision},
+          {"rule", name_of(o.rule)},
+          {"temperature", o.sampling.temperature},
+          {"seed", o.seed},
+          {"prompts", done},
+          {"prompts_total", prompts},
+          {"command", command},
+          {"drafters", drafters},
+          {"cost", nullptr}};  // TODO: cost_document(model, ...)
+}
+
+// Runs prompt by prompt and returns how many were finished.
+std::size_t run_prompts(const Model& model, std::vector<Contestant>& field,
+                        const std::vector<Prompt>& texts,
+                        const std::vector<std::vector<Token>>& prompts,
+                        const GenerateOptions& options) {
+  Progress progress;
+  for (std::size_t i = 0; i < prompts.size(); ++i) {
+    if (interrupted()) return i;
+    progress.show(fmt::format("prompt {} of {}  {}", i + 1, prompts.size(), texts[i].category));
+    if (!run_prompt(model, field, i, prompts[i], texts[i].category, options)) return i;
+  }
+  return prompts.size();
+}
+
+int run(const Flags& f, const CLI::App& command) {
   const std::vector<Prompt> texts = read_prompts(f.prompts);
   const std::vector<std::string> names = split(f.drafters);
+  std::optional<NewFile> report;
+  if (!f.report.empty()) report.emplace(f.report);
   const Model model = load_model(f.model);
   std::vector<Contestant> field;
   for (const std::string& name : names) {
@@ -165,21 +205,19 @@ int run(const Flags& f) {
   warm.max_tokens = std::min(8U, options.max_tokens);
   for (const Contestant& c : field) generate(model, c.drafter, prompts[0], warm);
 
-  Progress progress;
-  std::size_t done = 0;
-  for (; done < prompts.size() && !interrupted(); ++done) {
-    progress.show(
-        fmt::format("prompt {} of {}  {}", done + 1, prompts.size(), texts[done].category));
-    if (!run_prompt(model, field, done, prompts[done], texts[done].category, options)) break;
-  }
-  progress.clear();
+  const std::size_t done = run_prompts(model, field, texts, prompts, options);
   if (done == 0) return 130;
+  nlohmann::json list = nlohmann::json::array();
+  for (const Contestant& c : field) list.push_back(to_json(c, field[0], options));
   if (f.json) {
-    nlohmann::json list = nlohmann::json::array();
-    for (const Contestant& c : field) list.push_back(to_json(c, field[0], options));
     write_json(list);
   } else {
     print_table(field, options, done);
+  }
+  if (report) {
+    report->commit(render_report(
+        document(f, model, options, done, prompts.size(), command_line(command), list)));
+    note(fmt::format("{}: report on {} of {} prompts", f.report, done, prompts.size()));
   }
   if (interrupted()) return 130;
   const bool same = std::all_of(field.begin(), field.end(), [](auto& c) { return c.identical(); });
@@ -205,13 +243,16 @@ Action add_bench(CLI::App& parent, CLI::App*& command) {
       ->required();
   command->add_flag("--raw", f->raw, "Prompts as they are, without the chat format");
   command->add_flag("--json", f->json, "One JSON document on standard output");
+  command->add_option("--report", f->report, "Write the results with charts to this HTML file")
+      ->type_name("FILE");
   command->footer(R"(Examples:
   forerun bench -m model.gguf --drafters none,lookup --prompts prompts.jsonl -n 128 --temp 0
   forerun bench -m model.gguf --prompts prompts.jsonl --temp 0.8 --rule shared-noise --json
+  forerun bench -m model.gguf --prompts prompts.jsonl --temp 0 --report bench.html
 
 The drafters take turns on every prompt. Greedy and shared-noise texts are compared token by
 token; a difference that is no tie fails (exit status 1).)");
-  return [f] { return run(*f); };
+  return [f, app = command] { return run(*f, *app); };
 }
 
 }  // namespace forerun::cli
