@@ -13,6 +13,7 @@
 #include <vector>
 
 #include "forerun/core/certificate.h"
+#include "forerun/core/draft_length.h"
 #include "forerun/core/reshape.h"
 #include "forerun/core/rule.h"
 #include "forerun/core/statistics.h"
@@ -72,10 +73,11 @@ class Model {
   std::shared_ptr<const Impl> impl_;
 };
 
-/// Whatever proposes. A handle; one Drafter may serve many calls.
+/// Whatever proposes. A handle; one Drafter may serve many calls, and what they teach about its
+/// costs and its chances is kept for the next.
 class Drafter {
  public:
-  Drafter() = default;  ///< none: plain decoding
+  Drafter();  ///< none: plain decoding
   /// @param name  "none", "lookup" or "draft-model:PATH"
   /// @param precision  of a drafting model
   /// @throws UsageError  unknown name, or a model whose vocabulary differs from the target's (the
@@ -88,15 +90,20 @@ class Drafter {
   /// The drafting model, if there is one.
   const std::optional<Model>& model() const { return model_; }
 
+  struct Learned;
+  Learned& learned() const { return *learned_; }
+
  private:
   std::string name_ = "none";
   std::optional<Model> model_;
+  std::shared_ptr<Learned> learned_;
 };
 
 struct GenerateOptions {
   Reshape sampling;            ///< temperature 0 (greedy), top-k, top-p, min-p
   Rule rule = Rule::kMaximal;  ///< at temperature 0 every rule keeps the target's choice
-  std::uint32_t max_draft = 8;
+  std::uint32_t max_draft = 15;  ///< drafts a round at most
+  bool fixed_draft = false;      ///< always draft that many, whether it pays or not
   std::uint32_t max_tokens = 256;
   std::uint64_t seed = 0;
   std::uint32_t request = 0;      ///< tells apart generations of one seed
@@ -126,6 +133,7 @@ struct Generated {
   Rule rule = Rule::kMaximal;
   bool exact = true;  ///< the rule keeps the target's law
   std::uint64_t seed = 0;
+  std::optional<DraftLengthReport> draft_length;  ///< why it drafted as far as it did
 
   double tokens_per_second() const {
     return seconds > 0.0 ? static_cast<double>(tokens.size()) / seconds : 0.0;

@@ -1,5 +1,6 @@
 #include <fmt/format.h>
 
+#include "forerun/api/learned.h"
 #include "forerun/api/model_impl.h"
 #include "forerun/forerun.h"
 #include "forerun/formats/tokenizer/vocabulary.h"
@@ -10,6 +11,8 @@ namespace {
 constexpr std::string_view kDraftModel = "draft-model:";
 
 }  // namespace
+
+Drafter::Drafter() : learned_(std::make_shared<Learned>()) {}
 
 Drafter Drafter::load(std::string_view name, const Model& target, Precision precision) {
   Drafter out;

@@ -43,6 +43,8 @@ GenerateOptions options(Rule rule, double temperature, std::uint32_t n = 60) {
   o.max_tokens = n;
   o.ignore_end = true;
   o.seed = 11;
+  o.max_draft = 8;
+  o.fixed_draft = true;  // models this small are never worth drafting for
   return o;
 }
 
@@ -72,6 +74,33 @@ TEST(Generate, SharedNoiseTokensEqualPlainDecodingWhateverTheDrafterAndDraftLeng
   GenerateOptions other = options(Rule::kSharedNoise, 0.8);
   other.seed = 12;
   EXPECT_NE(generate(tiny(), Drafter(), p, other).tokens, plain.tokens);
+}
+
+// A point draft is kept iff it is what plain decoding draws there, at any temperature.
+TEST(Generate, FoundDraftsLeaveThePlainTextAsItIsAtAnyTemperature) {
+  for (const double temperature : {0.0, 0.7, 1.3}) {
+    for (const Rule rule : {Rule::kMaximal, Rule::kMatch, Rule::kSharedNoise}) {
+      GenerateOptions o = options(rule, temperature);
+      const Generated plain = generate(tiny(), Drafter(), prompt(20), o);
+      for (const bool fixed : {true, false}) {
+        o.fixed_draft = fixed;
+        EXPECT_EQ(generate(tiny(), lookup(), prompt(20), o).tokens, plain.tokens)
+            << name_of(rule) << " at " << temperature << (fixed ? ", fixed" : ", adaptive");
+      }
+    }
+  }
+}
+
+TEST(Generate, TheControllerTellsWhatItDid) {
+  GenerateOptions o = options(Rule::kMaximal, 0.8, 200);
+  o.fixed_draft = false;
+  const Generated g = generate(tiny(), near_copy(), prompt(20), o);
+  ASSERT_TRUE(g.draft_length.has_value());
+  EXPECT_FALSE(g.draft_length->pass.empty());
+  EXPECT_FALSE(g.draft_length->chosen.empty());
+  std::uint64_t rounds = 0;
+  for (const std::uint64_t n : g.statistics.lengths) rounds += n;
+  EXPECT_EQ(rounds, g.statistics.rounds);
 }
 
 TEST(Generate, ANearCopyOfTheTargetIsAcceptedAlmostAlways) {

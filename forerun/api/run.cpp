@@ -6,6 +6,7 @@
 
 #include <memory>
 
+#include "forerun/api/learned.h"
 #include "forerun/api/model_impl.h"
 #include "forerun/api/stop_filter.h"
 #include "forerun/formats/tokenizer/stream_decoder.h"
@@ -39,11 +40,41 @@ void check(const Model& target, const Drafter& drafter, std::span<const std::vec
   }
 }
 
-AnyDrafter make_drafter(const Drafter& drafter, const GenerateOptions& options) {
+// Goes on from what earlier runs with this drafter learned.
+DraftLength control_of(const Model& target, const Drafter& drafter,
+                       const GenerateOptions& options, Planned planned) {
+  if (options.fixed_draft) return DraftLength({.planned = planned, .adaptive = false});
+  Drafter::Learned& learned = drafter.learned();
+  const std::scoped_lock lock(learned.mutex);
+  const bool fits = learned.target == &target.impl() && learned.rule == options.rule;
+  return fits && learned.control ? *learned.control : DraftLength({.planned = planned});
+}
+
+void keep_learned(const Model& target, const Drafter& drafter, const GenerateOptions& options,
+                  const AnyDrafter& proposer) {
+  if (options.fixed_draft || proposer.control() == nullptr) return;
+  Drafter::Learned& learned = drafter.learned();
+  const std::scoped_lock lock(learned.mutex);
+  learned.control = *proposer.control();
+  learned.target = &target.impl();
+  learned.rule = options.rule;
+}
+
+template <class Kind>
+AnyDrafter paced(Kind kind, const Model& target, const Drafter& drafter,
+                 const GenerateOptions& options) {
+  return AnyDrafter(Paced<Kind>(std::move(kind),
+                                control_of(target, drafter, options, Kind::kPlanned),
+                                options.max_draft));
+}
+
+AnyDrafter make_drafter(const Model& target, const Drafter& drafter,
+                        const GenerateOptions& options) {
   if (drafter.none() || options.max_draft == 0) return AnyDrafter(NoDrafter());
-  if (!drafter.model()) return AnyDrafter(LookupDrafter(options.max_draft));
-  return AnyDrafter(DraftModelDrafter(drafter.model()->impl().lm, options.sampling,
-                                      draft_mode(options.rule), options.max_draft));
+  if (!drafter.model()) return paced(LookupDrafter(), target, drafter, options);
+  return paced(DraftModelDrafter(drafter.model()->impl().lm, options.sampling,
+                                 draft_mode(options.rule)),
+               target, drafter, options);
 }
 
 // One lane's outputs on their way to text.
@@ -142,21 +173,30 @@ std::vector<Generated> run(const Model& target, const Drafter& drafter,
   }
 
   DecoderTarget verifier(model.lm, options.sampling);
-  AnyDrafter proposer = make_drafter(drafter, options);
+  AnyDrafter proposer = make_drafter(target, drafter, options);
   std::vector<RunStatistics> statistics(prompts.size());
   LaneStatistics count(statistics, options.request);
   RunStatistics whole;
+  double prefilled = 0.0;
   const auto watch = [&](const TextRound& round) {
     whole(round);
+    Timings usual = round.seconds;
+    usual.target -= verifier.prefill_seconds() - prefilled;
+    prefilled = verifier.prefill_seconds();
+    proposer.learn(round, usual);
     if (observer) observer(round);
     if (listener.on_round) listener.on_round(whole);
   };
   const auto go_on = [&] { return !listener.go_on || listener.go_on(); };
   speculate(std::span(lanes), verifier, proposer, TokenRule(options.rule), go_on, count, watch);
 
+  for (const TokenLane& lane : lanes) proposer.forget(lane.request());
+  keep_learned(target, drafter, options, proposer);
+
   std::vector<Generated> out;
   for (std::size_t i = 0; i < prompts.size(); ++i) {
     out.push_back(result_of(lanes[i], *sinks[i], std::move(statistics[i])));
+    if (proposer.control() != nullptr) out.back().draft_length = proposer.control()->report();
     // The first round's clock holds the prefill of all lanes; it is reported apart.
     const double prefill = verifier.prefill_seconds() / static_cast<double>(prompts.size());
     out.back().prefill_seconds = prefill;

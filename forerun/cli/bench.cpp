@@ -7,6 +7,7 @@
 #include <nlohmann/json.hpp>
 #include <optional>
 
+#include "forerun/cli/explain.h"
 #include "forerun/cli/interrupt.h"
 #include "forerun/cli/new_file.h"
 #include "forerun/cli/options.h"
@@ -20,8 +21,8 @@ namespace {
 struct Flags {
   ModelFlags model;
   SamplingFlags sampling;
-  std::string drafters = "none,lookup", draft_precision = "bf16", prompts, report;
-  bool raw = false, json = false;
+  std::string drafters = "none,lookup", draft_precision = "auto", prompts, report;
+  bool raw = false, json = false, verbose = false;
 };
 
 // What one drafter did on some of the prompts.
@@ -43,6 +44,7 @@ struct Contestant {
   Tally all;
   std::map<std::string, Tally> by_category;
   std::vector<Difference> differences;
+  std::optional<DraftLengthReport> draft_length;  // of the last text
 
   bool identical() const {
     return std::all_of(differences.begin(), differences.end(), [](auto& d) { return d.tie; });
@@ -79,6 +81,7 @@ bool run_prompt(const Model& model, std::vector<Contestant>& field, std::size_t 
   }
   for (std::size_t k = 0; k < field.size(); ++k) {
     field[k].all.add(texts[k]);
+    field[k].draft_length = texts[k].draft_length;
     field[k].by_category[category].add(texts[k]);
     if (k == 0 || !deterministic(options)) continue;
     auto d = first_difference(model, prompt, texts[0].tokens, texts[k].tokens, options);
@@ -102,6 +105,10 @@ nlohmann::json to_json(const Contestant& c, const Contestant& none, const Genera
             {"ms_rest_per_round", 1e3 * s.seconds.rest / rounds},
             {"rule", name_of(o.rule)},
             {"exact", is_exact(o.rule) || o.sampling.greedy()}});
+  j["draft_lengths"] = nlohmann::json::object();
+  for (std::size_t k = 0; k < s.lengths.size(); ++k) {
+    if (s.lengths[k] > 0) j["draft_lengths"][std::to_string(k)] = s.lengths[k];
+  }
   j["by_category"] = nlohmann::json::object();
   for (const auto& [name, tally] : c.by_category) {
     j["by_category"][name] = {
@@ -154,16 +161,26 @@ void print_table(const std::vector<Contestant>& field, const GenerateOptions& o,
   write_out(out);
 }
 
+nlohmann::json cost_document(const Model& model) {
+  constexpr std::size_t kPrefix = 200, kMostRows = 32;
+  CostOptions options;
+  options.go_on = [] { return !interrupted(); };
+  options.prefix = std::min(kPrefix, model.context() - std::min(kMostRows, model.context()));
+  if (model.context() < kMostRows) return nullptr;
+  const CostCurve curve = measure_cost(model, options);
+  return curve.points.empty() ? nlohmann::json() : cli::to_json(curve, options, model);
+}
+
 // What render_report reads.
-nlohmann::json document(const Flags& f, const Model& model, const GenerateOptions& o,
+nlohmann::json document(const Model& model, const GenerateOptions& o,
                         std::size_t done, std::size_t prompts, const std::string& command,
                         const nlohmann::json& drafters) {
   return {{"forerun", FORERUN_VERSION},
           {"date", utc_date()},
           {"cpu", cpu_name()},
-          {"threads", f.model.threads},
+          {"threads", machine().threads},
           {"model", model.path()},
-          {"precision", f.model.precision},
+          {"precision", name_of(model.precision())},
           {"rule", name_of(o.rule)},
           {"temperature", o.sampling.temperature},
           {"seed", o.seed},
@@ -171,7 +188,7 @@ nlohmann::json document(const Flags& f, const Model& model, const GenerateOption
           {"prompts_total", prompts},
           {"command", command},
           {"drafters", drafters},
-          {"cost", nullptr}};  // TODO: cost_document(model, ...)
+          {"cost", cost_document(model)}};
 }
 
 // Runs prompt by prompt and returns how many were finished.
@@ -213,10 +230,13 @@ int run(const Flags& f, const CLI::App& command) {
     write_json(list);
   } else {
     print_table(field, options, done);
+    for (const Contestant& c : field) {
+      if (f.verbose && c.draft_length) note(c.drafter.name() + ": " + explain(*c.draft_length));
+    }
   }
   if (report) {
     report->commit(render_report(
-        document(f, model, options, done, prompts.size(), command_line(command), list)));
+        document(model, options, done, prompts.size(), command_line(command), list)));
     note(fmt::format("{}: report on {} of {} prompts", f.report, done, prompts.size()));
   }
   if (interrupted()) return 130;
@@ -242,6 +262,7 @@ Action add_bench(CLI::App& parent, CLI::App*& command) {
                    "JSON lines, each with a \"prompt\" and perhaps a \"category\"")
       ->required();
   command->add_flag("--raw", f->raw, "Prompts as they are, without the chat format");
+  command->add_flag("-v,--verbose", f->verbose, "Explain how far each drafter went, and why");
   command->add_flag("--json", f->json, "One JSON document on standard output");
   command->add_option("--report", f->report, "Write the results with charts to this HTML file")
       ->type_name("FILE");

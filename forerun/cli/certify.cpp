@@ -16,7 +16,7 @@ struct Flags {
   SamplingFlags sampling;
   std::string prompts;
   std::size_t tokens = 4000;
-  bool raw = false, json = false;
+  bool raw = false, json = false, adaptive = false;
 };
 
 void report(const Certificate& c) {
@@ -35,6 +35,8 @@ int run(const Flags& f) {
   const Drafter drafter = load_drafter(f.drafter.name, f.drafter.precision, model);
   const auto prompts = encode_prompts(model, texts, f.raw);
   GenerateOptions options = resolve(f.sampling);
+  // What is not drafted is not tested.
+  options.fixed_draft = !f.adaptive;
   Progress progress;
   std::size_t done = 0;
   std::uint64_t last = 0;
@@ -54,7 +56,7 @@ int run(const Flags& f) {
     j.update({{"rule", f.sampling.rule},
               {"drafter", f.drafter.name},
               {"temperature", options.sampling.temperature},
-              {"precision", f.model.precision},
+              {"precision", name_of(model.precision())},
               {"seed", options.seed},
               {"statistics", to_json(c.statistics)}});
     write_json(j);
@@ -70,12 +72,16 @@ int run(const Flags& f) {
 Action add_certify(CLI::App& parent, CLI::App*& command) {
   auto f = std::make_shared<Flags>();
   f->sampling.options.max_tokens = 128;
+  f->sampling.options.max_draft = 8;
   f->sampling.options.sampling.temperature = 1.0;
   command = parent.add_subcommand(
       "certify", "Test on outputs whether drafting changed what the model generates");
   bind(*command, f->model);
   bind(*command, f->drafter);
   bind(*command, f->sampling);
+  command->remove_option(command->get_option("--fixed-draft"));
+  command->add_flag("--adaptive", f->adaptive,
+                    "Draft as far as pays, as generate does, instead of --max-draft tokens always");
   command->get_option("-n")->description("Tokens for each prompt at most");
   command->add_option("--prompts", f->prompts, "JSON lines, each with a \"prompt\"")->required();
   command->add_option("--tokens", f->tokens, "Outputs to score, over all prompts")

@@ -59,6 +59,7 @@ bool print_certificates(const Model& model, const Drafter& drafter,
                         const std::vector<Token>& prompt, GenerateOptions options,
                         std::size_t tokens) {
   options.sampling.temperature = 1.0;
+  options.fixed_draft = true;  // what is not drafted is not tested
   Listener listener;
   listener.go_on = [] { return !interrupted(); };
   bool exact_passed = true;
@@ -115,7 +116,7 @@ Action add_demo(CLI::App& parent, CLI::App*& command) {
   command->add_option("-n,--max-tokens", f->options.max_tokens, "Tokens to generate at most")
       ->check(CLI::Range(1U, 1U << 20))
       ->capture_default_str();
-  command->add_option("--max-draft", f->options.max_draft, "Drafted tokens a round")
+  command->add_option("--max-draft", f->options.max_draft, "Drafted tokens a round at most")
       ->check(CLI::Range(1, 64))
       ->capture_default_str();
   command->add_option("--seed", f->options.seed, "Of the certified texts; the others are greedy")

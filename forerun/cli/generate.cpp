@@ -6,6 +6,7 @@
 #include <memory>
 #include <nlohmann/json.hpp>
 
+#include "forerun/cli/explain.h"
 #include "forerun/cli/interrupt.h"
 #include "forerun/cli/options.h"
 #include "forerun/cli/terminal.h"
@@ -18,7 +19,7 @@ struct Flags {
   DrafterFlags drafter;
   SamplingFlags sampling;
   std::string prompt, prompt_file, system;
-  bool raw = false, json = false, certify = false;
+  bool raw = false, json = false, certify = false, verbose = false;
 };
 
 std::string read_all(const std::string& path) {
@@ -39,7 +40,8 @@ std::vector<Token> prompt_tokens(const Model& model, const Flags& f) {
   return model.encode_chat(turns);
 }
 
-nlohmann::json document(const Flags& f, const Generated& g, std::size_t prompt_tokens) {
+nlohmann::json document(const Flags& f, const Generated& g, std::size_t prompt_tokens,
+                        std::string_view precision) {
   nlohmann::json j = to_json(g.statistics);
   j.update({{"text", g.text},
             {"tokens", g.tokens},
@@ -54,7 +56,7 @@ nlohmann::json document(const Flags& f, const Generated& g, std::size_t prompt_t
             {"exact", g.exact},
             {"seed", g.seed},
             {"temperature", f.sampling.options.sampling.temperature},
-            {"precision", f.model.precision}});
+            {"precision", precision}});
   return j;
 }
 
@@ -89,12 +91,13 @@ int run(const Flags& f) {
     g = generate(model, drafter, prompt, options, listener);
   }
   if (f.json) {
-    nlohmann::json j = document(f, g, prompt.size());
+    nlohmann::json j = document(f, g, prompt.size(), name_of(model.precision()));
     if (certificate) j["certificate"] = to_json(*certificate);
     write_json(j);
   } else {
     write_out("\n");
     report(f, g, prompt.size());
+    if (f.verbose && g.draft_length) note(explain(*g.draft_length));
     if (certificate) note("certificate: " + summary(*certificate));
   }
   if (g.finish == Finish::kInterrupted) return 130;
@@ -117,6 +120,7 @@ Action add_generate(CLI::App& parent, CLI::App*& command) {
   command->add_flag("--raw", f->raw, "Continue the text as it is, without the chat format");
   command->add_flag("--certify", f->certify,
                     "Score the outputs again by plain passes and print the certificate");
+  command->add_flag("-v,--verbose", f->verbose, "Explain how far it drafted, and why");
   command->add_flag("--json", f->json, "One JSON document on standard output");
   command->footer(R"(Examples:
   forerun generate -m model.gguf -p "Why is the sky blue?"

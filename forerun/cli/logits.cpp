@@ -29,6 +29,7 @@ int run(const Flags& f) {
 Action add_logits(CLI::App& parent, CLI::App*& command) {
   auto f = std::make_shared<Flags>();
   command = parent.add_subcommand("logits", "Write a text's logits to a NumPy file");
+  f->model.precision = "f32";  // the reference
   bind(*command, f->model);
   command->add_option("-p,--prompt", f->prompt, "The text")->required();
   command->add_flag("--raw", f->raw, "The text as it is, without the chat format");

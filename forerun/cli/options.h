@@ -13,7 +13,7 @@ namespace forerun::cli {
 /// Flags that every command with a model has. One struct, one bind: a flag is declared once.
 struct ModelFlags {
   std::string path;
-  std::string precision = "f32";
+  std::string precision = "auto";
   int threads = 0;
 };
 void bind(CLI::App& app, ModelFlags& flags);
@@ -30,7 +30,7 @@ GenerateOptions resolve(const SamplingFlags& flags);
 
 struct DrafterFlags {
   std::string name = "lookup";
-  std::string precision = "bf16";
+  std::string precision = "auto";
 };
 void bind(CLI::App& app, DrafterFlags& flags);
 void bind_draft_precision(CLI::App& app, std::string& precision);

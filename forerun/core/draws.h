@@ -12,16 +12,19 @@ enum class Purpose : std::uint8_t {
   kDraft,        ///< the drafter's own sampling
   kAccept,       ///< keep or reject a drafted value
   kResidual,     ///< the value drawn after a rejection
-  kTarget,       ///< a value drawn from the target's conditional (bonus, match)
+  kTarget,       ///< a value drawn from the target's conditional (bonus, match); free of the round
   kSharedNoise,  ///< the noise that decides an output under shared-noise; free of the round
   kCertificate,  ///< the randomisation of a certificate
 };
 
 /// The random numbers of one place: a pure function of (seed, request, round, position, purpose,
 /// index), so a result depends neither on the batch a lane is in nor on threads. The round is part
-/// of the place because a discarded draft may steer the next draft length: meeting its number again
-/// would bias the output. Shared noise alone leaves the round out, on purpose. A value: copying it
-/// is free.
+/// of the place where drafts are drawn and judged, because a discarded draft may steer the next
+/// draft length: meeting its number again would bias the output. What decides an output by the
+/// target alone (kTarget, kSharedNoise) leaves the round out: it is used once, when the output is
+/// decided, and an output then does not depend on how the text was cut into rounds. So a text
+/// whose drafts were found and not sampled is the text of plain decoding, at any temperature. A
+/// value: copying it is free.
 struct Draws {
   std::uint64_t seed = 0;
   std::uint32_t request = 0;   ///< which generation; by id and not by batch slot
@@ -46,7 +49,8 @@ struct Draws {
 
   constexpr std::array<std::uint32_t, 4> counter(Purpose purpose,
                                                  std::uint32_t index) const noexcept {
-    const std::uint32_t r = purpose == Purpose::kSharedNoise ? 0 : round;
+    const bool by_target = purpose == Purpose::kSharedNoise || purpose == Purpose::kTarget;
+    const std::uint32_t r = by_target ? 0 : round;
     return {static_cast<std::uint32_t>(purpose) << 28 | index, position, r, request};
   }
   constexpr std::array<std::uint32_t, 2> key() const noexcept {

@@ -32,6 +32,7 @@ struct TokenDraft {
   std::vector<Categorical>
       laws;  ///< one a token, or none if the origin is kChosen; views of the drafter's rows
   Origin origin = Origin::kChosen;
+  std::uint8_t grade = 0;  ///< 0 to 7: what the drafter, before any token, knew of its chances
 
   std::size_t size() const noexcept { return tokens.size(); }
 };

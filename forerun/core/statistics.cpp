@@ -32,6 +32,8 @@ void RunStatistics::add(std::span<const Outcome> outcomes, const Timings& spent)
     ++rounds;
     outputs += o.emitted;
     drafted += o.drafted;
+    grow(lengths, o.drafted + 1);
+    ++lengths[o.drafted];
     grow(examined, o.examined);
     grow(accepted, o.examined);
     // Kept drafts come first: acceptance stops at the first rejection.
@@ -50,6 +52,8 @@ void RunStatistics::add(const RunStatistics& other) {
   passes += other.passes;
   grow(examined, other.examined.size());
   grow(accepted, other.accepted.size());
+  grow(lengths, other.lengths.size());
+  for (std::size_t k = 0; k < other.lengths.size(); ++k) lengths[k] += other.lengths[k];
   for (std::size_t i = 0; i < other.examined.size(); ++i) {
     examined[i] += other.examined[i];
     accepted[i] += other.accepted[i];

@@ -15,6 +15,7 @@ struct RunStatistics {
   std::vector<std::uint64_t> examined;  ///< by draft position: drafts the rule looked at
   std::vector<std::uint64_t> accepted;  ///< by draft position: drafts kept
   std::uint64_t drafted = 0;            ///< drafts proposed
+  std::vector<std::uint64_t> lengths;   ///< rounds of a lane by drafts proposed: 0, 1, ...
   std::uint64_t passes = 0;             ///< target passes, each serving all lanes of its batch
   Timings seconds;
 

@@ -6,6 +6,7 @@
 
 #include "forerun/methods/draft_model/draft_model.h"
 #include "forerun/methods/lookup/lookup.h"
+#include "forerun/methods/paced.h"
 
 namespace forerun {
 
@@ -18,6 +19,9 @@ class NoDrafter {
   template <class Verified>
   void observe(std::span<TokenLane* const>, std::span<const TokenDraft>, const Verified&,
                std::span<const Outcome>) {}
+  template <class Round>
+  void learn(const Round&, const Timings&) {}
+  void forget(std::uint32_t) {}
 };
 
 /// The drafter chosen at run time; looked up once a round.
@@ -34,9 +38,28 @@ class AnyDrafter {
                const Verified& seen, std::span<const Outcome> outcomes) {
     std::visit([&](auto& d) { d.observe(lanes, drafts, seen, outcomes); }, drafter_);
   }
+  template <class Round>
+  void learn(const Round& round, const Timings& seconds) {
+    std::visit([&](auto& d) { d.learn(round, seconds); }, drafter_);
+  }
+  /// Drops what is known of a lane that was given up.
+  void forget(std::uint32_t request) {
+    std::visit([&](auto& d) { d.forget(request); }, drafter_);
+  }
+  /// What decides the draft lengths; null if nothing is drafted.
+  const DraftLength* control() const {
+    const auto of = [](const auto& d) -> const DraftLength* {
+      if constexpr (requires { d.control(); }) {
+        return &d.control();
+      } else {
+        return nullptr;
+      }
+    };
+    return std::visit(of, drafter_);
+  }
 
  private:
-  std::variant<NoDrafter, LookupDrafter, DraftModelDrafter> drafter_;
+  std::variant<NoDrafter, Paced<LookupDrafter>, Paced<DraftModelDrafter>> drafter_;
 };
 
 }  // namespace forerun

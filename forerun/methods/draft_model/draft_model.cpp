@@ -5,7 +5,6 @@
 #include <algorithm>
 
 #include "forerun/core/shared_noise.h"
-#include "forerun/methods/draft_budget.h"
 #include "forerun/methods/text/decoder_target.h"
 
 namespace forerun {
@@ -24,9 +23,8 @@ DraftMode draft_mode(Rule rule) noexcept {
   return DraftMode::kSample;
 }
 
-DraftModelDrafter::DraftModelDrafter(const DecoderLm& model, Reshape reshape, DraftMode mode,
-                                     std::size_t max_draft)
-    : model_(model), reshape_by_(reshape), mode_(mode), max_draft_(max_draft) {}
+DraftModelDrafter::DraftModelDrafter(const DecoderLm& model, Reshape reshape, DraftMode mode)
+    : model_(model), reshape_by_(reshape), mode_(mode) {}
 
 KvCache& DraftModelDrafter::cache_of(const TokenLane& lane) {
   const auto found = caches_.find(lane.request());
@@ -64,7 +62,8 @@ Token DraftModelDrafter::pick(const TokenLaw& law, const Draws& draws) const {
   return q.argmax();
 }
 
-std::vector<TokenDraft> DraftModelDrafter::propose(std::span<TokenLane* const> lanes) {
+std::vector<TokenDraft> DraftModelDrafter::propose(std::span<TokenLane* const> lanes,
+                                                   std::span<const std::size_t> lengths) {
   std::vector<TokenDraft> drafts(lanes.size());
   std::vector<std::size_t> budgets(lanes.size());
   std::size_t longest = 0;
@@ -74,7 +73,7 @@ std::vector<TokenDraft> DraftModelDrafter::propose(std::span<TokenLane* const> l
     const auto size = static_cast<std::int64_t>(lanes[i]->tokens().size());
     const auto room =
         static_cast<std::size_t>(std::max<std::int64_t>(0, model_.config.context - size));
-    budgets[i] = std::min(draft_budget(*lanes[i], max_draft_), room);
+    budgets[i] = std::min(lengths[i], room);
     longest = std::max(longest, budgets[i]);
   }
   logits_.clear();

@@ -7,6 +7,7 @@
 #include <unordered_map>
 #include <vector>
 
+#include "forerun/core/draft_length.h"
 #include "forerun/core/lane.h"
 #include "forerun/core/reshape.h"
 #include "forerun/core/rule.h"
@@ -30,9 +31,13 @@ DraftMode draft_mode(Rule rule) noexcept;
 class DraftModelDrafter {
  public:
   /// @param reshape  the target's: exactness holds for any, acceptance is best if they are alike
-  DraftModelDrafter(const DecoderLm& model, Reshape reshape, DraftMode mode, std::size_t max_draft);
+  DraftModelDrafter(const DecoderLm& model, Reshape reshape, DraftMode mode);
 
-  std::vector<TokenDraft> propose(std::span<TokenLane* const> lanes);
+  static constexpr Planned kPlanned = Planned::kBeforeDrafting;
+
+  /// @param lengths  drafts a lane; fewer where the drafting model's context ends
+  std::vector<TokenDraft> propose(std::span<TokenLane* const> lanes,
+                                  std::span<const std::size_t> lengths);
   template <class Verified>
   void observe(std::span<TokenLane* const> lanes, std::span<const TokenDraft>, const Verified&,
                std::span<const Outcome>) {
@@ -50,7 +55,6 @@ class DraftModelDrafter {
   const DecoderLm& model_;
   Reshape reshape_by_;
   DraftMode mode_;
-  std::size_t max_draft_;
   std::unordered_map<std::uint32_t, KvCache> caches_;  // by request
   std::vector<at::Tensor> logits_;  // a step each: what the drafts' laws view, until the next round
 };

@@ -5,6 +5,7 @@
 #include <unordered_map>
 #include <vector>
 
+#include "forerun/core/draft_length.h"
 #include "forerun/core/lane.h"
 #include "forerun/core/rule.h"
 #include "forerun/core/speculate.h"
@@ -17,9 +18,12 @@ namespace forerun {
 /// LLMA, Yang et al. 2023, arXiv:2304.04487.
 class LookupDrafter {
  public:
-  explicit LookupDrafter(std::size_t max_draft) : max_draft_(max_draft) {}
+  static constexpr Planned kPlanned = Planned::kAfterDrafting;
 
-  std::vector<TokenDraft> propose(std::span<TokenLane* const> lanes);
+  /// @param lengths  drafts a lane at most. A draft's grade tells how long the match was: the longer
+  /// the occurrence agrees, the likelier what followed it follows again.
+  std::vector<TokenDraft> propose(std::span<TokenLane* const> lanes,
+                                  std::span<const std::size_t> lengths);
   template <class Verified>
   void observe(std::span<TokenLane* const> lanes, std::span<const TokenDraft>, const Verified&,
                std::span<const Outcome>) {
@@ -29,7 +33,6 @@ class LookupDrafter {
   }
 
  private:
-  std::size_t max_draft_;
   std::unordered_map<std::uint32_t, SuffixIndex> indices_;  // by request
 };
 

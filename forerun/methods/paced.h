@@ -1,0 +1,108 @@
+#pragma once
+
+#include <algorithm>
+#include <cstdint>
+#include <optional>
+#include <span>
+#include <utility>
+#include <vector>
+
+#include "forerun/core/draft_length.h"
+#include "forerun/core/lane.h"
+#include "forerun/core/rule.h"
+#include "forerun/core/speculate.h"
+#include "forerun/methods/draft_budget.h"
+
+namespace forerun {
+
+/// A drafter with somebody who decides how far it runs ahead. To the loop it is a drafter like any
+/// other; `learn` is told what each round cost.
+///
+/// Drafter  `propose(lanes, lengths)`: at most so many drafts a lane, each graded;
+///          `observe` as in speculate.h; `kPlanned`: whether its drafts cost nothing and are cut,
+///          or are asked for one by one.
+template <class Drafter>
+class Paced {
+ public:
+  Paced(Drafter drafter, DraftLength control, std::size_t max_draft)
+      : drafter_(std::move(drafter)), control_(std::move(control)), max_draft_(max_draft) {}
+
+  std::vector<TokenDraft> propose(std::span<TokenLane* const> lanes) {
+    lengths_.assign(lanes.size(), 0);
+    for (std::size_t i = 0; i < lanes.size(); ++i) {
+      lengths_[i] = draft_budget(*lanes[i], max_draft_);
+    }
+    if constexpr (Drafter::kPlanned == Planned::kBeforeDrafting) {
+      plans_.clear();
+      for (std::size_t i = 0; i < lanes.size(); ++i) {
+        plans_.push_back({.request = lanes[i]->request(), .limit = lengths_[i]});
+      }
+      const auto planned = control_.plan(plans_);
+      std::copy(planned.begin(), planned.end(), lengths_.begin());
+      return drafter_.propose(lanes, lengths_);
+    } else {
+      auto drafts = drafter_.propose(lanes, lengths_);
+      cut_to_plan(lanes, drafts);
+      return drafts;
+    }
+  }
+
+  template <class Verified>
+  void observe(std::span<TokenLane* const> lanes, std::span<const TokenDraft> drafts,
+               const Verified& seen, std::span<const Outcome> outcomes) {
+    drafter_.observe(lanes, drafts, seen, outcomes);
+  }
+
+  /// @param seconds  of the round, without what was no part of a usual one (prefill)
+  template <class Round>
+  void learn(const Round& round, const Timings& seconds) {
+    seen_.clear();
+    PassSeen pass{.rows = round.lanes.size(),
+                  .target_seconds = seconds.target,
+                  .drafter_seconds = seconds.drafter,
+                  .rest_seconds = seconds.rest};
+    for (std::size_t i = 0; i < round.lanes.size(); ++i) {
+      const TokenLane& lane = *round.lanes[i];
+      const Outcome& out = round.outcomes[i];
+      LaneSeen seen{.request = lane.request(),
+                    .grade = round.drafts[i].grade,
+                    .examined = out.examined,
+                    .accepted = out.accepted,
+                    .done = lane.done(),
+                    .outputs = lane.tokens().last(out.emitted)};
+      if (Drafter::kPlanned == Planned::kAfterDrafting) seen.draft = found_[i];
+      seen_.push_back(seen);
+      pass.rows += out.drafted;
+      pass.drafted += out.drafted;
+    }
+    control_.observe(seen_, pass);
+  }
+
+  void forget(std::uint32_t request) { control_.forget(request); }
+  const DraftLength& control() const noexcept { return control_; }
+
+ private:
+  void cut_to_plan(std::span<TokenLane* const> lanes, std::vector<TokenDraft>& drafts) {
+    plans_.clear();
+    found_.resize(std::max(found_.size(), lanes.size()));
+    for (std::size_t i = 0; i < lanes.size(); ++i) {
+      plans_.push_back({.request = lanes[i]->request(),
+                        .limit = drafts[i].size(),
+                        .grade = drafts[i].grade,
+                        .origin = drafts[i].origin});
+      found_[i].assign(drafts[i].tokens.begin(), drafts[i].tokens.end());
+    }
+    const auto planned = control_.plan(plans_);
+    for (std::size_t i = 0; i < lanes.size(); ++i) cut(drafts[i], planned[i]);
+  }
+
+  Drafter drafter_;
+  DraftLength control_;
+  std::size_t max_draft_;
+  std::vector<std::size_t> lengths_;
+  std::vector<LanePlan> plans_;
+  std::vector<LaneSeen> seen_;
+  std::vector<std::vector<Token>> found_;  // drafts of the round before they were cut
+};
+
+}  // namespace forerun
