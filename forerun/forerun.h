@@ -252,6 +252,21 @@ struct Machine {
 };
 Machine machine();
 
+/// How far one model's laws lie from another's.
+struct Divergence {
+  std::size_t tokens = 0;  ///< places compared
+  double kl = 0.0;         ///< mean of KL(reference || other), nats a token, at temperature 1
+  double worst_kl = 0.0;
+  double top1 = 0.0;  ///< share of places with the same likeliest token
+};
+/// Compares two models place by place on texts that `other` writes (its own texts: what it will be
+/// used on). Both are scored by plain passes.
+/// @param tokens   over all prompts; options.max_tokens for each at most
+/// @throws UsageError  vocabularies of different sizes
+Divergence compare(const Model& reference, const Model& other,
+                   std::span<const std::vector<Token>> prompts, std::size_t tokens,
+                   const GenerateOptions& options, const Listener& listener = {});
+
 /// What a model file holds, as lines of (name, value); reads metadata only.
 struct FileInfo {
   std::vector<std::pair<std::string, std::string>> facts;

@@ -1,0 +1,98 @@
+#include <fmt/format.h>
+
+#include <memory>
+#include <nlohmann/json.hpp>
+
+#include "forerun/cli/interrupt.h"
+#include "forerun/cli/options.h"
+#include "forerun/cli/terminal.h"
+
+namespace forerun::cli {
+namespace {
+
+struct Flags {
+  ModelFlags model, reference;
+  GenerateOptions options;
+  std::string prompts;
+  std::size_t tokens = 4000;
+  bool raw = false, json = false;
+};
+
+int run(const Flags& f) {
+  const std::vector<Prompt> texts = read_prompts(f.prompts);
+  const Model model = load_model(f.model);
+  ModelFlags flags = f.reference;
+  flags.threads = f.model.threads;
+  if (flags.path.empty()) flags.path = f.model.path;
+  const Model reference = load_model(flags);
+  const auto prompts = encode_prompts(model, texts, f.raw);
+  Progress progress;
+  std::size_t done = 0;
+  std::uint64_t last = 0;
+  Listener listener;
+  listener.go_on = [] { return !interrupted(); };
+  listener.on_round = [&](const RunStatistics& s) {
+    if (s.outputs < last) last = 0;
+    done += s.outputs - last;
+    last = s.outputs;
+    progress.show(fmt::format("{} of {} tokens", done, f.tokens));
+  };
+  const Divergence d = compare(reference, model, prompts, f.tokens, f.options, listener);
+  progress.clear();
+  if (d.tokens == 0) return 130;
+  if (f.json) {
+    write_json({{"tokens", d.tokens},
+                {"kl", d.kl},
+                {"worst_kl", d.worst_kl},
+                {"top1", d.top1},
+                {"precision", name_of(model.precision())},
+                {"reference", name_of(reference.precision())},
+                {"temperature", f.options.sampling.temperature},
+                {"seed", f.options.seed}});
+  } else {
+    write_out(fmt::format("{} against {}, {} tokens of its own text at temperature {}:\n"
+                          "KL {:.5f} nats a token (worst {:.3f}), same likeliest token {:.4f}\n",
+                          name_of(model.precision()), name_of(reference.precision()), d.tokens,
+                          f.options.sampling.temperature, d.kl, d.worst_kl, d.top1));
+  }
+  return interrupted() ? 130 : 0;
+}
+
+}  // namespace
+
+Action add_compare(CLI::App& parent, CLI::App*& command) {
+  auto f = std::make_shared<Flags>();
+  f->reference.precision = "f32";
+  f->options.sampling.temperature = 0.7;
+  f->options.max_tokens = 128;
+  f->options.ignore_end = true;
+  command = parent.add_subcommand(
+      "compare", "Measure how far a precision, or another model file, moves the laws");
+  bind(*command, f->model);
+  command->add_option("--reference", f->reference.path, "Model to compare with; default: the same");
+  command->add_option("--reference-precision", f->reference.precision, "Its precision")
+      ->check(CLI::IsMember({"f32", "bf16", "int8"}))
+      ->capture_default_str();
+  command->add_option("--prompts", f->prompts, "JSON lines, each with a \"prompt\"")->required();
+  command->add_option("--tokens", f->tokens, "Places to compare, over all prompts")
+      ->check(CLI::Range(std::size_t{1}, std::size_t{100000000}))
+      ->capture_default_str();
+  command->add_option("-n,--max-tokens", f->options.max_tokens, "Tokens for each prompt at most")
+      ->check(CLI::Range(1U, 1U << 20))
+      ->capture_default_str();
+  command->add_option("--temp", f->options.sampling.temperature, "Of the texts")
+      ->check(CLI::Range(0.0, 1000.0))
+      ->capture_default_str();
+  command->add_option("--seed", f->options.seed, "Of the texts")->capture_default_str();
+  command->add_flag("--raw", f->raw, "Prompts as they are, without the chat format");
+  command->add_flag("--json", f->json, "One JSON document on standard output");
+  command->footer(R"(Examples:
+  forerun compare -m model.gguf --precision int8 --prompts prompts.jsonl
+  forerun compare -m small.gguf --reference original/ --prompts prompts.jsonl --tokens 1000
+
+The model writes texts; at every place of them the law it gives is held against the reference's.
+KL is KL(reference || model) at temperature 1, in nats; 0.01 is hard to tell apart.)");
+  return [f] { return run(*f); };
+}
+
+}  // namespace forerun::cli
