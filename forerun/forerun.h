@@ -100,8 +100,8 @@ class Drafter {
 };
 
 struct GenerateOptions {
-  Reshape sampling;            ///< temperature 0 (greedy), top-k, top-p, min-p
-  Rule rule = Rule::kMaximal;  ///< at temperature 0 every rule keeps the target's choice
+  Reshape sampling;              ///< temperature 0 (greedy), top-k, top-p, min-p
+  Rule rule = Rule::kMaximal;    ///< at temperature 0 every rule keeps the target's choice
   std::uint32_t max_draft = 15;  ///< drafts a round at most
   bool fixed_draft = false;      ///< always draft that many, whether it pays or not
   std::uint32_t max_tokens = 256;
@@ -217,8 +217,8 @@ void save_npy(const Logits& logits, const std::string& path);
 struct CostOptions {
   std::vector<std::int64_t> rows = {1, 2, 4, 8, 16, 32};  ///< tokens of a pass, of one lane
   std::size_t prefix = 200;                               ///< tokens before them
-  int lanes = 1;    ///< lanes of a pass, each with that prefix and those tokens
-  int repeats = 5;  ///< of which the median is taken; sizes take turns
+  int lanes = 1;                ///< lanes of a pass, each with that prefix and those tokens
+  int repeats = 5;              ///< of which the median is taken; sizes take turns
   std::function<bool()> go_on;  ///< false ends the measurement with what is there
 };
 
@@ -246,8 +246,8 @@ CostCurve measure_cost(const Model& model, const CostOptions& options = {});
 /// The processor, and what the int8 engine makes of it.
 struct Machine {
   std::string cpu;
-  bool int8 = false;      ///< AVX-512 VNNI is there; without it `int8` models run in float32
-  std::string kernels;    ///< in words
+  bool int8 = false;    ///< AVX-512 VNNI is there; without it `int8` models run in float32
+  std::string kernels;  ///< in words
   int threads = 0;
 };
 Machine machine();

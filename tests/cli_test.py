@@ -52,6 +52,58 @@ class Contract(unittest.TestCase):
         lines = [json.dumps({"prompt": f"one two three one two {i}", "category": "ab"[i % 2]}) for i in range(3)]
         return self.path("prompts.jsonl", "\n".join(lines).encode())
 
+    # --- what passes cost, and what precisions change -------------------------------------------------------------
+
+    def test_cost_json_has_the_fixed_fields(self):
+        for precision in ("f32", "int8"):
+            r = forerun("cost", "-m", GGUF, "--precision", precision, "--prefix", "20", "--repeats", "2", "--json")
+            self.assertEqual(r.returncode, 0, r.stderr)
+            j = json.loads(r.stdout)
+            self.assertEqual({int(m) for m in j["ms"]}, {1, 2, 4, 8, 16, 32})
+            self.assertTrue(all(ms > 0 for ms in j["ms"].values()))
+            self.assertGreater(j["bandwidth_limit_ms"], 0)
+            self.assertEqual(j["prefix"], 20)
+
+    def test_cost_as_a_table_and_beyond_the_context(self):
+        r = forerun("cost", "-m", GGUF, "--rows", "1,3", "--prefix", "8", "--lanes", "2", "--repeats", "1")
+        self.assertEqual(r.returncode, 0, r.stderr)
+        self.assertIn("GB/s", r.stdout)
+        self.refused(2, "cost", "-m", GGUF, "--prefix", "100000", says=("context",))
+
+    def test_compare_finds_a_model_equal_to_itself_and_int8_close(self):
+        for precision, most in (("f32", 1e-6), ("int8", 0.05)):
+            r = forerun("compare", "-m", GGUF, "--precision", precision, "--prompts", self.prompts(), "--raw",
+                        "--tokens", "60", "-n", "30", "--json")
+            self.assertEqual(r.returncode, 0, r.stderr)
+            j = json.loads(r.stdout)
+            self.assertEqual(j["tokens"], 60)
+            self.assertLess(j["kl"], most)
+        self.refused(2, "compare", "-m", GGUF, "--reference", os.path.join(TINY, "llama", "model.gguf"), "--prompts",
+                     self.prompts(), "--raw", says=("vocabulary",))
+
+    def test_verbose_explains_the_draft_length_and_fixed_draft_turns_it_off(self):
+        r = forerun("generate", "-m", GGUF, "-p", "a b a b a b", "--raw", "-n", "40", "--temp", "0", "--verbose")
+        self.assertEqual(r.returncode, 0, r.stderr)
+        for word in ("target pass", "rounds by drafts", "last choice"):
+            self.assertIn(word, r.stderr)
+        r = forerun("generate", "-m", GGUF, "--drafter", "draft-model:" + GGUF, "-p", "a b", "--raw", "-n", "31",
+                    "--temp", "0", "--fixed-draft", "--max-draft", "4", "--ignore-end", "--json")
+        self.assertEqual(r.returncode, 0, r.stderr)
+        lengths = json.loads(r.stdout)["lengths"]
+        self.assertEqual(sum(lengths[:4]) <= 1, True, lengths)  # the last round alone may be shorter
+
+    def test_a_found_draft_leaves_the_sampled_text_as_it_is(self):
+        texts = set()
+        for drafter in (("--drafter", "none"), ("--drafter", "lookup"), ("--drafter", "lookup", "--fixed-draft")):
+            r = forerun("generate", "-m", GGUF, "--precision", "int8", *drafter, "-p", "a b a b a b", "--raw", "-n", "60",
+                        "--temp", "1", "--seed", "5", "--ignore-end")
+            self.assertEqual(r.returncode, 0, r.stderr)
+            texts.add(r.stdout)
+        self.assertEqual(len(texts), 1)
+
+    def test_info_says_what_this_processor_does_with_int8(self):
+        self.assertIn("precision int8", forerun("info", GGUF).stdout)
+
     # --- what works ---------------------------------------------------------------------------------------------
 
     def test_generate_json_has_the_fixed_fields(self):

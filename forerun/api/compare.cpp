@@ -41,10 +41,10 @@ Divergence compare(const Model& reference, const Model& other,
                    std::span<const std::vector<Token>> prompts, std::size_t tokens,
                    const GenerateOptions& options, const Listener& listener) {
   if (reference.vocab() != other.vocab()) {
-    throw UsageError(fmt::format("{} scores {} tokens, {} scores {}: only models of one vocabulary "
-                                 "can be compared",
-                                 reference.path(), reference.vocab(), other.path(),
-                                 other.vocab()));
+    throw UsageError(
+        fmt::format("{} scores {} tokens, {} scores {}: only models of one vocabulary "
+                    "can be compared",
+                    reference.path(), reference.vocab(), other.path(), other.vocab()));
   }
   const c10::InferenceMode no_autograd;
   Divergence out;
@@ -58,8 +58,9 @@ Divergence compare(const Model& reference, const Model& other,
         static_cast<std::uint32_t>(std::min<std::size_t>(one.max_tokens, tokens - out.tokens));
     const Generated text = generate(other, Drafter(), prompts[i], one, listener);
     std::vector<float> rows;
-    rescore(reference, prompts[i], text.tokens,
-            [&](std::size_t, std::span<float> row) { rows.insert(rows.end(), row.begin(), row.end()); });
+    rescore(reference, prompts[i], text.tokens, [&](std::size_t, std::span<float> row) {
+      rows.insert(rows.end(), row.begin(), row.end());
+    });
     const std::size_t vocab = reference.vocab();
     rescore(other, prompts[i], text.tokens, [&](std::size_t j, std::span<float> row) {
       const Row r = compare_rows(std::span<const float>(rows).subspan(j * vocab, vocab), row);

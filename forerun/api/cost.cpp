@@ -78,9 +78,9 @@ CostCurve measure_cost(const Model& model, const CostOptions& options) {
   out.threads = at::get_num_threads();
   out.weight_bytes = static_cast<double>(lm.weight_bytes());
   const double width = model.precision() == Precision::kF32 ? 4.0 : 2.0;
-  out.cache_bytes = static_cast<double>(lm.config.layers * lm.config.kv_heads *
-                                        lm.config.head_dim) *
-                    2.0 * width * static_cast<double>(options.prefix) * options.lanes;
+  out.cache_bytes =
+      static_cast<double>(lm.config.layers * lm.config.kv_heads * lm.config.head_dim) * 2.0 *
+      width * static_cast<double>(options.prefix) * options.lanes;
   out.bytes_per_second = read_speed(out.threads);
 
   const std::vector<Token> prefix = some_tokens(options.prefix, model.vocab());

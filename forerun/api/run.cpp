@@ -41,8 +41,8 @@ void check(const Model& target, const Drafter& drafter, std::span<const std::vec
 }
 
 // Goes on from what earlier runs with this drafter learned.
-DraftLength control_of(const Model& target, const Drafter& drafter,
-                       const GenerateOptions& options, Planned planned) {
+DraftLength control_of(const Model& target, const Drafter& drafter, const GenerateOptions& options,
+                       Planned planned) {
   if (options.fixed_draft) return DraftLength({.planned = planned, .adaptive = false});
   Drafter::Learned& learned = drafter.learned();
   const std::scoped_lock lock(learned.mutex);
@@ -63,18 +63,17 @@ void keep_learned(const Model& target, const Drafter& drafter, const GenerateOpt
 template <class Kind>
 AnyDrafter paced(Kind kind, const Model& target, const Drafter& drafter,
                  const GenerateOptions& options) {
-  return AnyDrafter(Paced<Kind>(std::move(kind),
-                                control_of(target, drafter, options, Kind::kPlanned),
-                                options.max_draft));
+  return AnyDrafter(Paced<Kind>(
+      std::move(kind), control_of(target, drafter, options, Kind::kPlanned), options.max_draft));
 }
 
 AnyDrafter make_drafter(const Model& target, const Drafter& drafter,
                         const GenerateOptions& options) {
   if (drafter.none() || options.max_draft == 0) return AnyDrafter(NoDrafter());
   if (!drafter.model()) return paced(LookupDrafter(), target, drafter, options);
-  return paced(DraftModelDrafter(drafter.model()->impl().lm, options.sampling,
-                                 draft_mode(options.rule)),
-               target, drafter, options);
+  return paced(
+      DraftModelDrafter(drafter.model()->impl().lm, options.sampling, draft_mode(options.rule)),
+      target, drafter, options);
 }
 
 // One lane's outputs on their way to text.

@@ -22,6 +22,7 @@ struct Flags {
   ModelFlags model;
   SamplingFlags sampling;
   std::string drafters = "none,lookup", draft_precision = "auto", prompts, report;
+  int repeats = 1;
   bool raw = false, json = false, verbose = false;
 };
 
@@ -43,6 +44,7 @@ struct Contestant {
   Drafter drafter;
   Tally all;
   std::map<std::string, Tally> by_category;
+  std::vector<double> prompt_tok_s;  // by prompt
   std::vector<Difference> differences;
   std::optional<DraftLengthReport> draft_length;  // of the last text
 
@@ -65,22 +67,45 @@ bool deterministic(const GenerateOptions& o) {
   return o.sampling.greedy() || o.rule == Rule::kSharedNoise;
 }
 
+// The one of median speed.
+Generated median_run(std::vector<Generated>& runs) {
+  const auto middle = runs.begin() + static_cast<std::ptrdiff_t>(runs.size() / 2);
+  std::nth_element(runs.begin(), middle, runs.end(), [](const Generated& a, const Generated& b) {
+    return a.tokens_per_second() < b.tokens_per_second();
+  });
+  return std::move(*middle);
+}
+
+// Speed against plain decoding, by prompt.
+std::vector<double> prompt_ratios(const Contestant& c, const Contestant& none) {
+  std::vector<double> out;
+  for (std::size_t i = 0; i < c.prompt_tok_s.size(); ++i) {
+    out.push_back(c.prompt_tok_s[i] / none.prompt_tok_s[i]);
+  }
+  return out;
+}
+
 // Runs every drafter on one prompt, in an order that turns with the prompt so that a machine that
 // slows down favours nobody.
 bool run_prompt(const Model& model, std::vector<Contestant>& field, std::size_t index,
                 const std::vector<Token>& prompt, const std::string& category,
-                GenerateOptions options) {
+                GenerateOptions options, int repeats) {
   options.request = static_cast<std::uint32_t>(index);
   Listener listener;
   listener.go_on = [] { return !interrupted(); };
-  std::vector<Generated> texts(field.size());
-  for (std::size_t k = 0; k < field.size(); ++k) {
-    const std::size_t who = (k + index) % field.size();
-    texts[who] = generate(model, field[who].drafter, prompt, options, listener);
-    if (interrupted()) return false;  // half a prompt would compare unlike things
+  std::vector<std::vector<Generated>> runs(field.size());
+  for (int repeat = 0; repeat < repeats; ++repeat) {
+    for (std::size_t k = 0; k < field.size(); ++k) {
+      const std::size_t who = (k + index + static_cast<std::size_t>(repeat)) % field.size();
+      runs[who].push_back(generate(model, field[who].drafter, prompt, options, listener));
+      if (interrupted()) return false;  // half a prompt would compare unlike things
+    }
   }
+  std::vector<Generated> texts;
+  for (auto& r : runs) texts.push_back(median_run(r));
   for (std::size_t k = 0; k < field.size(); ++k) {
     field[k].all.add(texts[k]);
+    field[k].prompt_tok_s.push_back(texts[k].tokens_per_second());
     field[k].draft_length = texts[k].draft_length;
     field[k].by_category[category].add(texts[k]);
     if (k == 0 || !deterministic(options)) continue;
@@ -109,6 +134,7 @@ nlohmann::json to_json(const Contestant& c, const Contestant& none, const Genera
   for (std::size_t k = 0; k < s.lengths.size(); ++k) {
     if (s.lengths[k] > 0) j["draft_lengths"][std::to_string(k)] = s.lengths[k];
   }
+  j["speedup_by_prompt"] = prompt_ratios(c, none);
   j["by_category"] = nlohmann::json::object();
   for (const auto& [name, tally] : c.by_category) {
     j["by_category"][name] = {
@@ -152,6 +178,12 @@ void print_table(const std::vector<Contestant>& field, const GenerateOptions& o,
                          tally.tok_s() / field[0].by_category.at(name).tok_s(),
                          tally.statistics.tau());
     }
+    if (!c.drafter.none()) {
+      const auto ratios = prompt_ratios(c, field[0]);
+      const auto worst = std::min_element(ratios.begin(), ratios.end());
+      out += fmt::format("  slowest against none: {:.2f}, prompt {}\n", *worst,
+                         worst - ratios.begin() + 1);
+    }
     for (const Difference& d : c.differences) out += "    " + describe(d) + "\n";
   }
   const auto& none = field[0].all.statistics;
@@ -172,8 +204,8 @@ nlohmann::json cost_document(const Model& model) {
 }
 
 // What render_report reads.
-nlohmann::json document(const Model& model, const GenerateOptions& o,
-                        std::size_t done, std::size_t prompts, const std::string& command,
+nlohmann::json document(const Model& model, const GenerateOptions& o, std::size_t done,
+                        std::size_t prompts, const std::string& command,
                         const nlohmann::json& drafters) {
   return {{"forerun", FORERUN_VERSION},
           {"date", utc_date()},
@@ -195,12 +227,12 @@ nlohmann::json document(const Model& model, const GenerateOptions& o,
 std::size_t run_prompts(const Model& model, std::vector<Contestant>& field,
                         const std::vector<Prompt>& texts,
                         const std::vector<std::vector<Token>>& prompts,
-                        const GenerateOptions& options) {
+                        const GenerateOptions& options, int repeats) {
   Progress progress;
   for (std::size_t i = 0; i < prompts.size(); ++i) {
     if (interrupted()) return i;
     progress.show(fmt::format("prompt {} of {}  {}", i + 1, prompts.size(), texts[i].category));
-    if (!run_prompt(model, field, i, prompts[i], texts[i].category, options)) return i;
+    if (!run_prompt(model, field, i, prompts[i], texts[i].category, options, repeats)) return i;
   }
   return prompts.size();
 }
@@ -222,7 +254,7 @@ int run(const Flags& f, const CLI::App& command) {
   warm.max_tokens = std::min(8U, options.max_tokens);
   for (const Contestant& c : field) generate(model, c.drafter, prompts[0], warm);
 
-  const std::size_t done = run_prompts(model, field, texts, prompts, options);
+  const std::size_t done = run_prompts(model, field, texts, prompts, options, f.repeats);
   if (done == 0) return 130;
   nlohmann::json list = nlohmann::json::array();
   for (const Contestant& c : field) list.push_back(to_json(c, field[0], options));
@@ -235,8 +267,8 @@ int run(const Flags& f, const CLI::App& command) {
     }
   }
   if (report) {
-    report->commit(render_report(
-        document(model, options, done, prompts.size(), command_line(command), list)));
+    report->commit(
+        render_report(document(model, options, done, prompts.size(), command_line(command), list)));
     note(fmt::format("{}: report on {} of {} prompts", f.report, done, prompts.size()));
   }
   if (interrupted()) return 130;
@@ -261,6 +293,11 @@ Action add_bench(CLI::App& parent, CLI::App*& command) {
       ->add_option("--prompts", f->prompts,
                    "JSON lines, each with a \"prompt\" and perhaps a \"category\"")
       ->required();
+  command
+      ->add_option("--repeats", f->repeats,
+                   "Times every text is generated; the run of median speed counts")
+      ->check(CLI::Range(1, 1000))
+      ->capture_default_str();
   command->add_flag("--raw", f->raw, "Prompts as they are, without the chat format");
   command->add_flag("-v,--verbose", f->verbose, "Explain how far each drafter went, and why");
   command->add_flag("--json", f->json, "One JSON document on standard output");

@@ -50,10 +50,11 @@ int run(const Flags& f) {
                 {"temperature", f.options.sampling.temperature},
                 {"seed", f.options.seed}});
   } else {
-    write_out(fmt::format("{} against {}, {} tokens of its own text at temperature {}:\n"
-                          "KL {:.5f} nats a token (worst {:.3f}), same likeliest token {:.4f}\n",
-                          name_of(model.precision()), name_of(reference.precision()), d.tokens,
-                          f.options.sampling.temperature, d.kl, d.worst_kl, d.top1));
+    write_out(
+        fmt::format("{} against {}, {} tokens of its own text at temperature {}:\n"
+                    "KL {:.5f} nats a token (worst {:.3f}), same likeliest token {:.4f}\n",
+                    name_of(model.precision()), name_of(reference.precision()), d.tokens,
+                    f.options.sampling.temperature, d.kl, d.worst_kl, d.top1));
   }
   return interrupted() ? 130 : 0;
 }

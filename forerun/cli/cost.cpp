@@ -70,7 +70,8 @@ nlohmann::json to_json(const CostCurve& curve, const CostOptions& options, const
 Action add_cost(CLI::App& parent, CLI::App*& command) {
   auto f = std::make_shared<Flags>();
   f->model.precision = "int8";
-  command = parent.add_subcommand("cost", "Measure what checking M tokens costs against making one");
+  command =
+      parent.add_subcommand("cost", "Measure what checking M tokens costs against making one");
   bind(*command, f->model);
   command->add_option("--prefix", f->cost.prefix, "Tokens before those that are timed")
       ->check(CLI::Range(0, 1 << 20))

@@ -26,9 +26,9 @@ std::string acceptance_lines(const DraftLengthReport& r) {
 std::string explain(const DraftLengthReport& r) {
   std::string out = "draft length, as learned while running:\n  target pass   ";
   for (const auto& p : r.pass) out += fmt::format(" {}: {:.2f} ms ", p.rows, 1e3 * p.seconds);
-  out += fmt::format("\n  drafter        {:.3f} ms a round, {:.3f} ms a token; rest {:.3f} ms\n",
-                     1e3 * r.draft_fixed_seconds, 1e3 * r.draft_token_seconds,
-                     1e3 * r.rest_seconds);
+  out +=
+      fmt::format("\n  drafter        {:.3f} ms a round, {:.3f} ms a token; rest {:.3f} ms\n",
+                  1e3 * r.draft_fixed_seconds, 1e3 * r.draft_token_seconds, 1e3 * r.rest_seconds);
   out += acceptance_lines(r);
   out += "  rounds by drafts";
   for (std::size_t k = 0; k < r.chosen.size(); ++k) {

@@ -54,9 +54,8 @@ int main(int argc, char** argv) {
   app.footer("forerun COMMAND --help explains a command. Exit status: 0 done, 1 failed, 2 misuse.");
 
   std::vector<std::pair<CLI::App*, Action>> commands;
-  for (auto* add :
-       {&add_generate, &add_chat, &add_bench, &add_cost, &add_certify, &add_compare, &add_info, &add_logits,
-                    &add_demo}) {
+  for (auto* add : {&add_generate, &add_chat, &add_bench, &add_cost, &add_certify, &add_compare,
+                    &add_info, &add_logits, &add_demo}) {
     CLI::App* command = nullptr;
     Action action = (*add)(app, command);
     commands.emplace_back(command, std::move(action));

@@ -21,8 +21,10 @@ const CLI::IsMember kPrecisions({"auto", "f32", "bf16", "int8"});
 
 void bind(CLI::App& app, ModelFlags& f) {
   app.add_option("-m,--model", f.path, "GGUF file, or Hugging Face folder")->required();
-  app.add_option("--precision", f.precision, "What weights and activations are computed in; auto: int8 where the processor has the "
-                 "instructions, else f32")
+  app.add_option(
+         "--precision", f.precision,
+         "What weights and activations are computed in; auto: int8 where the processor has the "
+         "instructions, else f32")
       ->check(kPrecisions)
       ->capture_default_str();
   app.add_option("--threads", f.threads, "CPU threads, 0 = one a core")
@@ -56,13 +58,14 @@ void bind(CLI::App& app, SamplingFlags& f) {
                  "comparison: typical, ratio-on-search")
       ->check(CLI::IsMember({"maximal", "match", "shared-noise", "typical", "ratio-on-search"}))
       ->capture_default_str();
-  app.add_option("--max-draft", o.max_draft,
-                 "Drafted tokens a round at most, 0 = plain decoding")
+  app.add_option("--max-draft", o.max_draft, "Drafted tokens a round at most, 0 = plain decoding")
       ->check(CLI::Range(0, 64))
       ->capture_default_str();
   app.add_flag("--fixed-draft", o.fixed_draft,
                "Always draft that many, instead of as many as pay on this machine and text");
-  app.add_option("--seed", o.seed, "Same seed, same text (with a drafting model under maximal: with --fixed-draft)")->capture_default_str();
+  app.add_option("--seed", o.seed,
+                 "Same seed, same text (with a drafting model under maximal: with --fixed-draft)")
+      ->capture_default_str();
   app.add_option("--stop", o.stop, "Text that ends the answer; may be given several times");
   app.add_flag("--ignore-end", o.ignore_end, "Go on behind end-of-sequence tokens");
 }

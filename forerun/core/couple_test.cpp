@@ -170,8 +170,7 @@ TEST(Couple, TheExtremeUniformsAreWhatTheyAreSaidToBe) {
 TEST(Couple, NeverReturnsAForbiddenTokenEvenAtTheEndsOfTheUniforms) {
   const OwnedLaw target = law_of({0.0, 0.5, 0.5, 0.0});
   const OwnedLaw draft = law_of({0.5, 0.25, 0.0, 0.25});
-  for (const Draws& draws :
-       {kAcceptZero, kResidualZero, kAcceptLast, kResidualLast}) {
+  for (const Draws& draws : {kAcceptZero, kResidualZero, kAcceptLast, kResidualLast}) {
     for (const Token d : {0, 3}) {
       const Coupled<Token> out = couple(target, draft, d, draws);
       EXPECT_FALSE(out.accepted);

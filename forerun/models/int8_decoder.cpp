@@ -64,6 +64,20 @@ struct Int8Workspace {
     Token token;
   };
   std::vector<Row> rows;
+  std::vector<at::Tensor> logits;  // handed out before; free again when nobody else holds them
+
+  // Fresh memory of this size would come from the system, page by page, in every pass.
+  at::Tensor free_logits(std::int64_t n, std::int64_t vocab) {
+    constexpr std::size_t kKept = 4;
+    for (at::Tensor& t : logits) {
+      if (t.storage().use_count() > 1) continue;  // of what was handed out, a view
+      if (t.size(0) < n) t = at::empty({n, vocab}, at::kFloat);
+      return t.narrow(0, 0, n);
+    }
+    const at::Tensor fresh = at::empty({n, vocab}, at::kFloat);
+    if (logits.size() < kKept) logits.push_back(fresh);
+    return fresh.narrow(0, 0, n);
+  }
 };
 
 // One pass: what its phases share. Every method that takes a worker is run by all of them at once.
@@ -146,7 +160,7 @@ Int8Pass::Int8Pass(const Int8Decoder& model, std::span<const LaneSpan> lanes, in
   local_sin_ = local_cos_ + angles;
   input_ = s_.input.room_for(rows_, std::max(c_.hidden, inner));
   gated_ = s_.gated.room_for(rows_, c_.intermediate);
-  logits_ = at::empty({static_cast<std::int64_t>(s_.scored.size()), c_.vocab}, at::kFloat);
+  logits_ = s_.free_logits(static_cast<std::int64_t>(s_.scored.size()), c_.vocab);
   s_.attention.plan(s_.lanes, threads);
 }
 
@@ -247,9 +261,8 @@ void Int8Pass::place(std::int64_t row, std::int64_t kv_head, std::int64_t index)
     return x;
   };
   for (std::int64_t h = kv_head * group; h < (kv_head + 1) * group; ++h) {
-    float* q = turned(qkv + h * dim, l.q_norm);
-    k::scale_row(q, dim, static_cast<float>(c_.query_scale));
-    k::round_to_bf16(q, dim, s_.attention.query(row, h));
+    const float* q = turned(qkv + h * dim, l.q_norm);
+    k::round_to_bf16(q, dim, static_cast<float>(c_.query_scale), s_.attention.query(row, h));
   }
   const Int8Workspace::Row& at = s_.rows[static_cast<std::size_t>(row)];
   const float* keys = turned(qkv + (c_.heads + kv_head) * dim, l.k_norm);
@@ -316,11 +329,11 @@ Int8Decoder::Int8Decoder(const DecoderConfig& config, at::Tensor embedding,
       final_norm_(std::move(final_norm)),
       head_(std::move(head)),
       frequencies_(inverse_frequencies(config, false)),
-      workspace_(std::make_unique<Int8Workspace>(
-          PagedAttention({.heads = config.heads,
-                          .kv_heads = config.kv_heads,
-                          .head_dim = config.head_dim,
-                          .softcap = config.attention_softcap}))) {
+      workspace_(
+          std::make_unique<Int8Workspace>(PagedAttention({.heads = config.heads,
+                                                          .kv_heads = config.kv_heads,
+                                                          .head_dim = config.head_dim,
+                                                          .softcap = config.attention_softcap}))) {
   if (config.window > 0) local_frequencies_ = inverse_frequencies(config, true);
 }
 

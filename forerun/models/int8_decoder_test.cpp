@@ -18,8 +18,8 @@ class Int8Family : public testing::TestWithParam<std::string> {
   void SetUp() override {
     if (!cpu_features().int8()) GTEST_SKIP() << "this processor has no AVX-512 VNNI";
     const std::string folder = kTiny + GetParam();
-    model_ = load_decoder(load_hf_config(folder), load_safetensors(folder), folder,
-                          Precision::kInt8);
+    model_ =
+        load_decoder(load_hf_config(folder), load_safetensors(folder), folder, Precision::kInt8);
     const Safetensors e = load_safetensors(folder + "/expected.safetensors");
     a_ = tokens_of(e, "tokens_0");
     b_ = tokens_of(e, "tokens_1");
@@ -43,8 +43,8 @@ TEST_P(Int8Family, StaysCloseToFloat32) {  // a wrong scale or a lost group is f
 }
 
 TEST_P(Int8Family, GgufFileGivesTheSame) {
-  const DecoderLm gguf = load_decoder(load_gguf(kTiny + GetParam() + "/model.gguf"),
-                                      Precision::kInt8);
+  const DecoderLm gguf =
+      load_decoder(load_gguf(kTiny + GetParam() + "/model.gguf"), Precision::kInt8);
   KvCache cache = gguf.make_cache();
   EXPECT_LT(distance(pass(gguf, cache, a_), whole(a_)), 1e-3);
 }

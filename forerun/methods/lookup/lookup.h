@@ -20,8 +20,8 @@ class LookupDrafter {
  public:
   static constexpr Planned kPlanned = Planned::kAfterDrafting;
 
-  /// @param lengths  drafts a lane at most. A draft's grade tells how long the match was: the longer
-  /// the occurrence agrees, the likelier what followed it follows again.
+  /// @param lengths  drafts a lane at most. A draft's grade tells how long the match was: the
+  /// longer the occurrence agrees, the likelier what followed it follows again.
   std::vector<TokenDraft> propose(std::span<TokenLane* const> lanes,
                                   std::span<const std::size_t> lengths);
   template <class Verified>

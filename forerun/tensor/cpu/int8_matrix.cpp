@@ -72,8 +72,8 @@ void Int8Matrix::multiply(std::int64_t first, std::int64_t last, const avx512::I
   }
 }
 
-void Int8Matrix::multiply(ThreadTeam::Worker& worker, const avx512::Int8Rows& x,
-                          std::int64_t rows, float* out, std::int64_t stride, bool add) const {
+void Int8Matrix::multiply(ThreadTeam::Worker& worker, const avx512::Int8Rows& x, std::int64_t rows,
+                          float* out, std::int64_t stride, bool add) const {
   worker.each(panels(), 1, [&](std::int64_t first, std::int64_t last) {
     multiply(first, last, x, rows, out + first * kPanel, stride, add);
   });

@@ -37,9 +37,7 @@ class Int8Matrix {
 
   std::int64_t outputs() const noexcept { return outputs_; }
   std::int64_t inputs() const noexcept { return inputs_; }
-  std::int64_t panels() const noexcept {
-    return (outputs_ + avx512::kPanel - 1) / avx512::kPanel;
-  }
+  std::int64_t panels() const noexcept { return (outputs_ + avx512::kPanel - 1) / avx512::kPanel; }
   std::int64_t bytes() const noexcept { return panels() * panel_bytes(); }
 
   /// Panels [first, last) for `rows` rows: out[r * stride + j] = (or += if `add`) output j, with

@@ -16,18 +16,18 @@ void KvPages::reserve(std::int64_t positions) {
 void KvPages::write(std::int64_t layer, std::int64_t head, std::int64_t position, const float* k,
                     const float* v) {
   const std::int64_t slot = position % avx512::kKeys, dim = padded(shape_.head_dim);
-  std::uint16_t* keys = pages_[static_cast<std::size_t>(position / avx512::kKeys)].get() +
-                        offset(layer, head);
+  std::uint16_t* keys =
+      pages_[static_cast<std::size_t>(position / avx512::kKeys)].get() + offset(layer, head);
   std::uint16_t* values = keys + block() + slot / 2 * 2 * dim + slot % 2;
   std::array<std::uint16_t, 64> rounded;
   for (std::int64_t first = 0; first < shape_.head_dim; first += 64) {
     const std::int64_t n = std::min<std::int64_t>(64, shape_.head_dim - first);
-    avx512::round_to_bf16(k + first, n, rounded.data());
+    avx512::round_to_bf16(k + first, n, 1.0F, rounded.data());
     for (std::int64_t j = 0; j < n; ++j) {
       const std::int64_t d = first + j;
       keys[(d / 2 * avx512::kKeys + slot) * 2 + d % 2] = rounded[static_cast<std::size_t>(j)];
     }
-    avx512::round_to_bf16(v + first, n, rounded.data());
+    avx512::round_to_bf16(v + first, n, 1.0F, rounded.data());
     for (std::int64_t j = 0; j < n; ++j) {
       values[2 * (first + j)] = rounded[static_cast<std::size_t>(j)];
     }

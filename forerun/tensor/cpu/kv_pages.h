@@ -30,7 +30,8 @@ class KvPages {
   /// Stores one position of one head; `k` and `v` are [head_dim] float32.
   void write(std::int64_t layer, std::int64_t head, std::int64_t position, const float* k,
              const float* v);
-  const std::uint16_t* keys(std::int64_t layer, std::int64_t head, std::int64_t page) const noexcept {
+  const std::uint16_t* keys(std::int64_t layer, std::int64_t head,
+                            std::int64_t page) const noexcept {
     return pages_[static_cast<std::size_t>(page)].get() + offset(layer, head);
   }
   const std::uint16_t* values(std::int64_t layer, std::int64_t head,

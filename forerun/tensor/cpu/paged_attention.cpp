@@ -105,11 +105,9 @@ void PagedAttention::attend_chunk(const Item& item, std::int64_t chunk, std::int
   const std::int64_t rows = item.count * group_;
   const std::int64_t begin = chunk * kChunk;
   const std::int64_t last = lane.length + item.first + item.count - 1;  // position of the last row
-  const std::int64_t blocks =
-      std::min(kBlocks, ceil_div(last + 1 - begin, avx512::kKeys));
+  const std::int64_t blocks = std::min(kBlocks, ceil_div(last + 1 - begin, avx512::kKeys));
   const std::int64_t n = blocks * avx512::kKeys;
-  const std::int64_t slot =
-      index(first_row_[item.lane] + item.first, item.kv_head * group_);
+  const std::int64_t slot = index(first_row_[item.lane] + item.first, item.kv_head * group_);
   const std::int64_t offset = thread * scratch_rows_;
   float* scores = scores_.data() + offset * kChunk;
   std::uint16_t* weights = weights_.data() + offset * kChunk;
@@ -138,8 +136,7 @@ void PagedAttention::attend_chunk(const Item& item, std::int64_t chunk, std::int
   }
   for (std::int64_t r = 0; r < rows; ++r) {
     mask(scores + r * kChunk, lane.length + item.first + r / group_, begin, n, window);
-    const avx512::SoftmaxPart part =
-        avx512::exp_row(scores + r * kChunk, n, weights + r * kChunk);
+    const avx512::SoftmaxPart part = avx512::exp_row(scores + r * kChunk, n, weights + r * kChunk);
     if (in_place) {
       parts_[static_cast<std::size_t>(place + r)] = part;
     } else {
@@ -148,18 +145,18 @@ void PagedAttention::attend_chunk(const Item& item, std::int64_t chunk, std::int
     }
   }
   for (std::int64_t b = 0; b < blocks; ++b) {
-    product_({.a = weights + b * avx512::kKeys,
-              .a_stride = kChunk,
-              .b = lane.pages->values(layer, item.kv_head, page + b),
-              .b_stride = 2 * dim_,
-              .c = out,
-              .c_stride = dim_,
-              .rows = rows,
-              .pairs = avx512::kKeys / 2,
-              .columns = dim_,
-              .add = b > 0,
-              .next = b + 1 < blocks ? lane.pages->values(layer, item.kv_head, page + b + 1)
-                                     : nullptr});
+    product_(
+        {.a = weights + b * avx512::kKeys,
+         .a_stride = kChunk,
+         .b = lane.pages->values(layer, item.kv_head, page + b),
+         .b_stride = 2 * dim_,
+         .c = out,
+         .c_stride = dim_,
+         .rows = rows,
+         .pairs = avx512::kKeys / 2,
+         .columns = dim_,
+         .add = b > 0,
+         .next = b + 1 < blocks ? lane.pages->values(layer, item.kv_head, page + b + 1) : nullptr});
   }
   if (in_place) return;
   for (std::int64_t r = 0; r < rows; ++r) {

@@ -13,8 +13,8 @@
 namespace forerun {
 
 /// Causal attention of the rows of one pass over the pages of their lanes. Query heads that share a
-/// key head are rows of one product. Keys are taken in chunks of 256 at fixed positions, each with a
-/// softmax of its own, merged in order: the work of a long prompt spreads over all threads, and a
+/// key head are rows of one product. Keys are taken in chunks of 256 at fixed positions, each with
+/// a softmax of its own, merged in order: the work of a long prompt spreads over all threads, and a
 /// row's result depends neither on that nor on the rows beside it.
 /// Source: Dao et al. 2023, Flash-Decoding, for the split over keys.
 class PagedAttention {
@@ -38,8 +38,7 @@ class PagedAttention {
     return queries_.data() + index(row, head) * dim_;
   }
   /// The layer's attention, as a phase of a job. Keys and values of the new rows are in the pages.
-  void attend(ThreadTeam::Worker& worker, std::int64_t layer,
-              std::optional<std::int64_t> window);
+  void attend(ThreadTeam::Worker& worker, std::int64_t layer, std::optional<std::int64_t> window);
   /// The output of a row and head, [head_dim] float32.
   void output(std::int64_t row, std::int64_t head, float* out);
 
@@ -69,11 +68,11 @@ class PagedAttention {
   std::int64_t rows_ = 0;
   bool split_ = false;  // chunks of a row are merged when it is read
   std::int64_t scratch_rows_ = 0;
-  AlignedBuffer<std::uint16_t> queries_;     // [kv_heads, rows, group, dim]
-  AlignedBuffer<float> outputs_;             // [chunks, kv_heads, rows, group, dim]
-  std::vector<avx512::SoftmaxPart> parts_;   // [chunks, kv_heads, rows, group]
-  AlignedBuffer<float> scores_, part_;       // of each thread: [scratch rows, 256], [.., dim]
-  AlignedBuffer<std::uint16_t> weights_;     // of each thread: [scratch rows, 256]
+  AlignedBuffer<std::uint16_t> queries_;    // [kv_heads, rows, group, dim]
+  AlignedBuffer<float> outputs_;            // [chunks, kv_heads, rows, group, dim]
+  std::vector<avx512::SoftmaxPart> parts_;  // [chunks, kv_heads, rows, group]
+  AlignedBuffer<float> scores_, part_;      // of each thread: [scratch rows, 256], [.., dim]
+  AlignedBuffer<std::uint16_t> weights_;    // of each thread: [scratch rows, 256]
 };
 
 }  // namespace forerun

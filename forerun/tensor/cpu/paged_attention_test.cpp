@@ -75,12 +75,11 @@ std::vector<std::vector<float>> pass(PagedAttention& a, const Setting& s,
     for (std::int64_t i = l.first; i < l.first + l.count; ++i, ++row) {
       for (std::int64_t h = 0; h < s.shape.heads; ++h) {
         avx512::round_to_bf16(l.text->q[static_cast<std::size_t>(i)].data() + h * s.shape.head_dim,
-                              s.shape.head_dim, a.query(row, h));
+                              s.shape.head_dim, 1.0F, a.query(row, h));
       }
     }
   }
-  ThreadTeam::instance().run(
-      threads, 1, [&](ThreadTeam::Worker& w) { a.attend(w, 1, s.window); });
+  ThreadTeam::instance().run(threads, 1, [&](ThreadTeam::Worker& w) { a.attend(w, 1, s.window); });
   std::vector<std::vector<float>> out;
   for (std::int64_t r = 0; r < row; ++r) {
     auto& values = out.emplace_back(static_cast<std::size_t>(s.shape.heads * s.shape.head_dim));
@@ -173,7 +172,8 @@ TEST_F(Attention, WhatStandsBehindARowDoesNotMatter) {
   KvPages used = pages_of(t, s);
   const std::vector<float> junk(static_cast<std::size_t>(s.shape.head_dim), 1e30F);
   for (std::int64_t i = 101; i < 130; ++i) {
-    for (std::int64_t h = 0; h < s.shape.kv_heads; ++h) used.write(1, h, i, junk.data(), junk.data());
+    for (std::int64_t h = 0; h < s.shape.kv_heads; ++h)
+      used.write(1, h, i, junk.data(), junk.data());
   }
   PagedAttention a(s.shape);
   EXPECT_EQ(pass(a, s, {{&t, &clean, 95, 6}}, 2), pass(a, s, {{&t, &used, 95, 6}}, 2));
@@ -183,9 +183,10 @@ TEST_F(Attention, BothKernelsAgree) {
   if (!cpu_features().avx512_bf16) GTEST_SKIP() << "no native bf16 products to compare with";
   const Text t = text(64, 6, 1, 64);
   std::vector<std::uint16_t> a(6 * 64), b(32 * 64 * 2);
-  for (std::size_t i = 0; i < 6; ++i) avx512::round_to_bf16(t.q[i].data(), 64, a.data() + 64 * i);
+  for (std::size_t i = 0; i < 6; ++i)
+    avx512::round_to_bf16(t.q[i].data(), 64, 1.0F, a.data() + 64 * i);
   for (std::size_t i = 0; i < 64; ++i) {
-    avx512::round_to_bf16(t.k[i].data(), 64, b.data() + 64 * i);
+    avx512::round_to_bf16(t.k[i].data(), 64, 1.0F, b.data() + 64 * i);
   }
   std::vector<float> x(6 * 64), y(6 * 64);
   avx512::PairProduct p{a.data(), 64, b.data(), 128, x.data(), 64, 6, 32, 64, false, nullptr};

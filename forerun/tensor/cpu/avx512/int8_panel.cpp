@@ -1,3 +1,5 @@
+#if defined(__x86_64__)
+
 #include <immintrin.h>
 
 #include "forerun/tensor/cpu/avx512/kernels.h"
@@ -5,8 +7,8 @@
 namespace forerun::avx512 {
 namespace {
 
-constexpr int kVectors = 3;                                   // of 16 outputs: a panel
-constexpr std::int64_t kStepBytes = kVectors * 64;            // weights of 4 inputs
+constexpr int kVectors = 3;                                    // of 16 outputs: a panel
+constexpr std::int64_t kStepBytes = kVectors * 64;             // weights of 4 inputs
 constexpr std::int64_t kGroupBytes = kGroup / 4 * kStepBytes;  // weights of a group
 
 struct Prefetch {
@@ -87,8 +89,8 @@ void block(const Int8Panels& w, std::int64_t panel, const Int8Rows& x, std::int6
     if (left <= 0) break;
     const __mmask16 mask = left >= 16 ? 0xffff : static_cast<__mmask16>((1U << left) - 1);
     const __m512 scale = _mm512_loadu_ps(w.scales + panel * kPanel + 16 * v);
-    const __m512 bias = w.bias != nullptr ? _mm512_loadu_ps(w.bias + panel * kPanel + 16 * v)
-                                          : _mm512_setzero_ps();
+    const __m512 bias =
+        w.bias != nullptr ? _mm512_loadu_ps(w.bias + panel * kPanel + 16 * v) : _mm512_setzero_ps();
     for (int r = 0; r < R; ++r) {
       float* to = sink.out + (first + r) * sink.stride + 16 * v;
       __m512 y = _mm512_fmadd_ps(sum[r][v], scale, bias);
@@ -132,3 +134,5 @@ void int8_panel(const Int8Panels& w, std::int64_t panel, const Int8Rows& x, std:
 }
 
 }  // namespace forerun::avx512
+
+#endif  // __x86_64__

@@ -2,8 +2,8 @@
 
 #include <cstdint>
 
-/// The inner loops of the int8 engine, in AVX-512. Plain pointers only: the files behind this header
-/// are compiled for AVX-512 whatever the rest is compiled for, so they must not share inline
+/// The inner loops of the int8 engine, in AVX-512. Plain pointers only: the files behind this
+/// header are compiled for AVX-512 whatever the rest is compiled for, so they must not share inline
 /// functions with it. Call nothing here unless cpu_features().int8().
 ///
 /// Every function computes a row by the same operations in the same order whatever other rows it is
@@ -92,7 +92,7 @@ void merge_softmax(float* o, SoftmaxPart* total, const float* part_o, const Soft
                    std::int64_t n);
 void scale_row(float* x, std::int64_t n, float by);  ///< x *= by
 
-void round_to_bf16(const float* x, std::int64_t n, std::uint16_t* y);
+void round_to_bf16(const float* x, std::int64_t n, float scale, std::uint16_t* y);
 void widen_bf16(const std::uint16_t* x, std::int64_t n, float scale, float* y);
 
 }  // namespace forerun::avx512

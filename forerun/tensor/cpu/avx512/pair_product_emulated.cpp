@@ -1,3 +1,5 @@
+#if defined(__x86_64__)
+
 #include "forerun/tensor/cpu/avx512/pair_product.h"
 
 namespace forerun::avx512 {
@@ -5,3 +7,5 @@ namespace forerun::avx512 {
 void pair_product_emulated(const PairProduct& p) { pair_product<EmulatedPairs>(p); }
 
 }  // namespace forerun::avx512
+
+#endif  // __x86_64__

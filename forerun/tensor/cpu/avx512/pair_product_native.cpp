@@ -1,3 +1,5 @@
+#if defined(__x86_64__)
+
 #include "forerun/tensor/cpu/avx512/pair_product.h"
 
 namespace forerun::avx512 {
@@ -14,3 +16,5 @@ struct NativePairs {
 void pair_product_native(const PairProduct& p) { pair_product<NativePairs>(p); }
 
 }  // namespace forerun::avx512
+
+#endif  // __x86_64__

@@ -1,3 +1,5 @@
+#if defined(__x86_64__)
+
 #include "forerun/tensor/cpu/avx512/kernels.h"
 #include "forerun/tensor/cpu/avx512/vector_math.h"
 
@@ -6,17 +8,14 @@ namespace {
 
 constexpr float kNone = -__builtin_inff();
 
-inline float exp1(float x) {
-  return _mm512_cvtss_f32(exp512(_mm512_set1_ps(x)));
-}
+inline float exp1(float x) { return _mm512_cvtss_f32(exp512(_mm512_set1_ps(x))); }
 
 // exp(x) for x <= 0 as bf16 bits in the low halves: all that is kept, so a polynomial of degree 4
 // (4e-6) does.
 inline __m512i bf16_weight(__m512 x) {
   x = _mm512_max_ps(_mm512_set1_ps(-110.0F), x);
   const __m512 y = _mm512_mul_ps(x, _mm512_set1_ps(1.44269504F));
-  const __m512 n =
-      _mm512_roundscale_ps(y, _MM_FROUND_TO_NEAREST_INT | _MM_FROUND_NO_EXC);
+  const __m512 n = _mm512_roundscale_ps(y, _MM_FROUND_TO_NEAREST_INT | _MM_FROUND_NO_EXC);
   const __m512 r = _mm512_sub_ps(y, n);  // 2^r for |r| <= 1/2
   __m512 p = _mm512_set1_ps(0.00961812911F);
   p = _mm512_fmadd_ps(p, r, _mm512_set1_ps(0.0555041087F));
@@ -71,3 +70,5 @@ void merge_softmax(float* o, SoftmaxPart* total, const float* part_o, const Soft
 }
 
 }  // namespace forerun::avx512
+
+#endif  // __x86_64__
