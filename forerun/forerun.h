@@ -48,6 +48,8 @@ class Model {
   /// *.safetensors)
   /// @throws UsageError   no such path
   /// @throws FormatError  broken file, unsupported architecture or quantisation
+  /// @param precision  kInt8 becomes kF32 where the processor lacks the instructions (machine());
+  /// `precision()` tells
   static Model load(const std::string& path, Precision precision = Precision::kF32);
 
   /// Text as it is, with the beginning-of-sequence token where the model wants one. What looks like
@@ -90,6 +92,9 @@ class Drafter {
   /// The drafting model, if there is one.
   const std::optional<Model>& model() const { return model_; }
 
+  /// The same drafter, knowing nothing yet.
+  Drafter fresh() const;
+
   struct Learned;
   Learned& learned() const { return *learned_; }
 
@@ -109,6 +114,11 @@ struct GenerateOptions {
   std::uint32_t request = 0;      ///< tells apart generations of one seed
   std::vector<std::string> stop;  ///< strings that end the text and are cut from it
   bool ignore_end = false;        ///< go on behind end-of-sequence tokens
+
+  /// The outputs have the target's law, whatever the drafter.
+  bool exact() const { return is_exact(rule) || sampling.greedy(); }
+  /// The text is that of plain decoding with the same seed, whatever the drafter.
+  bool deterministic() const { return sampling.greedy() || rule == Rule::kSharedNoise; }
 };
 
 /// Called between rounds and with every piece of finished text.

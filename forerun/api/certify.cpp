@@ -38,10 +38,6 @@ std::vector<ExaminedDraft> record(const TextRound& round) {
   return out;
 }
 
-bool deterministic(const GenerateOptions& o) {
-  return o.sampling.greedy() || o.rule == Rule::kSharedNoise;
-}
-
 Draws place(const GenerateOptions& o, std::size_t position) {
   return {o.seed, o.request, 0, static_cast<std::uint32_t>(position)};
 }
@@ -188,8 +184,8 @@ void add_once(std::vector<Difference>& to, std::size_t prompt, Difference d) {
 
 Certificate fresh(const Model& target, const GenerateOptions& options) {
   Certificate c;
-  c.deterministic = deterministic(options);
-  c.exact = is_exact(options.rule) || options.sampling.greedy();
+  c.deterministic = options.deterministic();
+  c.exact = options.exact();
   c.tie_margin = tie_margin(target.precision());
   return c;
 }

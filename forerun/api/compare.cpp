@@ -29,6 +29,7 @@ Row compare_rows(std::span<const float> reference, std::span<const float> other)
   const double log_p = normaliser(reference, *best_p), log_q = normaliser(other, *best_q);
   double kl = 0.0;
   for (std::size_t i = 0; i < reference.size(); ++i) {
+    if (std::isinf(reference[i])) continue;  // no mass
     const double lp = static_cast<double>(reference[i]) - log_p;
     kl += std::exp(lp) * (lp - (static_cast<double>(other[i]) - log_q));
   }

@@ -8,7 +8,7 @@
 #include <numeric>
 
 #include "forerun/api/model_impl.h"
-#include "forerun/tensor/cpu/aligned_buffer.h"
+#include "forerun/tensor/cpu/arena.h"
 #include "forerun/tensor/cpu/cpu_features.h"
 #include "forerun/tensor/cpu/thread_team.h"
 
@@ -31,14 +31,16 @@ double median(std::vector<double> values) {
 // cache.
 double read_speed(int threads) {
   constexpr std::int64_t kWords = std::int64_t{1} << 25;  // 256 MiB
-  AlignedBuffer<std::uint64_t> buffer(kWords);
+  // Where the weights lie: on huge pages, if there are any.
+  const auto buffer = Arena(0).make<std::uint64_t>(kWords);
+  std::fill_n(buffer.get(), kWords, std::uint64_t{0});
   std::vector<std::uint64_t> sums(static_cast<std::size_t>(threads) * 8);
   double best = 0.0;
   for (int repeat = 0; repeat < 5; ++repeat) {
     const auto start = Clock::now();
     ThreadTeam::instance().run(threads, 1, [&](ThreadTeam::Worker& w) {
       w.each(kWords, kWords / (8 * threads), [&](std::int64_t begin, std::int64_t end) {
-        const std::uint64_t* words = buffer.data();
+        const std::uint64_t* words = buffer.get();
         sums[static_cast<std::size_t>(w.index()) * 8] +=
             std::accumulate(words + begin, words + end, std::uint64_t{0});
       });
@@ -78,9 +80,13 @@ CostCurve measure_cost(const Model& model, const CostOptions& options) {
   out.threads = at::get_num_threads();
   out.weight_bytes = static_cast<double>(lm.weight_bytes());
   const double width = model.precision() == Precision::kF32 ? 4.0 : 2.0;
-  out.cache_bytes =
-      static_cast<double>(lm.config.layers * lm.config.kv_heads * lm.config.head_dim) * 2.0 *
-      width * static_cast<double>(options.prefix) * options.lanes;
+  double positions = 0.0;  // read, over all layers
+  for (const bool sliding : lm.config.sliding) {
+    const auto window = static_cast<std::size_t>(lm.config.window);
+    positions += static_cast<double>(sliding ? std::min(window, options.prefix) : options.prefix);
+  }
+  out.cache_bytes = static_cast<double>(lm.config.kv_heads * lm.config.head_dim) * 2.0 * width *
+                    positions * options.lanes;
   out.bytes_per_second = read_speed(out.threads);
 
   const std::vector<Token> prefix = some_tokens(options.prefix, model.vocab());

@@ -14,6 +14,12 @@ constexpr std::string_view kDraftModel = "draft-model:";
 
 Drafter::Drafter() : learned_(std::make_shared<Learned>()) {}
 
+Drafter Drafter::fresh() const {
+  Drafter out(*this);
+  out.learned_ = std::make_shared<Learned>();
+  return out;
+}
+
 Drafter Drafter::load(std::string_view name, const Model& target, Precision precision) {
   Drafter out;
   out.name_ = std::string(name);

@@ -4,6 +4,7 @@
 #include <c10/core/InferenceMode.h>
 #include <fmt/format.h>
 
+#include <chrono>
 #include <memory>
 
 #include "forerun/api/learned.h"
@@ -40,10 +41,18 @@ void check(const Model& target, const Drafter& drafter, std::span<const std::vec
   }
 }
 
+// Sampled drafts must not be planned from an earlier run of the same seed and request: that run was
+// decided by the numbers this one will draw again.
+bool carries(const Drafter& drafter, const GenerateOptions& options) {
+  const bool sampled = drafter.model() && draft_mode(options.rule) == DraftMode::kSample;
+  return !options.fixed_draft && !sampled;
+}
+
 // Goes on from what earlier runs with this drafter learned.
 DraftLength control_of(const Model& target, const Drafter& drafter, const GenerateOptions& options,
                        Planned planned) {
   if (options.fixed_draft) return DraftLength({.planned = planned, .adaptive = false});
+  if (!carries(drafter, options)) return DraftLength({.planned = planned});
   Drafter::Learned& learned = drafter.learned();
   const std::scoped_lock lock(learned.mutex);
   const bool fits = learned.target == &target.impl() && learned.rule == options.rule;
@@ -52,7 +61,7 @@ DraftLength control_of(const Model& target, const Drafter& drafter, const Genera
 
 void keep_learned(const Model& target, const Drafter& drafter, const GenerateOptions& options,
                   const AnyDrafter& proposer) {
-  if (options.fixed_draft || proposer.control() == nullptr) return;
+  if (!carries(drafter, options) || proposer.control() == nullptr) return;
   Drafter::Learned& learned = drafter.learned();
   const std::scoped_lock lock(learned.mutex);
   learned.control = *proposer.control();
@@ -123,7 +132,7 @@ Generated result_of(const TokenLane& lane, Sink& sink, RunStatistics statistics)
   out.seconds = out.statistics.seconds.total();
   out.finish = finish_of(lane, sink);
   out.rule = sink.options.rule;
-  out.exact = is_exact(out.rule) || sink.options.sampling.greedy();
+  out.exact = sink.options.exact();
   out.seed = sink.options.seed;
   return out;
 }
@@ -176,13 +185,15 @@ std::vector<Generated> run(const Model& target, const Drafter& drafter,
   std::vector<RunStatistics> statistics(prompts.size());
   LaneStatistics count(statistics, options.request);
   RunStatistics whole;
-  double prefilled = 0.0;
+  double prefilled = 0.0, learning = 0.0;
   const auto watch = [&](const TextRound& round) {
     whole(round);
     Timings usual = round.seconds;
     usual.target -= verifier.prefill_seconds() - prefilled;
     prefilled = verifier.prefill_seconds();
+    const auto start = std::chrono::steady_clock::now();
     proposer.learn(round, usual);
+    learning += std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
     if (observer) observer(round);
     if (listener.on_round) listener.on_round(whole);
   };
@@ -202,6 +213,10 @@ std::vector<Generated> run(const Model& target, const Drafter& drafter,
     out.back().prefill_passes = verifier.prefill_passes();
     out.back().statistics.seconds.target -= prefill;
     out.back().seconds -= prefill;
+    // Learning how far to draft is part of drafting.
+    const double learned = learning / static_cast<double>(prompts.size());
+    out.back().statistics.seconds.drafter += learned;
+    out.back().seconds += learned;
   }
   return out;
 }

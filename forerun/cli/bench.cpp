@@ -42,6 +42,7 @@ struct Tally {
 
 struct Contestant {
   Drafter drafter;
+  std::vector<Drafter> drafters;  // one for each repeat
   Tally all;
   std::map<std::string, Tally> by_category;
   std::vector<double> prompt_tok_s;  // by prompt
@@ -63,10 +64,6 @@ std::vector<std::string> split(const std::string& list) {
   return out;
 }
 
-bool deterministic(const GenerateOptions& o) {
-  return o.sampling.greedy() || o.rule == Rule::kSharedNoise;
-}
-
 // The one of median speed.
 Generated median_run(std::vector<Generated>& runs) {
   const auto middle = runs.begin() + static_cast<std::ptrdiff_t>(runs.size() / 2);
@@ -85,6 +82,19 @@ std::vector<double> prompt_ratios(const Contestant& c, const Contestant& none) {
   return out;
 }
 
+// The first of a drafter's repeats that is not the plain text.
+void note_difference(const Model& model, Contestant& who, std::size_t index,
+                     const std::vector<Token>& prompt, const Generated& plain,
+                     const std::vector<Generated>& repeats, const GenerateOptions& options) {
+  for (const Generated& g : repeats) {
+    auto d = first_difference(model, prompt, plain.tokens, g.tokens, options);
+    if (!d) continue;
+    d->prompt = index;
+    who.differences.push_back(*d);
+    return;
+  }
+}
+
 // Runs every drafter on one prompt, in an order that turns with the prompt so that a machine that
 // slows down favours nobody.
 bool run_prompt(const Model& model, std::vector<Contestant>& field, std::size_t index,
@@ -97,8 +107,15 @@ bool run_prompt(const Model& model, std::vector<Contestant>& field, std::size_t 
   for (int repeat = 0; repeat < repeats; ++repeat) {
     for (std::size_t k = 0; k < field.size(); ++k) {
       const std::size_t who = (k + index + static_cast<std::size_t>(repeat)) % field.size();
-      runs[who].push_back(generate(model, field[who].drafter, prompt, options, listener));
+      // Each repeat has a drafter of its own: none has seen this very text before.
+      const Drafter& drafter = field[who].drafters[static_cast<std::size_t>(repeat)];
+      runs[who].push_back(generate(model, drafter, prompt, options, listener));
       if (interrupted()) return false;  // half a prompt would compare unlike things
+    }
+  }
+  if (options.deterministic()) {
+    for (std::size_t k = 0; k < field.size(); ++k) {
+      note_difference(model, field[k], index, prompt, runs[0][0], runs[k], options);
     }
   }
   std::vector<Generated> texts;
@@ -108,11 +125,6 @@ bool run_prompt(const Model& model, std::vector<Contestant>& field, std::size_t 
     field[k].prompt_tok_s.push_back(texts[k].tokens_per_second());
     field[k].draft_length = texts[k].draft_length;
     field[k].by_category[category].add(texts[k]);
-    if (k == 0 || !deterministic(options)) continue;
-    auto d = first_difference(model, prompt, texts[0].tokens, texts[k].tokens, options);
-    if (!d) continue;
-    d->prompt = index;
-    field[k].differences.push_back(*d);
   }
   return true;
 }
@@ -129,7 +141,7 @@ nlohmann::json to_json(const Contestant& c, const Contestant& none, const Genera
             {"ms_per_draft", 1e3 * s.seconds.drafter / rounds},
             {"ms_rest_per_round", 1e3 * s.seconds.rest / rounds},
             {"rule", name_of(o.rule)},
-            {"exact", is_exact(o.rule) || o.sampling.greedy()}});
+            {"exact", o.exact()}});
   j["draft_lengths"] = nlohmann::json::object();
   for (std::size_t k = 0; k < s.lengths.size(); ++k) {
     if (s.lengths[k] > 0) j["draft_lengths"][std::to_string(k)] = s.lengths[k];
@@ -144,7 +156,7 @@ nlohmann::json to_json(const Contestant& c, const Contestant& none, const Genera
         {"tok_s", tally.tok_s()},
         {"speedup_vs_none", tally.tok_s() / none.by_category.at(name).tok_s()}};
   }
-  if (deterministic(o)) {
+  if (o.deterministic()) {
     j["identical_to_none"] = c.differences.empty();
     j["identical_up_to_ties"] = c.identical();
     j["differences"] = nlohmann::json::array();
@@ -155,8 +167,8 @@ nlohmann::json to_json(const Contestant& c, const Contestant& none, const Genera
 
 std::string verdict(const Contestant& c, const GenerateOptions& o, std::size_t prompts) {
   if (c.drafter.none()) return "-";
-  if (!is_exact(o.rule) && !o.sampling.greedy()) return "INEXACT rule";
-  if (!deterministic(o)) return "same law (see certify)";
+  if (!o.exact()) return "INEXACT rule";
+  if (!o.deterministic()) return "same law (see certify)";
   if (c.differences.empty()) return "identical";
   return fmt::format("{} ({} of {} texts)", c.identical() ? "ties only" : "DIFFERENT",
                      c.differences.size(), prompts);
@@ -252,7 +264,10 @@ int run(const Flags& f, const CLI::App& command) {
   // The first passes of a process allocate and compile kernels; nobody should pay for that.
   GenerateOptions warm = options;
   warm.max_tokens = std::min(8U, options.max_tokens);
-  for (const Contestant& c : field) generate(model, c.drafter, prompts[0], warm);
+  for (Contestant& c : field) {
+    generate(model, c.drafter.fresh(), prompts[0], warm);
+    for (int i = 0; i < f.repeats; ++i) c.drafters.push_back(c.drafter.fresh());
+  }
 
   const std::size_t done = run_prompts(model, field, texts, prompts, options, f.repeats);
   if (done == 0) return 130;
@@ -273,8 +288,7 @@ int run(const Flags& f, const CLI::App& command) {
   }
   if (interrupted()) return 130;
   const bool same = std::all_of(field.begin(), field.end(), [](auto& c) { return c.identical(); });
-  const bool promised = is_exact(options.rule) || options.sampling.greedy();
-  return same || !promised ? 0 : 1;
+  return same || !options.exact() ? 0 : 1;
 }
 
 }  // namespace

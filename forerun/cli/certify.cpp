@@ -38,16 +38,7 @@ int run(const Flags& f) {
   // What is not drafted is not tested.
   options.fixed_draft = !f.adaptive;
   Progress progress;
-  std::size_t done = 0;
-  std::uint64_t last = 0;
-  Listener listener;
-  listener.go_on = [] { return !interrupted(); };
-  listener.on_round = [&](const RunStatistics& s) {
-    if (s.outputs < last) last = 0;
-    done += s.outputs - last;
-    last = s.outputs;
-    progress.show(fmt::format("{} of {} tokens", std::min(done, f.tokens), f.tokens));
-  };
+  const Listener listener = counting(progress, f.tokens);
   const Certificate c =
       certify(model, drafter, prompts, f.tokens, options.max_tokens, options, listener);
   progress.clear();

@@ -27,16 +27,7 @@ int run(const Flags& f) {
   const Model reference = load_model(flags);
   const auto prompts = encode_prompts(model, texts, f.raw);
   Progress progress;
-  std::size_t done = 0;
-  std::uint64_t last = 0;
-  Listener listener;
-  listener.go_on = [] { return !interrupted(); };
-  listener.on_round = [&](const RunStatistics& s) {
-    if (s.outputs < last) last = 0;
-    done += s.outputs - last;
-    last = s.outputs;
-    progress.show(fmt::format("{} of {} tokens", done, f.tokens));
-  };
+  const Listener listener = counting(progress, f.tokens);
   const Divergence d = compare(reference, model, prompts, f.tokens, f.options, listener);
   progress.clear();
   if (d.tokens == 0) return 130;

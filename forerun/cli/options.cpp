@@ -7,6 +7,8 @@
 #include <fstream>
 #include <nlohmann/json.hpp>
 
+#include "forerun/cli/interrupt.h"
+
 namespace forerun::cli {
 namespace {
 
@@ -125,6 +127,19 @@ std::vector<std::vector<Token>> encode_prompts(const Model& model,
     }
   }
   return out;
+}
+
+Listener counting(Progress& progress, std::size_t most) {
+  Listener listener;
+  listener.go_on = [] { return !interrupted(); };
+  listener.on_round = [&progress, most, done = std::size_t{0},
+                       last = std::uint64_t{0}](const RunStatistics& s) mutable {
+    if (s.outputs < last) last = 0;  // the next text
+    done += s.outputs - last;
+    last = s.outputs;
+    progress.show(fmt::format("{} of {} tokens", std::min(done, most), most));
+  };
+  return listener;
 }
 
 nlohmann::json to_json(const RunStatistics& s) {

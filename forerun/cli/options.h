@@ -6,6 +6,7 @@
 #include <string>
 #include <vector>
 
+#include "forerun/cli/terminal.h"
 #include "forerun/forerun.h"
 
 namespace forerun::cli {
@@ -47,6 +48,9 @@ std::vector<Prompt> read_prompts(const std::string& path);
 /// The prompts as the model reads them: in its chat format, or as they are.
 std::vector<std::vector<Token>> encode_prompts(const Model& model,
                                                const std::vector<Prompt>& prompts, bool raw);
+
+/// Shows the tokens generated so far, over several texts, and stops at Ctrl-C.
+Listener counting(Progress& progress, std::size_t most);
 
 /// Statistics of a run as JSON fields; `tau` never without its counters.
 nlohmann::json to_json(const RunStatistics& statistics);

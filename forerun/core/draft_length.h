@@ -102,9 +102,11 @@ struct DraftLengthReport {
 /// tokens of its round, and what it learns from drafts and outputs reaches later rounds only, whose
 /// draws are keyed by another round. A point mass has no law to bias, so it may be cut after it is
 /// known; plan() refuses sampled drafts there, and cut() refuses them always. The law is kept, not
-/// the text: under `maximal` and `match` a draw depends on the round it falls in, so on how many
-/// outputs earlier rounds gave, so on the clock. Under `shared-noise` and greedy the text stays the
-/// same too.
+/// the text: under `maximal` with sampled drafts a draw depends on the round it falls in, so on how
+/// many outputs earlier rounds gave, so on the clock. Greedy, under `shared-noise`, and with found
+/// drafts under any exact rule the text stays the same too: what decides those outputs leaves the
+/// round out. "Later rounds" ends with the run: another run of the same seed and request draws the
+/// same numbers, so nothing learned with sampled drafts may be carried into it.
 class DraftLength {
  public:
   /// @param measured  seconds of target passes, e.g. taken at load; none is fine

@@ -53,9 +53,13 @@ class Paced {
     drafter_.observe(lanes, drafts, seen, outcomes);
   }
 
-  /// @param seconds  of the round, without what was no part of a usual one (prefill)
+  /// @param seconds  of the round, without the target's prefill; the drafter's is left out here
   template <class Round>
-  void learn(const Round& round, const Timings& seconds) {
+  void learn(const Round& round, Timings seconds) {
+    if constexpr (requires { drafter_.prefill_seconds(); }) {
+      seconds.drafter -= drafter_.prefill_seconds() - prefilled_;
+      prefilled_ = drafter_.prefill_seconds();
+    }
     seen_.clear();
     PassSeen pass{.rows = round.lanes.size(),
                   .target_seconds = seconds.target,
@@ -99,6 +103,7 @@ class Paced {
   Drafter drafter_;
   DraftLength control_;
   std::size_t max_draft_;
+  double prefilled_ = 0.0;
   std::vector<std::size_t> lengths_;
   std::vector<LanePlan> plans_;
   std::vector<LaneSeen> seen_;

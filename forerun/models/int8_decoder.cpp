@@ -45,7 +45,10 @@ Int8Layer Int8Layer::pack(const DecoderLayer& l, Arena& arena) {
                 .k_norm = l.k_norm};
   out.qkv = Int8Matrix::pack(l.qkv.weight, l.qkv.bias, arena);
   out.output = Int8Matrix::pack(l.output.weight, l.output.bias, arena);
-  out.gate_up = Int8Matrix::pack(by_turns(l.gate_up.weight), {}, arena);
+  const at::Tensor& bias = l.gate_up.bias;
+  out.gate_up = Int8Matrix::pack(
+      by_turns(l.gate_up.weight),
+      bias.defined() ? by_turns(bias.unsqueeze(1)).squeeze(1).contiguous() : at::Tensor(), arena);
   out.down = Int8Matrix::pack(l.down.weight, l.down.bias, arena);
   return out;
 }
@@ -68,7 +71,7 @@ struct Int8Workspace {
 
   // Fresh memory of this size would come from the system, page by page, in every pass.
   at::Tensor free_logits(std::int64_t n, std::int64_t vocab) {
-    constexpr std::size_t kKept = 4;
+    constexpr std::size_t kKept = 16;
     for (at::Tensor& t : logits) {
       if (t.storage().use_count() > 1) continue;  // of what was handed out, a view
       if (t.size(0) < n) t = at::empty({n, vocab}, at::kFloat);

@@ -3,10 +3,16 @@
 #include "forerun/models/int8_decoder.h"
 
 #include <ATen/ATen.h>
+#include <ATen/CPUGeneratorImpl.h>
 #include <ATen/Parallel.h>
 #include <c10/core/InferenceMode.h>
 #include <gtest/gtest.h>
 
+#include <deque>
+#include <map>
+#include <tuple>
+
+#include "forerun/models/build_decoder.h"
 #include "forerun/tensor/cpu/cpu_features.h"
 #include "tests/support/tiny_models.h"
 
@@ -99,6 +105,107 @@ INSTANTIATE_TEST_SUITE_P(Tiny, Int8Family,
                          testing::Values("llama", "llama_plain", "qwen2", "qwen3", "gemma3",
                                          "gemma3_softcap"),
                          [](const auto& family) { return family.param; });
+
+// Sizes that fit nothing: more than one task of gates, chunk of keys and block of rows, tails in
+// every direction, biases everywhere, windows and caps.
+class OddModel : public testing::Test {
+ protected:
+  void SetUp() override {
+    if (!cpu_features().int8()) GTEST_SKIP() << "this processor has no AVX-512 VNNI";
+    config_.vocab = 333;
+    config_.hidden = 200;
+    config_.layers = 3;
+    config_.heads = 10;
+    config_.kv_heads = 2;
+    config_.head_dim = 24;
+    config_.intermediate = 250;
+    config_.context = 700;
+    config_.query_scale = 0.2;
+    config_.attention_softcap = 15.0;
+    config_.logit_softcap = 8.0;
+    config_.window = 300;
+    config_.sliding = {true, false, true};
+    const std::int64_t h = 200, q = 240, kv = 48, mlp = 250;
+    add("model.embed_tokens.weight", {333, h}, 1.0);
+    add("lm_head.weight", {333, h}, 0.1);
+    add("model.norm.weight", {h}, 1.0);
+    for (int i = 0; i < 3; ++i) {
+      const std::string layer = "model.layers." + std::to_string(i) + ".";
+      for (const auto& [name, rows, cols] :
+           {std::tuple("self_attn.q_proj", q, h), std::tuple("self_attn.k_proj", kv, h),
+            std::tuple("self_attn.v_proj", kv, h), std::tuple("self_attn.o_proj", h, q),
+            std::tuple("mlp.gate_proj", mlp, h), std::tuple("mlp.up_proj", mlp, h),
+            std::tuple("mlp.down_proj", h, mlp)}) {
+        add(layer + name + ".weight", {rows, cols}, 0.08);
+        add(layer + name + ".bias", {rows}, 0.3);
+      }
+      add(layer + "input_layernorm.weight", {h}, 1.0);
+      add(layer + "post_attention_layernorm.weight", {h}, 1.0);
+    }
+    for (std::size_t i = 0; i < 600; ++i) text_.push_back(static_cast<Token>(i * i * 7 % 333));
+  }
+  void add(const std::string& name, std::vector<std::int64_t> shape, double scale) {
+    at::Tensor& t = tensors_.emplace_back(at::randn(shape, generator_) * scale);
+    views_[name] = {.name = name,
+                    .dtype = DType::kF32,
+                    .shape = std::move(shape),
+                    .bytes = std::as_bytes(
+                        std::span(t.data_ptr<float>(), static_cast<std::size_t>(t.numel())))};
+  }
+  DecoderLm build(Precision precision) const {
+    const FindTensor find = [this](const std::string& name) -> const TensorView* {
+      const auto found = views_.find(name);
+      return found == views_.end() ? nullptr : &found->second;
+    };
+    return build_decoder(config_, Naming::kHuggingFace, find, precision);
+  }
+
+  const c10::InferenceMode no_autograd_;
+  at::Generator generator_ = at::detail::createCPUGenerator(5);
+  DecoderConfig config_;
+  std::deque<at::Tensor> tensors_;
+  std::map<std::string, TensorView> views_;
+  std::vector<Token> text_;
+};
+
+TEST_F(OddModel, StaysCloseToFloat32) {
+  const DecoderLm int8 = build(Precision::kInt8), f32 = build(Precision::kF32);
+  KvCache a = int8.make_cache(), b = f32.make_cache();
+  const at::Tensor x = pass(int8, a, text_), y = pass(f32, b, text_);
+  EXPECT_LT((x - y).square().mean().sqrt().item<double>(),
+            0.05 * y.square().mean().sqrt().item<double>());
+}
+
+TEST_F(OddModel, AnyCutOfTheTextGivesTheSameBitForBit) {
+  const DecoderLm model = build(Precision::kInt8);
+  const int before = at::get_num_threads();
+  KvCache whole_cache = model.make_cache();
+  at::set_num_threads(1);
+  const at::Tensor whole = pass(model, whole_cache, text_);
+  for (const int threads : {1, 3}) {
+    at::set_num_threads(threads);
+    for (const std::size_t step : {1, 7, 64, 130}) {
+      KvCache cache = model.make_cache();
+      for (std::size_t i = 0; i < text_.size(); i += step) {
+        const std::size_t n = std::min(step, text_.size() - i);
+        const at::Tensor out = pass(model, cache, std::span(text_).subspan(i, n));
+        ASSERT_TRUE(at::equal(out, whole.narrow(0, static_cast<std::int64_t>(i), out.size(0))))
+            << threads << " threads, steps of " << step << ", at " << i;
+      }
+    }
+  }
+  at::set_num_threads(before);
+}
+
+// Results share recycled memory: one that is still held must not be written over.
+TEST_F(OddModel, HeldLogitsStay) {
+  const DecoderLm model = build(Precision::kInt8);
+  KvCache cache = model.make_cache();
+  const at::Tensor first = pass(model, cache, std::span(text_).first(5));
+  const at::Tensor copy = first.clone();
+  for (std::size_t i = 1; i < 7; ++i) pass(model, cache, std::span(text_).subspan(5 * i, 5));
+  EXPECT_TRUE(at::equal(first, copy));
+}
 
 }  // namespace
 }  // namespace forerun

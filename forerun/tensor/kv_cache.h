@@ -35,8 +35,9 @@ class KvCache {
   at::Tensor keys(std::int64_t layer, std::int64_t begin, std::int64_t end) const;
   at::Tensor values(std::int64_t layer, std::int64_t begin, std::int64_t end) const;
   /// The pages of a cache made of them; their writer calls `advance` as well.
-  KvPages& pages() { return *pages_; }
-  const KvPages& pages() const { return *pages_; }
+  /// @throws std::bad_optional_access  it is made of tensors
+  KvPages& pages() { return pages_.value(); }
+  const KvPages& pages() const { return pages_.value(); }
   /// Keeps the first `length` positions; no effect if there are fewer.
   void truncate(std::int64_t length) noexcept;
 

@@ -3,6 +3,7 @@
 #include <ATen/ATen.h>
 
 #include <algorithm>
+#include <chrono>
 
 #include "forerun/core/shared_noise.h"
 #include "forerun/methods/text/decoder_target.h"
@@ -35,12 +36,15 @@ KvCache& DraftModelDrafter::cache_of(const TokenLane& lane) {
 // What the cache lacks of the lane's text and of the draft so far; all but the last 8 are
 // prefilled.
 std::vector<Token> DraftModelDrafter::unseen(const TokenLane& lane, const TokenDraft& draft,
-                                             KvCache& cache) const {
+                                             KvCache& cache) {
   constexpr std::size_t kPending = 8;
   auto missing = lane.tokens().subspan(
       std::min(lane.tokens().size(), static_cast<std::size_t>(cache.length())));
   if (missing.size() > kPending) {
+    const auto start = std::chrono::steady_clock::now();
     prefill(model_, cache, missing.first(missing.size() - 1));
+    prefill_seconds_ +=
+        std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
     missing = missing.last(1);
   }
   std::vector<Token> tokens(missing.begin(), missing.end());

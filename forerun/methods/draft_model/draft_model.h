@@ -38,6 +38,9 @@ class DraftModelDrafter {
   /// @param lengths  drafts a lane; fewer where the drafting model's context ends
   std::vector<TokenDraft> propose(std::span<TokenLane* const> lanes,
                                   std::span<const std::size_t> lengths);
+  /// Seconds spent so far on text the model had not read: prompts, and what plain rounds emitted.
+  double prefill_seconds() const noexcept { return prefill_seconds_; }
+
   template <class Verified>
   void observe(std::span<TokenLane* const> lanes, std::span<const TokenDraft>, const Verified&,
                std::span<const Outcome>) {
@@ -48,7 +51,7 @@ class DraftModelDrafter {
   Token pick(const TokenLaw& law, const Draws& draws) const;
   void step(std::span<TokenLane* const> lanes, std::vector<TokenDraft>& drafts,
             std::span<const std::size_t> budgets, std::size_t k);
-  std::vector<Token> unseen(const TokenLane& lane, const TokenDraft& draft, KvCache& cache) const;
+  std::vector<Token> unseen(const TokenLane& lane, const TokenDraft& draft, KvCache& cache);
   KvCache& cache_of(const TokenLane& lane);
   void forget_rejected(const TokenLane& lane);
 
@@ -56,6 +59,7 @@ class DraftModelDrafter {
   Reshape reshape_by_;
   DraftMode mode_;
   std::unordered_map<std::uint32_t, KvCache> caches_;  // by request
+  double prefill_seconds_ = 0.0;
   std::vector<at::Tensor> logits_;  // a step each: what the drafts' laws view, until the next round
 };
 

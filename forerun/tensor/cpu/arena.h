@@ -13,6 +13,8 @@ class Arena {
  public:
   /// @param region  bytes asked of the system at a time; what is never touched costs nothing
   explicit Arena(std::size_t region = std::size_t{64} << 20) : region_(region) {}
+  Arena(Arena&&) = default;
+  Arena& operator=(Arena&&) = default;  // a copy would hand out the same memory again
 
   /// @throws std::bad_alloc
   template <class T>

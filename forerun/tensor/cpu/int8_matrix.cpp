@@ -26,7 +26,7 @@ float pack_row(const float* w, std::int64_t k, std::int64_t lane, std::uint8_t* 
     const int bounded = std::isfinite(q) ? std::clamp(static_cast<int>(q), -127, 127) : 0;
     panel[(i / 4 * kPanel + lane) * 4 + i % 4] = static_cast<std::uint8_t>(bounded + 128);
   }
-  return inverse > 0.0F || std::isnan(most) ? most / 127.0F : 0.0F;
+  return inverse > 0.0F || !std::isfinite(most) ? most / 127.0F : 0.0F;
 }
 
 }  // namespace

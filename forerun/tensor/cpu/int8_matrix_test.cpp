@@ -160,6 +160,10 @@ TEST_F(Int8, ZerosAndTinyValuesAreZeroAndNanStaysNan) {
   bad.multiply(0, 1, x, 1, out.data(), 2, false);
   EXPECT_NEAR(out[0], 64.0F, 1e-3F);
   EXPECT_TRUE(std::isnan(out[1]));
+  w[1][7] = std::numeric_limits<float>::infinity();
+  const Int8Matrix endless_weight = Int8Matrix::pack(w, {}, arena);
+  endless_weight.multiply(0, 1, x, 1, out.data(), 2, false);
+  EXPECT_FALSE(std::isfinite(out[1]));
 }
 
 TEST_F(Int8, NormThenQuantiseIsNormAndThenQuantise) {

@@ -27,7 +27,9 @@ class KvPages {
     return static_cast<std::int64_t>(pages_.size()) * avx512::kKeys;
   }
 
-  /// Stores one position of one head; `k` and `v` are [head_dim] float32.
+  /// Stores one position of one head; `k` and `v` are [head_dim] float32. A value that is not
+  /// finite becomes a key of NaN: whoever sees the position gets NaN, and whoever does not is
+  /// spared (zero times infinity would not be zero).
   void write(std::int64_t layer, std::int64_t head, std::int64_t position, const float* k,
              const float* v);
   const std::uint16_t* keys(std::int64_t layer, std::int64_t head,

@@ -43,8 +43,10 @@ void PagedAttention::plan(std::span<const Lane> lanes, int threads) {
     most_chunks = std::max(most_chunks, ceil_div(lane.length + lane.rows, kChunk));
     blocks += ceil_div(lane.rows, positions) * shape_.kv_heads;
   }
-  // Few rows: their chunks are spread over the threads.
-  split_ = most_chunks > 1 && blocks < 4 * threads;
+  // Few rows: their chunks are spread over the threads, if what they hold meanwhile is no burden.
+  constexpr std::int64_t kMostHeld = std::int64_t{1} << 22;  // floats
+  split_ = most_chunks > 1 && blocks < 4 * threads &&
+           rows_ * shape_.heads * most_chunks * dim_ <= kMostHeld;
   for (std::size_t l = 0; l < lanes_.size(); ++l) {
     const Lane& lane = lanes_[l];
     // Items that read the same keys follow each other: the second finds them in the cache.

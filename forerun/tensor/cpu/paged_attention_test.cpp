@@ -5,6 +5,7 @@
 #include <gtest/gtest.h>
 
 #include <cmath>
+#include <limits>
 #include <random>
 
 #include "forerun/tensor/cpu/cpu_features.h"
@@ -170,13 +171,30 @@ TEST_F(Attention, WhatStandsBehindARowDoesNotMatter) {
   const Text t = text(130, s.shape.heads, s.shape.kv_heads, s.shape.head_dim);
   const KvPages clean = pages_of(t, s);
   KvPages used = pages_of(t, s);
-  const std::vector<float> junk(static_cast<std::size_t>(s.shape.head_dim), 1e30F);
+  std::vector<float> junk(static_cast<std::size_t>(s.shape.head_dim), 1e30F);
+  const float ends[] = {std::numeric_limits<float>::quiet_NaN(),
+                        std::numeric_limits<float>::infinity(),
+                        -std::numeric_limits<float>::infinity(), std::numeric_limits<float>::max()};
   for (std::int64_t i = 101; i < 130; ++i) {
+    junk[3] = ends[i % 4];
     for (std::int64_t h = 0; h < s.shape.kv_heads; ++h)
       used.write(1, h, i, junk.data(), junk.data());
   }
   PagedAttention a(s.shape);
   EXPECT_EQ(pass(a, s, {{&t, &clean, 95, 6}}, 2), pass(a, s, {{&t, &used, 95, 6}}, 2));
+}
+
+TEST_F(Attention, WhoSeesAValueThatIsNotFiniteSaysSo) {
+  const Setting& s = settings().front();
+  const Text t = text(300, s.shape.heads, s.shape.kv_heads, s.shape.head_dim);
+  KvPages pages = pages_of(t, s);
+  std::vector<float> v(static_cast<std::size_t>(s.shape.head_dim), 1.0F);
+  v[5] = std::numeric_limits<float>::infinity();
+  pages.write(1, 0, 299, v.data(), v.data());
+  PagedAttention a(s.shape);
+  const auto out = pass(a, s, {{&t, &pages, 298, 2}}, 2);
+  for (const float x : out[0]) EXPECT_TRUE(std::isfinite(x));
+  EXPECT_TRUE(std::isnan(out[1][0]));
 }
 
 TEST_F(Attention, BothKernelsAgree) {

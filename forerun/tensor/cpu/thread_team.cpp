@@ -79,7 +79,13 @@ void ThreadTeam::resize(int threads) {
   stop();
   count_ = threads;
   const std::uint32_t seen = started_.load();
-  for (int i = 1; i < threads; ++i) helpers_.emplace_back([this, i, seen] { serve(i, seen); });
+  try {
+    for (int i = 1; i < threads; ++i) helpers_.emplace_back([this, i, seen] { serve(i, seen); });
+  } catch (...) {  // the system has no more threads: none is better than too few
+    stop();
+    count_ = 1;
+    throw;
+  }
 }
 
 void ThreadTeam::run(int threads, std::size_t phases, const std::function<void(Worker&)>& job) {
@@ -100,7 +106,7 @@ void ThreadTeam::run(int threads, std::size_t phases, const std::function<void(W
   inside_.store(count_ - 1, std::memory_order_relaxed);
   started_.fetch_add(1, std::memory_order_release);
   started_.notify_all();
-  job(own);
+  [&]() noexcept { job(own); }();  // helpers use the job until they have left it
   wait_until([this] { return inside_.load(std::memory_order_acquire) == 0; });
 }
 

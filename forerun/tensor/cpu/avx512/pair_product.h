@@ -20,7 +20,7 @@ struct EmulatedPairs {
 };
 
 inline __m512i spread_pair(const std::uint16_t* p) {
-  __m512i v = _mm512_set1_epi32(*reinterpret_cast<const std::int32_t*>(p));
+  __m512i v = _mm512_broadcastd_epi32(_mm_loadu_si32(p));
   asm("" : "+v"(v));
   return v;
 }

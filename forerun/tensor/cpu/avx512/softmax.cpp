@@ -30,7 +30,16 @@ inline __m512i bf16_weight(__m512 x) {
 
 SoftmaxPart exp_row(const float* scores, std::int64_t n, std::uint16_t* p) {
   __m512 most = _mm512_set1_ps(kNone);
-  for (std::int64_t i = 0; i < n; i += 16) most = _mm512_max_ps(most, _mm512_loadu_ps(scores + i));
+  __mmask16 nan = 0;
+  for (std::int64_t i = 0; i < n; i += 16) {
+    const __m512 s = _mm512_loadu_ps(scores + i);
+    nan |= _mm512_cmp_ps_mask(s, s, _CMP_UNORD_Q);
+    most = _mm512_max_ps(most, s);
+  }
+  if (nan != 0) {
+    for (std::int64_t i = 0; i < n; ++i) p[i] = 0x7fc0;
+    return {__builtin_nanf(""), __builtin_nanf("")};
+  }
   const float max = _mm512_reduce_max_ps(most);
   if (max == kNone) {
     for (std::int64_t i = 0; i < n; ++i) p[i] = 0;
