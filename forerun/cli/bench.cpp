@@ -45,7 +45,7 @@ struct Contestant {
   std::vector<Drafter> drafters;  // one for each repeat
   Tally all;
   std::map<std::string, Tally> by_category;
-  std::vector<double> prompt_tok_s;  // by prompt
+  std::vector<double> prompt_ratio;  // speed against plain decoding, by prompt
   std::vector<Difference> differences;
   std::optional<DraftLengthReport> draft_length;  // of the last text
 
@@ -73,13 +73,16 @@ Generated median_run(std::vector<Generated>& runs) {
   return std::move(*middle);
 }
 
-// Speed against plain decoding, by prompt.
-std::vector<double> prompt_ratios(const Contestant& c, const Contestant& none) {
-  std::vector<double> out;
-  for (std::size_t i = 0; i < c.prompt_tok_s.size(); ++i) {
-    out.push_back(c.prompt_tok_s[i] / none.prompt_tok_s[i]);
+// Speed against plain decoding: the median over repeats of the ratio within each, so that a machine
+// that slows down between repeats does not count.
+double paired_ratio(const std::vector<Generated>& drafted, const std::vector<Generated>& plain) {
+  std::vector<double> ratios;
+  for (std::size_t i = 0; i < drafted.size(); ++i) {
+    ratios.push_back(drafted[i].tokens_per_second() / plain[i].tokens_per_second());
   }
-  return out;
+  const auto middle = ratios.begin() + static_cast<std::ptrdiff_t>(ratios.size() / 2);
+  std::nth_element(ratios.begin(), middle, ratios.end());
+  return *middle;
 }
 
 // The first of a drafter's repeats that is not the plain text.
@@ -118,11 +121,13 @@ bool run_prompt(const Model& model, std::vector<Contestant>& field, std::size_t 
       note_difference(model, field[k], index, prompt, runs[0][0], runs[k], options);
     }
   }
+  for (std::size_t k = 0; k < field.size(); ++k) {
+    field[k].prompt_ratio.push_back(paired_ratio(runs[k], runs[0]));
+  }
   std::vector<Generated> texts;
   for (auto& r : runs) texts.push_back(median_run(r));
   for (std::size_t k = 0; k < field.size(); ++k) {
     field[k].all.add(texts[k]);
-    field[k].prompt_tok_s.push_back(texts[k].tokens_per_second());
     field[k].draft_length = texts[k].draft_length;
     field[k].by_category[category].add(texts[k]);
   }
@@ -146,7 +151,7 @@ nlohmann::json to_json(const Contestant& c, const Contestant& none, const Genera
   for (std::size_t k = 0; k < s.lengths.size(); ++k) {
     if (s.lengths[k] > 0) j["draft_lengths"][std::to_string(k)] = s.lengths[k];
   }
-  j["speedup_by_prompt"] = prompt_ratios(c, none);
+  j["speedup_by_prompt"] = c.prompt_ratio;
   j["by_category"] = nlohmann::json::object();
   for (const auto& [name, tally] : c.by_category) {
     j["by_category"][name] = {
@@ -191,10 +196,9 @@ void print_table(const std::vector<Contestant>& field, const GenerateOptions& o,
                          tally.statistics.tau());
     }
     if (!c.drafter.none()) {
-      const auto ratios = prompt_ratios(c, field[0]);
-      const auto worst = std::min_element(ratios.begin(), ratios.end());
+      const auto worst = std::min_element(c.prompt_ratio.begin(), c.prompt_ratio.end());
       out += fmt::format("  slowest against none: {:.2f}, prompt {}\n", *worst,
-                         worst - ratios.begin() + 1);
+                         worst - c.prompt_ratio.begin() + 1);
     }
     for (const Difference& d : c.differences) out += "    " + describe(d) + "\n";
   }
