@@ -79,7 +79,7 @@ class LlamaCpp:
         result = run_quietly(
             [a.python, WORKER, "--quiet", "cost", self.model, "--prefix", case.prefix, "--rows", case.rows,
              "--logits", "all,last" if case.rows > 1 else "all", "--repeats", a.repeats, "--threads", a.threads,
-             "--ctx", a.ctx], a.busy, a.wait)
+             "--ctx", a.ctx, "--flash-attn", a.flash_attn], a.busy, a.wait)
         self.note = {k: result[k] for k in ("package", "llama_cpp", "features", "weight_bytes", "n_ctx", "n_batch",
                                             "flash_attn")}
         return {k: v[str(case.rows)] for k, v in result["ms"].items()}, result["others"]
@@ -202,6 +202,8 @@ def parse():
     p.add_argument("--verify", type=wholes, default=[16], help="sizes M of a verifying pass (16)")
     p.add_argument("--prefill", type=int, default=512,
                    help="tokens of a prompt, at most 512; 0 leaves it out (%(default)s)")
+    p.add_argument("--flash-attn", choices=["auto", "on", "off"], default="auto",
+                   help="of llama.cpp; off can be faster for M > 1 after a long prefix (%(default)s, its own default)")
     p.add_argument("--rounds", type=whole, default=5, help="turns of each contestant (%(default)s)")
     p.add_argument("--repeats", type=whole, default=5,
                    help="passes of a measurement; their median counts (%(default)s)")

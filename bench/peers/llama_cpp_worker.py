@@ -23,6 +23,7 @@ import llama_cpp as llama
 
 N_BATCH = 512
 WARM_UPS = 2
+FLASH_ATTN = {"auto": -1, "off": 0, "on": 1}
 
 
 def load_model(path):
@@ -33,11 +34,12 @@ def load_model(path):
 class Engine:
     """A model and a context with one sequence."""
 
-    def __init__(self, path, threads, n_ctx):
+    def __init__(self, path, threads, n_ctx, flash_attn):
         self.model = load_model(path)
         params = llama.llama_context_default_params()
         params.n_ctx, params.n_batch, params.n_ubatch = n_ctx, N_BATCH, N_BATCH
         params.n_threads = params.n_threads_batch = threads
+        params.flash_attn_type = FLASH_ATTN[flash_attn]
         self.context = llama.llama_init_from_model(self.model, params)
         if not self.context:
             sys.exit(f"llama.cpp cannot make a context of {n_ctx} tokens for {path}; without --quiet it says why")
@@ -90,7 +92,7 @@ def passes(engine, prefix, rows, repeats, logits):
 
 def cost(args):
     n_ctx = args.ctx or args.prefix + max(args.rows) + 64
-    engine = Engine(args.model, args.threads, n_ctx)
+    engine = Engine(args.model, args.threads, n_ctx, args.flash_attn)
     engine.prefill(engine.tokens(args.prefix))
     ms = {
         logits: {str(m): passes(engine, args.prefix, m, args.repeats, logits) for m in args.rows}
@@ -103,7 +105,7 @@ def cost(args):
         "repeats": args.repeats,
         "n_ctx": llama.llama_n_ctx(engine.context),
         "n_batch": N_BATCH,
-        "flash_attn": llama.llama_flash_attn_type_name(llama.llama_context_default_params().flash_attn_type).decode(),
+        "flash_attn": args.flash_attn,
         "weight_bytes": llama.llama_model_size(engine.model),
         "package": llama.__version__,
         "llama_cpp": llama.llama_version().decode(),
@@ -147,6 +149,7 @@ def parse():
     c.add_argument("--repeats", type=int, default=5, help="passes of each size; the median counts (%(default)s)")
     c.add_argument("--threads", type=int, default=len(os.sched_getaffinity(0)), help="(%(default)s)")
     c.add_argument("--ctx", type=int, default=0, help="room for so many tokens, 0 = what is needed")
+    c.add_argument("--flash-attn", choices=FLASH_ATTN, default="auto", help="(%(default)s, llama.cpp's own default)")
     c.set_defaults(run=cost)
     q = commands.add_parser("quantize", help="make a file of another type, from quantized tensors too")
     q.add_argument("model", type=pathlib.Path)
