@@ -15,7 +15,8 @@
 
 namespace forerun {
 
-/// Tensors of one safetensors file or of a sharded model; F32, F16 and BF16. Tensors point into the
+/// Tensors of one safetensors file or of a sharded model; F32, F16 and BF16, and for ids I64, I32
+/// and BOOL. Tensors point into the
 /// files' bytes; an object from load_safetensors keeps its files mapped.
 /// Source: README.md of huggingface/safetensors, "Format".
 class Safetensors {
@@ -39,7 +40,7 @@ class Safetensors {
 
 /// Reads one file from memory; the result points into `file`.
 /// Errors: not safetensors (says what it seems to be), truncated (says how many bytes are missing),
-/// malformed header, a dtype other than F32, F16 and BF16 (names the tensor), a shape that does not
+/// malformed header, a dtype other than those (names the tensor), a shape that does not
 /// fit its bytes, tensors that overlap or leave gaps.
 Result<Safetensors> parse_safetensors(std::span<const std::byte> file);
 

@@ -2,6 +2,7 @@
 
 #include <gtest/gtest.h>
 
+#include <array>
 #include <cstring>
 
 #include "forerun/formats/dequantize.h"
@@ -151,10 +152,16 @@ TEST(Safetensors, RefusesGapsOverlapsAndLeftovers) {
 struct Owned {
   std::vector<float> f32{1.5f, -2.0f, 0.0f};
   std::vector<std::uint16_t> bf16{0x3f80, 0x4000};
+  std::vector<std::int64_t> ids{-7, 1LL << 40};
+  std::vector<std::int32_t> tokens{3, 1, 4};
+  std::array<bool, 3> flags{true, false, true};
   std::vector<TensorView> views() const {
     return {{"half", DType::kBF16, {2, 1}, std::as_bytes(std::span(bf16))},
             {"full", DType::kF32, {3}, std::as_bytes(std::span(f32))},
-            {"empty", DType::kF16, {0, 5}, {}}};
+            {"empty", DType::kF16, {0, 5}, {}},
+            {"flags", DType::kBool, {3}, std::as_bytes(std::span(flags))},
+            {"tokens", DType::kI32, {3}, std::as_bytes(std::span(tokens))},
+            {"ids", DType::kI64, {2}, std::as_bytes(std::span(ids))}};
   }
 };
 
@@ -165,7 +172,7 @@ TEST(Safetensors, WhatIsWrittenIsReadBack) {
   write_safetensors(path, owned.views(), {{"format", "pt"}});
   const Safetensors read = load_safetensors(path);
   EXPECT_EQ(read.metadata(), (Safetensors::Metadata{{"format", "pt"}}));
-  ASSERT_EQ(read.tensors().size(), 3u);
+  ASSERT_EQ(read.tensors().size(), 6u);
   for (const TensorView& written : owned.views()) {
     const TensorView* found = read.find(written.name);
     ASSERT_NE(found, nullptr) << written.name;

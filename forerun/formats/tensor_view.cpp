@@ -12,7 +12,7 @@ struct Layout {
 };
 
 // In the order of DType. Source of the block sizes: ggml-common.h of ggml-org/ggml.
-constexpr std::array<Layout, 11> kLayouts{{{"F32", 1, 4},
+constexpr std::array<Layout, 14> kLayouts{{{"F32", 1, 4},
                                            {"F16", 1, 2},
                                            {"BF16", 1, 2},
                                            {"Q8_0", 32, 34},
@@ -22,7 +22,10 @@ constexpr std::array<Layout, 11> kLayouts{{{"F32", 1, 4},
                                            {"Q5_1", 32, 24},
                                            {"Q4_K", 256, 144},
                                            {"Q5_K", 256, 176},
-                                           {"Q6_K", 256, 210}}};
+                                           {"Q6_K", 256, 210},
+                                           {"I64", 1, 8},
+                                           {"I32", 1, 4},
+                                           {"BOOL", 1, 1}}};
 
 const Layout& layout_of(DType dtype) noexcept { return kLayouts[static_cast<std::size_t>(dtype)]; }
 

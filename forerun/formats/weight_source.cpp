@@ -18,7 +18,12 @@ const std::vector<TensorView>& WeightSource::tensors() const {
 }
 
 const TensorView& WeightSource::require(std::string_view name) const {
-  if (const TensorView* tensor = find(name)) return *tensor;
+  const TensorView* tensor = find(name);
+  if (tensor != nullptr && is_real(tensor->dtype)) return *tensor;
+  if (tensor != nullptr) {
+    throw FormatError(fmt::format("{}: tensor {} holds {} numbers, no weights; the file is damaged",
+                                  path_, internal::quote(name), name_of(tensor->dtype)));
+  }
   throw FormatError(fmt::format(
       "{}: has no tensor {} among its {}; the model is incomplete or of another architecture",
       path_, internal::quote(name), tensors().size()));

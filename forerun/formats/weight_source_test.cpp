@@ -2,6 +2,7 @@
 
 #include <gtest/gtest.h>
 
+#include "forerun/formats/safetensors_write.h"
 #include "tests/support/gguf_builder.h"
 #include "tests/support/temp_folder.h"
 
@@ -28,6 +29,24 @@ TEST(WeightSource, ServesBothFormats) {
   EXPECT_EQ(plain.tensors().size(), 5u);
   EXPECT_EQ(plain.find("bf16")->dtype, DType::kBF16);
   EXPECT_EQ(plain.find("Q4_1"), nullptr);
+}
+
+TEST(WeightSource, IdsAreNoWeights) {
+  const testing::TempFolder folder;
+  const std::vector<std::int64_t> ids{1, 2};
+  const auto path = folder.path() / "ids.safetensors";
+  const TensorView view{"w", DType::kI64, {2}, std::as_bytes(std::span(ids))};
+  write_safetensors(path, {&view, 1});
+  const WeightSource file = load_weights(path);
+  EXPECT_NE(file.find("w"), nullptr);
+  try {
+    (void)file.require("w");
+    FAIL() << "did not throw";
+  } catch (const FormatError& e) {
+    EXPECT_NE(std::string(e.what()).find("tensor 'w' holds I64 numbers, no weights"),
+              std::string::npos)
+        << e.what();
+  }
 }
 
 TEST(WeightSource, TellsAGgufFileByItsFirstBytes) {
