@@ -114,6 +114,7 @@ struct GenerateOptions {
   std::uint32_t request = 0;      ///< tells apart generations of one seed
   std::vector<std::string> stop;  ///< strings that end the text and are cut from it
   bool ignore_end = false;        ///< go on behind end-of-sequence tokens
+  std::uint32_t lanes = 0;        ///< texts of a batch at a time, 0 = all: one that ends makes room
 
   /// The outputs have the target's law, whatever the drafter.
   bool exact() const { return is_exact(rule) || sampling.greedy(); }
@@ -276,6 +277,43 @@ struct Divergence {
 Divergence compare(const Model& reference, const Model& other,
                    std::span<const std::vector<Token>> prompts, std::size_t tokens,
                    const GenerateOptions& options, const Listener& listener = {});
+
+/// How a model is asked for texts to learn from.
+struct DistillOptions {
+  GenerateOptions generate;       ///< of the answers; `lanes` of them at a time
+  std::size_t self_prompts = 0;   ///< prompts that the model writes itself, behind those given
+  double self_temperature = 1.0;  ///< of their sampling
+  std::size_t shard = 512;        ///< documents a file; no more are lost when the process is killed
+};
+
+/// What is in the folder, and what the call added to it.
+struct Distilled {
+  std::size_t documents = 0, answer_tokens = 0;  ///< in the folder
+  std::size_t looping =
+      0;  ///< of these documents: answers that end in the same words again and again
+  std::size_t added = 0, added_tokens = 0;
+  double seconds = 0.0;
+  bool interrupted = false;
+};
+
+/// Told after every round: documents and answer tokens so far, of how many documents.
+struct DistillListener {
+  std::function<void(std::size_t documents, std::size_t of, std::size_t tokens, double seconds)>
+      on_progress;
+  std::function<bool()> go_on;  ///< false ends after the round; finished answers are kept
+};
+
+/// The model answers prompts, each in its chat format, and documents are kept as token shards in
+/// `folder` (formats/token_shards.h). Answers that are there already are not made again: a call
+/// that was interrupted is taken up by the same call.
+/// @throws UsageError  a folder with answers of other options (which is said); no chat format
+Distilled distill(const Model& model, std::span<const std::string> prompts,
+                  const std::string& folder, const DistillOptions& options,
+                  const DistillListener& listener = {});
+
+/// True if a text ends in the same words again and again: its last 30 tokens or more are three or
+/// more copies of one piece.
+bool ends_in_loop(std::span<const Token> tokens);
 
 /// What a model file holds, as lines of (name, value); reads metadata only.
 struct FileInfo {

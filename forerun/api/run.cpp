@@ -140,8 +140,8 @@ Generated result_of(const TokenLane& lane, Sink& sink, RunStatistics statistics)
 // Statistics lane by lane; a pass shared by several counts its seconds for each in equal parts.
 class LaneStatistics {
  public:
-  LaneStatistics(std::vector<RunStatistics>& stats, std::uint32_t first_request)
-      : stats_(stats), first_(first_request) {}
+  LaneStatistics(std::vector<RunStatistics>& stats, const TokenLane* first)
+      : stats_(stats), first_(first) {}
 
   void operator()(const TextRound& round) {
     const auto n = static_cast<double>(round.lanes.size());
@@ -149,13 +149,14 @@ class LaneStatistics {
                         .target = round.seconds.target / n,
                         .rest = round.seconds.rest / n};
     for (std::size_t i = 0; i < round.lanes.size(); ++i) {
-      stats_[round.lanes[i]->request() - first_].add(round.outcomes.subspan(i, 1), share);
+      const auto lane = static_cast<std::size_t>(round.lanes[i] - first_);
+      stats_[lane].add(round.outcomes.subspan(i, 1), share);
     }
   }
 
  private:
   std::vector<RunStatistics>& stats_;
-  std::uint32_t first_;
+  const TokenLane* first_;
 };
 
 }  // namespace
@@ -163,7 +164,7 @@ class LaneStatistics {
 std::vector<Generated> run(const Model& target, const Drafter& drafter,
                            std::span<const std::vector<Token>> prompts,
                            const GenerateOptions& options, const Listener& listener,
-                           const RoundObserver& observer) {
+                           const RoundObserver& observer, std::span<const std::uint32_t> requests) {
   check(target, drafter, prompts, options);
   const c10::InferenceMode no_autograd;
   const Model::Impl& model = target.impl();
@@ -176,14 +177,16 @@ std::vector<Generated> run(const Model& target, const Drafter& drafter,
                      .get();
     const std::size_t budget =
         std::min<std::size_t>(options.max_tokens, target.context() - prompts[i].size());
-    lanes.emplace_back(options.seed, options.request + static_cast<std::uint32_t>(i), prompts[i],
-                       budget, [sink](Token t) { return sink->push(t); });
+    const std::uint32_t request =
+        requests.empty() ? options.request + static_cast<std::uint32_t>(i) : requests[i];
+    lanes.emplace_back(options.seed, request, prompts[i], budget,
+                       [sink](Token t) { return sink->push(t); });
   }
 
   DecoderTarget verifier(model.lm, options.sampling);
   AnyDrafter proposer = make_drafter(target, drafter, options);
   std::vector<RunStatistics> statistics(prompts.size());
-  LaneStatistics count(statistics, options.request);
+  LaneStatistics count(statistics, lanes.data());
   RunStatistics whole;
   double prefilled = 0.0, learning = 0.0;
   const auto watch = [&](const TextRound& round) {
@@ -198,7 +201,9 @@ std::vector<Generated> run(const Model& target, const Drafter& drafter,
     if (listener.on_round) listener.on_round(whole);
   };
   const auto go_on = [&] { return !listener.go_on || listener.go_on(); };
-  speculate(std::span(lanes), verifier, proposer, TokenRule(options.rule), go_on, count, watch);
+  const std::size_t width = options.lanes > 0 ? options.lanes : lanes.size();
+  speculate_some(std::span(lanes), width, verifier, proposer, TokenRule(options.rule), go_on, count,
+                 watch);
 
   for (const TokenLane& lane : lanes) proposer.forget(lane.request());
   keep_learned(target, drafter, options, proposer);

@@ -17,10 +17,12 @@ using TextRound = Round<TokenLane, TokenDraft, VerifiedTokens>;
 /// Sees every round of a run.
 using RoundObserver = std::function<void(const TextRound&)>;
 
-/// `generate_batch` with an observer of its own; what generate, certify and bench share.
+/// `generate_batch` with an observer of its own; what generate, certify, bench and distill share.
+/// @param requests  of the prompts, distinct; empty: counted from options.request
 std::vector<Generated> run(const Model& target, const Drafter& drafter,
                            std::span<const std::vector<Token>> prompts,
                            const GenerateOptions& options, const Listener& listener,
-                           const RoundObserver& observer = {});
+                           const RoundObserver& observer = {},
+                           std::span<const std::uint32_t> requests = {});
 
 }  // namespace forerun

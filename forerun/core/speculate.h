@@ -4,6 +4,7 @@
 #include <concepts>
 #include <cstdint>
 #include <span>
+#include <utility>
 #include <vector>
 
 #include "forerun/core/draws.h"
@@ -114,19 +115,30 @@ void speculate_round(std::span<Lane* const> lanes, Target& target, Drafter& draf
 
 /// Rounds over the lanes that are not done, until all are or `go_on()` is false (asked between
 /// rounds).
+/// @param width  lanes of a round at most: the first that are not done, so that one that ends makes
+/// room for the next
 /// @throws whatever target, drafter or rule throw; the outputs pushed so far stay in the lanes
 template <LaneLike Lane, class Target, class Drafter, class Rule, class GoOn, class... Observers>
-void speculate(std::span<Lane> lanes, Target& target, Drafter& drafter, const Rule& rule,
-               GoOn&& go_on, Observers&... observers) {
+void speculate_some(std::span<Lane> lanes, std::size_t width, Target& target, Drafter& drafter,
+                    const Rule& rule, GoOn&& go_on, Observers&... observers) {
   std::vector<Lane*> active;
   while (go_on()) {
     active.clear();
     for (Lane& lane : lanes) {
+      if (active.size() == width) break;
       if (!lane.done()) active.push_back(&lane);
     }
     if (active.empty()) return;
     speculate_round<Lane>(std::span<Lane* const>(active), target, drafter, rule, observers...);
   }
+}
+
+/// The same with all lanes at once.
+template <LaneLike Lane, class Target, class Drafter, class Rule, class GoOn, class... Observers>
+void speculate(std::span<Lane> lanes, Target& target, Drafter& drafter, const Rule& rule,
+               GoOn&& go_on, Observers&... observers) {
+  speculate_some(lanes, lanes.size(), target, drafter, rule, std::forward<GoOn>(go_on),
+                 observers...);
 }
 
 }  // namespace forerun

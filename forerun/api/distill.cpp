@@ -1,0 +1,238 @@
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <chrono>
+#include <filesystem>
+#include <fstream>
+#include <iterator>
+#include <nlohmann/json.hpp>
+#include <unordered_set>
+
+#include "forerun/api/model_impl.h"
+#include "forerun/api/run.h"
+#include "forerun/forerun.h"
+#include "forerun/formats/atomic_file.h"
+#include "forerun/formats/json_text.h"
+#include "forerun/formats/token_shards.h"
+
+namespace forerun {
+namespace {
+
+namespace fs = std::filesystem;
+using nlohmann::json;
+
+constexpr const char* kManifest = "distill.json";
+// Prompts that the model writes draw numbers of their own.
+constexpr std::uint64_t kSelfPromptSeed = 0x5e1fULL << 32;
+
+// FNV-1a; tells prompt files apart, not adversaries.
+std::string digest(std::span<const std::string> texts) {
+  std::uint64_t hash = 0xcbf29ce484222325ULL;
+  const auto mix = [&](unsigned char c) { hash = (hash ^ c) * 0x100000001b3ULL; };
+  for (const std::string& text : texts) {
+    for (const char c : text) mix(static_cast<unsigned char>(c));
+    mix(0xff);  // never part of UTF-8
+  }
+  return fmt::format("{:016x}", hash);
+}
+
+// What decides the documents. Not the number of self-prompts: more may be asked for later.
+json manifest_of(const Model& model, std::span<const std::string> prompts,
+                 const DistillOptions& o) {
+  const Reshape& s = o.generate.sampling;
+  return {{"format", "forerun distill 1"},
+          {"target", fs::path(model.path()).filename().string()},
+          {"vocab", model.vocab()},
+          {"precision", name_of(model.precision())},
+          {"prompts", prompts.size()},
+          {"prompts_digest", digest(prompts)},
+          {"temperature", s.temperature},
+          {"top_k", s.top_k},
+          {"top_p", s.top_p},
+          {"min_p", s.min_p},
+          {"max_tokens", o.generate.max_tokens},
+          {"self_temperature", o.self_temperature},
+          {"seed", o.generate.seed}};
+}
+
+// Takes up a folder of the same options, or begins one.
+void claim(const fs::path& folder, const json& manifest) {
+  fs::create_directories(folder);
+  const fs::path path = folder / kManifest;
+  std::ifstream in(path, std::ios::binary);
+  if (!in) {
+    const std::string text = manifest.dump(2) + "\n";
+    AtomicFile file(path);
+    file.append(std::as_bytes(std::span(text)));
+    file.commit();
+    return;
+  }
+  const Result<json> there = parse_json(std::string(std::istreambuf_iterator<char>(in), {}));
+  if (!there) throw FormatError(path.string() + ": " + there.error().message);
+  for (const auto& [key, value] : manifest.items()) {
+    if (there->value(key, json()) == value) continue;
+    throw UsageError(fmt::format(
+        "{} holds answers made with {} = {}, not {}: choose another --out, or the same options",
+        folder.string(), key, there->value(key, json()).dump(), value.dump()));
+  }
+}
+
+class Distiller {
+ public:
+  Distiller(const Model& model, std::span<const std::string> prompts, const fs::path& folder,
+            const DistillOptions& options, const DistillListener& listener)
+      : model_(model), prompts_(prompts), folder_(folder), o_(options), listener_(listener) {
+    const TokenShards there = TokenShards::load(folder);
+    for (std::size_t i = 0; i < there.size(); ++i) {
+      count({there.id(i), there.prompt(i), {there.tokens(i).begin(), there.tokens(i).end()}});
+    }
+    shards_ = there.shards();
+  }
+
+  Distilled run() {
+    const std::size_t total = prompts_.size() + o_.self_prompts;
+    std::vector<std::size_t> chunk;
+    for (std::size_t id = 0; id < total && !stopped_; ++id) {
+      if (!done_.contains(static_cast<std::int64_t>(id))) chunk.push_back(id);
+      if (chunk.size() == o_.shard || (id + 1 == total && !chunk.empty())) {
+        answer(chunk);
+        chunk.clear();
+      }
+    }
+    out_.seconds = seconds();
+    out_.interrupted = stopped_;
+    return out_;
+  }
+
+ private:
+  double seconds() const {
+    return std::chrono::duration<double>(std::chrono::steady_clock::now() - start_).count();
+  }
+
+  void count(const TokenDocument& d) {
+    done_.insert(d.id);
+    const std::span<const Token> answer =
+        std::span(d.tokens).subspan(static_cast<std::size_t>(d.prompt));
+    ++out_.documents;
+    out_.answer_tokens += answer.size();
+    out_.looping += ends_in_loop(answer) ? 1 : 0;
+  }
+
+  bool go_on() {
+    stopped_ = stopped_ || (listener_.go_on && !listener_.go_on());
+    return !stopped_;
+  }
+
+  // Every text draws by its own id, whatever was answered before and whoever runs beside it.
+  std::vector<Generated> generate_ids(std::span<const std::vector<Token>> prompts,
+                                      std::span<const std::size_t> ids,
+                                      const GenerateOptions& options, bool counts) {
+    Listener listener;
+    listener.go_on = [&] { return go_on(); };
+    listener.on_round = [&](const RunStatistics& s) {
+      if (!counts || !listener_.on_progress) return;
+      const std::size_t made = out_.added_tokens + static_cast<std::size_t>(s.outputs);
+      listener_.on_progress(out_.documents, prompts_.size() + o_.self_prompts, made, seconds());
+    };
+    std::vector<std::uint32_t> requests;
+    for (const std::size_t id : ids) requests.push_back(static_cast<std::uint32_t>(id));
+    return forerun::run(model_, Drafter(), prompts, options, listener, {}, requests);
+  }
+
+  // The user's turn as the model would write it: what stands between the chat format's own marks.
+  std::vector<std::string> self_prompts(std::span<const std::size_t> ids) {
+    static constexpr const char* kMark = "\x1a";
+    const Message turn{"user", kMark};
+    const std::vector<Token> whole = model_.encode_chat({&turn, 1});
+    const Token mark = model_.encode(kMark).back();
+    const auto at = std::find(whole.begin(), whole.end(), mark);
+    if (at == whole.end()) throw UsageError("self-prompts: this chat format has no place for one");
+    const std::vector<std::vector<Token>> openings(ids.size(),
+                                                   std::vector<Token>(whole.begin(), at));
+    GenerateOptions options = o_.generate;
+    options.sampling = {.temperature = o_.self_temperature};
+    options.seed = o_.generate.seed + kSelfPromptSeed;
+    std::vector<std::string> out;
+    for (Generated& g : generate_ids(openings, ids, options, false)) {
+      // One that was cut short is no whole question.
+      out.push_back(g.finish == Finish::kEndToken ? std::move(g.text) : std::string());
+    }
+    return out;
+  }
+
+  void answer(std::span<const std::size_t> ids) {
+    std::vector<std::size_t> own;
+    for (const std::size_t id : ids) {
+      if (id >= prompts_.size()) own.push_back(id);
+    }
+    const std::vector<std::string> written =
+        own.empty() ? std::vector<std::string>() : self_prompts(own);
+    if (!go_on()) return;
+    std::vector<std::vector<Token>> prompts;
+    std::vector<std::size_t> asked;
+    for (std::size_t i = 0, j = 0; i < ids.size(); ++i) {
+      const std::string& text = ids[i] < prompts_.size() ? prompts_[ids[i]] : written[j++];
+      const Message turn{"user", text};
+      auto tokens = text.empty() ? std::vector<Token>() : model_.encode_chat({&turn, 1});
+      if (tokens.empty() || tokens.size() >= model_.context()) continue;
+      prompts.push_back(std::move(tokens));
+      asked.push_back(ids[i]);
+    }
+    keep(prompts, asked, generate_ids(prompts, asked, o_.generate, true));
+  }
+
+  void keep(std::span<const std::vector<Token>> prompts, std::span<const std::size_t> ids,
+            const std::vector<Generated>& answers) {
+    std::vector<TokenDocument> documents;
+    for (std::size_t i = 0; i < answers.size(); ++i) {
+      if (answers[i].finish == Finish::kInterrupted) continue;
+      TokenDocument d{.id = static_cast<std::int64_t>(ids[i]),
+                      .prompt = static_cast<std::int64_t>(prompts[i].size()),
+                      .tokens = prompts[i]};
+      d.tokens.insert(d.tokens.end(), answers[i].tokens.begin(), answers[i].tokens.end());
+      count(d);
+      ++out_.added;
+      out_.added_tokens += answers[i].tokens.size();
+      documents.push_back(std::move(d));
+    }
+    if (documents.empty()) return;
+    write_token_shard(folder_ / fmt::format("tokens-{:05}.safetensors", shards_++), documents,
+                      {{"format", "forerun token shard 1"}});
+  }
+
+  const Model& model_;
+  std::span<const std::string> prompts_;
+  fs::path folder_;
+  const DistillOptions& o_;
+  const DistillListener& listener_;
+  std::unordered_set<std::int64_t> done_;
+  std::size_t shards_ = 0;
+  Distilled out_;
+  bool stopped_ = false;
+  std::chrono::steady_clock::time_point start_ = std::chrono::steady_clock::now();
+};
+
+}  // namespace
+
+Distilled distill(const Model& model, std::span<const std::string> prompts,
+                  const std::string& folder, const DistillOptions& options,
+                  const DistillListener& listener) {
+  if (prompts.empty() && options.self_prompts == 0) {
+    throw UsageError("nothing to answer: give prompts, or a number of self-prompts");
+  }
+  claim(folder, manifest_of(model, prompts, options));
+  return Distiller(model, prompts, folder, options, listener).run();
+}
+
+bool ends_in_loop(std::span<const Token> tokens) {
+  constexpr std::size_t kLeast = 30, kCopies = 3;
+  const std::size_t n = tokens.size();
+  for (std::size_t period = 1; period * kCopies <= n; ++period) {
+    std::size_t same = period;
+    while (same < n && tokens[n - 1 - same] == tokens[n - 1 - same + period]) ++same;
+    if (same >= std::max(kLeast, kCopies * period)) return true;
+  }
+  return false;
+}
+
+}  // namespace forerun

@@ -1,0 +1,111 @@
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <memory>
+#include <nlohmann/json.hpp>
+
+#include "forerun/cli/interrupt.h"
+#include "forerun/cli/options.h"
+#include "forerun/cli/terminal.h"
+
+namespace forerun::cli {
+namespace {
+
+struct Flags {
+  ModelFlags model;
+  DistillOptions options;
+  std::string prompts, out;
+  bool json = false;
+};
+
+std::string duration(double seconds) {
+  const auto s = static_cast<long>(seconds);
+  return s < 3600 ? fmt::format("{}:{:02}", s / 60, s % 60)
+                  : fmt::format("{}:{:02}:{:02}", s / 3600, s / 60 % 60, s % 60);
+}
+
+int run(const Flags& f) {
+  std::vector<std::string> texts;
+  if (!f.prompts.empty()) {
+    for (Prompt& p : read_prompts(f.prompts)) texts.push_back(std::move(p.text));
+  }
+  const Model model = load_model(f.model);
+  Progress progress;
+  DistillListener listener;
+  listener.go_on = [] { return !interrupted(); };
+  listener.on_progress = [&](std::size_t documents, std::size_t of, std::size_t tokens, double s) {
+    progress.show(fmt::format("{} of {} answers kept, {} tokens, {:.0f} tok/s, {}", documents, of,
+                              tokens, static_cast<double>(tokens) / std::max(s, 1e-9),
+                              duration(s)));
+  };
+  const Distilled d = distill(model, texts, f.out, f.options, listener);
+  progress.clear();
+  if (f.json) {
+    write_json({{"documents", d.documents},
+                {"answer_tokens", d.answer_tokens},
+                {"looping", d.looping},
+                {"added", d.added},
+                {"added_tokens", d.added_tokens},
+                {"seconds", d.seconds},
+                {"interrupted", d.interrupted}});
+  } else {
+    write_out(fmt::format(
+        "{}: {} answers of {} tokens, {} of them ({:.1f}%) end in a loop; {} new in {}\n", f.out,
+        d.documents, d.answer_tokens, d.looping,
+        100.0 * static_cast<double>(d.looping) /
+            static_cast<double>(std::max<std::size_t>(d.documents, 1)),
+        d.added, duration(d.seconds)));
+    if (d.interrupted) note("interrupted: the same command goes on from here");
+  }
+  return d.interrupted ? 130 : 0;
+}
+
+}  // namespace
+
+Action add_distill(CLI::App& parent, CLI::App*& command) {
+  auto f = std::make_shared<Flags>();
+  GenerateOptions& o = f->options.generate;
+  o.lanes = 32;
+  command = parent.add_subcommand(
+      "distill", "Let the model answer prompts, many at once, as data to train a drafter on");
+  bind(*command, f->model);
+  command->add_option("--prompts", f->prompts, "JSON lines, each with a \"prompt\"");
+  command
+      ->add_option("--self-prompts", f->options.self_prompts,
+                   "Prompts that the model writes itself, behind those of the file")
+      ->check(CLI::Range(std::size_t{0}, std::size_t{1} << 31))
+      ->capture_default_str();
+  command->add_option("--out", f->out, "Folder of the answers; taken up again if it holds some")
+      ->required();
+  command->add_option("--temp", o.sampling.temperature, "Of the answers, 0 = greedy")
+      ->check(CLI::Range(0.0, 1000.0))
+      ->capture_default_str();
+  command->add_option("--top-k", o.sampling.top_k, "Keep the k likeliest tokens, 0 = all")
+      ->capture_default_str();
+  command->add_option("--top-p", o.sampling.top_p, "Keep the likeliest tokens that make up p")
+      ->check(CLI::Range(0.0, 1.0))
+      ->capture_default_str();
+  command
+      ->add_option("--self-temp", f->options.self_temperature,
+                   "Of the prompts that the model writes")
+      ->check(CLI::Range(0.01, 1000.0))
+      ->capture_default_str();
+  command->add_option("-n,--max-tokens", o.max_tokens, "Tokens an answer at most")
+      ->check(CLI::Range(1U, 1U << 20))
+      ->capture_default_str();
+  command->add_option("--lanes", o.lanes, "Answers written at a time")
+      ->check(CLI::Range(1U, 4096U))
+      ->capture_default_str();
+  command->add_option("--seed", o.seed, "Same seed, same answers")->capture_default_str();
+  command->add_flag("--json", f->json, "One JSON document on standard output");
+  command->footer(R"(Examples:
+  forerun distill -m model.gguf --prompts prompts.jsonl --out answers-greedy
+  forerun distill -m model.gguf --prompts prompts.jsonl --out answers-0.7 --temp 0.7
+  forerun distill -m model.gguf --self-prompts 20000 --out answers-own
+
+A drafter learns best from what its target says. Ctrl-C keeps what is finished, and the same command goes on
+from there. The folder holds token shards (safetensors: tokens, ends, prompts, ids), which forerun train reads.)");
+  return [f] { return run(*f); };
+}
+
+}  // namespace forerun::cli
