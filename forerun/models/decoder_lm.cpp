@@ -12,7 +12,13 @@
 namespace forerun {
 namespace {
 
-void check(const DecoderLm& model, std::span<const LaneSpan> lanes) {
+void check(const DecoderLm& model, std::span<const LaneSpan> lanes,
+           std::span<const std::int64_t> kept) {
+  for (const std::int64_t block : kept) {
+    if (block >= 0 && block < model.config.layers) continue;
+    throw std::invalid_argument(fmt::format("block {} is wanted, the model has {}: 0 to {}", block,
+                                            model.config.layers, model.config.layers - 1));
+  }
   for (const LaneSpan& lane : lanes) {
     const auto end = lane.cache->length() + static_cast<std::int64_t>(lane.tokens.size());
     if (end > model.config.context) {
@@ -94,6 +100,26 @@ at::Tensor mlp(const DecoderLayer& layer, Activation activation, const at::Tenso
   return layer.down(active.mul(up));
 }
 
+// Hands the stream behind block `index` to the lanes that want it.
+void keep_states(const at::Tensor& h, std::int64_t index, std::span<const LaneSpan> lanes,
+                 std::span<const std::int64_t> kept) {
+  const std::int64_t width = h.size(1);
+  for (std::size_t j = 0; j < kept.size(); ++j) {
+    if (kept[j] != index) continue;
+    std::int64_t row = 0;
+    for (const LaneSpan& lane : lanes) {
+      const auto n = static_cast<std::int64_t>(lane.tokens.size());
+      if (lane.states != nullptr) {
+        const auto all = static_cast<std::int64_t>(kept.size());
+        at::from_blob(lane.states, {n, all, width}, at::kFloat)
+            .select(1, static_cast<std::int64_t>(j))
+            .copy_(h.narrow(0, row, n));
+      }
+      row += n;
+    }
+  }
+}
+
 at::Tensor softcapped(const at::Tensor& x, double cap) {
   return cap > 0.0 ? at::tanh(x / cap) * cap : x;
 }
@@ -119,9 +145,10 @@ std::int64_t DecoderLm::weight_bytes() const {
   return bytes;
 }
 
-at::Tensor forward(const DecoderLm& model, std::span<const LaneSpan> lanes) {
-  check(model, lanes);
-  if (model.int8) return model.int8->forward(lanes);
+at::Tensor forward(const DecoderLm& model, std::span<const LaneSpan> lanes,
+                   std::span<const std::int64_t> kept) {
+  check(model, lanes, kept);
+  if (model.int8) return model.int8->forward(lanes, kept);
   const Packed rows = pack(lanes);
   for (const LaneSpan& lane : lanes) {
     lane.cache->reserve(static_cast<std::int64_t>(lane.tokens.size()));
@@ -143,6 +170,7 @@ at::Tensor forward(const DecoderLm& model, std::span<const LaneSpan> lanes) {
     at::Tensor m = mlp(layer, model.config.activation, layer.mlp_norm(h));
     if (layer.mlp_post_norm.defined()) m = layer.mlp_post_norm(m);
     h = h + m;
+    keep_states(h, i, lanes, kept);
   }
   for (const LaneSpan& lane : lanes) {
     lane.cache->advance(static_cast<std::int64_t>(lane.tokens.size()));
@@ -152,15 +180,19 @@ at::Tensor forward(const DecoderLm& model, std::span<const LaneSpan> lanes) {
   return softcapped(model.head(last).to(at::kFloat), model.config.logit_softcap).contiguous();
 }
 
-int prefill(const DecoderLm& model, KvCache& cache, std::span<const Token> tokens) {
+int prefill(const DecoderLm& model, KvCache& cache, std::span<const Token> tokens, float* states,
+            std::span<const std::int64_t> kept) {
   // Bounds the attention scores of a pass (heads * rows * positions) on long prompts.
   constexpr std::size_t kRows = 512;
   int passes = 0;
   for (; !tokens.empty(); ++passes) {
     const std::size_t n = std::min(kRows, tokens.size());
-    const LaneSpan span{.cache = &cache, .tokens = tokens.first(n), .scored = 0};
-    forward(model, {&span, 1});
+    const LaneSpan span{.cache = &cache, .tokens = tokens.first(n), .scored = 0, .states = states};
+    forward(model, {&span, 1}, kept);
     tokens = tokens.subspan(n);
+    if (states != nullptr) {
+      states += static_cast<std::int64_t>(n * kept.size()) * model.config.hidden;
+    }
   }
   return passes;
 }

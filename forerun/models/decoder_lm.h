@@ -54,17 +54,25 @@ struct LaneSpan {
   KvCache* cache = nullptr;       ///< length L on entry, L + tokens.size() on return
   std::span<const Token> tokens;  ///< stand at positions L, L + 1, ...
   std::int64_t scored = 0;        ///< of the last so many tokens the logits are wanted
+  /// [tokens.size(), blocks * hidden] float32, or null: takes the residual stream that leaves each
+  /// of the pass's `kept` blocks, in their order.
+  float* states = nullptr;
 };
 
 /// One pass over the tokens of several lanes: linear layers over all rows packed, attention per
 /// lane. Prefill and every later pass are this call.
+/// @param kept  zero-based ids of the blocks whose output lanes ask for in `states`
 /// @return  [sum of scored, vocab] float32 logits, lane by lane; a row predicts the token after its
 /// own
-/// @throws std::invalid_argument  an id outside the vocabulary, or more positions than the context
-at::Tensor forward(const DecoderLm& model, std::span<const LaneSpan> lanes);
+/// @throws std::invalid_argument  an id outside the vocabulary, more positions than the context, or
+/// a block that is not there
+at::Tensor forward(const DecoderLm& model, std::span<const LaneSpan> lanes,
+                   std::span<const std::int64_t> kept = {});
 
 /// Appends tokens whose logits nobody wants to a cache, in passes of bounded size.
+/// @param states  as in LaneSpan, for the blocks `kept`
 /// @return  how many passes it took
-int prefill(const DecoderLm& model, KvCache& cache, std::span<const Token> tokens);
+int prefill(const DecoderLm& model, KvCache& cache, std::span<const Token> tokens,
+            float* states = nullptr, std::span<const std::int64_t> kept = {});
 
 }  // namespace forerun

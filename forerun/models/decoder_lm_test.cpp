@@ -59,6 +59,16 @@ TEST_P(Family, OneByOneMatchesTransformers) {
   }
 }
 
+// An off-by-one in the block would cost a few percent of acceptance and show nowhere else.
+TEST_P(Family, StatesOfBlocksMatchTransformers) {
+  const DecoderLm model = hugging_face();
+  const Safetensors e = expected();
+  const auto tokens = tokens_of(e, "tokens_0");
+  const auto states = states_of(model, tokens, {1, 0}, {11, 1, 28});
+  EXPECT_LT(distance(states.select(1, 1), tensor_of(e, "hidden_0_0")), 1e-4);
+  EXPECT_LT(distance(states.select(1, 0), tensor_of(e, "hidden_1_0")), 1e-4);
+}
+
 // Lanes of different lengths, at different places, in one packed pass.
 TEST_P(Family, PackedLanesMatchTransformers) {
   const DecoderLm model = hugging_face();

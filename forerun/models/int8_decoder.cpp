@@ -86,13 +86,16 @@ struct Int8Workspace {
 // One pass: what its phases share. Every method that takes a worker is run by all of them at once.
 class Int8Pass {
  public:
-  Int8Pass(const Int8Decoder& model, std::span<const LaneSpan> lanes, int threads);
+  Int8Pass(const Int8Decoder& model, std::span<const LaneSpan> lanes,
+           std::span<const std::int64_t> kept, int threads);
   at::Tensor run();
 
  private:
   using Worker = ThreadTeam::Worker;
   void work(Worker& w);
   void embed(std::int64_t row);
+  // Hands a row of the stream behind block `index` to its lane, if that wants it.
+  void keep_state(std::int64_t row, std::int64_t index) const;
   void layer(Worker& w, std::int64_t index);
   void attention(Worker& w, std::int64_t index);
   void mlp(Worker& w, const Int8Layer& layer);
@@ -120,6 +123,7 @@ class Int8Pass {
   const Int8Decoder& m_;
   const DecoderConfig& c_;
   std::span<const LaneSpan> lanes_;
+  std::span<const std::int64_t> kept_;
   Int8Workspace& s_;
   int threads_;
   std::int64_t rows_ = 0, qkv_width_, scratch_size_;
@@ -129,8 +133,14 @@ class Int8Pass {
   at::Tensor logits_;
 };
 
-Int8Pass::Int8Pass(const Int8Decoder& model, std::span<const LaneSpan> lanes, int threads)
-    : m_(model), c_(model.config_), lanes_(lanes), s_(*model.workspace_), threads_(threads) {
+Int8Pass::Int8Pass(const Int8Decoder& model, std::span<const LaneSpan> lanes,
+                   std::span<const std::int64_t> kept, int threads)
+    : m_(model),
+      c_(model.config_),
+      lanes_(lanes),
+      kept_(kept),
+      s_(*model.workspace_),
+      threads_(threads) {
   s_.lanes.clear();
   s_.rows.clear();
   s_.scored.clear();
@@ -168,7 +178,7 @@ Int8Pass::Int8Pass(const Int8Decoder& model, std::span<const LaneSpan> lanes, in
 }
 
 at::Tensor Int8Pass::run() {
-  constexpr std::int64_t kLayerPhases = 11, kOtherPhases = 4;
+  constexpr std::int64_t kLayerPhases = 11, kOtherPhases = 5;
   const auto phases = static_cast<std::size_t>(c_.layers * kLayerPhases + kOtherPhases);
   ThreadTeam::instance().run(threads_, phases, [this](Worker& w) { work(w); });
   for (const LaneSpan& lane : lanes_) {
@@ -180,7 +190,20 @@ at::Tensor Int8Pass::run() {
 void Int8Pass::work(Worker& w) {
   each_row(w, [this](std::int64_t r) { embed(r); });
   for (std::int64_t i = 0; i < c_.layers; ++i) layer(w, i);
+  if (!kept_.empty()) each_row(w, [this](std::int64_t r) { keep_state(r, c_.layers - 1); });
   head(w);
+}
+
+void Int8Pass::keep_state(std::int64_t r, std::int64_t index) const {
+  const Int8Workspace::Row& row = s_.rows[static_cast<std::size_t>(r)];
+  const LaneSpan& lane = lanes_[row.lane];
+  if (lane.states == nullptr) return;
+  const std::int64_t first = s_.lanes[row.lane].length;
+  const auto all = static_cast<std::int64_t>(kept_.size());
+  for (std::int64_t j = 0; j < all; ++j) {
+    if (kept_[static_cast<std::size_t>(j)] != index) continue;
+    std::copy_n(hidden(r), c_.hidden, lane.states + ((row.position - first) * all + j) * c_.hidden);
+  }
 }
 
 void Int8Pass::embed(std::int64_t r) {
@@ -229,6 +252,7 @@ void Int8Pass::attention(Worker& w, std::int64_t index) {
   const Int8Layer& l = m_.layers_[static_cast<std::size_t>(index)];
   const k::Int8Rows x = input(c_.hidden);
   each_row(w, [&](std::int64_t r) {
+    if (!kept_.empty()) keep_state(r, index - 1);
     k::norm_quantize_row(hidden(r), values(l.attention_norm),
                          static_cast<float>(l.attention_norm.eps), c_.hidden, x, r);
   });
@@ -346,9 +370,10 @@ KvCache Int8Decoder::make_cache() const {
   return KvCache(KvPages({config_.layers, config_.kv_heads, config_.head_dim}));
 }
 
-at::Tensor Int8Decoder::forward(std::span<const LaneSpan> lanes) const {
+at::Tensor Int8Decoder::forward(std::span<const LaneSpan> lanes,
+                                std::span<const std::int64_t> kept) const {
   const std::scoped_lock only(one_pass_);
-  return Int8Pass(*this, lanes, at::get_num_threads()).run();
+  return Int8Pass(*this, lanes, kept, at::get_num_threads()).run();
 }
 
 std::int64_t Int8Decoder::weight_bytes() const noexcept {

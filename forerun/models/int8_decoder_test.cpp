@@ -64,6 +64,18 @@ TEST_P(Int8Family, OneByOneIsThePrefillBitForBit) {
   }
 }
 
+TEST_P(Int8Family, StatesAreThoseOfFloat32AndTheSameBitForBitInAnyPass) {
+  const Safetensors e = load_safetensors(kTiny + GetParam() + "/expected.safetensors");
+  const at::Tensor whole_states = states_of(model_, a_, {1, 0}, {40});
+  EXPECT_TRUE(at::equal(states_of(model_, a_, {1, 0}, {11, 1, 28}), whole_states));
+  for (const int block : {0, 1}) {
+    const at::Tensor reference = tensor_of(e, block == 0 ? "hidden_0_0" : "hidden_1_0");
+    const at::Tensor error = whole_states.select(1, 1 - block) - reference;
+    EXPECT_LT(error.square().mean().sqrt().item<double>(),
+              0.1 * reference.square().mean().sqrt().item<double>());
+  }
+}
+
 TEST_P(Int8Family, PackedLanesAreTheSameBitForBit) {
   const at::Tensor all_a = whole(a_), all_b = whole(b_);
   KvCache cache_a = model_.make_cache(), cache_b = model_.make_cache();

@@ -42,4 +42,22 @@ inline at::Tensor pass(const DecoderLm& model, KvCache& cache, std::span<const T
   return forward(model, {&span, 1});
 }
 
+/// The states [tokens, kept.size(), hidden] of a text that is read in passes of `sizes` tokens.
+inline at::Tensor states_of(const DecoderLm& model, const std::vector<Token>& tokens,
+                            const std::vector<std::int64_t>& kept,
+                            const std::vector<std::size_t>& sizes) {
+  const auto n = static_cast<std::int64_t>(tokens.size());
+  const auto blocks = static_cast<std::int64_t>(kept.size());
+  at::Tensor out = at::zeros({n, blocks, model.config.hidden}, at::kFloat);
+  KvCache cache = model.make_cache();
+  for (const std::size_t size : sizes) {
+    const LaneSpan span{
+        .cache = &cache,
+        .tokens = std::span(tokens).subspan(static_cast<std::size_t>(cache.length()), size),
+        .states = out.data_ptr<float>() + cache.length() * blocks * model.config.hidden};
+    forward(model, {&span, 1}, kept);
+  }
+  return out;
+}
+
 }  // namespace forerun
