@@ -73,7 +73,8 @@ class Builder {
   std::shared_ptr<const Int8Decoder> packed() {
     Arena arena;
     std::vector<Int8Layer> layers;
-    for (std::int64_t i = 0; i < c_.layers; ++i) layers.push_back(Int8Layer::pack(layer(i), arena));
+    for (std::int64_t i = 0; i < c_.layers; ++i)
+      layers.push_back(Int8Layer::pack(layer(i), c_.activation, arena));
     at::Tensor embedding = matrix(name(kEmbedding), c_.vocab, c_.hidden);
     Int8Matrix head = Int8Matrix::pack(
         c_.tied_head ? embedding : matrix(name(kHead), c_.vocab, c_.hidden), {}, arena);

@@ -13,30 +13,11 @@ namespace k = avx512;
 
 namespace {
 
-// Gates, and then their ups, that one thread computes together: whole panels and whole groups.
-constexpr std::int64_t kTask = 2 * k::kPanel;
-static_assert(kTask % k::kGroup == 0);
-// Rows of a task's outputs held at a time.
-constexpr std::int64_t kTaskRows = 64;
-
-std::int64_t tasks_of(std::int64_t intermediate) { return (intermediate + kTask - 1) / kTask; }
-
-at::Tensor by_turns(const at::Tensor& gate_up) {
-  const std::int64_t width = gate_up.size(0) / 2, tasks = tasks_of(width);
-  at::Tensor out = at::zeros({tasks * 2 * kTask, gate_up.size(1)}, at::kFloat);
-  for (std::int64_t t = 0; t < tasks; ++t) {
-    const std::int64_t first = t * kTask, n = std::min(kTask, width - first);
-    out.narrow(0, 2 * first, n).copy_(gate_up.narrow(0, first, n));
-    out.narrow(0, 2 * first + kTask, n).copy_(gate_up.narrow(0, width + first, n));
-  }
-  return out;
-}
-
 const float* values(const RmsNorm& norm) { return norm.weight.const_data_ptr<float>(); }
 
 }  // namespace
 
-Int8Layer Int8Layer::pack(const DecoderLayer& l, Arena& arena) {
+Int8Layer Int8Layer::pack(const DecoderLayer& l, Activation activation, Arena& arena) {
   Int8Layer out{.attention_norm = l.attention_norm,
                 .mlp_norm = l.mlp_norm,
                 .attention_post_norm = l.attention_post_norm,
@@ -45,11 +26,7 @@ Int8Layer Int8Layer::pack(const DecoderLayer& l, Arena& arena) {
                 .k_norm = l.k_norm};
   out.qkv = Int8Matrix::pack(l.qkv.weight, l.qkv.bias, arena);
   out.output = Int8Matrix::pack(l.output.weight, l.output.bias, arena);
-  const at::Tensor& bias = l.gate_up.bias;
-  out.gate_up = Int8Matrix::pack(
-      by_turns(l.gate_up.weight),
-      bias.defined() ? by_turns(bias.unsqueeze(1)).squeeze(1).contiguous() : at::Tensor(), arena);
-  out.down = Int8Matrix::pack(l.down.weight, l.down.bias, arena);
+  out.mlp = Int8Mlp::pack(l.gate_up, l.down, activation, arena);
   return out;
 }
 
@@ -101,7 +78,6 @@ class Int8Pass {
   void mlp(Worker& w, const Int8Layer& layer);
   void place(std::int64_t row, std::int64_t kv_head, std::int64_t index);
   k::Int8Rows input(std::int64_t width) const;
-  void gate_task(const Worker& w, const Int8Layer& layer, std::int64_t task);
   void head(Worker& w);
   float* hidden(std::int64_t row) const { return hidden_ + row * c_.hidden; }
   float* scratch(const Worker& w) const { return scratch_ + w.index() * scratch_size_; }
@@ -157,7 +133,7 @@ Int8Pass::Int8Pass(const Int8Decoder& model, std::span<const LaneSpan> lanes,
   rows_ = static_cast<std::int64_t>(s_.rows.size());
   qkv_width_ = (c_.heads + 2 * c_.kv_heads) * c_.head_dim;
   const std::int64_t inner = c_.heads * c_.head_dim;
-  scratch_size_ = std::max(kTaskRows * 2 * kTask + kTask, inner);
+  scratch_size_ = std::max(Int8Mlp::scratch_size(), inner);
   const auto room = [&](AlignedBuffer<float>& b, std::int64_t n) {
     return b.room_for(static_cast<std::size_t>(n));
   };
@@ -260,7 +236,7 @@ void Int8Pass::attention(Worker& w, std::int64_t index) {
   each_of(w, rows_ * c_.kv_heads,
           [&](std::int64_t i) { place(i / c_.kv_heads, i % c_.kv_heads, index); });
   const bool sliding = c_.sliding[static_cast<std::size_t>(index)];
-  s_.attention.attend(w, index, sliding ? std::optional(c_.window) : std::nullopt);
+  s_.attention.attend(w, index, {.window = sliding ? c_.window : 0});
   const std::int64_t inner = c_.heads * c_.head_dim;
   const k::Int8Rows attended = input(inner);
   each_row(w, [&](std::int64_t r) {
@@ -303,34 +279,8 @@ void Int8Pass::mlp(Worker& w, const Int8Layer& l) {
     k::norm_quantize_row(hidden(r), values(l.mlp_norm), static_cast<float>(l.mlp_norm.eps),
                          c_.hidden, x, r);
   });
-  w.each(tasks_of(c_.intermediate), 1, [&](std::int64_t first, std::int64_t last) {
-    for (std::int64_t t = first; t < last; ++t) gate_task(w, l, t);
-  });
   const bool post = l.mlp_post_norm.defined();
-  l.down.multiply(w, gated_, rows_, post ? branch_ : hidden_, c_.hidden, !post);
-}
-
-// 96 gates, their ups, the activation, and its int8 form, while all of it is in the cache.
-void Int8Pass::gate_task(const Worker& w, const Int8Layer& l, std::int64_t task) {
-  constexpr std::int64_t kPanels = 2 * kTask / k::kPanel;
-  const std::int64_t width = std::min(kTask, c_.intermediate - task * kTask);
-  float* both = scratch(w);
-  float* active = both + kTaskRows * 2 * kTask;
-  const k::Int8Rows x = input(c_.hidden);
-  for (std::int64_t first = 0; first < rows_; first += kTaskRows) {
-    const std::int64_t n = std::min(kTaskRows, rows_ - first);
-    l.gate_up.multiply(task * kPanels, (task + 1) * kPanels, k::rows_from(x, first), n, both,
-                       2 * kTask, false);
-    for (std::int64_t r = 0; r < n; ++r) {
-      const float* gate = both + r * 2 * kTask;
-      if (c_.activation == Activation::kSilu) {
-        k::silu_gate_row(gate, gate + kTask, width, active);
-      } else {
-        k::gelu_gate_row(gate, gate + kTask, width, active);
-      }
-      k::quantize_row(active, width, gated_, first + r, task * (kTask / k::kGroup));
-    }
-  }
+  l.mlp.run(w, x, gated_, rows_, scratch(w), post ? branch_ : hidden_, c_.hidden, !post);
 }
 
 void Int8Pass::head(Worker& w) {
@@ -379,7 +329,7 @@ at::Tensor Int8Decoder::forward(std::span<const LaneSpan> lanes,
 std::int64_t Int8Decoder::weight_bytes() const noexcept {
   std::int64_t bytes = head_.bytes();
   for (const Int8Layer& l : layers_) {
-    bytes += l.qkv.bytes() + l.output.bytes() + l.gate_up.bytes() + l.down.bytes();
+    bytes += l.qkv.bytes() + l.output.bytes() + l.mlp.bytes();
   }
   return bytes;
 }

@@ -9,6 +9,7 @@
 
 #include "forerun/models/decoder_config.h"
 #include "forerun/models/decoder_lm.h"
+#include "forerun/models/int8_mlp.h"
 #include "forerun/tensor/cpu/int8_matrix.h"
 #include "forerun/tensor/cpu/paged_attention.h"
 
@@ -18,10 +19,9 @@ namespace forerun {
 struct Int8Layer {
   RmsNorm attention_norm, mlp_norm, attention_post_norm, mlp_post_norm, q_norm, k_norm;
   Int8Matrix qkv, output;
-  Int8Matrix gate_up;  ///< by turns 96 gates and their 96 ups, zeros behind the last
-  Int8Matrix down;
+  Int8Mlp mlp;
 
-  static Int8Layer pack(const DecoderLayer& layer, Arena& arena);
+  static Int8Layer pack(const DecoderLayer& layer, Activation activation, Arena& arena);
 };
 
 /// What a pass computes in; grows to the largest pass seen.

@@ -26,7 +26,7 @@ PagedAttention::PagedAttention(Shape shape)
       product_(cpu_features().avx512_bf16 ? &avx512::pair_product_native
                                           : &avx512::pair_product_emulated) {}
 
-void PagedAttention::plan(std::span<const Lane> lanes, int threads) {
+void PagedAttention::plan(std::span<const Lane> lanes, int threads, bool ahead) {
   lanes_.assign(lanes.begin(), lanes.end());
   first_row_.clear();
   chunks_of_row_.clear();
@@ -38,7 +38,7 @@ void PagedAttention::plan(std::span<const Lane> lanes, int threads) {
     first_row_.push_back(rows_);
     rows_ += lane.rows;
     for (std::int64_t i = 0; i < lane.rows; ++i) {
-      chunks_of_row_.push_back(ceil_div(lane.length + i + 1, kChunk));
+      chunks_of_row_.push_back(ceil_div(lane.length + (ahead ? lane.rows : i + 1), kChunk));
     }
     most_chunks = std::max(most_chunks, ceil_div(lane.length + lane.rows, kChunk));
     blocks += ceil_div(lane.rows, positions) * shape_.kv_heads;
@@ -53,7 +53,8 @@ void PagedAttention::plan(std::span<const Lane> lanes, int threads) {
     for (std::int64_t head = 0; head < shape_.kv_heads; ++head) {
       for (std::int64_t first = 0; first < lane.rows; first += positions) {
         const std::int64_t count = std::min(positions, lane.rows - first);
-        const std::int64_t chunks = ceil_div(lane.length + first + count, kChunk);
+        const std::int64_t seen = ahead ? lane.rows : first + count;
+        const std::int64_t chunks = ceil_div(lane.length + seen, kChunk);
         if (!split_) items_.push_back({l, head, first, count, 0, chunks});
         for (std::int64_t c = 0; split_ && c < chunks; ++c) {
           items_.push_back({l, head, first, count, c, 1});
@@ -76,37 +77,45 @@ void PagedAttention::plan(std::span<const Lane> lanes, int threads) {
   part_.room_for(scratch * static_cast<std::size_t>(dim_));
 }
 
-void PagedAttention::attend(ThreadTeam::Worker& worker, std::int64_t layer,
-                            std::optional<std::int64_t> window) {
+void PagedAttention::attend(ThreadTeam::Worker& worker, std::int64_t layer, const Sight& sight) {
   worker.each(static_cast<std::int64_t>(items_.size()), 1, [&](std::int64_t i, std::int64_t end) {
     for (; i < end; ++i) {
       const Item& item = items_[static_cast<std::size_t>(i)];
       for (std::int64_t c = item.chunk; c < item.chunk + item.chunks; ++c) {
-        attend_chunk(item, c, layer, window, worker.index());
+        attend_chunk(item, c, layer, sight, worker.index());
       }
     }
   });
 }
 
 void PagedAttention::mask(float* scores, std::int64_t position, std::int64_t begin, std::int64_t n,
-                          const std::optional<std::int64_t>& window) const {
+                          const Lane& lane, const Sight& sight) const {
   if (shape_.softcap > 0.0) {
     const auto cap = static_cast<float>(shape_.softcap);
     for (std::int64_t j = 0; j < n; ++j) scores[j] = cap * std::tanh(scores[j] / cap);
   }
-  const std::int64_t end = std::clamp<std::int64_t>(position + 1 - begin, 0, n);
+  std::int64_t behind = sight.causal ? position + 1 : lane.length + lane.rows;
+  if (sight.window > 0) behind = std::min(behind, position + sight.window);
+  const std::int64_t end = std::clamp<std::int64_t>(behind - begin, 0, n);
   std::fill(scores + end, scores + n, kHidden);
-  if (!window) return;
-  const std::int64_t seen = std::clamp<std::int64_t>(position + 1 - *window - begin, 0, n);
+  if (sight.window == 0) return;
+  const std::int64_t seen = std::clamp<std::int64_t>(position + 1 - sight.window - begin, 0, n);
   std::fill(scores, scores + seen, kHidden);
 }
 
+bool PagedAttention::out_of_sight(const Item& item, const Lane& lane, const Sight& sight,
+                                  std::int64_t begin, std::int64_t end) noexcept {
+  const std::int64_t first = lane.length + item.first, last = first + item.count - 1;
+  return (sight.causal && begin > last) || (sight.window > 0 && first + 1 - sight.window >= end);
+}
+
 void PagedAttention::attend_chunk(const Item& item, std::int64_t chunk, std::int64_t layer,
-                                  const std::optional<std::int64_t>& window, int thread) {
+                                  const Sight& sight, int thread) {
   const Lane& lane = lanes_[item.lane];
   const std::int64_t rows = item.count * group_;
   const std::int64_t begin = chunk * kChunk;
-  const std::int64_t last = lane.length + item.first + item.count - 1;  // position of the last row
+  const std::int64_t last =  // position that the item sees at most
+      lane.length + (sight.causal ? item.first + item.count : lane.rows) - 1;
   const std::int64_t blocks = std::min(kBlocks, ceil_div(last + 1 - begin, avx512::kKeys));
   const std::int64_t n = blocks * avx512::kKeys;
   const std::int64_t slot = index(first_row_[item.lane] + item.first, item.kv_head * group_);
@@ -117,7 +126,7 @@ void PagedAttention::attend_chunk(const Item& item, std::int64_t chunk, std::int
   const std::int64_t place = (split_ ? chunk * rows_ * shape_.heads : 0) + slot;
   float* out = in_place ? outputs_.data() + place * dim_ : part_.data() + offset * dim_;
 
-  if (window && lane.length + item.first + 1 - *window >= begin + n) {  // out of sight of all rows
+  if (out_of_sight(item, lane, sight, begin, begin + n)) {
     if (in_place) std::fill_n(parts_.begin() + place, rows, avx512::SoftmaxPart{kHidden, 0.0F});
     return;
   }
@@ -137,7 +146,7 @@ void PagedAttention::attend_chunk(const Item& item, std::int64_t chunk, std::int
                                      : lane.pages->values(layer, item.kv_head, page)});
   }
   for (std::int64_t r = 0; r < rows; ++r) {
-    mask(scores + r * kChunk, lane.length + item.first + r / group_, begin, n, window);
+    mask(scores + r * kChunk, lane.length + item.first + r / group_, begin, n, lane, sight);
     const avx512::SoftmaxPart part = avx512::exp_row(scores + r * kChunk, n, weights + r * kChunk);
     if (in_place) {
       parts_[static_cast<std::size_t>(place + r)] = part;

@@ -1,7 +1,6 @@
 #pragma once
 
 #include <cstdint>
-#include <optional>
 #include <span>
 #include <vector>
 
@@ -12,7 +11,7 @@
 
 namespace forerun {
 
-/// Causal attention of the rows of one pass over the pages of their lanes. Query heads that share a
+/// Attention of the rows of one pass over the pages of their lanes. Query heads that share a
 /// key head are rows of one product. Keys are taken in chunks of 256 at fixed positions, each with
 /// a softmax of its own, merged in order: the work of a long prompt spreads over all threads, and a
 /// row's result depends neither on that nor on the rows beside it.
@@ -29,16 +28,23 @@ class PagedAttention {
     std::int64_t length, rows;
   };
 
+  /// What the rows of a layer see of their lane.
+  struct Sight {
+    std::int64_t window = 0;  ///< positions less than so many away; 0 = any
+    bool causal = true;       ///< else the new rows behind them too
+  };
+
   explicit PagedAttention(Shape shape);
 
   /// Sets up a pass; allocates only if it is larger than those before.
-  void plan(std::span<const Lane> lanes, int threads);
+  /// @param ahead  some layer of it is not causal
+  void plan(std::span<const Lane> lanes, int threads, bool ahead = false);
   /// Where the query of packed row `row` and head `head` goes: [head_dim] bf16, rotated and scaled.
   std::uint16_t* query(std::int64_t row, std::int64_t head) noexcept {
     return queries_.data() + index(row, head) * dim_;
   }
   /// The layer's attention, as a phase of a job. Keys and values of the new rows are in the pages.
-  void attend(ThreadTeam::Worker& worker, std::int64_t layer, std::optional<std::int64_t> window);
+  void attend(ThreadTeam::Worker& worker, std::int64_t layer, const Sight& sight);
   /// The output of a row and head, [head_dim] float32.
   void output(std::int64_t row, std::int64_t head, float* out);
 
@@ -52,10 +58,13 @@ class PagedAttention {
   std::int64_t index(std::int64_t row, std::int64_t head) const noexcept {
     return (head / group_ * rows_ + row) * group_ + head % group_;
   }
-  void attend_chunk(const Item& item, std::int64_t chunk, std::int64_t layer,
-                    const std::optional<std::int64_t>& window, int thread);
+  // Whether no row of the item sees a key of positions [begin, end).
+  static bool out_of_sight(const Item& item, const Lane& lane, const Sight& sight,
+                           std::int64_t begin, std::int64_t end) noexcept;
+  void attend_chunk(const Item& item, std::int64_t chunk, std::int64_t layer, const Sight& sight,
+                    int thread);
   void mask(float* scores, std::int64_t position, std::int64_t begin, std::int64_t n,
-            const std::optional<std::int64_t>& window) const;
+            const Lane& lane, const Sight& sight) const;
 
   Shape shape_;
   std::int64_t group_, dim_;

@@ -44,7 +44,7 @@ class Attention : public testing::Test {
 
 struct Setting {
   PagedAttention::Shape shape;
-  std::optional<std::int64_t> window;
+  PagedAttention::Sight sight = {};
 };
 
 KvPages pages_of(const Text& t, const Setting& s) {
@@ -70,7 +70,7 @@ std::vector<std::vector<float>> pass(PagedAttention& a, const Setting& s,
                                      const std::vector<Rows>& lanes, int threads) {
   std::vector<PagedAttention::Lane> plan;
   for (const Rows& l : lanes) plan.push_back({l.pages, l.first, l.count});
-  a.plan(plan, threads);
+  a.plan(plan, threads, !s.sight.causal);
   std::int64_t row = 0;
   for (const Rows& l : lanes) {
     for (std::int64_t i = l.first; i < l.first + l.count; ++i, ++row) {
@@ -80,7 +80,7 @@ std::vector<std::vector<float>> pass(PagedAttention& a, const Setting& s,
       }
     }
   }
-  ThreadTeam::instance().run(threads, 1, [&](ThreadTeam::Worker& w) { a.attend(w, 1, s.window); });
+  ThreadTeam::instance().run(threads, 1, [&](ThreadTeam::Worker& w) { a.attend(w, 1, s.sight); });
   std::vector<std::vector<float>> out;
   for (std::int64_t r = 0; r < row; ++r) {
     auto& values = out.emplace_back(static_cast<std::size_t>(s.shape.heads * s.shape.head_dim));
@@ -91,7 +91,10 @@ std::vector<std::vector<float>> pass(PagedAttention& a, const Setting& s,
   return out;
 }
 
-std::vector<double> expected(const Text& t, const Setting& s, std::size_t position) {
+// Row `position` of a lane whose new rows end before `end`.
+std::vector<double> expected(const Text& t, const Setting& s, std::size_t position,
+                             std::size_t end) {
+  const std::size_t behind = s.sight.causal ? position + 1 : end;
   const auto dim = static_cast<std::size_t>(s.shape.head_dim);
   const auto group = static_cast<std::size_t>(s.shape.heads / s.shape.kv_heads);
   std::vector<double> out;
@@ -99,8 +102,9 @@ std::vector<double> expected(const Text& t, const Setting& s, std::size_t positi
     std::vector<double> sum(dim, 0.0);
     double total = 0.0;
     const std::size_t kv = h / group * dim;
-    for (std::size_t j = 0; j <= position; ++j) {
-      if (s.window && static_cast<std::int64_t>(position - j) >= *s.window) continue;
+    for (std::size_t j = 0; j < behind; ++j) {
+      const std::size_t away = j < position ? position - j : j - position;
+      if (s.sight.window > 0 && static_cast<std::int64_t>(away) >= s.sight.window) continue;
       double score = 0.0;
       for (std::size_t d = 0; d < dim; ++d) {
         score += static_cast<double>(t.q[position][h * dim + d]) * t.k[j][kv + d];
@@ -117,11 +121,14 @@ std::vector<double> expected(const Text& t, const Setting& s, std::size_t positi
 
 const std::vector<Setting>& settings() {
   static const std::vector<Setting> all = {
-      {{.heads = 9, .kv_heads = 3, .head_dim = 64, .softcap = 0.0}, std::nullopt},
-      {{.heads = 4, .kv_heads = 4, .head_dim = 8, .softcap = 0.0}, std::nullopt},
-      {{.heads = 16, .kv_heads = 1, .head_dim = 24, .softcap = 20.0}, std::nullopt},
-      {{.heads = 2, .kv_heads = 1, .head_dim = 128, .softcap = 0.0}, 100},
-      {{.heads = 4, .kv_heads = 2, .head_dim = 32, .softcap = 0.0}, 1}};
+      {{.heads = 9, .kv_heads = 3, .head_dim = 64, .softcap = 0.0}},
+      {{.heads = 4, .kv_heads = 4, .head_dim = 8, .softcap = 0.0}},
+      {{.heads = 16, .kv_heads = 1, .head_dim = 24, .softcap = 20.0}},
+      {{.heads = 2, .kv_heads = 1, .head_dim = 128, .softcap = 0.0}, {.window = 100}},
+      {{.heads = 4, .kv_heads = 2, .head_dim = 32, .softcap = 0.0}, {.window = 1}},
+      {{.heads = 9, .kv_heads = 3, .head_dim = 64, .softcap = 0.0}, {.causal = false}},
+      {{.heads = 4, .kv_heads = 2, .head_dim = 32, .softcap = 0.0},
+       {.window = 3, .causal = false}}};
   return all;
 }
 
@@ -133,7 +140,8 @@ TEST_F(Attention, MatchesTheDefinition) {
     for (const std::int64_t first : {0, 63, 255, 511, 590}) {
       const auto out = pass(a, s, {{&t, &pages, first, 5}}, 2);
       for (std::size_t r = 0; r < out.size(); ++r) {
-        const auto want = expected(t, s, static_cast<std::size_t>(first) + r);
+        const auto want = expected(t, s, static_cast<std::size_t>(first) + r,
+                                   static_cast<std::size_t>(first) + 5);
         for (std::size_t i = 0; i < want.size(); ++i) {
           // Weights are rounded to bf16: relative 2^-9 each.
           ASSERT_NEAR(out[r][i], want[i], 0.012) << "dim " << s.shape.head_dim << ", row " << r;
@@ -145,6 +153,7 @@ TEST_F(Attention, MatchesTheDefinition) {
 
 TEST_F(Attention, ARowIsTheSameInAnyCompany) {
   for (const Setting& s : settings()) {
+    if (!s.sight.causal) continue;  // there the rows of a pass see each other
     const Text t = text(700, s.shape.heads, s.shape.kv_heads, s.shape.head_dim);
     const Text other = text(90, s.shape.heads, s.shape.kv_heads, s.shape.head_dim);
     const KvPages pages = pages_of(t, s), other_pages = pages_of(other, s);

@@ -1,0 +1,41 @@
+#pragma once
+
+#include <cstdint>
+
+#include "forerun/models/decoder_config.h"
+#include "forerun/tensor/cpu/int8_matrix.h"
+#include "forerun/tensor/linear.h"
+
+namespace forerun {
+
+/// A gated MLP in int8: down(activation(gate x) * up x).
+class Int8Mlp {
+ public:
+  Int8Mlp() = default;
+  /// @param gate_up  [2 * intermediate, hidden], gates first
+  static Int8Mlp pack(const Linear& gate_up, const Linear& down, Activation activation,
+                      Arena& arena);
+
+  /// What a thread needs of scratch memory, in floats.
+  static std::int64_t scratch_size() noexcept;
+  std::int64_t intermediate() const noexcept { return down_.inputs(); }
+  std::int64_t bytes() const noexcept { return gate_up_.bytes() + down_.bytes(); }
+
+  /// Two phases of a job.
+  /// @param x        [rows, hidden]
+  /// @param gated    room for [rows, intermediate]
+  /// @param scratch  of this thread
+  /// @param out      [rows, stride]; added to if `add`
+  void run(ThreadTeam::Worker& worker, const avx512::Int8Rows& x, const avx512::Int8Rows& gated,
+           std::int64_t rows, float* scratch, float* out, std::int64_t stride, bool add) const;
+
+ private:
+  void gate(const avx512::Int8Rows& x, const avx512::Int8Rows& gated, std::int64_t rows,
+            std::int64_t task, float* scratch) const;
+
+  Int8Matrix gate_up_;  // by turns 96 gates and their 96 ups, zeros behind the last
+  Int8Matrix down_;
+  Activation activation_ = Activation::kSilu;
+};
+
+}  // namespace forerun

@@ -1,0 +1,286 @@
+#include "forerun/train/dflash/dflash_objective.h"
+
+#include <ATen/ATen.h>
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cmath>
+#include <nlohmann/json.hpp>
+#include <stdexcept>
+#include <utility>
+
+#include "forerun/core/philox.h"
+#include "forerun/models/dflash/save_dflash.h"
+
+namespace forerun {
+namespace {
+
+constexpr std::uint64_t kHeldOutSeed = 0x4e1d0e7ULL;
+
+// A random word of a document under a seed.
+std::uint32_t word(std::uint64_t seed, std::uint64_t key, std::uint32_t index) {
+  return philox4x32({index, static_cast<std::uint32_t>(key), static_cast<std::uint32_t>(key >> 32),
+                     0xdf1a54U},
+                    {static_cast<std::uint32_t>(seed), static_cast<std::uint32_t>(seed >> 32)})[0];
+}
+
+at::Tensor ids(const std::vector<std::int64_t>& values) { return at::tensor(values, at::kLong); }
+
+struct Named {
+  std::string name;
+  at::Tensor* tensor;
+  bool decay;
+};
+
+// What is trained, by its published name.
+std::vector<Named> trained(DFlash& m) {
+  std::vector<Named> out;
+  const auto add = [&](std::string name, at::Tensor& t, bool decay) {
+    if (t.defined()) out.push_back({std::move(name), &t, decay});
+  };
+  add("fc.weight", m.fc, true);
+  add("hidden_norm.weight", m.hidden_norm, false);
+  add("norm.weight", m.norm, false);
+  for (std::size_t i = 0; i < m.layers.size(); ++i) {
+    DFlashLayer& l = m.layers[i];
+    const auto layer = [&](const char* name, at::Tensor& t, bool decay) {
+      add(fmt::format("layers.{}.{}.weight", i, name), t, decay);
+    };
+    layer("input_layernorm", l.attention_norm, false);
+    layer("post_attention_layernorm", l.mlp_norm, false);
+    layer("self_attn.q_proj", l.q, true);
+    layer("self_attn.k_proj", l.k, true);
+    layer("self_attn.v_proj", l.v, true);
+    layer("self_attn.o_proj", l.o, true);
+    layer("self_attn.q_norm", l.q_norm, false);
+    layer("self_attn.k_norm", l.k_norm, false);
+    layer("mlp.gate_proj", l.gate, true);
+    layer("mlp.up_proj", l.up, true);
+    layer("mlp.down_proj", l.down, true);
+  }
+  add("mask_embedding", m.mask_embedding, false);
+  add("markov_head.markov_w1.weight", m.markov_w1, false);
+  add("markov_head.markov_w2.weight", m.markov_w2, false);
+  add("confidence_head.proj.weight", m.confidence_weight, false);
+  add("confidence_head.proj.bias", m.confidence_bias, false);
+  return out;
+}
+
+}  // namespace
+
+DFlashObjective::DFlashObjective(std::shared_ptr<const DecoderLm> target,
+                                 std::shared_ptr<DFlash> model, std::vector<TokenShards> data,
+                                 const TargetHead& head, const DFlashLossOptions& options)
+    : model_(std::move(model)),
+      data_(std::move(data)),
+      options_(options),
+      states_(std::move(target), head, model_->config.feature_layers) {
+  const DFlashConfig& c = model_->config;
+  drafted_.assign(static_cast<std::size_t>(c.vocab), -1);
+  for (std::int64_t i = 0; i < c.draft_vocab; ++i) {
+    const std::int64_t token =
+        model_->draft_to_target.defined() ? model_->draft_to_target.data_ptr<std::int64_t>()[i] : i;
+    drafted_[static_cast<std::size_t>(token)] = i;
+  }
+  std::uint64_t folder = 0;
+  for (const TokenShards& shards : data_) {
+    for (std::size_t i = 0; i < shards.size(); ++i) {
+      const auto most = static_cast<std::size_t>(options.length);
+      const auto tokens = shards.tokens(i).first(std::min(shards.tokens(i).size(), most));
+      if (shards.prompt(i) + 2 > static_cast<std::int64_t>(tokens.size())) continue;
+      for (const Token t : tokens) {
+        if (t >= 0 && t < c.vocab) continue;
+        throw std::invalid_argument(
+            fmt::format("document {} holds token {}, the target's vocabulary has {}: it was made "
+                        "by another model",
+                        shards.id(i), t, c.vocab));
+      }
+      // Answers to one prompt stay on one side, whatever folder they are in.
+      const auto id = static_cast<std::uint64_t>(shards.id(i));
+      const bool held = word(kHeldOutSeed, id, 0) < options.held_out * 0x1p32;
+      (held ? held_out_ : training_).push_back({tokens, shards.prompt(i), folder << 32 | id});
+    }
+    ++folder;
+  }
+  if (training_.empty()) {
+    throw std::invalid_argument("the data holds no answer to learn from: run forerun distill first");
+  }
+}
+
+std::vector<Parameter> DFlashObjective::parameters() {
+  std::vector<Parameter> out;
+  for (const Named& n : trained(*model_)) {
+    out.push_back({.name = n.name, .value = n.tensor->requires_grad_(), .decay = n.decay});
+  }
+  return out;
+}
+
+// Positions in the answer that have a successor to predict, a random choice of them.
+std::vector<std::int64_t> DFlashObjective::anchors_of(const Document& d, std::uint64_t seed) const {
+  std::vector<std::int64_t> all;
+  for (std::int64_t p = std::max<std::int64_t>(d.prompt, 1);
+       p + 1 < static_cast<std::int64_t>(d.tokens.size()); ++p) {
+    all.push_back(p);
+  }
+  const auto n = std::min(all.size(), static_cast<std::size_t>(options_.anchors));
+  for (std::size_t i = 0; i < n; ++i) {
+    const std::uint64_t left = all.size() - i;
+    const std::uint64_t pick = word(seed, d.key, static_cast<std::uint32_t>(i)) * left >> 32;
+    std::swap(all[i], all[i + pick]);
+  }
+  all.resize(n);
+  std::sort(all.begin(), all.end());
+  return all;
+}
+
+void DFlashObjective::supervise(const Document& d, std::int64_t first_row, std::int64_t block,
+                                std::int64_t anchor, Slots& slots) const {
+  const DFlashConfig& c = model_->config;
+  for (std::int64_t k = 0; k < c.drafts(); ++k) {
+    const std::int64_t position = anchor + 1 + k;
+    if (position >= static_cast<std::int64_t>(d.tokens.size())) return;
+    const auto at = static_cast<std::size_t>(position);
+    const std::int64_t label = drafted_[static_cast<std::size_t>(d.tokens[at])];
+    if (label < 0) return;
+    slots.block.push_back(block);
+    slots.slot.push_back(c.first_drafting_slot() + k);
+    slots.label.push_back(label);
+    slots.previous.push_back(d.tokens[at - 1]);
+    slots.teacher.push_back(first_row + position - 1);
+    slots.weight.push_back(static_cast<float>(std::exp(-static_cast<double>(k) / options_.gamma)));
+  }
+}
+
+// [slots]: cross-entropy against the token that came and against the target's law.
+at::Tensor DFlashObjective::token_loss(const at::Tensor& log_q, const at::Tensor& log_p,
+                                       const Slots& slots) const {
+  const at::Tensor token = log_q.gather(1, ids(slots.label).unsqueeze(1)).squeeze(1).neg();
+  if (options_.distill <= 0.0) return token;
+  const at::Tensor law = (log_p.exp() * log_q).sum(1).neg();
+  return token * (1.0 - options_.distill) + law * options_.distill;
+}
+
+LossSum DFlashObjective::loss_of(std::span<const Document> documents, std::uint64_t seed) {
+  std::vector<std::span<const Token>> tokens;
+  BlockBatch batch;
+  Slots slots;
+  std::vector<std::int64_t> anchor_tokens;
+  std::int64_t row = 0, blocks = 0;
+  LossSum out;
+  for (const Document& d : documents) {
+    tokens.push_back(d.tokens);
+    const auto n = static_cast<std::int64_t>(d.tokens.size());
+    batch.lengths.push_back(n);
+    batch.anchors.push_back(anchors_of(d, seed));
+    for (const std::int64_t p : batch.anchors.back()) {
+      anchor_tokens.push_back(d.tokens[static_cast<std::size_t>(p)]);
+      supervise(d, row, blocks++, p, slots);
+    }
+    row += n;
+  }
+  out.tokens = row;
+  if (slots.label.empty()) return out;
+
+  const TargetStates::Batch states = states_.of(tokens);
+  batch.features = states.features;
+  batch.anchor_tokens = ids(anchor_tokens);
+  const at::Tensor block = ids(slots.block), slot = ids(slots.slot), previous = ids(slots.previous);
+  const at::Tensor hidden = training_blocks(*model_, batch)
+                                .view({-1, model_->config.hidden})
+                                .index_select(0, block * model_->config.block + slot);
+  at::Tensor logits = block_logits(*model_, hidden);
+  if (model_->markov_w1.defined()) logits = logits + markov_bias(*model_, previous);
+  const at::Tensor log_q = at::log_softmax(logits, -1);
+  // Many slots share a row of the target: its law is made once a row.
+  const auto [rows, of_slot, counts] = at::_unique2(ids(slots.teacher), true, true);
+  const at::Tensor log_p = states_.log_probabilities(states.last.index_select(0, rows))
+                               .index_select(0, of_slot);
+  const at::Tensor weight = at::tensor(slots.weight, at::kFloat);
+  out.loss = (token_loss(log_q, log_p, slots) * weight).sum();
+  if (model_->confidence_weight.defined()) {
+    const at::NoGradGuard no_autograd;
+    const at::Tensor kept = at::minimum(log_p, log_q).exp().sum(1).clamp(0.0, 1.0);
+    const at::AutoGradMode with_autograd(true);
+    // The head reads the network; it does not bend it.
+    const at::Tensor said = confidence(*model_, hidden.detach(), previous);
+    const at::Tensor wrong = at::binary_cross_entropy_with_logits(said, kept, {}, {}, 0);
+    out.loss = out.loss + (wrong * weight).sum() * options_.confidence;
+  }
+  out.weight = weight.sum().item<double>();
+  const at::NoGradGuard no_autograd;
+  const at::Tensor right = log_q.argmax(1).eq(ids(slots.label)).to(at::kDouble);
+  std::vector<double> hits(right.data_ptr<double>(), right.data_ptr<double>() + right.numel());
+  double first = 0.0, run = 0.0;
+  bool alive = false;
+  for (std::size_t i = 0; i < hits.size(); ++i) {
+    const bool begins = slots.slot[i] == model_->config.first_drafting_slot();
+    alive = (begins || alive) && hits[i] > 0.0;
+    first += begins ? hits[i] : 0.0;
+    run += alive ? 1.0 : 0.0;
+  }
+  const auto all = static_cast<double>(blocks);
+  out.figures = {{"first", first, all}, {"tau", run + all, all}};
+  return out;
+}
+
+LossSum DFlashObjective::loss(std::span<const std::size_t> examples, std::uint64_t seed) {
+  std::vector<Document> documents;
+  for (const std::size_t i : examples) documents.push_back(training_[i]);
+  return loss_of(documents, seed);
+}
+
+LossSum DFlashObjective::held_out_loss(std::span<const std::size_t> examples) {
+  std::vector<Document> documents;
+  for (const std::size_t i : examples) documents.push_back(held_out_[i]);
+  return loss_of(documents, kHeldOutSeed);
+}
+
+double DFlashObjective::flops(std::span<const std::size_t> examples) const {
+  const DFlashConfig& c = model_->config;
+  const double inner = static_cast<double>(c.heads * c.head_dim);
+  const double kv = static_cast<double>(2 * c.kv_heads * c.head_dim);
+  const auto hidden = static_cast<double>(c.hidden), layers = static_cast<double>(c.layers);
+  const double slot = layers * hidden * (2.0 * inner + kv + 3.0 * static_cast<double>(c.intermediate));
+  const auto head = static_cast<double>(c.draft_vocab * c.hidden);
+  const auto markov = static_cast<double>(c.draft_vocab * c.markov_rank);
+  double sum = 0.0;  // multiply-adds
+  for (const std::size_t i : examples) {
+    const Document& d = training_[i];
+    const auto rows = static_cast<double>(d.tokens.size());
+    const double answer = rows - static_cast<double>(d.prompt);
+    const double blocks = std::min(answer, static_cast<double>(options_.anchors));
+    const double slots = blocks * static_cast<double>(c.block);
+    // Forward, and back for weights and inputs; the head's weights are frozen, features have no
+    // gradient.
+    sum += 3.0 * slots * slot + 2.0 * slots * head + 3.0 * slots * markov;
+    sum += rows * (2.0 * hidden * hidden * static_cast<double>(c.features()) +
+                   3.0 * layers * hidden * kv);
+    sum += 3.0 * layers * slots * inner * (rows + 2.0 * static_cast<double>(c.block));
+    sum += answer * head;  // the target's law
+  }
+  return 2.0 * sum;
+}
+
+std::string DFlashObjective::fingerprint() const {
+  const DFlashConfig& c = model_->config;
+  std::uint64_t hash = 0xcbf29ce484222325ULL;
+  for (const Document& d : training_) {
+    hash = (hash ^ d.key ^ static_cast<std::uint64_t>(d.tokens.size()) << 40) * 0x100000001b3ULL;
+  }
+  return fmt::format(
+      "dflash layers={} block={} features={} draft_vocab={} markov={} next={} anchors={} length={} "
+      "gamma={} distill={} confidence={} documents={} data={:016x}",
+      c.layers, c.block, c.features(), c.draft_vocab, c.markov_rank, c.predicts_next,
+      options_.anchors, options_.length, options_.gamma, options_.distill,
+      c.confidence ? options_.confidence : 0.0, training_.size(), hash);
+}
+
+void DFlashObjective::save(const std::filesystem::path& folder, std::span<const at::Tensor> values,
+                           const nlohmann::json& provenance) {
+  DFlash copy = *model_;
+  const std::vector<Named> places = trained(copy);
+  for (std::size_t i = 0; i < places.size(); ++i) *places[i].tensor = values[i];
+  save_dflash(folder, copy, provenance);
+}
+
+}  // namespace forerun

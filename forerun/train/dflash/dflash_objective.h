@@ -1,0 +1,86 @@
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "forerun/formats/token_shards.h"
+#include "forerun/models/decoder_lm.h"
+#include "forerun/models/dflash/dflash.h"
+#include "forerun/train/dflash/target_states.h"
+#include "forerun/train/objective.h"
+
+namespace forerun {
+
+/// What a DFlash network learns from.
+struct DFlashLossOptions {
+  std::int64_t anchors = 64;   ///< blocks of an answer, at random positions
+  std::int64_t length = 1024;  ///< tokens of a document at most; what is behind is left out
+  double gamma = 4.0;          ///< slot k counts exp(-k / gamma), the first slot 1
+  double distill = 0.5;        ///< share of the loss against the target's law instead of its token
+  double held_out = 0.01;      ///< share of the documents that are never trained on
+  double confidence = 1.0;     ///< weight of the confidence head's loss
+};
+
+/// Block diffusion with a target's hidden states: the loss of Chen, Liang and Liu 2026
+/// (arXiv:2602.06036, section 3.3), with DSpark's heads (arXiv:2607.05147) where the network has
+/// them.
+///
+/// A slot counts until the first token of its block that the draft vocabulary lacks: no draft
+/// behind it can be kept. Besides the loss, the figures tell the share of right first drafts, and
+/// `tau`: drafts of a greedy block kept in a row, plus 1.
+class DFlashObjective : public Objective {
+ public:
+  /// @param target  whose answers the documents are; its passes make the features
+  /// @param model   float32 leaves that will be trained, but for embedding and head; kept
+  /// @param data    kept mapped
+  /// @throws UsageError-like std::invalid_argument  no document has an answer to learn from, a
+  /// token outside the target's vocabulary
+  DFlashObjective(std::shared_ptr<const DecoderLm> target, std::shared_ptr<DFlash> model,
+                  std::vector<TokenShards> data, const TargetHead& head,
+                  const DFlashLossOptions& options);
+
+  std::vector<Parameter> parameters() override;
+  std::size_t size() const override { return training_.size(); }
+  std::size_t held_out() const override { return held_out_.size(); }
+  LossSum loss(std::span<const std::size_t> examples, std::uint64_t seed) override;
+  LossSum held_out_loss(std::span<const std::size_t> examples) override;
+  double flops(std::span<const std::size_t> examples) const override;
+  std::string fingerprint() const override;
+  void save(const std::filesystem::path& folder, std::span<const at::Tensor> values,
+            const nlohmann::json& provenance) override;
+
+  /// The first tokens of one document, as they are learned from.
+  struct Document {
+    std::span<const Token> tokens;
+    std::int64_t prompt;
+    std::uint64_t key;  ///< of its random numbers
+  };
+
+ private:
+  /// The supervised slots of a batch, a row each.
+  struct Slots {
+    std::vector<std::int64_t> block;     // which block of the batch
+    std::vector<std::int64_t> slot;      // which slot of it
+    std::vector<std::int64_t> label;     // id in the draft vocabulary
+    std::vector<std::int64_t> previous;  // token before, of the target's vocabulary
+    std::vector<std::int64_t> teacher;   // row of the target's states that predicts it
+    std::vector<float> weight;
+  };
+
+  std::vector<std::int64_t> anchors_of(const Document& document, std::uint64_t seed) const;
+  LossSum loss_of(std::span<const Document> documents, std::uint64_t seed);
+  void supervise(const Document& document, std::int64_t first_row, std::int64_t block,
+                 std::int64_t anchor, Slots& slots) const;
+  at::Tensor token_loss(const at::Tensor& log_q, const at::Tensor& log_p, const Slots& slots) const;
+
+  std::shared_ptr<DFlash> model_;
+  std::vector<TokenShards> data_;
+  DFlashLossOptions options_;
+  TargetStates states_;
+  std::vector<std::int64_t> drafted_;  // of the target's vocabulary: id in the draft's, or -1
+  std::vector<Document> training_, held_out_;
+};
+
+}  // namespace forerun

@@ -1,0 +1,43 @@
+#include "forerun/train/dflash/target_states.h"
+
+#include <ATen/ATen.h>
+
+#include <utility>
+
+namespace forerun {
+
+TargetStates::TargetStates(std::shared_ptr<const DecoderLm> target, TargetHead head,
+                           std::vector<std::int64_t> layers)
+    : target_(std::move(target)), head_(std::move(head)), kept_(std::move(layers)) {
+  kept_.push_back(target_->config.layers - 1);
+}
+
+TargetStates::Batch TargetStates::of(std::span<const std::span<const Token>> documents) {
+  const at::NoGradGuard no_autograd;
+  const std::int64_t width = target_->config.hidden, all = static_cast<std::int64_t>(kept_.size());
+  std::int64_t rows = 0;
+  for (const auto& tokens : documents) rows += static_cast<std::int64_t>(tokens.size());
+  const at::Tensor states = at::empty({rows, all * width}, at::kFloat);
+  while (caches_.size() < documents.size()) caches_.push_back(target_->make_cache());
+  std::vector<LaneSpan> lanes;
+  float* place = states.data_ptr<float>();
+  for (std::size_t i = 0; i < documents.size(); ++i) {
+    caches_[i].truncate(0);
+    lanes.push_back({.cache = &caches_[i], .tokens = documents[i], .states = place});
+    place += static_cast<std::int64_t>(documents[i].size()) * all * width;
+  }
+  forward(*target_, lanes, kept_);
+  return {.features = states.narrow(1, 0, (all - 1) * width),
+          .last = states.narrow(1, (all - 1) * width, width)};
+}
+
+at::Tensor TargetStates::log_probabilities(const at::Tensor& last) const {
+  const at::NoGradGuard no_autograd;
+  const at::Tensor x = last.to(at::kFloat);
+  const at::Tensor scale = (x.square().mean(-1, true) + head_.norm_eps).rsqrt();
+  at::Tensor logits = at::linear(x * scale * head_.norm, head_.rows).to(at::kFloat);
+  if (head_.softcap > 0.0) logits = at::tanh(logits / head_.softcap) * head_.softcap;
+  return at::log_softmax(logits, -1);
+}
+
+}  // namespace forerun

@@ -1,0 +1,49 @@
+#pragma once
+
+#include <ATen/core/Tensor.h>
+
+#include <cstdint>
+#include <memory>
+#include <span>
+#include <vector>
+
+#include "forerun/core/token.h"
+#include "forerun/models/decoder_lm.h"
+
+namespace forerun {
+
+/// What turns a target's last hidden states into its law over the draft vocabulary.
+struct TargetHead {
+  at::Tensor norm;  ///< [hidden] float32
+  double norm_eps = 1e-5;
+  at::Tensor rows;       ///< [draft_vocab, hidden]: of the target's head
+  double softcap = 0.0;  ///< 0 = none
+};
+
+/// Runs a target over documents for its hidden states.
+class TargetStates {
+ public:
+  /// @param layers  zero-based ids of the blocks whose output is wanted
+  TargetStates(std::shared_ptr<const DecoderLm> target, TargetHead head,
+               std::vector<std::int64_t> layers);
+
+  struct Batch {
+    at::Tensor features;  ///< [rows, layers * hidden] float32, one document behind the other
+    at::Tensor last;      ///< [rows, hidden] float32: what leaves the target's last block
+  };
+  /// One packed pass over the documents.
+  Batch of(std::span<const std::span<const Token>> documents);
+
+  /// Log-probabilities at temperature 1, over the draft vocabulary alone.
+  /// @param last  [n, hidden]
+  /// @return      [n, draft_vocab] float32
+  at::Tensor log_probabilities(const at::Tensor& last) const;
+
+ private:
+  std::shared_ptr<const DecoderLm> target_;
+  TargetHead head_;
+  std::vector<std::int64_t> kept_;  // the layers, and the last block
+  std::vector<KvCache> caches_;     // used again: their pages are large
+};
+
+}  // namespace forerun
