@@ -1,6 +1,5 @@
 #pragma once
 
-#include <cstdint>
 #include <functional>
 #include <memory>
 #include <span>
@@ -9,6 +8,10 @@
 #include <vector>
 
 namespace forerun {
+
+namespace internal {
+class MpiGroup;
+}
 
 /// Training cannot go on; the message says why and what to try.
 class TrainError : public std::runtime_error {
@@ -23,7 +26,8 @@ class StoppedByOtherRank : public TrainError {
 };
 
 /// The processes that train together; one alone unless the program was started by `mpirun`.
-/// Every rank makes the same calls in the same order.
+/// Every rank makes the same calls in the same order. All of them throw TrainError if a rank of
+/// this machine is gone (one elsewhere: mpirun ends this process).
 class Ranks {
  public:
   /// This process alone.
@@ -37,27 +41,27 @@ class Ranks {
 
   int rank() const noexcept;
   int size() const noexcept;
-  /// Ranks on this machine, to share its cores.
+  /// Ranks on this machine, which share its cores.
   int local_size() const noexcept;
+  bool first() const noexcept { return rank() == 0; }
 
-  /// Replaces every element by its sum over the ranks; all ranks get the same bits.
+  /// Replaces every element by its sum over the ranks.
   void sum_(std::span<float> values);
   void sum_(std::span<double> values);
-  /// Rank 0's bytes, everywhere.
-  std::string broadcast(std::string bytes);
+  /// Replaces every element by rank 0's.
+  void broadcast_(std::span<float> values);
   /// Every rank's bytes, by rank.
   std::vector<std::string> gather(const std::string& bytes);
   /// True on all ranks if it is on one.
   bool any(bool here);
 
-  /// Runs `work`, then waits for the others. If it threw on some rank, every rank throws: the
-  /// failure itself where it happened (or on rank 0, naming the rank), StoppedByOtherRank
-  /// elsewhere.
+  /// Runs `work` and waits until all ranks have. If it threw on some rank, every rank throws: the
+  /// lowest of those what it threw, all others StoppedByOtherRank. `work` must not call the ranks.
   void together(const std::function<void()>& work);
 
  private:
-  struct Impl;
-  std::unique_ptr<Impl> impl_;
+  explicit Ranks(std::unique_ptr<internal::MpiGroup> group);
+  std::unique_ptr<internal::MpiGroup> group_;  // nothing: alone
 };
 
 }  // namespace forerun
