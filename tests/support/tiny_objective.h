@@ -3,10 +3,14 @@
 #include <ATen/ATen.h>
 
 #include <cmath>
+#include <cstdint>
+#include <filesystem>
 #include <functional>
-#include <limits>
 #include <nlohmann/json.hpp>
+#include <span>
 #include <string>
+#include <utility>
+#include <vector>
 
 #include "forerun/core/draws.h"
 #include "forerun/formats/safetensors_write.h"
@@ -26,7 +30,9 @@ class TinyObjective : public Objective {
     std::string name = "tiny";
   };
 
-  explicit TinyObjective(Options options) : o_(std::move(options)) {
+  /// @param poison  read at every loss instead of options.poison, if given
+  explicit TinyObjective(Options options, const double* poison = nullptr)
+      : o_(std::move(options)), poison_(poison) {
     in_ = weights({o_.hidden, o_.inputs}, 1);
     bias_ = at::zeros({o_.hidden});
     out_ = weights({1, o_.hidden}, 2);
@@ -42,7 +48,8 @@ class TinyObjective : public Objective {
   LossSum loss(std::span<const std::size_t> examples, std::uint64_t seed) override {
     if (o_.before_loss) o_.before_loss(examples);
     LossSum sum = loss_of(examples, seed, 0);
-    if (o_.poison != 0.0) sum.loss = sum.loss + o_.poison;
+    const double poison = poison_ != nullptr ? *poison_ : o_.poison;
+    if (poison != 0.0) sum.loss = sum.loss + poison;
     return sum;
   }
   LossSum held_out_loss(std::span<const std::size_t> examples) override {
@@ -98,6 +105,7 @@ class TinyObjective : public Objective {
   }
 
   Options o_;
+  const double* poison_;
   at::Tensor in_, bias_, out_;
 };
 
