@@ -1,0 +1,28 @@
+#pragma once
+
+#include <ATen/autocast_mode.h>
+
+namespace forerun {
+
+/// While it lives, matrix products on the CPU run in bfloat16 and what needs range in float32, as
+/// torch.autocast("cpu") has it. The casts of weights are kept until it goes, not longer: the next
+/// step changes the weights.
+class Autocast {
+ public:
+  explicit Autocast(bool on) : before_(at::autocast::is_autocast_enabled(at::kCPU)) {
+    at::autocast::set_autocast_dtype(at::kCPU, at::kBFloat16);
+    at::autocast::set_autocast_enabled(at::kCPU, on);
+    at::autocast::increment_nesting();
+  }
+  Autocast(const Autocast&) = delete;
+  Autocast& operator=(const Autocast&) = delete;
+  ~Autocast() {
+    if (at::autocast::decrement_nesting() == 0) at::autocast::clear_cache();
+    at::autocast::set_autocast_enabled(at::kCPU, before_);
+  }
+
+ private:
+  bool before_;
+};
+
+}  // namespace forerun

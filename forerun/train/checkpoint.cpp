@@ -1,0 +1,125 @@
+#include "forerun/train/checkpoint.h"
+
+#include <ATen/ATen.h>
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include <algorithm>
+#include <cstring>
+#include <span>
+#include <utility>
+
+#include "forerun/formats/json_text.h"
+#include "forerun/formats/safetensors_write.h"
+
+namespace forerun {
+namespace {
+
+constexpr const char* kState = "forerun.train";
+constexpr const char* kChecksum = "forerun.checksum";
+constexpr const char* kRemedy =
+    "put back a good copy, or move it away to start the run from its beginning";
+
+// FNV-1a over 8-byte words, four in turn: memory speed, and it sees any byte that changed.
+class Checksum {
+ public:
+  void add(std::span<const std::byte> bytes) {
+    std::size_t i = 0;
+    for (; i + sizeof(std::uint64_t) <= bytes.size(); i += sizeof(std::uint64_t)) {
+      std::uint64_t word = 0;
+      std::memcpy(&word, bytes.data() + i, sizeof word);
+      mix(word);
+    }
+    for (; i < bytes.size(); ++i) mix(std::to_integer<std::uint64_t>(bytes[i]));
+    mix(bytes.size());
+  }
+  std::string text() const {
+    std::uint64_t all = 0;
+    for (const std::uint64_t s : sums_) all = (all ^ s) * kPrime;
+    return fmt::format("{:016x}", all);
+  }
+
+ private:
+  static constexpr std::uint64_t kPrime = 0x100000001b3ULL;
+  void mix(std::uint64_t word) {
+    std::uint64_t& s = sums_[turn_++ % 4];
+    s = (s ^ word) * kPrime;
+    s ^= s >> 32;  // or high bits would never reach low ones
+  }
+  std::uint64_t sums_[4] = {0xcbf29ce484222325ULL, 1, 2, 3};
+  std::size_t turn_ = 0;
+};
+
+std::span<const std::byte> bytes_of(const at::Tensor& t) {
+  return std::as_bytes(std::span(t.const_data_ptr<float>(), static_cast<std::size_t>(t.numel())));
+}
+
+// In the order of the tensors' names, which a file may not keep.
+std::string checksum(std::vector<const TensorView*> tensors, const std::string& state) {
+  std::sort(tensors.begin(), tensors.end(),
+            [](const TensorView* a, const TensorView* b) { return a->name < b->name; });
+  Checksum sum;
+  sum.add(std::as_bytes(std::span(state)));
+  for (const TensorView* t : tensors) {
+    sum.add(std::as_bytes(std::span(t->name)));
+    sum.add(t->bytes);
+  }
+  return sum.text();
+}
+
+std::vector<const TensorView*> pointers(const std::vector<TensorView>& tensors) {
+  std::vector<const TensorView*> out;
+  for (const TensorView& t : tensors) out.push_back(&t);
+  return out;
+}
+
+}  // namespace
+
+void write_checkpoint(const std::filesystem::path& path, const NamedTensors& tensors,
+                      const nlohmann::json& state) {
+  std::vector<TensorView> views;
+  for (const auto& [name, t] : tensors) {
+    views.push_back({name, DType::kF32, t.sizes().vec(), bytes_of(t)});
+  }
+  const std::string text = state.dump();
+  write_safetensors(path, views, {{kState, text}, {kChecksum, checksum(pointers(views), text)}});
+}
+
+Checkpoint::Checkpoint(const std::filesystem::path& path)
+    : path_(path.string()), file_(load_safetensors(path)) {
+  const auto& metadata = file_.metadata();
+  const auto text = metadata.find(kState), sum = metadata.find(kChecksum);
+  if (text == metadata.end() || sum == metadata.end()) {
+    throw FormatError(fmt::format("{}: not a checkpoint of a training run; {}", path_, kRemedy));
+  }
+  if (checksum(pointers(file_.tensors()), text->second) != sum->second) {
+    throw FormatError(fmt::format("{}: damaged, its checksum does not fit; {}", path_, kRemedy));
+  }
+  const Result<nlohmann::json> state = parse_json(text->second);
+  if (!state) throw FormatError(fmt::format("{}: {}; {}", path_, state.error().message, kRemedy));
+  state_ = *state;
+}
+
+void Checkpoint::restore_(const NamedTensors& tensors) const {
+  for (const auto& [name, t] : tensors) {
+    const TensorView* view = file_.find(name);
+    if (view == nullptr || view->dtype != DType::kF32 || view->shape != t.sizes().vec()) {
+      throw FormatError(fmt::format(
+          "{}: {} {} where this run has [{}]; it is of another model: train into another folder",
+          path_, name, view == nullptr ? "is missing" : "has another shape",
+          fmt::join(t.sizes().vec(), ", ")));
+    }
+  }
+  if (file_.tensors().size() != tensors.size()) {
+    throw FormatError(
+        fmt::format("{}: {} tensors where this run has {}; it is of another model: train into "
+                    "another folder",
+                    path_, file_.tensors().size(), tensors.size()));
+  }
+  for (const auto& [name, t] : tensors) {
+    const auto bytes = file_.find(name)->bytes;
+    std::memcpy(t.data_ptr<float>(), bytes.data(), bytes.size());
+  }
+}
+
+}  // namespace forerun

@@ -1,0 +1,225 @@
+// How a run starts, what its checkpoint holds, and how it goes on from one.
+#include <ATen/ATen.h>
+#include <ATen/Parallel.h>
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include <stdexcept>
+#include <system_error>
+
+#include "forerun/formats/json_text.h"
+#include "forerun/train/internal/run.h"
+
+namespace forerun::internal {
+namespace {
+
+using nlohmann::json;
+
+constexpr const char* kCheckpoint = "checkpoint.safetensors";
+constexpr const char* kLog = "log.jsonl";
+
+json held_out_json(const HeldOut& h) {
+  json figures = json::array();
+  for (const Figure& f : h.figures) figures.push_back({f.name, f.numerator, f.denominator});
+  return {{"step", h.step}, {"loss", h.loss}, {"figures", figures}};
+}
+
+HeldOut held_out_of(const json& j) {
+  HeldOut h{j.at("step").get<std::int64_t>(), j.at("loss").get<double>(), {}};
+  for (const json& f : j.at("figures")) {
+    h.figures.push_back({f.at(0).get<std::string>(), f.at(1).get<double>(), f.at(2).get<double>()});
+  }
+  return h;
+}
+
+std::string shown(const json& value) {
+  return value.is_string() ? value.get<std::string>() : value.dump();
+}
+
+json parsed_provenance(const std::string& text) {
+  const Result<json> parsed = parse_json(text);
+  if (!parsed || !parsed->is_object()) {
+    throw std::invalid_argument("train: the provenance must be a JSON object");
+  }
+  return *parsed;
+}
+
+}  // namespace
+
+// What decides the numbers of a run: a resumed one must have the same.
+json Run::fixed_options() const {
+  const TrainOptions& o = options_;
+  return {{"steps", steps_},
+          {"batch", o.batch},
+          {"learning_rate", o.learning_rate},
+          {"warmup", o.warmup},
+          {"min_rate", o.min_rate},
+          {"beta1", o.beta1},
+          {"beta2", o.beta2},
+          {"epsilon", o.epsilon},
+          {"weight_decay", o.weight_decay},
+          {"clip", o.clip},
+          {"ema", o.ema},
+          {"bf16", o.bf16},
+          {"seed", o.seed},
+          {"examples", objective_.size()},
+          {"held_out_examples", objective_.held_out()},
+          {"objective", objective_.fingerprint()}};
+}
+
+// What may differ, at the price of other last digits.
+json Run::surroundings() const {
+  return {{"ranks", ranks_.size()},
+          {"threads", at::get_num_threads()},
+          {"micro_batch", options_.micro_batch}};
+}
+
+NamedTensors Run::tensors() const {
+  NamedTensors out;
+  for (std::size_t i = 0; i < parameters_.size(); ++i) {
+    const std::string& name = parameters_[i].name;
+    out.emplace_back("parameter/" + name, values_[i].detach());
+    out.emplace_back("first_moment/" + name, adamw_.first_moments()[i]);
+    out.emplace_back("second_moment/" + name, adamw_.second_moments()[i]);
+    if (average_.on()) out.emplace_back("average/" + name, average_.values()[i]);
+  }
+  return out;
+}
+
+json Run::state_json() const {
+  json state = {{"version", 1},
+                {"step", state_.step},
+                {"tokens", state_.tokens},
+                {"seconds", state_.seconds},
+                {"loss", progress_.loss},
+                {"smoothed_sum", state_.smoothed_sum},
+                {"smoothed_weight", state_.smoothed_weight},
+                {"log_bytes", state_.log_bytes},
+                {"options", fixed_options()},
+                {"surroundings", surroundings()}};
+  if (state_.held_out) state["held_out"] = held_out_json(*state_.held_out);
+  return state;
+}
+
+void Run::take_state(const json& state) {
+  state_.step = state.at("step").get<std::int64_t>();
+  state_.tokens = state.at("tokens").get<std::int64_t>();
+  state_.seconds = seconds_before_ = state.at("seconds").get<double>();
+  state_.smoothed_sum = state.at("smoothed_sum").get<double>();
+  state_.smoothed_weight = state.at("smoothed_weight").get<double>();
+  state_.log_bytes = state.at("log_bytes").get<std::uint64_t>();
+  if (state.contains("held_out")) state_.held_out = held_out_of(state.at("held_out"));
+  progress_.loss = state.at("loss").get<double>();
+  if (state_.smoothed_weight > 0.0) {
+    progress_.smoothed_loss = state_.smoothed_sum / state_.smoothed_weight;
+  }
+  last_checkpoint_ = resumed_from_ = state_.step;
+}
+
+void Run::compare(const json& made_with) const {
+  const json now = fixed_options();
+  std::vector<std::string> differences;
+  for (const auto& [key, value] : now.items()) {
+    const json before = made_with.value(key, json());
+    if (before == value) continue;
+    differences.push_back(fmt::format("{} {} (now {})", key, shown(before), shown(value)));
+  }
+  if (differences.empty()) return;
+  throw std::invalid_argument(fmt::format(
+      "{}: its run was started with {}; go on with the same, or name another folder for a new run",
+      (folder_ / kCheckpoint).string(), fmt::join(differences, ", ")));
+}
+
+void Run::open_folder() {
+  std::error_code failed;
+  std::filesystem::create_directories(folder_, failed);
+  if (failed) {
+    throw FormatError(fmt::format("{}: cannot be made: {}; choose a folder that can be written",
+                                  folder_.string(), failed.message()));
+  }
+  log_.emplace(folder_ / kLog);
+}
+
+// Rank 0 reads, then all ranks get what it has: they need not share a disk.
+void Run::start() {
+  json state;
+  ranks_.together([&] {
+    const json provenance = parsed_provenance(options_.provenance);
+    if (!ranks_.first()) return;
+    open_folder();
+    if (!std::filesystem::exists(folder_ / kCheckpoint)) {
+      log_->keep_first(0);
+      log_->append({{"run",
+                     {{"options", fixed_options()},
+                      {"surroundings", surroundings()},
+                      {"provenance", provenance}}}});
+      return;
+    }
+    const Checkpoint checkpoint(folder_ / kCheckpoint);
+    compare(checkpoint.state().value("options", json::object()));
+    checkpoint.restore_(tensors());
+    state = checkpoint.state();
+  });
+  state = json::parse(ranks_.gather(state.dump()).front());
+  ranks_.together([&] {
+    if (state.is_null()) return;
+    try {
+      take_state(state);
+    } catch (const json::exception& e) {
+      throw FormatError(fmt::format("{}: not of this version of forerun ({})",
+                                    (folder_ / kCheckpoint).string(), e.what()));
+    }
+    if (!log_) return;
+    if (log_->size() < state_.log_bytes) note("the log lacks lines that the checkpoint knows of");
+    log_->keep_first(state_.log_bytes);
+    if (state_.step < steps_)
+      log_->append({{"resumed", {{"step", state_.step}, {"surroundings", surroundings()}}}});
+    if (state.value("surroundings", json()) != surroundings()) {
+      note(fmt::format("resumed with {} where it was {}: the losses differ in their last digits",
+                       surroundings().dump(), state.value("surroundings", json()).dump()));
+    }
+  });
+  share_state();
+  last_step_at_ = last_checkpoint_at_ = now();
+}
+
+void Run::share_state() {
+  for (const auto& [name, t] : tensors()) {
+    ranks_.broadcast_({t.data_ptr<float>(), static_cast<std::size_t>(t.numel())});
+  }
+}
+
+void Run::checkpoint() {
+  ranks_.together([&] {
+    if (!log_) return;
+    for (const at::Tensor& t : values_) {
+      if (!t.isfinite().all().item<bool>()) {
+        throw TrainError(fmt::format(
+            "step {}: a weight is not finite, and no checkpoint was written; try a lower learning "
+            "rate",
+            state_.step));
+      }
+    }
+    log_->sync();
+    state_.log_bytes = log_->size();
+    state_.seconds = seconds_before_ + now();
+    write_checkpoint(folder_ / kCheckpoint, tensors(), state_json());
+    json provenance = {{"step", state_.step},
+                       {"steps", steps_},
+                       {"tokens", state_.tokens},
+                       {"loss", progress_.loss},
+                       {"smoothed_loss", progress_.smoothed_loss},
+                       {"averaged", average_.on()},
+                       {"options", fixed_options()},
+                       {"provenance", parsed_provenance(options_.provenance)}};
+    if (state_.held_out) {
+      provenance["held_out"] = {{"step", state_.held_out->step}, {"loss", state_.held_out->loss}};
+    }
+    objective_.save(folder_, result(), provenance);
+    if (listener_.on_checkpoint) listener_.on_checkpoint(progress_);
+  });
+  last_checkpoint_ = state_.step;
+  last_checkpoint_at_ = now();
+}
+
+}  // namespace forerun::internal

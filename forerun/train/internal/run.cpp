@@ -1,0 +1,110 @@
+#include "forerun/train/internal/run.h"
+
+#include <ATen/Parallel.h>
+
+#include <algorithm>
+#include <cmath>
+#include <thread>
+#include <utility>
+
+#include "forerun/train/internal/options_check.h"
+
+namespace forerun::internal {
+namespace {
+
+const TrainOptions& checked(const TrainOptions& options, const Objective& objective,
+                            const Ranks& ranks) {
+  check(options, objective.size(), ranks.size());
+  return options;
+}
+
+std::vector<at::Tensor> values_of(const std::vector<Parameter>& parameters) {
+  std::vector<at::Tensor> out;
+  for (const Parameter& p : parameters) out.push_back(p.value);
+  return out;
+}
+
+std::int64_t steps_of(const TrainOptions& options, const DataOrder& order) {
+  if (options.steps > 0) return options.steps;
+  const double steps = options.epochs * static_cast<double>(order.steps_per_epoch());
+  return std::max<std::int64_t>(std::llround(steps), 1);
+}
+
+// Ranks of one machine share its cores; one alone keeps what the program chose.
+void share_cores(int wanted, const Ranks& ranks) {
+  if (wanted > 0) {
+    at::set_num_threads(wanted);
+  } else if (ranks.size() > 1) {
+    const auto cores = static_cast<int>(std::thread::hardware_concurrency());
+    at::set_num_threads(std::max(cores / ranks.local_size(), 1));
+  }
+}
+
+}  // namespace
+
+Run::Run(Objective& objective, const TrainOptions& options, const TrainListener& listener,
+         Ranks& ranks)
+    : objective_(objective),
+      options_(checked(options, objective, ranks)),
+      listener_(listener),
+      ranks_(ranks),
+      parameters_(objective.parameters()),
+      values_(values_of(parameters_)),
+      gradients_(parameters_),
+      adamw_(parameters_, {options.beta1, options.beta2, options.epsilon, options.weight_decay}),
+      average_(parameters_, options.ema),
+      order_(objective.size(), options.batch, options.seed),
+      steps_(steps_of(options, order_)),
+      schedule_(Schedule::of(options.learning_rate, options.min_rate, steps_, options.warmup)),
+      folder_(options.out) {
+  share_cores(options.threads, ranks);
+}
+
+TrainReport Run::to_the_end() {
+  start();
+  TrainReport report;
+  while (state_.step < steps_) {
+    step();
+    const bool last = state_.step == steps_;
+    const bool asked = ranks_.any(listener_.go_on && !listener_.go_on());
+    // Clocks differ: rank 0's decides.
+    const bool late =
+        ranks_.any(ranks_.first() && options_.time_limit > 0.0 && now() >= options_.time_limit);
+    const bool stop = !last && (asked || late);
+    if (stop) report.end = asked ? TrainEnd::kInterrupted : TrainEnd::kTimeLimit;
+    const bool evaluation =
+        options_.evaluate_steps > 0 && state_.step % options_.evaluate_steps == 0;
+    if (last || (evaluation && !asked)) evaluate();
+    const bool by_steps =
+        options_.checkpoint_steps > 0 && state_.step % options_.checkpoint_steps == 0;
+    const bool by_time = ranks_.any(ranks_.first() && options_.checkpoint_seconds > 0.0 &&
+                                    now() - last_checkpoint_at_ >= options_.checkpoint_seconds);
+    if (last || stop || by_steps || by_time) checkpoint();
+    if (stop) break;
+  }
+  report.step = state_.step;
+  report.steps = steps_;
+  report.resumed_from = resumed_from_;
+  for (const at::Tensor& t : values_) report.parameters += t.numel();
+  report.tokens = state_.tokens;
+  report.seconds = state_.seconds;
+  report.loss = progress_.loss;
+  report.smoothed_loss = progress_.smoothed_loss;
+  report.has_held_out = state_.held_out.has_value();
+  if (state_.held_out) report.held_out = *state_.held_out;
+  report.checkpoint = (folder_ / "checkpoint.safetensors").string();
+  report.log = (folder_ / "log.jsonl").string();
+  return report;
+}
+
+void Run::note(std::string_view line) const {
+  if (ranks_.first() && listener_.on_note) listener_.on_note(line);
+}
+
+double Run::now() const { return std::chrono::duration<double>(Clock::now() - began_).count(); }
+
+std::span<const at::Tensor> Run::result() const {
+  return average_.on() ? average_.values() : values_;
+}
+
+}  // namespace forerun::internal

@@ -1,0 +1,91 @@
+#pragma once
+
+#include <chrono>
+#include <filesystem>
+#include <memory>
+#include <nlohmann/json.hpp>
+#include <optional>
+#include <span>
+#include <string_view>
+#include <vector>
+
+#include "forerun/train/adamw.h"
+#include "forerun/train/checkpoint.h"
+#include "forerun/train/data_order.h"
+#include "forerun/train/gradients.h"
+#include "forerun/train/internal/sums.h"
+#include "forerun/train/objective.h"
+#include "forerun/train/options.h"
+#include "forerun/train/pace.h"
+#include "forerun/train/ranks.h"
+#include "forerun/train/schedule.h"
+#include "forerun/train/train_log.h"
+
+namespace forerun::internal {
+
+/// One call of train(): what it holds, and its parts in the order in which they happen.
+class Run {
+ public:
+  Run(Objective& objective, const TrainOptions& options, const TrainListener& listener,
+      Ranks& ranks);
+  TrainReport to_the_end();
+
+ private:
+  using Clock = std::chrono::steady_clock;
+
+  struct State {  // with the tensors, all that a checkpoint holds
+    std::int64_t step = 0, tokens = 0;
+    double seconds = 0.0;
+    double smoothed_sum = 0.0, smoothed_weight = 0.0;
+    std::uint64_t log_bytes = 0;
+    std::optional<HeldOut> held_out;
+  };
+
+  // resume.cpp
+  void start();
+  void open_folder();
+  nlohmann::json fixed_options() const;
+  nlohmann::json surroundings() const;
+  nlohmann::json state_json() const;
+  void take_state(const nlohmann::json& state);
+  void compare(const nlohmann::json& made_with) const;
+  void share_state();
+  NamedTensors tensors() const;
+  void checkpoint();
+
+  // step.cpp
+  Sums accumulate(const DataOrder::Batch& batch);
+  void step();
+  void evaluate();
+  void report_step(const Sums& sums, double norm, double seconds);
+
+  void note(std::string_view line) const;
+  double now() const;  // seconds since the process began to train
+  std::span<const at::Tensor> result() const;
+
+  Objective& objective_;
+  const TrainOptions& options_;
+  const TrainListener& listener_;
+  Ranks& ranks_;
+  Clock::time_point began_ = Clock::now();
+
+  std::vector<Parameter> parameters_;
+  std::vector<at::Tensor> values_;
+  Gradients gradients_;
+  AdamW adamw_;
+  WeightAverage average_;
+  DataOrder order_;
+  std::int64_t steps_;
+  Schedule schedule_;
+  Pace pace_;
+  std::filesystem::path folder_;
+  std::optional<TrainLog> log_;  // rank 0
+
+  State state_;
+  Progress progress_;
+  double seconds_before_ = 0.0;  // of earlier processes
+  double last_step_at_ = 0.0, last_checkpoint_at_ = 0.0;
+  std::int64_t last_checkpoint_ = -1, resumed_from_ = 0;
+};
+
+}  // namespace forerun::internal
