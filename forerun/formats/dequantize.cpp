@@ -22,6 +22,11 @@ void decode_blocks(std::span<const std::byte> src, std::span<float> dst) {
 }
 
 void check_sizes(DType dtype, std::size_t bytes, std::size_t elements) {
+  if (!holds_weights(dtype)) {
+    throw std::invalid_argument(
+        fmt::format("dequantize: {} holds ids or flags, no weights; read it with whole_numbers",
+                    name_of(dtype)));
+  }
   const auto block = static_cast<std::size_t>(block_bytes(dtype));
   const auto expected = bytes / block * static_cast<std::size_t>(block_size(dtype));
   if (bytes % block == 0 && elements == expected) return;
@@ -55,6 +60,10 @@ void decode(DType dtype, std::span<const std::byte> src, std::span<float> dst) {
       return decode_blocks<internal::BlockQ5K>(src, dst);
     case DType::kQ6_K:
       return decode_blocks<internal::BlockQ6K>(src, dst);
+    case DType::kI64:
+    case DType::kI32:
+    case DType::kBool:
+      break;
   }
   __builtin_unreachable();
 }

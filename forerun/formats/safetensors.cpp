@@ -30,6 +30,9 @@ std::optional<DType> dtype_of(const std::string& name) {
   if (name == "F32") return DType::kF32;
   if (name == "F16") return DType::kF16;
   if (name == "BF16") return DType::kBF16;
+  if (name == "I64") return DType::kI64;
+  if (name == "I32") return DType::kI32;
+  if (name == "BOOL") return DType::kBool;
   return std::nullopt;
 }
 
@@ -58,7 +61,7 @@ Result<Entry> parse_entry(const std::string& name, const json& value) {
   if (!dtype) {
     return Error{
         fmt::format("tensor {} is stored as {}, which forerun does not read; F32, F16 and "
-                    "BF16 are: convert it",
+                    "BF16 are, and for ids and flags I64, I32 and BOOL: convert it",
                     quote(name), quote(*stored))};
   }
   auto shape = counts(value, "shape");

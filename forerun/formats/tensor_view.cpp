@@ -12,7 +12,7 @@ struct Layout {
 };
 
 // In the order of DType. Source of the block sizes: ggml-common.h of ggml-org/ggml.
-constexpr std::array<Layout, 11> kLayouts{{{"F32", 1, 4},
+constexpr std::array<Layout, 14> kLayouts{{{"F32", 1, 4},
                                            {"F16", 1, 2},
                                            {"BF16", 1, 2},
                                            {"Q8_0", 32, 34},
@@ -22,13 +22,20 @@ constexpr std::array<Layout, 11> kLayouts{{{"F32", 1, 4},
                                            {"Q5_1", 32, 24},
                                            {"Q4_K", 256, 144},
                                            {"Q5_K", 256, 176},
-                                           {"Q6_K", 256, 210}}};
+                                           {"Q6_K", 256, 210},
+                                           {"I64", 1, 8},
+                                           {"I32", 1, 4},
+                                           {"BOOL", 1, 1}}};
 
 const Layout& layout_of(DType dtype) noexcept { return kLayouts[static_cast<std::size_t>(dtype)]; }
 
 }  // namespace
 
 std::string_view name_of(DType dtype) noexcept { return layout_of(dtype).name; }
+
+bool holds_weights(DType dtype) noexcept {
+  return dtype != DType::kI64 && dtype != DType::kI32 && dtype != DType::kBool;
+}
 
 std::int64_t block_size(DType dtype) noexcept { return layout_of(dtype).elements; }
 

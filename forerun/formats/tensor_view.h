@@ -10,7 +10,8 @@
 
 namespace forerun {
 
-/// How numbers are stored in a file. The Q types are GGML's block formats.
+/// How numbers are stored in a file. The Q types are GGML's block formats. The last three hold ids
+/// and flags, never weights.
 enum class DType : std::uint8_t {
   kF32,
   kF16,
@@ -22,7 +23,10 @@ enum class DType : std::uint8_t {
   kQ5_1,
   kQ4_K,
   kQ5_K,
-  kQ6_K
+  kQ6_K,
+  kI64,
+  kI32,
+  kBool
 };
 
 /// A tensor inside a memory-mapped file; valid as long as the file object lives.
@@ -34,6 +38,9 @@ struct TensorView {
 };
 
 std::string_view name_of(DType dtype) noexcept;
+
+/// Whether weights are stored so; false for whole numbers and flags.
+bool holds_weights(DType dtype) noexcept;
 
 /// Elements that are stored together: 1 for plain numbers, 32 or 256 for the Q types.
 std::int64_t block_size(DType dtype) noexcept;
