@@ -22,9 +22,10 @@ void decode_blocks(std::span<const std::byte> src, std::span<float> dst) {
 }
 
 void check_sizes(DType dtype, std::size_t bytes, std::size_t elements) {
-  if (!is_real(dtype)) {
+  if (!holds_weights(dtype)) {
     throw std::invalid_argument(
-        fmt::format("dequantize: numbers of type {} are ids, not weights", name_of(dtype)));
+        fmt::format("dequantize: {} holds ids or flags, no weights; read it with whole_numbers",
+                    name_of(dtype)));
   }
   const auto block = static_cast<std::size_t>(block_bytes(dtype));
   const auto expected = bytes / block * static_cast<std::size_t>(block_size(dtype));
@@ -62,7 +63,7 @@ void decode(DType dtype, std::span<const std::byte> src, std::span<float> dst) {
     case DType::kI64:
     case DType::kI32:
     case DType::kBool:
-      break;  // refused by check_sizes
+      break;
   }
   __builtin_unreachable();
 }

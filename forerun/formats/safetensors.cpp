@@ -61,7 +61,7 @@ Result<Entry> parse_entry(const std::string& name, const json& value) {
   if (!dtype) {
     return Error{
         fmt::format("tensor {} is stored as {}, which forerun does not read; F32, F16 and "
-                    "BF16 are (and I64, I32, BOOL for ids): convert it",
+                    "BF16 are, and for ids and flags I64, I32 and BOOL: convert it",
                     quote(name), quote(*stored))};
   }
   auto shape = counts(value, "shape");

@@ -2,7 +2,6 @@
 
 #include <gtest/gtest.h>
 
-#include <array>
 #include <cstring>
 
 #include "forerun/formats/dequantize.h"
@@ -152,16 +151,10 @@ TEST(Safetensors, RefusesGapsOverlapsAndLeftovers) {
 struct Owned {
   std::vector<float> f32{1.5f, -2.0f, 0.0f};
   std::vector<std::uint16_t> bf16{0x3f80, 0x4000};
-  std::vector<std::int64_t> ids{-7, 1LL << 40};
-  std::vector<std::int32_t> tokens{3, 1, 4};
-  std::array<bool, 3> flags{true, false, true};
   std::vector<TensorView> views() const {
     return {{"half", DType::kBF16, {2, 1}, std::as_bytes(std::span(bf16))},
             {"full", DType::kF32, {3}, std::as_bytes(std::span(f32))},
-            {"empty", DType::kF16, {0, 5}, {}},
-            {"flags", DType::kBool, {3}, std::as_bytes(std::span(flags))},
-            {"tokens", DType::kI32, {3}, std::as_bytes(std::span(tokens))},
-            {"ids", DType::kI64, {2}, std::as_bytes(std::span(ids))}};
+            {"empty", DType::kF16, {0, 5}, {}}};
   }
 };
 
@@ -172,7 +165,7 @@ TEST(Safetensors, WhatIsWrittenIsReadBack) {
   write_safetensors(path, owned.views(), {{"format", "pt"}});
   const Safetensors read = load_safetensors(path);
   EXPECT_EQ(read.metadata(), (Safetensors::Metadata{{"format", "pt"}}));
-  ASSERT_EQ(read.tensors().size(), 6u);
+  ASSERT_EQ(read.tensors().size(), 3u);
   for (const TensorView& written : owned.views()) {
     const TensorView* found = read.find(written.name);
     ASSERT_NE(found, nullptr) << written.name;
@@ -199,7 +192,8 @@ TEST(Safetensors, WritingRefusesWhatCannotBeReadBack) {
   EXPECT_NE(said({"__metadata__", DType::kF32, {3}, f32}).find("is taken"), std::string::npos);
   EXPECT_NE(said({"w", DType::kF32, {4}, f32}).find("with shape [4] has 12 bytes"),
             std::string::npos);
-  EXPECT_NE(said({"w", DType::kQ8_0, {32}, f32}).find("is Q8_0, which safetensors has not"), std::string::npos);
+  EXPECT_NE(said({"w", DType::kQ8_0, {32}, f32}).find("is Q8_0, expected plain numbers"),
+            std::string::npos);
   EXPECT_NE(said({"\xff", DType::kF32, {3}, f32}).find("is not UTF-8"), std::string::npos);
   EXPECT_FALSE(std::filesystem::exists(path));
 }

@@ -20,7 +20,7 @@ using nlohmann::json;
 void check(const TensorView& tensor) {
   if (block_size(tensor.dtype) != 1) {
     throw std::invalid_argument(
-        fmt::format("write_safetensors: tensor {} is {}, which safetensors has not; dequantize it",
+        fmt::format("write_safetensors: tensor {} is {}, expected plain numbers; dequantize it",
                     quote(tensor.name), name_of(tensor.dtype)));
   }
   const auto elements = element_count(tensor.shape);

@@ -33,6 +33,10 @@ const Layout& layout_of(DType dtype) noexcept { return kLayouts[static_cast<std:
 
 std::string_view name_of(DType dtype) noexcept { return layout_of(dtype).name; }
 
+bool holds_weights(DType dtype) noexcept {
+  return dtype != DType::kI64 && dtype != DType::kI32 && dtype != DType::kBool;
+}
+
 std::int64_t block_size(DType dtype) noexcept { return layout_of(dtype).elements; }
 
 std::int64_t block_bytes(DType dtype) noexcept { return layout_of(dtype).bytes; }

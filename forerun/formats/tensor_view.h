@@ -10,8 +10,8 @@
 
 namespace forerun {
 
-/// How numbers are stored in a file. The Q types are GGML's block formats; the last three are for
-/// ids and the like, never for weights.
+/// How numbers are stored in a file. The Q types are GGML's block formats. The last three hold ids
+/// and flags, never weights.
 enum class DType : std::uint8_t {
   kF32,
   kF16,
@@ -39,8 +39,8 @@ struct TensorView {
 
 std::string_view name_of(DType dtype) noexcept;
 
-/// True for what a weight may be stored as.
-constexpr bool is_real(DType dtype) noexcept { return dtype < DType::kI64; }
+/// Whether weights are stored so; false for whole numbers and flags.
+bool holds_weights(DType dtype) noexcept;
 
 /// Elements that are stored together: 1 for plain numbers, 32 or 256 for the Q types.
 std::int64_t block_size(DType dtype) noexcept;

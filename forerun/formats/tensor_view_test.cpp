@@ -17,6 +17,19 @@ TEST(TensorView, NamesAndSizesBelongTogether) {
   EXPECT_EQ(block_size(DType::kQ5_1), 32);
   EXPECT_EQ(block_size(DType::kQ4_K), 256);
   EXPECT_EQ(block_bytes(DType::kQ6_K), 210);
+  EXPECT_EQ(name_of(DType::kI64), "I64");
+  EXPECT_EQ(block_bytes(DType::kI64), 8);
+  EXPECT_EQ(name_of(DType::kBool), "BOOL");
+  EXPECT_EQ(block_bytes(DType::kBool), 1);
+}
+
+TEST(TensorView, IdsAndFlagsAreNoWeights) {
+  for (const DType t : {DType::kF32, DType::kF16, DType::kBF16, DType::kQ4_0, DType::kQ6_K}) {
+    EXPECT_TRUE(holds_weights(t)) << name_of(t);
+  }
+  for (const DType t : {DType::kI64, DType::kI32, DType::kBool}) {
+    EXPECT_FALSE(holds_weights(t)) << name_of(t);
+  }
 }
 
 TEST(TensorView, ByteSizeCountsWholeBlocks) {

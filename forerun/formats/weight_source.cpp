@@ -19,7 +19,7 @@ const std::vector<TensorView>& WeightSource::tensors() const {
 
 const TensorView& WeightSource::require(std::string_view name) const {
   const TensorView* tensor = find(name);
-  if (tensor != nullptr && is_real(tensor->dtype)) return *tensor;
+  if (tensor != nullptr && holds_weights(tensor->dtype)) return *tensor;
   if (tensor != nullptr) {
     throw FormatError(fmt::format("{}: tensor {} holds {} numbers, no weights; the file is damaged",
                                   path_, internal::quote(name), name_of(tensor->dtype)));

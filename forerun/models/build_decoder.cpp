@@ -121,6 +121,12 @@ class Builder {
       throw FormatError(fmt::format("tensor '{}' has shape [{}], the model's sizes ask for [{}]",
                                     tensor, fmt::join(view->shape, ", "), fmt::join(shape, ", ")));
     }
+    if (!holds_weights(view->dtype)) {
+      throw FormatError(
+          fmt::format("tensor '{}' holds {} where weights are expected; the file is "
+                      "damaged or of another architecture",
+                      tensor, name_of(view->dtype)));
+    }
     return *view;
   }
 

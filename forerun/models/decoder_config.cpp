@@ -17,6 +17,10 @@ double llama3_scaled(double frequency, const RopeScaling& s) {
   return (1.0 - smooth) * frequency / s.factor + smooth * frequency;
 }
 
+double frequency(std::size_t j, double theta, std::int64_t head_dim) {
+  return std::pow(theta, -2.0 * static_cast<double>(j) / static_cast<double>(head_dim));
+}
+
 double scaled(double frequency, const RopeScaling& s) {
   switch (s.kind) {
     case RopeScaling::Kind::kNone:
@@ -35,13 +39,22 @@ std::vector<float> inverse_frequencies(const DecoderConfig& c, bool sliding) {
   std::vector<float> out(static_cast<std::size_t>(c.head_dim / 2));
   const double theta = sliding ? c.local_rope_theta : c.rope_theta;
   for (std::size_t j = 0; j < out.size(); ++j) {
-    double f = std::pow(theta, -2.0 * static_cast<double>(j) / static_cast<double>(c.head_dim));
+    double f = frequency(j, theta, c.head_dim);
     // In Gemma, scaling stretches full attention only: a window never reaches far positions.
     if (!sliding || !c.gemma()) {
       f = c.rope_factors.empty() ? scaled(f, c.rope_scaling)
                                  : f / static_cast<double>(c.rope_factors[j]);
     }
     out[j] = static_cast<float>(f);
+  }
+  return out;
+}
+
+std::vector<float> inverse_frequencies(std::int64_t head_dim, double theta,
+                                       const RopeScaling& scaling) {
+  std::vector<float> out(static_cast<std::size_t>(head_dim / 2));
+  for (std::size_t j = 0; j < out.size(); ++j) {
+    out[j] = static_cast<float>(scaled(frequency(j, theta, head_dim), scaling));
   }
   return out;
 }

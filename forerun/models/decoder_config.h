@@ -49,6 +49,8 @@ struct DecoderConfig {
 /// Frequencies of the rotary embedding, [head_dim / 2], of full or of sliding-window layers.
 /// Source: Llama-3 scaling as in transformers' modeling_rope_utils.py.
 std::vector<float> inverse_frequencies(const DecoderConfig& config, bool sliding);
+std::vector<float> inverse_frequencies(std::int64_t head_dim, double theta,
+                                       const RopeScaling& scaling);
 
 /// From a Hugging Face config.json.
 Result<DecoderConfig> parse_decoder_config(const nlohmann::json& config);

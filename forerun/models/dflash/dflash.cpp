@@ -1,0 +1,153 @@
+#include "forerun/models/dflash/dflash.h"
+
+#include <ATen/ATen.h>
+#include <fmt/format.h>
+
+#include <stdexcept>
+
+#include "forerun/models/dflash/internal/layer.h"
+
+namespace forerun {
+namespace {
+
+using internal::BlockRotation;
+using internal::KeysValues;
+
+void check_features(const DFlash& model, const at::Tensor& features) {
+  const std::int64_t width = model.fc.size(1);
+  if (features.dim() != 2 || features.size(1) != width) {
+    throw std::invalid_argument(fmt::format(
+        "dflash: features have {} dimensions, the last of {}; expected rows of {} features of {}",
+        features.dim(), features.dim() > 0 ? features.size(-1) : 0, model.config.features(),
+        model.config.hidden));
+  }
+}
+
+at::Tensor wide_logits(const at::Tensor& x) {
+  return x.scalar_type() == at::kDouble ? x : x.to(at::kFloat);
+}
+
+// [slots, hidden]: the embeddings of a block.
+at::Tensor embedded(const DFlash& model, std::span<const Token> block) {
+  const DFlashConfig& c = model.config;
+  if (block.empty()) throw std::invalid_argument("dflash: an empty block; it starts at an anchor");
+  std::vector<at::Tensor> rows;
+  for (const Token t : block) {
+    if (t == kMaskSlot && !rows.empty()) {
+      rows.push_back(internal::mask_row(model));
+      continue;
+    }
+    if (t < 0 || t >= c.vocab) {
+      throw std::invalid_argument(fmt::format(
+          "dflash: token {} lies outside the vocabulary of {}; is the block the target's?", t,
+          c.vocab));
+    }
+    const at::Tensor id = at::tensor(std::vector<std::int64_t>{t}, at::kLong);
+    rows.push_back(internal::embed(model, id.to(model.embedding.device())).squeeze(0));
+  }
+  return at::stack(rows);
+}
+
+// [slots, context + slots] bool: what each slot sees. Undefined if all of it.
+at::Tensor seen_by_slots(const LayerAttention& attention, std::int64_t context, std::int64_t start,
+                         std::int64_t slots, const at::Device& device) {
+  if (attention.window == 0 && !attention.causal) return {};
+  const at::Tensor own = at::arange(start, start + slots, device);
+  const at::Tensor keys = at::cat({at::arange(context, device), own});
+  const at::Tensor ahead = keys.unsqueeze(0) - own.unsqueeze(1);  // key position - query position
+  at::Tensor seen = at::ones_like(ahead, at::kBool);
+  if (attention.causal) seen = seen.logical_and(ahead.le(0));
+  if (attention.window > 0) seen = seen.logical_and(ahead.abs().lt(attention.window));
+  return seen;
+}
+
+}  // namespace
+
+at::Tensor context(const DFlash& model, const at::Tensor& features) {
+  check_features(model, features);
+  const at::Tensor x = features.to(model.fc.scalar_type());
+  return internal::rms_norm(at::linear(x, model.fc), model.hidden_norm, model.config.norm_eps);
+}
+
+DFlashCache::DFlashCache(const DFlash& model)
+    : kv_({.layers = model.config.layers,
+           .heads = model.config.kv_heads,
+           .head_dim = model.config.head_dim,
+           .dtype = model.fc.scalar_type()}) {}
+
+void DFlashCache::append(const DFlash& model, const at::Tensor& features) {
+  const at::Tensor c = context(model, features);
+  const std::int64_t n = c.size(0);
+  const BlockRotation rotation =
+      BlockRotation::at(model, at::arange(length(), length() + n, c.device()));
+  kv_.reserve(n);
+  for (std::size_t i = 0; i < model.layers.size(); ++i) {
+    const KeysValues rows = internal::keys_values(model, model.layers[i], c, rotation);
+    kv_.write(static_cast<std::int64_t>(i), rows.k, rows.v);
+  }
+  kv_.advance(n);
+}
+
+at::Tensor block_hidden(const DFlash& model, const DFlashCache& cache, std::span<const Token> block,
+                        std::int64_t start) {
+  const DFlashConfig& c = model.config;
+  const std::int64_t known = cache.length(), slots = static_cast<std::int64_t>(block.size());
+  if (start < known) {
+    throw std::invalid_argument(fmt::format(
+        "dflash: a block at position {} inside a context of {}; truncate the cache first", start,
+        known));
+  }
+  const at::Tensor h = embedded(model, block);
+  const BlockRotation rotation =
+      BlockRotation::at(model, at::arange(start, start + slots, h.device()));
+  const std::int64_t group = c.heads / c.kv_heads;
+  const auto attend = [&](std::size_t i, const at::Tensor& q, const KeysValues& own) {
+    const auto layer = static_cast<std::int64_t>(i);
+    const auto joined = [&](const at::Tensor& cached, const at::Tensor& x) {
+      return at::cat({cached, x.transpose(0, 1)}, 1).unsqueeze(0);
+    };
+    const at::Tensor k = joined(cache.kv().keys(layer, 0, known), own.k);
+    const at::Tensor v = joined(cache.kv().values(layer, 0, known), own.v);
+    // The heads of a group become rows of one product, slot by slot.
+    const at::Tensor rows = q.view({slots, c.kv_heads, group, c.head_dim})
+                                .transpose(0, 1)
+                                .reshape({1, c.kv_heads, slots * group, c.head_dim});
+    at::Tensor seen = seen_by_slots(c.attention[i], known, start, slots, h.device());
+    if (seen.defined()) seen = seen.repeat_interleave(group, 0);
+    const at::Tensor out = at::scaled_dot_product_attention(
+        rows, k, v, seen.defined() ? std::optional<at::Tensor>(seen) : std::nullopt);
+    return out.view({c.kv_heads, slots, group, c.head_dim})
+        .transpose(0, 1)
+        .reshape({slots, c.heads * c.head_dim});
+  };
+  return internal::run_layers(model, h, rotation, attend);
+}
+
+std::vector<Token> masked_block(const DFlash& model, Token anchor) {
+  std::vector<Token> out(static_cast<std::size_t>(model.config.block), kMaskSlot);
+  out[0] = anchor;
+  return out;
+}
+
+at::Tensor block_logits(const DFlash& model, const at::Tensor& hidden) {
+  const DFlashConfig& c = model.config;
+  at::Tensor logits = wide_logits(at::linear(hidden, model.head));
+  if (c.output_multiplier != 1.0) logits = logits * c.output_multiplier;
+  if (c.final_softcap > 0.0) logits = at::tanh(logits / c.final_softcap) * c.final_softcap;
+  return logits;
+}
+
+at::Tensor markov_bias(const DFlash& model, const at::Tensor& previous) {
+  return wide_logits(at::linear(model.markov_w1.index_select(0, previous), model.markov_w2));
+}
+
+at::Tensor confidence(const DFlash& model, const at::Tensor& hidden, const at::Tensor& previous) {
+  const at::Tensor x =
+      model.config.confidence_sees_markov && model.markov_w1.defined()
+          ? at::cat({hidden, model.markov_w1.index_select(0, previous).to(hidden.scalar_type())},
+                    -1)
+          : hidden;
+  return wide_logits(at::linear(x, model.confidence_weight, model.confidence_bias)).squeeze(-1);
+}
+
+}  // namespace forerun

@@ -1,0 +1,128 @@
+#pragma once
+
+#include <ATen/core/Tensor.h>
+
+#include <cstdint>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "forerun/core/token.h"
+#include "forerun/models/dflash/dflash_config.h"
+#include "forerun/tensor/kv_cache.h"
+
+namespace forerun {
+
+/// One block. Keys and values of the context come from the same k and v as the slots' own.
+struct DFlashLayer {
+  at::Tensor attention_norm, mlp_norm;  ///< [hidden]
+  at::Tensor q;                         ///< [heads * head_dim, hidden]
+  at::Tensor k, v;                      ///< [kv_heads * head_dim, hidden]
+  at::Tensor o;                         ///< [hidden, heads * head_dim]
+  at::Tensor q_norm, k_norm;            ///< [head_dim]
+  at::Tensor gate, up;                  ///< [intermediate, hidden]
+  at::Tensor down;                      ///< [hidden, intermediate]
+};
+
+/// A network that fills a whole block of text in one pass, reading a target's hidden states as
+/// extra keys and values in every layer. All tensors are of one dtype, float32 or float64, and on
+/// one device; under autocast products run in its dtype. Every function below is differentiable in
+/// every weight.
+struct DFlash {
+  DFlashConfig config;
+  at::Tensor fc;                 ///< [hidden, features * hidden]
+  at::Tensor hidden_norm, norm;  ///< [hidden]: of the context, of the output
+  std::vector<DFlashLayer> layers;
+  at::Tensor mask_embedding;     ///< [hidden], or undefined: row mask_token of the embedding
+  at::Tensor embedding;          ///< [vocab, hidden]: the target's, or the checkpoint's own
+  at::Tensor head;               ///< [draft_vocab, hidden]: likewise, rows of draft_to_target
+  at::Tensor draft_to_target;    ///< [draft_vocab] int64, rising; undefined: every token
+  at::Tensor markov_w1;          ///< [vocab, rank], or undefined
+  at::Tensor markov_w2;          ///< [draft_vocab, rank], or undefined
+  at::Tensor confidence_weight;  ///< [1, hidden + rank] or [1, hidden], or undefined
+  at::Tensor confidence_bias;    ///< [1]
+};
+
+/// A weight by its published name ("layers.0.self_attn.q_proj.weight", "mask_embedding",
+/// "markov_head.markov_w1.weight", ...).
+struct DFlashWeight {
+  std::string name;
+  at::Tensor* tensor;               ///< inside the model
+  std::vector<std::int64_t> shape;  ///< as the config asks for it
+};
+
+/// Every weight that training changes, in a fixed order: the body; the mask vector where it is
+/// defined or stands for a missing mask token; the heads that the config has. Embedding and head
+/// are the target's and not among them.
+std::vector<DFlashWeight> weights(DFlash& model);
+
+/// A masked slot in a block of tokens; an id of config.mask_token does as well where there is one.
+inline constexpr Token kMaskSlot = -1;
+
+/// What every layer's keys and values of the context are made of: RMSNorm(fc X).
+/// @param features  [n, features * hidden], of the target's blocks in the config's order
+/// @return          [n, hidden]
+at::Tensor context(const DFlash& model, const at::Tensor& features);
+
+/// Keys and values of one lane's committed context in every layer; row i stands at position i.
+/// Slots of a block never enter it.
+class DFlashCache {
+ public:
+  explicit DFlashCache(const DFlash& model);
+
+  std::int64_t length() const noexcept { return kv_.length(); }
+  /// Appends the context of positions length(), length() + 1, ...
+  /// @param features  [n, features * hidden]
+  void append(const DFlash& model, const at::Tensor& features);
+  /// Keeps the first `length` positions; no effect if there are fewer.
+  void truncate(std::int64_t length) noexcept { kv_.truncate(length); }
+  const KvCache& kv() const noexcept { return kv_; }
+
+ private:
+  KvCache kv_;
+};
+
+/// One decoding pass over a block behind the cached context.
+/// @param block  the anchor's id, then masks; shorter or longer than config.block if wished
+/// @param start  the anchor's position, at least cache.length()
+/// @return       [block.size(), hidden]: what leaves the last norm, a row a slot
+/// @throws std::invalid_argument  an empty block, an id outside the vocabulary, no mask to stand in
+/// a masked slot, or start inside the context
+at::Tensor block_hidden(const DFlash& model, const DFlashCache& cache, std::span<const Token> block,
+                        std::int64_t start);
+
+/// The anchor and block - 1 masks.
+std::vector<Token> masked_block(const DFlash& model, Token anchor);
+
+/// Logits over the draft vocabulary, multiplier and soft cap applied, without the Markov head.
+/// @param hidden  [n, hidden], rows of block_hidden or training_blocks
+/// @return        [n, draft_vocab] of at least float32
+at::Tensor block_logits(const DFlash& model, const at::Tensor& hidden);
+
+/// What the token before adds to a slot's logits: markov_w1[previous] markov_w2^T.
+/// @param previous  [n] int64, ids of the target's vocabulary
+/// @return          [n, draft_vocab] of at least float32
+at::Tensor markov_bias(const DFlash& model, const at::Tensor& previous);
+
+/// How likely a slot's draft is accepted, as a logit.
+/// @param hidden    [n, hidden], rows of block_hidden or training_blocks
+/// @param previous  [n] int64; not read where the head does not see the Markov rows
+/// @return          [n] of at least float32
+at::Tensor confidence(const DFlash& model, const at::Tensor& hidden, const at::Tensor& previous);
+
+/// Blocks at many places of many documents, for one pass of training.
+struct BlockBatch {
+  at::Tensor features;                ///< [rows, features * hidden], one document behind the other
+  std::vector<std::int64_t> lengths;  ///< rows of each document
+  std::vector<std::vector<std::int64_t>> anchors;  ///< of each document: positions of the anchors
+  at::Tensor anchor_tokens;                        ///< [sum of anchors] int64, in the same order
+};
+
+/// The decoding pass of every block of the batch at once: block j of a document sees the
+/// document's rows before its anchor (never the anchor's own, which does not exist when decoding)
+/// and its own slots.
+/// @return  [sum of anchors, block, hidden]: what leaves the last norm
+/// @throws std::invalid_argument  sizes do not fit each other, or an anchor outside its document
+at::Tensor training_blocks(const DFlash& model, const BlockBatch& batch);
+
+}  // namespace forerun

@@ -1,0 +1,62 @@
+#pragma once
+
+#include <cstdint>
+#include <vector>
+
+#include "forerun/models/decoder_config.h"
+
+namespace forerun {
+
+/// What the slots of a block see in one layer. Every slot sees the context before the block, and of
+/// its own block all slots, or those up to itself.
+struct LayerAttention {
+  std::int64_t window = 0;  ///< a position is seen iff less than so many away; 0 = any
+  bool causal = false;      ///< inside the block
+
+  bool operator==(const LayerAttention&) const = default;
+};
+
+/// What tells one DFlash network from another. Source: Chen, Liang and Liu 2026, arXiv:2602.06036;
+/// the two heads: DSpark, arXiv:2607.05147.
+struct DFlashConfig {
+  std::int64_t hidden = 0;  ///< the target's
+  std::int64_t intermediate = 0, heads = 0, kv_heads = 0, head_dim = 0, layers = 0;
+  std::int64_t vocab = 0;        ///< rows of the target's embedding and head
+  std::int64_t draft_vocab = 0;  ///< tokens it can draft; == vocab if not reduced
+  std::int64_t target_layers = 0;
+  /// Zero-based ids of the target's blocks whose output (the residual stream) is a feature, in the
+  /// order of fc's column blocks.
+  std::vector<std::int64_t> feature_layers;
+  std::int64_t block = 0;  ///< slots: the anchor, then masks
+  /// Slot k predicts position start + k + 1 (as many drafts as slots); else its own position
+  /// start + k, and slot 0, the anchor, predicts nothing. The published name: sample_from_anchor.
+  bool predicts_next = false;
+  /// Row of the target's embedding that stands in masked slots; -1 if a mask vector does.
+  std::int64_t mask_token = -1;
+  double norm_eps = 1e-6;
+  double rope_theta = 10000.0;
+  RopeScaling rope_scaling;
+  std::vector<LayerAttention> attention;  ///< [layers]
+  double embedding_scale = 1.0, output_multiplier = 1.0;
+  double final_softcap = 0.0;          ///< logits become c * tanh(logit / c); 0 = none
+  std::int64_t markov_rank = 0;        ///< 0 = no Markov head
+  bool confidence = false;             ///< a confidence head is there
+  bool confidence_sees_markov = true;  ///< and reads the Markov head's row of the previous token
+
+  std::int64_t features() const noexcept {
+    return static_cast<std::int64_t>(feature_layers.size());
+  }
+  std::int64_t first_drafting_slot() const noexcept { return predicts_next ? 0 : 1; }
+  std::int64_t drafts() const noexcept { return block - first_drafting_slot(); }
+  std::int64_t confidence_inputs() const noexcept {
+    return hidden + (confidence_sees_markov ? markov_rank : 0);
+  }
+};
+
+/// Which blocks of a target feed a network that does not say so: `count` of them, evenly from the
+/// second to the third from last, halves rounded to even. Source: z-lab/dflash,
+/// build_target_layer_ids.
+/// @throws std::invalid_argument  count < 1, or a target of fewer than 4 blocks where count > 1
+std::vector<std::int64_t> default_feature_layers(std::int64_t target_layers, std::int64_t count);
+
+}  // namespace forerun

@@ -1,0 +1,83 @@
+#include <ATen/ATen.h>
+#include <fmt/format.h>
+
+#include <numeric>
+#include <stdexcept>
+
+#include "forerun/models/dflash/dflash.h"
+#include "forerun/models/dflash/internal/block_attention.h"
+#include "forerun/models/dflash/internal/layer.h"
+
+namespace forerun {
+namespace {
+
+using internal::BlockPlaces;
+using internal::BlockRotation;
+using internal::KeysValues;
+
+void check(const BlockBatch& batch) {
+  if (batch.lengths.size() != batch.anchors.size()) {
+    throw std::invalid_argument(
+        fmt::format("dflash: {} documents, anchors of {}; give each its own", batch.lengths.size(),
+                    batch.anchors.size()));
+  }
+  std::int64_t rows = 0, blocks = 0;
+  for (std::size_t d = 0; d < batch.lengths.size(); ++d) {
+    for (const std::int64_t p : batch.anchors[d]) {
+      if (p < 0 || p >= batch.lengths[d]) {
+        throw std::invalid_argument(fmt::format(
+            "dflash: anchor {} lies outside its document of {} rows", p, batch.lengths[d]));
+      }
+    }
+    rows += batch.lengths[d];
+    blocks += static_cast<std::int64_t>(batch.anchors[d].size());
+  }
+  if (batch.features.size(0) != rows || batch.anchor_tokens.numel() != blocks) {
+    throw std::invalid_argument(fmt::format(
+        "dflash: {} rows of features and {} anchor tokens, where documents and anchors ask for {} "
+        "and {}",
+        batch.features.size(0), batch.anchor_tokens.numel(), rows, blocks));
+  }
+}
+
+// [sum of lengths] int64: every row's position in its document.
+at::Tensor row_positions(const BlockBatch& batch, const at::Device& device) {
+  std::vector<std::int64_t> out;
+  for (const std::int64_t n : batch.lengths) {
+    const std::size_t first = out.size();
+    out.resize(first + static_cast<std::size_t>(n));
+    std::iota(out.begin() + static_cast<std::ptrdiff_t>(first), out.end(), 0);
+  }
+  return at::tensor(out, at::kLong).to(device);
+}
+
+}  // namespace
+
+at::Tensor training_blocks(const DFlash& model, const BlockBatch& batch) {
+  check(batch);
+  const DFlashConfig& c = model.config;
+  const auto device = model.fc.device();
+  BlockPlaces places{.block = c.block, .lengths = batch.lengths, .anchors = {}};
+  for (const auto& anchors : batch.anchors) {
+    places.anchors.push_back(at::tensor(anchors, at::kLong).to(device));
+  }
+  const std::int64_t blocks = batch.anchor_tokens.numel();
+  if (blocks == 0) return at::zeros({0, c.block, c.hidden}, model.fc.options());
+
+  const at::Tensor rows = context(model, batch.features);
+  const BlockRotation row_rotation = BlockRotation::at(model, row_positions(batch, device));
+  const at::Tensor slot_positions =
+      at::cat(places.anchors).unsqueeze(1) + at::arange(c.block, device);
+  const at::Tensor anchors = internal::embed(model, batch.anchor_tokens.to(device)).unsqueeze(1);
+  const at::Tensor masks = internal::mask_row(model).expand({blocks, c.block - 1, c.hidden});
+  const at::Tensor h = at::cat({anchors, masks}, 1).view({blocks * c.block, c.hidden});
+  const auto attend = [&](std::size_t i, const at::Tensor& q, const KeysValues& own) {
+    return internal::attend_blocks(
+        places, c.attention[i], q, own,
+        internal::keys_values(model, model.layers[i], rows, row_rotation));
+  };
+  return internal::run_layers(model, h, BlockRotation::at(model, slot_positions.flatten()), attend)
+      .view({blocks, c.block, c.hidden});
+}
+
+}  // namespace forerun
