@@ -19,6 +19,8 @@
 #include "forerun/core/statistics.h"
 #include "forerun/core/token.h"
 #include "forerun/tensor/precision.h"
+#include "forerun/train/dflash/dflash_training.h"
+#include "forerun/train/options.h"
 
 /// forerun: generates faster without changing what is generated. Load a Model, pick a Drafter,
 /// generate, certify.
@@ -310,6 +312,16 @@ struct DistillListener {
 Distilled distill(const Model& model, std::span<const std::string> prompts,
                   const std::string& folder, const DistillOptions& options,
                   const DistillListener& listener = {});
+
+/// Trains a DFlash drafter for `target` on the answers in `data`, folders of `distill`. The drafter
+/// appears in `training.out` (config.json, model.safetensors) with every checkpoint; a run that
+/// ended early is taken up by the same call. Under mpirun all ranks make the call.
+/// @param target  kInt8 where it will draft for an int8 target: it learns from the same states
+/// @throws UsageError, std::invalid_argument  options or data that do not fit; std::runtime_error
+/// as `train` of train/trainer.h
+TrainReport train_dflash(const Model& target, const std::vector<std::string>& data,
+                         const DFlashTraining& options, const TrainOptions& training,
+                         const TrainListener& listener = {});
 
 /// True if a text ends in the same words again and again: its last 30 tokens or more are three or
 /// more copies of one piece.

@@ -55,7 +55,7 @@ int main(int argc, char** argv) {
 
   std::vector<std::pair<CLI::App*, Action>> commands;
   for (auto* add : {&add_generate, &add_chat, &add_bench, &add_cost, &add_certify, &add_compare,
-                    &add_distill, &add_info, &add_logits, &add_demo}) {
+                    &add_distill, &add_train, &add_info, &add_logits, &add_demo}) {
     CLI::App* command = nullptr;
     Action action = (*add)(app, command);
     commands.emplace_back(command, std::move(action));

@@ -73,6 +73,7 @@ Action add_cost(CLI::App& parent, CLI::App*& command);
 Action add_compare(CLI::App& parent, CLI::App*& command);
 Action add_certify(CLI::App& parent, CLI::App*& command);
 Action add_distill(CLI::App& parent, CLI::App*& command);
+Action add_train(CLI::App& parent, CLI::App*& command);
 Action add_info(CLI::App& parent, CLI::App*& command);
 Action add_logits(CLI::App& parent, CLI::App*& command);
 Action add_demo(CLI::App& parent, CLI::App*& command);

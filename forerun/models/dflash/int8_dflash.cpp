@@ -166,7 +166,7 @@ void Int8DFlashPass::read_context(Worker& w) {
     k::quantize_row(lanes_[at.lane].features + at.index * width, width, features_, r);
     rotate(r, at.position);
   });
-  m_.fc_.multiply(w, features_, fresh_, context_, c_.hidden, false);
+  if (fresh_ > 0) m_.fc_.multiply(w, features_, fresh_, context_, c_.hidden, false);
   each(w, fresh_, [&](std::int64_t r) {
     k::norm_quantize_row(context_ + r * c_.hidden, values(m_.hidden_norm_),
                          static_cast<float>(m_.hidden_norm_.eps), c_.hidden, input_, r);
@@ -176,8 +176,7 @@ void Int8DFlashPass::read_context(Worker& w) {
 void Int8DFlashPass::rotate(std::int64_t r, std::int64_t position) {
   const std::int64_t half = c_.head_dim / 2;
   for (std::int64_t j = 0; j < half; ++j) {
-    const float angle =
-        static_cast<float>(position) * m_.frequencies_[static_cast<std::size_t>(j)];
+    const float angle = static_cast<float>(position) * m_.frequencies_[static_cast<std::size_t>(j)];
     cos_[r * half + j] = std::cos(angle);
     sin_[r * half + j] = std::sin(angle);
   }

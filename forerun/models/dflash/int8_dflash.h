@@ -12,6 +12,7 @@
 #include "forerun/models/int8_mlp.h"
 #include "forerun/tensor/cpu/paged_attention.h"
 #include "forerun/tensor/kv_cache.h"
+#include "forerun/tensor/norm.h"
 
 namespace forerun {
 
@@ -70,8 +71,8 @@ class Int8DFlash {
   struct Workspace;
 
   DFlashConfig config_;
-  at::Tensor embedding_;       // [vocab, hidden] bf16
-  at::Tensor mask_;            // [hidden] float32
+  at::Tensor embedding_;  // [vocab, hidden] bf16
+  at::Tensor mask_;       // [hidden] float32
   RmsNorm hidden_norm_, norm_;
   Int8Matrix fc_, head_;
   std::vector<Layer> layers_;

@@ -1,6 +1,7 @@
 #include "forerun/train/dflash/dflash_objective.h"
 
 #include <ATen/ATen.h>
+#include <ATen/core/grad_mode.h>
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -19,51 +20,17 @@ constexpr std::uint64_t kHeldOutSeed = 0x4e1d0e7ULL;
 
 // A random word of a document under a seed.
 std::uint32_t word(std::uint64_t seed, std::uint64_t key, std::uint32_t index) {
-  return philox4x32({index, static_cast<std::uint32_t>(key), static_cast<std::uint32_t>(key >> 32),
-                     0xdf1a54U},
-                    {static_cast<std::uint32_t>(seed), static_cast<std::uint32_t>(seed >> 32)})[0];
+  return philox4x32(
+      {index, static_cast<std::uint32_t>(key), static_cast<std::uint32_t>(key >> 32), 0xdf1a54U},
+      {static_cast<std::uint32_t>(seed), static_cast<std::uint32_t>(seed >> 32)})[0];
 }
 
 at::Tensor ids(const std::vector<std::int64_t>& values) { return at::tensor(values, at::kLong); }
 
-struct Named {
-  std::string name;
-  at::Tensor* tensor;
-  bool decay;
-};
-
-// What is trained, by its published name.
-std::vector<Named> trained(DFlash& m) {
-  std::vector<Named> out;
-  const auto add = [&](std::string name, at::Tensor& t, bool decay) {
-    if (t.defined()) out.push_back({std::move(name), &t, decay});
-  };
-  add("fc.weight", m.fc, true);
-  add("hidden_norm.weight", m.hidden_norm, false);
-  add("norm.weight", m.norm, false);
-  for (std::size_t i = 0; i < m.layers.size(); ++i) {
-    DFlashLayer& l = m.layers[i];
-    const auto layer = [&](const char* name, at::Tensor& t, bool decay) {
-      add(fmt::format("layers.{}.{}.weight", i, name), t, decay);
-    };
-    layer("input_layernorm", l.attention_norm, false);
-    layer("post_attention_layernorm", l.mlp_norm, false);
-    layer("self_attn.q_proj", l.q, true);
-    layer("self_attn.k_proj", l.k, true);
-    layer("self_attn.v_proj", l.v, true);
-    layer("self_attn.o_proj", l.o, true);
-    layer("self_attn.q_norm", l.q_norm, false);
-    layer("self_attn.k_norm", l.k_norm, false);
-    layer("mlp.gate_proj", l.gate, true);
-    layer("mlp.up_proj", l.up, true);
-    layer("mlp.down_proj", l.down, true);
-  }
-  add("mask_embedding", m.mask_embedding, false);
-  add("markov_head.markov_w1.weight", m.markov_w1, false);
-  add("markov_head.markov_w2.weight", m.markov_w2, false);
-  add("confidence_head.proj.weight", m.confidence_weight, false);
-  add("confidence_head.proj.bias", m.confidence_bias, false);
-  return out;
+// Weight decay is for the matrices that a direction is multiplied with, not for norms, vectors and
+// tables.
+bool decays(const std::string& name) {
+  return name.ends_with("_proj.weight") || name == "fc.weight";
 }
 
 }  // namespace
@@ -103,14 +70,15 @@ DFlashObjective::DFlashObjective(std::shared_ptr<const DecoderLm> target,
     ++folder;
   }
   if (training_.empty()) {
-    throw std::invalid_argument("the data holds no answer to learn from: run forerun distill first");
+    throw std::invalid_argument(
+        "the data holds no answer to learn from: run forerun distill first");
   }
 }
 
 std::vector<Parameter> DFlashObjective::parameters() {
   std::vector<Parameter> out;
-  for (const Named& n : trained(*model_)) {
-    out.push_back({.name = n.name, .value = n.tensor->requires_grad_(), .decay = n.decay});
+  for (const DFlashWeight& w : weights(*model_)) {
+    out.push_back({.name = w.name, .value = w.tensor->requires_grad_(), .decay = decays(w.name)});
   }
   return out;
 }
@@ -193,8 +161,8 @@ LossSum DFlashObjective::loss_of(std::span<const Document> documents, std::uint6
   const at::Tensor log_q = at::log_softmax(logits, -1);
   // Many slots share a row of the target: its law is made once a row.
   const auto [rows, of_slot, counts] = at::_unique2(ids(slots.teacher), true, true);
-  const at::Tensor log_p = states_.log_probabilities(states.last.index_select(0, rows))
-                               .index_select(0, of_slot);
+  const at::Tensor log_p =
+      states_.log_probabilities(states.last.index_select(0, rows)).index_select(0, of_slot);
   const at::Tensor weight = at::tensor(slots.weight, at::kFloat);
   out.loss = (token_loss(log_q, log_p, slots) * weight).sum();
   if (model_->confidence_weight.defined()) {
@@ -240,7 +208,8 @@ double DFlashObjective::flops(std::span<const std::size_t> examples) const {
   const double inner = static_cast<double>(c.heads * c.head_dim);
   const double kv = static_cast<double>(2 * c.kv_heads * c.head_dim);
   const auto hidden = static_cast<double>(c.hidden), layers = static_cast<double>(c.layers);
-  const double slot = layers * hidden * (2.0 * inner + kv + 3.0 * static_cast<double>(c.intermediate));
+  const double slot =
+      layers * hidden * (2.0 * inner + kv + 3.0 * static_cast<double>(c.intermediate));
   const auto head = static_cast<double>(c.draft_vocab * c.hidden);
   const auto markov = static_cast<double>(c.draft_vocab * c.markov_rank);
   double sum = 0.0;  // multiply-adds
@@ -253,8 +222,8 @@ double DFlashObjective::flops(std::span<const std::size_t> examples) const {
     // Forward, and back for weights and inputs; the head's weights are frozen, features have no
     // gradient.
     sum += 3.0 * slots * slot + 2.0 * slots * head + 3.0 * slots * markov;
-    sum += rows * (2.0 * hidden * hidden * static_cast<double>(c.features()) +
-                   3.0 * layers * hidden * kv);
+    sum += rows *
+           (2.0 * hidden * hidden * static_cast<double>(c.features()) + 3.0 * layers * hidden * kv);
     sum += 3.0 * layers * slots * inner * (rows + 2.0 * static_cast<double>(c.block));
     sum += answer * head;  // the target's law
   }
@@ -278,7 +247,7 @@ std::string DFlashObjective::fingerprint() const {
 void DFlashObjective::save(const std::filesystem::path& folder, std::span<const at::Tensor> values,
                            const nlohmann::json& provenance) {
   DFlash copy = *model_;
-  const std::vector<Named> places = trained(copy);
+  const std::vector<DFlashWeight> places = weights(copy);
   for (std::size_t i = 0; i < places.size(); ++i) *places[i].tensor = values[i];
   save_dflash(folder, copy, provenance);
 }

@@ -8,20 +8,11 @@
 #include "forerun/formats/token_shards.h"
 #include "forerun/models/decoder_lm.h"
 #include "forerun/models/dflash/dflash.h"
+#include "forerun/train/dflash/dflash_training.h"
 #include "forerun/train/dflash/target_states.h"
 #include "forerun/train/objective.h"
 
 namespace forerun {
-
-/// What a DFlash network learns from.
-struct DFlashLossOptions {
-  std::int64_t anchors = 64;   ///< blocks of an answer, at random positions
-  std::int64_t length = 1024;  ///< tokens of a document at most; what is behind is left out
-  double gamma = 4.0;          ///< slot k counts exp(-k / gamma), the first slot 1
-  double distill = 0.5;        ///< share of the loss against the target's law instead of its token
-  double held_out = 0.01;      ///< share of the documents that are never trained on
-  double confidence = 1.0;     ///< weight of the confidence head's loss
-};
 
 /// Block diffusion with a target's hidden states: the loss of Chen, Liang and Liu 2026
 /// (arXiv:2602.06036, section 3.3), with DSpark's heads (arXiv:2607.05147) where the network has

@@ -1,6 +1,7 @@
 #include "forerun/train/dflash/target_states.h"
 
 #include <ATen/ATen.h>
+#include <ATen/core/grad_mode.h>
 
 #include <utility>
 
