@@ -160,6 +160,13 @@ TEST_F(Stopped, TheLogIsCutToTheCheckpoint) {
   EXPECT_NE(lines[3].at("loss"), 7.5);
 }
 
+TEST_F(Stopped, HalfWrittenFilesOfAKilledProcessAreRemoved) {
+  const auto left = std::filesystem::path(options.out) / "checkpoint.safetensors.tmp-77-0";
+  std::ofstream(left) << "half";
+  train_in(options);
+  EXPECT_FALSE(std::filesystem::exists(left));
+}
+
 TEST_F(Stopped, AFinishedRunStaysAsItIs) {
   train_in(options);
   const Files done = files(options.out);

@@ -42,9 +42,9 @@ void TrainLog::keep_first(std::uint64_t bytes) {
   if (ftruncate(fd_, static_cast<off_t>(size_)) != 0) fail("cannot be cut", errno);
 }
 
-void TrainLog::append(const nlohmann::json& line) {
+void TrainLog::append(const nlohmann::ordered_json& line) {
   const std::string text =
-      line.dump(-1, ' ', false, nlohmann::json::error_handler_t::replace) + "\n";
+      line.dump(-1, ' ', false, nlohmann::ordered_json::error_handler_t::replace) + "\n";
   if (const int code = internal::write_all(fd_, size_, std::as_bytes(std::span(text)))) {
     fail("writing failed", code);
   }

@@ -21,7 +21,7 @@ class TrainLog {
   /// Drops what lies behind the first `bytes`, and a line that would be cut.
   void keep_first(std::uint64_t bytes);
   /// Adds a line; numbers that are not finite become null.
-  void append(const nlohmann::json& line);
+  void append(const nlohmann::ordered_json& line);
   /// Waits until all lines are on the disk.
   void sync();
   std::uint64_t size() const noexcept { return size_; }  ///< bytes

@@ -1,6 +1,6 @@
 #include "forerun/train/trainer.h"
 
-#include <ATen/ATen.h>
+#include <optional>
 
 #include "forerun/train/internal/run.h"
 
@@ -8,8 +8,9 @@ namespace forerun {
 
 TrainReport train(Objective& objective, const TrainOptions& options, const TrainListener& listener,
                   Ranks& ranks) {
-  internal::Run run(objective, options, listener, ranks);
-  return run.to_the_end();
+  std::optional<internal::Run> run;
+  ranks.together([&] { run.emplace(objective, options, listener, ranks); });
+  return run->to_the_end();
 }
 
 }  // namespace forerun

@@ -44,6 +44,15 @@ json parsed_provenance(const std::string& text) {
   return *parsed;
 }
 
+// What a killed process left half written: nobody else writes here, the log is locked.
+void remove_leftovers(const std::filesystem::path& folder) {
+  std::error_code ignored;
+  for (const auto& entry : std::filesystem::directory_iterator(folder, ignored)) {
+    if (entry.path().filename().string().find(".safetensors.tmp-") == std::string::npos) continue;
+    std::filesystem::remove(entry.path(), ignored);
+  }
+}
+
 }  // namespace
 
 // What decides the numbers of a run: a resumed one must have the same.
@@ -138,6 +147,7 @@ void Run::open_folder() {
                                   folder_.string(), failed.message()));
   }
   log_.emplace(folder_ / kLog);
+  remove_leftovers(folder_);
 }
 
 // Rank 0 reads, then all ranks get what it has: they need not share a disk.
