@@ -1,0 +1,153 @@
+#include "forerun/models/dflash/init_dflash.h"
+
+#include <ATen/ATen.h>
+#include <ATen/CPUGeneratorImpl.h>
+#include <fmt/format.h>
+
+#include <cmath>
+#include <stdexcept>
+
+namespace forerun {
+namespace {
+
+void check(const DFlashConfig& c, const DFlashTarget& target, const at::Tensor& draft_to_target) {
+  if (c.hidden != target.hidden || c.vocab != target.vocab || c.target_layers != target.layers ||
+      !target.embedding.defined() || !target.head.defined()) {
+    throw std::invalid_argument(fmt::format(
+        "dflash: a config for hidden size {}, vocabulary {}, {} layers; the target has {}, {}, {} "
+        "(and must not be packed)",
+        c.hidden, c.vocab, c.target_layers, target.hidden, target.vocab, target.layers));
+  }
+  const std::int64_t mapped = draft_to_target.defined() ? draft_to_target.numel() : c.vocab;
+  if (mapped != c.draft_vocab) {
+    throw std::invalid_argument(
+        fmt::format("dflash: a draft vocabulary of {} with a map of {} tokens; give a map of as "
+                    "many",
+                    c.draft_vocab, mapped));
+  }
+}
+
+// The blocks' weights of one target layer, in float32.
+struct TargetBlock {
+  at::Tensor norm, q, k, v;
+};
+
+TargetBlock block_of(const DecoderLm& target, std::int64_t index) {
+  const DecoderConfig& t = target.config;
+  const DecoderLayer& layer = target.layers[static_cast<std::size_t>(index)];
+  const std::int64_t q = t.heads * t.head_dim, kv = t.kv_heads * t.head_dim;
+  const at::Tensor qkv = layer.qkv.weight.to(at::kFloat);
+  return {layer.attention_norm.weight.to(at::kFloat), qkv.narrow(0, 0, q), qkv.narrow(0, q, kv),
+          qkv.narrow(0, q + kv, kv)};
+}
+
+// Mean over rows and heads of a projection's root mean square, in every dimension of a norm.
+at::Tensor typical(const at::Tensor& context, const at::Tensor& weight, std::int64_t head_dim) {
+  const at::Tensor heads = at::matmul(context, weight.t()).view({-1, head_dim});
+  return at::full({head_dim}, heads.square().mean(-1).sqrt().mean().item<double>(), at::kFloat);
+}
+
+// Index among the features of the one that enters block `first`, or the nearest before it.
+std::int64_t entering(const DFlashConfig& c, std::int64_t first) {
+  std::int64_t best = -1;
+  for (std::int64_t f = 0; f < c.features(); ++f) {
+    const auto id = [&](std::int64_t i) { return c.feature_layers[static_cast<std::size_t>(i)]; };
+    if (id(f) < first && (best < 0 || id(f) > id(best))) best = f;
+  }
+  return std::max<std::int64_t>(best, 0);
+}
+
+}  // namespace
+
+DFlashConfig dflash_config_for(const DecoderConfig& target, std::int64_t layers,
+                               std::int64_t features, std::int64_t block) {
+  return {.hidden = target.hidden,
+          .intermediate = target.intermediate,
+          .heads = target.heads,
+          .kv_heads = target.kv_heads,
+          .head_dim = target.head_dim,
+          .layers = layers,
+          .vocab = target.vocab,
+          .draft_vocab = target.vocab,
+          .target_layers = target.layers,
+          .feature_layers = default_feature_layers(target.layers, features),
+          .block = block,
+          .norm_eps = target.norm_eps,
+          .rope_theta = target.rope_theta,
+          .rope_scaling = target.rope_scaling,
+          .attention = std::vector<LayerAttention>(static_cast<std::size_t>(layers)),
+          .confidence_sees_markov = false};
+}
+
+DFlash random_dflash(const DFlashConfig& config, const DFlashTarget& target, std::uint64_t seed,
+                     const at::Tensor& draft_to_target) {
+  check(config, target, draft_to_target);
+  auto generator = at::make_generator<at::CPUGeneratorImpl>(seed);
+  DFlash m;
+  m.config = config;
+  m.layers.resize(static_cast<std::size_t>(config.layers));
+  for (const DFlashWeight& w : weights(m)) {
+    const bool norm = w.shape.size() == 1;
+    *w.tensor = norm ? at::ones(w.shape, at::kFloat)
+                     : at::randn(w.shape, generator, at::TensorOptions(at::kFloat)).mul_(0.02);
+  }
+  if (m.mask_embedding.defined()) m.mask_embedding = target.embedding.to(at::kFloat).mean(0);
+  if (m.markov_w2.defined()) m.markov_w2.zero_();
+  if (m.confidence_weight.defined()) m.confidence_weight.zero_();
+  if (m.confidence_bias.defined()) m.confidence_bias.zero_();
+  m.draft_to_target = draft_to_target;
+  m.embedding = target.embedding.to(at::kFloat);
+  m.head = (draft_to_target.defined() ? target.head.index_select(0, draft_to_target) : target.head)
+               .to(at::kFloat);
+  return m;
+}
+
+DFlash dflash_from_target(const DecoderLm& target, const DFlashConfig& config,
+                          const at::Tensor& features, std::uint64_t seed,
+                          const at::Tensor& draft_to_target) {
+  const DecoderConfig& t = target.config;
+  const DFlashConfig& c = config;
+  DFlash m = random_dflash(config, DFlashTarget(target), seed, draft_to_target);
+  if (target.layers.empty() || t.gemma() || c.heads != t.heads || c.kv_heads != t.kv_heads ||
+      c.head_dim != t.head_dim || c.intermediate != t.intermediate || c.layers > t.layers) {
+    throw std::invalid_argument(
+        "dflash: layers cannot begin as this target's blocks: they differ in size or kind; begin "
+        "at random");
+  }
+  const std::int64_t first = t.layers - c.layers, feature = entering(c, first);
+  const double noise = 1.0 / std::sqrt(static_cast<double>(c.features() * c.hidden));
+  m.fc.mul_(noise);
+  m.fc.narrow(1, feature * c.hidden, c.hidden).copy_(at::eye(c.hidden, at::kFloat));
+
+  // One norm for all; entries near zero would blow up the columns that make up for it.
+  const at::Tensor own = block_of(target, first).norm;
+  const at::Tensor least = own.abs().mean() * 1e-2;
+  m.hidden_norm = at::where(own.abs().lt(least), least, own).contiguous();
+  const at::Tensor rows = context(m, features.to(at::kFloat));
+  for (std::int64_t i = 0; i < c.layers; ++i) {
+    const TargetBlock block = block_of(target, first + i);
+    const DecoderLayer& from = target.layers[static_cast<std::size_t>(first + i)];
+    DFlashLayer& to = m.layers[static_cast<std::size_t>(i)];
+    const at::Tensor ratio = block.norm / m.hidden_norm;
+    to.attention_norm = m.hidden_norm.clone();
+    to.q = block.q * ratio;
+    to.k = block.k * ratio;
+    to.v = block.v * ratio;
+    const auto norm = [&](const RmsNorm& theirs, const at::Tensor& weight) {
+      return theirs.defined() ? theirs.weight.to(at::kFloat, false, true)
+                              : typical(rows, weight, c.head_dim);
+    };
+    to.q_norm = norm(from.q_norm, to.q);
+    to.k_norm = norm(from.k_norm, to.k);
+    to.o = from.output.weight.to(at::kFloat, false, true);
+    to.mlp_norm = from.mlp_norm.weight.to(at::kFloat, false, true);
+    const at::Tensor gate_up = from.gate_up.weight.to(at::kFloat);
+    to.gate = gate_up.narrow(0, 0, c.intermediate).clone();
+    to.up = gate_up.narrow(0, c.intermediate, c.intermediate).clone();
+    to.down = from.down.weight.to(at::kFloat, false, true);
+  }
+  m.norm = target.final_norm.weight.to(at::kFloat, false, true);
+  return m;
+}
+
+}  // namespace forerun
