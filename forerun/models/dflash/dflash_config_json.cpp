@@ -282,7 +282,6 @@ Result<DFlashConfig> parse_dflash_config(const json& config, std::int64_t target
   if (!finite(c.embedding_scale) || !finite(c.output_multiplier) || !(c.final_softcap >= 0.0)) {
     return at_config("a scale of embeddings or logits is out of range");
   }
-  if (c.markov_rank == 0) c.confidence_sees_markov = false;
   return c;
 }
 
@@ -313,7 +312,7 @@ json dflash_config_json(const DFlashConfig& c) {
   if (c.markov_rank > 0) inner["markov_rank"] = c.markov_rank;
   if (c.confidence) {
     inner["enable_confidence_head"] = true;
-    inner["confidence_head_with_markov"] = c.confidence_sees_markov;
+    inner["confidence_head_with_markov"] = c.confidence_sees_markov && c.markov_rank > 0;
   }
   json out = {{"architectures", {"DFlashDraftModel"}},
               {"model_type", "qwen3"},

@@ -75,8 +75,7 @@ DFlashConfig dflash_config_for(const DecoderConfig& target, std::int64_t layers,
           .norm_eps = target.norm_eps,
           .rope_theta = target.rope_theta,
           .rope_scaling = target.rope_scaling,
-          .attention = std::vector<LayerAttention>(static_cast<std::size_t>(layers)),
-          .confidence_sees_markov = false};
+          .attention = std::vector<LayerAttention>(static_cast<std::size_t>(layers))};
 }
 
 DFlash random_dflash(const DFlashConfig& config, const DFlashTarget& target, std::uint64_t seed,
