@@ -5,67 +5,14 @@
 
 #include "forerun/models/decoder_config.h"
 #include "forerun/models/internal/config_check.h"
+#include "forerun/models/internal/hf_fields.h"
 
 namespace forerun {
 namespace {
 
+using internal::Fields;
+using internal::read_rope;
 using nlohmann::json;
-
-// Reads fields of a config.json; the first missing or mistyped one is remembered and ends the
-// parse.
-class Fields {
- public:
-  explicit Fields(const json& config) : config_(config) {}
-
-  std::int64_t integer(const char* key) { return integer(key, std::nullopt); }
-  std::int64_t integer(const char* key, std::optional<std::int64_t> otherwise) {
-    const json* v = find(key);
-    const bool fits = v != nullptr && v->is_number_integer() &&
-                      !(v->is_number_unsigned() && v->get<std::uint64_t>() > INT64_MAX);
-    if (fits) return v->get<std::int64_t>();
-    return fallback<std::int64_t>(key, v, "an integer", otherwise);
-  }
-  double number(const char* key, std::optional<double> otherwise) {
-    const json* v = find(key);
-    if (v != nullptr && v->is_number()) return v->get<double>();
-    return fallback<double>(key, v, "a number", otherwise);
-  }
-  bool flag(const char* key, bool otherwise) {
-    const json* v = find(key);
-    if (v != nullptr && v->is_boolean()) return v->get<bool>();
-    return fallback<bool>(key, v, "true or false", otherwise);
-  }
-  std::string text(const char* key, std::optional<std::string> otherwise) {
-    const json* v = find(key);
-    if (v != nullptr && v->is_string()) return v->get<std::string>();
-    return fallback<std::string>(key, v, "a string", otherwise);
-  }
-  /// The value if it is there and not null.
-  const json* find(const char* key) const {
-    if (!config_.is_object()) return nullptr;
-    const auto it = config_.find(key);
-    return it == config_.end() || it->is_null() ? nullptr : &*it;
-  }
-  void fail(std::string message) {
-    if (error_.empty()) error_ = std::move(message);
-  }
-  const std::string& error() const { return error_; }
-
- private:
-  template <class T>
-  T fallback(const char* key, const json* found, const char* wanted, std::optional<T> otherwise) {
-    if (found != nullptr) {
-      fail(
-          fmt::format("'{}' is {} where {} is expected", key, found->dump().substr(0, 40), wanted));
-    } else if (!otherwise) {
-      fail(fmt::format("'{}' is missing; the file does not describe a supported decoder", key));
-    }
-    return otherwise.value_or(T{});
-  }
-
-  const json& config_;
-  std::string error_;
-};
 
 std::optional<Family> family_of(const std::string& type) {
   if (type == "llama") return Family::kLlama;
@@ -73,29 +20,6 @@ std::optional<Family> family_of(const std::string& type) {
   if (type == "qwen3") return Family::kQwen3;
   if (type == "gemma3_text" || type == "gemma3") return Family::kGemma3;
   return std::nullopt;
-}
-
-// One rope dictionary: "rope_scaling" of older files, "rope_parameters" of newer ones.
-void read_rope(const json& rope, Fields& errors, double& theta, RopeScaling& scaling) {
-  if (!rope.is_object()) return errors.fail("the rope parameters are no object");
-  Fields f(rope);
-  theta = f.number("rope_theta", theta);
-  std::string type = f.text("rope_type", "");
-  if (type.empty()) type = f.text("type", "default");
-  if (type == "linear") {
-    scaling.kind = RopeScaling::Kind::kLinear;
-    scaling.factor = f.number("factor", std::nullopt);
-  } else if (type == "llama3") {
-    scaling.kind = RopeScaling::Kind::kLlama3;
-    scaling.factor = f.number("factor", std::nullopt);
-    scaling.low_freq_factor = f.number("low_freq_factor", std::nullopt);
-    scaling.high_freq_factor = f.number("high_freq_factor", std::nullopt);
-    scaling.original_context = f.number("original_max_position_embeddings", std::nullopt);
-  } else if (type != "default") {
-    errors.fail(
-        fmt::format("rope scaling '{}' is not supported; default, linear and llama3 are", type));
-  }
-  if (!f.error().empty()) errors.fail("rope parameters: " + f.error());
 }
 
 void read_ropes(Fields& f, DecoderConfig& c) {
@@ -157,7 +81,7 @@ Result<DecoderConfig> parse_decoder_config(const json& config) {
   if (config.is_object() && config.contains("text_config") && !config.contains("hidden_size")) {
     return Error{"config.json: this is a multimodal model; only text models are supported"};
   }
-  Fields f(config);
+  Fields f(config, "decoder");
   const std::string type = f.text("model_type", std::nullopt);
   const auto family = family_of(type);
   if (!family) {

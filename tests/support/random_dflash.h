@@ -29,7 +29,7 @@ inline DFlashConfig small_dflash(std::vector<LayerAttention> attention) {
           .attention = std::move(attention)};
 }
 
-inline DFlash random_dflash(const DFlashConfig& c, at::ScalarType type, std::uint64_t seed) {
+inline DFlash noisy_dflash(const DFlashConfig& c, at::ScalarType type, std::uint64_t seed) {
   auto generator = at::make_generator<at::CPUGeneratorImpl>(seed);
   const auto normal = [&](at::IntArrayRef shape, double deviation) {
     return at::randn(shape, generator, at::TensorOptions(at::kDouble)).mul_(deviation).to(type);

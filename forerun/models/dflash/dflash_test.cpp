@@ -47,7 +47,7 @@ TEST(DefaultFeatureLayers, AreThePublishedTable) {
 }
 
 TEST(DFlash, PermutedFeaturesWithTheirColumnsAreTheSameContext) {
-  const DFlash model = random_dflash(small_dflash({kFull}), at::kDouble, 1);
+  const DFlash model = noisy_dflash(small_dflash({kFull}), at::kDouble, 1);
   const std::int64_t d = model.config.hidden;
   const at::Tensor x = random_features(model.config, 7, at::kDouble, 2);
   const auto moved = [&](const at::Tensor& t) {  // features 0 1 2 -> 2 0 1
@@ -61,7 +61,7 @@ TEST(DFlash, PermutedFeaturesWithTheirColumnsAreTheSameContext) {
 
 TEST(DFlash, ContextMayArriveInAnySplit) {
   const DFlash model =
-      random_dflash(small_dflash({kFull, kCausalWindow, kBothWaysWindow}), at::kDouble, 3);
+      noisy_dflash(small_dflash({kFull, kCausalWindow, kBothWaysWindow}), at::kDouble, 3);
   const at::Tensor x = random_features(model.config, 300, at::kDouble, 4);  // beyond one capacity
   const auto block = masked_block(model, 17);
   const at::Tensor once = decoded(model, x, block);
@@ -81,7 +81,7 @@ TEST(DFlash, ContextMayArriveInAnySplit) {
 }
 
 TEST(DFlash, SlotsNeverEnterTheContext) {
-  const DFlash model = random_dflash(small_dflash({kFull, kFull}), at::kDouble, 6);
+  const DFlash model = noisy_dflash(small_dflash({kFull, kFull}), at::kDouble, 6);
   DFlashCache cache(model);
   cache.append(model, random_features(model.config, 9, at::kDouble, 7));
   const at::Tensor first = block_hidden(model, cache, masked_block(model, 3), 9);
@@ -92,7 +92,7 @@ TEST(DFlash, SlotsNeverEnterTheContext) {
 
 TEST(DFlash, SlotOneSeesTheBlocksEndOnlyWhereLayersLookBothWays) {
   const auto moves = [](LayerAttention attention) {
-    const DFlash model = random_dflash(small_dflash({attention, attention}), at::kDouble, 8);
+    const DFlash model = noisy_dflash(small_dflash({attention, attention}), at::kDouble, 8);
     const at::Tensor x = random_features(model.config, 12, at::kDouble, 9);
     const std::vector<Token> short_block = {5, kMaskSlot, kMaskSlot};
     return distance(decoded(model, x, masked_block(model, 5))[1],
@@ -105,7 +105,7 @@ TEST(DFlash, SlotOneSeesTheBlocksEndOnlyWhereLayersLookBothWays) {
 }
 
 TEST(DFlash, AWindowHidesWhatLiesFartherBack) {
-  const DFlash model = random_dflash(small_dflash({kCausalWindow}), at::kDouble, 10);
+  const DFlash model = noisy_dflash(small_dflash({kCausalWindow}), at::kDouble, 10);
   const at::Tensor x = random_features(model.config, 20, at::kDouble, 11);
   const auto block = masked_block(model, 5);
   at::Tensor far = x.clone(), near = x.clone();
@@ -118,7 +118,7 @@ TEST(DFlash, AWindowHidesWhatLiesFartherBack) {
 }
 
 TEST(DFlash, AMaskVectorReplacesTheRow) {
-  DFlash model = random_dflash(small_dflash({kFull}), at::kDouble, 12);
+  DFlash model = noisy_dflash(small_dflash({kFull}), at::kDouble, 12);
   model.config.mask_token = 7;
   const at::Tensor x = random_features(model.config, 4, at::kDouble, 13);
   const at::Tensor whole = decoded(model, x, masked_block(model, 3));
@@ -143,7 +143,7 @@ TEST(DFlash, HeadsScaleAndCap) {
   c.draft_vocab = 11;
   c.markov_rank = 3;
   c.confidence = true;
-  DFlash model = random_dflash(c, at::kDouble, 14);
+  DFlash model = noisy_dflash(c, at::kDouble, 14);
   const at::Tensor g = at::randn({6, c.hidden}, at::kDouble);
   const at::Tensor plain = block_logits(model, g);
   EXPECT_LT(distance(plain, at::matmul(g, model.head.t())), 1e-12);
@@ -166,7 +166,7 @@ TEST(DFlash, HeadsScaleAndCap) {
 }
 
 TEST(DFlash, RefusesBlocksThatCannotBe) {
-  DFlash model = random_dflash(small_dflash({kFull}), at::kDouble, 15);
+  DFlash model = noisy_dflash(small_dflash({kFull}), at::kDouble, 15);
   DFlashCache cache(model);
   cache.append(model, random_features(model.config, 4, at::kDouble, 16));
   const auto pass = [&](std::vector<Token> block, std::int64_t start) {

@@ -1,125 +1,151 @@
 #include "forerun/models/dflash/init_dflash.h"
 
 #include <ATen/ATen.h>
-#include <ATen/core/grad_mode.h>
 #include <ATen/CPUGeneratorImpl.h>
 #include <fmt/format.h>
 
-#include <algorithm>
+#include <cmath>
 #include <stdexcept>
 
 namespace forerun {
 namespace {
 
-constexpr double kSpread = 0.02;
-constexpr double kTiny = 1e-4;  // a norm's weight that cannot be divided by
-
-void check(const DecoderLm& target, const DFlashConfig& c) {
-  if (c.hidden == target.config.hidden && c.vocab == target.config.vocab) return;
-  throw std::invalid_argument(
-      fmt::format("dflash: a network of hidden size {} and {} tokens for a target of {} and {}",
-                  c.hidden, c.vocab, target.config.hidden, target.config.vocab));
+void check(const DFlashConfig& c, const DFlashTarget& target, const at::Tensor& draft_to_target) {
+  if (c.hidden != target.hidden || c.vocab != target.vocab || c.target_layers != target.layers ||
+      !target.embedding.defined() || !target.head.defined()) {
+    throw std::invalid_argument(fmt::format(
+        "dflash: a config for hidden size {}, vocabulary {}, {} layers; the target has {}, {}, {} "
+        "(and must not be packed)",
+        c.hidden, c.vocab, c.target_layers, target.hidden, target.vocab, target.layers));
+  }
+  const std::int64_t mapped = draft_to_target.defined() ? draft_to_target.numel() : c.vocab;
+  if (mapped != c.draft_vocab) {
+    throw std::invalid_argument(
+        fmt::format("dflash: a draft vocabulary of {} with a map of {} tokens; give a map of as "
+                    "many",
+                    c.draft_vocab, mapped));
+  }
 }
 
-// Root mean square of the rows' heads: [rows, heads * dim] -> a number.
-double typical_size(const at::Tensor& x) { return x.square().mean().sqrt().item<double>(); }
+// The blocks' weights of one target layer, in float32.
+struct TargetBlock {
+  at::Tensor norm, q, k, v;
+};
 
-at::Tensor normed(const at::Tensor& x, const at::Tensor& weight, double eps) {
-  return x * (x.square().mean(-1, true) + eps).rsqrt() * weight;
+TargetBlock block_of(const DecoderLm& target, std::int64_t index) {
+  const DecoderConfig& t = target.config;
+  const DecoderLayer& layer = target.layers[static_cast<std::size_t>(index)];
+  const std::int64_t q = t.heads * t.head_dim, kv = t.kv_heads * t.head_dim;
+  const at::Tensor qkv = layer.qkv.weight.to(at::kFloat);
+  return {layer.attention_norm.weight.to(at::kFloat), qkv.narrow(0, 0, q), qkv.narrow(0, q, kv),
+          qkv.narrow(0, q + kv, kv)};
 }
 
-// The column block of fc that is nearest to what target block `first` reads: its index.
-std::int64_t nearest_feature(const DFlashConfig& c, std::int64_t first) {
-  const auto distance = [&](std::int64_t layer) { return std::abs(layer - (first - 1)); };
-  const auto best =
-      std::min_element(c.feature_layers.begin(), c.feature_layers.end(),
-                       [&](std::int64_t a, std::int64_t b) { return distance(a) < distance(b); });
-  return best - c.feature_layers.begin();
+// Mean over rows and heads of a projection's root mean square, in every dimension of a norm.
+at::Tensor typical(const at::Tensor& context, const at::Tensor& weight, std::int64_t head_dim) {
+  const at::Tensor heads = at::matmul(context, weight.t()).view({-1, head_dim});
+  return at::full({head_dim}, heads.square().mean(-1).sqrt().mean().item<double>(), at::kFloat);
 }
 
-// A size of queries or keys after a norm with this weight: as the target has it.
-at::Tensor norm_weight(const RmsNorm& own, const at::Tensor& rows, std::int64_t dim) {
-  if (own.defined()) return own.weight.to(at::kFloat).clone();
-  return at::full({dim}, typical_size(rows), at::kFloat);
+// Index among the features of the one that enters block `first`, or the nearest before it.
+std::int64_t entering(const DFlashConfig& c, std::int64_t first) {
+  std::int64_t best = -1;
+  for (std::int64_t f = 0; f < c.features(); ++f) {
+    const auto id = [&](std::int64_t i) { return c.feature_layers[static_cast<std::size_t>(i)]; };
+    if (id(f) < first && (best < 0 || id(f) > id(best))) best = f;
+  }
+  return std::max<std::int64_t>(best, 0);
 }
 
 }  // namespace
 
-DFlash random_dflash(const DecoderLm& target, const DFlashConfig& config,
-                     const at::Tensor& draft_to_target, std::uint64_t seed) {
-  check(target, config);
-  const at::NoGradGuard no_autograd;
-  auto random = at::make_generator<at::CPUGeneratorImpl>(seed);
-  DFlash m{.config = config};
+DFlashConfig dflash_config_for(const DecoderConfig& target, std::int64_t layers,
+                               std::int64_t features, std::int64_t block) {
+  return {.hidden = target.hidden,
+          .intermediate = target.intermediate,
+          .heads = target.heads,
+          .kv_heads = target.kv_heads,
+          .head_dim = target.head_dim,
+          .layers = layers,
+          .vocab = target.vocab,
+          .draft_vocab = target.vocab,
+          .target_layers = target.layers,
+          .feature_layers = default_feature_layers(target.layers, features),
+          .block = block,
+          .norm_eps = target.norm_eps,
+          .rope_theta = target.rope_theta,
+          .rope_scaling = target.rope_scaling,
+          .attention = std::vector<LayerAttention>(static_cast<std::size_t>(layers))};
+}
+
+DFlash random_dflash(const DFlashConfig& config, const DFlashTarget& target, std::uint64_t seed,
+                     const at::Tensor& draft_to_target) {
+  check(config, target, draft_to_target);
+  auto generator = at::make_generator<at::CPUGeneratorImpl>(seed);
+  DFlash m;
+  m.config = config;
   m.layers.resize(static_cast<std::size_t>(config.layers));
-  // Clones: what was loaded for inference cannot take part in training.
-  m.embedding = target.embedding.to(at::kFloat).clone();
-  m.draft_to_target = draft_to_target;
-  const at::Tensor head = target.head.weight.to(at::kFloat).clone();
-  m.head = draft_to_target.defined() ? head.index_select(0, draft_to_target) : head;
   for (const DFlashWeight& w : weights(m)) {
-    const bool norm = w.name.find("norm") != std::string::npos;
-    *w.tensor = norm ? at::ones(w.shape) : at::randn(w.shape, random) * kSpread;
+    const bool norm = w.shape.size() == 1;
+    *w.tensor = norm ? at::ones(w.shape, at::kFloat)
+                     : at::randn(w.shape, generator, at::TensorOptions(at::kFloat)).mul_(0.02);
   }
-  // A head that adds nothing at first: it learns what the body cannot know.
-  for (at::Tensor* t : {&m.markov_w2, &m.confidence_weight, &m.confidence_bias}) {
-    if (t->defined()) t->zero_();
-  }
-  if (m.markov_w1.defined()) m.markov_w1 = m.markov_w1 * (1.0 / kSpread * 0.1);
-  if (config.mask_token < 0) m.mask_embedding = m.embedding.mean(0);
+  if (m.mask_embedding.defined()) m.mask_embedding = target.embedding.to(at::kFloat).mean(0);
+  if (m.markov_w2.defined()) m.markov_w2.zero_();
+  if (m.confidence_weight.defined()) m.confidence_weight.zero_();
+  if (m.confidence_bias.defined()) m.confidence_bias.zero_();
+  m.draft_to_target = draft_to_target;
+  m.embedding = target.embedding.to(at::kFloat);
+  m.head = (draft_to_target.defined() ? target.head.index_select(0, draft_to_target) : target.head)
+               .to(at::kFloat);
   return m;
 }
 
 DFlash dflash_from_target(const DecoderLm& target, const DFlashConfig& config,
-                          const at::Tensor& draft_to_target, const at::Tensor& features,
-                          std::uint64_t seed) {
+                          const at::Tensor& features, std::uint64_t seed,
+                          const at::Tensor& draft_to_target) {
   const DecoderConfig& t = target.config;
-  const bool same_shape = config.heads == t.heads && config.kv_heads == t.kv_heads &&
-                          config.head_dim == t.head_dim && config.intermediate == t.intermediate;
-  if (!same_shape || t.gemma()) {
+  const DFlashConfig& c = config;
+  DFlash m = random_dflash(config, DFlashTarget(target), seed, draft_to_target);
+  if (target.layers.empty() || t.gemma() || c.heads != t.heads || c.kv_heads != t.kv_heads ||
+      c.head_dim != t.head_dim || c.intermediate != t.intermediate || c.layers > t.layers) {
     throw std::invalid_argument(
-        "dflash: only a network whose blocks have the target's shape can begin as these; begin "
-        "with random weights");
+        "dflash: layers cannot begin as this target's blocks: they differ in size or kind; begin "
+        "at random");
   }
-  if (config.layers > t.layers) {
-    throw std::invalid_argument(
-        fmt::format("dflash: {} layers from a target of {} blocks", config.layers, t.layers));
+  const std::int64_t first = t.layers - c.layers, feature = entering(c, first);
+  const double noise = 1.0 / std::sqrt(static_cast<double>(c.features() * c.hidden));
+  m.fc.mul_(noise);
+  m.fc.narrow(1, feature * c.hidden, c.hidden).copy_(at::eye(c.hidden, at::kFloat));
+
+  // One norm for all; entries near zero would blow up the columns that make up for it.
+  const at::Tensor own = block_of(target, first).norm;
+  const at::Tensor least = own.abs().mean() * 1e-2;
+  m.hidden_norm = at::where(own.abs().lt(least), least, own).contiguous();
+  const at::Tensor rows = context(m, features.to(at::kFloat));
+  for (std::int64_t i = 0; i < c.layers; ++i) {
+    const TargetBlock block = block_of(target, first + i);
+    const DecoderLayer& from = target.layers[static_cast<std::size_t>(first + i)];
+    DFlashLayer& to = m.layers[static_cast<std::size_t>(i)];
+    const at::Tensor ratio = block.norm / m.hidden_norm;
+    to.attention_norm = m.hidden_norm.clone();
+    to.q = block.q * ratio;
+    to.k = block.k * ratio;
+    to.v = block.v * ratio;
+    const auto norm = [&](const RmsNorm& theirs, const at::Tensor& weight) {
+      return theirs.defined() ? theirs.weight.to(at::kFloat, false, true)
+                              : typical(rows, weight, c.head_dim);
+    };
+    to.q_norm = norm(from.q_norm, to.q);
+    to.k_norm = norm(from.k_norm, to.k);
+    to.o = from.output.weight.to(at::kFloat, false, true);
+    to.mlp_norm = from.mlp_norm.weight.to(at::kFloat, false, true);
+    const at::Tensor gate_up = from.gate_up.weight.to(at::kFloat);
+    to.gate = gate_up.narrow(0, 0, c.intermediate).clone();
+    to.up = gate_up.narrow(0, c.intermediate, c.intermediate).clone();
+    to.down = from.down.weight.to(at::kFloat, false, true);
   }
-  const at::NoGradGuard no_autograd;
-  DFlash m = random_dflash(target, config, draft_to_target, seed);
-  const std::int64_t first = t.layers - config.layers;
-  const auto block = [&](std::int64_t i) -> const DecoderLayer& {
-    return target.layers[static_cast<std::size_t>(i)];
-  };
-  const std::int64_t feature = nearest_feature(config, first);
-  m.fc = at::zeros_like(m.fc);
-  m.fc.narrow(1, feature * config.hidden, config.hidden).copy_(at::eye(config.hidden));
-  m.hidden_norm = block(first).attention_norm.weight.to(at::kFloat).clone();
-  m.norm = target.final_norm.weight.to(at::kFloat).clone();
-  const at::Tensor seen = features.narrow(1, feature * config.hidden, config.hidden);
-  const at::Tensor context = normed(seen, m.hidden_norm, config.norm_eps);
-  const std::int64_t q = t.heads * t.head_dim, kv = t.kv_heads * t.head_dim;
-  for (std::int64_t i = 0; i < config.layers; ++i) {
-    const DecoderLayer& from = block(first + i);
-    DFlashLayer& l = m.layers[static_cast<std::size_t>(i)];
-    const at::Tensor own = from.attention_norm.weight.to(at::kFloat);
-    const at::Tensor qkv = from.qkv.weight.to(at::kFloat);
-    // Keys and values share their matrices between slots and context, which has one norm for all
-    // layers: every layer takes that norm's weight and has the rest of its own in its matrices.
-    const at::Tensor rest = at::where(m.hidden_norm.abs() > kTiny, own / m.hidden_norm, 1.0);
-    l.attention_norm = m.hidden_norm.clone();
-    l.mlp_norm = from.mlp_norm.weight.to(at::kFloat).clone();
-    l.q = qkv.narrow(0, 0, q) * rest;
-    l.k = qkv.narrow(0, q, kv) * rest;
-    l.v = qkv.narrow(0, q + kv, kv) * rest;
-    l.o = from.output.weight.to(at::kFloat).clone();
-    const at::Tensor both = from.gate_up.weight.to(at::kFloat);
-    l.gate = both.narrow(0, 0, t.intermediate).clone();
-    l.up = both.narrow(0, t.intermediate, t.intermediate).clone();
-    l.down = from.down.weight.to(at::kFloat).clone();
-    l.q_norm = norm_weight(from.q_norm, at::linear(context, l.q), t.head_dim);
-    l.k_norm = norm_weight(from.k_norm, at::linear(context, l.k), t.head_dim);
-  }
+  m.norm = target.final_norm.weight.to(at::kFloat, false, true);
   return m;
 }
 

@@ -6,27 +6,34 @@
 
 #include "forerun/models/decoder_lm.h"
 #include "forerun/models/dflash/dflash.h"
+#include "forerun/models/dflash/dflash_file.h"
 
 namespace forerun {
 
-/// A network of random weights: matrices N(0, 0.02), norms 1, the mask vector the mean embedding,
-/// the Markov head without effect. Embedding and head are the target's.
-/// @param target           float32 tensors
-/// @param config           sizes, draft_vocab, feature_layers, ...; hidden and vocab as the
-/// target's
-/// @param draft_to_target  [draft_vocab] int64, rising; undefined: every token
-DFlash random_dflash(const DecoderLm& target, const DFlashConfig& config,
-                     const at::Tensor& draft_to_target, std::uint64_t seed);
+/// A network of a target's own block sizes: full attention, a learned mask vector, features by the
+/// default rule, the whole vocabulary.
+DFlashConfig dflash_config_for(const DecoderConfig& target, std::int64_t layers,
+                               std::int64_t features, std::int64_t block);
 
-/// A network that begins as the target's last blocks. fc hands on the feature that is closest to
-/// what the first of these blocks reads, so that the keys and values of the context begin as the
-/// target's own, up to the norms of queries and keys, which the target may lack: they begin at the
-/// typical size of its queries and keys.
-/// @param config    of the target's attention and MLP shape
-/// @param features  [n, features * hidden] float32: some of the target's states, to measure on
-/// @throws std::invalid_argument  shapes other than the target's, fewer target blocks than layers
+/// Matrices N(0, 0.02), norms one, the mask vector the mean row of the embedding, heads that begin
+/// without effect (markov_w2 and the confidence head zero). float32, on the CPU.
+/// @param draft_to_target  [config.draft_vocab] int64, rising; undefined: every token
+/// Source of the numbers: NVIDIA/Model-Optimizer's and speculators' trainers.
+/// @throws std::invalid_argument  sizes other than the target's, or a map that does not fit
+DFlash random_dflash(const DFlashConfig& config, const DFlashTarget& target, std::uint64_t seed,
+                     const at::Tensor& draft_to_target = {});
+
+/// As random_dflash, but the layers begin as the target's last blocks, so that keys and values of
+/// the context begin as the target's own. fc passes on the feature that enters the first of them
+/// (or the nearest before it), with N(0, 0.02 / sqrt(features * hidden)) elsewhere. One norm weight
+/// serves the context and every layer; what the target's norms differ by goes into the columns of
+/// q, k and v. Norms of queries and keys begin as the typical RMS of the target's (or as its own
+/// norms, where it has them).
+/// @param features  [n, features * hidden] float32 of typical text, for that RMS
+/// @throws std::invalid_argument  as random_dflash; a packed (int8) target, a Gemma one, or blocks
+/// of other sizes than the config's
 DFlash dflash_from_target(const DecoderLm& target, const DFlashConfig& config,
-                          const at::Tensor& draft_to_target, const at::Tensor& features,
-                          std::uint64_t seed);
+                          const at::Tensor& features, std::uint64_t seed,
+                          const at::Tensor& draft_to_target = {});
 
 }  // namespace forerun

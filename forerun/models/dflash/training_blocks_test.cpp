@@ -51,9 +51,7 @@ struct Layers {
 
 class EveryAttention : public testing::TestWithParam<Layers> {
  protected:
-  DFlash model() const {
-    return random_dflash(small_dflash(GetParam().attention), at::kDouble, 20);
-  }
+  DFlash model() const { return noisy_dflash(small_dflash(GetParam().attention), at::kDouble, 20); }
 };
 
 TEST_P(EveryAttention, OnePassIsTheDecodingPassOfEveryBlock) {
@@ -111,7 +109,7 @@ INSTANTIATE_TEST_SUITE_P(Layers, EveryAttention,
                          [](const auto& layers) { return std::string(layers.param.name); });
 
 TEST(TrainingBlocks, ABatchWithoutBlocksIsEmpty) {
-  const DFlash m = random_dflash(small_dflash({kFull}), at::kDouble, 22);
+  const DFlash m = noisy_dflash(small_dflash({kFull}), at::kDouble, 22);
   const BlockBatch batch{.features = random_features(m.config, 6, at::kDouble, 23),
                          .lengths = {6},
                          .anchors = {{}},
@@ -120,7 +118,7 @@ TEST(TrainingBlocks, ABatchWithoutBlocksIsEmpty) {
 }
 
 TEST(TrainingBlocks, RefusesSizesThatDoNotFit) {
-  const DFlash m = random_dflash(small_dflash({kFull}), at::kDouble, 24);
+  const DFlash m = noisy_dflash(small_dflash({kFull}), at::kDouble, 24);
   const auto refuses = [&](const std::function<void(BlockBatch&)>& change) {
     BlockBatch batch = small_batch(m.config, at::kDouble);
     change(batch);

@@ -1,0 +1,354 @@
+#include "forerun/models/dflash/dflash_config_json.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <nlohmann/json.hpp>
+#include <optional>
+#include <string>
+
+#include "forerun/models/internal/config_check.h"
+#include "forerun/models/internal/hf_fields.h"
+
+namespace forerun {
+namespace {
+
+using internal::Fields;
+using nlohmann::json;
+
+const char* const kWhat = "DFlash drafter";
+
+// The sizes and numbers of a Qwen3 block, which both formats have under the same names.
+void read_body(Fields& f, DFlashConfig& c) {
+  c.hidden = f.integer("hidden_size");
+  c.intermediate = f.integer("intermediate_size");
+  c.heads = f.integer("num_attention_heads");
+  c.kv_heads = f.integer("num_key_value_heads", c.heads);
+  c.head_dim = f.integer("head_dim", c.heads > 0 ? c.hidden / c.heads : 0);
+  c.layers = f.integer("num_hidden_layers");
+  c.vocab = f.integer("vocab_size");
+  c.norm_eps = f.number("rms_norm_eps", 1e-6);
+  const std::string activation = f.text("hidden_act", "silu");
+  if (activation != "silu") f.fail(fmt::format("activation '{}' is not supported", activation));
+  if (f.flag("attention_bias", false)) f.fail("'attention_bias' is not supported");
+
+  const json* parameters = f.find("rope_parameters");
+  c.rope_theta = f.number("rope_theta", parameters ? std::optional(1e4) : std::nullopt);
+  double ignored = c.rope_theta;
+  if (const json* scaling = f.find("rope_scaling")) {
+    internal::read_rope(*scaling, f, ignored, c.rope_scaling);
+  }
+  if (parameters != nullptr) {
+    internal::read_rope(*parameters, f, c.rope_theta, c.rope_scaling);
+    if (parameters->is_object() && parameters->value("partial_rotary_factor", json(1.0)) != 1.0) {
+      f.fail("a rotary embedding of part of a head is not supported");
+    }
+  }
+  if (f.number("partial_rotary_factor", 1.0) != 1.0) {
+    f.fail("a rotary embedding of part of a head is not supported");
+  }
+}
+
+// What is wrong with sizes, if anything; only then may anything be allocated by them.
+std::optional<std::string> check_body(const DFlashConfig& c) {
+  DecoderConfig as_decoder;
+  as_decoder.vocab = c.vocab;
+  as_decoder.hidden = c.hidden;
+  as_decoder.layers = c.layers;
+  as_decoder.heads = c.heads;
+  as_decoder.kv_heads = c.kv_heads;
+  as_decoder.head_dim = c.head_dim;
+  as_decoder.intermediate = c.intermediate;
+  as_decoder.context = 1;
+  as_decoder.norm_eps = c.norm_eps;
+  if (const auto bad = internal::check_sizes(as_decoder)) return bad;
+  as_decoder.rope_theta = c.rope_theta;
+  as_decoder.rope_scaling = c.rope_scaling;
+  as_decoder.query_scale = 1.0;
+  return internal::check_numbers(as_decoder);
+}
+
+std::optional<std::string> check_block(const DFlashConfig& c, std::int64_t target_layers) {
+  if (c.block < 2 || c.block > 256) {
+    return fmt::format("a block of {} slots; 2 to 256 are supported", c.block);
+  }
+  if (c.draft_vocab < 1 || c.draft_vocab > c.vocab) {
+    return fmt::format("a draft vocabulary of {} inside one of {}", c.draft_vocab, c.vocab);
+  }
+  if (c.target_layers != target_layers) {
+    return fmt::format(
+        "the drafter was made for a target of {} layers, this one has {}; use the target it was "
+        "trained with",
+        c.target_layers, target_layers);
+  }
+  if (c.feature_layers.empty() || c.feature_layers.size() > 256) {
+    return fmt::format("{} feature layers; 1 to 256 are supported", c.feature_layers.size());
+  }
+  for (const std::int64_t id : c.feature_layers) {
+    // The last block is left out: lists of hidden states end with the normed output in its place.
+    if (id < 0 || id > target_layers - 2) {
+      return fmt::format(
+          "feature layer {} (zero-based) lies outside 0 to {} of the target's {} layers; use the "
+          "target the drafter was trained with",
+          id, target_layers - 2, target_layers);
+    }
+  }
+  if (c.mask_token < -1 || c.mask_token >= c.vocab) {
+    return fmt::format("mask token {} lies outside the vocabulary of {}", c.mask_token, c.vocab);
+  }
+  if (c.markov_rank < 0 || c.markov_rank > 1 << 16) {
+    return fmt::format("a Markov head of rank {}; at most 65536 is supported", c.markov_rank);
+  }
+  return std::nullopt;
+}
+
+// Which layers have a window, and how wide it is. As in transformers' Qwen3Config, a window counts
+// only where use_sliding_window says so.
+struct Windows {
+  std::vector<bool> sliding;  // by the layer's type
+  std::int64_t window = 0;
+};
+Windows read_windows(Fields& f, std::int64_t layers) {
+  Windows out{std::vector<bool>(static_cast<std::size_t>(layers), false)};
+  if (f.flag("use_sliding_window", false)) out.window = f.integer("sliding_window", 4096);
+  if (out.window < 0) f.fail(fmt::format("a sliding window of {}", out.window));
+  const json* types = f.find("layer_types");
+  if (types == nullptr) {
+    const std::int64_t first = f.integer("max_window_layers", 28);
+    for (std::int64_t i = 0; i < layers; ++i) {
+      out.sliding[static_cast<std::size_t>(i)] = out.window > 0 && i >= first;
+    }
+    return out;
+  }
+  if (!types->is_array() || types->size() != out.sliding.size()) {
+    f.fail(fmt::format("'layer_types' does not list {} layers", layers));
+    return out;
+  }
+  for (std::size_t i = 0; i < out.sliding.size(); ++i) {
+    const json& type = (*types)[i];
+    if (type != "full_attention" && type != "sliding_attention") {
+      f.fail(fmt::format("layer type {} is not supported", type.dump().substr(0, 40)));
+    }
+    out.sliding[i] = type == "sliding_attention";
+  }
+  return out;
+}
+
+std::vector<std::int64_t> read_ids(Fields& f, const char* key, std::int64_t offset) {
+  std::vector<std::int64_t> out;
+  const json* ids = f.find(key);
+  if (ids == nullptr) return out;
+  if (!ids->is_array() || ids->empty()) f.fail(fmt::format("'{}' is no list of layers", key));
+  if (!ids->is_array()) return out;
+  for (const json& id : *ids) {
+    if (!id.is_number_integer() || id > 1'000'000 || id < -1'000'000) {
+      f.fail(fmt::format("'{}' holds {}, which is no layer", key, id.dump().substr(0, 40)));
+      return out;
+    }
+    out.push_back(id.get<std::int64_t>() + offset);
+  }
+  return out;
+}
+
+// One file's keys: those of dflash_config, then those of the top level.
+class Nested {
+ public:
+  Nested(Fields& inner, Fields& outer) : inner_(inner), outer_(outer) {}
+  Fields& having(const char* key) const { return inner_.find(key) ? inner_ : outer_; }
+
+ private:
+  Fields &inner_, &outer_;
+};
+
+void read_zlab(const json& inner_object, Fields& outer, DFlashConfig& c) {
+  Fields inner(inner_object, kWhat);
+  const Nested both(inner, outer);
+  for (const char* key :
+       {"conv_kernel_size", "conv_group_size", "selector_rank", "selector_top_k"}) {
+    if (both.having(key).find(key)) {
+      outer.fail(fmt::format("'{}': DFlash2 checkpoints are not supported", key));
+    }
+  }
+  const Windows windows = read_windows(outer, c.layers);
+  std::optional<bool> causal;
+  if (outer.find("is_causal")) causal = outer.flag("is_causal", false);
+  for (const bool sliding : windows.sliding) {
+    c.attention.push_back(
+        {.window = sliding ? windows.window : 0, .causal = causal.value_or(sliding)});
+  }
+  c.target_layers = outer.integer("num_target_layers", c.target_layers);
+  c.block = both.having("block_size").integer("block_size", 16);
+  Fields& of_ids = both.having("target_layer_ids");
+  c.feature_layers = read_ids(of_ids, "target_layer_ids", 0);
+  if (!of_ids.find("target_layer_ids")) {
+    if (c.target_layers < 4) return outer.fail("'target_layer_ids' is missing");
+    c.feature_layers = default_feature_layers(c.target_layers, c.layers);
+  }
+  const auto number = [&](const char* key, double otherwise) {
+    return both.having(key).number(key, otherwise);
+  };
+  c.mask_token = both.having("mask_token_id").integer("mask_token_id", -1);
+  c.embedding_scale = number("input_embedding_scale", 1.0);
+  c.output_multiplier = number("output_multiplier", 1.0);
+  c.final_softcap = number("final_logit_softcapping", 0.0);
+  // Ours, beyond z-lab's keys.
+  c.draft_vocab = inner.integer("draft_vocab_size", c.vocab);
+  c.predicts_next = inner.flag("sample_from_anchor", false);
+  c.markov_rank = inner.integer("markov_rank", 0);
+  c.confidence = inner.flag("enable_confidence_head", false);
+  c.confidence_sees_markov = inner.flag("confidence_head_with_markov", true);
+  if (!inner.error().empty()) outer.fail("dflash_config: " + inner.error());
+}
+
+void read_speculators(Fields& outer, Fields& body, DFlashConfig& c) {
+  const std::string type = outer.text("speculators_model_type", std::nullopt);
+  const bool dspark = type == "dspark";
+  if (type != "dflash" && !dspark) {
+    return outer.fail(
+        fmt::format("speculators_model_type '{}' is not supported; dflash and dspark "
+                    "are",
+                    type));
+  }
+  const Windows windows = read_windows(body, c.layers);
+  const bool both_ways = outer.flag("sliding_window_non_causal", false);
+  for (const bool sliding : windows.sliding) {
+    c.attention.push_back(
+        {.window = sliding ? windows.window : 0, .causal = sliding && !both_ways});
+  }
+  if (const json* hidden = outer.find("target_hidden_size"); hidden && *hidden != c.hidden) {
+    outer.fail(fmt::format("a target of hidden size {} for a drafter of {} is not supported",
+                           hidden->dump().substr(0, 40), c.hidden));
+  }
+  c.block = outer.integer("block_size", 8);
+  // Their ids name the hidden state that enters a block; ours the block that it leaves.
+  c.feature_layers = read_ids(outer, "aux_hidden_state_layer_ids", -1);
+  if (!outer.find("aux_hidden_state_layer_ids")) {
+    const std::int64_t n = c.target_layers;
+    c.feature_layers = {1, n / 2 - 1, n - 4};
+  }
+  c.mask_token = outer.integer("mask_token_id", -1);
+  c.draft_vocab = outer.integer("draft_vocab_size", 32000);
+  c.predicts_next = outer.flag("sample_from_anchor", dspark);
+  if (!dspark) return;
+  c.markov_rank = outer.integer("markov_rank", 256);
+  const std::string head = outer.text("markov_head_type", "vanilla");
+  if (c.markov_rank > 0 && head != "vanilla") {
+    outer.fail(fmt::format("a Markov head of type '{}' is not supported; vanilla is", head));
+  }
+  c.confidence = outer.flag("enable_confidence_head", true);
+  c.confidence_sees_markov = outer.flag("confidence_head_with_markov", true);
+}
+
+bool names_architecture(const json& config, const char* name) {
+  const auto found = config.find("architectures");
+  return found != config.end() && found->is_array() &&
+         std::find(found->begin(), found->end(), name) != found->end();
+}
+
+Error at_config(const std::string& message) { return Error{"config.json: " + message}; }
+
+}  // namespace
+
+Result<DFlashConfig> parse_dflash_config(const json& config, std::int64_t target_layers) {
+  if (!config.is_object()) return at_config("not an object");
+  if (names_architecture(config, "DFlash2DraftModel")) {
+    return at_config("DFlash2 checkpoints are not supported");
+  }
+  Fields outer(config, kWhat);
+  const json* layer_config = outer.find("transformer_layer_config");
+  const bool speculators = outer.find("speculators_model_type") != nullptr;
+  const json* nested = outer.find("dflash_config");
+  if (speculators ? !(layer_config && layer_config->is_object())
+                  : !nested && !names_architecture(config, "DFlashDraftModel")) {
+    return at_config(
+        "this is no DFlash drafter; expected one of z-lab's (dflash_config) or of speculators "
+        "(transformer_layer_config)");
+  }
+  DFlashConfig c;
+  c.target_layers = target_layers;
+  Fields body(speculators ? *layer_config : config, kWhat);
+  read_body(body, c);
+  if (!body.error().empty()) return at_config(body.error());
+  if (const auto bad = check_body(c)) return at_config(*bad);
+  if (speculators) {
+    read_speculators(outer, body, c);
+    if (!body.error().empty()) return at_config(body.error());
+  } else {
+    read_zlab(nested ? *nested : json::object(), outer, c);
+  }
+  if (!outer.error().empty()) return at_config(outer.error());
+  if (const auto bad = check_block(c, target_layers)) return at_config(*bad);
+  const auto finite = [](double x) { return x > -1e30 && x < 1e30; };  // false for NaN
+  if (!finite(c.embedding_scale) || !finite(c.output_multiplier) || !(c.final_softcap >= 0.0)) {
+    return at_config("a scale of embeddings or logits is out of range");
+  }
+  return c;
+}
+
+json dflash_config_json(const DFlashConfig& c) {
+  std::int64_t window = 0;
+  bool plain = true, none_causal = true, all_causal = true;  // is_causal absent, false, true
+  std::vector<std::string> types;
+  for (const LayerAttention& a : c.attention) {
+    if (a.window > 0 && window > 0 && a.window != window) {
+      throw std::invalid_argument("dflash: layers of different windows cannot be written");
+    }
+    window = std::max(window, a.window);
+    plain = plain && a.causal == (a.window > 0);
+    none_causal = none_causal && !a.causal;
+    all_causal = all_causal && a.causal;
+    types.push_back(a.window > 0 ? "sliding_attention" : "full_attention");
+  }
+  if (!plain && !none_causal && !all_causal) {
+    throw std::invalid_argument("dflash: this mix of causal layers cannot be written");
+  }
+  json inner = {{"block_size", c.block}, {"target_layer_ids", c.feature_layers}};
+  if (c.mask_token >= 0) inner["mask_token_id"] = c.mask_token;
+  if (c.embedding_scale != 1.0) inner["input_embedding_scale"] = c.embedding_scale;
+  if (c.output_multiplier != 1.0) inner["output_multiplier"] = c.output_multiplier;
+  if (c.final_softcap > 0.0) inner["final_logit_softcapping"] = c.final_softcap;
+  if (c.draft_vocab != c.vocab) inner["draft_vocab_size"] = c.draft_vocab;
+  if (c.predicts_next) inner["sample_from_anchor"] = true;
+  if (c.markov_rank > 0) inner["markov_rank"] = c.markov_rank;
+  if (c.confidence) {
+    inner["enable_confidence_head"] = true;
+    inner["confidence_head_with_markov"] = c.confidence_sees_markov && c.markov_rank > 0;
+  }
+  json out = {{"architectures", {"DFlashDraftModel"}},
+              {"model_type", "qwen3"},
+              {"hidden_size", c.hidden},
+              {"intermediate_size", c.intermediate},
+              {"num_attention_heads", c.heads},
+              {"num_key_value_heads", c.kv_heads},
+              {"head_dim", c.head_dim},
+              {"num_hidden_layers", c.layers},
+              {"vocab_size", c.vocab},
+              {"num_target_layers", c.target_layers},
+              {"hidden_act", "silu"},
+              {"attention_bias", false},
+              {"rms_norm_eps", c.norm_eps},
+              {"rope_theta", c.rope_theta},
+              {"layer_types", types},
+              {"tie_word_embeddings", false},
+              {"dtype", "bfloat16"},
+              {"block_size", c.block},
+              {"dflash_config", inner}};
+  const RopeScaling& s = c.rope_scaling;
+  if (s.kind == RopeScaling::Kind::kLinear) {
+    out["rope_scaling"] = {{"rope_type", "linear"}, {"factor", s.factor}};
+  } else if (s.kind == RopeScaling::Kind::kLlama3) {
+    out["rope_scaling"] = {{"rope_type", "llama3"},
+                           {"factor", s.factor},
+                           {"low_freq_factor", s.low_freq_factor},
+                           {"high_freq_factor", s.high_freq_factor},
+                           {"original_max_position_embeddings", s.original_context}};
+  }
+  if (window > 0) {
+    out["use_sliding_window"] = true;
+    out["sliding_window"] = window;
+  }
+  if (!plain) out["is_causal"] = all_causal;
+  return out;
+}
+
+}  // namespace forerun

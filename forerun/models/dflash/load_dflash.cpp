@@ -1,0 +1,187 @@
+#include <ATen/ATen.h>
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include <algorithm>
+#include <set>
+#include <string>
+#include <utility>
+
+#include "forerun/formats/dequantize.h"
+#include "forerun/formats/hf_config.h"
+#include "forerun/formats/internal/quote.h"
+#include "forerun/formats/safetensors.h"
+#include "forerun/formats/whole_numbers.h"
+#include "forerun/models/dflash/dflash_config_json.h"
+#include "forerun/models/dflash/dflash_file.h"
+
+namespace forerun {
+namespace {
+
+using internal::quote;
+
+// Takes tensors out of a file; what is left over at the end is unknown.
+class Source {
+ public:
+  Source(const Safetensors& file, at::ScalarType type) : file_(file), type_(type) {
+    for (const TensorView& t : file.tensors()) left_.insert(t.name);
+  }
+
+  bool has(const std::string& name) const { return file_.find(name) != nullptr; }
+
+  at::Tensor weight(const std::string& name, const std::vector<std::int64_t>& shape) {
+    const TensorView& view = take(name, shape);
+    if (!holds_weights(view.dtype)) {
+      throw FormatError(fmt::format("tensor {} holds {} where weights are expected", quote(name),
+                                    name_of(view.dtype)));
+    }
+    at::Tensor out = at::empty(shape, at::kFloat);
+    dequantize(view.dtype, view.bytes,
+               {out.data_ptr<float>(), static_cast<std::size_t>(out.numel())});
+    if (!out.isfinite().all().item<bool>()) {
+      throw FormatError(fmt::format(
+          "tensor {} holds values that are no numbers; the training failed, or the file is damaged",
+          quote(name)));
+    }
+    return out.to(type_);
+  }
+
+  std::vector<std::int64_t> numbers(const std::string& name, std::int64_t count) {
+    Result<std::vector<std::int64_t>> out = whole_numbers(take(name, {count}));
+    if (!out) throw FormatError(out.error().message);
+    return *std::move(out);
+  }
+
+  void expect_nothing_left() const {
+    if (left_.empty()) return;
+    const std::string& first = *left_.begin();
+    if (first.find("_conv.") != std::string::npos || first.starts_with("candidate_selector.")) {
+      throw FormatError(fmt::format(
+          "tensor {} belongs to a DFlash2 drafter, which is not supported", quote(first)));
+    }
+    throw FormatError(fmt::format(
+        "{} tensors are unknown, the first is {}; the drafter has parts that are not supported",
+        left_.size(), quote(first)));
+  }
+
+ private:
+  const TensorView& take(const std::string& name, const std::vector<std::int64_t>& shape) {
+    const TensorView* view = file_.find(name);
+    if (view == nullptr) {
+      throw FormatError(fmt::format(
+          "tensor {} is missing: the file is incomplete, or another drafter than its config says",
+          quote(name)));
+    }
+    if (view->shape != shape) {
+      throw FormatError(fmt::format("tensor {} has shape [{}], the config's sizes ask for [{}]",
+                                    quote(name), fmt::join(view->shape, ", "),
+                                    fmt::join(shape, ", ")));
+    }
+    left_.erase(name);
+    return *view;
+  }
+
+  const Safetensors& file_;
+  at::ScalarType type_;
+  std::set<std::string> left_;
+};
+
+void check_target(const DFlashConfig& c, const DFlashTarget& target) {
+  if (c.hidden != target.hidden) {
+    throw FormatError(fmt::format(
+        "the drafter was made for a target of hidden size {}, this one has {}; use the target it "
+        "was trained with",
+        c.hidden, target.hidden));
+  }
+  if (c.vocab != target.vocab) {
+    throw FormatError(fmt::format(
+        "the drafter was made for a vocabulary of {}, this target has {}; use the target it was "
+        "trained with",
+        c.vocab, target.vocab));
+  }
+}
+
+// [draft_vocab] int64, or undefined: ids of the target's vocabulary from stored offsets.
+at::Tensor read_vocabulary(const DFlashConfig& c, Source& source) {
+  if (c.draft_vocab == c.vocab && !source.has("d2t")) return {};
+  std::vector<std::int64_t> ids = source.numbers("d2t", c.draft_vocab);
+  std::int64_t last = -1;
+  for (std::size_t i = 0; i < ids.size(); ++i) {
+    std::int64_t id = 0;
+    const bool overflow = __builtin_add_overflow(ids[i], static_cast<std::int64_t>(i), &id);
+    if (overflow || id <= last || id >= c.vocab) {
+      throw FormatError(fmt::format(
+          "d2t maps draft token {} outside a rising order below {}; the file is damaged", i,
+          c.vocab));
+    }
+    last = ids[i] = id;
+  }
+  if (source.has("t2d")) {
+    std::vector<std::int64_t> flags(static_cast<std::size_t>(c.vocab), 0);
+    for (const std::int64_t id : ids) flags[static_cast<std::size_t>(id)] = 1;
+    if (source.numbers("t2d", c.vocab) != flags) {
+      throw FormatError("d2t and t2d name different tokens; the file is damaged");
+    }
+  }
+  if (c.draft_vocab == c.vocab) return {};
+  return at::tensor(ids, at::kLong);
+}
+
+// Rows of one matrix, read or shared.
+at::Tensor own_or_shared(Source& source, const char* name, std::vector<std::int64_t> shape,
+                         const at::Tensor& shared, at::ScalarType type) {
+  if (source.has(name)) return source.weight(name, shape);
+  return shared.defined() ? shared.to(type) : at::Tensor();
+}
+
+DFlash read(const DFlashConfig& config, const DFlashTarget& target, Source source,
+            at::ScalarType type) {
+  DFlash m;
+  m.config = config;
+  m.layers.resize(static_cast<std::size_t>(config.layers));
+  const bool has_vector = source.has("mask_embedding");
+  if (has_vector) m.config.mask_token = -1;  // the vector stands in every masked slot
+  if (!has_vector && config.mask_token < 0) {
+    throw FormatError("neither a mask_embedding nor a mask_token_id: nothing stands in the slots");
+  }
+  for (const DFlashWeight& w : weights(m)) *w.tensor = source.weight(w.name, w.shape);
+  m.draft_to_target = read_vocabulary(config, source);
+  const DFlashConfig& c = m.config;
+  m.embedding =
+      own_or_shared(source, "embed_tokens.weight", {c.vocab, c.hidden}, target.embedding, type);
+  const at::Tensor rows = target.head.defined() && m.draft_to_target.defined()
+                              ? target.head.index_select(0, m.draft_to_target)
+                              : target.head;
+  m.head = own_or_shared(source, "lm_head.weight", {c.draft_vocab, c.hidden}, rows, type);
+  source.expect_nothing_left();
+  return m;
+}
+
+}  // namespace
+
+DFlashTarget::DFlashTarget(const DecoderLm& target)
+    : hidden(target.config.hidden),
+      vocab(target.config.vocab),
+      layers(target.config.layers),
+      embedding(target.embedding),
+      head(target.head.weight) {}
+
+DFlash load_dflash(const std::filesystem::path& folder, const DFlashTarget& target,
+                   at::ScalarType type) {
+  const HfConfig file = load_hf_config(folder);
+  const auto fail = [&](const std::string& why) {
+    throw FormatError(folder.string() + ": " + why);
+  };
+  const Result<DFlashConfig> config = parse_dflash_config(file.config, target.layers);
+  if (!config) fail(config.error().message);
+  const Safetensors tensors = load_safetensors(folder);
+  try {
+    check_target(*config, target);
+    return read(*config, target, Source(tensors, type), type);
+  } catch (const FormatError& e) {
+    fail(e.what());
+  }
+  return {};
+}
+
+}  // namespace forerun
