@@ -47,28 +47,16 @@ at::Tensor draft_vocabulary(const Model::Impl& target, const std::vector<TokenSh
 }
 
 DFlashConfig config_of(const DecoderConfig& t, const DFlashTraining& o, std::int64_t draft_vocab) {
-  DFlashConfig c;
-  c.hidden = t.hidden;
-  c.intermediate = t.intermediate;
-  c.heads = t.heads;
-  c.kv_heads = t.kv_heads;
-  c.head_dim = t.head_dim;
-  c.layers = o.layers;
-  c.vocab = t.vocab;
+  constexpr std::int64_t kFeatures = 5;
+  DFlashConfig c = dflash_config_for(t, o.layers, kFeatures, o.block);
   c.draft_vocab = draft_vocab;
-  c.target_layers = t.layers;
-  c.feature_layers = o.features.empty() ? default_feature_layers(t.layers, 5) : o.features;
+  if (!o.features.empty()) c.feature_layers = o.features;
   for (const std::int64_t layer : c.feature_layers) {
     if (layer >= 0 && layer < t.layers) continue;
     throw UsageError(
         fmt::format("feature layer {}: the target has blocks 0 to {}", layer, t.layers - 1));
   }
-  c.block = o.block;
   c.predicts_next = o.predicts_next;
-  c.norm_eps = t.norm_eps;
-  c.rope_theta = t.rope_theta;
-  c.rope_scaling = t.rope_scaling;
-  c.attention.resize(static_cast<std::size_t>(o.layers));
   c.markov_rank = o.markov_rank;
   c.confidence = o.confidence;
   return c;
@@ -119,13 +107,18 @@ TrainReport train_dflash(const Model& target, const std::vector<std::string>& da
   DFlash model;
   if (options.from_target) {
     const at::Tensor states = sample_states(lm, head, config.feature_layers, shards);
-    model = dflash_from_target(whole, config, drafted, states, training.seed);
+    model = dflash_from_target(whole, config, states, training.seed, drafted);
   } else {
-    model = random_dflash(whole, config, drafted, training.seed);
+    model = random_dflash(config, DFlashTarget(whole), training.seed, drafted);
   }
+  // What was loaded for inference cannot take part in training.
+  model.embedding = model.embedding.clone();
+  model.head = model.head.clone();
   head.rows = model.head;
-  DFlashObjective objective(lm, std::make_shared<DFlash>(std::move(model)), std::move(shards), head,
-                            options.loss);
+  DFlashObjective objective(
+      lm, std::make_shared<DFlash>(std::move(model)), std::move(shards), head, options.loss,
+      fmt::format("{} {}", std::filesystem::path(target.path()).filename().string(),
+                  name_of(target.precision())));
   return train(objective, training, listener, ranks);
 }
 

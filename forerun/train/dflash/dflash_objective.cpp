@@ -11,7 +11,8 @@
 #include <utility>
 
 #include "forerun/core/philox.h"
-#include "forerun/models/dflash/save_dflash.h"
+#include "forerun/formats/atomic_file.h"
+#include "forerun/models/dflash/dflash_file.h"
 
 namespace forerun {
 namespace {
@@ -37,7 +38,8 @@ bool decays(const std::string& name) {
 
 DFlashObjective::DFlashObjective(std::shared_ptr<const DecoderLm> target,
                                  std::shared_ptr<DFlash> model, std::vector<TokenShards> data,
-                                 const TargetHead& head, const DFlashLossOptions& options)
+                                 const TargetHead& head, const DFlashLossOptions& options,
+                                 const std::string& target_name)
     : model_(std::move(model)),
       data_(std::move(data)),
       options_(options),
@@ -73,6 +75,34 @@ DFlashObjective::DFlashObjective(std::shared_ptr<const DecoderLm> target,
     throw std::invalid_argument(
         "the data holds no answer to learn from: run forerun distill first");
   }
+  if (!options_.state_store.empty()) open_store(target_name);
+}
+
+void DFlashObjective::open_store(const std::string& target_name) {
+  std::vector<std::int64_t> rows;
+  std::uint64_t hash = 0xcbf29ce484222325ULL;
+  for (std::vector<Document>* side : {&training_, &held_out_}) {
+    for (Document& d : *side) {
+      d.number = rows.size();
+      rows.push_back(static_cast<std::int64_t>(d.tokens.size()));
+      for (const Token t : d.tokens)
+        hash = (hash ^ static_cast<std::uint64_t>(t)) * 0x100000001b3ULL;
+    }
+  }
+  const std::string key =
+      fmt::format("{} layers {} documents {} {:016x}", target_name,
+                  fmt::join(model_->config.feature_layers, ","), rows.size(), hash);
+  store_ = std::make_unique<StateStore>(options_.state_store, states_.shape(), rows, key);
+}
+
+TargetStates::Batch DFlashObjective::states_of(std::span<const Document> documents) {
+  std::vector<std::span<const Token>> tokens;
+  std::vector<std::size_t> numbers;
+  for (const Document& d : documents) {
+    tokens.push_back(d.tokens);
+    numbers.push_back(d.number);
+  }
+  return store_ ? states_.of(tokens, numbers, *store_) : states_.of(tokens);
 }
 
 std::vector<Parameter> DFlashObjective::parameters() {
@@ -129,14 +159,12 @@ at::Tensor DFlashObjective::token_loss(const at::Tensor& log_q, const at::Tensor
 }
 
 LossSum DFlashObjective::loss_of(std::span<const Document> documents, std::uint64_t seed) {
-  std::vector<std::span<const Token>> tokens;
   BlockBatch batch;
   Slots slots;
   std::vector<std::int64_t> anchor_tokens;
   std::int64_t row = 0, blocks = 0;
   LossSum out;
   for (const Document& d : documents) {
-    tokens.push_back(d.tokens);
     const auto n = static_cast<std::int64_t>(d.tokens.size());
     batch.lengths.push_back(n);
     batch.anchors.push_back(anchors_of(d, seed));
@@ -149,7 +177,7 @@ LossSum DFlashObjective::loss_of(std::span<const Document> documents, std::uint6
   out.tokens = row;
   if (slots.label.empty()) return out;
 
-  const TargetStates::Batch states = states_.of(tokens);
+  const TargetStates::Batch states = states_of(documents);
   batch.features = states.features;
   batch.anchor_tokens = ids(anchor_tokens);
   const at::Tensor block = ids(slots.block), slot = ids(slots.slot), previous = ids(slots.previous);
@@ -249,7 +277,11 @@ void DFlashObjective::save(const std::filesystem::path& folder, std::span<const 
   DFlash copy = *model_;
   const std::vector<DFlashWeight> places = weights(copy);
   for (std::size_t i = 0; i < places.size(); ++i) *places[i].tensor = values[i];
-  save_dflash(folder, copy, provenance);
+  save_dflash(folder, copy);
+  const std::string text = provenance.dump(2) + "\n";
+  AtomicFile file(folder / "training.json");
+  file.append(std::as_bytes(std::span(text)));
+  file.commit();
 }
 
 }  // namespace forerun

@@ -26,11 +26,12 @@ class DFlashObjective : public Objective {
   /// @param target  whose answers the documents are; its passes make the features
   /// @param model   float32 leaves that will be trained, but for embedding and head; kept
   /// @param data    kept mapped
+  /// @param target_name  tells targets apart in the state store
   /// @throws UsageError-like std::invalid_argument  no document has an answer to learn from, a
   /// token outside the target's vocabulary
   DFlashObjective(std::shared_ptr<const DecoderLm> target, std::shared_ptr<DFlash> model,
                   std::vector<TokenShards> data, const TargetHead& head,
-                  const DFlashLossOptions& options);
+                  const DFlashLossOptions& options, const std::string& target_name);
 
   std::vector<Parameter> parameters() override;
   std::size_t size() const override { return training_.size(); }
@@ -46,7 +47,8 @@ class DFlashObjective : public Objective {
   struct Document {
     std::span<const Token> tokens;
     std::int64_t prompt;
-    std::uint64_t key;  ///< of its random numbers
+    std::uint64_t key;       ///< of its random numbers
+    std::size_t number = 0;  ///< in the state store
   };
 
  private:
@@ -62,6 +64,8 @@ class DFlashObjective : public Objective {
 
   std::vector<std::int64_t> anchors_of(const Document& document, std::uint64_t seed) const;
   LossSum loss_of(std::span<const Document> documents, std::uint64_t seed);
+  TargetStates::Batch states_of(std::span<const Document> documents);
+  void open_store(const std::string& target_name);
   void supervise(const Document& document, std::int64_t first_row, std::int64_t block,
                  std::int64_t anchor, Slots& slots) const;
   at::Tensor token_loss(const at::Tensor& log_q, const at::Tensor& log_p, const Slots& slots) const;
@@ -72,6 +76,7 @@ class DFlashObjective : public Objective {
   TargetStates states_;
   std::vector<std::int64_t> drafted_;  // of the target's vocabulary: id in the draft's, or -1
   std::vector<Document> training_, held_out_;
+  std::unique_ptr<StateStore> store_;
 };
 
 }  // namespace forerun

@@ -32,6 +32,45 @@ TargetStates::Batch TargetStates::of(std::span<const std::span<const Token>> doc
           .last = states.narrow(1, (all - 1) * width, width)};
 }
 
+StateStore::Shape TargetStates::shape() const {
+  const auto layers = static_cast<std::int64_t>(kept_.size()) - 1;
+  return {.features = layers * target_->config.hidden, .last = target_->config.hidden};
+}
+
+TargetStates::Batch TargetStates::of(std::span<const std::span<const Token>> documents,
+                                     std::span<const std::size_t> numbers, StateStore& store) {
+  const at::NoGradGuard no_autograd;
+  std::vector<std::size_t> missing;
+  std::int64_t rows = 0;
+  std::vector<std::int64_t> first;
+  for (std::size_t i = 0; i < documents.size(); ++i) {
+    if (!store.has(numbers[i])) missing.push_back(i);
+    first.push_back(rows);
+    rows += static_cast<std::int64_t>(documents[i].size());
+  }
+  if (missing.size() > 0) {
+    std::vector<std::span<const Token>> texts;
+    for (const std::size_t i : missing) texts.push_back(documents[i]);
+    const Batch made = of(texts);
+    std::int64_t row = 0;
+    bool full = false;
+    for (const std::size_t i : missing) {
+      const auto n = static_cast<std::int64_t>(documents[i].size());
+      full |= !store.put(numbers[i], made.features.narrow(0, row, n), made.last.narrow(0, row, n));
+      row += n;
+    }
+    if (full) return of(documents);
+  }
+  // What was just computed is read back too: all epochs learn from the same numbers.
+  Batch out{.features = at::empty({rows, shape().features}, at::kFloat),
+            .last = at::empty({rows, shape().last}, at::kFloat)};
+  for (std::size_t i = 0; i < documents.size(); ++i) {
+    const auto n = static_cast<std::int64_t>(documents[i].size());
+    store.get(numbers[i], out.features.narrow(0, first[i], n), out.last.narrow(0, first[i], n));
+  }
+  return out;
+}
+
 at::Tensor TargetStates::log_probabilities(const at::Tensor& last) const {
   const at::NoGradGuard no_autograd;
   const at::Tensor x = last.to(at::kFloat);

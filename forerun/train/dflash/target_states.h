@@ -9,6 +9,7 @@
 
 #include "forerun/core/token.h"
 #include "forerun/models/decoder_lm.h"
+#include "forerun/train/dflash/state_store.h"
 
 namespace forerun {
 
@@ -33,6 +34,10 @@ class TargetStates {
   };
   /// One packed pass over the documents.
   Batch of(std::span<const std::span<const Token>> documents);
+  /// The same of documents by their number in `store`; what it lacks is computed and kept there.
+  Batch of(std::span<const std::span<const Token>> documents, std::span<const std::size_t> numbers,
+           StateStore& store);
+  StateStore::Shape shape() const;
 
   /// Log-probabilities at temperature 1, over the draft vocabulary alone.
   /// @param last  [n, hidden]

@@ -1,0 +1,126 @@
+#include "forerun/train/dflash/state_store.h"
+
+#include <ATen/ATen.h>
+#include <fcntl.h>
+#include <fmt/format.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <cerrno>
+#include <cstring>
+#include <utility>
+
+#include "forerun/formats/result.h"
+
+namespace forerun {
+namespace {
+
+constexpr std::int64_t kGroup = 32, kHeader = 4096;
+constexpr const char* kFormat = "forerun states 1\n";
+
+// True if all of it was written; an interrupted call is made again.
+bool write_at(int fd, const void* data, std::size_t size, std::int64_t place) {
+  const auto* bytes = static_cast<const char*>(data);
+  while (size > 0) {
+    const ssize_t n = ::pwrite(fd, bytes, size, place);
+    if (n < 0 && errno == EINTR) continue;
+    if (n <= 0) return false;
+    bytes += n;
+    place += n;
+    size -= static_cast<std::size_t>(n);
+  }
+  return true;
+}
+
+bool read_at(int fd, void* data, std::size_t size, std::int64_t place) {
+  auto* bytes = static_cast<char*>(data);
+  while (size > 0) {
+    const ssize_t n = ::pread(fd, bytes, size, place);
+    if (n < 0 && errno == EINTR) continue;
+    if (n <= 0) return false;
+    bytes += n;
+    place += n;
+    size -= static_cast<std::size_t>(n);
+  }
+  return true;
+}
+
+}  // namespace
+
+StateStore::StateStore(const std::filesystem::path& path, Shape shape,
+                       std::span<const std::int64_t> rows, const std::string& key)
+    : path_(path), shape_(shape), rows_(rows.begin(), rows.end()) {
+  const std::string header = kFormat + key;
+  if (header.size() >= kHeader) throw FormatError(path.string() + ": the key is too long");
+  flags_ = kHeader;
+  std::int64_t place = kHeader + static_cast<std::int64_t>(rows_.size());
+  for (const std::int64_t n : rows_) {
+    begin_.push_back(place);
+    place += n * row_bytes();
+  }
+  fd_ = ::open(path.c_str(), O_RDWR | O_CREAT | O_CLOEXEC, 0644);
+  if (fd_ < 0) {
+    throw FormatError(fmt::format("{}: cannot be opened ({}); choose another --state-store",
+                                  path.string(), std::strerror(errno)));
+  }
+  std::string there(header.size() + 1, '\0');
+  // The byte behind the key is a zero, so that a longer key is another.
+  const bool same = read_at(fd_, there.data(), there.size(), 0) && there == header + '\0';
+  if (same) return;
+  std::string fresh = header;
+  fresh.resize(static_cast<std::size_t>(kHeader) + rows_.size(), '\0');
+  if (::ftruncate(fd_, 0) != 0 || !write_at(fd_, fresh.data(), fresh.size(), 0)) {
+    const int code = errno;
+    ::close(fd_);
+    throw FormatError(
+        fmt::format("{}: cannot be written ({})", path.string(), std::strerror(code)));
+  }
+}
+
+StateStore::~StateStore() { ::close(fd_); }
+
+std::int64_t StateStore::row_bytes() const noexcept {
+  return groups() * kGroup + groups() * 4 + shape_.last * 2;
+}
+
+bool StateStore::has(std::size_t document) const {
+  char kept = 0;
+  return read_at(fd_, &kept, 1, flags_ + static_cast<std::int64_t>(document)) && kept == 1;
+}
+
+bool StateStore::put(std::size_t document, const at::Tensor& features, const at::Tensor& last) {
+  const std::int64_t n = rows_[document];
+  const at::Tensor groups_of =
+      at::constant_pad_nd(features.to(at::kFloat), {0, groups() * kGroup - shape_.features})
+          .view({n, groups(), kGroup});
+  const at::Tensor scale = groups_of.abs().amax(-1, true).div(127.0);
+  const at::Tensor values =
+      groups_of.div(scale.clamp_min(1e-30)).round().clamp(-127, 127).to(at::kChar).contiguous();
+  const at::Tensor scales = scale.contiguous(), tail = last.to(at::kBFloat16).contiguous();
+  std::int64_t place = begin_[document];
+  for (const at::Tensor* t : {&values, &scales, &tail}) {
+    if (!write_at(fd_, t->const_data_ptr(), static_cast<std::size_t>(t->nbytes()), place))
+      return false;
+    place += static_cast<std::int64_t>(t->nbytes());
+  }
+  // Last, so that a document is there whole or not at all.
+  return write_at(fd_, "\1", 1, flags_ + static_cast<std::int64_t>(document));
+}
+
+void StateStore::get(std::size_t document, at::Tensor features, at::Tensor last) const {
+  const std::int64_t n = rows_[document];
+  const at::Tensor values = at::empty({n, groups(), kGroup}, at::kChar);
+  const at::Tensor scales = at::empty({n, groups(), 1}, at::kFloat);
+  const at::Tensor tail = at::empty({n, shape_.last}, at::kBFloat16);
+  std::int64_t place = begin_[document];
+  for (const at::Tensor* t : {&values, &scales, &tail}) {
+    if (!read_at(fd_, t->data_ptr(), static_cast<std::size_t>(t->nbytes()), place)) {
+      throw FormatError(path_.string() + ": cut short; delete it, it is made again");
+    }
+    place += static_cast<std::int64_t>(t->nbytes());
+  }
+  features.copy_((values.to(at::kFloat) * scales).view({n, -1}).narrow(1, 0, shape_.features));
+  last.copy_(tail);
+}
+
+}  // namespace forerun

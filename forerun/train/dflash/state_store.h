@@ -1,0 +1,52 @@
+#pragma once
+
+#include <ATen/core/Tensor.h>
+
+#include <cstdint>
+#include <filesystem>
+#include <span>
+#include <string>
+#include <vector>
+
+namespace forerun {
+
+/// A target's states of many documents, kept in a file from one epoch to the next: reading them
+/// costs less than another pass of the target. Features are kept as int8 with a scale for 32 of
+/// them, which is what the int8 engine makes of them when it decodes; the last states as bf16.
+/// Several processes may use one file at a time.
+class StateStore {
+ public:
+  struct Shape {
+    std::int64_t features;  ///< of a row
+    std::int64_t last;
+  };
+
+  /// Opens or begins the file.
+  /// @param rows  of each document
+  /// @param key   of target, layers and documents: a file of another key is begun anew
+  /// @throws FormatError  it cannot be opened or written
+  StateStore(const std::filesystem::path& path, Shape shape, std::span<const std::int64_t> rows,
+             const std::string& key);
+  StateStore(const StateStore&) = delete;
+  StateStore& operator=(const StateStore&) = delete;
+  ~StateStore();
+
+  bool has(std::size_t document) const;
+  /// @param features  [rows of the document, features] float32; `last` likewise
+  /// @return  false if the disk is full: the document is not kept
+  bool put(std::size_t document, const at::Tensor& features, const at::Tensor& last);
+  /// Into the same tensors. @throws FormatError  the file was cut short
+  void get(std::size_t document, at::Tensor features, at::Tensor last) const;
+
+ private:
+  std::int64_t row_bytes() const noexcept;
+  std::int64_t groups() const noexcept { return (shape_.features + 31) / 32; }
+
+  std::filesystem::path path_;
+  Shape shape_;
+  std::vector<std::int64_t> rows_, begin_;  // of each document: rows, place in the file
+  std::int64_t flags_ = 0;                  // place of a byte a document: kept, or not
+  int fd_ = -1;
+};
+
+}  // namespace forerun
