@@ -22,6 +22,7 @@ void catch_interrupts() {
   action.sa_handler = handle;
   sigaction(SIGINT, &action, nullptr);
   sigaction(SIGTERM, &action, nullptr);
+  sigaction(SIGUSR1, &action, nullptr);  // the one mpirun hands on to all ranks and does not act on
   // A reader that went away is an error to report, not a reason to die.
   std::signal(SIGPIPE, SIG_IGN);
 }

@@ -2,7 +2,8 @@
 
 namespace forerun::cli {
 
-/// Ctrl-C asks running work to end cleanly; a second one ends the process at once.
+/// Ctrl-C (SIGINT, SIGTERM, SIGUSR1) asks running work to end cleanly; a second one ends the
+/// process at once.
 void catch_interrupts();
 bool interrupted() noexcept;
 void clear_interrupt() noexcept;

@@ -3,8 +3,10 @@
 
 #include <gtest/gtest.h>
 
+#include <chrono>
 #include <cmath>
 #include <cstring>
+#include <thread>
 
 #include "forerun/train/checkpoint.h"
 #include "tests/support/child.h"
@@ -45,12 +47,15 @@ class TwoRanks : public ::testing::Test {
     if (!kMpi) GTEST_SKIP() << "built without MPI: install libopenmpi-dev and openmpi-bin";
   }
 
+  static std::vector<std::string> command(int ranks) {
+    return {FORERUN_MPIRUN, "-n",   std::to_string(ranks), "--oversubscribe",
+            "--bind-to",    "none", "--allow-run-as-root", testing::this_program()};
+  }
+  static std::vector<std::string> environment(const json& asked) {
+    return {std::string(testing::kWorker) + "=" + asked.dump()};
+  }
   int run(const json& asked, int ranks = 2) {
-    std::vector<std::string> command = {
-        FORERUN_MPIRUN, "-n",   std::to_string(ranks), "--oversubscribe",
-        "--bind-to",    "none", "--allow-run-as-root", testing::this_program()};
-    Child child(command, {std::string(testing::kWorker) + "=" + asked.dump()}, output());
-    return child.wait();
+    return Child(command(ranks), environment(asked), output()).wait();
   }
   std::filesystem::path output() const { return folder.path() / "output.txt"; }
   /// The lines that ranks wrote, without what mpirun adds.
@@ -113,6 +118,27 @@ TEST_F(TwoRanks, ABatchSmallerThanTheRanksIsRefusedInOneLine) {
   EXPECT_NE(run({{"out", (folder.path() / "run").string()}, {"batch", 1}}), 0);
   ASSERT_EQ(said().size(), 1U) << read_file(output());
   EXPECT_NE(said()[0].find("raise the batch"), std::string::npos) << said()[0];
+}
+
+TEST_F(TwoRanks, StopTogetherWhenMpirunPassesOnThatTheyShall) {
+  const auto out = folder.path() / "run";
+  const json asked = {{"out", out.string()},
+                      {"steps", 100000},
+                      {"step_ms", 1},
+                      {"checkpoint_steps", 0},
+                      {"evaluate_steps", 0}};
+  Child child(command(2), environment(asked), output());
+  std::error_code missing;
+  while (!child.ended() &&
+         !(std::filesystem::file_size(out / "log.jsonl", missing) > 5000 && !missing)) {
+    std::this_thread::sleep_for(std::chrono::milliseconds(5));
+  }
+  ASSERT_FALSE(child.ended()) << read_file(output());
+  child.kill(SIGUSR1);  // mpirun hands it to all ranks
+  EXPECT_NE(child.wait(), 0);
+  // No checkpoint was due: this one was written because of the question to stop.
+  const auto log = testing::read_lines(out / "log.jsonl");
+  EXPECT_EQ(Checkpoint(out / "checkpoint.safetensors").state().at("step"), log.back().at("step"));
 }
 
 class OneFails : public TwoRanks {

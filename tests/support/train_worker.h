@@ -38,12 +38,18 @@ inline TrainOptions quick_options(const std::filesystem::path& out) {
 /// The variable that makes the test program train instead of test: a JSON object.
 inline constexpr const char* kWorker = "FORERUN_TEST_WORKER";
 
+// A signal handler can reach nothing but a global.
+inline volatile std::sig_atomic_t worker_asked_to_stop = 0;
+
 /// Trains in this process as the object says: "out"; perhaps "steps", "checkpoint_steps", "batch",
 /// "micro_batch"; "step_ms" (time a step takes at least); and what goes wrong on rank "bad_rank" at
 /// step "bad_step": "bad" = "throw", "die" or "nan".
-/// @return  exit status; failures go to standard error as one line
+/// @return  exit status, 130 if it was asked to stop (SIGTERM, SIGUSR1); failures go to standard
+/// error as one line
 inline int train_as_asked(const nlohmann::json& asked) {
-  std::signal(SIGTERM, SIG_IGN);  // the command finishes its step too
+  for (const int signal : {SIGTERM, SIGUSR1}) {  // as the command does
+    std::signal(signal, [](int) { worker_asked_to_stop = 1; });
+  }
   TrainOptions o = quick_options(asked.at("out").get<std::string>());
   o.steps = asked.value("steps", o.steps);
   o.checkpoint_steps = asked.value("checkpoint_steps", o.checkpoint_steps);
@@ -68,8 +74,9 @@ inline int train_as_asked(const nlohmann::json& asked) {
     listener.on_note = [](std::string_view line) {
       std::fprintf(stderr, "note: %.*s\n", static_cast<int>(line.size()), line.data());
     };
-    train(objective, o, listener, ranks);
-    return 0;
+    listener.go_on = [] { return worker_asked_to_stop == 0; };
+    const TrainReport report = train(objective, o, listener, ranks);
+    return report.end == TrainEnd::kDone ? 0 : 130;
   } catch (const StoppedByOtherRank&) {
     return 1;
   } catch (const std::exception& e) {
