@@ -11,7 +11,7 @@
 #include <utility>
 
 #include "forerun/core/philox.h"
-#include "forerun/models/dflash/save_dflash.h"
+#include "forerun/models/dflash/dflash_file.h"
 
 namespace forerun {
 namespace {
