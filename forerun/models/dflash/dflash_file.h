@@ -3,6 +3,7 @@
 #include <ATen/core/Tensor.h>
 
 #include <filesystem>
+#include <nlohmann/json.hpp>
 
 #include "forerun/models/decoder_lm.h"
 #include "forerun/models/dflash/dflash.h"
@@ -29,9 +30,11 @@ DFlash load_dflash(const std::filesystem::path& folder, const DFlashTarget& targ
 
 /// Writes config.json and model.safetensors (bf16; no embedding, no head) into `folder`, which is
 /// made if missing; each file appears complete or not at all.
+/// @param provenance  kept in config.json under "forerun"; null: nothing
 /// @throws std::invalid_argument  attention that no published file can describe, or an undefined
 /// weight
 /// @throws FormatError            the folder cannot be written, the disk is full, ...
-void save_dflash(const std::filesystem::path& folder, const DFlash& model);
+void save_dflash(const std::filesystem::path& folder, const DFlash& model,
+                 const nlohmann::json& provenance = nullptr);
 
 }  // namespace forerun

@@ -231,8 +231,9 @@ TEST(DFlashFile, WhatIsSavedIsLoaded) {
   target.head = at::randn({c.vocab, c.hidden});
 
   const testing::TempFolder folder;
-  save_dflash(folder.path() / "new" / "drafter", model);
+  save_dflash(folder.path() / "new" / "drafter", model, {{"steps", 7}});
   DFlash read = load_dflash(folder.path() / "new" / "drafter", target);
+  EXPECT_EQ(load_hf_config(folder.path() / "new" / "drafter").config["forerun"]["steps"], 7);
   EXPECT_EQ(read.config.attention, c.attention);
   EXPECT_EQ(read.config.feature_layers, c.feature_layers);
   EXPECT_EQ(dflash_config_json(read.config), dflash_config_json(c));

@@ -95,9 +95,14 @@ DFlash random_dflash(const DFlashConfig& config, const DFlashTarget& target, std
   if (m.confidence_weight.defined()) m.confidence_weight.zero_();
   if (m.confidence_bias.defined()) m.confidence_bias.zero_();
   m.draft_to_target = draft_to_target;
-  m.embedding = target.embedding.to(at::kFloat);
-  m.head = (draft_to_target.defined() ? target.head.index_select(0, draft_to_target) : target.head)
-               .to(at::kFloat);
+  // What was loaded for inference cannot take part in training.
+  const auto trainable = [](const at::Tensor& t) {
+    const at::Tensor wide = t.to(at::kFloat);
+    return wide.is_inference() ? wide.clone() : wide;
+  };
+  m.embedding = trainable(target.embedding);
+  m.head = trainable(draft_to_target.defined() ? target.head.index_select(0, draft_to_target)
+                                               : target.head);
   return m;
 }
 

@@ -19,8 +19,11 @@ std::span<const std::byte> bytes_of(const at::Tensor& t) {
 
 }  // namespace
 
-void save_dflash(const std::filesystem::path& folder, const DFlash& model) {
-  const std::string config = dflash_config_json(model.config).dump(2) + "\n";
+void save_dflash(const std::filesystem::path& folder, const DFlash& model,
+                 const nlohmann::json& provenance) {
+  nlohmann::json described = dflash_config_json(model.config);
+  if (!provenance.is_null()) described["forerun"] = provenance;
+  const std::string config = described.dump(2) + "\n";
   std::vector<at::Tensor> kept;  // what the views point into
   std::vector<TensorView> views;
   const auto add = [&](std::string name, DType type, at::Tensor t) {

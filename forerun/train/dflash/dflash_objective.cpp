@@ -11,7 +11,6 @@
 #include <utility>
 
 #include "forerun/core/philox.h"
-#include "forerun/formats/atomic_file.h"
 #include "forerun/models/dflash/dflash_file.h"
 
 namespace forerun {
@@ -277,11 +276,7 @@ void DFlashObjective::save(const std::filesystem::path& folder, std::span<const 
   DFlash copy = *model_;
   const std::vector<DFlashWeight> places = weights(copy);
   for (std::size_t i = 0; i < places.size(); ++i) *places[i].tensor = values[i];
-  save_dflash(folder, copy);
-  const std::string text = provenance.dump(2) + "\n";
-  AtomicFile file(folder / "training.json");
-  file.append(std::as_bytes(std::span(text)));
-  file.commit();
+  save_dflash(folder, copy, provenance);
 }
 
 }  // namespace forerun
