@@ -82,7 +82,7 @@ class Model {
 class Drafter {
  public:
   Drafter();  ///< none: plain decoding
-  /// @param name  "none", "lookup" or "draft-model:PATH"
+  /// @param name  "none", "lookup", "draft-model:PATH", "dflash:PATH" or "dflash:PATH+lookup"
   /// @param precision  of a drafting model
   /// @throws UsageError  unknown name, or a model whose vocabulary differs from the target's (the
   /// message says where)
@@ -93,16 +93,21 @@ class Drafter {
   bool none() const { return name_ == "none"; }
   /// The drafting model, if there is one.
   const std::optional<Model>& model() const { return model_; }
+  /// It has laws for what it drafts, and does not only find it.
+  bool has_laws() const { return model_.has_value() || block_ != nullptr; }
 
   /// The same drafter, knowing nothing yet.
   Drafter fresh() const;
 
   struct Learned;
   Learned& learned() const { return *learned_; }
+  struct Block;
+  const Block* block() const { return block_.get(); }
 
  private:
   std::string name_ = "none";
   std::optional<Model> model_;
+  std::shared_ptr<const Block> block_;
   std::shared_ptr<Learned> learned_;
 };
 

@@ -1,14 +1,34 @@
+#include <c10/core/InferenceMode.h>
 #include <fmt/format.h>
+
+#include <filesystem>
 
 #include "forerun/api/learned.h"
 #include "forerun/api/model_impl.h"
 #include "forerun/forerun.h"
 #include "forerun/formats/tokenizer/vocabulary.h"
+#include "forerun/models/dflash/dflash_file.h"
 
 namespace forerun {
 namespace {
 
-constexpr std::string_view kDraftModel = "draft-model:";
+constexpr std::string_view kDraftModel = "draft-model:", kDFlash = "dflash:";
+constexpr std::string_view kWithLookup = "+lookup";
+
+// The network, with the target's embedding and head, which int8 targets hold in another form.
+std::shared_ptr<const DFlashPasses> load_network(const std::string& path, const Model& target,
+                                                 Precision precision) {
+  std::error_code ignored;
+  if (!std::filesystem::is_directory(path, ignored)) {
+    throw UsageError(fmt::format(
+        "no drafter at '{}': give a folder with config.json and model.safetensors", path));
+  }
+  const c10::InferenceMode no_autograd;
+  const Model numbers = Model::load(target.path(), Precision::kF32);
+  DFlash network = load_dflash(path, DFlashTarget(numbers.impl().lm));
+  if (precision == Precision::kInt8 && !machine().int8) precision = Precision::kF32;
+  return DFlashPasses::make(std::move(network), precision);
+}
 
 }  // namespace
 
@@ -24,9 +44,19 @@ Drafter Drafter::load(std::string_view name, const Model& target, Precision prec
   Drafter out;
   out.name_ = std::string(name);
   if (name == "none" || name == "lookup") return out;
+  if (name.starts_with(kDFlash)) {
+    std::string path(name.substr(kDFlash.size()));
+    const bool with_lookup = path.ends_with(kWithLookup);
+    if (with_lookup) path.resize(path.size() - kWithLookup.size());
+    out.block_ = std::make_shared<const Block>(
+        Block{.network = load_network(path, target, precision), .with_lookup = with_lookup});
+    return out;
+  }
   if (!name.starts_with(kDraftModel) || name.size() == kDraftModel.size()) {
     throw UsageError(
-        fmt::format("unknown drafter '{}': none, lookup and draft-model:PATH are there", name));
+        fmt::format("unknown drafter '{}': none, lookup, draft-model:PATH, dflash:PATH and "
+                    "dflash:PATH+lookup are there",
+                    name));
   }
   out.model_ = Model::load(std::string(name.substr(kDraftModel.size())), precision);
   const auto difference =

@@ -5,6 +5,7 @@
 
 #include "forerun/core/draft_length.h"
 #include "forerun/forerun.h"
+#include "forerun/models/dflash/dflash_passes.h"
 
 namespace forerun {
 
@@ -14,6 +15,12 @@ struct Drafter::Learned {
   std::optional<DraftLength> control;
   const Model::Impl* target = nullptr;
   Rule rule = Rule::kMaximal;
+};
+
+/// A drafter that fills blocks.
+struct Drafter::Block {
+  std::shared_ptr<const DFlashPasses> network;
+  bool with_lookup = false;
 };
 
 }  // namespace forerun

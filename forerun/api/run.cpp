@@ -22,7 +22,7 @@ void check(const Model& target, const Drafter& drafter, std::span<const std::vec
   } catch (const std::invalid_argument& e) {
     throw UsageError(e.what());
   }
-  if (options.rule == Rule::kRatioOnSearch && !drafter.none() && !drafter.model()) {
+  if (options.rule == Rule::kRatioOnSearch && !drafter.none() && !drafter.has_laws()) {
     throw UsageError(
         fmt::format("ratio-on-search needs a drafter that scores its drafts (draft-model:PATH); "
                     "'{}' only finds "
@@ -44,7 +44,7 @@ void check(const Model& target, const Drafter& drafter, std::span<const std::vec
 // Sampled drafts must not be planned from an earlier run of the same seed and request: that run was
 // decided by the numbers this one will draw again.
 bool carries(const Drafter& drafter, const GenerateOptions& options) {
-  const bool sampled = drafter.model() && draft_mode(options.rule) == DraftMode::kSample;
+  const bool sampled = drafter.has_laws() && draft_mode(options.rule) == DraftMode::kSample;
   return !options.fixed_draft && !sampled;
 }
 
@@ -79,6 +79,12 @@ AnyDrafter paced(Kind kind, const Model& target, const Drafter& drafter,
 AnyDrafter make_drafter(const Model& target, const Drafter& drafter,
                         const GenerateOptions& options) {
   if (drafter.none() || options.max_draft == 0) return AnyDrafter(NoDrafter());
+  if (const Drafter::Block* block = drafter.block()) {
+    DFlashDrafter dflash(block->network, options.sampling, draft_mode(options.rule),
+                         options.rule == Rule::kRatioOnSearch);
+    if (!block->with_lookup) return paced(std::move(dflash), target, drafter, options);
+    return paced(DFlashLookupDrafter(std::move(dflash)), target, drafter, options);
+  }
   if (!drafter.model()) return paced(LookupDrafter(), target, drafter, options);
   return paced(
       DraftModelDrafter(drafter.model()->impl().lm, options.sampling, draft_mode(options.rule)),
@@ -183,7 +189,10 @@ std::vector<Generated> run(const Model& target, const Drafter& drafter,
                        [sink](Token t) { return sink->push(t); });
   }
 
-  DecoderTarget verifier(model.lm, options.sampling);
+  const bool drafts = options.max_draft > 0 && drafter.block() != nullptr;
+  DecoderTarget verifier(
+      model.lm, options.sampling,
+      drafts ? drafter.block()->network->config().feature_layers : std::vector<std::int64_t>());
   AnyDrafter proposer = make_drafter(target, drafter, options);
   std::vector<RunStatistics> statistics(prompts.size());
   LaneStatistics count(statistics, lanes.data());

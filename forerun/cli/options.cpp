@@ -79,7 +79,9 @@ GenerateOptions resolve(const SamplingFlags& f) {
 }
 
 void bind(CLI::App& app, DrafterFlags& f) {
-  app.add_option("--drafter", f.name, "none, lookup or draft-model:PATH")->capture_default_str();
+  app.add_option("--drafter", f.name,
+                 "none, lookup, draft-model:PATH, dflash:PATH or dflash:PATH+lookup")
+      ->capture_default_str();
   bind_draft_precision(app, f.precision);
 }
 

@@ -4,6 +4,8 @@
 #include <variant>
 #include <vector>
 
+#include "forerun/methods/dflash/dflash_drafter.h"
+#include "forerun/methods/dflash/dflash_lookup.h"
 #include "forerun/methods/draft_model/draft_model.h"
 #include "forerun/methods/lookup/lookup.h"
 #include "forerun/methods/paced.h"
@@ -59,7 +61,9 @@ class AnyDrafter {
   }
 
  private:
-  std::variant<NoDrafter, Paced<LookupDrafter>, Paced<DraftModelDrafter>> drafter_;
+  std::variant<NoDrafter, Paced<LookupDrafter>, Paced<DraftModelDrafter>, Paced<DFlashDrafter>,
+               Paced<DFlashLookupDrafter>>
+      drafter_;
 };
 
 }  // namespace forerun

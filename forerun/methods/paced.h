@@ -20,7 +20,8 @@ namespace forerun {
 ///
 /// Drafter  `propose(lanes, lengths)`: at most so many drafts a lane, each graded;
 ///          `observe` as in speculate.h; `kPlanned`: whether its drafts cost nothing and are cut,
-///          or are asked for one by one.
+///          or are asked for one by one. If planned before, it may have `foresee(lanes, lengths)`,
+///          which lowers `lengths` to what can be drafted and returns each lane's grade.
 template <class Drafter>
 class Paced {
  public:
@@ -33,9 +34,14 @@ class Paced {
       lengths_[i] = draft_budget(*lanes[i], max_draft_);
     }
     if constexpr (Drafter::kPlanned == Planned::kBeforeDrafting) {
+      std::vector<std::size_t> grades(lanes.size(), 0);
+      if constexpr (requires { drafter_.foresee(lanes, std::span(lengths_)); }) {
+        grades = drafter_.foresee(lanes, lengths_);
+      }
       plans_.clear();
       for (std::size_t i = 0; i < lanes.size(); ++i) {
-        plans_.push_back({.request = lanes[i]->request(), .limit = lengths_[i]});
+        plans_.push_back(
+            {.request = lanes[i]->request(), .limit = lengths_[i], .grade = grades[i]});
       }
       const auto planned = control_.plan(plans_);
       std::copy(planned.begin(), planned.end(), lengths_.begin());
@@ -82,7 +88,10 @@ class Paced {
     control_.observe(seen_, pass);
   }
 
-  void forget(std::uint32_t request) { control_.forget(request); }
+  void forget(std::uint32_t request) {
+    if constexpr (requires { drafter_.forget(request); }) drafter_.forget(request);
+    control_.forget(request);
+  }
   const DraftLength& control() const noexcept { return control_; }
 
  private:

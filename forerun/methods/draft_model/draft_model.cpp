@@ -10,20 +10,6 @@
 
 namespace forerun {
 
-DraftMode draft_mode(Rule rule) noexcept {
-  switch (rule) {
-    case Rule::kMaximal:
-      return DraftMode::kSample;
-    case Rule::kSharedNoise:
-      return DraftMode::kSharedNoise;
-    case Rule::kMatch:
-    case Rule::kTypical:
-    case Rule::kRatioOnSearch:
-      return DraftMode::kGreedy;
-  }
-  return DraftMode::kSample;
-}
-
 DraftModelDrafter::DraftModelDrafter(const DecoderLm& model, Reshape reshape, DraftMode mode)
     : model_(model), reshape_by_(reshape), mode_(mode) {}
 

@@ -12,19 +12,10 @@
 #include "forerun/core/reshape.h"
 #include "forerun/core/rule.h"
 #include "forerun/core/speculate.h"
+#include "forerun/methods/draft_mode.h"
 #include "forerun/models/decoder_lm.h"
 
 namespace forerun {
-
-/// How a drafting model picks tokens from its laws.
-enum class DraftMode : std::uint8_t {
-  kSample,       ///< drawn: what the maximal rule needs
-  kGreedy,       ///< the likeliest: accepted most often by match
-  kSharedNoise,  ///< with the noise that will decide the output
-};
-
-/// The mode that fits a rule.
-DraftMode draft_mode(Rule rule) noexcept;
 
 /// Drafts with a second, smaller model of the same vocabulary, token by token.
 /// Source: Leviathan et al. 2023, arXiv:2211.17192.

@@ -2,6 +2,7 @@
 
 #include <ATen/ATen.h>
 
+#include <algorithm>
 #include <chrono>
 #include <utility>
 
@@ -31,13 +32,15 @@ const TokenLaw& VerifiedTokens::at(std::size_t lane, std::size_t step) const {
   return *law;
 }
 
-KvCache& DecoderTarget::cache_of(const TokenLane& lane) {
+KvCache& DecoderTarget::cache_of(const TokenLane& lane, std::vector<float>& states) {
   const auto found = caches_.find(lane.request());
   if (found != caches_.end()) return found->second;
   const auto start = std::chrono::steady_clock::now();
   KvCache& cache = caches_.emplace(lane.request(), model_.make_cache()).first->second;
   const auto tokens = lane.tokens();
-  prefill_passes_ += prefill(model_, cache, tokens.first(tokens.size() - 1));
+  const auto prompt = tokens.first(tokens.size() - 1);
+  states.resize(prompt.size() * static_cast<std::size_t>(width()));
+  prefill_passes_ += prefill(model_, cache, prompt, kept_.empty() ? nullptr : states.data(), kept_);
   prefill_seconds_ +=
       std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
   return cache;
@@ -48,15 +51,28 @@ VerifiedTokens DecoderTarget::verify(std::span<TokenLane* const> lanes,
   std::vector<std::vector<Token>> inputs(lanes.size());
   std::vector<LaneSpan> spans(lanes.size());
   std::vector<std::int64_t> rows(lanes.size());
+  std::vector<KeptStates> kept(lanes.size());
+  states_.resize(std::max(states_.size(), lanes.size()));
   for (std::size_t i = 0; i < lanes.size(); ++i) {
-    KvCache& cache = cache_of(*lanes[i]);
+    std::vector<float>& states = states_[i];
+    states.clear();
+    KvCache& cache = cache_of(*lanes[i], states);
+    const std::size_t prompt = states.size();
     const auto pending = lanes[i]->tokens().subspan(static_cast<std::size_t>(cache.length()));
     inputs[i].assign(pending.begin(), pending.end());
     inputs[i].insert(inputs[i].end(), drafts[i].tokens.begin(), drafts[i].tokens.end());
     rows[i] = static_cast<std::int64_t>(drafts[i].size()) + 1;
-    spans[i] = {.cache = &cache, .tokens = inputs[i], .scored = rows[i]};
+    states.resize(prompt + inputs[i].size() * static_cast<std::size_t>(width()));
+    kept[i].rows = states.data();
+    kept[i].first = prompt > 0 ? 0 : cache.length();
+    spans[i] = {.cache = &cache,
+                .tokens = inputs[i],
+                .scored = rows[i],
+                .states = kept_.empty() ? nullptr : states.data() + prompt};
   }
-  return {forward(model_, spans), rows, reshape_};
+  VerifiedTokens out(forward(model_, spans, kept_), rows, reshape_);
+  out.set_states(std::move(kept));
+  return out;
 }
 
 void DecoderTarget::keep(std::span<TokenLane* const> lanes, std::span<const TokenDraft>,

@@ -19,6 +19,15 @@ RmsNorm norm_of(const at::Tensor& weight, double eps) {
   return {weight.detach().to(at::kFloat).contiguous(), eps};
 }
 
+class PagedContext : public DFlashContext {
+ public:
+  explicit PagedContext(KvPages pages) : cache(std::move(pages)) {}
+  std::int64_t length() const noexcept override { return cache.length(); }
+  KvCache cache;
+};
+
+KvCache& cache_of(const BlockSpan& lane) { return static_cast<PagedContext&>(*lane.context).cache; }
+
 }  // namespace
 
 struct Int8DFlash::Workspace {
@@ -118,9 +127,9 @@ Int8DFlashPass::Int8DFlashPass(const Int8DFlash& model, std::span<const BlockSpa
 
 void Int8DFlashPass::add_lane(std::size_t index) {
   const BlockSpan& lane = lanes_[index];
-  const std::int64_t length = lane.cache->length();
+  const std::int64_t length = cache_of(lane).length();
   const std::int64_t slots = lane.drafts > 0 ? c_.block : 0;
-  lane.cache->reserve(lane.fresh + slots);
+  cache_of(lane).reserve(lane.fresh + slots);
   for (std::int64_t i = 0; i < lane.fresh; ++i) s_.fresh.push_back({index, length + i, i});
   for (std::int64_t i = 0; i < slots; ++i) {
     const std::int64_t draft = i - c_.first_drafting_slot();
@@ -129,7 +138,7 @@ void Int8DFlashPass::add_lane(std::size_t index) {
     }
     s_.slots.push_back({index, length + lane.fresh + i, i});
   }
-  s_.lanes.push_back({&lane.cache->pages(), length + lane.fresh, slots});
+  s_.lanes.push_back({&cache_of(lane).pages(), length + lane.fresh, slots});
 }
 
 Int8DFlash::Blocks Int8DFlashPass::run() {
@@ -137,7 +146,7 @@ Int8DFlash::Blocks Int8DFlashPass::run() {
   const auto phases = static_cast<std::size_t>(c_.layers * kLayerPhases + kOtherPhases);
   ThreadTeam::instance().run(threads_, phases, [this](Worker& w) { work(w); });
   // What the slots left behind the context is never read: it does not count.
-  for (const BlockSpan& lane : lanes_) lane.cache->advance(lane.fresh);
+  for (const BlockSpan& lane : lanes_) cache_of(lane).advance(lane.fresh);
   return {std::move(logits_), std::move(final_)};
 }
 
@@ -231,8 +240,9 @@ void Int8DFlashPass::place(std::int64_t r, std::int64_t kv_head, std::int64_t in
   const auto& at = row(r);
   float* kv = kv_ + r * kv_width_;
   const float* keys = turned(kv + kv_head * dim, l.k_norm);
-  lanes_[at.lane].cache->pages().write(index, kv_head, at.position, keys,
-                                       kv + (c_.kv_heads + kv_head) * dim);
+  cache_of(lanes_[at.lane])
+      .pages()
+      .write(index, kv_head, at.position, keys, kv + (c_.kv_heads + kv_head) * dim);
   if (r < fresh_) return;
   const std::int64_t slot = r - fresh_;
   const auto scale = static_cast<float>(1.0 / std::sqrt(static_cast<double>(dim)));
@@ -264,7 +274,7 @@ void Int8DFlashPass::head(Worker& w) {
 }
 
 Int8DFlash::Int8DFlash(const DFlash& m)
-    : config_(m.config),
+    : DFlashPasses(m),
       embedding_(m.embedding.to(at::kBFloat16).contiguous()),
       hidden_norm_(norm_of(m.hidden_norm, m.config.norm_eps)),
       norm_(norm_of(m.norm, m.config.norm_eps)),
@@ -296,20 +306,7 @@ Int8DFlash::Int8DFlash(const DFlash& m)
   if (m.mask_embedding.defined()) {
     mask_ = m.mask_embedding.detach().to(at::kFloat).contiguous() * config_.embedding_scale;
   }
-  if (m.draft_to_target.defined()) {
-    const at::Tensor ids = m.draft_to_target.contiguous();
-    tokens_.assign(ids.const_data_ptr<std::int64_t>(),
-                   ids.const_data_ptr<std::int64_t>() + ids.numel());
-  }
-  if (m.markov_w1.defined()) {
-    markov_w1_ = m.markov_w1.detach().to(at::kFloat).contiguous();
-    markov_w2_ = matrix(m.markov_w2);
-  }
-  if (m.confidence_weight.defined()) {
-    const at::Tensor w = m.confidence_weight.detach().to(at::kFloat).contiguous();
-    confidence_.assign(w.const_data_ptr<float>(), w.const_data_ptr<float>() + w.numel());
-    confidence_.push_back(m.confidence_bias.item<float>());
-  }
+  if (m.markov_w2.defined()) markov_w2_ = matrix(m.markov_w2);
   frequencies_ = inverse_frequencies({.head_dim = config_.head_dim,
                                       .rope_theta = config_.rope_theta,
                                       .rope_scaling = config_.rope_scaling},
@@ -318,8 +315,9 @@ Int8DFlash::Int8DFlash(const DFlash& m)
 
 Int8DFlash::~Int8DFlash() = default;
 
-KvCache Int8DFlash::make_cache() const {
-  return KvCache(KvPages({config_.layers, config_.kv_heads, config_.head_dim}));
+std::unique_ptr<DFlashContext> Int8DFlash::make_context() const {
+  return std::make_unique<PagedContext>(
+      KvPages({config_.layers, config_.kv_heads, config_.head_dim}));
 }
 
 Int8DFlash::Blocks Int8DFlash::forward(std::span<const BlockSpan> lanes) const {
@@ -327,27 +325,13 @@ Int8DFlash::Blocks Int8DFlash::forward(std::span<const BlockSpan> lanes) const {
   return Int8DFlashPass(*this, lanes, at::get_num_threads()).run();
 }
 
-void Int8DFlash::add_markov(Token previous, float* logits) const {
+void Int8DFlash::add_markov(Token previous, std::span<float> logits) const {
   // A few thousand products of one short row: not worth waking other threads for.
   thread_local Int8Activations activations;
   const k::Int8Rows x = activations.room_for(1, config_.markov_rank);
   k::quantize_row(markov_w1_.const_data_ptr<float>() + previous * config_.markov_rank,
                   config_.markov_rank, x, 0);
-  markov_w2_.multiply(0, markov_w2_.panels(), x, 1, logits, config_.draft_vocab, true);
-}
-
-double Int8DFlash::confidence(const float* hidden, Token previous) const {
-  double sum = confidence_.back();
-  for (std::int64_t i = 0; i < config_.hidden; ++i) {
-    sum += confidence_[static_cast<std::size_t>(i)] * hidden[i];
-  }
-  if (config_.confidence_sees_markov && has_markov()) {
-    const float* row = markov_w1_.const_data_ptr<float>() + previous * config_.markov_rank;
-    for (std::int64_t i = 0; i < config_.markov_rank; ++i) {
-      sum += confidence_[static_cast<std::size_t>(config_.hidden + i)] * row[i];
-    }
-  }
-  return 1.0 / (1.0 + std::exp(-sum));
+  markov_w2_.multiply(0, markov_w2_.panels(), x, 1, logits.data(), config_.draft_vocab, true);
 }
 
 std::int64_t Int8DFlash::weight_bytes() const noexcept {

@@ -1,0 +1,91 @@
+#pragma once
+
+#include <ATen/core/Tensor.h>
+
+#include <cstdint>
+#include <memory>
+#include <span>
+#include <unordered_map>
+#include <vector>
+
+#include "forerun/core/draft_length.h"
+#include "forerun/core/lane.h"
+#include "forerun/core/reshape.h"
+#include "forerun/core/rule.h"
+#include "forerun/core/speculate.h"
+#include "forerun/methods/draft_mode.h"
+#include "forerun/methods/text/decoder_target.h"
+#include "forerun/models/dflash/dflash_passes.h"
+
+namespace forerun {
+
+/// Drafts a whole block in one pass from the target's hidden states, which the verifying passes
+/// hand on: rows of kept tokens become context, rows behind a rejection are never read.
+///
+/// A draft is chosen slot by slot: the likeliest token, or one drawn from the slot's law, each
+/// given the one before where the network has a Markov head. Tokens outside a reduced vocabulary
+/// have probability zero. A lane is drafted for from its second round on: in the first there are no
+/// states yet. The network always fills the block it was trained for; of its drafts the first
+/// `lengths` are used.
+/// Source: Chen, Liang and Liu 2026, arXiv:2602.06036, section 3; Markov head: arXiv:2607.05147.
+class DFlashDrafter {
+ public:
+  /// @param reshape  the target's: exactness holds for any, acceptance is best if they are alike
+  /// @param scored   laws for greedy drafts too, which only ratio-on-search asks for
+  DFlashDrafter(std::shared_ptr<const DFlashPasses> network, Reshape reshape, DraftMode mode,
+                bool scored = false);
+
+  static constexpr Planned kPlanned = Planned::kBeforeDrafting;
+
+  /// Lowers `lengths` to what can be drafted; all grades are 0.
+  std::vector<std::size_t> foresee(std::span<TokenLane* const> lanes,
+                                   std::span<std::size_t> lengths) const;
+  std::vector<TokenDraft> propose(std::span<TokenLane* const> lanes,
+                                  std::span<const std::size_t> lengths);
+  /// Most drafts of a block.
+  std::size_t most() const noexcept {
+    return static_cast<std::size_t>(network_->config().drafts());
+  }
+  /// Whether the lane's states are there.
+  bool ready(const TokenLane& lane) const { return lanes_.contains(lane.request()); }
+  /// Seconds spent so far on taking in prompts, and long stretches that were not drafted.
+  double prefill_seconds() const noexcept { return prefill_seconds_; }
+
+  /// @param seen  hands on the states: `seen.states(lane)`
+  template <class Verified>
+  void observe(std::span<TokenLane* const> lanes, std::span<const TokenDraft>, const Verified& seen,
+               std::span<const Outcome>) {
+    for (std::size_t i = 0; i < lanes.size(); ++i) take(*lanes[i], seen.states(i));
+  }
+  void forget(std::uint32_t request) { lanes_.erase(request); }
+
+ private:
+  struct LaneState {
+    std::unique_ptr<DFlashContext> context;
+    std::vector<float> pending;  // states of positions context->length(), ...
+  };
+
+  std::int64_t width() const noexcept {
+    return network_->config().features() * network_->config().hidden;
+  }
+  std::int64_t pending_rows(const LaneState& lane) const {
+    return static_cast<std::int64_t>(lane.pending.size()) / width();
+  }
+  void take(const TokenLane& lane, const KeptStates& states);
+  void catch_up(LaneState& lane);
+  void fill(const TokenLane& lane, TokenDraft& draft, const at::Tensor& logits, std::int64_t row,
+            std::int64_t count);
+  Token pick(std::span<float> logits, const Draws& draws, TokenDraft& draft);
+  Token pick_scored(std::span<float> logits, const Draws& draws, TokenDraft& draft);
+
+  std::shared_ptr<const DFlashPasses> network_;
+  Reshape reshape_by_;
+  DraftMode mode_;
+  bool scored_;
+  std::unordered_map<std::uint32_t, LaneState> lanes_;  // by request
+  std::vector<std::vector<float>> rows_;                // over the whole vocabulary: what laws view
+  std::size_t rows_used_ = 0;
+  double prefill_seconds_ = 0.0;
+};
+
+}  // namespace forerun

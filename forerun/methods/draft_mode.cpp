@@ -1,0 +1,19 @@
+#include "forerun/methods/draft_mode.h"
+
+namespace forerun {
+
+DraftMode draft_mode(Rule rule) noexcept {
+  switch (rule) {
+    case Rule::kMaximal:
+      return DraftMode::kSample;
+    case Rule::kSharedNoise:
+      return DraftMode::kSharedNoise;
+    case Rule::kMatch:
+    case Rule::kTypical:
+    case Rule::kRatioOnSearch:
+      return DraftMode::kGreedy;
+  }
+  return DraftMode::kSample;
+}
+
+}  // namespace forerun

@@ -1,0 +1,102 @@
+#include "forerun/models/dflash/dflash_passes.h"
+
+#include <ATen/ATen.h>
+#include <c10/core/InferenceMode.h>
+
+#include <cmath>
+#include <utility>
+
+#include "forerun/models/dflash/int8_dflash.h"
+
+namespace forerun {
+namespace {
+
+class TensorContext : public DFlashContext {
+ public:
+  explicit TensorContext(const DFlash& model) : cache(model) {}
+  std::int64_t length() const noexcept override { return cache.length(); }
+  DFlashCache cache;
+};
+
+// With tensor operations, lane by lane: where there is no int8, and as its reference.
+class TensorPasses : public DFlashPasses {
+ public:
+  explicit TensorPasses(DFlash model) : DFlashPasses(model), model_(std::move(model)) {}
+
+  std::unique_ptr<DFlashContext> make_context() const override {
+    return std::make_unique<TensorContext>(model_);
+  }
+
+  Blocks forward(std::span<const BlockSpan> lanes) const override {
+    const c10::InferenceMode no_autograd;
+    std::vector<at::Tensor> hidden = {at::empty({0, config_.hidden}, at::kFloat)};
+    for (const BlockSpan& lane : lanes) {
+      DFlashCache& cache = static_cast<TensorContext&>(*lane.context).cache;
+      if (lane.fresh > 0) {
+        // The bytes are only read.
+        auto* values = const_cast<float*>(lane.features);
+        cache.append(model_, at::from_blob(values, {lane.fresh, model_.fc.size(1)}, at::kFloat));
+      }
+      if (lane.drafts == 0) continue;
+      const std::int64_t start = cache.length();
+      hidden.push_back(block_hidden(model_, cache, masked_block(model_, lane.anchor), start)
+                           .narrow(0, config_.first_drafting_slot(), lane.drafts)
+                           .to(at::kFloat));
+    }
+    Blocks out{.logits = {}, .hidden = at::cat(hidden).contiguous()};
+    out.logits = block_logits(model_, out.hidden.to(model_.fc.scalar_type())).contiguous();
+    return out;
+  }
+
+  void add_markov(Token previous, std::span<float> logits) const override {
+    const c10::InferenceMode no_autograd;
+    at::from_blob(logits.data(), {1, config_.draft_vocab}, at::kFloat)
+        .add_(markov_bias(model_, at::tensor(std::vector<std::int64_t>{previous}, at::kLong)));
+  }
+
+  std::int64_t weight_bytes() const noexcept override {
+    DFlash m = model_;
+    auto bytes = static_cast<std::int64_t>(m.head.nbytes());
+    for (const DFlashWeight& w : weights(m)) bytes += static_cast<std::int64_t>(w.tensor->nbytes());
+    return bytes;
+  }
+
+ private:
+  DFlash model_;
+};
+
+}  // namespace
+
+DFlashPasses::DFlashPasses(const DFlash& m) : config_(m.config) {
+  if (m.draft_to_target.defined()) {
+    const at::Tensor ids = m.draft_to_target.contiguous();
+    tokens_.assign(ids.const_data_ptr<std::int64_t>(),
+                   ids.const_data_ptr<std::int64_t>() + ids.numel());
+  }
+  if (m.markov_w1.defined()) markov_w1_ = m.markov_w1.detach().to(at::kFloat).contiguous();
+  if (m.confidence_weight.defined()) {
+    const at::Tensor w = m.confidence_weight.detach().to(at::kFloat).contiguous();
+    confidence_.assign(w.const_data_ptr<float>(), w.const_data_ptr<float>() + w.numel());
+    confidence_.push_back(m.confidence_bias.item<float>());
+  }
+}
+
+double DFlashPasses::confidence(std::span<const float> hidden, Token previous) const {
+  double sum = static_cast<double>(confidence_.back());
+  std::size_t i = 0;
+  for (const float x : hidden) sum += static_cast<double>(confidence_[i++] * x);
+  if (config_.confidence_sees_markov && has_markov()) {
+    const float* row = markov_w1_.const_data_ptr<float>() + previous * config_.markov_rank;
+    for (std::int64_t r = 0; r < config_.markov_rank; ++r) {
+      sum += static_cast<double>(confidence_[i++] * row[r]);
+    }
+  }
+  return 1.0 / (1.0 + std::exp(-sum));
+}
+
+std::unique_ptr<DFlashPasses> DFlashPasses::make(DFlash model, Precision precision) {
+  if (precision == Precision::kInt8) return std::make_unique<Int8DFlash>(model);
+  return std::make_unique<TensorPasses>(std::move(model));
+}
+
+}  // namespace forerun

@@ -1,0 +1,74 @@
+#pragma once
+
+#include <ATen/core/Tensor.h>
+
+#include <cstdint>
+#include <memory>
+#include <span>
+#include <vector>
+
+#include "forerun/models/dflash/dflash.h"
+#include "forerun/tensor/precision.h"
+
+namespace forerun {
+
+/// What a network knows of one lane's text: keys and values of positions 0, 1, ...
+class DFlashContext {
+ public:
+  virtual ~DFlashContext() = default;
+  virtual std::int64_t length() const noexcept = 0;
+};
+
+/// The block of one lane in a pass.
+struct BlockSpan {
+  DFlashContext* context = nullptr;  ///< of length L on entry, L + fresh on return
+  /// [fresh, features * hidden] float32: the context of positions L, L + 1, ...
+  const float* features = nullptr;
+  std::int64_t fresh = 0;
+  Token anchor = 0;         ///< stands behind the context, at position L + fresh
+  std::int64_t drafts = 0;  ///< logits of the first so many drafting slots are wanted
+};
+
+/// A DFlash network as decoding uses it, in the precision it was made for. Safe to share between
+/// threads; passes of one network run one at a time.
+class DFlashPasses {
+ public:
+  /// @param model  float32, with embedding and head
+  static std::unique_ptr<DFlashPasses> make(DFlash model, Precision precision);
+  virtual ~DFlashPasses() = default;
+
+  const DFlashConfig& config() const noexcept { return config_; }
+  /// The target's token of a draft id.
+  Token token(std::int64_t draft_id) const noexcept {
+    return tokens_.empty() ? static_cast<Token>(draft_id)
+                           : tokens_[static_cast<std::size_t>(draft_id)];
+  }
+  bool has_markov() const noexcept { return config_.markov_rank > 0; }
+  bool has_confidence() const noexcept { return config_.confidence; }
+
+  virtual std::unique_ptr<DFlashContext> make_context() const = 0;
+
+  struct Blocks {
+    at::Tensor logits;  ///< [sum of drafts, draft_vocab] float32, without the Markov head
+    at::Tensor hidden;  ///< [sum of drafts, hidden] float32: what leaves the last norm
+  };
+  /// One pass, lane by lane. Lanes with drafts = 0 only take in their context.
+  virtual Blocks forward(std::span<const BlockSpan> lanes) const = 0;
+  /// Adds what the token before says of a slot. @param logits  [draft_vocab]
+  virtual void add_markov(Token previous, std::span<float> logits) const = 0;
+  /// Bytes of the weights that a pass reads.
+  virtual std::int64_t weight_bytes() const noexcept = 0;
+
+  /// P(the draft of a slot is kept | those before are). @param hidden  [hidden]
+  double confidence(std::span<const float> hidden, Token previous) const;
+
+ protected:
+  explicit DFlashPasses(const DFlash& model);
+
+  DFlashConfig config_;
+  std::vector<Token> tokens_;      // of draft ids; empty: all
+  at::Tensor markov_w1_;           // [vocab, rank] float32
+  std::vector<float> confidence_;  // weights, then the bias
+};
+
+}  // namespace forerun
