@@ -30,7 +30,8 @@ struct TrainOptions {
 
   std::int64_t checkpoint_steps = 0;  ///< a checkpoint every so many steps; 0: not by steps
   double checkpoint_seconds = 600.0;  ///< and after so many seconds; 0: not by time
-  std::int64_t evaluate_steps = 200;  ///< held-out loss every so many steps; 0: only at the end
+  std::int64_t evaluate_steps =
+      200;  ///< held-out loss before the first step and every so many; 0: only at the end
   double time_limit = 0.0;  ///< seconds of this process after which it stops cleanly; 0: none
   int threads = 0;          ///< a rank; 0: the cores of the machine over its ranks
 

@@ -129,12 +129,13 @@ TEST(Train, LogsEveryStepAndEveryHeldOutLoss) {
   o.provenance = R"({"command": "train"})";
   const Trained run = trained(o);
   const auto lines = testing::read_lines(run.report.log);
-  ASSERT_EQ(lines.size(), 1U + 60U + 3U);
+  ASSERT_EQ(lines.size(), 1U + 60U + 4U);
   EXPECT_EQ(lines[0].at("run").at("provenance").at("command"), "train");
-  EXPECT_EQ(lines[1].at("step"), 1);
-  EXPECT_EQ(lines[1].at("loss"), run.losses[0]);
-  EXPECT_TRUE(lines[1].at("figures").contains("near"));
-  EXPECT_EQ(lines[21].at("held_out").at("step"), 20);
+  EXPECT_EQ(lines[1].at("held_out").at("step"), 0) << "what the first weights are worth";
+  EXPECT_EQ(lines[2].at("step"), 1);
+  EXPECT_EQ(lines[2].at("loss"), run.losses[0]);
+  EXPECT_TRUE(lines[2].at("figures").contains("near"));
+  EXPECT_EQ(lines[22].at("held_out").at("step"), 20);
 }
 
 TEST(Train, EpochsDecideTheStepsAndEveryExampleIsSeenOnceInEach) {

@@ -199,6 +199,21 @@ void Run::share_state() {
   }
 }
 
+void Run::save_result() {
+  json provenance = {{"step", state_.step},
+                     {"steps", steps_},
+                     {"tokens", state_.tokens},
+                     {"loss", progress_.loss},
+                     {"smoothed_loss", progress_.smoothed_loss},
+                     {"averaged", average_.on()},
+                     {"options", fixed_options()},
+                     {"provenance", parsed_provenance(options_.provenance)}};
+  if (state_.held_out) {
+    provenance["held_out"] = {{"step", state_.held_out->step}, {"loss", state_.held_out->loss}};
+  }
+  objective_.save(folder_, result(), provenance);
+}
+
 void Run::checkpoint() {
   ranks_.together([&] {
     if (!log_) return;
@@ -214,18 +229,7 @@ void Run::checkpoint() {
     state_.log_bytes = log_->size();
     state_.seconds = seconds_before_ + now();
     write_checkpoint(folder_ / kCheckpoint, tensors(), state_json());
-    json provenance = {{"step", state_.step},
-                       {"steps", steps_},
-                       {"tokens", state_.tokens},
-                       {"loss", progress_.loss},
-                       {"smoothed_loss", progress_.smoothed_loss},
-                       {"averaged", average_.on()},
-                       {"options", fixed_options()},
-                       {"provenance", parsed_provenance(options_.provenance)}};
-    if (state_.held_out) {
-      provenance["held_out"] = {{"step", state_.held_out->step}, {"loss", state_.held_out->loss}};
-    }
-    objective_.save(folder_, result(), provenance);
+    save_result();
     if (listener_.on_checkpoint) listener_.on_checkpoint(progress_);
   });
   last_checkpoint_ = state_.step;

@@ -63,6 +63,14 @@ Run::Run(Objective& objective, const TrainOptions& options, const TrainListener&
 TrainReport Run::to_the_end() {
   start();
   TrainReport report;
+  // An earlier process may have ended between its last checkpoint and what comes behind that.
+  if (state_.step == steps_) {
+    ranks_.together([&] {
+      if (ranks_.first()) save_result();
+    });
+  } else if (evaluation_due()) {
+    evaluate();
+  }
   while (state_.step < steps_) {
     step();
     const bool last = state_.step == steps_;
@@ -72,9 +80,7 @@ TrainReport Run::to_the_end() {
         ranks_.any(ranks_.first() && options_.time_limit > 0.0 && now() >= options_.time_limit);
     const bool stop = !last && (asked || late);
     if (stop) report.end = asked ? TrainEnd::kInterrupted : TrainEnd::kTimeLimit;
-    const bool evaluation =
-        options_.evaluate_steps > 0 && state_.step % options_.evaluate_steps == 0;
-    if (last || (evaluation && !asked)) evaluate();
+    if (last || (evaluation_due() && !asked)) evaluate();
     const bool by_steps =
         options_.checkpoint_steps > 0 && state_.step % options_.checkpoint_steps == 0;
     const bool by_time = ranks_.any(ranks_.first() && options_.checkpoint_seconds > 0.0 &&
@@ -95,6 +101,11 @@ TrainReport Run::to_the_end() {
   report.checkpoint = (folder_ / "checkpoint.safetensors").string();
   report.log = (folder_ / "log.jsonl").string();
   return report;
+}
+
+bool Run::evaluation_due() const {
+  const bool known = state_.held_out && state_.held_out->step == state_.step;
+  return !known && options_.evaluate_steps > 0 && state_.step % options_.evaluate_steps == 0;
 }
 
 void Run::note(std::string_view line) const {

@@ -51,11 +51,13 @@ class Run {
   void compare(const nlohmann::json& made_with) const;
   void share_state();
   NamedTensors tensors() const;
+  void save_result();
   void checkpoint();
 
   // step.cpp
   Sums accumulate(const DataOrder::Batch& batch);
   void step();
+  bool evaluation_due() const;
   void evaluate();
   void report_step(const Sums& sums, double norm, double seconds);
 
