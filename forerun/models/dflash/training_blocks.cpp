@@ -1,6 +1,7 @@
 #include <ATen/ATen.h>
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <numeric>
 #include <stdexcept>
 
@@ -11,6 +12,7 @@
 namespace forerun {
 namespace {
 
+using internal::BlockAttention;
 using internal::BlockPlaces;
 using internal::BlockRotation;
 using internal::KeysValues;
@@ -51,30 +53,47 @@ at::Tensor row_positions(const BlockBatch& batch, const at::Device& device) {
   return at::tensor(out, at::kLong).to(device);
 }
 
+at::Tensor anchor_positions(const BlockBatch& batch, const at::Device& device) {
+  std::vector<std::int64_t> out;
+  for (const auto& anchors : batch.anchors) out.insert(out.end(), anchors.begin(), anchors.end());
+  return at::tensor(out, at::kLong).to(device);
+}
+
+// One for each layer; layers that see the same share what was worked out.
+std::vector<BlockAttention> attentions(const DFlashConfig& c, const BlockPlaces& places) {
+  std::vector<BlockAttention> out;
+  for (std::size_t i = 0; i < c.attention.size(); ++i) {
+    const auto same = std::find(c.attention.begin(), c.attention.end(), c.attention[i]);
+    const auto j = static_cast<std::size_t>(same - c.attention.begin());
+    if (j < i) {
+      out.push_back(out[j]);
+    } else {
+      out.emplace_back(places, c.attention[i]);
+    }
+  }
+  return out;
+}
+
 }  // namespace
 
 at::Tensor training_blocks(const DFlash& model, const BlockBatch& batch) {
   check(batch);
   const DFlashConfig& c = model.config;
   const auto device = model.fc.device();
-  BlockPlaces places{.block = c.block, .lengths = batch.lengths, .anchors = {}};
-  for (const auto& anchors : batch.anchors) {
-    places.anchors.push_back(at::tensor(anchors, at::kLong).to(device));
-  }
+  const BlockPlaces places{.block = c.block, .lengths = batch.lengths, .anchors = batch.anchors};
   const std::int64_t blocks = batch.anchor_tokens.numel();
   if (blocks == 0) return at::zeros({0, c.block, c.hidden}, model.fc.options());
 
   const at::Tensor rows = context(model, batch.features);
   const BlockRotation row_rotation = BlockRotation::at(model, row_positions(batch, device));
   const at::Tensor slot_positions =
-      at::cat(places.anchors).unsqueeze(1) + at::arange(c.block, device);
+      anchor_positions(batch, device).unsqueeze(1) + at::arange(c.block, device);
   const at::Tensor anchors = internal::embed(model, batch.anchor_tokens.to(device)).unsqueeze(1);
   const at::Tensor masks = internal::mask_row(model).expand({blocks, c.block - 1, c.hidden});
   const at::Tensor h = at::cat({anchors, masks}, 1).view({blocks * c.block, c.hidden});
+  const std::vector<BlockAttention> attention = attentions(c, places);
   const auto attend = [&](std::size_t i, const at::Tensor& q, const KeysValues& own) {
-    return internal::attend_blocks(
-        places, c.attention[i], q, own,
-        internal::keys_values(model, model.layers[i], rows, row_rotation));
+    return attention[i](q, own, internal::keys_values(model, model.layers[i], rows, row_rotation));
   };
   return internal::run_layers(model, h, BlockRotation::at(model, slot_positions.flatten()), attend)
       .view({blocks, c.block, c.hidden});

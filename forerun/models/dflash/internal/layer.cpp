@@ -6,6 +6,8 @@
 #include <stdexcept>
 #include <utility>
 
+#include "forerun/tensor/fused.h"
+
 namespace forerun::internal {
 namespace {
 
@@ -16,24 +18,10 @@ at::ScalarType product_type(const at::Tensor& x) {
                                                    : x.scalar_type();
 }
 
-at::Tensor wide(const at::Tensor& x) {
-  return x.scalar_type() == at::kDouble ? x : x.to(at::kFloat);
-}
-
-at::Tensor rotated(const at::Tensor& x, const BlockRotation& r) {
-  const std::int64_t half = x.size(-1) / 2;
-  const at::Tensor a = x.narrow(-1, 0, half), b = x.narrow(-1, half, half);
-  return at::cat({a * r.cos - b * r.sin, b * r.cos + a * r.sin}, -1);
-}
-
 // Rows of one projection by head, normed and rotated: queries or keys.
 at::Tensor placed(const at::Tensor& x, const at::Tensor& weight, const at::Tensor& norm,
                   const DFlashConfig& c, const BlockRotation& rotation) {
-  const std::int64_t count = weight.size(0) / c.head_dim;
-  const at::Tensor heads = wide(at::linear(x, weight)).view({x.size(0), count, c.head_dim});
-  const at::Tensor scale = at::rsqrt(heads.square().mean(-1, true) + c.norm_eps);
-  const at::Tensor out = rotated(heads * scale * norm, rotation);
-  return out.to(product_type(out));
+  return fused_norm_rotate(at::linear(x, weight), norm, c.norm_eps, rotation.cos, rotation.sin);
 }
 
 }  // namespace
@@ -50,9 +38,7 @@ BlockRotation BlockRotation::at(const DFlash& model, const at::Tensor& positions
 }
 
 at::Tensor rms_norm(const at::Tensor& x, const at::Tensor& weight, double eps) {
-  const at::Tensor values = wide(x);
-  const at::Tensor scale = at::rsqrt(values.square().mean(-1, true) + eps);
-  return (values * scale * weight).to(product_type(x));
+  return fused_rms_norm(x, weight, eps, product_type(x));
 }
 
 KeysValues keys_values(const DFlash& model, const DFlashLayer& layer, const at::Tensor& x,
@@ -71,7 +57,8 @@ at::Tensor run_layers(const DFlash& model, at::Tensor h, const BlockRotation& ro
     const at::Tensor q = placed(x, layer.q, layer.q_norm, c, rotation);
     h = h + at::linear(attend(i, q, keys_values(model, layer, x, rotation)), layer.o);
     const at::Tensor z = rms_norm(h, layer.mlp_norm, c.norm_eps);
-    h = h + at::linear(at::silu(at::linear(z, layer.gate)) * at::linear(z, layer.up), layer.down);
+    h = h +
+        at::linear(fused_swiglu(at::linear(z, layer.gate), at::linear(z, layer.up)), layer.down);
   }
   return rms_norm(h, model.norm, c.norm_eps);
 }

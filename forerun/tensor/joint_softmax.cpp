@@ -1,0 +1,153 @@
+#include "forerun/tensor/joint_softmax.h"
+
+#include <ATen/ATen.h>
+#include <ATen/Parallel.h>
+
+#include <limits>
+
+#include "forerun/tensor/internal/rows.h"
+
+namespace forerun {
+namespace {
+
+using internal::load_row;
+using internal::store_row;
+using internal::Wide;
+
+// Row r of head h of a matrix.
+template <class T>
+T* row_of(const at::Tensor& m, std::int64_t h, std::int64_t r) {
+  return m.mutable_data_ptr<T>() + h * m.stride(0) + r * m.size(2);
+}
+
+template <class F>
+void with_type(at::ScalarType type, F&& f) {
+  if (type == at::kDouble) {
+    f(double{});
+  } else if (type == at::kFloat) {
+    f(float{});
+  } else {
+    f(c10::BFloat16{});
+  }
+}
+
+// f(left row, right row, what counts of each, room for both), for every row of every head.
+template <class T, class F>
+void for_each_row(const at::Tensor& left, const at::Tensor& right,
+                  const std::vector<Visible>& left_seen, const std::vector<Visible>& right_seen,
+                  std::int64_t group, F&& f) {
+  const std::int64_t rows = right.size(1), n = left.size(2), m = right.size(2);
+  at::parallel_for(0, right.size(0) * rows, 16, [&](std::int64_t begin, std::int64_t end) {
+    std::vector<Wide<T>> room(static_cast<std::size_t>(2 * (n + m)));
+    for (std::int64_t i = begin; i < end; ++i) {
+      const std::int64_t h = i / rows, r = i % rows;
+      const auto place = static_cast<std::size_t>(r / group);
+      f(h, r, left_seen[place], right_seen[place % right_seen.size()], room.data());
+    }
+  });
+}
+
+// Where a device has no kernel of ours: [1, rows, columns] bool, true where a column counts.
+at::Tensor mask_of(const std::vector<Visible>& seen, std::int64_t rows, std::int64_t columns,
+                   std::int64_t group, const at::Device& device) {
+  std::vector<std::int64_t> begin, end;
+  for (std::int64_t r = 0; r < rows; ++r) {
+    const Visible& v = seen[static_cast<std::size_t>(r / group) % seen.size()];
+    begin.push_back(v.begin);
+    end.push_back(v.end);
+  }
+  const auto column = [&](const std::vector<std::int64_t>& x) {
+    return at::tensor(x, at::kLong).to(device).view({1, rows, 1});
+  };
+  const at::Tensor at = at::arange(columns, device);
+  return at.ge(column(begin)).logical_and(at.lt(column(end)));
+}
+
+at::Tensor wide(const at::Tensor& x) {
+  return x.scalar_type() == at::kDouble ? x : x.to(at::kFloat);
+}
+
+}  // namespace
+
+void joint_softmax_(const at::Tensor& left, const at::Tensor& right,
+                    const std::vector<Visible>& left_seen, const std::vector<Visible>& right_seen,
+                    std::int64_t group, double scale) {
+  const std::int64_t n = left.size(2), m = right.size(2);
+  if (!left.is_cpu()) {
+    const at::Tensor seen = at::cat({mask_of(left_seen, left.size(1), n, group, left.device()),
+                                     mask_of(right_seen, right.size(1), m, group, left.device())},
+                                    -1);
+    const at::Tensor weights =
+        at::softmax(wide(at::cat({left, right}, -1))
+                        .mul_(scale)
+                        .masked_fill_(seen.logical_not(), -std::numeric_limits<double>::infinity()),
+                    -1);
+    left.copy_(weights.narrow(-1, 0, n));
+    right.copy_(weights.narrow(-1, n, m));
+    return;
+  }
+  with_type(left.scalar_type(), [&](auto tag) {
+    using T = decltype(tag);
+    using W = Wide<T>;
+    const auto row = [&](std::int64_t h, std::int64_t r, Visible a, Visible b, W* x) {
+      T *const l = row_of<T>(left, h, r), *const q = row_of<T>(right, h, r);
+      const std::int64_t na = a.end - a.begin, count = na + b.end - b.begin;
+      load_row(l + a.begin, na, x);
+      load_row(q + b.begin, b.end - b.begin, x + na);
+      const auto s = static_cast<W>(scale);
+      const W most = internal::max_of<W>(count, -std::numeric_limits<W>::infinity(),
+                                         [&](std::int64_t i) { return x[i] * s; });
+      for (std::int64_t i = 0; i < count; ++i) x[i] = internal::exp_of(x[i] * s - most);
+      const W share = W(1) / internal::sum_of<W>(count, [&](std::int64_t i) { return x[i]; });
+      for (std::int64_t i = 0; i < count; ++i) x[i] *= share;
+      std::fill(l, l + a.begin, T(0));
+      store_row(x, na, l + a.begin);
+      std::fill(l + a.end, l + n, T(0));
+      std::fill(q, q + b.begin, T(0));
+      store_row(x + na, b.end - b.begin, q + b.begin);
+      std::fill(q + b.end, q + m, T(0));
+    };
+    for_each_row<T>(left, right, left_seen, right_seen, group, row);
+  });
+}
+
+void joint_softmax_backward_(const at::Tensor& left, const at::Tensor& right,
+                             const at::Tensor& left_slope, const at::Tensor& right_slope,
+                             const std::vector<Visible>& left_seen,
+                             const std::vector<Visible>& right_seen, std::int64_t group,
+                             double scale) {
+  const std::int64_t n = left.size(2), m = right.size(2);
+  if (!left.is_cpu()) {
+    const at::Tensor p = wide(at::cat({left, right}, -1));
+    const at::Tensor dp = wide(at::cat({left_slope, right_slope}, -1));
+    const at::Tensor ds = p * (dp - (p * dp).sum(-1, true)) * scale;
+    left_slope.copy_(ds.narrow(-1, 0, n));
+    right_slope.copy_(ds.narrow(-1, n, m));
+    return;
+  }
+  with_type(left.scalar_type(), [&](auto tag) {
+    using T = decltype(tag);
+    using W = Wide<T>;
+    const auto row = [&](std::int64_t h, std::int64_t r, Visible a, Visible b, W* p) {
+      T *const l = row_of<T>(left_slope, h, r), *const q = row_of<T>(right_slope, h, r);
+      const std::int64_t na = a.end - a.begin, nb = b.end - b.begin, count = na + nb;
+      W* const d = p + n + m;
+      load_row(row_of<T>(left, h, r) + a.begin, na, p);
+      load_row(row_of<T>(right, h, r) + b.begin, nb, p + na);
+      load_row(l + a.begin, na, d);
+      load_row(q + b.begin, nb, d + na);
+      const W along = internal::sum_of<W>(count, [&](std::int64_t i) { return p[i] * d[i]; });
+      const auto s = static_cast<W>(scale);
+      for (std::int64_t i = 0; i < count; ++i) d[i] = p[i] * (d[i] - along) * s;
+      std::fill(l, l + a.begin, T(0));
+      store_row(d, na, l + a.begin);
+      std::fill(l + a.end, l + n, T(0));
+      std::fill(q, q + b.begin, T(0));
+      store_row(d + na, nb, q + b.begin);
+      std::fill(q + b.end, q + m, T(0));
+    };
+    for_each_row<T>(left, right, left_seen, right_seen, group, row);
+  });
+}
+
+}  // namespace forerun
