@@ -270,6 +270,12 @@ struct Machine {
 };
 Machine machine();
 
+/// Floating-point operations a second of a large matrix product, the best of a few: what a rate of
+/// training can be held against.
+/// @param bf16     bfloat16 matrices; else float32
+/// @param threads  0: one a core
+double product_rate(bool bf16, int threads = 0);
+
 /// How far one model's laws lie from another's.
 struct Divergence {
   std::size_t tokens = 0;  ///< places compared

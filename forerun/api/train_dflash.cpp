@@ -8,6 +8,7 @@
 #include "forerun/api/model_impl.h"
 #include "forerun/forerun.h"
 #include "forerun/formats/token_shards.h"
+#include "forerun/models/dflash/dflash_file.h"
 #include "forerun/models/dflash/init_dflash.h"
 #include "forerun/train/dflash/dflash_objective.h"
 #include "forerun/train/trainer.h"
@@ -79,6 +80,25 @@ at::Tensor sample_states(const std::shared_ptr<const DecoderLm>& target, const T
   return TargetStates(target, head, layers).of(documents).features;
 }
 
+// What training begins with.
+DFlash first_network(const Model::Impl& target, const DecoderLm& numbers, const TargetHead& head,
+                     const DFlashTraining& options, std::uint64_t seed,
+                     const std::vector<TokenShards>& data) {
+  if (!options.init.empty()) {
+    DFlash model = load_dflash(options.init, DFlashTarget(numbers));
+    model.config.block = options.block;
+    for (const DFlashWeight& w : weights(model)) *w.tensor = w.tensor->clone();
+    return model;
+  }
+  const at::Tensor drafted = draft_vocabulary(target, data, options.draft_vocab);
+  const DFlashConfig config = config_of(numbers.config, options,
+                                        drafted.defined() ? drafted.numel() : numbers.config.vocab);
+  if (!options.from_target) return random_dflash(config, DFlashTarget(numbers), seed, drafted);
+  const std::shared_ptr<const DecoderLm> lm(std::shared_ptr<const void>(), &target.lm);
+  const at::Tensor states = sample_states(lm, head, config.feature_layers, data);
+  return dflash_from_target(numbers, config, states, seed, drafted);
+}
+
 std::vector<TokenShards> load_data(const std::vector<std::string>& folders) {
   if (folders.empty()) throw UsageError("no data: give folders that forerun distill wrote");
   std::vector<TokenShards> out;
@@ -97,21 +117,12 @@ TrainReport train_dflash(const Model& target, const std::vector<std::string>& da
   // Weights as numbers: embedding, head, and what the network begins as.
   const Model numbers = Model::load(target.path(), Precision::kF32);
   const DecoderLm& whole = numbers.impl().lm;
-  const at::Tensor drafted = draft_vocabulary(target.impl(), shards, options.draft_vocab);
-  const DFlashConfig config =
-      config_of(whole.config, options, drafted.defined() ? drafted.numel() : whole.config.vocab);
   const std::shared_ptr<const DecoderLm> lm(std::shared_ptr<const void>(), &target.impl().lm);
   TargetHead head{.norm = whole.final_norm.weight.to(at::kFloat),
                   .norm_eps = whole.final_norm.eps,
                   .rows = {},
                   .softcap = whole.config.logit_softcap};
-  DFlash model;
-  if (options.from_target) {
-    const at::Tensor states = sample_states(lm, head, config.feature_layers, shards);
-    model = dflash_from_target(whole, config, states, training.seed, drafted);
-  } else {
-    model = random_dflash(config, DFlashTarget(whole), training.seed, drafted);
-  }
+  DFlash model = first_network(target.impl(), whole, head, options, training.seed, shards);
   // What was loaded for inference cannot take part in training.
   model.embedding = model.embedding.clone();
   model.head = model.head.clone();

@@ -1,13 +1,17 @@
 #include <fmt/format.h>
 #include <malloc.h>
 
+#include <fstream>
+#include <iterator>
 #include <limits>
 #include <memory>
 #include <nlohmann/json.hpp>
 
 #include "forerun/cli/interrupt.h"
+#include "forerun/cli/new_file.h"
 #include "forerun/cli/options.h"
 #include "forerun/cli/provenance.h"
+#include "forerun/cli/report/training.h"
 #include "forerun/cli/terminal.h"
 
 namespace forerun::cli {
@@ -50,6 +54,34 @@ void keep_memory() {
 #endif
 }
 
+// The log as a page, beside it. A page that cannot be written stops no training.
+void write_curves(const std::string& folder) {
+  try {
+    std::ifstream in(folder + "/log.jsonl", std::ios::binary);
+    const std::string log(std::istreambuf_iterator<char>(in), {});
+    NewFile(folder + "/curves.html").commit(render_training(log));
+  } catch (const std::exception& e) {
+    note(e.what());
+  }
+}
+
+// Operations of matrix products and the seconds they took, over this process's steps.
+struct Work {
+  double operations = 0.0, seconds = 0.0;
+
+  void add(const forerun::Progress& p) {
+    operations += p.gflops_per_second * 1e9 * p.step_seconds;
+    seconds += p.step_seconds;
+  }
+  std::string text(double machine) const {
+    const double rate = seconds > 0.0 ? operations / seconds : 0.0;
+    return fmt::format(
+        "matrix products {:.0f} GFLOP/s over whole steps, {:.2f} of the {:.0f} that this "
+        "machine multiplies large matrices at",
+        rate * 1e-9, machine > 0.0 ? rate / machine : 0.0, machine * 1e-9);
+  }
+};
+
 int run(const Flags& flags, const CLI::App& command) {
   keep_memory();
   Flags f = flags;
@@ -63,9 +95,15 @@ int run(const Flags& flags, const CLI::App& command) {
                                           {"command", command_line(command)}})
                               .dump();
   const Model target = load_model(f.target);
+  const double machine = product_rate(f.training.bf16, f.target.threads);
   Progress progress;
+  Work work;
   TrainListener listener;
-  listener.on_step = [&](const forerun::Progress& p) { progress.show(line_of(p)); };
+  listener.on_step = [&](const forerun::Progress& p) {
+    work.add(p);
+    progress.show(line_of(p));
+  };
+  listener.on_checkpoint = [&](const forerun::Progress&) { write_curves(f.training.out); };
   listener.on_held_out = [&](const HeldOut& h) {
     progress.clear();
     note(line_of(h));
@@ -80,6 +118,10 @@ int run(const Flags& flags, const CLI::App& command) {
   write_out(fmt::format("{}: {} after step {} of {}, loss {:.4f}, {} tokens in {}\n",
                         f.training.out, name_of(r.end), r.step, r.steps, r.smoothed_loss, r.tokens,
                         clock_text(r.seconds)));
+  if (work.seconds > 0.0) {
+    write_curves(f.training.out);
+    write_out(work.text(machine) + "\n" + f.training.out + "/curves.html: the curves\n");
+  }
   return r.end == TrainEnd::kInterrupted ? 130 : 0;
 }
 
@@ -165,6 +207,8 @@ Action add_train(CLI::App& parent, CLI::App*& command) {
   dflash->add_flag("--no-confidence{false}", f->dflash.confidence, "Without the confidence head");
   dflash->add_flag("--no-slot-state{false}", f->dflash.slot_state,
                    "Slots do not begin with the target's newest state (as the paper's)");
+  dflash->add_option("--init", f->dflash.init,
+                     "Folder of a drafter to go on from, with its design but for --block");
   dflash->add_flag("--random", f->random,
                    "Begin with random weights, not the target's last blocks");
   dflash->add_flag("--f32", f->f32, "Matrix products in float32, not bfloat16");

@@ -29,6 +29,9 @@ struct DFlashTraining {
   std::int64_t markov_rank = 64;       ///< 0: no Markov head
   bool slot_state = true;              ///< slots begin with the target's newest state, projected
   bool confidence = true;              ///< with a confidence head
+  /// Folder of a drafter to go on from, with its design but for `block`: for more data, other
+  /// options, or a block that grows. Empty: from the target, or at random.
+  std::string init;
   bool from_target = true;  ///< begin as the target's last blocks, not with random weights
   DFlashLossOptions loss;
 };

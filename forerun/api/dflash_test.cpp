@@ -1,0 +1,218 @@
+// DFlash through the public API, on a tiny target: what speculation must keep to with any network,
+// here some that have hardly learned, whose drafts are often rejected.
+#include <gtest/gtest.h>
+
+#include <filesystem>
+#include <set>
+#include <string>
+#include <vector>
+
+#include "forerun/forerun.h"
+#include "tests/support/chat_model.h"
+
+namespace forerun {
+namespace {
+
+const testing::TempFolder& kept() {
+  static const testing::TempFolder folder;
+  return folder;
+}
+
+const Model& tiny() {
+  static const Model model = Model::load(testing::make_chat_model(kept().path() / "model"));
+  return model;
+}
+
+const std::string& answers() {
+  static const std::string path = [] {
+    std::vector<std::string> prompts;
+    for (int i = 0; i < 12; ++i) prompts.push_back("question " + std::to_string(i));
+    DistillOptions o;
+    o.generate.sampling.temperature = 1.0;
+    o.generate.max_tokens = 32;
+    o.generate.ignore_end = true;
+    const std::string out = (kept().path() / "answers").string();
+    distill(tiny(), prompts, out, o);
+    return out;
+  }();
+  return path;
+}
+
+struct Kind {
+  std::int64_t block = 8;
+  bool next = true, dspark = true, reduced = false;
+};
+
+// A folder with a network that has hardly begun to learn.
+class Network {
+ public:
+  explicit Network(const Kind& kind) {
+    DFlashTraining o;
+    o.block = kind.block;
+    o.features = {0, 1};
+    o.predicts_next = kind.next;
+    o.markov_rank = kind.dspark ? 16 : 0;
+    o.confidence = kind.dspark;
+    o.slot_state = kind.dspark;
+    o.draft_vocab = kind.reduced ? 100 : 0;
+    o.from_target = false;
+    o.loss.anchors = 4;
+    o.loss.held_out = 0.0;
+    TrainOptions t;
+    t.out = path();
+    t.steps = 3;
+    t.batch = 4;
+    t.bf16 = false;
+    t.threads = 1;
+    train_dflash(tiny(), {answers()}, o, t);
+  }
+  std::string path() const { return folder_.path().string(); }
+  Drafter drafter(const std::string& suffix = "") const {
+    return Drafter::load("dflash:" + path() + suffix, tiny());
+  }
+
+ private:
+  testing::TempFolder folder_;
+};
+
+std::vector<Token> prompt(std::size_t n, Token salt = 0) {
+  std::vector<Token> out;
+  for (std::size_t i = 0; i < n; ++i) out.push_back(static_cast<Token>(10 + salt + (i * i) % 7));
+  return out;
+}
+
+GenerateOptions options(Rule rule, double temperature, std::uint32_t n = 60) {
+  GenerateOptions o;
+  o.rule = rule;
+  o.sampling.temperature = temperature;
+  o.max_tokens = n;
+  o.ignore_end = true;
+  o.seed = 11;
+  o.max_draft = 8;
+  o.fixed_draft = true;
+  return o;
+}
+
+class DFlashKinds : public testing::TestWithParam<Kind> {};
+
+TEST_P(DFlashKinds, GreedyTextIsThePlainText) {
+  const Network network(GetParam());
+  for (const std::size_t length : {2U, 20U, 90U}) {
+    const auto p = prompt(length);
+    const Generated plain = generate(tiny(), Drafter(), p, options(Rule::kMaximal, 0.0));
+    for (const std::string suffix : {"", "+lookup"}) {
+      for (const Rule rule : {Rule::kMaximal, Rule::kMatch, Rule::kSharedNoise}) {
+        const Generated g = generate(tiny(), network.drafter(suffix), p, options(rule, 0.0));
+        EXPECT_EQ(g.tokens, plain.tokens) << suffix << " " << name_of(rule);
+        EXPECT_GT(g.statistics.drafted, 0U);
+      }
+    }
+  }
+}
+
+TEST_P(DFlashKinds, SharedNoiseIsThePlainTextWhateverTheDraftLength) {
+  const Network network(GetParam());
+  const Generated plain = generate(tiny(), Drafter(), prompt(20), options(Rule::kSharedNoise, 0.8));
+  for (const std::string suffix : {"", "+lookup"}) {
+    const Drafter drafter = network.drafter(suffix);
+    for (const std::uint32_t most : {1U, 3U, 8U}) {
+      GenerateOptions o = options(Rule::kSharedNoise, 0.8);
+      o.max_draft = most;
+      EXPECT_EQ(generate(tiny(), drafter, prompt(20), o).tokens, plain.tokens) << suffix << most;
+    }
+    GenerateOptions adaptive = options(Rule::kSharedNoise, 0.8);
+    adaptive.fixed_draft = false;
+    EXPECT_EQ(generate(tiny(), drafter, prompt(20), adaptive).tokens, plain.tokens) << suffix;
+  }
+}
+
+TEST_P(DFlashKinds, CertificatesPass) {
+  const Network network(GetParam());
+  std::vector<std::vector<Token>> prompts;
+  for (Token i = 0; i < 6; ++i) prompts.push_back(prompt(30, i));
+  for (const std::string suffix : {"", "+lookup"}) {
+    for (const Rule rule : {Rule::kMaximal, Rule::kMatch}) {
+      const Certificate c =
+          certify(tiny(), network.drafter(suffix), prompts, 1500, 64, options(rule, 1.0));
+      EXPECT_TRUE(c.passed()) << suffix << " " << name_of(rule) << " z " << c.report.z;
+      EXPECT_GT(c.report.drafted, 20U);
+    }
+  }
+}
+
+TEST_P(DFlashKinds, TextsOfABatchAreThoseOfSingleRuns) {
+  const Network network(GetParam());
+  std::vector<std::vector<Token>> prompts;
+  for (Token i = 0; i < 5; ++i) prompts.push_back(prompt(static_cast<std::size_t>(7 + 9 * i), i));
+  for (const std::string suffix : {"", "+lookup"}) {
+    const Drafter drafter = network.drafter(suffix);
+    GenerateOptions o = options(Rule::kMaximal, 0.9, 30);
+    o.lanes = 2;  // lanes end and others begin between rounds
+    const auto batch = generate_batch(tiny(), drafter, prompts, o);
+    ASSERT_EQ(batch.size(), prompts.size());
+    for (std::size_t i = 0; i < prompts.size(); ++i) {
+      GenerateOptions one = o;
+      one.request = static_cast<std::uint32_t>(i);
+      // The hybrid learns from all lanes which source promises more, so only its law is the same.
+      if (suffix.empty()) {
+        EXPECT_EQ(batch[i].tokens, generate(tiny(), drafter, prompts[i], one).tokens) << i;
+      }
+      EXPECT_EQ(batch[i].tokens.size(), 30U);
+    }
+  }
+}
+
+INSTANTIATE_TEST_SUITE_P(Kinds, DFlashKinds,
+                         testing::Values(Kind{}, Kind{.reduced = true}, Kind{.block = 2},
+                                         Kind{.block = 16, .next = false, .dspark = false},
+                                         Kind{.block = 5, .next = false, .reduced = true}));
+
+// Tokens that cannot be drafted are said all the same.
+TEST(DFlashReduced, WhatCannotBeDraftedIsStillSaid) {
+  const Network network(Kind{.reduced = true});
+  const Drafter drafter = network.drafter();
+  std::set<Token> said;
+  for (Token salt = 0; salt < 8; ++salt) {
+    const Generated g = generate(tiny(), drafter, prompt(20, salt), options(Rule::kMaximal, 1.3));
+    said.insert(g.tokens.begin(), g.tokens.end());
+  }
+  EXPECT_GT(said.size(), 100U) << "more tokens than the drafter has";
+}
+
+// All that the first round keeps is the token behind the prompt; a stop token inside a kept run
+// ends the text there.
+TEST(DFlashStop, AnEndTokenInsideARunEndsTheText) {
+  const Network network(Kind{});
+  const Generated plain = generate(tiny(), Drafter(), prompt(20), options(Rule::kMaximal, 0.0));
+  for (std::uint32_t n = 1; n < 12; ++n) {
+    const Generated g =
+        generate(tiny(), network.drafter(), prompt(20), options(Rule::kMaximal, 0.0, n));
+    EXPECT_EQ(g.tokens, std::vector<Token>(plain.tokens.begin(), plain.tokens.begin() + n));
+  }
+}
+
+void refused(const std::string& spec, const std::string& says) {
+  try {
+    Drafter::load(spec, tiny());
+    FAIL() << spec << " was accepted";
+  } catch (const std::exception& e) {
+    EXPECT_NE(std::string(e.what()).find(says), std::string::npos) << e.what();
+    EXPECT_EQ(std::string(e.what()).find('\n'), std::string::npos) << "one line: " << e.what();
+  }
+}
+
+TEST(DFlashRefused, WithOneLineThatSaysWhy) {
+  refused("dflash:", "PATH");
+  refused("dflash:/no/such/folder", "/no/such/folder");
+  const Network half(Kind{});
+  const Model other = Model::load(FORERUN_SOURCE_DIR "/tests/data/tiny/llama");
+  EXPECT_THROW(Drafter::load("dflash:" + half.path(), other), std::exception);
+  const auto file = std::filesystem::path(half.path()) / "model.safetensors";
+  std::filesystem::resize_file(file, std::filesystem::file_size(file) / 2);
+  refused("dflash:" + half.path(), "model.safetensors");
+  std::filesystem::remove(file);
+  refused("dflash:" + half.path(), half.path());
+}
+
+}  // namespace
+}  // namespace forerun
