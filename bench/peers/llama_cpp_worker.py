@@ -4,6 +4,7 @@
 One process is one measurement, so that no contestant's threads spin while another is timed. It runs in the environment
 that setup.sh makes:
   .venv/bin/python llama_cpp_worker.py cost MODEL.gguf --prefix 200 --rows 1,16     times passes, prints JSON
+  .venv/bin/python llama_cpp_worker.py generate MODEL.gguf --prompts FILE -n 128    answers prompts, prints JSON
   .venv/bin/python llama_cpp_worker.py quantize MODEL.gguf OUT.gguf --type Q4_0     writes OUT.gguf
   .venv/bin/python llama_cpp_worker.py type MODEL.gguf                              prints its type, such as Q4_1
 """
@@ -20,6 +21,7 @@ import sys
 import time
 
 import llama_cpp as llama
+import numpy as np
 
 N_BATCH = 512
 WARM_UPS = 2
@@ -113,6 +115,82 @@ def cost(args):
     }, indent=2), flush=True)
 
 
+class Chat:
+    """Prompts as token ids, in the chat format of the file."""
+
+    def __init__(self, engine):
+        import llama_cpp.llama_chat_format as chat_format
+
+        self.vocab = llama.llama_model_get_vocab(engine.model)
+        piece = lambda token: llama.llama_vocab_get_text(self.vocab, token).decode()
+        template = llama.llama_model_chat_template(engine.model, None)
+        self.formatter = chat_format.Jinja2ChatFormatter(
+            template.decode(), eos_token=piece(llama.llama_vocab_eos(self.vocab)),
+            bos_token=piece(llama.llama_vocab_bos(self.vocab)))
+
+    def encode(self, prompt):
+        text = self.formatter(messages=[{"role": "user", "content": prompt}]).prompt.encode()
+        ids = (llama.llama_token * (len(text) + 8))()
+        n = llama.llama_tokenize(self.vocab, text, len(text), ids, len(ids), False, True)
+        return list(ids[:n])
+
+
+class Answer:
+    """Greedy text of one prompt, drafted by the n-gram lookup of llama-cpp-python (`drafts` tokens at most; 0: plain).
+    Drafting and bookkeeping count, the prompt's pass does not."""
+
+    def __init__(self, engine, prompt, most, drafts):
+        from llama_cpp.llama_speculative import LlamaPromptLookupDecoding
+
+        self.engine, self.most, self.rounds = engine, most, 0
+        self.find = LlamaPromptLookupDecoding(num_pred_tokens=drafts) if drafts else None
+        engine.truncate(0)
+        engine.prefill(prompt)
+        self.text, self.begin = [*prompt, self.likeliest([-1])[0]], len(prompt)
+        start = time.perf_counter()
+        while not self.done():
+            self.round()
+        self.seconds = time.perf_counter() - start
+        self.tokens = self.text[self.begin :][:most]
+
+    def likeliest(self, rows):
+        get = lambda i: np.ctypeslib.as_array(llama.llama_get_logits_ith(self.engine.context, i), (self.engine.vocab,))
+        return [int(get(i).argmax()) for i in rows]
+
+    def done(self):
+        vocab = llama.llama_model_get_vocab(self.engine.model)
+        return len(self.text) - self.begin >= self.most or llama.llama_vocab_is_eog(vocab, self.text[-1])
+
+    def round(self):
+        left = self.most - (len(self.text) - self.begin) - 1
+        found = self.find(np.array(self.text, dtype=np.intc))[:left] if self.find and left > 0 else []
+        draft = [int(t) for t in found]
+        position = len(self.text) - 1
+        batch = self.engine.batch([self.text[-1], *draft], position, "all")
+        self.engine.decode(batch)
+        llama.llama_batch_free(batch)
+        for i, token in enumerate(self.likeliest(range(len(draft) + 1))):
+            self.text.append(token)
+            if self.done() or i == len(draft) or token != draft[i]:
+                break
+        self.engine.truncate(len(self.text) - 1)
+        self.rounds += 1
+
+
+def generate(args):
+    prompts = [json.loads(line)["prompt"] for line in args.prompts.read_text().splitlines() if line.strip()]
+    engine = Engine(args.model, args.threads, args.ctx or 4096, args.flash_attn)
+    chat = Chat(engine)
+    encoded = [chat.encode(p) for p in prompts]
+    Answer(engine, encoded[0], 16, args.drafts)  # warms up
+    answers = []
+    for tokens in encoded:
+        a = Answer(engine, tokens, args.max_tokens, args.drafts)
+        answers.append({"prompt_tokens": len(tokens), "tokens": len(a.tokens), "rounds": a.rounds, "seconds": a.seconds})
+    print(json.dumps({"answers": answers, "drafts": args.drafts, "threads": args.threads, "package": llama.__version__}),
+          flush=True)
+
+
 def print_type(args):
     kinds = {getattr(llama, n): n.split("_", 3)[-1] for n in dir(llama) if re.match("LLAMA_FTYPE_(MOSTLY|ALL)_", n)}
     kind = llama.llama_model_ftype(load_model(args.model)) & ~llama.LLAMA_FTYPE_GUESSED
@@ -139,7 +217,7 @@ def numbers(text):
 def parse():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--quiet", action="store_true", help="leave out what llama.cpp logs to standard error")
-    commands = parser.add_subparsers(required=True, metavar="cost|quantize|type")
+    commands = parser.add_subparsers(required=True, metavar="cost|generate|quantize|type")
     c = commands.add_parser("cost", help="milliseconds of one pass over M tokens after a prefix")
     c.add_argument("model", type=pathlib.Path)
     c.add_argument("--prefix", type=int, default=200, help="tokens before those that are timed (%(default)s)")
@@ -151,6 +229,15 @@ def parse():
     c.add_argument("--ctx", type=int, default=0, help="room for so many tokens, 0 = what is needed")
     c.add_argument("--flash-attn", choices=FLASH_ATTN, default="auto", help="(%(default)s, llama.cpp's own default)")
     c.set_defaults(run=cost)
+    g = commands.add_parser("generate", help="greedy answers to prompts, one after the other")
+    g.add_argument("model", type=pathlib.Path)
+    g.add_argument("--prompts", type=pathlib.Path, required=True, help='JSON lines with a "prompt" each')
+    g.add_argument("-n", "--max-tokens", type=int, default=128, help="of an answer (%(default)s)")
+    g.add_argument("--drafts", type=int, default=0, help="n-gram drafts a round at most, 0 = plain (%(default)s)")
+    g.add_argument("--threads", type=int, default=len(os.sched_getaffinity(0)), help="(%(default)s)")
+    g.add_argument("--ctx", type=int, default=0, help="room for so many tokens, 0 = 4096")
+    g.add_argument("--flash-attn", choices=FLASH_ATTN, default="auto", help="(%(default)s, llama.cpp's own default)")
+    g.set_defaults(run=generate)
     q = commands.add_parser("quantize", help="make a file of another type, from quantized tensors too")
     q.add_argument("model", type=pathlib.Path)
     q.add_argument("out", type=pathlib.Path)

@@ -304,7 +304,9 @@ Action add_bench(CLI::App& parent, CLI::App*& command) {
       parent.add_subcommand("bench", "Compare drafters with plain decoding, prompt by prompt");
   bind(*command, f->model);
   bind(*command, f->sampling);
-  command->add_option("--drafters", f->drafters, "Comma-separated: none, lookup, draft-model:PATH, dflash:PATH[+lookup]")
+  command
+      ->add_option("--drafters", f->drafters,
+                   "Comma-separated: none, lookup, draft-model:PATH, dflash:PATH[+lookup]")
       ->capture_default_str();
   bind_draft_precision(*command, f->draft_precision);
   command
