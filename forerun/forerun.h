@@ -325,8 +325,8 @@ Distilled distill(const Model& model, std::span<const std::string> prompts,
 /// appears in `training.out` (config.json, model.safetensors) with every checkpoint; a run that
 /// ended early is taken up by the same call. Under mpirun all ranks make the call.
 /// @param target  kInt8 where it will draft for an int8 target: it learns from the same states
-/// @throws UsageError, std::invalid_argument  options or data that do not fit; std::runtime_error
-/// as `train` of train/trainer.h
+/// @throws UsageError  options or data that do not fit; other failures as `train` of
+/// train/trainer.h
 TrainReport train_dflash(const Model& target, const std::vector<std::string>& data,
                          const DFlashTraining& options, const TrainOptions& training,
                          const TrainListener& listener = {});
