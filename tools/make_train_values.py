@@ -1,6 +1,7 @@
 #!/usr/bin/env python3
 """Writes tests/data/train/optimizer.json: what torch.optim.AdamW (not fused), clip_grad_norm_ and
-LambdaLR make of a few parameters and gradients, in float64.
+LambdaLR make of a few parameters and gradients, in float64; and muon.json: what torch.optim.Muon
+makes of two matrices (its iterations are in bfloat16).
 
 usage: make_train_values.py [FOLDER]   needs torch
 """
@@ -21,6 +22,23 @@ def schedule(step: int) -> float:
         return (step + 1) / (WARMUP + 1)
     done = (step - WARMUP) / (STEPS - WARMUP - 1)
     return MIN_RATE + (1 - MIN_RATE) * 0.5 * (1 + math.cos(math.pi * done))
+
+
+def muon() -> dict:
+    torch.manual_seed(1)
+    shapes = [(12, 20), (24, 8)]
+    parameters = [torch.randn(s).float().requires_grad_() for s in shapes]
+    optimizer = torch.optim.Muon(parameters, lr=RATE, weight_decay=DECAY, momentum=0.95,
+                                 adjust_lr_fn="match_rms_adamw")
+    flat = lambda tensors: [[round(x, 7) for x in t.detach().flatten().tolist()] for t in tensors]
+    out = {"rate": RATE, "weight_decay": DECAY, "momentum": 0.95, "shapes": shapes, "start": flat(parameters), "steps": []}
+    for _ in range(3):
+        gradients = [torch.randn(s).float() for s in shapes]
+        for p, g in zip(parameters, gradients):
+            p.grad = g.clone()
+        optimizer.step()
+        out["steps"].append({"gradients": flat(gradients), "after": flat(parameters)})
+    return out
 
 
 def main() -> None:
@@ -53,6 +71,7 @@ def main() -> None:
     out["second_moments"] = flat(s["exp_avg_sq"] for s in state)
     folder.mkdir(parents=True, exist_ok=True)
     (folder / "optimizer.json").write_text(json.dumps(out) + "\n")
+    (folder / "muon.json").write_text(json.dumps(muon()) + "\n")
 
 
 if __name__ == "__main__":

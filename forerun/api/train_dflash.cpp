@@ -106,6 +106,7 @@ DFlashConfig config_of(const DecoderConfig& t, const DFlashTraining& o, std::int
   c.predicts_next = o.predicts_next;
   c.markov_rank = o.markov_rank;
   c.confidence = o.confidence;
+  c.slot_state = o.slot_state;
   return c;
 }
 

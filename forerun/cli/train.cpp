@@ -97,6 +97,7 @@ void bind_training(CLI::App& app, TrainOptions& o) {
       ->capture_default_str();
   app.add_option("--min-lr", o.min_rate, "Share of it at which the cosine ends")
       ->capture_default_str();
+  app.add_flag("--muon", o.muon, "Muon for the hidden matrices, AdamW for the rest");
   app.add_option("--weight-decay", o.weight_decay, "Of matrices")->capture_default_str();
   app.add_option("--clip", o.clip, "Largest norm of the gradient")->capture_default_str();
   app.add_option("--ema", o.ema, "Decay of the average of the weights, 0 = none")
@@ -162,6 +163,8 @@ Action add_train(CLI::App& parent, CLI::App*& command) {
   dflash->add_flag("--own-position", f->own_position,
                    "Slots predict their own position (as the paper's), not the next");
   dflash->add_flag("--no-confidence{false}", f->dflash.confidence, "Without the confidence head");
+  dflash->add_flag("--no-slot-state{false}", f->dflash.slot_state,
+                   "Slots do not begin with the target's newest state (as the paper's)");
   dflash->add_flag("--random", f->random,
                    "Begin with random weights, not the target's last blocks");
   dflash->add_flag("--f32", f->f32, "Matrix products in float32, not bfloat16");

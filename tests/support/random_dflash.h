@@ -67,6 +67,7 @@ inline DFlash noisy_dflash(const DFlashConfig& c, at::ScalarType type, std::uint
     m.confidence_weight = matrix(1, c.confidence_inputs());
     m.confidence_bias = normal({1}, 1.0);
   }
+  if (c.slot_state) m.slot_state = matrix(c.hidden, c.hidden);
   return m;
 }
 

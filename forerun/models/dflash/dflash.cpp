@@ -81,11 +81,20 @@ void DFlashCache::append(const DFlash& model, const at::Tensor& features) {
   const BlockRotation rotation =
       BlockRotation::at(model, at::arange(length(), length() + n, c.device()));
   kv_.reserve(n);
+  if (model.slot_state.defined()) {
+    const at::Tensor before = rows_.defined() ? rows_.narrow(0, 0, length()) : c.narrow(0, 0, 0);
+    rows_ = at::cat({before, c});
+  }
   for (std::size_t i = 0; i < model.layers.size(); ++i) {
     const KeysValues rows = internal::keys_values(model, model.layers[i], c, rotation);
     kv_.write(static_cast<std::int64_t>(i), rows.k, rows.v);
   }
   kv_.advance(n);
+}
+
+at::Tensor DFlashCache::last() const {
+  if (!rows_.defined() || length() == 0) return {};
+  return rows_.narrow(0, length() - 1, 1);
 }
 
 at::Tensor block_hidden(const DFlash& model, const DFlashCache& cache, std::span<const Token> block,
@@ -97,7 +106,10 @@ at::Tensor block_hidden(const DFlash& model, const DFlashCache& cache, std::span
         "dflash: a block at position {} inside a context of {}; truncate the cache first", start,
         known));
   }
-  const at::Tensor h = embedded(model, block);
+  at::Tensor h = embedded(model, block);
+  if (const at::Tensor last = cache.last(); last.defined()) {
+    h = h + at::linear(last, model.slot_state);
+  }
   const BlockRotation rotation =
       BlockRotation::at(model, at::arange(start, start + slots, h.device()));
   const std::int64_t group = c.heads / c.kv_heads;

@@ -33,6 +33,7 @@ struct DFlash {
   at::Tensor fc;                 ///< [hidden, features * hidden]
   at::Tensor hidden_norm, norm;  ///< [hidden]: of the context, of the output
   std::vector<DFlashLayer> layers;
+  at::Tensor slot_state;  ///< [hidden, hidden], or undefined: the last context row, added to slots
   at::Tensor mask_embedding;     ///< [hidden], or undefined: row mask_token of the embedding
   at::Tensor embedding;          ///< [vocab, hidden]: the target's, or the checkpoint's own
   at::Tensor head;               ///< [draft_vocab, hidden]: likewise, rows of draft_to_target
@@ -74,12 +75,15 @@ class DFlashCache {
   /// Appends the context of positions length(), length() + 1, ...
   /// @param features  [n, features * hidden]
   void append(const DFlash& model, const at::Tensor& features);
+  /// The context of the last position, [1, hidden]; undefined if there is none, or no slot_state.
+  at::Tensor last() const;
   /// Keeps the first `length` positions; no effect if there are fewer.
   void truncate(std::int64_t length) noexcept { kv_.truncate(length); }
   const KvCache& kv() const noexcept { return kv_; }
 
  private:
   KvCache kv_;
+  at::Tensor rows_;  // [at least length(), hidden] of networks with slot_state
 };
 
 /// One decoding pass over a block behind the cached context.

@@ -33,6 +33,8 @@ struct DFlashConfig {
   bool predicts_next = false;
   /// Row of the target's embedding that stands in masked slots; -1 if a mask vector does.
   std::int64_t mask_token = -1;
+  /// A projection of the last context row is added to what enters every slot.
+  bool slot_state = false;
   double norm_eps = 1e-6;
   double rope_theta = 10000.0;
   RopeScaling rope_scaling;

@@ -194,6 +194,7 @@ void read_zlab(const json& inner_object, Fields& outer, DFlashConfig& c) {
   // Ours, beyond z-lab's keys.
   c.draft_vocab = inner.integer("draft_vocab_size", c.vocab);
   c.predicts_next = inner.flag("sample_from_anchor", false);
+  c.slot_state = inner.flag("slot_state", false);
   c.markov_rank = inner.integer("markov_rank", 0);
   c.confidence = inner.flag("enable_confidence_head", false);
   c.confidence_sees_markov = inner.flag("confidence_head_with_markov", true);
@@ -309,6 +310,7 @@ json dflash_config_json(const DFlashConfig& c) {
   if (c.final_softcap > 0.0) inner["final_logit_softcapping"] = c.final_softcap;
   if (c.draft_vocab != c.vocab) inner["draft_vocab_size"] = c.draft_vocab;
   if (c.predicts_next) inner["sample_from_anchor"] = true;
+  if (c.slot_state) inner["slot_state"] = true;
   if (c.markov_rank > 0) inner["markov_rank"] = c.markov_rank;
   if (c.confidence) {
     inner["enable_confidence_head"] = true;

@@ -91,6 +91,7 @@ DFlash random_dflash(const DFlashConfig& config, const DFlashTarget& target, std
                      : at::randn(w.shape, generator, at::TensorOptions(at::kFloat)).mul_(0.02);
   }
   if (m.mask_embedding.defined()) m.mask_embedding = target.embedding.to(at::kFloat).mean(0);
+  if (m.slot_state.defined()) m.slot_state.zero_();
   if (m.markov_w2.defined()) m.markov_w2.zero_();
   if (m.confidence_weight.defined()) m.confidence_weight.zero_();
   if (m.confidence_bias.defined()) m.confidence_bias.zero_();
@@ -112,8 +113,9 @@ DFlash dflash_from_target(const DecoderLm& target, const DFlashConfig& config,
   const DecoderConfig& t = target.config;
   const DFlashConfig& c = config;
   DFlash m = random_dflash(config, DFlashTarget(target), seed, draft_to_target);
-  if (target.layers.empty() || t.gemma() || c.heads != t.heads || c.kv_heads != t.kv_heads ||
-      c.head_dim != t.head_dim || c.intermediate != t.intermediate || c.layers > t.layers) {
+  if (target.layers.empty() || t.gemma() || c.heads != t.heads || c.kv_heads % t.kv_heads != 0 ||
+      c.heads % c.kv_heads != 0 || c.head_dim != t.head_dim || c.intermediate != t.intermediate ||
+      c.layers > t.layers) {
     throw std::invalid_argument(
         "dflash: layers cannot begin as this target's blocks: they differ in size or kind; begin "
         "at random");
@@ -128,6 +130,12 @@ DFlash dflash_from_target(const DecoderLm& target, const DFlashConfig& config,
   const at::Tensor least = own.abs().mean() * 1e-2;
   m.hidden_norm = at::where(own.abs().lt(least), least, own).contiguous();
   const at::Tensor rows = context(m, features.to(at::kFloat));
+  if (m.slot_state.defined()) {
+    // Slots begin as what entered the block; the typical size, as a few rows are huge.
+    const at::Tensor entered = features.to(at::kFloat).narrow(1, feature * c.hidden, c.hidden);
+    const at::Tensor size = entered.square().mean(1).sqrt().median();
+    m.slot_state = at::diag(size / m.hidden_norm).contiguous();
+  }
   for (std::int64_t i = 0; i < c.layers; ++i) {
     const TargetBlock block = block_of(target, first + i);
     const DecoderLayer& from = target.layers[static_cast<std::size_t>(first + i)];
@@ -135,8 +143,14 @@ DFlash dflash_from_target(const DecoderLm& target, const DFlashConfig& config,
     const at::Tensor ratio = block.norm / m.hidden_norm;
     to.attention_norm = m.hidden_norm.clone();
     to.q = block.q * ratio;
-    to.k = block.k * ratio;
-    to.v = block.v * ratio;
+    // More heads of keys and values than the target's begin as copies of them.
+    const auto spread = [&](const at::Tensor& x) {
+      return x.view({t.kv_heads, c.head_dim, c.hidden})
+          .repeat_interleave(c.kv_heads / t.kv_heads, 0)
+          .reshape({c.kv_heads * c.head_dim, c.hidden});
+    };
+    to.k = spread(block.k * ratio);
+    to.v = spread(block.v * ratio);
     const auto norm = [&](const RmsNorm& theirs, const at::Tensor& weight) {
       return theirs.defined() ? theirs.weight.to(at::kFloat, false, true)
                               : typical(rows, weight, c.head_dim);

@@ -24,9 +24,13 @@ class PagedContext : public DFlashContext {
   explicit PagedContext(KvPages pages) : cache(std::move(pages)) {}
   std::int64_t length() const noexcept override { return cache.length(); }
   KvCache cache;
+  std::vector<float> last;  // [hidden]: fc X of the newest position, for networks with slot_state
 };
 
-KvCache& cache_of(const BlockSpan& lane) { return static_cast<PagedContext&>(*lane.context).cache; }
+PagedContext& context_of(const BlockSpan& lane) {
+  return static_cast<PagedContext&>(*lane.context);
+}
+KvCache& cache_of(const BlockSpan& lane) { return context_of(lane).cache; }
 
 }  // namespace
 
@@ -34,9 +38,9 @@ struct Int8DFlash::Workspace {
   explicit Workspace(PagedAttention a) : attention(std::move(a)) {}
 
   PagedAttention attention;
-  AlignedBuffer<float> hidden, context, kv, q, scratch, rotations, final;
+  AlignedBuffer<float> hidden, context, kv, q, scratch, rotations, shifts;
   // Rows of the context (the same for all layers), and behind them those of the slots.
-  Int8Activations features, input, attended, gated;
+  Int8Activations features, input, attended, gated, last;
   std::vector<PagedAttention::Lane> lanes;
   struct Row {
     std::size_t lane;
@@ -44,7 +48,8 @@ struct Int8DFlash::Workspace {
     std::int64_t index;  // of the lane's fresh rows, or of its slots
   };
   std::vector<Row> fresh, slots;
-  std::vector<std::int64_t> drafting;  // rows of `slots` whose logits are wanted
+  std::vector<std::int64_t> first_fresh;  // of each lane, among `fresh`
+  std::vector<std::int64_t> drafting;     // rows of `slots` whose logits are wanted
 };
 
 // One pass: what its phases share. Every method that takes a worker is run by all of them at once.
@@ -58,6 +63,7 @@ class Int8DFlashPass {
   void add_lane(std::size_t index);
   void work(Worker& w);
   void read_context(Worker& w);
+  void read_last(Worker& w);
   void embed(std::int64_t slot);
   void rotate(std::int64_t row, std::int64_t position);
   void attention(Worker& w, std::int64_t index);
@@ -83,8 +89,8 @@ class Int8DFlashPass {
   Int8DFlash::Workspace& s_;
   int threads_;
   std::int64_t fresh_ = 0, slots_ = 0, inner_, kv_width_, scratch_size_;
-  float *hidden_, *context_, *kv_, *q_, *scratch_, *cos_, *sin_;
-  k::Int8Rows features_{}, input_{}, attended_{}, gated_{};
+  float *hidden_, *context_, *kv_, *q_, *scratch_, *cos_, *sin_, *shifts_;
+  k::Int8Rows features_{}, input_{}, attended_{}, gated_{}, last_{};
   at::Tensor logits_, final_;
 };
 
@@ -95,6 +101,7 @@ Int8DFlashPass::Int8DFlashPass(const Int8DFlash& model, std::span<const BlockSpa
   s_.fresh.clear();
   s_.slots.clear();
   s_.drafting.clear();
+  s_.first_fresh.clear();
   for (std::size_t l = 0; l < lanes.size(); ++l) add_lane(l);
   fresh_ = static_cast<std::int64_t>(s_.fresh.size());
   slots_ = static_cast<std::int64_t>(s_.slots.size());
@@ -110,6 +117,9 @@ Int8DFlashPass::Int8DFlashPass(const Int8DFlash& model, std::span<const BlockSpa
   kv_ = room(s_.kv, all * kv_width_);
   q_ = room(s_.q, slots_ * inner_);
   scratch_ = room(s_.scratch, threads * scratch_size_);
+  const auto count = static_cast<std::int64_t>(lanes.size());
+  shifts_ = room(s_.shifts, m_.slot_state_.bytes() > 0 ? count * c_.hidden : 0);
+  last_ = s_.last.room_for(m_.slot_state_.bytes() > 0 ? count : 0, c_.hidden);
   const std::int64_t angles = all * (c_.head_dim / 2);
   cos_ = room(s_.rotations, 2 * angles);
   sin_ = cos_ + angles;
@@ -130,6 +140,7 @@ void Int8DFlashPass::add_lane(std::size_t index) {
   const std::int64_t length = cache_of(lane).length();
   const std::int64_t slots = lane.drafts > 0 ? c_.block : 0;
   cache_of(lane).reserve(lane.fresh + slots);
+  s_.first_fresh.push_back(static_cast<std::int64_t>(s_.fresh.size()));
   for (std::int64_t i = 0; i < lane.fresh; ++i) s_.fresh.push_back({index, length + i, i});
   for (std::int64_t i = 0; i < slots; ++i) {
     const std::int64_t draft = i - c_.first_drafting_slot();
@@ -142,7 +153,7 @@ void Int8DFlashPass::add_lane(std::size_t index) {
 }
 
 Int8DFlash::Blocks Int8DFlashPass::run() {
-  constexpr std::int64_t kLayerPhases = 10, kOtherPhases = 6;
+  constexpr std::int64_t kLayerPhases = 10, kOtherPhases = 8;
   const auto phases = static_cast<std::size_t>(c_.layers * kLayerPhases + kOtherPhases);
   ThreadTeam::instance().run(threads_, phases, [this](Worker& w) { work(w); });
   // What the slots left behind the context is never read: it does not count.
@@ -152,6 +163,7 @@ Int8DFlash::Blocks Int8DFlashPass::run() {
 
 void Int8DFlashPass::work(Worker& w) {
   read_context(w);
+  if (c_.slot_state) read_last(w);
   each(w, slots_, [this](std::int64_t i) { embed(i); });
   for (std::int64_t i = 0; i < c_.layers; ++i) {
     attention(w, i);
@@ -182,6 +194,24 @@ void Int8DFlashPass::read_context(Worker& w) {
   });
 }
 
+// What the newest context row adds to the slots of its lane.
+void Int8DFlashPass::read_last(Worker& w) {
+  const auto count = static_cast<std::int64_t>(lanes_.size());
+  each(w, count, [&](std::int64_t i) {
+    const BlockSpan& lane = lanes_[static_cast<std::size_t>(i)];
+    std::vector<float>& last = context_of(lane).last;
+    if (lane.fresh > 0) {
+      const float* row =
+          context_ + (s_.first_fresh[static_cast<std::size_t>(i)] + lane.fresh - 1) * c_.hidden;
+      last.assign(row, row + c_.hidden);
+    }
+    if (last.empty()) last.assign(static_cast<std::size_t>(c_.hidden), 0.0F);
+    k::norm_quantize_row(last.data(), values(m_.hidden_norm_),
+                         static_cast<float>(m_.hidden_norm_.eps), c_.hidden, last_, i);
+  });
+  m_.slot_state_.multiply(w, last_, count, shifts_, c_.hidden, false);
+}
+
 void Int8DFlashPass::rotate(std::int64_t r, std::int64_t position) {
   const std::int64_t half = c_.head_dim / 2;
   for (std::int64_t j = 0; j < half; ++j) {
@@ -194,15 +224,18 @@ void Int8DFlashPass::rotate(std::int64_t r, std::int64_t position) {
 void Int8DFlashPass::embed(std::int64_t slot) {
   const auto& at = s_.slots[static_cast<std::size_t>(slot)];
   rotate(fresh_ + slot, at.position);
+  float* h = hidden(slot);
   if (at.index > 0 && m_.mask_.defined()) {
-    std::copy_n(m_.mask_.const_data_ptr<float>(), c_.hidden, hidden(slot));
-    return;
+    std::copy_n(m_.mask_.const_data_ptr<float>(), c_.hidden, h);
+  } else {
+    const auto* table =
+        reinterpret_cast<const std::uint16_t*>(m_.embedding_.const_data_ptr<at::BFloat16>());
+    const std::int64_t id = at.index > 0 ? c_.mask_token : lanes_[at.lane].anchor;
+    k::widen_bf16(table + id * c_.hidden, c_.hidden, static_cast<float>(c_.embedding_scale), h);
   }
-  const auto* table =
-      reinterpret_cast<const std::uint16_t*>(m_.embedding_.const_data_ptr<at::BFloat16>());
-  const std::int64_t id = at.index > 0 ? c_.mask_token : lanes_[at.lane].anchor;
-  k::widen_bf16(table + id * c_.hidden, c_.hidden, static_cast<float>(c_.embedding_scale),
-                hidden(slot));
+  if (!c_.slot_state) return;
+  const float* shift = shifts_ + static_cast<std::int64_t>(at.lane) * c_.hidden;
+  for (std::int64_t j = 0; j < c_.hidden; ++j) h[j] += shift[j];
 }
 
 void Int8DFlashPass::attention(Worker& w, std::int64_t index) {
@@ -306,6 +339,7 @@ Int8DFlash::Int8DFlash(const DFlash& m)
   if (m.mask_embedding.defined()) {
     mask_ = m.mask_embedding.detach().to(at::kFloat).contiguous() * config_.embedding_scale;
   }
+  if (m.slot_state.defined()) slot_state_ = matrix(m.slot_state);
   if (m.markov_w2.defined()) markov_w2_ = matrix(m.markov_w2);
   frequencies_ = inverse_frequencies({.head_dim = config_.head_dim,
                                       .rope_theta = config_.rope_theta,
@@ -335,7 +369,7 @@ void Int8DFlash::add_markov(Token previous, std::span<float> logits) const {
 }
 
 std::int64_t Int8DFlash::weight_bytes() const noexcept {
-  std::int64_t bytes = fc_.bytes() + head_.bytes();
+  std::int64_t bytes = fc_.bytes() + slot_state_.bytes() + head_.bytes();
   for (const Layer& l : layers_) {
     bytes += l.q.bytes() + l.kv.bytes() + l.output.bytes() + l.mlp.bytes();
   }

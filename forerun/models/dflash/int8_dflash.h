@@ -40,7 +40,7 @@ class Int8DFlash : public DFlashPasses {
   at::Tensor embedding_;  // [vocab, hidden] bf16
   at::Tensor mask_;       // [hidden] float32
   RmsNorm hidden_norm_, norm_;
-  Int8Matrix fc_, head_;
+  Int8Matrix fc_, slot_state_, head_;
   std::vector<Layer> layers_;
   Int8Matrix markov_w2_;
   std::vector<float> frequencies_;

@@ -59,6 +59,24 @@ at::Tensor anchor_positions(const BlockBatch& batch, const at::Device& device) {
   return at::tensor(out, at::kLong).to(device);
 }
 
+// [blocks, hidden]: the context row before each anchor; zeros where there is none.
+at::Tensor rows_before_anchors(const BlockBatch& batch, const at::Tensor& rows) {
+  std::vector<std::int64_t> index, first_anchors;
+  std::int64_t first = 0;
+  for (std::size_t d = 0; d < batch.lengths.size(); ++d) {
+    for (const std::int64_t p : batch.anchors[d]) {
+      if (p == 0) first_anchors.push_back(static_cast<std::int64_t>(index.size()));
+      index.push_back(std::max<std::int64_t>(first + p - 1, 0));
+    }
+    first += batch.lengths[d];
+  }
+  const auto there = [&](const std::vector<std::int64_t>& i) {
+    return at::tensor(i, at::kLong).to(rows.device());
+  };
+  const at::Tensor out = rows.index_select(0, there(index));
+  return first_anchors.empty() ? out : out.index_fill(0, there(first_anchors), 0.0);
+}
+
 // One for each layer; layers that see the same share what was worked out.
 std::vector<BlockAttention> attentions(const DFlashConfig& c, const BlockPlaces& places) {
   std::vector<BlockAttention> out;
@@ -90,7 +108,11 @@ at::Tensor training_blocks(const DFlash& model, const BlockBatch& batch) {
       anchor_positions(batch, device).unsqueeze(1) + at::arange(c.block, device);
   const at::Tensor anchors = internal::embed(model, batch.anchor_tokens.to(device)).unsqueeze(1);
   const at::Tensor masks = internal::mask_row(model).expand({blocks, c.block - 1, c.hidden});
-  const at::Tensor h = at::cat({anchors, masks}, 1).view({blocks * c.block, c.hidden});
+  at::Tensor h = at::cat({anchors, masks}, 1);
+  if (model.slot_state.defined()) {
+    h = h + at::linear(rows_before_anchors(batch, rows), model.slot_state).unsqueeze(1);
+  }
+  h = h.view({blocks * c.block, c.hidden});
   const std::vector<BlockAttention> attention = attentions(c, places);
   const auto attend = [&](std::size_t i, const at::Tensor& q, const KeysValues& own) {
     return attention[i](q, own, internal::keys_values(model, model.layers[i], rows, row_rotation));

@@ -47,11 +47,16 @@ at::Tensor block_by_block(const DFlash& model, const BlockBatch& batch) {
 struct Layers {
   const char* name;
   std::vector<LayerAttention> attention;
+  bool slot_state = false;
 };
 
 class EveryAttention : public testing::TestWithParam<Layers> {
  protected:
-  DFlash model() const { return noisy_dflash(small_dflash(GetParam().attention), at::kDouble, 20); }
+  DFlash model() const {
+    DFlashConfig c = small_dflash(GetParam().attention);
+    c.slot_state = GetParam().slot_state;
+    return noisy_dflash(c, at::kDouble, 20);
+  }
 };
 
 TEST_P(EveryAttention, OnePassIsTheDecodingPassOfEveryBlock) {
@@ -103,6 +108,7 @@ TEST_P(EveryAttention, NoBlockSeesAnother) {
 
 INSTANTIATE_TEST_SUITE_P(Layers, EveryAttention,
                          testing::Values(Layers{"Full", {kFull, kFull}},
+                                         Layers{"FullWithSlotState", {kFull, kFull}, true},
                                          Layers{"Mixed", {kCausalWindow, kFull}},
                                          Layers{"NarrowBothWays", {kBothWaysWindow}},
                                          Layers{"CausalWindow", {kCausalWindow, kCausalWindow}}),

@@ -28,6 +28,7 @@ std::vector<DFlashWeight> weights(DFlash& m) {
     add("mlp.up_proj", l.up, {c.intermediate, c.hidden});
     add("mlp.down_proj", l.down, {c.hidden, c.intermediate});
   }
+  if (c.slot_state) out.push_back({"slot_state.weight", &m.slot_state, {c.hidden, c.hidden}});
   if (m.mask_embedding.defined() || c.mask_token < 0) {
     out.push_back({"mask_embedding", &m.mask_embedding, {c.hidden}});
   }

@@ -27,6 +27,7 @@ struct DFlashTraining {
   std::vector<std::int64_t> features;  ///< target blocks whose output is read; empty: 5, evenly
   std::int64_t draft_vocab = 8192;     ///< the tokens the target says most; 0: all
   std::int64_t markov_rank = 64;       ///< 0: no Markov head
+  bool slot_state = true;              ///< slots begin with the target's newest state, projected
   bool confidence = true;              ///< with a confidence head
   bool from_target = true;  ///< begin as the target's last blocks, not with random weights
   DFlashLossOptions loss;

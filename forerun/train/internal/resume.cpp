@@ -63,6 +63,7 @@ json Run::fixed_options() const {
           {"learning_rate", o.learning_rate},
           {"warmup", o.warmup},
           {"min_rate", o.min_rate},
+          {"muon", o.muon},
           {"beta1", o.beta1},
           {"beta2", o.beta2},
           {"epsilon", o.epsilon},
@@ -88,10 +89,9 @@ NamedTensors Run::tensors() const {
   for (std::size_t i = 0; i < parameters_.size(); ++i) {
     const std::string& name = parameters_[i].name;
     out.emplace_back("parameter/" + name, values_[i].detach());
-    out.emplace_back("first_moment/" + name, adamw_.first_moments()[i]);
-    out.emplace_back("second_moment/" + name, adamw_.second_moments()[i]);
     if (average_.on()) out.emplace_back("average/" + name, average_.values()[i]);
   }
+  for (auto& [name, tensor] : optimizer_.state()) out.emplace_back(name, tensor);
   return out;
 }
 

@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "forerun/train/adamw.h"
+#include "forerun/train/muon.h"
 #include "forerun/train/checkpoint.h"
 #include "forerun/train/data_order.h"
 #include "forerun/train/gradients.h"
@@ -74,7 +75,7 @@ class Run {
   std::vector<Parameter> parameters_;
   std::vector<at::Tensor> values_;
   Gradients gradients_;
-  AdamW adamw_;
+  Optimizer optimizer_;
   WeightAverage average_;
   DataOrder order_;
   std::int64_t steps_;

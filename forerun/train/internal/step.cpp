@@ -86,7 +86,7 @@ void Run::step() {
   });
   if (sums.weight > 0.0) {  // otherwise nothing was supervised, and there is nothing to learn
     gradients_.scale_(clip_factor(norm, options_.clip) / sums.weight);
-    adamw_.update_(gradients_.tensors(), schedule_.at(step), step);
+    optimizer_.update_(gradients_.tensors(), schedule_.at(step), step);
   }
   average_.update_(parameters_, step);
   state_.step = step;

@@ -102,7 +102,7 @@ at::Tensor rows_of(const at::Tensor& context, const Chunk& c) {
   return context.narrow(1, c.row, c.rows);
 }
 
-struct Attend : torch::autograd::Function<Attend> {
+struct AttendBlocks : torch::autograd::Function<AttendBlocks> {
   // Keeps a plan alive in what autograd saves.
   struct Kept : torch::CustomClassHolder {
     explicit Kept(std::shared_ptr<const Plan> p) : plan(std::move(p)) {}
@@ -204,7 +204,7 @@ BlockAttention::BlockAttention(const BlockPlaces& places, const LayerAttention& 
 
 at::Tensor BlockAttention::operator()(const at::Tensor& q, const KeysValues& own,
                                       const KeysValues& context) const {
-  return Attend::apply(q, own.k, own.v, context.k, context.v, plan_);
+  return AttendBlocks::apply(q, own.k, own.v, context.k, context.v, plan_);
 }
 
 }  // namespace forerun::internal

@@ -1,0 +1,137 @@
+// The int8 network against the one of tensors, and that what a lane gets does not depend on the
+// pass it is in.
+#include "forerun/models/dflash/dflash_passes.h"
+
+#include <ATen/ATen.h>
+#include <gtest/gtest.h>
+
+#include <cmath>
+
+#include "forerun/tensor/cpu/cpu_features.h"
+#include "tests/support/random_dflash.h"
+
+namespace forerun {
+namespace {
+
+constexpr LayerAttention kFull{}, kCausalWindow{.window = 6, .causal = true};
+
+struct Kind {
+  const char* name;
+  bool slot_state, markov, reduced, next;
+};
+
+DFlash network(const Kind& kind) {
+  DFlashConfig c = small_dflash({kFull, kCausalWindow});
+  c.hidden = 64;
+  c.intermediate = 96;
+  c.head_dim = 32;
+  c.vocab = 90;
+  c.draft_vocab = kind.reduced ? 48 : 90;
+  c.slot_state = kind.slot_state;
+  c.markov_rank = kind.markov ? 32 : 0;
+  c.confidence = kind.markov;
+  c.predicts_next = kind.next;
+  DFlash m = noisy_dflash(c, at::kFloat, 5);
+  if (kind.reduced) m.draft_to_target = at::arange(5, 53, at::kLong);
+  return m;
+}
+
+std::vector<float> numbers(const at::Tensor& t) {
+  const at::Tensor flat = t.flatten().contiguous();
+  return {flat.const_data_ptr<float>(), flat.const_data_ptr<float>() + flat.numel()};
+}
+
+double cosine(const at::Tensor& a, const at::Tensor& b) {
+  return ((a * b).sum() / (a.norm() * b.norm())).item<double>();
+}
+
+class Passes : public testing::TestWithParam<Kind> {
+ protected:
+  void SetUp() override {
+    if (!cpu_features().int8()) GTEST_SKIP() << "this processor has no AVX-512 VNNI";
+  }
+  const DFlash model = network(GetParam());
+  const at::Tensor states = random_features(model.config, 40, at::kFloat, 6);
+  const std::vector<float> rows = numbers(states);
+
+  BlockSpan span(DFlashContext& context, std::int64_t fresh, Token anchor,
+                 std::int64_t drafts) const {
+    return {.context = &context,
+            .features = rows.data() + context.length() * states.size(1),
+            .fresh = fresh,
+            .anchor = anchor,
+            .drafts = drafts};
+  }
+};
+
+TEST_P(Passes, Int8IsNearTheTensors) {
+  const auto exact = DFlashPasses::make(model, Precision::kF32);
+  const auto fast = DFlashPasses::make(model, Precision::kInt8);
+  const auto a = exact->make_context(), b = fast->make_context();
+  for (const std::int64_t fresh : {17, 1, 5}) {  // a prompt, then what rounds keep
+    const BlockSpan of_a = span(*a, fresh, 7, 4), of_b = span(*b, fresh, 7, 4);
+    const auto want = exact->forward({&of_a, 1}), have = fast->forward({&of_b, 1});
+    ASSERT_EQ(have.logits.sizes(), want.logits.sizes());
+    EXPECT_GT(cosine(have.logits, want.logits), 0.995);
+    EXPECT_GT(cosine(have.hidden, want.hidden), 0.995);
+    EXPECT_EQ(a->length(), b->length());
+  }
+}
+
+TEST_P(Passes, TheHeadsAreNearToo) {
+  if (!GetParam().markov) GTEST_SKIP();
+  const auto exact = DFlashPasses::make(model, Precision::kF32);
+  const auto fast = DFlashPasses::make(model, Precision::kInt8);
+  std::vector<float> want(static_cast<std::size_t>(model.config.draft_vocab), 1.0F), have = want;
+  exact->add_markov(11, want);
+  fast->add_markov(11, have);
+  const at::Tensor w = at::tensor(want), h = at::tensor(have);
+  EXPECT_GT(cosine(h - 1.0, w - 1.0), 0.999);
+  const at::Tensor hidden = states.narrow(0, 3, 1).narrow(1, 0, model.config.hidden);
+  const double logit =
+      confidence(model, hidden, at::tensor({std::int64_t{11}}, at::kLong)).item<double>();
+  EXPECT_NEAR(fast->confidence(numbers(hidden), 11), 1.0 / (1.0 + std::exp(-logit)), 1e-5);
+}
+
+// Alone, in company, context taken in piece by piece or with the block: bit for bit the same.
+TEST_P(Passes, Int8DoesNotDependOnCompanyOrPieces) {
+  const auto net = DFlashPasses::make(model, Precision::kInt8);
+  const auto alone = net->make_context();
+  const BlockSpan whole = span(*alone, 23, 7, 4);
+  const auto want = net->forward({&whole, 1});
+
+  const auto pieces = net->make_context(), other = net->make_context(), third = net->make_context();
+  for (const std::int64_t fresh : {9, 1, 13}) {
+    const BlockSpan some = span(*pieces, fresh, 0, 0);
+    EXPECT_EQ(net->forward({&some, 1}).logits.size(0), 0);
+  }
+  const std::vector<BlockSpan> company = {span(*other, 5, 3, 2), span(*pieces, 0, 7, 4),
+                                          span(*third, 30, 0, 0)};
+  const auto have = net->forward(company);
+  ASSERT_EQ(have.logits.size(0), 6);
+  EXPECT_TRUE(at::equal(have.logits.narrow(0, 2, 4), want.logits));
+  EXPECT_TRUE(at::equal(have.hidden.narrow(0, 2, 4), want.hidden));
+
+  // And the block left nothing behind in the context.
+  const BlockSpan again = span(*pieces, 0, 7, 4);
+  EXPECT_TRUE(at::equal(net->forward({&again, 1}).logits, want.logits));
+}
+
+TEST_P(Passes, DraftIdsAreTokensOfTheTarget) {
+  const auto net = DFlashPasses::make(model, Precision::kInt8);
+  for (std::int64_t i = 0; i < model.config.draft_vocab; ++i) {
+    const std::int64_t want =
+        model.draft_to_target.defined() ? model.draft_to_target[i].item<std::int64_t>() : i;
+    EXPECT_EQ(net->token(i), want);
+  }
+}
+
+INSTANTIATE_TEST_SUITE_P(Kinds, Passes,
+                         testing::Values(Kind{"Paper", false, false, false, false},
+                                         Kind{"Reduced", false, false, true, true},
+                                         Kind{"DSpark", false, true, true, true},
+                                         Kind{"SlotState", true, true, true, true}),
+                         [](const auto& kind) { return std::string(kind.param.name); });
+
+}  // namespace
+}  // namespace forerun
