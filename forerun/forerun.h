@@ -304,6 +304,8 @@ struct Distilled {
   std::size_t documents = 0, answer_tokens = 0;  ///< in the folder
   std::size_t looping =
       0;  ///< of these documents: answers that end in the same words again and again
+  std::size_t dropped = 0;  ///< prompts without an answer: beyond the context, or not finished by
+                            ///< the model that wrote them
   std::size_t added = 0, added_tokens = 0;
   double seconds = 0.0;
   bool interrupted = false;
@@ -319,7 +321,8 @@ struct DistillListener {
 /// The model answers prompts, each in its chat format, and documents are kept as token shards in
 /// `folder` (formats/token_shards.h). Answers that are there already are not made again: a call
 /// that was interrupted is taken up by the same call.
-/// @throws UsageError  a folder with answers of other options (which is said); no chat format
+/// @throws UsageError   a folder with answers of other options (which is said); no chat format
+/// @throws FormatError  the folder cannot be written, or holds something damaged
 Distilled distill(const Model& model, std::span<const std::string> prompts,
                   const std::string& folder, const DistillOptions& options,
                   const DistillListener& listener = {});
@@ -328,8 +331,8 @@ Distilled distill(const Model& model, std::span<const std::string> prompts,
 /// appears in `training.out` (config.json, model.safetensors) with every checkpoint; a run that
 /// ended early is taken up by the same call. Under mpirun all ranks make the call.
 /// @param target  kInt8 where it will draft for an int8 target: it learns from the same states
-/// @throws UsageError, std::invalid_argument  options or data that do not fit; std::runtime_error
-/// as `train` of train/trainer.h
+/// @throws UsageError  options or data that do not fit; other failures as `train` of
+/// train/trainer.h
 TrainReport train_dflash(const Model& target, const std::vector<std::string>& data,
                          const DFlashTraining& options, const TrainOptions& training,
                          const TrainListener& listener = {});

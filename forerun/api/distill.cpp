@@ -55,9 +55,27 @@ json manifest_of(const Model& model, std::span<const std::string> prompts,
           {"seed", o.generate.seed}};
 }
 
+// What would fail for every prompt is said before a folder is made.
+void check(const Model& model, const DistillOptions& o) {
+  try {
+    o.generate.sampling.check();
+    Reshape{.temperature = o.self_temperature}.check();
+  } catch (const std::invalid_argument& e) {
+    throw UsageError(e.what());
+  }
+  if (o.shard == 0) throw UsageError("a shard of 0 documents: ask for 1 or more");
+  const Message turn{"user", "?"};
+  model.encode_chat({&turn, 1});
+}
+
 // Takes up a folder of the same options, or begins one.
 void claim(const fs::path& folder, const json& manifest) {
-  fs::create_directories(folder);
+  std::error_code failed;
+  fs::create_directories(folder, failed);
+  if (failed) {
+    throw FormatError(fmt::format("{}: cannot be made: {}; choose a folder that can be written",
+                                  folder.string(), failed.message()));
+  }
   const fs::path path = folder / kManifest;
   std::ifstream in(path, std::ios::binary);
   if (!in) {
@@ -68,7 +86,11 @@ void claim(const fs::path& folder, const json& manifest) {
     return;
   }
   const Result<json> there = parse_json(std::string(std::istreambuf_iterator<char>(in), {}));
-  if (!there) throw FormatError(path.string() + ": " + there.error().message);
+  if (!there || !there->is_object()) {
+    throw FormatError(
+        fmt::format("{}: {}; put back a good copy, or choose another --out", path.string(),
+                    there ? "not what forerun distill writes" : there.error().message));
+  }
   for (const auto& [key, value] : manifest.items()) {
     if (there->value(key, json()) == value) continue;
     throw UsageError(fmt::format(
@@ -111,6 +133,10 @@ class Distiller {
 
   void count(const TokenDocument& d) {
     done_.insert(d.id);
+    if (d.tokens.empty()) {
+      ++out_.dropped;
+      return;
+    }
     const std::span<const Token> answer =
         std::span(d.tokens).subspan(static_cast<std::size_t>(d.prompt));
     ++out_.documents;
@@ -144,9 +170,11 @@ class Distiller {
     static constexpr const char* kMark = "\x1a";
     const Message turn{"user", kMark};
     const std::vector<Token> whole = model_.encode_chat({&turn, 1});
-    const Token mark = model_.encode(kMark).back();
-    const auto at = std::find(whole.begin(), whole.end(), mark);
-    if (at == whole.end()) throw UsageError("self-prompts: this chat format has no place for one");
+    const std::vector<Token> mark = model_.encode(kMark);  // empty: no token spells it
+    const auto at = mark.empty() ? whole.end() : std::find(whole.begin(), whole.end(), mark.back());
+    if (at == whole.end()) {
+      throw UsageError("self-prompts: this model's chat format has no place for one; give prompts");
+    }
     const std::vector<std::vector<Token>> openings(ids.size(),
                                                    std::vector<Token>(whole.begin(), at));
     GenerateOptions options = o_.generate;
@@ -170,20 +198,26 @@ class Distiller {
     if (!go_on()) return;
     std::vector<std::vector<Token>> prompts;
     std::vector<std::size_t> asked;
+    std::vector<TokenDocument> documents;
     for (std::size_t i = 0, j = 0; i < ids.size(); ++i) {
       const std::string& text = ids[i] < prompts_.size() ? prompts_[ids[i]] : written[j++];
       const Message turn{"user", text};
       auto tokens = text.empty() ? std::vector<Token>() : model_.encode_chat({&turn, 1});
-      if (tokens.empty() || tokens.size() >= model_.context()) continue;
+      if (tokens.empty() || tokens.size() >= model_.context()) {
+        // An empty document tells the next call that this one was asked for already.
+        documents.push_back({.id = static_cast<std::int64_t>(ids[i])});
+        count(documents.back());
+        continue;
+      }
       prompts.push_back(std::move(tokens));
       asked.push_back(ids[i]);
     }
-    keep(prompts, asked, generate_ids(prompts, asked, o_.generate, true));
+    keep(prompts, asked, generate_ids(prompts, asked, o_.generate, true), std::move(documents));
   }
 
+  // @param documents  further ones for the same shard
   void keep(std::span<const std::vector<Token>> prompts, std::span<const std::size_t> ids,
-            const std::vector<Generated>& answers) {
-    std::vector<TokenDocument> documents;
+            const std::vector<Generated>& answers, std::vector<TokenDocument> documents) {
     for (std::size_t i = 0; i < answers.size(); ++i) {
       if (answers[i].finish == Finish::kInterrupted) continue;
       TokenDocument d{.id = static_cast<std::int64_t>(ids[i]),
@@ -196,8 +230,16 @@ class Distiller {
       documents.push_back(std::move(d));
     }
     if (documents.empty()) return;
-    write_token_shard(folder_ / fmt::format("tokens-{:05}.safetensors", shards_++), documents,
-                      {{"format", "forerun token shard 1"}});
+    write_token_shard(next_shard(), documents, {{"format", "forerun token shard 1"}});
+  }
+
+  // A name that is free: shards may have been taken away.
+  fs::path next_shard() {
+    fs::path path;
+    do {
+      path = folder_ / fmt::format("tokens-{:05}.safetensors", shards_++);
+    } while (fs::exists(path));
+    return path;
   }
 
   const Model& model_;
@@ -220,6 +262,7 @@ Distilled distill(const Model& model, std::span<const std::string> prompts,
   if (prompts.empty() && options.self_prompts == 0) {
     throw UsageError("nothing to answer: give prompts, or a number of self-prompts");
   }
+  check(model, options);
   claim(folder, manifest_of(model, prompts, options));
   return Distiller(model, prompts, folder, options, listener).run();
 }

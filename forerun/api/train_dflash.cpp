@@ -2,11 +2,15 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <cmath>
 #include <filesystem>
+#include <fstream>
+#include <iterator>
 #include <nlohmann/json.hpp>
 
 #include "forerun/api/model_impl.h"
 #include "forerun/forerun.h"
+#include "forerun/formats/json_text.h"
 #include "forerun/formats/token_shards.h"
 #include "forerun/models/dflash/dflash_file.h"
 #include "forerun/models/dflash/init_dflash.h"
@@ -15,6 +19,43 @@
 
 namespace forerun {
 namespace {
+
+void need(bool holds, std::string_view what) {
+  if (!holds) throw UsageError(std::string(what));
+}
+
+bool share(double x) { return x >= 0.0 && x <= 1.0; }  // false for NaN
+
+// Bounds of sizes are those of the files that drafters are loaded from.
+void check(const DFlashTraining& o) {
+  need(o.layers >= 1 && o.layers <= 256, "layers: 1 to 256 are supported");
+  need(o.block >= 2 && o.block <= 256, "a block of 2 to 256 slots is supported");
+  need(o.draft_vocab >= 0, "draft-vocab: 0 (all tokens) or more");
+  need(o.markov_rank >= 0 && o.markov_rank <= 1 << 16, "markov: a rank of 0 (none) to 65536");
+  need(o.loss.anchors >= 1, "anchors: 1 or more blocks of an answer");
+  need(o.loss.length >= 2, "length: 2 or more tokens of a document");
+  need(std::isfinite(o.loss.gamma) && o.loss.gamma > 0.0, "gamma must be above 0");
+  need(share(o.loss.distill), "distill is a share: from 0 to 1");
+  need(share(o.loss.held_out) && o.loss.held_out < 1.0, "held-out is a share: 0 or more, below 1");
+  need(std::isfinite(o.loss.confidence) && o.loss.confidence >= 0.0,
+       "the confidence head's loss counts 0 or more");
+}
+
+// The result is written over what an earlier run left, but never over a model of other making, such
+// as the target.
+void check_out(const std::filesystem::path& out) {
+  if (std::filesystem::exists(out / "checkpoint.safetensors")) return;
+  std::ifstream in(out / "config.json", std::ios::binary);
+  const bool model = in || std::filesystem::exists(out / "model.safetensors");
+  if (!model) return;
+  const Result<nlohmann::json> config =
+      parse_json(std::string(std::istreambuf_iterator<char>(in), {}));
+  if (config && config->is_object() && config->contains("forerun")) return;
+  throw UsageError(
+      fmt::format("{} holds another model, which training would overwrite: choose "
+                  "another --out",
+                  out.string()));
+}
 
 // How often the target says each token, over all answers.
 std::vector<std::uint64_t> frequencies(const std::vector<TokenShards>& data, std::size_t vocab) {
@@ -36,7 +77,11 @@ at::Tensor draft_vocabulary(const Model::Impl& target, const std::vector<TokenSh
   const auto vocab = static_cast<std::size_t>(target.lm.config.vocab);
   if (size <= 0 || static_cast<std::size_t>(size) >= vocab) return {};
   auto counts = frequencies(data, vocab);
-  for (const Token t : target.end_tokens) counts[static_cast<std::size_t>(t)] += 1ULL << 40;
+  for (const Token t : target.end_tokens) {
+    if (t >= 0 && static_cast<std::size_t>(t) < vocab) {
+      counts[static_cast<std::size_t>(t)] += 1ULL << 40;
+    }
+  }
   std::vector<std::int64_t> order(vocab);
   for (std::size_t i = 0; i < vocab; ++i) order[i] = static_cast<std::int64_t>(i);
   std::stable_sort(order.begin(), order.end(), [&](std::int64_t a, std::int64_t b) {
@@ -49,13 +94,15 @@ at::Tensor draft_vocabulary(const Model::Impl& target, const std::vector<TokenSh
 
 DFlashConfig config_of(const DecoderConfig& t, const DFlashTraining& o, std::int64_t draft_vocab) {
   constexpr std::int64_t kFeatures = 5;
-  DFlashConfig c = dflash_config_for(t, o.layers, kFeatures, o.block);
+  // A target too small for the default choice is good enough where the layers are named.
+  DFlashConfig c = dflash_config_for(t, o.layers, o.features.empty() ? kFeatures : 1, o.block);
   c.draft_vocab = draft_vocab;
   if (!o.features.empty()) c.feature_layers = o.features;
   for (const std::int64_t layer : c.feature_layers) {
-    if (layer >= 0 && layer < t.layers) continue;
-    throw UsageError(
-        fmt::format("feature layer {}: the target has blocks 0 to {}", layer, t.layers - 1));
+    if (layer >= 0 && layer + 1 < t.layers) continue;
+    throw UsageError(fmt::format(
+        "feature layer {}: name some of 0 to {}; the target's last block is not to be read", layer,
+        t.layers - 2));
   }
   c.predicts_next = o.predicts_next;
   c.markov_rank = o.markov_rank;
@@ -68,12 +115,13 @@ DFlashConfig config_of(const DecoderConfig& t, const DFlashTraining& o, std::int
 at::Tensor sample_states(const std::shared_ptr<const DecoderLm>& target, const TargetHead& head,
                          const std::vector<std::int64_t>& layers,
                          const std::vector<TokenShards>& data) {
-  constexpr std::size_t kDocuments = 8, kTokens = 256;
+  constexpr std::size_t kDocuments = 8;
+  const auto most = static_cast<std::size_t>(std::min<std::int64_t>(256, target->config.context));
   std::vector<std::span<const Token>> documents;
   for (const TokenShards& shards : data) {
     for (std::size_t i = 0; i < shards.size() && documents.size() < kDocuments; ++i) {
       const auto tokens = shards.tokens(i);
-      if (!tokens.empty()) documents.push_back(tokens.first(std::min(tokens.size(), kTokens)));
+      if (!tokens.empty()) documents.push_back(tokens.first(std::min(tokens.size(), most)));
     }
   }
   if (documents.empty()) throw UsageError("the data holds no document: run forerun distill first");
@@ -99,21 +147,20 @@ DFlash first_network(const Model::Impl& target, const DecoderLm& numbers, const 
   return dflash_from_target(numbers, config, states, seed, drafted);
 }
 
-std::vector<TokenShards> load_data(const std::vector<std::string>& folders) {
+std::vector<TokenShards> load_data(const std::vector<std::string>& folders, std::int64_t vocab) {
   if (folders.empty()) throw UsageError("no data: give folders that forerun distill wrote");
   std::vector<TokenShards> out;
   for (const std::string& folder : folders) out.push_back(TokenShards::load(folder));
+  for (const TokenShards& shards : out) check_documents(shards, vocab);
   return out;
 }
 
-}  // namespace
-
-TrainReport train_dflash(const Model& target, const std::vector<std::string>& data,
-                         const DFlashTraining& options, const TrainOptions& training,
-                         const TrainListener& listener) {
-  Ranks ranks = Ranks::join();
-  set_threads(training.threads);
-  std::vector<TokenShards> shards = load_data(data);
+TrainReport train_checked(const Model& target, const std::vector<std::string>& data,
+                          const DFlashTraining& options, const TrainOptions& training,
+                          const TrainListener& listener, Ranks& ranks) {
+  check(options);
+  check_out(training.out);
+  std::vector<TokenShards> shards = load_data(data, static_cast<std::int64_t>(target.vocab()));
   // Weights as numbers: embedding, head, and what the network begins as.
   const Model numbers = Model::load(target.path(), Precision::kF32);
   const DecoderLm& whole = numbers.impl().lm;
@@ -132,6 +179,22 @@ TrainReport train_dflash(const Model& target, const std::vector<std::string>& da
       fmt::format("{} {}", std::filesystem::path(target.path()).filename().string(),
                   name_of(target.precision())));
   return train(objective, training, listener, ranks);
+}
+
+}  // namespace
+
+TrainReport train_dflash(const Model& target, const std::vector<std::string>& data,
+                         const DFlashTraining& options, const TrainOptions& training,
+                         const TrainListener& listener) {
+  Ranks ranks = Ranks::join();
+  set_threads(training.threads);
+  try {
+    return train_checked(target, data, options, training, listener, ranks);
+  } catch (const UsageError&) {
+    throw;
+  } catch (const std::invalid_argument& e) {  // what lower layers say of options and data
+    throw UsageError(e.what());
+  }
 }
 
 }  // namespace forerun

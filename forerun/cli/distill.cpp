@@ -44,6 +44,7 @@ int run(const Flags& f) {
     write_json({{"documents", d.documents},
                 {"answer_tokens", d.answer_tokens},
                 {"looping", d.looping},
+                {"dropped", d.dropped},
                 {"added", d.added},
                 {"added_tokens", d.added_tokens},
                 {"seconds", d.seconds},
@@ -55,6 +56,10 @@ int run(const Flags& f) {
         100.0 * static_cast<double>(d.looping) /
             static_cast<double>(std::max<std::size_t>(d.documents, 1)),
         d.added, duration(d.seconds)));
+    if (d.dropped > 0) {
+      note(fmt::format("{} prompts have no answer: too long, or not finished by the model",
+                       d.dropped));
+    }
     if (d.interrupted) note("interrupted: the same command goes on from here");
   }
   return d.interrupted ? 130 : 0;

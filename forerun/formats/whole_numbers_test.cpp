@@ -53,5 +53,14 @@ TEST(WholeNumbers, AreNeverReadAsWeights) {
                std::invalid_argument);
 }
 
+TEST(WholeNumbers, NeedNoAlignment) {
+  const std::vector<std::int64_t> values = {INT64_MIN, 3};
+  std::vector<std::byte> shifted(1 + sizeof(std::int64_t) * 2);
+  std::memcpy(shifted.data() + 1, values.data(), shifted.size() - 1);
+  const TensorView view{"ids", DType::kI64, {2}, std::span(shifted).subspan(1)};
+  EXPECT_EQ(*whole_numbers(view), values);
+  EXPECT_TRUE(whole_numbers({"none", DType::kI32, {0}, {}})->empty());
+}
+
 }  // namespace
 }  // namespace forerun

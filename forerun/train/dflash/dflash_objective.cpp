@@ -36,6 +36,18 @@ bool decays(const std::string& name) {
 
 }  // namespace
 
+void check_documents(const TokenShards& shards, std::int64_t vocab) {
+  for (std::size_t i = 0; i < shards.size(); ++i) {
+    for (const Token t : shards.tokens(i)) {
+      if (t >= 0 && t < vocab) continue;
+      throw std::invalid_argument(
+          fmt::format("document {} holds token {}, the target's vocabulary has {}: it was made "
+                      "by another model",
+                      shards.id(i), t, vocab));
+    }
+  }
+}
+
 DFlashObjective::DFlashObjective(std::shared_ptr<const DecoderLm> target,
                                  std::shared_ptr<DFlash> model, std::vector<TokenShards> data,
                                  const TargetHead& head, const DFlashLossOptions& options,
@@ -43,7 +55,7 @@ DFlashObjective::DFlashObjective(std::shared_ptr<const DecoderLm> target,
     : model_(std::move(model)),
       data_(std::move(data)),
       options_(options),
-      states_(std::move(target), head, model_->config.feature_layers) {
+      states_(target, head, model_->config.feature_layers) {
   const DFlashConfig& c = model_->config;
   drafted_.assign(static_cast<std::size_t>(c.vocab), -1);
   for (std::int64_t i = 0; i < c.draft_vocab; ++i) {
@@ -51,19 +63,14 @@ DFlashObjective::DFlashObjective(std::shared_ptr<const DecoderLm> target,
         model_->draft_to_target.defined() ? model_->draft_to_target.data_ptr<std::int64_t>()[i] : i;
     drafted_[static_cast<std::size_t>(token)] = i;
   }
+  // The target has no states of what is beyond its context.
+  const auto most = static_cast<std::size_t>(std::min(options.length, target->config.context));
   std::uint64_t folder = 0;
   for (const TokenShards& shards : data_) {
+    check_documents(shards, c.vocab);
     for (std::size_t i = 0; i < shards.size(); ++i) {
-      const auto most = static_cast<std::size_t>(options.length);
       const auto tokens = shards.tokens(i).first(std::min(shards.tokens(i).size(), most));
       if (shards.prompt(i) + 2 > static_cast<std::int64_t>(tokens.size())) continue;
-      for (const Token t : tokens) {
-        if (t >= 0 && t < c.vocab) continue;
-        throw std::invalid_argument(
-            fmt::format("document {} holds token {}, the target's vocabulary has {}: it was made "
-                        "by another model",
-                        shards.id(i), t, c.vocab));
-      }
       // Answers to one prompt stay on one side, whatever folder they are in.
       const auto id = static_cast<std::uint64_t>(shards.id(i));
       const bool held = word(kHeldOutSeed, id, 0) < options.held_out * 0x1p32;
@@ -175,6 +182,8 @@ LossSum DFlashObjective::loss_of(std::span<const Document> documents, std::uint6
     row += n;
   }
   out.tokens = row;
+  const auto all = static_cast<double>(blocks);
+  out.figures = {{"first", 0.0, all}, {"tau", all, all}};
   if (slots.label.empty()) return out;
 
   const TargetStates::Batch states = states_of(documents);
@@ -214,8 +223,8 @@ LossSum DFlashObjective::loss_of(std::span<const Document> documents, std::uint6
     first += begins ? hits[i] : 0.0;
     run += alive ? 1.0 : 0.0;
   }
-  const auto all = static_cast<double>(blocks);
-  out.figures = {{"first", first, all}, {"tau", run + all, all}};
+  out.figures[0].numerator = first;
+  out.figures[1].numerator += run;
   return out;
 }
 

@@ -14,6 +14,10 @@
 
 namespace forerun {
 
+/// @param vocab  of the target
+/// @throws std::invalid_argument  a token outside it: the document was made by another model
+void check_documents(const TokenShards& shards, std::int64_t vocab);
+
 /// Block diffusion with a target's hidden states: the loss of Chen, Liang and Liu 2026
 /// (arXiv:2602.06036, section 3.3), with DSpark's heads (arXiv:2607.05147) where the network has
 /// them.

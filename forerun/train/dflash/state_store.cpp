@@ -8,6 +8,7 @@
 
 #include <cerrno>
 #include <cstring>
+#include <string_view>
 #include <utility>
 
 #include "forerun/formats/result.h"
@@ -16,7 +17,7 @@ namespace forerun {
 namespace {
 
 constexpr std::int64_t kGroup = 32, kHeader = 4096;
-constexpr const char* kFormat = "forerun states 1\n";
+constexpr std::string_view kFormat = "forerun states 1\n";
 
 // True if all of it was written; an interrupted call is made again.
 bool write_at(int fd, const void* data, std::size_t size, std::int64_t place) {
@@ -45,12 +46,20 @@ bool read_at(int fd, void* data, std::size_t size, std::int64_t place) {
   return true;
 }
 
+// Or is empty, or was cut short that early.
+bool begins_as_store(int fd) {
+  std::string there(kFormat.size(), '\0');
+  const ssize_t n = ::pread(fd, there.data(), there.size(), 0);
+  return n >= 0 &&
+         kFormat.starts_with(std::string_view(there).substr(0, static_cast<std::size_t>(n)));
+}
+
 }  // namespace
 
 StateStore::StateStore(const std::filesystem::path& path, Shape shape,
                        std::span<const std::int64_t> rows, const std::string& key)
     : path_(path), shape_(shape), rows_(rows.begin(), rows.end()) {
-  const std::string header = kFormat + key;
+  const std::string header = std::string(kFormat) + key;
   if (header.size() >= kHeader) throw FormatError(path.string() + ": the key is too long");
   flags_ = kHeader;
   std::int64_t place = kHeader + static_cast<std::int64_t>(rows_.size());
@@ -67,6 +76,13 @@ StateStore::StateStore(const std::filesystem::path& path, Shape shape,
   // The byte behind the key is a zero, so that a longer key is another.
   const bool same = read_at(fd_, there.data(), there.size(), 0) && there == header + '\0';
   if (same) return;
+  if (!begins_as_store(fd_)) {
+    ::close(fd_);
+    throw FormatError(
+        fmt::format("{}: not a file of target states, and not overwritten; choose "
+                    "another --state-store",
+                    path.string()));
+  }
   std::string fresh = header;
   fresh.resize(static_cast<std::size_t>(kHeader) + rows_.size(), '\0');
   if (::ftruncate(fd_, 0) != 0 || !write_at(fd_, fresh.data(), fresh.size(), 0)) {

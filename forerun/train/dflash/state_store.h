@@ -24,7 +24,7 @@ class StateStore {
   /// Opens or begins the file.
   /// @param rows  of each document
   /// @param key   of target, layers and documents: a file of another key is begun anew
-  /// @throws FormatError  it cannot be opened or written
+  /// @throws FormatError  it cannot be opened or written, or holds something else
   StateStore(const std::filesystem::path& path, Shape shape, std::span<const std::int64_t> rows,
              const std::string& key);
   StateStore(const StateStore&) = delete;

@@ -1,0 +1,325 @@
+// A drafter from nothing: answers, a few steps, and greedy text that is the target's own.
+#include <gtest/gtest.h>
+
+#include <cmath>
+#include <functional>
+#include <limits>
+#include <map>
+
+#include "forerun/forerun.h"
+#include "forerun/formats/token_shards.h"
+#include "tests/support/chat_model.h"
+
+namespace forerun {
+namespace {
+
+namespace fs = std::filesystem;
+using testing::read_file;
+using testing::TempFolder;
+
+const TempFolder& kept() {
+  static const TempFolder folder;
+  return folder;
+}
+
+const Model& target() {
+  static const Model model = Model::load(testing::make_chat_model(kept().path() / "model"));
+  return model;
+}
+
+// Some dozens of answers of the target.
+const std::string& answers() {
+  static const std::string path = [] {
+    std::vector<std::string> prompts;
+    for (int i = 0; i < 30; ++i) prompts.push_back("question " + std::to_string(i));
+    DistillOptions o;
+    o.generate.sampling.temperature = 0.7;
+    o.generate.max_tokens = 32;
+    const std::string out = (kept().path() / "answers").string();
+    distill(target(), prompts, out, o);
+    return out;
+  }();
+  return path;
+}
+
+DFlashTraining small() {
+  DFlashTraining o;
+  o.layers = 1;
+  o.block = 4;
+  o.features = {0, 1};  // a target of three blocks has no five to choose
+  o.draft_vocab = 60;
+  o.markov_rank = 4;
+  o.loss.anchors = 8;
+  o.loss.held_out = 0.1;
+  return o;
+}
+
+TrainOptions quick(const fs::path& out) {
+  TrainOptions o;
+  o.out = out.string();
+  o.steps = 4;
+  o.batch = 4;
+  o.micro_batch = 2;
+  o.evaluate_steps = 2;
+  o.checkpoint_seconds = 0.0;
+  o.bf16 = false;
+  o.threads = 1;
+  return o;
+}
+
+std::map<std::string, std::string> files_in(const fs::path& folder) {
+  std::map<std::string, std::string> out;
+  if (!fs::is_directory(folder)) return out;
+  for (const auto& entry : fs::directory_iterator(folder)) {
+    out[entry.path().filename().string()] = read_file(entry.path());
+  }
+  return out;
+}
+
+class TrainDFlash : public ::testing::Test {
+ protected:
+  TempFolder folder;
+  fs::path out = folder.path() / "drafter";
+};
+
+void expect_plain_greedy_text(const fs::path& drafter_folder) {
+  const Drafter drafter =
+      Drafter::load("dflash:" + drafter_folder.string(), target(), Precision::kF32);
+  EXPECT_TRUE(drafter.has_laws());
+  GenerateOptions o;
+  o.max_tokens = 80;
+  o.ignore_end = true;
+  o.fixed_draft = true;
+  for (const char* text : {"hello", "a b a b a b", "question 3"}) {
+    const std::vector<Token> prompt = target().encode(text);
+    const Generated plain = generate(target(), Drafter(), prompt, o);
+    const Generated drafted = generate(target(), drafter, prompt, o);
+    EXPECT_EQ(drafted.tokens, plain.tokens) << text;
+    EXPECT_GT(drafted.statistics.drafted, 0U);
+  }
+}
+
+TEST_F(TrainDFlash, AResultLoadsAndLeavesGreedyTextAsItIs) {
+  int steps = 0, held_out = 0;
+  TrainListener listener;
+  listener.on_step = [&](const Progress& p) {
+    EXPECT_TRUE(std::isfinite(p.loss));
+    EXPECT_GT(p.tokens, 0);
+    ++steps;
+  };
+  listener.on_held_out = [&](const HeldOut& h) {
+    EXPECT_TRUE(std::isfinite(h.loss));
+    ++held_out;
+  };
+  const TrainReport report = train_dflash(target(), {answers()}, small(), quick(out), listener);
+  EXPECT_EQ(report.end, TrainEnd::kDone);
+  EXPECT_EQ(report.step, 4);
+  EXPECT_EQ(steps, 4);
+  EXPECT_EQ(held_out, 3);  // before the first step, after the second and the last
+  EXPECT_TRUE(report.has_held_out);
+  expect_plain_greedy_text(out);
+}
+
+// Every part that a drafter may have or lack, from random weights too.
+TEST_F(TrainDFlash, EveryShapeOfNetworkLoadsAgain) {
+  const auto trains = [&](const char* name, const std::function<void(DFlashTraining&)>& change) {
+    SCOPED_TRACE(name);
+    DFlashTraining o = small();
+    change(o);
+    TrainOptions t = quick(folder.path() / name);
+    t.steps = 1;
+    t.evaluate_steps = 0;
+    train_dflash(target(), {answers(), answers()}, o, t);
+    expect_plain_greedy_text(t.out);
+  };
+  trains("plain", [](DFlashTraining& o) {
+    o.markov_rank = 0;
+    o.confidence = false;
+    o.draft_vocab = 0;
+    o.predicts_next = false;
+  });
+  trains("random", [](DFlashTraining& o) {
+    o.from_target = false;
+    o.layers = 5;  // more than the target has
+    o.features = {1};
+    o.markov_rank = 0;
+  });
+}
+
+TEST_F(TrainDFlash, ADraftVocabularyBeyondTheTargetsIsAllOfIt) {
+  TrainOptions all = quick(folder.path() / "all"), more = quick(folder.path() / "more");
+  DFlashTraining o = small();
+  o.draft_vocab = 0;
+  train_dflash(target(), {answers()}, o, all);
+  o.draft_vocab = 1 << 20;
+  train_dflash(target(), {answers()}, o, more);
+  EXPECT_TRUE(read_file(fs::path(all.out) / "model.safetensors") ==
+              read_file(fs::path(more.out) / "model.safetensors"));
+}
+
+TEST_F(TrainDFlash, TakenUpItEndsInTheSameWeights) {
+  train_dflash(target(), {answers()}, small(), quick(out));
+  TrainOptions stopped = quick(folder.path() / "stopped");
+  stopped.time_limit = 1e-9;
+  int calls = 0;
+  while (train_dflash(target(), {answers()}, small(), stopped).end == TrainEnd::kTimeLimit) {
+    ASSERT_LT(++calls, 10);
+    expect_plain_greedy_text(stopped.out);  // there is a drafter after every call
+  }
+  EXPECT_EQ(calls, 3);
+  EXPECT_TRUE(read_file(out / "model.safetensors") ==
+              read_file(fs::path(stopped.out) / "model.safetensors"));
+}
+
+// Both read the same rounded states.
+TEST_F(TrainDFlash, AStateStoreServesTwoRuns) {
+  DFlashTraining o = small();
+  o.loss.state_store = (folder.path() / "states").string();
+  train_dflash(target(), {answers()}, o, quick(out));
+  const TrainOptions again = quick(folder.path() / "again");
+  train_dflash(target(), {answers()}, o, again);
+  EXPECT_TRUE(read_file(out / "model.safetensors") ==
+              read_file(fs::path(again.out) / "model.safetensors"));
+  expect_plain_greedy_text(out);
+}
+
+// ---- what is refused ----
+
+class TrainDFlashRefuses : public TrainDFlash {
+ protected:
+  // What it says, in one line; nothing is left behind that was not there.
+  std::string complaint(const std::vector<std::string>& data, const DFlashTraining& o,
+                        const TrainOptions& t, const Model& model = target()) {
+    const auto before = files_in(t.out);
+    std::string line;
+    try {
+      train_dflash(model, data, o, t);
+    } catch (const UsageError& e) {
+      line = std::string("usage: ") + e.what();
+    } catch (const std::exception& e) {
+      line = e.what();
+    }
+    EXPECT_EQ(line.find('\n'), line.npos) << line;
+    EXPECT_TRUE(files_in(t.out) == before) << line;
+    return line;
+  }
+  void expect_says(const std::string& line, std::initializer_list<std::string> words) {
+    for (const std::string& word : words) EXPECT_NE(line.find(word), line.npos) << line;
+  }
+  std::string data_of(const std::string& name, const std::vector<TokenDocument>& documents) {
+    const fs::path path = folder.path() / name;
+    fs::create_directories(path);
+    if (!documents.empty()) write_token_shard(path / "a.safetensors", documents);
+    return path.string();
+  }
+};
+
+TEST_F(TrainDFlashRefuses, DataOfAnotherModelOrNone) {
+  const auto says = [&](const std::string& data, std::initializer_list<std::string> words) {
+    for (const bool from_target : {true, false}) {
+      DFlashTraining o = small();
+      o.from_target = from_target;
+      expect_says(complaint({data}, o, quick(out)), words);
+    }
+  };
+  says(data_of("large", {{.id = 8, .prompt = 1, .tokens = {1, 2, 3, 176}}}),
+       {"usage: ", "document 8", "token 176", "another model"});
+  says(data_of("negative", {{.id = 9, .prompt = 1, .tokens = {1, -2, 3, 4}}}),
+       {"usage: ", "document 9", "token -2"});
+  says(data_of("empty", {}), {"usage: ", "forerun distill"});
+  says(data_of("prompts", {{.id = 0, .prompt = 3, .tokens = {1, 2, 3}}}),
+       {"usage: ", "forerun distill"});
+  says(data_of("dropped", {{.id = 0}}), {"usage: ", "forerun distill"});
+  says((folder.path() / "missing").string(), {"missing", "cannot be read"});
+  expect_says(complaint({}, small(), quick(out)), {"usage: ", "no data"});
+  EXPECT_FALSE(fs::exists(out));
+}
+
+TEST_F(TrainDFlashRefuses, SizesOutOfRange) {
+  const auto says = [&](const char* word, const std::function<void(DFlashTraining&)>& change) {
+    DFlashTraining o = small();
+    change(o);
+    expect_says(complaint({answers()}, o, quick(out)), {"usage: ", word});
+  };
+  says("feature layer 2: name some of 0 to 1", [](auto& o) { o.features = {0, 2}; });
+  says("feature layer -1", [](auto& o) { o.features = {-1}; });
+  says("name the layers", [](auto& o) { o.features.clear(); });
+  says("begin at random", [](auto& o) { o.layers = 4; });
+  for (const std::int64_t bad : {-1, 0, 257}) {
+    says("layers", [&](auto& o) { o.layers = bad; });
+    says("block", [&](auto& o) { o.block = bad; });
+  }
+  says("block", [](auto& o) { o.block = 1; });
+  says("markov", [](auto& o) { o.markov_rank = -1; });
+  says("draft-vocab", [](auto& o) { o.draft_vocab = -1; });
+  says("anchors", [](auto& o) { o.loss.anchors = 0; });
+  says("length", [](auto& o) { o.loss.length = 1; });
+  says("distill", [](auto& o) { o.loss.distill = 1.5; });
+  says("held-out", [](auto& o) { o.loss.held_out = 1.0; });
+  for (const double bad : {0.0, -1.0, std::numeric_limits<double>::quiet_NaN(),
+                           std::numeric_limits<double>::infinity()}) {
+    says("gamma", [&](auto& o) { o.loss.gamma = bad; });
+  }
+  says("confidence", [](auto& o) { o.loss.confidence = -1.0; });
+  EXPECT_FALSE(fs::exists(out));
+}
+
+TEST_F(TrainDFlashRefuses, TrainingOptionsOutOfRange) {
+  TrainOptions t = quick(out);
+  t.learning_rate = 0.0;
+  expect_says(complaint({answers()}, small(), t), {"usage: ", "learning rate"});
+  t = quick(out);
+  t.batch = 0;
+  expect_says(complaint({answers()}, small(), t), {"usage: ", "batch"});
+  t = quick("");
+  expect_says(complaint({answers()}, small(), t), {"usage: ", "folder"});
+}
+
+TEST_F(TrainDFlashRefuses, ATargetWhoseBlocksCannotServe) {
+  const Model gemma = Model::load(FORERUN_SOURCE_DIR "/tests/data/tiny/gemma3");
+  const std::string data = data_of("few", {{.id = 1, .prompt = 1, .tokens = {1, 2, 3, 4}}});
+  expect_says(complaint({data}, small(), quick(out), gemma), {"usage: ", "begin at random"});
+}
+
+TEST_F(TrainDFlashRefuses, FoldersAndFilesThatCannotBeWritten) {
+  const auto file = folder.write("file", "precious");
+  for (const fs::path& bad : {file, file / "drafter"}) {
+    const std::string line = complaint({answers()}, small(), quick(bad));
+    expect_says(line, {bad.string()});
+    EXPECT_EQ(read_file(file), "precious");
+  }
+  DFlashTraining o = small();
+  o.loss.state_store = file.string();
+  expect_says(complaint({answers()}, o, quick(out)), {file.string(), "--state-store"});
+  EXPECT_EQ(read_file(file), "precious");
+  o.loss.state_store = (folder.path() / "missing" / "states").string();
+  expect_says(complaint({answers()}, o, quick(out)), {"missing", "--state-store"});
+}
+
+TEST_F(TrainDFlashRefuses, ToOverwriteAModelOfOtherMaking) {
+  const fs::path model = folder.path() / "model";
+  testing::make_chat_model(model);
+  expect_says(complaint({answers()}, small(), quick(model)), {"usage: ", "another model", "--out"});
+  fs::remove(model / "config.json");
+  expect_says(complaint({answers()}, small(), quick(model)), {"another model"});
+  // What it wrote itself, it may begin again.
+  train_dflash(target(), {answers()}, small(), quick(out));
+  fs::remove(out / "checkpoint.safetensors");
+  EXPECT_EQ(train_dflash(target(), {answers()}, small(), quick(out)).resumed_from, 0);
+}
+
+TEST_F(TrainDFlashRefuses, ToGoOnWithOtherOptions) {
+  TrainOptions stopped = quick(out);
+  stopped.time_limit = 1e-9;
+  train_dflash(target(), {answers()}, small(), stopped);
+  DFlashTraining other = small();
+  other.loss.gamma = 5.0;
+  expect_says(complaint({answers()}, other, quick(out)), {"usage: ", "gamma=4", "gamma=5"});
+  other = small();
+  other.block = 5;
+  expect_says(complaint({answers()}, other, quick(out)), {"usage: ", "block=4", "block=5"});
+  expect_says(complaint({answers(), answers()}, small(), quick(out)), {"usage: ", "examples"});
+}
+
+}  // namespace
+}  // namespace forerun

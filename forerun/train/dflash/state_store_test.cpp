@@ -1,0 +1,202 @@
+#include "forerun/train/dflash/state_store.h"
+
+#include <ATen/ATen.h>
+#include <ATen/CPUGeneratorImpl.h>
+#include <gtest/gtest.h>
+
+#include <memory>
+#include <optional>
+
+#include "forerun/formats/result.h"
+#include "tests/support/file_size_limit.h"
+#include "tests/support/temp_folder.h"
+
+namespace forerun {
+namespace {
+
+using testing::FileSizeLimit;
+using testing::read_file;
+using testing::TempFolder;
+
+struct States {
+  at::Tensor features, last;
+};
+
+bool operator==(const States& a, const States& b) {
+  return at::equal(a.features, b.features) && at::equal(a.last, b.last);
+}
+
+class StateStoreFile : public ::testing::Test {
+ protected:
+  // 70 features: two whole groups of 32, and a rest.
+  static constexpr StateStore::Shape kShape{.features = 70, .last = 9};
+  static States random(std::int64_t rows, std::uint64_t seed) {
+    auto generator = at::make_generator<at::CPUGeneratorImpl>(seed);
+    return {at::randn({rows, kShape.features}, generator, at::TensorOptions(at::kFloat)),
+            at::randn({rows, kShape.last}, generator, at::TensorOptions(at::kFloat))};
+  }
+  States get(const StateStore& store, std::size_t document) const {
+    States out{at::full({rows[document], kShape.features}, 7.0, at::kFloat),
+               at::full({rows[document], kShape.last}, 7.0, at::kFloat)};
+    store.get(document, out.features, out.last);
+    return out;
+  }
+  bool put(StateStore& store, std::size_t document, const States& s) const {
+    return store.put(document, s.features, s.last);
+  }
+  std::unique_ptr<StateStore> open(const std::string& key = "key") const {
+    return std::make_unique<StateStore>(path, kShape, rows, key);
+  }
+  // What opening says; nothing if it works.
+  std::optional<std::string> complaint(const std::filesystem::path& where,
+                                       const std::string& key = "key") const {
+    try {
+      const StateStore store(where, kShape, rows, key);
+      return std::nullopt;
+    } catch (const FormatError& e) {
+      const std::string line = e.what();
+      EXPECT_EQ(line.rfind(where.string() + ": ", 0), 0U) << line;
+      EXPECT_EQ(line.find('\n'), line.npos) << line;
+      return line;
+    }
+  }
+
+  TempFolder folder;
+  std::filesystem::path path = folder.path() / "states";
+  std::vector<std::int64_t> rows = {3, 1, 5};
+};
+
+// A feature is off by half a step at most, and a step is the largest of its 32 over 127.
+TEST_F(StateStoreFile, GivesFeaturesBackWithinInt8AndLastStatesAsBf16) {
+  States s = random(5, 1);
+  s.features[0][3] = 1000.0;                // an outlier coarsens its own group alone
+  s.features[1].narrow(0, 32, 32).zero_();  // nothing to divide by
+  s.features[2][69] = -1e-20;
+  const auto store = open();
+  ASSERT_TRUE(put(*store, 2, s));
+  const States back = get(*store, 2);
+  const at::Tensor padded = at::constant_pad_nd(s.features, {0, 26}).view({5, 3, 32});
+  const at::Tensor step = (padded.abs().amax(-1, true) / 127.0).expand({5, 3, 32});
+  const at::Tensor error =
+      at::constant_pad_nd((back.features - s.features).abs(), {0, 26}).view({5, 3, 32});
+  EXPECT_TRUE((error <= step * 0.5001).all().item<bool>());
+  EXPECT_GT(error.max().item<double>(), 0.0);
+  EXPECT_NEAR(back.features[0][3].item<double>(), 1000.0, 1e-3);
+  EXPECT_EQ(back.features[1].narrow(0, 32, 32).abs().max().item<double>(), 0.0);
+  EXPECT_TRUE(at::equal(back.last, s.last.to(at::kBFloat16).to(at::kFloat)));
+}
+
+TEST_F(StateStoreFile, HasWhatWasPutAndNothingElse) {
+  const auto store = open();
+  for (std::size_t i = 0; i < 3; ++i) EXPECT_FALSE(store->has(i));
+  ASSERT_TRUE(put(*store, 2, random(5, 2)));
+  ASSERT_TRUE(put(*store, 0, random(3, 3)));
+  EXPECT_TRUE(store->has(0));
+  EXPECT_FALSE(store->has(1));
+  EXPECT_TRUE(store->has(2));
+  const States first = get(*store, 0), third = get(*store, 2);
+  ASSERT_TRUE(put(*store, 1, random(1, 4)));  // between the two
+  EXPECT_TRUE(get(*store, 0) == first);
+  EXPECT_TRUE(get(*store, 2) == third);
+}
+
+TEST_F(StateStoreFile, IsThereWhenOpenedAgainWithTheSameKey) {
+  auto store = open();
+  ASSERT_TRUE(put(*store, 1, random(1, 5)));
+  const States before = get(*store, 1);
+  store.reset();
+  store = open();
+  EXPECT_FALSE(store->has(0));
+  ASSERT_TRUE(store->has(1));
+  EXPECT_TRUE(get(*store, 1) == before);
+}
+
+TEST_F(StateStoreFile, BeginsAnewWithAnotherKey) {
+  for (const char* other : {"other", "key2", "ke", ""}) {
+    ASSERT_TRUE(put(*open(), 1, random(1, 6)));
+    EXPECT_TRUE(open()->has(1));
+    const auto store = open(other);
+    for (std::size_t i = 0; i < 3; ++i) EXPECT_FALSE(store->has(i)) << other;
+    EXPECT_FALSE(open()->has(1)) << "nor does the old key come back behind " << other;
+  }
+}
+
+TEST_F(StateStoreFile, OneFileServesTwoAtATime) {
+  const auto a = open(), b = open();
+  ASSERT_TRUE(put(*a, 0, random(3, 7)));
+  ASSERT_TRUE(put(*b, 1, random(1, 8)));
+  EXPECT_TRUE(b->has(0));
+  EXPECT_TRUE(get(*b, 0) == get(*a, 0));
+  EXPECT_TRUE(get(*a, 1) == get(*b, 1));
+}
+
+TEST_F(StateStoreFile, CutShortIsSaidOrMadeAgain) {
+  const States s[] = {random(3, 9), random(1, 10), random(5, 11)};
+  for (std::size_t i = 0; i < 3; ++i) ASSERT_TRUE(put(*open(), i, s[i]));
+  const std::string whole = read_file(path);
+  const std::string kept = "forerun states 1\n";
+  std::vector<std::size_t> sizes = {0, 1, kept.size() - 1, kept.size(), kept.size() + 2, 4095};
+  for (std::size_t n = 4096; n < whole.size(); n += 7) sizes.push_back(n);
+  std::size_t refused = 0;
+  for (const std::size_t n : sizes) {
+    folder.write("states", whole.substr(0, n));
+    const auto store = open();
+    for (std::size_t i = 0; i < 3; ++i) {
+      if (!store->has(i)) continue;
+      try {
+        const States back = get(*store, i);
+        EXPECT_LT((back.features - s[i].features).abs().max().item<double>(), 0.05) << n;
+      } catch (const FormatError& e) {
+        EXPECT_NE(std::string(e.what()).find("states: cut short"), std::string::npos) << e.what();
+        ++refused;
+      }
+    }
+    ASSERT_TRUE(put(*store, 2, s[2]));  // and it can be used again
+    EXPECT_LT((get(*store, 2).features - s[2].features).abs().max().item<double>(), 0.05) << n;
+  }
+  EXPECT_GT(refused, 20U);
+}
+
+TEST_F(StateStoreFile, APathThatCannotBeOpenedIsNamed) {
+  folder.write("file", "");
+  for (const auto& bad :
+       {folder.path() / "missing" / "states", folder.path(), folder.path() / "file" / "states"}) {
+    const auto said = complaint(bad);
+    ASSERT_TRUE(said.has_value()) << bad;
+    EXPECT_NE(said->find("--state-store"), said->npos) << *said;
+  }
+  EXPECT_TRUE(complaint(path, std::string(5000, 'k')).has_value());
+}
+
+TEST_F(StateStoreFile, NeverOverwritesAFileOfAnotherKind) {
+  for (const char* content : {"a model that took a day to train", "forerun states 2\n", "\n"}) {
+    const auto file = folder.write("precious", content);
+    const auto said = complaint(file);
+    ASSERT_TRUE(said.has_value());
+    EXPECT_NE(said->find("not overwritten"), said->npos) << *said;
+    EXPECT_EQ(read_file(file), content);
+  }
+}
+
+TEST_F(StateStoreFile, AFullDiskKeepsNothingOfTheDocument) {
+  const auto store = open();
+  ASSERT_TRUE(put(*store, 0, random(3, 12)));
+  {
+    const FileSizeLimit full(std::filesystem::file_size(path) + 100);
+    EXPECT_FALSE(put(*store, 2, random(5, 13)));
+    EXPECT_FALSE(store->has(2));
+    EXPECT_TRUE(store->has(0));
+  }
+  EXPECT_TRUE(put(*store, 2, random(5, 13)));
+  EXPECT_TRUE(store->has(2));
+}
+
+TEST_F(StateStoreFile, ADiskTooFullForItsHeaderIsSaid) {
+  const FileSizeLimit full(1000);
+  const auto said = complaint(path);
+  ASSERT_TRUE(said.has_value());
+  EXPECT_NE(said->find("cannot be written"), said->npos) << *said;
+}
+
+}  // namespace
+}  // namespace forerun

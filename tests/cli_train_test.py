@@ -1,0 +1,194 @@
+"""forerun distill and forerun train as people meet them: exit codes, one clear line for everything that is wrong.
+
+usage: cli_train_test.py FORERUN   (runs on a tiny model of tests/data/tiny, needs no download)
+"""
+
+import json
+import os
+import shutil
+import signal
+import subprocess
+import time
+import unittest
+
+from cli_support import FORERUN, GGUF, LLAMA, Command, forerun
+
+TEMPLATE = ("{% for message in messages %}{{'<|im_start|>' + message['role'] + '\n' + message['content'] + "
+            "'<|im_end|>' + '\n'}}{% endfor %}{% if add_generation_prompt %}{{ '<|im_start|>assistant\n' }}{% endif %}")
+TRAIN = ("--layers", "1", "--block", "4", "--features", "0,1", "--markov", "2", "--draft-vocab", "60", "--anchors", "4",
+         "--batch", "2", "--micro-batch", "2", "--steps", "2", "--f32", "--precision", "f32", "--threads", "1")
+
+
+class Training(Command):
+    def setUp(self):
+        super().setUp()
+        self.model = self.path("model")
+        os.mkdir(self.model)
+        for name in ("config.json", "model.safetensors", "tokenizer.json"):
+            shutil.copy(os.path.join(LLAMA, name), self.model)
+        with open(os.path.join(self.model, "chat_template.jinja"), "w") as f:
+            f.write(TEMPLATE)
+        self.prompts = self.path("prompts.jsonl", b"".join(b'{"prompt": "question %d"}\n' % i for i in range(6)))
+        self.answers = self.path("answers")
+        self.drafter = self.path("drafter")
+
+    def distill(self, *more):
+        return ("distill", "-m", self.model, "--prompts", self.prompts, "--out", self.answers, "--precision", "f32",
+                "-n", "12", "--lanes", "2", *more)
+
+    def train(self, *more):
+        return ("train", "dflash", "-t", self.model, "--data", self.answers, "--out", self.drafter, *TRAIN, *more)
+
+    @staticmethod
+    def having(args, flag, value):
+        """The same arguments with this one in place of its first value, or behind them: a flag given twice is refused
+        whatever its value."""
+        args = list(args)
+        if flag in args:
+            args[args.index(flag) + 1] = value
+            return args
+        return args + [flag, value]
+
+    def make_answers(self):
+        r = forerun(*self.distill("--json"))
+        self.assertEqual(r.returncode, 0, r.stderr)
+        return json.loads(r.stdout)
+
+    # --- what works ---------------------------------------------------------------------------------------------
+
+    def test_answers_become_a_drafter_that_leaves_greedy_text_as_it_is(self):
+        made = self.make_answers()
+        self.assertEqual((made["documents"], made["added"], made["dropped"]), (6, 6, 0))
+        self.assertEqual(self.make_answers()["added"], 0)
+        r = forerun(*self.train())
+        self.assertEqual(r.returncode, 0, r.stderr)
+        self.assertIn("step 2 of 2", r.stdout)
+        texts = set()
+        for drafter in ("none", "dflash:" + self.drafter):
+            r = forerun("generate", "-m", self.model, "--precision", "f32", "--drafter", drafter, "-p", "a b a b",
+                        "--raw", "-n", "40", "--temp", "0", "--fixed-draft")
+            self.assertEqual(r.returncode, 0, r.stderr)
+            texts.add(r.stdout)
+        self.assertEqual(len(texts), 1)
+        self.refused(1, "generate", "-m", os.path.join(LLAMA, "..", "llama"), "--drafter", "dflash:" + self.drafter,
+                     "-p", "a", "--raw", says=["made for a target of 3 layers"])
+
+    def test_prompts_without_room_are_told(self):
+        self.prompts = self.path("long.jsonl", json.dumps({"prompt": "x" * 400}).encode() + b'\n{"prompt": "y"}\n')
+        r = forerun(*self.distill())
+        self.assertEqual(r.returncode, 0, r.stderr)
+        self.assertIn("1 prompts have no answer", r.stderr)
+
+    def test_an_interrupted_distillation_keeps_what_is_finished_and_goes_on(self):
+        with open(self.path("many.jsonl"), "w") as f:
+            f.writelines(json.dumps({"prompt": f"question {i}"}) + "\n" for i in range(600))
+        self.prompts = self.path("many.jsonl")
+        p = subprocess.Popen([FORERUN, *self.distill("--json")], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+        deadline = time.monotonic() + 60
+        while not os.path.exists(os.path.join(self.answers, "distill.json")) and time.monotonic() < deadline:
+            time.sleep(0.01)
+        time.sleep(0.3)
+        p.send_signal(signal.SIGINT)
+        out, err = p.communicate(timeout=60)
+        self.assertIn(p.returncode, (0, 130), err)  # 0: the machine was faster than the signal
+        made = json.loads(out)
+        self.assertEqual(made["interrupted"], p.returncode == 130)
+        if p.returncode == 130:
+            self.assertLess(made["documents"], 600)
+        again = self.make_answers()
+        self.assertEqual((again["documents"], again["added"]), (600, 600 - made["documents"]))
+
+    # --- what is refused ----------------------------------------------------------------------------------------
+
+    def test_distill_misuse_is_exit_code_2(self):
+        self.assertEqual(forerun("distill").returncode, 2)
+        self.assertEqual(forerun("distill", "-m", self.model).returncode, 2)
+        for flag, value in (("--temp", "-1"), ("--temp", "x"), ("--top-p", "2"), ("--lanes", "0"), ("-n", "0"),
+                            ("--self-prompts", "-1"), ("--self-temp", "0"), ("--no-such-flag", "1")):
+            self.assertEqual(forerun(*self.having(self.distill(), flag, value)).returncode, 2, flag)
+        self.refused(2, *self.distill("--top-p", "0"), says=["top-p"])
+        self.refused(2, "distill", "-m", self.model, "--out", self.answers, says=["prompts"])
+        self.refused(2, "distill", "-m", self.path("none"), "--prompts", self.prompts, "--out", self.answers,
+                     says=["none"])
+        self.refused(2, "distill", "-m", GGUF, "--prompts", self.prompts, "--out", self.answers, says=["chat template"])
+        self.refused(2, "distill", "-m", self.model, "--prompts", self.path("no.jsonl"), "--out", self.answers,
+                     says=["no.jsonl"])
+        self.refused(2, "distill", "-m", self.model, "--self-prompts", "2", "--out", self.answers, says=["self-prompts"])
+        self.assertFalse([n for n in os.listdir(self.answers) if "tokens" in n] if os.path.exists(self.answers) else [])
+
+    def test_distill_with_other_options_into_the_same_folder_is_refused(self):
+        self.make_answers()
+        before = sorted(os.listdir(self.answers))
+        self.refused(2, *self.distill("--temp", "0.5"), says=[self.answers, "temperature = 0.0, not 0.5", "--out"])
+        self.refused(2, *self.distill("--seed", "5"), says=["seed"])
+        self.assertEqual(sorted(os.listdir(self.answers)), before)
+
+    def test_distill_failures_are_exit_code_1(self):
+        self.answers = self.path("file", b"precious")
+        self.refused(1, *self.distill(), says=[self.answers])
+        self.answers = os.path.join(self.answers, "below")
+        self.refused(1, *self.distill(), says=[self.answers])
+        self.answers = self.path("answers")
+        self.make_answers()
+        with open(os.path.join(self.answers, "tokens-00000.safetensors"), "r+b") as f:
+            f.truncate(100)
+        self.refused(1, *self.distill(), says=["tokens-00000.safetensors"])
+
+    def test_train_misuse_is_exit_code_2(self):
+        self.assertEqual(forerun("train").returncode, 2)
+        self.assertEqual(forerun("train", "magic").returncode, 2)
+        self.assertEqual(forerun("train", "dflash").returncode, 2)
+        self.make_answers()
+        for flag, value in (("--layers", "0"), ("--layers", "65"), ("--block", "1"), ("--block", "65"),
+                            ("--distill", "1.5"), ("--held-out", "1"), ("--features", "a"), ("--precision", "f16"),
+                            ("--epochs", "x"), ("--no-such-flag", "1")):
+            self.assertEqual(forerun(*self.having(self.train(), flag, value)).returncode, 2, flag)
+        for flag, value, word in (("--lr", "0", "learning rate"), ("--batch", "0", "batch"), ("--gamma", "0", "gamma"),
+                                  ("--gamma", "nan", "gamma"), ("--anchors", "0", "anchors"), ("--length", "1", "length"),
+                                  ("--markov", "-1", "markov"), ("--draft-vocab", "-1", "draft-vocab"),
+                                  ("--features", "0,2", "feature layer 2"), ("--features", "-1", "feature layer -1"),
+                                  ("--layers", "4", "begin at random"), ("--clip", "-1", "gradient"),
+                                  ("--warmup", "1", "warm-up"), ("--time-limit", "-1", "time limit")):
+            self.refused(2, *self.having(self.train(), flag, value), says=[word])
+        self.refused(2, "train", "dflash", "-t", self.path("none"), "--data", self.answers, "--out", self.drafter,
+                     says=["none"])
+        self.refused(2, "train", "dflash", "-t", self.model, "--data", self.answers, "--out", self.model, *TRAIN,
+                     says=["another model", "--out"])
+        empty = self.path("empty")
+        os.mkdir(empty)
+        self.refused(2, "train", "dflash", "-t", self.model, "--data", empty, "--out", self.drafter, *TRAIN,
+                     says=["forerun distill"])
+        # Answers of a larger vocabulary than the target's.
+        self.refused(2, "train", "dflash", "-t", os.path.join(LLAMA, "..", "qwen3"), "--data", self.answers, "--out",
+                     self.drafter, *TRAIN, "--random", says=["another model"])
+        self.assertFalse(os.path.exists(self.drafter))
+
+    def test_train_failures_are_exit_code_1(self):
+        self.refused(1, *self.train(), says=[self.answers, "cannot be read"])
+        self.make_answers()
+        self.drafter = self.path("file", b"precious")
+        self.refused(1, *self.train(), says=[self.drafter])
+        self.drafter = self.path("drafter")
+        precious = self.path("file")
+        self.refused(1, *self.train("--state-store", precious), says=[precious, "--state-store"])
+        with open(precious, "rb") as f:
+            self.assertEqual(f.read(), b"precious")
+        shard = os.path.join(self.answers, "tokens-00000.safetensors")
+        with open(shard, "r+b") as f:
+            f.truncate(os.path.getsize(shard) - 1)
+        self.refused(1, *self.train(), says=["tokens-00000.safetensors"])
+        self.assertFalse(os.path.exists(self.drafter))
+
+    def test_a_run_goes_on_with_the_same_options_alone(self):
+        self.make_answers()
+        r = forerun(*self.train("--time-limit", "1e-9"))
+        self.assertEqual(r.returncode, 0, r.stderr)
+        self.assertIn("time limit after step 1 of 2", r.stdout)
+        self.refused(2, *self.train("--gamma", "5"), says=["gamma=4", "gamma=5"])
+        r = forerun(*self.train())
+        self.assertEqual(r.returncode, 0, r.stderr)
+        self.assertIn("done after step 2 of 2", r.stdout)
+
+
+if __name__ == "__main__":
+    unittest.main(verbosity=1)
