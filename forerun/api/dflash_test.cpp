@@ -93,7 +93,7 @@ GenerateOptions options(Rule rule, double temperature, std::uint32_t n = 60) {
   return o;
 }
 
-class DFlashKinds : public testing::TestWithParam<Kind> {};
+class DFlashKinds : public ::testing::TestWithParam<Kind> {};
 
 TEST_P(DFlashKinds, GreedyTextIsThePlainText) {
   const Network network(GetParam());
@@ -163,9 +163,9 @@ TEST_P(DFlashKinds, TextsOfABatchAreThoseOfSingleRuns) {
 }
 
 INSTANTIATE_TEST_SUITE_P(Kinds, DFlashKinds,
-                         testing::Values(Kind{}, Kind{.reduced = true}, Kind{.block = 2},
-                                         Kind{.block = 16, .next = false, .dspark = false},
-                                         Kind{.block = 5, .next = false, .reduced = true}));
+                         ::testing::Values(Kind{}, Kind{.reduced = true}, Kind{.block = 2},
+                                           Kind{.block = 16, .next = false, .dspark = false},
+                                           Kind{.block = 5, .next = false, .reduced = true}));
 
 // Tokens that cannot be drafted are said all the same.
 TEST(DFlashReduced, WhatCannotBeDraftedIsStillSaid) {
@@ -202,7 +202,7 @@ void refused(const std::string& spec, const std::string& says) {
 }
 
 TEST(DFlashRefused, WithOneLineThatSaysWhy) {
-  refused("dflash:", "PATH");
+  refused("dflash:", "give a folder");
   refused("dflash:/no/such/folder", "/no/such/folder");
   const Network half(Kind{});
   const Model other = Model::load(FORERUN_SOURCE_DIR "/tests/data/tiny/llama");
