@@ -7,8 +7,8 @@ usage: make_dflash_training_values.py      (offline; torch, transformers, safete
 config.json, model.safetensors   a random network with a Markov and a confidence head and a reduced vocabulary, bf16
 expected.safetensors, int64 and float32:
   tokens, ends, prompts [documents]       as in a token shard
-  CASE.options [5]                        own position, Markov, confidence, reduced vocabulary (0 or 1), whether
-                                          confidence sees the Markov rows
+  CASE.options [6]                        own position, Markov, confidence, reduced vocabulary (0 or 1), whether
+                                          confidence sees the Markov rows, slot state
   CASE.numbers [3]                        gamma, share of the target's law, weight of the confidence loss
   CASE.loss, CASE.weight [1]              sums over all blocks that fit
   CASE.gradient.NAME                      by a vector; by a matrix: times the vector cos(0), cos(1), ... (rows remain)
@@ -22,11 +22,11 @@ import make_dflash_values as base
 
 TARGET = base.ROOT.parent / "tiny" / "llama_plain"
 HIDDEN, VOCAB, DRAFTED, RANK, BLOCK, FEATURES = 48, 176, 60, 3, 4, [0, 1]
-CASES = {  # own position, Markov, confidence, reduced, confidence sees Markov; gamma, law, confidence's weight
-    "everything": ((0, 1, 1, 1, 1), (2.5, 0.3, 0.7)),
-    "plain": ((1, 0, 0, 0, 0), (4.0, 0.0, 1.0)),
-    "law": ((0, 0, 1, 0, 0), (1.5, 1.0, 1.0)),
-    "own_position": ((1, 1, 1, 1, 0), (7.0, 0.5, 0.25)),
+CASES = {  # the options, then the numbers, in the order above
+    "everything": ((0, 1, 1, 1, 1, 1), (2.5, 0.3, 0.7)),
+    "plain": ((1, 0, 0, 0, 0, 0), (4.0, 0.0, 1.0)),
+    "law": ((0, 0, 1, 0, 0, 0), (1.5, 1.0, 1.0)),
+    "own_position": ((1, 1, 1, 1, 0, 1), (7.0, 0.5, 0.25)),
 }
 
 
@@ -44,7 +44,7 @@ def target_states(model, tokens):
 
 def loss_of(case, w, target, documents, kept):
     """(sum, weight) over every anchor of every answer, slot by slot."""
-    (own_position, markov, confident, reduced, sees_markov), (gamma, law, share) = case
+    (own_position, markov, confident, reduced, sees_markov, _), (gamma, law, share) = case
     kept = kept if reduced else torch.arange(VOCAB)
     embedding, head = target.model.embed_tokens.weight.detach(), target.lm_head.weight.detach()[kept]
     states = [target_states(target, tokens) for tokens, _ in documents]
@@ -86,10 +86,11 @@ def main():
     torch.manual_seed(5)
     base.SMALL |= {"hidden_size": HIDDEN, "vocab_size": VOCAB, "num_target_layers": 3}
     base.SMALL["dflash_config"] |= {"target_layer_ids": FEATURES, "draft_vocab_size": DRAFTED, "block_size": BLOCK,
-                                    "sample_from_anchor": True}
+                                    "sample_from_anchor": True, "slot_state": True}
     target = AutoModelForCausalLM.from_pretrained(TARGET, attn_implementation="eager").double().eval()
     shapes = base.small_shapes() | {"markov_head.markov_w1.weight": (VOCAB, RANK),
-                                    "markov_head.markov_w2.weight": (DRAFTED, RANK)}
+                                    "markov_head.markov_w2.weight": (DRAFTED, RANK),
+                                    "slot_state.weight": (HIDDEN, HIDDEN)}
     weights = {n: (1.0 + 0.3 * torch.randn(s) if n.endswith("norm.weight") else torch.randn(s) * 0.8 / s[-1] ** 0.5)
                .bfloat16().double() for n, s in shapes.items()}
     kept = torch.randperm(VOCAB)[:DRAFTED].sort().values
@@ -104,7 +105,7 @@ def main():
                 "ends": torch.tensor([len(t) for t, _ in documents]).cumsum(0),
                 "prompts": torch.tensor([p for _, p in documents])}
     for name, case in CASES.items():
-        w = {n: t.clone().requires_grad_() for n, t in weights.items()}
+        w = {n: t.clone().requires_grad_() for n, t in weights.items() if case[0][5] or n != "slot_state.weight"}
         total, weight = loss_of(case, w, target, documents, kept)
         total.backward()
         expected |= {f"{name}.options": torch.tensor(case[0]), f"{name}.numbers": torch.tensor(case[1]),
@@ -112,7 +113,8 @@ def main():
         for n, t in w.items():
             if t.grad is not None:
                 g = t.grad[:, :HIDDEN] if n == "confidence_head.proj.weight" and not case[0][4] else t.grad
-                expected[f"{name}.gradient.{n}"] = g if g.ndim == 1 else g @ torch.cos(torch.arange(g.shape[1]).double())
+                along = torch.cos(torch.arange(g.shape[-1]).double())
+                expected[f"{name}.gradient.{n}"] = g if g.ndim == 1 else g @ along
     base.write("training", {"architectures": ["DFlashDraftModel"], "model_type": "qwen3"} | base.SMALL,
                weights | {"d2t": kept - torch.arange(DRAFTED)}, expected)
 

@@ -231,6 +231,8 @@ def masked_pass(w, embedding, features, documents, positions, places, anchors):
     block, window, rows = 4, SMALL["sliding_window"], len(features)
     context = norm(features @ w["fc.weight"].T, w["hidden_norm.weight"])
     h = torch.cat([torch.cat([embedding[a][None], w["mask_embedding"].expand(block - 1, -1)]) for a in anchors])
+    if "slot_state.weight" in w:  # the newest context row speaks to every slot; no anchor may stand at position 0
+        h = h + (context[places - 1] @ w["slot_state.weight"].T).repeat_interleave(block, 0)
     at = torch.cat([positions[p] + torch.arange(block) for p in places])
     owner = torch.arange(len(places)).repeat_interleave(block)
     every = torch.cat([positions, at])

@@ -137,6 +137,7 @@ TEST_F(TrainDFlash, EveryShapeOfNetworkLoadsAgain) {
     o.confidence = false;
     o.draft_vocab = 0;
     o.predicts_next = false;
+    o.slot_state = false;
   });
   trains("random", [](DFlashTraining& o) {
     o.from_target = false;

@@ -52,6 +52,8 @@ class TrainingLoss : public ::testing::TestWithParam<const char*> {
       m.draft_to_target = at::Tensor();
       m.head = p.target->head.weight;
     }
+    m.config.slot_state = options[5] == 1;
+    if (!m.config.slot_state) m.slot_state = at::Tensor();
     const at::Tensor numbers = tensor_of(e, name("numbers"));
     p.options.gamma = numbers[0].item<double>();
     p.options.distill = numbers[1].item<double>();
@@ -88,9 +90,10 @@ TEST_P(TrainingLoss, AndItsGradientByEveryWeightMatchPyTorch) {
     EXPECT_LT(distance(ours, theirs), 1e-4 * largest) << w.name;
     ++compared;
   }
-  const std::size_t heads =
-      (p.model->config.markov_rank > 0 ? 2U : 0U) + (p.model->config.confidence ? 2U : 0U);
-  EXPECT_EQ(compared, 3U + 2U * 11U + 1U + heads);
+  const DFlashConfig& c = p.model->config;
+  const std::size_t more =
+      (c.markov_rank > 0 ? 2U : 0U) + (c.confidence ? 2U : 0U) + (c.slot_state ? 1U : 0U);
+  EXPECT_EQ(compared, 3U + 2U * 11U + 1U + more);
 }
 
 // Documents in passes of their own add up to the same sums: nothing leaks from one to another.
