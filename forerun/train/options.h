@@ -21,7 +21,7 @@ struct TrainOptions {
   double learning_rate = 6e-4;
   double warmup = 0.04;   ///< share of the steps in which the rate rises
   double min_rate = 0.0;  ///< share of the rate at which the cosine ends
-  bool muon = false;  ///< Muon for hidden matrices; else AdamW for all
+  bool muon = false;      ///< Muon for hidden matrices; else AdamW for all
   double beta1 = 0.9, beta2 = 0.95, epsilon = 1e-8;
   double weight_decay = 0.0;
   double clip = 1.0;  ///< largest norm of the gradient; 0: not clipped

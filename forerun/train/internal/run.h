@@ -10,11 +10,11 @@
 #include <vector>
 
 #include "forerun/train/adamw.h"
-#include "forerun/train/muon.h"
 #include "forerun/train/checkpoint.h"
 #include "forerun/train/data_order.h"
 #include "forerun/train/gradients.h"
 #include "forerun/train/internal/sums.h"
+#include "forerun/train/muon.h"
 #include "forerun/train/objective.h"
 #include "forerun/train/options.h"
 #include "forerun/train/pace.h"
