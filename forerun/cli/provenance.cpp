@@ -38,7 +38,11 @@ std::string utc_date() {
 }
 
 std::string command_line(const CLI::App& command) {
-  std::string out = "forerun " + command.get_name();
+  std::string out;
+  for (const CLI::App* c = &command; c->get_parent() != nullptr; c = c->get_parent()) {
+    out = " " + c->get_name() + out;
+  }
+  out = "forerun" + out;
   for (const CLI::Option* option : command.get_options()) {
     if (option->count() == 0) continue;
     const auto& names = option->get_lnames();

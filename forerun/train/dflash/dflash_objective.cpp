@@ -274,11 +274,11 @@ std::string DFlashObjective::fingerprint() const {
     hash = (hash ^ d.key ^ static_cast<std::uint64_t>(d.tokens.size()) << 40) * 0x100000001b3ULL;
   }
   return fmt::format(
-      "dflash layers={} block={} features={} draft_vocab={} markov={} next={} anchors={} length={} "
-      "gamma={} distill={} confidence={} documents={} data={:016x}",
-      c.layers, c.block, c.features(), c.draft_vocab, c.markov_rank, c.predicts_next,
-      options_.anchors, options_.length, options_.gamma, options_.distill,
-      c.confidence ? options_.confidence : 0.0, training_.size(), hash);
+      "dflash layers={} block={} features={} draft_vocab={} markov={} next={} slot_state={} "
+      "anchors={} length={} gamma={} distill={} confidence={} documents={} data={:016x}",
+      c.layers, c.block, fmt::join(c.feature_layers, ","), c.draft_vocab, c.markov_rank,
+      c.predicts_next, c.slot_state, options_.anchors, options_.length, options_.gamma,
+      options_.distill, c.confidence ? options_.confidence : 0.0, training_.size(), hash);
 }
 
 void DFlashObjective::save(const std::filesystem::path& folder, std::span<const at::Tensor> values,
