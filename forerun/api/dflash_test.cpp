@@ -9,9 +9,13 @@
 
 #include "forerun/forerun.h"
 #include "tests/support/chat_model.h"
+#include "tests/support/tiny_prompts.h"
 
 namespace forerun {
 namespace {
+
+using testing::options;
+using testing::prompt;
 
 const testing::TempFolder& kept() {
   static const testing::TempFolder folder;
@@ -74,24 +78,6 @@ class Network {
  private:
   testing::TempFolder folder_;
 };
-
-std::vector<Token> prompt(std::size_t n, Token salt = 0) {
-  std::vector<Token> out;
-  for (std::size_t i = 0; i < n; ++i) out.push_back(static_cast<Token>(10 + salt + (i * i) % 7));
-  return out;
-}
-
-GenerateOptions options(Rule rule, double temperature, std::uint32_t n = 60) {
-  GenerateOptions o;
-  o.rule = rule;
-  o.sampling.temperature = temperature;
-  o.max_tokens = n;
-  o.ignore_end = true;
-  o.seed = 11;
-  o.max_draft = 8;
-  o.fixed_draft = true;
-  return o;
-}
 
 class DFlashKinds : public ::testing::TestWithParam<Kind> {};
 

@@ -6,9 +6,13 @@
 #include <cmath>
 
 #include "forerun/forerun.h"
+#include "tests/support/tiny_prompts.h"
 
 namespace forerun {
 namespace {
+
+using testing::options;
+using testing::prompt;
 
 const std::string kTiny = FORERUN_SOURCE_DIR "/tests/data/tiny/";
 
@@ -27,25 +31,6 @@ const Drafter& near_copy() {
 const Drafter& lookup() {
   static const Drafter drafter = Drafter::load("lookup", tiny());
   return drafter;
-}
-
-// Ids that repeat, so that lookup finds something from the start.
-std::vector<Token> prompt(std::size_t n, Token salt = 0) {
-  std::vector<Token> out;
-  for (std::size_t i = 0; i < n; ++i) out.push_back(static_cast<Token>(10 + salt + (i * i) % 7));
-  return out;
-}
-
-GenerateOptions options(Rule rule, double temperature, std::uint32_t n = 60) {
-  GenerateOptions o;
-  o.rule = rule;
-  o.sampling.temperature = temperature;
-  o.max_tokens = n;
-  o.ignore_end = true;
-  o.seed = 11;
-  o.max_draft = 8;
-  o.fixed_draft = true;  // models this small are never worth drafting for
-  return o;
 }
 
 TEST(Generate, GreedyTokensEqualPlainDecodingWhateverTheDrafterAndRule) {

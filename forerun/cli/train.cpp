@@ -95,7 +95,6 @@ int run(const Flags& flags, const CLI::App& command) {
                                           {"command", command_line(command)}})
                               .dump();
   const Model target = load_model(f.target);
-  const double machine = product_rate(f.training.bf16, f.target.threads);
   Progress progress;
   Work work;
   TrainListener listener;
@@ -120,7 +119,8 @@ int run(const Flags& flags, const CLI::App& command) {
                         clock_text(r.seconds)));
   if (work.seconds > 0.0) {
     write_curves(f.training.out);
-    write_out(work.text(machine) + "\n" + f.training.out + "/curves.html: the curves\n");
+    write_out(work.text(product_rate(f.training.bf16, f.target.threads)) + "\n" + f.training.out +
+              "/curves.html: the curves\n");
   }
   return r.end == TrainEnd::kInterrupted ? 130 : 0;
 }

@@ -14,7 +14,9 @@ namespace {
 using internal::load_row;
 using internal::store_row;
 using internal::sum_of;
+using internal::wide;
 using internal::Wide;
+using internal::with_type;
 using torch::autograd::AutogradContext;
 using torch::autograd::variable_list;
 
@@ -24,22 +26,6 @@ constexpr std::int64_t kChunk = 256;
 bool has_kernel(const at::Tensor& x) {
   return x.is_cpu() && (x.scalar_type() == at::kFloat || x.scalar_type() == at::kDouble ||
                         x.scalar_type() == at::kBFloat16);
-}
-
-at::Tensor wide(const at::Tensor& x) {
-  return x.scalar_type() == at::kDouble ? x : x.to(at::kFloat);
-}
-
-// f(type_tag) with the C++ type of a tensor that has a kernel.
-template <class F>
-void with_type(at::ScalarType type, F&& f) {
-  if (type == at::kDouble) {
-    f(double{});
-  } else if (type == at::kFloat) {
-    f(float{});
-  } else {
-    f(c10::BFloat16{});
-  }
 }
 
 // One row, or one head of it: 1 / rms, for x already widened.

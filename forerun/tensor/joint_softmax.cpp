@@ -3,6 +3,7 @@
 #include <ATen/ATen.h>
 #include <ATen/Parallel.h>
 
+#include <algorithm>
 #include <limits>
 
 #include "forerun/tensor/internal/rows.h"
@@ -12,7 +13,9 @@ namespace {
 
 using internal::load_row;
 using internal::store_row;
+using internal::wide;
 using internal::Wide;
+using internal::with_type;
 
 // Row r of head h of a matrix.
 template <class T>
@@ -20,15 +23,12 @@ T* row_of(const at::Tensor& m, std::int64_t h, std::int64_t r) {
   return m.mutable_data_ptr<T>() + h * m.stride(0) + r * m.size(2);
 }
 
-template <class F>
-void with_type(at::ScalarType type, F&& f) {
-  if (type == at::kDouble) {
-    f(double{});
-  } else if (type == at::kFloat) {
-    f(float{});
-  } else {
-    f(c10::BFloat16{});
-  }
+// The values of what counts of a row of n, zeros around them.
+template <class T>
+void store_seen(const Wide<T>* values, Visible seen, std::int64_t n, T* row) {
+  std::fill(row, row + seen.begin, T(0));
+  store_row(values, seen.end - seen.begin, row + seen.begin);
+  std::fill(row + seen.end, row + n, T(0));
 }
 
 // f(left row, right row, what counts of each, room for both), for every row of every head.
@@ -61,10 +61,6 @@ at::Tensor mask_of(const std::vector<Visible>& seen, std::int64_t rows, std::int
   };
   const at::Tensor at = at::arange(columns, device);
   return at.ge(column(begin)).logical_and(at.lt(column(end)));
-}
-
-at::Tensor wide(const at::Tensor& x) {
-  return x.scalar_type() == at::kDouble ? x : x.to(at::kFloat);
 }
 
 }  // namespace
@@ -100,12 +96,8 @@ void joint_softmax_(const at::Tensor& left, const at::Tensor& right,
       for (std::int64_t i = 0; i < count; ++i) x[i] = internal::exp_of(x[i] * s - most);
       const W share = W(1) / internal::sum_of<W>(count, [&](std::int64_t i) { return x[i]; });
       for (std::int64_t i = 0; i < count; ++i) x[i] *= share;
-      std::fill(l, l + a.begin, T(0));
-      store_row(x, na, l + a.begin);
-      std::fill(l + a.end, l + n, T(0));
-      std::fill(q, q + b.begin, T(0));
-      store_row(x + na, b.end - b.begin, q + b.begin);
-      std::fill(q + b.end, q + m, T(0));
+      store_seen(x, a, n, l);
+      store_seen(x + na, b, m, q);
     };
     for_each_row<T>(left, right, left_seen, right_seen, group, row);
   });
@@ -139,12 +131,8 @@ void joint_softmax_backward_(const at::Tensor& left, const at::Tensor& right,
       const W along = internal::sum_of<W>(count, [&](std::int64_t i) { return p[i] * d[i]; });
       const auto s = static_cast<W>(scale);
       for (std::int64_t i = 0; i < count; ++i) d[i] = p[i] * (d[i] - along) * s;
-      std::fill(l, l + a.begin, T(0));
-      store_row(d, na, l + a.begin);
-      std::fill(l + a.end, l + n, T(0));
-      std::fill(q, q + b.begin, T(0));
-      store_row(d + na, nb, q + b.begin);
-      std::fill(q + b.end, q + m, T(0));
+      store_seen(d, a, n, l);
+      store_seen(d + na, b, m, q);
     };
     for_each_row<T>(left, right, left_seen, right_seen, group, row);
   });

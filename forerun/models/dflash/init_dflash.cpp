@@ -113,9 +113,8 @@ DFlash dflash_from_target(const DecoderLm& target, const DFlashConfig& config,
   const DecoderConfig& t = target.config;
   const DFlashConfig& c = config;
   DFlash m = random_dflash(config, DFlashTarget(target), seed, draft_to_target);
-  if (target.layers.empty() || t.gemma() || c.heads != t.heads || c.kv_heads % t.kv_heads != 0 ||
-      c.heads % c.kv_heads != 0 || c.head_dim != t.head_dim || c.intermediate != t.intermediate ||
-      c.layers > t.layers) {
+  if (target.layers.empty() || t.gemma() || c.heads != t.heads || c.kv_heads != t.kv_heads ||
+      c.head_dim != t.head_dim || c.intermediate != t.intermediate || c.layers > t.layers) {
     throw std::invalid_argument(
         "dflash: layers cannot begin as this target's blocks: they differ in size or kind; begin "
         "at random");
@@ -143,14 +142,8 @@ DFlash dflash_from_target(const DecoderLm& target, const DFlashConfig& config,
     const at::Tensor ratio = block.norm / m.hidden_norm;
     to.attention_norm = m.hidden_norm.clone();
     to.q = block.q * ratio;
-    // More heads of keys and values than the target's begin as copies of them.
-    const auto spread = [&](const at::Tensor& x) {
-      return x.view({t.kv_heads, c.head_dim, c.hidden})
-          .repeat_interleave(c.kv_heads / t.kv_heads, 0)
-          .reshape({c.kv_heads * c.head_dim, c.hidden});
-    };
-    to.k = spread(block.k * ratio);
-    to.v = spread(block.v * ratio);
+    to.k = block.k * ratio;
+    to.v = block.v * ratio;
     const auto norm = [&](const RmsNorm& theirs, const at::Tensor& weight) {
       return theirs.defined() ? theirs.weight.to(at::kFloat, false, true)
                               : typical(rows, weight, c.head_dim);

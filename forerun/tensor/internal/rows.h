@@ -1,5 +1,6 @@
 #pragma once
 
+#include <ATen/core/Tensor.h>
 #include <c10/util/BFloat16.h>
 
 #include <bit>
@@ -15,6 +16,22 @@ namespace forerun::internal {
 
 template <class T>
 using Wide = std::conditional_t<std::is_same_v<T, double>, double, float>;
+
+inline at::Tensor wide(const at::Tensor& x) {
+  return x.scalar_type() == at::kDouble ? x : x.to(at::kFloat);
+}
+
+/// f(type_tag) with the C++ type of a tensor of float64, float32 or bfloat16.
+template <class F>
+void with_type(at::ScalarType type, F&& f) {
+  if (type == at::kDouble) {
+    f(double{});
+  } else if (type == at::kFloat) {
+    f(float{});
+  } else {
+    f(c10::BFloat16{});
+  }
+}
 
 template <class T>
 void load_row(const T* from, std::int64_t n, Wide<T>* to) {
