@@ -143,14 +143,16 @@ std::vector<Token> masked_block(const DFlash& model, Token anchor) {
 
 at::Tensor block_logits(const DFlash& model, const at::Tensor& hidden) {
   const DFlashConfig& c = model.config;
-  at::Tensor logits = wide_logits(at::linear(hidden, model.head));
+  at::Tensor logits = at::linear(hidden, model.head);
   if (c.output_multiplier != 1.0) logits = logits * c.output_multiplier;
-  if (c.final_softcap > 0.0) logits = at::tanh(logits / c.final_softcap) * c.final_softcap;
+  if (c.final_softcap > 0.0) {
+    logits = at::tanh(wide_logits(logits) / c.final_softcap) * c.final_softcap;
+  }
   return logits;
 }
 
 at::Tensor markov_bias(const DFlash& model, const at::Tensor& previous) {
-  return wide_logits(at::linear(model.markov_w1.index_select(0, previous), model.markov_w2));
+  return at::linear(model.markov_w1.index_select(0, previous), model.markov_w2);
 }
 
 at::Tensor confidence(const DFlash& model, const at::Tensor& hidden, const at::Tensor& previous) {

@@ -100,12 +100,12 @@ std::vector<Token> masked_block(const DFlash& model, Token anchor);
 
 /// Logits over the draft vocabulary, multiplier and soft cap applied, without the Markov head.
 /// @param hidden  [n, hidden], rows of block_hidden or training_blocks
-/// @return        [n, draft_vocab] of at least float32
+/// @return        [n, draft_vocab] of the product's type; of at least float32 under a soft cap
 at::Tensor block_logits(const DFlash& model, const at::Tensor& hidden);
 
 /// What the token before adds to a slot's logits: markov_w1[previous] markov_w2^T.
 /// @param previous  [n] int64, ids of the target's vocabulary
-/// @return          [n, draft_vocab] of at least float32
+/// @return          [n, draft_vocab] of the product's type
 at::Tensor markov_bias(const DFlash& model, const at::Tensor& previous);
 
 /// How likely a slot's draft is accepted, as a logit.

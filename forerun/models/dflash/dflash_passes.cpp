@@ -44,7 +44,8 @@ class TensorPasses : public DFlashPasses {
                            .to(at::kFloat));
     }
     Blocks out{.logits = {}, .hidden = at::cat(hidden).contiguous()};
-    out.logits = block_logits(model_, out.hidden.to(model_.fc.scalar_type())).contiguous();
+    out.logits =
+        block_logits(model_, out.hidden.to(model_.fc.scalar_type())).to(at::kFloat).contiguous();
     return out;
   }
 

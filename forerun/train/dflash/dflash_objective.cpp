@@ -8,11 +8,13 @@
 #include <algorithm>
 #include <cmath>
 #include <nlohmann/json.hpp>
+#include <numeric>
 #include <stdexcept>
 #include <utility>
 
 #include "forerun/core/philox.h"
 #include "forerun/models/dflash/dflash_file.h"
+#include "forerun/tensor/mixed_cross_entropy.h"
 
 namespace forerun {
 namespace {
@@ -156,15 +158,6 @@ void DFlashObjective::supervise(const Document& d, std::int64_t first_row, std::
   }
 }
 
-// [slots]: cross-entropy against the token that came and against the target's law.
-at::Tensor DFlashObjective::token_loss(const at::Tensor& log_q, const at::Tensor& log_p,
-                                       const Slots& slots) const {
-  const at::Tensor token = log_q.gather(1, ids(slots.label).unsqueeze(1)).squeeze(1).neg();
-  if (options_.distill <= 0.0) return token;
-  const at::Tensor law = (log_p.exp() * log_q).sum(1).neg();
-  return token * (1.0 - options_.distill) + law * options_.distill;
-}
-
 LossSum DFlashObjective::loss_of(std::span<const Document> documents, std::uint64_t seed) {
   BlockBatch batch;
   Slots slots;
@@ -193,34 +186,36 @@ LossSum DFlashObjective::loss_of(std::span<const Document> documents, std::uint6
   const at::Tensor hidden = training_blocks(*model_, batch)
                                 .view({-1, model_->config.hidden})
                                 .index_select(0, block * model_->config.block + slot);
-  at::Tensor logits = block_logits(*model_, hidden);
-  if (model_->markov_w1.defined()) logits = logits + markov_bias(*model_, previous);
-  const at::Tensor log_q = at::log_softmax(logits, -1);
+  const at::Tensor addend =
+      model_->markov_w1.defined() ? markov_bias(*model_, previous) : at::Tensor();
   // Many slots share a row of the target: its law is made once a row.
   const auto [rows, of_slot, counts] = at::_unique2(ids(slots.teacher), true, true);
-  const at::Tensor log_p =
-      states_.log_probabilities(states.last.index_select(0, rows)).index_select(0, of_slot);
-  const at::Tensor weight = at::tensor(slots.weight, at::kFloat);
-  out.loss = (token_loss(log_q, log_p, slots) * weight).sum();
+  const MixedCrossEntropy said =
+      mixed_cross_entropy(block_logits(*model_, hidden), addend,
+                          {.label = slots.label,
+                           .laws = states_.probabilities(states.last.index_select(0, rows)),
+                           .law_of = {of_slot.const_data_ptr<std::int64_t>(),
+                                      of_slot.const_data_ptr<std::int64_t>() + of_slot.numel()},
+                           .weight = slots.weight,
+                           .share = options_.distill});
+  out.loss = said.loss;
   if (model_->confidence_weight.defined()) {
-    const at::NoGradGuard no_autograd;
-    const at::Tensor kept = at::minimum(log_p, log_q).exp().sum(1).clamp(0.0, 1.0);
-    const at::AutoGradMode with_autograd(true);
     // The head reads the network; it does not bend it.
-    const at::Tensor said = confidence(*model_, hidden.detach(), previous);
-    const at::Tensor wrong = at::binary_cross_entropy_with_logits(said, kept, {}, {}, 0);
-    out.loss = out.loss + (wrong * weight).sum() * options_.confidence;
+    const at::Tensor sure = confidence(*model_, hidden.detach(), previous);
+    const at::Tensor wrong =
+        at::binary_cross_entropy_with_logits(sure, said.overlap.clamp(0.0, 1.0), {}, {}, 0);
+    out.loss =
+        out.loss + (wrong * at::tensor(slots.weight, at::kFloat)).sum() * options_.confidence;
   }
-  out.weight = weight.sum().item<double>();
-  const at::NoGradGuard no_autograd;
-  const at::Tensor right = log_q.argmax(1).eq(ids(slots.label)).to(at::kDouble);
-  std::vector<double> hits(right.data_ptr<double>(), right.data_ptr<double>() + right.numel());
+  out.weight = std::accumulate(slots.weight.begin(), slots.weight.end(), 0.0);
+  const auto* const best = said.best.const_data_ptr<std::int64_t>();
   double first = 0.0, run = 0.0;
   bool alive = false;
-  for (std::size_t i = 0; i < hits.size(); ++i) {
+  for (std::size_t i = 0; i < slots.label.size(); ++i) {
     const bool begins = slots.slot[i] == model_->config.first_drafting_slot();
-    alive = (begins || alive) && hits[i] > 0.0;
-    first += begins ? hits[i] : 0.0;
+    const bool right = best[i] == slots.label[i];
+    alive = (begins || alive) && right;
+    first += begins && right ? 1.0 : 0.0;
     run += alive ? 1.0 : 0.0;
   }
   out.figures[0].numerator = first;

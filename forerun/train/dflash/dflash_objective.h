@@ -72,7 +72,6 @@ class DFlashObjective : public Objective {
   void open_store(const std::string& target_name);
   void supervise(const Document& document, std::int64_t first_row, std::int64_t block,
                  std::int64_t anchor, Slots& slots) const;
-  at::Tensor token_loss(const at::Tensor& log_q, const at::Tensor& log_p, const Slots& slots) const;
 
   std::shared_ptr<DFlash> model_;
   std::vector<TokenShards> data_;

@@ -71,13 +71,13 @@ TargetStates::Batch TargetStates::of(std::span<const std::span<const Token>> doc
   return out;
 }
 
-at::Tensor TargetStates::log_probabilities(const at::Tensor& last) const {
+at::Tensor TargetStates::probabilities(const at::Tensor& last) const {
   const at::NoGradGuard no_autograd;
   const at::Tensor x = last.to(at::kFloat);
   const at::Tensor scale = (x.square().mean(-1, true) + head_.norm_eps).rsqrt();
   at::Tensor logits = at::linear(x * scale * head_.norm, head_.rows).to(at::kFloat);
   if (head_.softcap > 0.0) logits = at::tanh(logits / head_.softcap) * head_.softcap;
-  return at::log_softmax(logits, -1);
+  return at::softmax(logits, -1);
 }
 
 }  // namespace forerun

@@ -39,10 +39,10 @@ class TargetStates {
            StateStore& store);
   StateStore::Shape shape() const;
 
-  /// Log-probabilities at temperature 1, over the draft vocabulary alone.
+  /// The law at temperature 1, over the draft vocabulary alone.
   /// @param last  [n, hidden]
   /// @return      [n, draft_vocab] float32
-  at::Tensor log_probabilities(const at::Tensor& last) const;
+  at::Tensor probabilities(const at::Tensor& last) const;
 
  private:
   std::shared_ptr<const DecoderLm> target_;
