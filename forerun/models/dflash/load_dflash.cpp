@@ -1,90 +1,33 @@
 #include <ATen/ATen.h>
 #include <fmt/format.h>
-#include <fmt/ranges.h>
 
 #include <algorithm>
-#include <set>
 #include <string>
 #include <utility>
 
-#include "forerun/formats/dequantize.h"
 #include "forerun/formats/hf_config.h"
 #include "forerun/formats/internal/quote.h"
 #include "forerun/formats/safetensors.h"
-#include "forerun/formats/whole_numbers.h"
 #include "forerun/models/dflash/dflash_config_json.h"
 #include "forerun/models/dflash/dflash_file.h"
+#include "forerun/models/internal/weight_reader.h"
 
 namespace forerun {
 namespace {
 
 using internal::quote;
+using internal::WeightReader;
 
-// Takes tensors out of a file; what is left over at the end is unknown.
-class Source {
- public:
-  Source(const Safetensors& file, at::ScalarType type) : file_(file), type_(type) {
-    for (const TensorView& t : file.tensors()) left_.insert(t.name);
-  }
-
-  bool has(const std::string& name) const { return file_.find(name) != nullptr; }
-
-  at::Tensor weight(const std::string& name, const std::vector<std::int64_t>& shape) {
-    const TensorView& view = take(name, shape);
-    if (!holds_weights(view.dtype)) {
-      throw FormatError(fmt::format("tensor {} holds {} where weights are expected", quote(name),
-                                    name_of(view.dtype)));
-    }
-    at::Tensor out = at::empty(shape, at::kFloat);
-    dequantize(view.dtype, view.bytes,
-               {out.data_ptr<float>(), static_cast<std::size_t>(out.numel())});
-    if (!out.isfinite().all().item<bool>()) {
+// Says of DFlash2 what it is.
+void expect_nothing_left(const WeightReader& source) {
+  for (const std::string& name : source.left()) {
+    if (name.find("_conv.") != std::string::npos || name.starts_with("candidate_selector.")) {
       throw FormatError(fmt::format(
-          "tensor {} holds values that are no numbers; the training failed, or the file is damaged",
-          quote(name)));
+          "tensor {} belongs to a DFlash2 drafter, which is not supported", quote(name)));
     }
-    return out.to(type_);
   }
-
-  std::vector<std::int64_t> numbers(const std::string& name, std::int64_t count) {
-    Result<std::vector<std::int64_t>> out = whole_numbers(take(name, {count}));
-    if (!out) throw FormatError(out.error().message);
-    return *std::move(out);
-  }
-
-  void expect_nothing_left() const {
-    if (left_.empty()) return;
-    const std::string& first = *left_.begin();
-    if (first.find("_conv.") != std::string::npos || first.starts_with("candidate_selector.")) {
-      throw FormatError(fmt::format(
-          "tensor {} belongs to a DFlash2 drafter, which is not supported", quote(first)));
-    }
-    throw FormatError(fmt::format(
-        "{} tensors are unknown, the first is {}; the drafter has parts that are not supported",
-        left_.size(), quote(first)));
-  }
-
- private:
-  const TensorView& take(const std::string& name, const std::vector<std::int64_t>& shape) {
-    const TensorView* view = file_.find(name);
-    if (view == nullptr) {
-      throw FormatError(fmt::format(
-          "tensor {} is missing: the file is incomplete, or another drafter than its config says",
-          quote(name)));
-    }
-    if (view->shape != shape) {
-      throw FormatError(fmt::format("tensor {} has shape [{}], the config's sizes ask for [{}]",
-                                    quote(name), fmt::join(view->shape, ", "),
-                                    fmt::join(shape, ", ")));
-    }
-    left_.erase(name);
-    return *view;
-  }
-
-  const Safetensors& file_;
-  at::ScalarType type_;
-  std::set<std::string> left_;
-};
+  source.expect_nothing_left();
+}
 
 void check_target(const DFlashConfig& c, const DFlashTarget& target) {
   if (c.hidden != target.hidden) {
@@ -102,7 +45,7 @@ void check_target(const DFlashConfig& c, const DFlashTarget& target) {
 }
 
 // [draft_vocab] int64, or undefined: ids of the target's vocabulary from stored offsets.
-at::Tensor read_vocabulary(const DFlashConfig& c, Source& source) {
+at::Tensor read_vocabulary(const DFlashConfig& c, WeightReader& source) {
   if (c.draft_vocab == c.vocab && !source.has("d2t")) return {};
   std::vector<std::int64_t> ids = source.numbers("d2t", c.draft_vocab);
   std::int64_t last = -1;
@@ -128,13 +71,13 @@ at::Tensor read_vocabulary(const DFlashConfig& c, Source& source) {
 }
 
 // Rows of one matrix, read or shared.
-at::Tensor own_or_shared(Source& source, const char* name, std::vector<std::int64_t> shape,
+at::Tensor own_or_shared(WeightReader& source, const char* name, std::vector<std::int64_t> shape,
                          const at::Tensor& shared, at::ScalarType type) {
   if (source.has(name)) return source.weight(name, shape);
   return shared.defined() ? shared.to(type) : at::Tensor();
 }
 
-DFlash read(const DFlashConfig& config, const DFlashTarget& target, Source source,
+DFlash read(const DFlashConfig& config, const DFlashTarget& target, WeightReader source,
             at::ScalarType type) {
   DFlash m;
   m.config = config;
@@ -153,7 +96,7 @@ DFlash read(const DFlashConfig& config, const DFlashTarget& target, Source sourc
                               ? target.head.index_select(0, m.draft_to_target)
                               : target.head;
   m.head = own_or_shared(source, "lm_head.weight", {c.draft_vocab, c.hidden}, rows, type);
-  source.expect_nothing_left();
+  expect_nothing_left(source);
   return m;
 }
 
@@ -177,7 +120,7 @@ DFlash load_dflash(const std::filesystem::path& folder, const DFlashTarget& targ
   const Safetensors tensors = load_safetensors(folder);
   try {
     check_target(*config, target);
-    return read(*config, target, Source(tensors, type), type);
+    return read(*config, target, WeightReader(tensors, type, "drafter"), type);
   } catch (const FormatError& e) {
     fail(e.what());
   }

@@ -1,0 +1,137 @@
+#include "forerun/models/dit/dit.h"
+
+#include <ATen/ATen.h>
+#include <ATen/autocast_mode.h>
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include <cmath>
+#include <stdexcept>
+
+#include "forerun/tensor/fused_modulation.h"
+
+namespace forerun {
+namespace {
+
+constexpr std::int64_t kFrequencies = 128;  // of the time embedding
+constexpr double kNormEps = 1e-6;
+
+at::Tensor product(const DitLinear& l, const at::Tensor& x) {
+  return at::linear(x, l.weight, l.bias);
+}
+
+// What the next product will be computed in.
+at::ScalarType product_type(const at::Tensor& x) {
+  const auto device = x.device().type();
+  return at::autocast::is_autocast_enabled(device) ? at::autocast::get_autocast_dtype(device)
+                                                   : x.scalar_type();
+}
+
+// One piece of a modulation, in the type of what it modulates.
+struct Modulation {
+  at::Tensor all;
+  std::int64_t hidden;
+  at::Tensor operator()(std::int64_t i) const { return all.narrow(1, i * hidden, hidden); }
+};
+
+Modulation modulation(const DitLinear& l, const at::Tensor& condition, const at::Tensor& h) {
+  return {product(l, condition).to(h.scalar_type()), h.size(2)};
+}
+
+at::Tensor attention(const DitBlock& block, const DitConfig& c, const at::Tensor& x) {
+  const std::int64_t n = x.size(0), tokens = x.size(1);
+  const at::Tensor qkv =
+      product(block.qkv, x).view({n, tokens, 3, c.heads, c.head_dim()}).permute({2, 0, 3, 1, 4});
+  const at::Tensor y = at::scaled_dot_product_attention(qkv[0], qkv[1], qkv[2]);
+  return product(block.out, y.transpose(1, 2).reshape({n, tokens, c.hidden}));
+}
+
+void check(const Dit& m, const at::Tensor& x, const at::Tensor& time, const at::Tensor& label) {
+  const DitConfig& c = m.config;
+  const at::IntArrayRef s = x.sizes();
+  if (s.size() != 4 || s[1] != c.channels || s[2] != c.input || s[3] != c.input ||
+      time.dim() != 1 || time.size(0) != s[0] || label.dim() != 1 || label.size(0) != s[0]) {
+    throw std::invalid_argument(fmt::format(
+        "DiT: images of [{}], {} times, {} labels; expected [batch, {}, {}, {}] and one of each",
+        fmt::join(s, ", "), time.numel(), label.numel(), c.channels, c.input, c.input));
+  }
+  if (s[0] > 0 &&
+      (label.min().item<std::int64_t>() < 0 || label.max().item<std::int64_t>() > c.classes)) {
+    throw std::invalid_argument(fmt::format("DiT: labels run from 0 to {}, and {} stands for none",
+                                            c.classes - 1, c.classes));
+  }
+}
+
+}  // namespace
+
+at::Tensor dit_positions(const DitConfig& c) {
+  const std::int64_t quarter = c.hidden / 4;
+  const auto options = at::TensorOptions().dtype(at::kDouble);
+  const at::Tensor rates =
+      at::pow(10000.0, at::arange(quarter, options) / -static_cast<double>(quarter));
+  const at::Tensor side = at::arange(c.side(), options);
+  const auto waves = [&](const at::Tensor& place) {
+    const at::Tensor angles = at::outer(place, rates);
+    return at::cat({angles.sin(), angles.cos()}, 1);
+  };
+  const at::Tensor column = side.repeat({c.side()}), row = side.repeat_interleave(c.side());
+  return at::cat({waves(column), waves(row)}, 1).to(at::kFloat);
+}
+
+at::Tensor embed_time(const DitTime& w, const at::Tensor& time, double divisor) {
+  // In float32, as both published implementations: the angle of time 999 depends on it.
+  const auto options = time.options().dtype(at::kFloat);
+  const at::Tensor rates =
+      at::exp(at::arange(kFrequencies, options) * -std::log(10000.0) / divisor);
+  const at::Tensor angles = time.to(at::kFloat).unsqueeze(1) * rates;
+  const at::Tensor waves = at::cat({angles.cos(), angles.sin()}, 1).to(w.in.weight.scalar_type());
+  return product(w.out, at::silu(product(w.in, waves)));
+}
+
+at::Tensor embed_patches(const Dit& m, const at::Tensor& x) {
+  const DitConfig& c = m.config;
+  const std::int64_t n = x.size(0), s = c.side(), p = c.patch;
+  const at::Tensor rows = x.view({n, c.channels, s, p, s, p})
+                              .permute({0, 2, 4, 1, 3, 5})
+                              .reshape({n, s * s, c.channels * p * p});
+  return product(m.patches, rows).to(m.positions.scalar_type()) + m.positions;
+}
+
+at::Tensor run_block(const DitBlock& block, const DitConfig& c, const at::Tensor& h,
+                     const at::Tensor& condition) {
+  const Modulation m = modulation(block.modulation, condition, h);
+  const at::ScalarType type = product_type(h);
+  const at::Tensor a = fused_layer_norm_modulate(h, m(0), m(1), kNormEps, type);
+  const at::Tensor middle = fused_gated_sum(h, m(2), attention(block, c, a));
+  const at::Tensor b = fused_layer_norm_modulate(middle, m(3), m(4), c.mlp_norm_eps, type);
+  const at::Tensor wide = at::gelu(product(block.up, b), "tanh");
+  return fused_gated_sum(middle, m(5), product(block.down, wide));
+}
+
+at::Tensor run_head(const DitHead& head, const DitConfig& c, const at::Tensor& feature,
+                    const at::Tensor& condition) {
+  const Modulation m = modulation(head.modulation, condition, feature);
+  const at::Tensor x =
+      fused_layer_norm_modulate(feature, m(0), m(1), kNormEps, product_type(feature));
+  const at::Tensor y = product(head.out, x).to(feature.scalar_type());
+  const std::int64_t n = y.size(0), s = c.side(), p = c.patch;
+  return y.view({n, s, s, p, p, -1}).permute({0, 5, 1, 3, 2, 4}).reshape({n, -1, c.input, c.input});
+}
+
+DitOutput run_dit(const Dit& m, const at::Tensor& x, const at::Tensor& time,
+                  const at::Tensor& label) {
+  check(m, x, time, label);
+  const DitConfig& c = m.config;
+  const at::Tensor embedded =
+      embed_time(m.time, time, c.time_divisor) + m.labels.index_select(0, label);
+  const at::Tensor condition = at::silu(embedded);
+  at::Tensor h = embed_patches(m, x);
+  for (const DitBlock& block : m.blocks) h = run_block(block, c, h, condition);
+  const at::Tensor out = run_head(m.head, c, h, condition);
+  if (!c.learned_sigma) return {.noise = out, .variance = {}, .feature = h};
+  return {.noise = out.narrow(1, 0, c.channels),
+          .variance = out.narrow(1, c.channels, c.channels),
+          .feature = h};
+}
+
+}  // namespace forerun

@@ -1,0 +1,100 @@
+#pragma once
+
+#include <ATen/core/Tensor.h>
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "forerun/models/dit/dit_config.h"
+
+namespace forerun {
+
+/// A product with a bias.
+struct DitLinear {
+  at::Tensor weight;  ///< [out, in]
+  at::Tensor bias;    ///< [out]
+};
+
+/// adaLN-Zero block: attention and MLP, each normed, shifted, scaled and gated by the condition.
+struct DitBlock {
+  DitLinear modulation;  ///< [6 hidden, hidden]: shift, scale, gate of attention, then of the MLP
+  DitLinear qkv;         ///< [3 hidden, hidden]
+  DitLinear out;         ///< [hidden, hidden]
+  DitLinear up;          ///< [mlp, hidden]
+  DitLinear down;        ///< [hidden, mlp]
+};
+
+/// The final layer: from features to pixels.
+struct DitHead {
+  DitLinear modulation;  ///< [2 hidden, hidden]: shift, scale
+  DitLinear out;         ///< [patch * patch * out_channels, hidden]; channels fastest
+};
+
+/// What embeds a time.
+struct DitTime {
+  DitLinear in;   ///< [hidden, 256]
+  DitLinear out;  ///< [hidden, hidden]
+};
+
+/// A Diffusion Transformer. All tensors float32 (or all float64).
+struct Dit {
+  DitConfig config;
+  DitLinear patches;     ///< [hidden, channels * patch * patch]; columns: channel, row, column
+  at::Tensor positions;  ///< [tokens, hidden], fixed
+  DitTime time;
+  at::Tensor labels;  ///< [classes + 1, hidden]; the last row is "no class"
+  std::vector<DitBlock> blocks;
+  DitHead head;
+};
+
+/// A weight by facebookresearch/DiT's name. The patch convolution's is [hidden, C, p, p] there.
+struct DitWeight {
+  std::string name;
+  at::Tensor* tensor;
+  std::vector<std::int64_t> shape;
+};
+/// Everything that is trained: all but the positions.
+std::vector<DitWeight> weights(Dit& model);
+/// Those of one block, of the head, of a time embedding; names begin with `prefix`.
+void add_weights(DitBlock& block, const DitConfig& config, const std::string& prefix,
+                 std::vector<DitWeight>& out);
+void add_weights(DitHead& head, const DitConfig& config, std::int64_t out_channels,
+                 const std::string& prefix, std::vector<DitWeight>& out);
+void add_weights(DitTime& time, const DitConfig& config, const std::string& prefix,
+                 std::vector<DitWeight>& out);
+
+/// [tokens, hidden] float32: sines and cosines of a patch's column, then of its row.
+at::Tensor dit_positions(const DitConfig& config);
+
+/// The pieces of a pass, for networks that share them.
+/// @param time  [batch] float32 or int64: the index among the 1,000 steps of training
+/// @return      [batch, hidden]
+at::Tensor embed_time(const DitTime& weights, const at::Tensor& time, double divisor);
+/// @param x  [batch, channels, input, input]
+/// @return   [batch, tokens, hidden], positions added
+at::Tensor embed_patches(const Dit& model, const at::Tensor& x);
+/// @param h          [batch, tokens, hidden]
+/// @param condition  [batch, hidden]: SiLU of time and label embedding
+at::Tensor run_block(const DitBlock& block, const DitConfig& config, const at::Tensor& h,
+                     const at::Tensor& condition);
+/// @param feature  [batch, tokens, hidden]
+/// @return         [batch, channels of the head, input, input]
+at::Tensor run_head(const DitHead& head, const DitConfig& config, const at::Tensor& feature,
+                    const at::Tensor& condition);
+
+struct DitOutput {
+  at::Tensor noise;     ///< [batch, channels, input, input]: the predicted epsilon
+  at::Tensor variance;  ///< the same of v, undefined without learned_sigma
+  at::Tensor feature;   ///< [batch, tokens, hidden]: what leaves the last block, not normed
+};
+
+/// One pass (Peebles and Xie 2022, section 3). Differentiable.
+/// @param x      [batch, channels, input, input] of the weights' type
+/// @param time   [batch] float32 or int64
+/// @param label  [batch] int64, `classes` where there is none
+/// @throws std::invalid_argument  other shapes, or labels outside the table
+DitOutput run_dit(const Dit& model, const at::Tensor& x, const at::Tensor& time,
+                  const at::Tensor& label);
+
+}  // namespace forerun

@@ -1,0 +1,37 @@
+#pragma once
+
+#include <filesystem>
+#include <nlohmann/json.hpp>
+
+#include "forerun/formats/result.h"
+#include "forerun/models/dit/dit.h"
+
+namespace forerun {
+
+/// By whose arithmetic a checkpoint is run (DitConfig says where they differ).
+enum class DitConventions : std::uint8_t { kReference, kDiffusers };
+
+/// From a config.json of ours ("architecture": "dit") or of diffusers (DiTTransformer2DModel).
+/// Errors: another kind of network, a missing or mistyped field, sizes out of range, options that
+/// are not supported.
+Result<DitConfig> parse_dit_config(const nlohmann::json& config,
+                                   DitConventions conventions = DitConventions::kReference);
+nlohmann::json dit_config_json(const DitConfig& config);
+
+/// Reads a Diffusion Transformer: a folder of ours (config.json, model.safetensors); a folder of
+/// diffusers (the transformer's, or the pipeline's that holds it); or one safetensors file with
+/// facebookresearch/DiT's names, whose sizes are taken from its tensors.
+/// @param type  of all tensors: float32 or float64
+/// @throws FormatError  the path, then what is wrong: not a DiT, half a file, a tensor missing,
+/// unknown, of another shape or with a value that is no number
+Dit load_dit(const std::filesystem::path& path,
+             DitConventions conventions = DitConventions::kReference,
+             at::ScalarType type = at::kFloat);
+
+/// Writes config.json and model.safetensors (bf16, facebookresearch/DiT's names) into `folder`.
+/// @param provenance  kept in config.json under "forerun"; null: nothing
+/// @throws FormatError  the folder cannot be written, the disk is full, ...
+void save_dit(const std::filesystem::path& folder, const Dit& model,
+              const nlohmann::json& provenance = nullptr);
+
+}  // namespace forerun

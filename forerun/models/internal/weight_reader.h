@@ -1,0 +1,54 @@
+#pragma once
+
+#include <ATen/core/Tensor.h>
+
+#include <cstdint>
+#include <filesystem>
+#include <nlohmann/json_fwd.hpp>
+#include <set>
+#include <string>
+#include <vector>
+
+#include "forerun/formats/safetensors.h"
+
+namespace forerun::internal {
+
+/// Takes tensors out of a file by name and shape; what is left over at the end is unknown.
+/// Everything throws FormatError.
+class WeightReader {
+ public:
+  /// @param type  that weights are read as
+  /// @param what  the file describes, for messages: "drafter"
+  WeightReader(const Safetensors& file, at::ScalarType type, std::string what);
+
+  bool has(const std::string& name) const { return file_.find(name) != nullptr; }
+  /// Finite numbers of exactly this shape.
+  at::Tensor weight(const std::string& name, const std::vector<std::int64_t>& shape);
+  std::vector<std::int64_t> numbers(const std::string& name, std::int64_t count);
+  /// Takes a tensor that may be there and is not used.
+  void ignore(const std::string& name) { left_.erase(name); }
+  const std::set<std::string>& left() const noexcept { return left_; }
+  void expect_nothing_left() const;
+
+ private:
+  const TensorView& take(const std::string& name, const std::vector<std::int64_t>& shape);
+
+  const Safetensors& file_;
+  at::ScalarType type_;
+  std::string what_;
+  std::set<std::string> left_;
+};
+
+/// A tensor under the name of a file.
+struct NamedTensor {
+  std::string name;
+  at::Tensor value;  ///< floating point is written as bf16, int64 as it is
+};
+
+/// Writes model.safetensors, then config.json, into `folder`, which is made if missing; each file
+/// appears complete or not at all.
+/// @throws FormatError  the folder cannot be written, the disk is full, ...
+void save_model_folder(const std::filesystem::path& folder, const std::vector<NamedTensor>& tensors,
+                       const nlohmann::json& config);
+
+}  // namespace forerun::internal

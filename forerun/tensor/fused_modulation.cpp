@@ -1,0 +1,248 @@
+#include "forerun/tensor/fused_modulation.h"
+
+#include <ATen/ATen.h>
+#include <ATen/Parallel.h>
+#include <torch/csrc/autograd/custom_function.h>
+
+#include <vector>
+
+#include "forerun/tensor/internal/rows.h"
+
+namespace forerun {
+namespace {
+
+using internal::load_row;
+using internal::store_row;
+using internal::sum_of;
+using internal::wide;
+using internal::Wide;
+using internal::with_type;
+using torch::autograd::AutogradContext;
+using torch::autograd::variable_list;
+
+bool has_kernel(const at::Tensor& x) {
+  return x.is_cpu() && x.dim() == 3 &&
+         (x.scalar_type() == at::kFloat || x.scalar_type() == at::kDouble ||
+          x.scalar_type() == at::kBFloat16);
+}
+
+// Of what is kept in full: the type a tensor of x's type is computed in.
+at::ScalarType wide_type(const at::Tensor& x) {
+  return x.scalar_type() == at::kDouble ? at::kDouble : at::kFloat;
+}
+
+// [batch, dim] whose rows are contiguous.
+at::Tensor with_rows(const at::Tensor& x) { return x.stride(-1) == 1 ? x : x.contiguous(); }
+
+// f(X tag, Y tag) with the types of two tensors; a float64 one has float64 beside it.
+template <class F>
+void with_types(at::ScalarType x, at::ScalarType y, F&& f) {
+  with_type(x, [&](auto a) {
+    using X = decltype(a);
+    if constexpr (std::is_same_v<X, double>) {
+      f(X{}, double{});
+    } else if (y == at::kBFloat16) {
+      f(X{}, c10::BFloat16{});
+    } else {
+      f(X{}, float{});
+    }
+  });
+}
+
+struct Sizes {
+  std::int64_t batch, tokens, dim;
+  explicit Sizes(const at::Tensor& x) : batch(x.size(0)), tokens(x.size(1)), dim(x.size(2)) {}
+};
+
+template <class W>
+struct Moments {
+  W mean, inverse;  // of a row: its mean, 1 / standard deviation
+};
+
+template <class W>
+Moments<W> moments(const W* x, std::int64_t n, double eps) {
+  const W mean = sum_of<W>(n, [&](std::int64_t i) { return x[i]; }) / static_cast<W>(n);
+  const W squares = sum_of<W>(n, [&](std::int64_t i) { return (x[i] - mean) * (x[i] - mean); });
+  return {mean, W(1) / std::sqrt(squares / static_cast<W>(n) + static_cast<W>(eps))};
+}
+
+// f(b, first, last, room) for pieces of the rows of each member of the batch. Gradients of what all
+// rows of a member share are summed by one thread, in order: whole members are pieces then.
+template <class W, class F>
+void for_rows(const Sizes& s, bool whole, std::int64_t room, F&& f) {
+  constexpr std::int64_t kPiece = 16;
+  const std::int64_t rows = whole ? s.tokens : kPiece;
+  const std::int64_t pieces = (s.tokens + rows - 1) / rows;
+  at::parallel_for(0, s.batch * pieces, 1, [&](std::int64_t begin, std::int64_t end) {
+    std::vector<W> space(static_cast<std::size_t>(room * s.dim));
+    for (std::int64_t i = begin; i < end; ++i) {
+      const std::int64_t first = i % pieces * rows;
+      f(i / pieces, first, std::min(s.tokens, first + rows), space.data());
+    }
+  });
+}
+
+struct NormModulate : torch::autograd::Function<NormModulate> {
+  static at::Tensor forward(AutogradContext* ctx, const at::Tensor& x, const at::Tensor& shift,
+                            const at::Tensor& scale, double eps, at::ScalarType type) {
+    const at::Tensor in = x.contiguous(), add = with_rows(shift), times = with_rows(scale);
+    const Sizes s(in);
+    at::Tensor out = at::empty(in.sizes(), in.options().dtype(type));
+    with_types(in.scalar_type(), type, [&](auto a, auto b) {
+      using X = decltype(a);
+      using Y = decltype(b);
+      using W = Wide<X>;
+      const X* const from = in.const_data_ptr<X>();
+      const W *const adds = add.const_data_ptr<W>(), *const factors = times.const_data_ptr<W>();
+      Y* const to = out.mutable_data_ptr<Y>();
+      for_rows<W>(s, false, 1, [&](std::int64_t m, std::int64_t first, std::int64_t last, W* row) {
+        const W *const c = adds + m * add.stride(0), *const k = factors + m * times.stride(0);
+        for (std::int64_t i = m * s.tokens + first; i < m * s.tokens + last; ++i) {
+          load_row(from + i * s.dim, s.dim, row);
+          const auto r = moments(row, s.dim, eps);
+          for (std::int64_t j = 0; j < s.dim; ++j) {
+            row[j] = (row[j] - r.mean) * r.inverse * (W(1) + k[j]) + c[j];
+          }
+          store_row(row, s.dim, to + i * s.dim);
+        }
+      });
+    });
+    ctx->save_for_backward({in, times});
+    ctx->saved_data["eps"] = eps;
+    return out;
+  }
+
+  static variable_list backward(AutogradContext* ctx, const variable_list& grad) {
+    const variable_list saved = ctx->get_saved_variables();
+    const at::Tensor &x = saved[0], &scale = saved[1];
+    const double eps = ctx->saved_data["eps"].toDouble();
+    const at::Tensor dy = grad[0].contiguous();
+    const Sizes s(x);
+    const at::Tensor dx = at::empty_like(x);
+    const at::Tensor dshift = at::zeros({s.batch, s.dim}, scale.options());
+    const at::Tensor dscale = at::zeros_like(dshift);
+    with_types(x.scalar_type(), dy.scalar_type(), [&](auto a, auto b) {
+      using X = decltype(a);
+      using Y = decltype(b);
+      using W = Wide<X>;
+      const X* const from = x.const_data_ptr<X>();
+      const Y* const slopes = dy.const_data_ptr<Y>();
+      const W* const factors = scale.const_data_ptr<W>();
+      X* const to = dx.mutable_data_ptr<X>();
+      W *const to_shift = dshift.mutable_data_ptr<W>(), *const to_scale =
+                                                            dscale.mutable_data_ptr<W>();
+      for_rows<W>(s, true, 2, [&](std::int64_t m, std::int64_t, std::int64_t, W* row) {
+        W *const normed = row, *const d = row + s.dim;
+        W *const ds = to_shift + m * s.dim, *const dk = to_scale + m * s.dim;
+        const W* const k = factors + m * scale.stride(0);
+        const W share = W(1) / static_cast<W>(s.dim);
+        for (std::int64_t i = m * s.tokens; i < (m + 1) * s.tokens; ++i) {
+          load_row(from + i * s.dim, s.dim, normed);
+          load_row(slopes + i * s.dim, s.dim, d);
+          const auto r = moments(normed, s.dim, eps);
+          for (std::int64_t j = 0; j < s.dim; ++j) {
+            normed[j] = (normed[j] - r.mean) * r.inverse;
+            ds[j] += d[j];
+            dk[j] += d[j] * normed[j];
+            d[j] *= W(1) + k[j];
+          }
+          const W mean = share * sum_of<W>(s.dim, [&](std::int64_t j) { return d[j]; });
+          const W along =
+              share * sum_of<W>(s.dim, [&](std::int64_t j) { return d[j] * normed[j]; });
+          for (std::int64_t j = 0; j < s.dim; ++j) {
+            d[j] = r.inverse * (d[j] - mean - normed[j] * along);
+          }
+          store_row(d, s.dim, to + i * s.dim);
+        }
+      });
+    });
+    return {dx, dshift, dscale, {}, {}};
+  }
+};
+
+struct GatedSum : torch::autograd::Function<GatedSum> {
+  static at::Tensor forward(AutogradContext* ctx, const at::Tensor& x, const at::Tensor& gate,
+                            const at::Tensor& y) {
+    const at::Tensor in = x.contiguous(), gates = with_rows(gate), more = y.contiguous();
+    const Sizes s(in);
+    at::Tensor out = at::empty_like(in);
+    with_types(in.scalar_type(), more.scalar_type(), [&](auto a, auto b) {
+      using X = decltype(a);
+      using Y = decltype(b);
+      using W = Wide<X>;
+      const X* const from = in.const_data_ptr<X>();
+      const Y* const add = more.const_data_ptr<Y>();
+      const W* const all = gates.const_data_ptr<W>();
+      X* const to = out.mutable_data_ptr<X>();
+      for_rows<W>(s, false, 2, [&](std::int64_t m, std::int64_t first, std::int64_t last, W* row) {
+        W* const other = row + s.dim;
+        const W* const g = all + m * gates.stride(0);
+        for (std::int64_t i = m * s.tokens + first; i < m * s.tokens + last; ++i) {
+          load_row(from + i * s.dim, s.dim, row);
+          load_row(add + i * s.dim, s.dim, other);
+          for (std::int64_t j = 0; j < s.dim; ++j) row[j] += g[j] * other[j];
+          store_row(row, s.dim, to + i * s.dim);
+        }
+      });
+    });
+    ctx->save_for_backward({gates, more});
+    return out;
+  }
+
+  static variable_list backward(AutogradContext* ctx, const variable_list& grad) {
+    const variable_list saved = ctx->get_saved_variables();
+    const at::Tensor &gate = saved[0], &y = saved[1];
+    const at::Tensor dout = grad[0].contiguous();
+    const Sizes s(y);
+    const at::Tensor dy = at::empty_like(y), dgate = at::zeros({s.batch, s.dim}, gate.options());
+    with_types(dout.scalar_type(), y.scalar_type(), [&](auto a, auto b) {
+      using X = decltype(a);
+      using Y = decltype(b);
+      using W = Wide<X>;
+      const X* const slopes = dout.const_data_ptr<X>();
+      const Y* const from = y.const_data_ptr<Y>();
+      const W* const all = gate.const_data_ptr<W>();
+      Y* const to = dy.mutable_data_ptr<Y>();
+      W* const to_gate = dgate.mutable_data_ptr<W>();
+      for_rows<W>(s, true, 2, [&](std::int64_t m, std::int64_t, std::int64_t, W* row) {
+        W *const d = row, *const values = row + s.dim, *const dg = to_gate + m * s.dim;
+        const W* const g = all + m * gate.stride(0);
+        for (std::int64_t i = m * s.tokens; i < (m + 1) * s.tokens; ++i) {
+          load_row(slopes + i * s.dim, s.dim, d);
+          load_row(from + i * s.dim, s.dim, values);
+          for (std::int64_t j = 0; j < s.dim; ++j) {
+            dg[j] += d[j] * values[j];
+            d[j] *= g[j];
+          }
+          store_row(d, s.dim, to + i * s.dim);
+        }
+      });
+    });
+    return {dout, dgate, dy};
+  }
+};
+
+}  // namespace
+
+at::Tensor fused_layer_norm_modulate(const at::Tensor& x, const at::Tensor& shift,
+                                     const at::Tensor& scale, double eps, at::ScalarType type) {
+  const auto fits = wide_type(x);
+  if (has_kernel(x) && shift.scalar_type() == fits && scale.scalar_type() == fits &&
+      (type == fits || (type == at::kBFloat16 && fits == at::kFloat))) {
+    return NormModulate::apply(x, shift, scale, eps, type);
+  }
+  const at::Tensor values = at::layer_norm(wide(x), {x.size(-1)}, {}, {}, eps);
+  return (values * (scale.unsqueeze(1) + 1.0) + shift.unsqueeze(1)).to(type);
+}
+
+at::Tensor fused_gated_sum(const at::Tensor& x, const at::Tensor& gate, const at::Tensor& y) {
+  const bool pair = y.scalar_type() == x.scalar_type() ||
+                    (x.scalar_type() == at::kFloat && y.scalar_type() == at::kBFloat16);
+  if (has_kernel(x) && x.scalar_type() != at::kBFloat16 && gate.scalar_type() == x.scalar_type() &&
+      pair) {
+    return GatedSum::apply(x, gate, y);
+  }
+  return x + (gate.unsqueeze(1) * y).to(x.scalar_type());
+}
+
+}  // namespace forerun
