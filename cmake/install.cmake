@@ -19,11 +19,13 @@ get_filename_component(FORERUN_TORCH_LIB "${Torch_DIR}/../../../lib" ABSOLUTE)
 set_target_properties(forerun PROPERTIES INSTALL_RPATH "$ORIGIN;${FORERUN_TORCH_LIB}" VERSION "${PROJECT_VERSION}"
                       SOVERSION "${PROJECT_VERSION_MAJOR}.${PROJECT_VERSION_MINOR}")
 install(TARGETS forerun EXPORT forerunTargets LIBRARY DESTINATION "${CMAKE_INSTALL_LIBDIR}")
-install(FILES "${PROJECT_SOURCE_DIR}/forerun/forerun.h" DESTINATION "${CMAKE_INSTALL_INCLUDEDIR}/forerun")
+install(FILES "${PROJECT_SOURCE_DIR}/forerun/forerun.h" "${PROJECT_SOURCE_DIR}/forerun/diffusion.h" DESTINATION "${CMAKE_INSTALL_INCLUDEDIR}/forerun")
 install(FILES "${PROJECT_SOURCE_DIR}/forerun/tensor/precision.h" DESTINATION "${CMAKE_INSTALL_INCLUDEDIR}/forerun/tensor")
 install(FILES "${PROJECT_SOURCE_DIR}/forerun/train/options.h" DESTINATION "${CMAKE_INSTALL_INCLUDEDIR}/forerun/train")
 install(FILES "${PROJECT_SOURCE_DIR}/forerun/train/dflash/dflash_training.h"
         DESTINATION "${CMAKE_INSTALL_INCLUDEDIR}/forerun/train/dflash")
+install(FILES "${PROJECT_SOURCE_DIR}/forerun/train/dit/dit_training.h"
+        DESTINATION "${CMAKE_INSTALL_INCLUDEDIR}/forerun/train/dit")
 install(DIRECTORY "${PROJECT_SOURCE_DIR}/forerun/core" DESTINATION "${CMAKE_INSTALL_INCLUDEDIR}/forerun"
         FILES_MATCHING PATTERN "*.h")
 

@@ -4,13 +4,10 @@
 #include <algorithm>
 #include <cmath>
 #include <filesystem>
-#include <fstream>
-#include <iterator>
-#include <nlohmann/json.hpp>
 
 #include "forerun/api/model_impl.h"
+#include "forerun/api/train_folder.h"
 #include "forerun/forerun.h"
-#include "forerun/formats/json_text.h"
 #include "forerun/formats/token_shards.h"
 #include "forerun/models/dflash/dflash_file.h"
 #include "forerun/models/dflash/init_dflash.h"
@@ -39,22 +36,6 @@ void check(const DFlashTraining& o) {
   need(share(o.loss.held_out) && o.loss.held_out < 1.0, "held-out is a share: 0 or more, below 1");
   need(std::isfinite(o.loss.confidence) && o.loss.confidence >= 0.0,
        "the confidence head's loss counts 0 or more");
-}
-
-// The result is written over what an earlier run left, but never over a model of other making, such
-// as the target.
-void check_out(const std::filesystem::path& out) {
-  if (std::filesystem::exists(out / "checkpoint.safetensors")) return;
-  std::ifstream in(out / "config.json", std::ios::binary);
-  const bool model = in || std::filesystem::exists(out / "model.safetensors");
-  if (!model) return;
-  const Result<nlohmann::json> config =
-      parse_json(std::string(std::istreambuf_iterator<char>(in), {}));
-  if (config && config->is_object() && config->contains("forerun")) return;
-  throw UsageError(
-      fmt::format("{} holds another model, which training would overwrite: choose "
-                  "another --out",
-                  out.string()));
 }
 
 // How often the target says each token, over all answers.
@@ -159,7 +140,7 @@ TrainReport train_checked(const Model& target, const std::vector<std::string>& d
                           const DFlashTraining& options, const TrainOptions& training,
                           const TrainListener& listener, Ranks& ranks) {
   check(options);
-  check_out(training.out);
+  expect_own_folder(training.out);
   std::vector<TokenShards> shards = load_data(data, static_cast<std::int64_t>(target.vocab()));
   // Weights as numbers: embedding, head, and what the network begins as.
   const Model numbers = Model::load(target.path(), Precision::kF32);

@@ -1,0 +1,91 @@
+#include <fmt/format.h>
+
+#include <cmath>
+#include <filesystem>
+#include <utility>
+
+#include "forerun/api/train_folder.h"
+#include "forerun/diffusion.h"
+#include "forerun/forerun.h"
+#include "forerun/formats/labelled_images.h"
+#include "forerun/models/dit/dit_file.h"
+#include "forerun/models/dit/init_dit.h"
+#include "forerun/train/dit/dit_objective.h"
+#include "forerun/train/trainer.h"
+
+namespace forerun {
+namespace {
+
+LabelledImages images_of(Result<LabelledImages> read, std::int64_t side) {
+  if (!read) throw FormatError(read.error().message);
+  LabelledImages images = *std::move(read);
+  if (images.width == side && images.height == side) return images;
+  if (images.width > side || images.height > side) {
+    throw UsageError(fmt::format("images of {} x {} are larger than --side {}", images.width,
+                                 images.height, side));
+  }
+  return padded(images, side, side, images.pixels.front());
+}
+
+// The images' own side, up to a multiple of the patch.
+std::int64_t side_of(const LabelledImages& images, const DitTraining& o) {
+  if (o.side != 0) return o.side;
+  const std::int64_t most = std::max(images.width, images.height);
+  return (most + o.patch - 1) / o.patch * o.patch;
+}
+
+DitConfig config_of(const DitTraining& o, const LabelledImages& images, std::int64_t side) {
+  DitConfig c;
+  c.depth = o.depth;
+  c.hidden = o.hidden;
+  c.heads = o.heads;
+  c.patch = o.patch;
+  c.input = side;
+  c.channels = images.channels;
+  c.classes = static_cast<std::int64_t>(images.classes.size());
+  c.mlp = 4 * o.hidden;
+  check_dit_config(c);
+  return c;
+}
+
+TrainReport train_checked(const std::string& data, const DitTraining& options,
+                          const TrainOptions& training, const TrainListener& listener,
+                          Ranks& ranks) {
+  if (!(options.drop >= 0.0 && options.drop <= 1.0)) throw UsageError("drop is a share: 0 to 1");
+  if (options.patch < 1) throw UsageError("patch: 1 pixel or more");
+  expect_own_folder(training.out);
+  Result<LabelledImages> read = load_labelled_images(data, ImageSplit::kTrain);
+  if (!read) throw FormatError(read.error().message);
+  Dit model;
+  std::int64_t side = 0;
+  if (options.init.empty()) {
+    side = side_of(*read, options);
+    model = random_dit(config_of(options, *read, side), training.seed);
+  } else {
+    model = load_dit(options.init);
+    side = model.config.input;
+  }
+  // Images without a test split are all learned from.
+  Result<LabelledImages> test = load_labelled_images(data, ImageSplit::kTest);
+  LabelledImages held_out = test ? images_of(std::move(test), side) : LabelledImages{};
+  DitObjective objective(std::make_shared<Dit>(std::move(model)), images_of(std::move(read), side),
+                         std::move(held_out), options);
+  return train(objective, training, listener, ranks);
+}
+
+}  // namespace
+
+TrainReport train_dit(const std::string& data, const DitTraining& options,
+                      const TrainOptions& training, const TrainListener& listener) {
+  Ranks ranks = Ranks::join();
+  set_threads(training.threads);
+  try {
+    return train_checked(data, options, training, listener, ranks);
+  } catch (const UsageError&) {
+    throw;
+  } catch (const std::invalid_argument& e) {  // what lower layers say of options and data
+    throw UsageError(e.what());
+  }
+}
+
+}  // namespace forerun

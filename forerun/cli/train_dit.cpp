@@ -1,0 +1,60 @@
+#include <memory>
+#include <string>
+
+#include "forerun/cli/options.h"
+#include "forerun/cli/training.h"
+#include "forerun/diffusion.h"
+
+namespace forerun::cli {
+namespace {
+
+struct Flags {
+  std::string data;
+  DitTraining dit;
+  TrainingFlags training;
+};
+
+}  // namespace
+
+std::function<int()> add_train_dit(CLI::App& parent, CLI::App*& command) {
+  auto f = std::make_shared<Flags>();
+  command = parent.add_subcommand(
+      "dit", "A class-conditional Diffusion Transformer on images (arXiv:2212.09748)");
+  CLI::App& app = *command;
+  app.add_option("--data", f->data,
+                 "Folder of images: IDX files as MNIST's, or PNG files in a folder a class")
+      ->required();
+  f->training.options.batch = 128;
+  f->training.options.micro_batch = 64;
+  f->training.options.learning_rate = 1e-3;
+  f->training.options.ema = 0.999;
+  f->training.options.epochs = 20.0;
+  f->training.options.evaluate_steps = 1000;
+  bind_training(app, f->training, "Images");
+  app.add_option("--depth", f->dit.depth, "Blocks")->capture_default_str();
+  app.add_option("--hidden", f->dit.hidden, "Width")->capture_default_str();
+  app.add_option("--heads", f->dit.heads, "Attention heads")->capture_default_str();
+  app.add_option("--patch", f->dit.patch, "Side of a patch, in pixels")->capture_default_str();
+  app.add_option("--side", f->dit.side,
+                 "Side that images are padded to, 0 = their own, to a multiple of the patch")
+      ->capture_default_str();
+  app.add_option("--drop", f->dit.drop, "Share of the images whose class is not told")
+      ->check(CLI::Range(0.0, 1.0))
+      ->capture_default_str();
+  app.add_flag("--no-flip{false}", f->dit.flip, "Without mirrored images");
+  app.add_option("--init", f->dit.init, "Folder of a network to go on from, with its sizes");
+  app.footer(R"(Examples:
+  forerun train dit --data /usr/share/datasets/fashion-mnist --out dit --side 32
+  forerun train dit --data photos --out dit --depth 12 --hidden 192 --heads 6 --patch 8
+
+Debian's package dataset-fashion-mnist holds images of the first form. Ctrl-C, or a kill, loses nothing but the steps
+since the last checkpoint: the same command goes on.)");
+  return [f, &app] {
+    return run_training(app, f->training, "img",
+                        [&](const TrainOptions& options, const TrainListener& listener) {
+                          return train_dit(f->data, f->dit, options, listener);
+                        });
+  };
+}
+
+}  // namespace forerun::cli

@@ -1,0 +1,155 @@
+#include "forerun/cli/training.h"
+
+#include <fmt/format.h>
+#include <malloc.h>
+
+#include <fstream>
+#include <iterator>
+#include <limits>
+#include <nlohmann/json.hpp>
+
+#include "forerun/cli/interrupt.h"
+#include "forerun/cli/new_file.h"
+#include "forerun/cli/provenance.h"
+#include "forerun/cli/report/training.h"
+#include "forerun/cli/terminal.h"
+#include "forerun/forerun.h"
+
+namespace forerun::cli {
+namespace {
+
+std::string clock_text(double seconds) {
+  const auto s = static_cast<long>(seconds);
+  return fmt::format("{}:{:02}:{:02}", s / 3600, s / 60 % 60, s % 60);
+}
+
+std::string line_of(const forerun::Progress& p, const std::string& unit) {
+  std::string out = fmt::format("step {} of {}  loss {:.3f}", p.step, p.steps, p.smoothed_loss);
+  for (const Figure& f : p.figures) out += fmt::format("  {} {:.3f}", f.name, f.value());
+  if (p.held_out != nullptr) out += fmt::format("  held-out {:.3f}", p.held_out->loss);
+  return out + fmt::format("  {:.0f} {}/s  {:.0f} GFLOP/s  {} left", p.tokens_per_second, unit,
+                           p.gflops_per_second, clock_text(p.eta_seconds));
+}
+
+std::string line_of(const HeldOut& h) {
+  std::string out = fmt::format("step {}: held-out loss {:.4f}", h.step, h.loss);
+  for (const Figure& f : h.figures) out += fmt::format(", {} {:.3f}", f.name, f.value());
+  return out;
+}
+
+// A step frees and takes the same large blocks again and again; from the system they would come
+// page by page, zeroed, which was a sixth of a step.
+void keep_memory() {
+#ifdef __GLIBC__
+  mallopt(M_MMAP_MAX, 0);
+  mallopt(M_TRIM_THRESHOLD, std::numeric_limits<int>::max());
+  mallopt(M_TOP_PAD, 64 << 20);
+#endif
+}
+
+// The log as a page, beside it. A page that cannot be written stops no training.
+void write_curves(const std::string& folder) {
+  try {
+    std::ifstream in(folder + "/log.jsonl", std::ios::binary);
+    const std::string log(std::istreambuf_iterator<char>(in), {});
+    NewFile(folder + "/curves.html").commit(render_training(log));
+  } catch (const std::exception& e) {
+    note(e.what());
+  }
+}
+
+// Operations of matrix products and the seconds they took, over this process's steps.
+struct Work {
+  double operations = 0.0, seconds = 0.0;
+
+  void add(const forerun::Progress& p) {
+    operations += p.gflops_per_second * 1e9 * p.step_seconds;
+    seconds += p.step_seconds;
+  }
+  std::string text(double machine) const {
+    const double rate = seconds > 0.0 ? operations / seconds : 0.0;
+    return fmt::format(
+        "matrix products {:.0f} GFLOP/s over whole steps, {:.2f} of the {:.0f} that this "
+        "machine multiplies large matrices at",
+        rate * 1e-9, machine > 0.0 ? rate / machine : 0.0, machine * 1e-9);
+  }
+};
+
+}  // namespace
+
+void bind_training(CLI::App& app, TrainingFlags& flags, const std::string& what) {
+  TrainOptions& o = flags.options;
+  app.add_option("--threads", flags.threads, "CPU threads, 0 = one a core")
+      ->check(CLI::Range(0, 1024))
+      ->capture_default_str();
+  app.add_option("--out", o.out,
+                 "Folder of the result, the checkpoint and the log; a run found there is taken up")
+      ->required();
+  app.add_option("--epochs", o.epochs, "Passes over the data")->capture_default_str();
+  app.add_option("--steps", o.steps, "Steps, in place of epochs");
+  app.add_option("--batch", o.batch, what + " a step")->capture_default_str();
+  app.add_option("--micro-batch", o.micro_batch, "Of them at a time")->capture_default_str();
+  app.add_option("--lr", o.learning_rate, "Learning rate")->capture_default_str();
+  app.add_option("--warmup", o.warmup, "Share of the steps in which it rises")
+      ->capture_default_str();
+  app.add_option("--min-lr", o.min_rate, "Share of it at which the cosine ends")
+      ->capture_default_str();
+  app.add_flag("--muon", o.muon, "Muon for the hidden matrices, AdamW for the rest");
+  app.add_option("--weight-decay", o.weight_decay, "Of matrices")->capture_default_str();
+  app.add_option("--clip", o.clip, "Largest norm of the gradient")->capture_default_str();
+  app.add_option("--ema", o.ema, "Decay of the average of the weights, 0 = none")
+      ->capture_default_str();
+  app.add_option("--seed", o.seed, "Of data order, first weights and whatever else is drawn")
+      ->capture_default_str();
+  app.add_option("--checkpoint-seconds", o.checkpoint_seconds, "Time between checkpoints")
+      ->capture_default_str();
+  app.add_option("--evaluate-steps", o.evaluate_steps, "Steps between held-out losses")
+      ->capture_default_str();
+  app.add_option("--time-limit", o.time_limit, "Seconds after which it stops, to be taken up")
+      ->capture_default_str();
+  app.add_flag("--f32", flags.f32, "Matrix products in float32, not bfloat16");
+}
+
+int run_training(
+    const CLI::App& command, const TrainingFlags& flags, const std::string& unit,
+    const std::function<TrainReport(const TrainOptions&, const TrainListener&)>& train) {
+  keep_memory();
+  TrainOptions options = flags.options;
+  options.bf16 = !flags.f32;
+  options.threads = flags.threads;
+  options.provenance = nlohmann::json({{"forerun", FORERUN_VERSION},
+                                       {"date", utc_date()},
+                                       {"cpu", cpu_name()},
+                                       {"command", command_line(command)}})
+                           .dump();
+  Progress progress;
+  Work work;
+  TrainListener listener;
+  listener.on_step = [&](const forerun::Progress& p) {
+    work.add(p);
+    progress.show(line_of(p, unit));
+  };
+  listener.on_checkpoint = [&](const forerun::Progress&) { write_curves(options.out); };
+  listener.on_held_out = [&](const HeldOut& h) {
+    progress.clear();
+    note(line_of(h));
+  };
+  listener.on_note = [&](std::string_view text) {
+    progress.clear();
+    note(text);
+  };
+  listener.go_on = [] { return !interrupted(); };
+  const TrainReport r = train(options, listener);
+  progress.clear();
+  write_out(fmt::format("{}: {} after step {} of {}, loss {:.4f}, {} {} in {}\n", options.out,
+                        name_of(r.end), r.step, r.steps, r.smoothed_loss, r.tokens,
+                        unit == "tok" ? "tokens" : "images", clock_text(r.seconds)));
+  if (work.seconds > 0.0) {
+    write_curves(options.out);
+    write_out(work.text(product_rate(options.bf16, options.threads)) + "\n" + options.out +
+              "/curves.html: the curves\n");
+  }
+  return r.end == TrainEnd::kInterrupted ? 130 : 0;
+}
+
+}  // namespace forerun::cli

@@ -1,0 +1,31 @@
+#pragma once
+
+#include <CLI/CLI.hpp>
+#include <functional>
+#include <string>
+
+#include "forerun/train/options.h"
+
+namespace forerun::cli {
+
+/// Flags that all training has. `what`: what an example is called, in the plural.
+struct TrainingFlags {
+  TrainOptions options;
+  int threads = 0;
+  bool f32 = false;
+};
+void bind_training(CLI::App& app, TrainingFlags& flags, const std::string& what);
+
+/// Trains with a progress line, the curves as a page, and what the machine could have done.
+/// @param unit   of the examples' pace: "tok", "img"
+/// @param train  the call, with options and listener completed
+/// @return       the exit code
+int run_training(
+    const CLI::App& command, const TrainingFlags& flags, const std::string& unit,
+    const std::function<TrainReport(const TrainOptions&, const TrainListener&)>& train);
+
+/// The subcommands of `forerun train`.
+std::function<int()> add_train_dflash(CLI::App& parent, CLI::App*& command);
+std::function<int()> add_train_dit(CLI::App& parent, CLI::App*& command);
+
+}  // namespace forerun::cli

@@ -1,0 +1,118 @@
+#include "forerun/train/dit/dit_objective.h"
+
+#include <ATen/ATen.h>
+#include <fmt/format.h>
+
+#include <nlohmann/json.hpp>
+#include <stdexcept>
+#include <utility>
+
+#include "forerun/models/dit/dit_file.h"
+#include "forerun/train/dit/image_batch.h"
+
+namespace forerun {
+namespace {
+
+constexpr std::uint64_t kHeldOutSeed = 0x4e1d0e7ULL;
+
+void check(const DitConfig& c, const LabelledImages& images) {
+  if (images.size() == 0) return;
+  if (images.width != c.input || images.height != c.input || images.channels != c.channels ||
+      static_cast<std::int64_t>(images.classes.size()) != c.classes) {
+    throw std::invalid_argument(fmt::format(
+        "images of {} x {} with {} channels in {} classes, for a network of {} x {} with {} in {}",
+        images.width, images.height, images.channels, images.classes.size(), c.input, c.input,
+        c.channels, c.classes));
+  }
+}
+
+}  // namespace
+
+double dit_block_work(const DitConfig& c) {
+  const auto d = static_cast<double>(c.hidden), n = static_cast<double>(c.tokens());
+  return n * (4.0 * d * d + 2.0 * d * static_cast<double>(c.mlp) + 2.0 * n * d) + 6.0 * d * d;
+}
+
+double dit_pass_work(const DitConfig& c) {
+  const auto d = static_cast<double>(c.hidden), n = static_cast<double>(c.tokens()),
+             patch = static_cast<double>(c.patch * c.patch);
+  return static_cast<double>(c.depth) * dit_block_work(c) +
+         n * d * patch * static_cast<double>(c.channels + c.out_channels()) + 3.0 * d * d +
+         256.0 * d;
+}
+
+std::string digest_of(const LabelledImages& images) {
+  std::uint64_t hash = 0xcbf29ce484222325ULL;
+  const auto add = [&](std::uint64_t x) { hash = (hash ^ x) * 0x100000001b3ULL; };
+  for (const std::uint8_t p : images.pixels) add(p);
+  for (const std::int32_t l : images.labels) add(static_cast<std::uint64_t>(l));
+  return fmt::format("{} images {:016x}", images.size(), hash);
+}
+
+DitObjective::DitObjective(std::shared_ptr<Dit> model, LabelledImages training,
+                           LabelledImages held_out, const DitTraining& options)
+    : model_(std::move(model)),
+      training_(std::move(training)),
+      held_out_(std::move(held_out)),
+      options_(options) {
+  check(model_->config, training_);
+  check(model_->config, held_out_);
+  if (training_.size() == 0) throw std::invalid_argument("there is no image to learn from");
+}
+
+std::vector<Parameter> DitObjective::parameters() {
+  std::vector<Parameter> out;
+  for (const DitWeight& w : weights(*model_)) {
+    const bool matrix = w.shape.size() == 2 && !w.name.starts_with("y_embedder");
+    out.push_back({.name = w.name, .value = w.tensor->requires_grad_(), .decay = matrix});
+  }
+  return out;
+}
+
+LossSum DitObjective::loss_of(const LabelledImages& images, std::span<const std::size_t> which,
+                              std::uint64_t seed, double drop, bool flip) const {
+  const NoisyImages batch = noisy_images(images, which, seed, {.drop = drop, .flip = flip});
+  const at::Tensor said = run_dit(*model_, batch.noisy, batch.time, batch.label).noise;
+  const at::Tensor errors = (said - batch.noise).square().mean({1, 2, 3});
+  LossSum out;
+  out.loss = errors.sum();
+  out.weight = static_cast<double>(which.size());
+  out.tokens = static_cast<std::int64_t>(which.size());
+  // Late in sampling the noise is small and hard to see; most of the loss is there.
+  const at::Tensor late = batch.time.lt(100);
+  out.figures = {
+      {"below 100", (errors.detach() * late).sum().item<double>(), late.sum().item<double>()}};
+  return out;
+}
+
+LossSum DitObjective::loss(std::span<const std::size_t> examples, std::uint64_t seed) {
+  return loss_of(training_, examples, seed, options_.drop, options_.flip);
+}
+
+LossSum DitObjective::held_out_loss(std::span<const std::size_t> examples) {
+  return loss_of(held_out_, examples, kHeldOutSeed, 0.0, false);
+}
+
+double DitObjective::flops(std::span<const std::size_t> examples) const {
+  // Forward, and back for weights and inputs.
+  return 6.0 * static_cast<double>(examples.size()) * dit_pass_work(model_->config);
+}
+
+std::string DitObjective::fingerprint() const {
+  const DitConfig& c = model_->config;
+  return fmt::format(
+      "dit depth={} hidden={} heads={} patch={} input={}x{} mlp={} classes={} "
+      "drop={} flip={} data={}",
+      c.depth, c.hidden, c.heads, c.patch, c.channels, c.input, c.mlp, c.classes, options_.drop,
+      options_.flip, digest_of(training_));
+}
+
+void DitObjective::save(const std::filesystem::path& folder, std::span<const at::Tensor> values,
+                        const nlohmann::json& provenance) {
+  Dit copy = *model_;
+  const std::vector<DitWeight> places = weights(copy);
+  for (std::size_t i = 0; i < places.size(); ++i) *places[i].tensor = values[i];
+  save_dit(folder, copy, provenance);
+}
+
+}  // namespace forerun

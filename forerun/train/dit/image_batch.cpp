@@ -1,0 +1,70 @@
+#include "forerun/train/dit/image_batch.h"
+
+#include <ATen/ATen.h>
+#include <ATen/Parallel.h>
+
+#include <cmath>
+
+#include "forerun/core/draws.h"
+#include "forerun/models/ddpm_schedule.h"
+
+namespace forerun {
+namespace {
+
+// What the uniforms of an image decide.
+enum : std::uint32_t { kTime, kLabel, kMirror };
+
+// One image, rows mirrored if asked for, from bytes to [-1, 1].
+void copy_image(const std::uint8_t* from, std::int64_t rows, std::int64_t side, bool mirror,
+                float* to) {
+  for (std::int64_t r = 0; r < rows; ++r) {
+    for (std::int64_t x = 0; x < side; ++x) {
+      const std::int64_t source = mirror ? side - 1 - x : x;
+      to[r * side + x] = static_cast<float>(from[r * side + source]) / 127.5F - 1.0F;
+    }
+  }
+}
+
+}  // namespace
+
+NoisyImages noisy_images(const LabelledImages& images, std::span<const std::size_t> which,
+                         std::uint64_t seed, const NoiseOptions& options) {
+  const auto n = static_cast<std::int64_t>(which.size());
+  const std::int64_t side = images.width, rows = images.channels * images.height;
+  NoisyImages out;
+  out.clean = at::empty({n, images.channels, images.height, side}, at::kFloat);
+  out.noise = at::empty_like(out.clean);
+  out.noisy = at::empty_like(out.clean);
+  out.time = at::empty({n}, at::kLong);
+  out.label = at::empty({n}, at::kLong);
+  const std::int64_t values = rows * side;
+  at::parallel_for(0, n, 1, [&](std::int64_t begin, std::int64_t end) {
+    for (std::int64_t i = begin; i < end; ++i) {
+      const std::size_t image = which[static_cast<std::size_t>(i)];
+      const Draws draws{.seed = seed, .request = static_cast<std::uint32_t>(image)};
+      const auto uniform = [&](std::uint32_t what) {
+        return draws.uniform(Purpose::kTarget, what);
+      };
+      float *const clean = out.clean.data_ptr<float>() + i * values,
+                   *const noise = out.noise.data_ptr<float>() + i * values,
+                   *const noisy = out.noisy.data_ptr<float>() + i * values;
+      copy_image(images.pixels.data() + static_cast<std::int64_t>(image) * values, rows, side,
+                 options.flip && uniform(kMirror) < 0.5, clean);
+      draws.fill_normal(Purpose::kDraft, {noise, static_cast<std::size_t>(values)});
+      const auto times = static_cast<double>(DdpmSchedule::kTrained - options.first_time);
+      const std::int64_t time =
+          options.first_time + static_cast<std::int64_t>(uniform(kTime) * times);
+      const double bar = ddpm_alpha_bar(time);
+      const auto signal = static_cast<float>(std::sqrt(bar)),
+                 spread = static_cast<float>(std::sqrt(1.0 - bar));
+      for (std::int64_t j = 0; j < values; ++j) noisy[j] = signal * clean[j] + spread * noise[j];
+      out.time.data_ptr<std::int64_t>()[i] = time;
+      out.label.data_ptr<std::int64_t>()[i] = uniform(kLabel) < options.drop
+                                                  ? static_cast<std::int64_t>(images.classes.size())
+                                                  : images.labels[image];
+    }
+  });
+  return out;
+}
+
+}  // namespace forerun

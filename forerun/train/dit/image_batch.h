@@ -1,0 +1,34 @@
+#pragma once
+
+#include <ATen/core/Tensor.h>
+
+#include <cstddef>
+#include <cstdint>
+#include <span>
+
+#include "forerun/formats/labelled_images.h"
+
+namespace forerun {
+
+/// What is random about one image of a training batch, by (seed, image) alone.
+struct NoisyImages {
+  at::Tensor clean;  ///< [batch, channels, side, side] float32 in [-1, 1]
+  at::Tensor noise;  ///< the same shape, standard normal
+  at::Tensor time;   ///< [batch] int64, below 1,000
+  at::Tensor label;  ///< [batch] int64; the number of classes where it is not told
+  at::Tensor noisy;  ///< sqrt(alpha_bar) clean + sqrt(1 - alpha_bar) noise
+};
+
+/// How images of a batch are made noisy.
+struct NoiseOptions {
+  double drop = 0.1;            ///< share of the labels that are not told
+  bool flip = true;             ///< mirror every other image
+  std::int64_t first_time = 0;  ///< times are uniform from here to 999
+};
+
+/// @param images    square; `which` are indices of it
+/// @param seed      the same image has other randomness under another
+NoisyImages noisy_images(const LabelledImages& images, std::span<const std::size_t> which,
+                         std::uint64_t seed, const NoiseOptions& options);
+
+}  // namespace forerun
