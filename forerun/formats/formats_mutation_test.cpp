@@ -5,11 +5,15 @@
 #include "forerun/formats/dequantize.h"
 #include "forerun/formats/gguf.h"
 #include "forerun/formats/hf_config.h"
+#include "forerun/formats/idx.h"
 #include "forerun/formats/json_text.h"
+#include "forerun/formats/png.h"
 #include "forerun/formats/safetensors.h"
 #include "forerun/formats/whole_numbers.h"
 #include "tests/support/gguf_builder.h"
+#include "tests/support/idx_builder.h"
 #include "tests/support/mutate.h"
+#include "tests/support/png_builder.h"
 #include "tests/support/temp_folder.h"
 
 namespace forerun {
@@ -134,6 +138,59 @@ TEST(FormatsMutation, DamagedJsonNeverCrashes) {
     walk.sum += static_cast<bool>(parse_end_of_sequence(*document, {}));
     walk.sum += static_cast<bool>(json_field<std::int64_t>(*document, "eos_token_id"));
     walk.sum += static_cast<bool>(json_field<double>(*document, "eps"));
+  });
+  report(walk, mutants);
+}
+
+TEST(FormatsMutation, DamagedIdxNeverCrashes) {
+  const std::string images = testing::idx_file({3, 4, 5}, testing::some_values(60));
+  const std::vector<Bytes> seeds{bytes_of(images), bytes_of(testing::gzipped(images)),
+                                 bytes_of(testing::idx_file({9}, testing::some_values(9)))};
+  Walk walk;
+  const auto mutants = for_each_mutant(seeds, [&](const Bytes& mutant, std::uint64_t i) {
+    SCOPED_TRACE(i);
+    const Result<IdxBytes> file = parse_idx(mutant);
+    file ? ++walk.parsed : ++walk.refused;
+    if (!file) return expect_readable(file.error());
+    ASSERT_EQ(element_count(file->shape), static_cast<std::int64_t>(file->values.size()));
+    walk.touch(std::as_bytes(std::span(file->values)));
+  });
+  report(walk, mutants);
+}
+
+// As damaged, and with the checksums made right again: else nearly all damage ends there.
+TEST(FormatsMutation, DamagedPngNeverCrashes) {
+  std::vector<Bytes> seeds;
+  const auto add = [&](testing::PngSpec spec) {
+    spec.width = spec.height = 9;
+    for (std::size_t i = 0; i < 81 * testing::samples_per_pixel(spec.colour); ++i) {
+      spec.samples.push_back(static_cast<std::uint16_t>(i & ((1u << spec.depth) - 1)));
+    }
+    seeds.push_back(bytes_of(testing::build_png(spec)));
+  };
+  add({.depth = 16, .colour = 6, .interlaced = true});
+  add({.depth = 4, .colour = 3, .palette = std::string(48, 'p'), .transparency = "abc"});
+  add({.depth = 1,
+       .colour = 0,
+       .transparency = std::string("\0\1", 2),
+       .chunks = testing::png_chunk("gAMA", testing::big_endian(45455))});
+  add({.depth = 8, .colour = 2});
+  Walk walk;
+  const auto mutants = for_each_mutant(seeds, [&](const Bytes& mutant, std::uint64_t i) {
+    SCOPED_TRACE(i);
+    const Bytes mended = bytes_of(testing::with_right_checksums(std::string(text_of(mutant))));
+    for (const Bytes& bytes : {mutant, mended}) {
+      const Result<Image> image = parse_png(bytes);
+      image ? ++walk.parsed : ++walk.refused;
+      if (!image) {
+        expect_readable(image.error());
+        continue;
+      }
+      ASSERT_TRUE(image->channels == 1 || image->channels == 3);
+      ASSERT_EQ(image->width * image->height * image->channels,
+                static_cast<std::int64_t>(image->pixels.size()));
+      walk.touch(std::as_bytes(std::span(image->pixels)));
+    }
   });
   report(walk, mutants);
 }
