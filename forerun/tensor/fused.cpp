@@ -273,6 +273,68 @@ struct SwiGlu : torch::autograd::Function<SwiGlu> {
   }
 };
 
+// x * sigmoid(2 u), u = sqrt(2 / pi) (x + 0.044715 x^3): what tanh comes down to.
+template <class W>
+struct GeluTerms {
+  static constexpr W kScale = W(1.5957691216057308), kCube = W(0.044715);
+  static W sigmoid(W x) {
+    return W(1) / (W(1) + internal::exp_of(-kScale * x * (W(1) + kCube * x * x)));
+  }
+  static W slope(W x) {
+    const W s = sigmoid(x);
+    return s + x * s * (W(1) - s) * kScale * (W(1) + W(3) * kCube * x * x);
+  }
+};
+
+// f(values, count, first) for pieces that fit the first-level cache, and stores them.
+template <class X, class F>
+void elementwise(const at::Tensor& x, const at::Tensor& out, F&& f) {
+  using W = Wide<X>;
+  const auto* const from = x.const_data_ptr<X>();
+  auto* const to = out.mutable_data_ptr<X>();
+  const std::int64_t n = x.numel();
+  at::parallel_for(0, (n + kPiece - 1) / kPiece, 8, [&](std::int64_t begin, std::int64_t end) {
+    W a[kPiece];
+    for (std::int64_t p = begin; p < end; ++p) {
+      const std::int64_t first = p * kPiece, count = std::min(kPiece, n - first);
+      load_row(from + first, count, a);
+      f(a, count, first);
+      store_row(a, count, to + first);
+    }
+  });
+}
+
+struct Gelu : torch::autograd::Function<Gelu> {
+  static at::Tensor forward(AutogradContext* ctx, const at::Tensor& x) {
+    const at::Tensor in = x.contiguous();
+    at::Tensor out = at::empty_like(in);
+    with_type(in.scalar_type(), [&](auto tag) {
+      using W = Wide<decltype(tag)>;
+      elementwise<decltype(tag)>(in, out, [](W* a, std::int64_t count, std::int64_t) {
+        for (std::int64_t i = 0; i < count; ++i) a[i] *= GeluTerms<W>::sigmoid(a[i]);
+      });
+    });
+    ctx->save_for_backward({in});
+    return out;
+  }
+  static variable_list backward(AutogradContext* ctx, const variable_list& grad) {
+    const at::Tensor x = ctx->get_saved_variables()[0];
+    const at::Tensor dy = grad[0].to(x.scalar_type()).contiguous();
+    at::Tensor dx = at::empty_like(x);
+    with_type(x.scalar_type(), [&](auto tag) {
+      using X = decltype(tag);
+      using W = Wide<X>;
+      const auto* const slopes = dy.const_data_ptr<X>();
+      elementwise<X>(x, dx, [&](W* a, std::int64_t count, std::int64_t first) {
+        W d[kPiece];
+        load_row(slopes + first, count, d);
+        for (std::int64_t i = 0; i < count; ++i) a[i] = d[i] * GeluTerms<W>::slope(a[i]);
+      });
+    });
+    return {dx};
+  }
+};
+
 }  // namespace
 
 at::Tensor fused_rms_norm(const at::Tensor& x, const at::Tensor& weight, double eps,
@@ -306,6 +368,10 @@ at::Tensor fused_swiglu(const at::Tensor& gate, const at::Tensor& up) {
     return SwiGlu::apply(gate, up);
   }
   return at::silu(gate) * up;
+}
+
+at::Tensor fused_gelu(const at::Tensor& x) {
+  return has_kernel(x) ? Gelu::apply(x) : at::gelu(x, "tanh");
 }
 
 }  // namespace forerun

@@ -26,4 +26,7 @@ at::Tensor fused_norm_rotate(const at::Tensor& x, const at::Tensor& weight, doub
 /// silu(gate) * up, elementwise; both of one shape and type.
 at::Tensor fused_swiglu(const at::Tensor& gate, const at::Tensor& up);
 
+/// GELU by its tanh form (Hendrycks and Gimpel 2016, arXiv:1606.08415, section 2), elementwise.
+at::Tensor fused_gelu(const at::Tensor& x);
+
 }  // namespace forerun

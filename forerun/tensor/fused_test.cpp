@@ -108,6 +108,13 @@ TEST_P(Fused, SwiGlu) {
   EXPECT_LT(difference(fused, plain, inputs), GetParam().bound);
 }
 
+TEST_P(Fused, Gelu) {
+  const Tensors inputs = {random({37, 71}, 4.0)};
+  const auto fused = [](const Tensors& in) { return fused_gelu(in[0]); };
+  const auto plain = [](const Tensors& in) { return at::gelu(in[0], "tanh"); };
+  EXPECT_LT(difference(fused, plain, inputs), GetParam().bound);
+}
+
 // The path of other devices computes the same; float16 has no kernel here.
 TEST_P(Fused, TheFallbackIsTheSameFunction) {
   if (GetParam().type != at::kFloat) return;

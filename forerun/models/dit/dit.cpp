@@ -8,6 +8,7 @@
 #include <cmath>
 #include <stdexcept>
 
+#include "forerun/tensor/fused.h"
 #include "forerun/tensor/fused_modulation.h"
 
 namespace forerun {
@@ -38,11 +39,18 @@ Modulation modulation(const DitLinear& l, const at::Tensor& condition, const at:
   return {product(l, condition).to(h.scalar_type()), h.size(2)};
 }
 
+// All heads of all images as one batch of products: flash attention would make thousands of small
+// ones of it, and scores of so few tokens fit the cache.
 at::Tensor attention(const DitBlock& block, const DitConfig& c, const at::Tensor& x) {
-  const std::int64_t n = x.size(0), tokens = x.size(1);
-  const at::Tensor qkv =
-      product(block.qkv, x).view({n, tokens, 3, c.heads, c.head_dim()}).permute({2, 0, 3, 1, 4});
-  const at::Tensor y = at::scaled_dot_product_attention(qkv[0], qkv[1], qkv[2]);
+  const std::int64_t n = x.size(0), tokens = x.size(1), heads = n * c.heads, dim = c.head_dim();
+  const at::Tensor qkv = product(block.qkv, x)
+                             .view({n, tokens, 3, c.heads, dim})
+                             .permute({2, 0, 3, 1, 4})
+                             .reshape({3, heads, tokens, dim});
+  const double scale = 1.0 / std::sqrt(static_cast<double>(dim));
+  const at::Tensor weights =
+      at::softmax(at::bmm(qkv[0] * scale, qkv[1].transpose(1, 2)), -1).to(qkv.scalar_type());
+  const at::Tensor y = at::bmm(weights, qkv[2]).view({n, c.heads, tokens, dim});
   return product(block.out, y.transpose(1, 2).reshape({n, tokens, c.hidden}));
 }
 
@@ -104,7 +112,7 @@ at::Tensor run_block(const DitBlock& block, const DitConfig& c, const at::Tensor
   const at::Tensor a = fused_layer_norm_modulate(h, m(0), m(1), kNormEps, type);
   const at::Tensor middle = fused_gated_sum(h, m(2), attention(block, c, a));
   const at::Tensor b = fused_layer_norm_modulate(middle, m(3), m(4), c.mlp_norm_eps, type);
-  const at::Tensor wide = at::gelu(product(block.up, b), "tanh");
+  const at::Tensor wide = fused_gelu(product(block.up, b));
   return fused_gated_sum(middle, m(5), product(block.down, wide));
 }
 

@@ -63,7 +63,8 @@ DitObjective::DitObjective(std::shared_ptr<Dit> model, LabelledImages training,
 std::vector<Parameter> DitObjective::parameters() {
   std::vector<Parameter> out;
   for (const DitWeight& w : weights(*model_)) {
-    const bool matrix = w.shape.size() == 2 && !w.name.starts_with("y_embedder");
+    // Weight decay, and Muon, are for the matrices inside the blocks.
+    const bool matrix = w.shape.size() == 2 && w.name.starts_with("blocks.");
     out.push_back({.name = w.name, .value = w.tensor->requires_grad_(), .decay = matrix});
   }
   return out;
