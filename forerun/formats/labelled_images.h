@@ -36,7 +36,8 @@ Result<LabelledImages> load_labelled_idx(const std::filesystem::path& images_pat
 /// Classes and the files of a class are in the order of their names, bytewise. Names that start
 /// with a dot are passed over, and so are files that are no pictures.
 /// Errors: none of these (says what was expected), a class without images, a picture that is not
-/// PNG, an image of another size or channel count than the first; as load_png, load_labelled_idx.
+/// PNG, an image of another size or channel count than the first, train and test with other
+/// classes; as load_png, load_labelled_idx.
 Result<LabelledImages> load_labelled_images(const std::filesystem::path& folder, ImageSplit split);
 
 /// The images in the middle of larger ones, e.g. 28 x 28 in 32 x 32; an odd pixel goes to the right
