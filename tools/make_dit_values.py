@@ -22,11 +22,11 @@ dit/diffusers/transformer/             a DiTTransformer2DModel as its save_pretr
 dit/sampler.safetensors                what is given is float32; results are float64, stored as their bits in int64
   betas_T, alphas_cumprod_T, posterior_variance_T, c1_T, c2_T, kappa_T [T], timesteps_T [T] int64
                  T = 1000 linear steps and respaced to 10, 50, 250; index 0 is the last transition of sampling,
-                 timesteps are what the network sees; mean = c1 x_0 + c2 x; kappa = |mean - mean'| / (sigma |eps - eps'|),
-                 infinite at 0
+                 timesteps are what the network sees; mean = c1 x_0 + c2 x;
+                 kappa = |mean - mean'| / (sigma |eps - eps'|), infinite at 0
   toy_noise [20, 3, 8], toy_states [21, 3, 8]
-                 ancestral sampling on T = 20 with eps(x, t) = a x + (1 - a) tanh(x), a = t / 999, t as the network sees it;
-                 noise k leads from state k to k + 1 (the last one has no effect), state 0 is given
+                 ancestral sampling on T = 20 with eps(x, t) = a x + (1 - a) tanh(x), a = t / 999, t as the network
+                 sees it; noise k leads from state k to k + 1 (the last one has no effect), state 0 is given
   coupling_*     reflection of a draft x' = m_hat + sigma xi: m_hat, m, xi [64, 16], u, sigma [64] are given, x [64, 16]
                  float64 and accept [64] result; case 0 has equal means
 vae/four_levels/, vae/two_levels/      an AutoencoderKL as its save_pretrained writes it, computed by diffusers
@@ -137,7 +137,8 @@ def guided(network, x, t, y, null, channels):
 def expected(network, c, guided_channels, batch=4):
     shape = (batch, c["in_channels"], c["input_size"], c["input_size"])
     null = c["num_classes"]
-    x, t, y = torch.randn(shape), torch.tensor([0, 10, 999, 500][:batch]), torch.tensor([0, null, null - 1, 2][:batch])
+    x = torch.randn(shape)
+    t, y = torch.tensor([0, 10, 999, 500][-batch:]), torch.tensor([0, null, null - 1, 2][-batch:])
     f, output = network(x, t, y)
     return {"x": x, "t": t, "y": y, "f": f, "output": output} | {
         f"guided_{k}": guided(network, x, t, y, null, k) for k in guided_channels}
@@ -165,7 +166,8 @@ def write_reference(folder, c, guided_channels, batch=4):
     values = expected(network, c, guided_channels, batch)
     if c is not XL:
         check_scales(network, weights, values)
-        exact = reference({n: w.double() for n, w in weights.items()}, c, values["x"].double(), values["t"], values["y"])
+        doubles = {n: w.double() for n, w in weights.items()}
+        exact = reference(doubles, c, values["x"].double(), values["t"], values["y"])
         print(f"{folder.name}: float32 is {(exact[1] - values['output']).abs().max():.1e} from float64")
     write(folder, weights, values)
     (folder / "config.json").write_text(json.dumps(c, indent=1) + "\n")

@@ -1,0 +1,81 @@
+#include <ATen/ATen.h>
+#include <fmt/format.h>
+
+#include <stdexcept>
+#include <system_error>
+#include <utility>
+
+#include "forerun/formats/hf_config.h"
+#include "forerun/formats/internal/quote.h"
+#include "forerun/formats/safetensors.h"
+#include "forerun/models/internal/weight_reader.h"
+#include "forerun/models/vae/vae.h"
+
+namespace forerun {
+namespace {
+
+using internal::WeightReader;
+
+constexpr const char* kFile = "diffusion_pytorch_model.safetensors";
+
+// What older versions of diffusers call the attention's products, by today's names.
+constexpr std::pair<const char*, const char*> kOlder[] = {{".to_q.", ".query."},
+                                                          {".to_k.", ".key."},
+                                                          {".to_v.", ".value."},
+                                                          {".to_out.0.", ".proj_attn."}};
+
+std::string name_in(const WeightReader& source, const std::string& name) {
+  if (source.has(name)) return name;
+  for (const auto& [today, before] : kOlder) {
+    const std::size_t at = name.find(today);
+    if (at == std::string::npos) continue;
+    std::string older = name;
+    older.replace(at, std::string_view(today).size(), before);
+    if (source.has(older)) return older;
+  }
+  return name;  // missing: reported under today's name
+}
+
+VaeDecoder read(const VaeConfig& config, WeightReader source, at::Device device) {
+  VaeDecoder vae;
+  vae.config = config;
+  for (const VaeWeight& w : weights(vae)) {
+    *w.tensor = source.weight(name_in(source, w.name), w.shape).to(device);
+  }
+  for (const std::string& name : source.left()) {
+    if (name.starts_with("decoder.") || name.starts_with("post_quant_conv.")) {
+      throw FormatError(fmt::format(
+          "tensor {} has no place in the decoder that config.json describes; the two do not belong "
+          "together, or it has parts that are not supported",
+          internal::quote(name)));
+    }
+  }
+  return vae;
+}
+
+}  // namespace
+
+VaeDecoder load_vae(const std::filesystem::path& path, at::ScalarType type, at::Device device) {
+  if (type != at::kFloat && type != at::kDouble && type != at::kBFloat16) {
+    throw std::invalid_argument(fmt::format(
+        "load_vae: {} is not supported; take float32, float64 or bfloat16", c10::toString(type)));
+  }
+  std::error_code ignored;
+  const bool pipeline = std::filesystem::exists(path / "model_index.json", ignored);
+  const std::filesystem::path folder = pipeline ? path / "vae" : path;
+  const HfConfig file = load_hf_config(folder);
+  const auto fail = [&](const std::string& why) {
+    throw FormatError(folder.string() + ": " + why);
+  };
+  const Result<VaeConfig> config = parse_vae_config(file.config);
+  if (!config) fail(config.error().message);
+  const Safetensors tensors = load_safetensors(folder / kFile);
+  try {
+    return read(*config, WeightReader(tensors, type, "image decoder"), device);
+  } catch (const FormatError& e) {
+    fail(e.what());
+  }
+  return {};
+}
+
+}  // namespace forerun

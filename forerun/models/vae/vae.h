@@ -1,0 +1,84 @@
+#pragma once
+
+#include <ATen/core/Tensor.h>
+
+#include <filesystem>
+#include <string>
+#include <vector>
+
+#include "forerun/models/vae/vae_config.h"
+
+namespace forerun {
+
+/// A weight with its bias: of a convolution [out, in, k, k], a product [out, in] or a norm
+/// [channels]; the bias is [out] or [channels].
+struct VaeAffine {
+  at::Tensor weight, bias;
+};
+
+/// Two convolutions, each after a norm and SiLU, added to what enters.
+struct VaeResnet {
+  VaeAffine norm1, conv1;  ///< 3x3, in to out
+  VaeAffine norm2, conv2;  ///< 3x3, out to out
+  VaeAffine shortcut;      ///< 1x1, in to out; undefined where both are equal
+};
+
+/// Attention of every latent to every other in one head, added to what enters.
+struct VaeAttention {
+  VaeAffine norm, q, k, v, out;  ///< products [channels, channels]
+};
+
+/// One level.
+struct VaeLevel {
+  std::vector<VaeResnet> resnets;
+  VaeAffine upsample;  ///< 3x3, after doubling both sides; undefined in the last level
+};
+
+/// The decoder half of an AutoencoderKL. All tensors are of one dtype and on one device.
+struct VaeDecoder {
+  VaeConfig config;
+  VaeAffine post_quant;  ///< 1x1, among the latent channels
+  VaeAffine conv_in;     ///< 3x3, from them to the width of the coarsest level
+  VaeResnet mid_first, mid_second;
+  VaeAttention attention;        ///< between the two
+  std::vector<VaeLevel> levels;  ///< coarsest first: config.channels reversed
+  VaeAffine norm_out, conv_out;  ///< 3x3, to red, green and blue
+};
+
+/// A weight by the name that diffusers gives it today.
+struct VaeWeight {
+  std::string name;
+  at::Tensor* tensor;               ///< inside the model
+  std::vector<std::int64_t> shape;  ///< as the config asks for it
+};
+
+/// All of them, in a fixed order. Makes levels and resnets as config asks for where there are none.
+std::vector<VaeWeight> weights(VaeDecoder& vae);
+
+/// Reads config.json and diffusion_pytorch_model.safetensors of a folder of diffusers, or of the
+/// vae/ folder in it where `path` is a whole pipeline. The attention may have its older names
+/// (query, key, value, proj_attn); the encoder's tensors are left alone.
+/// @param type  of all tensors: float32, float64 or bfloat16; float16 overflows in published VAEs
+/// @throws FormatError            the folder, then what is wrong: another network, half a file, a
+///                                tensor missing, unknown, of another shape, or no numbers
+/// @throws std::invalid_argument  another type
+VaeDecoder load_vae(const std::filesystem::path& path, at::ScalarType type = at::kFloat,
+                    at::Device device = at::kCPU);
+
+/// Images of latents. One at a time, so that an image does not depend on its batch and memory does
+/// not grow with it.
+/// @param latents  [n, latent_channels, h, w] of any floating type and device, n, h, w >= 1; scaled
+///                 by config.scaling_factor, as a diffusion model makes them
+/// @return         [n, 3, scale() h, scale() w] float32 on the decoder's device; -1 is black and 1
+///                 white, not clamped
+/// @throws std::invalid_argument  another shape or type
+at::Tensor decode(const VaeDecoder& vae, const at::Tensor& latents);
+
+/// Pixels as files have them: 127.5 x + 128, clamped to 0..255, the fraction cut off.
+/// Source: facebookresearch/DiT, sample_ddp.py.
+/// @param images  [n, channels, height, width] of any floating type
+/// @return        [n, height, width, channels] uint8 on the CPU
+/// @throws std::invalid_argument  another shape or type, or values that are no numbers
+at::Tensor image_bytes(const at::Tensor& images);
+
+}  // namespace forerun

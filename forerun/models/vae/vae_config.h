@@ -1,0 +1,30 @@
+#pragma once
+
+#include <cstdint>
+#include <nlohmann/json_fwd.hpp>
+#include <vector>
+
+#include "forerun/formats/result.h"
+
+namespace forerun {
+
+/// Sizes of the decoder of an AutoencoderKL (Rombach et al. 2022, arXiv:2112.10752).
+struct VaeConfig {
+  std::int64_t latent_channels = 4;
+  std::vector<std::int64_t> channels;  ///< by level, that of the image's resolution first
+  std::int64_t layers = 1;             ///< resnets a level: one more than this
+  std::int64_t norm_groups = 32;
+  double scaling_factor = 0.18215;  ///< latents are the encoder's values times this
+
+  /// Pixels a side of one latent: 8 with four levels.
+  std::int64_t scale() const { return std::int64_t{1} << (channels.size() - 1); }
+
+  bool operator==(const VaeConfig&) const = default;
+};
+
+/// From the config.json of diffusers' AutoencoderKL; absent fields are what diffusers takes.
+/// Errors: another kind of network, a mistyped field, sizes out of range, options that are not
+/// supported.
+Result<VaeConfig> parse_vae_config(const nlohmann::json& config);
+
+}  // namespace forerun
