@@ -4,7 +4,7 @@
 #include <functional>
 #include <string>
 
-#include "forerun/train/options.h"
+#include "forerun/forerun.h"
 
 namespace forerun::cli {
 

@@ -6,15 +6,14 @@
 
 namespace forerun {
 
-/// How noise is taken out: which variance a step has. Speculation works with any that draft and
-/// target share.
+/// How noise is taken out, and which variance a step has.
 struct DdpmOptions {
   std::int64_t steps = 1000;  ///< transitions of sampling: all 1,000 of training, or fewer
   /// log sigma^2 = share * log(beta) + (1 - share) * log(posterior variance): 0 is the fixed small
   /// variance, 1 the fixed large one (Ho et al. 2020, section 3.2).
   double variance_share = 0.0;
-  /// Stochasticity (Song et al. 2021, eq. 16): 1 is DDPM, 0 would be DDIM and leave nothing to
-  /// couple. Only with variance_share 0.
+  /// Stochasticity (Song et al. 2021, eq. 16): 1 is DDPM; 0, which is refused, would be DDIM and
+  /// have no variance. Only with variance_share 0.
   double eta = 1.0;
 };
 
@@ -30,7 +29,7 @@ struct DdpmStep {
   double beta = 0.0;
   double alpha_bar = 1.0;  ///< share of the image's variance left before the transition
   /// How far means part for noises that do: |mean - mean'| / (sigma |eps - eps'|); infinite at
-  /// sigma 0. Drafts are kept with probability 2 Phi(-kappa |eps - eps'| / 2).
+  /// sigma 0. The overlap of the two Gaussians is 2 Phi(-kappa |eps - eps'| / 2).
   double kappa = 0.0;
 };
 

@@ -18,7 +18,7 @@ namespace forerun::internal {
 class WeightReader {
  public:
   /// @param type  that weights are read as
-  /// @param what  the file describes, for messages: "drafter"
+  /// @param what  the file describes, for messages: "decoder"
   WeightReader(const Safetensors& file, at::ScalarType type, std::string what);
 
   bool has(const std::string& name) const { return file_.find(name) != nullptr; }
