@@ -2,12 +2,156 @@
 
 /// The public API of diffusion models: class-conditional Diffusion Transformers.
 
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <span>
 #include <string>
+#include <vector>
 
+#include "forerun/core/certificate.h"
+#include "forerun/core/statistics.h"
+#include "forerun/formats/image.h"
 #include "forerun/train/dit/dit_training.h"
 #include "forerun/train/options.h"
 
 namespace forerun {
+
+/// Where the two published implementations of DiT compute differently (models/dit/dit_config.h).
+enum class DitDialect : std::uint8_t { kReference, kDiffusers };
+
+/// True if `path` holds a Diffusion Transformer; reads its config alone.
+bool is_diffusion_model(const std::string& path) noexcept;
+
+/// A Diffusion Transformer. Copies share it.
+class DiffusionModel {
+ public:
+  /// A folder of ours or of diffusers, or one safetensors file with facebookresearch/DiT's names.
+  /// @throws FormatError  the path, then what is wrong
+  static DiffusionModel load(const std::string& path, DitDialect dialect = DitDialect::kReference);
+
+  const std::string& path() const noexcept;
+  std::int64_t classes() const noexcept;
+  std::int64_t side() const noexcept;      ///< of its images, or of their latents
+  std::int64_t channels() const noexcept;  ///< of these
+  std::int64_t depth() const noexcept;
+  std::int64_t parameters() const noexcept;
+  bool latent() const noexcept;  ///< its images need a VAE to be seen
+
+  struct Impl;
+  const Impl& impl() const noexcept { return *impl_; }
+
+ private:
+  explicit DiffusionModel(std::shared_ptr<const Impl> impl) : impl_(std::move(impl)) {}
+  std::shared_ptr<const Impl> impl_;
+};
+
+/// What guesses the steps ahead of the target.
+class ImageDrafter {
+ public:
+  /// none; asd; frozen; self (the target: every draft is kept, and nothing gained); free:FOLDER
+  /// @throws UsageError   another name
+  /// @throws FormatError  a folder that holds no FREE network, or one for another target
+  static ImageDrafter load(const std::string& name, const DiffusionModel& target);
+  const std::string& name() const noexcept { return name_; }
+  /// Multiply-adds of a draft over those of a pass of the target.
+  double cost() const noexcept { return cost_; }
+
+  struct Impl;
+  const Impl& impl() const noexcept { return *impl_; }
+
+ private:
+  std::string name_;
+  double cost_ = 0.0;
+  std::shared_ptr<const Impl> impl_;
+};
+
+/// How images are sampled.
+struct ImageOptions {
+  std::int64_t steps = 1000;         ///< 1 to 1,000
+  double guidance = 1.5;             ///< classifier-free; 1: none, and half the work
+  std::int64_t guided_channels = 0;  ///< 0: all; facebookresearch/DiT guides 3 of 4
+  double variance_share = 0.0;       ///< models/ddpm_schedule.h
+  double eta = 1.0;                  ///< likewise
+  std::uint64_t seed = 0;
+  std::size_t lanes = 16;  ///< images at a time; no image depends on it
+  /// States that a pass of the target scores for an image; all but one are drafted.
+  std::size_t draft_length = 8;
+  bool two_calls = false;  ///< a pass of its own before drafting, as the published methods count
+  /// INEXACT if not empty: FREE (relax), by transition; see `relaxed_profile`.
+  std::vector<double> looseness;
+  std::string vae;  ///< folder of the decoder, for models of latents
+};
+
+/// Where a run stands; told after every round.
+struct ImageProgress {
+  std::uint64_t steps = 0, of_steps = 0;  ///< transitions over all images
+  std::size_t images = 0, of_images = 0;
+  std::uint64_t kept = 0, rejected = 0;  ///< drafts
+  double seconds = 0.0;
+};
+struct ImageListener {
+  std::function<void(const ImageProgress&)> on_progress;
+  std::function<bool()> go_on;  ///< false ends after the round
+};
+
+/// What became of the drafts of one transition, over images.
+struct StepStatistics {
+  std::uint64_t examined = 0, kept = 0;
+  double overlap = 0.0;         ///< sum of the probabilities with which an exact rule keeps them
+  double noise_distance = 0.0;  ///< sum of |eps - eps'|, predicted noise of target and drafter
+};
+
+struct ImageRun {
+  std::vector<Image> images;               ///< finished ones, in the order asked for
+  std::vector<std::vector<float>> values;  ///< the same before they became bytes
+  RunStatistics statistics;                ///< outputs are transitions
+  std::vector<StepStatistics> steps;       ///< by transition, the first of sampling first
+  /// Passes of the target one after the other, summed over images: what cannot be done at a time.
+  std::uint64_t calls = 0;
+  std::uint64_t states = 0;  ///< states that these passes scored
+  double seconds = 0.0;
+  bool exact = true, interrupted = false;
+
+  /// Parallel efficiency: transitions for each such pass (1 without drafts).
+  double efficiency() const noexcept {
+    return calls == 0 ? 0.0 : static_cast<double>(statistics.outputs) / static_cast<double>(calls);
+  }
+};
+
+/// Samples an image of each class in `labels`. An image depends on the options, its place in
+/// `labels` and its class alone; with an exact rule its law does not depend on the drafter.
+/// @throws UsageError  options out of range, classes the model does not have, a VAE missing
+ImageRun generate_images(const DiffusionModel& model, const ImageDrafter& drafter,
+                         std::span<const std::int64_t> labels, const ImageOptions& options,
+                         const ImageListener& listener = {});
+
+/// Whether images of such a run have the law of plain sampling.
+struct ImageCertificate {
+  CertificateReport report;
+  std::uint64_t kept = 0;   ///< of the drafts that were examined
+  double expected = 0.0;    ///< how many of these an exact rule keeps, on average
+  double expected_z = 0.0;  ///< distance between the two in standard errors
+  /// Means over drafted transitions of the output along the draft, in sigmas: measured, and what
+  /// the looseness makes it (0 for an exact rule).
+  double shift = 0.0, predicted_shift = 0.0;
+  double seconds = 0.0;
+  bool interrupted = false;
+
+  bool passed() const noexcept;
+};
+/// Samples as generate_images and scores every transition again by plain passes of the target.
+ImageCertificate certify_images(const DiffusionModel& model, const ImageDrafter& drafter,
+                                std::span<const std::int64_t> labels, const ImageOptions& options,
+                                const ImageListener& listener = {});
+
+/// The looseness of FREE (relax; arXiv:2511.20390, section 3.4): the reciprocal of the distance
+/// between predicted noises, smoothed and made to rise along sampling, scaled to 1 at the start.
+/// @param run  with an exact rule, over some classes
+std::vector<double> relaxed_profile(const ImageRun& run);
+
+/// A grid of images as the bytes of a PNG file.
+std::string png_grid(std::span<const Image> images, std::int64_t columns);
 
 /// Trains a Diffusion Transformer on images: a folder of IDX files as MNIST has them, whose test
 /// images are held out, or of PNG files by class (train/CLASS and test/CLASS, or CLASS alone). The

@@ -6,6 +6,7 @@
 #include <utility>
 #include <vector>
 
+#include "forerun/cli/images.h"
 #include "forerun/cli/interrupt.h"
 #include "forerun/cli/options.h"
 #include "forerun/cli/terminal.h"
@@ -54,8 +55,12 @@ int main(int argc, char** argv) {
   app.footer("forerun COMMAND --help explains a command. Exit status: 0 done, 1 failed, 2 misuse.");
 
   std::vector<std::pair<CLI::App*, Action>> commands;
-  for (auto* add : {&add_generate, &add_chat, &add_bench, &add_cost, &add_certify, &add_compare,
-                    &add_distill, &add_train, &add_info, &add_logits, &add_demo}) {
+  // The same verbs, with what is asked of images where the model makes images.
+  const bool images = asks_for_images(argc, argv);
+  for (auto* add : {images ? &add_generate_images : &add_generate, &add_chat,
+                    images ? &add_bench_images : &add_bench, &add_cost,
+                    images ? &add_certify_images : &add_certify, &add_compare, &add_distill,
+                    &add_train, &add_profile, &add_info, &add_logits, &add_demo}) {
     CLI::App* command = nullptr;
     Action action = (*add)(app, command);
     commands.emplace_back(command, std::move(action));

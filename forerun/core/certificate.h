@@ -80,7 +80,10 @@ class GaussianCertificate {
   CertificateReport report() const;
 
  private:
-  std::vector<double> transforms_;
+  // Transforms by size: one a coordinate, they are too many to keep. A cell is far narrower than
+  // any distance that the test could find.
+  std::vector<std::uint32_t> cells_;
+  std::uint64_t coordinates_ = 0;
   double energy_ = 0.0;
   std::uint64_t outputs_ = 0, drafted_ = 0;
   double sum_ = 0.0;

@@ -1,7 +1,11 @@
 #include "forerun/core/gaussian.h"
 
 #include <cmath>
+#include <numbers>
 #include <stdexcept>
+#include <utility>
+
+#include "forerun/core/tests_of_fit.h"
 
 namespace forerun {
 namespace {
@@ -31,6 +35,12 @@ std::vector<float> Gaussian::sample(Purpose purpose, const Draws& draws) const {
 
 Coupled<std::vector<float>> couple(const Gaussian& target, const Gaussian& draft,
                                    std::vector<float> drafted, const Draws& draws) {
+  return couple_relaxed(target, draft, std::move(drafted), draws, 1.0);
+}
+
+Coupled<std::vector<float>> couple_relaxed(const Gaussian& target, const Gaussian& draft,
+                                           std::vector<float> drafted, const Draws& draws,
+                                           double looseness) {
   check(target, draft, drafted.size());
   const std::size_t n = drafted.size();
   if (target.sigma == 0.0) {
@@ -48,7 +58,7 @@ Coupled<std::vector<float>> couple(const Gaussian& target, const Gaussian& draft
     delta_sq += d * d;
   }
   const double variance = target.sigma * target.sigma;
-  const double log_ratio = -(z_delta + 0.5 * delta_sq) / variance;
+  const double log_ratio = -looseness * (z_delta + 0.5 * delta_sq) / variance;
   // NaN compares false: a broken mean is never accepted silently, it stays NaN in the output.
   if (std::log(draws.uniform(Purpose::kAccept)) < log_ratio) return {std::move(drafted), true};
   const double twice = delta_sq > 0.0 ? 2.0 * z_delta / delta_sq : 0.0;
@@ -59,6 +69,24 @@ Coupled<std::vector<float>> couple(const Gaussian& target, const Gaussian& draft
     drafted[i] = static_cast<float>(m + noise - twice * d);
   }
   return {std::move(drafted), false};
+}
+
+RelaxedLaw relaxed_law(double delta, double looseness) noexcept {
+  const auto density = [](double x) {
+    return std::exp(-0.5 * x * x) / std::sqrt(2.0 * std::numbers::pi);
+  };
+  const double l = looseness, mu = 0.5 * delta;
+  RelaxedLaw out;
+  out.accept = normal_cdf(-mu) +
+               std::exp(-0.5 * l * (1.0 - l) * delta * delta) * normal_cdf((0.5 - l) * delta);
+  out.distance = out.accept - 2.0 * normal_cdf(-mu);
+  // E along the direction: the draft's mean, less twice how far rejected drafts are thrown back.
+  const double a = mu * normal_cdf(mu) + density(mu);
+  const double t = mu - l * delta;
+  const double b =
+      std::exp(-l * delta * mu + 0.5 * l * l * delta * delta) * (t * normal_cdf(t) + density(t));
+  out.shift = delta - 2.0 * (a - b);
+  return out;
 }
 
 }  // namespace forerun

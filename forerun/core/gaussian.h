@@ -29,4 +29,24 @@ struct Gaussian {
 Coupled<std::vector<float>> couple(const Gaussian& target, const Gaussian& draft,
                                    std::vector<float> drafted, const Draws& draws);
 
+/// INEXACT for a looseness below 1. The same, but keeps `drafted` with probability
+/// min(1, (target(x) / draft(x))^looseness): 1 is the exact coupling, 0 keeps every draft. What is
+/// rejected is reflected as before.
+/// @param looseness  0 to 1
+/// @throws std::invalid_argument  as `couple`
+/// Source: FREE (relax), arXiv:2511.20390, section 3.4.
+Coupled<std::vector<float>> couple_relaxed(const Gaussian& target, const Gaussian& draft,
+                                           std::vector<float> drafted, const Draws& draws,
+                                           double looseness);
+
+/// What relaxing does to the law of one step whose means lie `delta` standard deviations apart.
+/// Across the direction between them nothing changes.
+struct RelaxedLaw {
+  double accept = 1.0;  ///< probability of keeping the draft
+  double shift = 0.0;   ///< of the output's mean, from the target's towards the draft's, in sigmas
+  /// Total variation from the target: every point of acceptance above the exact coupling's is one.
+  double distance = 0.0;
+};
+RelaxedLaw relaxed_law(double delta, double looseness) noexcept;
+
 }  // namespace forerun

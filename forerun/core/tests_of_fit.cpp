@@ -91,6 +91,20 @@ KsResult ks_uniform(std::vector<double> values) {
   return {d, kolmogorov_tail((root + 0.12 + 0.11 / root) * d)};
 }
 
+KsResult ks_uniform_counts(std::span<const std::uint32_t> cells) {
+  double n = 0.0;
+  for (const std::uint32_t c : cells) n += c;
+  if (n == 0.0) return {};
+  double below = 0.0, d = 0.0;
+  for (std::size_t i = 0; i < cells.size(); ++i) {
+    below += cells[i];
+    d = std::max(
+        d, std::abs(below / n - static_cast<double>(i + 1) / static_cast<double>(cells.size())));
+  }
+  const double root = std::sqrt(n);
+  return {d, kolmogorov_tail((root + 0.12 + 0.11 / root) * d)};
+}
+
 double chi_square_tail(double x, double freedom) noexcept {
   // A statistic that is no finite number is no evidence of a good fit.
   if (std::isnan(x) || (std::isinf(x) && x > 0.0)) return 0.0;

@@ -1,5 +1,6 @@
 #pragma once
 
+#include <cstdint>
 #include <span>
 #include <vector>
 
@@ -17,6 +18,9 @@ struct KsResult {
 /// Tests values against uniform [0, 1]; no values give p = 1, a NaN among them p = 0.
 /// Source: Stephens 1970, J. R. Statist. Soc. B 32, table 1A.
 KsResult ks_uniform(std::vector<double> values);
+
+/// The same of values that were only counted, in cells of equal width: compared at the cells' ends.
+KsResult ks_uniform_counts(std::span<const std::uint32_t> cells);
 
 /// Upper tail of chi-square with `freedom` degrees: the regularised incomplete gamma Q(freedom / 2,
 /// x / 2); 0 for NaN.

@@ -5,18 +5,11 @@
 #include <filesystem>
 #include <span>
 #include <string>
-#include <vector>
 
+#include "forerun/formats/image.h"
 #include "forerun/formats/result.h"
 
 namespace forerun {
-
-/// An image as files and pages have it; models take tensors.
-struct Image {
-  std::int64_t width = 0, height = 0;
-  std::int64_t channels = 1;         ///< 1 (grey) or 3 (red, green, blue)
-  std::vector<std::uint8_t> pixels;  ///< [height, width, channels]
-};
 
 /// Reads a PNG file from memory. The samples are those stored, with no gamma or colour profile
 /// applied, as data sets are commonly read. Grey stays 1 channel, palettes become 3; 16 bits are

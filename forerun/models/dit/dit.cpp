@@ -96,13 +96,13 @@ at::Tensor embed_time(const DitTime& w, const at::Tensor& time, double divisor) 
   return product(w.out, at::silu(product(w.in, waves)));
 }
 
-at::Tensor embed_patches(const Dit& m, const at::Tensor& x) {
-  const DitConfig& c = m.config;
+at::Tensor embed_patches(const DitLinear& patches, const at::Tensor& positions, const DitConfig& c,
+                         const at::Tensor& x) {
   const std::int64_t n = x.size(0), s = c.side(), p = c.patch;
   const at::Tensor rows = x.view({n, c.channels, s, p, s, p})
                               .permute({0, 2, 4, 1, 3, 5})
                               .reshape({n, s * s, c.channels * p * p});
-  return product(m.patches, rows).to(m.positions.scalar_type()) + m.positions;
+  return product(patches, rows).to(positions.scalar_type()) + positions;
 }
 
 at::Tensor run_block(const DitBlock& block, const DitConfig& c, const at::Tensor& h,
@@ -126,6 +126,19 @@ at::Tensor run_head(const DitHead& head, const DitConfig& c, const at::Tensor& f
   return y.view({n, s, s, p, p, -1}).permute({0, 5, 1, 3, 2, 4}).reshape({n, -1, c.input, c.input});
 }
 
+double dit_block_work(const DitConfig& c) {
+  const auto d = static_cast<double>(c.hidden), n = static_cast<double>(c.tokens());
+  return n * (4.0 * d * d + 2.0 * d * static_cast<double>(c.mlp) + 2.0 * n * d) + 6.0 * d * d;
+}
+
+double dit_pass_work(const DitConfig& c) {
+  const auto d = static_cast<double>(c.hidden), n = static_cast<double>(c.tokens()),
+             patch = static_cast<double>(c.patch * c.patch);
+  return static_cast<double>(c.depth) * dit_block_work(c) +
+         n * d * patch * static_cast<double>(c.channels + c.out_channels()) + 3.0 * d * d +
+         256.0 * d;
+}
+
 DitOutput run_dit(const Dit& m, const at::Tensor& x, const at::Tensor& time,
                   const at::Tensor& label) {
   check(m, x, time, label);
@@ -133,7 +146,7 @@ DitOutput run_dit(const Dit& m, const at::Tensor& x, const at::Tensor& time,
   const at::Tensor embedded =
       embed_time(m.time, time, c.time_divisor) + m.labels.index_select(0, label);
   const at::Tensor condition = at::silu(embedded);
-  at::Tensor h = embed_patches(m, x);
+  at::Tensor h = embed_patches(m.patches, m.positions, c, x);
   for (const DitBlock& block : m.blocks) h = run_block(block, c, h, condition);
   const at::Tensor out = run_head(m.head, c, h, condition);
   if (!c.learned_sigma) return {.noise = out, .variance = {}, .feature = h};

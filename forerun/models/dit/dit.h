@@ -71,9 +71,12 @@ at::Tensor dit_positions(const DitConfig& config);
 /// @param time  [batch] float32 or int64: the index among the 1,000 steps of training
 /// @return      [batch, hidden]
 at::Tensor embed_time(const DitTime& weights, const at::Tensor& time, double divisor);
-/// @param x  [batch, channels, input, input]
-/// @return   [batch, tokens, hidden], positions added
-at::Tensor embed_patches(const Dit& model, const at::Tensor& x);
+/// @param patches    [hidden, channels * patch * patch]
+/// @param positions  [tokens, hidden]
+/// @param x          [batch, channels, input, input]
+/// @return           [batch, tokens, hidden], positions added
+at::Tensor embed_patches(const DitLinear& patches, const at::Tensor& positions,
+                         const DitConfig& config, const at::Tensor& x);
 /// @param h          [batch, tokens, hidden]
 /// @param condition  [batch, hidden]: SiLU of time and label embedding
 at::Tensor run_block(const DitBlock& block, const DitConfig& config, const at::Tensor& h,
@@ -82,6 +85,10 @@ at::Tensor run_block(const DitBlock& block, const DitConfig& config, const at::T
 /// @return         [batch, channels of the head, input, input]
 at::Tensor run_head(const DitHead& head, const DitConfig& config, const at::Tensor& feature,
                     const at::Tensor& condition);
+
+/// Multiply-adds of one pass over one image; of one block of it.
+double dit_pass_work(const DitConfig& config);
+double dit_block_work(const DitConfig& config);
 
 struct DitOutput {
   at::Tensor noise;     ///< [batch, channels, input, input]: the predicted epsilon

@@ -28,19 +28,6 @@ void check(const DitConfig& c, const LabelledImages& images) {
 
 }  // namespace
 
-double dit_block_work(const DitConfig& c) {
-  const auto d = static_cast<double>(c.hidden), n = static_cast<double>(c.tokens());
-  return n * (4.0 * d * d + 2.0 * d * static_cast<double>(c.mlp) + 2.0 * n * d) + 6.0 * d * d;
-}
-
-double dit_pass_work(const DitConfig& c) {
-  const auto d = static_cast<double>(c.hidden), n = static_cast<double>(c.tokens()),
-             patch = static_cast<double>(c.patch * c.patch);
-  return static_cast<double>(c.depth) * dit_block_work(c) +
-         n * d * patch * static_cast<double>(c.channels + c.out_channels()) + 3.0 * d * d +
-         256.0 * d;
-}
-
 std::string digest_of(const LabelledImages& images) {
   std::uint64_t hash = 0xcbf29ce484222325ULL;
   const auto add = [&](std::uint64_t x) { hash = (hash ^ x) * 0x100000001b3ULL; };

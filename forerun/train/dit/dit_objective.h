@@ -9,10 +9,6 @@
 
 namespace forerun {
 
-/// Multiply-adds of one pass over one image; of one block of it.
-double dit_pass_work(const DitConfig& config);
-double dit_block_work(const DitConfig& config);
-
 /// A class-conditional DiT that learns to predict the noise of images: the mean squared error over
 /// the pixels, times uniform, classes dropped for guidance (Peebles and Xie 2022, section 3.1; the
 /// variance is not learned).

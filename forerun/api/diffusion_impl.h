@@ -1,0 +1,69 @@
+#pragma once
+
+#include <functional>
+#include <memory>
+#include <optional>
+#include <string>
+
+#include "forerun/diffusion.h"
+#include "forerun/methods/diffusion/latent_drafter.h"
+#include "forerun/models/dit/dit.h"
+#include "forerun/models/free/free_network.h"
+
+namespace forerun {
+
+struct DiffusionModel::Impl {
+  std::string path;
+  std::shared_ptr<const Dit> dit;
+};
+
+struct ImageDrafter::Impl {
+  /// Null: nothing is drafted.
+  std::function<std::shared_ptr<const StepPredictor>(DitTarget&)> predictor;
+};
+
+/// The parts of one run of sampling. What refers to each other stays where it is.
+class ImageSampling {
+ public:
+  /// @throws UsageError
+  ImageSampling(const DiffusionModel& model, const ImageDrafter& drafter,
+                std::span<const std::int64_t> labels, const ImageOptions& options, bool keep);
+  ImageSampling(const ImageSampling&) = delete;
+  ImageSampling& operator=(const ImageSampling&) = delete;
+
+  using Round = forerun::Round<LatentLane, LatentDraft, DitTarget::Verified>;
+  /// Runs to the end, or until the listener says so; `each` sees every round.
+  /// @return  false if it was interrupted
+  bool run(const ImageListener& listener, const std::function<void(const Round&)>& each);
+
+  DitTarget& target() noexcept { return target_; }
+  const DdpmSchedule& schedule() const noexcept { return schedule_; }
+  const LatentRule& rule() const noexcept { return rule_; }
+  const std::vector<LatentLane>& lanes() const noexcept { return lanes_; }
+  const RunStatistics& statistics() const noexcept { return statistics_; }
+  double seconds() const noexcept { return seconds_; }
+
+ private:
+  ImageOptions options_;
+  DdpmSchedule schedule_;
+  ImageLabels labels_;
+  GuidedDit model_;
+  DitTarget target_;
+  LatentRule rule_;
+  std::optional<LatentDrafter> drafter_;
+  std::vector<LatentLane> lanes_;
+  RunStatistics statistics_;
+  double seconds_ = 0.0;
+};
+
+/// A draft that a rule examined: the step it is of, and how far it was off.
+struct ExaminedDraft {
+  std::size_t lane;  ///< of the round
+  std::size_t step;  ///< transition
+  bool kept;
+  double delta;  ///< distance of the means, in sigmas
+};
+/// Those of a round, in the order of its lanes.
+std::vector<ExaminedDraft> examined_drafts(const ImageSampling::Round& round);
+
+}  // namespace forerun

@@ -1,0 +1,102 @@
+#include <fmt/format.h>
+
+#include <filesystem>
+#include <fstream>
+#include <iterator>
+#include <nlohmann/json.hpp>
+#include <utility>
+
+#include "forerun/api/diffusion_impl.h"
+#include "forerun/forerun.h"
+#include "forerun/formats/json_text.h"
+#include "forerun/formats/png.h"
+#include "forerun/formats/safetensors.h"
+#include "forerun/methods/asd/asd_predictor.h"
+#include "forerun/methods/free/free_predictor.h"
+#include "forerun/methods/frozen/frozen_predictor.h"
+#include "forerun/models/dit/dit_file.h"
+
+namespace forerun {
+namespace fs = std::filesystem;
+
+bool is_diffusion_model(const std::string& path) noexcept {
+  try {
+    if (!fs::is_directory(path)) {
+      return fs::path(path).extension() == ".safetensors" &&
+             load_safetensors(path).find("x_embedder.proj.weight") != nullptr;
+    }
+    fs::path config = fs::path(path) / "config.json";
+    if (!fs::exists(config)) config = fs::path(path) / "transformer" / "config.json";
+    std::ifstream in(config, std::ios::binary);
+    const auto json = parse_json(std::string(std::istreambuf_iterator<char>(in), {}));
+    if (!json || !json->is_object()) return false;
+    const auto text = [&](const char* key) {
+      const auto found = json->find(key);
+      return found != json->end() && found->is_string() ? found->get<std::string>() : "";
+    };
+    return text("architecture") == "dit" || text("_class_name") == "DiTTransformer2DModel" ||
+           text("_class_name") == "Transformer2DModel";
+  } catch (const std::exception&) {
+    return false;
+  }
+}
+
+DiffusionModel DiffusionModel::load(const std::string& path, DitDialect dialect) {
+  const auto conventions =
+      dialect == DitDialect::kDiffusers ? DitConventions::kDiffusers : DitConventions::kReference;
+  return DiffusionModel(std::make_shared<Impl>(
+      Impl{.path = path, .dit = std::make_shared<Dit>(load_dit(path, conventions))}));
+}
+
+const std::string& DiffusionModel::path() const noexcept { return impl_->path; }
+std::int64_t DiffusionModel::classes() const noexcept { return impl_->dit->config.classes; }
+std::int64_t DiffusionModel::side() const noexcept { return impl_->dit->config.input; }
+std::int64_t DiffusionModel::channels() const noexcept { return impl_->dit->config.channels; }
+std::int64_t DiffusionModel::depth() const noexcept { return impl_->dit->config.depth; }
+bool DiffusionModel::latent() const noexcept { return channels() != 1 && channels() != 3; }
+std::int64_t DiffusionModel::parameters() const noexcept {
+  Dit shared = *impl_->dit;
+  std::int64_t out = 0;
+  for (const DitWeight& w : weights(shared)) out += w.tensor->numel();
+  return out;
+}
+
+ImageDrafter ImageDrafter::load(const std::string& name, const DiffusionModel& target) {
+  using Made = std::shared_ptr<const StepPredictor>;
+  const DitConfig& c = target.impl().dit->config;
+  auto impl = std::make_shared<Impl>();
+  ImageDrafter out;
+  out.name_ = name;
+  const std::string free = "free:";
+  if (name == "asd") {
+    impl->predictor = [](DitTarget& t) -> Made {
+      return std::make_shared<AsdPredictor>(t.schedule());
+    };
+  } else if (name == "frozen") {
+    impl->predictor = [](DitTarget& t) -> Made {
+      return std::make_shared<FrozenPredictor>(t.schedule());
+    };
+  } else if (name == "self") {
+    out.cost_ = 1.0;
+    impl->predictor = [](DitTarget& t) -> Made { return std::make_shared<TargetPredictor>(t); };
+  } else if (name.starts_with(free)) {
+    const auto network = std::make_shared<const FreeNetwork>(
+        load_free(name.substr(free.size()), *target.impl().dit));
+    out.cost_ = free_pass_work(c) / dit_pass_work(c);
+    impl->predictor = [network](DitTarget& t) -> Made {
+      return std::make_shared<FreePredictor>(network, t);
+    };
+  } else if (name != "none") {
+    throw UsageError(fmt::format(
+        "no drafter of images is called '{}': none, asd, frozen, self or free:FOLDER", name));
+  }
+  out.impl_ = std::move(impl);
+  return out;
+}
+
+std::string png_grid(std::span<const Image> images, std::int64_t columns) {
+  constexpr std::int64_t kGap = 2;
+  return encode_png(tile(images, columns, images.size() > 1 ? kGap : 0));
+}
+
+}  // namespace forerun

@@ -1,0 +1,256 @@
+#include <ATen/ATen.h>
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <chrono>
+#include <cmath>
+#include <utility>
+
+#include "forerun/api/diffusion_impl.h"
+#include "forerun/core/tests_of_fit.h"
+#include "forerun/forerun.h"
+#include "forerun/models/vae/vae.h"
+
+namespace forerun {
+namespace {
+
+DdpmSchedule schedule_of(const ImageOptions& o) {
+  try {
+    return DdpmSchedule({.steps = o.steps, .variance_share = o.variance_share, .eta = o.eta});
+  } catch (const std::invalid_argument& e) {
+    throw UsageError(e.what());
+  }
+}
+
+GuidedDit guided_model(const DiffusionModel& model, const ImageOptions& o) {
+  try {
+    return {model.impl().dit, {.scale = o.guidance, .channels = o.guided_channels}};
+  } catch (const std::invalid_argument& e) {
+    throw UsageError(e.what());
+  }
+}
+
+void check(const DiffusionModel& model, std::span<const std::int64_t> labels,
+           const ImageOptions& o) {
+  constexpr std::size_t kMostSlots = 1024, kMostImages = 1U << 20;
+  if (labels.empty() || labels.size() > kMostImages) {
+    throw UsageError(
+        fmt::format("{} images: 1 to {} can be asked for", labels.size(), kMostImages));
+  }
+  for (const std::int64_t label : labels) {
+    if (label >= 0 && label < model.classes()) continue;
+    throw UsageError(fmt::format("class {}: the model has 0 to {}", label, model.classes() - 1));
+  }
+  if (o.lanes < 1) throw UsageError("lanes: 1 or more images at a time");
+  if (o.draft_length < 1 || o.draft_length > kMostSlots) {
+    throw UsageError(fmt::format("draft length {}: 1 to {}", o.draft_length, kMostSlots));
+  }
+  if (!o.looseness.empty() && o.looseness.size() != static_cast<std::size_t>(o.steps)) {
+    throw UsageError(fmt::format("a profile of {} steps, for {} steps of sampling: make one",
+                                 o.looseness.size(), o.steps));
+  }
+  for (const double l : o.looseness) {
+    if (!(l >= 0.0 && l <= 1.0)) throw UsageError("the looseness of a step is 0 to 1");
+  }
+}
+
+// A plain lane drafts nothing.
+struct NoLatentDrafter {
+  std::vector<LatentDraft> propose(std::span<LatentLane* const> lanes) const {
+    return std::vector<LatentDraft>(lanes.size());
+  }
+  void observe(std::span<LatentLane* const>, const std::vector<LatentDraft>&,
+               const DitTarget::Verified&, std::span<const Outcome>) const {}
+};
+
+Image image_of(const Latent& values, const DitConfig& c) {
+  Image out{.width = c.input, .height = c.input, .channels = c.channels, .pixels = {}};
+  const std::int64_t pixels = c.input * c.input;
+  out.pixels.resize(static_cast<std::size_t>(c.values()));
+  for (std::int64_t i = 0; i < pixels; ++i) {
+    for (std::int64_t ch = 0; ch < c.channels; ++ch) {
+      const float x = values[static_cast<std::size_t>(ch * pixels + i)];
+      const float byte = std::clamp(127.5F * x + 127.5F, 0.0F, 255.0F);
+      out.pixels[static_cast<std::size_t>(i * c.channels + ch)] =
+          static_cast<std::uint8_t>(std::lround(byte));
+    }
+  }
+  return out;
+}
+
+std::vector<Image> decoded(const std::string& folder, const std::vector<Latent>& latents,
+                           const DitConfig& c) {
+  const VaeDecoder vae = load_vae(folder);
+  std::vector<Image> out;
+  for (const Latent& l : latents) {
+    const at::Tensor x = at::tensor(l, at::kFloat).view({1, c.channels, c.input, c.input});
+    const at::Tensor bytes = image_bytes(decode(vae, x))[0].contiguous();
+    const auto* const from = bytes.const_data_ptr<std::uint8_t>();
+    out.push_back({.width = bytes.size(1),
+                   .height = bytes.size(0),
+                   .channels = bytes.size(2),
+                   .pixels = {from, from + bytes.numel()}});
+  }
+  return out;
+}
+
+}  // namespace
+
+ImageSampling::ImageSampling(const DiffusionModel& model, const ImageDrafter& drafter,
+                             std::span<const std::int64_t> labels, const ImageOptions& options,
+                             bool keep)
+    : options_(options),
+      schedule_(schedule_of(options)),
+      labels_{.first = 0, .labels = {labels.begin(), labels.end()}},
+      model_(guided_model(model, options)),
+      target_(model_, schedule_, labels_),
+      rule_(options.looseness.empty() ? LatentRule() : LatentRule(options.looseness)) {
+  check(model, labels, options);
+  if (drafter.impl().predictor) {
+    drafter_.emplace(drafter.impl().predictor(target_), options.draft_length,
+                     options.two_calls ? TargetCalls::kTwo : TargetCalls::kOne, target_);
+  }
+  const auto size = static_cast<std::size_t>(model_.config().values());
+  for (std::uint32_t i = 0; i < labels.size(); ++i) {
+    lanes_.emplace_back(options.seed, i, LatentLane::noise(options.seed, i, size),
+                        static_cast<std::size_t>(options.steps), keep);
+  }
+}
+
+bool ImageSampling::run(const ImageListener& listener,
+                        const std::function<void(const Round&)>& each) {
+  const auto start = std::chrono::steady_clock::now();
+  bool interrupted = false;
+  ImageProgress progress{.of_steps = lanes_.size() * static_cast<std::uint64_t>(options_.steps),
+                         .of_images = lanes_.size()};
+  const auto observe = [&](const Round& round) {
+    statistics_(round);
+    for (std::size_t i = 0; i < round.lanes.size(); ++i) {
+      const Outcome& o = round.outcomes[i];
+      progress.steps += o.emitted;
+      progress.kept += o.accepted;
+      progress.rejected += o.examined - o.accepted;
+      progress.images += round.lanes[i]->done() ? 1 : 0;
+    }
+    if (each) each(round);
+    seconds_ = std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
+    progress.seconds = seconds_;
+    if (listener.on_progress) listener.on_progress(progress);
+  };
+  const auto go_on = [&] {
+    interrupted = listener.go_on && !listener.go_on();
+    return !interrupted;
+  };
+  const std::span<LatentLane> lanes(lanes_);
+  if (drafter_) {
+    speculate_some(lanes, options_.lanes, target_, *drafter_, rule_, go_on, observe);
+  } else {
+    NoLatentDrafter none;
+    speculate_some(lanes, options_.lanes, target_, none, rule_, go_on, observe);
+  }
+  return !interrupted;
+}
+
+std::vector<ExaminedDraft> examined_drafts(const ImageSampling::Round& round) {
+  std::vector<ExaminedDraft> out;
+  for (std::size_t i = 0; i < round.lanes.size(); ++i) {
+    const Outcome& o = round.outcomes[i];
+    const std::size_t first = round.lanes[i]->step() - o.emitted;
+    for (std::size_t j = 0; j < o.examined; ++j) {
+      const Gaussian target = round.verified.at(i, j);
+      const Latent& draft = round.drafts[i].means[j];
+      double squares = 0.0;
+      for (std::size_t d = 0; d < draft.size(); ++d) {
+        const double off = static_cast<double>(draft[d]) - static_cast<double>(target.mean[d]);
+        squares += off * off;
+      }
+      out.push_back({.lane = i,
+                     .step = first + j,
+                     .kept = j < o.accepted,
+                     .delta = std::sqrt(squares) / target.sigma});
+    }
+  }
+  return out;
+}
+
+ImageRun generate_images(const DiffusionModel& model, const ImageDrafter& drafter,
+                         std::span<const std::int64_t> labels, const ImageOptions& options,
+                         const ImageListener& listener) {
+  const DitConfig& c = model.impl().dit->config;
+  if (model.latent() && options.vae.empty()) {
+    throw UsageError(fmt::format(
+        "the model's images are latents of {} channels: give --vae FOLDER to decode them",
+        c.channels));
+  }
+  ImageSampling sampling(model, drafter, labels, options, false);
+  ImageRun out;
+  out.exact = sampling.rule().exact();
+  out.steps.resize(static_cast<std::size_t>(options.steps));
+  const bool drafts = drafter.impl().predictor != nullptr;
+  out.interrupted = !sampling.run(listener, [&](const ImageSampling::Round& round) {
+    for (const Outcome& o : round.outcomes) {
+      // A round of two calls that had nothing left to draft made one.
+      out.calls += options.two_calls && drafts && o.drafted > 0 ? 2 : 1;
+    }
+    for (const ExaminedDraft& d : examined_drafts(round)) {
+      StepStatistics& s = out.steps[d.step];
+      ++s.examined;
+      s.kept += d.kept ? 1 : 0;
+      s.overlap += 2.0 * normal_cdf(-0.5 * d.delta);
+      s.noise_distance +=
+          d.delta / sampling.schedule().step(static_cast<std::int64_t>(d.step)).kappa;
+    }
+  });
+  out.statistics = sampling.statistics();
+  out.states = sampling.target().states();
+  out.seconds = sampling.seconds();
+  for (const LatentLane& lane : sampling.lanes()) {
+    if (lane.done()) out.values.push_back(lane.state());
+  }
+  if (model.latent()) {
+    out.images = decoded(options.vae, out.values, c);
+  } else {
+    for (const Latent& v : out.values) out.images.push_back(image_of(v, c));
+  }
+  return out;
+}
+
+std::vector<double> relaxed_profile(const ImageRun& run) {
+  constexpr std::ptrdiff_t kWindow = 10;  // on either side
+  const auto n = static_cast<std::ptrdiff_t>(run.steps.size());
+  std::vector<double> smooth(run.steps.size(), 0.0);
+  double last = 0.0;
+  for (std::ptrdiff_t k = 0; k < n; ++k) {
+    double sum = 0.0, count = 0.0;
+    for (std::ptrdiff_t j = std::max<std::ptrdiff_t>(0, k - kWindow);
+         j <= std::min(n - 1, k + kWindow); ++j) {
+      sum += run.steps[static_cast<std::size_t>(j)].noise_distance;
+      count += static_cast<double>(run.steps[static_cast<std::size_t>(j)].examined);
+    }
+    if (count > 0.0) last = sum / count;
+    smooth[static_cast<std::size_t>(k)] = last;
+  }
+  // Pool adjacent violators: the rising curve that is nearest.
+  struct Pool {
+    double mean, weight;
+  };
+  std::vector<Pool> pools;
+  for (const double x : smooth) {
+    pools.push_back({x, 1.0});
+    while (pools.size() > 1 && pools[pools.size() - 2].mean >= pools.back().mean) {
+      const Pool b = pools.back();
+      pools.pop_back();
+      Pool& a = pools.back();
+      a.mean = (a.mean * a.weight + b.mean * b.weight) / (a.weight + b.weight);
+      a.weight += b.weight;
+    }
+  }
+  std::vector<double> out;
+  for (const Pool& p : pools) {
+    const double l = p.mean > 0.0 ? pools.front().mean / p.mean : 1.0;
+    out.insert(out.end(), static_cast<std::size_t>(p.weight), l);
+  }
+  return out;
+}
+
+}  // namespace forerun

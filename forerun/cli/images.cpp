@@ -1,0 +1,186 @@
+#include "forerun/cli/images.h"
+
+#include <fmt/format.h>
+
+#include <fstream>
+#include <iterator>
+#include <nlohmann/json.hpp>
+#include <string_view>
+
+#include "forerun/cli/interrupt.h"
+
+namespace forerun::cli {
+namespace {
+
+constexpr const char* kProfileFormat = "forerun relax profile 1";
+
+std::vector<double> read_profile(const ImageFlags& f) {
+  if (f.profile.empty()) {
+    throw UsageError(
+        "--rule relax needs --profile FILE, which `forerun profile` makes for a drafter, a number "
+        "of steps and a guidance");
+  }
+  std::ifstream in(f.profile, std::ios::binary);
+  if (!in) throw UsageError(fmt::format("cannot open the profile '{}'", f.profile));
+  const auto j = nlohmann::json::parse(std::istreambuf_iterator<char>(in), {}, nullptr, false);
+  try {
+    if (j.at("format") != kProfileFormat) throw UsageError("");
+    const auto steps = j.at("steps").get<std::int64_t>();
+    const auto guidance = j.at("guidance").get<double>();
+    if (steps != f.options.steps || guidance != f.options.guidance) {
+      throw UsageError(fmt::format(
+          "the profile '{}' is of {} steps and guidance {}, not {} and {}: make one with `forerun "
+          "profile`",
+          f.profile, steps, guidance, f.options.steps, f.options.guidance));
+    }
+    return j.at("looseness").get<std::vector<double>>();
+  } catch (const nlohmann::json::exception&) {
+    throw UsageError(fmt::format("'{}' is no profile; `forerun profile` makes them", f.profile));
+  }
+}
+
+}  // namespace
+
+void bind(CLI::App& app, ImageFlags& f) {
+  ImageOptions& o = f.options;
+  app.add_option("-m,--model", f.model,
+                 "A Diffusion Transformer: folder of forerun or diffusers, or a safetensors file "
+                 "with facebookresearch/DiT's names")
+      ->required();
+  app.add_option("--dialect", f.dialect,
+                 "Whose arithmetic: reference (facebookresearch/DiT) or diffusers, which differ")
+      ->check(CLI::IsMember({"reference", "diffusers"}))
+      ->capture_default_str();
+  app.add_option("--threads", f.threads, "CPU threads, 0 = one a core")
+      ->check(CLI::Range(0, 1024))
+      ->capture_default_str();
+  app.add_option("--class", f.classes, "Classes of the images, in turn; none: all of the model's")
+      ->delimiter(',');
+  app.add_option("--count", f.count, "Images")
+      ->check(CLI::Range(std::size_t{1}, std::size_t{1} << 20))
+      ->capture_default_str();
+  app.add_option("--steps", o.steps, "Steps of sampling, 1 to 1,000")->capture_default_str();
+  app.add_option("--cfg", o.guidance, "Classifier-free guidance, 1 = none")->capture_default_str();
+  app.add_option("--guided-channels", o.guided_channels,
+                 "How many channels are guided, 0 = all (facebookresearch/DiT: 3 of 4)")
+      ->capture_default_str();
+  app.add_option("--variance", o.variance_share,
+                 "Of a step: 0 the posterior's, 1 beta, between them by logarithm")
+      ->check(CLI::Range(0.0, 1.0))
+      ->capture_default_str();
+  app.add_option("--eta", o.eta, "Stochasticity; 1 is DDPM")->capture_default_str();
+  app.add_option("--seed", o.seed, "Of all noise")->capture_default_str();
+  app.add_option("--lanes", o.lanes, "Images at a time; none depends on it")
+      ->check(CLI::Range(1, 1 << 16))
+      ->capture_default_str();
+}
+
+void bind_drafting(CLI::App& app, ImageFlags& f) {
+  app.add_option("-d,--drafter", f.drafter,
+                 "none, free:FOLDER, asd, frozen, or self (the model itself)")
+      ->capture_default_str();
+  app.add_option("--rule", f.rule, "maximal (exact), or relax (INEXACT, with --profile)")
+      ->check(CLI::IsMember({"maximal", "relax"}))
+      ->capture_default_str();
+  app.add_option("--profile", f.profile, "How loose relax is, by step; `forerun profile` makes it");
+  app.add_option("-L,--draft-length", f.options.draft_length,
+                 "States that a pass of the model scores for an image; all but one are drafted")
+      ->check(CLI::Range(1, 1024))
+      ->capture_default_str();
+  app.add_flag("--two-calls", f.options.two_calls,
+               "A pass of the model before drafting, and one after, as the papers count");
+}
+
+DiffusionModel load_diffusion(const ImageFlags& f) {
+  set_threads(f.threads);
+  return DiffusionModel::load(
+      f.model, f.dialect == "diffusers" ? DitDialect::kDiffusers : DitDialect::kReference);
+}
+
+std::vector<std::int64_t> labels_of(const ImageFlags& f, const DiffusionModel& model) {
+  std::vector<std::int64_t> out;
+  for (std::size_t i = 0; i < f.count; ++i) {
+    out.push_back(f.classes.empty()
+                      ? static_cast<std::int64_t>(i % static_cast<std::size_t>(model.classes()))
+                      : f.classes[i % f.classes.size()]);
+  }
+  return out;
+}
+
+ImageOptions resolve(const ImageFlags& f) {
+  ImageOptions o = f.options;
+  if (f.rule == "relax") o.looseness = read_profile(f);
+  return o;
+}
+
+ImageListener watching(Progress& progress) {
+  ImageListener out;
+  out.go_on = [] { return !interrupted(); };
+  out.on_progress = [&progress](const ImageProgress& p) {
+    constexpr std::size_t kWidth = 24;
+    const double share =
+        p.of_steps == 0 ? 0.0 : static_cast<double>(p.steps) / static_cast<double>(p.of_steps);
+    const auto filled = static_cast<std::size_t>(share * kWidth);
+    const double left = share > 0.0 ? p.seconds * (1.0 - share) / share : 0.0;
+    std::string drafts;
+    if (p.kept + p.rejected > 0) {
+      drafts = fmt::format("  drafts {} kept, {} rejected", p.kept, p.rejected);
+    }
+    progress.show(fmt::format("[{}{}] {} of {} images{}  {:.0f} s left", std::string(filled, '#'),
+                              std::string(kWidth - filled, '.'), p.images, p.of_images, drafts,
+                              left));
+  };
+  return out;
+}
+
+nlohmann::json to_json(const ImageRun& r) {
+  return {{"images", r.images.size()},
+          {"efficiency", r.efficiency()},
+          {"transitions", r.statistics.outputs},
+          {"calls", r.calls},
+          {"states", r.states},
+          {"drafted", r.statistics.drafted},
+          {"examined_by_position", r.statistics.examined},
+          {"accepted_by_position", r.statistics.accepted},
+          {"seconds", r.seconds},
+          {"drafter_seconds", r.statistics.seconds.drafter},
+          {"target_seconds", r.statistics.seconds.target},
+          {"exact", r.exact}};
+}
+
+nlohmann::json to_json(const ImageCertificate& c) {
+  return {{"passed", c.passed()},
+          {"transitions", c.report.outputs},
+          {"drafted", c.report.drafted},
+          {"z", c.report.z},
+          {"ks_p", c.report.ks_p},
+          {"energy_p", c.report.energy_p},
+          {"forbidden", c.report.forbidden},
+          {"kept", c.kept},
+          {"expected", c.expected},
+          {"expected_z", c.expected_z},
+          {"shift", c.shift},
+          {"predicted_shift", c.predicted_shift},
+          {"seconds", c.seconds}};
+}
+
+std::string summary(const ImageRun& r, std::size_t images) {
+  const auto n = static_cast<double>(std::max<std::size_t>(images, 1));
+  return fmt::format("{:.0f} steps in {:.1f} target calls an image: parallel efficiency {:.2f}",
+                     static_cast<double>(r.statistics.outputs) / n,
+                     static_cast<double>(r.calls) / n, r.efficiency());
+}
+
+bool asks_for_images(int argc, const char* const* argv) {
+  for (int i = 1; i < argc; ++i) {
+    const std::string_view arg = argv[i];
+    if ((arg == "-m" || arg == "--model") && i + 1 < argc) return is_diffusion_model(argv[i + 1]);
+    if (arg.starts_with("--model=")) return is_diffusion_model(std::string(arg.substr(8)));
+    if (arg.starts_with("-m") && arg.size() > 2) {
+      return is_diffusion_model(std::string(arg.substr(arg[2] == '=' ? 3 : 2)));
+    }
+  }
+  return false;
+}
+
+}  // namespace forerun::cli

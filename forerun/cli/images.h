@@ -1,0 +1,50 @@
+#pragma once
+
+#include <CLI/CLI.hpp>
+#include <nlohmann/json_fwd.hpp>
+#include <string>
+#include <vector>
+
+#include "forerun/cli/options.h"
+#include "forerun/cli/terminal.h"
+#include "forerun/diffusion.h"
+
+namespace forerun::cli {
+
+/// Flags that every command on a diffusion model has.
+struct ImageFlags {
+  std::string model, dialect = "reference", drafter = "none", rule = "maximal", profile;
+  std::vector<std::int64_t> classes;
+  std::size_t count = 16;
+  int threads = 0;
+  ImageOptions options;
+};
+void bind(CLI::App& app, ImageFlags& flags);
+void bind_drafting(CLI::App& app, ImageFlags& flags);
+
+DiffusionModel load_diffusion(const ImageFlags& flags);
+/// The classes of the images: those asked for in turn, or all.
+std::vector<std::int64_t> labels_of(const ImageFlags& flags, const DiffusionModel& model);
+/// The options with the profile of a relaxed rule.
+/// @throws UsageError  no profile, or one made for other settings
+ImageOptions resolve(const ImageFlags& flags);
+
+/// A bar over the steps of all images, drafts kept and rejected; stops at Ctrl-C.
+ImageListener watching(Progress& progress);
+
+nlohmann::json to_json(const ImageRun& run);
+nlohmann::json to_json(const ImageCertificate& certificate);
+/// "1000 steps in 231.4 target calls an image: parallel efficiency 4.32"
+std::string summary(const ImageRun& run, std::size_t images);
+
+/// The same verbs as for texts, where -m names a diffusion model.
+Action add_generate_images(CLI::App& parent, CLI::App*& command);
+Action add_bench_images(CLI::App& parent, CLI::App*& command);
+Action add_certify_images(CLI::App& parent, CLI::App*& command);
+/// Only for diffusion models.
+Action add_profile(CLI::App& parent, CLI::App*& command);
+
+/// True if the arguments' -m or --model names a diffusion model.
+bool asks_for_images(int argc, const char* const* argv);
+
+}  // namespace forerun::cli

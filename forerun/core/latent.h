@@ -1,0 +1,105 @@
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <span>
+#include <utility>
+#include <vector>
+
+#include "forerun/core/draws.h"
+#include "forerun/core/gaussian.h"
+
+namespace forerun {
+
+/// An image or latent: its coordinates in a row.
+using Latent = std::vector<float>;
+
+/// One image on its way from noise, step by step.
+///
+/// The noise of a step belongs to its position and not to the round: plain sampling, a draft that
+/// is kept and one that is mirrored all use it. It may be met again after its draft was discarded,
+/// which is exact as long as neither drafts nor their number depend on discarded drafts; then a
+/// perfect drafter gives the plain image, bit for bit.
+class LatentLane {
+ public:
+  using Value = Latent;
+
+  /// @param start  the state before the first step
+  /// @param steps  transitions
+  /// @param keep   all states stay, for certificates and traces
+  LatentLane(std::uint64_t seed, std::uint32_t request, Latent start, std::size_t steps,
+             bool keep = false)
+      : seed_(seed), request_(request), steps_(steps), keep_(keep) {
+    states_.push_back(std::move(start));
+  }
+
+  /// Standard normals to start from; they depend on seed and request alone.
+  static Latent noise(std::uint64_t seed, std::uint32_t request, std::size_t size) {
+    Latent out(size);
+    Draws{.seed = seed, .request = request, .position = UINT32_MAX}.fill_normal(Purpose::kTarget,
+                                                                                out);
+    return out;
+  }
+
+  std::uint32_t request() const noexcept { return request_; }
+  std::uint32_t round() const noexcept { return round_; }
+  std::size_t step() const noexcept { return done_; }  ///< transitions made
+  std::size_t steps() const noexcept { return steps_; }
+  const Latent& state() const noexcept { return states_.back(); }
+  /// All states, the start first, where they are kept; else the last.
+  const std::vector<Latent>& states() const noexcept { return states_; }
+  bool done() const noexcept { return done_ >= steps_; }
+
+  Draws draws() const noexcept { return draws_at(done_); }
+  Draws draws_at(std::size_t step) const noexcept {
+    return {seed_, request_, round_, static_cast<std::uint32_t>(step)};
+  }
+  bool push(Latent value) {
+    if (!keep_) states_.clear();
+    states_.push_back(std::move(value));
+    ++done_;
+    return !done();
+  }
+  void next_round() noexcept { ++round_; }
+  /// Gives up what was kept, but for the last state.
+  void forget_states() { states_.erase(states_.begin(), states_.end() - 1); }
+
+ private:
+  std::uint64_t seed_;
+  std::uint32_t request_, round_ = 0;
+  std::size_t steps_, done_ = 0;
+  bool keep_;
+  std::vector<Latent> states_;
+};
+
+/// The drafted states of one lane and one round, each drawn from N(mean, sigma^2 I) with the noise
+/// of its position.
+struct LatentDraft {
+  std::vector<Latent> values, means;
+  std::size_t size() const noexcept { return values.size(); }
+};
+
+/// The rule for latents, as the loop applies it: reflection maximal coupling, or its relaxed form.
+class LatentRule {
+ public:
+  LatentRule() = default;
+  /// INEXACT. @param looseness  by transition, 0 to 1
+  explicit LatentRule(std::vector<double> looseness) : looseness_(std::move(looseness)) {}
+
+  bool exact() const noexcept { return looseness_.empty(); }
+  double looseness(std::size_t step) const { return exact() ? 1.0 : looseness_.at(step); }
+
+  Coupled<Latent> couple(const Gaussian& target, const LatentDraft& draft, std::size_t step,
+                         const Draws& draws) const {
+    const Gaussian from{draft.means[step], target.sigma};
+    return couple_relaxed(target, from, draft.values[step], draws, looseness(draws.position));
+  }
+  Latent draw(const Gaussian& target, const Draws& draws) const {
+    return target.sample(Purpose::kTarget, draws);
+  }
+
+ private:
+  std::vector<double> looseness_;
+};
+
+}  // namespace forerun

@@ -1,0 +1,21 @@
+#pragma once
+
+#include "forerun/methods/diffusion/latent_drafter.h"
+
+namespace forerun {
+
+/// Autospeculation (arXiv:2505.03983): the image that the target foresees stays as it was; in the
+/// coordinates in which increments are exchangeable this is the newest increment again.
+class AsdPredictor final : public StepPredictor {
+ public:
+  explicit AsdPredictor(const DdpmSchedule& schedule) : schedule_(&schedule) {}
+  void anchor(LatentMemory& memory, std::size_t step, const Latent& state, const at::Tensor& noise,
+              const at::Tensor& feature) const override;
+  std::vector<Latent> means(const LatentRows& rows,
+                            std::span<LatentMemory* const> memories) const override;
+
+ private:
+  const DdpmSchedule* schedule_;
+};
+
+}  // namespace forerun

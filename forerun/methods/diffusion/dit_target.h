@@ -1,0 +1,104 @@
+#pragma once
+
+#include <ATen/core/Tensor.h>
+
+#include <cstdint>
+#include <span>
+#include <vector>
+
+#include "forerun/core/latent.h"
+#include "forerun/core/speculate.h"
+#include "forerun/models/ddpm_schedule.h"
+#include "forerun/models/dit/guided_dit.h"
+
+namespace forerun {
+
+/// The classes that lanes are to show, by request: `first`, `first` + 1, ...
+struct ImageLabels {
+  std::uint32_t first = 0;
+  std::vector<std::int64_t> labels;
+  std::int64_t of(const LatentLane& lane) const { return labels.at(lane.request() - first); }
+};
+
+/// States of some lanes that one pass scores.
+struct LatentRows {
+  std::vector<const LatentLane*> lanes;
+  std::vector<const Latent*> states;
+  std::vector<std::size_t> steps;  ///< the transition each state is to make
+
+  void add(const LatentLane& lane, const Latent& state, std::size_t step) {
+    lanes.push_back(&lane);
+    states.push_back(&state);
+    steps.push_back(step);
+  }
+  std::size_t size() const noexcept { return states.size(); }
+};
+
+/// What a pass says of such rows.
+struct LatentScores {
+  GuidedOutput output;
+  std::vector<Latent> means;
+};
+
+/// A Diffusion Transformer and its schedule, as the target of the loop. It has no state between
+/// rounds.
+class DitTarget {
+ public:
+  /// All are referred to.
+  DitTarget(const GuidedDit& model, const DdpmSchedule& schedule, const ImageLabels& labels)
+      : model_(&model), schedule_(&schedule), labels_(&labels) {}
+
+  /// The conditionals of each lane's next transitions.
+  class Verified {
+   public:
+    Gaussian at(std::size_t lane, std::size_t step) const {
+      const std::size_t row = first_[lane] + step;
+      return {scores_.means[row], sigmas_[row]};
+    }
+    /// Predicted noise, [channels, input, input], and feature, [halves, tokens, hidden], of the
+    /// state before that transition.
+    at::Tensor noise(std::size_t lane, std::size_t step) const;
+    at::Tensor feature(std::size_t lane, std::size_t step) const;
+
+   private:
+    friend class DitTarget;
+    std::vector<std::size_t> first_;  // row of each lane
+    std::vector<double> sigmas_;
+    LatentScores scores_;
+  };
+
+  Verified verify(std::span<LatentLane* const> lanes, const std::vector<LatentDraft>& drafts);
+  void keep(std::span<LatentLane* const>, const std::vector<LatentDraft>&,
+            std::span<const Outcome>) const {}
+
+  /// One pass over any states.
+  LatentScores score(const LatentRows& rows);
+
+  const GuidedDit& model() const noexcept { return *model_; }
+  const DdpmSchedule& schedule() const noexcept { return *schedule_; }
+  const ImageLabels& labels() const noexcept { return *labels_; }
+  std::uint64_t passes() const noexcept { return passes_; }  ///< so far
+  std::uint64_t states() const noexcept { return states_; }  ///< scored by them
+
+ private:
+  const GuidedDit* model_;
+  const DdpmSchedule* schedule_;
+  const ImageLabels* labels_;
+  std::uint64_t passes_ = 0, states_ = 0;
+};
+
+/// [rows, channels, input, input] of what rows name, and what the network is told with them.
+struct DitInputs {
+  at::Tensor states;
+  std::vector<std::int64_t> times, labels;
+  DitRows rows() const { return {states, times, labels}; }
+};
+DitInputs inputs_of(const LatentRows& rows, const DitConfig& config, const DdpmSchedule& schedule,
+                    const ImageLabels& labels);
+/// Of every row, from its state and predicted noise.
+std::vector<Latent> means_of(const LatentRows& rows, const at::Tensor& noise,
+                             const DdpmSchedule& schedule);
+/// A tensor's numbers, float32 and contiguous.
+std::span<const float> values_of(const at::Tensor& x);
+
+}  // namespace forerun

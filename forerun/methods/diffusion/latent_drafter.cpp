@@ -1,0 +1,84 @@
+#include "forerun/methods/diffusion/latent_drafter.h"
+
+#include <ATen/ATen.h>
+
+#include <algorithm>
+
+namespace forerun {
+
+// The noise of the lane's position, whatever the round: see LatentLane.
+void LatentDrafter::add(Drafting& d, Latent mean) const {
+  const std::size_t step = d.lane->step() + d.draft->size();
+  const double sigma = target_->schedule().step(static_cast<std::int64_t>(step)).sigma;
+  d.draft->values.push_back(Gaussian{mean, sigma}.sample(Purpose::kTarget, d.lane->draws_at(step)));
+  d.draft->means.push_back(std::move(mean));
+}
+
+// What the verifying pass will say of the first transition is known before: a draft that is kept.
+void LatentDrafter::begin_with_a_pass(std::vector<Drafting>& drafting) const {
+  LatentRows rows;
+  for (const Drafting& d : drafting) rows.add(*d.lane, d.lane->state(), d.lane->step());
+  if (rows.size() == 0) return;
+  LatentScores scores = target_->score(rows);
+  for (std::size_t i = 0; i < drafting.size(); ++i) {
+    const auto row = static_cast<std::int64_t>(i);
+    predictor_->anchor(drafting[i].memory, drafting[i].lane->step(), drafting[i].lane->state(),
+                       scores.output.noise[row], scores.output.feature[row]);
+    add(drafting[i], std::move(scores.means[i]));
+  }
+}
+
+std::vector<LatentDraft> LatentDrafter::propose(std::span<LatentLane* const> lanes) {
+  std::vector<LatentDraft> drafts(lanes.size());
+  std::vector<Drafting> drafting;
+  before_.clear();
+  for (std::size_t i = 0; i < lanes.size(); ++i) {
+    const LatentLane& lane = *lanes[i];
+    before_.push_back(lane.state());
+    // The last slot is drawn from the target itself, and so is the last transition.
+    const std::size_t extra = calls_ == TargetCalls::kTwo ? 1 : 0;
+    const std::size_t most =
+        std::min(slots_ + extra, std::max<std::size_t>(lane.steps() - lane.step(), 1)) - 1;
+    const auto memory = memories_.find(lane.request());
+    const bool known = memory != memories_.end() || calls_ == TargetCalls::kTwo;
+    if (most == 0 || !known) continue;
+    drafting.push_back(
+        {&lane, &drafts[i], memory != memories_.end() ? memory->second : LatentMemory{}, most});
+  }
+  if (calls_ == TargetCalls::kTwo) begin_with_a_pass(drafting);
+  for (;;) {
+    LatentRows rows;
+    std::vector<LatentMemory*> memories;
+    std::vector<Drafting*> going_on;
+    for (Drafting& d : drafting) {
+      if (d.draft->size() >= d.most) continue;
+      rows.add(*d.lane, d.state(), d.lane->step() + d.draft->size());
+      memories.push_back(&d.memory);
+      going_on.push_back(&d);
+    }
+    if (rows.size() == 0) return drafts;
+    std::vector<Latent> means = predictor_->means(rows, memories);
+    for (std::size_t i = 0; i < going_on.size(); ++i) add(*going_on[i], std::move(means[i]));
+  }
+}
+
+void LatentDrafter::observe(std::span<LatentLane* const> lanes,
+                            const std::vector<LatentDraft>& drafts,
+                            const DitTarget::Verified& verified,
+                            std::span<const Outcome> outcomes) {
+  if (calls_ == TargetCalls::kTwo) return;  // each round begins anew
+  for (std::size_t i = 0; i < lanes.size(); ++i) {
+    const LatentLane& lane = *lanes[i];
+    if (lane.done()) {
+      memories_.erase(lane.request());
+      continue;
+    }
+    // The state that the newest output was made from; what lies behind it was discarded.
+    const std::size_t last = outcomes[i].emitted - 1;
+    const Latent& read = last == 0 ? before_[i] : drafts[i].values[last - 1];
+    predictor_->anchor(memories_[lane.request()], lane.step() - 1, read, verified.noise(i, last),
+                       verified.feature(i, last));
+  }
+}
+
+}  // namespace forerun

@@ -1,0 +1,41 @@
+#pragma once
+
+#include <memory>
+
+#include "forerun/methods/diffusion/latent_drafter.h"
+#include "forerun/models/free/free_network.h"
+
+namespace forerun {
+
+/// FREE (arXiv:2511.20390, section 3.2): one block on the target's own feature of the step before,
+/// then on its own.
+class FreePredictor final : public StepPredictor {
+ public:
+  /// `target` gives schedule, labels and guidance; it is referred to.
+  FreePredictor(std::shared_ptr<const FreeNetwork> network, const DitTarget& target)
+      : network_(std::move(network)), target_(&target) {}
+
+  void anchor(LatentMemory& memory, std::size_t step, const Latent& state, const at::Tensor& noise,
+              const at::Tensor& feature) const override;
+  std::vector<Latent> means(const LatentRows& rows,
+                            std::span<LatentMemory* const> memories) const override;
+
+ private:
+  std::shared_ptr<const FreeNetwork> network_;
+  const DitTarget* target_;
+};
+
+/// The target as its own drafter: every draft is kept. For tests and as the ceiling of a table.
+class TargetPredictor final : public StepPredictor {
+ public:
+  explicit TargetPredictor(DitTarget& target) : target_(&target) {}
+  void anchor(LatentMemory&, std::size_t, const Latent&, const at::Tensor&,
+              const at::Tensor&) const override {}
+  std::vector<Latent> means(const LatentRows& rows,
+                            std::span<LatentMemory* const> memories) const override;
+
+ private:
+  DitTarget* target_;
+};
+
+}  // namespace forerun
