@@ -27,6 +27,8 @@ install(FILES "${PROJECT_SOURCE_DIR}/forerun/train/dflash/dflash_training.h"
         DESTINATION "${CMAKE_INSTALL_INCLUDEDIR}/forerun/train/dflash")
 install(FILES "${PROJECT_SOURCE_DIR}/forerun/train/dit/dit_training.h"
         DESTINATION "${CMAKE_INSTALL_INCLUDEDIR}/forerun/train/dit")
+install(FILES "${PROJECT_SOURCE_DIR}/forerun/train/free/free_training.h"
+        DESTINATION "${CMAKE_INSTALL_INCLUDEDIR}/forerun/train/free")
 install(DIRECTORY "${PROJECT_SOURCE_DIR}/forerun/core" DESTINATION "${CMAKE_INSTALL_INCLUDEDIR}/forerun"
         FILES_MATCHING PATTERN "*.h")
 

@@ -13,6 +13,7 @@
 #include "forerun/core/statistics.h"
 #include "forerun/formats/image.h"
 #include "forerun/train/dit/dit_training.h"
+#include "forerun/train/free/free_training.h"
 #include "forerun/train/options.h"
 
 namespace forerun {
@@ -162,5 +163,10 @@ std::string png_grid(std::span<const Image> images, std::int64_t columns);
 /// Other failures as `train` of train/trainer.h.
 TrainReport train_dit(const std::string& data, const DitTraining& options,
                       const TrainOptions& training, const TrainListener& listener = {});
+
+/// Trains a FREE drafter for `target` on the images that it was trained on, likewise.
+TrainReport train_free(const DiffusionModel& target, const std::string& data,
+                       const FreeTraining& options, const TrainOptions& training,
+                       const TrainListener& listener = {});
 
 }  // namespace forerun

@@ -4,6 +4,7 @@
 #include <filesystem>
 #include <utility>
 
+#include "forerun/api/diffusion_impl.h"
 #include "forerun/api/train_folder.h"
 #include "forerun/diffusion.h"
 #include "forerun/forerun.h"
@@ -11,6 +12,7 @@
 #include "forerun/models/dit/dit_file.h"
 #include "forerun/models/dit/init_dit.h"
 #include "forerun/train/dit/dit_objective.h"
+#include "forerun/train/free/free_objective.h"
 #include "forerun/train/trainer.h"
 
 namespace forerun {
@@ -32,6 +34,14 @@ std::int64_t side_of(const LabelledImages& images, const DitTraining& o) {
   if (o.side != 0) return o.side;
   const std::int64_t most = std::max(images.width, images.height);
   return (most + o.patch - 1) / o.patch * o.patch;
+}
+
+// What was loaded for inference cannot take part in training.
+std::shared_ptr<const Dit> copy_of(const Dit& model) {
+  auto out = std::make_shared<Dit>(model);
+  for (const DitWeight& w : weights(*out)) *w.tensor = w.tensor->clone();
+  out->positions = out->positions.clone();
+  return out;
 }
 
 DitConfig config_of(const DitTraining& o, const LabelledImages& images, std::int64_t side) {
@@ -73,19 +83,55 @@ TrainReport train_checked(const std::string& data, const DitTraining& options,
   return train(objective, training, listener, ranks);
 }
 
-}  // namespace
+TrainReport train_checked(const DiffusionModel& target, const std::string& data,
+                          const FreeTraining& options, const TrainOptions& training,
+                          const TrainListener& listener, Ranks& ranks) {
+  if (!(options.drop >= 0.0 && options.drop <= 1.0)) throw UsageError("drop is a share: 0 to 1");
+  if (options.unroll < 1 || options.unroll > 64) throw UsageError("unroll: 1 to 64 steps");
+  if (!(options.feature >= 0.0 && options.smooth >= 0.0)) {
+    throw UsageError("the features' losses count 0 or more");
+  }
+  expect_own_folder(training.out);
+  const std::shared_ptr<const Dit> dit = copy_of(*target.impl().dit);
+  Result<LabelledImages> test = load_labelled_images(data, ImageSplit::kTest);
+  LabelledImages held_out = test ? images_of(std::move(test), target.side()) : LabelledImages{};
+  FreeNetwork network =
+      options.init.empty() ? free_from(*dit, training.seed) : load_free(options.init, *dit);
+  FreeObjective objective(dit, std::make_shared<FreeNetwork>(std::move(network)),
+                          images_of(load_labelled_images(data, ImageSplit::kTrain), target.side()),
+                          std::move(held_out), options);
+  return train(objective, training, listener, ranks);
+}
 
-TrainReport train_dit(const std::string& data, const DitTraining& options,
-                      const TrainOptions& training, const TrainListener& listener) {
+// Runs f with the ranks of the run; what lower layers say of options and data is misuse.
+template <class F>
+TrainReport guarded(const TrainOptions& training, F&& f) {
   Ranks ranks = Ranks::join();
   set_threads(training.threads);
   try {
-    return train_checked(data, options, training, listener, ranks);
+    return f(ranks);
   } catch (const UsageError&) {
     throw;
-  } catch (const std::invalid_argument& e) {  // what lower layers say of options and data
+  } catch (const std::invalid_argument& e) {
     throw UsageError(e.what());
   }
+}
+
+}  // namespace
+
+TrainReport train_free(const DiffusionModel& target, const std::string& data,
+                       const FreeTraining& options, const TrainOptions& training,
+                       const TrainListener& listener) {
+  return guarded(training, [&](Ranks& ranks) {
+    return train_checked(target, data, options, training, listener, ranks);
+  });
+}
+
+TrainReport train_dit(const std::string& data, const DitTraining& options,
+                      const TrainOptions& training, const TrainListener& listener) {
+  return guarded(training, [&](Ranks& ranks) {
+    return train_checked(data, options, training, listener, ranks);
+  });
 }
 
 }  // namespace forerun

@@ -27,5 +27,6 @@ int run_training(
 /// The subcommands of `forerun train`.
 std::function<int()> add_train_dflash(CLI::App& parent, CLI::App*& command);
 std::function<int()> add_train_dit(CLI::App& parent, CLI::App*& command);
+std::function<int()> add_train_free(CLI::App& parent, CLI::App*& command);
 
 }  // namespace forerun::cli

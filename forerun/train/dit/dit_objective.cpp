@@ -15,26 +15,7 @@ namespace {
 
 constexpr std::uint64_t kHeldOutSeed = 0x4e1d0e7ULL;
 
-void check(const DitConfig& c, const LabelledImages& images) {
-  if (images.size() == 0) return;
-  if (images.width != c.input || images.height != c.input || images.channels != c.channels ||
-      static_cast<std::int64_t>(images.classes.size()) != c.classes) {
-    throw std::invalid_argument(fmt::format(
-        "images of {} x {} with {} channels in {} classes, for a network of {} x {} with {} in {}",
-        images.width, images.height, images.channels, images.classes.size(), c.input, c.input,
-        c.channels, c.classes));
-  }
-}
-
 }  // namespace
-
-std::string digest_of(const LabelledImages& images) {
-  std::uint64_t hash = 0xcbf29ce484222325ULL;
-  const auto add = [&](std::uint64_t x) { hash = (hash ^ x) * 0x100000001b3ULL; };
-  for (const std::uint8_t p : images.pixels) add(p);
-  for (const std::int32_t l : images.labels) add(static_cast<std::uint64_t>(l));
-  return fmt::format("{} images {:016x}", images.size(), hash);
-}
 
 DitObjective::DitObjective(std::shared_ptr<Dit> model, LabelledImages training,
                            LabelledImages held_out, const DitTraining& options)
@@ -42,8 +23,8 @@ DitObjective::DitObjective(std::shared_ptr<Dit> model, LabelledImages training,
       training_(std::move(training)),
       held_out_(std::move(held_out)),
       options_(options) {
-  check(model_->config, training_);
-  check(model_->config, held_out_);
+  check_images(model_->config, training_);
+  check_images(model_->config, held_out_);
   if (training_.size() == 0) throw std::invalid_argument("there is no image to learn from");
 }
 

@@ -39,7 +39,4 @@ class DitObjective final : public Objective {
   DitTraining options_;
 };
 
-/// A line that is the same for the same images only.
-std::string digest_of(const LabelledImages& images);
-
 }  // namespace forerun

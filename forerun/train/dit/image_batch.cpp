@@ -2,8 +2,10 @@
 
 #include <ATen/ATen.h>
 #include <ATen/Parallel.h>
+#include <fmt/format.h>
 
 #include <cmath>
+#include <stdexcept>
 
 #include "forerun/core/draws.h"
 #include "forerun/models/ddpm_schedule.h"
@@ -65,6 +67,25 @@ NoisyImages noisy_images(const LabelledImages& images, std::span<const std::size
     }
   });
   return out;
+}
+
+void check_images(const DitConfig& c, const LabelledImages& images) {
+  if (images.size() == 0) return;
+  if (images.width != c.input || images.height != c.input || images.channels != c.channels ||
+      static_cast<std::int64_t>(images.classes.size()) != c.classes) {
+    throw std::invalid_argument(fmt::format(
+        "images of {} x {} with {} channels in {} classes, for a network of {} x {} with {} in {}",
+        images.width, images.height, images.channels, images.classes.size(), c.input, c.input,
+        c.channels, c.classes));
+  }
+}
+
+std::string digest_of(const LabelledImages& images) {
+  std::uint64_t hash = 0xcbf29ce484222325ULL;
+  const auto add = [&](std::uint64_t x) { hash = (hash ^ x) * 0x100000001b3ULL; };
+  for (const std::uint8_t p : images.pixels) add(p);
+  for (const std::int32_t l : images.labels) add(static_cast<std::uint64_t>(l));
+  return fmt::format("{} images {:016x}", images.size(), hash);
 }
 
 }  // namespace forerun

@@ -5,8 +5,10 @@
 #include <cstddef>
 #include <cstdint>
 #include <span>
+#include <string>
 
 #include "forerun/formats/labelled_images.h"
+#include "forerun/models/dit/dit_config.h"
 
 namespace forerun {
 
@@ -30,5 +32,12 @@ struct NoiseOptions {
 /// @param seed      the same image has other randomness under another
 NoisyImages noisy_images(const LabelledImages& images, std::span<const std::size_t> which,
                          std::uint64_t seed, const NoiseOptions& options);
+
+/// @throws std::invalid_argument  images of other sizes or classes than the network's; no images
+/// are fine
+void check_images(const DitConfig& config, const LabelledImages& images);
+
+/// A line that is the same for the same images only.
+std::string digest_of(const LabelledImages& images);
 
 }  // namespace forerun

@@ -1,0 +1,59 @@
+#include <memory>
+#include <string>
+
+#include "forerun/cli/options.h"
+#include "forerun/cli/training.h"
+#include "forerun/diffusion.h"
+
+namespace forerun::cli {
+namespace {
+
+struct Flags {
+  std::string target, data;
+  FreeTraining free;
+  TrainingFlags training;
+};
+
+}  // namespace
+
+std::function<int()> add_train_free(CLI::App& parent, CLI::App*& command) {
+  auto f = std::make_shared<Flags>();
+  command =
+      parent.add_subcommand("free",
+                            "One block that drafts for a Diffusion Transformer from its features "
+                            "(arXiv:2511.20390)");
+  CLI::App& app = *command;
+  app.add_option("-t,--target", f->target, "The Diffusion Transformer")->required();
+  app.add_option("--data", f->data,
+                 "Folder of images: IDX files as MNIST's, or PNG files in a folder a class")
+      ->required();
+  f->training.options.batch = 128;
+  f->training.options.micro_batch = 64;
+  f->training.options.learning_rate = 1e-3;
+  f->training.options.ema = 0.999;
+  f->training.options.epochs = 10.0;
+  f->training.options.evaluate_steps = 1000;
+  bind_training(app, f->training, "Images");
+  app.add_option("--feature", f->free.feature, "Weight of the features' cosine distance")
+      ->capture_default_str();
+  app.add_option("--smooth", f->free.smooth, "Weight of their Smooth-L1 distance")
+      ->capture_default_str();
+  app.add_option("--unroll", f->free.unroll, "Steps on its own feature, after the target's")
+      ->capture_default_str();
+  app.add_option("--drop", f->free.drop, "Share of the images whose class is not told")
+      ->capture_default_str();
+  app.add_flag("--no-flip{false}", f->free.flip, "Without mirrored images");
+  app.add_option("--init", f->free.init, "Folder of a drafter to go on from");
+  app.footer(R"(Examples:
+  forerun train free --target dit --data /usr/share/datasets/fashion-mnist --out free
+  forerun bench -m dit --drafters asd,frozen,free:free --draft-lengths 4,8 --count 16)");
+  return [f, &app] {
+    const DiffusionModel target = DiffusionModel::load(f->target);
+    return run_training(app, f->training, "img",
+                        [&](const TrainOptions& options, const TrainListener& listener) {
+                          return train_free(target, f->data, f->free, options, listener);
+                        });
+  };
+}
+
+}  // namespace forerun::cli

@@ -1,0 +1,153 @@
+#include "forerun/train/free/free_objective.h"
+
+#include <ATen/ATen.h>
+#include <ATen/core/grad_mode.h>
+#include <fmt/format.h>
+
+#include <cmath>
+#include <nlohmann/json.hpp>
+#include <stdexcept>
+#include <utility>
+
+#include "forerun/core/draws.h"
+#include "forerun/core/tests_of_fit.h"
+#include "forerun/models/ddpm_schedule.h"
+
+namespace forerun {
+namespace {
+
+constexpr std::uint64_t kHeldOutSeed = 0x4e1d0e7ULL;
+
+// [batch, 1, 1, 1] of a number of each image's transition.
+template <class F>
+at::Tensor by_image(const at::Tensor& time, F&& f) {
+  std::vector<float> out;
+  const auto* const t = time.const_data_ptr<std::int64_t>();
+  for (std::int64_t i = 0; i < time.numel(); ++i) out.push_back(static_cast<float>(f(t[i])));
+  return at::tensor(out, at::kFloat).view({-1, 1, 1, 1});
+}
+
+// The states one step of sampling later: the target's mean, and noise that is the image's own.
+at::Tensor stepped(const DdpmSchedule& schedule, const at::Tensor& x, const at::Tensor& noise,
+                   const at::Tensor& time, std::span<const std::size_t> which, std::uint64_t seed,
+                   std::int64_t depth) {
+  const auto step = [&](std::int64_t t) { return schedule.step(DdpmSchedule::kTrained - 1 - t); };
+  at::Tensor fresh = at::empty_like(x);
+  const std::int64_t values = x.numel() / x.size(0);
+  for (std::size_t i = 0; i < which.size(); ++i) {
+    const Draws draws{.seed = seed,
+                      .request = static_cast<std::uint32_t>(which[i]),
+                      .position = static_cast<std::uint32_t>(depth)};
+    draws.fill_normal(Purpose::kResidual,
+                      {fresh.data_ptr<float>() + static_cast<std::int64_t>(i) * values,
+                       static_cast<std::size_t>(values)});
+  }
+  return by_image(time, [&](std::int64_t t) { return step(t).mean_x; }) * x +
+         by_image(time, [&](std::int64_t t) { return step(t).mean_noise; }) * noise +
+         by_image(time, [&](std::int64_t t) { return step(t).sigma; }) * fresh;
+}
+
+}  // namespace
+
+FreeObjective::FreeObjective(std::shared_ptr<const Dit> target,
+                             std::shared_ptr<FreeNetwork> network, LabelledImages training,
+                             LabelledImages held_out, const FreeTraining& options)
+    : target_(std::move(target)),
+      network_(std::move(network)),
+      training_(std::move(training)),
+      held_out_(std::move(held_out)),
+      options_(options) {
+  check_images(target_->config, training_);
+  check_images(target_->config, held_out_);
+  if (training_.size() == 0) throw std::invalid_argument("there is no image to learn from");
+}
+
+std::vector<Parameter> FreeObjective::parameters() {
+  std::vector<Parameter> out;
+  for (const DitWeight& w : weights(*network_)) {
+    const bool matrix = w.shape.size() == 2 && w.name.starts_with("block.");
+    out.push_back({.name = w.name, .value = w.tensor->requires_grad_(), .decay = matrix});
+  }
+  return out;
+}
+
+LossSum FreeObjective::loss_of(const LabelledImages& images, std::span<const std::size_t> which,
+                               std::uint64_t seed, double drop, bool flip) const {
+  static const DdpmSchedule schedule;
+  // The last step that is drafted is that of time 1: the first state needs `unroll` times before.
+  const NoisyImages batch = noisy_images(
+      images, which, seed, {.drop = drop, .flip = flip, .first_time = options_.unroll + 1});
+  const auto asked = [&](const at::Tensor& x, const at::Tensor& time) {
+    const at::NoGradGuard frozen;
+    return run_dit(*target_, x, time, batch.label);
+  };
+  LossSum out;
+  const auto n = static_cast<double>(which.size());
+  at::Tensor x = batch.noisy, time = batch.time, loss;
+  DitOutput before = asked(x, time);
+  at::Tensor feature = before.feature.to(at::kFloat);
+  double overlap = 0.0, error = 0.0;
+  for (std::int64_t depth = 0; depth < options_.unroll; ++depth) {
+    {
+      const at::NoGradGuard frozen;
+      x = stepped(schedule, x, before.noise.to(at::kFloat), time, which, seed, depth);
+    }
+    time = time - 1;
+    const DitOutput wanted = asked(x, time);
+    const DitOutput said = run_free(*network_, x, feature, time, batch.label);
+    const at::Tensor off = (said.noise - wanted.noise).square();
+    const at::Tensor cosine =
+        1.0 - at::cosine_similarity(said.feature, wanted.feature, -1, 1e-8).mean(1);
+    const at::Tensor smooth = at::smooth_l1_loss(said.feature, wanted.feature, 0, 1.0).mean({1, 2});
+    const at::Tensor each =
+        off.mean({1, 2, 3}) + cosine * options_.feature + smooth * options_.smooth;
+    loss = loss.defined() ? loss + each.sum() : each.sum();
+    const at::Tensor distance = off.detach().sum({1, 2, 3}).sqrt();
+    for (std::int64_t i = 0; i < distance.size(0); ++i) {
+      const std::int64_t t = time[i].item<std::int64_t>();
+      const double kappa = schedule.step(DdpmSchedule::kTrained - 1 - t).kappa;
+      overlap += 2.0 * normal_cdf(-0.5 * kappa * distance[i].item<double>());
+    }
+    error += off.detach().mean().item<double>() * n;
+    feature = said.feature.to(at::kFloat);
+    before = wanted;
+  }
+  const auto steps = static_cast<double>(options_.unroll);
+  out.loss = loss;
+  out.weight = n * steps;
+  out.tokens = static_cast<std::int64_t>(which.size());
+  // What a draft of a class alone, without guidance, would be kept with.
+  out.figures = {{"kept", overlap, n * steps}, {"noise", error, n * steps}};
+  return out;
+}
+
+LossSum FreeObjective::loss(std::span<const std::size_t> examples, std::uint64_t seed) {
+  return loss_of(training_, examples, seed, options_.drop, options_.flip);
+}
+
+LossSum FreeObjective::held_out_loss(std::span<const std::size_t> examples) {
+  return loss_of(held_out_, examples, kHeldOutSeed, 0.0, false);
+}
+
+double FreeObjective::flops(std::span<const std::size_t> examples) const {
+  const DitConfig& c = target_->config;
+  const auto steps = static_cast<double>(options_.unroll);
+  return static_cast<double>(examples.size()) *
+         (2.0 * (1.0 + steps) * dit_pass_work(c) + 6.0 * steps * free_pass_work(c));
+}
+
+std::string FreeObjective::fingerprint() const {
+  return fmt::format("free target={} feature={} smooth={} drop={} flip={} unroll={} data={}",
+                     digest_of(*target_), options_.feature, options_.smooth, options_.drop,
+                     options_.flip, options_.unroll, digest_of(training_));
+}
+
+void FreeObjective::save(const std::filesystem::path& folder, std::span<const at::Tensor> values,
+                         const nlohmann::json& provenance) {
+  FreeNetwork copy = *network_;
+  const std::vector<DitWeight> places = weights(copy);
+  for (std::size_t i = 0; i < places.size(); ++i) *places[i].tensor = values[i];
+  save_free(folder, copy, *target_, provenance);
+}
+
+}  // namespace forerun

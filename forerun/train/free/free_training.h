@@ -1,0 +1,21 @@
+#pragma once
+
+#include <cstdint>
+#include <string>
+
+namespace forerun {
+
+/// How a FREE drafter is trained (arXiv:2511.20390, section 3.3). Plain values: part of the public
+/// API.
+struct FreeTraining {
+  double feature = 0.5;   ///< weight of the cosine distance of features
+  double smooth = 0.005;  ///< weight of their Smooth-L1 distance
+  double drop = 0.1;      ///< share of the images whose class is not told
+  bool flip = true;       ///< every other image mirrored
+  /// Steps that it runs on its own feature, after the target's; the paper has 1. More show it in
+  /// training what it sees when it drafts on.
+  std::int64_t unroll = 1;
+  std::string init;  ///< folder of a drafter to go on from; empty: from the target
+};
+
+}  // namespace forerun
