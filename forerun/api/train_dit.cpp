@@ -88,15 +88,15 @@ TrainReport train_checked(const DiffusionModel& target, const std::string& data,
                           const TrainListener& listener, Ranks& ranks) {
   if (!(options.drop >= 0.0 && options.drop <= 1.0)) throw UsageError("drop is a share: 0 to 1");
   if (options.unroll < 1 || options.unroll > 64) throw UsageError("unroll: 1 to 64 steps");
-  if (!(options.feature >= 0.0 && options.smooth >= 0.0)) {
-    throw UsageError("the features' losses count 0 or more");
+  if (!(options.feature >= 0.0 && options.smooth >= 0.0 && options.overlap >= 0.0)) {
+    throw UsageError("the parts of the loss count 0 or more");
   }
   expect_own_folder(training.out);
   const std::shared_ptr<const Dit> dit = copy_of(*target.impl().dit);
   Result<LabelledImages> test = load_labelled_images(data, ImageSplit::kTest);
   LabelledImages held_out = test ? images_of(std::move(test), target.side()) : LabelledImages{};
-  FreeNetwork network =
-      options.init.empty() ? free_from(*dit, training.seed) : load_free(options.init, *dit);
+  FreeNetwork network = options.init.empty() ? free_from(*dit, training.seed, options.frozen_image)
+                                             : load_free(options.init, *dit);
   FreeObjective objective(dit, std::make_shared<FreeNetwork>(std::move(network)),
                           images_of(load_labelled_images(data, ImageSplit::kTrain), target.side()),
                           std::move(held_out), options);

@@ -38,6 +38,11 @@ std::function<int()> add_train_free(CLI::App& parent, CLI::App*& command) {
       ->capture_default_str();
   app.add_option("--smooth", f->free.smooth, "Weight of their Smooth-L1 distance")
       ->capture_default_str();
+  app.add_option("--overlap", f->free.overlap,
+                 "Weight of -log of the probability that a draft is kept (the paper: 0)")
+      ->capture_default_str();
+  app.add_flag("--no-frozen-image{false}", f->free.frozen_image,
+               "Predict the noise itself, as the paper, not how it differs from a frozen image's");
   app.add_option("--unroll", f->free.unroll, "Steps on its own feature, after the target's")
       ->capture_default_str();
   app.add_option("--drop", f->free.drop, "Share of the images whose class is not told")

@@ -41,6 +41,11 @@ Coupled<std::vector<float>> couple(const Gaussian& target, const Gaussian& draft
 Coupled<std::vector<float>> couple_relaxed(const Gaussian& target, const Gaussian& draft,
                                            std::vector<float> drafted, const Draws& draws,
                                            double looseness) {
+  return reflect(target, draft, std::move(drafted), draws.uniform(Purpose::kAccept), looseness);
+}
+
+Coupled<std::vector<float>> reflect(const Gaussian& target, const Gaussian& draft,
+                                    std::vector<float> drafted, double uniform, double looseness) {
   check(target, draft, drafted.size());
   const std::size_t n = drafted.size();
   if (target.sigma == 0.0) {
@@ -60,7 +65,7 @@ Coupled<std::vector<float>> couple_relaxed(const Gaussian& target, const Gaussia
   const double variance = target.sigma * target.sigma;
   const double log_ratio = -looseness * (z_delta + 0.5 * delta_sq) / variance;
   // NaN compares false: a broken mean is never accepted silently, it stays NaN in the output.
-  if (std::log(draws.uniform(Purpose::kAccept)) < log_ratio) return {std::move(drafted), true};
+  if (std::log(uniform) < log_ratio) return {std::move(drafted), true};
   const double twice = delta_sq > 0.0 ? 2.0 * z_delta / delta_sq : 0.0;
   for (std::size_t i = 0; i < n; ++i) {
     const double m = target.mean[i];

@@ -39,6 +39,10 @@ Coupled<std::vector<float>> couple_relaxed(const Gaussian& target, const Gaussia
                                            std::vector<float> drafted, const Draws& draws,
                                            double looseness);
 
+/// What both come down to, the uniform of the decision given.
+Coupled<std::vector<float>> reflect(const Gaussian& target, const Gaussian& draft,
+                                    std::vector<float> drafted, double uniform, double looseness);
+
 /// What relaxing does to the law of one step whose means lie `delta` standard deviations apart.
 /// Across the direction between them nothing changes.
 struct RelaxedLaw {

@@ -249,6 +249,52 @@ TEST(Reflect, RefusesWhatItCannotMirror) {
   EXPECT_THROW(couple({two, 1.0}, {two, nan}, two, d), std::invalid_argument);
 }
 
+TEST(Relaxed, OneIsTheExactCouplingAndZeroKeepsAll) {
+  const Vector target = {0.3F, -1.0F, 2.0F}, draft = {0.5F, -1.4F, 2.2F};
+  for (std::uint32_t i = 0; i < 200; ++i) {
+    const Vector x = Gaussian{draft, 0.7}.sample(Purpose::kDraft, place(i));
+    const auto exact = couple({target, 0.7}, {draft, 0.7}, x, place(i));
+    const auto one = couple_relaxed({target, 0.7}, {draft, 0.7}, x, place(i), 1.0);
+    EXPECT_EQ(one.value, exact.value);
+    EXPECT_EQ(one.accepted, exact.accepted);
+    const auto zero = couple_relaxed({target, 0.7}, {draft, 0.7}, x, place(i), 0.0);
+    EXPECT_TRUE(zero.accepted);
+    EXPECT_EQ(zero.value, x);
+  }
+}
+
+// Acceptance and mean along the draft's direction are those of the formulas, to 5 standard errors
+// of 40,000 draws; the total variation is what acceptance gains.
+TEST(Relaxed, ChangesTheLawAsStated) {
+  constexpr int kDraws = 40000;
+  for (const double delta : {0.25, 1.0, 2.0}) {
+    for (const double looseness : {0.0, 0.5, 0.9, 1.0}) {
+      const Vector target = {0.0F}, draft = {static_cast<float>(delta)};
+      double kept = 0.0, sum = 0.0;
+      for (std::uint32_t i = 0; i < kDraws; ++i) {
+        const Draws d{.seed = 3, .position = i};
+        const auto out =
+            couple_relaxed({target, 1.0}, {draft, 1.0},
+                           Gaussian{draft, 1.0}.sample(Purpose::kDraft, d), d, looseness);
+        kept += out.accepted ? 1.0 : 0.0;
+        sum += out.value[0];
+      }
+      const RelaxedLaw law = relaxed_law(delta, looseness);
+      EXPECT_NEAR(kept / kDraws, law.accept, 5.0 * std::sqrt(0.25 / kDraws));
+      EXPECT_NEAR(sum / kDraws, law.shift, 5.0 * 1.2 / std::sqrt(kDraws)) << delta << looseness;
+      EXPECT_NEAR(law.distance, law.accept - relaxed_law(delta, 1.0).accept, 1e-12);
+      if (looseness == 1.0) {
+        EXPECT_NEAR(law.shift, 0.0, 1e-12);
+      }
+      if (looseness == 0.0) {
+        EXPECT_NEAR(law.shift, delta, 1e-12);
+      }
+    }
+  }
+  EXPECT_NEAR(relaxed_law(1.0, 0.5).shift, 0.309, 5e-4);  // by quadrature
+  EXPECT_NEAR(relaxed_law(0.25, 0.5).shift, 0.113, 5e-4);
+}
+
 // KS at 1e-6.
 TEST(Gaussian, SamplesFollowMeanAndSigma) {
   const Vector mean = {5.0F};

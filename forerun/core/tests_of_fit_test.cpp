@@ -91,6 +91,21 @@ TEST(KsUniform, NoValuesAreNoEvidenceAndValuesThatAreNoNumbersAreDamning) {
   EXPECT_LT(ks_uniform(std::vector<double>(100, 0.0)).p, 1e-12);
 }
 
+TEST(KsUniformCounts, AgreesWithTheTestOfTheValues) {
+  std::vector<double> values;
+  std::vector<std::uint32_t> cells(1 << 16, 0);
+  for (int i = 0; i < 500; ++i) {
+    values.push_back(std::fmod(i * 0.6180339887 + 0.05 * i * i, 1.0));
+    ++cells[static_cast<std::size_t>(values.back() * (1 << 16))];
+  }
+  EXPECT_NEAR(ks_uniform_counts(cells).statistic, ks_uniform(values).statistic, 1.0 / (1 << 15));
+  EXPECT_EQ(ks_uniform_counts({}).p, 1.0);
+  EXPECT_EQ(ks_uniform_counts(std::vector<std::uint32_t>(8, 0)).p, 1.0);
+  std::vector<std::uint32_t> heap(1 << 16, 0);
+  heap[7] = 100;
+  EXPECT_LT(ks_uniform_counts(heap).p, 1e-9);
+}
+
 TEST(ChiSquareP, AgreesWithScipy) {
   const std::vector<double> p = {0.1, 0.2, 0.3, 0.4};
   expect_relative(chi_square_p(p, std::vector<std::size_t>{14, 18, 33, 35}), 0.43599551111021617);

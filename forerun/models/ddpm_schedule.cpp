@@ -106,6 +106,22 @@ void ddpm_mean(const DdpmStep& step, std::span<const float> x, std::span<const f
   }
 }
 
+void ddpm_foreseen(const DdpmStep& step, std::span<const float> x, std::span<const float> noise,
+                   std::span<float> out) {
+  for (std::size_t i = 0; i < out.size(); ++i) {
+    out[i] = static_cast<float>(step.x0_x * static_cast<double>(x[i]) +
+                                step.x0_noise * static_cast<double>(noise[i]));
+  }
+}
+
+void ddpm_noise_of(const DdpmStep& step, std::span<const float> x, std::span<const float> image,
+                   std::span<float> out) {
+  for (std::size_t i = 0; i < out.size(); ++i) {
+    out[i] = static_cast<float>(
+        (static_cast<double>(image[i]) - step.x0_x * static_cast<double>(x[i])) / step.x0_noise);
+  }
+}
+
 double ddpm_alpha_bar(std::int64_t time) { return alpha_bars().at(static_cast<std::size_t>(time)); }
 
 }  // namespace forerun

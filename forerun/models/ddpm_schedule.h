@@ -61,6 +61,14 @@ class DdpmSchedule {
 void ddpm_mean(const DdpmStep& step, std::span<const float> x, std::span<const float> noise,
                std::span<float> mean);
 
+/// The image that a state and its predicted noise foresee, coordinate by coordinate; and the noise
+/// that a state would have if that image were foreseen. Each other's inverse.
+/// @param out  of the same length; may be one of the others
+void ddpm_foreseen(const DdpmStep& step, std::span<const float> x, std::span<const float> noise,
+                   std::span<float> out);
+void ddpm_noise_of(const DdpmStep& step, std::span<const float> x, std::span<const float> image,
+                   std::span<float> out);
+
 /// What a noisy image of training is: sqrt(alpha_bar) image + sqrt(1 - alpha_bar) noise.
 double ddpm_alpha_bar(std::int64_t time);
 

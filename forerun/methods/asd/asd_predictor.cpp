@@ -7,12 +7,8 @@ namespace forerun {
 void AsdPredictor::anchor(LatentMemory& memory, std::size_t step, const Latent& state,
                           const at::Tensor& noise, const at::Tensor&) const {
   const DdpmStep& s = schedule_->step(static_cast<std::int64_t>(step));
-  const auto eps = values_of(noise);
   memory.frozen.resize(state.size());
-  for (std::size_t i = 0; i < state.size(); ++i) {
-    memory.frozen[i] = static_cast<float>(s.x0_x * static_cast<double>(state[i]) +
-                                          s.x0_noise * static_cast<double>(eps[i]));
-  }
+  ddpm_foreseen(s, state, values_of(noise), memory.frozen);
 }
 
 std::vector<Latent> AsdPredictor::means(const LatentRows& rows,

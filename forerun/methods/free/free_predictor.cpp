@@ -4,9 +4,29 @@
 
 namespace forerun {
 
-void FreePredictor::anchor(LatentMemory& memory, std::size_t, const Latent&, const at::Tensor&,
-                           const at::Tensor& feature) const {
+void FreePredictor::anchor(LatentMemory& memory, std::size_t step, const Latent& state,
+                           const at::Tensor& noise, const at::Tensor& feature) const {
   memory.feature = feature.clone();  // not the whole pass's
+  if (!network_->frozen_image) return;
+  memory.frozen.resize(state.size());
+  ddpm_foreseen(target_->schedule().step(static_cast<std::int64_t>(step)), state, values_of(noise),
+                memory.frozen);
+}
+
+// Guidance is linear and its weights add up to 1: what is added with and without the class may be
+// guided first, and the frozen image, which comes of guided noise, put under it.
+void FreePredictor::add_frozen(const LatentRows& rows, std::span<LatentMemory* const> memories,
+                               const at::Tensor& noise) const {
+  for (std::size_t i = 0; i < memories.size(); ++i) {
+    const DdpmStep& step = target_->schedule().step(static_cast<std::int64_t>(rows.steps[i]));
+    const Latent& x = *rows.states[i];
+    Latent& image = memories[i]->frozen;
+    Latent total(x.size());
+    ddpm_noise_of(step, x, image, total);
+    auto* const to = noise[static_cast<std::int64_t>(i)].mutable_data_ptr<float>();
+    for (std::size_t d = 0; d < x.size(); ++d) to[d] = total[d] += to[d];
+    ddpm_foreseen(step, x, total, image);  // for the next step
+  }
 }
 
 std::vector<Latent> FreePredictor::means(const LatentRows& rows,
@@ -23,6 +43,7 @@ std::vector<Latent> FreePredictor::means(const LatentRows& rows,
   for (std::size_t i = 0; i < memories.size(); ++i) {
     memories[i]->feature = out.feature[static_cast<std::int64_t>(i)];
   }
+  if (n.frozen_image) add_frozen(rows, memories, out.noise);
   return means_of(rows, out.noise, schedule);
 }
 

@@ -21,6 +21,9 @@ class FreePredictor final : public StepPredictor {
                             std::span<LatentMemory* const> memories) const override;
 
  private:
+  void add_frozen(const LatentRows& rows, std::span<LatentMemory* const> memories,
+                  const at::Tensor& noise) const;
+
   std::shared_ptr<const FreeNetwork> network_;
   const DitTarget* target_;
 };

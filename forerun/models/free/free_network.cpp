@@ -83,8 +83,9 @@ std::vector<DitWeight> weights(FreeNetwork& n) {
   return out;
 }
 
-FreeNetwork free_from(const Dit& target, std::uint64_t seed) {
+FreeNetwork free_from(const Dit& target, std::uint64_t seed, bool frozen_image) {
   FreeNetwork n;
+  n.frozen_image = frozen_image;
   share(target, n);
   const DitConfig& c = n.config;
   const at::Generator generator = at::make_generator<at::CPUGeneratorImpl>(seed);
@@ -93,6 +94,10 @@ FreeNetwork free_from(const Dit& target, std::uint64_t seed) {
   n.block = random_block(c, generator);
   const DitHead head = noise_head(target);
   n.head = {copy(head.modulation), copy(head.out)};
+  if (frozen_image) {
+    n.head.out.weight.zero_();
+    n.head.out.bias.zero_();
+  }
   n.time = {copy(target.time.in), copy(target.time.out)};
   return n;
 }
@@ -136,6 +141,9 @@ FreeNetwork load_free(const std::filesystem::path& folder, const Dit& target) {
   try {
     check(file.config, target);
     FreeNetwork n;
+    internal::Fields fields(file.config, "FREE network");
+    n.frozen_image = fields.flag("frozen_image", false);
+    if (!fields.error().empty()) throw FormatError("config.json: " + fields.error());
     share(target, n);
     internal::WeightReader source(tensors, at::kFloat, "FREE network");
     for (const DitWeight& w : weights(n)) *w.tensor = source.weight(w.name, w.shape);
@@ -149,6 +157,7 @@ FreeNetwork load_free(const std::filesystem::path& folder, const Dit& target) {
 void save_free(const std::filesystem::path& folder, const FreeNetwork& network, const Dit& target,
                const nlohmann::json& provenance) {
   nlohmann::json config = config_json(target);
+  config["frozen_image"] = network.frozen_image;
   if (!provenance.is_null()) config["forerun"] = provenance;
   std::vector<internal::NamedTensor> tensors;
   FreeNetwork same = network;

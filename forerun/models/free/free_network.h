@@ -17,7 +17,10 @@ namespace forerun {
 /// network's own.
 struct FreeNetwork {
   DitConfig config;  ///< the larger network's, without a learned variance
-  DitLinear fuse;    ///< [hidden, 2 hidden]: of the embedded patches and the older feature
+  /// Ours, beyond the paper: the network predicts how the noise differs from what it would be if
+  /// the foreseen image stayed as it was a step before (`frozen_image_noise`), and begins as that.
+  bool frozen_image = false;
+  DitLinear fuse;  ///< [hidden, 2 hidden]: of the embedded patches and the older feature
   DitBlock block;
   DitHead head;
   DitTime time;
@@ -30,14 +33,15 @@ std::vector<DitWeight> weights(FreeNetwork& network);
 
 /// A network that begins as "the feature stays as it was": fuse = [0 | 1], the block the identity,
 /// time embedding and head the larger network's (whose head reads the feature at the new time).
-FreeNetwork free_from(const Dit& target, std::uint64_t seed);
+/// With a frozen image the head begins as zero instead.
+FreeNetwork free_from(const Dit& target, std::uint64_t seed, bool frozen_image = false);
 
 /// One pass. Differentiable.
 /// @param x        [batch, channels, input, input]
 /// @param feature  [batch, tokens, hidden]: of the step before, the larger network's or its own
 /// @param time     [batch] int64
 /// @param label    [batch] int64
-/// @return  noise and feature of this step
+/// @return  noise (with a frozen image: what is to be added to it) and feature of this step
 DitOutput run_free(const FreeNetwork& network, const at::Tensor& x, const at::Tensor& feature,
                    const at::Tensor& time, const at::Tensor& label);
 

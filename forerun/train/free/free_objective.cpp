@@ -6,17 +6,22 @@
 
 #include <cmath>
 #include <nlohmann/json.hpp>
+#include <numbers>
 #include <stdexcept>
 #include <utility>
 
 #include "forerun/core/draws.h"
-#include "forerun/core/tests_of_fit.h"
 #include "forerun/models/ddpm_schedule.h"
 
 namespace forerun {
 namespace {
 
 constexpr std::uint64_t kHeldOutSeed = 0x4e1d0e7ULL;
+constexpr double kTiny = 1e-12;  // under a root, a logarithm
+
+const DdpmStep& step_at(const DdpmSchedule& schedule, std::int64_t time) {
+  return schedule.step(DdpmSchedule::kTrained - 1 - time);
+}
 
 // [batch, 1, 1, 1] of a number of each image's transition.
 template <class F>
@@ -31,7 +36,7 @@ at::Tensor by_image(const at::Tensor& time, F&& f) {
 at::Tensor stepped(const DdpmSchedule& schedule, const at::Tensor& x, const at::Tensor& noise,
                    const at::Tensor& time, std::span<const std::size_t> which, std::uint64_t seed,
                    std::int64_t depth) {
-  const auto step = [&](std::int64_t t) { return schedule.step(DdpmSchedule::kTrained - 1 - t); };
+  const auto step = [&](std::int64_t t) { return step_at(schedule, t); };
   at::Tensor fresh = at::empty_like(x);
   const std::int64_t values = x.numel() / x.size(0);
   for (std::size_t i = 0; i < which.size(); ++i) {
@@ -45,6 +50,23 @@ at::Tensor stepped(const DdpmSchedule& schedule, const at::Tensor& x, const at::
   return by_image(time, [&](std::int64_t t) { return step(t).mean_x; }) * x +
          by_image(time, [&](std::int64_t t) { return step(t).mean_noise; }) * noise +
          by_image(time, [&](std::int64_t t) { return step(t).sigma; }) * fresh;
+}
+
+// As ddpm_foreseen and ddpm_noise_of, for a batch at different times.
+at::Tensor foreseen(const DdpmSchedule& s, const at::Tensor& x, const at::Tensor& noise,
+                    const at::Tensor& time) {
+  return by_image(time, [&](std::int64_t t) { return step_at(s, t).x0_x; }) * x +
+         by_image(time, [&](std::int64_t t) { return step_at(s, t).x0_noise; }) * noise;
+}
+at::Tensor frozen_noise(const DdpmSchedule& s, const at::Tensor& image, const at::Tensor& x,
+                        const at::Tensor& time) {
+  return (image - by_image(time, [&](std::int64_t t) { return step_at(s, t).x0_x; }) * x) /
+         by_image(time, [&](std::int64_t t) { return step_at(s, t).x0_noise; });
+}
+
+// [batch]
+at::Tensor kappas(const DdpmSchedule& s, const at::Tensor& time) {
+  return by_image(time, [&](std::int64_t t) { return step_at(s, t).kappa; }).flatten();
 }
 
 }  // namespace
@@ -86,6 +108,8 @@ LossSum FreeObjective::loss_of(const LabelledImages& images, std::span<const std
   at::Tensor x = batch.noisy, time = batch.time, loss;
   DitOutput before = asked(x, time);
   at::Tensor feature = before.feature.to(at::kFloat);
+  at::Tensor image;
+  if (network_->frozen_image) image = foreseen(schedule, x, before.noise.to(at::kFloat), time);
   double overlap = 0.0, error = 0.0;
   for (std::int64_t depth = 0; depth < options_.unroll; ++depth) {
     {
@@ -95,21 +119,22 @@ LossSum FreeObjective::loss_of(const LabelledImages& images, std::span<const std
     time = time - 1;
     const DitOutput wanted = asked(x, time);
     const DitOutput said = run_free(*network_, x, feature, time, batch.label);
-    const at::Tensor off = (said.noise - wanted.noise).square();
+    const at::Tensor noise =
+        network_->frozen_image ? said.noise + frozen_noise(schedule, image, x, time) : said.noise;
+    const at::Tensor off = (noise - wanted.noise).square();
     const at::Tensor cosine =
         1.0 - at::cosine_similarity(said.feature, wanted.feature, -1, 1e-8).mean(1);
     const at::Tensor smooth = at::smooth_l1_loss(said.feature, wanted.feature, 0, 1.0).mean({1, 2});
-    const at::Tensor each =
-        off.mean({1, 2, 3}) + cosine * options_.feature + smooth * options_.smooth;
+    // 2 Phi(-delta / 2), delta the distance of the means in standard deviations.
+    const at::Tensor delta = (off.sum({1, 2, 3}) + kTiny).sqrt() * kappas(schedule, time);
+    const at::Tensor kept = at::special_erfc(delta * (0.5 * std::numbers::sqrt2 / 2.0));
+    const at::Tensor each = off.mean({1, 2, 3}) + cosine * options_.feature +
+                            smooth * options_.smooth - at::log(kept + kTiny) * options_.overlap;
     loss = loss.defined() ? loss + each.sum() : each.sum();
-    const at::Tensor distance = off.detach().sum({1, 2, 3}).sqrt();
-    for (std::int64_t i = 0; i < distance.size(0); ++i) {
-      const std::int64_t t = time[i].item<std::int64_t>();
-      const double kappa = schedule.step(DdpmSchedule::kTrained - 1 - t).kappa;
-      overlap += 2.0 * normal_cdf(-0.5 * kappa * distance[i].item<double>());
-    }
+    overlap += kept.detach().sum().item<double>();
     error += off.detach().mean().item<double>() * n;
     feature = said.feature.to(at::kFloat);
+    if (network_->frozen_image) image = foreseen(schedule, x, noise.detach(), time);
     before = wanted;
   }
   const auto steps = static_cast<double>(options_.unroll);
@@ -137,9 +162,11 @@ double FreeObjective::flops(std::span<const std::size_t> examples) const {
 }
 
 std::string FreeObjective::fingerprint() const {
-  return fmt::format("free target={} feature={} smooth={} drop={} flip={} unroll={} data={}",
-                     digest_of(*target_), options_.feature, options_.smooth, options_.drop,
-                     options_.flip, options_.unroll, digest_of(training_));
+  return fmt::format(
+      "free target={} frozen_image={} feature={} smooth={} overlap={} drop={} flip={} unroll={} "
+      "data={}",
+      digest_of(*target_), network_->frozen_image, options_.feature, options_.smooth,
+      options_.overlap, options_.drop, options_.flip, options_.unroll, digest_of(training_));
 }
 
 void FreeObjective::save(const std::filesystem::path& folder, std::span<const at::Tensor> values,

@@ -1,0 +1,170 @@
+#include <gtest/gtest.h>
+
+#include <cmath>
+#include <numeric>
+#include <stdexcept>
+#include <string>
+
+#include "forerun/diffusion.h"
+#include "forerun/forerun.h"
+
+namespace forerun {
+namespace {
+
+const std::string kDit = FORERUN_SOURCE_DIR "/tests/data/dit/reference_pixel";
+
+class Images : public ::testing::Test {
+ protected:
+  const DiffusionModel model = DiffusionModel::load(kDit);
+
+  ImageRun run(const std::string& drafter, const std::vector<std::int64_t>& labels,
+               const ImageOptions& options) const {
+    return generate_images(model, ImageDrafter::load(drafter, model), labels, options);
+  }
+  static ImageOptions options(std::int64_t steps) {
+    ImageOptions o;
+    o.steps = steps;
+    o.seed = 5;
+    o.draft_length = 4;
+    return o;
+  }
+};
+
+TEST_F(Images, TellsWhatAModelIs) {
+  EXPECT_TRUE(is_diffusion_model(kDit));
+  EXPECT_TRUE(is_diffusion_model(FORERUN_SOURCE_DIR "/tests/data/dit/diffusers"));
+  EXPECT_FALSE(is_diffusion_model(FORERUN_SOURCE_DIR "/tests/data/tiny"));
+  EXPECT_FALSE(is_diffusion_model("no such folder"));
+  EXPECT_EQ(model.classes(), 5);
+  EXPECT_EQ(model.side(), 16);
+  EXPECT_FALSE(model.latent());
+}
+
+TEST_F(Images, DoNotDependOnLanesOrThreads) {
+  const std::vector<std::int64_t> labels = {0, 1, 2, 3, 4, 0, 1, 2};
+  ImageOptions o = options(12);
+  o.lanes = 8;
+  set_threads(2);
+  const ImageRun together = run("none", labels, o);
+  o.lanes = 1;
+  set_threads(1);
+  const ImageRun alone = run("none", labels, o);
+  set_threads(0);
+  EXPECT_EQ(together.values, alone.values);
+  EXPECT_EQ(together.images.size(), 8U);
+  EXPECT_EQ(together.efficiency(), 1.0);
+  // Another seed, another class: other images.
+  o.seed = 6;
+  EXPECT_NE(run("none", labels, o).values, alone.values);
+  EXPECT_NE(together.values[0], together.values[5]);
+}
+
+TEST_F(Images, OfThePerfectDrafterAreThePlainOnes) {
+  const std::vector<std::int64_t> labels = {3, 1};
+  for (const std::int64_t steps : {1, 10, 25}) {
+    ImageOptions o = options(steps);
+    const ImageRun plain = run("none", labels, o);
+    EXPECT_EQ(run("self", labels, o).values, plain.values);
+    o.two_calls = true;
+    EXPECT_EQ(run("self", labels, o).values, plain.values);
+  }
+}
+
+TEST_F(Images, AreThePixelsOfTheirValues) {
+  const ImageRun r = run("none", {2}, options(3));
+  ASSERT_EQ(r.images.size(), 1U);
+  for (std::size_t i = 0; i < r.values[0].size(); ++i) {
+    const float byte = std::min(255.0F, std::max(0.0F, 127.5F * r.values[0][i] + 127.5F));
+    EXPECT_EQ(r.images[0].pixels[i], static_cast<std::uint8_t>(std::lround(byte)));
+  }
+  EXPECT_EQ(png_grid(r.images, 1).substr(1, 3), "PNG");
+}
+
+TEST_F(Images, CountTheirCalls) {
+  const std::vector<std::int64_t> labels = {0, 1, 2};
+  ImageOptions o = options(40);
+  const ImageRun one = run("frozen", labels, o);
+  EXPECT_EQ(one.statistics.outputs, 120U);
+  EXPECT_EQ(one.calls, one.statistics.rounds);
+  EXPECT_EQ(one.states, one.statistics.drafted + one.statistics.rounds);
+  o.two_calls = true;
+  const ImageRun two = run("frozen", labels, o);
+  EXPECT_GT(two.calls, two.statistics.rounds);
+  std::uint64_t examined = 0;
+  for (const StepStatistics& s : one.steps) examined += s.examined;
+  const auto& by_depth = one.statistics.examined;
+  EXPECT_EQ(examined, std::accumulate(by_depth.begin(), by_depth.end(), std::uint64_t{0}));
+  EXPECT_EQ(one.steps.back().examined, 0U);  // a step without noise is never drafted
+}
+
+TEST_F(Images, ExactRulesPassAndLooseOnesFail) {
+  const std::vector<std::int64_t> labels = {1, 4};
+  for (const char* const name : {"asd", "frozen"}) {
+    const ImageDrafter drafter = ImageDrafter::load(name, model);
+    ImageOptions o = options(600);
+    const ImageCertificate exact = certify_images(model, drafter, labels, o);
+    EXPECT_TRUE(exact.passed()) << name << exact.report.z << " " << exact.expected_z;
+    EXPECT_EQ(exact.report.outputs, 2U * 599U);
+    EXPECT_NEAR(exact.predicted_shift, 0.0, 1e-12);
+    o.looseness.assign(600, 0.0);
+    const ImageCertificate loose = certify_images(model, drafter, labels, o);
+    EXPECT_FALSE(loose.passed()) << name;
+    // The bias is the one that theory gives, to the error of its measurement.
+    const double error = 1.0 / std::sqrt(static_cast<double>(loose.report.drafted));
+    EXPECT_NEAR(loose.shift, loose.predicted_shift, 5.0 * error) << name;
+    EXPECT_GT(loose.predicted_shift, 5.0 * error) << name;
+  }
+}
+
+TEST_F(Images, ProfilesFallAlongSampling) {
+  const ImageRun r = run("frozen", {0, 1, 2, 3}, options(50));
+  const std::vector<double> p = relaxed_profile(r);
+  ASSERT_EQ(p.size(), 50U);
+  EXPECT_EQ(p.front(), 1.0);
+  for (std::size_t k = 1; k < p.size(); ++k) {
+    EXPECT_LE(p[k], p[k - 1]);
+    EXPECT_GT(p[k], 0.0);
+  }
+}
+
+TEST_F(Images, WhatCannotBeAskedForIsSaid) {
+  const auto refused = [&](const std::vector<std::int64_t>& labels, auto&& change) {
+    ImageOptions o = options(5);
+    change(o);
+    EXPECT_THROW(run("none", labels, o), UsageError);
+  };
+  refused({5}, [](ImageOptions&) {});
+  refused({-1}, [](ImageOptions&) {});
+  refused({}, [](ImageOptions&) {});
+  refused({0}, [](ImageOptions& o) { o.steps = 0; });
+  refused({0}, [](ImageOptions& o) { o.steps = 1001; });
+  refused({0}, [](ImageOptions& o) { o.guidance = std::nan(""); });
+  refused({0}, [](ImageOptions& o) { o.guided_channels = 2; });
+  refused({0}, [](ImageOptions& o) { o.draft_length = 0; });
+  refused({0}, [](ImageOptions& o) { o.lanes = 0; });
+  refused({0}, [](ImageOptions& o) { o.looseness = {1.0}; });
+  refused({0}, [](ImageOptions& o) { o.looseness.assign(5, 1.5); });
+  EXPECT_THROW(ImageDrafter::load("lookup", model), UsageError);
+  EXPECT_THROW(ImageDrafter::load("free:" + kDit, model), std::runtime_error);
+  EXPECT_THROW(ImageDrafter::load("free:nowhere", model), std::runtime_error);
+  const DiffusionModel latents =
+      DiffusionModel::load(FORERUN_SOURCE_DIR "/tests/data/dit/reference");
+  EXPECT_THROW(generate_images(latents, ImageDrafter::load("none", latents),
+                               std::vector<std::int64_t>{0}, options(2)),
+               UsageError);
+}
+
+TEST_F(Images, StopWhereTheListenerSays) {
+  ImageListener listener;
+  int rounds = 0;
+  listener.go_on = [&] { return ++rounds <= 7; };
+  ImageOptions o = options(5);
+  o.lanes = 1;
+  const ImageRun r = generate_images(model, ImageDrafter::load("none", model),
+                                     std::vector<std::int64_t>{0, 1, 2}, o, listener);
+  EXPECT_TRUE(r.interrupted);
+  EXPECT_EQ(r.images.size(), 1U);  // five rounds each
+}
+
+}  // namespace
+}  // namespace forerun

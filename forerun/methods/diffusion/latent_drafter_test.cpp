@@ -1,0 +1,306 @@
+#include "forerun/methods/diffusion/latent_drafter.h"
+
+#include <ATen/ATen.h>
+#include <gtest/gtest.h>
+
+#include <cmath>
+#include <cstring>
+#include <functional>
+#include <map>
+
+#include "forerun/core/certificate.h"
+#include "forerun/core/statistics.h"
+#include "forerun/formats/safetensors.h"
+#include "forerun/formats/whole_numbers.h"
+#include "forerun/methods/asd/asd_predictor.h"
+#include "forerun/methods/free/free_predictor.h"
+#include "forerun/methods/frozen/frozen_predictor.h"
+#include "forerun/models/dit/init_dit.h"
+#include "tests/support/float64_values.h"
+
+namespace forerun {
+namespace {
+
+constexpr std::uint64_t kSeed = 11;
+
+DitConfig small() {
+  DitConfig c;
+  c.depth = 2;
+  c.hidden = 16;
+  c.heads = 2;
+  c.patch = 2;
+  c.input = 4;
+  c.channels = 1;
+  c.classes = 3;
+  c.mlp = 32;
+  return c;
+}
+
+// Random weights, none zero: noise, features and classes all matter.
+std::shared_ptr<Dit> noisy_dit() {
+  at::manual_seed(1);
+  auto m = std::make_shared<Dit>(random_dit(small(), 1));
+  for (const DitWeight& w : weights(*m)) w.tensor->add_(at::randn_like(*w.tensor), 0.1);
+  return m;
+}
+
+std::shared_ptr<FreeNetwork> noisy_free(const Dit& target) {
+  auto n = std::make_shared<FreeNetwork>(free_from(target, 2));
+  for (const DitWeight& w : weights(*n)) w.tensor->add_(at::randn_like(*w.tensor), 0.03);
+  return n;
+}
+
+// Guesses that have nothing to do with the target, of about the size of the true ones.
+class Guesser final : public StepPredictor {
+ public:
+  void anchor(LatentMemory&, std::size_t, const Latent&, const at::Tensor&,
+              const at::Tensor&) const override {}
+  std::vector<Latent> means(const LatentRows& rows, std::span<LatentMemory* const>) const override {
+    std::vector<Latent> out;
+    for (const Latent* x : rows.states) {
+      Latent mean = *x;
+      for (std::size_t i = 0; i < mean.size(); ++i) mean[i] += i % 2 == 0 ? 3.0F : -3.0F;
+      out.push_back(mean);
+    }
+    return out;
+  }
+};
+
+struct Setting {
+  std::size_t slots = 4;
+  TargetCalls calls = TargetCalls::kOne;
+  std::int64_t steps = 40;
+  double guidance = 1.5;
+  std::uint32_t images = 3;
+  LatentRule rule;
+};
+
+using Make = std::function<std::shared_ptr<const StepPredictor>(DitTarget&)>;
+
+struct Sampled {
+  std::vector<LatentLane> lanes;
+  RunStatistics statistics;
+  std::uint64_t passes = 0;
+  CertificateReport report;
+  double shift = 0.0;
+};
+
+// Images with a drafter, or none; every transition is scored again by plain passes.
+Sampled sampled(const Make& make, const Setting& s) {
+  const auto dit = noisy_dit();
+  const GuidedDit model(dit, {.scale = s.guidance});
+  const DdpmSchedule schedule({.steps = s.steps});
+  ImageLabels labels;
+  for (std::uint32_t i = 0; i < s.images; ++i) labels.labels.push_back(i % 3);
+  DitTarget target(model, schedule, labels);
+  LatentDrafter drafter(make ? make(target) : std::make_shared<Guesser>(), make ? s.slots : 1,
+                        make ? s.calls : TargetCalls::kOne, target);
+  Sampled out;
+  for (std::uint32_t i = 0; i < s.images; ++i) {
+    out.lanes.emplace_back(kSeed, i, LatentLane::noise(kSeed, i, 16),
+                           static_cast<std::size_t>(s.steps), true);
+  }
+  std::map<std::pair<std::uint32_t, std::size_t>, Latent> drafted;
+  const auto watch = [&](const auto& round) {
+    for (std::size_t i = 0; i < round.lanes.size(); ++i) {
+      const std::size_t first = round.lanes[i]->step() - round.outcomes[i].emitted;
+      for (std::size_t j = 0; j < round.outcomes[i].examined; ++j) {
+        drafted[{round.lanes[i]->request(), first + j}] = round.drafts[i].means[j];
+      }
+    }
+  };
+  speculate<LatentLane>(
+      out.lanes, target, drafter, s.rule, [] { return true; }, out.statistics, watch);
+  out.passes = target.passes();
+  GaussianCertificate certificate;
+  for (const LatentLane& lane : out.lanes) {
+    LatentRows rows;
+    for (std::size_t k = 0; k < lane.steps(); ++k) rows.add(lane, lane.states()[k], k);
+    const LatentScores scores = target.score(rows);
+    for (std::size_t k = 0; k < lane.steps(); ++k) {
+      const double sigma = schedule.step(static_cast<std::int64_t>(k)).sigma;
+      if (sigma == 0.0) {
+        EXPECT_EQ(lane.states()[k + 1], scores.means[k]);
+        continue;
+      }
+      const auto draft = drafted.find({lane.request(), k});
+      certificate.add({scores.means[k], sigma}, draft == drafted.end() ? Latent{} : draft->second,
+                      lane.states()[k + 1]);
+    }
+  }
+  out.report = certificate.report();
+  return out;
+}
+
+std::vector<Latent> ends(const Sampled& s) {
+  std::vector<Latent> out;
+  for (const LatentLane& lane : s.lanes) out.push_back(lane.state());
+  return out;
+}
+
+const Make kNone;
+const Make kSelf = [](DitTarget& t) { return std::make_shared<TargetPredictor>(t); };
+const Make kAsd = [](DitTarget& t) { return std::make_shared<AsdPredictor>(t.schedule()); };
+const Make kFrozen = [](DitTarget& t) { return std::make_shared<FrozenPredictor>(t.schedule()); };
+const Make kFree = [](DitTarget& t) {
+  return std::make_shared<FreePredictor>(noisy_free(t.model().model()), t);
+};
+const Make kGuess = [](DitTarget&) { return std::make_shared<Guesser>(); };
+
+// NumPy's reflection of the same drafts by the same uniforms, in float64.
+TEST(Reflection, IsTheReferences) {
+  const Safetensors file =
+      load_safetensors(FORERUN_SOURCE_DIR "/tests/data/dit/sampler.safetensors");
+  const auto floats = [&](const char* name) {
+    const auto bytes = file.find(name)->bytes;
+    std::vector<float> out(bytes.size() / sizeof(float));
+    std::memcpy(out.data(), bytes.data(), bytes.size());
+    return out;
+  };
+  const auto m_hat = floats("coupling_m_hat"), m = floats("coupling_m"), xi = floats("coupling_xi"),
+             u = floats("coupling_u"), sigma = floats("coupling_sigma");
+  const auto x = doubles_of(file, "coupling_x");
+  const auto accept = *whole_numbers(*file.find("coupling_accept"));
+  constexpr std::size_t kDim = 16;
+  std::size_t kept = 0;
+  for (std::size_t i = 0; i < u.size(); ++i) {
+    const std::span<const float> draft(m_hat.data() + i * kDim, kDim),
+        target(m.data() + i * kDim, kDim);
+    Latent drafted(kDim);
+    for (std::size_t j = 0; j < kDim; ++j) drafted[j] = draft[j] + sigma[i] * xi[i * kDim + j];
+    const auto out = reflect({target, sigma[i]}, {draft, sigma[i]}, drafted, u[i], 1.0);
+    EXPECT_EQ(out.accepted, accept[i] != 0) << i;
+    for (std::size_t j = 0; j < kDim; ++j) EXPECT_NEAR(out.value[j], x[i * kDim + j], 1e-5) << i;
+    kept += out.accepted ? 1U : 0U;
+  }
+  EXPECT_GT(kept, 10U);
+  EXPECT_LT(kept, 54U);
+}
+
+class Slots : public ::testing::TestWithParam<std::size_t> {};
+
+TEST_P(Slots, APerfectDrafterGivesThePlainImageBitForBit) {
+  const std::size_t slots = GetParam();
+  const Sampled plain = sampled(kNone, {});
+  const Sampled one = sampled(kSelf, {.slots = slots});
+  EXPECT_EQ(ends(one), ends(plain));
+  // A first pass of one state, then full rounds.
+  EXPECT_EQ(one.statistics.rounds, 3 * (1 + (39 + slots - 1) / slots));
+  const Sampled two = sampled(kSelf, {.slots = slots, .calls = TargetCalls::kTwo});
+  EXPECT_EQ(ends(two), ends(plain));
+  EXPECT_EQ(two.statistics.rounds, 3 * ((40 + slots) / (slots + 1)));
+}
+
+INSTANTIATE_TEST_SUITE_P(Latents, Slots, ::testing::Values(1, 2, 3, 8, 32, 100));
+
+TEST(LatentDrafter, AnImageDoesNotDependOnTheOthers) {
+  const Sampled all = sampled(kAsd, {.images = 8});
+  for (std::uint32_t n : {1U, 3U}) {
+    const Sampled some = sampled(kAsd, {.images = n});
+    for (std::uint32_t i = 0; i < n; ++i) EXPECT_EQ(some.lanes[i].state(), all.lanes[i].state());
+  }
+}
+
+TEST(LatentDrafter, ARoundIsOnePassOfTheTarget) {
+  for (const Make& make : {kAsd, kFrozen, kFree, kGuess}) {
+    const Sampled s = sampled(make, {.images = 1});
+    EXPECT_EQ(s.passes, s.statistics.rounds);
+    const Sampled two = sampled(make, {.calls = TargetCalls::kTwo, .images = 1});
+    // The last round may have nothing left to draft.
+    EXPECT_GE(two.passes, 2 * two.statistics.rounds - 1);
+    EXPECT_LE(two.passes, 2 * two.statistics.rounds);
+  }
+}
+
+// What drafters begin with is what the target said of the state that was passed last.
+class Recorder final : public StepPredictor {
+ public:
+  explicit Recorder(const DitTarget& target) : inner_(target.schedule()), target_(target) {}
+  void anchor(LatentMemory& memory, std::size_t step, const Latent& state, const at::Tensor& noise,
+              const at::Tensor& feature) const override {
+    inner_.anchor(memory, step, state, noise, feature);
+    anchors.emplace_back(step, state);
+    const std::int64_t time = target_.schedule().step(static_cast<std::int64_t>(step)).time;
+    const at::Tensor x = at::tensor(state, at::kFloat).view({1, 1, 4, 4});
+    const DitOutput of = run_dit(target_.model().model(), x, at::full({1}, time, at::kLong),
+                                 at::zeros({1}, at::kLong));
+    EXPECT_LT((of.feature[0] - feature[0]).abs().max().item<double>(), 1e-4);
+  }
+  std::vector<Latent> means(const LatentRows& rows,
+                            std::span<LatentMemory* const> memories) const override {
+    return inner_.means(rows, memories);
+  }
+  mutable std::vector<std::pair<std::size_t, Latent>> anchors;
+
+ private:
+  AsdPredictor inner_;
+  const DitTarget& target_;
+};
+
+TEST(LatentDrafter, DraftsBeginWithWhatTheTargetSaidOfTheLastState) {
+  for (const TargetCalls calls : {TargetCalls::kOne, TargetCalls::kTwo}) {
+    std::shared_ptr<Recorder> recorder;
+    const Sampled s =
+        sampled([&](DitTarget& t) { return recorder = std::make_shared<Recorder>(t); },
+                {.calls = calls, .images = 1});
+    EXPECT_GT(recorder->anchors.size(), 5U);
+    for (const auto& [step, state] : recorder->anchors) {
+      EXPECT_EQ(state, s.lanes[0].states()[step]) << step;
+    }
+  }
+}
+
+class Exact : public ::testing::TestWithParam<int> {
+ protected:
+  static const Make& drafter() {
+    static const Make all[] = {kAsd, kFrozen, kFree, kGuess};
+    return all[GetParam()];
+  }
+};
+
+// 60 images of 40 steps, both forms. Exact rules fail by chance in 3 of 10,000 runs.
+TEST_P(Exact, TheLawOfEveryStepIsTheTargets) {
+  for (const TargetCalls calls : {TargetCalls::kOne, TargetCalls::kTwo}) {
+    const Sampled s = sampled(drafter(), {.calls = calls, .images = 60});
+    EXPECT_TRUE(s.report.passed())
+        << s.report.z << " " << s.report.ks_p << " " << s.report.energy_p;
+    EXPECT_GT(s.report.drafted, 700U);
+  }
+}
+
+// The same would not pass if every draft were kept: the certificate is not blind to these drafters.
+TEST_P(Exact, KeepingEveryDraftIsCaught) {
+  const Sampled s =
+      sampled(drafter(), {.images = 60, .rule = LatentRule(std::vector<double>(40, 0.0))});
+  EXPECT_FALSE(s.report.passed());
+  EXPECT_GT(s.report.z, 4.0);
+}
+
+std::string name_of_drafter(const ::testing::TestParamInfo<int>& test) {
+  const char* const names[] = {"Asd", "Frozen", "Free", "Guess"};
+  return names[test.param];
+}
+INSTANTIATE_TEST_SUITE_P(Latents, Exact, ::testing::Values(0, 1, 2, 3), name_of_drafter);
+
+TEST(LatentDrafter, AGarbageDrafterCostsRoundsOnly) {
+  const Sampled s = sampled(kGuess, {.steps = 100, .images = 4});
+  EXPECT_LT(s.statistics.tau(), 1.05);
+  EXPECT_GE(s.statistics.tau(), 1.0);
+}
+
+TEST(LatentDrafter, AnyNumberOfStepsAndNoGuidance) {
+  for (const std::int64_t steps : {1, 2, 10}) {
+    for (const double guidance : {1.0, 4.0}) {
+      for (const Make& make : {kAsd, kFrozen, kFree}) {
+        const Sampled s = sampled(make, {.slots = 32, .steps = steps, .guidance = guidance});
+        for (const LatentLane& lane : s.lanes) {
+          EXPECT_EQ(lane.step(), static_cast<std::size_t>(steps));
+          for (const float x : lane.state()) EXPECT_TRUE(std::isfinite(x));
+        }
+      }
+    }
+  }
+}
+
+}  // namespace
+}  // namespace forerun
