@@ -4,8 +4,10 @@
 #include <ATen/core/grad_mode.h>
 #include <gtest/gtest.h>
 
+#include <cstdlib>
 #include <cstring>
 #include <fstream>
+#include <iostream>
 #include <stdexcept>
 
 #include "forerun/formats/result.h"
@@ -77,6 +79,25 @@ INSTANTIATE_TEST_SUITE_P(
                       Published{"reference_pixel", "reference_pixel", DitConventions::kReference},
                       Published{"diffusers", "diffusers/transformer", DitConventions::kDiffusers}),
     [](const auto& test) { return std::string(test.param.folder); });
+
+// The size that is published, with random weights: FORERUN_DIT_XL names what
+// `tools/make_dit_values.py --xl FOLDER` made (5 GB, which no repository holds).
+TEST(Dit, AtFullSizeIsTheReferences) {
+  const char* const folder = std::getenv("FORERUN_DIT_XL");
+  if (folder == nullptr) GTEST_SKIP() << "FORERUN_DIT_XL is not set";
+  const auto check = [&](const fs::path& values, const fs::path& model, DitConventions how) {
+    const Safetensors e = load_safetensors(fs::path(folder) / values);
+    const at::NoGradGuard no_autograd;
+    const Dit dit = load_dit(fs::path(folder) / model, how);
+    const DitOutput out = run_dit(dit, tensor_of(e, "x"), tensor_of(e, "t"), tensor_of(e, "y"));
+    const double off = relative(at::cat({out.noise, out.variance}, 1), tensor_of(e, "output"));
+    RecordProperty(values.parent_path().string(), std::to_string(off));
+    std::cout << values.parent_path() << ": relative difference " << off << "\n";
+    EXPECT_LT(off, 1e-4);
+  };
+  check("reference/expected.safetensors", "reference", DitConventions::kReference);
+  check("diffusers/expected.safetensors", "diffusers/transformer", DitConventions::kDiffusers);
+}
 
 // The two conventions differ by far more than the bounds above: the switch is not idle.
 TEST(Dit, ConventionsDiffer) {

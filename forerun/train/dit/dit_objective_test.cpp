@@ -1,0 +1,203 @@
+#include "forerun/train/dit/dit_objective.h"
+
+#include <ATen/ATen.h>
+#include <gtest/gtest.h>
+
+#include <cmath>
+#include <numeric>
+
+#include "forerun/core/draws.h"
+#include "forerun/models/ddpm_schedule.h"
+#include "forerun/models/dit/dit_file.h"
+#include "forerun/models/dit/init_dit.h"
+#include "forerun/train/dit/image_batch.h"
+#include "forerun/train/free/free_objective.h"
+#include "forerun/train/trainer.h"
+#include "tests/support/temp_folder.h"
+
+namespace forerun {
+namespace {
+
+// Images of two classes: bright above, or below.
+LabelledImages halves(std::int64_t n) {
+  LabelledImages out;
+  out.width = out.height = 8;
+  out.classes = {"above", "below"};
+  for (std::int64_t i = 0; i < n; ++i) {
+    for (std::int64_t p = 0; p < 64; ++p) {
+      const bool bright = (p < 32) == (i % 2 == 0);
+      out.pixels.push_back(static_cast<std::uint8_t>(bright ? 200 + i % 50 : p % 8));
+    }
+    out.labels.push_back(static_cast<std::int32_t>(i % 2));
+  }
+  return out;
+}
+
+DitConfig small() {
+  DitConfig c;
+  c.depth = 2;
+  c.hidden = 16;
+  c.heads = 2;
+  c.patch = 4;
+  c.input = 8;
+  c.channels = 1;
+  c.classes = 2;
+  c.mlp = 32;
+  return c;
+}
+
+std::shared_ptr<Dit> noisy_dit() {
+  at::manual_seed(1);
+  auto m = std::make_shared<Dit>(random_dit(small(), 1));
+  for (const DitWeight& w : weights(*m)) w.tensor->add_(at::randn_like(*w.tensor), 0.1);
+  return m;
+}
+
+std::vector<std::size_t> all(std::size_t n) {
+  std::vector<std::size_t> out(n);
+  std::iota(out.begin(), out.end(), 0);
+  return out;
+}
+
+TEST(NoisyImages, AreWhatTheScheduleSays) {
+  const LabelledImages images = halves(600);
+  const auto which = all(600);
+  const NoisyImages b = noisy_images(images, which, 3, {.drop = 0.25, .flip = false});
+  std::int64_t untold = 0, early = 0;
+  for (std::int64_t i = 0; i < 600; ++i) {
+    const std::int64_t time = b.time[i].item<std::int64_t>(),
+                       label = b.label[i].item<std::int64_t>();
+    ASSERT_GE(time, 0);
+    ASSERT_LT(time, 1000);
+    early += time < 500 ? 1 : 0;
+    untold += label == 2 ? 1 : 0;
+    if (label != 2) {
+      EXPECT_EQ(label, i % 2);
+    }
+    const double bar = ddpm_alpha_bar(time);
+    const at::Tensor expected = b.clean[i] * std::sqrt(bar) + b.noise[i] * std::sqrt(1.0 - bar);
+    EXPECT_LT((b.noisy[i] - expected).abs().max().item<double>(), 1e-6);
+    EXPECT_NEAR(b.clean[i][0][0][0].item<double>(),
+                images.pixels[static_cast<std::size_t>(i) * 64] / 127.5 - 1.0, 1e-6);
+  }
+  // Five standard deviations of a binomial.
+  EXPECT_NEAR(static_cast<double>(untold), 150.0, 5.0 * std::sqrt(600 * 0.25 * 0.75));
+  EXPECT_NEAR(static_cast<double>(early), 300.0, 5.0 * std::sqrt(600 * 0.25));
+  EXPECT_NEAR(b.noise.mean().item<double>(), 0.0, 5.0 / std::sqrt(600.0 * 64));
+  EXPECT_NEAR(b.noise.square().mean().item<double>(), 1.0, 5.0 * std::sqrt(2.0 / (600.0 * 64)));
+}
+
+TEST(NoisyImages, BelongToTheImageAndTheSeed) {
+  const LabelledImages images = halves(20);
+  const std::vector<std::size_t> some = {7, 3}, other = {3};
+  const NoiseOptions flips{.drop = 0.5, .flip = true};
+  const NoisyImages a = noisy_images(images, some, 9, flips);
+  const NoisyImages b = noisy_images(images, other, 9, flips);
+  EXPECT_TRUE(at::equal(a.noisy[1], b.noisy[0]));
+  EXPECT_TRUE(at::equal(a.label[1], b.label[0]));
+  EXPECT_FALSE(at::equal(b.noisy, noisy_images(images, other, 10, flips).noisy));
+}
+
+TEST(DitLoss, IsTheErrorOfTheNoise) {
+  const auto model = noisy_dit();
+  DitObjective objective(model, halves(12), halves(4), {.drop = 0.0, .flip = false});
+  const auto which = all(12);
+  const LossSum sum = objective.loss(which, 5);
+  const NoisyImages b = noisy_images(halves(12), which, 5, {.drop = 0.0, .flip = false});
+  const at::Tensor said = run_dit(*model, b.noisy, b.time, b.label).noise;
+  EXPECT_NEAR(sum.loss.item<double>() / sum.weight, at::mse_loss(said, b.noise).item<double>(),
+              1e-5);
+  EXPECT_EQ(objective.held_out(), 4U);
+  EXPECT_EQ(objective.held_out_loss(all(4)).loss.item<double>(),
+            objective.held_out_loss(all(4)).loss.item<double>());
+}
+
+TEST(DitLoss, ImagesOfAnotherSizeAreRefused) {
+  DitConfig c = small();
+  c.input = 16;
+  EXPECT_THROW(DitObjective(std::make_shared<Dit>(random_dit(c, 1)), halves(2), {}, {}),
+               std::invalid_argument);
+  EXPECT_THROW(DitObjective(noisy_dit(), {}, {}, {}), std::invalid_argument);
+}
+
+TEST(DitTraining, LearnsAndComesBackFromItsFolder) {
+  const testing::TempFolder folder;
+  auto model = std::make_shared<Dit>(random_dit(small(), 1));
+  DitObjective objective(model, halves(64), halves(8), {});
+  TrainOptions o;
+  o.out = folder.path() / "dit";
+  o.steps = 60;
+  o.batch = 16;
+  o.micro_batch = 8;
+  o.learning_rate = 5e-3;
+  o.muon = true;
+  o.bf16 = false;
+  Ranks ranks = Ranks::join();
+  const TrainReport r = train(objective, o, {}, ranks);
+  EXPECT_LT(r.held_out.loss, 0.6);  // 1 at the start
+  const Dit back = load_dit(folder.path() / "dit");
+  EXPECT_EQ(back.config, small());
+}
+
+// The loss from its formulas, one image at a time.
+TEST(FreeLoss, IsThatOfTheFormulas) {
+  for (const bool frozen : {false, true}) {
+    const auto target = noisy_dit();
+    auto network = std::make_shared<FreeNetwork>(free_from(*target, 3, frozen));
+    for (const DitWeight& w : weights(*network)) w.tensor->add_(at::randn_like(*w.tensor), 0.02);
+    const FreeTraining o{.feature = 0.5, .smooth = 0.2, .overlap = 0.3, .drop = 0.0, .flip = false};
+    FreeObjective objective(target, network, halves(6), {}, o);
+    const auto which = all(6);
+    const LossSum sum = objective.loss(which, 8);
+    const NoisyImages b =
+        noisy_images(halves(6), which, 8, {.drop = 0.0, .flip = false, .first_time = 2});
+    const DdpmSchedule schedule;
+    double expected = 0.0;
+    for (std::int64_t i = 0; i < 6; ++i) {
+      const auto one = [&](const at::Tensor& t) { return t.narrow(0, i, 1); };
+      const std::int64_t time = b.time[i].item<std::int64_t>();
+      const DdpmStep& step = schedule.step(999 - time);
+      const DdpmStep& next = schedule.step(999 - time + 1);
+      const DitOutput before = run_dit(*target, one(b.noisy), one(b.time), one(b.label));
+      at::Tensor fresh = at::empty_like(one(b.noisy));
+      Draws{.seed = 8, .request = static_cast<std::uint32_t>(i)}.fill_normal(
+          Purpose::kResidual, {fresh.data_ptr<float>(), 64});
+      const at::Tensor x =
+          one(b.noisy) * step.mean_x + before.noise * step.mean_noise + fresh * step.sigma;
+      const DitOutput wanted = run_dit(*target, x, one(b.time) - 1, one(b.label));
+      const DitOutput said = run_free(*network, x, before.feature, one(b.time) - 1, one(b.label));
+      at::Tensor noise = said.noise;
+      if (frozen) {
+        const at::Tensor image = one(b.noisy) * step.x0_x + before.noise * step.x0_noise;
+        noise = noise + (image - x * next.x0_x) / next.x0_noise;
+      }
+      const double error = at::mse_loss(noise, wanted.noise).item<double>();
+      const at::Tensor f = said.feature[0], g = wanted.feature[0];
+      const at::Tensor cosine = (f * g).sum(1) / (f.norm(2, 1) * g.norm(2, 1));
+      const double delta = next.kappa * std::sqrt(error * 64.0);
+      expected += error + 0.5 * (1.0 - cosine.mean().item<double>()) +
+                  0.2 * at::smooth_l1_loss(f, g).item<double>() -
+                  0.3 * std::log(std::erfc(delta / (2.0 * std::sqrt(2.0))));
+    }
+    EXPECT_NEAR(sum.loss.item<double>() / sum.weight, expected / 6.0,
+                2e-4 * std::abs(expected / 6.0) + 1e-5);
+  }
+}
+
+TEST(FreeLoss, OnlyTheNetworkIsTrained) {
+  const auto target = noisy_dit();
+  auto network = std::make_shared<FreeNetwork>(free_from(*target, 3, true));
+  FreeObjective objective(target, network, halves(6), {}, {.unroll = 3});
+  const auto parameters = objective.parameters();
+  const LossSum sum = objective.loss(all(6), 8);
+  EXPECT_EQ(sum.weight, 18.0);
+  sum.loss.backward();
+  for (const Parameter& p : parameters) {
+    EXPECT_TRUE(p.value.grad().defined()) << p.name;
+  }
+  EXPECT_FALSE(target->head.out.weight.requires_grad());
+  EXPECT_FALSE(network->patches.weight.requires_grad());
+}
+
+}  // namespace
+}  // namespace forerun
