@@ -81,7 +81,24 @@ struct ImageOptions {
   bool two_calls = false;  ///< a pass of its own before drafting, as the published methods count
   /// INEXACT if not empty: FREE (relax), by transition; see `relaxed_profile`.
   std::vector<double> looseness;
-  std::string vae;  ///< folder of the decoder, for models of latents
+  std::string vae;     ///< folder of the decoder, for models of latents
+  bool trace = false;  ///< keep how the first image came about
+};
+
+/// How an image came about.
+struct ImageTrace {
+  /// `emitted` transitions from `first` on: `kept` of `drafted` drafts, then one that was mirrored,
+  /// or drawn from the target where all were kept.
+  struct Round {
+    std::uint32_t first = 0, drafted = 0, kept = 0, emitted = 0;
+  };
+  /// What the target foresaw after so many steps.
+  struct Sight {
+    std::uint32_t step = 0;
+    Image image;
+  };
+  std::vector<Round> rounds;
+  std::vector<Sight> sights;  ///< about 16
 };
 
 /// Where a run stands; told after every round.
@@ -111,6 +128,7 @@ struct ImageRun {
   /// Passes of the target one after the other, summed over images: what cannot be done at a time.
   std::uint64_t calls = 0;
   std::uint64_t states = 0;  ///< states that these passes scored
+  ImageTrace trace;          ///< if asked for
   double seconds = 0.0;
   bool exact = true, interrupted = false;
 

@@ -94,6 +94,14 @@ std::vector<Image> decoded(const std::string& folder, const std::vector<Latent>&
   return out;
 }
 
+std::vector<Image> images_of(const std::vector<Latent>& values, const DitConfig& c,
+                             const std::string& vae) {
+  if (!vae.empty()) return decoded(vae, values, c);
+  std::vector<Image> out;
+  for (const Latent& v : values) out.push_back(image_of(v, c));
+  return out;
+}
+
 }  // namespace
 
 ImageSampling::ImageSampling(const DiffusionModel& model, const ImageDrafter& drafter,
@@ -173,6 +181,53 @@ std::vector<ExaminedDraft> examined_drafts(const ImageSampling::Round& round) {
   return out;
 }
 
+// Follows one lane.
+class Tracer {
+ public:
+  Tracer(const ImageSampling& sampling, const DitConfig& config, const std::string& vae)
+      : sampling_(sampling), config_(config), vae_(vae) {}
+
+  void operator()(const ImageSampling::Round& round) {
+    for (std::size_t i = 0; i < round.lanes.size(); ++i) {
+      const LatentLane& lane = *round.lanes[i];
+      if (lane.request() != 0) continue;
+      const Outcome& o = round.outcomes[i];
+      const auto first = static_cast<std::uint32_t>(lane.step()) - o.emitted;
+      trace_.rounds.push_back(
+          {.first = first, .drafted = o.drafted, .kept = o.accepted, .emitted = o.emitted});
+      if (first < due_ && !lane.done()) continue;
+      due_ = first + static_cast<std::uint32_t>(std::max<std::size_t>(lane.steps() / kSights, 1));
+      // From the state that the round began with, which the first row of the pass read.
+      Latent seen(before_.size());
+      ddpm_foreseen(sampling_.schedule().step(first), before_,
+                    values_of(round.verified.noise(i, 0)), seen);
+      steps_.push_back(first);
+      seen_.push_back(std::move(seen));
+    }
+    for (const LatentLane* lane : round.lanes) {
+      if (lane->request() == 0) before_ = lane->state();
+    }
+  }
+  void begin(const LatentLane& lane) { before_ = lane.state(); }
+
+  ImageTrace finish() {
+    const std::vector<Image> images = images_of(seen_, config_, vae_);
+    for (std::size_t i = 0; i < images.size(); ++i) trace_.sights.push_back({steps_[i], images[i]});
+    return std::move(trace_);
+  }
+
+ private:
+  static constexpr std::size_t kSights = 15;
+  const ImageSampling& sampling_;
+  const DitConfig& config_;
+  const std::string& vae_;
+  ImageTrace trace_;
+  Latent before_;
+  std::uint32_t due_ = 0;
+  std::vector<std::uint32_t> steps_;
+  std::vector<Latent> seen_;
+};
+
 ImageRun generate_images(const DiffusionModel& model, const ImageDrafter& drafter,
                          std::span<const std::int64_t> labels, const ImageOptions& options,
                          const ImageListener& listener) {
@@ -187,7 +242,11 @@ ImageRun generate_images(const DiffusionModel& model, const ImageDrafter& drafte
   out.exact = sampling.rule().exact();
   out.steps.resize(static_cast<std::size_t>(options.steps));
   const bool drafts = drafter.impl().predictor != nullptr;
+  const std::string vae = model.latent() ? options.vae : "";
+  Tracer tracer(sampling, c, vae);
+  tracer.begin(sampling.lanes().front());
   out.interrupted = !sampling.run(listener, [&](const ImageSampling::Round& round) {
+    if (options.trace) tracer(round);
     for (const Outcome& o : round.outcomes) {
       // A round of two calls that had nothing left to draft made one.
       out.calls += options.two_calls && drafts && o.drafted > 0 ? 2 : 1;
@@ -207,11 +266,8 @@ ImageRun generate_images(const DiffusionModel& model, const ImageDrafter& drafte
   for (const LatentLane& lane : sampling.lanes()) {
     if (lane.done()) out.values.push_back(lane.state());
   }
-  if (model.latent()) {
-    out.images = decoded(options.vae, out.values, c);
-  } else {
-    for (const Latent& v : out.values) out.images.push_back(image_of(v, c));
-  }
+  out.images = images_of(out.values, c, vae);
+  if (options.trace) out.trace = tracer.finish();
   return out;
 }
 

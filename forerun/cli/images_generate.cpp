@@ -3,26 +3,59 @@
 #include <cmath>
 #include <memory>
 #include <nlohmann/json.hpp>
+#include <optional>
 
 #include "forerun/cli/images.h"
 #include "forerun/cli/interrupt.h"
 #include "forerun/cli/new_file.h"
+#include "forerun/cli/provenance.h"
+#include "forerun/cli/report/image_trace.h"
 
 namespace forerun::cli {
 namespace {
 
 struct Flags {
   ImageFlags images;
-  std::string out;
+  std::string out, trace;
   bool json = false;
 };
 
-int run(const Flags& f) {
+ImageTracePage page_of(const ImageRun& r, const ImageOptions& o, const ImageFlags& f,
+                       std::int64_t label, const CLI::App& command) {
+  ImageTracePage page;
+  page.version = FORERUN_VERSION;
+  page.command = command_line(command);
+  page.steps = static_cast<std::uint32_t>(o.steps);
+  std::uint64_t drafted = 0, kept = 0;
+  for (const ImageTrace::Round& t : r.trace.rounds) {
+    page.rounds.push_back(
+        {.first = t.first, .drafted = t.drafted, .kept = t.kept, .emitted = t.emitted});
+    drafted += t.drafted;
+    kept += t.kept;
+  }
+  for (const ImageTrace::Sight& s : r.trace.sights) {
+    page.sights.push_back({.step = s.step, .png = png_grid(std::span(&s.image, 1), 1)});
+  }
+  page.title = fmt::format("An image of class {} in {} passes instead of {}", label,
+                           r.trace.rounds.size() * (o.two_calls ? 2 : 1), o.steps);
+  page.facts = {{"drafter", f.drafter},
+                {"rule", f.rule + (r.exact ? " (exact)" : " (INEXACT)")},
+                {"drafts kept", fmt::format("{} of {}", kept, drafted)},
+                {"guidance", fmt::format("{}", o.guidance)},
+                {"states a pass", fmt::format("{}", o.draft_length)},
+                {"seed", fmt::format("{}", o.seed)}};
+  return page;
+}
+
+int run(const Flags& f, const CLI::App& command) {
   const DiffusionModel model = load_diffusion(f.images);
   const ImageDrafter drafter = ImageDrafter::load(f.images.drafter, model);
   const auto labels = labels_of(f.images, model);
-  const ImageOptions options = resolve(f.images);
+  ImageOptions options = resolve(f.images);
+  options.trace = !f.trace.empty();
   NewFile file(f.out);
+  std::optional<NewFile> trace;
+  if (options.trace) trace.emplace(f.trace);
   Progress progress;
   const ImageRun r = generate_images(model, drafter, labels, options, watching(progress));
   progress.clear();
@@ -33,6 +66,9 @@ int run(const Flags& f) {
   const auto columns =
       static_cast<std::int64_t>(std::ceil(std::sqrt(static_cast<double>(r.images.size()))));
   file.commit(png_grid(r.images, columns));
+  if (trace) {
+    trace->commit(render_image_trace(page_of(r, options, f.images, labels.front(), command)));
+  }
   if (f.json) {
     nlohmann::json j = to_json(r);
     j.update({{"out", f.out},
@@ -65,6 +101,9 @@ Action add_generate_images(CLI::App& parent, CLI::App*& command) {
   command->add_option("-o,--out", f->out, "PNG file of all images, as a grid")->required();
   command->add_option("--vae", f->images.options.vae,
                       "Folder of the decoder, where the model's images are latents");
+  command->add_option(
+      "--trace", f->trace,
+      "HTML page of how the first image came about: every step, drafts kept and not");
   command->add_flag("--json", f->json, "One JSON document on standard output");
   command->footer(R"(Examples:
   forerun generate -m dit --out grid.png
@@ -72,7 +111,7 @@ Action add_generate_images(CLI::App& parent, CLI::App*& command) {
   forerun generate -m DiT-XL-2-256 --class 207 --vae sd-vae-ft-ema --guided-channels 3 --out dog.png
 
 Drafting changes how many passes of the model follow each other, never the law of the images.)");
-  return [f] { return run(*f); };
+  return [f, command] { return run(*f, *command); };
 }
 
 }  // namespace forerun::cli

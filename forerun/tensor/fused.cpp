@@ -17,6 +17,7 @@ using internal::sum_of;
 using internal::wide;
 using internal::Wide;
 using internal::with_type;
+using internal::with_types;
 using torch::autograd::AutogradContext;
 using torch::autograd::variable_list;
 
@@ -99,21 +100,6 @@ void norm_rows_backward(const at::Tensor& x, const at::Tensor& w, double eps, co
                     store_row(out, n, to + i * n);
                   }
                 });
-}
-
-// Both types at once: x and what the products are computed in.
-template <class F>
-void with_types(at::ScalarType x, at::ScalarType y, F&& f) {
-  with_type(x, [&](auto a) {
-    using X = decltype(a);
-    if constexpr (std::is_same_v<X, double>) {
-      f(X{}, double{});
-    } else if (y == at::kBFloat16) {
-      f(X{}, c10::BFloat16{});
-    } else {
-      f(X{}, float{});
-    }
-  });
 }
 
 struct Norm : torch::autograd::Function<Norm> {

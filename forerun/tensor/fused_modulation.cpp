@@ -16,7 +16,7 @@ using internal::store_row;
 using internal::sum_of;
 using internal::wide;
 using internal::Wide;
-using internal::with_type;
+using internal::with_types;
 using torch::autograd::AutogradContext;
 using torch::autograd::variable_list;
 
@@ -33,21 +33,6 @@ at::ScalarType wide_type(const at::Tensor& x) {
 
 // [batch, dim] whose rows are contiguous.
 at::Tensor with_rows(const at::Tensor& x) { return x.stride(-1) == 1 ? x : x.contiguous(); }
-
-// f(X tag, Y tag) with the types of two tensors; a float64 one has float64 beside it.
-template <class F>
-void with_types(at::ScalarType x, at::ScalarType y, F&& f) {
-  with_type(x, [&](auto a) {
-    using X = decltype(a);
-    if constexpr (std::is_same_v<X, double>) {
-      f(X{}, double{});
-    } else if (y == at::kBFloat16) {
-      f(X{}, c10::BFloat16{});
-    } else {
-      f(X{}, float{});
-    }
-  });
-}
 
 struct Sizes {
   std::int64_t batch, tokens, dim;

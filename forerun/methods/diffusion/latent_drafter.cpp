@@ -11,6 +11,7 @@ void LatentDrafter::add(Drafting& d, Latent mean) const {
   const std::size_t step = d.lane->step() + d.draft->size();
   const double sigma = target_->schedule().step(static_cast<std::int64_t>(step)).sigma;
   d.draft->values.push_back(Gaussian{mean, sigma}.sample(Purpose::kTarget, d.lane->draws_at(step)));
+  d.memory.mean = mean;
   d.draft->means.push_back(std::move(mean));
 }
 
@@ -76,7 +77,10 @@ void LatentDrafter::observe(std::span<LatentLane* const> lanes,
     // The state that the newest output was made from; what lies behind it was discarded.
     const std::size_t last = outcomes[i].emitted - 1;
     const Latent& read = last == 0 ? before_[i] : drafts[i].values[last - 1];
-    predictor_->anchor(memories_[lane.request()], lane.step() - 1, read, verified.noise(i, last),
+    LatentMemory& memory = memories_[lane.request()];
+    const std::span<const float> mean = verified.at(i, last).mean;
+    memory.mean.assign(mean.begin(), mean.end());
+    predictor_->anchor(memory, lane.step() - 1, read, verified.noise(i, last),
                        verified.feature(i, last));
   }
 }

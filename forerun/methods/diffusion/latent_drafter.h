@@ -17,6 +17,7 @@ namespace forerun {
 struct LatentMemory {
   at::Tensor feature;  ///< [halves, tokens, hidden]; a predictor may put its own in place
   Latent frozen;       ///< what stays as it was, by the method
+  Latent mean;         ///< of the Gaussian that the state which comes next was drawn from
 };
 
 /// Guesses the means of transitions that the target has not scored.

@@ -15,37 +15,20 @@
 #include "forerun/methods/asd/asd_predictor.h"
 #include "forerun/methods/free/free_predictor.h"
 #include "forerun/methods/frozen/frozen_predictor.h"
-#include "forerun/models/dit/init_dit.h"
 #include "tests/support/float64_values.h"
+#include "tests/support/noisy_dit.h"
 
 namespace forerun {
 namespace {
 
 constexpr std::uint64_t kSeed = 11;
 
-DitConfig small() {
-  DitConfig c;
-  c.depth = 2;
-  c.hidden = 16;
-  c.heads = 2;
-  c.patch = 2;
-  c.input = 4;
-  c.channels = 1;
-  c.classes = 3;
-  c.mlp = 32;
-  return c;
-}
-
-// Random weights, none zero: noise, features and classes all matter.
 std::shared_ptr<Dit> noisy_dit() {
-  at::manual_seed(1);
-  auto m = std::make_shared<Dit>(random_dit(small(), 1));
-  for (const DitWeight& w : weights(*m)) w.tensor->add_(at::randn_like(*w.tensor), 0.1);
-  return m;
+  return std::make_shared<Dit>(testing::noisy_dit(testing::small_dit(4, 2)));
 }
 
-std::shared_ptr<FreeNetwork> noisy_free(const Dit& target) {
-  auto n = std::make_shared<FreeNetwork>(free_from(target, 2));
+std::shared_ptr<FreeNetwork> noisy_free(const Dit& target, bool frozen_image) {
+  auto n = std::make_shared<FreeNetwork>(free_from(target, 2, frozen_image));
   for (const DitWeight& w : weights(*n)) w.tensor->add_(at::randn_like(*w.tensor), 0.03);
   return n;
 }
@@ -143,7 +126,10 @@ const Make kSelf = [](DitTarget& t) { return std::make_shared<TargetPredictor>(t
 const Make kAsd = [](DitTarget& t) { return std::make_shared<AsdPredictor>(t.schedule()); };
 const Make kFrozen = [](DitTarget& t) { return std::make_shared<FrozenPredictor>(t.schedule()); };
 const Make kFree = [](DitTarget& t) {
-  return std::make_shared<FreePredictor>(noisy_free(t.model().model()), t);
+  return std::make_shared<FreePredictor>(noisy_free(t.model().model(), false), t);
+};
+const Make kFreeFrozen = [](DitTarget& t) {
+  return std::make_shared<FreePredictor>(noisy_free(t.model().model(), true), t);
 };
 const Make kGuess = [](DitTarget&) { return std::make_shared<Guesser>(); };
 
@@ -250,10 +236,43 @@ TEST(LatentDrafter, DraftsBeginWithWhatTheTargetSaidOfTheLastState) {
   }
 }
 
+// Compares (state - mean) / sigma with the noise of the lane's position; drafts that were mirrored
+// have another, so it looks at rows that follow a draft.
+class MeanRecorder final : public StepPredictor {
+ public:
+  explicit MeanRecorder(const DdpmSchedule& schedule) : schedule_(schedule), inner_(schedule) {}
+  void anchor(LatentMemory& memory, std::size_t step, const Latent& state, const at::Tensor& noise,
+              const at::Tensor& feature) const override {
+    inner_.anchor(memory, step, state, noise, feature);
+  }
+  std::vector<Latent> means(const LatentRows& rows,
+                            std::span<LatentMemory* const> memories) const override {
+    for (std::size_t i = 0; i < rows.size(); ++i) {
+      const std::size_t before = rows.steps[i] - 1;
+      if (before < rows.lanes[i]->step()) continue;  // the target's own output
+      const double sigma = schedule_.step(static_cast<std::int64_t>(before)).sigma;
+      Latent fresh(16);
+      rows.lanes[i]->draws_at(before).fill_normal(Purpose::kTarget, fresh);
+      for (std::size_t d = 0; d < 16; ++d) {
+        const double r = ((*rows.states[i])[d] - memories[i]->mean[d]) / sigma;
+        worst = std::max(worst, std::abs(r - fresh[d]));
+      }
+      ++seen;
+    }
+    return inner_.means(rows, memories);
+  }
+  mutable double worst = 0.0;
+  mutable int seen = 0;
+
+ private:
+  const DdpmSchedule& schedule_;
+  AsdPredictor inner_;
+};
+
 class Exact : public ::testing::TestWithParam<int> {
  protected:
   static const Make& drafter() {
-    static const Make all[] = {kAsd, kFrozen, kFree, kGuess};
+    static const Make all[] = {kAsd, kFrozen, kFree, kFreeFrozen, kGuess};
     return all[GetParam()];
   }
 };
@@ -277,10 +296,35 @@ TEST_P(Exact, KeepingEveryDraftIsCaught) {
 }
 
 std::string name_of_drafter(const ::testing::TestParamInfo<int>& test) {
-  const char* const names[] = {"Asd", "Frozen", "Free", "Guess"};
+  const char* const names[] = {"Asd", "Frozen", "Free", "FreeFrozen", "Guess"};
   return names[test.param];
 }
-INSTANTIATE_TEST_SUITE_P(Latents, Exact, ::testing::Values(0, 1, 2, 3), name_of_drafter);
+INSTANTIATE_TEST_SUITE_P(Latents, Exact, ::testing::Range(0, 5), name_of_drafter);
+
+// Before a difference is learned, drafts are those of a frozen image.
+TEST(LatentDrafter, AFrozenImageWithNothingToAddIsAsd) {
+  const Make untrained = [](DitTarget& t) {
+    return std::make_shared<FreePredictor>(
+        std::make_shared<FreeNetwork>(free_from(t.model().model(), 2, true)), t);
+  };
+  const Sampled free = sampled(untrained, {}), asd = sampled(kAsd, {});
+  EXPECT_EQ(free.statistics.rounds, asd.statistics.rounds);
+  for (std::size_t i = 0; i < free.lanes.size(); ++i) {
+    for (std::size_t d = 0; d < 16; ++d) {
+      EXPECT_NEAR(free.lanes[i].state()[d], asd.lanes[i].state()[d], 1e-3);
+    }
+  }
+}
+
+// What the network is told as fresh noise is the noise with which the state was drawn.
+TEST(LatentDrafter, MeansAreThoseOfTheStateThatIsReadNext) {
+  std::shared_ptr<MeanRecorder> recorder;
+  const Sampled s =
+      sampled([&](DitTarget& t) { return recorder = std::make_shared<MeanRecorder>(t.schedule()); },
+              {.images = 1});
+  EXPECT_GT(recorder->seen, 20);
+  EXPECT_LT(recorder->worst, 1e-3);
+}
 
 TEST(LatentDrafter, AGarbageDrafterCostsRoundsOnly) {
   const Sampled s = sampled(kGuess, {.steps = 100, .images = 4});
@@ -291,7 +335,7 @@ TEST(LatentDrafter, AGarbageDrafterCostsRoundsOnly) {
 TEST(LatentDrafter, AnyNumberOfStepsAndNoGuidance) {
   for (const std::int64_t steps : {1, 2, 10}) {
     for (const double guidance : {1.0, 4.0}) {
-      for (const Make& make : {kAsd, kFrozen, kFree}) {
+      for (const Make& make : {kAsd, kFrozen, kFree, kFreeFrozen}) {
         const Sampled s = sampled(make, {.slots = 32, .steps = steps, .guidance = guidance});
         for (const LatentLane& lane : s.lanes) {
           EXPECT_EQ(lane.step(), static_cast<std::size_t>(steps));

@@ -23,10 +23,30 @@ void FreePredictor::add_frozen(const LatentRows& rows, std::span<LatentMemory* c
     Latent& image = memories[i]->frozen;
     Latent total(x.size());
     ddpm_noise_of(step, x, image, total);
+    const auto unit = static_cast<float>(free_unit(step, network_->config));
     auto* const to = noise[static_cast<std::int64_t>(i)].mutable_data_ptr<float>();
-    for (std::size_t d = 0; d < x.size(); ++d) to[d] = total[d] += to[d];
+    for (std::size_t d = 0; d < x.size(); ++d) to[d] = total[d] += unit * to[d];
     ddpm_foreseen(step, x, total, image);  // for the next step
   }
+}
+
+// [rows, channels, input, input]: the noise with which each state was drawn.
+at::Tensor FreePredictor::fresh_noise(const LatentRows& rows,
+                                      std::span<LatentMemory* const> memories) const {
+  const DitConfig& c = network_->config;
+  at::Tensor out =
+      at::empty({static_cast<std::int64_t>(rows.size()), c.channels, c.input, c.input}, at::kFloat);
+  auto* to = out.mutable_data_ptr<float>();
+  for (std::size_t i = 0; i < rows.size(); ++i) {
+    const auto before = static_cast<std::int64_t>(rows.steps[i]) - 1;
+    const double sigma = target_->schedule().step(before).sigma;
+    const Latent &x = *rows.states[i], &mean = memories[i]->mean;
+    for (std::size_t d = 0; d < x.size(); ++d) {
+      *to++ =
+          static_cast<float>((static_cast<double>(x[d]) - static_cast<double>(mean[d])) / sigma);
+    }
+  }
+  return out;
 }
 
 std::vector<Latent> FreePredictor::means(const LatentRows& rows,
@@ -36,10 +56,14 @@ std::vector<Latent> FreePredictor::means(const LatentRows& rows,
   const DitInputs in = inputs_of(rows, n.config, schedule, target_->labels());
   std::vector<at::Tensor> features;
   for (const LatentMemory* m : memories) features.push_back(m->feature);
-  const GuidedOutput out = run_halves(
-      n.config, in.rows(), target_->model().guidance(), at::stack(features),
-      [&](const at::Tensor& state, const at::Tensor& time, const at::Tensor& label,
-          const at::Tensor& feature) { return run_free(n, state, feature, time, label); });
+  const at::Tensor fresh = n.frozen_image ? fresh_noise(rows, memories) : at::Tensor();
+  const GuidedOutput out =
+      run_halves(n.config, in.rows(), target_->model().guidance(), at::stack(features),
+                 [&](std::int64_t row, const at::Tensor& state, const at::Tensor& time,
+                     const at::Tensor& label, const at::Tensor& feature) {
+                   return run_free(n, state, feature, time, label,
+                                   fresh.defined() ? fresh.narrow(0, row, 1) : fresh);
+                 });
   for (std::size_t i = 0; i < memories.size(); ++i) {
     memories[i]->feature = out.feature[static_cast<std::int64_t>(i)];
   }

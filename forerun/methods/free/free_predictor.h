@@ -21,6 +21,7 @@ class FreePredictor final : public StepPredictor {
                             std::span<LatentMemory* const> memories) const override;
 
  private:
+  at::Tensor fresh_noise(const LatentRows& rows, std::span<LatentMemory* const> memories) const;
   void add_frozen(const LatentRows& rows, std::span<LatentMemory* const> memories,
                   const at::Tensor& noise) const;
 

@@ -96,13 +96,16 @@ at::Tensor embed_time(const DitTime& w, const at::Tensor& time, double divisor) 
   return product(w.out, at::silu(product(w.in, waves)));
 }
 
+at::Tensor patch_rows(const DitConfig& c, const at::Tensor& x) {
+  const std::int64_t n = x.size(0), s = c.side(), p = c.patch;
+  return x.reshape({n, c.channels, s, p, s, p})
+      .permute({0, 2, 4, 1, 3, 5})
+      .reshape({n, s * s, c.channels * p * p});
+}
+
 at::Tensor embed_patches(const DitLinear& patches, const at::Tensor& positions, const DitConfig& c,
                          const at::Tensor& x) {
-  const std::int64_t n = x.size(0), s = c.side(), p = c.patch;
-  const at::Tensor rows = x.view({n, c.channels, s, p, s, p})
-                              .permute({0, 2, 4, 1, 3, 5})
-                              .reshape({n, s * s, c.channels * p * p});
-  return product(patches, rows).to(positions.scalar_type()) + positions;
+  return product(patches, patch_rows(c, x)).to(positions.scalar_type()) + positions;
 }
 
 at::Tensor run_block(const DitBlock& block, const DitConfig& c, const at::Tensor& h,

@@ -90,6 +90,9 @@ at::Tensor run_head(const DitHead& head, const DitConfig& config, const at::Tens
 double dit_pass_work(const DitConfig& config);
 double dit_block_work(const DitConfig& config);
 
+/// [batch, tokens, channels * patch * patch]: the pixels of each patch; channel, row, column.
+at::Tensor patch_rows(const DitConfig& config, const at::Tensor& x);
+
 struct DitOutput {
   at::Tensor noise;     ///< [batch, channels, input, input]: the predicted epsilon
   at::Tensor variance;  ///< the same of v, undefined without learned_sigma

@@ -13,8 +13,8 @@
 #include "forerun/formats/result.h"
 #include "forerun/formats/safetensors.h"
 #include "forerun/models/dit/dit_file.h"
-#include "forerun/models/dit/init_dit.h"
 #include "forerun/models/internal/weight_reader.h"
+#include "tests/support/noisy_dit.h"
 #include "tests/support/temp_folder.h"
 
 namespace forerun {
@@ -107,18 +107,7 @@ TEST(Dit, ConventionsDiffer) {
   EXPECT_GT(relative(out.noise, tensor_of(e, "output").narrow(1, 0, 4)), 1e-2);
 }
 
-DitConfig small() {
-  DitConfig c;
-  c.depth = 2;
-  c.hidden = 16;
-  c.heads = 2;
-  c.patch = 4;
-  c.input = 8;
-  c.channels = 1;
-  c.classes = 3;
-  c.mlp = 64;
-  return c;
-}
+DitConfig small() { return testing::small_dit(8, 4); }
 
 TEST(Dit, BeginsAsZero) {
   const Dit model = random_dit(small(), 1);

@@ -41,7 +41,7 @@ GuidedOutput run_halves(const DitConfig& c, const DitRows& rows, const Guidance&
       try {
         const at::Tensor time = at::full({1}, rows.times[at], at::kLong);
         const at::Tensor label = at::full({1}, half == 0 ? rows.labels[at] : c.classes, at::kLong);
-        const DitOutput o = pass(rows.states.narrow(0, row, 1), time, label,
+        const DitOutput o = pass(row, rows.states.narrow(0, row, 1), time, label,
                                  inputs.defined() ? inputs[row].narrow(0, half, 1) : at::Tensor());
         noise[row][half].copy_(o.noise[0]);
         out.feature[row][half].copy_(o.feature[0]);
@@ -67,9 +67,10 @@ GuidedDit::GuidedDit(std::shared_ptr<const Dit> model, const Guidance& guidance)
 }
 
 GuidedOutput GuidedDit::run(const DitRows& rows) const {
-  return run_halves(config(), rows, guidance_, {},
-                    [&](const at::Tensor& state, const at::Tensor& time, const at::Tensor& label,
-                        const at::Tensor&) { return run_dit(*model_, state, time, label); });
+  return run_halves(
+      config(), rows, guidance_, {},
+      [&](std::int64_t, const at::Tensor& state, const at::Tensor& time, const at::Tensor& label,
+          const at::Tensor&) { return run_dit(*model_, state, time, label); });
 }
 
 }  // namespace forerun

@@ -41,8 +41,9 @@ struct GuidedOutput {
 
 /// Of one half of one row: its state [1, channels, input, input], time and label [1], the features
 /// [1, tokens, hidden] of `inputs` if there are any; returns noise and feature of the same shapes.
-using HalfPass = std::function<DitOutput(const at::Tensor& state, const at::Tensor& time,
-                                         const at::Tensor& label, const at::Tensor& input)>;
+using HalfPass =
+    std::function<DitOutput(std::int64_t row, const at::Tensor& state, const at::Tensor& time,
+                            const at::Tensor& label, const at::Tensor& input)>;
 
 /// Every half of every row by itself, in parallel, each on one thread: the numbers of a row do not
 /// depend on the rows beside it, nor on how many threads there are.

@@ -4,6 +4,7 @@
 #include <ATen/CPUGeneratorImpl.h>
 #include <fmt/format.h>
 
+#include <cmath>
 #include <stdexcept>
 
 #include "forerun/formats/hf_config.h"
@@ -77,6 +78,9 @@ std::vector<DitWeight> weights(FreeNetwork& n) {
   std::vector<DitWeight> out;
   out.push_back({"fuse.weight", &n.fuse.weight, {c.hidden, 2 * c.hidden}});
   out.push_back({"fuse.bias", &n.fuse.bias, {c.hidden}});
+  if (n.frozen_image) {
+    out.push_back({"fresh.weight", &n.fresh, {c.hidden, c.channels * c.patch * c.patch}});
+  }
   add_weights(n.time, c, "t_embedder.", out);
   add_weights(n.block, c, "block.", out);
   add_weights(n.head, c, c.channels, "final_layer.", out);
@@ -95,6 +99,7 @@ FreeNetwork free_from(const Dit& target, std::uint64_t seed, bool frozen_image) 
   const DitHead head = noise_head(target);
   n.head = {copy(head.modulation), copy(head.out)};
   if (frozen_image) {
+    n.fresh = xavier_linear(c.hidden, c.channels * c.patch * c.patch, generator).weight;
     n.head.out.weight.zero_();
     n.head.out.bias.zero_();
   }
@@ -103,22 +108,28 @@ FreeNetwork free_from(const Dit& target, std::uint64_t seed, bool frozen_image) 
 }
 
 DitOutput run_free(const FreeNetwork& n, const at::Tensor& x, const at::Tensor& feature,
-                   const at::Tensor& time, const at::Tensor& label) {
+                   const at::Tensor& time, const at::Tensor& label, const at::Tensor& fresh) {
   const DitConfig& c = n.config;
   const at::Tensor embedded =
       embed_time(n.time, time, c.time_divisor) + n.labels.index_select(0, label);
   const at::Tensor condition = at::silu(embedded);
   const at::Tensor both = at::cat({embed_patches(n.patches, n.positions, c, x), feature}, 2);
-  const at::Tensor fused =
-      at::linear(both, n.fuse.weight, n.fuse.bias).to(n.positions.scalar_type());
+  at::Tensor fused = at::linear(both, n.fuse.weight, n.fuse.bias).to(n.positions.scalar_type());
+  if (n.frozen_image) {
+    fused = fused + at::linear(patch_rows(c, fresh), n.fresh).to(fused.scalar_type());
+  }
   const at::Tensor f = run_block(n.block, c, fused, condition);
   return {.noise = run_head(n.head, c, f, condition), .variance = {}, .feature = f};
+}
+
+double free_unit(const DdpmStep& step, const DitConfig& c) {
+  return step.sigma > 0.0 ? 1.0 / (step.kappa * std::sqrt(static_cast<double>(c.values()))) : 0.0;
 }
 
 double free_pass_work(const DitConfig& c) {
   const auto d = static_cast<double>(c.hidden), n = static_cast<double>(c.tokens());
   const double patch = static_cast<double>(c.patch * c.patch * c.channels);
-  return dit_block_work(c) + n * (2.0 * d * d + 2.0 * d * patch) + 3.0 * d * d + 256.0 * d;
+  return dit_block_work(c) + n * (2.0 * d * d + 3.0 * d * patch) + 3.0 * d * d + 256.0 * d;
 }
 
 std::string digest_of(const Dit& model) {

@@ -8,6 +8,7 @@
 #include <string>
 #include <vector>
 
+#include "forerun/models/ddpm_schedule.h"
 #include "forerun/models/dit/dit.h"
 
 namespace forerun {
@@ -17,10 +18,13 @@ namespace forerun {
 /// network's own.
 struct FreeNetwork {
   DitConfig config;  ///< the larger network's, without a learned variance
-  /// Ours, beyond the paper: the network predicts how the noise differs from what it would be if
-  /// the foreseen image stayed as it was a step before (`frozen_image_noise`), and begins as that.
+  /// Ours, beyond the paper: the network is told the fresh noise of the state it reads, which is
+  /// what the older feature cannot know, and predicts how the noise differs from what it would be
+  /// if the foreseen image stayed as it was a step before (in units of `free_unit`). It begins as
+  /// no difference.
   bool frozen_image = false;
-  DitLinear fuse;  ///< [hidden, 2 hidden]: of the embedded patches and the older feature
+  DitLinear fuse;    ///< [hidden, 2 hidden]: of the embedded patches and the older feature
+  at::Tensor fresh;  ///< [hidden, channels * patch * patch]: of the fresh noise; or undefined
   DitBlock block;
   DitHead head;
   DitTime time;
@@ -41,9 +45,16 @@ FreeNetwork free_from(const Dit& target, std::uint64_t seed, bool frozen_image =
 /// @param feature  [batch, tokens, hidden]: of the step before, the larger network's or its own
 /// @param time     [batch] int64
 /// @param label    [batch] int64
-/// @return  noise (with a frozen image: what is to be added to it) and feature of this step
+/// @param fresh    [batch, channels, input, input]: (x - mean) / sigma of the step that made x; not
+/// read without a frozen image
+/// @return  noise (with a frozen image: what is to be added, in units of `free_unit`) and feature
+/// of this step
 DitOutput run_free(const FreeNetwork& network, const at::Tensor& x, const at::Tensor& feature,
-                   const at::Tensor& time, const at::Tensor& label);
+                   const at::Tensor& time, const at::Tensor& label, const at::Tensor& fresh = {});
+
+/// What a difference of predicted noises is measured in: so much in every pixel moves the mean by
+/// one standard deviation.
+double free_unit(const DdpmStep& step, const DitConfig& config);
 
 /// Multiply-adds of a pass over one image.
 double free_pass_work(const DitConfig& config);

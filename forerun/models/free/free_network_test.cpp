@@ -6,35 +6,22 @@
 #include <filesystem>
 
 #include "forerun/formats/result.h"
-#include "forerun/models/dit/init_dit.h"
+#include "tests/support/noisy_dit.h"
 #include "tests/support/temp_folder.h"
 
 namespace forerun {
 namespace {
 
 Dit noisy_dit(std::uint64_t seed, bool learned_sigma = false) {
-  at::manual_seed(seed);
-  DitConfig c;
-  c.depth = 2;
-  c.hidden = 16;
-  c.heads = 2;
-  c.patch = 2;
-  c.input = 4;
-  c.channels = 3;
-  c.classes = 3;
-  c.mlp = 32;
+  DitConfig c = testing::small_dit(4, 2, 3);
   c.learned_sigma = learned_sigma;
-  Dit m = random_dit(c, seed);
-  for (const DitWeight& w : weights(m)) {
-    w.tensor->add_(at::randn_like(*w.tensor), 0.1);
-    w.tensor->copy_(w.tensor->to(at::kBFloat16));  // as a file holds it
-  }
-  return m;
+  return testing::noisy_dit(c, seed);
 }
 
 struct Inputs {
-  at::Tensor x = at::randn({3, 3, 4, 4}), feature = at::randn({3, 4, 16}),
-             time = at::tensor({5, 800, 1}, at::kLong), label = at::tensor({0, 3, 1}, at::kLong);
+  at::Tensor x = at::randn({3, 3, 4, 4}), fresh = at::randn({3, 3, 4, 4}),
+             feature = at::randn({3, 4, 16}), time = at::tensor({5, 800, 1}, at::kLong),
+             label = at::tensor({0, 3, 1}, at::kLong);
 };
 
 double distance(const at::Tensor& a, const at::Tensor& b) {
@@ -59,7 +46,11 @@ TEST(FreeNetwork, BeginsAsTheFeatureThatStays) {
 TEST(FreeNetwork, WithAFrozenImageBeginsAsNothingToAdd) {
   const FreeNetwork n = free_from(noisy_dit(1), 2, true);
   const Inputs in;
-  EXPECT_EQ(run_free(n, in.x, in.feature, in.time, in.label).noise.abs().max().item<double>(), 0.0);
+  const DitOutput out = run_free(n, in.x, in.feature, in.time, in.label, in.fresh);
+  EXPECT_EQ(out.noise.abs().max().item<double>(), 0.0);
+  // The fresh noise is read all the same.
+  const DitOutput other = run_free(n, in.x, in.feature, in.time, in.label, -in.fresh);
+  EXPECT_GT(distance(out.feature, other.feature), 1e-3);
 }
 
 TEST(FreeNetwork, ComesBackAsItWasWritten) {

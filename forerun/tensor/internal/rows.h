@@ -33,6 +33,22 @@ void with_type(at::ScalarType type, F&& f) {
   }
 }
 
+/// f(type_tag, type_tag) with those of what is computed and of what the next product reads, which
+/// may be bfloat16; float64 has float64 beside it.
+template <class F>
+void with_types(at::ScalarType x, at::ScalarType y, F&& f) {
+  with_type(x, [&](auto a) {
+    using X = decltype(a);
+    if constexpr (std::is_same_v<X, double>) {
+      f(X{}, double{});
+    } else if (y == at::kBFloat16) {
+      f(X{}, c10::BFloat16{});
+    } else {
+      f(X{}, float{});
+    }
+  });
+}
+
 template <class T>
 void load_row(const T* from, std::int64_t n, Wide<T>* to) {
   for (std::int64_t i = 0; i < n; ++i) {

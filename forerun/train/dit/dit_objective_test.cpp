@@ -9,10 +9,10 @@
 #include "forerun/core/draws.h"
 #include "forerun/models/ddpm_schedule.h"
 #include "forerun/models/dit/dit_file.h"
-#include "forerun/models/dit/init_dit.h"
 #include "forerun/train/dit/image_batch.h"
 #include "forerun/train/free/free_objective.h"
 #include "forerun/train/trainer.h"
+#include "tests/support/noisy_dit.h"
 #include "tests/support/temp_folder.h"
 
 namespace forerun {
@@ -34,24 +34,12 @@ LabelledImages halves(std::int64_t n) {
 }
 
 DitConfig small() {
-  DitConfig c;
-  c.depth = 2;
-  c.hidden = 16;
-  c.heads = 2;
-  c.patch = 4;
-  c.input = 8;
-  c.channels = 1;
+  DitConfig c = testing::small_dit(8, 4);
   c.classes = 2;
-  c.mlp = 32;
   return c;
 }
 
-std::shared_ptr<Dit> noisy_dit() {
-  at::manual_seed(1);
-  auto m = std::make_shared<Dit>(random_dit(small(), 1));
-  for (const DitWeight& w : weights(*m)) w.tensor->add_(at::randn_like(*w.tensor), 0.1);
-  return m;
-}
+std::shared_ptr<Dit> noisy_dit() { return std::make_shared<Dit>(testing::noisy_dit(small())); }
 
 std::vector<std::size_t> all(std::size_t n) {
   std::vector<std::size_t> out(n);
@@ -165,11 +153,12 @@ TEST(FreeLoss, IsThatOfTheFormulas) {
       const at::Tensor x =
           one(b.noisy) * step.mean_x + before.noise * step.mean_noise + fresh * step.sigma;
       const DitOutput wanted = run_dit(*target, x, one(b.time) - 1, one(b.label));
-      const DitOutput said = run_free(*network, x, before.feature, one(b.time) - 1, one(b.label));
+      const DitOutput said =
+          run_free(*network, x, before.feature, one(b.time) - 1, one(b.label), fresh);
       at::Tensor noise = said.noise;
       if (frozen) {
         const at::Tensor image = one(b.noisy) * step.x0_x + before.noise * step.x0_noise;
-        noise = noise + (image - x * next.x0_x) / next.x0_noise;
+        noise = noise * free_unit(next, small()) + (image - x * next.x0_x) / next.x0_noise;
       }
       const double error = at::mse_loss(noise, wanted.noise).item<double>();
       const at::Tensor f = said.feature[0], g = wanted.feature[0];

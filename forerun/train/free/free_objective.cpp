@@ -8,6 +8,7 @@
 #include <nlohmann/json.hpp>
 #include <numbers>
 #include <stdexcept>
+#include <tuple>
 #include <utility>
 
 #include "forerun/core/draws.h"
@@ -32,11 +33,11 @@ at::Tensor by_image(const at::Tensor& time, F&& f) {
   return at::tensor(out, at::kFloat).view({-1, 1, 1, 1});
 }
 
-// The states one step of sampling later: the target's mean, and noise that is the image's own.
-at::Tensor stepped(const DdpmSchedule& schedule, const at::Tensor& x, const at::Tensor& noise,
-                   const at::Tensor& time, std::span<const std::size_t> which, std::uint64_t seed,
-                   std::int64_t depth) {
-  const auto step = [&](std::int64_t t) { return step_at(schedule, t); };
+// The states one step of sampling later, and the noise of it, which is the image's own.
+std::pair<at::Tensor, at::Tensor> stepped(const DdpmSchedule& schedule, const at::Tensor& x,
+                                          const at::Tensor& noise, const at::Tensor& time,
+                                          std::span<const std::size_t> which, std::uint64_t seed,
+                                          std::int64_t depth) {
   at::Tensor fresh = at::empty_like(x);
   const std::int64_t values = x.numel() / x.size(0);
   for (std::size_t i = 0; i < which.size(); ++i) {
@@ -47,9 +48,11 @@ at::Tensor stepped(const DdpmSchedule& schedule, const at::Tensor& x, const at::
                       {fresh.data_ptr<float>() + static_cast<std::int64_t>(i) * values,
                        static_cast<std::size_t>(values)});
   }
-  return by_image(time, [&](std::int64_t t) { return step(t).mean_x; }) * x +
-         by_image(time, [&](std::int64_t t) { return step(t).mean_noise; }) * noise +
-         by_image(time, [&](std::int64_t t) { return step(t).sigma; }) * fresh;
+  const auto of_step = [&](double DdpmStep::*part) {
+    return by_image(time, [&](std::int64_t t) { return step_at(schedule, t).*part; });
+  };
+  const at::Tensor mean = of_step(&DdpmStep::mean_x) * x + of_step(&DdpmStep::mean_noise) * noise;
+  return {mean + of_step(&DdpmStep::sigma) * fresh, fresh};
 }
 
 // As ddpm_foreseen and ddpm_noise_of, for a batch at different times.
@@ -62,6 +65,10 @@ at::Tensor frozen_noise(const DdpmSchedule& s, const at::Tensor& image, const at
                         const at::Tensor& time) {
   return (image - by_image(time, [&](std::int64_t t) { return step_at(s, t).x0_x; }) * x) /
          by_image(time, [&](std::int64_t t) { return step_at(s, t).x0_noise; });
+}
+
+at::Tensor units(const DdpmSchedule& s, const DitConfig& c, const at::Tensor& time) {
+  return by_image(time, [&](std::int64_t t) { return free_unit(step_at(s, t), c); });
 }
 
 // [batch]
@@ -112,15 +119,19 @@ LossSum FreeObjective::loss_of(const LabelledImages& images, std::span<const std
   if (network_->frozen_image) image = foreseen(schedule, x, before.noise.to(at::kFloat), time);
   double overlap = 0.0, error = 0.0;
   for (std::int64_t depth = 0; depth < options_.unroll; ++depth) {
+    at::Tensor fresh;
     {
       const at::NoGradGuard frozen;
-      x = stepped(schedule, x, before.noise.to(at::kFloat), time, which, seed, depth);
+      std::tie(x, fresh) =
+          stepped(schedule, x, before.noise.to(at::kFloat), time, which, seed, depth);
     }
     time = time - 1;
     const DitOutput wanted = asked(x, time);
-    const DitOutput said = run_free(*network_, x, feature, time, batch.label);
-    const at::Tensor noise =
-        network_->frozen_image ? said.noise + frozen_noise(schedule, image, x, time) : said.noise;
+    const DitOutput said = run_free(*network_, x, feature, time, batch.label, fresh);
+    const at::Tensor noise = network_->frozen_image
+                                 ? said.noise * units(schedule, network_->config, time) +
+                                       frozen_noise(schedule, image, x, time)
+                                 : said.noise;
     const at::Tensor off = (noise - wanted.noise).square();
     const at::Tensor cosine =
         1.0 - at::cosine_similarity(said.feature, wanted.feature, -1, 1e-8).mean(1);

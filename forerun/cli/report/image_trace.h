@@ -1,0 +1,31 @@
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+namespace forerun::cli {
+
+/// How one image came about, for a page.
+struct ImageTracePage {
+  /// Steps `first` to `first + emitted - 1`: `kept` drafts, then one that was mirrored if not all
+  /// of `drafted` were kept, else one that the target drew itself.
+  struct Round {
+    std::uint32_t first = 0, drafted = 0, kept = 0, emitted = 0;
+  };
+  /// What the target foresaw after some steps.
+  struct Sight {
+    std::uint32_t step = 0;
+    std::string png;  ///< bytes of a file
+  };
+  std::string title, command, version;
+  std::vector<std::pair<std::string, std::string>> facts;  ///< shown above, in this order
+  std::uint32_t steps = 0;
+  std::vector<Round> rounds;
+  std::vector<Sight> sights;
+};
+
+/// The timeline of the image as one HTML page that needs nothing else; well-formed XML too.
+std::string render_image_trace(const ImageTracePage& page);
+
+}  // namespace forerun::cli
