@@ -98,6 +98,7 @@ std::vector<Image> images_of(const std::vector<Latent>& values, const DitConfig&
                              const std::string& vae) {
   if (!vae.empty()) return decoded(vae, values, c);
   std::vector<Image> out;
+  out.reserve(values.size());
   for (const Latent& v : values) out.push_back(image_of(v, c));
   return out;
 }

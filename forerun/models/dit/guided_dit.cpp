@@ -15,9 +15,9 @@
 namespace forerun {
 
 at::Tensor guided(const at::Tensor& halves, const Guidance& g) {
-  const at::Tensor with = halves[0];
+  at::Tensor with = halves[0];
   if (!g.on()) return with;
-  const at::Tensor stretched = halves[1] + (with - halves[1]) * g.scale;
+  at::Tensor stretched = halves[1] + (with - halves[1]) * g.scale;
   const std::int64_t channels = with.size(0);
   if (g.channels == 0 || g.channels == channels) return stretched;
   return at::cat(
