@@ -35,7 +35,6 @@ class DiffusionModel {
   std::int64_t classes() const noexcept;
   std::int64_t side() const noexcept;      ///< of its images, or of their latents
   std::int64_t channels() const noexcept;  ///< of these
-  std::int64_t depth() const noexcept;
   std::int64_t parameters() const noexcept;
   bool latent() const noexcept;  ///< its images need a VAE to be seen
 

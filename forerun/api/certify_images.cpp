@@ -1,5 +1,6 @@
 #include <cmath>
 #include <map>
+#include <span>
 
 #include "forerun/api/diffusion_impl.h"
 #include "forerun/core/tests_of_fit.h"
@@ -7,8 +8,12 @@
 namespace forerun {
 namespace {
 
-// What was drafted for a lane: by transition, the mean of the draft that decided it.
-using DraftMeans = std::map<std::size_t, Latent>;
+// The draft that decided a transition: its mean, and how far that lay from the target's, in sigmas.
+struct DecidingDraft {
+  Latent mean;
+  double delta = 0.0;
+};
+using DecidingDrafts = std::map<std::size_t, DecidingDraft>;  // by transition
 
 // Every transition of a finished lane, scored by plain passes over its states.
 class Judge {
@@ -16,7 +21,7 @@ class Judge {
   Judge(DitTarget& target, const LatentRule& rule, ImageCertificate& out)
       : target_(target), rule_(rule), out_(out) {}
 
-  void judge(const LatentLane& lane, const DraftMeans& drafts) {
+  void judge(const LatentLane& lane, const DecidingDrafts& drafts) {
     constexpr std::size_t kRows = 64;
     for (std::size_t first = 0; first < lane.steps(); first += kRows) {
       LatentRows rows;
@@ -33,8 +38,12 @@ class Judge {
           continue;
         }
         const auto draft = drafts.find(k);
-        add({scores.means[i], sigma}, k, draft == drafts.end() ? Latent{} : draft->second,
+        const bool drafted = draft != drafts.end();
+        certificate_.add(
+            {scores.means[i], sigma},
+            drafted ? std::span<const float>(draft->second.mean) : std::span<const float>(),
             lane.states()[k + 1]);
+        if (drafted) predicted_ += relaxed_law(draft->second.delta, rule_.looseness(k)).shift;
       }
     }
   }
@@ -43,30 +52,16 @@ class Judge {
     out_.report = certificate_.report();
     out_.report.forbidden = certain_;
     const auto n = static_cast<double>(std::max<std::uint64_t>(out_.report.drafted, 1));
-    out_.shift = shift_ / n;
+    out_.shift = out_.report.z / std::sqrt(n);  // z is the sum of projections over sqrt(n)
     out_.predicted_shift = predicted_ / n;
   }
 
  private:
-  void add(const Gaussian& target, std::size_t step, const Latent& draft, const Latent& value) {
-    certificate_.add(target, draft, value);
-    if (draft.empty()) return;
-    double along = 0.0, squares = 0.0;
-    for (std::size_t d = 0; d < draft.size(); ++d) {
-      const double off = static_cast<double>(draft[d]) - static_cast<double>(target.mean[d]);
-      along += off * (static_cast<double>(value[d]) - static_cast<double>(target.mean[d]));
-      squares += off * off;
-    }
-    if (squares == 0.0) return;
-    shift_ += along / (std::sqrt(squares) * target.sigma);
-    predicted_ += relaxed_law(std::sqrt(squares) / target.sigma, rule_.looseness(step)).shift;
-  }
-
   DitTarget& target_;
   const LatentRule& rule_;
   ImageCertificate& out_;
   GaussianCertificate certificate_;
-  double shift_ = 0.0, predicted_ = 0.0;
+  double predicted_ = 0.0;
   std::uint64_t certain_ = 0;
 };
 
@@ -81,14 +76,14 @@ ImageCertificate certify_images(const DiffusionModel& model, const ImageDrafter&
                                 const ImageListener& listener) {
   ImageSampling sampling(model, drafter, labels, options, true);
   ImageCertificate out;
-  std::map<std::uint32_t, DraftMeans> drafts;
+  std::map<std::uint32_t, DecidingDrafts> drafts;
   double variance = 0.0;
   Judge judge(sampling.target(), sampling.rule(), out);
   out.interrupted = !sampling.run(listener, [&](const ImageSampling::Round& round) {
     for (const ExaminedDraft& d : examined_drafts(round)) {
       const LatentLane& lane = *round.lanes[d.lane];
       const std::size_t first = lane.step() - round.outcomes[d.lane].emitted;
-      drafts[lane.request()][d.step] = round.drafts[d.lane].means[d.step - first];
+      drafts[lane.request()][d.step] = {round.drafts[d.lane].means[d.step - first], d.delta};
       const double keeps = 2.0 * normal_cdf(-0.5 * d.delta);
       out.kept += d.kept ? 1 : 0;
       out.expected += keeps;

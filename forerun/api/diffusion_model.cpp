@@ -1,45 +1,18 @@
 #include <fmt/format.h>
 
-#include <filesystem>
-#include <fstream>
-#include <iterator>
-#include <nlohmann/json.hpp>
 #include <utility>
 
 #include "forerun/api/diffusion_impl.h"
 #include "forerun/forerun.h"
-#include "forerun/formats/json_text.h"
 #include "forerun/formats/png.h"
-#include "forerun/formats/safetensors.h"
 #include "forerun/methods/asd/asd_predictor.h"
 #include "forerun/methods/free/free_predictor.h"
 #include "forerun/methods/frozen/frozen_predictor.h"
 #include "forerun/models/dit/dit_file.h"
 
 namespace forerun {
-namespace fs = std::filesystem;
 
-bool is_diffusion_model(const std::string& path) noexcept {
-  try {
-    if (!fs::is_directory(path)) {
-      return fs::path(path).extension() == ".safetensors" &&
-             load_safetensors(path).find("x_embedder.proj.weight") != nullptr;
-    }
-    fs::path config = fs::path(path) / "config.json";
-    if (!fs::exists(config)) config = fs::path(path) / "transformer" / "config.json";
-    std::ifstream in(config, std::ios::binary);
-    const auto json = parse_json(std::string(std::istreambuf_iterator<char>(in), {}));
-    if (!json || !json->is_object()) return false;
-    const auto text = [&](const char* key) {
-      const auto found = json->find(key);
-      return found != json->end() && found->is_string() ? found->get<std::string>() : "";
-    };
-    return text("architecture") == "dit" || text("_class_name") == "DiTTransformer2DModel" ||
-           text("_class_name") == "Transformer2DModel";
-  } catch (const std::exception&) {
-    return false;
-  }
-}
+bool is_diffusion_model(const std::string& path) noexcept { return holds_dit(path); }
 
 DiffusionModel DiffusionModel::load(const std::string& path, DitDialect dialect) {
   const auto conventions =
@@ -52,12 +25,11 @@ const std::string& DiffusionModel::path() const noexcept { return impl_->path; }
 std::int64_t DiffusionModel::classes() const noexcept { return impl_->dit->config.classes; }
 std::int64_t DiffusionModel::side() const noexcept { return impl_->dit->config.input; }
 std::int64_t DiffusionModel::channels() const noexcept { return impl_->dit->config.channels; }
-std::int64_t DiffusionModel::depth() const noexcept { return impl_->dit->config.depth; }
 bool DiffusionModel::latent() const noexcept { return channels() != 1 && channels() != 3; }
 std::int64_t DiffusionModel::parameters() const noexcept {
   Dit shared = *impl_->dit;
   std::int64_t out = 0;
-  for (const DitWeight& w : weights(shared)) out += w.tensor->numel();
+  for (const ModelWeight& w : weights(shared)) out += w.tensor->numel();
   return out;
 }
 

@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <chrono>
 #include <cmath>
+#include <optional>
 #include <utility>
 
 #include "forerun/api/diffusion_impl.h"
@@ -63,43 +64,36 @@ struct NoLatentDrafter {
                const DitTarget::Verified&, std::span<const Outcome>) const {}
 };
 
-Image image_of(const Latent& values, const DitConfig& c) {
-  Image out{.width = c.input, .height = c.input, .channels = c.channels, .pixels = {}};
-  const std::int64_t pixels = c.input * c.input;
-  out.pixels.resize(static_cast<std::size_t>(c.values()));
-  for (std::int64_t i = 0; i < pixels; ++i) {
-    for (std::int64_t ch = 0; ch < c.channels; ++ch) {
-      const float x = values[static_cast<std::size_t>(ch * pixels + i)];
-      const float byte = std::clamp(127.5F * x + 127.5F, 0.0F, 255.0F);
-      out.pixels[static_cast<std::size_t>(i * c.channels + ch)] =
-          static_cast<std::uint8_t>(std::lround(byte));
-    }
+// The decoder of a model of latents; found to be missing, or another's, before the work is done.
+std::optional<VaeDecoder> decoder_of(const DiffusionModel& model, const ImageOptions& o) {
+  if (!model.latent()) return std::nullopt;
+  if (o.vae.empty()) {
+    throw UsageError(
+        fmt::format("the model's images are latents of {} channels: give --vae FOLDER to decode "
+                    "them",
+                    model.channels()));
   }
-  return out;
+  VaeDecoder vae = load_vae(o.vae);
+  if (vae.config.latent_channels != model.channels()) {
+    throw UsageError(fmt::format("{} decodes latents of {} channels, the model's have {}", o.vae,
+                                 vae.config.latent_channels, model.channels()));
+  }
+  return vae;
 }
 
-std::vector<Image> decoded(const std::string& folder, const std::vector<Latent>& latents,
-                           const DitConfig& c) {
-  const VaeDecoder vae = load_vae(folder);
+std::vector<Image> images_of(const std::vector<Latent>& values, const DitConfig& c,
+                             const std::optional<VaeDecoder>& vae) {
   std::vector<Image> out;
-  for (const Latent& l : latents) {
-    const at::Tensor x = at::tensor(l, at::kFloat).view({1, c.channels, c.input, c.input});
-    const at::Tensor bytes = image_bytes(decode(vae, x))[0].contiguous();
+  out.reserve(values.size());
+  for (const Latent& v : values) {
+    const at::Tensor x = at::tensor(v, at::kFloat).view({1, c.channels, c.input, c.input});
+    const at::Tensor bytes = image_bytes(vae ? decode(*vae, x) : x)[0];
     const auto* const from = bytes.const_data_ptr<std::uint8_t>();
     out.push_back({.width = bytes.size(1),
                    .height = bytes.size(0),
                    .channels = bytes.size(2),
                    .pixels = {from, from + bytes.numel()}});
   }
-  return out;
-}
-
-std::vector<Image> images_of(const std::vector<Latent>& values, const DitConfig& c,
-                             const std::string& vae) {
-  if (!vae.empty()) return decoded(vae, values, c);
-  std::vector<Image> out;
-  out.reserve(values.size());
-  for (const Latent& v : values) out.push_back(image_of(v, c));
   return out;
 }
 
@@ -185,7 +179,8 @@ std::vector<ExaminedDraft> examined_drafts(const ImageSampling::Round& round) {
 // Follows one lane.
 class Tracer {
  public:
-  Tracer(const ImageSampling& sampling, const DitConfig& config, const std::string& vae)
+  Tracer(const ImageSampling& sampling, const DitConfig& config,
+         const std::optional<VaeDecoder>& vae)
       : sampling_(sampling), config_(config), vae_(vae) {}
 
   void operator()(const ImageSampling::Round& round) {
@@ -221,7 +216,7 @@ class Tracer {
   static constexpr std::size_t kSights = 15;
   const ImageSampling& sampling_;
   const DitConfig& config_;
-  const std::string& vae_;
+  const std::optional<VaeDecoder>& vae_;
   ImageTrace trace_;
   Latent before_;
   std::uint32_t due_ = 0;
@@ -233,17 +228,12 @@ ImageRun generate_images(const DiffusionModel& model, const ImageDrafter& drafte
                          std::span<const std::int64_t> labels, const ImageOptions& options,
                          const ImageListener& listener) {
   const DitConfig& c = model.impl().dit->config;
-  if (model.latent() && options.vae.empty()) {
-    throw UsageError(fmt::format(
-        "the model's images are latents of {} channels: give --vae FOLDER to decode them",
-        c.channels));
-  }
+  const std::optional<VaeDecoder> vae = decoder_of(model, options);
   ImageSampling sampling(model, drafter, labels, options, false);
   ImageRun out;
   out.exact = sampling.rule().exact();
   out.steps.resize(static_cast<std::size_t>(options.steps));
   const bool drafts = drafter.impl().predictor != nullptr;
-  const std::string vae = model.latent() ? options.vae : "";
   Tracer tracer(sampling, c, vae);
   tracer.begin(sampling.lanes().front());
   out.interrupted = !sampling.run(listener, [&](const ImageSampling::Round& round) {

@@ -116,7 +116,7 @@ DFlash first_network(const Model::Impl& target, const DecoderLm& numbers, const 
   if (!options.init.empty()) {
     DFlash model = load_dflash(options.init, DFlashTarget(numbers));
     model.config.block = options.block;
-    for (const DFlashWeight& w : weights(model)) *w.tensor = w.tensor->clone();
+    for (const ModelWeight& w : weights(model)) *w.tensor = w.tensor->clone();
     return model;
   }
   const at::Tensor drafted = draft_vocabulary(target, data, options.draft_vocab);

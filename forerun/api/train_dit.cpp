@@ -39,7 +39,7 @@ std::int64_t side_of(const LabelledImages& images, const DitTraining& o) {
 // What was loaded for inference cannot take part in training.
 std::shared_ptr<const Dit> copy_of(const Dit& model) {
   auto out = std::make_shared<Dit>(model);
-  for (const DitWeight& w : weights(*out)) *w.tensor = w.tensor->clone();
+  for (const ModelWeight& w : weights(*out)) *w.tensor = w.tensor->clone();
   out->positions = out->positions.clone();
   return out;
 }

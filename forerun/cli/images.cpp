@@ -133,6 +133,16 @@ ImageListener watching(Progress& progress) {
   return out;
 }
 
+nlohmann::json settings(const ImageFlags& f) {
+  return {{"drafter", f.drafter},
+          {"rule", f.rule},
+          {"draft_length", f.options.draft_length},
+          {"two_calls", f.options.two_calls},
+          {"steps", f.options.steps},
+          {"guidance", f.options.guidance},
+          {"seed", f.options.seed}};
+}
+
 nlohmann::json to_json(const ImageRun& r) {
   return {{"images", r.images.size()},
           {"efficiency", r.efficiency()},

@@ -32,6 +32,8 @@ ImageOptions resolve(const ImageFlags& flags);
 /// A bar over the steps of all images, drafts kept and rejected; stops at Ctrl-C.
 ImageListener watching(Progress& progress);
 
+/// What a run was asked for, as JSON fields.
+nlohmann::json settings(const ImageFlags& flags);
 nlohmann::json to_json(const ImageRun& run);
 nlohmann::json to_json(const ImageCertificate& certificate);
 /// "1000 steps in 231.4 target calls an image: parallel efficiency 4.32"

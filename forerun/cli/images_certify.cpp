@@ -28,13 +28,7 @@ int certify(const Flags& f) {
   progress.clear();
   if (f.json) {
     nlohmann::json j = to_json(c);
-    j.update({{"drafter", drafter.name()},
-              {"rule", f.images.rule},
-              {"draft_length", options.draft_length},
-              {"two_calls", options.two_calls},
-              {"steps", options.steps},
-              {"guidance", options.guidance},
-              {"seed", options.seed}});
+    j.update(settings(f.images));
     write_json(j);
   } else {
     const bool ok = c.passed();

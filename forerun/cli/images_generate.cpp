@@ -71,14 +71,8 @@ int run(const Flags& f, const CLI::App& command) {
   }
   if (f.json) {
     nlohmann::json j = to_json(r);
-    j.update({{"out", f.out},
-              {"drafter", drafter.name()},
-              {"rule", f.images.rule},
-              {"draft_length", options.draft_length},
-              {"two_calls", options.two_calls},
-              {"steps", options.steps},
-              {"guidance", options.guidance},
-              {"seed", options.seed}});
+    j.update(settings(f.images));
+    j["out"] = f.out;
     write_json(j);
   } else {
     write_out(fmt::format("{}: {} images in {:.1f} s\n", f.out, r.images.size(), r.seconds));

@@ -21,16 +21,7 @@ std::function<int()> add_train_dit(CLI::App& parent, CLI::App*& command) {
   command = parent.add_subcommand(
       "dit", "A class-conditional Diffusion Transformer on images (arXiv:2212.09748)");
   CLI::App& app = *command;
-  app.add_option("--data", f->data,
-                 "Folder of images: IDX files as MNIST's, or PNG files in a folder a class")
-      ->required();
-  f->training.options.batch = 128;
-  f->training.options.micro_batch = 64;
-  f->training.options.learning_rate = 1e-3;
-  f->training.options.ema = 0.999;
-  f->training.options.epochs = 20.0;
-  f->training.options.evaluate_steps = 1000;
-  bind_training(app, f->training, "Images");
+  bind_image_training(app, f->training, f->data, 20.0);
   app.add_option("--depth", f->dit.depth, "Blocks")->capture_default_str();
   app.add_option("--hidden", f->dit.hidden, "Width")->capture_default_str();
   app.add_option("--heads", f->dit.heads, "Attention heads")->capture_default_str();

@@ -24,16 +24,7 @@ std::function<int()> add_train_free(CLI::App& parent, CLI::App*& command) {
                             "(arXiv:2511.20390)");
   CLI::App& app = *command;
   app.add_option("-t,--target", f->target, "The Diffusion Transformer")->required();
-  app.add_option("--data", f->data,
-                 "Folder of images: IDX files as MNIST's, or PNG files in a folder a class")
-      ->required();
-  f->training.options.batch = 128;
-  f->training.options.micro_batch = 64;
-  f->training.options.learning_rate = 1e-3;
-  f->training.options.ema = 0.999;
-  f->training.options.epochs = 10.0;
-  f->training.options.evaluate_steps = 1000;
-  bind_training(app, f->training, "Images");
+  bind_image_training(app, f->training, f->data, 10.0);
   app.add_option("--feature", f->free.feature, "Weight of the features' cosine distance")
       ->capture_default_str();
   app.add_option("--smooth", f->free.smooth, "Weight of their Smooth-L1 distance")

@@ -110,6 +110,20 @@ void bind_training(CLI::App& app, TrainingFlags& flags, const std::string& what)
   app.add_flag("--f32", flags.f32, "Matrix products in float32, not bfloat16");
 }
 
+void bind_image_training(CLI::App& app, TrainingFlags& flags, std::string& data, double epochs) {
+  app.add_option("--data", data,
+                 "Folder of images: IDX files as MNIST's, or PNG files in a folder a class")
+      ->required();
+  TrainOptions& o = flags.options;
+  o.batch = 128;
+  o.micro_batch = 64;
+  o.learning_rate = 1e-3;
+  o.ema = 0.999;
+  o.epochs = epochs;
+  o.evaluate_steps = 1000;
+  bind_training(app, flags, "Images");
+}
+
 int run_training(
     const CLI::App& command, const TrainingFlags& flags, const std::string& unit,
     const std::function<TrainReport(const TrainOptions&, const TrainListener&)>& train) {

@@ -16,6 +16,9 @@ struct TrainingFlags {
 };
 void bind_training(CLI::App& app, TrainingFlags& flags, const std::string& what);
 
+/// The same for training on images, with the folder they are in and what suits small ones.
+void bind_image_training(CLI::App& app, TrainingFlags& flags, std::string& data, double epochs);
+
 /// Trains with a progress line, the curves as a page, and what the machine could have done.
 /// @param unit   of the examples' pace: "tok", "img"
 /// @param train  the call, with options and listener completed

@@ -76,8 +76,7 @@ DdpmStep step_of(std::int64_t time, double bar, double previous, const DdpmOptio
 
 }  // namespace
 
-DdpmSchedule::DdpmSchedule(const DdpmOptions& options) : options_(options) {
-  const DdpmOptions& o = options;
+DdpmSchedule::DdpmSchedule(const DdpmOptions& o) {
   if (o.steps < 1 || o.steps > kTrained) {
     throw std::invalid_argument(
         fmt::format("{} steps: the schedule has 1 to {}", o.steps, kTrained));

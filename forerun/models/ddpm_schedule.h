@@ -49,10 +49,8 @@ class DdpmSchedule {
   const DdpmStep& step(std::int64_t k) const {
     return steps_[static_cast<std::size_t>(steps() - 1 - k)];
   }
-  const DdpmOptions& options() const noexcept { return options_; }
 
  private:
-  DdpmOptions options_;
   std::vector<DdpmStep> steps_;  // by index of the schedule: the last of sampling first
 };
 

@@ -11,6 +11,7 @@
 namespace forerun {
 namespace {
 
+using internal::has_kernel;
 using internal::load_row;
 using internal::store_row;
 using internal::sum_of;
@@ -23,11 +24,6 @@ using torch::autograd::variable_list;
 
 // Rows whose gradients are summed by one thread; the partial sums are added in order.
 constexpr std::int64_t kChunk = 256;
-
-bool has_kernel(const at::Tensor& x) {
-  return x.is_cpu() && (x.scalar_type() == at::kFloat || x.scalar_type() == at::kDouble ||
-                        x.scalar_type() == at::kBFloat16);
-}
 
 // One row, or one head of it: 1 / rms, for x already widened.
 template <class W>

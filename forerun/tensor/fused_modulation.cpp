@@ -11,6 +11,7 @@
 namespace forerun {
 namespace {
 
+using internal::has_kernel;
 using internal::load_row;
 using internal::store_row;
 using internal::sum_of;
@@ -19,12 +20,6 @@ using internal::Wide;
 using internal::with_types;
 using torch::autograd::AutogradContext;
 using torch::autograd::variable_list;
-
-bool has_kernel(const at::Tensor& x) {
-  return x.is_cpu() && x.dim() == 3 &&
-         (x.scalar_type() == at::kFloat || x.scalar_type() == at::kDouble ||
-          x.scalar_type() == at::kBFloat16);
-}
 
 // Of what is kept in full: the type a tensor of x's type is computed in.
 at::ScalarType wide_type(const at::Tensor& x) {
@@ -212,7 +207,7 @@ struct GatedSum : torch::autograd::Function<GatedSum> {
 at::Tensor fused_layer_norm_modulate(const at::Tensor& x, const at::Tensor& shift,
                                      const at::Tensor& scale, double eps, at::ScalarType type) {
   const auto fits = wide_type(x);
-  if (has_kernel(x) && shift.scalar_type() == fits && scale.scalar_type() == fits &&
+  if (has_kernel(x) && x.dim() == 3 && shift.scalar_type() == fits && scale.scalar_type() == fits &&
       (type == fits || (type == at::kBFloat16 && fits == at::kFloat))) {
     return NormModulate::apply(x, shift, scale, eps, type);
   }
@@ -223,8 +218,8 @@ at::Tensor fused_layer_norm_modulate(const at::Tensor& x, const at::Tensor& shif
 at::Tensor fused_gated_sum(const at::Tensor& x, const at::Tensor& gate, const at::Tensor& y) {
   const bool pair = y.scalar_type() == x.scalar_type() ||
                     (x.scalar_type() == at::kFloat && y.scalar_type() == at::kBFloat16);
-  if (has_kernel(x) && x.scalar_type() != at::kBFloat16 && gate.scalar_type() == x.scalar_type() &&
-      pair) {
+  if (has_kernel(x) && x.dim() == 3 && x.scalar_type() != at::kBFloat16 &&
+      gate.scalar_type() == x.scalar_type() && pair) {
     return GatedSum::apply(x, gate, y);
   }
   return x + (gate.unsqueeze(1) * y).to(x.scalar_type());

@@ -74,7 +74,7 @@ inline std::shared_ptr<DFlash> small_network(const DecoderLm& target,
   c.confidence = true;
   if (drafted.defined()) c.draft_vocab = drafted.numel();
   auto model = std::make_shared<DFlash>(random_dflash(c, DFlashTarget(target), 3, drafted));
-  for (const DFlashWeight& w : weights(*model)) {
+  for (const ModelWeight& w : weights(*model)) {
     if (w.tensor->dim() == 2) w.tensor->mul_(20.0);
   }
   model->markov_w2.copy_(model->markov_w1.narrow(0, 0, c.draft_vocab) * -1.0);

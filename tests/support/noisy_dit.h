@@ -28,7 +28,7 @@ inline DitConfig small_dit(std::int64_t input, std::int64_t patch, std::int64_t 
 inline Dit noisy_dit(const DitConfig& config, std::uint64_t seed = 1) {
   at::manual_seed(seed);
   Dit m = random_dit(config, seed);
-  for (const DitWeight& w : weights(m)) {
+  for (const ModelWeight& w : weights(m)) {
     w.tensor->add_(at::randn_like(*w.tensor), 0.1);
     w.tensor->copy_(w.tensor->to(at::kBFloat16));
   }

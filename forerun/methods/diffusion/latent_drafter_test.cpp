@@ -29,7 +29,7 @@ std::shared_ptr<Dit> noisy_dit() {
 
 std::shared_ptr<FreeNetwork> noisy_free(const Dit& target, bool frozen_image) {
   auto n = std::make_shared<FreeNetwork>(free_from(target, 2, frozen_image));
-  for (const DitWeight& w : weights(*n)) w.tensor->add_(at::randn_like(*w.tensor), 0.03);
+  for (const ModelWeight& w : weights(*n)) w.tensor->add_(at::randn_like(*w.tensor), 0.03);
   return n;
 }
 

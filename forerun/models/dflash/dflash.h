@@ -9,6 +9,7 @@
 
 #include "forerun/core/token.h"
 #include "forerun/models/dflash/dflash_config.h"
+#include "forerun/models/model_weight.h"
 #include "forerun/tensor/kv_cache.h"
 
 namespace forerun {
@@ -44,18 +45,10 @@ struct DFlash {
   at::Tensor confidence_bias;    ///< [1]
 };
 
-/// A weight by its published name ("layers.0.self_attn.q_proj.weight", "mask_embedding",
-/// "markov_head.markov_w1.weight", ...).
-struct DFlashWeight {
-  std::string name;
-  at::Tensor* tensor;               ///< inside the model
-  std::vector<std::int64_t> shape;  ///< as the config asks for it
-};
-
-/// Every weight that training changes, in a fixed order: the body; the mask vector where it is
-/// defined or stands for a missing mask token; the heads that the config has. Embedding and head
-/// are the target's and not among them.
-std::vector<DFlashWeight> weights(DFlash& model);
+/// Every weight that training changes, by its published name, in a fixed order: the body; the mask
+/// vector where it is defined or stands for a missing mask token; the heads that the config has.
+/// Embedding and head are the target's and not among them.
+std::vector<ModelWeight> weights(DFlash& model);
 
 /// A masked slot in a block of tokens; an id of config.mask_token does as well where there is one.
 inline constexpr Token kMaskSlot = -1;

@@ -10,6 +10,7 @@
 
 #include "forerun/formats/safetensors_write.h"
 #include "forerun/models/dflash/dflash_config_json.h"
+#include "tests/support/checkpoint_copy.h"
 #include "tests/support/dflash_values.h"
 #include "tests/support/random_dflash.h"
 #include "tests/support/temp_folder.h"
@@ -19,42 +20,16 @@ namespace {
 
 using nlohmann::json;
 
-std::string thrown_by(const std::function<void()>& f) {
-  try {
-    f();
-  } catch (const FormatError& e) {
-    return e.what();
-  }
-  return "did not throw";
-}
+using testing::thrown_by;
 
-// A copy of a checkpoint whose config and tensors can be changed.
-struct Copy {
-  testing::TempFolder folder;
-  json config;
-  std::map<std::string, TensorView> tensors;
-  Safetensors file;
-
-  explicit Copy(const std::string& name)
-      : config(json::parse(testing::read_file(kDFlash + name + "/config.json"))),
-        file(load_safetensors(kDFlash + name)) {
-    for (const TensorView& t : file.tensors()) tensors[t.name] = t;
-  }
-  void write() const {
-    folder.write("config.json", config.dump());
-    std::vector<TensorView> all;
-    for (const auto& [name, t] : tensors) all.push_back(t);
-    write_safetensors(folder.path() / "model.safetensors", all);
-  }
+struct Copy : testing::CheckpointCopy {
+  explicit Copy(const std::string& name) : CheckpointCopy(kDFlash + name, "model.safetensors") {}
   DFlash load(const DFlashTarget& target = dflash_target()) const {
     write();
     return load_dflash(folder.path(), target);
   }
   void expect_says(const std::string& part, const DFlashTarget& target = dflash_target()) const {
-    const std::string said = thrown_by([&] { load(target); });
-    EXPECT_EQ(said.rfind(folder.path().string(), 0), 0u) << said;
-    EXPECT_NE(said.find(part), std::string::npos) << said;
-    EXPECT_EQ(said.find('\n'), std::string::npos) << said;
+    CheckpointCopy::expect_says(part, [&] { load(target); });
   }
 };
 
@@ -220,7 +195,7 @@ TEST(DFlashFile, WhatIsSavedIsLoaded) {
   c.output_multiplier = 0.5;
   c.final_softcap = 30.0;
   DFlash model = noisy_dflash(c, at::kFloat, 31);
-  for (const DFlashWeight& w : weights(model))
+  for (const ModelWeight& w : weights(model))
     *w.tensor = w.tensor->to(at::kBFloat16).to(at::kFloat);
   model.draft_to_target = at::tensor({0, 3, 4, 7, 9, 20, 21, 22, 30, 31, 44, 49}, at::kLong);
   DFlashTarget target;

@@ -193,13 +193,13 @@ TEST_P(Gradients, OfEveryWeightMatchPyTorch) {
   target.hidden = 24;
   target.layers = 9;
   DFlash m = load_dflash(kDFlash + "gradients", target, type);
-  for (const DFlashWeight& w : weights(m)) w.tensor->requires_grad_(true);
+  for (const ModelWeight& w : weights(m)) w.tensor->requires_grad_(true);
   const at::Tensor loss = loss_of(m, e, type);
   loss.backward();
   const double tolerance = type == at::kDouble ? 1e-6 : 1e-5;
   EXPECT_NEAR(loss.item<double>(), tensor_of(e, "loss").item<double>(), tolerance);
   std::size_t compared = 0;
-  for (const DFlashWeight& w : weights(m)) {
+  for (const ModelWeight& w : weights(m)) {
     const at::Tensor theirs = tensor_of(e, "gradient." + w.name).to(type);
     ASSERT_TRUE(w.tensor->grad().defined()) << w.name;
     EXPECT_GT(theirs.abs().max().item<double>(), 1e-3) << w.name;  // it says something

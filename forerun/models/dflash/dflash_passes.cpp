@@ -58,7 +58,7 @@ class TensorPasses : public DFlashPasses {
   std::int64_t weight_bytes() const noexcept override {
     DFlash m = model_;
     auto bytes = static_cast<std::int64_t>(m.head.nbytes());
-    for (const DFlashWeight& w : weights(m)) bytes += static_cast<std::int64_t>(w.tensor->nbytes());
+    for (const ModelWeight& w : weights(m)) bytes += static_cast<std::int64_t>(w.tensor->nbytes());
     return bytes;
   }
 

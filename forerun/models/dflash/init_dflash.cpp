@@ -85,7 +85,7 @@ DFlash random_dflash(const DFlashConfig& config, const DFlashTarget& target, std
   DFlash m;
   m.config = config;
   m.layers.resize(static_cast<std::size_t>(config.layers));
-  for (const DFlashWeight& w : weights(m)) {
+  for (const ModelWeight& w : weights(m)) {
     const bool norm = w.shape.size() == 1;
     *w.tensor = norm ? at::ones(w.shape, at::kFloat)
                      : at::randn(w.shape, generator, at::TensorOptions(at::kFloat)).mul_(0.02);

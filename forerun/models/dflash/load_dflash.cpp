@@ -87,7 +87,7 @@ DFlash read(const DFlashConfig& config, const DFlashTarget& target, WeightReader
   if (!has_vector && config.mask_token < 0) {
     throw FormatError("neither a mask_embedding nor a mask_token_id: nothing stands in the slots");
   }
-  for (const DFlashWeight& w : weights(m)) *w.tensor = source.weight(w.name, w.shape);
+  for (const ModelWeight& w : weights(m)) *w.tensor = source.weight(w.name, w.shape);
   m.draft_to_target = read_vocabulary(config, source);
   const DFlashConfig& c = m.config;
   m.embedding =

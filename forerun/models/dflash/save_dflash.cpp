@@ -16,7 +16,7 @@ void save_dflash(const std::filesystem::path& folder, const DFlash& model,
   if (!provenance.is_null()) described["forerun"] = provenance;
   std::vector<internal::NamedTensor> tensors;
   DFlash shared = model;  // the same tensors; only their names are asked for
-  for (const DFlashWeight& w : weights(shared)) {
+  for (const ModelWeight& w : weights(shared)) {
     if (!w.tensor->defined() || w.tensor->sizes() != at::IntArrayRef(w.shape)) {
       throw std::invalid_argument(
           fmt::format("save_dflash: weight {} is not of its config's shape", w.name));

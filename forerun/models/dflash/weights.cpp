@@ -5,12 +5,12 @@
 
 namespace forerun {
 
-std::vector<DFlashWeight> weights(DFlash& m) {
+std::vector<ModelWeight> weights(DFlash& m) {
   const DFlashConfig& c = m.config;
   const std::int64_t q = c.heads * c.head_dim, kv = c.kv_heads * c.head_dim;
-  std::vector<DFlashWeight> out = {{"fc.weight", &m.fc, {c.hidden, c.features() * c.hidden}},
-                                   {"hidden_norm.weight", &m.hidden_norm, {c.hidden}},
-                                   {"norm.weight", &m.norm, {c.hidden}}};
+  std::vector<ModelWeight> out = {{"fc.weight", &m.fc, {c.hidden, c.features() * c.hidden}},
+                                  {"hidden_norm.weight", &m.hidden_norm, {c.hidden}},
+                                  {"norm.weight", &m.norm, {c.hidden}}};
   for (std::size_t i = 0; i < m.layers.size(); ++i) {
     DFlashLayer& l = m.layers[i];
     const auto add = [&](const char* name, at::Tensor& t, std::vector<std::int64_t> shape) {

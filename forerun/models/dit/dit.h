@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "forerun/models/dit/dit_config.h"
+#include "forerun/models/model_weight.h"
 
 namespace forerun {
 
@@ -48,21 +49,16 @@ struct Dit {
   DitHead head;
 };
 
-/// A weight by facebookresearch/DiT's name. The patch convolution's is [hidden, C, p, p] there.
-struct DitWeight {
-  std::string name;
-  at::Tensor* tensor;
-  std::vector<std::int64_t> shape;
-};
-/// Everything that is trained: all but the positions.
-std::vector<DitWeight> weights(Dit& model);
+/// Everything that is trained (all but the positions), by facebookresearch/DiT's names; the patch
+/// convolution's weight is [hidden, C, p, p] there.
+std::vector<ModelWeight> weights(Dit& model);
 /// Those of one block, of the head, of a time embedding; names begin with `prefix`.
 void add_weights(DitBlock& block, const DitConfig& config, const std::string& prefix,
-                 std::vector<DitWeight>& out);
+                 std::vector<ModelWeight>& out);
 void add_weights(DitHead& head, const DitConfig& config, std::int64_t out_channels,
-                 const std::string& prefix, std::vector<DitWeight>& out);
+                 const std::string& prefix, std::vector<ModelWeight>& out);
 void add_weights(DitTime& time, const DitConfig& config, const std::string& prefix,
-                 std::vector<DitWeight>& out);
+                 std::vector<ModelWeight>& out);
 
 /// [tokens, hidden] float32: sines and cosines of a patch's column, then of its row.
 at::Tensor dit_positions(const DitConfig& config);

@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <stdexcept>
+#include <string>
 
 namespace forerun {
 
@@ -30,29 +31,6 @@ void check_dit_config(const DitConfig& c) {
        fmt::format("input size {} is no multiple of the patch size {}", c.input, c.patch));
   need(c.tokens() <= 1 << 16, fmt::format("{} patches are too many", c.tokens()));
   need(c.time_divisor > 1.0 && c.mlp_norm_eps > 0.0, "time divisor or epsilon out of range");
-}
-
-DitConfig dit_config_named(const std::string& name) {
-  struct Size {
-    const char* name;
-    std::int64_t depth, hidden, heads;
-  };
-  constexpr Size kSizes[] = {
-      {"S", 12, 384, 6}, {"B", 12, 768, 12}, {"L", 24, 1024, 16}, {"XL", 28, 1152, 16}};
-  for (const Size& s : kSizes) {
-    for (const std::int64_t patch : {2, 4, 8}) {
-      if (name != fmt::format("{}/{}", s.name, patch)) continue;
-      DitConfig c;
-      c.depth = s.depth;
-      c.hidden = s.hidden;
-      c.heads = s.heads;
-      c.patch = patch;
-      c.mlp = 4 * s.hidden;
-      return c;
-    }
-  }
-  throw std::invalid_argument(fmt::format(
-      "no DiT is called '{}': S, B, L or XL, with patches of 2, 4 or 8, e.g. B/4", name));
 }
 
 }  // namespace forerun

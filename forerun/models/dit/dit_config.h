@@ -1,7 +1,6 @@
 #pragma once
 
 #include <cstdint>
-#include <string>
 
 namespace forerun {
 
@@ -31,9 +30,5 @@ struct DitConfig {
 
 /// @throws std::invalid_argument  sizes that no network can have, or too large to be meant
 void check_dit_config(const DitConfig& config);
-
-/// By the names of the paper: "S/2", "B/4", "XL/8", ...: depth, width and patch; the rest as it is.
-/// @throws std::invalid_argument  another name
-DitConfig dit_config_named(const std::string& name);
 
 }  // namespace forerun

@@ -68,15 +68,25 @@ DitConfig read_diffusers(Fields& f) {
 
 }  // namespace
 
+bool is_diffusers_dit(const nlohmann::json& config) {
+  Fields f(config);
+  const std::string kind = f.text("_class_name", "");
+  return kind == "DiTTransformer2DModel" || kind == "Transformer2DModel";
+}
+
+bool is_dit(const nlohmann::json& config) {
+  Fields f(config);
+  return is_diffusers_dit(config) || f.text("architecture", "") == "dit";
+}
+
 Result<DitConfig> parse_dit_config(const nlohmann::json& config, DitConventions conventions) {
   Fields f(config, kWhat);
-  const std::string kind = f.text("_class_name", "");
-  const bool diffusers = kind == "DiTTransformer2DModel" || kind == "Transformer2DModel";
-  if (!diffusers && f.text("architecture", "") != "dit") {
+  if (!is_dit(config)) {
+    const std::string kind = f.text("_class_name", "");
     return Error{fmt::format("it describes {}, not a Diffusion Transformer",
                              kind.empty() ? "another kind of network" : "a " + kind)};
   }
-  DitConfig c = diffusers ? read_diffusers(f) : read_own(f);
+  DitConfig c = is_diffusers_dit(config) ? read_diffusers(f) : read_own(f);
   if (conventions == DitConventions::kDiffusers) {
     c.time_divisor = 127.0;
     c.mlp_norm_eps = f.number("norm_eps", 1e-5);

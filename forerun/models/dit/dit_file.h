@@ -11,12 +11,19 @@ namespace forerun {
 /// By whose arithmetic a checkpoint is run (DitConfig says where they differ).
 enum class DitConventions : std::uint8_t { kReference, kDiffusers };
 
+/// Whether a config.json is of a Diffusion Transformer at all; of diffusers' layout.
+bool is_dit(const nlohmann::json& config);
+bool is_diffusers_dit(const nlohmann::json& config);
+
 /// From a config.json of ours ("architecture": "dit") or of diffusers (DiTTransformer2DModel).
 /// Errors: another kind of network, a missing or mistyped field, sizes out of range, options that
 /// are not supported.
 Result<DitConfig> parse_dit_config(const nlohmann::json& config,
                                    DitConventions conventions = DitConventions::kReference);
 nlohmann::json dit_config_json(const DitConfig& config);
+
+/// True if `path` is what load_dit reads, by its config or the names of its tensors alone.
+bool holds_dit(const std::filesystem::path& path) noexcept;
 
 /// Reads a Diffusion Transformer: a folder of ours (config.json, model.safetensors); a folder of
 /// diffusers (the transformer's, or the pipeline's that holds it); or one safetensors file with

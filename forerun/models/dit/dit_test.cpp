@@ -118,7 +118,7 @@ TEST(Dit, BeginsAsZero) {
 
 TEST(Dit, IsDifferentiableInEveryWeight) {
   Dit model = random_dit(small(), 2);
-  for (const DitWeight& w : weights(model)) {
+  for (const ModelWeight& w : weights(model)) {
     // Away from the zeros of the start, where some gradients vanish.
     w.tensor->add_(at::randn_like(*w.tensor), 0.1);
     w.tensor->requires_grad_(true);
@@ -129,7 +129,7 @@ TEST(Dit, IsDifferentiableInEveryWeight) {
   const auto loss = [&] { return (run_dit(model, x, t, y).noise * slope).sum(); };
   loss().backward();
   const at::NoGradGuard no_autograd;
-  for (const DitWeight& w : weights(model)) {
+  for (const ModelWeight& w : weights(model)) {
     ASSERT_TRUE(w.tensor->grad().defined()) << w.name;
     const at::Tensor direction = at::randn_like(*w.tensor);
     constexpr double kStep = 1e-2;
@@ -157,7 +157,7 @@ TEST(Dit, OtherShapesAreRefused) {
 TEST(DitFile, ComesBackAsItWasWritten) {
   const testing::TempFolder folder;
   Dit model = random_dit(small(), 3);
-  for (const DitWeight& w : weights(model))
+  for (const ModelWeight& w : weights(model))
     w.tensor->copy_(at::randn_like(*w.tensor).to(at::kBFloat16));
   save_dit(folder.path() / "dit", model, {{"steps", 7}});
   Dit back = load_dit(folder.path() / "dit");
@@ -177,7 +177,7 @@ TEST(DitFile, ABareFileSaysItsOwnSizes) {
   c.learned_sigma = true;
   Dit model = random_dit(c, 4);
   std::vector<internal::NamedTensor> tensors = {{"pos_embed", dit_positions(c).unsqueeze(0)}};
-  for (const DitWeight& w : weights(model)) {
+  for (const ModelWeight& w : weights(model)) {
     const bool patches = w.tensor == &model.patches.weight;
     tensors.push_back({w.name, patches ? w.tensor->view({64, 1, 4, 4}) : *w.tensor});
   }

@@ -18,6 +18,7 @@ using internal::WeightReader;
 namespace fs = std::filesystem;
 
 constexpr const char* kWhat = "DiT";
+constexpr const char* kPatches = "x_embedder.proj.weight";  // names a reference file
 
 at::Tensor patch_weight(const DitConfig& c, WeightReader& source, const std::string& name) {
   return source.weight(name, {c.hidden, c.channels, c.patch, c.patch}).view({c.hidden, -1});
@@ -34,7 +35,7 @@ Dit empty(const DitConfig& config, at::ScalarType type) {
 // facebookresearch/DiT's names, which are ours.
 Dit read_reference(const DitConfig& config, WeightReader source, at::ScalarType type) {
   Dit m = empty(config, type);
-  for (const DitWeight& w : weights(m)) {
+  for (const ModelWeight& w : weights(m)) {
     *w.tensor = w.tensor == &m.patches.weight ? patch_weight(config, source, w.name)
                                               : source.weight(w.name, w.shape);
   }
@@ -130,7 +131,6 @@ std::int64_t size_of(const Safetensors& file, const char* name, std::size_t dime
 
 // What the tensors of a file say of the network. Heads are those of the published sizes.
 DitConfig inferred(const Safetensors& file, DitConventions conventions) {
-  constexpr const char* kPatches = "x_embedder.proj.weight";
   DitConfig c;
   c.hidden = size_of(file, kPatches, 0, 4);
   c.channels = size_of(file, kPatches, 1, 4);
@@ -162,7 +162,7 @@ Dit load_folder(const fs::path& folder, DitConventions conventions, at::ScalarTy
   const HfConfig file = load_hf_config(folder);
   const Result<DitConfig> config = parse_dit_config(file.config, conventions);
   if (!config) throw FormatError("config.json: " + config.error().message);
-  if (!file.config.contains("_class_name")) {
+  if (!is_diffusers_dit(file.config)) {
     const Safetensors tensors = load_safetensors(folder);
     return read_reference(*config, WeightReader(tensors, type, kWhat), type);
   }
@@ -172,16 +172,28 @@ Dit load_folder(const fs::path& folder, DitConventions conventions, at::ScalarTy
   return Diffusers(*config, tensors, type).read();
 }
 
+// Of a pipeline the transformer's folder.
+fs::path model_folder(const fs::path& path) {
+  const bool pipeline = !fs::exists(path / "config.json") && fs::exists(path / "transformer");
+  return pipeline ? path / "transformer" : path;
+}
+
 Dit load(const fs::path& path, DitConventions conventions, at::ScalarType type) {
-  if (fs::is_directory(path)) {
-    const bool pipeline = !fs::exists(path / "config.json") && fs::exists(path / "transformer");
-    return load_folder(pipeline ? path / "transformer" : path, conventions, type);
-  }
+  if (fs::is_directory(path)) return load_folder(model_folder(path), conventions, type);
   const Safetensors tensors = load_safetensors(path);
   return read_reference(inferred(tensors, conventions), WeightReader(tensors, type, kWhat), type);
 }
 
 }  // namespace
+
+bool holds_dit(const fs::path& path) noexcept {
+  try {
+    if (fs::is_directory(path)) return is_dit(load_hf_config(model_folder(path)).config);
+    return path.extension() == ".safetensors" && load_safetensors(path).find(kPatches) != nullptr;
+  } catch (const std::exception&) {
+    return false;
+  }
+}
 
 Dit load_dit(const fs::path& path, DitConventions conventions, at::ScalarType type) {
   try {
@@ -198,7 +210,7 @@ void save_dit(const fs::path& folder, const Dit& model, const nlohmann::json& pr
   if (!provenance.is_null()) described["forerun"] = provenance;
   std::vector<internal::NamedTensor> tensors;
   Dit shared = model;  // the same tensors; only their names are asked for
-  for (const DitWeight& w : weights(shared)) {
+  for (const ModelWeight& w : weights(shared)) {
     const bool patches = w.tensor == &shared.patches.weight;
     tensors.push_back(
         {w.name, patches ? w.tensor->view({c.hidden, c.channels, c.patch, c.patch}) : *w.tensor});

@@ -73,9 +73,9 @@ void check(const nlohmann::json& config, const Dit& target) {
 
 }  // namespace
 
-std::vector<DitWeight> weights(FreeNetwork& n) {
+std::vector<ModelWeight> weights(FreeNetwork& n) {
   const DitConfig& c = n.config;
-  std::vector<DitWeight> out;
+  std::vector<ModelWeight> out;
   out.push_back({"fuse.weight", &n.fuse.weight, {c.hidden, 2 * c.hidden}});
   out.push_back({"fuse.bias", &n.fuse.bias, {c.hidden}});
   if (n.frozen_image) {
@@ -135,7 +135,7 @@ double free_pass_work(const DitConfig& c) {
 std::string digest_of(const Dit& model) {
   std::uint64_t hash = 0xcbf29ce484222325ULL;
   Dit shared = model;
-  for (const DitWeight& w : weights(shared)) {
+  for (const ModelWeight& w : weights(shared)) {
     // As it is saved: what was trained in float32 and what was loaded again are one network.
     const at::Tensor x = w.tensor->detach().to(at::kBFloat16).contiguous().view(at::kShort);
     const auto* const values = x.const_data_ptr<std::int16_t>();
@@ -157,7 +157,7 @@ FreeNetwork load_free(const std::filesystem::path& folder, const Dit& target) {
     if (!fields.error().empty()) throw FormatError("config.json: " + fields.error());
     share(target, n);
     internal::WeightReader source(tensors, at::kFloat, "FREE network");
-    for (const DitWeight& w : weights(n)) *w.tensor = source.weight(w.name, w.shape);
+    for (const ModelWeight& w : weights(n)) *w.tensor = source.weight(w.name, w.shape);
     source.expect_nothing_left();
     return n;
   } catch (const FormatError& e) {
@@ -172,7 +172,7 @@ void save_free(const std::filesystem::path& folder, const FreeNetwork& network, 
   if (!provenance.is_null()) config["forerun"] = provenance;
   std::vector<internal::NamedTensor> tensors;
   FreeNetwork same = network;
-  for (const DitWeight& w : weights(same)) tensors.push_back({w.name, *w.tensor});
+  for (const ModelWeight& w : weights(same)) tensors.push_back({w.name, *w.tensor});
   internal::save_model_folder(folder, tensors, config);
 }
 

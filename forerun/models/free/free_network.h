@@ -33,7 +33,7 @@ struct FreeNetwork {
 };
 
 /// Everything that is trained, by the names of its file.
-std::vector<DitWeight> weights(FreeNetwork& network);
+std::vector<ModelWeight> weights(FreeNetwork& network);
 
 /// A network that begins as "the feature stays as it was": fuse = [0 | 1], the block the identity,
 /// time embedding and head the larger network's (whose head reads the feature at the new time).

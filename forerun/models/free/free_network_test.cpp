@@ -58,7 +58,7 @@ TEST(FreeNetwork, ComesBackAsItWasWritten) {
   const Dit target = noisy_dit(1);
   for (const bool frozen : {false, true}) {
     FreeNetwork n = free_from(target, 2, frozen);
-    for (const DitWeight& w : weights(n))
+    for (const ModelWeight& w : weights(n))
       w.tensor->copy_(at::randn_like(*w.tensor).to(at::kBFloat16));
     const auto path = folder.path() / (frozen ? "frozen" : "paper");
     save_free(path, n, target);

@@ -39,7 +39,7 @@ std::string name_in(const WeightReader& source, const std::string& name) {
 VaeDecoder read(const VaeConfig& config, WeightReader source, at::Device device) {
   VaeDecoder vae;
   vae.config = config;
-  for (const VaeWeight& w : weights(vae)) {
+  for (const ModelWeight& w : weights(vae)) {
     *w.tensor = source.weight(name_in(source, w.name), w.shape).to(device);
   }
   for (const std::string& name : source.left()) {

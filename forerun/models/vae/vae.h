@@ -6,6 +6,7 @@
 #include <string>
 #include <vector>
 
+#include "forerun/models/model_weight.h"
 #include "forerun/models/vae/vae_config.h"
 
 namespace forerun {
@@ -45,15 +46,9 @@ struct VaeDecoder {
   VaeAffine norm_out, conv_out;  ///< 3x3, to red, green and blue
 };
 
-/// A weight by the name that diffusers gives it today.
-struct VaeWeight {
-  std::string name;
-  at::Tensor* tensor;               ///< inside the model
-  std::vector<std::int64_t> shape;  ///< as the config asks for it
-};
-
-/// All of them, in a fixed order. Makes levels and resnets as config asks for where there are none.
-std::vector<VaeWeight> weights(VaeDecoder& vae);
+/// All weights by the names that diffusers gives them today, in a fixed order. Makes levels and
+/// resnets as config asks for where there are none.
+std::vector<ModelWeight> weights(VaeDecoder& vae);
 
 /// Reads config.json and diffusion_pytorch_model.safetensors of a folder of diffusers, or of the
 /// vae/ folder in it where `path` is a whole pipeline. The attention may have its older names

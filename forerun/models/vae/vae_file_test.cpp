@@ -9,6 +9,7 @@
 
 #include "forerun/formats/safetensors_write.h"
 #include "forerun/models/vae/vae.h"
+#include "tests/support/checkpoint_copy.h"
 #include "tests/support/mutate.h"
 #include "tests/support/temp_folder.h"
 #include "tests/support/tiny_models.h"
@@ -21,44 +22,21 @@ using nlohmann::json;
 constexpr const char* kFile = "diffusion_pytorch_model.safetensors";
 const std::string kVae = FORERUN_SOURCE_DIR "/tests/data/vae/";
 
-std::string thrown_by(const std::function<void()>& f) {
-  try {
-    f();
-  } catch (const FormatError& e) {
-    return e.what();
-  }
-  return "did not throw";
-}
+using testing::thrown_by;
 
-// A copy of a folder whose config and tensors can be changed.
-struct Copy {
-  testing::TempFolder folder;
-  json config;
-  std::map<std::string, TensorView> tensors;
-  Safetensors file;
-
-  explicit Copy(const std::string& name = "two_levels")
-      : config(json::parse(testing::read_file(kVae + name + "/config.json"))),
-        file(load_safetensors(kVae + name + "/" + kFile)) {
-    for (const TensorView& t : file.tensors()) tensors[t.name] = t;
-  }
+struct Copy : testing::CheckpointCopy {
+  explicit Copy(const std::string& name = "two_levels") : CheckpointCopy(kVae + name, kFile) {}
   void rename(const std::string& from, const std::string& to) {
     auto node = tensors.extract(from);
     node.key() = node.mapped().name = to;
     tensors.insert(std::move(node));
   }
   VaeDecoder load() const {
-    folder.write("config.json", config.dump());
-    std::vector<TensorView> all;
-    for (const auto& [name, t] : tensors) all.push_back(t);
-    write_safetensors(folder.path() / kFile, all);
+    write();
     return load_vae(folder.path());
   }
   void expect_says(const std::string& part) const {
-    const std::string said = thrown_by([&] { load(); });
-    EXPECT_EQ(said.rfind(folder.path().string(), 0), 0u) << said;
-    EXPECT_NE(said.find(part), std::string::npos) << said;
-    EXPECT_EQ(said.find('\n'), std::string::npos) << said;
+    CheckpointCopy::expect_says(part, [&] { load(); });
   }
 };
 

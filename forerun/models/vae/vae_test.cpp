@@ -34,7 +34,7 @@ TEST(Vae, EveryWeightIsUsed) {
     VaeDecoder vae = load_vae(kVae + name);
     const at::Tensor latents = tensor_of(expected_of(name), "latents");
     const at::Tensor whole = decode(vae, latents);
-    for (const VaeWeight& w : weights(vae)) {
+    for (const ModelWeight& w : weights(vae)) {
       if (w.name.ends_with("to_k.bias")) continue;  // the same for every key: no softmax sees it
       const at::Tensor kept = *w.tensor;
       *w.tensor = at::zeros_like(kept);

@@ -24,15 +24,15 @@ class List {
     conv(name + ".conv2", r.conv2, out, out, 3);
     if (in != out) conv(name + ".conv_shortcut", r.shortcut, in, out, 1);
   }
-  std::vector<VaeWeight> take() { return std::move(weights_); }
+  std::vector<ModelWeight> take() { return std::move(weights_); }
 
  private:
-  std::vector<VaeWeight> weights_;
+  std::vector<ModelWeight> weights_;
 };
 
 }  // namespace
 
-std::vector<VaeWeight> weights(VaeDecoder& vae) {
+std::vector<ModelWeight> weights(VaeDecoder& vae) {
   const VaeConfig& c = vae.config;
   const std::int64_t coarsest = c.channels.back(), finest = c.channels.front();
   List out;

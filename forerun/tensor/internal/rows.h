@@ -21,6 +21,12 @@ inline at::Tensor wide(const at::Tensor& x) {
   return x.scalar_type() == at::kDouble ? x : x.to(at::kFloat);
 }
 
+/// Of a place and a type that the loops are for; elsewhere ATen's operations do the same.
+inline bool has_kernel(const at::Tensor& x) {
+  return x.is_cpu() && (x.scalar_type() == at::kFloat || x.scalar_type() == at::kDouble ||
+                        x.scalar_type() == at::kBFloat16);
+}
+
 /// f(type_tag) with the C++ type of a tensor of float64, float32 or bfloat16.
 template <class F>
 void with_type(at::ScalarType type, F&& f) {

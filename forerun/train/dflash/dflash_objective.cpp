@@ -116,7 +116,7 @@ TargetStates::Batch DFlashObjective::states_of(std::span<const Document> documen
 
 std::vector<Parameter> DFlashObjective::parameters() {
   std::vector<Parameter> out;
-  for (const DFlashWeight& w : weights(*model_)) {
+  for (const ModelWeight& w : weights(*model_)) {
     out.push_back({.name = w.name, .value = w.tensor->requires_grad_(), .decay = decays(w.name)});
   }
   return out;
@@ -278,10 +278,7 @@ std::string DFlashObjective::fingerprint() const {
 
 void DFlashObjective::save(const std::filesystem::path& folder, std::span<const at::Tensor> values,
                            const nlohmann::json& provenance) {
-  DFlash copy = *model_;
-  const std::vector<DFlashWeight> places = weights(copy);
-  for (std::size_t i = 0; i < places.size(); ++i) *places[i].tensor = values[i];
-  save_dflash(folder, copy, provenance);
+  save_dflash(folder, with_values(*model_, values), provenance);
 }
 
 }  // namespace forerun

@@ -30,7 +30,7 @@ DitObjective::DitObjective(std::shared_ptr<Dit> model, LabelledImages training,
 
 std::vector<Parameter> DitObjective::parameters() {
   std::vector<Parameter> out;
-  for (const DitWeight& w : weights(*model_)) {
+  for (const ModelWeight& w : weights(*model_)) {
     // Weight decay, and Muon, are for the matrices inside the blocks.
     const bool matrix = w.shape.size() == 2 && w.name.starts_with("blocks.");
     out.push_back({.name = w.name, .value = w.tensor->requires_grad_(), .decay = matrix});
@@ -78,10 +78,7 @@ std::string DitObjective::fingerprint() const {
 
 void DitObjective::save(const std::filesystem::path& folder, std::span<const at::Tensor> values,
                         const nlohmann::json& provenance) {
-  Dit copy = *model_;
-  const std::vector<DitWeight> places = weights(copy);
-  for (std::size_t i = 0; i < places.size(); ++i) *places[i].tensor = values[i];
-  save_dit(folder, copy, provenance);
+  save_dit(folder, with_values(*model_, values), provenance);
 }
 
 }  // namespace forerun

@@ -132,7 +132,7 @@ TEST(FreeLoss, IsThatOfTheFormulas) {
   for (const bool frozen : {false, true}) {
     const auto target = noisy_dit();
     auto network = std::make_shared<FreeNetwork>(free_from(*target, 3, frozen));
-    for (const DitWeight& w : weights(*network)) w.tensor->add_(at::randn_like(*w.tensor), 0.02);
+    for (const ModelWeight& w : weights(*network)) w.tensor->add_(at::randn_like(*w.tensor), 0.02);
     const FreeTraining o{.feature = 0.5, .smooth = 0.2, .overlap = 0.3, .drop = 0.0, .flip = false};
     FreeObjective objective(target, network, halves(6), {}, o);
     const auto which = all(6);

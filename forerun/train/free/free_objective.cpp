@@ -93,7 +93,7 @@ FreeObjective::FreeObjective(std::shared_ptr<const Dit> target,
 
 std::vector<Parameter> FreeObjective::parameters() {
   std::vector<Parameter> out;
-  for (const DitWeight& w : weights(*network_)) {
+  for (const ModelWeight& w : weights(*network_)) {
     const bool matrix = w.shape.size() == 2 && w.name.starts_with("block.");
     out.push_back({.name = w.name, .value = w.tensor->requires_grad_(), .decay = matrix});
   }
@@ -182,10 +182,7 @@ std::string FreeObjective::fingerprint() const {
 
 void FreeObjective::save(const std::filesystem::path& folder, std::span<const at::Tensor> values,
                          const nlohmann::json& provenance) {
-  FreeNetwork copy = *network_;
-  const std::vector<DitWeight> places = weights(copy);
-  for (std::size_t i = 0; i < places.size(); ++i) *places[i].tensor = values[i];
-  save_free(folder, copy, *target_, provenance);
+  save_free(folder, with_values(*network_, values), *target_, provenance);
 }
 
 }  // namespace forerun

@@ -1,0 +1,27 @@
+#pragma once
+
+#include <ATen/core/Tensor.h>
+
+#include <cstdint>
+#include <span>
+#include <string>
+#include <vector>
+
+namespace forerun {
+
+/// A weight of a model by its published name.
+struct ModelWeight {
+  std::string name;
+  at::Tensor* tensor;               ///< inside the model
+  std::vector<std::int64_t> shape;  ///< as the config asks for it
+};
+
+/// The model with other values, in the order of `weights(model)`; what is not a weight is shared.
+template <class Model>
+Model with_values(Model model, std::span<const at::Tensor> values) {
+  const std::vector<ModelWeight> places = weights(model);
+  for (std::size_t i = 0; i < places.size(); ++i) *places[i].tensor = values[i];
+  return model;
+}
+
+}  // namespace forerun
