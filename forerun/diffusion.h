@@ -12,6 +12,7 @@
 #include "forerun/core/certificate.h"
 #include "forerun/core/statistics.h"
 #include "forerun/formats/image.h"
+#include "forerun/tensor/precision.h"
 #include "forerun/train/dit/dit_training.h"
 #include "forerun/train/free/free_training.h"
 #include "forerun/train/options.h"
@@ -21,6 +22,10 @@ namespace forerun {
 /// Where the two published implementations of DiT compute differently (models/dit/dit_config.h).
 enum class DitDialect : std::uint8_t { kReference, kDiffusers };
 
+/// Precisions that images can be sampled in on this machine: float32, and bf16 where the processor
+/// has AVX-512.
+bool images_in_bf16() noexcept;
+
 /// True if `path` holds a Diffusion Transformer; reads its config alone.
 bool is_diffusion_model(const std::string& path) noexcept;
 
@@ -29,9 +34,12 @@ class DiffusionModel {
  public:
   /// A folder of ours or of diffusers, or one safetensors file with facebookresearch/DiT's names.
   /// @throws FormatError  the path, then what is wrong
-  static DiffusionModel load(const std::string& path, DitDialect dialect = DitDialect::kReference);
+  /// @throws UsageError   a precision that this machine or these sizes do not allow
+  static DiffusionModel load(const std::string& path, DitDialect dialect = DitDialect::kReference,
+                             Precision precision = Precision::kF32);
 
   const std::string& path() const noexcept;
+  Precision precision() const noexcept;
   std::int64_t classes() const noexcept;
   std::int64_t side() const noexcept;      ///< of its images, or of their latents
   std::int64_t channels() const noexcept;  ///< of these

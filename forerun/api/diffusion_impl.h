@@ -8,13 +8,13 @@
 #include "forerun/diffusion.h"
 #include "forerun/methods/diffusion/latent_drafter.h"
 #include "forerun/models/dit/dit.h"
-#include "forerun/models/free/free_network.h"
 
 namespace forerun {
 
 struct DiffusionModel::Impl {
   std::string path;
   std::shared_ptr<const Dit> dit;
+  std::shared_ptr<const Bf16Dit> packed;  ///< if it is to run in bf16
 };
 
 struct ImageDrafter::Impl {

@@ -9,16 +9,32 @@
 #include "forerun/methods/free/free_predictor.h"
 #include "forerun/methods/frozen/frozen_predictor.h"
 #include "forerun/models/dit/dit_file.h"
+#include "forerun/tensor/cpu/cpu_features.h"
 
 namespace forerun {
 
 bool is_diffusion_model(const std::string& path) noexcept { return holds_dit(path); }
 
-DiffusionModel DiffusionModel::load(const std::string& path, DitDialect dialect) {
+bool images_in_bf16() noexcept { return cpu_features().int8(); }
+
+DiffusionModel DiffusionModel::load(const std::string& path, DitDialect dialect,
+                                    Precision precision) {
   const auto conventions =
       dialect == DitDialect::kDiffusers ? DitConventions::kDiffusers : DitConventions::kReference;
-  return DiffusionModel(std::make_shared<Impl>(
-      Impl{.path = path, .dit = std::make_shared<Dit>(load_dit(path, conventions))}));
+  auto impl = std::make_shared<Impl>(
+      Impl{.path = path, .dit = std::make_shared<Dit>(load_dit(path, conventions))});
+  if (precision == Precision::kBF16 && Bf16Stack::fits(impl->dit->config)) {
+    impl->packed = std::make_shared<Bf16Dit>(*impl->dit);
+  } else if (precision != Precision::kF32) {
+    throw UsageError(fmt::format(
+        "{} cannot run in {} here: f32, or bf16 on a processor with AVX-512 (this is {})", path,
+        name_of(precision), cpu_features().name));
+  }
+  return DiffusionModel(std::move(impl));
+}
+
+Precision DiffusionModel::precision() const noexcept {
+  return impl_->packed ? Precision::kBF16 : Precision::kF32;
 }
 
 const std::string& DiffusionModel::path() const noexcept { return impl_->path; }
@@ -54,9 +70,11 @@ ImageDrafter ImageDrafter::load(const std::string& name, const DiffusionModel& t
   } else if (name.starts_with(free)) {
     const auto network = std::make_shared<const FreeNetwork>(
         load_free(name.substr(free.size()), *target.impl().dit));
+    std::shared_ptr<const Bf16Free> packed;
+    if (target.impl().packed) packed = std::make_shared<Bf16Free>(*network);
     out.cost_ = free_pass_work(c) / dit_pass_work(c);
-    impl->predictor = [network](DitTarget& t) -> Made {
-      return std::make_shared<FreePredictor>(network, t);
+    impl->predictor = [network, packed](DitTarget& t) -> Made {
+      return std::make_shared<FreePredictor>(GuidedFree(network, packed), t);
     };
   } else if (name != "none") {
     throw UsageError(fmt::format(

@@ -25,7 +25,9 @@ DdpmSchedule schedule_of(const ImageOptions& o) {
 
 GuidedDit guided_model(const DiffusionModel& model, const ImageOptions& o) {
   try {
-    return {model.impl().dit, {.scale = o.guidance, .channels = o.guided_channels}};
+    return {model.impl().dit,
+            {.scale = o.guidance, .channels = o.guided_channels},
+            model.impl().packed};
   } catch (const std::invalid_argument& e) {
     throw UsageError(e.what());
   }

@@ -59,6 +59,31 @@ TEST_F(Images, DoNotDependOnLanesOrThreads) {
   EXPECT_NE(together.values[0], together.values[5]);
 }
 
+TEST_F(Images, InBf16AreAsExact) {
+  if (!images_in_bf16()) GTEST_SKIP() << "this processor has no AVX-512";
+  const DiffusionModel packed =
+      DiffusionModel::load(kDit, DitDialect::kReference, Precision::kBF16);
+  EXPECT_EQ(packed.precision(), Precision::kBF16);
+  EXPECT_EQ(model.precision(), Precision::kF32);
+  const std::vector<std::int64_t> labels = {0, 1, 2, 3, 4};
+  ImageOptions o = options(12);
+  const auto sampled = [&](const std::string& drafter) {
+    return generate_images(packed, ImageDrafter::load(drafter, packed), labels, o);
+  };
+  o.lanes = 5;
+  set_threads(2);
+  const ImageRun together = sampled("none");
+  o.lanes = 1;
+  set_threads(1);
+  EXPECT_EQ(sampled("none").values, together.values);
+  set_threads(0);
+  EXPECT_EQ(sampled("self").values, together.values);
+  EXPECT_NE(run("none", labels, o).values, together.values);  // another precision
+  o.steps = 100;
+  EXPECT_TRUE(certify_images(packed, ImageDrafter::load("asd", packed), labels, o).passed());
+  EXPECT_THROW(DiffusionModel::load(kDit, DitDialect::kReference, Precision::kInt8), UsageError);
+}
+
 TEST_F(Images, OfThePerfectDrafterAreThePlainOnes) {
   const std::vector<std::int64_t> labels = {3, 1};
   for (const std::int64_t steps : {1, 10, 25}) {

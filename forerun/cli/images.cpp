@@ -51,6 +51,11 @@ void bind(CLI::App& app, ImageFlags& f) {
                  "Whose arithmetic: reference (facebookresearch/DiT) or diffusers, which differ")
       ->check(CLI::IsMember({"reference", "diffusers"}))
       ->capture_default_str();
+  app.add_option(
+         "--precision", f.precision,
+         "What passes are computed in; auto: bf16 where the processor has AVX-512, else f32")
+      ->check(CLI::IsMember({"auto", "f32", "bf16"}))
+      ->capture_default_str();
   app.add_option("--threads", f.threads, "CPU threads, 0 = one a core")
       ->check(CLI::Range(0, 1024))
       ->capture_default_str();
@@ -93,8 +98,10 @@ void bind_drafting(CLI::App& app, ImageFlags& f) {
 
 DiffusionModel load_diffusion(const ImageFlags& f) {
   set_threads(f.threads);
+  const bool bf16 = f.precision == "auto" ? images_in_bf16() : f.precision == "bf16";
   return DiffusionModel::load(
-      f.model, f.dialect == "diffusers" ? DitDialect::kDiffusers : DitDialect::kReference);
+      f.model, f.dialect == "diffusers" ? DitDialect::kDiffusers : DitDialect::kReference,
+      bf16 ? Precision::kBF16 : Precision::kF32);
 }
 
 std::vector<std::int64_t> labels_of(const ImageFlags& f, const DiffusionModel& model) {

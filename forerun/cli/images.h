@@ -13,7 +13,8 @@ namespace forerun::cli {
 
 /// Flags that every command on a diffusion model has.
 struct ImageFlags {
-  std::string model, dialect = "reference", drafter = "none", rule = "maximal", profile;
+  std::string model, dialect = "reference", precision = "auto", drafter = "none", rule = "maximal",
+                     profile;
   std::vector<std::int64_t> classes;
   std::size_t count = 16;
   int threads = 0;

@@ -126,10 +126,10 @@ const Make kSelf = [](DitTarget& t) { return std::make_shared<TargetPredictor>(t
 const Make kAsd = [](DitTarget& t) { return std::make_shared<AsdPredictor>(t.schedule()); };
 const Make kFrozen = [](DitTarget& t) { return std::make_shared<FrozenPredictor>(t.schedule()); };
 const Make kFree = [](DitTarget& t) {
-  return std::make_shared<FreePredictor>(noisy_free(t.model().model(), false), t);
+  return std::make_shared<FreePredictor>(GuidedFree(noisy_free(t.model().model(), false)), t);
 };
 const Make kFreeFrozen = [](DitTarget& t) {
-  return std::make_shared<FreePredictor>(noisy_free(t.model().model(), true), t);
+  return std::make_shared<FreePredictor>(GuidedFree(noisy_free(t.model().model(), true)), t);
 };
 const Make kGuess = [](DitTarget&) { return std::make_shared<Guesser>(); };
 
@@ -305,7 +305,7 @@ INSTANTIATE_TEST_SUITE_P(Latents, Exact, ::testing::Range(0, 5), name_of_drafter
 TEST(LatentDrafter, AFrozenImageWithNothingToAddIsAsd) {
   const Make untrained = [](DitTarget& t) {
     return std::make_shared<FreePredictor>(
-        std::make_shared<FreeNetwork>(free_from(t.model().model(), 2, true)), t);
+        GuidedFree(std::make_shared<FreeNetwork>(free_from(t.model().model(), 2, true))), t);
   };
   const Sampled free = sampled(untrained, {}), asd = sampled(kAsd, {});
   EXPECT_EQ(free.statistics.rounds, asd.statistics.rounds);

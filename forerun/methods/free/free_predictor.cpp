@@ -7,7 +7,7 @@ namespace forerun {
 void FreePredictor::anchor(LatentMemory& memory, std::size_t step, const Latent& state,
                            const at::Tensor& noise, const at::Tensor& feature) const {
   memory.feature = feature.clone();  // not the whole pass's
-  if (!network_->frozen_image) return;
+  if (!network_.frozen_image()) return;
   memory.frozen.resize(state.size());
   ddpm_foreseen(target_->schedule().step(static_cast<std::int64_t>(step)), state, values_of(noise),
                 memory.frozen);
@@ -23,7 +23,7 @@ void FreePredictor::add_frozen(const LatentRows& rows, std::span<LatentMemory* c
     Latent& image = memories[i]->frozen;
     Latent total(x.size());
     ddpm_noise_of(step, x, image, total);
-    const auto unit = static_cast<float>(free_unit(step, network_->config));
+    const auto unit = static_cast<float>(free_unit(step, network_.config()));
     auto* const to = noise[static_cast<std::int64_t>(i)].mutable_data_ptr<float>();
     for (std::size_t d = 0; d < x.size(); ++d) to[d] = total[d] += unit * to[d];
     ddpm_foreseen(step, x, total, image);  // for the next step
@@ -33,7 +33,7 @@ void FreePredictor::add_frozen(const LatentRows& rows, std::span<LatentMemory* c
 // [rows, channels, input, input]: the noise with which each state was drawn.
 at::Tensor FreePredictor::fresh_noise(const LatentRows& rows,
                                       std::span<LatentMemory* const> memories) const {
-  const DitConfig& c = network_->config;
+  const DitConfig& c = network_.config();
   at::Tensor out =
       at::empty({static_cast<std::int64_t>(rows.size()), c.channels, c.input, c.input}, at::kFloat);
   auto* to = out.mutable_data_ptr<float>();
@@ -51,24 +51,17 @@ at::Tensor FreePredictor::fresh_noise(const LatentRows& rows,
 
 std::vector<Latent> FreePredictor::means(const LatentRows& rows,
                                          std::span<LatentMemory* const> memories) const {
-  const FreeNetwork& n = *network_;
-  const DdpmSchedule& schedule = target_->schedule();
-  const DitInputs in = inputs_of(rows, n.config, schedule, target_->labels());
+  const DitInputs in = inputs_of(rows, network_.config(), target_->schedule(), target_->labels());
   std::vector<at::Tensor> features;
   for (const LatentMemory* m : memories) features.push_back(m->feature);
-  const at::Tensor fresh = n.frozen_image ? fresh_noise(rows, memories) : at::Tensor();
+  const at::Tensor fresh = network_.frozen_image() ? fresh_noise(rows, memories) : at::Tensor();
   const GuidedOutput out =
-      run_halves(n.config, in.rows(), target_->model().guidance(), at::stack(features),
-                 [&](std::int64_t row, const at::Tensor& state, const at::Tensor& time,
-                     const at::Tensor& label, const at::Tensor& feature) {
-                   return run_free(n, state, feature, time, label,
-                                   fresh.defined() ? fresh.narrow(0, row, 1) : fresh);
-                 });
+      network_.run(in.rows(), target_->model().guidance(), at::stack(features), fresh);
   for (std::size_t i = 0; i < memories.size(); ++i) {
     memories[i]->feature = out.feature[static_cast<std::int64_t>(i)];
   }
-  if (n.frozen_image) add_frozen(rows, memories, out.noise);
-  return means_of(rows, out.noise, schedule);
+  if (network_.frozen_image()) add_frozen(rows, memories, out.noise);
+  return means_of(rows, out.noise, target_->schedule());
 }
 
 std::vector<Latent> TargetPredictor::means(const LatentRows& rows,

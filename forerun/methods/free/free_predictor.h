@@ -3,7 +3,7 @@
 #include <memory>
 
 #include "forerun/methods/diffusion/latent_drafter.h"
-#include "forerun/models/free/free_network.h"
+#include "forerun/models/free/guided_free.h"
 
 namespace forerun {
 
@@ -12,7 +12,7 @@ namespace forerun {
 class FreePredictor final : public StepPredictor {
  public:
   /// `target` gives schedule, labels and guidance; it is referred to.
-  FreePredictor(std::shared_ptr<const FreeNetwork> network, const DitTarget& target)
+  FreePredictor(GuidedFree network, const DitTarget& target)
       : network_(std::move(network)), target_(&target) {}
 
   void anchor(LatentMemory& memory, std::size_t step, const Latent& state, const at::Tensor& noise,
@@ -25,7 +25,7 @@ class FreePredictor final : public StepPredictor {
   void add_frozen(const LatentRows& rows, std::span<LatentMemory* const> memories,
                   const at::Tensor& noise) const;
 
-  std::shared_ptr<const FreeNetwork> network_;
+  GuidedFree network_;
   const DitTarget* target_;
 };
 

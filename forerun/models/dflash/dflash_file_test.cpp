@@ -23,7 +23,7 @@ using nlohmann::json;
 using testing::thrown_by;
 
 struct Copy : testing::CheckpointCopy {
-  explicit Copy(const std::string& name) : CheckpointCopy(kDFlash + name, "model.safetensors") {}
+  explicit Copy(const std::string& which) : CheckpointCopy(kDFlash + which, "model.safetensors") {}
   DFlash load(const DFlashTarget& target = dflash_target()) const {
     write();
     return load_dflash(folder.path(), target);

@@ -14,16 +14,6 @@
 
 namespace forerun {
 
-at::Tensor guided(const at::Tensor& halves, const Guidance& g) {
-  at::Tensor with = halves[0];
-  if (!g.on()) return with;
-  at::Tensor stretched = halves[1] + (with - halves[1]) * g.scale;
-  const std::int64_t channels = with.size(0);
-  if (g.channels == 0 || g.channels == channels) return stretched;
-  return at::cat(
-      {stretched.narrow(0, 0, g.channels), with.narrow(0, g.channels, channels - g.channels)});
-}
-
 GuidedOutput run_halves(const DitConfig& c, const DitRows& rows, const Guidance& guidance,
                         const at::Tensor& inputs, const HalfPass& pass) {
   const c10::InferenceMode no_autograd;
@@ -56,8 +46,9 @@ GuidedOutput run_halves(const DitConfig& c, const DitRows& rows, const Guidance&
   return out;
 }
 
-GuidedDit::GuidedDit(std::shared_ptr<const Dit> model, const Guidance& guidance)
-    : model_(std::move(model)), guidance_(guidance) {
+GuidedDit::GuidedDit(std::shared_ptr<const Dit> model, const Guidance& guidance,
+                     std::shared_ptr<const Bf16Dit> packed)
+    : model_(std::move(model)), packed_(std::move(packed)), guidance_(guidance) {
   if (!std::isfinite(guidance.scale) || guidance.channels < 0 ||
       guidance.channels > model_->config.channels) {
     throw std::invalid_argument(fmt::format("guidance of scale {} on {} channels; the model has {}",
@@ -67,6 +58,8 @@ GuidedDit::GuidedDit(std::shared_ptr<const Dit> model, const Guidance& guidance)
 }
 
 GuidedOutput GuidedDit::run(const DitRows& rows) const {
+  check_rows(config(), rows);
+  if (packed_) return packed_->run(rows, guidance_);
   return run_halves(
       config(), rows, guidance_, {},
       [&](std::int64_t, const at::Tensor& state, const at::Tensor& time, const at::Tensor& label,

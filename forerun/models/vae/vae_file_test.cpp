@@ -25,7 +25,7 @@ const std::string kVae = FORERUN_SOURCE_DIR "/tests/data/vae/";
 using testing::thrown_by;
 
 struct Copy : testing::CheckpointCopy {
-  explicit Copy(const std::string& name = "two_levels") : CheckpointCopy(kVae + name, kFile) {}
+  explicit Copy(const std::string& which = "two_levels") : CheckpointCopy(kVae + which, kFile) {}
   void rename(const std::string& from, const std::string& to) {
     auto node = tensors.extract(from);
     node.key() = node.mapped().name = to;

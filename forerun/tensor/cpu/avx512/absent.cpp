@@ -19,6 +19,13 @@ void add_row(const float*, std::int64_t, float*) { std::abort(); }
 void rotate_row(float*, const float*, const float*, std::int64_t) { std::abort(); }
 void silu_gate_row(const float*, const float*, std::int64_t, float*) { std::abort(); }
 void gelu_gate_row(const float*, const float*, std::int64_t, float*) { std::abort(); }
+void layer_norm_modulate_row(const float*, const float*, const float*, float, std::int64_t,
+                             std::uint16_t*) {
+  std::abort();
+}
+void gelu_row(const float*, std::int64_t, std::uint16_t*) { std::abort(); }
+void add_gated_row(const float*, const float*, std::int64_t, float*) { std::abort(); }
+void pair_rows(const float*, const float*, std::int64_t, std::uint16_t*) { std::abort(); }
 void int8_panel(const Int8Panels&, std::int64_t, const Int8Rows&, std::int64_t, float*,
                 std::int64_t, std::int64_t, bool, const std::uint8_t*) {
   std::abort();

@@ -47,6 +47,14 @@ void rotate_row(float* x, const float* cos, const float* sin, std::int64_t half)
 void silu_gate_row(const float* gate, const float* up, std::int64_t n, float* out);
 void gelu_gate_row(const float* gate, const float* up, std::int64_t n, float* out);
 
+/// y = bf16((x - mean) / sqrt(variance + eps) * (1 + scale) + shift): adaLN of a row.
+void layer_norm_modulate_row(const float* x, const float* shift, const float* scale, float eps,
+                             std::int64_t n, std::uint16_t* y);
+void gelu_row(const float* x, std::int64_t n, std::uint16_t* y);  ///< y = bf16(gelu(x)), with tanh
+void add_gated_row(const float* gate, const float* x, std::int64_t n, float* y);  ///< y += gate * x
+/// Two rows in turns, rounded: what the second operand of a PairProduct consists of.
+void pair_rows(const float* even, const float* odd, std::int64_t n, std::uint16_t* y);
+
 /// A matrix [n, k] of int8 weights, one scale an output, stored as weight + 128 in panels of 48
 /// outputs: [panels][groups * 8][48][4].
 struct Int8Panels {
@@ -74,7 +82,8 @@ struct PairProduct {
   std::int64_t rows, pairs;
   std::int64_t columns;  ///< a multiple of 16
   bool add;
-  const std::uint16_t* next;  ///< as large as b, to bring into the cache meanwhile; or null
+  const std::uint16_t* next;     ///< as large as b, to bring into the cache meanwhile; or null
+  const float* start = nullptr;  ///< [columns] that sums begin with unless they are added; or null
 };
 void pair_product_emulated(const PairProduct& p);  ///< any AVX-512 processor
 void pair_product_native(const PairProduct& p);    ///< needs cpu_features().avx512_bf16

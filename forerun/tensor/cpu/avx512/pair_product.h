@@ -35,7 +35,9 @@ void pair_tile(const PairProduct& p, std::int64_t row, std::int64_t column) {
   for (int r = 0; r < R; ++r) {
 #pragma GCC unroll 4
     for (int v = 0; v < V; ++v) {
-      sum[r][v] = p.add ? _mm512_loadu_ps(c + r * p.c_stride + 16 * v) : _mm512_setzero_ps();
+      sum[r][v] = p.add                ? _mm512_loadu_ps(c + r * p.c_stride + 16 * v)
+                  : p.start != nullptr ? _mm512_loadu_ps(p.start + column + 16 * v)
+                                       : _mm512_setzero_ps();
     }
   }
   const std::uint16_t* a = p.a + row * p.a_stride;
