@@ -87,6 +87,8 @@ TrainReport train_checked(const DiffusionModel& target, const std::string& data,
                           const FreeTraining& options, const TrainOptions& training,
                           const TrainListener& listener, Ranks& ranks) {
   if (!(options.drop >= 0.0 && options.drop <= 1.0)) throw UsageError("drop is a share: 0 to 1");
+  if (!(options.late >= 0.0 && options.late <= 1.0)) throw UsageError("late is a share: 0 to 1");
+  if (!std::isfinite(options.guidance)) throw UsageError("guidance is a number, 1 for none");
   if (options.unroll < 1 || options.unroll > 64) throw UsageError("unroll: 1 to 64 steps");
   if (!(options.feature >= 0.0 && options.smooth >= 0.0 && options.overlap >= 0.0)) {
     throw UsageError("the parts of the loss count 0 or more");
@@ -97,9 +99,11 @@ TrainReport train_checked(const DiffusionModel& target, const std::string& data,
   LabelledImages held_out = test ? images_of(std::move(test), target.side()) : LabelledImages{};
   FreeNetwork network = options.init.empty() ? free_from(*dit, training.seed, options.frozen_image)
                                              : load_free(options.init, *dit);
+  std::shared_ptr<const Bf16Dit> packed;
+  if (training.bf16 && Bf16Stack::fits(dit->config)) packed = std::make_shared<Bf16Dit>(*dit);
   FreeObjective objective(dit, std::make_shared<FreeNetwork>(std::move(network)),
                           images_of(load_labelled_images(data, ImageSplit::kTrain), target.side()),
-                          std::move(held_out), options);
+                          std::move(held_out), options, std::move(packed));
   return train(objective, training, listener, ranks);
 }
 

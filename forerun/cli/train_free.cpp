@@ -36,7 +36,17 @@ std::function<int()> add_train_free(CLI::App& parent, CLI::App*& command) {
                "Predict the noise itself, as the paper, not how it differs from a frozen image's");
   app.add_option("--unroll", f->free.unroll, "Steps on its own feature, after the target's")
       ->capture_default_str();
-  app.add_option("--drop", f->free.drop, "Share of the images whose class is not told")
+  app.add_option("--cfg", f->free.guidance,
+                 "Guidance that it will draft with, whose noise it learns; 1 = none (the paper)")
+      ->capture_default_str();
+  app.add_option(
+         "--late", f->free.late,
+         "Share of the images among the last 100 times, where drafts are rejected most; the "
+         "others are uniform (the paper: 0)")
+      ->check(CLI::Range(0.0, 1.0))
+      ->capture_default_str();
+  app.add_option("--drop", f->free.drop,
+                 "Share of the images whose class is not told, without guidance")
       ->capture_default_str();
   app.add_flag("--no-flip{false}", f->free.flip, "Without mirrored images");
   app.add_option("--init", f->free.init, "Folder of a drafter to go on from");

@@ -128,48 +128,97 @@ TEST(DitTraining, LearnsAndComesBackFromItsFolder) {
 }
 
 // The loss from its formulas, one image at a time.
-TEST(FreeLoss, IsThatOfTheFormulas) {
-  for (const bool frozen : {false, true}) {
-    const auto target = noisy_dit();
-    auto network = std::make_shared<FreeNetwork>(free_from(*target, 3, frozen));
-    for (const ModelWeight& w : weights(*network)) w.tensor->add_(at::randn_like(*w.tensor), 0.02);
-    const FreeTraining o{.feature = 0.5, .smooth = 0.2, .overlap = 0.3, .drop = 0.0, .flip = false};
-    FreeObjective objective(target, network, halves(6), {}, o);
-    const auto which = all(6);
-    const LossSum sum = objective.loss(which, 8);
-    const NoisyImages b =
-        noisy_images(halves(6), which, 8, {.drop = 0.0, .flip = false, .first_time = 2});
-    const DdpmSchedule schedule;
-    double expected = 0.0;
-    for (std::int64_t i = 0; i < 6; ++i) {
-      const auto one = [&](const at::Tensor& t) { return t.narrow(0, i, 1); };
-      const std::int64_t time = b.time[i].item<std::int64_t>();
-      const DdpmStep& step = schedule.step(999 - time);
-      const DdpmStep& next = schedule.step(999 - time + 1);
-      const DitOutput before = run_dit(*target, one(b.noisy), one(b.time), one(b.label));
-      at::Tensor fresh = at::empty_like(one(b.noisy));
-      Draws{.seed = 8, .request = static_cast<std::uint32_t>(i)}.fill_normal(
-          Purpose::kResidual, {fresh.data_ptr<float>(), 64});
-      const at::Tensor x =
-          one(b.noisy) * step.mean_x + before.noise * step.mean_noise + fresh * step.sigma;
-      const DitOutput wanted = run_dit(*target, x, one(b.time) - 1, one(b.label));
-      const DitOutput said =
-          run_free(*network, x, before.feature, one(b.time) - 1, one(b.label), fresh);
-      at::Tensor noise = said.noise;
-      if (frozen) {
-        const at::Tensor image = one(b.noisy) * step.x0_x + before.noise * step.x0_noise;
-        noise = noise * free_unit(next, small()) + (image - x * next.x0_x) / next.x0_noise;
-      }
-      const double error = at::mse_loss(noise, wanted.noise).item<double>();
-      const at::Tensor f = said.feature[0], g = wanted.feature[0];
-      const at::Tensor cosine = (f * g).sum(1) / (f.norm(2, 1) * g.norm(2, 1));
-      const double delta = next.kappa * std::sqrt(error * 64.0);
-      expected += error + 0.5 * (1.0 - cosine.mean().item<double>()) +
-                  0.2 * at::smooth_l1_loss(f, g).item<double>() -
-                  0.3 * std::log(std::erfc(delta / (2.0 * std::sqrt(2.0))));
+class FreeLossOf : public ::testing::TestWithParam<std::tuple<bool, double>> {};
+
+TEST_P(FreeLossOf, IsThatOfTheFormulas) {
+  const auto [frozen, scale] = GetParam();
+  const auto target = noisy_dit();
+  auto network = std::make_shared<FreeNetwork>(free_from(*target, 3, frozen));
+  for (const ModelWeight& w : weights(*network)) w.tensor->add_(at::randn_like(*w.tensor), 0.02);
+  const FreeTraining o{.feature = 0.5,
+                       .smooth = 0.2,
+                       .overlap = 0.3,
+                       .guidance = scale,
+                       .late = 0.4,
+                       .drop = 0.0,
+                       .flip = false};
+  FreeObjective objective(target, network, halves(6), {}, o);
+  const auto which = all(6);
+  const LossSum sum = objective.loss(which, 8);
+  const NoisyImages b =
+      noisy_images(halves(6), which, 8, {.drop = 0.0, .flip = false, .first_time = 2, .late = 0.4});
+  const DdpmSchedule schedule;
+  const at::Tensor none = at::full({1}, small().classes, at::kLong);
+  double expected = 0.0;
+  for (std::int64_t i = 0; i < 6; ++i) {
+    const auto one = [&](const at::Tensor& t) { return t.narrow(0, i, 1); };
+    const auto of_halves = [&](auto pass) {
+      std::vector<DitOutput> out;
+      out.push_back(pass(one(b.label), 0));
+      if (scale != 1.0) out.push_back(pass(none, 1));
+      return out;
+    };
+    const auto noise_of = [&](const std::vector<DitOutput>& out) {
+      return scale == 1.0 ? out[0].noise : out[0].noise * scale + out[1].noise * (1.0 - scale);
+    };
+    const std::int64_t time = b.time[i].item<std::int64_t>();
+    const DdpmStep& step = schedule.step(999 - time);
+    const DdpmStep& next = schedule.step(999 - time + 1);
+    const auto before = of_halves([&](const at::Tensor& label, int) {
+      return run_dit(*target, one(b.noisy), one(b.time), label);
+    });
+    at::Tensor fresh = at::empty_like(one(b.noisy));
+    Draws{.seed = 8, .request = static_cast<std::uint32_t>(i)}.fill_normal(
+        Purpose::kResidual, {fresh.data_ptr<float>(), 64});
+    const at::Tensor x =
+        one(b.noisy) * step.mean_x + noise_of(before) * step.mean_noise + fresh * step.sigma;
+    const auto wanted = of_halves(
+        [&](const at::Tensor& label, int) { return run_dit(*target, x, one(b.time) - 1, label); });
+    const auto said = of_halves([&](const at::Tensor& label, int half) {
+      return run_free(*network, x, before[static_cast<std::size_t>(half)].feature, one(b.time) - 1,
+                      label, fresh);
+    });
+    at::Tensor noise = noise_of(said);
+    if (frozen) {
+      const at::Tensor image = one(b.noisy) * step.x0_x + noise_of(before) * step.x0_noise;
+      noise = noise * free_unit(next, small()) + (image - x * next.x0_x) / next.x0_noise;
     }
-    EXPECT_NEAR(sum.loss.item<double>() / sum.weight, expected / 6.0,
-                2e-4 * std::abs(expected / 6.0) + 1e-5);
+    const double error = at::mse_loss(noise, noise_of(wanted)).item<double>();
+    const double delta = next.kappa * std::sqrt(error * 64.0);
+    expected += error - 0.3 * std::log(std::erfc(delta / (2.0 * std::sqrt(2.0))));
+    for (std::size_t half = 0; half < said.size(); ++half) {
+      const at::Tensor f = said[half].feature[0], g = wanted[half].feature[0];
+      const at::Tensor cosine = (f * g).sum(1) / (f.norm(2, 1) * g.norm(2, 1));
+      expected += (0.5 * (1.0 - cosine.mean().item<double>()) +
+                   0.2 * at::smooth_l1_loss(f, g).item<double>()) /
+                  static_cast<double>(said.size());
+    }
+  }
+  EXPECT_NEAR(sum.loss.item<double>() / sum.weight, expected / 6.0,
+              2e-4 * std::abs(expected / 6.0) + 1e-5);
+}
+
+INSTANTIATE_TEST_SUITE_P(Forms, FreeLossOf,
+                         ::testing::Values(std::tuple(false, 1.0), std::tuple(true, 1.0),
+                                           std::tuple(false, 1.5), std::tuple(true, 1.5)));
+
+// The packed target answers as the other does, but for its precision.
+TEST(FreeLoss, ComesOfThePackedTargetToo) {
+  const auto target = noisy_dit();
+  if (!Bf16Stack::fits(target->config)) GTEST_SKIP() << "this processor has no AVX-512";
+  for (const double scale : {1.0, 1.5}) {
+    const auto loss = [&](std::shared_ptr<const Bf16Dit> packed) {
+      auto network = std::make_shared<FreeNetwork>(free_from(*target, 3, true));
+      FreeObjective objective(target, network, halves(6), {},
+                              {.guidance = scale, .drop = 0.0, .unroll = 2}, std::move(packed));
+      objective.parameters();
+      const LossSum sum = objective.loss(all(6), 8);
+      sum.loss.backward();
+      EXPECT_TRUE(network->head.out.weight.grad().defined());
+      return sum.loss.item<double>();
+    };
+    const double exact = loss(nullptr);
+    EXPECT_NEAR(loss(std::make_shared<Bf16Dit>(*target)), exact, 0.03 * std::abs(exact));
   }
 }
 

@@ -4,6 +4,7 @@
 #include <ATen/Parallel.h>
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <cmath>
 #include <stdexcept>
 
@@ -25,6 +26,14 @@ void copy_image(const std::uint8_t* from, std::int64_t rows, std::int64_t side, 
       to[r * side + x] = static_cast<float>(from[r * side + source]) / 127.5F - 1.0F;
     }
   }
+}
+
+std::int64_t time_of(double uniform, const NoiseOptions& o) {
+  constexpr std::int64_t kLate = 100;
+  const std::int64_t all = DdpmSchedule::kTrained - o.first_time, some = std::min(kLate, all);
+  const bool late = uniform < o.late;
+  const double u = late ? uniform / o.late : (uniform - o.late) / (1.0 - o.late);
+  return o.first_time + static_cast<std::int64_t>(u * static_cast<double>(late ? some : all));
 }
 
 }  // namespace
@@ -53,9 +62,7 @@ NoisyImages noisy_images(const LabelledImages& images, std::span<const std::size
       copy_image(images.pixels.data() + static_cast<std::int64_t>(image) * values, rows, side,
                  options.flip && uniform(kMirror) < 0.5, clean);
       draws.fill_normal(Purpose::kDraft, {noise, static_cast<std::size_t>(values)});
-      const auto times = static_cast<double>(DdpmSchedule::kTrained - options.first_time);
-      const std::int64_t time =
-          options.first_time + static_cast<std::int64_t>(uniform(kTime) * times);
+      const std::int64_t time = time_of(uniform(kTime), options);
       const double bar = ddpm_alpha_bar(time);
       const auto signal = static_cast<float>(std::sqrt(bar)),
                  spread = static_cast<float>(std::sqrt(1.0 - bar));

@@ -26,6 +26,7 @@ struct NoiseOptions {
   double drop = 0.1;            ///< share of the labels that are not told
   bool flip = true;             ///< mirror every other image
   std::int64_t first_time = 0;  ///< times are uniform from here to 999
+  double late = 0.0;            ///< but for this share, uniform over the first 100 of them
 };
 
 /// @param images    square; `which` are indices of it

@@ -76,12 +76,29 @@ at::Tensor kappas(const DdpmSchedule& s, const at::Tensor& time) {
   return by_image(time, [&](std::int64_t t) { return step_at(s, t).kappa; }).flatten();
 }
 
+// Both halves of a batch as one: all images with their class, then all without.
+struct Halves {
+  Halves(const Guidance& g, const DitConfig& c, const at::Tensor& label) : guidance(g) {
+    labels = g.on() ? at::cat({label, at::full_like(label, c.classes)}) : label;
+  }
+  at::Tensor of(const at::Tensor& x) const { return guidance.on() ? at::cat({x, x}) : x; }
+  at::Tensor guided(const at::Tensor& noise) const {
+    if (!guidance.on()) return noise;
+    const std::vector<at::Tensor> halves = noise.chunk(2);
+    return halves[1] + (halves[0] - halves[1]) * guidance.scale;
+  }
+  Guidance guidance;
+  at::Tensor labels;
+};
+
 }  // namespace
 
 FreeObjective::FreeObjective(std::shared_ptr<const Dit> target,
                              std::shared_ptr<FreeNetwork> network, LabelledImages training,
-                             LabelledImages held_out, const FreeTraining& options)
+                             LabelledImages held_out, const FreeTraining& options,
+                             std::shared_ptr<const Bf16Dit> packed)
     : target_(std::move(target)),
+      packed_(std::move(packed)),
       network_(std::move(network)),
       training_(std::move(training)),
       held_out_(std::move(held_out)),
@@ -100,42 +117,64 @@ std::vector<Parameter> FreeObjective::parameters() {
   return out;
 }
 
+FreeObjective::Answer FreeObjective::ask(const at::Tensor& x, const at::Tensor& time,
+                                         const at::Tensor& label) const {
+  const at::NoGradGuard frozen;
+  if (packed_) {
+    const auto numbers = [](const at::Tensor& t) {
+      return std::span(t.const_data_ptr<std::int64_t>(), static_cast<std::size_t>(t.numel()));
+    };
+    const GuidedOutput out = packed_->run({x, numbers(time), numbers(label)}, guidance());
+    // Copies, which autograd may keep.
+    return {out.noise.clone(), out.feature.transpose(0, 1).clone().flatten(0, 1)};
+  }
+  const Halves h(guidance(), target_->config, label);
+  const DitOutput out = run_dit(*target_, h.of(x), h.of(time), h.labels);
+  return {h.guided(out.noise.to(at::kFloat)), out.feature.to(at::kFloat)};
+}
+
+FreeObjective::Answer FreeObjective::say(const at::Tensor& x, const at::Tensor& feature,
+                                         const at::Tensor& time, const at::Tensor& label,
+                                         const at::Tensor& fresh) const {
+  const Halves h(guidance(), target_->config, label);
+  const DitOutput out = run_free(*network_, h.of(x), feature, h.of(time), h.labels,
+                                 network_->frozen_image ? h.of(fresh) : fresh);
+  return {h.guided(out.noise), out.feature};
+}
+
 LossSum FreeObjective::loss_of(const LabelledImages& images, std::span<const std::size_t> which,
-                               std::uint64_t seed, double drop, bool flip) const {
+                               std::uint64_t seed, const NoiseOptions& noise_options) const {
   static const DdpmSchedule schedule;
-  // The last step that is drafted is that of time 1: the first state needs `unroll` times before.
-  const NoisyImages batch = noisy_images(
-      images, which, seed, {.drop = drop, .flip = flip, .first_time = options_.unroll + 1});
-  const auto asked = [&](const at::Tensor& x, const at::Tensor& time) {
-    const at::NoGradGuard frozen;
-    return run_dit(*target_, x, time, batch.label);
-  };
+  const NoisyImages batch = noisy_images(images, which, seed, noise_options);
   LossSum out;
   const auto n = static_cast<double>(which.size());
   at::Tensor x = batch.noisy, time = batch.time, loss;
-  DitOutput before = asked(x, time);
-  at::Tensor feature = before.feature.to(at::kFloat);
-  at::Tensor image;
-  if (network_->frozen_image) image = foreseen(schedule, x, before.noise.to(at::kFloat), time);
+  Answer before = ask(x, time, batch.label);
+  at::Tensor feature = before.feature, image;
+  if (network_->frozen_image) image = foreseen(schedule, x, before.noise, time);
   double overlap = 0.0, error = 0.0;
   for (std::int64_t depth = 0; depth < options_.unroll; ++depth) {
     at::Tensor fresh;
     {
       const at::NoGradGuard frozen;
-      std::tie(x, fresh) =
-          stepped(schedule, x, before.noise.to(at::kFloat), time, which, seed, depth);
+      std::tie(x, fresh) = stepped(schedule, x, before.noise, time, which, seed, depth);
     }
     time = time - 1;
-    const DitOutput wanted = asked(x, time);
-    const DitOutput said = run_free(*network_, x, feature, time, batch.label, fresh);
+    const Answer wanted = ask(x, time, batch.label);
+    const Answer said = say(x, feature, time, batch.label, fresh);
     const at::Tensor noise = network_->frozen_image
                                  ? said.noise * units(schedule, network_->config, time) +
                                        frozen_noise(schedule, image, x, time)
                                  : said.noise;
     const at::Tensor off = (noise - wanted.noise).square();
+    // Of an image: both halves' mean.
+    const auto by_image_mean = [&](const at::Tensor& of_half) {
+      return of_half.view({-1, off.size(0)}).mean(0);
+    };
     const at::Tensor cosine =
-        1.0 - at::cosine_similarity(said.feature, wanted.feature, -1, 1e-8).mean(1);
-    const at::Tensor smooth = at::smooth_l1_loss(said.feature, wanted.feature, 0, 1.0).mean({1, 2});
+        by_image_mean(1.0 - at::cosine_similarity(said.feature, wanted.feature, -1, 1e-8).mean(1));
+    const at::Tensor smooth =
+        by_image_mean(at::smooth_l1_loss(said.feature, wanted.feature, 0, 1.0).mean({1, 2}));
     // 2 Phi(-delta / 2), delta the distance of the means in standard deviations.
     const at::Tensor delta = (off.sum({1, 2, 3}) + kTiny).sqrt() * kappas(schedule, time);
     const at::Tensor kept = at::special_erfc(delta * (0.5 * std::numbers::sqrt2 / 2.0));
@@ -152,32 +191,39 @@ LossSum FreeObjective::loss_of(const LabelledImages& images, std::span<const std
   out.loss = loss;
   out.weight = n * steps;
   out.tokens = static_cast<std::int64_t>(which.size());
-  // What a draft of a class alone, without guidance, would be kept with.
+  // What a draft is kept with, at these times and this guidance.
   out.figures = {{"kept", overlap, n * steps}, {"noise", error, n * steps}};
   return out;
 }
 
 LossSum FreeObjective::loss(std::span<const std::size_t> examples, std::uint64_t seed) {
-  return loss_of(training_, examples, seed, options_.drop, options_.flip);
+  // The last step that is drafted is that of time 1: the first state needs `unroll` times before.
+  return loss_of(training_, examples, seed,
+                 {.drop = guidance().on() ? 0.0 : options_.drop,
+                  .flip = options_.flip,
+                  .first_time = options_.unroll + 1,
+                  .late = options_.late});
 }
 
 LossSum FreeObjective::held_out_loss(std::span<const std::size_t> examples) {
-  return loss_of(held_out_, examples, kHeldOutSeed, 0.0, false);
+  return loss_of(held_out_, examples, kHeldOutSeed,
+                 {.drop = 0.0, .flip = false, .first_time = options_.unroll + 1});
 }
 
 double FreeObjective::flops(std::span<const std::size_t> examples) const {
   const DitConfig& c = target_->config;
   const auto steps = static_cast<double>(options_.unroll);
-  return static_cast<double>(examples.size()) *
+  return static_cast<double>(examples.size()) * static_cast<double>(guidance().halves()) *
          (2.0 * (1.0 + steps) * dit_pass_work(c) + 6.0 * steps * free_pass_work(c));
 }
 
 std::string FreeObjective::fingerprint() const {
   return fmt::format(
-      "free target={} frozen_image={} feature={} smooth={} overlap={} drop={} flip={} unroll={} "
-      "data={}",
+      "free target={} frozen_image={} feature={} smooth={} overlap={} guidance={} late={} drop={} "
+      "flip={} unroll={} data={}",
       digest_of(*target_), network_->frozen_image, options_.feature, options_.smooth,
-      options_.overlap, options_.drop, options_.flip, options_.unroll, digest_of(training_));
+      options_.overlap, options_.guidance, options_.late, options_.drop, options_.flip,
+      options_.unroll, digest_of(training_));
 }
 
 void FreeObjective::save(const std::filesystem::path& folder, std::span<const at::Tensor> values,

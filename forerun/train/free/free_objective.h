@@ -3,6 +3,7 @@
 #include <memory>
 
 #include "forerun/formats/labelled_images.h"
+#include "forerun/models/dit/bf16_dit.h"
 #include "forerun/models/free/free_network.h"
 #include "forerun/train/dit/image_batch.h"
 #include "forerun/train/free/free_training.h"
@@ -17,8 +18,10 @@ namespace forerun {
 class FreeObjective final : public Objective {
  public:
   /// @throws std::invalid_argument  images that are not the target's
+  /// @param packed  the target in bf16, then its passes are computed with it; or null
   FreeObjective(std::shared_ptr<const Dit> target, std::shared_ptr<FreeNetwork> network,
-                LabelledImages training, LabelledImages held_out, const FreeTraining& options);
+                LabelledImages training, LabelledImages held_out, const FreeTraining& options,
+                std::shared_ptr<const Bf16Dit> packed = nullptr);
 
   std::vector<Parameter> parameters() override;
   std::size_t size() const override { return static_cast<std::size_t>(training_.size()); }
@@ -31,10 +34,20 @@ class FreeObjective final : public Objective {
             const nlohmann::json& provenance) override;
 
  private:
+  // What the target says of a batch: noise, guided, and the features of both halves.
+  struct Answer {
+    at::Tensor noise;    // [batch, channels, side, side]
+    at::Tensor feature;  // [halves * batch, tokens, hidden]: all with the class, all without
+  };
+  Answer ask(const at::Tensor& x, const at::Tensor& time, const at::Tensor& label) const;
+  Answer say(const at::Tensor& x, const at::Tensor& feature, const at::Tensor& time,
+             const at::Tensor& label, const at::Tensor& fresh) const;
+  Guidance guidance() const noexcept { return {.scale = options_.guidance}; }
   LossSum loss_of(const LabelledImages& images, std::span<const std::size_t> which,
-                  std::uint64_t seed, double drop, bool flip) const;
+                  std::uint64_t seed, const NoiseOptions& noise) const;
 
   std::shared_ptr<const Dit> target_;
+  std::shared_ptr<const Bf16Dit> packed_;
   std::shared_ptr<FreeNetwork> network_;
   LabelledImages training_, held_out_;
   FreeTraining options_;

@@ -15,7 +15,13 @@ struct FreeTraining {
   double overlap = 0.1;
   /// The network predicts how the noise differs from that of a foreseen image that stays; ours.
   bool frozen_image = true;
-  double drop = 0.1;  ///< share of the images whose class is not told
+  /// Guidance that it will draft with: it learns the guided noise, both halves of a pass at once;
+  /// ours. 1: noise without guidance, some classes dropped, as the paper.
+  double guidance = 1.5;
+  /// Share of the images among the last 100 times, where most drafts are rejected; the others are
+  /// uniform, as all are in the paper (0).
+  double late = 0.5;
+  double drop = 0.1;  ///< share of the images whose class is not told, without guidance
   bool flip = true;   ///< every other image mirrored
   /// Steps that it runs on its own feature, after the target's; the paper has 1. More show it in
   /// training what it sees when it drafts on.
