@@ -16,7 +16,7 @@ struct Flags {
   ImageFlags images;
   std::vector<std::string> drafters = {"none", "frozen", "asd"};
   std::vector<std::size_t> lengths = {2, 4, 8, 16, 32};
-  bool json = false;
+  bool plain = true, json = false;
 };
 
 // Share of drafts that were kept, in ten equal stretches of sampling.
@@ -44,6 +44,13 @@ double acceptance(const ImageRun& r) {
   return examined > 0 ? static_cast<double>(kept) / static_cast<double>(examined) : 0.0;
 }
 
+// Time of a drafted state over that of a state that the target scored.
+double cost_of_draft(const ImageRun& r) {
+  if (r.statistics.drafted == 0 || r.states == 0 || r.statistics.seconds.target <= 0.0) return 0.0;
+  return r.statistics.seconds.drafter / static_cast<double>(r.statistics.drafted) /
+         (r.statistics.seconds.target / static_cast<double>(r.states));
+}
+
 class Bench {
  public:
   explicit Bench(const Flags& f)
@@ -51,14 +58,14 @@ class Bench {
 
   int run() {
     if (!f_.json) {
-      write_out(fmt::format("{:24} {:>4} {:>10} {:>11} {:>9} {:>9} {:>8}\n", "drafter", "L",
-                            "efficiency", "acceptance", "states", "seconds", "speed"));
+      write_out(fmt::format("{:24} {:>4} {:>10} {:>11} {:>9} {:>6} {:>9} {:>8}\n", "drafter", "L",
+                            "efficiency", "acceptance", "states", "cost", "seconds", "speed"));
     }
     nlohmann::json rows = nlohmann::json::array();
     // Plain sampling comes first: the speed of the others is against it.
     std::vector<std::string> drafters = f_.drafters;
     std::erase(drafters, "none");
-    drafters.insert(drafters.begin(), "none");
+    if (f_.plain) drafters.insert(drafters.begin(), "none");
     for (const std::string& name : drafters) {
       const ImageDrafter drafter = ImageDrafter::load(name, model_);
       for (const std::size_t length : name == "none" ? std::vector<std::size_t>{1} : f_.lengths) {
@@ -81,11 +88,12 @@ class Bench {
     if (r.interrupted) return std::nullopt;
     if (drafter.name() == "none") plain_ = r.seconds;
     const double speed = r.seconds > 0.0 ? plain_ / r.seconds : 0.0;
+    const double cost = cost_of_draft(r);
     const double states = static_cast<double>(r.states) / static_cast<double>(r.statistics.outputs);
     if (!f_.json) {
-      write_out(fmt::format("{:24} {:4} {:10.3f} {:11.3f} {:9.2f} {:9.1f} {:8.2f}\n",
-                            drafter.name(), length, r.efficiency(), acceptance(r), states,
-                            r.seconds, speed));
+      write_out(fmt::format("{:24} {:4} {:10.3f} {:11.3f} {:9.2f} {:6.3f} {:9.1f} {:>8}\n",
+                            drafter.name(), length, r.efficiency(), acceptance(r), states, cost,
+                            r.seconds, f_.plain ? fmt::format("{:.2f}", speed) : "-"));
     }
     nlohmann::json j = to_json(r);
     j.update({{"drafter", drafter.name()},
@@ -93,7 +101,9 @@ class Bench {
               {"acceptance", acceptance(r)},
               {"acceptance_by_time", by_time(r)},
               {"states_a_transition", states},
-              {"speed", speed}});
+              {"draft_cost", cost},
+              {"draft_work", drafter.cost()}});
+    if (f_.plain) j["speed"] = speed;
     return j;
   }
 
@@ -126,11 +136,14 @@ Action add_bench_images(CLI::App& parent, CLI::App*& command) {
   command->add_option("--draft-lengths", f->lengths, "States that a pass of the model scores")
       ->delimiter(',')
       ->capture_default_str();
+  command->add_flag("--no-plain{false}", f->plain,
+                    "Without plain sampling first; then there is no speed");
   command->add_flag("--json", f->json, "One JSON document on standard output");
   command->footer(
       R"(Columns: efficiency, transitions for each pass of the model that had to wait for the one before (1 is plain
 sampling); acceptance, share of the examined drafts that were kept; states, how many the model scored for each
-transition (what a machine without idle units pays); speed, wall clock of plain sampling over this.
+transition (what a machine without idle units pays); cost, time of a drafted state over that of a scored one; speed,
+wall clock of plain sampling over this.
 
 Examples:
   forerun bench -m dit --drafters frozen,asd,free:free --draft-lengths 4,8 --count 16)");
