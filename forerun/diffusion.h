@@ -83,8 +83,10 @@ struct ImageOptions {
   double eta = 1.0;                  ///< likewise
   std::uint64_t seed = 0;
   std::size_t lanes = 16;  ///< images at a time; no image depends on it
-  /// States that a pass of the target scores for an image; all but one are drafted.
-  std::size_t draft_length = 8;
+  /// States that a pass of the target scores for an image; all but one are drafted. 0: as many as
+  /// make sampling faster on this machine, by what passes and drafts are seen to cost and how many
+  /// are kept; none, if need be (core/draft_length.h). Images have the same law either way.
+  std::size_t draft_length = 0;
   bool two_calls = false;  ///< a pass of its own before drafting, as the published methods count
   /// INEXACT if not empty: FREE (relax), by transition; see `relaxed_profile`.
   std::vector<double> looseness;

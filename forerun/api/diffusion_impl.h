@@ -50,7 +50,7 @@ class ImageSampling {
   GuidedDit model_;
   DitTarget target_;
   LatentRule rule_;
-  std::optional<LatentDrafter> drafter_;
+  std::optional<PacedLatentDrafter> drafter_;
   std::vector<LatentLane> lanes_;
   RunStatistics statistics_;
   double seconds_ = 0.0;

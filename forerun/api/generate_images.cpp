@@ -15,6 +15,8 @@
 namespace forerun {
 namespace {
 
+constexpr std::size_t kMostAdaptive = Acceptance::kPositions;  // slots
+
 DdpmSchedule schedule_of(const ImageOptions& o) {
   try {
     return DdpmSchedule({.steps = o.steps, .variance_share = o.variance_share, .eta = o.eta});
@@ -45,8 +47,12 @@ void check(const DiffusionModel& model, std::span<const std::int64_t> labels,
     throw UsageError(fmt::format("class {}: the model has 0 to {}", label, model.classes() - 1));
   }
   if (o.lanes < 1) throw UsageError("lanes: 1 or more images at a time");
-  if (o.draft_length < 1 || o.draft_length > kMostSlots) {
-    throw UsageError(fmt::format("draft length {}: 1 to {}", o.draft_length, kMostSlots));
+  if (o.draft_length > kMostSlots) {
+    throw UsageError(fmt::format("draft length {}: 1 to {}, or 0 for as many as pay",
+                                 o.draft_length, kMostSlots));
+  }
+  if (o.draft_length == 0 && o.two_calls) {
+    throw UsageError("two calls a round are for comparing with papers: give a draft length");
   }
   if (!o.looseness.empty() && o.looseness.size() != static_cast<std::size_t>(o.steps)) {
     throw UsageError(fmt::format("a profile of {} steps, for {} steps of sampling: make one",
@@ -112,8 +118,10 @@ ImageSampling::ImageSampling(const DiffusionModel& model, const ImageDrafter& dr
       rule_(options.looseness.empty() ? LatentRule() : LatentRule(options.looseness)) {
   check(model, labels, options);
   if (drafter.impl().predictor) {
-    drafter_.emplace(drafter.impl().predictor(target_), options.draft_length,
-                     options.two_calls ? TargetCalls::kTwo : TargetCalls::kOne, target_);
+    const TargetCalls calls = options.two_calls ? TargetCalls::kTwo : TargetCalls::kOne;
+    const bool adaptive = options.draft_length == 0;
+    drafter_.emplace(paced(LatentDrafter(drafter.impl().predictor(target_), calls, target_), calls,
+                           adaptive ? kMostAdaptive : options.draft_length, adaptive));
   }
   const auto size = static_cast<std::size_t>(model_.config().values());
   for (std::uint32_t i = 0; i < labels.size(); ++i) {
@@ -138,6 +146,7 @@ bool ImageSampling::run(const ImageListener& listener,
       progress.images += round.lanes[i]->done() ? 1 : 0;
     }
     if (each) each(round);
+    if (drafter_) drafter_->learn(round, round.seconds);
     seconds_ = std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
     progress.seconds = seconds_;
     if (listener.on_progress) listener.on_progress(progress);

@@ -84,6 +84,14 @@ TEST_F(Images, InBf16AreAsExact) {
   EXPECT_THROW(DiffusionModel::load(kDit, DitDialect::kReference, Precision::kInt8), UsageError);
 }
 
+TEST_F(Images, DraftedAsFarAsPaysAreAsExact) {
+  const std::vector<std::int64_t> labels = {0, 1};
+  ImageOptions o = options(60);
+  o.draft_length = 0;
+  EXPECT_EQ(run("self", labels, o).values, run("none", labels, o).values);
+  EXPECT_TRUE(certify_images(model, ImageDrafter::load("asd", model), labels, o).passed());
+}
+
 TEST_F(Images, OfThePerfectDrafterAreThePlainOnes) {
   const std::vector<std::int64_t> labels = {3, 1};
   for (const std::int64_t steps : {1, 10, 25}) {
@@ -165,7 +173,11 @@ TEST_F(Images, WhatCannotBeAskedForIsSaid) {
   refused({0}, [](ImageOptions& o) { o.steps = 1001; });
   refused({0}, [](ImageOptions& o) { o.guidance = std::nan(""); });
   refused({0}, [](ImageOptions& o) { o.guided_channels = 2; });
-  refused({0}, [](ImageOptions& o) { o.draft_length = 0; });
+  refused({0}, [](ImageOptions& o) { o.draft_length = 1025; });
+  refused({0}, [](ImageOptions& o) {
+    o.draft_length = 0;
+    o.two_calls = true;
+  });
   refused({0}, [](ImageOptions& o) { o.lanes = 0; });
   refused({0}, [](ImageOptions& o) { o.looseness = {1.0}; });
   refused({0}, [](ImageOptions& o) { o.looseness.assign(5, 1.5); });

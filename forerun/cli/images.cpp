@@ -4,6 +4,7 @@
 
 #include <fstream>
 #include <iterator>
+#include <map>
 #include <nlohmann/json.hpp>
 #include <string_view>
 
@@ -89,9 +90,13 @@ void bind_drafting(CLI::App& app, ImageFlags& f) {
       ->capture_default_str();
   app.add_option("--profile", f.profile, "How loose relax is, by step; `forerun profile` makes it");
   app.add_option("-L,--draft-length", f.options.draft_length,
-                 "States that a pass of the model scores for an image; all but one are drafted")
-      ->check(CLI::Range(1, 1024))
-      ->capture_default_str();
+                 "States that a pass of the model scores for an image, 1 to 1024; all but one are "
+                 "drafted. auto: as many as make it faster here, none if need be; then the images "
+                 "of a seed depend on the clock, though not their law")
+      ->transform(CLI::Transformer(std::map<std::string, std::string>{{"auto", "0"}}))
+      ->check(CLI::Range(0, 1024))
+      ->default_str(f.options.draft_length == 0 ? "auto"
+                                                : fmt::format("{}", f.options.draft_length));
   app.add_flag("--two-calls", f.options.two_calls,
                "A pass of the model before drafting, and one after, as the papers count");
 }
@@ -143,7 +148,8 @@ ImageListener watching(Progress& progress) {
 nlohmann::json settings(const ImageFlags& f) {
   return {{"drafter", f.drafter},
           {"rule", f.rule},
-          {"draft_length", f.options.draft_length},
+          {"draft_length", f.options.draft_length == 0 ? nlohmann::json("auto")
+                                                       : nlohmann::json(f.options.draft_length)},
           {"two_calls", f.options.two_calls},
           {"steps", f.options.steps},
           {"guidance", f.options.guidance},

@@ -1,6 +1,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <map>
 #include <memory>
 #include <nlohmann/json.hpp>
 #include <optional>
@@ -91,13 +92,14 @@ class Bench {
     const double cost = cost_of_draft(r);
     const double states = static_cast<double>(r.states) / static_cast<double>(r.statistics.outputs);
     if (!f_.json) {
-      write_out(fmt::format("{:24} {:4} {:10.3f} {:11.3f} {:9.2f} {:6.3f} {:9.1f} {:>8}\n",
-                            drafter.name(), length, r.efficiency(), acceptance(r), states, cost,
-                            r.seconds, f_.plain ? fmt::format("{:.2f}", speed) : "-"));
+      write_out(fmt::format("{:24} {:>4} {:10.3f} {:11.3f} {:9.2f} {:6.3f} {:9.1f} {:>8}\n",
+                            drafter.name(), length == 0 ? "auto" : fmt::format("{}", length),
+                            r.efficiency(), acceptance(r), states, cost, r.seconds,
+                            f_.plain ? fmt::format("{:.2f}", speed) : "-"));
     }
     nlohmann::json j = to_json(r);
     j.update({{"drafter", drafter.name()},
-              {"draft_length", length},
+              {"draft_length", length == 0 ? nlohmann::json("auto") : nlohmann::json(length)},
               {"acceptance", acceptance(r)},
               {"acceptance_by_time", by_time(r)},
               {"states_a_transition", states},
@@ -133,8 +135,11 @@ Action add_bench_images(CLI::App& parent, CLI::App*& command) {
   command->add_option("--drafters", f->drafters, "Of them: asd, frozen, self, free:FOLDER")
       ->delimiter(',')
       ->capture_default_str();
-  command->add_option("--draft-lengths", f->lengths, "States that a pass of the model scores")
+  command
+      ->add_option("--draft-lengths", f->lengths,
+                   "States that a pass of the model scores; auto: as many as make it faster")
       ->delimiter(',')
+      ->transform(CLI::Transformer(std::map<std::string, std::string>{{"auto", "0"}}))
       ->capture_default_str();
   command->add_flag("--no-plain{false}", f->plain,
                     "Without plain sampling first; then there is no speed");

@@ -74,6 +74,7 @@ int profile(const Flags& f) {
 Action add_certify_images(CLI::App& parent, CLI::App*& command) {
   auto f = std::make_shared<Flags>();
   f->images.count = 64;
+  f->images.options.draft_length = 8;
   command = parent.add_subcommand(
       "certify", "Test on steps of sampling whether drafting changed the law of the images");
   bind(*command, f->images);
@@ -89,6 +90,7 @@ draft's can see a biased rule, and z is its mean. Exit status 1 if the certifica
 Action add_profile(CLI::App& parent, CLI::App*& command) {
   auto f = std::make_shared<Flags>();
   f->images.count = 64;
+  f->images.options.draft_length = 8;
   command = parent.add_subcommand(
       "profile", "Measure how loose --rule relax may be, step by step (diffusion models)");
   bind(*command, f->images);

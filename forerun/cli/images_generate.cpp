@@ -38,12 +38,13 @@ ImageTracePage page_of(const ImageRun& r, const ImageOptions& o, const ImageFlag
   }
   page.title = fmt::format("An image of class {} in {} passes instead of {}", label,
                            r.trace.rounds.size() * (o.two_calls ? 2 : 1), o.steps);
-  page.facts = {{"drafter", f.drafter},
-                {"rule", f.rule + (r.exact ? " (exact)" : " (INEXACT)")},
-                {"drafts kept", fmt::format("{} of {}", kept, drafted)},
-                {"guidance", fmt::format("{}", o.guidance)},
-                {"states a pass", fmt::format("{}", o.draft_length)},
-                {"seed", fmt::format("{}", o.seed)}};
+  page.facts = {
+      {"drafter", f.drafter},
+      {"rule", f.rule + (r.exact ? " (exact)" : " (INEXACT)")},
+      {"drafts kept", fmt::format("{} of {}", kept, drafted)},
+      {"guidance", fmt::format("{}", o.guidance)},
+      {"states a pass", o.draft_length == 0 ? "as many as pay" : fmt::format("{}", o.draft_length)},
+      {"seed", fmt::format("{}", o.seed)}};
   return page;
 }
 

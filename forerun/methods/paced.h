@@ -18,17 +18,18 @@ namespace forerun {
 /// A drafter with somebody who decides how far it runs ahead. To the loop it is a drafter like any
 /// other; `learn` is told what each round cost.
 ///
+/// Lane, Draft  what the loop draws: tokens, or latents.
 /// Drafter  `propose(lanes, lengths)`: at most so many drafts a lane, each graded;
 ///          `observe` as in speculate.h; `kPlanned`: whether its drafts cost nothing and are cut,
 ///          or are asked for one by one. If planned before, it may have `foresee(lanes, lengths)`,
 ///          which lowers `lengths` to what can be drafted and returns each lane's grade.
-template <class Drafter>
+template <class Drafter, class Lane = TokenLane, class Draft = TokenDraft>
 class Paced {
  public:
   Paced(Drafter drafter, DraftLength control, std::size_t max_draft)
       : drafter_(std::move(drafter)), control_(std::move(control)), max_draft_(max_draft) {}
 
-  std::vector<TokenDraft> propose(std::span<TokenLane* const> lanes) {
+  std::vector<Draft> propose(std::span<Lane* const> lanes) {
     lengths_.assign(lanes.size(), 0);
     for (std::size_t i = 0; i < lanes.size(); ++i) {
       lengths_[i] = draft_budget(*lanes[i], max_draft_);
@@ -54,8 +55,8 @@ class Paced {
   }
 
   template <class Verified>
-  void observe(std::span<TokenLane* const> lanes, std::span<const TokenDraft> drafts,
-               const Verified& seen, std::span<const Outcome> outcomes) {
+  void observe(std::span<Lane* const> lanes, std::span<const Draft> drafts, const Verified& seen,
+               std::span<const Outcome> outcomes) {
     drafter_.observe(lanes, drafts, seen, outcomes);
   }
 
@@ -72,15 +73,17 @@ class Paced {
                   .drafter_seconds = seconds.drafter,
                   .rest_seconds = seconds.rest};
     for (std::size_t i = 0; i < round.lanes.size(); ++i) {
-      const TokenLane& lane = *round.lanes[i];
+      const Lane& lane = *round.lanes[i];
       const Outcome& out = round.outcomes[i];
       LaneSeen seen{.request = lane.request(),
                     .grade = round.drafts[i].grade,
                     .examined = out.examined,
                     .accepted = out.accepted,
-                    .done = lane.done(),
-                    .outputs = lane.tokens().last(out.emitted)};
-      if (Drafter::kPlanned == Planned::kAfterDrafting) seen.draft = found_[i];
+                    .done = lane.done()};
+      if constexpr (Drafter::kPlanned == Planned::kAfterDrafting) {
+        seen.outputs = lane.tokens().last(out.emitted);
+        seen.draft = found_[i];
+      }
       seen_.push_back(seen);
       pass.rows += out.drafted;
       pass.drafted += out.drafted;
@@ -95,7 +98,7 @@ class Paced {
   const DraftLength& control() const noexcept { return control_; }
 
  private:
-  void cut_to_plan(std::span<TokenLane* const> lanes, std::vector<TokenDraft>& drafts) {
+  void cut_to_plan(std::span<Lane* const> lanes, std::vector<Draft>& drafts) {
     plans_.clear();
     found_.resize(std::max(found_.size(), lanes.size()));
     for (std::size_t i = 0; i < lanes.size(); ++i) {

@@ -2,7 +2,7 @@
 
 #include <ATen/ATen.h>
 
-#include <algorithm>
+#include <utility>
 
 namespace forerun {
 
@@ -29,22 +29,31 @@ void LatentDrafter::begin_with_a_pass(std::vector<Drafting>& drafting) const {
   }
 }
 
-std::vector<LatentDraft> LatentDrafter::propose(std::span<LatentLane* const> lanes) {
+std::vector<std::size_t> LatentDrafter::foresee(std::span<LatentLane* const> lanes,
+                                                std::span<std::size_t> lengths) const {
+  std::vector<std::size_t> grades;
+  for (std::size_t i = 0; i < lanes.size(); ++i) {
+    const LatentLane& lane = *lanes[i];
+    // What a lane's first drafts begin with comes out of its first pass.
+    if (calls_ == TargetCalls::kOne && !memories_.contains(lane.request())) lengths[i] = 0;
+    grades.push_back(lane.step() * kGrades / lane.steps());
+  }
+  return grades;
+}
+
+std::vector<LatentDraft> LatentDrafter::propose(std::span<LatentLane* const> lanes,
+                                                std::span<const std::size_t> lengths) {
   std::vector<LatentDraft> drafts(lanes.size());
   std::vector<Drafting> drafting;
   before_.clear();
   for (std::size_t i = 0; i < lanes.size(); ++i) {
     const LatentLane& lane = *lanes[i];
     before_.push_back(lane.state());
-    // The last slot is drawn from the target itself, and so is the last transition.
-    const std::size_t extra = calls_ == TargetCalls::kTwo ? 1 : 0;
-    const std::size_t most =
-        std::min(slots_ + extra, std::max<std::size_t>(lane.steps() - lane.step(), 1)) - 1;
+    drafts[i].grade = lane.step() * kGrades / lane.steps();
+    if (lengths[i] == 0) continue;
     const auto memory = memories_.find(lane.request());
-    const bool known = memory != memories_.end() || calls_ == TargetCalls::kTwo;
-    if (most == 0 || !known) continue;
-    drafting.push_back(
-        {&lane, &drafts[i], memory != memories_.end() ? memory->second : LatentMemory{}, most});
+    drafting.push_back({&lane, &drafts[i],
+                        memory != memories_.end() ? memory->second : LatentMemory{}, lengths[i]});
   }
   if (calls_ == TargetCalls::kTwo) begin_with_a_pass(drafting);
   for (;;) {
@@ -63,8 +72,7 @@ std::vector<LatentDraft> LatentDrafter::propose(std::span<LatentLane* const> lan
   }
 }
 
-void LatentDrafter::observe(std::span<LatentLane* const> lanes,
-                            const std::vector<LatentDraft>& drafts,
+void LatentDrafter::observe(std::span<LatentLane* const> lanes, std::span<const LatentDraft> drafts,
                             const DitTarget::Verified& verified,
                             std::span<const Outcome> outcomes) {
   if (calls_ == TargetCalls::kTwo) return;  // each round begins anew
@@ -83,6 +91,13 @@ void LatentDrafter::observe(std::span<LatentLane* const> lanes,
     predictor_->anchor(memory, lane.step() - 1, read, verified.noise(i, last),
                        verified.feature(i, last));
   }
+}
+
+PacedLatentDrafter paced(LatentDrafter drafter, TargetCalls calls, std::size_t slots,
+                         bool adaptive) {
+  // The last slot is drawn from the target itself.
+  const std::size_t drafts = slots - 1 + (calls == TargetCalls::kTwo ? 1 : 0);
+  return {std::move(drafter), DraftLength({.adaptive = adaptive}), drafts};
 }
 
 }  // namespace forerun

@@ -10,6 +10,7 @@
 
 #include "forerun/core/latent.h"
 #include "forerun/methods/diffusion/dit_target.h"
+#include "forerun/methods/paced.h"
 
 namespace forerun {
 
@@ -48,15 +49,21 @@ enum class TargetCalls : std::uint8_t {
 /// Drafts with a predictor: each guess is drawn from its Gaussian, and the next made from there.
 class LatentDrafter {
  public:
-  /// @param slots  states that a verifying pass scores, 1 or more (kTwo: besides the state it
-  /// begins with): the paper's L
-  /// @param target  referred to
-  LatentDrafter(std::shared_ptr<const StepPredictor> predictor, std::size_t slots,
-                TargetCalls calls, DitTarget& target)
-      : predictor_(std::move(predictor)), slots_(slots), calls_(calls), target_(&target) {}
+  static constexpr Planned kPlanned = Planned::kBeforeDrafting;
 
-  std::vector<LatentDraft> propose(std::span<LatentLane* const> lanes);
-  void observe(std::span<LatentLane* const> lanes, const std::vector<LatentDraft>& drafts,
+  /// @param target  referred to
+  LatentDrafter(std::shared_ptr<const StepPredictor> predictor, TargetCalls calls,
+                DitTarget& target)
+      : predictor_(std::move(predictor)), calls_(calls), target_(&target) {}
+
+  /// Lowers `lengths` to what can be drafted; returns the grade of each lane's drafts: their
+  /// acceptance depends on how far sampling is more than on anything else.
+  std::vector<std::size_t> foresee(std::span<LatentLane* const> lanes,
+                                   std::span<std::size_t> lengths) const;
+  /// @param lengths  states to draft; kTwo: the first of them is drawn from the target
+  std::vector<LatentDraft> propose(std::span<LatentLane* const> lanes,
+                                   std::span<const std::size_t> lengths);
+  void observe(std::span<LatentLane* const> lanes, std::span<const LatentDraft> drafts,
                const DitTarget::Verified& verified, std::span<const Outcome> outcomes);
 
  private:
@@ -72,11 +79,19 @@ class LatentDrafter {
   void begin_with_a_pass(std::vector<Drafting>& drafting) const;
 
   std::shared_ptr<const StepPredictor> predictor_;
-  std::size_t slots_;
   TargetCalls calls_;
   DitTarget* target_;
   std::map<std::uint32_t, LatentMemory> memories_;  // by request
   std::vector<Latent> before_;                      // each lane's state as the round began
 };
+
+/// The same with somebody who says how many states each lane drafts.
+using PacedLatentDrafter = Paced<LatentDrafter, LatentLane, LatentDraft>;
+
+/// @param slots     states that a verifying pass scores for a lane, 1 or more (kTwo: besides the
+/// state it begins with): the paper's L
+/// @param adaptive  fewer where that is faster; none, if need be
+PacedLatentDrafter paced(LatentDrafter drafter, TargetCalls calls, std::size_t slots,
+                         bool adaptive);
 
 }  // namespace forerun
