@@ -151,6 +151,7 @@ nlohmann::json settings(const ImageFlags& f) {
           {"draft_length", f.options.draft_length == 0 ? nlohmann::json("auto")
                                                        : nlohmann::json(f.options.draft_length)},
           {"two_calls", f.options.two_calls},
+          {"precision", f.precision},
           {"steps", f.options.steps},
           {"guidance", f.options.guidance},
           {"seed", f.options.seed}};
