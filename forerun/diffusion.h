@@ -12,6 +12,7 @@
 #include "forerun/core/certificate.h"
 #include "forerun/core/statistics.h"
 #include "forerun/formats/image.h"
+#include "forerun/train/classifier/classifier_training.h"
 #include "forerun/train/dit/dit_training.h"
 #include "forerun/train/free/free_training.h"
 #include "forerun/train/options.h"
@@ -185,5 +186,10 @@ TrainReport train_dit(const std::string& data, const DitTraining& options,
 TrainReport train_free(const DiffusionModel& target, const std::string& data,
                        const FreeTraining& options, const TrainOptions& training,
                        const TrainListener& listener = {});
+
+/// Trains a small classifier on images, likewise: what sets of images can be compared by. It learns
+/// each image's class; the log shows the accuracy on the test images.
+TrainReport train_classifier(const std::string& data, const ClassifierTraining& options,
+                             const TrainOptions& training, const TrainListener& listener = {});
 
 }  // namespace forerun
