@@ -130,6 +130,7 @@ class Evaluating(Command):
                                             os.path.join(keep, "asd")))
         self.assertAlmostEqual(read["sets"][0]["cfid"]["value"], more["sets"][0]["cfid"]["value"], places=6)
         self.assertEqual(read["images"], 15)
+        self.assertEqual([s["name"] for s in read["sets"]], ["plain", "asd"])
         # Plain images serve whatever they are compared with.
         other = self.document(*self.sample("--drafter", "frozen", "--against", "none", "--keep", keep, "-n", "15"))
         self.assertEqual((other["found"], other["sampled"]), (15, 15))
@@ -138,9 +139,7 @@ class Evaluating(Command):
 
     def test_an_interrupted_run_reports_and_goes_on(self):
         keep = self.path("keep")
-        args = self.sample("--steps", "40", "--lanes", "2", "--keep", keep, "-n", "400", "--json")
-        args = tuple(a for i, a in enumerate(args) if not (a == "3" and args[i - 1] == "--steps" or
-                                                           a == "--steps" and args[i + 1] == "3"))
+        args = self.evaluate("-m", DIT, "--steps", "40", "--lanes", "2", "--keep", keep, "-n", "400", "--json")
         p = subprocess.Popen([FORERUN, *args], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
         last = os.path.join(keep, "plain", "class4", "000009.png")
         deadline = time.monotonic() + 60

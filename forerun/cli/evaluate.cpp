@@ -4,6 +4,7 @@
 
 #include <memory>
 #include <nlohmann/json.hpp>
+#include <set>
 
 #include "forerun/cli/terminal.h"
 
@@ -72,6 +73,12 @@ Sampled sampled(const Flags& f, const ImageReference& reference) {
   if (out.found > 0) {
     note(fmt::format("{} images were in {} already, {} were sampled", out.found, f.keep, out.made));
   }
+  for (std::size_t i = 0; i < out.sets.size(); ++i) {
+    if (out.efficiencies[i] == 0.0) continue;
+    note(styled(
+        stderr, Style::kDim,
+        fmt::format("{}: parallel efficiency {:.2f}", out.sets[i].name, out.efficiencies[i])));
+  }
   if (out.interrupted) {
     note(fmt::format("interrupted: {} of {} images of each set are there{}",
                      out.sets.front().set.images.size(), plan.count,
@@ -80,10 +87,23 @@ Sampled sampled(const Flags& f, const ImageReference& reference) {
   return out;
 }
 
+// The last part of each path, or the paths where that would not tell them apart.
+std::vector<std::string> folder_names(const std::vector<std::string>& folders) {
+  std::vector<std::string> out;
+  std::set<std::string> met;
+  for (std::string path : folders) {
+    while (path.size() > 1 && path.back() == '/') path.pop_back();
+    out.push_back(path.substr(path.find_last_of('/') + 1));
+    met.insert(out.back());
+  }
+  return met.size() == folders.size() ? out : folders;
+}
+
 Sampled read(const Flags& f, const ImageReference& reference) {
   Sampled out;
-  for (const std::string& folder : f.folders) {
-    out.sets.push_back({.name = folder, .set = load_image_set(folder, reference)});
+  const std::vector<std::string> names = folder_names(f.folders);
+  for (std::size_t i = 0; i < names.size(); ++i) {
+    out.sets.push_back({.name = names[i], .set = load_image_set(f.folders[i], reference)});
   }
   return out;
 }
