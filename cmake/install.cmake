@@ -25,6 +25,8 @@ install(FILES "${PROJECT_SOURCE_DIR}/forerun/formats/image.h" DESTINATION "${CMA
 install(FILES "${PROJECT_SOURCE_DIR}/forerun/train/options.h" DESTINATION "${CMAKE_INSTALL_INCLUDEDIR}/forerun/train")
 install(FILES "${PROJECT_SOURCE_DIR}/forerun/train/dflash/dflash_training.h"
         DESTINATION "${CMAKE_INSTALL_INCLUDEDIR}/forerun/train/dflash")
+install(FILES "${PROJECT_SOURCE_DIR}/forerun/train/classifier/classifier_training.h"
+        DESTINATION "${CMAKE_INSTALL_INCLUDEDIR}/forerun/train/classifier")
 install(FILES "${PROJECT_SOURCE_DIR}/forerun/train/dit/dit_training.h"
         DESTINATION "${CMAKE_INSTALL_INCLUDEDIR}/forerun/train/dit")
 install(FILES "${PROJECT_SOURCE_DIR}/forerun/train/free/free_training.h"

@@ -3,7 +3,7 @@
 set -euo pipefail
 cd "$(dirname "$0")/.."
 
-order=(core formats tensor models methods train api)
+order=(core formats tensor metrics models methods train api)
 bad=0
 complain() { echo "$1"; bad=1; }
 

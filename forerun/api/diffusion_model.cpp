@@ -49,6 +49,8 @@ std::int64_t DiffusionModel::parameters() const noexcept {
   return out;
 }
 
+std::string DiffusionModel::digest() const { return digest_of(*impl_->dit); }
+
 ImageDrafter ImageDrafter::load(const std::string& name, const DiffusionModel& target) {
   using Made = std::shared_ptr<const StepPredictor>;
   const DitConfig& c = target.impl().dit->config;

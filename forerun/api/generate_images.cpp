@@ -4,6 +4,8 @@
 #include <algorithm>
 #include <chrono>
 #include <cmath>
+#include <limits>
+#include <map>
 #include <optional>
 #include <utility>
 
@@ -89,20 +91,14 @@ std::optional<VaeDecoder> decoder_of(const DiffusionModel& model, const ImageOpt
   return vae;
 }
 
-std::vector<Image> images_of(const std::vector<Latent>& values, const DitConfig& c,
-                             const std::optional<VaeDecoder>& vae) {
-  std::vector<Image> out;
-  out.reserve(values.size());
-  for (const Latent& v : values) {
-    const at::Tensor x = at::tensor(v, at::kFloat).view({1, c.channels, c.input, c.input});
-    const at::Tensor bytes = image_bytes(vae ? decode(*vae, x) : x)[0];
-    const auto* const from = bytes.const_data_ptr<std::uint8_t>();
-    out.push_back({.width = bytes.size(1),
-                   .height = bytes.size(0),
-                   .channels = bytes.size(2),
-                   .pixels = {from, from + bytes.numel()}});
-  }
-  return out;
+Image image_of(const Latent& values, const DitConfig& c, const std::optional<VaeDecoder>& vae) {
+  const at::Tensor x = at::tensor(values, at::kFloat).view({1, c.channels, c.input, c.input});
+  const at::Tensor bytes = image_bytes(vae ? decode(*vae, x) : x)[0];
+  const auto* const from = bytes.const_data_ptr<std::uint8_t>();
+  return {.width = bytes.size(1),
+          .height = bytes.size(0),
+          .channels = bytes.size(2),
+          .pixels = {from, from + bytes.numel()}};
 }
 
 }  // namespace
@@ -112,7 +108,7 @@ ImageSampling::ImageSampling(const DiffusionModel& model, const ImageDrafter& dr
                              bool keep)
     : options_(options),
       schedule_(schedule_of(options)),
-      labels_{.first = 0, .labels = {labels.begin(), labels.end()}},
+      labels_{.first = options.first, .labels = {labels.begin(), labels.end()}},
       model_(guided_model(model, options)),
       target_(model_, schedule_, labels_),
       rule_(options.looseness.empty() ? LatentRule() : LatentRule(options.looseness)) {
@@ -123,9 +119,13 @@ ImageSampling::ImageSampling(const DiffusionModel& model, const ImageDrafter& dr
     drafter_.emplace(paced(LatentDrafter(drafter.impl().predictor(target_), calls, target_), calls,
                            adaptive ? kMostAdaptive : options.draft_length, adaptive));
   }
+  if (options.first > std::numeric_limits<std::uint32_t>::max() - labels.size()) {
+    throw UsageError("the places of images go to 2^32");
+  }
   const auto size = static_cast<std::size_t>(model_.config().values());
   for (std::uint32_t i = 0; i < labels.size(); ++i) {
-    lanes_.emplace_back(options.seed, i, LatentLane::noise(options.seed, i, size),
+    const std::uint32_t place = options.first + i;
+    lanes_.emplace_back(options.seed, place, LatentLane::noise(options.seed, place, size),
                         static_cast<std::size_t>(options.steps), keep);
   }
 }
@@ -197,7 +197,7 @@ class Tracer {
   void operator()(const ImageSampling::Round& round) {
     for (std::size_t i = 0; i < round.lanes.size(); ++i) {
       const LatentLane& lane = *round.lanes[i];
-      if (lane.request() != 0) continue;
+      if (lane.request() != followed_) continue;
       const Outcome& o = round.outcomes[i];
       const auto first = static_cast<std::uint32_t>(lane.step()) - o.emitted;
       trace_.rounds.push_back(
@@ -212,14 +212,18 @@ class Tracer {
       seen_.push_back(std::move(seen));
     }
     for (const LatentLane* lane : round.lanes) {
-      if (lane->request() == 0) before_ = lane->state();
+      if (lane->request() == followed_) before_ = lane->state();
     }
   }
-  void begin(const LatentLane& lane) { before_ = lane.state(); }
+  void begin(const LatentLane& lane) {
+    followed_ = lane.request();
+    before_ = lane.state();
+  }
 
   ImageTrace finish() {
-    const std::vector<Image> images = images_of(seen_, config_, vae_);
-    for (std::size_t i = 0; i < images.size(); ++i) trace_.sights.push_back({steps_[i], images[i]});
+    for (std::size_t i = 0; i < seen_.size(); ++i) {
+      trace_.sights.push_back({steps_[i], image_of(seen_[i], config_, vae_)});
+    }
     return std::move(trace_);
   }
 
@@ -230,7 +234,7 @@ class Tracer {
   const std::optional<VaeDecoder>& vae_;
   ImageTrace trace_;
   Latent before_;
-  std::uint32_t due_ = 0;
+  std::uint32_t due_ = 0, followed_ = 0;
   std::vector<std::uint32_t> steps_;
   std::vector<Latent> seen_;
 };
@@ -247,8 +251,14 @@ ImageRun generate_images(const DiffusionModel& model, const ImageDrafter& drafte
   const bool drafts = drafter.impl().predictor != nullptr;
   Tracer tracer(sampling, c, vae);
   tracer.begin(sampling.lanes().front());
+  std::map<std::uint32_t, Image> finished;  // by place
   out.interrupted = !sampling.run(listener, [&](const ImageSampling::Round& round) {
     if (options.trace) tracer(round);
+    for (const LatentLane* lane : round.lanes) {
+      if (!lane->done()) continue;
+      const auto at = finished.emplace(lane->request(), image_of(lane->state(), c, vae)).first;
+      if (listener.on_image) listener.on_image(at->first, at->second);
+    }
     for (const Outcome& o : round.outcomes) {
       // A round of two calls that had nothing left to draft made one.
       out.calls += options.two_calls && drafts && o.drafted > 0 ? 2 : 1;
@@ -268,7 +278,7 @@ ImageRun generate_images(const DiffusionModel& model, const ImageDrafter& drafte
   for (const LatentLane& lane : sampling.lanes()) {
     if (lane.done()) out.values.push_back(lane.state());
   }
-  out.images = images_of(out.values, c, vae);
+  for (auto& [place, image] : finished) out.images.push_back(std::move(image));
   if (options.trace) out.trace = tracer.finish();
   return out;
 }

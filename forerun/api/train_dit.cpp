@@ -6,6 +6,7 @@
 
 #include "forerun/api/diffusion_impl.h"
 #include "forerun/api/train_folder.h"
+#include "forerun/api/train_images.h"
 #include "forerun/diffusion.h"
 #include "forerun/forerun.h"
 #include "forerun/formats/labelled_images.h"
@@ -17,17 +18,6 @@
 
 namespace forerun {
 namespace {
-
-LabelledImages images_of(Result<LabelledImages> read, std::int64_t side) {
-  if (!read) throw FormatError(read.error().message);
-  LabelledImages images = *std::move(read);
-  if (images.width == side && images.height == side) return images;
-  if (images.width > side || images.height > side) {
-    throw UsageError(fmt::format("images of {} x {} are larger than --side {}", images.width,
-                                 images.height, side));
-  }
-  return padded(images, side, side, images.pixels.front());
-}
 
 // The images' own side, up to a multiple of the patch.
 std::int64_t side_of(const LabelledImages& images, const DitTraining& o) {
@@ -77,9 +67,9 @@ TrainReport train_checked(const std::string& data, const DitTraining& options,
   }
   // Images without a test split are all learned from.
   Result<LabelledImages> test = load_labelled_images(data, ImageSplit::kTest);
-  LabelledImages held_out = test ? images_of(std::move(test), side) : LabelledImages{};
-  DitObjective objective(std::make_shared<Dit>(std::move(model)), images_of(std::move(read), side),
-                         std::move(held_out), options);
+  LabelledImages held_out = test ? square_images(std::move(test), side) : LabelledImages{};
+  DitObjective objective(std::make_shared<Dit>(std::move(model)),
+                         square_images(std::move(read), side), std::move(held_out), options);
   return train(objective, training, listener, ranks);
 }
 
@@ -96,29 +86,16 @@ TrainReport train_checked(const DiffusionModel& target, const std::string& data,
   expect_own_folder(training.out);
   const std::shared_ptr<const Dit> dit = copy_of(*target.impl().dit);
   Result<LabelledImages> test = load_labelled_images(data, ImageSplit::kTest);
-  LabelledImages held_out = test ? images_of(std::move(test), target.side()) : LabelledImages{};
+  LabelledImages held_out = test ? square_images(std::move(test), target.side()) : LabelledImages{};
   FreeNetwork network = options.init.empty() ? free_from(*dit, training.seed, options.frozen_image)
                                              : load_free(options.init, *dit);
   std::shared_ptr<const Bf16Dit> packed;
   if (training.bf16 && Bf16Stack::fits(dit->config)) packed = std::make_shared<Bf16Dit>(*dit);
-  FreeObjective objective(dit, std::make_shared<FreeNetwork>(std::move(network)),
-                          images_of(load_labelled_images(data, ImageSplit::kTrain), target.side()),
-                          std::move(held_out), options, std::move(packed));
+  FreeObjective objective(
+      dit, std::make_shared<FreeNetwork>(std::move(network)),
+      square_images(load_labelled_images(data, ImageSplit::kTrain), target.side()),
+      std::move(held_out), options, std::move(packed));
   return train(objective, training, listener, ranks);
-}
-
-// Runs f with the ranks of the run; what lower layers say of options and data is misuse.
-template <class F>
-TrainReport guarded(const TrainOptions& training, F&& f) {
-  Ranks ranks = Ranks::join();
-  set_threads(training.threads);
-  try {
-    return f(ranks);
-  } catch (const UsageError&) {
-    throw;
-  } catch (const std::invalid_argument& e) {
-    throw UsageError(e.what());
-  }
 }
 
 }  // namespace
@@ -126,14 +103,14 @@ TrainReport guarded(const TrainOptions& training, F&& f) {
 TrainReport train_free(const DiffusionModel& target, const std::string& data,
                        const FreeTraining& options, const TrainOptions& training,
                        const TrainListener& listener) {
-  return guarded(training, [&](Ranks& ranks) {
+  return with_ranks(training, [&](Ranks& ranks) {
     return train_checked(target, data, options, training, listener, ranks);
   });
 }
 
 TrainReport train_dit(const std::string& data, const DitTraining& options,
                       const TrainOptions& training, const TrainListener& listener) {
-  return guarded(training, [&](Ranks& ranks) {
+  return with_ranks(training, [&](Ranks& ranks) {
     return train_checked(data, options, training, listener, ranks);
   });
 }

@@ -46,6 +46,7 @@ Action add_bench_images(CLI::App& parent, CLI::App*& command);
 Action add_certify_images(CLI::App& parent, CLI::App*& command);
 /// Only for diffusion models.
 Action add_profile(CLI::App& parent, CLI::App*& command);
+Action add_evaluate(CLI::App& parent, CLI::App*& command);
 
 /// True if the arguments' -m or --model names a diffusion model.
 bool asks_for_images(int argc, const char* const* argv);

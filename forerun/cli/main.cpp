@@ -60,7 +60,7 @@ int main(int argc, char** argv) {
   for (auto* add : {images ? &add_generate_images : &add_generate, &add_chat,
                     images ? &add_bench_images : &add_bench, &add_cost,
                     images ? &add_certify_images : &add_certify, &add_compare, &add_distill,
-                    &add_train, &add_profile, &add_info, &add_logits, &add_demo}) {
+                    &add_train, &add_profile, &add_evaluate, &add_info, &add_logits, &add_demo}) {
     CLI::App* command = nullptr;
     Action action = (*add)(app, command);
     commands.emplace_back(command, std::move(action));

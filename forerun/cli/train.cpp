@@ -15,7 +15,7 @@ Action add_train(CLI::App& parent, CLI::App*& command) {
     std::function<int()> run;
   };
   auto choices = std::make_shared<std::vector<Choice>>();
-  for (const auto& add : {add_train_dflash, add_train_dit, add_train_free}) {
+  for (const auto& add : {add_train_dflash, add_train_dit, add_train_free, add_train_classifier}) {
     Choice choice;
     choice.run = add(*command, choice.app);
     choices->push_back(choice);

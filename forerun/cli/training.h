@@ -31,5 +31,6 @@ int run_training(
 std::function<int()> add_train_dflash(CLI::App& parent, CLI::App*& command);
 std::function<int()> add_train_dit(CLI::App& parent, CLI::App*& command);
 std::function<int()> add_train_free(CLI::App& parent, CLI::App*& command);
+std::function<int()> add_train_classifier(CLI::App& parent, CLI::App*& command);
 
 }  // namespace forerun::cli

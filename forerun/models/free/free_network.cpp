@@ -13,6 +13,7 @@
 #include "forerun/models/dit/init_dit.h"
 #include "forerun/models/internal/hf_fields.h"
 #include "forerun/models/internal/weight_reader.h"
+#include "forerun/models/weights_digest.h"
 
 namespace forerun {
 namespace {
@@ -133,17 +134,8 @@ double free_pass_work(const DitConfig& c) {
 }
 
 std::string digest_of(const Dit& model) {
-  std::uint64_t hash = 0xcbf29ce484222325ULL;
   Dit shared = model;
-  for (const ModelWeight& w : weights(shared)) {
-    // As it is saved: what was trained in float32 and what was loaded again are one network.
-    const at::Tensor x = w.tensor->detach().to(at::kBFloat16).contiguous().view(at::kShort);
-    const auto* const values = x.const_data_ptr<std::int16_t>();
-    for (std::int64_t i = 0; i < x.numel(); ++i) {
-      hash = (hash ^ static_cast<std::uint16_t>(values[i])) * 0x100000001b3ULL;
-    }
-  }
-  return fmt::format("{:016x}", hash);
+  return digest_of(weights(shared));
 }
 
 FreeNetwork load_free(const std::filesystem::path& folder, const Dit& target) {

@@ -1,0 +1,54 @@
+#include <algorithm>
+#include <memory>
+#include <utility>
+
+#include "forerun/api/train_folder.h"
+#include "forerun/api/train_images.h"
+#include "forerun/diffusion.h"
+#include "forerun/forerun.h"
+#include "forerun/train/classifier/classifier_objective.h"
+#include "forerun/train/trainer.h"
+
+namespace forerun {
+namespace {
+
+void check(const ClassifierTraining& o) {
+  if (!(o.smoothing >= 0.0 && o.smoothing < 1.0)) {
+    throw UsageError("label smoothing is a share: 0 or more, below 1");
+  }
+  if (o.shift < 0 || o.shift > 256) throw UsageError("shift: 0 to 256 pixels");
+  if (o.side < 0) throw UsageError("side: 0 (the images' own) or more pixels");
+}
+
+TrainReport train_checked(const std::string& data, const ClassifierTraining& o,
+                          const TrainOptions& training, const TrainListener& listener,
+                          Ranks& ranks) {
+  check(o);
+  expect_own_folder(training.out);
+  Result<LabelledImages> read = load_labelled_images(data, ImageSplit::kTrain);
+  if (!read) throw FormatError(read.error().message);
+  const std::int64_t side = o.side != 0 ? o.side : std::max(read->width, read->height);
+  const ClassifierConfig config{.input = side,
+                                .channels = read->channels,
+                                .classes = static_cast<std::int64_t>(read->classes.size()),
+                                .width = o.width,
+                                .features = o.features};
+  auto model = std::make_shared<Classifier>(random_classifier(config, training.seed));
+  // Images without a test split are all learned from.
+  Result<LabelledImages> test = load_labelled_images(data, ImageSplit::kTest);
+  LabelledImages held_out = test ? square_images(std::move(test), side) : LabelledImages{};
+  ClassifierObjective objective(std::move(model), square_images(std::move(read), side),
+                                std::move(held_out), o);
+  return train(objective, training, listener, ranks);
+}
+
+}  // namespace
+
+TrainReport train_classifier(const std::string& data, const ClassifierTraining& options,
+                             const TrainOptions& training, const TrainListener& listener) {
+  return with_ranks(training, [&](Ranks& ranks) {
+    return train_checked(data, options, training, listener, ranks);
+  });
+}
+
+}  // namespace forerun

@@ -1,0 +1,206 @@
+#include "forerun/cli/evaluate.h"
+
+#include <fmt/format.h>
+
+#include <memory>
+#include <nlohmann/json.hpp>
+#include <set>
+
+#include "forerun/cli/terminal.h"
+
+namespace forerun::cli {
+namespace {
+
+struct Flags {
+  ImageFlags images;
+  std::string classifier, data, against, keep;
+  std::vector<std::string> folders;
+  EvaluationOptions evaluation;
+  bool json = false;
+};
+
+// The name of a set, and of its folder.
+std::string set_name(const std::string& drafter, const std::string& rule) {
+  if (drafter == "none") return "plain";
+  const std::string kind = drafter.substr(0, drafter.find(':'));
+  return rule == "maximal" ? kind : kind + "-" + rule;
+}
+
+void expect_fit(const DiffusionModel& model, const ImageReference& reference, const Flags& f) {
+  if (model.latent()) {
+    throw UsageError(fmt::format(
+        "{} makes latents: decode its images with `forerun generate --vae`, and give them as "
+        "--images",
+        f.images.model));
+  }
+  if (model.classes() != static_cast<std::int64_t>(reference.classes().size()) ||
+      model.side() != reference.side() || model.channels() != reference.channels()) {
+    throw UsageError(
+        fmt::format("{} makes images of {} x {} with {} channels in {} classes, the classifier {} "
+                    "reads {} x {} "
+                    "with {} in {}: train one with `forerun train classifier --side {}`",
+                    f.images.model, model.side(), model.side(), model.channels(), model.classes(),
+                    f.classifier, reference.side(), reference.side(), reference.channels(),
+                    reference.classes().size(), model.side()));
+  }
+}
+
+SamplePlan plan_of(const Flags& f) {
+  SamplePlan plan{.sets = {}, .count = f.images.count, .keep = f.keep};
+  // The other one first: differences are of the drafted set less the plain one.
+  if (!f.against.empty()) {
+    plan.sets.push_back({.name = set_name(f.against, "maximal"),
+                         .drafter = f.against,
+                         .rule = "maximal",
+                         .options = f.images.options});
+  }
+  plan.sets.push_back({.name = set_name(f.images.drafter, f.images.rule),
+                       .drafter = f.images.drafter,
+                       .rule = f.images.rule,
+                       .options = resolve(f.images)});
+  if (plan.sets.size() == 2 && plan.sets[0].name == plan.sets[1].name) {
+    throw UsageError(
+        fmt::format("--against {0} is what is sampled anyway; name another --drafter", f.against));
+  }
+  return plan;
+}
+
+Sampled sampled(const Flags& f, const ImageReference& reference) {
+  const SamplePlan plan = plan_of(f);
+  const DiffusionModel model = load_diffusion(f.images);
+  expect_fit(model, reference, f);
+  Sampled out = sample_sets(model, reference, plan);
+  if (out.found > 0) {
+    note(fmt::format("{} images were in {} already, {} were sampled", out.found, f.keep, out.made));
+  }
+  for (std::size_t i = 0; i < out.sets.size(); ++i) {
+    if (out.efficiencies[i] == 0.0) continue;
+    note(styled(
+        stderr, Style::kDim,
+        fmt::format("{}: parallel efficiency {:.2f}", out.sets[i].name, out.efficiencies[i])));
+  }
+  if (out.interrupted) {
+    note(fmt::format("interrupted: {} of {} images of each set are there{}",
+                     out.sets.front().set.images.size(), plan.count,
+                     f.keep.empty() ? "" : "; the same command goes on"));
+  }
+  return out;
+}
+
+// The last part of each path, or the paths where that would not tell them apart.
+std::vector<std::string> folder_names(const std::vector<std::string>& folders) {
+  std::vector<std::string> out;
+  std::set<std::string> met;
+  for (std::string path : folders) {
+    while (path.size() > 1 && path.back() == '/') path.pop_back();
+    out.push_back(path.substr(path.find_last_of('/') + 1));
+    met.insert(out.back());
+  }
+  return met.size() == folders.size() ? out : folders;
+}
+
+Sampled read(const Flags& f, const ImageReference& reference) {
+  Sampled out;
+  const std::vector<std::string> names = folder_names(f.folders);
+  for (std::size_t i = 0; i < names.size(); ++i) {
+    out.sets.push_back({.name = names[i], .set = load_image_set(f.folders[i], reference)});
+  }
+  return out;
+}
+
+nlohmann::json document(const Flags& f, const Sampled& s, const ImageEvaluation& e,
+                        const std::vector<std::string>& names, const ImageReference& reference) {
+  nlohmann::json j = to_json(e, names, reference);
+  j["interrupted"] = s.interrupted;
+  if (!f.folders.empty()) return j;
+  j.update(settings(f.images));
+  j["found"] = s.found;
+  j["sampled"] = s.made;
+  j["sampling_seconds"] = s.seconds;
+  for (std::size_t i = 0; i < s.efficiencies.size(); ++i) {
+    j["sets"][i]["efficiency"] = s.efficiencies[i];
+  }
+  return j;
+}
+
+int run(const Flags& f) {
+  if (f.images.model.empty() == f.folders.empty()) {
+    throw UsageError("evaluate: give a model to sample from (-m), or folders of images (--images)");
+  }
+  set_threads(f.images.threads);
+  const ImageReference reference = ImageReference::load(f.classifier, f.data);
+  const Sampled s = f.folders.empty() ? sampled(f, reference) : read(f, reference);
+  constexpr std::size_t kLeast = 4;  // as evaluate_images
+  if (s.interrupted && s.sets.front().set.images.size() < kLeast) return 130;
+  std::vector<ImageSet> sets;
+  std::vector<std::string> names;
+  for (const NamedSet& named : s.sets) {
+    sets.push_back(named.set);
+    names.push_back(named.name);
+  }
+  Progress progress;
+  const ImageEvaluation e = evaluate_images(
+      reference, sets, f.evaluation,
+      [&](std::string_view part) { progress.show(fmt::format("evaluating: {}", part)); });
+  progress.clear();
+  if (f.json) {
+    write_json(document(f, s, e, names, reference));
+  } else {
+    write_out(evaluation_table(e, names, reference));
+  }
+  return s.interrupted ? 130 : 0;
+}
+
+void bind_all(CLI::App& app, Flags& f) {
+  app.add_option("--classifier", f.classifier,
+                 "Folder of the classifier; `forerun train classifier` makes it")
+      ->required();
+  app.add_option("--data", f.data, "Folder of the images that it, and the model, were trained on")
+      ->required();
+  bind(app, f.images);
+  bind_drafting(app, f.images);
+  app.get_option("--model")->required(false);
+  app.remove_option(app.get_option("--class"));
+  app.remove_option(app.get_option("--count"));
+  app.add_option("-n,--count", f.images.count, "Images of a set, over all classes in turn")
+      ->check(CLI::Range(std::size_t{4}, std::size_t{1} << 20))
+      ->capture_default_str();
+  app.add_option("--against", f.against,
+                 "Samples a second set with this drafter (none: plain sampling) from the same "
+                 "seeds, and compares");
+  app.add_option("--keep", f.keep,
+                 "Folder for the images, as PNG files by set and class; those it holds are not "
+                 "sampled again");
+  app.add_option("--images", f.folders,
+                 "Images made before, CLASS/*.png, in place of -m; several folders are compared "
+                 "with the first");
+  app.add_option("--replicates", f.evaluation.replicates,
+                 "Sets drawn again from each set, for the errors")
+      ->check(CLI::Range(2, 10000))
+      ->capture_default_str();
+  app.add_flag("--json", f.json, "One JSON document on standard output");
+}
+
+}  // namespace
+
+Action add_evaluate(CLI::App& parent, CLI::App*& command) {
+  auto f = std::make_shared<Flags>();
+  f->images.count = 1000;
+  f->images.options.draft_length = 8;
+  command = parent.add_subcommand(
+      "evaluate",
+      "Compare sampled images with test images under a small classifier (diffusion models)");
+  bind_all(*command, *f);
+  command->footer(R"(Examples:
+  forerun evaluate --classifier classifier --data /usr/share/datasets/fashion-mnist -m dit --drafter asd
+      --against none --count 5000 --keep samples
+  forerun evaluate --classifier classifier --data /usr/share/datasets/fashion-mnist --images samples/plain
+
+cFID and c-sFID are Frechet distances of features of the classifier: not Inception FID, not comparable with published
+numbers, blind to small biases (`forerun certify` tests for those). The floor is what as many training images get.
+Ctrl-C reports on the images that are finished; with --keep the same command goes on where it was stopped, and a
+larger --count adds to what is there.)");
+  return [f] { return run(*f); };
+}
+
+}  // namespace forerun::cli

@@ -1,0 +1,224 @@
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <chrono>
+#include <filesystem>
+#include <fstream>
+#include <iterator>
+#include <nlohmann/json.hpp>
+
+#include "forerun/cli/evaluate.h"
+#include "forerun/cli/interrupt.h"
+#include "forerun/cli/new_file.h"
+
+namespace forerun::cli {
+namespace {
+
+namespace fs = std::filesystem;
+
+constexpr const char* kFormat = "forerun samples 1";
+
+// All that images of a set depend on.
+nlohmann::json described(const SamplePlan::Set& set, const DiffusionModel& model) {
+  const ImageOptions& o = set.options;
+  nlohmann::json out = {{"format", kFormat},
+                        {"model", model.digest()},
+                        {"precision", name_of(model.precision())},
+                        {"steps", o.steps},
+                        {"guidance", o.guidance},
+                        {"guided_channels", o.guided_channels},
+                        {"variance", o.variance_share},
+                        {"eta", o.eta},
+                        {"seed", o.seed},
+                        {"drafter", set.drafter}};
+  if (set.drafter == "none") return out;
+  out["draft_length"] = o.draft_length;
+  out["two_calls"] = o.two_calls;
+  out["rule"] = set.rule;
+  if (!o.looseness.empty()) out["looseness"] = o.looseness;
+  return out;
+}
+
+// The folder of a set: settings.json beside CLASS/PLACE.png.
+class Store {
+ public:
+  Store() = default;
+  Store(fs::path folder, const nlohmann::json& settings, std::vector<std::string> classes)
+      : folder_(std::move(folder)), classes_(std::move(classes)) {
+    std::error_code failed;
+    fs::create_directories(folder_, failed);
+    if (failed) {
+      throw std::runtime_error(
+          fmt::format("{}: cannot be made: {}", folder_.string(), failed.message()));
+    }
+    const fs::path file = folder_ / "settings.json";
+    std::ifstream in(file, std::ios::binary);
+    if (!in) {
+      NewFile(file.string()).commit(settings.dump(2) + "\n");
+      return;
+    }
+    const auto found =
+        nlohmann::json::parse(std::istreambuf_iterator<char>(in), {}, nullptr, false);
+    for (const auto& [key, value] : settings.items()) {
+      if (found.is_object() && found.contains(key) && found[key] == value) continue;
+      throw UsageError(
+          fmt::format("{} holds images of another run ({} is another): choose another --keep",
+                      folder_.string(), key));
+    }
+  }
+
+  std::optional<Image> find(std::size_t place) const {
+    if (folder_.empty() || !fs::exists(path(place))) return std::nullopt;
+    return load_image(path(place).string());
+  }
+  void put(std::size_t place, const Image& image) const {
+    if (folder_.empty()) return;
+    const fs::path at = path(place);
+    fs::create_directory(at.parent_path());
+    NewFile(at.string()).commit(png_grid(std::span(&image, 1), 1));
+  }
+
+ private:
+  fs::path path(std::size_t place) const {
+    return folder_ / classes_[place % classes_.size()] / fmt::format("{:06}.png", place);
+  }
+
+  fs::path folder_;
+  std::vector<std::string> classes_;
+};
+
+// One set on its way.
+struct Part {
+  const SamplePlan::Set* plan = nullptr;
+  ImageDrafter drafter;
+  Store store;
+  std::vector<std::optional<Image>> images;  // by place
+  std::uint64_t transitions = 0, calls = 0;
+};
+
+// Runs of places that a part lacks in [begin, end).
+std::vector<std::pair<std::size_t, std::size_t>> gaps(const Part& part, std::size_t begin,
+                                                      std::size_t end) {
+  std::vector<std::pair<std::size_t, std::size_t>> out;
+  for (std::size_t i = begin; i < end; ++i) {
+    if (part.images[i]) continue;
+    if (!out.empty() && out.back().second == i) {
+      ++out.back().second;
+    } else {
+      out.emplace_back(i, i + 1);
+    }
+  }
+  return out;
+}
+
+// A line over the steps of all images of all sets.
+class Bar {
+ public:
+  Bar(std::size_t images, std::int64_t steps)
+      : images_(images), of_steps_(static_cast<double>(images) * static_cast<double>(steps)) {}
+
+  void show(const ImageProgress& p, const std::string& name) {
+    const double seconds =
+        std::chrono::duration<double>(std::chrono::steady_clock::now() - start_).count();
+    const double steps = done_steps_ + static_cast<double>(p.steps);
+    const double left = steps > 0.0 ? seconds * (of_steps_ - steps) / steps : 0.0;
+    const auto whole = static_cast<long>(left);
+    line_.show(fmt::format("{} of {} images sampled ({})  {}:{:02}:{:02} left",
+                           done_images_ + p.images, images_, name, whole / 3600, whole / 60 % 60,
+                           whole % 60));
+  }
+  void add(const ImageProgress& p) {
+    done_steps_ += static_cast<double>(p.steps);
+    done_images_ += p.images;
+  }
+
+ private:
+  Progress line_;
+  std::size_t images_, done_images_ = 0;
+  double of_steps_, done_steps_ = 0.0;
+  std::chrono::steady_clock::time_point start_ = std::chrono::steady_clock::now();
+};
+
+// Samples the places first ... last - 1. False if it was interrupted.
+bool sample(const DiffusionModel& model, Part& part, std::size_t first, std::size_t last,
+            Bar& bar) {
+  ImageOptions options = part.plan->options;
+  options.first = static_cast<std::uint32_t>(first);
+  std::vector<std::int64_t> labels;
+  for (std::size_t i = first; i < last; ++i) {
+    labels.push_back(static_cast<std::int64_t>(i) % model.classes());
+  }
+  ImageProgress at;
+  ImageListener listener;
+  listener.go_on = [] { return !interrupted(); };
+  listener.on_progress = [&](const ImageProgress& p) { bar.show(at = p, part.plan->name); };
+  listener.on_image = [&](std::uint32_t place, const Image& image) {
+    part.store.put(place, image);
+    part.images[place] = image;
+  };
+  const ImageRun run = generate_images(model, part.drafter, labels, options, listener);
+  bar.add(at);
+  part.transitions += run.statistics.outputs;
+  part.calls += run.calls;
+  return !run.interrupted;
+}
+
+std::vector<Part> parts_of(const DiffusionModel& model, const ImageReference& reference,
+                           const SamplePlan& plan) {
+  std::vector<Part> parts;
+  for (const SamplePlan::Set& set : plan.sets) {
+    Part part{.plan = &set, .drafter = ImageDrafter::load(set.drafter, model)};
+    if (!plan.keep.empty()) {
+      part.store =
+          Store(fs::path(plan.keep) / set.name, described(set, model), reference.classes());
+    }
+    for (std::size_t i = 0; i < plan.count; ++i) part.images.push_back(part.store.find(i));
+    parts.push_back(std::move(part));
+  }
+  return parts;
+}
+
+}  // namespace
+
+Sampled sample_sets(const DiffusionModel& model, const ImageReference& reference,
+                    const SamplePlan& plan) {
+  const auto start = std::chrono::steady_clock::now();
+  std::vector<Part> parts = parts_of(model, reference, plan);
+  Sampled out;
+  for (const Part& part : parts) {
+    for (const auto& image : part.images) out.found += image ? 1 : 0;
+  }
+  const ImageOptions& options = plan.sets.front().options;
+  Bar bar(plan.count * parts.size() - out.found, options.steps);
+  // Long enough that lanes seldom wait for the last of a turn.
+  const std::size_t turn =
+      parts.size() == 1 ? plan.count : std::max<std::size_t>(8 * options.lanes, 1);
+  for (std::size_t begin = 0; begin < plan.count && !out.interrupted; begin += turn) {
+    for (Part& part : parts) {
+      for (const auto& [first, last] : gaps(part, begin, std::min(begin + turn, plan.count))) {
+        if (!out.interrupted) out.interrupted = !sample(model, part, first, last, bar);
+      }
+    }
+  }
+  std::size_t held = 0;
+  for (const Part& part : parts) {
+    out.sets.push_back({.name = part.plan->name, .set = {}});
+    out.efficiencies.push_back(part.calls == 0 ? 0.0
+                                               : static_cast<double>(part.transitions) /
+                                                     static_cast<double>(part.calls));
+    for (const auto& image : part.images) held += image ? 1 : 0;
+  }
+  out.made = held - out.found;
+  for (std::size_t i = 0; i < plan.count; ++i) {
+    if (!std::all_of(parts.begin(), parts.end(), [&](const Part& p) { return p.images[i]; }))
+      continue;
+    for (std::size_t s = 0; s < parts.size(); ++s) {
+      out.sets[s].set.images.push_back(*std::move(parts[s].images[i]));
+      out.sets[s].set.labels.push_back(static_cast<std::int64_t>(i) % model.classes());
+    }
+  }
+  out.seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
+  return out;
+}
+
+}  // namespace forerun::cli
