@@ -82,6 +82,10 @@ int run(const Flags& f, const CLI::App& command) {
                 fmt::format("{}, drafter {}, rule {} (", summary(r, r.images.size()),
                             drafter.name(), f.images.rule)) +
          rule + styled(stderr, Style::kDim, fmt::format("), seed {}", options.seed)));
+    if (r.statistics.drafted > 0 && options.draft_length == 0) {
+      note(styled(stderr, Style::kDim,
+                  "drafted as far as paid; -L 8 makes images that the seed makes again"));
+    }
   }
   return r.interrupted ? 130 : 0;
 }
