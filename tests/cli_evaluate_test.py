@@ -106,6 +106,13 @@ class Evaluating(Command):
                      "standard errors"):
             self.assertIn(word, r.stdout)
 
+    def test_an_inexact_rule_is_called_so(self):
+        profile = self.path("relax.json")
+        r = forerun("profile", "-m", DIT, "--steps", "3", "--count", "2", "--drafter", "asd", "--out", profile)
+        self.assertEqual(r.returncode, 0, r.stderr)
+        j = self.document(*self.sample("--drafter", "asd", "--rule", "relax", "--profile", profile, "-n", "5"))
+        self.assertEqual(j["sets"][0]["name"], "asd-relax (INEXACT)")
+
     def test_images_are_kept_used_again_and_added_to(self):
         keep = self.path("keep")
         args = self.sample("--drafter", "asd", "--against", "none", "--keep", keep)

@@ -202,7 +202,8 @@ Sampled sample_sets(const DiffusionModel& model, const ImageReference& reference
   }
   std::size_t held = 0;
   for (const Part& part : parts) {
-    out.sets.push_back({.name = part.plan->name, .set = {}});
+    const bool exact = part.plan->options.looseness.empty();
+    out.sets.push_back({.name = part.plan->name + (exact ? "" : " (INEXACT)"), .set = {}});
     out.efficiencies.push_back(part.calls == 0 ? 0.0
                                                : static_cast<double>(part.transitions) /
                                                      static_cast<double>(part.calls));

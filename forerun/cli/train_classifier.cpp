@@ -22,6 +22,8 @@ std::function<int()> add_train_classifier(CLI::App& parent, CLI::App*& command) 
       "classifier", "A small classifier of images, which `forerun evaluate` compares images by");
   CLI::App& app = *command;
   bind_image_training(app, f->training, f->data, 6.0);
+  f->training.options.learning_rate = 4e-3;
+  app.get_option("--lr")->capture_default_str();
   app.add_option("--width", f->classifier.width,
                  "Channels after the first convolution; then twice, four times")
       ->capture_default_str();

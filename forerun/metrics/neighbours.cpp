@@ -34,7 +34,7 @@ struct Nearest {
 Nearest nearest_others(const at::Tensor& x, std::int64_t listed) {
   const std::int64_t n = x.size(0), count = std::min(listed, n - 1);
   Nearest out{at::empty({n, count}, at::kDouble), at::empty({n, count}, at::kLong)};
-  in_blocks(x, x, [&](std::int64_t first, at::Tensor distances) {
+  in_blocks(x, x, [&](std::int64_t first, const at::Tensor& distances) {
     const std::int64_t rows = distances.size(0);
     distances.narrow(1, first, rows).fill_diagonal_(std::numeric_limits<double>::infinity());
     const auto [values, places] = distances.topk(count, 1, false, true);

@@ -11,7 +11,7 @@ struct ClassifierTraining {
   /// Side of the images: smaller ones are padded with their first pixel's value; 0: the data's own.
   std::int64_t side = 0;
   bool flip = true;        ///< every other image mirrored, left and right
-  std::int64_t shift = 2;  ///< images are moved by up to so many pixels, either way
+  std::int64_t shift = 1;  ///< images are moved by up to so many pixels, either way
   double smoothing = 0.1;  ///< share of a label that is spread over all classes
 };
 
