@@ -8,39 +8,17 @@ import json
 import os
 import shutil
 import signal
-import struct
 import subprocess
 import tempfile
 import time
 import unittest
-import zlib
 
 from cli_support import FORERUN, LLAMA, Command, forerun
+from pictures import png, write_data
 
 DATA = os.path.join(os.path.dirname(os.path.abspath(__file__)), "data")
 DIT = os.path.join(DATA, "dit", "reference_pixel")  # 5 classes of 16 x 16 grey pixels
 LATENT = os.path.join(DATA, "dit", "reference")
-
-
-def png(side, label, number):
-    """A grey image with a bright bar that tells its class."""
-    rows = b"".join(b"\0" + bytes((200 - number if y // 3 == label else 20) + (x * 7 + y * number) % 30
-                                  for x in range(side)) for y in range(side))
-    out = b"\x89PNG\r\n\x1a\n"
-    for kind, data in ((b"IHDR", struct.pack(">IIBBBBB", side, side, 8, 0, 0, 0, 0)), (b"IDAT", zlib.compress(rows)),
-                       (b"IEND", b"")):
-        out += struct.pack(">I", len(data)) + kind + data + struct.pack(">I", zlib.crc32(kind + data))
-    return out
-
-
-def write_data(folder, classes=5, side=16, splits=("train", "test")):
-    for split in splits:
-        for label in range(classes):
-            at = os.path.join(folder, split, f"class{label}")
-            os.makedirs(at)
-            for number in range(12):
-                with open(os.path.join(at, f"{number}.png"), "wb") as f:
-                    f.write(png(side, label, number if split == "train" else number + 20))
 
 
 class Evaluating(Command):
