@@ -1,0 +1,33 @@
+// What lies in models/ is what its cards say: it loads, belongs together, and drafts well.
+#include <gtest/gtest.h>
+
+#include <string>
+
+#include "forerun/diffusion.h"
+#include "forerun/forerun.h"
+
+namespace forerun {
+namespace {
+
+const std::string kModels = FORERUN_SOURCE_DIR "/models/fashion-mnist/";
+
+TEST(ShippedImages, AreDraftedFarAheadAndAsExact) {
+  const Precision precision = images_in_bf16() ? Precision::kBF16 : Precision::kF32;
+  const DiffusionModel model =
+      DiffusionModel::load(kModels + "dit", DitDialect::kReference, precision);
+  EXPECT_EQ(model.classes(), 10);
+  EXPECT_EQ(model.side(), 32);
+  const ImageDrafter drafter = ImageDrafter::load("free:" + kModels + "free", model);
+  EXPECT_LT(drafter.cost(), 1.0 / 6.0);
+  ImageOptions o;
+  o.draft_length = 8;
+  o.seed = 11;
+  const std::vector<std::int64_t> labels = {3, 9};
+  EXPECT_GT(generate_images(model, drafter, labels, o).efficiency(), 4.0);
+  const ImageCertificate c = certify_images(model, drafter, labels, o);
+  EXPECT_TRUE(c.passed()) << c.report.z;
+  EXPECT_GT(c.report.drafted, 1000U);
+}
+
+}  // namespace
+}  // namespace forerun
