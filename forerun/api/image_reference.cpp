@@ -18,7 +18,7 @@ namespace {
 LabelledImages images_for(const Classifier& classifier, const std::string& data, ImageSplit split) {
   try {
     LabelledImages out = square_images(load_labelled_images(data, split), classifier.config.input);
-    check_images(classifier.config, out);
+    check_images(shape_of(classifier.config), out);
     return out;
   } catch (const UsageError& e) {
     throw UsageError(data + ": " + e.what());

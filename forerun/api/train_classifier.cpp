@@ -34,11 +34,8 @@ TrainReport train_checked(const std::string& data, const ClassifierTraining& o,
                                 .width = o.width,
                                 .features = o.features};
   auto model = std::make_shared<Classifier>(random_classifier(config, training.seed));
-  // Images without a test split are all learned from.
-  Result<LabelledImages> test = load_labelled_images(data, ImageSplit::kTest);
-  LabelledImages held_out = test ? square_images(std::move(test), side) : LabelledImages{};
   ClassifierObjective objective(std::move(model), square_images(std::move(read), side),
-                                std::move(held_out), o);
+                                held_out_images(data, side), o);
   return train(objective, training, listener, ranks);
 }
 

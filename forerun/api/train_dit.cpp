@@ -65,11 +65,9 @@ TrainReport train_checked(const std::string& data, const DitTraining& options,
     model = load_dit(options.init);
     side = model.config.input;
   }
-  // Images without a test split are all learned from.
-  Result<LabelledImages> test = load_labelled_images(data, ImageSplit::kTest);
-  LabelledImages held_out = test ? square_images(std::move(test), side) : LabelledImages{};
   DitObjective objective(std::make_shared<Dit>(std::move(model)),
-                         square_images(std::move(read), side), std::move(held_out), options);
+                         square_images(std::move(read), side), held_out_images(data, side),
+                         options);
   return train(objective, training, listener, ranks);
 }
 
@@ -85,8 +83,6 @@ TrainReport train_checked(const DiffusionModel& target, const std::string& data,
   }
   expect_own_folder(training.out);
   const std::shared_ptr<const Dit> dit = copy_of(*target.impl().dit);
-  Result<LabelledImages> test = load_labelled_images(data, ImageSplit::kTest);
-  LabelledImages held_out = test ? square_images(std::move(test), target.side()) : LabelledImages{};
   FreeNetwork network = options.init.empty() ? free_from(*dit, training.seed, options.frozen_image)
                                              : load_free(options.init, *dit);
   std::shared_ptr<const Bf16Dit> packed;
@@ -94,7 +90,7 @@ TrainReport train_checked(const DiffusionModel& target, const std::string& data,
   FreeObjective objective(
       dit, std::make_shared<FreeNetwork>(std::move(network)),
       square_images(load_labelled_images(data, ImageSplit::kTrain), target.side()),
-      std::move(held_out), options, std::move(packed));
+      held_out_images(data, target.side()), options, std::move(packed));
   return train(objective, training, listener, ranks);
 }
 

@@ -20,6 +20,11 @@ LabelledImages square_images(Result<LabelledImages> read, std::int64_t side) {
   return padded(images, side, side, images.pixels.front());
 }
 
+LabelledImages held_out_images(const std::string& data, std::int64_t side) {
+  Result<LabelledImages> test = load_labelled_images(data, ImageSplit::kTest);
+  return test ? square_images(std::move(test), side) : LabelledImages{};
+}
+
 TrainReport with_ranks(const TrainOptions& training,
                        const std::function<TrainReport(Ranks&)>& train) {
   Ranks ranks = Ranks::join();

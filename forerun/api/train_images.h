@@ -2,6 +2,7 @@
 
 #include <cstdint>
 #include <functional>
+#include <string>
 
 #include "forerun/formats/labelled_images.h"
 #include "forerun/train/options.h"
@@ -13,6 +14,10 @@ namespace forerun {
 /// @throws FormatError  they could not be read
 /// @throws UsageError   they are larger
 LabelledImages square_images(Result<LabelledImages> read, std::int64_t side);
+
+/// The test images of a folder, likewise; none where it has no test split, then all are learned
+/// from.
+LabelledImages held_out_images(const std::string& data, std::int64_t side);
 
 /// Runs `train` with the ranks and threads of the run.
 /// @throws UsageError  what lower layers say of options and data by std::invalid_argument

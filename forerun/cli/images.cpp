@@ -93,10 +93,9 @@ void bind_drafting(CLI::App& app, ImageFlags& f) {
                  "States that a pass of the model scores for an image, 1 to 1024; all but one are "
                  "drafted. auto: as many as make it faster here, none if need be; then the images "
                  "of a seed depend on the clock, though not their law")
-      ->transform(CLI::Transformer(std::map<std::string, std::string>{{"auto", "0"}}))
+      ->transform(auto_length())
       ->check(CLI::Range(0, 1024))
-      ->default_str(f.options.draft_length == 0 ? "auto"
-                                                : fmt::format("{}", f.options.draft_length));
+      ->default_str(length_name(f.options.draft_length));
   app.add_flag("--two-calls", f.options.two_calls,
                "A pass of the model before drafting, and one after, as the papers count");
 }
@@ -145,11 +144,22 @@ ImageListener watching(Progress& progress) {
   return out;
 }
 
+CLI::Transformer auto_length() {
+  return CLI::Transformer(std::map<std::string, std::string>{{"auto", "0"}});
+}
+
+std::string length_name(std::size_t length) {
+  return length == 0 ? "auto" : fmt::format("{}", length);
+}
+
+nlohmann::json length_json(std::size_t length) {
+  return length == 0 ? nlohmann::json("auto") : nlohmann::json(length);
+}
+
 nlohmann::json settings(const ImageFlags& f) {
   return {{"drafter", f.drafter},
           {"rule", f.rule},
-          {"draft_length", f.options.draft_length == 0 ? nlohmann::json("auto")
-                                                       : nlohmann::json(f.options.draft_length)},
+          {"draft_length", length_json(f.options.draft_length)},
           {"two_calls", f.options.two_calls},
           {"precision", f.precision},
           {"steps", f.options.steps},

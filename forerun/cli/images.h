@@ -33,6 +33,12 @@ ImageOptions resolve(const ImageFlags& flags);
 /// A bar over the steps of all images, drafts kept and rejected; stops at Ctrl-C.
 ImageListener watching(Progress& progress);
 
+/// Reads "auto" as 0.
+CLI::Transformer auto_length();
+/// The other way: "auto", or the number.
+std::string length_name(std::size_t draft_length);
+nlohmann::json length_json(std::size_t draft_length);
+
 /// What a run was asked for, as JSON fields.
 nlohmann::json settings(const ImageFlags& flags);
 nlohmann::json to_json(const ImageRun& run);

@@ -1,7 +1,6 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <map>
 #include <memory>
 #include <nlohmann/json.hpp>
 #include <optional>
@@ -93,13 +92,13 @@ class Bench {
     const double states = static_cast<double>(r.states) / static_cast<double>(r.statistics.outputs);
     if (!f_.json) {
       write_out(fmt::format("{:24} {:>4} {:10.3f} {:11.3f} {:9.2f} {:6.3f} {:9.1f} {:>8}\n",
-                            drafter.name(), length == 0 ? "auto" : fmt::format("{}", length),
-                            r.efficiency(), acceptance(r), states, cost, r.seconds,
+                            drafter.name(), length_name(length), r.efficiency(), acceptance(r),
+                            states, cost, r.seconds,
                             f_.plain ? fmt::format("{:.2f}", speed) : "-"));
     }
     nlohmann::json j = to_json(r);
     j.update({{"drafter", drafter.name()},
-              {"draft_length", length == 0 ? nlohmann::json("auto") : nlohmann::json(length)},
+              {"draft_length", length_json(length)},
               {"acceptance", acceptance(r)},
               {"acceptance_by_time", by_time(r)},
               {"states_a_transition", states},
@@ -139,7 +138,7 @@ Action add_bench_images(CLI::App& parent, CLI::App*& command) {
       ->add_option("--draft-lengths", f->lengths,
                    "States that a pass of the model scores; auto: as many as make it faster")
       ->delimiter(',')
-      ->transform(CLI::Transformer(std::map<std::string, std::string>{{"auto", "0"}}))
+      ->transform(auto_length())
       ->capture_default_str();
   command->add_flag("--no-plain{false}", f->plain,
                     "Without plain sampling first; then there is no speed");

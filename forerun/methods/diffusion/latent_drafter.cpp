@@ -5,6 +5,12 @@
 #include <utility>
 
 namespace forerun {
+namespace {
+
+// The part of sampling that a lane is in.
+std::size_t grade_of(const LatentLane& lane) { return lane.step() * kGrades / lane.steps(); }
+
+}  // namespace
 
 // The noise of the lane's position, whatever the round: see LatentLane.
 void LatentDrafter::add(Drafting& d, Latent mean) const {
@@ -36,7 +42,7 @@ std::vector<std::size_t> LatentDrafter::foresee(std::span<LatentLane* const> lan
     const LatentLane& lane = *lanes[i];
     // What a lane's first drafts begin with comes out of its first pass.
     if (calls_ == TargetCalls::kOne && !memories_.contains(lane.request())) lengths[i] = 0;
-    grades.push_back(lane.step() * kGrades / lane.steps());
+    grades.push_back(grade_of(lane));
   }
   return grades;
 }
@@ -49,7 +55,7 @@ std::vector<LatentDraft> LatentDrafter::propose(std::span<LatentLane* const> lan
   for (std::size_t i = 0; i < lanes.size(); ++i) {
     const LatentLane& lane = *lanes[i];
     before_.push_back(lane.state());
-    drafts[i].grade = lane.step() * kGrades / lane.steps();
+    drafts[i].grade = grade_of(lane);
     if (lengths[i] == 0) continue;
     const auto memory = memories_.find(lane.request());
     drafting.push_back({&lane, &drafts[i],

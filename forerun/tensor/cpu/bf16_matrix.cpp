@@ -6,8 +6,7 @@
 #include <stdexcept>
 
 #include "forerun/formats/half.h"
-#include "forerun/tensor/cpu/avx512/kernels.h"
-#include "forerun/tensor/cpu/cpu_features.h"
+#include "forerun/tensor/cpu/pair_product.h"
 
 namespace forerun {
 
@@ -37,8 +36,7 @@ Bf16Matrix Bf16Matrix::pack(const at::Tensor& weight, const at::Tensor& bias, Ar
 }
 
 void Bf16Matrix::multiply(std::int64_t first, std::int64_t last, const Rows& rows, bool add) const {
-  static const auto product =
-      cpu_features().avx512_bf16 ? &avx512::pair_product_native : &avx512::pair_product_emulated;
+  static const PairKernel product = pair_product();
   for (std::int64_t p = first; p < last; ++p) {
     const std::int64_t width = std::min(kPanel, columns() - p * kPanel);
     product({.a = rows.in,

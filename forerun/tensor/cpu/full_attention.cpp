@@ -6,7 +6,7 @@
 #include <limits>
 
 #include "forerun/tensor/cpu/avx512/kernels.h"
-#include "forerun/tensor/cpu/cpu_features.h"
+#include "forerun/tensor/cpu/pair_product.h"
 
 namespace forerun {
 namespace {
@@ -63,8 +63,7 @@ void FullAttention::load_head(const float* qkv, std::int64_t stride, std::int64_
 }
 
 void FullAttention::run(const float* qkv, std::int64_t stride, std::uint16_t* out) {
-  static const auto product =
-      cpu_features().avx512_bf16 ? &avx512::pair_product_native : &avx512::pair_product_emulated;
+  static const PairKernel product = pair_product();
   constexpr float kHidden = -std::numeric_limits<float>::infinity();
   const auto [tokens, heads, dim] = shape_;
   for (std::int64_t head = 0; head < heads; ++head) {

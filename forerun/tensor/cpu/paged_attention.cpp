@@ -4,8 +4,6 @@
 #include <cmath>
 #include <limits>
 
-#include "forerun/tensor/cpu/cpu_features.h"
-
 namespace forerun {
 namespace {
 
@@ -23,8 +21,7 @@ PagedAttention::PagedAttention(Shape shape)
     : shape_(shape),
       group_(shape.heads / shape.kv_heads),
       dim_(KvPages::padded(shape.head_dim)),
-      product_(cpu_features().avx512_bf16 ? &avx512::pair_product_native
-                                          : &avx512::pair_product_emulated) {}
+      product_(pair_product()) {}
 
 void PagedAttention::plan(std::span<const Lane> lanes, int threads, bool ahead) {
   lanes_.assign(lanes.begin(), lanes.end());

@@ -7,6 +7,7 @@
 #include "forerun/tensor/cpu/aligned_buffer.h"
 #include "forerun/tensor/cpu/avx512/kernels.h"
 #include "forerun/tensor/cpu/kv_pages.h"
+#include "forerun/tensor/cpu/pair_product.h"
 #include "forerun/tensor/cpu/thread_team.h"
 
 namespace forerun {
@@ -68,7 +69,7 @@ class PagedAttention {
 
   Shape shape_;
   std::int64_t group_, dim_;
-  void (*product_)(const avx512::PairProduct&);
+  PairKernel product_;
 
   std::vector<Lane> lanes_;
   std::vector<std::int64_t> first_row_;

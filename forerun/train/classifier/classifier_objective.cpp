@@ -9,20 +9,11 @@
 
 #include "forerun/models/classifier/classifier_file.h"
 #include "forerun/train/classifier/moved_images.h"
-#include "forerun/train/dit/image_batch.h"
 
 namespace forerun {
 
-void check_images(const ClassifierConfig& c, const LabelledImages& images) {
-  if (images.size() == 0) return;
-  if (images.width != c.input || images.height != c.input || images.channels != c.channels ||
-      static_cast<std::int64_t>(images.classes.size()) != c.classes) {
-    throw std::invalid_argument(fmt::format(
-        "images of {} x {} with {} channels in {} classes, for a classifier of {} x {} with {} in "
-        "{}",
-        images.width, images.height, images.channels, images.classes.size(), c.input, c.input,
-        c.channels, c.classes));
-  }
+ImageShape shape_of(const ClassifierConfig& c) {
+  return {c.input, c.channels, c.classes, "classifier"};
 }
 
 ClassifierObjective::ClassifierObjective(std::shared_ptr<Classifier> model, LabelledImages training,
@@ -31,9 +22,7 @@ ClassifierObjective::ClassifierObjective(std::shared_ptr<Classifier> model, Labe
       training_(std::move(training)),
       held_out_(std::move(held_out)),
       options_(options) {
-  check_images(model_->config, training_);
-  check_images(model_->config, held_out_);
-  if (training_.size() == 0) throw std::invalid_argument("there is no image to learn from");
+  check_images(shape_of(model_->config), training_, held_out_);
 }
 
 std::vector<Parameter> ClassifierObjective::parameters() {

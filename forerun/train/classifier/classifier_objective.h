@@ -5,6 +5,7 @@
 #include "forerun/formats/labelled_images.h"
 #include "forerun/models/classifier/classifier.h"
 #include "forerun/train/classifier/classifier_training.h"
+#include "forerun/train/dit/image_batch.h"
 #include "forerun/train/objective.h"
 
 namespace forerun {
@@ -37,8 +38,6 @@ class ClassifierObjective final : public Objective {
   ClassifierTraining options_;
 };
 
-/// @throws std::invalid_argument  images of another size, channel count or number of classes than
-/// the network's; no images are fine
-void check_images(const ClassifierConfig& config, const LabelledImages& images);
+ImageShape shape_of(const ClassifierConfig& config);
 
 }  // namespace forerun

@@ -23,9 +23,7 @@ DitObjective::DitObjective(std::shared_ptr<Dit> model, LabelledImages training,
       training_(std::move(training)),
       held_out_(std::move(held_out)),
       options_(options) {
-  check_images(model_->config, training_);
-  check_images(model_->config, held_out_);
-  if (training_.size() == 0) throw std::invalid_argument("there is no image to learn from");
+  check_images(shape_of(model_->config), training_, held_out_);
 }
 
 std::vector<Parameter> DitObjective::parameters() {

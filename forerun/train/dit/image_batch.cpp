@@ -76,15 +76,24 @@ NoisyImages noisy_images(const LabelledImages& images, std::span<const std::size
   return out;
 }
 
-void check_images(const DitConfig& c, const LabelledImages& images) {
+void check_images(const ImageShape& s, const LabelledImages& images) {
   if (images.size() == 0) return;
-  if (images.width != c.input || images.height != c.input || images.channels != c.channels ||
-      static_cast<std::int64_t>(images.classes.size()) != c.classes) {
-    throw std::invalid_argument(fmt::format(
-        "images of {} x {} with {} channels in {} classes, for a network of {} x {} with {} in {}",
-        images.width, images.height, images.channels, images.classes.size(), c.input, c.input,
-        c.channels, c.classes));
+  const auto classes = static_cast<std::int64_t>(images.classes.size());
+  if (images.width == s.side && images.height == s.side && images.channels == s.channels &&
+      classes == s.classes) {
+    return;
   }
+  throw std::invalid_argument(fmt::format(
+      "images of {} x {} with {} channels in {} classes, for a {} of {} x {} with {} in {}",
+      images.width, images.height, images.channels, classes, s.network, s.side, s.side, s.channels,
+      s.classes));
+}
+
+void check_images(const ImageShape& shape, const LabelledImages& training,
+                  const LabelledImages& held_out) {
+  check_images(shape, training);
+  check_images(shape, held_out);
+  if (training.size() == 0) throw std::invalid_argument("there is no image to learn from");
 }
 
 std::string digest_of(const LabelledImages& images) {

@@ -34,9 +34,19 @@ struct NoiseOptions {
 NoisyImages noisy_images(const LabelledImages& images, std::span<const std::size_t> which,
                          std::uint64_t seed, const NoiseOptions& options);
 
+/// What a network of images reads.
+struct ImageShape {
+  std::int64_t side, channels, classes;
+  const char* network = "network";  ///< as messages call it
+};
+inline ImageShape shape_of(const DitConfig& c) { return {c.input, c.channels, c.classes}; }
+
 /// @throws std::invalid_argument  images of other sizes or classes than the network's; no images
 /// are fine
-void check_images(const DitConfig& config, const LabelledImages& images);
+void check_images(const ImageShape& shape, const LabelledImages& images);
+/// @throws std::invalid_argument  the same of both, or nothing to learn from
+void check_images(const ImageShape& shape, const LabelledImages& training,
+                  const LabelledImages& held_out);
 
 /// A line that is the same for the same images only.
 std::string digest_of(const LabelledImages& images);

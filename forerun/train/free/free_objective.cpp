@@ -83,9 +83,7 @@ struct Halves {
   }
   at::Tensor of(const at::Tensor& x) const { return guidance.on() ? at::cat({x, x}) : x; }
   at::Tensor guided(const at::Tensor& noise) const {
-    if (!guidance.on()) return noise;
-    const std::vector<at::Tensor> halves = noise.chunk(2);
-    return halves[1] + (halves[0] - halves[1]) * guidance.scale;
+    return forerun::guided(noise.unflatten(0, {guidance.halves(), -1}), guidance);
   }
   Guidance guidance;
   at::Tensor labels;
@@ -103,9 +101,7 @@ FreeObjective::FreeObjective(std::shared_ptr<const Dit> target,
       training_(std::move(training)),
       held_out_(std::move(held_out)),
       options_(options) {
-  check_images(target_->config, training_);
-  check_images(target_->config, held_out_);
-  if (training_.size() == 0) throw std::invalid_argument("there is no image to learn from");
+  check_images(shape_of(target_->config), training_, held_out_);
 }
 
 std::vector<Parameter> FreeObjective::parameters() {
