@@ -21,8 +21,10 @@ LabelledImages square_images(Result<LabelledImages> read, std::int64_t side) {
 }
 
 LabelledImages held_out_images(const std::string& data, std::int64_t side) {
-  Result<LabelledImages> test = load_labelled_images(data, ImageSplit::kTest);
-  return test ? square_images(std::move(test), side) : LabelledImages{};
+  const Result<bool> there = has_test_images(data);
+  if (!there) throw FormatError(there.error().message);
+  if (!*there) return {};
+  return square_images(load_labelled_images(data, ImageSplit::kTest), side);
 }
 
 TrainReport with_ranks(const TrainOptions& training,

@@ -15,8 +15,9 @@ namespace forerun {
 /// @throws UsageError   they are larger
 LabelledImages square_images(Result<LabelledImages> read, std::int64_t side);
 
-/// The test images of a folder, likewise; none where it has no test split, then all are learned
-/// from.
+/// The test images of a folder, likewise; none where it has no test split.
+/// @throws FormatError  it has one that cannot be read
+/// @throws UsageError   as square_images
 LabelledImages held_out_images(const std::string& data, std::int64_t side);
 
 /// Runs `train` with the ranks and threads of the run.

@@ -108,6 +108,15 @@ Result<LabelledImages> load_pngs(const fs::path& folder, ImageSplit split) {
   return internal::load_class_folders(folder, listing->folders);
 }
 
+bool has_any_idx(const fs::path& folder, ImageSplit split) {
+  const MnistNames names = mnist_names(split);
+  return find_idx(folder, names.images) || find_idx(folder, names.labels);
+}
+
+bool is_mnist(const fs::path& folder) {
+  return has_any_idx(folder, ImageSplit::kTrain) || has_any_idx(folder, ImageSplit::kTest);
+}
+
 std::string shape_text(const std::vector<std::int64_t>& shape) {
   return fmt::format("{}", fmt::join(shape, " x "));
 }
@@ -150,13 +159,14 @@ Result<LabelledImages> load_labelled_idx(const fs::path& images_path, const fs::
 }
 
 Result<LabelledImages> load_labelled_images(const fs::path& folder, ImageSplit split) {
-  for (const ImageSplit any : {ImageSplit::kTrain, ImageSplit::kTest}) {
-    const MnistNames names = mnist_names(any);
-    if (find_idx(folder, names.images) || find_idx(folder, names.labels)) {
-      return load_mnist(folder, split);
-    }
-  }
-  return load_pngs(folder, split);
+  return is_mnist(folder) ? load_mnist(folder, split) : load_pngs(folder, split);
+}
+
+Result<bool> has_test_images(const fs::path& folder) {
+  if (is_mnist(folder)) return has_any_idx(folder, ImageSplit::kTest);
+  const Result<Listing> listing = internal::list_folder(folder);
+  if (!listing) return listing.error();
+  return is_split(folder, *listing, "test");
 }
 
 LabelledImages padded(const LabelledImages& images, std::int64_t width, std::int64_t height,

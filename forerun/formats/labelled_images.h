@@ -40,6 +40,10 @@ Result<LabelledImages> load_labelled_idx(const std::filesystem::path& images_pat
 /// classes; as load_png, load_labelled_idx.
 Result<LabelledImages> load_labelled_images(const std::filesystem::path& folder, ImageSplit split);
 
+/// Whether a data set has a test split, whole or damaged: files of it are there.
+/// Errors: the folder cannot be read.
+Result<bool> has_test_images(const std::filesystem::path& folder);
+
 /// The images in the middle of larger ones, e.g. 28 x 28 in 32 x 32; an odd pixel goes to the right
 /// and the bottom.
 /// @param fill  the value around them, in every channel

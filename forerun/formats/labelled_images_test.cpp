@@ -93,7 +93,9 @@ TEST(LabelledImages, FindsTheSplitsOfMnist) {
             folder.path().string() +
                 ": has IDX files, but neither t10k-images-idx3-ubyte nor "
                 "t10k-images-idx3-ubyte.gz; download it");
+  EXPECT_FALSE(*has_test_images(folder.path()));
   folder.write("t10k-images-idx3-ubyte", idx_file({2, 1, 2}, "cdef"));
+  EXPECT_TRUE(*has_test_images(folder.path())) << "one of two files is a damaged split, not none";
   EXPECT_EQ(error_of(folder.path(), kTest),
             folder.path().string() +
                 ": has IDX files, but neither t10k-labels-idx1-ubyte nor "
@@ -130,6 +132,11 @@ TEST(LabelledImages, ReadsAFolderOfPngsByClass) {
                 ": has no test images; expected test/CLASS/*.png beside train/CLASS/*.png");
 }
 
+TEST(LabelledImages, AFolderThatCannotBeReadIsNoFolderWithoutATestSplit) {
+  const TempFolder folder;
+  EXPECT_FALSE(has_test_images(folder.path() / "absent"));
+}
+
 TEST(LabelledImages, ColoursBecomePlanes) {
   const TempFolder folder;
   put(folder, "x/1.png", counting(0, 2, 1, 3));
@@ -146,7 +153,9 @@ TEST(LabelledImages, ASplitPicksItsSubFolder) {
   EXPECT_EQ(error_of(folder.path(), kTest),
             folder.path().string() +
                 ": has no test images; expected test/CLASS/*.png beside train/CLASS/*.png");
+  EXPECT_FALSE(*has_test_images(folder.path()));
   put(folder, "test/b/1.png", counting(3));
+  EXPECT_TRUE(*has_test_images(folder.path()));
   EXPECT_EQ(error_of(folder.path(), kTest),
             folder.path().string() +
                 ": class 'a' is in one of train and test only; both need the same classes");
