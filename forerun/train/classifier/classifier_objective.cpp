@@ -9,6 +9,7 @@
 
 #include "forerun/models/classifier/classifier_file.h"
 #include "forerun/train/classifier/moved_images.h"
+#include "forerun/train/parameters_of.h"
 
 namespace forerun {
 
@@ -26,12 +27,7 @@ ClassifierObjective::ClassifierObjective(std::shared_ptr<Classifier> model, Labe
 }
 
 std::vector<Parameter> ClassifierObjective::parameters() {
-  std::vector<Parameter> out;
-  for (const ModelWeight& w : weights(*model_)) {
-    out.push_back(
-        {.name = w.name, .value = w.tensor->requires_grad_(), .decay = w.shape.size() > 1});
-  }
-  return out;
+  return parameters_of(weights(*model_), [](const ModelWeight& w) { return w.shape.size() > 1; });
 }
 
 LossSum ClassifierObjective::loss_of(const at::Tensor& x, const at::Tensor& labels,

@@ -15,6 +15,7 @@
 #include "forerun/core/philox.h"
 #include "forerun/models/dflash/dflash_file.h"
 #include "forerun/tensor/mixed_cross_entropy.h"
+#include "forerun/train/parameters_of.h"
 
 namespace forerun {
 namespace {
@@ -29,12 +30,6 @@ std::uint32_t word(std::uint64_t seed, std::uint64_t key, std::uint32_t index) {
 }
 
 at::Tensor ids(const std::vector<std::int64_t>& values) { return at::tensor(values, at::kLong); }
-
-// Weight decay is for the matrices that a direction is multiplied with, not for norms, vectors and
-// tables.
-bool decays(const std::string& name) {
-  return name.ends_with("_proj.weight") || name == "fc.weight";
-}
 
 }  // namespace
 
@@ -115,11 +110,9 @@ TargetStates::Batch DFlashObjective::states_of(std::span<const Document> documen
 }
 
 std::vector<Parameter> DFlashObjective::parameters() {
-  std::vector<Parameter> out;
-  for (const ModelWeight& w : weights(*model_)) {
-    out.push_back({.name = w.name, .value = w.tensor->requires_grad_(), .decay = decays(w.name)});
-  }
-  return out;
+  return parameters_of(weights(*model_), [](const ModelWeight& w) {
+    return w.name.ends_with("_proj.weight") || w.name == "fc.weight";
+  });
 }
 
 // Positions in the answer that have a successor to predict, a random choice of them.

@@ -9,6 +9,7 @@
 
 #include "forerun/models/dit/dit_file.h"
 #include "forerun/train/dit/image_batch.h"
+#include "forerun/train/parameters_of.h"
 
 namespace forerun {
 namespace {
@@ -27,13 +28,9 @@ DitObjective::DitObjective(std::shared_ptr<Dit> model, LabelledImages training,
 }
 
 std::vector<Parameter> DitObjective::parameters() {
-  std::vector<Parameter> out;
-  for (const ModelWeight& w : weights(*model_)) {
-    // Weight decay, and Muon, are for the matrices inside the blocks.
-    const bool matrix = w.shape.size() == 2 && w.name.starts_with("blocks.");
-    out.push_back({.name = w.name, .value = w.tensor->requires_grad_(), .decay = matrix});
-  }
-  return out;
+  return parameters_of(weights(*model_), [](const ModelWeight& w) {
+    return w.shape.size() == 2 && w.name.starts_with("blocks.");
+  });
 }
 
 LossSum DitObjective::loss_of(const LabelledImages& images, std::span<const std::size_t> which,

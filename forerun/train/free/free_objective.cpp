@@ -13,6 +13,7 @@
 
 #include "forerun/core/draws.h"
 #include "forerun/models/ddpm_schedule.h"
+#include "forerun/train/parameters_of.h"
 
 namespace forerun {
 namespace {
@@ -105,12 +106,9 @@ FreeObjective::FreeObjective(std::shared_ptr<const Dit> target,
 }
 
 std::vector<Parameter> FreeObjective::parameters() {
-  std::vector<Parameter> out;
-  for (const ModelWeight& w : weights(*network_)) {
-    const bool matrix = w.shape.size() == 2 && w.name.starts_with("block.");
-    out.push_back({.name = w.name, .value = w.tensor->requires_grad_(), .decay = matrix});
-  }
-  return out;
+  return parameters_of(weights(*network_), [](const ModelWeight& w) {
+    return w.shape.size() == 2 && w.name.starts_with("block.");
+  });
 }
 
 FreeObjective::Answer FreeObjective::ask(const at::Tensor& x, const at::Tensor& time,
