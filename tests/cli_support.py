@@ -11,11 +11,22 @@ FORERUN = sys.argv.pop(1)
 TINY = os.path.join(os.path.dirname(os.path.abspath(__file__)), "data", "tiny")
 LLAMA = os.path.join(TINY, "llama_plain")
 GGUF = os.path.join(LLAMA, "model.gguf")
+CHAT_TEMPLATE = ("{% for message in messages %}{{'<|im_start|>' + message['role'] + '\n' + message['content'] + "
+                 "'<|im_end|>' + '\n'}}{% endfor %}{% if add_generation_prompt %}{{ '<|im_start|>assistant\n' }}{% endif %}")
 
 
 def forerun(*args, **kwargs):
     kwargs.setdefault("stdin", subprocess.DEVNULL)
     return subprocess.run([FORERUN, *args], capture_output=True, text=True, errors="replace", timeout=120, **kwargs)
+
+
+def make_chat_model(folder):
+    """A tiny model with a chat template, in a new folder."""
+    os.mkdir(folder)
+    for name in ("config.json", "model.safetensors", "tokenizer.json"):
+        shutil.copy(os.path.join(LLAMA, name), folder)
+    with open(os.path.join(folder, "chat_template.jinja"), "w") as f:
+        f.write(CHAT_TEMPLATE)
 
 
 class Command(unittest.TestCase):

@@ -11,10 +11,8 @@ import subprocess
 import time
 import unittest
 
-from cli_support import FORERUN, GGUF, LLAMA, Command, forerun
+from cli_support import FORERUN, GGUF, LLAMA, Command, forerun, make_chat_model
 
-TEMPLATE = ("{% for message in messages %}{{'<|im_start|>' + message['role'] + '\n' + message['content'] + "
-            "'<|im_end|>' + '\n'}}{% endfor %}{% if add_generation_prompt %}{{ '<|im_start|>assistant\n' }}{% endif %}")
 TRAIN = ("--layers", "1", "--block", "4", "--features", "0,1", "--markov", "2", "--draft-vocab", "60", "--anchors", "4",
          "--batch", "2", "--micro-batch", "2", "--steps", "2", "--f32", "--precision", "f32", "--threads", "1")
 
@@ -23,11 +21,7 @@ class Training(Command):
     def setUp(self):
         super().setUp()
         self.model = self.path("model")
-        os.mkdir(self.model)
-        for name in ("config.json", "model.safetensors", "tokenizer.json"):
-            shutil.copy(os.path.join(LLAMA, name), self.model)
-        with open(os.path.join(self.model, "chat_template.jinja"), "w") as f:
-            f.write(TEMPLATE)
+        make_chat_model(self.model)
         self.prompts = self.path("prompts.jsonl", b"".join(b'{"prompt": "question %d"}\n' % i for i in range(6)))
         self.answers = self.path("answers")
         self.drafter = self.path("drafter")
