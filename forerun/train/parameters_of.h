@@ -14,6 +14,7 @@ template <class Decays>
 std::vector<Parameter> parameters_of(const std::vector<ModelWeight>& weights,
                                      const Decays& decays) {
   std::vector<Parameter> out;
+  out.reserve(weights.size());
   for (const ModelWeight& w : weights) {
     out.push_back({.name = w.name, .value = w.tensor->requires_grad_(), .decay = decays(w)});
   }

@@ -45,7 +45,7 @@ void check_documents(const TokenShards& shards, std::int64_t vocab) {
   }
 }
 
-DFlashObjective::DFlashObjective(std::shared_ptr<const DecoderLm> target,
+DFlashObjective::DFlashObjective(const std::shared_ptr<const DecoderLm>& target,
                                  std::shared_ptr<DFlash> model, std::vector<TokenShards> data,
                                  const TargetHead& head, const DFlashLossOptions& options,
                                  const std::string& target_name)

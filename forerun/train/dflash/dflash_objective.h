@@ -33,7 +33,7 @@ class DFlashObjective : public Objective {
   /// @param target_name  tells targets apart in the state store
   /// @throws UsageError-like std::invalid_argument  no document has an answer to learn from, a
   /// token outside the target's vocabulary
-  DFlashObjective(std::shared_ptr<const DecoderLm> target, std::shared_ptr<DFlash> model,
+  DFlashObjective(const std::shared_ptr<const DecoderLm>& target, std::shared_ptr<DFlash> model,
                   std::vector<TokenShards> data, const TargetHead& head,
                   const DFlashLossOptions& options, const std::string& target_name);
 
