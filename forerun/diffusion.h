@@ -93,6 +93,8 @@ struct ImageOptions {
   /// are kept; none, if need be (core/draft_length.h). Images have the same law either way.
   std::size_t draft_length = 0;
   bool two_calls = false;  ///< a pass of its own before drafting, as the published methods count
+  /// Guesses are corrected by what passes said of states that were discarded. False: as published.
+  bool recall = true;
   /// INEXACT if not empty: FREE (relax), by transition; see `relaxed_profile`.
   std::vector<double> looseness;
   std::string vae;     ///< folder of the decoder, for models of latents

@@ -32,6 +32,7 @@ def arguments():
     p.add_argument("--lengths", default="2,4,8,16,32")
     p.add_argument("--forms", default="one,two", help="target passes a round: one, two")
     p.add_argument("--drafters", default="asd,frozen,free,relax")
+    p.add_argument("--recall", action="store_true", help="with guesses corrected by discarded states, as the papers' are not")
     p.add_argument("--seed", type=int, default=7)
     p.add_argument("--out", type=pathlib.Path, required=True, help="folder of the runs")
     return p.parse_args()
@@ -77,7 +78,10 @@ class Table:
             command.append("--two-calls")
         if drafter == "relax":
             command += ["--rule", "relax", "--profile", self.profile(form)]
-        document = self.keep(f"{form}_{drafter}_{length}_{a.count}x{a.steps}", command)
+        if not a.recall:
+            command.append("--no-recall")
+        recall = "_recall" if a.recall else ""
+        document = self.keep(f"{form}_{drafter}_{length}_{a.count}x{a.steps}{recall}", command)
         return document["results"][-1]
 
 
@@ -87,7 +91,7 @@ def main():
     lengths = [int(x) for x in args.lengths.split(",")]
     for form in args.forms.split(","):
         calls = {"one": "One target pass a round", "two": "Two target passes a round, as the paper counts"}[form]
-        print(f"\n{calls}: efficiency (acceptance of an examined draft), {args.count} images\n")
+        print(f"\n{calls}: efficiency (acceptance of an examined draft), {args.count} images{', recalling' if args.recall else ''}\n")
         print("| L | " + " | ".join(str(x) for x in lengths) + " |")
         print("| --- |" + " --- |" * len(lengths))
         for drafter in args.drafters.split(","):

@@ -116,7 +116,8 @@ ImageSampling::ImageSampling(const DiffusionModel& model, const ImageDrafter& dr
   if (drafter.impl().predictor) {
     const TargetCalls calls = options.two_calls ? TargetCalls::kTwo : TargetCalls::kOne;
     const bool adaptive = options.draft_length == 0;
-    drafter_.emplace(paced(LatentDrafter(drafter.impl().predictor(target_), calls, target_), calls,
+    LatentDrafter guesses(drafter.impl().predictor(target_), calls, target_, options.recall);
+    drafter_.emplace(paced(std::move(guesses), calls,
                            adaptive ? kMostAdaptive : options.draft_length, adaptive));
   }
   if (options.first > std::numeric_limits<std::uint32_t>::max() - labels.size()) {

@@ -34,6 +34,7 @@ nlohmann::json described(const SamplePlan::Set& set, const DiffusionModel& model
   if (set.drafter == "none") return out;
   out["draft_length"] = o.draft_length;
   out["two_calls"] = o.two_calls;
+  out["recall"] = o.recall;
   out["rule"] = set.rule;
   if (!o.looseness.empty()) out["looseness"] = o.looseness;
   return out;

@@ -98,6 +98,8 @@ void bind_drafting(CLI::App& app, ImageFlags& f) {
       ->default_str(length_name(f.options.draft_length));
   app.add_flag("--two-calls", f.options.two_calls,
                "A pass of the model before drafting, and one after, as the papers count");
+  app.add_flag("--no-recall{false}", f.options.recall,
+               "Without correcting guesses by what passes said of discarded states, as published");
 }
 
 DiffusionModel load_diffusion(const ImageFlags& f) {
@@ -161,6 +163,7 @@ nlohmann::json settings(const ImageFlags& f) {
           {"rule", f.rule},
           {"draft_length", length_json(f.options.draft_length)},
           {"two_calls", f.options.two_calls},
+          {"recall", f.options.recall},
           {"precision", f.precision},
           {"steps", f.options.steps},
           {"guidance", f.options.guidance},

@@ -112,8 +112,8 @@ class Bench {
     const ImageOptions& o = f_.images.options;
     return {{"model", f_.images.model}, {"cpu", cpu_name()},        {"date", utc_date()},
             {"images", labels_.size()}, {"steps", o.steps},         {"guidance", o.guidance},
-            {"rule", f_.images.rule},   {"two_calls", o.two_calls}, {"seed", o.seed},
-            {"lanes", o.lanes},         {"results", rows}};
+            {"rule", f_.images.rule},   {"two_calls", o.two_calls}, {"recall", o.recall},
+            {"seed", o.seed},           {"lanes", o.lanes},         {"results", rows}};
   }
 
   const Flags& f_;

@@ -31,7 +31,37 @@ void LatentDrafter::begin_with_a_pass(std::vector<Drafting>& drafting) const {
     const auto row = static_cast<std::int64_t>(i);
     predictor_->anchor(drafting[i].memory, drafting[i].lane->step(), drafting[i].lane->state(),
                        scores.output.noise[row], scores.output.feature[row]);
+    drafting[i].guesses->push_back({drafting[i].memory, scores.means[i]});
     add(drafting[i], std::move(scores.means[i]));
+  }
+}
+
+// Drafts one transition of every lane.
+void LatentDrafter::guess(std::vector<Drafting*>& drafting) const {
+  LatentRows rows;
+  std::vector<LatentMemory*> memories;
+  for (Drafting* d : drafting) {
+    // The state behind the correction is the one that is drafted from, whatever it was corrected
+    // by.
+    if (const Recalled* r = d->recalled()) {
+      Latent drawn_with = std::move(d->memory.mean);
+      d->memory = r->guess.memory;
+      d->memory.mean = std::move(drawn_with);
+    }
+    rows.add(*d->lane, d->state(), d->lane->step() + d->draft->size());
+    d->guesses->push_back({d->memory, {}});
+    memories.push_back(&d->memory);
+  }
+  std::vector<Latent> means = predictor_->means(rows, memories);
+  for (std::size_t i = 0; i < drafting.size(); ++i) {
+    Drafting& d = *drafting[i];
+    d.guesses->back().mean = means[i];
+    if (const Recalled* r = d.recalled()) {
+      for (std::size_t j = 0; j < means[i].size(); ++j)
+        means[i][j] += r->mean[j] - r->guess.mean[j];
+      if (r == &d.known->recalled.back()) d.memory = d.known->behind;
+    }
+    add(d, std::move(means[i]));
   }
 }
 
@@ -41,7 +71,7 @@ std::vector<std::size_t> LatentDrafter::foresee(std::span<LatentLane* const> lan
   for (std::size_t i = 0; i < lanes.size(); ++i) {
     const LatentLane& lane = *lanes[i];
     // What a lane's first drafts begin with comes out of its first pass.
-    if (calls_ == TargetCalls::kOne && !memories_.contains(lane.request())) lengths[i] = 0;
+    if (calls_ == TargetCalls::kOne && !lanes_.contains(lane.request())) lengths[i] = 0;
     grades.push_back(grade_of(lane));
   }
   return grades;
@@ -52,50 +82,83 @@ std::vector<LatentDraft> LatentDrafter::propose(std::span<LatentLane* const> lan
   std::vector<LatentDraft> drafts(lanes.size());
   std::vector<Drafting> drafting;
   before_.clear();
+  guesses_.assign(lanes.size(), {});
   for (std::size_t i = 0; i < lanes.size(); ++i) {
     const LatentLane& lane = *lanes[i];
     before_.push_back(lane.state());
     drafts[i].grade = grade_of(lane);
     if (lengths[i] == 0) continue;
-    const auto memory = memories_.find(lane.request());
-    drafting.push_back({&lane, &drafts[i],
-                        memory != memories_.end() ? memory->second : LatentMemory{}, lengths[i]});
+    const auto found = lanes_.find(lane.request());
+    const Known* known = found != lanes_.end() ? &found->second : nullptr;
+    drafting.push_back({&lane, &drafts[i], known != nullptr ? known->memory : LatentMemory{},
+                        lengths[i], known, &guesses_[i]});
   }
   if (calls_ == TargetCalls::kTwo) begin_with_a_pass(drafting);
   for (;;) {
-    LatentRows rows;
-    std::vector<LatentMemory*> memories;
     std::vector<Drafting*> going_on;
     for (Drafting& d : drafting) {
-      if (d.draft->size() >= d.most) continue;
-      rows.add(*d.lane, d.state(), d.lane->step() + d.draft->size());
-      memories.push_back(&d.memory);
-      going_on.push_back(&d);
+      if (d.draft->size() < d.most) going_on.push_back(&d);
     }
-    if (rows.size() == 0) return drafts;
-    std::vector<Latent> means = predictor_->means(rows, memories);
-    for (std::size_t i = 0; i < going_on.size(); ++i) add(*going_on[i], std::move(means[i]));
+    if (going_on.empty()) return drafts;
+    guess(going_on);
   }
+}
+
+void LatentDrafter::anchor(LatentMemory& memory, const Passed& p, std::size_t row) const {
+  const std::span<const float> mean = p.verified.at(p.lane, row).mean;
+  memory.mean.assign(mean.begin(), mean.end());
+  predictor_->anchor(memory, p.first + row, p.state(row), p.verified.noise(p.lane, row),
+                     p.verified.feature(p.lane, row));
+}
+
+// Keeps what was said of the drafts behind the newest output, which came of row `newest`. The
+// transition from the last draft was not guessed; it is now.
+void LatentDrafter::recall(const Passed& p, std::size_t newest, const LatentLane& lane,
+                           Known& known, std::vector<Known*>& waiting, LatentRows& rows) const {
+  known.recalled.clear();
+  const std::size_t last = p.draft.size();
+  if (!recalls_ || newest == last) return;
+  for (std::size_t row = newest + 1; row <= last; ++row) {
+    const std::span<const float> mean = p.verified.at(p.lane, row).mean;
+    Guess guess = row < last ? guesses_[p.lane][row] : Guess{};
+    known.recalled.push_back({std::move(guess), Latent(mean.begin(), mean.end())});
+  }
+  LatentMemory& memory = known.recalled.back().guess.memory;
+  anchor(memory, p, last - 1);
+  memory.mean = p.draft.means[last - 1];  // that state was drawn from the draft's Gaussian
+  known.behind = memory;
+  waiting.push_back(&known);
+  rows.add(lane, p.state(last), p.first + last);
 }
 
 void LatentDrafter::observe(std::span<LatentLane* const> lanes, std::span<const LatentDraft> drafts,
                             const DitTarget::Verified& verified,
                             std::span<const Outcome> outcomes) {
-  if (calls_ == TargetCalls::kTwo) return;  // each round begins anew
+  LatentRows rows;
+  std::vector<Known*> waiting;
+  std::vector<Passed> passed;
+  passed.reserve(lanes.size());
+  std::vector<std::size_t> whose;
   for (std::size_t i = 0; i < lanes.size(); ++i) {
     const LatentLane& lane = *lanes[i];
+    passed.push_back({verified, i, drafts[i], before_[i], lane.step() - outcomes[i].emitted});
     if (lane.done()) {
-      memories_.erase(lane.request());
+      lanes_.erase(lane.request());
       continue;
     }
-    // The state that the newest output was made from; what lies behind it was discarded.
-    const std::size_t last = outcomes[i].emitted - 1;
-    const Latent& read = last == 0 ? before_[i] : drafts[i].values[last - 1];
-    LatentMemory& memory = memories_[lane.request()];
-    const std::span<const float> mean = verified.at(i, last).mean;
-    memory.mean.assign(mean.begin(), mean.end());
-    predictor_->anchor(memory, lane.step() - 1, read, verified.noise(i, last),
-                       verified.feature(i, last));
+    Known& known = lanes_[lane.request()];
+    const std::size_t newest = outcomes[i].emitted - 1;
+    if (calls_ == TargetCalls::kOne) anchor(known.memory, passed[i], newest);
+    recall(passed[i], newest, lane, known, waiting, rows);
+    if (waiting.size() > whose.size()) whose.push_back(i);
+  }
+  if (waiting.empty()) return;
+  std::vector<LatentMemory*> memories;
+  for (Known* k : waiting) memories.push_back(&k->behind);
+  std::vector<Latent> means = predictor_->means(rows, memories);
+  for (std::size_t j = 0; j < waiting.size(); ++j) {
+    waiting[j]->recalled.back().guess.mean = std::move(means[j]);
+    anchor(waiting[j]->behind, passed[whose[j]], passed[whose[j]].draft.size());
   }
 }
 

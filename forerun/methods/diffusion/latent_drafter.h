@@ -47,14 +47,21 @@ enum class TargetCalls : std::uint8_t {
 };
 
 /// Drafts with a predictor: each guess is drawn from its Gaussian, and the next made from there.
+///
+/// What a pass said of states that were then discarded is not lost. Behind a rejected draft the
+/// same noise leads to nearly the same states again, where the predictor errs as it did there: its
+/// guess is corrected by the error that it was seen to make. The law is kept: a corrected mean
+/// depends on the noise of earlier transitions only, never on that of its own, and whatever mean a
+/// draft was drawn with, the coupling makes it exact.
 class LatentDrafter {
  public:
   static constexpr Planned kPlanned = Planned::kBeforeDrafting;
 
   /// @param target  referred to
+  /// @param recalls  guesses are corrected
   LatentDrafter(std::shared_ptr<const StepPredictor> predictor, TargetCalls calls,
-                DitTarget& target)
-      : predictor_(std::move(predictor)), calls_(calls), target_(&target) {}
+                DitTarget& target, bool recalls = true)
+      : predictor_(std::move(predictor)), calls_(calls), target_(&target), recalls_(recalls) {}
 
   /// Lowers `lengths` to what can be drafted; returns the grade of each lane's drafts: their
   /// acceptance depends on how far sampling is more than on anything else.
@@ -67,22 +74,59 @@ class LatentDrafter {
                const DitTarget::Verified& verified, std::span<const Outcome> outcomes);
 
  private:
+  // A guess, and what it was made with.
+  struct Guess {
+    LatentMemory memory;
+    Latent mean;
+  };
+  // What a pass said of a state that was discarded.
+  struct Recalled {
+    Guess guess;
+    Latent mean;  // the target's
+  };
+  struct Known {
+    LatentMemory memory;
+    std::vector<Recalled> recalled;  // of the lane's next transitions, in order
+    LatentMemory behind;             // anchored at the last of them
+  };
+  // The rows of a lane in a verifying pass: the state it had, then those of its drafts.
+  struct Passed {
+    const DitTarget::Verified& verified;
+    std::size_t lane;
+    const LatentDraft& draft;
+    const Latent& before;
+    std::size_t first;  // transition of the first row
+    const Latent& state(std::size_t row) const { return row == 0 ? before : draft.values[row - 1]; }
+  };
   // A lane that drafts in this round.
   struct Drafting {
     const LatentLane* lane;
     LatentDraft* draft;
     LatentMemory memory;  // a copy: what is drafted may be discarded
     std::size_t most;
+    const Known* known;           // or null
+    std::vector<Guess>* guesses;  // one a draft
+    // What is recalled of the transition that is drafted next, or null.
+    const Recalled* recalled() const {
+      const std::size_t i = draft->size();
+      return known != nullptr && i < known->recalled.size() ? &known->recalled[i] : nullptr;
+    }
     const Latent& state() const { return draft->size() > 0 ? draft->values.back() : lane->state(); }
   };
   void add(Drafting& d, Latent mean) const;
+  void guess(std::vector<Drafting*>& drafting) const;
+  void anchor(LatentMemory& memory, const Passed& passed, std::size_t row) const;
+  void recall(const Passed& passed, std::size_t newest, const LatentLane& lane, Known& known,
+              std::vector<Known*>& waiting, LatentRows& rows) const;
   void begin_with_a_pass(std::vector<Drafting>& drafting) const;
 
   std::shared_ptr<const StepPredictor> predictor_;
   TargetCalls calls_;
   DitTarget* target_;
-  std::map<std::uint32_t, LatentMemory> memories_;  // by request
-  std::vector<Latent> before_;                      // each lane's state as the round began
+  bool recalls_;
+  std::map<std::uint32_t, Known> lanes_;     // by request
+  std::vector<Latent> before_;               // each lane's state as the round began
+  std::vector<std::vector<Guess>> guesses_;  // of each lane in this round
 };
 
 /// The same with somebody who says how many states each lane drafts.
