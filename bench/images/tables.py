@@ -42,10 +42,12 @@ class Table:
     def __init__(self, args):
         self.args = args
         args.out.mkdir(parents=True, exist_ok=True)
+        self.suffix = "_recall" if args.recall else ""
 
     def common(self, count):
         a = self.args
-        return ["-m", a.model, "--steps", str(a.steps), "--cfg", str(a.cfg), "--count", str(count)]
+        command = ["-m", a.model, "--steps", str(a.steps), "--cfg", str(a.cfg), "--count", str(count)]
+        return command if a.recall else command + ["--no-recall"]
 
     def keep(self, name, command):
         """The JSON of a command, from its file if it was run before."""
@@ -62,7 +64,7 @@ class Table:
     def profile(self, form):
         """Made on other images than those that are measured."""
         a = self.args
-        path = a.out / f"relax_{form}_{a.steps}.profile.json"
+        path = a.out / f"relax_{form}_{a.steps}{self.suffix}.profile.json"
         if not path.exists():
             command = [a.forerun, "profile", *self.common(16), "-d", f"free:{a.free}", "--seed", str(a.seed + 1),
                        "-o", str(path)]
@@ -78,10 +80,7 @@ class Table:
             command.append("--two-calls")
         if drafter == "relax":
             command += ["--rule", "relax", "--profile", self.profile(form)]
-        if not a.recall:
-            command.append("--no-recall")
-        recall = "_recall" if a.recall else ""
-        document = self.keep(f"{form}_{drafter}_{length}_{a.count}x{a.steps}{recall}", command)
+        document = self.keep(f"{form}_{drafter}_{length}_{a.count}x{a.steps}{self.suffix}", command)
         return document["results"][-1]
 
 

@@ -31,7 +31,7 @@ void LatentDrafter::begin_with_a_pass(std::vector<Drafting>& drafting) const {
     const auto row = static_cast<std::int64_t>(i);
     predictor_->anchor(drafting[i].memory, drafting[i].lane->step(), drafting[i].lane->state(),
                        scores.output.noise[row], scores.output.feature[row]);
-    drafting[i].guesses->push_back({drafting[i].memory, scores.means[i]});
+    if (recalls_) drafting[i].guesses->emplace_back();  // said, not guessed, and never discarded
     add(drafting[i], std::move(scores.means[i]));
   }
 }
@@ -41,24 +41,24 @@ void LatentDrafter::guess(std::vector<Drafting*>& drafting) const {
   LatentRows rows;
   std::vector<LatentMemory*> memories;
   for (Drafting* d : drafting) {
-    // The state behind the correction is the one that is drafted from, whatever it was corrected
-    // by.
+    // What was remembered then, but for the noise of the state that is read: that is its own.
     if (const Recalled* r = d->recalled()) {
       Latent drawn_with = std::move(d->memory.mean);
       d->memory = r->guess.memory;
       d->memory.mean = std::move(drawn_with);
     }
     rows.add(*d->lane, d->state(), d->lane->step() + d->draft->size());
-    d->guesses->push_back({d->memory, {}});
+    if (recalls_) d->guesses->push_back({d->memory, {}});
     memories.push_back(&d->memory);
   }
   std::vector<Latent> means = predictor_->means(rows, memories);
   for (std::size_t i = 0; i < drafting.size(); ++i) {
     Drafting& d = *drafting[i];
-    d.guesses->back().mean = means[i];
+    if (recalls_) d.guesses->back().mean = means[i];
     if (const Recalled* r = d.recalled()) {
-      for (std::size_t j = 0; j < means[i].size(); ++j)
+      for (std::size_t j = 0; j < means[i].size(); ++j) {
         means[i][j] += r->mean[j] - r->guess.mean[j];
+      }
       if (r == &d.known->recalled.back()) d.memory = d.known->behind;
     }
     add(d, std::move(means[i]));
@@ -111,13 +111,12 @@ void LatentDrafter::anchor(LatentMemory& memory, const Passed& p, std::size_t ro
                      p.verified.feature(p.lane, row));
 }
 
-// Keeps what was said of the drafts behind the newest output, which came of row `newest`. The
-// transition from the last draft was not guessed; it is now.
-void LatentDrafter::recall(const Passed& p, std::size_t newest, const LatentLane& lane,
-                           Known& known, std::vector<Known*>& waiting, LatentRows& rows) const {
+// Keeps what was said of the drafts behind the newest output, which came of row `newest`; false if
+// there are none. The transition from the last of them was not guessed yet.
+bool LatentDrafter::recall(const Passed& p, std::size_t newest, Known& known) const {
   known.recalled.clear();
   const std::size_t last = p.draft.size();
-  if (!recalls_ || newest == last) return;
+  if (!recalls_ || newest == last) return false;
   for (std::size_t row = newest + 1; row <= last; ++row) {
     const std::span<const float> mean = p.verified.at(p.lane, row).mean;
     Guess guess = row < last ? guesses_[p.lane][row] : Guess{};
@@ -127,38 +126,36 @@ void LatentDrafter::recall(const Passed& p, std::size_t newest, const LatentLane
   anchor(memory, p, last - 1);
   memory.mean = p.draft.means[last - 1];  // that state was drawn from the draft's Gaussian
   known.behind = memory;
-  waiting.push_back(&known);
-  rows.add(lane, p.state(last), p.first + last);
+  return true;
 }
 
 void LatentDrafter::observe(std::span<LatentLane* const> lanes, std::span<const LatentDraft> drafts,
                             const DitTarget::Verified& verified,
                             std::span<const Outcome> outcomes) {
   LatentRows rows;
-  std::vector<Known*> waiting;
-  std::vector<Passed> passed;
-  passed.reserve(lanes.size());
-  std::vector<std::size_t> whose;
+  std::vector<LatentMemory*> memories;
+  std::vector<std::pair<Known*, Passed>> recalling;
   for (std::size_t i = 0; i < lanes.size(); ++i) {
     const LatentLane& lane = *lanes[i];
-    passed.push_back({verified, i, drafts[i], before_[i], lane.step() - outcomes[i].emitted});
     if (lane.done()) {
       lanes_.erase(lane.request());
       continue;
     }
     Known& known = lanes_[lane.request()];
-    const std::size_t newest = outcomes[i].emitted - 1;
-    if (calls_ == TargetCalls::kOne) anchor(known.memory, passed[i], newest);
-    recall(passed[i], newest, lane, known, waiting, rows);
-    if (waiting.size() > whose.size()) whose.push_back(i);
+    const Passed passed{verified, i, drafts[i], before_[i], lane.step() - outcomes[i].emitted};
+    const std::size_t newest = outcomes[i].emitted - 1, last = drafts[i].size();
+    if (calls_ == TargetCalls::kOne) anchor(known.memory, passed, newest);
+    if (!recall(passed, newest, known)) continue;
+    recalling.emplace_back(&known, passed);
+    memories.push_back(&known.behind);
+    rows.add(lane, passed.state(last), passed.first + last);
   }
-  if (waiting.empty()) return;
-  std::vector<LatentMemory*> memories;
-  for (Known* k : waiting) memories.push_back(&k->behind);
+  if (recalling.empty()) return;
   std::vector<Latent> means = predictor_->means(rows, memories);
-  for (std::size_t j = 0; j < waiting.size(); ++j) {
-    waiting[j]->recalled.back().guess.mean = std::move(means[j]);
-    anchor(waiting[j]->behind, passed[whose[j]], passed[whose[j]].draft.size());
+  for (std::size_t j = 0; j < recalling.size(); ++j) {
+    auto& [known, passed] = recalling[j];
+    known->recalled.back().guess.mean = std::move(means[j]);
+    anchor(known->behind, passed, passed.draft.size());
   }
 }
 

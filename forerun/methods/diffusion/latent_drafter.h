@@ -60,7 +60,7 @@ class LatentDrafter {
   /// @param target  referred to
   /// @param recalls  guesses are corrected
   LatentDrafter(std::shared_ptr<const StepPredictor> predictor, TargetCalls calls,
-                DitTarget& target, bool recalls = true)
+                DitTarget& target, bool recalls)
       : predictor_(std::move(predictor)), calls_(calls), target_(&target), recalls_(recalls) {}
 
   /// Lowers `lengths` to what can be drafted; returns the grade of each lane's drafts: their
@@ -105,7 +105,7 @@ class LatentDrafter {
     LatentMemory memory;  // a copy: what is drafted may be discarded
     std::size_t most;
     const Known* known;           // or null
-    std::vector<Guess>* guesses;  // one a draft
+    std::vector<Guess>* guesses;  // one a draft, if they are recalled
     // What is recalled of the transition that is drafted next, or null.
     const Recalled* recalled() const {
       const std::size_t i = draft->size();
@@ -116,8 +116,7 @@ class LatentDrafter {
   void add(Drafting& d, Latent mean) const;
   void guess(std::vector<Drafting*>& drafting) const;
   void anchor(LatentMemory& memory, const Passed& passed, std::size_t row) const;
-  void recall(const Passed& passed, std::size_t newest, const LatentLane& lane, Known& known,
-              std::vector<Known*>& waiting, LatentRows& rows) const;
+  bool recall(const Passed& passed, std::size_t newest, Known& known) const;
   void begin_with_a_pass(std::vector<Drafting>& drafting) const;
 
   std::shared_ptr<const StepPredictor> predictor_;
