@@ -80,11 +80,12 @@ class ImageDrafter {
 
 /// How images are sampled.
 struct ImageOptions {
-  std::int64_t steps = 1000;         ///< 1 to 1,000
-  double guidance = 1.5;             ///< classifier-free; 1: none, and half the work
-  std::int64_t guided_channels = 0;  ///< 0: all; facebookresearch/DiT guides 3 of 4
-  double variance_share = 0.0;       ///< models/ddpm_schedule.h
-  double eta = 1.0;                  ///< likewise
+  std::int64_t steps = 1000;  ///< 1 to 1,000
+  double guidance = 1.5;      ///< classifier-free; 1: none, and half the work
+  /// 0: as the model's dialect does; facebookresearch/DiT guides 3 of 4, diffusers all.
+  std::int64_t guided_channels = 0;
+  double variance_share = 0.0;  ///< models/ddpm_schedule.h
+  double eta = 1.0;             ///< likewise
   std::uint64_t seed = 0;
   std::uint32_t first = 0;  ///< place of the first image, for a part of a larger run
   std::size_t lanes = 16;   ///< images at a time; no image depends on it
@@ -97,16 +98,18 @@ struct ImageOptions {
   bool recall = true;
   /// INEXACT if not empty: FREE (relax), by transition; see `relaxed_profile`.
   std::vector<double> looseness;
-  std::string vae;     ///< folder of the decoder, for models of latents
-  bool trace = false;  ///< keep how the first image came about
+  std::string vae;       ///< folder of the decoder, for models of latents
+  bool pictures = true;  ///< false: values alone are kept, which needs no decoder
+  bool trace = false;    ///< keep how the first image came about
 };
 
 /// How an image came about.
 struct ImageTrace {
-  /// `emitted` transitions from `first` on: `kept` of `drafted` drafts, then one that was mirrored,
-  /// or drawn from the target where all were kept.
+  /// `emitted` transitions from `first` on: those that the target gave before drafting (two calls),
+  /// `kept` of `drafted` drafts, then one that was mirrored, or drawn from the target where all
+  /// were kept.
   struct Round {
-    std::uint32_t first = 0, drafted = 0, kept = 0, emitted = 0;
+    std::uint32_t first = 0, given = 0, drafted = 0, kept = 0, emitted = 0;
   };
   /// What the target foresaw after so many steps.
   struct Sight {
@@ -176,7 +179,7 @@ struct ImageCertificate {
   double seconds = 0.0;
   bool interrupted = false;
 
-  bool passed() const noexcept;
+  bool passed() const noexcept;  ///< false, too, where nothing was drafted: nothing was tested
 };
 /// Samples as generate_images and scores every transition again by plain passes of the target.
 ImageCertificate certify_images(const DiffusionModel& model, const ImageDrafter& drafter,

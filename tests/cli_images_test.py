@@ -42,6 +42,10 @@ class Images(Command):
         return ("train", "free", "-t", DIT, "--data", data, "--out", out, "--steps", "3", "--batch", "10",
                 "--micro-batch", "10", "--threads", "1", *more)
 
+    @property
+    def precision(self):
+        return self.document(*self.generate("--count", "1"))["precision"]
+
     def generate(self, *more, model=DIT, steps=12, threads=1, out=None):
         return ("generate", "-m", model, "--steps", str(steps), "--threads", str(threads), "--out",
                 out or self.path("grid.png"), *more)
@@ -100,6 +104,12 @@ class Images(Command):
         self.assertEqual([r["drafter"] for r in j["results"]], ["none"] + ["asd"] * 2 + [f"free:{self.free}"] * 2)
         self.assertEqual([r["draft_length"] for r in j["results"]], [1, 2, "auto", 2, "auto"])
         self.assertGreater(j["results"][3]["draft_cost"], 0.0)
+        self.assertEqual((j["precision"], len(j["results"][1]["accepted_by_step"])), (self.precision, 12))
+        self.assertIsNone(j["results"][0]["acceptance_by_time"][0])  # nothing was drafted
+        self.assertIn("by tenth of sampling", forerun(*args, "--drafters", "asd").stdout)
+        latent = ("bench", "-m", LATENT, "--steps", "3", "--count", "1", "--draft-lengths", "2", "--drafters", "asd")
+        self.assertEqual(len(self.document(*latent)["results"]), 2)  # needs no decoder
+        self.assertIsNone(self.document(*latent, "--two-calls")["results"][1]["draft_cost"])
         self.assertIn("speed", j["results"][1])
         self.assertNotIn("speed", self.document(*args, "--drafters", "asd", "--no-plain")["results"][0])
 
@@ -111,10 +121,27 @@ class Images(Command):
         j = self.document(*self.generate("-d", f"free:{self.free}", "--rule", "relax", "--profile", profile))
         self.assertFalse(j["exact"])
         self.refused(2, *self.generate("-d", "asd", "--rule", "relax"), says=["--profile"])
-        self.refused(2, *self.generate("-d", "asd", "--rule", "relax", "--profile", profile, "--cfg", "3"),
-                     says=["guidance"])
+        relax = ("-d", f"free:{self.free}", "--rule", "relax", "--profile")
+        self.refused(2, *self.generate(*relax, profile, "--cfg", "3"), says=["guidance", "3"])
+        self.refused(2, *self.generate(*relax, profile, "--eta", "0.5"), says=["eta"])
+        self.refused(2, *self.generate(*relax, profile, "--two-calls", "-L", "3"), says=["two calls"])
+        self.refused(2, *self.generate("-d", "asd", *relax[2:], profile), says=["drafter", "free", "asd"])
+        self.refused(2, *self.generate(*relax, self.path("old", b'{"format": "forerun relax profile 1"}')),
+                     says=["another version"])
         self.refused(2, *self.generate("-d", "asd", "--rule", "relax", "--profile", self.path("no", b"{}")),
                      says=["no profile"])
+
+    def test_a_pipeline_brings_its_decoder(self):
+        pipeline = self.path("pipeline")
+        shutil.copytree(os.path.join(DATA, "dit", "diffusers"), pipeline)
+        self.refused(2, *self.generate("--dialect", "diffusers", model=pipeline), says=["--vae"])
+        shutil.copytree(os.path.join(DATA, "vae", "four_levels"), os.path.join(pipeline, "vae"))
+        self.assertTrue(self.picture("--dialect", "diffusers", "--count", "1", model=pipeline).startswith(b"\x89PNG"))
+
+    def test_what_drafts_nothing_does_not_pass(self):
+        r = forerun("certify", "-m", DIT, "--steps", "5", "--count", "1", "-d", "none")
+        self.assertEqual(r.returncode, 1)
+        self.assertIn("NOTHING DRAFTED", r.stdout)
 
     def test_help_teaches(self):
         for verb in ("generate", "bench", "certify", "profile"):
@@ -137,6 +164,15 @@ class Images(Command):
 
     def test_models_that_cannot_be_read_are_one_line(self):
         self.refused(1, *self.generate("--drafter", "free:nowhere"), says=["nowhere"])
+        self.refused(1, *self.generate("--cfg", "2", model="nowhere"), says=["nowhere"])
+        damaged = self.path("damaged")
+        shutil.copytree(DIT, damaged)
+        with open(os.path.join(damaged, "config.json"), "w") as f:
+            f.write("{")
+        self.refused(1, *self.generate("--class", "0", model=damaged), says=["damaged", "config.json"])
+        bench = ("bench", "-m", DIT, "--steps", "12", "--count", "2", "--drafters")
+        self.refused(2, *bench, "asd,lookup", says=["lookup"])
+        self.assertEqual(forerun(*bench, "asd", "--draft-lengths", "2000").returncode, 2)
         self.refused(1, *self.generate("--drafter", f"free:{DIT}"), says=["FREE"])
         other = self.path("other")
         r = forerun("train", "dit", "--data", self.data, "--out", other, "--steps", "1", "--depth", "1", "--hidden", "16",

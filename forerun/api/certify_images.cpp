@@ -68,7 +68,7 @@ class Judge {
 }  // namespace
 
 bool ImageCertificate::passed() const noexcept {
-  return report.passed() && std::abs(expected_z) < 4.0;
+  return report.drafted > 0 && report.passed() && std::abs(expected_z) < 4.0;
 }
 
 ImageCertificate certify_images(const DiffusionModel& model, const ImageDrafter& drafter,

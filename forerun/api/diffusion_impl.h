@@ -13,6 +13,7 @@ namespace forerun {
 
 struct DiffusionModel::Impl {
   std::string path;
+  DitDialect dialect;
   std::shared_ptr<const Dit> dit;
   std::shared_ptr<const Bf16Dit> packed;  ///< if it is to run in bf16
 };

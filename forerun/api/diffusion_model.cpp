@@ -21,8 +21,10 @@ DiffusionModel DiffusionModel::load(const std::string& path, DitDialect dialect,
                                     Precision precision) {
   const auto conventions =
       dialect == DitDialect::kDiffusers ? DitConventions::kDiffusers : DitConventions::kReference;
-  auto impl = std::make_shared<Impl>(
-      Impl{.path = path, .dit = std::make_shared<Dit>(load_dit(path, conventions))});
+  auto impl = std::make_shared<Impl>(Impl{.path = path,
+                                          .dialect = dialect,
+                                          .dit = std::make_shared<Dit>(load_dit(path, conventions)),
+                                          .packed = nullptr});
   if (precision == Precision::kBF16 && Bf16Stack::fits(impl->dit->config)) {
     impl->packed = std::make_shared<Bf16Dit>(*impl->dit);
   } else if (precision != Precision::kF32) {

@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <chrono>
 #include <cmath>
+#include <filesystem>
 #include <limits>
 #include <map>
 #include <optional>
@@ -29,9 +30,12 @@ DdpmSchedule schedule_of(const ImageOptions& o) {
 
 GuidedDit guided_model(const DiffusionModel& model, const ImageOptions& o) {
   try {
-    return {model.impl().dit,
-            {.scale = o.guidance, .channels = o.guided_channels},
-            model.impl().packed};
+    const DiffusionModel::Impl& m = model.impl();
+    // facebookresearch/DiT guides the first three channels of a latent's four.
+    constexpr std::int64_t kReferences = 3;
+    const bool three = m.dialect == DitDialect::kReference && model.channels() > kReferences;
+    const std::int64_t channels = o.guided_channels == 0 && three ? kReferences : o.guided_channels;
+    return {m.dit, {.scale = o.guidance, .channels = channels}, m.packed};
   } catch (const std::invalid_argument& e) {
     throw UsageError(e.what());
   }
@@ -65,6 +69,18 @@ void check(const DiffusionModel& model, std::span<const std::int64_t> labels,
   }
 }
 
+// Outcomes in which what the target drew before drafting is an output and no draft.
+std::vector<Outcome> without_given(const ImageSampling::Round& round) {
+  std::vector<Outcome> out(round.outcomes.begin(), round.outcomes.end());
+  for (std::size_t i = 0; i < out.size(); ++i) {
+    const auto given = static_cast<std::uint32_t>(round.drafts[i].given);
+    out[i].drafted -= given;
+    out[i].examined -= given;
+    out[i].accepted -= given;
+  }
+  return out;
+}
+
 // A plain lane drafts nothing.
 struct NoLatentDrafter {
   std::vector<LatentDraft> propose(std::span<LatentLane* const> lanes) const {
@@ -76,16 +92,21 @@ struct NoLatentDrafter {
 
 // The decoder of a model of latents; found to be missing, or another's, before the work is done.
 std::optional<VaeDecoder> decoder_of(const DiffusionModel& model, const ImageOptions& o) {
-  if (!model.latent()) return std::nullopt;
-  if (o.vae.empty()) {
+  if (!model.latent() || !o.pictures) return std::nullopt;
+  std::string folder = o.vae;
+  std::error_code ignored;
+  const std::filesystem::path own = std::filesystem::path(model.path()) / "vae";  // a pipeline's
+  if (folder.empty() && std::filesystem::exists(own / "config.json", ignored))
+    folder = own.string();
+  if (folder.empty()) {
     throw UsageError(
         fmt::format("the model's images are latents of {} channels: give --vae FOLDER to decode "
                     "them",
                     model.channels()));
   }
-  VaeDecoder vae = load_vae(o.vae);
+  VaeDecoder vae = load_vae(folder);
   if (vae.config.latent_channels != model.channels()) {
-    throw UsageError(fmt::format("{} decodes latents of {} channels, the model's have {}", o.vae,
+    throw UsageError(fmt::format("{} decodes latents of {} channels, the model's have {}", folder,
                                  vae.config.latent_channels, model.channels()));
   }
   return vae;
@@ -138,9 +159,10 @@ bool ImageSampling::run(const ImageListener& listener,
   ImageProgress progress{.of_steps = lanes_.size() * static_cast<std::uint64_t>(options_.steps),
                          .of_images = lanes_.size()};
   const auto observe = [&](const Round& round) {
-    statistics_(round);
+    const std::vector<Outcome> guessed = without_given(round);
+    statistics_.add(guessed, round.seconds);
     for (std::size_t i = 0; i < round.lanes.size(); ++i) {
-      const Outcome& o = round.outcomes[i];
+      const Outcome& o = guessed[i];
       progress.steps += o.emitted;
       progress.kept += o.accepted;
       progress.rejected += o.examined - o.accepted;
@@ -171,7 +193,7 @@ std::vector<ExaminedDraft> examined_drafts(const ImageSampling::Round& round) {
   for (std::size_t i = 0; i < round.lanes.size(); ++i) {
     const Outcome& o = round.outcomes[i];
     const std::size_t first = round.lanes[i]->step() - o.emitted;
-    for (std::size_t j = 0; j < o.examined; ++j) {
+    for (std::size_t j = round.drafts[i].given; j < o.examined; ++j) {
       const Gaussian target = round.verified.at(i, j);
       const Latent& draft = round.drafts[i].means[j];
       double squares = 0.0;
@@ -201,8 +223,12 @@ class Tracer {
       if (lane.request() != followed_) continue;
       const Outcome& o = round.outcomes[i];
       const auto first = static_cast<std::uint32_t>(lane.step()) - o.emitted;
-      trace_.rounds.push_back(
-          {.first = first, .drafted = o.drafted, .kept = o.accepted, .emitted = o.emitted});
+      const auto given = static_cast<std::uint32_t>(round.drafts[i].given);
+      trace_.rounds.push_back({.first = first,
+                               .given = given,
+                               .drafted = o.drafted - given,
+                               .kept = o.accepted - given,
+                               .emitted = o.emitted});
       if (first < due_ && !lane.done()) continue;
       due_ = first + static_cast<std::uint32_t>(std::max<std::size_t>(lane.steps() / kSights, 1));
       // From the state that the round began with, which the first row of the pass read.
@@ -250,13 +276,14 @@ ImageRun generate_images(const DiffusionModel& model, const ImageDrafter& drafte
   out.exact = sampling.rule().exact();
   out.steps.resize(static_cast<std::size_t>(options.steps));
   const bool drafts = drafter.impl().predictor != nullptr;
+  const bool traced = options.trace && options.pictures;
   Tracer tracer(sampling, c, vae);
   tracer.begin(sampling.lanes().front());
   std::map<std::uint32_t, Image> finished;  // by place
   out.interrupted = !sampling.run(listener, [&](const ImageSampling::Round& round) {
-    if (options.trace) tracer(round);
+    if (traced) tracer(round);
     for (const LatentLane* lane : round.lanes) {
-      if (!lane->done()) continue;
+      if (!lane->done() || !options.pictures) continue;
       const auto at = finished.emplace(lane->request(), image_of(lane->state(), c, vae)).first;
       if (listener.on_image) listener.on_image(at->first, at->second);
     }
@@ -280,7 +307,7 @@ ImageRun generate_images(const DiffusionModel& model, const ImageDrafter& drafte
     if (lane.done()) out.values.push_back(lane.state());
   }
   for (auto& [place, image] : finished) out.images.push_back(std::move(image));
-  if (options.trace) out.trace = tracer.finish();
+  if (traced) out.trace = tracer.finish();
   return out;
 }
 

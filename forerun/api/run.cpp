@@ -22,11 +22,11 @@ void check(const Model& target, const Drafter& drafter, std::span<const std::vec
   } catch (const std::invalid_argument& e) {
     throw UsageError(e.what());
   }
-  if (options.rule == Rule::kRatioOnSearch && !drafter.none() && !drafter.has_laws()) {
+  const bool finds = !drafter.has_laws() || (drafter.block() && drafter.block()->with_lookup);
+  if (options.rule == Rule::kRatioOnSearch && !drafter.none() && finds) {
     throw UsageError(
-        fmt::format("ratio-on-search needs a drafter that scores its drafts (draft-model:PATH); "
-                    "'{}' only finds "
-                    "them: use --rule maximal, which is exact",
+        fmt::format("ratio-on-search needs a drafter that scores its drafts (draft-model:PATH, "
+                    "dflash:PATH); '{}' finds some: use --rule maximal, which is exact",
                     drafter.name()));
   }
   for (const auto& prompt : prompts) {

@@ -4,6 +4,7 @@
 
 #include <memory>
 #include <nlohmann/json.hpp>
+#include <optional>
 #include <set>
 
 #include "forerun/cli/terminal.h"
@@ -45,7 +46,7 @@ void expect_fit(const DiffusionModel& model, const ImageReference& reference, co
   }
 }
 
-SamplePlan plan_of(const Flags& f) {
+SamplePlan plan_of(const Flags& f, const DiffusionModel& model) {
   SamplePlan plan{.sets = {}, .count = f.images.count, .keep = f.keep};
   // The other one first: differences are of the drafted set less the plain one.
   if (!f.against.empty()) {
@@ -57,7 +58,7 @@ SamplePlan plan_of(const Flags& f) {
   plan.sets.push_back({.name = set_name(f.images.drafter, f.images.rule),
                        .drafter = f.images.drafter,
                        .rule = f.images.rule,
-                       .options = resolve(f.images)});
+                       .options = resolve(f.images, model)});
   if (plan.sets.size() == 2 && plan.sets[0].name == plan.sets[1].name) {
     throw UsageError(
         fmt::format("--against {0} is what is sampled anyway; name another --drafter", f.against));
@@ -65,9 +66,8 @@ SamplePlan plan_of(const Flags& f) {
   return plan;
 }
 
-Sampled sampled(const Flags& f, const ImageReference& reference) {
-  const SamplePlan plan = plan_of(f);
-  const DiffusionModel model = load_diffusion(f.images);
+Sampled sampled(const Flags& f, const ImageReference& reference, const DiffusionModel& model) {
+  const SamplePlan plan = plan_of(f, model);
   expect_fit(model, reference, f);
   Sampled out = sample_sets(model, reference, plan);
   if (out.found > 0) {
@@ -108,12 +108,13 @@ Sampled read(const Flags& f, const ImageReference& reference) {
   return out;
 }
 
-nlohmann::json document(const Flags& f, const Sampled& s, const ImageEvaluation& e,
+nlohmann::json document(const Flags& f, const std::optional<DiffusionModel>& model,
+                        const Sampled& s, const ImageEvaluation& e,
                         const std::vector<std::string>& names, const ImageReference& reference) {
   nlohmann::json j = to_json(e, names, reference);
   j["interrupted"] = s.interrupted;
-  if (!f.folders.empty()) return j;
-  j.update(settings(f.images));
+  if (!model) return j;
+  j.update(settings(f.images, *model));
   j["found"] = s.found;
   j["sampled"] = s.made;
   j["sampling_seconds"] = s.seconds;
@@ -129,7 +130,9 @@ int run(const Flags& f) {
   }
   set_threads(f.images.threads);
   const ImageReference reference = ImageReference::load(f.classifier, f.data);
-  const Sampled s = f.folders.empty() ? sampled(f, reference) : read(f, reference);
+  std::optional<DiffusionModel> model;
+  if (f.folders.empty()) model = load_diffusion(f.images);
+  const Sampled s = model ? sampled(f, reference, *model) : read(f, reference);
   constexpr std::size_t kLeast = 4;  // as evaluate_images
   if (s.interrupted && s.sets.front().set.images.size() < kLeast) return 130;
   std::vector<ImageSet> sets;
@@ -144,7 +147,7 @@ int run(const Flags& f) {
       [&](std::string_view part) { progress.show(fmt::format("evaluating: {}", part)); });
   progress.clear();
   if (f.json) {
-    write_json(document(f, s, e, names, reference));
+    write_json(document(f, model, s, e, names, reference));
   } else {
     write_out(evaluation_table(e, names, reference));
   }

@@ -22,18 +22,19 @@ ImageTracePage example() {
   page.command = "forerun generate -m 'a & b'";
   page.facts = {{"drafter", "asd"}};
   page.steps = 130;
-  // One kept and one mirrored; three kept and one of the target's own; ...
-  page.rounds = {{0, 0, 0, 1}, {1, 3, 1, 2}, {3, 3, 3, 4}};
+  // One kept and one mirrored; three kept and one of the target's own;
+  // and of two calls one that the target gave, one kept, one mirrored.
+  page.rounds = {{0, 0, 0, 0, 1}, {1, 0, 3, 1, 2}, {3, 0, 3, 3, 4}, {7, 1, 3, 1, 3}};
   page.sights = {{0, "\x89PNG"}, {100, "a"}, {129, "ab"}};
   return page;
 }
 
 TEST(ImageTrace, ShowsWhatBecameOfEveryStep) {
   const std::string html = render_image_trace(example());
-  EXPECT_EQ(occurrences(html, "<rect class=\"kept\" x="), 4U);
-  EXPECT_EQ(occurrences(html, "<rect class=\"mirrored\" x="), 1U);
-  EXPECT_EQ(occurrences(html, "<rect class=\"own\" x="), 2U);
-  EXPECT_EQ(occurrences(html, "<line class=\"cut\""), 3U);
+  EXPECT_EQ(occurrences(html, "<rect class=\"kept\" x="), 5U);
+  EXPECT_EQ(occurrences(html, "<rect class=\"mirrored\" x="), 2U);
+  EXPECT_EQ(occurrences(html, "<rect class=\"own\" x="), 3U);
+  EXPECT_EQ(occurrences(html, "<line class=\"cut\""), 4U);
   EXPECT_TRUE(has(html, "data:image/png;base64,iVBORw==\""));  // checked with coreutils' base64
   EXPECT_TRUE(has(html, "base64,YQ==\""));
   EXPECT_TRUE(has(html, "base64,YWI=\""));

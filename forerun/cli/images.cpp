@@ -2,6 +2,8 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
+#include <array>
 #include <fstream>
 #include <iterator>
 #include <map>
@@ -13,9 +15,7 @@
 namespace forerun::cli {
 namespace {
 
-constexpr const char* kProfileFormat = "forerun relax profile 1";
-
-std::vector<double> read_profile(const ImageFlags& f) {
+std::vector<double> read_profile(const ImageFlags& f, const DiffusionModel& model) {
   if (f.profile.empty()) {
     throw UsageError(
         "--rule relax needs --profile FILE, which `forerun profile` makes for a drafter, a number "
@@ -25,20 +25,31 @@ std::vector<double> read_profile(const ImageFlags& f) {
   if (!in) throw UsageError(fmt::format("cannot open the profile '{}'", f.profile));
   const auto j = nlohmann::json::parse(std::istreambuf_iterator<char>(in), {}, nullptr, false);
   try {
-    if (j.at("format") != kProfileFormat) throw UsageError("");
-    const auto steps = j.at("steps").get<std::int64_t>();
-    const auto guidance = j.at("guidance").get<double>();
-    if (steps != f.options.steps || guidance != f.options.guidance) {
-      throw UsageError(fmt::format(
-          "the profile '{}' is of {} steps and guidance {}, not {} and {}: make one with `forerun "
-          "profile`",
-          f.profile, steps, guidance, f.options.steps, f.options.guidance));
+    if (j.at("format") != kProfileFormat) {
+      throw UsageError(
+          fmt::format("the profile '{}' is in the format of another version: make it "
+                      "again with `forerun profile`",
+                      f.profile));
+    }
+    const nlohmann::json wanted = profile_settings(f, model);
+    for (const auto& [name, ours] : wanted.items()) {
+      const nlohmann::json& its = j.at("of").at(name);
+      if (its == ours) continue;
+      throw UsageError(
+          fmt::format("the profile '{}' is of {} {}, not {}: make one with `forerun "
+                      "profile`",
+                      f.profile, name, its.dump(), ours.dump()));
     }
     return j.at("looseness").get<std::vector<double>>();
   } catch (const nlohmann::json::exception&) {
     throw UsageError(fmt::format("'{}' is no profile; `forerun profile` makes them", f.profile));
   }
 }
+
+// What no command on texts takes.
+constexpr std::array<std::string_view, 9> kOfImages = {
+    "--class",     "--cfg",       "--dialect", "--guided-channels", "--eta",
+    "--two-calls", "--no-recall", "--vae",     "--draft-lengths"};
 
 }  // namespace
 
@@ -68,7 +79,9 @@ void bind(CLI::App& app, ImageFlags& f) {
   app.add_option("--steps", o.steps, "Steps of sampling, 1 to 1,000")->capture_default_str();
   app.add_option("--cfg", o.guidance, "Classifier-free guidance, 1 = none")->capture_default_str();
   app.add_option("--guided-channels", o.guided_channels,
-                 "How many channels are guided, 0 = all (facebookresearch/DiT: 3 of 4)")
+                 "How many channels are guided, 0 = as the dialect does: reference 3 of 4, "
+                 "diffusers all")
+      ->check(CLI::Range(0, 1024))
       ->capture_default_str();
   app.add_option("--variance", o.variance_share,
                  "Of a step: 0 the posterior's, 1 beta, between them by logarithm")
@@ -120,10 +133,25 @@ std::vector<std::int64_t> labels_of(const ImageFlags& f, const DiffusionModel& m
   return out;
 }
 
-ImageOptions resolve(const ImageFlags& f) {
+ImageOptions resolve(const ImageFlags& f, const DiffusionModel& model) {
   ImageOptions o = f.options;
-  if (f.rule == "relax") o.looseness = read_profile(f);
+  if (f.rule == "relax") o.looseness = read_profile(f, model);
   return o;
+}
+
+nlohmann::json profile_settings(const ImageFlags& f, const DiffusionModel& model) {
+  const ImageOptions& o = f.options;
+  return {{"model", model.digest()},
+          {"drafter", f.drafter.substr(0, f.drafter.find(':'))},
+          {"precision", std::string(name_of(model.precision()))},
+          {"dialect", f.dialect},
+          {"steps", o.steps},
+          {"guidance", o.guidance},
+          {"guided channels", o.guided_channels},
+          {"variance", o.variance_share},
+          {"eta", o.eta},
+          {"two calls", o.two_calls},
+          {"recall", o.recall}};
 }
 
 ImageListener watching(Progress& progress) {
@@ -139,9 +167,9 @@ ImageListener watching(Progress& progress) {
     if (p.kept + p.rejected > 0) {
       drafts = fmt::format("  drafts {} kept, {} rejected", p.kept, p.rejected);
     }
-    progress.show(fmt::format("[{}{}] {} of {} images{}  {:.0f} s left", std::string(filled, '#'),
-                              std::string(kWidth - filled, '.'), p.images, p.of_images, drafts,
-                              left));
+    progress.show(fmt::format("[{}{}] {} of {} steps, {} of {} images{}  {:.0f} s left",
+                              std::string(filled, '#'), std::string(kWidth - filled, '.'), p.steps,
+                              p.of_steps, p.images, p.of_images, drafts, left));
   };
   return out;
 }
@@ -158,20 +186,37 @@ nlohmann::json length_json(std::size_t length) {
   return length == 0 ? nlohmann::json("auto") : nlohmann::json(length);
 }
 
-nlohmann::json settings(const ImageFlags& f) {
-  return {{"drafter", f.drafter},
+nlohmann::json settings(const ImageFlags& f, const DiffusionModel& model) {
+  const ImageOptions& o = f.options;
+  return {{"model", f.model},
+          {"model_digest", model.digest()},
+          {"dialect", f.dialect},
+          {"precision", std::string(name_of(model.precision()))},
+          {"classes", f.classes},
+          {"drafter", f.drafter},
           {"rule", f.rule},
-          {"draft_length", length_json(f.options.draft_length)},
-          {"two_calls", f.options.two_calls},
-          {"recall", f.options.recall},
-          {"precision", f.precision},
-          {"steps", f.options.steps},
-          {"guidance", f.options.guidance},
-          {"seed", f.options.seed}};
+          {"draft_length", length_json(o.draft_length)},
+          {"two_calls", o.two_calls},
+          {"recall", o.recall},
+          {"steps", o.steps},
+          {"guidance", o.guidance},
+          {"guided_channels", o.guided_channels},
+          {"variance", o.variance_share},
+          {"eta", o.eta},
+          {"seed", o.seed},
+          {"lanes", o.lanes}};
 }
 
 nlohmann::json to_json(const ImageRun& r) {
-  return {{"images", r.images.size()},
+  std::vector<std::uint64_t> examined, kept;
+  for (const StepStatistics& s : r.steps) {
+    examined.push_back(s.examined);
+    kept.push_back(s.kept);
+  }
+  return {{"images", r.values.size()},
+          {"interrupted", r.interrupted},
+          {"examined_by_step", examined},
+          {"accepted_by_step", kept},
           {"efficiency", r.efficiency()},
           {"transitions", r.statistics.outputs},
           {"calls", r.calls},
@@ -187,6 +232,7 @@ nlohmann::json to_json(const ImageRun& r) {
 
 nlohmann::json to_json(const ImageCertificate& c) {
   return {{"passed", c.passed()},
+          {"interrupted", c.interrupted},
           {"transitions", c.report.outputs},
           {"drafted", c.report.drafted},
           {"z", c.report.z},
@@ -201,23 +247,30 @@ nlohmann::json to_json(const ImageCertificate& c) {
           {"seconds", c.seconds}};
 }
 
-std::string summary(const ImageRun& r, std::size_t images) {
-  const auto n = static_cast<double>(std::max<std::size_t>(images, 1));
+std::string summary(const ImageRun& r) {
+  const auto steps = static_cast<double>(r.steps.size());
+  // Of images that were interrupted too.
   return fmt::format("{:.0f} steps in {:.1f} target calls an image: parallel efficiency {:.2f}",
-                     static_cast<double>(r.statistics.outputs) / n,
-                     static_cast<double>(r.calls) / n, r.efficiency());
+                     steps, r.efficiency() > 0.0 ? steps / r.efficiency() : 0.0, r.efficiency());
 }
 
 bool asks_for_images(int argc, const char* const* argv) {
+  std::string model;
+  bool of_images = false;
   for (int i = 1; i < argc; ++i) {
     const std::string_view arg = argv[i];
-    if ((arg == "-m" || arg == "--model") && i + 1 < argc) return is_diffusion_model(argv[i + 1]);
-    if (arg.starts_with("--model=")) return is_diffusion_model(std::string(arg.substr(8)));
-    if (arg.starts_with("-m") && arg.size() > 2) {
-      return is_diffusion_model(std::string(arg.substr(arg[2] == '=' ? 3 : 2)));
+    const std::string_view name = arg.substr(0, arg.find('='));
+    of_images = of_images || std::ranges::find(kOfImages, name) != kOfImages.end();
+    if (!model.empty()) continue;
+    if ((arg == "-m" || arg == "--model") && i + 1 < argc) {
+      model = argv[i + 1];
+    } else if (arg.starts_with("--model=")) {
+      model = arg.substr(8);
+    } else if (arg.starts_with("-m") && arg.size() > 2) {
+      model = arg.substr(arg[2] == '=' ? 3 : 2);
     }
   }
-  return false;
+  return !model.empty() && (of_images || is_diffusion_model(model));
 }
 
 }  // namespace forerun::cli

@@ -28,7 +28,11 @@ DiffusionModel load_diffusion(const ImageFlags& flags);
 std::vector<std::int64_t> labels_of(const ImageFlags& flags, const DiffusionModel& model);
 /// The options with the profile of a relaxed rule.
 /// @throws UsageError  no profile, or one made for other settings
-ImageOptions resolve(const ImageFlags& flags);
+ImageOptions resolve(const ImageFlags& flags, const DiffusionModel& model);
+
+/// What a profile's looseness belongs to.
+nlohmann::json profile_settings(const ImageFlags& flags, const DiffusionModel& model);
+inline constexpr const char* kProfileFormat = "forerun relax profile 2";
 
 /// A bar over the steps of all images, drafts kept and rejected; stops at Ctrl-C.
 ImageListener watching(Progress& progress);
@@ -40,11 +44,11 @@ std::string length_name(std::size_t draft_length);
 nlohmann::json length_json(std::size_t draft_length);
 
 /// What a run was asked for, as JSON fields.
-nlohmann::json settings(const ImageFlags& flags);
+nlohmann::json settings(const ImageFlags& flags, const DiffusionModel& model);
 nlohmann::json to_json(const ImageRun& run);
 nlohmann::json to_json(const ImageCertificate& certificate);
 /// "1000 steps in 231.4 target calls an image: parallel efficiency 4.32"
-std::string summary(const ImageRun& run, std::size_t images);
+std::string summary(const ImageRun& run);
 
 /// The same verbs as for texts, where -m names a diffusion model.
 Action add_generate_images(CLI::App& parent, CLI::App*& command);
@@ -54,7 +58,8 @@ Action add_certify_images(CLI::App& parent, CLI::App*& command);
 Action add_profile(CLI::App& parent, CLI::App*& command);
 Action add_evaluate(CLI::App& parent, CLI::App*& command);
 
-/// True if the arguments' -m or --model names a diffusion model.
+/// True if the arguments' -m or --model names a diffusion model, or nothing that can be read and
+/// another argument is for images alone.
 bool asks_for_images(int argc, const char* const* argv);
 
 }  // namespace forerun::cli

@@ -22,23 +22,25 @@ int certify(const Flags& f) {
   const DiffusionModel model = load_diffusion(f.images);
   const ImageDrafter drafter = ImageDrafter::load(f.images.drafter, model);
   Progress progress;
-  const ImageOptions options = resolve(f.images);
+  const ImageOptions options = resolve(f.images, model);
   const ImageCertificate c =
       certify_images(model, drafter, labels_of(f.images, model), options, watching(progress));
   progress.clear();
   if (f.json) {
     nlohmann::json j = to_json(c);
-    j.update(settings(f.images));
+    j.update(settings(f.images, model));
     write_json(j);
   } else {
     const bool ok = c.passed();
+    const char* verdict = ok ? "PASS" : c.report.drafted == 0 ? "NOTHING DRAFTED" : "FAIL";
     write_out(fmt::format(
-        "{} {} transitions, {} drafted: z = {:+.2f}, KS p = {:.3f}, energy p = {:.3f}\n"
+        "{} {}{} transitions, {} drafted: z = {:+.2f}, KS p = {:.3f}, energy p = {:.3f}\n"
         "drafts kept {}, by an exact rule {:.1f}: z = {:+.2f}\n"
         "outputs lean towards drafts by {:+.5f} sigma; this rule's are to, by {:+.5f}\n",
-        styled(stdout, ok ? Style::kGreen : Style::kRed, ok ? "PASS" : "FAIL"), c.report.outputs,
-        c.report.drafted, c.report.z, c.report.ks_p, c.report.energy_p, c.kept, c.expected,
-        c.expected_z, c.shift, c.predicted_shift));
+        styled(stdout, ok ? Style::kGreen : Style::kRed, verdict),
+        c.interrupted ? "(interrupted) " : "", c.report.outputs, c.report.drafted, c.report.z,
+        c.report.ks_p, c.report.energy_p, c.kept, c.expected, c.expected_z, c.shift,
+        c.predicted_shift));
     if (!options.looseness.empty()) write_out("the rule is INEXACT by design: it should fail\n");
   }
   if (c.interrupted) return 130;
@@ -51,16 +53,15 @@ int profile(const Flags& f) {
   NewFile file(f.out);
   Progress progress;
   ImageOptions options = f.images.options;
+  options.pictures = false;
   const ImageRun r =
       generate_images(model, drafter, labels_of(f.images, model), options, watching(progress));
   progress.clear();
   if (r.interrupted) return 130;
   const std::vector<double> looseness = relaxed_profile(r);
-  nlohmann::json j = {{"format", "forerun relax profile 1"},
-                      {"steps", options.steps},
-                      {"guidance", options.guidance},
-                      {"drafter", drafter.name()},
-                      {"images", r.images.size()},
+  nlohmann::json j = {{"format", kProfileFormat},
+                      {"of", profile_settings(f.images, model)},
+                      {"images", r.values.size()},
                       {"date", utc_date()},
                       {"looseness", looseness}};
   file.commit(j.dump(1) + "\n");

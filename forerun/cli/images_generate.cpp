@@ -28,8 +28,11 @@ ImageTracePage page_of(const ImageRun& r, const ImageOptions& o, const ImageFlag
   page.steps = static_cast<std::uint32_t>(o.steps);
   std::uint64_t drafted = 0, kept = 0;
   for (const ImageTrace::Round& t : r.trace.rounds) {
-    page.rounds.push_back(
-        {.first = t.first, .drafted = t.drafted, .kept = t.kept, .emitted = t.emitted});
+    page.rounds.push_back({.first = t.first,
+                           .given = t.given,
+                           .drafted = t.drafted,
+                           .kept = t.kept,
+                           .emitted = t.emitted});
     drafted += t.drafted;
     kept += t.kept;
   }
@@ -52,7 +55,7 @@ int run(const Flags& f, const CLI::App& command) {
   const DiffusionModel model = load_diffusion(f.images);
   const ImageDrafter drafter = ImageDrafter::load(f.images.drafter, model);
   const auto labels = labels_of(f.images, model);
-  ImageOptions options = resolve(f.images);
+  ImageOptions options = resolve(f.images, model);
   options.trace = !f.trace.empty();
   NewFile file(f.out);
   std::optional<NewFile> trace;
@@ -72,15 +75,15 @@ int run(const Flags& f, const CLI::App& command) {
   }
   if (f.json) {
     nlohmann::json j = to_json(r);
-    j.update(settings(f.images));
+    j.update(settings(f.images, model));
     j["out"] = f.out;
     write_json(j);
   } else {
     write_out(fmt::format("{}: {} images in {:.1f} s\n", f.out, r.images.size(), r.seconds));
     const std::string rule = r.exact ? "exact" : styled(stderr, Style::kYellow, "INEXACT");
-    note(styled(stderr, Style::kDim,
-                fmt::format("{}, drafter {}, rule {} (", summary(r, r.images.size()),
-                            drafter.name(), f.images.rule)) +
+    note(styled(
+             stderr, Style::kDim,
+             fmt::format("{}, drafter {}, rule {} (", summary(r), drafter.name(), f.images.rule)) +
          rule + styled(stderr, Style::kDim, fmt::format("), seed {}", options.seed)));
     if (r.statistics.drafted > 0 && options.draft_length == 0) {
       note(styled(stderr, Style::kDim,
@@ -107,7 +110,7 @@ Action add_generate_images(CLI::App& parent, CLI::App*& command) {
   command->footer(R"(Examples:
   forerun generate -m dit --out grid.png
   forerun generate -m dit --class 3,7 --count 8 --cfg 1.5 --drafter free:free --out grid.png
-  forerun generate -m DiT-XL-2-256 --class 207 --vae sd-vae-ft-ema --guided-channels 3 --out dog.png
+  forerun generate -m DiT-XL-2-256 --class 207 --vae sd-vae-ft-ema --out dog.png
 
 Drafting changes how many passes of the model follow each other, never the law of the images.)");
   return [f, command] { return run(*f, *command); };

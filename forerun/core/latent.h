@@ -18,8 +18,8 @@ using Latent = std::vector<float>;
 ///
 /// The noise of a step belongs to its position and not to the round: plain sampling, a draft that
 /// is kept and one that is mirrored all use it. It may be met again after its draft was discarded,
-/// which is exact as long as neither drafts nor their number depend on discarded drafts; then a
-/// perfect drafter gives the plain image, bit for bit.
+/// which is exact as long as a draft's mean, and whether there is a draft, depend on the noise of
+/// earlier steps only; then a perfect drafter gives the plain image, bit for bit.
 class LatentLane {
  public:
   using Value = Latent;
@@ -77,6 +77,8 @@ class LatentLane {
 struct LatentDraft {
   std::vector<Latent> values, means;
   std::size_t grade = 0;  ///< below kGrades; of the part of sampling that it is in
+  std::size_t given =
+      0;  ///< the first of them come from the target itself: no guesses, always kept
   std::size_t size() const noexcept { return values.size(); }
 };
 

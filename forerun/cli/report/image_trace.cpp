@@ -68,8 +68,8 @@ std::string timeline(const ImageTracePage& page) {
   }
   for (const ImageTracePage::Round& r : page.rounds) {
     for (std::uint32_t i = 0; i < r.emitted && r.first + i < page.steps; ++i) {
-      const bool kept = i < r.kept;
-      out += cell(r.first + i, kept ? "kept" : r.kept < r.drafted ? "mirrored" : "own");
+      const bool own = i < r.given || (i == r.given + r.kept && r.kept == r.drafted);
+      out += cell(r.first + i, own ? "own" : i < r.given + r.kept ? "kept" : "mirrored");
     }
     const Place at(r.first);
     out += fmt::format(

@@ -11,7 +11,7 @@ struct ImageTracePage {
   /// Steps `first` to `first + emitted - 1`: `kept` drafts, then one that was mirrored if not all
   /// of `drafted` were kept, else one that the target drew itself.
   struct Round {
-    std::uint32_t first = 0, drafted = 0, kept = 0, emitted = 0;
+    std::uint32_t first = 0, given = 0, drafted = 0, kept = 0, emitted = 0;
   };
   /// What the target foresaw after some steps.
   struct Sight {

@@ -33,6 +33,7 @@ void LatentDrafter::begin_with_a_pass(std::vector<Drafting>& drafting) const {
                        scores.output.noise[row], scores.output.feature[row]);
     if (recalls_) drafting[i].guesses->emplace_back();  // said, not guessed, and never discarded
     add(drafting[i], std::move(scores.means[i]));
+    drafting[i].draft->given = 1;
   }
 }
 
