@@ -1,0 +1,67 @@
+// The drafter in models/smollm2-135m with the real model: it belongs to it, drafts, and changes
+// nothing. Needs the model file (tools/get_model.sh).
+#include <gtest/gtest.h>
+
+#include <string>
+#include <vector>
+
+#include "forerun/forerun.h"
+#include "tests/support/demo_model.h"
+
+namespace forerun {
+namespace {
+
+const std::string kDrafter = "dflash:" FORERUN_SOURCE_DIR "/models/smollm2-135m/dflash";
+
+const Model& target() {
+  static const Model model = Model::load(demo_model_path(), Precision::kInt8);
+  return model;
+}
+
+std::vector<std::vector<Token>> prompts() {
+  std::vector<std::vector<Token>> out;
+  for (const char* text :
+       {"Tom has 3 boxes with 12 apples each. He gives 7 apples to Anna. How many are left?",
+        "Why is the sky blue?", "Write a short poem about the sea."}) {
+    const Message turn{"user", text};
+    out.push_back(target().encode_chat({&turn, 1}));
+  }
+  return out;
+}
+
+class ShippedDFlashFrom : public ::testing::TestWithParam<const char*> {};
+
+TEST_P(ShippedDFlashFrom, SaysWhatTheTargetSaysInFewerPasses) {
+  const Drafter drafter = Drafter::load(kDrafter + GetParam(), target());
+  GenerateOptions o;
+  o.fixed_draft = true;  // what a processor thinks of it is another question
+  o.max_draft = 5;
+  o.max_tokens = 64;
+  for (const auto& [temperature, least] : {std::pair{0.0, 1.3}, std::pair{0.8, 1.15}}) {
+    o.sampling.temperature = temperature;
+    o.rule = Rule::kSharedNoise;
+    RunStatistics all;
+    for (const std::vector<Token>& prompt : prompts()) {
+      const Generated plain = generate(target(), Drafter(), prompt, o);
+      const Generated drafted = generate(target(), drafter, prompt, o);
+      const auto d = first_difference(target(), prompt, plain.tokens, drafted.tokens, o);
+      EXPECT_TRUE(!d || d->tie) << "output " << d->position << " at T = " << temperature;
+      all.add(drafted.statistics);
+    }
+    EXPECT_GT(all.tau(), least) << "T = " << temperature;
+  }
+}
+
+TEST(ShippedDFlash, BesideLookupHasNoLawForEachDraft) {
+  GenerateOptions o;
+  o.rule = Rule::kRatioOnSearch;
+  o.sampling.temperature = 1.0;
+  EXPECT_THROW(generate(target(), Drafter::load(kDrafter + "+lookup", target()), prompts()[0], o),
+               UsageError);
+}
+
+INSTANTIATE_TEST_SUITE_P(Alone, ShippedDFlashFrom, ::testing::Values(""));
+INSTANTIATE_TEST_SUITE_P(BesideLookup, ShippedDFlashFrom, ::testing::Values("+lookup"));
+
+}  // namespace
+}  // namespace forerun
