@@ -13,6 +13,7 @@ import unittest
 
 from cli_support import FORERUN, GGUF, LLAMA, Command, forerun, make_chat_model
 
+SHIPPED = os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "models", "fashion-mnist")
 TRAIN = ("--layers", "1", "--block", "4", "--features", "0,1", "--markov", "2", "--draft-vocab", "60", "--anchors", "4",
          "--batch", "2", "--micro-batch", "2", "--steps", "2", "--f32", "--precision", "f32", "--threads", "1")
 
@@ -156,6 +157,16 @@ class Training(Command):
         self.refused(2, "train", "dflash", "-t", os.path.join(LLAMA, "..", "qwen3"), "--data", self.answers, "--out",
                      self.drafter, *TRAIN, "--random", says=["another model"])
         self.assertFalse(os.path.exists(self.drafter))
+
+    def test_a_model_without_its_run_is_never_overwritten(self):
+        for kind, *target in (("dit",), ("classifier",), ("free", "-t", os.path.join(SHIPPED, "dit"))):
+            model = self.path(kind)
+            shutil.copytree(os.path.join(SHIPPED, kind), model)
+            self.refused(2, "train", kind, *target, "--data", self.path("none"), "--out", model,
+                         says=[model, "overwritten", "--out"])
+            for name in os.listdir(model):
+                with open(os.path.join(model, name), "rb") as a, open(os.path.join(SHIPPED, kind, name), "rb") as b:
+                    self.assertEqual(a.read(), b.read(), name)
 
     def test_train_failures_are_exit_code_1(self):
         self.refused(1, *self.train(), says=[self.answers, "cannot be read"])

@@ -24,7 +24,7 @@ TrainReport train_checked(const std::string& data, const ClassifierTraining& o,
                           const TrainOptions& training, const TrainListener& listener,
                           Ranks& ranks) {
   check(o);
-  expect_own_folder(training.out);
+  expect_own_folder(training.out, "classifier");
   Result<LabelledImages> read = load_labelled_images(data, ImageSplit::kTrain);
   if (!read) throw FormatError(read.error().message);
   const std::int64_t side = o.side != 0 ? o.side : std::max(read->width, read->height);

@@ -140,7 +140,7 @@ TrainReport train_checked(const Model& target, const std::vector<std::string>& d
                           const DFlashTraining& options, const TrainOptions& training,
                           const TrainListener& listener, Ranks& ranks) {
   check(options);
-  expect_own_folder(training.out);
+  expect_own_folder(training.out, "dflash");
   std::vector<TokenShards> shards = load_data(data, static_cast<std::int64_t>(target.vocab()));
   // Weights as numbers: embedding, head, and what the network begins as.
   const Model numbers = Model::load(target.path(), Precision::kF32);

@@ -307,6 +307,10 @@ TEST_F(TrainDFlashRefuses, ToOverwriteAModelOfOtherMaking) {
   train_dflash(target(), {answers()}, small(), quick(out));
   fs::remove(out / "checkpoint.safetensors");
   EXPECT_EQ(train_dflash(target(), {answers()}, small(), quick(out)).resumed_from, 0);
+  // But not a drafter that came without its run, such as one that ships.
+  fs::remove(out / "checkpoint.safetensors");
+  fs::remove(out / "log.jsonl");
+  expect_says(complaint({answers()}, small(), quick(out)), {"usage: ", out.string(), "--out"});
 }
 
 TEST_F(TrainDFlashRefuses, ToGoOnWithOtherOptions) {

@@ -53,7 +53,7 @@ TrainReport train_checked(const std::string& data, const DitTraining& options,
                           Ranks& ranks) {
   if (!(options.drop >= 0.0 && options.drop <= 1.0)) throw UsageError("drop is a share: 0 to 1");
   if (options.patch < 1) throw UsageError("patch: 1 pixel or more");
-  expect_own_folder(training.out);
+  expect_own_folder(training.out, "dit");
   Result<LabelledImages> read = load_labelled_images(data, ImageSplit::kTrain);
   if (!read) throw FormatError(read.error().message);
   Dit model;
@@ -81,7 +81,7 @@ TrainReport train_checked(const DiffusionModel& target, const std::string& data,
   if (!(options.feature >= 0.0 && options.smooth >= 0.0 && options.overlap >= 0.0)) {
     throw UsageError("the parts of the loss count 0 or more");
   }
-  expect_own_folder(training.out);
+  expect_own_folder(training.out, "free");
   const std::shared_ptr<const Dit> dit = copy_of(*target.impl().dit);
   FreeNetwork network = options.init.empty() ? free_from(*dit, training.seed, options.frozen_image)
                                              : load_free(options.init, *dit);

@@ -5,23 +5,53 @@
 #include <fstream>
 #include <iterator>
 #include <nlohmann/json.hpp>
+#include <string>
 
 #include "forerun/forerun.h"
 #include "forerun/formats/json_text.h"
 
 namespace forerun {
+namespace {
 
-void expect_own_folder(const std::filesystem::path& out) {
-  if (std::filesystem::exists(out / "checkpoint.safetensors")) return;
-  std::ifstream in(out / "config.json", std::ios::binary);
-  const bool model = in || std::filesystem::exists(out / "model.safetensors");
-  if (!model) return;
-  const Result<nlohmann::json> config =
-      parse_json(std::string(std::istreambuf_iterator<char>(in), {}));
-  if (config && config->is_object() && config->contains("forerun")) return;
+namespace fs = std::filesystem;
+
+// The method of a run, from where a JSON text keeps its objective; empty if it keeps none.
+std::string method_in(const std::string& text, const char* place) {
+  const Result<nlohmann::json> parsed = parse_json(text);
+  const nlohmann::json::json_pointer at(place);
+  if (!parsed || !parsed->is_object() || !parsed->contains(at)) return {};
+  const nlohmann::json& objective = parsed->at(at);
+  if (!objective.is_string()) return {};
+  const auto& line = objective.get_ref<const std::string&>();
+  return line.substr(0, line.find(' '));
+}
+
+std::string method_of_log(const fs::path& log) {
+  std::ifstream in(log, std::ios::binary);
+  std::string first;
+  std::getline(in, first);
+  return method_in(first, "/run/options/objective");
+}
+
+std::string method_of_result(const fs::path& config) {
+  std::ifstream in(config, std::ios::binary);
+  return method_in(std::string(std::istreambuf_iterator<char>(in), {}),
+                   "/forerun/options/objective");
+}
+
+}  // namespace
+
+void expect_own_folder(const fs::path& out, std::string_view method) {
+  // With a checkpoint it is for the trainer to say whether this is its run.
+  if (fs::exists(out / "checkpoint.safetensors")) return;
+  if (!fs::exists(out / "config.json") && !fs::exists(out / "model.safetensors")) return;
+  if (method_of_log(out / "log.jsonl") == method &&
+      method_of_result(out / "config.json") == method) {
+    return;
+  }
   throw UsageError(
-      fmt::format("{} holds another model, which training would overwrite: choose "
-                  "another --out",
+      fmt::format("{} holds another model, or one without the log of its training, and would be "
+                  "overwritten: choose another --out",
                   out.string()));
 }
 

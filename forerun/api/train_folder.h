@@ -1,12 +1,14 @@
 #pragma once
 
 #include <filesystem>
+#include <string_view>
 
 namespace forerun {
 
-/// A result is written over what an earlier run left, but never over a model of other making, such
-/// as the target.
-/// @throws UsageError  the folder holds such a model
-void expect_own_folder(const std::filesystem::path& out);
+/// A result is written over what an earlier run of the same method left, and its log is there to
+/// tell; never over another model, such as the target or one that came without its run.
+/// @param method  as `forerun train` calls it, which is how a run's objective begins
+/// @throws UsageError  the folder holds such a model and no checkpoint
+void expect_own_folder(const std::filesystem::path& out, std::string_view method);
 
 }  // namespace forerun
