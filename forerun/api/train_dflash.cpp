@@ -3,7 +3,6 @@
 
 #include <algorithm>
 #include <cmath>
-#include <filesystem>
 
 #include "forerun/api/model_impl.h"
 #include "forerun/api/train_folder.h"
@@ -155,10 +154,8 @@ TrainReport train_checked(const Model& target, const std::vector<std::string>& d
   model.embedding = model.embedding.clone();
   model.head = model.head.clone();
   head.rows = model.head;
-  DFlashObjective objective(
-      lm, std::make_shared<DFlash>(std::move(model)), std::move(shards), head, options.loss,
-      fmt::format("{} {}", std::filesystem::path(target.path()).filename().string(),
-                  name_of(target.precision())));
+  DFlashObjective objective(lm, std::make_shared<DFlash>(std::move(model)), std::move(shards), head,
+                            options.loss, digest_of(whole));
   return train(objective, training, listener, ranks);
 }
 

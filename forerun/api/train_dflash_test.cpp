@@ -27,6 +27,15 @@ const Model& target() {
   return model;
 }
 
+// The same but for a weight.
+Model other_target(const fs::path& folder) {
+  testing::make_chat_model(folder);
+  std::string bytes = read_file(folder / "model.safetensors");
+  bytes[bytes.size() - 4 * 37000 - 1] ^= 1;  // the exponent of a number in a block
+  std::ofstream(folder / "model.safetensors", std::ios::binary) << bytes;
+  return Model::load(folder.string());
+}
+
 // Some dozens of answers of the target.
 const std::string& answers() {
   static const std::string path = [] {
@@ -207,6 +216,15 @@ class TrainDFlashRefuses : public TrainDFlash {
   void expect_says(const std::string& line, std::initializer_list<std::string> words) {
     for (const std::string& word : words) EXPECT_NE(line.find(word), line.npos) << line;
   }
+  static std::vector<TokenDocument> documents_of(const std::string& data) {
+    const TokenShards shards = TokenShards::load(data);
+    std::vector<TokenDocument> out;
+    for (std::size_t i = 0; i < shards.size(); ++i) {
+      const auto tokens = shards.tokens(i);
+      out.push_back({shards.id(i), shards.prompt(i), {tokens.begin(), tokens.end()}});
+    }
+    return out;
+  }
   std::string data_of(const std::string& name, const std::vector<TokenDocument>& documents) {
     const fs::path path = folder.path() / name;
     fs::create_directories(path);
@@ -324,6 +342,27 @@ TEST_F(TrainDFlashRefuses, ToGoOnWithOtherOptions) {
   other.block = 5;
   expect_says(complaint({answers()}, other, quick(out)), {"usage: ", "block=4", "block=5"});
   expect_says(complaint({answers(), answers()}, small(), quick(out)), {"usage: ", "examples"});
+  other = small();
+  other.loss.state_store = (folder.path() / "states").string();
+  expect_says(complaint({answers()}, other, quick(out)),
+              {"usage: ", "state_store=off (now state_store=on)"});
+}
+
+// Of equal shape, so that nothing but the numbers tells them apart.
+TEST_F(TrainDFlashRefuses, ToGoOnWithAnotherTargetOrOtherAnswers) {
+  TrainOptions stopped = quick(out);
+  stopped.time_limit = 1e-9;
+  train_dflash(target(), {answers()}, small(), stopped);
+  const Model bf16 = Model::load(target().path(), Precision::kBF16);
+  expect_says(complaint({answers()}, small(), quick(out), bf16),
+              {"usage: ", "objective precision=f32 (now precision=bf16)"});
+  expect_says(complaint({answers()}, small(), quick(out), other_target(folder.path() / "model")),
+              {"usage: ", "objective target=", "(now target="});
+  std::vector<TokenDocument> documents = documents_of(answers());
+  std::swap(documents[0].tokens.back(), documents[1].tokens.back());
+  documents[2].tokens.back() ^= 1;
+  expect_says(complaint({data_of("changed", documents)}, small(), quick(out)),
+              {"usage: ", "data="});
 }
 
 }  // namespace

@@ -4,6 +4,7 @@
 
 #include <memory>
 #include <span>
+#include <string>
 #include <vector>
 
 #include "forerun/core/token.h"
@@ -48,6 +49,11 @@ struct DecoderLm {
   /// Bytes of the weights that one pass reads; of the embedding only rows are read.
   std::int64_t weight_bytes() const;
 };
+
+/// A few letters that differ for decoders with other weights, or other numbers in their config that
+/// change what they compute (models/weights_digest.h).
+/// @throws std::invalid_argument  packed weights: load them as numbers
+std::string digest_of(const DecoderLm& model);
 
 /// The new tokens of one lane in a packed pass.
 struct LaneSpan {

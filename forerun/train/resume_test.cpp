@@ -118,6 +118,15 @@ TEST_F(Stopped, AnotherObjectiveIsRefused) {
   TinyObjective::Options tiny;
   tiny.name = "another";
   EXPECT_NE(complaint(options, tiny).find("objective tiny (now another)"), std::string::npos);
+  tiny.name = "tiny layers=2 data=7";
+  options.out = (folder.path() / "words").string();
+  options.time_limit = 1e-9;
+  train_in(options, tiny);
+  tiny.name = "tiny layers=2 data=8";
+  EXPECT_NE(complaint(options, tiny).find("started with objective data=7 (now data=8);"),
+            std::string::npos);
+  options.out = (folder.path() / "run").string();
+  options.time_limit = 0.0;
   tiny = {};
   tiny.hidden = 23;  // the same in words, other tensors
   EXPECT_NE(complaint(options, tiny).find("has another shape"), std::string::npos);

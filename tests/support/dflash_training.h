@@ -56,11 +56,10 @@ struct ObjectiveParts {
   std::shared_ptr<DFlash> model;
   std::vector<TokenShards> data;
   DFlashLossOptions options{.anchors = 1000, .held_out = 0.0};
-  std::string target_name = "tiny f32";
 
   DFlashObjective make() const {
     return DFlashObjective(target, model, data, head_of(*target, model->draft_to_target), options,
-                           target_name);
+                           digest_of(*target));
   }
 };
 

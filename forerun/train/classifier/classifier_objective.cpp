@@ -61,9 +61,9 @@ std::string ClassifierObjective::fingerprint() const {
   const ClassifierConfig& c = model_->config;
   return fmt::format(
       "classifier width={} features={} input={}x{} classes={} flip={} shift={} smoothing={} "
-      "data={}",
+      "data={} held_out={}",
       c.width, c.features, c.channels, c.input, c.classes, options_.flip, options_.shift,
-      options_.smoothing, digest_of(training_));
+      options_.smoothing, digest_of(training_), digest_of(held_out_));
 }
 
 void ClassifierObjective::save(const std::filesystem::path& folder,

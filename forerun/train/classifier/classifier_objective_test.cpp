@@ -123,6 +123,18 @@ TEST(ClassifierLoss, OtherImagesAreRefused) {
   EXPECT_THROW(ClassifierObjective(model, halves(2), other, {}), std::invalid_argument);
 }
 
+TEST(ClassifierLoss, OfOtherImagesHasAnotherFingerprint) {
+  const auto model = std::make_shared<Classifier>(random_classifier(small(), 1));
+  LabelledImages other = halves(4);
+  other.labels[2] ^= 1;
+  const auto of = [&](const LabelledImages& training, const LabelledImages& held_out) {
+    return ClassifierObjective(model, training, held_out, {}).fingerprint();
+  };
+  EXPECT_EQ(of(halves(4), halves(4)), of(halves(4), halves(4)));
+  EXPECT_NE(of(halves(4), halves(4)), of(other, halves(4)));
+  EXPECT_NE(of(halves(4), halves(4)), of(halves(4), other));
+}
+
 TEST(ClassifierTraining, LearnsAndComesBackFromItsFolder) {
   for (const bool bf16 : {false, true}) {
     const testing::TempFolder folder;

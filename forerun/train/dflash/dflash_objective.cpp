@@ -29,6 +29,24 @@ std::uint32_t word(std::uint64_t seed, std::uint64_t key, std::uint32_t index) {
       {static_cast<std::uint32_t>(seed), static_cast<std::uint32_t>(seed >> 32)})[0];
 }
 
+// FNV-1a over whole words; tells data apart, not adversaries.
+class Hash {
+ public:
+  void add(std::uint64_t word) {
+    value_ = (value_ ^ word) * 0x100000001b3ULL;
+    value_ ^= value_ >> 32;  // or high bits would never reach low ones
+  }
+  template <class Numbers>
+  void add_all(const Numbers& numbers) {
+    add(std::size(numbers));
+    for (const auto x : numbers) add(static_cast<std::uint64_t>(x));
+  }
+  std::uint64_t value() const noexcept { return value_; }
+
+ private:
+  std::uint64_t value_ = 0xcbf29ce484222325ULL;
+};
+
 at::Tensor ids(const std::vector<std::int64_t>& values) { return at::tensor(values, at::kLong); }
 
 }  // namespace
@@ -48,10 +66,11 @@ void check_documents(const TokenShards& shards, std::int64_t vocab) {
 DFlashObjective::DFlashObjective(const std::shared_ptr<const DecoderLm>& target,
                                  std::shared_ptr<DFlash> model, std::vector<TokenShards> data,
                                  const TargetHead& head, const DFlashLossOptions& options,
-                                 const std::string& target_name)
+                                 const std::string& target_digest)
     : model_(std::move(model)),
       data_(std::move(data)),
       options_(options),
+      target_(fmt::format("target={} precision={}", target_digest, name_of(target->precision))),
       states_(target, head, model_->config.feature_layers) {
   const DFlashConfig& c = model_->config;
   drafted_.assign(static_cast<std::size_t>(c.vocab), -1);
@@ -79,10 +98,27 @@ DFlashObjective::DFlashObjective(const std::shared_ptr<const DecoderLm>& target,
     throw std::invalid_argument(
         "the data holds no answer to learn from: run forerun distill first");
   }
-  if (!options_.state_store.empty()) open_store(target_name);
+  hash_data();
+  if (!options_.state_store.empty()) open_store();
 }
 
-void DFlashObjective::open_store(const std::string& target_name) {
+void DFlashObjective::hash_data() {
+  Hash hash;
+  for (const std::vector<Document>* side : {&training_, &held_out_}) {
+    hash.add(side->size());
+    for (const Document& d : *side) {
+      hash.add(d.key);
+      hash.add(static_cast<std::uint64_t>(d.prompt));
+      hash.add_all(d.tokens);
+    }
+  }
+  data_hash_ = hash.value();
+  Hash drafted;
+  drafted.add_all(drafted_);
+  drafted_hash_ = drafted.value();
+}
+
+void DFlashObjective::open_store() {
   std::vector<std::int64_t> rows;
   std::uint64_t hash = 0xcbf29ce484222325ULL;
   for (std::vector<Document>* side : {&training_, &held_out_}) {
@@ -94,7 +130,7 @@ void DFlashObjective::open_store(const std::string& target_name) {
     }
   }
   const std::string key =
-      fmt::format("{} layers {} documents {} {:016x}", target_name,
+      fmt::format("{} layers {} documents {} {:016x}", target_,
                   fmt::join(model_->config.feature_layers, ","), rows.size(), hash);
   store_ = std::make_unique<StateStore>(options_.state_store, states_.shape(), rows, key);
 }
@@ -257,16 +293,14 @@ double DFlashObjective::flops(std::span<const std::size_t> examples) const {
 
 std::string DFlashObjective::fingerprint() const {
   const DFlashConfig& c = model_->config;
-  std::uint64_t hash = 0xcbf29ce484222325ULL;
-  for (const Document& d : training_) {
-    hash = (hash ^ d.key ^ static_cast<std::uint64_t>(d.tokens.size()) << 40) * 0x100000001b3ULL;
-  }
   return fmt::format(
-      "dflash layers={} block={} features={} draft_vocab={} markov={} next={} slot_state={} "
-      "anchors={} length={} gamma={} distill={} confidence={} documents={} data={:016x}",
-      c.layers, c.block, fmt::join(c.feature_layers, ","), c.draft_vocab, c.markov_rank,
-      c.predicts_next, c.slot_state, options_.anchors, options_.length, options_.gamma,
-      options_.distill, c.confidence ? options_.confidence : 0.0, training_.size(), hash);
+      "dflash {} layers={} block={} features={} draft_vocab={} drafted={:016x} markov={} next={} "
+      "slot_state={} anchors={} length={} gamma={} distill={} confidence={} state_store={} "
+      "documents={} data={:016x}",
+      target_, c.layers, c.block, fmt::join(c.feature_layers, ","), c.draft_vocab, drafted_hash_,
+      c.markov_rank, c.predicts_next, c.slot_state, options_.anchors, options_.length,
+      options_.gamma, options_.distill, c.confidence ? options_.confidence : 0.0,
+      store_ ? "on" : "off", training_.size(), data_hash_);
 }
 
 void DFlashObjective::save(const std::filesystem::path& folder, std::span<const at::Tensor> values,

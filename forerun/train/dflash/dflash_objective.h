@@ -30,12 +30,13 @@ class DFlashObjective : public Objective {
   /// @param target  whose answers the documents are; its passes make the features
   /// @param model   float32 leaves that will be trained, but for embedding and head; kept
   /// @param data    kept mapped
-  /// @param target_name  tells targets apart in the state store
+  /// @param target_digest  of the target's weights (digest_of in models/decoder_lm.h): tells
+  /// targets apart in the state store and when a run is taken up
   /// @throws UsageError-like std::invalid_argument  no document has an answer to learn from, a
   /// token outside the target's vocabulary
   DFlashObjective(const std::shared_ptr<const DecoderLm>& target, std::shared_ptr<DFlash> model,
                   std::vector<TokenShards> data, const TargetHead& head,
-                  const DFlashLossOptions& options, const std::string& target_name);
+                  const DFlashLossOptions& options, const std::string& target_digest);
 
   std::vector<Parameter> parameters() override;
   std::size_t size() const override { return training_.size(); }
@@ -69,16 +70,19 @@ class DFlashObjective : public Objective {
   std::vector<std::int64_t> anchors_of(const Document& document, std::uint64_t seed) const;
   LossSum loss_of(std::span<const Document> documents, std::uint64_t seed);
   TargetStates::Batch states_of(std::span<const Document> documents);
-  void open_store(const std::string& target_name);
+  void hash_data();
+  void open_store();
   void supervise(const Document& document, std::int64_t first_row, std::int64_t block,
                  std::int64_t anchor, Slots& slots) const;
 
   std::shared_ptr<DFlash> model_;
   std::vector<TokenShards> data_;
   DFlashLossOptions options_;
+  std::string target_;  // which it is, and its precision: a part of the fingerprint
   TargetStates states_;
   std::vector<std::int64_t> drafted_;  // of the target's vocabulary: id in the draft's, or -1
   std::vector<Document> training_, held_out_;
+  std::uint64_t data_hash_ = 0, drafted_hash_ = 0;
   std::unique_ptr<StateStore> store_;
 };
 

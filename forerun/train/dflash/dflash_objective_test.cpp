@@ -127,6 +127,14 @@ INSTANTIATE_TEST_SUITE_P(DFlashFigures, ByHand, ::testing::Bool(), [](const auto
   return std::string(test.param ? "NextPosition" : "OwnPosition");
 });
 
+// The tiny target with one weight changed.
+std::shared_ptr<const DecoderLm> another_target() {
+  auto out = std::make_shared<DecoderLm>(*testing::tiny_target());
+  out->layers[1].output.weight = out->layers[1].output.weight.clone();
+  out->layers[1].output.weight[3][5] += 0.5;
+  return out;
+}
+
 // ---- documents ----
 
 // Documents `first` + id tokens long, so that a document is known by its length.
@@ -313,6 +321,28 @@ TEST_F(DFlashAnchors, WhatARunMustKeepIsInTheFingerprint) {
   differs([&](ObjectiveParts& p) { p.data.push_back(p.data[0]); });
   differs(
       [&](ObjectiveParts& p) { p.data = {shards_in(folder.path() / "longer", numbered(4, 41))}; });
+  differs([&](ObjectiveParts& p) {  // one token of as many
+    auto documents = numbered(4, 40);
+    documents[3].tokens[30] ^= 1;
+    p.data = {shards_in(folder.path() / "token", documents)};
+  });
+  differs([&](ObjectiveParts& p) {
+    auto documents = numbered(4, 40);
+    documents[2].prompt = 2;
+    p.data = {shards_in(folder.path() / "prompt", documents)};
+  });
+  differs([](ObjectiveParts& p) { p.target = another_target(); });
+  differs([](ObjectiveParts& p) {
+    const std::string tiny = kTiny + "llama_plain";
+    p.target = std::make_shared<const DecoderLm>(
+        load_decoder(load_hf_config(tiny), load_safetensors(tiny), tiny, Precision::kBF16));
+  });
+  differs([&](ObjectiveParts& p) { p.options.state_store = (folder.path() / "states").string(); });
+  for (const int first : {0, 1}) {  // as many draft tokens, but others
+    differs([&](ObjectiveParts& p) {
+      p.model = small_network(*p.target, at::arange(first, kVocab, 20, at::kLong));
+    });
+  }
 }
 
 }  // namespace

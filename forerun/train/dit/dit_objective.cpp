@@ -66,9 +66,9 @@ std::string DitObjective::fingerprint() const {
   const DitConfig& c = model_->config;
   return fmt::format(
       "dit depth={} hidden={} heads={} patch={} input={}x{} mlp={} classes={} "
-      "drop={} flip={} data={}",
+      "drop={} flip={} data={} held_out={}",
       c.depth, c.hidden, c.heads, c.patch, c.channels, c.input, c.mlp, c.classes, options_.drop,
-      options_.flip, digest_of(training_));
+      options_.flip, digest_of(training_), digest_of(held_out_));
 }
 
 void DitObjective::save(const std::filesystem::path& folder, std::span<const at::Tensor> values,

@@ -108,6 +108,28 @@ TEST(DitLoss, ImagesOfAnotherSizeAreRefused) {
   EXPECT_THROW(DitObjective(noisy_dit(), {}, {}, {}), std::invalid_argument);
 }
 
+// What a run that is taken up must have again, the images it is measured on among it.
+TEST(ImageFingerprint, TellsImagesAndTargetsApart) {
+  const auto target = noisy_dit();
+  LabelledImages other = halves(4);
+  other.pixels[70] ^= 1;
+  const auto dit = [&](const LabelledImages& training, const LabelledImages& held_out) {
+    return DitObjective(target, training, held_out, {}).fingerprint();
+  };
+  EXPECT_EQ(dit(halves(4), halves(4)), dit(halves(4), halves(4)));
+  EXPECT_NE(dit(halves(4), halves(4)), dit(other, halves(4)));
+  EXPECT_NE(dit(halves(4), halves(4)), dit(halves(4), other));
+  const auto free = [&](const std::shared_ptr<Dit>& of, const LabelledImages& held_out) {
+    auto network = std::make_shared<FreeNetwork>(free_from(*of, 3, true));
+    return FreeObjective(of, network, halves(4), held_out, {}).fingerprint();
+  };
+  const auto changed = noisy_dit();
+  changed->head.out.weight = changed->head.out.weight * 2.0;
+  EXPECT_EQ(free(target, halves(4)), free(noisy_dit(), halves(4)));
+  EXPECT_NE(free(target, halves(4)), free(changed, halves(4)));
+  EXPECT_NE(free(target, halves(4)), free(target, other));
+}
+
 TEST(DitTraining, LearnsAndComesBackFromItsFolder) {
   const testing::TempFolder folder;
   auto model = std::make_shared<Dit>(random_dit(small(), 1));

@@ -214,10 +214,10 @@ double FreeObjective::flops(std::span<const std::size_t> examples) const {
 std::string FreeObjective::fingerprint() const {
   return fmt::format(
       "free target={} frozen_image={} feature={} smooth={} overlap={} guidance={} late={} drop={} "
-      "flip={} unroll={} data={}",
+      "flip={} unroll={} data={} held_out={}",
       digest_of(*target_), network_->frozen_image, options_.feature, options_.smooth,
       options_.overlap, options_.guidance, options_.late, options_.drop, options_.flip,
-      options_.unroll, digest_of(training_));
+      options_.unroll, digest_of(training_), digest_of(held_out_));
 }
 
 void FreeObjective::save(const std::filesystem::path& folder, std::span<const at::Tensor> values,

@@ -4,6 +4,7 @@
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
+#include <sstream>
 #include <stdexcept>
 #include <system_error>
 
@@ -34,6 +35,30 @@ HeldOut held_out_of(const json& j) {
 
 std::string shown(const json& value) {
   return value.is_string() ? value.get<std::string>() : value.dump();
+}
+
+std::vector<std::string> words_of(const std::string& text) {
+  std::vector<std::string> out;
+  std::istringstream in(text);
+  for (std::string word; in >> word;) out.push_back(word);
+  return out;
+}
+
+// "KEY BEFORE (now NOW)"; of long descriptions only the words that differ, where they correspond.
+std::string difference(const std::string& key, const json& before, const json& now) {
+  std::string a = shown(before), b = shown(now);
+  const std::vector<std::string> x = words_of(a), y = words_of(b);
+  if (x.size() == y.size() && x.size() > 1) {
+    std::vector<std::string> was, is;
+    for (std::size_t i = 0; i < x.size(); ++i) {
+      if (x[i] == y[i]) continue;
+      was.push_back(x[i]);
+      is.push_back(y[i]);
+    }
+    a = fmt::format("{}", fmt::join(was, " "));
+    b = fmt::format("{}", fmt::join(is, " "));
+  }
+  return fmt::format("{} {} (now {})", key, a, b);
 }
 
 json parsed_provenance(const std::string& text) {
@@ -131,7 +156,7 @@ void Run::compare(const json& made_with) const {
   for (const auto& [key, value] : now.items()) {
     const json before = made_with.value(key, json());
     if (before == value) continue;
-    differences.push_back(fmt::format("{} {} (now {})", key, shown(before), shown(value)));
+    differences.push_back(difference(key, before, value));
   }
   if (differences.empty()) return;
   throw std::invalid_argument(fmt::format(
