@@ -27,6 +27,8 @@ const Model& target() {
   return model;
 }
 
+std::string target_name() { return fs::path(target().path()).filename().string(); }
+
 // The same but for a weight.
 Model other_target(const fs::path& folder) {
   testing::make_chat_model(folder);
@@ -191,6 +193,22 @@ TEST_F(TrainDFlash, AStateStoreServesTwoRuns) {
   EXPECT_TRUE(read_file(out / "model.safetensors") ==
               read_file(fs::path(again.out) / "model.safetensors"));
   expect_plain_greedy_text(out);
+}
+
+// By what it is, not by what its folder is called.
+TEST_F(TrainDFlash, AStateStoreOfAnotherTargetIsNotReadForThisOne) {
+  fs::create_directories(folder.path() / "other");
+  const Model other = other_target(folder.path() / "other" / target_name());
+  DFlashTraining o = small();
+  const auto learned = [&](const char* name, const char* store) {
+    o.loss.state_store = (folder.path() / store).string();
+    const TrainOptions t = quick(folder.path() / name);
+    train_dflash(other, {answers()}, o, t);
+    return read_file(fs::path(t.out) / "model.safetensors");
+  };
+  o.loss.state_store = (folder.path() / "states").string();
+  train_dflash(target(), {answers()}, o, quick(out));
+  EXPECT_TRUE(learned("shared", "states") == learned("fresh", "own states"));
 }
 
 // ---- what is refused ----

@@ -2,7 +2,6 @@
 
 #include <fcntl.h>
 #include <fmt/format.h>
-#include <sys/file.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -12,6 +11,7 @@
 #include <system_error>
 #include <utility>
 
+#include "forerun/formats/file_lock.h"
 #include "forerun/formats/internal/write_all.h"
 #include "forerun/formats/result.h"
 
@@ -20,8 +20,7 @@ namespace forerun {
 TrainLog::TrainLog(std::filesystem::path path) : path_(std::move(path)) {
   fd_ = open(path_.c_str(), O_RDWR | O_CREAT | O_CLOEXEC, 0666);
   if (fd_ < 0) fail("cannot be opened for writing", errno);
-  if (flock(fd_, LOCK_EX | LOCK_NB) != 0) {
-    const int code = errno;
+  if (const int code = lock_alone(fd_)) {
     close(fd_);
     if (code != EWOULDBLOCK) fail("cannot be locked", code);
     throw FormatError(fmt::format(

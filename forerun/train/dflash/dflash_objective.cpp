@@ -120,18 +120,17 @@ void DFlashObjective::hash_data() {
 
 void DFlashObjective::open_store() {
   std::vector<std::int64_t> rows;
-  std::uint64_t hash = 0xcbf29ce484222325ULL;
+  Hash hash;  // of lengths too: rows lie where the documents before them end
   for (std::vector<Document>* side : {&training_, &held_out_}) {
     for (Document& d : *side) {
       d.number = rows.size();
       rows.push_back(static_cast<std::int64_t>(d.tokens.size()));
-      for (const Token t : d.tokens)
-        hash = (hash ^ static_cast<std::uint64_t>(t)) * 0x100000001b3ULL;
+      hash.add_all(d.tokens);
     }
   }
   const std::string key =
       fmt::format("{} layers {} documents {} {:016x}", target_,
-                  fmt::join(model_->config.feature_layers, ","), rows.size(), hash);
+                  fmt::join(model_->config.feature_layers, ","), rows.size(), hash.value());
   store_ = std::make_unique<StateStore>(options_.state_store, states_.shape(), rows, key);
 }
 

@@ -293,14 +293,22 @@ TEST_F(DFlashAnchors, AStateStoreOfOtherDocumentsOrLayersIsBegunAnew) {
   ObjectiveParts swapped = parts;
   swapped.model = std::make_shared<DFlash>(*parts.model);
   swapped.model->config.feature_layers = {1, 0};
+  // The same tokens, cut into documents elsewhere.
+  ObjectiveParts cut = parts;
+  auto documents = numbered(4, 40);
+  documents[1].tokens.insert(documents[1].tokens.begin(), documents[0].tokens.back());
+  documents[0].tokens.pop_back();
+  cut.data = {shards_in(folder.path() / "cut", documents)};
+  ObjectiveParts target = parts;
+  target.target = another_target();
   std::set<double> losses;
   int fresh = 0;
-  for (const ObjectiveParts* p : {&parts, &other, &swapped, &parts}) {
+  for (const ObjectiveParts* p : {&parts, &other, &swapped, &parts, &cut, &target}) {
     const double loss = with_store(*p, "shared");
     EXPECT_EQ(loss, with_store(*p, "fresh" + std::to_string(fresh++)));
     losses.insert(loss);
   }
-  EXPECT_EQ(losses.size(), 3U);  // what was there before would have been seen
+  EXPECT_EQ(losses.size(), 5U);  // what was there before would have been seen
 }
 
 TEST_F(DFlashAnchors, WhatARunMustKeepIsInTheFingerprint) {

@@ -11,6 +11,7 @@
 #include <string_view>
 #include <utility>
 
+#include "forerun/formats/file_lock.h"
 #include "forerun/formats/result.h"
 
 namespace forerun {
@@ -46,6 +47,12 @@ bool read_at(int fd, void* data, std::size_t size, std::int64_t place) {
   return true;
 }
 
+// With this header and no longer one: the byte behind it is a zero.
+bool begins_as(int fd, const std::string& header) {
+  std::string there(header.size() + 1, '\0');
+  return read_at(fd, there.data(), there.size(), 0) && there == header + '\0';
+}
+
 // Or is empty, or was cut short that early.
 bool begins_as_store(int fd) {
   std::string there(kFormat.size(), '\0');
@@ -72,25 +79,46 @@ StateStore::StateStore(const std::filesystem::path& path, Shape shape,
     throw FormatError(fmt::format("{}: cannot be opened ({}); choose another --state-store",
                                   path.string(), std::strerror(errno)));
   }
-  std::string there(header.size() + 1, '\0');
-  // The byte behind the key is a zero, so that a longer key is another.
-  const bool same = read_at(fd_, there.data(), there.size(), 0) && there == header + '\0';
-  if (same) return;
-  if (!begins_as_store(fd_)) {
+  try {
+    claim(header);
+  } catch (...) {
     ::close(fd_);
-    throw FormatError(
-        fmt::format("{}: not a file of target states, and not overwritten; choose "
-                    "another --state-store",
-                    path.string()));
+    throw;
   }
+}
+
+// Held alone to begin it anew, shared to use it: nobody empties what another process reads.
+void StateStore::claim(const std::string& header) {
+  const auto used_by_other = [&] {
+    return FormatError(fmt::format(
+        "{}: another run uses it, for another target or other answers; wait for its end, or choose "
+        "another --state-store",
+        path_.string()));
+  };
+  const bool alone = lock_alone(fd_) != EWOULDBLOCK;
+  if (!alone) lock_shared(fd_);  // one that holds it alone is writing the header: no long wait
+  if (!begins_as(fd_, header)) {
+    if (!begins_as_store(fd_)) {
+      throw FormatError(
+          fmt::format("{}: not a file of target states, and not overwritten; choose "
+                      "another --state-store",
+                      path_.string()));
+    }
+    if (!alone) throw used_by_other();
+    begin(header);
+  }
+  if (!alone) return;
+  lock_shared(fd_);
+  // Another may have come between the two locks.
+  if (!begins_as(fd_, header)) throw used_by_other();
+}
+
+void StateStore::begin(const std::string& header) {
   std::string fresh = header;
   fresh.resize(static_cast<std::size_t>(kHeader) + rows_.size(), '\0');
-  if (::ftruncate(fd_, 0) != 0 || !write_at(fd_, fresh.data(), fresh.size(), 0)) {
-    const int code = errno;
-    ::close(fd_);
-    throw FormatError(
-        fmt::format("{}: cannot be written ({})", path.string(), std::strerror(code)));
-  }
+  if (::ftruncate(fd_, 0) == 0 && write_at(fd_, fresh.data(), fresh.size(), 0)) return;
+  const int code = errno;
+  throw FormatError(fmt::format("{}: cannot be written ({})", path_.string(), std::strerror(code)));
 }
 
 StateStore::~StateStore() { ::close(fd_); }

@@ -13,7 +13,7 @@ namespace forerun {
 /// A target's states of many documents, kept in a file from one epoch to the next: reading them
 /// costs less than another pass of the target. Features are kept as int8 with a scale for 32 of
 /// them, which is what the int8 engine makes of them when it decodes; the last states as bf16.
-/// Several processes may use one file at a time.
+/// Several processes may use one file at a time, as long as it is for the same key.
 class StateStore {
  public:
   struct Shape {
@@ -23,8 +23,10 @@ class StateStore {
 
   /// Opens or begins the file.
   /// @param rows  of each document
-  /// @param key   of target, layers and documents: a file of another key is begun anew
-  /// @throws FormatError  it cannot be opened or written, or holds something else
+  /// @param key   of target, layers and documents: a file of another key is begun anew, unless
+  /// another process uses it
+  /// @throws FormatError  it cannot be opened or written, holds something else, or is used by
+  /// another process for another key
   StateStore(const std::filesystem::path& path, Shape shape, std::span<const std::int64_t> rows,
              const std::string& key);
   StateStore(const StateStore&) = delete;
@@ -39,6 +41,8 @@ class StateStore {
   void get(std::size_t document, at::Tensor features, at::Tensor last) const;
 
  private:
+  void claim(const std::string& header);
+  void begin(const std::string& header);
   std::int64_t row_bytes() const noexcept;
   std::int64_t groups() const noexcept { return (shape_.features + 31) / 32; }
 

@@ -115,8 +115,9 @@ TEST_F(StateStoreFile, BeginsAnewWithAnotherKey) {
   for (const char* other : {"other", "key2", "ke", ""}) {
     ASSERT_TRUE(put(*open(), 1, random(1, 6)));
     EXPECT_TRUE(open()->has(1));
-    const auto store = open(other);
+    auto store = open(other);
     for (std::size_t i = 0; i < 3; ++i) EXPECT_FALSE(store->has(i)) << other;
+    store.reset();
     EXPECT_FALSE(open()->has(1)) << "nor does the old key come back behind " << other;
   }
 }
@@ -128,6 +129,21 @@ TEST_F(StateStoreFile, OneFileServesTwoAtATime) {
   EXPECT_TRUE(b->has(0));
   EXPECT_TRUE(get(*b, 0) == get(*a, 0));
   EXPECT_TRUE(get(*a, 1) == get(*b, 1));
+}
+
+TEST_F(StateStoreFile, InUseItIsNotBegunAnew) {
+  auto store = open();
+  ASSERT_TRUE(put(*store, 0, random(3, 7)));
+  const std::string before = read_file(path);
+  const auto said = complaint(path, "other");
+  ASSERT_TRUE(said.has_value());
+  EXPECT_NE(said->find("another run uses it"), said->npos) << *said;
+  EXPECT_NE(said->find("--state-store"), said->npos) << *said;
+  EXPECT_TRUE(read_file(path) == before);
+  const auto second = open();  // the refused one left no lock behind
+  store.reset();
+  EXPECT_TRUE(complaint(path, "other").has_value()) << "the second is still there";
+  EXPECT_TRUE(second->has(0));
 }
 
 TEST_F(StateStoreFile, CutShortIsSaidOrMadeAgain) {
