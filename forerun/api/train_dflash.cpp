@@ -108,16 +108,43 @@ at::Tensor sample_states(const std::shared_ptr<const DecoderLm>& target, const T
   return TargetStates(target, head, layers).of(documents).features;
 }
 
+// The rows of the target's head that a draft vocabulary names.
+at::Tensor head_rows(const DecoderLm& numbers, const at::Tensor& draft_to_target) {
+  const at::Tensor rows = draft_to_target.defined()
+                              ? numbers.head.weight.index_select(0, draft_to_target)
+                              : numbers.head.weight;
+  return rows.to(at::kFloat);
+}
+
+// A drafter to go on from. Embedding and head are the target's, in training as in what is saved: a
+// drafter with others would be trained as it is never used.
+DFlash continued(const DecoderLm& numbers, const DFlashTraining& options) {
+  DFlashTarget sizes(numbers);
+  sizes.embedding = sizes.head = at::Tensor();
+  DFlash model = load_dflash(options.init, sizes);
+  const at::Tensor embedding = numbers.embedding.to(at::kFloat),
+                   head = head_rows(numbers, model.draft_to_target);
+  const auto other = [](const at::Tensor& own, const at::Tensor& targets) {
+    return own.defined() && !at::equal(own, targets);
+  };
+  if (other(model.embedding, embedding) || other(model.head, head)) {
+    throw UsageError(
+        fmt::format("{}: has an embedding or a head of its own, which training does not support: "
+                    "go on from a drafter that shares its target's",
+                    options.init));
+  }
+  model.embedding = embedding;
+  model.head = head;
+  model.config.block = options.block;
+  for (const ModelWeight& w : weights(model)) *w.tensor = w.tensor->clone();
+  return model;
+}
+
 // What training begins with.
 DFlash first_network(const Model::Impl& target, const DecoderLm& numbers, const TargetHead& head,
                      const DFlashTraining& options, std::uint64_t seed,
                      const std::vector<TokenShards>& data) {
-  if (!options.init.empty()) {
-    DFlash model = load_dflash(options.init, DFlashTarget(numbers));
-    model.config.block = options.block;
-    for (const ModelWeight& w : weights(model)) *w.tensor = w.tensor->clone();
-    return model;
-  }
+  if (!options.init.empty()) return continued(numbers, options);
   const at::Tensor drafted = draft_vocabulary(target, data, options.draft_vocab);
   const DFlashConfig config = config_of(numbers.config, options,
                                         drafted.defined() ? drafted.numel() : numbers.config.vocab);

@@ -7,6 +7,7 @@
 #include <map>
 
 #include "forerun/forerun.h"
+#include "forerun/formats/safetensors_write.h"
 #include "forerun/formats/token_shards.h"
 #include "tests/support/chat_model.h"
 
@@ -347,6 +348,40 @@ TEST_F(TrainDFlashRefuses, ToOverwriteAModelOfOtherMaking) {
   fs::remove(out / "checkpoint.safetensors");
   fs::remove(out / "log.jsonl");
   expect_says(complaint({answers()}, small(), quick(out)), {"usage: ", out.string(), "--out"});
+}
+
+// It would learn with its own head, and be saved without it.
+TEST_F(TrainDFlashRefuses, ToGoOnFromADrafterWithAHeadOfItsOwn) {
+  train_dflash(target(), {answers()}, small(), quick(out));
+  const Safetensors file = load_safetensors(out / "model.safetensors"),
+                    numbers = load_safetensors(target().path());
+  const auto theirs = numbers.find("model.embed_tokens.weight")->bytes;  // and the head: tied
+  std::vector<std::byte> own(theirs.begin(), theirs.end());
+  own[3] ^= std::byte{1};
+  const auto with = [&](const char* name, std::int64_t rows, std::span<const std::byte> bytes,
+                        const char* to) {
+    std::vector<TensorView> tensors = file.tensors();
+    const auto size = static_cast<std::size_t>(rows) * bytes.size() / 176;
+    tensors.push_back({name, DType::kF32, {rows, 48}, bytes.first(size)});
+    fs::create_directories(folder.path() / to);
+    fs::copy_file(out / "config.json", folder.path() / to / "config.json");
+    write_safetensors(folder.path() / to / "model.safetensors", tensors);
+    DFlashTraining o = small();
+    o.init = (folder.path() / to).string();
+    return o;
+  };
+  for (const DFlashTraining& o : {with("lm_head.weight", 60, own, "head"),
+                                  with("embed_tokens.weight", 176, own, "embedding")}) {
+    expect_says(complaint({answers()}, o, quick(folder.path() / "on")),
+                {"usage: ", o.init, "of its own"});
+  }
+  // A copy of the target's is the target's.
+  const DFlashTraining o = with("embed_tokens.weight", 176, theirs, "copy");
+  const TrainOptions on = quick(folder.path() / "on");
+  train_dflash(target(), {answers()}, o, on);
+  EXPECT_EQ(load_safetensors(fs::path(on.out) / "model.safetensors").find("embed_tokens.weight"),
+            nullptr);
+  expect_plain_greedy_text(on.out);
 }
 
 TEST_F(TrainDFlashRefuses, ToGoOnWithOtherOptions) {
