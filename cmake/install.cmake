@@ -22,7 +22,8 @@ install(TARGETS forerun EXPORT forerunTargets LIBRARY DESTINATION "${CMAKE_INSTA
 install(FILES "${PROJECT_SOURCE_DIR}/forerun/forerun.h" "${PROJECT_SOURCE_DIR}/forerun/diffusion.h" DESTINATION "${CMAKE_INSTALL_INCLUDEDIR}/forerun")
 install(FILES "${PROJECT_SOURCE_DIR}/forerun/tensor/precision.h" DESTINATION "${CMAKE_INSTALL_INCLUDEDIR}/forerun/tensor")
 install(FILES "${PROJECT_SOURCE_DIR}/forerun/formats/image.h" DESTINATION "${CMAKE_INSTALL_INCLUDEDIR}/forerun/formats")
-install(FILES "${PROJECT_SOURCE_DIR}/forerun/train/options.h" DESTINATION "${CMAKE_INSTALL_INCLUDEDIR}/forerun/train")
+install(FILES "${PROJECT_SOURCE_DIR}/forerun/train/options.h" "${PROJECT_SOURCE_DIR}/forerun/train/train_error.h"
+        DESTINATION "${CMAKE_INSTALL_INCLUDEDIR}/forerun/train")
 install(FILES "${PROJECT_SOURCE_DIR}/forerun/train/dflash/dflash_training.h"
         DESTINATION "${CMAKE_INSTALL_INCLUDEDIR}/forerun/train/dflash")
 install(FILES "${PROJECT_SOURCE_DIR}/forerun/train/classifier/classifier_training.h"

@@ -209,6 +209,12 @@ TrainReport train_free(const DiffusionModel& target, const std::string& data,
                        const FreeTraining& options, const TrainOptions& training,
                        const TrainListener& listener = {});
 
+/// The same of a target that is loaded once all ranks are there: what is wrong with it is said
+/// once.
+TrainReport train_free(const std::function<DiffusionModel()>& target, const std::string& data,
+                       const FreeTraining& options, const TrainOptions& training,
+                       const TrainListener& listener = {});
+
 /// Trains a small classifier on images, likewise: what `evaluate_images` compares images by. It
 /// learns each image's class; the log shows the accuracy on the test images.
 TrainReport train_classifier(const std::string& data, const ClassifierTraining& options,

@@ -21,6 +21,7 @@
 #include "forerun/tensor/precision.h"
 #include "forerun/train/dflash/dflash_training.h"
 #include "forerun/train/options.h"
+#include "forerun/train/train_error.h"
 
 /// forerun: generates faster without changing what is generated. Load a Model, pick a Drafter,
 /// generate, certify.
@@ -332,8 +333,14 @@ Distilled distill(const Model& model, std::span<const std::string> prompts,
 /// ended early is taken up by the same call. Under mpirun all ranks make the call.
 /// @param target  kInt8 where it will draft for an int8 target: it learns from the same states
 /// @throws UsageError  options or data that do not fit; other failures as `train` of
-/// train/trainer.h
+/// train/trainer.h; StoppedByOtherRank where another rank reports the failure
 TrainReport train_dflash(const Model& target, const std::vector<std::string>& data,
+                         const DFlashTraining& options, const TrainOptions& training,
+                         const TrainListener& listener = {});
+
+/// The same of a target that is loaded once all ranks are there: what is wrong with it is said
+/// once.
+TrainReport train_dflash(const std::function<Model()>& target, const std::vector<std::string>& data,
                          const DFlashTraining& options, const TrainOptions& training,
                          const TrainListener& listener = {});
 

@@ -4,10 +4,10 @@
 
 #include "forerun/api/train_folder.h"
 #include "forerun/api/train_images.h"
+#include "forerun/api/train_on_ranks.h"
 #include "forerun/diffusion.h"
 #include "forerun/forerun.h"
 #include "forerun/train/classifier/classifier_objective.h"
-#include "forerun/train/trainer.h"
 
 namespace forerun {
 namespace {
@@ -20,9 +20,8 @@ void check(const ClassifierTraining& o) {
   if (o.side < 0) throw UsageError("side: 0 (the images' own) or more pixels");
 }
 
-TrainReport train_checked(const std::string& data, const ClassifierTraining& o,
-                          const TrainOptions& training, const TrainListener& listener,
-                          Ranks& ranks) {
+std::unique_ptr<Objective> objective_of(const std::string& data, const ClassifierTraining& o,
+                                        const TrainOptions& training) {
   check(o);
   expect_own_folder(training.out, "classifier");
   Result<LabelledImages> read = load_labelled_images(data, ImageSplit::kTrain);
@@ -34,18 +33,15 @@ TrainReport train_checked(const std::string& data, const ClassifierTraining& o,
                                 .width = o.width,
                                 .features = o.features};
   auto model = std::make_shared<Classifier>(random_classifier(config, training.seed));
-  ClassifierObjective objective(std::move(model), square_images(std::move(read), side),
-                                held_out_images(data, side), o);
-  return train(objective, training, listener, ranks);
+  return std::make_unique<ClassifierObjective>(
+      std::move(model), square_images(std::move(read), side), held_out_images(data, side), o);
 }
 
 }  // namespace
 
 TrainReport train_classifier(const std::string& data, const ClassifierTraining& options,
                              const TrainOptions& training, const TrainListener& listener) {
-  return with_ranks(training, [&](Ranks& ranks) {
-    return train_checked(data, options, training, listener, ranks);
-  });
+  return train_on_ranks(training, listener, [&] { return objective_of(data, options, training); });
 }
 
 }  // namespace forerun

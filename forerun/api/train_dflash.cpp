@@ -6,12 +6,12 @@
 
 #include "forerun/api/model_impl.h"
 #include "forerun/api/train_folder.h"
+#include "forerun/api/train_on_ranks.h"
 #include "forerun/forerun.h"
 #include "forerun/formats/token_shards.h"
 #include "forerun/models/dflash/dflash_file.h"
 #include "forerun/models/dflash/init_dflash.h"
 #include "forerun/train/dflash/dflash_objective.h"
-#include "forerun/train/trainer.h"
 
 namespace forerun {
 namespace {
@@ -162,16 +162,17 @@ std::vector<TokenShards> load_data(const std::vector<std::string>& folders, std:
   return out;
 }
 
-TrainReport train_checked(const Model& target, const std::vector<std::string>& data,
-                          const DFlashTraining& options, const TrainOptions& training,
-                          const TrainListener& listener, Ranks& ranks) {
+std::unique_ptr<Objective> objective_of(const Model& target, const std::vector<std::string>& data,
+                                        const DFlashTraining& options,
+                                        const TrainOptions& training) {
   check(options);
   expect_own_folder(training.out, "dflash");
   std::vector<TokenShards> shards = load_data(data, static_cast<std::int64_t>(target.vocab()));
   // Weights as numbers: embedding, head, and what the network begins as.
   const Model numbers = Model::load(target.path(), Precision::kF32);
   const DecoderLm& whole = numbers.impl().lm;
-  const std::shared_ptr<const DecoderLm> lm(std::shared_ptr<const void>(), &target.impl().lm);
+  const auto kept = std::make_shared<const Model>(target);
+  const std::shared_ptr<const DecoderLm> lm(kept, &kept->impl().lm);
   TargetHead head{.norm = whole.final_norm.weight.to(at::kFloat),
                   .norm_eps = whole.final_norm.eps,
                   .rows = {},
@@ -181,25 +182,23 @@ TrainReport train_checked(const Model& target, const std::vector<std::string>& d
   model.embedding = model.embedding.clone();
   model.head = model.head.clone();
   head.rows = model.head;
-  DFlashObjective objective(lm, std::make_shared<DFlash>(std::move(model)), std::move(shards), head,
-                            options.loss, digest_of(whole));
-  return train(objective, training, listener, ranks);
+  return std::make_unique<DFlashObjective>(lm, std::make_shared<DFlash>(std::move(model)),
+                                           std::move(shards), head, options.loss, digest_of(whole));
 }
 
 }  // namespace
 
+TrainReport train_dflash(const std::function<Model()>& target, const std::vector<std::string>& data,
+                         const DFlashTraining& options, const TrainOptions& training,
+                         const TrainListener& listener) {
+  return train_on_ranks(training, listener,
+                        [&] { return objective_of(target(), data, options, training); });
+}
+
 TrainReport train_dflash(const Model& target, const std::vector<std::string>& data,
                          const DFlashTraining& options, const TrainOptions& training,
                          const TrainListener& listener) {
-  Ranks ranks = Ranks::join();
-  set_threads(training.threads);
-  try {
-    return train_checked(target, data, options, training, listener, ranks);
-  } catch (const UsageError&) {
-    throw;
-  } catch (const std::invalid_argument& e) {  // what lower layers say of options and data
-    throw UsageError(e.what());
-  }
+  return train_dflash([&] { return target; }, data, options, training, listener);
 }
 
 }  // namespace forerun

@@ -7,6 +7,7 @@
 #include "forerun/api/diffusion_impl.h"
 #include "forerun/api/train_folder.h"
 #include "forerun/api/train_images.h"
+#include "forerun/api/train_on_ranks.h"
 #include "forerun/diffusion.h"
 #include "forerun/forerun.h"
 #include "forerun/formats/labelled_images.h"
@@ -14,7 +15,6 @@
 #include "forerun/models/dit/init_dit.h"
 #include "forerun/train/dit/dit_objective.h"
 #include "forerun/train/free/free_objective.h"
-#include "forerun/train/trainer.h"
 
 namespace forerun {
 namespace {
@@ -48,9 +48,8 @@ DitConfig config_of(const DitTraining& o, const LabelledImages& images, std::int
   return c;
 }
 
-TrainReport train_checked(const std::string& data, const DitTraining& options,
-                          const TrainOptions& training, const TrainListener& listener,
-                          Ranks& ranks) {
+std::unique_ptr<Objective> objective_of(const std::string& data, const DitTraining& options,
+                                        const TrainOptions& training) {
   if (!(options.drop >= 0.0 && options.drop <= 1.0)) throw UsageError("drop is a share: 0 to 1");
   if (options.patch < 1) throw UsageError("patch: 1 pixel or more");
   expect_own_folder(training.out, "dit");
@@ -65,15 +64,13 @@ TrainReport train_checked(const std::string& data, const DitTraining& options,
     model = load_dit(options.init);
     side = model.config.input;
   }
-  DitObjective objective(std::make_shared<Dit>(std::move(model)),
-                         square_images(std::move(read), side), held_out_images(data, side),
-                         options);
-  return train(objective, training, listener, ranks);
+  return std::make_unique<DitObjective>(std::make_shared<Dit>(std::move(model)),
+                                        square_images(std::move(read), side),
+                                        held_out_images(data, side), options);
 }
 
-TrainReport train_checked(const DiffusionModel& target, const std::string& data,
-                          const FreeTraining& options, const TrainOptions& training,
-                          const TrainListener& listener, Ranks& ranks) {
+std::unique_ptr<Objective> objective_of(const DiffusionModel& target, const std::string& data,
+                                        const FreeTraining& options, const TrainOptions& training) {
   if (!(options.drop >= 0.0 && options.drop <= 1.0)) throw UsageError("drop is a share: 0 to 1");
   if (!(options.late >= 0.0 && options.late <= 1.0)) throw UsageError("late is a share: 0 to 1");
   if (!std::isfinite(options.guidance)) throw UsageError("guidance is a number, 1 for none");
@@ -87,28 +84,30 @@ TrainReport train_checked(const DiffusionModel& target, const std::string& data,
                                              : load_free(options.init, *dit);
   std::shared_ptr<const Bf16Dit> packed;
   if (training.bf16 && Bf16Stack::fits(dit->config)) packed = std::make_shared<Bf16Dit>(*dit);
-  FreeObjective objective(
+  return std::make_unique<FreeObjective>(
       dit, std::make_shared<FreeNetwork>(std::move(network)),
       square_images(load_labelled_images(data, ImageSplit::kTrain), target.side()),
       held_out_images(data, target.side()), options, std::move(packed));
-  return train(objective, training, listener, ranks);
 }
 
 }  // namespace
 
+TrainReport train_free(const std::function<DiffusionModel()>& target, const std::string& data,
+                       const FreeTraining& options, const TrainOptions& training,
+                       const TrainListener& listener) {
+  return train_on_ranks(training, listener,
+                        [&] { return objective_of(target(), data, options, training); });
+}
+
 TrainReport train_free(const DiffusionModel& target, const std::string& data,
                        const FreeTraining& options, const TrainOptions& training,
                        const TrainListener& listener) {
-  return with_ranks(training, [&](Ranks& ranks) {
-    return train_checked(target, data, options, training, listener, ranks);
-  });
+  return train_free([&] { return target; }, data, options, training, listener);
 }
 
 TrainReport train_dit(const std::string& data, const DitTraining& options,
                       const TrainOptions& training, const TrainListener& listener) {
-  return with_ranks(training, [&](Ranks& ranks) {
-    return train_checked(data, options, training, listener, ranks);
-  });
+  return train_on_ranks(training, listener, [&] { return objective_of(data, options, training); });
 }
 
 }  // namespace forerun

@@ -2,7 +2,6 @@
 
 #include <fmt/format.h>
 
-#include <stdexcept>
 #include <utility>
 
 #include "forerun/forerun.h"
@@ -25,19 +24,6 @@ LabelledImages held_out_images(const std::string& data, std::int64_t side) {
   if (!there) throw FormatError(there.error().message);
   if (!*there) return {};
   return square_images(load_labelled_images(data, ImageSplit::kTest), side);
-}
-
-TrainReport with_ranks(const TrainOptions& training,
-                       const std::function<TrainReport(Ranks&)>& train) {
-  Ranks ranks = Ranks::join();
-  set_threads(training.threads);
-  try {
-    return train(ranks);
-  } catch (const UsageError&) {
-    throw;
-  } catch (const std::invalid_argument& e) {
-    throw UsageError(e.what());
-  }
 }
 
 }  // namespace forerun

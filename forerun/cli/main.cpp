@@ -29,6 +29,8 @@ std::string first_line(const char* message) {
 int guarded(const Action& action) {
   try {
     return action();
+  } catch (const forerun::StoppedByOtherRank&) {
+    return kFailure;  // that one says why
   } catch (const forerun::UsageError& e) {
     note(fmt::format("forerun: {}", first_line(e.what())));
     return kMisuse;

@@ -22,10 +22,10 @@ int run(const Flags& flags, const CLI::App& command) {
   dflash.from_target = !flags.random;
   ModelFlags path = flags.target;
   path.threads = flags.training.threads;
-  const Model target = load_model(path);
   return run_training(command, flags.training, "tok",
                       [&](const TrainOptions& options, const TrainListener& listener) {
-                        return train_dflash(target, flags.data, dflash, options, listener);
+                        return train_dflash([&] { return load_model(path); }, flags.data, dflash,
+                                            options, listener);
                       });
 }
 

@@ -155,6 +155,8 @@ int run_training(
   listener.go_on = [] { return !interrupted(); };
   const TrainReport r = train(options, listener);
   progress.clear();
+  const int code = r.end == TrainEnd::kInterrupted ? 130 : 0;
+  if (r.rank != 0) return code;
   write_out(fmt::format("{}: {} after step {} of {}, loss {:.4f}, {} {} in {}\n", options.out,
                         name_of(r.end), r.step, r.steps, r.smoothed_loss, r.tokens,
                         unit == "tok" ? "tokens" : "images", clock_text(r.seconds)));
@@ -163,7 +165,7 @@ int run_training(
     write_out(work.text(product_rate(options.bf16, options.threads)) + "\n" + options.out +
               "/curves.html: the curves\n");
   }
-  return r.end == TrainEnd::kInterrupted ? 130 : 0;
+  return code;
 }
 
 }  // namespace forerun::cli

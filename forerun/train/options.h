@@ -85,6 +85,7 @@ std::string_view name_of(TrainEnd end) noexcept;
 /// What became of a run.
 struct TrainReport {
   TrainEnd end = TrainEnd::kDone;
+  int rank = 0;  ///< of this process under mpirun; 0 speaks for all
   std::int64_t step = 0, steps = 0;
   std::int64_t resumed_from = 0;  ///< the step this process began after
   std::int64_t parameters = 0;    ///< numbers that were trained

@@ -3,27 +3,16 @@
 #include <functional>
 #include <memory>
 #include <span>
-#include <stdexcept>
 #include <string>
 #include <vector>
+
+#include "forerun/train/train_error.h"
 
 namespace forerun {
 
 namespace internal {
 class MpiGroup;
 }
-
-/// Training cannot go on; the message says why and what to try.
-class TrainError : public std::runtime_error {
- public:
-  using std::runtime_error::runtime_error;
-};
-
-/// Thrown on the ranks other than the one that reports the failure: stop, and print nothing.
-class StoppedByOtherRank : public TrainError {
- public:
-  using TrainError::TrainError;
-};
 
 /// The processes that train together; one alone unless the program was started by `mpirun`.
 /// Every rank makes the same calls in the same order. All of them throw TrainError if a rank of

@@ -98,6 +98,8 @@ struct MpiGroup::State {
       const pid_t pid = neighbours[static_cast<std::size_t>(r)];
       if (pid > 0 && kill(pid, 0) == 0) throw StoppedByOtherRank("stopped, because a rank is gone");
     }
+    // So that the others find someone who speaks for them: they look every 50 ms.
+    std::this_thread::sleep_for(milliseconds(150));
     throw TrainError(fmt::format(
         "rank {} (process {}) is gone, so training stops; the last checkpoint stands: start the "
         "same command again to go on",

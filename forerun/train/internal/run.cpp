@@ -91,6 +91,7 @@ TrainReport Run::to_the_end() {
     if (last || stop || by_steps || by_time) checkpoint();
     if (stop) break;
   }
+  report.rank = ranks_.rank();
   report.step = state_.step;
   report.steps = steps_;
   report.resumed_from = resumed_from_;

@@ -1,0 +1,26 @@
+#include "forerun/api/train_on_ranks.h"
+
+#include <stdexcept>
+
+#include "forerun/forerun.h"
+#include "forerun/train/ranks.h"
+#include "forerun/train/trainer.h"
+
+namespace forerun {
+
+TrainReport train_on_ranks(const TrainOptions& training, const TrainListener& listener,
+                           const std::function<std::unique_ptr<Objective>()>& make) {
+  Ranks ranks = Ranks::join();
+  set_threads(training.threads);
+  try {
+    std::unique_ptr<Objective> objective;
+    ranks.together([&] { objective = make(); });
+    return train(*objective, training, listener, ranks);
+  } catch (const UsageError&) {
+    throw;
+  } catch (const std::invalid_argument& e) {
+    throw UsageError(e.what());
+  }
+}
+
+}  // namespace forerun

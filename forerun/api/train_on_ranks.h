@@ -1,0 +1,17 @@
+#pragma once
+
+#include <functional>
+#include <memory>
+
+#include "forerun/train/objective.h"
+#include "forerun/train/options.h"
+
+namespace forerun {
+
+/// Trains what `make` makes, with the ranks and threads of the run. `make` is called once all ranks
+/// are there, so that one of them says what is wrong with options, data or models.
+/// @throws UsageError  what lower layers say of options and data by std::invalid_argument
+TrainReport train_on_ranks(const TrainOptions& training, const TrainListener& listener,
+                           const std::function<std::unique_ptr<Objective>()>& make);
+
+}  // namespace forerun

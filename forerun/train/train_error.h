@@ -1,0 +1,20 @@
+#pragma once
+
+#include <stdexcept>
+
+/// How training fails; part of the public API.
+namespace forerun {
+
+/// Training cannot go on; the message says why and what to try.
+class TrainError : public std::runtime_error {
+ public:
+  using std::runtime_error::runtime_error;
+};
+
+/// Thrown on the ranks other than the one that reports the failure: stop, and print nothing.
+class StoppedByOtherRank : public TrainError {
+ public:
+  using TrainError::TrainError;
+};
+
+}  // namespace forerun
