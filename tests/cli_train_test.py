@@ -168,6 +168,24 @@ class Training(Command):
                 with open(os.path.join(model, name), "rb") as a, open(os.path.join(SHIPPED, kind, name), "rb") as b:
                     self.assertEqual(a.read(), b.read(), name)
 
+    def test_init_keeps_its_drafters_design_and_says_so(self):
+        self.make_answers()
+        r = forerun(*self.train())
+        self.assertEqual(r.returncode, 0, r.stderr)
+        again = ("train", "dflash", "-t", self.model, "--data", self.answers, "--out", self.path("again"), "--steps", "1",
+                 "--batch", "2", "--f32", "--precision", "f32", "--init", self.drafter)
+        for flag in (("--layers", "2"), ("--features", "0,1"), ("--draft-vocab", "8192"), ("--markov", "64"),
+                     ("--own-position",), ("--random",), ("--no-confidence",), ("--no-slot-state",)):
+            self.refused(2, *again, *flag, says=[flag[0], "--init"])
+        self.assertFalse(os.path.exists(self.path("again")))
+        r = forerun(*again, "--block", "3", "--anchors", "4")
+        self.assertEqual(r.returncode, 0, r.stderr)
+        dit = os.path.join(SHIPPED, "dit")
+        self.refused(2, "train", "dit", "--data", self.path("none"), "--out", self.path("dit"), "--init", dit, "--depth",
+                     "3", says=["--depth", "--init"])
+        self.refused(2, "train", "free", "-t", dit, "--data", self.path("none"), "--out", self.path("free"), "--init",
+                     os.path.join(SHIPPED, "free"), "--no-frozen-image", says=["--no-frozen-image", "--init"])
+
     def test_train_failures_are_exit_code_1(self):
         self.refused(1, *self.train(), says=[self.answers, "cannot be read"])
         self.make_answers()

@@ -17,6 +17,9 @@ struct Flags {
 };
 
 int run(const Flags& flags, const CLI::App& command) {
+  expect_no_design_beside_init(
+      command, {"--layers", "--features", "--draft-vocab", "--markov", "--own-position", "--random",
+                "--no-confidence", "--no-slot-state"});
   DFlashTraining dflash = flags.dflash;
   dflash.predicts_next = !flags.own_position;
   dflash.from_target = !flags.random;

@@ -41,6 +41,7 @@ std::function<int()> add_train_dit(CLI::App& parent, CLI::App*& command) {
 Debian's package dataset-fashion-mnist holds images of the first form. Ctrl-C, or a kill, loses nothing but the steps
 since the last checkpoint: the same command goes on.)");
   return [f, &app] {
+    expect_no_design_beside_init(app, {"--depth", "--hidden", "--heads", "--patch", "--side"});
     return run_training(app, f->training, "img",
                         [&](const TrainOptions& options, const TrainListener& listener) {
                           return train_dit(f->data, f->dit, options, listener);

@@ -54,6 +54,7 @@ std::function<int()> add_train_free(CLI::App& parent, CLI::App*& command) {
   forerun train free --target dit --data /usr/share/datasets/fashion-mnist --out free
   forerun bench -m dit --drafters asd,frozen,free:free --draft-lengths 4,8 --count 16)");
   return [f, &app] {
+    expect_no_design_beside_init(app, {"--no-frozen-image"});
     return run_training(app, f->training, "img",
                         [&](const TrainOptions& options, const TrainListener& listener) {
                           return train_free([&] { return DiffusionModel::load(f->target); },

@@ -124,6 +124,17 @@ void bind_image_training(CLI::App& app, TrainingFlags& flags, std::string& data,
   bind_training(app, flags, "Images");
 }
 
+void expect_no_design_beside_init(const CLI::App& app, std::initializer_list<const char*> flags) {
+  if (app.get_option("--init")->count() == 0) return;
+  for (const char* flag : flags) {
+    if (app.get_option(flag)->count() == 0) continue;
+    throw UsageError(
+        fmt::format("{} goes with a network that is begun anew: --init goes on with the design of "
+                    "the one it names; leave out one of them",
+                    flag));
+  }
+}
+
 int run_training(
     const CLI::App& command, const TrainingFlags& flags, const std::string& unit,
     const std::function<TrainReport(const TrainOptions&, const TrainListener&)>& train) {

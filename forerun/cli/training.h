@@ -2,6 +2,7 @@
 
 #include <CLI/CLI.hpp>
 #include <functional>
+#include <initializer_list>
 #include <string>
 
 #include "forerun/forerun.h"
@@ -18,6 +19,11 @@ void bind_training(CLI::App& app, TrainingFlags& flags, const std::string& what)
 
 /// The same for training on images, with the folder they are in and what suits small ones.
 void bind_image_training(CLI::App& app, TrainingFlags& flags, std::string& data, double epochs);
+
+/// With --init the design is that of the network named there.
+/// @param flags  what would choose another
+/// @throws UsageError  --init and one of them were given
+void expect_no_design_beside_init(const CLI::App& app, std::initializer_list<const char*> flags);
 
 /// Trains with a progress line, the curves as a page, and what the machine could have done.
 /// @param unit   of the examples' pace: "tok", "img"
