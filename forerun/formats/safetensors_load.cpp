@@ -102,8 +102,11 @@ Safetensors load_safetensors(const fs::path& path) {
   }
   if (is_there(path / kIndex)) return load_sharded(path / kIndex);
   if (is_there(path / kSingle)) return load_one(path / kSingle);
-  fail(path, fmt::format("has neither {} nor {}; give the folder of a Hugging Face model", kSingle,
-                         kIndex));
+  // With a description the path is right and the weights are not there.
+  const char* remedy = is_there(path / "config.json")
+                           ? "its weights are missing: copy them there too, or download them"
+                           : "give the folder of a Hugging Face model";
+  fail(path, fmt::format("has neither {} nor {}; {}", kSingle, kIndex, remedy));
 }
 
 }  // namespace forerun

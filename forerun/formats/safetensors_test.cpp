@@ -259,8 +259,11 @@ TEST(SafetensorsShards, AMalformedIndexIsAnError) {
 
 TEST(SafetensorsShards, AFolderWithoutWeightsIsAnError) {
   const testing::TempFolder folder;
-  EXPECT_NE(thrown_by([&] { (void)load_safetensors(folder.path()); }).find("has neither"),
-            std::string::npos);
+  const auto said = [&] { return thrown_by([&] { (void)load_safetensors(folder.path()); }); };
+  EXPECT_NE(said().find("give the folder of a Hugging Face model"), std::string::npos) << said();
+  folder.write("config.json", "{}");  // of a drafter, say, whose weights were left behind
+  EXPECT_NE(said().find("its weights are missing: copy them there"), std::string::npos) << said();
+  EXPECT_NE(said().find("has neither"), std::string::npos);
 }
 
 }  // namespace

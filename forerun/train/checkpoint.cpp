@@ -6,7 +6,9 @@
 
 #include <algorithm>
 #include <cstring>
+#include <memory>
 #include <span>
+#include <system_error>
 #include <utility>
 
 #include "forerun/formats/json_text.h"
@@ -19,6 +21,20 @@ constexpr const char* kState = "forerun.train";
 constexpr const char* kChecksum = "forerun.checksum";
 constexpr const char* kRemedy =
     "put back a good copy, or move it away to start the run from its beginning";
+
+// Its reader's own remedies are for models that were downloaded, or given by a wrong path.
+Safetensors read_checkpoint(const std::filesystem::path& path) {
+  const auto broken = [&](const std::string& what) {
+    return FormatError(
+        fmt::format("{}: {}; {}", path.string(), what.substr(0, what.find("; ")), kRemedy));
+  };
+  std::error_code unknown;
+  if (std::filesystem::file_size(path, unknown) == 0 && !unknown) throw broken("is empty");
+  auto file = std::make_shared<const MappedFile>(load_file(path));
+  const Result<Safetensors> parsed = parse_safetensors(file->bytes());
+  if (!parsed) throw broken(parsed.error().message);
+  return {parsed->tensors(), parsed->metadata(), {std::move(file)}};
+}
 
 // FNV-1a over 8-byte words, four in turn: memory speed, and it sees any byte that changed.
 class Checksum {
@@ -86,7 +102,7 @@ void write_checkpoint(const std::filesystem::path& path, const NamedTensors& ten
 }
 
 Checkpoint::Checkpoint(const std::filesystem::path& path)
-    : path_(path.string()), file_(load_safetensors(path)) {
+    : path_(path.string()), file_(read_checkpoint(path)) {
   const auto& metadata = file_.metadata();
   const auto text = metadata.find(kState), sum = metadata.find(kChecksum);
   if (text == metadata.end() || sum == metadata.end()) {

@@ -142,6 +142,8 @@ TEST_F(Stopped, HalfACheckpointIsRefusedAndNothingIsOverwritten) {
     const Files broken = files(options.out);
     const std::string said = complaint(options);
     EXPECT_NE(said.find("checkpoint.safetensors: "), said.npos) << said;
+    EXPECT_NE(said.find("move it away to start the run from its beginning"), said.npos) << said;
+    EXPECT_EQ(said.find("download"), said.npos) << said;
     EXPECT_EQ(said.find('\n'), said.npos) << said;
     EXPECT_EQ(files(options.out), broken);
   }

@@ -91,6 +91,10 @@ TEST(DFlashFile, RefusesHalfAFileAndWhatIsNoNumber) {
   copy.folder.write("model.safetensors", whole.substr(0, whole.size() / 2));
   const std::string said = thrown_by([&] { load_dflash(copy.folder.path(), dflash_target()); });
   EXPECT_NE(said.find("bytes are missing; download it again"), std::string::npos) << said;
+  std::filesystem::remove(copy.folder.path() / "model.safetensors");
+  const std::string none = thrown_by([&] { load_dflash(copy.folder.path(), dflash_target()); });
+  EXPECT_NE(none.find("its weights are missing"), std::string::npos) << none;
+  EXPECT_EQ(none.find("Hugging Face"), std::string::npos) << none;
 
   Copy broken("zlab_full");
   const std::vector<float> values(24, std::numeric_limits<float>::quiet_NaN());
