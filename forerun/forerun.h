@@ -322,8 +322,10 @@ struct DistillListener {
 /// The model answers prompts, each in its chat format, and documents are kept as token shards in
 /// `folder` (formats/token_shards.h). Answers that are there already are not made again: a call
 /// that was interrupted is taken up by the same call.
-/// @throws UsageError   a folder with answers of other options (which is said); no chat format
-/// @throws FormatError  the folder cannot be written, or holds something damaged
+/// @throws UsageError   a folder with answers of other options (which is said), or with something
+/// else; no chat format
+/// @throws FormatError  the folder cannot be written, holds something damaged, or another process
+/// writes answers into it
 Distilled distill(const Model& model, std::span<const std::string> prompts,
                   const std::string& folder, const DistillOptions& options,
                   const DistillListener& listener = {});

@@ -118,6 +118,13 @@ class Training(Command):
         self.refused(2, *self.distill("--seed", "5"), says=["seed"])
         self.assertEqual(sorted(os.listdir(self.answers)), before)
 
+    def test_distill_into_a_drafters_folder_leaves_it_as_it_is(self):
+        self.answers = self.path("model of another kind")
+        shutil.copytree(os.path.join(SHIPPED, "free"), self.answers)
+        before = sorted(os.listdir(self.answers))
+        self.refused(2, *self.distill(), says=[self.answers, "no distill.json", "--out"])
+        self.assertEqual(sorted(os.listdir(self.answers)), before)
+
     def test_distill_failures_are_exit_code_1(self):
         self.answers = self.path("file", b"precious")
         self.refused(1, *self.distill(), says=[self.answers])

@@ -12,6 +12,7 @@
 #include "forerun/api/run.h"
 #include "forerun/forerun.h"
 #include "forerun/formats/atomic_file.h"
+#include "forerun/formats/file_lock.h"
 #include "forerun/formats/json_text.h"
 #include "forerun/formats/token_shards.h"
 
@@ -68,22 +69,32 @@ void check(const Model& model, const DistillOptions& o) {
   model.encode_chat({&turn, 1});
 }
 
-// Takes up a folder of the same options, or begins one.
-void claim(const fs::path& folder, const json& manifest) {
+void make_folder(const fs::path& folder) {
   std::error_code failed;
   fs::create_directories(folder, failed);
-  if (failed) {
-    throw FormatError(fmt::format("{}: cannot be made: {}; choose a folder that can be written",
-                                  folder.string(), failed.message()));
+  if (!failed) return;
+  throw FormatError(fmt::format("{}: cannot be made: {}; choose a folder that can be written",
+                                folder.string(), failed.message()));
+}
+
+// Shards are no proof of a folder of ours: a model's weights have the same ending.
+void expect_empty(const fs::path& folder) {
+  for (const auto& entry : fs::directory_iterator(folder)) {
+    const std::string name = entry.path().filename().string();
+    if (name.starts_with(std::string(kManifest) + ".tmp-")) continue;  // of a killed process
+    throw UsageError(
+        fmt::format("{} holds {} and no {}: it is not of forerun distill, choose another --out",
+                    folder.string(), name, kManifest));
   }
+}
+
+// True if the folder is one of the same options, false if it is to be begun.
+bool taken_up(const fs::path& folder, const json& manifest) {
   const fs::path path = folder / kManifest;
   std::ifstream in(path, std::ios::binary);
   if (!in) {
-    const std::string text = manifest.dump(2) + "\n";
-    AtomicFile file(path);
-    file.append(std::as_bytes(std::span(text)));
-    file.commit();
-    return;
+    expect_empty(folder);
+    return false;
   }
   const Result<json> there = parse_json(std::string(std::istreambuf_iterator<char>(in), {}));
   if (!there || !there->is_object()) {
@@ -97,6 +108,14 @@ void claim(const fs::path& folder, const json& manifest) {
         "{} holds answers made with {} = {}, not {}: choose another --out, or the same options",
         folder.string(), key, there->value(key, json()).dump(), value.dump()));
   }
+  return true;
+}
+
+void claim(const fs::path& folder, const json& manifest) {
+  const std::string text = manifest.dump(2) + "\n";
+  AtomicFile file(folder / kManifest);
+  file.append(std::as_bytes(std::span(text)));
+  file.commit();
 }
 
 class Distiller {
@@ -263,8 +282,16 @@ Distilled distill(const Model& model, std::span<const std::string> prompts,
     throw UsageError("nothing to answer: give prompts, or a number of self-prompts");
   }
   check(model, options);
-  claim(folder, manifest_of(model, prompts, options));
-  return Distiller(model, prompts, folder, options, listener).run();
+  make_folder(folder);
+  // Two at once would answer the same prompts twice.
+  const FolderLock lock(folder,
+                        "another process writes answers into it; wait for its end, or choose "
+                        "another --out");
+  const json manifest = manifest_of(model, prompts, options);
+  const bool goes_on = taken_up(folder, manifest);
+  Distiller distiller(model, prompts, folder, options, listener);
+  if (!goes_on) claim(folder, manifest);
+  return distiller.run();
 }
 
 bool ends_in_loop(std::span<const Token> tokens) {

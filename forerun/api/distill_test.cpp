@@ -277,6 +277,33 @@ TEST_F(DistillFolder, DamagedIsRefusedAndLeftAsItIs) {
   refused("tokens-00000.safetensors", shard.substr(0, shard.size() - 1));
 }
 
+TEST_F(DistillFolder, OfSomethingElseIsRefusedAndLeftAsItIs) {
+  std::filesystem::create_directories(out);
+  std::ofstream(out / "model.safetensors") << "weights of a drafter";
+  const auto before = files_in(out);
+  const std::string line = complaint<UsageError>(chatty(), kPrompts, out, options(0.0));
+  for (const char* word : {"model.safetensors", "--out"}) {
+    EXPECT_NE(line.find(word), line.npos) << line;
+  }
+  EXPECT_EQ(files_in(out), before);
+  std::filesystem::remove(out / "model.safetensors");
+  std::ofstream(out / "distill.json.tmp-77-0") << "{";  // killed while it began
+  EXPECT_EQ(distill(chatty(), kPrompts, out.string(), options(0.0)).added, kPrompts.size());
+}
+
+TEST_F(DistillFolder, ServesOneProcess) {
+  const DistillOptions o = options(0.0);
+  std::string line;
+  DistillListener listener;
+  listener.go_on = [&] {
+    if (line.empty()) line = complaint<FormatError>(chatty(), kPrompts, out, o);
+    return true;
+  };
+  EXPECT_EQ(distill(chatty(), kPrompts, out.string(), o, listener).added, kPrompts.size());
+  EXPECT_NE(line.find("another process writes answers into it"), line.npos) << line;
+  EXPECT_EQ(documents_in(out).size(), kPrompts.size());
+}
+
 TEST_F(DistillFolder, ThatCannotBeMadeIsNamed) {
   const auto file = folder.write("file", "text");
   for (const auto& bad : {file, file / "answers", std::filesystem::path("/proc/none/answers")}) {
