@@ -69,13 +69,15 @@ def loss_of(case, w, target, documents, kept):
             if markov:
                 logits = logits + w["markov_head.markov_w2.weight"] @ row
             log_q = logits.log_softmax(-1)
+            whole = states[d][1][at - 1].log_softmax(-1)[kept].exp()
             log_p = states[d][1][at - 1][kept].log_softmax(-1)
             label = (kept == tokens[at]).nonzero().item()
             slot = -(1 - law) * log_q[label] - law * (log_p.exp() * log_q).sum()
             if confident:
                 inputs = torch.cat([h.detach(), row]) if sees_markov else h.detach()
                 said = w["confidence_head.proj.weight"][0, :len(inputs)] @ inputs + w["confidence_head.proj.bias"][0]
-                true = torch.minimum(log_p.exp(), log_q.exp()).sum().detach()
+                # What is kept of a draft: the target's law is that over its whole vocabulary.
+                true = torch.minimum(whole, log_q.exp()).sum().detach()
                 slot = slot + share * F.binary_cross_entropy_with_logits(said, true)
             counts = torch.exp(torch.tensor(-k / gamma).double())
             total, weight = total + counts * slot, weight + counts.item()

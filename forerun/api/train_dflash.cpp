@@ -182,6 +182,10 @@ std::unique_ptr<Objective> objective_of(const Model& target, const std::vector<s
   model.embedding = model.embedding.clone();
   model.head = model.head.clone();
   head.rows = model.head;
+  if (model.draft_to_target.defined()) {
+    head.whole = whole.head.weight.to(at::kFloat);
+    head.drafted = model.draft_to_target;
+  }
   return std::make_unique<DFlashObjective>(lm, std::make_shared<DFlash>(std::move(model)),
                                            std::move(shards), head, options.loss, digest_of(whole));
 }

@@ -38,6 +38,10 @@ void check(const at::Tensor& logits, const at::Tensor& addend, const MixedTarget
                     "logits' shape",
                     logits.size(1), t.laws.size(1)));
   }
+  if (t.covered.defined() && t.covered.numel() != t.laws.size(0)) {
+    throw std::invalid_argument(fmt::format("cross-entropy: {} laws, {} shares that they cover",
+                                            t.laws.size(0), t.covered.numel()));
+  }
   const auto within = [](const std::vector<std::int64_t>& v, std::int64_t n) {
     return std::all_of(v.begin(), v.end(), [n](std::int64_t i) { return i >= 0 && i < n; });
   };
@@ -55,7 +59,8 @@ struct RowResult {
 
 // x: the row's logits, over which the gradient by them is left.
 template <class W>
-RowResult<W> row_loss(W* x, const W* law, std::int64_t n, std::int64_t label, W weight, W share) {
+RowResult<W> row_loss(W* x, const W* law, W covered, std::int64_t n, std::int64_t label, W weight,
+                      W share) {
   const W most = internal::max_of<W>(n, -std::numeric_limits<W>::infinity(),
                                      [&](std::int64_t i) { return x[i]; });
   const std::int64_t best = std::find(x, x + n, most) - x;
@@ -66,8 +71,8 @@ RowResult<W> row_loss(W* x, const W* law, std::int64_t n, std::int64_t label, W 
   const W sum = sum_of<W>(n, [&](std::int64_t i) { return x[i]; });
   const W one = W(1) / sum, log_sum = most + std::log(sum);
   const W overlap = sum_of<W>(n, [&](std::int64_t i) {
-    const W q = x[i] * one;
-    return q < law[i] ? q : law[i];
+    const W q = x[i] * one, p = law[i] * covered;
+    return q < p ? q : p;
   });
   const W up = weight * one * (W(1) - share + share * mass), down = weight * share;
   for (std::int64_t i = 0; i < n; ++i) x[i] = x[i] * up - law[i] * down;
@@ -91,7 +96,10 @@ MixedCrossEntropy rows_loss(const at::Tensor& logits, const at::Tensor& addend,
                                                                       ? addend.const_data_ptr<T>()
                                                                       : nullptr;
   T* const to = slope.defined() ? slope.mutable_data_ptr<T>() : nullptr;
-  const W* const laws = t.laws.const_data_ptr<W>();
+  const W *const laws = t.laws.const_data_ptr<W>(), *const covered =
+                                                        t.covered.defined()
+                                                            ? t.covered.const_data_ptr<W>()
+                                                            : nullptr;
   W *const loss = losses.mutable_data_ptr<W>(), *const overlap = out.overlap.mutable_data_ptr<W>();
   std::int64_t* const best = out.best.mutable_data_ptr<std::int64_t>();
   at::parallel_for(0, rows, 8, [&](std::int64_t begin, std::int64_t end) {
@@ -103,8 +111,10 @@ MixedCrossEntropy rows_loss(const at::Tensor& logits, const at::Tensor& addend,
         load_row(more + r * n, n, y.data());
         for (std::size_t i = 0; i < y.size(); ++i) x[i] += y[i];
       }
-      const auto result = row_loss<W>(x.data(), laws + t.law_of[at] * n, n, t.label[at],
-                                      static_cast<W>(t.weight[at]), static_cast<W>(t.share));
+      const std::int64_t law = t.law_of[at];
+      const auto result =
+          row_loss<W>(x.data(), laws + law * n, covered ? covered[law] : W(1), n, t.label[at],
+                      static_cast<W>(t.weight[at]), static_cast<W>(t.share));
       loss[r] = result.loss;
       overlap[r] = result.overlap;
       best[r] = result.best;
@@ -147,13 +157,16 @@ MixedCrossEntropy composed(const at::Tensor& logits, const at::Tensor& addend,
   const auto there = [&](const at::Tensor& x) { return x.to(logits.device()); };
   const at::Tensor x = addend.defined() ? wide(logits) + wide(addend) : wide(logits);
   const at::Tensor log_q = at::log_softmax(x, -1);
-  const at::Tensor p = t.laws.index_select(0, there(at::tensor(t.law_of, at::kLong)));
+  const at::Tensor law_of = there(at::tensor(t.law_of, at::kLong));
+  const at::Tensor p = t.laws.index_select(0, law_of);
+  const at::Tensor kept =
+      t.covered.defined() ? p * t.covered.index_select(0, law_of).unsqueeze(1) : p;
   const at::Tensor token =
       log_q.gather(1, there(at::tensor(t.label, at::kLong)).unsqueeze(1)).squeeze(1).neg();
   const at::Tensor law = (p * log_q).sum(1).neg();
   const at::Tensor weight = there(at::tensor(t.weight, at::kFloat)).to(x.scalar_type());
   return {.loss = ((token * (1.0 - t.share) + law * t.share) * weight).sum(),
-          .overlap = at::minimum(p, log_q.detach().exp()).sum(1),
+          .overlap = at::minimum(kept, log_q.detach().exp()).sum(1),
           .best = x.detach().argmax(1)};
 }
 
@@ -166,7 +179,9 @@ MixedCrossEntropy mixed_cross_entropy(const at::Tensor& logits, const at::Tensor
       logits.is_cpu() && (!addend.defined() || addend.scalar_type() == logits.scalar_type());
   if (!kernel) return composed(logits, addend, targets);
   MixedTargets there = targets;
-  there.laws = targets.laws.to(wide(logits.new_empty({0})).scalar_type()).contiguous();
+  const at::ScalarType type = wide(logits.new_empty({0})).scalar_type();
+  there.laws = targets.laws.to(type).contiguous();
+  if (targets.covered.defined()) there.covered = targets.covered.to(type).contiguous();
   const auto more = addend.defined() ? std::optional(addend.contiguous()) : std::nullopt;
   const variable_list out = Fused::apply(logits.contiguous(), more, there);
   return {.loss = out[0], .overlap = out[1], .best = out[2]};

@@ -14,11 +14,14 @@ struct MixedTargets {
   std::vector<std::int64_t> law_of;  ///< [rows]: the row of `laws` a row is to equal
   std::vector<float> weight;         ///< [rows]
   double share = 0.5;                ///< of the law in a row's loss; the rest is the label's
+  /// [laws] float32: how much of a wider law lies in these columns, of which `laws` has the
+  /// proportions; counts in the overlap alone. Undefined: all of it.
+  at::Tensor covered;
 };
 
 struct MixedCrossEntropy {
   at::Tensor loss;     ///< []: sum of weight * loss; has a gradient by logits and addend
-  at::Tensor overlap;  ///< [rows]: sum over columns of min(law, softmax), no gradient
+  at::Tensor overlap;  ///< [rows]: sum over columns of min(covered * law, softmax), no gradient
   at::Tensor best;     ///< [rows] int64: the first largest column
 };
 

@@ -68,6 +68,28 @@ TEST_P(MixedLoss, AndItsGradientAreThoseOfTheDefinition) {
   EXPECT_TRUE(at::equal(got.best, (a + b).argmax(1)));
 }
 
+// Laws of which a part lies outside the columns: the loss has their proportions, the overlap what
+// is there of them.
+TEST_P(MixedLoss, OfLawsThatAreCoveredInPartDiffersInTheOverlapAlone) {
+  const auto [type, share] = GetParam();
+  Example e = example(type, share);
+  e.logits.requires_grad_(true);
+  const MixedCrossEntropy whole = mixed_cross_entropy(e.logits, e.addend, e.targets);
+  whole.loss.backward();
+  const at::Tensor slope = e.logits.grad().clone();
+  e.logits.mutable_grad() = at::Tensor();
+  e.targets.covered = at::tensor({0.9, 0.2, 1.0, 0.0, 0.6}, at::kFloat);
+  const MixedCrossEntropy part = mixed_cross_entropy(e.logits, e.addend, e.targets);
+  part.loss.backward();
+  EXPECT_TRUE(at::equal(part.loss, whole.loss));
+  EXPECT_TRUE(at::equal(e.logits.grad(), slope));
+  const at::Tensor of = at::tensor(e.targets.law_of, at::kLong);
+  const at::Tensor p = e.targets.laws.to(at::kDouble).index_select(0, of) *
+                       e.targets.covered.to(at::kDouble).index_select(0, of).unsqueeze(1);
+  const at::Tensor q = at::softmax(e.logits.detach().to(at::kDouble) + e.addend.to(at::kDouble), 1);
+  EXPECT_LT(distance(part.overlap, at::minimum(p, q).sum(1)), 1e-5);
+}
+
 TEST_P(MixedLoss, WithoutAnAddendIsThatOfAnAddendOfZeros) {
   const auto [type, share] = GetParam();
   const Example e = example(type, share);
@@ -117,6 +139,7 @@ TEST(MixedLossRows, OfOtherShapesAreRefused) {
   refused([](Example& x) { x.targets.law_of[0] = -1; });
   refused([](Example& x) { x.targets.laws = x.targets.laws.narrow(1, 0, 4); });
   refused([](Example& x) { x.addend = x.addend.narrow(0, 0, 4); });
+  refused([](Example& x) { x.targets.covered = at::ones({kLaws + 1}); });
 }
 
 }  // namespace

@@ -28,7 +28,9 @@ inline TargetHead head_of(const DecoderLm& target, const at::Tensor& drafted = {
       .norm = target.final_norm.weight,
       .norm_eps = target.final_norm.eps,
       .rows = drafted.defined() ? target.head.weight.index_select(0, drafted) : target.head.weight,
-      .softcap = target.config.logit_softcap};
+      .softcap = target.config.logit_softcap,
+      .whole = drafted.defined() ? target.head.weight : at::Tensor(),
+      .drafted = drafted};
 }
 
 /// Makes `folder` and loads the documents from it.

@@ -218,16 +218,18 @@ LossSum DFlashObjective::loss_of(std::span<const Document> documents, std::uint6
       model_->markov_w1.defined() ? markov_bias(*model_, previous) : at::Tensor();
   // Many slots share a row of the target: its law is made once a row.
   const auto [rows, of_slot, counts] = at::_unique2(ids(slots.teacher), true, true);
+  const at::Tensor last = states.last.index_select(0, rows);
   const MixedCrossEntropy said =
       mixed_cross_entropy(block_logits(*model_, hidden), addend,
                           {.label = slots.label,
-                           .laws = states_.probabilities(states.last.index_select(0, rows)),
+                           .laws = states_.probabilities(last),
                            .law_of = {of_slot.const_data_ptr<std::int64_t>(),
                                       of_slot.const_data_ptr<std::int64_t>() + of_slot.numel()},
                            .weight = slots.weight,
-                           .share = options_.distill});
+                           .share = options_.distill,
+                           .covered = confident() ? states_.covered(last) : at::Tensor()});
   out.loss = said.loss;
-  if (model_->confidence_weight.defined()) {
+  if (confident()) {
     // The head reads the network; it does not bend it.
     const at::Tensor sure = confidence(*model_, hidden.detach(), previous);
     const at::Tensor wrong =
@@ -286,6 +288,9 @@ double DFlashObjective::flops(std::span<const std::size_t> examples) const {
            (2.0 * hidden * hidden * static_cast<double>(c.features()) + 3.0 * layers * hidden * kv);
     sum += 3.0 * layers * slots * inner * (rows + 2.0 * static_cast<double>(c.block));
     sum += answer * head;  // the target's law
+    if (confident() && c.draft_vocab < c.vocab) {
+      sum += answer * static_cast<double>(c.vocab * c.hidden);
+    }
   }
   return 2.0 * sum;
 }

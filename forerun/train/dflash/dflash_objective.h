@@ -23,8 +23,11 @@ void check_documents(const TokenShards& shards, std::int64_t vocab);
 /// them.
 ///
 /// A slot counts until the first token of its block that the draft vocabulary lacks: no draft
-/// behind it can be kept. Besides the loss, the figures tell the share of right first drafts, and
-/// `tau`: drafts of a greedy block kept in a row, plus 1.
+/// behind it can be kept. The confidence head learns how likely a slot's draft is kept: the sum
+/// over draft tokens of min(P, Q), where P is the target's law over its whole vocabulary at
+/// temperature 1 (what lies outside the draft vocabulary is lost) and Q the slot's own. Besides the
+/// loss, the figures tell the share of right first drafts, and `tau`: drafts of a greedy block kept
+/// in a row, plus 1.
 class DFlashObjective : public Objective {
  public:
   /// @param target  whose answers the documents are; its passes make the features
@@ -57,6 +60,8 @@ class DFlashObjective : public Objective {
   };
 
  private:
+  bool confident() const { return model_->confidence_weight.defined(); }
+
   /// The supervised slots of a batch, a row each.
   struct Slots {
     std::vector<std::int64_t> block;     // which block of the batch

@@ -3,6 +3,7 @@
 #include <ATen/ATen.h>
 #include <ATen/core/grad_mode.h>
 
+#include <algorithm>
 #include <utility>
 
 namespace forerun {
@@ -71,13 +72,32 @@ TargetStates::Batch TargetStates::of(std::span<const std::span<const Token>> doc
   return out;
 }
 
-at::Tensor TargetStates::probabilities(const at::Tensor& last) const {
-  const at::NoGradGuard no_autograd;
+at::Tensor TargetStates::logits(const at::Tensor& last, const at::Tensor& rows) const {
   const at::Tensor x = last.to(at::kFloat);
   const at::Tensor scale = (x.square().mean(-1, true) + head_.norm_eps).rsqrt();
-  at::Tensor logits = at::linear(x * scale * head_.norm, head_.rows).to(at::kFloat);
-  if (head_.softcap > 0.0) logits = at::tanh(logits / head_.softcap) * head_.softcap;
-  return at::softmax(logits, -1);
+  const at::Tensor out = at::linear(x * scale * head_.norm, rows).to(at::kFloat);
+  return head_.softcap > 0.0 ? at::tanh(out / head_.softcap) * head_.softcap : out;
+}
+
+at::Tensor TargetStates::probabilities(const at::Tensor& last) const {
+  const at::NoGradGuard no_autograd;
+  return at::softmax(logits(last, head_.rows), -1);
+}
+
+at::Tensor TargetStates::covered(const at::Tensor& last) const {
+  if (!head_.whole.defined()) return {};
+  const at::NoGradGuard no_autograd;
+  constexpr std::int64_t kRows = 512;  // of large vocabularies' logits at a time
+  const std::int64_t n = last.size(0);
+  const at::Tensor out = at::empty({n}, at::kFloat);
+  for (std::int64_t begin = 0; begin < n; begin += kRows) {
+    const std::int64_t rows = std::min(kRows, n - begin);
+    const at::Tensor all = logits(last.narrow(0, begin, rows), head_.whole);
+    const at::Tensor log_share =
+        at::logsumexp(all.index_select(1, head_.drafted), 1) - at::logsumexp(all, 1);
+    out.narrow(0, begin, rows).copy_(log_share.exp());
+  }
+  return out;
 }
 
 }  // namespace forerun

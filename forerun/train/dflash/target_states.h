@@ -19,6 +19,8 @@ struct TargetHead {
   double norm_eps = 1e-5;
   at::Tensor rows;       ///< [draft_vocab, hidden]: of the target's head
   double softcap = 0.0;  ///< 0 = none
+  at::Tensor whole;      ///< [vocab, hidden], all of it; undefined where `rows` is
+  at::Tensor drafted;    ///< [draft_vocab] int64: which of `whole` the `rows` are
 };
 
 /// Runs a target over documents for its hidden states.
@@ -43,8 +45,13 @@ class TargetStates {
   /// @param last  [n, hidden]
   /// @return      [n, draft_vocab] float32
   at::Tensor probabilities(const at::Tensor& last) const;
+  /// How much of the law over the whole vocabulary the draft vocabulary has.
+  /// @return  [n] float32; undefined where it has all
+  at::Tensor covered(const at::Tensor& last) const;
 
  private:
+  at::Tensor logits(const at::Tensor& last, const at::Tensor& rows) const;
+
   std::shared_ptr<const DecoderLm> target_;
   TargetHead head_;
   std::vector<std::int64_t> kept_;  // the layers, and the last block

@@ -52,6 +52,21 @@ TEST(TargetStates, LawIsTheTargetsOverTheDraftVocabularyAlone) {
   EXPECT_LT((law.sum(1) - 1.0).abs().max().item<double>(), 1e-5);
 }
 
+TEST(TargetStates, WhatADraftVocabularyCoversIsItsShareOfTheWholeLaw) {
+  const Reference r;
+  const auto target = tiny_target();
+  const at::Tensor drafted = at::tensor({3, 4, 50, 77, 175}, at::kLong);
+  TargetStates states(target, head_of(*target, drafted), {0});
+  std::vector<std::span<const Token>> documents;
+  for (int i = 0; i < 15; ++i) documents.push_back(r.first);  // more rows than go at a time
+  const at::Tensor share = states.covered(states.of(documents).last);
+  const at::Tensor law = at::softmax(tensor_of(r.file, "logits_0"), -1);
+  EXPECT_LT(distance(share, law.index_select(1, drafted).sum(1).repeat({15})), 1e-4);
+  EXPECT_LT(share.max().item<double>(), 0.9);
+  TargetStates all(target, head_of(*target), {0});
+  EXPECT_FALSE(all.covered(all.of(documents).last).defined());
+}
+
 TEST(TargetStates, SoftCapsAreThoseOfTheTarget) {
   const auto target = tiny_target("gemma3_softcap");
   const Safetensors file = load_safetensors(kTiny + "gemma3_softcap/expected.safetensors");
