@@ -16,6 +16,9 @@ function(forerun_discover_tests program)
                        PROPERTIES ENVIRONMENT "OMP_NUM_THREADS=1")
 endfunction()
 
+# For tests that use libtorch.
+set(FORERUN_SEEDED_TESTS "${PROJECT_SOURCE_DIR}/tests/support/seeded_tests.cpp")
+
 # forerun_layer(NAME DEPENDS ...): one static library of the sources in the calling folder and below,
 # and one test program NAME_test of the *_test.cpp files beside them. A layer links only downward.
 function(forerun_layer name)
@@ -31,6 +34,9 @@ function(forerun_layer name)
   if(FORERUN_TESTS AND tests)
     add_executable(${name}_test ${tests})
     target_link_libraries(${name}_test PRIVATE forerun_${name} GTest::gtest_main)
+    if(NOT name MATCHES "^(core|formats)$")
+      target_sources(${name}_test PRIVATE "${FORERUN_SEEDED_TESTS}")
+    endif()
     target_compile_definitions(${name}_test PRIVATE FORERUN_SOURCE_DIR="${PROJECT_SOURCE_DIR}")
     forerun_discover_tests(${name}_test)
   endif()
