@@ -1,5 +1,6 @@
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <memory>
 
 #include "forerun/cli/interrupt.h"
@@ -92,6 +93,10 @@ int run(const Flags& f) {
   const Message turn{"user", f.prompt};
   const std::vector<Token> prompt = model.encode_chat({&turn, 1});
   const GenerateOptions& options = f.options;
+  // The first passes of a process are slow: plain decoding, which comes first, should not pay.
+  GenerateOptions warm = options;
+  warm.max_tokens = std::min(16U, options.max_tokens);
+  static_cast<void>(generate(model, Drafter(), prompt, warm));
   write_out(styled(stdout, Style::kDim, "prompt: " + f.prompt) + "\n\n");
   const Generated plain = stream(model, Drafter(), prompt, options, "plain decoding");
   if (interrupted()) return 130;
