@@ -21,16 +21,9 @@ constexpr const char* kFormat = "forerun samples 1";
 // All that images of a set depend on.
 nlohmann::json described(const SamplePlan::Set& set, const DiffusionModel& model) {
   const ImageOptions& o = set.options;
-  nlohmann::json out = {{"format", kFormat},
-                        {"model", model.digest()},
-                        {"precision", name_of(model.precision())},
-                        {"steps", o.steps},
-                        {"guidance", o.guidance},
-                        {"guided_channels", o.guided_channels},
-                        {"variance", o.variance_share},
-                        {"eta", o.eta},
-                        {"seed", o.seed},
-                        {"drafter", set.drafter}};
+  nlohmann::json out = step_settings(o, model);
+  out.update(
+      {{"format", kFormat}, {"model", model.digest()}, {"seed", o.seed}, {"drafter", set.drafter}});
   if (set.drafter == "none") return out;
   out["draft_length"] = o.draft_length;
   out["two_calls"] = o.two_calls;

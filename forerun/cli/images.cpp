@@ -139,19 +139,23 @@ ImageOptions resolve(const ImageFlags& f, const DiffusionModel& model) {
   return o;
 }
 
-nlohmann::json profile_settings(const ImageFlags& f, const DiffusionModel& model) {
-  const ImageOptions& o = f.options;
-  return {{"model", model.digest()},
-          {"drafter", f.drafter.substr(0, f.drafter.find(':'))},
-          {"precision", std::string(name_of(model.precision()))},
-          {"dialect", f.dialect},
+nlohmann::json step_settings(const ImageOptions& o, const DiffusionModel& model) {
+  return {{"precision", std::string(name_of(model.precision()))},
           {"steps", o.steps},
           {"guidance", o.guidance},
-          {"guided channels", o.guided_channels},
+          {"guided_channels", o.guided_channels},
           {"variance", o.variance_share},
-          {"eta", o.eta},
-          {"two calls", o.two_calls},
-          {"recall", o.recall}};
+          {"eta", o.eta}};
+}
+
+nlohmann::json profile_settings(const ImageFlags& f, const DiffusionModel& model) {
+  nlohmann::json out = step_settings(f.options, model);
+  out.update({{"model", model.digest()},
+              {"drafter", f.drafter.substr(0, f.drafter.find(':'))},
+              {"dialect", f.dialect},
+              {"two calls", f.options.two_calls},
+              {"recall", f.options.recall}});
+  return out;
 }
 
 ImageListener watching(Progress& progress) {
@@ -188,23 +192,19 @@ nlohmann::json length_json(std::size_t length) {
 
 nlohmann::json settings(const ImageFlags& f, const DiffusionModel& model) {
   const ImageOptions& o = f.options;
-  return {{"model", f.model},
-          {"model_digest", model.digest()},
-          {"dialect", f.dialect},
-          {"precision", std::string(name_of(model.precision()))},
-          {"classes", f.classes},
-          {"drafter", f.drafter},
-          {"rule", f.rule},
-          {"draft_length", length_json(o.draft_length)},
-          {"two_calls", o.two_calls},
-          {"recall", o.recall},
-          {"steps", o.steps},
-          {"guidance", o.guidance},
-          {"guided_channels", o.guided_channels},
-          {"variance", o.variance_share},
-          {"eta", o.eta},
-          {"seed", o.seed},
-          {"lanes", o.lanes}};
+  nlohmann::json out = step_settings(o, model);
+  out.update({{"model", f.model},
+              {"model_digest", model.digest()},
+              {"dialect", f.dialect},
+              {"classes", f.classes},
+              {"drafter", f.drafter},
+              {"rule", f.rule},
+              {"draft_length", length_json(o.draft_length)},
+              {"two_calls", o.two_calls},
+              {"recall", o.recall},
+              {"seed", o.seed},
+              {"lanes", o.lanes}});
+  return out;
 }
 
 nlohmann::json to_json(const ImageRun& r) {

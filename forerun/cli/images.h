@@ -30,6 +30,9 @@ std::vector<std::int64_t> labels_of(const ImageFlags& flags, const DiffusionMode
 /// @throws UsageError  no profile, or one made for other settings
 ImageOptions resolve(const ImageFlags& flags, const DiffusionModel& model);
 
+/// What the law of a step depends on besides model and class, as JSON fields.
+nlohmann::json step_settings(const ImageOptions& options, const DiffusionModel& model);
+
 /// What a profile's looseness belongs to.
 nlohmann::json profile_settings(const ImageFlags& flags, const DiffusionModel& model);
 inline constexpr const char* kProfileFormat = "forerun relax profile 2";
