@@ -265,7 +265,7 @@ void Int8Pass::place(std::int64_t row, std::int64_t kv_head, std::int64_t index)
   };
   for (std::int64_t h = kv_head * group; h < (kv_head + 1) * group; ++h) {
     const float* q = turned(qkv + h * dim, l.q_norm);
-    k::round_to_bf16(q, dim, static_cast<float>(c_.query_scale), s_.attention.query(row, h));
+    s_.attention.set_query(row, h, q, static_cast<float>(c_.query_scale));
   }
   const Int8Workspace::Row& at = s_.rows[static_cast<std::size_t>(row)];
   const float* keys = turned(qkv + (c_.heads + kv_head) * dim, l.k_norm);

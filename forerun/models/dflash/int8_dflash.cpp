@@ -281,7 +281,7 @@ void Int8DFlashPass::place(std::int64_t r, std::int64_t kv_head, std::int64_t in
   const auto scale = static_cast<float>(1.0 / std::sqrt(static_cast<double>(dim)));
   for (std::int64_t h = kv_head * group; h < (kv_head + 1) * group; ++h) {
     const float* q = turned(q_ + slot * inner_ + h * dim, l.q_norm);
-    k::round_to_bf16(q, dim, scale, s_.attention.query(slot, h));
+    s_.attention.set_query(slot, h, q, scale);
   }
 }
 

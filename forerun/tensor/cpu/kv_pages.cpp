@@ -1,50 +1,54 @@
 #include "forerun/tensor/cpu/kv_pages.h"
 
 #include <algorithm>
-#include <array>
+#include <cmath>
+#include <cstring>
+#include <limits>
+
+#include "forerun/tensor/cpu/aligned_buffer.h"
 
 namespace forerun {
-namespace {
-
-constexpr std::uint16_t kInfinity = 0x7f80, kNan = 0x7fc0;  // bf16
-
-}  // namespace
 
 void KvPages::reserve(std::int64_t positions) {
   while (capacity() < positions) {
     // Zeros: what stands behind a lane's end is read, weighted with nothing, and must be finite.
-    pages_.push_back(arena_.make<std::uint16_t>(
-        static_cast<std::size_t>(shape_.layers * shape_.heads * 2 * block())));
+    pages_.push_back(arena_.make<std::uint8_t>(
+        static_cast<std::size_t>(shape_.layers * shape_.heads * stride())));
   }
 }
 
 void KvPages::write(std::int64_t layer, std::int64_t head, std::int64_t position, const float* k,
                     const float* v) {
-  const std::int64_t slot = position % avx512::kKeys, dim = padded(shape_.head_dim);
-  std::uint16_t* keys =
-      pages_[static_cast<std::size_t>(position / avx512::kKeys)].get() + offset(layer, head);
-  std::uint16_t* values = keys + block() + slot / 2 * 2 * dim + slot % 2;
-  std::array<std::uint16_t, 64> rounded;
-  bool finite = true;
-  for (std::int64_t first = 0; first < shape_.head_dim; first += 64) {
-    const std::int64_t n = std::min<std::int64_t>(64, shape_.head_dim - first);
-    avx512::round_to_bf16(k + first, n, 1.0F, rounded.data());
-    for (std::int64_t j = 0; j < n; ++j) {
-      const std::int64_t d = first + j;
-      keys[(d / 2 * avx512::kKeys + slot) * 2 + d % 2] = rounded[static_cast<std::size_t>(j)];
-    }
-    avx512::round_to_bf16(v + first, n, 1.0F, rounded.data());
-    for (std::int64_t j = 0; j < n; ++j) {
-      const std::uint16_t bits = rounded[static_cast<std::size_t>(j)];
-      finite &= (bits & kInfinity) != kInfinity;
-      values[2 * (first + j)] = bits;
-    }
+  thread_local AlignedBuffer<float> mixed_values;
+  thread_local AlignedBuffer<std::int8_t> rounded_values;
+  float* x = mixed_values.room_for(static_cast<std::size_t>(dim_));
+  std::int8_t* rounded = rounded_values.room_for(static_cast<std::size_t>(dim_));
+  const auto mix_and_round = [&](const float* from) {
+    std::copy_n(from, shape_.head_dim, x);
+    std::fill(x + shape_.head_dim, x + dim_, 0.0F);
+    avx512::hadamard_row(x, dim_, mixed(shape_.head_dim));
+    return avx512::quantize_head(x, dim_, rounded);
+  };
+
+  const std::int64_t slot = position % avx512::kKeys;
+  auto* keys = const_cast<std::uint8_t*>(this->keys(layer, head, position / avx512::kKeys));
+  auto* values = reinterpret_cast<std::int8_t*>(keys + block()) + slot / 4 * 4 * dim_ + slot % 4;
+  auto* scales = reinterpret_cast<float*>(keys + 2 * block());
+  float key_scale = mix_and_round(k);
+  for (std::int64_t d = 0; d < dim_; d += 4) {
+    std::uint32_t quad;
+    std::memcpy(&quad, rounded + d, sizeof quad);
+    quad ^= 0x80808080U;  // + 128
+    std::memcpy(keys + (d / 4 * avx512::kKeys + slot) * 4, &quad, sizeof quad);
   }
-  if (finite) return;
-  for (std::int64_t d = 0; d < shape_.head_dim; ++d) {
-    keys[(d / 2 * avx512::kKeys + slot) * 2 + d % 2] = kNan;
-    values[2 * d] = 0;
+  float value_scale = mix_and_round(v);
+  for (std::int64_t d = 0; d < dim_; ++d) values[4 * d] = rounded[d];
+  if (std::isnan(value_scale)) {
+    key_scale = std::numeric_limits<float>::quiet_NaN();
+    value_scale = 0.0F;
   }
+  scales[slot] = key_scale;
+  scales[avx512::kKeys + slot] = value_scale;
 }
 
 }  // namespace forerun

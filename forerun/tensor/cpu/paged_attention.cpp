@@ -1,13 +1,14 @@
 #include "forerun/tensor/cpu/paged_attention.h"
 
 #include <algorithm>
+#include <array>
 #include <cmath>
 #include <limits>
 
 namespace forerun {
 namespace {
 
-constexpr std::int64_t kChunk = 256;
+using avx512::kChunk;
 constexpr std::int64_t kBlocks = kChunk / avx512::kKeys;
 // Rows of one product that share the keys they read: four blocks of the kernel's six.
 constexpr std::int64_t kRows = 24;
@@ -21,7 +22,7 @@ PagedAttention::PagedAttention(Shape shape)
     : shape_(shape),
       group_(shape.heads / shape.kv_heads),
       dim_(KvPages::padded(shape.head_dim)),
-      product_(pair_product()) {}
+      mixed_(KvPages::mixed(shape.head_dim)) {}
 
 void PagedAttention::plan(std::span<const Lane> lanes, int threads, bool ahead) {
   lanes_.assign(lanes.begin(), lanes.end());
@@ -60,18 +61,33 @@ void PagedAttention::plan(std::span<const Lane> lanes, int threads, bool ahead) 
     }
   }
   const std::int64_t slots = rows_ * shape_.heads * (split_ ? most_chunks : 1);
-  const auto old = queries_.size();
-  queries_.room_for(static_cast<std::size_t>(rows_ * shape_.heads * dim_));
-  if (queries_.size() != old) std::fill_n(queries_.data(), queries_.size(), std::uint16_t{0});
+  const auto queries = static_cast<std::size_t>(rows_ * shape_.heads);
+  queries_.room_for(queries * static_cast<std::size_t>(dim_));
+  query_scales_.room_for(queries);
+  starts_.room_for(queries);
   outputs_.room_for(static_cast<std::size_t>(slots * dim_));
   if (parts_.size() < static_cast<std::size_t>(slots)) {
     parts_.resize(static_cast<std::size_t>(slots));
   }
   scratch_rows_ = positions * group_;
-  const auto scratch = static_cast<std::size_t>(threads * scratch_rows_);
-  scores_.room_for(scratch * kChunk);
-  weights_.room_for(scratch * kChunk);
-  part_.room_for(scratch * static_cast<std::size_t>(dim_));
+  scratch_.room_for(static_cast<std::size_t>(threads * scratch_size()));
+  weights_.room_for(static_cast<std::size_t>(threads * scratch_rows_ * 2 * kChunk));
+  thread_parts_.resize(static_cast<std::size_t>(threads * scratch_rows_));
+}
+
+void PagedAttention::set_query(std::int64_t row, std::int64_t head, const float* q, float scale) {
+  thread_local AlignedBuffer<float> values;
+  float* x = values.room_for(static_cast<std::size_t>(dim_));
+  std::copy_n(q, shape_.head_dim, x);
+  std::fill(x + shape_.head_dim, x + dim_, 0.0F);
+  avx512::hadamard_row(x, dim_, mixed_);
+  const std::int64_t slot = index(row, head);
+  std::int8_t* rounded = queries_.data() + slot * dim_;
+  query_scales_.data()[slot] =
+      avx512::quantize_head(x, dim_, rounded) * scale / static_cast<float>(mixed_);
+  std::int32_t sum = 0;
+  for (std::int64_t d = 0; d < dim_; ++d) sum += rounded[d];
+  starts_.data()[slot] = -128 * sum;
 }
 
 void PagedAttention::attend(ThreadTeam::Worker& worker, std::int64_t layer, const Sight& sight) {
@@ -79,25 +95,35 @@ void PagedAttention::attend(ThreadTeam::Worker& worker, std::int64_t layer, cons
     for (; i < end; ++i) {
       const Item& item = items_[static_cast<std::size_t>(i)];
       for (std::int64_t c = item.chunk; c < item.chunk + item.chunks; ++c) {
-        attend_chunk(item, c, layer, sight, worker.index());
+        attend_chunk(item, c, layer, sight, scratch(worker.index()));
       }
     }
   });
 }
 
-void PagedAttention::mask(float* scores, std::int64_t position, std::int64_t begin, std::int64_t n,
-                          const Lane& lane, const Sight& sight) const {
-  if (shape_.softcap > 0.0) {
-    const auto cap = static_cast<float>(shape_.softcap);
-    for (std::int64_t j = 0; j < n; ++j) scores[j] = cap * std::tanh(scores[j] / cap);
-  }
-  std::int64_t behind = sight.causal ? position + 1 : lane.length + lane.rows;
-  if (sight.window > 0) behind = std::min(behind, position + sight.window);
-  const std::int64_t end = std::clamp<std::int64_t>(behind - begin, 0, n);
-  std::fill(scores + end, scores + n, kHidden);
-  if (sight.window == 0) return;
-  const std::int64_t seen = std::clamp<std::int64_t>(position + 1 - sight.window - begin, 0, n);
-  std::fill(scores, scores + seen, kHidden);
+// Scores, values' factors, outputs and units, one after the other.
+std::int64_t PagedAttention::scratch_size() const noexcept {
+  return ceil_div(scratch_rows_ * (kChunk + dim_ + 1) + kChunk, 16) * 16;
+}
+
+PagedAttention::Scratch PagedAttention::scratch(int thread) noexcept {
+  Scratch s{};
+  s.scores = scratch_.data() + thread * scratch_size();
+  s.by = s.scores + scratch_rows_ * kChunk;
+  s.out = s.by + kChunk;
+  s.units = s.out + scratch_rows_ * dim_;
+  s.weights = weights_.data() + thread * scratch_rows_ * 2 * kChunk;
+  s.parts = thread_parts_.data() + thread * scratch_rows_;
+  return s;
+}
+
+avx512::Seen PagedAttention::seen_of(std::int64_t position, std::int64_t begin, const Lane& lane,
+                                     const Sight& sight) noexcept {
+  std::int64_t end = sight.causal ? position + 1 : lane.length + lane.rows;
+  if (sight.window > 0) end = std::min(end, position + sight.window);
+  const std::int64_t first = sight.window > 0 ? position + 1 - sight.window : 0;
+  return {std::clamp<std::int64_t>(first - begin, 0, kChunk),
+          std::clamp<std::int64_t>(end - begin, 0, kChunk)};
 }
 
 bool PagedAttention::out_of_sight(const Item& item, const Lane& lane, const Sight& sight,
@@ -106,71 +132,96 @@ bool PagedAttention::out_of_sight(const Item& item, const Lane& lane, const Sigh
   return (sight.causal && begin > last) || (sight.window > 0 && first + 1 - sight.window >= end);
 }
 
+void PagedAttention::score(const Item& item, std::int64_t layer, std::int64_t page,
+                           std::int64_t blocks, const Scratch& s) {
+  const KvPages& pages = *lanes_[item.lane].pages;
+  const std::int64_t slot = index(first_row_[item.lane] + item.first, item.kv_head * group_);
+  for (std::int64_t b = 0; b < blocks; ++b) {
+    avx512::key_product(
+        {.q = queries_.data() + slot * dim_,
+         .starts = starts_.data() + slot,
+         .keys = pages.keys(layer, item.kv_head, page + b),
+         .key_scales = pages.key_scales(layer, item.kv_head, page + b),
+         .out = s.scores + b * avx512::kKeys,
+         .stride = kChunk,
+         .rows = item.count * group_,
+         .quads = dim_ / 4,
+         .next = reinterpret_cast<const std::uint8_t*>(pages.values(layer, item.kv_head, page + b))});
+  }
+}
+
+void PagedAttention::weigh(const Item& item, std::int64_t layer, std::int64_t chunk,
+                           std::int64_t blocks, const Sight& sight, const Scratch& s,
+                           avx512::SoftmaxPart* parts) {
+  const Lane& lane = lanes_[item.lane];
+  std::array<float, kChunk> scales;
+  for (std::int64_t b = 0; b < blocks; ++b) {
+    std::copy_n(lane.pages->value_scales(layer, item.kv_head, chunk * kBlocks + b), avx512::kKeys,
+                scales.data() + b * avx512::kKeys);
+  }
+  const std::int64_t n = blocks * avx512::kKeys;
+  const std::int64_t slot = index(first_row_[item.lane] + item.first, item.kv_head * group_);
+  avx512::Seen last{0, 0};
+  float unit = 0.0F;
+  for (std::int64_t i = 0; i < item.count; ++i) {
+    const avx512::Seen seen = seen_of(lane.length + item.first + i, chunk * kChunk, lane, sight);
+    if (i == 0 || seen.begin != last.begin || seen.end != last.end) {
+      unit = avx512::weigh_values(scales.data(), seen, s.by);
+      last = seen;
+    }
+    for (std::int64_t r = i * group_; r < (i + 1) * group_; ++r) {
+      float* scores = s.scores + r * kChunk;
+      float scale = query_scales_.data()[slot + r];
+      if (shape_.softcap > 0.0) {
+        const auto cap = static_cast<float>(shape_.softcap);
+        for (std::int64_t j = seen.begin; j < seen.end; ++j) {
+          scores[j] = cap * std::tanh(scores[j] * scale / cap);
+        }
+        scale = 1.0F;
+      }
+      parts[r] = avx512::weigh_row(scores, scale, s.by, seen, n, s.weights + r * 2 * kChunk);
+      s.units[r] = unit;
+    }
+  }
+}
+
 void PagedAttention::attend_chunk(const Item& item, std::int64_t chunk, std::int64_t layer,
-                                  const Sight& sight, int thread) {
+                                  const Sight& sight, const Scratch& s) {
   const Lane& lane = lanes_[item.lane];
   const std::int64_t rows = item.count * group_;
   const std::int64_t begin = chunk * kChunk;
   const std::int64_t last =  // position that the item sees at most
       lane.length + (sight.causal ? item.first + item.count : lane.rows) - 1;
   const std::int64_t blocks = std::min(kBlocks, ceil_div(last + 1 - begin, avx512::kKeys));
-  const std::int64_t n = blocks * avx512::kKeys;
   const std::int64_t slot = index(first_row_[item.lane] + item.first, item.kv_head * group_);
-  const std::int64_t offset = thread * scratch_rows_;
-  float* scores = scores_.data() + offset * kChunk;
-  std::uint16_t* weights = weights_.data() + offset * kChunk;
   const bool in_place = split_ || chunk == 0;
   const std::int64_t place = (split_ ? chunk * rows_ * shape_.heads : 0) + slot;
-  float* out = in_place ? outputs_.data() + place * dim_ : part_.data() + offset * dim_;
 
-  if (out_of_sight(item, lane, sight, begin, begin + n)) {
+  if (out_of_sight(item, lane, sight, begin, begin + blocks * avx512::kKeys)) {
     if (in_place) std::fill_n(parts_.begin() + place, rows, avx512::SoftmaxPart{kHidden, 0.0F});
     return;
   }
   const std::int64_t page = chunk * kBlocks;
+  score(item, layer, page, blocks, s);
+  avx512::SoftmaxPart* parts = in_place ? parts_.data() + place : s.parts;
+  weigh(item, layer, chunk, blocks, sight, s, parts);
+  std::array<const std::int8_t*, kBlocks> values{};
   for (std::int64_t b = 0; b < blocks; ++b) {
-    product_({.a = queries_.data() + slot * dim_,
-              .a_stride = dim_,
-              .b = lane.pages->keys(layer, item.kv_head, page + b),
-              .b_stride = 2 * avx512::kKeys,
-              .c = scores + b * avx512::kKeys,
-              .c_stride = kChunk,
-              .rows = rows,
-              .pairs = dim_ / 2,
-              .columns = avx512::kKeys,
-              .add = false,
-              .next = b + 1 < blocks ? lane.pages->keys(layer, item.kv_head, page + b + 1)
-                                     : lane.pages->values(layer, item.kv_head, page)});
+    values[static_cast<std::size_t>(b)] = lane.pages->values(layer, item.kv_head, page + b);
   }
-  for (std::int64_t r = 0; r < rows; ++r) {
-    mask(scores + r * kChunk, lane.length + item.first + r / group_, begin, n, lane, sight);
-    const avx512::SoftmaxPart part = avx512::exp_row(scores + r * kChunk, n, weights + r * kChunk);
-    if (in_place) {
-      parts_[static_cast<std::size_t>(place + r)] = part;
-    } else {
-      scores[r * kChunk] = part.max;  // its scores are no longer needed
-      scores[r * kChunk + 1] = part.sum;
-    }
-  }
-  for (std::int64_t b = 0; b < blocks; ++b) {
-    product_(
-        {.a = weights + b * avx512::kKeys,
-         .a_stride = kChunk,
-         .b = lane.pages->values(layer, item.kv_head, page + b),
-         .b_stride = 2 * dim_,
-         .c = out,
-         .c_stride = dim_,
-         .rows = rows,
-         .pairs = avx512::kKeys / 2,
-         .columns = dim_,
-         .add = b > 0,
-         .next = b + 1 < blocks ? lane.pages->values(layer, item.kv_head, page + b + 1) : nullptr});
-  }
+  float* out = in_place ? outputs_.data() + place * dim_ : s.out;
+  avx512::value_product({.weights = s.weights,
+                         .values = values.data(),
+                         .pages = blocks,
+                         .rows = rows,
+                         .columns = dim_,
+                         .units = s.units,
+                         .out = out});
   if (in_place) return;
   for (std::int64_t r = 0; r < rows; ++r) {
     avx512::merge_softmax(outputs_.data() + (place + r) * dim_,
-                          &parts_[static_cast<std::size_t>(place + r)], out + r * dim_,
-                          {scores[r * kChunk], scores[r * kChunk + 1]}, dim_);
+                          &parts_[static_cast<std::size_t>(place + r)], out + r * dim_, parts[r],
+                          dim_);
   }
 }
 
@@ -184,8 +235,9 @@ void PagedAttention::output(std::int64_t row, std::int64_t head, float* out) {
     avx512::merge_softmax(sum, &total, outputs_.data() + place * dim_,
                           parts_[static_cast<std::size_t>(place)], dim_);
   }
+  avx512::hadamard_row(sum, dim_, mixed_);
   std::copy_n(sum, shape_.head_dim, out);
-  avx512::scale_row(out, shape_.head_dim, 1.0F / total.sum);
+  avx512::scale_row(out, shape_.head_dim, 1.0F / (total.sum * static_cast<float>(mixed_)));
 }
 
 }  // namespace forerun

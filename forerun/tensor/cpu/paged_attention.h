@@ -5,17 +5,17 @@
 #include <vector>
 
 #include "forerun/tensor/cpu/aligned_buffer.h"
-#include "forerun/tensor/cpu/avx512/kernels.h"
+#include "forerun/tensor/cpu/avx512/int8_attention.h"
 #include "forerun/tensor/cpu/kv_pages.h"
-#include "forerun/tensor/cpu/pair_product.h"
 #include "forerun/tensor/cpu/thread_team.h"
 
 namespace forerun {
 
-/// Attention of the rows of one pass over the pages of their lanes. Query heads that share a
-/// key head are rows of one product. Keys are taken in chunks of 256 at fixed positions, each with
-/// a softmax of its own, merged in order: the work of a long prompt spreads over all threads, and a
-/// row's result depends neither on that nor on the rows beside it.
+/// Attention of the rows of one pass over the pages of their lanes, with integer products: queries,
+/// keys and values in 8 bits, the softmax's weights in 16. Query heads that share a key head are
+/// rows of one product. Keys are taken in chunks of 256 at fixed positions, each with a softmax of
+/// its own, merged in order: the work of a long prompt spreads over all threads, and a row's result
+/// depends neither on that nor on the rows beside it.
 /// Source: Dao et al. 2023, Flash-Decoding, for the split over keys.
 class PagedAttention {
  public:
@@ -40,10 +40,9 @@ class PagedAttention {
   /// Sets up a pass; allocates only if it is larger than those before.
   /// @param ahead  some layer of it is not causal
   void plan(std::span<const Lane> lanes, int threads, bool ahead = false);
-  /// Where the query of packed row `row` and head `head` goes: [head_dim] bf16, rotated and scaled.
-  std::uint16_t* query(std::int64_t row, std::int64_t head) noexcept {
-    return queries_.data() + index(row, head) * dim_;
-  }
+  /// The query of packed row `row` and head `head`, [head_dim] float32 after the rotary embedding;
+  /// scores are its products with the keys, times `scale`.
+  void set_query(std::int64_t row, std::int64_t head, const float* q, float scale);
   /// The layer's attention, as a phase of a job. Keys and values of the new rows are in the pages.
   void attend(ThreadTeam::Worker& worker, std::int64_t layer, const Sight& sight);
   /// The output of a row and head, [head_dim] float32.
@@ -59,17 +58,31 @@ class PagedAttention {
   std::int64_t index(std::int64_t row, std::int64_t head) const noexcept {
     return (head / group_ * rows_ + row) * group_ + head % group_;
   }
+  // What a thread computes in.
+  struct Scratch {
+    float *scores, *by, *units, *out;
+    std::uint8_t* weights;
+    avx512::SoftmaxPart* parts;
+  };
   // Whether no row of the item sees a key of positions [begin, end).
   static bool out_of_sight(const Item& item, const Lane& lane, const Sight& sight,
                            std::int64_t begin, std::int64_t end) noexcept;
+  // The keys of [begin, begin + 256) that the lane's row at `position` sees.
+  static avx512::Seen seen_of(std::int64_t position, std::int64_t begin, const Lane& lane,
+                              const Sight& sight) noexcept;
+  std::int64_t scratch_size() const noexcept;  // floats of a thread
+  Scratch scratch(int thread) noexcept;
   void attend_chunk(const Item& item, std::int64_t chunk, std::int64_t layer, const Sight& sight,
-                    int thread);
-  void mask(float* scores, std::int64_t position, std::int64_t begin, std::int64_t n,
-            const Lane& lane, const Sight& sight) const;
+                    const Scratch& s);
+  // Scores of the item's rows with `blocks` pages from `page` on; then their weights, whose softmax
+  // parts go to `parts`.
+  void score(const Item& item, std::int64_t layer, std::int64_t page, std::int64_t blocks,
+             const Scratch& s);
+  void weigh(const Item& item, std::int64_t layer, std::int64_t chunk, std::int64_t blocks,
+             const Sight& sight, const Scratch& s, avx512::SoftmaxPart* parts);
 
   Shape shape_;
-  std::int64_t group_, dim_;
-  PairKernel product_;
+  std::int64_t group_, dim_, mixed_;
 
   std::vector<Lane> lanes_;
   std::vector<std::int64_t> first_row_;
@@ -78,11 +91,15 @@ class PagedAttention {
   std::int64_t rows_ = 0;
   bool split_ = false;  // chunks of a row are merged when it is read
   std::int64_t scratch_rows_ = 0;
-  AlignedBuffer<std::uint16_t> queries_;    // [kv_heads, rows, group, dim]
+  AlignedBuffer<std::int8_t> queries_;      // [kv_heads, rows, group, dim]
+  AlignedBuffer<float> query_scales_;       // [kv_heads, rows, group]
+  AlignedBuffer<std::int32_t> starts_;      // likewise
   AlignedBuffer<float> outputs_;            // [chunks, kv_heads, rows, group, dim]
   std::vector<avx512::SoftmaxPart> parts_;  // [chunks, kv_heads, rows, group]
-  AlignedBuffer<float> scores_, part_;      // of each thread: [scratch rows, 256], [.., dim]
-  AlignedBuffer<std::uint16_t> weights_;    // of each thread: [scratch rows, 256]
+  // Of each thread: floats, weights [scratch rows, 512], parts [scratch rows].
+  AlignedBuffer<float> scratch_;
+  AlignedBuffer<std::uint8_t> weights_;
+  std::vector<avx512::SoftmaxPart> thread_parts_;
 };
 
 }  // namespace forerun

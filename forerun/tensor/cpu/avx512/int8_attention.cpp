@@ -1,0 +1,290 @@
+#if defined(__x86_64__)
+
+#include "forerun/tensor/cpu/avx512/int8_attention.h"
+
+#include <immintrin.h>
+
+#include "forerun/tensor/cpu/avx512/vector_math.h"
+
+namespace forerun::avx512 {
+namespace {
+
+constexpr float kNone = -__builtin_inff();
+constexpr std::int64_t kWeightBytes = 2 * kChunk;  // of a row
+
+// Kept apart from the product, as in int8_panel.cpp.
+inline __m512i spread(const void* p) {
+  __m512i v = _mm512_broadcastd_epi32(_mm_loadu_si32(p));
+  asm("" : "+v"(v));
+  return v;
+}
+
+// Sums and differences of lanes whose numbers differ in bit `h`.
+template <int h>
+inline __m512 butterfly(__m512 x) {
+  __m512 other;
+  if constexpr (h == 1) {
+    other = _mm512_permute_ps(x, 0xb1);
+  } else if constexpr (h == 2) {
+    other = _mm512_permute_ps(x, 0x4e);
+  } else if constexpr (h == 4) {
+    other = _mm512_shuffle_f32x4(x, x, 0xb1);
+  } else {
+    other = _mm512_shuffle_f32x4(x, x, 0x4e);
+  }
+  constexpr unsigned second = h == 1 ? 0xaaaa : h == 2 ? 0xcccc : h == 4 ? 0xf0f0 : 0xff00;
+  return _mm512_mask_sub_ps(_mm512_add_ps(x, other), static_cast<__mmask16>(second), other, x);
+}
+
+template <int R>
+void key_tile(const KeyProduct& p, std::int64_t row, bool fetch) {
+  constexpr int V = kKeys / 16;
+  const std::int64_t width = 4 * p.quads;
+  const std::int8_t* q = p.q + row * width;
+  __m512i dot[R][V];
+#pragma GCC unroll 6
+  for (int r = 0; r < R; ++r) {
+    const __m512i start = _mm512_set1_epi32(p.starts[row + r]);
+#pragma GCC unroll 4
+    for (int v = 0; v < V; ++v) dot[r][v] = start;
+  }
+  const std::uint8_t* keys = p.keys;
+  for (std::int64_t k = 0; k < p.quads; ++k, keys += 4 * kKeys) {
+    __m512i in[V];
+#pragma GCC unroll 4
+    for (int v = 0; v < V; ++v) in[v] = _mm512_load_si512(keys + 64 * v);
+    if (fetch) {
+#pragma GCC unroll 4
+      for (int v = 0; v < V; ++v) _mm_prefetch(p.next + 4 * kKeys * k + 64 * v, _MM_HINT_T0);
+    }
+#pragma GCC unroll 6
+    for (int r = 0; r < R; ++r) {
+      const __m512i x = spread(q + r * width + 4 * k);
+#pragma GCC unroll 4
+      for (int v = 0; v < V; ++v) dot[r][v] = _mm512_dpbusd_epi32(dot[r][v], in[v], x);
+    }
+  }
+#pragma GCC unroll 4
+  for (int v = 0; v < V; ++v) {
+    const __m512 scale = _mm512_load_ps(p.key_scales + 16 * v);
+#pragma GCC unroll 6
+    for (int r = 0; r < R; ++r) {
+      _mm512_storeu_ps(p.out + (row + r) * p.stride + 16 * v,
+                       _mm512_mul_ps(_mm512_cvtepi32_ps(dot[r][v]), scale));
+    }
+  }
+}
+
+// R rows, V vectors of 16 columns. Sums over a chunk fit 32 bits: 255 * 127 * 256 keys.
+template <int R, int V>
+void value_tile(const ValueProduct& p, std::int64_t row, std::int64_t column) {
+  __m512i high[R][V], low[R][V];
+#pragma GCC unroll 3
+  for (int r = 0; r < R; ++r) {
+#pragma GCC unroll 4
+    for (int v = 0; v < V; ++v) high[r][v] = low[r][v] = _mm512_setzero_si512();
+  }
+  const std::uint8_t* weights = p.weights + row * kWeightBytes;
+  for (std::int64_t page = 0; page < p.pages; ++page) {
+    const std::int8_t* values = p.values[page] + 4 * column;
+    for (std::int64_t k = 0; k < kKeys / 4; ++k, values += 4 * p.columns, weights += 8) {
+      __m512i in[V];
+#pragma GCC unroll 4
+      for (int v = 0; v < V; ++v) in[v] = _mm512_load_si512(values + 64 * v);
+#pragma GCC unroll 3
+      for (int r = 0; r < R; ++r) {
+        const __m512i h = spread(weights + r * kWeightBytes);
+#pragma GCC unroll 4
+        for (int v = 0; v < V; ++v) high[r][v] = _mm512_dpbusd_epi32(high[r][v], h, in[v]);
+        const __m512i l = spread(weights + r * kWeightBytes + 4);
+#pragma GCC unroll 4
+        for (int v = 0; v < V; ++v) low[r][v] = _mm512_dpbusd_epi32(low[r][v], l, in[v]);
+      }
+    }
+  }
+  const __m512 step = _mm512_set1_ps(256.0F);
+#pragma GCC unroll 3
+  for (int r = 0; r < R; ++r) {
+    const __m512 unit = _mm512_set1_ps(p.units[row + r]);
+#pragma GCC unroll 4
+    for (int v = 0; v < V; ++v) {
+      const __m512 sum = _mm512_fmadd_ps(_mm512_cvtepi32_ps(high[r][v]), step,
+                                         _mm512_cvtepi32_ps(low[r][v]));
+      _mm512_storeu_ps(p.out + (row + r) * p.columns + column + 16 * v, _mm512_mul_ps(sum, unit));
+    }
+  }
+}
+
+template <int V>
+void value_columns(const ValueProduct& p, std::int64_t column) {
+  constexpr int kMost = 3;  // 24 sums, 4 inputs and a weight fill the 32 registers
+  const std::int64_t blocks = (p.rows + kMost - 1) / kMost;
+  for (std::int64_t b = 0; b < blocks; ++b) {
+    const std::int64_t row = p.rows * b / blocks;
+    switch (p.rows * (b + 1) / blocks - row) {
+      case 1:
+        value_tile<1, V>(p, row, column);
+        break;
+      case 2:
+        value_tile<2, V>(p, row, column);
+        break;
+      default:
+        value_tile<3, V>(p, row, column);
+        break;
+    }
+  }
+}
+
+// Lanes of the 16 keys from `first` on that are in sight.
+inline __mmask16 in_sight(const Seen& seen, std::int64_t first) {
+  const std::int64_t from = seen.begin > first ? seen.begin - first : 0;
+  const std::int64_t to = seen.end - first;
+  if (to <= from || from >= 16) return 0;
+  return static_cast<__mmask16>(first_lanes(to) & ~((1U << from) - 1U));
+}
+
+// 2^x for -126 <= x <= 0, relative error 4e-6: weights keep 16 bits.
+inline __m512 exp2_weight(__m512 x) {
+  const __m512 magic = _mm512_set1_ps(12582912.0F);  // 1.5 * 2^23: adding it rounds
+  const __m512 shifted = _mm512_add_ps(x, magic);
+  const __m512 r = _mm512_sub_ps(x, _mm512_sub_ps(shifted, magic));  // |r| <= 1/2
+  __m512 p = _mm512_set1_ps(0.00961812911F);
+  p = _mm512_fmadd_ps(p, r, _mm512_set1_ps(0.0555041087F));
+  p = _mm512_fmadd_ps(p, r, _mm512_set1_ps(0.240226507F));
+  p = _mm512_fmadd_ps(p, r, _mm512_set1_ps(0.693147181F));
+  p = _mm512_fmadd_ps(p, r, _mm512_set1_ps(1.0F));
+  const __m512i exponent = _mm512_slli_epi32(_mm512_castps_si512(shifted), 23);
+  return _mm512_castsi512_ps(_mm512_add_epi32(_mm512_castps_si512(p), exponent));
+}
+
+}  // namespace
+
+void hadamard_row(float* x, std::int64_t n, std::int64_t block) {
+  for (std::int64_t i = 0; i < n; i += 16) {
+    const __m512 v = butterfly<2>(butterfly<1>(_mm512_loadu_ps(x + i)));
+    _mm512_storeu_ps(x + i, butterfly<8>(butterfly<4>(v)));
+  }
+  for (std::int64_t h = 16; h < block; h *= 2) {
+    for (std::int64_t i = 0; i < n; i += 16) {
+      if ((i & h) != 0) continue;
+      const __m512 a = _mm512_loadu_ps(x + i), b = _mm512_loadu_ps(x + i + h);
+      _mm512_storeu_ps(x + i, _mm512_add_ps(a, b));
+      _mm512_storeu_ps(x + i + h, _mm512_sub_ps(a, b));
+    }
+  }
+}
+
+float quantize_head(const float* x, std::int64_t n, std::int8_t* values) {
+  const __m512i magnitude = _mm512_set1_epi32(0x7fffffff);
+  __m512i most = _mm512_setzero_si512();
+  for (std::int64_t i = 0; i < n; i += 16) {
+    const __m512i v = _mm512_maskz_loadu_epi32(first_lanes(n - i), x + i);
+    most = _mm512_max_epi32(most, _mm512_and_si512(v, magnitude));
+  }
+  const int bits = _mm512_reduce_max_epi32(most);
+  const bool finite = bits < 0x7f800000;
+  float largest;
+  __builtin_memcpy(&largest, &bits, sizeof largest);
+  // Values so small that 127 / largest overflows count as zeros.
+  const __m512 by = _mm512_set1_ps(finite && largest > 1e-30F ? 127.0F / largest : 0.0F);
+  for (std::int64_t i = 0; i < n; i += 16) {
+    const __mmask16 m = first_lanes(n - i);
+    const __m512 v = finite ? _mm512_maskz_loadu_ps(m, x + i) : _mm512_setzero_ps();
+    _mm_mask_storeu_epi8(values + i, m,
+                         _mm512_cvtsepi32_epi8(_mm512_cvtps_epi32(_mm512_mul_ps(v, by))));
+  }
+  return finite ? largest / 127.0F : __builtin_nanf("");
+}
+
+void key_product(const KeyProduct& p) {
+  constexpr std::int64_t kMost = 6;  // 24 sums, 4 inputs and a spread query fill the 32 registers
+  const std::int64_t blocks = (p.rows + kMost - 1) / kMost;
+  for (std::int64_t b = 0; b < blocks; ++b) {
+    const std::int64_t row = p.rows * b / blocks;
+    const bool fetch = b == 0 && p.next != nullptr;
+    switch (p.rows * (b + 1) / blocks - row) {
+      case 1:
+        key_tile<1>(p, row, fetch);
+        break;
+      case 2:
+        key_tile<2>(p, row, fetch);
+        break;
+      case 3:
+        key_tile<3>(p, row, fetch);
+        break;
+      case 4:
+        key_tile<4>(p, row, fetch);
+        break;
+      case 5:
+        key_tile<5>(p, row, fetch);
+        break;
+      default:
+        key_tile<6>(p, row, fetch);
+        break;
+    }
+  }
+}
+
+float weigh_values(const float* scales, const Seen& seen, float* by) {
+  __m512 most = _mm512_setzero_ps();
+  for (std::int64_t i = seen.begin & ~15LL; i < seen.end; i += 16) {
+    most = _mm512_max_ps(most, _mm512_maskz_loadu_ps(in_sight(seen, i), scales + i));
+  }
+  const float largest = _mm512_reduce_max_ps(most);
+  const __m512 unit = _mm512_set1_ps(largest > 1e-30F ? 65535.0F / largest : 0.0F);
+  for (std::int64_t i = seen.begin & ~15LL; i < seen.end; i += 16) {
+    _mm512_storeu_ps(by + i,
+                     _mm512_mul_ps(_mm512_maskz_loadu_ps(in_sight(seen, i), scales + i), unit));
+  }
+  return largest / 65535.0F;
+}
+
+SoftmaxPart weigh_row(const float* scores, float scale, const float* by, const Seen& seen,
+                      std::int64_t n, std::uint8_t* weights) {
+  const std::int64_t first = seen.begin & ~15LL;
+  __m512 most = _mm512_set1_ps(kNone);
+  __mmask16 nan = 0;
+  for (std::int64_t i = first; i < seen.end; i += 16) {
+    const __mmask16 m = in_sight(seen, i);
+    const __m512 s = _mm512_mask_loadu_ps(most, m, scores + i);
+    nan |= _mm512_cmp_ps_mask(s, s, _CMP_UNORD_Q);
+    most = _mm512_max_ps(most, s);
+  }
+  const float max = _mm512_reduce_max_ps(most);
+  const __m512i zero = _mm512_setzero_si512();
+  if (nan != 0 || max == kNone) {
+    for (std::int64_t i = 0; i < n; i += 16) _mm256_storeu_si256(
+        reinterpret_cast<__m256i*>(weights + 2 * i), _mm512_castsi512_si256(zero));
+    return nan != 0 ? SoftmaxPart{__builtin_nanf(""), __builtin_nanf("")} : SoftmaxPart{kNone, 0.0F};
+  }
+  const __m512 rate = _mm512_set1_ps(scale * 1.44269504F), shift = _mm512_set1_ps(max);
+  const __m512 lowest = _mm512_set1_ps(-126.0F);
+  // 16-bit weights of four keys to their high bytes and their low bytes.
+  const __m256i split = _mm256_set_epi8(14, 12, 10, 8, 15, 13, 11, 9, 6, 4, 2, 0, 7, 5, 3, 1, 14, 12,
+                                        10, 8, 15, 13, 11, 9, 6, 4, 2, 0, 7, 5, 3, 1);
+  __m512 sum = _mm512_setzero_ps();
+  for (std::int64_t i = 0; i < n; i += 16) {
+    const __mmask16 m = in_sight(seen, i);
+    __m256i w = _mm256_setzero_si256();
+    if (m != 0) {
+      // Not in one step: the largest must become 0 exactly, or its weight passes 16 bits.
+      const __m512 x = _mm512_mul_ps(_mm512_sub_ps(_mm512_loadu_ps(scores + i), shift), rate);
+      const __m512 e = exp2_weight(_mm512_max_ps(lowest, x));  // a NaN stays
+      sum = _mm512_mask_add_ps(sum, m, sum, e);
+      const __m512 y = _mm512_maskz_mul_ps(m, e, _mm512_maskz_loadu_ps(m, by + i));
+      w = _mm256_shuffle_epi8(_mm512_cvtepi32_epi16(_mm512_cvtps_epi32(y)), split);
+    }
+    _mm256_storeu_si256(reinterpret_cast<__m256i*>(weights + 2 * i), w);
+  }
+  return {max * scale, _mm512_reduce_add_ps(sum)};
+}
+
+void value_product(const ValueProduct& p) {
+  std::int64_t column = 0;
+  for (; column + 64 <= p.columns; column += 64) value_columns<4>(p, column);
+  for (; column < p.columns; column += 16) value_columns<1>(p, column);
+}
+
+}  // namespace forerun::avx512
+
+#endif  // __x86_64__

@@ -1,0 +1,59 @@
+#pragma once
+
+#include "forerun/tensor/cpu/avx512/kernels.h"
+
+/// Attention over keys and values in int8: the inner loops of PagedAttention. As in kernels.h, a
+/// row's outputs depend, bit for bit, neither on the rows beside it nor on what it does not see.
+namespace forerun::avx512 {
+
+constexpr std::int64_t kChunk = 256;  ///< keys that a softmax of its own is taken over
+
+/// x = x H, with H the Hadamard matrix (entries +-1) on every `block` values: products of two
+/// vectors become `block` times what they were, and an outlier is spread over its block, so that
+/// one scale serves all values. Source: Ashkboos et al. 2024, QuaRot.
+/// @param block  a power of two from 16 on; n is a multiple of it
+void hadamard_row(float* x, std::int64_t n, std::int64_t block);
+
+/// values[i] = round(x[i] / scale), all within +-127.
+/// @return the scale, or NaN (and zeros) if a value is not finite
+float quantize_head(const float* x, std::int64_t n, std::int8_t* values);
+
+/// Scores of rows of queries with the keys of a page: out[r, j] = key_scales[j] * q_r k_j.
+struct KeyProduct {
+  const std::int8_t* q;        ///< [rows, 4 * quads]
+  const std::int32_t* starts;  ///< [rows]: -128 times the sum of the row
+  const std::uint8_t* keys;    ///< [quads][64][4]: key + 128
+  const float* key_scales;     ///< [64]
+  float* out;                  ///< [rows, stride]
+  std::int64_t stride, rows, quads;
+  const std::uint8_t* next;  ///< as large as the keys, to bring into the cache meanwhile; or null
+};
+void key_product(const KeyProduct& p);
+
+/// What a row sees of a chunk: keys [begin, end), or none.
+struct Seen {
+  std::int64_t begin, end;
+};
+
+/// The values' scales as weights are multiplied with them: by[j] = scales[j] * 65535 / their largest
+/// in sight. @return what a weight of 1 in 65535 stands for
+float weigh_values(const float* scales, const Seen& seen, float* by);
+
+/// Weights of a softmax over a chunk, not yet normalised, each times its value's scale, in 16 bits.
+/// @param scores  [256], times `scale`
+/// @param n       a multiple of 16 up to 256; weights are written so far
+/// @param weights [64][2][4]: the high bytes of four keys, then their low bytes
+SoftmaxPart weigh_row(const float* scores, float scale, const float* by, const Seen& seen,
+                      std::int64_t n, std::uint8_t* weights);
+
+/// Weighted sums of values: out[r, d] = unit * sum over keys of weights[r, key] * value[key, d].
+struct ValueProduct {
+  const std::uint8_t* weights;        ///< [rows][512]
+  const std::int8_t* const* values;   ///< a page each: [16][columns][4]
+  std::int64_t pages, rows, columns;  ///< columns: a multiple of 16
+  const float* units;                 ///< [rows]
+  float* out;                         ///< [rows, columns]
+};
+void value_product(const ValueProduct& p);
+
+}  // namespace forerun::avx512
