@@ -34,7 +34,7 @@ struct Int8Workspace {
   explicit Int8Workspace(PagedAttention a) : attention(std::move(a)) {}
 
   PagedAttention attention;
-  AlignedBuffer<float> hidden, qkv, branch, scratch, rotations;
+  AlignedBuffer<float> hidden, qkv, branch, gates, scratch, rotations;
   Int8Activations input, gated;
   std::vector<PagedAttention::Lane> lanes;
   std::vector<std::int64_t> scored;
@@ -105,7 +105,8 @@ class Int8Pass {
   std::int64_t rows_ = 0, qkv_width_, scratch_size_;
   float *hidden_, *qkv_, *branch_, *scratch_, *rotations_;
   float *cos_, *sin_, *local_cos_, *local_sin_;
-  k::Int8Rows input_{}, gated_{};
+  k::Int8Rows input_{};
+  Int8Mlp::Gated gated_{};
   at::Tensor logits_;
 };
 
@@ -133,7 +134,8 @@ Int8Pass::Int8Pass(const Int8Decoder& model, std::span<const LaneSpan> lanes,
   rows_ = static_cast<std::int64_t>(s_.rows.size());
   qkv_width_ = (c_.heads + 2 * c_.kv_heads) * c_.head_dim;
   const std::int64_t inner = c_.heads * c_.head_dim;
-  scratch_size_ = std::max(Int8Mlp::scratch_size(), inner);
+  scratch_size_ = std::max({m_.layers_.front().mlp.scratch_size(), k::mixed_width(c_.hidden),
+                            k::mixed_width(inner)});
   const auto room = [&](AlignedBuffer<float>& b, std::int64_t n) {
     return b.room_for(static_cast<std::size_t>(n));
   };
@@ -148,13 +150,13 @@ Int8Pass::Int8Pass(const Int8Decoder& model, std::span<const LaneSpan> lanes,
   local_cos_ = sin_ + angles;
   local_sin_ = local_cos_ + angles;
   input_ = s_.input.room_for(rows_, std::max(c_.hidden, inner));
-  gated_ = s_.gated.room_for(rows_, c_.intermediate);
+  gated_ = {room(s_.gates, rows_ * c_.intermediate), s_.gated.room_for(rows_, c_.intermediate)};
   logits_ = s_.free_logits(static_cast<std::int64_t>(s_.scored.size()), c_.vocab);
   s_.attention.plan(s_.lanes, threads);
 }
 
 at::Tensor Int8Pass::run() {
-  constexpr std::int64_t kLayerPhases = 11, kOtherPhases = 5;
+  constexpr std::int64_t kLayerPhases = 12, kOtherPhases = 5;
   const auto phases = static_cast<std::size_t>(c_.layers * kLayerPhases + kOtherPhases);
   ThreadTeam::instance().run(threads_, phases, [this](Worker& w) { work(w); });
   for (const LaneSpan& lane : lanes_) {
@@ -220,7 +222,7 @@ void Int8Pass::layer(Worker& w, std::int64_t index) {
 
 k::Int8Rows Int8Pass::input(std::int64_t width) const {
   k::Int8Rows x = input_;
-  x.groups = k::groups_of(width);
+  x.width = k::mixed_width(width);
   return x;
 }
 
@@ -230,7 +232,7 @@ void Int8Pass::attention(Worker& w, std::int64_t index) {
   each_row(w, [&](std::int64_t r) {
     if (!kept_.empty()) keep_state(r, index - 1);
     k::norm_quantize_row(hidden(r), values(l.attention_norm),
-                         static_cast<float>(l.attention_norm.eps), c_.hidden, x, r);
+                         static_cast<float>(l.attention_norm.eps), c_.hidden, x, r, scratch(w));
   });
   l.qkv.multiply(w, x, rows_, qkv_, qkv_width_, false);
   each_of(w, rows_ * c_.kv_heads,
@@ -242,7 +244,7 @@ void Int8Pass::attention(Worker& w, std::int64_t index) {
   each_row(w, [&](std::int64_t r) {
     float* row = scratch(w);
     for (std::int64_t h = 0; h < c_.heads; ++h) s_.attention.output(r, h, row + h * c_.head_dim);
-    k::quantize_row(row, inner, attended, r);
+    k::quantize_row(row, inner, attended, r, row);
   });
   const bool post = l.attention_post_norm.defined();
   l.output.multiply(w, attended, rows_, post ? branch_ : hidden_, c_.hidden, !post);
@@ -277,7 +279,7 @@ void Int8Pass::mlp(Worker& w, const Int8Layer& l) {
   const k::Int8Rows x = input(c_.hidden);
   each_row(w, [&](std::int64_t r) {
     k::norm_quantize_row(hidden(r), values(l.mlp_norm), static_cast<float>(l.mlp_norm.eps),
-                         c_.hidden, x, r);
+                         c_.hidden, x, r, scratch(w));
   });
   const bool post = l.mlp_post_norm.defined();
   l.mlp.run(w, x, gated_, rows_, scratch(w), post ? branch_ : hidden_, c_.hidden, !post);
@@ -289,7 +291,7 @@ void Int8Pass::head(Worker& w) {
   const k::Int8Rows x = input(c_.hidden);
   each_of(w, scored, [&](std::int64_t i) {
     k::norm_quantize_row(hidden(s_.scored[static_cast<std::size_t>(i)]), values(m_.final_norm_),
-                         static_cast<float>(m_.final_norm_.eps), c_.hidden, x, i);
+                         static_cast<float>(m_.final_norm_.eps), c_.hidden, x, i, scratch(w));
   });
   float* out = logits_.data_ptr<float>();
   m_.head_.multiply(w, x, scored, out, c_.vocab, false);

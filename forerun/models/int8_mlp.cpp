@@ -10,9 +10,8 @@ namespace k = avx512;
 
 namespace {
 
-// Gates, and then their ups, that one thread computes together: whole panels and whole groups.
+// Gates, and then their ups, that one thread computes together: whole panels.
 constexpr std::int64_t kTask = 2 * k::kPanel;
-static_assert(kTask % k::kGroup == 0);
 // Rows of a task's outputs held at a time.
 constexpr std::int64_t kTaskRows = 64;
 
@@ -43,36 +42,44 @@ Int8Mlp Int8Mlp::pack(const Linear& gate_up, const Linear& down, Activation acti
   return out;
 }
 
-std::int64_t Int8Mlp::scratch_size() noexcept { return kTaskRows * 2 * kTask + kTask; }
+std::int64_t Int8Mlp::scratch_size() const noexcept {
+  return std::max(kTaskRows * 2 * kTask, k::mixed_width(intermediate()));
+}
 
-void Int8Mlp::run(ThreadTeam::Worker& worker, const k::Int8Rows& x, const k::Int8Rows& gated,
+void Int8Mlp::run(ThreadTeam::Worker& worker, const k::Int8Rows& x, const Gated& gated,
                   std::int64_t rows, float* scratch, float* out, std::int64_t stride,
                   bool add) const {
   worker.each(tasks_of(intermediate()), 1, [&](std::int64_t first, std::int64_t last) {
-    for (std::int64_t t = first; t < last; ++t) gate(x, gated, rows, t, scratch);
+    for (std::int64_t t = first; t < last; ++t) gate(x, gated.values, rows, t, scratch);
   });
-  down_.multiply(worker, gated, rows, out, stride, add);
+  const std::int64_t width = intermediate();
+  worker.each(rows, std::max<std::int64_t>(1, rows / (2 * worker.count())),
+              [&](std::int64_t first, std::int64_t last) {
+                for (std::int64_t r = first; r < last; ++r) {
+                  k::quantize_row(gated.values + r * width, width, gated.rows, r, scratch);
+                }
+              });
+  down_.multiply(worker, gated.rows, rows, out, stride, add);
 }
 
-// 96 gates, their ups, the activation, and its int8 form, while all of it is in the cache.
-void Int8Mlp::gate(const k::Int8Rows& x, const k::Int8Rows& gated, std::int64_t rows,
-                   std::int64_t task, float* scratch) const {
+// 96 gates, their ups and the activation, while all of it is in the cache.
+void Int8Mlp::gate(const k::Int8Rows& x, float* gated, std::int64_t rows, std::int64_t task,
+                   float* scratch) const {
   constexpr std::int64_t kPanels = 2 * kTask / k::kPanel;
   const std::int64_t width = std::min(kTask, intermediate() - task * kTask);
   float* both = scratch;
-  float* active = both + kTaskRows * 2 * kTask;
   for (std::int64_t first = 0; first < rows; first += kTaskRows) {
     const std::int64_t n = std::min(kTaskRows, rows - first);
     gate_up_.multiply(task * kPanels, (task + 1) * kPanels, k::rows_from(x, first), n, both,
                       2 * kTask, false);
     for (std::int64_t r = 0; r < n; ++r) {
       const float* gates = both + r * 2 * kTask;
+      float* active = gated + (first + r) * intermediate() + task * kTask;
       if (activation_ == Activation::kSilu) {
         k::silu_gate_row(gates, gates + kTask, width, active);
       } else {
         k::gelu_gate_row(gates, gates + kTask, width, active);
       }
-      k::quantize_row(active, width, gated, first + r, task * (kTask / k::kGroup));
     }
   }
 }

@@ -17,21 +17,26 @@ class Int8Mlp {
                       Arena& arena);
 
   /// What a thread needs of scratch memory, in floats.
-  static std::int64_t scratch_size() noexcept;
+  std::int64_t scratch_size() const noexcept;
   std::int64_t intermediate() const noexcept { return down_.inputs(); }
   std::int64_t bytes() const noexcept { return gate_up_.bytes() + down_.bytes(); }
 
-  /// Two phases of a job.
+  /// What the rows of a pass need between its phases.
+  struct Gated {
+    float* values;          ///< [rows, intermediate]
+    avx512::Int8Rows rows;  ///< the same as int8
+  };
+
+  /// Three phases of a job.
   /// @param x        [rows, hidden]
-  /// @param gated    room for [rows, intermediate]
   /// @param scratch  of this thread
   /// @param out      [rows, stride]; added to if `add`
-  void run(ThreadTeam::Worker& worker, const avx512::Int8Rows& x, const avx512::Int8Rows& gated,
+  void run(ThreadTeam::Worker& worker, const avx512::Int8Rows& x, const Gated& gated,
            std::int64_t rows, float* scratch, float* out, std::int64_t stride, bool add) const;
 
  private:
-  void gate(const avx512::Int8Rows& x, const avx512::Int8Rows& gated, std::int64_t rows,
-            std::int64_t task, float* scratch) const;
+  void gate(const avx512::Int8Rows& x, float* gated, std::int64_t rows, std::int64_t task,
+            float* scratch) const;
 
   Int8Matrix gate_up_;  // by turns 96 gates and their 96 ups, zeros behind the last
   Int8Matrix down_;

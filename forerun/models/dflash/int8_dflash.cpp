@@ -38,7 +38,7 @@ struct Int8DFlash::Workspace {
   explicit Workspace(PagedAttention a) : attention(std::move(a)) {}
 
   PagedAttention attention;
-  AlignedBuffer<float> hidden, context, kv, q, scratch, rotations, shifts;
+  AlignedBuffer<float> hidden, context, kv, q, gates, scratch, rotations, shifts;
   // Rows of the context (the same for all layers), and behind them those of the slots.
   Int8Activations features, input, attended, gated, last;
   std::vector<PagedAttention::Lane> lanes;
@@ -90,7 +90,8 @@ class Int8DFlashPass {
   int threads_;
   std::int64_t fresh_ = 0, slots_ = 0, inner_, kv_width_, scratch_size_;
   float *hidden_, *context_, *kv_, *q_, *scratch_, *cos_, *sin_, *shifts_;
-  k::Int8Rows features_{}, input_{}, attended_{}, gated_{}, last_{};
+  k::Int8Rows features_{}, input_{}, attended_{}, last_{};
+  Int8Mlp::Gated gated_{};
   at::Tensor logits_, final_;
 };
 
@@ -111,7 +112,9 @@ Int8DFlashPass::Int8DFlashPass(const Int8DFlash& model, std::span<const BlockSpa
   const auto room = [](AlignedBuffer<float>& b, std::int64_t n) {
     return b.room_for(static_cast<std::size_t>(std::max<std::int64_t>(n, 1)));
   };
-  scratch_size_ = std::max(Int8Mlp::scratch_size(), inner_);
+  const std::int64_t features = c_.features() * c_.hidden;
+  scratch_size_ = std::max({m_.layers_.front().mlp.scratch_size(), k::mixed_width(inner_),
+                            k::mixed_width(c_.hidden), k::mixed_width(features)});
   hidden_ = room(s_.hidden, slots_ * c_.hidden);
   context_ = room(s_.context, fresh_ * c_.hidden);
   kv_ = room(s_.kv, all * kv_width_);
@@ -123,10 +126,11 @@ Int8DFlashPass::Int8DFlashPass(const Int8DFlash& model, std::span<const BlockSpa
   const std::int64_t angles = all * (c_.head_dim / 2);
   cos_ = room(s_.rotations, 2 * angles);
   sin_ = cos_ + angles;
-  features_ = s_.features.room_for(fresh_, c_.features() * c_.hidden);
+  features_ = s_.features.room_for(fresh_, features);
   input_ = s_.input.room_for(all, c_.hidden);
   attended_ = s_.attended.room_for(slots_, inner_);
-  gated_ = s_.gated.room_for(slots_, c_.intermediate);
+  gated_ = {room(s_.gates, slots_ * c_.intermediate),
+            s_.gated.room_for(slots_, c_.intermediate)};
   const auto drafting = static_cast<std::int64_t>(s_.drafting.size());
   logits_ = at::empty({drafting, c_.draft_vocab}, at::kFloat);
   final_ = at::empty({drafting, c_.hidden}, at::kFloat);
@@ -153,7 +157,7 @@ void Int8DFlashPass::add_lane(std::size_t index) {
 }
 
 Int8DFlash::Blocks Int8DFlashPass::run() {
-  constexpr std::int64_t kLayerPhases = 10, kOtherPhases = 8;
+  constexpr std::int64_t kLayerPhases = 11, kOtherPhases = 8;
   const auto phases = static_cast<std::size_t>(c_.layers * kLayerPhases + kOtherPhases);
   ThreadTeam::instance().run(threads_, phases, [this](Worker& w) { work(w); });
   // What the slots left behind the context is never read: it does not count.
@@ -172,7 +176,7 @@ void Int8DFlashPass::work(Worker& w) {
     const k::Int8Rows x = k::rows_from(input_, fresh_);
     each(w, slots_, [&](std::int64_t s) {
       k::norm_quantize_row(hidden(s), values(l.mlp_norm), static_cast<float>(l.mlp_norm.eps),
-                           c_.hidden, x, s);
+                           c_.hidden, x, s, scratch(w));
     });
     l.mlp.run(w, x, gated_, slots_, scratch(w), hidden_, c_.hidden, true);
   }
@@ -184,13 +188,15 @@ void Int8DFlashPass::read_context(Worker& w) {
   const std::int64_t width = c_.features() * c_.hidden;
   each(w, fresh_, [&](std::int64_t r) {
     const auto& at = s_.fresh[static_cast<std::size_t>(r)];
-    k::quantize_row(lanes_[at.lane].features + at.index * width, width, features_, r);
+    k::quantize_row(lanes_[at.lane].features + at.index * width, width, features_, r,
+                    scratch(w));
     rotate(r, at.position);
   });
   if (fresh_ > 0) m_.fc_.multiply(w, features_, fresh_, context_, c_.hidden, false);
   each(w, fresh_, [&](std::int64_t r) {
     k::norm_quantize_row(context_ + r * c_.hidden, values(m_.hidden_norm_),
-                         static_cast<float>(m_.hidden_norm_.eps), c_.hidden, input_, r);
+                         static_cast<float>(m_.hidden_norm_.eps), c_.hidden, input_, r,
+                         scratch(w));
   });
 }
 
@@ -207,7 +213,7 @@ void Int8DFlashPass::read_last(Worker& w) {
     }
     if (last.empty()) last.assign(static_cast<std::size_t>(c_.hidden), 0.0F);
     k::norm_quantize_row(last.data(), values(m_.hidden_norm_),
-                         static_cast<float>(m_.hidden_norm_.eps), c_.hidden, last_, i);
+                         static_cast<float>(m_.hidden_norm_.eps), c_.hidden, last_, i, scratch(w));
   });
   m_.slot_state_.multiply(w, last_, count, shifts_, c_.hidden, false);
 }
@@ -243,7 +249,7 @@ void Int8DFlashPass::attention(Worker& w, std::int64_t index) {
   const k::Int8Rows x = k::rows_from(input_, fresh_);
   each(w, slots_, [&](std::int64_t s) {
     k::norm_quantize_row(hidden(s), values(l.attention_norm),
-                         static_cast<float>(l.attention_norm.eps), c_.hidden, x, s);
+                         static_cast<float>(l.attention_norm.eps), c_.hidden, x, s, scratch(w));
   });
   const std::int64_t all = fresh_ + slots_;
   l.kv.multiply(w, input_, all, kv_, kv_width_, false);
@@ -256,7 +262,7 @@ void Int8DFlashPass::attention(Worker& w, std::int64_t index) {
   each(w, slots_, [&](std::int64_t s) {
     float* out = scratch(w);
     for (std::int64_t h = 0; h < c_.heads; ++h) s_.attention.output(s, h, out + h * c_.head_dim);
-    k::quantize_row(out, inner_, attended_, s);
+    k::quantize_row(out, inner_, attended_, s, out);
   });
   l.output.multiply(w, attended_, slots_, hidden_, c_.hidden, true);
 }
@@ -293,7 +299,7 @@ void Int8DFlashPass::head(Worker& w) {
     float* out = final + i * c_.hidden;
     k::rms_norm_row(hidden(s_.drafting[static_cast<std::size_t>(i)]), values(m_.norm_),
                     static_cast<float>(m_.norm_.eps), c_.hidden, out);
-    k::quantize_row(out, c_.hidden, input_, i);
+    k::quantize_row(out, c_.hidden, input_, i, scratch(w));
   });
   float* logits = logits_.data_ptr<float>();
   m_.head_.multiply(w, input_, drafting, logits, c_.draft_vocab, false);
@@ -362,9 +368,10 @@ Int8DFlash::Blocks Int8DFlash::forward(std::span<const BlockSpan> lanes) const {
 void Int8DFlash::add_markov(Token previous, std::span<float> logits) const {
   // A few thousand products of one short row: not worth waking other threads for.
   thread_local Int8Activations activations;
+  thread_local AlignedBuffer<float> work;
   const k::Int8Rows x = activations.room_for(1, config_.markov_rank);
   k::quantize_row(markov_w1_.const_data_ptr<float>() + previous * config_.markov_rank,
-                  config_.markov_rank, x, 0);
+                  config_.markov_rank, x, 0, work.room_for(static_cast<std::size_t>(x.width)));
   markov_w2_.multiply(0, markov_w2_.panels(), x, 1, logits.data(), config_.draft_vocab, true);
 }
 

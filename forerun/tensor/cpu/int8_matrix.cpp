@@ -5,14 +5,17 @@
 
 #include <algorithm>
 #include <cmath>
+#include <stdexcept>
+#include <vector>
 
 namespace forerun {
 namespace {
 
-using avx512::kGroup;
 using avx512::kPanel;
 
-// One output's weights into its panel; returns its scale.
+constexpr std::int64_t kMostInputs = 65536;  // integer sums of a row fit 32 bits
+
+// One output's mixed weights into its panel; returns its scale.
 float pack_row(const float* w, std::int64_t k, std::int64_t lane, std::uint8_t* panel) {
   float most = 0.0F;
   for (std::int64_t i = 0; i < k; ++i) {
@@ -32,26 +35,35 @@ float pack_row(const float* w, std::int64_t k, std::int64_t lane, std::uint8_t* 
 }  // namespace
 
 avx512::Int8Rows Int8Activations::room_for(std::int64_t rows, std::int64_t k) {
-  const std::int64_t groups = avx512::groups_of(k);
-  const auto n = static_cast<std::size_t>(rows * groups);
-  return {values_.room_for(n * kGroup), scales_.room_for(n), offsets_.room_for(n), groups};
+  const std::int64_t width = avx512::mixed_width(k);
+  const auto n = static_cast<std::size_t>(rows);
+  return {values_.room_for(n * static_cast<std::size_t>(width)), scales_.room_for(n),
+          offsets_.room_for(n), width};
 }
 
 Int8Matrix Int8Matrix::pack(const at::Tensor& weight, const at::Tensor& bias, Arena& arena) {
   Int8Matrix m;
   m.outputs_ = weight.size(0);
   m.inputs_ = weight.size(1);
+  if (m.inputs_ > kMostInputs) {
+    throw std::invalid_argument("int8 products take at most 65536 inputs; use another precision");
+  }
   const auto padded = static_cast<std::size_t>(m.panels() * kPanel);
   m.data_ = arena.make<std::uint8_t>(static_cast<std::size_t>(m.bytes()));
   m.scales_ = arena.make<float>(padded);
   const float* w = weight.const_data_ptr<float>();
   at::parallel_for(0, m.panels(), 1, [&](std::int64_t begin, std::int64_t end) {
+    const std::int64_t width = avx512::mixed_width(m.inputs_);
+    std::vector<float> mixed(static_cast<std::size_t>(width));
     for (std::int64_t p = begin; p < end; ++p) {
       std::uint8_t* panel = m.data_.get() + p * m.panel_bytes();
       std::fill(panel, panel + m.panel_bytes(), std::uint8_t{128});
       for (std::int64_t j = 0; j < std::min(kPanel, m.outputs_ - p * kPanel); ++j) {
         const std::int64_t row = p * kPanel + j;
-        m.scales_.get()[row] = pack_row(w + row * m.inputs_, m.inputs_, j, panel);
+        std::copy_n(w + row * m.inputs_, m.inputs_, mixed.begin());
+        std::fill(mixed.begin() + m.inputs_, mixed.end(), 0.0F);
+        avx512::mix_row(mixed.data(), width);
+        m.scales_.get()[row] = pack_row(mixed.data(), width, j, panel);
       }
     }
   });
@@ -64,7 +76,7 @@ Int8Matrix Int8Matrix::pack(const at::Tensor& weight, const at::Tensor& bias, Ar
 
 void Int8Matrix::multiply(std::int64_t first, std::int64_t last, const avx512::Int8Rows& x,
                           std::int64_t rows, float* out, std::int64_t stride, bool add) const {
-  const avx512::Int8Panels w{data_.get(), scales_.get(), bias_.get(), x.groups};
+  const avx512::Int8Panels w{data_.get(), scales_.get(), bias_.get(), x.width};
   for (std::int64_t p = first; p < last; ++p) {
     const std::uint8_t* next = p + 1 < panels() ? data_.get() + (p + 1) * panel_bytes() : nullptr;
     avx512::int8_panel(w, p, x, rows, out + (p - first) * kPanel, stride,

@@ -12,9 +12,8 @@
 
 namespace forerun {
 
-/// Activations of a pass as int8, with one scale for 32 of them. One scale a row would cost the
-/// models here 0.05 nats a token (a few channels are far larger than the others), one for 32 costs
-/// 0.003; integer products stay exact within a group.
+/// Activations of a pass as int8, mixed (avx512::mix_row), one scale a row. Unmixed, one scale a row
+/// would cost the models here 0.03 nats a token: a few channels are far larger than the others.
 class Int8Activations {
  public:
   /// Room for `rows` rows of `k` values; nothing is allocated if it was there before.
@@ -26,13 +25,14 @@ class Int8Activations {
   AlignedBuffer<std::int32_t> offsets_;
 };
 
-/// Weights [n, k] in int8, symmetric, one scale an output, packed for AVX-512 VNNI.
+/// Weights [n, k] in int8, mixed like the rows, symmetric, one scale an output, packed for AVX-512 VNNI.
 class Int8Matrix {
  public:
   Int8Matrix() = default;
-  /// @param weight  [n, k] float32
+  /// @param weight  [n, k] float32, k at most 65,536
   /// @param bias    [n] float32, or undefined
   /// @param arena   where the packed weights go
+  /// @throws std::invalid_argument  more inputs
   static Int8Matrix pack(const at::Tensor& weight, const at::Tensor& bias, Arena& arena);
 
   std::int64_t outputs() const noexcept { return outputs_; }
@@ -50,7 +50,7 @@ class Int8Matrix {
 
  private:
   std::int64_t panel_bytes() const noexcept {
-    return avx512::groups_of(inputs_) * avx512::kGroup * avx512::kPanel;
+    return avx512::mixed_width(inputs_) * avx512::kPanel;
   }
 
   std::int64_t outputs_ = 0, inputs_ = 0;

@@ -27,7 +27,7 @@ void KvPages::write(std::int64_t layer, std::int64_t head, std::int64_t position
     std::copy_n(from, shape_.head_dim, x);
     std::fill(x + shape_.head_dim, x + dim_, 0.0F);
     avx512::hadamard_row(x, dim_, mixed(shape_.head_dim));
-    return avx512::quantize_head(x, dim_, rounded);
+    return avx512::round_to_int8(x, dim_, rounded).scale;
   };
 
   const std::int64_t slot = position % avx512::kKeys;

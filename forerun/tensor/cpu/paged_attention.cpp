@@ -82,12 +82,9 @@ void PagedAttention::set_query(std::int64_t row, std::int64_t head, const float*
   std::fill(x + shape_.head_dim, x + dim_, 0.0F);
   avx512::hadamard_row(x, dim_, mixed_);
   const std::int64_t slot = index(row, head);
-  std::int8_t* rounded = queries_.data() + slot * dim_;
-  query_scales_.data()[slot] =
-      avx512::quantize_head(x, dim_, rounded) * scale / static_cast<float>(mixed_);
-  std::int32_t sum = 0;
-  for (std::int64_t d = 0; d < dim_; ++d) sum += rounded[d];
-  starts_.data()[slot] = -128 * sum;
+  const avx512::Rounded q8 = avx512::round_to_int8(x, dim_, queries_.data() + slot * dim_);
+  query_scales_.data()[slot] = q8.scale * scale / static_cast<float>(mixed_);
+  starts_.data()[slot] = -128 * q8.sum;
 }
 
 void PagedAttention::attend(ThreadTeam::Worker& worker, std::int64_t layer, const Sight& sight) {

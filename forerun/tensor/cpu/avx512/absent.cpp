@@ -3,17 +3,27 @@
 
 #include <cstdlib>
 
-#include "forerun/tensor/cpu/avx512/kernels.h"
+#include "forerun/tensor/cpu/avx512/int8_attention.h"
 
 namespace forerun::avx512 {
 
-void quantize_row(const float*, std::int64_t, const Int8Rows&, std::int64_t, std::int64_t) {
+void hadamard_row(float*, std::int64_t, std::int64_t) { std::abort(); }
+void mix_row(float*, std::int64_t) { std::abort(); }
+Rounded round_to_int8(const float*, std::int64_t, std::int8_t*) { std::abort(); }
+void quantize_row(const float*, std::int64_t, const Int8Rows&, std::int64_t, float*) {
   std::abort();
 }
 void norm_quantize_row(const float*, const float*, float, std::int64_t, const Int8Rows&,
-                       std::int64_t) {
+                       std::int64_t, float*) {
   std::abort();
 }
+void key_product(const KeyProduct&) { std::abort(); }
+float weigh_values(const float*, const Seen&, float*) { std::abort(); }
+SoftmaxPart weigh_row(const float*, float, const float*, const Seen&, std::int64_t,
+                      std::uint8_t*) {
+  std::abort();
+}
+void value_product(const ValueProduct&) { std::abort(); }
 void rms_norm_row(const float*, const float*, float, std::int64_t, float*) { std::abort(); }
 void add_row(const float*, std::int64_t, float*) { std::abort(); }
 void rotate_row(float*, const float*, const float*, std::int64_t) { std::abort(); }

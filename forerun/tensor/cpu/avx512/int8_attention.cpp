@@ -19,23 +19,6 @@ inline __m512i spread(const void* p) {
   return v;
 }
 
-// Sums and differences of lanes whose numbers differ in bit `h`.
-template <int h>
-inline __m512 butterfly(__m512 x) {
-  __m512 other;
-  if constexpr (h == 1) {
-    other = _mm512_permute_ps(x, 0xb1);
-  } else if constexpr (h == 2) {
-    other = _mm512_permute_ps(x, 0x4e);
-  } else if constexpr (h == 4) {
-    other = _mm512_shuffle_f32x4(x, x, 0xb1);
-  } else {
-    other = _mm512_shuffle_f32x4(x, x, 0x4e);
-  }
-  constexpr unsigned second = h == 1 ? 0xaaaa : h == 2 ? 0xcccc : h == 4 ? 0xf0f0 : 0xff00;
-  return _mm512_mask_sub_ps(_mm512_add_ps(x, other), static_cast<__mmask16>(second), other, x);
-}
-
 template <int R>
 void key_tile(const KeyProduct& p, std::int64_t row, bool fetch) {
   constexpr int V = kKeys / 16;
@@ -158,43 +141,6 @@ inline __m512 exp2_weight(__m512 x) {
 }
 
 }  // namespace
-
-void hadamard_row(float* x, std::int64_t n, std::int64_t block) {
-  for (std::int64_t i = 0; i < n; i += 16) {
-    const __m512 v = butterfly<2>(butterfly<1>(_mm512_loadu_ps(x + i)));
-    _mm512_storeu_ps(x + i, butterfly<8>(butterfly<4>(v)));
-  }
-  for (std::int64_t h = 16; h < block; h *= 2) {
-    for (std::int64_t i = 0; i < n; i += 16) {
-      if ((i & h) != 0) continue;
-      const __m512 a = _mm512_loadu_ps(x + i), b = _mm512_loadu_ps(x + i + h);
-      _mm512_storeu_ps(x + i, _mm512_add_ps(a, b));
-      _mm512_storeu_ps(x + i + h, _mm512_sub_ps(a, b));
-    }
-  }
-}
-
-float quantize_head(const float* x, std::int64_t n, std::int8_t* values) {
-  const __m512i magnitude = _mm512_set1_epi32(0x7fffffff);
-  __m512i most = _mm512_setzero_si512();
-  for (std::int64_t i = 0; i < n; i += 16) {
-    const __m512i v = _mm512_maskz_loadu_epi32(first_lanes(n - i), x + i);
-    most = _mm512_max_epi32(most, _mm512_and_si512(v, magnitude));
-  }
-  const int bits = _mm512_reduce_max_epi32(most);
-  const bool finite = bits < 0x7f800000;
-  float largest;
-  __builtin_memcpy(&largest, &bits, sizeof largest);
-  // Values so small that 127 / largest overflows count as zeros.
-  const __m512 by = _mm512_set1_ps(finite && largest > 1e-30F ? 127.0F / largest : 0.0F);
-  for (std::int64_t i = 0; i < n; i += 16) {
-    const __mmask16 m = first_lanes(n - i);
-    const __m512 v = finite ? _mm512_maskz_loadu_ps(m, x + i) : _mm512_setzero_ps();
-    _mm_mask_storeu_epi8(values + i, m,
-                         _mm512_cvtsepi32_epi8(_mm512_cvtps_epi32(_mm512_mul_ps(v, by))));
-  }
-  return finite ? largest / 127.0F : __builtin_nanf("");
-}
 
 void key_product(const KeyProduct& p) {
   constexpr std::int64_t kMost = 6;  // 24 sums, 4 inputs and a spread query fill the 32 registers

@@ -8,16 +8,6 @@ namespace forerun::avx512 {
 
 constexpr std::int64_t kChunk = 256;  ///< keys that a softmax of its own is taken over
 
-/// x = x H, with H the Hadamard matrix (entries +-1) on every `block` values: products of two
-/// vectors become `block` times what they were, and an outlier is spread over its block, so that
-/// one scale serves all values. Source: Ashkboos et al. 2024, QuaRot.
-/// @param block  a power of two from 16 on; n is a multiple of it
-void hadamard_row(float* x, std::int64_t n, std::int64_t block);
-
-/// values[i] = round(x[i] / scale), all within +-127.
-/// @return the scale, or NaN (and zeros) if a value is not finite
-float quantize_head(const float* x, std::int64_t n, std::int8_t* values);
-
 /// Scores of rows of queries with the keys of a page: out[r, j] = key_scales[j] * q_r k_j.
 struct KeyProduct {
   const std::int8_t* q;        ///< [rows, 4 * quads]

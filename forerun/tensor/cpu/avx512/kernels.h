@@ -10,33 +10,52 @@
 /// computed with: outputs do not depend, bit for bit, on how many rows a pass has, nor on threads.
 namespace forerun::avx512 {
 
-constexpr std::int64_t kGroup = 32;  ///< activations that share a scale
 constexpr std::int64_t kPanel = 48;  ///< outputs computed together
 constexpr std::int64_t kKeys = 64;   ///< keys of a page of the cache
 
-constexpr std::int64_t groups_of(std::int64_t k) noexcept { return (k + kGroup - 1) / kGroup; }
+/// Values of a mixed row: k and zeros up to a multiple of 16.
+constexpr std::int64_t mixed_width(std::int64_t k) noexcept { return (k + 15) / 16 * 16; }
 
-/// Rows of int8 activations: x[i] = values[i] * scales[i / 32].
+/// x = x H, with H the Hadamard matrix (entries +-1) on every `block` values: products of two
+/// vectors become `block` times what they were, and an outlier is spread over its block.
+/// @param block  a power of two from 16 on; n is a multiple of it
+void hadamard_row(float* x, std::int64_t n, std::int64_t block);
+
+/// A fixed orthogonal transform in place: products of two mixed rows are those of the rows, and a
+/// few large values are spread over all, so that one scale serves a row. Random signs, a Hadamard
+/// matrix on the largest power of two from the start, signs again, the same up to the end: without
+/// the signs the second would gather what the first has spread.
+/// Source: Ashkboos et al. 2024, QuaRot.
+/// @param n  a multiple of 16
+void mix_row(float* x, std::int64_t n);
+
+/// Rows of int8 activations, mixed: x[i] = values[i] * scale of the row.
 struct Int8Rows {
-  std::int8_t* values;    ///< [rows, groups * 32], zeros behind the row's end
-  float* scales;          ///< [rows, groups]
-  std::int32_t* offsets;  ///< [rows, groups]: -128 times the sum of the group's values
-  std::int64_t groups;
+  std::int8_t* values;    ///< [rows, width]
+  float* scales;          ///< [rows]
+  std::int32_t* offsets;  ///< [rows]: -128 times the sum of the row's values
+  std::int64_t width;     ///< a multiple of 16
 };
 
 /// The rows from `row` on.
 inline Int8Rows rows_from(const Int8Rows& x, std::int64_t row) noexcept {
-  return {x.values + row * x.groups * kGroup, x.scales + row * x.groups, x.offsets + row * x.groups,
-          x.groups};
+  return {x.values + row * x.width, x.scales + row, x.offsets + row, x.width};
 }
 
-/// Quantises `n` values into row `r` from its group `first` on, symmetrically with one scale a
-/// group. NaN and infinity make NaN outputs, never a crash.
-void quantize_row(const float* x, std::int64_t n, const Int8Rows& out, std::int64_t r,
-                  std::int64_t first = 0);
+struct Rounded {
+  float scale;
+  std::int32_t sum;  ///< of the rounded values
+};
+/// values[i] = round(x[i] / scale), all within +-127. If a value is not finite the scale is NaN and
+/// the values are zeros.
+Rounded round_to_int8(const float* x, std::int64_t n, std::int8_t* values);
+
+/// Mixes and rounds `n` values into row `r`. NaN and infinity make NaN outputs, never a crash.
+/// @param work  room for out.width floats; x itself if that is as long and no longer needed
+void quantize_row(const float* x, std::int64_t n, const Int8Rows& out, std::int64_t r, float* work);
 /// The same behind an RMS norm: x / sqrt(mean(x^2) + eps) * weight.
 void norm_quantize_row(const float* x, const float* weight, float eps, std::int64_t k,
-                       const Int8Rows& out, std::int64_t r);
+                       const Int8Rows& out, std::int64_t r, float* work);
 void rms_norm_row(const float* x, const float* weight, float eps, std::int64_t k, float* y);
 void add_row(const float* x, std::int64_t n, float* y);  ///< y += x
 
@@ -55,13 +74,13 @@ void add_gated_row(const float* gate, const float* x, std::int64_t n, float* y);
 /// Two rows in turns, rounded: what the second operand of a PairProduct consists of.
 void pair_rows(const float* even, const float* odd, std::int64_t n, std::uint16_t* y);
 
-/// A matrix [n, k] of int8 weights, one scale an output, stored as weight + 128 in panels of 48
-/// outputs: [panels][groups * 8][48][4].
+/// A matrix [n, k] of int8 weights, mixed, one scale an output, stored as weight + 128 in panels of
+/// 48 outputs: [panels][width / 4][48][4].
 struct Int8Panels {
   const std::uint8_t* data;
   const float* scales;  ///< [panels * 48]
   const float* bias;    ///< [panels * 48] or null
-  std::int64_t groups;
+  std::int64_t width;   ///< at most 65,536: sums of 255 * 127 fit 32 bits
 };
 
 /// Products of `rows` rows with one panel: out[r * stride + j] = (or += if `add`) the j-th output,

@@ -6,64 +6,6 @@
 namespace forerun::avx512 {
 namespace {
 
-// The maxima, or sums, of the lanes of four registers, in every quarter of the result.
-template <class Combine>
-inline __m512i across(const __m512i (&x)[4], Combine combine) {
-  const __m512i ab = combine(_mm512_unpacklo_epi32(x[0], x[1]), _mm512_unpackhi_epi32(x[0], x[1]));
-  const __m512i cd = combine(_mm512_unpacklo_epi32(x[2], x[3]), _mm512_unpackhi_epi32(x[2], x[3]));
-  __m512i all = combine(_mm512_unpacklo_epi64(ab, cd), _mm512_unpackhi_epi64(ab, cd));
-  all = combine(all, _mm512_shuffle_i32x4(all, all, 0x4e));
-  return combine(all, _mm512_shuffle_i32x4(all, all, 0xb1));
-}
-
-// Four groups: 8 registers of 16 values, those behind the row's end zero. Horizontal steps cost as
-// much for four groups as for one.
-inline void quantize_groups(const __m512 (&x)[8], std::int64_t groups, std::int8_t* values,
-                            float* scales, std::int32_t* offsets) {
-  const __m512i magnitude = _mm512_set1_epi32(0x7fffffff);
-  const auto larger = [](__m512i p, __m512i q) { return _mm512_max_epi32(p, q); };
-  __m512i most[4];
-  for (int g = 0; g < 4; ++g) {
-    // As integers, absolute values compare like the floats they are, and NaN above all of them.
-    most[g] = larger(_mm512_and_si512(_mm512_castps_si512(x[2 * g]), magnitude),
-                     _mm512_and_si512(_mm512_castps_si512(x[2 * g + 1]), magnitude));
-  }
-  const __m128 largest = _mm512_castps512_ps128(_mm512_castsi512_ps(across(most, larger)));
-  const __m128 full = _mm_set1_ps(127.0F);
-  // Values so small that 127 / most overflows count as zeros. A NaN is not below.
-  const __mmask8 some = _mm_cmp_ps_mask(largest, _mm_set1_ps(1e-30F), _CMP_NLT_UQ);
-  const __m512 inverse = _mm512_castps128_ps512(_mm_maskz_div_ps(some, full, largest));
-  const auto valid = static_cast<__mmask8>((1U << groups) - 1);
-  _mm_mask_storeu_ps(scales, valid, _mm_maskz_div_ps(some, largest, full));
-  __m512i sums[4];
-  for (int g = 0; g < 4; ++g) {
-    const __m512 by = _mm512_permutexvar_ps(_mm512_set1_epi32(g), inverse);
-    const __m128i a = _mm512_cvtsepi32_epi8(_mm512_cvtps_epi32(_mm512_mul_ps(x[2 * g], by)));
-    const __m128i b = _mm512_cvtsepi32_epi8(_mm512_cvtps_epi32(_mm512_mul_ps(x[2 * g + 1], by)));
-    const __m256i both = _mm256_set_m128i(b, a);
-    if (g < groups) _mm256_storeu_si256(reinterpret_cast<__m256i*>(values + g * kGroup), both);
-    const __m256i quads = _mm256_dpbusd_epi32(_mm256_setzero_si256(), _mm256_set1_epi8(1), both);
-    sums[g] = _mm512_zextsi256_si512(quads);
-  }
-  const __m128i total = _mm512_castsi512_si128(
-      across(sums, [](__m512i p, __m512i q) { return _mm512_add_epi32(p, q); }));
-  _mm_mask_storeu_epi32(offsets, valid, _mm_mullo_epi32(total, _mm_set1_epi32(-128)));
-}
-
-template <class Load>
-inline void quantize(std::int64_t n, const Int8Rows& out, std::int64_t first, Load load) {
-  for (std::int64_t i = 0, g = first; i < n; i += 4 * kGroup, g += 4) {
-    __m512 x[8];
-    for (int j = 0; j < 8; ++j) {
-      const std::int64_t at = i + 16 * j;
-      x[j] = at < n ? load(at, first_lanes(n - at)) : _mm512_setzero_ps();
-    }
-    const std::int64_t left = groups_of(n - i);
-    quantize_groups(x, left < 4 ? left : 4, out.values + g * kGroup, out.scales + g,
-                    out.offsets + g);
-  }
-}
-
 inline float inverse_rms(const float* x, float eps, std::int64_t k) {
   __m512 s = _mm512_setzero_ps(), t = _mm512_setzero_ps();
   for (std::int64_t i = 0; i < k; i += 32) {
@@ -87,21 +29,6 @@ inline __m512 gelu(__m512 x) {
 }
 
 }  // namespace
-
-void quantize_row(const float* x, std::int64_t n, const Int8Rows& out, std::int64_t r,
-                  std::int64_t first) {
-  quantize(n, out, r * out.groups + first,
-           [x](std::int64_t i, __mmask16 m) { return _mm512_maskz_loadu_ps(m, x + i); });
-}
-
-void norm_quantize_row(const float* x, const float* weight, float eps, std::int64_t k,
-                       const Int8Rows& out, std::int64_t r) {
-  const __m512 inverse = _mm512_set1_ps(inverse_rms(x, eps, k));
-  quantize(k, out, r * out.groups, [=](std::int64_t i, __mmask16 m) {
-    const __m512 normed = _mm512_mul_ps(_mm512_maskz_loadu_ps(m, x + i), inverse);
-    return _mm512_mul_ps(normed, _mm512_maskz_loadu_ps(m, weight + i));
-  });
-}
 
 void rms_norm_row(const float* x, const float* weight, float eps, std::int64_t k, float* y) {
   const __m512 inverse = _mm512_set1_ps(inverse_rms(x, eps, k));
