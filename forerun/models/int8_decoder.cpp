@@ -75,7 +75,7 @@ class Int8Pass {
   void keep_state(std::int64_t row, std::int64_t index) const;
   void layer(Worker& w, std::int64_t index);
   void attention(Worker& w, std::int64_t index);
-  void mlp(Worker& w, const Int8Layer& layer);
+  void mlp(Worker& w, std::int64_t index);
   void place(std::int64_t row, std::int64_t kv_head, std::int64_t index);
   k::Int8Rows input(std::int64_t width) const;
   void head(Worker& w);
@@ -216,7 +216,7 @@ void Int8Pass::layer(Worker& w, std::int64_t index) {
   const Int8Layer& l = m_.layers_[static_cast<std::size_t>(index)];
   attention(w, index);
   add_branch(w, l.attention_post_norm);
-  mlp(w, l);
+  mlp(w, index);
   add_branch(w, l.mlp_post_norm);
 }
 
@@ -234,7 +234,7 @@ void Int8Pass::attention(Worker& w, std::int64_t index) {
     k::norm_quantize_row(hidden(r), values(l.attention_norm),
                          static_cast<float>(l.attention_norm.eps), c_.hidden, x, r, scratch(w));
   });
-  l.qkv.multiply(w, x, rows_, qkv_, qkv_width_, false);
+  l.qkv.multiply(w, x, rows_, qkv_, qkv_width_, false, l.output.first_panel(w));
   each_of(w, rows_ * c_.kv_heads,
           [&](std::int64_t i) { place(i / c_.kv_heads, i % c_.kv_heads, index); });
   const bool sliding = c_.sliding[static_cast<std::size_t>(index)];
@@ -247,7 +247,8 @@ void Int8Pass::attention(Worker& w, std::int64_t index) {
     k::quantize_row(row, inner, attended, r, row);
   });
   const bool post = l.attention_post_norm.defined();
-  l.output.multiply(w, attended, rows_, post ? branch_ : hidden_, c_.hidden, !post);
+  l.output.multiply(w, attended, rows_, post ? branch_ : hidden_, c_.hidden, !post,
+                    l.mlp.first_panel(w));
 }
 
 // Queries, keys and values of a new row go where attention reads them: those of one key head.
@@ -275,14 +276,18 @@ void Int8Pass::place(std::int64_t row, std::int64_t kv_head, std::int64_t index)
                                        qkv + (c_.heads + c_.kv_heads + kv_head) * dim);
 }
 
-void Int8Pass::mlp(Worker& w, const Int8Layer& l) {
+void Int8Pass::mlp(Worker& w, std::int64_t index) {
+  const auto i = static_cast<std::size_t>(index);
+  const Int8Layer& l = m_.layers_[i];
+  const Int8Matrix& next = i + 1 < m_.layers_.size() ? m_.layers_[i + 1].qkv : m_.head_;
   const k::Int8Rows x = input(c_.hidden);
   each_row(w, [&](std::int64_t r) {
     k::norm_quantize_row(hidden(r), values(l.mlp_norm), static_cast<float>(l.mlp_norm.eps),
                          c_.hidden, x, r, scratch(w));
   });
   const bool post = l.mlp_post_norm.defined();
-  l.mlp.run(w, x, gated_, rows_, scratch(w), post ? branch_ : hidden_, c_.hidden, !post);
+  l.mlp.run(w, x, gated_, rows_, scratch(w), post ? branch_ : hidden_, c_.hidden, !post,
+            next.first_panel(w));
 }
 
 void Int8Pass::head(Worker& w) {

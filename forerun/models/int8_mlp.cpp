@@ -48,9 +48,13 @@ std::int64_t Int8Mlp::scratch_size() const noexcept {
 
 void Int8Mlp::run(ThreadTeam::Worker& worker, const k::Int8Rows& x, const Gated& gated,
                   std::int64_t rows, float* scratch, float* out, std::int64_t stride,
-                  bool add) const {
-  worker.each(tasks_of(intermediate()), 1, [&](std::int64_t first, std::int64_t last) {
-    for (std::int64_t t = first; t < last; ++t) gate(x, gated.values, rows, t, scratch);
+                  bool add, const std::uint8_t* next) const {
+  const std::int64_t tasks = tasks_of(intermediate()), end = worker.own_end(tasks);
+  const std::uint8_t* down = down_.first_panel(worker);
+  worker.each(tasks, 1, [&](std::int64_t first, std::int64_t last) {
+    for (std::int64_t t = first; t < last; ++t) {
+      gate(x, gated.values, rows, t, scratch, t + 1 == end ? down : nullptr);
+    }
   });
   const std::int64_t width = intermediate();
   worker.each(rows, std::max<std::int64_t>(1, rows / (2 * worker.count())),
@@ -59,19 +63,19 @@ void Int8Mlp::run(ThreadTeam::Worker& worker, const k::Int8Rows& x, const Gated&
                   k::quantize_row(gated.values + r * width, width, gated.rows, r, scratch);
                 }
               });
-  down_.multiply(worker, gated.rows, rows, out, stride, add);
+  down_.multiply(worker, gated.rows, rows, out, stride, add, next);
 }
 
 // 96 gates, their ups and the activation, while all of it is in the cache.
 void Int8Mlp::gate(const k::Int8Rows& x, float* gated, std::int64_t rows, std::int64_t task,
-                   float* scratch) const {
+                   float* scratch, const std::uint8_t* next) const {
   constexpr std::int64_t kPanels = 2 * kTask / k::kPanel;
   const std::int64_t width = std::min(kTask, intermediate() - task * kTask);
   float* both = scratch;
   for (std::int64_t first = 0; first < rows; first += kTaskRows) {
     const std::int64_t n = std::min(kTaskRows, rows - first);
     gate_up_.multiply(task * kPanels, (task + 1) * kPanels, k::rows_from(x, first), n, both,
-                      2 * kTask, false);
+                      2 * kTask, false, next);
     for (std::int64_t r = 0; r < n; ++r) {
       const float* gates = both + r * 2 * kTask;
       float* active = gated + (first + r) * intermediate() + task * kTask;

@@ -31,12 +31,18 @@ class Int8Mlp {
   /// @param x        [rows, hidden]
   /// @param scratch  of this thread
   /// @param out      [rows, stride]; added to if `add`
+  /// @param next     what this thread reads of weights after it, for the cache; or null
   void run(ThreadTeam::Worker& worker, const avx512::Int8Rows& x, const Gated& gated,
-           std::int64_t rows, float* scratch, float* out, std::int64_t stride, bool add) const;
+           std::int64_t rows, float* scratch, float* out, std::int64_t stride, bool add,
+           const std::uint8_t* next = nullptr) const;
+  /// What a thread reads of the weights first.
+  const std::uint8_t* first_panel(const ThreadTeam::Worker& worker) const noexcept {
+    return gate_up_.first_panel(worker);
+  }
 
  private:
   void gate(const avx512::Int8Rows& x, float* gated, std::int64_t rows, std::int64_t task,
-            float* scratch) const;
+            float* scratch, const std::uint8_t* next) const;
 
   Int8Matrix gate_up_;  // by turns 96 gates and their 96 ups, zeros behind the last
   Int8Matrix down_;

@@ -75,19 +75,24 @@ Int8Matrix Int8Matrix::pack(const at::Tensor& weight, const at::Tensor& bias, Ar
 }
 
 void Int8Matrix::multiply(std::int64_t first, std::int64_t last, const avx512::Int8Rows& x,
-                          std::int64_t rows, float* out, std::int64_t stride, bool add) const {
+                          std::int64_t rows, float* out, std::int64_t stride, bool add,
+                          const std::uint8_t* next) const {
   const avx512::Int8Panels w{data_.get(), scales_.get(), bias_.get(), x.width};
   for (std::int64_t p = first; p < last; ++p) {
-    const std::uint8_t* next = p + 1 < panels() ? data_.get() + (p + 1) * panel_bytes() : nullptr;
+    const std::uint8_t* behind = p + 1 < panels() ? data_.get() + (p + 1) * panel_bytes() : nullptr;
     avx512::int8_panel(w, p, x, rows, out + (p - first) * kPanel, stride,
-                       std::min(kPanel, outputs_ - p * kPanel), add, next);
+                       std::min(kPanel, outputs_ - p * kPanel), add,
+                       p + 1 == last && next != nullptr ? next : behind);
   }
 }
 
 void Int8Matrix::multiply(ThreadTeam::Worker& worker, const avx512::Int8Rows& x, std::int64_t rows,
-                          float* out, std::int64_t stride, bool add) const {
+                          float* out, std::int64_t stride, bool add,
+                          const std::uint8_t* next) const {
+  const std::int64_t end = worker.own_end(panels());
   worker.each(panels(), 1, [&](std::int64_t first, std::int64_t last) {
-    multiply(first, last, x, rows, out + first * kPanel, stride, add);
+    multiply(first, last, x, rows, out + first * kPanel, stride, add,
+             last == end ? next : nullptr);
   });
 }
 

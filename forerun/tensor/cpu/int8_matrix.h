@@ -40,13 +40,22 @@ class Int8Matrix {
   std::int64_t panels() const noexcept { return (outputs_ + avx512::kPanel - 1) / avx512::kPanel; }
   std::int64_t bytes() const noexcept { return panels() * panel_bytes(); }
 
+  /// What a thread reads first when all outputs are a phase.
+  const std::uint8_t* first_panel(const ThreadTeam::Worker& worker) const noexcept {
+    return data_.get() + worker.own_begin(panels()) * panel_bytes();
+  }
+
   /// Panels [first, last) for `rows` rows: out[r * stride + j] = (or += if `add`) output j, with
   /// out[0] being output `first * 48` if `out` starts there.
+  /// @param next  what the thread reads after them, for the cache; null: the panel behind
   void multiply(std::int64_t first, std::int64_t last, const avx512::Int8Rows& x, std::int64_t rows,
-                float* out, std::int64_t stride, bool add) const;
+                float* out, std::int64_t stride, bool add,
+                const std::uint8_t* next = nullptr) const;
   /// All outputs, as a phase of a job: out is [rows, stride], from output 0.
+  /// @param next  what this thread reads first in the next such phase, for the cache; or null
   void multiply(ThreadTeam::Worker& worker, const avx512::Int8Rows& x, std::int64_t rows,
-                float* out, std::int64_t stride, bool add) const;
+                float* out, std::int64_t stride, bool add,
+                const std::uint8_t* next = nullptr) const;
 
  private:
   std::int64_t panel_bytes() const noexcept {

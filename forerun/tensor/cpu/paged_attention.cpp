@@ -91,8 +91,13 @@ void PagedAttention::attend(ThreadTeam::Worker& worker, std::int64_t layer, cons
   worker.each(static_cast<std::int64_t>(items_.size()), 1, [&](std::int64_t i, std::int64_t end) {
     for (; i < end; ++i) {
       const Item& item = items_[static_cast<std::size_t>(i)];
-      for (std::int64_t c = item.chunk; c < item.chunk + item.chunks; ++c) {
-        attend_chunk(item, c, layer, sight, scratch(worker.index()));
+      const std::int64_t behind = item.chunk + item.chunks;
+      for (std::int64_t c = item.chunk; c < behind; ++c) {
+        const std::uint8_t* next =
+            c + 1 < behind
+                ? lanes_[item.lane].pages->keys(layer, item.kv_head, (c + 1) * kBlocks)
+                : keys_of(static_cast<std::size_t>(i) + 1, layer);
+        attend_chunk(item, c, layer, sight, scratch(worker.index()), next);
       }
     }
   });
@@ -129,21 +134,30 @@ bool PagedAttention::out_of_sight(const Item& item, const Lane& lane, const Sigh
   return (sight.causal && begin > last) || (sight.window > 0 && first + 1 - sight.window >= end);
 }
 
+const std::uint8_t* PagedAttention::keys_of(std::size_t i, std::int64_t layer) const noexcept {
+  if (i >= items_.size()) return nullptr;
+  const Item& item = items_[i];
+  return lanes_[item.lane].pages->keys(layer, item.kv_head, item.chunk * kBlocks);
+}
+
 void PagedAttention::score(const Item& item, std::int64_t layer, std::int64_t page,
                            std::int64_t blocks, const Scratch& s) {
   const KvPages& pages = *lanes_[item.lane].pages;
   const std::int64_t slot = index(first_row_[item.lane] + item.first, item.kv_head * group_);
   for (std::int64_t b = 0; b < blocks; ++b) {
+    const float* key_scales = pages.key_scales(layer, item.kv_head, page + b);
+    for (std::int64_t i = 0; i < 2 * avx512::kKeys; i += 16) __builtin_prefetch(key_scales + i);
     avx512::key_product(
         {.q = queries_.data() + slot * dim_,
          .starts = starts_.data() + slot,
          .keys = pages.keys(layer, item.kv_head, page + b),
-         .key_scales = pages.key_scales(layer, item.kv_head, page + b),
+         .key_scales = key_scales,
          .out = s.scores + b * avx512::kKeys,
          .stride = kChunk,
          .rows = item.count * group_,
          .quads = dim_ / 4,
-         .next = reinterpret_cast<const std::uint8_t*>(pages.values(layer, item.kv_head, page + b))});
+         .next = b + 1 < blocks ? pages.keys(layer, item.kv_head, page + b + 1) : nullptr,
+         .also = reinterpret_cast<const std::uint8_t*>(pages.values(layer, item.kv_head, page + b))});
   }
 }
 
@@ -183,7 +197,8 @@ void PagedAttention::weigh(const Item& item, std::int64_t layer, std::int64_t ch
 }
 
 void PagedAttention::attend_chunk(const Item& item, std::int64_t chunk, std::int64_t layer,
-                                  const Sight& sight, const Scratch& s) {
+                                  const Sight& sight, const Scratch& s,
+                                  const std::uint8_t* next) {
   const Lane& lane = lanes_[item.lane];
   const std::int64_t rows = item.count * group_;
   const std::int64_t begin = chunk * kChunk;
@@ -213,7 +228,8 @@ void PagedAttention::attend_chunk(const Item& item, std::int64_t chunk, std::int
                          .rows = rows,
                          .columns = dim_,
                          .units = s.units,
-                         .out = out});
+                         .out = out,
+                         .next = next});
   if (in_place) return;
   for (std::int64_t r = 0; r < rows; ++r) {
     avx512::merge_softmax(outputs_.data() + (place + r) * dim_,

@@ -72,8 +72,11 @@ class PagedAttention {
                               const Sight& sight) noexcept;
   std::int64_t scratch_size() const noexcept;  // floats of a thread
   Scratch scratch(int thread) noexcept;
+  // @param next  keys that this thread needs after it, or null
   void attend_chunk(const Item& item, std::int64_t chunk, std::int64_t layer, const Sight& sight,
-                    const Scratch& s);
+                    const Scratch& s, const std::uint8_t* next);
+  // The first keys of item `i`, or null behind the last.
+  const std::uint8_t* keys_of(std::size_t i, std::int64_t layer) const noexcept;
   // Scores of the item's rows with `blocks` pages from `page` on; then their weights, whose softmax
   // parts go to `parts`.
   void score(const Item& item, std::int64_t layer, std::int64_t page, std::int64_t blocks,

@@ -23,6 +23,12 @@ class ThreadTeam {
    public:
     int index() const noexcept { return index_; }
     int count() const noexcept { return count_; }
+    /// Where this thread's own range of `pieces` begins in `each`; that of thread `index() + 1` is
+    /// where it ends.
+    std::int64_t own_begin(std::int64_t pieces) const noexcept { return pieces * index_ / count_; }
+    std::int64_t own_end(std::int64_t pieces) const noexcept {
+      return pieces * (index_ + 1) / count_;
+    }
 
     /// A phase: `work(begin, end)` for pieces of [0, items) of `grain` each; returns when all of
     /// it is done. Every thread calls it with the same numbers. A thread takes the pieces of its

@@ -19,6 +19,13 @@ inline __m512i spread(const void* p) {
   return v;
 }
 
+template <int lines>
+inline void prefetch(const std::uint8_t* from, std::int64_t step) {
+  if (from == nullptr) return;
+#pragma GCC unroll 4
+  for (int i = 0; i < lines; ++i) _mm_prefetch(from + 64 * (lines * step + i), _MM_HINT_T0);
+}
+
 template <int R>
 void key_tile(const KeyProduct& p, std::int64_t row, bool fetch) {
   constexpr int V = kKeys / 16;
@@ -37,8 +44,8 @@ void key_tile(const KeyProduct& p, std::int64_t row, bool fetch) {
 #pragma GCC unroll 4
     for (int v = 0; v < V; ++v) in[v] = _mm512_load_si512(keys + 64 * v);
     if (fetch) {
-#pragma GCC unroll 4
-      for (int v = 0; v < V; ++v) _mm_prefetch(p.next + 4 * kKeys * k + 64 * v, _MM_HINT_T0);
+      prefetch<V>(p.next, k);
+      prefetch<V>(p.also, k);
     }
 #pragma GCC unroll 6
     for (int r = 0; r < R; ++r) {
@@ -70,10 +77,12 @@ void value_tile(const ValueProduct& p, std::int64_t row, std::int64_t column) {
   const std::uint8_t* weights = p.weights + row * kWeightBytes;
   for (std::int64_t page = 0; page < p.pages; ++page) {
     const std::int8_t* values = p.values[page] + 4 * column;
+    const std::uint8_t* next = V == 4 && row == 0 && page == 0 ? p.next : nullptr;
     for (std::int64_t k = 0; k < kKeys / 4; ++k, values += 4 * p.columns, weights += 8) {
       __m512i in[V];
 #pragma GCC unroll 4
       for (int v = 0; v < V; ++v) in[v] = _mm512_load_si512(values + 64 * v);
+      prefetch<V>(next, k + column / 64 * (kKeys / 4));
 #pragma GCC unroll 3
       for (int r = 0; r < R; ++r) {
         const __m512i h = spread(weights + r * kWeightBytes);
@@ -126,6 +135,10 @@ inline __mmask16 in_sight(const Seen& seen, std::int64_t first) {
   return static_cast<__mmask16>(first_lanes(to) & ~((1U << from) - 1U));
 }
 
+inline bool whole(const Seen& seen, std::int64_t first) {
+  return first >= seen.begin && first + 16 <= seen.end;
+}
+
 // 2^x for -126 <= x <= 0, relative error 4e-6: weights keep 16 bits.
 inline __m512 exp2_weight(__m512 x) {
   const __m512 magic = _mm512_set1_ps(12582912.0F);  // 1.5 * 2^23: adding it rounds
@@ -147,7 +160,7 @@ void key_product(const KeyProduct& p) {
   const std::int64_t blocks = (p.rows + kMost - 1) / kMost;
   for (std::int64_t b = 0; b < blocks; ++b) {
     const std::int64_t row = p.rows * b / blocks;
-    const bool fetch = b == 0 && p.next != nullptr;
+    const bool fetch = b == 0;
     switch (p.rows * (b + 1) / blocks - row) {
       case 1:
         key_tile<1>(p, row, fetch);
@@ -191,16 +204,15 @@ SoftmaxPart weigh_row(const float* scores, float scale, const float* by, const S
   __m512 most = _mm512_set1_ps(kNone);
   __mmask16 nan = 0;
   for (std::int64_t i = first; i < seen.end; i += 16) {
-    const __mmask16 m = in_sight(seen, i);
-    const __m512 s = _mm512_mask_loadu_ps(most, m, scores + i);
+    const __m512 s = whole(seen, i) ? _mm512_loadu_ps(scores + i)
+                                    : _mm512_mask_loadu_ps(most, in_sight(seen, i), scores + i);
     nan |= _mm512_cmp_ps_mask(s, s, _CMP_UNORD_Q);
     most = _mm512_max_ps(most, s);
   }
   const float max = _mm512_reduce_max_ps(most);
   const __m512i zero = _mm512_setzero_si512();
   if (nan != 0 || max == kNone) {
-    for (std::int64_t i = 0; i < n; i += 16) _mm256_storeu_si256(
-        reinterpret_cast<__m256i*>(weights + 2 * i), _mm512_castsi512_si256(zero));
+    for (std::int64_t i = 0; i < n; i += 32) _mm512_storeu_si512(weights + 2 * i, zero);
     return nan != 0 ? SoftmaxPart{__builtin_nanf(""), __builtin_nanf("")} : SoftmaxPart{kNone, 0.0F};
   }
   const __m512 rate = _mm512_set1_ps(scale * 1.44269504F), shift = _mm512_set1_ps(max);
@@ -210,7 +222,7 @@ SoftmaxPart weigh_row(const float* scores, float scale, const float* by, const S
                                         10, 8, 15, 13, 11, 9, 6, 4, 2, 0, 7, 5, 3, 1);
   __m512 sum = _mm512_setzero_ps();
   for (std::int64_t i = 0; i < n; i += 16) {
-    const __mmask16 m = in_sight(seen, i);
+    const __mmask16 m = whole(seen, i) ? static_cast<__mmask16>(0xffff) : in_sight(seen, i);
     __m256i w = _mm256_setzero_si256();
     if (m != 0) {
       // Not in one step: the largest must become 0 exactly, or its weight passes 16 bits.

@@ -16,7 +16,8 @@ struct KeyProduct {
   const float* key_scales;     ///< [64]
   float* out;                  ///< [rows, stride]
   std::int64_t stride, rows, quads;
-  const std::uint8_t* next;  ///< as large as the keys, to bring into the cache meanwhile; or null
+  /// As large as the keys, to bring into the cache meanwhile; or null.
+  const std::uint8_t *next, *also;
 };
 void key_product(const KeyProduct& p);
 
@@ -43,6 +44,7 @@ struct ValueProduct {
   std::int64_t pages, rows, columns;  ///< columns: a multiple of 16
   const float* units;                 ///< [rows]
   float* out;                         ///< [rows, columns]
+  const std::uint8_t* next;  ///< a page of keys, to bring into the cache meanwhile; or null
 };
 void value_product(const ValueProduct& p);
 
