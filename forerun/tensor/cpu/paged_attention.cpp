@@ -71,7 +71,7 @@ void PagedAttention::plan(std::span<const Lane> lanes, int threads, bool ahead) 
   }
   scratch_rows_ = positions * group_;
   scratch_.room_for(static_cast<std::size_t>(threads * scratch_size()));
-  weights_.room_for(static_cast<std::size_t>(threads * scratch_rows_ * 2 * kChunk));
+  weights_.room_for(static_cast<std::size_t>(threads * scratch_rows_ * kChunk));
   thread_parts_.resize(static_cast<std::size_t>(threads * scratch_rows_));
 }
 
@@ -103,18 +103,17 @@ void PagedAttention::attend(ThreadTeam::Worker& worker, std::int64_t layer, cons
   });
 }
 
-// Scores, values' factors, outputs and units, one after the other.
+// Scores, outputs and units, one after the other.
 std::int64_t PagedAttention::scratch_size() const noexcept {
-  return ceil_div(scratch_rows_ * (kChunk + dim_ + 1) + kChunk, 16) * 16;
+  return ceil_div(scratch_rows_ * (kChunk + dim_ + 1), 16) * 16;
 }
 
 PagedAttention::Scratch PagedAttention::scratch(int thread) noexcept {
   Scratch s{};
   s.scores = scratch_.data() + thread * scratch_size();
-  s.by = s.scores + scratch_rows_ * kChunk;
-  s.out = s.by + kChunk;
+  s.out = s.scores + scratch_rows_ * kChunk;
   s.units = s.out + scratch_rows_ * dim_;
-  s.weights = weights_.data() + thread * scratch_rows_ * 2 * kChunk;
+  s.weights = weights_.data() + thread * scratch_rows_ * kChunk;
   s.parts = thread_parts_.data() + thread * scratch_rows_;
   return s;
 }
@@ -172,14 +171,8 @@ void PagedAttention::weigh(const Item& item, std::int64_t layer, std::int64_t ch
   }
   const std::int64_t n = blocks * avx512::kKeys;
   const std::int64_t slot = index(first_row_[item.lane] + item.first, item.kv_head * group_);
-  avx512::Seen last{0, 0};
-  float unit = 0.0F;
   for (std::int64_t i = 0; i < item.count; ++i) {
     const avx512::Seen seen = seen_of(lane.length + item.first + i, chunk * kChunk, lane, sight);
-    if (i == 0 || seen.begin != last.begin || seen.end != last.end) {
-      unit = avx512::weigh_values(scales.data(), seen, s.by);
-      last = seen;
-    }
     for (std::int64_t r = i * group_; r < (i + 1) * group_; ++r) {
       float* scores = s.scores + r * kChunk;
       float scale = query_scales_.data()[slot + r];
@@ -190,8 +183,8 @@ void PagedAttention::weigh(const Item& item, std::int64_t layer, std::int64_t ch
         }
         scale = 1.0F;
       }
-      parts[r] = avx512::weigh_row(scores, scale, s.by, seen, n, s.weights + r * 2 * kChunk);
-      s.units[r] = unit;
+      parts[r] = avx512::weigh_row(scores, scale, scales.data(), seen, n, s.weights + r * kChunk,
+                                   s.units + r);
     }
   }
 }

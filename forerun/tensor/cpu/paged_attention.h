@@ -12,7 +12,7 @@
 namespace forerun {
 
 /// Attention of the rows of one pass over the pages of their lanes, with integer products: queries,
-/// keys and values in 8 bits, the softmax's weights in 16. Query heads that share a key head are
+/// keys, values and the softmax's weights in 8 bits. Query heads that share a key head are
 /// rows of one product. Keys are taken in chunks of 256 at fixed positions, each with a softmax of
 /// its own, merged in order: the work of a long prompt spreads over all threads, and a row's result
 /// depends neither on that nor on the rows beside it.
@@ -60,7 +60,7 @@ class PagedAttention {
   }
   // What a thread computes in.
   struct Scratch {
-    float *scores, *by, *units, *out;
+    float *scores, *units, *out;
     std::uint8_t* weights;
     avx512::SoftmaxPart* parts;
   };
@@ -99,7 +99,7 @@ class PagedAttention {
   AlignedBuffer<std::int32_t> starts_;      // likewise
   AlignedBuffer<float> outputs_;            // [chunks, kv_heads, rows, group, dim]
   std::vector<avx512::SoftmaxPart> parts_;  // [chunks, kv_heads, rows, group]
-  // Of each thread: floats, weights [scratch rows, 512], parts [scratch rows].
+  // Of each thread: floats, weights [scratch rows, 256], parts [scratch rows].
   AlignedBuffer<float> scratch_;
   AlignedBuffer<std::uint8_t> weights_;
   std::vector<avx512::SoftmaxPart> thread_parts_;

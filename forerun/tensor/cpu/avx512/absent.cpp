@@ -18,9 +18,8 @@ void norm_quantize_row(const float*, const float*, float, std::int64_t, const In
   std::abort();
 }
 void key_product(const KeyProduct&) { std::abort(); }
-float weigh_values(const float*, const Seen&, float*) { std::abort(); }
-SoftmaxPart weigh_row(const float*, float, const float*, const Seen&, std::int64_t,
-                      std::uint8_t*) {
+SoftmaxPart weigh_row(float*, float, const float*, const Seen&, std::int64_t, std::uint8_t*,
+                      float*) {
   std::abort();
 }
 void value_product(const ValueProduct&) { std::abort(); }

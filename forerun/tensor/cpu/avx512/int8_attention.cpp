@@ -10,7 +10,7 @@ namespace forerun::avx512 {
 namespace {
 
 constexpr float kNone = -__builtin_inff();
-constexpr std::int64_t kWeightBytes = 2 * kChunk;  // of a row
+constexpr std::int64_t kMost = 6;  // rows: 24 sums, 4 inputs and a spread one of 32 registers
 
 // Kept apart from the product, as in int8_panel.cpp.
 inline __m512i spread(const void* p) {
@@ -68,48 +68,42 @@ void key_tile(const KeyProduct& p, std::int64_t row, bool fetch) {
 // R rows, V vectors of 16 columns. Sums over a chunk fit 32 bits: 255 * 127 * 256 keys.
 template <int R, int V>
 void value_tile(const ValueProduct& p, std::int64_t row, std::int64_t column) {
-  __m512i high[R][V], low[R][V];
-#pragma GCC unroll 3
+  __m512i sum[R][V];
+#pragma GCC unroll 6
   for (int r = 0; r < R; ++r) {
 #pragma GCC unroll 4
-    for (int v = 0; v < V; ++v) high[r][v] = low[r][v] = _mm512_setzero_si512();
+    for (int v = 0; v < V; ++v) sum[r][v] = _mm512_setzero_si512();
   }
-  const std::uint8_t* weights = p.weights + row * kWeightBytes;
+  const std::uint8_t* weights = p.weights + row * kChunk;
   for (std::int64_t page = 0; page < p.pages; ++page) {
     const std::int8_t* values = p.values[page] + 4 * column;
     const std::uint8_t* next = V == 4 && row == 0 && page == 0 ? p.next : nullptr;
-    for (std::int64_t k = 0; k < kKeys / 4; ++k, values += 4 * p.columns, weights += 8) {
+    for (std::int64_t k = 0; k < kKeys / 4; ++k, values += 4 * p.columns, weights += 4) {
       __m512i in[V];
 #pragma GCC unroll 4
       for (int v = 0; v < V; ++v) in[v] = _mm512_load_si512(values + 64 * v);
       prefetch<V>(next, k + column / 64 * (kKeys / 4));
-#pragma GCC unroll 3
+#pragma GCC unroll 6
       for (int r = 0; r < R; ++r) {
-        const __m512i h = spread(weights + r * kWeightBytes);
+        const __m512i w = spread(weights + r * kChunk);
 #pragma GCC unroll 4
-        for (int v = 0; v < V; ++v) high[r][v] = _mm512_dpbusd_epi32(high[r][v], h, in[v]);
-        const __m512i l = spread(weights + r * kWeightBytes + 4);
-#pragma GCC unroll 4
-        for (int v = 0; v < V; ++v) low[r][v] = _mm512_dpbusd_epi32(low[r][v], l, in[v]);
+        for (int v = 0; v < V; ++v) sum[r][v] = _mm512_dpbusd_epi32(sum[r][v], w, in[v]);
       }
     }
   }
-  const __m512 step = _mm512_set1_ps(256.0F);
-#pragma GCC unroll 3
+#pragma GCC unroll 6
   for (int r = 0; r < R; ++r) {
     const __m512 unit = _mm512_set1_ps(p.units[row + r]);
 #pragma GCC unroll 4
     for (int v = 0; v < V; ++v) {
-      const __m512 sum = _mm512_fmadd_ps(_mm512_cvtepi32_ps(high[r][v]), step,
-                                         _mm512_cvtepi32_ps(low[r][v]));
-      _mm512_storeu_ps(p.out + (row + r) * p.columns + column + 16 * v, _mm512_mul_ps(sum, unit));
+      _mm512_storeu_ps(p.out + (row + r) * p.columns + column + 16 * v,
+                       _mm512_mul_ps(_mm512_cvtepi32_ps(sum[r][v]), unit));
     }
   }
 }
 
 template <int V>
 void value_columns(const ValueProduct& p, std::int64_t column) {
-  constexpr int kMost = 3;  // 24 sums, 4 inputs and a weight fill the 32 registers
   const std::int64_t blocks = (p.rows + kMost - 1) / kMost;
   for (std::int64_t b = 0; b < blocks; ++b) {
     const std::int64_t row = p.rows * b / blocks;
@@ -120,8 +114,17 @@ void value_columns(const ValueProduct& p, std::int64_t column) {
       case 2:
         value_tile<2, V>(p, row, column);
         break;
-      default:
+      case 3:
         value_tile<3, V>(p, row, column);
+        break;
+      case 4:
+        value_tile<4, V>(p, row, column);
+        break;
+      case 5:
+        value_tile<5, V>(p, row, column);
+        break;
+      default:
+        value_tile<6, V>(p, row, column);
         break;
     }
   }
@@ -139,7 +142,7 @@ inline bool whole(const Seen& seen, std::int64_t first) {
   return first >= seen.begin && first + 16 <= seen.end;
 }
 
-// 2^x for -126 <= x <= 0, relative error 4e-6: weights keep 16 bits.
+// 2^x for -126 <= x <= 0, relative error 4e-6.
 inline __m512 exp2_weight(__m512 x) {
   const __m512 magic = _mm512_set1_ps(12582912.0F);  // 1.5 * 2^23: adding it rounds
   const __m512 shifted = _mm512_add_ps(x, magic);
@@ -156,7 +159,6 @@ inline __m512 exp2_weight(__m512 x) {
 }  // namespace
 
 void key_product(const KeyProduct& p) {
-  constexpr std::int64_t kMost = 6;  // 24 sums, 4 inputs and a spread query fill the 32 registers
   const std::int64_t blocks = (p.rows + kMost - 1) / kMost;
   for (std::int64_t b = 0; b < blocks; ++b) {
     const std::int64_t row = p.rows * b / blocks;
@@ -184,22 +186,8 @@ void key_product(const KeyProduct& p) {
   }
 }
 
-float weigh_values(const float* scales, const Seen& seen, float* by) {
-  __m512 most = _mm512_setzero_ps();
-  for (std::int64_t i = seen.begin & ~15LL; i < seen.end; i += 16) {
-    most = _mm512_max_ps(most, _mm512_maskz_loadu_ps(in_sight(seen, i), scales + i));
-  }
-  const float largest = _mm512_reduce_max_ps(most);
-  const __m512 unit = _mm512_set1_ps(largest > 1e-30F ? 65535.0F / largest : 0.0F);
-  for (std::int64_t i = seen.begin & ~15LL; i < seen.end; i += 16) {
-    _mm512_storeu_ps(by + i,
-                     _mm512_mul_ps(_mm512_maskz_loadu_ps(in_sight(seen, i), scales + i), unit));
-  }
-  return largest / 65535.0F;
-}
-
-SoftmaxPart weigh_row(const float* scores, float scale, const float* by, const Seen& seen,
-                      std::int64_t n, std::uint8_t* weights) {
+SoftmaxPart weigh_row(float* scores, float scale, const float* value_scales, const Seen& seen,
+                      std::int64_t n, std::uint8_t* weights, float* unit) {
   const std::int64_t first = seen.begin & ~15LL;
   __m512 most = _mm512_set1_ps(kNone);
   __mmask16 nan = 0;
@@ -210,29 +198,38 @@ SoftmaxPart weigh_row(const float* scores, float scale, const float* by, const S
     most = _mm512_max_ps(most, s);
   }
   const float max = _mm512_reduce_max_ps(most);
-  const __m512i zero = _mm512_setzero_si512();
+  *unit = 0.0F;
   if (nan != 0 || max == kNone) {
-    for (std::int64_t i = 0; i < n; i += 32) _mm512_storeu_si512(weights + 2 * i, zero);
+    for (std::int64_t i = 0; i < n; i += 16) {
+      _mm_storeu_si128(reinterpret_cast<__m128i*>(weights + i), _mm_setzero_si128());
+    }
     return nan != 0 ? SoftmaxPart{__builtin_nanf(""), __builtin_nanf("")} : SoftmaxPart{kNone, 0.0F};
   }
   const __m512 rate = _mm512_set1_ps(scale * 1.44269504F), shift = _mm512_set1_ps(max);
   const __m512 lowest = _mm512_set1_ps(-126.0F);
-  // 16-bit weights of four keys to their high bytes and their low bytes.
-  const __m256i split = _mm256_set_epi8(14, 12, 10, 8, 15, 13, 11, 9, 6, 4, 2, 0, 7, 5, 3, 1, 14, 12,
-                                        10, 8, 15, 13, 11, 9, 6, 4, 2, 0, 7, 5, 3, 1);
-  __m512 sum = _mm512_setzero_ps();
-  for (std::int64_t i = 0; i < n; i += 16) {
+  __m512 sum = _mm512_setzero_ps(), largest = sum;
+  for (std::int64_t i = first; i < seen.end; i += 16) {
     const __mmask16 m = whole(seen, i) ? static_cast<__mmask16>(0xffff) : in_sight(seen, i);
-    __m256i w = _mm256_setzero_si256();
-    if (m != 0) {
-      // Not in one step: the largest must become 0 exactly, or its weight passes 16 bits.
-      const __m512 x = _mm512_mul_ps(_mm512_sub_ps(_mm512_loadu_ps(scores + i), shift), rate);
-      const __m512 e = exp2_weight(_mm512_max_ps(lowest, x));  // a NaN stays
-      sum = _mm512_mask_add_ps(sum, m, sum, e);
-      const __m512 y = _mm512_maskz_mul_ps(m, e, _mm512_maskz_loadu_ps(m, by + i));
-      w = _mm256_shuffle_epi8(_mm512_cvtepi32_epi16(_mm512_cvtps_epi32(y)), split);
-    }
-    _mm256_storeu_si256(reinterpret_cast<__m256i*>(weights + 2 * i), w);
+    const __m512 x = _mm512_mul_ps(_mm512_sub_ps(_mm512_loadu_ps(scores + i), shift), rate);
+    const __m512 e = exp2_weight(_mm512_max_ps(lowest, x));  // a NaN stays
+    sum = _mm512_mask_add_ps(sum, m, sum, e);
+    const __m512 y = _mm512_maskz_mul_ps(m, e, _mm512_loadu_ps(value_scales + i));
+    largest = _mm512_max_ps(largest, y);
+    _mm512_storeu_ps(scores + i, y);
+  }
+  // Sixteenths in bit-reversed order: neighbours are far apart, so that few keys even out.
+  const __m512 pattern =
+      _mm512_mul_ps(_mm512_setr_ps(0.5F, 8.5F, 4.5F, 12.5F, 2.5F, 10.5F, 6.5F, 14.5F, 1.5F, 9.5F,
+                                   5.5F, 13.5F, 3.5F, 11.5F, 7.5F, 15.5F),
+                    _mm512_set1_ps(1.0F / 16.0F));
+  const float top = _mm512_reduce_max_ps(largest);
+  *unit = top / 255.0F;
+  const __m512 by = _mm512_set1_ps(top > 1e-30F ? 255.0F / top : 0.0F);
+  for (std::int64_t i = 0; i < n; i += 16) {
+    const bool some = i + 16 > first && i < seen.end;  // zeros where nothing is in sight
+    const __m512 y = some ? _mm512_loadu_ps(scores + i) : _mm512_setzero_ps();
+    const __m512i w = _mm512_cvttps_epi32(_mm512_fmadd_ps(y, by, pattern));
+    _mm_storeu_si128(reinterpret_cast<__m128i*>(weights + i), _mm512_cvtusepi32_epi8(w));
   }
   return {max * scale, _mm512_reduce_add_ps(sum)};
 }

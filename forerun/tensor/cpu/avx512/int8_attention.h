@@ -26,20 +26,20 @@ struct Seen {
   std::int64_t begin, end;
 };
 
-/// The values' scales as weights are multiplied with them: by[j] = scales[j] * 65535 / their largest
-/// in sight. @return what a weight of 1 in 65535 stands for
-float weigh_values(const float* scales, const Seen& seen, float* by);
-
-/// Weights of a softmax over a chunk, not yet normalised, each times its value's scale, in 16 bits.
-/// @param scores  [256], times `scale`
+/// Weights of a softmax over a chunk, not yet normalised, each times its value's scale, in 8 bits:
+/// the largest becomes 255. They are rounded up or down by a pattern of their places: plain
+/// rounding would lose what many small weights add up to.
+/// @param scores  [256], times `scale`; overwritten
+/// @param value_scales  [256]
 /// @param n       a multiple of 16 up to 256; weights are written so far
-/// @param weights [64][2][4]: the high bytes of four keys, then their low bytes
-SoftmaxPart weigh_row(const float* scores, float scale, const float* by, const Seen& seen,
-                      std::int64_t n, std::uint8_t* weights);
+/// @param weights [256]
+/// @param unit    what a weight of 1 stands for
+SoftmaxPart weigh_row(float* scores, float scale, const float* value_scales, const Seen& seen,
+                      std::int64_t n, std::uint8_t* weights, float* unit);
 
 /// Weighted sums of values: out[r, d] = unit * sum over keys of weights[r, key] * value[key, d].
 struct ValueProduct {
-  const std::uint8_t* weights;        ///< [rows][512]
+  const std::uint8_t* weights;        ///< [rows][256]
   const std::int8_t* const* values;   ///< a page each: [16][columns][4]
   std::int64_t pages, rows, columns;  ///< columns: a multiple of 16
   const float* units;                 ///< [rows]
