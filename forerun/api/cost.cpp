@@ -124,8 +124,8 @@ Machine machine() {
   if (!m.int8) {
     m.kernels = "no AVX-512 VNNI: --precision int8 runs in float32, the fastest there is here";
   } else {
-    m.kernels = fmt::format("int8 through AVX-512 VNNI, attention in bf16 ({})",
-                            cpu.avx512_bf16 ? "native" : "emulated");
+    m.kernels = fmt::format("int8 through AVX-512 VNNI, bf16 products {}",
+                            cpu.fast_bf16 ? "native" : "through float32");
   }
   return m;
 }

@@ -134,8 +134,8 @@ Int8Pass::Int8Pass(const Int8Decoder& model, std::span<const LaneSpan> lanes,
   rows_ = static_cast<std::int64_t>(s_.rows.size());
   qkv_width_ = (c_.heads + 2 * c_.kv_heads) * c_.head_dim;
   const std::int64_t inner = c_.heads * c_.head_dim;
-  scratch_size_ = std::max({m_.layers_.front().mlp.scratch_size(), k::mixed_width(c_.hidden),
-                            k::mixed_width(inner)});
+  scratch_size_ = std::max(
+      {m_.layers_.front().mlp.scratch_size(), k::mixed_width(c_.hidden), k::mixed_width(inner)});
   const auto room = [&](AlignedBuffer<float>& b, std::int64_t n) {
     return b.room_for(static_cast<std::size_t>(n));
   };

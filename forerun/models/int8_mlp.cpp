@@ -47,8 +47,8 @@ std::int64_t Int8Mlp::scratch_size() const noexcept {
 }
 
 void Int8Mlp::run(ThreadTeam::Worker& worker, const k::Int8Rows& x, const Gated& gated,
-                  std::int64_t rows, float* scratch, float* out, std::int64_t stride,
-                  bool add, const std::uint8_t* next) const {
+                  std::int64_t rows, float* scratch, float* out, std::int64_t stride, bool add,
+                  const std::uint8_t* next) const {
   const std::int64_t tasks = tasks_of(intermediate()), end = worker.own_end(tasks);
   const std::uint8_t* down = down_.first_panel(worker);
   worker.each(tasks, 1, [&](std::int64_t first, std::int64_t last) {

@@ -7,8 +7,8 @@
 namespace forerun {
 
 /// What weights and activations are computed in. Logits and couplings are float32 and up always.
-/// kInt8: weights in int8 with one scale an output, activations in int8 with one scale for 32 of
-/// them, keys and values in bf16, everything between in float32.
+/// kInt8: weights, activations, keys and values in int8, mixed by Hadamard matrices, one scale an
+/// output, row, or position and head; everything between in float32.
 enum class Precision : std::uint8_t { kF32, kBF16, kInt8 };
 
 constexpr std::string_view name_of(Precision p) noexcept {

@@ -129,8 +129,7 @@ Int8DFlashPass::Int8DFlashPass(const Int8DFlash& model, std::span<const BlockSpa
   features_ = s_.features.room_for(fresh_, features);
   input_ = s_.input.room_for(all, c_.hidden);
   attended_ = s_.attended.room_for(slots_, inner_);
-  gated_ = {room(s_.gates, slots_ * c_.intermediate),
-            s_.gated.room_for(slots_, c_.intermediate)};
+  gated_ = {room(s_.gates, slots_ * c_.intermediate), s_.gated.room_for(slots_, c_.intermediate)};
   const auto drafting = static_cast<std::int64_t>(s_.drafting.size());
   logits_ = at::empty({drafting, c_.draft_vocab}, at::kFloat);
   final_ = at::empty({drafting, c_.hidden}, at::kFloat);
@@ -188,15 +187,13 @@ void Int8DFlashPass::read_context(Worker& w) {
   const std::int64_t width = c_.features() * c_.hidden;
   each(w, fresh_, [&](std::int64_t r) {
     const auto& at = s_.fresh[static_cast<std::size_t>(r)];
-    k::quantize_row(lanes_[at.lane].features + at.index * width, width, features_, r,
-                    scratch(w));
+    k::quantize_row(lanes_[at.lane].features + at.index * width, width, features_, r, scratch(w));
     rotate(r, at.position);
   });
   if (fresh_ > 0) m_.fc_.multiply(w, features_, fresh_, context_, c_.hidden, false);
   each(w, fresh_, [&](std::int64_t r) {
     k::norm_quantize_row(context_ + r * c_.hidden, values(m_.hidden_norm_),
-                         static_cast<float>(m_.hidden_norm_.eps), c_.hidden, input_, r,
-                         scratch(w));
+                         static_cast<float>(m_.hidden_norm_.eps), c_.hidden, input_, r, scratch(w));
   });
 }
 

@@ -37,6 +37,7 @@ CpuFeatures detect() {
                     __builtin_cpu_supports("avx512dq") && __builtin_cpu_supports("avx512vl");
   f.avx512_vnni = base && __builtin_cpu_supports("avx512vnni");
   f.avx512_bf16 = base && __builtin_cpu_supports("avx512bf16");
+  f.fast_bf16 = f.avx512_bf16 && !__builtin_cpu_is("intel");
   f.amx_int8 = amx_int8();
 #else
   f.name = "not x86-64";

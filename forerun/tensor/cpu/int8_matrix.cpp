@@ -91,8 +91,7 @@ void Int8Matrix::multiply(ThreadTeam::Worker& worker, const avx512::Int8Rows& x,
                           const std::uint8_t* next) const {
   const std::int64_t end = worker.own_end(panels());
   worker.each(panels(), 1, [&](std::int64_t first, std::int64_t last) {
-    multiply(first, last, x, rows, out + first * kPanel, stride, add,
-             last == end ? next : nullptr);
+    multiply(first, last, x, rows, out + first * kPanel, stride, add, last == end ? next : nullptr);
   });
 }
 

@@ -12,8 +12,8 @@
 
 namespace forerun {
 
-/// Activations of a pass as int8, mixed (avx512::mix_row), one scale a row. Unmixed, one scale a row
-/// would cost the models here 0.03 nats a token: a few channels are far larger than the others.
+/// Activations of a pass as int8, mixed (avx512::mix_row), one scale a row. Unmixed, one scale a
+/// row would cost the models here 0.03 nats a token: a few channels are far larger than the others.
 class Int8Activations {
  public:
   /// Room for `rows` rows of `k` values; nothing is allocated if it was there before.
@@ -25,7 +25,8 @@ class Int8Activations {
   AlignedBuffer<std::int32_t> offsets_;
 };
 
-/// Weights [n, k] in int8, mixed like the rows, symmetric, one scale an output, packed for AVX-512 VNNI.
+/// Weights [n, k] in int8, mixed like the rows, symmetric, one scale an output, packed for AVX-512
+/// VNNI.
 class Int8Matrix {
  public:
   Int8Matrix() = default;

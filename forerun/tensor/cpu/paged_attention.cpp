@@ -94,9 +94,8 @@ void PagedAttention::attend(ThreadTeam::Worker& worker, std::int64_t layer, cons
       const std::int64_t behind = item.chunk + item.chunks;
       for (std::int64_t c = item.chunk; c < behind; ++c) {
         const std::uint8_t* next =
-            c + 1 < behind
-                ? lanes_[item.lane].pages->keys(layer, item.kv_head, (c + 1) * kBlocks)
-                : keys_of(static_cast<std::size_t>(i) + 1, layer);
+            c + 1 < behind ? lanes_[item.lane].pages->keys(layer, item.kv_head, (c + 1) * kBlocks)
+                           : keys_of(static_cast<std::size_t>(i) + 1, layer);
         attend_chunk(item, c, layer, sight, scratch(worker.index()), next);
       }
     }
@@ -156,7 +155,8 @@ void PagedAttention::score(const Item& item, std::int64_t layer, std::int64_t pa
          .rows = item.count * group_,
          .quads = dim_ / 4,
          .next = b + 1 < blocks ? pages.keys(layer, item.kv_head, page + b + 1) : nullptr,
-         .also = reinterpret_cast<const std::uint8_t*>(pages.values(layer, item.kv_head, page + b))});
+         .also =
+             reinterpret_cast<const std::uint8_t*>(pages.values(layer, item.kv_head, page + b))});
   }
 }
 
@@ -190,8 +190,7 @@ void PagedAttention::weigh(const Item& item, std::int64_t layer, std::int64_t ch
 }
 
 void PagedAttention::attend_chunk(const Item& item, std::int64_t chunk, std::int64_t layer,
-                                  const Sight& sight, const Scratch& s,
-                                  const std::uint8_t* next) {
+                                  const Sight& sight, const Scratch& s, const std::uint8_t* next) {
   const Lane& lane = lanes_[item.lane];
   const std::int64_t rows = item.count * group_;
   const std::int64_t begin = chunk * kChunk;

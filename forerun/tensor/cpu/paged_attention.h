@@ -45,7 +45,7 @@ class PagedAttention {
   void set_query(std::int64_t row, std::int64_t head, const float* q, float scale);
   /// The layer's attention, as a phase of a job. Keys and values of the new rows are in the pages.
   void attend(ThreadTeam::Worker& worker, std::int64_t layer, const Sight& sight);
-  /// The output of a row and head, [head_dim] float32.
+  /// The output of a row and head, [head_dim] float32; to be asked for once.
   void output(std::int64_t row, std::int64_t head, float* out);
 
  private:

@@ -149,8 +149,8 @@ Deviation deviation(const Text& t, const Setting& s) {
   for (const std::int64_t first : {0, 63, 255, 511, 590}) {
     const auto out = pass(a, s, {{&t, &pages, first, 5}}, 2);
     for (std::size_t r = 0; r < out.size(); ++r) {
-      const auto want = expected(t, s, static_cast<std::size_t>(first) + r,
-                                 static_cast<std::size_t>(first) + 5);
+      const auto want =
+          expected(t, s, static_cast<std::size_t>(first) + r, static_cast<std::size_t>(first) + 5);
       for (std::size_t i = 0; i < want.size(); ++i, ++n) {
         const double error = std::abs(out[r][i] - want[i]);
         d.error += error * error;
@@ -175,8 +175,8 @@ TEST_F(Attention, MatchesTheDefinition) {
   }
 }
 
-// Biases of some models make a few channels of all keys a hundred times what the others are. A scale
-// that such a channel sets would leave the others 3 bits.
+// Biases of some models make a few channels of all keys a hundred times what the others are. A
+// scale that such a channel sets would leave the others 3 bits.
 TEST_F(Attention, AFewLargeChannelsDoNotTakeTheOthersPrecision) {
   const Setting& s = settings().front();
   Text t = text(600, s.shape.heads, s.shape.kv_heads, s.shape.head_dim);

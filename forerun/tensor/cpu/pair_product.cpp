@@ -5,7 +5,7 @@
 namespace forerun {
 
 PairKernel pair_product() noexcept {
-  return cpu_features().avx512_bf16 ? &avx512::pair_product_native : &avx512::pair_product_emulated;
+  return cpu_features().fast_bf16 ? &avx512::pair_product_native : &avx512::pair_product_emulated;
 }
 
 }  // namespace forerun

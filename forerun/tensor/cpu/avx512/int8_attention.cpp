@@ -203,7 +203,8 @@ SoftmaxPart weigh_row(float* scores, float scale, const float* value_scales, con
     for (std::int64_t i = 0; i < n; i += 16) {
       _mm_storeu_si128(reinterpret_cast<__m128i*>(weights + i), _mm_setzero_si128());
     }
-    return nan != 0 ? SoftmaxPart{__builtin_nanf(""), __builtin_nanf("")} : SoftmaxPart{kNone, 0.0F};
+    return nan != 0 ? SoftmaxPart{__builtin_nanf(""), __builtin_nanf("")}
+                    : SoftmaxPart{kNone, 0.0F};
   }
   const __m512 rate = _mm512_set1_ps(scale * 1.44269504F), shift = _mm512_set1_ps(max);
   const __m512 lowest = _mm512_set1_ps(-126.0F);

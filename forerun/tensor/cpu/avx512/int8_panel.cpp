@@ -14,7 +14,7 @@ constexpr std::int64_t kLines = kSteps * kVectors;  // of their weights
 constexpr std::int64_t kMost = 8;  // rows: 24 sums, 3 weights and an input of the 32 registers
 
 struct Prefetch {
-  const char* at;  // or null
+  const char* at;      // or null
   std::int64_t lines;  // for every 16 inputs
 };
 

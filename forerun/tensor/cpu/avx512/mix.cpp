@@ -36,8 +36,8 @@ void flip_and_scale(float* x, std::int64_t n, std::uint32_t salt, float by) {
   const __m512 plus = _mm512_set1_ps(by), minus = _mm512_set1_ps(-by);
   for (std::int64_t i = 0; i < n; i += 16) {
     const __mmask16 m = signs(salt + static_cast<std::uint32_t>(i / 16));
-    _mm512_storeu_ps(x + i, _mm512_mul_ps(_mm512_loadu_ps(x + i),
-                                          _mm512_mask_mov_ps(plus, m, minus)));
+    _mm512_storeu_ps(x + i,
+                     _mm512_mul_ps(_mm512_loadu_ps(x + i), _mm512_mask_mov_ps(plus, m, minus)));
   }
 }
 
