@@ -7,8 +7,9 @@
 namespace forerun {
 
 /// What weights and activations are computed in. Logits and couplings are float32 and up always.
-/// kInt8: weights, activations, keys and values in int8, mixed by Hadamard matrices, one scale an
-/// output, row, or position and head; everything between in float32.
+/// kInt8: weights, activations, queries, keys and values in int8, mixed by Hadamard matrices, one
+/// scale an output, row, or position and head; what attention weighs values with in 8 bits;
+/// everything between in float32.
 enum class Precision : std::uint8_t { kF32, kBF16, kInt8 };
 
 constexpr std::string_view name_of(Precision p) noexcept {

@@ -96,7 +96,8 @@ double DFlashPasses::confidence(std::span<const float> hidden, Token previous) c
 }
 
 std::unique_ptr<DFlashPasses> DFlashPasses::make(DFlash model, Precision precision) {
-  if (precision == Precision::kInt8) return std::make_unique<Int8DFlash>(model);
+  const bool fits = model.config.features() * model.config.hidden <= Int8Matrix::kMostInputs;
+  if (precision == Precision::kInt8 && fits) return std::make_unique<Int8DFlash>(model);
   return std::make_unique<TensorPasses>(std::move(model));
 }
 

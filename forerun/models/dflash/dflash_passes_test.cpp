@@ -18,6 +18,7 @@ constexpr LayerAttention kFull{}, kCausalWindow{.window = 6, .causal = true};
 struct Kind {
   const char* name;
   bool slot_state, markov, reduced, next;
+  double softcap = 0.0;
 };
 
 DFlash network(const Kind& kind) {
@@ -31,6 +32,7 @@ DFlash network(const Kind& kind) {
   c.markov_rank = kind.markov ? 32 : 0;
   c.confidence = kind.markov;
   c.predicts_next = kind.next;
+  c.final_softcap = kind.softcap;
   DFlash m = noisy_dflash(c, at::kFloat, 5);
   if (kind.reduced) m.draft_to_target = at::arange(5, 53, at::kLong);
   return m;
@@ -117,6 +119,21 @@ TEST_P(Passes, Int8DoesNotDependOnCompanyOrPieces) {
   EXPECT_TRUE(at::equal(net->forward({&again, 1}).logits, want.logits));
 }
 
+TEST_P(Passes, Int8DoesNotDependOnThreads) {
+  const int before = at::get_num_threads();
+  const auto net = DFlashPasses::make(model, Precision::kInt8);
+  at::Tensor want;
+  for (const int threads : {1, 2, 5}) {
+    at::set_num_threads(threads);
+    const auto context = net->make_context();
+    const BlockSpan all = span(*context, 23, 7, 4);
+    const at::Tensor have = net->forward({&all, 1}).logits;
+    if (!want.defined()) want = have;
+    EXPECT_TRUE(at::equal(have, want)) << threads << " threads";
+  }
+  at::set_num_threads(before);
+}
+
 TEST_P(Passes, DraftIdsAreTokensOfTheTarget) {
   const auto net = DFlashPasses::make(model, Precision::kInt8);
   for (std::int64_t i = 0; i < model.config.draft_vocab; ++i) {
@@ -130,7 +147,8 @@ INSTANTIATE_TEST_SUITE_P(Kinds, Passes,
                          testing::Values(Kind{"Paper", false, false, false, false},
                                          Kind{"Reduced", false, false, true, true},
                                          Kind{"DSpark", false, true, true, true},
-                                         Kind{"SlotState", true, true, true, true}),
+                                         Kind{"SlotState", true, true, true, true},
+                                         Kind{"Everything", true, true, true, true, 8.0}),
                          [](const auto& kind) { return std::string(kind.param.name); });
 
 }  // namespace

@@ -156,7 +156,7 @@ void Int8DFlashPass::add_lane(std::size_t index) {
 }
 
 Int8DFlash::Blocks Int8DFlashPass::run() {
-  constexpr std::int64_t kLayerPhases = 11, kOtherPhases = 8;
+  constexpr std::int64_t kLayerPhases = 11, kOtherPhases = 9;
   const auto phases = static_cast<std::size_t>(c_.layers * kLayerPhases + kOtherPhases);
   ThreadTeam::instance().run(threads_, phases, [this](Worker& w) { work(w); });
   // What the slots left behind the context is never read: it does not count.

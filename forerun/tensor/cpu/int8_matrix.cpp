@@ -13,8 +13,6 @@ namespace {
 
 using avx512::kPanel;
 
-constexpr std::int64_t kMostInputs = 65536;  // integer sums of a row fit 32 bits
-
 // One output's mixed weights into its panel; returns its scale.
 float pack_row(const float* w, std::int64_t k, std::int64_t lane, std::uint8_t* panel) {
   float most = 0.0F;

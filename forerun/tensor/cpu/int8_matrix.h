@@ -29,8 +29,11 @@ class Int8Activations {
 /// VNNI.
 class Int8Matrix {
  public:
+  /// Of a row: its integer sums fit 32 bits.
+  static constexpr std::int64_t kMostInputs = 65536;
+
   Int8Matrix() = default;
-  /// @param weight  [n, k] float32, k at most 65,536
+  /// @param weight  [n, k] float32, k at most kMostInputs
   /// @param bias    [n] float32, or undefined
   /// @param arena   where the packed weights go
   /// @throws std::invalid_argument  more inputs

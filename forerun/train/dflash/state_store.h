@@ -12,7 +12,7 @@ namespace forerun {
 
 /// A target's states of many documents, kept in a file from one epoch to the next: reading them
 /// costs less than another pass of the target. Features are kept as int8 with a scale for 32 of
-/// them, which is what the int8 engine makes of them when it decodes; the last states as bf16.
+/// them, as exact as what the int8 engine makes of them when it decodes; the last states as bf16.
 /// Several processes may use one file at a time, as long as it is for the same key.
 class StateStore {
  public:

@@ -28,7 +28,8 @@ struct Seen {
 
 /// Weights of a softmax over a chunk, not yet normalised, each times its value's scale, in 8 bits:
 /// the largest becomes 255. They are rounded up or down by a pattern of their places: plain
-/// rounding would lose what many small weights add up to.
+/// rounding would lose what many small weights add up to. The sum returned is that of the weights
+/// before both, their maximum that of the scores times `scale`.
 /// @param scores  [256], times `scale`; overwritten
 /// @param value_scales  [256]
 /// @param n       a multiple of 16 up to 256; weights are written so far

@@ -84,6 +84,7 @@ void block(const Int8Panels& w, std::int64_t panel, const Int8Rows& x, std::int6
 void int8_panel(const Int8Panels& w, std::int64_t panel, const Int8Rows& x, std::int64_t rows,
                 float* out, std::int64_t stride, std::int64_t width, bool add,
                 const std::uint8_t* next) {
+  if (rows == 0) return;
   const Sink sink{out, stride, width, add};
   // Blocks of nearly equal height: 9 rows are 5 + 4, not 8 + 1.
   const std::int64_t blocks = (rows + kMost - 1) / kMost;

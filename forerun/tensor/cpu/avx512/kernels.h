@@ -107,11 +107,12 @@ struct PairProduct {
 void pair_product_emulated(const PairProduct& p);  ///< any AVX-512 processor
 void pair_product_native(const PairProduct& p);    ///< needs cpu_features().avx512_bf16
 
-/// Weights of a softmax that is not yet normalised: p = bf16(exp(s - max)).
+/// A softmax that is not yet normalised: p = exp(s - max).
 struct SoftmaxPart {
   float max;  ///< -infinity if no score was above it
-  float sum;  ///< of the rounded p
+  float sum;  ///< of p
 };
+/// p in bf16; the sum is that of the rounded ones.
 /// @param n  a multiple of 16
 SoftmaxPart exp_row(const float* scores, std::int64_t n, std::uint16_t* p);
 /// Adds a further part of the same softmax: (o, total) and (part_o, part) are merged into the
