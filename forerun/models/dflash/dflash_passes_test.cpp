@@ -3,6 +3,7 @@
 #include "forerun/models/dflash/dflash_passes.h"
 
 #include <ATen/ATen.h>
+#include <ATen/Parallel.h>
 #include <gtest/gtest.h>
 
 #include <cmath>
