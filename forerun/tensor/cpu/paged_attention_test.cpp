@@ -171,7 +171,7 @@ TEST_F(Attention, MatchesTheDefinition) {
     const Deviation d = deviation(t, s);
     // Rounding to 8 bits moves a value by some 0.006 of what is usual for it, a score by as much of
     // the product of the vectors' lengths. One key of 600 mistaken for another would be 0.04.
-    EXPECT_LT(d.error, 0.018 * d.expected) << "dim " << s.shape.head_dim;
+    EXPECT_LT(d.error, 0.025 * d.expected) << "dim " << s.shape.head_dim;
     EXPECT_LT(d.worst, 0.1) << "dim " << s.shape.head_dim;
   }
 }
