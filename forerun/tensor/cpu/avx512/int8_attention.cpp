@@ -4,20 +4,14 @@
 
 #include <immintrin.h>
 
+#include "forerun/tensor/cpu/avx512/tiles.h"
 #include "forerun/tensor/cpu/avx512/vector_math.h"
 
 namespace forerun::avx512 {
 namespace {
 
 constexpr float kNone = -__builtin_inff();
-constexpr std::int64_t kMost = 6;  // rows: 24 sums, 4 inputs and a spread one of 32 registers
-
-// Kept apart from the product, as in int8_panel.cpp.
-inline __m512i spread(const void* p) {
-  __m512i v = _mm512_broadcastd_epi32(_mm_loadu_si32(p));
-  asm("" : "+v"(v));
-  return v;
-}
+constexpr int kMost = 6;  // rows: 24 sums, 4 inputs and a spread one of 32 registers
 
 template <int lines>
 inline void prefetch(const std::uint8_t* from, std::int64_t step) {
@@ -104,30 +98,9 @@ void value_tile(const ValueProduct& p, std::int64_t row, std::int64_t column) {
 
 template <int V>
 void value_columns(const ValueProduct& p, std::int64_t column) {
-  const std::int64_t blocks = (p.rows + kMost - 1) / kMost;
-  for (std::int64_t b = 0; b < blocks; ++b) {
-    const std::int64_t row = p.rows * b / blocks;
-    switch (p.rows * (b + 1) / blocks - row) {
-      case 1:
-        value_tile<1, V>(p, row, column);
-        break;
-      case 2:
-        value_tile<2, V>(p, row, column);
-        break;
-      case 3:
-        value_tile<3, V>(p, row, column);
-        break;
-      case 4:
-        value_tile<4, V>(p, row, column);
-        break;
-      case 5:
-        value_tile<5, V>(p, row, column);
-        break;
-      default:
-        value_tile<6, V>(p, row, column);
-        break;
-    }
-  }
+  each_block<kMost>(p.rows, [&](auto height, std::int64_t row, std::int64_t) {
+    value_tile<decltype(height)::value, V>(p, row, column);
+  });
 }
 
 // Lanes of the 16 keys from `first` on that are in sight.
@@ -159,31 +132,9 @@ inline __m512 exp2_weight(__m512 x) {
 }  // namespace
 
 void key_product(const KeyProduct& p) {
-  const std::int64_t blocks = (p.rows + kMost - 1) / kMost;
-  for (std::int64_t b = 0; b < blocks; ++b) {
-    const std::int64_t row = p.rows * b / blocks;
-    const bool fetch = b == 0;
-    switch (p.rows * (b + 1) / blocks - row) {
-      case 1:
-        key_tile<1>(p, row, fetch);
-        break;
-      case 2:
-        key_tile<2>(p, row, fetch);
-        break;
-      case 3:
-        key_tile<3>(p, row, fetch);
-        break;
-      case 4:
-        key_tile<4>(p, row, fetch);
-        break;
-      case 5:
-        key_tile<5>(p, row, fetch);
-        break;
-      default:
-        key_tile<6>(p, row, fetch);
-        break;
-    }
-  }
+  each_block<kMost>(p.rows, [&](auto height, std::int64_t row, std::int64_t block) {
+    key_tile<decltype(height)::value>(p, row, block == 0);
+  });
 }
 
 SoftmaxPart weigh_row(float* scores, float scale, const float* value_scales, const Seen& seen,

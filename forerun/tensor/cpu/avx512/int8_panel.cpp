@@ -3,6 +3,7 @@
 #include <immintrin.h>
 
 #include "forerun/tensor/cpu/avx512/kernels.h"
+#include "forerun/tensor/cpu/avx512/tiles.h"
 
 namespace forerun::avx512 {
 namespace {
@@ -11,20 +12,12 @@ constexpr int kVectors = 3;                         // of 16 outputs: a panel
 constexpr std::int64_t kStepBytes = kVectors * 64;  // weights of 4 inputs
 constexpr std::int64_t kSteps = 4;                  // unrolled: 16 inputs
 constexpr std::int64_t kLines = kSteps * kVectors;  // of their weights
-constexpr std::int64_t kMost = 8;  // rows: 24 sums, 3 weights and an input of the 32 registers
+constexpr int kMost = 8;  // rows: 24 sums, 3 weights and an input of the 32 registers
 
 struct Prefetch {
   const char* at;      // or null
   std::int64_t lines;  // for every 16 inputs
 };
-
-// A 32-bit load spread over a register. Kept apart from the product: as its memory operand it would
-// be loaded once a product, and that is three times slower on Zen 4.
-inline __m512i spread(const std::int8_t* p) {
-  __m512i v = _mm512_broadcastd_epi32(_mm_loadu_si32(p));
-  asm("" : "+v"(v));
-  return v;
-}
 
 struct Sink {
   float* out;
@@ -86,42 +79,15 @@ void int8_panel(const Int8Panels& w, std::int64_t panel, const Int8Rows& x, std:
                 const std::uint8_t* next) {
   if (rows == 0) return;
   const Sink sink{out, stride, width, add};
-  // Blocks of nearly equal height: 9 rows are 5 + 4, not 8 + 1.
-  const std::int64_t blocks = (rows + kMost - 1) / kMost;
   // The next panel is fetched in equal parts beside each block's products.
+  const std::int64_t blocks = blocks_of(rows, kMost);
   const std::int64_t lines = next == nullptr ? 0 : (kLines + blocks - 1) / blocks;
   const char* ahead = reinterpret_cast<const char*>(next);
-  for (std::int64_t b = 0; b < blocks; ++b) {
-    const std::int64_t first = rows * b / blocks, n = rows * (b + 1) / blocks - first;
+  each_block<kMost>(rows, [&](auto height, std::int64_t first, std::int64_t b) {
     const Prefetch fetch{ahead, b * lines < kLines ? lines : 0};
-    switch (n) {
-      case 1:
-        block<1>(w, panel, x, first, sink, fetch);
-        break;
-      case 2:
-        block<2>(w, panel, x, first, sink, fetch);
-        break;
-      case 3:
-        block<3>(w, panel, x, first, sink, fetch);
-        break;
-      case 4:
-        block<4>(w, panel, x, first, sink, fetch);
-        break;
-      case 5:
-        block<5>(w, panel, x, first, sink, fetch);
-        break;
-      case 6:
-        block<6>(w, panel, x, first, sink, fetch);
-        break;
-      case 7:
-        block<7>(w, panel, x, first, sink, fetch);
-        break;
-      default:
-        block<8>(w, panel, x, first, sink, fetch);
-        break;
-    }
+    block<decltype(height)::value>(w, panel, x, first, sink, fetch);
     ahead += fetch.lines * 64 * (w.width / 16);
-  }
+  });
 }
 
 }  // namespace forerun::avx512

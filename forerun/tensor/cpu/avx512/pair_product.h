@@ -5,6 +5,7 @@
 #include <immintrin.h>
 
 #include "forerun/tensor/cpu/avx512/kernels.h"
+#include "forerun/tensor/cpu/avx512/tiles.h"
 
 namespace forerun::avx512 {
 namespace {
@@ -25,12 +26,6 @@ struct EmulatedPairs {
     return _mm512_fmadd_ps(a.high, b.high, _mm512_fmadd_ps(a.low, b.low, sum));
   }
 };
-
-inline __m512i spread_pair(const std::uint16_t* p) {
-  __m512i v = _mm512_broadcastd_epi32(_mm_loadu_si32(p));
-  asm("" : "+v"(v));
-  return v;
-}
 
 // R rows, V vectors of 16 columns.
 template <class Pairs, int R, int V>
@@ -59,7 +54,7 @@ void pair_tile(const PairProduct& p, std::int64_t row, std::int64_t column) {
     }
 #pragma GCC unroll 6
     for (int r = 0; r < R; ++r) {
-      const auto x = Pairs::load(spread_pair(a + r * p.a_stride + 2 * k));
+      const auto x = Pairs::load(spread(a + r * p.a_stride + 2 * k));
 #pragma GCC unroll 4
       for (int v = 0; v < V; ++v) sum[r][v] = Pairs::add(sum[r][v], x, in[v]);
     }
@@ -73,31 +68,9 @@ void pair_tile(const PairProduct& p, std::int64_t row, std::int64_t column) {
 
 template <class Pairs, int V>
 void pair_columns(const PairProduct& p, std::int64_t column) {
-  constexpr int kMost = Pairs::kMostRows;
-  const std::int64_t blocks = (p.rows + kMost - 1) / kMost;
-  for (std::int64_t b = 0; b < blocks; ++b) {
-    const std::int64_t row = p.rows * b / blocks;
-    switch (p.rows * (b + 1) / blocks - row) {
-      case 1:
-        pair_tile<Pairs, 1, V>(p, row, column);
-        break;
-      case 2:
-        pair_tile<Pairs, 2, V>(p, row, column);
-        break;
-      case 3:
-        pair_tile<Pairs, 3, V>(p, row, column);
-        break;
-      case 4:
-        pair_tile<Pairs, 4, V>(p, row, column);
-        break;
-      case 5:
-        pair_tile<Pairs, 5, V>(p, row, column);
-        break;
-      default:
-        pair_tile<Pairs, 6, V>(p, row, column);
-        break;
-    }
-  }
+  each_block<Pairs::kMostRows>(p.rows, [&](auto height, std::int64_t row, std::int64_t) {
+    pair_tile<Pairs, decltype(height)::value, V>(p, row, column);
+  });
 }
 
 template <class Pairs>
