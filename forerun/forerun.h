@@ -172,6 +172,33 @@ std::vector<Generated> generate_batch(const Model& target, const Drafter& drafte
                                       const GenerateOptions& options,
                                       const Listener& listener = {});
 
+class TextRun;
+
+/// Texts being generated a slice at a time: `generate_batch` for those who do something else in
+/// between, such as serving others, or timing two drafters on the same text in turns.
+class Generation {
+ public:
+  /// @throws UsageError  as `generate`
+  Generation(const Model& target, const Drafter& drafter,
+             std::span<const std::vector<Token>> prompts, const GenerateOptions& options,
+             const Listener& listener = {});
+  ~Generation();
+  Generation(Generation&&) noexcept;
+  Generation& operator=(Generation&&) noexcept;
+
+  /// Whole rounds, until at least `outputs` more are there, over all texts, or all texts have
+  /// ended, or the listener stops it. The first call passes over the prompts too.
+  /// @returns false once all texts have ended, or where the listener stopped it
+  bool advance(std::size_t outputs);
+  std::size_t outputs() const;  ///< so far, over all texts
+  /// The texts as far as they got; the time between the calls of `advance` is not in their seconds.
+  /// Call it once, as the last.
+  std::vector<Generated> finish();
+
+ private:
+  std::unique_ptr<TextRun> run_;
+};
+
 /// An output of a drafted run that the undrafted target would not have chosen.
 struct Difference {
   std::size_t prompt = 0;    ///< index of the prompt

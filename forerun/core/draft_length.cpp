@@ -21,14 +21,7 @@ void check_grade(std::uint32_t request, std::size_t grade) {
 }  // namespace
 
 std::span<const std::uint32_t> DraftLength::plan(std::span<const LanePlan> lanes) {
-  for (const LanePlan& lane : lanes) {
-    check_grade(lane.request, lane.grade);
-    if (options_.planned == Planned::kAfterDrafting && lane.origin == Origin::kSampled) {
-      throw std::invalid_argument("draft length: request " + std::to_string(lane.request) +
-                                  " has a sampled draft, to be cut by a plan made after it; plan "
-                                  "before drafting");
-    }
-  }
+  for (const LanePlan& lane : lanes) check_grade(lane.request, lane.grade);
   lengths_.assign(lanes.size(), 0);
   if (options_.adaptive) {
     adapt(lanes);
@@ -82,15 +75,17 @@ void DraftLength::adapt(std::span<const LanePlan> lanes) {
 void DraftLength::collect(std::span<const LanePlan> lanes) {
   candidates_.clear();
   for (std::size_t i = 0; i < lanes.size(); ++i) {
-    const LaneTilt& tilt = lanes_[lanes[i].request].tilt;
-    Acceptance::Along rates = acceptance_.along(lanes[i].grade);
-    double survival = 1.0;
-    for (std::size_t j = 0; j < lanes[i].limit; ++j) {
-      survival *= tilt.apply(rates.next());
-      if (survival < kHopeless) break;
-      candidates_.push_back(
-          {survival, static_cast<std::uint32_t>(i), static_cast<std::uint32_t>(j)});
-    }
+    const LaneState& lane = lanes_[lanes[i].request];
+    const bool found = lanes[i].found;
+    const double most = affordable(lane, lanes.size());
+    Drafts drafts;
+    survivals(lanes[i], lane.tilt, [&](double survival) {
+      drafts.add(found);
+      if (round_seconds(lanes.size(), drafts) > most) return false;
+      candidates_.push_back({survival, static_cast<std::uint32_t>(i),
+                             static_cast<std::uint32_t>(drafts.all() - 1), found});
+      return true;
+    });
   }
   std::sort(candidates_.begin(), candidates_.end(), [](const Candidate& a, const Candidate& b) {
     if (a.survival != b.survival) return a.survival > b.survival;
@@ -98,15 +93,49 @@ void DraftLength::collect(std::span<const LanePlan> lanes) {
   });
 }
 
+// Hands the survival of a lane's drafts to `each`, in order, until it returns false.
+template <class Each>
+void DraftLength::survivals(const LanePlan& lane, const LaneTilt& tilt, Each&& each) const {
+  Acceptance::Along rates = acceptance_.along(lane.grade);
+  double survival = 1.0;
+  for (std::size_t j = 0; j < lane.limit; ++j) {
+    survival *= tilt.apply(rates.next());
+    if (survival < kHopeless || !each(survival)) return;
+  }
+}
+
+double DraftLength::promise(const LanePlan& lane) const {
+  check_grade(lane.request, lane.grade);
+  if (!pass_.known()) return 0.0;
+  const auto state = lanes_.find(lane.request);
+  double outputs = 1.0, best = 1.0 / round_seconds(1, {});
+  Drafts drafts;
+  survivals(lane, state == lanes_.end() ? LaneTilt() : state->second.tilt, [&](double survival) {
+    drafts.add(lane.found);
+    outputs += survival;
+    best = std::max(best, outputs / round_seconds(1, drafts));
+    return true;
+  });
+  return best;
+}
+
+// Seconds that a round may take for this lane's sake if none of its drafts is kept.
+double DraftLength::affordable(const LaneState& lane, std::size_t lanes) const noexcept {
+  const double outputs = std::max(0.0, options_.credit + lane.saved);
+  return round_seconds(lanes, {}) * (1.0 + outputs / static_cast<double>(lanes));
+}
+
 // How many of the candidates to take: the most outputs a second, if that is worth it.
 std::size_t DraftLength::best_prefix(std::size_t lanes) {
   double outputs = static_cast<double>(lanes);
-  plain_rate_ = planned_rate_ = outputs / round_seconds(lanes, 0);
+  plain_rate_ = planned_rate_ = outputs / round_seconds(lanes, {});
+  Drafts drafts;
   double needed = plain_rate_ * (1.0 + options_.margin);
   std::size_t best = 0;
   for (std::size_t n = 1; n <= candidates_.size() && lanes + n <= pass_.explored(); ++n) {
     outputs += candidates_[n - 1].survival;
-    const double rate = outputs / round_seconds(lanes, n);
+    drafts.add(candidates_[n - 1].found);
+    const double rate = outputs / round_seconds(lanes, drafts);
     if (rate <= needed) continue;
     needed = planned_rate_ = rate;
     best = n;
@@ -121,11 +150,12 @@ bool DraftLength::plain_check_due(std::size_t lanes) const {
 }
 
 bool DraftLength::probe_due(std::size_t lanes) {
-  const double plain = round_seconds(lanes, 0);
+  const double plain = round_seconds(lanes, {});
   ++since_drafts_;
   unprobed_seconds_ += plain;
   return since_drafts_ >= probe_after_ &&
-         options_.probe_share * unprobed_seconds_ >= round_seconds(lanes, kProbe) - plain;
+         options_.probe_share * unprobed_seconds_ >=
+             round_seconds(lanes, {.asked = kProbe}) - plain;
 }
 
 // One lane after the other gets the probe.
@@ -140,10 +170,9 @@ void DraftLength::probe(std::span<const LanePlan> lanes) {
   probe_after_ = std::min(2 * probe_after_, kLastProbe);
 }
 
-double DraftLength::round_seconds(std::size_t lanes, std::size_t drafts) const noexcept {
-  const bool asked = options_.planned == Planned::kBeforeDrafting && drafts > 0;
-  return pass_.seconds(lanes + drafts) + rest_.mean() +
-         (asked ? std::max(draft_.seconds(drafts), no_draft_.mean()) : no_draft_.mean());
+double DraftLength::round_seconds(std::size_t lanes, Drafts drafts) const noexcept {
+  return pass_.seconds(lanes + drafts.all()) + rest_.mean() +
+         std::max(draft_.seconds(drafts.asked), no_draft_.mean());
 }
 
 void DraftLength::observe(std::span<const LaneSeen> lanes, const PassSeen& pass) {
@@ -154,15 +183,11 @@ void DraftLength::observe(std::span<const LaneSeen> lanes, const PassSeen& pass)
                                   " drafts examined, " + std::to_string(seen.accepted) +
                                   " kept; all but at most the last examined are kept");
     }
-    if (!seen.draft.empty() && options_.planned == Planned::kBeforeDrafting) {
-      throw std::invalid_argument(
-          "draft length: a draft to be judged by later outputs, planned before drafting; leave it "
-          "empty");
-    }
+    check_grade(seen.request, seen.draft_grade);
   }
   pass_.observe(pass.rows, pass.target_seconds);
   rest_.observe(pass.rest_seconds);
-  if (options_.planned == Planned::kAfterDrafting || pass.drafted == 0) {
+  if (pass.drafted == 0) {
     no_draft_.observe(pass.drafter_seconds);
   } else {
     draft_.observe(pass.drafted, pass.drafter_seconds);
@@ -171,11 +196,33 @@ void DraftLength::observe(std::span<const LaneSeen> lanes, const PassSeen& pass)
     if (probing_ && seen.accepted > 0) probe_after_ = kFirstProbe;  // good news: look again soon
     learn(seen);
   }
+  settle(lanes);
   acceptance_.next_round();
 }
 
+// Pays in what drafts won and draws what they cost, each lane's part of it.
+void DraftLength::settle(std::span<const LaneSeen> lanes) {
+  Drafts drafts;
+  for (const LaneSeen& seen : lanes) drafts.add(seen.found, seen.drafted);
+  const double plain = round_seconds(lanes.size(), {});
+  const double output = plain / static_cast<double>(lanes.size());
+  const double checking = round_seconds(lanes.size(), {.found = drafts.all()}) - plain;
+  const double making = round_seconds(lanes.size(), drafts) - plain - checking;
+  for (const LaneSeen& seen : lanes) {
+    if (seen.done) {
+      lanes_.erase(seen.request);
+      continue;
+    }
+    const double mine = static_cast<double>(seen.drafted);
+    double spent = mine > 0.0 ? checking * mine / static_cast<double>(drafts.all()) : 0.0;
+    if (mine > 0.0 && !seen.found) spent += making * mine / static_cast<double>(drafts.asked);
+    const double lost = spent > 0.0 ? spent / output : 0.0;
+    const double kept = static_cast<double>(seen.accepted);
+    lanes_[seen.request].saved += kept - lost + options_.credit_share * (1.0 + kept);
+  }
+}
+
 void DraftLength::learn(const LaneSeen& seen) {
-  if (!options_.adaptive) return;
   LaneState& lane = lanes_[seen.request];
   const auto score = [&](std::size_t grade, std::size_t position, bool kept) {
     lane.tilt.observe(acceptance_.probability(grade, position), kept);
@@ -183,13 +230,14 @@ void DraftLength::learn(const LaneSeen& seen) {
   };
   lane.shadow.advance(seen.outputs, score);
   for (std::size_t j = 0; j < seen.examined; ++j) score(seen.grade, j, j < seen.accepted);
-  // The draft goes on behind what was planned of it, if all of that was kept.
-  if (seen.examined == seen.accepted && seen.accepted <= seen.outputs.size()) {
-    lane.shadow.add(seen.grade, seen.draft, seen.accepted, seen.outputs.subspan(seen.accepted),
-                    score);
+  if (!seen.found) {  // it might have been used
+    lane.shadow.add(seen.draft_grade, seen.draft, 0, seen.outputs, score);
+  } else if (seen.examined == seen.accepted && seen.accepted <= seen.outputs.size()) {
+    // It goes on behind what was planned of it, all of which was kept.
+    lane.shadow.add(seen.draft_grade, seen.draft, seen.accepted,
+                    seen.outputs.subspan(seen.accepted), score);
   }
   lane.tilt.next_round();
-  if (seen.done) lanes_.erase(seen.request);
 }
 
 DraftLengthReport DraftLength::report() const {
@@ -203,7 +251,7 @@ DraftLengthReport DraftLength::report() const {
                       .chosen = chosen_,
                       .probes = probes_,
                       .plain_checks = plain_checks_};
-  if (options_.planned == Planned::kAfterDrafting) r.draft_fixed_seconds = no_draft_.mean();
+  if (draft_.seconds(1) == 0.0) r.draft_fixed_seconds = no_draft_.mean();  // never asked
   for (std::size_t g = 0; g < kGrades; ++g) {
     for (std::size_t j = 0; j < Acceptance::kPositions; ++j) {
       const double examined = acceptance_.cell(g, j).examined;

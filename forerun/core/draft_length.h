@@ -15,39 +15,38 @@
 
 namespace forerun {
 
-/// When the lengths of a round are planned.
-enum class Planned : std::uint8_t {
-  kBeforeDrafting,  ///< drafting costs, or the drafts are sampled: only what was asked for is
-                    ///< drafted
-  kAfterDrafting,   ///< drafting is free and finds point masses (lookup): they are cut to the plan
-};
-
 struct DraftLengthOptions {
-  Planned planned = Planned::kBeforeDrafting;
   bool adaptive = true;  ///< false: always the limit, which is what the loop does without a plan
   double margin = 0.02;  ///< draft only if that many more outputs a second are expected, a share
   double probe_share = 0.01;  ///< of the time, at most, goes into drafts that only ask whether
                               ///< drafting pays by now
+  double credit = 0.5;  ///< outputs: the time of so many a lane may lose to drafts before they have
+                        ///< won any,
+  double credit_share = 0.02;  ///< and of so many more with every output
 };
 
 /// One lane, as `plan` is asked about it. There is no room for tokens on purpose, see DraftLength.
 struct LanePlan {
   std::uint32_t request = 0;
-  std::size_t limit = 0;  ///< drafts it may have: the drafter's most, what is left to emit, and,
-                          ///< planned after drafting, the size of the draft found
+  std::size_t limit = 0;  ///< drafts it may have: the drafter's most, what is left to emit, the
+                          ///< size of the draft found
   std::size_t grade = 0;  ///< below kGrades; what the text so far says of the draft, such as the
                           ///< length of the match it was found by
-  Origin origin = Origin::kChosen;  ///< planned after drafting: of the draft found
+  bool found = false;     ///< its draft is there already: a point mass that cost nothing and is cut
+                          ///< to the plan. Else the drafter is asked for just what is planned
 };
 
 /// What one lane got out of a round.
 struct LaneSeen {
   std::uint32_t request = 0;
-  std::size_t grade = 0;                ///< as planned
-  std::size_t examined = 0;             ///< drafts the rule looked at
-  std::size_t accepted = 0;             ///< drafts kept: examined, or one less
-  bool done = false;                    ///< the lane ended: what is known of it is dropped
-  std::span<const Token> draft = {};    ///< planned after drafting: the draft found, uncut
+  std::size_t grade = 0;     ///< as planned
+  bool found = false;        ///< as planned
+  std::size_t drafted = 0;   ///< drafts the pass verified
+  std::size_t examined = 0;  ///< of these, looked at by the rule
+  std::size_t accepted = 0;  ///< drafts kept: examined, or one less
+  bool done = false;         ///< the lane ended: what is known of it is dropped
+  std::span<const Token> draft = {};    ///< what was found in the round, uncut, planned or not,
+  std::size_t draft_grade = 0;          ///< its grade,
   std::span<const Token> outputs = {};  ///< and what the round emitted
 };
 
@@ -55,7 +54,7 @@ struct LaneSeen {
 struct PassSeen {
   std::size_t rows = 0;          ///< of the target pass: 1 + drafts, over all lanes
   double target_seconds = 0.0;   ///< of that pass
-  std::size_t drafted = 0;       ///< tokens the drafter made
+  std::size_t drafted = 0;       ///< tokens the drafter was asked for
   double drafter_seconds = 0.0;  ///< it took
   double rest_seconds = 0.0;     ///< couplings, bookkeeping, observers
 };
@@ -84,12 +83,18 @@ struct DraftLengthReport {
 /// Decides how many drafts every lane gets, so that drafting is not slower than not drafting.
 ///
 /// A round of L lanes with k_i drafts is expected to emit L + sum_i sum_{j<=k_i} s_i(j) outputs,
-/// s_i(j) = P(the first j are kept), in T(L + sum k_i) + D(sum k_i) + rest seconds. The k_i with
-/// most outputs a second are taken: drafts enter by falling s, the best of all prefixes of that
-/// order wins (T need not be convex), and it must beat no drafts at all by `margin`.
+/// s_i(j) = P(the first j are kept), in T(L + sum k_i) + D(sum of those asked for) + rest seconds.
+/// The k_i with most outputs a second are taken: drafts enter by falling s, the best of all prefixes
+/// of that order wins (T need not be convex), and it must beat no drafts at all by `margin`.
+///
+/// What pays on average can lose on one text. So each lane has an account, in outputs of plain
+/// decoding: drafts kept are paid in, the time that checking and making drafts took is drawn. A lane
+/// gets no more drafts than it could pay for if none were kept, with `credit` to begin with and
+/// `credit_share` for every output: a text of n outputs loses at most about credit / n + share.
+///
 ///   T, D   PassCost, DraftCost, from the seconds handed in; the class reads no clock.
 ///   s      Acceptance over all lanes by grade and position, the odds tilted by lane (LaneTilt).
-/// Planned after drafting, what was cut is judged too, by the outputs that follow (ShadowDrafts).
+/// Of a draft found, what was cut is judged too, by the outputs that follow (ShadowDrafts).
 /// To keep its figures fresh it spends a little: while not drafting, a probe of two drafts after 8,
 /// then 16, ... 256 rounds, and only when its price is below `probe_share` of the time since the
 /// last; while drafting, a plain round after 128, or after 8 if the cost of one is by then more
@@ -100,8 +105,8 @@ struct DraftLengthReport {
 /// draft because of what it is changes the law of those that stay, which the coupling relies on. A
 /// plan is a function of the past (texts, outcomes, times), limits and grades; it is shown no
 /// tokens of its round, and what it learns from drafts and outputs reaches later rounds only, whose
-/// draws are keyed by another round. A point mass has no law to bias, so it may be cut after it is
-/// known; plan() refuses sampled drafts there, and cut() refuses them always. The law is kept, not
+/// draws are keyed by another round. A draft found is a function of the text and has no law to bias,
+/// so it may be cut after it is known; cut() refuses sampled ones. The law is kept, not
 /// the text: under `maximal` with sampled drafts a draw depends on the round it falls in, so on how
 /// many outputs earlier rounds gave, so on the clock. Greedy, under `shared-noise`, and with found
 /// drafts under any exact rule the text stays the same too: what decides those outputs leaves the
@@ -116,14 +121,17 @@ class DraftLength {
 
   /// How many drafts each lane gets in the next round, at most its limit, in the order given. A
   /// view, good until the next call.
-  /// @throws std::invalid_argument  a grade out of range, or planned after drafting with a sampled
-  /// draft
+  /// @throws std::invalid_argument  a grade out of range
   std::span<const std::uint32_t> plan(std::span<const LanePlan> lanes);
 
   /// Takes in a round. Times that are not finite and positive are ignored.
-  /// @throws std::invalid_argument  a grade out of range, counts that no round can have, or a draft
-  /// to be judged later although planned before drafting
+  /// @throws std::invalid_argument  a grade out of range, or counts that no round can have
   void observe(std::span<const LaneSeen> lanes, const PassSeen& pass);
+
+  /// The most outputs a second expected of this lane alone, 0 drafts included: what a drafter with
+  /// two sources chooses by. 0 while no pass is known.
+  /// @throws std::invalid_argument  a grade out of range
+  double promise(const LanePlan& lane) const;
 
   /// Drops what is known of a lane that goes away without being done.
   void forget(std::uint32_t request) { lanes_.erase(request); }
@@ -137,10 +145,17 @@ class DraftLength {
   struct Candidate {
     double survival;
     std::uint32_t lane, position;
+    bool found;
   };
   struct LaneState {
     LaneTilt tilt;
     ShadowDrafts shadow;
+    double saved = 0.0;  // by drafts, in outputs, and what every output added to the credit
+  };
+  struct Drafts {  // of a round
+    std::size_t found = 0, asked = 0;
+    std::size_t all() const noexcept { return found + asked; }
+    void add(bool is_found, std::size_t n = 1) noexcept { (is_found ? found : asked) += n; }
   };
 
   void take_limits(std::span<const LanePlan> lanes);
@@ -151,7 +166,11 @@ class DraftLength {
   bool probe_due(std::size_t lanes);
   void probe(std::span<const LanePlan> lanes);
   void learn(const LaneSeen& seen);
-  double round_seconds(std::size_t lanes, std::size_t drafts) const noexcept;
+  void settle(std::span<const LaneSeen> lanes);
+  template <class Each>
+  void survivals(const LanePlan& lane, const LaneTilt& tilt, Each&& each) const;
+  double affordable(const LaneState& lane, std::size_t lanes) const noexcept;
+  double round_seconds(std::size_t lanes, Drafts drafts) const noexcept;
 
   DraftLengthOptions options_;
   PassCost pass_;

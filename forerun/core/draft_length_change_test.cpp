@@ -12,7 +12,6 @@ namespace {
 
 using namespace simulated;
 
-constexpr Planned kFree = Planned::kAfterDrafting;
 constexpr std::size_t kSwitch = 1500;  // output at which everything changes
 
 auto then(double before, double after) {
@@ -37,9 +36,9 @@ void PrintTo(const Change& c, std::ostream* out) { *out << c.world.name; }
 
 std::vector<Change> changing() {
   std::vector<Change> all = {
-      {{.name = "FreeGetsHopeless", .planned = kFree, .pass = sloped(0.1), .kept = then(0.9, 0.05)},
+      {{.name = "FreeGetsHopeless", .found = true, .pass = sloped(0.1), .kept = then(0.9, 0.05)},
        20},
-      {{.name = "FreeGetsGood", .planned = kFree, .pass = sloped(0.1), .kept = then(0.05, 0.9)},
+      {{.name = "FreeGetsGood", .found = true, .pass = sloped(0.1), .kept = then(0.05, 0.9)},
        20},
       {{.name = "CostlyGetsHopeless",
         .pass = sloped(0.05),
@@ -52,22 +51,22 @@ std::vector<Change> changing() {
         .kept = then(0.05, 0.9)},
        150},
       {{.name = "MachineSlowsDown",
-        .planned = kFree,
+        .found = true,
         .pass = passes(10, 1, 20, 2),
         .kept = always(0.8)},
        20},
       {{.name = "MachineSpeedsUp",
-        .planned = kFree,
+        .found = true,
         .pass = passes(20, 2, 10, 1),
         .kept = always(0.8)},
        20},
       {{.name = "FreeRowsGetDear",
-        .planned = kFree,
+        .found = true,
         .pass = passes(10, 0.5, 10, 12),
         .kept = always(0.8)},
        20},
       {{.name = "FreeRowsGetCheap",
-        .planned = kFree,
+        .found = true,
         .pass = passes(10, 12, 10, 0.5),
         .kept = always(0.8)},
        150},
@@ -94,7 +93,7 @@ std::vector<Change> changing() {
   };
   for (auto& [w, within] : all) {
     w.outputs = 4500;
-    if (w.planned == kFree) w.draft_fixed = 0.02;
+    if (w.found) w.draft_fixed = 0.02;
   }
   return all;
 }

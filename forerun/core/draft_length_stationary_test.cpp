@@ -17,7 +17,7 @@ double tiles(std::size_t rows, std::size_t) { return rows <= 4 ? 10.0 : 24.0; }
 
 double by_grade(const Place& at) { return std::array{0.05, 0.5, 0.95}[at.grade % 3]; }
 
-// Milliseconds of SmolLM2-135M, shared/design.md.
+// Milliseconds of SmolLM2-135M in int8.
 double int8_on_two_cores(std::size_t rows, std::size_t) {
   const std::array<PassCost::Point, 5> seen{
       {{1, 8.9}, {4, 10.5}, {8, 10.9}, {16, 14.0}, {32, 18.9}}};
@@ -27,55 +27,54 @@ double int8_on_two_cores(std::size_t rows, std::size_t) {
 // A text that repeats itself for a hundred tokens, then does not.
 double bursts(const Place& at) { return at.at / 100 % 2 == 0 ? 0.95 : 0.05; }
 
-constexpr Planned kFree = Planned::kAfterDrafting;
 
 std::vector<World> stationary() {
   return {
       {.name = "FreeHigh",
-       .planned = kFree,
+       .found = true,
        .pass = sloped(0.02),
        .draft_fixed = 0.02,
        .kept = always(0.9)},
       {.name = "FreeMiddling",
-       .planned = kFree,
+       .found = true,
        .pass = sloped(0.1),
        .draft_fixed = 0.02,
        .kept = always(0.6)},
       {.name = "FreeHopeless",
-       .planned = kFree,
+       .found = true,
        .pass = sloped(0.02),
        .draft_fixed = 0.02,
        .kept = always(0.01)},
       {.name = "FreeSteep",
-       .planned = kFree,
+       .found = true,
        .pass = sloped(0.5),
        .draft_fixed = 0.02,
        .kept = always(0.6)},
       {.name = "FreeSerial",
-       .planned = kFree,
+       .found = true,
        .pass = sloped(1.0),
        .draft_fixed = 0.02,
        .kept = always(0.8)},
       {.name = "FreeTiles",
-       .planned = kFree,
+       .found = true,
        .most = 16,
        .pass = tiles,
        .draft_fixed = 0.02,
        .kept = always(0.8)},
       {.name = "FreeGrades",
-       .planned = kFree,
+       .found = true,
        .pass = sloped(0.1),
        .draft_fixed = 0.02,
        .kept = by_grade,
        .grades = 3},
       {.name = "FreeSpikes",
-       .planned = kFree,
+       .found = true,
        .pass = sloped(0.02),
        .draft_fixed = 0.02,
        .kept = always(0.8),
        .spikes = 0.05},
       {.name = "FreeSteepSpikes",
-       .planned = kFree,
+       .found = true,
        .pass = sloped(0.5),
        .draft_fixed = 0.02,
        .kept = always(0.5),
@@ -122,7 +121,7 @@ std::vector<World> stationary() {
        .kept = always(0.7),
        .measured = true},
       {.name = "FreeFourLanes",
-       .planned = kFree,
+       .found = true,
        .lanes = 4,
        .pass = sloped(0.1),
        .draft_fixed = 0.02,
@@ -140,7 +139,7 @@ std::vector<World> stationary() {
              return std::array{0.95, 0.6, 0.2, 0.02}[at.lane];
            }},
       {.name = "FreeBursts",
-       .planned = kFree,
+       .found = true,
        .most = 16,
        .pass = int8_on_two_cores,
        .draft_fixed = 0.02,
@@ -168,14 +167,14 @@ std::vector<World> bad_starts() {
        .measured = true,
        .poison = 4.0},
       {.name = "FreePoisoned",
-       .planned = kFree,
+       .found = true,
        .pass = sloped(0.02),
        .draft_fixed = 0.02,
        .kept = always(0.8),
        .measured = true,
        .poison = 4.0},
       {.name = "FreeCold",
-       .planned = kFree,
+       .found = true,
        .pass = sloped(0.05),
        .draft_fixed = 0.02,
        .kept = always(0.8),

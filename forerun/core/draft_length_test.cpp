@@ -18,8 +18,6 @@ namespace {
 using Lengths = std::vector<std::uint32_t>;
 using Tokens = std::vector<Token>;
 
-constexpr DraftLengthOptions kFree{.planned = Planned::kAfterDrafting};
-
 Lengths plan(DraftLength& control, std::vector<LanePlan> lanes) {
   const auto view = control.plan(lanes);
   return {view.begin(), view.end()};
@@ -41,11 +39,11 @@ DraftLength seasoned(DraftLengthOptions options, int drafts) {
 }
 
 TEST(DraftLength, TheFirstRoundIsPlainThenDraftsGrowStepwise) {
-  DraftLength control(kFree);
-  const std::vector<LanePlan> lane{{.request = 7, .limit = 16}};
+  DraftLength control;
+  const std::vector<LanePlan> lane{{.request = 7, .limit = 16, .found = true}};
   const auto round = [&] {
     const std::uint32_t k = control.plan(lane)[0];
-    observe(control, {{.request = 7, .examined = k, .accepted = k}},
+    observe(control, {{.request = 7, .found = true, .drafted = k, .examined = k, .accepted = k}},
             {.rows = 1 + k, .target_seconds = 0.01 + 1e-4 * k, .drafter_seconds = 1e-5});
     return k;
   };
@@ -86,7 +84,7 @@ TEST(DraftLength, ChoosesWhatBruteForceDoes) {
       seconds *= 1.0 + 0.4 * uniform() * (uniform() < 0.3 ? 3.0 : 0.3);
     }
     // The same figures as inside, from the same observations.
-    DraftLength control({}, table);
+    DraftLength control({.credit = 1e9}, table);
     const PassCost pass(table);
     Acceptance acceptance;
     std::array<LaneTilt, 3> tilts;
@@ -102,7 +100,12 @@ TEST(DraftLength, ChoosesWhatBruteForceDoes) {
           acceptance.observe(lanes[i].grade, j, j < accepted);
         }
         tilts[i].next_round();
-        control.observe(std::array{LaneSeen{i, lanes[i].grade, examined, accepted}}, {});
+        control.observe(std::array{LaneSeen{.request = i,
+                                            .grade = lanes[i].grade,
+                                            .drafted = examined,
+                                            .examined = examined,
+                                            .accepted = accepted}},
+                        {});
         acceptance.next_round();
       }
     }
@@ -133,10 +136,15 @@ TEST(DraftLength, ChoosesWhatBruteForceDoes) {
 }
 
 TEST(DraftLength, LearnsFromWhatItCutWithoutDraftingIt) {
-  DraftLength control(kFree);
+  DraftLength control;
   const Tokens draft{5, 6, 7, 8};
   const auto emit = [&](const Tokens& d, const Tokens& outputs) {
-    observe(control, {{.request = 1, .grade = 2, .draft = d, .outputs = outputs}});
+    observe(control, {{.request = 1,
+                       .grade = 2,
+                       .found = true,
+                       .draft = d,
+                       .draft_grade = 2,
+                       .outputs = outputs}});
   };
   emit(draft, {5});
   emit({}, {6});
@@ -150,19 +158,91 @@ TEST(DraftLength, LearnsFromWhatItCutWithoutDraftingIt) {
   }
   EXPECT_GT(seen[1].probability, seen[2].probability);
   // A draft the rule rejected is settled; what is behind the rejection says nothing.
-  observe(control,
-          {{.request = 1, .grade = 4, .examined = 1, .draft = draft, .outputs = Tokens{6}}});
+  observe(control, {{.request = 1,
+                     .grade = 4,
+                     .found = true,
+                     .drafted = 4,
+                     .examined = 1,
+                     .draft = draft,
+                     .draft_grade = 4,
+                     .outputs = Tokens{6}}});
   emit({}, {6});
   EXPECT_EQ(control.report().acceptance.size(), 4U);
 }
 
+TEST(DraftLength, AFoundDraftThatWasNotUsedIsJudgedToo) {
+  DraftLength control;
+  const Tokens draft{5, 6, 7};
+  // The lane had another draft, of grade 0, all of which was refused.
+  observe(control, {{.request = 1,
+                     .drafted = 2,
+                     .examined = 1,
+                     .draft = draft,
+                     .draft_grade = 3,
+                     .outputs = Tokens{5}}});
+  observe(control, {{.request = 1, .outputs = Tokens{6}}});
+  const auto seen = control.report().acceptance;
+  ASSERT_EQ(seen.size(), 3U);
+  EXPECT_EQ(seen[0].grade, 0U);
+  EXPECT_LT(seen[0].probability, 0.5);
+  EXPECT_EQ(seen[1].grade, 3U);
+  EXPECT_EQ(seen[2].position, 1U);
+  EXPECT_GT(seen[2].probability, 0.5);
+}
+
+TEST(DraftLength, PromisesMoreOfWhatIsKeptOftenerAndCostsLess) {
+  DraftLength control = seasoned({}, 40);
+  const double asked = control.promise({.request = 0, .limit = 4});
+  EXPECT_GT(asked, 300.0);  // outputs a second; 100 without drafts
+  EXPECT_GT(control.promise({.request = 0, .limit = 4, .found = true}), 1.005 * asked);
+  EXPECT_NEAR(control.promise({.request = 0, .limit = 0}), 100.0, 5.0);
+  EXPECT_EQ(DraftLength().promise({.limit = 4}), 0.0);
+}
+
+// Outputs lost on a text whose drafts never fit, when those of another lane always do.
+double lost_on_a_bad_text(double credit, int outputs) {
+  constexpr double kPass = 0.01, kRow = 8e-4;
+  DraftLength control({.credit = credit});
+  const auto round = [&](std::uint32_t request, std::size_t drafts, bool kept) {
+    const std::size_t accepted = kept ? drafts : 0;
+    const double seconds = kPass + kRow * static_cast<double>(drafts);
+    observe(control,
+            {{.request = request,
+              .drafted = drafts,
+              .examined = kept ? drafts : std::min<std::size_t>(drafts, 1),
+              .accepted = accepted}},
+            {.rows = 1 + drafts, .target_seconds = seconds, .drafted = drafts,
+             .drafter_seconds = drafts > 0 ? 1e-4 : 1e-6});
+    return seconds;
+  };
+  const auto good = [&] {
+    for (int i = 0; i < 8; ++i) round(0, i % 4 == 0 ? 0 : 8, true);
+  };
+  for (int i = 0; i < 8; ++i) good();
+  double seconds = 0.0;
+  for (int i = 0; i < outputs; ++i) {
+    seconds += round(1, plan(control, {{.request = 1, .limit = 8}})[0], false);
+    good();
+  }
+  return seconds / kPass - outputs;
+}
+
+TEST(DraftLength, ATextLosesNoMoreThanItsCredit) {
+  const double credit = DraftLengthOptions().credit, share = DraftLengthOptions().credit_share;
+  for (const int outputs : {5, 10, 20, 40, 80}) {
+    EXPECT_LE(lost_on_a_bad_text(credit, outputs), credit + (share + 0.01) * outputs) << outputs;
+  }
+  EXPECT_GT(lost_on_a_bad_text(1e9, 20), 2.0);  // what it takes to learn it from this text alone
+}
+
 TEST(DraftLength, ALaneThatEndsIsForgotten) {
-  DraftLength control(kFree);
+  DraftLength control;
   const Tokens draft{5, 6};
-  observe(control, {{.request = 1, .done = true, .draft = draft, .outputs = Tokens{5}}});
+  observe(control,
+          {{.request = 1, .found = true, .done = true, .draft = draft, .outputs = Tokens{5}}});
   observe(control, {{.request = 1, .outputs = Tokens{6}}});
   EXPECT_EQ(control.report().acceptance.size(), 1U);
-  observe(control, {{.request = 2, .draft = draft, .outputs = Tokens{5}}});
+  observe(control, {{.request = 2, .found = true, .draft = draft, .outputs = Tokens{5}}});
   control.forget(2);
   observe(control, {{.request = 2, .outputs = Tokens{6}}});
   EXPECT_EQ(control.report().acceptance.size(), 1U);
@@ -186,6 +266,9 @@ TEST(DraftLength, RefusesCountsAndGradesThatCannotBe) {
   DraftLength control;
   EXPECT_THROW(plan(control, {{.limit = 1, .grade = kGrades}}), std::invalid_argument);
   EXPECT_THROW(observe(control, {{.grade = kGrades}}), std::invalid_argument);
+  EXPECT_THROW(observe(control, {{.draft_grade = kGrades}}), std::invalid_argument);
+  EXPECT_THROW(static_cast<void>(control.promise({.limit = 1, .grade = kGrades})),
+               std::invalid_argument);
   EXPECT_THROW(observe(control, {{.examined = 1, .accepted = 2}}), std::invalid_argument);
   EXPECT_THROW(observe(control, {{.examined = 3, .accepted = 1}}), std::invalid_argument);
 }
@@ -243,11 +326,6 @@ TEST(DraftLength, ReportsWhatItDid) {
 }
 
 TEST(DraftLength, ASampledDraftIsNotCutAfterIt) {
-  DraftLength control(kFree);
-  EXPECT_THROW(plan(control, {{.limit = 4, .origin = Origin::kSampled}}), std::invalid_argument);
-  DraftLength before;
-  EXPECT_NO_THROW(plan(before, {{.limit = 4, .origin = Origin::kSampled}}));
-  EXPECT_THROW(observe(before, {{.draft = Tokens{1}}}), std::invalid_argument);
   TokenDraft sampled{.tokens = {1, 2, 3}, .origin = Origin::kSampled};
   EXPECT_THROW(cut(sampled, 2), std::invalid_argument);
   EXPECT_NO_THROW(cut(sampled, 3));
@@ -266,7 +344,7 @@ double share_of_zero(bool peek, std::uint32_t outputs) {
   DraftLength control;
   std::uint32_t zeros = 0;
   for (std::uint32_t round = 0, at = 0; at < outputs; ++round) {
-    std::size_t k = plan(control, {{.request = 0, .limit = 4, .origin = Origin::kSampled}})[0];
+    std::size_t k = plan(control, {{.request = 0, .limit = 4}})[0];
     LaneSeen seen{.request = 0};
     for (bool go_on = true; go_on; ++at) {
       const Draws draws{11, 0, round, at};

@@ -19,10 +19,10 @@ namespace forerun {
 /// other; `learn` is told what each round cost.
 ///
 /// Lane, Draft  what the loop draws: tokens, or latents.
-/// Drafter  `propose(lanes, lengths)`: at most so many drafts a lane, each graded;
-///          `observe` as in speculate.h; `kPlanned`: whether its drafts cost nothing and are cut,
-///          or are asked for one by one. If planned before, it may have `foresee(lanes, lengths)`,
-///          which lowers `lengths` to what can be drafted and returns each lane's grade.
+/// Drafter  `propose(lanes, lengths)`: just so many drafts a lane, each graded; `observe` as in
+///          speculate.h. It may have `foresee(lanes, most, control)`: what it could draft for each
+///          lane, which is then planned; and `found(lane)`, the draft it found for a lane of the
+///          round, used or not, whose tokens stay as they are until the next `foresee`.
 template <class Drafter, class Lane = TokenLane, class Draft = TokenDraft>
 class Paced {
  public:
@@ -34,24 +34,17 @@ class Paced {
     for (std::size_t i = 0; i < lanes.size(); ++i) {
       lengths_[i] = draft_budget(*lanes[i], max_draft_);
     }
-    if constexpr (Drafter::kPlanned == Planned::kBeforeDrafting) {
-      std::vector<std::size_t> grades(lanes.size(), 0);
-      if constexpr (requires { drafter_.foresee(lanes, std::span(lengths_)); }) {
-        grades = drafter_.foresee(lanes, lengths_);
-      }
+    if constexpr (requires { drafter_.foresee(lanes, lengths_, control_); }) {
+      plans_ = drafter_.foresee(lanes, lengths_, control_);
+    } else {
       plans_.clear();
       for (std::size_t i = 0; i < lanes.size(); ++i) {
-        plans_.push_back(
-            {.request = lanes[i]->request(), .limit = lengths_[i], .grade = grades[i]});
+        plans_.push_back({.request = lanes[i]->request(), .limit = lengths_[i]});
       }
-      const auto planned = control_.plan(plans_);
-      std::copy(planned.begin(), planned.end(), lengths_.begin());
-      return drafter_.propose(lanes, lengths_);
-    } else {
-      auto drafts = drafter_.propose(lanes, lengths_);
-      cut_to_plan(lanes, drafts);
-      return drafts;
     }
+    const auto planned = control_.plan(plans_);
+    std::copy(planned.begin(), planned.end(), lengths_.begin());
+    return drafter_.propose(lanes, lengths_);
   }
 
   template <class Verified>
@@ -76,17 +69,20 @@ class Paced {
       const Lane& lane = *round.lanes[i];
       const Outcome& out = round.outcomes[i];
       LaneSeen seen{.request = lane.request(),
-                    .grade = round.drafts[i].grade,
+                    .grade = plans_[i].grade,
+                    .found = plans_[i].found,
+                    .drafted = out.drafted,
                     .examined = out.examined,
                     .accepted = out.accepted,
                     .done = lane.done()};
-      if constexpr (Drafter::kPlanned == Planned::kAfterDrafting) {
+      if constexpr (requires { drafter_.found(i); }) {
         seen.outputs = lane.tokens().last(out.emitted);
-        seen.draft = found_[i];
+        seen.draft = drafter_.found(i).tokens;
+        seen.draft_grade = drafter_.found(i).grade;
       }
       seen_.push_back(seen);
       pass.rows += out.drafted;
-      pass.drafted += out.drafted;
+      if (!plans_[i].found) pass.drafted += out.drafted;
     }
     control_.observe(seen_, pass);
   }
@@ -98,20 +94,6 @@ class Paced {
   const DraftLength& control() const noexcept { return control_; }
 
  private:
-  void cut_to_plan(std::span<Lane* const> lanes, std::vector<Draft>& drafts) {
-    plans_.clear();
-    found_.resize(std::max(found_.size(), lanes.size()));
-    for (std::size_t i = 0; i < lanes.size(); ++i) {
-      plans_.push_back({.request = lanes[i]->request(),
-                        .limit = drafts[i].size(),
-                        .grade = drafts[i].grade,
-                        .origin = drafts[i].origin});
-      found_[i].assign(drafts[i].tokens.begin(), drafts[i].tokens.end());
-    }
-    const auto planned = control_.plan(plans_);
-    for (std::size_t i = 0; i < lanes.size(); ++i) cut(drafts[i], planned[i]);
-  }
-
   Drafter drafter_;
   DraftLength control_;
   std::size_t max_draft_;
@@ -119,7 +101,6 @@ class Paced {
   std::vector<std::size_t> lengths_;
   std::vector<LanePlan> plans_;
   std::vector<LaneSeen> seen_;
-  std::vector<std::vector<Token>> found_;  // drafts of the round before they were cut
 };
 
 }  // namespace forerun

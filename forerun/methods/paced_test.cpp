@@ -9,8 +9,6 @@ namespace {
 // Drafts as many tokens as asked, each the number it will be compared with; its first call is dear.
 class CountingDrafter {
  public:
-  static constexpr Planned kPlanned = Planned::kBeforeDrafting;
-
   std::vector<TokenDraft> propose(std::span<TokenLane* const> lanes,
                                   std::span<const std::size_t> lengths) {
     std::vector<TokenDraft> drafts(lanes.size());

@@ -24,7 +24,7 @@ struct Place {
 
 struct World {
   std::string name;
-  Planned planned = Planned::kBeforeDrafting;
+  bool found = false;  // its drafts cost nothing and are point masses
   std::size_t lanes = 1, most = 8, outputs = 1200;
   std::function<double(std::size_t rows, std::size_t at)> pass;  // milliseconds
   double draft_fixed = 0.0;                                      // milliseconds
@@ -95,7 +95,7 @@ class Simulation {
       const double cold = ran.rounds.size() <= w_.cold ? 5.0 : 1.0;
       control.observe(seen, {.rows = w_.lanes + drafts,
                              .target_seconds = 1e-3 * pass * noise() * cold,
-                             .drafted = drafts,
+                             .drafted = w_.found ? 0 : drafts,
                              .drafter_seconds = 1e-3 * draft * noise() * cold});
     }
     ran.report = control.report();
@@ -105,7 +105,7 @@ class Simulation {
  private:
   // A drafter that is asked for nothing takes a microsecond.
   double draft_ms(std::size_t drafts, std::size_t at) const {
-    if (w_.planned == Planned::kAfterDrafting) return w_.draft_fixed;
+    if (w_.found) return w_.draft_fixed;
     if (drafts == 0) return 1e-3;
     return w_.draft_fixed + (w_.draft_token ? w_.draft_token(at) * static_cast<double>(drafts) : 0);
   }
@@ -122,13 +122,18 @@ class Simulation {
       }
       plans_.push_back({.request = static_cast<std::uint32_t>(i),
                         .limit = std::min(most, w_.most),
-                        .grade = lane.grade});
+                        .grade = lane.grade,
+                        .found = w_.found});
     }
   }
 
   LaneSeen verify(std::size_t i, std::size_t length) {
     SimLane& lane = lanes_[i];
-    LaneSeen seen{.request = static_cast<std::uint32_t>(i), .grade = lane.grade};
+    LaneSeen seen{.request = static_cast<std::uint32_t>(i),
+                  .grade = lane.grade,
+                  .found = w_.found,
+                  .drafted = length,
+                  .draft_grade = lane.grade};
     lane.outputs.clear();
     for (bool go_on = true; go_on;) {
       lane.outputs.push_back(static_cast<Token>(lane.at));
@@ -139,7 +144,7 @@ class Simulation {
       }
       ++lane.at;
     }
-    if (w_.planned == Planned::kAfterDrafting) {
+    if (w_.found) {
       seen.draft = lane.draft;
       seen.outputs = lane.outputs;
     }
@@ -167,10 +172,10 @@ inline std::vector<PassCost::Point> measured(const World& w) {
 }
 
 inline Ran adaptive(const World& w, std::uint64_t seed) {
-  return Simulation(w, seed).run(DraftLength({.planned = w.planned}, measured(w)), w.most);
+  return Simulation(w, seed).run(DraftLength({}, measured(w)), w.most);
 }
 inline Ran fixed(const World& w, std::size_t k, std::uint64_t seed) {
-  return Simulation(w, seed).run(DraftLength({.planned = w.planned, .adaptive = false}), k);
+  return Simulation(w, seed).run(DraftLength({.adaptive = false}), k);
 }
 
 constexpr std::uint64_t kSeeds = 6;

@@ -37,12 +37,16 @@ void DFlashDrafter::take(const TokenLane& lane, const KeptStates& states) {
   state.pending.insert(state.pending.end(), from, from + (behind - known) * width());
 }
 
-std::vector<std::size_t> DFlashDrafter::foresee(std::span<TokenLane* const> lanes,
-                                                std::span<std::size_t> lengths) const {
+std::vector<LanePlan> DFlashDrafter::foresee(std::span<TokenLane* const> lanes,
+                                             std::span<const std::size_t> most,
+                                             const DraftLength&) const {
+  std::vector<LanePlan> plans;
   for (std::size_t i = 0; i < lanes.size(); ++i) {
-    lengths[i] = ready(*lanes[i]) ? std::min(lengths[i], most()) : 0;
+    const std::uint32_t request = lanes[i]->request();
+    plans.push_back({.request = request,
+                     .limit = lanes_.contains(request) ? std::min(most[i], block()) : 0});
   }
-  return std::vector<std::size_t>(lanes.size(), 0);
+  return plans;
 }
 
 void DFlashDrafter::catch_up(LaneState& lane) {
@@ -75,7 +79,7 @@ std::vector<TokenDraft> DFlashDrafter::propose(std::span<TokenLane* const> lanes
                      .features = lane.pending.data(),
                      .fresh = pending_rows(lane),
                      .anchor = lanes[i]->tokens().back(),
-                     .drafts = static_cast<std::int64_t>(std::min(lengths[i], most()))});
+                     .drafts = static_cast<std::int64_t>(std::min(lengths[i], block()))});
     who.push_back(i);
   }
   rows_used_ = 0;

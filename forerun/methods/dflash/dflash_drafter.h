@@ -35,19 +35,12 @@ class DFlashDrafter {
   DFlashDrafter(std::shared_ptr<const DFlashPasses> network, Reshape reshape, DraftMode mode,
                 bool scored = false);
 
-  static constexpr Planned kPlanned = Planned::kBeforeDrafting;
-
-  /// Lowers `lengths` to what can be drafted; all grades are 0.
-  std::vector<std::size_t> foresee(std::span<TokenLane* const> lanes,
-                                   std::span<std::size_t> lengths) const;
+  /// A block is as long as it was trained for; all grades are 0.
+  std::vector<LanePlan> foresee(std::span<TokenLane* const> lanes,
+                                std::span<const std::size_t> most,
+                                const DraftLength& control) const;
   std::vector<TokenDraft> propose(std::span<TokenLane* const> lanes,
                                   std::span<const std::size_t> lengths);
-  /// Most drafts of a block.
-  std::size_t most() const noexcept {
-    return static_cast<std::size_t>(network_->config().drafts());
-  }
-  /// Whether the lane's states are there.
-  bool ready(const TokenLane& lane) const { return lanes_.contains(lane.request()); }
   /// Seconds spent so far on taking in prompts, and long stretches that were not drafted.
   double prefill_seconds() const noexcept { return prefill_seconds_; }
 
@@ -65,6 +58,9 @@ class DFlashDrafter {
     std::vector<float> pending;  // states of positions context->length(), ...
   };
 
+  std::size_t block() const noexcept {  // drafts
+    return static_cast<std::size_t>(network_->config().drafts());
+  }
   std::int64_t width() const noexcept {
     return network_->config().features() * network_->config().hidden;
   }

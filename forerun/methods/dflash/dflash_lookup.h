@@ -10,20 +10,16 @@
 
 namespace forerun {
 
-/// Each lane drafts from what promises more: the continuation of an earlier place of its text, or a
-/// block. Promise is the number of drafts expected to be kept, from how drafts of the same source,
-/// match length and position fared so far. Sources are chosen before anything is drafted in the
-/// round, by the text so far alone, so that every rule stays as exact as it is.
+/// Each lane drafts from what promises more outputs a second: the continuation of an earlier place
+/// of its text, which costs nothing to make, or a block. Sources are chosen before anything is
+/// drafted in the round, by the past alone, so that every rule stays as exact as it is.
 class DFlashLookupDrafter {
  public:
   explicit DFlashLookupDrafter(DFlashDrafter block) : block_(std::move(block)) {}
 
-  static constexpr Planned kPlanned = Planned::kBeforeDrafting;
-
-  /// Chooses the sources. @param lengths  most drafts a lane; lowered to what its source has
-  /// @return  each lane's grade: 0 a block, else a match of that grade
-  std::vector<std::size_t> foresee(std::span<TokenLane* const> lanes,
-                                   std::span<std::size_t> lengths);
+  /// Chooses the sources. Grade 0 is a block, others are matches.
+  std::vector<LanePlan> foresee(std::span<TokenLane* const> lanes,
+                                std::span<const std::size_t> most, const DraftLength& control);
   std::vector<TokenDraft> propose(std::span<TokenLane* const> lanes,
                                   std::span<const std::size_t> lengths);
   double prefill_seconds() const noexcept { return block_.prefill_seconds(); }
@@ -33,19 +29,16 @@ class DFlashLookupDrafter {
                const Verified& seen, std::span<const Outcome> outcomes) {
     block_.observe(lanes, drafts, seen, outcomes);
     lookup_.observe(lanes, drafts, seen, outcomes);
-    learn(drafts, outcomes);
   }
+  /// What was found for a lane of the round, used or not, uncut.
+  const TokenDraft& found(std::size_t lane) const { return found_[lane]; }
   void forget(std::uint32_t request) { block_.forget(request); }
 
  private:
-  double promise(std::size_t grade, std::size_t drafts) const;
-  void learn(std::span<const TokenDraft> drafts, std::span<const Outcome> outcomes);
-
   DFlashDrafter block_;
   LookupDrafter lookup_;
-  Acceptance acceptance_;
-  std::vector<TokenDraft> found_;  // of this round
-  std::vector<std::size_t> grades_;
+  std::vector<TokenDraft> found_;  // by lane of the round
+  std::vector<bool> looks_up_;
 };
 
 }  // namespace forerun

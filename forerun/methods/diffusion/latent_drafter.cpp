@@ -66,16 +66,18 @@ void LatentDrafter::guess(std::vector<Drafting*>& drafting) const {
   }
 }
 
-std::vector<std::size_t> LatentDrafter::foresee(std::span<LatentLane* const> lanes,
-                                                std::span<std::size_t> lengths) const {
-  std::vector<std::size_t> grades;
+std::vector<LanePlan> LatentDrafter::foresee(std::span<LatentLane* const> lanes,
+                                             std::span<const std::size_t> most,
+                                             const DraftLength&) const {
+  std::vector<LanePlan> plans;
   for (std::size_t i = 0; i < lanes.size(); ++i) {
     const LatentLane& lane = *lanes[i];
     // What a lane's first drafts begin with comes out of its first pass.
-    if (calls_ == TargetCalls::kOne && !lanes_.contains(lane.request())) lengths[i] = 0;
-    grades.push_back(grade_of(lane));
+    const bool known = calls_ == TargetCalls::kTwo || lanes_.contains(lane.request());
+    plans.push_back({.request = lane.request(), .limit = known ? most[i] : 0,
+                     .grade = grade_of(lane)});
   }
-  return grades;
+  return plans;
 }
 
 std::vector<LatentDraft> LatentDrafter::propose(std::span<LatentLane* const> lanes,

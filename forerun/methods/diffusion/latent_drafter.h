@@ -55,18 +55,17 @@ enum class TargetCalls : std::uint8_t {
 /// draft was drawn with, the coupling makes it exact.
 class LatentDrafter {
  public:
-  static constexpr Planned kPlanned = Planned::kBeforeDrafting;
-
   /// @param target  referred to
   /// @param recalls  guesses are corrected
   LatentDrafter(std::shared_ptr<const StepPredictor> predictor, TargetCalls calls,
                 DitTarget& target, bool recalls)
       : predictor_(std::move(predictor)), calls_(calls), target_(&target), recalls_(recalls) {}
 
-  /// Lowers `lengths` to what can be drafted; returns the grade of each lane's drafts: their
-  /// acceptance depends on how far sampling is more than on anything else.
-  std::vector<std::size_t> foresee(std::span<LatentLane* const> lanes,
-                                   std::span<std::size_t> lengths) const;
+  /// What can be drafted. The grade is how far sampling is: acceptance depends on that more than on
+  /// anything else.
+  std::vector<LanePlan> foresee(std::span<LatentLane* const> lanes,
+                                std::span<const std::size_t> most,
+                                const DraftLength& control) const;
   /// @param lengths  states to draft; kTwo: the first of them is drawn from the target
   std::vector<LatentDraft> propose(std::span<LatentLane* const> lanes,
                                    std::span<const std::size_t> lengths);

@@ -24,8 +24,6 @@ class DraftModelDrafter {
   /// @param reshape  the target's: exactness holds for any, acceptance is best if they are alike
   DraftModelDrafter(const DecoderLm& model, Reshape reshape, DraftMode mode);
 
-  static constexpr Planned kPlanned = Planned::kBeforeDrafting;
-
   /// @param lengths  drafts a lane; fewer where the drafting model's context ends
   std::vector<TokenDraft> propose(std::span<TokenLane* const> lanes,
                                   std::span<const std::size_t> lengths);

@@ -15,23 +15,47 @@ std::uint8_t grade_of(std::size_t match) {
 
 }  // namespace
 
+TokenDraft LookupDrafter::find(const TokenLane& lane, std::size_t most) {
+  TokenDraft draft;
+  const auto text = lane.tokens();
+  SuffixIndex& index = indices_[lane.request()];
+  index.extend(text);
+  const SuffixIndex::Match match = index.longest(text);
+  if (match.length == 0) return draft;
+  draft.grade = grade_of(match.length);
+  std::vector<Token>& out = draft.tokens;
+  out.reserve(most);
+  // Past the end of the text the draft continues itself: a loop of any period is followed.
+  for (std::size_t k = 0; k < most; ++k) {
+    const std::size_t from = match.next + k;
+    out.push_back(from < text.size() ? text[from] : out[from - text.size()]);
+  }
+  return draft;
+}
+
+std::vector<LanePlan> LookupDrafter::foresee(std::span<TokenLane* const> lanes,
+                                             std::span<const std::size_t> most,
+                                             const DraftLength&) {
+  std::vector<LanePlan> plans;
+  found_.clear();
+  for (std::size_t i = 0; i < lanes.size(); ++i) {
+    const TokenDraft& draft = found_.emplace_back(find(*lanes[i], most[i]));
+    plans.push_back({.request = lanes[i]->request(),
+                     .limit = draft.size(),
+                     .grade = draft.grade,
+                     .found = true});
+  }
+  return plans;
+}
+
 std::vector<TokenDraft> LookupDrafter::propose(std::span<TokenLane* const> lanes,
-                                               std::span<const std::size_t> lengths) {
+                                               std::span<const std::size_t> lengths) const {
   std::vector<TokenDraft> drafts(lanes.size());
   for (std::size_t i = 0; i < lanes.size(); ++i) {
-    const auto text = lanes[i]->tokens();
-    SuffixIndex& index = indices_[lanes[i]->request()];
-    index.extend(text);
-    const SuffixIndex::Match match = index.longest(text);
-    if (match.length == 0) continue;
-    drafts[i].grade = grade_of(match.length);
-    std::vector<Token>& out = drafts[i].tokens;
-    out.reserve(lengths[i]);
-    // Past the end of the text the draft continues itself: a loop of any period is followed.
-    for (std::size_t k = 0; k < lengths[i]; ++k) {
-      const std::size_t from = match.next + k;
-      out.push_back(from < text.size() ? text[from] : out[from - text.size()]);
-    }
+    const std::span<const Token> tokens(found_[i].tokens);
+    const auto some = tokens.first(std::min(lengths[i], tokens.size()));
+    drafts[i].tokens.assign(some.begin(), some.end());
+    drafts[i].grade = found_[i].grade;
   }
   return drafts;
 }

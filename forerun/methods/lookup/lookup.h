@@ -18,12 +18,16 @@ namespace forerun {
 /// LLMA, Yang et al. 2023, arXiv:2304.04487.
 class LookupDrafter {
  public:
-  static constexpr Planned kPlanned = Planned::kAfterDrafting;
-
-  /// @param lengths  drafts a lane at most. A draft's grade tells how long the match was: the
-  /// longer the occurrence agrees, the likelier what followed it follows again.
+  /// Finds the drafts. A draft's grade tells how long the match was: the longer the occurrence
+  /// agrees, the likelier what followed it follows again.
+  /// @param most  drafts a lane
+  std::vector<LanePlan> foresee(std::span<TokenLane* const> lanes,
+                                std::span<const std::size_t> most, const DraftLength& control);
+  /// What was found, cut to `lengths`.
   std::vector<TokenDraft> propose(std::span<TokenLane* const> lanes,
-                                  std::span<const std::size_t> lengths);
+                                  std::span<const std::size_t> lengths) const;
+  /// What was found for a lane of the round, uncut.
+  const TokenDraft& found(std::size_t lane) const { return found_[lane]; }
   template <class Verified>
   void observe(std::span<TokenLane* const> lanes, std::span<const TokenDraft>, const Verified&,
                std::span<const Outcome>) {
@@ -33,7 +37,10 @@ class LookupDrafter {
   }
 
  private:
+  TokenDraft find(const TokenLane& lane, std::size_t most);
+
   std::unordered_map<std::uint32_t, SuffixIndex> indices_;  // by request
+  std::vector<TokenDraft> found_;                           // by lane of the round
 };
 
 }  // namespace forerun

@@ -1,0 +1,16 @@
+#pragma once
+
+#include "forerun/forerun.h"
+#include "forerun/methods/any_drafter.h"
+
+namespace forerun {
+
+/// What proposes in one run, going on from what earlier runs with this drafter learned.
+AnyDrafter make_drafter(const Model& target, const Drafter& drafter,
+                        const GenerateOptions& options);
+
+/// Keeps for later runs what this one learned, where that is allowed: not with sampled drafts.
+void keep_learned(const Model& target, const Drafter& drafter, const GenerateOptions& options,
+                  const AnyDrafter& proposer);
+
+}  // namespace forerun
