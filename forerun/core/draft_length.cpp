@@ -63,8 +63,8 @@ void DraftLength::adapt(std::span<const LanePlan> lanes) {
     probe_after_ = std::max(kFirstProbe, probe_after_ / 2);
   } else {
     since_plain_ = 0;
-    const bool possible =
-        std::any_of(lanes.begin(), lanes.end(), [](const LanePlan& l) { return l.limit > 0; });
+    const bool possible = std::any_of(lanes.begin(), lanes.end(),
+                                      [&](const LanePlan& l) { return may_probe(l, lanes.size()); });
     if (possible && probe_due(lanes.size())) return probe(lanes);
   }
   for (std::size_t c = 0; c < take; ++c) ++lengths_[candidates_[c].lane];
@@ -77,6 +77,7 @@ void DraftLength::collect(std::span<const LanePlan> lanes) {
   for (std::size_t i = 0; i < lanes.size(); ++i) {
     const LaneState& lane = lanes_[lanes[i].request];
     const bool found = lanes[i].found;
+    if (!worth_reading(lanes[i], lane, lanes.size())) continue;
     const double most = affordable(lane, lanes.size());
     Drafts drafts;
     survivals(lanes[i], lane.tilt, [&](double survival) {
@@ -125,6 +126,15 @@ double DraftLength::affordable(const LaneState& lane, std::size_t lanes) const n
   return round_seconds(lanes, {}) * (1.0 + outputs / static_cast<double>(lanes));
 }
 
+bool DraftLength::worth_reading(const LanePlan& plan, const LaneState& lane,
+                                std::size_t lanes) const noexcept {
+  if (plan.found || plan.unread == 0) return true;
+  const double outputs = options_.credit + lane.saved +
+                         options_.credit_share * static_cast<double>(plan.remaining);
+  return read_.mean() * static_cast<double>(plan.unread) <=
+         round_seconds(lanes, {}) * outputs / static_cast<double>(lanes);
+}
+
 // How many of the candidates to take: the most outputs a second, if that is worth it.
 std::size_t DraftLength::best_prefix(std::size_t lanes) {
   double outputs = static_cast<double>(lanes);
@@ -158,10 +168,14 @@ bool DraftLength::probe_due(std::size_t lanes) {
              round_seconds(lanes, {.asked = kProbe}) - plain;
 }
 
+bool DraftLength::may_probe(const LanePlan& plan, std::size_t lanes) {
+  return plan.limit > 0 && worth_reading(plan, lanes_[plan.request], lanes);
+}
+
 // One lane after the other gets the probe.
 void DraftLength::probe(std::span<const LanePlan> lanes) {
   std::size_t lane = probes_ % lanes.size();
-  while (lanes[lane].limit == 0) lane = (lane + 1) % lanes.size();
+  while (!may_probe(lanes[lane], lanes.size())) lane = (lane + 1) % lanes.size();
   lengths_[lane] = static_cast<std::uint32_t>(std::min(kProbe, lanes[lane].limit));
   ++probes_;
   probing_ = true;
@@ -187,6 +201,7 @@ void DraftLength::observe(std::span<const LaneSeen> lanes, const PassSeen& pass)
   }
   pass_.observe(pass.rows, pass.target_seconds);
   rest_.observe(pass.rest_seconds);
+  if (pass.read > 0) read_.observe(pass.read_seconds / static_cast<double>(pass.read));
   if (pass.drafted == 0) {
     no_draft_.observe(pass.drafter_seconds);
   } else {

@@ -34,6 +34,8 @@ struct LanePlan {
                           ///< length of the match it was found by
   bool found = false;     ///< its draft is there already: a point mass that cost nothing and is cut
                           ///< to the plan. Else the drafter is asked for just what is planned
+  std::size_t unread = 0;     ///< tokens that the drafter has to take in before it can be asked,
+  std::size_t remaining = 0;  ///< outputs the lane may still have; asked for only with `unread`
 };
 
 /// What one lane got out of a round.
@@ -57,6 +59,8 @@ struct PassSeen {
   std::size_t drafted = 0;       ///< tokens the drafter was asked for
   double drafter_seconds = 0.0;  ///< it took
   double rest_seconds = 0.0;     ///< couplings, bookkeeping, observers
+  std::size_t read = 0;          ///< unread tokens that it took in,
+  double read_seconds = 0.0;     ///< and how long that took, not in drafter_seconds
 };
 
 /// What the controller believes, and did.
@@ -90,7 +94,9 @@ struct DraftLengthReport {
 /// What pays on average can lose on one text. So each lane has an account, in outputs of plain
 /// decoding: drafts kept are paid in, the time that checking and making drafts took is drawn. A lane
 /// gets no more drafts than it could pay for if none were kept, with `credit` to begin with and
-/// `credit_share` for every output: a text of n outputs loses at most about credit / n + share.
+/// `credit_share` for every output: a text of n outputs loses at most about credit / n + share. A
+/// drafter that has to take in a prompt first is asked only if that costs no more than another
+/// `credit_share` of what the text may still become.
 ///
 ///   T, D   PassCost, DraftCost, from the seconds handed in; the class reads no clock.
 ///   s      Acceptance over all lanes by grade and position, the odds tilted by lane (LaneTilt).
@@ -164,12 +170,14 @@ class DraftLength {
   std::size_t best_prefix(std::size_t lanes);
   bool plain_check_due(std::size_t lanes) const;
   bool probe_due(std::size_t lanes);
+  bool may_probe(const LanePlan& plan, std::size_t lanes);
   void probe(std::span<const LanePlan> lanes);
   void learn(const LaneSeen& seen);
   void settle(std::span<const LaneSeen> lanes);
   template <class Each>
   void survivals(const LanePlan& lane, const LaneTilt& tilt, Each&& each) const;
   double affordable(const LaneState& lane, std::size_t lanes) const noexcept;
+  bool worth_reading(const LanePlan& plan, const LaneState& lane, std::size_t lanes) const noexcept;
   double round_seconds(std::size_t lanes, Drafts drafts) const noexcept;
 
   DraftLengthOptions options_;
@@ -177,6 +185,7 @@ class DraftLength {
   DraftCost draft_;
   SteadySeconds no_draft_;  // of the drafter, whatever is planned
   SteadySeconds rest_;
+  SteadySeconds read_;  // a token of a drafter's prompt
   Acceptance acceptance_;
   std::unordered_map<std::uint32_t, LaneState> lanes_;  // by request
 

@@ -235,6 +235,19 @@ TEST(DraftLength, ATextLosesNoMoreThanItsCredit) {
   EXPECT_GT(lost_on_a_bad_text(1e9, 20), 2.0);  // what it takes to learn it from this text alone
 }
 
+TEST(DraftLength, APromptIsTakenInWhereTheTextMayStillBecomeLong) {
+  DraftLength control = seasoned({}, 40);
+  observe(control, {}, {.read = 500, .read_seconds = 0.05});
+  plan(control, {{.request = 1, .limit = 8}});  // a plain round, to compare with
+  const auto length = [&](LanePlan lane) { return plan(control, {lane})[0]; };
+  // A thousand tokens take as long as ten outputs.
+  EXPECT_EQ(length({.request = 1, .limit = 4, .unread = 1000, .remaining = 100}), 0U);
+  EXPECT_EQ(length({.request = 1, .limit = 4, .unread = 1000, .remaining = 1000}), 4U);
+  EXPECT_EQ(length({.request = 1, .limit = 4, .unread = 200, .remaining = 100}), 4U);
+  EXPECT_EQ(length({.request = 1, .limit = 4, .remaining = 100}), 4U);
+  EXPECT_EQ(length({.request = 1, .limit = 4, .found = true, .unread = 1000}), 4U);
+}
+
 TEST(DraftLength, ALaneThatEndsIsForgotten) {
   DraftLength control;
   const Tokens draft{5, 6};

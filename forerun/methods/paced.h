@@ -12,6 +12,7 @@
 #include "forerun/core/rule.h"
 #include "forerun/core/speculate.h"
 #include "forerun/methods/draft_budget.h"
+#include "forerun/methods/prefilled.h"
 
 namespace forerun {
 
@@ -22,7 +23,8 @@ namespace forerun {
 /// Drafter  `propose(lanes, lengths)`: just so many drafts a lane, each graded; `observe` as in
 ///          speculate.h. It may have `foresee(lanes, most, control)`: what it could draft for each
 ///          lane, which is then planned; and `found(lane)`, the draft it found for a lane of the
-///          round, used or not, whose tokens stay as they are until the next `foresee`.
+///          round, used or not, whose tokens stay as they are until the next `foresee`; and
+///          `prefilled()`, whose seconds are not what a draft costs.
 template <class Drafter, class Lane = TokenLane, class Draft = TokenDraft>
 class Paced {
  public:
@@ -55,16 +57,19 @@ class Paced {
 
   /// @param seconds  of the round, without the target's prefill; the drafter's is left out here
   template <class Round>
-  void learn(const Round& round, Timings seconds) {
-    if constexpr (requires { drafter_.prefill_seconds(); }) {
-      seconds.drafter -= drafter_.prefill_seconds() - prefilled_;
-      prefilled_ = drafter_.prefill_seconds();
-    }
+  void learn(const Round& round, const Timings& seconds) {
     seen_.clear();
     PassSeen pass{.rows = round.lanes.size(),
                   .target_seconds = seconds.target,
                   .drafter_seconds = seconds.drafter,
                   .rest_seconds = seconds.rest};
+    if constexpr (requires { drafter_.prefilled(); }) {
+      const Prefilled now = drafter_.prefilled();
+      pass.read = now.tokens - prefilled_.tokens;
+      pass.read_seconds = now.seconds - prefilled_.seconds;
+      pass.drafter_seconds -= pass.read_seconds;
+      prefilled_ = now;
+    }
     for (std::size_t i = 0; i < round.lanes.size(); ++i) {
       const Lane& lane = *round.lanes[i];
       const Outcome& out = round.outcomes[i];
@@ -97,7 +102,7 @@ class Paced {
   Drafter drafter_;
   DraftLength control_;
   std::size_t max_draft_;
-  double prefilled_ = 0.0;
+  Prefilled prefilled_;
   std::vector<std::size_t> lengths_;
   std::vector<LanePlan> plans_;
   std::vector<LaneSeen> seen_;

@@ -22,7 +22,7 @@ class CountingDrafter {
   template <class Verified>
   void observe(std::span<TokenLane* const>, std::span<const TokenDraft>, const Verified&,
                std::span<const Outcome>) {}
-  double prefill_seconds() const { return prefill_; }
+  Prefilled prefilled() const { return {prefill_ > 0.0 ? 1000U : 0U, prefill_}; }
 
   std::size_t asked = 0;
 

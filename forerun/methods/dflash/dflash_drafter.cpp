@@ -42,9 +42,13 @@ std::vector<LanePlan> DFlashDrafter::foresee(std::span<TokenLane* const> lanes,
                                              const DraftLength&) const {
   std::vector<LanePlan> plans;
   for (std::size_t i = 0; i < lanes.size(); ++i) {
-    const std::uint32_t request = lanes[i]->request();
-    plans.push_back({.request = request,
-                     .limit = lanes_.contains(request) ? std::min(most[i], block()) : 0});
+    const auto found = lanes_.find(lanes[i]->request());
+    const bool ready = found != lanes_.end();
+    const std::int64_t rows = ready ? pending_rows(found->second) : 0;
+    plans.push_back({.request = lanes[i]->request(),
+                     .limit = ready ? std::min(most[i], block()) : 0,
+                     .unread = rows > kPending ? static_cast<std::size_t>(rows) : 0,
+                     .remaining = lanes[i]->remaining()});
   }
   return plans;
 }
@@ -59,7 +63,8 @@ void DFlashDrafter::catch_up(LaneState& lane) {
     network_->forward({&span, 1});
   }
   lane.pending.clear();
-  prefill_seconds_ +=
+  prefilled_.tokens += static_cast<std::size_t>(rows);
+  prefilled_.seconds +=
       std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
 }
 

@@ -14,6 +14,7 @@
 #include "forerun/core/rule.h"
 #include "forerun/core/speculate.h"
 #include "forerun/methods/draft_mode.h"
+#include "forerun/methods/prefilled.h"
 #include "forerun/methods/text/decoder_target.h"
 #include "forerun/models/dflash/dflash_passes.h"
 
@@ -41,8 +42,8 @@ class DFlashDrafter {
                                 const DraftLength& control) const;
   std::vector<TokenDraft> propose(std::span<TokenLane* const> lanes,
                                   std::span<const std::size_t> lengths);
-  /// Seconds spent so far on taking in prompts, and long stretches that were not drafted.
-  double prefill_seconds() const noexcept { return prefill_seconds_; }
+  /// Prompts, and long stretches that were not drafted.
+  Prefilled prefilled() const noexcept { return prefilled_; }
 
   /// @param seen  hands on the states: `seen.states(lane)`
   template <class Verified>
@@ -81,7 +82,7 @@ class DFlashDrafter {
   std::unordered_map<std::uint32_t, LaneState> lanes_;  // by request
   std::vector<std::vector<float>> rows_;                // over the whole vocabulary: what laws view
   std::size_t rows_used_ = 0;
-  double prefill_seconds_ = 0.0;
+  Prefilled prefilled_;
 };
 
 }  // namespace forerun

@@ -22,7 +22,7 @@ class DFlashLookupDrafter {
                                 std::span<const std::size_t> most, const DraftLength& control);
   std::vector<TokenDraft> propose(std::span<TokenLane* const> lanes,
                                   std::span<const std::size_t> lengths);
-  double prefill_seconds() const noexcept { return block_.prefill_seconds(); }
+  Prefilled prefilled() const noexcept { return block_.prefilled(); }
 
   template <class Verified>
   void observe(std::span<TokenLane* const> lanes, std::span<const TokenDraft> drafts,

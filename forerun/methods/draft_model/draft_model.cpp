@@ -9,6 +9,11 @@
 #include "forerun/methods/text/decoder_target.h"
 
 namespace forerun {
+namespace {
+
+constexpr std::size_t kPending = 8;  // unread tokens that go with the first pass of a draft
+
+}  // namespace
 
 DraftModelDrafter::DraftModelDrafter(const DecoderLm& model, Reshape reshape, DraftMode mode)
     : model_(model), reshape_by_(reshape), mode_(mode) {}
@@ -19,17 +24,17 @@ KvCache& DraftModelDrafter::cache_of(const TokenLane& lane) {
   return caches_.emplace(lane.request(), model_.make_cache()).first->second;
 }
 
-// What the cache lacks of the lane's text and of the draft so far; all but the last 8 are
-// prefilled.
+// What the cache lacks of the lane's text and of the draft so far; where that is much, all but the
+// last token is prefilled.
 std::vector<Token> DraftModelDrafter::unseen(const TokenLane& lane, const TokenDraft& draft,
                                              KvCache& cache) {
-  constexpr std::size_t kPending = 8;
   auto missing = lane.tokens().subspan(
       std::min(lane.tokens().size(), static_cast<std::size_t>(cache.length())));
   if (missing.size() > kPending) {
     const auto start = std::chrono::steady_clock::now();
     prefill(model_, cache, missing.first(missing.size() - 1));
-    prefill_seconds_ +=
+    prefilled_.tokens += missing.size() - 1;
+    prefilled_.seconds +=
         std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
     missing = missing.last(1);
   }
@@ -52,6 +57,30 @@ Token DraftModelDrafter::pick(const TokenLaw& law, const Draws& draws) const {
   return q.argmax();
 }
 
+// A drafter with a shorter context than the target stops drafting there; the target goes on.
+std::size_t DraftModelDrafter::room_of(const TokenLane& lane) const {
+  const auto size = static_cast<std::int64_t>(lane.tokens().size());
+  return static_cast<std::size_t>(std::max<std::int64_t>(0, model_.config.context - size));
+}
+
+std::vector<LanePlan> DraftModelDrafter::foresee(std::span<TokenLane* const> lanes,
+                                                 std::span<const std::size_t> most,
+                                                 const DraftLength&) const {
+  std::vector<LanePlan> plans;
+  for (std::size_t i = 0; i < lanes.size(); ++i) {
+    const TokenLane& lane = *lanes[i];
+    const auto cache = caches_.find(lane.request());
+    const std::size_t read =
+        cache == caches_.end() ? 0 : static_cast<std::size_t>(cache->second.length());
+    const std::size_t missing = lane.tokens().size() - std::min(lane.tokens().size(), read);
+    plans.push_back({.request = lane.request(),
+                     .limit = std::min(most[i], room_of(lane)),
+                     .unread = missing > kPending ? missing - 1 : 0,
+                     .remaining = lane.remaining()});
+  }
+  return plans;
+}
+
 std::vector<TokenDraft> DraftModelDrafter::propose(std::span<TokenLane* const> lanes,
                                                    std::span<const std::size_t> lengths) {
   std::vector<TokenDraft> drafts(lanes.size());
@@ -59,11 +88,7 @@ std::vector<TokenDraft> DraftModelDrafter::propose(std::span<TokenLane* const> l
   std::size_t longest = 0;
   for (std::size_t i = 0; i < lanes.size(); ++i) {
     drafts[i].origin = mode_ == DraftMode::kGreedy ? Origin::kSearched : Origin::kSampled;
-    // A drafter with a shorter context than the target stops drafting there; the target goes on.
-    const auto size = static_cast<std::int64_t>(lanes[i]->tokens().size());
-    const auto room =
-        static_cast<std::size_t>(std::max<std::int64_t>(0, model_.config.context - size));
-    budgets[i] = std::min(lengths[i], room);
+    budgets[i] = std::min(lengths[i], room_of(*lanes[i]));
     longest = std::max(longest, budgets[i]);
   }
   logits_.clear();

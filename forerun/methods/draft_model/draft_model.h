@@ -13,6 +13,7 @@
 #include "forerun/core/rule.h"
 #include "forerun/core/speculate.h"
 #include "forerun/methods/draft_mode.h"
+#include "forerun/methods/prefilled.h"
 #include "forerun/models/decoder_lm.h"
 
 namespace forerun {
@@ -24,11 +25,15 @@ class DraftModelDrafter {
   /// @param reshape  the target's: exactness holds for any, acceptance is best if they are alike
   DraftModelDrafter(const DecoderLm& model, Reshape reshape, DraftMode mode);
 
+  /// A draft may be as long as the drafting model's context has room for.
+  std::vector<LanePlan> foresee(std::span<TokenLane* const> lanes,
+                                std::span<const std::size_t> most,
+                                const DraftLength& control) const;
   /// @param lengths  drafts a lane; fewer where the drafting model's context ends
   std::vector<TokenDraft> propose(std::span<TokenLane* const> lanes,
                                   std::span<const std::size_t> lengths);
-  /// Seconds spent so far on text the model had not read: prompts, and what plain rounds emitted.
-  double prefill_seconds() const noexcept { return prefill_seconds_; }
+  /// What the model had not read: prompts, and what plain rounds emitted.
+  Prefilled prefilled() const noexcept { return prefilled_; }
 
   template <class Verified>
   void observe(std::span<TokenLane* const> lanes, std::span<const TokenDraft>, const Verified&,
@@ -42,13 +47,14 @@ class DraftModelDrafter {
             std::span<const std::size_t> budgets, std::size_t k);
   std::vector<Token> unseen(const TokenLane& lane, const TokenDraft& draft, KvCache& cache);
   KvCache& cache_of(const TokenLane& lane);
+  std::size_t room_of(const TokenLane& lane) const;
   void forget_rejected(const TokenLane& lane);
 
   const DecoderLm& model_;
   Reshape reshape_by_;
   DraftMode mode_;
   std::unordered_map<std::uint32_t, KvCache> caches_;  // by request
-  double prefill_seconds_ = 0.0;
+  Prefilled prefilled_;
   std::vector<at::Tensor> logits_;  // a step each: what the drafts' laws view, until the next round
 };
 
