@@ -3,8 +3,11 @@
 #include <sys/mman.h>
 
 #include <algorithm>
+#include <array>
 #include <cstdint>
+#include <mutex>
 #include <new>
+#include <utility>
 
 namespace forerun {
 namespace {
@@ -13,17 +16,64 @@ constexpr std::size_t kHuge = std::size_t{2} << 20;
 
 std::size_t round_up(std::size_t n, std::size_t to) { return (n + to - 1) / to * to; }
 
-std::shared_ptr<void> map_region(std::size_t bytes) {
-  // A huge page begins at a multiple of its size: room to start at one.
-  const std::size_t mapped = bytes + kHuge;
-  void* raw = mmap(nullptr, mapped, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
-  if (raw == MAP_FAILED) throw std::bad_alloc();
-  auto* first = reinterpret_cast<void*>(round_up(reinterpret_cast<std::uintptr_t>(raw), kHuge));
-  std::shared_ptr<void> owner(first, [raw, mapped](void*) { munmap(raw, mapped); });
+struct Region {
+  void* raw = nullptr;
+  std::size_t mapped = 0;
+
+  // A huge page begins at a multiple of its size.
+  void* first() const {
+    return reinterpret_cast<void*>(round_up(reinterpret_cast<std::uintptr_t>(raw), kHuge));
+  }
+};
+
+Region map_region(std::size_t bytes) {
+  Region region{.mapped = bytes + kHuge};
+  region.raw =
+      mmap(nullptr, region.mapped, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+  if (region.raw == MAP_FAILED) throw std::bad_alloc();
 #ifdef MADV_HUGEPAGE
-  madvise(first, bytes, MADV_HUGEPAGE);  // a wish: small pages work as well
+  madvise(region.first(), bytes, MADV_HUGEPAGE);  // a wish: small pages work as well
 #endif
-  return owner;
+  return region;
+}
+
+void unmap(const Region& region) noexcept { munmap(region.raw, region.mapped); }
+
+// Regions that nobody uses at the moment.
+class Spares {
+ public:
+  // Never destroyed: regions may come back while the process ends.
+  static Spares& instance() {
+    static Spares& spares = *new Spares;
+    return spares;
+  }
+  Region take(std::size_t bytes) {
+    const std::scoped_lock lock(mutex_);
+    for (std::size_t i = count_; i-- > 0;) {
+      if (regions_[i].mapped != bytes + kHuge) continue;
+      return std::exchange(regions_[i], regions_[--count_]);
+    }
+    return map_region(bytes);
+  }
+  void give(const Region& region) noexcept {
+    const std::scoped_lock lock(mutex_);
+    if (count_ == regions_.size()) return unmap(region);
+    regions_[count_++] = region;
+  }
+
+ private:
+  std::mutex mutex_;
+  std::array<Region, 8> regions_{};
+  std::size_t count_ = 0;
+};
+
+std::shared_ptr<void> own(std::size_t bytes, Arena::Memory memory) {
+  if (memory == Arena::Memory::kZeroed) {
+    const Region region = map_region(bytes);
+    return {region.first(), [region](void*) { unmap(region); }};
+  }
+  const Region region = Spares::instance().take(bytes);
+  return {region.first(), [region](void*) { Spares::instance().give(region); }};
 }
 
 }  // namespace
@@ -32,7 +82,7 @@ Arena::Piece Arena::take(std::size_t bytes) {
   bytes = round_up(std::max<std::size_t>(bytes, 1), 64);
   if (bytes > size_ - used_) {
     const std::size_t size = round_up(std::max(bytes, region_), kHuge);
-    current_ = map_region(size);
+    current_ = own(size, memory_);
     size_ = size;
     used_ = 0;
   }

@@ -1,18 +1,25 @@
 #pragma once
 
 #include <cstddef>
+#include <cstdint>
 #include <memory>
 #include <new>
 
 namespace forerun {
 
-/// Hands out zeroed, cache-line-aligned memory from large regions on huge pages where the system
-/// has them: a pass walks through all weights, and with small pages a fifth of its time goes into
-/// looking up addresses. A region is given back when the last pointer into it is gone.
+/// Hands out cache-line-aligned memory from large regions on huge pages where the system has them:
+/// a pass walks through all weights, and with small pages a fifth of its time goes into looking up
+/// addresses. A region is given back when the last pointer into it is gone.
 class Arena {
  public:
+  enum class Memory : std::uint8_t {
+    kZeroed,  ///< new from the system
+    kUsed,    ///< may hold anything. A few regions are kept for the next who asks: the first touch
+              ///< of a huge page takes up to 10 ms on a virtual machine, more than a round
+  };
   /// @param region  bytes asked of the system at a time; what is never touched costs nothing
-  explicit Arena(std::size_t region = std::size_t{64} << 20) : region_(region) {}
+  explicit Arena(std::size_t region = std::size_t{64} << 20, Memory memory = Memory::kZeroed)
+      : region_(region), memory_(memory) {}
   Arena(Arena&&) = default;
   Arena& operator=(Arena&&) = default;  // a copy would hand out the same memory again
 
@@ -32,6 +39,7 @@ class Arena {
   Piece take(std::size_t bytes);
 
   std::size_t region_;
+  Memory memory_;
   std::shared_ptr<void> current_;
   std::size_t size_ = 0, used_ = 0;
 };

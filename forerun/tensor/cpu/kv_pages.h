@@ -66,7 +66,7 @@ class KvPages {
 
   Shape shape_;
   std::int64_t dim_;
-  Arena arena_{std::size_t{16} << 20};
+  Arena arena_{std::size_t{16} << 20, Arena::Memory::kUsed};
   std::vector<std::shared_ptr<std::uint8_t[]>> pages_;
 };
 

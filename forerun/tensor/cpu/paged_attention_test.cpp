@@ -232,6 +232,32 @@ TEST_F(Attention, WhatStandsBehindARowDoesNotMatter) {
   EXPECT_EQ(pass(a, s, {{&t, &clean, 95, 6}}, 2), pass(a, s, {{&t, &used, 95, 6}}, 2));
 }
 
+// Pages take memory that others used: here its bytes are NaN as numbers, then anything.
+TEST_F(Attention, WhatAPageHeldBeforeDoesNotMatter) {
+  const Setting& s = settings().front();
+  const Text t = text(101, s.shape.heads, s.shape.kv_heads, s.shape.head_dim);
+  PagedAttention a(s.shape);
+  std::vector<std::vector<std::vector<float>>> seen;
+  std::mt19937 random(5);
+  for (const bool anything : {false, true}) {
+    const std::uint8_t* where = nullptr;
+    {
+      Arena arena(std::size_t{16} << 20, Arena::Memory::kUsed);
+      const auto piece = arena.make<std::uint8_t>(std::size_t{1} << 20);
+      where = piece.get();
+      std::generate_n(piece.get(), std::size_t{1} << 20,
+                      [&] { return anything ? static_cast<std::uint8_t>(random()) : 0xff; });
+    }
+    const KvPages pages = pages_of(t, s);
+    EXPECT_EQ(pages.keys(0, 0, 0), where);
+    seen.push_back(pass(a, s, {{&t, &pages, 95, 6}}, 2));
+  }
+  for (const auto& row : seen[0]) {
+    for (const float x : row) EXPECT_TRUE(std::isfinite(x));
+  }
+  EXPECT_EQ(seen[0], seen[1]);
+}
+
 TEST_F(Attention, WhoSeesAValueThatIsNotFiniteSaysSo) {
   const Setting& s = settings().front();
   const Text t = text(300, s.shape.heads, s.shape.kv_heads, s.shape.head_dim);
