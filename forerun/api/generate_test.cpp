@@ -112,6 +112,47 @@ TEST(Generate, TextsOfABatchAreThoseOfSingleRuns) {
   }
 }
 
+TEST(Generation, SlicesInTurnsGiveTheTextsOfWholeRuns) {
+  GenerateOptions o = options(Rule::kMaximal, 0.8);
+  o.fixed_draft = false;
+  const std::vector<std::vector<Token>> one{prompt(20)}, two{prompt(12), prompt(30)};
+  const Generated plain = generate(tiny(), Drafter(), one[0], o);
+  const auto batch = generate_batch(tiny(), lookup(), two, o);
+  int rounds = 0;
+  Listener listener;
+  listener.on_round = [&](const RunStatistics&) { ++rounds; };
+  Generation a(tiny(), lookup(), one, o, listener), b(tiny(), lookup(), two, o);
+  bool a_goes_on = true, b_goes_on = true;
+  while (a_goes_on || b_goes_on) {
+    const std::size_t before = a.outputs();
+    const int rounds_before = rounds;
+    if (a_goes_on) {
+      a_goes_on = a.advance(8);
+      EXPECT_TRUE(!a_goes_on || a.outputs() >= before + 8);
+      EXPECT_LE(rounds - rounds_before, 8);
+    }
+    if (b_goes_on) b_goes_on = b.advance(3);
+  }
+  EXPECT_FALSE(a.advance(1));
+  EXPECT_EQ(a.outputs(), plain.tokens.size());
+  const auto alone = a.finish();
+  EXPECT_EQ(alone[0].tokens, plain.tokens);
+  EXPECT_EQ(alone[0].text, plain.text);
+  EXPECT_EQ(alone[0].finish, plain.finish);
+  const auto together = b.finish();
+  ASSERT_EQ(together.size(), 2U);
+  for (std::size_t i = 0; i < 2; ++i) EXPECT_EQ(together[i].tokens, batch[i].tokens);
+}
+
+TEST(Generation, ATextLeftInTheMiddleIsKeptAsFarAsItGot) {
+  const std::vector<std::vector<Token>> one{prompt(20)};
+  Generation g(tiny(), Drafter(), one, options(Rule::kMaximal, 0.0));
+  EXPECT_TRUE(g.advance(5));
+  const auto texts = g.finish();
+  EXPECT_EQ(texts[0].tokens.size(), 5U);
+  EXPECT_EQ(texts[0].finish, Finish::kInterrupted);
+}
+
 TEST(Generate, RespectsBudgetAndContext) {
   GenerateOptions o = options(Rule::kMaximal, 0.0, 7);
   EXPECT_EQ(generate(tiny(), lookup(), prompt(20), o).tokens.size(), 7U);

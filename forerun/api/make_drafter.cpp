@@ -17,7 +17,8 @@ bool carries(const Drafter& drafter, const GenerateOptions& options) {
 }
 
 // Goes on from what earlier runs with this drafter learned.
-DraftLength control_of(const Model& target, const Drafter& drafter, const GenerateOptions& options) {
+DraftLength control_of(const Model& target, const Drafter& drafter,
+                       const GenerateOptions& options) {
   if (options.fixed_draft) return DraftLength({.adaptive = false});
   if (!carries(drafter, options)) return DraftLength();
   Drafter::Learned& learned = drafter.learned();
@@ -29,8 +30,8 @@ DraftLength control_of(const Model& target, const Drafter& drafter, const Genera
 template <class Kind>
 AnyDrafter paced(Kind kind, const Model& target, const Drafter& drafter,
                  const GenerateOptions& options) {
-  return AnyDrafter(Paced<Kind>(
-      std::move(kind), control_of(target, drafter, options), options.max_draft));
+  return AnyDrafter(
+      Paced<Kind>(std::move(kind), control_of(target, drafter, options), options.max_draft));
 }
 
 }  // namespace

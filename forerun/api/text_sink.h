@@ -5,8 +5,8 @@
 #include "forerun/api/model_impl.h"
 #include "forerun/api/stop_filter.h"
 #include "forerun/core/lane.h"
-#include "forerun/formats/tokenizer/stream_decoder.h"
 #include "forerun/forerun.h"
+#include "forerun/formats/tokenizer/stream_decoder.h"
 
 namespace forerun {
 

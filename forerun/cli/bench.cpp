@@ -102,9 +102,9 @@ void note_difference(const Model& model, Contestant& who, std::size_t index,
   }
 }
 
-// One text by every drafter, a few outputs at a time: always the one that is behind goes on, so that
-// a machine that slows down or is busy for a moment does so for all of them at the same place of the
-// text. `first` has the first turn.
+// One text by every drafter, a few outputs at a time: always the one that is behind goes on, so
+// that a machine that slows down or is busy for a moment does so for all of them at the same place
+// of the text. `first` has the first turn.
 std::vector<Generated> run_abreast(const Model& model, const std::vector<Contestant>& field,
                                    std::size_t repeat, const std::vector<Token>& prompt,
                                    const GenerateOptions& options, std::size_t first) {
@@ -230,10 +230,10 @@ void print_table(const std::vector<Contestant>& field, const GenerateOptions& o,
                                 "ratio", "tau", "ms/pass", "ms/draft", "against none");
   for (const Contestant& c : field) {
     const auto j = to_json(c, field[0], o);
-    out += fmt::format("{:<28} {:>8.1f} {:>7.2f} {:>6.2f} {:>9.2f} {:>9.2f}  {}\n",
-                       c.label, c.all.tok_s(), j["speedup_vs_none"].get<double>(),
-                       c.all.statistics.tau(), j["ms_per_target_pass"].get<double>(),
-                       j["ms_per_draft"].get<double>(), verdict(c, o, prompts));
+    out += fmt::format("{:<28} {:>8.1f} {:>7.2f} {:>6.2f} {:>9.2f} {:>9.2f}  {}\n", c.label,
+                       c.all.tok_s(), j["speedup_vs_none"].get<double>(), c.all.statistics.tau(),
+                       j["ms_per_target_pass"].get<double>(), j["ms_per_draft"].get<double>(),
+                       verdict(c, o, prompts));
     for (const auto& [name, tally] : c.by_category) {
       if (c.drafter.none() || c.by_category.size() < 2) continue;
       out += fmt::format("  {:<26} {:>8.1f} {:>7.2f} {:>6.2f}\n", name, tally.tok_s(),

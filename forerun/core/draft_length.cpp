@@ -63,8 +63,8 @@ void DraftLength::adapt(std::span<const LanePlan> lanes) {
     probe_after_ = std::max(kFirstProbe, probe_after_ / 2);
   } else {
     since_plain_ = 0;
-    const bool possible = std::any_of(lanes.begin(), lanes.end(),
-                                      [&](const LanePlan& l) { return may_probe(l, lanes.size()); });
+    const bool possible = std::any_of(
+        lanes.begin(), lanes.end(), [&](const LanePlan& l) { return may_probe(l, lanes.size()); });
     if (possible && probe_due(lanes.size())) return probe(lanes);
   }
   for (std::size_t c = 0; c < take; ++c) ++lengths_[candidates_[c].lane];
@@ -129,8 +129,8 @@ double DraftLength::affordable(const LaneState& lane, std::size_t lanes) const n
 bool DraftLength::worth_reading(const LanePlan& plan, const LaneState& lane,
                                 std::size_t lanes) const noexcept {
   if (plan.found || plan.unread == 0) return true;
-  const double outputs = options_.credit + lane.saved +
-                         options_.credit_share * static_cast<double>(plan.remaining);
+  const double outputs =
+      options_.credit + lane.saved + options_.credit_share * static_cast<double>(plan.remaining);
   return read_.mean() * static_cast<double>(plan.unread) <=
          round_seconds(lanes, {}) * outputs / static_cast<double>(lanes);
 }
@@ -163,9 +163,8 @@ bool DraftLength::probe_due(std::size_t lanes) {
   const double plain = round_seconds(lanes, {});
   ++since_drafts_;
   unprobed_seconds_ += plain;
-  return since_drafts_ >= probe_after_ &&
-         options_.probe_share * unprobed_seconds_ >=
-             round_seconds(lanes, {.asked = kProbe}) - plain;
+  return since_drafts_ >= probe_after_ && options_.probe_share * unprobed_seconds_ >=
+                                              round_seconds(lanes, {.asked = kProbe}) - plain;
 }
 
 bool DraftLength::may_probe(const LanePlan& plan, std::size_t lanes) {

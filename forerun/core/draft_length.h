@@ -20,7 +20,7 @@ struct DraftLengthOptions {
   double margin = 0.02;  ///< draft only if that many more outputs a second are expected, a share
   double probe_share = 0.01;  ///< of the time, at most, goes into drafts that only ask whether
                               ///< drafting pays by now
-  double credit = 0.5;  ///< outputs: the time of so many a lane may lose to drafts before they have
+  double credit = 0.3;  ///< outputs: the time of so many a lane may lose to drafts before they have
                         ///< won any,
   double credit_share = 0.02;  ///< and of so many more with every output
 };
@@ -41,12 +41,12 @@ struct LanePlan {
 /// What one lane got out of a round.
 struct LaneSeen {
   std::uint32_t request = 0;
-  std::size_t grade = 0;     ///< as planned
-  bool found = false;        ///< as planned
-  std::size_t drafted = 0;   ///< drafts the pass verified
-  std::size_t examined = 0;  ///< of these, looked at by the rule
-  std::size_t accepted = 0;  ///< drafts kept: examined, or one less
-  bool done = false;         ///< the lane ended: what is known of it is dropped
+  std::size_t grade = 0;                ///< as planned
+  bool found = false;                   ///< as planned
+  std::size_t drafted = 0;              ///< drafts the pass verified
+  std::size_t examined = 0;             ///< of these, looked at by the rule
+  std::size_t accepted = 0;             ///< drafts kept: examined, or one less
+  bool done = false;                    ///< the lane ended: what is known of it is dropped
   std::span<const Token> draft = {};    ///< what was found in the round, uncut, planned or not,
   std::size_t draft_grade = 0;          ///< its grade,
   std::span<const Token> outputs = {};  ///< and what the round emitted
@@ -88,14 +88,15 @@ struct DraftLengthReport {
 ///
 /// A round of L lanes with k_i drafts is expected to emit L + sum_i sum_{j<=k_i} s_i(j) outputs,
 /// s_i(j) = P(the first j are kept), in T(L + sum k_i) + D(sum of those asked for) + rest seconds.
-/// The k_i with most outputs a second are taken: drafts enter by falling s, the best of all prefixes
-/// of that order wins (T need not be convex), and it must beat no drafts at all by `margin`.
+/// The k_i with most outputs a second are taken: drafts enter by falling s, the best of all
+/// prefixes of that order wins (T need not be convex), and it must beat no drafts at all by
+/// `margin`.
 ///
 /// What pays on average can lose on one text. So each lane has an account, in outputs of plain
-/// decoding: drafts kept are paid in, the time that checking and making drafts took is drawn. A lane
-/// gets no more drafts than it could pay for if none were kept, with `credit` to begin with and
-/// `credit_share` for every output: a text of n outputs loses at most about credit / n + share. A
-/// drafter that has to take in a prompt first is asked only if that costs no more than another
+/// decoding: drafts kept are paid in, the time that checking and making drafts took is drawn. A
+/// lane gets no more drafts than it could pay for if none were kept, with `credit` to begin with
+/// and `credit_share` for every output: a text of n outputs loses at most about credit / n + share.
+/// A drafter that has to take in a prompt first is asked only if that costs no more than another
 /// `credit_share` of what the text may still become.
 ///
 ///   T, D   PassCost, DraftCost, from the seconds handed in; the class reads no clock.
@@ -111,9 +112,9 @@ struct DraftLengthReport {
 /// draft because of what it is changes the law of those that stay, which the coupling relies on. A
 /// plan is a function of the past (texts, outcomes, times), limits and grades; it is shown no
 /// tokens of its round, and what it learns from drafts and outputs reaches later rounds only, whose
-/// draws are keyed by another round. A draft found is a function of the text and has no law to bias,
-/// so it may be cut after it is known; cut() refuses sampled ones. The law is kept, not
-/// the text: under `maximal` with sampled drafts a draw depends on the round it falls in, so on how
+/// draws are keyed by another round. A draft found is a function of the text and has no law to
+/// bias, so it may be cut after it is known; cut() refuses sampled ones. The law is kept, not the
+/// text: under `maximal` with sampled drafts a draw depends on the round it falls in, so on how
 /// many outputs earlier rounds gave, so on the clock. Greedy, under `shared-noise`, and with found
 /// drafts under any exact rule the text stays the same too: what decides those outputs leaves the
 /// round out. "Later rounds" ends with the run: another run of the same seed and request draws the

@@ -38,8 +38,7 @@ std::vector<Change> changing() {
   std::vector<Change> all = {
       {{.name = "FreeGetsHopeless", .found = true, .pass = sloped(0.1), .kept = then(0.9, 0.05)},
        20},
-      {{.name = "FreeGetsGood", .found = true, .pass = sloped(0.1), .kept = then(0.05, 0.9)},
-       20},
+      {{.name = "FreeGetsGood", .found = true, .pass = sloped(0.1), .kept = then(0.05, 0.9)}, 20},
       {{.name = "CostlyGetsHopeless",
         .pass = sloped(0.05),
         .draft_token = per_token(1.0),

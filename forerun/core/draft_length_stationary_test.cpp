@@ -27,7 +27,6 @@ double int8_on_two_cores(std::size_t rows, std::size_t) {
 // A text that repeats itself for a hundred tokens, then does not.
 double bursts(const Place& at) { return at.at / 100 % 2 == 0 ? 0.95 : 0.05; }
 
-
 std::vector<World> stationary() {
   return {
       {.name = "FreeHigh",

@@ -211,7 +211,9 @@ double lost_on_a_bad_text(double credit, int outputs) {
               .drafted = drafts,
               .examined = kept ? drafts : std::min<std::size_t>(drafts, 1),
               .accepted = accepted}},
-            {.rows = 1 + drafts, .target_seconds = seconds, .drafted = drafts,
+            {.rows = 1 + drafts,
+             .target_seconds = seconds,
+             .drafted = drafts,
              .drafter_seconds = drafts > 0 ? 1e-4 : 1e-6});
     return seconds;
   };

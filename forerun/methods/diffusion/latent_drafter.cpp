@@ -74,8 +74,8 @@ std::vector<LanePlan> LatentDrafter::foresee(std::span<LatentLane* const> lanes,
     const LatentLane& lane = *lanes[i];
     // What a lane's first drafts begin with comes out of its first pass.
     const bool known = calls_ == TargetCalls::kTwo || lanes_.contains(lane.request());
-    plans.push_back({.request = lane.request(), .limit = known ? most[i] : 0,
-                     .grade = grade_of(lane)});
+    plans.push_back(
+        {.request = lane.request(), .limit = known ? most[i] : 0, .grade = grade_of(lane)});
   }
   return plans;
 }

@@ -40,7 +40,8 @@ TEST(Arena, UsedRegionsServeAgainAndNewOnesStayZeroed) {
   EXPECT_EQ(piece[0], 0xff);
   EXPECT_NE(apart.get(), first);
   const auto fresh = Arena(kRegion).make<std::uint8_t>(kRegion);
-  EXPECT_EQ(std::count(fresh.get(), fresh.get() + kRegion, 0), static_cast<std::ptrdiff_t>(kRegion));
+  EXPECT_EQ(std::count(fresh.get(), fresh.get() + kRegion, 0),
+            static_cast<std::ptrdiff_t>(kRegion));
 }
 
 TEST(Arena, MoreRegionsThanAreKeptAndSeveralThreads) {

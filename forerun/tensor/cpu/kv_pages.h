@@ -6,6 +6,7 @@
 
 #include "forerun/tensor/cpu/arena.h"
 #include "forerun/tensor/cpu/avx512/int8_attention.h"
+#include "forerun/tensor/cpu/avx512/kernels.h"
 
 namespace forerun {
 
@@ -27,6 +28,10 @@ class KvPages {
   static std::int64_t mixed(std::int64_t head_dim) noexcept {
     return padded(head_dim) & -padded(head_dim);
   }
+
+  /// Mixes the values of a head, padded, and rounds them to `rounded` [padded(head_dim)]: what a
+  /// key, a value and a query are made into.
+  static avx512::Rounded round_head(const float* head, std::int64_t head_dim, std::int8_t* rounded);
 
   void reserve(std::int64_t positions);
   std::int64_t capacity() const noexcept {

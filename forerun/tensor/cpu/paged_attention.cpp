@@ -76,13 +76,8 @@ void PagedAttention::plan(std::span<const Lane> lanes, int threads, bool ahead) 
 }
 
 void PagedAttention::set_query(std::int64_t row, std::int64_t head, const float* q, float scale) {
-  thread_local AlignedBuffer<float> values;
-  float* x = values.room_for(static_cast<std::size_t>(dim_));
-  std::copy_n(q, shape_.head_dim, x);
-  std::fill(x + shape_.head_dim, x + dim_, 0.0F);
-  avx512::hadamard_row(x, dim_, mixed_);
   const std::int64_t slot = index(row, head);
-  const avx512::Rounded q8 = avx512::round_to_int8(x, dim_, queries_.data() + slot * dim_);
+  const avx512::Rounded q8 = KvPages::round_head(q, shape_.head_dim, queries_.data() + slot * dim_);
   query_scales_.data()[slot] = q8.scale * scale / static_cast<float>(mixed_);
   starts_.data()[slot] = -128 * q8.sum;
 }

@@ -9,6 +9,7 @@
 #include <limits>
 #include <random>
 
+#include "forerun/tensor/cpu/arena.h"
 #include "forerun/tensor/cpu/cpu_features.h"
 
 namespace forerun {
