@@ -116,6 +116,7 @@ std::vector<Generated> run_abreast(const Model& model, const std::vector<Contest
   Listener listener;
   listener.go_on = [] { return !interrupted(); };
   std::vector<Runner> runners;
+  runners.reserve(field.size());
   for (const Contestant& who : field) {
     // Each repeat has a drafter of its own: none has seen this very text before.
     runners.push_back({{model, who.drafters[repeat], {&prompt, 1}, options, listener}});
@@ -132,6 +133,7 @@ std::vector<Generated> run_abreast(const Model& model, const std::vector<Contest
     behind->running = behind->text.advance(kTurn);
   }
   std::vector<Generated> out;
+  out.reserve(field.size());
   for (Runner& r : runners) out.push_back(std::move(r.text.finish().front()));
   return out;
 }

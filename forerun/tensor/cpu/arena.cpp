@@ -44,8 +44,8 @@ class Spares {
  public:
   // Never destroyed: regions may come back while the process ends.
   static Spares& instance() {
-    static Spares& spares = *new Spares;
-    return spares;
+    static Spares* const spares = new Spares;
+    return *spares;
   }
   Region take(std::size_t bytes) {
     const std::scoped_lock lock(mutex_);
@@ -86,7 +86,7 @@ Arena::Piece Arena::take(std::size_t bytes) {
     size_ = size;
     used_ = 0;
   }
-  const Piece piece{current_, static_cast<char*>(current_.get()) + used_};
+  Piece piece{current_, static_cast<char*>(current_.get()) + used_};
   used_ += bytes;
   return piece;
 }

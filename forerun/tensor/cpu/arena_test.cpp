@@ -46,6 +46,7 @@ TEST(Arena, UsedRegionsServeAgainAndNewOnesStayZeroed) {
 
 TEST(Arena, MoreRegionsThanAreKeptAndSeveralThreads) {
   std::vector<std::thread> threads;
+  threads.reserve(4);
   for (int t = 0; t < 4; ++t) {
     threads.emplace_back([t] {
       for (int round = 0; round < 20; ++round) {
