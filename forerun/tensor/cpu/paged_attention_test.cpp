@@ -172,8 +172,8 @@ TEST_F(Attention, MatchesTheDefinition) {
     const Deviation d = deviation(t, s);
     // Rounding to 8 bits moves a value by some 0.006 of what is usual for it, a score by as much of
     // the product of the vectors' lengths. One key of 600 mistaken for another would be 0.04.
-    // One scale serves a head, and the largest of 256 values is larger than that of 128: by 7% in the
-    // mean. Longer heads have a bound of their own.
+    // One scale serves a head, and the largest of 256 values is larger than that of 128: by 7% in
+    // the mean. Longer heads have a bound of their own.
     const double bound = s.shape.head_dim > 128 ? 0.019 : 0.018;
     EXPECT_LT(d.error, bound * d.expected) << "dim " << s.shape.head_dim;
     EXPECT_LT(d.worst, 0.1) << "dim " << s.shape.head_dim;
