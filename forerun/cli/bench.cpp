@@ -138,6 +138,7 @@ std::vector<Generated> run_abreast(const Model& model, const std::vector<Contest
   return out;
 }
 
+// False where it was interrupted.
 bool run_prompt(const Model& model, std::vector<Contestant>& field, std::size_t index,
                 const std::vector<Token>& prompt, const std::string& category,
                 GenerateOptions options, int repeats) {
@@ -378,9 +379,9 @@ Action add_bench(CLI::App& parent, CLI::App*& command) {
   forerun bench -m model.gguf --prompts prompts.jsonl --temp 0 --report bench.html
 
 The drafters take turns on every text, eight tokens at a time, so that they share whatever the
-machine does meanwhile. With "none,none,lookup" plain decoding runs twice: how far apart the two are
-is the noise of this machine, and no smaller difference means anything. Greedy and shared-noise texts are compared token by
-token; a difference that is no tie fails (exit status 1).)");
+machine does meanwhile. With "none,none,lookup" plain decoding runs twice: how far apart the two
+are is the noise of this machine, and no smaller difference means anything. Greedy and
+shared-noise texts are compared token by token; a difference that is no tie fails (exit status 1).)");
   return [f, app = command] { return run(*f, *app); };
 }
 

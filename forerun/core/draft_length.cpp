@@ -21,7 +21,14 @@ void check_grade(std::uint32_t request, std::size_t grade) {
 }  // namespace
 
 std::span<const std::uint32_t> DraftLength::plan(std::span<const LanePlan> lanes) {
-  for (const LanePlan& lane : lanes) check_grade(lane.request, lane.grade);
+  for (const LanePlan& lane : lanes) {
+    check_grade(lane.request, lane.grade);
+    if (lane.found && lane.origin == Origin::kSampled) {
+      throw std::invalid_argument("draft length: request " + std::to_string(lane.request) +
+                                  " has a sampled draft, to be cut by a plan made after it; plan "
+                                  "before drafting");
+    }
+  }
   lengths_.assign(lanes.size(), 0);
   if (options_.adaptive) {
     adapt(lanes);
@@ -78,7 +85,9 @@ void DraftLength::collect(std::span<const LanePlan> lanes) {
     const LaneState& lane = lanes_[lanes[i].request];
     const bool found = lanes[i].found;
     if (!worth_reading(lanes[i], lane, lanes.size())) continue;
-    const double most = affordable(lane, lanes.size());
+    // Seconds that the round may take for this lane's sake if none of its drafts is kept.
+    const double most = round_seconds(lanes.size(), {}) +
+                        plain_seconds(std::max(0.0, options_.credit + lane.saved), lanes.size());
     Drafts drafts;
     survivals(lanes[i], lane.tilt, [&](double survival) {
       drafts.add(found);
@@ -120,10 +129,9 @@ double DraftLength::promise(const LanePlan& lane) const {
   return best;
 }
 
-// Seconds that a round may take for this lane's sake if none of its drafts is kept.
-double DraftLength::affordable(const LaneState& lane, std::size_t lanes) const noexcept {
-  const double outputs = std::max(0.0, options_.credit + lane.saved);
-  return round_seconds(lanes, {}) * (1.0 + outputs / static_cast<double>(lanes));
+// What so many outputs take without drafts: a round makes one for each lane.
+double DraftLength::plain_seconds(double outputs, std::size_t lanes) const noexcept {
+  return round_seconds(lanes, {}) * outputs / static_cast<double>(lanes);
 }
 
 bool DraftLength::worth_reading(const LanePlan& plan, const LaneState& lane,
@@ -131,8 +139,7 @@ bool DraftLength::worth_reading(const LanePlan& plan, const LaneState& lane,
   if (plan.found || plan.unread == 0) return true;
   const double outputs =
       options_.credit + lane.saved + options_.credit_share * static_cast<double>(plan.remaining);
-  return read_.mean() * static_cast<double>(plan.unread) <=
-         round_seconds(lanes, {}) * outputs / static_cast<double>(lanes);
+  return read_.mean() * static_cast<double>(plan.unread) <= plain_seconds(outputs, lanes);
 }
 
 // How many of the candidates to take: the most outputs a second, if that is worth it.
@@ -197,6 +204,11 @@ void DraftLength::observe(std::span<const LaneSeen> lanes, const PassSeen& pass)
                                   " kept; all but at most the last examined are kept");
     }
     check_grade(seen.request, seen.draft_grade);
+    if (!seen.draft.empty() && seen.draft_origin == Origin::kSampled) {
+      throw std::invalid_argument(
+          "draft length: a sampled draft to be judged by later outputs, which tell only whether a "
+          "point mass would have been kept; leave it empty");
+    }
   }
   pass_.observe(pass.rows, pass.target_seconds);
   rest_.observe(pass.rest_seconds);
@@ -218,18 +230,21 @@ void DraftLength::observe(std::span<const LaneSeen> lanes, const PassSeen& pass)
 void DraftLength::settle(std::span<const LaneSeen> lanes) {
   Drafts drafts;
   for (const LaneSeen& seen : lanes) drafts.add(seen.found, seen.drafted);
+  const double output = plain_seconds(1.0, lanes.size());
   const double plain = round_seconds(lanes.size(), {});
-  const double output = plain / static_cast<double>(lanes.size());
-  const double checking = round_seconds(lanes.size(), {.found = drafts.all()}) - plain;
-  const double making = round_seconds(lanes.size(), drafts) - plain - checking;
+  const double checked = round_seconds(lanes.size(), {.found = drafts.all()});
+  const auto each = [](double seconds, std::size_t n) {
+    return n > 0 ? seconds / static_cast<double>(n) : 0.0;
+  };
+  const double checking = each(checked - plain, drafts.all());
+  const double making = each(round_seconds(lanes.size(), drafts) - checked, drafts.asked);
   for (const LaneSeen& seen : lanes) {
     if (seen.done) {
       lanes_.erase(seen.request);
       continue;
     }
-    const double mine = static_cast<double>(seen.drafted);
-    double spent = mine > 0.0 ? checking * mine / static_cast<double>(drafts.all()) : 0.0;
-    if (mine > 0.0 && !seen.found) spent += making * mine / static_cast<double>(drafts.asked);
+    const double spent =
+        static_cast<double>(seen.drafted) * (checking + (seen.found ? 0.0 : making));
     const double lost = spent > 0.0 ? spent / output : 0.0;
     const double kept = static_cast<double>(seen.accepted);
     lanes_[seen.request].saved += kept - lost + options_.credit_share * (1.0 + kept);

@@ -34,6 +34,7 @@ struct LanePlan {
                           ///< length of the match it was found by
   bool found = false;     ///< its draft is there already: a point mass that cost nothing and is cut
                           ///< to the plan. Else the drafter is asked for just what is planned
+  Origin origin = Origin::kChosen;  ///< of the draft, if found
   std::size_t unread = 0;     ///< tokens that the drafter has to take in before it can be asked,
   std::size_t remaining = 0;  ///< outputs the lane may still have; asked for only with `unread`
 };
@@ -41,14 +42,15 @@ struct LanePlan {
 /// What one lane got out of a round.
 struct LaneSeen {
   std::uint32_t request = 0;
-  std::size_t grade = 0;                ///< as planned
-  bool found = false;                   ///< as planned
-  std::size_t drafted = 0;              ///< drafts the pass verified
-  std::size_t examined = 0;             ///< of these, looked at by the rule
-  std::size_t accepted = 0;             ///< drafts kept: examined, or one less
-  bool done = false;                    ///< the lane ended: what is known of it is dropped
-  std::span<const Token> draft = {};    ///< what was found in the round, uncut, planned or not,
-  std::size_t draft_grade = 0;          ///< its grade,
+  std::size_t grade = 0;              ///< as planned
+  bool found = false;                 ///< as planned
+  std::size_t drafted = 0;            ///< drafts the pass verified
+  std::size_t examined = 0;           ///< of these, looked at by the rule
+  std::size_t accepted = 0;           ///< drafts kept: examined, or one less
+  bool done = false;                  ///< the lane ended: what is known of it is dropped
+  std::span<const Token> draft = {};  ///< what was found in the round, uncut, planned or not,
+  std::size_t draft_grade = 0;        ///< its grade,
+  Origin draft_origin = Origin::kChosen;
   std::span<const Token> outputs = {};  ///< and what the round emitted
 };
 
@@ -113,12 +115,13 @@ struct DraftLengthReport {
 /// plan is a function of the past (texts, outcomes, times), limits and grades; it is shown no
 /// tokens of its round, and what it learns from drafts and outputs reaches later rounds only, whose
 /// draws are keyed by another round. A draft found is a function of the text and has no law to
-/// bias, so it may be cut after it is known; cut() refuses sampled ones. The law is kept, not the
-/// text: under `maximal` with sampled drafts a draw depends on the round it falls in, so on how
-/// many outputs earlier rounds gave, so on the clock. Greedy, under `shared-noise`, and with found
-/// drafts under any exact rule the text stays the same too: what decides those outputs leaves the
-/// round out. "Later rounds" ends with the run: another run of the same seed and request draws the
-/// same numbers, so nothing learned with sampled drafts may be carried into it.
+/// bias, so it may be cut after it is known; plan(), observe() and cut() refuse sampled ones. The
+/// law is kept, not the text: under `maximal` with sampled drafts a draw depends on the round it
+/// falls in, so on how many outputs earlier rounds gave, so on the clock. Greedy, under
+/// `shared-noise`, and with found drafts under any exact rule the text stays the same too: what
+/// decides those outputs leaves the round out. "Later rounds" ends with the run: another run of the
+/// same seed and request draws the same numbers, so nothing learned with sampled drafts may be
+/// carried into it.
 class DraftLength {
  public:
   /// @param measured  seconds of target passes, e.g. taken at load; none is fine
@@ -128,11 +131,13 @@ class DraftLength {
 
   /// How many drafts each lane gets in the next round, at most its limit, in the order given. A
   /// view, good until the next call.
-  /// @throws std::invalid_argument  a grade out of range
+  /// @throws std::invalid_argument  a grade out of range, or a sampled draft that is to be cut to
+  /// the plan
   std::span<const std::uint32_t> plan(std::span<const LanePlan> lanes);
 
   /// Takes in a round. Times that are not finite and positive are ignored.
-  /// @throws std::invalid_argument  a grade out of range, or counts that no round can have
+  /// @throws std::invalid_argument  a grade out of range, counts that no round can have, or a
+  /// sampled draft to be judged by outputs
   void observe(std::span<const LaneSeen> lanes, const PassSeen& pass);
 
   /// The most outputs a second expected of this lane alone, 0 drafts included: what a drafter with
@@ -177,7 +182,7 @@ class DraftLength {
   void settle(std::span<const LaneSeen> lanes);
   template <class Each>
   void survivals(const LanePlan& lane, const LaneTilt& tilt, Each&& each) const;
-  double affordable(const LaneState& lane, std::size_t lanes) const noexcept;
+  double plain_seconds(double outputs, std::size_t lanes) const noexcept;
   bool worth_reading(const LanePlan& plan, const LaneState& lane, std::size_t lanes) const noexcept;
   double round_seconds(std::size_t lanes, Drafts drafts) const noexcept;
 

@@ -341,6 +341,12 @@ TEST(DraftLength, ReportsWhatItDid) {
 }
 
 TEST(DraftLength, ASampledDraftIsNotCutAfterIt) {
+  DraftLength control;
+  EXPECT_THROW(plan(control, {{.limit = 4, .found = true, .origin = Origin::kSampled}}),
+               std::invalid_argument);
+  EXPECT_NO_THROW(plan(control, {{.limit = 4, .origin = Origin::kSampled}}));
+  EXPECT_THROW(observe(control, {{.draft = Tokens{1}, .draft_origin = Origin::kSampled}}),
+               std::invalid_argument);
   TokenDraft sampled{.tokens = {1, 2, 3}, .origin = Origin::kSampled};
   EXPECT_THROW(cut(sampled, 2), std::invalid_argument);
   EXPECT_NO_THROW(cut(sampled, 3));

@@ -76,7 +76,6 @@ class LatentLane {
 /// of its position.
 struct LatentDraft {
   std::vector<Latent> values, means;
-  std::size_t grade = 0;  ///< below kGrades; of the part of sampling that it is in
   std::size_t given =
       0;  ///< the first of them come from the target itself: no guesses, always kept
   std::size_t size() const noexcept { return values.size(); }

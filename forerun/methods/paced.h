@@ -84,6 +84,7 @@ class Paced {
         seen.outputs = lane.tokens().last(out.emitted);
         seen.draft = drafter_.found(i).tokens;
         seen.draft_grade = drafter_.found(i).grade;
+        seen.draft_origin = drafter_.found(i).origin;
       }
       seen_.push_back(seen);
       pass.rows += out.drafted;

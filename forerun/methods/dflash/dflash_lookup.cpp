@@ -1,6 +1,6 @@
 #include "forerun/methods/dflash/dflash_lookup.h"
 
-#include <algorithm>
+#include <utility>
 
 namespace forerun {
 
@@ -9,12 +9,9 @@ std::vector<LanePlan> DFlashLookupDrafter::foresee(std::span<TokenLane* const> l
                                                    const DraftLength& control) {
   std::vector<LanePlan> plans = lookup_.foresee(lanes, most, control);
   const std::vector<LanePlan> blocks = block_.foresee(lanes, most, control);
-  found_ = lookup_.propose(lanes, most);
   looks_up_.assign(lanes.size(), false);
   for (std::size_t i = 0; i < lanes.size(); ++i) {
     LanePlan& plan = plans[i];
-    plan.grade = std::min<std::size_t>(kGrades - 1, plan.grade + 1U);
-    found_[i].grade = static_cast<std::uint8_t>(plan.grade);
     // Where neither pays, the block is the one to ask about: the other is judged without that.
     looks_up_[i] = plan.limit > 0 &&
                    (blocks[i].limit == 0 || control.promise(plan) > control.promise(blocks[i]));
@@ -30,10 +27,9 @@ std::vector<TokenDraft> DFlashLookupDrafter::propose(std::span<TokenLane* const>
     if (looks_up_[i]) blocks[i] = 0;
   }
   std::vector<TokenDraft> drafts = block_.propose(lanes, blocks);
+  std::vector<TokenDraft> found = lookup_.propose(lanes, lengths);
   for (std::size_t i = 0; i < lanes.size(); ++i) {
-    if (!looks_up_[i]) continue;
-    drafts[i] = found_[i];
-    cut(drafts[i], lengths[i]);
+    if (looks_up_[i]) drafts[i] = std::move(found[i]);
   }
   return drafts;
 }

@@ -31,14 +31,13 @@ class DFlashLookupDrafter {
     lookup_.observe(lanes, drafts, seen, outcomes);
   }
   /// What was found for a lane of the round, used or not, uncut.
-  const TokenDraft& found(std::size_t lane) const { return found_[lane]; }
+  const TokenDraft& found(std::size_t lane) const { return lookup_.found(lane); }
   void forget(std::uint32_t request) { block_.forget(request); }
 
  private:
   DFlashDrafter block_;
-  LookupDrafter lookup_;
-  std::vector<TokenDraft> found_;  // by lane of the round
-  std::vector<bool> looks_up_;
+  LookupDrafter lookup_{1};
+  std::vector<bool> looks_up_;  // by lane of the round
 };
 
 }  // namespace forerun

@@ -89,7 +89,6 @@ std::vector<LatentDraft> LatentDrafter::propose(std::span<LatentLane* const> lan
   for (std::size_t i = 0; i < lanes.size(); ++i) {
     const LatentLane& lane = *lanes[i];
     before_.push_back(lane.state());
-    drafts[i].grade = grade_of(lane);
     if (lengths[i] == 0) continue;
     const auto found = lanes_.find(lane.request());
     const Known* known = found != lanes_.end() ? &found->second : nullptr;

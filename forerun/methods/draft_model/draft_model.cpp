@@ -13,6 +13,10 @@ namespace {
 
 constexpr std::size_t kPending = 8;  // unread tokens that go with the first pass of a draft
 
+std::span<const Token> unread(const TokenLane& lane, std::int64_t read) {
+  return lane.tokens().subspan(std::min(lane.tokens().size(), static_cast<std::size_t>(read)));
+}
+
 }  // namespace
 
 DraftModelDrafter::DraftModelDrafter(const DecoderLm& model, Reshape reshape, DraftMode mode)
@@ -28,8 +32,7 @@ KvCache& DraftModelDrafter::cache_of(const TokenLane& lane) {
 // last token is prefilled.
 std::vector<Token> DraftModelDrafter::unseen(const TokenLane& lane, const TokenDraft& draft,
                                              KvCache& cache) {
-  auto missing = lane.tokens().subspan(
-      std::min(lane.tokens().size(), static_cast<std::size_t>(cache.length())));
+  auto missing = unread(lane, cache.length());
   if (missing.size() > kPending) {
     const auto start = std::chrono::steady_clock::now();
     prefill(model_, cache, missing.first(missing.size() - 1));
@@ -70,9 +73,8 @@ std::vector<LanePlan> DraftModelDrafter::foresee(std::span<TokenLane* const> lan
   for (std::size_t i = 0; i < lanes.size(); ++i) {
     const TokenLane& lane = *lanes[i];
     const auto cache = caches_.find(lane.request());
-    const std::size_t read =
-        cache == caches_.end() ? 0 : static_cast<std::size_t>(cache->second.length());
-    const std::size_t missing = lane.tokens().size() - std::min(lane.tokens().size(), read);
+    const std::size_t missing =
+        unread(lane, cache == caches_.end() ? 0 : cache->second.length()).size();
     plans.push_back({.request = lane.request(),
                      .limit = std::min(most[i], room_of(lane)),
                      .unread = missing > kPending ? missing - 1 : 0,

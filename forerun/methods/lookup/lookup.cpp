@@ -7,10 +7,10 @@ namespace forerun {
 namespace {
 
 // 2, 3, 4 to 5, 6 to 9, ... tokens that agree.
-std::uint8_t grade_of(std::size_t match) {
-  if (match < 4) return match < 3 ? 0 : 1;
-  return static_cast<std::uint8_t>(
-      std::min<std::size_t>(kGrades - 1, static_cast<std::size_t>(std::bit_width(match - 2))));
+std::uint8_t grade_of(std::size_t match, std::size_t lowest) {
+  const auto length =
+      match < 4 ? (match < 3 ? 0U : 1U) : static_cast<std::size_t>(std::bit_width(match - 2));
+  return static_cast<std::uint8_t>(std::min(kGrades - 1, lowest + length));
 }
 
 }  // namespace
@@ -22,7 +22,7 @@ TokenDraft LookupDrafter::find(const TokenLane& lane, std::size_t most) {
   index.extend(text);
   const SuffixIndex::Match match = index.longest(text);
   if (match.length == 0) return draft;
-  draft.grade = grade_of(match.length);
+  draft.grade = grade_of(match.length, lowest_);
   std::vector<Token>& out = draft.tokens;
   out.reserve(most);
   // Past the end of the text the draft continues itself: a loop of any period is followed.
@@ -43,20 +43,16 @@ std::vector<LanePlan> LookupDrafter::foresee(std::span<TokenLane* const> lanes,
     plans.push_back({.request = lanes[i]->request(),
                      .limit = draft.size(),
                      .grade = draft.grade,
-                     .found = true});
+                     .found = true,
+                     .origin = draft.origin});
   }
   return plans;
 }
 
 std::vector<TokenDraft> LookupDrafter::propose(std::span<TokenLane* const> lanes,
                                                std::span<const std::size_t> lengths) const {
-  std::vector<TokenDraft> drafts(lanes.size());
-  for (std::size_t i = 0; i < lanes.size(); ++i) {
-    const std::span<const Token> tokens(found_[i].tokens);
-    const auto some = tokens.first(std::min(lengths[i], tokens.size()));
-    drafts[i].tokens.assign(some.begin(), some.end());
-    drafts[i].grade = found_[i].grade;
-  }
+  std::vector<TokenDraft> drafts = found_;
+  for (std::size_t i = 0; i < lanes.size(); ++i) cut(drafts[i], lengths[i]);
   return drafts;
 }
 

@@ -18,6 +18,9 @@ namespace forerun {
 /// LLMA, Yang et al. 2023, arXiv:2304.04487.
 class LookupDrafter {
  public:
+  /// @param lowest  grade of the shortest matches: those below it are another drafter's
+  explicit LookupDrafter(std::uint8_t lowest = 0) : lowest_(lowest) {}
+
   /// Finds the drafts. A draft's grade tells how long the match was: the longer the occurrence
   /// agrees, the likelier what followed it follows again.
   /// @param most  drafts a lane
@@ -39,6 +42,7 @@ class LookupDrafter {
  private:
   TokenDraft find(const TokenLane& lane, std::size_t most);
 
+  std::uint8_t lowest_;
   std::unordered_map<std::uint32_t, SuffixIndex> indices_;  // by request
   std::vector<TokenDraft> found_;                           // by lane of the round
 };
