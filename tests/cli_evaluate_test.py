@@ -124,7 +124,7 @@ class Evaluating(Command):
 
     def test_an_interrupted_run_reports_and_goes_on(self):
         keep = self.path("keep")
-        args = self.evaluate("-m", DIT, "--steps", "40", "--lanes", "2", "--keep", keep, "-n", "400", "--json")
+        args = self.evaluate("-m", DIT, "--steps", "40", "--batch-size", "2", "--keep", keep, "-n", "400", "--json")
         p = subprocess.Popen([FORERUN, *args], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
         last = os.path.join(keep, "plain", "class4", "000009.png")
         deadline = time.monotonic() + 60

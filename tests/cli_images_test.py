@@ -70,9 +70,9 @@ class Images(Command):
 
     def test_a_seed_makes_the_same_images_again(self):
         drafted = ("--drafter", f"free:{self.free}", "-L", "4", "--seed", "3")
-        self.assertEqual(self.picture(*drafted), self.picture(*drafted, "--lanes", "1"))
+        self.assertEqual(self.picture(*drafted), self.picture(*drafted, "--batch-size", "1"))
         plain = self.picture("--seed", "3")
-        self.assertEqual(plain, self.picture("--seed", "3", "--lanes", "2", threads=2))
+        self.assertEqual(plain, self.picture("--seed", "3", "--batch-size", "2", threads=2))
         self.assertEqual(plain, self.picture("--seed", "3", "--drafter", "self", "-L", "auto"))
         self.assertNotEqual(plain, self.picture("--seed", "4"))
 

@@ -35,7 +35,7 @@ class Contract(Command):
             self.assertEqual(j["prefix"], 20)
 
     def test_cost_as_a_table_and_beyond_the_context(self):
-        r = forerun("cost", "-m", GGUF, "--rows", "1,3", "--prefix", "8", "--lanes", "2", "--repeats", "1")
+        r = forerun("cost", "-m", GGUF, "--rows", "1,3", "--prefix", "8", "--sequences", "2", "--repeats", "1")
         self.assertEqual(r.returncode, 0, r.stderr)
         self.assertIn("GB/s", r.stdout)
         self.refused(2, "cost", "-m", GGUF, "--prefix", "100000", says=("context",))

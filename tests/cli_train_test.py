@@ -29,7 +29,7 @@ class Training(Command):
 
     def distill(self, *more):
         return ("distill", "-m", self.model, "--prompts", self.prompts, "--out", self.answers, "--precision", "f32",
-                "-n", "12", "--lanes", "2", *more)
+                "-n", "12", "--batch-size", "2", *more)
 
     def train(self, *more):
         return ("train", "dflash", "-t", self.model, "--data", self.answers, "--out", self.drafter, *TRAIN, *more)
@@ -98,7 +98,7 @@ class Training(Command):
     def test_distill_misuse_is_exit_code_2(self):
         self.assertEqual(forerun("distill").returncode, 2)
         self.assertEqual(forerun("distill", "-m", self.model).returncode, 2)
-        for flag, value in (("--temp", "-1"), ("--temp", "x"), ("--top-p", "2"), ("--lanes", "0"), ("-n", "0"),
+        for flag, value in (("--temp", "-1"), ("--temp", "x"), ("--top-p", "2"), ("--batch-size", "0"), ("-n", "0"),
                             ("--self-prompts", "-1"), ("--self-temp", "0"), ("--no-such-flag", "1")):
             self.assertEqual(forerun(*self.having(self.distill(), flag, value)).returncode, 2, flag)
         self.refused(2, *self.distill("--top-p", "0"), says=["top-p"])

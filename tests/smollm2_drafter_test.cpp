@@ -5,7 +5,7 @@
 #include <string>
 #include <vector>
 
-#include "forerun/forerun.h"
+#include "forerun/text.h"
 #include "tests/support/demo_model.h"
 
 namespace forerun {

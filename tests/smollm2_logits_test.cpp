@@ -35,7 +35,7 @@ TEST(SmolLm2, LogitsMatchTransformersOnThreeTexts) {
     const std::vector<float> top = values(e, "top_logits_" + text);
     const std::vector<float> best = values(e, "argmax_" + text);
     KvCache cache = model.make_cache();
-    const LaneSpan span{
+    const SequenceSpan span{
         .cache = &cache, .tokens = tokens, .scored = static_cast<std::int64_t>(tokens.size())};
     const at::Tensor logits = forward(model, {&span, 1});
     const at::Tensor argmax = logits.argmax(1);

@@ -32,7 +32,7 @@ def arguments():
     p.add_argument("--lengths", default="2,4,8,16,32")
     p.add_argument("--forms", default="one,two", help="target passes a round: one, two")
     p.add_argument("--drafters", default="asd,frozen,free,relax")
-    p.add_argument("--recall", action="store_true", help="with guesses corrected by discarded states, as the papers' are not")
+    p.add_argument("--reuse", action="store_true", help="with guesses corrected by discarded states, as the papers' are not")
     p.add_argument("--seed", type=int, default=7)
     p.add_argument("--out", type=pathlib.Path, required=True, help="folder of the runs")
     return p.parse_args()
@@ -42,12 +42,12 @@ class Table:
     def __init__(self, args):
         self.args = args
         args.out.mkdir(parents=True, exist_ok=True)
-        self.suffix = "_recall" if args.recall else ""
+        self.suffix = "_reuse" if args.reuse else ""
 
     def common(self, count):
         a = self.args
         command = ["-m", a.model, "--steps", str(a.steps), "--cfg", str(a.cfg), "--count", str(count)]
-        return command if a.recall else command + ["--no-recall"]
+        return command if a.reuse else command + ["--no-reuse"]
 
     def keep(self, name, command):
         """The JSON of a command, from its file if it was run before."""
@@ -90,7 +90,7 @@ def main():
     lengths = [int(x) for x in args.lengths.split(",")]
     for form in args.forms.split(","):
         calls = {"one": "One target pass a round", "two": "Two target passes a round, as the paper counts"}[form]
-        print(f"\n{calls}: efficiency (acceptance of an examined draft), {args.count} images{', recalling' if args.recall else ''}\n")
+        print(f"\n{calls}: efficiency (acceptance of an examined draft), {args.count} images{', reusing' if args.reuse else ''}\n")
         print("| L | " + " | ".join(str(x) for x in lengths) + " |")
         print("| --- |" + " --- |" * len(lengths))
         for drafter in args.drafters.split(","):

@@ -5,6 +5,9 @@
 
 #include "forerun/api/rescore.h"
 #include "forerun/api/run.h"
+#include "forerun/core/apply_sampling.h"
+#include "forerun/core/certificate.h"
+#include "forerun/core/rng_key.h"
 #include "forerun/core/shared_noise.h"
 
 namespace forerun {
@@ -14,18 +17,18 @@ constexpr float kNegInf = -std::numeric_limits<float>::infinity();
 
 // A draft the rule looked at, as it was when the output was decided.
 struct ExaminedDraft {
-  std::size_t output = 0;  // index among the lane's outputs
+  std::size_t output = 0;  // index among the sequence's outputs
   Token token = 0;
   bool sampled = false;
   std::vector<float> law;  // log-weights it was sampled from, empty if it was not
 };
 
-// Remembers the drafts of a run with one lane.
+// Remembers the drafts of a run with one sequence.
 std::vector<ExaminedDraft> record(const TextRound& round) {
   std::vector<ExaminedDraft> out;
-  const TokenLane& lane = *round.lanes[0];
+  const TokenSequence& sequence = *round.sequences[0];
   const TokenDraft& draft = round.drafts[0];
-  const std::size_t first = lane.outputs().size() - round.outcomes[0].emitted;
+  const std::size_t first = sequence.outputs().size() - round.outcomes[0].emitted;
   for (std::size_t i = 0; i < round.outcomes[0].examined; ++i) {
     ExaminedDraft d{.output = first + i, .token = draft.tokens[i], .sampled = false, .law = {}};
     if (draft.origin == Origin::kSampled && i < draft.laws.size()) {
@@ -38,22 +41,22 @@ std::vector<ExaminedDraft> record(const TextRound& round) {
   return out;
 }
 
-Draws place(const GenerateOptions& o, std::size_t position) {
+RngKey place(const GenerateOptions& o, std::size_t position) {
   return {o.seed, o.request, 0, static_cast<std::uint32_t>(position)};
 }
 
 // True if a token that top-k, top-p or min-p cut off may have been kept on the other side of
 // rounding: it is if logits that all move by `margin` could keep it. Conservative: asks whether
 // slightly looser limits would.
-bool at_the_edge(std::span<const float> raw, const Reshape& limits, Token y, double margin) {
-  Reshape loose = limits;
+bool at_the_edge(std::span<const float> raw, const SamplingParams& limits, Token y, double margin) {
+  SamplingParams loose = limits;
   const double step = limits.greedy() ? 0.0 : margin / limits.temperature;
   loose.top_p = std::min(
       1.0, limits.top_p + std::expm1(2.0 * step) * (1.0 - limits.top_p) * limits.top_p + 1e-6);
   loose.min_p = limits.min_p * std::exp(-2.0 * step);
   loose.top_k = 0;
   std::vector<float> row(raw.begin(), raw.end());
-  reshape_(row, loose);
+  apply_sampling_(row, loose);
   if (row[static_cast<std::size_t>(y)] == kNegInf) return false;
   if (limits.top_k == 0) return true;
   const float own = raw[static_cast<std::size_t>(y)] + static_cast<float>(2.0 * margin);
@@ -68,21 +71,21 @@ class Choice {
   Choice(std::span<float> row, const GenerateOptions& o, std::size_t position, double tie_margin)
       : raw_(row.begin(), row.end()),
         options_(o),
-        draws_(place(o, position)),
+        key_(place(o, position)),
         tie_margin_(tie_margin),
-        law_(reshape_(row, o.sampling)) {}
+        law_(apply_sampling_(row, o.sampling)) {}
 
   Token token() const {
     if (const auto* decided = std::get_if<PointMass>(&law_)) return decided->token;
-    return sample_shared_noise(std::get<Categorical>(law_), draws_).token;
+    return sample_shared_noise(std::get<Categorical>(law_), key_).token;
   }
   /// By how much `a` is preferred to `b`, in logits; limits such as top-p left aside.
   double margin(Token a, Token b) const {
     if (options_.sampling.greedy()) return at(raw_, a) - at(raw_, b);
     std::vector<float> scaled = raw_;
-    const Reshape uncut{.temperature = options_.sampling.temperature};
-    const auto p = std::get<Categorical>(reshape_(scaled, uncut));
-    return (shared_noise_score(p, a, draws_) - shared_noise_score(p, b, draws_)) *
+    const SamplingParams uncut{.temperature = options_.sampling.temperature};
+    const auto p = std::get<Categorical>(apply_sampling_(scaled, uncut));
+    return (shared_noise_score(p, a, key_) - shared_noise_score(p, b, key_)) *
            options_.sampling.temperature;
   }
   /// Rounding may prefer either: the margin is small, or a limit decides and one of the two stands
@@ -103,7 +106,7 @@ class Choice {
 
   std::vector<float> raw_;
   const GenerateOptions& options_;
-  Draws draws_;
+  RngKey key_;
   double tie_margin_;
   TokenLaw law_;
 };
@@ -148,17 +151,17 @@ class Judge {
   }
 
   void score(std::span<float> row, std::size_t position, Token y, const ExaminedDraft* draft) {
-    const Reshape& r = options_.sampling;
+    const SamplingParams& r = options_.sampling;
     const bool cuts = r.top_k > 0 || r.top_p < 1.0 || r.min_p > 0.0;
     const std::vector<float> raw(cuts ? row.begin() : row.end(), row.end());
-    const auto p = std::get<Categorical>(reshape_(row, r));
+    const auto p = std::get<Categorical>(apply_sampling_(row, r));
     if (cuts && row[static_cast<std::size_t>(y)] == kNegInf &&
         at_the_edge(raw, r, y, out_.tie_margin)) {
       ++out_.edges;
       return;
     }
-    const Draws draws = place(options_, position);
-    tokens_.add_output(p, y, draws.uniform(Purpose::kCertificate));
+    const RngKey key = place(options_, position);
+    tokens_.add_output(p, y, key.uniform(Purpose::kCertificate));
     if (draft == nullptr) return;
     if (draft->sampled) {
       tokens_.add_sampled_draft(p, Categorical(draft->law), y);

@@ -3,7 +3,9 @@
 #include <span>
 
 #include "forerun/api/diffusion_impl.h"
+#include "forerun/core/certificate.h"
 #include "forerun/core/tests_of_fit.h"
+#include "forerun/image.h"
 
 namespace forerun {
 namespace {
@@ -15,18 +17,18 @@ struct DecidingDraft {
 };
 using DecidingDrafts = std::map<std::size_t, DecidingDraft>;  // by transition
 
-// Every transition of a finished lane, scored by plain passes over its states.
+// Every transition of a finished sample, scored by plain passes over its states.
 class Judge {
  public:
   Judge(DitTarget& target, const LatentRule& rule, ImageCertificate& out)
       : target_(target), rule_(rule), out_(out) {}
 
-  void judge(const LatentLane& lane, const DecidingDrafts& drafts) {
+  void judge(const LatentSample& sample, const DecidingDrafts& drafts) {
     constexpr std::size_t kRows = 64;
-    for (std::size_t first = 0; first < lane.steps(); first += kRows) {
+    for (std::size_t first = 0; first < sample.steps(); first += kRows) {
       LatentRows rows;
-      for (std::size_t k = first; k < std::min(lane.steps(), first + kRows); ++k) {
-        rows.add(lane, lane.states()[k], k);
+      for (std::size_t k = first; k < std::min(sample.steps(), first + kRows); ++k) {
+        rows.add(sample, sample.states()[k], k);
       }
       const LatentScores scores = target_.score(rows);
       for (std::size_t i = 0; i < rows.size(); ++i) {
@@ -34,7 +36,7 @@ class Judge {
         const double sigma = target_.schedule().step(static_cast<std::int64_t>(k)).sigma;
         // Without noise the output is the mean, or it is not.
         if (sigma == 0.0) {
-          certain_ += lane.states()[k + 1] == scores.means[i] ? 0 : 1;
+          certain_ += sample.states()[k + 1] == scores.means[i] ? 0 : 1;
           continue;
         }
         const auto draft = drafts.find(k);
@@ -42,8 +44,8 @@ class Judge {
         certificate_.add(
             {scores.means[i], sigma},
             drafted ? std::span<const float>(draft->second.mean) : std::span<const float>(),
-            lane.states()[k + 1]);
-        if (drafted) predicted_ += relaxed_law(draft->second.delta, rule_.looseness(k)).shift;
+            sample.states()[k + 1]);
+        if (drafted) predicted_ += relaxed_law(draft->second.delta, rule_.relaxation(k)).shift;
       }
     }
   }
@@ -81,19 +83,19 @@ ImageCertificate certify_images(const DiffusionModel& model, const ImageDrafter&
   Judge judge(sampling.target(), sampling.rule(), out);
   out.interrupted = !sampling.run(listener, [&](const ImageSampling::Round& round) {
     for (const ExaminedDraft& d : examined_drafts(round)) {
-      const LatentLane& lane = *round.lanes[d.lane];
-      const std::size_t first = lane.step() - round.outcomes[d.lane].emitted;
-      drafts[lane.request()][d.step] = {round.drafts[d.lane].means[d.step - first], d.delta};
+      const LatentSample& sample = *round.sequences[d.sample];
+      const std::size_t first = sample.step() - round.outcomes[d.sample].emitted;
+      drafts[sample.request()][d.step] = {round.drafts[d.sample].means[d.step - first], d.delta};
       const double keeps = 2.0 * normal_cdf(-0.5 * d.delta);
       out.kept += d.kept ? 1 : 0;
       out.expected += keeps;
       variance += keeps * (1.0 - keeps);
     }
-    for (LatentLane* lane : round.lanes) {
-      if (!lane->done()) continue;
-      judge.judge(*lane, drafts[lane->request()]);
-      drafts.erase(lane->request());
-      lane->forget_states();
+    for (LatentSample* sample : round.sequences) {
+      if (!sample->done()) continue;
+      judge.judge(*sample, drafts[sample->request()]);
+      drafts.erase(sample->request());
+      sample->forget_states();
     }
   });
   judge.finish();

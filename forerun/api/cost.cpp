@@ -7,6 +7,7 @@
 #include <cstdint>
 #include <numeric>
 
+#include "forerun/api/access.h"
 #include "forerun/api/model_impl.h"
 #include "forerun/tensor/cpu/arena.h"
 #include "forerun/tensor/cpu/cpu_features.h"
@@ -54,8 +55,8 @@ double read_speed(int threads) {
 void check(const Model& model, const CostOptions& o) {
   const auto most = o.rows.empty() ? 0 : *std::max_element(o.rows.begin(), o.rows.end());
   const auto least = o.rows.empty() ? 0 : *std::min_element(o.rows.begin(), o.rows.end());
-  if (least < 1 || o.lanes < 1 || o.repeats < 1) {
-    throw UsageError("cost: rows, lanes and repeats start at 1");
+  if (least < 1 || o.sequences < 1 || o.repeats < 1) {
+    throw UsageError("cost: rows, sequences and repeats start at 1");
   }
   if (o.prefix + static_cast<std::size_t>(most) > model.context()) {
     throw UsageError(fmt::format("cost: a prefix of {} and {} tokens do not fit the context of {}",
@@ -75,7 +76,7 @@ std::vector<Token> some_tokens(std::size_t n, std::size_t vocab) {
 CostCurve measure_cost(const Model& model, const CostOptions& options) {
   check(model, options);
   const c10::InferenceMode no_autograd;
-  const DecoderLm& lm = model.impl().lm;
+  const DecoderLm& lm = impl_of(model).lm;
   CostCurve out;
   out.threads = at::get_num_threads();
   out.weight_bytes = static_cast<double>(lm.weight_bytes());
@@ -86,12 +87,12 @@ CostCurve measure_cost(const Model& model, const CostOptions& options) {
     positions += static_cast<double>(sliding ? std::min(window, options.prefix) : options.prefix);
   }
   out.cache_bytes = static_cast<double>(lm.config.kv_heads * lm.config.head_dim) * 2.0 * width *
-                    positions * options.lanes;
+                    positions * options.sequences;
   out.bytes_per_second = read_speed(out.threads);
 
   const std::vector<Token> prefix = some_tokens(options.prefix, model.vocab());
   std::vector<KvCache> caches;
-  for (int i = 0; i < options.lanes; ++i) {
+  for (int i = 0; i < options.sequences; ++i) {
     caches.push_back(lm.make_cache());
     prefill(lm, caches.back(), prefix);
   }
@@ -101,7 +102,7 @@ CostCurve measure_cost(const Model& model, const CostOptions& options) {
     for (std::size_t i = 0; i < options.rows.size() && go_on(); ++i) {
       const std::vector<Token> tokens =
           some_tokens(static_cast<std::size_t>(options.rows[i]), model.vocab());
-      std::vector<LaneSpan> spans;
+      std::vector<SequenceSpan> spans;
       for (KvCache& cache : caches) {
         spans.push_back({.cache = &cache, .tokens = tokens, .scored = options.rows[i]});
       }

@@ -7,7 +7,8 @@
 #include <string>
 #include <vector>
 
-#include "forerun/forerun.h"
+#include "forerun/text.h"
+#include "forerun/train.h"
 #include "tests/support/chat_model.h"
 #include "tests/support/tiny_prompts.h"
 
@@ -133,13 +134,14 @@ TEST_P(DFlashKinds, TextsOfABatchAreThoseOfSingleRuns) {
   for (const std::string suffix : {"", "+lookup"}) {
     const Drafter drafter = network.drafter(suffix);
     GenerateOptions o = options(Rule::kMaximal, 0.9, 30);
-    o.lanes = 2;  // lanes end and others begin between rounds
+    o.batch_size = 2;  // sequences end and others begin between rounds
     const auto batch = generate_batch(tiny(), drafter, prompts, o);
     ASSERT_EQ(batch.size(), prompts.size());
     for (std::size_t i = 0; i < prompts.size(); ++i) {
       GenerateOptions one = o;
       one.request = static_cast<std::uint32_t>(i);
-      // The hybrid learns from all lanes which source promises more, so only its law is the same.
+      // The hybrid learns from all sequences which source promises more, so only its law is the
+      // same.
       if (suffix.empty()) {
         EXPECT_EQ(batch[i].tokens, generate(tiny(), drafter, prompts[i], one).tokens) << i;
       }
@@ -153,16 +155,16 @@ INSTANTIATE_TEST_SUITE_P(Kinds, DFlashKinds,
                                            Kind{.block = 16, .next = false, .dspark = false},
                                            Kind{.block = 5, .next = false, .reduced = true}));
 
-// Tokens that cannot be drafted are said all the same.
+// Tokens that cannot be drafted are emitted all the same.
 TEST(DFlashReduced, WhatCannotBeDraftedIsStillSaid) {
   const Network network(Kind{.reduced = true});
   const Drafter drafter = network.drafter();
-  std::set<Token> said;
+  std::set<Token> emitted;
   for (Token salt = 0; salt < 8; ++salt) {
     const Generated g = generate(tiny(), drafter, prompt(20, salt), options(Rule::kMaximal, 1.3));
-    said.insert(g.tokens.begin(), g.tokens.end());
+    emitted.insert(g.tokens.begin(), g.tokens.end());
   }
-  EXPECT_GT(said.size(), 100U) << "more tokens than the drafter has";
+  EXPECT_GT(emitted.size(), 100U) << "more tokens than the drafter has";
 }
 
 // All that the first round keeps is the token behind the prompt; a stop token inside a kept run

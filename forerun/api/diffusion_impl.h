@@ -5,7 +5,7 @@
 #include <optional>
 #include <string>
 
-#include "forerun/diffusion.h"
+#include "forerun/image.h"
 #include "forerun/methods/diffusion/latent_drafter.h"
 #include "forerun/models/dit/dit.h"
 
@@ -32,7 +32,7 @@ class ImageSampling {
   ImageSampling(const ImageSampling&) = delete;
   ImageSampling& operator=(const ImageSampling&) = delete;
 
-  using Round = forerun::Round<LatentLane, LatentDraft, DitTarget::Verified>;
+  using Round = forerun::Round<LatentSample, LatentDraft, DitTarget::Verified>;
   /// Runs to the end, or until the listener says so; `each` sees every round.
   /// @return  false if it was interrupted
   bool run(const ImageListener& listener, const std::function<void(const Round&)>& each);
@@ -40,7 +40,7 @@ class ImageSampling {
   DitTarget& target() noexcept { return target_; }
   const DdpmSchedule& schedule() const noexcept { return schedule_; }
   const LatentRule& rule() const noexcept { return rule_; }
-  const std::vector<LatentLane>& lanes() const noexcept { return lanes_; }
+  const std::vector<LatentSample>& samples() const noexcept { return samples_; }
   const RunStatistics& statistics() const noexcept { return statistics_; }
   double seconds() const noexcept { return seconds_; }
 
@@ -51,20 +51,20 @@ class ImageSampling {
   GuidedDit model_;
   DitTarget target_;
   LatentRule rule_;
-  std::optional<PacedLatentDrafter> drafter_;
-  std::vector<LatentLane> lanes_;
+  std::optional<AdaptiveLatentDrafter> drafter_;
+  std::vector<LatentSample> samples_;
   RunStatistics statistics_;
   double seconds_ = 0.0;
 };
 
 /// A draft that a rule examined: the step it is of, and how far it was off.
 struct ExaminedDraft {
-  std::size_t lane;  ///< of the round
-  std::size_t step;  ///< transition
+  std::size_t sample;  ///< of the round
+  std::size_t step;    ///< transition
   bool kept;
   double delta;  ///< distance of the means, in sigmas
 };
-/// Those of a round, in the order of its lanes.
+/// Those of a round, in the order of its samples.
 std::vector<ExaminedDraft> examined_drafts(const ImageSampling::Round& round);
 
 }  // namespace forerun

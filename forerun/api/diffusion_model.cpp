@@ -2,9 +2,10 @@
 
 #include <utility>
 
+#include "forerun/api/access.h"
 #include "forerun/api/diffusion_impl.h"
-#include "forerun/forerun.h"
 #include "forerun/formats/png.h"
+#include "forerun/image.h"
 #include "forerun/methods/asd/asd_predictor.h"
 #include "forerun/methods/free/free_predictor.h"
 #include "forerun/methods/frozen/frozen_predictor.h"
@@ -55,7 +56,7 @@ std::string DiffusionModel::digest() const { return digest_of(*impl_->dit); }
 
 ImageDrafter ImageDrafter::load(const std::string& name, const DiffusionModel& target) {
   using Made = std::shared_ptr<const StepPredictor>;
-  const DitConfig& c = target.impl().dit->config;
+  const DitConfig& c = impl_of(target).dit->config;
   auto impl = std::make_shared<Impl>();
   ImageDrafter out;
   out.name_ = name;
@@ -73,9 +74,9 @@ ImageDrafter ImageDrafter::load(const std::string& name, const DiffusionModel& t
     impl->predictor = [](DitTarget& t) -> Made { return std::make_shared<TargetPredictor>(t); };
   } else if (name.starts_with(free)) {
     const auto network = std::make_shared<const FreeNetwork>(
-        load_free(name.substr(free.size()), *target.impl().dit));
+        load_free(name.substr(free.size()), *impl_of(target).dit));
     std::shared_ptr<const Bf16Free> packed;
-    if (target.impl().packed) packed = std::make_shared<Bf16Free>(*network);
+    if (impl_of(target).packed) packed = std::make_shared<Bf16Free>(*network);
     out.cost_ = free_pass_work(c) / dit_pass_work(c);
     impl->predictor = [network, packed](DitTarget& t) -> Made {
       return std::make_shared<FreePredictor>(GuidedFree(network, packed), t);

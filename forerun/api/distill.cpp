@@ -10,11 +10,12 @@
 
 #include "forerun/api/model_impl.h"
 #include "forerun/api/run.h"
-#include "forerun/forerun.h"
-#include "forerun/formats/atomic_file.h"
-#include "forerun/formats/file_lock.h"
-#include "forerun/formats/json_text.h"
+#include "forerun/base/atomic_file.h"
+#include "forerun/base/file_lock.h"
+#include "forerun/base/json_text.h"
 #include "forerun/formats/token_shards.h"
+#include "forerun/text.h"
+#include "forerun/train.h"
 
 namespace forerun {
 namespace {
@@ -37,10 +38,10 @@ std::string digest(std::span<const std::string> texts) {
   return fmt::format("{:016x}", hash);
 }
 
-// What decides the documents. Not the number of self-prompts: more may be asked for later.
+// What decides the documents. Not the number of self-prompts: more may be queried for later.
 json manifest_of(const Model& model, std::span<const std::string> prompts,
                  const DistillOptions& o) {
-  const Reshape& s = o.generate.sampling;
+  const SamplingParams& s = o.generate.sampling;
   return {{"format", "forerun distill 1"},
           {"target", fs::path(model.path()).filename().string()},
           {"vocab", model.vocab()},
@@ -60,7 +61,7 @@ json manifest_of(const Model& model, std::span<const std::string> prompts,
 void check(const Model& model, const DistillOptions& o) {
   try {
     o.generate.sampling.check();
-    Reshape{.temperature = o.self_temperature}.check();
+    SamplingParams{.temperature = o.self_temperature}.check();
   } catch (const std::invalid_argument& e) {
     throw UsageError(e.what());
   }
@@ -216,22 +217,22 @@ class Distiller {
         own.empty() ? std::vector<std::string>() : self_prompts(own);
     if (!go_on()) return;
     std::vector<std::vector<Token>> prompts;
-    std::vector<std::size_t> asked;
+    std::vector<std::size_t> queried;
     std::vector<TokenDocument> documents;
     for (std::size_t i = 0, j = 0; i < ids.size(); ++i) {
       const std::string& text = ids[i] < prompts_.size() ? prompts_[ids[i]] : written[j++];
       const Message turn{"user", text};
       auto tokens = text.empty() ? std::vector<Token>() : model_.encode_chat({&turn, 1});
       if (tokens.empty() || tokens.size() >= model_.context()) {
-        // An empty document tells the next call that this one was asked for already.
+        // An empty document tells the next call that this one was queried for already.
         documents.push_back({.id = static_cast<std::int64_t>(ids[i])});
         count(documents.back());
         continue;
       }
       prompts.push_back(std::move(tokens));
-      asked.push_back(ids[i]);
+      queried.push_back(ids[i]);
     }
-    keep(prompts, asked, generate_ids(prompts, asked, o_.generate, true), std::move(documents));
+    keep(prompts, queried, generate_ids(prompts, queried, o_.generate, true), std::move(documents));
   }
 
   // @param documents  further ones for the same shard

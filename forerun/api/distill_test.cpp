@@ -6,8 +6,9 @@
 #include <set>
 #include <utility>
 
-#include "forerun/forerun.h"
 #include "forerun/formats/token_shards.h"
+#include "forerun/text.h"
+#include "forerun/train.h"
 #include "tests/support/chat_model.h"
 
 namespace forerun {
@@ -45,7 +46,7 @@ std::map<std::string, std::string> files_in(const std::filesystem::path& folder)
   return out;
 }
 
-const std::vector<std::string> kPrompts = {"hello", "what is a lane?", "a b a b", "hell",
+const std::vector<std::string> kPrompts = {"hello", "what is a sequence?", "a b a b", "hell",
                                            "why?",  "one two three"};
 
 DistillOptions options(double temperature) {
@@ -53,7 +54,7 @@ DistillOptions options(double temperature) {
   o.generate.sampling.temperature = temperature;
   o.generate.max_tokens = 16;
   o.generate.seed = 3;
-  o.generate.lanes = 4;
+  o.generate.batch_size = 4;
   return o;
 }
 
@@ -108,16 +109,16 @@ TEST_P(Distill, AnswersAreWhatGenerateSays) {
   }
 }
 
-TEST_P(Distill, ManyLanesAnswerAsOneDoes) {
+TEST_P(Distill, ManySequencesAnswerAsOneDoes) {
   DistillOptions o = options(GetParam());
   o.self_prompts = 8;
   distill(chatty(), kPrompts, out.string(), o);
-  for (const std::uint32_t lanes : {1U, 3U, 100U}) {
-    o.generate.lanes = lanes;
-    o.shard = lanes == 3 ? 5 : 512;
-    const auto other = folder.path() / std::to_string(lanes);
+  for (const std::uint32_t sequences : {1U, 3U, 100U}) {
+    o.generate.batch_size = sequences;
+    o.shard = sequences == 3 ? 5 : 512;
+    const auto other = folder.path() / std::to_string(sequences);
     distill(chatty(), kPrompts, other.string(), o);
-    EXPECT_EQ(documents_in(other), documents_in(out)) << lanes;
+    EXPECT_EQ(documents_in(other), documents_in(out)) << sequences;
   }
 }
 

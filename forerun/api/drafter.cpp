@@ -3,11 +3,12 @@
 
 #include <filesystem>
 
+#include "forerun/api/access.h"
 #include "forerun/api/learned.h"
 #include "forerun/api/model_impl.h"
-#include "forerun/forerun.h"
 #include "forerun/formats/tokenizer/vocabulary.h"
 #include "forerun/models/dflash/dflash_file.h"
+#include "forerun/text.h"
 
 namespace forerun {
 namespace {
@@ -25,7 +26,7 @@ std::shared_ptr<const DFlashPasses> load_network(const std::string& path, const 
   }
   const c10::InferenceMode no_autograd;
   const Model numbers = Model::load(target.path(), Precision::kF32);
-  DFlash network = load_dflash(path, DFlashTarget(numbers.impl().lm));
+  DFlash network = load_dflash(path, DFlashTarget(impl_of(numbers).lm));
   if (precision == Precision::kInt8 && !machine().int8) precision = Precision::kF32;
   return DFlashPasses::make(std::move(network), precision);
 }
@@ -60,7 +61,7 @@ Drafter Drafter::load(std::string_view name, const Model& target, Precision prec
   }
   out.model_ = Model::load(std::string(name.substr(kDraftModel.size())), precision);
   const auto difference =
-      vocabulary_difference(target.impl().tokenizer, out.model_->impl().tokenizer);
+      vocabulary_difference(impl_of(target).tokenizer, impl_of(*out.model_).tokenizer);
   const bool same_scores = target.vocab() == out.model_->vocab();
   if (difference || !same_scores) {
     throw UsageError(fmt::format(

@@ -9,12 +9,14 @@
 #include <optional>
 #include <utility>
 
+#include "forerun/api/access.h"
 #include "forerun/api/image_reference_impl.h"
-#include "forerun/core/draws.h"
-#include "forerun/forerun.h"
+#include "forerun/core/rng_key.h"
+#include "forerun/evaluate.h"
 #include "forerun/metrics/frechet.h"
 #include "forerun/metrics/neighbours.h"
 #include "forerun/metrics/resampling.h"
+#include "forerun/text.h"
 #include "forerun/train/classifier/moved_images.h"
 
 namespace forerun {
@@ -36,15 +38,15 @@ Seen look(const Classifier& classifier, const LabelledImages& images,
   Seen out;
   for (std::size_t first = 0; first < which.size(); first += kBatch) {
     const auto some = which.subspan(first, std::min(kBatch, which.size() - first));
-    const ClassifierOutput said = run_classifier(classifier, moved_images(images, some));
+    const ClassifierOutput predicted = run_classifier(classifier, moved_images(images, some));
     const at::Tensor labels = labels_of(images, some);
-    const at::Tensor agrees = said.logits.argmax(1).eq(labels);
+    const at::Tensor agrees = predicted.logits.argmax(1).eq(labels);
     for (std::size_t i = 0; i < some.size(); ++i) {
       out.agrees.push_back(agrees.const_data_ptr<bool>()[i]);
       out.labels.push_back(labels.const_data_ptr<std::int64_t>()[i]);
     }
-    features.push_back(said.features);
-    spatial.push_back(said.spatial);
+    features.push_back(predicted.features);
+    spatial.push_back(predicted.spatial);
   }
   out.features = at::cat(features);
   out.spatial = at::cat(spatial);
@@ -64,8 +66,8 @@ std::vector<std::size_t> floor_images(const LabelledImages& training,
   for (const std::int64_t label : labels) ++wanted[label];
   std::vector<std::pair<double, std::size_t>> order;
   for (std::size_t i = 0; i < training.labels.size(); ++i) {
-    const Draws draws{.seed = seed, .request = static_cast<std::uint32_t>(i)};
-    order.emplace_back(draws.uniform(Purpose::kCertificate), i);
+    const RngKey key{.seed = seed, .request = static_cast<std::uint32_t>(i)};
+    order.emplace_back(key.uniform(Purpose::kCertificate), i);
   }
   std::sort(order.begin(), order.end());
   std::vector<std::size_t> out;
@@ -240,8 +242,8 @@ ImageEvaluation evaluate_images(const ImageReference& reference, std::span<const
   const auto tell = [&](const std::string& what) {
     if (on_part) on_part(what);
   };
-  const Classifier& classifier = reference.impl().classifier;
-  const LabelledImages &training = reference.impl().training, &test = reference.impl().test;
+  const Classifier& classifier = impl_of(reference).classifier;
+  const LabelledImages &training = impl_of(reference).training, &test = impl_of(reference).test;
   // Refused before anything is computed.
   std::vector<LabelledImages> planes;
   for (const ImageSet& set : sets) planes.push_back(planes_of(set, reference));

@@ -5,8 +5,9 @@
 #include <stdexcept>
 #include <string>
 
-#include "forerun/diffusion.h"
-#include "forerun/forerun.h"
+#include "forerun/evaluate.h"
+#include "forerun/image.h"
+#include "forerun/train.h"
 #include "tests/support/striped_images.h"
 #include "tests/support/temp_folder.h"
 

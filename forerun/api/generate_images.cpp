@@ -10,9 +10,10 @@
 #include <optional>
 #include <utility>
 
+#include "forerun/api/access.h"
 #include "forerun/api/diffusion_impl.h"
 #include "forerun/core/tests_of_fit.h"
-#include "forerun/forerun.h"
+#include "forerun/image.h"
 #include "forerun/models/vae/vae.h"
 
 namespace forerun {
@@ -30,7 +31,7 @@ DdpmSchedule schedule_of(const ImageOptions& o) {
 
 GuidedDit guided_model(const DiffusionModel& model, const ImageOptions& o) {
   try {
-    const DiffusionModel::Impl& m = model.impl();
+    const DiffusionModel::Impl& m = impl_of(model);
     // facebookresearch/DiT guides the first three channels of a latent's four.
     constexpr std::int64_t kReferences = 3;
     const bool three = m.dialect == DitDialect::kReference && model.channels() > kReferences;
@@ -52,7 +53,7 @@ void check(const DiffusionModel& model, std::span<const std::int64_t> labels,
     if (label >= 0 && label < model.classes()) continue;
     throw UsageError(fmt::format("class {}: the model has 0 to {}", label, model.classes() - 1));
   }
-  if (o.lanes < 1) throw UsageError("lanes: 1 or more images at a time");
+  if (o.batch_size < 1) throw UsageError("samples: 1 or more images at a time");
   if (o.draft_length > kMostSlots) {
     throw UsageError(fmt::format("draft length {}: 1 to {}, or 0 for as many as pay",
                                  o.draft_length, kMostSlots));
@@ -60,12 +61,12 @@ void check(const DiffusionModel& model, std::span<const std::int64_t> labels,
   if (o.draft_length == 0 && o.two_calls) {
     throw UsageError("two calls a round are for comparing with papers: give a draft length");
   }
-  if (!o.looseness.empty() && o.looseness.size() != static_cast<std::size_t>(o.steps)) {
+  if (!o.relaxation.empty() && o.relaxation.size() != static_cast<std::size_t>(o.steps)) {
     throw UsageError(fmt::format("a profile of {} steps, for {} steps of sampling: make one",
-                                 o.looseness.size(), o.steps));
+                                 o.relaxation.size(), o.steps));
   }
-  for (const double l : o.looseness) {
-    if (!(l >= 0.0 && l <= 1.0)) throw UsageError("the looseness of a step is 0 to 1");
+  for (const double l : o.relaxation) {
+    if (!(l >= 0.0 && l <= 1.0)) throw UsageError("the relaxation of a step is 0 to 1");
   }
 }
 
@@ -81,12 +82,12 @@ std::vector<Outcome> without_given(const ImageSampling::Round& round) {
   return out;
 }
 
-// A plain lane drafts nothing.
+// A plain sample drafts nothing.
 struct NoLatentDrafter {
-  std::vector<LatentDraft> propose(std::span<LatentLane* const> lanes) const {
-    return std::vector<LatentDraft>(lanes.size());
+  std::vector<LatentDraft> propose(std::span<LatentSample* const> samples) const {
+    return std::vector<LatentDraft>(samples.size());
   }
-  void observe(std::span<LatentLane* const>, const std::vector<LatentDraft>&,
+  void observe(std::span<LatentSample* const>, const std::vector<LatentDraft>&,
                const DitTarget::Verified&, std::span<const Outcome>) const {}
 };
 
@@ -132,14 +133,14 @@ ImageSampling::ImageSampling(const DiffusionModel& model, const ImageDrafter& dr
       labels_{.first = options.first, .labels = {labels.begin(), labels.end()}},
       model_(guided_model(model, options)),
       target_(model_, schedule_, labels_),
-      rule_(options.looseness.empty() ? LatentRule() : LatentRule(options.looseness)) {
+      rule_(options.relaxation.empty() ? LatentRule() : LatentRule(options.relaxation)) {
   check(model, labels, options);
-  if (drafter.impl().predictor) {
+  if (impl_of(drafter).predictor) {
     const TargetCalls calls = options.two_calls ? TargetCalls::kTwo : TargetCalls::kOne;
-    const bool adaptive = options.draft_length == 0;
-    LatentDrafter guesses(drafter.impl().predictor(target_), calls, target_, options.recall);
-    drafter_.emplace(paced(std::move(guesses), calls,
-                           adaptive ? kMostAdaptive : options.draft_length, adaptive));
+    const bool adapts = options.draft_length == 0;
+    LatentDrafter guesses(impl_of(drafter).predictor(target_), calls, target_, options.reuse);
+    drafter_.emplace(
+        adaptive(std::move(guesses), calls, adapts ? kMostAdaptive : options.draft_length, adapts));
   }
   if (options.first > std::numeric_limits<std::uint32_t>::max() - labels.size()) {
     throw UsageError("the places of images go to 2^32");
@@ -147,8 +148,8 @@ ImageSampling::ImageSampling(const DiffusionModel& model, const ImageDrafter& dr
   const auto size = static_cast<std::size_t>(model_.config().values());
   for (std::uint32_t i = 0; i < labels.size(); ++i) {
     const std::uint32_t place = options.first + i;
-    lanes_.emplace_back(options.seed, place, LatentLane::noise(options.seed, place, size),
-                        static_cast<std::size_t>(options.steps), keep);
+    samples_.emplace_back(options.seed, place, LatentSample::noise(options.seed, place, size),
+                          static_cast<std::size_t>(options.steps), keep);
   }
 }
 
@@ -156,17 +157,17 @@ bool ImageSampling::run(const ImageListener& listener,
                         const std::function<void(const Round&)>& each) {
   const auto start = std::chrono::steady_clock::now();
   bool interrupted = false;
-  ImageProgress progress{.of_steps = lanes_.size() * static_cast<std::uint64_t>(options_.steps),
-                         .of_images = lanes_.size()};
+  ImageProgress progress{.of_steps = samples_.size() * static_cast<std::uint64_t>(options_.steps),
+                         .of_images = samples_.size()};
   const auto observe = [&](const Round& round) {
     const std::vector<Outcome> guessed = without_given(round);
     statistics_.add(guessed, round.seconds);
-    for (std::size_t i = 0; i < round.lanes.size(); ++i) {
+    for (std::size_t i = 0; i < round.sequences.size(); ++i) {
       const Outcome& o = guessed[i];
       progress.steps += o.emitted;
       progress.kept += o.accepted;
       progress.rejected += o.examined - o.accepted;
-      progress.images += round.lanes[i]->done() ? 1 : 0;
+      progress.images += round.sequences[i]->done() ? 1 : 0;
     }
     if (each) each(round);
     if (drafter_) drafter_->learn(round, round.seconds);
@@ -178,21 +179,21 @@ bool ImageSampling::run(const ImageListener& listener,
     interrupted = listener.go_on && !listener.go_on();
     return !interrupted;
   };
-  const std::span<LatentLane> lanes(lanes_);
+  const std::span<LatentSample> samples(samples_);
   if (drafter_) {
-    speculate_some(lanes, options_.lanes, target_, *drafter_, rule_, go_on, observe);
+    speculate_some(samples, options_.batch_size, target_, *drafter_, rule_, go_on, observe);
   } else {
     NoLatentDrafter none;
-    speculate_some(lanes, options_.lanes, target_, none, rule_, go_on, observe);
+    speculate_some(samples, options_.batch_size, target_, none, rule_, go_on, observe);
   }
   return !interrupted;
 }
 
 std::vector<ExaminedDraft> examined_drafts(const ImageSampling::Round& round) {
   std::vector<ExaminedDraft> out;
-  for (std::size_t i = 0; i < round.lanes.size(); ++i) {
+  for (std::size_t i = 0; i < round.sequences.size(); ++i) {
     const Outcome& o = round.outcomes[i];
-    const std::size_t first = round.lanes[i]->step() - o.emitted;
+    const std::size_t first = round.sequences[i]->step() - o.emitted;
     for (std::size_t j = round.drafts[i].given; j < o.examined; ++j) {
       const Gaussian target = round.verified.at(i, j);
       const Latent& draft = round.drafts[i].means[j];
@@ -201,7 +202,7 @@ std::vector<ExaminedDraft> examined_drafts(const ImageSampling::Round& round) {
         const double off = static_cast<double>(draft[d]) - static_cast<double>(target.mean[d]);
         squares += off * off;
       }
-      out.push_back({.lane = i,
+      out.push_back({.sample = i,
                      .step = first + j,
                      .kept = j < o.accepted,
                      .delta = std::sqrt(squares) / target.sigma});
@@ -210,7 +211,7 @@ std::vector<ExaminedDraft> examined_drafts(const ImageSampling::Round& round) {
   return out;
 }
 
-// Follows one lane.
+// Follows one sample.
 class Tracer {
  public:
   Tracer(const ImageSampling& sampling, const DitConfig& config,
@@ -218,44 +219,45 @@ class Tracer {
       : sampling_(sampling), config_(config), vae_(vae) {}
 
   void operator()(const ImageSampling::Round& round) {
-    for (std::size_t i = 0; i < round.lanes.size(); ++i) {
-      const LatentLane& lane = *round.lanes[i];
-      if (lane.request() != followed_) continue;
+    for (std::size_t i = 0; i < round.sequences.size(); ++i) {
+      const LatentSample& sample = *round.sequences[i];
+      if (sample.request() != followed_) continue;
       const Outcome& o = round.outcomes[i];
-      const auto first = static_cast<std::uint32_t>(lane.step()) - o.emitted;
+      const auto first = static_cast<std::uint32_t>(sample.step()) - o.emitted;
       const auto given = static_cast<std::uint32_t>(round.drafts[i].given);
       trace_.rounds.push_back({.first = first,
                                .given = given,
                                .drafted = o.drafted - given,
                                .kept = o.accepted - given,
                                .emitted = o.emitted});
-      if (first < due_ && !lane.done()) continue;
-      due_ = first + static_cast<std::uint32_t>(std::max<std::size_t>(lane.steps() / kSights, 1));
+      if (first < due_ && !sample.done()) continue;
+      due_ = first +
+             static_cast<std::uint32_t>(std::max<std::size_t>(sample.steps() / kPredictions, 1));
       // From the state that the round began with, which the first row of the pass read.
       Latent seen(before_.size());
-      ddpm_foreseen(sampling_.schedule().step(first), before_,
-                    values_of(round.verified.noise(i, 0)), seen);
+      ddpm_predicted_x0(sampling_.schedule().step(first), before_,
+                        values_of(round.verified.noise(i, 0)), seen);
       steps_.push_back(first);
       seen_.push_back(std::move(seen));
     }
-    for (const LatentLane* lane : round.lanes) {
-      if (lane->request() == followed_) before_ = lane->state();
+    for (const LatentSample* sample : round.sequences) {
+      if (sample->request() == followed_) before_ = sample->state();
     }
   }
-  void begin(const LatentLane& lane) {
-    followed_ = lane.request();
-    before_ = lane.state();
+  void begin(const LatentSample& sample) {
+    followed_ = sample.request();
+    before_ = sample.state();
   }
 
   ImageTrace finish() {
     for (std::size_t i = 0; i < seen_.size(); ++i) {
-      trace_.sights.push_back({steps_[i], image_of(seen_[i], config_, vae_)});
+      trace_.predictions.push_back({steps_[i], image_of(seen_[i], config_, vae_)});
     }
     return std::move(trace_);
   }
 
  private:
-  static constexpr std::size_t kSights = 15;
+  static constexpr std::size_t kPredictions = 15;
   const ImageSampling& sampling_;
   const DitConfig& config_;
   const std::optional<VaeDecoder>& vae_;
@@ -269,22 +271,22 @@ class Tracer {
 ImageRun generate_images(const DiffusionModel& model, const ImageDrafter& drafter,
                          std::span<const std::int64_t> labels, const ImageOptions& options,
                          const ImageListener& listener) {
-  const DitConfig& c = model.impl().dit->config;
+  const DitConfig& c = impl_of(model).dit->config;
   const std::optional<VaeDecoder> vae = decoder_of(model, options);
   ImageSampling sampling(model, drafter, labels, options, false);
   ImageRun out;
   out.exact = sampling.rule().exact();
   out.steps.resize(static_cast<std::size_t>(options.steps));
-  const bool drafts = drafter.impl().predictor != nullptr;
+  const bool drafts = impl_of(drafter).predictor != nullptr;
   const bool traced = options.trace && options.pictures;
   Tracer tracer(sampling, c, vae);
-  tracer.begin(sampling.lanes().front());
+  tracer.begin(sampling.samples().front());
   std::map<std::uint32_t, Image> finished;  // by place
   out.interrupted = !sampling.run(listener, [&](const ImageSampling::Round& round) {
     if (traced) tracer(round);
-    for (const LatentLane* lane : round.lanes) {
-      if (!lane->done() || !options.pictures) continue;
-      const auto at = finished.emplace(lane->request(), image_of(lane->state(), c, vae)).first;
+    for (const LatentSample* sample : round.sequences) {
+      if (!sample->done() || !options.pictures) continue;
+      const auto at = finished.emplace(sample->request(), image_of(sample->state(), c, vae)).first;
       if (listener.on_image) listener.on_image(at->first, at->second);
     }
     for (const Outcome& o : round.outcomes) {
@@ -303,8 +305,8 @@ ImageRun generate_images(const DiffusionModel& model, const ImageDrafter& drafte
   out.statistics = sampling.statistics();
   out.states = sampling.target().states();
   out.seconds = sampling.seconds();
-  for (const LatentLane& lane : sampling.lanes()) {
-    if (lane.done()) out.values.push_back(lane.state());
+  for (const LatentSample& sample : sampling.samples()) {
+    if (sample.done()) out.values.push_back(sample.state());
   }
   for (auto& [place, image] : finished) out.images.push_back(std::move(image));
   if (traced) out.trace = tracer.finish();

@@ -1,11 +1,11 @@
 // The public API on the tiny random models of tests/data/tiny: equality of drafted and plain text,
-// lanes, limits, refusals, certificates.
+// sequences, limits, refusals, certificates.
 #include <gtest/gtest.h>
 
 #include <algorithm>
 #include <cmath>
 
-#include "forerun/forerun.h"
+#include "forerun/text.h"
 #include "tests/support/tiny_prompts.h"
 
 namespace forerun {
@@ -165,7 +165,7 @@ TEST(Generate, RespectsBudgetAndContext) {
   EXPECT_THROW(generate(tiny(), lookup(), {}, o), UsageError);
 }
 
-TEST(Generate, StopStringsCutTheTextAndEndTheLane) {
+TEST(Generate, StopStringsCutTheTextAndEndTheSequence) {
   const auto p = prompt(20);
   const Generated whole = generate(tiny(), Drafter(), p, options(Rule::kMaximal, 0.0));
   ASSERT_GT(whole.text.size(), 12U);

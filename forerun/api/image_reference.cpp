@@ -7,7 +7,7 @@
 
 #include "forerun/api/image_reference_impl.h"
 #include "forerun/api/train_images.h"
-#include "forerun/forerun.h"
+#include "forerun/evaluate.h"
 #include "forerun/formats/png.h"
 #include "forerun/models/classifier/classifier_file.h"
 #include "forerun/train/classifier/classifier_objective.h"

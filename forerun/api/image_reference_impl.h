@@ -2,7 +2,7 @@
 
 #include <string>
 
-#include "forerun/diffusion.h"
+#include "forerun/evaluate.h"
 #include "forerun/formats/labelled_images.h"
 #include "forerun/models/classifier/classifier.h"
 

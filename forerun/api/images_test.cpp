@@ -5,8 +5,7 @@
 #include <stdexcept>
 #include <string>
 
-#include "forerun/diffusion.h"
-#include "forerun/forerun.h"
+#include "forerun/image.h"
 
 namespace forerun {
 namespace {
@@ -40,13 +39,13 @@ TEST_F(Images, TellsWhatAModelIs) {
   EXPECT_FALSE(model.latent());
 }
 
-TEST_F(Images, DoNotDependOnLanesOrThreads) {
+TEST_F(Images, DoNotDependOnSamplesOrThreads) {
   const std::vector<std::int64_t> labels = {0, 1, 2, 3, 4, 0, 1, 2};
   ImageOptions o = options(12);
-  o.lanes = 8;
+  o.batch_size = 8;
   set_threads(2);
   const ImageRun together = run("none", labels, o);
-  o.lanes = 1;
+  o.batch_size = 1;
   set_threads(1);
   const ImageRun alone = run("none", labels, o);
   set_threads(0);
@@ -70,10 +69,10 @@ TEST_F(Images, InBf16AreAsExact) {
   const auto sampled = [&](const std::string& drafter) {
     return generate_images(packed, ImageDrafter::load(drafter, packed), labels, o);
   };
-  o.lanes = 5;
+  o.batch_size = 5;
   set_threads(2);
   const ImageRun together = sampled("none");
-  o.lanes = 1;
+  o.batch_size = 1;
   set_threads(1);
   EXPECT_EQ(sampled("none").values, together.values);
   set_threads(0);
@@ -137,7 +136,7 @@ TEST_F(Images, OfTwoCallsTheFirstStepIsNoDraft) {
   const std::vector<std::int64_t> labels = {0, 1, 2};
   ImageOptions o = options(40);
   o.two_calls = true;
-  o.recall = false;
+  o.reuse = false;
   o.draft_length = 1;
   const ImageRun none = run("frozen", labels, o);
   EXPECT_EQ(none.statistics.drafted, 0U);
@@ -164,7 +163,7 @@ TEST_F(Images, OfTwoCallsTheFirstStepIsNoDraft) {
 TEST_F(Images, CanBeManyAtATime) {
   std::vector<std::int64_t> labels(100, 3);
   ImageOptions o = options(2);
-  o.lanes = 64;
+  o.batch_size = 64;
   const ImageRun r = run("asd", labels, o);
   EXPECT_EQ(r.images.size(), 100U);
   o.first = 99;
@@ -205,7 +204,7 @@ TEST_F(Images, ExactRulesPassAndLooseOnesFail) {
     EXPECT_TRUE(exact.passed()) << name << exact.report.z << " " << exact.expected_z;
     EXPECT_EQ(exact.report.outputs, 2U * 599U);
     EXPECT_NEAR(exact.predicted_shift, 0.0, 1e-12);
-    o.looseness.assign(600, 0.0);
+    o.relaxation.assign(600, 0.0);
     const ImageCertificate loose = certify_images(model, drafter, labels, o);
     EXPECT_FALSE(loose.passed()) << name;
     // The bias is the one that theory gives, to the error of its measurement.
@@ -244,9 +243,9 @@ TEST_F(Images, WhatCannotBeAskedForIsSaid) {
     o.draft_length = 0;
     o.two_calls = true;
   });
-  refused({0}, [](ImageOptions& o) { o.lanes = 0; });
-  refused({0}, [](ImageOptions& o) { o.looseness = {1.0}; });
-  refused({0}, [](ImageOptions& o) { o.looseness.assign(5, 1.5); });
+  refused({0}, [](ImageOptions& o) { o.batch_size = 0; });
+  refused({0}, [](ImageOptions& o) { o.relaxation = {1.0}; });
+  refused({0}, [](ImageOptions& o) { o.relaxation.assign(5, 1.5); });
   EXPECT_THROW(ImageDrafter::load("lookup", model), UsageError);
   EXPECT_THROW(ImageDrafter::load("free:" + kDit, model), std::runtime_error);
   EXPECT_THROW(ImageDrafter::load("free:nowhere", model), std::runtime_error);
@@ -262,7 +261,7 @@ TEST_F(Images, StopWhereTheListenerSays) {
   int rounds = 0;
   listener.go_on = [&] { return ++rounds <= 7; };
   ImageOptions o = options(5);
-  o.lanes = 1;
+  o.batch_size = 1;
   const ImageRun r = generate_images(model, ImageDrafter::load("none", model),
                                      std::vector<std::int64_t>{0, 1, 2}, o, listener);
   EXPECT_TRUE(r.interrupted);

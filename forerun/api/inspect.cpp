@@ -7,6 +7,7 @@
 #include <nlohmann/json.hpp>
 #include <type_traits>
 
+#include "forerun/api/access.h"
 #include "forerun/api/model_impl.h"
 #include "forerun/formats/hf_config.h"
 #include "forerun/formats/npy.h"
@@ -91,14 +92,14 @@ Logits logits(const Model& model, std::span<const Token> tokens) {
                                  tokens.size(), model.context()));
   }
   const c10::InferenceMode no_autograd;
-  const DecoderLm& lm = model.impl().lm;
+  const DecoderLm& lm = impl_of(model).lm;
   KvCache cache = lm.make_cache();
   Logits result{.rows = tokens.size(), .vocab = model.vocab(), .values = {}};
   result.values.reserve(result.rows * result.vocab);
   constexpr std::size_t kRows = 256;
   for (std::size_t i = 0; i < tokens.size(); i += kRows) {
     const auto part = tokens.subspan(i, std::min(kRows, tokens.size() - i));
-    const LaneSpan span{
+    const SequenceSpan span{
         .cache = &cache, .tokens = part, .scored = static_cast<std::int64_t>(part.size())};
     const at::Tensor out = forward(lm, {&span, 1});
     result.values.insert(result.values.end(), out.data_ptr<float>(),

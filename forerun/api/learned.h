@@ -4,8 +4,8 @@
 #include <optional>
 
 #include "forerun/core/draft_length.h"
-#include "forerun/forerun.h"
 #include "forerun/models/dflash/dflash_passes.h"
+#include "forerun/text.h"
 
 namespace forerun {
 

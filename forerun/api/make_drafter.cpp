@@ -3,6 +3,7 @@
 #include <mutex>
 #include <utility>
 
+#include "forerun/api/access.h"
 #include "forerun/api/learned.h"
 #include "forerun/api/model_impl.h"
 
@@ -21,17 +22,17 @@ DraftLength control_of(const Model& target, const Drafter& drafter,
                        const GenerateOptions& options) {
   if (options.fixed_draft) return DraftLength({.adaptive = false});
   if (!carries(drafter, options)) return DraftLength();
-  Drafter::Learned& learned = drafter.learned();
+  Drafter::Learned& learned = Access::learned(drafter);
   const std::scoped_lock lock(learned.mutex);
-  const bool fits = learned.target == &target.impl() && learned.rule == options.rule;
+  const bool fits = learned.target == &impl_of(target) && learned.rule == options.rule;
   return fits && learned.control ? *learned.control : DraftLength();
 }
 
 template <class Kind>
-AnyDrafter paced(Kind kind, const Model& target, const Drafter& drafter,
-                 const GenerateOptions& options) {
-  return AnyDrafter(
-      Paced<Kind>(std::move(kind), control_of(target, drafter, options), options.max_draft));
+AnyDrafter adaptive(Kind kind, const Model& target, const Drafter& drafter,
+                    const GenerateOptions& options) {
+  return AnyDrafter(AdaptiveDrafter<Kind>(std::move(kind), control_of(target, drafter, options),
+                                          options.max_draft));
 }
 
 }  // namespace
@@ -39,25 +40,25 @@ AnyDrafter paced(Kind kind, const Model& target, const Drafter& drafter,
 AnyDrafter make_drafter(const Model& target, const Drafter& drafter,
                         const GenerateOptions& options) {
   if (drafter.none() || options.max_draft == 0) return AnyDrafter(NoDrafter());
-  if (const Drafter::Block* block = drafter.block()) {
+  if (const Drafter::Block* block = Access::block(drafter)) {
     DFlashDrafter dflash(block->network, options.sampling, draft_mode(options.rule),
                          options.rule == Rule::kRatioOnSearch);
-    if (!block->with_lookup) return paced(std::move(dflash), target, drafter, options);
-    return paced(DFlashLookupDrafter(std::move(dflash)), target, drafter, options);
+    if (!block->with_lookup) return adaptive(std::move(dflash), target, drafter, options);
+    return adaptive(DFlashLookupDrafter(std::move(dflash)), target, drafter, options);
   }
-  if (!drafter.model()) return paced(LookupDrafter(), target, drafter, options);
-  return paced(
-      DraftModelDrafter(drafter.model()->impl().lm, options.sampling, draft_mode(options.rule)),
+  if (!drafter.model()) return adaptive(LookupDrafter(), target, drafter, options);
+  return adaptive(
+      DraftModelDrafter(impl_of(*drafter.model()).lm, options.sampling, draft_mode(options.rule)),
       target, drafter, options);
 }
 
 void keep_learned(const Model& target, const Drafter& drafter, const GenerateOptions& options,
                   const AnyDrafter& proposer) {
   if (!carries(drafter, options) || proposer.control() == nullptr) return;
-  Drafter::Learned& learned = drafter.learned();
+  Drafter::Learned& learned = Access::learned(drafter);
   const std::scoped_lock lock(learned.mutex);
   learned.control = *proposer.control();
-  learned.target = &target.impl();
+  learned.target = &impl_of(target);
   learned.rule = options.rule;
 }
 

@@ -1,7 +1,7 @@
 #pragma once
 
-#include "forerun/forerun.h"
 #include "forerun/methods/any_drafter.h"
+#include "forerun/text.h"
 
 namespace forerun {
 

@@ -4,10 +4,10 @@
 #include <string>
 #include <unordered_set>
 
-#include "forerun/forerun.h"
 #include "forerun/formats/chat_template.h"
 #include "forerun/formats/tokenizer/tokenizer.h"
 #include "forerun/models/decoder_lm.h"
+#include "forerun/text.h"
 
 namespace forerun {
 

@@ -5,6 +5,7 @@
 
 #include <algorithm>
 
+#include "forerun/api/access.h"
 #include "forerun/api/model_impl.h"
 #include "forerun/methods/text/decoder_target.h"
 
@@ -27,16 +28,16 @@ void rescore(const Model& target, std::span<const Token> prompt, std::span<const
   if (outputs.empty()) return;
   const c10::InferenceMode no_autograd;
   constexpr std::size_t kRows = 64;  // bounds the logits held at once
-  const DecoderLm& lm = target.impl().lm;
+  const DecoderLm& lm = impl_of(target).lm;
   std::vector<Token> text(prompt.begin(), prompt.end());
   text.insert(text.end(), outputs.begin(), outputs.end() - 1);
   KvCache cache = lm.make_cache();
   prefill(lm, cache, std::span(text).first(prompt.size() - 1));
   for (std::size_t i = 0; i < outputs.size(); i += kRows) {
     const std::size_t n = std::min(kRows, outputs.size() - i);
-    const LaneSpan span{.cache = &cache,
-                        .tokens = std::span(text).subspan(prompt.size() - 1 + i, n),
-                        .scored = static_cast<std::int64_t>(n)};
+    const SequenceSpan span{.cache = &cache,
+                            .tokens = std::span(text).subspan(prompt.size() - 1 + i, n),
+                            .scored = static_cast<std::int64_t>(n)};
     const at::Tensor logits = forward(lm, {&span, 1});
     for (std::size_t r = 0; r < n; ++r) visit(i + r, row_of(logits, static_cast<std::int64_t>(r)));
   }

@@ -4,7 +4,7 @@
 #include <functional>
 #include <span>
 
-#include "forerun/forerun.h"
+#include "forerun/text.h"
 
 namespace forerun {
 

@@ -5,7 +5,7 @@
 #include <vector>
 
 #include "forerun/api/text_run.h"
-#include "forerun/forerun.h"
+#include "forerun/text.h"
 
 namespace forerun {
 

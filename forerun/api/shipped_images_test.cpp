@@ -3,8 +3,7 @@
 
 #include <string>
 
-#include "forerun/diffusion.h"
-#include "forerun/forerun.h"
+#include "forerun/image.h"
 
 namespace forerun {
 namespace {

@@ -7,6 +7,7 @@
 #include <chrono>
 #include <utility>
 
+#include "forerun/api/access.h"
 #include "forerun/api/learned.h"
 #include "forerun/api/make_drafter.h"
 #include "forerun/api/model_impl.h"
@@ -21,7 +22,8 @@ Model checked(Model target, const Drafter& drafter, std::span<const std::vector<
   } catch (const std::invalid_argument& e) {
     throw UsageError(e.what());
   }
-  const bool finds = !drafter.has_laws() || (drafter.block() && drafter.block()->with_lookup);
+  const bool finds =
+      !drafter.has_laws() || (Access::block(drafter) && Access::block(drafter)->with_lookup);
   if (options.rule == Rule::kRatioOnSearch && !drafter.none() && finds) {
     throw UsageError(
         fmt::format("ratio-on-search needs a drafter that scores its drafts (draft-model:PATH, "
@@ -42,8 +44,8 @@ Model checked(Model target, const Drafter& drafter, std::span<const std::vector<
 }
 
 std::vector<std::int64_t> features_for(const Drafter& drafter, const GenerateOptions& options) {
-  if (options.max_draft == 0 || drafter.block() == nullptr) return {};
-  return drafter.block()->network->config().feature_layers;
+  if (options.max_draft == 0 || Access::block(drafter) == nullptr) return {};
+  return Access::block(drafter)->network->config().feature_layers;
 }
 
 }  // namespace
@@ -56,20 +58,20 @@ TextRun::TextRun(Model target, Drafter drafter, std::span<const std::vector<Toke
       options_(std::move(options)),
       listener_(std::move(listener)),
       observer_(std::move(observer)),
-      verifier_(model_.impl().lm, options_.sampling, features_for(drafter_, options_)),
+      verifier_(impl_of(model_).lm, options_.sampling, features_for(drafter_, options_)),
       proposer_(make_drafter(model_, drafter_, options_)),
       statistics_(prompts.size()) {
   for (std::size_t i = 0; i < prompts.size(); ++i) {
     TextSink* sink = sinks_
                          .emplace_back(std::make_unique<TextSink>(
-                             model_.impl(), options_, prompts.size() == 1 ? &listener_ : nullptr))
+                             impl_of(model_), options_, prompts.size() == 1 ? &listener_ : nullptr))
                          .get();
     const std::size_t budget =
         std::min<std::size_t>(options_.max_tokens, model_.context() - prompts[i].size());
     const std::uint32_t request =
         requests.empty() ? options_.request + static_cast<std::uint32_t>(i) : requests[i];
-    lanes_.emplace_back(options_.seed, request, prompts[i], budget,
-                        [sink](Token t) { return sink->push(t); });
+    sequences_.emplace_back(options_.seed, request, prompts[i], budget,
+                            [sink](Token t) { return sink->push(t); });
   }
 }
 
@@ -85,22 +87,23 @@ bool TextRun::advance(std::size_t outputs) {
     count(round);
     watch(round);
   };
-  const std::size_t width = options_.lanes > 0 ? options_.lanes : lanes_.size();
-  speculate_some(std::span(lanes_), width, verifier_, proposer_, TokenRule(options_.rule), go_on,
-                 observe);
-  return !stopped &&
-         std::any_of(lanes_.begin(), lanes_.end(), [](const TokenLane& l) { return !l.done(); });
+  const std::size_t width = options_.batch_size > 0 ? options_.batch_size : sequences_.size();
+  speculate_some(std::span(sequences_), width, verifier_, proposer_, TokenRule(options_.rule),
+                 go_on, observe);
+  return !stopped && std::any_of(sequences_.begin(), sequences_.end(),
+                                 [](const TokenSequence& l) { return !l.done(); });
 }
 
-// Statistics lane by lane; a pass shared by several counts its seconds for each in equal parts.
+// Statistics sequence by sequence; a pass shared by several counts its seconds for each in equal
+// parts.
 void TextRun::count(const TextRound& round) {
-  const auto n = static_cast<double>(round.lanes.size());
+  const auto n = static_cast<double>(round.sequences.size());
   const Timings share{.drafter = round.seconds.drafter / n,
                       .target = round.seconds.target / n,
                       .rest = round.seconds.rest / n};
-  for (std::size_t i = 0; i < round.lanes.size(); ++i) {
-    const auto lane = static_cast<std::size_t>(round.lanes[i] - lanes_.data());
-    statistics_[lane].add(round.outcomes.subspan(i, 1), share);
+  for (std::size_t i = 0; i < round.sequences.size(); ++i) {
+    const auto sequence = static_cast<std::size_t>(round.sequences[i] - sequences_.data());
+    statistics_[sequence].add(round.outcomes.subspan(i, 1), share);
   }
 }
 
@@ -118,20 +121,20 @@ void TextRun::watch(const TextRound& round) {
 }
 
 std::vector<Generated> TextRun::finish() {
-  for (const TokenLane& lane : lanes_) proposer_.forget(lane.request());
+  for (const TokenSequence& sequence : sequences_) proposer_.forget(sequence.request());
   keep_learned(model_, drafter_, options_, proposer_);
   std::vector<Generated> out;
-  for (std::size_t i = 0; i < lanes_.size(); ++i) {
-    out.push_back(sinks_[i]->finish(lanes_[i], std::move(statistics_[i])));
+  for (std::size_t i = 0; i < sequences_.size(); ++i) {
+    out.push_back(sinks_[i]->finish(sequences_[i], std::move(statistics_[i])));
     if (proposer_.control() != nullptr) out.back().draft_length = proposer_.control()->report();
-    // The first round's clock holds the prefill of all lanes; it is reported apart.
-    const double prefill = verifier_.prefill_seconds() / static_cast<double>(lanes_.size());
+    // The first round's clock holds the prefill of all sequences; it is reported apart.
+    const double prefill = verifier_.prefill_seconds() / static_cast<double>(sequences_.size());
     out.back().prefill_seconds = prefill;
     out.back().prefill_passes = verifier_.prefill_passes();
     out.back().statistics.seconds.target -= prefill;
     out.back().seconds -= prefill;
     // Learning how far to draft is part of drafting.
-    const double learned = learning_ / static_cast<double>(lanes_.size());
+    const double learned = learning_ / static_cast<double>(sequences_.size());
     out.back().statistics.seconds.drafter += learned;
     out.back().seconds += learned;
   }

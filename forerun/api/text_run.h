@@ -7,14 +7,14 @@
 #include <vector>
 
 #include "forerun/api/text_sink.h"
-#include "forerun/core/lane.h"
-#include "forerun/forerun.h"
+#include "forerun/core/sequence.h"
 #include "forerun/methods/any_drafter.h"
 #include "forerun/methods/text/decoder_target.h"
+#include "forerun/text.h"
 
 namespace forerun {
 
-using TextRound = Round<TokenLane, TokenDraft, VerifiedTokens>;
+using TextRound = Round<TokenSequence, TokenDraft, VerifiedTokens>;
 
 /// Sees every round of a run.
 using RoundObserver = std::function<void(const TextRound&)>;
@@ -46,10 +46,10 @@ class TextRun {
   Listener listener_;
   RoundObserver observer_;
   std::vector<std::unique_ptr<TextSink>> sinks_;
-  std::vector<TokenLane> lanes_;
+  std::vector<TokenSequence> sequences_;
   DecoderTarget verifier_;
   AnyDrafter proposer_;
-  std::vector<RunStatistics> statistics_;  // by lane
+  std::vector<RunStatistics> statistics_;  // by sequence
   RunStatistics whole_;
   double prefilled_ = 0.0, learning_ = 0.0;  // seconds
 };

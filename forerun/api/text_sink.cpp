@@ -13,15 +13,15 @@ bool TextSink::push(Token token) {
   return filter_.stopped();
 }
 
-Generated TextSink::finish(const TokenLane& lane, RunStatistics statistics) {
+Generated TextSink::finish(const TokenSequence& sequence, RunStatistics statistics) {
   emit(filter_.push(decoder_.flush()));
   emit(filter_.flush());
   Generated out;
   out.text = text_;
-  out.tokens.assign(lane.outputs().begin(), lane.outputs().end());
+  out.tokens.assign(sequence.outputs().begin(), sequence.outputs().end());
   out.statistics = std::move(statistics);
   out.seconds = out.statistics.seconds.total();
-  out.finish = finish_of(lane);
+  out.finish = finish_of(sequence);
   out.rule = options_.rule;
   out.exact = options_.exact();
   out.seed = options_.seed;
@@ -33,10 +33,10 @@ void TextSink::emit(const std::string& piece) {
   if (listener_ != nullptr && listener_->on_text && !piece.empty()) listener_->on_text(piece);
 }
 
-Finish TextSink::finish_of(const TokenLane& lane) const {
+Finish TextSink::finish_of(const TokenSequence& sequence) const {
   if (ended_) return Finish::kEndToken;
   if (filter_.stopped()) return Finish::kStopString;
-  return lane.done() ? Finish::kLength : Finish::kInterrupted;
+  return sequence.done() ? Finish::kLength : Finish::kInterrupted;
 }
 
 }  // namespace forerun

@@ -4,16 +4,16 @@
 
 #include "forerun/api/model_impl.h"
 #include "forerun/api/stop_filter.h"
-#include "forerun/core/lane.h"
-#include "forerun/forerun.h"
+#include "forerun/core/sequence.h"
 #include "forerun/formats/tokenizer/stream_decoder.h"
+#include "forerun/text.h"
 
 namespace forerun {
 
-/// One lane's outputs on their way to text.
+/// One sequence's outputs on their way to text.
 class TextSink {
  public:
-  /// @param listener  null where texts of several lanes would mix
+  /// @param listener  null where texts of several sequences would mix
   TextSink(const Model::Impl& model, const GenerateOptions& options, const Listener* listener)
       : model_(model),
         options_(options),
@@ -21,14 +21,14 @@ class TextSink {
         decoder_(model.tokenizer),
         filter_(options.stop) {}
 
-  /// True ends the lane.
+  /// True ends the sequence.
   bool push(Token token);
-  /// The lane's result. Call it once.
-  Generated finish(const TokenLane& lane, RunStatistics statistics);
+  /// The sequence's result. Call it once.
+  Generated finish(const TokenSequence& sequence, RunStatistics statistics);
 
  private:
   void emit(const std::string& piece);
-  Finish finish_of(const TokenLane& lane) const;
+  Finish finish_of(const TokenSequence& sequence) const;
 
   const Model::Impl& model_;
   const GenerateOptions& options_;

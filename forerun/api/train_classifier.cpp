@@ -5,8 +5,7 @@
 #include "forerun/api/train_folder.h"
 #include "forerun/api/train_images.h"
 #include "forerun/api/train_on_ranks.h"
-#include "forerun/diffusion.h"
-#include "forerun/forerun.h"
+#include "forerun/train.h"
 #include "forerun/train/classifier/classifier_objective.h"
 
 namespace forerun {

@@ -4,13 +4,15 @@
 #include <algorithm>
 #include <cmath>
 
+#include "forerun/api/access.h"
 #include "forerun/api/model_impl.h"
 #include "forerun/api/train_folder.h"
 #include "forerun/api/train_on_ranks.h"
-#include "forerun/forerun.h"
 #include "forerun/formats/token_shards.h"
 #include "forerun/models/dflash/dflash_file.h"
 #include "forerun/models/dflash/init_dflash.h"
+#include "forerun/text.h"
+#include "forerun/train.h"
 #include "forerun/train/dflash/dflash_objective.h"
 
 namespace forerun {
@@ -170,14 +172,14 @@ std::unique_ptr<Objective> objective_of(const Model& target, const std::vector<s
   std::vector<TokenShards> shards = load_data(data, static_cast<std::int64_t>(target.vocab()));
   // Weights as numbers: embedding, head, and what the network begins as.
   const Model numbers = Model::load(target.path(), Precision::kF32);
-  const DecoderLm& whole = numbers.impl().lm;
+  const DecoderLm& whole = impl_of(numbers).lm;
   const auto kept = std::make_shared<const Model>(target);
-  const std::shared_ptr<const DecoderLm> lm(kept, &kept->impl().lm);
+  const std::shared_ptr<const DecoderLm> lm(kept, &impl_of(*kept).lm);
   TargetHead head{.norm = whole.final_norm.weight.to(at::kFloat),
                   .norm_eps = whole.final_norm.eps,
                   .rows = {},
                   .softcap = whole.config.logit_softcap};
-  DFlash model = first_network(target.impl(), whole, head, options, training.seed, shards);
+  DFlash model = first_network(impl_of(target), whole, head, options, training.seed, shards);
   // What was loaded for inference cannot take part in training.
   model.embedding = model.embedding.clone();
   model.head = model.head.clone();

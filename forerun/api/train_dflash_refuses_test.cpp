@@ -6,6 +6,7 @@
 
 #include "forerun/formats/safetensors_write.h"
 #include "forerun/formats/token_shards.h"
+#include "forerun/train.h"
 #include "tests/support/tiny_drafter.h"
 
 namespace forerun {

@@ -4,6 +4,7 @@
 #include <cmath>
 #include <functional>
 
+#include "forerun/train.h"
 #include "tests/support/tiny_drafter.h"
 
 namespace forerun {

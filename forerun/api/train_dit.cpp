@@ -4,15 +4,16 @@
 #include <filesystem>
 #include <utility>
 
+#include "forerun/api/access.h"
 #include "forerun/api/diffusion_impl.h"
 #include "forerun/api/train_folder.h"
 #include "forerun/api/train_images.h"
 #include "forerun/api/train_on_ranks.h"
-#include "forerun/diffusion.h"
-#include "forerun/forerun.h"
 #include "forerun/formats/labelled_images.h"
+#include "forerun/image.h"
 #include "forerun/models/dit/dit_file.h"
 #include "forerun/models/dit/init_dit.h"
+#include "forerun/train.h"
 #include "forerun/train/dit/dit_objective.h"
 #include "forerun/train/free/free_objective.h"
 
@@ -79,7 +80,7 @@ std::unique_ptr<Objective> objective_of(const DiffusionModel& target, const std:
     throw UsageError("the parts of the loss count 0 or more");
   }
   expect_own_folder(training.out, "free");
-  const std::shared_ptr<const Dit> dit = copy_of(*target.impl().dit);
+  const std::shared_ptr<const Dit> dit = copy_of(*impl_of(target).dit);
   FreeNetwork network = options.init.empty() ? free_from(*dit, training.seed, options.frozen_image)
                                              : load_free(options.init, *dit);
   std::shared_ptr<const Bf16Dit> packed;

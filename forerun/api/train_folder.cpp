@@ -7,8 +7,8 @@
 #include <nlohmann/json.hpp>
 #include <string>
 
-#include "forerun/forerun.h"
-#include "forerun/formats/json_text.h"
+#include "forerun/base/json_text.h"
+#include "forerun/common.h"
 
 namespace forerun {
 namespace {

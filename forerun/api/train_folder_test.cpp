@@ -5,7 +5,7 @@
 
 #include <string>
 
-#include "forerun/forerun.h"
+#include "forerun/common.h"
 #include "tests/support/temp_folder.h"
 
 namespace forerun {

@@ -4,7 +4,7 @@
 
 #include <utility>
 
-#include "forerun/forerun.h"
+#include "forerun/common.h"
 
 namespace forerun {
 

@@ -2,7 +2,7 @@
 
 #include <stdexcept>
 
-#include "forerun/forerun.h"
+#include "forerun/train.h"
 #include "forerun/train/ranks.h"
 #include "forerun/train/trainer.h"
 

@@ -3,6 +3,7 @@
 #include <functional>
 #include <memory>
 
+#include "forerun/train.h"
 #include "forerun/train/objective.h"
 #include "forerun/train/options.h"
 

@@ -23,13 +23,13 @@ void print_table(const CostCurve& curve, const Flags& f, const Model& model) {
   for (const auto& p : curve.points) {
     out += fmt::format("{:>6} {:>9.2f} {:>9.2f} {:>10.2f} {:>9.1f}\n", p.rows, 1e3 * p.seconds,
                        p.seconds / one, p.seconds / limit,
-                       static_cast<double>(p.rows * f.cost.lanes) / p.seconds);
+                       static_cast<double>(p.rows * f.cost.sequences) / p.seconds);
   }
   out += fmt::format(
-      "one pass after {} tokens, {} lane{}, {}, {} threads; medians of {}\n"
+      "one pass after {} tokens, {} sequence{}, {}, {} threads; medians of {}\n"
       "a pass reads {:.0f} MB of weights and {:.1f} MB of cache; this memory gives {:.1f} GB/s: no "
       "pass under {:.2f} ms\n{}\n",
-      f.cost.prefix, f.cost.lanes, f.cost.lanes == 1 ? "" : "s", name_of(model.precision()),
+      f.cost.prefix, f.cost.sequences, f.cost.sequences == 1 ? "" : "s", name_of(model.precision()),
       curve.threads, f.cost.repeats, curve.weight_bytes / 1e6, curve.cache_bytes / 1e6,
       curve.bytes_per_second / 1e9, 1e3 * limit, machine().cpu);
   write_out(out);
@@ -56,7 +56,7 @@ nlohmann::json to_json(const CostCurve& curve, const CostOptions& options, const
   for (const auto& p : curve.points) ms[std::to_string(p.rows)] = 1e3 * p.seconds;
   return {{"ms", ms},
           {"prefix", options.prefix},
-          {"lanes", options.lanes},
+          {"sequences", options.sequences},
           {"precision", name_of(model.precision())},
           {"threads", curve.threads},
           {"repeats", options.repeats},
@@ -80,7 +80,9 @@ Action add_cost(CLI::App& parent, CLI::App*& command) {
       ->delimiter(',')
       ->check(CLI::Range(1, 1 << 16))
       ->capture_default_str();
-  command->add_option("--lanes", f->cost.lanes, "Sequences in one pass, each with its own prefix")
+  command
+      ->add_option("--sequences", f->cost.sequences,
+                   "Sequences in one pass, each with its own prefix")
       ->check(CLI::Range(1, 1024))
       ->capture_default_str();
   command->add_option("--repeats", f->cost.repeats, "Passes of each size; the median counts")
@@ -90,7 +92,7 @@ Action add_cost(CLI::App& parent, CLI::App*& command) {
   command->footer(R"(Examples:
   forerun cost -m model.gguf
   forerun cost -m model.gguf --prefix 1500 --precision f32 --json
-  forerun cost -m model.gguf --rows 1 --lanes 8
+  forerun cost -m model.gguf --rows 1 --sequences 8
 
 'x first' is the price of checking so many tokens in units of the first line's; 'x memory' compares
 with reading every weight once at the speed of this machine's memory, measured in the same run.)");

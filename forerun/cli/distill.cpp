@@ -7,6 +7,7 @@
 #include "forerun/cli/interrupt.h"
 #include "forerun/cli/options.h"
 #include "forerun/cli/terminal.h"
+#include "forerun/train.h"
 
 namespace forerun::cli {
 namespace {
@@ -70,7 +71,7 @@ int run(const Flags& f) {
 Action add_distill(CLI::App& parent, CLI::App*& command) {
   auto f = std::make_shared<Flags>();
   GenerateOptions& o = f->options.generate;
-  o.lanes = 32;
+  o.batch_size = 32;
   command = parent.add_subcommand(
       "distill", "Let the model answer prompts, many at once, as data to train a drafter on");
   bind(*command, f->model);
@@ -80,7 +81,7 @@ Action add_distill(CLI::App& parent, CLI::App*& command) {
                    "Prompts that the model writes itself, behind those of the file")
       ->check(CLI::Range(std::size_t{0}, std::size_t{1} << 31))
       ->capture_default_str();
-  command->add_option("--out", f->out, "Folder of the answers; taken up again if it holds some")
+  command->add_option("--out", f->out, "Folder of the answers; resumed again if it holds some")
       ->required();
   command->add_option("--temp", o.sampling.temperature, "Of the answers, 0 = greedy")
       ->check(CLI::Range(0.0, 1000.0))
@@ -98,7 +99,7 @@ Action add_distill(CLI::App& parent, CLI::App*& command) {
   command->add_option("-n,--max-tokens", o.max_tokens, "Tokens an answer at most")
       ->check(CLI::Range(1U, 1U << 20))
       ->capture_default_str();
-  command->add_option("--lanes", o.lanes, "Answers written at a time")
+  command->add_option("--batch-size", o.batch_size, "Answers written at a time")
       ->check(CLI::Range(1U, 4096U))
       ->capture_default_str();
   command->add_option("--seed", o.seed, "Same seed, same answers")->capture_default_str();

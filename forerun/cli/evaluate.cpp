@@ -8,6 +8,8 @@
 #include <set>
 
 #include "forerun/cli/terminal.h"
+#include "forerun/evaluate.h"
+#include "forerun/image.h"
 
 namespace forerun::cli {
 namespace {

@@ -8,6 +8,8 @@
 #include <vector>
 
 #include "forerun/cli/images.h"
+#include "forerun/evaluate.h"
+#include "forerun/image.h"
 
 namespace forerun::cli {
 

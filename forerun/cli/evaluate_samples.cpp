@@ -10,6 +10,8 @@
 #include "forerun/cli/evaluate.h"
 #include "forerun/cli/interrupt.h"
 #include "forerun/cli/new_file.h"
+#include "forerun/evaluate.h"
+#include "forerun/image.h"
 
 namespace forerun::cli {
 namespace {
@@ -27,9 +29,9 @@ nlohmann::json described(const SamplePlan::Set& set, const DiffusionModel& model
   if (set.drafter == "none") return out;
   out["draft_length"] = o.draft_length;
   out["two_calls"] = o.two_calls;
-  out["recall"] = o.recall;
+  out["reuse"] = o.reuse;
   out["rule"] = set.rule;
-  if (!o.looseness.empty()) out["looseness"] = o.looseness;
+  if (!o.relaxation.empty()) out["relaxation"] = o.relaxation;
   return out;
 }
 
@@ -184,9 +186,9 @@ Sampled sample_sets(const DiffusionModel& model, const ImageReference& reference
   }
   const ImageOptions& options = plan.sets.front().options;
   Bar bar(plan.count * parts.size() - out.found, options.steps);
-  // Long enough that lanes seldom wait for the last of a turn.
+  // Long enough that samples seldom wait for the last of a turn.
   const std::size_t turn =
-      parts.size() == 1 ? plan.count : std::max<std::size_t>(8 * options.lanes, 1);
+      parts.size() == 1 ? plan.count : std::max<std::size_t>(8 * options.batch_size, 1);
   for (std::size_t begin = 0; begin < plan.count && !out.interrupted; begin += turn) {
     for (Part& part : parts) {
       for (const auto& [first, last] : gaps(part, begin, std::min(begin + turn, plan.count))) {
@@ -196,7 +198,7 @@ Sampled sample_sets(const DiffusionModel& model, const ImageReference& reference
   }
   std::size_t held = 0;
   for (const Part& part : parts) {
-    const bool exact = part.plan->options.looseness.empty();
+    const bool exact = part.plan->options.relaxation.empty();
     out.sets.push_back({.name = part.plan->name + (exact ? "" : " (INEXACT)"), .set = {}});
     out.efficiencies.push_back(part.calls == 0 ? 0.0
                                                : static_cast<double>(part.transitions) /

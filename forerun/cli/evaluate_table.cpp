@@ -5,6 +5,7 @@
 #include <nlohmann/json.hpp>
 
 #include "forerun/cli/evaluate.h"
+#include "forerun/evaluate.h"
 
 namespace forerun::cli {
 namespace {

@@ -8,15 +8,15 @@ namespace forerun::cli {
 namespace {
 
 std::string acceptance_lines(const DraftLengthReport& r) {
-  std::map<std::size_t, std::string> by_grade;
+  std::map<std::size_t, std::string> by_confidence_bin;
   for (const auto& rate : r.acceptance) {
     constexpr std::size_t kShown = 16;
     if (rate.position >= kShown) continue;
-    by_grade[rate.grade] += fmt::format(" {:.2f}", rate.probability);
+    by_confidence_bin[rate.confidence_bin] += fmt::format(" {:.2f}", rate.probability);
   }
   std::string out;
-  for (const auto& [grade, rates] : by_grade) {
-    out += fmt::format("  kept, grade {}  {}\n", grade, rates);
+  for (const auto& [confidence_bin, rates] : by_confidence_bin) {
+    out += fmt::format("  kept, confidence_bin {}  {}\n", confidence_bin, rates);
   }
   return out;
 }

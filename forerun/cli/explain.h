@@ -2,7 +2,8 @@
 
 #include <string>
 
-#include "forerun/forerun.h"
+#include "forerun/common.h"
+#include "forerun/core/draft_length_report.h"
 
 namespace forerun::cli {
 

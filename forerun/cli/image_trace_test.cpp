@@ -22,17 +22,17 @@ ImageTracePage example() {
   page.command = "forerun generate -m 'a & b'";
   page.facts = {{"drafter", "asd"}};
   page.steps = 130;
-  // One kept and one mirrored; three kept and one of the target's own;
-  // and of two calls one that the target gave, one kept, one mirrored.
+  // One kept and one reflected; three kept and one of the target's own;
+  // and of two calls one that the target gave, one kept, one reflected.
   page.rounds = {{0, 0, 0, 0, 1}, {1, 0, 3, 1, 2}, {3, 0, 3, 3, 4}, {7, 1, 3, 1, 3}};
-  page.sights = {{0, "\x89PNG"}, {100, "a"}, {129, "ab"}};
+  page.predictions = {{0, "\x89PNG"}, {100, "a"}, {129, "ab"}};
   return page;
 }
 
 TEST(ImageTrace, ShowsWhatBecameOfEveryStep) {
   const std::string html = render_image_trace(example());
   EXPECT_EQ(occurrences(html, "<rect class=\"kept\" x="), 5U);
-  EXPECT_EQ(occurrences(html, "<rect class=\"mirrored\" x="), 2U);
+  EXPECT_EQ(occurrences(html, "<rect class=\"reflected\" x="), 2U);
   EXPECT_EQ(occurrences(html, "<rect class=\"own\" x="), 3U);
   EXPECT_EQ(occurrences(html, "<line class=\"cut\""), 4U);
   EXPECT_TRUE(has(html, "data:image/png;base64,iVBORw==\""));  // checked with coreutils' base64

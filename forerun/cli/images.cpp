@@ -11,6 +11,7 @@
 #include <string_view>
 
 #include "forerun/cli/interrupt.h"
+#include "forerun/image.h"
 
 namespace forerun::cli {
 namespace {
@@ -40,7 +41,7 @@ std::vector<double> read_profile(const ImageFlags& f, const DiffusionModel& mode
                       "profile`",
                       f.profile, name, its.dump(), ours.dump()));
     }
-    return j.at("looseness").get<std::vector<double>>();
+    return j.at("relaxation").get<std::vector<double>>();
   } catch (const nlohmann::json::exception&) {
     throw UsageError(fmt::format("'{}' is no profile; `forerun profile` makes them", f.profile));
   }
@@ -48,8 +49,8 @@ std::vector<double> read_profile(const ImageFlags& f, const DiffusionModel& mode
 
 // What no command on texts takes.
 constexpr std::array<std::string_view, 9> kOfImages = {
-    "--class",     "--cfg",       "--dialect", "--guided-channels", "--eta",
-    "--two-calls", "--no-recall", "--vae",     "--draft-lengths"};
+    "--class",     "--cfg",      "--dialect", "--guided-channels", "--eta",
+    "--two-calls", "--no-reuse", "--vae",     "--draft-lengths"};
 
 }  // namespace
 
@@ -89,7 +90,7 @@ void bind(CLI::App& app, ImageFlags& f) {
       ->capture_default_str();
   app.add_option("--eta", o.eta, "Stochasticity; 1 is DDPM")->capture_default_str();
   app.add_option("--seed", o.seed, "Of all noise")->capture_default_str();
-  app.add_option("--lanes", o.lanes, "Images at a time; none depends on it")
+  app.add_option("--batch-size", o.batch_size, "Images at a time; none depends on it")
       ->check(CLI::Range(1, 1 << 16))
       ->capture_default_str();
 }
@@ -111,7 +112,7 @@ void bind_drafting(CLI::App& app, ImageFlags& f) {
       ->default_str(length_name(f.options.draft_length));
   app.add_flag("--two-calls", f.options.two_calls,
                "A pass of the model before drafting, and one after, as the papers count");
-  app.add_flag("--no-recall{false}", f.options.recall,
+  app.add_flag("--no-reuse{false}", f.options.reuse,
                "Without correcting guesses by what passes said of discarded states, as published");
 }
 
@@ -135,7 +136,7 @@ std::vector<std::int64_t> labels_of(const ImageFlags& f, const DiffusionModel& m
 
 ImageOptions resolve(const ImageFlags& f, const DiffusionModel& model) {
   ImageOptions o = f.options;
-  if (f.rule == "relax") o.looseness = read_profile(f, model);
+  if (f.rule == "relax") o.relaxation = read_profile(f, model);
   return o;
 }
 
@@ -154,7 +155,7 @@ nlohmann::json profile_settings(const ImageFlags& f, const DiffusionModel& model
               {"drafter", f.drafter.substr(0, f.drafter.find(':'))},
               {"dialect", f.dialect},
               {"two calls", f.options.two_calls},
-              {"recall", f.options.recall}});
+              {"reuse", f.options.reuse}});
   return out;
 }
 
@@ -201,9 +202,9 @@ nlohmann::json settings(const ImageFlags& f, const DiffusionModel& model) {
               {"rule", f.rule},
               {"draft_length", length_json(o.draft_length)},
               {"two_calls", o.two_calls},
-              {"recall", o.recall},
+              {"reuse", o.reuse},
               {"seed", o.seed},
-              {"lanes", o.lanes}});
+              {"batch_size", o.batch_size}});
   return out;
 }
 

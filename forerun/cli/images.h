@@ -7,7 +7,7 @@
 
 #include "forerun/cli/options.h"
 #include "forerun/cli/terminal.h"
-#include "forerun/diffusion.h"
+#include "forerun/image.h"
 
 namespace forerun::cli {
 
@@ -33,7 +33,7 @@ ImageOptions resolve(const ImageFlags& flags, const DiffusionModel& model);
 /// What the law of a step depends on besides model and class, as JSON fields.
 nlohmann::json step_settings(const ImageOptions& options, const DiffusionModel& model);
 
-/// What a profile's looseness belongs to.
+/// What a profile's relaxation belongs to.
 nlohmann::json profile_settings(const ImageFlags& flags, const DiffusionModel& model);
 inline constexpr const char* kProfileFormat = "forerun relax profile 2";
 

@@ -8,6 +8,7 @@
 #include "forerun/cli/images.h"
 #include "forerun/cli/interrupt.h"
 #include "forerun/cli/provenance.h"
+#include "forerun/image.h"
 
 namespace forerun::cli {
 namespace {

@@ -8,6 +8,7 @@
 #include "forerun/cli/interrupt.h"
 #include "forerun/cli/new_file.h"
 #include "forerun/cli/provenance.h"
+#include "forerun/image.h"
 
 namespace forerun::cli {
 namespace {
@@ -41,7 +42,7 @@ int certify(const Flags& f) {
         c.interrupted ? "(interrupted) " : "", c.report.outputs, c.report.drafted, c.report.z,
         c.report.ks_p, c.report.energy_p, c.kept, c.expected, c.expected_z, c.shift,
         c.predicted_shift));
-    if (!options.looseness.empty()) write_out("the rule is INEXACT by design: it should fail\n");
+    if (!options.relaxation.empty()) write_out("the rule is INEXACT by design: it should fail\n");
   }
   if (c.interrupted) return 130;
   return c.passed() ? 0 : 1;
@@ -58,15 +59,15 @@ int profile(const Flags& f) {
       generate_images(model, drafter, labels_of(f.images, model), options, watching(progress));
   progress.clear();
   if (r.interrupted) return 130;
-  const std::vector<double> looseness = relaxed_profile(r);
+  const std::vector<double> relaxation = relaxed_profile(r);
   nlohmann::json j = {{"format", kProfileFormat},
                       {"of", profile_settings(f.images, model)},
                       {"images", r.values.size()},
                       {"date", utc_date()},
-                      {"looseness", looseness}};
+                      {"relaxation", relaxation}};
   file.commit(j.dump(1) + "\n");
-  write_out(fmt::format("{}: looseness from {:.3f} at the first step to {:.3f} at the last\n",
-                        f.out, looseness.front(), looseness.back()));
+  write_out(fmt::format("{}: relaxation from {:.3f} at the first step to {:.3f} at the last\n",
+                        f.out, relaxation.front(), relaxation.back()));
   return 0;
 }
 

@@ -10,6 +10,7 @@
 #include "forerun/cli/new_file.h"
 #include "forerun/cli/provenance.h"
 #include "forerun/cli/report/image_trace.h"
+#include "forerun/image.h"
 
 namespace forerun::cli {
 namespace {
@@ -36,8 +37,8 @@ ImageTracePage page_of(const ImageRun& r, const ImageOptions& o, const ImageFlag
     drafted += t.drafted;
     kept += t.kept;
   }
-  for (const ImageTrace::Sight& s : r.trace.sights) {
-    page.sights.push_back({.step = s.step, .png = png_grid(std::span(&s.image, 1), 1)});
+  for (const ImageTrace::Prediction& s : r.trace.predictions) {
+    page.predictions.push_back({.step = s.step, .png = png_grid(std::span(&s.image, 1), 1)});
   }
   page.title = fmt::format("An image of class {} in {} passes instead of {}", label,
                            r.trace.rounds.size() * (o.two_calls ? 2 : 1), o.steps);

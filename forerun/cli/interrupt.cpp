@@ -8,11 +8,12 @@ namespace forerun::cli {
 namespace {
 
 // A signal handler can reach nothing but a global.
-volatile std::sig_atomic_t asked = 0;  // NOLINT(cppcoreguidelines-avoid-non-const-global-variables)
+volatile std::sig_atomic_t requested =
+    0;  // NOLINT(cppcoreguidelines-avoid-non-const-global-variables)
 
 void handle(int) {
-  if (asked != 0) _exit(130);
-  asked = 1;
+  if (requested != 0) _exit(130);
+  requested = 1;
 }
 
 }  // namespace
@@ -27,8 +28,8 @@ void catch_interrupts() {
   std::signal(SIGPIPE, SIG_IGN);
 }
 
-bool interrupted() noexcept { return asked != 0; }
+bool interrupted() noexcept { return requested != 0; }
 
-void clear_interrupt() noexcept { asked = 0; }
+void clear_interrupt() noexcept { requested = 0; }
 
 }  // namespace forerun::cli

@@ -10,6 +10,7 @@
 #include "forerun/cli/interrupt.h"
 #include "forerun/cli/options.h"
 #include "forerun/cli/terminal.h"
+#include "forerun/train.h"
 
 namespace {
 

@@ -7,7 +7,7 @@
 #include <vector>
 
 #include "forerun/cli/terminal.h"
-#include "forerun/forerun.h"
+#include "forerun/text.h"
 
 namespace forerun::cli {
 

@@ -3,7 +3,7 @@
 
 #include "forerun/cli/options.h"
 #include "forerun/cli/training.h"
-#include "forerun/diffusion.h"
+#include "forerun/train.h"
 
 namespace forerun::cli {
 namespace {
@@ -32,7 +32,7 @@ std::function<int()> add_train_classifier(CLI::App& parent, CLI::App*& command) 
   app.add_option("--side", f->classifier.side,
                  "Side that images are padded to, 0 = their own; as that of the diffusion model")
       ->capture_default_str();
-  app.add_flag("--no-flip{false}", f->classifier.flip, "Without mirrored images");
+  app.add_flag("--no-flip{false}", f->classifier.flip, "Without flipped images");
   app.add_option("--shift", f->classifier.shift, "Pixels by which images are moved at most")
       ->capture_default_str();
   app.add_option("--smoothing", f->classifier.smoothing,

@@ -4,6 +4,7 @@
 
 #include "forerun/cli/options.h"
 #include "forerun/cli/training.h"
+#include "forerun/train.h"
 
 namespace forerun::cli {
 namespace {

@@ -3,7 +3,7 @@
 
 #include "forerun/cli/options.h"
 #include "forerun/cli/training.h"
-#include "forerun/diffusion.h"
+#include "forerun/train.h"
 
 namespace forerun::cli {
 namespace {
@@ -32,7 +32,7 @@ std::function<int()> add_train_dit(CLI::App& parent, CLI::App*& command) {
   app.add_option("--drop", f->dit.drop, "Share of the images whose class is not told")
       ->check(CLI::Range(0.0, 1.0))
       ->capture_default_str();
-  app.add_flag("--no-flip{false}", f->dit.flip, "Without mirrored images");
+  app.add_flag("--no-flip{false}", f->dit.flip, "Without flipped images");
   app.add_option("--init", f->dit.init, "Folder of a network to go on from, with its sizes");
   app.footer(R"(Examples:
   forerun train dit --data /usr/share/datasets/fashion-mnist --out dit --side 32

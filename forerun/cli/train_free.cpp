@@ -3,7 +3,8 @@
 
 #include "forerun/cli/options.h"
 #include "forerun/cli/training.h"
-#include "forerun/diffusion.h"
+#include "forerun/image.h"
+#include "forerun/train.h"
 
 namespace forerun::cli {
 namespace {
@@ -48,7 +49,7 @@ std::function<int()> add_train_free(CLI::App& parent, CLI::App*& command) {
   app.add_option("--drop", f->free.drop,
                  "Share of the images whose class is not told, without guidance")
       ->capture_default_str();
-  app.add_flag("--no-flip{false}", f->free.flip, "Without mirrored images");
+  app.add_flag("--no-flip{false}", f->free.flip, "Without flipped images");
   app.add_option("--init", f->free.init, "Folder of a drafter to go on from");
   app.footer(R"(Examples:
   forerun train free --target dit --data /usr/share/datasets/fashion-mnist --out free

@@ -13,7 +13,7 @@
 #include "forerun/cli/provenance.h"
 #include "forerun/cli/report/training.h"
 #include "forerun/cli/terminal.h"
-#include "forerun/forerun.h"
+#include "forerun/train.h"
 
 namespace forerun::cli {
 namespace {
@@ -83,7 +83,7 @@ void bind_training(CLI::App& app, TrainingFlags& flags, const std::string& what)
       ->check(CLI::Range(0, 1024))
       ->capture_default_str();
   app.add_option("--out", o.out,
-                 "Folder of the result, the checkpoint and the log; a run found there is taken up")
+                 "Folder of the result, the checkpoint and the log; a run found there is resumed")
       ->required();
   app.add_option("--epochs", o.epochs, "Passes over the data")->capture_default_str();
   app.add_option("--steps", o.steps, "Steps, in place of epochs");
@@ -105,7 +105,7 @@ void bind_training(CLI::App& app, TrainingFlags& flags, const std::string& what)
       ->capture_default_str();
   app.add_option("--evaluate-steps", o.evaluate_steps, "Steps between held-out losses")
       ->capture_default_str();
-  app.add_option("--time-limit", o.time_limit, "Seconds after which it stops, to be taken up")
+  app.add_option("--time-limit", o.time_limit, "Seconds after which it stops, to be resumed")
       ->capture_default_str();
   app.add_flag("--f32", flags.f32, "Matrix products in float32, not bfloat16");
 }

@@ -5,7 +5,7 @@
 #include <initializer_list>
 #include <string>
 
-#include "forerun/forerun.h"
+#include "forerun/train.h"
 
 namespace forerun::cli {
 

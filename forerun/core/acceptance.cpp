@@ -8,10 +8,10 @@ namespace {
 constexpr double kPrior = 0.5;
 constexpr double kPriorWorth = 2.0;  // counts
 constexpr double kWorth = 4.0;       // counts that whatever is borrowed from stands for
-constexpr double kLaneWorth = 6.0;
+constexpr double kSequenceWorth = 6.0;
 constexpr double kMemory = 64.0;  // rounds
-constexpr double kLaneMemory = 16.0;
-constexpr double kIdleLaneMemory = 128.0;
+constexpr double kSequenceMemory = 16.0;
+constexpr double kIdleSequenceMemory = 128.0;
 
 double rate(const Acceptance::Cell& c, double borrowed, double worth) noexcept {
   return (c.kept + worth * borrowed) / (c.examined + worth);
@@ -29,21 +29,21 @@ void forget(Acceptance::Cell& c) noexcept {
 
 }  // namespace
 
-double LaneTilt::apply(double probability) const noexcept {
-  const double odds = (kept_ + kLaneWorth) / (kept_expected_ + kLaneWorth) *
-                      (dropped_expected_ + kLaneWorth) / (dropped_ + kLaneWorth);
+double SequenceBias::apply(double probability) const noexcept {
+  const double odds = (kept_ + kSequenceWorth) / (kept_expected_ + kSequenceWorth) *
+                      (dropped_expected_ + kSequenceWorth) / (dropped_ + kSequenceWorth);
   return odds * probability / (odds * probability + 1.0 - probability);
 }
 
-void LaneTilt::observe(double expected, bool kept) noexcept {
+void SequenceBias::observe(double expected, bool kept) noexcept {
   (kept ? kept_ : dropped_) += 1.0;
   kept_expected_ += expected;
   dropped_expected_ += 1.0 - expected;
   touched_ = true;
 }
 
-void LaneTilt::next_round() noexcept {
-  const double keep = 1.0 - 1.0 / (touched_ ? kLaneMemory : kIdleLaneMemory);
+void SequenceBias::next_round() noexcept {
+  const double keep = 1.0 - 1.0 / (touched_ ? kSequenceMemory : kIdleSequenceMemory);
   for (double* count : {&kept_, &kept_expected_, &dropped_, &dropped_expected_}) *count *= keep;
   touched_ = false;
 }
@@ -54,23 +54,25 @@ double Acceptance::Along::next() noexcept {
   return before_ = rate((*cells_)[at], before_, kWorth);
 }
 
-Acceptance::Along Acceptance::along(std::size_t grade) const noexcept {
+Acceptance::Along Acceptance::along(std::size_t confidence_bin) const noexcept {
   const double all = rate(total_, kPrior, kPriorWorth);
-  return {grades_[grade].cells, rate(grades_[grade].total, all, kWorth)};
+  return {confidence_bins_[confidence_bin].cells,
+          rate(confidence_bins_[confidence_bin].total, all, kWorth)};
 }
 
-double Acceptance::probability(std::size_t grade, std::size_t position) const noexcept {
-  Along here = along(grade);
+double Acceptance::probability(std::size_t confidence_bin, std::size_t position) const noexcept {
+  Along here = along(confidence_bin);
   for (std::size_t j = 0; j < std::min(position, kPositions - 1); ++j) here.next();
   return here.next();
 }
 
-const Acceptance::Cell& Acceptance::cell(std::size_t grade, std::size_t position) const noexcept {
-  return grades_[grade].cells[std::min(position, kPositions - 1)];
+const Acceptance::Cell& Acceptance::cell(std::size_t confidence_bin,
+                                         std::size_t position) const noexcept {
+  return confidence_bins_[confidence_bin].cells[std::min(position, kPositions - 1)];
 }
 
-void Acceptance::observe(std::size_t grade, std::size_t position, bool kept) noexcept {
-  Grade& g = grades_[grade];
+void Acceptance::observe(std::size_t confidence_bin, std::size_t position, bool kept) noexcept {
+  Bin& g = confidence_bins_[confidence_bin];
   add(g.cells[std::min(position, kPositions - 1)], kept);
   add(g.total, kept);
   add(total_, kept);
@@ -79,7 +81,7 @@ void Acceptance::observe(std::size_t grade, std::size_t position, bool kept) noe
 
 void Acceptance::next_round() noexcept {
   bool any = false;
-  for (Grade& g : grades_) {
+  for (Bin& g : confidence_bins_) {
     if (!g.touched) continue;
     for (Cell& c : g.cells) forget(c);
     forget(g.total);

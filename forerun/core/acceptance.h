@@ -6,14 +6,16 @@
 
 namespace forerun {
 
-constexpr std::size_t kGrades = 8;  ///< a draft's grade, what its drafter thinks of it, is 0 to 7
+constexpr std::size_t kConfidenceBins =
+    8;  ///< a draft's confidence_bin, what its drafter thinks of it, is 0 to 7
 
-/// How much better or worse one lane's drafts do than those of all: a factor on the odds that a
-/// draft is kept. It weighs what was kept and dropped in the lane (in about 16 rounds) against what
-/// was expected of the same grades and positions, so a lane is compared with its like.
-class LaneTilt {
+/// How much better or worse one sequence's drafts do than those of all: a factor on the odds that a
+/// draft is kept. It weighs what was kept and dropped in the sequence (in about 16 rounds) against
+/// what was expected of the same confidence_bins and positions, so a sequence is compared with its
+/// like.
+class SequenceBias {
  public:
-  /// `probability` as all lanes have it, tilted for this one.
+  /// `probability` as all sequences have it, biased for this one.
   double apply(double probability) const noexcept;
   /// @param expected  what `Acceptance` said of this draft
   void observe(double expected, bool kept) noexcept;
@@ -25,10 +27,10 @@ class LaneTilt {
   bool touched_ = false;
 };
 
-/// The probability that a draft is kept, given that it is examined, by grade and position, over all
-/// lanes. Counts forget 1/64 in a round that adds to them. Where there are few, a position borrows
-/// from the one before (4 counts' worth), the first from its grade, a grade from all grades, those
-/// from 1/2.
+/// The probability that a draft is kept, given that it is examined, by confidence_bin and position,
+/// over all sequences. Counts forget 1/64 in a round that adds to them. Where there are few, a
+/// position borrows from the one before (4 counts' worth), the first from its confidence_bin, a
+/// confidence_bin from all confidence_bins, those from 1/2.
 class Acceptance {
  public:
   static constexpr std::size_t kPositions = 64;  ///< later ones count as the last
@@ -38,7 +40,7 @@ class Acceptance {
     double kept = 0.0;
   };
 
-  /// P(kept | examined) at every position of a grade in turn.
+  /// P(kept | examined) at every position of a confidence_bin in turn.
   class Along {
    public:
     double next() noexcept;
@@ -52,20 +54,20 @@ class Acceptance {
     std::size_t position_ = 0;
   };
 
-  /// @param grade  below kGrades
-  Along along(std::size_t grade) const noexcept;
-  double probability(std::size_t grade, std::size_t position) const noexcept;
-  const Cell& cell(std::size_t grade, std::size_t position) const noexcept;
-  void observe(std::size_t grade, std::size_t position, bool kept) noexcept;
+  /// @param confidence_bin  below kConfidenceBins
+  Along along(std::size_t confidence_bin) const noexcept;
+  double probability(std::size_t confidence_bin, std::size_t position) const noexcept;
+  const Cell& cell(std::size_t confidence_bin, std::size_t position) const noexcept;
+  void observe(std::size_t confidence_bin, std::size_t position, bool kept) noexcept;
   void next_round() noexcept;
 
  private:
-  struct Grade {
+  struct Bin {
     std::array<Cell, kPositions> cells{};
     Cell total;
     bool touched = false;
   };
-  std::array<Grade, kGrades> grades_{};
+  std::array<Bin, kConfidenceBins> confidence_bins_{};
   Cell total_;
 };
 

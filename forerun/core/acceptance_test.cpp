@@ -7,9 +7,9 @@
 namespace forerun {
 namespace {
 
-void see(Acceptance& a, std::size_t grade, std::size_t position, bool kept, int times) {
+void see(Acceptance& a, std::size_t confidence_bin, std::size_t position, bool kept, int times) {
   for (int i = 0; i < times; ++i) {
-    a.observe(grade, position, kept);
+    a.observe(confidence_bin, position, kept);
     a.next_round();
   }
 }
@@ -21,7 +21,7 @@ TEST(Acceptance, StartsAtOneHalf) {
   EXPECT_EQ(a.probability(7, 1000), 0.5);
 }
 
-TEST(Acceptance, FindsTheRateOfEveryGradeAndPosition) {
+TEST(Acceptance, FindsTheRateOfEveryBinAndPosition) {
   std::mt19937_64 random(3);
   const double law[2][2] = {{0.9, 0.6}, {0.3, 0.1}};
   Acceptance a;
@@ -39,7 +39,7 @@ TEST(Acceptance, FindsTheRateOfEveryGradeAndPosition) {
   }
 }
 
-TEST(Acceptance, BorrowsFromThePositionBeforeThenFromTheGradeThenFromAll) {
+TEST(Acceptance, BorrowsFromThePositionBeforeThenFromTheBinThenFromAll) {
   Acceptance a;
   for (int i = 0; i < 200; ++i) {
     a.observe(2, 0, true);
@@ -50,7 +50,7 @@ TEST(Acceptance, BorrowsFromThePositionBeforeThenFromTheGradeThenFromAll) {
   EXPECT_LT(a.probability(2, 1), 0.1);
   EXPECT_EQ(a.probability(2, 2), a.probability(2, 1));  // never seen: as the one before
   EXPECT_EQ(a.probability(2, 63), a.probability(2, 1));
-  EXPECT_NEAR(a.probability(5, 0), 0.5, 0.01);  // a grade never seen: as all
+  EXPECT_NEAR(a.probability(5, 0), 0.5, 0.01);  // a confidence_bin never seen: as all
   Acceptance good;
   see(good, 2, 0, true, 200);
   EXPECT_GT(good.probability(5, 3), 0.9);
@@ -67,15 +67,15 @@ TEST(Acceptance, ForgetsWithinAHundredRoundsButNotWhileNothingIsExamined) {
   EXPECT_LE(a.cell(0, 0).examined, 64.0);
 }
 
-TEST(LaneTilt, ComparesALaneWithItsLikeAndForgets) {
-  LaneTilt tilt;
-  EXPECT_EQ(tilt.apply(0.7), 0.7);
+TEST(SequenceBias, ComparesASequenceWithItsLikeAndForgets) {
+  SequenceBias bias;
+  EXPECT_EQ(bias.apply(0.7), 0.7);
   for (int i = 0; i < 40; ++i) {
-    tilt.observe(0.5, i % 2 == 0);  // as expected
-    tilt.next_round();
+    bias.observe(0.5, i % 2 == 0);  // as expected
+    bias.next_round();
   }
-  EXPECT_NEAR(tilt.apply(0.7), 0.7, 0.03);
-  LaneTilt good, bad;
+  EXPECT_NEAR(bias.apply(0.7), 0.7, 0.03);
+  SequenceBias good, bad;
   for (int i = 0; i < 20; ++i) {
     good.observe(0.5, true);
     bad.observe(0.5, false);

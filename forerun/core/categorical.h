@@ -4,7 +4,6 @@
 #include <span>
 #include <variant>
 
-#include "forerun/core/draws.h"
 #include "forerun/core/token.h"
 
 namespace forerun {

@@ -7,6 +7,7 @@
 #include <limits>
 #include <string>
 
+#include "forerun/core/rng_key.h"
 #include "forerun/core/tests_of_fit.h"
 #include "tests/support/laws.h"
 
@@ -103,7 +104,7 @@ TEST(Categorical, AtAStepOfTheDistributionFunctionTheNextTokenComesOut) {
 TEST(Categorical, SampledTokensFollowTheLawAndChiSquareSeesAOnePercentTilt) {
   const OwnedLaw owned = random_law(4, 12, 1.0F);
   const auto counts = counts_of(12, 1000000, [&](std::uint32_t i) {
-    return owned.law().sample(Draws{.seed = 8, .position = i}.uniform(Purpose::kTarget));
+    return owned.law().sample(RngKey{.seed = 8, .position = i}.uniform(Purpose::kTarget));
   });
   std::vector<double> p = exact_probabilities(owned);
   EXPECT_GT(chi_square_p(p, counts), 1e-5);

@@ -5,6 +5,7 @@
 #include <limits>
 
 #include "forerun/core/certificate.h"
+#include "forerun/core/rng_key.h"
 #include "forerun/core/tests_of_fit.h"
 #include "tests/support/laws.h"
 
@@ -17,10 +18,10 @@ constexpr std::size_t kDim = 8;
 constexpr double kSigma = 0.4;
 constexpr float kApart = 0.14F;  // each coordinate of the draft's mean is off by this: one sigma
 
-using Couple = Coupled<Vector> (*)(const Gaussian&, const Gaussian&, Vector, const Draws&);
+using Couple = Coupled<Vector> (*)(const Gaussian&, const Gaussian&, Vector, const RngKey&);
 
 // Keeps drafts up to e times less likely under the target than an exact rule may.
-Coupled<Vector> relaxed(const Gaussian& target, const Gaussian& draft, Vector x, const Draws& d) {
+Coupled<Vector> relaxed(const Gaussian& target, const Gaussian& draft, Vector x, const RngKey& d) {
   double log_ratio = 1.0;
   for (std::size_t i = 0; i < x.size(); ++i) {
     const double p = (static_cast<double>(x[i]) - target.mean[i]) / target.sigma;
@@ -31,10 +32,10 @@ Coupled<Vector> relaxed(const Gaussian& target, const Gaussian& draft, Vector x,
   Coupled<Vector> out = couple(target, draft, x, d);
   return out.accepted ? Coupled<Vector>{std::move(x), true} : out;
 }
-Coupled<Vector> keep_all(const Gaussian&, const Gaussian&, Vector x, const Draws&) {
+Coupled<Vector> keep_all(const Gaussian&, const Gaussian&, Vector x, const RngKey&) {
   return {std::move(x), true};
 }
-Coupled<Vector> redraw(const Gaussian& target, const Gaussian& draft, Vector x, const Draws& d) {
+Coupled<Vector> redraw(const Gaussian& target, const Gaussian& draft, Vector x, const RngKey& d) {
   Coupled<Vector> out = couple(target, draft, std::move(x), d);
   if (!out.accepted) out.value = target.sample(Purpose::kResidual, d);
   return out;
@@ -46,19 +47,19 @@ CertificateReport certify(std::uint32_t run, std::uint32_t steps, Couple couple_
   GaussianCertificate certificate;
   Vector x(kDim, 0.0F);
   for (std::uint32_t t = 0; t < steps; ++t) {
-    const Draws draws{.seed = 500 + run, .position = t};
+    const RngKey key{.seed = 500 + run, .position = t};
     Vector mean = x;
     for (float& m : mean) m = 0.9F * m + 0.1F;
     const Gaussian target{mean, kSigma};
     if (t % 4 == 3) {
-      x = target.sample(Purpose::kTarget, draws);
+      x = target.sample(Purpose::kTarget, key);
       certificate.add({mean, scored_sigma}, {}, x);
       continue;
     }
     Vector off = mean;
     for (std::size_t i = 0; i < kDim; ++i) off[i] += (t + i) % 2 == 0 ? kApart : -kApart;
     const Gaussian draft{off, kSigma};
-    x = couple_them(target, draft, draft.sample(Purpose::kDraft, draws), draws).value;
+    x = couple_them(target, draft, draft.sample(Purpose::kDraft, key), key).value;
     certificate.add({mean, scored_sigma}, off, x);
   }
   return certificate.report();

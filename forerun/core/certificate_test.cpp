@@ -6,8 +6,10 @@
 #include <functional>
 #include <string>
 
+#include "forerun/core/rng_key.h"
 #include "forerun/core/rule.h"
 #include "forerun/core/tests_of_fit.h"
+#include "forerun/core/token_rule.h"
 #include "tests/support/broken_rules.h"
 #include "tests/support/toy_chain.h"
 
@@ -43,15 +45,16 @@ struct Scorer {
 
   template <class Round>
   void operator()(const Round& round) {
-    for (std::size_t i = 0; i < round.lanes.size(); ++i) {
-      const TokenLane& lane = *round.lanes[i];
+    for (std::size_t i = 0; i < round.sequences.size(); ++i) {
+      const TokenSequence& sequence = *round.sequences[i];
       const TokenDraft& draft = round.drafts[i];
       const Outcome& outcome = round.outcomes[i];
-      const std::size_t first = lane.tokens().size() - outcome.emitted;
+      const std::size_t first = sequence.tokens().size() - outcome.emitted;
       for (std::uint32_t s = 0; s < outcome.emitted; ++s) {
-        const Categorical& target = table.after(lane.tokens().first(first + s));
-        const Token y = lane.tokens()[first + s];
-        certificate.add_output(target, y, lane.draws_at(first + s).uniform(Purpose::kCertificate));
+        const Categorical& target = table.after(sequence.tokens().first(first + s));
+        const Token y = sequence.tokens()[first + s];
+        certificate.add_output(target, y,
+                               sequence.key_at(first + s).uniform(Purpose::kCertificate));
         if (s >= outcome.examined) continue;
         if (draft.origin == Origin::kSampled) {
           certificate.add_sampled_draft(target, draft.laws[s], y);
@@ -66,13 +69,13 @@ struct Scorer {
 template <class AnyRule>
 CertificateReport certify(std::uint32_t run, std::size_t outputs, const AnyRule& rule,
                           ToyDrafter drafter, const MarkovTable& scored = target_table()) {
-  std::vector<TokenLane> lanes;
+  std::vector<TokenSequence> sequences;
   for (std::uint32_t i = 0; i < 4; ++i)
-    lanes.emplace_back(1000 + run, i, std::vector<Token>{0}, outputs / 4);
+    sequences.emplace_back(1000 + run, i, std::vector<Token>{0}, outputs / 4);
   ToyTarget target(target_table());
   Scorer scorer{scored, {}};
-  speculate<TokenLane>(
-      lanes, target, drafter, rule, [] { return true; }, scorer);
+  speculate<TokenSequence>(
+      sequences, target, drafter, rule, [] { return true; }, scorer);
   return scorer.certificate.report();
 }
 
@@ -145,8 +148,8 @@ TEST(TokenCertificate, CatchesEveryBiasedRuleOfTheLiterature) {
 // An argmax draft that claims to be a sample.
 struct Mislabelled : ToyDrafter {
   using ToyDrafter::ToyDrafter;
-  std::vector<TokenDraft> propose(std::span<TokenLane* const> lanes) const {
-    std::vector<TokenDraft> drafts = ToyDrafter::propose(lanes);
+  std::vector<TokenDraft> propose(std::span<TokenSequence* const> sequences) const {
+    std::vector<TokenDraft> drafts = ToyDrafter::propose(sequences);
     for (TokenDraft& d : drafts) d.origin = Origin::kSampled;
     return drafts;
   }
@@ -154,13 +157,13 @@ struct Mislabelled : ToyDrafter {
 
 TEST(TokenCertificate, CatchesASearchedDraftThatClaimsToBeASample) {
   expect_caught("mislabelled", power_of([](std::uint32_t run) {
-                  std::vector<TokenLane> lanes;
-                  lanes.emplace_back(1000 + run, 0, std::vector<Token>{0}, 2000);
+                  std::vector<TokenSequence> sequences;
+                  sequences.emplace_back(1000 + run, 0, std::vector<Token>{0}, 2000);
                   ToyTarget target(target_table());
                   Mislabelled drafter(draft_table(), Origin::kSearched, always(3));
                   Scorer scorer{target_table(), {}};
-                  speculate<TokenLane>(
-                      lanes, target, drafter, TokenRule(Rule::kMaximal), [] { return true; },
+                  speculate<TokenSequence>(
+                      sequences, target, drafter, TokenRule(Rule::kMaximal), [] { return true; },
                       scorer);
                   return scorer.certificate.report();
                 }));

@@ -5,6 +5,7 @@
 #include <stdexcept>
 #include <string>
 
+#include "forerun/core/rng_key.h"
 #include "forerun/core/shared_noise.h"
 
 namespace forerun {
@@ -20,7 +21,7 @@ void check_id(const Categorical& law, Token t, const char* who) {
 }  // namespace
 
 Coupled<Token> couple(const Categorical& target, const Categorical& draft, Token drafted,
-                      const Draws& draws) {
+                      const RngKey& key) {
   check_id(target, drafted, "couple");
   // Here and not only in the residual: a kept draft must not hide it.
   if (draft.size() != target.size()) {
@@ -37,14 +38,14 @@ Coupled<Token> couple(const Categorical& target, const Categorical& draft, Token
         "sampled from, or a PointMass if it was not sampled");
   }
   // Strict: at u = 0 a token the target forbids (p = 0) must still be rejected.
-  const bool accepted = draws.uniform(Purpose::kAccept) < std::exp(log_p - log_q);
+  const bool accepted = key.uniform(Purpose::kAccept) < std::exp(log_p - log_q);
   if (accepted) return {drafted, true};
-  return {sample_residual(target, draft, draws.uniform(Purpose::kResidual)), false};
+  return {sample_residual(target, draft, key.uniform(Purpose::kResidual)), false};
 }
 
-Coupled<Token> couple(const Categorical& target, PointMass draft, const Draws& draws) {
+Coupled<Token> couple(const Categorical& target, PointMass draft, const RngKey& key) {
   check_id(target, draft.token, "couple");
-  const Token y = target.sample(draws.uniform(Purpose::kTarget));
+  const Token y = target.sample(key.uniform(Purpose::kTarget));
   return {y, y == draft.token};
 }
 
@@ -52,23 +53,23 @@ Coupled<Token> couple(PointMass target, PointMass draft) noexcept {
   return {target.token, target.token == draft.token};
 }
 
-Coupled<Token> couple_shared_noise(const Categorical& target, Token drafted, const Draws& draws) {
+Coupled<Token> couple_shared_noise(const Categorical& target, Token drafted, const RngKey& key) {
   check_id(target, drafted, "couple_shared_noise");
-  const Token y = sample_shared_noise(target, draws).token;
+  const Token y = sample_shared_noise(target, key).token;
   return {y, y == drafted};
 }
 
-Coupled<Token> couple_typical(const Categorical& target, Token drafted, const Draws& draws,
+Coupled<Token> couple_typical(const Categorical& target, Token drafted, const RngKey& key,
                               double epsilon, double delta) {
   check_id(target, drafted, "couple_typical");
   const double threshold = std::min(epsilon, delta * std::exp(-target.entropy()));
   if (target.prob(drafted) > threshold) return {drafted, true};
-  return {target.sample(draws.uniform(Purpose::kTarget)), false};
+  return {target.sample(key.uniform(Purpose::kTarget)), false};
 }
 
 Coupled<Token> couple_ratio_on_search(const Categorical& target, const Categorical& draft,
-                                      Token drafted, const Draws& draws) {
-  return couple(target, draft, drafted, draws);
+                                      Token drafted, const RngKey& key) {
+  return couple(target, draft, drafted, key);
 }
 
 }  // namespace forerun

@@ -6,6 +6,7 @@
 #include <cmath>
 #include <string>
 
+#include "forerun/core/rng_key.h"
 #include "forerun/core/tests_of_fit.h"
 #include "tests/support/broken_rules.h"
 #include "tests/support/laws.h"
@@ -25,12 +26,12 @@ constexpr double kLastU = 1.0 - 0x1p-53;
 
 // Places whose uniform is exactly 0 or the largest below 1. Philox is a bijection for each key, so
 // they were found by running it backwards from such words until the purpose came out right.
-constexpr Draws kAcceptZero{7, 0xde29becdU, 0xcba7bfa1U, 0xc8bf7fa8U};
-constexpr Draws kResidualZero{7, 0xa59ed889U, 0x6fe9f0a0U, 0xc4f0f67fU};
-constexpr Draws kAcceptLast{7, 0xb70f5c4bU, 0x18163db0U, 0x70707b48U};
-constexpr Draws kResidualLast{7, 0xfbea2c9bU, 0xa84c3d18U, 0x34da3f1dU};
+constexpr RngKey kAcceptZero{7, 0xde29becdU, 0xcba7bfa1U, 0xc8bf7fa8U};
+constexpr RngKey kResidualZero{7, 0xa59ed889U, 0x6fe9f0a0U, 0xc4f0f67fU};
+constexpr RngKey kAcceptLast{7, 0xb70f5c4bU, 0x18163db0U, 0x70707b48U};
+constexpr RngKey kResidualLast{7, 0xfbea2c9bU, 0xa84c3d18U, 0x34da3f1dU};
 
-Draws place(std::uint32_t i) { return {.seed = 17, .request = 1, .round = i % 3, .position = i}; }
+RngKey place(std::uint32_t i) { return {.seed = 17, .request = 1, .round = i % 3, .position = i}; }
 
 struct Pair {
   std::string name;
@@ -57,14 +58,14 @@ std::vector<Pair> pairs() {
 template <class Couple>
 std::vector<std::size_t> output_counts(const Pair& pair, std::uint32_t tries, Couple couple_them) {
   return counts_of(pair.target.size(), tries, [&](std::uint32_t i) {
-    const Draws draws = place(i);
-    const Token drafted = pair.draft.law().sample(draws.uniform(Purpose::kDraft));
-    return couple_them(pair.target, pair.draft, drafted, draws).value;
+    const RngKey key = place(i);
+    const Token drafted = pair.draft.law().sample(key.uniform(Purpose::kDraft));
+    return couple_them(pair.target, pair.draft, drafted, key).value;
   });
 }
 
-const auto kMaximal = [](const Categorical& p, const Categorical& q, Token d, const Draws& draws) {
-  return couple(p, q, d, draws);
+const auto kMaximal = [](const Categorical& p, const Categorical& q, Token d, const RngKey& key) {
+  return couple(p, q, d, key);
 };
 
 // Chi-square at 1e-5 for each of eight pairs: fails by chance below 1e-4.
@@ -130,14 +131,14 @@ TEST(Couple, DecidesByTheUniformOfThePlaceAndTheRatio) {
     const auto p = exact_probabilities(pair.target);
     const auto q = exact_probabilities(pair.draft);
     for (std::uint32_t i = 0; i < 20000; ++i) {
-      const Draws draws = place(i);
-      const Token d = pair.draft.law().sample(draws.uniform(Purpose::kDraft));
+      const RngKey key = place(i);
+      const Token d = pair.draft.law().sample(key.uniform(Purpose::kDraft));
       const double ratio = p[static_cast<std::size_t>(d)] / q[static_cast<std::size_t>(d)];
-      const double u = draws.uniform(Purpose::kAccept);
+      const double u = key.uniform(Purpose::kAccept);
       ASSERT_GT(std::abs(u - ratio), 1e-12);
-      const Coupled<Token> out = couple(pair.target, pair.draft, d, draws);
+      const Coupled<Token> out = couple(pair.target, pair.draft, d, key);
       ASSERT_EQ(out.accepted, u < ratio) << pair.name;
-      const double v = draws.uniform(Purpose::kResidual);
+      const double v = key.uniform(Purpose::kResidual);
       ASSERT_EQ(out.value, out.accepted ? d : sample_residual(pair.target, pair.draft, v));
       // The residual holds nothing of a rejected draft.
       ASSERT_EQ(out.accepted, out.value == d);
@@ -151,9 +152,9 @@ TEST(Couple, RejectsWithProbabilityTotalVariation) {
   for (const Pair& pair : pairs()) {
     const double tv = total_variation(pair.target, pair.draft);
     const auto rejected = counts_of(2, kTrials, [&](std::uint32_t i) {
-      const Draws draws = place(i);
-      const Token d = pair.draft.law().sample(draws.uniform(Purpose::kDraft));
-      return couple(pair.target, pair.draft, d, draws).accepted ? 0 : 1;
+      const RngKey key = place(i);
+      const Token d = pair.draft.law().sample(key.uniform(Purpose::kDraft));
+      return couple(pair.target, pair.draft, d, key).accepted ? 0 : 1;
     });
     const double share = static_cast<double>(rejected[1]) / kTrials;
     EXPECT_NEAR(share, tv, five_sigma(tv, kTrials) + 1e-12) << pair.name;
@@ -170,12 +171,12 @@ TEST(Couple, TheExtremeUniformsAreWhatTheyAreSaidToBe) {
 TEST(Couple, NeverReturnsAForbiddenTokenEvenAtTheEndsOfTheUniforms) {
   const OwnedLaw target = law_of({0.0, 0.5, 0.5, 0.0});
   const OwnedLaw draft = law_of({0.5, 0.25, 0.0, 0.25});
-  for (const Draws& draws : {kAcceptZero, kResidualZero, kAcceptLast, kResidualLast}) {
+  for (const RngKey& key : {kAcceptZero, kResidualZero, kAcceptLast, kResidualLast}) {
     for (const Token d : {0, 3}) {
-      const Coupled<Token> out = couple(target, draft, d, draws);
+      const Coupled<Token> out = couple(target, draft, d, key);
       EXPECT_FALSE(out.accepted);
       EXPECT_TRUE(out.value == 1 || out.value == 2) << out.value;
-      const Coupled<Token> matched = couple(target, PointMass{d}, draws);
+      const Coupled<Token> matched = couple(target, PointMass{d}, key);
       EXPECT_FALSE(matched.accepted);
       EXPECT_TRUE(matched.value == 1 || matched.value == 2) << matched.value;
     }
@@ -224,17 +225,17 @@ TEST(Couple, RefusesDraftsItCannotJudge) {
   const OwnedLaw p = law_of({0.5, 0.5, 0.0});
   const OwnedLaw q = law_of({0.0, 0.5, 0.5});
   const OwnedLaw two = law_of({0.5, 0.5});
-  const Draws draws = place(1);
+  const RngKey key = place(1);
   const auto has = [](const std::string& text, const char* part) {
     return text.find(part) != std::string::npos;
   };
-  EXPECT_TRUE(has(message_of([&] { couple(p, q, 0, draws); }), "PointMass"));
+  EXPECT_TRUE(has(message_of([&] { couple(p, q, 0, key); }), "PointMass"));
   for (const Token bad : {-1, 3, 1 << 30}) {
-    EXPECT_TRUE(has(message_of([&] { couple(p, q, bad, draws); }), std::to_string(bad).c_str()));
-    EXPECT_TRUE(has(message_of([&] { couple(p, PointMass{bad}, draws); }), "vocabulary of 3"));
-    EXPECT_TRUE(has(message_of([&] { couple_shared_noise(p, bad, draws); }), "vocabulary of 3"));
-    EXPECT_TRUE(has(message_of([&] { couple_typical(p, bad, draws); }), "vocabulary of 3"));
-    EXPECT_TRUE(has(message_of([&] { couple_ratio_on_search(p, q, bad, draws); }), "of 3"));
+    EXPECT_TRUE(has(message_of([&] { couple(p, q, bad, key); }), std::to_string(bad).c_str()));
+    EXPECT_TRUE(has(message_of([&] { couple(p, PointMass{bad}, key); }), "vocabulary of 3"));
+    EXPECT_TRUE(has(message_of([&] { couple_shared_noise(p, bad, key); }), "vocabulary of 3"));
+    EXPECT_TRUE(has(message_of([&] { couple_typical(p, bad, key); }), "vocabulary of 3"));
+    EXPECT_TRUE(has(message_of([&] { couple_ratio_on_search(p, q, bad, key); }), "of 3"));
   }
   // Also where the draft would have been kept.
   for (std::uint32_t i = 0; i < 50; ++i) {
@@ -284,8 +285,8 @@ TEST(CoupleTypical, IsBiasedAsPredictedAndChiSquareSeesIt) {
   for (std::size_t y = 0; y < 4; ++y) (p[y] > threshold ? predicted[y] : redrawn) += q[y];
   for (std::size_t y = 0; y < 4; ++y) predicted[y] += redrawn * p[y];
   const auto counts = output_counts(
-      pair, 200000, [](const Categorical& t, const Categorical&, Token d, const Draws& draws) {
-        return couple_typical(t, d, draws);
+      pair, 200000, [](const Categorical& t, const Categorical&, Token d, const RngKey& key) {
+        return couple_typical(t, d, key);
       });
   EXPECT_GT(chi_square_p(predicted, counts), 1e-5);
   EXPECT_LT(chi_square_p(p, counts), 1e-9);

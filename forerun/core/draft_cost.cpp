@@ -13,25 +13,24 @@ constexpr double kSpread = 0.25;
 
 bool usable(double seconds) noexcept { return std::isfinite(seconds) && seconds > 0.0; }
 
-double believed(Surprise& surprise, double seconds, double expected) noexcept {
-  return expected > 0.0 ? expected * std::exp(surprise.clip(std::log(seconds / expected)))
-                        : seconds;
+double believed(OutlierClip& excess, double seconds, double expected) noexcept {
+  return expected > 0.0 ? expected * std::exp(excess.clip(std::log(seconds / expected))) : seconds;
 }
 
 }  // namespace
 
 void SteadySeconds::observe(double seconds) noexcept {
   if (!usable(seconds)) return;
-  const double s = believed(surprise_, seconds, mean_);
-  seen_ = std::min(seen_ + 1.0, surprise_.sudden() ? 2.0 : kMemory);
+  const double s = believed(outlier_clip_, seconds, mean_);
+  seen_ = std::min(seen_ + 1.0, outlier_clip_.sudden() ? 2.0 : kMemory);
   mean_ += (s - mean_) / seen_;
 }
 
 void DraftCost::observe(std::size_t tokens, double seconds_seen) noexcept {
   if (tokens == 0 || !usable(seconds_seen)) return;
   const double n = static_cast<double>(tokens);
-  const double s = believed(surprise_, seconds_seen, seconds(tokens));
-  weight_ = std::min(weight_ + 1.0, surprise_.sudden() ? 2.0 : kMemory);
+  const double s = believed(outlier_clip_, seconds_seen, seconds(tokens));
+  weight_ = std::min(weight_ + 1.0, outlier_clip_.sudden() ? 2.0 : kMemory);
   const double part = 1.0 / weight_;
   const double dn = n - tokens_, ds = s - seconds_;
   tokens_ += part * dn;

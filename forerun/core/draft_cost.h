@@ -2,11 +2,11 @@
 
 #include <cstddef>
 
-#include "forerun/core/surprise.h"
+#include "forerun/core/outlier_clip.h"
 
 namespace forerun {
 
-/// A running mean of seconds that a busy moment does not poison (Surprise) and that follows a
+/// A running mean of seconds that a busy moment does not poison (OutlierClip) and that follows a
 /// lasting change.
 class SteadySeconds {
  public:
@@ -16,7 +16,7 @@ class SteadySeconds {
   void observe(double seconds) noexcept;
 
  private:
-  Surprise surprise_;
+  OutlierClip outlier_clip_;
   double mean_ = 0.0;
   double seen_ = 0.0;
 };
@@ -28,7 +28,7 @@ class DraftCost {
  public:
   double fixed() const noexcept { return fixed_; }          ///< seconds a round that drafts
   double per_token() const noexcept { return per_token_; }  ///< seconds
-  /// Expected seconds to draft `tokens` in all lanes together; 0 for none, or while nothing is
+  /// Expected seconds to draft `tokens` in all sequences together; 0 for none, or while nothing is
   /// known.
   double seconds(std::size_t tokens) const noexcept {
     return tokens == 0 ? 0.0 : fixed_ + per_token_ * static_cast<double>(tokens);
@@ -37,7 +37,7 @@ class DraftCost {
   void observe(std::size_t tokens, double seconds) noexcept;
 
  private:
-  Surprise surprise_;
+  OutlierClip outlier_clip_;
   double weight_ = 0.0;
   double tokens_ = 0.0, seconds_ = 0.0;   // weighted means
   double variance_ = 0.0, shared_ = 0.0;  // weighted: of the tokens; with the seconds

@@ -36,9 +36,16 @@ void PrintTo(const Change& c, std::ostream* out) { *out << c.world.name; }
 
 std::vector<Change> changing() {
   std::vector<Change> all = {
-      {{.name = "FreeGetsHopeless", .found = true, .pass = sloped(0.1), .kept = then(0.9, 0.05)},
+      {{.name = "FreeGetsHopeless",
+        .deterministic = true,
+        .pass = sloped(0.1),
+        .kept = then(0.9, 0.05)},
        20},
-      {{.name = "FreeGetsGood", .found = true, .pass = sloped(0.1), .kept = then(0.05, 0.9)}, 20},
+      {{.name = "FreeGetsGood",
+        .deterministic = true,
+        .pass = sloped(0.1),
+        .kept = then(0.05, 0.9)},
+       20},
       {{.name = "CostlyGetsHopeless",
         .pass = sloped(0.05),
         .draft_token = per_token(1.0),
@@ -50,22 +57,22 @@ std::vector<Change> changing() {
         .kept = then(0.05, 0.9)},
        150},
       {{.name = "MachineSlowsDown",
-        .found = true,
+        .deterministic = true,
         .pass = passes(10, 1, 20, 2),
         .kept = always(0.8)},
        20},
       {{.name = "MachineSpeedsUp",
-        .found = true,
+        .deterministic = true,
         .pass = passes(20, 2, 10, 1),
         .kept = always(0.8)},
        20},
       {{.name = "FreeRowsGetDear",
-        .found = true,
+        .deterministic = true,
         .pass = passes(10, 0.5, 10, 12),
         .kept = always(0.8)},
        20},
       {{.name = "FreeRowsGetCheap",
-        .found = true,
+        .deterministic = true,
         .pass = passes(10, 12, 10, 0.5),
         .kept = always(0.8)},
        150},
@@ -92,7 +99,7 @@ std::vector<Change> changing() {
   };
   for (auto& [w, within] : all) {
     w.outputs = 4500;
-    if (w.found) w.draft_fixed = 0.02;
+    if (w.deterministic) w.draft_fixed = 0.02;
   }
   return all;
 }

@@ -10,6 +10,7 @@
 #include <stdexcept>
 #include <vector>
 
+#include "forerun/core/rng_key.h"
 #include "tests/support/laws.h"
 
 namespace forerun {
@@ -18,12 +19,12 @@ namespace {
 using Lengths = std::vector<std::uint32_t>;
 using Tokens = std::vector<Token>;
 
-Lengths plan(DraftLength& control, std::vector<LanePlan> lanes) {
-  const auto view = control.plan(lanes);
+Lengths plan(DraftLength& control, std::vector<SequencePlan> sequences) {
+  const auto view = control.plan(sequences);
   return {view.begin(), view.end()};
 }
-void observe(DraftLength& control, std::vector<LaneSeen> lanes, PassSeen pass = {}) {
-  control.observe(lanes, pass);
+void observe(DraftLength& control, std::vector<SequenceOutcome> sequences, PassSeen pass = {}) {
+  control.observe(sequences, pass);
 }
 
 // A controller after plain rounds of 10 ms, then `drafts` kept ones.
@@ -40,10 +41,11 @@ DraftLength seasoned(DraftLengthOptions options, int drafts) {
 
 TEST(DraftLength, TheFirstRoundIsPlainThenDraftsGrowStepwise) {
   DraftLength control;
-  const std::vector<LanePlan> lane{{.request = 7, .limit = 16, .found = true}};
+  const std::vector<SequencePlan> sequence{{.request = 7, .limit = 16, .deterministic = true}};
   const auto round = [&] {
-    const std::uint32_t k = control.plan(lane)[0];
-    observe(control, {{.request = 7, .found = true, .drafted = k, .examined = k, .accepted = k}},
+    const std::uint32_t k = control.plan(sequence)[0];
+    observe(control,
+            {{.request = 7, .deterministic = true, .drafted = k, .examined = k, .accepted = k}},
             {.rows = 1 + k, .target_seconds = 0.01 + 1e-4 * k, .drafter_seconds = 1e-5});
     return k;
   };
@@ -52,7 +54,7 @@ TEST(DraftLength, TheFirstRoundIsPlainThenDraftsGrowStepwise) {
   EXPECT_EQ(lengths, (Lengths{0, 1, 3, 7, 15, 16}));
 }
 
-TEST(DraftLength, DraftsNothingForNoLanesAndNothingBeyondALimit) {
+TEST(DraftLength, DraftsNothingForNoSequencesAndNothingBeyondALimit) {
   DraftLength control = seasoned({}, 40);
   plan(control, {{.request = 0, .limit = 8}});  // a plain round, to compare with
   EXPECT_EQ(plan(control, {}), Lengths{});
@@ -64,7 +66,7 @@ TEST(DraftLength, DraftsNothingForNoLanesAndNothingBeyondALimit) {
   EXPECT_EQ(plan(fresh, {}), Lengths{});
 }
 
-TEST(DraftLength, FixedGivesEveryLaneItsLimit) {
+TEST(DraftLength, FixedGivesEverySequenceItsLimit) {
   DraftLength control({.adaptive = false});
   for (int i = 0; i < 3; ++i) {
     EXPECT_EQ(plan(control, {{.request = 0, .limit = 5}, {.request = 1, .limit = 0}}),
@@ -87,24 +89,24 @@ TEST(DraftLength, ChoosesWhatBruteForceDoes) {
     DraftLength control({.credit = 1e9}, table);
     const PassCost pass(table);
     Acceptance acceptance;
-    std::array<LaneTilt, 3> tilts;
-    std::vector<LanePlan> lanes;
+    std::array<SequenceBias, 3> biases;
+    std::vector<SequencePlan> sequences;
     for (std::uint32_t i = 0; i < 3; ++i) {
-      lanes.push_back({.request = i, .limit = random() % 5, .grade = random() % 3});
+      sequences.push_back({.request = i, .limit = random() % 5, .confidence_bin = random() % 3});
     }
     for (int round = 0; round < 30; ++round) {
       for (std::uint32_t i = 0; i < 3; ++i) {
         const std::size_t accepted = random() % (2 + i), examined = accepted + random() % 2;
         for (std::size_t j = 0; j < examined; ++j) {
-          tilts[i].observe(acceptance.probability(lanes[i].grade, j), j < accepted);
-          acceptance.observe(lanes[i].grade, j, j < accepted);
+          biases[i].observe(acceptance.probability(sequences[i].confidence_bin, j), j < accepted);
+          acceptance.observe(sequences[i].confidence_bin, j, j < accepted);
         }
-        tilts[i].next_round();
-        control.observe(std::array{LaneSeen{.request = i,
-                                            .grade = lanes[i].grade,
-                                            .drafted = examined,
-                                            .examined = examined,
-                                            .accepted = accepted}},
+        biases[i].next_round();
+        control.observe(std::array{SequenceOutcome{.request = i,
+                                                   .confidence_bin = sequences[i].confidence_bin,
+                                                   .drafted = examined,
+                                                   .examined = examined,
+                                                   .accepted = accepted}},
                         {});
         acceptance.next_round();
       }
@@ -114,20 +116,22 @@ TEST(DraftLength, ChoosesWhatBruteForceDoes) {
       for (std::size_t i = 0; i < 3; ++i) {
         double survival = 1.0;
         for (std::size_t j = 0; j < k[i]; ++j) {
-          outputs += survival *= tilts[i].apply(acceptance.probability(lanes[i].grade, j));
+          outputs += survival *=
+              biases[i].apply(acceptance.probability(sequences[i].confidence_bin, j));
         }
       }
       return outputs / pass.seconds(3 + k[0] + k[1] + k[2]);
     };
     double best = 0.0;
-    for (std::uint32_t a = 0; a <= lanes[0].limit; ++a) {
-      for (std::uint32_t b = 0; b <= lanes[1].limit; ++b) {
-        for (std::uint32_t c = 0; c <= lanes[2].limit; ++c) best = std::max(best, rate({a, b, c}));
+    for (std::uint32_t a = 0; a <= sequences[0].limit; ++a) {
+      for (std::uint32_t b = 0; b <= sequences[1].limit; ++b) {
+        for (std::uint32_t c = 0; c <= sequences[2].limit; ++c)
+          best = std::max(best, rate({a, b, c}));
       }
     }
     const double plain = rate({0, 0, 0});
-    plan(control, lanes);  // the first round is plain
-    const Lengths chosen = plan(control, lanes);
+    plan(control, sequences);  // the first round is plain
+    const Lengths chosen = plan(control, sequences);
     if (best <= 1.02 * plain) best = plain;
     EXPECT_NEAR(rate(chosen) / best, 1.0, 1e-12) << "trial " << trial;
     EXPECT_NEAR(control.report().planned_per_second / best, 1.0, 1e-12);
@@ -140,10 +144,10 @@ TEST(DraftLength, LearnsFromWhatItCutWithoutDraftingIt) {
   const Tokens draft{5, 6, 7, 8};
   const auto emit = [&](const Tokens& d, const Tokens& outputs) {
     observe(control, {{.request = 1,
-                       .grade = 2,
-                       .found = true,
+                       .confidence_bin = 2,
+                       .deterministic = true,
                        .draft = d,
-                       .draft_grade = 2,
+                       .draft_confidence_bin = 2,
                        .outputs = outputs}});
   };
   emit(draft, {5});
@@ -152,19 +156,19 @@ TEST(DraftLength, LearnsFromWhatItCutWithoutDraftingIt) {
   const auto seen = control.report().acceptance;
   ASSERT_EQ(seen.size(), 3U);
   for (std::size_t j = 0; j < 3; ++j) {
-    EXPECT_EQ(seen[j].grade, 2U);
+    EXPECT_EQ(seen[j].confidence_bin, 2U);
     EXPECT_EQ(seen[j].position, j);
     EXPECT_GT(seen[j].examined, 0.9);
   }
   EXPECT_GT(seen[1].probability, seen[2].probability);
   // A draft the rule rejected is settled; what is behind the rejection says nothing.
   observe(control, {{.request = 1,
-                     .grade = 4,
-                     .found = true,
+                     .confidence_bin = 4,
+                     .deterministic = true,
                      .drafted = 4,
                      .examined = 1,
                      .draft = draft,
-                     .draft_grade = 4,
+                     .draft_confidence_bin = 4,
                      .outputs = Tokens{6}}});
   emit({}, {6});
   EXPECT_EQ(control.report().acceptance.size(), 4U);
@@ -173,33 +177,33 @@ TEST(DraftLength, LearnsFromWhatItCutWithoutDraftingIt) {
 TEST(DraftLength, AFoundDraftThatWasNotUsedIsJudgedToo) {
   DraftLength control;
   const Tokens draft{5, 6, 7};
-  // The lane had another draft, of grade 0, all of which was refused.
+  // The sequence had another draft, of confidence_bin 0, all of which was refused.
   observe(control, {{.request = 1,
                      .drafted = 2,
                      .examined = 1,
                      .draft = draft,
-                     .draft_grade = 3,
+                     .draft_confidence_bin = 3,
                      .outputs = Tokens{5}}});
   observe(control, {{.request = 1, .outputs = Tokens{6}}});
   const auto seen = control.report().acceptance;
   ASSERT_EQ(seen.size(), 3U);
-  EXPECT_EQ(seen[0].grade, 0U);
+  EXPECT_EQ(seen[0].confidence_bin, 0U);
   EXPECT_LT(seen[0].probability, 0.5);
-  EXPECT_EQ(seen[1].grade, 3U);
+  EXPECT_EQ(seen[1].confidence_bin, 3U);
   EXPECT_EQ(seen[2].position, 1U);
   EXPECT_GT(seen[2].probability, 0.5);
 }
 
 TEST(DraftLength, PromisesMoreOfWhatIsKeptOftenerAndCostsLess) {
   DraftLength control = seasoned({}, 40);
-  const double asked = control.promise({.request = 0, .limit = 4});
-  EXPECT_GT(asked, 300.0);  // outputs a second; 100 without drafts
-  EXPECT_GT(control.promise({.request = 0, .limit = 4, .found = true}), 1.005 * asked);
+  const double queried = control.promise({.request = 0, .limit = 4});
+  EXPECT_GT(queried, 300.0);  // outputs a second; 100 without drafts
+  EXPECT_GT(control.promise({.request = 0, .limit = 4, .deterministic = true}), 1.005 * queried);
   EXPECT_NEAR(control.promise({.request = 0, .limit = 0}), 100.0, 5.0);
   EXPECT_EQ(DraftLength().promise({.limit = 4}), 0.0);
 }
 
-// Outputs lost on a text whose drafts never fit, when those of another lane always do.
+// Outputs lost on a text whose drafts never fit, when those of another sequence always do.
 double lost_on_a_bad_text(double credit, int outputs) {
   constexpr double kPass = 0.01, kRow = 8e-4;
   DraftLength control({.credit = credit});
@@ -241,23 +245,24 @@ TEST(DraftLength, APromptIsTakenInWhereTheTextMayStillBecomeLong) {
   DraftLength control = seasoned({}, 40);
   observe(control, {}, {.read = 500, .read_seconds = 0.05});
   plan(control, {{.request = 1, .limit = 8}});  // a plain round, to compare with
-  const auto length = [&](LanePlan lane) { return plan(control, {lane})[0]; };
+  const auto length = [&](SequencePlan sequence) { return plan(control, {sequence})[0]; };
   // A thousand tokens take as long as ten outputs.
   EXPECT_EQ(length({.request = 1, .limit = 4, .unread = 1000, .remaining = 100}), 0U);
   EXPECT_EQ(length({.request = 1, .limit = 4, .unread = 1000, .remaining = 1000}), 4U);
   EXPECT_EQ(length({.request = 1, .limit = 4, .unread = 200, .remaining = 100}), 4U);
   EXPECT_EQ(length({.request = 1, .limit = 4, .remaining = 100}), 4U);
-  EXPECT_EQ(length({.request = 1, .limit = 4, .found = true, .unread = 1000}), 4U);
+  EXPECT_EQ(length({.request = 1, .limit = 4, .deterministic = true, .unread = 1000}), 4U);
 }
 
-TEST(DraftLength, ALaneThatEndsIsForgotten) {
+TEST(DraftLength, ASequenceThatEndsIsForgotten) {
   DraftLength control;
   const Tokens draft{5, 6};
-  observe(control,
-          {{.request = 1, .found = true, .done = true, .draft = draft, .outputs = Tokens{5}}});
+  observe(
+      control,
+      {{.request = 1, .deterministic = true, .done = true, .draft = draft, .outputs = Tokens{5}}});
   observe(control, {{.request = 1, .outputs = Tokens{6}}});
   EXPECT_EQ(control.report().acceptance.size(), 1U);
-  observe(control, {{.request = 2, .found = true, .draft = draft, .outputs = Tokens{5}}});
+  observe(control, {{.request = 2, .deterministic = true, .draft = draft, .outputs = Tokens{5}}});
   control.forget(2);
   observe(control, {{.request = 2, .outputs = Tokens{6}}});
   EXPECT_EQ(control.report().acceptance.size(), 1U);
@@ -277,12 +282,14 @@ TEST(DraftLength, TimesThatAreNoneChangeNothing) {
   EXPECT_EQ(plan(control, {{.request = 0, .limit = 8}}), plan(same, {{.request = 0, .limit = 8}}));
 }
 
-TEST(DraftLength, RefusesCountsAndGradesThatCannotBe) {
+TEST(DraftLength, RefusesCountsAndBinsThatCannotBe) {
   DraftLength control;
-  EXPECT_THROW(plan(control, {{.limit = 1, .grade = kGrades}}), std::invalid_argument);
-  EXPECT_THROW(observe(control, {{.grade = kGrades}}), std::invalid_argument);
-  EXPECT_THROW(observe(control, {{.draft_grade = kGrades}}), std::invalid_argument);
-  EXPECT_THROW(static_cast<void>(control.promise({.limit = 1, .grade = kGrades})),
+  EXPECT_THROW(plan(control, {{.limit = 1, .confidence_bin = kConfidenceBins}}),
+               std::invalid_argument);
+  EXPECT_THROW(observe(control, {{.confidence_bin = kConfidenceBins}}), std::invalid_argument);
+  EXPECT_THROW(observe(control, {{.draft_confidence_bin = kConfidenceBins}}),
+               std::invalid_argument);
+  EXPECT_THROW(static_cast<void>(control.promise({.limit = 1, .confidence_bin = kConfidenceBins})),
                std::invalid_argument);
   EXPECT_THROW(observe(control, {{.examined = 1, .accepted = 2}}), std::invalid_argument);
   EXPECT_THROW(observe(control, {{.examined = 3, .accepted = 1}}), std::invalid_argument);
@@ -342,7 +349,7 @@ TEST(DraftLength, ReportsWhatItDid) {
 
 TEST(DraftLength, ASampledDraftIsNotCutAfterIt) {
   DraftLength control;
-  EXPECT_THROW(plan(control, {{.limit = 4, .found = true, .origin = Origin::kSampled}}),
+  EXPECT_THROW(plan(control, {{.limit = 4, .deterministic = true, .origin = Origin::kSampled}}),
                std::invalid_argument);
   EXPECT_NO_THROW(plan(control, {{.limit = 4, .origin = Origin::kSampled}}));
   EXPECT_THROW(observe(control, {{.draft = Tokens{1}, .draft_origin = Origin::kSampled}}),
@@ -366,14 +373,14 @@ double share_of_zero(bool peek, std::uint32_t outputs) {
   std::uint32_t zeros = 0;
   for (std::uint32_t round = 0, at = 0; at < outputs; ++round) {
     std::size_t k = plan(control, {{.request = 0, .limit = 4}})[0];
-    LaneSeen seen{.request = 0};
+    SequenceOutcome seen{.request = 0};
     for (bool go_on = true; go_on; ++at) {
-      const Draws draws{11, 0, round, at};
-      const Token drafted = drafter.law().sample(draws.uniform(Purpose::kDraft));
+      const RngKey key{11, 0, round, at};
+      const Token drafted = drafter.law().sample(key.uniform(Purpose::kDraft));
       go_on = seen.examined < k && !(peek && drafted == 0);
-      Token output = target.law().sample(draws.uniform(Purpose::kTarget));
+      Token output = target.law().sample(key.uniform(Purpose::kTarget));
       if (go_on) {
-        const auto coupled = couple(target, drafter, drafted, draws);
+        const auto coupled = couple(target, drafter, drafted, key);
         ++seen.examined;
         seen.accepted += coupled.accepted ? 1 : 0;
         go_on = coupled.accepted;

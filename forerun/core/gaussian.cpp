@@ -5,6 +5,7 @@
 #include <stdexcept>
 #include <utility>
 
+#include "forerun/core/rng_key.h"
 #include "forerun/core/tests_of_fit.h"
 
 namespace forerun {
@@ -24,9 +25,9 @@ void check(const Gaussian& target, const Gaussian& draft, std::size_t dim) {
 
 }  // namespace
 
-std::vector<float> Gaussian::sample(Purpose purpose, const Draws& draws) const {
+std::vector<float> Gaussian::sample(Purpose purpose, const RngKey& key) const {
   std::vector<float> x(mean.size());
-  draws.fill_normal(purpose, x);
+  key.fill_normal(purpose, x);
   for (std::size_t i = 0; i < x.size(); ++i) {
     x[i] = static_cast<float>(static_cast<double>(mean[i]) + sigma * static_cast<double>(x[i]));
   }
@@ -34,18 +35,18 @@ std::vector<float> Gaussian::sample(Purpose purpose, const Draws& draws) const {
 }
 
 Coupled<std::vector<float>> couple(const Gaussian& target, const Gaussian& draft,
-                                   std::vector<float> drafted, const Draws& draws) {
-  return couple_relaxed(target, draft, std::move(drafted), draws, 1.0);
+                                   std::vector<float> drafted, const RngKey& key) {
+  return couple_relaxed(target, draft, std::move(drafted), key, 1.0);
 }
 
 Coupled<std::vector<float>> couple_relaxed(const Gaussian& target, const Gaussian& draft,
-                                           std::vector<float> drafted, const Draws& draws,
-                                           double looseness) {
-  return reflect(target, draft, std::move(drafted), draws.uniform(Purpose::kAccept), looseness);
+                                           std::vector<float> drafted, const RngKey& key,
+                                           double relaxation) {
+  return reflect(target, draft, std::move(drafted), key.uniform(Purpose::kAccept), relaxation);
 }
 
 Coupled<std::vector<float>> reflect(const Gaussian& target, const Gaussian& draft,
-                                    std::vector<float> drafted, double uniform, double looseness) {
+                                    std::vector<float> drafted, double uniform, double relaxation) {
   check(target, draft, drafted.size());
   const std::size_t n = drafted.size();
   if (target.sigma == 0.0) {
@@ -63,7 +64,7 @@ Coupled<std::vector<float>> reflect(const Gaussian& target, const Gaussian& draf
     delta_sq += d * d;
   }
   const double variance = target.sigma * target.sigma;
-  const double log_ratio = -looseness * (z_delta + 0.5 * delta_sq) / variance;
+  const double log_ratio = -relaxation * (z_delta + 0.5 * delta_sq) / variance;
   // NaN compares false: a broken mean is never accepted silently, it stays NaN in the output.
   if (std::log(uniform) < log_ratio) return {std::move(drafted), true};
   const double twice = delta_sq > 0.0 ? 2.0 * z_delta / delta_sq : 0.0;
@@ -76,11 +77,11 @@ Coupled<std::vector<float>> reflect(const Gaussian& target, const Gaussian& draf
   return {std::move(drafted), false};
 }
 
-RelaxedLaw relaxed_law(double delta, double looseness) noexcept {
+RelaxedLaw relaxed_law(double delta, double relaxation) noexcept {
   const auto density = [](double x) {
     return std::exp(-0.5 * x * x) / std::sqrt(2.0 * std::numbers::pi);
   };
-  const double l = looseness, mu = 0.5 * delta;
+  const double l = relaxation, mu = 0.5 * delta;
   RelaxedLaw out;
   out.accept = normal_cdf(-mu) +
                std::exp(-0.5 * l * (1.0 - l) * delta * delta) * normal_cdf((0.5 - l) * delta);

@@ -1,12 +1,15 @@
 #pragma once
 
+#include <cstdint>
 #include <span>
 #include <vector>
 
 #include "forerun/core/couple.h"
-#include "forerun/core/draws.h"
 
 namespace forerun {
+
+struct RngKey;
+enum class Purpose : std::uint8_t;
 
 /// N(mean, sigma^2 I): one reverse diffusion step. A view of its mean.
 struct Gaussian {
@@ -14,10 +17,10 @@ struct Gaussian {
   double sigma = 0.0;           ///< standard deviation of each coordinate; 0 makes it a point mass
 
   /// A draw with the normals of `purpose` at this place.
-  std::vector<float> sample(Purpose purpose, const Draws& draws) const;
+  std::vector<float> sample(Purpose purpose, const RngKey& key) const;
 };
 
-/// Keeps `drafted` with probability min(1, target(x) / draft(x)), else mirrors it: the noise
+/// Keeps `drafted` with probability min(1, target(x) / draft(x)), else reflects it: the noise
 /// drafted - draft.mean is reflected along draft.mean - target.mean and put on the target's mean.
 /// Output law: `target`. P(accepted) = 1 - TV = 2 Phi(-|draft.mean - target.mean| / (2 sigma)),
 /// which no coupling beats. Sigma 0: the value is the target's mean, accepted iff `drafted` equals
@@ -27,21 +30,21 @@ struct Gaussian {
 /// Source: reflection maximal coupling, Bou-Rabee, Eberle, Zimmer 2020, section 2.3.2, as used for
 /// diffusion by De Bortoli et al. 2025, arXiv:2501.05370, Algorithm 2.
 Coupled<std::vector<float>> couple(const Gaussian& target, const Gaussian& draft,
-                                   std::vector<float> drafted, const Draws& draws);
+                                   std::vector<float> drafted, const RngKey& key);
 
-/// INEXACT for a looseness below 1. The same, but keeps `drafted` with probability
-/// min(1, (target(x) / draft(x))^looseness): 1 is the exact coupling, 0 keeps every draft. What is
+/// INEXACT for a relaxation below 1. The same, but keeps `drafted` with probability
+/// min(1, (target(x) / draft(x))^relaxation): 1 is the exact coupling, 0 keeps every draft. What is
 /// rejected is reflected as before.
-/// @param looseness  0 to 1
+/// @param relaxation  0 to 1
 /// @throws std::invalid_argument  as `couple`
 /// Source: FREE (relax), arXiv:2511.20390, section 3.4.
 Coupled<std::vector<float>> couple_relaxed(const Gaussian& target, const Gaussian& draft,
-                                           std::vector<float> drafted, const Draws& draws,
-                                           double looseness);
+                                           std::vector<float> drafted, const RngKey& key,
+                                           double relaxation);
 
 /// What both come down to, the uniform of the decision given.
 Coupled<std::vector<float>> reflect(const Gaussian& target, const Gaussian& draft,
-                                    std::vector<float> drafted, double uniform, double looseness);
+                                    std::vector<float> drafted, double uniform, double relaxation);
 
 /// What relaxing does to the law of one step whose means lie `delta` standard deviations apart.
 /// Across the direction between them nothing changes.
@@ -51,6 +54,6 @@ struct RelaxedLaw {
   /// Total variation from the target: every point of acceptance above the exact coupling's is one.
   double distance = 0.0;
 };
-RelaxedLaw relaxed_law(double delta, double looseness) noexcept;
+RelaxedLaw relaxed_law(double delta, double relaxation) noexcept;
 
 }  // namespace forerun

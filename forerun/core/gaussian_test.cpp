@@ -6,6 +6,7 @@
 #include <cmath>
 #include <limits>
 
+#include "forerun/core/rng_key.h"
 #include "forerun/core/tests_of_fit.h"
 #include "tests/support/laws.h"
 
@@ -15,7 +16,7 @@ namespace {
 using support::five_sigma;
 using Vector = std::vector<float>;
 
-Draws place(std::uint32_t i) { return {.seed = 41, .request = 3, .round = i % 5, .position = i}; }
+RngKey place(std::uint32_t i) { return {.seed = 41, .request = 3, .round = i % 5, .position = i}; }
 
 // Target and draft whose means lie `distance` sigmas apart along a direction all coordinates share.
 struct Pair {
@@ -73,14 +74,14 @@ Look look_at(const Pair& pair, std::uint32_t tries, Couple couple_them) {
           rejected / tries};
 }
 
-const auto kReflect = [](const Gaussian& p, const Gaussian& q, const Vector& x, const Draws& d) {
+const auto kReflect = [](const Gaussian& p, const Gaussian& q, const Vector& x, const RngKey& d) {
   return couple(p, q, x, d);
 };
-const auto kKeepAll = [](const Gaussian&, const Gaussian&, const Vector& x, const Draws&) {
+const auto kKeepAll = [](const Gaussian&, const Gaussian&, const Vector& x, const RngKey&) {
   return Coupled<Vector>{x, true};
 };
 // Redraws from the target on a rejection: what one would write without the reflection.
-const auto kRedraw = [](const Gaussian& p, const Gaussian& q, const Vector& x, const Draws& d) {
+const auto kRedraw = [](const Gaussian& p, const Gaussian& q, const Vector& x, const RngKey& d) {
   Coupled<Vector> out = couple(p, q, x, d);
   if (!out.accepted) out.value = p.sample(Purpose::kResidual, d);
   return out;
@@ -131,7 +132,7 @@ TEST(Reflect, EqualMeansKeepTheDraftBitForBit) {
   }
 }
 
-TEST(Reflect, AnAcceptedDraftIsReturnedUntouchedAndARejectedOneIsMirrored) {
+TEST(Reflect, AnAcceptedDraftIsReturnedUntouchedAndARejectedOneIsReflected) {
   const Pair pair(7, 1.0, 0.5);
   int accepted = 0;
   for (std::uint32_t i = 0; i < 2000; ++i) {
@@ -142,16 +143,16 @@ TEST(Reflect, AnAcceptedDraftIsReturnedUntouchedAndARejectedOneIsMirrored) {
       ASSERT_EQ(out.value, drafted);
       continue;
     }
-    // The mirror keeps the length of the noise and flips its part along the means' difference.
+    // The reflect keeps the length of the noise and flips its part along the means' difference.
     double before = 0.0, after = 0.0, along_before = 0.0, along_after = 0.0;
     for (std::size_t k = 0; k < 7; ++k) {
       const double e = static_cast<double>(pair.draft_mean[k]) - pair.target_mean[k];
       const double noise = static_cast<double>(drafted[k]) - pair.draft_mean[k];
-      const double mirrored = static_cast<double>(out.value[k]) - pair.target_mean[k];
+      const double reflected = static_cast<double>(out.value[k]) - pair.target_mean[k];
       before += noise * noise;
-      after += mirrored * mirrored;
+      after += reflected * reflected;
       along_before += noise * e;
-      along_after += mirrored * e;
+      along_after += reflected * e;
     }
     ASSERT_NEAR(after, before, 1e-5 * before);
     ASSERT_NEAR(along_after, -along_before, 1e-5);
@@ -188,7 +189,7 @@ TEST(Reflect, FarMeansAreNeverAcceptedAndStillFollowTheTarget) {
   }
 }
 
-TEST(Reflect, MeansAMillionthOfASigmaApartAreKeptAndARareMirrorStaysFinite) {
+TEST(Reflect, MeansAMillionthOfASigmaApartAreKeptAndARareReflectionStaysFinite) {
   Pair pair(4, 0.0, 1.0);
   std::fill(pair.target_mean.begin(), pair.target_mean.end(), 0.0F);
   pair.draft_mean = {1e-6F, 0.0F, 0.0F, 0.0F};
@@ -197,7 +198,7 @@ TEST(Reflect, MeansAMillionthOfASigmaApartAreKeptAndARareMirrorStaysFinite) {
   EXPECT_LT(look.rejected, 1e-4);  // expected 4e-7: at most four in 50,000 below 1e-8
   EXPECT_GT(look.coordinates_p, 1e-6);
   EXPECT_GT(look.along_p, 1e-6);
-  // Forced far to one side, the draft is rejected sooner or later: the mirror must be of its size.
+  // Forced far to one side, the draft is rejected sooner or later: the reflect must be of its size.
   const Vector far = {3e6F, 1.0F, 0.0F, 0.0F};
   for (std::uint32_t i = 0; i < 50; ++i) {
     const Coupled<Vector> out = couple(pair.target(), pair.draft(), far, place(i));
@@ -209,7 +210,7 @@ TEST(Reflect, MeansAMillionthOfASigmaApartAreKeptAndARareMirrorStaysFinite) {
 // Where the density ratio underflows to 0, a uniform of exactly 0 must not keep the draft. The
 // place is that of couple_test.cpp.
 TEST(Reflect, AtUniformZeroAHopelessDraftIsStillRejected) {
-  constexpr Draws kAcceptZero{7, 0xde29becdU, 0xcba7bfa1U, 0xc8bf7fa8U};
+  constexpr RngKey kAcceptZero{7, 0xde29becdU, 0xcba7bfa1U, 0xc8bf7fa8U};
   ASSERT_EQ(kAcceptZero.uniform(Purpose::kAccept), 0.0);
   const Vector target = {0.0F}, draft = {1.0F};
   const Coupled<Vector> out = couple({target, 1e-160}, {draft, 1e-160}, draft, kAcceptZero);
@@ -235,10 +236,10 @@ TEST(Reflect, ABrokenMeanIsNeverAccepted) {
   }
 }
 
-TEST(Reflect, RefusesWhatItCannotMirror) {
+TEST(Reflect, RefusesWhatItCannotReflect) {
   const Vector two = {0.0F, 0.0F}, three = {0.0F, 0.0F, 0.0F};
   const double nan = std::numeric_limits<double>::quiet_NaN();
-  const Draws d = place(1);
+  const RngKey d = place(1);
   EXPECT_THROW(couple({two, 1.0}, {three, 1.0}, two, d), std::invalid_argument);
   EXPECT_THROW(couple({three, 1.0}, {two, 1.0}, two, d), std::invalid_argument);
   EXPECT_THROW(couple({two, 1.0}, {two, 1.0}, three, d), std::invalid_argument);
@@ -268,25 +269,25 @@ TEST(Relaxed, OneIsTheExactCouplingAndZeroKeepsAll) {
 TEST(Relaxed, ChangesTheLawAsStated) {
   constexpr int kDraws = 40000;
   for (const double delta : {0.25, 1.0, 2.0}) {
-    for (const double looseness : {0.0, 0.5, 0.9, 1.0}) {
+    for (const double relaxation : {0.0, 0.5, 0.9, 1.0}) {
       const Vector target = {0.0F}, draft = {static_cast<float>(delta)};
       double kept = 0.0, sum = 0.0;
       for (std::uint32_t i = 0; i < kDraws; ++i) {
-        const Draws d{.seed = 3, .position = i};
+        const RngKey d{.seed = 3, .position = i};
         const auto out =
             couple_relaxed({target, 1.0}, {draft, 1.0},
-                           Gaussian{draft, 1.0}.sample(Purpose::kDraft, d), d, looseness);
+                           Gaussian{draft, 1.0}.sample(Purpose::kDraft, d), d, relaxation);
         kept += out.accepted ? 1.0 : 0.0;
         sum += out.value[0];
       }
-      const RelaxedLaw law = relaxed_law(delta, looseness);
+      const RelaxedLaw law = relaxed_law(delta, relaxation);
       EXPECT_NEAR(kept / kDraws, law.accept, 5.0 * std::sqrt(0.25 / kDraws));
-      EXPECT_NEAR(sum / kDraws, law.shift, 5.0 * 1.2 / std::sqrt(kDraws)) << delta << looseness;
+      EXPECT_NEAR(sum / kDraws, law.shift, 5.0 * 1.2 / std::sqrt(kDraws)) << delta << relaxation;
       EXPECT_NEAR(law.distance, law.accept - relaxed_law(delta, 1.0).accept, 1e-12);
-      if (looseness == 1.0) {
+      if (relaxation == 1.0) {
         EXPECT_NEAR(law.shift, 0.0, 1e-12);
       }
-      if (looseness == 0.0) {
+      if (relaxation == 0.0) {
         EXPECT_NEAR(law.shift, delta, 1e-12);
       }
     }

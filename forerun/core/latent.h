@@ -6,8 +6,8 @@
 #include <utility>
 #include <vector>
 
-#include "forerun/core/draws.h"
 #include "forerun/core/gaussian.h"
+#include "forerun/core/rng_key.h"
 
 namespace forerun {
 
@@ -17,18 +17,18 @@ using Latent = std::vector<float>;
 /// One image on its way from noise, step by step.
 ///
 /// The noise of a step belongs to its position and not to the round: plain sampling, a draft that
-/// is kept and one that is mirrored all use it. It may be met again after its draft was discarded,
+/// is kept and one that is reflected all use it. It may be met again after its draft was discarded,
 /// which is exact as long as a draft's mean, and whether there is a draft, depend on the noise of
 /// earlier steps only; then a perfect drafter gives the plain image, bit for bit.
-class LatentLane {
+class LatentSample {
  public:
   using Value = Latent;
 
   /// @param start  the state before the first step
   /// @param steps  transitions
   /// @param keep   all states stay, for certificates and traces
-  LatentLane(std::uint64_t seed, std::uint32_t request, Latent start, std::size_t steps,
-             bool keep = false)
+  LatentSample(std::uint64_t seed, std::uint32_t request, Latent start, std::size_t steps,
+               bool keep = false)
       : seed_(seed), request_(request), steps_(steps), keep_(keep) {
     states_.push_back(std::move(start));
   }
@@ -36,8 +36,8 @@ class LatentLane {
   /// Standard normals to start from; they depend on seed and request alone.
   static Latent noise(std::uint64_t seed, std::uint32_t request, std::size_t size) {
     Latent out(size);
-    Draws{.seed = seed, .request = request, .position = UINT32_MAX}.fill_normal(Purpose::kTarget,
-                                                                                out);
+    RngKey{.seed = seed, .request = request, .position = UINT32_MAX}.fill_normal(Purpose::kTarget,
+                                                                                 out);
     return out;
   }
 
@@ -50,8 +50,8 @@ class LatentLane {
   const std::vector<Latent>& states() const noexcept { return states_; }
   bool done() const noexcept { return done_ >= steps_; }
 
-  Draws draws() const noexcept { return draws_at(done_); }
-  Draws draws_at(std::size_t step) const noexcept {
+  RngKey key() const noexcept { return key_at(done_); }
+  RngKey key_at(std::size_t step) const noexcept {
     return {seed_, request_, round_, static_cast<std::uint32_t>(step)};
   }
   bool push(Latent value) {
@@ -72,8 +72,8 @@ class LatentLane {
   std::vector<Latent> states_;
 };
 
-/// The drafted states of one lane and one round, each drawn from N(mean, sigma^2 I) with the noise
-/// of its position.
+/// The drafted states of one sample and one round, each drawn from N(mean, sigma^2 I) with the
+/// noise of its position.
 struct LatentDraft {
   std::vector<Latent> values, means;
   std::size_t given =
@@ -85,23 +85,23 @@ struct LatentDraft {
 class LatentRule {
  public:
   LatentRule() = default;
-  /// INEXACT. @param looseness  by transition, 0 to 1
-  explicit LatentRule(std::vector<double> looseness) : looseness_(std::move(looseness)) {}
+  /// INEXACT. @param relaxation  by transition, 0 to 1
+  explicit LatentRule(std::vector<double> relaxation) : relaxation_(std::move(relaxation)) {}
 
-  bool exact() const noexcept { return looseness_.empty(); }
-  double looseness(std::size_t step) const { return exact() ? 1.0 : looseness_.at(step); }
+  bool exact() const noexcept { return relaxation_.empty(); }
+  double relaxation(std::size_t step) const { return exact() ? 1.0 : relaxation_.at(step); }
 
   Coupled<Latent> couple(const Gaussian& target, const LatentDraft& draft, std::size_t step,
-                         const Draws& draws) const {
+                         const RngKey& key) const {
     const Gaussian from{draft.means[step], target.sigma};
-    return couple_relaxed(target, from, draft.values[step], draws, looseness(draws.position));
+    return couple_relaxed(target, from, draft.values[step], key, relaxation(key.position));
   }
-  Latent draw(const Gaussian& target, const Draws& draws) const {
-    return target.sample(Purpose::kTarget, draws);
+  Latent draw(const Gaussian& target, const RngKey& key) const {
+    return target.sample(Purpose::kTarget, key);
   }
 
  private:
-  std::vector<double> looseness_;
+  std::vector<double> relaxation_;
 };
 
 }  // namespace forerun

@@ -13,7 +13,7 @@ constexpr double kMostSeen = 16.0;
 constexpr double kStaleAfter = 8.0;       // passes
 constexpr double kLoadedSeen = 4.0;       // what a measurement at load counts for,
 constexpr std::uint32_t kLoadedAge = 32;  // and how old it is taken to be
-constexpr double kHearsay = 0.1;
+constexpr double kDrift = 0.1;
 constexpr std::uint32_t kForgotten = 512, kLoadedForgotten = 64;
 
 double prior(double rows) noexcept { return 1.0 + kPriorSlope * (rows - 1.0); }
@@ -84,7 +84,7 @@ double PassCost::seconds(std::size_t rows) const noexcept {
   return last + slope * (m - at);
 }
 
-double PassCost::hearsay(std::size_t rows) const noexcept {
+double PassCost::drift(std::size_t rows) const noexcept {
   const Share at = share(rows);
   return std::max(std::abs(knots_[at.low].followed),
                   at.high_part > 0.0 ? std::abs(knots_[at.high].followed) : 0.0);
@@ -103,10 +103,10 @@ void PassCost::observe(std::size_t rows, double seconds_seen) noexcept {
     find_top();
     return;
   }
-  const double surprise = surprise_.clip(std::log(seconds_seen / seconds(rows)));
+  const double excess = outlier_clip_.clip(std::log(seconds_seen / seconds(rows)));
   const double low_part = 1.0 - at.high_part;
-  // Scaled so that the cost at `rows`, between the two, moves by its gain times the surprise.
-  const double scale = surprise / (low_part * low_part + at.high_part * at.high_part);
+  // Scaled so that the cost at `rows`, between the two, moves by its gain times the excess.
+  const double scale = excess / (low_part * low_part + at.high_part * at.high_part);
   // Expected before either knot moves, for the one that may be new.
   const double low = seconds(kRows[at.low]), high = seconds(kRows[at.high]);
   const double carried =
@@ -133,16 +133,15 @@ PassCost::Share PassCost::share(std::size_t rows) noexcept {
                   static_cast<double>(rows))};
 }
 
-// One knot's part of a surprise. Returns how far those not seen lately have to follow: nowhere, if
-// this one was not well known itself, for then the surprise says something about it alone.
-double PassCost::move_knot(std::size_t knot, double part, double expected,
-                           double surprise) noexcept {
+// One knot's part of a excess. Returns how far those not seen lately have to follow: nowhere, if
+// this one was not well known itself, for then the excess says something about it alone.
+double PassCost::move_knot(std::size_t knot, double part, double expected, double excess) noexcept {
   Knot& k = knots_[knot];
   if (part == 0.0 || (k.seen == 0.0 && part < 0.5)) return 0.0;
   if (k.seen == 0.0) k.seconds = expected;
-  if (std::abs(k.followed) > kHearsay) k.seen = std::min(k.seen, 1.0);
+  if (std::abs(k.followed) > kDrift) k.seen = std::min(k.seen, 1.0);
   const bool well_known = k.seen >= 4.0 && k.age <= kStaleAfter;
-  const double moved = surprise * part * gain(k.seen, k.age, surprise_.sudden());
+  const double moved = excess * part * gain(k.seen, k.age, outlier_clip_.sudden());
   k.seconds *= std::exp(moved);
   k.seen = std::min(k.seen + part, kMostSeen);
   k.followed = 0.0;
@@ -157,7 +156,7 @@ void PassCost::follow(const Share& at, double carried) noexcept {
   for (std::size_t j = 0; j < kRows.size(); ++j) {
     Knot& k = knots_[j];
     if (k.seen == 0.0 || j == at.low || (j == at.high && at.high_part > 0.0)) continue;
-    const double part = surprise_.sudden() ? 1.0 : k.age / (k.age + kStaleAfter);
+    const double part = outlier_clip_.sudden() ? 1.0 : k.age / (k.age + kStaleAfter);
     const double move = carried * part;
     k.seconds *= std::exp(move);
     k.followed += move;

@@ -6,7 +6,8 @@
 #include <span>
 #include <vector>
 
-#include "forerun/core/surprise.h"
+#include "forerun/core/draft_length_report.h"
+#include "forerun/core/outlier_clip.h"
 
 namespace forerun {
 
@@ -15,16 +16,13 @@ namespace forerun {
 /// on, at least 3% of a one-row pass a row; that slope is also all it assumes before it has seen
 /// two.
 ///
-/// A pass moves the knots beside it by part of its Surprise. Knots not seen lately follow those
+/// A pass moves the knots beside it by part of its OutlierClip. Knots not seen lately follow those
 /// that are, in proportion: a longer context, or another process on a core, changes them all. How
-/// far one has moved on such hearsay is told, so that somebody can go and look. What no pass
+/// far one has moved on such drift is told, so that somebody can go and look. What no pass
 /// confirms is forgotten: a measurement made at load after 64 passes, a pass after 512.
 class PassCost {
  public:
-  struct Point {
-    std::size_t rows = 0;
-    double seconds = 0.0;
-  };
+  using Point = PassPoint;
 
   PassCost() = default;
   /// Starts from passes measured before, in any order; those without rows or time are ignored.
@@ -37,7 +35,7 @@ class PassCost {
   /// entered in steps.
   std::size_t explored() const noexcept { return 2 * top_; }
   /// How far the cost there was moved since a pass was seen there: |log ratio|.
-  double hearsay(std::size_t rows) const noexcept;
+  double drift(std::size_t rows) const noexcept;
   /// How many passes the cost there rests on, lately, 16 at most.
   double seen(std::size_t rows) const noexcept;
   /// Takes in one pass. No rows, or seconds not finite and positive: ignored.
@@ -61,13 +59,13 @@ class PassCost {
   };
 
   static Share share(std::size_t rows) noexcept;
-  double move_knot(std::size_t knot, double part, double expected, double surprise) noexcept;
+  double move_knot(std::size_t knot, double part, double expected, double excess) noexcept;
   void follow(const Share& at, double carried) noexcept;
   void order(std::size_t knot) noexcept;
   void find_top() noexcept;
 
   std::array<Knot, kRows.size()> knots_{};
-  Surprise surprise_;
+  OutlierClip outlier_clip_;
   std::size_t top_ = 0;  ///< rows of the largest knot seen, 0 if none
 };
 

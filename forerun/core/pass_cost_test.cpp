@@ -55,14 +55,14 @@ TEST(PassCost, ALastingChangeIsFollowedAlsoWhereNoPassWasSeen) {
   for (int i = 0; i < 20; ++i) cost.observe(1, 0.010);
   for (int i = 0; i < 40; ++i) cost.observe(8, 0.014);
   EXPECT_NEAR(cost.seconds(1), 0.010, 2e-4);
-  EXPECT_LT(cost.hearsay(1), 0.02);
+  EXPECT_LT(cost.drift(1), 0.02);
   for (int i = 0; i < 30; ++i) cost.observe(8, 0.028);
   EXPECT_NEAR(cost.seconds(8), 0.028, 1e-3);
   EXPECT_NEAR(cost.seconds(1), 0.020, 2e-3);
-  EXPECT_NEAR(cost.hearsay(1), std::log(2.0), 0.15);
-  EXPECT_EQ(cost.hearsay(8), 0.0);
+  EXPECT_NEAR(cost.drift(1), std::log(2.0), 0.15);
+  EXPECT_EQ(cost.drift(8), 0.0);
   cost.observe(1, 0.020);
-  EXPECT_EQ(cost.hearsay(1), 0.0);
+  EXPECT_EQ(cost.drift(1), 0.0);
 }
 
 TEST(PassCost, ADearFirstPassSaysNothingAboutSmallerOnes) {

@@ -2,12 +2,7 @@
 
 #include <cstdint>
 #include <optional>
-#include <span>
 #include <string_view>
-#include <vector>
-
-#include "forerun/core/categorical.h"
-#include "forerun/core/couple.h"
 
 namespace forerun {
 
@@ -18,41 +13,5 @@ enum class Rule : std::uint8_t { kMaximal, kMatch, kSharedNoise, kTypical, kRati
 std::string_view name_of(Rule rule) noexcept;
 std::optional<Rule> rule_from_name(std::string_view name) noexcept;
 constexpr bool is_exact(Rule rule) noexcept { return rule <= Rule::kSharedNoise; }
-
-/// How the tokens of a draft came about; it decides which couplings are exact for them.
-enum class Origin : std::uint8_t {
-  kChosen,    ///< found without a law (lookup)
-  kSearched,  ///< the best under a law (argmax, beam): a point mass, although `laws` scored it
-  kSampled,   ///< each token drawn from its law
-};
-
-/// The drafted tokens of one lane and one round.
-struct TokenDraft {
-  std::vector<Token> tokens;
-  std::vector<Categorical>
-      laws;  ///< one a token, or none if the origin is kChosen; views of the drafter's rows
-  Origin origin = Origin::kChosen;
-  std::uint8_t grade = 0;  ///< 0 to 7: what the drafter, before any token, knew of its chances
-
-  std::size_t size() const noexcept { return tokens.size(); }
-};
-
-/// A rule for tokens, as the loop applies it.
-class TokenRule {
- public:
-  explicit TokenRule(Rule rule) noexcept : rule_(rule) {}
-  Rule rule() const noexcept { return rule_; }
-
-  /// Couples drafted token `step` with the target's conditional there.
-  /// @throws std::invalid_argument  the rule does not fit the draft (a sampled draft, or
-  /// ratio-on-search, without laws)
-  Coupled<Token> couple(const TokenLaw& target, const TokenDraft& draft, std::size_t step,
-                        const Draws& draws) const;
-  /// An output nothing was drafted for.
-  Token draw(const TokenLaw& target, const Draws& draws) const;
-
- private:
-  Rule rule_;
-};
 
 }  // namespace forerun

@@ -5,8 +5,10 @@
 #include <array>
 #include <string>
 
+#include "forerun/core/rng_key.h"
 #include "forerun/core/shared_noise.h"
 #include "forerun/core/tests_of_fit.h"
+#include "forerun/core/token_rule.h"
 #include "tests/support/broken_rules.h"
 #include "tests/support/laws.h"
 
@@ -23,7 +25,7 @@ constexpr std::array kRules = {Rule::kMaximal, Rule::kMatch, Rule::kSharedNoise,
 constexpr std::array kOrigins = {Origin::kChosen, Origin::kSearched, Origin::kSampled};
 constexpr std::uint32_t kTries = 100000;
 
-Draws place(std::uint32_t i) {
+RngKey place(std::uint32_t i) {
   return {.seed = 31, .request = i / 5000, .round = i % 4, .position = i % 5000};
 }
 
@@ -32,9 +34,9 @@ struct Fixture {
   OwnedLaw target = law_of({0.15, 0.4, 0.25, 0.2});
   OwnedLaw draft = law_of({0.4, 0.3, 0.2, 0.1});
 
-  TokenDraft drafted(Origin origin, const Draws& draws) const {
+  TokenDraft drafted(Origin origin, const RngKey& key) const {
     const Categorical& q = draft;
-    const double u = draws.uniform(Purpose::kDraft);
+    const double u = key.uniform(Purpose::kDraft);
     TokenDraft d{.tokens = {origin == Origin::kSampled ? q.sample(u) : q.argmax()},
                  .origin = origin};
     if (origin != Origin::kChosen) d.laws.push_back(q);

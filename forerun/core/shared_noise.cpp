@@ -6,6 +6,7 @@
 #include <limits>
 
 #include "forerun/core/internal/exp.h"
+#include "forerun/core/rng_key.h"
 
 namespace forerun {
 namespace {
@@ -15,29 +16,29 @@ constexpr std::size_t kTile =
 constexpr std::size_t kCalls = kTile / 4;
 
 // Word j of call c is the coarse noise of token 4c + j within the tile.
-void coarse_noise(const Draws& draws, std::uint32_t first_call,
+void coarse_noise(const RngKey& key, std::uint32_t first_call,
                   std::array<std::uint32_t, kTile>& out) {
   std::array<std::uint32_t, kCalls> c0, c1, c2, c3;
-  const auto base = draws.counter(Purpose::kSharedNoise, 0);
+  const auto base = key.counter(Purpose::kSharedNoise, 0);
   for (std::uint32_t i = 0; i < kCalls; ++i) {
     c0[i] = base[0] | (first_call + i);
     c1[i] = base[1];
     c2[i] = base[2];
     c3[i] = base[3];
   }
-  auto key = draws.key();
+  auto philox_key = key.philox_key();
   for (int round = 0; round < 10; ++round) {
 #pragma omp simd
     for (std::size_t i = 0; i < kCalls; ++i) {
       const std::uint64_t a = std::uint64_t{0xD2511F53U} * c0[i];
       const std::uint64_t b = std::uint64_t{0xCD9E8D57U} * c2[i];
-      c0[i] = static_cast<std::uint32_t>(b >> 32) ^ c1[i] ^ key[0];
+      c0[i] = static_cast<std::uint32_t>(b >> 32) ^ c1[i] ^ philox_key[0];
       c1[i] = static_cast<std::uint32_t>(b);
-      c2[i] = static_cast<std::uint32_t>(a >> 32) ^ c3[i] ^ key[1];
+      c2[i] = static_cast<std::uint32_t>(a >> 32) ^ c3[i] ^ philox_key[1];
       c3[i] = static_cast<std::uint32_t>(a);
     }
-    key[0] += 0x9E3779B9U;
-    key[1] += 0xBB67AE85U;
+    philox_key[0] += 0x9E3779B9U;
+    philox_key[1] += 0xBB67AE85U;
   }
   for (std::size_t i = 0; i < kCalls; ++i) {
     out[4 * i] = c0[i];
@@ -49,10 +50,10 @@ void coarse_noise(const Draws& draws, std::uint32_t first_call,
 
 // The exponential e = -log(1 - t), t of 53 bits: 32 coarse ones, the rest from a second family of
 // calls.
-double exponential(const Draws& draws, std::uint32_t token, std::uint32_t coarse) {
+double exponential(const RngKey& key, std::uint32_t token, std::uint32_t coarse) {
   constexpr std::uint32_t kFine = 1U << 27;
-  const std::uint32_t low = draws.words(Purpose::kSharedNoise, kFine | token)[0];
-  return -std::log1p(-Draws::unit(coarse, low));
+  const std::uint32_t low = key.words(Purpose::kSharedNoise, kFine | token)[0];
+  return -std::log1p(-RngKey::unit(coarse, low));
 }
 
 struct Race {
@@ -73,13 +74,13 @@ struct Race {
 
 }  // namespace
 
-double shared_noise_score(const Categorical& law, Token token, const Draws& draws) noexcept {
+double shared_noise_score(const Categorical& law, Token token, const RngKey& key) noexcept {
   const auto t = static_cast<std::uint32_t>(token);
-  const std::uint32_t coarse = draws.words(Purpose::kSharedNoise, t / 4)[t % 4];
-  return law.log_prob(token) - std::log(exponential(draws, t, coarse));
+  const std::uint32_t coarse = key.words(Purpose::kSharedNoise, t / 4)[t % 4];
+  return law.log_prob(token) - std::log(exponential(key, t, coarse));
 }
 
-NoiseDraw sample_shared_noise(const Categorical& law, const Draws& draws) {
+NoiseDraw sample_shared_noise(const Categorical& law, const RngKey& key) {
   const std::span<const float> w = law.log_weights();
   const double max = w[static_cast<std::size_t>(law.argmax())];
   std::array<std::uint32_t, kTile> noise;
@@ -87,7 +88,7 @@ NoiseDraw sample_shared_noise(const Categorical& law, const Draws& draws) {
   Race race;
   for (std::size_t tile = 0; tile < w.size(); tile += kTile) {
     const std::size_t n = std::min(kTile, w.size() - tile);
-    coarse_noise(draws, static_cast<std::uint32_t>(tile / 4), noise);
+    coarse_noise(key, static_cast<std::uint32_t>(tile / 4), noise);
 #pragma omp simd
     for (std::size_t i = 0; i < n; ++i) {
       weight[i] = internal::exp_nonpositive(static_cast<double>(w[tile + i]) - max);
@@ -105,7 +106,7 @@ NoiseDraw sample_shared_noise(const Categorical& law, const Draws& draws) {
     for (std::size_t i = 0; i < n; ++i) {
       if (!(weight[i] > 0.0) || noise[i] > race.second * 0x1p32 * weight[i]) continue;
       const auto t = static_cast<std::uint32_t>(tile + i);
-      race.enter(static_cast<Token>(t), exponential(draws, t, noise[i]) / weight[i]);
+      race.enter(static_cast<Token>(t), exponential(key, t, noise[i]) / weight[i]);
     }
   }
   return {race.token, std::log(race.second) - std::log(race.best)};

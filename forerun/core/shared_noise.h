@@ -1,9 +1,10 @@
 #pragma once
 
 #include "forerun/core/categorical.h"
-#include "forerun/core/draws.h"
 
 namespace forerun {
+
+struct RngKey;
 
 /// A token drawn with the noise of its place, and how clearly it won.
 struct NoiseDraw {
@@ -16,9 +17,9 @@ struct NoiseDraw {
 /// law is `law`, and any drafter, or none, leads to the same token. Computed as the exponential
 /// race argmin_i(e_i / p_i), g = -log e, which needs a logarithm only for tokens that can still
 /// win. Source: Gumbel-max, Maddison et al. 2014, arXiv:1411.0030, section 2.
-NoiseDraw sample_shared_noise(const Categorical& law, const Draws& draws);
+NoiseDraw sample_shared_noise(const Categorical& law, const RngKey& key);
 
 /// log p + g of one token at this place (nats): what `sample_shared_noise` maximises.
-double shared_noise_score(const Categorical& law, Token token, const Draws& draws) noexcept;
+double shared_noise_score(const Categorical& law, Token token, const RngKey& key) noexcept;
 
 }  // namespace forerun

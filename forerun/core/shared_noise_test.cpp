@@ -6,6 +6,7 @@
 #include <limits>
 
 #include "forerun/core/couple.h"
+#include "forerun/core/rng_key.h"
 #include "forerun/core/tests_of_fit.h"
 #include "tests/support/laws.h"
 
@@ -21,17 +22,19 @@ using support::OwnedLaw;
 using support::random_law;
 using support::random_weights;
 
-Draws place(std::uint32_t i) { return {.seed = 23 + i / 1000, .request = 2, .position = i % 1000}; }
+RngKey place(std::uint32_t i) {
+  return {.seed = 23 + i / 1000, .request = 2, .position = i % 1000};
+}
 
 // The race over all tokens without its shortcut, from the numbers it is documented to use.
-NoiseDraw brute_force(const Categorical& law, const Draws& draws) {
+NoiseDraw brute_force(const Categorical& law, const RngKey& key) {
   double best = std::numeric_limits<double>::infinity(), second = best;
   Token winner = -1;
   const std::vector<double> p = exact_probabilities(law);
   for (std::uint32_t t = 0; t < law.size(); ++t) {
-    const std::uint32_t coarse = draws.words(Purpose::kSharedNoise, t / 4)[t % 4];
-    const std::uint32_t fine = draws.words(Purpose::kSharedNoise, (1U << 27) | t)[0];
-    const double time = -std::log1p(-Draws::unit(coarse, fine)) / p[t];
+    const std::uint32_t coarse = key.words(Purpose::kSharedNoise, t / 4)[t % 4];
+    const std::uint32_t fine = key.words(Purpose::kSharedNoise, (1U << 27) | t)[0];
+    const double time = -std::log1p(-RngKey::unit(coarse, fine)) / p[t];
     if (time < best) {
       second = best;
       best = time;
@@ -131,10 +134,10 @@ TEST(SharedNoise, TheTextDependsOnSeedRequestPositionAndTargetAlone) {
   const OwnedLaw law = random_law(6, 50, 1.0F);
   int seeds = 0, requests = 0, positions = 0;
   for (std::uint32_t i = 0; i < 200; ++i) {
-    const Draws here = place(i);
+    const RngKey here = place(i);
     const Token plain = sample_shared_noise(law, here).token;
     for (const std::uint32_t round : {1U, 2U, 77U}) {
-      const Draws later{here.seed, here.request, round, here.position};
+      const RngKey later{here.seed, here.request, round, here.position};
       ASSERT_EQ(sample_shared_noise(law, later).token, plain);
       for (Token drafted = 0; drafted < 50; drafted += 7) {
         const Coupled<Token> out = couple_shared_noise(law, drafted, later);
@@ -143,7 +146,7 @@ TEST(SharedNoise, TheTextDependsOnSeedRequestPositionAndTargetAlone) {
       }
       ASSERT_TRUE(couple_shared_noise(law, plain, later).accepted);
     }
-    const auto differs = [&](const Draws& other) {
+    const auto differs = [&](const RngKey& other) {
       return sample_shared_noise(law, other).token != plain ? 1 : 0;
     };
     seeds += differs({here.seed + 1000, here.request, 0, here.position});
@@ -165,10 +168,10 @@ TEST(SharedNoise, CloseLawsAgreeMoreOftenThanIndependentDraws) {
   constexpr int kTries = 100000;
   int shared = 0, independent = 0;
   for (std::uint32_t i = 0; i < kTries; ++i) {
-    const Draws draws = place(i);
-    shared += sample_shared_noise(p, draws).token == sample_shared_noise(q, draws).token;
-    independent += p.law().sample(draws.uniform(Purpose::kTarget)) ==
-                   q.law().sample(draws.uniform(Purpose::kDraft));
+    const RngKey key = place(i);
+    shared += sample_shared_noise(p, key).token == sample_shared_noise(q, key).token;
+    independent += p.law().sample(key.uniform(Purpose::kTarget)) ==
+                   q.law().sample(key.uniform(Purpose::kDraft));
   }
   const double tv = total_variation(p, q);
   double by_chance = 0.0;

@@ -5,6 +5,7 @@
 #include <cmath>
 
 #include "forerun/core/gaussian.h"
+#include "forerun/core/rng_key.h"
 #include "forerun/core/speculate.h"
 #include "forerun/core/statistics.h"
 #include "forerun/core/tests_of_fit.h"
@@ -27,13 +28,13 @@ Vector step_mean(const Vector& x, const Vector& drift) {
 }
 const Vector kDrift = {0.3F, 0.1F};
 
-class LatentLane {
+class LatentSample {
  public:
   using Value = Vector;
 
-  explicit LatentLane(std::uint32_t request) : request_(request), states_{kStart} {}
-  Draws draws() const { return draws_at(states_.size()); }
-  Draws draws_at(std::size_t step) const {
+  explicit LatentSample(std::uint32_t request) : request_(request), states_{kStart} {}
+  RngKey key() const { return key_at(states_.size()); }
+  RngKey key_at(std::size_t step) const {
     return {77, request_, round_, static_cast<std::uint32_t>(step)};
   }
   bool push(Vector x) {
@@ -57,19 +58,21 @@ struct LatentDraft {
 struct LatentTarget {
   struct Verified {
     std::vector<std::vector<Vector>> means;
-    Gaussian at(std::size_t lane, std::size_t step) const { return {means[lane].at(step), kSigma}; }
+    Gaussian at(std::size_t sequence, std::size_t step) const {
+      return {means[sequence].at(step), kSigma};
+    }
   };
-  Verified verify(std::span<LatentLane* const> lanes,
+  Verified verify(std::span<LatentSample* const> sequences,
                   const std::vector<LatentDraft>& drafts) const {
     Verified verified;
-    for (std::size_t i = 0; i < lanes.size(); ++i) {
-      std::vector<Vector> means = {step_mean(lanes[i]->states().back(), kDrift)};
+    for (std::size_t i = 0; i < sequences.size(); ++i) {
+      std::vector<Vector> means = {step_mean(sequences[i]->states().back(), kDrift)};
       for (const Vector& x : drafts[i].values) means.push_back(step_mean(x, kDrift));
       verified.means.push_back(std::move(means));
     }
     return verified;
   }
-  void keep(std::span<LatentLane* const>, const std::vector<LatentDraft>&,
+  void keep(std::span<LatentSample* const>, const std::vector<LatentDraft>&,
             std::span<const Outcome>) const {}
 };
 
@@ -78,64 +81,64 @@ struct LatentDrafter {
   Vector drift;
   std::size_t length;
 
-  std::vector<LatentDraft> propose(std::span<LatentLane* const> lanes) const {
+  std::vector<LatentDraft> propose(std::span<LatentSample* const> sequences) const {
     std::vector<LatentDraft> drafts;
-    for (const LatentLane* lane : lanes) {
+    for (const LatentSample* sequence : sequences) {
       LatentDraft draft;
-      Vector x = lane->states().back();
+      Vector x = sequence->states().back();
       for (std::size_t i = 0; i < length; ++i) {
         draft.means.push_back(step_mean(x, drift));
-        const Draws draws = lane->draws_at(lane->states().size() + i);
-        x = Gaussian{draft.means.back(), kSigma}.sample(Purpose::kDraft, draws);
+        const RngKey key = sequence->key_at(sequence->states().size() + i);
+        x = Gaussian{draft.means.back(), kSigma}.sample(Purpose::kDraft, key);
         draft.values.push_back(x);
       }
       drafts.push_back(std::move(draft));
     }
     return drafts;
   }
-  void observe(std::span<LatentLane* const>, const std::vector<LatentDraft>&,
+  void observe(std::span<LatentSample* const>, const std::vector<LatentDraft>&,
                const LatentTarget::Verified&, std::span<const Outcome>) const {}
 };
 
 struct ReflectionRule {
   Coupled<Vector> couple(const Gaussian& target, const LatentDraft& draft, std::size_t step,
-                         const Draws& draws) const {
-    return forerun::couple(target, Gaussian{draft.means[step], kSigma}, draft.values[step], draws);
+                         const RngKey& key) const {
+    return forerun::couple(target, Gaussian{draft.means[step], kSigma}, draft.values[step], key);
   }
-  Vector draw(const Gaussian& target, const Draws& draws) const {
-    return target.sample(Purpose::kTarget, draws);
+  Vector draw(const Gaussian& target, const RngKey& key) const {
+    return target.sample(Purpose::kTarget, key);
   }
 };
 
 struct KeepEveryDraft : ReflectionRule {
   Coupled<Vector> couple(const Gaussian&, const LatentDraft& draft, std::size_t step,
-                         const Draws&) const {
+                         const RngKey&) const {
     return {draft.values[step], true};
   }
 };
 
 struct RedrawOnReject : ReflectionRule {
   Coupled<Vector> couple(const Gaussian& target, const LatentDraft& draft, std::size_t step,
-                         const Draws& draws) const {
-    auto out = ReflectionRule::couple(target, draft, step, draws);
-    if (!out.accepted) out.value = target.sample(Purpose::kResidual, draws);
+                         const RngKey& key) const {
+    auto out = ReflectionRule::couple(target, draft, step, key);
+    if (!out.accepted) out.value = target.sample(Purpose::kResidual, key);
     return out;
   }
 };
 
 template <class Rule>
-std::vector<LatentLane> run(LatentDrafter drafter, const Rule& rule, std::uint32_t chains,
-                            RunStatistics& statistics) {
-  std::vector<LatentLane> lanes;
-  for (std::uint32_t i = 0; i < chains; ++i) lanes.emplace_back(i);
+std::vector<LatentSample> run(LatentDrafter drafter, const Rule& rule, std::uint32_t chains,
+                              RunStatistics& statistics) {
+  std::vector<LatentSample> sequences;
+  for (std::uint32_t i = 0; i < chains; ++i) sequences.emplace_back(i);
   LatentTarget target;
-  speculate<LatentLane>(
-      lanes, target, drafter, rule, [] { return true; }, statistics);
-  return lanes;
+  speculate<LatentSample>(
+      sequences, target, drafter, rule, [] { return true; }, statistics);
+  return sequences;
 }
 
 // p of the state after all steps, whose law is Gaussian with mean and variance from the recursion.
-double end_p(const std::vector<LatentLane>& lanes) {
+double end_p(const std::vector<LatentSample>& sequences) {
   std::array<double, 2> mean = {kStart[0], kStart[1]};
   double variance = 0.0;
   const double a = kShrink;
@@ -144,9 +147,9 @@ double end_p(const std::vector<LatentLane>& lanes) {
     variance = a * a * variance + kSigma * kSigma;
   }
   std::vector<double> u;
-  for (const LatentLane& lane : lanes) {
+  for (const LatentSample& sequence : sequences) {
     for (std::size_t k = 0; k < 2; ++k) {
-      u.push_back(normal_cdf((lane.states().back()[k] - mean[k]) / std::sqrt(variance)));
+      u.push_back(normal_cdf((sequence.states().back()[k] - mean[k]) / std::sqrt(variance)));
     }
   }
   return ks_uniform(std::move(u)).p;

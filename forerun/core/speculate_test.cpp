@@ -7,10 +7,12 @@
 #include <map>
 #include <string>
 
-#include "forerun/core/lane.h"
+#include "forerun/core/rng_key.h"
 #include "forerun/core/rule.h"
+#include "forerun/core/sequence.h"
 #include "forerun/core/statistics.h"
 #include "forerun/core/tests_of_fit.h"
+#include "forerun/core/token_rule.h"
 #include "tests/support/broken_rules.h"
 #include "tests/support/toy_chain.h"
 
@@ -39,9 +41,10 @@ const MarkovTable& garbage_table() {
   return table;
 }
 
-// 0 to 4 drafts, now and then more than the lane has room for.
+// 0 to 4 drafts, now and then more than the sequence has room for.
 ToyDrafter::Length uneven() {
-  return [](const TokenLane& lane) { return (lane.request() + 3 * lane.round()) % 5; };
+  return
+      [](const TokenSequence& sequence) { return (sequence.request() + 3 * sequence.round()) % 5; };
 }
 
 struct NamedDrafter {
@@ -89,28 +92,29 @@ class AdaptiveDrafter {
   AdaptiveDrafter(const MarkovTable& table, bool forgets_the_round)
       : table_(&table), forgets_the_round_(forgets_the_round) {}
 
-  std::vector<TokenDraft> propose(std::span<TokenLane* const> lanes) {
+  std::vector<TokenDraft> propose(std::span<TokenSequence* const> sequences) {
     std::vector<TokenDraft> drafts;
-    for (const TokenLane* lane : lanes) {
+    for (const TokenSequence* sequence : sequences) {
       TokenDraft draft{.origin = Origin::kSampled};
-      const std::size_t first = lane->tokens().size();
-      const std::size_t n = lane->round() == 0 ? 2 : lost_zero_at_[lane->request()] == first;
+      const std::size_t first = sequence->tokens().size();
+      const std::size_t n =
+          sequence->round() == 0 ? 2 : lost_zero_at_[sequence->request()] == first;
       for (std::size_t i = 0; i < n; ++i) {
-        Draws draws = lane->draws_at(first + i);
-        if (forgets_the_round_) draws.round = 0;
+        RngKey key = sequence->key_at(first + i);
+        if (forgets_the_round_) key.round = 0;
         draft.laws.push_back(table_->after({}));
-        draft.tokens.push_back(draft.laws.back().sample(draws.uniform(Purpose::kDraft)));
+        draft.tokens.push_back(draft.laws.back().sample(key.uniform(Purpose::kDraft)));
       }
       drafts.push_back(std::move(draft));
     }
     return drafts;
   }
-  void observe(std::span<TokenLane* const> lanes, const std::vector<TokenDraft>& drafts,
+  void observe(std::span<TokenSequence* const> sequences, const std::vector<TokenDraft>& drafts,
                const ToyTarget::Verified&, std::span<const Outcome> outcomes) {
-    for (std::size_t i = 0; i < lanes.size(); ++i) {
+    for (std::size_t i = 0; i < sequences.size(); ++i) {
       const bool lost = outcomes[i].examined < drafts[i].size();
       const bool zero = lost && drafts[i].tokens.back() == 0;
-      lost_zero_at_[lanes[i]->request()] = zero ? lanes[i]->tokens().size() : 0;
+      lost_zero_at_[sequences[i]->request()] = zero ? sequences[i]->tokens().size() : 0;
     }
   }
 
@@ -143,7 +147,7 @@ TEST(Speculate, APerfectDrafterIsAcceptedAlwaysAndCountersSaySo) {
   EXPECT_EQ(statistics.examined, (std::vector<std::uint64_t>{1000, 1000, 1000}));
   EXPECT_EQ(statistics.accepted, statistics.examined);
   EXPECT_EQ(statistics.tau(), 4.0);
-  EXPECT_EQ(statistics.passes, 20U);  // ten batches of 50 lanes
+  EXPECT_EQ(statistics.passes, 20U);  // ten batches of 50 sequences
   EXPECT_EQ(perfect.accepted, 3000U);
 }
 
@@ -156,63 +160,63 @@ TEST(Speculate, PlainDecodingIsTheLoopWithoutDrafts) {
   EXPECT_TRUE(statistics.examined.empty());
 }
 
-// Eight lanes that differ in prompt, budget and end.
-TokenLane lane_number(std::uint32_t i) {
+// Eight sequences that differ in prompt, budget and end.
+TokenSequence sequence_number(std::uint32_t i) {
   const std::vector<Token> prompt(1 + i % 3, static_cast<Token>(i % 3));
   const Token end = i % 4 == 0 ? 2 : -1;
-  return TokenLane(99, i, prompt, 3 + 5 * i, [end](Token t) { return t == end; });
+  return TokenSequence(99, i, prompt, 3 + 5 * i, [end](Token t) { return t == end; });
 }
 
 using Texts = std::vector<std::vector<Token>>;
 
-Texts texts_of(std::span<const TokenLane> lanes) {
+Texts texts_of(std::span<const TokenSequence> sequences) {
   Texts texts;
-  for (const TokenLane& lane : lanes) {
-    texts.emplace_back(lane.tokens().begin(), lane.tokens().end());
+  for (const TokenSequence& sequence : sequences) {
+    texts.emplace_back(sequence.tokens().begin(), sequence.tokens().end());
   }
   return texts;
 }
 
-std::vector<TokenLane> eight_lanes() {
-  std::vector<TokenLane> lanes;
-  for (std::uint32_t i = 0; i < 8; ++i) lanes.push_back(lane_number(i));
-  return lanes;
+std::vector<TokenSequence> eight_sequences() {
+  std::vector<TokenSequence> sequences;
+  for (std::uint32_t i = 0; i < 8; ++i) sequences.push_back(sequence_number(i));
+  return sequences;
 }
 
 Texts texts_together(ToyDrafter drafter, Rule rule, bool greedy = false) {
-  std::vector<TokenLane> lanes = eight_lanes();
+  std::vector<TokenSequence> sequences = eight_sequences();
   ToyTarget target(target_table(), greedy);
-  speculate<TokenLane>(lanes, target, drafter, TokenRule(rule), [] { return true; });
-  EXPECT_EQ(target.done_lanes_verified, 0U);
-  return texts_of(lanes);
+  speculate<TokenSequence>(sequences, target, drafter, TokenRule(rule), [] { return true; });
+  EXPECT_EQ(target.done_sequences_verified, 0U);
+  return texts_of(sequences);
 }
 
 Texts texts_alone(ToyDrafter drafter, Rule rule) {
   Texts texts;
   for (std::uint32_t i = 0; i < 8; ++i) {
-    std::vector<TokenLane> lane = {lane_number(i)};
+    std::vector<TokenSequence> sequence = {sequence_number(i)};
     ToyTarget target(target_table());
-    speculate<TokenLane>(lane, target, drafter, TokenRule(rule), [] { return true; });
-    texts.push_back(texts_of(lane)[0]);
+    speculate<TokenSequence>(sequence, target, drafter, TokenRule(rule), [] { return true; });
+    texts.push_back(texts_of(sequence)[0]);
   }
   return texts;
 }
 
-// Four lanes start; the others join two rounds later, in another order.
+// Four sequences start; the others join two rounds later, in another order.
 Texts texts_joining(ToyDrafter drafter, Rule rule) {
-  std::vector<TokenLane> lanes = eight_lanes();
-  std::reverse(lanes.begin(), lanes.end());
+  std::vector<TokenSequence> sequences = eight_sequences();
+  std::reverse(sequences.begin(), sequences.end());
   ToyTarget target(target_table());
   int rounds = 0;
-  speculate<TokenLane>(std::span(lanes).first(4), target, drafter, TokenRule(rule),
-                       [&] { return rounds++ < 2; });
+  speculate<TokenSequence>(std::span(sequences).first(4), target, drafter, TokenRule(rule),
+                           [&] { return rounds++ < 2; });
   EXPECT_EQ(target.passes, 2U);
-  speculate<TokenLane>(lanes, target, drafter, TokenRule(rule), [] { return true; });
-  std::reverse(lanes.begin(), lanes.end());
-  return texts_of(lanes);
+  speculate<TokenSequence>(sequences, target, drafter, TokenRule(rule), [] { return true; });
+  std::reverse(sequences.begin(), sequences.end());
+  return texts_of(sequences);
 }
 
-TEST(Speculate, ALanesTextDoesNotDependOnItsBatch) {
+TEST(Speculate, ASequencesTextDoesNotDependOnItsBatch) {
   for (const NamedDrafter& d : drafters()) {
     for (const Rule rule : kExact) {
       const Texts alone = texts_alone(d.drafter, rule);
@@ -249,16 +253,17 @@ TEST(Speculate, GreedyTokensEqualPlainDecodingUnderEveryRule) {
 
 TEST(Speculate, BudgetsAndEndsAreHonouredInTheMiddleOfADraft) {
   ToyDrafter perfect(target_table(), Origin::kSampled, always(9));
-  std::vector<TokenLane> lanes = eight_lanes();
-  lanes.emplace_back(1, 50, kPrompt, 0);
+  std::vector<TokenSequence> sequences = eight_sequences();
+  sequences.emplace_back(1, 50, kPrompt, 0);
   ToyTarget target(target_table());
-  speculate<TokenLane>(lanes, target, perfect, TokenRule(Rule::kMaximal), [] { return true; });
-  EXPECT_EQ(lanes.back().tokens().size(), kPrompt.size());
-  EXPECT_EQ(lanes.back().round(), 0U);
+  speculate<TokenSequence>(sequences, target, perfect, TokenRule(Rule::kMaximal),
+                           [] { return true; });
+  EXPECT_EQ(sequences.back().tokens().size(), kPrompt.size());
+  EXPECT_EQ(sequences.back().round(), 0U);
   int ended = 0;
   for (std::uint32_t i = 0; i < 8; ++i) {
-    const auto outputs = lanes[i].outputs();
-    EXPECT_TRUE(lanes[i].done());
+    const auto outputs = sequences[i].outputs();
+    EXPECT_TRUE(sequences[i].done());
     EXPECT_LE(outputs.size(), 3 + 5 * i);
     const auto end = i % 4 == 0 ? std::find(outputs.begin(), outputs.end(), 2) : outputs.end();
     if (end == outputs.end()) {
@@ -267,12 +272,13 @@ TEST(Speculate, BudgetsAndEndsAreHonouredInTheMiddleOfADraft) {
       EXPECT_EQ(end + 1, outputs.end()) << "nothing follows the end";
       ++ended;
     }
-    EXPECT_EQ(lanes[i].round(), (outputs.size() + 9) / 10) << "ten outputs a round, all accepted";
+    EXPECT_EQ(sequences[i].round(), (outputs.size() + 9) / 10)
+        << "ten outputs a round, all accepted";
   }
   EXPECT_GE(ended, 1);
 }
 
-// Chi-square at 1e-6 over the texts as they end: a 2 stops a lane, drafted, corrected or bonus.
+// Chi-square at 1e-6 over the texts as they end: a 2 stops a sequence, drafted, corrected or bonus.
 TEST(Speculate, TextsThatEndEarlyFollowTheTarget) {
   const auto full = target_table().continuations(kPrompt, kLength);
   const auto cell_when_cut = [](std::vector<Token> text) {
@@ -290,9 +296,11 @@ TEST(Speculate, TextsThatEndEarlyFollowTheTarget) {
   ToyDrafter garbage(garbage_table(), Origin::kSampled, uneven());
   ToyTarget target(target_table());
   for (std::uint32_t i = 0; i < kChains; ++i) {
-    std::vector<TokenLane> lane = {{3, i, kPrompt, kLength, [](Token t) { return t == 2; }}};
-    speculate<TokenLane>(lane, target, garbage, TokenRule(Rule::kMaximal), [] { return true; });
-    ++counts[cell_when_cut({lane[0].outputs().begin(), lane[0].outputs().end()})];
+    std::vector<TokenSequence> sequence = {
+        {3, i, kPrompt, kLength, [](Token t) { return t == 2; }}};
+    speculate<TokenSequence>(sequence, target, garbage, TokenRule(Rule::kMaximal),
+                             [] { return true; });
+    ++counts[cell_when_cut({sequence[0].outputs().begin(), sequence[0].outputs().end()})];
   }
   EXPECT_GT(chi_square_p(law, counts), 1e-6);
   EXPECT_LT(chi_square_p(full, counts), 1e-9);
@@ -305,47 +313,47 @@ struct Auditor {
   template <class Round>
   void operator()(const Round& round) {
     ++rounds;
-    ASSERT_EQ(round.drafts.size(), round.lanes.size());
-    ASSERT_EQ(round.outcomes.size(), round.lanes.size());
-    for (std::size_t i = 0; i < round.lanes.size(); ++i) {
+    ASSERT_EQ(round.drafts.size(), round.sequences.size());
+    ASSERT_EQ(round.outcomes.size(), round.sequences.size());
+    for (std::size_t i = 0; i < round.sequences.size(); ++i) {
       const Outcome& o = round.outcomes[i];
-      const TokenLane& lane = *round.lanes[i];
+      const TokenSequence& sequence = *round.sequences[i];
       ASSERT_EQ(o.drafted, round.drafts[i].size());
       ASSERT_LE(o.accepted, o.examined);
       ASSERT_LE(o.examined, o.drafted);
       ASSERT_GE(o.examined, o.accepted);
       ASSERT_LE(o.examined - o.accepted, 1U) << "nothing is examined after a rejection";
-      const bool cut = lane.done() && o.emitted == o.accepted;
+      const bool cut = sequence.done() && o.emitted == o.accepted;
       ASSERT_EQ(o.emitted, o.accepted + (cut ? 0U : 1U));
-      const auto latest = lane.tokens().last(o.emitted);
+      const auto latest = sequence.tokens().last(o.emitted);
       for (std::uint32_t s = 0; s < o.accepted; ++s) {
         ASSERT_EQ(latest[s], round.drafts[i].tokens[s]) << "an accepted draft is the output";
       }
       ASSERT_EQ(round.verified.laws[i].size(), o.drafted + 1U);
       examined += o.examined;
       accepted += o.accepted;
-      emitted_by_lane[lane.request()] += o.emitted;
+      emitted_by_sequence[sequence.request()] += o.emitted;
       emitted += o.emitted;
     }
   }
-  std::map<std::uint32_t, std::size_t> emitted_by_lane;
+  std::map<std::uint32_t, std::size_t> emitted_by_sequence;
 };
 
 TEST(Speculate, ObserversTargetAndDrafterSeeConsistentCounters) {
   for (const NamedDrafter& d : drafters()) {
     for (const Rule rule : kExact) {
       ToyDrafter drafter = d.drafter;
-      std::vector<TokenLane> lanes = eight_lanes();
+      std::vector<TokenSequence> sequences = eight_sequences();
       ToyTarget target(target_table());
       Auditor auditor;
       RunStatistics statistics;
-      speculate<TokenLane>(
-          lanes, target, drafter, TokenRule(rule), [] { return true; }, auditor, statistics);
+      speculate<TokenSequence>(
+          sequences, target, drafter, TokenRule(rule), [] { return true; }, auditor, statistics);
       std::uint64_t outputs = 0, rounds = 0;
-      for (const TokenLane& lane : lanes) {
-        outputs += lane.outputs().size();
-        rounds += lane.round();
-        EXPECT_EQ(auditor.emitted_by_lane[lane.request()], lane.outputs().size());
+      for (const TokenSequence& sequence : sequences) {
+        outputs += sequence.outputs().size();
+        rounds += sequence.round();
+        EXPECT_EQ(auditor.emitted_by_sequence[sequence.request()], sequence.outputs().size());
       }
       EXPECT_EQ(auditor.emitted, outputs);
       EXPECT_EQ(target.kept, outputs);

@@ -4,22 +4,23 @@
 #include <span>
 #include <vector>
 
-#include "forerun/core/speculate.h"
+#include "forerun/core/outcome.h"
 
 namespace forerun {
 
 /// The raw counters of a run, and what follows from them. An observer of the loop.
 struct RunStatistics {
-  std::uint64_t rounds = 0;             ///< target passes that verified, each lane's counted
+  std::uint64_t rounds = 0;             ///< target passes that verified, each sequence's counted
   std::uint64_t outputs = 0;            ///< outputs emitted
   std::vector<std::uint64_t> examined;  ///< by draft position: drafts the rule looked at
   std::vector<std::uint64_t> accepted;  ///< by draft position: drafts kept
   std::uint64_t drafted = 0;            ///< drafts proposed
-  std::vector<std::uint64_t> lengths;   ///< rounds of a lane by drafts proposed: 0, 1, ...
-  std::uint64_t passes = 0;             ///< target passes, each serving all lanes of its batch
+  std::vector<std::uint64_t> lengths;   ///< rounds of a sequence by drafts proposed: 0, 1, ...
+  std::uint64_t passes = 0;             ///< target passes, each serving all sequences of its batch
   Timings seconds;
 
-  /// Mean accepted length: outputs per target pass and lane, the corrected or bonus one counted.
+  /// Mean accepted length: outputs per target pass and sequence, the corrected or bonus one
+  /// counted.
   double tau() const noexcept {
     return rounds == 0 ? 0.0 : static_cast<double>(outputs) / static_cast<double>(rounds);
   }

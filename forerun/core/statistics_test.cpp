@@ -7,7 +7,7 @@ namespace {
 
 using Counts = std::vector<std::uint64_t>;
 
-// Two lanes in the first pass, one in the second.
+// Two sequences in the first pass, one in the second.
 RunStatistics hand_made() {
   RunStatistics s;
   const Outcome all_kept{.drafted = 3, .examined = 3, .accepted = 3, .emitted = 4};
@@ -43,8 +43,8 @@ TEST(RunStatistics, PlainDecodingHasTauOneAndAnEmptyRunNone) {
   EXPECT_EQ(s.passes, 5U);
 }
 
-TEST(RunStatistics, ADraftEndedByItsLaneHasNoBonus) {
-  RunStatistics s;  // kept two of three, the second ended the lane
+TEST(RunStatistics, ADraftEndedByItsSequenceHasNoBonus) {
+  RunStatistics s;  // kept two of three, the second ended the sequence
   s.add(std::vector{Outcome{.drafted = 3, .examined = 2, .accepted = 2, .emitted = 2}}, {});
   EXPECT_EQ(s.outputs, 2U);
   EXPECT_EQ(s.examined, (Counts{1, 1}));

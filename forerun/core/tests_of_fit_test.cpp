@@ -5,7 +5,7 @@
 #include <cmath>
 #include <limits>
 
-#include "forerun/core/draws.h"
+#include "forerun/core/rng_key.h"
 
 namespace forerun {
 namespace {
@@ -140,7 +140,7 @@ TEST(ChiSquareP, IsUniformForHonestCounts) {
   for (std::uint32_t run = 0; run < 2000; ++run) {
     std::vector<std::size_t> counts(4, 0);
     for (std::uint32_t i = 0; i < 1000; ++i) {
-      const double u = Draws{.seed = 2, .request = run, .position = i}.uniform(Purpose::kTarget);
+      const double u = RngKey{.seed = 2, .request = run, .position = i}.uniform(Purpose::kTarget);
       ++counts[u < 0.5 ? 0 : u < 0.8 ? 1 : u < 0.95 ? 2 : 3];
     }
     p_values.push_back(chi_square_p(p, counts));

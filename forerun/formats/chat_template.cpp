@@ -7,8 +7,8 @@
 #include <nlohmann/json.hpp>
 #include <vector>
 
-#include "forerun/formats/json_text.h"
-#include "forerun/formats/utf8.h"
+#include "forerun/base/json_text.h"
+#include "forerun/base/utf8.h"
 
 namespace forerun {
 namespace {

@@ -2,11 +2,11 @@
 
 #include <numeric>
 
+#include "forerun/base/json_text.h"
 #include "forerun/formats/dequantize.h"
 #include "forerun/formats/gguf.h"
 #include "forerun/formats/hf_config.h"
 #include "forerun/formats/idx.h"
-#include "forerun/formats/json_text.h"
 #include "forerun/formats/png.h"
 #include "forerun/formats/safetensors.h"
 #include "forerun/formats/whole_numbers.h"

@@ -2,11 +2,9 @@
 
 #include <fmt/format.h>
 
-#include "forerun/formats/internal/quote.h"
+#include "forerun/base/quote.h"
 
 namespace forerun {
-
-using internal::quote;
 
 const TensorView* Gguf::find(std::string_view tensor) const {
   const auto found = tensor_index_.find(tensor);

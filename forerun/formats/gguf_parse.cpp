@@ -3,15 +3,13 @@
 #include <algorithm>
 #include <bit>
 
+#include "forerun/base/quote.h"
 #include "forerun/formats/gguf.h"
 #include "forerun/formats/internal/byte_reader.h"
 #include "forerun/formats/internal/file_kind.h"
 #include "forerun/formats/internal/ggml_types.h"
-#include "forerun/formats/internal/quote.h"
 
 namespace forerun {
-
-using internal::quote;
 
 namespace {
 

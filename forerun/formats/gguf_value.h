@@ -8,7 +8,7 @@
 #include <variant>
 #include <vector>
 
-#include "forerun/formats/result.h"
+#include "forerun/base/result.h"
 
 namespace forerun {
 

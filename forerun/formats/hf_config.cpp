@@ -7,7 +7,7 @@
 #include <system_error>
 #include <utility>
 
-#include "forerun/formats/json_text.h"
+#include "forerun/base/json_text.h"
 #include "forerun/formats/mapped_file.h"
 
 namespace forerun {

@@ -4,8 +4,8 @@
 #include <nlohmann/json.hpp>
 #include <vector>
 
+#include "forerun/base/result.h"
 #include "forerun/core/token.h"
-#include "forerun/formats/result.h"
 
 namespace forerun {
 

@@ -6,7 +6,7 @@
 #include <string_view>
 #include <utility>
 
-#include "forerun/formats/result.h"
+#include "forerun/base/result.h"
 
 namespace forerun {
 

@@ -4,7 +4,7 @@
 #include <filesystem>
 #include <span>
 
-#include "forerun/formats/atomic_file.h"
+#include "forerun/base/atomic_file.h"
 
 namespace forerun {
 

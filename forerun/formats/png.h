@@ -6,8 +6,8 @@
 #include <span>
 #include <string>
 
+#include "forerun/base/result.h"
 #include "forerun/formats/image.h"
-#include "forerun/formats/result.h"
 
 namespace forerun {
 

@@ -5,7 +5,7 @@
 #include <stdexcept>
 #include <utility>
 
-#include "forerun/formats/atomic_file.h"
+#include "forerun/base/atomic_file.h"
 #include "forerun/formats/internal/image_limits.h"
 #include "forerun/formats/png.h"
 

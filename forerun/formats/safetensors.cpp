@@ -8,14 +8,13 @@
 #include <optional>
 #include <utility>
 
+#include "forerun/base/json_text.h"
+#include "forerun/base/quote.h"
 #include "forerun/formats/internal/file_kind.h"
-#include "forerun/formats/internal/quote.h"
-#include "forerun/formats/json_text.h"
 
 namespace forerun {
 namespace {
 
-using internal::quote;
 using nlohmann::json;
 
 constexpr std::uint64_t kMaxHeaderBytes = 100'000'000;  // the limit of the reference implementation

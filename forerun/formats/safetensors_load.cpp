@@ -3,14 +3,13 @@
 #include <system_error>
 #include <utility>
 
-#include "forerun/formats/internal/quote.h"
-#include "forerun/formats/json_text.h"
+#include "forerun/base/json_text.h"
+#include "forerun/base/quote.h"
 #include "forerun/formats/safetensors.h"
 
 namespace forerun {
 namespace {
 
-using internal::quote;
 using nlohmann::json;
 namespace fs = std::filesystem;
 

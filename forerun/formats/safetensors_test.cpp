@@ -182,19 +182,19 @@ TEST(Safetensors, WritingRefusesWhatCannotBeReadBack) {
   const testing::TempFolder folder;
   const auto path = folder.path() / "out.safetensors";
   const Owned owned;
-  const auto said = [&](TensorView tensor) {
+  const auto message = [&](TensorView tensor) {
     const std::vector<TensorView> all{owned.views()[0], std::move(tensor)};
     return thrown_by([&] { write_safetensors(path, all); });
   };
   const auto f32 = std::as_bytes(std::span(owned.f32));
-  EXPECT_NE(said({"half", DType::kF32, {3}, f32}).find("the name 'half' is taken"),
+  EXPECT_NE(message({"half", DType::kF32, {3}, f32}).find("the name 'half' is taken"),
             std::string::npos);
-  EXPECT_NE(said({"__metadata__", DType::kF32, {3}, f32}).find("is taken"), std::string::npos);
-  EXPECT_NE(said({"w", DType::kF32, {4}, f32}).find("with shape [4] has 12 bytes"),
+  EXPECT_NE(message({"__metadata__", DType::kF32, {3}, f32}).find("is taken"), std::string::npos);
+  EXPECT_NE(message({"w", DType::kF32, {4}, f32}).find("with shape [4] has 12 bytes"),
             std::string::npos);
-  EXPECT_NE(said({"w", DType::kQ8_0, {32}, f32}).find("is Q8_0, expected plain numbers"),
+  EXPECT_NE(message({"w", DType::kQ8_0, {32}, f32}).find("is Q8_0, expected plain numbers"),
             std::string::npos);
-  EXPECT_NE(said({"\xff", DType::kF32, {3}, f32}).find("is not UTF-8"), std::string::npos);
+  EXPECT_NE(message({"\xff", DType::kF32, {3}, f32}).find("is not UTF-8"), std::string::npos);
   EXPECT_FALSE(std::filesystem::exists(path));
 }
 
@@ -259,11 +259,13 @@ TEST(SafetensorsShards, AMalformedIndexIsAnError) {
 
 TEST(SafetensorsShards, AFolderWithoutWeightsIsAnError) {
   const testing::TempFolder folder;
-  const auto said = [&] { return thrown_by([&] { (void)load_safetensors(folder.path()); }); };
-  EXPECT_NE(said().find("give the folder of a Hugging Face model"), std::string::npos) << said();
+  const auto message = [&] { return thrown_by([&] { (void)load_safetensors(folder.path()); }); };
+  EXPECT_NE(message().find("give the folder of a Hugging Face model"), std::string::npos)
+      << message();
   folder.write("config.json", "{}");  // of a drafter, say, whose weights were left behind
-  EXPECT_NE(said().find("its weights are missing: copy them there"), std::string::npos) << said();
-  EXPECT_NE(said().find("has neither"), std::string::npos);
+  EXPECT_NE(message().find("its weights are missing: copy them there"), std::string::npos)
+      << message();
+  EXPECT_NE(message().find("has neither"), std::string::npos);
 }
 
 }  // namespace

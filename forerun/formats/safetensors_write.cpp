@@ -8,13 +8,12 @@
 #include <set>
 #include <stdexcept>
 
-#include "forerun/formats/atomic_file.h"
-#include "forerun/formats/internal/quote.h"
+#include "forerun/base/atomic_file.h"
+#include "forerun/base/quote.h"
 
 namespace forerun {
 namespace {
 
-using internal::quote;
 using nlohmann::json;
 
 void check(const TensorView& tensor) {

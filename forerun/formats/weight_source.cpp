@@ -4,7 +4,7 @@
 
 #include <system_error>
 
-#include "forerun/formats/internal/quote.h"
+#include "forerun/base/quote.h"
 
 namespace forerun {
 
@@ -22,11 +22,11 @@ const TensorView& WeightSource::require(std::string_view name) const {
   if (tensor != nullptr && holds_weights(tensor->dtype)) return *tensor;
   if (tensor != nullptr) {
     throw FormatError(fmt::format("{}: tensor {} holds {} numbers, no weights; the file is damaged",
-                                  path_, internal::quote(name), name_of(tensor->dtype)));
+                                  path_, quote(name), name_of(tensor->dtype)));
   }
   throw FormatError(fmt::format(
       "{}: has no tensor {} among its {}; the model is incomplete or of another architecture",
-      path_, internal::quote(name), tensors().size()));
+      path_, quote(name), tensors().size()));
 }
 
 WeightSource load_weights(const std::filesystem::path& path) {

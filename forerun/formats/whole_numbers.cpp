@@ -4,7 +4,7 @@
 
 #include <cstring>
 
-#include "forerun/formats/internal/quote.h"
+#include "forerun/base/quote.h"
 
 namespace forerun {
 namespace {
@@ -27,13 +27,13 @@ Result<std::vector<std::int64_t>> whole_numbers(const TensorView& tensor) {
   if (tensor.dtype == DType::kI32) return widened<std::int32_t>(tensor.bytes);
   if (tensor.dtype != DType::kBool) {
     return Error{fmt::format("tensor {} holds {} where I64, I32 or BOOL is expected",
-                             internal::quote(tensor.name), name_of(tensor.dtype))};
+                             quote(tensor.name), name_of(tensor.dtype))};
   }
   std::vector<std::int64_t> flags = widened<std::uint8_t>(tensor.bytes);
   for (const std::int64_t flag : flags) {
     if (flag > 1) {
       return Error{fmt::format("tensor {} of flags holds {}; the file is damaged",
-                               internal::quote(tensor.name), flag)};
+                               quote(tensor.name), flag)};
     }
   }
   return flags;

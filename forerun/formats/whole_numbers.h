@@ -3,7 +3,7 @@
 #include <cstdint>
 #include <vector>
 
-#include "forerun/formats/result.h"
+#include "forerun/base/result.h"
 #include "forerun/formats/tensor_view.h"
 
 namespace forerun {

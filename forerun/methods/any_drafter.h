@@ -4,22 +4,22 @@
 #include <variant>
 #include <vector>
 
+#include "forerun/methods/adaptive_drafter.h"
 #include "forerun/methods/dflash/dflash_drafter.h"
 #include "forerun/methods/dflash/dflash_lookup.h"
 #include "forerun/methods/draft_model/draft_model.h"
 #include "forerun/methods/lookup/lookup.h"
-#include "forerun/methods/paced.h"
 
 namespace forerun {
 
 /// Plain decoding: drafts nothing.
 class NoDrafter {
  public:
-  std::vector<TokenDraft> propose(std::span<TokenLane* const> lanes) {
-    return std::vector<TokenDraft>(lanes.size());
+  std::vector<TokenDraft> propose(std::span<TokenSequence* const> sequences) {
+    return std::vector<TokenDraft>(sequences.size());
   }
   template <class Verified>
-  void observe(std::span<TokenLane* const>, std::span<const TokenDraft>, const Verified&,
+  void observe(std::span<TokenSequence* const>, std::span<const TokenDraft>, const Verified&,
                std::span<const Outcome>) {}
   template <class Round>
   void learn(const Round&, const Timings&) {}
@@ -32,19 +32,19 @@ class AnyDrafter {
   template <class Drafter>
   explicit AnyDrafter(Drafter drafter) : drafter_(std::move(drafter)) {}
 
-  std::vector<TokenDraft> propose(std::span<TokenLane* const> lanes) {
-    return std::visit([&](auto& d) { return d.propose(lanes); }, drafter_);
+  std::vector<TokenDraft> propose(std::span<TokenSequence* const> sequences) {
+    return std::visit([&](auto& d) { return d.propose(sequences); }, drafter_);
   }
   template <class Verified>
-  void observe(std::span<TokenLane* const> lanes, std::span<const TokenDraft> drafts,
+  void observe(std::span<TokenSequence* const> sequences, std::span<const TokenDraft> drafts,
                const Verified& seen, std::span<const Outcome> outcomes) {
-    std::visit([&](auto& d) { d.observe(lanes, drafts, seen, outcomes); }, drafter_);
+    std::visit([&](auto& d) { d.observe(sequences, drafts, seen, outcomes); }, drafter_);
   }
   template <class Round>
   void learn(const Round& round, const Timings& seconds) {
     std::visit([&](auto& d) { d.learn(round, seconds); }, drafter_);
   }
-  /// Drops what is known of a lane that was given up.
+  /// Drops what is known of a sequence that was given up.
   void forget(std::uint32_t request) {
     std::visit([&](auto& d) { d.forget(request); }, drafter_);
   }
@@ -61,8 +61,8 @@ class AnyDrafter {
   }
 
  private:
-  std::variant<NoDrafter, Paced<LookupDrafter>, Paced<DraftModelDrafter>, Paced<DFlashDrafter>,
-               Paced<DFlashLookupDrafter>>
+  std::variant<NoDrafter, AdaptiveDrafter<LookupDrafter>, AdaptiveDrafter<DraftModelDrafter>,
+               AdaptiveDrafter<DFlashDrafter>, AdaptiveDrafter<DFlashLookupDrafter>>
       drafter_;
 };
 

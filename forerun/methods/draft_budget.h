@@ -3,20 +3,20 @@
 #include <algorithm>
 #include <cstddef>
 
-#include "forerun/core/lane.h"
 #include "forerun/core/latent.h"
+#include "forerun/core/sequence.h"
 
 namespace forerun {
 
-/// How many tokens to draft for a lane: `most`, but never one that could not be emitted (the
+/// How many tokens to draft for a sequence: `most`, but never one that could not be emitted (the
 /// round's last output is the target's own).
-inline std::size_t draft_budget(const TokenLane& lane, std::size_t most) {
-  return lane.remaining() == 0 ? 0 : std::min(most, lane.remaining() - 1);
+inline std::size_t draft_budget(const TokenSequence& sequence, std::size_t most) {
+  return sequence.remaining() == 0 ? 0 : std::min(most, sequence.remaining() - 1);
 }
 
 /// How many steps of an image, likewise.
-inline std::size_t draft_budget(const LatentLane& lane, std::size_t most) {
-  return lane.done() ? 0 : std::min(most, lane.steps() - lane.step() - 1);
+inline std::size_t draft_budget(const LatentSample& sequence, std::size_t most) {
+  return sequence.done() ? 0 : std::min(most, sequence.steps() - sequence.step() - 1);
 }
 
 }  // namespace forerun

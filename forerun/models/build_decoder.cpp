@@ -8,8 +8,8 @@
 #include <algorithm>
 #include <string_view>
 
+#include "forerun/base/result.h"
 #include "forerun/formats/dequantize.h"
-#include "forerun/formats/result.h"
 #include "forerun/models/int8_decoder.h"
 
 namespace forerun {

@@ -105,8 +105,8 @@ void ddpm_mean(const DdpmStep& step, std::span<const float> x, std::span<const f
   }
 }
 
-void ddpm_foreseen(const DdpmStep& step, std::span<const float> x, std::span<const float> noise,
-                   std::span<float> out) {
+void ddpm_predicted_x0(const DdpmStep& step, std::span<const float> x, std::span<const float> noise,
+                       std::span<float> out) {
   for (std::size_t i = 0; i < out.size(); ++i) {
     out[i] = static_cast<float>(step.x0_x * static_cast<double>(x[i]) +
                                 step.x0_noise * static_cast<double>(noise[i]));

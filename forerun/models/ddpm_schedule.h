@@ -60,10 +60,10 @@ void ddpm_mean(const DdpmStep& step, std::span<const float> x, std::span<const f
                std::span<float> mean);
 
 /// The image that a state and its predicted noise foresee, coordinate by coordinate; and the noise
-/// that a state would have if that image were foreseen. Each other's inverse.
+/// that a state would have if that image were predicted. Each other's inverse.
 /// @param out  of the same length; may be one of the others
-void ddpm_foreseen(const DdpmStep& step, std::span<const float> x, std::span<const float> noise,
-                   std::span<float> out);
+void ddpm_predicted_x0(const DdpmStep& step, std::span<const float> x, std::span<const float> noise,
+                       std::span<float> out);
 void ddpm_noise_of(const DdpmStep& step, std::span<const float> x, std::span<const float> image,
                    std::span<float> out);
 

@@ -6,7 +6,7 @@
 #include <string>
 #include <vector>
 
-#include "forerun/formats/result.h"
+#include "forerun/base/result.h"
 
 namespace forerun {
 

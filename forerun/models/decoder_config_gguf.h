@@ -1,7 +1,7 @@
 #pragma once
 
+#include "forerun/base/result.h"
 #include "forerun/formats/gguf.h"
-#include "forerun/formats/result.h"
 #include "forerun/models/decoder_config.h"
 
 namespace forerun {

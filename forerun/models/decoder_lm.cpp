@@ -12,22 +12,22 @@
 namespace forerun {
 namespace {
 
-void check(const DecoderLm& model, std::span<const LaneSpan> lanes,
+void check(const DecoderLm& model, std::span<const SequenceSpan> sequences,
            std::span<const std::int64_t> kept) {
   for (const std::int64_t block : kept) {
     if (block >= 0 && block < model.config.layers) continue;
     throw std::invalid_argument(fmt::format("block {} is wanted, the model has {}: 0 to {}", block,
                                             model.config.layers, model.config.layers - 1));
   }
-  for (const LaneSpan& lane : lanes) {
-    const auto end = lane.cache->length() + static_cast<std::int64_t>(lane.tokens.size());
+  for (const SequenceSpan& sequence : sequences) {
+    const auto end = sequence.cache->length() + static_cast<std::int64_t>(sequence.tokens.size());
     if (end > model.config.context) {
       throw std::invalid_argument(fmt::format(
           "{} positions do not fit the model's context of {}: shorten the prompt or ask "
           "for fewer tokens",
           end, model.config.context));
     }
-    for (const Token t : lane.tokens) {
+    for (const Token t : sequence.tokens) {
       if (t < 0 || t >= model.config.vocab) {
         throw std::invalid_argument(
             fmt::format("token {} lies outside the model's vocabulary of {}: was the text encoded "
@@ -38,22 +38,22 @@ void check(const DecoderLm& model, std::span<const LaneSpan> lanes,
   }
 }
 
-// The rows of all lanes, one behind the other.
+// The rows of all sequences, one behind the other.
 struct Packed {
   at::Tensor ids;        // [rows] int64
   at::Tensor positions;  // [rows] int64
   at::Tensor scored;     // [sum of scored] int64: rows whose logits are wanted
 };
 
-Packed pack(std::span<const LaneSpan> lanes) {
+Packed pack(std::span<const SequenceSpan> sequences) {
   std::vector<std::int64_t> ids, positions, scored;
-  for (const LaneSpan& lane : lanes) {
-    const auto n = static_cast<std::int64_t>(lane.tokens.size());
+  for (const SequenceSpan& sequence : sequences) {
+    const auto n = static_cast<std::int64_t>(sequence.tokens.size());
     const auto first = static_cast<std::int64_t>(ids.size());
     for (std::int64_t i = 0; i < n; ++i) {
-      ids.push_back(lane.tokens[static_cast<std::size_t>(i)]);
-      positions.push_back(lane.cache->length() + i);
-      if (i >= n - lane.scored) scored.push_back(first + i);
+      ids.push_back(sequence.tokens[static_cast<std::size_t>(i)]);
+      positions.push_back(sequence.cache->length() + i);
+      if (i >= n - sequence.scored) scored.push_back(first + i);
     }
   }
   return {at::tensor(ids, at::kLong), at::tensor(positions, at::kLong),
@@ -61,7 +61,7 @@ Packed pack(std::span<const LaneSpan> lanes) {
 }
 
 at::Tensor attention(const DecoderLm& model, std::int64_t index, const at::Tensor& x,
-                     const Rotation& rotate, std::span<const LaneSpan> lanes) {
+                     const Rotation& rotate, std::span<const SequenceSpan> sequences) {
   const DecoderConfig& c = model.config;
   const auto i = static_cast<std::size_t>(index);
   const DecoderLayer& layer = model.layers[i];
@@ -79,12 +79,12 @@ at::Tensor attention(const DecoderLm& model, std::int64_t index, const at::Tenso
                                  .window = sliding ? std::optional(c.window) : std::nullopt,
                                  .softcap = c.attention_softcap};
   std::vector<at::Tensor> out;
-  out.reserve(lanes.size());
+  out.reserve(sequences.size());
   std::int64_t row = 0;
-  for (const LaneSpan& lane : lanes) {
-    const auto n = static_cast<std::int64_t>(lane.tokens.size());
-    lane.cache->write(index, k.narrow(0, row, n), v.narrow(0, row, n));
-    out.push_back(attend(q.narrow(0, row, n), *lane.cache, index, options));
+  for (const SequenceSpan& sequence : sequences) {
+    const auto n = static_cast<std::int64_t>(sequence.tokens.size());
+    sequence.cache->write(index, k.narrow(0, row, n), v.narrow(0, row, n));
+    out.push_back(attend(q.narrow(0, row, n), *sequence.cache, index, options));
     row += n;
   }
   return layer.output(out.size() == 1 ? out[0] : at::cat(out));
@@ -100,18 +100,18 @@ at::Tensor mlp(const DecoderLayer& layer, Activation activation, const at::Tenso
   return layer.down(active.mul(up));
 }
 
-// Hands the stream behind block `index` to the lanes that want it.
-void keep_states(const at::Tensor& h, std::int64_t index, std::span<const LaneSpan> lanes,
+// Hands the stream behind block `index` to the sequences that want it.
+void keep_states(const at::Tensor& h, std::int64_t index, std::span<const SequenceSpan> sequences,
                  std::span<const std::int64_t> kept) {
   const std::int64_t width = h.size(1);
   for (std::size_t j = 0; j < kept.size(); ++j) {
     if (kept[j] != index) continue;
     std::int64_t row = 0;
-    for (const LaneSpan& lane : lanes) {
-      const auto n = static_cast<std::int64_t>(lane.tokens.size());
-      if (lane.states != nullptr) {
+    for (const SequenceSpan& sequence : sequences) {
+      const auto n = static_cast<std::int64_t>(sequence.tokens.size());
+      if (sequence.states != nullptr) {
         const auto all = static_cast<std::int64_t>(kept.size());
-        at::from_blob(lane.states, {n, all, width}, at::kFloat)
+        at::from_blob(sequence.states, {n, all, width}, at::kFloat)
             .select(1, static_cast<std::int64_t>(j))
             .copy_(h.narrow(0, row, n));
       }
@@ -145,13 +145,13 @@ std::int64_t DecoderLm::weight_bytes() const {
   return bytes;
 }
 
-at::Tensor forward(const DecoderLm& model, std::span<const LaneSpan> lanes,
+at::Tensor forward(const DecoderLm& model, std::span<const SequenceSpan> sequences,
                    std::span<const std::int64_t> kept) {
-  check(model, lanes, kept);
-  if (model.int8) return model.int8->forward(lanes, kept);
-  const Packed rows = pack(lanes);
-  for (const LaneSpan& lane : lanes) {
-    lane.cache->reserve(static_cast<std::int64_t>(lane.tokens.size()));
+  check(model, sequences, kept);
+  if (model.int8) return model.int8->forward(sequences, kept);
+  const Packed rows = pack(sequences);
+  for (const SequenceSpan& sequence : sequences) {
+    sequence.cache->reserve(static_cast<std::int64_t>(sequence.tokens.size()));
   }
   at::Tensor h = model.embedding.index_select(0, rows.ids);
   if (model.config.embedding_scale != 1.0) {
@@ -164,16 +164,16 @@ at::Tensor forward(const DecoderLm& model, std::span<const LaneSpan> lanes,
     const DecoderLayer& layer = model.layers[static_cast<std::size_t>(i)];
     at::Tensor a =
         attention(model, i, layer.attention_norm(h),
-                  model.config.sliding[static_cast<std::size_t>(i)] ? local : full, lanes);
+                  model.config.sliding[static_cast<std::size_t>(i)] ? local : full, sequences);
     if (layer.attention_post_norm.defined()) a = layer.attention_post_norm(a);
     h = h + a;
     at::Tensor m = mlp(layer, model.config.activation, layer.mlp_norm(h));
     if (layer.mlp_post_norm.defined()) m = layer.mlp_post_norm(m);
     h = h + m;
-    keep_states(h, i, lanes, kept);
+    keep_states(h, i, sequences, kept);
   }
-  for (const LaneSpan& lane : lanes) {
-    lane.cache->advance(static_cast<std::int64_t>(lane.tokens.size()));
+  for (const SequenceSpan& sequence : sequences) {
+    sequence.cache->advance(static_cast<std::int64_t>(sequence.tokens.size()));
   }
   if (rows.scored.numel() == 0) return at::empty({0, model.config.vocab}, at::kFloat);
   const at::Tensor last = model.final_norm(h.index_select(0, rows.scored));
@@ -187,7 +187,8 @@ int prefill(const DecoderLm& model, KvCache& cache, std::span<const Token> token
   int passes = 0;
   for (; !tokens.empty(); ++passes) {
     const std::size_t n = std::min(kRows, tokens.size());
-    const LaneSpan span{.cache = &cache, .tokens = tokens.first(n), .scored = 0, .states = states};
+    const SequenceSpan span{
+        .cache = &cache, .tokens = tokens.first(n), .scored = 0, .states = states};
     forward(model, {&span, 1}, kept);
     tokens = tokens.subspan(n);
     if (states != nullptr) {

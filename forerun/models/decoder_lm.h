@@ -50,13 +50,13 @@ struct DecoderLm {
   std::int64_t weight_bytes() const;
 };
 
-/// A few letters that differ for decoders with other weights, or other numbers in their config that
+/// A hash that differs for decoders with other weights, or other numbers in their config that
 /// change what they compute (models/weights_digest.h).
 /// @throws std::invalid_argument  packed weights: load them as numbers
 std::string digest_of(const DecoderLm& model);
 
-/// The new tokens of one lane in a packed pass.
-struct LaneSpan {
+/// The new tokens of one sequence in a packed pass.
+struct SequenceSpan {
   KvCache* cache = nullptr;       ///< length L on entry, L + tokens.size() on return
   std::span<const Token> tokens;  ///< stand at positions L, L + 1, ...
   std::int64_t scored = 0;        ///< of the last so many tokens the logits are wanted
@@ -65,18 +65,18 @@ struct LaneSpan {
   float* states = nullptr;
 };
 
-/// One pass over the tokens of several lanes: linear layers over all rows packed, attention per
-/// lane. Prefill and every later pass are this call.
-/// @param kept  zero-based ids of the blocks whose output lanes ask for in `states`
-/// @return  [sum of scored, vocab] float32 logits, lane by lane; a row predicts the token after its
-/// own
+/// One pass over the tokens of several sequences: linear layers over all rows packed, attention per
+/// sequence. Prefill and every later pass are this call.
+/// @param kept  zero-based ids of the blocks whose output sequences ask for in `states`
+/// @return  [sum of scored, vocab] float32 logits, sequence by sequence; a row predicts the token
+/// after its own
 /// @throws std::invalid_argument  an id outside the vocabulary, more positions than the context, or
 /// a block that is not there
-at::Tensor forward(const DecoderLm& model, std::span<const LaneSpan> lanes,
+at::Tensor forward(const DecoderLm& model, std::span<const SequenceSpan> sequences,
                    std::span<const std::int64_t> kept = {});
 
 /// Appends tokens whose logits nobody wants to a cache, in passes of bounded size.
-/// @param states  as in LaneSpan, for the blocks `kept`
+/// @param states  as in SequenceSpan, for the blocks `kept`
 /// @return  how many passes it took
 int prefill(const DecoderLm& model, KvCache& cache, std::span<const Token> tokens,
             float* states = nullptr, std::span<const std::int64_t> kept = {});

@@ -69,18 +69,18 @@ TEST_P(Family, StatesOfBlocksMatchTransformers) {
   EXPECT_LT(distance(states.select(1, 0), tensor_of(e, "hidden_1_0")), 1e-4);
 }
 
-// Lanes of different lengths, at different places, in one packed pass.
-TEST_P(Family, PackedLanesMatchTransformers) {
+// Sequences of different lengths, at different places, in one packed pass.
+TEST_P(Family, PackedSequencesMatchTransformers) {
   const DecoderLm model = hugging_face();
   const Safetensors e = expected();
   const auto a = tokens_of(e, "tokens_0"), b = tokens_of(e, "tokens_1");
   KvCache cache_a = model.make_cache(), cache_b = model.make_cache();
   pass(model, cache_a, std::span(a).first(11));
   pass(model, cache_b, std::span(b).first(3));
-  const std::vector<LaneSpan> lanes = {
+  const std::vector<SequenceSpan> sequences = {
       {.cache = &cache_a, .tokens = std::span(a).subspan(11, 17), .scored = 17},
       {.cache = &cache_b, .tokens = std::span(b).subspan(3), .scored = 2}};
-  const at::Tensor out = forward(model, lanes);
+  const at::Tensor out = forward(model, sequences);
   EXPECT_LT(distance(out.narrow(0, 0, 17), tensor_of(e, "logits_0").narrow(0, 11, 17)), 1e-4);
   const auto n = static_cast<std::int64_t>(b.size());
   EXPECT_LT(distance(out.narrow(0, 17, 2), tensor_of(e, "logits_1").narrow(0, n - 2, 2)), 1e-4);

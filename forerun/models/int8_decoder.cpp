@@ -36,10 +36,10 @@ struct Int8Workspace {
   PagedAttention attention;
   AlignedBuffer<float> hidden, qkv, branch, gates, scratch, rotations;
   Int8Activations input, gated;
-  std::vector<PagedAttention::Lane> lanes;
+  std::vector<PagedAttention::Sequence> sequences;
   std::vector<std::int64_t> scored;
   struct Row {
-    std::size_t lane;
+    std::size_t sequence;
     std::int64_t position;
     Token token;
   };
@@ -63,7 +63,7 @@ struct Int8Workspace {
 // One pass: what its phases share. Every method that takes a worker is run by all of them at once.
 class Int8Pass {
  public:
-  Int8Pass(const Int8Decoder& model, std::span<const LaneSpan> lanes,
+  Int8Pass(const Int8Decoder& model, std::span<const SequenceSpan> sequences,
            std::span<const std::int64_t> kept, int threads);
   at::Tensor run();
 
@@ -71,7 +71,7 @@ class Int8Pass {
   using Worker = ThreadTeam::Worker;
   void work(Worker& w);
   void embed(std::int64_t row);
-  // Hands a row of the stream behind block `index` to its lane, if that wants it.
+  // Hands a row of the stream behind block `index` to its sequence, if that wants it.
   void keep_state(std::int64_t row, std::int64_t index) const;
   void layer(Worker& w, std::int64_t index);
   void attention(Worker& w, std::int64_t index);
@@ -98,7 +98,7 @@ class Int8Pass {
 
   const Int8Decoder& m_;
   const DecoderConfig& c_;
-  std::span<const LaneSpan> lanes_;
+  std::span<const SequenceSpan> sequences_;
   std::span<const std::int64_t> kept_;
   Int8Workspace& s_;
   int threads_;
@@ -110,32 +110,33 @@ class Int8Pass {
   at::Tensor logits_;
 };
 
-Int8Pass::Int8Pass(const Int8Decoder& model, std::span<const LaneSpan> lanes,
+Int8Pass::Int8Pass(const Int8Decoder& model, std::span<const SequenceSpan> sequences,
                    std::span<const std::int64_t> kept, int threads)
     : m_(model),
       c_(model.config_),
-      lanes_(lanes),
+      sequences_(sequences),
       kept_(kept),
       s_(*model.workspace_),
       threads_(threads) {
-  s_.lanes.clear();
+  s_.sequences.clear();
   s_.rows.clear();
   s_.scored.clear();
-  for (std::size_t l = 0; l < lanes.size(); ++l) {
-    const auto n = static_cast<std::int64_t>(lanes[l].tokens.size());
-    const std::int64_t length = lanes[l].cache->length();
-    lanes[l].cache->reserve(n);
-    s_.lanes.push_back({&lanes[l].cache->pages(), length, n});
+  for (std::size_t l = 0; l < sequences.size(); ++l) {
+    const auto n = static_cast<std::int64_t>(sequences[l].tokens.size());
+    const std::int64_t length = sequences[l].cache->length();
+    sequences[l].cache->reserve(n);
+    s_.sequences.push_back({&sequences[l].cache->pages(), length, n});
     for (std::int64_t i = 0; i < n; ++i) {
-      if (i >= n - lanes[l].scored) s_.scored.push_back(static_cast<std::int64_t>(s_.rows.size()));
-      s_.rows.push_back({l, length + i, lanes[l].tokens[static_cast<std::size_t>(i)]});
+      if (i >= n - sequences[l].scored)
+        s_.scored.push_back(static_cast<std::int64_t>(s_.rows.size()));
+      s_.rows.push_back({l, length + i, sequences[l].tokens[static_cast<std::size_t>(i)]});
     }
   }
   rows_ = static_cast<std::int64_t>(s_.rows.size());
   qkv_width_ = (c_.heads + 2 * c_.kv_heads) * c_.head_dim;
   const std::int64_t inner = c_.heads * c_.head_dim;
-  scratch_size_ = std::max(
-      {m_.layers_.front().mlp.scratch_size(), k::mixed_width(c_.hidden), k::mixed_width(inner)});
+  scratch_size_ = std::max({m_.layers_.front().mlp.scratch_size(), k::rotated_width(c_.hidden),
+                            k::rotated_width(inner)});
   const auto room = [&](AlignedBuffer<float>& b, std::int64_t n) {
     return b.room_for(static_cast<std::size_t>(n));
   };
@@ -152,15 +153,15 @@ Int8Pass::Int8Pass(const Int8Decoder& model, std::span<const LaneSpan> lanes,
   input_ = s_.input.room_for(rows_, std::max(c_.hidden, inner));
   gated_ = {room(s_.gates, rows_ * c_.intermediate), s_.gated.room_for(rows_, c_.intermediate)};
   logits_ = s_.free_logits(static_cast<std::int64_t>(s_.scored.size()), c_.vocab);
-  s_.attention.plan(s_.lanes, threads);
+  s_.attention.plan(s_.sequences, threads);
 }
 
 at::Tensor Int8Pass::run() {
   constexpr std::int64_t kLayerPhases = 12, kOtherPhases = 5;
   const auto phases = static_cast<std::size_t>(c_.layers * kLayerPhases + kOtherPhases);
   ThreadTeam::instance().run(threads_, phases, [this](Worker& w) { work(w); });
-  for (const LaneSpan& lane : lanes_) {
-    lane.cache->advance(static_cast<std::int64_t>(lane.tokens.size()));
+  for (const SequenceSpan& sequence : sequences_) {
+    sequence.cache->advance(static_cast<std::int64_t>(sequence.tokens.size()));
   }
   return std::move(logits_);
 }
@@ -174,13 +175,14 @@ void Int8Pass::work(Worker& w) {
 
 void Int8Pass::keep_state(std::int64_t r, std::int64_t index) const {
   const Int8Workspace::Row& row = s_.rows[static_cast<std::size_t>(r)];
-  const LaneSpan& lane = lanes_[row.lane];
-  if (lane.states == nullptr) return;
-  const std::int64_t first = s_.lanes[row.lane].length;
+  const SequenceSpan& sequence = sequences_[row.sequence];
+  if (sequence.states == nullptr) return;
+  const std::int64_t first = s_.sequences[row.sequence].length;
   const auto all = static_cast<std::int64_t>(kept_.size());
   for (std::int64_t j = 0; j < all; ++j) {
     if (kept_[static_cast<std::size_t>(j)] != index) continue;
-    std::copy_n(hidden(r), c_.hidden, lane.states + ((row.position - first) * all + j) * c_.hidden);
+    std::copy_n(hidden(r), c_.hidden,
+                sequence.states + ((row.position - first) * all + j) * c_.hidden);
   }
 }
 
@@ -222,7 +224,7 @@ void Int8Pass::layer(Worker& w, std::int64_t index) {
 
 k::Int8Rows Int8Pass::input(std::int64_t width) const {
   k::Int8Rows x = input_;
-  x.width = k::mixed_width(width);
+  x.width = k::rotated_width(width);
   return x;
 }
 
@@ -272,8 +274,8 @@ void Int8Pass::place(std::int64_t row, std::int64_t kv_head, std::int64_t index)
   }
   const Int8Workspace::Row& at = s_.rows[static_cast<std::size_t>(row)];
   const float* keys = turned(qkv + (c_.heads + kv_head) * dim, l.k_norm);
-  lanes_[at.lane].cache->pages().write(index, kv_head, at.position, keys,
-                                       qkv + (c_.heads + c_.kv_heads + kv_head) * dim);
+  sequences_[at.sequence].cache->pages().write(index, kv_head, at.position, keys,
+                                               qkv + (c_.heads + c_.kv_heads + kv_head) * dim);
 }
 
 void Int8Pass::mlp(Worker& w, std::int64_t index) {
@@ -327,10 +329,10 @@ KvCache Int8Decoder::make_cache() const {
   return KvCache(KvPages({config_.layers, config_.kv_heads, config_.head_dim}));
 }
 
-at::Tensor Int8Decoder::forward(std::span<const LaneSpan> lanes,
+at::Tensor Int8Decoder::forward(std::span<const SequenceSpan> sequences,
                                 std::span<const std::int64_t> kept) const {
   const std::scoped_lock only(one_pass_);
-  return Int8Pass(*this, lanes, kept, at::get_num_threads()).run();
+  return Int8Pass(*this, sequences, kept, at::get_num_threads()).run();
 }
 
 std::int64_t Int8Decoder::weight_bytes() const noexcept {

@@ -39,7 +39,7 @@ class Int8Decoder {
 
   KvCache make_cache() const;
   /// As `forward` of decoder_lm.h, whose checks have been made.
-  at::Tensor forward(std::span<const LaneSpan> lanes,
+  at::Tensor forward(std::span<const SequenceSpan> sequences,
                      std::span<const std::int64_t> kept = {}) const;
   /// Bytes that one pass reads of the weights.
   std::int64_t weight_bytes() const noexcept;

@@ -76,15 +76,15 @@ TEST_P(Int8Family, StatesAreThoseOfFloat32AndTheSameBitForBitInAnyPass) {
   }
 }
 
-TEST_P(Int8Family, PackedLanesAreTheSameBitForBit) {
+TEST_P(Int8Family, PackedSequencesAreTheSameBitForBit) {
   const at::Tensor all_a = whole(a_), all_b = whole(b_);
   KvCache cache_a = model_.make_cache(), cache_b = model_.make_cache();
   pass(model_, cache_a, std::span(a_).first(11));
   pass(model_, cache_b, std::span(b_).first(3));
-  const std::vector<LaneSpan> lanes = {
+  const std::vector<SequenceSpan> sequences = {
       {.cache = &cache_a, .tokens = std::span(a_).subspan(11, 17), .scored = 17},
       {.cache = &cache_b, .tokens = std::span(b_).subspan(3), .scored = 2}};
-  const at::Tensor out = forward(model_, lanes);
+  const at::Tensor out = forward(model_, sequences);
   EXPECT_TRUE(at::equal(out.narrow(0, 0, 17), all_a.narrow(0, 11, 17)));
   EXPECT_TRUE(at::equal(out.narrow(0, 17, 2),
                         all_b.narrow(0, static_cast<std::int64_t>(b_.size()) - 2, 2)));

@@ -43,7 +43,7 @@ Int8Mlp Int8Mlp::pack(const Linear& gate_up, const Linear& down, Activation acti
 }
 
 std::int64_t Int8Mlp::scratch_size() const noexcept {
-  return std::max(kTaskRows * 2 * kTask, k::mixed_width(intermediate()));
+  return std::max(kTaskRows * 2 * kTask, k::rotated_width(intermediate()));
 }
 
 void Int8Mlp::run(ThreadTeam::Worker& worker, const k::Int8Rows& x, const Gated& gated,

@@ -7,7 +7,7 @@
 
 namespace forerun {
 
-/// A few letters that differ for models with other weights. Weights count as they are saved, in
+/// A hash that differs for models with other weights. Weights count as they are saved, in
 /// bf16: what was trained in float32 and what was loaded again are one model.
 std::string digest_of(std::span<const ModelWeight> weights);
 

@@ -15,7 +15,7 @@ struct AttentionOptions {
   double softcap = 0.0;                ///< scores become c * tanh(score / c); 0 = none
 };
 
-/// Causal attention of new positions over a lane's cache, which holds their own keys and values
+/// Causal attention of new positions over a sequence's cache, which holds their own keys and values
 /// already (written, not yet advanced). Query heads that share a key head are grouped, never
 /// expanded.
 /// @param q  [n, heads, head_dim] of the cache's dtype; row i stands at position cache.length() + i

@@ -86,7 +86,7 @@ INSTANTIATE_TEST_SUITE_P(Types, Modulation,
                                   at::toString(test.param.narrow);
                          });
 
-// What a lane's numbers are must not depend on which lanes it is computed with.
+// What a sequence's numbers are must not depend on which sequences it is computed with.
 TEST(ModulationRows, DoNotDependOnTheBatchNorOnThreads) {
   Inputs in(at::kFloat, at::kFloat);
   const int before = at::get_num_threads();

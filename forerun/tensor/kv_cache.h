@@ -11,8 +11,8 @@
 
 namespace forerun {
 
-/// Keys and values of the kept positions of one lane. Rejected positions are dropped, never masked.
-/// Stored as tensors, or as the pages that the int8 engine reads.
+/// Keys and values of the kept positions of one sequence. Rejected positions are dropped, never
+/// masked. Stored as tensors, or as the pages that the int8 engine reads.
 class KvCache {
  public:
   struct Shape {

@@ -4,7 +4,7 @@
 
 namespace forerun {
 
-/// y = x W^T + b over the packed rows of every lane.
+/// y = x W^T + b over the packed rows of every sequence.
 struct Linear {
   at::Tensor weight;  ///< [out, in] in the model's precision
   at::Tensor bias;    ///< [out], or undefined

@@ -64,7 +64,7 @@ RowResult<W> row_loss(W* x, const W* law, W covered, std::int64_t n, std::int64_
   const W most = internal::max_of<W>(n, -std::numeric_limits<W>::infinity(),
                                      [&](std::int64_t i) { return x[i]; });
   const std::int64_t best = std::find(x, x + n, most) - x;
-  const W said = x[label];
+  const W label_logit = x[label];
   const W mass = sum_of<W>(n, [&](std::int64_t i) { return law[i]; });
   const W along = sum_of<W>(n, [&](std::int64_t i) { return law[i] * x[i]; });
   for (std::int64_t i = 0; i < n; ++i) x[i] = internal::exp_of(x[i] - most);
@@ -77,7 +77,7 @@ RowResult<W> row_loss(W* x, const W* law, W covered, std::int64_t n, std::int64_
   const W up = weight * one * (W(1) - share + share * mass), down = weight * share;
   for (std::int64_t i = 0; i < n; ++i) x[i] = x[i] * up - law[i] * down;
   x[label] -= weight * (W(1) - share);
-  const W loss = (W(1) - share) * (log_sum - said) + share * (mass * log_sum - along);
+  const W loss = (W(1) - share) * (log_sum - label_logit) + share * (mass * log_sum - along);
   return {weight * loss, overlap, best < n ? best : 0};
 }
 

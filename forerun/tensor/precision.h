@@ -4,6 +4,7 @@
 #include <optional>
 #include <string_view>
 
+#pragma GCC visibility push(default)
 namespace forerun {
 
 /// What weights and activations are computed in. Logits and couplings are float32 and up always.
@@ -31,3 +32,4 @@ constexpr std::optional<Precision> precision_from_name(std::string_view name) no
 }
 
 }  // namespace forerun
+#pragma GCC visibility pop

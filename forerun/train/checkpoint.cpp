@@ -11,7 +11,7 @@
 #include <system_error>
 #include <utility>
 
-#include "forerun/formats/json_text.h"
+#include "forerun/base/json_text.h"
 #include "forerun/formats/safetensors_write.h"
 
 namespace forerun {

@@ -6,7 +6,7 @@
 #include <csignal>
 #include <limits>
 
-#include "forerun/formats/result.h"
+#include "forerun/base/result.h"
 #include "forerun/train/checkpoint.h"
 #include "forerun/train/trainer.h"
 #include "tests/support/child.h"
@@ -32,9 +32,9 @@ std::string complaint(const TrainOptions& options, TinyObjective::Options tiny =
   try {
     train(objective, options, listener, ranks);
   } catch (const std::exception& e) {
-    const std::string said = e.what();
-    EXPECT_EQ(said.find('\n'), said.npos) << said;
-    return said;
+    const std::string message = e.what();
+    EXPECT_EQ(message.find('\n'), message.npos) << message;
+    return message;
   }
   return "";
 }
@@ -50,10 +50,10 @@ TEST(TrainFailure, AStepWithoutAFiniteLossIsNeitherTakenNorKept) {
     tiny.before_loss = [&](std::span<const std::size_t>) {
       if (++calls == 29) poison = bad;  // the first micro-batch of step 15
     };
-    const std::string said = complaint(o, tiny, &poison, &steps);
+    const std::string message = complaint(o, tiny, &poison, &steps);
     EXPECT_EQ(steps, 14);
-    EXPECT_NE(said.find("step 15: the loss is not finite"), said.npos) << said;
-    EXPECT_NE(said.find("the checkpoint of step 10 stands"), said.npos) << said;
+    EXPECT_NE(message.find("step 15: the loss is not finite"), message.npos) << message;
+    EXPECT_NE(message.find("the checkpoint of step 10 stands"), message.npos) << message;
     const Checkpoint kept(folder.path() / "run" / "checkpoint.safetensors");
     EXPECT_EQ(kept.state().at("step"), 10);
     // And it is a good one: the run goes on from it to its end.
@@ -67,16 +67,16 @@ TEST(TrainFailure, AGradientThatIsNotFiniteIsNotApplied) {
   o.learning_rate = 1e30;  // weights of 1e30: the next loss, or its gradient, overflows
   o.clip = 0.0;
   o.checkpoint_steps = 1;
-  const std::string said = complaint(o);
-  EXPECT_NE(said.find("not finite"), said.npos) << said;
-  EXPECT_NE(said.find("lower learning rate"), said.npos) << said;
+  const std::string message = complaint(o);
+  EXPECT_NE(message.find("not finite"), message.npos) << message;
+  EXPECT_NE(message.find("lower learning rate"), message.npos) << message;
 }
 
 TEST(TrainFailure, AFileWhereTheFolderShallBe) {
   const TempFolder folder;
   folder.write("run", "mine");
-  const std::string said = complaint(quick_options(folder.path() / "run"));
-  EXPECT_NE(said.find("choose a folder that can be written"), said.npos) << said;
+  const std::string message = complaint(quick_options(folder.path() / "run"));
+  EXPECT_NE(message.find("choose a folder that can be written"), message.npos) << message;
   EXPECT_EQ(read_file(folder.path() / "run"), "mine");
 }
 
@@ -88,8 +88,8 @@ TEST(TrainFailure, AFolderThatCannotBeWritten) {
     std::filesystem::create_directory(out);
     chmod(out.c_str(), 0555);
   }
-  const std::string said = complaint(quick_options(out));
-  EXPECT_NE(said.find("choose a folder that can be written"), said.npos) << said;
+  const std::string message = complaint(quick_options(out));
+  EXPECT_NE(message.find("choose a folder that can be written"), message.npos) << message;
 }
 
 // A limit on the size of files stands in for a full disk: writes fail in the middle.
@@ -121,14 +121,14 @@ TEST(TrainFailure, AFullDiskLeavesTheLastCheckpoint) {
   {
     // Enough for a checkpoint, and for the log of some ten steps beside it.
     const FileLimit limit(5000);
-    const std::string said = complaint(o, tiny);
-    EXPECT_NE(said.find("log.jsonl: writing failed"), said.npos) << said;
+    const std::string message = complaint(o, tiny);
+    EXPECT_NE(message.find("log.jsonl: writing failed"), message.npos) << message;
   }
   {
     const FileLimit limit(3000);  // less than a checkpoint
     o.out = (folder.path() / "small").string();
-    const std::string said = complaint(o);
-    EXPECT_NE(said.find("checkpoint.safetensors: writing failed"), said.npos) << said;
+    const std::string message = complaint(o);
+    EXPECT_NE(message.find("checkpoint.safetensors: writing failed"), message.npos) << message;
     EXPECT_FALSE(std::filesystem::exists(folder.path() / "small" / "checkpoint.safetensors"));
     o.out = (folder.path() / "run").string();
   }
@@ -139,22 +139,22 @@ TEST(TrainFailure, AFullDiskLeavesTheLastCheckpoint) {
 
 TEST(TrainFailure, OptionsOutOfRangeAreNamed) {
   const TempFolder folder;
-  const auto said = [&](auto change) {
+  const auto message = [&](auto change) {
     TrainOptions o = quick_options(folder.path() / "run");
     change(o);
     return complaint(o);
   };
   const double nan = std::numeric_limits<double>::quiet_NaN();
-  EXPECT_NE(said([](auto& o) { o.out = ""; }), "");
-  EXPECT_NE(said([](auto& o) { o.batch = 0; }), "");
-  EXPECT_NE(said([](auto& o) { o.micro_batch = 0; }), "");
-  EXPECT_NE(said([](auto& o) { o.steps = -1; }), "");
-  EXPECT_NE(said([&](auto& o) { o.learning_rate = nan; }), "");
-  EXPECT_NE(said([](auto& o) { o.beta2 = 1.0; }), "");
-  EXPECT_NE(said([](auto& o) { o.warmup = 1.0; }), "");
-  EXPECT_NE(said([](auto& o) { o.ema = 1.0; }), "");
-  EXPECT_NE(said([](auto& o) { o.clip = -1.0; }), "");
-  EXPECT_NE(said([](auto& o) { o.provenance = "no JSON"; }), "");
+  EXPECT_NE(message([](auto& o) { o.out = ""; }), "");
+  EXPECT_NE(message([](auto& o) { o.batch = 0; }), "");
+  EXPECT_NE(message([](auto& o) { o.micro_batch = 0; }), "");
+  EXPECT_NE(message([](auto& o) { o.steps = -1; }), "");
+  EXPECT_NE(message([&](auto& o) { o.learning_rate = nan; }), "");
+  EXPECT_NE(message([](auto& o) { o.beta2 = 1.0; }), "");
+  EXPECT_NE(message([](auto& o) { o.warmup = 1.0; }), "");
+  EXPECT_NE(message([](auto& o) { o.ema = 1.0; }), "");
+  EXPECT_NE(message([](auto& o) { o.clip = -1.0; }), "");
+  EXPECT_NE(message([](auto& o) { o.provenance = "no JSON"; }), "");
   EXPECT_FALSE(std::filesystem::exists(folder.path() / "run"));
 }
 

@@ -7,6 +7,7 @@
 #include <string_view>
 #include <vector>
 
+#pragma GCC visibility push(default)
 namespace forerun {
 
 /// How to train; what an Objective is trained with. Plain values: part of the public API.
@@ -98,3 +99,4 @@ struct TrainReport {
 };
 
 }  // namespace forerun
+#pragma GCC visibility pop

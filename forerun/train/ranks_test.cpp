@@ -59,7 +59,7 @@ class TwoRanks : public ::testing::Test {
   }
   std::filesystem::path output() const { return folder.path() / "output.txt"; }
   /// The lines that ranks wrote, without what mpirun adds.
-  std::vector<std::string> said() const {
+  std::vector<std::string> message() const {
     std::vector<std::string> out;
     std::ifstream in(output());
     for (std::string line; std::getline(in, line);) {
@@ -116,8 +116,8 @@ TEST_F(TwoRanks, EqualOneWithTheSameBatch) {
 
 TEST_F(TwoRanks, ABatchSmallerThanTheRanksIsRefusedInOneLine) {
   EXPECT_NE(run({{"out", (folder.path() / "run").string()}, {"batch", 1}}), 0);
-  ASSERT_EQ(said().size(), 1U) << read_file(output());
-  EXPECT_NE(said()[0].find("raise the batch"), std::string::npos) << said()[0];
+  ASSERT_EQ(message().size(), 1U) << read_file(output());
+  EXPECT_NE(message()[0].find("raise the batch"), std::string::npos) << message()[0];
 }
 
 TEST_F(TwoRanks, StopTogetherWhenMpirunPassesOnThatTheyShall) {
@@ -153,8 +153,8 @@ class OneFails : public TwoRanks {
                         {"bad_step", 25}};
     EXPECT_NE(run(asked), 0);
     EXPECT_EQ(Checkpoint(out / "checkpoint.safetensors").state().at("step"), 20);
-    EXPECT_EQ(said().size(), 1U) << read_file(output());
-    const std::string line = said().empty() ? "" : said()[0];
+    EXPECT_EQ(message().size(), 1U) << read_file(output());
+    const std::string line = message().empty() ? "" : message()[0];
     // Afterwards one process goes on to the end.
     EXPECT_EQ(testing::train_as_asked({{"out", out.string()}, {"micro_batch", 8}}), 0);
     EXPECT_EQ(Checkpoint(out / "checkpoint.safetensors").state().at("step"), 60);

@@ -3,7 +3,7 @@
 #include <chrono>
 #include <thread>
 
-#include "forerun/core/draws.h"
+#include "forerun/core/rng_key.h"
 #include "forerun/train/trainer.h"
 #include "tests/support/child.h"
 #include "tests/support/temp_folder.h"
@@ -44,12 +44,12 @@ TEST(Resume, AfterKillsAtRandomMomentsTheLossesAreThoseOfAnUninterruptedRun) {
   for (std::uint32_t attempt = 0; attempt < 40; ++attempt) {
     Child child = worker(asked, folder.path() / "killed.txt");
     // Some lines further in its log, then a moment: anywhere in a step or in a checkpoint.
-    const Draws draws{20250614, attempt, 0, 0};
+    const RngKey key{20250614, attempt, 0, 0};
     const std::size_t lines = size_of(killed / "log.jsonl") +
-                              static_cast<std::size_t>(9000 * draws.uniform(Purpose::kDraft, 0));
+                              static_cast<std::size_t>(9000 * key.uniform(Purpose::kDraft, 0));
     while (!child.ended() && size_of(killed / "log.jsonl") < lines) std::this_thread::yield();
     std::this_thread::sleep_for(
-        std::chrono::microseconds(static_cast<int>(20000 * draws.uniform(Purpose::kDraft, 1))));
+        std::chrono::microseconds(static_cast<int>(20000 * key.uniform(Purpose::kDraft, 1))));
     if (child.ended()) {
       ASSERT_EQ(child.wait(), 0) << read_file(folder.path() / "killed.txt");
       break;
@@ -108,9 +108,9 @@ TEST_F(Stopped, OtherOptionsAreRefusedAndNothingIsOverwritten) {
   TrainOptions other = options;
   other.learning_rate = 3e-3;
   other.seed = 1;
-  const std::string said = complaint(other);
-  EXPECT_NE(said.find("learning_rate 0.01 (now 0.003)"), said.npos) << said;
-  EXPECT_NE(said.find("seed 0 (now 1)"), said.npos) << said;
+  const std::string message = complaint(other);
+  EXPECT_NE(message.find("learning_rate 0.01 (now 0.003)"), message.npos) << message;
+  EXPECT_NE(message.find("seed 0 (now 1)"), message.npos) << message;
   EXPECT_EQ(files(options.out), before);
 }
 
@@ -140,11 +140,12 @@ TEST_F(Stopped, HalfACheckpointIsRefusedAndNothingIsOverwritten) {
         static_cast<std::size_t>(share * static_cast<double>(before.checkpoint.size()));
     std::ofstream(path, std::ios::binary) << before.checkpoint.substr(0, size);
     const Files broken = files(options.out);
-    const std::string said = complaint(options);
-    EXPECT_NE(said.find("checkpoint.safetensors: "), said.npos) << said;
-    EXPECT_NE(said.find("move it away to start the run from its beginning"), said.npos) << said;
-    EXPECT_EQ(said.find("download"), said.npos) << said;
-    EXPECT_EQ(said.find('\n'), said.npos) << said;
+    const std::string message = complaint(options);
+    EXPECT_NE(message.find("checkpoint.safetensors: "), message.npos) << message;
+    EXPECT_NE(message.find("move it away to start the run from its beginning"), message.npos)
+        << message;
+    EXPECT_EQ(message.find("download"), message.npos) << message;
+    EXPECT_EQ(message.find('\n'), message.npos) << message;
     EXPECT_EQ(files(options.out), broken);
   }
 }
@@ -155,8 +156,8 @@ TEST_F(Stopped, AChangedByteIsNoticed) {
     std::string changed = before.checkpoint;
     changed[changed.size() - i * changed.size() / 16] ^= 1;  // in the second half: numbers
     std::ofstream(path, std::ios::binary) << changed;
-    const std::string said = complaint(options);
-    EXPECT_NE(said.find("checksum"), said.npos) << said;
+    const std::string message = complaint(options);
+    EXPECT_NE(message.find("checksum"), message.npos) << message;
   }
 }
 
@@ -198,12 +199,12 @@ TEST_F(Stopped, AResultThatWasNotWrittenAnyMoreIsWrittenNextTime) {
 
 TEST_F(Stopped, OneFolderServesOneProcess) {
   TinyObjective::Options tiny;
-  std::string said;
+  std::string message;
   tiny.before_loss = [&](std::span<const std::size_t>) {
-    if (said.empty()) said = complaint(options);
+    if (message.empty()) message = complaint(options);
   };
   train_in(options, tiny);
-  EXPECT_NE(said.find("another process trains into this folder"), said.npos) << said;
+  EXPECT_NE(message.find("another process trains into this folder"), message.npos) << message;
 }
 
 }  // namespace

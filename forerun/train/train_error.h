@@ -3,6 +3,7 @@
 #include <stdexcept>
 
 /// How training fails; part of the public API.
+#pragma GCC visibility push(default)
 namespace forerun {
 
 /// Training cannot go on; the message says why and what to try.
@@ -18,3 +19,4 @@ class StoppedByOtherRank : public TrainError {
 };
 
 }  // namespace forerun
+#pragma GCC visibility pop

@@ -11,9 +11,9 @@
 #include <system_error>
 #include <utility>
 
-#include "forerun/formats/file_lock.h"
-#include "forerun/formats/internal/write_all.h"
-#include "forerun/formats/result.h"
+#include "forerun/base/file_lock.h"
+#include "forerun/base/result.h"
+#include "forerun/base/write_all.h"
 
 namespace forerun {
 
@@ -44,7 +44,7 @@ void TrainLog::keep_first(std::uint64_t bytes) {
 void TrainLog::append(const nlohmann::ordered_json& line) {
   const std::string text =
       line.dump(-1, ' ', false, nlohmann::ordered_json::error_handler_t::replace) + "\n";
-  if (const int code = internal::write_all(fd_, size_, std::as_bytes(std::span(text)))) {
+  if (const int code = write_all(fd_, size_, std::as_bytes(std::span(text)))) {
     fail("writing failed", code);
   }
   size_ += text.size();

@@ -5,7 +5,9 @@
 #include <variant>
 
 #include "forerun/core/couple.h"
+#include "forerun/core/rng_key.h"
 #include "forerun/core/rule.h"
+#include "forerun/core/token_rule.h"
 
 namespace forerun::support {
 
@@ -13,14 +15,14 @@ namespace forerun::support {
 
 /// After a rejection it draws from the target instead of the residual.
 inline Coupled<Token> resample_from_target(const Categorical& target, const Categorical& draft,
-                                           Token drafted, const Draws& draws) {
+                                           Token drafted, const RngKey& key) {
   const double ratio = std::exp(target.log_prob(drafted) - draft.log_prob(drafted));
-  if (draws.uniform(Purpose::kAccept) < ratio) return {drafted, true};
-  return {target.sample(draws.uniform(Purpose::kResidual)), false};
+  if (key.uniform(Purpose::kAccept) < ratio) return {drafted, true};
+  return {target.sample(key.uniform(Purpose::kResidual)), false};
 }
 
 inline Coupled<Token> keep_every_draft(const Categorical&, const Categorical&, Token drafted,
-                                       const Draws&) {
+                                       const RngKey&) {
   return {drafted, true};
 }
 
@@ -28,11 +30,11 @@ inline Coupled<Token> keep_every_draft(const Categorical&, const Categorical&, T
 template <auto kCouple>
 struct RuleOf {
   Coupled<Token> couple(const TokenLaw& target, const TokenDraft& draft, std::size_t step,
-                        const Draws& draws) const {
-    return kCouple(std::get<Categorical>(target), draft.laws[step], draft.tokens[step], draws);
+                        const RngKey& key) const {
+    return kCouple(std::get<Categorical>(target), draft.laws[step], draft.tokens[step], key);
   }
-  Token draw(const TokenLaw& target, const Draws& draws) const {
-    return std::get<Categorical>(target).sample(draws.uniform(Purpose::kTarget));
+  Token draw(const TokenLaw& target, const RngKey& key) const {
+    return std::get<Categorical>(target).sample(key.uniform(Purpose::kTarget));
   }
 };
 

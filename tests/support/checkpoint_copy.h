@@ -8,7 +8,7 @@
 #include <utility>
 #include <vector>
 
-#include "forerun/formats/result.h"
+#include "forerun/base/result.h"
 #include "forerun/formats/safetensors.h"
 #include "forerun/formats/safetensors_write.h"
 #include "tests/support/temp_folder.h"

@@ -18,21 +18,21 @@ namespace forerun::simulated {
 
 // Where a draft stands; what its probability of being kept may depend on.
 struct Place {
-  std::size_t lane = 0, grade = 0, position = 0;
-  std::size_t at = 0;  // outputs of the lane so far
+  std::size_t sequence = 0, confidence_bin = 0, position = 0;
+  std::size_t at = 0;  // outputs of the sequence so far
 };
 
 struct World {
   std::string name;
-  bool found = false;  // its drafts cost nothing and are point masses
-  std::size_t lanes = 1, most = 8, outputs = 1200;
+  bool deterministic = false;  // its drafts cost nothing and are point masses
+  std::size_t sequences = 1, most = 8, outputs = 1200;
   std::function<double(std::size_t rows, std::size_t at)> pass;  // milliseconds
   double draft_fixed = 0.0;                                      // milliseconds
   std::function<double(std::size_t at)> draft_token;             // milliseconds
   std::function<double(const Place&)> kept;
   double spikes = 0.0;   // share of passes that take five times as long
   std::size_t cold = 0;  // first rounds, which do
-  std::size_t grades = 1;
+  std::size_t confidence_bins = 1;
   bool measured = false;  // costs, at load
   double poison = 1.0;    // a factor on those of 4 and 8 rows
 };
@@ -64,38 +64,38 @@ struct Ran {
 };
 
 // One text: token t is t, so that a draft is kept where it says so.
-struct SimLane {
-  std::size_t at = 0, grade = 0;
+struct SimSequence {
+  std::size_t at = 0, confidence_bin = 0;
   std::vector<Token> draft, outputs;
 };
 
 class Simulation {
  public:
   Simulation(const World& world, std::uint64_t seed)
-      : w_(world), random_(seed), lanes_(world.lanes) {}
+      : w_(world), random_(seed), sequences_(world.sequences) {}
 
-  // At most `most` drafts a lane. Time is counted without noise; the controller sees it with.
+  // At most `most` drafts a sequence. Time is counted without noise; the controller sees it with.
   Ran run(DraftLength control, std::size_t most) {
     Ran ran;
-    while (lanes_[0].at < w_.outputs) {
-      const std::size_t at = lanes_[0].at;
+    while (sequences_[0].at < w_.outputs) {
+      const std::size_t at = sequences_[0].at;
       propose(most);
       const auto lengths = control.plan(plans_);
       const std::size_t drafts = std::accumulate(lengths.begin(), lengths.end(), std::size_t{0});
-      std::vector<LaneSeen> seen;
+      std::vector<SequenceOutcome> seen;
       double outputs = 0.0;
-      for (std::size_t i = 0; i < w_.lanes; ++i) {
+      for (std::size_t i = 0; i < w_.sequences; ++i) {
         seen.push_back(verify(i, lengths[i]));
-        outputs += static_cast<double>(lanes_[i].outputs.size());
+        outputs += static_cast<double>(sequences_[i].outputs.size());
       }
-      const double pass = w_.pass(w_.lanes + drafts, at), draft = draft_ms(drafts, at);
+      const double pass = w_.pass(w_.sequences + drafts, at), draft = draft_ms(drafts, at);
       ran.outputs += outputs;
       ran.ms += pass + draft;
       ran.rounds.push_back({at, outputs, pass + draft});
       const double cold = ran.rounds.size() <= w_.cold ? 5.0 : 1.0;
-      control.observe(seen, {.rows = w_.lanes + drafts,
+      control.observe(seen, {.rows = w_.sequences + drafts,
                              .target_seconds = 1e-3 * pass * noise() * cold,
-                             .drafted = w_.found ? 0 : drafts,
+                             .drafted = w_.deterministic ? 0 : drafts,
                              .drafter_seconds = 1e-3 * draft * noise() * cold});
     }
     ran.report = control.report();
@@ -105,48 +105,49 @@ class Simulation {
  private:
   // A drafter that is asked for nothing takes a microsecond.
   double draft_ms(std::size_t drafts, std::size_t at) const {
-    if (w_.found) return w_.draft_fixed;
+    if (w_.deterministic) return w_.draft_fixed;
     if (drafts == 0) return 1e-3;
     return w_.draft_fixed + (w_.draft_token ? w_.draft_token(at) * static_cast<double>(drafts) : 0);
   }
 
   void propose(std::size_t most) {
     plans_.clear();
-    for (std::size_t i = 0; i < w_.lanes; ++i) {
-      SimLane& lane = lanes_[i];
-      lane.grade = std::uniform_int_distribution<std::size_t>(0, w_.grades - 1)(random_);
-      lane.draft.clear();
+    for (std::size_t i = 0; i < w_.sequences; ++i) {
+      SimSequence& sequence = sequences_[i];
+      sequence.confidence_bin =
+          std::uniform_int_distribution<std::size_t>(0, w_.confidence_bins - 1)(random_);
+      sequence.draft.clear();
       for (std::size_t j = 0; j < w_.most; ++j) {
-        const bool right = uniform() < w_.kept({i, lane.grade, j, lane.at});
-        lane.draft.push_back(right ? static_cast<Token>(lane.at + j) : -1);
+        const bool right = uniform() < w_.kept({i, sequence.confidence_bin, j, sequence.at});
+        sequence.draft.push_back(right ? static_cast<Token>(sequence.at + j) : -1);
       }
       plans_.push_back({.request = static_cast<std::uint32_t>(i),
                         .limit = std::min(most, w_.most),
-                        .grade = lane.grade,
-                        .found = w_.found});
+                        .confidence_bin = sequence.confidence_bin,
+                        .deterministic = w_.deterministic});
     }
   }
 
-  LaneSeen verify(std::size_t i, std::size_t length) {
-    SimLane& lane = lanes_[i];
-    LaneSeen seen{.request = static_cast<std::uint32_t>(i),
-                  .grade = lane.grade,
-                  .found = w_.found,
-                  .drafted = length,
-                  .draft_grade = lane.grade};
-    lane.outputs.clear();
+  SequenceOutcome verify(std::size_t i, std::size_t length) {
+    SimSequence& sequence = sequences_[i];
+    SequenceOutcome seen{.request = static_cast<std::uint32_t>(i),
+                         .confidence_bin = sequence.confidence_bin,
+                         .deterministic = w_.deterministic,
+                         .drafted = length,
+                         .draft_confidence_bin = sequence.confidence_bin};
+    sequence.outputs.clear();
     for (bool go_on = true; go_on;) {
-      lane.outputs.push_back(static_cast<Token>(lane.at));
-      go_on = seen.examined < length && lane.draft[seen.examined] == lane.outputs.back();
+      sequence.outputs.push_back(static_cast<Token>(sequence.at));
+      go_on = seen.examined < length && sequence.draft[seen.examined] == sequence.outputs.back();
       if (seen.examined < length) {
         ++seen.examined;
         seen.accepted += go_on ? 1 : 0;
       }
-      ++lane.at;
+      ++sequence.at;
     }
-    if (w_.found) {
-      seen.draft = lane.draft;
-      seen.outputs = lane.outputs;
+    if (w_.deterministic) {
+      seen.draft = sequence.draft;
+      seen.outputs = sequence.outputs;
     }
     return seen;
   }
@@ -159,8 +160,8 @@ class Simulation {
 
   const World& w_;
   std::mt19937_64 random_;
-  std::vector<SimLane> lanes_;
-  std::vector<LanePlan> plans_;
+  std::vector<SimSequence> sequences_;
+  std::vector<SequencePlan> plans_;
 };
 
 inline std::vector<PassCost::Point> measured(const World& w) {

@@ -8,7 +8,7 @@
 #include <vector>
 
 #include "forerun/core/categorical.h"
-#include "forerun/core/draws.h"
+#include "forerun/core/rng_key.h"
 
 namespace forerun::support {
 
@@ -48,7 +48,7 @@ inline OwnedLaw law_of(std::vector<double> probabilities) {
 /// Normal log-weights of standard deviation `spread`.
 inline std::vector<float> random_weights(std::uint64_t seed, std::size_t vocab, float spread) {
   std::vector<float> w(vocab);
-  Draws{.seed = seed}.fill_normal(Purpose::kDraft, w);
+  RngKey{.seed = seed}.fill_normal(Purpose::kDraft, w);
   for (float& x : w) x *= spread;
   return w;
 }

@@ -7,7 +7,7 @@
 #include <string>
 #include <vector>
 
-#include "forerun/diffusion.h"
+#include "forerun/image.h"
 
 namespace forerun::testing {
 

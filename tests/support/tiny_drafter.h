@@ -8,7 +8,8 @@
 #include <string>
 #include <vector>
 
-#include "forerun/forerun.h"
+#include "forerun/text.h"
+#include "forerun/train.h"
 #include "tests/support/chat_model.h"
 #include "tests/support/temp_folder.h"
 

@@ -37,7 +37,7 @@ inline double distance(const at::Tensor& a, const at::Tensor& b) {
 }
 
 inline at::Tensor pass(const DecoderLm& model, KvCache& cache, std::span<const Token> tokens) {
-  const LaneSpan span{
+  const SequenceSpan span{
       .cache = &cache, .tokens = tokens, .scored = static_cast<std::int64_t>(tokens.size())};
   return forward(model, {&span, 1});
 }
@@ -51,7 +51,7 @@ inline at::Tensor states_of(const DecoderLm& model, const std::vector<Token>& to
   at::Tensor out = at::zeros({n, blocks, model.config.hidden}, at::kFloat);
   KvCache cache = model.make_cache();
   for (const std::size_t size : sizes) {
-    const LaneSpan span{
+    const SequenceSpan span{
         .cache = &cache,
         .tokens = std::span(tokens).subspan(static_cast<std::size_t>(cache.length()), size),
         .states = out.data_ptr<float>() + cache.length() * blocks * model.config.hidden};

@@ -12,7 +12,7 @@
 #include <utility>
 #include <vector>
 
-#include "forerun/core/draws.h"
+#include "forerun/core/rng_key.h"
 #include "forerun/formats/safetensors_write.h"
 #include "forerun/train/objective.h"
 
@@ -76,8 +76,8 @@ class TinyObjective : public Objective {
  private:
   static at::Tensor normals(std::uint64_t seed, std::uint32_t example, std::int64_t n) {
     at::Tensor t = at::empty({n});
-    Draws{seed, example, 0, 0}.fill_normal(Purpose::kDraft,
-                                           {t.data_ptr<float>(), static_cast<std::size_t>(n)});
+    RngKey{seed, example, 0, 0}.fill_normal(Purpose::kDraft,
+                                            {t.data_ptr<float>(), static_cast<std::size_t>(n)});
     return t;
   }
   static at::Tensor weights(std::vector<std::int64_t> shape, std::uint32_t which) {

@@ -2,7 +2,7 @@
 
 #include <vector>
 
-#include "forerun/forerun.h"
+#include "forerun/text.h"
 
 /// What tests ask the tiny models of tests/data/tiny.
 namespace forerun::testing {

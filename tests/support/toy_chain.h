@@ -6,9 +6,11 @@
 #include <utility>
 #include <vector>
 
-#include "forerun/core/lane.h"
+#include "forerun/core/rng_key.h"
 #include "forerun/core/rule.h"
+#include "forerun/core/sequence.h"
 #include "forerun/core/speculate.h"
+#include "forerun/core/token_rule.h"
 #include "tests/support/laws.h"
 
 namespace forerun::support {
@@ -99,17 +101,20 @@ class ToyTarget {
  public:
   struct Verified {
     std::vector<std::vector<TokenLaw>> laws;
-    const TokenLaw& at(std::size_t lane, std::size_t step) const { return laws[lane].at(step); }
+    const TokenLaw& at(std::size_t sequence, std::size_t step) const {
+      return laws[sequence].at(step);
+    }
   };
 
   explicit ToyTarget(const MarkovTable& table, bool greedy = false)
       : table_(&table), greedy_(greedy) {}
 
-  Verified verify(std::span<TokenLane* const> lanes, const std::vector<TokenDraft>& drafts) {
+  Verified verify(std::span<TokenSequence* const> sequences,
+                  const std::vector<TokenDraft>& drafts) {
     Verified verified;
-    for (std::size_t i = 0; i < lanes.size(); ++i) {
-      done_lanes_verified += lanes[i]->done() ? 1 : 0;
-      std::vector<Token> history(lanes[i]->tokens().begin(), lanes[i]->tokens().end());
+    for (std::size_t i = 0; i < sequences.size(); ++i) {
+      done_sequences_verified += sequences[i]->done() ? 1 : 0;
+      std::vector<Token> history(sequences[i]->tokens().begin(), sequences[i]->tokens().end());
       std::vector<TokenLaw> laws = {law_after(history)};
       for (const Token t : drafts[i].tokens) {
         history.push_back(t);
@@ -120,14 +125,14 @@ class ToyTarget {
     ++passes;
     return verified;
   }
-  void keep(std::span<TokenLane* const>, const std::vector<TokenDraft>&,
+  void keep(std::span<TokenSequence* const>, const std::vector<TokenDraft>&,
             std::span<const Outcome> outcomes) {
     for (const Outcome& o : outcomes) kept += o.emitted;
   }
 
   std::uint64_t passes = 0;
   std::uint64_t kept = 0;  ///< outputs whose state it was told to keep
-  std::uint64_t done_lanes_verified = 0;
+  std::uint64_t done_sequences_verified = 0;
 
  private:
   TokenLaw law_after(std::span<const Token> history) const {
@@ -142,17 +147,17 @@ class ToyTarget {
 /// Drafts from a table of its own: sampled, searched (its argmax) or chosen (the argmax, unscored).
 class ToyDrafter {
  public:
-  using Length = std::function<std::size_t(const TokenLane&)>;
+  using Length = std::function<std::size_t(const TokenSequence&)>;
 
   ToyDrafter(const MarkovTable& table, Origin origin, Length length)
       : table_(&table), origin_(origin), length_(std::move(length)) {}
 
-  std::vector<TokenDraft> propose(std::span<TokenLane* const> lanes) const {
+  std::vector<TokenDraft> propose(std::span<TokenSequence* const> sequences) const {
     std::vector<TokenDraft> drafts;
-    for (const TokenLane* lane : lanes) drafts.push_back(draft_for(*lane));
+    for (const TokenSequence* sequence : sequences) drafts.push_back(draft_for(*sequence));
     return drafts;
   }
-  void observe(std::span<TokenLane* const>, const std::vector<TokenDraft>&,
+  void observe(std::span<TokenSequence* const>, const std::vector<TokenDraft>&,
                const ToyTarget::Verified&, std::span<const Outcome> outcomes) {
     for (const Outcome& o : outcomes) accepted += o.accepted;
   }
@@ -160,12 +165,12 @@ class ToyDrafter {
   std::uint64_t accepted = 0;
 
  private:
-  TokenDraft draft_for(const TokenLane& lane) const {
+  TokenDraft draft_for(const TokenSequence& sequence) const {
     TokenDraft draft{.origin = origin_};
-    std::vector<Token> history(lane.tokens().begin(), lane.tokens().end());
-    for (std::size_t n = length_(lane); draft.size() < n;) {
+    std::vector<Token> history(sequence.tokens().begin(), sequence.tokens().end());
+    for (std::size_t n = length_(sequence); draft.size() < n;) {
       const Categorical& law = table_->after(history);
-      const double u = lane.draws_at(history.size()).uniform(Purpose::kDraft);
+      const double u = sequence.key_at(history.size()).uniform(Purpose::kDraft);
       const Token t = origin_ == Origin::kSampled ? law.sample(u) : law.argmax();
       draft.tokens.push_back(t);
       if (origin_ != Origin::kChosen) draft.laws.push_back(law);
@@ -180,11 +185,11 @@ class ToyDrafter {
 
 /// Always `n` drafts.
 inline ToyDrafter::Length always(std::size_t n) {
-  return [n](const TokenLane&) { return n; };
+  return [n](const TokenSequence&) { return n; };
 }
 
-/// Runs `chains` lanes of `length` outputs after `prompt`, requests 0, 1, ... in batches of 50, and
-/// counts the continuations.
+/// Runs `chains` sequences of `length` outputs after `prompt`, requests 0, 1, ... in batches of 50,
+/// and counts the continuations.
 template <class Drafter, class Rule, class... Observers>
 std::vector<std::size_t> continuation_counts(const MarkovTable& table, Drafter& drafter,
                                              const Rule& rule, std::uint32_t chains,
@@ -196,13 +201,14 @@ std::vector<std::size_t> continuation_counts(const MarkovTable& table, Drafter& 
   for (std::size_t i = 0; i < length; ++i) cells *= table.vocab();
   std::vector<std::size_t> counts(cells, 0);
   for (std::uint32_t first = 0; first < chains; first += kBatch) {
-    std::vector<TokenLane> lanes;
+    std::vector<TokenSequence> sequences;
     for (std::uint32_t i = 0; i < kBatch; ++i) {
-      lanes.emplace_back(kSeed, first + i, std::vector<Token>{0, 0}, length);
+      sequences.emplace_back(kSeed, first + i, std::vector<Token>{0, 0}, length);
     }
-    speculate<TokenLane>(
-        lanes, target, drafter, rule, [] { return true; }, observers...);
-    for (const TokenLane& lane : lanes) ++counts[cell_of(lane.outputs(), table.vocab())];
+    speculate<TokenSequence>(
+        sequences, target, drafter, rule, [] { return true; }, observers...);
+    for (const TokenSequence& sequence : sequences)
+      ++counts[cell_of(sequence.outputs(), table.vocab())];
   }
   return counts;
 }

@@ -14,8 +14,8 @@ namespace {
 using namespace report;
 
 constexpr std::string_view kTraceStyle = R"css(
-.kept { fill: var(--s3); } .mirrored { fill: var(--s2); } .own { fill: var(--s1); } .cut { stroke: var(--ink); }
-.sights { display: flex; flex-wrap: wrap; gap: 12px; margin: 16px 0; } figure { margin: 0; }
+.kept { fill: var(--s3); } .reflected { fill: var(--s2); } .own { fill: var(--s1); } .cut { stroke: var(--ink); }
+.predictions { display: flex; flex-wrap: wrap; gap: 12px; margin: 16px 0; } figure { margin: 0; }
 figure img { width: 104px; image-rendering: pixelated; display: block; border: 1px solid var(--line); }
 figcaption { font-size: .8125rem; color: var(--soft); }
 .legend { display: flex; flex-wrap: wrap; gap: 6px 22px; font-size: .875rem; margin: 8px 0 14px; }
@@ -69,7 +69,7 @@ std::string timeline(const ImageTracePage& page) {
   for (const ImageTracePage::Round& r : page.rounds) {
     for (std::uint32_t i = 0; i < r.emitted && r.first + i < page.steps; ++i) {
       const bool own = i < r.given || (i == r.given + r.kept && r.kept == r.drafted);
-      out += cell(r.first + i, own ? "own" : i < r.given + r.kept ? "kept" : "mirrored");
+      out += cell(r.first + i, own ? "own" : i < r.given + r.kept ? "kept" : "reflected");
     }
     const Place at(r.first);
     out += fmt::format(
@@ -88,15 +88,16 @@ std::string legend() {
         kind, text);
   };
   return "<div class=\"legend\">\n" + entry("kept", "a draft that was kept") +
-         entry("mirrored", "a draft that was mirrored") + entry("own", "drawn from the target") +
+         entry("reflected", "a draft that was reflected") + entry("own", "drawn from the target") +
          "<span>a stroke: a pass of the target</span>\n</div>\n";
 }
 
-std::string sights(const ImageTracePage& page) {
-  if (page.sights.empty()) return "";
+std::string predictions(const ImageTracePage& page) {
+  if (page.predictions.empty()) return "";
   std::string out =
-      "<section id=\"sights\">\n<h2>What the target foresaw</h2>\n<div class=\"sights\">\n";
-  for (const ImageTracePage::Sight& s : page.sights) {
+      "<section id=\"predictions\">\n<h2>What the target predicted</h2>\n<div "
+      "class=\"predictions\">\n";
+  for (const ImageTracePage::Prediction& s : page.predictions) {
     out += fmt::format(
         "<figure><img alt=\"after {0} steps\" src=\"data:image/png;base64,{1}\"/>"
         "<figcaption>{0} steps</figcaption></figure>\n",
@@ -125,9 +126,11 @@ std::string render_image_trace(const ImageTracePage& page) {
          "</style>\n</head>\n<body>\n<header>\n<p class=\"over\">forerun generate</p>\n<h1>" +
          escape(page.title) + "</h1>\n" + facts + "</dl>\n" + command +
          "</header>\n<main>\n<section id=\"steps\">\n<h2>Every step</h2>\n" + legend() +
-         timeline(page) + "</section>\n" + sights(page) + "</main>\n<footer>Written by forerun" +
+         timeline(page) + "</section>\n" + predictions(page) +
+         "</main>\n<footer>Written by forerun" +
          escape(page.version.empty() ? "" : " " + page.version) +
-         ". A draft that is mirrored has the target's law, as one that is kept.</footer>\n</body>\n"
+         ". A draft that is reflected has the target's law, as one that is "
+         "kept.</footer>\n</body>\n"
          "</html>\n";
 }
 

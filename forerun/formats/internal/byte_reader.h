@@ -9,7 +9,7 @@
 #include <span>
 #include <string_view>
 
-#include "forerun/formats/result.h"
+#include "forerun/base/result.h"
 
 namespace forerun::internal {
 

@@ -4,8 +4,8 @@
 #include <string>
 #include <vector>
 
+#include "forerun/base/result.h"
 #include "forerun/formats/labelled_images.h"
-#include "forerun/formats/result.h"
 
 namespace forerun::internal {
 

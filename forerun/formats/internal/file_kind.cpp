@@ -9,7 +9,7 @@
 #include <cstring>
 #include <string_view>
 
-#include "forerun/formats/internal/quote.h"
+#include "forerun/base/quote.h"
 
 namespace forerun::internal {
 namespace {

@@ -6,7 +6,7 @@
 #include <span>
 #include <vector>
 
-#include "forerun/formats/result.h"
+#include "forerun/base/result.h"
 
 namespace forerun::internal {
 

@@ -7,8 +7,8 @@
 #include <span>
 #include <string_view>
 
+#include "forerun/base/result.h"
 #include "forerun/formats/mapped_file.h"
-#include "forerun/formats/result.h"
 
 namespace forerun::internal {
 

@@ -6,12 +6,12 @@
 #include <string>
 #include <utility>
 
+#include "forerun/base/utf8.h"
 #include "forerun/formats/tokenizer/internal/byte_alphabet.h"
 #include "forerun/formats/tokenizer/internal/normalizer.h"
 #include "forerun/formats/tokenizer/internal/pre_tokenizers.h"
 #include "forerun/formats/tokenizer/internal/tokenizer_data.h"
 #include "forerun/formats/tokenizer/tokenizer.h"
-#include "forerun/formats/utf8.h"
 
 namespace forerun {
 namespace {

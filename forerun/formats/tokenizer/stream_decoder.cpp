@@ -2,7 +2,7 @@
 
 #include <utility>
 
-#include "forerun/formats/utf8.h"
+#include "forerun/base/utf8.h"
 
 namespace forerun {
 

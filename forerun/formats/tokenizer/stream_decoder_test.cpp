@@ -5,8 +5,8 @@
 #include <string>
 #include <vector>
 
+#include "forerun/base/utf8.h"
 #include "forerun/formats/tokenizer/tokenizer_json.h"
-#include "forerun/formats/utf8.h"
 #include "tests/support/mutate.h"
 #include "tests/support/tokenizer_values.h"
 

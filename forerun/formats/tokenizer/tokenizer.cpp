@@ -2,12 +2,12 @@
 
 #include <algorithm>
 
+#include "forerun/base/utf8.h"
 #include "forerun/formats/tokenizer/internal/byte_alphabet.h"
 #include "forerun/formats/tokenizer/internal/normalizer.h"
 #include "forerun/formats/tokenizer/internal/sentencepiece.h"
 #include "forerun/formats/tokenizer/internal/tokenizer_data.h"
 #include "forerun/formats/tokenizer/stream_decoder.h"
-#include "forerun/formats/utf8.h"
 
 namespace forerun {
 namespace {

@@ -8,8 +8,8 @@
 #include <string_view>
 #include <vector>
 
+#include "forerun/base/result.h"
 #include "forerun/core/token.h"
-#include "forerun/formats/result.h"
 #include "forerun/formats/tokenizer/spec.h"
 
 namespace forerun {

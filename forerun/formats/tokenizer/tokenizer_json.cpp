@@ -10,7 +10,7 @@
 #include <unordered_map>
 #include <utility>
 
-#include "forerun/formats/json_text.h"
+#include "forerun/base/json_text.h"
 #include "forerun/formats/tokenizer/internal/json_steps.h"
 
 namespace forerun {

@@ -2,7 +2,7 @@
 
 #include <string_view>
 
-#include "forerun/formats/result.h"
+#include "forerun/base/result.h"
 #include "forerun/formats/tokenizer/spec.h"
 
 namespace forerun {

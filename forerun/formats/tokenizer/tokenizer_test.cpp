@@ -9,10 +9,10 @@
 #include <thread>
 #include <vector>
 
+#include "forerun/base/utf8.h"
 #include "forerun/formats/tokenizer/stream_decoder.h"
 #include "forerun/formats/tokenizer/tokenizer_json.h"
 #include "forerun/formats/tokenizer/vocabulary.h"
-#include "forerun/formats/utf8.h"
 #include "tests/support/mutate.h"
 #include "tests/support/tokenizer_values.h"
 

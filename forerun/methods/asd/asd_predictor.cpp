@@ -8,7 +8,7 @@ void AsdPredictor::anchor(LatentMemory& memory, std::size_t step, const Latent& 
                           const at::Tensor& noise, const at::Tensor&) const {
   const DdpmStep& s = schedule_->step(static_cast<std::int64_t>(step));
   memory.frozen.resize(state.size());
-  ddpm_foreseen(s, state, values_of(noise), memory.frozen);
+  ddpm_predicted_x0(s, state, values_of(noise), memory.frozen);
 }
 
 std::vector<Latent> AsdPredictor::means(const LatentRows& rows,

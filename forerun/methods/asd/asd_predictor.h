@@ -4,7 +4,7 @@
 
 namespace forerun {
 
-/// Autospeculation (arXiv:2505.03983): the image that the target foresees stays as it was; in the
+/// Autospeculation (arXiv:2505.03983): the image that the target plans stays as it was; in the
 /// coordinates in which increments are exchangeable this is the newest increment again.
 class AsdPredictor final : public StepPredictor {
  public:

@@ -9,10 +9,11 @@
 #include <vector>
 
 #include "forerun/core/draft_length.h"
-#include "forerun/core/lane.h"
-#include "forerun/core/reshape.h"
 #include "forerun/core/rule.h"
+#include "forerun/core/sampling_params.h"
+#include "forerun/core/sequence.h"
 #include "forerun/core/speculate.h"
+#include "forerun/core/token_rule.h"
 #include "forerun/methods/draft_mode.h"
 #include "forerun/methods/prefilled.h"
 #include "forerun/methods/text/decoder_target.h"
@@ -25,36 +26,36 @@ namespace forerun {
 ///
 /// A draft is chosen slot by slot: the likeliest token, or one drawn from the slot's law, each
 /// given the one before where the network has a Markov head. Tokens outside a reduced vocabulary
-/// have probability zero. A lane is drafted for from its second round on: in the first there are no
-/// states yet. The network always fills the block it was trained for; of its drafts the first
-/// `lengths` are used.
-/// Source: Chen, Liang and Liu 2026, arXiv:2602.06036, section 3; Markov head: arXiv:2607.05147.
+/// have probability zero. A sequence is drafted for from its second round on: in the first there
+/// are no states yet. The network always fills the block it was trained for; of its drafts the
+/// first `lengths` are used. Source: Chen, Liang and Liu 2026, arXiv:2602.06036, section 3; Markov
+/// head: arXiv:2607.05147.
 class DFlashDrafter {
  public:
-  /// @param reshape  the target's: exactness holds for any, acceptance is best if they are alike
+  /// @param sampling  the target's: exactness holds for any, acceptance is best if they are alike
   /// @param scored   laws for greedy drafts too, which only ratio-on-search asks for
-  DFlashDrafter(std::shared_ptr<const DFlashPasses> network, Reshape reshape, DraftMode mode,
-                bool scored = false);
+  DFlashDrafter(std::shared_ptr<const DFlashPasses> network, SamplingParams sampling,
+                DraftMode mode, bool scored = false);
 
-  /// A block is as long as it was trained for; all grades are 0.
-  std::vector<LanePlan> foresee(std::span<TokenLane* const> lanes,
-                                std::span<const std::size_t> most,
-                                const DraftLength& control) const;
-  std::vector<TokenDraft> propose(std::span<TokenLane* const> lanes,
+  /// A block is as long as it was trained for; all confidence_bins are 0.
+  std::vector<SequencePlan> plan(std::span<TokenSequence* const> sequences,
+                                 std::span<const std::size_t> most,
+                                 const DraftLength& control) const;
+  std::vector<TokenDraft> propose(std::span<TokenSequence* const> sequences,
                                   std::span<const std::size_t> lengths);
   /// Prompts, and long stretches that were not drafted.
   Prefilled prefilled() const noexcept { return prefilled_; }
 
-  /// @param seen  hands on the states: `seen.states(lane)`
+  /// @param seen  hands on the states: `seen.states(sequence)`
   template <class Verified>
-  void observe(std::span<TokenLane* const> lanes, std::span<const TokenDraft>, const Verified& seen,
-               std::span<const Outcome>) {
-    for (std::size_t i = 0; i < lanes.size(); ++i) take(*lanes[i], seen.states(i));
+  void observe(std::span<TokenSequence* const> sequences, std::span<const TokenDraft>,
+               const Verified& seen, std::span<const Outcome>) {
+    for (std::size_t i = 0; i < sequences.size(); ++i) take(*sequences[i], seen.states(i));
   }
-  void forget(std::uint32_t request) { lanes_.erase(request); }
+  void forget(std::uint32_t request) { sequences_.erase(request); }
 
  private:
-  struct LaneState {
+  struct SequenceState {
     std::unique_ptr<DFlashContext> context;
     std::vector<float> pending;  // states of positions context->length(), ...
   };
@@ -65,22 +66,22 @@ class DFlashDrafter {
   std::int64_t width() const noexcept {
     return network_->config().features() * network_->config().hidden;
   }
-  std::int64_t pending_rows(const LaneState& lane) const {
-    return static_cast<std::int64_t>(lane.pending.size()) / width();
+  std::int64_t pending_rows(const SequenceState& sequence) const {
+    return static_cast<std::int64_t>(sequence.pending.size()) / width();
   }
-  void take(const TokenLane& lane, const KeptStates& states);
-  void catch_up(LaneState& lane);
-  void fill(const TokenLane& lane, TokenDraft& draft, const at::Tensor& logits, std::int64_t row,
-            std::int64_t count);
-  Token pick(std::span<float> logits, const Draws& draws, TokenDraft& draft);
-  Token pick_scored(std::span<float> logits, const Draws& draws, TokenDraft& draft);
+  void take(const TokenSequence& sequence, const HiddenStates& states);
+  void catch_up(SequenceState& sequence);
+  void fill(const TokenSequence& sequence, TokenDraft& draft, const at::Tensor& logits,
+            std::int64_t row, std::int64_t count);
+  Token pick(std::span<float> logits, const RngKey& key, TokenDraft& draft);
+  Token pick_scored(std::span<float> logits, const RngKey& key, TokenDraft& draft);
 
   std::shared_ptr<const DFlashPasses> network_;
-  Reshape reshape_by_;
+  SamplingParams sampling_;
   DraftMode mode_;
   bool scored_;
-  std::unordered_map<std::uint32_t, LaneState> lanes_;  // by request
-  std::vector<std::vector<float>> rows_;                // over the whole vocabulary: what laws view
+  std::unordered_map<std::uint32_t, SequenceState> sequences_;  // by request
+  std::vector<std::vector<float>> rows_;  // over the whole vocabulary: what laws view
   std::size_t rows_used_ = 0;
   Prefilled prefilled_;
 };

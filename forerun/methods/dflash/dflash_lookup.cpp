@@ -4,14 +4,14 @@
 
 namespace forerun {
 
-std::vector<LanePlan> DFlashLookupDrafter::foresee(std::span<TokenLane* const> lanes,
-                                                   std::span<const std::size_t> most,
-                                                   const DraftLength& control) {
-  std::vector<LanePlan> plans = lookup_.foresee(lanes, most, control);
-  const std::vector<LanePlan> blocks = block_.foresee(lanes, most, control);
-  looks_up_.assign(lanes.size(), false);
-  for (std::size_t i = 0; i < lanes.size(); ++i) {
-    LanePlan& plan = plans[i];
+std::vector<SequencePlan> DFlashLookupDrafter::plan(std::span<TokenSequence* const> sequences,
+                                                    std::span<const std::size_t> most,
+                                                    const DraftLength& control) {
+  std::vector<SequencePlan> plans = lookup_.plan(sequences, most, control);
+  const std::vector<SequencePlan> blocks = block_.plan(sequences, most, control);
+  looks_up_.assign(sequences.size(), false);
+  for (std::size_t i = 0; i < sequences.size(); ++i) {
+    SequencePlan& plan = plans[i];
     // Where neither pays, the block is the one to ask about: the other is judged without that.
     looks_up_[i] = plan.limit > 0 &&
                    (blocks[i].limit == 0 || control.promise(plan) > control.promise(blocks[i]));
@@ -20,15 +20,15 @@ std::vector<LanePlan> DFlashLookupDrafter::foresee(std::span<TokenLane* const> l
   return plans;
 }
 
-std::vector<TokenDraft> DFlashLookupDrafter::propose(std::span<TokenLane* const> lanes,
+std::vector<TokenDraft> DFlashLookupDrafter::propose(std::span<TokenSequence* const> sequences,
                                                      std::span<const std::size_t> lengths) {
   std::vector<std::size_t> blocks(lengths.begin(), lengths.end());
-  for (std::size_t i = 0; i < lanes.size(); ++i) {
+  for (std::size_t i = 0; i < sequences.size(); ++i) {
     if (looks_up_[i]) blocks[i] = 0;
   }
-  std::vector<TokenDraft> drafts = block_.propose(lanes, blocks);
-  std::vector<TokenDraft> found = lookup_.propose(lanes, lengths);
-  for (std::size_t i = 0; i < lanes.size(); ++i) {
+  std::vector<TokenDraft> drafts = block_.propose(sequences, blocks);
+  std::vector<TokenDraft> found = lookup_.propose(sequences, lengths);
+  for (std::size_t i = 0; i < sequences.size(); ++i) {
     if (looks_up_[i]) drafts[i] = std::move(found[i]);
   }
   return drafts;

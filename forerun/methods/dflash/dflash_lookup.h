@@ -10,34 +10,36 @@
 
 namespace forerun {
 
-/// Each lane drafts from what promises more outputs a second: the continuation of an earlier place
-/// of its text, which costs nothing to make, or a block. Sources are chosen before anything is
-/// drafted in the round, by the past alone, so that every rule stays as exact as it is.
+/// Each sequence drafts from what promises more outputs a second: the continuation of an earlier
+/// place of its text, which costs nothing to make, or a block. Sources are chosen before anything
+/// is drafted in the round, by the past alone, so that every rule stays as exact as it is.
 class DFlashLookupDrafter {
  public:
   explicit DFlashLookupDrafter(DFlashDrafter block) : block_(std::move(block)) {}
 
-  /// Chooses the sources. Grade 0 is a block, others are matches.
-  std::vector<LanePlan> foresee(std::span<TokenLane* const> lanes,
-                                std::span<const std::size_t> most, const DraftLength& control);
-  std::vector<TokenDraft> propose(std::span<TokenLane* const> lanes,
+  /// Chooses the sources. Bin 0 is a block, others are matches.
+  std::vector<SequencePlan> plan(std::span<TokenSequence* const> sequences,
+                                 std::span<const std::size_t> most, const DraftLength& control);
+  std::vector<TokenDraft> propose(std::span<TokenSequence* const> sequences,
                                   std::span<const std::size_t> lengths);
   Prefilled prefilled() const noexcept { return block_.prefilled(); }
 
   template <class Verified>
-  void observe(std::span<TokenLane* const> lanes, std::span<const TokenDraft> drafts,
+  void observe(std::span<TokenSequence* const> sequences, std::span<const TokenDraft> drafts,
                const Verified& seen, std::span<const Outcome> outcomes) {
-    block_.observe(lanes, drafts, seen, outcomes);
-    lookup_.observe(lanes, drafts, seen, outcomes);
+    block_.observe(sequences, drafts, seen, outcomes);
+    lookup_.observe(sequences, drafts, seen, outcomes);
   }
-  /// What was found for a lane of the round, used or not, uncut.
-  const TokenDraft& found(std::size_t lane) const { return lookup_.found(lane); }
+  /// What was found for a sequence of the round, used or not, uncut.
+  const TokenDraft& deterministic_draft(std::size_t sequence) const {
+    return lookup_.deterministic_draft(sequence);
+  }
   void forget(std::uint32_t request) { block_.forget(request); }
 
  private:
   DFlashDrafter block_;
   LookupDrafter lookup_{1};
-  std::vector<bool> looks_up_;  // by lane of the round
+  std::vector<bool> looks_up_;  // by sequence of the round
 };
 
 }  // namespace forerun

@@ -20,7 +20,7 @@ DitInputs inputs_of(const LatentRows& rows, const DitConfig& c, const DdpmSchedu
     const Latent& state = *rows.states[i];
     std::memcpy(to + i * state.size(), state.data(), state.size() * sizeof(float));
     out.times.push_back(schedule.step(static_cast<std::int64_t>(rows.steps[i])).time);
-    out.labels.push_back(labels.of(*rows.lanes[i]));
+    out.labels.push_back(labels.of(*rows.samples[i]));
   }
   return out;
 }
@@ -38,12 +38,12 @@ std::vector<Latent> means_of(const LatentRows& rows, const at::Tensor& noise,
   return out;
 }
 
-at::Tensor DitTarget::Verified::noise(std::size_t lane, std::size_t step) const {
-  return scores_.output.noise[static_cast<std::int64_t>(first_[lane] + step)];
+at::Tensor DitTarget::Verified::noise(std::size_t sample, std::size_t step) const {
+  return scores_.output.noise[static_cast<std::int64_t>(first_[sample] + step)];
 }
 
-at::Tensor DitTarget::Verified::feature(std::size_t lane, std::size_t step) const {
-  return scores_.output.feature[static_cast<std::int64_t>(first_[lane] + step)];
+at::Tensor DitTarget::Verified::feature(std::size_t sample, std::size_t step) const {
+  return scores_.output.feature[static_cast<std::int64_t>(first_[sample] + step)];
 }
 
 LatentScores DitTarget::score(const LatentRows& rows) {
@@ -55,16 +55,16 @@ LatentScores DitTarget::score(const LatentRows& rows) {
   return out;
 }
 
-DitTarget::Verified DitTarget::verify(std::span<LatentLane* const> lanes,
+DitTarget::Verified DitTarget::verify(std::span<LatentSample* const> samples,
                                       const std::vector<LatentDraft>& drafts) {
   Verified out;
   LatentRows rows;
-  for (std::size_t i = 0; i < lanes.size(); ++i) {
-    const LatentLane& lane = *lanes[i];
+  for (std::size_t i = 0; i < samples.size(); ++i) {
+    const LatentSample& sample = *samples[i];
     out.first_.push_back(rows.size());
-    rows.add(lane, lane.state(), lane.step());
+    rows.add(sample, sample.state(), sample.step());
     for (std::size_t j = 0; j < drafts[i].size(); ++j) {
-      rows.add(lane, drafts[i].values[j], lane.step() + j + 1);
+      rows.add(sample, drafts[i].values[j], sample.step() + j + 1);
     }
   }
   for (const std::size_t k : rows.steps) {

@@ -13,21 +13,21 @@
 
 namespace forerun {
 
-/// The classes that lanes are to show, by request: `first`, `first` + 1, ...
+/// The classes that samples are to show, by request: `first`, `first` + 1, ...
 struct ImageLabels {
   std::uint32_t first = 0;
   std::vector<std::int64_t> labels;
-  std::int64_t of(const LatentLane& lane) const { return labels.at(lane.request() - first); }
+  std::int64_t of(const LatentSample& sample) const { return labels.at(sample.request() - first); }
 };
 
-/// States of some lanes that one pass scores.
+/// States of some samples that one pass scores.
 struct LatentRows {
-  std::vector<const LatentLane*> lanes;
+  std::vector<const LatentSample*> samples;
   std::vector<const Latent*> states;
   std::vector<std::size_t> steps;  ///< the transition each state is to make
 
-  void add(const LatentLane& lane, const Latent& state, std::size_t step) {
-    lanes.push_back(&lane);
+  void add(const LatentSample& sample, const Latent& state, std::size_t step) {
+    samples.push_back(&sample);
     states.push_back(&state);
     steps.push_back(step);
   }
@@ -48,27 +48,27 @@ class DitTarget {
   DitTarget(const GuidedDit& model, const DdpmSchedule& schedule, const ImageLabels& labels)
       : model_(&model), schedule_(&schedule), labels_(&labels) {}
 
-  /// The conditionals of each lane's next transitions.
+  /// The conditionals of each sample's next transitions.
   class Verified {
    public:
-    Gaussian at(std::size_t lane, std::size_t step) const {
-      const std::size_t row = first_[lane] + step;
+    Gaussian at(std::size_t sample, std::size_t step) const {
+      const std::size_t row = first_[sample] + step;
       return {scores_.means[row], sigmas_[row]};
     }
     /// Predicted noise, [channels, input, input], and feature, [halves, tokens, hidden], of the
     /// state before that transition.
-    at::Tensor noise(std::size_t lane, std::size_t step) const;
-    at::Tensor feature(std::size_t lane, std::size_t step) const;
+    at::Tensor noise(std::size_t sample, std::size_t step) const;
+    at::Tensor feature(std::size_t sample, std::size_t step) const;
 
    private:
     friend class DitTarget;
-    std::vector<std::size_t> first_;  // row of each lane
+    std::vector<std::size_t> first_;  // row of each sample
     std::vector<double> sigmas_;
     LatentScores scores_;
   };
 
-  Verified verify(std::span<LatentLane* const> lanes, const std::vector<LatentDraft>& drafts);
-  void keep(std::span<LatentLane* const>, const std::vector<LatentDraft>&,
+  Verified verify(std::span<LatentSample* const> samples, const std::vector<LatentDraft>& drafts);
+  void keep(std::span<LatentSample* const>, const std::vector<LatentDraft>&,
             std::span<const Outcome>) const {}
 
   /// One pass over any states.

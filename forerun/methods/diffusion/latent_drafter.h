@@ -9,12 +9,12 @@
 #include <vector>
 
 #include "forerun/core/latent.h"
+#include "forerun/methods/adaptive_drafter.h"
 #include "forerun/methods/diffusion/dit_target.h"
-#include "forerun/methods/paced.h"
 
 namespace forerun {
 
-/// What a predictor remembers of a lane: what the target said of a state that was passed.
+/// What a predictor remembers of a sample: what the target said of a state that was passed.
 struct LatentMemory {
   at::Tensor feature;  ///< [halves, tokens, hidden]; a predictor may put its own in place
   Latent frozen;       ///< what stays as it was, by the method
@@ -32,7 +32,7 @@ class StepPredictor {
   virtual void anchor(LatentMemory& memory, std::size_t step, const Latent& state,
                       const at::Tensor& noise, const at::Tensor& feature) const = 0;
 
-  /// The mean of each row's transition. Rows are of different lanes; each has a memory, which was
+  /// The mean of each row's transition. Rows are of different samples; each has a memory, which was
   /// anchored, and is used for the following step next.
   virtual std::vector<Latent> means(const LatentRows& rows,
                                     std::span<LatentMemory* const> memories) const = 0;
@@ -56,20 +56,20 @@ enum class TargetCalls : std::uint8_t {
 class LatentDrafter {
  public:
   /// @param target  referred to
-  /// @param recalls  guesses are corrected
+  /// @param reuses  guesses are corrected
   LatentDrafter(std::shared_ptr<const StepPredictor> predictor, TargetCalls calls,
-                DitTarget& target, bool recalls)
-      : predictor_(std::move(predictor)), calls_(calls), target_(&target), recalls_(recalls) {}
+                DitTarget& target, bool reuses)
+      : predictor_(std::move(predictor)), calls_(calls), target_(&target), reuses_(reuses) {}
 
-  /// What can be drafted. The grade is how far sampling is: acceptance depends on that more than on
-  /// anything else.
-  std::vector<LanePlan> foresee(std::span<LatentLane* const> lanes,
-                                std::span<const std::size_t> most,
-                                const DraftLength& control) const;
+  /// What can be drafted. The confidence_bin is how far sampling is: acceptance depends on that
+  /// more than on anything else.
+  std::vector<SequencePlan> plan(std::span<LatentSample* const> samples,
+                                 std::span<const std::size_t> most,
+                                 const DraftLength& control) const;
   /// @param lengths  states to draft; kTwo: the first of them is drawn from the target
-  std::vector<LatentDraft> propose(std::span<LatentLane* const> lanes,
+  std::vector<LatentDraft> propose(std::span<LatentSample* const> samples,
                                    std::span<const std::size_t> lengths);
-  void observe(std::span<LatentLane* const> lanes, std::span<const LatentDraft> drafts,
+  void observe(std::span<LatentSample* const> samples, std::span<const LatentDraft> drafts,
                const DitTarget::Verified& verified, std::span<const Outcome> outcomes);
 
  private:
@@ -79,61 +79,63 @@ class LatentDrafter {
     Latent mean;
   };
   // What a pass said of a state that was discarded.
-  struct Recalled {
+  struct Reused {
     Guess guess;
     Latent mean;  // the target's
   };
   struct Known {
     LatentMemory memory;
-    std::vector<Recalled> recalled;  // of the lane's next transitions, in order
-    LatentMemory behind;             // anchored at the last of them
+    std::vector<Reused> reused;  // of the sample's next transitions, in order
+    LatentMemory behind;         // anchored at the last of them
   };
-  // The rows of a lane in a verifying pass: the state it had, then those of its drafts.
+  // The rows of a sample in a verifying pass: the state it had, then those of its drafts.
   struct Passed {
     const DitTarget::Verified& verified;
-    std::size_t lane;
+    std::size_t sample;
     const LatentDraft& draft;
     const Latent& before;
     std::size_t first;  // transition of the first row
     const Latent& state(std::size_t row) const { return row == 0 ? before : draft.values[row - 1]; }
   };
-  // A lane that drafts in this round.
+  // A sample that drafts in this round.
   struct Drafting {
-    const LatentLane* lane;
+    const LatentSample* sample;
     LatentDraft* draft;
     LatentMemory memory;  // a copy: what is drafted may be discarded
     std::size_t most;
     const Known* known;           // or null
-    std::vector<Guess>* guesses;  // one a draft, if they are recalled
-    // What is recalled of the transition that is drafted next, or null.
-    const Recalled* recalled() const {
+    std::vector<Guess>* guesses;  // one a draft, if they are reused
+    // What is reused of the transition that is drafted next, or null.
+    const Reused* reused() const {
       const std::size_t i = draft->size();
-      return known != nullptr && i < known->recalled.size() ? &known->recalled[i] : nullptr;
+      return known != nullptr && i < known->reused.size() ? &known->reused[i] : nullptr;
     }
-    const Latent& state() const { return draft->size() > 0 ? draft->values.back() : lane->state(); }
+    const Latent& state() const {
+      return draft->size() > 0 ? draft->values.back() : sample->state();
+    }
   };
   void add(Drafting& d, Latent mean) const;
   void guess(std::vector<Drafting*>& drafting) const;
   void anchor(LatentMemory& memory, const Passed& passed, std::size_t row) const;
-  bool recall(const Passed& passed, std::size_t newest, Known& known) const;
+  bool reuse(const Passed& passed, std::size_t newest, Known& known) const;
   void begin_with_a_pass(std::vector<Drafting>& drafting) const;
 
   std::shared_ptr<const StepPredictor> predictor_;
   TargetCalls calls_;
   DitTarget* target_;
-  bool recalls_;
-  std::map<std::uint32_t, Known> lanes_;     // by request
-  std::vector<Latent> before_;               // each lane's state as the round began
-  std::vector<std::vector<Guess>> guesses_;  // of each lane in this round
+  bool reuses_;
+  std::map<std::uint32_t, Known> samples_;   // by request
+  std::vector<Latent> before_;               // each sample's state as the round began
+  std::vector<std::vector<Guess>> guesses_;  // of each sample in this round
 };
 
-/// The same with somebody who says how many states each lane drafts.
-using PacedLatentDrafter = Paced<LatentDrafter, LatentLane, LatentDraft>;
+/// The same with somebody who says how many states each sample drafts.
+using AdaptiveLatentDrafter = AdaptiveDrafter<LatentDrafter, LatentSample, LatentDraft>;
 
-/// @param slots     states that a verifying pass scores for a lane, 1 or more (kTwo: besides the
+/// @param slots     states that a verifying pass scores for a sample, 1 or more (kTwo: besides the
 /// state it begins with): the paper's L
 /// @param adaptive  fewer where that is faster; none, if need be
-PacedLatentDrafter paced(LatentDrafter drafter, TargetCalls calls, std::size_t slots,
-                         bool adaptive);
+AdaptiveLatentDrafter adaptive(LatentDrafter drafter, TargetCalls calls, std::size_t slots,
+                               bool adaptive);
 
 }  // namespace forerun

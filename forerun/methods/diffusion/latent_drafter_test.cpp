@@ -9,6 +9,7 @@
 #include <set>
 
 #include "forerun/core/certificate.h"
+#include "forerun/core/rng_key.h"
 #include "forerun/core/statistics.h"
 #include "forerun/methods/asd/asd_predictor.h"
 #include "forerun/methods/free/free_predictor.h"
@@ -54,21 +55,21 @@ struct Setting {
   std::uint32_t images = 3;
   bool adaptive = false;
   LatentRule rule;
-  bool recall = true;
+  bool reuse = true;
 };
 
 using Make = std::function<std::shared_ptr<const StepPredictor>(DitTarget&)>;
 
 struct Sampled {
-  std::vector<LatentLane> lanes;
+  std::vector<LatentSample> samples;
   RunStatistics statistics;
   std::uint64_t passes = 0;
   CertificateReport report;
   double shift = 0.0;
   // Of transitions that an earlier round had drafted in vain: how many, and how far the draft's
   // mean lay from the target's at most, in sigmas.
-  int recalled = 0;
-  double recalled_distance = 0.0;
+  int reused = 0;
+  double reused_distance = 0.0;
 };
 
 // Images with a drafter, or none; every transition is scored again by plain passes.
@@ -80,55 +81,56 @@ Sampled sampled(const Make& make, const Setting& s) {
   for (std::uint32_t i = 0; i < s.images; ++i) labels.labels.push_back(i % 3);
   DitTarget target(model, schedule, labels);
   const TargetCalls calls = make ? s.calls : TargetCalls::kOne;
-  LatentDrafter guesses(make ? make(target) : std::make_shared<Guesser>(), calls, target, s.recall);
-  PacedLatentDrafter drafter = paced(std::move(guesses), calls, make ? s.slots : 1, s.adaptive);
+  LatentDrafter guesses(make ? make(target) : std::make_shared<Guesser>(), calls, target, s.reuse);
+  AdaptiveLatentDrafter drafter =
+      adaptive(std::move(guesses), calls, make ? s.slots : 1, s.adaptive);
   Sampled out;
   for (std::uint32_t i = 0; i < s.images; ++i) {
-    out.lanes.emplace_back(kSeed, i, LatentLane::noise(kSeed, i, 16),
-                           static_cast<std::size_t>(s.steps), true);
+    out.samples.emplace_back(kSeed, i, LatentSample::noise(kSeed, i, 16),
+                             static_cast<std::size_t>(s.steps), true);
   }
   std::map<std::pair<std::uint32_t, std::size_t>, Latent> drafted;
-  std::set<std::pair<std::uint32_t, std::size_t>> in_vain, recalled;
+  std::set<std::pair<std::uint32_t, std::size_t>> in_vain, reused;
   const auto watch = [&](const auto& round) {
     // Passes of more states cost nothing more here: drafting pays.
     drafter.learn(round, {.drafter = 1e-5, .target = 1e-2, .rest = 1e-6});
-    for (std::size_t i = 0; i < round.lanes.size(); ++i) {
-      const std::size_t first = round.lanes[i]->step() - round.outcomes[i].emitted;
+    for (std::size_t i = 0; i < round.sequences.size(); ++i) {
+      const std::size_t first = round.sequences[i]->step() - round.outcomes[i].emitted;
       for (std::size_t j = 0; j < round.outcomes[i].examined; ++j) {
-        const std::pair place{round.lanes[i]->request(), first + j};
+        const std::pair place{round.sequences[i]->request(), first + j};
         drafted[place] = round.drafts[i].means[j];
-        if (in_vain.contains(place)) recalled.insert(place);
+        if (in_vain.contains(place)) reused.insert(place);
       }
       for (std::size_t j = round.outcomes[i].emitted; j < round.drafts[i].size(); ++j) {
-        in_vain.emplace(round.lanes[i]->request(), first + j);
+        in_vain.emplace(round.sequences[i]->request(), first + j);
       }
     }
   };
-  speculate<LatentLane>(
-      out.lanes, target, drafter, s.rule, [] { return true; }, out.statistics, watch);
+  speculate<LatentSample>(
+      out.samples, target, drafter, s.rule, [] { return true; }, out.statistics, watch);
   out.passes = target.passes();
   GaussianCertificate certificate;
-  for (const LatentLane& lane : out.lanes) {
+  for (const LatentSample& sample : out.samples) {
     LatentRows rows;
-    for (std::size_t k = 0; k < lane.steps(); ++k) rows.add(lane, lane.states()[k], k);
+    for (std::size_t k = 0; k < sample.steps(); ++k) rows.add(sample, sample.states()[k], k);
     const LatentScores scores = target.score(rows);
-    for (std::size_t k = 0; k < lane.steps(); ++k) {
+    for (std::size_t k = 0; k < sample.steps(); ++k) {
       const double sigma = schedule.step(static_cast<std::int64_t>(k)).sigma;
       if (sigma == 0.0) {
-        EXPECT_EQ(lane.states()[k + 1], scores.means[k]);
+        EXPECT_EQ(sample.states()[k + 1], scores.means[k]);
         continue;
       }
-      const auto draft = drafted.find({lane.request(), k});
-      if (recalled.contains({lane.request(), k})) {
+      const auto draft = drafted.find({sample.request(), k});
+      if (reused.contains({sample.request(), k})) {
         double sum = 0.0;
         for (std::size_t d = 0; d < draft->second.size(); ++d) {
           sum += std::pow((draft->second[d] - scores.means[k][d]) / sigma, 2.0);
         }
-        ++out.recalled;
-        out.recalled_distance = std::max(out.recalled_distance, std::sqrt(sum));
+        ++out.reused;
+        out.reused_distance = std::max(out.reused_distance, std::sqrt(sum));
       }
       certificate.add({scores.means[k], sigma}, draft == drafted.end() ? Latent{} : draft->second,
-                      lane.states()[k + 1]);
+                      sample.states()[k + 1]);
     }
   }
   out.report = certificate.report();
@@ -137,7 +139,7 @@ Sampled sampled(const Make& make, const Setting& s) {
 
 std::vector<Latent> ends(const Sampled& s) {
   std::vector<Latent> out;
-  for (const LatentLane& lane : s.lanes) out.push_back(lane.state());
+  for (const LatentSample& sample : s.samples) out.push_back(sample.state());
   return out;
 }
 
@@ -173,8 +175,8 @@ INSTANTIATE_TEST_SUITE_P(Latents, Slots, ::testing::Values(1, 2, 3, 8, 32, 100))
 TEST(LatentDrafter, AsFarAsPaysIsAsExact) {
   const Sampled self = sampled(kSelf, {.slots = 16, .adaptive = true});
   const Sampled plain = sampled(nullptr, {});
-  for (std::size_t i = 0; i < plain.lanes.size(); ++i) {
-    EXPECT_EQ(self.lanes[i].state(), plain.lanes[i].state());
+  for (std::size_t i = 0; i < plain.samples.size(); ++i) {
+    EXPECT_EQ(self.samples[i].state(), plain.samples[i].state());
   }
   EXPECT_LT(self.statistics.rounds, plain.statistics.rounds / 2);
   const Sampled asd = sampled(kAsd, {.slots = 16, .steps = 400, .images = 4, .adaptive = true});
@@ -186,7 +188,8 @@ TEST(LatentDrafter, AnImageDoesNotDependOnTheOthers) {
   const Sampled all = sampled(kAsd, {.images = 8});
   for (std::uint32_t n : {1U, 3U}) {
     const Sampled some = sampled(kAsd, {.images = n});
-    for (std::uint32_t i = 0; i < n; ++i) EXPECT_EQ(some.lanes[i].state(), all.lanes[i].state());
+    for (std::uint32_t i = 0; i < n; ++i)
+      EXPECT_EQ(some.samples[i].state(), all.samples[i].state());
   }
 }
 
@@ -231,16 +234,16 @@ TEST(LatentDrafter, DraftsBeginWithWhatTheTargetSaidOfTheLastState) {
     std::shared_ptr<Recorder> recorder;
     const Sampled s =
         sampled([&](DitTarget& t) { return recorder = std::make_shared<Recorder>(t); },
-                {.calls = calls, .images = 1, .recall = false});
+                {.calls = calls, .images = 1, .reuse = false});
     EXPECT_GT(recorder->anchors.size(), 5U);
     for (const auto& [step, state] : recorder->anchors) {
-      EXPECT_EQ(state, s.lanes[0].states()[step]) << step;
+      EXPECT_EQ(state, s.samples[0].states()[step]) << step;
     }
   }
 }
 
-// Compares (state - mean) / sigma with the noise of the lane's position; drafts that were mirrored
-// have another, so it looks at rows that follow a draft.
+// Compares (state - mean) / sigma with the noise of the sample's position; drafts that were
+// reflected have another, so it looks at rows that follow a draft.
 class MeanRecorder final : public StepPredictor {
  public:
   explicit MeanRecorder(const DdpmSchedule& schedule) : schedule_(schedule), inner_(schedule) {}
@@ -252,10 +255,10 @@ class MeanRecorder final : public StepPredictor {
                             std::span<LatentMemory* const> memories) const override {
     for (std::size_t i = 0; i < rows.size(); ++i) {
       const std::size_t before = rows.steps[i] - 1;
-      if (before < rows.lanes[i]->step()) continue;  // the target's own output
+      if (before < rows.samples[i]->step()) continue;  // the target's own output
       const double sigma = schedule_.step(static_cast<std::int64_t>(before)).sigma;
       Latent fresh(16);
-      rows.lanes[i]->draws_at(before).fill_normal(Purpose::kTarget, fresh);
+      rows.samples[i]->key_at(before).fill_normal(Purpose::kTarget, fresh);
       for (std::size_t d = 0; d < 16; ++d) {
         // What is left is float32's rounding of the state.
         const double x = (*rows.states[i])[d], mean = memories[i]->mean[d];
@@ -285,8 +288,8 @@ class Exact : public ::testing::TestWithParam<int> {
 // 60 images of 40 steps, both forms. Exact rules fail by chance in 3 of 10,000 runs.
 TEST_P(Exact, TheLawOfEveryStepIsTheTargets) {
   for (const TargetCalls calls : {TargetCalls::kOne, TargetCalls::kTwo}) {
-    for (const bool recall : {true, false}) {
-      const Sampled s = sampled(drafter(), {.calls = calls, .images = 60, .recall = recall});
+    for (const bool reuse : {true, false}) {
+      const Sampled s = sampled(drafter(), {.calls = calls, .images = 60, .reuse = reuse});
       EXPECT_TRUE(s.report.passed())
           << s.report.z << " " << s.report.ks_p << " " << s.report.energy_p;
       EXPECT_GT(s.report.drafted, 700U);
@@ -332,19 +335,19 @@ TEST(LatentDrafter, AnErrorThatStaysIsMadeOnceAndThenCorrected) {
   const Make biased = [](DitTarget& t) { return std::make_shared<Biased>(t); };
   for (const TargetCalls calls : {TargetCalls::kOne, TargetCalls::kTwo}) {
     const Sampled with = sampled(biased, {.slots = 8, .calls = calls, .images = 8});
-    EXPECT_GT(with.recalled, 50);
-    EXPECT_LT(with.recalled_distance, 1e-3);
+    EXPECT_GT(with.reused, 50);
+    EXPECT_LT(with.reused_distance, 1e-3);
     EXPECT_TRUE(with.report.passed()) << with.report.z;
     const Sampled without =
-        sampled(biased, {.slots = 8, .calls = calls, .images = 8, .recall = false});
-    EXPECT_GT(without.recalled_distance, 1.5);  // 0.4 sigma in each of 16 directions
+        sampled(biased, {.slots = 8, .calls = calls, .images = 8, .reuse = false});
+    EXPECT_GT(without.reused_distance, 1.5);  // 0.4 sigma in each of 16 directions
   }
 }
 
 TEST_P(Exact, WhatWasSaidOfDiscardedStatesSavesRounds) {
   const Sampled with = sampled(drafter(), {.slots = 8, .images = 12}),
-                without = sampled(drafter(), {.slots = 8, .images = 12, .recall = false});
-  EXPECT_GT(with.recalled, 30);
+                without = sampled(drafter(), {.slots = 8, .images = 12, .reuse = false});
+  EXPECT_GT(with.reused, 30);
   EXPECT_LT(with.statistics.rounds, without.statistics.rounds);
 }
 
@@ -354,12 +357,11 @@ TEST(LatentDrafter, AFrozenImageWithNothingToAddIsAsd) {
     return std::make_shared<FreePredictor>(
         GuidedFree(std::make_shared<FreeNetwork>(free_from(t.model().model(), 2, true))), t);
   };
-  const Sampled free = sampled(untrained, {.recall = false}),
-                asd = sampled(kAsd, {.recall = false});
+  const Sampled free = sampled(untrained, {.reuse = false}), asd = sampled(kAsd, {.reuse = false});
   EXPECT_EQ(free.statistics.rounds, asd.statistics.rounds);
-  for (std::size_t i = 0; i < free.lanes.size(); ++i) {
+  for (std::size_t i = 0; i < free.samples.size(); ++i) {
     for (std::size_t d = 0; d < 16; ++d) {
-      EXPECT_NEAR(free.lanes[i].state()[d], asd.lanes[i].state()[d], 1e-3);
+      EXPECT_NEAR(free.samples[i].state()[d], asd.samples[i].state()[d], 1e-3);
     }
   }
 }
@@ -375,7 +377,7 @@ TEST(LatentDrafter, MeansAreThoseOfTheStateThatIsReadNext) {
 }
 
 TEST(LatentDrafter, AGarbageDrafterCostsRoundsOnly) {
-  const Sampled s = sampled(kGuess, {.steps = 100, .images = 4, .recall = false});
+  const Sampled s = sampled(kGuess, {.steps = 100, .images = 4, .reuse = false});
   EXPECT_LT(s.statistics.tau(), 1.05);
   EXPECT_GE(s.statistics.tau(), 1.0);
 }
@@ -385,9 +387,9 @@ TEST(LatentDrafter, AnyNumberOfStepsAndNoGuidance) {
     for (const double guidance : {1.0, 4.0}) {
       for (const Make& make : {kAsd, kFrozen, kFree, kFreeFrozen}) {
         const Sampled s = sampled(make, {.slots = 32, .steps = steps, .guidance = guidance});
-        for (const LatentLane& lane : s.lanes) {
-          EXPECT_EQ(lane.step(), static_cast<std::size_t>(steps));
-          for (const float x : lane.state()) EXPECT_TRUE(std::isfinite(x));
+        for (const LatentSample& sample : s.samples) {
+          EXPECT_EQ(sample.step(), static_cast<std::size_t>(steps));
+          for (const float x : sample.state()) EXPECT_TRUE(std::isfinite(x));
         }
       }
     }

@@ -5,6 +5,8 @@
 #include <algorithm>
 #include <chrono>
 
+#include "forerun/core/apply_sampling.h"
+#include "forerun/core/rng_key.h"
 #include "forerun/core/shared_noise.h"
 #include "forerun/methods/text/decoder_target.h"
 
@@ -13,26 +15,28 @@ namespace {
 
 constexpr std::size_t kPending = 8;  // unread tokens that go with the first pass of a draft
 
-std::span<const Token> unread(const TokenLane& lane, std::int64_t read) {
-  return lane.tokens().subspan(std::min(lane.tokens().size(), static_cast<std::size_t>(read)));
+std::span<const Token> unread(const TokenSequence& sequence, std::int64_t read) {
+  return sequence.tokens().subspan(
+      std::min(sequence.tokens().size(), static_cast<std::size_t>(read)));
 }
 
 }  // namespace
 
-DraftModelDrafter::DraftModelDrafter(const DecoderLm& model, Reshape reshape, DraftMode mode)
-    : model_(model), reshape_by_(reshape), mode_(mode) {}
+DraftModelDrafter::DraftModelDrafter(const DecoderLm& model, SamplingParams sampling,
+                                     DraftMode mode)
+    : model_(model), sampling_(sampling), mode_(mode) {}
 
-KvCache& DraftModelDrafter::cache_of(const TokenLane& lane) {
-  const auto found = caches_.find(lane.request());
+KvCache& DraftModelDrafter::cache_of(const TokenSequence& sequence) {
+  const auto found = caches_.find(sequence.request());
   if (found != caches_.end()) return found->second;
-  return caches_.emplace(lane.request(), model_.make_cache()).first->second;
+  return caches_.emplace(sequence.request(), model_.make_cache()).first->second;
 }
 
-// What the cache lacks of the lane's text and of the draft so far; where that is much, all but the
-// last token is prefilled.
-std::vector<Token> DraftModelDrafter::unseen(const TokenLane& lane, const TokenDraft& draft,
+// What the cache lacks of the sequence's text and of the draft so far; where that is much, all but
+// the last token is prefilled.
+std::vector<Token> DraftModelDrafter::unseen(const TokenSequence& sequence, const TokenDraft& draft,
                                              KvCache& cache) {
-  auto missing = unread(lane, cache.length());
+  auto missing = unread(sequence, cache.length());
   if (missing.size() > kPending) {
     const auto start = std::chrono::steady_clock::now();
     prefill(model_, cache, missing.first(missing.size() - 1));
@@ -46,90 +50,91 @@ std::vector<Token> DraftModelDrafter::unseen(const TokenLane& lane, const TokenD
   return tokens;
 }
 
-Token DraftModelDrafter::pick(const TokenLaw& law, const Draws& draws) const {
+Token DraftModelDrafter::pick(const TokenLaw& law, const RngKey& key) const {
   if (const auto* decided = std::get_if<PointMass>(&law)) return decided->token;
   const Categorical& q = std::get<Categorical>(law);
   switch (mode_) {
     case DraftMode::kSample:
-      return q.sample(draws.uniform(Purpose::kDraft));
+      return q.sample(key.uniform(Purpose::kDraft));
     case DraftMode::kGreedy:
       return q.argmax();
     case DraftMode::kSharedNoise:
-      return sample_shared_noise(q, draws).token;
+      return sample_shared_noise(q, key).token;
   }
   return q.argmax();
 }
 
 // A drafter with a shorter context than the target stops drafting there; the target goes on.
-std::size_t DraftModelDrafter::room_of(const TokenLane& lane) const {
-  const auto size = static_cast<std::int64_t>(lane.tokens().size());
+std::size_t DraftModelDrafter::room_of(const TokenSequence& sequence) const {
+  const auto size = static_cast<std::int64_t>(sequence.tokens().size());
   return static_cast<std::size_t>(std::max<std::int64_t>(0, model_.config.context - size));
 }
 
-std::vector<LanePlan> DraftModelDrafter::foresee(std::span<TokenLane* const> lanes,
-                                                 std::span<const std::size_t> most,
-                                                 const DraftLength&) const {
-  std::vector<LanePlan> plans;
-  for (std::size_t i = 0; i < lanes.size(); ++i) {
-    const TokenLane& lane = *lanes[i];
-    const auto cache = caches_.find(lane.request());
+std::vector<SequencePlan> DraftModelDrafter::plan(std::span<TokenSequence* const> sequences,
+                                                  std::span<const std::size_t> most,
+                                                  const DraftLength&) const {
+  std::vector<SequencePlan> plans;
+  for (std::size_t i = 0; i < sequences.size(); ++i) {
+    const TokenSequence& sequence = *sequences[i];
+    const auto cache = caches_.find(sequence.request());
     const std::size_t missing =
-        unread(lane, cache == caches_.end() ? 0 : cache->second.length()).size();
-    plans.push_back({.request = lane.request(),
-                     .limit = std::min(most[i], room_of(lane)),
+        unread(sequence, cache == caches_.end() ? 0 : cache->second.length()).size();
+    plans.push_back({.request = sequence.request(),
+                     .limit = std::min(most[i], room_of(sequence)),
                      .unread = missing > kPending ? missing - 1 : 0,
-                     .remaining = lane.remaining()});
+                     .remaining = sequence.remaining()});
   }
   return plans;
 }
 
-std::vector<TokenDraft> DraftModelDrafter::propose(std::span<TokenLane* const> lanes,
+std::vector<TokenDraft> DraftModelDrafter::propose(std::span<TokenSequence* const> sequences,
                                                    std::span<const std::size_t> lengths) {
-  std::vector<TokenDraft> drafts(lanes.size());
-  std::vector<std::size_t> budgets(lanes.size());
+  std::vector<TokenDraft> drafts(sequences.size());
+  std::vector<std::size_t> budgets(sequences.size());
   std::size_t longest = 0;
-  for (std::size_t i = 0; i < lanes.size(); ++i) {
+  for (std::size_t i = 0; i < sequences.size(); ++i) {
     drafts[i].origin = mode_ == DraftMode::kGreedy ? Origin::kSearched : Origin::kSampled;
-    budgets[i] = std::min(lengths[i], room_of(*lanes[i]));
+    budgets[i] = std::min(lengths[i], room_of(*sequences[i]));
     longest = std::max(longest, budgets[i]);
   }
   logits_.clear();
-  for (std::size_t k = 0; k < longest; ++k) step(lanes, drafts, budgets, k);
+  for (std::size_t k = 0; k < longest; ++k) step(sequences, drafts, budgets, k);
   return drafts;
 }
 
-// Drafts the k-th token of every lane that still wants one, in one pass.
-void DraftModelDrafter::step(std::span<TokenLane* const> lanes, std::vector<TokenDraft>& drafts,
-                             std::span<const std::size_t> budgets, std::size_t k) {
+// Drafts the k-th token of every sequence that still wants one, in one pass.
+void DraftModelDrafter::step(std::span<TokenSequence* const> sequences,
+                             std::vector<TokenDraft>& drafts, std::span<const std::size_t> budgets,
+                             std::size_t k) {
   std::vector<std::size_t> who;
   std::vector<std::vector<Token>> inputs;
-  for (std::size_t i = 0; i < lanes.size(); ++i) {
+  for (std::size_t i = 0; i < sequences.size(); ++i) {
     if (k >= budgets[i]) continue;
     who.push_back(i);
-    inputs.push_back(unseen(*lanes[i], drafts[i], cache_of(*lanes[i])));
+    inputs.push_back(unseen(*sequences[i], drafts[i], cache_of(*sequences[i])));
   }
-  std::vector<LaneSpan> spans;
+  std::vector<SequenceSpan> spans;
   for (std::size_t j = 0; j < who.size(); ++j) {
-    spans.push_back({.cache = &cache_of(*lanes[who[j]]), .tokens = inputs[j], .scored = 1});
+    spans.push_back({.cache = &cache_of(*sequences[who[j]]), .tokens = inputs[j], .scored = 1});
   }
   const at::Tensor logits = logits_.emplace_back(forward(model_, spans));
   for (std::size_t j = 0; j < who.size(); ++j) {
-    const TokenLane& lane = *lanes[who[j]];
+    const TokenSequence& sequence = *sequences[who[j]];
     TokenDraft& draft = drafts[who[j]];
-    const TokenLaw law = reshape_(row_of(logits, static_cast<std::int64_t>(j)), reshape_by_);
-    draft.tokens.push_back(pick(law, lane.draws_at(lane.tokens().size() + k)));
+    const TokenLaw law = apply_sampling_(row_of(logits, static_cast<std::int64_t>(j)), sampling_);
+    draft.tokens.push_back(pick(law, sequence.key_at(sequence.tokens().size() + k)));
     if (const auto* q = std::get_if<Categorical>(&law)) draft.laws.push_back(*q);
   }
 }
 
-void DraftModelDrafter::forget_rejected(const TokenLane& lane) {
-  if (lane.done()) {
-    caches_.erase(lane.request());
+void DraftModelDrafter::forget_rejected(const TokenSequence& sequence) {
+  if (sequence.done()) {
+    caches_.erase(sequence.request());
     return;
   }
-  const auto found = caches_.find(lane.request());
+  const auto found = caches_.find(sequence.request());
   if (found == caches_.end()) return;
-  found->second.truncate(static_cast<std::int64_t>(lane.tokens().size()) - 1);
+  found->second.truncate(static_cast<std::int64_t>(sequence.tokens().size()) - 1);
 }
 
 }  // namespace forerun

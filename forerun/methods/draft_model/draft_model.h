@@ -8,10 +8,11 @@
 #include <vector>
 
 #include "forerun/core/draft_length.h"
-#include "forerun/core/lane.h"
-#include "forerun/core/reshape.h"
 #include "forerun/core/rule.h"
+#include "forerun/core/sampling_params.h"
+#include "forerun/core/sequence.h"
 #include "forerun/core/speculate.h"
+#include "forerun/core/token_rule.h"
 #include "forerun/methods/draft_mode.h"
 #include "forerun/methods/prefilled.h"
 #include "forerun/models/decoder_lm.h"
@@ -22,36 +23,36 @@ namespace forerun {
 /// Source: Leviathan et al. 2023, arXiv:2211.17192.
 class DraftModelDrafter {
  public:
-  /// @param reshape  the target's: exactness holds for any, acceptance is best if they are alike
-  DraftModelDrafter(const DecoderLm& model, Reshape reshape, DraftMode mode);
+  /// @param sampling  the target's: exactness holds for any, acceptance is best if they are alike
+  DraftModelDrafter(const DecoderLm& model, SamplingParams sampling, DraftMode mode);
 
   /// A draft may be as long as the drafting model's context has room for.
-  std::vector<LanePlan> foresee(std::span<TokenLane* const> lanes,
-                                std::span<const std::size_t> most,
-                                const DraftLength& control) const;
-  /// @param lengths  drafts a lane; fewer where the drafting model's context ends
-  std::vector<TokenDraft> propose(std::span<TokenLane* const> lanes,
+  std::vector<SequencePlan> plan(std::span<TokenSequence* const> sequences,
+                                 std::span<const std::size_t> most,
+                                 const DraftLength& control) const;
+  /// @param lengths  drafts a sequence; fewer where the drafting model's context ends
+  std::vector<TokenDraft> propose(std::span<TokenSequence* const> sequences,
                                   std::span<const std::size_t> lengths);
   /// What the model had not read: prompts, and what plain rounds emitted.
   Prefilled prefilled() const noexcept { return prefilled_; }
 
   template <class Verified>
-  void observe(std::span<TokenLane* const> lanes, std::span<const TokenDraft>, const Verified&,
-               std::span<const Outcome>) {
-    for (const TokenLane* lane : lanes) forget_rejected(*lane);
+  void observe(std::span<TokenSequence* const> sequences, std::span<const TokenDraft>,
+               const Verified&, std::span<const Outcome>) {
+    for (const TokenSequence* sequence : sequences) forget_rejected(*sequence);
   }
 
  private:
-  Token pick(const TokenLaw& law, const Draws& draws) const;
-  void step(std::span<TokenLane* const> lanes, std::vector<TokenDraft>& drafts,
+  Token pick(const TokenLaw& law, const RngKey& key) const;
+  void step(std::span<TokenSequence* const> sequences, std::vector<TokenDraft>& drafts,
             std::span<const std::size_t> budgets, std::size_t k);
-  std::vector<Token> unseen(const TokenLane& lane, const TokenDraft& draft, KvCache& cache);
-  KvCache& cache_of(const TokenLane& lane);
-  std::size_t room_of(const TokenLane& lane) const;
-  void forget_rejected(const TokenLane& lane);
+  std::vector<Token> unseen(const TokenSequence& sequence, const TokenDraft& draft, KvCache& cache);
+  KvCache& cache_of(const TokenSequence& sequence);
+  std::size_t room_of(const TokenSequence& sequence) const;
+  void forget_rejected(const TokenSequence& sequence);
 
   const DecoderLm& model_;
-  Reshape reshape_by_;
+  SamplingParams sampling_;
   DraftMode mode_;
   std::unordered_map<std::uint32_t, KvCache> caches_;  // by request
   Prefilled prefilled_;

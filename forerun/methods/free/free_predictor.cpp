@@ -9,8 +9,8 @@ void FreePredictor::anchor(LatentMemory& memory, std::size_t step, const Latent&
   memory.feature = feature.clone();  // not the whole pass's
   if (!network_.frozen_image()) return;
   memory.frozen.resize(state.size());
-  ddpm_foreseen(target_->schedule().step(static_cast<std::int64_t>(step)), state, values_of(noise),
-                memory.frozen);
+  ddpm_predicted_x0(target_->schedule().step(static_cast<std::int64_t>(step)), state,
+                    values_of(noise), memory.frozen);
 }
 
 // Guidance is linear and its weights add up to 1: what is added with and without the class may be
@@ -26,7 +26,7 @@ void FreePredictor::add_frozen(const LatentRows& rows, std::span<LatentMemory* c
     const auto unit = static_cast<float>(free_unit(step, network_.config()));
     auto* const to = noise[static_cast<std::int64_t>(i)].mutable_data_ptr<float>();
     for (std::size_t d = 0; d < x.size(); ++d) to[d] = total[d] += unit * to[d];
-    ddpm_foreseen(step, x, total, image);  // for the next step
+    ddpm_predicted_x0(step, x, total, image);  // for the next step
   }
 }
 

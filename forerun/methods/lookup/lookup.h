@@ -6,9 +6,10 @@
 #include <vector>
 
 #include "forerun/core/draft_length.h"
-#include "forerun/core/lane.h"
 #include "forerun/core/rule.h"
+#include "forerun/core/sequence.h"
 #include "forerun/core/speculate.h"
+#include "forerun/core/token_rule.h"
 #include "forerun/methods/lookup/suffix_index.h"
 
 namespace forerun {
@@ -18,33 +19,33 @@ namespace forerun {
 /// LLMA, Yang et al. 2023, arXiv:2304.04487.
 class LookupDrafter {
  public:
-  /// @param lowest  grade of the shortest matches: those below it are another drafter's
+  /// @param lowest  confidence_bin of the shortest matches: those below it are another drafter's
   explicit LookupDrafter(std::uint8_t lowest = 0) : lowest_(lowest) {}
 
-  /// Finds the drafts. A draft's grade tells how long the match was: the longer the occurrence
-  /// agrees, the likelier what followed it follows again.
-  /// @param most  drafts a lane
-  std::vector<LanePlan> foresee(std::span<TokenLane* const> lanes,
-                                std::span<const std::size_t> most, const DraftLength& control);
+  /// Finds the drafts. A draft's confidence_bin tells how long the match was: the longer the
+  /// occurrence agrees, the likelier what followed it follows again.
+  /// @param most  drafts a sequence
+  std::vector<SequencePlan> plan(std::span<TokenSequence* const> sequences,
+                                 std::span<const std::size_t> most, const DraftLength& control);
   /// What was found, cut to `lengths`.
-  std::vector<TokenDraft> propose(std::span<TokenLane* const> lanes,
+  std::vector<TokenDraft> propose(std::span<TokenSequence* const> sequences,
                                   std::span<const std::size_t> lengths) const;
-  /// What was found for a lane of the round, uncut.
-  const TokenDraft& found(std::size_t lane) const { return found_[lane]; }
+  /// What was found for a sequence of the round, uncut.
+  const TokenDraft& deterministic_draft(std::size_t sequence) const { return found_[sequence]; }
   template <class Verified>
-  void observe(std::span<TokenLane* const> lanes, std::span<const TokenDraft>, const Verified&,
-               std::span<const Outcome>) {
-    for (const TokenLane* lane : lanes) {
-      if (lane->done()) indices_.erase(lane->request());
+  void observe(std::span<TokenSequence* const> sequences, std::span<const TokenDraft>,
+               const Verified&, std::span<const Outcome>) {
+    for (const TokenSequence* sequence : sequences) {
+      if (sequence->done()) indices_.erase(sequence->request());
     }
   }
 
  private:
-  TokenDraft find(const TokenLane& lane, std::size_t most);
+  TokenDraft find(const TokenSequence& sequence, std::size_t most);
 
   std::uint8_t lowest_;
   std::unordered_map<std::uint32_t, SuffixIndex> indices_;  // by request
-  std::vector<TokenDraft> found_;                           // by lane of the round
+  std::vector<TokenDraft> found_;                           // by sequence of the round
 };
 
 }  // namespace forerun

@@ -6,6 +6,8 @@
 #include <chrono>
 #include <utility>
 
+#include "forerun/core/apply_sampling.h"
+
 namespace forerun {
 
 std::span<float> row_of(const at::Tensor& logits, std::int64_t row) {
@@ -14,9 +16,9 @@ std::span<float> row_of(const at::Tensor& logits, std::int64_t row) {
 }
 
 VerifiedTokens::VerifiedTokens(at::Tensor logits, std::span<const std::int64_t> rows,
-                               Reshape reshape)
+                               SamplingParams sampling)
     : logits_(std::move(logits)),
-      reshape_by_(reshape),
+      sampling_(sampling),
       laws_(static_cast<std::size_t>(logits_.size(0))) {
   std::int64_t first = 0;
   for (const std::int64_t n : rows) {
@@ -25,19 +27,19 @@ VerifiedTokens::VerifiedTokens(at::Tensor logits, std::span<const std::int64_t> 
   }
 }
 
-const TokenLaw& VerifiedTokens::at(std::size_t lane, std::size_t step) const {
-  const std::int64_t row = first_[lane] + static_cast<std::int64_t>(step);
+const TokenLaw& VerifiedTokens::at(std::size_t sequence, std::size_t step) const {
+  const std::int64_t row = first_[sequence] + static_cast<std::int64_t>(step);
   auto& law = laws_[static_cast<std::size_t>(row)];
-  if (!law) law = reshape_(row_of(logits_, row), reshape_by_);
+  if (!law) law = apply_sampling_(row_of(logits_, row), sampling_);
   return *law;
 }
 
-KvCache& DecoderTarget::cache_of(const TokenLane& lane, std::vector<float>& states) {
-  const auto found = caches_.find(lane.request());
+KvCache& DecoderTarget::cache_of(const TokenSequence& sequence, std::vector<float>& states) {
+  const auto found = caches_.find(sequence.request());
   if (found != caches_.end()) return found->second;
   const auto start = std::chrono::steady_clock::now();
-  KvCache& cache = caches_.emplace(lane.request(), model_.make_cache()).first->second;
-  const auto tokens = lane.tokens();
+  KvCache& cache = caches_.emplace(sequence.request(), model_.make_cache()).first->second;
+  const auto tokens = sequence.tokens();
   const auto prompt = tokens.first(tokens.size() - 1);
   states.resize(prompt.size() * static_cast<std::size_t>(width()));
   prefill_passes_ += prefill(model_, cache, prompt, kept_.empty() ? nullptr : states.data(), kept_);
@@ -46,19 +48,19 @@ KvCache& DecoderTarget::cache_of(const TokenLane& lane, std::vector<float>& stat
   return cache;
 }
 
-VerifiedTokens DecoderTarget::verify(std::span<TokenLane* const> lanes,
+VerifiedTokens DecoderTarget::verify(std::span<TokenSequence* const> sequences,
                                      std::span<const TokenDraft> drafts) {
-  std::vector<std::vector<Token>> inputs(lanes.size());
-  std::vector<LaneSpan> spans(lanes.size());
-  std::vector<std::int64_t> rows(lanes.size());
-  std::vector<KeptStates> kept(lanes.size());
-  states_.resize(std::max(states_.size(), lanes.size()));
-  for (std::size_t i = 0; i < lanes.size(); ++i) {
+  std::vector<std::vector<Token>> inputs(sequences.size());
+  std::vector<SequenceSpan> spans(sequences.size());
+  std::vector<std::int64_t> rows(sequences.size());
+  std::vector<HiddenStates> kept(sequences.size());
+  states_.resize(std::max(states_.size(), sequences.size()));
+  for (std::size_t i = 0; i < sequences.size(); ++i) {
     std::vector<float>& states = states_[i];
     states.clear();
-    KvCache& cache = cache_of(*lanes[i], states);
+    KvCache& cache = cache_of(*sequences[i], states);
     const std::size_t prompt = states.size();
-    const auto pending = lanes[i]->tokens().subspan(static_cast<std::size_t>(cache.length()));
+    const auto pending = sequences[i]->tokens().subspan(static_cast<std::size_t>(cache.length()));
     inputs[i].assign(pending.begin(), pending.end());
     inputs[i].insert(inputs[i].end(), drafts[i].tokens.begin(), drafts[i].tokens.end());
     rows[i] = static_cast<std::int64_t>(drafts[i].size()) + 1;
@@ -70,20 +72,21 @@ VerifiedTokens DecoderTarget::verify(std::span<TokenLane* const> lanes,
                 .scored = rows[i],
                 .states = kept_.empty() ? nullptr : states.data() + prompt};
   }
-  VerifiedTokens out(forward(model_, spans, kept_), rows, reshape_);
+  VerifiedTokens out(forward(model_, spans, kept_), rows, sampling_);
   out.set_states(std::move(kept));
   return out;
 }
 
-void DecoderTarget::keep(std::span<TokenLane* const> lanes, std::span<const TokenDraft>,
+void DecoderTarget::keep(std::span<TokenSequence* const> sequences, std::span<const TokenDraft>,
                          std::span<const Outcome>) {
-  for (const TokenLane* lane : lanes) {
-    if (lane->done()) {
-      caches_.erase(lane->request());
+  for (const TokenSequence* sequence : sequences) {
+    if (sequence->done()) {
+      caches_.erase(sequence->request());
       continue;
     }
     // The newest output was not part of the pass: its keys and values come with the next one.
-    caches_.at(lane->request()).truncate(static_cast<std::int64_t>(lane->tokens().size()) - 1);
+    caches_.at(sequence->request())
+        .truncate(static_cast<std::int64_t>(sequence->tokens().size()) - 1);
   }
 }
 

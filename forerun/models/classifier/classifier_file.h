@@ -6,7 +6,7 @@
 #include <nlohmann/json.hpp>
 #include <string>
 
-#include "forerun/formats/result.h"
+#include "forerun/base/result.h"
 #include "forerun/models/classifier/classifier.h"
 
 namespace forerun {
@@ -28,7 +28,7 @@ Classifier load_classifier(const std::filesystem::path& folder, at::ScalarType t
 void save_classifier(const std::filesystem::path& folder, const Classifier& model,
                      const nlohmann::json& provenance = nullptr);
 
-/// A few letters that differ for classifiers with other weights.
+/// A hash that differs for classifiers with other weights.
 std::string digest_of(const Classifier& model);
 
 }  // namespace forerun

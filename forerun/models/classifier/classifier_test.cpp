@@ -117,9 +117,9 @@ TEST(ClassifierFile, WhatIsWrongIsSaid) {
     return "";
   };
   const auto says = [&](const char* word) {
-    const std::string said = why();
-    EXPECT_NE(said.find(word), std::string::npos) << said;
-    EXPECT_EQ(said.find(path.string()), 0U) << said;
+    const std::string message = why();
+    EXPECT_NE(message.find(word), std::string::npos) << message;
+    EXPECT_EQ(message.find(path.string()), 0U) << message;
   };
   says("");  // nothing there
   save_classifier(path, random_classifier(small(), 3));

@@ -58,7 +58,7 @@ inline constexpr Token kMaskSlot = -1;
 /// @return          [n, hidden]
 at::Tensor context(const DFlash& model, const at::Tensor& features);
 
-/// Keys and values of one lane's committed context in every layer; row i stands at position i.
+/// Keys and values of one sequence's committed context in every layer; row i stands at position i.
 /// Slots of a block never enter it.
 class DFlashCache {
  public:

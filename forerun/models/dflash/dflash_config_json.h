@@ -2,7 +2,7 @@
 
 #include <nlohmann/json_fwd.hpp>
 
-#include "forerun/formats/result.h"
+#include "forerun/base/result.h"
 #include "forerun/models/dflash/dflash_config.h"
 
 namespace forerun {

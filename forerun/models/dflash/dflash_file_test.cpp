@@ -89,8 +89,8 @@ TEST(DFlashFile, RefusesHalfAFileAndWhatIsNoNumber) {
   copy.write();
   const std::string whole = testing::read_file(copy.folder.path() / "model.safetensors");
   copy.folder.write("model.safetensors", whole.substr(0, whole.size() / 2));
-  const std::string said = thrown_by([&] { load_dflash(copy.folder.path(), dflash_target()); });
-  EXPECT_NE(said.find("bytes are missing; download it again"), std::string::npos) << said;
+  const std::string message = thrown_by([&] { load_dflash(copy.folder.path(), dflash_target()); });
+  EXPECT_NE(message.find("bytes are missing; download it again"), std::string::npos) << message;
   std::filesystem::remove(copy.folder.path() / "model.safetensors");
   const std::string none = thrown_by([&] { load_dflash(copy.folder.path(), dflash_target()); });
   EXPECT_NE(none.find("its weights are missing"), std::string::npos) << none;

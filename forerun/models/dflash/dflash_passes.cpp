@@ -18,7 +18,7 @@ class TensorContext : public DFlashContext {
   DFlashCache cache;
 };
 
-// With tensor operations, lane by lane: where there is no int8, and as its reference.
+// With tensor operations, sequence by sequence: where there is no int8, and as its reference.
 class TensorPasses : public DFlashPasses {
  public:
   explicit TensorPasses(DFlash model) : DFlashPasses(model), model_(std::move(model)) {}
@@ -27,20 +27,21 @@ class TensorPasses : public DFlashPasses {
     return std::make_unique<TensorContext>(model_);
   }
 
-  Blocks forward(std::span<const BlockSpan> lanes) const override {
+  Blocks forward(std::span<const BlockSpan> sequences) const override {
     const c10::InferenceMode no_autograd;
     std::vector<at::Tensor> hidden = {at::empty({0, config_.hidden}, at::kFloat)};
-    for (const BlockSpan& lane : lanes) {
-      DFlashCache& cache = static_cast<TensorContext&>(*lane.context).cache;
-      if (lane.fresh > 0) {
+    for (const BlockSpan& sequence : sequences) {
+      DFlashCache& cache = static_cast<TensorContext&>(*sequence.context).cache;
+      if (sequence.fresh > 0) {
         // The bytes are only read.
-        auto* values = const_cast<float*>(lane.features);
-        cache.append(model_, at::from_blob(values, {lane.fresh, model_.fc.size(1)}, at::kFloat));
+        auto* values = const_cast<float*>(sequence.features);
+        cache.append(model_,
+                     at::from_blob(values, {sequence.fresh, model_.fc.size(1)}, at::kFloat));
       }
-      if (lane.drafts == 0) continue;
+      if (sequence.drafts == 0) continue;
       const std::int64_t start = cache.length();
-      hidden.push_back(block_hidden(model_, cache, masked_block(model_, lane.anchor), start)
-                           .narrow(0, config_.first_drafting_slot(), lane.drafts)
+      hidden.push_back(block_hidden(model_, cache, masked_block(model_, sequence.anchor), start)
+                           .narrow(0, config_.first_drafting_slot(), sequence.drafts)
                            .to(at::kFloat));
     }
     Blocks out{.logits = {}, .hidden = at::cat(hidden).contiguous()};

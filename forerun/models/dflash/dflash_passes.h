@@ -12,14 +12,14 @@
 
 namespace forerun {
 
-/// What a network knows of one lane's text: keys and values of positions 0, 1, ...
+/// What a network knows of one sequence's text: keys and values of positions 0, 1, ...
 class DFlashContext {
  public:
   virtual ~DFlashContext() = default;
   virtual std::int64_t length() const noexcept = 0;
 };
 
-/// The block of one lane in a pass.
+/// The block of one sequence in a pass.
 struct BlockSpan {
   DFlashContext* context = nullptr;  ///< of length L on entry, L + fresh on return
   /// [fresh, features * hidden] float32: the context of positions L, L + 1, ...
@@ -52,8 +52,8 @@ class DFlashPasses {
     at::Tensor logits;  ///< [sum of drafts, draft_vocab] float32, without the Markov head
     at::Tensor hidden;  ///< [sum of drafts, hidden] float32: what leaves the last norm
   };
-  /// One pass, lane by lane. Lanes with drafts = 0 only take in their context.
-  virtual Blocks forward(std::span<const BlockSpan> lanes) const = 0;
+  /// One pass, sequence by sequence. Sequences with drafts = 0 only take in their context.
+  virtual Blocks forward(std::span<const BlockSpan> sequences) const = 0;
   /// Adds what the token before says of a slot. @param logits  [draft_vocab]
   virtual void add_markov(Token previous, std::span<float> logits) const = 0;
   /// Bytes of the weights that a pass reads.

@@ -1,4 +1,4 @@
-// The int8 network against the one of tensors, and that what a lane gets does not depend on the
+// The int8 network against the one of tensors, and that what a sequence gets does not depend on the
 // pass it is in.
 #include "forerun/models/dflash/dflash_passes.h"
 

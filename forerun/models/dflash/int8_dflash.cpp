@@ -27,10 +27,10 @@ class PagedContext : public DFlashContext {
   std::vector<float> last;  // [hidden]: fc X of the newest position, for networks with slot_state
 };
 
-PagedContext& context_of(const BlockSpan& lane) {
-  return static_cast<PagedContext&>(*lane.context);
+PagedContext& context_of(const BlockSpan& sequence) {
+  return static_cast<PagedContext&>(*sequence.context);
 }
-KvCache& cache_of(const BlockSpan& lane) { return context_of(lane).cache; }
+KvCache& cache_of(const BlockSpan& sequence) { return context_of(sequence).cache; }
 
 }  // namespace
 
@@ -41,26 +41,26 @@ struct Int8DFlash::Workspace {
   AlignedBuffer<float> hidden, context, kv, q, gates, scratch, rotations, shifts;
   // Rows of the context (the same for all layers), and behind them those of the slots.
   Int8Activations features, input, attended, gated, last;
-  std::vector<PagedAttention::Lane> lanes;
+  std::vector<PagedAttention::Sequence> sequences;
   struct Row {
-    std::size_t lane;
+    std::size_t sequence;
     std::int64_t position;
-    std::int64_t index;  // of the lane's fresh rows, or of its slots
+    std::int64_t index;  // of the sequence's fresh rows, or of its slots
   };
   std::vector<Row> fresh, slots;
-  std::vector<std::int64_t> first_fresh;  // of each lane, among `fresh`
+  std::vector<std::int64_t> first_fresh;  // of each sequence, among `fresh`
   std::vector<std::int64_t> drafting;     // rows of `slots` whose logits are wanted
 };
 
 // One pass: what its phases share. Every method that takes a worker is run by all of them at once.
 class Int8DFlashPass {
  public:
-  Int8DFlashPass(const Int8DFlash& model, std::span<const BlockSpan> lanes, int threads);
+  Int8DFlashPass(const Int8DFlash& model, std::span<const BlockSpan> sequences, int threads);
   Int8DFlash::Blocks run();
 
  private:
   using Worker = ThreadTeam::Worker;
-  void add_lane(std::size_t index);
+  void add_sequence(std::size_t index);
   void work(Worker& w);
   void read_context(Worker& w);
   void read_last(Worker& w);
@@ -85,7 +85,7 @@ class Int8DFlashPass {
 
   const Int8DFlash& m_;
   const DFlashConfig& c_;
-  std::span<const BlockSpan> lanes_;
+  std::span<const BlockSpan> sequences_;
   Int8DFlash::Workspace& s_;
   int threads_;
   std::int64_t fresh_ = 0, slots_ = 0, inner_, kv_width_, scratch_size_;
@@ -95,15 +95,19 @@ class Int8DFlashPass {
   at::Tensor logits_, final_;
 };
 
-Int8DFlashPass::Int8DFlashPass(const Int8DFlash& model, std::span<const BlockSpan> lanes,
+Int8DFlashPass::Int8DFlashPass(const Int8DFlash& model, std::span<const BlockSpan> sequences,
                                int threads)
-    : m_(model), c_(model.config_), lanes_(lanes), s_(*model.workspace_), threads_(threads) {
-  s_.lanes.clear();
+    : m_(model),
+      c_(model.config_),
+      sequences_(sequences),
+      s_(*model.workspace_),
+      threads_(threads) {
+  s_.sequences.clear();
   s_.fresh.clear();
   s_.slots.clear();
   s_.drafting.clear();
   s_.first_fresh.clear();
-  for (std::size_t l = 0; l < lanes.size(); ++l) add_lane(l);
+  for (std::size_t l = 0; l < sequences.size(); ++l) add_sequence(l);
   fresh_ = static_cast<std::int64_t>(s_.fresh.size());
   slots_ = static_cast<std::int64_t>(s_.slots.size());
   inner_ = c_.heads * c_.head_dim;
@@ -113,14 +117,14 @@ Int8DFlashPass::Int8DFlashPass(const Int8DFlash& model, std::span<const BlockSpa
     return b.room_for(static_cast<std::size_t>(std::max<std::int64_t>(n, 1)));
   };
   const std::int64_t features = c_.features() * c_.hidden;
-  scratch_size_ = std::max({m_.layers_.front().mlp.scratch_size(), k::mixed_width(inner_),
-                            k::mixed_width(c_.hidden), k::mixed_width(features)});
+  scratch_size_ = std::max({m_.layers_.front().mlp.scratch_size(), k::rotated_width(inner_),
+                            k::rotated_width(c_.hidden), k::rotated_width(features)});
   hidden_ = room(s_.hidden, slots_ * c_.hidden);
   context_ = room(s_.context, fresh_ * c_.hidden);
   kv_ = room(s_.kv, all * kv_width_);
   q_ = room(s_.q, slots_ * inner_);
   scratch_ = room(s_.scratch, threads * scratch_size_);
-  const auto count = static_cast<std::int64_t>(lanes.size());
+  const auto count = static_cast<std::int64_t>(sequences.size());
   shifts_ = room(s_.shifts, m_.slot_state_.bytes() > 0 ? count * c_.hidden : 0);
   last_ = s_.last.room_for(m_.slot_state_.bytes() > 0 ? count : 0, c_.hidden);
   const std::int64_t angles = all * (c_.head_dim / 2);
@@ -135,24 +139,24 @@ Int8DFlashPass::Int8DFlashPass(const Int8DFlash& model, std::span<const BlockSpa
   final_ = at::empty({drafting, c_.hidden}, at::kFloat);
   const bool ahead = std::any_of(c_.attention.begin(), c_.attention.end(),
                                  [](const LayerAttention& a) { return !a.causal; });
-  s_.attention.plan(s_.lanes, threads, ahead);
+  s_.attention.plan(s_.sequences, threads, ahead);
 }
 
-void Int8DFlashPass::add_lane(std::size_t index) {
-  const BlockSpan& lane = lanes_[index];
-  const std::int64_t length = cache_of(lane).length();
-  const std::int64_t slots = lane.drafts > 0 ? c_.block : 0;
-  cache_of(lane).reserve(lane.fresh + slots);
+void Int8DFlashPass::add_sequence(std::size_t index) {
+  const BlockSpan& sequence = sequences_[index];
+  const std::int64_t length = cache_of(sequence).length();
+  const std::int64_t slots = sequence.drafts > 0 ? c_.block : 0;
+  cache_of(sequence).reserve(sequence.fresh + slots);
   s_.first_fresh.push_back(static_cast<std::int64_t>(s_.fresh.size()));
-  for (std::int64_t i = 0; i < lane.fresh; ++i) s_.fresh.push_back({index, length + i, i});
+  for (std::int64_t i = 0; i < sequence.fresh; ++i) s_.fresh.push_back({index, length + i, i});
   for (std::int64_t i = 0; i < slots; ++i) {
     const std::int64_t draft = i - c_.first_drafting_slot();
-    if (draft >= 0 && draft < lane.drafts) {
+    if (draft >= 0 && draft < sequence.drafts) {
       s_.drafting.push_back(static_cast<std::int64_t>(s_.slots.size()));
     }
-    s_.slots.push_back({index, length + lane.fresh + i, i});
+    s_.slots.push_back({index, length + sequence.fresh + i, i});
   }
-  s_.lanes.push_back({&cache_of(lane).pages(), length + lane.fresh, slots});
+  s_.sequences.push_back({&cache_of(sequence).pages(), length + sequence.fresh, slots});
 }
 
 Int8DFlash::Blocks Int8DFlashPass::run() {
@@ -160,7 +164,7 @@ Int8DFlash::Blocks Int8DFlashPass::run() {
   const auto phases = static_cast<std::size_t>(c_.layers * kLayerPhases + kOtherPhases);
   ThreadTeam::instance().run(threads_, phases, [this](Worker& w) { work(w); });
   // What the slots left behind the context is never read: it does not count.
-  for (const BlockSpan& lane : lanes_) cache_of(lane).advance(lane.fresh);
+  for (const BlockSpan& sequence : sequences_) cache_of(sequence).advance(sequence.fresh);
   return {std::move(logits_), std::move(final_)};
 }
 
@@ -187,7 +191,8 @@ void Int8DFlashPass::read_context(Worker& w) {
   const std::int64_t width = c_.features() * c_.hidden;
   each(w, fresh_, [&](std::int64_t r) {
     const auto& at = s_.fresh[static_cast<std::size_t>(r)];
-    k::quantize_row(lanes_[at.lane].features + at.index * width, width, features_, r, scratch(w));
+    k::quantize_row(sequences_[at.sequence].features + at.index * width, width, features_, r,
+                    scratch(w));
     rotate(r, at.position);
   });
   if (fresh_ > 0) m_.fc_.multiply(w, features_, fresh_, context_, c_.hidden, false);
@@ -197,15 +202,15 @@ void Int8DFlashPass::read_context(Worker& w) {
   });
 }
 
-// What the newest context row adds to the slots of its lane.
+// What the newest context row adds to the slots of its sequence.
 void Int8DFlashPass::read_last(Worker& w) {
-  const auto count = static_cast<std::int64_t>(lanes_.size());
+  const auto count = static_cast<std::int64_t>(sequences_.size());
   each(w, count, [&](std::int64_t i) {
-    const BlockSpan& lane = lanes_[static_cast<std::size_t>(i)];
-    std::vector<float>& last = context_of(lane).last;
-    if (lane.fresh > 0) {
+    const BlockSpan& sequence = sequences_[static_cast<std::size_t>(i)];
+    std::vector<float>& last = context_of(sequence).last;
+    if (sequence.fresh > 0) {
       const float* row =
-          context_ + (s_.first_fresh[static_cast<std::size_t>(i)] + lane.fresh - 1) * c_.hidden;
+          context_ + (s_.first_fresh[static_cast<std::size_t>(i)] + sequence.fresh - 1) * c_.hidden;
       last.assign(row, row + c_.hidden);
     }
     if (last.empty()) last.assign(static_cast<std::size_t>(c_.hidden), 0.0F);
@@ -233,11 +238,11 @@ void Int8DFlashPass::embed(std::int64_t slot) {
   } else {
     const auto* table =
         reinterpret_cast<const std::uint16_t*>(m_.embedding_.const_data_ptr<at::BFloat16>());
-    const std::int64_t id = at.index > 0 ? c_.mask_token : lanes_[at.lane].anchor;
+    const std::int64_t id = at.index > 0 ? c_.mask_token : sequences_[at.sequence].anchor;
     k::widen_bf16(table + id * c_.hidden, c_.hidden, static_cast<float>(c_.embedding_scale), h);
   }
   if (!c_.slot_state) return;
-  const float* shift = shifts_ + static_cast<std::int64_t>(at.lane) * c_.hidden;
+  const float* shift = shifts_ + static_cast<std::int64_t>(at.sequence) * c_.hidden;
   for (std::int64_t j = 0; j < c_.hidden; ++j) h[j] += shift[j];
 }
 
@@ -276,7 +281,7 @@ void Int8DFlashPass::place(std::int64_t r, std::int64_t kv_head, std::int64_t in
   const auto& at = row(r);
   float* kv = kv_ + r * kv_width_;
   const float* keys = turned(kv + kv_head * dim, l.k_norm);
-  cache_of(lanes_[at.lane])
+  cache_of(sequences_[at.sequence])
       .pages()
       .write(index, kv_head, at.position, keys, kv + (c_.kv_heads + kv_head) * dim);
   if (r < fresh_) return;
@@ -357,9 +362,9 @@ std::unique_ptr<DFlashContext> Int8DFlash::make_context() const {
       KvPages({config_.layers, config_.kv_heads, config_.head_dim}));
 }
 
-Int8DFlash::Blocks Int8DFlash::forward(std::span<const BlockSpan> lanes) const {
+Int8DFlash::Blocks Int8DFlash::forward(std::span<const BlockSpan> sequences) const {
   const std::scoped_lock only(one_pass_);
-  return Int8DFlashPass(*this, lanes, at::get_num_threads()).run();
+  return Int8DFlashPass(*this, sequences, at::get_num_threads()).run();
 }
 
 void Int8DFlash::add_markov(Token previous, std::span<float> logits) const {

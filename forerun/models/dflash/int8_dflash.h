@@ -16,15 +16,15 @@
 
 namespace forerun {
 
-/// A DFlash network in int8. Context rows and slots of all lanes share one pass, so that every
-/// weight is read once. What a lane gets does not depend on its company, bit for bit.
+/// A DFlash network in int8. Context rows and slots of all sequences share one pass, so that every
+/// weight is read once. What a sequence gets does not depend on its company, bit for bit.
 class Int8DFlash : public DFlashPasses {
  public:
   explicit Int8DFlash(const DFlash& model);
   ~Int8DFlash() override;
 
   std::unique_ptr<DFlashContext> make_context() const override;
-  Blocks forward(std::span<const BlockSpan> lanes) const override;
+  Blocks forward(std::span<const BlockSpan> sequences) const override;
   void add_markov(Token previous, std::span<float> logits) const override;
   std::int64_t weight_bytes() const noexcept override;
 

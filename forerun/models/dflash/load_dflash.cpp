@@ -5,8 +5,8 @@
 #include <string>
 #include <utility>
 
+#include "forerun/base/quote.h"
 #include "forerun/formats/hf_config.h"
-#include "forerun/formats/internal/quote.h"
 #include "forerun/formats/safetensors.h"
 #include "forerun/models/dflash/dflash_config_json.h"
 #include "forerun/models/dflash/dflash_file.h"
@@ -15,7 +15,6 @@
 namespace forerun {
 namespace {
 
-using internal::quote;
 using internal::WeightReader;
 
 // Says of DFlash2 what it is.

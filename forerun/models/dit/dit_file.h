@@ -3,7 +3,7 @@
 #include <filesystem>
 #include <nlohmann/json.hpp>
 
-#include "forerun/formats/result.h"
+#include "forerun/base/result.h"
 #include "forerun/models/dit/dit.h"
 
 namespace forerun {

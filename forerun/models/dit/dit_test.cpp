@@ -10,7 +10,7 @@
 #include <iostream>
 #include <stdexcept>
 
-#include "forerun/formats/result.h"
+#include "forerun/base/result.h"
 #include "forerun/formats/safetensors.h"
 #include "forerun/models/dit/dit_file.h"
 #include "forerun/models/internal/weight_reader.h"

@@ -4,8 +4,8 @@
 #include <cmath>
 #include <utility>
 
+#include "forerun/base/quote.h"
 #include "forerun/formats/hf_config.h"
-#include "forerun/formats/internal/quote.h"
 #include "forerun/formats/safetensors.h"
 #include "forerun/models/dit/dit_file.h"
 #include "forerun/models/internal/weight_reader.h"
@@ -13,7 +13,6 @@
 namespace forerun {
 namespace {
 
-using internal::quote;
 using internal::WeightReader;
 namespace fs = std::filesystem;
 

@@ -20,7 +20,7 @@ struct FreeNetwork {
   DitConfig config;  ///< the larger network's, without a learned variance
   /// Ours, beyond the paper: the network is told the fresh noise of the state it reads, which is
   /// what the older feature cannot know, and predicts how the noise differs from what it would be
-  /// if the foreseen image stayed as it was a step before (in units of `free_unit`). It begins as
+  /// if the predicted x0 stayed as it was a step before (in units of `free_unit`). It begins as
   /// no difference.
   bool frozen_image = false;
   DitLinear fuse;    ///< [hidden, 2 hidden]: of the embedded patches and the older feature
@@ -68,7 +68,7 @@ FreeNetwork load_free(const std::filesystem::path& folder, const Dit& target);
 void save_free(const std::filesystem::path& folder, const FreeNetwork& network, const Dit& target,
                const nlohmann::json& provenance = nullptr);
 
-/// A few letters that differ for networks with other weights.
+/// A hash that differs for networks with other weights.
 std::string digest_of(const Dit& model);
 
 }  // namespace forerun

@@ -5,7 +5,7 @@
 
 #include <filesystem>
 
-#include "forerun/formats/result.h"
+#include "forerun/base/result.h"
 #include "tests/support/noisy_dit.h"
 #include "tests/support/temp_folder.h"
 

@@ -7,9 +7,9 @@
 #include <nlohmann/json.hpp>
 #include <utility>
 
-#include "forerun/formats/atomic_file.h"
+#include "forerun/base/atomic_file.h"
+#include "forerun/base/quote.h"
 #include "forerun/formats/dequantize.h"
-#include "forerun/formats/internal/quote.h"
 #include "forerun/formats/safetensors_write.h"
 #include "forerun/formats/whole_numbers.h"
 

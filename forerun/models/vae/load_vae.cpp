@@ -5,8 +5,8 @@
 #include <system_error>
 #include <utility>
 
+#include "forerun/base/quote.h"
 #include "forerun/formats/hf_config.h"
-#include "forerun/formats/internal/quote.h"
 #include "forerun/formats/safetensors.h"
 #include "forerun/models/internal/weight_reader.h"
 #include "forerun/models/vae/vae.h"
@@ -47,7 +47,7 @@ VaeDecoder read(const VaeConfig& config, WeightReader source, at::Device device)
       throw FormatError(fmt::format(
           "tensor {} has no place in the decoder that config.json describes; the two do not belong "
           "together, or it has parts that are not supported",
-          internal::quote(name)));
+          quote(name)));
     }
   }
   return vae;

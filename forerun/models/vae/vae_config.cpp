@@ -7,14 +7,13 @@
 #include <optional>
 #include <string>
 
-#include "forerun/formats/internal/quote.h"
+#include "forerun/base/quote.h"
 #include "forerun/models/internal/hf_fields.h"
 
 namespace forerun {
 namespace {
 
 using internal::Fields;
-using internal::quote;
 using nlohmann::json;
 
 constexpr const char* kWhat = "image decoder";

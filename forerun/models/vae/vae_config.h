@@ -4,7 +4,7 @@
 #include <nlohmann/json_fwd.hpp>
 #include <vector>
 
-#include "forerun/formats/result.h"
+#include "forerun/base/result.h"
 
 namespace forerun {
 

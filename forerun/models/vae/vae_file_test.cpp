@@ -7,6 +7,7 @@
 #include <map>
 #include <nlohmann/json.hpp>
 
+#include "forerun/core/rng_key.h"
 #include "forerun/formats/safetensors_write.h"
 #include "forerun/models/vae/vae.h"
 #include "tests/support/checkpoint_copy.h"
@@ -71,8 +72,8 @@ TEST(VaeFile, LeavesTheEncoderAlone) {
 TEST(VaeFile, FindsTheDecoderOfAPipeline) {
   const testing::TempFolder folder;
   folder.write("model_index.json", "{}");
-  const std::string said = thrown_by([&] { load_vae(folder.path()); });
-  EXPECT_NE(said.find("/vae: is not a folder"), std::string::npos) << said;
+  const std::string message = thrown_by([&] { load_vae(folder.path()); });
+  EXPECT_NE(message.find("/vae: is not a folder"), std::string::npos) << message;
   std::filesystem::copy(kVae + "two_levels", folder.path() / "vae");
   EXPECT_TRUE(
       at::equal(image_of(load_vae(folder.path())), image_of(load_vae(kVae + "two_levels"))));
@@ -106,8 +107,8 @@ TEST(VaeFile, RefusesHalfAFileAndWhatIsNoNumber) {
   copy.load();
   const std::string whole = testing::read_file(copy.folder.path() / kFile);
   copy.folder.write(kFile, whole.substr(0, whole.size() / 2));
-  const std::string said = thrown_by([&] { load_vae(copy.folder.path()); });
-  EXPECT_NE(said.find("bytes are missing; download it again"), std::string::npos) << said;
+  const std::string message = thrown_by([&] { load_vae(copy.folder.path()); });
+  EXPECT_NE(message.find("bytes are missing; download it again"), std::string::npos) << message;
   std::filesystem::remove(copy.folder.path() / kFile);
   EXPECT_NE(thrown_by([&] { load_vae(copy.folder.path()); }).find(kFile), std::string::npos);
   std::filesystem::remove(copy.folder.path() / "config.json");

@@ -14,7 +14,7 @@ namespace {
 using avx512::kPanel;
 
 // One output's mixed weights into its panel; returns its scale.
-float pack_row(const float* w, std::int64_t k, std::int64_t lane, std::uint8_t* panel) {
+float pack_row(const float* w, std::int64_t k, std::int64_t sequence, std::uint8_t* panel) {
   float most = 0.0F;
   for (std::int64_t i = 0; i < k; ++i) {
     // Written so that a NaN stays: it must reach the logits, where it is reported.
@@ -25,7 +25,7 @@ float pack_row(const float* w, std::int64_t k, std::int64_t lane, std::uint8_t* 
   for (std::int64_t i = 0; i < k; ++i) {
     const float q = std::nearbyint(w[i] * inverse);
     const int bounded = std::isfinite(q) ? std::clamp(static_cast<int>(q), -127, 127) : 0;
-    panel[(i / 4 * kPanel + lane) * 4 + i % 4] = static_cast<std::uint8_t>(bounded + 128);
+    panel[(i / 4 * kPanel + sequence) * 4 + i % 4] = static_cast<std::uint8_t>(bounded + 128);
   }
   return inverse > 0.0F || !std::isfinite(most) ? most / 127.0F : 0.0F;
 }
@@ -33,7 +33,7 @@ float pack_row(const float* w, std::int64_t k, std::int64_t lane, std::uint8_t* 
 }  // namespace
 
 avx512::Int8Rows Int8Activations::room_for(std::int64_t rows, std::int64_t k) {
-  const std::int64_t width = avx512::mixed_width(k);
+  const std::int64_t width = avx512::rotated_width(k);
   const auto n = static_cast<std::size_t>(rows);
   return {values_.room_for(n * static_cast<std::size_t>(width)), scales_.room_for(n),
           offsets_.room_for(n), width};
@@ -51,7 +51,7 @@ Int8Matrix Int8Matrix::pack(const at::Tensor& weight, const at::Tensor& bias, Ar
   m.scales_ = arena.make<float>(padded);
   const float* w = weight.const_data_ptr<float>();
   at::parallel_for(0, m.panels(), 1, [&](std::int64_t begin, std::int64_t end) {
-    const std::int64_t width = avx512::mixed_width(m.inputs_);
+    const std::int64_t width = avx512::rotated_width(m.inputs_);
     std::vector<float> mixed(static_cast<std::size_t>(width));
     for (std::int64_t p = begin; p < end; ++p) {
       std::uint8_t* panel = m.data_.get() + p * m.panel_bytes();
@@ -60,7 +60,7 @@ Int8Matrix Int8Matrix::pack(const at::Tensor& weight, const at::Tensor& bias, Ar
         const std::int64_t row = p * kPanel + j;
         std::copy_n(w + row * m.inputs_, m.inputs_, mixed.begin());
         std::fill(mixed.begin() + m.inputs_, mixed.end(), 0.0F);
-        avx512::mix_row(mixed.data(), width);
+        avx512::rotate_row(mixed.data(), width);
         m.scales_.get()[row] = pack_row(mixed.data(), width, j, panel);
       }
     }

@@ -12,7 +12,7 @@
 
 namespace forerun {
 
-/// Activations of a pass as int8, mixed (avx512::mix_row), one scale a row. Unmixed, one scale a
+/// Activations of a pass as int8, mixed (avx512::rotate_row), one scale a row. Unmixed, one scale a
 /// row would cost the models here 0.03 nats a token: a few channels are far larger than the others.
 class Int8Activations {
  public:
@@ -63,7 +63,7 @@ class Int8Matrix {
 
  private:
   std::int64_t panel_bytes() const noexcept {
-    return avx512::mixed_width(inputs_) * avx512::kPanel;
+    return avx512::rotated_width(inputs_) * avx512::kPanel;
   }
 
   std::int64_t outputs_ = 0, inputs_ = 0;

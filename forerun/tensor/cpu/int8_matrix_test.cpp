@@ -31,8 +31,8 @@ class Int8 : public testing::Test {
 };
 
 std::vector<float> mixed(std::vector<float> x) {
-  x.resize(static_cast<std::size_t>(avx512::mixed_width(static_cast<std::int64_t>(x.size()))));
-  avx512::mix_row(x.data(), static_cast<std::int64_t>(x.size()));
+  x.resize(static_cast<std::size_t>(avx512::rotated_width(static_cast<std::int64_t>(x.size()))));
+  avx512::rotate_row(x.data(), static_cast<std::int64_t>(x.size()));
   return x;
 }
 

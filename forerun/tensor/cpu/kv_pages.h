@@ -10,7 +10,7 @@
 
 namespace forerun {
 
-/// Keys and values of one lane in int8, one scale for a position and head, in pages of 64
+/// Keys and values of one sequence in int8, one scale for a position and head, in pages of 64
 /// positions. A page holds all layers, and for each layer and head the keys as [dim / 4][64][4],
 /// the values as [16][dim][4] and the scales of both: what the products of attention read, in
 /// order. Both are stored times a Hadamard matrix, so that a few large values do not take the

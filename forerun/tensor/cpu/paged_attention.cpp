@@ -24,35 +24,35 @@ PagedAttention::PagedAttention(Shape shape)
       dim_(KvPages::padded(shape.head_dim)),
       mixed_(KvPages::mixed(shape.head_dim)) {}
 
-void PagedAttention::plan(std::span<const Lane> lanes, int threads, bool ahead) {
-  lanes_.assign(lanes.begin(), lanes.end());
+void PagedAttention::plan(std::span<const Sequence> sequences, int threads, bool ahead) {
+  sequences_.assign(sequences.begin(), sequences.end());
   first_row_.clear();
   chunks_of_row_.clear();
   items_.clear();
   rows_ = 0;
   std::int64_t most_chunks = 1, blocks = 0;
   const std::int64_t positions = std::max<std::int64_t>(1, kRows / group_);
-  for (const Lane& lane : lanes_) {
+  for (const Sequence& sequence : sequences_) {
     first_row_.push_back(rows_);
-    rows_ += lane.rows;
-    for (std::int64_t i = 0; i < lane.rows; ++i) {
-      chunks_of_row_.push_back(ceil_div(lane.length + (ahead ? lane.rows : i + 1), kChunk));
+    rows_ += sequence.rows;
+    for (std::int64_t i = 0; i < sequence.rows; ++i) {
+      chunks_of_row_.push_back(ceil_div(sequence.length + (ahead ? sequence.rows : i + 1), kChunk));
     }
-    most_chunks = std::max(most_chunks, ceil_div(lane.length + lane.rows, kChunk));
-    blocks += ceil_div(lane.rows, positions) * shape_.kv_heads;
+    most_chunks = std::max(most_chunks, ceil_div(sequence.length + sequence.rows, kChunk));
+    blocks += ceil_div(sequence.rows, positions) * shape_.kv_heads;
   }
   // Few rows: their chunks are spread over the threads, if what they hold meanwhile is no burden.
   constexpr std::int64_t kMostHeld = std::int64_t{1} << 22;  // floats
   split_ = most_chunks > 1 && blocks < 4 * threads &&
            rows_ * shape_.heads * most_chunks * dim_ <= kMostHeld;
-  for (std::size_t l = 0; l < lanes_.size(); ++l) {
-    const Lane& lane = lanes_[l];
+  for (std::size_t l = 0; l < sequences_.size(); ++l) {
+    const Sequence& sequence = sequences_[l];
     // Items that read the same keys follow each other: the second finds them in the cache.
     for (std::int64_t head = 0; head < shape_.kv_heads; ++head) {
-      for (std::int64_t first = 0; first < lane.rows; first += positions) {
-        const std::int64_t count = std::min(positions, lane.rows - first);
-        const std::int64_t seen = ahead ? lane.rows : first + count;
-        const std::int64_t chunks = ceil_div(lane.length + seen, kChunk);
+      for (std::int64_t first = 0; first < sequence.rows; first += positions) {
+        const std::int64_t count = std::min(positions, sequence.rows - first);
+        const std::int64_t seen = ahead ? sequence.rows : first + count;
+        const std::int64_t chunks = ceil_div(sequence.length + seen, kChunk);
         if (!split_) items_.push_back({l, head, first, count, 0, chunks});
         for (std::int64_t c = 0; split_ && c < chunks; ++c) {
           items_.push_back({l, head, first, count, c, 1});
@@ -88,9 +88,9 @@ void PagedAttention::attend(ThreadTeam::Worker& worker, std::int64_t layer, cons
       const Item& item = items_[static_cast<std::size_t>(i)];
       const std::int64_t behind = item.chunk + item.chunks;
       for (std::int64_t c = item.chunk; c < behind; ++c) {
-        const std::uint8_t* next =
-            c + 1 < behind ? lanes_[item.lane].pages->keys(layer, item.kv_head, (c + 1) * kBlocks)
-                           : keys_of(static_cast<std::size_t>(i) + 1, layer);
+        const std::uint8_t* next = c + 1 < behind ? sequences_[item.sequence].pages->keys(
+                                                        layer, item.kv_head, (c + 1) * kBlocks)
+                                                  : keys_of(static_cast<std::size_t>(i) + 1, layer);
         attend_chunk(item, c, layer, sight, scratch(worker.index()), next);
       }
     }
@@ -112,31 +112,31 @@ PagedAttention::Scratch PagedAttention::scratch(int thread) noexcept {
   return s;
 }
 
-avx512::Seen PagedAttention::seen_of(std::int64_t position, std::int64_t begin, const Lane& lane,
-                                     const Sight& sight) noexcept {
-  std::int64_t end = sight.causal ? position + 1 : lane.length + lane.rows;
+avx512::Seen PagedAttention::seen_of(std::int64_t position, std::int64_t begin,
+                                     const Sequence& sequence, const Sight& sight) noexcept {
+  std::int64_t end = sight.causal ? position + 1 : sequence.length + sequence.rows;
   if (sight.window > 0) end = std::min(end, position + sight.window);
   const std::int64_t first = sight.window > 0 ? position + 1 - sight.window : 0;
   return {std::clamp<std::int64_t>(first - begin, 0, kChunk),
           std::clamp<std::int64_t>(end - begin, 0, kChunk)};
 }
 
-bool PagedAttention::out_of_sight(const Item& item, const Lane& lane, const Sight& sight,
+bool PagedAttention::out_of_sight(const Item& item, const Sequence& sequence, const Sight& sight,
                                   std::int64_t begin, std::int64_t end) noexcept {
-  const std::int64_t first = lane.length + item.first, last = first + item.count - 1;
+  const std::int64_t first = sequence.length + item.first, last = first + item.count - 1;
   return (sight.causal && begin > last) || (sight.window > 0 && first + 1 - sight.window >= end);
 }
 
 const std::uint8_t* PagedAttention::keys_of(std::size_t i, std::int64_t layer) const noexcept {
   if (i >= items_.size()) return nullptr;
   const Item& item = items_[i];
-  return lanes_[item.lane].pages->keys(layer, item.kv_head, item.chunk * kBlocks);
+  return sequences_[item.sequence].pages->keys(layer, item.kv_head, item.chunk * kBlocks);
 }
 
 void PagedAttention::score(const Item& item, std::int64_t layer, std::int64_t page,
                            std::int64_t blocks, const Scratch& s) {
-  const KvPages& pages = *lanes_[item.lane].pages;
-  const std::int64_t slot = index(first_row_[item.lane] + item.first, item.kv_head * group_);
+  const KvPages& pages = *sequences_[item.sequence].pages;
+  const std::int64_t slot = index(first_row_[item.sequence] + item.first, item.kv_head * group_);
   for (std::int64_t b = 0; b < blocks; ++b) {
     const float* key_scales = pages.key_scales(layer, item.kv_head, page + b);
     for (std::int64_t i = 0; i < 2 * avx512::kKeys; i += 16) __builtin_prefetch(key_scales + i);
@@ -158,16 +158,17 @@ void PagedAttention::score(const Item& item, std::int64_t layer, std::int64_t pa
 void PagedAttention::weigh(const Item& item, std::int64_t layer, std::int64_t chunk,
                            std::int64_t blocks, const Sight& sight, const Scratch& s,
                            avx512::SoftmaxPart* parts) {
-  const Lane& lane = lanes_[item.lane];
+  const Sequence& sequence = sequences_[item.sequence];
   std::array<float, kChunk> scales;
   for (std::int64_t b = 0; b < blocks; ++b) {
-    std::copy_n(lane.pages->value_scales(layer, item.kv_head, chunk * kBlocks + b), avx512::kKeys,
-                scales.data() + b * avx512::kKeys);
+    std::copy_n(sequence.pages->value_scales(layer, item.kv_head, chunk * kBlocks + b),
+                avx512::kKeys, scales.data() + b * avx512::kKeys);
   }
   const std::int64_t n = blocks * avx512::kKeys;
-  const std::int64_t slot = index(first_row_[item.lane] + item.first, item.kv_head * group_);
+  const std::int64_t slot = index(first_row_[item.sequence] + item.first, item.kv_head * group_);
   for (std::int64_t i = 0; i < item.count; ++i) {
-    const avx512::Seen seen = seen_of(lane.length + item.first + i, chunk * kChunk, lane, sight);
+    const avx512::Seen seen =
+        seen_of(sequence.length + item.first + i, chunk * kChunk, sequence, sight);
     for (std::int64_t r = i * group_; r < (i + 1) * group_; ++r) {
       float* scores = s.scores + r * kChunk;
       float scale = query_scales_.data()[slot + r];
@@ -186,17 +187,17 @@ void PagedAttention::weigh(const Item& item, std::int64_t layer, std::int64_t ch
 
 void PagedAttention::attend_chunk(const Item& item, std::int64_t chunk, std::int64_t layer,
                                   const Sight& sight, const Scratch& s, const std::uint8_t* next) {
-  const Lane& lane = lanes_[item.lane];
+  const Sequence& sequence = sequences_[item.sequence];
   const std::int64_t rows = item.count * group_;
   const std::int64_t begin = chunk * kChunk;
   const std::int64_t last =  // position that the item sees at most
-      lane.length + (sight.causal ? item.first + item.count : lane.rows) - 1;
+      sequence.length + (sight.causal ? item.first + item.count : sequence.rows) - 1;
   const std::int64_t blocks = std::min(kBlocks, ceil_div(last + 1 - begin, avx512::kKeys));
-  const std::int64_t slot = index(first_row_[item.lane] + item.first, item.kv_head * group_);
+  const std::int64_t slot = index(first_row_[item.sequence] + item.first, item.kv_head * group_);
   const bool in_place = split_ || chunk == 0;
   const std::int64_t place = (split_ ? chunk * rows_ * shape_.heads : 0) + slot;
 
-  if (out_of_sight(item, lane, sight, begin, begin + blocks * avx512::kKeys)) {
+  if (out_of_sight(item, sequence, sight, begin, begin + blocks * avx512::kKeys)) {
     if (in_place) std::fill_n(parts_.begin() + place, rows, avx512::SoftmaxPart{kHidden, 0.0F});
     return;
   }
@@ -206,7 +207,7 @@ void PagedAttention::attend_chunk(const Item& item, std::int64_t chunk, std::int
   weigh(item, layer, chunk, blocks, sight, s, parts);
   std::array<const std::int8_t*, kBlocks> values{};
   for (std::int64_t b = 0; b < blocks; ++b) {
-    values[static_cast<std::size_t>(b)] = lane.pages->values(layer, item.kv_head, page + b);
+    values[static_cast<std::size_t>(b)] = sequence.pages->values(layer, item.kv_head, page + b);
   }
   float* out = in_place ? outputs_.data() + place * dim_ : s.out;
   avx512::value_product({.weights = s.weights,

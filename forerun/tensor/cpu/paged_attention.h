@@ -11,8 +11,8 @@
 
 namespace forerun {
 
-/// Attention of the rows of one pass over the pages of their lanes, with integer products: queries,
-/// keys, values and the softmax's weights in 8 bits. Query heads that share a key head are
+/// Attention of the rows of one pass over the pages of their sequences, with integer products:
+/// queries, keys, values and the softmax's weights in 8 bits. Query heads that share a key head are
 /// rows of one product. Keys are taken in chunks of 256 at fixed positions, each with a softmax of
 /// its own, merged in order: the work of a long prompt spreads over all threads, and a row's result
 /// depends neither on that nor on the rows beside it.
@@ -23,13 +23,13 @@ class PagedAttention {
     std::int64_t heads, kv_heads, head_dim;
     double softcap;  ///< 0 = none
   };
-  /// The rows of one lane: `rows` new positions behind `length` kept ones.
-  struct Lane {
+  /// The rows of one sequence: `rows` new positions behind `length` kept ones.
+  struct Sequence {
     const KvPages* pages;
     std::int64_t length, rows;
   };
 
-  /// What the rows of a layer see of their lane.
+  /// What the rows of a layer see of their sequence.
   struct Sight {
     std::int64_t window = 0;  ///< positions less than so many away; 0 = any
     bool causal = true;       ///< else the new rows behind them too
@@ -39,7 +39,7 @@ class PagedAttention {
 
   /// Sets up a pass; allocates only if it is larger than those before.
   /// @param ahead  some layer of it is not causal
-  void plan(std::span<const Lane> lanes, int threads, bool ahead = false);
+  void plan(std::span<const Sequence> sequences, int threads, bool ahead = false);
   /// The query of packed row `row` and head `head`, [head_dim] float32 after the rotary embedding;
   /// scores are its products with the keys, times `scale`.
   void set_query(std::int64_t row, std::int64_t head, const float* q, float scale);
@@ -50,8 +50,8 @@ class PagedAttention {
 
  private:
   struct Item {
-    std::size_t lane;
-    std::int64_t kv_head, first, count;  // positions of the lane's new rows
+    std::size_t sequence;
+    std::int64_t kv_head, first, count;  // positions of the sequence's new rows
     std::int64_t chunk, chunks;          // from chunk to chunk + chunks
   };
   // A row and head's place in buffers that keep the rows of a key head together.
@@ -65,10 +65,10 @@ class PagedAttention {
     avx512::SoftmaxPart* parts;
   };
   // Whether no row of the item sees a key of positions [begin, end).
-  static bool out_of_sight(const Item& item, const Lane& lane, const Sight& sight,
+  static bool out_of_sight(const Item& item, const Sequence& sequence, const Sight& sight,
                            std::int64_t begin, std::int64_t end) noexcept;
-  // The keys of [begin, begin + 256) that the lane's row at `position` sees.
-  static avx512::Seen seen_of(std::int64_t position, std::int64_t begin, const Lane& lane,
+  // The keys of [begin, begin + 256) that the sequence's row at `position` sees.
+  static avx512::Seen seen_of(std::int64_t position, std::int64_t begin, const Sequence& sequence,
                               const Sight& sight) noexcept;
   std::int64_t scratch_size() const noexcept;  // floats of a thread
   Scratch scratch(int thread) noexcept;
@@ -87,7 +87,7 @@ class PagedAttention {
   Shape shape_;
   std::int64_t group_, dim_, mixed_;
 
-  std::vector<Lane> lanes_;
+  std::vector<Sequence> sequences_;
   std::vector<std::int64_t> first_row_;
   std::vector<std::int64_t> chunks_of_row_;
   std::vector<Item> items_;

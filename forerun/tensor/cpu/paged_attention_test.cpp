@@ -68,14 +68,14 @@ struct Rows {
   std::int64_t first, count;
 };
 
-// Outputs [rows, heads * dim] of one pass over rows of several lanes.
+// Outputs [rows, heads * dim] of one pass over rows of several sequences.
 std::vector<std::vector<float>> pass(PagedAttention& a, const Setting& s,
-                                     const std::vector<Rows>& lanes, int threads) {
-  std::vector<PagedAttention::Lane> plan;
-  for (const Rows& l : lanes) plan.push_back({l.pages, l.first, l.count});
+                                     const std::vector<Rows>& sequences, int threads) {
+  std::vector<PagedAttention::Sequence> plan;
+  for (const Rows& l : sequences) plan.push_back({l.pages, l.first, l.count});
   a.plan(plan, threads, !s.sight.causal);
   std::int64_t row = 0;
-  for (const Rows& l : lanes) {
+  for (const Rows& l : sequences) {
     for (std::int64_t i = l.first; i < l.first + l.count; ++i, ++row) {
       for (std::int64_t h = 0; h < s.shape.heads; ++h) {
         a.set_query(row, h, l.text->q[static_cast<std::size_t>(i)].data() + h * s.shape.head_dim,
@@ -94,7 +94,7 @@ std::vector<std::vector<float>> pass(PagedAttention& a, const Setting& s,
   return out;
 }
 
-// Row `position` of a lane whose new rows end before `end`.
+// Row `position` of a sequence whose new rows end before `end`.
 std::vector<double> expected(const Text& t, const Setting& s, std::size_t position,
                              std::size_t end) {
   const std::size_t behind = s.sight.causal ? position + 1 : end;
@@ -217,7 +217,7 @@ TEST_F(Attention, ARowIsTheSameInAnyCompany) {
   }
 }
 
-// What rejected drafts left behind a lane's end has no weight, whatever it was.
+// What rejected drafts left behind a sequence's end has no weight, whatever it was.
 TEST_F(Attention, WhatStandsBehindARowDoesNotMatter) {
   const Setting& s = settings().front();
   const Text t = text(130, s.shape.heads, s.shape.kv_heads, s.shape.head_dim);

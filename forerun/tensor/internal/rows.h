@@ -80,34 +80,34 @@ void store_row(const Wide<T>* from, std::int64_t n, T* to) {
 /// Sum of f(i), i < n, in 16 running sums.
 template <class W, class F>
 W sum_of(std::int64_t n, F&& f) {
-  W lanes[16] = {};
+  W sequences[16] = {};
   std::int64_t i = 0;
   for (; i + 16 <= n; i += 16) {
-    for (int l = 0; l < 16; ++l) lanes[l] += f(i + l);
+    for (int l = 0; l < 16; ++l) sequences[l] += f(i + l);
   }
-  for (int l = 0; i < n; ++i, ++l) lanes[l] += f(i);
+  for (int l = 0; i < n; ++i, ++l) sequences[l] += f(i);
   W sum = 0;
-  for (const W lane : lanes) sum += lane;
+  for (const W sequence : sequences) sum += sequence;
   return sum;
 }
 
 template <class W, class F>
 W max_of(std::int64_t n, W least, F&& f) {
-  W lanes[16];
-  for (W& lane : lanes) lane = least;
+  W sequences[16];
+  for (W& sequence : sequences) sequence = least;
   std::int64_t i = 0;
   for (; i + 16 <= n; i += 16) {
     for (int l = 0; l < 16; ++l) {
       const W x = f(i + l);
-      lanes[l] = x > lanes[l] ? x : lanes[l];
+      sequences[l] = x > sequences[l] ? x : sequences[l];
     }
   }
   for (int l = 0; i < n; ++i, ++l) {
     const W x = f(i);
-    lanes[l] = x > lanes[l] ? x : lanes[l];
+    sequences[l] = x > sequences[l] ? x : sequences[l];
   }
   W out = least;
-  for (const W lane : lanes) out = lane > out ? lane : out;
+  for (const W sequence : sequences) out = sequence > out ? sequence : out;
   return out;
 }
 

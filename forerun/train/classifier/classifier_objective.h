@@ -11,7 +11,7 @@
 namespace forerun {
 
 /// A classifier that learns the classes of images: cross entropy with smoothed labels (Szegedy et
-/// al. 2016, arXiv:1512.00567, section 7) over mirrored and moved images. Held-out images are taken
+/// al. 2016, arXiv:1512.00567, section 7) over flipped and moved images. Held-out images are taken
 /// as they are, with whole labels; the log shows the accuracy on both.
 class ClassifierObjective final : public Objective {
  public:

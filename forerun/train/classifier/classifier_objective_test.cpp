@@ -49,27 +49,27 @@ TEST(MovedImages, AreThePixelsWhereNothingMoves) {
   }
 }
 
-// Each one is the image mirrored or not, moved by -2 to 2 either way, its edges repeated; all of
+// Each one is the image flipped or not, moved by -2 to 2 either way, its edges repeated; all of
 // the 50 come up (in 2,000 draws one fails to with probability 1e-16).
-TEST(MovedImages, AreMirroredAndShiftedImages) {
+TEST(MovedImages, AreFlippedAndShiftedImages) {
   const LabelledImages images = halves(1);
   const at::Tensor plain = moved_images(images, all(1))[0][0];
-  const auto expected = [&](bool mirror, std::int64_t across, std::int64_t down) {
+  const auto expected = [&](bool flip, std::int64_t across, std::int64_t down) {
     at::Tensor out = at::empty_like(plain);
     for (std::int64_t y = 0; y < 8; ++y) {
       for (std::int64_t x = 0; x < 8; ++x) {
         const std::int64_t row = std::clamp<std::int64_t>(y - down, 0, 7),
                            column = std::clamp<std::int64_t>(x - across, 0, 7);
-        out[y][x] = plain[row][mirror ? 7 - column : column];
+        out[y][x] = plain[row][flip ? 7 - column : column];
       }
     }
     return out;
   };
   std::vector<at::Tensor> choices;
-  for (const bool mirror : {false, true}) {
+  for (const bool flip : {false, true}) {
     for (std::int64_t across = -2; across <= 2; ++across) {
       for (std::int64_t down = -2; down <= 2; ++down)
-        choices.push_back(expected(mirror, across, down).flatten());
+        choices.push_back(expected(flip, across, down).flatten());
     }
   }
   const at::Tensor possible = at::stack(choices);

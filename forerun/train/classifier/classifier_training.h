@@ -10,7 +10,7 @@ struct ClassifierTraining {
   std::int64_t features = 128;
   /// Side of the images: smaller ones are padded with their first pixel's value; 0: the data's own.
   std::int64_t side = 0;
-  bool flip = true;        ///< every other image mirrored, left and right
+  bool flip = true;        ///< every other image flipped, left and right
   std::int64_t shift = 1;  ///< images are moved by up to so many pixels, either way
   double smoothing = 0.1;  ///< share of a label that is spread over all classes
 };

@@ -5,26 +5,26 @@
 
 #include <algorithm>
 
-#include "forerun/core/draws.h"
+#include "forerun/core/rng_key.h"
 
 namespace forerun {
 namespace {
 
 // What the uniforms of an image decide.
-enum : std::uint32_t { kMirror, kAcross, kDown };
+enum : std::uint32_t { kFlip, kAcross, kDown };
 
 struct Move {
-  bool mirror = false;
+  bool flip = false;
   std::int64_t across = 0, down = 0;
 };
 
 Move move_of(std::size_t image, std::uint64_t seed, const MoveOptions& o) {
-  const Draws draws{.seed = seed, .request = static_cast<std::uint32_t>(image)};
+  const RngKey key{.seed = seed, .request = static_cast<std::uint32_t>(image)};
   const auto offset = [&](std::uint32_t what) {
     const double choices = 2.0 * static_cast<double>(o.shift) + 1.0;
-    return static_cast<std::int64_t>(draws.uniform(Purpose::kTarget, what) * choices) - o.shift;
+    return static_cast<std::int64_t>(key.uniform(Purpose::kTarget, what) * choices) - o.shift;
   };
-  return {.mirror = o.flip && draws.uniform(Purpose::kTarget, kMirror) < 0.5,
+  return {.flip = o.flip && key.uniform(Purpose::kTarget, kFlip) < 0.5,
           .across = offset(kAcross),
           .down = offset(kDown)};
 }
@@ -35,7 +35,7 @@ void copy_plane(const std::uint8_t* from, std::int64_t height, std::int64_t widt
     const std::int64_t row = std::clamp<std::int64_t>(y - m.down, 0, height - 1);
     for (std::int64_t x = 0; x < width; ++x) {
       const std::int64_t at = std::clamp<std::int64_t>(x - m.across, 0, width - 1);
-      const std::int64_t column = m.mirror ? width - 1 - at : at;
+      const std::int64_t column = m.flip ? width - 1 - at : at;
       to[y * width + x] = static_cast<float>(from[row * width + column]) / 127.5F - 1.0F;
     }
   }

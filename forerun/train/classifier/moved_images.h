@@ -12,7 +12,7 @@ namespace forerun {
 
 /// How images are changed without changing their class.
 struct MoveOptions {
-  bool flip = false;       ///< mirror every other image
+  bool flip = false;       ///< flip every other image
   std::int64_t shift = 0;  ///< move it by up to so many pixels, either way; edges are repeated
 };
 

@@ -219,7 +219,7 @@ LossSum DFlashObjective::loss_of(std::span<const Document> documents, std::uint6
   // Many slots share a row of the target: its law is made once a row.
   const auto [rows, of_slot, counts] = at::_unique2(ids(slots.teacher), true, true);
   const at::Tensor last = states.last.index_select(0, rows);
-  const MixedCrossEntropy said =
+  const MixedCrossEntropy mixed =
       mixed_cross_entropy(block_logits(*model_, hidden), addend,
                           {.label = slots.label,
                            .laws = states_.probabilities(last),
@@ -228,17 +228,17 @@ LossSum DFlashObjective::loss_of(std::span<const Document> documents, std::uint6
                            .weight = slots.weight,
                            .share = options_.distill,
                            .covered = confident() ? states_.covered(last) : at::Tensor()});
-  out.loss = said.loss;
+  out.loss = mixed.loss;
   if (confident()) {
     // The head reads the network; it does not bend it.
     const at::Tensor sure = confidence(*model_, hidden.detach(), previous);
     const at::Tensor wrong =
-        at::binary_cross_entropy_with_logits(sure, said.overlap.clamp(0.0, 1.0), {}, {}, 0);
+        at::binary_cross_entropy_with_logits(sure, mixed.overlap.clamp(0.0, 1.0), {}, {}, 0);
     out.loss =
         out.loss + (wrong * at::tensor(slots.weight, at::kFloat)).sum() * options_.confidence;
   }
   out.weight = std::accumulate(slots.weight.begin(), slots.weight.end(), 0.0);
-  const auto* const best = said.best.const_data_ptr<std::int64_t>();
+  const auto* const best = mixed.best.const_data_ptr<std::int64_t>();
   double first = 0.0, run = 0.0;
   bool alive = false;
   for (std::size_t i = 0; i < slots.label.size(); ++i) {

@@ -34,7 +34,7 @@ class DFlashObjective : public Objective {
   /// @param model   float32 leaves that will be trained, but for embedding and head; kept
   /// @param data    kept mapped
   /// @param target_digest  of the target's weights (digest_of in models/decoder_lm.h): tells
-  /// targets apart in the state store and when a run is taken up
+  /// targets apart in the state store and when a run is resumed
   /// @throws UsageError-like std::invalid_argument  no document has an answer to learn from, a
   /// token outside the target's vocabulary
   DFlashObjective(const std::shared_ptr<const DecoderLm>& target, std::shared_ptr<DFlash> model,

@@ -11,8 +11,8 @@
 #include <string_view>
 #include <utility>
 
-#include "forerun/formats/file_lock.h"
-#include "forerun/formats/result.h"
+#include "forerun/base/file_lock.h"
+#include "forerun/base/result.h"
 
 namespace forerun {
 namespace {

@@ -7,7 +7,7 @@
 #include <memory>
 #include <optional>
 
-#include "forerun/formats/result.h"
+#include "forerun/base/result.h"
 #include "tests/support/file_size_limit.h"
 #include "tests/support/temp_folder.h"
 
@@ -135,10 +135,10 @@ TEST_F(StateStoreFile, InUseItIsNotBegunAnew) {
   auto store = open();
   ASSERT_TRUE(put(*store, 0, random(3, 7)));
   const std::string before = read_file(path);
-  const auto said = complaint(path, "other");
-  ASSERT_TRUE(said.has_value());
-  EXPECT_NE(said->find("another run uses it"), said->npos) << *said;
-  EXPECT_NE(said->find("--state-store"), said->npos) << *said;
+  const auto message = complaint(path, "other");
+  ASSERT_TRUE(message.has_value());
+  EXPECT_NE(message->find("another run uses it"), message->npos) << *message;
+  EXPECT_NE(message->find("--state-store"), message->npos) << *message;
   EXPECT_TRUE(read_file(path) == before);
   const auto second = open();  // the refused one left no lock behind
   store.reset();
@@ -177,9 +177,9 @@ TEST_F(StateStoreFile, APathThatCannotBeOpenedIsNamed) {
   folder.write("file", "");
   for (const auto& bad :
        {folder.path() / "missing" / "states", folder.path(), folder.path() / "file" / "states"}) {
-    const auto said = complaint(bad);
-    ASSERT_TRUE(said.has_value()) << bad;
-    EXPECT_NE(said->find("--state-store"), said->npos) << *said;
+    const auto message = complaint(bad);
+    ASSERT_TRUE(message.has_value()) << bad;
+    EXPECT_NE(message->find("--state-store"), message->npos) << *message;
   }
   EXPECT_TRUE(complaint(path, std::string(5000, 'k')).has_value());
 }
@@ -187,9 +187,9 @@ TEST_F(StateStoreFile, APathThatCannotBeOpenedIsNamed) {
 TEST_F(StateStoreFile, NeverOverwritesAFileOfAnotherKind) {
   for (const char* content : {"a model that took a day to train", "forerun states 2\n", "\n"}) {
     const auto file = folder.write("precious", content);
-    const auto said = complaint(file);
-    ASSERT_TRUE(said.has_value());
-    EXPECT_NE(said->find("not overwritten"), said->npos) << *said;
+    const auto message = complaint(file);
+    ASSERT_TRUE(message.has_value());
+    EXPECT_NE(message->find("not overwritten"), message->npos) << *message;
     EXPECT_EQ(read_file(file), content);
   }
 }
@@ -209,9 +209,9 @@ TEST_F(StateStoreFile, AFullDiskKeepsNothingOfTheDocument) {
 
 TEST_F(StateStoreFile, ADiskTooFullForItsHeaderIsSaid) {
   const FileSizeLimit full(1000);
-  const auto said = complaint(path);
-  ASSERT_TRUE(said.has_value());
-  EXPECT_NE(said->find("cannot be written"), said->npos) << *said;
+  const auto message = complaint(path);
+  ASSERT_TRUE(message.has_value());
+  EXPECT_NE(message->find("cannot be written"), message->npos) << *message;
 }
 
 }  // namespace

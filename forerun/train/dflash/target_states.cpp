@@ -21,14 +21,14 @@ TargetStates::Batch TargetStates::of(std::span<const std::span<const Token>> doc
   for (const auto& tokens : documents) rows += static_cast<std::int64_t>(tokens.size());
   const at::Tensor states = at::empty({rows, all * width}, at::kFloat);
   while (caches_.size() < documents.size()) caches_.push_back(target_->make_cache());
-  std::vector<LaneSpan> lanes;
+  std::vector<SequenceSpan> sequences;
   float* place = states.data_ptr<float>();
   for (std::size_t i = 0; i < documents.size(); ++i) {
     caches_[i].truncate(0);
-    lanes.push_back({.cache = &caches_[i], .tokens = documents[i], .states = place});
+    sequences.push_back({.cache = &caches_[i], .tokens = documents[i], .states = place});
     place += static_cast<std::int64_t>(documents[i].size()) * all * width;
   }
-  forward(*target_, lanes, kept_);
+  forward(*target_, sequences, kept_);
   return {.features = states.narrow(1, 0, (all - 1) * width),
           .last = states.narrow(1, (all - 1) * width, width)};
 }

@@ -36,8 +36,8 @@ std::vector<Parameter> DitObjective::parameters() {
 LossSum DitObjective::loss_of(const LabelledImages& images, std::span<const std::size_t> which,
                               std::uint64_t seed, double drop, bool flip) const {
   const NoisyImages batch = noisy_images(images, which, seed, {.drop = drop, .flip = flip});
-  const at::Tensor said = run_dit(*model_, batch.noisy, batch.time, batch.label).noise;
-  const at::Tensor errors = (said - batch.noise).square().mean({1, 2, 3});
+  const at::Tensor predicted = run_dit(*model_, batch.noisy, batch.time, batch.label).noise;
+  const at::Tensor errors = (predicted - batch.noise).square().mean({1, 2, 3});
   LossSum out;
   out.loss = errors.sum();
   out.weight = static_cast<double>(which.size());

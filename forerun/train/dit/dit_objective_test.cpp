@@ -6,7 +6,7 @@
 #include <cmath>
 #include <numeric>
 
-#include "forerun/core/draws.h"
+#include "forerun/core/rng_key.h"
 #include "forerun/models/ddpm_schedule.h"
 #include "forerun/models/dit/dit_file.h"
 #include "forerun/train/dit/image_batch.h"
@@ -92,8 +92,8 @@ TEST(DitLoss, IsTheErrorOfTheNoise) {
   const auto which = all(12);
   const LossSum sum = objective.loss(which, 5);
   const NoisyImages b = noisy_images(halves(12), which, 5, {.drop = 0.0, .flip = false});
-  const at::Tensor said = run_dit(*model, b.noisy, b.time, b.label).noise;
-  EXPECT_NEAR(sum.loss.item<double>() / sum.weight, at::mse_loss(said, b.noise).item<double>(),
+  const at::Tensor predicted = run_dit(*model, b.noisy, b.time, b.label).noise;
+  EXPECT_NEAR(sum.loss.item<double>() / sum.weight, at::mse_loss(predicted, b.noise).item<double>(),
               1e-5);
   EXPECT_EQ(objective.held_out(), 4U);
   EXPECT_EQ(objective.held_out_loss(all(4)).loss.item<double>(),
@@ -108,7 +108,7 @@ TEST(DitLoss, ImagesOfAnotherSizeAreRefused) {
   EXPECT_THROW(DitObjective(noisy_dit(), {}, {}, {}), std::invalid_argument);
 }
 
-// What a run that is taken up must have again, the images it is measured on among it.
+// What a run that is resumed must have again, the images it is measured on among it.
 TEST(ImageFingerprint, TellsImagesAndTargetsApart) {
   const auto target = noisy_dit();
   LabelledImages other = halves(4);
@@ -190,17 +190,17 @@ TEST_P(FreeLossOf, IsThatOfTheFormulas) {
       return run_dit(*target, one(b.noisy), one(b.time), label);
     });
     at::Tensor fresh = at::empty_like(one(b.noisy));
-    Draws{.seed = 8, .request = static_cast<std::uint32_t>(i)}.fill_normal(
+    RngKey{.seed = 8, .request = static_cast<std::uint32_t>(i)}.fill_normal(
         Purpose::kResidual, {fresh.data_ptr<float>(), 64});
     const at::Tensor x =
         one(b.noisy) * step.mean_x + noise_of(before) * step.mean_noise + fresh * step.sigma;
     const auto wanted = of_halves(
         [&](const at::Tensor& label, int) { return run_dit(*target, x, one(b.time) - 1, label); });
-    const auto said = of_halves([&](const at::Tensor& label, int half) {
+    const auto predicted = of_halves([&](const at::Tensor& label, int half) {
       return run_free(*network, x, before[static_cast<std::size_t>(half)].feature, one(b.time) - 1,
                       label, fresh);
     });
-    at::Tensor noise = noise_of(said);
+    at::Tensor noise = noise_of(predicted);
     if (frozen) {
       const at::Tensor image = one(b.noisy) * step.x0_x + noise_of(before) * step.x0_noise;
       noise = noise * free_unit(next, small()) + (image - x * next.x0_x) / next.x0_noise;
@@ -208,12 +208,12 @@ TEST_P(FreeLossOf, IsThatOfTheFormulas) {
     const double error = at::mse_loss(noise, noise_of(wanted)).item<double>();
     const double delta = next.kappa * std::sqrt(error * 64.0);
     expected += error - 0.3 * std::log(std::erfc(delta / (2.0 * std::sqrt(2.0))));
-    for (std::size_t half = 0; half < said.size(); ++half) {
-      const at::Tensor f = said[half].feature[0], g = wanted[half].feature[0];
+    for (std::size_t half = 0; half < predicted.size(); ++half) {
+      const at::Tensor f = predicted[half].feature[0], g = wanted[half].feature[0];
       const at::Tensor cosine = (f * g).sum(1) / (f.norm(2, 1) * g.norm(2, 1));
       expected += (0.5 * (1.0 - cosine.mean().item<double>()) +
                    0.2 * at::smooth_l1_loss(f, g).item<double>()) /
-                  static_cast<double>(said.size());
+                  static_cast<double>(predicted.size());
     }
   }
   EXPECT_NEAR(sum.loss.item<double>() / sum.weight, expected / 6.0,

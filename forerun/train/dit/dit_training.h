@@ -12,7 +12,7 @@ struct DitTraining {
   /// Side of the images: smaller ones are padded with their first pixel's value; 0: the data's own.
   std::int64_t side = 0;
   double drop = 0.1;  ///< share of the images whose class is not told, for guidance
-  bool flip = true;   ///< every other image mirrored, left and right
+  bool flip = true;   ///< every other image flipped, left and right
   std::string init;   ///< folder of a network to go on from, with its sizes; empty: at random
 };
 

@@ -8,21 +8,21 @@
 #include <cmath>
 #include <stdexcept>
 
-#include "forerun/core/draws.h"
+#include "forerun/core/rng_key.h"
 #include "forerun/models/ddpm_schedule.h"
 
 namespace forerun {
 namespace {
 
 // What the uniforms of an image decide.
-enum : std::uint32_t { kTime, kLabel, kMirror };
+enum : std::uint32_t { kTime, kLabel, kFlip };
 
-// One image, rows mirrored if asked for, from bytes to [-1, 1].
-void copy_image(const std::uint8_t* from, std::int64_t rows, std::int64_t side, bool mirror,
+// One image, rows flipped if asked for, from bytes to [-1, 1].
+void copy_image(const std::uint8_t* from, std::int64_t rows, std::int64_t side, bool flip,
                 float* to) {
   for (std::int64_t r = 0; r < rows; ++r) {
     for (std::int64_t x = 0; x < side; ++x) {
-      const std::int64_t source = mirror ? side - 1 - x : x;
+      const std::int64_t source = flip ? side - 1 - x : x;
       to[r * side + x] = static_cast<float>(from[r * side + source]) / 127.5F - 1.0F;
     }
   }
@@ -52,16 +52,14 @@ NoisyImages noisy_images(const LabelledImages& images, std::span<const std::size
   at::parallel_for(0, n, 1, [&](std::int64_t begin, std::int64_t end) {
     for (std::int64_t i = begin; i < end; ++i) {
       const std::size_t image = which[static_cast<std::size_t>(i)];
-      const Draws draws{.seed = seed, .request = static_cast<std::uint32_t>(image)};
-      const auto uniform = [&](std::uint32_t what) {
-        return draws.uniform(Purpose::kTarget, what);
-      };
+      const RngKey key{.seed = seed, .request = static_cast<std::uint32_t>(image)};
+      const auto uniform = [&](std::uint32_t what) { return key.uniform(Purpose::kTarget, what); };
       float *const clean = out.clean.data_ptr<float>() + i * values,
                    *const noise = out.noise.data_ptr<float>() + i * values,
                    *const noisy = out.noisy.data_ptr<float>() + i * values;
       copy_image(images.pixels.data() + static_cast<std::int64_t>(image) * values, rows, side,
-                 options.flip && uniform(kMirror) < 0.5, clean);
-      draws.fill_normal(Purpose::kDraft, {noise, static_cast<std::size_t>(values)});
+                 options.flip && uniform(kFlip) < 0.5, clean);
+      key.fill_normal(Purpose::kDraft, {noise, static_cast<std::size_t>(values)});
       const std::int64_t time = time_of(uniform(kTime), options);
       const double bar = ddpm_alpha_bar(time);
       const auto signal = static_cast<float>(std::sqrt(bar)),

@@ -24,7 +24,7 @@ struct NoisyImages {
 /// How images of a batch are made noisy.
 struct NoiseOptions {
   double drop = 0.1;            ///< share of the labels that are not told
-  bool flip = true;             ///< mirror every other image
+  bool flip = true;             ///< flip every other image
   std::int64_t first_time = 0;  ///< times are uniform from here to 999
   double late = 0.0;            ///< but for this share, uniform over the first 100 of them
 };

@@ -11,7 +11,7 @@
 #include <tuple>
 #include <utility>
 
-#include "forerun/core/draws.h"
+#include "forerun/core/rng_key.h"
 #include "forerun/models/ddpm_schedule.h"
 #include "forerun/train/parameters_of.h"
 
@@ -42,12 +42,12 @@ std::pair<at::Tensor, at::Tensor> stepped(const DdpmSchedule& schedule, const at
   at::Tensor fresh = at::empty_like(x);
   const std::int64_t values = x.numel() / x.size(0);
   for (std::size_t i = 0; i < which.size(); ++i) {
-    const Draws draws{.seed = seed,
-                      .request = static_cast<std::uint32_t>(which[i]),
-                      .position = static_cast<std::uint32_t>(depth)};
-    draws.fill_normal(Purpose::kResidual,
-                      {fresh.data_ptr<float>() + static_cast<std::int64_t>(i) * values,
-                       static_cast<std::size_t>(values)});
+    const RngKey key{.seed = seed,
+                     .request = static_cast<std::uint32_t>(which[i]),
+                     .position = static_cast<std::uint32_t>(depth)};
+    key.fill_normal(Purpose::kResidual,
+                    {fresh.data_ptr<float>() + static_cast<std::int64_t>(i) * values,
+                     static_cast<std::size_t>(values)});
   }
   const auto of_step = [&](double DdpmStep::*part) {
     return by_image(time, [&](std::int64_t t) { return step_at(schedule, t).*part; });
@@ -56,9 +56,9 @@ std::pair<at::Tensor, at::Tensor> stepped(const DdpmSchedule& schedule, const at
   return {mean + of_step(&DdpmStep::sigma) * fresh, fresh};
 }
 
-// As ddpm_foreseen and ddpm_noise_of, for a batch at different times.
-at::Tensor foreseen(const DdpmSchedule& s, const at::Tensor& x, const at::Tensor& noise,
-                    const at::Tensor& time) {
+// As ddpm_predicted_x0 and ddpm_noise_of, for a batch at different times.
+at::Tensor predicted(const DdpmSchedule& s, const at::Tensor& x, const at::Tensor& noise,
+                     const at::Tensor& time) {
   return by_image(time, [&](std::int64_t t) { return step_at(s, t).x0_x; }) * x +
          by_image(time, [&](std::int64_t t) { return step_at(s, t).x0_noise; }) * noise;
 }
@@ -145,7 +145,7 @@ LossSum FreeObjective::loss_of(const LabelledImages& images, std::span<const std
   at::Tensor x = batch.noisy, time = batch.time, loss;
   Answer before = ask(x, time, batch.label);
   at::Tensor feature = before.feature, image;
-  if (network_->frozen_image) image = foreseen(schedule, x, before.noise, time);
+  if (network_->frozen_image) image = predicted(schedule, x, before.noise, time);
   double overlap = 0.0, error = 0.0;
   for (std::int64_t depth = 0; depth < options_.unroll; ++depth) {
     at::Tensor fresh;
@@ -178,7 +178,7 @@ LossSum FreeObjective::loss_of(const LabelledImages& images, std::span<const std
     overlap += kept.detach().sum().item<double>();
     error += off.detach().mean().item<double>() * n;
     feature = said.feature.to(at::kFloat);
-    if (network_->frozen_image) image = foreseen(schedule, x, noise.detach(), time);
+    if (network_->frozen_image) image = predicted(schedule, x, noise.detach(), time);
     before = wanted;
   }
   const auto steps = static_cast<double>(options_.unroll);

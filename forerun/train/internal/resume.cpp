@@ -8,7 +8,7 @@
 #include <stdexcept>
 #include <system_error>
 
-#include "forerun/formats/json_text.h"
+#include "forerun/base/json_text.h"
 #include "forerun/train/internal/run.h"
 
 namespace forerun::internal {

@@ -2,8 +2,8 @@
 
 #include <algorithm>
 
+#include "forerun/base/utf8.h"
 #include "forerun/formats/tokenizer/internal/regex_syntax.h"
-#include "forerun/formats/utf8.h"
 
 namespace forerun::internal {
 namespace {

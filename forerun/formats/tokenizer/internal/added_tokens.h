@@ -4,7 +4,7 @@
 #include <string_view>
 #include <vector>
 
-#include "forerun/formats/result.h"
+#include "forerun/base/result.h"
 #include "forerun/formats/tokenizer/internal/regex.h"
 #include "forerun/formats/tokenizer/internal/trie.h"
 #include "forerun/formats/tokenizer/spec.h"

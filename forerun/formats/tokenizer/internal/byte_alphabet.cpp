@@ -2,7 +2,7 @@
 
 #include <array>
 
-#include "forerun/formats/utf8.h"
+#include "forerun/base/utf8.h"
 
 namespace forerun::internal {
 namespace {

@@ -7,7 +7,7 @@
 #include <string_view>
 #include <utility>
 
-#include "forerun/formats/json_text.h"
+#include "forerun/base/json_text.h"
 
 namespace forerun::internal {
 namespace {

@@ -10,7 +10,7 @@
 #include <string_view>
 #include <utility>
 
-#include "forerun/formats/utf8.h"
+#include "forerun/base/utf8.h"
 
 namespace forerun::internal {
 namespace {

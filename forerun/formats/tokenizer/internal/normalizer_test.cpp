@@ -6,7 +6,7 @@
 #include <cstdint>
 #include <string>
 
-#include "forerun/formats/utf8.h"
+#include "forerun/base/utf8.h"
 #include "tests/support/tokenizer_values.h"
 
 namespace forerun::internal {

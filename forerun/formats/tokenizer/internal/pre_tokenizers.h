@@ -3,7 +3,7 @@
 #include <string_view>
 #include <vector>
 
-#include "forerun/formats/result.h"
+#include "forerun/base/result.h"
 #include "forerun/formats/tokenizer/spec.h"
 
 namespace forerun::internal {

@@ -5,7 +5,7 @@
 #include <string_view>
 #include <vector>
 
-#include "forerun/formats/result.h"
+#include "forerun/base/result.h"
 
 struct pcre2_real_code_8;
 

@@ -3,7 +3,7 @@
 #include <string>
 #include <string_view>
 
-#include "forerun/formats/result.h"
+#include "forerun/base/result.h"
 
 namespace forerun::internal {
 

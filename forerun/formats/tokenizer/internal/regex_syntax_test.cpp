@@ -5,8 +5,8 @@
 
 #include <string>
 
+#include "forerun/base/utf8.h"
 #include "forerun/formats/tokenizer/internal/regex.h"
-#include "forerun/formats/utf8.h"
 #include "tests/support/tokenizer_values.h"
 
 namespace forerun::internal {

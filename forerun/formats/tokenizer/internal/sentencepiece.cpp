@@ -5,7 +5,7 @@
 #include <unordered_map>
 #include <utility>
 
-#include "forerun/formats/utf8.h"
+#include "forerun/base/utf8.h"
 
 namespace forerun::internal {
 namespace {

@@ -8,7 +8,7 @@
 namespace forerun::avx512 {
 
 void hadamard_row(float*, std::int64_t, std::int64_t) { std::abort(); }
-void mix_row(float*, std::int64_t) { std::abort(); }
+void rotate_row(float*, std::int64_t) { std::abort(); }
 Rounded round_to_int8(const float*, std::int64_t, std::int8_t*) { std::abort(); }
 void quantize_row(const float*, std::int64_t, const Int8Rows&, std::int64_t, float*) {
   std::abort();

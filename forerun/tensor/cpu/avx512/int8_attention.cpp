@@ -103,12 +103,12 @@ void value_columns(const ValueProduct& p, std::int64_t column) {
   });
 }
 
-// Lanes of the 16 keys from `first` on that are in sight.
+// Sequences of the 16 keys from `first` on that are in sight.
 inline __mmask16 in_sight(const Seen& seen, std::int64_t first) {
   const std::int64_t from = seen.begin > first ? seen.begin - first : 0;
   const std::int64_t to = seen.end - first;
   if (to <= from || from >= 16) return 0;
-  return static_cast<__mmask16>(first_lanes(to) & ~((1U << from) - 1U));
+  return static_cast<__mmask16>(first_sequences(to) & ~((1U << from) - 1U));
 }
 
 inline bool whole(const Seen& seen, std::int64_t first) {

@@ -14,7 +14,7 @@ constexpr std::int64_t kPanel = 48;  ///< outputs computed together
 constexpr std::int64_t kKeys = 64;   ///< keys of a page of the cache
 
 /// Values of a mixed row: k and zeros up to a multiple of 16.
-constexpr std::int64_t mixed_width(std::int64_t k) noexcept { return (k + 15) / 16 * 16; }
+constexpr std::int64_t rotated_width(std::int64_t k) noexcept { return (k + 15) / 16 * 16; }
 
 /// x = x H, with H the Hadamard matrix (entries +-1) on every `block` values: products of two
 /// vectors become `block` times what they were, and an outlier is spread over its block.
@@ -27,7 +27,7 @@ void hadamard_row(float* x, std::int64_t n, std::int64_t block);
 /// the signs the second would gather what the first has spread.
 /// Source: Ashkboos et al. 2024, QuaRot.
 /// @param n  a multiple of 16
-void mix_row(float* x, std::int64_t n);
+void rotate_row(float* x, std::int64_t n);
 
 /// Rows of int8 activations, mixed: x[i] = values[i] * scale of the row.
 struct Int8Rows {

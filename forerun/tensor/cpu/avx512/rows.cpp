@@ -9,10 +9,10 @@ namespace {
 inline float inverse_rms(const float* x, float eps, std::int64_t k) {
   __m512 s = _mm512_setzero_ps(), t = _mm512_setzero_ps();
   for (std::int64_t i = 0; i < k; i += 32) {
-    const __m512 a = _mm512_maskz_loadu_ps(first_lanes(k - i), x + i);
+    const __m512 a = _mm512_maskz_loadu_ps(first_sequences(k - i), x + i);
     s = _mm512_fmadd_ps(a, a, s);
     if (k - i > 16) {
-      const __m512 b = _mm512_maskz_loadu_ps(first_lanes(k - i - 16), x + i + 16);
+      const __m512 b = _mm512_maskz_loadu_ps(first_sequences(k - i - 16), x + i + 16);
       t = _mm512_fmadd_ps(b, b, t);
     }
   }
@@ -33,7 +33,7 @@ inline __m512 gelu(__m512 x) {
 void rms_norm_row(const float* x, const float* weight, float eps, std::int64_t k, float* y) {
   const __m512 inverse = _mm512_set1_ps(inverse_rms(x, eps, k));
   for (std::int64_t i = 0; i < k; i += 16) {
-    const __mmask16 m = first_lanes(k - i);
+    const __mmask16 m = first_sequences(k - i);
     const __m512 normed = _mm512_mul_ps(_mm512_maskz_loadu_ps(m, x + i), inverse);
     _mm512_mask_storeu_ps(y + i, m, _mm512_mul_ps(normed, _mm512_maskz_loadu_ps(m, weight + i)));
   }
@@ -41,7 +41,7 @@ void rms_norm_row(const float* x, const float* weight, float eps, std::int64_t k
 
 void add_row(const float* x, std::int64_t n, float* y) {
   for (std::int64_t i = 0; i < n; i += 16) {
-    const __mmask16 m = first_lanes(n - i);
+    const __mmask16 m = first_sequences(n - i);
     _mm512_mask_storeu_ps(
         y + i, m, _mm512_add_ps(_mm512_maskz_loadu_ps(m, x + i), _mm512_maskz_loadu_ps(m, y + i)));
   }
@@ -49,7 +49,7 @@ void add_row(const float* x, std::int64_t n, float* y) {
 
 void rotate_row(float* x, const float* cos, const float* sin, std::int64_t half) {
   for (std::int64_t i = 0; i < half; i += 16) {
-    const __mmask16 m = first_lanes(half - i);
+    const __mmask16 m = first_sequences(half - i);
     const __m512 a = _mm512_maskz_loadu_ps(m, x + i), b = _mm512_maskz_loadu_ps(m, x + half + i);
     const __m512 c = _mm512_maskz_loadu_ps(m, cos + i), s = _mm512_maskz_loadu_ps(m, sin + i);
     _mm512_mask_storeu_ps(x + i, m, _mm512_fmsub_ps(a, c, _mm512_mul_ps(b, s)));
@@ -60,7 +60,7 @@ void rotate_row(float* x, const float* cos, const float* sin, std::int64_t half)
 void silu_gate_row(const float* gate, const float* up, std::int64_t n, float* out) {
   const __m512 one = _mm512_set1_ps(1.0F), zero = _mm512_setzero_ps();
   for (std::int64_t i = 0; i < n; i += 16) {
-    const __mmask16 m = first_lanes(n - i);
+    const __mmask16 m = first_sequences(n - i);
     const __m512 g = _mm512_maskz_loadu_ps(m, gate + i), u = _mm512_maskz_loadu_ps(m, up + i);
     const __m512 silu = _mm512_div_ps(g, _mm512_add_ps(one, exp512(_mm512_sub_ps(zero, g))));
     _mm512_mask_storeu_ps(out + i, m, _mm512_mul_ps(silu, u));
@@ -69,7 +69,7 @@ void silu_gate_row(const float* gate, const float* up, std::int64_t n, float* ou
 
 void gelu_gate_row(const float* gate, const float* up, std::int64_t n, float* out) {
   for (std::int64_t i = 0; i < n; i += 16) {
-    const __mmask16 m = first_lanes(n - i);
+    const __mmask16 m = first_sequences(n - i);
     const __m512 g = _mm512_maskz_loadu_ps(m, gate + i), u = _mm512_maskz_loadu_ps(m, up + i);
     _mm512_mask_storeu_ps(out + i, m, _mm512_mul_ps(gelu(g), u));
   }
@@ -77,7 +77,7 @@ void gelu_gate_row(const float* gate, const float* up, std::int64_t n, float* ou
 
 void gelu_row(const float* x, std::int64_t n, std::uint16_t* y) {
   for (std::int64_t i = 0; i < n; i += 16) {
-    const __mmask16 m = first_lanes(n - i);
+    const __mmask16 m = first_sequences(n - i);
     _mm256_mask_storeu_epi16(y + i, m, bf16_of(gelu(_mm512_maskz_loadu_ps(m, x + i))));
   }
 }
@@ -86,12 +86,12 @@ void layer_norm_modulate_row(const float* x, const float* shift, const float* sc
                              std::int64_t n, std::uint16_t* y) {
   __m512 sum = _mm512_setzero_ps();
   for (std::int64_t i = 0; i < n; i += 16) {
-    sum = _mm512_add_ps(sum, _mm512_maskz_loadu_ps(first_lanes(n - i), x + i));
+    sum = _mm512_add_ps(sum, _mm512_maskz_loadu_ps(first_sequences(n - i), x + i));
   }
   const __m512 mean = _mm512_set1_ps(_mm512_reduce_add_ps(sum) / static_cast<float>(n));
   __m512 squares = _mm512_setzero_ps();
   for (std::int64_t i = 0; i < n; i += 16) {
-    const __mmask16 m = first_lanes(n - i);
+    const __mmask16 m = first_sequences(n - i);
     const __m512 off = _mm512_maskz_sub_ps(m, _mm512_maskz_loadu_ps(m, x + i), mean);
     squares = _mm512_fmadd_ps(off, off, squares);
   }
@@ -99,7 +99,7 @@ void layer_norm_modulate_row(const float* x, const float* shift, const float* sc
   const __m512 inverse = _mm512_set1_ps(1.0F / __builtin_sqrtf(variance + eps));
   const __m512 one = _mm512_set1_ps(1.0F);
   for (std::int64_t i = 0; i < n; i += 16) {
-    const __mmask16 m = first_lanes(n - i);
+    const __mmask16 m = first_sequences(n - i);
     const __m512 normed =
         _mm512_mul_ps(_mm512_sub_ps(_mm512_maskz_loadu_ps(m, x + i), mean), inverse);
     const __m512 by = _mm512_add_ps(_mm512_maskz_loadu_ps(m, scale + i), one);
@@ -110,7 +110,7 @@ void layer_norm_modulate_row(const float* x, const float* shift, const float* sc
 
 void add_gated_row(const float* gate, const float* x, std::int64_t n, float* y) {
   for (std::int64_t i = 0; i < n; i += 16) {
-    const __mmask16 m = first_lanes(n - i);
+    const __mmask16 m = first_sequences(n - i);
     const __m512 g = _mm512_maskz_loadu_ps(m, gate + i), v = _mm512_maskz_loadu_ps(m, x + i);
     _mm512_mask_storeu_ps(y + i, m, _mm512_fmadd_ps(g, v, _mm512_maskz_loadu_ps(m, y + i)));
   }
@@ -118,7 +118,7 @@ void add_gated_row(const float* gate, const float* x, std::int64_t n, float* y) 
 
 void pair_rows(const float* even, const float* odd, std::int64_t n, std::uint16_t* y) {
   for (std::int64_t i = 0; i < n; i += 16) {
-    const __mmask16 m = first_lanes(n - i);
+    const __mmask16 m = first_sequences(n - i);
     const __m512i low = _mm512_cvtepu16_epi32(bf16_of(_mm512_maskz_loadu_ps(m, even + i)));
     const __m512i high = _mm512_cvtepu16_epi32(bf16_of(_mm512_maskz_loadu_ps(m, odd + i)));
     _mm512_mask_storeu_epi32(y + 2 * i, m, _mm512_or_si512(low, _mm512_slli_epi32(high, 16)));
@@ -128,7 +128,7 @@ void pair_rows(const float* even, const float* odd, std::int64_t n, std::uint16_
 void scale_row(float* x, std::int64_t n, float by) {
   const __m512 factor = _mm512_set1_ps(by);
   for (std::int64_t i = 0; i < n; i += 16) {
-    const __mmask16 m = first_lanes(n - i);
+    const __mmask16 m = first_sequences(n - i);
     _mm512_mask_storeu_ps(x + i, m, _mm512_mul_ps(_mm512_maskz_loadu_ps(m, x + i), factor));
   }
 }
@@ -136,7 +136,7 @@ void scale_row(float* x, std::int64_t n, float by) {
 void round_to_bf16(const float* x, std::int64_t n, float scale, std::uint16_t* y) {
   const __m512 factor = _mm512_set1_ps(scale);
   for (std::int64_t i = 0; i < n; i += 16) {
-    const __mmask16 m = first_lanes(n - i);
+    const __mmask16 m = first_sequences(n - i);
     _mm256_mask_storeu_epi16(y + i, m,
                              bf16_of(_mm512_mul_ps(_mm512_maskz_loadu_ps(m, x + i), factor)));
   }
@@ -145,7 +145,7 @@ void round_to_bf16(const float* x, std::int64_t n, float scale, std::uint16_t* y
 void widen_bf16(const std::uint16_t* x, std::int64_t n, float scale, float* y) {
   const __m512 factor = _mm512_set1_ps(scale);
   for (std::int64_t i = 0; i < n; i += 16) {
-    const __mmask16 m = first_lanes(n - i);
+    const __mmask16 m = first_sequences(n - i);
     _mm512_mask_storeu_ps(y + i, m,
                           _mm512_mul_ps(from_bf16(_mm256_maskz_loadu_epi16(m, x + i)), factor));
   }

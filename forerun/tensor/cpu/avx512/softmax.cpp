@@ -60,7 +60,7 @@ void merge_softmax(float* o, SoftmaxPart* total, const float* part_o, const Soft
   if (part.max == kNone) return;
   if (total->max == kNone) {
     for (std::int64_t i = 0; i < n; i += 16) {
-      const __mmask16 m = first_lanes(n - i);
+      const __mmask16 m = first_sequences(n - i);
       _mm512_mask_storeu_ps(o + i, m, _mm512_maskz_loadu_ps(m, part_o + i));
     }
     *total = part;
@@ -70,7 +70,7 @@ void merge_softmax(float* o, SoftmaxPart* total, const float* part_o, const Soft
   const float a = exp1(total->max - max), b = exp1(part.max - max);
   const __m512 wide_a = _mm512_set1_ps(a), wide_b = _mm512_set1_ps(b);
   for (std::int64_t i = 0; i < n; i += 16) {
-    const __mmask16 m = first_lanes(n - i);
+    const __mmask16 m = first_sequences(n - i);
     const __m512 kept = _mm512_mul_ps(_mm512_maskz_loadu_ps(m, o + i), wide_a);
     _mm512_mask_storeu_ps(o + i, m,
                           _mm512_fmadd_ps(_mm512_maskz_loadu_ps(m, part_o + i), wide_b, kept));

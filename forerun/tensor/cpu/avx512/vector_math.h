@@ -9,7 +9,7 @@
 namespace forerun::avx512 {
 namespace {
 
-inline __mmask16 first_lanes(std::int64_t n) {
+inline __mmask16 first_sequences(std::int64_t n) {
   return n >= 16 ? static_cast<__mmask16>(0xffff) : static_cast<__mmask16>((1U << n) - 1);
 }
 

@@ -1,0 +1,94 @@
+#include "forerun/base/atomic_file.h"
+
+#include <fcntl.h>
+#include <fmt/format.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <cerrno>
+#include <cstdio>
+#include <stdexcept>
+#include <system_error>
+#include <utility>
+
+#include "forerun/base/write_all.h"
+
+namespace forerun {
+namespace {
+
+const char* remedy(int code) noexcept {
+  switch (code) {
+    case ENOSPC:
+    case EDQUOT:
+      return "; free some space and write it again";
+    case EFBIG:
+      return "; raise the limit on file sizes (ulimit -f), or use another file system";
+    case ENOENT:
+    case ENOTDIR:
+      return "; create the folder first";
+    case EACCES:
+    case EROFS:
+      return "; choose a folder that can be written";
+    default:
+      return "";
+  }
+}
+
+// So that the new name survives a power cut; failing that, the file itself is whole all the same.
+void flush_folder(const std::filesystem::path& file) noexcept {
+  const std::filesystem::path folder = file.has_parent_path() ? file.parent_path() : ".";
+  const int fd = open(folder.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+  if (fd < 0) return;
+  fsync(fd);
+  close(fd);
+}
+
+}  // namespace
+
+AtomicFile::AtomicFile(std::filesystem::path path) : path_(std::move(path)) {
+  struct stat info {};
+  if (stat(path_.c_str(), &info) == 0 && !S_ISREG(info.st_mode)) {
+    throw FormatError(fmt::format("{}: is {}; name a file to write", path_.string(),
+                                  S_ISDIR(info.st_mode) ? "a folder" : "not a regular file"));
+  }
+  // Exclusive, so that two writers of one path cannot share a temporary file.
+  for (int attempt = 0; attempt < 100 && fd_ < 0; ++attempt) {
+    temporary_ = fmt::format("{}.tmp-{}-{}", path_.string(), getpid(), attempt);
+    fd_ = open(temporary_.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0666);
+    if (fd_ < 0 && errno != EEXIST) break;
+  }
+  if (fd_ < 0) fail("cannot be created", errno);
+}
+
+AtomicFile::~AtomicFile() {
+  if (fd_ < 0) return;
+  close(fd_);
+  unlink(temporary_.c_str());
+}
+
+void AtomicFile::append(std::span<const std::byte> bytes) {
+  overwrite(size_, bytes);
+  size_ += bytes.size();
+}
+
+void AtomicFile::overwrite(std::uint64_t offset, std::span<const std::byte> bytes) {
+  if (fd_ < 0) throw std::logic_error("AtomicFile: written after commit()");
+  if (const int code = write_all(fd_, offset, bytes); code != 0) {
+    fail(fmt::format("writing failed after {} bytes", offset), code);
+  }
+}
+
+void AtomicFile::commit() {
+  if (fd_ < 0) throw std::logic_error("AtomicFile: commit() called twice");
+  if (fsync(fd_) != 0) fail("cannot be flushed to disk", errno);
+  if (std::rename(temporary_.c_str(), path_.c_str()) != 0) fail("cannot be renamed", errno);
+  close(std::exchange(fd_, -1));
+  flush_folder(path_);
+}
+
+void AtomicFile::fail(std::string_view action, int code) const {
+  throw FormatError(fmt::format("{}: {}: {}{}", path_.string(), action,
+                                std::generic_category().message(code), remedy(code)));
+}
+
+}  // namespace forerun

@@ -1,0 +1,65 @@
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <functional>
+#include <span>
+#include <utility>
+#include <vector>
+
+#include "forerun/core/rng_key.h"
+#include "forerun/core/token.h"
+
+namespace forerun {
+
+/// One text being generated: the prompt, what was emitted so far, and when it ends.
+class TokenSequence {
+ public:
+  using Value = Token;
+  /// Asked after every output; true ends the sequence (end-of-sequence token, stop string).
+  using Ends = std::function<bool(Token)>;
+
+  /// @param prompt   at least one token
+  /// @param budget   outputs at most
+  TokenSequence(std::uint64_t seed, std::uint32_t request, std::vector<Token> prompt,
+                std::size_t budget, Ends ends = {})
+      : seed_(seed),
+        request_(request),
+        tokens_(std::move(prompt)),
+        prompt_(tokens_.size()),
+        budget_(budget),
+        ends_(std::move(ends)),
+        done_(budget == 0) {}
+
+  std::uint32_t request() const noexcept { return request_; }
+  std::uint32_t round() const noexcept { return round_; }
+  std::span<const Token> tokens() const noexcept { return tokens_; }  ///< prompt and outputs
+  std::span<const Token> outputs() const noexcept { return tokens().subspan(prompt_); }
+  std::size_t prompt_size() const noexcept { return prompt_; }
+  /// Outputs still allowed; a draft of more than remaining() - 1 tokens would be wasted.
+  std::size_t remaining() const noexcept { return budget_ - (tokens_.size() - prompt_); }
+  bool done() const noexcept { return done_; }
+
+  RngKey key() const noexcept { return key_at(tokens_.size()); }
+  RngKey key_at(std::size_t position) const noexcept {
+    return {seed_, request_, round_, static_cast<std::uint32_t>(position)};
+  }
+  bool push(Token token) {
+    tokens_.push_back(token);
+    done_ = (ends_ && ends_(token)) || remaining() == 0;
+    return !done_;
+  }
+  void next_round() noexcept { ++round_; }
+
+ private:
+  std::uint64_t seed_;
+  std::uint32_t request_;
+  std::uint32_t round_ = 0;
+  std::vector<Token> tokens_;
+  std::size_t prompt_;
+  std::size_t budget_;
+  Ends ends_;
+  bool done_;
+};
+
+}  // namespace forerun

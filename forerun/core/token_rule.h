@@ -1,0 +1,50 @@
+#pragma once
+
+#include <cstdint>
+#include <vector>
+
+#include "forerun/core/couple.h"
+#include "forerun/core/rule.h"
+
+namespace forerun {
+
+struct RngKey;
+
+/// How the tokens of a draft came about; it decides which couplings are exact for them.
+enum class Origin : std::uint8_t {
+  kChosen,    ///< found without a law (lookup)
+  kSearched,  ///< the best under a law (argmax, beam): a point mass, although `laws` scored it
+  kSampled,   ///< each token drawn from its law
+};
+
+/// The drafted tokens of one sequence and one round.
+struct TokenDraft {
+  std::vector<Token> tokens;
+  std::vector<Categorical>
+      laws;  ///< one a token, or none if the origin is kChosen; views of the drafter's rows
+  Origin origin = Origin::kChosen;
+  std::uint8_t confidence_bin =
+      0;  ///< 0 to 7: what the drafter, before any token, knew of its chances
+
+  std::size_t size() const noexcept { return tokens.size(); }
+};
+
+/// A rule for tokens, as the loop applies it.
+class TokenRule {
+ public:
+  explicit TokenRule(Rule rule) noexcept : rule_(rule) {}
+  Rule rule() const noexcept { return rule_; }
+
+  /// Couples drafted token `step` with the target's conditional there.
+  /// @throws std::invalid_argument  the rule does not fit the draft (a sampled draft, or
+  /// ratio-on-search, without laws)
+  Coupled<Token> couple(const TokenLaw& target, const TokenDraft& draft, std::size_t step,
+                        const RngKey& key) const;
+  /// An output nothing was drafted for.
+  Token draw(const TokenLaw& target, const RngKey& key) const;
+
+ private:
+  Rule rule_;
+};
+
+}  // namespace forerun

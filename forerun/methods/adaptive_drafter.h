@@ -1,0 +1,114 @@
+#pragma once
+
+#include <algorithm>
+#include <cstdint>
+#include <optional>
+#include <span>
+#include <utility>
+#include <vector>
+
+#include "forerun/core/draft_length.h"
+#include "forerun/core/rule.h"
+#include "forerun/core/sequence.h"
+#include "forerun/core/speculate.h"
+#include "forerun/core/token_rule.h"
+#include "forerun/methods/draft_budget.h"
+#include "forerun/methods/prefilled.h"
+
+namespace forerun {
+
+/// A drafter with somebody who decides how far it runs ahead. To the loop it is a drafter like any
+/// other; `learn` is told what each round cost.
+///
+/// Sequence, Draft  what the loop draws: tokens, or latents.
+/// Drafter  `propose(sequences, lengths)`: just so many drafts a sequence, each confidence_bind;
+/// `observe` as in
+///          speculate.h. It may have `plan(sequences, most, control)`: what it could draft for each
+///          sequence, which is then planned; and `deterministic_draft(sequence)`, the draft it
+///          found for a sequence of the round, used or not, whose tokens stay as they are until the
+///          next `plan`; and `prefilled()`, whose seconds are not what a draft costs.
+template <class Drafter, class Sequence = TokenSequence, class Draft = TokenDraft>
+class AdaptiveDrafter {
+ public:
+  AdaptiveDrafter(Drafter drafter, DraftLength control, std::size_t max_draft)
+      : drafter_(std::move(drafter)), control_(std::move(control)), max_draft_(max_draft) {}
+
+  std::vector<Draft> propose(std::span<Sequence* const> sequences) {
+    lengths_.assign(sequences.size(), 0);
+    for (std::size_t i = 0; i < sequences.size(); ++i) {
+      lengths_[i] = draft_budget(*sequences[i], max_draft_);
+    }
+    if constexpr (requires { drafter_.plan(sequences, lengths_, control_); }) {
+      plans_ = drafter_.plan(sequences, lengths_, control_);
+    } else {
+      plans_.clear();
+      for (std::size_t i = 0; i < sequences.size(); ++i) {
+        plans_.push_back({.request = sequences[i]->request(), .limit = lengths_[i]});
+      }
+    }
+    const auto planned = control_.plan(plans_);
+    std::copy(planned.begin(), planned.end(), lengths_.begin());
+    return drafter_.propose(sequences, lengths_);
+  }
+
+  template <class Verified>
+  void observe(std::span<Sequence* const> sequences, std::span<const Draft> drafts,
+               const Verified& seen, std::span<const Outcome> outcomes) {
+    drafter_.observe(sequences, drafts, seen, outcomes);
+  }
+
+  /// @param seconds  of the round, without the target's prefill; the drafter's is left out here
+  template <class Round>
+  void learn(const Round& round, const Timings& seconds) {
+    seen_.clear();
+    PassSeen pass{.rows = round.sequences.size(),
+                  .target_seconds = seconds.target,
+                  .drafter_seconds = seconds.drafter,
+                  .rest_seconds = seconds.rest};
+    if constexpr (requires { drafter_.prefilled(); }) {
+      const Prefilled now = drafter_.prefilled();
+      pass.read = now.tokens - prefilled_.tokens;
+      pass.read_seconds = now.seconds - prefilled_.seconds;
+      pass.drafter_seconds -= pass.read_seconds;
+      prefilled_ = now;
+    }
+    for (std::size_t i = 0; i < round.sequences.size(); ++i) {
+      const Sequence& sequence = *round.sequences[i];
+      const Outcome& out = round.outcomes[i];
+      SequenceOutcome seen{.request = sequence.request(),
+                           .confidence_bin = plans_[i].confidence_bin,
+                           .deterministic = plans_[i].deterministic,
+                           .drafted = out.drafted,
+                           .examined = out.examined,
+                           .accepted = out.accepted,
+                           .done = sequence.done()};
+      if constexpr (requires { drafter_.deterministic_draft(i); }) {
+        seen.outputs = sequence.tokens().last(out.emitted);
+        seen.draft = drafter_.deterministic_draft(i).tokens;
+        seen.draft_confidence_bin = drafter_.deterministic_draft(i).confidence_bin;
+        seen.draft_origin = drafter_.deterministic_draft(i).origin;
+      }
+      seen_.push_back(seen);
+      pass.rows += out.drafted;
+      if (!plans_[i].deterministic) pass.drafted += out.drafted;
+    }
+    control_.observe(seen_, pass);
+  }
+
+  void forget(std::uint32_t request) {
+    if constexpr (requires { drafter_.forget(request); }) drafter_.forget(request);
+    control_.forget(request);
+  }
+  const DraftLength& control() const noexcept { return control_; }
+
+ private:
+  Drafter drafter_;
+  DraftLength control_;
+  std::size_t max_draft_;
+  Prefilled prefilled_;
+  std::vector<std::size_t> lengths_;
+  std::vector<SequencePlan> plans_;
+  std::vector<SequenceOutcome> seen_;
+};
+
+}  // namespace forerun

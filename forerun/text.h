@@ -1,0 +1,293 @@
+#pragma once
+
+/// Text generation: load a Model, pick a Drafter, generate, certify.
+
+#include <cstddef>
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <optional>
+#include <span>
+#include <string>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+#include "forerun/common.h"
+#include "forerun/core/certificate_report.h"
+#include "forerun/core/draft_length_report.h"
+#include "forerun/core/rule.h"
+#include "forerun/core/sampling_params.h"
+#include "forerun/core/statistics.h"
+#include "forerun/core/token.h"
+
+#pragma GCC visibility push(default)
+namespace forerun {
+
+/// One turn of a conversation.
+struct Message {
+  std::string role;  ///< "system", "user" or "assistant"
+  std::string content;
+};
+
+/// A language model with its tokenizer. A handle: copies share the weights, which never change.
+class Model {
+ public:
+  /// @param path  a GGUF file, or a Hugging Face folder (config.json, tokenizer.json,
+  /// *.safetensors)
+  /// @throws UsageError   no such path
+  /// @throws FormatError  broken file, unsupported architecture or quantisation
+  /// @param precision  kInt8 becomes kF32 where the processor lacks the instructions (machine());
+  /// `precision()` tells
+  static Model load(const std::string& path, Precision precision = Precision::kF32);
+
+  /// Text as it is, with the beginning-of-sequence token where the model wants one. What looks like
+  /// a special token
+  /// ("<|im_end|>") becomes that token.
+  std::vector<Token> encode(std::string_view text) const;
+  /// A conversation in the model's chat format, ready for the next answer. Special tokens inside a
+  /// message are parsed, as the reference does: do not pass on text you do not trust.
+  /// @throws UsageError  the model has no chat template, or one of an unknown family
+  std::vector<Token> encode_chat(std::span<const Message> messages) const;
+  std::string decode(std::span<const Token> tokens) const;
+
+  const std::string& path() const;
+  Precision precision() const;
+  std::size_t vocab() const;
+  std::size_t context() const;
+
+  struct Impl;
+
+ private:
+  friend struct Access;
+  explicit Model(std::shared_ptr<const Impl> impl) : impl_(std::move(impl)) {}
+  std::shared_ptr<const Impl> impl_;
+};
+
+/// Whatever proposes. A handle; one Drafter may serve many calls, and what they teach about its
+/// costs and its chances is kept for the next.
+class Drafter {
+ public:
+  Drafter();  ///< none: plain decoding
+  /// @param name  "none", "lookup", "draft-model:PATH", "dflash:PATH" or "dflash:PATH+lookup"
+  /// @param precision  of a drafting model
+  /// @throws UsageError  unknown name, or a model whose vocabulary differs from the target's (the
+  /// message says where)
+  static Drafter load(std::string_view name, const Model& target,
+                      Precision precision = Precision::kBF16);
+
+  const std::string& name() const { return name_; }
+  bool none() const { return name_ == "none"; }
+  /// The drafting model, if there is one.
+  const std::optional<Model>& model() const { return model_; }
+  /// It has laws for what it drafts, and does not only find it.
+  bool has_laws() const { return model_.has_value() || block_ != nullptr; }
+
+  /// The same drafter, knowing nothing yet.
+  Drafter fresh() const;
+
+  struct Learned;
+  struct Block;
+
+ private:
+  friend struct Access;
+  std::string name_ = "none";
+  std::optional<Model> model_;
+  std::shared_ptr<const Block> block_;
+  std::shared_ptr<Learned> learned_;
+};
+
+struct GenerateOptions {
+  SamplingParams sampling;       ///< temperature 0 (greedy), top-k, top-p, min-p
+  Rule rule = Rule::kMaximal;    ///< at temperature 0 every rule keeps the target's choice
+  std::uint32_t max_draft = 15;  ///< drafts a round at most
+  bool fixed_draft = false;      ///< always draft that many, whether it pays or not
+  std::uint32_t max_tokens = 256;
+  std::uint64_t seed = 0;
+  std::uint32_t request = 0;      ///< tells apart generations of one seed
+  std::vector<std::string> stop;  ///< strings that end the text and are cut from it
+  bool ignore_end = false;        ///< go on behind end-of-sequence tokens
+  std::uint32_t batch_size = 0;   ///< texts of a batch at a time, 0 = all: one that ends makes room
+
+  /// The outputs have the target's law, whatever the drafter.
+  bool exact() const { return is_exact(rule) || sampling.greedy(); }
+  /// The text is that of plain decoding with the same seed, whatever the drafter.
+  bool deterministic() const { return sampling.greedy() || rule == Rule::kSharedNoise; }
+};
+
+/// Called between rounds and with every piece of finished text.
+struct Listener {
+  std::function<void(std::string_view)> on_text;  ///< complete UTF-8 characters only
+  std::function<void(const RunStatistics&)> on_round;
+  std::function<bool()> go_on;  ///< false ends the generation cleanly after the current round
+};
+
+enum class Finish : std::uint8_t { kLength, kEndToken, kStopString, kInterrupted };
+std::string_view name_of(Finish finish) noexcept;
+
+struct Generated {
+  std::string text;
+  std::vector<Token> tokens;
+  RunStatistics statistics;
+  double seconds =
+      0.0;  ///< of the rounds; the target's prefill is apart, a drafting model's is not
+  double prefill_seconds = 0.0;  ///< prompt passes before the first round
+  int prefill_passes = 0;        ///< of the whole batch
+  Finish finish = Finish::kLength;
+  Rule rule = Rule::kMaximal;
+  bool exact = true;  ///< the rule keeps the target's law
+  std::uint64_t seed = 0;
+  std::optional<DraftLengthReport> draft_length;  ///< why it drafted as far as it did
+
+  double tokens_per_second() const {
+    return seconds > 0.0 ? static_cast<double>(tokens.size()) / seconds : 0.0;
+  }
+};
+
+/// Generates one text. @throws UsageError  empty prompt, prompt beyond the context, bad sampling
+/// options, ratio-on-search with a drafter that scores nothing
+Generated generate(const Model& target, const Drafter& drafter, std::span<const Token> prompt,
+                   const GenerateOptions& options, const Listener& listener = {});
+
+/// Generates a text for every prompt, all in one batch. The i-th draws the random numbers that
+/// `generate` draws with request = options.request + i, whatever its neighbours; the texts are
+/// equal up to ties, since products over other numbers of rows round differently.
+std::vector<Generated> generate_batch(const Model& target, const Drafter& drafter,
+                                      std::span<const std::vector<Token>> prompts,
+                                      const GenerateOptions& options,
+                                      const Listener& listener = {});
+
+class TextRun;
+
+/// Texts being generated a slice at a time: `generate_batch` for those who do something else in
+/// between, such as serving others, or timing two drafters on the same text in turns.
+class Generation {
+ public:
+  /// @throws UsageError  as `generate`
+  Generation(const Model& target, const Drafter& drafter,
+             std::span<const std::vector<Token>> prompts, const GenerateOptions& options,
+             const Listener& listener = {});
+  ~Generation();
+  Generation(Generation&&) noexcept;
+  Generation& operator=(Generation&&) noexcept;
+
+  /// Whole rounds, until at least `outputs` more are there, over all texts, or all texts have
+  /// ended, or the listener stops it. The first call passes over the prompts too.
+  /// @returns false once all texts have ended, or where the listener stopped it
+  bool advance(std::size_t outputs);
+  std::size_t outputs() const;  ///< so far, over all texts
+  /// The texts as far as they got; the time between the calls of `advance` is not in their seconds.
+  /// Call it once, as the last.
+  std::vector<Generated> finish();
+
+ private:
+  std::unique_ptr<TextRun> run_;
+};
+
+/// An output of a drafted run that the undrafted target would not have chosen.
+struct Difference {
+  std::size_t prompt = 0;    ///< index of the prompt
+  std::size_t position = 0;  ///< of the output
+  Token drafted = 0, plain = 0;
+  double margin = 0.0;  ///< by how much the target prefers `plain`, in logits
+  bool tie = false;  ///< margin below what the precision can tell apart, or at the edge of top-k,
+                     ///< top-p, min-p
+  bool one_ended = false;  ///< one text ends here, the other goes on; no tokens, no margin
+};
+
+/// What certifying a run found. Sampled runs are judged by z and p values, deterministic ones
+/// (temperature 0, shared-noise) by equality with plain decoding.
+struct Certificate {
+  CertificateReport report;
+  std::size_t tokens = 0;
+  bool deterministic = false;
+  bool exact = true;        ///< what the rule promises
+  double tie_margin = 0.0;  ///< margins below it are ties
+  std::size_t edges =
+      0;  ///< outputs left out: at the edge of top-k, top-p or min-p, within rounding
+  std::vector<Difference> differences;  ///< deterministic runs only
+  RunStatistics statistics;
+
+  bool passed() const;
+  /// Sampled runs: "no bias found" or "biased"; deterministic ones: "identical", "identical up to
+  /// ties" or "different".
+  std::string verdict() const;
+};
+
+/// Generates up to `tokens` outputs over the prompts and scores them again by undrafted passes of
+/// the target.
+/// @param per_prompt  outputs per prompt at most
+Certificate certify(const Model& target, const Drafter& drafter,
+                    std::span<const std::vector<Token>> prompts, std::size_t tokens,
+                    std::size_t per_prompt, const GenerateOptions& options,
+                    const Listener& listener = {});
+
+/// Generates one text and certifies it.
+std::pair<Generated, Certificate> generate_certified(const Model& target, const Drafter& drafter,
+                                                     std::span<const Token> prompt,
+                                                     const GenerateOptions& options,
+                                                     const Listener& listener = {});
+
+/// Where `drafted` first departs from `plain`, with the target's margin there; nothing if they are
+/// equal.
+std::optional<Difference> first_difference(const Model& target, std::span<const Token> prompt,
+                                           std::span<const Token> plain,
+                                           std::span<const Token> drafted,
+                                           const GenerateOptions& options);
+
+/// Float32 scores of every position of a text.
+struct Logits {
+  std::size_t rows = 0, vocab = 0;
+  std::vector<float> values;  ///< [rows, vocab]; row i predicts token i + 1
+};
+Logits logits(const Model& model, std::span<const Token> tokens);
+/// Writes them as a NumPy file, complete or not at all.
+void save_npy(const Logits& logits, const std::string& path);
+
+/// What is measured by `measure_cost`.
+struct CostOptions {
+  std::vector<std::int64_t> rows = {1, 2, 4, 8, 16, 32};  ///< tokens of a pass, of one sequence
+  std::size_t prefix = 200;                               ///< tokens before them
+  int sequences = 1;            ///< sequences of a pass, each with that prefix and those tokens
+  int repeats = 5;              ///< of which the median is taken; sizes take turns
+  std::function<bool()> go_on;  ///< false ends the measurement with what is there
+};
+
+/// What a pass of the target costs on this machine: the curve that speculation lives on.
+struct CostCurve {
+  struct Point {
+    std::int64_t rows = 0;
+    double seconds = 0.0;  ///< median
+  };
+  std::vector<Point> points;
+  double weight_bytes = 0.0;      ///< of the weights that a pass reads
+  double cache_bytes = 0.0;       ///< of the keys and values that a pass reads
+  double bytes_per_second = 0.0;  ///< of a plain read of memory on the same threads, just measured
+  int threads = 0;
+  bool interrupted = false;
+
+  /// No pass can be faster: every weight is read once.
+  double memory_limit() const {
+    return bytes_per_second > 0.0 ? (weight_bytes + cache_bytes) / bytes_per_second : 0.0;
+  }
+};
+/// @throws UsageError  rows, prefix or sequences out of range
+CostCurve measure_cost(const Model& model, const CostOptions& options = {});
+
+/// How far one model's laws lie from another's.
+struct Divergence {
+  std::size_t tokens = 0;  ///< places compared
+  double kl = 0.0;         ///< mean of KL(reference || other), nats a token, at temperature 1
+  double worst_kl = 0.0;
+  double top1 = 0.0;  ///< share of places with the same likeliest token
+};
+/// Compares two models place by place on texts that `other` writes (its own texts: what it will be
+/// used on). Both are scored by plain passes.
+/// @param tokens   over all prompts; options.max_tokens for each at most
+/// @throws UsageError  vocabularies of different sizes
+Divergence compare(const Model& reference, const Model& other,
+                   std::span<const std::vector<Token>> prompts, std::size_t tokens,
+                   const GenerateOptions& options, const Listener& listener = {});
+
+}  // namespace forerun
+#pragma GCC visibility pop
