@@ -45,7 +45,9 @@ class Judge {
             {scores.means[i], sigma},
             drafted ? std::span<const float>(draft->second.mean) : std::span<const float>(),
             sample.states()[k + 1]);
-        if (drafted) predicted_ += relaxed_law(draft->second.delta, rule_.relaxation(k)).shift;
+        if (!drafted) continue;
+        const double shift = relaxed_law(draft->second.delta, rule_.relaxation(k)).shift;
+        if (std::isfinite(shift)) predicted_ += shift;
       }
     }
   }

@@ -202,10 +202,11 @@ std::vector<ExaminedDraft> examined_drafts(const ImageSampling::Round& round) {
         const double off = static_cast<double>(draft[d]) - static_cast<double>(target.mean[d]);
         squares += off * off;
       }
+      const double delta = std::sqrt(squares) / target.sigma;
       out.push_back({.sample = i,
                      .step = first + j,
                      .kept = j < o.accepted,
-                     .delta = std::sqrt(squares) / target.sigma});
+                     .delta = std::isnan(delta) ? std::numeric_limits<double>::infinity() : delta});
     }
   }
   return out;
@@ -298,6 +299,7 @@ ImageRun generate_images(const DiffusionModel& model, const ImageDrafter& drafte
       ++s.examined;
       s.kept += d.kept ? 1 : 0;
       s.overlap += 2.0 * normal_cdf(-0.5 * d.delta);
+      if (!std::isfinite(d.delta)) continue;  // no draft that rule could keep, however relaxed
       s.noise_distance +=
           d.delta / sampling.schedule().step(static_cast<std::int64_t>(d.step)).kappa;
     }

@@ -138,7 +138,7 @@ void GaussianCertificate::add(const Gaussian& target, std::span<const float> dra
     projected += r * d;
     length += d * d;
   }
-  if (length > 0.0) {
+  if (length > 0.0 && std::isfinite(length)) {  // drafts that are not finite decide nothing
     sum_ += projected / std::sqrt(length);
     ++drafted_;
   }

@@ -1,5 +1,6 @@
 #include "forerun/core/gaussian.h"
 
+#include <algorithm>
 #include <cmath>
 #include <numbers>
 #include <stdexcept>
@@ -23,6 +24,17 @@ void check(const Gaussian& target, const Gaussian& draft, std::size_t dim) {
   }
 }
 
+// Does float32 hold the noise of a value drawn around the draft's mean about as well as that of one
+// drawn around the target's? Asked of the means alone: an answer that knew the noise would bias.
+bool holds_noise(const Gaussian& target, const Gaussian& draft) {
+  constexpr double kMost = 16.0;
+  double scale = target.sigma;
+  for (const float m : target.mean) scale = std::max(scale, std::abs(static_cast<double>(m)));
+  return std::all_of(draft.mean.begin(), draft.mean.end(), [&](float m) {
+    return std::abs(static_cast<double>(m)) <= kMost * scale;  // false for NaN
+  });
+}
+
 }  // namespace
 
 std::vector<float> Gaussian::sample(Purpose purpose, const RngKey& key) const {
@@ -42,6 +54,10 @@ Coupled<std::vector<float>> couple(const Gaussian& target, const Gaussian& draft
 Coupled<std::vector<float>> couple_relaxed(const Gaussian& target, const Gaussian& draft,
                                            std::vector<float> drafted, const RngKey& key,
                                            double relaxation) {
+  check(target, draft, drafted.size());
+  if (target.sigma > 0.0 && !holds_noise(target, draft)) {
+    return {target.sample(Purpose::kTarget, key), false};
+  }
   return reflect(target, draft, std::move(drafted), key.uniform(Purpose::kAccept), relaxation);
 }
 
@@ -65,7 +81,7 @@ Coupled<std::vector<float>> reflect(const Gaussian& target, const Gaussian& draf
   }
   const double variance = target.sigma * target.sigma;
   const double log_ratio = -relaxation * (z_delta + 0.5 * delta_sq) / variance;
-  // NaN compares false: a broken mean is never accepted silently, it stays NaN in the output.
+  // NaN compares false: what a broken target says is never accepted silently.
   if (std::log(uniform) < log_ratio) return {std::move(drafted), true};
   const double twice = delta_sq > 0.0 ? 2.0 * z_delta / delta_sq : 0.0;
   for (std::size_t i = 0; i < n; ++i) {

@@ -25,6 +25,11 @@ struct Gaussian {
 /// Output law: `target`. P(accepted) = 1 - TV = 2 Phi(-|draft.mean - target.mean| / (2 sigma)),
 /// which no coupling beats. Sigma 0: the value is the target's mean, accepted iff `drafted` equals
 /// it.
+///
+/// Where the draft's mean is not finite, or some coordinate of it is over 16 times larger than
+/// sigma and all of the target's mean, `drafted` does not hold its noise: the value is then the
+/// target's own sample (Purpose::kTarget). The means alone decide that, so the law stays; an
+/// acceptance of at most 1e-13 is given up.
 /// @param drafted  [dim] float32, sampled from `draft`; returned untouched when accepted
 /// @throws std::invalid_argument  dimensions or sigmas differ, sigma negative or NaN
 /// Source: reflection maximal coupling, Bou-Rabee, Eberle, Zimmer 2020, section 2.3.2, as used for

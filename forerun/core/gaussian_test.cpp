@@ -236,6 +236,34 @@ TEST(Reflect, ABrokenMeanIsNeverAccepted) {
   }
 }
 
+// A draft's mean that float32 cannot add noise to, whatever drafter made it.
+TEST(Reflect, AGarbageDraftMeanLeavesTheTargetsOwnSample) {
+  const float inf = std::numeric_limits<float>::infinity(), nan = std::nanf("");
+  const Vector mean = {0.5F, -1.0F, 2.0F, 0.0F};
+  const Gaussian target{mean, 0.25};
+  for (const float garbage : {nan, inf, -inf, 3e38F, -3e38F, 1e9F, 100.0F}) {
+    for (std::uint32_t i = 0; i < 200; ++i) {
+      Vector off = mean;
+      off[i % 4] = garbage;
+      if (i % 2 == 0) off.assign(4, garbage);
+      const Gaussian draft{off, 0.25};
+      const auto out = couple(target, draft, draft.sample(Purpose::kTarget, place(i)), place(i));
+      EXPECT_FALSE(out.accepted);
+      EXPECT_EQ(out.value, target.sample(Purpose::kTarget, place(i))) << garbage;
+    }
+  }
+}
+
+// Just inside that bound the coupling is as exact as anywhere: sixteen times the target's scale.
+TEST(Reflect, TheLargestMeanThatIsReflectedKeepsTheLaw) {
+  Pair pair(5, 3.0, 0.5);
+  pair.target_mean.assign(5, 0.01F);
+  pair.draft_mean.assign(5, 7.9F);
+  const Look look = look_at(pair, 20000, [](auto&&... a) { return couple(a...); });
+  EXPECT_GT(look.coordinates_p, 1e-6);
+  EXPECT_GT(look.energy_p, 1e-6);
+}
+
 TEST(Reflect, RefusesWhatItCannotReflect) {
   const Vector two = {0.0F, 0.0F}, three = {0.0F, 0.0F, 0.0F};
   const double nan = std::numeric_limits<double>::quiet_NaN();

@@ -47,6 +47,27 @@ class Guesser final : public StepPredictor {
   }
 };
 
+// What a broken network says: not a number, infinite, or larger than any state, in some coordinates
+// or all.
+class Garbage final : public StepPredictor {
+ public:
+  explicit Garbage(float value) : value_(value) {}
+  void anchor(LatentMemory&, std::size_t, const Latent&, const at::Tensor&,
+              const at::Tensor&) const override {}
+  std::vector<Latent> means(const LatentRows& rows, std::span<LatentMemory* const>) const override {
+    std::vector<Latent> out;
+    for (std::size_t i = 0; i < rows.size(); ++i) {
+      Latent mean = *rows.states[i];
+      for (std::size_t d = 0; d < mean.size(); d += 1 + rows.steps[i] % 3) mean[d] = value_;
+      out.push_back(std::move(mean));
+    }
+    return out;
+  }
+
+ private:
+  float value_;
+};
+
 struct Setting {
   std::size_t slots = 4;
   TargetCalls calls = TargetCalls::kOne;
@@ -380,6 +401,18 @@ TEST(LatentDrafter, AGarbageDrafterCostsRoundsOnly) {
   const Sampled s = sampled(kGuess, {.steps = 100, .images = 4, .reuse = false});
   EXPECT_LT(s.statistics.tau(), 1.05);
   EXPECT_GE(s.statistics.tau(), 1.0);
+}
+
+TEST(LatentDrafter, ABrokenDrafterGivesThePlainImageBitForBit) {
+  const Sampled plain = sampled(kNone, {});
+  for (const float value : {std::nanf(""), INFINITY, -INFINITY, 3e38F, 1e9F}) {
+    const Make garbage = [&](DitTarget&) { return std::make_shared<Garbage>(value); };
+    for (const bool reuse : {true, false}) {
+      const Sampled s = sampled(garbage, {.reuse = reuse});
+      EXPECT_EQ(ends(s), ends(plain)) << value;
+      EXPECT_TRUE(s.report.passed()) << value;
+    }
+  }
 }
 
 TEST(LatentDrafter, AnyNumberOfStepsAndNoGuidance) {
