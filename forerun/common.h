@@ -3,6 +3,7 @@
 /// What all of the public API shares: errors, threads, the machine, model files.
 
 #include <cstdint>
+#include <optional>
 #include <stdexcept>
 #include <string>
 #include <utility>
@@ -25,10 +26,26 @@ class UsageError : public std::invalid_argument {
 /// Threads for tensor work in this process; 0 leaves the number as it is (at first, one a core).
 void set_threads(int threads);
 
+/// The precision that a model is asked to be computed in. Nothing is `auto`: the fastest that the
+/// model and this processor allow. That never fails; a precision that is asked for by name and
+/// cannot be had is a UsageError that says what can.
+using AskedPrecision = std::optional<Precision>;
+inline constexpr AskedPrecision kAutoPrecision = std::nullopt;
+
+/// What a model is computed in, and why in a few words ("this processor lacks AVX-512 VNNI").
+struct ChosenPrecision {
+  Precision precision = Precision::kF32;
+  std::string reason;
+  bool fastest = true;  ///< false: `auto` would be a faster one on another processor or model
+};
+/// What `auto` is for language models, and for a Diffusion Transformer of common sizes, here.
+ChosenPrecision auto_text_precision();
+ChosenPrecision auto_image_precision();
+
 /// The processor, and what the int8 engine makes of it.
 struct Machine {
   std::string cpu;
-  bool int8 = false;    ///< AVX-512 VNNI is there; without it `int8` models run in float32
+  bool int8 = false;    ///< AVX-512 VNNI is there; without it language models have no int8
   std::string kernels;  ///< in words
   int threads = 0;
 };

@@ -22,10 +22,6 @@ namespace forerun {
 /// Where the two published implementations of DiT compute differently (models/dit/dit_config.h).
 enum class DitDialect : std::uint8_t { kReference, kDiffusers };
 
-/// Precisions that images can be sampled in on this machine: float32, and bf16 where the processor
-/// has AVX-512.
-bool images_in_bf16() noexcept;
-
 /// True if `path` holds a Diffusion Transformer; reads its config alone.
 bool is_diffusion_model(const std::string& path) noexcept;
 
@@ -36,10 +32,11 @@ class DiffusionModel {
   /// @throws FormatError  the path, then what is wrong
   /// @throws UsageError   a precision that this machine or these sizes do not allow
   static DiffusionModel load(const std::string& path, DitDialect dialect = DitDialect::kReference,
-                             Precision precision = Precision::kF32);
+                             AskedPrecision precision = Precision::kF32);
 
   const std::string& path() const noexcept;
   Precision precision() const noexcept;
+  const ChosenPrecision& chosen_precision() const noexcept;  ///< the same, and why
   std::int64_t classes() const noexcept;
   std::int64_t side() const noexcept;      ///< of its images, or of their latents
   std::int64_t channels() const noexcept;  ///< of these
@@ -85,12 +82,13 @@ struct ImageOptions {
   double variance_share = 0.0;  ///< models/ddpm_schedule.h
   double eta = 1.0;             ///< likewise
   std::uint64_t seed = 0;
-  std::uint32_t first = 0;      ///< place of the first image, for a part of a larger run
-  std::size_t batch_size = 16;  ///< images at a time; no image depends on it
-  /// States that a pass of the target scores for an image; all but one are drafted. 0: as many as
-  /// make sampling faster on this machine, by what passes and drafts are seen to cost and how many
-  /// are kept; none, if need be (core/draft_length.h). Images have the same law either way.
-  std::size_t draft_length = 0;
+  std::uint32_t first = 0;       ///< place of the first image, for a part of a larger run
+  std::size_t batch_size = 16;   ///< images at a time; no image depends on it
+  std::uint32_t max_draft = 63;  ///< drafted steps a round at most; 0 = plain sampling
+  /// Always draft that many, instead of as many as make sampling faster on this machine, by what
+  /// passes and drafts are seen to cost and how many are kept (core/draft_length.h). Images have
+  /// the same law either way.
+  bool fixed_draft = false;
   bool two_calls = false;  ///< a pass of its own before drafting, as the published methods count
   /// Guesses are corrected by what passes said of states that were discarded. False: as published.
   bool reuse = true;

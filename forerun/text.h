@@ -37,9 +37,8 @@ class Model {
   /// *.safetensors)
   /// @throws UsageError   no such path
   /// @throws FormatError  broken file, unsupported architecture or quantisation
-  /// @param precision  kInt8 becomes kF32 where the processor lacks the instructions (machine());
-  /// `precision()` tells
-  static Model load(const std::string& path, Precision precision = Precision::kF32);
+  /// @throws UsageError   a precision that this processor does not have
+  static Model load(const std::string& path, AskedPrecision precision = Precision::kF32);
 
   /// Text as it is, with the beginning-of-sequence token where the model wants one. What looks like
   /// a special token
@@ -53,6 +52,7 @@ class Model {
 
   const std::string& path() const;
   Precision precision() const;
+  const ChosenPrecision& chosen_precision() const;  ///< the same, and why
   std::size_t vocab() const;
   std::size_t context() const;
 
@@ -74,7 +74,7 @@ class Drafter {
   /// @throws UsageError  unknown name, or a model whose vocabulary differs from the target's (the
   /// message says where)
   static Drafter load(std::string_view name, const Model& target,
-                      Precision precision = Precision::kBF16);
+                      AskedPrecision precision = Precision::kBF16);
 
   const std::string& name() const { return name_; }
   bool none() const { return name_ == "none"; }

@@ -120,7 +120,7 @@ class Evaluating(Command):
         other = self.document(*self.sample("--drafter", "frozen", "--against", "none", "--keep", keep, "-n", "15"))
         self.assertEqual((other["found"], other["sampled"]), (15, 15))
         self.refused(2, *args, "-n", "10", "--seed", "3", says=[keep, "seed", "--keep"])
-        self.refused(2, *args, "-n", "10", "-L", "3", says=["draft_length"])
+        self.refused(2, *args, "-n", "10", "--max-draft", "2", says=["draft_length"])
 
     def test_an_interrupted_run_reports_and_goes_on(self):
         keep = self.path("keep")
@@ -183,7 +183,7 @@ class Evaluating(Command):
         with open(os.path.join(half, "model.safetensors"), "r+b") as f:
             f.truncate(500)
         self.refused(1, *self.sample("-n", "5", classifier=half), says=[half])
-        self.refused(1, *self.sample("-n", "5", model=LLAMA), says=["Diffusion Transformer"])
+        self.refused(2, *self.sample("-n", "5", model=LLAMA), says=["Diffusion Transformer", "language model"])
         empty = self.path("empty")
         os.mkdir(empty)
         self.refused(1, *self.evaluate("--images", empty), says=[empty])

@@ -69,25 +69,29 @@ class Images(Command):
             self.assertEqual(json.load(f)["architecture"], "free")
 
     def test_a_seed_makes_the_same_images_again(self):
-        drafted = ("--drafter", f"free:{self.free}", "-L", "4", "--seed", "3")
+        drafted = ("--drafter", f"free:{self.free}", "--max-draft", "3", "--fixed-draft", "--seed", "3")
         self.assertEqual(self.picture(*drafted), self.picture(*drafted, "--batch-size", "1"))
         plain = self.picture("--seed", "3")
         self.assertEqual(plain, self.picture("--seed", "3", "--batch-size", "2", threads=2))
-        self.assertEqual(plain, self.picture("--seed", "3", "--drafter", "self", "-L", "auto"))
+        self.assertEqual(plain, self.picture("--seed", "3", "--drafter", "self", "--max-draft", "63"))
         self.assertNotEqual(plain, self.picture("--seed", "4"))
 
     def test_json_tells_what_was_done(self):
-        j = self.document(*self.generate("--class", "1,4", "--count", "3", "--drafter", "self", "-L", "4"))
-        self.assertEqual((j["images"], j["transitions"], j["draft_length"], j["exact"]), (3, 36, 4, True))
+        j = self.document(*self.generate("--class", "1,4", "--count", "3", "--drafter", "self", "--max-draft", "3",
+                                         "--fixed-draft"))
+        self.assertEqual((j["images"], j["transitions"], j["max_draft"], j["fixed_draft"]), (3, 36, 3, True))
+        self.assertIs(j["exact"], True)
         self.assertEqual(j["efficiency"], 3.0)  # a first round without drafts, then three of four, and 11 are left
-        self.assertEqual(self.document(*self.generate())["draft_length"], "auto")
+        j = self.document(*self.generate())
+        self.assertEqual((j["max_draft"], j["fixed_draft"]), (63, False))
 
     def test_every_length_number_of_steps_and_form_works(self):
         for steps in (1, 10):
-            for length in ("1", "2", "32", "auto"):
-                j = self.document(*self.generate("--count", "2", "--drafter", "asd", "-L", length, steps=steps))
+            for drafts in (("0", "--fixed-draft"), ("1", "--fixed-draft"), ("31", "--fixed-draft"), ("8",)):
+                j = self.document(*self.generate("--count", "2", "--drafter", "asd", "--max-draft", *drafts, steps=steps))
                 self.assertEqual(j["transitions"], 2 * steps)
-        j = self.document(*self.generate("--count", "1", "--cfg", "1", "--two-calls", "-d", "frozen", "-L", "3"))
+        j = self.document(*self.generate("--count", "1", "--cfg", "1", "--two-calls", "-d", "frozen", "--max-draft", "2",
+                                         "--fixed-draft"))
         self.assertEqual(j["transitions"], 12)
 
     def test_a_trace_is_one_page(self):
@@ -99,15 +103,16 @@ class Images(Command):
         self.assertNotIn("://", text)
 
     def test_bench_compares_with_plain_sampling(self):
-        args = ("bench", "-m", DIT, "--steps", "12", "--count", "2", "--threads", "1", "--draft-lengths", "2,auto")
+        args = ("bench", "-m", DIT, "--steps", "12", "--count", "2", "--threads", "1", "--drafts", "1,auto")
         j = self.document(*args, "--drafters", f"asd,free:{self.free}")
         self.assertEqual([r["drafter"] for r in j["results"]], ["none"] + ["asd"] * 2 + [f"free:{self.free}"] * 2)
-        self.assertEqual([r["draft_length"] for r in j["results"]], [1, 2, "auto", 2, "auto"])
+        self.assertEqual([(r["max_draft"], r["fixed_draft"]) for r in j["results"]],
+                         [(0, True)] + [(1, True), (63, False)] * 2)
         self.assertGreater(j["results"][3]["draft_cost"], 0.0)
         self.assertEqual((j["precision"], len(j["results"][1]["accepted_by_step"])), (self.precision, 12))
         self.assertIsNone(j["results"][0]["acceptance_by_time"][0])  # nothing was drafted
         self.assertIn("by tenth of sampling", forerun(*args, "--drafters", "asd").stdout)
-        latent = ("bench", "-m", LATENT, "--steps", "3", "--count", "1", "--draft-lengths", "2", "--drafters", "asd")
+        latent = ("bench", "-m", LATENT, "--steps", "3", "--count", "1", "--drafts", "1", "--drafters", "asd")
         self.assertEqual(len(self.document(*latent)["results"]), 2)  # needs no decoder
         self.assertIsNone(self.document(*latent, "--two-calls")["results"][1]["draft_cost"])
         self.assertIn("speed", j["results"][1])
@@ -124,7 +129,7 @@ class Images(Command):
         relax = ("-d", f"free:{self.free}", "--rule", "relax", "--profile")
         self.refused(2, *self.generate(*relax, profile, "--cfg", "3"), says=["guidance", "3"])
         self.refused(2, *self.generate(*relax, profile, "--eta", "0.5"), says=["eta"])
-        self.refused(2, *self.generate(*relax, profile, "--two-calls", "-L", "3"), says=["two calls"])
+        self.refused(2, *self.generate(*relax, profile, "--two-calls", "--fixed-draft"), says=["two calls"])
         self.refused(2, *self.generate("-d", "asd", *relax[2:], profile), says=["drafter", "free", "asd"])
         self.refused(2, *self.generate(*relax, self.path("old", b'{"format": "forerun relax profile 1"}')),
                      says=["another version"])
@@ -145,9 +150,9 @@ class Images(Command):
 
     def test_help_teaches(self):
         for verb in ("generate", "bench", "certify", "profile"):
-            r = forerun(verb, "-m", DIT, "--help")
+            r = forerun(verb, "--help")
             self.assertEqual(r.returncode, 0)
-            self.assertIn("--draft-length", r.stdout)
+            self.assertIn("--max-draft", r.stdout)
             self.assertIn("--cfg", r.stdout)
 
     # --- what is wrong ------------------------------------------------------------------------------------------
@@ -156,7 +161,7 @@ class Images(Command):
         self.refused(2, *self.generate("--class", "5"), says=["class 5", "0 to 4"])
         self.refused(2, *self.generate("--class", "-1"), says=["class -1"])
         self.refused(2, *self.generate("--drafter", "lookup"), says=["lookup", "asd"])
-        self.refused(2, *self.generate("--drafter", "asd", "-L", "auto", "--two-calls"), says=["draft length"])
+        self.refused(2, *self.generate("--drafter", "asd", "--two-calls"), says=["fixed"])
         self.refused(2, *self.generate(model=LATENT), says=["--vae"])
         self.refused(2, "profile", "-m", self.data, "-d", "asd", "-o", self.path("p"), says=["no diffusion model"])
         self.assertEqual(forerun(*self.generate("-L", "many")).returncode, 2)
@@ -164,7 +169,7 @@ class Images(Command):
 
     def test_models_that_cannot_be_read_are_one_line(self):
         self.refused(1, *self.generate("--drafter", "free:nowhere"), says=["nowhere"])
-        self.refused(1, *self.generate("--cfg", "2", model="nowhere"), says=["nowhere"])
+        self.refused(2, *self.generate("--cfg", "2", model="nowhere"), says=["nowhere: no such file or folder"])
         damaged = self.path("damaged")
         shutil.copytree(DIT, damaged)
         with open(os.path.join(damaged, "config.json"), "w") as f:
@@ -172,7 +177,7 @@ class Images(Command):
         self.refused(1, *self.generate("--class", "0", model=damaged), says=["damaged", "config.json"])
         bench = ("bench", "-m", DIT, "--steps", "12", "--count", "2", "--drafters")
         self.refused(2, *bench, "asd,lookup", says=["lookup"])
-        self.assertEqual(forerun(*bench, "asd", "--draft-lengths", "2000").returncode, 2)
+        self.assertEqual(forerun(*bench, "asd", "--drafts", "2000").returncode, 2)
         self.refused(1, *self.generate("--drafter", f"free:{DIT}"), says=["FREE"])
         other = self.path("other")
         r = forerun("train", "dit", "--data", self.data, "--out", other, "--steps", "1", "--depth", "1", "--hidden", "16",

@@ -123,7 +123,7 @@ Machine machine() {
   const CpuFeatures& cpu = cpu_features();
   Machine m{.cpu = cpu.name, .int8 = cpu.int8(), .kernels = {}, .threads = at::get_num_threads()};
   if (!m.int8) {
-    m.kernels = "no AVX-512 VNNI: --precision int8 runs in float32, the fastest there is here";
+    m.kernels = "no AVX-512 VNNI: float32 is the fastest there is here";
   } else {
     m.kernels = fmt::format("int8 through AVX-512 VNNI, bf16 products {}",
                             cpu.fast_bf16 ? "native" : "through float32");

@@ -16,6 +16,7 @@ struct DiffusionModel::Impl {
   DitDialect dialect;
   std::shared_ptr<const Dit> dit;
   std::shared_ptr<const Bf16Dit> packed;  ///< if it is to run in bf16
+  ChosenPrecision precision;
 };
 
 struct ImageDrafter::Impl {

@@ -3,6 +3,7 @@
 #include <utility>
 
 #include "forerun/api/access.h"
+#include "forerun/api/choose_precision.h"
 #include "forerun/api/diffusion_impl.h"
 #include "forerun/formats/png.h"
 #include "forerun/image.h"
@@ -16,28 +17,26 @@ namespace forerun {
 
 bool is_diffusion_model(const std::string& path) noexcept { return holds_dit(path); }
 
-bool images_in_bf16() noexcept { return cpu_features().int8(); }
-
 DiffusionModel DiffusionModel::load(const std::string& path, DitDialect dialect,
-                                    Precision precision) {
+                                    AskedPrecision precision) {
   const auto conventions =
       dialect == DitDialect::kDiffusers ? DitConventions::kDiffusers : DitConventions::kReference;
   auto impl = std::make_shared<Impl>(Impl{.path = path,
                                           .dialect = dialect,
                                           .dit = std::make_shared<Dit>(load_dit(path, conventions)),
-                                          .packed = nullptr});
-  if (precision == Precision::kBF16 && Bf16Stack::fits(impl->dit->config)) {
+                                          .packed = nullptr,
+                                          .precision = {}});
+  const bool fits = Bf16Stack::fits(impl->dit->config);
+  impl->precision = image_precision(path, precision, cpu_features(), fits);
+  if (impl->precision.precision == Precision::kBF16) {
     impl->packed = std::make_shared<Bf16Dit>(*impl->dit);
-  } else if (precision != Precision::kF32) {
-    throw UsageError(fmt::format(
-        "{} cannot run in {} here: f32, or bf16 on a processor with AVX-512 (this is {})", path,
-        name_of(precision), cpu_features().name));
   }
   return DiffusionModel(std::move(impl));
 }
 
-Precision DiffusionModel::precision() const noexcept {
-  return impl_->packed ? Precision::kBF16 : Precision::kF32;
+Precision DiffusionModel::precision() const noexcept { return impl_->precision.precision; }
+const ChosenPrecision& DiffusionModel::chosen_precision() const noexcept {
+  return impl_->precision;
 }
 
 const std::string& DiffusionModel::path() const noexcept { return impl_->path; }

@@ -4,10 +4,12 @@
 #include <filesystem>
 
 #include "forerun/api/access.h"
+#include "forerun/api/choose_precision.h"
 #include "forerun/api/learned.h"
 #include "forerun/api/model_impl.h"
 #include "forerun/formats/tokenizer/vocabulary.h"
 #include "forerun/models/dflash/dflash_file.h"
+#include "forerun/tensor/cpu/cpu_features.h"
 #include "forerun/text.h"
 
 namespace forerun {
@@ -18,7 +20,7 @@ constexpr std::string_view kWithLookup = "+lookup";
 
 // The network, with the target's embedding and head, which int8 targets hold in another form.
 std::shared_ptr<const DFlashPasses> load_network(const std::string& path, const Model& target,
-                                                 Precision precision) {
+                                                 AskedPrecision asked) {
   std::error_code ignored;
   if (!std::filesystem::is_directory(path, ignored)) {
     throw UsageError(fmt::format(
@@ -27,7 +29,7 @@ std::shared_ptr<const DFlashPasses> load_network(const std::string& path, const 
   const c10::InferenceMode no_autograd;
   const Model numbers = Model::load(target.path(), Precision::kF32);
   DFlash network = load_dflash(path, DFlashTarget(impl_of(numbers).lm));
-  if (precision == Precision::kInt8 && !machine().int8) precision = Precision::kF32;
+  const Precision precision = text_precision(path, asked, cpu_features()).precision;
   return DFlashPasses::make(std::move(network), precision);
 }
 
@@ -41,7 +43,7 @@ Drafter Drafter::fresh() const {
   return out;
 }
 
-Drafter Drafter::load(std::string_view name, const Model& target, Precision precision) {
+Drafter Drafter::load(std::string_view name, const Model& target, AskedPrecision precision) {
   Drafter out;
   out.name_ = std::string(name);
   if (name == "none" || name == "lookup") return out;

@@ -154,7 +154,8 @@ TEST(ImagePlaces, PartsOfARunAreTheRun) {
   ImageOptions o;
   o.steps = 8;
   o.seed = 3;
-  o.draft_length = 4;  // as far as pays would depend on the clock
+  o.max_draft = 3;
+  o.fixed_draft = true;  // as far as pays would depend on the clock
   const std::vector<std::int64_t> labels = {0, 1, 2, 3, 4};
   std::map<std::uint32_t, std::vector<std::uint8_t>> finished;
   ImageListener listener;

@@ -19,8 +19,6 @@
 namespace forerun {
 namespace {
 
-constexpr std::size_t kMostAdaptive = Acceptance::kPositions;  // slots
-
 DdpmSchedule schedule_of(const ImageOptions& o) {
   try {
     return DdpmSchedule({.steps = o.steps, .variance_share = o.variance_share, .eta = o.eta});
@@ -44,7 +42,7 @@ GuidedDit guided_model(const DiffusionModel& model, const ImageOptions& o) {
 
 void check(const DiffusionModel& model, std::span<const std::int64_t> labels,
            const ImageOptions& o) {
-  constexpr std::size_t kMostSlots = 1024, kMostImages = 1U << 20;
+  constexpr std::size_t kMostDrafts = 1023, kMostImages = 1U << 20;
   if (labels.empty() || labels.size() > kMostImages) {
     throw UsageError(
         fmt::format("{} images: 1 to {} can be asked for", labels.size(), kMostImages));
@@ -54,12 +52,14 @@ void check(const DiffusionModel& model, std::span<const std::int64_t> labels,
     throw UsageError(fmt::format("class {}: the model has 0 to {}", label, model.classes() - 1));
   }
   if (o.batch_size < 1) throw UsageError("samples: 1 or more images at a time");
-  if (o.draft_length > kMostSlots) {
-    throw UsageError(fmt::format("draft length {}: 1 to {}, or 0 for as many as pay",
-                                 o.draft_length, kMostSlots));
+  if (o.max_draft > kMostDrafts) {
+    throw UsageError(
+        fmt::format("{} drafts a round (max_draft): at most {}", o.max_draft, kMostDrafts));
   }
-  if (o.draft_length == 0 && o.two_calls) {
-    throw UsageError("two calls a round are for comparing with papers: give a draft length");
+  if (!o.fixed_draft && o.two_calls) {
+    throw UsageError(
+        "two calls a round are for comparing with papers: give a fixed number of drafts "
+        "(fixed_draft)");
   }
   if (!o.relaxation.empty() && o.relaxation.size() != static_cast<std::size_t>(o.steps)) {
     throw UsageError(fmt::format("a profile of {} steps, for {} steps of sampling: make one",
@@ -137,10 +137,9 @@ ImageSampling::ImageSampling(const DiffusionModel& model, const ImageDrafter& dr
   check(model, labels, options);
   if (impl_of(drafter).predictor) {
     const TargetCalls calls = options.two_calls ? TargetCalls::kTwo : TargetCalls::kOne;
-    const bool adapts = options.draft_length == 0;
     LatentDrafter guesses(impl_of(drafter).predictor(target_), calls, target_, options.reuse);
-    drafter_.emplace(
-        adaptive(std::move(guesses), calls, adapts ? kMostAdaptive : options.draft_length, adapts));
+    const std::size_t slots = std::size_t{options.max_draft} + 1;
+    drafter_.emplace(adaptive(std::move(guesses), calls, slots, !options.fixed_draft));
   }
   if (options.first > std::numeric_limits<std::uint32_t>::max() - labels.size()) {
     throw UsageError("the places of images go to 2^32");

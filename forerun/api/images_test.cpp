@@ -24,7 +24,8 @@ class Images : public ::testing::Test {
     ImageOptions o;
     o.steps = steps;
     o.seed = 5;
-    o.draft_length = 4;
+    o.max_draft = 3;
+    o.fixed_draft = true;
     return o;
   }
 };
@@ -59,7 +60,7 @@ TEST_F(Images, DoNotDependOnSamplesOrThreads) {
 }
 
 TEST_F(Images, InBf16AreAsExact) {
-  if (!images_in_bf16()) GTEST_SKIP() << "this processor has no AVX-512";
+  if (!auto_image_precision().fastest) GTEST_SKIP() << "this processor has no AVX-512";
   const DiffusionModel packed =
       DiffusionModel::load(kDit, DitDialect::kReference, Precision::kBF16);
   EXPECT_EQ(packed.precision(), Precision::kBF16);
@@ -86,7 +87,8 @@ TEST_F(Images, InBf16AreAsExact) {
 TEST_F(Images, DraftedAsFarAsPaysAreAsExact) {
   const std::vector<std::int64_t> labels = {0, 1};
   ImageOptions o = options(60);
-  o.draft_length = 0;
+  o.max_draft = 63;
+  o.fixed_draft = false;
   EXPECT_EQ(run("self", labels, o).values, run("none", labels, o).values);
   const ImageCertificate c = certify_images(model, ImageDrafter::load("asd", model), labels, o);
   EXPECT_TRUE(c.report.passed());  // if nothing paid, there was nothing to test
@@ -137,13 +139,13 @@ TEST_F(Images, OfTwoCallsTheFirstStepIsNoDraft) {
   ImageOptions o = options(40);
   o.two_calls = true;
   o.reuse = false;
-  o.draft_length = 1;
+  o.max_draft = 0;
   const ImageRun none = run("frozen", labels, o);
   EXPECT_EQ(none.statistics.drafted, 0U);
   EXPECT_EQ(none.steps[10].examined, 0U);
   EXPECT_EQ(none.efficiency(), 1.0);
   EXPECT_EQ(relaxed_profile(none), std::vector<double>(40, 1.0));
-  o.draft_length = 2;
+  o.max_draft = 1;
   const ImageRun one = run("frozen", labels, o);
   ASSERT_EQ(one.statistics.examined.size(), 1U);
   double examined = 0.0, overlap = 0.0, variance = 0.0;
@@ -238,9 +240,9 @@ TEST_F(Images, WhatCannotBeAskedForIsSaid) {
   refused({0}, [](ImageOptions& o) { o.steps = 1001; });
   refused({0}, [](ImageOptions& o) { o.guidance = std::nan(""); });
   refused({0}, [](ImageOptions& o) { o.guided_channels = 2; });
-  refused({0}, [](ImageOptions& o) { o.draft_length = 1025; });
+  refused({0}, [](ImageOptions& o) { o.max_draft = 1024; });
   refused({0}, [](ImageOptions& o) {
-    o.draft_length = 0;
+    o.fixed_draft = false;
     o.two_calls = true;
   });
   refused({0}, [](ImageOptions& o) { o.batch_size = 0; });

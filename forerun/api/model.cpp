@@ -5,6 +5,7 @@
 #include <fstream>
 #include <iterator>
 
+#include "forerun/api/choose_precision.h"
 #include "forerun/api/model_impl.h"
 #include "forerun/formats/gguf_tokenizer.h"
 #include "forerun/formats/tokenizer/tokenizer_json.h"
@@ -44,11 +45,13 @@ void check_vocabulary(const Model::Impl& impl) {
   }
 }
 
-std::shared_ptr<Model::Impl> load_gguf_model(const std::string& path, Precision precision) {
+std::shared_ptr<Model::Impl> load_gguf_model(const std::string& path,
+                                             const ChosenPrecision& chosen) {
   const Gguf gguf = load_gguf(path);
   auto impl = std::make_shared<Model::Impl>(
       Model::Impl{.path = path,
-                  .lm = load_decoder(gguf, precision),
+                  .lm = load_decoder(gguf, chosen.precision),
+                  .precision = chosen,
                   .tokenizer = tokenizer_of(tokenizer_spec(gguf), path)});
   set_chat_template(*impl, gguf.get<std::string_view>("tokenizer.chat_template"));
   set_end_tokens(*impl, {});
@@ -72,7 +75,7 @@ std::optional<std::string> hf_chat_template(const fs::path& folder,
   return *std::move(stored);
 }
 
-std::shared_ptr<Model::Impl> load_hf_model(const std::string& path, Precision precision) {
+std::shared_ptr<Model::Impl> load_hf_model(const std::string& path, const ChosenPrecision& chosen) {
   const fs::path folder(path);
   const HfConfig config = load_hf_config(folder);
   const std::string tokenizer_path = (folder / "tokenizer.json").string();
@@ -85,7 +88,8 @@ std::shared_ptr<Model::Impl> load_hf_model(const std::string& path, Precision pr
   const std::string tokenizer_config = text_of(folder / "tokenizer_config.json").value_or("{}");
   auto impl = std::make_shared<Model::Impl>(Model::Impl{
       .path = path,
-      .lm = load_decoder(config, load_safetensors(folder), path, precision),
+      .lm = load_decoder(config, load_safetensors(folder), path, chosen.precision),
+      .precision = chosen,
       .tokenizer =
           tokenizer_of(parse_tokenizer_json(*tokenizer_text, tokenizer_config), tokenizer_path)});
   set_chat_template(*impl, hf_chat_template(folder, tokenizer_config));
@@ -95,17 +99,16 @@ std::shared_ptr<Model::Impl> load_hf_model(const std::string& path, Precision pr
 
 }  // namespace
 
-Model Model::load(const std::string& path, Precision precision) {
+Model Model::load(const std::string& path, AskedPrecision asked) {
   const c10::InferenceMode no_autograd;
   std::error_code ignored;
   if (!fs::exists(path, ignored)) {
     throw UsageError(
         fmt::format("no model at '{}': give a GGUF file or a Hugging Face folder", path));
   }
-  // Without int8 products float32 is the fastest there is: such processors have none for bf16.
-  if (precision == Precision::kInt8 && !cpu_features().int8()) precision = Precision::kF32;
-  auto impl = fs::is_directory(path, ignored) ? load_hf_model(path, precision)
-                                              : load_gguf_model(path, precision);
+  const ChosenPrecision chosen = text_precision(path, asked, cpu_features());
+  auto impl =
+      fs::is_directory(path, ignored) ? load_hf_model(path, chosen) : load_gguf_model(path, chosen);
   check_vocabulary(*impl);
   return Model(std::move(impl));
 }
@@ -135,6 +138,7 @@ std::string Model::decode(std::span<const Token> tokens) const {
 
 const std::string& Model::path() const { return impl_->path; }
 Precision Model::precision() const { return impl_->lm.precision; }
+const ChosenPrecision& Model::chosen_precision() const { return impl_->precision; }
 std::size_t Model::vocab() const { return static_cast<std::size_t>(impl_->lm.config.vocab); }
 std::size_t Model::context() const { return static_cast<std::size_t>(impl_->lm.config.context); }
 

@@ -15,6 +15,7 @@ namespace forerun {
 struct Model::Impl {
   std::string path;
   DecoderLm lm;
+  ChosenPrecision precision;
   Tokenizer tokenizer;
   std::optional<ChatFamily> chat;
   bool has_chat_template = false;

@@ -11,7 +11,7 @@ namespace {
 const std::string kModels = FORERUN_SOURCE_DIR "/models/fashion-mnist/";
 
 TEST(ShippedImages, AreDraftedFarAheadAndAsExact) {
-  const Precision precision = images_in_bf16() ? Precision::kBF16 : Precision::kF32;
+  const Precision precision = auto_image_precision().precision;
   const DiffusionModel model =
       DiffusionModel::load(kModels + "dit", DitDialect::kReference, precision);
   EXPECT_EQ(model.classes(), 10);
@@ -19,7 +19,8 @@ TEST(ShippedImages, AreDraftedFarAheadAndAsExact) {
   const ImageDrafter drafter = ImageDrafter::load("free:" + kModels + "free", model);
   EXPECT_LT(drafter.cost(), 1.0 / 6.0);
   ImageOptions o;
-  o.draft_length = 8;
+  o.max_draft = 7;
+  o.fixed_draft = true;
   o.seed = 11;
   const std::vector<std::int64_t> labels = {3, 9};
   EXPECT_GT(generate_images(model, drafter, labels, o).efficiency(), 4.0);

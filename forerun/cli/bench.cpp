@@ -6,11 +6,13 @@
 #include <memory>
 #include <nlohmann/json.hpp>
 #include <optional>
+#include <sstream>
 
 #include "forerun/cli/explain.h"
+#include "forerun/cli/images.h"
 #include "forerun/cli/interrupt.h"
-#include "forerun/cli/new_file.h"
 #include "forerun/cli/options.h"
+#include "forerun/cli/paths.h"
 #include "forerun/cli/provenance.h"
 #include "forerun/cli/report.h"
 #include "forerun/cli/terminal.h"
@@ -19,9 +21,10 @@ namespace forerun::cli {
 namespace {
 
 struct Flags {
-  ModelFlags model;
-  SamplingFlags sampling;
-  std::string drafters = "none,lookup", draft_precision = "auto", prompts, report;
+  RunFlags run;
+  ImageBench images;
+  std::vector<std::string> drafters;
+  std::string prompts, report;
   int repeats = 1;
   bool raw = false, json = false, verbose = false;
 };
@@ -56,16 +59,13 @@ struct Contestant {
   }
 };
 
-std::vector<std::string> split(const std::string& list) {
-  std::vector<std::string> out = CLI::detail::split(list, ',');
-  std::erase(out, "");
-  if (out.empty()) throw UsageError("bench: --drafters is empty; try none,lookup");
-  // The baseline is always there, and first: every ratio is against it. Named again, it runs again,
-  // and its ratio is what this machine's noise makes of nothing.
-  const auto baseline = std::find(out.begin(), out.end(), "none");
-  if (baseline != out.end()) out.erase(baseline);
-  out.insert(out.begin(), "none");
-  return out;
+// The baseline is always there, and first: every ratio is against it. Named again, it runs again,
+// and its ratio is what this machine's noise makes of nothing.
+std::vector<std::string> with_baseline(std::vector<std::string> names) {
+  const auto baseline = std::find(names.begin(), names.end(), "none");
+  if (baseline != names.end()) names.erase(baseline);
+  names.insert(names.begin(), "none");
+  return names;
 }
 
 // The one of median speed.
@@ -233,13 +233,13 @@ void print_table(const std::vector<Contestant>& field, const GenerateOptions& o,
                                 "ratio", "tau", "ms/pass", "ms/draft", "against none");
   for (const Contestant& c : field) {
     const auto j = to_json(c, field[0], o);
-    out += fmt::format("{:<28} {:>8.1f} {:>7.2f} {:>6.2f} {:>9.2f} {:>9.2f}  {}\n", c.label,
-                       c.all.tok_s(), j["speedup_vs_none"].get<double>(), c.all.statistics.tau(),
-                       j["ms_per_target_pass"].get<double>(), j["ms_per_draft"].get<double>(),
-                       verdict(c, o, prompts));
+    out += fmt::format("{:<28} {:>8.1f} {:>7.2f} {:>6.2f} {:>9.2f} {:>9.2f}  {}\n",
+                       printable(c.label), c.all.tok_s(), j["speedup_vs_none"].get<double>(),
+                       c.all.statistics.tau(), j["ms_per_target_pass"].get<double>(),
+                       j["ms_per_draft"].get<double>(), verdict(c, o, prompts));
     for (const auto& [name, tally] : c.by_category) {
       if (c.drafter.none() || c.by_category.size() < 2) continue;
-      out += fmt::format("  {:<26} {:>8.1f} {:>7.2f} {:>6.2f}\n", name, tally.tok_s(),
+      out += fmt::format("  {:<26} {:>8.1f} {:>7.2f} {:>6.2f}\n", printable(name), tally.tok_s(),
                          tally.tok_s() / field[0].by_category.at(name).tok_s(),
                          tally.statistics.tau());
     }
@@ -268,23 +268,19 @@ nlohmann::json cost_document(const Model& model) {
 }
 
 // What render_report reads.
-nlohmann::json document(const Model& model, const GenerateOptions& o, std::size_t done,
-                        std::size_t prompts, const std::string& command,
-                        const nlohmann::json& drafters) {
-  return {{"forerun", FORERUN_VERSION},
-          {"date", utc_date()},
-          {"cpu", cpu_name()},
-          {"threads", machine().threads},
-          {"model", model.path()},
-          {"precision", name_of(model.precision())},
-          {"rule", name_of(o.rule)},
-          {"temperature", o.sampling.temperature},
-          {"seed", o.seed},
-          {"prompts", done},
-          {"prompts_total", prompts},
-          {"command", command},
-          {"drafters", drafters},
-          {"cost", cost_document(model)}};
+nlohmann::json document(const Flags& f, const Model& model, std::size_t done, std::size_t prompts,
+                        const std::string& command, const nlohmann::json& drafters) {
+  nlohmann::json j = asked_json(f.run, model.chosen_precision());
+  j.update({{"forerun", FORERUN_VERSION},
+            {"date", utc_date()},
+            {"cpu", machine().cpu},
+            {"temperature", f.run.text.sampling.temperature},
+            {"prompts", done},
+            {"prompts_total", prompts},
+            {"command", command},
+            {"drafters", drafters},
+            {"cost", cost_document(model)}});
+  return j;
 }
 
 // Runs prompt by prompt and returns how many were finished.
@@ -295,26 +291,32 @@ std::size_t run_prompts(const Model& model, std::vector<Contestant>& field,
   Progress progress;
   for (std::size_t i = 0; i < prompts.size(); ++i) {
     if (interrupted()) return i;
-    progress.show(fmt::format("prompt {} of {}  {}", i + 1, prompts.size(), texts[i].category));
+    progress.show(fmt::format("prompt {} of {}  {}", i + 1, prompts.size(),
+                              printable(texts[i].category, 40)));
     if (!run_prompt(model, field, i, prompts[i], texts[i].category, options, repeats)) return i;
   }
   return prompts.size();
 }
 
-int run(const Flags& f, const CLI::App& command) {
+int bench_text(const Flags& f, const Command& command) {
   const std::vector<Prompt> texts = read_prompts(f.prompts);
-  const std::vector<std::string> names = split(f.drafters);
-  std::optional<NewFile> report;
-  if (!f.report.empty()) report.emplace(f.report);
-  const Model model = load_model(f.model);
+  const std::vector<std::string> names = with_baseline(f.drafters);
+  std::optional<AtomicFile> report;
+  if (command.given("--report")) {
+    std::vector<std::string> inputs = {f.run.model.path, f.prompts};
+    for (const std::string& name : names) inputs.push_back(path_of_drafter(name));
+    expect_apart({{"--report", f.report}}, inputs);
+    report.emplace(f.report);
+  }
+  const Model model = load_model(f.run.model);
   std::vector<Contestant> field;
   for (const std::string& name : names) {
     const bool again = name == "none" && !field.empty();
     field.push_back({.label = again ? "none, again" : name,
-                     .drafter = load_drafter(name, f.draft_precision, model)});
+                     .drafter = load_drafter(name, f.run.draft.precision, model)});
   }
   const auto prompts = encode_prompts(model, texts, f.raw);
-  const GenerateOptions options = resolve(f.sampling);
+  const GenerateOptions options = text_options(f.run.text, f.run.draft);
   // The first passes of a process allocate and compile kernels; nobody should pay for that.
   GenerateOptions warm = options;
   warm.max_tokens = std::min(8U, options.max_tokens);
@@ -332,57 +334,105 @@ int run(const Flags& f, const CLI::App& command) {
   } else {
     print_table(field, options, done);
     for (const Contestant& c : field) {
-      if (f.verbose && c.draft_length) note(c.label + ": " + explain(*c.draft_length));
+      if (f.verbose && c.draft_length) note(printable(c.label) + ": " + explain(*c.draft_length));
     }
   }
   if (report) {
-    report->commit(
-        render_report(document(model, options, done, prompts.size(), command_line(command), list)));
-    note(fmt::format("{}: report on {} of {} prompts", f.report, done, prompts.size()));
+    commit(*report, render_report(document(f, model, done, prompts.size(), command.line(), list)));
+    note(fmt::format("{}: report on {} of {} prompts", printable(f.report), done, prompts.size()));
   }
   if (done < prompts.size()) return 130;  // not where Ctrl-C came too late to leave anything out
   const bool same = std::all_of(field.begin(), field.end(), [](auto& c) { return c.identical(); });
   return same || !options.exact() ? 0 : 1;
 }
 
+int run(Flags& f, const Command& command) {
+  std::erase(f.drafters, "");
+  if (command.given("--drafters") && f.drafters.empty()) {
+    throw UsageError("bench: --drafters is empty; try none,lookup");
+  }
+  const bool images = settle(f.run, command, {}) == Makes::kImages;
+  if (f.drafters.empty()) {
+    f.drafters =
+        images ? std::vector<std::string>{"frozen", "asd"} : std::vector<std::string>{"lookup"};
+  }
+  if (images) {
+    f.images.drafters = f.drafters;
+    // One length that is named is the one that is measured.
+    if (command.given("--max-draft") || command.given("--fixed-draft")) f.images.drafts.clear();
+    return bench_images(f.run, f.images, f.json);
+  }
+  if (!command.given("--prompts")) {
+    throw UsageError(
+        fmt::format("{} writes texts: give it prompts with --prompts FILE", f.run.model.path));
+  }
+  return bench_text(f, command);
+}
+
+void bind_image_bench(Command& command, Flags& f) {
+  bind_places(command, f.run.images);
+  command.group(kImageTitle);
+  command.add("--drafts", f.images.drafts,
+              "Drafted steps a round, always that many, one line of the table each; auto: as many "
+              "as pay. With --max-draft that one alone",
+              {.commas = true});
+  command.add_old("--draft-lengths", [&f](const std::string& list) {
+    f.images.drafts.clear();
+    std::istringstream lengths(list);
+    for (std::string one; std::getline(lengths, one, ',');) {
+      f.images.drafts.push_back(one == "auto" ? one : std::to_string(drafts_of_states(one)));
+    }
+    note("forerun: --draft-lengths is a former name that counts one more than --drafts");
+  });
+  command.add("--no-plain", f.images.plain, "Without plain sampling first; then there is no speed");
+  bind_images(command, f.run);
+}
+
 }  // namespace
 
-Action add_bench(CLI::App& parent, CLI::App*& command) {
+void add_bench(Command& program) {
   auto f = std::make_shared<Flags>();
-  f->sampling.options.max_tokens = 128;
-  command =
-      parent.add_subcommand("bench", "Compare drafters with plain decoding, prompt by prompt");
-  bind(*command, f->model);
-  bind(*command, f->sampling);
-  command
-      ->add_option("--drafters", f->drafters,
-                   "Comma-separated: none, lookup, draft-model:PATH, dflash:PATH[+lookup]")
-      ->capture_default_str();
-  bind_draft_precision(*command, f->draft_precision);
-  command
-      ->add_option("--prompts", f->prompts,
-                   "JSON lines, each with a \"prompt\" and perhaps a \"category\"")
-      ->required();
-  command
-      ->add_option("--repeats", f->repeats,
-                   "Times every text is generated; the run of median speed counts")
-      ->check(CLI::Range(1, 1000))
-      ->capture_default_str();
-  command->add_flag("--raw", f->raw, "Prompts as they are, without the chat format");
-  command->add_flag("-v,--verbose", f->verbose, "Explain how far each drafter went, and why");
-  command->add_flag("--json", f->json, "One JSON document on standard output");
-  command->add_option("--report", f->report, "Write the results with charts to this HTML file")
-      ->type_name("FILE");
-  command->footer(R"(Examples:
+  f->run.text.max_tokens = 128;
+  Command& command = program.add_command(
+      "bench", "Compare drafters with plain decoding of texts, or plain sampling of images");
+  bind_model(command, f->run.model, Makes::kBoth);
+  command.group(kTextTitle);
+  command.add("--prompts", f->prompts,
+              "JSON lines, each with a \"prompt\" and perhaps a \"category\"", {.shows = "FILE"});
+  command.add("--repeats", f->repeats,
+              "Times every text is generated; the run of median speed counts",
+              {.least = 1, .most = 1000});
+  command.add("--raw", f->raw, "Prompts as they are, without the chat format");
+  bind_text(command, f->run.text, f->run.draft);
+  command.group(kTextTitle);
+  command.add("-v,--verbose", f->verbose, "Explain how far each drafter went, and why");
+  command.add("--report", f->report, "Write the results with charts to this HTML file",
+              {.shows = "FILE"});
+  bind_image_bench(command, *f);
+  command.group(kDraftTitle);
+  command.add("--drafters", f->drafters,
+              "Texts: none, lookup, draft-model:PATH, dflash:PATH[+lookup]. Images: asd, frozen, "
+              "self, free:FOLDER",
+              {.commas = true, .standard = "none,lookup for texts, frozen,asd for images"});
+  bind_drafting(command, f->run.draft, Makes::kBoth, "15 for texts; images: see --drafts");
+  command.group(kOutputTitle);
+  command.add("--json", f->json, "One JSON document on standard output");
+  command.footer(R"(Examples:
   forerun bench -m model.gguf --drafters none,lookup --prompts prompts.jsonl -n 128 --temp 0
   forerun bench -m model.gguf --prompts prompts.jsonl --temp 0.8 --rule shared-noise --json
   forerun bench -m model.gguf --prompts prompts.jsonl --temp 0 --report bench.html
+  forerun bench -m dit --drafters frozen,asd,free:free --drafts 3,7 --count 16
 
-The drafters take turns on every text, eight tokens at a time, so that they share whatever the
-machine does meanwhile. With "none,none,lookup" plain decoding runs twice: how far apart the two
-are is the noise of this machine, and no smaller difference means anything. Greedy and
-shared-noise texts are compared token by token; a difference that is no tie fails (exit status 1).)");
-  return [f, app = command] { return run(*f, *app); };
+Texts: the drafters take turns on every text, eight tokens at a time, so that they share whatever
+the machine does meanwhile. With "none,none,lookup" plain decoding runs twice: how far apart the two
+are is the noise of this machine, and no smaller difference means anything. Greedy and shared-noise
+texts are compared token by token; a difference that is no tie fails (exit status 1).
+
+Columns for images: efficiency, transitions for each pass of the model that had to wait for the one
+before (1 is plain sampling); acceptance, share of the examined drafts that were kept; states, how
+many the model scored for each transition (what a machine without idle units pays); cost, time of a
+drafted state over that of a scored one; speed, wall clock of plain sampling over this.)");
+  command.runs([f, &command] { return run(*f, command); });
 }
 
 }  // namespace forerun::cli

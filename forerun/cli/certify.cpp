@@ -3,6 +3,7 @@
 #include <memory>
 #include <nlohmann/json.hpp>
 
+#include "forerun/cli/images.h"
 #include "forerun/cli/interrupt.h"
 #include "forerun/cli/options.h"
 #include "forerun/cli/terminal.h"
@@ -11,83 +12,95 @@ namespace forerun::cli {
 namespace {
 
 struct Flags {
-  ModelFlags model;
-  DrafterFlags drafter;
-  SamplingFlags sampling;
+  RunFlags run;
   std::string prompts;
   std::size_t tokens = 4000;
-  bool raw = false, json = false, adaptive = false;
+  bool raw = false, json = false;
 };
 
+// What is not drafted is not tested.
+bool passed(const Certificate& c) { return c.passed() && c.statistics.drafted > 0; }
+
 void report(const Certificate& c) {
-  const bool ok = c.passed();
-  write_out(fmt::format("{} {}\n",
-                        styled(stdout, ok ? Style::kGreen : Style::kRed, ok ? "PASS" : "FAIL"),
+  const bool ok = passed(c);
+  const char* const verdict = ok ? "PASS" : c.statistics.drafted == 0 ? "NOTHING DRAFTED" : "FAIL";
+  write_out(fmt::format("{} {}\n", styled(stdout, ok ? Style::kGreen : Style::kRed, verdict),
                         summary(c)));
   if (!c.exact) write_out("the rule is INEXACT by design: it should fail\n");
   for (const Difference& d : c.differences) write_out("  " + describe(d) + "\n");
   write_out(fmt::format("{}\n", tau_text(c.statistics)));
 }
 
-int run(const Flags& f) {
+int certify_text(const Flags& f) {
   const std::vector<Prompt> texts = read_prompts(f.prompts);
-  const Model model = load_model(f.model);
-  const Drafter drafter = load_drafter(f.drafter.name, f.drafter.precision, model);
+  const Model model = load_model(f.run.model);
+  const Drafter drafter = load_drafter(f.run.draft.drafter, f.run.draft.precision, model);
   const auto prompts = encode_prompts(model, texts, f.raw);
-  GenerateOptions options = resolve(f.sampling);
-  // What is not drafted is not tested.
-  options.fixed_draft = !f.adaptive;
+  const GenerateOptions options = text_options(f.run.text, f.run.draft);
   Progress progress;
   const Listener listener = counting(progress, f.tokens);
   const Certificate c =
       certify(model, drafter, prompts, f.tokens, options.max_tokens, options, listener);
   progress.clear();
   if (f.json) {
-    nlohmann::json j = to_json(c);
-    j.update({{"rule", f.sampling.rule},
-              {"drafter", f.drafter.name},
+    nlohmann::json j = asked_json(f.run, model.chosen_precision());
+    j.update(to_json(c));
+    j.update({{"passed", passed(c)},
               {"temperature", options.sampling.temperature},
-              {"precision", name_of(model.precision())},
-              {"seed", options.seed},
               {"statistics", to_json(c.statistics)}});
     write_json(j);
   } else {
     report(c);
   }
   if (interrupted()) return 130;
-  return c.passed() ? 0 : 1;
+  return passed(c) ? 0 : 1;
+}
+
+int run(Flags& f, const Command& command) {
+  if (settle(f.run, command, {.text = 8, .image = 7}) == Makes::kImages) {
+    return certify_images(f.run, f.json);
+  }
+  if (!command.given("--prompts")) {
+    throw UsageError(
+        fmt::format("{} writes texts: give it prompts with --prompts FILE", f.run.model.path));
+  }
+  return certify_text(f);
 }
 
 }  // namespace
 
-Action add_certify(CLI::App& parent, CLI::App*& command) {
+void add_certify(Command& program) {
   auto f = std::make_shared<Flags>();
-  f->sampling.options.max_tokens = 128;
-  f->sampling.options.max_draft = 8;
-  f->sampling.options.sampling.temperature = 1.0;
-  command = parent.add_subcommand(
-      "certify", "Test on outputs whether drafting changed what the model generates");
-  bind(*command, f->model);
-  bind(*command, f->drafter);
-  bind(*command, f->sampling);
-  command->remove_option(command->get_option("--fixed-draft"));
-  command->add_flag("--adaptive", f->adaptive,
-                    "Draft as far as pays, as generate does, instead of --max-draft tokens always");
-  command->get_option("-n")->description("Tokens for each prompt at most");
-  command->add_option("--prompts", f->prompts, "JSON lines, each with a \"prompt\"")->required();
-  command->add_option("--tokens", f->tokens, "Outputs to score, over all prompts")
-      ->check(CLI::Range(std::size_t{1}, std::size_t{100000000}))
-      ->capture_default_str();
-  command->add_flag("--raw", f->raw, "Prompts as they are, without the chat format");
-  command->add_flag("--json", f->json, "One JSON document on standard output");
-  command->footer(R"(Examples:
+  f->run.text.max_tokens = 128;
+  f->run.text.sampling.temperature = 1.0;
+  f->run.images.count = 64;
+  f->run.draft.fixed = true;
+  Command& command = program.add_command(
+      "certify", "Test on outputs whether drafting changed the law of texts or images");
+  bind_model(command, f->run.model, Makes::kBoth);
+  command.group(kTextTitle);
+  command.add("--prompts", f->prompts, "JSON lines, each with a \"prompt\"", {.shows = "FILE"});
+  command.add("--tokens", f->tokens, "Outputs to score, over all prompts",
+              {.least = 1, .most = 100000000});
+  command.add("--raw", f->raw, "Prompts as they are, without the chat format");
+  bind_text(command, f->run.text, f->run.draft);
+  bind_places(command, f->run.images);
+  bind_images(command, f->run);
+  bind_drafter(command, f->run.draft, Makes::kBoth);
+  bind_drafting(command, f->run.draft, Makes::kBoth, "8 for texts, 7 for images");
+  command.group(kOutputTitle);
+  command.add("--json", f->json, "One JSON document on standard output");
+  command.footer(R"(Examples:
   forerun certify -m model.gguf --prompts prompts.jsonl
   forerun certify -m model.gguf --prompts prompts.jsonl --rule typical     (is caught)
   forerun certify -m model.gguf --prompts prompts.jsonl --temp 0           (equality)
+  forerun certify -m dit --drafter asd --steps 100 --count 16
 
-Every output is scored again by plain passes of the target. For an exact rule z is standard
-normal; |z| >= 4 or a Kolmogorov-Smirnov p under 1e-4 fails. Exit status 0: passed, 1: failed.)");
-  return [f] { return run(*f); };
+Every output is scored again by plain passes of the model. For an exact rule z is standard normal;
+|z| >= 4 or a Kolmogorov-Smirnov p under 1e-4 fails. Of images z is the mean projection of what is
+left of a step, in standard deviations, on the direction from the model's mean to the draft's: only
+there can a biased rule be seen. Exit status 0: passed; 1: failed, or nothing was drafted.)");
+  command.runs([f, &command] { return run(*f, command); });
 }
 
 }  // namespace forerun::cli

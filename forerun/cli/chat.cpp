@@ -12,8 +12,8 @@ namespace {
 
 struct Flags {
   ModelFlags model;
-  DrafterFlags drafter;
-  SamplingFlags sampling;
+  DraftFlags draft = {.drafter = "lookup"};
+  GenerateOptions text;
   std::string system;
 };
 
@@ -36,6 +36,7 @@ std::optional<std::string> ask() {
   std::fwrite(mark.data(), 1, mark.size(), stderr);
   std::string line;
   if (!std::getline(std::cin, line)) return std::nullopt;
+  while (line.ends_with('\r')) line.pop_back();
   return line;
 }
 
@@ -55,8 +56,8 @@ void answer(const Model& model, const Drafter& drafter, const GenerateOptions& o
 
 int run(const Flags& f) {
   const Model model = load_model(f.model);
-  const Drafter drafter = load_drafter(f.drafter.name, f.drafter.precision, model);
-  GenerateOptions options = resolve(f.sampling);
+  const Drafter drafter = load_drafter(f.draft.drafter, f.draft.precision, model);
+  GenerateOptions options = text_options(f.text, f.draft);
   const Message probe{"user", "hello"};
   model.encode_chat(
       {&probe, 1});  // a model without a chat format is refused before the first question
@@ -89,19 +90,20 @@ int run(const Flags& f) {
 
 }  // namespace
 
-Action add_chat(CLI::App& parent, CLI::App*& command) {
+void add_chat(Command& program) {
   auto f = std::make_shared<Flags>();
-  f->sampling.options.sampling.temperature = 0.7;
-  f->sampling.options.max_tokens = 1024;
-  command = parent.add_subcommand("chat", "Talk with a model in the terminal");
-  bind(*command, f->model);
-  bind(*command, f->drafter);
-  bind(*command, f->sampling);
-  command->add_option("--system", f->system, "System message");
-  command->footer(R"(Examples:
+  f->text.sampling.temperature = 0.7;
+  f->text.max_tokens = 1024;
+  Command& command = program.add_command("chat", "Talk with a model in the terminal");
+  bind_model(command, f->model);
+  bind_drafter(command, f->draft, Makes::kTexts);
+  bind_drafting(command, f->draft, Makes::kTexts, "15");
+  bind_text(command, f->text, f->draft);
+  command.add("--system", f->system, "System message");
+  command.footer(R"(Examples:
   forerun chat -m model.gguf
   forerun chat -m model.gguf --system "Answer in one sentence." --temp 0)");
-  return [f] { return run(*f); };
+  command.runs([f] { return run(*f); });
 }
 
 }  // namespace forerun::cli

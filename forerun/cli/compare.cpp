@@ -52,39 +52,35 @@ int run(const Flags& f) {
 
 }  // namespace
 
-Action add_compare(CLI::App& parent, CLI::App*& command) {
+void add_compare(Command& program) {
   auto f = std::make_shared<Flags>();
   f->reference.precision = "f32";
   f->options.sampling.temperature = 0.7;
   f->options.max_tokens = 128;
   f->options.ignore_end = true;
-  command = parent.add_subcommand(
+  Command& command = program.add_command(
       "compare", "Measure how far a precision, or another model file, moves the laws");
-  bind(*command, f->model);
-  command->add_option("--reference", f->reference.path, "Model to compare with; default: the same");
-  command->add_option("--reference-precision", f->reference.precision, "Its precision")
-      ->check(CLI::IsMember({"f32", "bf16", "int8"}))
-      ->capture_default_str();
-  command->add_option("--prompts", f->prompts, "JSON lines, each with a \"prompt\"")->required();
-  command->add_option("--tokens", f->tokens, "Places to compare, over all prompts")
-      ->check(CLI::Range(std::size_t{1}, std::size_t{100000000}))
-      ->capture_default_str();
-  command->add_option("-n,--max-tokens", f->options.max_tokens, "Tokens for each prompt at most")
-      ->check(CLI::Range(1U, 1U << 20))
-      ->capture_default_str();
-  command->add_option("--temp", f->options.sampling.temperature, "Of the texts")
-      ->check(CLI::Range(0.0, 1000.0))
-      ->capture_default_str();
-  command->add_option("--seed", f->options.seed, "Of the texts")->capture_default_str();
-  command->add_flag("--raw", f->raw, "Prompts as they are, without the chat format");
-  command->add_flag("--json", f->json, "One JSON document on standard output");
-  command->footer(R"(Examples:
+  bind_model(command, f->model);
+  command.add("--reference", f->reference.path, "Model to compare with; default: the same");
+  command.add("--reference-precision", f->reference.precision, "Its precision",
+              {.one_of = {"auto", "f32", "bf16", "int8"}});
+  command.add("--prompts", f->prompts, "JSON lines, each with a \"prompt\"", {.required = true});
+  command.add("--tokens", f->tokens, "Places to compare, over all prompts",
+              {.least = 1, .most = 100000000});
+  command.add("-n,--max-tokens", f->options.max_tokens, "Tokens for each prompt at most",
+              {.least = 1, .most = 1 << 20});
+  command.add("--temp", f->options.sampling.temperature, "Of the texts",
+              {.least = 0.0, .most = 1000.0});
+  command.add("--seed", f->options.seed, "Of the texts");
+  command.add("--raw", f->raw, "Prompts as they are, without the chat format");
+  command.add("--json", f->json, "One JSON document on standard output");
+  command.footer(R"(Examples:
   forerun compare -m model.gguf --precision int8 --prompts prompts.jsonl
   forerun compare -m small.gguf --reference original/ --prompts prompts.jsonl --tokens 1000
 
 The model writes texts; at every place of them the law it gives is held against the reference's.
 KL is KL(reference || model) at temperature 1, in nats; 0.01 is hard to tell apart.)");
-  return [f] { return run(*f); };
+  command.runs([f] { return run(*f); });
 }
 
 }  // namespace forerun::cli

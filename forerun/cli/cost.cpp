@@ -67,36 +67,28 @@ nlohmann::json to_json(const CostCurve& curve, const CostOptions& options, const
           {"cpu", machine().cpu}};
 }
 
-Action add_cost(CLI::App& parent, CLI::App*& command) {
+void add_cost(Command& program) {
   auto f = std::make_shared<Flags>();
-  f->model.precision = "int8";
-  command =
-      parent.add_subcommand("cost", "Measure what checking M tokens costs against making one");
-  bind(*command, f->model);
-  command->add_option("--prefix", f->cost.prefix, "Tokens before those that are timed")
-      ->check(CLI::Range(0, 1 << 20))
-      ->capture_default_str();
-  command->add_option("--rows", f->cost.rows, "Comma-separated numbers of tokens of a pass")
-      ->delimiter(',')
-      ->check(CLI::Range(1, 1 << 16))
-      ->capture_default_str();
-  command
-      ->add_option("--sequences", f->cost.sequences,
-                   "Sequences in one pass, each with its own prefix")
-      ->check(CLI::Range(1, 1024))
-      ->capture_default_str();
-  command->add_option("--repeats", f->cost.repeats, "Passes of each size; the median counts")
-      ->check(CLI::Range(1, 10000))
-      ->capture_default_str();
-  command->add_flag("--json", f->json, "One JSON document on standard output");
-  command->footer(R"(Examples:
+  Command& command =
+      program.add_command("cost", "Measure what checking M tokens costs against making one");
+  bind_model(command, f->model);
+  command.add("--prefix", f->cost.prefix, "Tokens before those that are timed",
+              {.least = 0, .most = 1 << 20});
+  command.add("--rows", f->cost.rows, "Comma-separated numbers of tokens of a pass",
+              {.least = 1, .most = 1 << 16, .commas = true});
+  command.add("--sequences", f->cost.sequences, "Sequences in one pass, each with its own prefix",
+              {.least = 1, .most = 1024, .old = "--lanes"});
+  command.add("--repeats", f->cost.repeats, "Passes of each size; the median counts",
+              {.least = 1, .most = 10000});
+  command.add("--json", f->json, "One JSON document on standard output");
+  command.footer(R"(Examples:
   forerun cost -m model.gguf
   forerun cost -m model.gguf --prefix 1500 --precision f32 --json
   forerun cost -m model.gguf --rows 1 --sequences 8
 
 'x first' is the price of checking so many tokens in units of the first line's; 'x memory' compares
 with reading every weight once at the speed of this machine's memory, measured in the same run.)");
-  return [f] { return run(*f); };
+  command.runs([f] { return run(*f); });
 }
 
 }  // namespace forerun::cli

@@ -19,7 +19,7 @@ constexpr const char* kPrompt =
 
 struct Flags {
   ModelFlags model;
-  DrafterFlags drafter;
+  DraftFlags draft = {.drafter = "lookup"};
   GenerateOptions options;
   std::string prompt = kPrompt;
   std::size_t certificate_tokens = 400;
@@ -32,10 +32,9 @@ Generated stream(const Model& model, const Drafter& drafter, const std::vector<T
   listener.on_text = [](std::string_view piece) { write_out(piece); };
   listener.go_on = [] { return !interrupted(); };
   Generated g = generate(model, drafter, prompt, options, listener);
-  write_out("\n" +
-            styled(stdout, Style::kDim,
-                   fmt::format("{:.1f} tok/s, {}", g.tokens_per_second(), tau_text(g.statistics))) +
-            "\n\n");
+  write_out(fmt::format("\n{}\n\n", styled(stdout, Style::kDim,
+                                           fmt::format("{:.1f} tok/s, {}", g.tokens_per_second(),
+                                                       tau_text(g.statistics)))));
   return g;
 }
 
@@ -84,11 +83,11 @@ bool print_certificates(const Model& model, const Drafter& drafter,
 }
 
 int run(const Flags& f) {
-  if (f.drafter.name == "none") throw UsageError("demo: needs a drafter; try --drafter lookup");
+  if (f.draft.drafter == "none") throw UsageError("demo: needs a drafter; try --drafter lookup");
   Progress progress;
-  progress.show("loading " + f.model.path + " ...");
+  progress.show("loading " + printable(f.model.path) + " ...");
   const Model model = load_model(f.model);
-  const Drafter drafter = load_drafter(f.drafter.name, f.drafter.precision, model);
+  const Drafter drafter = load_drafter(f.draft.drafter, f.draft.precision, model);
   progress.clear();
   const Message turn{"user", f.prompt};
   const std::vector<Token> prompt = model.encode_chat({&turn, 1});
@@ -111,27 +110,23 @@ int run(const Flags& f) {
 
 }  // namespace
 
-Action add_demo(CLI::App& parent, CLI::App*& command) {
+void add_demo(Command& program) {
   auto f = std::make_shared<Flags>();
   f->options.max_tokens = 200;
-  command = parent.add_subcommand(
+  Command& command = program.add_command(
       "demo", "Answer a prompt plain and drafted, and prove that drafting changed nothing");
-  bind(*command, f->model);
-  bind(*command, f->drafter);
-  command->add_option("-n,--max-tokens", f->options.max_tokens, "Tokens to generate at most")
-      ->check(CLI::Range(1U, 1U << 20))
-      ->capture_default_str();
-  command->add_option("--max-draft", f->options.max_draft, "Drafted tokens a round at most")
-      ->check(CLI::Range(1, 64))
-      ->capture_default_str();
-  command->add_option("--seed", f->options.seed, "Of the certified texts; the others are greedy")
-      ->capture_default_str();
-  command->add_option("-p,--prompt", f->prompt, "The prompt")->capture_default_str();
-  command->add_option("--certificate-tokens", f->certificate_tokens, "Outputs to certify")
-      ->check(CLI::Range(std::size_t{1}, std::size_t{1000000}))
-      ->capture_default_str();
-  command->footer("Example:\n  forerun demo -m model.gguf");
-  return [f] { return run(*f); };
+  bind_model(command, f->model);
+  bind_drafter(command, f->draft, Makes::kTexts);
+  command.add("-n,--max-tokens", f->options.max_tokens, "Tokens to generate at most",
+              {.least = 1, .most = 1 << 20});
+  command.add("--max-draft", f->options.max_draft, "Drafted tokens a round at most",
+              {.least = 1, .most = 64});
+  command.add("--seed", f->options.seed, "Of the certified texts; the others are greedy");
+  command.add("-p,--prompt", f->prompt, "The prompt");
+  command.add("--certificate-tokens", f->certificate_tokens, "Outputs to certify",
+              {.least = 1, .most = 1000000});
+  command.footer("Example:\n  forerun demo -m model.gguf");
+  command.runs([f] { return run(*f); });
 }
 
 }  // namespace forerun::cli

@@ -52,8 +52,8 @@ int run(const Flags& f) {
                 {"interrupted", d.interrupted}});
   } else {
     write_out(fmt::format(
-        "{}: {} answers of {} tokens, {} of them ({:.1f}%) end in a loop; {} new in {}\n", f.out,
-        d.documents, d.answer_tokens, d.looping,
+        "{}: {} answers of {} tokens, {} of them ({:.1f}%) end in a loop; {} new in {}\n",
+        printable(f.out), d.documents, d.answer_tokens, d.looping,
         100.0 * static_cast<double>(d.looping) /
             static_cast<double>(std::max<std::size_t>(d.documents, 1)),
         d.added, duration(d.seconds)));
@@ -68,50 +68,40 @@ int run(const Flags& f) {
 
 }  // namespace
 
-Action add_distill(CLI::App& parent, CLI::App*& command) {
+void add_distill(Command& program) {
   auto f = std::make_shared<Flags>();
   GenerateOptions& o = f->options.generate;
   o.batch_size = 32;
-  command = parent.add_subcommand(
+  Command& command = program.add_command(
       "distill", "Let the model answer prompts, many at once, as data to train a drafter on");
-  bind(*command, f->model);
-  command->add_option("--prompts", f->prompts, "JSON lines, each with a \"prompt\"");
-  command
-      ->add_option("--self-prompts", f->options.self_prompts,
-                   "Prompts that the model writes itself, behind those of the file")
-      ->check(CLI::Range(std::size_t{0}, std::size_t{1} << 31))
-      ->capture_default_str();
-  command->add_option("--out", f->out, "Folder of the answers; resumed again if it holds some")
-      ->required();
-  command->add_option("--temp", o.sampling.temperature, "Of the answers, 0 = greedy")
-      ->check(CLI::Range(0.0, 1000.0))
-      ->capture_default_str();
-  command->add_option("--top-k", o.sampling.top_k, "Keep the k likeliest tokens, 0 = all")
-      ->capture_default_str();
-  command->add_option("--top-p", o.sampling.top_p, "Keep the likeliest tokens that make up p")
-      ->check(CLI::Range(0.0, 1.0))
-      ->capture_default_str();
-  command
-      ->add_option("--self-temp", f->options.self_temperature,
-                   "Of the prompts that the model writes")
-      ->check(CLI::Range(0.01, 1000.0))
-      ->capture_default_str();
-  command->add_option("-n,--max-tokens", o.max_tokens, "Tokens an answer at most")
-      ->check(CLI::Range(1U, 1U << 20))
-      ->capture_default_str();
-  command->add_option("--batch-size", o.batch_size, "Answers written at a time")
-      ->check(CLI::Range(1U, 4096U))
-      ->capture_default_str();
-  command->add_option("--seed", o.seed, "Same seed, same answers")->capture_default_str();
-  command->add_flag("--json", f->json, "One JSON document on standard output");
-  command->footer(R"(Examples:
+  bind_model(command, f->model);
+  command.add("--prompts", f->prompts, "JSON lines, each with a \"prompt\"");
+  command.add("--self-prompts", f->options.self_prompts,
+              "Prompts that the model writes itself, behind those of the file",
+              {.least = 0, .most = 2147483648.0});
+  command.add("--out", f->out, "Folder of the answers; resumed if it holds some",
+              {.required = true});
+  command.add("--temp", o.sampling.temperature, "Of the answers, 0 = greedy",
+              {.least = 0.0, .most = 1000.0});
+  command.add("--top-k", o.sampling.top_k, "Keep the k likeliest tokens, 0 = all");
+  command.add("--top-p", o.sampling.top_p, "Keep the likeliest tokens that make up p",
+              {.least = 0.0, .most = 1.0});
+  command.add("--self-temp", f->options.self_temperature, "Of the prompts that the model writes",
+              {.least = 0.01, .most = 1000.0});
+  command.add("-n,--max-tokens", o.max_tokens, "Tokens an answer at most",
+              {.least = 1, .most = 1 << 20});
+  command.add("--batch-size", o.batch_size, "Answers written at a time",
+              {.least = 1, .most = 4096, .old = "--lanes"});
+  command.add("--seed", o.seed, "Same seed, same answers");
+  command.add("--json", f->json, "One JSON document on standard output");
+  command.footer(R"(Examples:
   forerun distill -m model.gguf --prompts prompts.jsonl --out answers-greedy
   forerun distill -m model.gguf --prompts prompts.jsonl --out answers-0.7 --temp 0.7
   forerun distill -m model.gguf --self-prompts 20000 --out answers-own
 
 A drafter learns best from what its target says. Ctrl-C keeps what is finished, and the same command goes on
 from there. The folder holds token shards (safetensors: tokens, ends, prompts, ids), which forerun train reads.)");
-  return [f] { return run(*f); };
+  command.runs([f] { return run(*f); });
 }
 
 }  // namespace forerun::cli

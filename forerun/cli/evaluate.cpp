@@ -15,7 +15,7 @@ namespace forerun::cli {
 namespace {
 
 struct Flags {
-  ImageFlags images;
+  RunFlags run;
   std::string classifier, data, against, keep;
   std::vector<std::string> folders;
   EvaluationOptions evaluation;
@@ -34,7 +34,7 @@ void expect_fit(const DiffusionModel& model, const ImageReference& reference, co
     throw UsageError(fmt::format(
         "{} makes latents: decode its images with `forerun generate --vae`, and give them as "
         "--images",
-        f.images.model));
+        f.run.model.path));
   }
   if (model.classes() != static_cast<std::int64_t>(reference.classes().size()) ||
       model.side() != reference.side() || model.channels() != reference.channels()) {
@@ -42,25 +42,28 @@ void expect_fit(const DiffusionModel& model, const ImageReference& reference, co
         fmt::format("{} makes images of {} x {} with {} channels in {} classes, the classifier {} "
                     "reads {} x {} "
                     "with {} in {}: train one with `forerun train classifier --side {}`",
-                    f.images.model, model.side(), model.side(), model.channels(), model.classes(),
+                    f.run.model.path, model.side(), model.side(), model.channels(), model.classes(),
                     f.classifier, reference.side(), reference.side(), reference.channels(),
                     reference.classes().size(), model.side()));
   }
 }
 
 SamplePlan plan_of(const Flags& f, const DiffusionModel& model) {
-  SamplePlan plan{.sets = {}, .count = f.images.count, .keep = f.keep};
+  const ImageOptions options = image_options(f.run, model);
+  ImageOptions exact_options = options;
+  exact_options.relaxation.clear();
+  SamplePlan plan{.sets = {}, .count = f.run.images.count, .keep = f.keep};
   // The other one first: differences are of the drafted set less the plain one.
   if (!f.against.empty()) {
     plan.sets.push_back({.name = set_name(f.against, "maximal"),
                          .drafter = f.against,
                          .rule = "maximal",
-                         .options = f.images.options});
+                         .options = exact_options});
   }
-  plan.sets.push_back({.name = set_name(f.images.drafter, f.images.rule),
-                       .drafter = f.images.drafter,
-                       .rule = f.images.rule,
-                       .options = resolve(f.images, model)});
+  plan.sets.push_back({.name = set_name(f.run.draft.drafter, f.run.draft.rule),
+                       .drafter = f.run.draft.drafter,
+                       .rule = f.run.draft.rule,
+                       .options = options});
   if (plan.sets.size() == 2 && plan.sets[0].name == plan.sets[1].name) {
     throw UsageError(
         fmt::format("--against {0} is what is sampled anyway; name another --drafter", f.against));
@@ -116,7 +119,7 @@ nlohmann::json document(const Flags& f, const std::optional<DiffusionModel>& mod
   nlohmann::json j = to_json(e, names, reference);
   j["interrupted"] = s.interrupted;
   if (!model) return j;
-  j.update(settings(f.images, *model));
+  j.update(settings(f.run, *model));
   j["found"] = s.found;
   j["sampled"] = s.made;
   j["sampling_seconds"] = s.seconds;
@@ -127,13 +130,13 @@ nlohmann::json document(const Flags& f, const std::optional<DiffusionModel>& mod
 }
 
 int run(const Flags& f) {
-  if (f.images.model.empty() == f.folders.empty()) {
+  if (f.run.model.path.empty() == f.folders.empty()) {
     throw UsageError("evaluate: give a model to sample from (-m), or folders of images (--images)");
   }
-  set_threads(f.images.threads);
+  set_threads(f.run.model.threads);
   const ImageReference reference = ImageReference::load(f.classifier, f.data);
   std::optional<DiffusionModel> model;
-  if (f.folders.empty()) model = load_diffusion(f.images);
+  if (f.folders.empty()) model = load_diffusion(f.run);
   const Sampled s = model ? sampled(f, reference, *model) : read(f, reference);
   constexpr std::size_t kLeast = 4;  // as evaluate_images
   if (s.interrupted && s.sets.front().set.images.size() < kLeast) return 130;
@@ -156,47 +159,44 @@ int run(const Flags& f) {
   return s.interrupted ? 130 : 0;
 }
 
-void bind_all(CLI::App& app, Flags& f) {
-  app.add_option("--classifier", f.classifier,
-                 "Folder of the classifier; `forerun train classifier` makes it")
-      ->required();
-  app.add_option("--data", f.data, "Folder of the images that it, and the model, were trained on")
-      ->required();
-  bind(app, f.images);
-  bind_drafting(app, f.images);
-  app.get_option("--model")->required(false);
-  app.remove_option(app.get_option("--class"));
-  app.remove_option(app.get_option("--count"));
-  app.add_option("-n,--count", f.images.count, "Images of a set, over all classes in turn")
-      ->check(CLI::Range(std::size_t{4}, std::size_t{1} << 20))
-      ->capture_default_str();
-  app.add_option("--against", f.against,
-                 "Samples a second set with this drafter (none: plain sampling) from the same "
-                 "seeds, and compares");
-  app.add_option("--keep", f.keep,
-                 "Folder for the images, as PNG files by set and class; those it holds are not "
-                 "sampled again");
-  app.add_option("--images", f.folders,
-                 "Images made before, CLASS/*.png, in place of -m; several folders are compared "
-                 "with the first");
-  app.add_option("--replicates", f.evaluation.replicates,
-                 "Sets drawn again from each set, for the errors")
-      ->check(CLI::Range(2, 10000))
-      ->capture_default_str();
-  app.add_flag("--json", f.json, "One JSON document on standard output");
+void bind_all(Command& app, Flags& f) {
+  app.add("--classifier", f.classifier,
+          "Folder of the classifier; `forerun train classifier` makes it",
+          {.required = true, .shows = "FOLDER"});
+  app.add("--data", f.data, "Folder of the images that it, and the model, were trained on",
+          {.required = true, .shows = "FOLDER"});
+  bind_model(app, f.run.model, Makes::kImages, false);
+  bind_images(app, f.run);
+  bind_drafter(app, f.run.draft, Makes::kImages);
+  bind_drafting(app, f.run.draft, Makes::kImages, "7");
+  app.group(kOutputTitle);
+  app.add("-n,--count", f.run.images.count, "Images of a set, over all classes in turn",
+          {.least = 4, .most = 1 << 20});
+  app.add("--against", f.against,
+          "Samples a second set with this drafter (none: plain sampling) from the same "
+          "seeds, and compares");
+  app.add("--keep", f.keep,
+          "Folder for the images, as PNG files by set and class; those it holds are not "
+          "sampled again");
+  app.add("--images", f.folders,
+          "Images made before, CLASS/*.png, in place of -m; several folders are compared "
+          "with the first");
+  app.add("--replicates", f.evaluation.replicates, "Sets drawn again from each set, for the errors",
+          {.least = 2, .most = 10000});
+  app.add("--json", f.json, "One JSON document on standard output");
 }
 
 }  // namespace
 
-Action add_evaluate(CLI::App& parent, CLI::App*& command) {
+void add_evaluate(Command& program) {
   auto f = std::make_shared<Flags>();
-  f->images.count = 1000;
-  f->images.options.draft_length = 8;
-  command = parent.add_subcommand(
+  f->run.images.count = 1000;
+  f->run.draft.fixed = true;
+  Command& command = program.add_command(
       "evaluate",
       "Compare sampled images with test images under a small classifier (diffusion models)");
-  bind_all(*command, *f);
-  command->footer(R"(Examples:
+  bind_all(command, *f);
+  command.footer(R"(Examples:
   forerun evaluate --classifier classifier --data /usr/share/datasets/fashion-mnist -m dit --drafter asd
       --against none --count 5000 --keep samples
   forerun evaluate --classifier classifier --data /usr/share/datasets/fashion-mnist --images samples/plain
@@ -205,7 +205,10 @@ cFID and c-sFID are Frechet distances of features of the classifier: not Incepti
 numbers, blind to small biases (`forerun certify` tests for those). The floor is what as many training images get.
 Ctrl-C reports on the images that are finished; with --keep the same command goes on where it was stopped, and a
 larger --count adds to what is there.)");
-  return [f] { return run(*f); };
+  command.runs([f, &command] {
+    if (command.given("--model")) settle(f->run, command, {.image = 7});
+    return run(*f);
+  });
 }
 
 }  // namespace forerun::cli

@@ -9,7 +9,7 @@
 
 #include "forerun/cli/evaluate.h"
 #include "forerun/cli/interrupt.h"
-#include "forerun/cli/new_file.h"
+#include "forerun/cli/paths.h"
 #include "forerun/evaluate.h"
 #include "forerun/image.h"
 
@@ -27,7 +27,9 @@ nlohmann::json described(const SamplePlan::Set& set, const DiffusionModel& model
   out.update(
       {{"format", kFormat}, {"model", model.digest()}, {"seed", o.seed}, {"drafter", set.drafter}});
   if (set.drafter == "none") return out;
-  out["draft_length"] = o.draft_length;
+  // As former versions wrote it, so that their folders are known again: 0 is adaptive.
+  out["draft_length"] = o.fixed_draft ? o.max_draft + 1 : 0;
+  if (!o.fixed_draft && o.max_draft != ImageOptions().max_draft) out["max_draft"] = o.max_draft;
   out["two_calls"] = o.two_calls;
   out["reuse"] = o.reuse;
   out["rule"] = set.rule;
@@ -50,7 +52,8 @@ class Store {
     const fs::path file = folder_ / "settings.json";
     std::ifstream in(file, std::ios::binary);
     if (!in) {
-      NewFile(file.string()).commit(settings.dump(2) + "\n");
+      AtomicFile out(file);
+      commit(out, settings.dump(2) + "\n");
       return;
     }
     const auto found =
@@ -71,7 +74,8 @@ class Store {
     if (folder_.empty()) return;
     const fs::path at = path(place);
     fs::create_directory(at.parent_path());
-    NewFile(at.string()).commit(png_grid(std::span(&image, 1), 1));
+    AtomicFile out(at);
+    commit(out, png_grid(std::span(&image, 1), 1));
   }
 
  private:

@@ -1,38 +1,35 @@
 #include <fmt/format.h>
 
-#include <fstream>
 #include <iostream>
 #include <iterator>
 #include <memory>
 #include <nlohmann/json.hpp>
+#include <optional>
 
 #include "forerun/cli/explain.h"
+#include "forerun/cli/images.h"
 #include "forerun/cli/interrupt.h"
 #include "forerun/cli/options.h"
+#include "forerun/cli/paths.h"
 #include "forerun/cli/terminal.h"
 
 namespace forerun::cli {
 namespace {
 
 struct Flags {
-  ModelFlags model;
-  DrafterFlags drafter;
-  SamplingFlags sampling;
+  RunFlags run;
+  ImageFiles files;
   std::string prompt, prompt_file, system;
   bool raw = false, json = false, certify = false, verbose = false;
 };
 
-std::string read_all(const std::string& path) {
+std::string read_prompt(const std::string& path) {
   if (path == "-") return {std::istreambuf_iterator<char>(std::cin), {}};
-  std::ifstream in(path, std::ios::binary);
-  in.peek();  // a folder opens, but cannot be read
-  if (in.bad() || !in.is_open())
-    throw UsageError(fmt::format("cannot open the prompt file '{}'", path));
-  return {std::istreambuf_iterator<char>(in), {}};
+  return read_input(path, "prompt file");
 }
 
 std::vector<Token> prompt_tokens(const Model& model, const Flags& f) {
-  const std::string text = f.prompt_file.empty() ? f.prompt : read_all(f.prompt_file);
+  const std::string text = f.prompt_file.empty() ? f.prompt : read_prompt(f.prompt_file);
   if (f.raw) return model.encode(text);
   std::vector<Message> turns;
   if (!f.system.empty()) turns.push_back({"system", f.system});
@@ -41,8 +38,9 @@ std::vector<Token> prompt_tokens(const Model& model, const Flags& f) {
 }
 
 nlohmann::json document(const Flags& f, const Generated& g, std::size_t prompt_tokens,
-                        std::string_view precision) {
-  nlohmann::json j = to_json(g.statistics);
+                        const Model& model) {
+  nlohmann::json j = asked_json(f.run, model.chosen_precision());
+  j.update(to_json(g.statistics));
   j.update({{"text", g.text},
             {"tokens", g.tokens},
             {"target_passes", g.statistics.passes + static_cast<std::uint64_t>(g.prefill_passes)},
@@ -51,12 +49,9 @@ nlohmann::json document(const Flags& f, const Generated& g, std::size_t prompt_t
             {"prompt_tokens", prompt_tokens},
             {"prefill_seconds", g.prefill_seconds},
             {"finish", name_of(g.finish)},
-            {"drafter", f.drafter.name},
-            {"rule", name_of(g.rule)},
+            {"interrupted", g.finish == Finish::kInterrupted},
             {"exact", g.exact},
-            {"seed", g.seed},
-            {"temperature", f.sampling.options.sampling.temperature},
-            {"precision", precision}});
+            {"temperature", f.run.text.sampling.temperature}});
   return j;
 }
 
@@ -66,17 +61,17 @@ void report(const Flags& f, const Generated& g, std::size_t prompt_tokens) {
   note(styled(stderr, Style::kDim,
               fmt::format("{:.1f} tok/s, {}, prompt {} tokens in {:.2f} s, drafter {}, rule ",
                           g.tokens_per_second(), tau_text(g.statistics), prompt_tokens,
-                          g.prefill_seconds, f.drafter.name)) +
+                          g.prefill_seconds, f.run.draft.drafter)) +
        rule +
        styled(stderr, Style::kDim,
               fmt::format(", seed {}, ended by {}", g.seed, name_of(g.finish))));
 }
 
-int run(const Flags& f) {
-  const Model model = load_model(f.model);
-  const Drafter drafter = load_drafter(f.drafter.name, f.drafter.precision, model);
+int generate_text(const Flags& f) {
+  const Model model = load_model(f.run.model);
+  const Drafter drafter = load_drafter(f.run.draft.drafter, f.run.draft.precision, model);
   const std::vector<Token> prompt = prompt_tokens(model, f);
-  const GenerateOptions options = resolve(f.sampling);
+  const GenerateOptions options = text_options(f.run.text, f.run.draft);
   Listener listener;
   listener.go_on = [] { return !interrupted(); };
   if (!f.json) listener.on_text = [](std::string_view piece) { write_out(piece); };
@@ -91,7 +86,7 @@ int run(const Flags& f) {
     g = generate(model, drafter, prompt, options, listener);
   }
   if (f.json) {
-    nlohmann::json j = document(f, g, prompt.size(), name_of(model.precision()));
+    nlohmann::json j = document(f, g, prompt.size(), model);
     if (certificate) j["certificate"] = to_json(*certificate);
     write_json(j);
   } else {
@@ -104,38 +99,59 @@ int run(const Flags& f) {
   return certificate && !certificate->passed() ? 1 : 0;
 }
 
+int run(Flags& f, const Command& command) {
+  if (settle(f.run, command, {}) == Makes::kImages) {
+    return generate_images(f.run, f.files, f.json, command);
+  }
+  if (!command.given("-p") && !command.given("-f")) {
+    throw UsageError(
+        fmt::format("{} writes texts: give it a prompt with -p TEXT or -f FILE", f.run.model.path));
+  }
+  return generate_text(f);
+}
+
 }  // namespace
 
-Action add_generate(CLI::App& parent, CLI::App*& command) {
+void add_generate(Command& program) {
   auto f = std::make_shared<Flags>();
-  command = parent.add_subcommand("generate", "Answer a prompt, or continue a text (--raw)");
-  bind(*command, f->model);
-  bind(*command, f->drafter);
-  bind(*command, f->sampling);
-  auto* text = command->add_option("-p,--prompt", f->prompt, "The prompt");
-  auto* file = command->add_option("-f,--prompt-file", f->prompt_file,
-                                   "Read the prompt from a file, - for standard input");
-  text->excludes(file);
-  command->add_option("--system", f->system, "System message, in the chat format only");
-  command->add_flag("--raw", f->raw, "Continue the text as it is, without the chat format");
-  command->add_flag("--certify", f->certify,
-                    "Score the outputs again by plain passes and print the certificate");
-  command->add_flag("-v,--verbose", f->verbose, "Explain how far it drafted, and why");
-  command->add_flag("--json", f->json, "One JSON document on standard output");
-  command->footer(R"(Examples:
+  Command& command =
+      program.add_command("generate", "Answer a prompt, continue a text (--raw), or sample images");
+  bind_model(command, f->run.model, Makes::kBoth);
+  command.group(kTextTitle);
+  command.add("-p,--prompt", f->prompt, "The prompt");
+  command.add("-f,--prompt-file", f->prompt_file, "File of the prompt, - for standard input",
+              {.excludes = "--prompt", .shows = "FILE"});
+  command.add("--system", f->system, "System message, in the chat format only");
+  command.add("--raw", f->raw, "Continue the text as it is, without the chat format");
+  bind_text(command, f->run.text, f->run.draft);
+  command.group(kTextTitle);
+  command.add("--certify", f->certify,
+              "Score the outputs again by plain passes and print the certificate");
+  command.add("-v,--verbose", f->verbose, "Explain how far it drafted, and why");
+  command.group(kImageTitle);
+  command.add("-o,--out", f->files.out, "PNG file of all images, as a grid", {.shows = "FILE"});
+  command.add("--trace", f->files.trace,
+              "HTML page on the first image: every step, drafts kept and rejected",
+              {.shows = "FILE"});
+  command.add("--vae", f->run.images.options.vae,
+              "Folder of the decoder, where the model's images are latents", {.shows = "FOLDER"});
+  bind_places(command, f->run.images);
+  bind_images(command, f->run);
+  bind_drafter(command, f->run.draft, Makes::kBoth);
+  bind_drafting(command, f->run.draft, Makes::kBoth, "15 for texts, 63 for images");
+  command.group(kOutputTitle);
+  command.add("--json", f->json, "One JSON document on standard output");
+  command.footer(R"(Examples:
   forerun generate -m model.gguf -p "Why is the sky blue?"
   forerun generate -m model.gguf -p "Once upon a time" --raw --temp 0.8 --seed 7
   forerun generate -m big/ --drafter draft-model:small.gguf -p "..." --temp 1 --certify
   forerun generate -m model.gguf -f prompt.txt --json > answer.json
+  forerun generate -m dit --class 3,7 --count 8 --cfg 1.5 --drafter free:free --out grid.png
+  forerun generate -m DiT-XL-2-256 --class 207 --vae sd-vae-ft-ema --out dog.png
 
-Drafting changes the speed, never the law of the text: with --temp 0 or --rule shared-noise
+Drafting changes the speed, never the law of texts and images. With --temp 0 or --rule shared-noise
 the text is the same with any drafter, or none.)");
-  return [f, command] {
-    if (command->count("-p") + command->count("-f") == 0) {
-      throw UsageError("generate: no prompt; give -p TEXT or -f FILE");
-    }
-    return run(*f);
-  };
+  command.runs([f, &command] { return run(*f, command); });
 }
 
 }  // namespace forerun::cli

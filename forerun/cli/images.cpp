@@ -2,35 +2,30 @@
 
 #include <fmt/format.h>
 
-#include <algorithm>
-#include <array>
-#include <fstream>
-#include <iterator>
-#include <map>
+#include <charconv>
 #include <nlohmann/json.hpp>
-#include <string_view>
 
 #include "forerun/cli/interrupt.h"
+#include "forerun/cli/paths.h"
 #include "forerun/image.h"
 
 namespace forerun::cli {
 namespace {
 
-std::vector<double> read_profile(const ImageFlags& f, const DiffusionModel& model) {
-  if (f.profile.empty()) {
+std::vector<double> read_profile(const RunFlags& f, const DiffusionModel& model) {
+  const std::string& path = f.images.profile;
+  if (path.empty()) {
     throw UsageError(
         "--rule relax needs --profile FILE, which `forerun profile` makes for a drafter, a number "
         "of steps and a guidance");
   }
-  std::ifstream in(f.profile, std::ios::binary);
-  if (!in) throw UsageError(fmt::format("cannot open the profile '{}'", f.profile));
-  const auto j = nlohmann::json::parse(std::istreambuf_iterator<char>(in), {}, nullptr, false);
+  const auto j = nlohmann::json::parse(read_input(path, "profile"), nullptr, false);
   try {
     if (j.at("format") != kProfileFormat) {
       throw UsageError(
           fmt::format("the profile '{}' is in the format of another version: make it "
                       "again with `forerun profile`",
-                      f.profile));
+                      path));
     }
     const nlohmann::json wanted = profile_settings(f, model);
     for (const auto& [name, ours] : wanted.items()) {
@@ -39,89 +34,127 @@ std::vector<double> read_profile(const ImageFlags& f, const DiffusionModel& mode
       throw UsageError(
           fmt::format("the profile '{}' is of {} {}, not {}: make one with `forerun "
                       "profile`",
-                      f.profile, name, its.dump(), ours.dump()));
+                      path, name, its.dump(), ours.dump()));
     }
     return j.at("relaxation").get<std::vector<double>>();
   } catch (const nlohmann::json::exception&) {
-    throw UsageError(fmt::format("'{}' is no profile; `forerun profile` makes them", f.profile));
+    throw UsageError(fmt::format("'{}' is no profile; `forerun profile` makes them", path));
   }
 }
 
-// What no command on texts takes.
-constexpr std::array<std::string_view, 9> kOfImages = {
-    "--class",     "--cfg",      "--dialect", "--guided-channels", "--eta",
-    "--two-calls", "--no-reuse", "--vae",     "--draft-lengths"};
+// The former -L: states that a pass scores, of which all but one are drafted; "auto".
+void use_draft_length(DraftFlags& f, const std::string& text) {
+  if (text == "auto") {
+    f.fixed = false;
+    note(
+        "forerun: -L, --draft-length is a former name; auto is the default of generate, and "
+        "--adaptive elsewhere");
+    return;
+  }
+  const std::uint32_t drafts = drafts_of_states(text);
+  f.max_draft = drafts;
+  f.fixed = true;
+  note(fmt::format(
+      "forerun: -L, --draft-length is a former name; -L {} is --max-draft {} --fixed-draft", text,
+      drafts));
+}
 
 }  // namespace
 
-void bind(CLI::App& app, ImageFlags& f) {
-  ImageOptions& o = f.options;
-  app.add_option("-m,--model", f.model,
-                 "A Diffusion Transformer: folder of forerun or diffusers, or a safetensors file "
-                 "with facebookresearch/DiT's names")
-      ->required();
-  app.add_option("--dialect", f.dialect,
-                 "Whose arithmetic: reference (facebookresearch/DiT) or diffusers, which differ")
-      ->check(CLI::IsMember({"reference", "diffusers"}))
-      ->capture_default_str();
-  app.add_option(
-         "--precision", f.precision,
-         "What passes are computed in; auto: bf16 where the processor has AVX-512, else f32")
-      ->check(CLI::IsMember({"auto", "f32", "bf16"}))
-      ->capture_default_str();
-  app.add_option("--threads", f.threads, "CPU threads, 0 = one a core")
-      ->check(CLI::Range(0, 1024))
-      ->capture_default_str();
-  app.add_option("--class", f.classes, "Classes of the images, in turn; none: all of the model's")
-      ->delimiter(',');
-  app.add_option("--count", f.count, "Images")
-      ->check(CLI::Range(std::size_t{1}, std::size_t{1} << 20))
-      ->capture_default_str();
-  app.add_option("--steps", o.steps, "Steps of sampling, 1 to 1,000")->capture_default_str();
-  app.add_option("--cfg", o.guidance, "Classifier-free guidance, 1 = none")->capture_default_str();
-  app.add_option("--guided-channels", o.guided_channels,
-                 "How many channels are guided, 0 = as the dialect does: reference 3 of 4, "
-                 "diffusers all")
-      ->check(CLI::Range(0, 1024))
-      ->capture_default_str();
-  app.add_option("--variance", o.variance_share,
-                 "Of a step: 0 the posterior's, 1 beta, between them by logarithm")
-      ->check(CLI::Range(0.0, 1.0))
-      ->capture_default_str();
-  app.add_option("--eta", o.eta, "Stochasticity; 1 is DDPM")->capture_default_str();
-  app.add_option("--seed", o.seed, "Of all noise")->capture_default_str();
-  app.add_option("--batch-size", o.batch_size, "Images at a time; none depends on it")
-      ->check(CLI::Range(1, 1 << 16))
-      ->capture_default_str();
+std::uint32_t drafts_of_states(const std::string& text) {
+  constexpr std::uint32_t kMost = 1024;
+  std::uint32_t states = 0;
+  const char* const end = text.data() + text.size();
+  const auto read = std::from_chars(text.data(), end, states);
+  if (read.ec != std::errc() || read.ptr != end || states < 1 || states > kMost) {
+    throw UsageError(fmt::format("draft length '{}': 1 to {}, or auto", text, kMost));
+  }
+  return states - 1;
 }
 
-void bind_drafting(CLI::App& app, ImageFlags& f) {
-  app.add_option("-d,--drafter", f.drafter,
-                 "none, free:FOLDER, asd, frozen, or self (the model itself)")
-      ->capture_default_str();
-  app.add_option("--rule", f.rule, "maximal (exact), or relax (INEXACT, with --profile)")
-      ->check(CLI::IsMember({"maximal", "relax"}))
-      ->capture_default_str();
-  app.add_option("--profile", f.profile, "How loose relax is, by step; `forerun profile` makes it");
-  app.add_option("-L,--draft-length", f.options.draft_length,
-                 "States that a pass of the model scores for an image, 1 to 1024; all but one are "
-                 "drafted. auto: as many as make it faster here, none if need be; then the images "
-                 "of a seed depend on the clock, though not their law")
-      ->transform(auto_length())
-      ->check(CLI::Range(0, 1024))
-      ->default_str(length_name(f.options.draft_length));
-  app.add_flag("--two-calls", f.options.two_calls,
-               "A pass of the model before drafting, and one after, as the papers count");
-  app.add_flag("--no-reuse{false}", f.options.reuse,
-               "Without correcting guesses by what passes said of discarded states, as published");
+void bind_places(Command& command, ImageFlags& f) {
+  command.group(kImageTitle);
+  command.add("--class", f.classes, "Classes of the images, in turn; none: all of the model's",
+              {.commas = true});
+  command.add("--count", f.count, "Images", {.least = 1, .most = 1 << 20});
+  command.group("");
 }
 
-DiffusionModel load_diffusion(const ImageFlags& f) {
-  set_threads(f.threads);
-  const bool bf16 = f.precision == "auto" ? images_in_bf16() : f.precision == "bf16";
-  return DiffusionModel::load(
-      f.model, f.dialect == "diffusers" ? DitDialect::kDiffusers : DitDialect::kReference,
-      bf16 ? Precision::kBF16 : Precision::kF32);
+void bind_images(Command& command, RunFlags& f) {
+  ImageOptions& o = f.images.options;
+  command.group(kImageTitle);
+  command.add("--steps", o.steps, "Steps of sampling", {.least = 1, .most = 1000});
+  command.add("--cfg", o.guidance, "Classifier-free guidance, 1 = none");
+  command.add("--guided-channels", o.guided_channels,
+              "How many channels are guided, 0 = as the dialect does: reference 3 of 4, diffusers "
+              "all",
+              {.least = 0, .most = 1024});
+  command.add("--dialect", f.images.dialect,
+              "Whose arithmetic: that of facebookresearch/DiT or of diffusers",
+              {.one_of = {"reference", "diffusers"}, .shows = "NAME"});
+  command.add("--variance", o.variance_share,
+              "Of a step: 0 the posterior's, 1 beta, between them by logarithm",
+              {.least = 0, .most = 1});
+  command.add("--eta", o.eta, "Stochasticity; 1 is DDPM");
+  command.add("--batch-size", o.batch_size, "Images at a time; none depends on it",
+              {.least = 1, .most = 1 << 16, .old = "--lanes"});
+  command.add("--profile", f.images.profile,
+              "How far --rule relax goes, by step; `forerun profile` makes it", {.shows = "FILE"});
+  command.add("--two-calls", o.two_calls,
+              "A pass of the model before drafting, and one after, as the papers count");
+  command.add("--no-reuse", o.reuse,
+              "Without correcting predictions by passes over rejected states, as published",
+              {.old = "--no-recall"});
+  command.add_old("-L,--draft-length",
+                  [&f](const std::string& text) { use_draft_length(f.draft, text); });
+  command.group("");
+}
+
+Makes settle(RunFlags& f, const Command& command, const DefaultDrafts& drafts) {
+  const std::string& path = f.model.path;
+  expect_path(path);
+  const bool images = is_diffusion_model(path);
+  const std::string other = command.given_under(images ? kTextTitle : kImageTitle);
+  if (!other.empty()) {
+    if (!images) static_cast<void>(inspect(path));  // a damaged model says so first
+    throw UsageError(fmt::format("{} is for {}; {} holds a {}", other,
+                                 images ? "language models" : "Diffusion Transformers", path,
+                                 images ? "Diffusion Transformer" : "language model"));
+  }
+  if (f.draft.drafter.empty()) f.draft.drafter = images ? "none" : "lookup";
+  if (!f.draft.max_draft) f.draft.max_draft = images ? drafts.image : drafts.text;
+  return images ? Makes::kImages : Makes::kTexts;
+}
+
+DiffusionModel load_diffusion(const RunFlags& f) {
+  expect_path(f.model.path);
+  set_threads(f.model.threads);
+  DiffusionModel model = DiffusionModel::load(
+      f.model.path,
+      f.images.dialect == "diffusers" ? DitDialect::kDiffusers : DitDialect::kReference,
+      precision_of(f.model.precision));
+  if (!f.images.options.vae.empty() && !model.latent()) {
+    throw UsageError(
+        fmt::format("--vae decodes latents; {} makes pixels: leave it out", f.model.path));
+  }
+  note_precision(model.chosen_precision());
+  return model;
+}
+
+std::vector<std::string> inputs_of(const RunFlags& f) {
+  return {f.model.path, path_of_drafter(f.draft.drafter), f.images.profile, f.images.options.vae};
+}
+
+nlohmann::json asked_json(const RunFlags& f, const ChosenPrecision& precision) {
+  return {{"model", f.model.path},
+          {"precision", std::string(name_of(precision.precision))},
+          {"precision_reason", precision.reason},
+          {"threads", machine().threads},
+          {"drafter", f.draft.drafter},
+          {"rule", f.draft.rule},
+          {"max_draft", f.draft.max_draft.value_or(0)},
+          {"fixed_draft", f.draft.fixed},
+          {"seed", f.draft.seed}};
 }
 
 std::vector<std::int64_t> labels_of(const ImageFlags& f, const DiffusionModel& model) {
@@ -134,9 +167,16 @@ std::vector<std::int64_t> labels_of(const ImageFlags& f, const DiffusionModel& m
   return out;
 }
 
-ImageOptions resolve(const ImageFlags& f, const DiffusionModel& model) {
-  ImageOptions o = f.options;
-  if (f.rule == "relax") o.relaxation = read_profile(f, model);
+ImageOptions image_options(const RunFlags& f, const DiffusionModel& model) {
+  if (f.draft.rule != "maximal" && f.draft.rule != "relax") {
+    throw UsageError(
+        fmt::format("--rule {} is for texts; images have maximal and relax", f.draft.rule));
+  }
+  ImageOptions o = f.images.options;
+  o.max_draft = f.draft.max_draft.value_or(o.max_draft);
+  o.fixed_draft = f.draft.fixed;
+  o.seed = f.draft.seed;
+  if (f.draft.rule == "relax") o.relaxation = read_profile(f, model);
   return o;
 }
 
@@ -149,13 +189,14 @@ nlohmann::json step_settings(const ImageOptions& o, const DiffusionModel& model)
           {"eta", o.eta}};
 }
 
-nlohmann::json profile_settings(const ImageFlags& f, const DiffusionModel& model) {
-  nlohmann::json out = step_settings(f.options, model);
+nlohmann::json profile_settings(const RunFlags& f, const DiffusionModel& model) {
+  const ImageOptions& o = f.images.options;
+  nlohmann::json out = step_settings(o, model);
   out.update({{"model", model.digest()},
-              {"drafter", f.drafter.substr(0, f.drafter.find(':'))},
-              {"dialect", f.dialect},
-              {"two calls", f.options.two_calls},
-              {"reuse", f.options.reuse}});
+              {"drafter", f.draft.drafter.substr(0, f.draft.drafter.find(':'))},
+              {"dialect", f.images.dialect},
+              {"two calls", o.two_calls},
+              {"reuse", o.reuse}});
   return out;
 }
 
@@ -179,31 +220,15 @@ ImageListener watching(Progress& progress) {
   return out;
 }
 
-CLI::Transformer auto_length() {
-  return CLI::Transformer(std::map<std::string, std::string>{{"auto", "0"}});
-}
-
-std::string length_name(std::size_t length) {
-  return length == 0 ? "auto" : fmt::format("{}", length);
-}
-
-nlohmann::json length_json(std::size_t length) {
-  return length == 0 ? nlohmann::json("auto") : nlohmann::json(length);
-}
-
-nlohmann::json settings(const ImageFlags& f, const DiffusionModel& model) {
-  const ImageOptions& o = f.options;
-  nlohmann::json out = step_settings(o, model);
-  out.update({{"model", f.model},
-              {"model_digest", model.digest()},
-              {"dialect", f.dialect},
-              {"classes", f.classes},
-              {"drafter", f.drafter},
-              {"rule", f.rule},
-              {"draft_length", length_json(o.draft_length)},
+nlohmann::json settings(const RunFlags& f, const DiffusionModel& model) {
+  const ImageOptions& o = f.images.options;
+  nlohmann::json out = asked_json(f, model.chosen_precision());
+  out.update(step_settings(o, model));
+  out.update({{"model_digest", model.digest()},
+              {"dialect", f.images.dialect},
+              {"classes", f.images.classes},
               {"two_calls", o.two_calls},
               {"reuse", o.reuse},
-              {"seed", o.seed},
               {"batch_size", o.batch_size}});
   return out;
 }
@@ -214,21 +239,18 @@ nlohmann::json to_json(const ImageRun& r) {
     examined.push_back(s.examined);
     kept.push_back(s.kept);
   }
-  return {{"images", r.values.size()},
-          {"interrupted", r.interrupted},
-          {"examined_by_step", examined},
-          {"accepted_by_step", kept},
-          {"efficiency", r.efficiency()},
-          {"transitions", r.statistics.outputs},
-          {"calls", r.calls},
-          {"states", r.states},
-          {"drafted", r.statistics.drafted},
-          {"examined_by_position", r.statistics.examined},
-          {"accepted_by_position", r.statistics.accepted},
-          {"seconds", r.seconds},
-          {"drafter_seconds", r.statistics.seconds.drafter},
-          {"target_seconds", r.statistics.seconds.target},
-          {"exact", r.exact}};
+  nlohmann::json out = to_json(r.statistics);
+  out.update({{"images", r.values.size()},
+              {"interrupted", r.interrupted},
+              {"examined_by_step", examined},
+              {"accepted_by_step", kept},
+              {"efficiency", r.efficiency()},
+              {"transitions", r.statistics.outputs},
+              {"target_passes", r.calls},
+              {"states", r.states},
+              {"seconds", r.seconds},
+              {"exact", r.exact}});
+  return out;
 }
 
 nlohmann::json to_json(const ImageCertificate& c) {
@@ -253,25 +275,6 @@ std::string summary(const ImageRun& r) {
   // Of images that were interrupted too.
   return fmt::format("{:.0f} steps in {:.1f} target calls an image: parallel efficiency {:.2f}",
                      steps, r.efficiency() > 0.0 ? steps / r.efficiency() : 0.0, r.efficiency());
-}
-
-bool asks_for_images(int argc, const char* const* argv) {
-  std::string model;
-  bool of_images = false;
-  for (int i = 1; i < argc; ++i) {
-    const std::string_view arg = argv[i];
-    const std::string_view name = arg.substr(0, arg.find('='));
-    of_images = of_images || std::ranges::find(kOfImages, name) != kOfImages.end();
-    if (!model.empty()) continue;
-    if ((arg == "-m" || arg == "--model") && i + 1 < argc) {
-      model = argv[i + 1];
-    } else if (arg.starts_with("--model=")) {
-      model = arg.substr(8);
-    } else if (arg.starts_with("-m") && arg.size() > 2) {
-      model = arg.substr(arg[2] == '=' ? 3 : 2);
-    }
-  }
-  return !model.empty() && (of_images || is_diffusion_model(model));
 }
 
 }  // namespace forerun::cli

@@ -1,7 +1,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <memory>
+#include <charconv>
 #include <nlohmann/json.hpp>
 #include <optional>
 
@@ -13,12 +13,33 @@
 namespace forerun::cli {
 namespace {
 
-struct Flags {
-  ImageFlags images;
-  std::vector<std::string> drafters = {"none", "frozen", "asd"};
-  std::vector<std::size_t> lengths = {2, 4, 8, 16, 32};
-  bool plain = true, json = false;
+// How far a line of the table drafts.
+struct Drafts {
+  std::uint32_t most = 0;
+  bool fixed = true;
+
+  std::string text() const {
+    if (fixed) return fmt::format("{}", most);
+    return most == ImageOptions().max_draft ? "auto" : fmt::format("<={}", most);
+  }
 };
+
+std::vector<Drafts> drafts_of(const ImageBench& bench, const DraftFlags& f) {
+  if (bench.drafts.empty()) return {{.most = f.max_draft.value_or(0), .fixed = f.fixed}};
+  std::vector<Drafts> out;
+  for (const std::string& text : bench.drafts) {
+    Drafts one{.most = ImageOptions().max_draft, .fixed = text != "auto"};
+    if (one.fixed) {
+      const char* const end = text.data() + text.size();
+      const auto read = std::from_chars(text.data(), end, one.most);
+      if (read.ec != std::errc() || read.ptr != end) {
+        throw UsageError(fmt::format("--drafts: '{}' is no number and not auto", text));
+      }
+    }
+    out.push_back(one);
+  }
+  return out;
+}
 
 // A share of kept drafts; null where none was examined.
 nlohmann::json share(std::uint64_t kept, std::uint64_t examined) {
@@ -79,32 +100,37 @@ nlohmann::json cost_of_draft(const ImageRun& r, const ImageOptions& o) {
 
 class Bench {
  public:
-  explicit Bench(const Flags& f)
-      : f_(f), model_(load_diffusion(f.images)), labels_(labels_of(f.images, model_)) {
+  Bench(const RunFlags& f, const ImageBench& bench, bool json)
+      : f_(f),
+        drafts_(drafts_of(bench, f.draft)),
+        with_plain_(bench.plain),
+        json_(json),
+        model_(load_diffusion(f)),
+        labels_(labels_of(f.images, model_)) {
     // Plain sampling comes first: the speed of the others is against it.
-    if (f.plain) drafters_.push_back(ImageDrafter::load("none", model_));
-    for (const std::string& name : f.drafters) {
+    if (with_plain_) drafters_.push_back(ImageDrafter::load("none", model_));
+    for (const std::string& name : bench.drafters) {
       if (name != "none") drafters_.push_back(ImageDrafter::load(name, model_));
     }
     for (const ImageDrafter& d : drafters_) width_ = std::max(width_, d.name().size());
   }
 
   int run() {
-    if (!f_.json) {
+    if (!json_) {
       write_out(fmt::format("{:{}} {:>4} {:>10} {:>11} {:>9} {:>6} {:>9} {:>8}\n", "drafter",
-                            width_, "L", "efficiency", "acceptance", "states", "cost", "seconds",
+                            width_, "k", "efficiency", "acceptance", "states", "cost", "seconds",
                             "speed"));
     }
     nlohmann::json rows = nlohmann::json::array();
     for (const ImageDrafter& drafter : drafters_) {
       const bool plain = drafter.name() == "none";
-      for (const std::size_t length : plain ? std::vector<std::size_t>{1} : f_.lengths) {
-        const auto row = measured(drafter, length);
+      for (const Drafts& drafts : plain ? std::vector<Drafts>{Drafts()} : drafts_) {
+        const auto row = measured(drafter, drafts);
         if (!row) return 130;
         rows.push_back(*row);
       }
     }
-    if (f_.json) {
+    if (json_) {
       write_json(document(rows));
     } else {
       write_out(kept_drafts(rows));
@@ -113,43 +139,47 @@ class Bench {
   }
 
  private:
-  std::optional<nlohmann::json> measured(const ImageDrafter& drafter, std::size_t length) {
-    ImageOptions o = resolve(f_.images, model_);
-    o.draft_length = length;
+  std::optional<nlohmann::json> measured(const ImageDrafter& drafter, const Drafts& drafts) {
+    ImageOptions o = image_options(f_, model_);
+    o.max_draft = drafts.most;
+    o.fixed_draft = drafts.fixed;
     o.pictures = false;
     Progress progress;
-    const ImageRun r = generate_images(model_, drafter, labels_, o, watching(progress));
+    const ImageRun r = forerun::generate_images(model_, drafter, labels_, o, watching(progress));
     progress.clear();
     if (r.interrupted) return std::nullopt;
     if (drafter.name() == "none") plain_ = r.seconds;
     const double speed = r.seconds > 0.0 ? plain_ / r.seconds : 0.0;
     const nlohmann::json cost = cost_of_draft(r, o);
     const double states = static_cast<double>(r.states) / static_cast<double>(r.statistics.outputs);
-    if (!f_.json) {
+    if (!json_) {
       write_out(fmt::format("{:{}} {:>4} {:10.3f} {:11.3f} {:9.2f} {:>6} {:9.1f} {:>8}\n",
-                            drafter.name(), width_, length_name(length), r.efficiency(),
+                            printable(drafter.name()), width_, drafts.text(), r.efficiency(),
                             acceptance(r), states,
                             cost.is_null() ? "-" : fmt::format("{:.3f}", cost.get<double>()),
-                            r.seconds, f_.plain ? fmt::format("{:.2f}", speed) : "-"));
+                            r.seconds, with_plain_ ? fmt::format("{:.2f}", speed) : "-"));
     }
     nlohmann::json j = to_json(r);
     j.update({{"drafter", drafter.name()},
-              {"draft_length", length_json(length)},
+              {"max_draft", drafts.most},
+              {"fixed_draft", drafts.fixed},
               {"acceptance", acceptance(r)},
               {"acceptance_by_position", by_position(r)},
               {"acceptance_by_time", by_time(r)},
               {"states_a_transition", states},
               {"draft_cost", cost},
               {"draft_work", drafter.cost()}});
-    if (f_.plain) j["speed"] = speed;
+    if (with_plain_) j["speed"] = speed;
     return j;
   }
 
   nlohmann::json document(const nlohmann::json& rows) const {
-    nlohmann::json j = settings(f_.images, model_);
-    for (const char* each_rows : {"drafter", "draft_length"}) j.erase(each_rows);
-    j.update(
-        {{"cpu", cpu_name()}, {"date", utc_date()}, {"images", labels_.size()}, {"results", rows}});
+    nlohmann::json j = settings(f_, model_);
+    for (const char* each_rows : {"drafter", "max_draft", "fixed_draft"}) j.erase(each_rows);
+    j.update({{"cpu", machine().cpu},
+              {"date", utc_date()},
+              {"images", labels_.size()},
+              {"results", rows}});
     return j;
   }
 
@@ -157,17 +187,18 @@ class Bench {
     std::string out = "\nshare of the examined drafts that were kept\n";
     for (const nlohmann::json& row : rows) {
       if (row.at("drafted") == 0) continue;
-      const nlohmann::json& length = row.at("draft_length");
+      const Drafts drafts{row.at("max_draft"), row.at("fixed_draft")};
       out += fmt::format("{:{}} {:>4}  by position{}\n{:{}}  by tenth of sampling{}\n",
-                         row.at("drafter").get<std::string>(), width_,
-                         length.is_string() ? length.get<std::string>() : length.dump(),
+                         printable(row.at("drafter").get<std::string>()), width_, drafts.text(),
                          shares_text(row.at("acceptance_by_position")), "", width_ + 5,
                          shares_text(row.at("acceptance_by_time")));
     }
     return out;
   }
 
-  const Flags& f_;
+  const RunFlags& f_;
+  std::vector<Drafts> drafts_;
+  bool with_plain_, json_;
   DiffusionModel model_;
   std::vector<std::int64_t> labels_;
   std::vector<ImageDrafter> drafters_;
@@ -177,35 +208,8 @@ class Bench {
 
 }  // namespace
 
-Action add_bench_images(CLI::App& parent, CLI::App*& command) {
-  auto f = std::make_shared<Flags>();
-  command = parent.add_subcommand("bench", "Compare drafters of images with plain sampling");
-  bind(*command, f->images);
-  bind_drafting(*command, f->images);
-  command->remove_option(command->get_option("--drafter"));
-  command->remove_option(command->get_option("--draft-length"));
-  command->add_option("--drafters", f->drafters, "Of them: asd, frozen, self, free:FOLDER")
-      ->delimiter(',')
-      ->capture_default_str();
-  command
-      ->add_option("--draft-lengths", f->lengths,
-                   "States that a pass of the model scores; auto: as many as make it faster")
-      ->delimiter(',')
-      ->transform(auto_length())
-      ->check(CLI::Range(0, 1024))
-      ->capture_default_str();
-  command->add_flag("--no-plain{false}", f->plain,
-                    "Without plain sampling first; then there is no speed");
-  command->add_flag("--json", f->json, "One JSON document on standard output");
-  command->footer(
-      R"(Columns: efficiency, transitions for each pass of the model that had to wait for the one before (1 is plain
-sampling); acceptance, share of the examined drafts that were kept; states, how many the model scored for each
-transition (what a machine without idle units pays); cost, time of a drafted state over that of a scored one; speed,
-wall clock of plain sampling over this. Below, which drafts were kept: by their place in a draft, and along sampling.
-
-Examples:
-  forerun bench -m dit --drafters frozen,asd,free:free --draft-lengths 4,8 --count 16)");
-  return [f] { return Bench(*f).run(); };
+int bench_images(const RunFlags& f, const ImageBench& bench, bool json) {
+  return Bench(f, bench, json).run();
 }
 
 }  // namespace forerun::cli

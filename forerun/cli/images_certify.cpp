@@ -1,12 +1,11 @@
 #include <fmt/format.h>
 
-#include <fstream>
 #include <memory>
 #include <nlohmann/json.hpp>
 
 #include "forerun/cli/images.h"
 #include "forerun/cli/interrupt.h"
-#include "forerun/cli/new_file.h"
+#include "forerun/cli/paths.h"
 #include "forerun/cli/provenance.h"
 #include "forerun/image.h"
 
@@ -14,22 +13,51 @@ namespace forerun::cli {
 namespace {
 
 struct Flags {
-  ImageFlags images;
+  RunFlags run;
   std::string out;
-  bool json = false;
 };
 
-int certify(const Flags& f) {
-  const DiffusionModel model = load_diffusion(f.images);
-  const ImageDrafter drafter = ImageDrafter::load(f.images.drafter, model);
+int profile(const Flags& f) {
+  expect_path(f.run.model.path);
+  if (!is_diffusion_model(f.run.model.path)) {
+    throw UsageError(fmt::format("'{}' holds no diffusion model", f.run.model.path));
+  }
+  expect_apart({{"--out", f.out}}, inputs_of(f.run));
+  AtomicFile file(f.out);
+  const DiffusionModel model = load_diffusion(f.run);
+  const ImageDrafter drafter = ImageDrafter::load(f.run.draft.drafter, model);
   Progress progress;
-  const ImageOptions options = resolve(f.images, model);
-  const ImageCertificate c =
-      certify_images(model, drafter, labels_of(f.images, model), options, watching(progress));
+  ImageOptions options = image_options(f.run, model);
+  options.pictures = false;
+  const ImageRun r = forerun::generate_images(model, drafter, labels_of(f.run.images, model),
+                                              options, watching(progress));
   progress.clear();
-  if (f.json) {
+  if (r.interrupted) return 130;
+  const std::vector<double> relaxation = relaxed_profile(r);
+  nlohmann::json j = {{"format", kProfileFormat},
+                      {"of", profile_settings(f.run, model)},
+                      {"images", r.values.size()},
+                      {"date", utc_date()},
+                      {"relaxation", relaxation}};
+  commit(file, j.dump(1) + "\n");
+  write_out(fmt::format("{}: relaxation from {:.3f} at the first step to {:.3f} at the last\n",
+                        printable(f.out), relaxation.front(), relaxation.back()));
+  return 0;
+}
+
+}  // namespace
+
+int certify_images(const RunFlags& f, bool json) {
+  const DiffusionModel model = load_diffusion(f);
+  const ImageDrafter drafter = ImageDrafter::load(f.draft.drafter, model);
+  Progress progress;
+  const ImageOptions options = image_options(f, model);
+  const ImageCertificate c = forerun::certify_images(model, drafter, labels_of(f.images, model),
+                                                     options, watching(progress));
+  progress.clear();
+  if (json) {
     nlohmann::json j = to_json(c);
-    j.update(settings(f.images, model));
+    j.update(settings(f, model));
     write_json(j);
   } else {
     const bool ok = c.passed();
@@ -48,68 +76,28 @@ int certify(const Flags& f) {
   return c.passed() ? 0 : 1;
 }
 
-int profile(const Flags& f) {
-  const DiffusionModel model = load_diffusion(f.images);
-  const ImageDrafter drafter = ImageDrafter::load(f.images.drafter, model);
-  NewFile file(f.out);
-  Progress progress;
-  ImageOptions options = f.images.options;
-  options.pictures = false;
-  const ImageRun r =
-      generate_images(model, drafter, labels_of(f.images, model), options, watching(progress));
-  progress.clear();
-  if (r.interrupted) return 130;
-  const std::vector<double> relaxation = relaxed_profile(r);
-  nlohmann::json j = {{"format", kProfileFormat},
-                      {"of", profile_settings(f.images, model)},
-                      {"images", r.values.size()},
-                      {"date", utc_date()},
-                      {"relaxation", relaxation}};
-  file.commit(j.dump(1) + "\n");
-  write_out(fmt::format("{}: relaxation from {:.3f} at the first step to {:.3f} at the last\n",
-                        f.out, relaxation.front(), relaxation.back()));
-  return 0;
-}
-
-}  // namespace
-
-Action add_certify_images(CLI::App& parent, CLI::App*& command) {
+void add_profile(Command& program) {
   auto f = std::make_shared<Flags>();
-  f->images.count = 64;
-  f->images.options.draft_length = 8;
-  command = parent.add_subcommand(
-      "certify", "Test on steps of sampling whether drafting changed the law of the images");
-  bind(*command, f->images);
-  bind_drafting(*command, f->images);
-  command->add_flag("--json", f->json, "One JSON document on standard output");
-  command->footer(
-      R"(Every step is scored again by plain passes of the model. Under an exact rule what is left of a step, over its
-standard deviation, is independent standard normal; only its projection on the direction from the model's mean to the
-draft's can see a biased rule, and z is its mean. Exit status 1 if the certificate fails.)");
-  return [f] { return certify(*f); };
-}
-
-Action add_profile(CLI::App& parent, CLI::App*& command) {
-  auto f = std::make_shared<Flags>();
-  f->images.count = 64;
-  f->images.options.draft_length = 8;
-  command = parent.add_subcommand(
-      "profile", "Measure how loose --rule relax may be, step by step (diffusion models)");
-  bind(*command, f->images);
-  bind_drafting(*command, f->images);
-  command->remove_option(command->get_option("--rule"));
-  command->remove_option(command->get_option("--profile"));
-  command->get_option("--drafter")->required();
-  command->add_option("-o,--out", f->out, "File of the profile")->required();
-  command->footer(R"(Examples:
+  f->run.images.count = 64;
+  f->run.draft.fixed = true;
+  Command& command = program.add_command(
+      "profile", "Measure how far --rule relax may go, step by step (diffusion models)");
+  bind_model(command, f->run.model, Makes::kImages);
+  bind_places(command, f->run.images);
+  bind_images(command, f->run);
+  bind_drafter(command, f->run.draft, Makes::kImages);
+  bind_drafting(command, f->run.draft, Makes::kImages, "7");
+  command.group(kOutputTitle);
+  command.add("-o,--out", f->out, "File of the profile", {.required = true, .shows = "FILE"});
+  command.footer(R"(Examples:
   forerun profile -m dit --drafter free:free --out relax.json
   forerun generate -m dit --drafter free:free --rule relax --profile relax.json --out grid.png)");
-  return [f] {
-    if (!is_diffusion_model(f->images.model)) {
-      throw UsageError(fmt::format("'{}' holds no diffusion model", f->images.model));
-    }
+  command.runs([f, &command] {
+    if (!command.given("--drafter")) throw UsageError("profile: name a --drafter, e.g. asd");
+    if (f->run.draft.rule != "maximal") throw UsageError("profile: measured with --rule maximal");
+    settle(f->run, command, {.image = 7});
     return profile(*f);
-  };
+  });
 }
 
 }  // namespace forerun::cli

@@ -5,7 +5,9 @@
 #include <nlohmann/json.hpp>
 
 #include "forerun/cli/options.h"
+#include "forerun/cli/paths.h"
 #include "forerun/cli/terminal.h"
+#include "forerun/image.h"
 
 namespace forerun::cli {
 namespace {
@@ -16,8 +18,13 @@ struct Flags {
 };
 
 int run(const Flags& f) {
+  expect_path(f.path);
   FileInfo info = inspect(f.path);
+  const bool images = is_diffusion_model(f.path);
+  const ChosenPrecision chosen = images ? auto_image_precision() : auto_text_precision();
   info.facts.emplace_back("this processor", machine().cpu);
+  info.facts.emplace_back("precision auto on it",
+                          fmt::format("{} ({})", name_of(chosen.precision), chosen.reason));
   info.facts.emplace_back("precision int8 on it", machine().kernels);
   if (f.json) {
     nlohmann::json j = {{"facts", nlohmann::json::object()}, {"tensors", nlohmann::json::array()}};
@@ -29,10 +36,12 @@ int run(const Flags& f) {
     return 0;
   }
   std::string out;
-  for (const auto& [name, value] : info.facts) out += fmt::format("{:<28} {}\n", name, value);
+  for (const auto& [name, value] : info.facts)
+    out += fmt::format("{:<28} {}\n", printable(name), printable(value));
   for (const auto& t : info.tensors) {
     if (f.tensors)
-      out += fmt::format("  {:<40} {:<5} [{}]\n", t.name, t.dtype, fmt::join(t.shape, ", "));
+      out += fmt::format("  {:<40} {:<5} [{}]\n", printable(t.name), t.dtype,
+                         fmt::join(t.shape, ", "));
   }
   write_out(out);
   return 0;
@@ -40,15 +49,15 @@ int run(const Flags& f) {
 
 }  // namespace
 
-Action add_info(CLI::App& parent, CLI::App*& command) {
+void add_info(Command& program) {
   auto f = std::make_shared<Flags>();
-  command = parent.add_subcommand("info", "What a model file holds");
-  command->add_option("file", f->path, "GGUF or safetensors file, or Hugging Face folder")
-      ->required();
-  command->add_flag("--tensors", f->tensors, "List every tensor");
-  command->add_flag("--json", f->json, "One JSON document on standard output");
-  command->footer("Example:\n  forerun info model.gguf --tensors");
-  return [f] { return run(*f); };
+  Command& command = program.add_command("info", "What a model file holds");
+  command.add("file", f->path, "GGUF or safetensors file, or Hugging Face folder",
+              {.required = true});
+  command.add("--tensors", f->tensors, "List every tensor");
+  command.add("--json", f->json, "One JSON document on standard output");
+  command.footer("Example:\n  forerun info model.gguf --tensors");
+  command.runs([f] { return run(*f); });
 }
 
 }  // namespace forerun::cli

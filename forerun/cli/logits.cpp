@@ -3,6 +3,7 @@
 #include <memory>
 
 #include "forerun/cli/options.h"
+#include "forerun/cli/paths.h"
 #include "forerun/cli/terminal.h"
 
 namespace forerun::cli {
@@ -15,28 +16,30 @@ struct Flags {
 };
 
 int run(const Flags& f) {
+  expect_apart({{"--out", f.out}}, {f.model.path});
+  static_cast<void>(AtomicFile(f.out));  // a folder that cannot be written is known before the work
   const Model model = load_model(f.model);
   const Message turn{"user", f.prompt};
   const auto tokens = f.raw ? model.encode(f.prompt) : model.encode_chat({&turn, 1});
   const Logits scores = logits(model, tokens);
   save_npy(scores, f.out);
-  note(fmt::format("{}: [{}, {}] float32", f.out, scores.rows, scores.vocab));
+  note(fmt::format("{}: [{}, {}] float32", printable(f.out), scores.rows, scores.vocab));
   return 0;
 }
 
 }  // namespace
 
-Action add_logits(CLI::App& parent, CLI::App*& command) {
+void add_logits(Command& program) {
   auto f = std::make_shared<Flags>();
-  command = parent.add_subcommand("logits", "Write a text's logits to a NumPy file");
+  Command& command = program.add_command("logits", "Write a text's logits to a NumPy file");
   f->model.precision = "f32";  // the reference
-  bind(*command, f->model);
-  command->add_option("-p,--prompt", f->prompt, "The text")->required();
-  command->add_flag("--raw", f->raw, "The text as it is, without the chat format");
-  command->add_option("--out", f->out, "File to write: [tokens, vocabulary] float32")->required();
-  command->footer(
+  bind_model(command, f->model);
+  command.add("-p,--prompt", f->prompt, "The text", {.required = true});
+  command.add("--raw", f->raw, "The text as it is, without the chat format");
+  command.add("--out", f->out, "File to write: [tokens, vocabulary] float32", {.required = true});
+  command.footer(
       "Example:\n  forerun logits -m model.gguf -p \"The sky is\" --raw --out logits.npy");
-  return [f] { return run(*f); };
+  command.runs([f] { return run(*f); });
 }
 
 }  // namespace forerun::cli

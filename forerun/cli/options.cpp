@@ -4,100 +4,150 @@
 
 #include <algorithm>
 #include <cmath>
-#include <fstream>
 #include <nlohmann/json.hpp>
+#include <sstream>
 
 #include "forerun/cli/interrupt.h"
+#include "forerun/cli/paths.h"
+#include "forerun/image.h"
 
 namespace forerun::cli {
 namespace {
 
-Precision precision_of(const std::string& name) {
-  if (name == "auto") return machine().int8 ? Precision::kInt8 : Precision::kF32;
-  return *precision_from_name(name);
-}
-
-const CLI::IsMember kPrecisions({"auto", "f32", "bf16", "int8"});
+const std::vector<std::string> kPrecisions = {"auto", "f32", "bf16", "int8"};
+const std::vector<std::string> kTextRules = {"maximal", "match", "shared-noise", "typical",
+                                             "ratio-on-search"};
 
 }  // namespace
 
-void bind(CLI::App& app, ModelFlags& f) {
-  app.add_option("-m,--model", f.path, "GGUF file, or Hugging Face folder")->required();
-  app.add_option(
-         "--precision", f.precision,
-         "What weights and activations are computed in; auto: int8 where the processor has the "
-         "instructions, else f32")
-      ->check(kPrecisions)
-      ->capture_default_str();
-  app.add_option("--threads", f.threads, "CPU threads, 0 = one a core")
-      ->check(CLI::Range(0, 1024))
-      ->capture_default_str();
+void bind_model(Command& command, ModelFlags& f, Makes makes, bool required) {
+  command.group(kModelTitle);
+  const char* const text = "GGUF file, or Hugging Face folder";
+  const char* const image =
+      "Diffusion Transformer: folder of forerun or diffusers, or safetensors file with "
+      "facebookresearch/DiT's names";
+  command.add("-m,--model", f.path,
+              makes == Makes::kTexts    ? text
+              : makes == Makes::kImages ? image
+                                        : fmt::format("Language model: {}. {}", text, image),
+              {.required = required, .shows = "PATH"});
+  command.add("--precision", f.precision,
+              makes == Makes::kTexts
+                  ? "What passes are computed in; auto is int8 where the processor allows it, else "
+                    "f32"
+                  : "What passes are computed in; auto is the fastest here: int8 for texts, bf16 "
+                    "for images, else f32",
+              {.one_of = kPrecisions, .shows = "NAME"});
+  command.add("--threads", f.threads, "CPU threads, 0 = one a core", {.least = 0, .most = 1024});
+  command.group("");
+}
+
+AskedPrecision precision_of(const std::string& name) { return precision_from_name(name); }
+
+void note_precision(const ChosenPrecision& chosen) {
+  if (chosen.fastest) return;
+  note(styled(stderr, Style::kDim,
+              fmt::format("precision {} ({})", name_of(chosen.precision), chosen.reason)));
 }
 
 Model load_model(const ModelFlags& f) {
+  expect_path(f.path);
+  if (is_diffusion_model(f.path)) {
+    throw UsageError(
+        fmt::format("{} holds a Diffusion Transformer, not a language model; generate, "
+                    "bench, certify, profile and evaluate are for both or for these",
+                    f.path));
+  }
   set_threads(f.threads);
-  return Model::load(f.path, precision_of(f.precision));
+  Model model = Model::load(f.path, precision_of(f.precision));
+  note_precision(model.chosen_precision());
+  return model;
 }
 
-void bind(CLI::App& app, SamplingFlags& f) {
-  GenerateOptions& o = f.options;
-  app.add_option("-n,--max-tokens", o.max_tokens, "Tokens to generate at most")
-      ->check(CLI::Range(1U, 1U << 20))
-      ->capture_default_str();
-  app.add_option("--temp", o.sampling.temperature, "Temperature, 0 = greedy")
-      ->check(CLI::Range(0.0, 1000.0))
-      ->capture_default_str();
-  app.add_option("--top-k", o.sampling.top_k, "Keep the k likeliest tokens, 0 = all")
-      ->capture_default_str();
-  app.add_option("--top-p", o.sampling.top_p, "Keep the likeliest tokens that make up p")
-      ->check(CLI::Range(0.0, 1.0))
-      ->capture_default_str();
-  app.add_option("--min-p", o.sampling.min_p, "Drop tokens below this share of the likeliest one")
-      ->check(CLI::Range(0.0, 1.0))
-      ->capture_default_str();
-  app.add_option("--rule", f.rule,
-                 "What decides on drafts. Exact: maximal, match, shared-noise. INEXACT, for "
-                 "comparison: typical, ratio-on-search")
-      ->check(CLI::IsMember({"maximal", "match", "shared-noise", "typical", "ratio-on-search"}))
-      ->capture_default_str();
-  app.add_option("--max-draft", o.max_draft, "Drafted tokens a round at most, 0 = plain decoding")
-      ->check(CLI::Range(0, 64))
-      ->capture_default_str();
-  app.add_flag("--fixed-draft", o.fixed_draft,
-               "Always draft that many, instead of as many as pay on this machine and text");
-  app.add_option("--seed", o.seed,
-                 "Same seed, same text (with a drafting model under maximal: with --fixed-draft)")
-      ->capture_default_str();
-  app.add_option("--stop", o.stop, "Text that ends the answer; may be given several times");
-  app.add_flag("--ignore-end", o.ignore_end, "Go on behind end-of-sequence tokens");
+void bind_drafter(Command& command, DraftFlags& f, Makes makes) {
+  command.group(kDraftTitle);
+  const char* const text = "none, lookup, draft-model:PATH, dflash:PATH or dflash:PATH+lookup";
+  const char* const image = "none, free:FOLDER, asd, frozen, or self (the model itself)";
+  std::string help = makes == Makes::kTexts ? text : image;
+  std::string standard = makes == Makes::kTexts ? "lookup" : "none";
+  if (makes == Makes::kBoth) {
+    help = fmt::format("Texts: {}. Images: {}", text, image);
+    standard = "lookup for texts, none for images";
+  }
+  command.add("-d,--drafter", f.drafter, help, {.shows = "NAME", .standard = standard});
+  command.group("");
 }
 
-GenerateOptions resolve(const SamplingFlags& f) {
-  GenerateOptions o = f.options;
-  o.rule = *rule_from_name(f.rule);
-  return o;
-}
-
-void bind(CLI::App& app, DrafterFlags& f) {
-  app.add_option("--drafter", f.name,
-                 "none, lookup, draft-model:PATH, dflash:PATH or dflash:PATH+lookup")
-      ->capture_default_str();
-  bind_draft_precision(app, f.precision);
-}
-
-void bind_draft_precision(CLI::App& app, std::string& precision) {
-  app.add_option("--draft-precision", precision, "Precision of a drafting model")
-      ->check(kPrecisions)
-      ->capture_default_str();
+void bind_drafting(Command& command, DraftFlags& f, Makes makes, const std::string& most) {
+  command.group(kDraftTitle);
+  std::vector<std::string> rules = kTextRules;
+  std::string help = "What decides on drafts; typical, ratio-on-search";
+  if (makes != Makes::kTexts) rules.emplace_back("relax");
+  if (makes == Makes::kBoth) help += " and, of images, relax";
+  help += " are INEXACT, for comparison";
+  if (makes == Makes::kImages) {
+    rules = {"maximal", "relax"};
+    help = "What decides on drafts; relax is INEXACT and needs --profile";
+  }
+  command.add("--rule", f.rule, help, {.one_of = rules, .shows = "NAME"});
+  command.add("--max-draft", f.max_draft,
+              "Drafted tokens of a text, or steps of an image, a round at most; 0 = no drafts",
+              {.least = 0, .most = makes == Makes::kTexts ? 64.0 : 1023.0, .standard = most});
+  if (f.fixed) {
+    command.add("--adaptive", f.fixed,
+                "Draft as far as pays, as generate does, instead of --max-draft always");
+  } else {
+    command.add("--fixed-draft", f.fixed,
+                "Always draft that many, instead of as many as pay on this machine; the images of "
+                "a seed, and the texts of a drafting model under maximal, then do not depend on "
+                "the clock");
+  }
+  command.add("--seed", f.seed, "Of all that is random");
+  command.group("");
 }
 
 Drafter load_drafter(const std::string& name, const std::string& precision, const Model& target) {
-  return Drafter::load(name, target, precision_of(precision));
+  Drafter drafter = Drafter::load(name, target, precision_of(precision));
+  if (drafter.model()) note_precision(drafter.model()->chosen_precision());
+  return drafter;
+}
+
+void bind_text(Command& command, GenerateOptions& o, DraftFlags& draft) {
+  command.group(kTextTitle);
+  command.add("-n,--max-tokens", o.max_tokens, "Tokens of a text at most",
+              {.least = 1, .most = 1 << 20});
+  command.add("--temp", o.sampling.temperature, "Temperature, 0 = greedy",
+              {.least = 0, .most = 1000});
+  command.add("--top-k", o.sampling.top_k, "Keep the k likeliest tokens, 0 = all");
+  command.add("--top-p", o.sampling.top_p, "Keep the likeliest tokens that make up p",
+              {.least = 0, .most = 1});
+  command.add("--min-p", o.sampling.min_p, "Drop tokens below this share of the likeliest one",
+              {.least = 0, .most = 1});
+  command.add("--stop", o.stop, "Text that ends the answer; may be given several times");
+  command.add("--ignore-end", o.ignore_end, "Go on behind end-of-sequence tokens");
+  command.add("--draft-precision", draft.precision, "Precision of a drafting model",
+              {.one_of = kPrecisions, .shows = "NAME"});
+  command.group("");
+}
+
+GenerateOptions text_options(const GenerateOptions& options, const DraftFlags& draft) {
+  constexpr std::uint32_t kMost = 64;
+  GenerateOptions o = options;
+  const auto rule = rule_from_name(draft.rule);
+  if (!rule) throw UsageError(fmt::format("--rule {} is for images", draft.rule));
+  o.rule = *rule;
+  if (draft.max_draft) o.max_draft = *draft.max_draft;
+  if (o.max_draft > kMost) {
+    throw UsageError(fmt::format("--max-draft {}: texts are drafted {} tokens a round at most",
+                                 o.max_draft, kMost));
+  }
+  o.fixed_draft = draft.fixed;
+  o.seed = draft.seed;
+  return o;
 }
 
 std::vector<Prompt> read_prompts(const std::string& path) {
-  std::ifstream in(path);
-  if (!in) throw UsageError(fmt::format("cannot open the prompts file '{}'", path));
+  std::istringstream in(read_input(path, "prompts file"));
   std::vector<Prompt> out;
   std::string line;
   for (int number = 1; std::getline(in, line); ++number) {

@@ -1,41 +1,60 @@
 #pragma once
 
-#include <CLI/CLI.hpp>
-#include <functional>
+#include <cstdint>
 #include <nlohmann/json_fwd.hpp>
+#include <optional>
 #include <string>
 #include <vector>
 
+#include "forerun/cli/flags.h"
 #include "forerun/cli/terminal.h"
 #include "forerun/text.h"
 
 namespace forerun::cli {
 
-/// Flags that every command with a model has. One struct, one bind: a flag is declared once.
+/// Titles in the help. Flags under kTextTitle and kImageTitle go with models of that kind alone.
+inline constexpr const char* kModelTitle = "Model";
+inline constexpr const char* kDraftTitle = "Drafting";
+inline constexpr const char* kTextTitle = "Text (language models)";
+inline constexpr const char* kImageTitle = "Images (Diffusion Transformers)";
+inline constexpr const char* kOutputTitle = "Output";
+
+/// What a command is for.
+enum class Makes : std::uint8_t { kTexts, kImages, kBoth };
+
 struct ModelFlags {
   std::string path;
   std::string precision = "auto";
   int threads = 0;
 };
-void bind(CLI::App& app, ModelFlags& flags);
+void bind_model(Command& command, ModelFlags& flags, Makes makes = Makes::kTexts,
+                bool required = true);
+/// One line on standard error where `auto` is not the fastest.
+/// @throws UsageError  no such path, or no language model
 Model load_model(const ModelFlags& flags);
+/// Nothing for "auto".
+AskedPrecision precision_of(const std::string& name);
+void note_precision(const ChosenPrecision& chosen);
+
+/// How far is drafted, and what decides on drafts: the same flags for texts and images.
+struct DraftFlags {
+  std::string drafter;  ///< "": the kind's own
+  std::string precision = "auto";
+  std::string rule = "maximal";
+  std::optional<std::uint32_t> max_draft;  ///< nothing: the kind's own
+  bool fixed = false;
+  std::uint64_t seed = 0;
+};
+/// @param most  what --max-draft is by default, in words
+void bind_drafting(Command& command, DraftFlags& flags, Makes makes, const std::string& most);
+void bind_drafter(Command& command, DraftFlags& flags, Makes makes);
+Drafter load_drafter(const std::string& name, const std::string& precision, const Model& target);
 
 /// How one text is drawn.
-struct SamplingFlags {
-  std::string rule = "maximal";
-  GenerateOptions options;
-};
-void bind(CLI::App& app, SamplingFlags& flags);
-/// The options with the rule's name resolved.
-GenerateOptions resolve(const SamplingFlags& flags);
-
-struct DrafterFlags {
-  std::string name = "lookup";
-  std::string precision = "auto";
-};
-void bind(CLI::App& app, DrafterFlags& flags);
-void bind_draft_precision(CLI::App& app, std::string& precision);
-Drafter load_drafter(const std::string& name, const std::string& precision, const Model& target);
+void bind_text(Command& command, GenerateOptions& options, DraftFlags& draft);
+/// The options with what the drafting flags say.
+/// @throws UsageError  a rule for images
+GenerateOptions text_options(const GenerateOptions& options, const DraftFlags& draft);
 
 /// One line of a prompts file.
 struct Prompt {
@@ -64,18 +83,18 @@ std::string summary(const Certificate& certificate);
 /// Why an equality held or not: "identical", or where and by what margin the texts part.
 std::string describe(const Difference& difference);
 
-/// A subcommand: its flags bound, and what to run once they are parsed.
-using Action = std::function<int()>;
-Action add_generate(CLI::App& parent, CLI::App*& command);
-Action add_chat(CLI::App& parent, CLI::App*& command);
-Action add_bench(CLI::App& parent, CLI::App*& command);
-Action add_cost(CLI::App& parent, CLI::App*& command);
-Action add_compare(CLI::App& parent, CLI::App*& command);
-Action add_certify(CLI::App& parent, CLI::App*& command);
-Action add_distill(CLI::App& parent, CLI::App*& command);
-Action add_train(CLI::App& parent, CLI::App*& command);
-Action add_info(CLI::App& parent, CLI::App*& command);
-Action add_logits(CLI::App& parent, CLI::App*& command);
-Action add_demo(CLI::App& parent, CLI::App*& command);
+void add_generate(Command& program);
+void add_chat(Command& program);
+void add_bench(Command& program);
+void add_cost(Command& program);
+void add_compare(Command& program);
+void add_certify(Command& program);
+void add_distill(Command& program);
+void add_train(Command& program);
+void add_profile(Command& program);
+void add_evaluate(Command& program);
+void add_info(Command& program);
+void add_logits(Command& program);
+void add_demo(Command& program);
 
 }  // namespace forerun::cli

@@ -1,5 +1,6 @@
 #include "forerun/cli/terminal.h"
 
+#include <fcntl.h>
 #include <fmt/format.h>
 #include <unistd.h>
 
@@ -9,10 +10,37 @@
 #include <nlohmann/json.hpp>
 #include <stdexcept>
 
+#include "forerun/base/utf8.h"
+
 namespace forerun::cli {
 
+void open_standard_streams() {
+  for (int fd = STDIN_FILENO; fd <= STDERR_FILENO; ++fd) {
+    // The lowest closed descriptor is the one that open() takes.
+    if (fcntl(fd, F_GETFD) == -1 && open("/dev/null", O_RDWR) != fd) std::abort();
+  }
+}
+
 bool is_terminal(std::FILE* stream) {
-  return isatty(fileno(stream)) != 0 && std::getenv("NO_COLOR") == nullptr;
+  const char* const term = std::getenv("TERM");
+  const char* const plain = std::getenv("NO_COLOR");
+  const bool dumb = term == nullptr || std::string_view(term) == "dumb";
+  return isatty(fileno(stream)) != 0 && !dumb && (plain == nullptr || *plain == '\0');
+}
+
+std::string printable(std::string_view text, std::size_t limit) {
+  constexpr char32_t kDelete = 0x7f, kLastControl = 0x9f;
+  std::string out;
+  while (!text.empty() && out.size() < limit) {
+    const Utf8Char c = first_char(text);
+    const bool control = c.code < U' ' || (c.code >= kDelete && c.code <= kLastControl);
+    for (const char byte : text.substr(0, c.size)) {
+      out += control || !c.valid ? fmt::format("\\x{:02x}", static_cast<unsigned char>(byte))
+                                 : std::string(1, byte);
+    }
+    text.remove_prefix(c.size);
+  }
+  return text.empty() ? out : out + "...";
 }
 
 std::string styled(std::FILE* stream, Style style, std::string_view text) {
@@ -25,9 +53,10 @@ void write_out(std::string_view text) {
   const bool ok = std::fwrite(text.data(), 1, text.size(), stdout) == text.size() &&
                   (std::fflush(stdout) == 0 || (errno == EINTR && std::fflush(stdout) == 0));
   if (!ok) {
+    const int code = errno;
     throw std::runtime_error(
-        fmt::format("cannot write to standard output: {}; free some space or redirect it elsewhere",
-                    std::strerror(errno)));
+        fmt::format("cannot write to standard output: {}{}", std::strerror(code),
+                    code == ENOSPC ? "; free some space or redirect it elsewhere" : ""));
   }
 }
 

@@ -9,7 +9,11 @@ namespace forerun::cli {
 
 enum class Style { kPlain, kBold, kDim, kGreen, kRed, kYellow };
 
-/// True if the stream is a terminal that shows colours (NO_COLOR unset).
+/// Opens /dev/null on those of the descriptors 0 to 2 that are closed, so that no file that is
+/// opened later becomes standard output or error. Call it first.
+void open_standard_streams();
+
+/// True if the stream is a terminal that shows colours (NO_COLOR unset, TERM not dumb).
 bool is_terminal(std::FILE* stream);
 /// `text` in a style, or as it is where the stream is no terminal.
 std::string styled(std::FILE* stream, Style style, std::string_view text);
@@ -19,6 +23,9 @@ std::string styled(std::FILE* stream, Style style, std::string_view text);
 void write_out(std::string_view text);
 /// One JSON document and a newline on standard output; invalid UTF-8 becomes U+FFFD.
 void write_json(const nlohmann::json& document);
+/// Text of a file or a user as a terminal may show it: control characters and bytes that are no
+/// UTF-8 become \xNN, and what is longer than `limit` bytes is cut.
+std::string printable(std::string_view text, std::size_t limit = 200);
 /// A line on standard error.
 void note(std::string_view line);
 

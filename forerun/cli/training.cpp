@@ -9,7 +9,7 @@
 #include <nlohmann/json.hpp>
 
 #include "forerun/cli/interrupt.h"
-#include "forerun/cli/new_file.h"
+#include "forerun/cli/paths.h"
 #include "forerun/cli/provenance.h"
 #include "forerun/cli/report/training.h"
 #include "forerun/cli/terminal.h"
@@ -52,7 +52,8 @@ void write_curves(const std::string& folder) {
   try {
     std::ifstream in(folder + "/log.jsonl", std::ios::binary);
     const std::string log(std::istreambuf_iterator<char>(in), {});
-    NewFile(folder + "/curves.html").commit(render_training(log));
+    AtomicFile page(folder + "/curves.html");
+    commit(page, render_training(log));
   } catch (const std::exception& e) {
     note(e.what());
   }
@@ -77,57 +78,49 @@ struct Work {
 
 }  // namespace
 
-void bind_training(CLI::App& app, TrainingFlags& flags, const std::string& what) {
+void bind_training(Command& app, TrainingFlags& flags, const std::string& what) {
   TrainOptions& o = flags.options;
-  app.add_option("--threads", flags.threads, "CPU threads, 0 = one a core")
-      ->check(CLI::Range(0, 1024))
-      ->capture_default_str();
-  app.add_option("--out", o.out,
-                 "Folder of the result, the checkpoint and the log; a run found there is resumed")
-      ->required();
-  app.add_option("--epochs", o.epochs, "Passes over the data")->capture_default_str();
-  app.add_option("--steps", o.steps, "Steps, in place of epochs");
-  app.add_option("--batch", o.batch, what + " a step")->capture_default_str();
-  app.add_option("--micro-batch", o.micro_batch, "Of them at a time")->capture_default_str();
-  app.add_option("--lr", o.learning_rate, "Learning rate")->capture_default_str();
-  app.add_option("--warmup", o.warmup, "Share of the steps in which it rises")
-      ->capture_default_str();
-  app.add_option("--min-lr", o.min_rate, "Share of it at which the cosine ends")
-      ->capture_default_str();
-  app.add_flag("--muon", o.muon, "Muon for the hidden matrices, AdamW for the rest");
-  app.add_option("--weight-decay", o.weight_decay, "Of matrices")->capture_default_str();
-  app.add_option("--clip", o.clip, "Largest norm of the gradient")->capture_default_str();
-  app.add_option("--ema", o.ema, "Decay of the average of the weights, 0 = none")
-      ->capture_default_str();
-  app.add_option("--seed", o.seed, "Of data order, first weights and whatever else is drawn")
-      ->capture_default_str();
-  app.add_option("--checkpoint-seconds", o.checkpoint_seconds, "Time between checkpoints")
-      ->capture_default_str();
-  app.add_option("--evaluate-steps", o.evaluate_steps, "Steps between held-out losses")
-      ->capture_default_str();
-  app.add_option("--time-limit", o.time_limit, "Seconds after which it stops, to be resumed")
-      ->capture_default_str();
-  app.add_flag("--f32", flags.f32, "Matrix products in float32, not bfloat16");
+  app.add("--threads", flags.threads, "CPU threads, 0 = one a core", {.least = 0, .most = 1024});
+  app.add("--out", o.out,
+          "Folder of the result, the checkpoint and the log; a run found there is resumed",
+          {.required = true});
+  app.add("--epochs", o.epochs, "Passes over the data");
+  app.add("--steps", o.steps, "Steps, in place of epochs");
+  app.add("--batch", o.batch, what + " a step");
+  app.add("--micro-batch", o.micro_batch, "Of them at a time");
+  app.add("--lr", o.learning_rate, "Learning rate");
+  app.add("--warmup", o.warmup, "Share of the steps in which it rises");
+  app.add("--min-lr", o.min_rate, "Share of it at which the cosine ends");
+  app.add("--muon", o.muon, "Muon for the hidden matrices, AdamW for the rest");
+  app.add("--weight-decay", o.weight_decay, "Of matrices");
+  app.add("--clip", o.clip, "Largest norm of the gradient");
+  app.add("--ema", o.ema, "Decay of the average of the weights, 0 = none");
+  app.add("--seed", o.seed, "Of data order, first weights and whatever else is drawn");
+  app.add("--checkpoint-seconds", o.checkpoint_seconds, "Time between checkpoints");
+  app.add("--evaluate-steps", o.evaluate_steps, "Steps between held-out losses");
+  app.add("--time-limit", o.time_limit, "Seconds after which it stops, to be resumed");
+  app.add("--f32", flags.f32, "Matrix products in float32, not bfloat16");
 }
 
-void bind_image_training(CLI::App& app, TrainingFlags& flags, std::string& data, double epochs) {
-  app.add_option("--data", data,
-                 "Folder of images: IDX files as MNIST's, or PNG files in a folder a class")
-      ->required();
+void bind_image_training(Command& app, TrainingFlags& flags, std::string& data,
+                         const ImageTraining& defaults) {
+  app.add("--data", data,
+          "Folder of images: IDX files as MNIST's, or PNG files in a folder a class",
+          {.required = true});
   TrainOptions& o = flags.options;
   o.batch = 128;
   o.micro_batch = 64;
-  o.learning_rate = 1e-3;
+  o.learning_rate = defaults.learning_rate;
   o.ema = 0.999;
-  o.epochs = epochs;
+  o.epochs = defaults.epochs;
   o.evaluate_steps = 1000;
   bind_training(app, flags, "Images");
 }
 
-void expect_no_design_beside_init(const CLI::App& app, std::initializer_list<const char*> flags) {
-  if (app.get_option("--init")->count() == 0) return;
+void expect_no_design_beside_init(const Command& app, std::initializer_list<const char*> flags) {
+  if (!app.given("--init")) return;
   for (const char* flag : flags) {
-    if (app.get_option(flag)->count() == 0) continue;
+    if (!app.given(flag)) continue;
     throw UsageError(
         fmt::format("{} goes with a network that is begun anew: --init goes on with the design of "
                     "the one it names; leave out one of them",
@@ -136,7 +129,7 @@ void expect_no_design_beside_init(const CLI::App& app, std::initializer_list<con
 }
 
 int run_training(
-    const CLI::App& command, const TrainingFlags& flags, const std::string& unit,
+    const Command& command, const TrainingFlags& flags, const std::string& unit,
     const std::function<TrainReport(const TrainOptions&, const TrainListener&)>& train) {
   keep_memory();
   TrainOptions options = flags.options;
@@ -144,8 +137,8 @@ int run_training(
   options.threads = flags.threads;
   options.provenance = nlohmann::json({{"forerun", FORERUN_VERSION},
                                        {"date", utc_date()},
-                                       {"cpu", cpu_name()},
-                                       {"command", command_line(command)}})
+                                       {"cpu", machine().cpu},
+                                       {"command", command.line()}})
                            .dump();
   Progress progress;
   Work work;

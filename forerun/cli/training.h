@@ -1,10 +1,10 @@
 #pragma once
 
-#include <CLI/CLI.hpp>
 #include <functional>
 #include <initializer_list>
 #include <string>
 
+#include "forerun/cli/flags.h"
 #include "forerun/train.h"
 
 namespace forerun::cli {
@@ -15,28 +15,32 @@ struct TrainingFlags {
   int threads = 0;
   bool f32 = false;
 };
-void bind_training(CLI::App& app, TrainingFlags& flags, const std::string& what);
+void bind_training(Command& app, TrainingFlags& flags, const std::string& what);
 
 /// The same for training on images, with the folder they are in and what suits small ones.
-void bind_image_training(CLI::App& app, TrainingFlags& flags, std::string& data, double epochs);
+struct ImageTraining {
+  double epochs = 0.0, learning_rate = 1e-3;
+};
+void bind_image_training(Command& app, TrainingFlags& flags, std::string& data,
+                         const ImageTraining& defaults);
 
 /// With --init the design is that of the network named there.
 /// @param flags  what would choose another
 /// @throws UsageError  --init and one of them were given
-void expect_no_design_beside_init(const CLI::App& app, std::initializer_list<const char*> flags);
+void expect_no_design_beside_init(const Command& app, std::initializer_list<const char*> flags);
 
 /// Trains with a progress line, the curves as a page, and what the machine could have done.
 /// @param unit   of the examples' pace: "tok", "img"
 /// @param train  the call, with options and listener completed
 /// @return       the exit code
 int run_training(
-    const CLI::App& command, const TrainingFlags& flags, const std::string& unit,
+    const Command& command, const TrainingFlags& flags, const std::string& unit,
     const std::function<TrainReport(const TrainOptions&, const TrainListener&)>& train);
 
 /// The subcommands of `forerun train`.
-std::function<int()> add_train_dflash(CLI::App& parent, CLI::App*& command);
-std::function<int()> add_train_dit(CLI::App& parent, CLI::App*& command);
-std::function<int()> add_train_free(CLI::App& parent, CLI::App*& command);
-std::function<int()> add_train_classifier(CLI::App& parent, CLI::App*& command);
+void add_train_dflash(Command& train);
+void add_train_dit(Command& train);
+void add_train_free(Command& train);
+void add_train_classifier(Command& train);
 
 }  // namespace forerun::cli

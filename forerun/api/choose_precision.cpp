@@ -1,0 +1,70 @@
+#include "forerun/api/choose_precision.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <initializer_list>
+
+namespace forerun {
+namespace {
+
+struct Offer {
+  Precision precision;
+  std::string missing;  // why it cannot be had; empty: it can
+};
+
+// @param offers  the fastest first; the last can always be had
+ChosenPrecision choose(const std::string& path, AskedPrecision asked,
+                       std::initializer_list<Offer> offers) {
+  const auto can = [](const Offer& o) { return o.missing.empty(); };
+  const Offer& fastest = *offers.begin();
+  if (!asked) {
+    const Offer& best = *std::ranges::find_if(offers, can);
+    return {.precision = best.precision,
+            .reason = can(fastest)
+                          ? "the fastest on this processor"
+                          : fmt::format("no {}: {}", name_of(fastest.precision), fastest.missing),
+            .fastest = can(fastest)};
+  }
+  const Offer* const found =
+      std::ranges::find_if(offers, [&](const Offer& o) { return o.precision == *asked; });
+  if (found != offers.end() && can(*found)) {
+    return {.precision = *asked, .reason = "as asked for", .fastest = true};
+  }
+  std::string others = "auto";
+  for (const Offer& o : offers) {
+    if (can(o)) others = fmt::format("{}, {}", name_of(o.precision), others);
+  }
+  throw UsageError(
+      fmt::format("{} cannot be computed in {}: {}; ask for {}", path, name_of(*asked),
+                  found == offers.end() ? "images have no such kernels" : found->missing, others));
+}
+
+std::string lacking(const CpuFeatures& cpu) {
+  return fmt::format("this processor ({}) lacks AVX-512 VNNI", cpu.name);
+}
+
+}  // namespace
+
+ChosenPrecision text_precision(const std::string& path, AskedPrecision asked,
+                               const CpuFeatures& cpu) {
+  // Without int8 products float32 is the fastest there is: such processors have none for bf16.
+  return choose(path, asked,
+                {{Precision::kInt8, cpu.int8() ? "" : lacking(cpu)},
+                 {Precision::kF32, ""},
+                 {Precision::kBF16, ""}});
+}
+
+ChosenPrecision image_precision(const std::string& path, AskedPrecision asked,
+                                const CpuFeatures& cpu, bool fits) {
+  std::string missing = fits ? "" : "the network's sizes do not suit its kernels";
+  if (!cpu.int8()) missing = lacking(cpu);
+  return choose(path, asked, {{Precision::kBF16, missing}, {Precision::kF32, ""}});
+}
+
+ChosenPrecision auto_text_precision() { return text_precision("", kAutoPrecision, cpu_features()); }
+ChosenPrecision auto_image_precision() {
+  return image_precision("", kAutoPrecision, cpu_features(), true);
+}
+
+}  // namespace forerun

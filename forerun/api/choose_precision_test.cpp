@@ -1,0 +1,53 @@
+#include "forerun/api/choose_precision.h"
+
+#include <gtest/gtest.h>
+
+namespace forerun {
+namespace {
+
+const CpuFeatures kOld{.name = "Core 2"};
+const CpuFeatures kNew{.name = "Xeon", .avx512_vnni = true, .avx512_bf16 = true};
+
+std::string refusal(auto&& call) {
+  try {
+    call();
+  } catch (const UsageError& e) {
+    return e.what();
+  }
+  return "";
+}
+
+TEST(ChoosePrecision, AutoIsTheFastestThatCanBeHadAndNeverFails) {
+  EXPECT_EQ(text_precision("m", kAutoPrecision, kNew).precision, Precision::kInt8);
+  EXPECT_EQ(text_precision("m", kAutoPrecision, kOld).precision, Precision::kF32);
+  EXPECT_EQ(image_precision("m", kAutoPrecision, kNew, true).precision, Precision::kBF16);
+  EXPECT_EQ(image_precision("m", kAutoPrecision, kNew, false).precision, Precision::kF32);
+  EXPECT_EQ(image_precision("m", kAutoPrecision, kOld, false).precision, Precision::kF32);
+}
+
+TEST(ChoosePrecision, SaysWhyAutoIsNotTheFastest) {
+  const ChosenPrecision old = text_precision("m", kAutoPrecision, kOld);
+  EXPECT_FALSE(old.fastest);
+  EXPECT_NE(old.reason.find("Core 2"), std::string::npos) << old.reason;
+  EXPECT_NE(image_precision("m", kAutoPrecision, kNew, false).reason.find("sizes"),
+            std::string::npos);
+  EXPECT_TRUE(text_precision("m", kAutoPrecision, kNew).fastest);
+}
+
+// Texts were computed in float32 without a word, images threw.
+TEST(ChoosePrecision, WhatIsAskedForAndCannotBeHadIsRefusedAlikeForTextsAndImages) {
+  const std::string text =
+      refusal([] { static_cast<void>(text_precision("m.gguf", Precision::kInt8, kOld)); });
+  EXPECT_NE(text.find("m.gguf cannot be computed in int8"), std::string::npos) << text;
+  EXPECT_NE(text.find("ask for bf16, f32, auto"), std::string::npos) << text;
+  const std::string image =
+      refusal([] { static_cast<void>(image_precision("dit", Precision::kBF16, kOld, false)); });
+  EXPECT_NE(image.find("dit cannot be computed in bf16"), std::string::npos) << image;
+  EXPECT_NE(image.find("ask for f32, auto"), std::string::npos) << image;
+  EXPECT_NE(
+      refusal([] { static_cast<void>(image_precision("dit", Precision::kInt8, kNew, true)); }), "");
+  EXPECT_EQ(text_precision("m", Precision::kBF16, kOld).precision, Precision::kBF16);
+}
+
+}  // namespace
+}  // namespace forerun

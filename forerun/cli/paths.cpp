@@ -1,0 +1,103 @@
+#include "forerun/cli/paths.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <array>
+#include <filesystem>
+#include <fstream>
+#include <iterator>
+#include <span>
+#include <system_error>
+
+#include "forerun/cli/terminal.h"
+#include "forerun/common.h"
+
+namespace forerun::cli {
+namespace {
+
+namespace fs = std::filesystem;
+
+// By device and inode, so that links and other spellings count.
+bool same_file(const fs::path& a, const fs::path& b) {
+  std::error_code failed;
+  if (fs::equivalent(a, b, failed)) return true;
+  return !fs::exists(a, failed) && !fs::exists(b, failed) &&
+         fs::weakly_canonical(a, failed) == fs::weakly_canonical(b, failed);
+}
+
+// What models, tokenizers and profiles are made of.
+bool is_part_of_a_model(const fs::path& file) {
+  constexpr std::array<std::string_view, 6> kEndings = {".json",  ".safetensors", ".gguf",
+                                                        ".jinja", ".txt",         ".bin"};
+  const std::string ending = file.extension().string();
+  return std::ranges::find(kEndings, ending) != kEndings.end();
+}
+
+std::vector<fs::path> files_of(const std::string& input) {
+  std::error_code failed;
+  if (!fs::is_directory(input, failed)) return {input};
+  std::vector<fs::path> out;
+  for (fs::recursive_directory_iterator at(input, failed), end; !failed && at != end;
+       at.increment(failed)) {
+    if (is_part_of_a_model(at->path())) out.push_back(at->path());
+  }
+  return out;
+}
+
+}  // namespace
+
+void expect_path(const std::string& path) {
+  std::error_code failed;
+  if (fs::exists(path, failed)) return;
+  throw UsageError(fmt::format("{}: no such file or folder", path));
+}
+
+void expect_apart(const std::vector<Output>& outputs, const std::vector<std::string>& inputs) {
+  for (std::size_t i = 0; i < outputs.size(); ++i) {
+    const Output& out = outputs[i];
+    if (out.path.empty()) throw UsageError(fmt::format("{} '': name a file to write", out.flag));
+    for (std::size_t j = 0; j < i; ++j) {
+      if (!same_file(out.path, outputs[j].path)) continue;
+      throw UsageError(
+          fmt::format("{} and {} are one file, {}: name two", outputs[j].flag, out.flag, out.path));
+    }
+    for (const std::string& input : inputs) {
+      if (input.empty()) continue;
+      for (const fs::path& file : files_of(input)) {
+        if (!same_file(out.path, file)) continue;
+        throw UsageError(
+            fmt::format("{} {} would replace {}, which the command reads: name "
+                        "another file",
+                        out.flag, out.path, file.string()));
+      }
+    }
+  }
+}
+
+std::string path_of_drafter(const std::string& name) {
+  constexpr std::string_view kWithLookup = "+lookup";
+  const std::size_t colon = name.find(':');
+  if (colon == std::string::npos) return "";
+  std::string path = name.substr(colon + 1);
+  if (path.ends_with(kWithLookup)) path.resize(path.size() - kWithLookup.size());
+  return path;
+}
+
+void commit(AtomicFile& file, std::string_view text) {
+  file.append(std::as_bytes(std::span(text)));
+  file.commit();
+}
+
+std::string read_input(const std::string& path, const std::string& what) {
+  std::error_code failed;
+  const fs::file_status status = fs::status(path, failed);
+  std::ifstream in(path, std::ios::binary);
+  if (fs::is_directory(status)) {
+    throw UsageError(fmt::format("the {} '{}' is a folder: name a file", what, path));
+  }
+  if (!in) throw UsageError(fmt::format("cannot open the {} '{}'", what, path));
+  return {std::istreambuf_iterator<char>(in), {}};
+}
+
+}  // namespace forerun::cli

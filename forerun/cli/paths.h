@@ -1,0 +1,34 @@
+#pragma once
+
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "forerun/base/atomic_file.h"
+
+namespace forerun::cli {
+
+/// @throws UsageError  nothing is there
+void expect_path(const std::string& path);
+
+/// A file that a command is asked to write, and the flag that names it.
+struct Output {
+  std::string flag, path;
+};
+/// Called before the work: what is written must not replace what is read.
+/// @param inputs  files, and folders, of which every file that a model may be made of counts;
+///                empty ones and those that are not there are left out
+/// @throws UsageError  an output without a name, or one that is an input or another output
+void expect_apart(const std::vector<Output>& outputs, const std::vector<std::string>& inputs);
+/// The path within the name of a drafter: "free:FOLDER", "dflash:PATH+lookup"; "" if there is none.
+std::string path_of_drafter(const std::string& name);
+
+/// Writes all of a file and makes it appear.
+void commit(AtomicFile& file, std::string_view text);
+
+/// The content of a file that a flag names.
+/// @param what         "prompts file", for the message
+/// @throws UsageError  a folder, or nothing that can be read
+std::string read_input(const std::string& path, const std::string& what);
+
+}  // namespace forerun::cli
