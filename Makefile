@@ -16,7 +16,7 @@ MODEL_FILE = $(or $(MODEL),$$(tools/get_model.sh --path))
 SOURCES = $$(git ls-files --cached --others --exclude-standard 'forerun/*.h' 'forerun/*.cpp' 'tests/*.h' 'tests/*.cpp' \
             'bench/*.h' 'bench/*.cpp' 'examples/*.cpp')
 
-.PHONY: help demo build test test-asan test-slow format format-check lint install example clean distclean
+.PHONY: help demo build test test-asan test-slow format format-check lint install example check-install clean distclean
 
 help:  ## this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-14s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -63,6 +63,11 @@ example: install  ## build examples/ against the installed library and run it
 	@{ cmake -S examples -B build/examples -G Ninja -DCMAKE_BUILD_TYPE=Release -DCMAKE_PREFIX_PATH="$(PREFIX)" && \
 	   cmake --build build/examples; } >build/logs/example.log 2>&1 || { tail -n 20 build/logs/example.log; exit 1; }
 	@build/examples/hello "$(MODEL_FILE)"
+
+check-install: install  ## check what is installed: run paths, and a processor without AVX-512 (qemu-user)
+	@tools/setup.sh format
+	@python3 tests/run_path_test.py "$(PREFIX)"
+	@python3 tests/no_avx512_test.py "$(PREFIX)/bin/forerun"
 
 clean:  ## remove build/ (the torch wheel in .venv and the model stay)
 	@rm -rf build

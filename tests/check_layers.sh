@@ -31,4 +31,18 @@ while IFS= read -r line; do
 done < <(grep -rniE --exclude-dir=dflash 'draft|specul|couple|accept' forerun/models forerun/tensor --include='*.h' --include='*.cpp' |
          grep -vE '_test\.cpp|[Aa]ccepts \(|rejected' || true)
 
+# A public header pulls in no other one's world. The compiler lists what it includes; only the standard library's headers
+# may be found beside ours.
+includes() { "${CXX:-c++}" -std=c++20 -I. -MM "$1" | tr ' \\' '\n\n' | grep '^forerun/' | grep -vFx "$1"; }
+check_header() {
+  local header=$1 forbidden=$2 line
+  while IFS= read -r line; do
+    complain "$header includes $line"
+  done < <(includes "$header" | grep -E "$forbidden" || true)
+}
+check_header forerun/common.h '^forerun/(text|image|train|evaluate)\.h|^forerun/(core|train)/'
+check_header forerun/text.h '^forerun/(image|train|evaluate)\.h|^forerun/train/|core/(draft_length|rng_key|categorical|speculate)\.h'
+check_header forerun/image.h '^forerun/(text|train|evaluate)\.h|^forerun/train/|core/(draft_length|rng_key|gaussian|speculate)\.h'
+check_header forerun/evaluate.h '^forerun/(text|image|train)\.h|^forerun/(core|train)/'
+
 exit $bad
