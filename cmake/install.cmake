@@ -24,4 +24,6 @@ write_basic_package_version_file("${PROJECT_BINARY_DIR}/forerunConfigVersion.cma
 install(FILES "${PROJECT_BINARY_DIR}/forerunConfig.cmake" "${PROJECT_BINARY_DIR}/forerunConfigVersion.cmake"
         DESTINATION "${FORERUN_PACKAGE_DIR}")
 
-install(TARGETS forerun_cli RUNTIME DESTINATION "${CMAKE_INSTALL_BINDIR}")
+if(TARGET forerun_cli)
+  install(TARGETS forerun_cli RUNTIME DESTINATION "${CMAKE_INSTALL_BINDIR}")
+endif()
