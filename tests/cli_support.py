@@ -1,6 +1,10 @@
 """What tests of the command share. Takes the path of the command from the first argument of the program."""
 
+import base64
+import hashlib
+import json
 import os
+import re
 import shutil
 import subprocess
 import sys
@@ -42,6 +46,18 @@ class Command(unittest.TestCase):
             with open(path, "wb") as f:
                 f.write(data)
         return path
+
+    def page_data(self, path):
+        """What a page holds, after a check that a browser runs its own script alone and fetches nothing."""
+        with open(path, encoding="utf-8") as f:
+            text = f.read()
+        self.assertTrue(text.startswith("<!DOCTYPE html>"))
+        self.assertEqual(len(re.findall("<script", text)), 2)
+        script = re.search("<script>(.*?)</script>", text, re.S)[1]
+        digest = base64.b64encode(hashlib.sha256(script.encode()).digest()).decode()
+        self.assertIn("default-src 'none'; img-src data:; style-src 'unsafe-inline'; "
+                      f"script-src 'sha256-{digest}'", text)
+        return json.loads(re.search('<script type="application/json" id="data">(.*?)</script>', text, re.S)[1])
 
     def refused(self, code, *args, says=()):
         """The command ends with `code` and one line on standard error that holds every word of `says`."""

@@ -2,19 +2,18 @@
 
 #include <gtest/gtest.h>
 
+#include <nlohmann/json.hpp>
+#include <string>
+
 #include "tests/support/page.h"
 
 namespace forerun::cli {
 namespace {
 
-using testing::has;
-using testing::unbalanced;
-
-std::size_t occurrences(const std::string& text, const std::string& what) {
-  std::size_t n = 0;
-  for (std::size_t at = text.find(what); at != std::string::npos; at = text.find(what, at + 1)) ++n;
-  return n;
-}
+using nlohmann::json;
+using testing::data_of;
+using testing::kHostile;
+using testing::kHostileShown;
 
 ImageTracePage example() {
   ImageTracePage page;
@@ -29,28 +28,38 @@ ImageTracePage example() {
   return page;
 }
 
-TEST(ImageTrace, ShowsWhatBecameOfEveryStep) {
-  const std::string html = render_image_trace(example());
-  EXPECT_EQ(occurrences(html, "<rect class=\"kept\" x="), 5U);
-  EXPECT_EQ(occurrences(html, "<rect class=\"reflected\" x="), 2U);
-  EXPECT_EQ(occurrences(html, "<rect class=\"own\" x="), 3U);
-  EXPECT_EQ(occurrences(html, "<line class=\"cut\""), 4U);
-  EXPECT_TRUE(has(html, "data:image/png;base64,iVBORw==\""));  // checked with coreutils' base64
-  EXPECT_TRUE(has(html, "base64,YQ==\""));
-  EXPECT_TRUE(has(html, "base64,YWI=\""));
+TEST(ImageTrace, HoldsWhatBecameOfEveryStep) {
+  const json page = data_of(render_image_trace(example()));
+  EXPECT_EQ(page["cells"], "tkrkkkttkr" + std::string(120, ' '));
+  EXPECT_EQ(page["steps"], 130);
+  EXPECT_EQ(page["rounds"],
+            json({{0, 0, 0, 0, 1}, {1, 0, 3, 1, 2}, {3, 0, 3, 3, 4}, {7, 1, 3, 1, 3}}));
+  ASSERT_EQ(page["predictions"].size(), 3U);
+  EXPECT_EQ(page["predictions"][0], json({{"step", 0}, {"png", "iVBORw=="}}));  // coreutils' base64
+  EXPECT_EQ(page["predictions"][1]["png"], "YQ==");
+  EXPECT_EQ(page["predictions"][2]["png"], "YWI=");
 }
 
-TEST(ImageTrace, IsAWellFormedPageThatFetchesNothing) {
-  const std::string html = render_image_trace(example());
-  EXPECT_EQ(unbalanced(html), "");
-  EXPECT_TRUE(has(html, "An image of class 3 &lt;b&gt;"));
-  EXPECT_TRUE(has(html, "a &amp; b"));
-  EXPECT_FALSE(has(html, "<script"));
-  EXPECT_FALSE(has(html, "http://"));
-  EXPECT_FALSE(has(html, "https://"));
+TEST(ImageTrace, HostileTextsStayTexts) {
+  ImageTracePage hostile = example();
+  hostile.title = hostile.command = hostile.version = kHostile;
+  hostile.facts = {{kHostile, kHostile}};
+  const json page = data_of(render_image_trace(hostile));
+  for (const char* key : {"title", "command", "forerun"}) EXPECT_EQ(page[key], kHostileShown);
+  EXPECT_EQ(page["facts"], json::array({json::array({kHostileShown, kHostileShown})}));
 }
 
-TEST(ImageTrace, OfNothingIsAPage) { EXPECT_EQ(unbalanced(render_image_trace({})), ""); }
+TEST(ImageTrace, RoundsBeyondTheStepsAreCut) {
+  ImageTracePage page = example();
+  page.steps = 8;
+  EXPECT_EQ(data_of(render_image_trace(page))["cells"], "tkrkkktt");
+}
+
+TEST(ImageTrace, OfNothingIsAPage) {
+  const json page = data_of(render_image_trace({}));
+  EXPECT_EQ(page["cells"], "");
+  EXPECT_TRUE(page["rounds"].empty() && page["predictions"].empty() && page["facts"].empty());
+}
 
 }  // namespace
 }  // namespace forerun::cli

@@ -3,86 +3,118 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <nlohmann/json.hpp>
 
-#include "forerun/cli/report/charts.h"
-#include "forerun/cli/report/markup.h"
-#include "forerun/cli/report/style.h"
-#include "forerun/cli/report/summary.h"
+#include "forerun/cli/report/page.h"
 
 namespace forerun::cli {
 namespace {
 
-using namespace report;
+using nlohmann::json;
+using report::field, report::number;
 
-std::string or_unknown(const std::string& text) { return text.empty() ? "n/a" : text; }
+constexpr double kSame = 0.005;  // ratios print with two digits
 
-// A file is known by its name, a folder by its last part.
-std::string base_name(std::string path) {
-  while (path.size() > 1 && path.back() == '/') path.pop_back();
-  return path.substr(path.find_last_of('/') + 1);
+struct Comparison {
+  const char *name, *kind, *head, *text;
+};
+// From the best to the worst: the verdict of a page is that of its worst drafter.
+constexpr Comparison kComparisons[] = {
+    {"plain", "plain", "Plain decoding alone:", "there is no drafted text to compare."},
+    {"identical", "good",
+     "Identical:", "every drafted text equals plain decoding's, token by token."},
+    {"ties", "good", "Identical up to ties:",
+     "where a drafted text parts from plain decoding's, the target's best two tokens lie closer "
+     "than the precision can tell apart."},
+    {"same law", "good", "Same law:",
+     "the rule is exact, so drafted texts are drawn from the target's own distribution; they are "
+     "not word for word the plain ones. forerun certify tests this."},
+    {"unknown", "plain", "n/a:", "the document does not say how the texts compare."},
+    {"different", "bad", "Different:",
+     "drafted texts part from plain decoding's where no tie explains it. An exact rule must not do "
+     "that; please report it with the command below."},
+    {"inexact", "warn", "Inexact:",
+     "the rule does not keep the target's law; its speeds are not those of an exact rule."}};
+enum : std::size_t { kPlain, kIdentical, kTies, kSameLaw, kUnknown, kDifferent, kInexact };
+
+std::string name_of(const json& drafter) {
+  const json name = field(drafter, "drafter");
+  return name.is_string() ? name.get<std::string>() : std::string();
 }
 
-std::string fact(std::string_view name, std::string_view value, std::string_view style = "",
-                 std::string_view full = "") {
-  return fmt::format("<div{}{}><dt>{}</dt><dd>{}</dd></div>\n",
-                     style.empty() ? "" : fmt::format(" class=\"{}\"", style),
-                     full.empty() ? "" : fmt::format(" title=\"{}\"", escape(full)), escape(name),
-                     escape(value));
+bool plain(const json& drafter) { return name_of(drafter) == "none"; }
+
+std::size_t compare(const json& d) {
+  if (plain(d)) return kPlain;
+  if (field(d, "exact") == false) return kInexact;
+  if (field(d, "identical_to_none") == true) return kIdentical;
+  if (field(d, "identical_up_to_ties") == true) return kTies;
+  if (field(d, "identical_to_none") == false) return kDifferent;
+  return field(d, "exact") == true ? kSameLaw : kUnknown;
 }
 
-std::string facts(const Report& r) {
-  const Drafter* plain = r.baseline();
-  std::string threads = count(r.threads);
-  if (r.threads && *r.threads == 0.0) threads = "one a core";
-  std::string prompts = count(r.prompts);
-  if (r.interrupted()) prompts += " of " + count(r.prompts_total);
-  return "<dl>\n" + fact("model", or_unknown(base_name(r.model)), "wide", r.model) +
-         fact("CPU", or_unknown(r.cpu), "wide") + fact("threads", threads) +
-         fact("precision", or_unknown(r.precision)) + fact("rule", or_unknown(r.rule)) +
-         fact("temperature", r.temperature ? fmt::format("{:g}", *r.temperature) : "n/a") +
-         fact("seed", r.seed ? fmt::format("{:.0f}", *r.seed) : "n/a") + fact("prompts", prompts) +
-         fact("tokens each", count(plain ? plain->speed.outputs : std::nullopt)) +
-         fact("forerun", or_unknown(r.version)) + "</dl>\n";
+// A drafter is known by its kind and the file's name: "draft-model:small.gguf".
+std::string without_folders(const std::string& name) {
+  const std::size_t colon = name.find(':'), slash = name.find_last_of('/');
+  if (colon == std::string::npos || slash == std::string::npos || slash < colon) return name;
+  return slash + 1 == name.size() ? name : name.substr(0, colon + 1) + name.substr(slash + 1);
 }
 
-std::string header(const Report& r) {
-  const std::string date = r.date.empty() ? "date n/a" : r.date;
-  std::string out =
-      fmt::format("<header>\n<p class=\"over\">forerun bench · {}</p>\n<h1>{}</h1>\n{}",
-                  escape(date), escape(headline(r)), verdict(r));
-  if (r.interrupted()) {
-    out += fmt::format(
-        "<p class=\"verdict warn\"><b>Interrupted after {} of {} prompts.</b> The numbers are of "
-        "those "
-        "that ran.</p>\n",
-        count(r.prompts), count(r.prompts_total));
+// In full where two drafters would share a short name.
+std::string shown(const json& drafter, const json& all) {
+  if (plain(drafter)) return "plain decoding";
+  const std::string name = name_of(drafter), brief = without_folders(name);
+  const auto twins = std::count_if(all.begin(), all.end(), [&](const json& other) {
+    return without_folders(name_of(other)) == brief;
+  });
+  const std::string out = name.empty() ? "n/a" : twins > 1 ? name : brief;
+  return compare(drafter) == kInexact ? out + " (inexact)" : out;
+}
+
+std::string headline(const json& drafters) {
+  std::optional<double> times, plain_speed;
+  std::string best;
+  for (const json& d : drafters) {
+    const auto ratio = number(field(d, "speedup_vs_none"));
+    if (plain(d)) {
+      plain_speed = number(field(d, "tok_s"));
+    } else if (ratio > times) {  // no ratio is less than any
+      times = ratio;
+      best = d["shown"];
+    }
   }
-  out += facts(r) + summary_table(r) + differences(r);
-  if (!r.command.empty()) {
-    out += fmt::format("<h3>The command that reproduces it</h3>\n<pre><code>{}</code></pre>\n",
-                       escape(r.command));
+  if (!times) {
+    return plain_speed ? fmt::format("Plain decoding: {:.1f} tok/s", *plain_speed)
+                       : "No speed was measured";
   }
-  return out + "</header>\n";
+  if (*times >= 1.0 + kSame) {
+    return fmt::format("{:.2f} times the speed of plain decoding, with {}", *times, best);
+  }
+  if (*times >= 1.0 - kSame) return best + " is as fast as plain decoding";
+  return fmt::format("Nothing beats plain decoding; the best, {}, runs at {:.2f} times its speed",
+                     best, *times);
 }
 
 }  // namespace
 
-std::string render_report(const nlohmann::json& document) {
-  const Report r = read_document(document);
-  // The policy makes a browser enforce what the page promises: nothing is fetched, nothing runs.
-  return "<!DOCTYPE html>\n<html lang=\"en\">\n<head>\n<meta charset=\"utf-8\"/>\n"
-         "<meta http-equiv=\"Content-Security-Policy\" content=\"default-src 'none'; img-src "
-         "data:; "
-         "style-src 'unsafe-inline'\"/>\n"
-         "<meta name=\"viewport\" content=\"width=device-width, initial-scale=1\"/>\n"
-         "<link rel=\"icon\" href=\"data:,\"/>\n<title>" +
-         escape("forerun bench: " + headline(r)) + "</title>\n<style>" + std::string(kStyle) +
-         "</style>\n</head>\n<body>\n" + marker_shapes() + header(r) + "<main>\n" + speed_chart(r) +
-         acceptance_chart(r) + cost_chart(r) + round_chart(r) + lengths_chart(r) +
-         "</main>\n<footer>Written by forerun " + escape(or_unknown(r.version)) +
-         ". tau = tokens / passes; acceptance = kept / examined; a ratio compares runs that took "
-         "turns "
-         "on every prompt.</footer>\n</body>\n</html>\n";
+std::string render_report(const json& document) {
+  json page = document.is_object() ? document : json::object();
+  json drafters = json::array();
+  for (const json& d : field(document, "drafters")) {
+    if (d.is_object()) drafters.push_back(d);
+  }
+  std::size_t worst = drafters.empty() ? kUnknown : kPlain;
+  for (json& d : drafters) {
+    d.erase("by_prompt");  // the page shows no prompt alone
+    d["shown"] = shown(d, drafters);
+    d["against_plain"] = kComparisons[compare(d)].name;
+    worst = std::max(worst, compare(d));
+  }
+  const Comparison& c = kComparisons[worst];
+  page["headline"] = headline(drafters);
+  page["verdict"] = {{"kind", c.kind}, {"head", c.head}, {"text", c.text}};
+  page["drafters"] = std::move(drafters);
+  return report::fill(report::kBenchPage, page);
 }
 
 }  // namespace forerun::cli

@@ -1,34 +1,53 @@
 #pragma once
 
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <nlohmann/json.hpp>
 #include <string>
 #include <string_view>
-#include <vector>
 
 namespace forerun::testing {
 
-inline bool has(const std::string& page, std::string_view part) {
-  return page.find(part) != std::string::npos;
+inline bool has(std::string_view page, std::string_view part) {
+  return page.find(part) != page.npos;
 }
 
-// The first tag that closes nothing or is never closed, or "": a page is XML but for its first
-// line.
-inline std::string unbalanced(std::string_view page) {
-  std::vector<std::string_view> open;
-  page.remove_prefix(page.find('>') + 1);  // <!DOCTYPE html>
-  for (std::size_t at = page.find('<'); at != page.npos; at = page.find('<', at + 1)) {
-    const std::size_t end = page.find('>', at);
-    if (end == page.npos) return "cut off";
-    const std::string_view tag = page.substr(at + 1, end - at - 1);
-    const std::string_view name = tag.substr(0, tag.find_first_of(" /", 1));
-    if (tag.empty() || tag.find('<') != tag.npos) return std::string(tag);
-    if (tag.front() == '/') {
-      if (open.empty() || open.back() != tag.substr(1)) return std::string(tag);
-      open.pop_back();
-    } else if (tag.back() != '/') {
-      open.push_back(name);
-    }
-  }
-  return open.empty() ? "" : std::string(open.back());
+inline std::size_t occurrences(std::string_view text, std::string_view what) {
+  std::size_t n = 0;
+  for (auto at = text.find(what); at != text.npos; at = text.find(what, at + 1)) ++n;
+  return n;
 }
+
+// The text between the tags of a page's data element, as a browser finds its end.
+inline std::string_view raw_data(std::string_view page) {
+  constexpr std::string_view kTag = "<script type=\"application/json\" id=\"data\">";
+  const std::size_t begin = page.find(kTag) + kTag.size();
+  return page.substr(begin, page.find("</script>", begin) - begin);
+}
+
+/// What the script of a page draws, after a check of the page around it: it is whole, its data is
+/// one JSON text that holds no markup, and it allows nothing but its own script and styles.
+inline nlohmann::json data_of(std::string_view page) {
+  EXPECT_EQ(page.substr(0, 15), "<!DOCTYPE html>");
+  EXPECT_EQ(page.substr(page.size() - 8), "</html>\n");
+  for (const char* tag : {"<script", "</script>"}) EXPECT_EQ(occurrences(page, tag), 2U) << tag;
+  EXPECT_TRUE(has(page,
+                  "default-src 'none'; img-src data:; style-src 'unsafe-inline'; "
+                  "script-src 'sha256-"));
+  for (const char* part : {"@data@", "@hash@", "@common", "@import", "url(", " src=", "fetch("}) {
+    EXPECT_FALSE(has(page, part)) << part;
+  }
+  const std::string_view data = raw_data(page);
+  EXPECT_FALSE(has(data, "<"));
+  EXPECT_TRUE(std::all_of(data.begin(), data.end(), [](char c) { return c >= ' ' && c <= '~'; }));
+  return nlohmann::json::parse(data);
+}
+
+// Ends its element, opens a comment, ends a line of a script, is cut within a character.
+inline const std::string kHostile =
+    "</script><!--<script>alert('x')</script>\"&\\\x01\xE2\x80\xA8\xff\xE2\x82";
+inline const std::string kHostileShown =
+    "</script><!--<script>alert('x')</script>\"&\\\x01\u2028\uFFFD\uFFFD";
 
 }  // namespace forerun::testing

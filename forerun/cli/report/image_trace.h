@@ -25,7 +25,10 @@ struct ImageTracePage {
   std::vector<Prediction> predictions;
 };
 
-/// The timeline of the image as one HTML page that needs nothing else; well-formed XML too.
+/// The timeline of the image as one HTML page that needs nothing else; nothing is fetched.
+///
+/// The page holds the fields above, a round as [first, given, drafted, kept, emitted], and "cells":
+/// of each step a letter, "k" for a kept draft, "r" for a reflected one, "t" for the target's own.
 std::string render_image_trace(const ImageTracePage& page);
 
 }  // namespace forerun::cli
