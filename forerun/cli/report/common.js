@@ -122,7 +122,7 @@ function show({over, title, notes, facts, command, commandTitle, sections, foote
   document.body.append(
     h("header", {}, h("p.over", {}, over), h("h1", {}, title), notes,
       h("dl", {}, facts.map(([name, value, full]) =>
-        h("div" + (String(value).length > 16 ? ".wide" : ""), full ? {title: full} : {}, h("dt", {}, name),
+        h("div" + (Math.max(name.length, String(value).length) > 16 ? ".wide" : ""), full ? {title: full} : {}, h("dt", {}, name),
           h("dd", {}, value || "n/a"))))),
     h("main", {}, sections,
       command && h("section", {}, h("h2", {}, commandTitle), h("pre", {tabindex: 0}, h("code", {}, command)))),
