@@ -119,10 +119,10 @@ std::vector<Token> Model::encode(std::string_view text) const {
 
 std::vector<Token> Model::encode_chat(std::span<const Message> messages) const {
   if (!impl_->chat) {
-    throw UsageError(fmt::format("{}: {}; give the text as it is (encode, --raw)", impl_->path,
-                                 impl_->has_chat_template
-                                     ? "its chat template is of no known family"
-                                     : "it has no chat template"));
+    throw UsageError(fmt::format(
+        "{}: {}; give the text as it is (encode, or `forerun generate --raw`)", impl_->path,
+        impl_->has_chat_template ? "its chat template is of no known family"
+                                 : "it has no chat template"));
   }
   std::vector<ChatMessage> turns;
   for (const Message& m : messages) turns.push_back({m.role, m.content});

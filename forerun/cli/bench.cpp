@@ -299,6 +299,7 @@ std::size_t run_prompts(const Model& model, std::vector<Contestant>& field,
 }
 
 int bench_text(const Flags& f, const Command& command) {
+  const GenerateOptions options = text_options(f.run.text, f.run.draft);
   const std::vector<Prompt> texts = read_prompts(f.prompts);
   const std::vector<std::string> names = with_baseline(f.drafters);
   std::optional<AtomicFile> report;
@@ -316,7 +317,6 @@ int bench_text(const Flags& f, const Command& command) {
                      .drafter = load_drafter(name, f.run.draft.precision, model)});
   }
   const auto prompts = encode_prompts(model, texts, f.raw);
-  const GenerateOptions options = text_options(f.run.text, f.run.draft);
   // The first passes of a process allocate and compile kernels; nobody should pay for that.
   GenerateOptions warm = options;
   warm.max_tokens = std::min(8U, options.max_tokens);

@@ -33,10 +33,10 @@ void report(const Certificate& c) {
 
 int certify_text(const Flags& f) {
   const std::vector<Prompt> texts = read_prompts(f.prompts);
+  const GenerateOptions options = text_options(f.run.text, f.run.draft);
   const Model model = load_model(f.run.model);
   const Drafter drafter = load_drafter(f.run.draft.drafter, f.run.draft.precision, model);
   const auto prompts = encode_prompts(model, texts, f.raw);
-  const GenerateOptions options = text_options(f.run.text, f.run.draft);
   Progress progress;
   const Listener listener = counting(progress, f.tokens);
   const Certificate c =

@@ -79,7 +79,7 @@ int run(const Flags& f) {
     } catch (const UsageError& e) {
       // The conversation outgrew the context, say: the user can clear it and go on.
       talk.turns_.pop_back();
-      note(fmt::format("{} (/clear starts over)", e.what()));
+      note(fmt::format("{} (/clear starts over)", printable(e.what(), 1000)));
     }
     clear_interrupt();
     ++options.request;

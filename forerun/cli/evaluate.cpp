@@ -76,7 +76,8 @@ Sampled sampled(const Flags& f, const ImageReference& reference, const Diffusion
   expect_fit(model, reference, f);
   Sampled out = sample_sets(model, reference, plan);
   if (out.found > 0) {
-    note(fmt::format("{} images were in {} already, {} were sampled", out.found, f.keep, out.made));
+    note(fmt::format("{} images were in {} already, {} were sampled", out.found, printable(f.keep),
+                     out.made));
   }
   for (std::size_t i = 0; i < out.sets.size(); ++i) {
     if (out.efficiencies[i] == 0.0) continue;
@@ -154,6 +155,7 @@ int run(const Flags& f) {
   if (f.json) {
     write_json(document(f, model, s, e, names, reference));
   } else {
+    for (std::string& name : names) name = printable(name);
     write_out(evaluation_table(e, names, reference));
   }
   return s.interrupted ? 130 : 0;

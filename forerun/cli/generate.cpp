@@ -61,17 +61,17 @@ void report(const Flags& f, const Generated& g, std::size_t prompt_tokens) {
   note(styled(stderr, Style::kDim,
               fmt::format("{:.1f} tok/s, {}, prompt {} tokens in {:.2f} s, drafter {}, rule ",
                           g.tokens_per_second(), tau_text(g.statistics), prompt_tokens,
-                          g.prefill_seconds, f.run.draft.drafter)) +
+                          g.prefill_seconds, printable(f.run.draft.drafter))) +
        rule +
        styled(stderr, Style::kDim,
               fmt::format(", seed {}, ended by {}", g.seed, name_of(g.finish))));
 }
 
 int generate_text(const Flags& f) {
+  const GenerateOptions options = text_options(f.run.text, f.run.draft);
   const Model model = load_model(f.run.model);
   const Drafter drafter = load_drafter(f.run.draft.drafter, f.run.draft.precision, model);
   const std::vector<Token> prompt = prompt_tokens(model, f);
-  const GenerateOptions options = text_options(f.run.text, f.run.draft);
   Listener listener;
   listener.go_on = [] { return !interrupted(); };
   if (!f.json) listener.on_text = [](std::string_view piece) { write_out(piece); };

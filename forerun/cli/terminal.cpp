@@ -30,10 +30,15 @@ bool is_terminal(std::FILE* stream) {
 
 std::string printable(std::string_view text, std::size_t limit) {
   constexpr char32_t kDelete = 0x7f, kLastControl = 0x9f;
+  // Line separators, and what turns the direction of a line.
+  const auto turns = [](char32_t c) {
+    return (c >= 0x2028 && c <= 0x202e) || (c >= 0x2066 && c <= 0x2069);
+  };
   std::string out;
   while (!text.empty() && out.size() < limit) {
     const Utf8Char c = first_char(text);
-    const bool control = c.code < U' ' || (c.code >= kDelete && c.code <= kLastControl);
+    const bool control =
+        c.code < U' ' || (c.code >= kDelete && c.code <= kLastControl) || turns(c.code);
     for (const char byte : text.substr(0, c.size)) {
       out += control || !c.valid ? fmt::format("\\x{:02x}", static_cast<unsigned char>(byte))
                                  : std::string(1, byte);
@@ -84,7 +89,7 @@ void Progress::show(const std::string& line) {
 
 void Progress::clear() {
   if (!on_ || shown_ == 0) return;
-  const std::string blank = "\r" + std::string(shown_, ' ') + "\r";
+  const std::string blank = fmt::format("\r{:{}}\r", "", shown_);
   std::fwrite(blank.data(), 1, blank.size(), stderr);
   shown_ = 0;
 }

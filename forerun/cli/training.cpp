@@ -18,6 +18,8 @@
 namespace forerun::cli {
 namespace {
 
+constexpr std::size_t kMessage = 1000;  // bytes of a line
+
 std::string clock_text(double seconds) {
   const auto s = static_cast<long>(seconds);
   return fmt::format("{}:{:02}:{:02}", s / 3600, s / 60 % 60, s % 60);
@@ -55,7 +57,7 @@ void write_curves(const std::string& folder) {
     AtomicFile page(folder + "/curves.html");
     commit(page, render_training(log));
   } catch (const std::exception& e) {
-    note(e.what());
+    note(printable(e.what(), kMessage));
   }
 }
 
@@ -154,7 +156,7 @@ int run_training(
   };
   listener.on_note = [&](std::string_view text) {
     progress.clear();
-    note(text);
+    note(printable(text, kMessage));
   };
   listener.go_on = [] { return !interrupted(); };
   const TrainReport r = train(options, listener);

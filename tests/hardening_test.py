@@ -1,0 +1,219 @@
+"""Hostile files and calls: every test failed before what it is about was mended.
+
+usage: hardening_test.py FORERUN   (runs on the tiny models of tests/data, needs no download)
+"""
+
+import json
+import os
+import pty
+import shutil
+import subprocess
+import unittest
+import xml.dom.minidom
+
+import cli_support
+from cli_support import FORERUN, GGUF, LLAMA, forerun, make_chat_model
+
+DATA = os.path.join(os.path.dirname(os.path.abspath(__file__)), "data")
+DIT = os.path.join(DATA, "dit", "reference_pixel")  # 5 classes of 16 x 16 grey pixels
+
+
+class Command(cli_support.Command):
+    """The command's own flags, paths and lines."""
+
+    def setUp(self):
+        super().setUp()
+        self.dit = self.path("dit")
+        shutil.copytree(DIT, self.dit)
+        self.grid = self.path("grid.png")
+
+    def prompts(self, **more):
+        return self.path("prompts.jsonl", json.dumps({"prompt": "one two three one two", **more}).encode())
+
+    def images(self, *more, out=None):
+        return ("generate", "-m", self.dit, "--steps", "6", "--count", "2", "--threads", "1", "--out",
+                self.grid if out is None else out, *more)
+
+    def document(self, *args):
+        r = forerun(*args, "--json")
+        self.assertEqual(r.returncode, 0, r.stderr)
+        return json.loads(r.stdout)
+
+    def content(self, path):
+        with open(path, "rb") as f:
+            return f.read()
+
+    # --- one set of verbs ---------------------------------------------------------------------------------------
+
+    def test_help_shows_the_flags_of_texts_and_images_whatever_the_arguments(self):
+        titles = ("Model:", "Text (language models):", "Images (Diffusion Transformers):", "Drafting:", "Output:")
+        for verb, text in (("generate", "--prompt"), ("bench", "--prompts"), ("certify", "--prompts")):
+            for model in ((), ("-m", self.dit), ("-m", GGUF)):
+                r = forerun(verb, *model, "--help")
+                self.assertEqual(r.returncode, 0)
+                for word in (*titles, text, "--temp", "--cfg", "--steps", "--max-draft", "--drafter", "default auto",
+                             "auto, f32, bf16, int8"):
+                    if (verb, word) != ("bench", "--drafter"):
+                        self.assertIn(word, r.stdout)
+
+    def test_a_flag_for_the_other_kind_is_refused_by_name(self):
+        self.refused(2, "generate", "-m", self.dit, "-p", "x",
+                     says=[f"--prompt is for language models; {self.dit} holds a Diffusion Transformer"])
+        self.refused(2, "generate", "-m", GGUF, "-p", "x", "--cfg", "2",
+                     says=[f"--cfg is for Diffusion Transformers; {GGUF} holds a language model"])
+        self.refused(2, "certify", "-m", self.dit, "--tokens", "5", says=["--tokens"])
+        self.refused(2, "bench", "-m", GGUF, "--prompts", self.prompts(), "--drafts", "3", says=["--drafts"])
+        self.refused(2, *self.images("--rule", "typical"), says=["typical", "relax"])
+        self.refused(2, "generate", "-m", GGUF, "-p", "x", "--rule", "relax", says=["relax", "images"])
+        self.refused(2, "generate", "-m", self.dit, says=["--out"])
+        self.refused(2, "chat", "-m", self.dit, says=["Diffusion Transformer"])
+
+    def test_a_path_that_is_not_there_says_so(self):
+        for call in (("generate", "--cfg", "2", "--out", self.grid), ("generate", "-p", "x"), ("certify", "--steps", "3"),
+                     ("bench",), ("info",), ("chat",), ("cost",)):
+            model = ("no.gguf",) if call[0] == "info" else ("-m", "no.gguf")
+            self.refused(2, *call, *model, says=["no.gguf: no such file or folder"])
+
+    def test_unknown_commands_and_flags_are_one_line_that_says_what_there_is(self):
+        self.refused(2, "generat", says=["'generat' is no command", "generate", "evaluate"])
+        self.refused(2, says=["generate", "--help"])
+        self.refused(2, "train", "everything", says=["dflash", "classifier"])
+        self.refused(2, "generate", "-m", GGUF, "--no-such-flag", says=["--no-such-flag", "generate --help"])
+        self.refused(2, "generate", "-m", GGUF, "-p", "x", "--temp", "-1", says=["--temp", "0 to 1000"])
+        self.refused(2, "generate", "-m", GGUF, "-p", "x", "--rule", "magic", says=["magic", "shared-noise"])
+
+    # --- one name and meaning of the draft length ---------------------------------------------------------------
+
+    def test_draft_lengths_mean_the_same_for_texts_and_images_and_former_names_work(self):
+        drafted = ("--drafter", "asd", "--seed", "3")
+        images = self.document(*self.images(*drafted, "--max-draft", "3", "--fixed-draft"))
+        picture = self.content(self.grid)
+        text = self.document("generate", "-m", GGUF, "--raw", "-p", "a b a b", "-n", "8", "--max-draft", "3",
+                             "--fixed-draft")
+        same = ("model precision threads drafter rule max_draft fixed_draft seed seconds exact tau rounds outputs drafted "
+                "examined accepted target_passes seconds_drafter seconds_target interrupted").split()
+        for document in (images, text):
+            self.assertEqual([key for key in same if key not in document], [])
+            self.assertEqual((document["max_draft"], document["fixed_draft"]), (3, True))
+        os.remove(self.grid)
+        r = forerun(*self.images(*drafted, "-L", "4", "--lanes", "1"))
+        self.assertEqual(r.returncode, 0, r.stderr)
+        self.assertIn("--max-draft 3 --fixed-draft", r.stderr)
+        self.assertEqual(self.content(self.grid), picture)
+        self.assertIs(self.document(*self.images(*drafted, "--draft-length", "auto"))["fixed_draft"], False)
+        self.assertIs(self.document(*self.images("--no-recall"))["reuse"], False)
+        rows = self.document("bench", "-m", self.dit, "--steps", "6", "--count", "1", "--drafters", "asd",
+                             "--draft-lengths", "2,auto")["results"]
+        self.assertEqual([(r["max_draft"], r["fixed_draft"]) for r in rows], [(0, True), (1, True), (63, False)])
+        j = self.document("cost", "-m", GGUF, "--rows", "1", "--prefix", "8", "--repeats", "1", "--lanes", "2")
+        self.assertEqual(j["sequences"], 2)
+        self.refused(2, "distill", "-m", "no.gguf", "--out", self.path("x"), "--lanes", "2", says=["no.gguf"])
+        for wrong in ("0", "1025", "many"):
+            self.refused(2, *self.images("-L", wrong), says=[wrong, "1024"])
+        self.assertNotIn("--lanes", forerun("generate", "--help").stdout)
+
+    def test_a_precision_that_cannot_be_had_is_refused_with_what_can(self):
+        self.refused(2, *self.images("--precision", "int8"), says=["int8", "f32", "auto"])
+
+    # --- inputs stay --------------------------------------------------------------------------------------------
+
+    def test_an_output_never_replaces_an_input(self):
+        model, weights = self.path("m.gguf"), os.path.join(self.dit, "model.safetensors")
+        shutil.copy(GGUF, model)
+        link, hard = self.path("link.npy"), self.path("hard.npy")
+        os.symlink(model, link)
+        os.link(model, hard)
+        prompts = self.prompts()
+        before = {path: self.content(path) for path in (model, weights, prompts)}
+        for out in (model, link, hard):
+            self.refused(2, "logits", "-m", model, "-p", "a", "--raw", "--out", out, says=["--out", out])
+        self.refused(2, *self.images(out=weights), says=["--out", weights])
+        self.refused(2, *self.images("--trace", weights), says=["--trace", weights])
+        self.refused(2, *self.images("--trace", self.grid), says=["--out and --trace are one file"])
+        self.refused(2, "profile", "-m", self.dit, "-d", "asd", "--out", weights, says=["--out", weights])
+        self.refused(2, "bench", "-m", model, "--prompts", prompts, "--raw", "--report", prompts,
+                     says=["--report", prompts])
+        self.refused(2, "bench", "-m", LLAMA, "--prompts", prompts, "--raw", "--drafters", "draft-model:" + model,
+                     "--report", model, says=["--report", model])
+        self.assertEqual({path: self.content(path) for path in before}, before)
+
+    def test_outputs_that_cannot_be_written_are_found_out_before_the_work(self):
+        long = "a b " * 400  # beyond the context: found out when the work begins
+        for out, code in (("", 2), ("/no/such/folder/x", 1), (self.dir, 1)):
+            self.refused(code, "logits", "-m", GGUF, "-p", long, "--raw", "--out", out, says=["--out" if not out else out])
+            self.refused(code, *self.images("--drafter", "lookup", out=out), says=["--out" if not out else out])
+            self.refused(code, *self.images("--drafter", "lookup", "--trace", out), says=["--trace" if not out else out])
+            self.refused(code, "profile", "-m", self.dit, "-d", "lookup", "--out", out, says=["--out" if not out else out])
+            self.refused(code, "bench", "-m", GGUF, "--prompts", self.path("long.jsonl", json.dumps({"prompt": long}).encode()),
+                         "--raw", "--report", out, says=["--report" if not out else out])
+
+    def test_folders_in_place_of_files_are_refused_as_such(self):
+        self.refused(2, *self.images("-d", "asd", "--rule", "relax", "--profile", self.dir), says=["profile", "folder"])
+        self.refused(2, "certify", "-m", GGUF, "--prompts", self.dir, says=["prompts file", "folder"])
+        self.refused(2, "generate", "-m", GGUF, "-f", self.dir, says=["prompt file", "folder"])
+
+    def test_numbers_that_do_not_fit_and_flags_without_effect_are_refused(self):
+        self.refused(2, "generate", "-m", GGUF, "-p", "x", "--raw", "--seed", "18446744073709551616",
+                     says=["--seed", "18446744073709551616"])
+        self.refused(2, *self.images("--seed", "-1"), says=["--seed"])
+        self.refused(2, *self.images("--vae", self.dit), says=["--vae", "pixels"])
+
+    def test_what_drafts_nothing_is_no_pass(self):
+        r = forerun("certify", "-m", GGUF, "--drafter", "none", "--prompts", self.prompts(), "--raw", "--tokens", "50")
+        self.assertEqual(r.returncode, 1, r.stderr)
+        self.assertIn("NOTHING DRAFTED", r.stdout)
+
+    # --- streams and terminals ----------------------------------------------------------------------------------
+
+    def shell(self, line, *args, **kwargs):
+        return subprocess.run(["sh", "-c", line, FORERUN, *args], timeout=120, stdin=subprocess.DEVNULL, **kwargs)
+
+    def test_closed_streams_do_not_become_files(self):
+        page = self.path("bench.html")
+        args = ("bench", "-m", GGUF, "--prompts", self.prompts(), "-n", "8", "--temp", "0", "--raw", "--report", page)
+        for closed in (">&-", "2>&-", "<&- >&- 2>&-"):
+            self.assertEqual(self.shell(f'exec "$0" "$@" {closed}', *args, capture_output=True).returncode, 0)
+            xml.dom.minidom.parse(page)
+
+    def test_control_characters_of_files_do_not_reach_the_terminal(self):
+        evil = "\x1b[31mred\x1b]0;title\x07\u202e" + "x" * 5000
+        lines = "\n".join(json.dumps({"prompt": "one two one two", "category": c}) for c in (evil, "b"))
+        r = forerun("bench", "-m", GGUF, "--prompts", self.path("evil.jsonl", lines.encode()), "-n", "4", "--temp", "0",
+                    "--raw")
+        self.assertEqual(r.returncode, 0, r.stderr)
+        self.assertIn("\\x1b[31mred", r.stdout)
+        r.stderr += forerun("info", self.path("no\x1b[2J.gguf")).stderr + forerun("generate", "\x1b[2J").stderr
+        for control in "\x1b\x07\u202e":
+            self.assertNotIn(control, r.stdout + r.stderr)
+        self.assertLess(max(map(len, r.stdout.splitlines())), 400)
+
+    def test_terminals_that_show_no_colours_get_none(self):
+        for name, value in (("TERM", "dumb"), ("NO_COLOR", "1")):
+            ours, theirs = pty.openpty()
+            environment = {**os.environ, "TERM": "xterm", name: value}
+            p = subprocess.run([FORERUN, "generate", "-m", GGUF, "-p", "a", "--raw", "-n", "2"], stdin=subprocess.DEVNULL,
+                               stdout=subprocess.DEVNULL, stderr=theirs, env=environment, timeout=60)
+            os.close(theirs)
+            self.assertEqual(p.returncode, 0)
+            shown = os.read(ours, 65536)
+            os.close(ours)
+            self.assertIn(b"tau", shown)
+            self.assertNotIn(b"\x1b", shown)
+
+    def test_chat_understands_lines_of_other_systems_and_advises_what_there_is(self):
+        model = self.path("chat")
+        make_chat_model(model)
+        r = forerun("chat", "-m", model, "-n", "4", input="/exit\r\n", stdin=None)
+        self.assertEqual((r.returncode, r.stdout), (0, ""), r.stderr)
+        self.refused(2, "chat", "-m", GGUF, says=["chat template", "forerun generate --raw"])
+
+    def test_a_closed_pipe_is_not_a_full_disk(self):
+        r = self.shell('{ "$0" "$@"; echo $? >&2; } | true', "info", GGUF, "--tensors", "--json", stderr=subprocess.PIPE,
+                       text=True)
+        if r.stderr.strip() != "0":  # else all of it went into the pipe before it was closed
+            self.assertIn("Broken pipe", r.stderr)
+            self.assertNotIn("free some space", r.stderr)
+
+
+if __name__ == "__main__":
+    unittest.main()
