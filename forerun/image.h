@@ -138,7 +138,9 @@ struct StepStatistics {
 };
 
 struct ImageRun {
-  std::vector<Image> images;               ///< finished ones, in the order asked for
+  /// Finished ones, in the order asked for. Of an interrupted run those that were finished first:
+  /// images whose drafts were kept more often, so no fair sample.
+  std::vector<Image> images;
   std::vector<std::vector<float>> values;  ///< the same before they became bytes
   RunStatistics statistics;                ///< outputs are transitions
   std::vector<StepStatistics> steps;       ///< by transition, the first of sampling first
@@ -163,6 +165,13 @@ ImageRun generate_images(const DiffusionModel& model, const ImageDrafter& drafte
                          std::span<const std::int64_t> labels, const ImageOptions& options,
                          const ImageListener& listener = {});
 
+/// Transitions sampled again with their noise, and all later noise, from another seed: what decides
+/// them may not change, bit for bit (methods/diffusion/decision_watch.h). None where a clock
+/// decides draft lengths, or where the run was interrupted.
+struct Counterfactuals {
+  std::uint64_t places = 0, violations = 0;
+};
+
 /// Whether images of such a run have the law of plain sampling.
 struct ImageCertificate {
   CertificateReport report;
@@ -172,15 +181,19 @@ struct ImageCertificate {
   /// Means over drafted transitions of the output along the draft, in sigmas: measured, and what
   /// the relaxation makes it (0 for an exact rule).
   double shift = 0.0, predicted_shift = 0.0;
+  Counterfactuals counterfactuals;
   double seconds = 0.0;
   bool interrupted = false;
 
   bool passed() const noexcept;  ///< false, too, where nothing was drafted: nothing was tested
 };
-/// Samples as generate_images and scores every transition again by plain passes of the target.
+/// Samples as generate_images and scores every transition again by plain passes of the target,
+/// those of unfinished images too.
+/// @param counterfactuals  transitions to sample again, at most; each takes half an image
 ImageCertificate certify_images(const DiffusionModel& model, const ImageDrafter& drafter,
                                 std::span<const std::int64_t> labels, const ImageOptions& options,
-                                const ImageListener& listener = {});
+                                const ImageListener& listener = {},
+                                std::size_t counterfactuals = 16);
 
 /// The relaxation of FREE (relax; arXiv:2511.20390, section 3.4): the reciprocal of the distance
 /// between predicted noises, smoothed and made to rise along sampling, scaled to 1 at the start.

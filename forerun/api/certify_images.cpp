@@ -1,4 +1,5 @@
 #include <cmath>
+#include <functional>
 #include <map>
 #include <span>
 
@@ -6,6 +7,7 @@
 #include "forerun/core/certificate.h"
 #include "forerun/core/tests_of_fit.h"
 #include "forerun/image.h"
+#include "forerun/methods/diffusion/decision_watch.h"
 
 namespace forerun {
 namespace {
@@ -17,7 +19,8 @@ struct DecidingDraft {
 };
 using DecidingDrafts = std::map<std::size_t, DecidingDraft>;  // by transition
 
-// Every transition of a finished sample, scored by plain passes over its states.
+// Every transition that a sample has made, scored by plain passes over its states. Whether an image
+// was finished before an interruption depends on its drafts: to judge finished ones alone selects.
 class Judge {
  public:
   Judge(DitTarget& target, const LatentRule& rule, ImageCertificate& out)
@@ -25,9 +28,9 @@ class Judge {
 
   void judge(const LatentSample& sample, const DecidingDrafts& drafts) {
     constexpr std::size_t kRows = 64;
-    for (std::size_t first = 0; first < sample.steps(); first += kRows) {
+    for (std::size_t first = 0; first < sample.step(); first += kRows) {
       LatentRows rows;
-      for (std::size_t k = first; k < std::min(sample.steps(), first + kRows); ++k) {
+      for (std::size_t k = first; k < std::min(sample.step(), first + kRows); ++k) {
         rows.add(sample, sample.states()[k], k);
       }
       const LatentScores scores = target_.score(rows);
@@ -69,21 +72,49 @@ class Judge {
   std::uint64_t certain_ = 0;
 };
 
+// Samples the watched transitions again, each in a run of its own image whose noise comes from
+// another seed from there on.
+Counterfactuals check_counterfactuals(const DiffusionModel& model, const ImageDrafter& drafter,
+                                      std::span<const std::int64_t> labels,
+                                      const ImageOptions& options, const ImageListener& listener,
+                                      const DecisionWatch& original) {
+  Counterfactuals out;
+  for (const auto& [place, decision] : original.decisions()) {
+    ImageOptions one = options;
+    one.first = place.first;
+    ImageSampling sampling(model, drafter, labels.subspan(place.first - options.first, 1), one,
+                           false);
+    sampling.samples().front().resample_from(place.second, ~options.seed);
+    DecisionWatch watch({place});
+    const auto go_on = [&] { return !watch.complete() && (!listener.go_on || listener.go_on()); };
+    sampling.run({.go_on = go_on}, std::ref(watch));
+    if (!watch.complete()) break;  // interrupted
+    ++out.places;
+    out.violations += decision.same(watch.decisions().at(place)) ? 0 : 1;
+  }
+  return out;
+}
+
 }  // namespace
 
 bool ImageCertificate::passed() const noexcept {
-  return report.drafted > 0 && report.passed() && std::abs(expected_z) < 4.0;
+  return report.drafted > 0 && report.passed() && std::abs(expected_z) < 4.0 &&
+         counterfactuals.violations == 0;
 }
 
 ImageCertificate certify_images(const DiffusionModel& model, const ImageDrafter& drafter,
                                 std::span<const std::int64_t> labels, const ImageOptions& options,
-                                const ImageListener& listener) {
+                                const ImageListener& listener, std::size_t counterfactuals) {
   ImageSampling sampling(model, drafter, labels, options, true);
   ImageCertificate out;
   std::map<std::uint32_t, DecidingDrafts> drafts;
   double variance = 0.0;
   Judge judge(sampling.target(), sampling.rule(), out);
+  DecisionWatch watch(seeded_places(options.seed, options.first, labels.size(),
+                                    static_cast<std::size_t>(options.steps),
+                                    options.draft_length > 0 ? counterfactuals : 0));
   out.interrupted = !sampling.run(listener, [&](const ImageSampling::Round& round) {
+    watch(round);
     for (const ExaminedDraft& d : examined_drafts(round)) {
       const LatentSample& sample = *round.sequences[d.sample];
       const std::size_t first = sample.step() - round.outcomes[d.sample].emitted;
@@ -100,7 +131,13 @@ ImageCertificate certify_images(const DiffusionModel& model, const ImageDrafter&
       sample->forget_states();
     }
   });
+  for (const LatentSample& sample : sampling.samples()) {
+    if (!sample.done()) judge.judge(sample, drafts[sample.request()]);
+  }
   judge.finish();
+  if (!out.interrupted) {
+    out.counterfactuals = check_counterfactuals(model, drafter, labels, options, listener, watch);
+  }
   out.expected_z =
       variance > 0.0 ? (static_cast<double>(out.kept) - out.expected) / std::sqrt(variance) : 0.0;
   out.seconds = sampling.seconds();

@@ -42,6 +42,7 @@ class ImageSampling {
   const DdpmSchedule& schedule() const noexcept { return schedule_; }
   const LatentRule& rule() const noexcept { return rule_; }
   const std::vector<LatentSample>& samples() const noexcept { return samples_; }
+  std::vector<LatentSample>& samples() noexcept { return samples_; }
   const RunStatistics& statistics() const noexcept { return statistics_; }
   double seconds() const noexcept { return seconds_; }
 

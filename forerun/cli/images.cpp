@@ -267,6 +267,8 @@ nlohmann::json to_json(const ImageCertificate& c) {
           {"expected_z", c.expected_z},
           {"shift", c.shift},
           {"predicted_shift", c.predicted_shift},
+          {"counterfactuals", c.counterfactuals.places},
+          {"violations", c.counterfactuals.violations},
           {"seconds", c.seconds}};
 }
 

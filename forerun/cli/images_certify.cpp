@@ -65,11 +65,12 @@ int certify_images(const RunFlags& f, bool json) {
     write_out(fmt::format(
         "{} {}{} transitions, {} drafted: z = {:+.2f}, KS p = {:.3f}, energy p = {:.3f}\n"
         "drafts kept {}, by an exact rule {:.1f}: z = {:+.2f}\n"
-        "outputs lean towards drafts by {:+.5f} sigma; this rule's are to, by {:+.5f}\n",
+        "outputs lean towards drafts by {:+.5f} sigma; this rule's are to, by {:+.5f}\n"
+        "counterfactuals: {} of {} steps decided otherwise once their own noise changes\n",
         styled(stdout, ok ? Style::kGreen : Style::kRed, verdict),
         c.interrupted ? "(interrupted) " : "", c.report.outputs, c.report.drafted, c.report.z,
         c.report.ks_p, c.report.energy_p, c.kept, c.expected, c.expected_z, c.shift,
-        c.predicted_shift));
+        c.predicted_shift, c.counterfactuals.violations, c.counterfactuals.places));
     if (!options.relaxation.empty()) write_out("the rule is INEXACT by design: it should fail\n");
   }
   if (c.interrupted) return 130;

@@ -234,6 +234,7 @@ void DraftLength::observe(std::span<const SequenceOutcome> sequences, const Pass
 
 // Pays in what drafts won and draws what they cost, each sequence's part of it.
 void DraftLength::settle(std::span<const SequenceOutcome> sequences) {
+  if (sequences.empty()) return;
   Drafts drafts;
   for (const SequenceOutcome& seen : sequences) drafts.add(seen.deterministic, seen.drafted);
   const double output = plain_seconds(1.0, sequences.size());

@@ -104,7 +104,8 @@ struct PassSeen {
 /// `shared-noise`, and with found drafts under any exact rule the text stays the same too: what
 /// decides those outputs leaves the round out. "Later rounds" ends with the run: another run of the
 /// same seed and request draws the same numbers, so nothing learned with sampled drafts may be
-/// carried into it.
+/// carried into it. Latents use the noise of a discarded draft again, in later rounds: what depends
+/// on it, the seconds of its round, may be observed only when it has been used up (HeldCosts).
 class DraftLength {
  public:
   /// @param measured  seconds of target passes, e.g. taken at load; none is fine
@@ -118,7 +119,8 @@ class DraftLength {
   /// cut to the plan
   std::span<const std::uint32_t> plan(std::span<const SequencePlan> sequences);
 
-  /// Takes in a round. Times that are not finite and positive are ignored.
+  /// Takes in a round; what it gave and what it cost may come apart, the other left empty. Times
+  /// that are not finite and positive are ignored.
   /// @throws std::invalid_argument  a confidence_bin out of range, counts that no round can have,
   /// or a sampled draft to be judged by outputs
   void observe(std::span<const SequenceOutcome> sequences, const PassSeen& pass);

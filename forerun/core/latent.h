@@ -19,10 +19,13 @@ using Latent = std::vector<float>;
 /// The noise of a step belongs to its position and not to the round: plain sampling, a draft that
 /// is kept and one that is reflected all use it. It may be met again after its draft was discarded,
 /// which is exact as long as a draft's mean, and whether there is a draft, depend on the noise of
-/// earlier steps only; then a perfect drafter gives the plain image, bit for bit.
+/// earlier steps only (DecisionWatch tests it); then a perfect drafter gives the plain image, bit
+/// for bit.
 class LatentSample {
  public:
   using Value = Latent;
+  /// The noise of a discarded draft is used again.
+  static constexpr bool kReusesNoise = true;
 
   /// @param start  the state before the first step
   /// @param steps  transitions
@@ -52,7 +55,14 @@ class LatentSample {
 
   RngKey key() const noexcept { return key_at(done_); }
   RngKey key_at(std::size_t step) const noexcept {
-    return {seed_, request_, round_, static_cast<std::uint32_t>(step)};
+    const std::uint64_t seed = step < resampled_from_ ? seed_ : resampled_seed_;
+    return {seed, request_, round_, static_cast<std::uint32_t>(step)};
+  }
+  /// Takes noise and uniforms of the steps from `step` on from another seed. Nothing that decides
+  /// `step`, or an earlier one, may change by that.
+  void resample_from(std::size_t step, std::uint64_t seed) {
+    resampled_from_ = step;
+    resampled_seed_ = seed;
   }
   bool push(Latent value) {
     if (!keep_) states_.clear();
@@ -65,9 +75,9 @@ class LatentSample {
   void forget_states() { states_.erase(states_.begin(), states_.end() - 1); }
 
  private:
-  std::uint64_t seed_;
+  std::uint64_t seed_, resampled_seed_ = 0;
   std::uint32_t request_, round_ = 0;
-  std::size_t steps_, done_ = 0;
+  std::size_t steps_, done_ = 0, resampled_from_ = SIZE_MAX;
   bool keep_;
   std::vector<Latent> states_;
 };

@@ -16,6 +16,7 @@ namespace forerun {
 class TokenSequence {
  public:
   using Value = Token;
+  static constexpr bool kReusesNoise = false;  ///< sampled drafts draw numbers of their round
   /// Asked after every output; true ends the sequence (end-of-sequence token, stop string).
   using Ends = std::function<bool(Token)>;
 

@@ -13,16 +13,19 @@
 #include "forerun/core/speculate.h"
 #include "forerun/core/token_rule.h"
 #include "forerun/methods/draft_budget.h"
+#include "forerun/methods/held_costs.h"
 #include "forerun/methods/prefilled.h"
 
 namespace forerun {
 
-/// A drafter with somebody who decides how far it runs ahead. To the loop it is a drafter like any
-/// other; `learn` is told what each round cost.
+/// A drafter whose draft lengths DraftLength decides. To the loop it is a drafter like any other;
+/// `learn` is given what each round cost.
+///
+/// Where the noise of a discarded draft is used again (LatentSample), the seconds of a round are
+/// held back until they can bias nothing: see HeldCosts.
 ///
 /// Sequence, Draft  what the loop draws: tokens, or latents.
-/// Drafter  `propose(sequences, lengths)`: just so many drafts a sequence, each confidence_bind;
-/// `observe` as in
+/// Drafter  `propose(sequences, lengths)`: just so many drafts a sequence; `observe` as in
 ///          speculate.h. It may have `plan(sequences, most, control)`: what it could draft for each
 ///          sequence, which is then planned; and `deterministic_draft(sequence)`, the draft it
 ///          found for a sequence of the round, used or not, whose tokens stay as they are until the
@@ -92,7 +95,13 @@ class AdaptiveDrafter {
       pass.rows += out.drafted;
       if (!plans_[i].deterministic) pass.drafted += out.drafted;
     }
-    control_.observe(seen_, pass);
+    if constexpr (Sequence::kReusesNoise) {
+      control_.observe(seen_, {});
+      held_.add(pass, round);
+      for (const PassSeen& cost : held_.release(round.sequences)) control_.observe({}, cost);
+    } else {
+      control_.observe(seen_, pass);
+    }
   }
 
   void forget(std::uint32_t request) {
@@ -105,6 +114,7 @@ class AdaptiveDrafter {
   Drafter drafter_;
   DraftLength control_;
   std::size_t max_draft_;
+  HeldCosts held_;
   Prefilled prefilled_;
   std::vector<std::size_t> lengths_;
   std::vector<SequencePlan> plans_;
