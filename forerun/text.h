@@ -104,7 +104,10 @@ struct GenerateOptions {
   bool fixed_draft = false;      ///< always draft that many, whether it pays or not
   std::uint32_t max_tokens = 256;
   std::uint64_t seed = 0;
-  std::uint32_t request = 0;      ///< tells apart generations of one seed
+  /// Tells apart generations of one seed. Random numbers belong to seed, request and position: give
+  /// every turn of a conversation a request of its own (chat counts them), or a turn whose history
+  /// was trimmed meets the numbers that drew the turns before it.
+  std::uint32_t request = 0;
   std::vector<std::string> stop;  ///< strings that end the text and are cut from it
   bool ignore_end = false;        ///< go on behind end-of-sequence tokens
   std::uint32_t batch_size = 0;   ///< texts of a batch at a time, 0 = all: one that ends makes room
@@ -195,8 +198,9 @@ struct Difference {
   bool one_ended = false;  ///< one text ends here, the other goes on; no tokens, no margin
 };
 
-/// What certifying a run found. Sampled runs are judged by z and p values, deterministic ones
-/// (temperature 0, shared-noise) by equality with plain decoding.
+/// What certifying a run found. Sampled runs are judged by z and p values, deterministic ones by
+/// equality with plain decoding too: temperature 0, shared-noise, match, and lookup's drafts under
+/// any exact rule (bf16 with top-k, top-p or min-p aside: rounding moves their edges).
 struct Certificate {
   CertificateReport report;
   std::size_t tokens = 0;
@@ -204,7 +208,7 @@ struct Certificate {
   bool exact = true;        ///< what the rule promises
   double tie_margin = 0.0;  ///< margins below it are ties
   std::size_t edges =
-      0;  ///< outputs left out: at the edge of top-k, top-p or min-p, within rounding
+      0;  ///< outputs left out: at the edge of top-k, top-p or min-p, within measured rounding
   std::vector<Difference> differences;  ///< deterministic runs only
   RunStatistics statistics;
 

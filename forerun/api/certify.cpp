@@ -3,6 +3,7 @@
 #include <limits>
 #include <utility>
 
+#include "forerun/api/certify_traced.h"
 #include "forerun/api/rescore.h"
 #include "forerun/api/run.h"
 #include "forerun/core/apply_sampling.h"
@@ -15,22 +16,14 @@ namespace {
 
 constexpr float kNegInf = -std::numeric_limits<float>::infinity();
 
-// A draft the rule looked at, as it was when the output was decided.
-struct ExaminedDraft {
-  std::size_t output = 0;  // index among the sequence's outputs
-  Token token = 0;
-  bool sampled = false;
-  std::vector<float> law;  // log-weights it was sampled from, empty if it was not
-};
-
 // Remembers the drafts of a run with one sequence.
-std::vector<ExaminedDraft> record(const TextRound& round) {
-  std::vector<ExaminedDraft> out;
+std::vector<JudgedDraft> record(const TextRound& round) {
+  std::vector<JudgedDraft> out;
   const TokenSequence& sequence = *round.sequences[0];
   const TokenDraft& draft = round.drafts[0];
   const std::size_t first = sequence.outputs().size() - round.outcomes[0].emitted;
   for (std::size_t i = 0; i < round.outcomes[0].examined; ++i) {
-    ExaminedDraft d{.output = first + i, .token = draft.tokens[i], .sampled = false, .law = {}};
+    JudgedDraft d{.output = first + i, .token = draft.tokens[i], .sampled = false, .law = {}};
     if (draft.origin == Origin::kSampled && i < draft.laws.size()) {
       const auto w = draft.laws[i].log_weights();
       d.sampled = true;
@@ -40,6 +33,51 @@ std::vector<ExaminedDraft> record(const TextRound& round) {
   }
   return out;
 }
+
+bool cuts(const SamplingParams& s) { return s.top_k > 0 || s.top_p < 1.0 || s.min_p > 0.0; }
+
+// The tokens that limits have left of each output's law, in a run with one sequence.
+std::vector<KeptTokens> kept_tokens(const TextRound& round) {
+  std::vector<KeptTokens> out(round.outcomes[0].emitted);
+  for (std::size_t i = 0; i < out.size(); ++i) {
+    const auto w = std::get<Categorical>(round.verified.at(0, i)).log_weights();
+    for (std::size_t t = 0; t < w.size(); ++t) {
+      if (w[t] != kNegInf) out[i].emplace_back(static_cast<Token>(t), w[t]);
+    }
+  }
+  return out;
+}
+
+// How far the logits of a run lie from those of plain passes, measured on the tokens that limits
+// have left.
+class Rounding {
+ public:
+  void add(const KeptTokens& kept, std::span<const float> plain, double temperature) {
+    double sum = 0.0, squares = 0.0;
+    for (const auto& [token, weight] : kept) {  // up to a common offset
+      const double off = static_cast<double>(weight) * temperature -
+                         static_cast<double>(plain[static_cast<std::size_t>(token)]) -
+                         first(kept, plain, temperature);
+      sum += off;
+      squares += off * off;
+    }
+    const auto n = static_cast<double>(kept.size());
+    if (n < 2.0) return;
+    squares_ += std::max(0.0, squares - sum * sum / n);
+    freedom_ += n - 1.0;
+  }
+  /// Four standard deviations of a logit; `most` while too little was seen, and never more.
+  double margin(double most) const {
+    return freedom_ < 64.0 ? most : std::min(most, 4.0 * std::sqrt(squares_ / freedom_));
+  }
+
+ private:
+  static double first(const KeptTokens& kept, std::span<const float> plain, double temperature) {
+    return static_cast<double>(kept.front().second) * temperature -
+           static_cast<double>(plain[static_cast<std::size_t>(kept.front().first)]);
+  }
+  double squares_ = 0.0, freedom_ = 0.0;
+};
 
 RngKey place(const GenerateOptions& o, std::size_t position) {
   return {o.seed, o.request, 0, static_cast<std::uint32_t>(position)};
@@ -68,20 +106,26 @@ bool at_the_edge(std::span<const float> raw, const SamplingParams& limits, Token
 class Choice {
  public:
   /// @param row  [vocab] float32 logits; reshaped in place
-  Choice(std::span<float> row, const GenerateOptions& o, std::size_t position, double tie_margin)
+  /// @param edge_margin  by how much rounding may move a logit at the edge of a limit
+  Choice(std::span<float> row, const GenerateOptions& o, std::size_t position, double tie_margin,
+         double edge_margin)
       : raw_(row.begin(), row.end()),
         options_(o),
         key_(place(o, position)),
         tie_margin_(tie_margin),
+        edge_margin_(edge_margin),
         law_(apply_sampling_(row, o.sampling)) {}
 
   Token token() const {
     if (const auto* decided = std::get_if<PointMass>(&law_)) return decided->token;
-    return sample_shared_noise(std::get<Categorical>(law_), key_).token;
+    const auto& p = std::get<Categorical>(law_);
+    if (options_.rule == Rule::kSharedNoise) return sample_shared_noise(p, key_).token;
+    return p.sample(key_.uniform(Purpose::kTarget));
   }
   /// By how much `a` is preferred to `b`, in logits; limits such as top-p left aside.
   double margin(Token a, Token b) const {
     if (options_.sampling.greedy()) return at(raw_, a) - at(raw_, b);
+    if (options_.rule != Rule::kSharedNoise) return cumulative_margin(b);
     std::vector<float> scaled = raw_;
     const SamplingParams uncut{.temperature = options_.sampling.temperature};
     const auto p = std::get<Categorical>(apply_sampling_(scaled, uncut));
@@ -101,13 +145,25 @@ class Choice {
   bool at_limit(Token t) const {
     const auto* p = std::get_if<Categorical>(&law_);
     return p != nullptr && p->prob(t) == 0.0 &&
-           at_the_edge(raw_, options_.sampling, t, tie_margin_);
+           at_the_edge(raw_, options_.sampling, t, edge_margin_);
+  }
+  // How far the logits on one side of `t` have to move until the cumulative probability passes the
+  // uniform at `t`.
+  double cumulative_margin(Token t) const {
+    const auto& p = std::get<Categorical>(law_);
+    const double u = key_.uniform(Purpose::kTarget);
+    double low = 0.0;
+    for (Token i = 0; i < t; ++i) low += p.prob(i);
+    const double high = low + p.prob(t), edge = u < low ? low : high;
+    if (u >= low && u < high) return 0.0;
+    const auto odds = [](double x) { return std::log(x) - std::log1p(-x); };
+    return std::abs(odds(u) - odds(std::clamp(edge, 0.0, 1.0))) * options_.sampling.temperature;
   }
 
   std::vector<float> raw_;
   const GenerateOptions& options_;
   RngKey key_;
-  double tie_margin_;
+  double tie_margin_, edge_margin_;
   TokenLaw law_;
 };
 
@@ -117,12 +173,13 @@ class Judge {
   Judge(const Model& target, const GenerateOptions& options, Certificate& certificate)
       : target_(target), options_(options), out_(certificate) {}
 
-  void judge(std::size_t prompt_index, std::span<const Token> prompt, const Generated& generated,
-             const std::vector<ExaminedDraft>& drafts) {
-    auto draft = drafts.begin();
+  void judge(std::size_t prompt_index, std::span<const Token> prompt, const TracedText& text) {
+    const Generated& generated = text.generated;
+    auto draft = text.drafts.begin();
     const auto visit = [&](std::size_t i, std::span<float> row) {
-      while (draft != drafts.end() && draft->output < i) ++draft;
-      const bool drafted = draft != drafts.end() && draft->output == i;
+      while (draft != text.drafts.end() && draft->output < i) ++draft;
+      const bool drafted = draft != text.drafts.end() && draft->output == i;
+      if (i < text.kept.size()) rounding_.add(text.kept[i], row, options_.sampling.temperature);
       const std::size_t position = prompt.size() + i;
       if (out_.deterministic) compare(prompt_index, i, position, row, generated.tokens[i]);
       if (!options_.sampling.greedy()) {
@@ -139,7 +196,8 @@ class Judge {
   void compare(std::size_t prompt, std::size_t i, std::size_t position, std::span<float> row,
                Token y) {
     std::vector<float> copy(row.begin(), row.end());
-    const Choice choice(copy, options_, position, out_.tie_margin);
+    const Choice choice(copy, options_, position, out_.tie_margin,
+                        rounding_.margin(out_.tie_margin));
     const Token plain = choice.token();
     if (plain == y) return;
     out_.differences.push_back({.prompt = prompt,
@@ -150,13 +208,12 @@ class Judge {
                                 .tie = choice.tie(plain, y)});
   }
 
-  void score(std::span<float> row, std::size_t position, Token y, const ExaminedDraft* draft) {
+  void score(std::span<float> row, std::size_t position, Token y, const JudgedDraft* draft) {
     const SamplingParams& r = options_.sampling;
-    const bool cuts = r.top_k > 0 || r.top_p < 1.0 || r.min_p > 0.0;
-    const std::vector<float> raw(cuts ? row.begin() : row.end(), row.end());
+    const std::vector<float> raw(cuts(r) ? row.begin() : row.end(), row.end());
     const auto p = std::get<Categorical>(apply_sampling_(row, r));
-    if (cuts && row[static_cast<std::size_t>(y)] == kNegInf &&
-        at_the_edge(raw, r, y, out_.tie_margin)) {
+    if (cuts(r) && row[static_cast<std::size_t>(y)] == kNegInf &&
+        at_the_edge(raw, r, y, rounding_.margin(out_.tie_margin))) {
       ++out_.edges;
       return;
     }
@@ -174,6 +231,7 @@ class Judge {
   const GenerateOptions& options_;
   Certificate& out_;
   TokenCertificate tokens_;
+  Rounding rounding_;
 };
 
 // Scoring again may have found the place already.
@@ -185,32 +243,48 @@ void add_once(std::vector<Difference>& to, std::size_t prompt, Difference d) {
   if (!known) to.push_back(d);
 }
 
-Certificate fresh(const Model& target, const GenerateOptions& options) {
+// The text is that of plain decoding, bit for bit, where every output is drawn with numbers that no
+// draft changes: by every exact rule if drafts are points, found without a law. Rounding in bf16
+// moves the edges of limits, and with them all cumulative probabilities: nothing is equal there.
+bool equals_plain(const Model& target, const Drafter& drafter, const GenerateOptions& options) {
+  if (options.deterministic()) return true;
+  const bool points = options.rule == Rule::kMatch || !drafter.has_laws();
+  return options.exact() && points &&
+         !(cuts(options.sampling) && target.precision() == Precision::kBF16);
+}
+
+Certificate fresh(const Model& target, const Drafter& drafter, const GenerateOptions& options) {
   Certificate c;
-  c.deterministic = options.deterministic();
+  c.deterministic = equals_plain(target, drafter, options);
   c.exact = options.exact();
   c.tie_margin = tie_margin(target.precision());
   return c;
 }
 
-struct Traced {
-  Generated generated;
-  std::vector<ExaminedDraft> drafts;
-};
+}  // namespace
 
-Traced traced(const Model& target, const Drafter& drafter, const std::vector<Token>& prompt,
-              const GenerateOptions& options, const Listener& listener) {
-  Traced t;
-  const bool sampled = !options.sampling.greedy();
+TracedText traced(const Model& target, const Drafter& drafter, const std::vector<Token>& prompt,
+                  const GenerateOptions& options, const Listener& listener) {
+  TracedText t;
   const auto observe = [&](const TextRound& round) {
-    if (!sampled) return;
-    for (ExaminedDraft& d : record(round)) t.drafts.push_back(std::move(d));
+    if (options.sampling.greedy()) return;
+    for (JudgedDraft& d : record(round)) t.drafts.push_back(std::move(d));
+    if (!cuts(options.sampling)) return;
+    for (KeptTokens& k : kept_tokens(round)) t.kept.push_back(std::move(k));
   };
   t.generated = std::move(run(target, drafter, {&prompt, 1}, options, listener, observe).front());
   return t;
 }
 
-}  // namespace
+Certificate certify_traced(const Model& target, const Drafter& drafter,
+                           std::span<const Token> prompt, const TracedText& text,
+                           const GenerateOptions& options) {
+  Certificate certificate = fresh(target, drafter, options);
+  Judge judge(target, options, certificate);
+  judge.judge(0, prompt, text);
+  certificate.report = judge.report();
+  return certificate;
+}
 
 bool Certificate::passed() const {
   if (tokens == 0 || !report.passed()) return false;
@@ -230,7 +304,7 @@ Certificate certify(const Model& target, const Drafter& drafter,
                     std::size_t per_prompt, const GenerateOptions& options,
                     const Listener& listener) {
   if (prompts.empty()) throw UsageError("certify: no prompts; give a file with at least one");
-  Certificate out = fresh(target, options);
+  Certificate out = fresh(target, drafter, options);
   GenerateOptions one = options;
   Judge judge(target, one, out);
   const auto stopped = [&] { return listener.go_on && !listener.go_on(); };
@@ -241,9 +315,9 @@ Certificate certify(const Model& target, const Drafter& drafter,
     one.request = options.request + static_cast<std::uint32_t>(i);
     one.max_tokens = static_cast<std::uint32_t>(
         std::min({per_prompt, tokens - out.tokens, std::size_t{1} << 30}));
-    const Traced t = traced(target, drafter, prompt, one, listener);
+    const TracedText t = traced(target, drafter, prompt, one, listener);
     if (t.generated.tokens.empty()) break;
-    judge.judge(i, prompt, t.generated, t.drafts);
+    judge.judge(i, prompt, t);
     if (!out.deterministic) continue;
     const Generated plain = generate(target, Drafter(), prompt, one, {.go_on = listener.go_on});
     if (stopped()) break;  // half a text is not compared
@@ -258,12 +332,9 @@ std::pair<Generated, Certificate> generate_certified(const Model& target, const 
                                                      std::span<const Token> prompt,
                                                      const GenerateOptions& options,
                                                      const Listener& listener) {
-  Certificate certificate = fresh(target, options);
-  Judge judge(target, options, certificate);
   const std::vector<Token> tokens(prompt.begin(), prompt.end());
-  Traced t = traced(target, drafter, tokens, options, listener);
-  judge.judge(0, prompt, t.generated, t.drafts);
-  certificate.report = judge.report();
+  TracedText t = traced(target, drafter, tokens, options, listener);
+  Certificate certificate = certify_traced(target, drafter, prompt, t, options);
   return {std::move(t.generated), std::move(certificate)};
 }
 
@@ -284,7 +355,8 @@ std::optional<Difference> first_difference(const Model& target, std::span<const 
   const auto visit = [&](std::size_t i, std::span<float> row) {
     if (i != out.position) return;
     // The rescoring pass may side with either of the two: what counts is how close they are.
-    const Choice choice(row, options, prompt.size() + i, tie_margin(target.precision()));
+    const double margin = tie_margin(target.precision());
+    const Choice choice(row, options, prompt.size() + i, margin, margin);
     out.margin = std::abs(choice.margin(out.plain, out.drafted));
     out.tie = choice.tie(out.plain, out.drafted);
   };

@@ -233,7 +233,9 @@ TEST(Certify, PassesExactRules) {  // false alarm below 3e-4 a case, over seeds;
       EXPECT_TRUE(c.passed()) << d.name() << " " << name_of(rule) << " z " << c.report.z;
       EXPECT_EQ(c.tokens, 1500U);
       EXPECT_GT(c.report.drafted, 20U);
-      EXPECT_EQ(c.verdict(), "no bias found");
+      // Drafts that are points give the plain text.
+      const bool equal = rule == Rule::kMatch || !d.has_laws();
+      EXPECT_EQ(c.verdict(), equal ? "identical" : "no bias found");
     }
   }
 }

@@ -44,7 +44,6 @@ class DFlashPasses {
                            : tokens_[static_cast<std::size_t>(draft_id)];
   }
   bool has_markov() const noexcept { return config_.markov_rank > 0; }
-  bool has_confidence() const noexcept { return config_.confidence; }
 
   virtual std::unique_ptr<DFlashContext> make_context() const = 0;
 

@@ -22,11 +22,6 @@ std::string brand() {
   out.erase(out.find_last_not_of(' ') + 1);
   return out.empty() ? "x86-64" : out;
 }
-
-bool amx_int8() {
-  unsigned a = 0, b = 0, c = 0, d = 0;
-  return __get_cpuid_count(7, 0, &a, &b, &c, &d) != 0 && (d >> 25 & 1U) != 0;
-}
 #endif
 
 CpuFeatures detect() {
@@ -38,7 +33,6 @@ CpuFeatures detect() {
   f.avx512_vnni = base && __builtin_cpu_supports("avx512vnni");
   f.avx512_bf16 = base && __builtin_cpu_supports("avx512bf16");
   f.fast_bf16 = f.avx512_bf16 && !__builtin_cpu_is("intel");
-  f.amx_int8 = amx_int8();
 #else
   f.name = "not x86-64";
 #endif

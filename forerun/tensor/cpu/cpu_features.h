@@ -12,7 +12,6 @@ struct CpuFeatures {
   /// They are faster than two float32 products. Intel's are not: Emerald Rapids makes one in two
   /// cycles, and four of float32.
   bool fast_bf16 = false;
-  bool amx_int8 = false;  ///< reported only
 
   bool int8() const noexcept { return avx512_vnni; }
 };
