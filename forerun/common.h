@@ -1,6 +1,6 @@
 #pragma once
 
-/// What all of the public API shares: errors, threads, the machine, model files.
+/// Shared by the whole public API: errors, threads, the machine, model files.
 
 #include <cstdint>
 #include <optional>
@@ -15,9 +15,9 @@
 #pragma GCC visibility push(default)
 namespace forerun {
 
-/// A request that cannot be met as it stands: a wrong option, a prompt beyond the context, a
-/// drafter of another vocabulary. The message says what to change. (Broken files throw FormatError,
-/// other failures std::runtime_error.)
+/// A request that cannot be met: a wrong option, a prompt beyond the context, a drafter of another
+/// vocabulary. The message says what to change. (Broken files throw FormatError, other failures
+/// std::runtime_error.)
 class UsageError : public std::invalid_argument {
  public:
   using std::invalid_argument::invalid_argument;
@@ -26,33 +26,33 @@ class UsageError : public std::invalid_argument {
 /// Threads for tensor work in this process; 0 leaves the number as it is (at first, one a core).
 void set_threads(int threads);
 
-/// The precision that a model is asked to be computed in. Nothing is `auto`: the fastest that the
-/// model and this processor allow. That never fails; a precision that is asked for by name and
-/// cannot be had is a UsageError that says what can.
+/// The requested precision of a model. Nothing means `auto`: the fastest that the model and this
+/// processor support, which never fails. A named precision that is not available is a UsageError
+/// that names the available ones.
 using AskedPrecision = std::optional<Precision>;
 inline constexpr AskedPrecision kAutoPrecision = std::nullopt;
 
-/// What a model is computed in, and why in a few words ("this processor lacks AVX-512 VNNI").
+/// The precision of a model, with a short reason ("this processor lacks AVX-512 VNNI").
 struct ChosenPrecision {
   Precision precision = Precision::kF32;
   std::string reason;
-  bool fastest = true;  ///< false: `auto` would be a faster one on another processor or model
+  bool fastest = true;  ///< false: `auto` is faster on some other processor or model
 };
-/// What `auto` is for language models, and for a Diffusion Transformer of common sizes, here.
+/// What `auto` chooses here for language models, and for a Diffusion Transformer of common sizes.
 ChosenPrecision auto_text_precision();
 ChosenPrecision auto_image_precision();
 
-/// The processor, and what the int8 engine makes of it.
+/// The processor, and how the int8 engine uses it.
 struct Machine {
   std::string cpu;
-  bool int8 = false;    ///< AVX-512 VNNI is there; without it language models have no int8
+  bool int8 = false;    ///< has AVX-512 VNNI, which int8 language models require
   std::string kernels;  ///< in words
   int threads = 0;
 };
 Machine machine();
 
-/// Floating-point operations a second of a large matrix product, the best of a few: what a rate of
-/// training can be held against.
+/// Floating-point operations a second of a large matrix product, the best of a few: the reference
+/// for a training rate.
 /// @param bf16     bfloat16 matrices; else float32
 /// @param threads  0: one a core
 double product_rate(bool bf16, int threads = 0);

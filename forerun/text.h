@@ -37,22 +37,21 @@ class Model {
   /// *.safetensors)
   /// @throws UsageError   no such path
   /// @throws FormatError  broken file, unsupported architecture or quantisation
-  /// @throws UsageError   a precision that this processor does not have
+  /// @throws UsageError   a precision that this processor does not support
   static Model load(const std::string& path, AskedPrecision precision = Precision::kF32);
 
-  /// Text as it is, with the beginning-of-sequence token where the model wants one. What looks like
-  /// a special token
-  /// ("<|im_end|>") becomes that token.
+  /// The text itself, with a beginning-of-sequence token if the model has one. Text that spells a
+  /// special token ("<|im_end|>") becomes that token.
   std::vector<Token> encode(std::string_view text) const;
   /// A conversation in the model's chat format, ready for the next answer. Special tokens inside a
-  /// message are parsed, as the reference does: do not pass on text you do not trust.
+  /// message are parsed, as in the reference: do not pass untrusted text.
   /// @throws UsageError  the model has no chat template, or one of an unknown family
   std::vector<Token> encode_chat(std::span<const Message> messages) const;
   std::string decode(std::span<const Token> tokens) const;
 
   const std::string& path() const;
   Precision precision() const;
-  const ChosenPrecision& chosen_precision() const;  ///< the same, and why
+  const ChosenPrecision& chosen_precision() const;  ///< the same, with the reason
   std::size_t vocab() const;
   std::size_t context() const;
 
@@ -64,15 +63,15 @@ class Model {
   std::shared_ptr<const Impl> impl_;
 };
 
-/// Whatever proposes. A handle; one Drafter may serve many calls, and what they teach about its
-/// costs and its chances is kept for the next.
+/// A drafter of tokens. A handle; one Drafter may serve many calls, and keeps what it learns about
+/// costs and acceptance.
 class Drafter {
  public:
   Drafter();  ///< none: plain decoding
   /// @param name  "none", "lookup", "draft-model:PATH", "dflash:PATH" or "dflash:PATH+lookup"
   /// @param precision  of a drafting model
   /// @throws UsageError  unknown name, or a model whose vocabulary differs from the target's (the
-  /// message says where)
+  /// message names the first difference)
   static Drafter load(std::string_view name, const Model& target,
                       AskedPrecision precision = Precision::kBF16);
 
@@ -80,10 +79,10 @@ class Drafter {
   bool none() const { return name_ == "none"; }
   /// The drafting model, if there is one.
   const std::optional<Model>& model() const { return model_; }
-  /// It has laws for what it drafts, and does not only find it.
+  /// It has laws for its drafts; they are not only deterministic.
   bool has_laws() const { return model_.has_value() || block_ != nullptr; }
 
-  /// The same drafter, knowing nothing yet.
+  /// The same drafter without its statistics.
   Drafter fresh() const;
 
   struct Learned;
@@ -101,16 +100,16 @@ struct GenerateOptions {
   SamplingParams sampling;       ///< temperature 0 (greedy), top-k, top-p, min-p
   Rule rule = Rule::kMaximal;    ///< at temperature 0 every rule keeps the target's choice
   std::uint32_t max_draft = 15;  ///< drafts a round at most
-  bool fixed_draft = false;      ///< always draft that many, whether it pays or not
+  bool fixed_draft = false;      ///< always draft that many, even if it is slower
   std::uint32_t max_tokens = 256;
   std::uint64_t seed = 0;
-  /// Tells apart generations of one seed. Random numbers belong to seed, request and position: give
-  /// every turn of a conversation a request of its own (chat counts them), or a turn whose history
-  /// was trimmed meets the numbers that drew the turns before it.
+  /// Separates generations of one seed. Random numbers depend on seed, request and position: give
+  /// every turn of a conversation its own request (chat counts them). Otherwise a turn with a
+  /// trimmed history uses the numbers of earlier turns again.
   std::uint32_t request = 0;
   std::vector<std::string> stop;  ///< strings that end the text and are cut from it
-  bool ignore_end = false;        ///< go on behind end-of-sequence tokens
-  std::uint32_t batch_size = 0;   ///< texts of a batch at a time, 0 = all: one that ends makes room
+  bool ignore_end = false;        ///< continue after end-of-sequence tokens
+  std::uint32_t batch_size = 0;  ///< texts of a batch at a time, 0 = all: a finished one makes room
 
   /// The outputs have the target's law, whatever the drafter.
   bool exact() const { return is_exact(rule) || sampling.greedy(); }
@@ -140,7 +139,7 @@ struct Generated {
   Rule rule = Rule::kMaximal;
   bool exact = true;  ///< the rule keeps the target's law
   std::uint64_t seed = 0;
-  std::optional<DraftLengthReport> draft_length;  ///< why it drafted as far as it did
+  std::optional<DraftLengthReport> draft_length;  ///< the controller's estimates
 
   double tokens_per_second() const {
     return seconds > 0.0 ? static_cast<double>(tokens.size()) / seconds : 0.0;
@@ -148,12 +147,12 @@ struct Generated {
 };
 
 /// Generates one text. @throws UsageError  empty prompt, prompt beyond the context, bad sampling
-/// options, ratio-on-search with a drafter that scores nothing
+/// options, ratio-on-search with a drafter without scores
 Generated generate(const Model& target, const Drafter& drafter, std::span<const Token> prompt,
                    const GenerateOptions& options, const Listener& listener = {});
 
 /// Generates a text for every prompt, all in one batch. The i-th draws the random numbers that
-/// `generate` draws with request = options.request + i, whatever its neighbours; the texts are
+/// `generate` draws with request = options.request + i, whatever the other texts; the texts are
 /// equal up to ties, since products over other numbers of rows round differently.
 std::vector<Generated> generate_batch(const Model& target, const Drafter& drafter,
                                       std::span<const std::vector<Token>> prompts,
@@ -162,8 +161,8 @@ std::vector<Generated> generate_batch(const Model& target, const Drafter& drafte
 
 class TextRun;
 
-/// Texts being generated a slice at a time: `generate_batch` for those who do something else in
-/// between, such as serving others, or timing two drafters on the same text in turns.
+/// Generation in slices: `generate_batch` for callers with other work in between, such as serving
+/// other requests, or timing two drafters on the same text in turns.
 class Generation {
  public:
   /// @throws UsageError  as `generate`
@@ -174,13 +173,13 @@ class Generation {
   Generation(Generation&&) noexcept;
   Generation& operator=(Generation&&) noexcept;
 
-  /// Whole rounds, until at least `outputs` more are there, over all texts, or all texts have
-  /// ended, or the listener stops it. The first call passes over the prompts too.
-  /// @returns false once all texts have ended, or where the listener stopped it
+  /// Whole rounds, until there are at least `outputs` more over all texts, all texts have ended, or
+  /// the listener stops it. The first call includes the passes over the prompts.
+  /// @returns false once all texts have ended, or if the listener stopped it
   bool advance(std::size_t outputs);
   std::size_t outputs() const;  ///< so far, over all texts
-  /// The texts as far as they got; the time between the calls of `advance` is not in their seconds.
-  /// Call it once, as the last.
+  /// The texts so far; their seconds exclude the time between calls of `advance`. Call it once, at
+  /// the end.
   std::vector<Generated> finish();
 
  private:
@@ -192,20 +191,19 @@ struct Difference {
   std::size_t prompt = 0;    ///< index of the prompt
   std::size_t position = 0;  ///< of the output
   Token drafted = 0, plain = 0;
-  double margin = 0.0;  ///< by how much the target prefers `plain`, in logits
-  bool tie = false;  ///< margin below what the precision can tell apart, or at the edge of top-k,
-                     ///< top-p, min-p
-  bool one_ended = false;  ///< one text ends here, the other goes on; no tokens, no margin
+  double margin = 0.0;     ///< margin of `plain` over `drafted` under the target, in logits
+  bool tie = false;        ///< margin below the precision, or at the edge of top-k, top-p, min-p
+  bool one_ended = false;  ///< one text ends here, the other continues; no tokens, no margin
 };
 
-/// What certifying a run found. Sampled runs are judged by z and p values, deterministic ones by
-/// equality with plain decoding too: temperature 0, shared-noise, match, and lookup's drafts under
-/// any exact rule (bf16 with top-k, top-p or min-p aside: rounding moves their edges).
+/// Result of certifying a run. Sampled runs are judged by z and p values, deterministic ones also
+/// by equality with plain decoding: temperature 0, shared-noise, match, and lookup's drafts under
+/// any exact rule (except bf16 with top-k, top-p or min-p, because rounding moves their edges).
 struct Certificate {
   CertificateReport report;
   std::size_t tokens = 0;
   bool deterministic = false;
-  bool exact = true;        ///< what the rule promises
+  bool exact = true;        ///< whether the rule is exact
   double tie_margin = 0.0;  ///< margins below it are ties
   std::size_t edges =
       0;  ///< outputs left out: at the edge of top-k, top-p or min-p, within measured rounding
@@ -248,16 +246,16 @@ Logits logits(const Model& model, std::span<const Token> tokens);
 /// Writes them as a NumPy file, complete or not at all.
 void save_npy(const Logits& logits, const std::string& path);
 
-/// What is measured by `measure_cost`.
+/// Options of `measure_cost`.
 struct CostOptions {
   std::vector<std::int64_t> rows = {1, 2, 4, 8, 16, 32};  ///< tokens of a pass, of one sequence
   std::size_t prefix = 200;                               ///< tokens before them
   int sequences = 1;            ///< sequences of a pass, each with that prefix and those tokens
-  int repeats = 5;              ///< of which the median is taken; sizes take turns
-  std::function<bool()> go_on;  ///< false ends the measurement with what is there
+  int repeats = 5;              ///< their median counts; sizes take turns
+  std::function<bool()> go_on;  ///< false ends the measurement with the results so far
 };
 
-/// What a pass of the target costs on this machine: the curve that speculation lives on.
+/// The cost of a pass of the target on this machine, by its number of rows.
 struct CostCurve {
   struct Point {
     std::int64_t rows = 0;
@@ -266,7 +264,7 @@ struct CostCurve {
   std::vector<Point> points;
   double weight_bytes = 0.0;      ///< of the weights that a pass reads
   double cache_bytes = 0.0;       ///< of the keys and values that a pass reads
-  double bytes_per_second = 0.0;  ///< of a plain read of memory on the same threads, just measured
+  double bytes_per_second = 0.0;  ///< of a plain read of memory on the same threads
   int threads = 0;
   bool interrupted = false;
 
@@ -278,15 +276,15 @@ struct CostCurve {
 /// @throws UsageError  rows, prefix or sequences out of range
 CostCurve measure_cost(const Model& model, const CostOptions& options = {});
 
-/// How far one model's laws lie from another's.
+/// Distance of one model's laws from another's.
 struct Divergence {
   std::size_t tokens = 0;  ///< places compared
   double kl = 0.0;         ///< mean of KL(reference || other), nats a token, at temperature 1
   double worst_kl = 0.0;
   double top1 = 0.0;  ///< share of places with the same likeliest token
 };
-/// Compares two models place by place on texts that `other` writes (its own texts: what it will be
-/// used on). Both are scored by plain passes.
+/// Compares two models position by position on texts that `other` writes (the texts it will be used
+/// on). Both are scored by plain passes.
 /// @param tokens   over all prompts; options.max_tokens for each at most
 /// @throws UsageError  vocabularies of different sizes
 Divergence compare(const Model& reference, const Model& other,

@@ -1,6 +1,6 @@
 #pragma once
 
-/// Training of drafters, small image models and classifiers, and the answers they learn from.
+/// Training of drafters, small image models and classifiers, and their training data.
 
 #include <cstddef>
 #include <cstdint>
@@ -21,15 +21,15 @@
 #pragma GCC visibility push(default)
 namespace forerun {
 
-/// How a model is asked for texts to learn from.
+/// How a model writes training texts.
 struct DistillOptions {
   GenerateOptions generate;       ///< of the answers; `batch_size` of them at a time
-  std::size_t self_prompts = 0;   ///< prompts that the model writes itself, behind those given
+  std::size_t self_prompts = 0;   ///< prompts that the model writes itself, besides the given
   double self_temperature = 1.0;  ///< of their sampling
   std::size_t shard = 512;        ///< documents a file; no more are lost when the process is killed
 };
 
-/// What is in the folder, and what the call added to it.
+/// Content of the folder, and the call's part of it.
 struct Distilled {
   std::size_t documents = 0, answer_tokens = 0;  ///< in the folder
   std::size_t looping =
@@ -41,7 +41,7 @@ struct Distilled {
   bool interrupted = false;
 };
 
-/// Told after every round: documents and answer tokens so far, of how many documents.
+/// Reported after every round: documents and answer tokens so far, and the total of documents.
 struct DistillListener {
   std::function<void(std::size_t documents, std::size_t of, std::size_t tokens, double seconds)>
       on_progress;
@@ -49,27 +49,27 @@ struct DistillListener {
 };
 
 /// The model answers prompts, each in its chat format, and documents are kept as token shards in
-/// `folder` (formats/token_shards.h). Answers that are there already are not made again: a call
-/// that was interrupted is resumed by the same call.
-/// @throws UsageError   a folder with answers of other options (which is said), or with something
-/// else; no chat format
-/// @throws FormatError  the folder cannot be written, holds something damaged, or another process
+/// `folder` (formats/token_shards.h). Existing answers are not made again: the same call resumes an
+/// interrupted one.
+/// @throws UsageError   a folder with answers of other options (the message names them), or with
+/// other files; no chat format
+/// @throws FormatError  the folder cannot be written, holds damaged files, or another process
 /// writes answers into it
 Distilled distill(const Model& model, std::span<const std::string> prompts,
                   const std::string& folder, const DistillOptions& options,
                   const DistillListener& listener = {});
 
 /// Trains a DFlash drafter for `target` on the answers in `data`, folders of `distill`. The drafter
-/// appears in `training.out` (config.json, model.safetensors) with every checkpoint; a run that
-/// ended early is resumed by the same call. Under mpirun all ranks make the call.
-/// @param target  kInt8 where it will draft for an int8 target: it learns from the same states
-/// @throws UsageError  options or data that do not fit; other failures as `train` of
-/// train/trainer.h; StoppedByOtherRank where another rank reports the failure
+/// appears in `training.out` (config.json, model.safetensors) with every checkpoint; the same call
+/// resumes a run that ended early. Under mpirun all ranks call it.
+/// @param target  kInt8 if it will draft for an int8 target: it then learns from the same states
+/// @throws UsageError  options or data that do not match; other failures as `train` of
+/// train/trainer.h; StoppedByOtherRank if another rank reports the failure
 TrainReport train_dflash(const Model& target, const std::vector<std::string>& data,
                          const DFlashTraining& options, const TrainOptions& training,
                          const TrainListener& listener = {});
 
-/// The same of a target that is loaded once all ranks are there: what is wrong with it is said
+/// The same with a target that is loaded after all ranks have started: its errors are reported
 /// once.
 TrainReport train_dflash(const std::function<Model()>& target, const std::vector<std::string>& data,
                          const DFlashTraining& options, const TrainOptions& training,
@@ -81,27 +81,27 @@ bool ends_in_loop(std::span<const Token> tokens);
 
 /// Trains a Diffusion Transformer on images: a folder of IDX files as MNIST has them, whose test
 /// images are held out, or of PNG files by class (train/CLASS and test/CLASS, or CLASS alone). The
-/// model appears in `training.out` (config.json, model.safetensors) with every checkpoint; a run
-/// that ended early is resumed by the same call. Under mpirun all ranks make the call.
-/// @throws UsageError   options or data that do not fit
+/// model appears in `training.out` (config.json, model.safetensors) with every checkpoint; the same
+/// call resumes a run that ended early. Under mpirun all ranks call it.
+/// @throws UsageError   options or data that do not match
 /// @throws FormatError  a folder without images, or with damaged ones
 /// Other failures as `train` of train/trainer.h.
 TrainReport train_dit(const std::string& data, const DitTraining& options,
                       const TrainOptions& training, const TrainListener& listener = {});
 
-/// Trains a FREE drafter for `target` on the images that it was trained on, likewise.
+/// Trains a FREE drafter for `target` on the target's training images, in the same way.
 TrainReport train_free(const DiffusionModel& target, const std::string& data,
                        const FreeTraining& options, const TrainOptions& training,
                        const TrainListener& listener = {});
 
-/// The same of a target that is loaded once all ranks are there: what is wrong with it is said
+/// The same with a target that is loaded after all ranks have started: its errors are reported
 /// once.
 TrainReport train_free(const std::function<DiffusionModel()>& target, const std::string& data,
                        const FreeTraining& options, const TrainOptions& training,
                        const TrainListener& listener = {});
 
-/// Trains a small classifier on images, likewise: what `evaluate_images` compares images by. It
-/// learns each image's class; the log shows the accuracy on the test images.
+/// Trains a small classifier on images in the same way, for `evaluate_images`. It learns each
+/// image's class; the log shows the accuracy on the test images.
 TrainReport train_classifier(const std::string& data, const ClassifierTraining& options,
                              const TrainOptions& training, const TrainListener& listener = {});
 

@@ -34,7 +34,7 @@ const char* remedy(int code) noexcept {
   }
 }
 
-// So that the new name survives a power cut; failing that, the file itself is whole all the same.
+// Makes the new name survive a power cut. If this fails, the file itself is still complete.
 void flush_folder(const std::filesystem::path& file) noexcept {
   const std::filesystem::path folder = file.has_parent_path() ? file.parent_path() : ".";
   const int fd = open(folder.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC);

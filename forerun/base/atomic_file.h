@@ -11,14 +11,13 @@
 
 namespace forerun {
 
-/// A file that appears under its name complete or not at all: written under a temporary name beside
-/// it, flushed to disk, then renamed. What stood there before is replaced; an object that goes
-/// without commit() leaves no trace.
+/// A file that appears under its name complete or not at all: written under a temporary name in the
+/// same folder, flushed to disk, then renamed. It replaces an existing file. An object destroyed
+/// without commit() leaves nothing.
 class AtomicFile {
  public:
-  /// @throws FormatError  the folder is missing or not writable, or `path` names something that is
-  /// not
-  ///                      a regular file (a folder, a device): that is never replaced
+  /// @throws FormatError  the folder is missing or not writable, or `path` names something other
+  /// than a regular file (a folder, a device), which is never replaced
   explicit AtomicFile(std::filesystem::path path);
   AtomicFile(const AtomicFile&) = delete;
   AtomicFile& operator=(const AtomicFile&) = delete;
@@ -30,7 +29,7 @@ class AtomicFile {
   /// Writes over bytes already appended; the end of the file does not move.
   void overwrite(std::uint64_t offset, std::span<const std::byte> bytes);
 
-  /// Makes the file appear; nothing can be written after.
+  /// Makes the file appear. Nothing can be written afterwards.
   void commit();
 
   const std::filesystem::path& path() const noexcept { return path_; }

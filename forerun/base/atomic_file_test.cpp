@@ -82,7 +82,7 @@ TEST(AtomicFile, SaysThatTheFolderIsMissing) {
 }
 
 TEST(AtomicFile, AFullDiskIsReportedAndLeavesNoTrace) {
-  // A limit on file sizes stands in for the full disk: the write fails half-way in the same place.
+  // A limit on file sizes simulates the full disk: the write fails half-way in the same place.
   const testing::TempFolder folder;
   struct rlimit before {};
   ASSERT_EQ(getrlimit(RLIMIT_FSIZE, &before), 0);

@@ -5,24 +5,23 @@
 
 namespace forerun {
 
-/// Advisory locks (flock): they bind processes that ask for them, and go with the descriptor or its
-/// process, however that ends.
+/// Advisory locks (flock): they only affect processes that use them, and end with the descriptor or
+/// its process.
 
-/// Locks an open file for this descriptor alone, or says at once that it cannot.
-/// @return  0; EWOULDBLOCK where another holds it; another errno, e.g. of a file system without
-/// locks
+/// Locks an open file exclusively for this descriptor, or returns at once.
+/// @return  0; EWOULDBLOCK if another holds it; another errno, e.g. of a file system without locks
 int lock_alone(int fd) noexcept;
 
-/// Locks it together with others that share it, giving up a lock of its own; waits for one that
-/// holds it alone.
+/// Locks it shared, releasing an exclusive lock of its own; waits while another holds it
+/// exclusively.
 /// @return  0, or the errno
 int lock_shared(int fd) noexcept;
 
-/// Holds a folder alone as long as it lives; leaves nothing in it.
+/// Holds a folder exclusively for the lifetime of the object; leaves nothing in it.
 class FolderLock {
  public:
-  /// A file system without locks is taken for free.
-  /// @param busy  what is said where another process holds it, behind the path
+  /// A file system without locks counts as free.
+  /// @param busy  end of the message, after the path, if another process holds it
   /// @throws FormatError  that, or the folder cannot be opened
   FolderLock(const std::filesystem::path& folder, std::string_view busy);
   FolderLock(const FolderLock&) = delete;

@@ -16,7 +16,7 @@ namespace {
 
 using testing::TempFolder;
 
-// flock is of an open file: two of one process are as two processes.
+// flock belongs to an open file: two of one process behave like two processes.
 TEST(FileLock, IsOfOneAloneOrSharedByMany) {
   const TempFolder folder;
   const auto path = folder.write("file", "");

@@ -15,8 +15,8 @@ namespace {
 
 using nlohmann::json;
 
-/// Builds the document from parser events, and stops at what the library itself lets pass: text
-/// nested too deeply, and a key given twice (the last would win in silence).
+/// Builds the document from parser events, and stops at what the library itself accepts: text
+/// nested too deeply, and a duplicate key (the library keeps the last value).
 class Builder final : public json::json_sax_t {
  public:
   explicit Builder(int max_depth) : max_depth_(max_depth) {}

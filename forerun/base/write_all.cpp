@@ -8,7 +8,7 @@
 namespace forerun {
 
 int write_all(int fd, std::uint64_t offset, std::span<const std::byte> bytes) noexcept {
-  constexpr std::size_t kMostPerCall = std::size_t{1} << 30;  // below what Linux takes at once
+  constexpr std::size_t kMostPerCall = std::size_t{1} << 30;  // below Linux's limit per call
   while (!bytes.empty()) {
     const ssize_t n =
         pwrite(fd, bytes.data(), std::min(bytes.size(), kMostPerCall), static_cast<off_t>(offset));
@@ -16,7 +16,7 @@ int write_all(int fd, std::uint64_t offset, std::span<const std::byte> bytes) no
       if (errno == EINTR) continue;
       return errno;
     }
-    if (n == 0) return EIO;  // A regular file takes at least a byte, or says why not.
+    if (n == 0) return EIO;  // A regular file accepts at least a byte or returns an error.
     offset += static_cast<std::uint64_t>(n);
     bytes = bytes.subspan(static_cast<std::size_t>(n));
   }

@@ -6,7 +6,7 @@
 
 namespace forerun {
 
-/// Writes all of `bytes` at `offset` of an open file, however many calls that takes.
+/// Writes all of `bytes` at `offset` of an open file, in as many calls as needed.
 /// @return  0, or the errno of the call that failed
 int write_all(int fd, std::uint64_t offset, std::span<const std::byte> bytes) noexcept;
 

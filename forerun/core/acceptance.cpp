@@ -7,7 +7,7 @@ namespace {
 
 constexpr double kPrior = 0.5;
 constexpr double kPriorWorth = 2.0;  // counts
-constexpr double kWorth = 4.0;       // counts that whatever is borrowed from stands for
+constexpr double kWorth = 4.0;       // weight, in counts, of a borrowed probability
 constexpr double kSequenceWorth = 6.0;
 constexpr double kMemory = 64.0;  // rounds
 constexpr double kSequenceMemory = 16.0;

@@ -7,17 +7,16 @@
 namespace forerun {
 
 constexpr std::size_t kConfidenceBins =
-    8;  ///< a draft's confidence_bin, what its drafter thinks of it, is 0 to 7
+    8;  ///< a draft's confidence_bin, its drafter's estimate before any token, is 0 to 7
 
-/// How much better or worse one sequence's drafts do than those of all: a factor on the odds that a
-/// draft is kept. It weighs what was kept and dropped in the sequence (in about 16 rounds) against
-/// what was expected of the same confidence_bins and positions, so a sequence is compared with its
-/// like.
+/// Per-sequence bias: how much better or worse one sequence's drafts do than all drafts, as a
+/// factor on the odds that a draft is kept. It compares the drafts kept and rejected in the
+/// sequence (over about 16 rounds) with the expectation for the same confidence_bins and positions.
 class SequenceBias {
  public:
-  /// `probability` as all sequences have it, biased for this one.
+  /// `probability` over all sequences, biased for this one.
   double apply(double probability) const noexcept;
-  /// @param expected  what `Acceptance` said of this draft
+  /// @param expected  the estimate of `Acceptance` for this draft
   void observe(double expected, bool kept) noexcept;
   /// Forgets a little: 1/16 in a round in which drafts were examined, else 1/128.
   void next_round() noexcept;
@@ -28,9 +27,9 @@ class SequenceBias {
 };
 
 /// The probability that a draft is kept, given that it is examined, by confidence_bin and position,
-/// over all sequences. Counts forget 1/64 in a round that adds to them. Where there are few, a
-/// position borrows from the one before (4 counts' worth), the first from its confidence_bin, a
-/// confidence_bin from all confidence_bins, those from 1/2.
+/// over all sequences. Counts forget 1/64 in a round that adds to them. With few counts, a position
+/// borrows from the previous one (with a weight of 4 counts), the first from its confidence_bin, a
+/// confidence_bin from all confidence_bins, and those from 1/2.
 class Acceptance {
  public:
   static constexpr std::size_t kPositions = 64;  ///< later ones count as the last
@@ -40,7 +39,7 @@ class Acceptance {
     double kept = 0.0;
   };
 
-  /// P(kept | examined) at every position of a confidence_bin in turn.
+  /// P(kept | examined) at each position of a confidence_bin in order.
   class Along {
    public:
     double next() noexcept;

@@ -48,9 +48,9 @@ TEST(Acceptance, BorrowsFromThePositionBeforeThenFromTheBinThenFromAll) {
   }
   EXPECT_GT(a.probability(2, 0), 0.9);
   EXPECT_LT(a.probability(2, 1), 0.1);
-  EXPECT_EQ(a.probability(2, 2), a.probability(2, 1));  // never seen: as the one before
+  EXPECT_EQ(a.probability(2, 2), a.probability(2, 1));  // no counts: as the previous position
   EXPECT_EQ(a.probability(2, 63), a.probability(2, 1));
-  EXPECT_NEAR(a.probability(5, 0), 0.5, 0.01);  // a confidence_bin never seen: as all
+  EXPECT_NEAR(a.probability(5, 0), 0.5, 0.01);  // a confidence_bin without counts: as all
   Acceptance good;
   see(good, 2, 0, true, 200);
   EXPECT_GT(good.probability(5, 3), 0.9);

@@ -49,8 +49,8 @@ float edge_within(std::vector<float> head, const Categorical& law, double top_p)
   return kNegInf;
 }
 
-// The log-weight of the last token of the nucleus. Nuclei are small, so ever larger heads are tried
-// and a vocabulary is sorted only where it must be.
+// The log-weight of the last token of the nucleus. Nuclei are usually small, so increasing heads
+// are tried; the whole vocabulary is sorted only if needed.
 float nucleus_edge(const Categorical& law, double top_p) {
   for (const float depth : {4.0F, 8.0F, 16.0F}) {
     const float edge = edge_within(head_of(law, depth), law, top_p);
@@ -71,11 +71,12 @@ void SamplingParams::check() const {
 
 TokenLaw apply_sampling_(std::span<float> logits, const SamplingParams& sampling) {
   sampling.check();
-  const Token best = argmax(logits);  // refuses NaN before anything is sorted
+  const Token best = argmax(logits);  // rejects NaN before sorting
   if (sampling.greedy()) return PointMass{best};
   if (sampling.temperature != 1.0) {
-    // Shifted by the maximum first, so that a tiny temperature cannot overflow to +inf; in double,
-    // so that a huge one cannot make 0 of the factor and 0 * -inf of a forbidden token.
+    // Shifted by the maximum first, so that a tiny temperature does not overflow to +inf; in
+    // double, so that a huge one does not round the factor to 0 and make 0 * -inf of a forbidden
+    // token.
     const float max = logits[static_cast<std::size_t>(best)];
     const double inverse = 1.0 / sampling.temperature;
     for (float& x : logits) x = static_cast<float>(static_cast<double>(x - max) * inverse);

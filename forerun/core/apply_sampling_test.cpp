@@ -34,7 +34,7 @@ std::vector<std::size_t> by_falling(const std::vector<double>& x) {
   return order;
 }
 
-// The definition, one warper after the other; ties with the last kept token stay.
+// The definition, one warper after another; ties with the last kept token stay.
 std::vector<double> reference(std::span<const float> logits, const SamplingParams& r) {
   constexpr double kNever = -std::numeric_limits<double>::infinity();
   std::vector<double> x;
@@ -123,7 +123,7 @@ TEST(SamplingParams, TopPKeepsTheTokenThatCrosses) {
 }
 
 TEST(SamplingParams, TopPCountsTheMassThatTopKLeft) {
-  // After top-k 2 the law is (0.55, 0.3) / 0.85: the first alone holds 0.647.
+  // After top-k 2 the law is (0.55, 0.3) / 0.85: the first token alone holds 0.647.
   const std::vector<float> w = support::log_weights_of(std::vector{0.1, 0.55, 0.05, 0.3});
   EXPECT_EQ(kept_by(w, {1.0, 2, 0.6}), (Kept{false, true, false, false}));
   EXPECT_EQ(kept_by(w, {1.0, 2, 0.7}), (Kept{false, true, false, true}));

@@ -24,7 +24,7 @@ double mass(std::span<const float> w, double max) noexcept {
   return sum;
 }
 
-// One side of a residual: log-weights, and what turns exp(w - max) into a probability.
+// One side of a residual: log-weights, and the constants that turn exp(w - max) into a probability.
 struct Scaled {
   const float* w;
   double max, scale;
@@ -47,9 +47,9 @@ double excess_mass(Scaled p, Scaled q, std::size_t begin, std::size_t end) noexc
   return sum;
 }
 
-// The index at which the running sum of weight(i) passes `goal`: whole blocks are skipped by
-// block_mass(begin, end), then the crossing block is walked. Rounding may carry the walk past the
-// end; the last index of positive weight is the answer then.
+// The index at which the running sum of weight(i) passes `goal`: block_mass(begin, end) skips whole
+// blocks, then the crossing block is scanned. If rounding moves the scan past the end, the result
+// is the last index of positive weight.
 template <class BlockMass, class Weight>
 Token crossing(std::size_t n, double goal, BlockMass block_mass, Weight weight) {
   std::size_t begin = 0;
@@ -141,7 +141,7 @@ Token sample_residual(const Categorical& target, const Categorical& draft, doubl
   for (std::size_t b = 0; b < target.size(); b += kBlock) {
     total += block(b, std::min(target.size(), b + kBlock));
   }
-  // What is left of equal laws is rounding noise.
+  // The difference of equal laws is rounding noise.
   if (!(total > 1e-15)) return target.sample(u);
   return crossing(target.size(), u * total, block, weight);
 }

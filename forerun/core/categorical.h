@@ -8,7 +8,7 @@
 
 namespace forerun {
 
-/// A value that was chosen, not sampled: found by lookup, argmax or search.
+/// A value that was chosen, not sampled: from lookup, argmax or search.
 struct PointMass {
   Token token = 0;
 };
@@ -17,7 +17,7 @@ struct PointMass {
 /// A view: the weights must outlive it.
 class Categorical {
  public:
-  /// @param log_weights  [vocab] float32, natural log, any common offset; -inf forbids a token
+  /// @param log_weights  [vocab] float32, natural log, up to a common offset; -inf forbids a token
   /// @throws std::invalid_argument  empty, NaN or +inf inside, or every token forbidden
   explicit Categorical(std::span<const float> log_weights);
 
@@ -25,7 +25,7 @@ class Categorical {
   std::span<const float> log_weights() const noexcept { return log_weights_; }
   Token argmax() const noexcept { return argmax_; }
   double log_prob(Token t) const noexcept {
-    // The maximum first: a large common offset must not swallow log(sum).
+    // The maximum first: a large common offset must not absorb log(sum).
     return (static_cast<double>(log_weights_[static_cast<std::size_t>(t)]) - max_) - log_sum_;
   }
   double prob(Token t) const noexcept;
@@ -43,12 +43,12 @@ class Categorical {
   Token argmax_ = 0;
 };
 
-/// A token from (target - draft)+ normalised, at cumulative `u` in [0, 1). Where the difference
-/// vanishes to rounding, a token from `target`: the laws are then equal and the branch has no mass.
+/// A token from (target - draft)+ normalised, at cumulative `u` in [0, 1). If rounding leaves no
+/// difference, a token from `target`: the laws are then equal and the branch has no mass.
 /// @throws std::invalid_argument  vocabularies of different sizes
 Token sample_residual(const Categorical& target, const Categorical& draft, double u);
 
-/// Probability that a maximal coupling rejects: 1/2 * sum |target - draft|.
+/// Probability that a maximal coupling rejects (total variation): 1/2 * sum |target - draft|.
 /// @throws std::invalid_argument  vocabularies of different sizes
 double total_variation(const Categorical& target, const Categorical& draft);
 

@@ -35,7 +35,7 @@ std::string message_of(F f) {
 }
 
 // With u on the grid i / n, the inverse distribution function gives token t either floor(n p_t) or
-// one more; half a grid point is left to rounding of the sums.
+// one more; half a grid point allows for rounding of the sums.
 void expect_inverse_of_the_distribution_function(const Categorical& law, std::size_t n) {
   const std::vector<double> p = exact_probabilities(law);
   std::vector<std::size_t> counts(p.size(), 0);
@@ -86,8 +86,8 @@ TEST(Categorical, SampleIsTheInverseDistributionFunction) {
   expect_inverse_of_the_distribution_function(random_law(1, 49152, 2.0F), 1U << 9);
 }
 
-// Equal weights put the steps exactly on the grid, at the end of a block of 512 as well: sample(u)
-// is the token whose cumulative probability passes u, so at a step it is the next one.
+// Equal weights put the steps exactly on the grid, also at the end of a block of 512. sample(u) is
+// the token whose cumulative probability passes u, so at a step it is the next token.
 TEST(Categorical, AtAStepOfTheDistributionFunctionTheNextTokenComesOut) {
   for (const std::size_t vocab : {2U, 4U, 512U, 2048U}) {
     const OwnedLaw owned(std::vector<float>(vocab, 0.5F));
@@ -138,8 +138,8 @@ TEST(Categorical, TheEndsOfTheUnitIntervalStayAmongAllowedTokens) {
   }
 }
 
-// Where a step lies must not depend on how sums are grouped: an inverse rounded up once put a
-// forbidden token out at the very end. Random laws, uniforms next to every step.
+// The position of a step must not depend on how sums are grouped: an inverse that rounded up once
+// returned a forbidden token at the very end. Random laws, uniforms next to every step.
 TEST(Categorical, UniformsNextToEveryStepGiveAllowedTokens) {
   std::vector<float> w = random_weights(3, 700, 4.0F);
   for (std::size_t i = 0; i < w.size(); i += 3) w[i] = kForbidden;

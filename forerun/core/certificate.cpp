@@ -95,7 +95,7 @@ void TokenCertificate::add_score(double centred, double variance, double most) {
 
 CertificateReport TokenCertificate::report() const {
   const KsResult ks = ks_uniform(transforms_);
-  // A target that leaves no choice (variance 0) still catches an output it did not choose.
+  // A target without choice (variance 0) still detects an output it did not choose.
   const double scale = std::sqrt(std::max(variance_, 1e-12));
   const double z = drafted_ == 0 ? 0.0 : sum_ / scale;
   return {.outputs = transforms_.size() + forbidden_,
@@ -129,7 +129,7 @@ void GaussianCertificate::add(const Gaussian& target, std::span<const float> dra
   for (std::size_t i = 0; i < value.size(); ++i) {
     const double m = target.mean[i];
     const double r = (static_cast<double>(value[i]) - m) / target.sigma;
-    // NaN fails the comparison and falls into the last cell, where the test meets it.
+    // NaN fails the comparison and falls into the last cell, where the test detects it.
     const double place = normal_cdf(r) * static_cast<double>(kCells);
     ++cells_[place < static_cast<double>(kCells) ? static_cast<std::size_t>(place) : kCells - 1];
     energy_ += r * r;
@@ -138,7 +138,7 @@ void GaussianCertificate::add(const Gaussian& target, std::span<const float> dra
     projected += r * d;
     length += d * d;
   }
-  if (length > 0.0 && std::isfinite(length)) {  // drafts that are not finite decide nothing
+  if (length > 0.0 && std::isfinite(length)) {  // drafts that are not finite are ignored
     sum_ += projected / std::sqrt(length);
     ++drafted_;
   }
@@ -153,10 +153,10 @@ CertificateReport GaussianCertificate::report() const {
           .z = drafted_ == 0 ? 0.0 : sum_ / std::sqrt(static_cast<double>(drafted_)),
           .ks_statistic = ks.statistic,
           .ks_p = ks.p,
-          // two-sided: too little energy is a bias as well
+          // two-sided: too little energy is a bias too
           .energy_p = std::min(1.0, 2.0 * std::min(tail, 1.0 - tail)),
           .forbidden = 0,
-          // Projections of exact steps are normal from the first one on.
+          // Projections of exact steps are normal from the first step on.
           .z_p = drafted_ == 0
                      ? 1.0
                      : 2.0 * normal_cdf(-std::abs(sum_) / std::sqrt(static_cast<double>(drafted_))),

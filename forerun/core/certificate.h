@@ -11,13 +11,13 @@
 namespace forerun {
 
 /// Certifies sampled tokens. The caller scores every output again by undrafted passes of the target
-/// and hands over the conditional p_i and what was drafted there; nothing of what the drafted run
-/// computed is used.
+/// and passes the conditional p_i and the draft at that position. Nothing computed by the drafted
+/// run is used.
 ///
 /// Outputs: u_i = P(rank below y_i) + v_i p(y_i), tokens ranked by falling p, are iid uniform if
-/// y_i ~ p_i given its past (Rosenblatt 1952; Brockwell 2007 for the randomisation v_i).
-/// Drafts: z = sum(f_i(y_i) - E_p f_i) / sqrt(sum Var_p f_i). f_i may depend on the past and on
-/// the law a draft was sampled from (on the drafted token itself only if it was found, not
+/// y_i ~ p_i given its past (Rosenblatt 1952; Brockwell 2007 for the randomisation v_i). Drafts: z
+/// = sum(f_i(y_i) - E_p f_i) / sqrt(sum Var_p f_i). f_i may depend on the past and on the law a
+/// draft was sampled from (on the drafted token itself only if the draft is deterministic, not
 /// sampled), so its terms are martingale differences. Every `add` throws std::invalid_argument for
 /// an id outside the vocabulary, or two vocabularies.
 class TokenCertificate {
@@ -42,24 +42,24 @@ class TokenCertificate {
   double sum_ = 0.0;
   double variance_ = 0.0;
   double worst_ = 0.0;
-  double most_ = 0.0;  // the largest score that was possible
+  double most_ = 0.0;  // largest possible score
 };
 
 /// Certifies Gaussian steps: r = (x - m) / s is iid standard normal. z projects r on the direction
-/// from the target's mean to the draft's: an acceptance bias moves the output along it and nowhere
-/// else.
+/// from the target's mean to the draft's, the only direction in which an acceptance bias moves the
+/// output.
 class GaussianCertificate {
  public:
   /// @param target  conditional of this step, from an undrafted pass; sigma > 0
-  /// @param draft_mean  [dim], or empty where nothing was drafted
+  /// @param draft_mean  [dim], or empty if there was no draft
   /// @param value   [dim] the output
   /// @throws std::invalid_argument  dimensions differ, sigma not above 0
   void add(const Gaussian& target, std::span<const float> draft_mean, std::span<const float> value);
   CertificateReport report() const;
 
  private:
-  // Transforms by size: one a coordinate, they are too many to keep. A cell is far narrower than
-  // any distance that the test could find.
+  // Counts of the transforms in cells: there is one a coordinate, too many to keep. A cell is far
+  // narrower than any distance that the test can detect.
   std::vector<std::uint32_t> cells_;
   std::uint64_t coordinates_ = 0;
   double energy_ = 0.0;

@@ -1,4 +1,4 @@
-// The half of certificate.h that speaks of Gaussian steps.
+// The part of certificate.h for Gaussian steps.
 #include <gtest/gtest.h>
 
 #include <cmath>
@@ -84,7 +84,8 @@ TEST(GaussianCertificate, IsCalibratedUnderTheReflection) {
   EXPECT_LE(failed, 1);
 }
 
-// Each bias is caught within 2,000 steps in at least 19 of 20 runs, and where it should show.
+// Each bias is detected within 2,000 steps in at least 19 of 20 runs, by the statistic meant for
+// it.
 TEST(GaussianCertificate, CatchesAnAcceptanceBiasAlongTheDraft) {
   for (const Couple broken : {&keep_all, &relaxed, &redraw}) {
     int caught = 0;

@@ -23,7 +23,7 @@ using support::OwnedLaw;
 using support::ToyDrafter;
 using support::ToyTarget;
 
-// A toy of 50 tokens whose conditionals depend on the last one, and a drafter near it.
+// A toy model of 50 tokens whose conditionals depend on the last one, and a drafter close to it.
 const MarkovTable& target_table() {
   static const MarkovTable table(50, 1, 3, 2.0F);
   return table;
@@ -32,7 +32,7 @@ const MarkovTable& draft_table() {
   static const MarkovTable table = MarkovTable::near(target_table(), 4, 1.0F);
   return table;
 }
-// What is scored when the run was sampled at temperature 1 and certified at 0.8.
+// The scores of a run sampled at temperature 1 and certified at 0.8.
 const MarkovTable& cooled_table() {
   static const MarkovTable table = MarkovTable::near(target_table(), 5, 0.0F, 0.8F);
   return table;
@@ -130,7 +130,7 @@ void expect_caught(const std::string& name, const Power& power) {
   ::testing::Test::RecordProperty("mean_abs_z_of_" + name, std::to_string(power.mean_abs_z));
 }
 
-// Every biased rule is caught within 2,000 outputs in at least 19 of 20 runs.
+// Every biased rule is detected within 2,000 outputs in at least 19 of 20 runs.
 TEST(TokenCertificate, CatchesEveryBiasedRuleOfTheLiterature) {
   const auto with = [](const auto& rule, Origin origin) {
     return power_of(
@@ -145,7 +145,7 @@ TEST(TokenCertificate, CatchesEveryBiasedRuleOfTheLiterature) {
                 with(support::RuleOf<support::keep_every_draft>{}, Origin::kSampled));
 }
 
-// An argmax draft that claims to be a sample.
+// An argmax draft labelled as a sample.
 struct Mislabelled : ToyDrafter {
   using ToyDrafter::ToyDrafter;
   std::vector<TokenDraft> propose(std::span<TokenSequence* const> sequences) const {
@@ -234,7 +234,7 @@ TEST(TokenCertificate, ATargetWithoutChoiceIsHeldToIt) {
   EXPECT_EQ(TokenCertificate{}.report().outputs, 0U);
 }
 
-// One accepted draft of probability 1e-3 gives z = 32; that happens to one exact run in a thousand.
+// One accepted draft of probability 1e-3 gives z = 32; this happens in one exact run of a thousand.
 TEST(TokenCertificate, AFewLuckyDraftsAreNoBiasAndManyAre) {
   const OwnedLaw law = law_of({0.999, 0.001});
   TokenCertificate one, twenty;

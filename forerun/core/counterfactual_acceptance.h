@@ -9,22 +9,21 @@
 
 namespace forerun {
 
-/// Drafts of one sequence that were cut short, waiting for the text to reach what was cut: each
-/// later output tells whether the draft would have been kept there, at no cost. For point masses
-/// only, which are kept exactly if they equal the output; a sampled draft may be kept with another
-/// probability than that.
+/// Drafts of one sequence that were cut, until the text reaches the cut part: each later output
+/// shows at no cost whether the draft would have been kept there. For point masses only, which are
+/// kept exactly if they equal the output; the acceptance of a sampled draft has another
+/// probability.
 class CounterfactualAcceptance {
  public:
-  /// Compares what is behind the first `agreed` tokens of `draft`, all of which became outputs,
-  /// with the `outputs` behind those, and remembers the rest. Of more than 8 drafts the oldest is
-  /// given up.
+  /// Compares `draft` after its first `agreed` tokens, all of which became outputs, with the
+  /// `outputs` after those, and stores the rest. It stores at most 8 drafts and drops the oldest.
   template <class Score>
   void add(std::size_t confidence_bin, std::span<const Token> draft, std::size_t agreed,
            std::span<const Token> outputs, Score&& score) {
     if (agreed < draft.size()) compare(slot(confidence_bin, draft, agreed), outputs, score);
   }
-  /// Compares every draft with the next `outputs`; `score(confidence_bin, position, kept)` is
-  /// called for each position examined, that is one with all before it kept.
+  /// Compares every draft with the next `outputs`. `score(confidence_bin, position, kept)` is
+  /// called for each examined position, that is one with all previous positions kept.
   template <class Score>
   void advance(std::span<const Token> outputs, Score&& score) {
     for (Waiting& draft : waiting_) compare(draft, outputs, score);
@@ -51,7 +50,7 @@ class CounterfactualAcceptance {
 
   Waiting& slot(std::size_t confidence_bin, std::span<const Token> draft, std::size_t agreed);
 
-  std::vector<Waiting> waiting_;  // settled ones are filled again
+  std::vector<Waiting> waiting_;  // settled entries are reused
   std::uint64_t added_ = 0;
 };
 

@@ -30,7 +30,7 @@ TEST(CounterfactualAcceptance, JudgesACutDraftAsTheOutputsArriveUpToItsFirstMiss
   EXPECT_EQ(score.take(), (Scores{{3, 1, true}}));
   counterfactual.advance(Tokens{7, 1, 9}, score);
   EXPECT_EQ(score.take(), (Scores{{3, 2, true}, {3, 3, false}}));
-  counterfactual.advance(Tokens{9}, score);  // behind the miss nothing is examined
+  counterfactual.advance(Tokens{9}, score);  // after the miss nothing is examined
   EXPECT_EQ(score.take(), Scores{});
 }
 
@@ -56,7 +56,7 @@ TEST(CounterfactualAcceptance, FollowsSeveralDraftsAndGivesUpTheOldest) {
   EXPECT_EQ(score.take(), expected);
   counterfactual.advance(Tokens{2}, score);
   EXPECT_EQ(score.take().size(), 8U);
-  counterfactual.add(0, Tokens{4}, 0, Tokens{}, score);  // takes the place of a settled one
+  counterfactual.add(0, Tokens{4}, 0, Tokens{}, score);  // replaces a settled one
   counterfactual.advance(Tokens{4}, score);
   EXPECT_EQ(score.take(), (Scores{{0, 0, true}}));
 }

@@ -23,7 +23,7 @@ void check_id(const Categorical& law, Token t, const char* who) {
 Coupled<Token> couple(const Categorical& target, const Categorical& draft, Token drafted,
                       const RngKey& key) {
   check_id(target, drafted, "couple");
-  // Here and not only in the residual: a kept draft must not hide it.
+  // Here and not only in the residual: a kept draft must not skip the check.
   if (draft.size() != target.size()) {
     throw std::invalid_argument("couple: target and draft have different vocabularies (" +
                                 std::to_string(target.size()) + " and " +

@@ -6,7 +6,7 @@ namespace forerun {
 
 struct RngKey;
 
-/// What a coupling decided about one drafted value.
+/// Result of a coupling for one drafted value.
 template <class Value>
 struct Coupled {
   Value value;    ///< the output; it has the target's law
@@ -15,7 +15,7 @@ struct Coupled {
 
 /// Keeps `drafted` as often as an exact rule can, else draws from (target - draft)+ normalised.
 /// Output law: `target`, for every `draft`. P(accepted) = 1 - TV(target, draft).
-/// @param drafted  sampled from `draft`; one found by search is a PointMass
+/// @param drafted  sampled from `draft`; a deterministic draft is a PointMass
 /// @throws std::invalid_argument  sizes differ, bad id, or the draft gives `drafted` no mass
 /// Source: Leviathan et al. 2023, arXiv:2211.17192, Algorithm 1; Chen et al. 2023,
 /// arXiv:2302.01318.
@@ -26,11 +26,12 @@ Coupled<Token> couple(const Categorical& target, const Categorical& draft, Token
 /// among the couplings with a point mass: P(accepted) = target(draft).
 Coupled<Token> couple(const Categorical& target, PointMass draft, const RngKey& key);
 
-/// A target that decides for itself (temperature 0): accepts iff the draft is its token.
+/// A deterministic target (temperature 0): accepts iff the draft is its token.
 Coupled<Token> couple(PointMass target, PointMass draft) noexcept;
 
-/// Draws with the shared noise of the place, free of drafter and round; accepts iff the draft is
-/// that token. Output law over seeds: `target`.
+/// Draws with the shared noise of the position, which depends on neither drafter nor round; accepts
+/// iff the draft is that token.
+/// Output law over seeds: `target`.
 Coupled<Token> couple_shared_noise(const Categorical& target, Token drafted, const RngKey& key);
 
 /// INEXACT. Medusa's typical acceptance: keeps the draft if target(draft) > min(epsilon, delta *
@@ -40,7 +41,7 @@ Coupled<Token> couple_typical(const Categorical& target, Token drafted, const Rn
                               double epsilon = 0.09, double delta = 0.3);
 
 /// INEXACT. The p/q test applied to a draft that was found by search and only scored by `draft`: as
-/// in `couple`, but `drafted` was not sampled, so likely tokens come out too often.
+/// `couple`, but `drafted` was not sampled, so likely tokens are too frequent.
 /// @throws std::invalid_argument  as `couple`
 Coupled<Token> couple_ratio_on_search(const Categorical& target, const Categorical& draft,
                                       Token drafted, const RngKey& key);

@@ -24,8 +24,8 @@ using support::random_law;
 constexpr std::uint32_t kTrials = 1000000;
 constexpr double kLastU = 1.0 - 0x1p-53;
 
-// Places whose uniform is exactly 0 or the largest below 1. Philox is a bijection for each key, so
-// they were found by running it backwards from such words until the purpose came out right.
+// Keys whose uniform is exactly 0 or the largest below 1. Philox is a bijection for each key, so
+// they were found by inverting it from such words until the purpose matched.
 constexpr RngKey kAcceptZero{7, 0xde29becdU, 0xcba7bfa1U, 0xc8bf7fa8U};
 constexpr RngKey kResidualZero{7, 0xa59ed889U, 0x6fe9f0a0U, 0xc4f0f67fU};
 constexpr RngKey kAcceptLast{7, 0xb70f5c4bU, 0x18163db0U, 0x70707b48U};
@@ -90,8 +90,8 @@ TEST(Couple, ChiSquareRejectsKeepingEveryDraftAndResamplingFromTheTarget) {
   }
 }
 
-// The probability of each token of the residual: sample_residual grows with u, so bisection finds
-// its steps to the last bit.
+// The probability of each token of the residual: sample_residual is monotone in u, so bisection
+// finds its steps to the last bit.
 std::vector<double> residual_law(const Categorical& target, const Categorical& draft) {
   std::vector<double> law;
   double begin = 0.0;
@@ -124,8 +124,9 @@ TEST(Couple, KeptDraftsAndResidualAddUpToTheTargetExactly) {
   }
 }
 
-// The other half of that sum: a draft is kept iff its uniform lies below p/q, and what replaces it
-// is the residual at its own uniform. Ratios within 1e-12 of the uniform are left out: none.
+// The other term of that sum: a draft is kept iff its uniform lies below p/q, and what replaces it
+// is the residual at its own uniform. Ratios within 1e-12 of the uniform would be skipped; there
+// are none.
 TEST(Couple, DecidesByTheUniformOfThePlaceAndTheRatio) {
   for (const Pair& pair : pairs()) {
     const auto p = exact_probabilities(pair.target);
@@ -140,14 +141,15 @@ TEST(Couple, DecidesByTheUniformOfThePlaceAndTheRatio) {
       ASSERT_EQ(out.accepted, u < ratio) << pair.name;
       const double v = key.uniform(Purpose::kResidual);
       ASSERT_EQ(out.value, out.accepted ? d : sample_residual(pair.target, pair.draft, v));
-      // The residual holds nothing of a rejected draft.
+      // The residual contains nothing of a rejected draft.
       ASSERT_EQ(out.accepted, out.value == d);
     }
   }
 }
 
-// 5 sigma for each of eight pairs: fails by chance below 1e-4. The pair of tiny ratios has nearly
-// all of that: it keeps two drafts in a million, and more than nine come up below 5e-5.
+// 5 sigma for each of eight pairs: fails by chance below 1e-4. The pair of tiny ratios contributes
+// nearly all of it: it keeps two drafts in a million, and more than nine occur with probability
+// below 5e-5.
 TEST(Couple, RejectsWithProbabilityTotalVariation) {
   for (const Pair& pair : pairs()) {
     const double tv = total_variation(pair.target, pair.draft);
@@ -192,7 +194,7 @@ TEST(Couple, EqualLawsNeverReject) {
     ASSERT_TRUE(couple(law, law, d, place(i)).accepted);
   }
   EXPECT_TRUE(couple(law, law, 0, kAcceptLast).accepted);
-  // The branch without mass still gives a token of the target.
+  // The branch without mass still returns a token of the target.
   EXPECT_EQ(sample_residual(law, law, 0.3), law.law().sample(0.3));
 }
 
@@ -206,7 +208,7 @@ TEST(Couple, DecidesRightly600NatsApart) {
     EXPECT_EQ(couple(beyond, high, 0, place(i)).value, 1);
     EXPECT_TRUE(couple(high, beyond, 0, place(i)).accepted);
   }
-  // p/q = e^-600 > 0: at u = 0 it is kept, as it should be.
+  // p/q = e^-600 > 0: at u = 0 it is kept, as required.
   EXPECT_TRUE(couple(low, high, 0, kAcceptZero).accepted);
   EXPECT_FALSE(couple(law_of({0.0, 1.0}), high, 0, kAcceptZero).accepted);
 }
@@ -237,7 +239,7 @@ TEST(Couple, RefusesDraftsItCannotJudge) {
     EXPECT_TRUE(has(message_of([&] { couple_typical(p, bad, key); }), "vocabulary of 3"));
     EXPECT_TRUE(has(message_of([&] { couple_ratio_on_search(p, q, bad, key); }), "of 3"));
   }
-  // Also where the draft would have been kept.
+  // Also for a draft that would have been kept.
   for (std::uint32_t i = 0; i < 50; ++i) {
     EXPECT_TRUE(has(message_of([&] { couple(p, two, 1, place(i)); }), "different vocabularies"));
     EXPECT_TRUE(has(message_of([&] { couple(two, p, 1, place(i)); }), "different vocabularies"));
@@ -313,7 +315,7 @@ TEST(CoupleRatioOnSearch, IsBiasedAsPredictedAndChiSquareSeesIt) {
     return couple_ratio_on_search(target, draft, d, place(i)).value;
   });
   EXPECT_LT(chi_square_p(p, counts), 1e-9);
-  // Float log-weights put a few 1e-8 of mass elsewhere; a count there would be p = 0.
+  // Float log-weights put a few 1e-8 of mass on other tokens; a count there would give p = 0.
   EXPECT_EQ(counts[2] + counts[3], 0U);
   EXPECT_GT(chi_square_p(std::span(predicted).first(2), std::span(counts).first(2)), 1e-5);
 }

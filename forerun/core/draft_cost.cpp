@@ -7,8 +7,8 @@ namespace forerun {
 namespace {
 
 constexpr double kMemory = 32.0;  // rounds
-// Spread of the number drafted, in tokens squared, at which the slope seen counts as much as "all
-// of it is per token".
+// Variance of the number drafted, in tokens squared, at which the observed slope has the same
+// weight as "all of it is per token".
 constexpr double kSpread = 0.25;
 
 bool usable(double seconds) noexcept { return std::isfinite(seconds) && seconds > 0.0; }

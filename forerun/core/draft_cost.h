@@ -6,13 +6,13 @@
 
 namespace forerun {
 
-/// A running mean of seconds that a busy moment does not poison (OutlierClip) and that follows a
-/// lasting change.
+/// A running mean of seconds. OutlierClip keeps it insensitive to brief load; it follows a lasting
+/// change.
 class SteadySeconds {
  public:
-  /// 0 while nothing was seen.
+  /// 0 without measurements.
   double mean() const noexcept { return mean_; }
-  /// Seconds not finite and positive are ignored.
+  /// Ignores seconds that are not finite and positive.
   void observe(double seconds) noexcept;
 
  private:
@@ -22,18 +22,19 @@ class SteadySeconds {
 };
 
 /// What drafting costs: fixed + per token, a regression that forgets (32 rounds). Until different
-/// numbers were drafted all of it is taken to be per token: right for a drafter that makes them one
-/// by one, hopeful for one that makes a block at once, which is tried and so corrected.
+/// numbers were drafted it counts all cost as per token: correct for a drafter that makes tokens
+/// one by one, too low for short drafts of one that makes a block at once; the next rounds correct
+/// that.
 class DraftCost {
  public:
   double fixed() const noexcept { return fixed_; }          ///< seconds a round that drafts
   double per_token() const noexcept { return per_token_; }  ///< seconds
-  /// Expected seconds to draft `tokens` in all sequences together; 0 for none, or while nothing is
-  /// known.
+  /// Expected seconds to draft `tokens` in all sequences together; 0 for none, or without
+  /// measurements.
   double seconds(std::size_t tokens) const noexcept {
     return tokens == 0 ? 0.0 : fixed_ + per_token_ * static_cast<double>(tokens);
   }
-  /// No tokens, or seconds not finite and positive: ignored.
+  /// Ignores no tokens, or seconds that are not finite and positive.
   void observe(std::size_t tokens, double seconds) noexcept;
 
  private:

@@ -7,7 +7,7 @@
 namespace forerun {
 namespace {
 
-constexpr double kHopeless = 0.005;  // survival below which a draft is not worth a thought
+constexpr double kHopeless = 0.005;  // drafts with a lower survival probability are not considered
 constexpr std::size_t kProbe = 2;    // drafts
 constexpr double kFewPasses = 3.0;
 constexpr double kDrift = 0.1;  // |log| of seconds
@@ -53,7 +53,7 @@ void DraftLength::adapt(std::span<const SequencePlan> sequences) {
   planned_rate_ = plain_rate_ = 0.0;
   probing_ = false;
   if (sequences.empty()) return;
-  if (!pass_.known()) {  // nothing to compare with
+  if (!pass_.known()) {  // no reference
     since_plain_ = 0;
     return;
   }
@@ -79,15 +79,15 @@ void DraftLength::adapt(std::span<const SequencePlan> sequences) {
   for (std::size_t c = 0; c < take; ++c) ++lengths_[candidates_[c].sequence];
 }
 
-// Every draft any sequence may have, the likeliest to be kept first. A sequence's are in order,
-// since each survives at most as often as the one before.
+// Every possible draft of every sequence, by falling survival probability. Drafts of one sequence
+// are in order, since each survives at most as often as the previous one.
 void DraftLength::collect(std::span<const SequencePlan> sequences) {
   candidates_.clear();
   for (std::size_t i = 0; i < sequences.size(); ++i) {
     const SequenceState& sequence = sequences_[sequences[i].request];
     const bool deterministic = sequences[i].deterministic;
     if (!worth_reading(sequences[i], sequence, sequences.size())) continue;
-    // Seconds that the round may take for this sequence's sake if none of its drafts is kept.
+    // Seconds that the round may spend on this sequence if none of its drafts is kept.
     const double most =
         round_seconds(sequences.size(), {}) +
         plain_seconds(std::max(0.0, options_.credit + sequence.saved), sequences.size());
@@ -106,7 +106,7 @@ void DraftLength::collect(std::span<const SequencePlan> sequences) {
   });
 }
 
-// Hands the survival of a sequence's drafts to `each`, in order, until it returns false.
+// Calls `each` with the survival of a sequence's drafts, in order, until it returns false.
 template <class Each>
 void DraftLength::survivals(const SequencePlan& sequence, const SequenceBias& bias,
                             Each&& each) const {
@@ -134,7 +134,7 @@ double DraftLength::promise(const SequencePlan& sequence) const {
   return best;
 }
 
-// What so many outputs take without drafts: a round makes one for each sequence.
+// Time of this many outputs without drafts: a round makes one for each sequence.
 double DraftLength::plain_seconds(double outputs, std::size_t sequences) const noexcept {
   return round_seconds(sequences, {}) * outputs / static_cast<double>(sequences);
 }
@@ -147,7 +147,8 @@ bool DraftLength::worth_reading(const SequencePlan& plan, const SequenceState& s
   return read_.mean() * static_cast<double>(plan.unread) <= plain_seconds(outputs, sequences);
 }
 
-// How many of the candidates to take: the most outputs a second, if that is worth it.
+// How many of the candidates to take: the number with the most outputs a second, or 0 if that does
+// not beat no drafts by the margin.
 std::size_t DraftLength::best_prefix(std::size_t sequences) {
   double outputs = static_cast<double>(sequences);
   plain_rate_ = planned_rate_ = outputs / round_seconds(sequences, {});
@@ -183,7 +184,7 @@ bool DraftLength::may_probe(const SequencePlan& plan, std::size_t sequences) {
   return plan.limit > 0 && worth_reading(plan, sequences_[plan.request], sequences);
 }
 
-// One sequence after the other gets the probe.
+// Sequences get the probe in turn.
 void DraftLength::probe(std::span<const SequencePlan> sequences) {
   std::size_t sequence = probes_ % sequences.size();
   while (!may_probe(sequences[sequence], sequences.size()))
@@ -225,14 +226,14 @@ void DraftLength::observe(std::span<const SequenceOutcome> sequences, const Pass
     draft_.observe(pass.drafted, pass.drafter_seconds);
   }
   for (const SequenceOutcome& seen : sequences) {
-    if (probing_ && seen.accepted > 0) probe_after_ = kFirstProbe;  // good news: look again soon
+    if (probing_ && seen.accepted > 0) probe_after_ = kFirstProbe;  // it may pay again
     learn(seen);
   }
   settle(sequences);
   acceptance_.next_round();
 }
 
-// Pays in what drafts won and draws what they cost, each sequence's part of it.
+// Credits the kept drafts and debits the cost of drafting, each sequence its share.
 void DraftLength::settle(std::span<const SequenceOutcome> sequences) {
   if (sequences.empty()) return;
   Drafts drafts;
@@ -269,7 +270,7 @@ void DraftLength::learn(const SequenceOutcome& seen) {
   if (!seen.deterministic) {  // it might have been used
     sequence.counterfactual.add(seen.draft_confidence_bin, seen.draft, 0, seen.outputs, score);
   } else if (seen.examined == seen.accepted && seen.accepted <= seen.outputs.size()) {
-    // It goes on behind what was planned of it, all of which was kept.
+    // It continues after its planned part, all of which was kept.
     sequence.counterfactual.add(seen.draft_confidence_bin, seen.draft, seen.accepted,
                                 seen.outputs.subspan(seen.accepted), score);
   }
@@ -287,7 +288,7 @@ DraftLengthReport DraftLength::report() const {
                       .chosen = chosen_,
                       .probes = probes_,
                       .plain_checks = plain_checks_};
-  if (draft_.seconds(1) == 0.0) r.draft_fixed_seconds = no_draft_.mean();  // never queried
+  if (draft_.seconds(1) == 0.0) r.draft_fixed_seconds = no_draft_.mean();  // no drafts yet
   for (std::size_t g = 0; g < kConfidenceBins; ++g) {
     for (std::size_t j = 0; j < Acceptance::kPositions; ++j) {
       const double examined = acceptance_.cell(g, j).examined;

@@ -26,7 +26,7 @@ double int8_on_two_cores(std::size_t rows, std::size_t) {
   return PassCost(seen).seconds(rows);
 }
 
-// A text that repeats itself for a hundred tokens, then does not.
+// A text that repeats itself for a hundred tokens and then stops repeating.
 double bursts(const Place& at) { return at.at / 100 % 2 == 0 ? 0.95 : 0.05; }
 
 std::vector<World> stationary() {

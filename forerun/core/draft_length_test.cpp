@@ -56,7 +56,7 @@ TEST(DraftLength, TheFirstRoundIsPlainThenDraftsGrowStepwise) {
 
 TEST(DraftLength, DraftsNothingForNoSequencesAndNothingBeyondALimit) {
   DraftLength control = seasoned({}, 40);
-  plan(control, {{.request = 0, .limit = 8}});  // a plain round, to compare with
+  plan(control, {{.request = 0, .limit = 8}});  // a plain round, as reference
   EXPECT_EQ(plan(control, {}), Lengths{});
   EXPECT_EQ(plan(control, {{.request = 0, .limit = 0}}), Lengths{0});
   EXPECT_EQ(plan(control, {{.request = 0, .limit = 0}, {.request = 1, .limit = 3}}),
@@ -161,7 +161,7 @@ TEST(DraftLength, LearnsFromWhatItCutWithoutDraftingIt) {
     EXPECT_GT(seen[j].examined, 0.9);
   }
   EXPECT_GT(seen[1].probability, seen[2].probability);
-  // A draft the rule rejected is settled; what is behind the rejection says nothing.
+  // A rejected draft is settled; tokens after the rejection are not examined.
   observe(control, {{.request = 1,
                      .confidence_bin = 4,
                      .deterministic = true,
@@ -177,7 +177,7 @@ TEST(DraftLength, LearnsFromWhatItCutWithoutDraftingIt) {
 TEST(DraftLength, AFoundDraftThatWasNotUsedIsJudgedToo) {
   DraftLength control;
   const Tokens draft{5, 6, 7};
-  // The sequence had another draft, of confidence_bin 0, all of which was refused.
+  // The sequence had another draft, of confidence_bin 0, all of which was rejected.
   observe(control, {{.request = 1,
                      .drafted = 2,
                      .examined = 1,
@@ -203,7 +203,7 @@ TEST(DraftLength, PromisesMoreOfWhatIsKeptOftenerAndCostsLess) {
   EXPECT_EQ(DraftLength().promise({.limit = 4}), 0.0);
 }
 
-// Outputs lost on a text whose drafts never fit, when those of another sequence always do.
+// Outputs lost on a text whose drafts are never kept, while those of another sequence always are.
 double lost_on_a_bad_text(double credit, int outputs) {
   constexpr double kPass = 0.01, kRow = 8e-4;
   DraftLength control({.credit = credit});
@@ -238,13 +238,13 @@ TEST(DraftLength, ATextLosesNoMoreThanItsCredit) {
   for (const int outputs : {5, 10, 20, 40, 80}) {
     EXPECT_LE(lost_on_a_bad_text(credit, outputs), credit + (share + 0.01) * outputs) << outputs;
   }
-  EXPECT_GT(lost_on_a_bad_text(1e9, 20), 2.0);  // what it takes to learn it from this text alone
+  EXPECT_GT(lost_on_a_bad_text(1e9, 20), 2.0);  // the cost of learning it from this text alone
 }
 
 TEST(DraftLength, APromptIsTakenInWhereTheTextMayStillBecomeLong) {
   DraftLength control = seasoned({}, 40);
   observe(control, {}, {.read = 500, .read_seconds = 0.05});
-  plan(control, {{.request = 1, .limit = 8}});  // a plain round, to compare with
+  plan(control, {{.request = 1, .limit = 8}});  // a plain round, as reference
   const auto length = [&](SequencePlan sequence) { return plan(control, {sequence})[0]; };
   // A thousand tokens take as long as ten outputs.
   EXPECT_EQ(length({.request = 1, .limit = 4, .unread = 1000, .remaining = 100}), 0U);
@@ -365,7 +365,7 @@ TEST(DraftLength, ASampledDraftIsNotCutAfterIt) {
 }
 
 // Share of token 0 among outputs of law (0.5, 0.5), drafted from (0.9, 0.1) under the maximal rule.
-// If `peek`, the length is not the plan's but cut before the first drafted 0.
+// If `peek`, the draft is not cut to the plan but before the first drafted 0.
 double share_of_zero(bool peek, std::uint32_t outputs) {
   const support::OwnedLaw target = support::law_of({0.5, 0.5}),
                           drafter = support::law_of({0.9, 0.1});
@@ -388,7 +388,7 @@ double share_of_zero(bool peek, std::uint32_t outputs) {
       }
       zeros += output == 0 ? 1 : 0;
     }
-    // Cheap or dear by turns, so that the length swings with what happened.
+    // Cheap and expensive in turn, so that the length varies with past rounds.
     control.observe(std::array{seen}, {.rows = 1 + k,
                                        .target_seconds = 0.01 + 0.002 * static_cast<double>(k),
                                        .drafted = k,

@@ -25,7 +25,8 @@ void check(const Gaussian& target, const Gaussian& draft, std::size_t dim) {
 }
 
 // Does float32 hold the noise of a value drawn around the draft's mean about as well as that of one
-// drawn around the target's? Asked of the means alone: an answer that knew the noise would bias.
+// drawn around the target's? The answer depends on the means alone: one that depended on the noise
+// would bias.
 bool holds_noise(const Gaussian& target, const Gaussian& draft) {
   constexpr double kMost = 16.0;
   double scale = target.sigma;
@@ -81,7 +82,7 @@ Coupled<std::vector<float>> reflect(const Gaussian& target, const Gaussian& draf
   }
   const double variance = target.sigma * target.sigma;
   const double log_ratio = -relaxation * (z_delta + 0.5 * delta_sq) / variance;
-  // NaN compares false: what a broken target says is never accepted silently.
+  // NaN compares false: a broken target is never accepted silently.
   if (std::log(uniform) < log_ratio) return {std::move(drafted), true};
   const double twice = delta_sq > 0.0 ? 2.0 * z_delta / delta_sq : 0.0;
   for (std::size_t i = 0; i < n; ++i) {
@@ -102,7 +103,7 @@ RelaxedLaw relaxed_law(double delta, double relaxation) noexcept {
   out.accept = normal_cdf(-mu) +
                std::exp(-0.5 * l * (1.0 - l) * delta * delta) * normal_cdf((0.5 - l) * delta);
   out.distance = out.accept - 2.0 * normal_cdf(-mu);
-  // E along the direction: the draft's mean, less twice how far rejected drafts are thrown back.
+  // E along the direction: the draft's mean, minus twice the mean reflection of rejected drafts.
   const double a = mu * normal_cdf(mu) + density(mu);
   const double t = mu - l * delta;
   const double b =

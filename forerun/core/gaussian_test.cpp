@@ -18,7 +18,7 @@ using Vector = std::vector<float>;
 
 RngKey place(std::uint32_t i) { return {.seed = 41, .request = 3, .round = i % 5, .position = i}; }
 
-// Target and draft whose means lie `distance` sigmas apart along a direction all coordinates share.
+// Target and draft with means `distance` sigmas apart in a direction with equal coordinates.
 struct Pair {
   Vector target_mean, draft_mean;
   double sigma, distance;
@@ -41,7 +41,7 @@ struct Pair {
   Gaussian draft() const { return {draft_mean, sigma}; }
 };
 
-// What the outputs look like in units of the target's noise.
+// The outputs in units of the target's noise.
 struct Look {
   double coordinates_p = 0.0;  // KS of every coordinate
   double along_p = 0.0;        // KS of the projection on the direction between the means
@@ -80,7 +80,7 @@ const auto kReflect = [](const Gaussian& p, const Gaussian& q, const Vector& x, 
 const auto kKeepAll = [](const Gaussian&, const Gaussian&, const Vector& x, const RngKey&) {
   return Coupled<Vector>{x, true};
 };
-// Redraws from the target on a rejection: what one would write without the reflection.
+// Draws from the target again on a rejection: the obvious rule without reflection.
 const auto kRedraw = [](const Gaussian& p, const Gaussian& q, const Vector& x, const RngKey& d) {
   Coupled<Vector> out = couple(p, q, x, d);
   if (!out.accepted) out.value = p.sample(Purpose::kResidual, d);
@@ -114,8 +114,8 @@ TEST(Reflect, TheChecksRejectKeepingEveryDraftAndRedrawingFromTheTarget) {
   for (const Case& c : kCases) {
     const Pair pair(c.dim, c.distance, 0.7);
     EXPECT_LT(look_at(pair, c.tries / 4, kKeepAll).along_p, 1e-9) << c.dim << " " << c.distance;
-    // Its bias is the mean of the kept part, distance / 2 * (1 - TV): small where the means touch
-    // or where nothing is kept.
+    // Its bias is the mean of the kept part, distance / 2 * (1 - TV): small where the means are
+    // close or where nothing is kept.
     const double bias = 0.5 * c.distance * (1.0 - total_variation_of(c.distance));
     if (bias * std::sqrt(c.tries) < 9.0) continue;
     EXPECT_LT(look_at(pair, c.tries, kRedraw).along_p, 1e-9) << c.dim << " " << c.distance;
@@ -143,7 +143,7 @@ TEST(Reflect, AnAcceptedDraftIsReturnedUntouchedAndARejectedOneIsReflected) {
       ASSERT_EQ(out.value, drafted);
       continue;
     }
-    // The reflect keeps the length of the noise and flips its part along the means' difference.
+    // Reflection keeps the length of the noise and flips its component along the means' difference.
     double before = 0.0, after = 0.0, along_before = 0.0, along_after = 0.0;
     for (std::size_t k = 0; k < 7; ++k) {
       const double e = static_cast<double>(pair.draft_mean[k]) - pair.target_mean[k];
@@ -198,7 +198,8 @@ TEST(Reflect, MeansAMillionthOfASigmaApartAreKeptAndARareReflectionStaysFinite) 
   EXPECT_LT(look.rejected, 1e-4);  // expected 4e-7: at most four in 50,000 below 1e-8
   EXPECT_GT(look.coordinates_p, 1e-6);
   EXPECT_GT(look.along_p, 1e-6);
-  // Forced far to one side, the draft is rejected sooner or later: the reflect must be of its size.
+  // With the uniform forced, the draft is rejected eventually: the reflected value must have its
+  // size.
   const Vector far = {3e6F, 1.0F, 0.0F, 0.0F};
   for (std::uint32_t i = 0; i < 50; ++i) {
     const Coupled<Vector> out = couple(pair.target(), pair.draft(), far, place(i));
@@ -207,8 +208,8 @@ TEST(Reflect, MeansAMillionthOfASigmaApartAreKeptAndARareReflectionStaysFinite) 
   }
 }
 
-// Where the density ratio underflows to 0, a uniform of exactly 0 must not keep the draft. The
-// place is that of couple_test.cpp.
+// Where the density ratio underflows to 0, a uniform of exactly 0 must not keep the draft. The key
+// is that of couple_test.cpp.
 TEST(Reflect, AtUniformZeroAHopelessDraftIsStillRejected) {
   constexpr RngKey kAcceptZero{7, 0xde29becdU, 0xcba7bfa1U, 0xc8bf7fa8U};
   ASSERT_EQ(kAcceptZero.uniform(Purpose::kAccept), 0.0);
@@ -236,7 +237,7 @@ TEST(Reflect, ABrokenMeanIsNeverAccepted) {
   }
 }
 
-// A draft's mean that float32 cannot add noise to, whatever drafter made it.
+// A draft's mean to which float32 cannot add noise, whatever the drafter.
 TEST(Reflect, AGarbageDraftMeanLeavesTheTargetsOwnSample) {
   const float inf = std::numeric_limits<float>::infinity(), nan = std::nanf("");
   const Vector mean = {0.5F, -1.0F, 2.0F, 0.0F};
@@ -254,7 +255,7 @@ TEST(Reflect, AGarbageDraftMeanLeavesTheTargetsOwnSample) {
   }
 }
 
-// Just inside that bound the coupling is as exact as anywhere: sixteen times the target's scale.
+// Just inside that bound the coupling is exact: sixteen times the target's scale.
 TEST(Reflect, TheLargestMeanThatIsReflectedKeepsTheLaw) {
   Pair pair(5, 3.0, 0.5);
   pair.target_mean.assign(5, 0.01F);
@@ -292,8 +293,8 @@ TEST(Relaxed, OneIsTheExactCouplingAndZeroKeepsAll) {
   }
 }
 
-// Acceptance and mean along the draft's direction are those of the formulas, to 5 standard errors
-// of 40,000 draws; the total variation is what acceptance gains.
+// Acceptance and mean along the draft's direction match the formulas to 5 standard errors of 40,000
+// draws; the total variation is the gain in acceptance.
 TEST(Relaxed, ChangesTheLawAsStated) {
   constexpr int kDraws = 40000;
   for (const double delta : {0.25, 1.0, 2.0}) {

@@ -11,16 +11,15 @@
 
 namespace forerun {
 
-/// An image or latent: its coordinates in a row.
+/// An image or latent: its coordinates in one row.
 using Latent = std::vector<float>;
 
-/// One image on its way from noise, step by step.
+/// One image sampled from noise, step by step.
 ///
-/// The noise of a step belongs to its position and not to the round: plain sampling, a draft that
-/// is kept and one that is reflected all use it. It may be met again after its draft was discarded,
-/// which is exact as long as a draft's mean, and whether there is a draft, depend on the noise of
-/// earlier steps only (DecisionWatch tests it); then a perfect drafter gives the plain image, bit
-/// for bit.
+/// The noise of a step depends on its position and not on the round: plain sampling, a kept draft
+/// and a reflected one all use it. It may be used again after its draft was discarded. This is
+/// exact if a draft's mean, and whether there is a draft, depend on the noise of earlier steps only
+/// (DecisionWatch tests it). A perfect drafter then gives the plain image bit for bit.
 class LatentSample {
  public:
   using Value = Latent;
@@ -29,14 +28,14 @@ class LatentSample {
 
   /// @param start  the state before the first step
   /// @param steps  transitions
-  /// @param keep   all states stay, for certificates and traces
+  /// @param keep   keep all states, for certificates and traces
   LatentSample(std::uint64_t seed, std::uint32_t request, Latent start, std::size_t steps,
                bool keep = false)
       : seed_(seed), request_(request), steps_(steps), keep_(keep) {
     states_.push_back(std::move(start));
   }
 
-  /// Standard normals to start from; they depend on seed and request alone.
+  /// Initial standard normals; they depend on seed and request alone.
   static Latent noise(std::uint64_t seed, std::uint32_t request, std::size_t size) {
     Latent out(size);
     RngKey{.seed = seed, .request = request, .position = UINT32_MAX}.fill_normal(Purpose::kTarget,
@@ -49,7 +48,7 @@ class LatentSample {
   std::size_t step() const noexcept { return done_; }  ///< transitions made
   std::size_t steps() const noexcept { return steps_; }
   const Latent& state() const noexcept { return states_.back(); }
-  /// All states, the start first, where they are kept; else the last.
+  /// All states from the start on if they are kept; else the last.
   const std::vector<Latent>& states() const noexcept { return states_; }
   bool done() const noexcept { return done_ >= steps_; }
 
@@ -71,7 +70,7 @@ class LatentSample {
     return !done();
   }
   void next_round() noexcept { ++round_; }
-  /// Gives up what was kept, but for the last state.
+  /// Drops the kept states except the last.
   void forget_states() { states_.erase(states_.begin(), states_.end() - 1); }
 
  private:
@@ -87,7 +86,7 @@ class LatentSample {
 struct LatentDraft {
   std::vector<Latent> values, means;
   std::size_t given =
-      0;  ///< the first of them come from the target itself: no guesses, always kept
+      0;  ///< the first of them come from the target itself: not predicted, always kept
   std::size_t size() const noexcept { return values.size(); }
 };
 

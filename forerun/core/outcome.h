@@ -4,7 +4,7 @@
 
 namespace forerun {
 
-/// Where the seconds of one round, or of a run, went.
+/// Where the seconds of one round, or of a run, were spent.
 struct Timings {
   double drafter = 0.0;
   double target = 0.0;
@@ -13,10 +13,10 @@ struct Timings {
   double total() const noexcept { return drafter + target + rest; }
 };
 
-/// What one sequence got out of one round.
+/// Result of one round for one sequence.
 struct Outcome {
   std::uint32_t drafted = 0;   ///< drafts proposed
-  std::uint32_t examined = 0;  ///< drafts the rule looked at: none after the first rejection
+  std::uint32_t examined = 0;  ///< drafts the rule examined: none after the first rejection
   std::uint32_t accepted = 0;  ///< drafts kept
   std::uint32_t emitted = 0;   ///< outputs: accepted drafts, and the corrected or bonus one
 };

@@ -4,18 +4,19 @@
 
 namespace forerun {
 
-/// Tells a machine that was busy for a moment from one that changed. Measured times are compared
-/// with the expected ones; one that is too long counts for 1.35 times at most, until three in a row
-/// were: then the change is lasting. Nothing makes a time too short, so short ones are believed.
+/// Distinguishes brief load on the machine from a lasting change. It compares measured times with
+/// expected ones. A time that is too long counts as at most 1.35 times the expected one until three
+/// in a row were too long; then the change is lasting. Load never makes a time too short, so short
+/// times count in full.
 class OutlierClip {
  public:
-  /// How far to trust a measurement: log(seen / expected), clipped.
+  /// The clipped measurement: log(seen / expected).
   double clip(double log_ratio) noexcept {
     streak_ = log_ratio > kMoment ? streak_ + 1 : 0;
     sudden_ = streak_ > 3 || log_ratio < -kMoment;
     return std::clamp(log_ratio, -kMost, streak_ > 3 ? kMost : kMoment);
   }
-  /// Is the last one a change that lasts, to be followed at once?
+  /// True if the last one is a lasting change, to be followed at once.
   bool sudden() const noexcept { return sudden_; }
 
  private:

@@ -11,8 +11,8 @@ constexpr double kSmallestGain = 0.125;
 constexpr double kSuddenGain = 0.5;
 constexpr double kMostSeen = 16.0;
 constexpr double kStaleAfter = 8.0;       // passes
-constexpr double kLoadedSeen = 4.0;       // what a measurement at load counts for,
-constexpr std::uint32_t kLoadedAge = 32;  // and how old it is taken to be
+constexpr double kLoadedSeen = 4.0;       // weight of a measurement at load,
+constexpr std::uint32_t kLoadedAge = 32;  // and its assumed age
 constexpr double kDrift = 0.1;
 constexpr std::uint32_t kForgotten = 512, kLoadedForgotten = 64;
 
@@ -62,7 +62,7 @@ PassCost::PassCost(std::span<const Point> measured) {
 
 double PassCost::seconds(std::size_t rows) const noexcept {
   const double m = static_cast<double>(std::max<std::size_t>(rows, 1));
-  std::size_t below = kRows.size(), before = kRows.size();  // the last two knots seen up to m
+  std::size_t below = kRows.size(), before = kRows.size();  // the last two measured knots up to m
   for (std::size_t k = 0; k < kRows.size(); ++k) {
     if (knots_[k].seen == 0.0) continue;
     const double at = static_cast<double>(kRows[k]);
@@ -107,7 +107,7 @@ void PassCost::observe(std::size_t rows, double seconds_seen) noexcept {
   const double low_part = 1.0 - at.high_part;
   // Scaled so that the cost at `rows`, between the two, moves by its gain times the excess.
   const double scale = excess / (low_part * low_part + at.high_part * at.high_part);
-  // Expected before either knot moves, for the one that may be new.
+  // The expectation before either knot moves, for a knot that may be new.
   const double low = seconds(kRows[at.low]), high = seconds(kRows[at.high]);
   const double carried =
       move_knot(at.low, low_part, low, scale) + move_knot(at.high, at.high_part, high, scale);
@@ -133,8 +133,8 @@ PassCost::Share PassCost::share(std::size_t rows) noexcept {
                   static_cast<double>(rows))};
 }
 
-// One knot's part of a excess. Returns how far those not seen lately have to follow: nowhere, if
-// this one was not well known itself, for then the excess says something about it alone.
+// One knot's part of the excess. Returns how far the knots not seen lately have to follow: not at
+// all if this knot was uncertain, because the excess then concerns it alone.
 double PassCost::move_knot(std::size_t knot, double part, double expected, double excess) noexcept {
   Knot& k = knots_[knot];
   if (part == 0.0 || (k.seen == 0.0 && part < 0.5)) return 0.0;
@@ -150,8 +150,8 @@ double PassCost::move_knot(std::size_t knot, double part, double expected, doubl
   return well_known ? part * moved : 0.0;
 }
 
-// Every knot that this pass did not show gets older, and the older the more it follows; when the
-// machine changed at once, all do.
+// Every knot that this pass did not measure ages; older knots follow more. All follow a sudden
+// change of the machine.
 void PassCost::follow(const Share& at, double carried) noexcept {
   for (std::size_t j = 0; j < kRows.size(); ++j) {
     Knot& k = knots_[j];
@@ -160,12 +160,12 @@ void PassCost::follow(const Share& at, double carried) noexcept {
     const double move = carried * part;
     k.seconds *= std::exp(move);
     k.followed += move;
-    // What was seen that long ago may have been an accident that nobody went back to look at.
+    // An old measurement may have been an outlier that was never measured again.
     if (++k.age > (k.loaded ? kLoadedForgotten : kForgotten)) k = {};
   }
 }
 
-// Costs do not fall with the rows; the knot just seen is right.
+// Costs do not fall with the rows; the knot just measured is right.
 void PassCost::order(std::size_t knot) noexcept {
   double bound = knots_[knot].seconds;
   for (std::size_t j = knot; j < kRows.size(); ++j) {

@@ -12,14 +12,14 @@
 namespace forerun {
 
 /// What a target pass over M rows costs on this machine, now: seconds at fixed numbers of rows
-/// (knots), linear between those seen, nondecreasing. Above the last one seen the last slope goes
-/// on, at least 3% of a one-row pass a row; that slope is also all it assumes before it has seen
-/// two.
+/// (knots), linear between measured knots, nondecreasing. Above the last measured knot the last
+/// slope continues, at least 3% of a one-row pass a row; this minimum is also the slope before two
+/// knots are measured.
 ///
-/// A pass moves the knots beside it by part of its OutlierClip. Knots not seen lately follow those
-/// that are, in proportion: a longer context, or another process on a core, changes them all. How
-/// far one has moved on such drift is told, so that somebody can go and look. What no pass
-/// confirms is forgotten: a measurement made at load after 64 passes, a pass after 512.
+/// A pass moves its neighbouring knots by part of its clipped excess (OutlierClip). Knots not seen
+/// lately follow those that are, in proportion: a longer context, or another process on a core,
+/// changes them all. This drift is reported, so that the caller can measure again. Unconfirmed
+/// values expire: a measurement made at load after 64 passes, a pass after 512.
 class PassCost {
  public:
   using Point = PassPoint;
@@ -28,19 +28,19 @@ class PassCost {
   /// Starts from passes measured before, in any order; those without rows or time are ignored.
   explicit PassCost(std::span<const Point> measured);
 
-  bool known() const noexcept { return top_ > 0; }  ///< has it seen any pass
+  bool known() const noexcept { return top_ > 0; }  ///< has it measured a pass
   /// Expected seconds of a pass; 0 while none is known.
   double seconds(std::size_t rows) const noexcept;
-  /// Rows up to which a pass may be tried: twice the largest seen, so that a curve not yet seen is
-  /// entered in steps.
+  /// Largest number of rows to try: twice the largest measured, so that an unknown curve is
+  /// explored in steps.
   std::size_t explored() const noexcept { return 2 * top_; }
-  /// How far the cost there was moved since a pass was seen there: |log ratio|.
+  /// Drift of the cost there since the last pass measured there: |log ratio|.
   double drift(std::size_t rows) const noexcept;
-  /// How many passes the cost there rests on, lately, 16 at most.
+  /// How many recent passes the cost there rests on, at most 16.
   double seen(std::size_t rows) const noexcept;
-  /// Takes in one pass. No rows, or seconds not finite and positive: ignored.
+  /// Records one pass. Ignores no rows, or seconds that are not finite and positive.
   void observe(std::size_t rows, double seconds) noexcept;
-  /// The knots seen, by rising rows.
+  /// The measured knots, by rising rows.
   std::vector<Point> curve() const;
 
  private:
@@ -48,9 +48,9 @@ class PassCost {
       1, 2, 3, 4, 6, 8, 12, 16, 24, 32, 48, 64, 96, 128, 192, 256, 384, 512, 768, 1024};
   struct Knot {
     double seconds = 0.0;
-    double seen = 0.0;      ///< passes seen here, 16 at most; 0: nothing is known
-    double followed = 0.0;  ///< sum of the log moves since it was last seen
-    std::uint32_t age = 0;  ///< passes since it was last seen
+    double seen = 0.0;      ///< passes measured here, at most 16; 0: unknown
+    double followed = 0.0;  ///< sum of the log moves since the last measurement
+    std::uint32_t age = 0;  ///< passes since the last measurement
     bool loaded = false;    ///< measured at load, not confirmed yet
   };
   struct Share {  // of a pass in the knots around it

@@ -7,31 +7,31 @@
 
 namespace forerun {
 
-/// What a random number is used for; two uses never share a number.
+/// The use of a random number; two uses never share a number.
 enum class Purpose : std::uint8_t {
   kDraft,        ///< the drafter's own sampling
   kAccept,       ///< keep or reject a drafted value
   kResidual,     ///< the value drawn after a rejection
-  kTarget,       ///< a value drawn from the target's conditional (bonus, match); free of the round
-  kSharedNoise,  ///< the noise that decides an output under shared-noise; free of the round
+  kTarget,       ///< a value drawn from the target's conditional (bonus, match); independent of the
+                 ///< round
+  kSharedNoise,  ///< the noise that decides an output under shared-noise; independent of the round
   kCertificate,  ///< the randomisation of a certificate
 };
 
-/// The random numbers of one place: a pure function of (seed, request, round, position, purpose,
-/// index), so a result depends neither on the batch a sequence is in nor on threads. The round is
-/// part of the place where drafts are drawn and judged, because a discarded draft may steer the
-/// next draft length: meeting its number again would bias the output. What decides an output by the
-/// target alone (kTarget, kSharedNoise) leaves the round out: it is used once, when the output is
-/// decided, and an output then does not depend on how the text was cut into rounds. So a text
-/// whose drafts were found and not sampled is the text of plain decoding, at any temperature. A
-/// value: copying it is free.
+/// The random numbers of one position: a pure function of (seed, request, round, position, purpose,
+/// index), so a result depends neither on the batch nor on threads. The round is part of the key
+/// where drafts are drawn and judged, because a discarded draft may affect the next draft length:
+/// reusing its number would bias the output. Outputs that the target alone decides (kTarget,
+/// kSharedNoise) leave the round out: their number is used once, when the output is decided, and
+/// does not depend on how the text was cut into rounds. So with deterministic drafts the text is
+/// that of plain decoding, at any temperature. A value: copying it is free.
 struct RngKey {
   std::uint64_t seed = 0;
   std::uint32_t request = 0;   ///< which generation; by id and not by batch slot
   std::uint32_t round = 0;     ///< target pass within the request
   std::uint32_t position = 0;  ///< index of the output within its sequence, prompt included
 
-  /// Four words; `index` < 2^28 tells draws of one purpose apart.
+  /// Four words; `index` < 2^28 separates draws of one purpose.
   constexpr std::array<std::uint32_t, 4> words(Purpose purpose,
                                                std::uint32_t index = 0) const noexcept {
     return philox4x32(counter(purpose, index), philox_key());
@@ -44,7 +44,7 @@ struct RngKey {
   /// Fills `out` with standard normals (Box-Muller in double, rounded to float).
   void fill_normal(Purpose purpose, std::span<float> out) const noexcept;
 
-  /// The same place at another position.
+  /// The same key at another position.
   constexpr RngKey at(std::uint32_t other) const noexcept { return {seed, request, round, other}; }
 
   constexpr std::array<std::uint32_t, 4> counter(Purpose purpose,

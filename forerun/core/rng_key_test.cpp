@@ -16,7 +16,7 @@ constexpr std::array kPurposes = {Purpose::kDraft,  Purpose::kAccept,      Purpo
 constexpr std::array<std::uint32_t, 4> kPlaces = {0, 1, 2, 0xffffffffU};
 constexpr std::array<std::uint32_t, 5> kIndices = {0, 1, 2, 1U << 27, (1U << 28) - 1};
 
-// Every place of a small grid that reaches the ends of each coordinate.
+// Every key of a small grid that reaches the ends of each coordinate.
 bool by_target(Purpose purpose) {
   return purpose == Purpose::kTarget || purpose == Purpose::kSharedNoise;
 }
@@ -36,7 +36,7 @@ TEST(RngKey, NoTwoPlacesPurposesOrIndicesShareANumber) {
   std::vector<std::array<std::uint32_t, 4>> words;
   for_each_place([&](const RngKey& key) {
     for (const Purpose purpose : kPurposes) {
-      // What the target alone decides is meant to repeat over rounds; it is counted once.
+      // Numbers that the target alone uses repeat over rounds on purpose; they are counted once.
       if (by_target(purpose) && key.round != 0) continue;
       for (const std::uint32_t index : kIndices) words.push_back(key.words(purpose, index));
     }

@@ -29,7 +29,7 @@ RngKey place(std::uint32_t i) {
   return {.seed = 31, .request = i / 5000, .round = i % 4, .position = i % 5000};
 }
 
-// Target and draft differ enough for every bias to show; the argmax differs as well.
+// Target and draft differ enough to expose every bias; the argmax differs as well.
 struct Fixture {
   OwnedLaw target = law_of({0.15, 0.4, 0.25, 0.2});
   OwnedLaw draft = law_of({0.4, 0.3, 0.2, 0.1});
@@ -70,7 +70,7 @@ TEST(TokenRule, ChiSquareRejectsTheInexactRulesAndAResampledTarget) {
     EXPECT_LT(chi_square_p(p, outputs(f, TokenRule(Rule::kTypical), origin)), 1e-9);
   }
   EXPECT_LT(chi_square_p(p, outputs(f, TokenRule(Rule::kRatioOnSearch), Origin::kSearched)), 1e-9);
-  // The ratio test itself is right for a draft that was sampled.
+  // The ratio test itself is right for a sampled draft.
   EXPECT_GT(chi_square_p(p, outputs(f, TokenRule(Rule::kRatioOnSearch), Origin::kSampled)), 1e-5);
   const support::RuleOf<support::resample_from_target> resample;
   EXPECT_LT(chi_square_p(p, outputs(f, resample, Origin::kSampled)), 1e-9);

@@ -12,12 +12,12 @@
 
 namespace forerun {
 
-/// One text being generated: the prompt, what was emitted so far, and when it ends.
+/// One text being generated: the prompt, the outputs so far, and its end.
 class TokenSequence {
  public:
   using Value = Token;
-  static constexpr bool kReusesNoise = false;  ///< sampled drafts draw numbers of their round
-  /// Asked after every output; true ends the sequence (end-of-sequence token, stop string).
+  static constexpr bool kReusesNoise = false;  ///< sampled drafts use random numbers of their round
+  /// Called after every output; true ends the sequence (end-of-sequence token, stop string).
   using Ends = std::function<bool(Token)>;
 
   /// @param prompt   at least one token

@@ -11,8 +11,7 @@
 namespace forerun {
 namespace {
 
-constexpr std::size_t kTile =
-    64;  // tokens a tile: 16 Philox calls, laid out so that they vectorise
+constexpr std::size_t kTile = 64;  // tokens a tile: 16 Philox calls, laid out to vectorise
 constexpr std::size_t kCalls = kTile / 4;
 
 // Word j of call c is the coarse noise of token 4c + j within the tile.
@@ -48,8 +47,7 @@ void coarse_noise(const RngKey& key, std::uint32_t first_call,
   }
 }
 
-// The exponential e = -log(1 - t), t of 53 bits: 32 coarse ones, the rest from a second family of
-// calls.
+// The exponential e = -log(1 - t), t of 53 bits: 32 coarse ones, the rest from other calls.
 double exponential(const RngKey& key, std::uint32_t token, std::uint32_t coarse) {
   constexpr std::uint32_t kFine = 1U << 27;
   const std::uint32_t low = key.words(Purpose::kSharedNoise, kFine | token)[0];
@@ -93,7 +91,7 @@ NoiseDraw sample_shared_noise(const Categorical& law, const RngKey& key) {
     for (std::size_t i = 0; i < n; ++i) {
       weight[i] = internal::exp_nonpositive(static_cast<double>(w[tile + i]) - max);
     }
-    // e >= t >= coarse / 2^32, so a token whose coarse noise is already too late cannot come first
+    // e >= t >= coarse / 2^32, so a token whose coarse noise is already too large cannot come first
     // or second.
     const double bar = race.second * 0x1p32;
     unsigned any = 0;

@@ -6,7 +6,7 @@ namespace forerun {
 
 struct RngKey;
 
-/// A token drawn with the noise of its place, and how clearly it won.
+/// A token drawn with the noise of its position, and its margin.
 struct NoiseDraw {
   Token token = 0;
   double margin =
@@ -19,7 +19,8 @@ struct NoiseDraw {
 /// win. Source: Gumbel-max, Maddison et al. 2014, arXiv:1411.0030, section 2.
 NoiseDraw sample_shared_noise(const Categorical& law, const RngKey& key);
 
-/// log p + g of one token at this place (nats): what `sample_shared_noise` maximises.
+/// log p + g of one token at this position (nats): the quantity that `sample_shared_noise`
+/// maximises.
 double shared_noise_score(const Categorical& law, Token token, const RngKey& key) noexcept;
 
 }  // namespace forerun

@@ -26,7 +26,7 @@ RngKey place(std::uint32_t i) {
   return {.seed = 23 + i / 1000, .request = 2, .position = i % 1000};
 }
 
-// The race over all tokens without its shortcut, from the numbers it is documented to use.
+// The race over all tokens without its shortcut, from the documented random numbers.
 NoiseDraw brute_force(const Categorical& law, const RngKey& key) {
   double best = std::numeric_limits<double>::infinity(), second = best;
   Token winner = -1;

@@ -13,7 +13,7 @@ namespace forerun {
 
 struct RngKey;
 
-/// What observers see of a round. Everything but the timings is a view, gone after the call.
+/// An observer's view of a round. All but the timings are views, valid during the call only.
 template <class Sequence, class Draft, class Verified>
 struct Round {
   std::span<Sequence* const> sequences;
@@ -35,16 +35,13 @@ concept SequenceLike = requires(L& sequence, const typename L::Value& value) {
 
 /// One round: draft, one target pass over it, one coupling per drafted step.
 ///
-/// Drafter  `propose(sequences) -> vector<Draft>`, one a sequence, `Draft::size()` steps each (0 is
-/// fine);
-///          `observe(sequences, drafts, verified, outcomes)` is handed what the verifying pass
-///          produced.
+/// Drafter  `propose(sequences) -> vector<Draft>`, one a sequence, of `Draft::size()` steps, 0 or
+///          more; `observe(sequences, drafts, verified, outcomes)` receives the result of the
+///          verifying pass.
 /// Target   `verify(sequences, drafts) -> Verified`: `verified.at(sequence, step)` is the
-/// conditional of that drafted step,
-///          `step == draft.size()` the one after; `keep(sequences, drafts, outcomes)` drops the
-///          state of what was rejected.
-/// Rule     `couple(conditional, draft, step, key) -> Coupled`, `draw(conditional, key) ->
-/// Value`.
+///          conditional of that drafted step, `step == draft.size()` the one after;
+///          `keep(sequences, drafts, outcomes)` drops the state of rejected steps.
+/// Rule     `couple(conditional, draft, step, key) -> Coupled`, `draw(conditional, key) -> Value`.
 ///
 /// Source: Leviathan et al. 2023, arXiv:2211.17192, Algorithm 1, for any law with a coupling.
 template <SequenceLike Sequence, class Target, class Drafter, class Rule, class... Observers>
@@ -99,11 +96,11 @@ void speculate_round(std::span<Sequence* const> sequences, Target& target, Draft
   (observers(round), ...);
 }
 
-/// Rounds over the sequences that are not done, until all are or `go_on()` is false (asked between
-/// rounds).
-/// @param width  sequences of a round at most: the first that are not done, so that one that ends
+/// Runs rounds over the sequences that are not done, until all are done or `go_on()`, called
+/// between rounds, is false.
+/// @param width  sequences of a round at most: the first that are not done, so that a finished one
 /// makes room for the next
-/// @throws whatever target, drafter or rule throw; the outputs pushed so far stay in the sequences
+/// @throws whatever target, drafter or rule throw; the sequences keep the outputs pushed so far
 template <SequenceLike Sequence, class Target, class Drafter, class Rule, class GoOn,
           class... Observers>
 void speculate_some(std::span<Sequence> sequences, std::size_t width, Target& target,

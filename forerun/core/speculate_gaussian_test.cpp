@@ -76,7 +76,7 @@ struct LatentTarget {
             std::span<const Outcome>) const {}
 };
 
-// Runs `length` steps ahead with a drift of its own.
+// Drafts `length` steps with a drift of its own.
 struct LatentDrafter {
   Vector drift;
   std::size_t length;

@@ -41,7 +41,7 @@ const MarkovTable& garbage_table() {
   return table;
 }
 
-// 0 to 4 drafts, now and then more than the sequence has room for.
+// 0 to 4 drafts, sometimes more than the sequence has room for.
 ToyDrafter::Length uneven() {
   return
       [](const TokenSequence& sequence) { return (sequence.request() + 3 * sequence.round()) % 5; };
@@ -86,7 +86,7 @@ TEST(Speculate, ChiSquareRejectsEveryBrokenRule) {
   EXPECT_LT(p_of(searched, TokenRule(Rule::kRatioOnSearch)), 1e-9);
 }
 
-// Drafts two tokens at first; afterwards it drafts again only where the draft it lost was a 0.
+// Drafts two tokens at first; afterwards it drafts again only if the rejected draft was a 0.
 class AdaptiveDrafter {
  public:
   AdaptiveDrafter(const MarkovTable& table, bool forgets_the_round)
@@ -124,8 +124,8 @@ class AdaptiveDrafter {
   std::map<std::uint32_t, std::size_t> lost_zero_at_;
 };
 
-// Chi-square at 1e-6. The control repeats a discarded draft's number: its second token comes out as
-// 0 with probability .55 after a rejection, so .52 instead of .5.
+// Chi-square at 1e-6. The control reuses the number of a discarded draft: its second token is 0
+// with probability .55 after a rejection, so .52 instead of .5.
 TEST(Speculate, ADiscardedDraftMaySteerTheNextDraftLengthBecauseTheRoundIsPartOfThePlace) {
   const MarkovTable target(std::vector{0.5, 0.5});
   const MarkovTable draft(std::vector{0.9, 0.1});
@@ -278,7 +278,7 @@ TEST(Speculate, BudgetsAndEndsAreHonouredInTheMiddleOfADraft) {
   EXPECT_GE(ended, 1);
 }
 
-// Chi-square at 1e-6 over the texts as they end: a 2 stops a sequence, drafted, corrected or bonus.
+// Chi-square at 1e-6 over the texts as they end: a 2 ends a sequence, drafted, corrected or bonus.
 TEST(Speculate, TextsThatEndEarlyFollowTheTarget) {
   const auto full = target_table().continuations(kPrompt, kLength);
   const auto cell_when_cut = [](std::vector<Token> text) {
@@ -306,7 +306,7 @@ TEST(Speculate, TextsThatEndEarlyFollowTheTarget) {
   EXPECT_LT(chi_square_p(full, counts), 1e-9);
 }
 
-// Checks every round it sees and adds it up.
+// Checks and sums every round.
 struct Auditor {
   std::uint64_t rounds = 0, examined = 0, accepted = 0, emitted = 0;
 

@@ -8,11 +8,11 @@
 
 namespace forerun {
 
-/// The raw counters of a run, and what follows from them. An observer of the loop.
+/// The raw counters of a run, and derived figures. An observer of the loop.
 struct RunStatistics {
   std::uint64_t rounds = 0;             ///< target passes that verified, each sequence's counted
   std::uint64_t outputs = 0;            ///< outputs emitted
-  std::vector<std::uint64_t> examined;  ///< by draft position: drafts the rule looked at
+  std::vector<std::uint64_t> examined;  ///< by draft position: drafts the rule examined
   std::vector<std::uint64_t> accepted;  ///< by draft position: drafts kept
   std::uint64_t drafted = 0;            ///< drafts proposed
   std::vector<std::uint64_t> lengths;   ///< rounds of a sequence by drafts proposed: 0, 1, ...

@@ -106,7 +106,7 @@ KsResult ks_uniform_counts(std::span<const std::uint32_t> cells) {
 }
 
 double chi_square_tail(double x, double freedom) noexcept {
-  // A statistic that is no finite number is no evidence of a good fit.
+  // A statistic that is not finite is no evidence of a good fit.
   if (std::isnan(x) || (std::isinf(x) && x > 0.0)) return 0.0;
   if (!(x > 0.0)) return 1.0;
   const double a = 0.5 * freedom;
@@ -130,7 +130,7 @@ double chi_square_p(std::span<const double> probabilities, std::span<const std::
   if (pool.expected >= 5.0) cells.push_back(pool);
   const double p = pearson_p(cells);
   if (pool.expected >= 5.0 || pool.expected == 0.0) return p;
-  // Too thin for Pearson, where a single count could look damning: P(Poisson(expected) >= count).
+  // Too few for Pearson, where a single count could be significant: P(Poisson(expected) >= count).
   const double thin =
       pool.count > 0.0 ? 1.0 - chi_square_tail(2.0 * pool.expected, 2.0 * pool.count) : 1.0;
   return std::min(1.0, 2.0 * std::min(p, thin));

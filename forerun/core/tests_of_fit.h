@@ -19,7 +19,8 @@ struct KsResult {
 /// Source: Stephens 1970, J. R. Statist. Soc. B 32, table 1A.
 KsResult ks_uniform(std::vector<double> values);
 
-/// The same of values that were only counted, in cells of equal width: compared at the cells' ends.
+/// The same for values that were only counted, in cells of equal width: compared at the cells'
+/// ends.
 KsResult ks_uniform_counts(std::span<const std::uint32_t> cells);
 
 /// Upper tail of chi-square with `freedom` degrees: the regularised incomplete gamma Q(freedom / 2,
@@ -27,8 +28,8 @@ KsResult ks_uniform_counts(std::span<const std::uint32_t> cells);
 double chi_square_tail(double x, double freedom) noexcept;
 
 /// p-value of Pearson's test of counts against probabilities that sum to 1. Cells expecting fewer
-/// than 5 are pooled; a pool that still does is judged by its Poisson tail, and the smaller p is
-/// doubled. A count in a cell of probability 0 gives p = 0.
+/// than 5 are pooled; a pool that still expects fewer is judged by its Poisson tail, and the
+/// smaller p is doubled. A count in a cell of probability 0 gives p = 0.
 double chi_square_p(std::span<const double> probabilities, std::span<const std::size_t> counts);
 
 }  // namespace forerun

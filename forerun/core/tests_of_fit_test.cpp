@@ -122,7 +122,7 @@ TEST(ChiSquareP, PoolsThinCellsAndForbidsEmptyOnes) {
   EXPECT_EQ(chi_square_p(with_zero, std::vector<std::size_t>{0, 0, 0}), 1.0);
 }
 
-// A cell expecting 0.01 counts sees one in a hundred runs: no reason to reject at 1e-5. Twice the
+// A cell expecting 0.01 counts has one in a hundred runs: no reason to reject at 1e-5. Twice the
 // Poisson tail 1 - e^-0.01, by hand.
 TEST(ChiSquareP, OneCountInAnUnlikelyCellIsNotDamningAndManyAre) {
   const std::vector<double> p = {0.5, 0.4999, 0.0001};
@@ -133,7 +133,7 @@ TEST(ChiSquareP, OneCountInAnUnlikelyCellIsNotDamningAndManyAre) {
   EXPECT_LT(chi_square_p(std::vector{1.0 - 1e-30, 1e-30}, std::vector<std::size_t>{0, 100}), 1e-9);
 }
 
-// KS over 2,000 p-values of honest samples at 1e-5.
+// KS over 2,000 p-values of exact samples at 1e-5.
 TEST(ChiSquareP, IsUniformForHonestCounts) {
   const std::vector<double> p = {0.5, 0.3, 0.15, 0.05};
   std::vector<double> p_values;

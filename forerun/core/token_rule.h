@@ -10,7 +10,7 @@ namespace forerun {
 
 struct RngKey;
 
-/// How the tokens of a draft came about; it decides which couplings are exact for them.
+/// The origin of the tokens of a draft; it decides which couplings are exact for them.
 enum class Origin : std::uint8_t {
   kChosen,    ///< found without a law (lookup)
   kSearched,  ///< the best under a law (argmax, beam): a point mass, although `laws` scored it
@@ -24,7 +24,7 @@ struct TokenDraft {
       laws;  ///< one a token, or none if the origin is kChosen; views of the drafter's rows
   Origin origin = Origin::kChosen;
   std::uint8_t confidence_bin =
-      0;  ///< 0 to 7: what the drafter, before any token, knew of its chances
+      0;  ///< 0 to 7: the drafter's estimate of its acceptance before any token
 
   std::size_t size() const noexcept { return tokens.size(); }
 };
@@ -40,7 +40,7 @@ class TokenRule {
   /// ratio-on-search, without laws)
   Coupled<Token> couple(const TokenLaw& target, const TokenDraft& draft, std::size_t step,
                         const RngKey& key) const;
-  /// An output nothing was drafted for.
+  /// An output without a draft.
   Token draw(const TokenLaw& target, const RngKey& key) const;
 
  private:

@@ -18,18 +18,18 @@
 
 namespace forerun {
 
-/// A drafter whose draft lengths DraftLength decides. To the loop it is a drafter like any other;
-/// `learn` is given what each round cost.
+/// A drafter with an adaptive draft length. To the loop it is a drafter like any other; `learn`
+/// receives the cost of each round.
 ///
-/// Where the noise of a discarded draft is used again (LatentSample), the seconds of a round are
-/// held back until they can bias nothing: see HeldCosts.
+/// If the noise of a discarded draft is used again (LatentSample), the seconds of a round are held
+/// back until they cannot bias an output: see HeldCosts.
 ///
 /// Sequence, Draft  what the loop draws: tokens, or latents.
-/// Drafter  `propose(sequences, lengths)`: just so many drafts a sequence; `observe` as in
-///          speculate.h. It may have `plan(sequences, most, control)`: what it could draft for each
-///          sequence, which is then planned; and `deterministic_draft(sequence)`, the draft it
-///          found for a sequence of the round, used or not, whose tokens stay as they are until the
-///          next `plan`; and `prefilled()`, whose seconds are not what a draft costs.
+/// Drafter  `propose(sequences, lengths)`: exactly that many drafts for each sequence; `observe` as
+///          in speculate.h. Optional: `plan(sequences, most, control)`, the possible drafts of each
+///          sequence, from which the controller plans; `deterministic_draft(sequence)`, the
+///          deterministic draft of a sequence in the round, used or not, with tokens valid until
+///          the next `plan`; `prefilled()`, whose seconds do not count as drafting.
 template <class Drafter, class Sequence = TokenSequence, class Draft = TokenDraft>
 class AdaptiveDrafter {
  public:

@@ -1,4 +1,5 @@
-// What stands between the loop and a drafter: who is told what, and what does not count.
+// The adapter between the loop and a drafter: which calls arrive where, and which times do not
+// count.
 #include "forerun/methods/adaptive_drafter.h"
 
 #include <gtest/gtest.h>
@@ -6,8 +7,8 @@
 namespace forerun {
 namespace {
 
-// Drafts as many tokens as queried, each the number it will be compared with; its first call is
-// dear.
+// Drafts as many tokens as planned, each the number it will be compared with; its first call is
+// slow.
 class CountingDrafter {
  public:
   std::vector<TokenDraft> propose(std::span<TokenSequence* const> sequences,

@@ -26,7 +26,7 @@ class NoDrafter {
   void forget(std::uint32_t) {}
 };
 
-/// The drafter chosen at run time; looked up once a round.
+/// The drafter chosen at run time; dispatched once a round.
 class AnyDrafter {
  public:
   template <class Drafter>
@@ -44,11 +44,11 @@ class AnyDrafter {
   void learn(const Round& round, const Timings& seconds) {
     std::visit([&](auto& d) { d.learn(round, seconds); }, drafter_);
   }
-  /// Drops what is known of a sequence that was given up.
+  /// Drops the state of a sequence that was given up.
   void forget(std::uint32_t request) {
     std::visit([&](auto& d) { d.forget(request); }, drafter_);
   }
-  /// What decides the draft lengths; null if nothing is drafted.
+  /// The controller of draft lengths; null if nothing is drafted.
   const DraftLength* control() const {
     const auto of = [](const auto& d) -> const DraftLength* {
       if constexpr (requires { d.control(); }) {

@@ -6,7 +6,7 @@
 
 namespace forerun {
 
-/// How a network that has laws for its drafts picks tokens from them.
+/// How a network with laws for its drafts picks tokens from them.
 enum class DraftMode : std::uint8_t {
   kSample,       ///< drawn: what the maximal rule needs
   kGreedy,       ///< the likeliest: accepted most often by match

@@ -11,24 +11,23 @@
 
 namespace forerun {
 
-/// The seconds of rounds, held back until no plan that knows them can bias an output.
+/// The seconds of rounds, held back until no plan that uses them can bias an output.
 ///
-/// Why. A step's noise belongs to its position, so noise of a discarded draft is used again when
-/// its step is decided. The output of a step keeps the target's law if everything that decides it
-/// (whether it is drafted, in which round, with what mean) is independent of the step's noise.
-/// Means are (LatentDrafter), and outcomes of drafts are: they depend on steps that were emitted.
-/// Seconds need not be: a pass reads states that are discarded, and its time may depend on what it
-/// reads.
+/// Why. A step's noise depends on its position, so the noise of a discarded draft is used again
+/// when its step is decided. The output of a step has the target's law if its decision (whether it
+/// is drafted, in which round, with what mean) is independent of the step's noise. Means are
+/// (LatentDrafter), and so are outcomes of drafts: they depend on emitted steps. Seconds need not
+/// be: a pass reads states that are later discarded, and its time may depend on them.
 ///
 /// How. A round that drafts n states of a sample from step s on uses noise of steps below s + n.
-/// Its seconds are released once every sample of it has emitted all of those steps, and rounds are
-/// released in their order. So whatever plans know at any time comes of rounds whose noise has all
-/// been used up: a plan is a function of emitted steps and of the world outside. The order covers
-/// what a pass may leave behind in the machine for the next. A round whose drafts are all kept is
-/// released at once, any other as soon as its samples have passed it.
+/// Its seconds are released once all its samples have emitted these steps, and rounds are released
+/// in order. So plans depend only on rounds whose noise has been used up, that is on emitted steps
+/// and on the machine. The order covers the effects of one pass on the time of the next. A round
+/// whose drafts are all kept is released at once, any other as soon as its samples have emitted its
+/// steps.
 class HeldCosts {
  public:
-  /// Holds what the round cost.
+  /// Stores the cost of the round.
   template <class Round>
   void add(const PassSeen& cost, const Round& round) {
     held_.push_back({cost, {}});
@@ -39,7 +38,7 @@ class HeldCosts {
     }
   }
 
-  /// What may be known now, in the order of the rounds.
+  /// The released costs, in the order of the rounds.
   template <class Sample>
   std::vector<PassSeen> release(std::span<Sample* const> samples) {
     for (const Sample* sample : samples) {
@@ -58,7 +57,7 @@ class HeldCosts {
  private:
   struct Held {
     PassSeen cost;
-    std::map<std::uint32_t, std::size_t> until;  // by request: the step that has to be reached
+    std::map<std::uint32_t, std::size_t> until;  // by request: the step to be reached
   };
   std::deque<Held> held_;
 };

@@ -1,4 +1,4 @@
-// A clock that depends on states which are discarded must not decide how far is drafted.
+// A clock that depends on discarded states must not affect the number of drafts.
 #include "forerun/methods/held_costs.h"
 
 #include <gtest/gtest.h>
@@ -15,7 +15,7 @@ namespace {
 
 constexpr std::size_t kSteps = 80;
 
-// The same without what is tested.
+// The same without HeldCosts.
 struct EagerSample : LatentSample {
   using LatentSample::LatentSample;
   static constexpr bool kReusesNoise = false;
@@ -64,7 +64,7 @@ struct Ahead {
   void observe(const Seen&...) const {}
 };
 
-// A state that is discarded makes its pass slower or faster by the noise that led to it.
+// A discarded state makes its pass slower or faster, depending on its noise.
 template <class Round>
 Timings hostile_clock(const Round& round) {
   double log_slow = 0.0, rows = 0.0;
@@ -100,7 +100,7 @@ struct Found {
   int drafted = 0, violations = 0;
 };
 
-// Of a sample's steps, each with its noise and that of later ones replaced.
+// For a sample's steps, each with its noise and that of later ones replaced.
 template <class Sample>
 Found counterfactuals(std::uint64_t seed) {
   std::set<DecisionWatch::Place> places;
@@ -125,7 +125,7 @@ TEST(HeldCosts, APlanDoesNotDependOnNoiseThatIsUsedAgain) {
   EXPECT_GT(drafted, 1600);  // half of the steps
 }
 
-// What happens where they are not held back: about one step in 50 is decided otherwise.
+// Without holding them back: about one step in 50 is decided differently.
 TEST(HeldCosts, TheTestCatchesPlansByACurrentClock) {
   int violations = 0;
   for (std::uint64_t seed = 0; seed < 40; ++seed) {

@@ -4,7 +4,7 @@
 
 namespace forerun {
 
-/// What a drafter with states of its own took in so far of texts that it had not seen grow.
+/// What a drafter with a state of its own has read so far of new texts.
 struct Prefilled {
   std::size_t tokens = 0;
   double seconds = 0.0;

@@ -15,7 +15,7 @@
 namespace forerun {
 namespace {
 
-// Part of the model, and its name by convention. "{}" is the layer.
+// Part of the model, and its conventional name. "{}" is the layer.
 struct Part {
   const char* gguf;
   const char* hugging_face;
@@ -35,7 +35,7 @@ constexpr Part kMlpNorm{"blk.{}.ffn_norm.weight",
 constexpr Part kGate{"blk.{}.ffn_gate", "model.layers.{}.mlp.gate_proj"};
 constexpr Part kUp{"blk.{}.ffn_up", "model.layers.{}.mlp.up_proj"};
 constexpr Part kDown{"blk.{}.ffn_down", "model.layers.{}.mlp.down_proj"};
-// Gemma: four norms a layer, and Hugging Face's names of the second differ from the other families.
+// Gemma: four norms a layer; Hugging Face's name of the second differs from the other families.
 constexpr Part kGemmaAttentionPost{"blk.{}.post_attention_norm.weight",
                                    "model.layers.{}.post_attention_layernorm.weight"};
 constexpr Part kGemmaMlpNorm{"blk.{}.ffn_norm.weight",
@@ -69,7 +69,7 @@ class Builder {
   }
 
  private:
-  // Layer by layer through float32, so that one layer at most is held twice.
+  // Layer by layer through float32, so that at most one layer is held twice.
   std::shared_ptr<const Int8Decoder> packed() {
     Arena arena;
     std::vector<Int8Layer> layers;
@@ -134,7 +134,7 @@ class Builder {
     const TensorView& view = get(tensor, {dim});
     at::Tensor weight = at::empty({dim}, at::kFloat);
     dequantize(view.dtype, view.bytes, {weight.data_ptr<float>(), static_cast<std::size_t>(dim)});
-    // Gemma multiplies by 1 + w; llama.cpp's converter has added the one already.
+    // Gemma multiplies by 1 + w; llama.cpp's converter has already added the 1.
     if (c_.gemma() && naming_ == Naming::kHuggingFace) weight.add_(1.0);
     return {.weight = weight, .eps = c_.norm_eps};
   }
@@ -146,7 +146,7 @@ class Builder {
     return out;
   }
 
-  // Several matrices of the same width, one above the other, with their biases if they have any.
+  // Several matrices of the same width, stacked, with their biases if they have any.
   Linear stacked(const std::vector<std::string>& parts, const std::vector<std::int64_t>& rows,
                  std::int64_t cols) const {
     std::int64_t total = 0;
@@ -181,7 +181,7 @@ class Builder {
   }
 
   // llama.cpp pairs neighbouring dimensions in Llama's rotary embedding and stores queries and keys
-  // accordingly; we pair dimension j with j + dim / 2 everywhere.
+  // accordingly; we always pair dimension j with j + dim / 2.
   RowMap row_order(const std::string& part) const {
     const bool rotated = part.ends_with(".attn_q") || part.ends_with(".attn_k");
     if (naming_ != Naming::kGguf || c_.family != Family::kLlama || !rotated) return {};
@@ -199,7 +199,7 @@ class Builder {
     return out;
   }
 
-  // Decodes a stored matrix row by row, on all threads, straight to where it is used.
+  // Decodes a stored matrix row by row, on all threads, directly into its final place.
   void fill(const TensorView& view, const at::Tensor& out, const RowMap& order) const {
     const std::int64_t rows = out.size(0);
     const auto cols = static_cast<std::size_t>(out.size(1));

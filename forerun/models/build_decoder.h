@@ -8,7 +8,7 @@
 
 namespace forerun {
 
-/// Whose names and conventions the tensors follow.
+/// The names and conventions of the tensors.
 enum class Naming : std::uint8_t {
   kGguf,  ///< llama.cpp's; rows of Llama's queries and keys interleaved, Gemma's norms stored as 1
           ///< + w
@@ -18,9 +18,9 @@ enum class Naming : std::uint8_t {
 /// A tensor of the file by name, or null.
 using FindTensor = std::function<const TensorView*(const std::string&)>;
 
-/// Reads every weight of a decoder into the model's precision, q/k/v and gate/up side by side.
-/// Norms stay float32.
-/// @throws FormatError  a tensor is missing, or has another shape than the config says
+/// Reads every weight of a decoder in the model's precision, q/k/v and gate/up side by side. Norms
+/// stay float32.
+/// @throws FormatError  a tensor is missing, or its shape differs from the config
 DecoderLm build_decoder(const DecoderConfig& config, Naming naming, const FindTensor& find,
                         Precision precision);
 

@@ -13,7 +13,7 @@ namespace {
 
 using Table = std::array<double, DdpmSchedule::kTrained>;
 
-// Share of the image's variance that is left at each time of training.
+// Share of the image's variance left at each time of training.
 const Table& alpha_bars() {
   static const Table table = [] {
     constexpr double kFirst = 1e-4, kLast = 0.02;
@@ -35,7 +35,7 @@ std::vector<std::int64_t> kept_times(std::int64_t steps) {
   const double stride =
       steps > 1 ? static_cast<double>(DdpmSchedule::kTrained - 1) / static_cast<double>(steps - 1)
                 : 1.0;
-  double at = 0.0;  // added up and rounded half to even, as the reference
+  double at = 0.0;  // added up and rounded half to even, like the reference
   for (std::int64_t i = 0; i < steps; ++i, at += stride) {
     out.push_back(static_cast<std::int64_t>(std::nearbyint(at)));
   }
@@ -53,7 +53,7 @@ DdpmStep step_of(std::int64_t time, double bar, double previous, const DdpmOptio
   s.posterior_x0 = s.beta * std::sqrt(previous) / (1.0 - bar);
   s.posterior_x = (1.0 - previous) * std::sqrt(alpha) / (1.0 - bar);
   const double posterior = s.beta * (1.0 - previous) / (1.0 - bar);
-  // The mean's own variance: eta's, which with eta 1 is the posterior's.
+  // The mean's own variance: eta's, which is the posterior's at eta 1.
   const double part = o.eta * o.eta * posterior;
   const double left = 1.0 - previous - part;
   if (left < 0.0) {

@@ -6,7 +6,7 @@
 
 namespace forerun {
 
-/// How noise is taken out, and which variance a step has.
+/// How noise is removed, and the variance of a step.
 struct DdpmOptions {
   std::int64_t steps = 1000;  ///< transitions of sampling: all 1,000 of training, or fewer
   /// log sigma^2 = share * log(beta) + (1 - share) * log(posterior variance): 0 is the fixed small
@@ -19,22 +19,22 @@ struct DdpmOptions {
 
 /// One transition x' = N(mean_x * x + mean_noise * eps, sigma^2), eps the predicted noise of x.
 struct DdpmStep {
-  std::int64_t time = 0;  ///< what the network is told: an index among the 1,000 of training
+  std::int64_t time = 0;  ///< the network's input: an index among the 1,000 of training
   double mean_x = 1.0, mean_noise = 0.0;
   double sigma = 0.0;  ///< 0 at the last transition
-  /// The predicted image: x_0 = x0_x * x + x0_noise * eps.
+  /// The predicted x0: x_0 = x0_x * x + x0_noise * eps.
   double x0_x = 1.0, x0_noise = 0.0;
   /// The same mean from it: posterior_x0 * x_0 + posterior_x * x.
   double posterior_x0 = 0.0, posterior_x = 1.0;
   double beta = 0.0;
   double alpha_bar = 1.0;  ///< share of the image's variance left before the transition
-  /// How far means part for noises that do: |mean - mean'| / (sigma |eps - eps'|); infinite at
-  /// sigma 0. The overlap of the two Gaussians is 2 Phi(-kappa |eps - eps'| / 2).
+  /// Distance of the means for a distance of the noises: |mean - mean'| / (sigma |eps - eps'|);
+  /// infinite at sigma 0. The overlap of the two Gaussians is 2 Phi(-kappa |eps - eps'| / 2).
   double kappa = 0.0;
 };
 
 /// The linear schedule of DDPM (betas 1e-4 to 0.02 over 1,000 steps; Ho et al. 2020, section 4),
-/// kept to `steps` of them as facebookresearch/DiT does: evenly spaced from the first to the last.
+/// reduced to `steps` of them as in facebookresearch/DiT: evenly spaced from the first to the last.
 /// Tables in float64.
 class DdpmSchedule {
  public:
@@ -59,15 +59,15 @@ class DdpmSchedule {
 void ddpm_mean(const DdpmStep& step, std::span<const float> x, std::span<const float> noise,
                std::span<float> mean);
 
-/// The image that a state and its predicted noise foresee, coordinate by coordinate; and the noise
-/// that a state would have if that image were predicted. Each other's inverse.
+/// The predicted x0 of a state and its predicted noise, coordinate by coordinate; and the noise of
+/// a state for a given predicted x0. Inverses of each other.
 /// @param out  of the same length; may be one of the others
 void ddpm_predicted_x0(const DdpmStep& step, std::span<const float> x, std::span<const float> noise,
                        std::span<float> out);
 void ddpm_noise_of(const DdpmStep& step, std::span<const float> x, std::span<const float> image,
                    std::span<float> out);
 
-/// What a noisy image of training is: sqrt(alpha_bar) image + sqrt(1 - alpha_bar) noise.
+/// A noisy training image: sqrt(alpha_bar) image + sqrt(1 - alpha_bar) noise.
 double ddpm_alpha_bar(std::int64_t time);
 
 }  // namespace forerun

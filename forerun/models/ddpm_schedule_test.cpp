@@ -99,7 +99,7 @@ TEST(DdpmSchedule, VariancesShareTheMean) {
   EXPECT_EQ(large.step(99).sigma, 0.0);
 }
 
-// The marginals of the schedule are eta's invariant: variances add up to that of the next time.
+// The marginals of the schedule do not depend on eta: variances add up to that of the next time.
 TEST(DdpmSchedule, EtaLeavesTheMarginalsAsTheyAre) {
   for (const double eta : {0.3, 0.7, 1.0, 1.02}) {
     const DdpmSchedule schedule({.steps = 250, .eta = eta});

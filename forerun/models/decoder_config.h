@@ -22,12 +22,12 @@ struct RopeScaling {
   double original_context = 8192.0;                      // kLlama3
 };
 
-/// What tells one decoder of the supported families from another.
+/// Differences between the decoders of the supported families.
 struct DecoderConfig {
   Family family = Family::kLlama;
   std::int64_t vocab = 0, hidden = 0, layers = 0, heads = 0, kv_heads = 0, head_dim = 0;
   std::int64_t intermediate = 0;
-  std::int64_t context = 0;  ///< positions the model was made for
+  std::int64_t context = 0;  ///< context length of the model
   double norm_eps = 1e-6;
   Activation activation = Activation::kSilu;
   double query_scale = 0.0;      ///< of query-key products

@@ -18,7 +18,7 @@ std::optional<Family> family_of(std::string_view architecture) {
   return std::nullopt;
 }
 
-// Reads "<architecture>.<key>"; the first missing or mistyped one is remembered and ends the parse.
+// Reads "<architecture>.<key>"; keeps the first missing or mistyped one, which ends the parse.
 class Keys {
  public:
   Keys(const Gguf& gguf, std::string prefix) : gguf_(gguf), prefix_(std::move(prefix)) {}
@@ -148,7 +148,7 @@ Result<DecoderConfig> parse_decoder_config(const Gguf& gguf) {
     c.attention_softcap = k.number("attn_logit_softcapping", 0.0);
     c.logit_softcap = k.number("final_logit_softcapping", 0.0);
   }
-  // Gemma 3 27B alone scales by hidden / heads; its file says so by its depth only.
+  // Only Gemma 3 27B scales by hidden / heads; its file shows this by its depth only.
   const bool deep_gemma = c.gemma() && c.layers == 62;
   const double width = deep_gemma ? static_cast<double>(c.hidden) / static_cast<double>(c.heads)
                                   : static_cast<double>(c.head_dim);

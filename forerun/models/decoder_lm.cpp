@@ -38,11 +38,11 @@ void check(const DecoderLm& model, std::span<const SequenceSpan> sequences,
   }
 }
 
-// The rows of all sequences, one behind the other.
+// The rows of all sequences, concatenated.
 struct Packed {
   at::Tensor ids;        // [rows] int64
   at::Tensor positions;  // [rows] int64
-  at::Tensor scored;     // [sum of scored] int64: rows whose logits are wanted
+  at::Tensor scored;     // [sum of scored] int64: rows whose logits are needed
 };
 
 Packed pack(std::span<const SequenceSpan> sequences) {
@@ -100,7 +100,7 @@ at::Tensor mlp(const DecoderLayer& layer, Activation activation, const at::Tenso
   return layer.down(active.mul(up));
 }
 
-// Hands the stream behind block `index` to the sequences that want it.
+// Copies the residual stream after block `index` to the sequences that need it.
 void keep_states(const at::Tensor& h, std::int64_t index, std::span<const SequenceSpan> sequences,
                  std::span<const std::int64_t> kept) {
   const std::int64_t width = h.size(1);

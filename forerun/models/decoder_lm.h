@@ -18,8 +18,7 @@
 
 namespace forerun {
 
-/// One block: attention and a gated MLP, each behind a norm; Gemma normalises their outputs as
-/// well.
+/// One block: attention and a gated MLP, each after a norm; Gemma normalises their outputs as well.
 struct DecoderLayer {
   RmsNorm attention_norm, mlp_norm;
   RmsNorm attention_post_norm, mlp_post_norm;  ///< Gemma only
@@ -50,34 +49,34 @@ struct DecoderLm {
   std::int64_t weight_bytes() const;
 };
 
-/// A hash that differs for decoders with other weights, or other numbers in their config that
-/// change what they compute (models/weights_digest.h).
-/// @throws std::invalid_argument  packed weights: load them as numbers
+/// A hash of a decoder's weights and of the numbers in its config that affect its output
+/// (models/weights_digest.h).
+/// @throws std::invalid_argument  packed weights: load them unpacked
 std::string digest_of(const DecoderLm& model);
 
 /// The new tokens of one sequence in a packed pass.
 struct SequenceSpan {
   KvCache* cache = nullptr;       ///< length L on entry, L + tokens.size() on return
-  std::span<const Token> tokens;  ///< stand at positions L, L + 1, ...
-  std::int64_t scored = 0;        ///< of the last so many tokens the logits are wanted
-  /// [tokens.size(), blocks * hidden] float32, or null: takes the residual stream that leaves each
-  /// of the pass's `kept` blocks, in their order.
+  std::span<const Token> tokens;  ///< at positions L, L + 1, ...
+  std::int64_t scored = 0;        ///< number of last tokens whose logits are needed
+  /// [tokens.size(), blocks * hidden] float32, or null: receives the residual stream after each of
+  /// the pass's `kept` blocks, in their order.
   float* states = nullptr;
 };
 
 /// One pass over the tokens of several sequences: linear layers over all rows packed, attention per
 /// sequence. Prefill and every later pass are this call.
-/// @param kept  zero-based ids of the blocks whose output sequences ask for in `states`
+/// @param kept  zero-based ids of the blocks whose output sequences request in `states`
 /// @return  [sum of scored, vocab] float32 logits, sequence by sequence; a row predicts the token
 /// after its own
 /// @throws std::invalid_argument  an id outside the vocabulary, more positions than the context, or
-/// a block that is not there
+/// a missing block
 at::Tensor forward(const DecoderLm& model, std::span<const SequenceSpan> sequences,
                    std::span<const std::int64_t> kept = {});
 
-/// Appends tokens whose logits nobody wants to a cache, in passes of bounded size.
+/// Appends tokens to a cache without computing their logits, in passes of bounded size.
 /// @param states  as in SequenceSpan, for the blocks `kept`
-/// @return  how many passes it took
+/// @return  the number of passes
 int prefill(const DecoderLm& model, KvCache& cache, std::span<const Token> tokens,
             float* states = nullptr, std::span<const std::int64_t> kept = {});
 

@@ -59,7 +59,7 @@ TEST_P(Family, OneByOneMatchesTransformers) {
   }
 }
 
-// An off-by-one in the block would cost a few percent of acceptance and show nowhere else.
+// An off-by-one in the block would cost a few percent of acceptance and would show nowhere else.
 TEST_P(Family, StatesOfBlocksMatchTransformers) {
   const DecoderLm model = hugging_face();
   const Safetensors e = expected();
@@ -69,7 +69,7 @@ TEST_P(Family, StatesOfBlocksMatchTransformers) {
   EXPECT_LT(distance(states.select(1, 0), tensor_of(e, "hidden_1_0")), 1e-4);
 }
 
-// Sequences of different lengths, at different places, in one packed pass.
+// Sequences of different lengths, at different positions, in one packed pass.
 TEST_P(Family, PackedSequencesMatchTransformers) {
   const DecoderLm model = hugging_face();
   const Safetensors e = expected();
@@ -86,8 +86,7 @@ TEST_P(Family, PackedSequencesMatchTransformers) {
   EXPECT_LT(distance(out.narrow(0, 17, 2), tensor_of(e, "logits_1").narrow(0, n - 2, 2)), 1e-4);
 }
 
-// What a rejected draft leaves behind must not be seen: not in keys, not in values, not in
-// positions.
+// Remains of a rejected draft must have no effect: not in keys, not in values, not in positions.
 TEST_P(Family, TruncationForgetsRejectedTokens) {
   const DecoderLm model = hugging_face();
   const Safetensors e = expected();

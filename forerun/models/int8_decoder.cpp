@@ -44,13 +44,13 @@ struct Int8Workspace {
     Token token;
   };
   std::vector<Row> rows;
-  std::vector<at::Tensor> logits;  // handed out before; free again when nobody else holds them
+  std::vector<at::Tensor> logits;  // returned before; free again when no one else holds them
 
-  // Fresh memory of this size would come from the system, page by page, in every pass.
+  // a view of it is still held
   at::Tensor free_logits(std::int64_t n, std::int64_t vocab) {
     constexpr std::size_t kKept = 16;
     for (at::Tensor& t : logits) {
-      if (t.storage().use_count() > 1) continue;  // of what was handed out, a view
+      if (t.storage().use_count() > 1) continue;  // a view of the returned memory
       if (t.size(0) < n) t = at::empty({n, vocab}, at::kFloat);
       return t.narrow(0, 0, n);
     }
@@ -60,7 +60,7 @@ struct Int8Workspace {
   }
 };
 
-// One pass: what its phases share. Every method that takes a worker is run by all of them at once.
+// One pass: the state that its phases share. All workers run every method that takes a worker.
 class Int8Pass {
  public:
   Int8Pass(const Int8Decoder& model, std::span<const SequenceSpan> sequences,
@@ -71,7 +71,7 @@ class Int8Pass {
   using Worker = ThreadTeam::Worker;
   void work(Worker& w);
   void embed(std::int64_t row);
-  // Hands a row of the stream behind block `index` to its sequence, if that wants it.
+  // Copies a row of the residual stream after block `index` to its sequence, if needed.
   void keep_state(std::int64_t row, std::int64_t index) const;
   void layer(Worker& w, std::int64_t index);
   void attention(Worker& w, std::int64_t index);
@@ -81,7 +81,7 @@ class Int8Pass {
   void head(Worker& w);
   float* hidden(std::int64_t row) const { return hidden_ + row * c_.hidden; }
   float* scratch(const Worker& w) const { return scratch_ + w.index() * scratch_size_; }
-  // Adds what `branch` holds to the hidden rows, normalised if Gemma does.
+  // Adds `branch` to the hidden rows, normalised for Gemma.
   void add_branch(Worker& w, const RmsNorm& post);
   // A phase over the rows of the pass.
   template <class Work>
@@ -253,7 +253,7 @@ void Int8Pass::attention(Worker& w, std::int64_t index) {
                     l.mlp.first_panel(w));
 }
 
-// Queries, keys and values of a new row go where attention reads them: those of one key head.
+// Queries, keys and values of a new row in the layout of attention: those of one key head.
 void Int8Pass::place(std::int64_t row, std::int64_t kv_head, std::int64_t index) {
   const Int8Layer& l = m_.layers_[static_cast<std::size_t>(index)];
   const bool sliding = c_.sliding[static_cast<std::size_t>(index)];

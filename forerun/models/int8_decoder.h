@@ -24,13 +24,13 @@ struct Int8Layer {
   static Int8Layer pack(const DecoderLayer& layer, Activation activation, Arena& arena);
 };
 
-/// What a pass computes in; grows to the largest pass seen.
+/// Working memory of a pass; grows to the largest pass so far.
 struct Int8Workspace;
 
 /// A decoder whose linear layers are int8 (Precision::kInt8), on processors with AVX-512 VNNI. One
-/// job runs through all layers on all threads. The logits of a token depend on the tokens before it
-/// alone: bit for bit the same in a pass of one row or of many, in any company, on any number of
-/// threads.
+/// job runs through all layers on all threads. The logits of a token depend only on the tokens
+/// before it: bit for bit the same in a pass of one row or of many, with any other sequences, on
+/// any number of threads.
 class Int8Decoder {
  public:
   Int8Decoder(const DecoderConfig& config, at::Tensor embedding, std::vector<Int8Layer> layers,
@@ -38,7 +38,7 @@ class Int8Decoder {
   ~Int8Decoder();
 
   KvCache make_cache() const;
-  /// As `forward` of decoder_lm.h, whose checks have been made.
+  /// As `forward` of decoder_lm.h, which has checked the arguments.
   at::Tensor forward(std::span<const SequenceSpan> sequences,
                      std::span<const std::int64_t> kept = {}) const;
   /// Bytes that one pass reads of the weights.

@@ -1,5 +1,5 @@
 // The int8 engine on tiny random models of every family: close to float32, and bit for bit the same
-// however a text is cut into passes.
+// for any split of a text into passes.
 #include "forerun/models/int8_decoder.h"
 
 #include <ATen/ATen.h>
@@ -42,7 +42,7 @@ class Int8Family : public testing::TestWithParam<std::string> {
   at::Tensor expected_;
 };
 
-TEST_P(Int8Family, StaysCloseToFloat32) {  // a wrong scale or a lost group is far larger
+TEST_P(Int8Family, StaysCloseToFloat32) {  // a wrong scale or a lost group would be far larger
   const at::Tensor out = whole(a_);
   EXPECT_LT((out - expected_).square().mean().sqrt().item<double>(),
             0.1 * expected_.square().mean().sqrt().item<double>());
@@ -118,8 +118,8 @@ INSTANTIATE_TEST_SUITE_P(Tiny, Int8Family,
                                          "gemma3_softcap"),
                          [](const auto& family) { return family.param; });
 
-// Sizes that fit nothing: more than one task of gates, chunk of keys and block of rows, tails in
-// every direction, biases everywhere, windows and caps.
+// Awkward sizes: more than one task of gates, chunk of keys and block of rows, tails in every
+// direction, biases everywhere, windows and caps.
 class OddModel : public testing::Test {
  protected:
   void SetUp() override {
@@ -209,7 +209,7 @@ TEST_F(OddModel, AnyCutOfTheTextGivesTheSameBitForBit) {
   at::set_num_threads(before);
 }
 
-// Results share recycled memory: one that is still held must not be written over.
+// Results use recycled memory: one that is still held must not be overwritten.
 TEST_F(OddModel, HeldLogitsStay) {
   const DecoderLm model = build(Precision::kInt8);
   KvCache cache = model.make_cache();

@@ -10,7 +10,7 @@ namespace k = avx512;
 
 namespace {
 
-// Gates, and then their ups, that one thread computes together: whole panels.
+// Gates, followed by their ups, that one thread computes together: whole panels.
 constexpr std::int64_t kTask = 2 * k::kPanel;
 // Rows of a task's outputs held at a time.
 constexpr std::int64_t kTaskRows = 64;

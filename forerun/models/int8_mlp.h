@@ -16,12 +16,12 @@ class Int8Mlp {
   static Int8Mlp pack(const Linear& gate_up, const Linear& down, Activation activation,
                       Arena& arena);
 
-  /// What a thread needs of scratch memory, in floats.
+  /// Scratch memory of a thread, in floats.
   std::int64_t scratch_size() const noexcept;
   std::int64_t intermediate() const noexcept { return down_.inputs(); }
   std::int64_t bytes() const noexcept { return gate_up_.bytes() + down_.bytes(); }
 
-  /// What the rows of a pass need between its phases.
+  /// Memory for the rows of a pass between its phases.
   struct Gated {
     float* values;          ///< [rows, intermediate]
     avx512::Int8Rows rows;  ///< the same as int8
@@ -31,11 +31,11 @@ class Int8Mlp {
   /// @param x        [rows, hidden]
   /// @param scratch  of this thread
   /// @param out      [rows, stride]; added to if `add`
-  /// @param next     what this thread reads of weights after it, for the cache; or null
+  /// @param next     the weights that this thread reads next, to prefetch; or null
   void run(ThreadTeam::Worker& worker, const avx512::Int8Rows& x, const Gated& gated,
            std::int64_t rows, float* scratch, float* out, std::int64_t stride, bool add,
            const std::uint8_t* next = nullptr) const;
-  /// What a thread reads of the weights first.
+  /// The weights that a thread reads first.
   const std::uint8_t* first_panel(const ThreadTeam::Worker& worker) const noexcept {
     return gate_up_.first_panel(worker);
   }
@@ -44,7 +44,7 @@ class Int8Mlp {
   void gate(const avx512::Int8Rows& x, float* gated, std::int64_t rows, std::int64_t task,
             float* scratch, const std::uint8_t* next) const;
 
-  Int8Matrix gate_up_;  // by turns 96 gates and their 96 ups, zeros behind the last
+  Int8Matrix gate_up_;  // alternately 96 gates and their 96 ups, padded with zeros
   Int8Matrix down_;
   Activation activation_ = Activation::kSilu;
 };

@@ -16,7 +16,7 @@ struct ModelWeight {
   std::vector<std::int64_t> shape;  ///< as the config asks for it
 };
 
-/// The model with other values, in the order of `weights(model)`; what is not a weight is shared.
+/// The model with other values, in the order of `weights(model)`; everything else is shared.
 template <class Model>
 Model with_values(Model model, std::span<const at::Tensor> values) {
   const std::vector<ModelWeight> places = weights(model);

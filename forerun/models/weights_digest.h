@@ -7,8 +7,8 @@
 
 namespace forerun {
 
-/// A hash that differs for models with other weights. Weights count as they are saved, in
-/// bf16: what was trained in float32 and what was loaded again are one model.
+/// A hash of a model's weights. Weights are hashed in bf16, as they are saved: a model trained in
+/// float32 and its saved copy have the same hash.
 std::string digest_of(std::span<const ModelWeight> weights);
 
 }  // namespace forerun

@@ -8,7 +8,7 @@
 namespace forerun {
 namespace {
 
-// [n, end - begin] bool: which keys each new position sees. Undefined if it sees all.
+// [n, end - begin] bool: the keys that each new position sees. Undefined if all.
 at::Tensor visible(std::int64_t n, std::int64_t length, std::int64_t begin,
                    const std::optional<std::int64_t>& window) {
   const bool windowed = window && length + n - begin > *window;

@@ -15,10 +15,10 @@ struct AttentionOptions {
   double softcap = 0.0;                ///< scores become c * tanh(score / c); 0 = none
 };
 
-/// Causal attention of new positions over a sequence's cache, which holds their own keys and values
-/// already (written, not yet advanced). Query heads that share a key head are grouped, never
+/// Causal attention of new positions over a sequence's cache, which already holds their keys and
+/// values (written, not yet advanced). Query heads that share a key head are grouped, never
 /// expanded.
-/// @param q  [n, heads, head_dim] of the cache's dtype; row i stands at position cache.length() + i
+/// @param q  [n, heads, head_dim] of the cache's dtype; row i is at position cache.length() + i
 /// @return   [n, heads * head_dim]
 at::Tensor attend(const at::Tensor& q, const KvCache& cache, std::int64_t layer,
                   const AttentionOptions& options);

@@ -32,7 +32,7 @@ W inverse_rms(const W* x, std::int64_t n, double eps) {
   return W(1) / std::sqrt(squares / static_cast<W>(n) + static_cast<W>(eps));
 }
 
-// Gradient of y = x * r(x) * w: dx over dy, and dw added to.
+// Gradient of y = x * r(x) * w: dx over dy; adds to dw.
 template <class W>
 void norm_backward(const W* x, const W* w, W r, std::int64_t n, W* dy, W* dw) {
   const W along = sum_of<W>(n, [&](std::int64_t i) { return dy[i] * w[i] * x[i]; });
@@ -43,7 +43,8 @@ void norm_backward(const W* x, const W* w, W r, std::int64_t n, W* dy, W* dw) {
   }
 }
 
-// Calls f(begin, end, partial) for chunks of rows, `partial` a zeroed row of `n`; adds them up.
+// Calls f(begin, end, partial) for chunks of rows, `partial` a zeroed row of `n`; sums the
+// partials.
 template <class W, class F>
 void with_partials(std::int64_t rows, std::int64_t n, W* total, F&& f) {
   const std::int64_t chunks = (rows + kChunk - 1) / kChunk;
@@ -192,7 +193,7 @@ struct NormRotate : torch::autograd::Function<NormRotate> {
   }
 };
 
-// Elements of one piece of work: what is loaded stays in the first-level cache.
+// Elements of one piece of work, which fits the first-level cache.
 constexpr std::int64_t kPiece = 1024;
 
 struct SwiGlu : torch::autograd::Function<SwiGlu> {
@@ -255,7 +256,7 @@ struct SwiGlu : torch::autograd::Function<SwiGlu> {
   }
 };
 
-// x * sigmoid(2 u), u = sqrt(2 / pi) (x + 0.044715 x^3): what tanh comes down to.
+// x * sigmoid(2 u), u = sqrt(2 / pi) (x + 0.044715 x^3): equal to the tanh form.
 template <class W>
 struct GeluTerms {
   static constexpr W kScale = W(1.5957691216057308), kCube = W(0.044715);

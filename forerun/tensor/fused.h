@@ -2,10 +2,10 @@
 
 #include <ATen/core/Tensor.h>
 
-/// What a trained transformer does between its matrix products, one pass over memory each, forward
-/// and backward. On the CPU for float64, float32 and bfloat16 (computed in float32); elsewhere, and
-/// for other types, the same from ATen's operations. Sums over rows are taken in a fixed order:
-/// gradients do not depend on the number of threads.
+/// The operations of a transformer in training between its matrix products, one pass over memory
+/// each, forward and backward. On the CPU for float64, float32 and bfloat16 (computed in float32);
+/// elsewhere, and for other types, the same from ATen's operations. Sums over rows have a fixed
+/// order: gradients do not depend on the number of threads.
 namespace forerun {
 
 /// x / sqrt(mean(x^2) + eps) * weight over the last dimension.

@@ -21,7 +21,7 @@ using internal::with_types;
 using torch::autograd::AutogradContext;
 using torch::autograd::variable_list;
 
-// Of what is kept in full: the type a tensor of x's type is computed in.
+// The type in which a tensor of x's type is computed.
 at::ScalarType wide_type(const at::Tensor& x) {
   return x.scalar_type() == at::kDouble ? at::kDouble : at::kFloat;
 }
@@ -46,8 +46,9 @@ Moments<W> moments(const W* x, std::int64_t n, double eps) {
   return {mean, W(1) / std::sqrt(squares / static_cast<W>(n) + static_cast<W>(eps))};
 }
 
-// f(b, first, last, room) for pieces of the rows of each member of the batch. Gradients of what all
-// rows of a member share are summed by one thread, in order: whole members are pieces then.
+// f(b, first, last, room) for pieces of the rows of each member of the batch. Gradients of
+// parameters shared by all rows of a member are summed by one thread, in order; the pieces are then
+// whole members.
 template <class W, class F>
 void for_rows(const Sizes& s, bool whole, std::int64_t room, F&& f) {
   constexpr std::int64_t kPiece = 16;

@@ -2,10 +2,10 @@
 
 #include <ATen/core/Tensor.h>
 
-/// What a Diffusion Transformer does between its matrix products (adaLN-Zero; Peebles and Xie 2022,
-/// arXiv:2212.09748, section 3.2), one pass over memory each, forward and backward. On the CPU for
-/// float64, float32 and bfloat16 (computed in float32); elsewhere the same from ATen's operations.
-/// Results do not depend on the number of threads, nor on what else is in the batch.
+/// The operations of a Diffusion Transformer between its matrix products (adaLN-Zero; Peebles and
+/// Xie 2022, arXiv:2212.09748, section 3.2), one pass over memory each, forward and backward. On
+/// the CPU for float64, float32 and bfloat16 (computed in float32); elsewhere the same from ATen's
+/// operations. Results do not depend on the number of threads, nor on the rest of the batch.
 namespace forerun {
 
 /// LayerNorm without weights over the last dimension, times 1 + scale, plus shift.

@@ -12,7 +12,7 @@ constexpr double kEps = 1e-6;
 
 struct Inputs {
   at::Tensor x, shift, scale, y;
-  // Shift and scale are pieces of one row, as a block's modulation has them.
+  // Shift and scale are pieces of one row, like a block's modulation.
   Inputs(at::ScalarType type, at::ScalarType narrow) {
     at::manual_seed(5);
     x = (at::randn({kBatch, kTokens, kDim}, at::kDouble) * 2.0 + 0.7).to(type);
@@ -86,7 +86,7 @@ INSTANTIATE_TEST_SUITE_P(Types, Modulation,
                                   at::toString(test.param.narrow);
                          });
 
-// What a sequence's numbers are must not depend on which sequences it is computed with.
+// A sample's numbers must not depend on the rest of the batch.
 TEST(ModulationRows, DoNotDependOnTheBatchNorOnThreads) {
   Inputs in(at::kFloat, at::kFloat);
   const int before = at::get_num_threads();

@@ -115,7 +115,7 @@ TEST_P(Fused, Gelu) {
   EXPECT_LT(difference(fused, plain, inputs), GetParam().bound);
 }
 
-// The path of other devices computes the same; float16 has no kernel here.
+// The path of other devices gives the same; float16 has no kernel here.
 TEST_P(Fused, TheFallbackIsTheSameFunction) {
   if (GetParam().type != at::kFloat) return;
   const at::Tensor x = random({4, 12}).to(at::kHalf), w = weight(6).to(at::kHalf);

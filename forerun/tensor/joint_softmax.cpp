@@ -23,7 +23,7 @@ T* row_of(const at::Tensor& m, std::int64_t h, std::int64_t r) {
   return m.mutable_data_ptr<T>() + h * m.stride(0) + r * m.size(2);
 }
 
-// The values of what counts of a row of n, zeros around them.
+// The visible values of a row of n, zeros around them.
 template <class T>
 void store_seen(const Wide<T>* values, Visible seen, std::int64_t n, T* row) {
   std::fill(row, row + seen.begin, T(0));
@@ -31,7 +31,7 @@ void store_seen(const Wide<T>* values, Visible seen, std::int64_t n, T* row) {
   std::fill(row + seen.end, row + n, T(0));
 }
 
-// f(left row, right row, what counts of each, room for both), for every row of every head.
+// f(left row, right row, visible ranges of both, room for both), for every row of every head.
 template <class T, class F>
 void for_each_row(const at::Tensor& left, const at::Tensor& right,
                   const std::vector<Visible>& left_seen, const std::vector<Visible>& right_seen,
@@ -47,7 +47,7 @@ void for_each_row(const at::Tensor& left, const at::Tensor& right,
   });
 }
 
-// Where a device has no kernel of ours: [1, rows, columns] bool, true where a column counts.
+// For devices without our kernel: [1, rows, columns] bool, true where a column is visible.
 at::Tensor mask_of(const std::vector<Visible>& seen, std::int64_t rows, std::int64_t columns,
                    std::int64_t group, const at::Device& device) {
   std::vector<std::int64_t> begin, end;

@@ -24,18 +24,17 @@ class KvCache {
 
   std::int64_t length() const noexcept { return length_; }
 
-  /// Room for `n` more positions; growing doubles the storage, so that a run copies O(length) in
-  /// all.
+  /// Room for `n` more positions; growing doubles the storage, so a run copies O(length) in total.
   void reserve(std::int64_t n);
-  /// Writes keys and values of new positions behind the kept ones; `advance` makes them count.
+  /// Writes keys and values of new positions after the kept ones; `advance` commits them.
   /// @param k, v  [n, heads, head_dim] of the cache's dtype, n within what was reserved
   void write(std::int64_t layer, const at::Tensor& k, const at::Tensor& v);
   void advance(std::int64_t n);
   /// Keys and values of positions [begin, end): [heads, end - begin, head_dim], views.
   at::Tensor keys(std::int64_t layer, std::int64_t begin, std::int64_t end) const;
   at::Tensor values(std::int64_t layer, std::int64_t begin, std::int64_t end) const;
-  /// The pages of a cache made of them; their writer calls `advance` as well.
-  /// @throws std::bad_optional_access  it is made of tensors
+  /// The pages of a cache in page form; the writer calls `advance` as well.
+  /// @throws std::bad_optional_access  the cache has tensors
   KvPages& pages() { return pages_.value(); }
   const KvPages& pages() const { return pages_.value(); }
   /// Keeps the first `length` positions; no effect if there are fewer.

@@ -50,14 +50,14 @@ void check(const at::Tensor& logits, const at::Tensor& addend, const MixedTarget
   }
 }
 
-// What one row gives.
+// Result of one row.
 template <class W>
 struct RowResult {
   W loss, overlap;
   std::int64_t best;
 };
 
-// x: the row's logits, over which the gradient by them is left.
+// x: the row's logits, replaced by their gradient.
 template <class W>
 RowResult<W> row_loss(W* x, const W* law, W covered, std::int64_t n, std::int64_t label, W weight,
                       W share) {

@@ -7,15 +7,15 @@
 
 namespace forerun {
 
-/// What the rows of a matrix of logits are to say, and how much each counts.
+/// Targets of the rows of a matrix of logits, and their weights.
 struct MixedTargets {
   std::vector<std::int64_t> label;   ///< [rows]: a column each
   at::Tensor laws;                   ///< [laws, columns] float32 (float64 for float64 logits)
-  std::vector<std::int64_t> law_of;  ///< [rows]: the row of `laws` a row is to equal
+  std::vector<std::int64_t> law_of;  ///< [rows]: the row of `laws` that is a row's target
   std::vector<float> weight;         ///< [rows]
-  double share = 0.5;                ///< of the law in a row's loss; the rest is the label's
-  /// [laws] float32: how much of a wider law lies in these columns, of which `laws` has the
-  /// proportions; counts in the overlap alone. Undefined: all of it.
+  double share = 0.5;                ///< of the law in a row's loss; the label has the rest
+  /// [laws] float32: the share of a wider law in these columns; `laws` is normalised over them.
+  /// Affects the overlap only. Undefined: all of it.
   at::Tensor covered;
 };
 
@@ -26,11 +26,11 @@ struct MixedCrossEntropy {
 };
 
 /// Cross-entropy of each row's softmax with a label and with a whole law (distillation), in one
-/// pass over memory that leaves the gradient behind: nothing of the logits' size is kept in
+/// pass over memory that also computes the gradient: nothing of the logits' size is kept in
 /// float32. float32 inside, or float64. The result does not depend on the number of threads.
 /// @param logits  [rows, columns] float64, float32 or bfloat16
 /// @param addend  the same, added to them; or undefined
-/// @throws std::invalid_argument if the targets are not of as many rows and columns
+/// @throws std::invalid_argument  targets with other numbers of rows or columns
 MixedCrossEntropy mixed_cross_entropy(const at::Tensor& logits, const at::Tensor& addend,
                                       const MixedTargets& targets);
 

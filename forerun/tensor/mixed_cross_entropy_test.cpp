@@ -68,8 +68,8 @@ TEST_P(MixedLoss, AndItsGradientAreThoseOfTheDefinition) {
   EXPECT_TRUE(at::equal(got.best, (a + b).argmax(1)));
 }
 
-// Laws of which a part lies outside the columns: the loss has their proportions, the overlap what
-// is there of them.
+// Laws partly outside the columns: the loss uses their normalised part, the overlap their actual
+// mass.
 TEST_P(MixedLoss, OfLawsThatAreCoveredInPartDiffersInTheOverlapAlone) {
   const auto [type, share] = GetParam();
   Example e = example(type, share);

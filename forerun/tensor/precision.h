@@ -7,10 +7,10 @@
 #pragma GCC visibility push(default)
 namespace forerun {
 
-/// What weights and activations are computed in. Logits and couplings are float32 and up always.
-/// kInt8: weights, activations, queries, keys and values in int8, mixed by Hadamard matrices, one
-/// scale an output, row, or position and head; what attention weighs values with in 8 bits;
-/// everything between in float32.
+/// What weights and activations are computed in. Logits and couplings are always at least float32.
+/// kInt8: weights, activations, queries, keys and values in int8, rotated by Hadamard matrices, one
+/// scale an output, row, or position and head; attention weights in 8 bits; everything else in
+/// float32.
 enum class Precision : std::uint8_t { kF32, kBF16, kInt8 };
 
 constexpr std::string_view name_of(Precision p) noexcept {

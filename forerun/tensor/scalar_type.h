@@ -6,7 +6,7 @@
 
 namespace forerun {
 
-/// What a model's tensors are held in; the int8 engine packs its weights from float32.
+/// The storage type of a model's tensors; the int8 engine packs its weights from float32.
 constexpr at::ScalarType scalar_type(Precision p) noexcept {
   return p == Precision::kBF16 ? at::kBFloat16 : at::kFloat;
 }

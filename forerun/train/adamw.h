@@ -9,17 +9,17 @@
 
 namespace forerun {
 
-/// AdamW: Adam with weight decay apart from the gradient.
+/// AdamW: Adam with decoupled weight decay.
 /// Source: Loshchilov and Hutter 2019, arXiv:1711.05101, Algorithm 2; numbers as torch.optim.AdamW.
 class AdamW {
  public:
   struct Options {
     double beta1 = 0.9, beta2 = 0.95, epsilon = 1e-8, weight_decay = 0.0;
   };
-  /// Moments are zero, float32, shaped as the parameters.
+  /// Moments are zero, float32, with the parameters' shapes.
   AdamW(std::vector<Parameter> parameters, Options options);
 
-  /// Changes the parameters by one step.
+  /// Updates the parameters by one step.
   /// @param gradients  in the order of the parameters
   /// @param rate       learning rate; each parameter's factor applies
   /// @param step       1, 2, ...
@@ -41,15 +41,15 @@ class AdamW {
   std::vector<Group> groups_;
 };
 
-/// An exponential average of the parameters: what is tested and shipped, if it is asked for.
+/// An exponential average of the parameters, tested and shipped if requested.
 class WeightAverage {
  public:
   /// @param decay  in [0, 1); 0: no average
   WeightAverage(const std::vector<Parameter>& parameters, double decay);
 
   bool on() const noexcept { return decay_ > 0.0; }
-  /// After an update. Early on the decay is (1 + step) / (10 + step), so that the first weights are
-  /// soon forgotten.
+  /// After an update. Early on the decay is (1 + step) / (10 + step), so the first weights are soon
+  /// forgotten.
   void update_(const std::vector<Parameter>& parameters, std::int64_t step);
   /// Empty if there is no average.
   const std::vector<at::Tensor>& values() const noexcept { return values_; }

@@ -16,7 +16,7 @@ namespace {
 
 using nlohmann::json;
 
-// What torch.optim.AdamW makes of it in float64 (tools/make_train_values.py).
+// Results of torch.optim.AdamW in float64 (tools/make_train_values.py).
 const json& expected() {
   static const json values =
       json::parse(testing::read_file(FORERUN_SOURCE_DIR "/tests/data/train/optimizer.json"));
@@ -104,7 +104,7 @@ TEST(Gradients, OneBadElementShowsInTheNorm) {
   Gradients gradients(parameters);
   gradients.values_()[7] = std::numeric_limits<float>::infinity();
   EXPECT_FALSE(std::isfinite(gradients.norm()));
-  gradients.values_()[7] = 1e30F;  // its square is beyond float32, the norm is not
+  gradients.values_()[7] = 1e30F;  // its square exceeds float32's range, the norm does not
   EXPECT_NEAR(gradients.norm(), 1e30, 1e24);
 }
 

@@ -4,9 +4,9 @@
 
 namespace forerun {
 
-/// While it lives, matrix products on the CPU run in bfloat16 and what needs range in float32, as
-/// torch.autocast("cpu") has it. The casts of weights are kept until it goes, not longer: the next
-/// step changes the weights.
+/// During its lifetime, matrix products on the CPU run in bfloat16 and operations that need range
+/// in float32, as in torch.autocast("cpu"). It keeps the casts of weights until it is destroyed,
+/// because the next step changes the weights.
 class Autocast {
  public:
   explicit Autocast(bool on) : before_(at::autocast::is_autocast_enabled(at::kCPU)) {

@@ -22,7 +22,7 @@ constexpr const char* kChecksum = "forerun.checksum";
 constexpr const char* kRemedy =
     "put back a good copy, or move it away to start the run from its beginning";
 
-// Its reader's own remedies are for models that were downloaded, or given by a wrong path.
+// The reader's own hints are for downloaded models or wrong paths.
 Safetensors read_checkpoint(const std::filesystem::path& path) {
   const auto broken = [&](const std::string& what) {
     return FormatError(
@@ -36,7 +36,7 @@ Safetensors read_checkpoint(const std::filesystem::path& path) {
   return {parsed->tensors(), parsed->metadata(), {std::move(file)}};
 }
 
-// FNV-1a over 8-byte words, four in turn: memory speed, and it sees any byte that changed.
+// FNV-1a over 8-byte words, four in turn: memory speed, and detects any changed byte.
 class Checksum {
  public:
   void add(std::span<const std::byte> bytes) {

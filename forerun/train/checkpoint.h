@@ -12,23 +12,23 @@
 
 namespace forerun {
 
-/// Tensors of a run by name; handles, so that reading a checkpoint writes into the run.
+/// Tensors of a run by name; handles, so reading a checkpoint writes into the run.
 using NamedTensors = std::vector<std::pair<std::string, at::Tensor>>;
 
-/// Writes everything a run needs to go on as one safetensors file with a checksum. The one before
-/// stands until the new one is complete.
+/// Writes the complete state of a run as one safetensors file with a checksum. The previous file
+/// remains until the new one is complete.
 /// @param tensors  contiguous float32 on the CPU
 /// @throws FormatError  e.g. the disk is full
 void write_checkpoint(const std::filesystem::path& path, const NamedTensors& tensors,
                       const nlohmann::json& state);
 
-/// A checkpoint, checked when it is opened.
+/// A checkpoint, verified on opening.
 class Checkpoint {
  public:
-  /// @throws FormatError  not a checkpoint, cut off, or other bytes than were written
+  /// @throws FormatError  not a checkpoint, truncated, or with a wrong checksum
   explicit Checkpoint(const std::filesystem::path& path);
 
-  /// As it was given to write_checkpoint.
+  /// As passed to write_checkpoint.
   const nlohmann::json& state() const noexcept { return state_; }
   /// Copies every tensor's numbers; first checks all names and shapes.
   /// @throws FormatError  other tensors than the file holds

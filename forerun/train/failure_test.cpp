@@ -56,7 +56,7 @@ TEST(TrainFailure, AStepWithoutAFiniteLossIsNeitherTakenNorKept) {
     EXPECT_NE(message.find("the checkpoint of step 10 stands"), message.npos) << message;
     const Checkpoint kept(folder.path() / "run" / "checkpoint.safetensors");
     EXPECT_EQ(kept.state().at("step"), 10);
-    // And it is a good one: the run goes on from it to its end.
+    // And it is intact: the run continues from it to its end.
     EXPECT_EQ(complaint(o), "");
   }
 }
@@ -82,7 +82,7 @@ TEST(TrainFailure, AFileWhereTheFolderShallBe) {
 
 TEST(TrainFailure, AFolderThatCannotBeWritten) {
   const TempFolder folder;
-  // Root may write anywhere but into what is no folder of a disk.
+  // Root may write anywhere except into something that is not a folder on disk.
   const std::string out = geteuid() == 0 ? "/proc/forerun" : (folder.path() / "run").string();
   if (geteuid() != 0) {
     std::filesystem::create_directory(out);
@@ -92,7 +92,7 @@ TEST(TrainFailure, AFolderThatCannotBeWritten) {
   EXPECT_NE(message.find("choose a folder that can be written"), message.npos) << message;
 }
 
-// A limit on the size of files stands in for a full disk: writes fail in the middle.
+// A limit on the size of files simulates a full disk: writes fail in the middle.
 class FileLimit {
  public:
   explicit FileLimit(rlim_t bytes) {
@@ -119,7 +119,7 @@ TEST(TrainFailure, AFullDiskLeavesTheLastCheckpoint) {
     if (kept.empty() && std::filesystem::exists(checkpoint)) kept = read_file(checkpoint);
   };
   {
-    // Enough for a checkpoint, and for the log of some ten steps beside it.
+    // Enough for a checkpoint and the log of about ten steps.
     const FileLimit limit(5000);
     const std::string message = complaint(o, tiny);
     EXPECT_NE(message.find("log.jsonl: writing failed"), message.npos) << message;

@@ -37,7 +37,7 @@ Gradients::Gradients(std::vector<Parameter>& parameters) : parameters_(parameter
   std::int64_t begin = 0;
   for (Parameter& p : parameters) {
     views_.push_back(flat_.narrow(0, begin, p.value.numel()).view(p.value.sizes()));
-    p.value.mutable_grad() = views_.back();  // autograd adds into a gradient that is there
+    p.value.mutable_grad() = views_.back();  // autograd adds to an existing gradient
     begin += p.value.numel();
   }
 }

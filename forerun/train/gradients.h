@@ -9,11 +9,11 @@
 
 namespace forerun {
 
-/// The gradients of all parameters in one buffer, so that a norm, a scaling or a sum over ranks is
-/// one operation. Parameters' `grad` are views of it while the object lives.
+/// The gradients of all parameters in one buffer, so a norm, a scaling or a sum over ranks is one
+/// operation. Parameters' `grad` are views of it while the object lives.
 class Gradients {
  public:
-  /// @throws std::invalid_argument  a parameter that is not as `Parameter` says, or a name twice
+  /// @throws std::invalid_argument  a parameter that violates `Parameter`, or a duplicate name
   explicit Gradients(std::vector<Parameter>& parameters);
   Gradients(const Gradients&) = delete;
   Gradients& operator=(const Gradients&) = delete;
@@ -25,7 +25,7 @@ class Gradients {
   void scale_(double factor);
   /// [numbers] float32, parameter by parameter.
   std::span<float> values_();
-  /// As the parameters, views.
+  /// With the parameters' shapes, views.
   const std::vector<at::Tensor>& tensors() const noexcept { return views_; }
 
  private:

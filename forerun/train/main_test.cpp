@@ -1,4 +1,4 @@
-// The test program is also the program that some tests start: it then trains instead of testing.
+// The test program also is the program that some tests start: it then trains instead of testing.
 #include <gtest/gtest.h>
 
 #include <cstdlib>

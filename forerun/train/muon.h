@@ -17,8 +17,8 @@ namespace forerun {
 at::Tensor orthogonalized(const at::Tensor& x, at::ScalarType type);
 
 /// Muon for the matrices between a network's hidden states, AdamW for all else: embeddings, heads,
-/// norms. A matrix moves by its orthogonalized momentum, sized as AdamW's steps are (0.2 * sqrt of
-/// the longer side), so that one learning rate and one weight decay serve both.
+/// norms. A matrix moves by its orthogonalized momentum, scaled to the size of AdamW's steps (0.2 *
+/// sqrt of the longer side), so one learning rate and one weight decay serve both.
 /// Source: Liu et al. 2025, arXiv:2502.16982, section 2.2; numbers as torch.optim.Muon with
 /// adjust_lr_fn "match_rms_adamw".
 class Optimizer {
@@ -29,7 +29,7 @@ class Optimizer {
     double momentum = 0.95;   ///< of Muon, Nesterov's
     at::ScalarType products;  ///< of Muon's iterations: bfloat16, or float32
   };
-  /// Moments are zero, float32. Muon takes what has two dimensions and decays.
+  /// Moments are zero, float32. Muon takes parameters with two dimensions and weight decay.
   Optimizer(const std::vector<Parameter>& parameters, const Options& options);
 
   /// Changes the parameters by one step.
@@ -38,8 +38,8 @@ class Optimizer {
   /// @param step       1, 2, ...
   void update_(const std::vector<at::Tensor>& gradients, double rate, std::int64_t step);
 
-  /// What a checkpoint keeps besides the parameters: "first_moment/NAME", and "second_moment/NAME"
-  /// of those that AdamW changes.
+  /// Checkpoint contents besides the parameters: "first_moment/NAME", and "second_moment/NAME" of
+  /// those with AdamW.
   std::vector<std::pair<std::string, at::Tensor>> state() const;
 
  private:

@@ -54,7 +54,7 @@ TEST(Muon, BFloat16IsNearFloat32) {
   EXPECT_LT(far, 0.03);
 }
 
-// torch.optim.Muon (tools/make_train_values.py). Its products are bfloat16: compared are the steps,
+// torch.optim.Muon (tools/make_train_values.py). Its products are bfloat16: steps are compared
 // within that rounding.
 TEST(Muon, StepsAsPyTorchDoes) {
   const json e = json::parse(testing::read_file(FORERUN_SOURCE_DIR "/tests/data/train/muon.json"));

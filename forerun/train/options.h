@@ -10,11 +10,11 @@
 #pragma GCC visibility push(default)
 namespace forerun {
 
-/// How to train; what an Objective is trained with. Plain values: part of the public API.
+/// Training options of an Objective. Plain values: part of the public API.
 struct TrainOptions {
-  std::string out;  ///< folder of the checkpoint, the log and the result; made if missing
+  std::string out;  ///< folder of the checkpoint, the log and the result; created if missing
 
-  std::int64_t steps = 0;       ///< optimizer steps; 0: as many as `epochs` make
+  std::int64_t steps = 0;       ///< optimizer steps; 0: given by `epochs`
   double epochs = 1.0;          ///< passes over the examples, used if `steps` is 0
   std::size_t batch = 32;       ///< examples a step at most, over all ranks
   std::size_t micro_batch = 4;  ///< examples of one forward and backward pass
@@ -30,17 +30,17 @@ struct TrainOptions {
   bool bf16 = true;   ///< matrix products in bfloat16 (autocast); weights stay float32
   std::uint64_t seed = 0;
 
-  std::int64_t checkpoint_steps = 0;  ///< a checkpoint every so many steps; 0: not by steps
-  double checkpoint_seconds = 600.0;  ///< and after so many seconds; 0: not by time
+  std::int64_t checkpoint_steps = 0;  ///< steps between checkpoints; 0: none by steps
+  double checkpoint_seconds = 600.0;  ///< and seconds between them; 0: none by time
   std::int64_t evaluate_steps =
-      200;  ///< held-out loss before the first step and every so many; 0: only at the end
-  double time_limit = 0.0;  ///< seconds of this process after which it stops cleanly; 0: none
+      200;  ///< held-out loss before the first step and at this interval; 0: only at the end
+  double time_limit = 0.0;  ///< seconds of this process after which it stops; 0: none
   int threads = 0;          ///< a rank; 0: the cores of the machine over its ranks
 
   std::string provenance = "{}";  ///< JSON object: command line, data, version; goes into the log
 };
 
-/// A figure as a ratio of sums, e.g. how many positions were predicted right of how many.
+/// A figure as a ratio of sums, e.g. the number of right predictions over the number of positions.
 struct Figure {
   std::string name;
   double numerator = 0.0, denominator = 0.0;
@@ -54,7 +54,7 @@ struct HeldOut {
   std::vector<Figure> figures;
 };
 
-/// Where a run stands after a step.
+/// Progress of a run after a step.
 struct Progress {
   std::int64_t step = 0, steps = 0;  ///< done, of all
   double epoch = 0.0;                ///< passes over the examples so far
@@ -65,7 +65,7 @@ struct Progress {
   double gflops_per_second = 0.0;                   ///< of its matrix products, likewise
   double step_seconds = 0.0;
   double seconds = 0.0;      ///< of training so far, earlier processes of the run included
-  double eta_seconds = 0.0;  ///< until the last step; 0 while nothing is known
+  double eta_seconds = 0.0;  ///< until the last step; 0 while unknown
   std::int64_t tokens = 0;   ///< so far
   std::vector<Figure> figures;
   const HeldOut* held_out = nullptr;  ///< the latest, if there is one
@@ -83,13 +83,13 @@ struct TrainListener {
 enum class TrainEnd : std::uint8_t { kDone, kInterrupted, kTimeLimit };
 std::string_view name_of(TrainEnd end) noexcept;
 
-/// What became of a run.
+/// Result of a run.
 struct TrainReport {
   TrainEnd end = TrainEnd::kDone;
   int rank = 0;  ///< of this process under mpirun; 0 speaks for all
   std::int64_t step = 0, steps = 0;
   std::int64_t resumed_from = 0;  ///< the step this process began after
-  std::int64_t parameters = 0;    ///< numbers that were trained
+  std::int64_t parameters = 0;    ///< numbers in the trained parameters
   std::int64_t tokens = 0;        ///< of all steps
   double seconds = 0.0;           ///< of all steps
   double loss = 0.0, smoothed_loss = 0.0;

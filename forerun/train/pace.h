@@ -4,13 +4,13 @@
 
 namespace forerun {
 
-/// How long a run will still take, from how long its steps took. The first step of a process is
-/// left out where there are others: it pays for what is prepared once.
+/// Estimates the remaining time of a run from the time of its steps. The first step of a process is
+/// ignored if there are others: it includes one-time preparation.
 class Pace {
  public:
-  /// @param seconds  since the last call, all that happened between two steps included
+  /// @param seconds  since the last call, everything between two steps included
   void add(double seconds);
-  /// 0 while nothing is known.
+  /// 0 while unknown.
   double remaining(std::int64_t steps_left) const;
 
  private:

@@ -7,9 +7,9 @@
 
 namespace forerun {
 
-/// The weights of a model as what training changes.
-/// @param decays  of a ModelWeight: weight decay, and Muon, are for it. True for the matrices that
-///                a direction is multiplied with; not for norms, vectors and tables
+/// The weights of a model as training parameters.
+/// @param decays  whether weight decay and Muon apply to a ModelWeight. True for matrices that
+///                multiply activations; not for norms, vectors and tables
 template <class Decays>
 std::vector<Parameter> parameters_of(const std::vector<ModelWeight>& weights,
                                      const Decays& decays) {

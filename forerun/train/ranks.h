@@ -14,15 +14,15 @@ namespace internal {
 class MpiGroup;
 }
 
-/// The processes that train together; one alone unless the program was started by `mpirun`.
-/// Every rank makes the same calls in the same order. All of them throw TrainError if a rank of
-/// this machine is gone (one elsewhere: mpirun ends this process).
+/// The processes that train together; one alone unless the program was started by `mpirun`. Every
+/// rank makes the same calls in the same order. All of them throw TrainError if a rank on this
+/// machine is gone (mpirun ends this process if one elsewhere is).
 class Ranks {
  public:
   /// This process alone.
   Ranks();
-  /// All processes of an `mpirun`, or this one alone where there was none. Once a process.
-  /// @throws std::invalid_argument  started by mpirun, but forerun was built without MPI
+  /// All processes of an `mpirun`, or this one alone without it. Call it once in a process.
+  /// @throws std::invalid_argument  started by mpirun, but forerun is built without MPI
   static Ranks join();
   Ranks(Ranks&&) noexcept;
   Ranks& operator=(Ranks&&) noexcept;
@@ -44,8 +44,9 @@ class Ranks {
   /// True on all ranks if it is on one.
   bool any(bool here);
 
-  /// Runs `work` and waits until all ranks have. If it threw on some rank, every rank throws: the
-  /// lowest of those what it threw, all others StoppedByOtherRank. `work` must not call the ranks.
+  /// Runs `work` and waits until all ranks have. If it throws on some rank, every rank throws: the
+  /// lowest of those its own exception, all others StoppedByOtherRank. `work` must not call the
+  /// ranks.
   void together(const std::function<void()>& work);
 
  private:

@@ -1,4 +1,4 @@
-// Two processes under mpirun; what they do is in tests/support/train_worker.h.
+// Two processes under mpirun; tests/support/train_worker.h is their code.
 #include "forerun/train/ranks.h"
 
 #include <gtest/gtest.h>
@@ -134,9 +134,9 @@ TEST_F(TwoRanks, StopTogetherWhenMpirunPassesOnThatTheyShall) {
     std::this_thread::sleep_for(std::chrono::milliseconds(5));
   }
   ASSERT_FALSE(child.ended()) << read_file(output());
-  child.kill(SIGUSR1);  // mpirun hands it to all ranks
+  child.kill(SIGUSR1);  // mpirun forwards it to all ranks
   EXPECT_NE(child.wait(), 0);
-  // No checkpoint was due: this one was written because of the question to stop.
+  // No checkpoint was due: the stop request caused this one.
   const auto log = testing::read_lines(out / "log.jsonl");
   EXPECT_EQ(Checkpoint(out / "checkpoint.safetensors").state().at("step"), log.back().at("step"));
 }
@@ -155,7 +155,7 @@ class OneFails : public TwoRanks {
     EXPECT_EQ(Checkpoint(out / "checkpoint.safetensors").state().at("step"), 20);
     EXPECT_EQ(message().size(), 1U) << read_file(output());
     const std::string line = message().empty() ? "" : message()[0];
-    // Afterwards one process goes on to the end.
+    // Afterwards one process continues to the end.
     EXPECT_EQ(testing::train_as_asked({{"out", out.string()}, {"micro_batch", 8}}), 0);
     EXPECT_EQ(Checkpoint(out / "checkpoint.safetensors").state().at("step"), 60);
     return line;

@@ -72,7 +72,7 @@ TrainReport train_in(const TrainOptions& options, TinyObjective::Options tiny = 
   return train(objective, options, {}, ranks);
 }
 
-// What `train` says; "" if it says nothing.
+// The error of `train`; "" if there is none.
 std::string complaint(const TrainOptions& options, TinyObjective::Options tiny = {}) {
   try {
     train_in(options, std::move(tiny));
@@ -128,7 +128,7 @@ TEST_F(Stopped, AnotherObjectiveIsRefused) {
   options.out = (folder.path() / "run").string();
   options.time_limit = 0.0;
   tiny = {};
-  tiny.hidden = 23;  // the same in words, other tensors
+  tiny.hidden = 23;  // the same description, other tensors
   EXPECT_NE(complaint(options, tiny).find("has another shape"), std::string::npos);
   EXPECT_EQ(files(options.out), before);
 }
@@ -191,7 +191,7 @@ TEST_F(Stopped, AFinishedRunStaysAsItIs) {
 TEST_F(Stopped, AResultThatWasNotWrittenAnyMoreIsWrittenNextTime) {
   train_in(options);
   const Files done = files(options.out);
-  // As if killed behind the last checkpoint and before the result.
+  // As if killed after the last checkpoint and before the result.
   std::ofstream(std::filesystem::path(options.out) / "model.safetensors") << "of an earlier step";
   train_in(options);
   EXPECT_EQ(files(options.out), done);

@@ -2,11 +2,11 @@
 
 #include <stdexcept>
 
-/// How training fails; part of the public API.
+/// Exceptions of training; part of the public API.
 #pragma GCC visibility push(default)
 namespace forerun {
 
-/// Training cannot go on; the message says why and what to try.
+/// Training cannot continue; the message gives the reason and a remedy.
 class TrainError : public std::runtime_error {
  public:
   using std::runtime_error::runtime_error;

@@ -8,17 +8,17 @@
 
 namespace forerun {
 
-/// The log of a run, a JSON object a line. Held by one process at a time.
+/// The log of a run, a JSON object a line. Locked by one process at a time.
 class TrainLog {
  public:
-  /// Opens or makes the file and leaves what it holds.
+  /// Opens or creates the file and keeps its content.
   /// @throws FormatError  cannot be written, or another process trains into this folder
   explicit TrainLog(std::filesystem::path path);
   TrainLog(const TrainLog&) = delete;
   TrainLog& operator=(const TrainLog&) = delete;
   ~TrainLog();
 
-  /// Drops what lies behind the first `bytes`, and a line that would be cut.
+  /// Truncates to the first `bytes`, and to whole lines.
   void keep_first(std::uint64_t bytes);
   /// Adds a line; numbers that are not finite become null.
   void append(const nlohmann::ordered_json& line);

@@ -85,7 +85,7 @@ TEST(Train, TheLossOfAStepIsTheRatioOfSums) {
   TinyObjective fresh;
   std::vector<std::size_t> all(fresh.size());
   std::iota(all.begin(), all.end(), std::size_t{0});
-  // The noise is small beside the error of an untrained network: any seed will do.
+  // The noise is small compared with the error of an untrained network: any seed works.
   const LossSum sum = fresh.loss(all, 0);
   EXPECT_NEAR(run.losses.at(0), sum.loss.item<double>() / sum.weight, 0.05 * run.losses.at(0));
 }
@@ -109,7 +109,7 @@ TEST(Train, SavesTheAverageOfTheWeightsAndKeepsTheWeights) {
   o.out = (folder.path() / "raw").string();
   o.ema = 0.0;
   const Trained raw = trained(o);
-  // Evaluating with the average left the weights as they were, bit for bit.
+  // Evaluation with the average left the weights unchanged, bit for bit.
   EXPECT_EQ(largest_difference(averaged.values, raw.values), 0.0);
   const Safetensors saved = load_safetensors(folder.path() / "run" / "model.safetensors");
   const Safetensors kept = load_safetensors(folder.path() / "raw" / "model.safetensors");

@@ -11,7 +11,7 @@
 
 namespace forerun::support {
 
-// Couplings with the biases one finds in the wild: the negative controls of the statistical tests.
+// Couplings with known biases: the negative controls of the statistical tests.
 
 /// After a rejection it draws from the target instead of the residual.
 inline Coupled<Token> resample_from_target(const Categorical& target, const Categorical& draft,
@@ -26,7 +26,7 @@ inline Coupled<Token> keep_every_draft(const Categorical&, const Categorical&, T
   return {drafted, true};
 }
 
-/// A coupling of two categoricals as the loop applies it; `draw` is the exact one.
+/// A coupling of two categoricals as used by the loop; `draw` is the exact one.
 template <auto kCouple>
 struct RuleOf {
   Coupled<Token> couple(const TokenLaw& target, const TokenDraft& draft, std::size_t step,

@@ -15,9 +15,9 @@ inline std::string replaced(std::string text, std::string_view from, std::string
   return text.replace(at, from.size(), to);
 }
 
-/// Makes `folder` a tiny model that chats: tests/data/tiny/llama_plain with a ChatML template, some
-/// more tokens that end an answer, so that its random texts do end, and the byte 0x1a among its
-/// tokens, which most vocabularies have.
+/// Creates in `folder` a tiny model that chats: tests/data/tiny/llama_plain with a ChatML template,
+/// some more end tokens, so that its random texts end, and the byte 0x1a among its tokens, which
+/// most vocabularies have.
 inline std::string make_chat_model(const std::filesystem::path& folder) {
   const std::filesystem::path from = FORERUN_SOURCE_DIR "/tests/data/tiny/llama_plain";
   std::filesystem::create_directories(folder);

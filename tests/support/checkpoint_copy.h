@@ -15,7 +15,7 @@
 
 namespace forerun::testing {
 
-/// What a FormatError of f says.
+/// The message of f's FormatError.
 template <class F>
 std::string thrown_by(F&& f) {
   try {
@@ -26,7 +26,7 @@ std::string thrown_by(F&& f) {
   return "did not throw";
 }
 
-/// A copy of a model's folder whose config and tensors can be changed.
+/// A copy of a model's folder with editable config and tensors.
 struct CheckpointCopy {
   TempFolder folder;
   nlohmann::json config;
@@ -46,7 +46,7 @@ struct CheckpointCopy {
     for (const auto& [key, t] : tensors) all.push_back(t);
     write_safetensors(folder.path() / name, all);
   }
-  /// `load` fails with one line that begins with the folder and holds `part`.
+  /// `load` fails with one line that starts with the folder and contains `part`.
   template <class F>
   void expect_says(const std::string& part, F&& load) const {
     const std::string said = thrown_by(load);

@@ -15,12 +15,12 @@
 
 namespace forerun::testing {
 
-/// A process of this test program, or of another; killed if it is still there at the end.
+/// A process of this test program, or of another; killed on destruction if it still runs.
 class Child {
  public:
   /// @param command      program and arguments; looked up in PATH
-  /// @param environment  "NAME=VALUE", on top of what is there
-  /// @param output       file that gets standard output and standard error
+  /// @param environment  "NAME=VALUE", added to the current environment
+  /// @param output       file for standard output and standard error
   Child(std::vector<std::string> command, const std::vector<std::string>& environment,
         const std::filesystem::path& output) {
     pid_ = fork();

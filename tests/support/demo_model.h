@@ -5,7 +5,7 @@
 
 namespace forerun {
 
-/// Path of SmolLM2-135M-Instruct as tools/get_model.sh keeps it.
+/// Path of SmolLM2-135M-Instruct, as downloaded by tools/get_model.sh.
 inline std::string demo_model_path() {
   const auto env = [](const char* name) {
     const char* value = std::getenv(name);

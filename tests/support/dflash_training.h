@@ -13,7 +13,7 @@
 #include "forerun/train/dflash/dflash_objective.h"
 #include "tests/support/tiny_models.h"
 
-/// A tiny target and documents to train drafters for it.
+/// A tiny target and training documents for its drafters.
 namespace forerun::testing {
 
 inline std::shared_ptr<const DecoderLm> tiny_target(const std::string& name = "llama_plain") {
@@ -33,7 +33,7 @@ inline TargetHead head_of(const DecoderLm& target, const at::Tensor& drafted = {
       .drafted = drafted};
 }
 
-/// Makes `folder` and loads the documents from it.
+/// Creates `folder` and loads the documents from it.
 inline TokenShards shards_in(const std::filesystem::path& folder,
                              std::span<const TokenDocument> documents) {
   std::filesystem::create_directories(folder);
@@ -52,7 +52,7 @@ inline std::vector<Token> some_tokens(std::size_t n, std::uint32_t salt, Token v
   return out;
 }
 
-/// Keeps the parts of an objective together while a test changes some of them.
+/// Owns the parts of an objective while a test changes some of them.
 struct ObjectiveParts {
   std::shared_ptr<const DecoderLm> target = tiny_target();
   std::shared_ptr<DFlash> model;
@@ -65,7 +65,7 @@ struct ObjectiveParts {
   }
 };
 
-/// A one-layer network for the tiny target with every head, that predicts something at random.
+/// A one-layer network for the tiny target with every head and random predictions.
 inline std::shared_ptr<DFlash> small_network(const DecoderLm& target,
                                              const at::Tensor& drafted = {}) {
   DFlashConfig c = dflash_config_for(target.config, 1, 1, 4);

@@ -9,7 +9,7 @@
 #include "forerun/models/dflash/dflash_file.h"
 #include "tests/support/tiny_models.h"
 
-/// The checkpoints of tests/data/dflash and what the published implementations make of them.
+/// The checkpoints of tests/data/dflash and the published implementations' results.
 namespace forerun {
 
 inline const std::string kDFlash = FORERUN_SOURCE_DIR "/tests/data/dflash/";

@@ -1,6 +1,6 @@
 #pragma once
 
-// A simulated machine, drafter and texts for the controller of draft lengths: no clock, all seeded.
+// A simulated machine, drafter and texts for the draft length controller: no clock, all seeded.
 
 #include <algorithm>
 #include <cmath>
@@ -16,7 +16,7 @@
 
 namespace forerun::simulated {
 
-// Where a draft stands; what its probability of being kept may depend on.
+// Position of a draft, on which its acceptance probability may depend.
 struct Place {
   std::size_t sequence = 0, confidence_bin = 0, position = 0;
   std::size_t at = 0;  // outputs of the sequence so far
@@ -63,7 +63,7 @@ struct Ran {
   }
 };
 
-// One text: token t is t, so that a draft is kept where it says so.
+// One text: token t is at position t; a wrong draft is -1.
 struct SimSequence {
   std::size_t at = 0, confidence_bin = 0;
   std::vector<Token> draft, outputs;
@@ -74,7 +74,8 @@ class Simulation {
   Simulation(const World& world, std::uint64_t seed)
       : w_(world), random_(seed), sequences_(world.sequences) {}
 
-  // At most `most` drafts a sequence. Time is counted without noise; the controller sees it with.
+  // At most `most` drafts a sequence. Time is counted without noise; the controller sees it with
+  // noise.
   Ran run(DraftLength control, std::size_t most) {
     Ran ran;
     while (sequences_[0].at < w_.outputs) {
@@ -103,7 +104,7 @@ class Simulation {
   }
 
  private:
-  // A drafter that is asked for nothing takes a microsecond.
+  // A drafter without drafts to make takes a microsecond.
   double draft_ms(std::size_t drafts, std::size_t at) const {
     if (w_.deterministic) return w_.draft_fixed;
     if (drafts == 0) return 1e-3;
@@ -193,7 +194,7 @@ inline double fixed_rate(const World& w, std::size_t k) {
   return mean_of([&](std::uint64_t s) { return fixed(w, k, s).per_ms(); });
 }
 
-// Laws of cost (10 ms for one row) and of acceptance.
+// Models of cost (10 ms for one row) and of acceptance.
 inline auto sloped(double per_row) {
   return [=](std::size_t rows, std::size_t) { return slope(rows, per_row); };
 }

@@ -16,7 +16,7 @@ inline at::Tensor gaussians(std::int64_t n, std::int64_t d, std::uint64_t seed) 
       .normal_(0.0, 1.0, at::make_generator<at::CPUGeneratorImpl>(seed));
 }
 
-/// Two sets of features, and what NumPy and SciPy say of them.
+/// Two sets of features, and the results of NumPy and SciPy.
 struct FeatureCase {
   at::Tensor references, samples;
   double frechet, precision, recall;

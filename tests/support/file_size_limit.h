@@ -5,7 +5,7 @@
 
 namespace forerun::testing {
 
-/// While it lives this process cannot write files beyond so many bytes, as if the disk were full.
+/// During its lifetime this process cannot write files beyond this size, as if the disk were full.
 class FileSizeLimit {
  public:
   explicit FileSizeLimit(rlim_t bytes) {

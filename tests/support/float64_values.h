@@ -9,7 +9,8 @@
 
 namespace forerun {
 
-/// float64 values that a test file holds as their bits in int64, which safetensors here can read.
+/// float64 values that a test file stores as their bits in int64, which our safetensors reader
+/// supports.
 inline std::vector<double> doubles_of(const Safetensors& file, const std::string& name) {
   const TensorView* view = file.find(name);
   if (view == nullptr) throw FormatError("no tensor " + name);

@@ -9,7 +9,7 @@
 
 namespace forerun::testing {
 
-/// Writes GGUF bytes by hand, right ones and wrong ones: every number of the format can be given.
+/// Writes GGUF bytes, valid and invalid ones: every number of the format can be set.
 class GgufBuilder {
  public:
   std::uint32_t version = 3;
@@ -63,7 +63,7 @@ class GgufBuilder {
   std::uint64_t entry_count_ = 0, tensor_count_ = 0;
 };
 
-/// A small valid file with a tensor of every kind of layout, for tests that damage it.
+/// A small valid file with a tensor of every kind of layout, for mutation tests.
 inline std::string small_gguf() {
   GgufBuilder b;
   const std::vector<std::string_view> tokens{"<s>", "a", "b", "ab"};

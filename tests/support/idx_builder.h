@@ -10,7 +10,8 @@
 
 namespace forerun::testing {
 
-/// An IDX file, right or wrong: the header claims what is asked for, the data follow as they are.
+/// An IDX file, valid or invalid: the header has the requested claims, the data are independent of
+/// it.
 inline std::string idx_file(const std::vector<std::uint32_t>& shape, std::string_view values,
                             char type = 0x08) {
   std::string out{0, 0, type, static_cast<char>(shape.size())};
@@ -20,7 +21,7 @@ inline std::string idx_file(const std::vector<std::uint32_t>& shape, std::string
   return out + std::string(values);
 }
 
-/// `size` bytes of no pattern that matters: 0, 37, 74, ...
+/// `size` bytes of a fixed pattern: 0, 37, 74, ...
 inline std::string some_values(std::size_t size) {
   std::string out(size, '\0');
   for (std::size_t i = 0; i < size; ++i) out[i] = static_cast<char>(i * 37 % 256);

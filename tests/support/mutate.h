@@ -42,7 +42,7 @@ inline std::string_view text_of(std::span<const std::byte> bytes) {
 
 namespace internal {
 
-/// Sizes and counts that parsers get wrong: ends of integer ranges, and their neighbours.
+/// Sizes and counts that break parsers: ends of integer ranges, and their neighbours.
 inline std::uint64_t nasty_integer(SplitMix64& rng) {
   constexpr std::array<std::uint64_t, 16> kEdges{
       0,      1,          2,          7,          31,         0x7f,       0xff,       0x7fff,
@@ -51,7 +51,7 @@ inline std::uint64_t nasty_integer(SplitMix64& rng) {
   return edge + rng.below(5) - 2;
 }
 
-/// Text that means something to JSON, UTF-8 or number parsers.
+/// Text with a meaning in JSON, UTF-8 or number parsers.
 inline std::string_view nasty_text(SplitMix64& rng) {
   constexpr std::array<std::string_view, 24> kTexts{"[",
                                                     "]",
@@ -127,7 +127,7 @@ inline void mutate_once(Bytes& bytes, SplitMix64& rng) {
       std::memcpy(bytes.data() + place, &value, width);
       break;
     }
-    case 8: {  // a number nearby: off by a little
+    case 8: {  // a nearby number: off by a little
       if (bytes.size() - at < sizeof(std::uint64_t)) break;
       std::uint64_t value = 0;
       std::memcpy(&value, bytes.data() + at, sizeof value);
@@ -155,7 +155,7 @@ inline double fuzz_seconds() {
 }
 
 /// Calls `use` with mutants of `seeds` in turn for fuzz_seconds(), at least a thousand of them.
-/// Mutant i depends on i alone, so a failing one is found again: `use(mutant, i)`.
+/// Mutant i depends on i alone, so a failure can be repeated: `use(mutant, i)`.
 template <class Use>
 std::uint64_t for_each_mutant(std::span<const Bytes> seeds, Use&& use) {
   const auto end = std::chrono::steady_clock::now() + std::chrono::duration<double>(fuzz_seconds());

@@ -9,7 +9,7 @@
 
 namespace forerun::testing {
 
-/// Two blocks of width 16; the rest as a test needs it.
+/// Two blocks of width 16; other sizes as the test needs.
 inline DitConfig small_dit(std::int64_t input, std::int64_t patch, std::int64_t channels = 1) {
   DitConfig c;
   c.depth = 2;
@@ -23,8 +23,8 @@ inline DitConfig small_dit(std::int64_t input, std::int64_t patch, std::int64_t 
   return c;
 }
 
-/// Random weights, none zero and all of bf16: noise, features and classes all matter, and a file
-/// holds them as they are.
+/// Random weights, all nonzero and representable in bf16: noise, features and classes all matter,
+/// and a file holds them exactly.
 inline Dit noisy_dit(const DitConfig& config, std::uint64_t seed = 1) {
   at::manual_seed(seed);
   Dit m = random_dit(config, seed);

@@ -19,15 +19,15 @@ inline std::size_t occurrences(std::string_view text, std::string_view what) {
   return n;
 }
 
-// The text between the tags of a page's data element, as a browser finds its end.
+// The text of a page's data element, ended as in a browser.
 inline std::string_view raw_data(std::string_view page) {
   constexpr std::string_view kTag = "<script type=\"application/json\" id=\"data\">";
   const std::size_t begin = page.find(kTag) + kTag.size();
   return page.substr(begin, page.find("</script>", begin) - begin);
 }
 
-/// What the script of a page draws, after a check of the page around it: it is whole, its data is
-/// one JSON text that holds no markup, and it allows nothing but its own script and styles.
+/// The output of a page's script, after a check of the page: it is complete, its data is one JSON
+/// text without markup, and it allows only its own script and styles.
 inline nlohmann::json data_of(std::string_view page) {
   EXPECT_EQ(page.substr(0, 15), "<!DOCTYPE html>");
   EXPECT_EQ(page.substr(page.size() - 8), "</html>\n");
@@ -44,7 +44,7 @@ inline nlohmann::json data_of(std::string_view page) {
   return nlohmann::json::parse(data);
 }
 
-// Ends its element, opens a comment, ends a line of a script, is cut within a character.
+// Hostile text: ends its element, opens a comment, ends a script line, is cut within a character.
 inline const std::string kHostile =
     "</script><!--<script>alert('x')</script>\"&\\\x01\xE2\x80\xA8\xff\xE2\x82";
 inline const std::string kHostileShown =

@@ -12,8 +12,9 @@
 
 namespace forerun::testing {
 
-/// An image as PNG stores it, built here by hand: parsers are not tested with their own library's
-/// writer. Source: PNG Specification, Third Edition.
+/// An image as stored in a PNG file, built here by hand: parsers are not tested with their own
+/// library's writer.
+/// Source: PNG Specification, Third Edition.
 struct PngSpec {
   std::uint32_t width = 1, height = 1;
   int depth = 8;                       ///< bits a sample
@@ -47,7 +48,7 @@ inline std::string png_chunk(std::string_view type, std::string_view data) {
 
 namespace internal {
 
-/// Rows of the pixels (x0 + i dx, y0 + j dy), each behind its filter type 0.
+/// Rows of the pixels (x0 + i dx, y0 + j dy), each after its filter type 0.
 inline std::string png_rows(const PngSpec& spec, std::uint32_t x0, std::uint32_t y0,
                             std::uint32_t dx, std::uint32_t dy) {
   const std::size_t per_pixel = samples_per_pixel(spec.colour);
@@ -97,8 +98,8 @@ inline std::string build_png(const PngSpec& spec) {
   return out + png_chunk("IDAT", packed) + png_chunk("IEND", "");
 }
 
-/// The file with the checksum of every chunk made right, as far as chunks can be told apart: damage
-/// then reaches the parser behind the checksums.
+/// The file with corrected checksums of every recognisable chunk: damage then reaches the parser
+/// after the checksum test.
 inline std::string with_right_checksums(std::string file) {
   std::size_t at = 8;
   while (file.size() >= at + 12) {

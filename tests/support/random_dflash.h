@@ -8,7 +8,7 @@
 
 #include "forerun/models/dflash/dflash.h"
 
-/// Small random networks whose every part matters: norms far from one, a mask vector, grouped
+/// Small random networks in which every part matters: norms far from one, a mask vector, grouped
 /// queries.
 namespace forerun {
 

@@ -1,5 +1,5 @@
-// Every test begins with the same state of libtorch's own generator, whose seed else differs from
-// process to process (in C++; Python sets it).
+// Every test starts with the same state of libtorch's own generator, whose seed otherwise differs
+// from process to process (in C++; Python sets it).
 #include <ATen/Context.h>
 #include <gtest/gtest.h>
 

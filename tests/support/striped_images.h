@@ -11,7 +11,7 @@
 
 namespace forerun::testing {
 
-/// An image of 16 x 16 with a bright bar whose height tells its class, 0 to 4; `number` moves and
+/// An image of 16 x 16 with a bright bar whose height is its class, 0 to 4; `number` shifts and
 /// shades it.
 inline Image striped_image(std::int64_t label, std::uint32_t number) {
   Image out{.width = 16, .height = 16, .channels = 1, .pixels = {}};

@@ -10,7 +10,7 @@
 
 namespace forerun::testing {
 
-/// A fresh folder for one test, removed with all it holds.
+/// A new folder for one test, removed with its content.
 class TempFolder {
  public:
   TempFolder() {

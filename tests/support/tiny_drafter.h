@@ -13,7 +13,7 @@
 #include "tests/support/chat_model.h"
 #include "tests/support/temp_folder.h"
 
-/// A tiny target that chats, some of its answers, and how a drafter is trained on them in no time.
+/// A tiny target that chats, some of its answers, and fast training of a drafter on them.
 namespace forerun::testing {
 
 namespace fs = std::filesystem;
@@ -23,7 +23,7 @@ inline const TempFolder& kept() {
   return folder;
 }
 
-/// The target; loaded once a process.
+/// The target; loaded once in a process.
 inline const Model& target() {
   static const Model model = Model::load(testing::make_chat_model(kept().path() / "model"));
   return model;
@@ -31,7 +31,7 @@ inline const Model& target() {
 
 inline std::string target_name() { return fs::path(target().path()).filename().string(); }
 
-/// The same but for a weight, in `folder`.
+/// The same except for a weight, in `folder`.
 inline Model other_target(const fs::path& folder) {
   testing::make_chat_model(folder);
   std::string bytes = read_file(folder / "model.safetensors");
@@ -40,7 +40,7 @@ inline Model other_target(const fs::path& folder) {
   return Model::load(folder.string());
 }
 
-/// Folder of some dozens of answers of the target.
+/// Folder of some dozens of the target's answers.
 inline const std::string& answers() {
   static const std::string path = [] {
     std::vector<std::string> prompts;

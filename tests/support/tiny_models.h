@@ -10,7 +10,7 @@
 #include "forerun/formats/dequantize.h"
 #include "forerun/models/load_decoder.h"
 
-/// The tiny random models of tests/data/tiny and what transformers makes of them.
+/// The tiny random models of tests/data/tiny and transformers' results for them.
 namespace forerun {
 
 inline const std::string kTiny = FORERUN_SOURCE_DIR "/tests/data/tiny/";
@@ -42,7 +42,7 @@ inline at::Tensor pass(const DecoderLm& model, KvCache& cache, std::span<const T
   return forward(model, {&span, 1});
 }
 
-/// The states [tokens, kept.size(), hidden] of a text that is read in passes of `sizes` tokens.
+/// The states [tokens, kept.size(), hidden] of a text read in passes of `sizes` tokens.
 inline at::Tensor states_of(const DecoderLm& model, const std::vector<Token>& tokens,
                             const std::vector<std::int64_t>& kept,
                             const std::vector<std::size_t>& sizes) {

@@ -18,8 +18,8 @@
 
 namespace forerun::testing {
 
-/// A small real task: a two-layer network learns y = sin(a . x) from noisy examples whose weights
-/// differ, so that a mean of means would be seen. Inputs and noise are keyed by (seed, example).
+/// A small real task: a two-layer network learns y = sin(a . x) from noisy examples with different
+/// weights, so that a mean of means would differ. Inputs and noise are keyed by (seed, example).
 class TinyObjective : public Objective {
  public:
   struct Options {

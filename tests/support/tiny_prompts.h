@@ -4,10 +4,10 @@
 
 #include "forerun/text.h"
 
-/// What tests ask the tiny models of tests/data/tiny.
+/// Prompts for the tiny models of tests/data/tiny.
 namespace forerun::testing {
 
-// Ids that repeat, so that lookup finds something from the start.
+// Ids that repeat, so that lookup has matches from the start.
 inline std::vector<Token> prompt(std::size_t n, Token salt = 0) {
   std::vector<Token> out;
   for (std::size_t i = 0; i < n; ++i) out.push_back(static_cast<Token>(10 + salt + (i * i) % 7));
@@ -22,7 +22,7 @@ inline GenerateOptions options(Rule rule, double temperature, std::uint32_t n = 
   o.ignore_end = true;
   o.seed = 11;
   o.max_draft = 8;
-  o.fixed_draft = true;  // models this small are never worth drafting for
+  o.fixed_draft = true;  // drafting never pays for models this small
   return o;
 }
 

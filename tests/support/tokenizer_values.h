@@ -62,7 +62,7 @@ inline std::vector<Token> unpacked(const nlohmann::json& packed) {
   return out;
 }
 
-/// Every text must have the reference's ids. Returns how many were compared.
+/// Every text must have the reference's ids. Returns the number compared.
 inline std::size_t expect_ids(const Tokenizer& tokenizer, const std::vector<std::string>& texts,
                               const nlohmann::json& expected, Special special) {
   EXPECT_EQ(texts.size(), expected.size());

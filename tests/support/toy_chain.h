@@ -15,8 +15,7 @@
 
 namespace forerun::support {
 
-/// A Markov chain whose every conditional is known: one law for each of the vocab^order last
-/// tokens.
+/// A Markov chain with known conditionals: one law for each of the vocab^order last tokens.
 class MarkovTable {
  public:
   MarkovTable(std::size_t vocab, std::size_t order, std::uint64_t seed, float spread)
@@ -27,7 +26,7 @@ class MarkovTable {
       rows_.push_back(random_law((seed << 32) + c, vocab, spread));
     }
   }
-  /// The same law whatever went before.
+  /// The same law after any history.
   explicit MarkovTable(std::vector<double> probabilities)
       : vocab_(probabilities.size()), order_(0) {
     rows_.push_back(law_of(std::move(probabilities)));
@@ -89,14 +88,14 @@ class MarkovTable {
   std::vector<OwnedLaw> rows_;
 };
 
-/// The cell of `MarkovTable::continuations` that `outputs` fall in.
+/// The cell of `MarkovTable::continuations` of `outputs`.
 inline std::size_t cell_of(std::span<const Token> outputs, std::size_t vocab) {
   std::size_t cell = 0;
   for (const Token t : outputs) cell = cell * vocab + static_cast<std::size_t>(t);
   return cell;
 }
 
-/// A target without a model. Also counts how it was called.
+/// A target without a model. Also counts its calls.
 class ToyTarget {
  public:
   struct Verified {
@@ -131,7 +130,7 @@ class ToyTarget {
   }
 
   std::uint64_t passes = 0;
-  std::uint64_t kept = 0;  ///< outputs whose state it was told to keep
+  std::uint64_t kept = 0;  ///< outputs whose state it was asked to keep
   std::uint64_t done_sequences_verified = 0;
 
  private:

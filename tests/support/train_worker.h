@@ -17,7 +17,7 @@
 
 namespace forerun::testing {
 
-/// Options under which tests train; quick, deterministic, on one thread.
+/// Training options of tests; quick, deterministic, on one thread.
 inline TrainOptions quick_options(const std::filesystem::path& out) {
   TrainOptions o;
   o.out = out.string();
@@ -38,14 +38,14 @@ inline TrainOptions quick_options(const std::filesystem::path& out) {
 /// The variable that makes the test program train instead of test: a JSON object.
 inline constexpr const char* kWorker = "FORERUN_TEST_WORKER";
 
-// A signal handler can reach nothing but a global.
+// A signal handler can reach only globals.
 inline volatile std::sig_atomic_t worker_asked_to_stop = 0;
 
 /// Trains in this process as the object says: "out"; perhaps "steps", "checkpoint_steps", "batch",
-/// "micro_batch"; "step_ms" (time a step takes at least); and what goes wrong on rank "bad_rank" at
+/// "micro_batch"; "step_ms" (time a step takes at least); and the failure on rank "bad_rank" at
 /// step "bad_step": "bad" = "throw", "die" or "nan".
-/// @return  exit status, 130 if it was asked to stop (SIGTERM, SIGUSR1); failures go to standard
-/// error as one line
+/// @return  exit status, 130 if stopped (SIGTERM, SIGUSR1); failures go to standard error as one
+/// line
 inline int train_as_asked(const nlohmann::json& asked) {
   for (const int signal : {SIGTERM, SIGUSR1}) {  // as the command does
     std::signal(signal, [](int) { worker_asked_to_stop = 1; });
@@ -93,7 +93,7 @@ inline std::vector<nlohmann::json> read_lines(const std::filesystem::path& path)
   return out;
 }
 
-/// What must not depend on when a run was stopped: its log without times and events.
+/// The part of a log that must not depend on when a run was stopped: without times and events.
 inline std::vector<nlohmann::json> losses_of(const std::filesystem::path& log) {
   std::vector<nlohmann::json> out;
   for (nlohmann::json line : read_lines(log)) {

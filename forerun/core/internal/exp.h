@@ -5,9 +5,9 @@
 
 namespace forerun::internal {
 
-/// e^x for x <= 0 in double, relative error below 1e-15; 0 below -708, NaN for NaN.
-/// Branch-free, so that loops over a vocabulary vectorise (std::exp does not, and a softmax of
-/// every drafted row is the largest piece of work between two target passes).
+/// e^x for x <= 0 in double, relative error below 1e-15; 0 below -708, NaN for NaN. Branch-free, so
+/// that loops over a vocabulary vectorise. (std::exp does not vectorise, and the softmax of every
+/// drafted row is the largest work between two target passes.)
 inline double exp_nonpositive(double x) noexcept {
   constexpr double kShift =
       0x1.8p52;  // adding it rounds to an integer held in the low mantissa bits

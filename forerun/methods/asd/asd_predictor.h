@@ -4,8 +4,8 @@
 
 namespace forerun {
 
-/// Autospeculation (arXiv:2505.03983): the image that the target plans stays as it was; in the
-/// coordinates in which increments are exchangeable this is the newest increment again.
+/// Autospeculation (arXiv:2505.03983): the target's predicted x0 stays constant; in the coordinates
+/// in which increments are exchangeable this repeats the newest increment.
 class AsdPredictor final : public StepPredictor {
  public:
   explicit AsdPredictor(const DdpmSchedule& schedule) : schedule_(&schedule) {}

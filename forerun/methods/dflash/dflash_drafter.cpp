@@ -14,7 +14,7 @@
 namespace forerun {
 namespace {
 
-// More pending rows than a few rounds leave are taken in by passes of their own.
+// More pending rows than a few rounds leave are read by passes of their own.
 constexpr std::int64_t kPending = 32, kMostRows = 512;
 constexpr float kForbidden = -std::numeric_limits<float>::infinity();
 
@@ -24,8 +24,8 @@ DFlashDrafter::DFlashDrafter(std::shared_ptr<const DFlashPasses> network, Sampli
                              DraftMode mode, bool scored)
     : network_(std::move(network)), sampling_(sampling), mode_(mode), scored_(scored) {}
 
-// Keeps the states of the tokens that stay: all of the text but the newest token, which the target
-// has not read yet.
+// Keeps the states of the tokens that stay: the whole text except the newest token, which the
+// target has not read yet.
 void DFlashDrafter::take(const TokenSequence& sequence, const HiddenStates& states) {
   if (sequence.done()) {
     sequences_.erase(sequence.request());
@@ -121,12 +121,12 @@ Token DFlashDrafter::pick(std::span<float> logits, const RngKey& key, TokenDraft
   return network_->token(argmax(logits));
 }
 
-// The law over the target's vocabulary: zero for what cannot be drafted.
+// The law over the target's vocabulary: zero outside the draft vocabulary.
 Token DFlashDrafter::pick_scored(std::span<float> logits, const RngKey& key, TokenDraft& draft) {
   if (rows_used_ == rows_.size()) rows_.emplace_back();
   std::vector<float>& row = rows_[rows_used_++];
   row.assign(static_cast<std::size_t>(network_->config().vocab), kForbidden);
-  // Reshaping the short row first: what is forbidden there stays so.
+  // The short row is transformed first: tokens forbidden there stay forbidden.
   static_cast<void>(apply_sampling_(logits, sampling_));
   for (std::size_t i = 0; i < logits.size(); ++i) {
     row[static_cast<std::size_t>(network_->token(static_cast<std::int64_t>(i)))] = logits[i];

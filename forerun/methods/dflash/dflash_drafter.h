@@ -21,32 +21,32 @@
 
 namespace forerun {
 
-/// Drafts a whole block in one pass from the target's hidden states, which the verifying passes
-/// hand on: rows of kept tokens become context, rows behind a rejection are never read.
+/// Drafts a whole block in one pass from the target's hidden states of the verifying passes: rows
+/// of kept tokens become context, rows after a rejection are never read.
 ///
-/// A draft is chosen slot by slot: the likeliest token, or one drawn from the slot's law, each
-/// given the one before where the network has a Markov head. Tokens outside a reduced vocabulary
-/// have probability zero. A sequence is drafted for from its second round on: in the first there
-/// are no states yet. The network always fills the block it was trained for; of its drafts the
-/// first `lengths` are used. Source: Chen, Liang and Liu 2026, arXiv:2602.06036, section 3; Markov
-/// head: arXiv:2607.05147.
+/// Tokens are chosen slot by slot: the likeliest, or one drawn from the slot's law, given the
+/// previous token if the network has a Markov head. Tokens outside a reduced vocabulary have
+/// probability zero. A sequence gets drafts from its second round on: the first has no states yet.
+/// The network always predicts the block size it was trained for; the first `lengths` drafts are
+/// used.
+/// Source: Chen, Liang and Liu 2026, arXiv:2602.06036, section 3; Markov head: arXiv:2607.05147.
 class DFlashDrafter {
  public:
   /// @param sampling  the target's: exactness holds for any, acceptance is best if they are alike
-  /// @param scored   laws for greedy drafts too, which only ratio-on-search asks for
+  /// @param scored   laws for greedy drafts too, which only ratio-on-search needs
   DFlashDrafter(std::shared_ptr<const DFlashPasses> network, SamplingParams sampling,
                 DraftMode mode, bool scored = false);
 
-  /// A block is as long as it was trained for; all confidence_bins are 0.
+  /// A block is as long as in training; all confidence_bins are 0.
   std::vector<SequencePlan> plan(std::span<TokenSequence* const> sequences,
                                  std::span<const std::size_t> most,
                                  const DraftLength& control) const;
   std::vector<TokenDraft> propose(std::span<TokenSequence* const> sequences,
                                   std::span<const std::size_t> lengths);
-  /// Prompts, and long stretches that were not drafted.
+  /// Prompts, and long stretches without drafts.
   Prefilled prefilled() const noexcept { return prefilled_; }
 
-  /// @param seen  hands on the states: `seen.states(sequence)`
+  /// @param seen  gives the states: `seen.states(sequence)`
   template <class Verified>
   void observe(std::span<TokenSequence* const> sequences, std::span<const TokenDraft>,
                const Verified& seen, std::span<const Outcome>) {

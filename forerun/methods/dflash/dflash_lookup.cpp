@@ -12,7 +12,7 @@ std::vector<SequencePlan> DFlashLookupDrafter::plan(std::span<TokenSequence* con
   looks_up_.assign(sequences.size(), false);
   for (std::size_t i = 0; i < sequences.size(); ++i) {
     SequencePlan& plan = plans[i];
-    // Where neither pays, the block is the one to ask about: the other is judged without that.
+    // If neither pays, the block is the one to probe: matches are judged without being used.
     looks_up_[i] = plan.limit > 0 &&
                    (blocks[i].limit == 0 || control.promise(plan) > control.promise(blocks[i]));
     if (!looks_up_[i]) plan = blocks[i];

@@ -10,9 +10,9 @@
 
 namespace forerun {
 
-/// Each sequence drafts from what promises more outputs a second: the continuation of an earlier
-/// place of its text, which costs nothing to make, or a block. Sources are chosen before anything
-/// is drafted in the round, by the past alone, so that every rule stays as exact as it is.
+/// Each sequence drafts from the source with more expected outputs a second: the text after an
+/// earlier match, which is free, or a block. The source is chosen before anything is drafted in the
+/// round, by the past alone, so every rule stays exact.
 class DFlashLookupDrafter {
  public:
   explicit DFlashLookupDrafter(DFlashDrafter block) : block_(std::move(block)) {}
@@ -30,7 +30,7 @@ class DFlashLookupDrafter {
     block_.observe(sequences, drafts, seen, outcomes);
     lookup_.observe(sequences, drafts, seen, outcomes);
   }
-  /// What was found for a sequence of the round, used or not, uncut.
+  /// The match of a sequence in the round, used or not, uncut.
   const TokenDraft& deterministic_draft(std::size_t sequence) const {
     return lookup_.deterministic_draft(sequence);
   }

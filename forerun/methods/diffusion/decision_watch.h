@@ -10,24 +10,24 @@
 
 namespace forerun {
 
-/// How one transition was decided.
+/// The decision of one transition.
 struct StepDecision {
   std::uint32_t round = 0;  ///< of the sample
   bool drafted = false;
   Latent mean;  ///< the draft's
 
-  /// Bit for bit: means that are not numbers too.
+  /// Bit for bit, also for means that are NaN.
   bool same(const StepDecision& other) const noexcept;
 };
 
-/// Remembers how some transitions were decided: the counterfactual test of exactness.
+/// Records the decisions of some transitions: the counterfactual test of exactness.
 ///
-/// Noise belongs to its transition and may have been used before, in drafts that were discarded. An
-/// output has the target's law if what decides transition k (the round, whether it is drafted, the
+/// Noise depends on its transition and may have been used before, in discarded drafts. An output
+/// has the target's law if the decision of transition k (the round, whether it is drafted, the
 /// draft's mean) is a function of the noise and uniforms of earlier transitions. So a run in which
-/// those of k and later ones come from another seed (LatentSample::resample_from) must decide k as
-/// the first run did, bit for bit. Means that lean on their own noise, or drafts that are left out
-/// because of it, show here even where the output's projection on the draft (z) looks right.
+/// those of k and later ones come from another seed (LatentSample::resample_from) must make the
+/// same decision for k, bit for bit. This detects means that depend on their own noise, and drafts
+/// left out because of it, even if the output's projection on the draft (z) looks right.
 class DecisionWatch {
  public:
   using Place = std::pair<std::uint32_t, std::size_t>;  ///< request, transition

@@ -1,4 +1,4 @@
-// The counterfactual test: it passes the drafters, and catches mutants that z does not see.
+// The counterfactual test: it passes the drafters and detects mutants that z misses.
 #include "forerun/methods/diffusion/decision_watch.h"
 
 #include <ATen/ATen.h>
@@ -25,7 +25,7 @@ double sigma_of(const DitTarget& target, std::size_t step) {
   return target.schedule().step(static_cast<std::int64_t>(step)).sigma;
 }
 
-// MUTANT: a mean that is shifted along one axis by the size of that axis' own noise.
+// MUTANT: a mean shifted along one axis by the size of that axis' own noise.
 class Leaning final : public StepPredictor {
  public:
   explicit Leaning(const DitTarget& target) : inner_(target.schedule()), target_(target) {}
@@ -183,11 +183,11 @@ TEST(DecisionWatch, DraftersDecideByEarlierNoiseAlone) {
   }
 }
 
-// Half of the drafted steps show it: with 24 places it is missed once in a million runs.
+// Half of the drafted steps show it: with 24 of them it is missed once in a million runs.
 TEST(DecisionWatch, CatchesAMeanThatLeansOnItsOwnNoise) {
   const Setting s{.make = kLeaning, .images = 16, .reuse = false};
   EXPECT_GE(violations(s, 24), 6U);
-  EXPECT_TRUE(run(s, {}, 0, SIZE_MAX).report.passed());  // z, KS and energy do not see it
+  EXPECT_TRUE(run(s, {}, 0, SIZE_MAX).report.passed());  // z, KS and energy miss it
 }
 
 TEST(DecisionWatch, CatchesStepsThatAreSkippedByTheirNoise) {

@@ -13,7 +13,7 @@
 
 namespace forerun {
 
-/// The classes that samples are to show, by request: `first`, `first` + 1, ...
+/// The classes of the samples, by request: `first`, `first` + 1, ...
 struct ImageLabels {
   std::uint32_t first = 0;
   std::vector<std::int64_t> labels;
@@ -34,7 +34,7 @@ struct LatentRows {
   std::size_t size() const noexcept { return states.size(); }
 };
 
-/// What a pass says of such rows.
+/// Output of a pass for such rows.
 struct LatentScores {
   GuidedOutput output;
   std::vector<Latent> means;
@@ -44,7 +44,7 @@ struct LatentScores {
 /// rounds.
 class DitTarget {
  public:
-  /// All are referred to.
+  /// Keeps references to all arguments.
   DitTarget(const GuidedDit& model, const DdpmSchedule& schedule, const ImageLabels& labels)
       : model_(&model), schedule_(&schedule), labels_(&labels) {}
 
@@ -87,7 +87,7 @@ class DitTarget {
   std::uint64_t passes_ = 0, states_ = 0;
 };
 
-/// [rows, channels, input, input] of what rows name, and what the network is told with them.
+/// [rows, channels, input, input] of these rows, and the network's other inputs.
 struct DitInputs {
   at::Tensor states;
   std::vector<std::int64_t> times, labels;

@@ -9,7 +9,7 @@
 namespace forerun {
 namespace {
 
-// The part of sampling that a sample is in.
+// The eighth of sampling that a sample is in.
 std::size_t confidence_bin_of(const LatentSample& sample) {
   return sample.step() * kConfidenceBins / sample.steps();
 }
@@ -25,7 +25,7 @@ void LatentDrafter::add(Drafting& d, Latent mean) const {
   d.draft->means.push_back(std::move(mean));
 }
 
-// What the verifying pass will say of the first transition is known before: a draft that is kept.
+// The verifying pass will give the same first transition: this draft is always kept.
 void LatentDrafter::begin_with_a_pass(std::vector<Drafting>& drafting) const {
   LatentRows rows;
   for (const Drafting& d : drafting) rows.add(*d.sample, d.sample->state(), d.sample->step());
@@ -35,7 +35,7 @@ void LatentDrafter::begin_with_a_pass(std::vector<Drafting>& drafting) const {
     const auto row = static_cast<std::int64_t>(i);
     predictor_->anchor(drafting[i].memory, drafting[i].sample->step(), drafting[i].sample->state(),
                        scores.output.noise[row], scores.output.feature[row]);
-    if (reuses_) drafting[i].guesses->emplace_back();  // said, not guessed, and never discarded
+    if (reuses_) drafting[i].guesses->emplace_back();  // the target's own, never discarded
     add(drafting[i], std::move(scores.means[i]));
     drafting[i].draft->given = 1;
   }
@@ -46,7 +46,7 @@ void LatentDrafter::guess(std::vector<Drafting*>& drafting) const {
   LatentRows rows;
   std::vector<LatentMemory*> memories;
   for (Drafting* d : drafting) {
-    // What was remembered then, but for the noise of the state that is read: that is its own.
+    // The memory of that time, except for the noise of the state, which is the row's own.
     if (const Reused* r = d->reused()) {
       Latent drawn_with = std::move(d->memory.mean);
       d->memory = r->guess.memory;
@@ -76,7 +76,7 @@ std::vector<SequencePlan> LatentDrafter::plan(std::span<LatentSample* const> sam
   std::vector<SequencePlan> plans;
   for (std::size_t i = 0; i < samples.size(); ++i) {
     const LatentSample& sample = *samples[i];
-    // What a sample's first drafts begin with comes out of its first pass.
+    // A sample's first drafts start from its first pass.
     const bool known = calls_ == TargetCalls::kTwo || samples_.contains(sample.request());
     plans.push_back({.request = sample.request(),
                      .limit = known ? most[i] : 0,
@@ -118,8 +118,8 @@ void LatentDrafter::anchor(LatentMemory& memory, const Passed& p, std::size_t ro
                      p.verified.feature(p.sample, row));
 }
 
-// Keeps what was said of the drafts behind the newest output, which came of row `newest`; false if
-// there are none. The transition from the last of them was not guessed yet.
+// Keeps the output for the drafts after the newest output, which came from row `newest`; false if
+// there are none. The transition from the last of them was not predicted yet.
 bool LatentDrafter::reuse(const Passed& p, std::size_t newest, Known& known) const {
   known.reused.clear();
   const std::size_t last = p.draft.size();

@@ -14,55 +14,55 @@
 
 namespace forerun {
 
-/// What a predictor remembers of a sample: what the target said of a state that was passed.
+/// A predictor's memory of a sample: the target's output for an earlier state.
 struct LatentMemory {
   at::Tensor feature;  ///< [halves, tokens, hidden]; a predictor may put its own in place
-  Latent frozen;       ///< what stays as it was, by the method
-  Latent mean;         ///< of the Gaussian that the state which comes next was drawn from
+  Latent frozen;       ///< the constant quantity of the method
+  Latent mean;         ///< of the Gaussian that the next state was drawn from
 };
 
-/// Guesses the means of transitions that the target has not scored.
+/// Predicts the means of transitions that the target has not scored.
 class StepPredictor {
  public:
   virtual ~StepPredictor() = default;
 
-  /// Told what the target said of a state: the last one from which an output was made, always.
+  /// Receives the target's output for a state: always the last one from which an output was made.
   /// @param noise    [channels, input, input]
   /// @param feature  [halves, tokens, hidden]
   virtual void anchor(LatentMemory& memory, std::size_t step, const Latent& state,
                       const at::Tensor& noise, const at::Tensor& feature) const = 0;
 
-  /// The mean of each row's transition. Rows are of different samples; each has a memory, which was
-  /// anchored, and is used for the following step next.
+  /// The mean of each row's transition. Rows are of different samples; each has an anchored memory,
+  /// which is used for the following step next.
   virtual std::vector<Latent> means(const LatentRows& rows,
                                     std::span<LatentMemory* const> memories) const = 0;
 };
 
-/// How a round calls the target.
+/// Number of target passes in a round.
 enum class TargetCalls : std::uint8_t {
-  kOne,  ///< the verifying pass also says what the next drafts begin with
-  /// A pass of its own before drafting, whose transition is a draft that is always kept: the
-  /// papers' form.
+  kOne,  ///< the verifying pass also gives what the next drafts start from
+  /// A separate pass before drafting, whose transition is a draft that is always kept: the papers'
+  /// form.
   kTwo,
 };
 
-/// Drafts with a predictor: each guess is drawn from its Gaussian, and the next made from there.
+/// Drafts with a predictor: each state is drawn from the predicted Gaussian, and the next
+/// prediction starts from it.
 ///
-/// What a pass said of states that were then discarded is not lost. Behind a rejected draft the
-/// same noise leads to nearly the same states again, where the predictor errs as it did there: its
-/// guess is corrected by the error that it was seen to make. The law is kept: a corrected mean
-/// depends on the noise of earlier transitions only, never on that of its own, and whatever mean a
-/// draft was drawn with, the coupling makes it exact.
+/// Reuses rejected passes. After a rejected draft the same noise leads to nearly the same states,
+/// and the predictor makes nearly the same error: its mean is corrected by the error seen there.
+/// The law is kept: a corrected mean depends on the noise of earlier transitions only, never on its
+/// own, and the coupling makes any mean exact.
 class LatentDrafter {
  public:
-  /// @param target  referred to
-  /// @param reuses  guesses are corrected
+  /// @param target  kept by reference
+  /// @param reuses  predictions are corrected
   LatentDrafter(std::shared_ptr<const StepPredictor> predictor, TargetCalls calls,
                 DitTarget& target, bool reuses)
       : predictor_(std::move(predictor)), calls_(calls), target_(&target), reuses_(reuses) {}
 
-  /// What can be drafted. The confidence_bin is how far sampling is: acceptance depends on that
-  /// more than on anything else.
+  /// The possible drafts. The confidence_bin is the progress of sampling, on which acceptance
+  /// depends most.
   std::vector<SequencePlan> plan(std::span<LatentSample* const> samples,
                                  std::span<const std::size_t> most,
                                  const DraftLength& control) const;
@@ -73,12 +73,12 @@ class LatentDrafter {
                const DitTarget::Verified& verified, std::span<const Outcome> outcomes);
 
  private:
-  // A guess, and what it was made with.
+  // A predicted mean, and the memory it was made with.
   struct Guess {
     LatentMemory memory;
     Latent mean;
   };
-  // What a pass said of a state that was discarded.
+  // The output of a pass for a discarded state.
   struct Reused {
     Guess guess;
     Latent mean;  // the target's
@@ -88,7 +88,7 @@ class LatentDrafter {
     std::vector<Reused> reused;  // of the sample's next transitions, in order
     LatentMemory behind;         // anchored at the last of them
   };
-  // The rows of a sample in a verifying pass: the state it had, then those of its drafts.
+  // The rows of a sample in a verifying pass: its state, then those of its drafts.
   struct Passed {
     const DitTarget::Verified& verified;
     std::size_t sample;
@@ -101,11 +101,11 @@ class LatentDrafter {
   struct Drafting {
     const LatentSample* sample;
     LatentDraft* draft;
-    LatentMemory memory;  // a copy: what is drafted may be discarded
+    LatentMemory memory;  // a copy: drafts may be discarded
     std::size_t most;
     const Known* known;           // or null
     std::vector<Guess>* guesses;  // one a draft, if they are reused
-    // What is reused of the transition that is drafted next, or null.
+    // The reused prediction of the transition that is drafted next, or null.
     const Reused* reused() const {
       const std::size_t i = draft->size();
       return known != nullptr && i < known->reused.size() ? &known->reused[i] : nullptr;
@@ -129,12 +129,12 @@ class LatentDrafter {
   std::vector<std::vector<Guess>> guesses_;  // of each sample in this round
 };
 
-/// The same with somebody who says how many states each sample drafts.
+/// The same with an adaptive number of states.
 using AdaptiveLatentDrafter = AdaptiveDrafter<LatentDrafter, LatentSample, LatentDraft>;
 
-/// @param slots     states that a verifying pass scores for a sample, 1 or more (kTwo: besides the
-/// state it begins with): the paper's L
-/// @param adaptive  fewer where that is faster; none, if need be
+/// @param slots     states that a verifying pass scores for a sample, at least 1 (kTwo: not
+/// counting the first state): the paper's L
+/// @param adaptive  fewer if that is faster, or none
 AdaptiveLatentDrafter adaptive(LatentDrafter drafter, TargetCalls calls, std::size_t slots,
                                bool adaptive);
 

@@ -31,7 +31,7 @@ std::shared_ptr<FreeNetwork> noisy_free(const Dit& target, bool frozen_image) {
   return n;
 }
 
-// Guesses that have nothing to do with the target, of about the size of the true ones.
+// Predictions unrelated to the target, of about the size of the true ones.
 class Guesser final : public StepPredictor {
  public:
   void anchor(LatentMemory&, std::size_t, const Latent&, const at::Tensor&,
@@ -47,7 +47,7 @@ class Guesser final : public StepPredictor {
   }
 };
 
-// What a broken network says: not a number, infinite, or larger than any state, in some coordinates
+// Output of a broken network: not a number, infinite, or larger than any state, in some coordinates
 // or all.
 class Garbage final : public StepPredictor {
  public:
@@ -87,13 +87,13 @@ struct Sampled {
   std::uint64_t passes = 0;
   CertificateReport report;
   double shift = 0.0;
-  // Of transitions that an earlier round had drafted in vain: how many, and how far the draft's
-  // mean lay from the target's at most, in sigmas.
+  // Of transitions that an earlier round drafted and discarded: their number, and the largest
+  // distance between the draft's mean and the target's, in sigmas.
   int reused = 0;
   double reused_distance = 0.0;
 };
 
-// Images with a drafter, or none; every transition is scored again by plain passes.
+// Images with a drafter, or none; plain passes score every transition again.
 Sampled sampled(const Make& make, const Setting& s) {
   const auto dit = noisy_dit();
   const GuidedDit model(dit, {.scale = s.guidance});
@@ -192,7 +192,7 @@ TEST_P(Slots, APerfectDrafterGivesThePlainImageBitForBit) {
 
 INSTANTIATE_TEST_SUITE_P(Latents, Slots, ::testing::Values(1, 2, 3, 8, 32, 100));
 
-// How far it drafts is decided round by round; what comes out has the same law.
+// The number of drafts is chosen in each round; the outputs have the same law.
 TEST(LatentDrafter, AsFarAsPaysIsAsExact) {
   const Sampled self = sampled(kSelf, {.slots = 16, .adaptive = true});
   const Sampled plain = sampled(nullptr, {});
@@ -219,13 +219,13 @@ TEST(LatentDrafter, ARoundIsOnePassOfTheTarget) {
     const Sampled s = sampled(make, {.images = 1});
     EXPECT_EQ(s.passes, s.statistics.rounds);
     const Sampled two = sampled(make, {.calls = TargetCalls::kTwo, .images = 1});
-    // The last round may have nothing left to draft.
+    // The last round may have no steps left to draft.
     EXPECT_GE(two.passes, 2 * two.statistics.rounds - 1);
     EXPECT_LE(two.passes, 2 * two.statistics.rounds);
   }
 }
 
-// What drafters begin with is what the target said of the state that was passed last.
+// Drafters start from the target's output for the last scored state.
 class Recorder final : public StepPredictor {
  public:
   explicit Recorder(const DitTarget& target) : inner_(target.schedule()), target_(target) {}
@@ -263,8 +263,8 @@ TEST(LatentDrafter, DraftsBeginWithWhatTheTargetSaidOfTheLastState) {
   }
 }
 
-// Compares (state - mean) / sigma with the noise of the sample's position; drafts that were
-// reflected have another, so it looks at rows that follow a draft.
+// Compares (state - mean) / sigma with the noise of the sample's position; reflected drafts have
+// another, so it looks at rows that follow a draft.
 class MeanRecorder final : public StepPredictor {
  public:
   explicit MeanRecorder(const DdpmSchedule& schedule) : schedule_(schedule), inner_(schedule) {}
@@ -281,7 +281,7 @@ class MeanRecorder final : public StepPredictor {
       Latent fresh(16);
       rows.samples[i]->key_at(before).fill_normal(Purpose::kTarget, fresh);
       for (std::size_t d = 0; d < 16; ++d) {
-        // What is left is float32's rounding of the state.
+        // The remainder is float32's rounding of the state.
         const double x = (*rows.states[i])[d], mean = memories[i]->mean[d];
         const double off = std::abs(x - mean - sigma * fresh[d]);
         worst = std::max(worst, off / (std::abs(x) + std::abs(mean)));
@@ -318,7 +318,7 @@ TEST_P(Exact, TheLawOfEveryStepIsTheTargets) {
   }
 }
 
-// The same would not pass if every draft were kept: the certificate is not blind to these drafters.
+// The same would fail if every draft were kept: the certificate detects these drafters.
 TEST_P(Exact, KeepingEveryDraftIsCaught) {
   const Sampled s =
       sampled(drafter(), {.images = 60, .rule = LatentRule(std::vector<double>(40, 0.0))});
@@ -332,8 +332,7 @@ std::string name_of_drafter(const ::testing::TestParamInfo<int>& test) {
 }
 INSTANTIATE_TEST_SUITE_P(Latents, Exact, ::testing::Range(0, 5), name_of_drafter);
 
-// The target's means, and always the same beside them: what the target once said of a transition
-// tells the whole error.
+// The target's means plus a constant: one output of the target reveals the whole error.
 class Biased final : public StepPredictor {
  public:
   explicit Biased(DitTarget& target) : target_(target) {}
@@ -372,7 +371,7 @@ TEST_P(Exact, WhatWasSaidOfDiscardedStatesSavesRounds) {
   EXPECT_LT(with.statistics.rounds, without.statistics.rounds);
 }
 
-// Before a difference is learned, drafts are those of a frozen image.
+// Before a difference is learned, drafts are those of a constant predicted x0.
 TEST(LatentDrafter, AFrozenImageWithNothingToAddIsAsd) {
   const Make untrained = [](DitTarget& t) {
     return std::make_shared<FreePredictor>(
@@ -387,7 +386,7 @@ TEST(LatentDrafter, AFrozenImageWithNothingToAddIsAsd) {
   }
 }
 
-// What the network is told as fresh noise is the noise with which the state was drawn.
+// The network's fresh noise is the noise with which the state was drawn.
 TEST(LatentDrafter, MeansAreThoseOfTheStateThatIsReadNext) {
   std::shared_ptr<MeanRecorder> recorder;
   const Sampled s =

@@ -13,7 +13,7 @@
 namespace forerun {
 namespace {
 
-constexpr std::size_t kPending = 8;  // unread tokens that go with the first pass of a draft
+constexpr std::size_t kPending = 8;  // unread tokens that join the first pass of a draft
 
 std::span<const Token> unread(const TokenSequence& sequence, std::int64_t read) {
   return sequence.tokens().subspan(
@@ -32,8 +32,8 @@ KvCache& DraftModelDrafter::cache_of(const TokenSequence& sequence) {
   return caches_.emplace(sequence.request(), model_.make_cache()).first->second;
 }
 
-// What the cache lacks of the sequence's text and of the draft so far; where that is much, all but
-// the last token is prefilled.
+// The tokens that the cache lacks of the sequence's text and of the draft so far; if there are
+// many, all but the last are prefilled.
 std::vector<Token> DraftModelDrafter::unseen(const TokenSequence& sequence, const TokenDraft& draft,
                                              KvCache& cache) {
   auto missing = unread(sequence, cache.length());
@@ -64,7 +64,7 @@ Token DraftModelDrafter::pick(const TokenLaw& law, const RngKey& key) const {
   return q.argmax();
 }
 
-// A drafter with a shorter context than the target stops drafting there; the target goes on.
+// A drafter with a shorter context than the target stops drafting there; the target continues.
 std::size_t DraftModelDrafter::room_of(const TokenSequence& sequence) const {
   const auto size = static_cast<std::int64_t>(sequence.tokens().size());
   return static_cast<std::size_t>(std::max<std::int64_t>(0, model_.config.context - size));
@@ -102,7 +102,7 @@ std::vector<TokenDraft> DraftModelDrafter::propose(std::span<TokenSequence* cons
   return drafts;
 }
 
-// Drafts the k-th token of every sequence that still wants one, in one pass.
+// Drafts the k-th token of every sequence that needs one, in one pass.
 void DraftModelDrafter::step(std::span<TokenSequence* const> sequences,
                              std::vector<TokenDraft>& drafts, std::span<const std::size_t> budgets,
                              std::size_t k) {

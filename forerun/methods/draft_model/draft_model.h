@@ -26,14 +26,14 @@ class DraftModelDrafter {
   /// @param sampling  the target's: exactness holds for any, acceptance is best if they are alike
   DraftModelDrafter(const DecoderLm& model, SamplingParams sampling, DraftMode mode);
 
-  /// A draft may be as long as the drafting model's context has room for.
+  /// A draft is limited by the drafting model's context.
   std::vector<SequencePlan> plan(std::span<TokenSequence* const> sequences,
                                  std::span<const std::size_t> most,
                                  const DraftLength& control) const;
   /// @param lengths  drafts a sequence; fewer where the drafting model's context ends
   std::vector<TokenDraft> propose(std::span<TokenSequence* const> sequences,
                                   std::span<const std::size_t> lengths);
-  /// What the model had not read: prompts, and what plain rounds emitted.
+  /// Tokens that the model has not read: prompts, and outputs of plain rounds.
   Prefilled prefilled() const noexcept { return prefilled_; }
 
   template <class Verified>
@@ -56,7 +56,7 @@ class DraftModelDrafter {
   DraftMode mode_;
   std::unordered_map<std::uint32_t, KvCache> caches_;  // by request
   Prefilled prefilled_;
-  std::vector<at::Tensor> logits_;  // a step each: what the drafts' laws view, until the next round
+  std::vector<at::Tensor> logits_;  // one a step: what the drafts' laws view, until the next round
 };
 
 }  // namespace forerun

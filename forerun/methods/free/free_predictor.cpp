@@ -6,15 +6,15 @@ namespace forerun {
 
 void FreePredictor::anchor(LatentMemory& memory, std::size_t step, const Latent& state,
                            const at::Tensor& noise, const at::Tensor& feature) const {
-  memory.feature = feature.clone();  // not the whole pass's
+  memory.feature = feature.clone();  // a copy, which does not keep the whole pass alive
   if (!network_.frozen_image()) return;
   memory.frozen.resize(state.size());
   ddpm_predicted_x0(target_->schedule().step(static_cast<std::int64_t>(step)), state,
                     values_of(noise), memory.frozen);
 }
 
-// Guidance is linear and its weights add up to 1: what is added with and without the class may be
-// guided first, and the frozen image, which comes of guided noise, put under it.
+// Guidance is linear and its weights sum to 1: what is added with and without the class can be
+// guided first, and then added to the constant x0's noise, which comes from guided noise.
 void FreePredictor::add_frozen(const LatentRows& rows, std::span<LatentMemory* const> memories,
                                const at::Tensor& noise) const {
   for (std::size_t i = 0; i < memories.size(); ++i) {

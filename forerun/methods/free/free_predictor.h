@@ -7,11 +7,11 @@
 
 namespace forerun {
 
-/// FREE (arXiv:2511.20390, section 3.2): one block on the target's own feature of the step before,
+/// FREE (arXiv:2511.20390, section 3.2): one block on the target's feature of the previous step,
 /// then on its own.
 class FreePredictor final : public StepPredictor {
  public:
-  /// `target` gives schedule, labels and guidance; it is referred to.
+  /// `target` gives schedule, labels and guidance; kept by reference.
   FreePredictor(GuidedFree network, const DitTarget& target)
       : network_(std::move(network)), target_(&target) {}
 
@@ -29,7 +29,7 @@ class FreePredictor final : public StepPredictor {
   const DitTarget* target_;
 };
 
-/// The target as its own drafter: every draft is kept. For tests and as the ceiling of a table.
+/// The target as its own drafter: every draft is kept. For tests and as the upper bound of a table.
 class TargetPredictor final : public StepPredictor {
  public:
   explicit TargetPredictor(DitTarget& target) : target_(&target) {}

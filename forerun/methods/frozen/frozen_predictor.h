@@ -4,8 +4,8 @@
 
 namespace forerun {
 
-/// The frozen target draft (De Bortoli et al. 2025, arXiv:2501.05370, section 4): the drift that
-/// the target had stays as it was.
+/// The frozen target draft (De Bortoli et al. 2025, arXiv:2501.05370, section 4): the target's
+/// drift stays constant.
 class FrozenPredictor final : public StepPredictor {
  public:
   explicit FrozenPredictor(const DdpmSchedule& schedule) : schedule_(&schedule) {}

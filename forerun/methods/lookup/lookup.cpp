@@ -6,7 +6,7 @@
 namespace forerun {
 namespace {
 
-// 2, 3, 4 to 5, 6 to 9, ... tokens that agree.
+// 2, 3, 4 to 5, 6 to 9, ... matching tokens.
 std::uint8_t confidence_bin_of(std::size_t match, std::size_t lowest) {
   const auto length =
       match < 4 ? (match < 3 ? 0U : 1U) : static_cast<std::size_t>(std::bit_width(match - 2));
@@ -25,7 +25,7 @@ TokenDraft LookupDrafter::find(const TokenSequence& sequence, std::size_t most) 
   draft.confidence_bin = confidence_bin_of(match.length, lowest_);
   std::vector<Token>& out = draft.tokens;
   out.reserve(most);
-  // Past the end of the text the draft continues itself: a loop of any period is followed.
+  // Past the end of the text the draft continues itself, so a loop of any period is followed.
   for (std::size_t k = 0; k < most; ++k) {
     const std::size_t from = match.next + k;
     out.push_back(from < text.size() ? text[from] : out[from - text.size()]);

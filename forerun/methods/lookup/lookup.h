@@ -14,23 +14,23 @@
 
 namespace forerun {
 
-/// Drafts what followed the longest earlier occurrence of the text's end, in prompt and output.
-/// No model, no law: its drafts are point masses. Source: prompt lookup decoding, Saxena 2023;
-/// LLMA, Yang et al. 2023, arXiv:2304.04487.
+/// Drafts the continuation of the longest earlier occurrence of the text's end, in prompt and
+/// output. No model, no law: its drafts are point masses.
+/// Source: prompt lookup decoding, Saxena 2023; LLMA, Yang et al. 2023, arXiv:2304.04487.
 class LookupDrafter {
  public:
-  /// @param lowest  confidence_bin of the shortest matches: those below it are another drafter's
+  /// @param lowest  confidence_bin of the shortest matches; another drafter uses those below
   explicit LookupDrafter(std::uint8_t lowest = 0) : lowest_(lowest) {}
 
-  /// Finds the drafts. A draft's confidence_bin tells how long the match was: the longer the
-  /// occurrence agrees, the likelier what followed it follows again.
+  /// Finds the drafts. A draft's confidence_bin is its match length: the longer the match, the
+  /// likelier its continuation repeats.
   /// @param most  drafts a sequence
   std::vector<SequencePlan> plan(std::span<TokenSequence* const> sequences,
                                  std::span<const std::size_t> most, const DraftLength& control);
-  /// What was found, cut to `lengths`.
+  /// The match, cut to `lengths`.
   std::vector<TokenDraft> propose(std::span<TokenSequence* const> sequences,
                                   std::span<const std::size_t> lengths) const;
-  /// What was found for a sequence of the round, uncut.
+  /// The match of a sequence in the round, uncut.
   const TokenDraft& deterministic_draft(std::size_t sequence) const { return found_[sequence]; }
   template <class Verified>
   void observe(std::span<TokenSequence* const> sequences, std::span<const TokenDraft>,

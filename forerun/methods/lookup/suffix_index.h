@@ -10,19 +10,19 @@
 
 namespace forerun {
 
-/// Finds where the end of a growing text stood before.
+/// Finds earlier occurrences of the end of a growing text.
 class SuffixIndex {
  public:
   struct Match {
     std::size_t next = 0;    ///< index of the token after the earlier occurrence
-    std::size_t length = 0;  ///< tokens that agree, 0 if there is no match
+    std::size_t length = 0;  ///< matching tokens, 0 if there is no match
   };
 
-  /// Takes in the tokens behind those it knows; `text` grows, its known part unchanged.
+  /// Reads the tokens after the known ones; `text` grows, its known part unchanged.
   void extend(std::span<const Token> text);
-  /// The longest earlier occurrence of a suffix of `text` (the text last given to extend) of at
-  /// least two tokens; the most recent among equals. At most 256 occurrences are looked at and 64
-  /// tokens compared.
+  /// The longest earlier occurrence of a suffix of `text` (the text last passed to extend) of at
+  /// least two tokens; the most recent among equals. Checks at most 256 occurrences and compares 64
+  /// tokens.
   Match longest(std::span<const Token> text) const;
 
  private:
@@ -32,7 +32,7 @@ class SuffixIndex {
   }
   std::unordered_map<std::uint64_t, std::int32_t> last_;  // token pair -> index of its second token
   std::vector<std::int32_t>
-      previous_;  // by index of the second token: the occurrence before, or -1
+      previous_;  // by index of the second token: the previous occurrence, or -1
 };
 
 }  // namespace forerun

@@ -24,11 +24,10 @@ struct HiddenStates {
   const float* rows = nullptr;  ///< [.., blocks * hidden] float32
 };
 
-/// The conditionals of one verifying pass, made when they are asked for: rows behind a rejection
-/// cost nothing.
+/// The conditionals of one verifying pass, computed on demand: rows after a rejection cost nothing.
 class VerifiedTokens {
  public:
-  /// @param logits  [sum of rows, vocab] float32, sequence by sequence; reshaped in place as rows
+  /// @param logits  [sum of rows, vocab] float32, sequence by sequence; modified in place as rows
   /// are used
   /// @param rows    of each sequence: its draft's size + 1
   VerifiedTokens(at::Tensor logits, std::span<const std::int64_t> rows, SamplingParams sampling);
@@ -36,8 +35,8 @@ class VerifiedTokens {
   /// The target's law of the output at draft step `step` of sequence `sequence` (by index in the
   /// round).
   const TokenLaw& at(std::size_t sequence, std::size_t step) const;
-  /// The states of everything that sequence `sequence` was read in this round, its prompt too if it
-  /// is new: from the first token that was not read before. Good until the target's next pass.
+  /// The states of all positions of sequence `sequence` that the round read, including the prompt
+  /// of a new one. Valid until the target's next pass.
   HiddenStates states(std::size_t sequence) const { return states_[sequence]; }
   void set_states(std::vector<HiddenStates> states) { states_ = std::move(states); }
 
@@ -52,17 +51,17 @@ class VerifiedTokens {
 /// The [vocab] float32 values of one row of a contiguous CPU tensor.
 std::span<float> row_of(const at::Tensor& logits, std::int64_t row);
 
-/// A decoder as the target of the loop: one KV cache a sequence, rolled back exactly after every
-/// round.
+/// A decoder as the target of the loop: one KV cache for each sequence, rolled back exactly after
+/// every round.
 class DecoderTarget {
  public:
-  /// @param kept  zero-based ids of the blocks whose output drafters are shown (HiddenStates)
+  /// @param kept  zero-based ids of the blocks whose output drafters read (HiddenStates)
   DecoderTarget(const DecoderLm& model, SamplingParams sampling,
                 std::vector<std::int64_t> kept = {})
       : model_(model), sampling_(sampling), kept_(std::move(kept)) {}
 
-  /// One pass over the pending token and the draft of every sequence. A sequence seen for the first
-  /// time is prefilled before.
+  /// One pass over the pending token and the draft of every sequence. A new sequence is prefilled
+  /// before.
   VerifiedTokens verify(std::span<TokenSequence* const> sequences,
                         std::span<const TokenDraft> drafts);
   void keep(std::span<TokenSequence* const> sequences, std::span<const TokenDraft> drafts,

@@ -11,15 +11,15 @@
 
 namespace forerun {
 
-/// A convolution of 3 x 3, the larger of every 2 x 2 pixels, GroupNorm of 8 groups, GELU. Nothing
-/// in it depends on the other images of a batch.
+/// A convolution of 3 x 3, max pooling over 2 x 2 pixels, GroupNorm of 8 groups, GELU. Independent
+/// of the other images of a batch.
 struct ClassifierStage {
   at::Tensor kernel;        ///< [out, in, 3, 3]
   at::Tensor scale, shift;  ///< [out], of the norm
 };
 
-/// A small network that names the class of an image: three stages, a layer of features, a layer of
-/// classes. All tensors float32 (or all float64).
+/// A small network that predicts the class of an image: three stages, a layer of features, a layer
+/// of classes. All tensors float32 (or all float64).
 struct Classifier {
   ClassifierConfig config;
   std::array<ClassifierStage, ClassifierConfig::kStages> stages;
@@ -29,14 +29,14 @@ struct Classifier {
   at::Tensor class_bias;      ///< [classes]
 };
 
-/// Everything that is trained, by the names of its file.
+/// All trained tensors, by their names in the file.
 std::vector<ModelWeight> weights(Classifier& model);
 
-/// What a pass says of images.
+/// Output of a pass.
 struct ClassifierOutput {
   at::Tensor logits;    ///< [batch, classes]
-  at::Tensor features;  ///< [batch, features]: what the layer of classes reads
-  at::Tensor spatial;   ///< [batch, spatial_features]: the first 7 channels behind the second stage
+  at::Tensor features;  ///< [batch, features]: the input of the layer of classes
+  at::Tensor spatial;   ///< [batch, spatial_features]: the first 7 channels after the second stage
 };
 
 /// One pass. Differentiable.
@@ -48,7 +48,7 @@ ClassifierOutput run_classifier(const Classifier& model, const at::Tensor& x);
 double classifier_pass_work(const ClassifierConfig& config);
 
 /// He-normal convolutions and features, Xavier-uniform classes, zero biases.
-/// @throws std::invalid_argument  sizes that no network can have
+/// @throws std::invalid_argument  invalid sizes
 Classifier random_classifier(const ClassifierConfig& config, std::uint64_t seed);
 
 }  // namespace forerun

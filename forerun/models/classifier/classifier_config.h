@@ -17,16 +17,16 @@ struct ClassifierConfig {
   static constexpr std::int64_t kSpatialChannels = 7;
 
   std::int64_t stage_channels(std::int64_t stage) const { return width << stage; }
-  /// Sides of the maps behind the second and the third stage: larger ones are averaged to these.
+  /// Sides of the maps after the second and the third stage: larger ones are averaged to these.
   std::int64_t middle_side() const { return std::min<std::int64_t>(input / 4, 8); }
   std::int64_t last_side() const { return std::min<std::int64_t>(input / 8, 4); }
-  /// Values of an image that still know where they are: 448 at 32 pixels a side.
+  /// Values of an image that keep their position: 448 at 32 pixels a side.
   std::int64_t spatial_features() const { return kSpatialChannels * middle_side() * middle_side(); }
 
   bool operator==(const ClassifierConfig&) const = default;
 };
 
-/// @throws std::invalid_argument  sizes that no network can have, or too large to be meant
+/// @throws std::invalid_argument  invalid or implausibly large sizes
 void check_classifier_config(const ClassifierConfig& config);
 
 }  // namespace forerun

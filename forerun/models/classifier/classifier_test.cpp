@@ -121,7 +121,7 @@ TEST(ClassifierFile, WhatIsWrongIsSaid) {
     EXPECT_NE(message.find(word), std::string::npos) << message;
     EXPECT_EQ(message.find(path.string()), 0U) << message;
   };
-  says("");  // nothing there
+  says("");  // the folder is empty
   save_classifier(path, random_classifier(small(), 3));
   EXPECT_EQ(why(), "");
   fs::resize_file(path / "model.safetensors", 900);

@@ -18,7 +18,7 @@ Classifier random_classifier(const ClassifierConfig& config, std::uint64_t seed)
       x = w.name.ends_with("norm.weight") ? at::ones(w.shape) : at::zeros(w.shape);
       continue;
     }
-    std::int64_t inputs = 1;  // that an output sums over
+    std::int64_t inputs = 1;  // inputs of each output's sum
     for (std::size_t d = 1; d < w.shape.size(); ++d) inputs *= w.shape[d];
     if (w.tensor == &m.class_weight) {
       const double bound = std::sqrt(6.0 / static_cast<double>(inputs + w.shape[0]));

@@ -14,7 +14,7 @@
 
 namespace forerun {
 
-/// One block. Keys and values of the context come from the same k and v as the slots' own.
+/// Keys and values of the context use the same k and v as the slots.
 struct DFlashLayer {
   at::Tensor attention_norm, mlp_norm;  ///< [hidden]
   at::Tensor q;                         ///< [heads * head_dim, hidden]
@@ -25,7 +25,7 @@ struct DFlashLayer {
   at::Tensor down;                      ///< [hidden, intermediate]
 };
 
-/// A network that fills a whole block of text in one pass, reading a target's hidden states as
+/// A network that predicts a whole block of text in one pass and reads a target's hidden states as
 /// extra keys and values in every layer. All tensors are of one dtype, float32 or float64, and on
 /// one device; under autocast products run in its dtype. Every function below is differentiable in
 /// every weight.
@@ -45,21 +45,21 @@ struct DFlash {
   at::Tensor confidence_bias;    ///< [1]
 };
 
-/// Every weight that training changes, by its published name, in a fixed order: the body; the mask
-/// vector where it is defined or stands for a missing mask token; the heads that the config has.
-/// Embedding and head are the target's and not among them.
+/// All trained weights, by their published names, in a fixed order: the body; the mask vector if it
+/// is defined or replaces a missing mask token; the heads of the config. Embedding and head are the
+/// target's and not included.
 std::vector<ModelWeight> weights(DFlash& model);
 
-/// A masked slot in a block of tokens; an id of config.mask_token does as well where there is one.
+/// A masked slot in a block of tokens; the id config.mask_token works as well if there is one.
 inline constexpr Token kMaskSlot = -1;
 
-/// What every layer's keys and values of the context are made of: RMSNorm(fc X).
+/// Input of every layer's keys and values of the context: RMSNorm(fc X).
 /// @param features  [n, features * hidden], of the target's blocks in the config's order
 /// @return          [n, hidden]
 at::Tensor context(const DFlash& model, const at::Tensor& features);
 
-/// Keys and values of one sequence's committed context in every layer; row i stands at position i.
-/// Slots of a block never enter it.
+/// Keys and values of one sequence's committed context in every layer; row i is at position i.
+/// Slots of a block are never added.
 class DFlashCache {
  public:
   explicit DFlashCache(const DFlash& model);
@@ -79,12 +79,12 @@ class DFlashCache {
   at::Tensor rows_;  // [at least length(), hidden] of networks with slot_state
 };
 
-/// One decoding pass over a block behind the cached context.
-/// @param block  the anchor's id, then masks; shorter or longer than config.block if wished
+/// One decoding pass over a block after the cached context.
+/// @param block  the anchor's id, then masks; may be shorter or longer than config.block
 /// @param start  the anchor's position, at least cache.length()
-/// @return       [block.size(), hidden]: what leaves the last norm, a row a slot
-/// @throws std::invalid_argument  an empty block, an id outside the vocabulary, no mask to stand in
-/// a masked slot, or start inside the context
+/// @return       [block.size(), hidden]: the output of the last norm, a row a slot
+/// @throws std::invalid_argument  an empty block, an id outside the vocabulary, no mask for a
+/// masked slot, or start inside the context
 at::Tensor block_hidden(const DFlash& model, const DFlashCache& cache, std::span<const Token> block,
                         std::int64_t start);
 
@@ -96,20 +96,20 @@ std::vector<Token> masked_block(const DFlash& model, Token anchor);
 /// @return        [n, draft_vocab] of the product's type; of at least float32 under a soft cap
 at::Tensor block_logits(const DFlash& model, const at::Tensor& hidden);
 
-/// What the token before adds to a slot's logits: markov_w1[previous] markov_w2^T.
+/// The previous token's addition to a slot's logits: markov_w1[previous] markov_w2^T.
 /// @param previous  [n] int64, ids of the target's vocabulary
 /// @return          [n, draft_vocab] of the product's type
 at::Tensor markov_bias(const DFlash& model, const at::Tensor& previous);
 
-/// How likely a slot's draft is accepted, as a logit.
+/// Logit of the probability that a slot's draft is accepted.
 /// @param hidden    [n, hidden], rows of block_hidden or training_blocks
-/// @param previous  [n] int64; not read where the head does not see the Markov rows
+/// @param previous  [n] int64; not read if the head does not use the Markov rows
 /// @return          [n] of at least float32
 at::Tensor confidence(const DFlash& model, const at::Tensor& hidden, const at::Tensor& previous);
 
-/// Blocks at many places of many documents, for one pass of training.
+/// Blocks at many positions of many documents, for one training pass.
 struct BlockBatch {
-  at::Tensor features;                ///< [rows, features * hidden], one document behind the other
+  at::Tensor features;                ///< [rows, features * hidden], documents concatenated
   std::vector<std::int64_t> lengths;  ///< rows of each document
   std::vector<std::vector<std::int64_t>> anchors;  ///< of each document: positions of the anchors
   at::Tensor anchor_tokens;                        ///< [sum of anchors] int64, in the same order
@@ -118,8 +118,8 @@ struct BlockBatch {
 /// The decoding pass of every block of the batch at once: block j of a document sees the
 /// document's rows before its anchor (never the anchor's own, which does not exist when decoding)
 /// and its own slots.
-/// @return  [sum of anchors, block, hidden]: what leaves the last norm
-/// @throws std::invalid_argument  sizes do not fit each other, or an anchor outside its document
+/// @return  [sum of anchors, block, hidden]: the output of the last norm
+/// @throws std::invalid_argument  sizes that do not match, or an anchor outside its document
 at::Tensor training_blocks(const DFlash& model, const BlockBatch& batch);
 
 }  // namespace forerun

@@ -18,7 +18,7 @@ std::vector<std::int64_t> default_feature_layers(std::int64_t target_layers, std
   for (std::int64_t i = 0; i < count; ++i) {
     const double exact =
         1.0 + static_cast<double>(i * (target_layers - 4)) / static_cast<double>(count - 1);
-    // Halves to even, as Python rounds; std::round would give 21 where the rule says 20.
+    // Halves to even, as in Python; std::round would give 21 where the rule gives 20.
     out.push_back(static_cast<std::int64_t>(std::nearbyint(exact)));
   }
   return out;

@@ -7,17 +7,17 @@
 
 namespace forerun {
 
-/// What the slots of a block see in one layer. Every slot sees the context before the block, and of
-/// its own block all slots, or those up to itself.
+/// Attention mask of the slots of a block in one layer. Every slot sees the context before the
+/// block, and in its own block all slots, or those up to itself.
 struct LayerAttention {
-  std::int64_t window = 0;  ///< a position is seen iff less than so many away; 0 = any
+  std::int64_t window = 0;  ///< a position is seen iff its distance is below this; 0 = any
   bool causal = false;      ///< inside the block
 
   bool operator==(const LayerAttention&) const = default;
 };
 
-/// What tells one DFlash network from another. Source: Chen, Liang and Liu 2026, arXiv:2602.06036;
-/// the two heads: DSpark, arXiv:2607.05147.
+/// Configuration of a DFlash network.
+/// Source: Chen, Liang and Liu 2026, arXiv:2602.06036; the two heads: DSpark, arXiv:2607.05147.
 struct DFlashConfig {
   std::int64_t hidden = 0;  ///< the target's
   std::int64_t intermediate = 0, heads = 0, kv_heads = 0, head_dim = 0, layers = 0;
@@ -28,12 +28,12 @@ struct DFlashConfig {
   /// order of fc's column blocks.
   std::vector<std::int64_t> feature_layers;
   std::int64_t block = 0;  ///< slots: the anchor, then masks
-  /// Slot k predicts position start + k + 1 (as many drafts as slots); else its own position
-  /// start + k, and slot 0, the anchor, predicts nothing. The published name: sample_from_anchor.
+  /// Slot k predicts position start + k + 1 (as many drafts as slots); else its own position start
+  /// + k, and slot 0, the anchor, has no prediction. The published name: sample_from_anchor.
   bool predicts_next = false;
-  /// Row of the target's embedding that stands in masked slots; -1 if a mask vector does.
+  /// Row of the target's embedding used in masked slots; -1 if there is a mask vector.
   std::int64_t mask_token = -1;
-  /// A projection of the last context row is added to what enters every slot.
+  /// A projection of the last context row is added to the input of every slot.
   bool slot_state = false;
   double norm_eps = 1e-6;
   double rope_theta = 10000.0;
@@ -42,8 +42,8 @@ struct DFlashConfig {
   double embedding_scale = 1.0, output_multiplier = 1.0;
   double final_softcap = 0.0;          ///< logits become c * tanh(logit / c); 0 = none
   std::int64_t markov_rank = 0;        ///< 0 = no Markov head
-  bool confidence = false;             ///< a confidence head is there
-  bool confidence_sees_markov = true;  ///< and reads the Markov head's row of the previous token
+  bool confidence = false;             ///< has a confidence head
+  bool confidence_sees_markov = true;  ///< which reads the Markov head's row of the previous token
 
   std::int64_t features() const noexcept {
     return static_cast<std::int64_t>(feature_layers.size());
@@ -55,9 +55,9 @@ struct DFlashConfig {
   }
 };
 
-/// Which blocks of a target feed a network that does not say so: `count` of them, evenly from the
-/// second to the third from last, halves rounded to even. Source: z-lab/dflash,
-/// build_target_layer_ids.
+/// Default feature blocks of a target: `count` of them, evenly from the second to the third from
+/// last, halves rounded to even.
+/// Source: z-lab/dflash, build_target_layer_ids.
 /// @throws std::invalid_argument  count < 1, or a target of fewer than 4 blocks where count > 1
 std::vector<std::int64_t> default_feature_layers(std::int64_t target_layers, std::int64_t count);
 

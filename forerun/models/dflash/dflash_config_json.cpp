@@ -18,7 +18,7 @@ using nlohmann::json;
 
 const char* const kWhat = "DFlash drafter";
 
-// The sizes and numbers of a Qwen3 block, which both formats have under the same names.
+// The sizes and numbers of a Qwen3 block, with the same names in both formats.
 void read_body(Fields& f, DFlashConfig& c) {
   c.hidden = f.integer("hidden_size");
   c.intermediate = f.integer("intermediate_size");
@@ -49,7 +49,7 @@ void read_body(Fields& f, DFlashConfig& c) {
   }
 }
 
-// What is wrong with sizes, if anything; only then may anything be allocated by them.
+// The error in the sizes, if any; checked before anything is allocated by them.
 std::optional<std::string> check_body(const DFlashConfig& c) {
   DecoderConfig as_decoder;
   as_decoder.vocab = c.vocab;
@@ -85,7 +85,7 @@ std::optional<std::string> check_block(const DFlashConfig& c, std::int64_t targe
     return fmt::format("{} feature layers; 1 to 256 are supported", c.feature_layers.size());
   }
   for (const std::int64_t id : c.feature_layers) {
-    // The last block is left out: lists of hidden states end with the normed output in its place.
+    // The last block is excluded: lists of hidden states end with the normed output instead.
     if (id < 0 || id > target_layers - 2) {
       return fmt::format(
           "feature layer {} (zero-based) lies outside 0 to {} of the target's {} layers; use the "
@@ -102,8 +102,8 @@ std::optional<std::string> check_block(const DFlashConfig& c, std::int64_t targe
   return std::nullopt;
 }
 
-// Which layers have a window, and how wide it is. As in transformers' Qwen3Config, a window counts
-// only where use_sliding_window says so.
+// Which layers have a window, and its width. As in transformers' Qwen3Config, a window counts only
+// if use_sliding_window says so.
 struct Windows {
   std::vector<bool> sliding;  // by the layer's type
   std::int64_t window = 0;
@@ -150,7 +150,7 @@ std::vector<std::int64_t> read_ids(Fields& f, const char* key, std::int64_t offs
   return out;
 }
 
-// One file's keys: those of dflash_config, then those of the top level.
+// Keys of one file: those of dflash_config, then those of the top level.
 class Nested {
  public:
   Nested(Fields& inner, Fields& outer) : inner_(inner), outer_(outer) {}
@@ -191,7 +191,7 @@ void read_zlab(const json& inner_object, Fields& outer, DFlashConfig& c) {
   c.embedding_scale = number("input_embedding_scale", 1.0);
   c.output_multiplier = number("output_multiplier", 1.0);
   c.final_softcap = number("final_logit_softcapping", 0.0);
-  // Ours, beyond z-lab's keys.
+  // Our additions to z-lab's keys.
   c.draft_vocab = inner.integer("draft_vocab_size", c.vocab);
   c.predicts_next = inner.flag("sample_from_anchor", false);
   c.slot_state = inner.flag("slot_state", false);

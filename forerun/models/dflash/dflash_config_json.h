@@ -10,14 +10,14 @@ namespace forerun {
 /// From the config.json of a z-lab checkpoint, a vllm-project/speculators one (DFlash or DSpark),
 /// or one of ours, told apart by their keys. Feature layers come out zero-based, by default by the
 /// rule of the format.
-/// @param target_layers  blocks of the target, which speculators' files do not say
+/// @param target_layers  blocks of the target, which speculators' files lack
 /// Errors: another kind of file or network (DFlash2 too), a missing or mistyped field, another
 /// number of target layers, feature layers outside the target.
 Result<DFlashConfig> parse_dflash_config(const nlohmann::json& config, std::int64_t target_layers);
 
-/// The config.json of a network in z-lab's keys; what they lack stands in dflash_config under
+/// The config.json of a network in z-lab's keys; keys that z-lab lacks are in dflash_config under
 /// speculators' names.
-/// @throws std::invalid_argument  layers whose attention no published file can describe
+/// @throws std::invalid_argument  layers with attention that no published file can describe
 nlohmann::json dflash_config_json(const DFlashConfig& config);
 
 }  // namespace forerun

@@ -1,4 +1,4 @@
-// What is written comes back; what cannot be a drafter of this target is refused in one clear line.
+// Round trip; anything that cannot be a drafter of this target is refused in one clear line.
 #include "forerun/models/dflash/dflash_file.h"
 
 #include <ATen/ATen.h>
@@ -176,13 +176,13 @@ TEST(DFlashFile, SharesTheTargetsMatricesAndPrefersItsOwn) {
   const DFlash shared = load_dflash(kDFlash + "zlab_full", target);
   EXPECT_EQ(shared.head.data_ptr(), target.head.data_ptr());
   EXPECT_EQ(shared.embedding.data_ptr(), target.embedding.data_ptr());
-  // speculators_full carries both: the target's are not looked at.
+  // speculators_full has both: the target's are not used.
   target.head = at::zeros_like(target.head);
   target.embedding = at::zeros_like(target.embedding);
   const DFlash own = load_dflash(kDFlash + "speculators_full", target);
   EXPECT_EQ(distance(own.head, shared.head), 0.0);
   EXPECT_EQ(distance(own.embedding, shared.embedding), 0.0);
-  // A target whose matrices are packed shares none; the body loads all the same.
+  // A target with packed matrices shares none; the body still loads.
   target.head = target.embedding = at::Tensor();
   EXPECT_FALSE(load_dflash(kDFlash + "zlab_full", target).head.defined());
   EXPECT_TRUE(load_dflash(kDFlash + "speculators_full", target).head.defined());

@@ -1,5 +1,5 @@
 // Parity with the published implementations, dflash 0.1.0 and speculators 0.9.0, on small random
-// checkpoints that they wrote (tests/data/dflash, made by tools/make_dflash_values.py).
+// checkpoints written by them (tests/data/dflash, made by tools/make_dflash_values.py).
 #include <ATen/ATen.h>
 #include <gtest/gtest.h>
 
@@ -52,7 +52,7 @@ TEST_P(ZLab, RejectedRowsLeaveNoTrace) {
   DFlashCache cache(m);
   for (std::size_t r = 0; r < starts.size(); ++r) {
     const std::int64_t kept = cache.length();
-    cache.append(m, features.flip(0).narrow(0, 0, 5));  // rows of a draft that was rejected
+    cache.append(m, features.flip(0).narrow(0, 0, 5));  // rows of a rejected draft
     cache.truncate(kept);
     cache.append(m, features.narrow(0, kept, starts[r] - kept));
     const auto block = masked_block(m, static_cast<Token>(anchors[r]));
@@ -88,7 +88,7 @@ class Speculators : public testing::TestWithParam<std::string> {
   DFlash model() const { return load_dflash(kDFlash + GetParam(), dflash_target()); }
   Safetensors expected() const { return dflash_expected(GetParam()); }
 
-  // Logits as theirs: with the Markov head where there is one.
+  // Logits as theirs: with the Markov head if there is one.
   static at::Tensor logits_of(const DFlash& m, const Safetensors& e, const at::Tensor& hidden) {
     at::Tensor out = block_logits(m, hidden);
     if (m.config.markov_rank == 0) return out;
@@ -202,7 +202,7 @@ TEST_P(Gradients, OfEveryWeightMatchPyTorch) {
   for (const ModelWeight& w : weights(m)) {
     const at::Tensor theirs = tensor_of(e, "gradient." + w.name).to(type);
     ASSERT_TRUE(w.tensor->grad().defined()) << w.name;
-    EXPECT_GT(theirs.abs().max().item<double>(), 1e-3) << w.name;  // it says something
+    EXPECT_GT(theirs.abs().max().item<double>(), 1e-3) << w.name;  // not all zero
     EXPECT_LT(distance(w.tensor->grad(), theirs),
               tolerance * std::max(1.0, theirs.abs().max().item<double>()))
         << w.name;

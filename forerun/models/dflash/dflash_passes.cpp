@@ -18,7 +18,7 @@ class TensorContext : public DFlashContext {
   DFlashCache cache;
 };
 
-// With tensor operations, sequence by sequence: where there is no int8, and as its reference.
+// With tensor operations, sequence by sequence: used without int8, and as its reference.
 class TensorPasses : public DFlashPasses {
  public:
   explicit TensorPasses(DFlash model) : DFlashPasses(model), model_(std::move(model)) {}

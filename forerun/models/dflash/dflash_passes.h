@@ -12,7 +12,7 @@
 
 namespace forerun {
 
-/// What a network knows of one sequence's text: keys and values of positions 0, 1, ...
+/// Context of one sequence: keys and values of positions 0, 1, ...
 class DFlashContext {
  public:
   virtual ~DFlashContext() = default;
@@ -25,12 +25,12 @@ struct BlockSpan {
   /// [fresh, features * hidden] float32: the context of positions L, L + 1, ...
   const float* features = nullptr;
   std::int64_t fresh = 0;
-  Token anchor = 0;         ///< stands behind the context, at position L + fresh
-  std::int64_t drafts = 0;  ///< logits of the first so many drafting slots are wanted
+  Token anchor = 0;         ///< follows the context, at position L + fresh
+  std::int64_t drafts = 0;  ///< number of leading drafting slots whose logits are needed
 };
 
-/// A DFlash network as decoding uses it, in the precision it was made for. Safe to share between
-/// threads; passes of one network run one at a time.
+/// A DFlash network for decoding, in a fixed precision. Thread-safe; passes of one network run one
+/// at a time.
 class DFlashPasses {
  public:
   /// @param model  float32, with embedding and head
@@ -49,16 +49,18 @@ class DFlashPasses {
 
   struct Blocks {
     at::Tensor logits;  ///< [sum of drafts, draft_vocab] float32, without the Markov head
-    at::Tensor hidden;  ///< [sum of drafts, hidden] float32: what leaves the last norm
+    at::Tensor hidden;  ///< [sum of drafts, hidden] float32: the output of the last norm
   };
-  /// One pass, sequence by sequence. Sequences with drafts = 0 only take in their context.
+  /// One pass, sequence by sequence. Sequences with drafts = 0 only read their context.
   virtual Blocks forward(std::span<const BlockSpan> sequences) const = 0;
-  /// Adds what the token before says of a slot. @param logits  [draft_vocab]
+  /// Adds the previous token's Markov logits of a slot.
+  /// @param logits  [draft_vocab]
   virtual void add_markov(Token previous, std::span<float> logits) const = 0;
   /// Bytes of the weights that a pass reads.
   virtual std::int64_t weight_bytes() const noexcept = 0;
 
-  /// P(the draft of a slot is kept | those before are). @param hidden  [hidden]
+  /// P(the draft of a slot is kept | the previous ones are).
+  /// @param hidden  [hidden]
   double confidence(std::span<const float> hidden, Token previous) const;
 
  protected:

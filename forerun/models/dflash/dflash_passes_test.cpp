@@ -1,5 +1,4 @@
-// The int8 network against the one of tensors, and that what a sequence gets does not depend on the
-// pass it is in.
+// The int8 network against the float32 one, and independence of a sequence's output from its pass.
 #include "forerun/models/dflash/dflash_passes.h"
 
 #include <ATen/ATen.h>
@@ -71,7 +70,7 @@ TEST_P(Passes, Int8IsNearTheTensors) {
   const auto exact = DFlashPasses::make(model, Precision::kF32);
   const auto fast = DFlashPasses::make(model, Precision::kInt8);
   const auto a = exact->make_context(), b = fast->make_context();
-  for (const std::int64_t fresh : {17, 1, 5}) {  // a prompt, then what rounds keep
+  for (const std::int64_t fresh : {17, 1, 5}) {  // a prompt, then the kept rows of rounds
     const BlockSpan of_a = span(*a, fresh, 7, 4), of_b = span(*b, fresh, 7, 4);
     const auto want = exact->forward({&of_a, 1}), have = fast->forward({&of_b, 1});
     ASSERT_EQ(have.logits.sizes(), want.logits.sizes());
@@ -96,7 +95,7 @@ TEST_P(Passes, TheHeadsAreNearToo) {
   EXPECT_NEAR(fast->confidence(numbers(hidden), 11), 1.0 / (1.0 + std::exp(-logit)), 1e-5);
 }
 
-// Alone, in company, context taken in piece by piece or with the block: bit for bit the same.
+// Alone, with other sequences, context read in pieces or with the block: bit for bit the same.
 TEST_P(Passes, Int8DoesNotDependOnCompanyOrPieces) {
   const auto net = DFlashPasses::make(model, Precision::kInt8);
   const auto alone = net->make_context();
@@ -115,7 +114,7 @@ TEST_P(Passes, Int8DoesNotDependOnCompanyOrPieces) {
   EXPECT_TRUE(at::equal(have.logits.narrow(0, 2, 4), want.logits));
   EXPECT_TRUE(at::equal(have.hidden.narrow(0, 2, 4), want.hidden));
 
-  // And the block left nothing behind in the context.
+  // And the block added nothing to the context.
   const BlockSpan again = span(*pieces, 0, 7, 4);
   EXPECT_TRUE(at::equal(net->forward({&again, 1}).logits, want.logits));
 }

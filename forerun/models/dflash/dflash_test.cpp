@@ -1,5 +1,4 @@
-// What one decoding pass must keep to, and that a training pass over many blocks is the same
-// network.
+// Properties of one decoding pass, and equality of the training pass over many blocks.
 #include "forerun/models/dflash/dflash.h"
 
 #include <ATen/ATen.h>
@@ -68,7 +67,7 @@ TEST(DFlash, ContextMayArriveInAnySplit) {
   DFlashCache cache(model);
   const at::Tensor wrong = random_features(model.config, 3, at::kDouble, 5);
   for (std::int64_t row = 0, n = 1; row < x.size(0); row += n, n = n % 5 + 1) {
-    // A round keeps some rows; what a rejected draft left behind is cut off again.
+    // A round keeps some rows; the rows of a rejected draft are removed.
     cache.append(model, wrong);
     cache.truncate(row);
     cache.append(model, x.narrow(0, row, std::min(n, x.size(0) - row)));
@@ -126,7 +125,7 @@ TEST(DFlash, AMaskVectorReplacesTheRow) {
   poisoned.embedding = model.embedding.clone();
   poisoned.embedding[7].fill_(std::numeric_limits<double>::quiet_NaN());
   EXPECT_EQ(distance(decoded(poisoned, x, masked_block(model, 3)), whole), 0.0);
-  // An anchor of that id is a token like any other.
+  // An anchor with that id is an ordinary token.
   EXPECT_TRUE(decoded(poisoned, x, masked_block(model, 7)).isnan().all().item<bool>());
   EXPECT_FALSE(decoded(model, x, masked_block(model, 7)).isnan().any().item<bool>());
 

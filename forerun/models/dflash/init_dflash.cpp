@@ -27,7 +27,7 @@ void check(const DFlashConfig& c, const DFlashTarget& target, const at::Tensor& 
   }
 }
 
-// The blocks' weights of one target layer, in float32.
+// One target layer's weights, in float32.
 struct TargetBlock {
   at::Tensor norm, q, k, v;
 };
@@ -96,7 +96,7 @@ DFlash random_dflash(const DFlashConfig& config, const DFlashTarget& target, std
   if (m.confidence_weight.defined()) m.confidence_weight.zero_();
   if (m.confidence_bias.defined()) m.confidence_bias.zero_();
   m.draft_to_target = draft_to_target;
-  // What was loaded for inference cannot take part in training.
+  // Tensors loaded for inference cannot be trained.
   const auto trainable = [](const at::Tensor& t) {
     const at::Tensor wide = t.to(at::kFloat);
     return wide.is_inference() ? wide.clone() : wide;
@@ -124,13 +124,13 @@ DFlash dflash_from_target(const DecoderLm& target, const DFlashConfig& config,
   m.fc.mul_(noise);
   m.fc.narrow(1, feature * c.hidden, c.hidden).copy_(at::eye(c.hidden, at::kFloat));
 
-  // One norm for all; entries near zero would blow up the columns that make up for it.
+  // One norm for all; entries near zero would inflate the columns that compensate for it.
   const at::Tensor own = block_of(target, first).norm;
   const at::Tensor least = own.abs().mean() * 1e-2;
   m.hidden_norm = at::where(own.abs().lt(least), least, own).contiguous();
   const at::Tensor rows = context(m, features.to(at::kFloat));
   if (m.slot_state.defined()) {
-    // Slots begin as what entered the block; the typical size, as a few rows are huge.
+    // Slots start as the input of the block; the median size, because a few rows are huge.
     const at::Tensor entered = features.to(at::kFloat).narrow(1, feature * c.hidden, c.hidden);
     const at::Tensor size = entered.square().mean(1).sqrt().median();
     m.slot_state = at::diag(size / m.hidden_norm).contiguous();

@@ -1,4 +1,4 @@
-// A network that begins as a target's last blocks attends to the context as they would.
+// A network initialised from a target's last blocks attends to the context as they would.
 #include "forerun/models/dflash/init_dflash.h"
 
 #include <ATen/ATen.h>
@@ -18,14 +18,14 @@ DecoderLm tiny(const std::string& name) {
   return load_decoder(load_hf_config(folder), load_safetensors(folder), folder, Precision::kF32);
 }
 
-// llama_plain has three blocks: one is copied, and block 1's output is what enters it.
+// llama_plain has three blocks: one is copied, and its input is the output of block 1.
 DFlashConfig config_of(const DecoderLm& target) {
   DFlashConfig c = dflash_config_for(target.config, 1, 1, 4);
   c.feature_layers = {0, 1};
   return c;
 }
 
-// What leaves blocks 0 and 1 of the target, a row a token: stands for captured features.
+// The outputs of blocks 0 and 1 of the target, a row a token: used as captured features.
 at::Tensor features_of(const DecoderLm& target, std::int64_t rows) {
   at::manual_seed(5);
   return at::randn({rows, 2 * target.config.hidden});
@@ -51,7 +51,7 @@ TEST(InitDFlash, KeysAndValuesOfTheContextBeginAsTheTargets) {
   const DFlashConfig c = config_of(target);
   const at::Tensor features = features_of(target, 40);
   DFlash m = dflash_from_target(target, c, features, 1);
-  // Without the noise beside it, what fc passes on is exactly the feature that enters the block.
+  // Without the added noise, fc passes on exactly the feature that enters the block.
   m.fc.narrow(1, 0, c.hidden).zero_();
   const at::Tensor stream = features.narrow(1, c.hidden, c.hidden);
   const auto rotation = internal::BlockRotation::at(m, at::zeros({40}, at::kLong));

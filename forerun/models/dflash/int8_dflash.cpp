@@ -39,7 +39,7 @@ struct Int8DFlash::Workspace {
 
   PagedAttention attention;
   AlignedBuffer<float> hidden, context, kv, q, gates, scratch, rotations, shifts;
-  // Rows of the context (the same for all layers), and behind them those of the slots.
+  // Rows of the context (the same for all layers), followed by those of the slots.
   Int8Activations features, input, attended, gated, last;
   std::vector<PagedAttention::Sequence> sequences;
   struct Row {
@@ -49,10 +49,10 @@ struct Int8DFlash::Workspace {
   };
   std::vector<Row> fresh, slots;
   std::vector<std::int64_t> first_fresh;  // of each sequence, among `fresh`
-  std::vector<std::int64_t> drafting;     // rows of `slots` whose logits are wanted
+  std::vector<std::int64_t> drafting;     // rows of `slots` whose logits are needed
 };
 
-// One pass: what its phases share. Every method that takes a worker is run by all of them at once.
+// One pass: the state that its phases share. All workers run every method that takes a worker.
 class Int8DFlashPass {
  public:
   Int8DFlashPass(const Int8DFlash& model, std::span<const BlockSpan> sequences, int threads);
@@ -163,7 +163,7 @@ Int8DFlash::Blocks Int8DFlashPass::run() {
   constexpr std::int64_t kLayerPhases = 11, kOtherPhases = 9;
   const auto phases = static_cast<std::size_t>(c_.layers * kLayerPhases + kOtherPhases);
   ThreadTeam::instance().run(threads_, phases, [this](Worker& w) { work(w); });
-  // What the slots left behind the context is never read: it does not count.
+  // The slots' entries after the context are never read.
   for (const BlockSpan& sequence : sequences_) cache_of(sequence).advance(sequence.fresh);
   return {std::move(logits_), std::move(final_)};
 }
@@ -202,7 +202,7 @@ void Int8DFlashPass::read_context(Worker& w) {
   });
 }
 
-// What the newest context row adds to the slots of its sequence.
+// The newest context row's addition to the slots of its sequence.
 void Int8DFlashPass::read_last(Worker& w) {
   const auto count = static_cast<std::int64_t>(sequences_.size());
   each(w, count, [&](std::int64_t i) {
@@ -269,7 +269,7 @@ void Int8DFlashPass::attention(Worker& w, std::int64_t index) {
   l.output.multiply(w, attended_, slots_, hidden_, c_.hidden, true);
 }
 
-// Keys and values of a row, and the queries of a slot, go where attention reads them.
+// Keys and values of a row, and the queries of a slot, in the layout of attention.
 void Int8DFlashPass::place(std::int64_t r, std::int64_t kv_head, std::int64_t index) {
   const Int8DFlash::Layer& l = m_.layers_[static_cast<std::size_t>(index)];
   const std::int64_t dim = c_.head_dim, half = dim / 2, group = c_.heads / c_.kv_heads;
@@ -368,7 +368,7 @@ Int8DFlash::Blocks Int8DFlash::forward(std::span<const BlockSpan> sequences) con
 }
 
 void Int8DFlash::add_markov(Token previous, std::span<float> logits) const {
-  // A few thousand products of one short row: not worth waking other threads for.
+  // A few thousand products of one short row: too few to wake other threads.
   thread_local Int8Activations activations;
   thread_local AlignedBuffer<float> work;
   const k::Int8Rows x = activations.room_for(1, config_.markov_rank);

@@ -16,8 +16,9 @@
 
 namespace forerun {
 
-/// A DFlash network in int8. Context rows and slots of all sequences share one pass, so that every
-/// weight is read once. What a sequence gets does not depend on its company, bit for bit.
+/// A DFlash network in int8. Context rows and slots of all sequences share one pass, so every
+/// weight is read once. A sequence's output does not depend on the other sequences of the pass, bit
+/// for bit.
 class Int8DFlash : public DFlashPasses {
  public:
   explicit Int8DFlash(const DFlash& model);

@@ -17,7 +17,7 @@ namespace {
 
 using internal::WeightReader;
 
-// Says of DFlash2 what it is.
+// The error for DFlash2.
 void expect_nothing_left(const WeightReader& source) {
   for (const std::string& name : source.left()) {
     if (name.find("_conv.") != std::string::npos || name.starts_with("candidate_selector.")) {
@@ -82,7 +82,7 @@ DFlash read(const DFlashConfig& config, const DFlashTarget& target, WeightReader
   m.config = config;
   m.layers.resize(static_cast<std::size_t>(config.layers));
   const bool has_vector = source.has("mask_embedding");
-  if (has_vector) m.config.mask_token = -1;  // the vector stands in every masked slot
+  if (has_vector) m.config.mask_token = -1;  // the vector is used in every masked slot
   if (!has_vector && config.mask_token < 0) {
     throw FormatError("neither a mask_embedding nor a mask_token_id: nothing stands in the slots");
   }

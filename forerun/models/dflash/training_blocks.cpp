@@ -59,7 +59,7 @@ at::Tensor anchor_positions(const BlockBatch& batch, const at::Device& device) {
   return at::tensor(out, at::kLong).to(device);
 }
 
-// [blocks, hidden]: the context row before each anchor; zeros where there is none.
+// [blocks, hidden]: the context row before each anchor; zeros if there is none.
 at::Tensor rows_before_anchors(const BlockBatch& batch, const at::Tensor& rows) {
   std::vector<std::int64_t> index, first_anchors;
   std::int64_t first = 0;
@@ -77,7 +77,7 @@ at::Tensor rows_before_anchors(const BlockBatch& batch, const at::Tensor& rows) 
   return first_anchors.empty() ? out : out.index_fill(0, there(first_anchors), 0.0);
 }
 
-// One for each layer; layers that see the same share what was worked out.
+// One for each layer; layers with the same mask share it.
 std::vector<BlockAttention> attentions(const DFlashConfig& c, const BlockPlaces& places) {
   std::vector<BlockAttention> out;
   for (std::size_t i = 0; i < c.attention.size(); ++i) {

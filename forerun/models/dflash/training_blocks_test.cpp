@@ -1,5 +1,5 @@
-// One training pass over many blocks against the decoding pass of each; and that no block can see
-// what it must predict.
+// One training pass over many blocks against the decoding pass of each; and no block sees what it
+// must predict.
 #include <ATen/ATen.h>
 #include <gtest/gtest.h>
 
@@ -77,7 +77,7 @@ TEST_P(EveryAttention, NoBlockSeesWhatItPredicts) {
       changed.features = batch.features.clone();
       changed.features.narrow(0, row + p, batch.lengths[d] - p).add_(1.0);
       EXPECT_EQ(distance(training_blocks(m, changed)[block], before[block]), 0.0) << block;
-      if (p > 0) {  // and the last row before the anchor it does see
+      if (p > 0) {  // but it does see the last row before the anchor
         changed.features = batch.features.clone();
         changed.features[row + p - 1].add_(1.0);
         EXPECT_GT(distance(training_blocks(m, changed)[block], before[block]), 1e-6) << block;

@@ -24,7 +24,7 @@ Bf16Matrix packed(const DitLinear& l, Arena& arena) {
   return Bf16Matrix::pack(l.weight, l.bias, arena);
 }
 
-// Of all times, each by itself: a product over many rows might depend on how many there are.
+// Of all times, each separately: a product over many rows might depend on their number.
 at::Tensor embedded_times(const DitTime& time, const DitConfig& c) {
   at::Tensor out = at::empty({DdpmSchedule::kTrained, c.hidden}, at::kFloat);
   at::parallel_for(0, out.size(0), 1, [&](std::int64_t begin, std::int64_t end) {
@@ -112,7 +112,7 @@ Bf16Stack Bf16Stack::pack(const DitConfig& config, const Parts& parts, Arena& ar
   return out;
 }
 
-// What the threads of a pass share.
+// State shared by the threads of a pass.
 struct Bf16Stack::Pass {
   AlignedBuffer<std::uint16_t> conditions;  // [images, hidden]
   AlignedBuffer<float> modulations;         // [images, width]
@@ -156,7 +156,7 @@ void Bf16Stack::head(const float* m, const float* h, DitRoom& room, float* noise
     avx512::layer_norm_modulate_row(h + t * d, m, m + d, kNormEps, d, rows + t * d);
   }
   const float* const y = product(head_, rows, n, room);
-  const std::int64_t channels = head_.outputs() / (p * p);  // and variances, which nobody asked for
+  const std::int64_t channels = head_.outputs() / (p * p);  // and variances, which are not used
   for (std::int64_t t = 0; t < n; ++t) {
     const float* const from = y + t * head_.columns();
     for (std::int64_t i = 0; i < p; ++i) {
@@ -183,7 +183,7 @@ GuidedOutput Bf16Stack::run(const DitRows& rows, const Guidance& guidance,
   auto* const noises = noise.mutable_data_ptr<float>();
   const int threads = at::get_num_threads();
 
-  thread_local Pass pass;  // of whoever asks: its room is used again
+  thread_local Pass pass;  // of the caller: its room is reused
   pass.rooms.resize(std::max(pass.rooms.size(), static_cast<std::size_t>(threads)));
   for (DitRoom& room : pass.rooms) room.attention.room_for({c.tokens(), c.heads, c.head_dim()});
   std::uint16_t* const conditions = room_for(pass.conditions, images * d);

@@ -15,22 +15,22 @@
 
 namespace forerun {
 
-/// What one thread needs for a pass over one image; kept from pass to pass.
+/// What one thread needs for a pass over one image; reused from pass to pass.
 struct DitRoom {
   FullAttention attention;
   AlignedBuffer<float> hidden, products;
   AlignedBuffer<std::uint16_t> rows;
 };
 
-/// Patches of an image as tokens. Pixels enter as a bf16 value and its bf16 rest: they are what
-/// sampling adds up over a thousand steps.
+/// Patches of an image as tokens. A pixel enters as a bf16 value and its bf16 remainder, because
+/// sampling adds pixels up over a thousand steps.
 class Bf16Patches {
  public:
   Bf16Patches() = default;
   static Bf16Patches pack(const at::Tensor& weight, const at::Tensor& bias, Arena& arena);
   std::int64_t columns() const noexcept { return matrix_.columns(); }
   /// @param x    [channels, input, input]
-  /// @param out  [tokens, columns]: products and bias; or added to what stands there
+  /// @param out  [tokens, columns]: products and bias; or added to the existing values
   void embed(const DitConfig& config, const float* x, DitRoom& room, float* out,
              bool add = false) const;
 
@@ -38,13 +38,13 @@ class Bf16Patches {
   Bf16Matrix matrix_;
 };
 
-/// Blocks and head of a Diffusion Transformer and what tells them time and class, in bf16 on
-/// AVX-512: each image on one thread from first block to last, so that its numbers do not depend
-/// on the images beside it, nor on how many threads there are. The stream between blocks, norms
-/// and the embedding of times are float32.
+/// Blocks, head and embeddings of time and class of a Diffusion Transformer, in bf16 on AVX-512.
+/// One thread computes an image from first block to last, so its numbers depend neither on the
+/// other images nor on the number of threads. The residual stream, norms and time embedding are
+/// float32.
 class Bf16Stack {
  public:
-  /// Whether this processor and these sizes will do.
+  /// Whether this processor and these sizes are supported.
   static bool fits(const DitConfig& config) noexcept;
 
   struct Parts {
@@ -55,7 +55,7 @@ class Bf16Stack {
   };
   static Bf16Stack pack(const DitConfig& config, const Parts& parts, Arena& arena);
 
-  /// Fills [tokens, hidden] with what enters the first block for a half of a row.
+  /// Fills [tokens, hidden] with the input of the first block for a half of a row.
   using Begin =
       std::function<void(std::int64_t row, std::int64_t half, DitRoom& room, float* hidden)>;
   GuidedOutput run(const DitRows& rows, const Guidance& guidance, const Begin& begin) const;
@@ -76,7 +76,7 @@ class Bf16Stack {
   Bf16Matrix head_modulation_, head_;
 };
 
-/// A DiT so packed.
+/// The packed DiT.
 class Bf16Dit {
  public:
   explicit Bf16Dit(const Dit& model);

@@ -21,14 +21,14 @@ at::Tensor product(const DitLinear& l, const at::Tensor& x) {
   return at::linear(x, l.weight, l.bias);
 }
 
-// What the next product will be computed in.
+// The dtype of the next product.
 at::ScalarType product_type(const at::Tensor& x) {
   const auto device = x.device().type();
   return at::autocast::is_autocast_enabled(device) ? at::autocast::get_autocast_dtype(device)
                                                    : x.scalar_type();
 }
 
-// One piece of a modulation, in the type of what it modulates.
+// One piece of a modulation, in the type of the tensor that it modulates.
 struct Modulation {
   at::Tensor all;
   std::int64_t hidden;
@@ -39,8 +39,8 @@ Modulation modulation(const DitLinear& l, const at::Tensor& condition, const at:
   return {product(l, condition).to(h.scalar_type()), h.size(2)};
 }
 
-// All heads of all images as one batch of products: flash attention would make thousands of small
-// ones of it, and scores of so few tokens fit the cache.
+// All heads of all images as one batch of products: flash attention would split it into thousands
+// of small ones, and the scores of so few tokens fit the cache.
 at::Tensor attention(const DitBlock& block, const DitConfig& c, const at::Tensor& x) {
   const std::int64_t n = x.size(0), tokens = x.size(1), heads = n * c.heads, dim = c.head_dim();
   const at::Tensor qkv = product(block.qkv, x)
@@ -87,7 +87,7 @@ at::Tensor dit_positions(const DitConfig& c) {
 }
 
 at::Tensor embed_time(const DitTime& w, const at::Tensor& time, double divisor) {
-  // In float32, as both published implementations: the angle of time 999 depends on it.
+  // In float32, as in both published implementations: the angle of time 999 depends on it.
   const auto options = time.options().dtype(at::kFloat);
   const at::Tensor rates =
       at::exp(at::arange(kFrequencies, options) * -std::log(10000.0) / divisor);

@@ -32,7 +32,7 @@ struct DitHead {
   DitLinear out;         ///< [patch * patch * out_channels, hidden]; channels fastest
 };
 
-/// What embeds a time.
+/// The embedding of a time.
 struct DitTime {
   DitLinear in;   ///< [hidden, 256]
   DitLinear out;  ///< [hidden, hidden]
@@ -49,10 +49,10 @@ struct Dit {
   DitHead head;
 };
 
-/// Everything that is trained (all but the positions), by facebookresearch/DiT's names; the patch
+/// All trained tensors (all but the positions), by facebookresearch/DiT's names; the patch
 /// convolution's weight is [hidden, C, p, p] there.
 std::vector<ModelWeight> weights(Dit& model);
-/// Those of one block, of the head, of a time embedding; names begin with `prefix`.
+/// The tensors of one block, of the head, of a time embedding; names start with `prefix`.
 void add_weights(DitBlock& block, const DitConfig& config, const std::string& prefix,
                  std::vector<ModelWeight>& out);
 void add_weights(DitHead& head, const DitConfig& config, std::int64_t out_channels,
@@ -63,7 +63,7 @@ void add_weights(DitTime& time, const DitConfig& config, const std::string& pref
 /// [tokens, hidden] float32: sines and cosines of a patch's column, then of its row.
 at::Tensor dit_positions(const DitConfig& config);
 
-/// The pieces of a pass, for networks that share them.
+/// The parts of a pass, for networks that share them.
 /// @param time  [batch] float32 or int64: the index among the 1,000 steps of training
 /// @return      [batch, hidden]
 at::Tensor embed_time(const DitTime& weights, const at::Tensor& time, double divisor);
@@ -92,13 +92,13 @@ at::Tensor patch_rows(const DitConfig& config, const at::Tensor& x);
 struct DitOutput {
   at::Tensor noise;     ///< [batch, channels, input, input]: the predicted epsilon
   at::Tensor variance;  ///< the same of v, undefined without learned_sigma
-  at::Tensor feature;   ///< [batch, tokens, hidden]: what leaves the last block, not normed
+  at::Tensor feature;   ///< [batch, tokens, hidden]: the output of the last block, not normed
 };
 
 /// One pass (Peebles and Xie 2022, section 3). Differentiable.
 /// @param x      [batch, channels, input, input] of the weights' type
 /// @param time   [batch] float32 or int64
-/// @param label  [batch] int64, `classes` where there is none
+/// @param label  [batch] int64, `classes` for none
 /// @throws std::invalid_argument  other shapes, or labels outside the table
 DitOutput run_dit(const Dit& model, const at::Tensor& x, const at::Tensor& time,
                   const at::Tensor& label);

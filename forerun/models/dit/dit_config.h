@@ -14,8 +14,8 @@ struct DitConfig {
   std::int64_t mlp = 1536;     ///< width inside a block's MLP
   bool learned_sigma = false;  ///< as many output channels again, for the variance
 
-  /// Where the two published implementations differ. facebookresearch/DiT: 128 and 1e-6; diffusers:
-  /// 127 and 1e-5 (its converted checkpoints were trained with the former).
+  /// The difference between the two published implementations. facebookresearch/DiT: 128 and 1e-6;
+  /// diffusers: 127 and 1e-5 (its converted checkpoints were trained with the former).
   double time_divisor = 128.0;
   double mlp_norm_eps = 1e-6;
 
@@ -28,7 +28,7 @@ struct DitConfig {
   bool operator==(const DitConfig&) const = default;
 };
 
-/// @throws std::invalid_argument  sizes that no network can have, or too large to be meant
+/// @throws std::invalid_argument  invalid or implausibly large sizes
 void check_dit_config(const DitConfig& config);
 
 }  // namespace forerun

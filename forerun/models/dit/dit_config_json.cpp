@@ -23,7 +23,7 @@ DitConfig read_own(Fields& f) {
   c.classes = f.integer("num_classes");
   c.learned_sigma = f.flag("learn_sigma", false);
   const double ratio = f.number("mlp_ratio", 4.0);
-  // Also keeps the product in range; check_dit_config looks at the rest.
+  // Also keeps the product in range; check_dit_config checks the rest.
   if (!(ratio > 0.0 && ratio <= 64.0) || c.hidden < 0 || c.hidden > 1 << 20) {
     f.fail(fmt::format("an MLP of {} times the hidden size {} is out of range", ratio, c.hidden));
     return c;

@@ -10,11 +10,11 @@
 namespace forerun {
 
 /// Classifier-free guidance (Ho and Salimans 2022, arXiv:2207.12598): noise is predicted with and
-/// without the class, and the difference stretched.
+/// without the class, and the difference scaled.
 struct Guidance {
-  double scale = 1.0;  ///< 1: the class alone, and half the work
-  /// Channels that are guided, the others are as the class has them: 3 in facebookresearch/DiT (of
-  /// 4), all in diffusers. 0: all.
+  double scale = 1.0;  ///< 1: the class alone, at half the cost
+  /// Number of guided channels, the others use the class alone: 3 in facebookresearch/DiT (of 4),
+  /// all in diffusers. 0: all.
   std::int64_t channels = 0;
 
   bool on() const noexcept { return scale != 1.0; }
@@ -22,7 +22,7 @@ struct Guidance {
   std::int64_t halves() const noexcept { return on() ? 2 : 1; }
 };
 
-/// Some images, each at a time of its own.
+/// Some images, each at its own time.
 struct DitRows {
   at::Tensor states;                            ///< [rows, channels, input, input] float32
   std::span<const std::int64_t> times, labels;  ///< [rows]
@@ -33,7 +33,7 @@ struct GuidedOutput {
   at::Tensor feature;  ///< [rows, halves, tokens, hidden]
 };
 
-/// @throws std::invalid_argument  shapes that do not fit, labels and times that there are not
+/// @throws std::invalid_argument  shapes that do not match, invalid labels or times
 void check_rows(const DitConfig& config, const DitRows& rows);
 
 /// @param halves  [2, channels, ...] with the class, without; or [1, ...]

@@ -80,8 +80,8 @@ INSTANTIATE_TEST_SUITE_P(
                       Published{"diffusers", "diffusers/transformer", DitConventions::kDiffusers}),
     [](const auto& test) { return std::string(test.param.folder); });
 
-// The size that is published, with random weights: FORERUN_DIT_XL names what
-// `tools/make_dit_values.py --xl FOLDER` made (5 GB, which no repository holds).
+// The published size, with random weights: FORERUN_DIT_XL names the output of
+// `tools/make_dit_values.py --xl FOLDER` (5 GB, too large for the repository).
 TEST(Dit, AtFullSizeIsTheReferences) {
   const char* const folder = std::getenv("FORERUN_DIT_XL");
   if (folder == nullptr) GTEST_SKIP() << "FORERUN_DIT_XL is not set";
@@ -99,7 +99,7 @@ TEST(Dit, AtFullSizeIsTheReferences) {
   check("diffusers/expected.safetensors", "diffusers/transformer", DitConventions::kDiffusers);
 }
 
-// The two conventions differ by far more than the bounds above: the switch is not idle.
+// The two conventions differ by far more than the bounds above, so the option has an effect.
 TEST(Dit, ConventionsDiffer) {
   const Safetensors e = load_safetensors(kValues / "diffusers/expected.safetensors");
   const Dit model = load_dit(kValues / "diffusers", DitConventions::kReference);
@@ -119,7 +119,7 @@ TEST(Dit, BeginsAsZero) {
 TEST(Dit, IsDifferentiableInEveryWeight) {
   Dit model = random_dit(small(), 2);
   for (const ModelWeight& w : weights(model)) {
-    // Away from the zeros of the start, where some gradients vanish.
+    // Away from the zeros at the start of training, where some gradients vanish.
     w.tensor->add_(at::randn_like(*w.tensor), 0.1);
     w.tensor->requires_grad_(true);
   }
@@ -168,7 +168,7 @@ TEST(DitFile, ComesBackAsItWasWritten) {
   }
 }
 
-// As a converted checkpoint has it: with the positions, without a config.
+// As in a converted checkpoint: with the positions, without a config.
 TEST(DitFile, ABareFileSaysItsOwnSizes) {
   const testing::TempFolder folder;
   DitConfig c = small();
@@ -183,12 +183,12 @@ TEST(DitFile, ABareFileSaysItsOwnSizes) {
   }
   internal::save_model_folder(folder.path(), tensors, {});
   EXPECT_EQ(load_dit(folder.path() / "model.safetensors").config, c);
-  // Without the positions nothing tells its size.
+  // Without the positions its size is unknown.
   save_dit(folder.path() / "dit", model);
   EXPECT_THROW(load_dit(folder.path() / "dit/model.safetensors"), FormatError);
 }
 
-// What is wrong is said in one line that names it.
+// The error is one line that names the fault.
 class BrokenDit : public ::testing::Test {
  protected:
   const testing::TempFolder folder;

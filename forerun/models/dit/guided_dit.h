@@ -12,23 +12,23 @@
 
 namespace forerun {
 
-/// Of one half of one row: its state [1, channels, input, input], time and label [1], the features
+/// One half of one row: its state [1, channels, input, input], time and label [1], and its features
 /// [1, tokens, hidden] of `inputs` if there are any; returns noise and feature of the same shapes.
 using HalfPass =
     std::function<DitOutput(std::int64_t row, const at::Tensor& state, const at::Tensor& time,
                             const at::Tensor& label, const at::Tensor& input)>;
 
-/// Every half of every row by itself, in parallel, each on one thread: the numbers of a row do not
-/// depend on the rows beside it, nor on how many threads there are.
+/// Every half of every row separately, in parallel, each on one thread: the numbers of a row depend
+/// neither on the other rows nor on the number of threads.
 /// @param inputs  [rows, halves, tokens, hidden], or undefined
 GuidedOutput run_halves(const DitConfig& config, const DitRows& rows, const Guidance& guidance,
                         const at::Tensor& inputs, const HalfPass& pass);
 
-/// A DiT as it is sampled from.
+/// A DiT as used for sampling.
 class GuidedDit {
  public:
-  /// @param packed  the same model in bf16, then passes are computed with it; or null
-  /// @throws std::invalid_argument  a scale that is no number, more channels than there are
+  /// @param packed  the same model in bf16, used for passes; or null
+  /// @throws std::invalid_argument  a scale that is not finite, more channels than the model has
   GuidedDit(std::shared_ptr<const Dit> model, const Guidance& guidance,
             std::shared_ptr<const Bf16Dit> packed = nullptr);
 
@@ -37,7 +37,7 @@ class GuidedDit {
   const Dit& model() const noexcept { return *model_; }
 
   /// One pass over all rows.
-  /// @throws std::invalid_argument  states of other sizes, classes and times that there are not
+  /// @throws std::invalid_argument  states of other sizes, invalid classes or times
   GuidedOutput run(const DitRows& rows) const;
 
  private:

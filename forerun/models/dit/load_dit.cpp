@@ -128,7 +128,7 @@ std::int64_t size_of(const Safetensors& file, const char* name, std::size_t dime
   return t->shape[dimension];
 }
 
-// What the tensors of a file say of the network. Heads are those of the published sizes.
+// The network's config, derived from the tensors of a file. Heads are those of the published sizes.
 DitConfig inferred(const Safetensors& file, DitConventions conventions) {
   DitConfig c;
   c.hidden = size_of(file, kPatches, 0, 4);
@@ -171,7 +171,7 @@ Dit load_folder(const fs::path& folder, DitConventions conventions, at::ScalarTy
   return Diffusers(*config, tensors, type).read();
 }
 
-// Of a pipeline the transformer's folder.
+// For a pipeline, the transformer's folder.
 fs::path model_folder(const fs::path& path) {
   const bool pipeline = !fs::exists(path / "config.json") && fs::exists(path / "transformer");
   return pipeline ? path / "transformer" : path;

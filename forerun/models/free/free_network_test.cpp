@@ -28,7 +28,7 @@ double distance(const at::Tensor& a, const at::Tensor& b) {
   return (a - b).abs().max().item<double>();
 }
 
-// The older feature through the target's head, at the new time.
+// The lagged feature through the target's head, at the new time.
 TEST(FreeNetwork, BeginsAsTheFeatureThatStays) {
   for (const bool learned_sigma : {false, true}) {
     const Dit target = noisy_dit(1, learned_sigma);
@@ -48,7 +48,7 @@ TEST(FreeNetwork, WithAFrozenImageBeginsAsNothingToAdd) {
   const Inputs in;
   const DitOutput out = run_free(n, in.x, in.feature, in.time, in.label, in.fresh);
   EXPECT_EQ(out.noise.abs().max().item<double>(), 0.0);
-  // The fresh noise is read all the same.
+  // The fresh noise is still read.
   const DitOutput other = run_free(n, in.x, in.feature, in.time, in.label, -in.fresh);
   EXPECT_GT(distance(out.feature, other.feature), 1e-3);
 }

@@ -33,7 +33,7 @@ class Bf16Free {
 /// A FREE network with guidance.
 class GuidedFree {
  public:
-  /// @param packed  the same network in bf16, then passes are computed with it; or null
+  /// @param packed  the same network in bf16, used for passes; or null
   explicit GuidedFree(std::shared_ptr<const FreeNetwork> network,
                       std::shared_ptr<const Bf16Free> packed = nullptr)
       : network_(std::move(network)), packed_(std::move(packed)) {}
@@ -42,9 +42,9 @@ class GuidedFree {
   bool frozen_image() const noexcept { return network_->frozen_image; }
 
   /// One pass over all rows.
-  /// @param features  [rows, halves, tokens, hidden] float32: of the step before
+  /// @param features  [rows, halves, tokens, hidden] float32: of the previous step
   /// @param fresh     [rows, channels, input, input] float32, if the network has a frozen image
-  /// @throws std::invalid_argument  shapes that do not fit, classes and times that there are not
+  /// @throws std::invalid_argument  shapes that do not match, invalid classes or times
   GuidedOutput run(const DitRows& rows, const Guidance& guidance, const at::Tensor& features,
                    const at::Tensor& fresh) const;
 

@@ -10,8 +10,8 @@
 
 namespace forerun::internal {
 
-/// What is wrong with the sizes of a config read from a file, if anything; bounds keep later
-/// products far from overflow.
+/// The error in the sizes of a config read from a file, if any; bounds keep later products far from
+/// overflow.
 inline std::optional<std::string> check_sizes(const DecoderConfig& c) {
   constexpr std::int64_t kMost = 1 << 24;
   for (const std::int64_t n :
@@ -33,8 +33,8 @@ inline std::optional<std::string> check_sizes(const DecoderConfig& c) {
   return std::nullopt;
 }
 
-/// What is wrong with the numbers of rotary embedding and attention, if anything: they would turn
-/// logits into NaN.
+/// The error in the numbers of rotary embedding and attention, if any: they would turn logits into
+/// NaN.
 inline std::optional<std::string> check_numbers(const DecoderConfig& c) {
   const auto positive = [](double x) { return std::isfinite(x) && x > 0.0; };
   const RopeScaling& s = c.rope_scaling;

@@ -12,11 +12,10 @@
 
 namespace forerun::internal {
 
-/// Reads fields of a config.json; the first missing or mistyped one is remembered and ends the
-/// parse.
+/// Reads fields of a config.json; keeps the first missing or mistyped one, which ends the parse.
 class Fields {
  public:
-  /// @param what  what the file is to describe, for messages
+  /// @param what  what the file should describe, for messages
   explicit Fields(const nlohmann::json& config, const char* what = "model")
       : config_(config), what_(what) {}
 
@@ -43,7 +42,7 @@ class Fields {
     if (v != nullptr && v->is_string()) return v->get<std::string>();
     return fallback<std::string>(key, v, "a string", otherwise);
   }
-  /// The value if it is there and not null.
+  /// The value if present and not null.
   const nlohmann::json* find(const char* key) const {
     if (!config_.is_object()) return nullptr;
     const auto it = config_.find(key);
@@ -72,7 +71,7 @@ class Fields {
   std::string error_;
 };
 
-/// One rope dictionary: "rope_scaling" of older files, "rope_parameters" of newer ones. Faults go
+/// One rope dictionary: "rope_scaling" of older files, "rope_parameters" of newer ones. Errors go
 /// to `errors`.
 void read_rope(const nlohmann::json& rope, Fields& errors, double& theta, RopeScaling& scaling);
 

@@ -71,7 +71,7 @@ const TensorView& WeightReader::take(const std::string& name,
 void save_model_folder(const std::filesystem::path& folder, const std::vector<NamedTensor>& tensors,
                        const nlohmann::json& config) {
   const std::string text = config.dump(2) + "\n";
-  std::vector<at::Tensor> kept;  // what the views point into
+  std::vector<at::Tensor> kept;  // the memory behind the views
   std::vector<TensorView> views;
   for (const NamedTensor& t : tensors) {
     const bool ids = t.value.scalar_type() == at::kLong;
@@ -85,7 +85,7 @@ void save_model_folder(const std::filesystem::path& folder, const std::vector<Na
   std::error_code failed;
   std::filesystem::create_directories(folder, failed);
   if (failed) throw FormatError(folder.string() + ": cannot be made: " + failed.message());
-  // Weights first: a folder with a config alone would look like half a checkpoint.
+  // Weights first: a folder with only a config would look like half a checkpoint.
   write_safetensors(folder / "model.safetensors", views, {{"format", "pt"}});
   AtomicFile file(folder / "config.json");
   file.append(std::as_bytes(std::span(text)));

@@ -13,19 +13,19 @@
 
 namespace forerun::internal {
 
-/// Takes tensors out of a file by name and shape; what is left over at the end is unknown.
-/// Everything throws FormatError.
+/// Takes tensors out of a file by name and shape; remaining tensors at the end are unknown. Every
+/// error is a FormatError.
 class WeightReader {
  public:
-  /// @param type  that weights are read as
-  /// @param what  the file describes, for messages: "decoder"
+  /// @param type  of the weights
+  /// @param what  what the file describes, for messages: "decoder"
   WeightReader(const Safetensors& file, at::ScalarType type, std::string what);
 
   bool has(const std::string& name) const { return file_.find(name) != nullptr; }
   /// Finite numbers of exactly this shape.
   at::Tensor weight(const std::string& name, const std::vector<std::int64_t>& shape);
   std::vector<std::int64_t> numbers(const std::string& name, std::int64_t count);
-  /// Takes a tensor that may be there and is not used.
+  /// Takes an optional tensor that is not used.
   void ignore(const std::string& name) { left_.erase(name); }
   const std::set<std::string>& left() const noexcept { return left_; }
   void expect_nothing_left() const;
@@ -45,8 +45,8 @@ struct NamedTensor {
   at::Tensor value;  ///< floating point is written as bf16, int64 as it is
 };
 
-/// Writes model.safetensors, then config.json, into `folder`, which is made if missing; each file
-/// appears complete or not at all.
+/// Writes model.safetensors, then config.json, into `folder`, which is created if missing; each
+/// file appears complete or not at all.
 /// @throws FormatError  the folder cannot be written, the disk is full, ...
 void save_model_folder(const std::filesystem::path& folder, const std::vector<NamedTensor>& tensors,
                        const nlohmann::json& config);

@@ -18,7 +18,7 @@ using internal::WeightReader;
 
 constexpr const char* kFile = "diffusion_pytorch_model.safetensors";
 
-// What older versions of diffusers call the attention's products, by today's names.
+// Names of the attention's products in older versions of diffusers, by their current names.
 constexpr std::pair<const char*, const char*> kOlder[] = {{".to_q.", ".query."},
                                                           {".to_k.", ".key."},
                                                           {".to_v.", ".value."},
@@ -33,7 +33,7 @@ std::string name_in(const WeightReader& source, const std::string& name) {
     older.replace(at, std::string_view(today).size(), before);
     if (source.has(older)) return older;
   }
-  return name;  // missing: reported under today's name
+  return name;  // missing: reported under the current name
 }
 
 VaeDecoder read(const VaeConfig& config, WeightReader source, at::Device device) {

@@ -68,7 +68,7 @@ at::Tensor decode(const VaeDecoder& vae, const at::Tensor& latents) {
   at::Tensor out =
       at::empty({latents.size(0), 3, c.scale() * latents.size(2), c.scale() * latents.size(3)},
                 like.options().dtype(at::kFloat));
-  // Divided before it is rounded to the decoder's type.
+  // Divided before rounding to the decoder's type.
   const at::Tensor scaled =
       (latents.to(at::promote_types(latents.scalar_type(), at::kFloat)) / c.scaling_factor)
           .to(like.options());

@@ -17,14 +17,14 @@ struct VaeAffine {
   at::Tensor weight, bias;
 };
 
-/// Two convolutions, each after a norm and SiLU, added to what enters.
+/// Two convolutions, each after a norm and SiLU, added to the input.
 struct VaeResnet {
   VaeAffine norm1, conv1;  ///< 3x3, in to out
   VaeAffine norm2, conv2;  ///< 3x3, out to out
   VaeAffine shortcut;      ///< 1x1, in to out; undefined where both are equal
 };
 
-/// Attention of every latent to every other in one head, added to what enters.
+/// Attention of every latent to every other in one head, added to the input.
 struct VaeAttention {
   VaeAffine norm, q, k, v, out;  ///< products [channels, channels]
 };
@@ -46,34 +46,34 @@ struct VaeDecoder {
   VaeAffine norm_out, conv_out;  ///< 3x3, to red, green and blue
 };
 
-/// All weights by the names that diffusers gives them today, in a fixed order. Makes levels and
-/// resnets as config asks for where there are none.
+/// All weights by the current names of diffusers, in a fixed order. Creates missing levels and
+/// resnets from the config.
 std::vector<ModelWeight> weights(VaeDecoder& vae);
 
 /// Reads config.json and diffusion_pytorch_model.safetensors of a folder of diffusers, or of the
 /// vae/ folder in it where `path` is a whole pipeline. The attention may have its older names
-/// (query, key, value, proj_attn); the encoder's tensors are left alone.
+/// (query, key, value, proj_attn); the encoder's tensors are ignored.
 /// @param type  of all tensors: float32, float64 or bfloat16; float16 overflows in published VAEs
 /// @throws FormatError            the folder, then what is wrong: another network, half a file, a
-///                                tensor missing, unknown, of another shape, or no numbers
+///                                tensor missing, unknown, of another shape, or not finite
 /// @throws std::invalid_argument  another type
 VaeDecoder load_vae(const std::filesystem::path& path, at::ScalarType type = at::kFloat,
                     at::Device device = at::kCPU);
 
-/// Images of latents. One at a time, so that an image does not depend on its batch and memory does
-/// not grow with it.
+/// Decodes latents to images, one at a time, so that an image does not depend on its batch and
+/// memory does not grow with it.
 /// @param latents  [n, latent_channels, h, w] of any floating type and device, n, h, w >= 1; scaled
-///                 by config.scaling_factor, as a diffusion model makes them
+///                 by config.scaling_factor, as in a diffusion model
 /// @return         [n, 3, scale() h, scale() w] float32 on the decoder's device; -1 is black and 1
 ///                 white, not clamped
 /// @throws std::invalid_argument  another shape or type
 at::Tensor decode(const VaeDecoder& vae, const at::Tensor& latents);
 
-/// Pixels as files have them: 127.5 x + 128, clamped to 0..255, the fraction cut off.
+/// Pixels as in files: 127.5 x + 128, clamped to 0..255, the fraction cut off.
 /// Source: facebookresearch/DiT, sample_ddp.py.
 /// @param images  [n, channels, height, width] of any floating type
 /// @return        [n, height, width, channels] uint8 on the CPU
-/// @throws std::invalid_argument  another shape or type, or values that are no numbers
+/// @throws std::invalid_argument  another shape or type, or values that are not finite
 at::Tensor image_bytes(const at::Tensor& images);
 
 }  // namespace forerun

@@ -47,7 +47,8 @@ void refuse_other_blocks(Fields& f, const VaeConfig& c) {
   }
 }
 
-// Options of later networks (shifted or normalised latents, no 1x1 convolution, no attention).
+// Unsupported options of later networks (shifted or normalised latents, no 1x1 convolution, no
+// attention).
 void refuse_options(Fields& f) {
   const std::string act = f.text("act_fn", "silu");
   if (act != "silu") f.fail(fmt::format("activation {} is not supported; silu is", quote(act)));

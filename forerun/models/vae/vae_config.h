@@ -22,7 +22,7 @@ struct VaeConfig {
   bool operator==(const VaeConfig&) const = default;
 };
 
-/// From the config.json of diffusers' AutoencoderKL; absent fields are what diffusers takes.
+/// From the config.json of diffusers' AutoencoderKL; absent fields have diffusers' defaults.
 /// Errors: another kind of network, a mistyped field, sizes out of range, options that are not
 /// supported.
 Result<VaeConfig> parse_vae_config(const nlohmann::json& config);

@@ -1,4 +1,4 @@
-// What cannot be the decoder that its config describes is refused in one clear line.
+// Files that do not match their config are refused in one clear line.
 #include <ATen/ATen.h>
 #include <gtest/gtest.h>
 

@@ -35,7 +35,7 @@ TEST(Vae, EveryWeightIsUsed) {
     const at::Tensor latents = tensor_of(expected_of(name), "latents");
     const at::Tensor whole = decode(vae, latents);
     for (const ModelWeight& w : weights(vae)) {
-      if (w.name.ends_with("to_k.bias")) continue;  // the same for every key: no softmax sees it
+      if (w.name.ends_with("to_k.bias")) continue;  // equal for all keys: the softmax cancels it
       const at::Tensor kept = *w.tensor;
       *w.tensor = at::zeros_like(kept);
       EXPECT_GT(distance(decode(vae, latents), whole), 1e-2) << name << ' ' << w.name;
@@ -60,7 +60,7 @@ TEST(Vae, AnImageDoesNotDependOnItsBatch) {
   const at::Tensor latents = tensor_of(expected_of("four_levels"), "latents");
   const at::Tensor both = decode(vae, latents);
   EXPECT_TRUE(at::equal(decode(vae, latents.narrow(0, 1, 1)), both.narrow(0, 1, 1)));
-  // Nor on how the latents lie in memory.
+  // Nor on the memory layout of the latents.
   const at::Tensor turned = latents.transpose(2, 3).contiguous().transpose(2, 3);
   EXPECT_TRUE(at::equal(decode(vae, turned), both));
 }

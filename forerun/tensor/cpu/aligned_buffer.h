@@ -9,8 +9,8 @@
 
 namespace forerun {
 
-/// Cache-line-aligned storage of plain values. `room_for` grows it and never shrinks it, so that
-/// passes of a size seen before allocate nothing.
+/// Cache-line-aligned storage of plain values. `room_for` only grows it, so passes of a size seen
+/// before allocate nothing.
 template <class T>
 class AlignedBuffer {
  public:
@@ -24,7 +24,7 @@ class AlignedBuffer {
   const T* data() const noexcept { return data_.get(); }
   std::size_t size() const noexcept { return size_; }
 
-  /// At least `n` values; what was stored is lost if it grows.
+  /// At least `n` values; growing loses the stored values.
   T* room_for(std::size_t n) {
     if (n > size_) {
       if (n > (std::numeric_limits<std::size_t>::max() - 63) / sizeof(T)) throw std::bad_alloc();

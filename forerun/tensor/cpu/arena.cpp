@@ -20,7 +20,7 @@ struct Region {
   void* raw = nullptr;
   std::size_t mapped = 0;
 
-  // A huge page begins at a multiple of its size.
+  // A huge page starts at a multiple of its size.
   void* first() const {
     return reinterpret_cast<void*>(round_up(reinterpret_cast<std::uintptr_t>(raw), kHuge));
   }
@@ -32,14 +32,14 @@ Region map_region(std::size_t bytes) {
       mmap(nullptr, region.mapped, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
   if (region.raw == MAP_FAILED) throw std::bad_alloc();
 #ifdef MADV_HUGEPAGE
-  madvise(region.first(), bytes, MADV_HUGEPAGE);  // a wish: small pages work as well
+  madvise(region.first(), bytes, MADV_HUGEPAGE);  // optional: small pages work as well
 #endif
   return region;
 }
 
 void unmap(const Region& region) noexcept { munmap(region.raw, region.mapped); }
 
-// Regions that nobody uses at the moment.
+// Regions that are unused at the moment.
 class Spares {
  public:
   // Never destroyed: regions may come back while the process ends.

@@ -7,21 +7,21 @@
 
 namespace forerun {
 
-/// Hands out cache-line-aligned memory from large regions on huge pages where the system has them:
-/// a pass walks through all weights, and with small pages a fifth of its time goes into looking up
-/// addresses. A region is given back when the last pointer into it is gone.
+/// Allocates cache-line-aligned memory from large regions on huge pages where the system has them:
+/// a pass reads all weights, and with small pages a fifth of its time goes into address
+/// translation. A region is returned when the last pointer into it is destroyed.
 class Arena {
  public:
   enum class Memory : std::uint8_t {
     kZeroed,  ///< new from the system
-    kUsed,    ///< may hold anything. A few regions are kept for the next who asks: the first touch
-              ///< of a huge page takes up to 10 ms on a virtual machine, more than a round
+    kUsed,  ///< may hold anything. A few regions are kept for reuse: the first touch of a huge page
+            ///< takes up to 10 ms on a virtual machine, more than a round
   };
-  /// @param region  bytes asked of the system at a time; what is never touched costs nothing
+  /// @param region  bytes requested from the system at a time; untouched memory costs nothing
   explicit Arena(std::size_t region = std::size_t{64} << 20, Memory memory = Memory::kZeroed)
       : region_(region), memory_(memory) {}
   Arena(Arena&&) = default;
-  Arena& operator=(Arena&&) = default;  // a copy would hand out the same memory again
+  Arena& operator=(Arena&&) = default;  // a copy would return the same memory again
 
   /// @throws std::bad_alloc
   template <class T>

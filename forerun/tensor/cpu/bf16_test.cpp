@@ -33,7 +33,7 @@ class Bf16 : public ::testing::Test {
 class Bf16Products : public Bf16,
                      public ::testing::WithParamInterface<std::tuple<int, int, int>> {};
 
-// Both operands rounded, the sum in float32: only its order differs.
+// Both operands rounded, the sum in float32: only the order of the sum differs.
 TEST_P(Bf16Products, AreThoseOfRoundedValues) {
   const auto [n, k, rows] = GetParam();
   const at::Tensor weight = at::randn({n, k}), bias = at::randn({n}),
@@ -44,7 +44,7 @@ TEST_P(Bf16Products, AreThoseOfRoundedValues) {
   const Bf16Matrix::Rows all{bits(x), k, out.mutable_data_ptr<float>(), m.columns(), rows};
   m.multiply(all);
   EXPECT_LT(relative(out.narrow(1, 0, n), expected), 1e-6);
-  m.multiply(all, true);  // a second time on top, the bias is not added again
+  m.multiply(all, true);  // added to the first result, without the bias
   EXPECT_LT(relative(out.narrow(1, 0, n), 2.0 * expected - bias), 1e-6);
 }
 

@@ -4,19 +4,19 @@
 
 namespace forerun {
 
-/// What the processor this program runs on offers to the kernels of this folder.
+/// Features of this processor that the kernels of this folder use.
 struct CpuFeatures {
-  std::string name;          ///< as the processor calls itself
-  bool avx512_vnni = false;  ///< int8 products (with AVX-512 F, BW, DQ and VL): what `int8` needs
+  std::string name;          ///< the processor's name
+  bool avx512_vnni = false;  ///< int8 products (with AVX-512 F, BW, DQ and VL): required by `int8`
   bool avx512_bf16 = false;  ///< bf16 products
-  /// They are faster than two float32 products. Intel's are not: Emerald Rapids makes one in two
-  /// cycles, and four of float32.
+  /// Whether bf16 products are faster than two float32 products. Intel's are not: Emerald Rapids
+  /// makes one in two cycles, and four of float32.
   bool fast_bf16 = false;
 
   bool int8() const noexcept { return avx512_vnni; }
 };
 
-/// Read once.
+/// Detected once.
 const CpuFeatures& cpu_features();
 
 }  // namespace forerun

@@ -48,7 +48,7 @@ void FullAttention::load_head(const float* qkv, std::int64_t stride, std::int64_
   const float* q = qkv + head * dim;
   const float *k = q + heads * dim, *v = k + heads * dim;
   const auto scale = static_cast<float>(1.0 / std::sqrt(static_cast<double>(dim)));
-  std::uint16_t* const row = weights_.data();  // free until scores are known
+  std::uint16_t* const row = weights_.data();  // free until the scores are computed
   for (std::int64_t t = 0; t < tokens; ++t) {
     avx512::round_to_bf16(q + t * stride, dim, scale, q_.data() + t * dim_);
     row[dim_ - 1] = 0;

@@ -6,15 +6,15 @@
 
 namespace forerun {
 
-/// Attention of some tokens with each other, all heads, on one thread: products in bf16, sums and
-/// softmax in float32. Keeps its room from call to call.
+/// Attention among some tokens, all heads, on one thread: products in bf16, sums and softmax in
+/// float32. Reuses its room.
 class FullAttention {
  public:
   struct Shape {
     std::int64_t tokens, heads, head_dim;
   };
 
-  /// Makes room, for calls with this shape.
+  /// Allocates room for calls with this shape.
   void room_for(Shape shape);
   /// @param qkv     [tokens, stride]: queries of all heads, keys, values; float32
   /// @param out     [tokens, heads * head_dim] bf16

@@ -13,11 +13,11 @@ namespace {
 
 using avx512::kPanel;
 
-// One output's mixed weights into its panel; returns its scale.
+// Rotates and rounds one output's weights into its panel; returns its scale.
 float pack_row(const float* w, std::int64_t k, std::int64_t sequence, std::uint8_t* panel) {
   float most = 0.0F;
   for (std::int64_t i = 0; i < k; ++i) {
-    // Written so that a NaN stays: it must reach the logits, where it is reported.
+    // Written so that NaN propagates to the logits, where it is reported.
     most = std::isnan(w[i]) || !(std::fabs(w[i]) <= most) ? std::fabs(w[i]) : most;
     if (std::isnan(most)) break;
   }

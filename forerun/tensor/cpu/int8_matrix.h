@@ -12,11 +12,12 @@
 
 namespace forerun {
 
-/// Activations of a pass as int8, mixed (avx512::rotate_row), one scale a row. Unmixed, one scale a
-/// row would cost the models here 0.03 nats a token: a few channels are far larger than the others.
+/// Activations of a pass as int8, rotated (avx512::rotate_row), one scale a row. Without the
+/// rotation one scale a row would cost the models here 0.03 nats a token: a few channels are far
+/// larger than the others.
 class Int8Activations {
  public:
-  /// Room for `rows` rows of `k` values; nothing is allocated if it was there before.
+  /// Room for `rows` rows of `k` values; allocates nothing if the room exists.
   avx512::Int8Rows room_for(std::int64_t rows, std::int64_t k);
 
  private:
@@ -25,17 +26,17 @@ class Int8Activations {
   AlignedBuffer<std::int32_t> offsets_;
 };
 
-/// Weights [n, k] in int8, mixed like the rows, symmetric, one scale an output, packed for AVX-512
-/// VNNI.
+/// Weights [n, k] in int8, rotated like the rows, symmetric, one scale an output, packed for
+/// AVX-512 VNNI.
 class Int8Matrix {
  public:
-  /// Of a row: its integer sums fit 32 bits.
+  /// Per row: its integer sums fit 32 bits.
   static constexpr std::int64_t kMostInputs = 65536;
 
   Int8Matrix() = default;
   /// @param weight  [n, k] float32, k at most kMostInputs
   /// @param bias    [n] float32, or undefined
-  /// @param arena   where the packed weights go
+  /// @param arena   for the packed weights
   /// @throws std::invalid_argument  more inputs
   static Int8Matrix pack(const at::Tensor& weight, const at::Tensor& bias, Arena& arena);
 
@@ -44,19 +45,19 @@ class Int8Matrix {
   std::int64_t panels() const noexcept { return (outputs_ + avx512::kPanel - 1) / avx512::kPanel; }
   std::int64_t bytes() const noexcept { return panels() * panel_bytes(); }
 
-  /// What a thread reads first when all outputs are a phase.
+  /// What a thread reads first if all outputs are one phase.
   const std::uint8_t* first_panel(const ThreadTeam::Worker& worker) const noexcept {
     return data_.get() + worker.own_begin(panels()) * panel_bytes();
   }
 
-  /// Panels [first, last) for `rows` rows: out[r * stride + j] = (or += if `add`) output j, with
-  /// out[0] being output `first * 48` if `out` starts there.
-  /// @param next  what the thread reads after them, for the cache; null: the panel behind
+  /// Panels [first, last) for `rows` rows: out[r * stride + j] = (or += if `add`) output j, where
+  /// out[0] is output `first * 48` if `out` starts there.
+  /// @param next  what the thread reads next, to prefetch; null: the next panel
   void multiply(std::int64_t first, std::int64_t last, const avx512::Int8Rows& x, std::int64_t rows,
                 float* out, std::int64_t stride, bool add,
                 const std::uint8_t* next = nullptr) const;
   /// All outputs, as a phase of a job: out is [rows, stride], from output 0.
-  /// @param next  what this thread reads first in the next such phase, for the cache; or null
+  /// @param next  what this thread reads first in the next such phase, to prefetch; or null
   void multiply(ThreadTeam::Worker& worker, const avx512::Int8Rows& x, std::int64_t rows,
                 float* out, std::int64_t stride, bool add,
                 const std::uint8_t* next = nullptr) const;

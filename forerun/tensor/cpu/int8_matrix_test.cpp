@@ -1,5 +1,5 @@
-// The packed product against a plain loop that does the same operations one value at a time: equal
-// bit for bit, whatever the shape.
+// The packed product against a plain loop with the same operations one value at a time: equal bit
+// for bit for any shape.
 #include "forerun/tensor/cpu/int8_matrix.h"
 
 #include <ATen/ATen.h>
@@ -51,7 +51,7 @@ Quantised quantised(const std::vector<float>& x) {
   return out;
 }
 
-// [rows, n] by the definition, from the mixed rows.
+// [rows, n] by the definition, from the rotated rows.
 std::vector<float> reference(const std::vector<float>& w, const std::vector<float>& bias,
                              const std::vector<std::vector<float>>& rows, std::int64_t n,
                              std::int64_t k) {
@@ -199,8 +199,8 @@ TEST_F(Int8, AHadamardRowIsTheProductWithTheMatrix) {
   }
 }
 
-// What the precision of int8 rests on: products stay what they were, and whatever stands out in a
-// row, a value, a few, all of one sign or of a regular pattern, no longer does when it is mixed.
+// The rotation keeps products and removes outliers of a row: one value, a few, all of one sign or
+// of a regular pattern.
 TEST_F(Int8, MixingKeepsProductsAndLevelsWhatStandsOut) {
   for (const std::int64_t n : {16, 48, 64, 208, 576, 960, 1024, 1536, 4864}) {
     const auto size = static_cast<std::size_t>(n);

@@ -11,7 +11,7 @@ namespace forerun {
 
 void KvPages::reserve(std::int64_t positions) {
   while (capacity() < positions) {
-    // What stands behind a sequence's end is read and weighs nothing, whatever it is.
+    // Entries after a sequence's end are read and have weight zero, whatever they are.
     pages_.push_back(arena_.make<std::uint8_t>(
         static_cast<std::size_t>(shape_.layers * shape_.heads * stride())));
   }

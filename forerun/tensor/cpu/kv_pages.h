@@ -12,9 +12,9 @@ namespace forerun {
 
 /// Keys and values of one sequence in int8, one scale for a position and head, in pages of 64
 /// positions. A page holds all layers, and for each layer and head the keys as [dim / 4][64][4],
-/// the values as [16][dim][4] and the scales of both: what the products of attention read, in
-/// order. Both are stored times a Hadamard matrix, so that a few large values do not take the
-/// others' precision. Growing adds pages and copies nothing.
+/// the values as [16][dim][4] and the scales of both: in the order in which attention reads them.
+/// Both are stored times a Hadamard matrix, so that a few large values do not cost the others
+/// precision. Growing adds pages and copies nothing.
 class KvPages {
  public:
   struct Shape {
@@ -22,15 +22,15 @@ class KvPages {
   };
   explicit KvPages(Shape shape) noexcept : shape_(shape), dim_(padded(shape.head_dim)) {}
 
-  /// Values of a head with zeros up to a multiple of 16.
+  /// Values of a head, padded to a multiple of 16.
   static std::int64_t padded(std::int64_t head_dim) noexcept { return (head_dim + 15) / 16 * 16; }
-  /// Values of a head that the Hadamard matrix mixes: the largest power of two that divides them.
+  /// Values of a head under one Hadamard matrix: the largest power of two that divides them.
   static std::int64_t mixed(std::int64_t head_dim) noexcept {
     return padded(head_dim) & -padded(head_dim);
   }
 
-  /// Mixes the values of a head, padded, and rounds them to `rounded` [padded(head_dim)]: what a
-  /// key, a value and a query are made into.
+  /// Rotates the values of a head, padded, and rounds them to `rounded` [padded(head_dim)]: for
+  /// keys, values and queries.
   static avx512::Rounded round_head(const float* head, std::int64_t head_dim, std::int8_t* rounded);
 
   void reserve(std::int64_t positions);
@@ -39,8 +39,8 @@ class KvPages {
   }
 
   /// Stores one position of one head; `k` and `v` are [head_dim] float32. A value that is not
-  /// finite becomes a key of NaN: whoever sees the position gets NaN, and whoever does not is
-  /// spared (zero times infinity would not be zero).
+  /// finite makes the key NaN: rows that see the position get NaN, the others do not (zero times
+  /// infinity would not be zero).
   void write(std::int64_t layer, std::int64_t head, std::int64_t position, const float* k,
              const float* v);
 

@@ -10,7 +10,7 @@ namespace {
 
 using avx512::kChunk;
 constexpr std::int64_t kBlocks = kChunk / avx512::kKeys;
-// Rows of one product that share the keys they read: four blocks of the kernel's six.
+// Rows of one product that share their keys: four blocks of the kernel's six.
 constexpr std::int64_t kRows = 24;
 constexpr float kHidden = -std::numeric_limits<float>::infinity();
 
@@ -41,13 +41,13 @@ void PagedAttention::plan(std::span<const Sequence> sequences, int threads, bool
     most_chunks = std::max(most_chunks, ceil_div(sequence.length + sequence.rows, kChunk));
     blocks += ceil_div(sequence.rows, positions) * shape_.kv_heads;
   }
-  // Few rows: their chunks are spread over the threads, if what they hold meanwhile is no burden.
+  // Few rows: their chunks are spread over the threads, if the intermediate results are small.
   constexpr std::int64_t kMostHeld = std::int64_t{1} << 22;  // floats
   split_ = most_chunks > 1 && blocks < 4 * threads &&
            rows_ * shape_.heads * most_chunks * dim_ <= kMostHeld;
   for (std::size_t l = 0; l < sequences_.size(); ++l) {
     const Sequence& sequence = sequences_[l];
-    // Items that read the same keys follow each other: the second finds them in the cache.
+    // Items that read the same keys are adjacent: the second finds them in the cache.
     for (std::int64_t head = 0; head < shape_.kv_heads; ++head) {
       for (std::int64_t first = 0; first < sequence.rows; first += positions) {
         const std::int64_t count = std::min(positions, sequence.rows - first);
@@ -190,7 +190,7 @@ void PagedAttention::attend_chunk(const Item& item, std::int64_t chunk, std::int
   const Sequence& sequence = sequences_[item.sequence];
   const std::int64_t rows = item.count * group_;
   const std::int64_t begin = chunk * kChunk;
-  const std::int64_t last =  // position that the item sees at most
+  const std::int64_t last =  // largest position that the item sees
       sequence.length + (sight.causal ? item.first + item.count : sequence.rows) - 1;
   const std::int64_t blocks = std::min(kBlocks, ceil_div(last + 1 - begin, avx512::kKeys));
   const std::int64_t slot = index(first_row_[item.sequence] + item.first, item.kv_head * group_);

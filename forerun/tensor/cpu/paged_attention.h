@@ -13,9 +13,9 @@ namespace forerun {
 
 /// Attention of the rows of one pass over the pages of their sequences, with integer products:
 /// queries, keys, values and the softmax's weights in 8 bits. Query heads that share a key head are
-/// rows of one product. Keys are taken in chunks of 256 at fixed positions, each with a softmax of
-/// its own, merged in order: the work of a long prompt spreads over all threads, and a row's result
-/// depends neither on that nor on the rows beside it.
+/// rows of one product. Keys are split into chunks of 256 at fixed positions, each with a partial
+/// softmax, merged in order: the work of a long prompt spreads over all threads, and a row's result
+/// depends neither on that nor on other rows.
 /// Source: Dao et al. 2023, Flash-Decoding, for the split over keys.
 class PagedAttention {
  public:
@@ -23,21 +23,21 @@ class PagedAttention {
     std::int64_t heads, kv_heads, head_dim;
     double softcap;  ///< 0 = none
   };
-  /// The rows of one sequence: `rows` new positions behind `length` kept ones.
+  /// The rows of one sequence: `rows` new positions after `length` kept ones.
   struct Sequence {
     const KvPages* pages;
     std::int64_t length, rows;
   };
 
-  /// What the rows of a layer see of their sequence.
+  /// Attention mask of the rows of a layer.
   struct Sight {
-    std::int64_t window = 0;  ///< positions less than so many away; 0 = any
-    bool causal = true;       ///< else the new rows behind them too
+    std::int64_t window = 0;  ///< positions closer than this; 0 = any
+    bool causal = true;       ///< else also the new rows after them
   };
 
   explicit PagedAttention(Shape shape);
 
-  /// Sets up a pass; allocates only if it is larger than those before.
+  /// Sets up a pass; allocates only if it is larger than previous ones.
   /// @param ahead  some layer of it is not causal
   void plan(std::span<const Sequence> sequences, int threads, bool ahead = false);
   /// The query of packed row `row` and head `head`, [head_dim] float32 after the rotary embedding;
@@ -45,7 +45,7 @@ class PagedAttention {
   void set_query(std::int64_t row, std::int64_t head, const float* q, float scale);
   /// The layer's attention, as a phase of a job. Keys and values of the new rows are in the pages.
   void attend(ThreadTeam::Worker& worker, std::int64_t layer, const Sight& sight);
-  /// The output of a row and head, [head_dim] float32; to be asked for once.
+  /// The output of a row and head, [head_dim] float32; call it once.
   void output(std::int64_t row, std::int64_t head, float* out);
 
  private:
@@ -54,11 +54,11 @@ class PagedAttention {
     std::int64_t kv_head, first, count;  // positions of the sequence's new rows
     std::int64_t chunk, chunks;          // from chunk to chunk + chunks
   };
-  // A row and head's place in buffers that keep the rows of a key head together.
+  // Index of a row and head in buffers that keep the rows of a key head together.
   std::int64_t index(std::int64_t row, std::int64_t head) const noexcept {
     return (head / group_ * rows_ + row) * group_ + head % group_;
   }
-  // What a thread computes in.
+  // Working memory of a thread.
   struct Scratch {
     float *scores, *units, *out;
     std::uint8_t* weights;
@@ -72,10 +72,10 @@ class PagedAttention {
                               const Sight& sight) noexcept;
   std::int64_t scratch_size() const noexcept;  // floats of a thread
   Scratch scratch(int thread) noexcept;
-  // @param next  keys that this thread needs after it, or null
+  // @param next  keys that this thread needs next, or null
   void attend_chunk(const Item& item, std::int64_t chunk, std::int64_t layer, const Sight& sight,
                     const Scratch& s, const std::uint8_t* next);
-  // The first keys of item `i`, or null behind the last.
+  // The first keys of item `i`, or null after the last.
   const std::uint8_t* keys_of(std::size_t i, std::int64_t layer) const noexcept;
   // Scores of the item's rows with `blocks` pages from `page` on; then their weights, whose softmax
   // parts go to `parts`.
@@ -92,7 +92,7 @@ class PagedAttention {
   std::vector<std::int64_t> chunks_of_row_;
   std::vector<Item> items_;
   std::int64_t rows_ = 0;
-  bool split_ = false;  // chunks of a row are merged when it is read
+  bool split_ = false;  // the chunks of a row are merged when it is read
   std::int64_t scratch_rows_ = 0;
   AlignedBuffer<std::int8_t> queries_;      // [kv_heads, rows, group, dim]
   AlignedBuffer<float> query_scales_;       // [kv_heads, rows, group]

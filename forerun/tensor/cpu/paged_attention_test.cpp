@@ -1,5 +1,5 @@
-// Attention over pages against the definition in double precision, and against itself in other
-// company: bit for bit the same.
+// Attention over pages against the definition in double precision, and bit for bit equality with
+// other sequences in the pass.
 #include "forerun/tensor/cpu/paged_attention.h"
 
 #include <gtest/gtest.h>
@@ -138,7 +138,7 @@ const std::vector<Setting>& settings() {
   return all;
 }
 
-// Root mean squares of the errors and of what is expected, over rows that begin at many places.
+// Root mean squares of the errors and of the expected values, over rows at many positions.
 struct Deviation {
   double error = 0.0, expected = 0.0, worst = 0.0;
 };
@@ -170,18 +170,18 @@ TEST_F(Attention, MatchesTheDefinition) {
   for (const Setting& s : settings()) {
     const Text t = text(600, s.shape.heads, s.shape.kv_heads, s.shape.head_dim);
     const Deviation d = deviation(t, s);
-    // Rounding to 8 bits moves a value by some 0.006 of what is usual for it, a score by as much of
-    // the product of the vectors' lengths. One key of 600 mistaken for another would be 0.04.
-    // One scale serves a head, and the largest of 256 values is larger than that of 128: by 7% in
-    // the mean. Longer heads have a bound of their own.
+    // Rounding to 8 bits changes a value by about 0.006 of its typical size, a score by as much of
+    // the product of the vectors' lengths. One key of 600 mistaken for another would be 0.04. One
+    // scale serves a head, and the largest of 256 values exceeds that of 128 by 7% on average, so
+    // longer heads have their own bound.
     const double bound = s.shape.head_dim > 128 ? 0.019 : 0.018;
     EXPECT_LT(d.error, bound * d.expected) << "dim " << s.shape.head_dim;
     EXPECT_LT(d.worst, 0.1) << "dim " << s.shape.head_dim;
   }
 }
 
-// Biases of some models make a few channels of all keys a hundred times what the others are. A
-// scale that such a channel sets would leave the others 3 bits.
+// In some models biases make a few channels of all keys a hundred times larger than the others.
+// With their scale the others would have 3 bits.
 TEST_F(Attention, AFewLargeChannelsDoNotTakeTheOthersPrecision) {
   const Setting& s = settings().front();
   Text t = text(600, s.shape.heads, s.shape.kv_heads, s.shape.head_dim);
@@ -217,7 +217,7 @@ TEST_F(Attention, ARowIsTheSameInAnyCompany) {
   }
 }
 
-// What rejected drafts left behind a sequence's end has no weight, whatever it was.
+// Remains of rejected drafts after a sequence's end have no weight, whatever they are.
 TEST_F(Attention, WhatStandsBehindARowDoesNotMatter) {
   const Setting& s = settings().front();
   const Text t = text(130, s.shape.heads, s.shape.kv_heads, s.shape.head_dim);
@@ -236,7 +236,7 @@ TEST_F(Attention, WhatStandsBehindARowDoesNotMatter) {
   EXPECT_EQ(pass(a, s, {{&t, &clean, 95, 6}}, 2), pass(a, s, {{&t, &used, 95, 6}}, 2));
 }
 
-// Pages take memory that others used: here its bytes are NaN as numbers, then anything.
+// Pages use recycled memory: here its bytes are NaN as numbers, then arbitrary.
 TEST_F(Attention, WhatAPageHeldBeforeDoesNotMatter) {
   const Setting& s = settings().front();
   const Text t = text(101, s.shape.heads, s.shape.kv_heads, s.shape.head_dim);

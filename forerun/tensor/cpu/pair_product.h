@@ -4,7 +4,7 @@
 
 namespace forerun {
 
-/// The bf16 product that this processor computes fastest; only where it has AVX-512.
+/// The fastest bf16 product of this processor; requires AVX-512.
 using PairKernel = void (*)(const avx512::PairProduct&);
 PairKernel pair_product() noexcept;
 

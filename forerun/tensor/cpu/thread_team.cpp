@@ -15,10 +15,10 @@ void relax() noexcept {
 #endif
 }
 
-// Pauses of some 10 ns to 40 ns: some 50 us before the core is offered to others.
+// Pauses of 10 ns to 40 ns each: about 50 us before the core is yielded.
 constexpr int kSpins = 2000;
-// Yields before an idle helper goes to sleep; between passes the calling thread works alone for a
-// fraction of a millisecond.
+// Yields before an idle helper sleeps; between passes the calling thread works alone for a fraction
+// of a millisecond.
 constexpr int kYields = 200;
 
 template <class Ready>
@@ -81,7 +81,7 @@ void ThreadTeam::resize(int threads) {
   const std::uint32_t seen = started_.load();
   try {
     for (int i = 1; i < threads; ++i) helpers_.emplace_back([this, i, seen] { serve(i, seen); });
-  } catch (...) {  // the system has no more threads: none is better than too few
+  } catch (...) {  // the system has no more threads: use none rather than too few
     stop();
     count_ = 1;
     throw;

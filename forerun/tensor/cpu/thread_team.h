@@ -13,9 +13,9 @@ namespace forerun {
 
 /// The threads of this process that compute a pass together. One job runs on all of them from its
 /// first phase to its last: a pass has hundreds of phases of a few microseconds each, for which
-/// forking and joining would cost more than the work. A phase is over when its work is done, not
-/// when every thread has come by: a thread that the system took off its core holds up nothing but
-/// the piece it was at, and skips what the others did without it.
+/// forking and joining would cost more than the work. A phase ends when its work is done, not when
+/// every thread has arrived: a preempted thread delays only its current piece and skips pieces that
+/// others have done.
 class ThreadTeam {
  public:
   /// One thread's view of the job.
@@ -23,16 +23,16 @@ class ThreadTeam {
    public:
     int index() const noexcept { return index_; }
     int count() const noexcept { return count_; }
-    /// Where this thread's own range of `pieces` begins in `each`; that of thread `index() + 1` is
-    /// where it ends.
+    /// Start of this thread's own range of `pieces` in `each`; it ends where that of thread
+    /// `index() + 1` starts.
     std::int64_t own_begin(std::int64_t pieces) const noexcept { return pieces * index_ / count_; }
     std::int64_t own_end(std::int64_t pieces) const noexcept {
       return pieces * (index_ + 1) / count_;
     }
 
-    /// A phase: `work(begin, end)` for pieces of [0, items) of `grain` each; returns when all of
-    /// it is done. Every thread calls it with the same numbers. A thread takes the pieces of its
-    /// own range in order, then helps with what is left of the others'.
+    /// A phase: `work(begin, end)` for pieces of [0, items) of `grain` each; returns when all of it
+    /// is done. Every thread calls it with the same numbers. A thread takes the pieces of its own
+    /// range in order, then remaining pieces of the others.
     template <class Work>
     void each(std::int64_t items, std::int64_t grain, Work&& work) {
       if (items <= 0) return;
@@ -40,7 +40,7 @@ class ThreadTeam {
         work(std::int64_t{0}, items);
         return;
       }
-      if (phase_ == team_.phases_) std::terminate();  // more phases than `run` was told of
+      if (phase_ == team_.phases_) std::terminate();  // more phases than declared to `run`
       Counter* taken = team_.counters_.data() + phase_++ * static_cast<std::size_t>(count_ + 1);
       Counter& done = taken[count_];
       const std::int64_t pieces = (items + grain - 1) / grain;
@@ -62,7 +62,7 @@ class ThreadTeam {
     struct Counter {
       alignas(64) std::atomic<std::int64_t> value{0};
 
-      // The next number, or one that is not below `end`; writes only if there may be one.
+      // The next number, or one that is not below `end`; writes only if one may be left.
       std::int64_t next(std::int64_t end) noexcept {
         const std::int64_t seen = value.load(std::memory_order_relaxed);
         return seen >= end ? seen : value.fetch_add(1, std::memory_order_relaxed);
@@ -78,9 +78,9 @@ class ThreadTeam {
   /// The process's team.
   static ThreadTeam& instance();
 
-  /// Runs `job` on `threads` threads, the calling one among them; returns when all are through. One
-  /// job at a time: further callers wait. `job` must not throw.
-  /// @param phases  that the job has at most
+  /// Runs `job` on `threads` threads, including the calling one; returns when all have finished.
+  /// One job at a time: further callers wait. `job` must not throw.
+  /// @param phases  largest number of phases of the job
   void run(int threads, std::size_t phases, const std::function<void(Worker&)>& job);
 
   ThreadTeam(const ThreadTeam&) = delete;
@@ -100,8 +100,8 @@ class ThreadTeam {
   std::size_t phases_ = 0;
   bool stop_ = false;
   std::vector<Worker::Counter> counters_;  // of each phase: pieces taken of every range, and done
-  alignas(64) std::atomic<std::uint32_t> started_{0};  // jobs handed out
-  alignas(64) std::atomic<int> inside_{0};             // helpers that have not left the job
+  alignas(64) std::atomic<std::uint32_t> started_{0};  // jobs started
+  alignas(64) std::atomic<int> inside_{0};             // helpers still in the job
 };
 
 }  // namespace forerun

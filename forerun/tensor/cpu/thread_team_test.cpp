@@ -8,7 +8,7 @@
 namespace forerun {
 namespace {
 
-// Each phase reads what the one before wrote: a phase that began early would see old numbers.
+// Each phase reads what the previous one wrote: a phase that started early would read old numbers.
 TEST(ThreadTeam, EveryPhaseSeesTheWholePhaseBefore) {
   for (const int threads : {1, 2, 3, 5}) {
     constexpr std::int64_t kItems = 37, kPhases = 200;

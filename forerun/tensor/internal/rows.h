@@ -10,8 +10,8 @@
 
 #include "forerun/formats/half.h"
 
-/// Loops over one row that compilers turn into vectors, with results that do not depend on how wide
-/// those are. Rows of bfloat16 are computed in float32.
+/// Loops over one row that compilers vectorise, with results that do not depend on the vector
+/// width. Rows of bfloat16 are computed in float32.
 namespace forerun::internal {
 
 template <class T>
@@ -21,7 +21,7 @@ inline at::Tensor wide(const at::Tensor& x) {
   return x.scalar_type() == at::kDouble ? x : x.to(at::kFloat);
 }
 
-/// Of a place and a type that the loops are for; elsewhere ATen's operations do the same.
+/// Devices and types that the loops support; elsewhere ATen's operations do the same.
 inline bool has_kernel(const at::Tensor& x) {
   return x.is_cpu() && (x.scalar_type() == at::kFloat || x.scalar_type() == at::kDouble ||
                         x.scalar_type() == at::kBFloat16);
@@ -39,8 +39,8 @@ void with_type(at::ScalarType type, F&& f) {
   }
 }
 
-/// f(type_tag, type_tag) with those of what is computed and of what the next product reads, which
-/// may be bfloat16; float64 has float64 beside it.
+/// f(type_tag, type_tag) with the types of the computation and of the next product's input, which
+/// may be bfloat16; float64 has float64 for both.
 template <class F>
 void with_types(at::ScalarType x, at::ScalarType y, F&& f) {
   with_type(x, [&](auto a) {

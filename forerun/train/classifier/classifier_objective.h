@@ -11,12 +11,12 @@
 namespace forerun {
 
 /// A classifier that learns the classes of images: cross entropy with smoothed labels (Szegedy et
-/// al. 2016, arXiv:1512.00567, section 7) over flipped and moved images. Held-out images are taken
-/// as they are, with whole labels; the log shows the accuracy on both.
+/// al. 2016, arXiv:1512.00567, section 7) over flipped and shifted images. Held-out images are
+/// unchanged, with unsmoothed labels; the log shows the accuracy on both.
 class ClassifierObjective final : public Objective {
  public:
   /// @param held_out  may be empty
-  /// @throws std::invalid_argument  images or classes that are not the model's, none to learn from
+  /// @throws std::invalid_argument  images or classes that do not fit the model, no training images
   ClassifierObjective(std::shared_ptr<Classifier> model, LabelledImages training,
                       LabelledImages held_out, const ClassifierTraining& options);
 

@@ -49,8 +49,8 @@ TEST(MovedImages, AreThePixelsWhereNothingMoves) {
   }
 }
 
-// Each one is the image flipped or not, moved by -2 to 2 either way, its edges repeated; all of
-// the 50 come up (in 2,000 draws one fails to with probability 1e-16).
+// Each one is the image flipped or not, shifted by -2 to 2 in each direction, its edges repeated;
+// all of the 50 occur (in 2,000 draws one is missing with probability 1e-16).
 TEST(MovedImages, AreFlippedAndShiftedImages) {
   const LabelledImages images = halves(1);
   const at::Tensor plain = moved_images(images, all(1))[0][0];

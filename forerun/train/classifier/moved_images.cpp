@@ -10,7 +10,7 @@
 namespace forerun {
 namespace {
 
-// What the uniforms of an image decide.
+// Changes that the uniforms of an image select.
 enum : std::uint32_t { kFlip, kAcross, kDown };
 
 struct Move {

@@ -10,13 +10,13 @@
 
 namespace forerun {
 
-/// How images are changed without changing their class.
+/// Changes to images that keep their class.
 struct MoveOptions {
-  bool flip = false;       ///< flip every other image
-  std::int64_t shift = 0;  ///< move it by up to so many pixels, either way; edges are repeated
+  bool flip = false;       ///< flip half of the images
+  std::int64_t shift = 0;  ///< shift by at most this many pixels; edges are repeated
 };
 
-/// Images as a network reads them, each changed by (seed, image) alone.
+/// Images as network input, each changed by (seed, image) alone.
 /// @param which  indices of `images`
 /// @return       [which, channels, height, width] float32 in [-1, 1]
 at::Tensor moved_images(const LabelledImages& images, std::span<const std::size_t> which,

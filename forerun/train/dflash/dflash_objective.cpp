@@ -29,7 +29,7 @@ std::uint32_t word(std::uint64_t seed, std::uint64_t key, std::uint32_t index) {
       {static_cast<std::uint32_t>(seed), static_cast<std::uint32_t>(seed >> 32)})[0];
 }
 
-// FNV-1a over whole words; tells data apart, not adversaries.
+// FNV-1a over whole words; separates data sets, not adversaries.
 class Hash {
  public:
   void add(std::uint64_t word) {
@@ -79,7 +79,7 @@ DFlashObjective::DFlashObjective(const std::shared_ptr<const DecoderLm>& target,
         model_->draft_to_target.defined() ? model_->draft_to_target.data_ptr<std::int64_t>()[i] : i;
     drafted_[static_cast<std::size_t>(token)] = i;
   }
-  // The target has no states of what is beyond its context.
+  // The target has no states beyond its context.
   const auto most = static_cast<std::size_t>(std::min(options.length, target->config.context));
   std::uint64_t folder = 0;
   for (const TokenShards& shards : data_) {
@@ -87,7 +87,7 @@ DFlashObjective::DFlashObjective(const std::shared_ptr<const DecoderLm>& target,
     for (std::size_t i = 0; i < shards.size(); ++i) {
       const auto tokens = shards.tokens(i).first(std::min(shards.tokens(i).size(), most));
       if (shards.prompt(i) + 2 > static_cast<std::int64_t>(tokens.size())) continue;
-      // Answers to one prompt stay on one side, whatever folder they are in.
+      // Answers to one prompt stay on one side, whichever folder they are in.
       const auto id = static_cast<std::uint64_t>(shards.id(i));
       const bool held = word(kHeldOutSeed, id, 0) < options.held_out * 0x1p32;
       (held ? held_out_ : training_).push_back({tokens, shards.prompt(i), folder << 32 | id});
@@ -120,7 +120,7 @@ void DFlashObjective::hash_data() {
 
 void DFlashObjective::open_store() {
   std::vector<std::int64_t> rows;
-  Hash hash;  // of lengths too: rows lie where the documents before them end
+  Hash hash;  // of lengths too: they determine where rows are
   for (std::vector<Document>* side : {&training_, &held_out_}) {
     for (Document& d : *side) {
       d.number = rows.size();
@@ -216,7 +216,7 @@ LossSum DFlashObjective::loss_of(std::span<const Document> documents, std::uint6
                                 .index_select(0, block * model_->config.block + slot);
   const at::Tensor addend =
       model_->markov_w1.defined() ? markov_bias(*model_, previous) : at::Tensor();
-  // Many slots share a row of the target: its law is made once a row.
+  // Many slots share a row of the target: its law is computed once for each row.
   const auto [rows, of_slot, counts] = at::_unique2(ids(slots.teacher), true, true);
   const at::Tensor last = states.last.index_select(0, rows);
   const MixedCrossEntropy mixed =
@@ -230,7 +230,7 @@ LossSum DFlashObjective::loss_of(std::span<const Document> documents, std::uint6
                            .covered = confident() ? states_.covered(last) : at::Tensor()});
   out.loss = mixed.loss;
   if (confident()) {
-    // The head reads the network; it does not bend it.
+    // The head reads the network without training it.
     const at::Tensor sure = confidence(*model_, hidden.detach(), previous);
     const at::Tensor wrong =
         at::binary_cross_entropy_with_logits(sure, mixed.overlap.clamp(0.0, 1.0), {}, {}, 0);

@@ -15,7 +15,7 @@
 namespace forerun {
 
 /// @param vocab  of the target
-/// @throws std::invalid_argument  a token outside it: the document was made by another model
+/// @throws std::invalid_argument  a token outside it: another model made the document
 void check_documents(const TokenShards& shards, std::int64_t vocab);
 
 /// Block diffusion with a target's hidden states: the loss of Chen, Liang and Liu 2026
@@ -23,18 +23,18 @@ void check_documents(const TokenShards& shards, std::int64_t vocab);
 /// them.
 ///
 /// A slot counts until the first token of its block that the draft vocabulary lacks: no draft
-/// behind it can be kept. The confidence head learns how likely a slot's draft is kept: the sum
-/// over draft tokens of min(P, Q), where P is the target's law over its whole vocabulary at
-/// temperature 1 (what lies outside the draft vocabulary is lost) and Q the slot's own. Besides the
-/// loss, the figures tell the share of right first drafts, and `tau`: drafts of a greedy block kept
-/// in a row, plus 1.
+/// behind it can be kept. The confidence head learns the probability that a slot's draft is kept:
+/// the sum over draft tokens of min(P, Q), where P is the target's law over its whole vocabulary at
+/// temperature 1 (what lies outside the draft vocabulary is lost) and Q the slot's own. The figures
+/// also give the share of right first drafts, and `tau`: leading drafts of a greedy block that are
+/// kept, plus 1.
 class DFlashObjective : public Objective {
  public:
-  /// @param target  whose answers the documents are; its passes make the features
+  /// @param target  the author of the answers; its passes make the features
   /// @param model   float32 leaves that will be trained, but for embedding and head; kept
   /// @param data    kept mapped
-  /// @param target_digest  of the target's weights (digest_of in models/decoder_lm.h): tells
-  /// targets apart in the state store and when a run is resumed
+  /// @param target_digest  of the target's weights (digest_of in models/decoder_lm.h): identifies
+  /// the target in the state store and on resumption
   /// @throws UsageError-like std::invalid_argument  no document has an answer to learn from, a
   /// token outside the target's vocabulary
   DFlashObjective(const std::shared_ptr<const DecoderLm>& target, std::shared_ptr<DFlash> model,
@@ -51,7 +51,7 @@ class DFlashObjective : public Objective {
   void save(const std::filesystem::path& folder, std::span<const at::Tensor> values,
             const nlohmann::json& provenance) override;
 
-  /// The first tokens of one document, as they are learned from.
+  /// The training part of one document: its first tokens.
   struct Document {
     std::span<const Token> tokens;
     std::int64_t prompt;
@@ -83,7 +83,7 @@ class DFlashObjective : public Objective {
   std::shared_ptr<DFlash> model_;
   std::vector<TokenShards> data_;
   DFlashLossOptions options_;
-  std::string target_;  // which it is, and its precision: a part of the fingerprint
+  std::string target_;  // name and precision of the target: part of the fingerprint
   TargetStates states_;
   std::vector<std::int64_t> drafted_;  // of the target's vocabulary: id in the draft's, or -1
   std::vector<Document> training_, held_out_;

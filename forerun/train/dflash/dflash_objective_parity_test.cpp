@@ -30,7 +30,7 @@ class TrainingLoss : public ::testing::TestWithParam<const char*> {
  protected:
   std::string name(const char* what) const { return std::string(GetParam()) + "." + what; }
 
-  // The network of the values, without the parts that the case does not have.
+  // The network of the reference values, without the parts that the case lacks.
   ObjectiveParts parts() {
     ObjectiveParts p;
     p.model = std::make_shared<DFlash>(load_dflash(kDFlash + "training", DFlashTarget(*p.target)));
@@ -86,7 +86,7 @@ TEST_P(TrainingLoss, AndItsGradientByEveryWeightMatchPyTorch) {
     const at::Tensor ours =
         g.dim() == 1 ? g : at::matmul(g, at::cos(at::arange(g.size(1), at::kFloat)));
     const double largest = theirs.abs().max().item<double>();
-    EXPECT_GT(largest, 1e-2) << w.name;  // it says something
+    EXPECT_GT(largest, 1e-2) << w.name;  // not all zero
     EXPECT_LT(distance(ours, theirs), 1e-4 * largest) << w.name;
     ++compared;
   }
@@ -96,7 +96,7 @@ TEST_P(TrainingLoss, AndItsGradientByEveryWeightMatchPyTorch) {
   EXPECT_EQ(compared, 3U + 2U * 11U + 1U + more);
 }
 
-// Documents in passes of their own add up to the same sums: nothing leaks from one to another.
+// Documents in separate passes give the same sums: no document affects another.
 TEST_P(TrainingLoss, OfABatchIsTheSumOverItsDocuments) {
   DFlashObjective objective = parts().make();
   const LossSum all = objective.loss(std::vector<std::size_t>{0, 1, 2}, 1);

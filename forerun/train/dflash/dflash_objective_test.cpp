@@ -1,4 +1,4 @@
-// What the loss is made of: which documents, which blocks, which slots; and the figures, by hand.
+// The parts of the loss: documents, blocks, slots; and the figures, computed by hand.
 #include "forerun/train/dflash/dflash_objective.h"
 
 #include <ATen/core/grad_mode.h>
@@ -27,7 +27,7 @@ constexpr std::int64_t kVocab = 176;
 
 // ---- by hand: a network that drafts the next larger token, always ----
 
-// Tokens lie on a circle; the Markov head points one step on. All else is silent.
+// Tokens lie on a circle; the Markov head predicts the next one. All other parts are zero.
 std::shared_ptr<DFlash> successor(const DecoderLm& target, bool predicts_next,
                                   const at::Tensor& drafted = {}) {
   DFlashConfig c = dflash_config_for(target.config, 1, 1, predicts_next ? 3 : 4);
@@ -81,8 +81,8 @@ TEST_P(ByHand, SlotsStopAtTheFirstTokenOutsideTheDraftVocabulary) {
   drafted = drafted.index_select(0, (drafted != 12).nonzero().squeeze(1));
   parts.options.gamma = 2.0;
   const LossSum sum = loss(kCounted, drafted);
-  // Now position 4 is nobody's, and it ends the block at 2 behind one draft, the block at 3 behind
-  // none: 1, 0, 0, 1, 0, 3, 2, 1 are kept.
+  // Now position 4 is left out: it ends the block at 2 after one draft, the block at 3 after none:
+  // 1, 0, 0, 1, 0, 3, 2, 1 are kept.
   EXPECT_DOUBLE_EQ(figure(sum, "first"), 5.0 / 8.0);
   EXPECT_DOUBLE_EQ(figure(sum, "tau"), (1 + 0 + 0 + 1 + 0 + 3 + 2 + 1 + 8) / 8.0);
   // First slots of 7 blocks; second ones where they are left: at 4 to 8; third ones at 4 to 7.
@@ -137,7 +137,7 @@ std::shared_ptr<const DecoderLm> another_target() {
 
 // ---- documents ----
 
-// Documents `first` + id tokens long, so that a document is known by its length.
+// Documents of `first` + id tokens, so that a document is known by its length.
 std::vector<TokenDocument> numbered(std::size_t n, std::size_t first) {
   std::vector<TokenDocument> out;
   for (std::size_t i = 0; i < n; ++i) {
@@ -196,7 +196,7 @@ TEST_F(DFlashDocuments, AreReadUpToTheLengthAndTheTargetsContext) {
   parts.options.anchors = 4;
   EXPECT_EQ(parts.make().loss(Indices{0}, 1).tokens, 256);
   parts.options.length = 20;
-  EXPECT_EQ(parts.make().size(), 1U);  // of the other nothing but its prompt is left
+  EXPECT_EQ(parts.make().size(), 1U);  // of the other only its prompt is left
   EXPECT_EQ(parts.make().loss(Indices{0}, 1).tokens, 20);
 }
 
@@ -308,7 +308,7 @@ TEST_F(DFlashAnchors, AStateStoreOfOtherDocumentsOrLayersIsBegunAnew) {
     EXPECT_EQ(loss, with_store(*p, "fresh" + std::to_string(fresh++)));
     losses.insert(loss);
   }
-  EXPECT_EQ(losses.size(), 5U);  // what was there before would have been seen
+  EXPECT_EQ(losses.size(), 5U);  // previous content would have been seen
 }
 
 TEST_F(DFlashAnchors, WhatARunMustKeepIsInTheFingerprint) {
@@ -329,7 +329,7 @@ TEST_F(DFlashAnchors, WhatARunMustKeepIsInTheFingerprint) {
   differs([&](ObjectiveParts& p) { p.data.push_back(p.data[0]); });
   differs(
       [&](ObjectiveParts& p) { p.data = {shards_in(folder.path() / "longer", numbered(4, 41))}; });
-  differs([&](ObjectiveParts& p) {  // one token of as many
+  differs([&](ObjectiveParts& p) {  // one token in place of another
     auto documents = numbered(4, 40);
     documents[3].tokens[30] ^= 1;
     p.data = {shards_in(folder.path() / "token", documents)};
@@ -346,7 +346,7 @@ TEST_F(DFlashAnchors, WhatARunMustKeepIsInTheFingerprint) {
         load_decoder(load_hf_config(tiny), load_safetensors(tiny), tiny, Precision::kBF16));
   });
   differs([&](ObjectiveParts& p) { p.options.state_store = (folder.path() / "states").string(); });
-  for (const int first : {0, 1}) {  // as many draft tokens, but others
+  for (const int first : {0, 1}) {  // the same number of draft tokens, but others
     differs([&](ObjectiveParts& p) {
       p.model = small_network(*p.target, at::arange(first, kVocab, 20, at::kLong));
     });

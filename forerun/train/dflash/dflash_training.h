@@ -6,10 +6,10 @@
 
 namespace forerun {
 
-/// What a DFlash network learns from.
+/// Training data and loss of a DFlash network.
 struct DFlashLossOptions {
   std::int64_t anchors = 64;   ///< blocks of an answer, at random positions
-  std::int64_t length = 1024;  ///< tokens of a document at most; what is behind is left out
+  std::int64_t length = 1024;  ///< tokens of a document at most; the rest is left out
   double gamma = 4.0;          ///< slot k counts exp(-k / gamma), the first slot 1
   double distill = 0.5;        ///< share of the loss against the target's law instead of its token
   double held_out = 0.01;      ///< share of the documents that are never trained on
@@ -19,20 +19,20 @@ struct DFlashLossOptions {
   std::string state_store;
 };
 
-/// The DFlash network that is trained, and how.
+/// The DFlash network and its training.
 struct DFlashTraining {
   std::int64_t layers = 2;
   std::int64_t block = 8;              ///< slots: the anchor, then masks
-  bool predicts_next = true;           ///< slot k predicts the token behind it, the anchor's too
+  bool predicts_next = true;           ///< slot k predicts the token after it, also the anchor
   std::vector<std::int64_t> features;  ///< target blocks whose output is read; empty: 5, evenly
-  std::int64_t draft_vocab = 8192;     ///< the tokens the target says most; 0: all
+  std::int64_t draft_vocab = 8192;     ///< the target's most frequent tokens; 0: all
   std::int64_t markov_rank = 64;       ///< 0: no Markov head
-  bool slot_state = true;              ///< slots begin with the target's newest state, projected
-  bool confidence = true;              ///< with a confidence head
-  /// Folder of a drafter to go on from, with its design but for `block`: for more data, other
-  /// options, or a block that grows. Empty: from the target, or at random.
+  bool slot_state = true;  ///< the target's newest state, projected, is added to the slots
+  bool confidence = true;  ///< with a confidence head
+  /// Folder of a drafter to continue from, with its design except `block`: for more data, other
+  /// options, or a growing block. Empty: from the target, or at random.
   std::string init;
-  bool from_target = true;  ///< begin as the target's last blocks, not with random weights
+  bool from_target = true;  ///< initialised from the target's last blocks, not with random weights
   DFlashLossOptions loss;
 };
 

@@ -20,7 +20,7 @@ namespace {
 constexpr std::int64_t kGroup = 32, kHeader = 4096;
 constexpr std::string_view kFormat = "forerun states 1\n";
 
-// True if all of it was written; an interrupted call is made again.
+// True if all of it was written; an interrupted call is repeated.
 bool write_at(int fd, const void* data, std::size_t size, std::int64_t place) {
   const auto* bytes = static_cast<const char*>(data);
   while (size > 0) {
@@ -47,13 +47,13 @@ bool read_at(int fd, void* data, std::size_t size, std::int64_t place) {
   return true;
 }
 
-// With this header and no longer one: the byte behind it is a zero.
+// With exactly this header: the next byte is a zero.
 bool begins_as(int fd, const std::string& header) {
   std::string there(header.size() + 1, '\0');
   return read_at(fd, there.data(), there.size(), 0) && there == header + '\0';
 }
 
-// Or is empty, or was cut short that early.
+// Or empty, or truncated within the header.
 bool begins_as_store(int fd) {
   std::string there(kFormat.size(), '\0');
   const ssize_t n = ::pread(fd, there.data(), there.size(), 0);
@@ -87,7 +87,7 @@ StateStore::StateStore(const std::filesystem::path& path, Shape shape,
   }
 }
 
-// Held alone to begin it anew, shared to use it: nobody empties what another process reads.
+// Locked exclusively to reset it, shared to use it: no process resets a file that another reads.
 void StateStore::claim(const std::string& header) {
   const auto used_by_other = [&] {
     return FormatError(fmt::format(
@@ -96,7 +96,7 @@ void StateStore::claim(const std::string& header) {
         path_.string()));
   };
   const bool alone = lock_alone(fd_) != EWOULDBLOCK;
-  if (!alone) lock_shared(fd_);  // one that holds it alone is writing the header: no long wait
+  if (!alone) lock_shared(fd_);  // the exclusive holder is writing the header: a short wait
   if (!begins_as(fd_, header)) {
     if (!begins_as_store(fd_)) {
       throw FormatError(
@@ -109,7 +109,7 @@ void StateStore::claim(const std::string& header) {
   }
   if (!alone) return;
   lock_shared(fd_);
-  // Another may have come between the two locks.
+  // Another process may have come between the two locks.
   if (!begins_as(fd_, header)) throw used_by_other();
 }
 
@@ -147,7 +147,7 @@ bool StateStore::put(std::size_t document, const at::Tensor& features, const at:
       return false;
     place += static_cast<std::int64_t>(t->nbytes());
   }
-  // Last, so that a document is there whole or not at all.
+  // Last, so that a document is there completely or not at all.
   return write_at(fd_, "\1", 1, flags_ + static_cast<std::int64_t>(document));
 }
 

@@ -12,8 +12,8 @@ namespace forerun {
 
 /// A target's states of many documents, kept in a file from one epoch to the next: reading them
 /// costs less than another pass of the target. Features are kept as int8 with a scale for 32 of
-/// them, as exact as what the int8 engine makes of them when it decodes; the last states as bf16.
-/// Several processes may use one file at a time, as long as it is for the same key.
+/// them, as exact as in the int8 engine; the last states as bf16. Several processes may share one
+/// file if they have the same key.
 class StateStore {
  public:
   struct Shape {
@@ -21,12 +21,12 @@ class StateStore {
     std::int64_t last;
   };
 
-  /// Opens or begins the file.
+  /// Opens or creates the file.
   /// @param rows  of each document
-  /// @param key   of target, layers and documents: a file of another key is begun anew, unless
-  /// another process uses it
-  /// @throws FormatError  it cannot be opened or written, holds something else, or is used by
-  /// another process for another key
+  /// @param key   of target, layers and documents: a file with another key is reset, unless another
+  /// process uses it
+  /// @throws FormatError  it cannot be opened or written, has another content, or is used by
+  /// another process with another key
   StateStore(const std::filesystem::path& path, Shape shape, std::span<const std::int64_t> rows,
              const std::string& key);
   StateStore(const StateStore&) = delete;
@@ -37,7 +37,7 @@ class StateStore {
   /// @param features  [rows of the document, features] float32; `last` likewise
   /// @return  false if the disk is full: the document is not kept
   bool put(std::size_t document, const at::Tensor& features, const at::Tensor& last);
-  /// Into the same tensors. @throws FormatError  the file was cut short
+  /// Into the same tensors. @throws FormatError  the file is truncated
   void get(std::size_t document, at::Tensor features, at::Tensor last) const;
 
  private:

@@ -47,7 +47,7 @@ class StateStoreFile : public ::testing::Test {
   std::unique_ptr<StateStore> open(const std::string& key = "key") const {
     return std::make_unique<StateStore>(path, kShape, rows, key);
   }
-  // What opening says; nothing if it works.
+  // The error on opening; empty if there is none.
   std::optional<std::string> complaint(const std::filesystem::path& where,
                                        const std::string& key = "key") const {
     try {
@@ -66,10 +66,10 @@ class StateStoreFile : public ::testing::Test {
   std::vector<std::int64_t> rows = {3, 1, 5};
 };
 
-// A feature is off by half a step at most, and a step is the largest of its 32 over 127.
+// A feature is off by at most half a step, and a step is the largest of its 32 over 127.
 TEST_F(StateStoreFile, GivesFeaturesBackWithinInt8AndLastStatesAsBf16) {
   States s = random(5, 1);
-  s.features[0][3] = 1000.0;                // an outlier coarsens its own group alone
+  s.features[0][3] = 1000.0;                // an outlier affects its own group only
   s.features[1].narrow(0, 32, 32).zero_();  // nothing to divide by
   s.features[2][69] = -1e-20;
   const auto store = open();
@@ -140,7 +140,7 @@ TEST_F(StateStoreFile, InUseItIsNotBegunAnew) {
   EXPECT_NE(message->find("another run uses it"), message->npos) << *message;
   EXPECT_NE(message->find("--state-store"), message->npos) << *message;
   EXPECT_TRUE(read_file(path) == before);
-  const auto second = open();  // the refused one left no lock behind
+  const auto second = open();  // the refused one left no lock
   store.reset();
   EXPECT_TRUE(complaint(path, "other").has_value()) << "the second is still there";
   EXPECT_TRUE(second->has(0));

@@ -62,7 +62,7 @@ TargetStates::Batch TargetStates::of(std::span<const std::span<const Token>> doc
     }
     if (full) return of(documents);
   }
-  // What was just computed is read back too: all epochs learn from the same numbers.
+  // Newly computed states are read back too: all epochs learn from the same numbers.
   Batch out{.features = at::empty({rows, shape().features}, at::kFloat),
             .last = at::empty({rows, shape().last}, at::kFloat)};
   for (std::size_t i = 0; i < documents.size(); ++i) {

@@ -13,14 +13,14 @@
 
 namespace forerun {
 
-/// What turns a target's last hidden states into its law over the draft vocabulary.
+/// What computes the target's law over the draft vocabulary from its last hidden states.
 struct TargetHead {
   at::Tensor norm;  ///< [hidden] float32
   double norm_eps = 1e-5;
   at::Tensor rows;       ///< [draft_vocab, hidden]: of the target's head
   double softcap = 0.0;  ///< 0 = none
   at::Tensor whole;      ///< [vocab, hidden], all of it; undefined where `rows` is
-  at::Tensor drafted;    ///< [draft_vocab] int64: which of `whole` the `rows` are
+  at::Tensor drafted;    ///< [draft_vocab] int64: ids of `rows` in `whole`
 };
 
 /// Runs a target over documents for its hidden states.
@@ -32,11 +32,11 @@ class TargetStates {
 
   struct Batch {
     at::Tensor features;  ///< [rows, layers * hidden] float32, one document behind the other
-    at::Tensor last;      ///< [rows, hidden] float32: what leaves the target's last block
+    at::Tensor last;      ///< [rows, hidden] float32: the output of the target's last block
   };
   /// One packed pass over the documents.
   Batch of(std::span<const std::span<const Token>> documents);
-  /// The same of documents by their number in `store`; what it lacks is computed and kept there.
+  /// The same for documents by their number in `store`; missing ones are computed and stored.
   Batch of(std::span<const std::span<const Token>> documents, std::span<const std::size_t> numbers,
            StateStore& store);
   StateStore::Shape shape() const;
@@ -45,8 +45,8 @@ class TargetStates {
   /// @param last  [n, hidden]
   /// @return      [n, draft_vocab] float32
   at::Tensor probabilities(const at::Tensor& last) const;
-  /// How much of the law over the whole vocabulary the draft vocabulary has.
-  /// @return  [n] float32; undefined where it has all
+  /// Share of the law over the whole vocabulary in the draft vocabulary.
+  /// @return  [n] float32; undefined if it has all of it
   at::Tensor covered(const at::Tensor& last) const;
 
  private:
@@ -55,7 +55,7 @@ class TargetStates {
   std::shared_ptr<const DecoderLm> target_;
   TargetHead head_;
   std::vector<std::int64_t> kept_;  // the layers, and the last block
-  std::vector<KvCache> caches_;     // used again: their pages are large
+  std::vector<KvCache> caches_;     // reused: their pages are large
 };
 
 }  // namespace forerun

@@ -1,4 +1,4 @@
-// A target's states as training reads them, against transformers' and against the store's copies.
+// A target's states as read in training, against transformers' and against the store's copies.
 #include "forerun/train/dflash/target_states.h"
 
 #include <gtest/gtest.h>
@@ -58,7 +58,7 @@ TEST(TargetStates, WhatADraftVocabularyCoversIsItsShareOfTheWholeLaw) {
   const at::Tensor drafted = at::tensor({3, 4, 50, 77, 175}, at::kLong);
   TargetStates states(target, head_of(*target, drafted), {0});
   std::vector<std::span<const Token>> documents;
-  for (int i = 0; i < 15; ++i) documents.push_back(r.first);  // more rows than go at a time
+  for (int i = 0; i < 15; ++i) documents.push_back(r.first);  // more rows than one pass takes
   const at::Tensor share = states.covered(states.of(documents).last);
   const at::Tensor law = at::softmax(tensor_of(r.file, "logits_0"), -1);
   EXPECT_LT(distance(share, law.index_select(1, drafted).sum(1).repeat({15})), 1e-4);
@@ -113,7 +113,7 @@ TEST_F(StoredStates, StatesAreThoseOfAPassWithinTheStoresError) {
   EXPECT_TRUE(store.has(0) && store.has(2) && !store.has(1) && !store.has(3));
 }
 
-// Some there, some not, in any order: every epoch and every process learns from the same numbers.
+// Some stored, some not, in any order: every epoch and every process learns from the same numbers.
 TEST_F(StoredStates, EpochsReadTheSameNumbersWhateverElseIsInTheBatch) {
   std::vector<TargetStates::Batch> single;
   {
@@ -133,7 +133,7 @@ TEST_F(StoredStates, EpochsReadTheSameNumbersWhateverElseIsInTheBatch) {
   expect_close(mixed, states.of(chosen({1, 3, 0, 2})));
 }
 
-// The store is read, not only written: a document of another's number would be noticed.
+// The store is read, not only written: a document with another's number would be noticed.
 TEST_F(StoredStates, WhatIsThereIsNotComputedAgain) {
   StateStore store(folder.path() / "s", states.shape(), rows, "key");
   const TargetStates::Batch before = of({1}, store);

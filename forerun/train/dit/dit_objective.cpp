@@ -42,7 +42,7 @@ LossSum DitObjective::loss_of(const LabelledImages& images, std::span<const std:
   out.loss = errors.sum();
   out.weight = static_cast<double>(which.size());
   out.tokens = static_cast<std::int64_t>(which.size());
-  // Late in sampling the noise is small and hard to see; most of the loss is there.
+  // Late in sampling the noise is small and hard to predict; most of the loss is there.
   const at::Tensor late = batch.time.lt(100);
   out.figures = {
       {"below 100", (errors.detach() * late).sum().item<double>(), late.sum().item<double>()}};

@@ -16,7 +16,7 @@ class DitObjective final : public Objective {
  public:
   /// @param training, held_out  square images of one size and the same classes; held_out may be
   /// empty
-  /// @throws std::invalid_argument  images or classes that are not the model's
+  /// @throws std::invalid_argument  images or classes that do not fit the model
   DitObjective(std::shared_ptr<Dit> model, LabelledImages training, LabelledImages held_out,
                const DitTraining& options);
 

@@ -108,7 +108,7 @@ TEST(DitLoss, ImagesOfAnotherSizeAreRefused) {
   EXPECT_THROW(DitObjective(noisy_dit(), {}, {}, {}), std::invalid_argument);
 }
 
-// What a run that is resumed must have again, the images it is measured on among it.
+// A resumed run must have the same data, including the held-out images.
 TEST(ImageFingerprint, TellsImagesAndTargetsApart) {
   const auto target = noisy_dit();
   LabelledImages other = halves(4);
@@ -224,7 +224,7 @@ INSTANTIATE_TEST_SUITE_P(Forms, FreeLossOf,
                          ::testing::Values(std::tuple(false, 1.0), std::tuple(true, 1.0),
                                            std::tuple(false, 1.5), std::tuple(true, 1.5)));
 
-// The packed target answers as the other does, but for its precision.
+// The packed target gives the same as the other, up to its precision.
 TEST(FreeLoss, ComesOfThePackedTargetToo) {
   const auto target = noisy_dit();
   if (!Bf16Stack::fits(target->config)) GTEST_SKIP() << "this processor has no AVX-512";

@@ -14,10 +14,10 @@
 namespace forerun {
 namespace {
 
-// What the uniforms of an image decide.
+// Changes that the uniforms of an image select.
 enum : std::uint32_t { kTime, kLabel, kFlip };
 
-// One image, rows flipped if asked for, from bytes to [-1, 1].
+// One image, rows flipped on request, from bytes to [-1, 1].
 void copy_image(const std::uint8_t* from, std::int64_t rows, std::int64_t side, bool flip,
                 float* to) {
   for (std::int64_t r = 0; r < rows; ++r) {

@@ -12,21 +12,21 @@
 
 namespace forerun {
 
-/// What is random about one image of a training batch, by (seed, image) alone.
+/// The randomness of one image of a training batch, by (seed, image) alone.
 struct NoisyImages {
   at::Tensor clean;  ///< [batch, channels, side, side] float32 in [-1, 1]
   at::Tensor noise;  ///< the same shape, standard normal
   at::Tensor time;   ///< [batch] int64, below 1,000
-  at::Tensor label;  ///< [batch] int64; the number of classes where it is not told
+  at::Tensor label;  ///< [batch] int64; the number of classes if dropped
   at::Tensor noisy;  ///< sqrt(alpha_bar) clean + sqrt(1 - alpha_bar) noise
 };
 
-/// How images of a batch are made noisy.
+/// How noise is added to the images of a batch.
 struct NoiseOptions {
-  double drop = 0.1;            ///< share of the labels that are not told
-  bool flip = true;             ///< flip every other image
+  double drop = 0.1;            ///< share of dropped labels
+  bool flip = true;             ///< flip half of the images
   std::int64_t first_time = 0;  ///< times are uniform from here to 999
-  double late = 0.0;            ///< but for this share, uniform over the first 100 of them
+  double late = 0.0;            ///< except for this share, uniform over the first 100 of them
 };
 
 /// @param images    square; `which` are indices of it
@@ -34,21 +34,21 @@ struct NoiseOptions {
 NoisyImages noisy_images(const LabelledImages& images, std::span<const std::size_t> which,
                          std::uint64_t seed, const NoiseOptions& options);
 
-/// What a network of images reads.
+/// The input format of an image network.
 struct ImageShape {
   std::int64_t side, channels, classes;
-  const char* network = "network";  ///< as messages call it
+  const char* network = "network";  ///< its name in messages
 };
 inline ImageShape shape_of(const DitConfig& c) { return {c.input, c.channels, c.classes}; }
 
 /// @throws std::invalid_argument  images of other sizes or classes than the network's; no images
-/// are fine
+/// are allowed
 void check_images(const ImageShape& shape, const LabelledImages& images);
-/// @throws std::invalid_argument  the same of both, or nothing to learn from
+/// @throws std::invalid_argument  the same for both, or no training images
 void check_images(const ImageShape& shape, const LabelledImages& training,
                   const LabelledImages& held_out);
 
-/// A line that is the same for the same images only.
+/// A line that identifies the images.
 std::string digest_of(const LabelledImages& images);
 
 }  // namespace forerun

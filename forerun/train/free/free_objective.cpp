@@ -34,7 +34,7 @@ at::Tensor by_image(const at::Tensor& time, F&& f) {
   return at::tensor(out, at::kFloat).view({-1, 1, 1, 1});
 }
 
-// The states one step of sampling later, and the noise of it, which is the image's own.
+// The states one sampling step later, and the noise of that step, keyed by image.
 std::pair<at::Tensor, at::Tensor> stepped(const DdpmSchedule& schedule, const at::Tensor& x,
                                           const at::Tensor& noise, const at::Tensor& time,
                                           std::span<const std::size_t> which, std::uint64_t seed,
@@ -185,13 +185,13 @@ LossSum FreeObjective::loss_of(const LabelledImages& images, std::span<const std
   out.loss = loss;
   out.weight = n * steps;
   out.tokens = static_cast<std::int64_t>(which.size());
-  // What a draft is kept with, at these times and this guidance.
+  // Acceptance probability at these times and this guidance.
   out.figures = {{"kept", overlap, n * steps}, {"noise", error, n * steps}};
   return out;
 }
 
 LossSum FreeObjective::loss(std::span<const std::size_t> examples, std::uint64_t seed) {
-  // The last step that is drafted is that of time 1: the first state needs `unroll` times before.
+  // The last drafted step is that of time 1: the first state needs `unroll` times before it.
   return loss_of(training_, examples, seed,
                  {.drop = guidance().on() ? 0.0 : options_.drop,
                   .flip = options_.flip,

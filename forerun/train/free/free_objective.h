@@ -11,14 +11,14 @@
 
 namespace forerun {
 
-/// A FREE drafter that learns the target's noise and feature one step on from where its feature is
-/// from: mean squared error of the noise, plus cosine and Smooth-L1 distance of the features
+/// A FREE drafter that learns the target's noise and feature one step after its input feature: mean
+/// squared error of the noise, plus cosine and Smooth-L1 distance of the features
 /// (arXiv:2511.20390, eq. 4 to 6). States are those of sampling: a noisy image, then steps of the
-/// target. The target stays as it is.
+/// target. The target is not trained.
 class FreeObjective final : public Objective {
  public:
-  /// @throws std::invalid_argument  images that are not the target's
-  /// @param packed  the target in bf16, then its passes are computed with it; or null
+  /// @throws std::invalid_argument  images that do not fit the target
+  /// @param packed  the target in bf16, used for its passes; or null
   FreeObjective(std::shared_ptr<const Dit> target, std::shared_ptr<FreeNetwork> network,
                 LabelledImages training, LabelledImages held_out, const FreeTraining& options,
                 std::shared_ptr<const Bf16Dit> packed = nullptr);
@@ -34,7 +34,7 @@ class FreeObjective final : public Objective {
             const nlohmann::json& provenance) override;
 
  private:
-  // What the target says of a batch: noise, guided, and the features of both halves.
+  // The target's output for a batch: noise, guided, and the features of both halves.
   struct Answer {
     at::Tensor noise;    // [batch, channels, side, side]
     at::Tensor feature;  // [halves * batch, tokens, hidden]: all with the class, all without

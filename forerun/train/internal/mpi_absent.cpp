@@ -19,7 +19,7 @@ std::unique_ptr<MpiGroup> MpiGroup::join() {
   return nullptr;
 }
 
-// There is never such a group, so these are never called.
+// There is never such a group here, so these are never called.
 MpiGroup::MpiGroup(std::unique_ptr<State> state) : state_(std::move(state)) {}
 MpiGroup::~MpiGroup() = default;
 int MpiGroup::rank() const noexcept { return 0; }

@@ -56,12 +56,12 @@ std::string host_name() {
 
 struct MpiGroup::State {
   int rank = 0, size = 1;
-  bool ordered = true;            // all ranks will part together
-  bool broken = false;            // a rank is gone: MPI cannot be left in order
+  bool ordered = true;            // all ranks will end together
+  bool broken = false;            // a rank is gone: MPI cannot be finalised
   std::vector<pid_t> neighbours;  // by rank; 0 for ranks of other machines
 
-  // Waits without MPI's busy loop: ranks may have to share cores, and a rank that was killed must
-  // be noticed. In an `urgent` wait everybody is known to be there.
+  // Waits without MPI's busy loop: ranks may share cores, and a killed rank must be noticed. In an
+  // `urgent` wait all ranks are known to be alive.
   void wait(MPI_Request request, const char* what, bool urgent = false) {
     const auto start = Clock::now();
     auto looked = start;
@@ -78,7 +78,7 @@ struct MpiGroup::State {
       }
       if (now - looked < milliseconds(50)) continue;
       looked = now;
-      gone = missing() >= 0;  // it may have sent all it had to: one more look
+      gone = missing() >= 0;  // it may have sent everything: check once more
     }
   }
 
@@ -98,7 +98,7 @@ struct MpiGroup::State {
       const pid_t pid = neighbours[static_cast<std::size_t>(r)];
       if (pid > 0 && kill(pid, 0) == 0) throw StoppedByOtherRank("stopped, because a rank is gone");
     }
-    // So that the others find someone who speaks for them: they look every 50 ms.
+    // Lets the others find the rank that reports the error: they check every 50 ms.
     std::this_thread::sleep_for(milliseconds(150));
     throw TrainError(fmt::format(
         "rank {} (process {}) is gone, so training stops; the last checkpoint stands: start the "
@@ -140,8 +140,8 @@ std::unique_ptr<MpiGroup> MpiGroup::join() {
 }
 
 MpiGroup::~MpiGroup() {
-  // MPI_Finalize waits for all ranks. While this one alone is unwinding they are elsewhere: left
-  // without it, mpirun ends them.
+  // MPI_Finalize waits for all ranks. While only this one is unwinding, the others are elsewhere:
+  // it exits without MPI_Finalize and mpirun ends them.
   if (state_->broken || (std::uncaught_exceptions() > 0 && !state_->ordered)) return;
   MPI_Finalize();
 }

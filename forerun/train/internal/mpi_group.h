@@ -7,12 +7,11 @@
 
 namespace forerun::internal {
 
-/// The processes of an `mpirun`; mpi_group.cpp where forerun is built with MPI, else
-/// mpi_absent.cpp.
+/// The processes of an `mpirun`; mpi_group.cpp if forerun is built with MPI, else mpi_absent.cpp.
 class MpiGroup {
  public:
-  /// Nothing if this process was not started by mpirun, or is its only one.
-  /// @throws std::invalid_argument  it was, and forerun is built without MPI
+  /// Nothing if mpirun did not start this process, or it is the only one.
+  /// @throws std::invalid_argument  mpirun started it, and forerun is built without MPI
   static std::unique_ptr<MpiGroup> join();
   MpiGroup(const MpiGroup&) = delete;
   MpiGroup& operator=(const MpiGroup&) = delete;
@@ -21,12 +20,12 @@ class MpiGroup {
   int rank() const noexcept;
   int size() const noexcept;
   int local_size() const noexcept;
-  // Each waits for the other ranks and throws TrainError if one of this machine is gone.
+  // Each waits for the other ranks and throws TrainError if one on this machine is gone.
   void sum_(std::span<float> values);
   void sum_(std::span<double> values);
   void broadcast_(std::span<float> values);
   std::vector<std::string> gather(const std::string& bytes);
-  /// All ranks are about to end in order, so their goodbye waits for none that is gone.
+  /// All ranks are about to end normally, so the final wait does not wait for a missing rank.
   void part_in_order() noexcept;
 
  private:

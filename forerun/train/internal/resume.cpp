@@ -1,4 +1,4 @@
-// How a run starts, what its checkpoint holds, and how it goes on from one.
+// Start of a run, content of its checkpoint, and resumption.
 #include <ATen/ATen.h>
 #include <ATen/Parallel.h>
 #include <fmt/format.h>
@@ -69,7 +69,7 @@ json parsed_provenance(const std::string& text) {
   return *parsed;
 }
 
-// What a killed process left half written: nobody else writes here, the log is locked.
+// Partial files of a killed process: no other process writes here, the log is locked.
 void remove_leftovers(const std::filesystem::path& folder) {
   std::error_code ignored;
   for (const auto& entry : std::filesystem::directory_iterator(folder, ignored)) {
@@ -80,7 +80,7 @@ void remove_leftovers(const std::filesystem::path& folder) {
 
 }  // namespace
 
-// What decides the numbers of a run: a resumed one must have the same.
+// Everything that determines the numbers of a run: a resumed one must have the same.
 json Run::fixed_options() const {
   const TrainOptions& o = options_;
   return {{"steps", steps_},
@@ -102,7 +102,7 @@ json Run::fixed_options() const {
           {"objective", objective_.fingerprint()}};
 }
 
-// What may differ, at the price of other last digits.
+// Everything that may differ; the last digits then differ.
 json Run::surroundings() const {
   return {{"ranks", ranks_.size()},
           {"threads", at::get_num_threads()},
@@ -175,7 +175,7 @@ void Run::open_folder() {
   remove_leftovers(folder_);
 }
 
-// Rank 0 reads, then all ranks get what it has: they need not share a disk.
+// Rank 0 reads and sends to all ranks: they need not share a disk.
 void Run::start() {
   json state;
   ranks_.together([&] {

@@ -30,7 +30,7 @@ std::int64_t steps_of(const TrainOptions& options, const DataOrder& order) {
   return std::max<std::int64_t>(std::llround(steps), 1);
 }
 
-// Ranks of one machine share its cores; one alone keeps what the program chose.
+// Ranks of one machine share its cores; a single rank keeps the program's setting.
 void share_cores(int wanted, const Ranks& ranks) {
   if (wanted > 0) {
     at::set_num_threads(wanted);
@@ -66,7 +66,7 @@ Run::Run(Objective& objective, const TrainOptions& options, const TrainListener&
 TrainReport Run::to_the_end() {
   start();
   TrainReport report;
-  // An earlier process may have ended between its last checkpoint and what comes behind that.
+  // An earlier process may have ended between its last checkpoint and the steps after it.
   if (state_.step == steps_) {
     ranks_.together([&] {
       if (ranks_.first()) save_result();

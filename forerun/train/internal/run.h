@@ -24,7 +24,7 @@
 
 namespace forerun::internal {
 
-/// One call of train(): what it holds, and its parts in the order in which they happen.
+/// One call of train(): its state, and its parts in order of execution.
 class Run {
  public:
   Run(Objective& objective, const TrainOptions& options, const TrainListener& listener,
@@ -34,7 +34,7 @@ class Run {
  private:
   using Clock = std::chrono::steady_clock;
 
-  struct State {  // with the tensors, all that a checkpoint holds
+  struct State {  // with the tensors, the content of a checkpoint
     std::int64_t step = 0, tokens = 0;
     double seconds = 0.0;
     double smoothed_sum = 0.0, smoothed_weight = 0.0;

@@ -1,4 +1,4 @@
-// What happens in a step: gradients of the micro-batches, one sum over the ranks, one update.
+// One step: gradients of the micro-batches, one sum over the ranks, one update.
 #include <ATen/ATen.h>
 #include <c10/core/GradMode.h>
 #include <fmt/format.h>
@@ -14,7 +14,7 @@ namespace {
 
 constexpr double kSmoothing = 0.98;  // of the smoothed loss: about the last 50 steps
 
-// While it lives the parameters have other values.
+// During its lifetime the parameters have other values.
 class WithValues {
  public:
   WithValues(const std::vector<at::Tensor>& parameters, const std::vector<at::Tensor>& values)
@@ -73,7 +73,7 @@ void Run::step() {
   ranks_.sum_(gradients_.values_());
 
   double norm = 0.0;
-  // All ranks hold the same numbers here, so all of them stop or none.
+  // All ranks hold the same numbers here, so all of them stop or none does.
   ranks_.together([&] {
     if (sums.weight > 0.0) norm = gradients_.norm() / sums.weight;
     if (std::isfinite(sums.loss) && std::isfinite(sums.weight) && std::isfinite(norm)) return;
@@ -84,7 +84,7 @@ void Run::step() {
         last_checkpoint_ < 0 ? std::string("there is no checkpoint yet")
                              : fmt::format("the checkpoint of step {} stands", last_checkpoint_)));
   });
-  if (sums.weight > 0.0) {  // otherwise nothing was supervised, and there is nothing to learn
+  if (sums.weight > 0.0) {  // else nothing was supervised, and there is nothing to learn
     gradients_.scale_(clip_factor(norm, options_.clip) / sums.weight);
     optimizer_.update_(gradients_.tensors(), schedule_.at(step), step);
   }
@@ -139,7 +139,7 @@ void Run::report_step(const Sums& sums, double norm, double seconds) {
   });
 }
 
-// The loss on the examples that are never trained on, with the weights that would be shipped.
+// The loss on the held-out examples, with the weights that would be shipped.
 void Run::evaluate() {
   if (objective_.held_out() == 0) return;
   std::vector<std::size_t> all(objective_.held_out());

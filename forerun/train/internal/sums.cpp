@@ -30,7 +30,7 @@ void Sums::add(double loss_sum, const LossSum& part) {
 
 void Sums::add_ranks_(Ranks& ranks) {
   if (ranks.size() == 1) return;
-  // A rank may have met names that others have not: first all agree on the list.
+  // A rank may have names that others lack: first all agree on the list.
   nlohmann::json names = nlohmann::json::array();
   for (const Figure& f : figures) names.push_back(f.name);
   std::vector<Figure> all;

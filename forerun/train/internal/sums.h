@@ -11,13 +11,13 @@
 
 namespace forerun::internal {
 
-/// What micro-batches and ranks add up to; without tensors.
+/// Sums over micro-batches and ranks, without tensors.
 struct Sums {
   double loss = 0.0, weight = 0.0, tokens = 0.0, flops = 0.0;
-  std::vector<Figure> figures;  ///< in the order in which names were first met
+  std::vector<Figure> figures;  ///< in order of first appearance
 
   void add(double loss_sum, const LossSum& part);
-  /// Adds what the other ranks have; afterwards all ranks hold the same.
+  /// Adds the other ranks' sums; afterwards all ranks hold the same.
   void add_ranks_(Ranks& ranks);
 };
 

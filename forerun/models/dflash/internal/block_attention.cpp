@@ -11,8 +11,8 @@
 
 namespace forerun::internal {
 
-// Blocks whose context scores are one product: of one document, next to each other, so that the
-// rows that one of them sees are mostly seen by the others as well.
+// Blocks whose context scores are one product: neighbours of one document, which mostly see the
+// same rows.
 struct Chunk {
   std::int64_t block = 0, blocks = 0;  // which blocks of the batch
   std::int64_t row = 0, rows = 0;      // which context rows of the batch
@@ -31,7 +31,7 @@ using torch::autograd::AutogradContext;
 using torch::autograd::variable_list;
 using Plan = BlockAttention::Plan;
 
-// Small enough that little is computed which nobody sees, large enough to be one good product.
+// Small enough that few unseen scores are computed, large enough for an efficient product.
 constexpr std::int64_t kChunkBlocks = 16;
 
 // Which rows of its document a slot sees.
@@ -103,7 +103,7 @@ at::Tensor rows_of(const at::Tensor& context, const Chunk& c) {
 }
 
 struct AttendBlocks : torch::autograd::Function<AttendBlocks> {
-  // Keeps a plan alive in what autograd saves.
+  // Keeps a plan alive in autograd's saved state.
   struct Kept : torch::CustomClassHolder {
     explicit Kept(std::shared_ptr<const Plan> p) : plan(std::move(p)) {}
     std::shared_ptr<const Plan> plan;

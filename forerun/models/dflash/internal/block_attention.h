@@ -11,7 +11,7 @@
 
 namespace forerun::internal {
 
-/// Where the blocks of a batch stand, documents one behind the other.
+/// Positions of the blocks of a batch, documents concatenated.
 struct BlockPlaces {
   std::int64_t block = 0;                          ///< slots of each
   std::vector<std::int64_t> lengths;               ///< rows of each document

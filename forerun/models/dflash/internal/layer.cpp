@@ -11,7 +11,7 @@
 namespace forerun::internal {
 namespace {
 
-// What the next product will be computed in.
+// The dtype of the next product.
 at::ScalarType product_type(const at::Tensor& x) {
   const auto device = x.device().type();
   return at::autocast::is_autocast_enabled(device) ? at::autocast::get_autocast_dtype(device)
@@ -31,7 +31,7 @@ BlockRotation BlockRotation::at(const DFlash& model, const at::Tensor& positions
   const at::Tensor frequencies =
       at::tensor(inverse_frequencies(c.head_dim, c.rope_theta, c.rope_scaling), at::kFloat)
           .to(positions.device());
-  // Angles in float32 whatever the weights are, as every implementation has them.
+  // Angles in float32 for any weights, as in every implementation.
   const at::Tensor angles = at::outer(positions.to(at::kFloat), frequencies).unsqueeze(1);
   const auto type = model.fc.scalar_type() == at::kDouble ? at::kDouble : at::kFloat;
   return {angles.cos().to(type), angles.sin().to(type)};

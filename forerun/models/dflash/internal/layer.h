@@ -36,11 +36,11 @@ using Attend =
 
 /// All layers over the slots of one or many blocks.
 /// @param h  [rows, hidden]: their embeddings
-/// @return   [rows, hidden]: what leaves the last norm
+/// @return   [rows, hidden]: the output of the last norm
 at::Tensor run_layers(const DFlash& model, at::Tensor h, const BlockRotation& rotation,
                       const Attend& attend);
 
-/// [hidden]: what stands in a masked slot, scaled as an embedding is.
+/// [hidden]: the input of a masked slot, scaled as an embedding.
 /// @throws std::invalid_argument  the model has neither a mask vector nor a mask token
 at::Tensor mask_row(const DFlash& model);
 

@@ -1,4 +1,4 @@
-// Elsewhere the kernels are names only: cpu_features().int8() is false, and nothing calls them.
+// Stubs for other processors: cpu_features().int8() is false there, and nothing calls them.
 #if !defined(__x86_64__)
 
 #include <cstdlib>

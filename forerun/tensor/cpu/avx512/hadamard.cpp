@@ -8,7 +8,7 @@
 namespace forerun::avx512 {
 namespace {
 
-// Sums and differences of sequences whose numbers differ in bit `h`.
+// Sums and differences of vectors whose indices differ in bit `h`.
 template <int h>
 inline __m512 butterfly(__m512 x) {
   __m512 other;
@@ -25,7 +25,7 @@ inline __m512 butterfly(__m512 x) {
   return _mm512_mask_sub_ps(_mm512_add_ps(x, other), static_cast<__mmask16>(second), other, x);
 }
 
-// A sign for each of 16 values, from their place alone.
+// A sign for each of 16 values, from their index.
 inline __mmask16 signs(std::uint32_t place) {
   std::uint32_t h = (place + 1) * 0x9e3779b1U;
   h = (h ^ (h >> 15)) * 0x85ebca6bU;
@@ -92,7 +92,7 @@ Rounded round_to_int8(const float* x, std::int64_t n, std::int8_t* values) {
   const __m512i magnitude = _mm512_set1_epi32(0x7fffffff);
   __m512i most = _mm512_setzero_si512();
   for (std::int64_t i = 0; i < n; i += 16) {
-    // As integers, absolute values compare like the floats they are, and NaN above all of them.
+    // As integers, absolute values compare like floats, with NaN above all of them.
     const __m512i v = _mm512_maskz_loadu_epi32(first_sequences(n - i), x + i);
     most = _mm512_max_epi32(most, _mm512_and_si512(v, magnitude));
   }

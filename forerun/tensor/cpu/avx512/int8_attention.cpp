@@ -11,7 +11,7 @@ namespace forerun::avx512 {
 namespace {
 
 constexpr float kNone = -__builtin_inff();
-constexpr int kMost = 6;  // rows: 24 sums, 4 inputs and a spread one of 32 registers
+constexpr int kMost = 6;  // rows: 24 sums, 4 inputs and a broadcast one of 32 registers
 
 template <int lines>
 inline void prefetch(const std::uint8_t* from, std::int64_t step) {
@@ -103,7 +103,7 @@ void value_columns(const ValueProduct& p, std::int64_t column) {
   });
 }
 
-// Sequences of the 16 keys from `first` on that are in sight.
+// The 16 keys from `first` on that are visible.
 inline __mmask16 in_sight(const Seen& seen, std::int64_t first) {
   const std::int64_t from = seen.begin > first ? seen.begin - first : 0;
   const std::int64_t to = seen.end - first;
@@ -169,7 +169,7 @@ SoftmaxPart weigh_row(float* scores, float scale, const float* value_scales, con
     largest = _mm512_max_ps(largest, y);
     _mm512_storeu_ps(scores + i, y);
   }
-  // Sixteenths in bit-reversed order: neighbours are far apart, so that few keys even out.
+  // Sixteenths in bit-reversed order: neighbours are far apart, so a few keys average out.
   const __m512 pattern =
       _mm512_mul_ps(_mm512_setr_ps(0.5F, 8.5F, 4.5F, 12.5F, 2.5F, 10.5F, 6.5F, 14.5F, 1.5F, 9.5F,
                                    5.5F, 13.5F, 3.5F, 11.5F, 7.5F, 15.5F),
@@ -178,7 +178,7 @@ SoftmaxPart weigh_row(float* scores, float scale, const float* value_scales, con
   *unit = top / 255.0F;
   const __m512 by = _mm512_set1_ps(top > 1e-30F ? 255.0F / top : 0.0F);
   for (std::int64_t i = 0; i < n; i += 16) {
-    const bool some = i + 16 > first && i < seen.end;  // zeros where nothing is in sight
+    const bool some = i + 16 > first && i < seen.end;  // zeros if nothing is visible
     const __m512 y = some ? _mm512_loadu_ps(scores + i) : _mm512_setzero_ps();
     const __m512i w = _mm512_cvttps_epi32(_mm512_fmadd_ps(y, by, pattern));
     _mm_storeu_si128(reinterpret_cast<__m128i*>(weights + i), _mm512_cvtusepi32_epi8(w));

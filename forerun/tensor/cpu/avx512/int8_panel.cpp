@@ -79,7 +79,7 @@ void int8_panel(const Int8Panels& w, std::int64_t panel, const Int8Rows& x, std:
                 const std::uint8_t* next) {
   if (rows == 0) return;
   const Sink sink{out, stride, width, add};
-  // The next panel is fetched in equal parts beside each block's products.
+  // The next panel is prefetched in equal parts during each block's products.
   const std::int64_t blocks = blocks_of(rows, kMost);
   const std::int64_t lines = next == nullptr ? 0 : (kLines + blocks - 1) / blocks;
   const char* ahead = reinterpret_cast<const char*>(next);

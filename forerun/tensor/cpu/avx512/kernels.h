@@ -4,32 +4,32 @@
 
 /// The inner loops of the int8 engine, in AVX-512. Plain pointers only: the files behind this
 /// header are compiled for AVX-512 whatever the rest is compiled for, so they must not share inline
-/// functions with it. Call nothing here unless cpu_features().int8().
+/// functions with it. Call these functions only if cpu_features().int8().
 ///
-/// Every function computes a row by the same operations in the same order whatever other rows it is
-/// computed with: outputs do not depend, bit for bit, on how many rows a pass has, nor on threads.
+/// Every function computes a row by the same operations in the same order, whatever the other rows:
+/// outputs do not depend, bit for bit, on the number of rows of a pass or on threads.
 namespace forerun::avx512 {
 
 constexpr std::int64_t kPanel = 48;  ///< outputs computed together
 constexpr std::int64_t kKeys = 64;   ///< keys of a page of the cache
 
-/// Values of a mixed row: k and zeros up to a multiple of 16.
+/// Values of a rotated row: k, padded with zeros to a multiple of 16.
 constexpr std::int64_t rotated_width(std::int64_t k) noexcept { return (k + 15) / 16 * 16; }
 
-/// x = x H, with H the Hadamard matrix (entries +-1) on every `block` values: products of two
-/// vectors become `block` times what they were, and an outlier is spread over its block.
+/// x = x H, with H the Hadamard matrix (entries +-1) on every `block` values: it multiplies the
+/// product of two vectors by `block`, and spreads an outlier over its block.
 /// @param block  a power of two from 16 on; n is a multiple of it
 void hadamard_row(float* x, std::int64_t n, std::int64_t block);
 
-/// A fixed orthogonal transform in place: products of two mixed rows are those of the rows, and a
-/// few large values are spread over all, so that one scale serves a row. Random signs, a Hadamard
-/// matrix on the largest power of two from the start, signs again, the same up to the end: without
-/// the signs the second would gather what the first has spread.
+/// A fixed orthogonal transform in place (Hadamard rotation). It keeps the products of rows and
+/// spreads a few large values over all, so that one scale serves a row. Random signs, a Hadamard
+/// matrix on the largest power of two from the start, signs again, a Hadamard matrix up to the end:
+/// without the second signs the second matrix would undo the spread of the first.
 /// Source: Ashkboos et al. 2024, QuaRot.
 /// @param n  a multiple of 16
 void rotate_row(float* x, std::int64_t n);
 
-/// Rows of int8 activations, mixed: x[i] = values[i] * scale of the row.
+/// Rows of int8 activations, rotated: x[i] = values[i] * scale of the row.
 struct Int8Rows {
   std::int8_t* values;    ///< [rows, width]
   float* scales;          ///< [rows]
@@ -50,10 +50,10 @@ struct Rounded {
 /// the values are zeros.
 Rounded round_to_int8(const float* x, std::int64_t n, std::int8_t* values);
 
-/// Mixes and rounds `n` values into row `r`. NaN and infinity make NaN outputs, never a crash.
-/// @param work  room for out.width floats; x itself if that is as long and no longer needed
+/// Rotates and rounds `n` values into row `r`. NaN and infinity make NaN outputs, never a crash.
+/// @param work  room for out.width floats; may be x itself if that is as long and no longer needed
 void quantize_row(const float* x, std::int64_t n, const Int8Rows& out, std::int64_t r, float* work);
-/// The same behind an RMS norm: x / sqrt(mean(x^2) + eps) * weight.
+/// The same after an RMS norm: x / sqrt(mean(x^2) + eps) * weight.
 void norm_quantize_row(const float* x, const float* weight, float eps, std::int64_t k,
                        const Int8Rows& out, std::int64_t r, float* work);
 void rms_norm_row(const float* x, const float* weight, float eps, std::int64_t k, float* y);
@@ -71,11 +71,11 @@ void layer_norm_modulate_row(const float* x, const float* shift, const float* sc
                              std::int64_t n, std::uint16_t* y);
 void gelu_row(const float* x, std::int64_t n, std::uint16_t* y);  ///< y = bf16(gelu(x)), with tanh
 void add_gated_row(const float* gate, const float* x, std::int64_t n, float* y);  ///< y += gate * x
-/// Two rows in turns, rounded: what the second operand of a PairProduct consists of.
+/// Two rows interleaved and rounded: the layout of the second operand of a PairProduct.
 void pair_rows(const float* even, const float* odd, std::int64_t n, std::uint16_t* y);
 
-/// A matrix [n, k] of int8 weights, mixed, one scale an output, stored as weight + 128 in panels of
-/// 48 outputs: [panels][width / 4][48][4].
+/// A matrix [n, k] of int8 weights, rotated, one scale an output, stored as weight + 128 in panels
+/// of 48 outputs: [panels][width / 4][48][4].
 struct Int8Panels {
   const std::uint8_t* data;
   const float* scales;  ///< [panels * 48]
@@ -84,7 +84,7 @@ struct Int8Panels {
 };
 
 /// Products of `rows` rows with one panel: out[r * stride + j] = (or += if `add`) the j-th output,
-/// for j < width <= 48. `next` (or null) is a panel to bring into the cache meanwhile.
+/// for j < width <= 48. `next` (or null) is a panel to prefetch.
 void int8_panel(const Int8Panels& w, std::int64_t panel, const Int8Rows& x, std::int64_t rows,
                 float* out, std::int64_t stride, std::int64_t width, bool add,
                 const std::uint8_t* next);
@@ -101,8 +101,8 @@ struct PairProduct {
   std::int64_t rows, pairs;
   std::int64_t columns;  ///< a multiple of 16
   bool add;
-  const std::uint16_t* next;     ///< as large as b, to bring into the cache meanwhile; or null
-  const float* start = nullptr;  ///< [columns] that sums begin with unless they are added; or null
+  const std::uint16_t* next;     ///< as large as b, to prefetch; or null
+  const float* start = nullptr;  ///< [columns] initial values of the sums unless added; or null
 };
 void pair_product_emulated(const PairProduct& p);  ///< any AVX-512 processor
 void pair_product_native(const PairProduct& p);    ///< needs cpu_features().avx512_bf16
@@ -115,8 +115,7 @@ struct SoftmaxPart {
 /// p in bf16; the sum is that of the rounded ones.
 /// @param n  a multiple of 16
 SoftmaxPart exp_row(const float* scores, std::int64_t n, std::uint16_t* p);
-/// Adds a further part of the same softmax: (o, total) and (part_o, part) are merged into the
-/// former.
+/// Adds another part of the same softmax: merges (part_o, part) into (o, total).
 void merge_softmax(float* o, SoftmaxPart* total, const float* part_o, const SoftmaxPart& part,
                    std::int64_t n);
 void scale_row(float* x, std::int64_t n, float by);  ///< x *= by

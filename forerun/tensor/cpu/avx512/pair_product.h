@@ -10,8 +10,8 @@
 namespace forerun::avx512 {
 namespace {
 
-// Pairs as two float32 each. Every pair is taken apart once, not once a product: the 8 halves of
-// four vectors stay in registers beside 20 sums.
+// Pairs as two float32 each. Every pair is split once, not once for each product: the 8 halves of
+// four vectors stay in registers with 20 sums.
 struct EmulatedPairs {
   struct Operand {
     __m512 low, high;

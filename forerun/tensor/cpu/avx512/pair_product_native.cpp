@@ -7,7 +7,7 @@ namespace {
 
 struct NativePairs {
   using Operand = __m512i;
-  static constexpr int kMostRows = 6;  // 24 sums, 4 inputs and a spread pair fill the 32 registers
+  static constexpr int kMostRows = 6;  // 24 sums, 4 inputs and a broadcast pair in 32 registers
   static Operand load(__m512i pair) { return pair; }
   static __m512 add(__m512 sum, __m512i a, __m512i b) {
     return _mm512_dpbf16_ps(sum, reinterpret_cast<__m512bh>(a), reinterpret_cast<__m512bh>(b));

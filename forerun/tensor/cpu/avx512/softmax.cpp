@@ -10,8 +10,8 @@ constexpr float kNone = -__builtin_inff();
 
 inline float exp1(float x) { return _mm512_cvtss_f32(exp512(_mm512_set1_ps(x))); }
 
-// exp(x) for x <= 0 as bf16 bits in the low halves: all that is kept, so a polynomial of degree 4
-// (4e-6) does.
+// exp(x) for x <= 0 as bf16 bits in the low halves: only these are kept, so a polynomial of degree
+// 4 (4e-6) suffices.
 inline __m512i bf16_weight(__m512 x) {
   x = _mm512_max_ps(_mm512_set1_ps(-110.0F), x);
   const __m512 y = _mm512_mul_ps(x, _mm512_set1_ps(1.44269504F));

@@ -1,7 +1,6 @@
 #pragma once
 
-// Included only by the files compiled for AVX-512: what the products that go by blocks of rows
-// share.
+// Included only by the files compiled for AVX-512: shared code of the products over blocks of rows.
 
 #include <immintrin.h>
 
@@ -10,8 +9,8 @@
 namespace forerun::avx512 {
 namespace {
 
-// A 32-bit load spread over a register. Kept apart from the product: as its memory operand it would
-// be loaded once a product, and that is three times slower on Zen 4.
+// A 32-bit load broadcast to a register. Kept separate from the product: as its memory operand it
+// would be loaded for each product, three times slower on Zen 4.
 inline __m512i spread(const void* p) {
   __m512i v = _mm512_broadcastd_epi32(_mm_loadu_si32(p));
   asm("" : "+v"(v));

@@ -15,7 +15,7 @@ inline __mmask16 first_sequences(std::int64_t n) {
 
 // exp(x), relative error below 3e-7; 0 for x < -103, NaN for NaN.
 inline __m512 exp512(__m512 x) {
-  // The bound comes first: max returns its second operand if one is NaN.
+  // The bound is the first operand: max returns its second operand if one is NaN.
   x = _mm512_max_ps(_mm512_set1_ps(-110.0F), x);
   const __m512 n = _mm512_roundscale_ps(_mm512_mul_ps(x, _mm512_set1_ps(1.44269504F)),
                                         _MM_FROUND_TO_NEAREST_INT | _MM_FROUND_NO_EXC);
@@ -31,7 +31,7 @@ inline __m512 exp512(__m512 x) {
   return _mm512_scalef_ps(p, n);
 }
 
-// To bf16, ties to even; a NaN stays one.
+// To bf16, ties to even; NaN stays NaN.
 inline __m256i bf16_of(__m512 x) {
   const __m512i bits = _mm512_castps_si512(x);
   const __m512i odd = _mm512_and_si512(_mm512_srli_epi32(bits, 16), _mm512_set1_epi32(1));
