@@ -16,6 +16,11 @@ for i in "${!order[@]}"; do
   done < <(grep -rnE '#include "forerun/' "forerun/$layer" | grep -vE "#include \"forerun/($allowed)[/\"]" || true)
 done
 
+while IFS= read -r line; do
+  complain "another layer's internal part: $line"
+done < <(grep -rnE '#include "forerun/[a-z]+/(.*/)?internal/' forerun |
+         grep -vE '^forerun/([a-z]+)/.*#include "forerun/\1/' || true)
+
 # tensor/precision.h holds an enum and is part of forerun.h; the command includes neither tensors nor layers below.
 while IFS= read -r line; do
   complain "the command includes a layer below the public API: $line"

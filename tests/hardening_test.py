@@ -3,10 +3,12 @@
 usage: hardening_test.py FORERUN   (runs on the tiny models of tests/data, needs no download)
 """
 
+import gzip
 import json
 import os
 import pty
 import shutil
+import struct
 import subprocess
 import unittest
 import xml.dom.minidom
@@ -213,6 +215,111 @@ class Command(cli_support.Command):
         if r.stderr.strip() != "0":  # else all of it went into the pipe before it was closed
             self.assertIn("Broken pipe", r.stderr)
             self.assertNotIn("free some space", r.stderr)
+
+
+HOSTILE = "\x1b[2J\x1b]0;title\x07" + 300 * "x"
+
+
+def safetensors(header):
+    return struct.pack("<Q", len(header)) + header
+
+
+class Formats(cli_support.Command):
+    """Files of a model that was downloaded from anywhere."""
+
+    def model(self, **changed):
+        """A tiny model's folder with other contents in some files; a key a__b is the file a.b."""
+        folder = self.path("model")
+        shutil.rmtree(folder, ignore_errors=True)
+        make_chat_model(folder)
+        for name, content in changed.items():
+            with open(os.path.join(folder, name.replace("__", ".")), "w") as f:
+                f.write(content if isinstance(content, str) else json.dumps(content))
+        return folder
+
+    def with_fields(self, name, **fields):
+        """The text of a file of the tiny model with some fields replaced."""
+        with open(os.path.join(LLAMA, name)) as f:
+            return dict(json.load(f), **fields)
+
+    def fails(self, model, *says):
+        """Generation ends with code 1 and one short line without control characters."""
+        r = self.refused(1, "generate", "-m", model, "-p", "a", "-n", "1", "--drafter", "none", says=says)
+        self.assertLess(len(r.stderr), 1000)
+        self.assertTrue(r.stderr.strip().isprintable(), r.stderr)
+
+    def test_pipes_devices_and_folders_are_refused_at_once(self):
+        def zeros(path):
+            os.symlink("/dev/zero", path)
+        for name, make in (("config.json", os.mkfifo), ("generation_config.json", os.mkfifo),
+                           ("tokenizer.json", zeros), ("tokenizer_config.json", os.mkfifo),
+                           ("tokenizer_config.json", zeros), ("model.safetensors", os.mkfifo),
+                           ("chat_template.jinja", os.mkfifo), ("chat_template.jinja", zeros),
+                           ("chat_template.jinja", os.mkdir)):
+            with self.subTest(name, made=make.__name__):
+                folder = self.model()
+                path = os.path.join(folder, name)
+                if os.path.exists(path):
+                    os.remove(path)
+                make(path)
+                self.fails(folder, name, "is a folder" if make is os.mkdir else "is a pipe or device")
+
+    def test_a_normalizer_that_doubles_its_text_is_stopped(self):
+        double = {"type": "Replace", "pattern": {"String": "a"}, "content": "aa"}
+        tokenizer = self.with_fields("tokenizer.json", normalizer={"type": "Sequence", "normalizers": 32 * [double]})
+        self.fails(self.model(tokenizer__json=tokenizer), "normalizer", "of 32 makes more than")
+
+    def test_json_of_endless_empty_arrays_is_not_built(self):
+        header = b'{"a":[' + 3_000_000 * b"[]," + b"[]]}"
+        r = self.refused(1, "info", self.path("a.safetensors", safetensors(header)), says=("more than", "values"))
+        self.assertLess(len(r.stderr), 1000)
+
+    def test_a_grid_that_no_weights_bear_out_takes_no_memory(self):
+        folder = self.path("dit")
+        shutil.copytree(DIT, folder)
+        with open(os.path.join(folder, "config.json")) as f:
+            config = json.load(f)
+        config.update(hidden_size=65536, num_heads=16, input_size=4096, patch_size=16)
+        with open(os.path.join(folder, "config.json"), "w") as f:
+            json.dump(config, f)
+        self.refused(1, "generate", "-m", folder, "--class", "0", "--out", self.path("x.png"),
+                     says=("config.json", "too many"))
+
+    def test_counts_are_compared_before_images_are_unpacked(self):
+        def packed(shape, values):
+            head = struct.pack(">BBBB", 0, 0, 8, len(shape)) + struct.pack(f">{len(shape)}I", *shape)
+            return gzip.compress(head + values)
+        images = packed((1 << 22, 28, 28), os.urandom(1 << 16))[:-1000]  # claims 3 GB, and is cut off
+        self.path("train-images-idx3-ubyte.gz", images)
+        self.path("train-labels-idx1-ubyte.gz", packed((2,), b"\1\2"))
+        self.refused(1, "train", "classifier", "--data", self.dir, "--out", self.path("out"),
+                     says=("2 labels for the 4194304 images",))
+
+    def test_strings_of_files_reach_the_terminal_escaped_and_cut(self):
+        gguf = b"GGUF" + struct.pack("<IQQ", 3, 0, 1)
+        for text in ("general.architecture", HOSTILE):
+            gguf += struct.pack("<Q", len(text)) + text.encode() + (struct.pack("<I", 8) if text != HOSTILE else b"")
+        self.fails(self.path("a.gguf", gguf), r"\x1b[2J")
+        self.fails(self.model(config__json=self.with_fields("config.json", model_type=HOSTILE)), r"\x1b[2J")
+        self.fails(self.model(config__json=self.with_fields("config.json", hidden_act=HOSTILE)), r"\x1b[2J")
+        index = {"weight_map": {"a": HOSTILE[:20]}}
+        self.fails(self.model(model__safetensors__index__json=index), r"\x1b[2J")
+        header = json.dumps({HOSTILE: {"dtype": "F32", "shape": [0], "data_offsets": [0, 0]}}).encode()
+        r = forerun("info", "--tensors", self.path("a.safetensors", safetensors(header)))
+        self.assertEqual(r.returncode, 0, r.stderr)
+        self.assertTrue(r.stdout.replace("\n", "").isprintable())
+        self.assertIn(r"\x1b[2J", r.stdout)
+
+    def test_end_tokens_that_the_model_lacks_are_named(self):
+        for token in (4294967295, 1 << 20):
+            self.fails(self.model(generation_config__json={"eos_token_id": [1, token]}),
+                       "generation_config.json", str(token))
+        with open(GGUF, "rb") as f:
+            data = f.read()
+        key = b"tokenizer.ggml.eos_token_id" + struct.pack("<I", 4)
+        at = data.index(key) + len(key)
+        bad = self.path("bad.gguf", data[:at] + struct.pack("<I", 4294967295) + data[at + 4:])
+        self.fails(bad, "bad.gguf", "eos_token_id", "4294967295")
 
 
 if __name__ == "__main__":

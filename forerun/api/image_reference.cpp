@@ -7,6 +7,7 @@
 
 #include "forerun/api/image_reference_impl.h"
 #include "forerun/api/train_images.h"
+#include "forerun/base/quote.h"
 #include "forerun/evaluate.h"
 #include "forerun/formats/png.h"
 #include "forerun/models/classifier/classifier_file.h"
@@ -60,8 +61,9 @@ ImageSet load_image_set(const std::string& folder, const ImageReference& referen
   for (const std::string& name : read->classes) {
     const auto at = std::find(names.begin(), names.end(), name);
     if (at == names.end()) {
-      throw UsageError(fmt::format("{}: there is no class '{}'; the data's are {}", folder, name,
-                                   fmt::join(names, ", ")));
+      throw UsageError(fmt::format("{}: there is no class {}; the data's are {}", folder,
+                                   quote(name),
+                                   printable(fmt::format("{}", fmt::join(names, ", ")))));
     }
     numbers.push_back(at - names.begin());
   }

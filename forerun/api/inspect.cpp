@@ -9,6 +9,7 @@
 
 #include "forerun/api/access.h"
 #include "forerun/api/model_impl.h"
+#include "forerun/base/quote.h"
 #include "forerun/formats/hf_config.h"
 #include "forerun/formats/npy.h"
 #include "forerun/formats/weight_source.h"
@@ -16,20 +17,11 @@
 namespace forerun {
 namespace {
 
-std::string shortened(std::string_view text) {
-  constexpr std::size_t kMost = 80;
-  std::string out;
-  // Control characters of a file would reach the terminal.
-  for (const char c : text.substr(0, kMost))
-    out += static_cast<unsigned char>(c) < 0x20 || c == 0x7f ? ' ' : c;
-  return text.size() > kMost ? out + fmt::format("... ({} bytes)", text.size()) : out;
-}
-
 std::string value_text(const GgufValue& value) {
   const auto show = [&](const auto& v) -> std::string {
     using T = std::decay_t<decltype(v)>;
     if constexpr (std::is_same_v<T, std::string_view>) {
-      return shortened(v);
+      return printable(v, 80);
     } else if constexpr (std::is_same_v<T, GgufArray>) {
       return fmt::format("{}, {} entries", describe_type(value), v.size);
     } else {
@@ -79,7 +71,7 @@ FileInfo inspect(const std::string& path) {
   if (std::filesystem::is_directory(path, ignored)) {
     const HfConfig config = load_hf_config(path);
     for (const auto& [key, value] : config.config.items()) {
-      info.facts.emplace_back(key, shortened(value.dump()));
+      info.facts.emplace_back(key, printable(value.dump(), 80));
     }
   }
   return info;

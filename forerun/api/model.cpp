@@ -2,11 +2,10 @@
 #include <fmt/format.h>
 
 #include <filesystem>
-#include <fstream>
-#include <iterator>
 
 #include "forerun/api/choose_precision.h"
 #include "forerun/api/model_impl.h"
+#include "forerun/base/mapped_file.h"
 #include "forerun/formats/gguf_tokenizer.h"
 #include "forerun/formats/tokenizer/tokenizer_json.h"
 #include "forerun/models/load_decoder.h"
@@ -34,6 +33,17 @@ void set_end_tokens(Model::Impl& impl, const std::vector<Token>& further) {
   impl.end_tokens.insert(further.begin(), further.end());
 }
 
+// An id that the model cannot emit would never end a text.
+void check_end_tokens(const Model::Impl& impl, const HfConfig& config) {
+  for (const Token id : config.end_of_sequence) {
+    if (id < impl.lm.config.vocab) continue;
+    throw FormatError(
+        fmt::format("{}: eos_token_id names token {}, the model has tokens 0 to {}; correct it, or "
+                    "download the file again",
+                    config.end_file, id, impl.lm.config.vocab - 1));
+  }
+}
+
 // A vocabulary larger than the embedding would index beyond it. (A smaller one is common: padding.)
 void check_vocabulary(const Model::Impl& impl) {
   const auto rows = static_cast<std::size_t>(impl.lm.config.vocab);
@@ -58,16 +68,22 @@ std::shared_ptr<Model::Impl> load_gguf_model(const std::string& path,
   return impl;
 }
 
-std::optional<std::string> text_of(const fs::path& path) {
-  std::ifstream in(path, std::ios::binary);
-  if (!in) return std::nullopt;
-  return std::string(std::istreambuf_iterator<char>(in), {});
+// None where there is no such file; one that is no regular file is an error.
+std::optional<MappedFile> file_at(const fs::path& path) {
+  std::error_code ignored;
+  if (!fs::exists(path, ignored)) return std::nullopt;
+  return load_file(path);
 }
 
 // Newer folders keep the chat template in a file of its own.
-std::optional<std::string> hf_chat_template(const fs::path& folder,
-                                            const std::string& config_text) {
-  if (auto own = text_of(folder / "chat_template.jinja")) return own;
+std::optional<std::string> hf_chat_template(const fs::path& folder, std::string_view config_text) {
+  constexpr std::size_t kMost = 1 << 20;  // the largest published ones have 20 KB
+  const fs::path path = folder / "chat_template.jinja";
+  if (const auto own = file_at(path)) {
+    if (own->text().size() <= kMost) return std::string(own->text());
+    throw FormatError(fmt::format("{}: {} bytes, at most {} are read; check that it is a template",
+                                  path.string(), own->text().size(), kMost));
+  }
   auto stored = parse_chat_template(config_text);
   if (!stored) {
     throw FormatError((folder / "tokenizer_config.json").string() + ": " + stored.error().message);
@@ -79,20 +95,22 @@ std::shared_ptr<Model::Impl> load_hf_model(const std::string& path, const Chosen
   const fs::path folder(path);
   const HfConfig config = load_hf_config(folder);
   const std::string tokenizer_path = (folder / "tokenizer.json").string();
-  const auto tokenizer_text = text_of(tokenizer_path);
-  if (!tokenizer_text) {
+  const auto tokenizer = file_at(tokenizer_path);
+  if (!tokenizer) {
     throw FormatError(tokenizer_path +
-                      ": cannot be read; a model folder needs config.json, tokenizer.json and "
+                      ": is missing; a model folder needs config.json, tokenizer.json and "
                       "*.safetensors");
   }
-  const std::string tokenizer_config = text_of(folder / "tokenizer_config.json").value_or("{}");
+  const auto config_file = file_at(folder / "tokenizer_config.json");
+  const std::string_view tokenizer_config = config_file ? config_file->text() : "{}";
   auto impl = std::make_shared<Model::Impl>(Model::Impl{
       .path = path,
       .lm = load_decoder(config, load_safetensors(folder), path, chosen.precision),
       .precision = chosen,
       .tokenizer =
-          tokenizer_of(parse_tokenizer_json(*tokenizer_text, tokenizer_config), tokenizer_path)});
+          tokenizer_of(parse_tokenizer_json(tokenizer->text(), tokenizer_config), tokenizer_path)});
   set_chat_template(*impl, hf_chat_template(folder, tokenizer_config));
+  check_end_tokens(*impl, config);
   set_end_tokens(*impl, config.end_of_sequence);
   return impl;
 }

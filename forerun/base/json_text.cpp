@@ -16,10 +16,10 @@ namespace {
 using nlohmann::json;
 
 /// Builds the document from parser events, and stops at what the library itself accepts: text
-/// nested too deeply, and a duplicate key (the library keeps the last value).
+/// nested too deeply, too many values, and a duplicate key (the library keeps the last value).
 class Builder final : public json::json_sax_t {
  public:
-  explicit Builder(int max_depth) : max_depth_(max_depth) {}
+  explicit Builder(const JsonLimits& limits) : limits_(limits) {}
 
   bool null() override { return add(json(nullptr)); }
   bool boolean(bool value) override { return add(json(value)); }
@@ -45,8 +45,7 @@ class Builder final : public json::json_sax_t {
   bool parse_error(std::size_t, const std::string&, const json::exception& e) override {
     std::string_view what = e.what();  // "[json.exception.parse_error.101] parse error at line ..."
     if (const auto end = what.find("] "); end != what.npos) what.remove_prefix(end + 2);
-    const std::string shown = quote(what, 300);
-    return fail(fmt::format("not valid JSON: {}", shown.substr(1, shown.size() - 2)));
+    return fail(fmt::format("not valid JSON: {}", printable(what)));
   }
 
   Result<json> finish() && {
@@ -60,7 +59,15 @@ class Builder final : public json::json_sax_t {
     return false;
   }
 
+  // Null, and an error, where the document has too many values.
   json* put(json value) {
+    if (++values_ > limits_.values) {
+      fail(
+          fmt::format("more than {} values; this is not a file forerun reads: check that it is the "
+                      "right one",
+                      limits_.values));
+      return nullptr;
+    }
     if (stack_.empty()) return &(root_ = std::move(value));
     if (stack_.back()->is_array()) {
       auto& items = stack_.back()->get_ref<json::array_t&>();
@@ -69,20 +76,17 @@ class Builder final : public json::json_sax_t {
     return &(*slot_ = std::move(value));
   }
 
-  bool add(json value) {
-    put(std::move(value));
-    return true;
-  }
+  bool add(json value) { return put(std::move(value)) != nullptr; }
 
   bool open(json container) {
-    if (std::cmp_greater_equal(stack_.size(), max_depth_)) {
+    if (std::cmp_greater_equal(stack_.size(), limits_.depth)) {
       return fail(
           fmt::format("objects and arrays nested deeper than {}; this is not a file forerun "
                       "reads: check that it is the right one",
-                      max_depth_));
+                      limits_.depth));
     }
     stack_.push_back(put(std::move(container)));
-    return true;
+    return stack_.back() != nullptr;
   }
 
   bool close() {
@@ -90,7 +94,8 @@ class Builder final : public json::json_sax_t {
     return true;
   }
 
-  int max_depth_;
+  JsonLimits limits_;
+  std::size_t values_ = 0;
   json root_;
   std::vector<json*> stack_;  // open containers; a parent gains nothing while a child is open
   json* slot_ = nullptr;      // where the value of the key just read goes
@@ -140,14 +145,14 @@ Result<std::string> convert(std::string_view key, const json& value) {
 
 }  // namespace
 
-Result<json> parse_json(std::string_view text, int max_depth) {
+Result<json> parse_json(std::string_view text, const JsonLimits& limits) {
   if (text.size() > kMaxJsonBytes) {
     return Error{
         fmt::format("{} bytes of JSON, at most {} are read; check that it is the right file",
                     text.size(), kMaxJsonBytes)};
   }
   if (text.empty()) return Error{"not valid JSON: the text is empty"};
-  Builder builder(max_depth);
+  Builder builder(limits);
   json::sax_parse(text.begin(), text.end(), &builder);
   return std::move(builder).finish();
 }

@@ -10,18 +10,20 @@
 
 namespace forerun {
 
-inline constexpr int kMaxJsonDepth = 64;
 inline constexpr std::size_t kMaxJsonBytes = std::size_t{256} << 20;
+
+/// What a document may hold; beyond it parsing stops.
+struct JsonLimits {
+  int depth = 64;  ///< objects and arrays inside each other: walking the result recurses
+  std::size_t values = 4'000'000;  ///< a value takes up to 100 bytes; large vocabularies have 2 M
+};
 
 /// Reads one JSON document from untrusted text.
 /// @param text       UTF-8, at most kMaxJsonBytes; a byte order mark is skipped
-/// @param max_depth  objects and arrays inside each other; deeper text is refused, since walking
-/// the
-///                   result (copying, printing) recurses
 /// Errors: syntax (NaN and Infinity too, which are not JSON), invalid UTF-8, numbers beyond
-/// float64, a key twice in one object, too deep, too long. The message gives line and column or
-/// byte.
-Result<nlohmann::json> parse_json(std::string_view text, int max_depth = kMaxJsonDepth);
+/// float64, a key twice in one object, too deep, too many values, too long. The message gives line
+/// and column or byte.
+Result<nlohmann::json> parse_json(std::string_view text, const JsonLimits& limits = {});
 
 /// The value of `key` as a T: std::int64_t (a whole number in range), double, bool or std::string.
 /// Errors: `object` is not an object, no such key, another type; the message names key and type

@@ -7,8 +7,8 @@ namespace {
 
 using nlohmann::json;
 
-std::string message_of(std::string_view text, int max_depth = kMaxJsonDepth) {
-  const Result<json> parsed = parse_json(text, max_depth);
+std::string message_of(std::string_view text, const JsonLimits& limits = {}) {
+  const Result<json> parsed = parse_json(text, limits);
   return parsed ? "parsed" : parsed.error().message;
 }
 
@@ -47,11 +47,22 @@ TEST(JsonText, RefusesInvalidUtf8InPrintableWords) {
 }
 
 TEST(JsonText, RefusesDepthBeyondTheLimit) {
-  EXPECT_EQ(message_of("[[[]]]", 3), "parsed");
-  expect_starts(message_of("[[[]]]", 2), "objects and arrays nested deeper than 2");
-  expect_starts(message_of(R"({"a":{"a":[]}})", 2), "objects and arrays nested deeper than 2");
+  EXPECT_EQ(message_of("[[[]]]", {.depth = 3}), "parsed");
+  expect_starts(message_of("[[[]]]", {.depth = 2}), "objects and arrays nested deeper than 2");
+  expect_starts(message_of(R"({"a":{"a":[]}})", {.depth = 2}),
+                "objects and arrays nested deeper than 2");
   expect_starts(message_of(std::string(10'000'000, '[')), "objects and arrays nested deeper");
-  EXPECT_EQ(message_of("[[],[],[]]", 2), "parsed");  // depth, not count
+  EXPECT_EQ(message_of("[[],[],[]]", {.depth = 2}), "parsed");  // depth, not count
+}
+
+TEST(JsonText, RefusesMoreValuesThanTheLimit) {
+  EXPECT_EQ(message_of("[[],{},1]", {.values = 4}), "parsed");
+  for (const char* text : {"[[],{},1]", "[1,2,3]", R"({"a":[],"b":[],"c":{}})", "[[[[]]]]"}) {
+    expect_starts(message_of(text, {.values = 3}), "more than 3 values");
+  }
+  std::string bomb = "[";  // 12 MB that took 0.3 GB
+  for (int i = 0; i < 4'000'000; ++i) bomb += "[],";
+  expect_starts(message_of(bomb + "1]"), "more than 4000000 values");
 }
 
 TEST(JsonText, RefusesAKeyGivenTwice) {

@@ -3,6 +3,7 @@
 #include <numeric>
 
 #include "forerun/base/json_text.h"
+#include "forerun/base/quote.h"
 #include "forerun/formats/dequantize.h"
 #include "forerun/formats/gguf.h"
 #include "forerun/formats/hf_config.h"
@@ -83,7 +84,7 @@ struct Walk {
 // A message is one printable line, whatever names the file holds.
 void expect_readable(const Error& error) {
   EXPECT_FALSE(error.message.empty());
-  for (const char c : error.message) EXPECT_TRUE(c >= ' ' && c <= '~') << error.message;
+  EXPECT_EQ(printable(error.message, error.message.size()), error.message);
 }
 
 void report(const Walk& walk, std::uint64_t mutants) {
@@ -130,7 +131,7 @@ TEST(FormatsMutation, DamagedJsonNeverCrashes) {
   Walk walk;
   const auto mutants = for_each_mutant(seeds, [&](const Bytes& mutant, std::uint64_t i) {
     SCOPED_TRACE(i);
-    const Result<nlohmann::json> document = parse_json(text_of(mutant), 20);
+    const Result<nlohmann::json> document = parse_json(text_of(mutant), {.depth = 20});
     document ? ++walk.parsed : ++walk.refused;
     if (!document) return expect_readable(document.error());
     const std::string text = document->dump();  // recursive: the depth limit is what keeps it safe

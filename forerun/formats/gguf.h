@@ -11,9 +11,9 @@
 #include <utility>
 #include <vector>
 
+#include "forerun/base/mapped_file.h"
 #include "forerun/base/result.h"
 #include "forerun/formats/gguf_value.h"
-#include "forerun/formats/mapped_file.h"
 #include "forerun/formats/tensor_view.h"
 
 namespace forerun {

@@ -4,6 +4,8 @@
 
 #include <utility>
 
+#include "forerun/base/quote.h"
+
 namespace forerun {
 namespace {
 
@@ -79,16 +81,24 @@ Result<TokenizerSpec> tokenizer_spec(const Gguf& gguf) {
     spec.strip_space = spec.add_space_prefix;
   } else {
     return Error{
-        fmt::format("{} '{}' is not supported; gpt2 (byte-level BPE) and llama "
+        fmt::format("{} {} is not supported; gpt2 (byte-level BPE) and llama "
                     "(SentencePiece BPE) are",
-                    key("model"), *model)};
+                    key("model"), quote(*model))};
   }
   spec.bos = id(gguf, "bos_token_id");
   spec.eos = id(gguf, "eos_token_id");
   spec.unknown = id(gguf, "unknown_token_id");
   spec.pad = id(gguf, "padding_token_id");
-  for (const char* name : {"eot_token_id", "eom_token_id"}) {
-    if (const auto end = id(gguf, name)) spec.end.push_back(*end);
+  for (const char* name : {"eos_token_id", "eot_token_id", "eom_token_id"}) {
+    if (gguf.find_value(key(name)) == nullptr) continue;
+    const auto end = gguf.read<std::int64_t>(key(name));
+    if (!end) return end.error();
+    if (*end < 0 || std::cmp_greater_equal(*end, spec.tokens.size())) {
+      return Error{
+          fmt::format("{} is {}, but the vocabulary has ids 0 to {}: convert the model again",
+                      key(name), *end, spec.tokens.size() - 1)};
+    }
+    spec.end.push_back(static_cast<Token>(*end));
   }
   // Without the flag: SentencePiece models and Llama 3 begin with BOS, other byte-level ones do
   // not.

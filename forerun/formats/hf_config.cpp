@@ -8,7 +8,7 @@
 #include <utility>
 
 #include "forerun/base/json_text.h"
-#include "forerun/formats/mapped_file.h"
+#include "forerun/base/mapped_file.h"
 
 namespace forerun {
 namespace {
@@ -82,9 +82,12 @@ HfConfig load_hf_config(const fs::path& folder) {
   HfConfig out{
       .config = load_object(folder / "config.json"),
       .generation = fs::exists(generation, ignored) ? load_object(generation) : json::object(),
-      .end_of_sequence = {}};
+      .end_of_sequence = {},
+      .end_file = {}};
+  const fs::path from = find_ids(out.generation) != nullptr ? generation : folder / "config.json";
   Result<std::vector<Token>> ids = parse_end_of_sequence(out.config, out.generation);
-  if (!ids) fail(folder, ids.error().message);
+  if (!ids) fail(from, ids.error().message);
+  out.end_file = from.string();
   out.end_of_sequence = *std::move(ids);
   return out;
 }

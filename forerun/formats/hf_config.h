@@ -2,6 +2,7 @@
 
 #include <filesystem>
 #include <nlohmann/json.hpp>
+#include <string>
 #include <vector>
 
 #include "forerun/base/result.h"
@@ -14,6 +15,7 @@ struct HfConfig {
   nlohmann::json config;      ///< config.json, an object
   nlohmann::json generation;  ///< generation_config.json, an empty object where there is none
   std::vector<Token> end_of_sequence;  ///< ids that end a text; empty where neither file names any
+  std::string end_file;                ///< path of the file that names them
 };
 
 /// Ids of `eos_token_id`, a number or a list of numbers: of `generation` where it has the key (it

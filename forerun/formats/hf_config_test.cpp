@@ -64,6 +64,17 @@ TEST(HfConfig, FindsEndsOfSequenceWhereTheyAre) {
   EXPECT_EQ(ids(R"({"text_config":{"eos_token_id":5}})", "{}"), std::vector<Token>{5});
 }
 
+TEST(HfConfig, NamesTheFileOfTheEnds) {
+  const testing::TempFolder folder;
+  const std::string path = folder.path().string();
+  folder.write("config.json", R"({"eos_token_id":4294967295})");
+  EXPECT_EQ(error_of(folder.path()).find(path + "/config.json: eos_token_id holds 4294967295"), 0u);
+  folder.write("generation_config.json", R"({"eos_token_id":-1})");
+  EXPECT_EQ(error_of(folder.path()).find(path + "/generation_config.json: eos_token_id"), 0u);
+  folder.write("generation_config.json", R"({"eos_token_id":7})");
+  EXPECT_EQ(load_hf_config(folder.path()).end_file, path + "/generation_config.json");
+}
+
 TEST(HfConfig, RefusesIdsThatAreNoTokens) {
   for (const char* bad : {"-1", "2147483648", "1.5", "\"</s>\"", "[1,-1]", "[[1]]", "true"}) {
     const json config = {{"eos_token_id", json::parse(bad)}};

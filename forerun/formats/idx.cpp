@@ -79,8 +79,10 @@ std::optional<Error> check_magic(const Bytes& magic) {
   return std::nullopt;
 }
 
+using Shape = std::vector<std::int64_t>;
+
 template <class Reader>
-Result<IdxBytes> read_idx(Reader reader) {
+Result<Shape> read_shape(Reader& reader) {
   const Result<Bytes> magic = reader.read(4);
   if (!magic) return magic.error();
   if (magic->size() < 4) return short_header(magic->size());
@@ -90,26 +92,33 @@ Result<IdxBytes> read_idx(Reader reader) {
   const Result<Bytes> sizes = reader.read(4 * dimensions);
   if (!sizes) return sizes.error();
   if (sizes->size() < 4 * dimensions) return short_header(4 + sizes->size());
-  IdxBytes out;
+  Shape out;
   for (std::size_t i = 0; i < 4 * dimensions; i += 4) {
     const std::uint8_t* at = sizes->data() + i;  // most significant byte first
-    out.shape.push_back(std::int64_t{at[0]} << 24 | at[1] << 16 | at[2] << 8 | at[3]);
+    out.push_back(std::int64_t{at[0]} << 24 | at[1] << 16 | at[2] << 8 | at[3]);
   }
-
-  const std::optional<std::int64_t> count = element_count(out.shape);
+  const std::optional<std::int64_t> count = element_count(out);
   if (!count || *count > kMaxValues) {
     return Error{
         fmt::format("claims a shape of {}, more than the 4 GiB that forerun reads; "
                     "download it again, or split it",
-                    fmt::join(out.shape, " x "))};
+                    fmt::join(out, " x "))};
   }
-  Result<Bytes> values = reader.read(static_cast<std::size_t>(*count));
+  return out;
+}
+
+template <class Reader>
+Result<IdxBytes> read_idx(Reader reader) {
+  Result<Shape> shape = read_shape(reader);
+  if (!shape) return shape.error();
+  const auto count = static_cast<std::size_t>(*element_count(*shape));
+  Result<Bytes> values = reader.read(count);
   if (!values) return values.error();
-  if (std::cmp_less(values->size(), *count)) {
+  if (values->size() < count) {
     return Error{
         fmt::format("truncated: the shape {} takes {} bytes, {} are there; download it "
                     "again",
-                    fmt::join(out.shape, " x "), *count, values->size())};
+                    fmt::join(*shape, " x "), count, values->size())};
   }
   const Result<Bytes> behind = reader.read(1);  // gzip data are checked here, at their end
   if (!behind) return behind.error();
@@ -117,10 +126,15 @@ Result<IdxBytes> read_idx(Reader reader) {
     return Error{
         fmt::format("goes on behind the {} bytes that its shape {} takes; download it "
                     "again",
-                    *count, fmt::join(out.shape, " x "))};
+                    count, fmt::join(*shape, " x "))};
   }
-  out.values = *std::move(values);
-  return out;
+  return IdxBytes{*std::move(shape), *std::move(values)};
+}
+
+Result<Shape> parse_shape(std::span<const std::byte> file) {
+  internal::GzipReader packed(file);
+  PlainReader plain(file);
+  return internal::is_gzip(file) ? read_shape(packed) : read_shape(plain);
 }
 
 }  // namespace
@@ -132,6 +146,10 @@ Result<IdxBytes> parse_idx(std::span<const std::byte> file) {
 
 Result<IdxBytes> load_idx(const std::filesystem::path& path) {
   return internal::parse_file(path, parse_idx);
+}
+
+Result<Shape> load_idx_shape(const std::filesystem::path& path) {
+  return internal::parse_file(path, parse_shape);
 }
 
 }  // namespace forerun

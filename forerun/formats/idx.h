@@ -27,4 +27,7 @@ Result<IdxBytes> parse_idx(std::span<const std::byte> file);
 /// Error: the path, then as parse_idx, or why the file cannot be read.
 Result<IdxBytes> load_idx(const std::filesystem::path& path);
 
+/// The shape that the header claims; no data are unpacked. Errors: as load_idx, of the header.
+Result<std::vector<std::int64_t>> load_idx_shape(const std::filesystem::path& path);
+
 }  // namespace forerun

@@ -10,6 +10,7 @@
 #include <system_error>
 #include <utility>
 
+#include "forerun/base/quote.h"
 #include "forerun/formats/idx.h"
 #include "forerun/formats/internal/class_folders.h"
 #include "forerun/formats/internal/image_limits.h"
@@ -76,9 +77,9 @@ Result<LabelledImages> load_split(const fs::path& folder, ImageSplit split, bool
                                   theirs->folders.begin(), theirs->folders.end(),
                                   std::back_inserter(lone));
     if (!lone.empty()) {
-      return error_in(folder, fmt::format("class '{}' is in one of train and test only; both need "
+      return error_in(folder, fmt::format("class {} is in one of train and test only; both need "
                                           "the same classes",
-                                          lone.front()));
+                                          quote(lone.front())));
     }
   }
   return internal::load_class_folders(folder / name, mine->folders);
@@ -117,33 +118,37 @@ bool is_mnist(const fs::path& folder) {
   return has_any_idx(folder, ImageSplit::kTrain) || has_any_idx(folder, ImageSplit::kTest);
 }
 
-std::string shape_text(const std::vector<std::int64_t>& shape) {
-  return fmt::format("{}", fmt::join(shape, " x "));
-}
+using Shape = std::vector<std::int64_t>;
+
+std::string shape_text(const Shape& shape) { return fmt::format("{}", fmt::join(shape, " x ")); }
 
 }  // namespace
 
 Result<LabelledImages> load_labelled_idx(const fs::path& images_path, const fs::path& labels_path) {
-  Result<IdxBytes> images = load_idx(images_path);
-  if (!images) return images.error();
-  const Result<IdxBytes> labels = load_idx(labels_path);
-  if (!labels) return labels.error();
-  const std::vector<std::int64_t> shape = images->shape;
+  // The headers first: what they deny is not unpacked.
+  const Result<Shape> images_shape = load_idx_shape(images_path);
+  if (!images_shape) return images_shape.error();
+  const Result<Shape> labels_shape = load_idx_shape(labels_path);
+  if (!labels_shape) return labels_shape.error();
+  const Shape& shape = *images_shape;
   if (shape.size() != 3 || std::find(shape.begin(), shape.end(), 0) != shape.end()) {
     return error_in(images_path, fmt::format("holds an array of {}; images are count x height x "
                                              "width, none of them 0: give a file of images",
                                              shape_text(shape)));
   }
-  if (labels->shape.size() != 1) {
+  if (labels_shape->size() != 1) {
     return error_in(labels_path, fmt::format("holds an array of {}; labels are one row: give a "
                                              "file of labels",
-                                             shape_text(labels->shape)));
+                                             shape_text(*labels_shape)));
   }
-  if (labels->shape[0] != shape[0]) {
-    return error_in(labels_path, fmt::format("{} labels for the {} images of {}; give two files "
-                                             "that belong together",
-                                             labels->shape[0], shape[0], images_path.string()));
+  if (labels_shape->front() != shape[0]) {
+    return error_in(labels_path,
+                    fmt::format("{} labels for the {} images of {}; give two files "
+                                "that belong together",
+                                labels_shape->front(), shape[0], printable(images_path.string())));
   }
+  const Result<IdxBytes> labels = load_idx(labels_path);
+  if (!labels) return labels.error();
   const auto wrong = std::find_if(labels->values.begin(), labels->values.end(),
                                   [](std::uint8_t label) { return label >= kDigits; });
   if (wrong != labels->values.end()) {
@@ -151,6 +156,8 @@ Result<LabelledImages> load_labelled_idx(const fs::path& images_path, const fs::
                                              "to {}: give a file of labels",
                                              *wrong, wrong - labels->values.begin(), kDigits - 1));
   }
+  Result<IdxBytes> images = load_idx(images_path);
+  if (!images) return images.error();
   LabelledImages out{.width = shape[2], .height = shape[1], .channels = 1};
   out.pixels = (*std::move(images)).values;
   out.labels.assign(labels->values.begin(), labels->values.end());

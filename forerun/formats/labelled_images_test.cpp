@@ -42,6 +42,18 @@ void put(const TempFolder& folder, const std::string& name, const Image& image) 
 
 std::string digits(std::initializer_list<char> values) { return {values}; }
 
+// The data behind the header would take 3 GB, and are damaged: whoever unpacks them sees that.
+TEST(LabelledImages, UnpacksNothingThatTheHeadersDeny) {
+  const TempFolder folder;
+  std::string packed = gzipped(idx_file({1 << 22, 28, 28}, some_values(1 << 20)));
+  packed.resize(packed.size() / 2);
+  const auto images = folder.write("i.gz", packed);
+  const auto labels = folder.write("l", idx_file({2}, digits({9, 0})));
+  EXPECT_EQ(load_labelled_idx(images, labels).error().message,
+            labels.string() + ": 2 labels for the 4194304 images of " + images.string() +
+                "; give two files that belong together");
+}
+
 TEST(LabelledImages, ReadsAPairOfIdxFiles) {
   const TempFolder folder;
   const auto images = folder.write("i", idx_file({2, 2, 3}, some_values(12)));

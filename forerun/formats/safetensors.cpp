@@ -171,7 +171,8 @@ const TensorView* Safetensors::find(std::string_view name) const {
 Result<Safetensors> parse_safetensors(std::span<const std::byte> file) {
   const Result<std::string_view> text = header_text(file);
   if (!text) return text.error();
-  const Result<json> header = parse_json(*text);
+  // An object of objects with arrays; the largest published models have 100,000 tensors.
+  const Result<json> header = parse_json(*text, {.depth = 3, .values = 2'000'000});
   if (!header) return Error{fmt::format("header: {}", header.error().message)};
   Safetensors::Metadata metadata;
   std::vector<Entry> entries;

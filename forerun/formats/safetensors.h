@@ -9,8 +9,8 @@
 #include <string_view>
 #include <vector>
 
+#include "forerun/base/mapped_file.h"
 #include "forerun/base/result.h"
-#include "forerun/formats/mapped_file.h"
 #include "forerun/formats/tensor_view.h"
 
 namespace forerun {

@@ -17,7 +17,7 @@ constexpr const char* kSingle = "model.safetensors";
 constexpr const char* kIndex = "model.safetensors.index.json";
 
 [[noreturn]] void fail(const fs::path& path, const std::string& message) {
-  throw FormatError(fmt::format("{}: {}", path.string(), message));
+  throw FormatError(fmt::format("{}: {}", printable(path.string(), 4096), message));
 }
 
 // What cannot be looked at does not exist here; opening it gives the reason.

@@ -41,6 +41,14 @@ std::string thrown_by(F&& f) {
   return "did not throw";
 }
 
+TEST(Safetensors, HeadersOfNestedArraysAreRefused) {
+  expect_says(file_of(R"({"a":{"dtype":"F32","shape":[[]],"data_offsets":[0,0]}})"),
+              "nested deeper than 3");
+  std::string arrays = R"({"a":[)";  // 100 MB of these took 2.2 GB
+  for (int i = 0; i < 2'000'000; ++i) arrays += "[],";
+  expect_says(file_of(arrays + "[]]}"), "more than 2000000 values");
+}
+
 TEST(Safetensors, ReadsTheReferenceWritersFile) {
   const Safetensors file = load_safetensors(kPlain);
   EXPECT_EQ(file.tensors().size(), 5u);

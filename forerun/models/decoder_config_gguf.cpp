@@ -4,6 +4,7 @@
 
 #include <cmath>
 
+#include "forerun/base/quote.h"
 #include "forerun/formats/dequantize.h"
 #include "forerun/models/internal/config_check.h"
 
@@ -63,9 +64,9 @@ void read_rope(const Gguf& gguf, Keys& k, DecoderConfig& c) {
     if (!(c.rope_scaling.factor > 0.0)) k.fail("rope.scaling.factor must be positive");
   } else if (scaling != "none") {
     k.fail(
-        fmt::format("rope scaling '{}' is not supported; none and linear are, and Llama-3's "
+        fmt::format("rope scaling {} is not supported; none and linear are, and Llama-3's "
                     "stored factors",
-                    scaling));
+                    quote(scaling)));
   }
   if (const TensorView* factors = gguf.find("rope_freqs.weight")) {
     const auto half = static_cast<std::size_t>(c.head_dim / 2);
@@ -132,8 +133,8 @@ Result<DecoderConfig> parse_decoder_config(const Gguf& gguf) {
   if (!architecture) return architecture.error();
   const auto family = family_of(*architecture);
   if (!family) {
-    return Error{fmt::format(
-        "architecture '{}' is not supported; llama, qwen2, qwen3 and gemma3 are", *architecture)};
+    return Error{fmt::format("architecture {} is not supported; llama, qwen2, qwen3 and gemma3 are",
+                             quote(*architecture))};
   }
   Keys k(gguf, std::string(*architecture));
   DecoderConfig c;

@@ -3,6 +3,7 @@
 #include <cmath>
 #include <nlohmann/json.hpp>
 
+#include "forerun/base/quote.h"
 #include "forerun/models/decoder_config.h"
 #include "forerun/models/internal/config_check.h"
 #include "forerun/models/internal/hf_fields.h"
@@ -59,7 +60,7 @@ void read_windows(Fields& f, DecoderConfig& c) {
     for (std::size_t i = 0; i < c.sliding.size(); ++i) {
       const json& type = (*types)[i];
       if (type != "full_attention" && type != "sliding_attention") {
-        f.fail(fmt::format("layer type {} is not supported", type.dump().substr(0, 40)));
+        f.fail(fmt::format("layer type {} is not supported", printable(type.dump(), 40)));
       }
       c.sliding[i] = type == "sliding_attention";
     }
@@ -86,9 +87,9 @@ Result<DecoderConfig> parse_decoder_config(const json& config) {
   const auto family = family_of(type);
   if (!family) {
     return Error{f.error().empty()
-                     ? fmt::format("config.json: model_type '{}' is not supported; llama, qwen2, "
+                     ? fmt::format("config.json: model_type {} is not supported; llama, qwen2, "
                                    "qwen3 and gemma3_text are",
-                                   type)
+                                   quote(type))
                      : "config.json: " + f.error()};
   }
   DecoderConfig c;
@@ -108,7 +109,7 @@ Result<DecoderConfig> parse_decoder_config(const json& config) {
   const std::string act = f.text(c.gemma() ? "hidden_activation" : "hidden_act",
                                  c.gemma() ? "gelu_pytorch_tanh" : "silu");
   if (act != (c.gemma() ? "gelu_pytorch_tanh" : "silu")) {
-    f.fail(fmt::format("activation '{}' is not supported for {}", act, type));
+    f.fail(fmt::format("activation {} is not supported for {}", quote(act), type));
   }
   if (const auto bad = internal::check_sizes(c)) f.fail(*bad);
   if (!f.error().empty()) return Error{"config.json: " + f.error()};

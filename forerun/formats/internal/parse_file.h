@@ -7,13 +7,14 @@
 #include <span>
 #include <string_view>
 
+#include "forerun/base/mapped_file.h"
+#include "forerun/base/quote.h"
 #include "forerun/base/result.h"
-#include "forerun/formats/mapped_file.h"
 
 namespace forerun::internal {
 
 inline Error error_in(const std::filesystem::path& path, std::string_view message) {
-  return {fmt::format("{}: {}", path.string(), message)};
+  return {fmt::format("{}: {}", printable(path.string(), 4096), message)};
 }
 
 /// What `parse` makes of the bytes of the file at `path`. Error: the path, then the reason.

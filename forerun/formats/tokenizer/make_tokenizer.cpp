@@ -6,6 +6,7 @@
 #include <string>
 #include <utility>
 
+#include "forerun/base/quote.h"
 #include "forerun/base/utf8.h"
 #include "forerun/formats/tokenizer/internal/byte_alphabet.h"
 #include "forerun/formats/tokenizer/internal/normalizer.h"
@@ -30,9 +31,9 @@ class Maker {
   }
 
   Result<std::shared_ptr<const TokenizerData>> make() {
-    for (const auto step :
-         {&Maker::check_sizes, &Maker::check_ids, &Maker::set_splitter, &Maker::index_tokens,
-          &Maker::set_byte_tokens, &Maker::set_merges, &Maker::set_scores, &Maker::set_added}) {
+    for (const auto step : {&Maker::check_sizes, &Maker::check_ids, &Maker::check_steps,
+                            &Maker::set_splitter, &Maker::index_tokens, &Maker::set_byte_tokens,
+                            &Maker::set_merges, &Maker::set_scores, &Maker::set_added}) {
       (this->*step)();
       if (!error_.empty()) return Error{"tokenizer: " + error_};
     }
@@ -73,10 +74,21 @@ class Maker {
     for (const AddedToken& a : spec().added) check("an added token", a.id);
     if (spec().add_bos && !spec().bos) error_ = "BOS is to be added, but there is no BOS token";
     if (spec().add_eos && !spec().eos) error_ = "EOS is to be added, but there is no EOS token";
+  }
+
+  // Every step reads the whole text.
+  void check_steps() {
+    constexpr std::size_t kMost = 32, kLongest = 1024;
+    if (std::max(spec().normalize.size(), spec().split.size()) > kMost) {
+      error_ =
+          fmt::format("{} steps of the normalizer and {} of the pre-tokenizer; at most {} each",
+                      spec().normalize.size(), spec().split.size(), kMost);
+    }
     for (const NormalizeStep& step : spec().normalize) {
-      if (const auto* r = std::get_if<Replace>(&step); r != nullptr && r->from.empty()) {
-        error_ = "a normalizer replaces the empty text";
-      }
+      const auto* r = std::get_if<Replace>(&step);
+      if (r == nullptr || (!r->from.empty() && r->from.size() <= kLongest)) continue;
+      error_ = fmt::format("a normalizer replaces a text of {} bytes; expected 1 to {}",
+                           r->from.size(), kLongest);
     }
   }
 
@@ -130,9 +142,9 @@ class Maker {
       const auto& [left, right] = spec().merges[rank];
       const Token ids[] = {data_->find(left), data_->find(right), data_->find(left + right)};
       if (std::find(std::begin(ids), std::end(ids), kNoToken) != std::end(ids)) {
-        return void(error_ = fmt::format(
-                        "merge {} ('{}' + '{}'): a part or the whole is not in the vocabulary",
-                        rank, left, right));
+        return void(
+            error_ = fmt::format("merge {} ({} + {}): a part or the whole is not in the vocabulary",
+                                 rank, quote(left), quote(right)));
       }
       data_->merges.insert(ids[0], ids[1], {static_cast<std::uint32_t>(rank), ids[2]});
     }
@@ -162,7 +174,9 @@ class Maker {
       if (!a.normalized) {
         plain.push_back({text, a});
       } else {
-        texts.push_back(internal::normalized(text, spec().normalize));
+        Result<std::string> normal_text = internal::normalized(text, spec().normalize);
+        if (!normal_text) return void(error_ = normal_text.error().message);
+        texts.push_back(*std::move(normal_text));
         normal.push_back({texts.back(), a});
       }
     }
@@ -186,7 +200,7 @@ class Maker {
       const auto at = std::find(bytes.begin(), bytes.end(), id);
       if (at != bytes.end()) return {static_cast<char>(at - bytes.begin())};
     }
-    return internal::normalized(token, {Replace{std::string(kSpace), " "}});
+    return *internal::normalized(token, {Replace{std::string(kSpace), " "}});  // shorter
   }
 
   void set_pieces() {

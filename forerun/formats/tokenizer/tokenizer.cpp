@@ -1,6 +1,7 @@
 #include "forerun/formats/tokenizer/tokenizer.h"
 
 #include <algorithm>
+#include <utility>
 
 #include "forerun/base/utf8.h"
 #include "forerun/formats/tokenizer/internal/byte_alphabet.h"
@@ -57,10 +58,16 @@ std::vector<Token> encode_word(const TokenizerData& data, std::string_view word)
   return internal::apply_merges(symbols_of(data, word), data.merges);
 }
 
+std::string normalized(std::string text, const std::vector<NormalizeStep>& steps) {
+  Result<std::string> out = internal::normalized(std::move(text), steps);
+  if (!out) throw FormatError("tokenizer: " + out.error().message);
+  return *std::move(out);
+}
+
 // Text between added tokens, by merges.
 std::vector<Token> encode_text(const TokenizerData& data, std::string_view text, bool skip_special,
                                bool at_start) {
-  const std::string normal = internal::normalized(std::string(text), data.spec.normalize);
+  const std::string normal = normalized(std::string(text), data.spec.normalize);
   std::vector<Token> out;
   for (const Fragment& f : data.added_normalized.split(normal, skip_special)) {
     if (f.token) {
@@ -80,7 +87,7 @@ std::vector<Token> encode_scored(const TokenizerData& data, std::string_view tex
   std::string prefixed(data.spec.add_space_prefix ? " " : "");
   prefixed += text;
   return internal::encode_sentencepiece(data,
-                                        internal::normalized(prefixed, {Replace{" ", "\u2581"}}));
+                                        normalized(std::move(prefixed), {Replace{" ", "\u2581"}}));
 }
 
 }  // namespace

@@ -34,7 +34,8 @@ class Tokenizer {
   /// The tokens of `text`, nothing added. Bytes that are not UTF-8 are first replaced by U+FFFD,
   /// one for each maximal subpart, as Python's bytes.decode('utf-8', errors='replace') does.
   /// Control and unknown tokens are found with Special::kParse only, user-defined ones always.
-  /// @throws std::runtime_error  the pattern that splits words gave up (a hostile tokenizer.json)
+  /// @throws std::runtime_error  of a hostile tokenizer.json: the pattern that splits words gave
+  /// up, or the normalizer makes far more text than it was given
   std::vector<Token> encode(std::string_view text, Special special = Special::kText) const;
 
   /// As encode, with BOS before and EOS after where the model wants them and the text has none

@@ -11,6 +11,7 @@
 #include <utility>
 
 #include "forerun/base/json_text.h"
+#include "forerun/base/quote.h"
 #include "forerun/formats/tokenizer/internal/json_steps.h"
 
 namespace forerun {
@@ -68,7 +69,8 @@ class Reader {
           "model: Unigram (SentencePiece by probabilities) is not supported; use a model with a "
           "BPE tokenizer";
     } else if (!type.empty() && type != "BPE") {
-      error_ = fmt::format("model: '{}' is not supported; use a model with a BPE tokenizer", type);
+      error_ =
+          fmt::format("model: {} is not supported; use a model with a BPE tokenizer", quote(type));
     }
   }
 
@@ -104,15 +106,15 @@ class Reader {
       return void(error_ = "model: 'vocab' must map tokens to ids");
     for (const auto& [token, value] : vocab.items()) {
       if (!value.is_number_integer())
-        return void(error_ = fmt::format("model: the id of '{}' is no integer", token));
+        return void(error_ = fmt::format("model: the id of {} is no integer", quote(token)));
       const auto id = value.get<std::int64_t>();
       if (!make_room(id, vocab.size()))
-        return void(error_ = fmt::format("model: token '{}' has {}", token, error_));
+        return void(error_ = fmt::format("model: token {} has {}", quote(token), error_));
       if (token.empty()) continue;
       const auto at = static_cast<std::size_t>(id);
       if (!spec_.tokens[at].empty()) {
-        return void(error_ = fmt::format("model: id {} is both '{}' and '{}'", id, spec_.tokens[at],
-                                         token));
+        return void(error_ = fmt::format("model: id {} is both {} and {}", id,
+                                         quote(spec_.tokens[at]), quote(token)));
       }
       spec_.tokens[at] = token;
       spec_.types[at] =
@@ -123,7 +125,8 @@ class Reader {
     if (unknown.empty()) return;
     spec_.unknown = spec_.missing = find(unknown);
     if (!spec_.unknown)
-      return void(error_ = fmt::format("model: unk_token '{}' is not in the vocabulary", unknown));
+      return void(error_ =
+                      fmt::format("model: unk_token {} is not in the vocabulary", quote(unknown)));
     spec_.types[static_cast<std::size_t>(*spec_.unknown)] = TokenType::kUnknown;
   }
 
@@ -173,8 +176,8 @@ class Reader {
     std::string& text = spec_.tokens[static_cast<std::size_t>(token.id)];
     const std::optional<Token> known = find(content);
     if ((!text.empty() && text != content) || (known && *known != token.id)) {
-      error_ = fmt::format("added token '{}' has id {}, which is '{}' in the vocabulary", content,
-                           token.id, text);
+      error_ = fmt::format("added token {} has id {}, which is {} in the vocabulary",
+                           quote(content), token.id, quote(text));
       return;
     }
     text = content;
@@ -219,8 +222,8 @@ class Reader {
       bool& add = after_text ? spec_.add_eos : spec_.add_bos;
       if (!id || add) {
         error_ = fmt::format(
-            "post_processor: '{}' {}; expected at most one known token before and after the text",
-            *name, id ? "is one too many" : "is not in the vocabulary");
+            "post_processor: {} {}; expected at most one known token before and after the text",
+            quote(*name), id ? "is one too many" : "is not in the vocabulary");
         return;
       }
       add = true;

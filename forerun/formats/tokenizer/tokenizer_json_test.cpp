@@ -68,6 +68,19 @@ TEST(TokenizerJson, OtherModelsAndStepsAreNamed) {
   EXPECT_EQ(with("/model/type", nullptr), "");
 }
 
+TEST(TokenizerJson, StringsOfTheFileAreShownEscapedAndCut) {
+  const std::string hostile = "\x1b[2J" + std::string(5'000'000, 'x');
+  for (const char* path : {"/model/type", "/normalizer/type", "/pre_tokenizer/type",
+                           "/model/unk_token", "/added_tokens/0/content"}) {
+    json root = small();
+    root["added_tokens"] = {{{"id", 0}, {"content", "a"}}};
+    root[json::json_pointer(path)] = hostile;
+    const std::string message = error_of(root);
+    EXPECT_NE(message.find("'\\x1b[2Jxxx"), std::string::npos) << path;
+    EXPECT_LT(message.size(), 400u) << path;
+  }
+}
+
 TEST(TokenizerJson, DeepNestingIsRefused) {
   std::string deep = R"({"model":)";
   for (int i = 0; i < 100'000; ++i) deep += R"({"a":)";

@@ -245,6 +245,21 @@ TEST(Tokenizer, UnsupportedPartsAreNamed) {
   EXPECT_TRUE(make_tokenizer(spec));
 }
 
+TEST(Tokenizer, NormalizersThatGrowTheirTextAreRefused) {
+  TokenizerSpec spec{.tokens = {"a"}, .types = {TokenType::kNormal}};
+  spec.normalize.assign(32, Replace{"a", "aa"});
+  const Result<Tokenizer> doubling = make_tokenizer(spec);
+  ASSERT_TRUE(doubling);
+  EXPECT_THROW(doubling->encode(std::string(1000, 'a')), FormatError);
+  spec.added = {{.id = 0, .normalized = true}};
+  EXPECT_FALSE(make_tokenizer(spec));  // the added token's own text grows
+  spec.added.clear();
+  spec.normalize.assign(33, Replace{"a", "a"});
+  EXPECT_FALSE(make_tokenizer(spec));
+  spec.normalize = {Replace{std::string(1025, 'a'), "a"}};
+  EXPECT_FALSE(make_tokenizer(spec));
+}
+
 TEST(Vocabulary, DifferenceQuotesTheFirstIds) {
   const Tokenizer gpt2 = trained("gpt2"), llama3 = trained("llama3");
   EXPECT_FALSE(vocabulary_difference(gpt2, trained("gpt2")));

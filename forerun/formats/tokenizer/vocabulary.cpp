@@ -4,6 +4,8 @@
 
 #include <algorithm>
 
+#include "forerun/base/quote.h"
+
 namespace forerun {
 
 std::optional<std::string> vocabulary_difference(const Tokenizer& a, const Tokenizer& b,
@@ -16,8 +18,8 @@ std::optional<std::string> vocabulary_difference(const Tokenizer& a, const Token
     // By text alone: two files of one model may disagree on which tokens are control tokens.
     if (a.name(id) == b.name(id)) continue;
     if (differing < shown) {
-      first +=
-          fmt::format("{}id {} '{}' / '{}'", first.empty() ? "" : ", ", id, a.name(id), b.name(id));
+      first += fmt::format("{}id {} {} / {}", first.empty() ? "" : ", ", id, quote(a.name(id)),
+                           quote(b.name(id)));
     }
     ++differing;
   }

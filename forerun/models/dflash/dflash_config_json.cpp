@@ -7,6 +7,7 @@
 #include <optional>
 #include <string>
 
+#include "forerun/base/quote.h"
 #include "forerun/models/internal/config_check.h"
 #include "forerun/models/internal/hf_fields.h"
 
@@ -29,7 +30,8 @@ void read_body(Fields& f, DFlashConfig& c) {
   c.vocab = f.integer("vocab_size");
   c.norm_eps = f.number("rms_norm_eps", 1e-6);
   const std::string activation = f.text("hidden_act", "silu");
-  if (activation != "silu") f.fail(fmt::format("activation '{}' is not supported", activation));
+  if (activation != "silu")
+    f.fail(fmt::format("activation {} is not supported", quote(activation)));
   if (f.flag("attention_bias", false)) f.fail("'attention_bias' is not supported");
 
   const json* parameters = f.find("rope_parameters");
@@ -127,7 +129,7 @@ Windows read_windows(Fields& f, std::int64_t layers) {
   for (std::size_t i = 0; i < out.sliding.size(); ++i) {
     const json& type = (*types)[i];
     if (type != "full_attention" && type != "sliding_attention") {
-      f.fail(fmt::format("layer type {} is not supported", type.dump().substr(0, 40)));
+      f.fail(fmt::format("layer type {} is not supported", printable(type.dump(), 40)));
     }
     out.sliding[i] = type == "sliding_attention";
   }
@@ -142,7 +144,7 @@ std::vector<std::int64_t> read_ids(Fields& f, const char* key, std::int64_t offs
   if (!ids->is_array()) return out;
   for (const json& id : *ids) {
     if (!id.is_number_integer() || id > 1'000'000 || id < -1'000'000) {
-      f.fail(fmt::format("'{}' holds {}, which is no layer", key, id.dump().substr(0, 40)));
+      f.fail(fmt::format("'{}' holds {}, which is no layer", key, printable(id.dump(), 40)));
       return out;
     }
     out.push_back(id.get<std::int64_t>() + offset);
@@ -206,9 +208,9 @@ void read_speculators(Fields& outer, Fields& body, DFlashConfig& c) {
   const bool dspark = type == "dspark";
   if (type != "dflash" && !dspark) {
     return outer.fail(
-        fmt::format("speculators_model_type '{}' is not supported; dflash and dspark "
+        fmt::format("speculators_model_type {} is not supported; dflash and dspark "
                     "are",
-                    type));
+                    quote(type)));
   }
   const Windows windows = read_windows(body, c.layers);
   const bool both_ways = outer.flag("sliding_window_non_causal", false);
@@ -218,7 +220,7 @@ void read_speculators(Fields& outer, Fields& body, DFlashConfig& c) {
   }
   if (const json* hidden = outer.find("target_hidden_size"); hidden && *hidden != c.hidden) {
     outer.fail(fmt::format("a target of hidden size {} for a drafter of {} is not supported",
-                           hidden->dump().substr(0, 40), c.hidden));
+                           printable(hidden->dump(), 40), c.hidden));
   }
   c.block = outer.integer("block_size", 8);
   // Their ids name the hidden state that enters a block; ours the block that it leaves.
@@ -234,7 +236,7 @@ void read_speculators(Fields& outer, Fields& body, DFlashConfig& c) {
   c.markov_rank = outer.integer("markov_rank", 256);
   const std::string head = outer.text("markov_head_type", "vanilla");
   if (c.markov_rank > 0 && head != "vanilla") {
-    outer.fail(fmt::format("a Markov head of type '{}' is not supported; vanilla is", head));
+    outer.fail(fmt::format("a Markov head of type {} is not supported; vanilla is", quote(head)));
   }
   c.confidence = outer.flag("enable_confidence_head", true);
   c.confidence_sees_markov = outer.flag("confidence_head_with_markov", true);

@@ -30,6 +30,9 @@ void check_dit_config(const DitConfig& c) {
   need(c.input % c.patch == 0,
        fmt::format("input size {} is no multiple of the patch size {}", c.input, c.patch));
   need(c.tokens() <= 1 << 16, fmt::format("{} patches are too many", c.tokens()));
+  need(c.tokens() * c.hidden <= 1 << 24,
+       fmt::format("{} patches of {} numbers are too many: at most 2^24 numbers", c.tokens(),
+                   c.hidden));
   need(c.time_divisor > 1.0 && c.mlp_norm_eps > 0.0, "time divisor or epsilon out of range");
 }
 

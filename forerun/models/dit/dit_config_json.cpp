@@ -2,6 +2,7 @@
 
 #include <stdexcept>
 
+#include "forerun/base/quote.h"
 #include "forerun/models/dit/dit_file.h"
 #include "forerun/models/internal/hf_fields.h"
 
@@ -35,7 +36,7 @@ DitConfig read_own(Fields& f) {
 void expect(Fields& f, const char* key, const char* value) {
   const std::string found = f.text(key, value);
   if (found != value) {
-    f.fail(fmt::format("'{}' is \"{}\", supported is \"{}\"", key, found, value));
+    f.fail(fmt::format("'{}' is {}, supported is '{}'", key, quote(found), value));
   }
 }
 
@@ -84,7 +85,7 @@ Result<DitConfig> parse_dit_config(const nlohmann::json& config, DitConventions 
   if (!is_dit(config)) {
     const std::string kind = f.text("_class_name", "");
     return Error{fmt::format("it describes {}, not a Diffusion Transformer",
-                             kind.empty() ? "another kind of network" : "a " + kind)};
+                             kind.empty() ? "another kind of network" : "a " + quote(kind))};
   }
   DitConfig c = is_diffusers_dit(config) ? read_diffusers(f) : read_own(f);
   if (conventions == DitConventions::kDiffusers) {

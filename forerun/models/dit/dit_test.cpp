@@ -223,6 +223,9 @@ TEST_F(BrokenDit, IsSaid) {
   EXPECT_NE(why(sizes("\"3\"", "24", "2", "8")).find("integer"), std::string::npos);
   EXPECT_NE(why(sizes("3", "9223372036854775807", "2", "8")).find("out of range"),
             std::string::npos);
+  // 65536 patches of 65536 numbers: the table of positions would take 11 GB.
+  EXPECT_NE(why(sizes("3", "65536", "2", "512")).find("too many"), std::string::npos);
+  EXPECT_NE(why(sizes("3", "4096", "2", "128")).find("shape"), std::string::npos);
   EXPECT_NE(why(R"({"architecture": "llama"})").find("not a Diffusion"), std::string::npos);
   EXPECT_NE(why(R"({"_class_name": "UNet2DModel"})").find("UNet2DModel"), std::string::npos);
 }

@@ -23,24 +23,24 @@ at::Tensor patch_weight(const DitConfig& c, WeightReader& source, const std::str
   return source.weight(name, {c.hidden, c.channels, c.patch, c.patch}).view({c.hidden, -1});
 }
 
-Dit empty(const DitConfig& config, at::ScalarType type) {
+Dit empty(const DitConfig& config) {
   Dit m;
   m.config = config;
   m.blocks.resize(static_cast<std::size_t>(config.depth));
-  m.positions = dit_positions(config).to(type);
   return m;
 }
 
 // facebookresearch/DiT's names, which are ours.
 Dit read_reference(const DitConfig& config, WeightReader source, at::ScalarType type) {
-  Dit m = empty(config, type);
+  Dit m = empty(config);
   for (const ModelWeight& w : weights(m)) {
     *w.tensor = w.tensor == &m.patches.weight ? patch_weight(config, source, w.name)
                                               : source.weight(w.name, w.shape);
   }
-  if (source.has("pos_embed")) {
-    m.positions = source.weight("pos_embed", {1, config.tokens(), config.hidden}).squeeze(0);
-  }
+  // After the weights: the file bears out the sizes that the table has.
+  m.positions = source.has("pos_embed")
+                    ? source.weight("pos_embed", {1, config.tokens(), config.hidden}).squeeze(0)
+                    : dit_positions(config).to(type);
   source.expect_nothing_left();
   return m;
 }
@@ -52,7 +52,7 @@ class Diffusers {
       : c_(config), file_(file), source_(file, type, kWhat), type_(type) {}
 
   Dit read() {
-    Dit m = empty(c_, type_);
+    Dit m = empty(c_);
     m.patches = {patch_weight(c_, source_, "pos_embed.proj.weight"),
                  source_.weight("pos_embed.proj.bias", {c_.hidden})};
     const std::string embedders = block(0) + "norm1.emb.";
@@ -66,6 +66,7 @@ class Diffusers {
     }
     m.head = {linear("proj_out_1", 2 * c_.hidden, c_.hidden),
               linear("proj_out_2", c_.patch * c_.patch * c_.out_channels(), c_.hidden)};
+    m.positions = dit_positions(c_).to(type_);
     source_.expect_nothing_left();
     return m;
   }

@@ -7,6 +7,7 @@
 #include <cmath>
 #include <stdexcept>
 
+#include "forerun/base/quote.h"
 #include "forerun/formats/hf_config.h"
 #include "forerun/formats/safetensors.h"
 #include "forerun/models/dit/dit_file.h"
@@ -68,7 +69,8 @@ void check(const nlohmann::json& config, const Dit& target) {
           "it was trained for another target of the same sizes: use the one it was trained with");
     }
     throw FormatError(fmt::format("it was made for a target with {} {}, this one has {}", key,
-                                  found == nullptr ? "unknown" : found->dump(), value.dump()));
+                                  found == nullptr ? "unknown" : printable(found->dump()),
+                                  value.dump()));
   }
 }
 

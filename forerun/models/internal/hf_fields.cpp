@@ -1,5 +1,7 @@
 #include "forerun/models/internal/hf_fields.h"
 
+#include "forerun/base/quote.h"
+
 namespace forerun::internal {
 
 void read_rope(const nlohmann::json& rope, Fields& errors, double& theta, RopeScaling& scaling) {
@@ -18,8 +20,8 @@ void read_rope(const nlohmann::json& rope, Fields& errors, double& theta, RopeSc
     scaling.high_freq_factor = f.number("high_freq_factor", std::nullopt);
     scaling.original_context = f.number("original_max_position_embeddings", std::nullopt);
   } else if (type != "default") {
-    errors.fail(
-        fmt::format("rope scaling '{}' is not supported; default, linear and llama3 are", type));
+    errors.fail(fmt::format("rope scaling {} is not supported; default, linear and llama3 are",
+                            quote(type)));
   }
   if (!f.error().empty()) errors.fail("rope parameters: " + f.error());
 }

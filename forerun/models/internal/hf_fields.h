@@ -8,6 +8,7 @@
 #include <string>
 #include <utility>
 
+#include "forerun/base/quote.h"
 #include "forerun/models/decoder_config.h"
 
 namespace forerun::internal {
@@ -58,8 +59,8 @@ class Fields {
   T fallback(const char* key, const nlohmann::json* found, const char* wanted,
              std::optional<T> otherwise) {
     if (found != nullptr) {
-      fail(
-          fmt::format("'{}' is {} where {} is expected", key, found->dump().substr(0, 40), wanted));
+      fail(fmt::format("'{}' is {} where {} is expected", key, printable(found->dump(), 40),
+                       wanted));
     } else if (!otherwise) {
       fail(fmt::format("'{}' is missing; the file does not describe a supported {}", key, what_));
     }

@@ -26,7 +26,7 @@ void read_channels(Fields& f, VaeConfig& c) {
   for (const json& width : *list) {
     if (!width.is_number_integer() || width < 1 || width > 1 << 14) {
       return f.fail(fmt::format("'block_out_channels' holds {}, which is no width",
-                                width.dump().substr(0, 40)));
+                                printable(width.dump(), 40)));
     }
     c.channels.push_back(width.get<std::int64_t>());
   }

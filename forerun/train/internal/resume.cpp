@@ -9,6 +9,7 @@
 #include <system_error>
 
 #include "forerun/base/json_text.h"
+#include "forerun/base/quote.h"
 #include "forerun/train/internal/run.h"
 
 namespace forerun::internal {
@@ -34,7 +35,7 @@ HeldOut held_out_of(const json& j) {
 }
 
 std::string shown(const json& value) {
-  return value.is_string() ? value.get<std::string>() : value.dump();
+  return printable(value.is_string() ? value.get<std::string>() : value.dump());
 }
 
 std::vector<std::string> words_of(const std::string& text) {
@@ -211,7 +212,7 @@ void Run::start() {
       log_->append({{"resumed", {{"step", state_.step}, {"surroundings", surroundings()}}}});
     if (state.value("surroundings", json()) != surroundings()) {
       note(fmt::format("resumed with {} where it was {}: the losses differ in their last digits",
-                       surroundings().dump(), state.value("surroundings", json()).dump()));
+                       surroundings().dump(), shown(state.value("surroundings", json()))));
     }
   });
   share_state();

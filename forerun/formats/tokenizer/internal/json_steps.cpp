@@ -8,6 +8,7 @@
 #include <utility>
 
 #include "forerun/base/json_text.h"
+#include "forerun/base/quote.h"
 
 namespace forerun::internal {
 namespace {
@@ -67,8 +68,8 @@ Result<NormalizeStep> normalize_step(const json& step) {
     if (!content) return content.error();
     return NormalizeStep(Replace{pattern->text, *std::move(content)});
   }
-  return Error{
-      fmt::format("'{}' is not supported; supported are NFC, Replace, Prepend, Sequence", type)};
+  return Error{fmt::format("{} is not supported; supported are NFC, Replace, Prepend, Sequence",
+                           quote(type))};
 }
 
 Result<SplitStep> split_step(const json& step) {
@@ -88,7 +89,7 @@ Result<SplitStep> split_step(const json& step) {
   for (const auto& [name, keep] : kNames) {
     if (name == *behavior) return SplitStep(Split{pattern->text, pattern->is_regex, keep, *invert});
   }
-  return Error{fmt::format("Split behavior '{}' is not known", *behavior)};
+  return Error{fmt::format("Split behavior {} is not known", quote(*behavior))};
 }
 
 Result<SplitStep> metaspace_step(const json& step) {
@@ -102,7 +103,7 @@ Result<SplitStep> metaspace_step(const json& step) {
       json_field_or<std::string>(step, "prepend_scheme", *add_prefix ? "always" : "never");
   if (!scheme) return scheme.error();
   if (*scheme != "always" && *scheme != "first" && *scheme != "never") {
-    return Error{fmt::format("Metaspace prepend_scheme '{}' is not known", *scheme)};
+    return Error{fmt::format("Metaspace prepend_scheme {} is not known", quote(*scheme))};
   }
   if (*replacement != "\u2581") return Error{"Metaspace replacement must be U+2581"};
   const To prepend = *scheme == "always" ? To::kEvery : *scheme == "first" ? To::kFirst : To::kNone;
@@ -125,7 +126,8 @@ Result<SplitStep> any_split_step(const json& step) {
     return SplitStep(ByteLevel{*prefix, *regex});
   }
   return Error{fmt::format(
-      "'{}' is not supported; supported are Split, Digits, ByteLevel, Metaspace, Sequence", type)};
+      "{} is not supported; supported are Split, Digits, ByteLevel, Metaspace, Sequence",
+      quote(type))};
 }
 
 }  // namespace

@@ -1,5 +1,6 @@
 #include "forerun/formats/tokenizer/internal/normalizer.h"
 
+#include <fmt/format.h>
 #include <utf8proc.h>
 
 #include <algorithm>
@@ -7,6 +8,7 @@
 #include <cstdlib>
 #include <memory>
 #include <new>
+#include <optional>
 #include <string_view>
 #include <utility>
 
@@ -68,27 +70,40 @@ std::string nfc(std::string text) {
   return out + nfc_between(all.substr(done));
 }
 
-std::string replaced(std::string_view text, const Replace& step) {
+// None where the result has more than `most` bytes.
+std::optional<std::string> replaced(std::string_view text, const Replace& step, std::size_t most) {
   std::string out;
   std::size_t done = 0;
   for (std::size_t at = text.find(step.from); at != text.npos; at = text.find(step.from, done)) {
     out += text.substr(done, at - done);
     out += step.to;
     done = at + step.from.size();
+    if (out.size() > most) return std::nullopt;
   }
   out += text.substr(done);
   return out;
 }
 
+std::optional<std::string> after(const NormalizeStep& step, std::string text, std::size_t most) {
+  if (std::holds_alternative<Nfc>(step)) return nfc(std::move(text));
+  if (const auto* replace = std::get_if<Replace>(&step)) return replaced(text, *replace, most);
+  const auto* prepend = std::get_if<Prepend>(&step);
+  return text.empty() ? text : prepend->text + text;
+}
+
 }  // namespace
 
-std::string normalized(std::string text, const std::vector<NormalizeStep>& steps) {
-  for (const NormalizeStep& step : steps) {
-    if (std::holds_alternative<Nfc>(step)) text = nfc(std::move(text));
-    if (const auto* replace = std::get_if<Replace>(&step)) text = replaced(text, *replace);
-    if (const auto* prepend = std::get_if<Prepend>(&step); prepend != nullptr && !text.empty()) {
-      text.insert(0, prepend->text);
+Result<std::string> normalized(std::string text, const std::vector<NormalizeStep>& steps) {
+  const std::size_t given = text.size(), most = 16 * given + 256;
+  for (std::size_t i = 0; i < steps.size(); ++i) {
+    std::optional<std::string> next = after(steps[i], std::move(text), most);
+    if (!next || next->size() > most) {
+      return Error{fmt::format(
+          "normalizer: step {} of {} makes more than {} bytes of a text of {}; its file "
+          "is damaged or made to do harm, download the tokenizer again",
+          i + 1, steps.size(), most, given)};
     }
+    text = *std::move(next);
   }
   return text;
 }

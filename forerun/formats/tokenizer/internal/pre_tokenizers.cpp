@@ -6,6 +6,8 @@
 #include <algorithm>
 #include <array>
 
+#include "forerun/base/quote.h"
+
 namespace forerun::internal {
 namespace {
 
@@ -39,10 +41,10 @@ Result<PreTokenizer> pre_tokenizer(std::string_view name) {
   if (contains(kQwen2Names, name))
     return PreTokenizer{{Nfc{}}, {by_pattern(kQwen2Pattern), bytes_only}, false};
   return Error{
-      fmt::format("pre-tokenizer '{}' is not supported; supported are {}, {}, {}, {}. Use a model "
+      fmt::format("pre-tokenizer {} is not supported; supported are {}, {}, {}, {}. Use a model "
                   "of one of these "
                   "families, or its Hugging Face folder with tokenizer.json",
-                  name, fmt::join(kGpt2Names, ", "), fmt::join(kSmolLmNames, ", "),
+                  quote(name), fmt::join(kGpt2Names, ", "), fmt::join(kSmolLmNames, ", "),
                   fmt::join(kLlama3Names, ", "), fmt::join(kQwen2Names, ", "))};
 }
 

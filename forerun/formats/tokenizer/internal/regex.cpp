@@ -11,6 +11,8 @@
 #include <stdexcept>
 #include <string>
 
+#include "forerun/base/quote.h"
+
 namespace forerun::internal {
 namespace {
 
@@ -38,16 +40,16 @@ Result<Regex> Regex::compile(std::string_view pattern) {
   pcre2_code* raw =
       pcre2_compile(units(pattern), pattern.size(), PCRE2_UTF | PCRE2_UCP, &error, &at, nullptr);
   if (raw == nullptr) {
-    return Error{
-        fmt::format("pattern \"{}\" is not valid at byte {}: {}", pattern, at, message_of(error))};
+    return Error{fmt::format("pattern {} is not valid at byte {}: {}", quote(pattern, 200), at,
+                             message_of(error))};
   }
   std::shared_ptr<const pcre2_code> code(
       raw, [](const pcre2_code* c) { pcre2_code_free(const_cast<pcre2_code*>(c)); });
   std::uint32_t matches_nothing = 0;
   pcre2_pattern_info(raw, PCRE2_INFO_MATCHEMPTY, &matches_nothing);
   if (matches_nothing != 0) {
-    return Error{fmt::format(
-        "pattern \"{}\" matches the empty text; every match must take a character", pattern)};
+    return Error{fmt::format("pattern {} matches the empty text; every match must take a character",
+                             quote(pattern, 200))};
   }
   // Where there is no JIT compiler, matching falls back to the interpreter by itself.
   pcre2_jit_compile(raw, PCRE2_JIT_COMPLETE);

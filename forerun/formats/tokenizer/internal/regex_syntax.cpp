@@ -5,6 +5,8 @@
 #include <algorithm>
 #include <array>
 
+#include "forerun/base/quote.h"
+
 namespace forerun::internal {
 
 const std::string_view kWhiteSpaceRanges =
@@ -71,7 +73,7 @@ class Translator {
     out_ += rest_.substr(0, n);
     rest_.remove_prefix(n);
   }
-  void refuse(std::size_t n) { error_ = fmt::format("'{}'", rest_.substr(0, n)); }
+  void refuse(std::size_t n) { error_ = quote(rest_.substr(0, n)); }
 
   void step() {
     if (rest_.front() == '\\') return escape();
@@ -149,8 +151,8 @@ Result<std::string> translate_regex(std::string_view pattern) {
   }
   Result<std::string> out = Translator(pattern).run();
   if (out) return out;
-  return Error{
-      fmt::format("pattern \"{}\" uses {}, which is not supported", pattern, out.error().message)};
+  return Error{fmt::format("pattern {} uses {}, which is not supported", quote(pattern, 200),
+                           out.error().message)};
 }
 
 }  // namespace forerun::internal

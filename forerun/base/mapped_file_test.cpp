@@ -1,4 +1,4 @@
-#include "forerun/formats/mapped_file.h"
+#include "forerun/base/mapped_file.h"
 
 #include <gtest/gtest.h>
 #include <sys/stat.h>

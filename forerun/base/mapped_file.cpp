@@ -1,4 +1,4 @@
-#include "forerun/formats/mapped_file.h"
+#include "forerun/base/mapped_file.h"
 
 #include <fcntl.h>
 #include <fmt/format.h>
@@ -9,6 +9,8 @@
 #include <cerrno>
 #include <cstdint>
 #include <system_error>
+
+#include "forerun/base/quote.h"
 
 namespace forerun {
 namespace {
@@ -58,7 +60,8 @@ MappedFile::~MappedFile() {
 
 MappedFile load_file(const std::filesystem::path& path) {
   Result<MappedFile> file = MappedFile::open(path);
-  if (!file) throw FormatError(fmt::format("{}: {}", path.string(), file.error().message));
+  if (!file)
+    throw FormatError(fmt::format("{}: {}", printable(path.string(), 4096), file.error().message));
   return *std::move(file);
 }
 

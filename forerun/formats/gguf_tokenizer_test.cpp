@@ -1,0 +1,46 @@
+#include "forerun/formats/gguf_tokenizer.h"
+
+#include <gtest/gtest.h>
+
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "tests/support/gguf_builder.h"
+
+namespace forerun {
+namespace {
+
+const std::vector<std::string_view> kTokens{"<s>", "a", "b", "ab"};
+const std::vector<std::string_view> kMerges{"a b"};
+
+Result<TokenizerSpec> spec_of(const testing::GgufBuilder& file) {
+  const std::string bytes = file.bytes();
+  const Result<Gguf> gguf = parse_gguf(std::as_bytes(std::span(bytes)));
+  return gguf ? tokenizer_spec(*gguf) : Result<TokenizerSpec>(gguf.error());
+}
+
+testing::GgufBuilder with_end(const std::string& name, std::uint32_t id) {
+  testing::GgufBuilder b;
+  b.string("tokenizer.ggml.model", "gpt2").strings("tokenizer.ggml.tokens", kTokens);
+  b.strings("tokenizer.ggml.merges", kMerges).u32("tokenizer.ggml." + name, id);
+  return b;
+}
+
+TEST(GgufTokenizer, EndTokensOutsideTheVocabularyAreNamed) {
+  for (const char* name : {"eos_token_id", "eot_token_id", "eom_token_id"}) {
+    const Result<TokenizerSpec> good = spec_of(with_end(name, 3));
+    ASSERT_TRUE(good) << good.error().message;
+    EXPECT_EQ(good->end, std::vector<Token>{3});
+    for (const std::uint32_t id : {4u, 4294967295u}) {
+      const Result<TokenizerSpec> bad = spec_of(with_end(name, id));
+      ASSERT_FALSE(bad) << name << " " << id;
+      EXPECT_EQ(bad.error().message,
+                "tokenizer.ggml." + std::string(name) + " is " + std::to_string(id) +
+                    ", but the vocabulary has ids 0 to 3: convert the model again");
+    }
+  }
+}
+
+}  // namespace
+}  // namespace forerun
