@@ -74,7 +74,7 @@ class Table:
     def run(self, form, drafter, length):
         a = self.args
         name = {"free": f"free:{a.free}", "relax": f"free:{a.free}"}.get(drafter, drafter)
-        command = [a.forerun, "bench", *self.common(a.count), "--drafters", name, "--draft-lengths", str(length),
+        command = [a.forerun, "bench", *self.common(a.count), "--drafters", name, "--drafts", str(length - 1),
                    "--seed", str(a.seed), "--no-plain", "--json"]
         if form == "two":
             command.append("--two-calls")

@@ -359,7 +359,9 @@ int run(Flags& f, const Command& command) {
   if (images) {
     f.images.drafters = f.drafters;
     // One length that is named is the one that is measured.
-    if (command.given("--max-draft") || command.given("--fixed-draft")) f.images.drafts.clear();
+    for (const char* one : {"--max-draft", "--fixed-draft", "--draft-length"}) {
+      if (command.given(one)) f.images.drafts.clear();
+    }
     return bench_images(f.run, f.images, f.json);
   }
   if (!command.given("--prompts")) {

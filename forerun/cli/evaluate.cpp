@@ -176,13 +176,16 @@ void bind_all(Command& app, Flags& f) {
           {.least = 4, .most = 1 << 20});
   app.add("--against", f.against,
           "Samples a second set with this drafter (none: plain sampling) from the same "
-          "seeds, and compares");
+          "seeds, and compares",
+          {.shows = "NAME"});
   app.add("--keep", f.keep,
           "Folder for the images, as PNG files by set and class; those it holds are not "
-          "sampled again");
+          "sampled again",
+          {.shows = "FOLDER"});
   app.add("--images", f.folders,
           "Images made before, CLASS/*.png, in place of -m; several folders are compared "
-          "with the first");
+          "with the first",
+          {.shows = "FOLDER ..."});
   app.add("--replicates", f.evaluation.replicates, "Sets drawn again from each set, for the errors",
           {.least = 2, .most = 10000});
   app.add("--json", f.json, "One JSON document on standard output");

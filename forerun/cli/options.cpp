@@ -91,16 +91,21 @@ void bind_drafting(Command& command, DraftFlags& f, Makes makes, const std::stri
   }
   command.add("--rule", f.rule, help, {.one_of = rules, .shows = "NAME"});
   command.add("--max-draft", f.max_draft,
-              "Drafted tokens of a text, or steps of an image, a round at most; 0 = no drafts",
+              fmt::format("Drafted {} a round at most; 0 = no drafts",
+                          makes == Makes::kTexts    ? "tokens"
+                          : makes == Makes::kImages ? "steps"
+                                                    : "tokens of a text, or steps of an image,"),
               {.least = 0, .most = makes == Makes::kTexts ? 64.0 : 1023.0, .standard = most});
   if (f.fixed) {
     command.add("--adaptive", f.fixed,
                 "Draft as far as pays, as generate does, instead of --max-draft always");
   } else {
     command.add("--fixed-draft", f.fixed,
-                "Always draft that many, instead of as many as pay on this machine; the images of "
-                "a seed, and the texts of a drafting model under maximal, then do not depend on "
-                "the clock");
+                fmt::format("Always draft that many, instead of as many as pay on this machine; "
+                            "{} then depend on the seed alone, not on the clock",
+                            makes == Makes::kTexts ? "texts sampled with a drafting model"
+                                                   : "images, and texts sampled with a drafting "
+                                                     "model,"));
   }
   command.add("--seed", f.seed, "Of all that is random");
   command.group("");
