@@ -189,6 +189,8 @@ nlohmann::json to_json(const Contestant& c, const Contestant& none, const Genera
             {"ms_per_draft", 1e3 * s.seconds.drafter / rounds},
             {"ms_rest_per_round", 1e3 * s.seconds.rest / rounds},
             {"rule", name_of(o.rule)},
+            {"max_draft", o.max_draft},
+            {"fixed_draft", o.fixed_draft},
             {"exact", o.exact()}});
   j["draft_lengths"] = lengths_json(s);
   j["by_prompt"] = nlohmann::json::array();

@@ -169,7 +169,7 @@ class Bench {
               {"states_a_transition", states},
               {"draft_cost", cost},
               {"draft_work", drafter.cost()}});
-    if (with_plain_) j["speed"] = speed;
+    if (with_plain_) j["speed"] = j["speedup_vs_none"] = speed;
     return j;
   }
 

@@ -229,6 +229,7 @@ nlohmann::json to_json(const Certificate& c) {
           {"ks_p", c.report.ks_p},
           {"ks_statistic", c.report.ks_statistic},
           {"tokens", c.tokens},
+          {"drafted", c.report.drafted},
           {"drafted_tokens", c.report.drafted},
           {"z_p", c.report.z_p},
           {"forbidden", c.report.forbidden},
