@@ -112,7 +112,7 @@ ImageCertificate certify_images(const DiffusionModel& model, const ImageDrafter&
   Judge judge(sampling.target(), sampling.rule(), out);
   DecisionWatch watch(seeded_places(options.seed, options.first, labels.size(),
                                     static_cast<std::size_t>(options.steps),
-                                    options.draft_length > 0 ? counterfactuals : 0));
+                                    options.fixed_draft ? counterfactuals : 0));
   out.interrupted = !sampling.run(listener, [&](const ImageSampling::Round& round) {
     watch(round);
     for (const ExaminedDraft& d : examined_drafts(round)) {

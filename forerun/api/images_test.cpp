@@ -190,7 +190,7 @@ TEST_F(Images, AreTestedByCounterfactuals) {
     }
   }
   o.two_calls = false;
-  o.draft_length = 0;  // a clock plans: such a run cannot be repeated
+  o.fixed_draft = false;  // a clock plans: such a run cannot be repeated
   EXPECT_EQ(
       certify_images(model, ImageDrafter::load("asd", model), labels, o).counterfactuals.places,
       0U);
