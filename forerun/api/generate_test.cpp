@@ -100,7 +100,8 @@ TEST(Generate, ANearCopyOfTheTargetIsAcceptedAlmostAlways) {
 TEST(Generate, TextsOfABatchAreThoseOfSingleRuns) {
   std::vector<std::vector<Token>> prompts;
   for (Token i = 0; i < 5; ++i) prompts.push_back(prompt(static_cast<std::size_t>(7 + 9 * i), i));
-  // In float32: in bf16 the drafter's own laws are rounded with the shape of its pass, far beyond ties.
+  // In float32: in bf16 the drafter's own laws are rounded with the shape of its pass, far beyond
+  // ties.
   const Drafter model =
       Drafter::load("draft-model:" + kTiny + "llama_plain", tiny(), Precision::kF32);
   for (const Drafter& d : {Drafter(), lookup(), model}) {

@@ -35,7 +35,7 @@ HeldOut held_out_of(const json& j) {
 }
 
 std::string shown(const json& value) {
-  return printable(value.is_string() ? value.get<std::string>() : value.dump());
+  return value.is_string() ? value.get<std::string>() : value.dump();
 }
 
 std::vector<std::string> words_of(const std::string& text) {
@@ -59,7 +59,7 @@ std::string difference(const std::string& key, const json& before, const json& n
     a = fmt::format("{}", fmt::join(was, " "));
     b = fmt::format("{}", fmt::join(is, " "));
   }
-  return fmt::format("{} {} (now {})", key, a, b);
+  return fmt::format("{} {} (now {})", key, printable(a), printable(b));
 }
 
 json parsed_provenance(const std::string& text) {
@@ -212,7 +212,8 @@ void Run::start() {
       log_->append({{"resumed", {{"step", state_.step}, {"surroundings", surroundings()}}}});
     if (state.value("surroundings", json()) != surroundings()) {
       note(fmt::format("resumed with {} where it was {}: the losses differ in their last digits",
-                       surroundings().dump(), shown(state.value("surroundings", json()))));
+                       surroundings().dump(),
+                       printable(shown(state.value("surroundings", json())))));
     }
   });
   share_state();
