@@ -1,9 +1,5 @@
 #pragma once
 
-#include "forerun/evaluate.h"
-#include "forerun/image.h"
-#include "forerun/text.h"
-
 namespace forerun {
 
 /// The way from a handle of the public API to what it holds, for the implementation alone.
@@ -12,8 +8,14 @@ struct Access {
   static const typename Handle::Impl& impl(const Handle& handle) {
     return *handle.impl_;
   }
-  static Drafter::Learned& learned(const Drafter& drafter) { return *drafter.learned_; }
-  static const Drafter::Block* block(const Drafter& drafter) { return drafter.block_.get(); }
+  template <class Handle>
+  static typename Handle::Learned& learned(const Handle& drafter) {
+    return *drafter.learned_;
+  }
+  template <class Handle>
+  static const typename Handle::Block* block(const Handle& drafter) {
+    return drafter.block_.get();
+  }
 };
 
 template <class Handle>

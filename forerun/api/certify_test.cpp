@@ -9,21 +9,11 @@
 namespace forerun {
 namespace {
 
+using testing::kTiny;
+using testing::near_copy;
 using testing::options;
 using testing::prompt;
-
-const std::string kTiny = FORERUN_SOURCE_DIR "/tests/data/tiny/";
-
-const Model& tiny() {
-  static const Model model = Model::load(kTiny + "llama_plain");
-  return model;
-}
-
-const Drafter& near_copy() {
-  static const Drafter drafter =
-      Drafter::load("draft-model:" + kTiny + "llama_plain", tiny(), Precision::kBF16);
-  return drafter;
-}
+using testing::tiny;
 
 // 40 texts cut at the end of a round: what was emitted is judged whole. By chance beyond 4 in 1 of
 // 16,000.

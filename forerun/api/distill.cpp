@@ -113,10 +113,7 @@ bool taken_up(const fs::path& folder, const json& manifest) {
 }
 
 void claim(const fs::path& folder, const json& manifest) {
-  const std::string text = manifest.dump(2) + "\n";
-  AtomicFile file(folder / kManifest);
-  file.append(std::as_bytes(std::span(text)));
-  file.commit();
+  AtomicFile(folder / kManifest).commit(manifest.dump(2) + "\n");
 }
 
 class Distiller {

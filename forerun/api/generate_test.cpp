@@ -11,22 +11,11 @@
 namespace forerun {
 namespace {
 
+using testing::kTiny;
+using testing::near_copy;
 using testing::options;
 using testing::prompt;
-
-const std::string kTiny = FORERUN_SOURCE_DIR "/tests/data/tiny/";
-
-const Model& tiny() {
-  static const Model model = Model::load(kTiny + "llama_plain");
-  return model;
-}
-
-// A drafter that is close to the target without being it: the same weights in bf16.
-const Drafter& near_copy() {
-  static const Drafter drafter =
-      Drafter::load("draft-model:" + kTiny + "llama_plain", tiny(), Precision::kBF16);
-  return drafter;
-}
+using testing::tiny;
 
 const Drafter& lookup() {
   static const Drafter drafter = Drafter::load("lookup", tiny());

@@ -91,4 +91,9 @@ void AtomicFile::fail(std::string_view action, int code) const {
                                 std::generic_category().message(code), remedy(code)));
 }
 
+void AtomicFile::commit(std::string_view text) {
+  append(std::as_bytes(std::span(text)));
+  commit();
+}
+
 }  // namespace forerun

@@ -32,6 +32,9 @@ class AtomicFile {
   /// Makes the file appear. Nothing can be written afterwards.
   void commit();
 
+  /// Appends `text`, then commits.
+  void commit(std::string_view text);
+
   const std::filesystem::path& path() const noexcept { return path_; }
 
  private:

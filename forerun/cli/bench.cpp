@@ -8,6 +8,7 @@
 #include <optional>
 #include <sstream>
 
+#include "forerun/base/atomic_file.h"
 #include "forerun/cli/explain.h"
 #include "forerun/cli/images.h"
 #include "forerun/cli/interrupt.h"
@@ -340,7 +341,7 @@ int bench_text(const Flags& f, const Command& command) {
     }
   }
   if (report) {
-    commit(*report, render_report(document(f, model, done, prompts.size(), command.line(), list)));
+    report->commit(render_report(document(f, model, done, prompts.size(), command.line(), list)));
     note(fmt::format("{}: report on {} of {} prompts", printable(f.report), done, prompts.size()));
   }
   if (done < prompts.size()) return 130;  // not where Ctrl-C came too late to leave anything out

@@ -7,6 +7,7 @@
 #include <iterator>
 #include <nlohmann/json.hpp>
 
+#include "forerun/base/atomic_file.h"
 #include "forerun/cli/evaluate.h"
 #include "forerun/cli/interrupt.h"
 #include "forerun/cli/paths.h"
@@ -53,7 +54,7 @@ class Store {
     std::ifstream in(file, std::ios::binary);
     if (!in) {
       AtomicFile out(file);
-      commit(out, settings.dump(2) + "\n");
+      out.commit(settings.dump(2) + "\n");
       return;
     }
     const auto found =
@@ -75,7 +76,7 @@ class Store {
     const fs::path at = path(place);
     fs::create_directory(at.parent_path());
     AtomicFile out(at);
-    commit(out, png_grid(std::span(&image, 1), 1));
+    out.commit(png_grid(std::span(&image, 1), 1));
   }
 
  private:

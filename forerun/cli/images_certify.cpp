@@ -3,6 +3,7 @@
 #include <memory>
 #include <nlohmann/json.hpp>
 
+#include "forerun/base/atomic_file.h"
 #include "forerun/cli/images.h"
 #include "forerun/cli/interrupt.h"
 #include "forerun/cli/paths.h"
@@ -39,7 +40,7 @@ int profile(const Flags& f) {
                       {"images", r.values.size()},
                       {"date", utc_date()},
                       {"relaxation", relaxation}};
-  commit(file, j.dump(1) + "\n");
+  file.commit(j.dump(1) + "\n");
   write_out(fmt::format("{}: relaxation from {:.3f} at the first step to {:.3f} at the last\n",
                         printable(f.out), relaxation.front(), relaxation.back()));
   return 0;

@@ -4,6 +4,7 @@
 #include <nlohmann/json.hpp>
 #include <optional>
 
+#include "forerun/base/atomic_file.h"
 #include "forerun/cli/images.h"
 #include "forerun/cli/interrupt.h"
 #include "forerun/cli/paths.h"
@@ -71,10 +72,9 @@ int generate_images(const RunFlags& f, const ImageFiles& files, bool json, const
   }
   const auto columns =
       static_cast<std::int64_t>(std::ceil(std::sqrt(static_cast<double>(r.images.size()))));
-  commit(file, png_grid(r.images, columns));
+  file.commit(png_grid(r.images, columns));
   if (trace) {
-    commit(*trace,
-           render_image_trace(page_of(r, options, f.draft, labels.front(), command.line())));
+    trace->commit(render_image_trace(page_of(r, options, f.draft, labels.front(), command.line())));
   }
   if (json) {
     nlohmann::json j = to_json(r);

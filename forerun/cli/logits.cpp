@@ -2,6 +2,7 @@
 
 #include <memory>
 
+#include "forerun/base/atomic_file.h"
 #include "forerun/cli/options.h"
 #include "forerun/cli/paths.h"
 #include "forerun/cli/terminal.h"

@@ -12,6 +12,7 @@
 namespace {
 
 using namespace forerun::cli;
+using forerun::printable;
 
 constexpr int kFailure = 1;
 constexpr int kMisuse = 2;

@@ -7,7 +7,7 @@
 #include <filesystem>
 #include <fstream>
 #include <iterator>
-#include <span>
+#include <string_view>
 #include <system_error>
 
 #include "forerun/cli/terminal.h"
@@ -82,11 +82,6 @@ std::string path_of_drafter(const std::string& name) {
   std::string path = name.substr(colon + 1);
   if (path.ends_with(kWithLookup)) path.resize(path.size() - kWithLookup.size());
   return path;
-}
-
-void commit(AtomicFile& file, std::string_view text) {
-  file.append(std::as_bytes(std::span(text)));
-  file.commit();
 }
 
 std::string read_input(const std::string& path, const std::string& what) {

@@ -1,10 +1,7 @@
 #pragma once
 
 #include <string>
-#include <string_view>
 #include <vector>
-
-#include "forerun/base/atomic_file.h"
 
 namespace forerun::cli {
 
@@ -22,9 +19,6 @@ struct Output {
 void expect_apart(const std::vector<Output>& outputs, const std::vector<std::string>& inputs);
 /// The path within the name of a drafter: "free:FOLDER", "dflash:PATH+lookup"; "" if there is none.
 std::string path_of_drafter(const std::string& name);
-
-/// Writes all of a file and makes it appear.
-void commit(AtomicFile& file, std::string_view text);
 
 /// The content of a file that a flag names.
 /// @param what         "prompts file", for the message

@@ -10,8 +10,6 @@
 #include <nlohmann/json.hpp>
 #include <stdexcept>
 
-#include "forerun/base/utf8.h"
-
 namespace forerun::cli {
 
 void open_standard_streams() {
@@ -26,26 +24,6 @@ bool is_terminal(std::FILE* stream) {
   const char* const plain = std::getenv("NO_COLOR");
   const bool dumb = term == nullptr || std::string_view(term) == "dumb";
   return isatty(fileno(stream)) != 0 && !dumb && (plain == nullptr || *plain == '\0');
-}
-
-std::string printable(std::string_view text, std::size_t limit) {
-  constexpr char32_t kDelete = 0x7f, kLastControl = 0x9f;
-  // Line separators, and what turns the direction of a line.
-  const auto turns = [](char32_t c) {
-    return (c >= 0x2028 && c <= 0x202e) || (c >= 0x2066 && c <= 0x2069);
-  };
-  std::string out;
-  while (!text.empty() && out.size() < limit) {
-    const Utf8Char c = first_char(text);
-    const bool control =
-        c.code < U' ' || (c.code >= kDelete && c.code <= kLastControl) || turns(c.code);
-    for (const char byte : text.substr(0, c.size)) {
-      out += control || !c.valid ? fmt::format("\\x{:02x}", static_cast<unsigned char>(byte))
-                                 : std::string(1, byte);
-    }
-    text.remove_prefix(c.size);
-  }
-  return text.empty() ? out : out + "...";
 }
 
 std::string styled(std::FILE* stream, Style style, std::string_view text) {

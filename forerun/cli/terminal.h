@@ -5,6 +5,8 @@
 #include <string>
 #include <string_view>
 
+#include "forerun/base/quote.h"
+
 namespace forerun::cli {
 
 enum class Style { kPlain, kBold, kDim, kGreen, kRed, kYellow };
@@ -23,9 +25,6 @@ std::string styled(std::FILE* stream, Style style, std::string_view text);
 void write_out(std::string_view text);
 /// One JSON document and a newline on standard output; invalid UTF-8 becomes U+FFFD.
 void write_json(const nlohmann::json& document);
-/// Text of a file or a user as a terminal may show it: control characters and bytes that are no
-/// UTF-8 become \xNN, and what is longer than `limit` bytes is cut.
-std::string printable(std::string_view text, std::size_t limit = 200);
 /// A line on standard error.
 void note(std::string_view line);
 

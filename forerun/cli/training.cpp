@@ -8,6 +8,7 @@
 #include <limits>
 #include <nlohmann/json.hpp>
 
+#include "forerun/base/atomic_file.h"
 #include "forerun/cli/interrupt.h"
 #include "forerun/cli/paths.h"
 #include "forerun/cli/provenance.h"
@@ -55,7 +56,7 @@ void write_curves(const std::string& folder) {
     std::ifstream in(folder + "/log.jsonl", std::ios::binary);
     const std::string log(std::istreambuf_iterator<char>(in), {});
     AtomicFile page(folder + "/curves.html");
-    commit(page, render_training(log));
+    page.commit(render_training(log));
   } catch (const std::exception& e) {
     note(printable(e.what(), kMessage));
   }

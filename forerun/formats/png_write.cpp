@@ -51,10 +51,7 @@ std::string encode_png(const Image& image) {
 }
 
 void write_png(const std::filesystem::path& path, const Image& image) {
-  const std::string bytes = encode_png(image);
-  AtomicFile file(path);
-  file.append(std::as_bytes(std::span(bytes)));
-  file.commit();
+  AtomicFile(path).commit(encode_png(image));
 }
 
 Image tile(std::span<const Image> images, std::int64_t columns, std::int64_t gap) {

@@ -1,11 +1,26 @@
 #pragma once
 
+#include <string>
 #include <vector>
 
 #include "forerun/text.h"
 
-/// Prompts for the tiny models of tests/data/tiny.
+/// The tiny text models of tests/data/tiny, and prompts for them.
 namespace forerun::testing {
+
+inline const std::string kTiny = FORERUN_SOURCE_DIR "/tests/data/tiny/";
+
+inline const Model& tiny() {
+  static const Model model = Model::load(kTiny + "llama_plain");
+  return model;
+}
+
+// A drafter that is close to the target without being it: the same weights in bf16.
+inline const Drafter& near_copy() {
+  static const Drafter drafter =
+      Drafter::load("draft-model:" + kTiny + "llama_plain", tiny(), Precision::kBF16);
+  return drafter;
+}
 
 // Ids that repeat, so that lookup has matches from the start.
 inline std::vector<Token> prompt(std::size_t n, Token salt = 0) {
