@@ -50,6 +50,10 @@ class Model {
   std::string decode(std::span<const Token> tokens) const;
 
   const std::string& path() const;
+  /// A hash of the weights in its file, all of which is read: tells models apart whatever their
+  /// names.
+  /// @throws FormatError  the file is gone
+  std::string hash() const;
   Precision precision() const;
   const ChosenPrecision& chosen_precision() const;  ///< the same, with the reason
   std::size_t vocab() const;
@@ -121,7 +125,9 @@ struct GenerateOptions {
 struct Listener {
   std::function<void(std::string_view)> on_text;  ///< complete UTF-8 characters only
   std::function<void(const RunStatistics&)> on_round;
-  std::function<bool()> go_on;  ///< false ends the generation cleanly after the current round
+  /// Asked between rounds, and between the passes over a long prompt; false ends the generation
+  /// cleanly.
+  std::function<bool()> go_on;
 };
 
 enum class Finish : std::uint8_t { kLength, kEndToken, kStopString, kInterrupted };
@@ -242,7 +248,9 @@ struct Logits {
   std::size_t rows = 0, vocab = 0;
   std::vector<float> values;  ///< [rows, vocab]; row i predicts token i + 1
 };
-Logits logits(const Model& model, std::span<const Token> tokens);
+/// @param go_on  asked between passes of 256 tokens; false ends it with the rows that are there
+Logits logits(const Model& model, std::span<const Token> tokens,
+              const std::function<bool()>& go_on = {});
 /// Writes them as a NumPy file, complete or not at all.
 void save_npy(const Logits& logits, const std::string& path);
 

@@ -7,6 +7,7 @@
 #include <functional>
 #include <span>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "forerun/image.h"
@@ -46,6 +47,7 @@ struct DistillListener {
   std::function<void(std::size_t documents, std::size_t of, std::size_t tokens, double seconds)>
       on_progress;
   std::function<bool()> go_on;  ///< false ends after the round; finished answers are kept
+  std::function<void(std::string_view)> on_note;  ///< a line about something unusual
 };
 
 /// The model answers prompts, each in its chat format, and documents are kept as token shards in

@@ -8,12 +8,15 @@ import json
 import os
 import pty
 import shutil
+import signal
 import struct
 import subprocess
+import time
 import unittest
 
 import cli_support
 from cli_support import FORERUN, GGUF, LLAMA, forerun, make_chat_model
+from pictures import write_data
 
 DATA = os.path.join(os.path.dirname(os.path.abspath(__file__)), "data")
 DIT = os.path.join(DATA, "dit", "reference_pixel")  # 5 classes of 16 x 16 grey pixels
@@ -321,6 +324,181 @@ class Formats(cli_support.Command):
         at = data.index(key) + len(key)
         bad = self.path("bad.gguf", data[:at] + struct.pack("<I", 4294967295) + data[at + 4:])
         self.fails(bad, "bad.gguf", "eos_token_id", "4294967295")
+
+
+class Training(cli_support.Command):
+    """train, distill and evaluate: what they are given, what they write over, when they stop."""
+
+    DIT = ("--depth", "1", "--hidden", "8", "--heads", "1", "--batch", "4", "--micro-batch", "2", "--f32", "--threads", "1")
+    DFLASH = ("--layers", "1", "--block", "4", "--features", "0,1", "--anchors", "4", "--batch", "2", "--steps", "1", "--f32",
+              "--precision", "f32", "--threads", "1")
+
+    def images(self):
+        data = self.path("images")
+        if not os.path.exists(data):
+            write_data(data)
+        return data
+
+    def train_dit(self, *more, out=None):
+        return ("train", "dit", "--data", self.images(), "--out", out or self.path("dit"), *self.DIT, *more)
+
+    def chat_model(self, *folders):
+        os.makedirs(self.path(os.path.join(*folders[:-1])) if folders[1:] else self.dir, exist_ok=True)
+        model = self.path(os.path.join(*folders))
+        make_chat_model(model)
+        return model
+
+    def another_model(self, *folders):
+        """The same but for one bit of its weights."""
+        model = self.chat_model(*folders)
+        with open(os.path.join(model, "model.safetensors"), "r+b") as f:
+            f.seek(-1, os.SEEK_END)
+            last = f.read(1)[0]
+            f.seek(-1, os.SEEK_END)
+            f.write(bytes([last ^ 1]))
+        return model
+
+    def distill(self, model, *more, out=None):
+        prompts = self.path("prompts.jsonl", b"".join(b'{"prompt": "question %d"}\n' % i for i in range(6)))
+        return forerun("distill", "-m", model, "--prompts", prompts, "--out", out or self.path("answers"), "--precision",
+                       "f32", "-n", "8", "--batch-size", "2", *more)
+
+    def test_a_batch_beyond_all_bounds_is_misuse(self):
+        for flag in ("--batch", "--micro-batch"):
+            for value in ("-1", "18446744073709551615", "9223372036854775808"):
+                self.assertEqual(forerun(*self.train_dit(), flag, value).returncode, 2, (flag, value))
+                args = list(self.train_dit())
+                args[args.index(flag) + 1] = value
+                r = forerun(*args)
+                self.assertEqual(r.returncode, 2, (flag, value, r.stderr))
+        self.assertFalse(os.path.exists(self.path("dit")))
+
+    def test_rates_out_of_range_are_misuse_and_no_model_is_left(self):
+        for flag, value in (("--lr", "1e30"), ("--lr", "inf"), ("--weight-decay", "1e30"), ("--clip", "inf"),
+                            ("--epochs", "1e300"), ("--steps", "9223372036854775807")):
+            r = forerun(*self.train_dit(flag, value))
+            self.assertEqual(r.returncode, 2, (flag, r.stderr))
+        r = forerun(*self.train_dit("--lr", "10", "--weight-decay", "1000", "--clip", "0", "--steps", "9"))
+        self.assertEqual(r.returncode, 1, r.stdout + r.stderr)
+        self.assertIn("not finite", r.stderr.strip().splitlines()[-1])
+        self.assertFalse(os.path.exists(self.path("dit/model.safetensors")))
+
+    def test_a_log_or_a_page_of_something_else_is_never_overwritten(self):
+        for name in ("log.jsonl", "curves.html"):
+            out = self.path("of " + name)
+            os.mkdir(out)
+            with open(os.path.join(out, name), "w") as f:
+                f.write('{"precious": true}\n')
+            self.refused(2, *self.train_dit("--steps", "1", out=out), says=[name, "overwritten", "--out"])
+            self.assertEqual(os.listdir(out), [name])
+            with open(os.path.join(out, name)) as f:
+                self.assertEqual(f.read(), '{"precious": true}\n')
+
+    def test_answers_know_their_model_by_its_weights(self):
+        a, b = self.chat_model("a", "model"), self.another_model("b", "model")
+        self.assertEqual(self.distill(a).returncode, 0)
+        answers = self.path("answers")
+        r = self.distill(b)
+        self.assertEqual(r.returncode, 2, r.stderr)
+        self.assertIn("target_hash", r.stderr)
+        os.remove(os.path.join(answers, "tokens-00000.safetensors"))  # gaps are not filled either
+        self.assertEqual(self.distill(b).returncode, 2)
+        self.assertEqual(self.distill(a).returncode, 0)
+        train = ("train", "dflash", "--data", answers, "--out", self.path("drafter"), *self.DFLASH, "-t")
+        self.refused(2, *train, b, says=[answers, "another model", "--target"])
+        self.assertEqual(os.path.exists(self.path("drafter")), False)
+        r = forerun(*train, a)
+        self.assertEqual(r.returncode, 0, r.stderr)
+        self.assertNotIn("on trust", r.stderr)
+
+    def test_answers_of_an_earlier_version_are_taken_and_that_is_said(self):
+        model, answers = self.chat_model("model"), self.path("answers")
+        self.assertEqual(self.distill(model).returncode, 0)
+        path = os.path.join(answers, "distill.json")
+        with open(path) as f:
+            settings = json.load(f)
+        del settings["target_hash"], settings["prompts_hash"]
+        settings.update(format="forerun distill 1", prompts_digest="1aa48c4cbee4ee2b")
+        with open(path, "w") as f:
+            json.dump(settings, f)
+        r = self.distill(model)
+        self.assertEqual(r.returncode, 0, r.stderr)
+        self.assertIn("on trust", r.stderr)
+        r = forerun("train", "dflash", "-t", model, "--data", answers, "--out", self.path("drafter"), *self.DFLASH)
+        self.assertEqual(r.returncode, 0, r.stderr)
+        self.assertIn("on trust", r.stderr)
+
+    def test_kept_images_without_settings_are_not_adopted(self):
+        data, classifier, keep = self.images(), self.path("classifier"), self.path("keep")
+        r = forerun("train", "classifier", "--data", data, "--out", classifier, "--steps", "2", "--batch", "10",
+                    "--micro-batch", "10", "--threads", "1", "--width", "8", "--features", "6")
+        self.assertEqual(r.returncode, 0, r.stderr)
+        evaluate = ("evaluate", "--classifier", classifier, "--data", data, "-m", DIT, "--steps", "2", "--drafter", "none",
+                    "--threads", "1", "--replicates", "5", "-n", "5", "--keep", keep)
+        self.assertEqual(forerun(*evaluate).returncode, 0)
+        self.refused(2, *evaluate, "--seed", "7", says=["seed = 0, not 7", "--keep"])
+        os.remove(os.path.join(keep, "plain", "settings.json"))
+        self.refused(2, *evaluate, "--seed", "7", says=[os.path.join(keep, "plain"), "no settings.json", "--keep"])
+
+    def test_paths_that_are_no_utf8_are_paths(self):
+        name = b"m\xff\xfe".decode(errors="surrogateescape")
+        model = self.chat_model(name)
+        answers = self.path("answers\udcff")
+        r = self.distill(model, out=answers)
+        self.assertEqual(r.returncode, 0, r.stderr)
+        r = self.distill(model, "--json", out=answers)
+        self.assertEqual((r.returncode, json.loads(r.stdout)["added"]), (0, 0), r.stderr)
+        r = forerun("train", "dflash", "-t", model, "--data", answers, "--out", self.path("d\udcff"), *self.DFLASH)
+        self.assertEqual(r.returncode, 0, r.stderr)
+
+    # --- Ctrl-C ---------------------------------------------------------------------------------------------------
+
+    def stopped(self, args, ready, signals=1):
+        """Starts the command, sends SIGINT once `ready` holds; returns its exit code, what it said, and the seconds it
+        took to end."""
+        p = subprocess.Popen([FORERUN, *args], stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.PIPE,
+                             text=True, errors="replace", env={**os.environ, "OMP_NUM_THREADS": "1"})
+        self.addCleanup(p.kill)
+        deadline = time.monotonic() + 60
+        while not ready() and p.poll() is None and time.monotonic() < deadline:
+            time.sleep(0.02)
+        start = time.monotonic()
+        for _ in range(signals):
+            p.send_signal(signal.SIGINT)
+            time.sleep(0.02)
+        out, err = p.communicate(timeout=100)
+        return p.returncode, out + err, time.monotonic() - start
+
+    def test_held_out_losses_are_left_at_ctrl_c_and_at_the_time_limit(self):
+        data, out = self.path("many"), self.path("out")
+        write_data(data)
+        for i in range(5):  # 6,000 held-out images: a minute of one thread with this network
+            folder = os.path.join(data, "test", f"class{i}")
+            one = os.path.join(folder, sorted(os.listdir(folder))[0])
+            for j in range(1200):
+                os.link(one, os.path.join(folder, f"more{j}.png"))
+        train = ("train", "dit", "--data", data, "--out", out, "--depth", "6", "--hidden", "192", "--heads", "4", "--patch",
+                 "2", "--batch", "4", "--micro-batch", "2", "--f32", "--threads", "1", "--steps", "1000")
+        log = os.path.join(out, "log.jsonl")
+        begun = lambda: os.path.exists(log) and os.path.getsize(log) > 0
+        code, said, seconds = self.stopped(train, begun)
+        self.assertEqual(code, 130, said)
+        self.assertLess(seconds, 10.0, said)
+        self.assertIn("interrupted after step 0", said)
+        start = time.monotonic()
+        r = forerun(*train, "--time-limit", "1")
+        self.assertEqual(r.returncode, 0, r.stderr)
+        self.assertLess(time.monotonic() - start, 25.0)
+        self.assertIn("time limit after step", r.stdout)
+
+    def test_a_second_ctrl_c_loses_no_steps(self):
+        out = self.path("dit")
+        log = os.path.join(out, "log.jsonl")
+        steps = lambda: os.path.exists(log) and os.path.getsize(log) > 5000
+        code, said, _ = self.stopped(self.train_dit("--steps", "100000", "--evaluate-steps", "0"), steps, signals=2)
+        self.assertEqual(code, 130, said)
+        self.assertIn("interrupted after step", said)
+        self.assertTrue(os.path.exists(os.path.join(out, "checkpoint.safetensors")))
 
 
 if __name__ == "__main__":

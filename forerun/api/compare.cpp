@@ -59,17 +59,23 @@ Divergence compare(const Model& reference, const Model& other,
         static_cast<std::uint32_t>(std::min<std::size_t>(one.max_tokens, tokens - out.tokens));
     const Generated text = generate(other, Drafter(), prompts[i], one, listener);
     std::vector<float> rows;
-    rescore(reference, prompts[i], text.tokens, [&](std::size_t, std::span<float> row) {
+    const auto keep = [&](std::size_t, std::span<float> row) {
       rows.insert(rows.end(), row.begin(), row.end());
-    });
+    };
     const std::size_t vocab = reference.vocab();
-    rescore(other, prompts[i], text.tokens, [&](std::size_t j, std::span<float> row) {
+    const auto score = [&](std::size_t j, std::span<float> row) {
       const Row r = compare_rows(std::span<const float>(rows).subspan(j * vocab, vocab), row);
       sum += r.kl;
       same += r.same_best ? 1 : 0;
       out.worst_kl = std::max(out.worst_kl, r.kl);
       ++out.tokens;
-    });
+    };
+    try {
+      rescore(reference, prompts[i], text.tokens, keep, listener.go_on);
+      rescore(other, prompts[i], text.tokens, score, listener.go_on);
+    } catch (const Interrupted&) {  // what was compared counts
+      break;
+    }
   }
   if (out.tokens == 0) return out;
   out.kl = sum / static_cast<double>(out.tokens);

@@ -92,11 +92,16 @@ CostCurve measure_cost(const Model& model, const CostOptions& options) {
 
   const std::vector<Token> prefix = some_tokens(options.prefix, model.vocab());
   std::vector<KvCache> caches;
-  for (int i = 0; i < options.sequences; ++i) {
-    caches.push_back(lm.make_cache());
-    prefill(lm, caches.back(), prefix);
-  }
   const auto go_on = [&] { return !options.go_on || options.go_on(); };
+  try {
+    for (int i = 0; i < options.sequences; ++i) {
+      caches.push_back(lm.make_cache());
+      prefill(lm, caches.back(), prefix, nullptr, {}, options.go_on);
+    }
+  } catch (const Interrupted&) {
+    out.interrupted = true;
+    return out;
+  }
   std::vector<std::vector<double>> seconds(options.rows.size());
   for (int repeat = -1; repeat < options.repeats && go_on(); ++repeat) {  // the first warms up
     for (std::size_t i = 0; i < options.rows.size() && go_on(); ++i) {

@@ -8,6 +8,7 @@
 #include "forerun/formats/png.h"
 #include "forerun/image.h"
 #include "forerun/methods/asd/asd_predictor.h"
+#include "forerun/methods/diffusion/target_predictor.h"
 #include "forerun/methods/free/free_predictor.h"
 #include "forerun/methods/frozen/frozen_predictor.h"
 #include "forerun/models/dit/dit_file.h"

@@ -3,16 +3,16 @@
 #include <algorithm>
 #include <chrono>
 #include <filesystem>
-#include <fstream>
-#include <iterator>
 #include <nlohmann/json.hpp>
+#include <optional>
 #include <unordered_set>
 
 #include "forerun/api/model_impl.h"
 #include "forerun/api/run.h"
-#include "forerun/base/atomic_file.h"
 #include "forerun/base/file_lock.h"
-#include "forerun/base/json_text.h"
+#include "forerun/base/hash.h"
+#include "forerun/base/settings.h"
+#include "forerun/base/utf8.h"
 #include "forerun/formats/token_shards.h"
 #include "forerun/text.h"
 #include "forerun/train.h"
@@ -24,30 +24,28 @@ namespace fs = std::filesystem;
 using nlohmann::json;
 
 constexpr const char* kManifest = "distill.json";
+constexpr const char* kFormat = "forerun distill 2";
+constexpr const char* kFormatWithoutHashes = "forerun distill 1";
 // Prompts that the model writes draw numbers of their own.
 constexpr std::uint64_t kSelfPromptSeed = 0x5e1fULL << 32;
 
-// FNV-1a; tells prompt files apart, not adversaries.
-std::string digest(std::span<const std::string> texts) {
-  std::uint64_t hash = 0xcbf29ce484222325ULL;
-  const auto mix = [&](unsigned char c) { hash = (hash ^ c) * 0x100000001b3ULL; };
-  for (const std::string& text : texts) {
-    for (const char c : text) mix(static_cast<unsigned char>(c));
-    mix(0xff);  // never part of UTF-8
-  }
-  return fmt::format("{:016x}", hash);
+std::string hash_of(std::span<const std::string> texts) {
+  Hash hash;
+  for (const std::string& text : texts) hash.add(text);
+  return hash.text();
 }
 
 // What decides the documents. Not the number of self-prompts: more may be queried for later.
 json manifest_of(const Model& model, std::span<const std::string> prompts,
                  const DistillOptions& o) {
   const SamplingParams& s = o.generate.sampling;
-  return {{"format", "forerun distill 1"},
-          {"target", fs::path(model.path()).filename().string()},
+  return {{"format", kFormat},
+          {"target", replace_invalid_utf8(fs::path(model.path()).filename().string())},
+          {"target_hash", model.hash()},
           {"vocab", model.vocab()},
           {"precision", name_of(model.precision())},
           {"prompts", prompts.size()},
-          {"prompts_digest", digest(prompts)},
+          {"prompts_hash", hash_of(prompts)},
           {"temperature", s.temperature},
           {"top_k", s.top_k},
           {"top_p", s.top_p},
@@ -70,6 +68,17 @@ void check(const Model& model, const DistillOptions& o) {
   model.encode_chat({&turn, 1});
 }
 
+// The user's turn as the model would write it: what stands between the chat format's own marks.
+// Empty where the format has no place for one.
+std::vector<Token> opening_of(const Model& model) {
+  constexpr const char* kMark = "\x1a";
+  const Message turn{"user", kMark};
+  const std::vector<Token> whole = model.encode_chat({&turn, 1});
+  const std::vector<Token> mark = model.encode(kMark);  // empty: no token spells it
+  const auto at = mark.empty() ? whole.end() : std::find(whole.begin(), whole.end(), mark.back());
+  return at == whole.end() ? std::vector<Token>() : std::vector<Token>(whole.begin(), at);
+}
+
 void make_folder(const fs::path& folder) {
   std::error_code failed;
   fs::create_directories(folder, failed);
@@ -89,38 +98,45 @@ void expect_empty(const fs::path& folder) {
   }
 }
 
-// True if the folder is one of the same options, false if it is to be begun.
-bool taken_up(const fs::path& folder, const json& manifest) {
-  const fs::path path = folder / kManifest;
-  std::ifstream in(path, std::ios::binary);
-  if (!in) {
-    expect_empty(folder);
-    return false;
-  }
-  const Result<json> there = parse_json(std::string(std::istreambuf_iterator<char>(in), {}));
-  if (!there || !there->is_object()) {
-    throw FormatError(
-        fmt::format("{}: {}; put back a good copy, or choose another --out", path.string(),
-                    there ? "not what forerun distill writes" : there.error().message));
-  }
-  for (const auto& [key, value] : manifest.items()) {
-    if (there->value(key, json()) == value) continue;
-    throw UsageError(fmt::format(
-        "{} holds answers made with {} = {}, not {}: choose another --out, or the same options",
-        folder.string(), key, there->value(key, json()).dump(), value.dump()));
-  }
-  return true;
+void say(const DistillListener& listener, const std::string& line) {
+  if (listener.on_note) listener.on_note(line);
 }
 
-void claim(const fs::path& folder, const json& manifest) {
-  AtomicFile(folder / kManifest).commit(manifest.dump(2) + "\n");
+// Begins the folder, or makes sure that it was begun with the same options.
+void claim(const fs::path& folder, json wanted, const DistillListener& listener) {
+  const std::optional<json> there = load_settings(folder / kManifest);
+  if (!there) {
+    expect_empty(folder);
+    save_settings(folder / kManifest, wanted);
+    return;
+  }
+  if (there->value("format", json()) == kFormatWithoutHashes) {
+    for (const char* unknown : {"format", "target_hash", "prompts_hash"}) wanted.erase(unknown);
+    say(listener,
+        fmt::format("{} was begun by an earlier version of forerun, which kept no hashes: that "
+                    "model and prompts are the same is taken on trust",
+                    folder.string()));
+  } else {
+    wanted.erase("target");  // a model may be renamed
+  }
+  const std::string difference = settings_difference(*there, wanted);
+  if (difference.empty()) return;
+  throw UsageError(
+      fmt::format("{} holds answers made with {}: choose another --out, or the same options",
+                  folder.string(), difference));
 }
 
 class Distiller {
  public:
   Distiller(const Model& model, std::span<const std::string> prompts, const fs::path& folder,
-            const DistillOptions& options, const DistillListener& listener)
-      : model_(model), prompts_(prompts), folder_(folder), o_(options), listener_(listener) {
+            const DistillOptions& options, const DistillListener& listener,
+            std::vector<Token> opening)
+      : model_(model),
+        prompts_(prompts),
+        folder_(folder),
+        o_(options),
+        listener_(listener),
+        opening_(std::move(opening)) {
     const TokenShards there = TokenShards::load(folder);
     for (std::size_t i = 0; i < there.size(); ++i) {
       count({there.id(i), there.prompt(i), {there.tokens(i).begin(), there.tokens(i).end()}});
@@ -182,18 +198,8 @@ class Distiller {
     return forerun::run(model_, Drafter(), prompts, options, listener, {}, requests);
   }
 
-  // The user's turn as the model would write it: what stands between the chat format's own marks.
   std::vector<std::string> self_prompts(std::span<const std::size_t> ids) {
-    static constexpr const char* kMark = "\x1a";
-    const Message turn{"user", kMark};
-    const std::vector<Token> whole = model_.encode_chat({&turn, 1});
-    const std::vector<Token> mark = model_.encode(kMark);  // empty: no token spells it
-    const auto at = mark.empty() ? whole.end() : std::find(whole.begin(), whole.end(), mark.back());
-    if (at == whole.end()) {
-      throw UsageError("self-prompts: this model's chat format has no place for one; give prompts");
-    }
-    const std::vector<std::vector<Token>> openings(ids.size(),
-                                                   std::vector<Token>(whole.begin(), at));
+    const std::vector<std::vector<Token>> openings(ids.size(), opening_);
     GenerateOptions options = o_.generate;
     options.sampling = {.temperature = o_.self_temperature};
     options.seed = o_.generate.seed + kSelfPromptSeed;
@@ -268,6 +274,7 @@ class Distiller {
   std::size_t shards_ = 0;
   Distilled out_;
   bool stopped_ = false;
+  std::vector<Token> opening_;  // of a prompt that the model writes itself
   std::chrono::steady_clock::time_point start_ = std::chrono::steady_clock::now();
 };
 
@@ -280,16 +287,22 @@ Distilled distill(const Model& model, std::span<const std::string> prompts,
     throw UsageError("nothing to answer: give prompts, or a number of self-prompts");
   }
   check(model, options);
+  DistillOptions possible = options;
+  std::vector<Token> opening;
+  if (options.self_prompts > 0) opening = opening_of(model);
+  if (options.self_prompts > 0 && opening.empty()) {
+    const char* why = "self-prompts: this model's chat format has no place for one";
+    if (prompts.empty()) throw UsageError(fmt::format("{}; give prompts", why));
+    say(listener, fmt::format("{}; the {} given prompts alone are answered", why, prompts.size()));
+    possible.self_prompts = 0;
+  }
   make_folder(folder);
   // Two at once would answer the same prompts twice.
   const FolderLock lock(folder,
                         "another process writes answers into it; wait for its end, or choose "
                         "another --out");
-  const json manifest = manifest_of(model, prompts, options);
-  const bool goes_on = taken_up(folder, manifest);
-  Distiller distiller(model, prompts, folder, options, listener);
-  if (!goes_on) claim(folder, manifest);
-  return distiller.run();
+  claim(folder, manifest_of(model, prompts, options), listener);
+  return Distiller(model, prompts, folder, possible, listener, std::move(opening)).run();
 }
 
 bool ends_in_loop(std::span<const Token> tokens) {

@@ -3,6 +3,7 @@
 
 #include <functional>
 #include <map>
+#include <nlohmann/json.hpp>
 #include <set>
 #include <utility>
 
@@ -241,10 +242,50 @@ TEST_F(DistillFolder, OfOtherOptionsIsRefusedNamingTheOption) {
   std::vector<std::string> changed = kPrompts;
   std::swap(changed[0], changed[1]);
   refused(
-      "prompts_digest", [](auto&) {}, changed);
+      "prompts_hash", [](auto&) {}, changed);
   const Model other = Model::load(chatty().path(), Precision::kBF16);
   EXPECT_NE(complaint<UsageError>(other, kPrompts, out, o).find("precision"), std::string::npos);
   EXPECT_EQ(files_in(out), before);
+}
+
+// Of one name, one vocabulary and one size.
+TEST_F(DistillFolder, KnowsItsModelByItsWeights) {
+  const DistillOptions o = options(0.0);
+  const auto model_in = [&](const char* name) { return folder.path() / name / "model"; };
+  for (const char* name : {"a", "b", "c"}) testing::make_chat_model(model_in(name));
+  const auto weights = model_in("b") / "model.safetensors";
+  std::string bytes = read_file(weights);
+  bytes.back() ^= 1;
+  std::ofstream(weights, std::ios::binary) << bytes;
+  std::filesystem::rename(model_in("c"), folder.path() / "renamed");
+  distill(Model::load(model_in("a").string()), kPrompts, out.string(), o);
+  const auto before = files_in(out);
+  const std::string line =
+      complaint<UsageError>(Model::load(model_in("b").string()), kPrompts, out, o);
+  EXPECT_NE(line.find("target_hash = \"xxh3:"), line.npos) << line;
+  EXPECT_EQ(
+      complaint<UsageError>(Model::load((folder.path() / "renamed").string()), kPrompts, out, o),
+      "")
+      << "the same weights";
+  EXPECT_EQ(files_in(out), before);
+}
+
+TEST_F(DistillFolder, OfAnEarlierVersionIsGoneOnWithAndThatIsSaid) {
+  const DistillOptions o = options(0.0);
+  distill(chatty(), kPrompts, out.string(), o);
+  auto manifest = nlohmann::json::parse(read_file(out / "distill.json"));
+  manifest["format"] = "forerun distill 1";
+  manifest["prompts_digest"] = "1aa48c4cbee4ee2b";
+  for (const char* added : {"target_hash", "prompts_hash"}) EXPECT_EQ(manifest.erase(added), 1U);
+  std::ofstream(out / "distill.json", std::ios::binary) << manifest.dump();
+  std::vector<std::string> notes;
+  DistillListener listener;
+  listener.on_note = [&](std::string_view line) { notes.emplace_back(line); };
+  EXPECT_EQ(distill(chatty(), kPrompts, out.string(), o, listener).added, 0U);
+  ASSERT_EQ(notes.size(), 1U);
+  EXPECT_NE(notes[0].find("earlier version"), std::string::npos) << notes[0];
+  EXPECT_NE(complaint<UsageError>(chatty(), kPrompts, out, options(0.7)).find("temperature"),
+            std::string::npos);
 }
 
 // A shard that was taken away is made again, and no other one is written over.
@@ -340,8 +381,22 @@ TEST_F(DistillFolder, SelfPromptsOfAVocabularyWithoutAMarkAreRefused) {
                              std::filesystem::copy_options::overwrite_existing);
   DistillOptions o = options(0.7);
   o.self_prompts = 2;
-  const std::string line = complaint<UsageError>(Model::load(path.string()), {}, out, o);
+  const Model model = Model::load(path.string());
+  const std::string line = complaint<UsageError>(model, {}, out, o);
   EXPECT_NE(line.find("self-prompts"), line.npos) << line;
+  // Beside given prompts it is said before the first answer, and all of those are answered.
+  std::size_t answered = 0, said_after = 99;
+  DistillListener listener;
+  listener.on_progress = [&](std::size_t, std::size_t, std::size_t tokens, double) {
+    answered = tokens;
+  };
+  listener.on_note = [&](std::string_view note) {
+    EXPECT_NE(note.find("self-prompts"), note.npos) << note;
+    said_after = answered;
+  };
+  o.shard = 4;  // the last chunk holds given prompts and others
+  EXPECT_EQ(distill(model, kPrompts, out.string(), o, listener).added, kPrompts.size());
+  EXPECT_EQ(said_after, 0U);
 }
 
 TEST(EndsInLoop, SeesThreeCopiesOfThirtyTokensOrMore) {

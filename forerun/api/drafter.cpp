@@ -6,6 +6,7 @@
 #include "forerun/api/access.h"
 #include "forerun/api/choose_precision.h"
 #include "forerun/api/learned.h"
+#include "forerun/api/model_file.h"
 #include "forerun/api/model_impl.h"
 #include "forerun/formats/tokenizer/vocabulary.h"
 #include "forerun/models/dflash/dflash_file.h"
@@ -27,8 +28,7 @@ std::shared_ptr<const DFlashPasses> load_network(const std::string& path, const 
         "no drafter at '{}': give a folder with config.json and model.safetensors", path));
   }
   const c10::InferenceMode no_autograd;
-  const Model numbers = Model::load(target.path(), Precision::kF32);
-  DFlash network = load_dflash(path, DFlashTarget(impl_of(numbers).lm));
+  DFlash network = load_dflash(path, DFlashTarget(numbers_of(target, DecoderParts::kEnds)));
   const Precision precision = text_precision(path, asked, cpu_features()).precision;
   return DFlashPasses::make(std::move(network), precision);
 }

@@ -37,8 +37,8 @@ AnyDrafter adaptive(Kind kind, const Model& target, const Drafter& drafter,
 
 }  // namespace
 
-AnyDrafter make_drafter(const Model& target, const Drafter& drafter,
-                        const GenerateOptions& options) {
+AnyDrafter make_drafter(const Model& target, const Drafter& drafter, const GenerateOptions& options,
+                        const GoOn& go_on) {
   if (drafter.none() || options.max_draft == 0) return AnyDrafter(NoDrafter());
   if (const Drafter::Block* block = Access::block(drafter)) {
     DFlashDrafter dflash(block->network, options.sampling, draft_mode(options.rule),
@@ -47,9 +47,9 @@ AnyDrafter make_drafter(const Model& target, const Drafter& drafter,
     return adaptive(DFlashLookupDrafter(std::move(dflash)), target, drafter, options);
   }
   if (!drafter.model()) return adaptive(LookupDrafter(), target, drafter, options);
-  return adaptive(
-      DraftModelDrafter(impl_of(*drafter.model()).lm, options.sampling, draft_mode(options.rule)),
-      target, drafter, options);
+  return adaptive(DraftModelDrafter(impl_of(*drafter.model()).lm, options.sampling,
+                                    draft_mode(options.rule), go_on),
+                  target, drafter, options);
 }
 
 void keep_learned(const Model& target, const Drafter& drafter, const GenerateOptions& options,

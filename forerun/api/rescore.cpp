@@ -24,7 +24,7 @@ double tie_margin(Precision precision) noexcept {
 }
 
 void rescore(const Model& target, std::span<const Token> prompt, std::span<const Token> outputs,
-             const std::function<void(std::size_t, std::span<float>)>& visit) {
+             const std::function<void(std::size_t, std::span<float>)>& visit, const GoOn& go_on) {
   if (outputs.empty()) return;
   const c10::InferenceMode no_autograd;
   constexpr std::size_t kRows = 64;  // bounds the logits held at once
@@ -32,8 +32,9 @@ void rescore(const Model& target, std::span<const Token> prompt, std::span<const
   std::vector<Token> text(prompt.begin(), prompt.end());
   text.insert(text.end(), outputs.begin(), outputs.end() - 1);
   KvCache cache = lm.make_cache();
-  prefill(lm, cache, std::span(text).first(prompt.size() - 1));
+  prefill(lm, cache, std::span(text).first(prompt.size() - 1), nullptr, {}, go_on);
   for (std::size_t i = 0; i < outputs.size(); i += kRows) {
+    expect_to_go_on(go_on);
     const std::size_t n = std::min(kRows, outputs.size() - i);
     const SequenceSpan span{.cache = &cache,
                             .tokens = std::span(text).subspan(prompt.size() - 1 + i, n),

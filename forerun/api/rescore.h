@@ -4,6 +4,7 @@
 #include <functional>
 #include <span>
 
+#include "forerun/base/interrupted.h"
 #include "forerun/text.h"
 
 namespace forerun {
@@ -12,8 +13,10 @@ namespace forerun {
 /// rollback, nothing the drafted run computed.
 /// @param visit  called for every output i with its [vocab] float32 logits, which it may reshape in
 /// place
+/// @throws Interrupted  go_on, which is asked between passes, was false
 void rescore(const Model& target, std::span<const Token> prompt, std::span<const Token> outputs,
-             const std::function<void(std::size_t, std::span<float>)>& visit);
+             const std::function<void(std::size_t, std::span<float>)>& visit,
+             const GoOn& go_on = {});
 
 /// Margins of logits below it are rounding: two passes of different shape may order two tokens
 /// differently.

@@ -58,8 +58,9 @@ TextRun::TextRun(Model target, Drafter drafter, std::span<const std::vector<Toke
       options_(std::move(options)),
       listener_(std::move(listener)),
       observer_(std::move(observer)),
-      verifier_(impl_of(model_).lm, options_.sampling, features_for(drafter_, options_)),
-      proposer_(make_drafter(model_, drafter_, options_)),
+      verifier_(impl_of(model_).lm, options_.sampling, features_for(drafter_, options_),
+                listener_.go_on),
+      proposer_(make_drafter(model_, drafter_, options_, listener_.go_on)),
       statistics_(prompts.size()) {
   for (std::size_t i = 0; i < prompts.size(); ++i) {
     TextSink* sink = sinks_
@@ -88,8 +89,12 @@ bool TextRun::advance(std::size_t outputs) {
     watch(round);
   };
   const std::size_t width = options_.batch_size > 0 ? options_.batch_size : sequences_.size();
-  speculate_some(std::span(sequences_), width, verifier_, proposer_, TokenRule(options_.rule),
-                 go_on, observe);
+  try {
+    speculate_some(std::span(sequences_), width, verifier_, proposer_, TokenRule(options_.rule),
+                   go_on, observe);
+  } catch (const Interrupted&) {  // before any output of the round
+    stopped = true;
+  }
   return !stopped && std::any_of(sequences_.begin(), sequences_.end(),
                                  [](const TokenSequence& l) { return !l.done(); });
 }

@@ -40,7 +40,8 @@ std::unique_ptr<Objective> objective_of(const std::string& data, const Classifie
 
 TrainReport train_classifier(const std::string& data, const ClassifierTraining& options,
                              const TrainOptions& training, const TrainListener& listener) {
-  return train_on_ranks(training, listener, [&] { return objective_of(data, options, training); });
+  return train_on_ranks(training, listener,
+                        [&](const Note&) { return objective_of(data, options, training); });
 }
 
 }  // namespace forerun

@@ -3,11 +3,14 @@
 
 #include <algorithm>
 #include <cmath>
+#include <nlohmann/json.hpp>
 
 #include "forerun/api/access.h"
+#include "forerun/api/model_file.h"
 #include "forerun/api/model_impl.h"
 #include "forerun/api/train_folder.h"
 #include "forerun/api/train_on_ranks.h"
+#include "forerun/base/settings.h"
 #include "forerun/formats/token_shards.h"
 #include "forerun/models/dflash/dflash_file.h"
 #include "forerun/models/dflash/init_dflash.h"
@@ -164,15 +167,37 @@ std::vector<TokenShards> load_data(const std::vector<std::string>& folders, std:
   return out;
 }
 
+// Another model's answers would teach what this target does not say.
+void expect_answers_of(const Model& target, const std::string& hash,
+                       const std::vector<std::string>& folders, const Note& note) {
+  for (const std::string& folder : folders) {
+    const auto settings = load_settings(std::filesystem::path(folder) / "distill.json");
+    if (!settings || !settings->contains("target_hash")) {
+      note(
+          fmt::format("{}: names no model by its hash: that {} wrote its answers is taken on trust",
+                      folder, target.path()));
+      continue;
+    }
+    if (settings->at("target_hash") == hash) continue;
+    throw UsageError(fmt::format(
+        "{} holds answers of another model ({}), not of {}: name the one that forerun "
+        "distill was given as --target",
+        folder, settings->value("target", nlohmann::json()).dump(-1, ' ', true), target.path()));
+  }
+}
+
 std::unique_ptr<Objective> objective_of(const Model& target, const std::vector<std::string>& data,
-                                        const DFlashTraining& options,
-                                        const TrainOptions& training) {
+                                        const DFlashTraining& options, const TrainOptions& training,
+                                        const Note& note) {
   check(options);
   expect_own_folder(training.out, "dflash");
   std::vector<TokenShards> shards = load_data(data, static_cast<std::int64_t>(target.vocab()));
+  const std::string hash = target.hash();
+  expect_answers_of(target, hash, data, note);
   // Weights as numbers: embedding, head, and what the network begins as.
-  const Model numbers = Model::load(target.path(), Precision::kF32);
-  const DecoderLm& whole = impl_of(numbers).lm;
+  const bool begins_as_target = options.init.empty() && options.from_target;
+  const DecoderLm whole =
+      numbers_of(target, begins_as_target ? DecoderParts::kAll : DecoderParts::kEnds);
   const auto kept = std::make_shared<const Model>(target);
   const std::shared_ptr<const DecoderLm> lm(kept, &impl_of(*kept).lm);
   TargetHead head{.norm = whole.final_norm.weight.to(at::kFloat),
@@ -189,7 +214,7 @@ std::unique_ptr<Objective> objective_of(const Model& target, const std::vector<s
     head.drafted = model.draft_to_target;
   }
   return std::make_unique<DFlashObjective>(lm, std::make_shared<DFlash>(std::move(model)),
-                                           std::move(shards), head, options.loss, digest_of(whole));
+                                           std::move(shards), head, options.loss, hash);
 }
 
 }  // namespace
@@ -197,8 +222,9 @@ std::unique_ptr<Objective> objective_of(const Model& target, const std::vector<s
 TrainReport train_dflash(const std::function<Model()>& target, const std::vector<std::string>& data,
                          const DFlashTraining& options, const TrainOptions& training,
                          const TrainListener& listener) {
-  return train_on_ranks(training, listener,
-                        [&] { return objective_of(target(), data, options, training); });
+  return train_on_ranks(training, listener, [&](const Note& note) {
+    return objective_of(target(), data, options, training, note);
+  });
 }
 
 TrainReport train_dflash(const Model& target, const std::vector<std::string>& data,

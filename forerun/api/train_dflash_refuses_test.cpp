@@ -218,7 +218,11 @@ TEST_F(TrainDFlashRefuses, ToGoOnWithAnotherTargetOrOtherAnswers) {
   const Model bf16 = Model::load(target().path(), Precision::kBF16);
   expect_says(complaint({answers()}, small(), quick(out), bf16),
               {"usage: ", "objective precision=f32 (now precision=bf16)"});
-  expect_says(complaint({answers()}, small(), quick(out), other_target(folder.path() / "model")),
+  const Model other = other_target(folder.path() / "model");
+  expect_says(complaint({answers()}, small(), quick(out), other),
+              {"usage: ", answers(), "answers of another model", "--target"});
+  const std::string nameless = data_of("nameless", documents_of(answers()));
+  expect_says(complaint({nameless}, small(), quick(out), other),
               {"usage: ", "objective target=", "(now target="});
   std::vector<TokenDocument> documents = documents_of(answers());
   std::swap(documents[0].tokens.back(), documents[1].tokens.back());

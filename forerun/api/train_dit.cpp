@@ -96,8 +96,9 @@ std::unique_ptr<Objective> objective_of(const DiffusionModel& target, const std:
 TrainReport train_free(const std::function<DiffusionModel()>& target, const std::string& data,
                        const FreeTraining& options, const TrainOptions& training,
                        const TrainListener& listener) {
-  return train_on_ranks(training, listener,
-                        [&] { return objective_of(target(), data, options, training); });
+  return train_on_ranks(training, listener, [&](const Note&) {
+    return objective_of(target(), data, options, training);
+  });
 }
 
 TrainReport train_free(const DiffusionModel& target, const std::string& data,
@@ -108,7 +109,8 @@ TrainReport train_free(const DiffusionModel& target, const std::string& data,
 
 TrainReport train_dit(const std::string& data, const DitTraining& options,
                       const TrainOptions& training, const TrainListener& listener) {
-  return train_on_ranks(training, listener, [&] { return objective_of(data, options, training); });
+  return train_on_ranks(training, listener,
+                        [&](const Note&) { return objective_of(data, options, training); });
 }
 
 }  // namespace forerun

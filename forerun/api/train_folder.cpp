@@ -27,10 +27,13 @@ std::string method_in(const std::string& text, const char* place) {
 }
 
 std::string method_of_log(const fs::path& log) {
+  constexpr std::size_t kMost = 1 << 20;  // of its first line
+  if (!fs::is_regular_file(log)) return {};
+  std::string first(kMost, '\0');
   std::ifstream in(log, std::ios::binary);
-  std::string first;
-  std::getline(in, first);
-  return method_in(first, "/run/options/objective");
+  in.read(first.data(), kMost);
+  first.resize(static_cast<std::size_t>(in.gcount()));
+  return method_in(first.substr(0, first.find('\n')), "/run/options/objective");
 }
 
 std::string method_of_result(const fs::path& config) {
@@ -44,15 +47,24 @@ std::string method_of_result(const fs::path& config) {
 void expect_own_folder(const fs::path& out, std::string_view method) {
   // With a checkpoint it is for the trainer to say whether this is its run.
   if (fs::exists(out / "checkpoint.safetensors")) return;
-  if (!fs::exists(out / "config.json") && !fs::exists(out / "model.safetensors")) return;
-  if (method_of_log(out / "log.jsonl") == method &&
-      method_of_result(out / "config.json") == method) {
-    return;
+  const bool model = fs::exists(out / "config.json") || fs::exists(out / "model.safetensors");
+  const auto holds_something = [&](const char* name) {
+    return fs::exists(out / name) && !(fs::is_regular_file(out / name) && fs::is_empty(out / name));
+  };
+  const bool log = holds_something("log.jsonl"), page = holds_something("curves.html");
+  const std::string begun = method_of_log(out / "log.jsonl");
+  if (model && !(begun == method && method_of_result(out / "config.json") == method)) {
+    throw UsageError(
+        fmt::format("{} holds another model, or one without the log of its training, and would be "
+                    "overwritten: choose another --out",
+                    out.string()));
   }
-  throw UsageError(
-      fmt::format("{} holds another model, or one without the log of its training, and would be "
-                  "overwritten: choose another --out",
-                  out.string()));
+  if ((log || page) && begun.empty()) {
+    throw UsageError(fmt::format(
+        "{} would be overwritten, and is not of forerun train: choose another --out, or move it "
+        "away",
+        (out / (log ? "log.jsonl" : "curves.html")).string()));
+  }
 }
 
 }  // namespace forerun

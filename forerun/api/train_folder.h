@@ -6,9 +6,10 @@
 namespace forerun {
 
 /// A result is written over what an earlier run of the same method left, and its log is there to
-/// tell; never over another model, such as the target or one that came without its run.
+/// tell; never over another model, such as the target or one that came without its run, nor over a
+/// log.jsonl or curves.html of something else.
 /// @param method  as `forerun train` calls it, which is how a run's objective begins
-/// @throws UsageError  the folder holds such a model and no checkpoint
+/// @throws UsageError  the folder holds such a file and no checkpoint
 void expect_own_folder(const std::filesystem::path& out, std::string_view method);
 
 }  // namespace forerun

@@ -42,6 +42,21 @@ TEST_F(TrainFolder, IsFreeWithoutAModel) {
   EXPECT_TRUE(allows("dit"));
   folder.write("log.jsonl", log_of("dit"));  // begun, and killed before its first checkpoint
   EXPECT_TRUE(allows("dit"));
+  folder.write("curves.html", "<html>");
+  EXPECT_TRUE(allows("dit"));
+  folder.write("log.jsonl", "");  // killed before its first line
+  fs::remove(folder.path() / "curves.html");
+  EXPECT_TRUE(allows("dit"));
+}
+
+TEST_F(TrainFolder, WithAForeignLogOrPageIsRefused) {
+  folder.write("curves.html", "<html>of somebody</html>");
+  EXPECT_FALSE(allows("dit"));
+  fs::remove(folder.path() / "curves.html");
+  for (const char* log : {"{\"time\":1}\n", "no JSON", "\n\n"}) {
+    folder.write("log.jsonl", log);
+    EXPECT_FALSE(allows("dit")) << log;
+  }
 }
 
 TEST_F(TrainFolder, OfARunOfTheSameMethodMayBeBegunAgain) {

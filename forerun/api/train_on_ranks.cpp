@@ -9,12 +9,15 @@
 namespace forerun {
 
 TrainReport train_on_ranks(const TrainOptions& training, const TrainListener& listener,
-                           const std::function<std::unique_ptr<Objective>()>& make) {
+                           const std::function<std::unique_ptr<Objective>(const Note&)>& make) {
   Ranks ranks = Ranks::join();
   set_threads(training.threads);
   try {
     std::unique_ptr<Objective> objective;
-    ranks.together([&] { objective = make(); });
+    const Note note = [&](std::string_view line) {
+      if (ranks.first() && listener.on_note) listener.on_note(line);
+    };
+    ranks.together([&] { objective = make(note); });
     return train(*objective, training, listener, ranks);
   } catch (const UsageError&) {
     throw;

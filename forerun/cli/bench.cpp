@@ -324,7 +324,7 @@ int bench_text(const Flags& f, const Command& command) {
   GenerateOptions warm = options;
   warm.max_tokens = std::min(8U, options.max_tokens);
   for (Contestant& c : field) {
-    generate(model, c.drafter.fresh(), prompts[0], warm);
+    generate(model, c.drafter.fresh(), prompts[0], warm, {.go_on = [] { return !interrupted(); }});
     for (int i = 0; i < f.repeats; ++i) c.drafters.push_back(c.drafter.fresh());
   }
 

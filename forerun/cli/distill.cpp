@@ -30,10 +30,15 @@ int run(const Flags& f) {
   if (!f.prompts.empty()) {
     for (Prompt& p : read_prompts(f.prompts)) texts.push_back(std::move(p.text));
   }
+  catch_interrupts(kEndsAtThird);
   const Model model = load_model(f.model);
   Progress progress;
   DistillListener listener;
   listener.go_on = [] { return !interrupted(); };
+  listener.on_note = [&](std::string_view line) {
+    progress.clear();
+    note(line);
+  };
   listener.on_progress = [&](std::size_t documents, std::size_t of, std::size_t tokens, double s) {
     progress.show(fmt::format("{} of {} answers kept, {} tokens, {:.0f} tok/s, {}", documents, of,
                               tokens, static_cast<double>(tokens) / std::max(s, 1e-9),

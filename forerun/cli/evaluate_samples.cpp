@@ -3,14 +3,13 @@
 #include <algorithm>
 #include <chrono>
 #include <filesystem>
-#include <fstream>
-#include <iterator>
 #include <nlohmann/json.hpp>
 
 #include "forerun/base/atomic_file.h"
+#include "forerun/base/quote.h"
+#include "forerun/base/settings.h"
 #include "forerun/cli/evaluate.h"
 #include "forerun/cli/interrupt.h"
-#include "forerun/cli/paths.h"
 #include "forerun/evaluate.h"
 #include "forerun/image.h"
 
@@ -20,6 +19,7 @@ namespace {
 namespace fs = std::filesystem;
 
 constexpr const char* kFormat = "forerun samples 1";
+constexpr const char* kSettings = "settings.json";
 
 // All that images of a set depend on.
 nlohmann::json described(const SamplePlan::Set& set, const DiffusionModel& model) {
@@ -50,21 +50,16 @@ class Store {
       throw std::runtime_error(
           fmt::format("{}: cannot be made: {}", folder_.string(), failed.message()));
     }
-    const fs::path file = folder_ / "settings.json";
-    std::ifstream in(file, std::ios::binary);
-    if (!in) {
-      AtomicFile out(file);
-      out.commit(settings.dump(2) + "\n");
+    const auto found = load_settings(folder_ / kSettings);
+    if (!found) {
+      expect_no_images();
+      save_settings(folder_ / kSettings, settings);
       return;
     }
-    const auto found =
-        nlohmann::json::parse(std::istreambuf_iterator<char>(in), {}, nullptr, false);
-    for (const auto& [key, value] : settings.items()) {
-      if (found.is_object() && found.contains(key) && found[key] == value) continue;
-      throw UsageError(
-          fmt::format("{} holds images of another run ({} is another): choose another --keep",
-                      folder_.string(), key));
-    }
+    const std::string difference = settings_difference(*found, settings);
+    if (difference.empty()) return;
+    throw UsageError(fmt::format("{} holds images of another run: {}; choose another --keep",
+                                 folder_.string(), difference));
   }
 
   std::optional<Image> find(std::size_t place) const {
@@ -75,11 +70,22 @@ class Store {
     if (folder_.empty()) return;
     const fs::path at = path(place);
     fs::create_directory(at.parent_path());
-    AtomicFile out(at);
-    out.commit(png_grid(std::span(&image, 1), 1));
+    AtomicFile(at).commit(png_grid(std::span(&image, 1), 1));
   }
 
  private:
+  // Without settings nobody knows the seed and the guidance of what is there.
+  void expect_no_images() const {
+    for (const auto& entry : fs::directory_iterator(folder_)) {
+      const std::string name = entry.path().filename().string();
+      if (name.starts_with(std::string(kSettings) + ".tmp-")) continue;  // of a killed process
+      throw UsageError(
+          fmt::format("{} holds {} and no {}, so what it is of is unknown: choose "
+                      "another --keep",
+                      folder_.string(), quote(name), kSettings));
+    }
+  }
+
   fs::path path(std::size_t place) const {
     return folder_ / classes_[place % classes_.size()] / fmt::format("{:06}.png", place);
   }

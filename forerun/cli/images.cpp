@@ -5,6 +5,7 @@
 #include <charconv>
 #include <nlohmann/json.hpp>
 
+#include "forerun/base/settings.h"
 #include "forerun/cli/interrupt.h"
 #include "forerun/cli/paths.h"
 #include "forerun/image.h"
@@ -19,7 +20,7 @@ std::vector<double> read_profile(const RunFlags& f, const DiffusionModel& model)
         "--rule relax needs --profile FILE, which `forerun profile` makes for a drafter, a number "
         "of steps and a guidance");
   }
-  const auto j = nlohmann::json::parse(read_input(path, "profile"), nullptr, false);
+  const nlohmann::json j = nlohmann::json::parse(read_input(path, "profile"), nullptr, false);
   try {
     if (j.at("format") != kProfileFormat) {
       throw UsageError(
@@ -27,14 +28,10 @@ std::vector<double> read_profile(const RunFlags& f, const DiffusionModel& model)
                       "again with `forerun profile`",
                       path));
     }
-    const nlohmann::json wanted = profile_settings(f, model);
-    for (const auto& [name, ours] : wanted.items()) {
-      const nlohmann::json& its = j.at("of").at(name);
-      if (its == ours) continue;
-      throw UsageError(
-          fmt::format("the profile '{}' is of {} {}, not {}: make one with `forerun "
-                      "profile`",
-                      path, name, its.dump(), ours.dump()));
+    const std::string difference = settings_difference(j.at("of"), profile_settings(f, model));
+    if (!difference.empty()) {
+      throw UsageError(fmt::format("the profile '{}' is of {}: make one with `forerun profile`",
+                                   path, difference));
     }
     return j.at("relaxation").get<std::vector<double>>();
   } catch (const nlohmann::json::exception&) {

@@ -8,17 +8,20 @@ namespace forerun::cli {
 namespace {
 
 // A signal handler can reach nothing but a global.
-volatile std::sig_atomic_t requested =
-    0;  // NOLINT(cppcoreguidelines-avoid-non-const-global-variables)
+// NOLINTBEGIN(cppcoreguidelines-avoid-non-const-global-variables)
+volatile std::sig_atomic_t requested = 0;
+volatile std::sig_atomic_t ends_at_request = kEndsAtSecond;
+// NOLINTEND(cppcoreguidelines-avoid-non-const-global-variables)
 
 void handle(int) {
-  if (requested != 0) _exit(130);
-  requested = 1;
+  requested = requested + 1;
+  if (requested >= ends_at_request) _exit(130);
 }
 
 }  // namespace
 
-void catch_interrupts() {
+void catch_interrupts(int ends_at) {
+  ends_at_request = ends_at;
   struct sigaction action = {};
   action.sa_handler = handle;
   sigaction(SIGINT, &action, nullptr);

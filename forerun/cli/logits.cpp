@@ -3,6 +3,7 @@
 #include <memory>
 
 #include "forerun/base/atomic_file.h"
+#include "forerun/cli/interrupt.h"
 #include "forerun/cli/options.h"
 #include "forerun/cli/paths.h"
 #include "forerun/cli/terminal.h"
@@ -22,7 +23,8 @@ int run(const Flags& f) {
   const Model model = load_model(f.model);
   const Message turn{"user", f.prompt};
   const auto tokens = f.raw ? model.encode(f.prompt) : model.encode_chat({&turn, 1});
-  const Logits scores = logits(model, tokens);
+  const Logits scores = logits(model, tokens, [] { return !interrupted(); });
+  if (scores.rows < tokens.size()) return 130;
   save_npy(scores, f.out);
   note(fmt::format("{}: [{}, {}] float32", printable(f.out), scores.rows, scores.vocab));
   return 0;

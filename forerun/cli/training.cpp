@@ -10,7 +10,6 @@
 
 #include "forerun/base/atomic_file.h"
 #include "forerun/cli/interrupt.h"
-#include "forerun/cli/paths.h"
 #include "forerun/cli/provenance.h"
 #include "forerun/cli/report/training.h"
 #include "forerun/cli/terminal.h"
@@ -55,8 +54,7 @@ void write_curves(const std::string& folder) {
   try {
     std::ifstream in(folder + "/log.jsonl", std::ios::binary);
     const std::string log(std::istreambuf_iterator<char>(in), {});
-    AtomicFile page(folder + "/curves.html");
-    page.commit(render_training(log));
+    AtomicFile(folder + "/curves.html").commit(render_training(log));
   } catch (const std::exception& e) {
     note(printable(e.what(), kMessage));
   }
@@ -134,6 +132,7 @@ void expect_no_design_beside_init(const Command& app, std::initializer_list<cons
 int run_training(
     const Command& command, const TrainingFlags& flags, const std::string& unit,
     const std::function<TrainReport(const TrainOptions&, const TrainListener&)>& train) {
+  catch_interrupts(kEndsAtThird);
   keep_memory();
   TrainOptions options = flags.options;
   options.bf16 = !flags.f32;
@@ -142,7 +141,7 @@ int run_training(
                                        {"date", utc_date()},
                                        {"cpu", machine().cpu},
                                        {"command", command.line()}})
-                           .dump();
+                           .dump(-1, ' ', false, nlohmann::json::error_handler_t::replace);
   Progress progress;
   Work work;
   TrainListener listener;
@@ -169,8 +168,9 @@ int run_training(
                         unit == "tok" ? "tokens" : "images", clock_text(r.seconds)));
   if (work.seconds > 0.0) {
     write_curves(options.out);
-    write_out(work.text(product_rate(options.bf16, options.threads)) + "\n" + options.out +
-              "/curves.html: the curves\n");
+    // Measuring the machine takes seconds, which an interrupted command has not.
+    if (code == 0) write_out(work.text(product_rate(options.bf16, options.threads)) + "\n");
+    write_out(options.out + "/curves.html: the curves\n");
   }
   return code;
 }

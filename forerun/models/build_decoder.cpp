@@ -51,7 +51,7 @@ class Builder {
   Builder(const DecoderConfig& config, Naming naming, const FindTensor& find, Precision precision)
       : c_(config), naming_(naming), find_(find), precision_(precision) {}
 
-  DecoderLm build() {
+  DecoderLm build(DecoderParts parts) {
     DecoderLm m;
     m.config = c_;
     m.precision = precision_;
@@ -60,7 +60,9 @@ class Builder {
       return m;
     }
     m.embedding = matrix(name(kEmbedding), c_.vocab, c_.hidden);
-    for (std::int64_t i = 0; i < c_.layers; ++i) m.layers.push_back(layer(i));
+    for (std::int64_t i = 0; parts == DecoderParts::kAll && i < c_.layers; ++i) {
+      m.layers.push_back(layer(i));
+    }
     m.final_norm = norm(name(kFinalNorm), c_.hidden);
     m.head.weight = c_.tied_head ? m.embedding : matrix(name(kHead), c_.vocab, c_.hidden);
     m.rope = Rope(inverse_frequencies(c_, false));
@@ -235,8 +237,8 @@ class Builder {
 }  // namespace
 
 DecoderLm build_decoder(const DecoderConfig& config, Naming naming, const FindTensor& find,
-                        Precision precision) {
-  return Builder(config, naming, find, precision).build();
+                        Precision precision, DecoderParts parts) {
+  return Builder(config, naming, find, precision).build(parts);
 }
 
 }  // namespace forerun

@@ -20,8 +20,9 @@ using FindTensor = std::function<const TensorView*(const std::string&)>;
 
 /// Reads every weight of a decoder in the model's precision, q/k/v and gate/up side by side. Norms
 /// stay float32.
+/// @param parts  kEnds: without the layers; not for int8
 /// @throws FormatError  a tensor is missing, or its shape differs from the config
 DecoderLm build_decoder(const DecoderConfig& config, Naming naming, const FindTensor& find,
-                        Precision precision);
+                        Precision precision, DecoderParts parts = DecoderParts::kAll);
 
 }  // namespace forerun

@@ -124,6 +124,16 @@ at::Tensor softcapped(const at::Tensor& x, double cap) {
   return cap > 0.0 ? at::tanh(x / cap) * cap : x;
 }
 
+// Bounds the attention scores of a pass (heads * rows * positions) on long prompts, and the time
+// between two questions whether to go on: of large models in int8, whose rows are the same bits in
+// any company. Elsewhere other passes would round differently.
+std::size_t rows_of_a_pass(const DecoderLm& model) {
+  constexpr std::int64_t kMost = 512, kLeast = 32, kWork = 1LL << 38;  // multiply-adds
+  if (!model.int8) return kMost;
+  return static_cast<std::size_t>(
+      std::clamp(kWork / std::max<std::int64_t>(model.weight_bytes(), 1), kLeast, kMost));
+}
+
 }  // namespace
 
 KvCache DecoderLm::make_cache() const {
@@ -181,12 +191,12 @@ at::Tensor forward(const DecoderLm& model, std::span<const SequenceSpan> sequenc
 }
 
 int prefill(const DecoderLm& model, KvCache& cache, std::span<const Token> tokens, float* states,
-            std::span<const std::int64_t> kept) {
-  // Bounds the attention scores of a pass (heads * rows * positions) on long prompts.
-  constexpr std::size_t kRows = 512;
+            std::span<const std::int64_t> kept, const GoOn& go_on) {
+  const std::size_t most = rows_of_a_pass(model);
   int passes = 0;
   for (; !tokens.empty(); ++passes) {
-    const std::size_t n = std::min(kRows, tokens.size());
+    if (passes > 0) expect_to_go_on(go_on);
+    const std::size_t n = std::min(most, tokens.size());
     const SequenceSpan span{
         .cache = &cache, .tokens = tokens.first(n), .scored = 0, .states = states};
     forward(model, {&span, 1}, kept);

@@ -2,11 +2,13 @@
 
 #include <ATen/core/Tensor.h>
 
+#include <cstdint>
 #include <memory>
 #include <span>
 #include <string>
 #include <vector>
 
+#include "forerun/base/interrupted.h"
 #include "forerun/core/token.h"
 #include "forerun/models/decoder_config.h"
 #include "forerun/tensor/kv_cache.h"
@@ -49,10 +51,11 @@ struct DecoderLm {
   std::int64_t weight_bytes() const;
 };
 
-/// A hash of a decoder's weights and of the numbers in its config that affect its output
-/// (models/weights_digest.h).
-/// @throws std::invalid_argument  packed weights: load them unpacked
-std::string digest_of(const DecoderLm& model);
+/// Which tensors of a decoder's file are loaded.
+enum class DecoderParts : std::uint8_t {
+  kAll,
+  kEnds,  ///< embedding, last norm and head, without the layers
+};
 
 /// The new tokens of one sequence in a packed pass.
 struct SequenceSpan {
@@ -76,8 +79,11 @@ at::Tensor forward(const DecoderLm& model, std::span<const SequenceSpan> sequenc
 
 /// Appends tokens to a cache without computing their logits, in passes of bounded size.
 /// @param states  as in SequenceSpan, for the blocks `kept`
+/// @param go_on   queried between passes
 /// @return  the number of passes
+/// @throws Interrupted  go_on was false; the cache holds the tokens of the passes before
 int prefill(const DecoderLm& model, KvCache& cache, std::span<const Token> tokens,
-            float* states = nullptr, std::span<const std::int64_t> kept = {});
+            float* states = nullptr, std::span<const std::int64_t> kept = {},
+            const GoOn& go_on = {});
 
 }  // namespace forerun

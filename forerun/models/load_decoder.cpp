@@ -9,10 +9,10 @@ namespace forerun {
 namespace {
 
 DecoderLm build(const Result<DecoderConfig>& config, Naming naming, const FindTensor& find,
-                const std::string& path, Precision precision) {
+                const std::string& path, Precision precision, DecoderParts parts) {
   if (!config) throw FormatError(path + ": " + config.error().message);
   try {
-    return build_decoder(*config, naming, find, precision);
+    return build_decoder(*config, naming, find, precision, parts);
   } catch (const FormatError& e) {
     throw FormatError(path + ": " + e.what());
   }
@@ -20,15 +20,16 @@ DecoderLm build(const Result<DecoderConfig>& config, Naming naming, const FindTe
 
 }  // namespace
 
-DecoderLm load_decoder(const Gguf& gguf, Precision precision) {
+DecoderLm load_decoder(const Gguf& gguf, Precision precision, DecoderParts parts) {
   const auto find = [&](const std::string& name) { return gguf.find(name); };
-  return build(parse_decoder_config(gguf), Naming::kGguf, find, gguf.path(), precision);
+  return build(parse_decoder_config(gguf), Naming::kGguf, find, gguf.path(), precision, parts);
 }
 
 DecoderLm load_decoder(const HfConfig& config, const Safetensors& weights, const std::string& path,
-                       Precision precision) {
+                       Precision precision, DecoderParts parts) {
   const auto find = [&](const std::string& name) { return weights.find(name); };
-  return build(parse_decoder_config(config.config), Naming::kHuggingFace, find, path, precision);
+  return build(parse_decoder_config(config.config), Naming::kHuggingFace, find, path, precision,
+               parts);
 }
 
 }  // namespace forerun

@@ -9,8 +9,9 @@ namespace forerun {
 
 /// @throws FormatError  path, then what is wrong: unsupported architecture, missing tensor, other
 /// shape
-DecoderLm load_decoder(const Gguf& gguf, Precision precision);
+DecoderLm load_decoder(const Gguf& gguf, Precision precision,
+                       DecoderParts parts = DecoderParts::kAll);
 DecoderLm load_decoder(const HfConfig& config, const Safetensors& weights, const std::string& path,
-                       Precision precision);
+                       Precision precision, DecoderParts parts = DecoderParts::kAll);
 
 }  // namespace forerun

@@ -11,6 +11,7 @@
 #include <system_error>
 #include <utility>
 
+#include "forerun/base/hash.h"
 #include "forerun/base/json_text.h"
 #include "forerun/formats/safetensors_write.h"
 
@@ -18,7 +19,7 @@ namespace forerun {
 namespace {
 
 constexpr const char* kState = "forerun.train";
-constexpr const char* kChecksum = "forerun.checksum";
+constexpr const char* kChecksum = "forerun.xxh3";
 constexpr const char* kRemedy =
     "put back a good copy, or move it away to start the run from its beginning";
 
@@ -36,36 +37,6 @@ Safetensors read_checkpoint(const std::filesystem::path& path) {
   return {parsed->tensors(), parsed->metadata(), {std::move(file)}};
 }
 
-// FNV-1a over 8-byte words, four in turn: memory speed, and detects any changed byte.
-class Checksum {
- public:
-  void add(std::span<const std::byte> bytes) {
-    std::size_t i = 0;
-    for (; i + sizeof(std::uint64_t) <= bytes.size(); i += sizeof(std::uint64_t)) {
-      std::uint64_t word = 0;
-      std::memcpy(&word, bytes.data() + i, sizeof word);
-      mix(word);
-    }
-    for (; i < bytes.size(); ++i) mix(std::to_integer<std::uint64_t>(bytes[i]));
-    mix(bytes.size());
-  }
-  std::string text() const {
-    std::uint64_t all = 0;
-    for (const std::uint64_t s : sums_) all = (all ^ s) * kPrime;
-    return fmt::format("{:016x}", all);
-  }
-
- private:
-  static constexpr std::uint64_t kPrime = 0x100000001b3ULL;
-  void mix(std::uint64_t word) {
-    std::uint64_t& s = sums_[turn_++ % 4];
-    s = (s ^ word) * kPrime;
-    s ^= s >> 32;  // or high bits would never reach low ones
-  }
-  std::uint64_t sums_[4] = {0xcbf29ce484222325ULL, 1, 2, 3};
-  std::size_t turn_ = 0;
-};
-
 std::span<const std::byte> bytes_of(const at::Tensor& t) {
   return std::as_bytes(std::span(t.const_data_ptr<float>(), static_cast<std::size_t>(t.numel())));
 }
@@ -74,12 +45,9 @@ std::span<const std::byte> bytes_of(const at::Tensor& t) {
 std::string checksum(std::vector<const TensorView*> tensors, const std::string& state) {
   std::sort(tensors.begin(), tensors.end(),
             [](const TensorView* a, const TensorView* b) { return a->name < b->name; });
-  Checksum sum;
-  sum.add(std::as_bytes(std::span(state)));
-  for (const TensorView* t : tensors) {
-    sum.add(std::as_bytes(std::span(t->name)));
-    sum.add(t->bytes);
-  }
+  Hash sum;
+  sum.add(state);
+  for (const TensorView* t : tensors) sum.add(t->name).add_all(t->bytes);
   return sum.text();
 }
 
@@ -106,7 +74,8 @@ Checkpoint::Checkpoint(const std::filesystem::path& path)
   const auto& metadata = file_.metadata();
   const auto text = metadata.find(kState), sum = metadata.find(kChecksum);
   if (text == metadata.end() || sum == metadata.end()) {
-    throw FormatError(fmt::format("{}: not a checkpoint of a training run; {}", path_, kRemedy));
+    throw FormatError(fmt::format(
+        "{}: not a checkpoint of a training run by this version of forerun; {}", path_, kRemedy));
   }
   if (checksum(pointers(file_.tensors()), text->second) != sum->second) {
     throw FormatError(fmt::format("{}: damaged, its checksum does not fit; {}", path_, kRemedy));

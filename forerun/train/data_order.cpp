@@ -30,7 +30,7 @@ std::uint64_t below(std::uint64_t n, std::uint64_t word) {
 
 DataOrder::DataOrder(std::size_t size, std::size_t batch, std::uint64_t seed)
     : size_(size),
-      steps_per_epoch_(static_cast<std::int64_t>((size + batch - 1) / batch)),
+      steps_per_epoch_(static_cast<std::int64_t>(size / batch + (size % batch != 0 ? 1 : 0))),
       seed_(seed) {}
 
 DataOrder::Batch DataOrder::of_step(std::int64_t step) {

@@ -64,12 +64,28 @@ TEST(TrainFailure, AStepWithoutAFiniteLossIsNeitherTakenNorKept) {
 TEST(TrainFailure, AGradientThatIsNotFiniteIsNotApplied) {
   const TempFolder folder;
   TrainOptions o = quick_options(folder.path() / "run");
-  o.learning_rate = 1e30;  // weights of 1e30: the next loss, or its gradient, overflows
+  o.learning_rate = 10.0;  // with this decay every step multiplies weights by -9,999
+  o.weight_decay = 1e3;
   o.clip = 0.0;
   o.checkpoint_steps = 1;
   const std::string message = complaint(o);
   EXPECT_NE(message.find("not finite"), message.npos) << message;
   EXPECT_NE(message.find("lower learning rate"), message.npos) << message;
+}
+
+// One step is enough to spoil the weights, and no later one would notice.
+TEST(TrainFailure, AHeldOutLossThatIsNotFiniteLeavesNoModel) {
+  const TempFolder folder;
+  TrainOptions o = quick_options(folder.path() / "run");
+  double poison = 0.0;
+  TinyObjective::Options tiny;
+  tiny.held_out_poison = &poison;
+  tiny.before_loss = [&](auto) { poison = std::numeric_limits<double>::quiet_NaN(); };
+  o.steps = 1;
+  const std::string message = complaint(o, tiny);
+  EXPECT_NE(message.find("step 1: the held-out loss is not finite"), message.npos) << message;
+  EXPECT_NE(message.find("lower learning rate"), message.npos) << message;
+  EXPECT_FALSE(std::filesystem::exists(folder.path() / "run" / "model.safetensors"));
 }
 
 TEST(TrainFailure, AFileWhereTheFolderShallBe) {
@@ -147,6 +163,12 @@ TEST(TrainFailure, OptionsOutOfRangeAreNamed) {
   const double nan = std::numeric_limits<double>::quiet_NaN();
   EXPECT_NE(message([](auto& o) { o.out = ""; }), "");
   EXPECT_NE(message([](auto& o) { o.batch = 0; }), "");
+  const std::size_t negative = std::numeric_limits<std::size_t>::max();  // -1 as a parser reads it
+  EXPECT_NE(message([&](auto& o) { o.batch = negative; }).find("batch"), std::string::npos);
+  EXPECT_NE(message([&](auto& o) { o.micro_batch = negative; }).find("batch"), std::string::npos);
+  EXPECT_NE(message([](auto& o) { o.learning_rate = 1e30; }).find("1e+30"), std::string::npos);
+  EXPECT_NE(message([](auto& o) { o.weight_decay = 1e30; }).find("weight decay"),
+            std::string::npos);
   EXPECT_NE(message([](auto& o) { o.micro_batch = 0; }), "");
   EXPECT_NE(message([](auto& o) { o.steps = -1; }), "");
   EXPECT_NE(message([&](auto& o) { o.learning_rate = nan; }), "");

@@ -34,7 +34,8 @@ struct TrainOptions {
   double checkpoint_seconds = 600.0;  ///< and seconds between them; 0: none by time
   std::int64_t evaluate_steps =
       200;  ///< held-out loss before the first step and at this interval; 0: only at the end
-  double time_limit = 0.0;  ///< seconds of this process after which it stops; 0: none
+  double time_limit = 0.0;  ///< seconds of this process after which it stops, after at least one
+                            ///< step; 0: none
   int threads = 0;          ///< a rank; 0: the cores of the machine over its ranks
 
   std::string provenance = "{}";  ///< JSON object: command line, data, version; goes into the log
@@ -71,13 +72,15 @@ struct Progress {
   const HeldOut* held_out = nullptr;  ///< the latest, if there is one
 };
 
-/// Called on rank 0 between steps; `go_on` on every rank.
+/// Called on rank 0; `go_on` on every rank.
 struct TrainListener {
   std::function<void(const Progress&)> on_step;
   std::function<void(const HeldOut&)> on_held_out;
   std::function<void(const Progress&)> on_checkpoint;  ///< written; the log is flushed
   std::function<void(std::string_view)> on_note;       ///< a line about something unusual
-  std::function<bool()> go_on;  ///< false: finish the step, write a checkpoint, return
+  /// Asked between micro-batches too. False: leave the step or the evaluation under way, write a
+  /// checkpoint of the steps taken, return.
+  std::function<bool()> go_on;
 };
 
 enum class TrainEnd : std::uint8_t { kDone, kInterrupted, kTimeLimit };

@@ -167,9 +167,10 @@ TEST_F(Stopped, TheLogIsCutToTheCheckpoint) {
   train_in(options);
   const auto lines = testing::read_lines(path);
   ASSERT_GT(lines.size(), 5U);
-  EXPECT_EQ(lines[3].at("resumed").at("step"), 1);
-  EXPECT_EQ(lines[4].at("step"), 2);
-  EXPECT_NE(lines[4].at("loss"), 7.5);
+  // No held-out loss before the first step: the time limit was over.
+  EXPECT_EQ(lines[2].at("resumed").at("step"), 1);
+  EXPECT_EQ(lines[3].at("step"), 2);
+  EXPECT_NE(lines[3].at("loss"), 7.5);
 }
 
 TEST_F(Stopped, HalfWrittenFilesOfAKilledProcessAreRemoved) {
@@ -177,6 +178,33 @@ TEST_F(Stopped, HalfWrittenFilesOfAKilledProcessAreRemoved) {
   std::ofstream(left) << "half";
   train_in(options);
   EXPECT_FALSE(std::filesystem::exists(left));
+}
+
+// Its last held-out loss is all that such a run lacks: the next process makes it, and no step.
+TEST_F(Stopped, InTheLastEvaluationItIsFinishedByTheNextProcess) {
+  bool go_on = true;
+  TinyObjective::Options tiny;
+  tiny.held_out = 9;  // three micro-batches
+  TinyObjective objective(tiny);
+  options.out = (folder.path() / "last").string();
+  TrainListener listener;
+  listener.on_step = [&](const Progress& p) { go_on = p.step < 60; };
+  listener.go_on = [&] { return go_on; };
+  Ranks ranks;
+  const TrainReport left = train(objective, options, listener, ranks);
+  EXPECT_EQ(left.end, TrainEnd::kInterrupted);
+  EXPECT_EQ(left.step, 60);
+  const TrainReport done = train_in(options, tiny);
+  EXPECT_EQ(done.end, TrainEnd::kDone);
+  EXPECT_EQ(done.held_out.step, 60);
+  const Files after = files(options.out);
+  EXPECT_EQ(train_in(options, tiny).end, TrainEnd::kDone);
+  EXPECT_EQ(files(options.out), after);
+  // As if nobody had stopped it.
+  options.out = (folder.path() / "calm").string();
+  train_in(options, tiny);
+  EXPECT_EQ(losses_of(left.log), losses_of(folder.path() / "calm" / "log.jsonl"));
+  EXPECT_EQ(files(options.out).model, after.model);
 }
 
 TEST_F(Stopped, AFinishedRunStaysAsItIs) {

@@ -170,6 +170,47 @@ TEST(Train, AQuestionToStopFinishesTheStepAndLeavesACheckpoint) {
   EXPECT_EQ(report.end, TrainEnd::kDone);
 }
 
+// A step of many micro-batches, or a held-out loss over many, would keep a user waiting.
+TEST(Train, AQuestionToStopIsHeardBetweenMicroBatches) {
+  const TempFolder folder;
+  TrainOptions o = quick_options(folder.path() / "run");
+  o.micro_batch = 1;
+  int losses = 0, held_out_losses = 0, most = 0, most_held_out = 0;
+  bool asked = false;
+  TinyObjective::Options tiny;
+  tiny.before_loss = [&](auto) { asked = asked || ++losses == most; };
+  tiny.before_held_out_loss = [&] { asked = asked || ++held_out_losses == most_held_out; };
+  const auto run = [&] {
+    asked = false;
+    losses = held_out_losses = 0;
+    TinyObjective objective(tiny);
+    Ranks ranks;
+    TrainListener listener;
+    listener.go_on = [&] { return !asked; };
+    return train(objective, o, listener, ranks);
+  };
+  most_held_out = 2;  // in the evaluation before the first step
+  TrainReport report = run();
+  EXPECT_EQ(report.end, TrainEnd::kInterrupted);
+  EXPECT_EQ(report.step, 0);
+  EXPECT_EQ(held_out_losses, 2);
+  EXPECT_EQ(losses, 0);
+  EXPECT_FALSE(std::filesystem::exists(report.checkpoint)) << "there is nothing to keep";
+  most_held_out = 0;
+  most = 18;  // in the third step: steps have 7 or 8 examples
+  report = run();
+  EXPECT_EQ(report.end, TrainEnd::kInterrupted);
+  EXPECT_EQ(losses, most) << "it is left at once";
+  EXPECT_EQ(report.step, 2) << "and not taken";
+  most = 0;
+  report = run();
+  EXPECT_EQ(report.resumed_from, 2) << "what was taken before is kept";
+  EXPECT_EQ(report.end, TrainEnd::kDone);
+  o.out = (folder.path() / "calm").string();
+  run();
+  EXPECT_EQ(testing::losses_of(report.log), testing::losses_of(folder.path() / "calm/log.jsonl"));
+}
+
 TEST(Train, ATimeLimitStopsItResumably) {
   const TempFolder folder;
   TrainOptions o = quick_options(folder.path() / "run");

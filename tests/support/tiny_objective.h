@@ -26,7 +26,9 @@ class TinyObjective : public Objective {
     std::size_t examples = 37, held_out = 5;
     std::int64_t inputs = 6, hidden = 24;
     std::function<void(std::span<const std::size_t>)> before_loss;  ///< e.g. to fail
+    std::function<void()> before_held_out_loss;                     ///< likewise
     double poison = 0.0;                                            ///< added to the loss, e.g. NaN
+    const double* held_out_poison = nullptr;                        ///< to the held-out loss
     std::string name = "tiny";
   };
 
@@ -53,7 +55,10 @@ class TinyObjective : public Objective {
     return sum;
   }
   LossSum held_out_loss(std::span<const std::size_t> examples) override {
-    return loss_of(examples, 99, o_.examples);
+    if (o_.before_held_out_loss) o_.before_held_out_loss();
+    LossSum sum = loss_of(examples, 99, o_.examples);
+    if (o_.held_out_poison != nullptr) sum.loss = sum.loss + *o_.held_out_poison;
+    return sum;
   }
   double flops(std::span<const std::size_t> examples) const override {
     return 6.0 * static_cast<double>(examples.size()) * static_cast<double>(in_.numel());

@@ -12,6 +12,7 @@
 #include "forerun/core/rng_key.h"
 #include "forerun/core/statistics.h"
 #include "forerun/methods/asd/asd_predictor.h"
+#include "forerun/methods/diffusion/target_predictor.h"
 #include "forerun/methods/free/free_predictor.h"
 #include "forerun/methods/frozen/frozen_predictor.h"
 #include "tests/support/noisy_dit.h"

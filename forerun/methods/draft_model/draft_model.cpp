@@ -23,8 +23,8 @@ std::span<const Token> unread(const TokenSequence& sequence, std::int64_t read) 
 }  // namespace
 
 DraftModelDrafter::DraftModelDrafter(const DecoderLm& model, SamplingParams sampling,
-                                     DraftMode mode)
-    : model_(model), sampling_(sampling), mode_(mode) {}
+                                     DraftMode mode, GoOn go_on)
+    : model_(model), sampling_(sampling), mode_(mode), go_on_(std::move(go_on)) {}
 
 KvCache& DraftModelDrafter::cache_of(const TokenSequence& sequence) {
   const auto found = caches_.find(sequence.request());
@@ -39,7 +39,7 @@ std::vector<Token> DraftModelDrafter::unseen(const TokenSequence& sequence, cons
   auto missing = unread(sequence, cache.length());
   if (missing.size() > kPending) {
     const auto start = std::chrono::steady_clock::now();
-    prefill(model_, cache, missing.first(missing.size() - 1));
+    prefill(model_, cache, missing.first(missing.size() - 1), nullptr, {}, go_on_);
     prefilled_.tokens += missing.size() - 1;
     prefilled_.seconds +=
         std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();

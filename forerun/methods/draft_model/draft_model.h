@@ -24,7 +24,9 @@ namespace forerun {
 class DraftModelDrafter {
  public:
   /// @param sampling  the target's: exactness holds for any, acceptance is best if they are alike
-  DraftModelDrafter(const DecoderLm& model, SamplingParams sampling, DraftMode mode);
+  /// @param go_on  asked while prompts are read; where it is false, `propose` throws Interrupted
+  DraftModelDrafter(const DecoderLm& model, SamplingParams sampling, DraftMode mode,
+                    GoOn go_on = {});
 
   /// A draft is limited by the drafting model's context.
   std::vector<SequencePlan> plan(std::span<TokenSequence* const> sequences,
@@ -54,6 +56,7 @@ class DraftModelDrafter {
   const DecoderLm& model_;
   SamplingParams sampling_;
   DraftMode mode_;
+  GoOn go_on_;
   std::unordered_map<std::uint32_t, KvCache> caches_;  // by request
   Prefilled prefilled_;
   std::vector<at::Tensor> logits_;  // one a step: what the drafts' laws view, until the next round

@@ -64,9 +64,4 @@ std::vector<Latent> FreePredictor::means(const LatentRows& rows,
   return means_of(rows, out.noise, target_->schedule());
 }
 
-std::vector<Latent> TargetPredictor::means(const LatentRows& rows,
-                                           std::span<LatentMemory* const>) const {
-  return target_->score(rows).means;
-}
-
 }  // namespace forerun

@@ -29,17 +29,4 @@ class FreePredictor final : public StepPredictor {
   const DitTarget* target_;
 };
 
-/// The target as its own drafter: every draft is kept. For tests and as the upper bound of a table.
-class TargetPredictor final : public StepPredictor {
- public:
-  explicit TargetPredictor(DitTarget& target) : target_(&target) {}
-  void anchor(LatentMemory&, std::size_t, const Latent&, const at::Tensor&,
-              const at::Tensor&) const override {}
-  std::vector<Latent> means(const LatentRows& rows,
-                            std::span<LatentMemory* const> memories) const override;
-
- private:
-  DitTarget* target_;
-};
-
 }  // namespace forerun

@@ -37,12 +37,17 @@ const TokenLaw& VerifiedTokens::at(std::size_t sequence, std::size_t step) const
 KvCache& DecoderTarget::cache_of(const TokenSequence& sequence, std::vector<float>& states) {
   const auto found = caches_.find(sequence.request());
   if (found != caches_.end()) return found->second;
+  return caches_.emplace(sequence.request(), read_prompt(sequence, states)).first->second;
+}
+
+KvCache DecoderTarget::read_prompt(const TokenSequence& sequence, std::vector<float>& states) {
   const auto start = std::chrono::steady_clock::now();
-  KvCache& cache = caches_.emplace(sequence.request(), model_.make_cache()).first->second;
+  KvCache cache = model_.make_cache();
   const auto tokens = sequence.tokens();
   const auto prompt = tokens.first(tokens.size() - 1);
   states.resize(prompt.size() * static_cast<std::size_t>(width()));
-  prefill_passes_ += prefill(model_, cache, prompt, kept_.empty() ? nullptr : states.data(), kept_);
+  prefill_passes_ +=
+      prefill(model_, cache, prompt, kept_.empty() ? nullptr : states.data(), kept_, go_on_);
   prefill_seconds_ +=
       std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
   return cache;
@@ -58,6 +63,7 @@ VerifiedTokens DecoderTarget::verify(std::span<TokenSequence* const> sequences,
   for (std::size_t i = 0; i < sequences.size(); ++i) {
     std::vector<float>& states = states_[i];
     states.clear();
+    if (i > 0 && !caches_.contains(sequences[i]->request())) expect_to_go_on(go_on_);
     KvCache& cache = cache_of(*sequences[i], states);
     const std::size_t prompt = states.size();
     const auto pending = sequences[i]->tokens().subspan(static_cast<std::size_t>(cache.length()));

@@ -9,6 +9,7 @@
 #include <utility>
 #include <vector>
 
+#include "forerun/base/interrupted.h"
 #include "forerun/core/rule.h"
 #include "forerun/core/sampling_params.h"
 #include "forerun/core/sequence.h"
@@ -55,13 +56,15 @@ std::span<float> row_of(const at::Tensor& logits, std::int64_t row);
 /// every round.
 class DecoderTarget {
  public:
-  /// @param kept  zero-based ids of the blocks whose output drafters read (HiddenStates)
+  /// @param kept   zero-based ids of the blocks whose output drafters read (HiddenStates)
+  /// @param go_on  queried during prefill
   DecoderTarget(const DecoderLm& model, SamplingParams sampling,
-                std::vector<std::int64_t> kept = {})
-      : model_(model), sampling_(sampling), kept_(std::move(kept)) {}
+                std::vector<std::int64_t> kept = {}, GoOn go_on = {})
+      : model_(model), sampling_(sampling), kept_(std::move(kept)), go_on_(std::move(go_on)) {}
 
   /// One pass over the pending token and the draft of every sequence. A new sequence is prefilled
   /// before.
+  /// @throws Interrupted  go_on was false; a prompt that was not read completely has no cache
   VerifiedTokens verify(std::span<TokenSequence* const> sequences,
                         std::span<const TokenDraft> drafts);
   void keep(std::span<TokenSequence* const> sequences, std::span<const TokenDraft> drafts,
@@ -72,6 +75,7 @@ class DecoderTarget {
 
  private:
   KvCache& cache_of(const TokenSequence& sequence, std::vector<float>& states);
+  KvCache read_prompt(const TokenSequence& sequence, std::vector<float>& states);
   std::int64_t width() const noexcept {
     return static_cast<std::int64_t>(kept_.size()) * model_.config.hidden;
   }
@@ -79,6 +83,7 @@ class DecoderTarget {
   const DecoderLm& model_;
   SamplingParams sampling_;
   std::vector<std::int64_t> kept_;
+  GoOn go_on_;
   std::vector<std::vector<float>> states_;             // of the sequences of the last pass
   std::unordered_map<std::uint32_t, KvCache> caches_;  // by request
   double prefill_seconds_ = 0.0;

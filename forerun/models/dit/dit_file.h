@@ -41,4 +41,7 @@ Dit load_dit(const std::filesystem::path& path,
 void save_dit(const std::filesystem::path& folder, const Dit& model,
               const nlohmann::json& provenance = nullptr);
 
+/// A hash that differs for networks with other weights (models/weights_digest.h).
+std::string digest_of(const Dit& model);
+
 }  // namespace forerun

@@ -2,6 +2,8 @@
 #include <fmt/format.h>
 
 #include "forerun/models/dit/dit.h"
+#include "forerun/models/dit/dit_file.h"
+#include "forerun/models/weights_digest.h"
 
 namespace forerun {
 namespace {
@@ -46,6 +48,11 @@ std::vector<ModelWeight> weights(Dit& m) {
   }
   add_weights(m.head, c, c.out_channels(), "final_layer.", out);
   return out;
+}
+
+std::string digest_of(const Dit& model) {
+  Dit shared = model;  // the same tensors; a digest only reads them
+  return digest_of(weights(shared));
 }
 
 }  // namespace forerun

@@ -14,7 +14,6 @@
 #include "forerun/models/dit/init_dit.h"
 #include "forerun/models/internal/hf_fields.h"
 #include "forerun/models/internal/weight_reader.h"
-#include "forerun/models/weights_digest.h"
 
 namespace forerun {
 namespace {
@@ -65,6 +64,11 @@ void check(const nlohmann::json& config, const Dit& target) {
     const nlohmann::json* const found = f.find(key.c_str());
     if (found != nullptr && *found == value) continue;
     if (key == "target") {
+      // Of an earlier version: another hash, which cannot be compared. The sizes can.
+      if (found != nullptr && found->is_string() &&
+          found->get_ref<const std::string&>().find(':') == std::string::npos) {
+        continue;
+      }
       throw FormatError(
           "it was trained for another target of the same sizes: use the one it was trained with");
     }
@@ -133,11 +137,6 @@ double free_pass_work(const DitConfig& c) {
   const auto d = static_cast<double>(c.hidden), n = static_cast<double>(c.tokens());
   const double patch = static_cast<double>(c.patch * c.patch * c.channels);
   return dit_block_work(c) + n * (2.0 * d * d + 3.0 * d * patch) + 3.0 * d * d + 256.0 * d;
-}
-
-std::string digest_of(const Dit& model) {
-  Dit shared = model;
-  return digest_of(weights(shared));
 }
 
 FreeNetwork load_free(const std::filesystem::path& folder, const Dit& target) {

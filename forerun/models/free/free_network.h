@@ -67,7 +67,4 @@ FreeNetwork load_free(const std::filesystem::path& folder, const Dit& target);
 void save_free(const std::filesystem::path& folder, const FreeNetwork& network, const Dit& target,
                const nlohmann::json& provenance = nullptr);
 
-/// A hash of the network's weights.
-std::string digest_of(const Dit& model);
-
 }  // namespace forerun

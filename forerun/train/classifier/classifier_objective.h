@@ -5,7 +5,7 @@
 #include "forerun/formats/labelled_images.h"
 #include "forerun/models/classifier/classifier.h"
 #include "forerun/train/classifier/classifier_training.h"
-#include "forerun/train/dit/image_batch.h"
+#include "forerun/train/images/image_batch.h"
 #include "forerun/train/objective.h"
 
 namespace forerun {

@@ -12,6 +12,7 @@
 #include <stdexcept>
 #include <utility>
 
+#include "forerun/base/hash.h"
 #include "forerun/core/philox.h"
 #include "forerun/models/dflash/dflash_file.h"
 #include "forerun/tensor/mixed_cross_entropy.h"
@@ -28,24 +29,6 @@ std::uint32_t word(std::uint64_t seed, std::uint64_t key, std::uint32_t index) {
       {index, static_cast<std::uint32_t>(key), static_cast<std::uint32_t>(key >> 32), 0xdf1a54U},
       {static_cast<std::uint32_t>(seed), static_cast<std::uint32_t>(seed >> 32)})[0];
 }
-
-// FNV-1a over whole words; separates data sets, not adversaries.
-class Hash {
- public:
-  void add(std::uint64_t word) {
-    value_ = (value_ ^ word) * 0x100000001b3ULL;
-    value_ ^= value_ >> 32;  // or high bits would never reach low ones
-  }
-  template <class Numbers>
-  void add_all(const Numbers& numbers) {
-    add(std::size(numbers));
-    for (const auto x : numbers) add(static_cast<std::uint64_t>(x));
-  }
-  std::uint64_t value() const noexcept { return value_; }
-
- private:
-  std::uint64_t value_ = 0xcbf29ce484222325ULL;
-};
 
 at::Tensor ids(const std::vector<std::int64_t>& values) { return at::tensor(values, at::kLong); }
 
@@ -66,11 +49,11 @@ void check_documents(const TokenShards& shards, std::int64_t vocab) {
 DFlashObjective::DFlashObjective(const std::shared_ptr<const DecoderLm>& target,
                                  std::shared_ptr<DFlash> model, std::vector<TokenShards> data,
                                  const TargetHead& head, const DFlashLossOptions& options,
-                                 const std::string& target_digest)
+                                 const std::string& target_hash)
     : model_(std::move(model)),
       data_(std::move(data)),
       options_(options),
-      target_(fmt::format("target={} precision={}", target_digest, name_of(target->precision))),
+      target_(fmt::format("target={} precision={}", target_hash, name_of(target->precision))),
       states_(target, head, model_->config.feature_layers) {
   const DFlashConfig& c = model_->config;
   drafted_.assign(static_cast<std::size_t>(c.vocab), -1);
@@ -106,16 +89,10 @@ void DFlashObjective::hash_data() {
   Hash hash;
   for (const std::vector<Document>* side : {&training_, &held_out_}) {
     hash.add(side->size());
-    for (const Document& d : *side) {
-      hash.add(d.key);
-      hash.add(static_cast<std::uint64_t>(d.prompt));
-      hash.add_all(d.tokens);
-    }
+    for (const Document& d : *side) hash.add(d.key).add(d.prompt).add_all(d.tokens);
   }
   data_hash_ = hash.value();
-  Hash drafted;
-  drafted.add_all(drafted_);
-  drafted_hash_ = drafted.value();
+  drafted_hash_ = Hash().add_all(drafted_).value();
 }
 
 void DFlashObjective::open_store() {

@@ -33,13 +33,13 @@ class DFlashObjective : public Objective {
   /// @param target  the author of the answers; its passes make the features
   /// @param model   float32 leaves that will be trained, but for embedding and head; kept
   /// @param data    kept mapped
-  /// @param target_digest  of the target's weights (digest_of in models/decoder_lm.h): identifies
-  /// the target in the state store and on resumption
+  /// @param target_hash  of the target's weights (Model::hash): identifies the target in the state
+  /// store and on resumption
   /// @throws UsageError-like std::invalid_argument  no document has an answer to learn from, a
   /// token outside the target's vocabulary
   DFlashObjective(const std::shared_ptr<const DecoderLm>& target, std::shared_ptr<DFlash> model,
                   std::vector<TokenShards> data, const TargetHead& head,
-                  const DFlashLossOptions& options, const std::string& target_digest);
+                  const DFlashLossOptions& options, const std::string& target_hash);
 
   std::vector<Parameter> parameters() override;
   std::size_t size() const override { return training_.size(); }

@@ -13,6 +13,7 @@
 
 #include "forerun/base/file_lock.h"
 #include "forerun/base/result.h"
+#include "forerun/base/write_all.h"
 
 namespace forerun {
 namespace {
@@ -20,20 +21,12 @@ namespace {
 constexpr std::int64_t kGroup = 32, kHeader = 4096;
 constexpr std::string_view kFormat = "forerun states 1\n";
 
-// True if all of it was written; an interrupted call is repeated.
 bool write_at(int fd, const void* data, std::size_t size, std::int64_t place) {
-  const auto* bytes = static_cast<const char*>(data);
-  while (size > 0) {
-    const ssize_t n = ::pwrite(fd, bytes, size, place);
-    if (n < 0 && errno == EINTR) continue;
-    if (n <= 0) return false;
-    bytes += n;
-    place += n;
-    size -= static_cast<std::size_t>(n);
-  }
-  return true;
+  return write_all(fd, static_cast<std::uint64_t>(place),
+                   {static_cast<const std::byte*>(data), size}) == 0;
 }
 
+// True if all of it was there; an interrupted call is made again.
 bool read_at(int fd, void* data, std::size_t size, std::int64_t place) {
   auto* bytes = static_cast<char*>(data);
   while (size > 0) {

@@ -8,7 +8,7 @@
 #include <utility>
 
 #include "forerun/models/dit/dit_file.h"
-#include "forerun/train/dit/image_batch.h"
+#include "forerun/train/images/image_batch.h"
 #include "forerun/train/parameters_of.h"
 
 namespace forerun {

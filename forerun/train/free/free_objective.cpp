@@ -13,6 +13,7 @@
 
 #include "forerun/core/rng_key.h"
 #include "forerun/models/ddpm_schedule.h"
+#include "forerun/models/dit/dit_file.h"
 #include "forerun/train/parameters_of.h"
 
 namespace forerun {

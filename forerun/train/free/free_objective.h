@@ -5,8 +5,8 @@
 #include "forerun/formats/labelled_images.h"
 #include "forerun/models/dit/bf16_dit.h"
 #include "forerun/models/free/free_network.h"
-#include "forerun/train/dit/image_batch.h"
 #include "forerun/train/free/free_training.h"
+#include "forerun/train/images/image_batch.h"
 #include "forerun/train/objective.h"
 
 namespace forerun {

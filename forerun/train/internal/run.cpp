@@ -63,34 +63,50 @@ Run::Run(Objective& objective, const TrainOptions& options, const TrainListener&
   share_cores(options.threads, ranks);
 }
 
+// Asked between micro-batches, on every rank for itself.
+bool Run::hears_stop() {
+  asked_ = asked_ || (listener_.go_on && !listener_.go_on());
+  // Clocks differ: rank 0's decides.
+  late_ = late_ || (ranks_.first() && options_.time_limit > 0.0 && now() >= options_.time_limit);
+  return asked_ || late_;
+}
+
+// Whether the run ends here: the same on all ranks, which ask together.
+bool Run::stopping() {
+  hears_stop();
+  if (ranks_.any(asked_)) {
+    stopped_ = TrainEnd::kInterrupted;
+  } else if (ranks_.any(late_) && state_.step > resumed_from_) {
+    stopped_ = TrainEnd::kTimeLimit;
+  }
+  return stopped_.has_value();
+}
+
 TrainReport Run::to_the_end() {
   start();
-  TrainReport report;
   // An earlier process may have ended between its last checkpoint and the steps after it.
-  if (state_.step == steps_) {
+  const bool over = state_.step == steps_;
+  if (evaluation_due() && evaluate() && over) checkpoint();
+  if (over) {
     ranks_.together([&] {
       if (ranks_.first()) save_result();
     });
-  } else if (evaluation_due()) {
-    evaluate();
+    if (evaluation_due()) stopping();
   }
-  while (state_.step < steps_) {
-    step();
+  while (state_.step < steps_ && !stopped_) {
+    const bool taken = step();
     const bool last = state_.step == steps_;
-    const bool asked = ranks_.any(listener_.go_on && !listener_.go_on());
-    // Clocks differ: rank 0's decides.
-    const bool late =
-        ranks_.any(ranks_.first() && options_.time_limit > 0.0 && now() >= options_.time_limit);
-    const bool stop = !last && (asked || late);
-    if (stop) report.end = asked ? TrainEnd::kInterrupted : TrainEnd::kTimeLimit;
-    if (last || (evaluation_due() && !asked)) evaluate();
+    if (taken && evaluation_due() && !stopping()) evaluate();
+    if (!last || evaluation_due()) stopping();
     const bool by_steps =
         options_.checkpoint_steps > 0 && state_.step % options_.checkpoint_steps == 0;
     const bool by_time = ranks_.any(ranks_.first() && options_.checkpoint_seconds > 0.0 &&
                                     now() - last_checkpoint_at_ >= options_.checkpoint_seconds);
-    if (last || stop || by_steps || by_time) checkpoint();
-    if (stop) break;
+    const bool wanted = last || stopped_ || by_steps || by_time;
+    if (wanted && state_.step > std::max(last_checkpoint_, resumed_from_)) checkpoint();
   }
+  TrainReport report;
+  report.end = stopped_.value_or(TrainEnd::kDone);
   report.rank = ranks_.rank();
   report.step = state_.step;
   report.steps = steps_;
@@ -109,7 +125,9 @@ TrainReport Run::to_the_end() {
 
 bool Run::evaluation_due() const {
   const bool known = state_.held_out && state_.held_out->step == state_.step;
-  return !known && options_.evaluate_steps > 0 && state_.step % options_.evaluate_steps == 0;
+  if (known || objective_.held_out() == 0) return false;
+  return state_.step == steps_ ||
+         (options_.evaluate_steps > 0 && state_.step % options_.evaluate_steps == 0);
 }
 
 void Run::note(std::string_view line) const {

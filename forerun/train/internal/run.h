@@ -6,6 +6,7 @@
 #include <nlohmann/json.hpp>
 #include <optional>
 #include <span>
+#include <string>
 #include <string_view>
 #include <vector>
 
@@ -56,11 +57,19 @@ class Run {
   void checkpoint();
 
   // step.cpp
-  Sums accumulate(const DataOrder::Batch& batch);
-  void step();
+  struct Accumulated {
+    Sums sums;
+    bool whole = true;
+  };
+  Accumulated accumulate(const DataOrder::Batch& batch);
+  bool step();  // false: left before it was taken, because the run is to end
   bool evaluation_due() const;
-  void evaluate();
+  bool evaluate();  // false: left, or nothing counted
   void report_step(const Sums& sums, double norm, double seconds);
+  std::string last_checkpoint_text() const;
+
+  bool hears_stop();
+  bool stopping();
 
   void note(std::string_view line) const;
   double now() const;  // seconds since the process began to train
@@ -89,6 +98,8 @@ class Run {
   double seconds_before_ = 0.0;  // of earlier processes
   double last_step_at_ = 0.0, last_checkpoint_at_ = 0.0;
   std::int64_t last_checkpoint_ = -1, resumed_from_ = 0;
+  bool asked_ = false, late_ = false;  // on this rank
+  std::optional<TrainEnd> stopped_;    // why the run ends early, on all ranks alike
 };
 
 }  // namespace forerun::internal

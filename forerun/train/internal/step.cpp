@@ -47,11 +47,13 @@ nlohmann::json values_of(const std::vector<Figure>& figures) {
 }  // namespace
 
 // Leaves the gradient of the sum of losses of this rank's part in gradients_.
-Sums Run::accumulate(const DataOrder::Batch& batch) {
+Run::Accumulated Run::accumulate(const DataOrder::Batch& batch) {
   Sums sums;
   gradients_.zero_();
   const auto mine = part_of(batch.examples, ranks_.rank(), ranks_.size());
-  in_micro_batches(mine, options_.micro_batch, [&](std::span<const std::size_t> examples) {
+  // However short the time limit is, every process takes a step.
+  const auto leave = [&] { return hears_stop() && (asked_ || state_.step > resumed_from_); };
+  const bool whole = in_micro_batches(mine, options_.micro_batch, leave, [&](auto examples) {
     const LossSum part = [&] {
       const Autocast autocast(options_.bf16);
       return objective_.loss(examples, batch.seed);
@@ -61,14 +63,21 @@ Sums Run::accumulate(const DataOrder::Batch& batch) {
     sums.flops += objective_.flops(examples);
     if (part.loss.defined() && std::isfinite(loss)) part.loss.backward();
   });
-  return sums;
+  return {std::move(sums), whole};
 }
 
-void Run::step() {
+std::string Run::last_checkpoint_text() const {
+  if (last_checkpoint_ < 0) return "there is no checkpoint yet";
+  return fmt::format("the checkpoint of step {} stands", last_checkpoint_);
+}
+
+bool Run::step() {
   const double start = now();
   const std::int64_t step = state_.step + 1;
-  Sums sums;
-  ranks_.together([&] { sums = accumulate(order_.of_step(step)); });
+  Accumulated mine;
+  ranks_.together([&] { mine = accumulate(order_.of_step(step)); });
+  if (ranks_.any(!mine.whole)) return false;
+  Sums& sums = mine.sums;
   sums.add_ranks_(ranks_);
   ranks_.sum_(gradients_.values_());
 
@@ -80,9 +89,7 @@ void Run::step() {
     throw TrainError(fmt::format(
         "step {}: the {} is not finite, and the step was not taken; {}. Try a lower learning rate, "
         "a longer warm-up, or float32 instead of bfloat16",
-        step, std::isfinite(sums.loss) ? "gradient" : "loss",
-        last_checkpoint_ < 0 ? std::string("there is no checkpoint yet")
-                             : fmt::format("the checkpoint of step {} stands", last_checkpoint_)));
+        step, std::isfinite(sums.loss) ? "gradient" : "loss", last_checkpoint_text()));
   });
   if (sums.weight > 0.0) {  // else nothing was supervised, and there is nothing to learn
     gradients_.scale_(clip_factor(norm, options_.clip) / sums.weight);
@@ -92,6 +99,7 @@ void Run::step() {
   state_.step = step;
   state_.tokens += static_cast<std::int64_t>(sums.tokens);
   report_step(sums, norm, now() - start);
+  return true;
 }
 
 void Run::report_step(const Sums& sums, double norm, double seconds) {
@@ -140,23 +148,33 @@ void Run::report_step(const Sums& sums, double norm, double seconds) {
 }
 
 // The loss on the held-out examples, with the weights that would be shipped.
-void Run::evaluate() {
-  if (objective_.held_out() == 0) return;
+bool Run::evaluate() {
   std::vector<std::size_t> all(objective_.held_out());
   std::iota(all.begin(), all.end(), std::size_t{0});
   Sums sums;
+  bool whole = true;
+  // A process that has nothing else left to do does it whatever its time limit.
+  const auto leave = [&] { return hears_stop() && (asked_ || resumed_from_ < steps_); };
   ranks_.together([&] {
     const WithValues averaged(values_, average_.values());
     const c10::NoGradGuard no_grad;
-    in_micro_batches(part_of(all, ranks_.rank(), ranks_.size()), options_.micro_batch,
-                     [&](std::span<const std::size_t> examples) {
-                       const Autocast autocast(options_.bf16);
-                       const LossSum part = objective_.held_out_loss(examples);
-                       sums.add(number_of(part.loss), part);
-                     });
+    whole = in_micro_batches(part_of(all, ranks_.rank(), ranks_.size()), options_.micro_batch,
+                             leave, [&](auto examples) {
+                               const Autocast autocast(options_.bf16);
+                               const LossSum part = objective_.held_out_loss(examples);
+                               sums.add(number_of(part.loss), part);
+                             });
   });
+  if (ranks_.any(!whole)) return false;
   sums.add_ranks_(ranks_);
-  if (sums.weight <= 0.0) return;
+  if (sums.weight <= 0.0) return false;
+  ranks_.together([&] {
+    if (std::isfinite(sums.loss)) return;
+    throw TrainError(fmt::format(
+        "step {}: the held-out loss is not finite; {}. Try a lower learning rate, a longer "
+        "warm-up, or float32 instead of bfloat16",
+        state_.step, last_checkpoint_text()));
+  });
   state_.held_out = HeldOut{state_.step, sums.loss / sums.weight, std::move(sums.figures)};
   progress_.held_out = &*state_.held_out;
   ranks_.together([&] {
@@ -167,6 +185,7 @@ void Run::evaluate() {
                     {"figures", values_of(state_.held_out->figures)}}}});
     if (listener_.on_held_out) listener_.on_held_out(*state_.held_out);
   });
+  return true;
 }
 
 }  // namespace forerun::internal

@@ -49,11 +49,16 @@ void Sums::add_ranks_(Ranks& ranks) {
   figures = std::move(all);
 }
 
-void in_micro_batches(std::span<const std::size_t> items, std::size_t size,
+bool in_micro_batches(std::span<const std::size_t> items, std::size_t size,
+                      const std::function<bool()>& leave,
                       const std::function<void(std::span<const std::size_t>)>& each) {
-  for (std::size_t begin = 0; begin < items.size(); begin += size) {
-    each(items.subspan(begin, std::min(size, items.size() - begin)));
+  while (!items.empty()) {
+    if (leave()) return false;
+    const std::size_t n = std::min(size, items.size());
+    each(items.first(n));
+    items = items.subspan(n);
   }
+  return true;
 }
 
 }  // namespace forerun::internal

@@ -21,8 +21,11 @@ struct Sums {
   void add_ranks_(Ranks& ranks);
 };
 
-/// Calls `each` with at most `size` of the items at a time.
-void in_micro_batches(std::span<const std::size_t> items, std::size_t size,
+/// Calls `each` with at most `size` of the items at a time, until `leave()`, which is asked before
+/// every call.
+/// @returns false if it left
+bool in_micro_batches(std::span<const std::size_t> items, std::size_t size,
+                      const std::function<bool()>& leave,
                       const std::function<void(std::span<const std::size_t>)>& each);
 
 }  // namespace forerun::internal

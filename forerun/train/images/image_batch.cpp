@@ -1,4 +1,4 @@
-#include "forerun/train/dit/image_batch.h"
+#include "forerun/train/images/image_batch.h"
 
 #include <ATen/ATen.h>
 #include <ATen/Parallel.h>
@@ -8,6 +8,7 @@
 #include <cmath>
 #include <stdexcept>
 
+#include "forerun/base/hash.h"
 #include "forerun/core/rng_key.h"
 #include "forerun/models/ddpm_schedule.h"
 
@@ -95,11 +96,8 @@ void check_images(const ImageShape& shape, const LabelledImages& training,
 }
 
 std::string digest_of(const LabelledImages& images) {
-  std::uint64_t hash = 0xcbf29ce484222325ULL;
-  const auto add = [&](std::uint64_t x) { hash = (hash ^ x) * 0x100000001b3ULL; };
-  for (const std::uint8_t p : images.pixels) add(p);
-  for (const std::int32_t l : images.labels) add(static_cast<std::uint64_t>(l));
-  return fmt::format("{} images {:016x}", images.size(), hash);
+  return fmt::format("{} images {}", images.size(),
+                     Hash().add_all(images.pixels).add_all(images.labels).text());
 }
 
 }  // namespace forerun

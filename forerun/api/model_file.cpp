@@ -1,0 +1,44 @@
+#include "forerun/api/model_file.h"
+
+#include <c10/core/InferenceMode.h>
+
+#include <algorithm>
+#include <filesystem>
+
+#include "forerun/api/access.h"
+#include "forerun/api/model_impl.h"
+#include "forerun/base/hash.h"
+#include "forerun/formats/mapped_file.h"
+#include "forerun/models/load_decoder.h"
+
+namespace forerun {
+
+DecoderLm numbers_of(const Model& model, DecoderParts parts) {
+  if (model.precision() == Precision::kF32) return impl_of(model).lm;
+  const c10::InferenceMode no_autograd;
+  const std::string& path = model.path();
+  std::error_code ignored;
+  if (!std::filesystem::is_directory(path, ignored)) {
+    return load_decoder(load_gguf(path), Precision::kF32, parts);
+  }
+  return load_decoder(load_hf_config(path), load_safetensors(path), path, Precision::kF32, parts);
+}
+
+std::string Model::hash() const {
+  Hash hash;
+  std::error_code ignored;
+  if (!std::filesystem::is_directory(path(), ignored)) {
+    return "xxh3:" + hash.add(load_file(path()).bytes()).text();
+  }
+  // By name: the same tensors in other files are the same weights.
+  const Safetensors weights = load_safetensors(path());
+  std::vector<TensorView> tensors = weights.tensors();
+  std::sort(tensors.begin(), tensors.end(),
+            [](const TensorView& a, const TensorView& b) { return a.name < b.name; });
+  for (const TensorView& t : tensors) {
+    hash.add(t.name).add(name_of(t.dtype)).add_all(t.shape).add_all(t.bytes);
+  }
+  return "xxh3:" + hash.text();
+}
+
+}  // namespace forerun

@@ -1,0 +1,12 @@
+#pragma once
+
+#include "forerun/models/decoder_lm.h"
+#include "forerun/text.h"
+
+namespace forerun {
+
+/// A model's weights as float32 numbers: its own where it computes in float32, else its file is
+/// read again.
+DecoderLm numbers_of(const Model& model, DecoderParts parts);
+
+}  // namespace forerun
