@@ -8,7 +8,7 @@
 #include "forerun/api/access.h"
 #include "forerun/api/model_impl.h"
 #include "forerun/base/hash.h"
-#include "forerun/formats/mapped_file.h"
+#include "forerun/base/mapped_file.h"
 #include "forerun/models/load_decoder.h"
 
 namespace forerun {

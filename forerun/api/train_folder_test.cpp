@@ -91,7 +91,7 @@ TEST_F(TrainFolder, OfAModelOfOtherMakingIsRefused) {
 TEST_F(TrainFolder, WithALogOfSomethingElseIsRefused) {
   folder.write("config.json", config_of("dit"));
   for (const std::string& log : {std::string(), std::string("[1]\n"), std::string("{\"run\":1}\n"),
-                                 log_of("free"), "\n" + log_of("dit")}) {
+                                 log_of("free"), std::string("\n").append(log_of("dit"))}) {
     folder.write("log.jsonl", log);
     EXPECT_FALSE(allows("dit")) << log;
   }
