@@ -167,14 +167,17 @@ std::vector<TokenShards> load_data(const std::vector<std::string>& folders, std:
   return out;
 }
 
-// Another model's answers would teach what this target does not say.
+// Answers of another model would train the drafter for that model.
 void expect_answers_of(const Model& target, const std::string& hash,
+                       const std::vector<TokenShards>& data,
                        const std::vector<std::string>& folders, const Note& note) {
-  for (const std::string& folder : folders) {
+  for (std::size_t i = 0; i < folders.size(); ++i) {
+    if (data[i].size() == 0) continue;
+    const std::string& folder = folders[i];
     const auto settings = load_settings(std::filesystem::path(folder) / "distill.json");
     if (!settings || !settings->contains("target_hash")) {
       note(
-          fmt::format("{}: names no model by its hash: that {} wrote its answers is taken on trust",
+          fmt::format("{}: holds no hash of a model; that {} wrote its answers is taken on trust",
                       folder, target.path()));
       continue;
     }
@@ -193,7 +196,7 @@ std::unique_ptr<Objective> objective_of(const Model& target, const std::vector<s
   expect_own_folder(training.out, "dflash");
   std::vector<TokenShards> shards = load_data(data, static_cast<std::int64_t>(target.vocab()));
   const std::string hash = target.hash();
-  expect_answers_of(target, hash, data, note);
+  expect_answers_of(target, hash, shards, data, note);
   // Weights as numbers: embedding, head, and what the network begins as.
   const bool begins_as_target = options.init.empty() && options.from_target;
   const DecoderLm whole =
