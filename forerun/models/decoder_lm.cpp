@@ -4,7 +4,9 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <map>
 #include <stdexcept>
+#include <utility>
 
 #include "forerun/models/int8_decoder.h"
 #include "forerun/tensor/attention.h"
@@ -35,6 +37,18 @@ void check(const DecoderLm& model, std::span<const SequenceSpan> sequences,
                         t, model.config.vocab));
       }
     }
+  }
+}
+
+// A pass either has memory for all its sequences, or takes none.
+void require_memory(std::span<const SequenceSpan> sequences) {
+  std::map<const KvPool*, std::size_t> bytes;
+  for (const SequenceSpan& sequence : sequences) {
+    bytes[sequence.cache->pool().get()] +=
+        sequence.cache->bytes_to_reserve(static_cast<std::int64_t>(sequence.tokens.size()));
+  }
+  for (const auto& [pool, needed] : bytes) {
+    if (pool != nullptr) pool->require(needed);
   }
 }
 
@@ -136,12 +150,13 @@ std::size_t rows_of_a_pass(const DecoderLm& model) {
 
 }  // namespace
 
-KvCache DecoderLm::make_cache() const {
-  if (int8) return int8->make_cache();
+KvCache DecoderLm::make_cache(std::shared_ptr<KvPool> pool) const {
+  if (int8) return int8->make_cache(std::move(pool));
   return KvCache({.layers = config.layers,
                   .heads = config.kv_heads,
                   .head_dim = config.head_dim,
-                  .dtype = scalar_type(precision)});
+                  .dtype = scalar_type(precision)},
+                 256, std::move(pool));
 }
 
 std::int64_t DecoderLm::weight_bytes() const {
@@ -158,6 +173,7 @@ std::int64_t DecoderLm::weight_bytes() const {
 at::Tensor forward(const DecoderLm& model, std::span<const SequenceSpan> sequences,
                    std::span<const std::int64_t> kept) {
   check(model, sequences, kept);
+  require_memory(sequences);
   if (model.int8) return model.int8->forward(sequences, kept);
   const Packed rows = pack(sequences);
   for (const SequenceSpan& sequence : sequences) {

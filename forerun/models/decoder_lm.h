@@ -46,7 +46,8 @@ struct DecoderLm {
   /// then.
   std::shared_ptr<const Int8Decoder> int8;
 
-  KvCache make_cache() const;
+  /// @param pool  where its memory comes from; none: a pool of its own, without limit
+  KvCache make_cache(std::shared_ptr<KvPool> pool = nullptr) const;
   /// Bytes of the weights that one pass reads; of the embedding only rows are read.
   std::int64_t weight_bytes() const;
 };
@@ -73,7 +74,7 @@ struct SequenceSpan {
 /// @return  [sum of scored, vocab] float32 logits, sequence by sequence; a row predicts the token
 /// after its own
 /// @throws std::invalid_argument  an id outside the vocabulary, more positions than the context, or
-/// a missing block
+/// a missing block; KvPoolFull  the caches' pools have no memory for it. No cache has changed then.
 at::Tensor forward(const DecoderLm& model, std::span<const SequenceSpan> sequences,
                    std::span<const std::int64_t> kept = {});
 

@@ -325,8 +325,8 @@ Int8Decoder::Int8Decoder(const DecoderConfig& config, at::Tensor embedding,
 
 Int8Decoder::~Int8Decoder() = default;
 
-KvCache Int8Decoder::make_cache() const {
-  return KvCache(KvPages({config_.layers, config_.kv_heads, config_.head_dim}));
+KvCache Int8Decoder::make_cache(std::shared_ptr<KvPool> pool) const {
+  return KvCache(KvPages({config_.layers, config_.kv_heads, config_.head_dim}, std::move(pool)));
 }
 
 at::Tensor Int8Decoder::forward(std::span<const SequenceSpan> sequences,

@@ -37,7 +37,7 @@ class Int8Decoder {
               RmsNorm final_norm, Int8Matrix head);
   ~Int8Decoder();
 
-  KvCache make_cache() const;
+  KvCache make_cache(std::shared_ptr<KvPool> pool = nullptr) const;
   /// As `forward` of decoder_lm.h, which has checked the arguments.
   at::Tensor forward(std::span<const SequenceSpan> sequences,
                      std::span<const std::int64_t> kept = {}) const;

@@ -2,50 +2,93 @@
 
 #include <ATen/core/Tensor.h>
 
+#include <cstddef>
 #include <cstdint>
+#include <memory>
 #include <optional>
+#include <span>
 #include <utility>
 #include <vector>
 
 #include "forerun/tensor/cpu/kv_pages.h"
+#include "forerun/tensor/cpu/kv_pool.h"
+#include "forerun/tensor/row_plan.h"
 
 namespace forerun {
 
 /// Keys and values of the kept positions of one sequence. Rejected positions are dropped, never
-/// masked. Stored as tensors, or as the pages that the int8 engine reads.
+/// masked. Stored as tensors, or as the pages that the int8 engine reads. The rows of a pass that
+/// is not a chain are pending after it, until `keep` says which path of them stays.
 class KvCache {
  public:
   struct Shape {
     std::int64_t layers, heads, head_dim;
     at::ScalarType dtype;
   };
-  explicit KvCache(Shape shape, std::int64_t capacity = 256);
+  /// @param capacity  positions of the first allocation, made when they are needed
+  /// @param pool      counts the memory; none: nobody does
+  explicit KvCache(Shape shape, std::int64_t capacity = 256,
+                   std::shared_ptr<KvPool> pool = nullptr);
   explicit KvCache(KvPages pages) : pages_(std::move(pages)) {}
+  KvCache(KvCache&&) = default;
+  KvCache& operator=(KvCache&&) = default;  // `share` copies
 
   std::int64_t length() const noexcept { return length_; }
+  /// Bytes of its memory; pages that it shares are counted by every holder.
+  std::size_t bytes() const noexcept;
+  /// The pool that its memory comes from; null if nobody counts it.
+  const std::shared_ptr<KvPool>& pool() const noexcept { return pages_ ? pages_->pool() : pool_; }
 
-  /// Room for `n` more positions; growing doubles the storage, so a run copies O(length) in total.
-  void reserve(std::int64_t n);
-  /// Writes keys and values of new positions after the kept ones; `advance` commits them.
+  /// A cache of the first `positions` positions. Pages are shared, and copied once one of the
+  /// sequences writes into them; tensors are copied.
+  /// @throws std::invalid_argument  more positions than there are; KvPoolFull (tensors)
+  KvCache share(std::int64_t positions) const;
+
+  /// Room for `n` more positions, or for the rows of a pass. Growing tensors doubles them, so a run
+  /// copies O(length) in total.
+  /// @throws KvPoolFull  nothing has changed then
+  void reserve(std::int64_t n) { reserve(RowPlan(n)); }
+  void reserve(const RowPlan& rows);
+  /// Bytes that `reserve` would take from the pool, copies of shared pages included. For several
+  /// caches of one pass the sum is an upper bound: of a page that two of them share, one is copied.
+  std::size_t bytes_to_reserve(std::int64_t n) const { return bytes_to_reserve(RowPlan(n)); }
+  std::size_t bytes_to_reserve(const RowPlan& rows) const noexcept;
+  /// Writes keys and values of new rows after the kept positions; `advance` commits them.
   /// @param k, v  [n, heads, head_dim] of the cache's dtype, n within what was reserved
   void write(std::int64_t layer, const at::Tensor& k, const at::Tensor& v);
-  void advance(std::int64_t n);
-  /// Keys and values of positions [begin, end): [heads, end - begin, head_dim], views.
+  void advance(std::int64_t n) noexcept { length_ += n; }
+  /// The end of a pass: a chain is kept, other rows are pending.
+  void advance(RowPlan rows);
+  bool pending() const noexcept { return pending_.has_value(); }
+  /// Keeps the pending rows of `path`, each the parent of the next, the first one's parent the last
+  /// kept position. All others are dropped.
+  /// @throws std::invalid_argument  not such a path; std::logic_error  no rows are pending
+  void keep(std::span<const std::int32_t> path);
+  /// Keys and values of rows [begin, end), positions up to the kept ones: [heads, end - begin,
+  /// head_dim], views.
   at::Tensor keys(std::int64_t layer, std::int64_t begin, std::int64_t end) const;
   at::Tensor values(std::int64_t layer, std::int64_t begin, std::int64_t end) const;
   /// The pages of a cache in page form; the writer calls `advance` as well.
   /// @throws std::bad_optional_access  the cache has tensors
   KvPages& pages() { return pages_.value(); }
   const KvPages& pages() const { return pages_.value(); }
-  /// Keeps the first `length` positions; no effect if there are fewer.
+  /// Keeps the first `length` positions, if there are more, and drops pending rows. Pages that are
+  /// not needed then go back to the pool.
   void truncate(std::int64_t length) noexcept;
 
  private:
+  std::int64_t grown(std::int64_t positions) const noexcept;  // capacity with room for so many
+  std::size_t bytes_of(std::int64_t capacity) const noexcept;
+  void check_path(std::span<const std::int32_t> path) const;
+
   std::optional<KvPages> pages_;
   Shape shape_{};
-  std::int64_t capacity_ = 0;
+  std::int64_t first_capacity_ = 0, capacity_ = 0;
   std::int64_t length_ = 0;
   std::vector<at::Tensor> k_, v_;  // a layer each: [heads, capacity, head_dim]
+  std::shared_ptr<KvPool> pool_;
+  std::vector<std::shared_ptr<void>> charges_;  // of the tensors, one for each growth
+  std::optional<RowPlan> pending_;
 };
 
 }  // namespace forerun

@@ -259,8 +259,8 @@ void Int8DFlashPass::attention(Worker& w, std::int64_t index) {
   each(w, all * c_.kv_heads,
        [&](std::int64_t i) { place(i / c_.kv_heads, i % c_.kv_heads, index); });
   if (slots_ == 0) return;
-  const LayerAttention& sight = c_.attention[static_cast<std::size_t>(index)];
-  s_.attention.attend(w, index, {.window = sight.window, .causal = sight.causal});
+  const LayerAttention& mask = c_.attention[static_cast<std::size_t>(index)];
+  s_.attention.attend(w, index, {.window = mask.window, .causal = mask.causal});
   each(w, slots_, [&](std::int64_t s) {
     float* out = scratch(w);
     for (std::int64_t h = 0; h < c_.heads; ++h) s_.attention.output(s, h, out + h * c_.head_dim);

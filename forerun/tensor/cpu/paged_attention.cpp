@@ -22,7 +22,7 @@ PagedAttention::PagedAttention(Shape shape)
     : shape_(shape),
       group_(shape.heads / shape.kv_heads),
       dim_(KvPages::padded(shape.head_dim)),
-      mixed_(KvPages::mixed(shape.head_dim)) {}
+      rotation_(KvPages::rotation(shape.head_dim)) {}
 
 void PagedAttention::plan(std::span<const Sequence> sequences, int threads, bool ahead) {
   sequences_.assign(sequences.begin(), sequences.end());
@@ -78,11 +78,12 @@ void PagedAttention::plan(std::span<const Sequence> sequences, int threads, bool
 void PagedAttention::set_query(std::int64_t row, std::int64_t head, const float* q, float scale) {
   const std::int64_t slot = index(row, head);
   const avx512::Rounded q8 = KvPages::round_head(q, shape_.head_dim, queries_.data() + slot * dim_);
-  query_scales_.data()[slot] = q8.scale * scale / static_cast<float>(mixed_);
+  query_scales_.data()[slot] = q8.scale * scale / static_cast<float>(rotation_);
   starts_.data()[slot] = -128 * q8.sum;
 }
 
-void PagedAttention::attend(ThreadTeam::Worker& worker, std::int64_t layer, const Sight& sight) {
+void PagedAttention::attend(ThreadTeam::Worker& worker, std::int64_t layer,
+                            const Visibility& mask) {
   worker.each(static_cast<std::int64_t>(items_.size()), 1, [&](std::int64_t i, std::int64_t end) {
     for (; i < end; ++i) {
       const Item& item = items_[static_cast<std::size_t>(i)];
@@ -91,7 +92,7 @@ void PagedAttention::attend(ThreadTeam::Worker& worker, std::int64_t layer, cons
         const std::uint8_t* next = c + 1 < behind ? sequences_[item.sequence].pages->keys(
                                                         layer, item.kv_head, (c + 1) * kBlocks)
                                                   : keys_of(static_cast<std::size_t>(i) + 1, layer);
-        attend_chunk(item, c, layer, sight, scratch(worker.index()), next);
+        attend_chunk(item, c, layer, mask, scratch(worker.index()), next);
       }
     }
   });
@@ -113,18 +114,18 @@ PagedAttention::Scratch PagedAttention::scratch(int thread) noexcept {
 }
 
 avx512::Seen PagedAttention::seen_of(std::int64_t position, std::int64_t begin,
-                                     const Sequence& sequence, const Sight& sight) noexcept {
-  std::int64_t end = sight.causal ? position + 1 : sequence.length + sequence.rows;
-  if (sight.window > 0) end = std::min(end, position + sight.window);
-  const std::int64_t first = sight.window > 0 ? position + 1 - sight.window : 0;
+                                     const Sequence& sequence, const Visibility& mask) noexcept {
+  std::int64_t end = mask.causal ? position + 1 : sequence.length + sequence.rows;
+  if (mask.window > 0) end = std::min(end, position + mask.window);
+  const std::int64_t first = mask.window > 0 ? position + 1 - mask.window : 0;
   return {std::clamp<std::int64_t>(first - begin, 0, kChunk),
           std::clamp<std::int64_t>(end - begin, 0, kChunk)};
 }
 
-bool PagedAttention::out_of_sight(const Item& item, const Sequence& sequence, const Sight& sight,
-                                  std::int64_t begin, std::int64_t end) noexcept {
+bool PagedAttention::all_hidden(const Item& item, const Sequence& sequence, const Visibility& mask,
+                                std::int64_t begin, std::int64_t end) noexcept {
   const std::int64_t first = sequence.length + item.first, last = first + item.count - 1;
-  return (sight.causal && begin > last) || (sight.window > 0 && first + 1 - sight.window >= end);
+  return (mask.causal && begin > last) || (mask.window > 0 && first + 1 - mask.window >= end);
 }
 
 const std::uint8_t* PagedAttention::keys_of(std::size_t i, std::int64_t layer) const noexcept {
@@ -156,7 +157,7 @@ void PagedAttention::score(const Item& item, std::int64_t layer, std::int64_t pa
 }
 
 void PagedAttention::weigh(const Item& item, std::int64_t layer, std::int64_t chunk,
-                           std::int64_t blocks, const Sight& sight, const Scratch& s,
+                           std::int64_t blocks, const Visibility& mask, const Scratch& s,
                            avx512::SoftmaxPart* parts) {
   const Sequence& sequence = sequences_[item.sequence];
   std::array<float, kChunk> scales;
@@ -168,7 +169,7 @@ void PagedAttention::weigh(const Item& item, std::int64_t layer, std::int64_t ch
   const std::int64_t slot = index(first_row_[item.sequence] + item.first, item.kv_head * group_);
   for (std::int64_t i = 0; i < item.count; ++i) {
     const avx512::Seen seen =
-        seen_of(sequence.length + item.first + i, chunk * kChunk, sequence, sight);
+        seen_of(sequence.length + item.first + i, chunk * kChunk, sequence, mask);
     for (std::int64_t r = i * group_; r < (i + 1) * group_; ++r) {
       float* scores = s.scores + r * kChunk;
       float scale = query_scales_.data()[slot + r];
@@ -186,25 +187,26 @@ void PagedAttention::weigh(const Item& item, std::int64_t layer, std::int64_t ch
 }
 
 void PagedAttention::attend_chunk(const Item& item, std::int64_t chunk, std::int64_t layer,
-                                  const Sight& sight, const Scratch& s, const std::uint8_t* next) {
+                                  const Visibility& mask, const Scratch& s,
+                                  const std::uint8_t* next) {
   const Sequence& sequence = sequences_[item.sequence];
   const std::int64_t rows = item.count * group_;
   const std::int64_t begin = chunk * kChunk;
   const std::int64_t last =  // largest position that the item sees
-      sequence.length + (sight.causal ? item.first + item.count : sequence.rows) - 1;
+      sequence.length + (mask.causal ? item.first + item.count : sequence.rows) - 1;
   const std::int64_t blocks = std::min(kBlocks, ceil_div(last + 1 - begin, avx512::kKeys));
   const std::int64_t slot = index(first_row_[item.sequence] + item.first, item.kv_head * group_);
   const bool in_place = split_ || chunk == 0;
   const std::int64_t place = (split_ ? chunk * rows_ * shape_.heads : 0) + slot;
 
-  if (out_of_sight(item, sequence, sight, begin, begin + blocks * avx512::kKeys)) {
+  if (all_hidden(item, sequence, mask, begin, begin + blocks * avx512::kKeys)) {
     if (in_place) std::fill_n(parts_.begin() + place, rows, avx512::SoftmaxPart{kHidden, 0.0F});
     return;
   }
   const std::int64_t page = chunk * kBlocks;
   score(item, layer, page, blocks, s);
   avx512::SoftmaxPart* parts = in_place ? parts_.data() + place : s.parts;
-  weigh(item, layer, chunk, blocks, sight, s, parts);
+  weigh(item, layer, chunk, blocks, mask, s, parts);
   std::array<const std::int8_t*, kBlocks> values{};
   for (std::int64_t b = 0; b < blocks; ++b) {
     values[static_cast<std::size_t>(b)] = sequence.pages->values(layer, item.kv_head, page + b);
@@ -236,9 +238,9 @@ void PagedAttention::output(std::int64_t row, std::int64_t head, float* out) {
     avx512::merge_softmax(sum, &total, outputs_.data() + place * dim_,
                           parts_[static_cast<std::size_t>(place)], dim_);
   }
-  avx512::hadamard_row(sum, dim_, mixed_);
+  avx512::hadamard_row(sum, dim_, rotation_);
   std::copy_n(sum, shape_.head_dim, out);
-  avx512::scale_row(out, shape_.head_dim, 1.0F / (total.sum * static_cast<float>(mixed_)));
+  avx512::scale_row(out, shape_.head_dim, 1.0F / (total.sum * static_cast<float>(rotation_)));
 }
 
 }  // namespace forerun

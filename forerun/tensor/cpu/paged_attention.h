@@ -30,7 +30,7 @@ class PagedAttention {
   };
 
   /// Attention mask of the rows of a layer.
-  struct Sight {
+  struct Visibility {
     std::int64_t window = 0;  ///< positions closer than this; 0 = any
     bool causal = true;       ///< else also the new rows after them
   };
@@ -44,7 +44,7 @@ class PagedAttention {
   /// scores are its products with the keys, times `scale`.
   void set_query(std::int64_t row, std::int64_t head, const float* q, float scale);
   /// The layer's attention, as a phase of a job. Keys and values of the new rows are in the pages.
-  void attend(ThreadTeam::Worker& worker, std::int64_t layer, const Sight& sight);
+  void attend(ThreadTeam::Worker& worker, std::int64_t layer, const Visibility& mask);
   /// The output of a row and head, [head_dim] float32; call it once.
   void output(std::int64_t row, std::int64_t head, float* out);
 
@@ -65,16 +65,16 @@ class PagedAttention {
     avx512::SoftmaxPart* parts;
   };
   // Whether no row of the item sees a key of positions [begin, end).
-  static bool out_of_sight(const Item& item, const Sequence& sequence, const Sight& sight,
-                           std::int64_t begin, std::int64_t end) noexcept;
+  static bool all_hidden(const Item& item, const Sequence& sequence, const Visibility& mask,
+                         std::int64_t begin, std::int64_t end) noexcept;
   // The keys of [begin, begin + 256) that the sequence's row at `position` sees.
   static avx512::Seen seen_of(std::int64_t position, std::int64_t begin, const Sequence& sequence,
-                              const Sight& sight) noexcept;
+                              const Visibility& mask) noexcept;
   std::int64_t scratch_size() const noexcept;  // floats of a thread
   Scratch scratch(int thread) noexcept;
   // @param next  keys that this thread needs next, or null
-  void attend_chunk(const Item& item, std::int64_t chunk, std::int64_t layer, const Sight& sight,
-                    const Scratch& s, const std::uint8_t* next);
+  void attend_chunk(const Item& item, std::int64_t chunk, std::int64_t layer,
+                    const Visibility& mask, const Scratch& s, const std::uint8_t* next);
   // The first keys of item `i`, or null after the last.
   const std::uint8_t* keys_of(std::size_t i, std::int64_t layer) const noexcept;
   // Scores of the item's rows with `blocks` pages from `page` on; then their weights, whose softmax
@@ -82,10 +82,10 @@ class PagedAttention {
   void score(const Item& item, std::int64_t layer, std::int64_t page, std::int64_t blocks,
              const Scratch& s);
   void weigh(const Item& item, std::int64_t layer, std::int64_t chunk, std::int64_t blocks,
-             const Sight& sight, const Scratch& s, avx512::SoftmaxPart* parts);
+             const Visibility& mask, const Scratch& s, avx512::SoftmaxPart* parts);
 
   Shape shape_;
-  std::int64_t group_, dim_, mixed_;
+  std::int64_t group_, dim_, rotation_;
 
   std::vector<Sequence> sequences_;
   std::vector<std::int64_t> first_row_;

@@ -45,14 +45,14 @@ class Attention : public testing::Test {
 
 struct Setting {
   PagedAttention::Shape shape;
-  PagedAttention::Sight sight = {};
+  PagedAttention::Visibility mask = {};
 
   float scale() const { return 2.0F / std::sqrt(static_cast<float>(shape.head_dim)); }
 };
 
 KvPages pages_of(const Text& t, const Setting& s) {
   KvPages pages({2, s.shape.kv_heads, s.shape.head_dim});
-  pages.reserve(static_cast<std::int64_t>(t.k.size()));
+  pages.reserve(0, static_cast<std::int64_t>(t.k.size()));
   for (std::size_t i = 0; i < t.k.size(); ++i) {
     for (std::int64_t h = 0; h < s.shape.kv_heads; ++h) {
       pages.write(1, h, static_cast<std::int64_t>(i), t.k[i].data() + h * s.shape.head_dim,
@@ -73,7 +73,7 @@ std::vector<std::vector<float>> pass(PagedAttention& a, const Setting& s,
                                      const std::vector<Rows>& sequences, int threads) {
   std::vector<PagedAttention::Sequence> plan;
   for (const Rows& l : sequences) plan.push_back({l.pages, l.first, l.count});
-  a.plan(plan, threads, !s.sight.causal);
+  a.plan(plan, threads, !s.mask.causal);
   std::int64_t row = 0;
   for (const Rows& l : sequences) {
     for (std::int64_t i = l.first; i < l.first + l.count; ++i, ++row) {
@@ -83,7 +83,7 @@ std::vector<std::vector<float>> pass(PagedAttention& a, const Setting& s,
       }
     }
   }
-  ThreadTeam::instance().run(threads, 1, [&](ThreadTeam::Worker& w) { a.attend(w, 1, s.sight); });
+  ThreadTeam::instance().run(threads, 1, [&](ThreadTeam::Worker& w) { a.attend(w, 1, s.mask); });
   std::vector<std::vector<float>> out;
   for (std::int64_t r = 0; r < row; ++r) {
     auto& values = out.emplace_back(static_cast<std::size_t>(s.shape.heads * s.shape.head_dim));
@@ -97,7 +97,7 @@ std::vector<std::vector<float>> pass(PagedAttention& a, const Setting& s,
 // Row `position` of a sequence whose new rows end before `end`.
 std::vector<double> expected(const Text& t, const Setting& s, std::size_t position,
                              std::size_t end) {
-  const std::size_t behind = s.sight.causal ? position + 1 : end;
+  const std::size_t behind = s.mask.causal ? position + 1 : end;
   const auto dim = static_cast<std::size_t>(s.shape.head_dim);
   const auto group = static_cast<std::size_t>(s.shape.heads / s.shape.kv_heads);
   std::vector<double> out;
@@ -107,7 +107,7 @@ std::vector<double> expected(const Text& t, const Setting& s, std::size_t positi
     const std::size_t kv = h / group * dim;
     for (std::size_t j = 0; j < behind; ++j) {
       const std::size_t away = j < position ? position - j : j - position;
-      if (s.sight.window > 0 && static_cast<std::int64_t>(away) >= s.sight.window) continue;
+      if (s.mask.window > 0 && static_cast<std::int64_t>(away) >= s.mask.window) continue;
       double score = 0.0;
       for (std::size_t d = 0; d < dim; ++d) {
         score += static_cast<double>(t.q[position][h * dim + d]) * t.k[j][kv + d];
@@ -196,7 +196,7 @@ TEST_F(Attention, AFewLargeChannelsDoNotTakeTheOthersPrecision) {
 
 TEST_F(Attention, ARowIsTheSameInAnyCompany) {
   for (const Setting& s : settings()) {
-    if (!s.sight.causal) continue;  // there the rows of a pass see each other
+    if (!s.mask.causal) continue;  // there the rows of a pass see each other
     const Text t = text(700, s.shape.heads, s.shape.kv_heads, s.shape.head_dim);
     const Text other = text(90, s.shape.heads, s.shape.kv_heads, s.shape.head_dim);
     const KvPages pages = pages_of(t, s), other_pages = pages_of(other, s);
