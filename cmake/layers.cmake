@@ -29,6 +29,12 @@ if(FORERUN_TESTS)
   forerun_add_pch(forerun_pch_torch_test HEADERS ${forerun_std_headers} <ATen/ATen.h> <gtest/gtest.h> LINK torch GTest::gtest)
 endif()
 
+# forerun_unity(TARGET): sources compiled several at a time, since most of a file's time goes to the headers. Files of one
+# target therefore share a scope: names in their unnamed namespaces differ.
+function(forerun_unity target)
+  set_target_properties(${target} PROPERTIES UNITY_BUILD ${FORERUN_UNITY} UNITY_BUILD_BATCH_SIZE 8)
+endfunction()
+
 # Tests run several at a time: each on one thread, or they would wait for each other's.
 function(forerun_discover_tests program)
   gtest_discover_tests(${program} DISCOVERY_MODE PRE_TEST DISCOVERY_TIMEOUT 60
@@ -65,6 +71,7 @@ function(forerun_layer name)
   list(FILTER tests INCLUDE REGEX "_test\\.cpp$")
   add_library(forerun_${name} STATIC ${all})
   set_target_properties(forerun_${name} PROPERTIES LINKER_LANGUAGE CXX)
+  forerun_unity(forerun_${name})
   target_link_libraries(forerun_${name} PUBLIC forerun_flags ${ARG_DEPENDS})
   set(torch)
   if(ARG_TORCH)

@@ -122,7 +122,7 @@ configured() {
 configure() {
   local options=(--preset "$preset")
   # GCC's precompiled headers are no use to clang-tidy, which fails over them.
-  [ "$preset" != lint ] || options=(--preset release -B build/lint -DCMAKE_DISABLE_PRECOMPILE_HEADERS=ON)
+  [ "$preset" != lint ] || options=(--preset release -B build/lint -DCMAKE_DISABLE_PRECOMPILE_HEADERS=ON -DFORERUN_UNITY=OFF)
   cmake --fresh "${options[@]}" ${Torch_DIR:+-DTorch_DIR="$Torch_DIR"}
 }
 

@@ -21,9 +21,9 @@ using DecidingDrafts = std::map<std::size_t, DecidingDraft>;  // by transition
 
 // Every transition that a sample has made, scored by plain passes over its states. Whether an image
 // was finished before an interruption depends on its drafts: to judge finished ones alone selects.
-class Judge {
+class ImageJudge {
  public:
-  Judge(DitTarget& target, const LatentRule& rule, ImageCertificate& out)
+  ImageJudge(DitTarget& target, const LatentRule& rule, ImageCertificate& out)
       : target_(target), rule_(rule), out_(out) {}
 
   void judge(const LatentSample& sample, const DecidingDrafts& drafts) {
@@ -109,7 +109,7 @@ ImageCertificate certify_images(const DiffusionModel& model, const ImageDrafter&
   ImageCertificate out;
   std::map<std::uint32_t, DecidingDrafts> drafts;
   double variance = 0.0;
-  Judge judge(sampling.target(), sampling.rule(), out);
+  ImageJudge judge(sampling.target(), sampling.rule(), out);
   DecisionWatch watch(seeded_places(options.seed, options.first, labels.size(),
                                     static_cast<std::size_t>(options.steps),
                                     options.fixed_draft ? counterfactuals : 0));

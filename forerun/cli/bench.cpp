@@ -21,7 +21,7 @@
 namespace forerun::cli {
 namespace {
 
-struct Flags {
+struct BenchFlags {
   RunFlags run;
   ImageBench images;
   std::vector<std::string> drafters;
@@ -178,7 +178,8 @@ nlohmann::json lengths_json(const RunStatistics& s) {
   return j;
 }
 
-nlohmann::json to_json(const Contestant& c, const Contestant& none, const GenerateOptions& o) {
+nlohmann::json contestant_json(const Contestant& c, const Contestant& none,
+                               const GenerateOptions& o) {
   const RunStatistics& s = c.all.statistics;
   const auto rounds = static_cast<double>(std::max<std::uint64_t>(s.rounds, 1));
   nlohmann::json j = cli::to_json(s);
@@ -235,7 +236,7 @@ void print_table(const std::vector<Contestant>& field, const GenerateOptions& o,
   std::string out = fmt::format("{:<28} {:>8} {:>7} {:>6} {:>9} {:>9}  {}\n", "drafter", "tok/s",
                                 "ratio", "tau", "ms/pass", "ms/draft", "against none");
   for (const Contestant& c : field) {
-    const auto j = to_json(c, field[0], o);
+    const auto j = contestant_json(c, field[0], o);
     out += fmt::format("{:<28} {:>8.1f} {:>7.2f} {:>6.2f} {:>9.2f} {:>9.2f}  {}\n",
                        printable(c.label), c.all.tok_s(), j["speedup_vs_none"].get<double>(),
                        c.all.statistics.tau(), j["ms_per_target_pass"].get<double>(),
@@ -271,8 +272,9 @@ nlohmann::json cost_document(const Model& model) {
 }
 
 // What render_report reads.
-nlohmann::json document(const Flags& f, const Model& model, std::size_t done, std::size_t prompts,
-                        const std::string& command, const nlohmann::json& drafters) {
+nlohmann::json document(const BenchFlags& f, const Model& model, std::size_t done,
+                        std::size_t prompts, const std::string& command,
+                        const nlohmann::json& drafters) {
   nlohmann::json j = asked_json(f.run, model.chosen_precision());
   j.update({{"forerun", FORERUN_VERSION},
             {"date", utc_date()},
@@ -301,7 +303,7 @@ std::size_t run_prompts(const Model& model, std::vector<Contestant>& field,
   return prompts.size();
 }
 
-int bench_text(const Flags& f, const Command& command) {
+int bench_text(const BenchFlags& f, const Command& command) {
   const GenerateOptions options = text_options(f.run.text, f.run.draft);
   const std::vector<Prompt> texts = read_prompts(f.prompts);
   const std::vector<std::string> names = with_baseline(f.drafters);
@@ -331,7 +333,7 @@ int bench_text(const Flags& f, const Command& command) {
   const std::size_t done = run_prompts(model, field, texts, prompts, options, f.repeats);
   if (done == 0) return 130;
   nlohmann::json list = nlohmann::json::array();
-  for (const Contestant& c : field) list.push_back(to_json(c, field[0], options));
+  for (const Contestant& c : field) list.push_back(contestant_json(c, field[0], options));
   if (f.json) {
     write_json(list);
   } else {
@@ -349,7 +351,7 @@ int bench_text(const Flags& f, const Command& command) {
   return same || !options.exact() ? 0 : 1;
 }
 
-int run(Flags& f, const Command& command) {
+int run_bench(BenchFlags& f, const Command& command) {
   std::erase(f.drafters, "");
   if (command.given("--drafters") && f.drafters.empty()) {
     throw UsageError("bench: --drafters is empty; try none,lookup");
@@ -374,7 +376,7 @@ int run(Flags& f, const Command& command) {
   return bench_text(f, command);
 }
 
-void bind_image_bench(Command& command, Flags& f) {
+void bind_image_bench(Command& command, BenchFlags& f) {
   bind_places(command, f.run.images);
   command.group(kImageTitle);
   command.add("--drafts", f.images.drafts,
@@ -396,7 +398,7 @@ void bind_image_bench(Command& command, Flags& f) {
 }  // namespace
 
 void add_bench(Command& program) {
-  auto f = std::make_shared<Flags>();
+  auto f = std::make_shared<BenchFlags>();
   f->run.text.max_tokens = 128;
   Command& command = program.add_command(
       "bench", "Compare drafters with plain decoding of texts, or plain sampling of images");
@@ -437,7 +439,7 @@ Columns for images: efficiency, transitions for each pass of the model that had 
 before (1 is plain sampling); acceptance, share of the examined drafts that were kept; states, how
 many the model scored for each transition (what a machine without idle units pays); cost, time of a
 drafted state over that of a scored one; speed, wall clock of plain sampling over this.)");
-  command.runs([f, &command] { return run(*f, command); });
+  command.runs([f, &command] { return run_bench(*f, command); });
 }
 
 }  // namespace forerun::cli

@@ -11,7 +11,7 @@
 namespace forerun::cli {
 namespace {
 
-struct Flags {
+struct CertifyFlags {
   RunFlags run;
   std::string prompts;
   std::size_t tokens = 4000;
@@ -31,7 +31,7 @@ void report(const Certificate& c) {
   write_out(fmt::format("{}\n", tau_text(c.statistics)));
 }
 
-int certify_text(const Flags& f) {
+int certify_text(const CertifyFlags& f) {
   const std::vector<Prompt> texts = read_prompts(f.prompts);
   const GenerateOptions options = text_options(f.run.text, f.run.draft);
   const Model model = load_model(f.run.model);
@@ -56,7 +56,7 @@ int certify_text(const Flags& f) {
   return passed(c) ? 0 : 1;
 }
 
-int run(Flags& f, const Command& command) {
+int run_certify(CertifyFlags& f, const Command& command) {
   if (settle(f.run, command, {.text = 8, .image = 7}) == Makes::kImages) {
     return certify_images(f.run, f.json);
   }
@@ -70,7 +70,7 @@ int run(Flags& f, const Command& command) {
 }  // namespace
 
 void add_certify(Command& program) {
-  auto f = std::make_shared<Flags>();
+  auto f = std::make_shared<CertifyFlags>();
   f->run.text.max_tokens = 128;
   f->run.text.sampling.temperature = 1.0;
   f->run.images.count = 64;
@@ -100,7 +100,7 @@ Every output is scored again by plain passes of the model. For an exact rule z i
 |z| >= 4 or a Kolmogorov-Smirnov p under 1e-4 fails. Of images z is the mean projection of what is
 left of a step, in standard deviations, on the direction from the model's mean to the draft's: only
 there can a biased rule be seen. Exit status 0: passed; 1: failed, or nothing was drafted.)");
-  command.runs([f, &command] { return run(*f, command); });
+  command.runs([f, &command] { return run_certify(*f, command); });
 }
 
 }  // namespace forerun::cli

@@ -10,7 +10,7 @@
 namespace forerun::cli {
 namespace {
 
-struct Flags {
+struct ChatFlags {
   ModelFlags model;
   DraftFlags draft = {.drafter = "lookup"};
   GenerateOptions text;
@@ -54,7 +54,7 @@ void answer(const Model& model, const Drafter& drafter, const GenerateOptions& o
   total.add(g.statistics);
 }
 
-int run(const Flags& f) {
+int run_chat(const ChatFlags& f) {
   const Model model = load_model(f.model);
   const Drafter drafter = load_drafter(f.draft.drafter, f.draft.precision, model);
   GenerateOptions options = text_options(f.text, f.draft);
@@ -91,7 +91,7 @@ int run(const Flags& f) {
 }  // namespace
 
 void add_chat(Command& program) {
-  auto f = std::make_shared<Flags>();
+  auto f = std::make_shared<ChatFlags>();
   f->text.sampling.temperature = 0.7;
   f->text.max_tokens = 1024;
   Command& command = program.add_command("chat", "Talk with a model in the terminal");
@@ -103,7 +103,7 @@ void add_chat(Command& program) {
   command.footer(R"(Examples:
   forerun chat -m model.gguf
   forerun chat -m model.gguf --system "Answer in one sentence." --temp 0)");
-  command.runs([f] { return run(*f); });
+  command.runs([f] { return run_chat(*f); });
 }
 
 }  // namespace forerun::cli

@@ -10,7 +10,7 @@
 namespace forerun::cli {
 namespace {
 
-struct Flags {
+struct CompareFlags {
   ModelFlags model, reference;
   GenerateOptions options;
   std::string prompts;
@@ -18,7 +18,7 @@ struct Flags {
   bool raw = false, json = false;
 };
 
-int run(const Flags& f) {
+int run_compare(const CompareFlags& f) {
   const std::vector<Prompt> texts = read_prompts(f.prompts);
   const Model model = load_model(f.model);
   ModelFlags flags = f.reference;
@@ -53,7 +53,7 @@ int run(const Flags& f) {
 }  // namespace
 
 void add_compare(Command& program) {
-  auto f = std::make_shared<Flags>();
+  auto f = std::make_shared<CompareFlags>();
   f->reference.precision = "f32";
   f->options.sampling.temperature = 0.7;
   f->options.max_tokens = 128;
@@ -80,7 +80,7 @@ void add_compare(Command& program) {
 
 The model writes texts; at every place of them the law it gives is held against the reference's.
 KL is KL(reference || model) at temperature 1, in nats; 0.01 is hard to tell apart.)");
-  command.runs([f] { return run(*f); });
+  command.runs([f] { return run_compare(*f); });
 }
 
 }  // namespace forerun::cli

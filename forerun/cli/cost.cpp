@@ -10,13 +10,13 @@
 namespace forerun::cli {
 namespace {
 
-struct Flags {
+struct CostFlags {
   ModelFlags model;
   CostOptions cost;
   bool json = false;
 };
 
-void print_table(const CostCurve& curve, const Flags& f, const Model& model) {
+void print_table(const CostCurve& curve, const CostFlags& f, const Model& model) {
   const double one = curve.points.front().seconds, limit = curve.memory_limit();
   std::string out = fmt::format("{:>6} {:>9} {:>9} {:>10} {:>9}\n", "tokens", "ms", "x first",
                                 "x memory", "tok/s");
@@ -35,7 +35,7 @@ void print_table(const CostCurve& curve, const Flags& f, const Model& model) {
   write_out(out);
 }
 
-int run(const Flags& f) {
+int run_cost(const CostFlags& f) {
   const Model model = load_model(f.model);
   CostOptions options = f.cost;
   options.go_on = [] { return !interrupted(); };
@@ -68,7 +68,7 @@ nlohmann::json to_json(const CostCurve& curve, const CostOptions& options, const
 }
 
 void add_cost(Command& program) {
-  auto f = std::make_shared<Flags>();
+  auto f = std::make_shared<CostFlags>();
   Command& command =
       program.add_command("cost", "Measure what checking M tokens costs against making one");
   bind_model(command, f->model);
@@ -88,7 +88,7 @@ void add_cost(Command& program) {
 
 'x first' is the price of checking so many tokens in units of the first line's; 'x memory' compares
 with reading every weight once at the speed of this machine's memory, measured in the same run.)");
-  command.runs([f] { return run(*f); });
+  command.runs([f] { return run_cost(*f); });
 }
 
 }  // namespace forerun::cli

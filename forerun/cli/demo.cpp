@@ -17,7 +17,7 @@ constexpr const char* kPrompt =
     "The children of the village learn to swim in the river, and the old men of the village fish "
     "in it.";
 
-struct Flags {
+struct DemoFlags {
   ModelFlags model;
   DraftFlags draft = {.drafter = "lookup"};
   GenerateOptions options;
@@ -82,7 +82,7 @@ bool print_certificates(const Model& model, const Drafter& drafter,
   return exact_passed;
 }
 
-int run(const Flags& f) {
+int run_demo(const DemoFlags& f) {
   if (f.draft.drafter == "none") throw UsageError("demo: needs a drafter; try --drafter lookup");
   Progress progress;
   progress.show("loading " + printable(f.model.path) + " ...");
@@ -111,7 +111,7 @@ int run(const Flags& f) {
 }  // namespace
 
 void add_demo(Command& program) {
-  auto f = std::make_shared<Flags>();
+  auto f = std::make_shared<DemoFlags>();
   f->options.max_tokens = 200;
   Command& command = program.add_command(
       "demo", "Answer a prompt plain and drafted, and prove that drafting changed nothing");
@@ -126,7 +126,7 @@ void add_demo(Command& program) {
   command.add("--certificate-tokens", f->certificate_tokens, "Outputs to certify",
               {.least = 1, .most = 1000000});
   command.footer("Example:\n  forerun demo -m model.gguf");
-  command.runs([f] { return run(*f); });
+  command.runs([f] { return run_demo(*f); });
 }
 
 }  // namespace forerun::cli

@@ -12,7 +12,7 @@
 namespace forerun::cli {
 namespace {
 
-struct Flags {
+struct DistillFlags {
   ModelFlags model;
   DistillOptions options;
   std::string prompts, out;
@@ -25,7 +25,7 @@ std::string duration(double seconds) {
                   : fmt::format("{}:{:02}:{:02}", s / 3600, s / 60 % 60, s % 60);
 }
 
-int run(const Flags& f) {
+int run_distill(const DistillFlags& f) {
   std::vector<std::string> texts;
   if (!f.prompts.empty()) {
     for (Prompt& p : read_prompts(f.prompts)) texts.push_back(std::move(p.text));
@@ -74,7 +74,7 @@ int run(const Flags& f) {
 }  // namespace
 
 void add_distill(Command& program) {
-  auto f = std::make_shared<Flags>();
+  auto f = std::make_shared<DistillFlags>();
   GenerateOptions& o = f->options.generate;
   o.batch_size = 32;
   Command& command = program.add_command(
@@ -106,7 +106,7 @@ void add_distill(Command& program) {
 
 A drafter learns best from what its target says. Ctrl-C keeps what is finished, and the same command goes on
 from there. The folder holds token shards (safetensors: tokens, ends, prompts, ids), which forerun train reads.)");
-  command.runs([f] { return run(*f); });
+  command.runs([f] { return run_distill(*f); });
 }
 
 }  // namespace forerun::cli

@@ -14,7 +14,7 @@
 namespace forerun::cli {
 namespace {
 
-struct Flags {
+struct EvaluateFlags {
   RunFlags run;
   std::string classifier, data, against, keep;
   std::vector<std::string> folders;
@@ -29,7 +29,8 @@ std::string set_name(const std::string& drafter, const std::string& rule) {
   return rule == "maximal" ? kind : kind + "-" + rule;
 }
 
-void expect_fit(const DiffusionModel& model, const ImageReference& reference, const Flags& f) {
+void expect_fit(const DiffusionModel& model, const ImageReference& reference,
+                const EvaluateFlags& f) {
   if (model.latent()) {
     throw UsageError(fmt::format(
         "{} makes latents: decode its images with `forerun generate --vae`, and give them as "
@@ -48,7 +49,7 @@ void expect_fit(const DiffusionModel& model, const ImageReference& reference, co
   }
 }
 
-SamplePlan plan_of(const Flags& f, const DiffusionModel& model) {
+SamplePlan plan_of(const EvaluateFlags& f, const DiffusionModel& model) {
   const ImageOptions options = image_options(f.run, model);
   ImageOptions exact_options = options;
   exact_options.relaxation.clear();
@@ -71,7 +72,8 @@ SamplePlan plan_of(const Flags& f, const DiffusionModel& model) {
   return plan;
 }
 
-Sampled sampled(const Flags& f, const ImageReference& reference, const DiffusionModel& model) {
+Sampled sampled(const EvaluateFlags& f, const ImageReference& reference,
+                const DiffusionModel& model) {
   const SamplePlan plan = plan_of(f, model);
   expect_fit(model, reference, f);
   Sampled out = sample_sets(model, reference, plan);
@@ -105,7 +107,7 @@ std::vector<std::string> folder_names(const std::vector<std::string>& folders) {
   return met.size() == folders.size() ? out : folders;
 }
 
-Sampled read(const Flags& f, const ImageReference& reference) {
+Sampled read(const EvaluateFlags& f, const ImageReference& reference) {
   Sampled out;
   const std::vector<std::string> names = folder_names(f.folders);
   for (std::size_t i = 0; i < names.size(); ++i) {
@@ -114,7 +116,7 @@ Sampled read(const Flags& f, const ImageReference& reference) {
   return out;
 }
 
-nlohmann::json document(const Flags& f, const std::optional<DiffusionModel>& model,
+nlohmann::json document(const EvaluateFlags& f, const std::optional<DiffusionModel>& model,
                         const Sampled& s, const ImageEvaluation& e,
                         const std::vector<std::string>& names, const ImageReference& reference) {
   nlohmann::json j = to_json(e, names, reference);
@@ -130,7 +132,7 @@ nlohmann::json document(const Flags& f, const std::optional<DiffusionModel>& mod
   return j;
 }
 
-int run(const Flags& f) {
+int run_evaluate(const EvaluateFlags& f) {
   if (f.run.model.path.empty() == f.folders.empty()) {
     throw UsageError("evaluate: give a model to sample from (-m), or folders of images (--images)");
   }
@@ -161,7 +163,7 @@ int run(const Flags& f) {
   return s.interrupted ? 130 : 0;
 }
 
-void bind_all(Command& app, Flags& f) {
+void bind_all(Command& app, EvaluateFlags& f) {
   app.add("--classifier", f.classifier,
           "Folder of the classifier; `forerun train classifier` makes it",
           {.required = true, .shows = "FOLDER"});
@@ -194,7 +196,7 @@ void bind_all(Command& app, Flags& f) {
 }  // namespace
 
 void add_evaluate(Command& program) {
-  auto f = std::make_shared<Flags>();
+  auto f = std::make_shared<EvaluateFlags>();
   f->run.images.count = 1000;
   f->run.draft.fixed = true;
   Command& command = program.add_command(
@@ -212,7 +214,7 @@ Ctrl-C reports on the images that are finished; with --keep the same command goe
 larger --count adds to what is there.)");
   command.runs([f, &command] {
     if (command.given("--model")) settle(f->run, command, {.image = 7});
-    return run(*f);
+    return run_evaluate(*f);
   });
 }
 

@@ -16,7 +16,7 @@
 namespace forerun::cli {
 namespace {
 
-struct Flags {
+struct GenerateFlags {
   RunFlags run;
   ImageFiles files;
   std::string prompt, prompt_file, system;
@@ -28,7 +28,7 @@ std::string read_prompt(const std::string& path) {
   return read_input(path, "prompt file");
 }
 
-std::vector<Token> prompt_tokens(const Model& model, const Flags& f) {
+std::vector<Token> prompt_tokens(const Model& model, const GenerateFlags& f) {
   const std::string text = f.prompt_file.empty() ? f.prompt : read_prompt(f.prompt_file);
   if (f.raw) return model.encode(text);
   std::vector<Message> turns;
@@ -37,7 +37,7 @@ std::vector<Token> prompt_tokens(const Model& model, const Flags& f) {
   return model.encode_chat(turns);
 }
 
-nlohmann::json document(const Flags& f, const Generated& g, std::size_t prompt_tokens,
+nlohmann::json document(const GenerateFlags& f, const Generated& g, std::size_t prompt_tokens,
                         const Model& model) {
   nlohmann::json j = asked_json(f.run, model.chosen_precision());
   j.update(to_json(g.statistics));
@@ -55,7 +55,7 @@ nlohmann::json document(const Flags& f, const Generated& g, std::size_t prompt_t
   return j;
 }
 
-void report(const Flags& f, const Generated& g, std::size_t prompt_tokens) {
+void report(const GenerateFlags& f, const Generated& g, std::size_t prompt_tokens) {
   const std::string rule = fmt::format(
       "{} ({})", name_of(g.rule), g.exact ? "exact" : styled(stderr, Style::kYellow, "INEXACT"));
   note(styled(stderr, Style::kDim,
@@ -67,7 +67,7 @@ void report(const Flags& f, const Generated& g, std::size_t prompt_tokens) {
               fmt::format(", seed {}, ended by {}", g.seed, name_of(g.finish))));
 }
 
-int generate_text(const Flags& f) {
+int generate_text(const GenerateFlags& f) {
   const GenerateOptions options = text_options(f.run.text, f.run.draft);
   const Model model = load_model(f.run.model);
   const Drafter drafter = load_drafter(f.run.draft.drafter, f.run.draft.precision, model);
@@ -99,7 +99,7 @@ int generate_text(const Flags& f) {
   return certificate && !certificate->passed() ? 1 : 0;
 }
 
-int run(Flags& f, const Command& command) {
+int run_generate(GenerateFlags& f, const Command& command) {
   if (settle(f.run, command, {}) == Makes::kImages) {
     return generate_images(f.run, f.files, f.json, command);
   }
@@ -113,7 +113,7 @@ int run(Flags& f, const Command& command) {
 }  // namespace
 
 void add_generate(Command& program) {
-  auto f = std::make_shared<Flags>();
+  auto f = std::make_shared<GenerateFlags>();
   Command& command =
       program.add_command("generate", "Answer a prompt, continue a text (--raw), or sample images");
   bind_model(command, f->run.model, Makes::kBoth);
@@ -151,7 +151,7 @@ void add_generate(Command& program) {
 
 Drafting changes the speed, never the law of texts and images. With --temp 0 or --rule shared-noise
 the text is the same with any drafter, or none.)");
-  command.runs([f, &command] { return run(*f, command); });
+  command.runs([f, &command] { return run_generate(*f, command); });
 }
 
 }  // namespace forerun::cli

@@ -13,12 +13,12 @@
 namespace forerun::cli {
 namespace {
 
-struct Flags {
+struct ImagesCertifyFlags {
   RunFlags run;
   std::string out;
 };
 
-int profile(const Flags& f) {
+int profile(const ImagesCertifyFlags& f) {
   expect_path(f.run.model.path);
   if (!is_diffusion_model(f.run.model.path)) {
     throw UsageError(fmt::format("'{}' holds no diffusion model", f.run.model.path));
@@ -79,7 +79,7 @@ int certify_images(const RunFlags& f, bool json) {
 }
 
 void add_profile(Command& program) {
-  auto f = std::make_shared<Flags>();
+  auto f = std::make_shared<ImagesCertifyFlags>();
   f->run.images.count = 64;
   f->run.draft.fixed = true;
   Command& command = program.add_command(

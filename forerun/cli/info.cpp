@@ -12,12 +12,12 @@
 namespace forerun::cli {
 namespace {
 
-struct Flags {
+struct InfoFlags {
   std::string path;
   bool json = false, tensors = false;
 };
 
-int run(const Flags& f) {
+int run_info(const InfoFlags& f) {
   expect_path(f.path);
   FileInfo info = inspect(f.path);
   const bool images = is_diffusion_model(f.path);
@@ -50,14 +50,14 @@ int run(const Flags& f) {
 }  // namespace
 
 void add_info(Command& program) {
-  auto f = std::make_shared<Flags>();
+  auto f = std::make_shared<InfoFlags>();
   Command& command = program.add_command("info", "What a model file holds");
   command.add("file", f->path, "GGUF or safetensors file, or Hugging Face folder",
               {.required = true});
   command.add("--tensors", f->tensors, "List every tensor");
   command.add("--json", f->json, "One JSON document on standard output");
   command.footer("Example:\n  forerun info model.gguf --tensors");
-  command.runs([f] { return run(*f); });
+  command.runs([f] { return run_info(*f); });
 }
 
 }  // namespace forerun::cli

@@ -11,13 +11,13 @@
 namespace forerun::cli {
 namespace {
 
-struct Flags {
+struct LogitsFlags {
   ModelFlags model;
   std::string prompt, out;
   bool raw = false;
 };
 
-int run(const Flags& f) {
+int run_logits(const LogitsFlags& f) {
   expect_apart({{"--out", f.out}}, {f.model.path});
   static_cast<void>(AtomicFile(f.out));  // a folder that cannot be written is known before the work
   const Model model = load_model(f.model);
@@ -33,7 +33,7 @@ int run(const Flags& f) {
 }  // namespace
 
 void add_logits(Command& program) {
-  auto f = std::make_shared<Flags>();
+  auto f = std::make_shared<LogitsFlags>();
   Command& command = program.add_command("logits", "Write a text's logits to a NumPy file");
   f->model.precision = "f32";  // the reference
   bind_model(command, f->model);
@@ -42,7 +42,7 @@ void add_logits(Command& program) {
   command.add("--out", f->out, "File to write: [tokens, vocabulary] float32", {.required = true});
   command.footer(
       "Example:\n  forerun logits -m model.gguf -p \"The sky is\" --raw --out logits.npy");
-  command.runs([f] { return run(*f); });
+  command.runs([f] { return run_logits(*f); });
 }
 
 }  // namespace forerun::cli

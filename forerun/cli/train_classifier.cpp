@@ -8,7 +8,7 @@
 namespace forerun::cli {
 namespace {
 
-struct Flags {
+struct TrainClassifierFlags {
   std::string data;
   ClassifierTraining classifier;
   TrainingFlags training;
@@ -17,7 +17,7 @@ struct Flags {
 }  // namespace
 
 void add_train_classifier(Command& train) {
-  auto f = std::make_shared<Flags>();
+  auto f = std::make_shared<TrainClassifierFlags>();
   Command& app = train.add_command(
       "classifier", "A small classifier of images, which `forerun evaluate` compares images by");
   bind_image_training(app, f->training, f->data, {.epochs = 6.0, .learning_rate = 4e-3});

@@ -9,7 +9,7 @@
 namespace forerun::cli {
 namespace {
 
-struct Flags {
+struct TrainDflashFlags {
   ModelFlags target;
   std::vector<std::string> data;
   DFlashTraining dflash;
@@ -17,7 +17,7 @@ struct Flags {
   bool own_position = false, random = false;
 };
 
-int run(const Flags& flags, const Command& command) {
+int run_train_dflash(const TrainDflashFlags& flags, const Command& command) {
   expect_no_design_beside_init(
       command, {"--layers", "--features", "--draft-vocab", "--markov", "--own-position", "--random",
                 "--no-confidence", "--no-slot-state"});
@@ -56,7 +56,7 @@ void bind_dflash(Command& app, DFlashTraining& o) {
 }  // namespace
 
 void add_train_dflash(Command& train) {
-  auto f = std::make_shared<Flags>();
+  auto f = std::make_shared<TrainDflashFlags>();
   Command& dflash = train.add_command(
       "dflash", "Block diffusion that reads the target's hidden states (arXiv:2602.06036)");
   dflash.add("-t,--target", f->target.path, "GGUF file, or Hugging Face folder",
@@ -80,7 +80,7 @@ void add_train_dflash(Command& train) {
   forerun bench -m model.gguf --drafters none,dflash:drafter --prompts dev.jsonl
 
 Ctrl-C, or a kill, loses nothing but the steps since the last checkpoint: the same command goes on.)");
-  dflash.runs([f, &dflash] { return run(*f, dflash); });
+  dflash.runs([f, &dflash] { return run_train_dflash(*f, dflash); });
 }
 
 }  // namespace forerun::cli

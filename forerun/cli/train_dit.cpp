@@ -8,7 +8,7 @@
 namespace forerun::cli {
 namespace {
 
-struct Flags {
+struct TrainDitFlags {
   std::string data;
   DitTraining dit;
   TrainingFlags training;
@@ -17,7 +17,7 @@ struct Flags {
 }  // namespace
 
 void add_train_dit(Command& train) {
-  auto f = std::make_shared<Flags>();
+  auto f = std::make_shared<TrainDitFlags>();
   Command& app = train.add_command(
       "dit", "A class-conditional Diffusion Transformer on images (arXiv:2212.09748)");
   bind_image_training(app, f->training, f->data, {.epochs = 20.0});

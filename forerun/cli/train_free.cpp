@@ -9,7 +9,7 @@
 namespace forerun::cli {
 namespace {
 
-struct Flags {
+struct TrainFreeFlags {
   std::string target, data;
   FreeTraining free;
   TrainingFlags training;
@@ -18,7 +18,7 @@ struct Flags {
 }  // namespace
 
 void add_train_free(Command& train) {
-  auto f = std::make_shared<Flags>();
+  auto f = std::make_shared<TrainFreeFlags>();
   Command& app =
       train.add_command("free",
                         "One block that drafts for a Diffusion Transformer from its features "

@@ -9,7 +9,7 @@ constexpr double kPrior = 0.5;
 constexpr double kPriorWorth = 2.0;  // counts
 constexpr double kWorth = 4.0;       // weight, in counts, of a borrowed probability
 constexpr double kSequenceWorth = 6.0;
-constexpr double kMemory = 64.0;  // rounds
+constexpr double kCountedRounds = 64.0;  // rounds
 constexpr double kSequenceMemory = 16.0;
 constexpr double kIdleSequenceMemory = 128.0;
 
@@ -23,8 +23,8 @@ void add(Acceptance::Cell& c, bool kept) noexcept {
 }
 
 void forget(Acceptance::Cell& c) noexcept {
-  c.examined *= 1.0 - 1.0 / kMemory;
-  c.kept *= 1.0 - 1.0 / kMemory;
+  c.examined *= 1.0 - 1.0 / kCountedRounds;
+  c.kept *= 1.0 - 1.0 / kCountedRounds;
 }
 
 }  // namespace

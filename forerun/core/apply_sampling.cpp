@@ -12,10 +12,10 @@
 namespace forerun {
 namespace {
 
-constexpr float kNegInf = -std::numeric_limits<float>::infinity();
+constexpr float kRemoved = -std::numeric_limits<float>::infinity();
 
 void forbid_below_(std::span<float> w, float threshold) {
-  for (float& x : w) x = x < threshold ? kNegInf : x;
+  for (float& x : w) x = x < threshold ? kRemoved : x;
 }
 
 void keep_top_k_(std::span<float> w, std::size_t k) {
@@ -31,7 +31,7 @@ std::vector<float> head_of(const Categorical& law, float depth) {
   const float floor = law.log_weights()[static_cast<std::size_t>(law.argmax())] - depth;
   std::vector<float> head;
   for (const float x : law.log_weights()) {
-    if (x >= floor && x != kNegInf) head.push_back(x);
+    if (x >= floor && x != kRemoved) head.push_back(x);
   }
   return head;
 }
@@ -46,7 +46,7 @@ float edge_within(std::vector<float> head, const Categorical& law, double top_p)
     reached += p_best * std::exp(static_cast<double>(w) - best);
     if (reached >= top_p) return w;
   }
-  return kNegInf;
+  return kRemoved;
 }
 
 // The log-weight of the last token of the nucleus. Nuclei are usually small, so increasing heads
@@ -54,7 +54,7 @@ float edge_within(std::vector<float> head, const Categorical& law, double top_p)
 float nucleus_edge(const Categorical& law, double top_p) {
   for (const float depth : {4.0F, 8.0F, 16.0F}) {
     const float edge = edge_within(head_of(law, depth), law, top_p);
-    if (edge != kNegInf) return edge;
+    if (edge != kRemoved) return edge;
   }
   return edge_within(head_of(law, std::numeric_limits<float>::infinity()), law, top_p);
 }

@@ -6,7 +6,7 @@
 namespace forerun {
 namespace {
 
-constexpr double kMemory = 32.0;  // rounds
+constexpr double kAveragedRounds = 32.0;  // rounds
 // Variance of the number drafted, in tokens squared, at which the observed slope has the same
 // weight as "all of it is per token".
 constexpr double kSpread = 0.25;
@@ -22,7 +22,7 @@ double believed(OutlierClip& excess, double seconds, double expected) noexcept {
 void SteadySeconds::observe(double seconds) noexcept {
   if (!usable(seconds)) return;
   const double s = believed(outlier_clip_, seconds, mean_);
-  seen_ = std::min(seen_ + 1.0, outlier_clip_.sudden() ? 2.0 : kMemory);
+  seen_ = std::min(seen_ + 1.0, outlier_clip_.sudden() ? 2.0 : kAveragedRounds);
   mean_ += (s - mean_) / seen_;
 }
 
@@ -30,7 +30,7 @@ void DraftCost::observe(std::size_t tokens, double seconds_seen) noexcept {
   if (tokens == 0 || !usable(seconds_seen)) return;
   const double n = static_cast<double>(tokens);
   const double s = believed(outlier_clip_, seconds_seen, seconds(tokens));
-  weight_ = std::min(weight_ + 1.0, outlier_clip_.sudden() ? 2.0 : kMemory);
+  weight_ = std::min(weight_ + 1.0, outlier_clip_.sudden() ? 2.0 : kAveragedRounds);
   const double part = 1.0 / weight_;
   const double dn = n - tokens_, ds = s - seconds_;
   tokens_ += part * dn;

@@ -13,7 +13,7 @@ constexpr double kMostSeen = 16.0;
 constexpr double kStaleAfter = 8.0;       // passes
 constexpr double kLoadedSeen = 4.0;       // weight of a measurement at load,
 constexpr std::uint32_t kLoadedAge = 32;  // and its assumed age
-constexpr double kDrift = 0.1;
+constexpr double kPassDrift = 0.1;
 constexpr std::uint32_t kForgotten = 512, kLoadedForgotten = 64;
 
 double prior(double rows) noexcept { return 1.0 + kPriorSlope * (rows - 1.0); }
@@ -139,7 +139,7 @@ double PassCost::move_knot(std::size_t knot, double part, double expected, doubl
   Knot& k = knots_[knot];
   if (part == 0.0 || (k.seen == 0.0 && part < 0.5)) return 0.0;
   if (k.seen == 0.0) k.seconds = expected;
-  if (std::abs(k.followed) > kDrift) k.seen = std::min(k.seen, 1.0);
+  if (std::abs(k.followed) > kPassDrift) k.seen = std::min(k.seen, 1.0);
   const bool well_known = k.seen >= 4.0 && k.age <= kStaleAfter;
   const double moved = excess * part * gain(k.seen, k.age, outlier_clip_.sudden());
   k.seconds *= std::exp(moved);

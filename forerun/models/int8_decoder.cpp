@@ -11,12 +11,6 @@ namespace forerun {
 
 namespace k = avx512;
 
-namespace {
-
-const float* values(const RmsNorm& norm) { return norm.weight.const_data_ptr<float>(); }
-
-}  // namespace
-
 Int8Layer Int8Layer::pack(const DecoderLayer& l, Activation activation, Arena& arena) {
   Int8Layer out{.attention_norm = l.attention_norm,
                 .mlp_norm = l.mlp_norm,
@@ -209,7 +203,7 @@ void Int8Pass::add_branch(Worker& w, const RmsNorm& post) {
   if (!post.defined()) return;
   each_row(w, [&](std::int64_t r) {
     float* x = branch_ + r * c_.hidden;
-    k::rms_norm_row(x, values(post), static_cast<float>(post.eps), c_.hidden, x);
+    k::rms_norm_row(x, post.values(), static_cast<float>(post.eps), c_.hidden, x);
     k::add_row(x, c_.hidden, hidden(r));
   });
 }
@@ -233,7 +227,7 @@ void Int8Pass::attention(Worker& w, std::int64_t index) {
   const k::Int8Rows x = input(c_.hidden);
   each_row(w, [&](std::int64_t r) {
     if (!kept_.empty()) keep_state(r, index - 1);
-    k::norm_quantize_row(hidden(r), values(l.attention_norm),
+    k::norm_quantize_row(hidden(r), l.attention_norm.values(),
                          static_cast<float>(l.attention_norm.eps), c_.hidden, x, r, scratch(w));
   });
   l.qkv.multiply(w, x, rows_, qkv_, qkv_width_, false, l.output.first_panel(w));
@@ -263,7 +257,7 @@ void Int8Pass::place(std::int64_t row, std::int64_t kv_head, std::int64_t index)
   float* qkv = qkv_ + row * qkv_width_;
   const auto turned = [&](float* x, const RmsNorm& norm) {
     if (norm.defined()) {
-      k::rms_norm_row(x, values(norm), static_cast<float>(norm.eps), dim, x);
+      k::rms_norm_row(x, norm.values(), static_cast<float>(norm.eps), dim, x);
     }
     k::rotate_row(x, cos, sin, half);
     return x;
@@ -284,7 +278,7 @@ void Int8Pass::mlp(Worker& w, std::int64_t index) {
   const Int8Matrix& next = i + 1 < m_.layers_.size() ? m_.layers_[i + 1].qkv : m_.head_;
   const k::Int8Rows x = input(c_.hidden);
   each_row(w, [&](std::int64_t r) {
-    k::norm_quantize_row(hidden(r), values(l.mlp_norm), static_cast<float>(l.mlp_norm.eps),
+    k::norm_quantize_row(hidden(r), l.mlp_norm.values(), static_cast<float>(l.mlp_norm.eps),
                          c_.hidden, x, r, scratch(w));
   });
   const bool post = l.mlp_post_norm.defined();
@@ -297,7 +291,7 @@ void Int8Pass::head(Worker& w) {
   if (scored == 0) return;
   const k::Int8Rows x = input(c_.hidden);
   each_of(w, scored, [&](std::int64_t i) {
-    k::norm_quantize_row(hidden(s_.scored[static_cast<std::size_t>(i)]), values(m_.final_norm_),
+    k::norm_quantize_row(hidden(s_.scored[static_cast<std::size_t>(i)]), m_.final_norm_.values(),
                          static_cast<float>(m_.final_norm_.eps), c_.hidden, x, i, scratch(w));
   });
   float* out = logits_.data_ptr<float>();

@@ -23,7 +23,7 @@ using torch::autograd::AutogradContext;
 using torch::autograd::variable_list;
 
 // Rows whose gradients are summed by one thread; the partial sums are added in order.
-constexpr std::int64_t kChunk = 256;
+constexpr std::int64_t kChunkRows = 256;
 
 // One row, or one head of it: 1 / rms, for x already widened.
 template <class W>
@@ -47,11 +47,11 @@ void norm_backward(const W* x, const W* w, W r, std::int64_t n, W* dy, W* dw) {
 // partials.
 template <class W, class F>
 void with_partials(std::int64_t rows, std::int64_t n, W* total, F&& f) {
-  const std::int64_t chunks = (rows + kChunk - 1) / kChunk;
+  const std::int64_t chunks = (rows + kChunkRows - 1) / kChunkRows;
   std::vector<W> partials(static_cast<std::size_t>(chunks * n), W(0));
   at::parallel_for(0, chunks, 1, [&](std::int64_t first, std::int64_t last) {
     for (std::int64_t c = first; c < last; ++c) {
-      f(c * kChunk, std::min(rows, (c + 1) * kChunk), partials.data() + c * n);
+      f(c * kChunkRows, std::min(rows, (c + 1) * kChunkRows), partials.data() + c * n);
     }
   });
   for (std::int64_t c = 0; c < chunks; ++c) {
@@ -194,7 +194,7 @@ struct NormRotate : torch::autograd::Function<NormRotate> {
 };
 
 // Elements of one piece of work, which fits the first-level cache.
-constexpr std::int64_t kPiece = 1024;
+constexpr std::int64_t kPieceLength = 1024;
 
 struct SwiGlu : torch::autograd::Function<SwiGlu> {
   static at::Tensor forward(AutogradContext* ctx, const at::Tensor& gate, const at::Tensor& up) {
@@ -206,18 +206,20 @@ struct SwiGlu : torch::autograd::Function<SwiGlu> {
       const auto *gates = g.const_data_ptr<X>(), *ups = u.const_data_ptr<X>();
       auto* to = out.mutable_data_ptr<X>();
       const std::int64_t n = g.numel();
-      at::parallel_for(0, (n + kPiece - 1) / kPiece, 8, [&](std::int64_t begin, std::int64_t end) {
-        W a[kPiece], b[kPiece];
-        for (std::int64_t p = begin; p < end; ++p) {
-          const std::int64_t first = p * kPiece, count = std::min(kPiece, n - first);
-          load_row(gates + first, count, a);
-          load_row(ups + first, count, b);
-          for (std::int64_t i = 0; i < count; ++i) {
-            b[i] *= a[i] / (W(1) + internal::exp_of(-a[i]));
-          }
-          store_row(b, count, to + first);
-        }
-      });
+      at::parallel_for(0, (n + kPieceLength - 1) / kPieceLength, 8,
+                       [&](std::int64_t begin, std::int64_t end) {
+                         W a[kPieceLength], b[kPieceLength];
+                         for (std::int64_t p = begin; p < end; ++p) {
+                           const std::int64_t first = p * kPieceLength,
+                                              count = std::min(kPieceLength, n - first);
+                           load_row(gates + first, count, a);
+                           load_row(ups + first, count, b);
+                           for (std::int64_t i = 0; i < count; ++i) {
+                             b[i] *= a[i] / (W(1) + internal::exp_of(-a[i]));
+                           }
+                           store_row(b, count, to + first);
+                         }
+                       });
     });
     ctx->save_for_backward({g, u});
     return out;
@@ -234,23 +236,25 @@ struct SwiGlu : torch::autograd::Function<SwiGlu> {
                  *slope = dy.const_data_ptr<X>();
       auto *to_gate = dg.mutable_data_ptr<X>(), *to_up = du.mutable_data_ptr<X>();
       const std::int64_t n = g.numel();
-      at::parallel_for(0, (n + kPiece - 1) / kPiece, 8, [&](std::int64_t begin, std::int64_t end) {
-        W a[kPiece], b[kPiece], d[kPiece];
-        for (std::int64_t p = begin; p < end; ++p) {
-          const std::int64_t first = p * kPiece, count = std::min(kPiece, n - first);
-          load_row(gates + first, count, a);
-          load_row(ups + first, count, b);
-          load_row(slope + first, count, d);
-          for (std::int64_t i = 0; i < count; ++i) {
-            const W sigmoid = W(1) / (W(1) + internal::exp_of(-a[i]));
-            const W silu = a[i] * sigmoid;
-            a[i] = d[i] * b[i] * (sigmoid + silu * (W(1) - sigmoid));
-            b[i] = d[i] * silu;
-          }
-          store_row(a, count, to_gate + first);
-          store_row(b, count, to_up + first);
-        }
-      });
+      at::parallel_for(0, (n + kPieceLength - 1) / kPieceLength, 8,
+                       [&](std::int64_t begin, std::int64_t end) {
+                         W a[kPieceLength], b[kPieceLength], d[kPieceLength];
+                         for (std::int64_t p = begin; p < end; ++p) {
+                           const std::int64_t first = p * kPieceLength,
+                                              count = std::min(kPieceLength, n - first);
+                           load_row(gates + first, count, a);
+                           load_row(ups + first, count, b);
+                           load_row(slope + first, count, d);
+                           for (std::int64_t i = 0; i < count; ++i) {
+                             const W sigmoid = W(1) / (W(1) + internal::exp_of(-a[i]));
+                             const W silu = a[i] * sigmoid;
+                             a[i] = d[i] * b[i] * (sigmoid + silu * (W(1) - sigmoid));
+                             b[i] = d[i] * silu;
+                           }
+                           store_row(a, count, to_gate + first);
+                           store_row(b, count, to_up + first);
+                         }
+                       });
     });
     return {dg, du};
   }
@@ -276,15 +280,16 @@ void elementwise(const at::Tensor& x, const at::Tensor& out, F&& f) {
   const auto* const from = x.const_data_ptr<X>();
   auto* const to = out.mutable_data_ptr<X>();
   const std::int64_t n = x.numel();
-  at::parallel_for(0, (n + kPiece - 1) / kPiece, 8, [&](std::int64_t begin, std::int64_t end) {
-    W a[kPiece];
-    for (std::int64_t p = begin; p < end; ++p) {
-      const std::int64_t first = p * kPiece, count = std::min(kPiece, n - first);
-      load_row(from + first, count, a);
-      f(a, count, first);
-      store_row(a, count, to + first);
-    }
-  });
+  at::parallel_for(
+      0, (n + kPieceLength - 1) / kPieceLength, 8, [&](std::int64_t begin, std::int64_t end) {
+        W a[kPieceLength];
+        for (std::int64_t p = begin; p < end; ++p) {
+          const std::int64_t first = p * kPieceLength, count = std::min(kPieceLength, n - first);
+          load_row(from + first, count, a);
+          f(a, count, first);
+          store_row(a, count, to + first);
+        }
+      });
 }
 
 struct Gelu : torch::autograd::Function<Gelu> {
@@ -309,7 +314,7 @@ struct Gelu : torch::autograd::Function<Gelu> {
       using W = Wide<X>;
       const auto* const slopes = dy.const_data_ptr<X>();
       elementwise<X>(x, dx, [&](W* a, std::int64_t count, std::int64_t first) {
-        W d[kPiece];
+        W d[kPieceLength];
         load_row(slopes + first, count, d);
         for (std::int64_t i = 0; i < count; ++i) a[i] = d[i] * GeluTerms<W>::slope(a[i]);
       });

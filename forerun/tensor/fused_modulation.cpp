@@ -51,8 +51,7 @@ Moments<W> moments(const W* x, std::int64_t n, double eps) {
 // whole members.
 template <class W, class F>
 void for_rows(const Sizes& s, bool whole, std::int64_t room, F&& f) {
-  constexpr std::int64_t kPiece = 16;
-  const std::int64_t rows = whole ? s.tokens : kPiece;
+  const std::int64_t rows = whole ? s.tokens : 16;
   const std::int64_t pieces = (s.tokens + rows - 1) / rows;
   at::parallel_for(0, s.batch * pieces, 1, [&](std::int64_t begin, std::int64_t end) {
     std::vector<W> space(static_cast<std::size_t>(room * s.dim));

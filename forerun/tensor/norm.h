@@ -11,6 +11,7 @@ struct RmsNorm {
   double eps = 1e-6;
 
   bool defined() const { return weight.defined(); }
+  const float* values() const { return weight.const_data_ptr<float>(); }
   at::Tensor operator()(const at::Tensor& x) const;
 };
 

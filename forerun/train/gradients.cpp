@@ -10,7 +10,7 @@
 namespace forerun {
 namespace {
 
-void check(const Parameter& p) {
+void expect_master_copy(const Parameter& p) {
   const at::Tensor& t = p.value;
   if (!t.defined() || t.scalar_type() != at::kFloat || !t.is_contiguous() || !t.is_leaf() ||
       !t.requires_grad() || !t.device().is_cpu()) {
@@ -26,7 +26,7 @@ Gradients::Gradients(std::vector<Parameter>& parameters) : parameters_(parameter
   std::set<std::string_view> names;
   std::int64_t total = 0;
   for (const Parameter& p : parameters) {
-    check(p);
+    expect_master_copy(p);
     if (!names.insert(p.name).second) {
       throw std::invalid_argument(fmt::format("train: two parameters are named {}", p.name));
     }

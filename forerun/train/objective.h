@@ -14,6 +14,9 @@
 
 namespace forerun {
 
+/// Seed of what is held out and of the randomness of its examples, the same in every run.
+inline constexpr std::uint64_t kHeldOutSeed = 0x4e1d0e7ULL;
+
 /// A tensor that training changes.
 struct Parameter {
   std::string name;   ///< unique, stable: the key in checkpoints

@@ -5,7 +5,7 @@
 namespace forerun::internal {
 namespace {
 
-constexpr std::array<std::string_view, 42> kNames{
+constexpr std::array<std::string_view, 42> kTypeNames{
     "F32",     "F16",   "Q4_0",   "Q4_1",  "",      "",       "Q5_0", "Q5_1",    "Q8_0",
     "Q8_1",    "Q2_K",  "Q3_K",   "Q4_K",  "Q5_K",  "Q6_K",   "Q8_K", "IQ2_XXS", "IQ2_XS",
     "IQ3_XXS", "IQ1_S", "IQ4_NL", "IQ3_S", "IQ2_S", "IQ4_XS", "I8",   "I16",     "I32",
@@ -44,7 +44,7 @@ std::optional<DType> dtype_of_ggml(std::uint32_t id) noexcept {
 }
 
 std::string_view ggml_type_name(std::uint32_t id) noexcept {
-  return id < kNames.size() ? kNames[id] : std::string_view();
+  return id < kTypeNames.size() ? kTypeNames[id] : std::string_view();
 }
 
 }  // namespace forerun::internal

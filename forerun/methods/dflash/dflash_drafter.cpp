@@ -15,7 +15,7 @@ namespace forerun {
 namespace {
 
 // More pending rows than a few rounds leave are read by passes of their own.
-constexpr std::int64_t kPending = 32, kMostRows = 512;
+constexpr std::int64_t kPendingRows = 32, kMostRows = 512;
 constexpr float kForbidden = -std::numeric_limits<float>::infinity();
 
 }  // namespace
@@ -49,7 +49,7 @@ std::vector<SequencePlan> DFlashDrafter::plan(std::span<TokenSequence* const> se
     const std::int64_t rows = ready ? pending_rows(found->second) : 0;
     plans.push_back({.request = sequences[i]->request(),
                      .limit = ready ? std::min(most[i], block()) : 0,
-                     .unread = rows > kPending ? static_cast<std::size_t>(rows) : 0,
+                     .unread = rows > kPendingRows ? static_cast<std::size_t>(rows) : 0,
                      .remaining = sequences[i]->remaining()});
   }
   return plans;
@@ -81,7 +81,7 @@ std::vector<TokenDraft> DFlashDrafter::propose(std::span<TokenSequence* const> s
     const auto found = sequences_.find(sequences[i]->request());
     if (lengths[i] == 0 || found == sequences_.end()) continue;
     SequenceState& sequence = found->second;
-    if (pending_rows(sequence) > kPending) catch_up(sequence);
+    if (pending_rows(sequence) > kPendingRows) catch_up(sequence);
     spans.push_back({.context = sequence.context.get(),
                      .features = sequence.pending.data(),
                      .fresh = pending_rows(sequence),

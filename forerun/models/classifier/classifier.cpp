@@ -10,13 +10,13 @@ namespace forerun {
 namespace {
 
 constexpr std::int64_t kGroups = 8;
-constexpr double kNormEps = 1e-5;
+constexpr double kClassifierNormEps = 1e-5;
 constexpr std::int64_t kMiddle = 1;  // the stage whose map gives the spatial features
 
 at::Tensor run_stage(const ClassifierStage& stage, const at::Tensor& x) {
   // The norm after the pooling: a quarter of the work.
   const at::Tensor pooled = at::max_pool2d(at::conv2d(x, stage.kernel, {}, 1, 1), 2);
-  return at::gelu(at::group_norm(pooled, kGroups, stage.scale, stage.shift, kNormEps));
+  return at::gelu(at::group_norm(pooled, kGroups, stage.scale, stage.shift, kClassifierNormEps));
 }
 
 // Averages a map to `side` x `side`; a map of that size is unchanged.

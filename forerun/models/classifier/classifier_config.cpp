@@ -11,7 +11,7 @@
 namespace forerun {
 namespace {
 
-constexpr const char* kArchitecture = "classifier";
+constexpr const char* kClassifier = "classifier";
 
 }  // namespace
 
@@ -34,8 +34,8 @@ void check_classifier_config(const ClassifierConfig& c) {
 }
 
 Result<ClassifierConfig> parse_classifier_config(const nlohmann::json& config) {
-  internal::Fields f(config, kArchitecture);
-  if (f.text("architecture", "") != kArchitecture) {
+  internal::Fields f(config, kClassifier);
+  if (f.text("architecture", "") != kClassifier) {
     return Error{
         "it does not describe a classifier of images; `forerun train classifier` makes one"};
   }
@@ -55,8 +55,8 @@ Result<ClassifierConfig> parse_classifier_config(const nlohmann::json& config) {
 }
 
 nlohmann::json classifier_config_json(const ClassifierConfig& c) {
-  return {{"architecture", kArchitecture}, {"input_size", c.input}, {"in_channels", c.channels},
-          {"num_classes", c.classes},      {"width", c.width},      {"feature_size", c.features}};
+  return {{"architecture", kClassifier}, {"input_size", c.input}, {"in_channels", c.channels},
+          {"num_classes", c.classes},    {"width", c.width},      {"feature_size", c.features}};
 }
 
 }  // namespace forerun

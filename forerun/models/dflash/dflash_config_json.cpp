@@ -14,10 +14,11 @@
 namespace forerun {
 namespace {
 
+using internal::config_error;
 using internal::Fields;
 using nlohmann::json;
 
-const char* const kWhat = "DFlash drafter";
+const char* const kDflash = "DFlash drafter";
 
 // The sizes and numbers of a Qwen3 block, with the same names in both formats.
 void read_body(Fields& f, DFlashConfig& c) {
@@ -163,7 +164,7 @@ class Nested {
 };
 
 void read_zlab(const json& inner_object, Fields& outer, DFlashConfig& c) {
-  Fields inner(inner_object, kWhat);
+  Fields inner(inner_object, kDflash);
   const Nested both(inner, outer);
   for (const char* key :
        {"conv_kernel_size", "conv_group_size", "selector_rank", "selector_top_k"}) {
@@ -248,42 +249,40 @@ bool names_architecture(const json& config, const char* name) {
          std::find(found->begin(), found->end(), name) != found->end();
 }
 
-Error at_config(const std::string& message) { return Error{"config.json: " + message}; }
-
 }  // namespace
 
 Result<DFlashConfig> parse_dflash_config(const json& config, std::int64_t target_layers) {
-  if (!config.is_object()) return at_config("not an object");
+  if (!config.is_object()) return config_error("not an object");
   if (names_architecture(config, "DFlash2DraftModel")) {
-    return at_config("DFlash2 checkpoints are not supported");
+    return config_error("DFlash2 checkpoints are not supported");
   }
-  Fields outer(config, kWhat);
+  Fields outer(config, kDflash);
   const json* layer_config = outer.find("transformer_layer_config");
   const bool speculators = outer.find("speculators_model_type") != nullptr;
   const json* nested = outer.find("dflash_config");
   if (speculators ? !(layer_config && layer_config->is_object())
                   : !nested && !names_architecture(config, "DFlashDraftModel")) {
-    return at_config(
+    return config_error(
         "this is no DFlash drafter; expected one of z-lab's (dflash_config) or of speculators "
         "(transformer_layer_config)");
   }
   DFlashConfig c;
   c.target_layers = target_layers;
-  Fields body(speculators ? *layer_config : config, kWhat);
+  Fields body(speculators ? *layer_config : config, kDflash);
   read_body(body, c);
-  if (!body.error().empty()) return at_config(body.error());
-  if (const auto bad = check_body(c)) return at_config(*bad);
+  if (!body.error().empty()) return config_error(body.error());
+  if (const auto bad = check_body(c)) return config_error(*bad);
   if (speculators) {
     read_speculators(outer, body, c);
-    if (!body.error().empty()) return at_config(body.error());
+    if (!body.error().empty()) return config_error(body.error());
   } else {
     read_zlab(nested ? *nested : json::object(), outer, c);
   }
-  if (!outer.error().empty()) return at_config(outer.error());
-  if (const auto bad = check_block(c, target_layers)) return at_config(*bad);
+  if (!outer.error().empty()) return config_error(outer.error());
+  if (const auto bad = check_block(c, target_layers)) return config_error(*bad);
   const auto finite = [](double x) { return x > -1e30 && x < 1e30; };  // false for NaN
   if (!finite(c.embedding_scale) || !finite(c.output_multiplier) || !(c.final_softcap >= 0.0)) {
-    return at_config("a scale of embeddings or logits is out of range");
+    return config_error("a scale of embeddings or logits is out of range");
   }
   return c;
 }

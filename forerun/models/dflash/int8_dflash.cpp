@@ -13,8 +13,6 @@ namespace k = avx512;
 
 namespace {
 
-const float* values(const RmsNorm& norm) { return norm.weight.const_data_ptr<float>(); }
-
 RmsNorm norm_of(const at::Tensor& weight, double eps) {
   return {weight.detach().to(at::kFloat).contiguous(), eps};
 }
@@ -178,7 +176,7 @@ void Int8DFlashPass::work(Worker& w) {
     const Int8DFlash::Layer& l = m_.layers_[static_cast<std::size_t>(i)];
     const k::Int8Rows x = k::rows_from(input_, fresh_);
     each(w, slots_, [&](std::int64_t s) {
-      k::norm_quantize_row(hidden(s), values(l.mlp_norm), static_cast<float>(l.mlp_norm.eps),
+      k::norm_quantize_row(hidden(s), l.mlp_norm.values(), static_cast<float>(l.mlp_norm.eps),
                            c_.hidden, x, s, scratch(w));
     });
     l.mlp.run(w, x, gated_, slots_, scratch(w), hidden_, c_.hidden, true);
@@ -197,7 +195,7 @@ void Int8DFlashPass::read_context(Worker& w) {
   });
   if (fresh_ > 0) m_.fc_.multiply(w, features_, fresh_, context_, c_.hidden, false);
   each(w, fresh_, [&](std::int64_t r) {
-    k::norm_quantize_row(context_ + r * c_.hidden, values(m_.hidden_norm_),
+    k::norm_quantize_row(context_ + r * c_.hidden, m_.hidden_norm_.values(),
                          static_cast<float>(m_.hidden_norm_.eps), c_.hidden, input_, r, scratch(w));
   });
 }
@@ -214,7 +212,7 @@ void Int8DFlashPass::read_last(Worker& w) {
       last.assign(row, row + c_.hidden);
     }
     if (last.empty()) last.assign(static_cast<std::size_t>(c_.hidden), 0.0F);
-    k::norm_quantize_row(last.data(), values(m_.hidden_norm_),
+    k::norm_quantize_row(last.data(), m_.hidden_norm_.values(),
                          static_cast<float>(m_.hidden_norm_.eps), c_.hidden, last_, i, scratch(w));
   });
   m_.slot_state_.multiply(w, last_, count, shifts_, c_.hidden, false);
@@ -250,7 +248,7 @@ void Int8DFlashPass::attention(Worker& w, std::int64_t index) {
   const Int8DFlash::Layer& l = m_.layers_[static_cast<std::size_t>(index)];
   const k::Int8Rows x = k::rows_from(input_, fresh_);
   each(w, slots_, [&](std::int64_t s) {
-    k::norm_quantize_row(hidden(s), values(l.attention_norm),
+    k::norm_quantize_row(hidden(s), l.attention_norm.values(),
                          static_cast<float>(l.attention_norm.eps), c_.hidden, x, s, scratch(w));
   });
   const std::int64_t all = fresh_ + slots_;
@@ -274,7 +272,7 @@ void Int8DFlashPass::place(std::int64_t r, std::int64_t kv_head, std::int64_t in
   const Int8DFlash::Layer& l = m_.layers_[static_cast<std::size_t>(index)];
   const std::int64_t dim = c_.head_dim, half = dim / 2, group = c_.heads / c_.kv_heads;
   const auto turned = [&](float* x, const RmsNorm& norm) {
-    k::rms_norm_row(x, values(norm), static_cast<float>(norm.eps), dim, x);
+    k::rms_norm_row(x, norm.values(), static_cast<float>(norm.eps), dim, x);
     k::rotate_row(x, cos_ + r * half, sin_ + r * half, half);
     return x;
   };
@@ -299,7 +297,7 @@ void Int8DFlashPass::head(Worker& w) {
   float* final = final_.data_ptr<float>();
   each(w, drafting, [&](std::int64_t i) {
     float* out = final + i * c_.hidden;
-    k::rms_norm_row(hidden(s_.drafting[static_cast<std::size_t>(i)]), values(m_.norm_),
+    k::rms_norm_row(hidden(s_.drafting[static_cast<std::size_t>(i)]), m_.norm_.values(),
                     static_cast<float>(m_.norm_.eps), c_.hidden, out);
     k::quantize_row(out, c_.hidden, input_, i, scratch(w));
   });

@@ -17,7 +17,7 @@
 namespace forerun {
 namespace {
 
-constexpr float kNormEps = 1e-6F;
+constexpr float kRowNormEps = 1e-6F;
 constexpr std::int64_t kOfBlock = 6, kOfHead = 2;  // pieces of a modulation
 
 Bf16Matrix packed(const DitLinear& l, Arena& arena) {
@@ -134,7 +134,7 @@ void Bf16Stack::block(const Block& b, const float* m, DitRoom& room, float* h) c
       avx512::add_gated_row(gate, y + t * last.columns(), d, h + t * d);
     }
   };
-  const float* const qkv = product(b.qkv, norm(m, m + d, kNormEps), n, room);
+  const float* const qkv = product(b.qkv, norm(m, m + d, kRowNormEps), n, room);
   std::uint16_t* const attended = room_for(room.rows, n * d);
   room.attention.run(qkv, b.qkv.columns(), attended);
   add(m + 2 * d, b.out, attended);
@@ -153,7 +153,7 @@ void Bf16Stack::head(const float* m, const float* h, DitRoom& room, float* noise
   const std::int64_t n = c.tokens(), d = c.hidden, p = c.patch, side = c.side();
   std::uint16_t* const rows = room_for(room.rows, n * d);
   for (std::int64_t t = 0; t < n; ++t) {
-    avx512::layer_norm_modulate_row(h + t * d, m, m + d, kNormEps, d, rows + t * d);
+    avx512::layer_norm_modulate_row(h + t * d, m, m + d, kRowNormEps, d, rows + t * d);
   }
   const float* const y = product(head_, rows, n, room);
   const std::int64_t channels = head_.outputs() / (p * p);  // and variances, which are not used

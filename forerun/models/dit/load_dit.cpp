@@ -16,7 +16,7 @@ namespace {
 using internal::WeightReader;
 namespace fs = std::filesystem;
 
-constexpr const char* kWhat = "DiT";
+constexpr const char* kDit = "DiT";
 constexpr const char* kPatches = "x_embedder.proj.weight";  // names a reference file
 
 at::Tensor patch_weight(const DitConfig& c, WeightReader& source, const std::string& name) {
@@ -49,7 +49,7 @@ Dit read_reference(const DitConfig& config, WeightReader source, at::ScalarType 
 class Diffusers {
  public:
   Diffusers(const DitConfig& config, const Safetensors& file, at::ScalarType type)
-      : c_(config), file_(file), source_(file, type, kWhat), type_(type) {}
+      : c_(config), file_(file), source_(file, type, kDit), type_(type) {}
 
   Dit read() {
     Dit m = empty(c_);
@@ -164,7 +164,7 @@ Dit load_folder(const fs::path& folder, DitConventions conventions, at::ScalarTy
   if (!config) throw FormatError("config.json: " + config.error().message);
   if (!is_diffusers_dit(file.config)) {
     const Safetensors tensors = load_safetensors(folder);
-    return read_reference(*config, WeightReader(tensors, type, kWhat), type);
+    return read_reference(*config, WeightReader(tensors, type, kDit), type);
   }
   const char* const name = "diffusion_pytorch_model.safetensors";
   const fs::path index = folder / (std::string(name) + ".index.json");
@@ -181,7 +181,7 @@ fs::path model_folder(const fs::path& path) {
 Dit load(const fs::path& path, DitConventions conventions, at::ScalarType type) {
   if (fs::is_directory(path)) return load_folder(model_folder(path), conventions, type);
   const Safetensors tensors = load_safetensors(path);
-  return read_reference(inferred(tensors, conventions), WeightReader(tensors, type, kWhat), type);
+  return read_reference(inferred(tensors, conventions), WeightReader(tensors, type, kDit), type);
 }
 
 }  // namespace

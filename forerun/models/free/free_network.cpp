@@ -18,7 +18,7 @@
 namespace forerun {
 namespace {
 
-constexpr const char* kArchitecture = "free";
+constexpr const char* kFree = "free";
 
 DitConfig config_for(const Dit& target) {
   DitConfig c = target.config;
@@ -49,7 +49,7 @@ DitLinear copy(const DitLinear& l) { return {l.weight.clone(), l.bias.clone()}; 
 
 nlohmann::json config_json(const Dit& target) {
   nlohmann::json out = dit_config_json(config_for(target));
-  out["architecture"] = kArchitecture;
+  out["architecture"] = kFree;
   out["target"] = digest_of(target);
   return out;
 }
@@ -57,7 +57,7 @@ nlohmann::json config_json(const Dit& target) {
 void check(const nlohmann::json& config, const Dit& target) {
   const nlohmann::json expected = config_json(target);
   internal::Fields f(config, "FREE network");
-  if (f.text("architecture", "") != kArchitecture) {
+  if (f.text("architecture", "") != kFree) {
     throw FormatError("config.json does not describe a FREE network");
   }
   for (const auto& [key, value] : expected.items()) {

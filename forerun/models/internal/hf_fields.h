@@ -9,9 +9,12 @@
 #include <utility>
 
 #include "forerun/base/quote.h"
+#include "forerun/base/result.h"
 #include "forerun/models/decoder_config.h"
 
 namespace forerun::internal {
+
+inline Error config_error(const std::string& message) { return {"config.json: " + message}; }
 
 /// Reads fields of a config.json; keeps the first missing or mistyped one, which ends the parse.
 class Fields {

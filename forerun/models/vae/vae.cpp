@@ -9,7 +9,7 @@
 namespace forerun {
 namespace {
 
-constexpr double kNormEps = 1e-6;
+constexpr double kVaeNormEps = 1e-6;
 
 at::Tensor conv(const VaeAffine& w, const at::Tensor& x) {
   const std::int64_t side = w.weight.size(2);
@@ -18,7 +18,7 @@ at::Tensor conv(const VaeAffine& w, const at::Tensor& x) {
 
 // x [1, channels, h, w]
 at::Tensor norm(const VaeConfig& c, const VaeAffine& w, const at::Tensor& x) {
-  return at::group_norm(x, c.norm_groups, w.weight, w.bias, kNormEps);
+  return at::group_norm(x, c.norm_groups, w.weight, w.bias, kVaeNormEps);
 }
 
 at::Tensor run(const VaeConfig& c, const VaeResnet& r, const at::Tensor& x) {
@@ -32,9 +32,9 @@ at::Tensor run(const VaeConfig& c, const VaeAttention& a, const at::Tensor& x) {
   const auto product = [](const VaeAffine& w, const at::Tensor& y) {
     return at::linear(y, w.weight, w.bias);
   };
-  const at::Tensor mixed =
+  const at::Tensor attended =
       at::scaled_dot_product_attention(product(a.q, rows), product(a.k, rows), product(a.v, rows));
-  return x + product(a.out, mixed).squeeze(1).transpose(1, 2).view_as(x);
+  return x + product(a.out, attended).squeeze(1).transpose(1, 2).view_as(x);
 }
 
 // latents [1, latent_channels, h, w] as the encoder gives them; [1, 3, scale h, scale w]

@@ -13,10 +13,11 @@
 namespace forerun {
 namespace {
 
+using internal::config_error;
 using internal::Fields;
 using nlohmann::json;
 
-constexpr const char* kWhat = "image decoder";
+constexpr const char* kVae = "image decoder";
 
 void read_channels(Fields& f, VaeConfig& c) {
   const json* list = f.find("block_out_channels");
@@ -80,16 +81,15 @@ std::optional<std::string> check_sizes(const VaeConfig& c) {
   return std::nullopt;
 }
 
-Error at_config(const std::string& message) { return Error{"config.json: " + message}; }
-
 }  // namespace
 
 Result<VaeConfig> parse_vae_config(const json& config) {
-  if (!config.is_object()) return at_config("not an object");
-  Fields f(config, kWhat);
+  if (!config.is_object()) return config_error("not an object");
+  Fields f(config, kVae);
   const std::string kind = f.text("_class_name", "AutoencoderKL");
   if (f.error().empty() && kind != "AutoencoderKL") {
-    return at_config(fmt::format("this describes a {}; an AutoencoderKL is expected", quote(kind)));
+    return config_error(
+        fmt::format("this describes a {}; an AutoencoderKL is expected", quote(kind)));
   }
   VaeConfig c;
   read_channels(f, c);
@@ -99,8 +99,8 @@ Result<VaeConfig> parse_vae_config(const json& config) {
   c.layers = f.integer("layers_per_block", c.layers);
   c.norm_groups = f.integer("norm_num_groups", c.norm_groups);
   c.scaling_factor = f.number("scaling_factor", c.scaling_factor);
-  if (!f.error().empty()) return at_config(f.error());
-  if (const auto bad = check_sizes(c)) return at_config(*bad);
+  if (!f.error().empty()) return config_error(f.error());
+  if (const auto bad = check_sizes(c)) return config_error(*bad);
   return c;
 }
 

@@ -11,7 +11,7 @@
 namespace forerun {
 namespace {
 
-constexpr std::int64_t kRows = 48;  // queries at a time: their scores fit the cache
+constexpr std::int64_t kQueries = 48;  // queries at a time: their scores fit the cache
 
 std::int64_t up_to(std::int64_t n, std::int64_t multiple) {
   return (n + multiple - 1) / multiple * multiple;
@@ -37,9 +37,9 @@ void FullAttention::room_for(Shape s) {
   zeroed(k_, dim_ * keys_);
   zeroed(v_, keys_ * columns_);
   zeroed(zeros_, s.head_dim);
-  weights_.room_for(static_cast<std::size_t>(std::max(kRows * keys_, dim_)));
-  scores_.room_for(static_cast<std::size_t>(kRows * keys_));
-  out_.room_for(static_cast<std::size_t>(kRows * columns_));
+  weights_.room_for(static_cast<std::size_t>(std::max(kQueries * keys_, dim_)));
+  scores_.room_for(static_cast<std::size_t>(kQueries * keys_));
+  out_.room_for(static_cast<std::size_t>(kQueries * columns_));
 }
 
 // Queries as they are; keys as [dim / 2][keys][2]; values as [keys / 2][dim][2].
@@ -68,8 +68,8 @@ void FullAttention::run(const float* qkv, std::int64_t stride, std::uint16_t* ou
   const auto [tokens, heads, dim] = shape_;
   for (std::int64_t head = 0; head < heads; ++head) {
     load_head(qkv, stride, head);
-    for (std::int64_t first = 0; first < tokens; first += kRows) {
-      const std::int64_t rows = std::min(kRows, tokens - first);
+    for (std::int64_t first = 0; first < tokens; first += kQueries) {
+      const std::int64_t rows = std::min(kQueries, tokens - first);
       product({.a = q_.data() + first * dim_,
                .a_stride = dim_,
                .b = k_.data(),
@@ -81,7 +81,7 @@ void FullAttention::run(const float* qkv, std::int64_t stride, std::uint16_t* ou
                .columns = keys_,
                .add = false,
                .next = nullptr});
-      float sums[kRows];
+      float sums[kQueries];
       for (std::int64_t r = 0; r < rows; ++r) {
         float* const scores = scores_.data() + r * keys_;
         std::fill(scores + tokens, scores + keys_, kHidden);

@@ -52,16 +52,16 @@ Int8Matrix Int8Matrix::pack(const at::Tensor& weight, const at::Tensor& bias, Ar
   const float* w = weight.const_data_ptr<float>();
   at::parallel_for(0, m.panels(), 1, [&](std::int64_t begin, std::int64_t end) {
     const std::int64_t width = avx512::rotated_width(m.inputs_);
-    std::vector<float> mixed(static_cast<std::size_t>(width));
+    std::vector<float> rotated(static_cast<std::size_t>(width));
     for (std::int64_t p = begin; p < end; ++p) {
       std::uint8_t* panel = m.data_.get() + p * m.panel_bytes();
       std::fill(panel, panel + m.panel_bytes(), std::uint8_t{128});
       for (std::int64_t j = 0; j < std::min(kPanel, m.outputs_ - p * kPanel); ++j) {
         const std::int64_t row = p * kPanel + j;
-        std::copy_n(w + row * m.inputs_, m.inputs_, mixed.begin());
-        std::fill(mixed.begin() + m.inputs_, mixed.end(), 0.0F);
-        avx512::rotate_row(mixed.data(), width);
-        m.scales_.get()[row] = pack_row(mixed.data(), width, j, panel);
+        std::copy_n(w + row * m.inputs_, m.inputs_, rotated.begin());
+        std::fill(rotated.begin() + m.inputs_, rotated.end(), 0.0F);
+        avx512::rotate_row(rotated.data(), width);
+        m.scales_.get()[row] = pack_row(rotated.data(), width, j, panel);
       }
     }
   });

@@ -30,7 +30,7 @@ class Int8 : public testing::Test {
   }
 };
 
-std::vector<float> mixed(std::vector<float> x) {
+std::vector<float> rotated(std::vector<float> x) {
   x.resize(static_cast<std::size_t>(avx512::rotated_width(static_cast<std::int64_t>(x.size()))));
   avx512::rotate_row(x.data(), static_cast<std::int64_t>(x.size()));
   return x;
@@ -57,11 +57,11 @@ std::vector<float> reference(const std::vector<float>& w, const std::vector<floa
                              std::int64_t k) {
   std::vector<Quantised> weights;
   for (std::int64_t j = 0; j < n; ++j) {
-    weights.push_back(quantised(mixed({w.begin() + j * k, w.begin() + (j + 1) * k})));
+    weights.push_back(quantised(rotated({w.begin() + j * k, w.begin() + (j + 1) * k})));
   }
   std::vector<float> out;
   for (const auto& x : rows) {
-    const Quantised q = quantised(mixed(x));
+    const Quantised q = quantised(rotated(x));
     for (std::size_t j = 0; j < weights.size(); ++j) {
       int dot = 0;
       for (std::size_t i = 0; i < q.values.size(); ++i) dot += q.values[i] * weights[j].values[i];
@@ -210,12 +210,12 @@ TEST_F(Int8, MixingKeepsProductsAndLevelsWhatStandsOut) {
     for (const std::size_t i : {size / 9, size / 2, size - 1}) rows[2][i] -= 70.0F;
     for (float& x : rows[3]) x += 3.0F;
     for (std::size_t i = 0; i < size; ++i) rows[4][i] += i % 2 == 0 ? 3.0F : -3.0F;
-    const auto mixed_noise = mixed(noise);
+    const auto rotated_noise = rotated(noise);
     for (const auto& row : rows) {
-      const auto m = mixed(row);
+      const auto m = rotated(row);
       double product = 0.0, expected = 0.0, square = 0.0, most = 0.0;
       for (std::size_t i = 0; i < size; ++i) {
-        product += static_cast<double>(m[i]) * mixed_noise[i];
+        product += static_cast<double>(m[i]) * rotated_noise[i];
         expected += static_cast<double>(row[i]) * noise[i];
         square += static_cast<double>(m[i]) * m[i];
         most = std::max(most, std::abs(static_cast<double>(m[i])));

@@ -11,7 +11,7 @@ namespace forerun {
 namespace {
 
 // Changes that the uniforms of an image select.
-enum : std::uint32_t { kFlip, kAcross, kDown };
+enum : std::uint32_t { kFlipDraw, kAcrossDraw, kDownDraw };
 
 struct Move {
   bool flip = false;
@@ -24,9 +24,9 @@ Move move_of(std::size_t image, std::uint64_t seed, const MoveOptions& o) {
     const double choices = 2.0 * static_cast<double>(o.shift) + 1.0;
     return static_cast<std::int64_t>(key.uniform(Purpose::kTarget, what) * choices) - o.shift;
   };
-  return {.flip = o.flip && key.uniform(Purpose::kTarget, kFlip) < 0.5,
-          .across = offset(kAcross),
-          .down = offset(kDown)};
+  return {.flip = o.flip && key.uniform(Purpose::kTarget, kFlipDraw) < 0.5,
+          .across = offset(kAcrossDraw),
+          .down = offset(kDownDraw)};
 }
 
 void copy_plane(const std::uint8_t* from, std::int64_t height, std::int64_t width, const Move& m,

@@ -21,8 +21,6 @@
 namespace forerun {
 namespace {
 
-constexpr std::uint64_t kHeldOutSeed = 0x4e1d0e7ULL;
-
 // A random word of a document under a seed.
 std::uint32_t word(std::uint64_t seed, std::uint64_t key, std::uint32_t index) {
   return philox4x32(

@@ -12,11 +12,7 @@
 #include "forerun/train/parameters_of.h"
 
 namespace forerun {
-namespace {
-
-constexpr std::uint64_t kHeldOutSeed = 0x4e1d0e7ULL;
-
-}  // namespace
+namespace {}  // namespace
 
 DitObjective::DitObjective(std::shared_ptr<Dit> model, LabelledImages training,
                            LabelledImages held_out, const DitTraining& options)

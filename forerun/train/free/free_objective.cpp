@@ -19,7 +19,6 @@
 namespace forerun {
 namespace {
 
-constexpr std::uint64_t kHeldOutSeed = 0x4e1d0e7ULL;
 constexpr double kTiny = 1e-12;  // under a root, a logarithm
 
 const DdpmStep& step_at(const DdpmSchedule& schedule, std::int64_t time) {

@@ -37,7 +37,7 @@ bool started_by_mpirun() {
   return false;
 }
 
-void check(int code, const char* what) {
+void expect_success(int code, const char* what) {
   if (code == MPI_SUCCESS) return;
   std::array<char, MPI_MAX_ERROR_STRING> text{};
   int size = 0;
@@ -67,7 +67,7 @@ struct MpiGroup::State {
     auto looked = start;
     for (bool gone = false;;) {
       int done = 0;
-      check(MPI_Test(&request, &done, MPI_STATUS_IGNORE), what);
+      expect_success(MPI_Test(&request, &done, MPI_STATUS_IGNORE), what);
       if (done != 0) return;
       if (gone) lost();
       const auto now = Clock::now();
@@ -160,9 +160,9 @@ void MpiGroup::sum_(std::span<float> values) {
   while (!values.empty()) {
     const std::size_t n = std::min(values.size(), kMostPerCall);
     MPI_Request request = MPI_REQUEST_NULL;
-    check(MPI_Iallreduce(MPI_IN_PLACE, values.data(), static_cast<int>(n), MPI_FLOAT, MPI_SUM,
-                         MPI_COMM_WORLD, &request),
-          "a sum");
+    expect_success(MPI_Iallreduce(MPI_IN_PLACE, values.data(), static_cast<int>(n), MPI_FLOAT,
+                                  MPI_SUM, MPI_COMM_WORLD, &request),
+                   "a sum");
     state_->wait(request, "a sum", /*urgent=*/true);
     values = values.subspan(n);
   }
@@ -170,9 +170,9 @@ void MpiGroup::sum_(std::span<float> values) {
 
 void MpiGroup::sum_(std::span<double> values) {
   MPI_Request request = MPI_REQUEST_NULL;
-  check(MPI_Iallreduce(MPI_IN_PLACE, values.data(), static_cast<int>(values.size()), MPI_DOUBLE,
-                       MPI_SUM, MPI_COMM_WORLD, &request),
-        "a sum");
+  expect_success(MPI_Iallreduce(MPI_IN_PLACE, values.data(), static_cast<int>(values.size()),
+                                MPI_DOUBLE, MPI_SUM, MPI_COMM_WORLD, &request),
+                 "a sum");
   state_->wait(request, "a sum");
 }
 
@@ -180,8 +180,9 @@ void MpiGroup::broadcast_(std::span<float> values) {
   while (!values.empty()) {
     const std::size_t n = std::min(values.size(), kMostPerCall);
     MPI_Request request = MPI_REQUEST_NULL;
-    check(MPI_Ibcast(values.data(), static_cast<int>(n), MPI_FLOAT, 0, MPI_COMM_WORLD, &request),
-          "a broadcast");
+    expect_success(
+        MPI_Ibcast(values.data(), static_cast<int>(n), MPI_FLOAT, 0, MPI_COMM_WORLD, &request),
+        "a broadcast");
     state_->wait(request, "a broadcast", /*urgent=*/true);
     values = values.subspan(n);
   }
@@ -192,14 +193,15 @@ std::vector<std::string> MpiGroup::gather(const std::string& bytes) {
   std::vector<int> sizes(ranks), begins(ranks);
   const int mine = static_cast<int>(bytes.size());
   MPI_Request request = MPI_REQUEST_NULL;
-  check(MPI_Iallgather(&mine, 1, MPI_INT, sizes.data(), 1, MPI_INT, MPI_COMM_WORLD, &request),
-        "a gathering");
+  expect_success(
+      MPI_Iallgather(&mine, 1, MPI_INT, sizes.data(), 1, MPI_INT, MPI_COMM_WORLD, &request),
+      "a gathering");
   state_->wait(request, "a gathering");
   std::exclusive_scan(sizes.begin(), sizes.end(), begins.begin(), 0);
   std::string all(static_cast<std::size_t>(begins.back() + sizes.back()), '\0');
-  check(MPI_Iallgatherv(bytes.data(), mine, MPI_BYTE, all.data(), sizes.data(), begins.data(),
-                        MPI_BYTE, MPI_COMM_WORLD, &request),
-        "a gathering");
+  expect_success(MPI_Iallgatherv(bytes.data(), mine, MPI_BYTE, all.data(), sizes.data(),
+                                 begins.data(), MPI_BYTE, MPI_COMM_WORLD, &request),
+                 "a gathering");
   state_->wait(request, "a gathering");
   std::vector<std::string> out;
   for (std::size_t r = 0; r < ranks; ++r) {

@@ -10,19 +10,19 @@
 namespace forerun::internal {
 namespace {
 
-constexpr std::size_t kEnd = static_cast<std::size_t>(-1);
+constexpr std::size_t kNoPiece = static_cast<std::size_t>(-1);
 
-struct Symbol {
+struct Piece {
   std::string_view text;  // empty: merged into the one before
   std::size_t before, after;
   bool frozen;  // a user-defined piece: never merged
 };
 
-struct Candidate {
+struct PiecePair {
   float score;
   std::size_t left, right;
   std::size_t size;  // bytes of both when offered; another size means the pair has changed
-  bool operator<(const Candidate& other) const {  // std::priority_queue hands out the largest
+  bool operator<(const PiecePair& other) const {  // std::priority_queue hands out the largest
     return score != other.score ? score < other.score : left > other.left;
   }
 };
@@ -38,24 +38,24 @@ class Sentence {
       text.remove_prefix(size);
     }
     if (symbols_.empty()) return;
-    symbols_.front().before = kEnd;
-    symbols_.back().after = kEnd;
+    symbols_.front().before = kNoPiece;
+    symbols_.back().after = kNoPiece;
     for (std::size_t i = 0; i + 1 < symbols_.size(); ++i) offer(i, i + 1);
   }
 
   void merge_all() {
     while (!queue_.empty()) {
-      const Candidate best = queue_.top();
+      const PiecePair best = queue_.top();
       queue_.pop();
-      Symbol& left = symbols_[best.left];
-      Symbol& right = symbols_[best.right];
+      Piece& left = symbols_[best.left];
+      Piece& right = symbols_[best.right];
       if (left.text.empty() || right.text.empty() ||
           left.text.size() + right.text.size() != best.size)
         continue;
       left.text = {left.text.data(), best.size};  // neighbours lie next to each other in the text
       left.after = right.after;
       right.text = {};
-      if (left.after != kEnd) symbols_[left.after].before = best.left;
+      if (left.after != kNoPiece) symbols_[left.after].before = best.left;
       offer(left.before, best.left);
       offer(best.left, left.after);
     }
@@ -65,7 +65,7 @@ class Sentence {
   // again.
   std::vector<std::string_view> pieces() const {
     std::vector<std::string_view> out, todo;
-    for (const Symbol& s : symbols_) {
+    for (const Piece& s : symbols_) {
       if (!s.text.empty()) todo.push_back(s.text);
       while (!todo.empty()) {
         const std::string_view piece = todo.back();
@@ -86,8 +86,8 @@ class Sentence {
 
  private:
   void offer(std::size_t left, std::size_t right) {
-    if (left == kEnd || right == kEnd) return;
-    const Symbol &l = symbols_[left], &r = symbols_[right];
+    if (left == kNoPiece || right == kNoPiece) return;
+    const Piece &l = symbols_[left], &r = symbols_[right];
     const std::size_t size = l.text.size() + r.text.size();
     if (l.frozen || r.frozen || size > data_.longest_piece) return;
     const std::string_view both(l.text.data(), size);
@@ -98,8 +98,8 @@ class Sentence {
   }
 
   const TokenizerData& data_;
-  std::vector<Symbol> symbols_;
-  std::priority_queue<Candidate> queue_;
+  std::vector<Piece> symbols_;
+  std::priority_queue<PiecePair> queue_;
   std::unordered_map<std::string_view, std::pair<std::string_view, std::string_view>> halves_;
 };
 
