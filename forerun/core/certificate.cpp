@@ -89,7 +89,6 @@ void TokenCertificate::add_score(double centred, double variance, double most) {
   ++drafted_;
   sum_ += centred;
   variance_ += variance;
-  worst_ = std::max(worst_, std::abs(centred));
   most_ = std::max(most_, most);
 }
 
@@ -104,8 +103,7 @@ CertificateReport TokenCertificate::report() const {
           .ks_statistic = ks.statistic,
           .ks_p = ks.p,
           .forbidden = forbidden_,
-          .z_p = drafted_ == 0 ? 1.0 : freedman_bound(std::abs(sum_), scale * scale, most_),
-          .worst_score = worst_ / scale};
+          .z_p = drafted_ == 0 ? 1.0 : freedman_bound(std::abs(sum_), scale * scale, most_)};
 }
 
 void GaussianCertificate::add(const Gaussian& target, std::span<const float> draft_mean,
@@ -157,10 +155,9 @@ CertificateReport GaussianCertificate::report() const {
           .energy_p = std::min(1.0, 2.0 * std::min(tail, 1.0 - tail)),
           .forbidden = 0,
           // Projections of exact steps are normal from the first step on.
-          .z_p = drafted_ == 0
-                     ? 1.0
-                     : 2.0 * normal_cdf(-std::abs(sum_) / std::sqrt(static_cast<double>(drafted_))),
-          .worst_score = 0.0};
+          .z_p = drafted_ == 0 ? 1.0
+                               : 2.0 * normal_cdf(-std::abs(sum_) /
+                                                  std::sqrt(static_cast<double>(drafted_)))};
 }
 
 }  // namespace forerun

@@ -41,7 +41,6 @@ class TokenCertificate {
   std::uint64_t forbidden_ = 0;
   double sum_ = 0.0;
   double variance_ = 0.0;
-  double worst_ = 0.0;
   double most_ = 0.0;  // largest possible score
 };
 

@@ -16,8 +16,6 @@ struct CertificateReport {
   /// Bound on the probability of such a shift under an exact rule (Freedman 1975): sharp with many
   /// drafts, and still valid with three, where z is not yet normal. 0 leaves the verdict to z.
   double z_p = 0.0;
-  double worst_score =
-      0.0;  ///< largest standardised single score; if large, with few drafts, z is not yet normal
 
   /// No evidence of a bias: |z| < 4 (or z_p above 6e-5, because few drafts make z unreliable), p
   /// values above 1e-4 and no forbidden output. An exact rule fails by chance in fewer than 3 runs

@@ -104,10 +104,7 @@ struct PassSeen {
 /// round depend on it and may be observed only when it has been used up (HeldCosts).
 class DraftLength {
  public:
-  /// @param measured  seconds of target passes, e.g. measured at load; may be empty
-  explicit DraftLength(DraftLengthOptions options = {},
-                       std::span<const PassCost::Point> measured = {})
-      : options_(options), pass_(measured) {}
+  explicit DraftLength(DraftLengthOptions options = {}) : options_(options) {}
 
   /// Number of drafts of each sequence in the next round, at most its limit, in the given order. A
   /// view, valid until the next call.

@@ -86,8 +86,12 @@ TEST(DraftLength, ChoosesWhatBruteForceDoes) {
       seconds *= 1.0 + 0.4 * uniform() * (uniform() < 0.3 ? 3.0 : 0.3);
     }
     // The same figures as inside, from the same observations.
-    DraftLength control({.credit = 1e9}, table);
-    const PassCost pass(table);
+    DraftLength control({.credit = 1e9});
+    PassCost pass;
+    for (const PassCost::Point& p : table) {
+      control.observe({}, {.rows = p.rows, .target_seconds = p.seconds});
+      pass.observe(p.rows, p.seconds);
+    }
     Acceptance acceptance;
     std::array<SequenceBias, 3> biases;
     std::vector<SequencePlan> sequences;

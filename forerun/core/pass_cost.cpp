@@ -10,11 +10,9 @@ constexpr double kPriorSlope = 0.03;  // of a one-row pass, a row
 constexpr double kSmallestGain = 0.125;
 constexpr double kSuddenGain = 0.5;
 constexpr double kMostSeen = 16.0;
-constexpr double kStaleAfter = 8.0;       // passes
-constexpr double kLoadedSeen = 4.0;       // weight of a measurement at load,
-constexpr std::uint32_t kLoadedAge = 32;  // and its assumed age
+constexpr double kStaleAfter = 8.0;  // passes
 constexpr double kPassDrift = 0.1;
-constexpr std::uint32_t kForgotten = 512, kLoadedForgotten = 64;
+constexpr std::uint32_t kForgotten = 512;
 
 double prior(double rows) noexcept { return 1.0 + kPriorSlope * (rows - 1.0); }
 
@@ -27,38 +25,7 @@ double gain(double seen, std::uint32_t age, bool sudden) noexcept {
   return std::max(1.0 / (1.0 + trusted / 2.0), sudden ? kSuddenGain : kSmallestGain);
 }
 
-bool usable(const PassCost::Point& p) noexcept {
-  return p.rows > 0 && std::isfinite(p.seconds) && p.seconds > 0.0;
-}
-
-// The measured curve at `rows`, which lies within it.
-double measured_at(std::span<const PassCost::Point> sorted, double rows) noexcept {
-  for (std::size_t i = 1; i < sorted.size(); ++i) {
-    const auto &a = sorted[i - 1], &b = sorted[i];
-    if (rows <= static_cast<double>(b.rows) && b.rows > a.rows) {
-      return between(static_cast<double>(a.rows), a.seconds, static_cast<double>(b.rows), b.seconds,
-                     rows);
-    }
-  }
-  return sorted.back().seconds;
-}
-
 }  // namespace
-
-PassCost::PassCost(std::span<const Point> measured) {
-  std::vector<Point> sorted;
-  std::copy_if(measured.begin(), measured.end(), std::back_inserter(sorted), usable);
-  if (sorted.empty()) return;
-  std::sort(sorted.begin(), sorted.end(),
-            [](const Point& a, const Point& b) { return a.rows < b.rows; });
-  double floor = 0.0;
-  for (std::size_t k = 0; k < kRows.size(); ++k) {
-    if (kRows[k] < sorted.front().rows || kRows[k] > sorted.back().rows) continue;
-    floor = std::max(floor, measured_at(sorted, static_cast<double>(kRows[k])));
-    knots_[k] = {.seconds = floor, .seen = kLoadedSeen, .age = kLoadedAge, .loaded = true};
-  }
-  find_top();
-}
 
 double PassCost::seconds(std::size_t rows) const noexcept {
   const double m = static_cast<double>(std::max<std::size_t>(rows, 1));
@@ -96,7 +63,7 @@ double PassCost::seen(std::size_t rows) const noexcept {
 }
 
 void PassCost::observe(std::size_t rows, double seconds_seen) noexcept {
-  if (!usable({rows, seconds_seen})) return;
+  if (rows == 0 || !std::isfinite(seconds_seen) || seconds_seen <= 0.0) return;
   const Share at = share(rows);
   if (!known()) {
     knots_[at.high_part > 0.5 ? at.high : at.low] = {.seconds = seconds_seen, .seen = 1.0};
@@ -146,7 +113,6 @@ double PassCost::move_knot(std::size_t knot, double part, double expected, doubl
   k.seen = std::min(k.seen + part, kMostSeen);
   k.followed = 0.0;
   k.age = 0;
-  k.loaded = false;
   return well_known ? part * moved : 0.0;
 }
 
@@ -161,7 +127,7 @@ void PassCost::follow(const Share& at, double carried) noexcept {
     k.seconds *= std::exp(move);
     k.followed += move;
     // An old measurement may have been an outlier that was never measured again.
-    if (++k.age > (k.loaded ? kLoadedForgotten : kForgotten)) k = {};
+    if (++k.age > kForgotten) k = {};
   }
 }
 

@@ -18,15 +18,11 @@ namespace forerun {
 ///
 /// A pass moves its neighbouring knots by part of its clipped excess (OutlierClip). Knots not seen
 /// lately follow those that are, in proportion: a longer context, or another process on a core,
-/// changes them all. This drift is reported, so that the caller can measure again. Unconfirmed
-/// values expire: a measurement made at load after 64 passes, a pass after 512.
+/// changes them all. This drift is reported, so that the caller can measure again. A knot without a
+/// pass among the last 512 expires.
 class PassCost {
  public:
   using Point = PassPoint;
-
-  PassCost() = default;
-  /// Starts from passes measured before, in any order; those without rows or time are ignored.
-  explicit PassCost(std::span<const Point> measured);
 
   bool known() const noexcept { return top_ > 0; }  ///< has it measured a pass
   /// Expected seconds of a pass; 0 while none is known.
@@ -51,7 +47,6 @@ class PassCost {
     double seen = 0.0;      ///< passes measured here, at most 16; 0: unknown
     double followed = 0.0;  ///< sum of the log moves since the last measurement
     std::uint32_t age = 0;  ///< passes since the last measurement
-    bool loaded = false;    ///< measured at load, not confirmed yet
   };
   struct Share {  // of a pass in the knots around it
     std::size_t low = 0, high = 0;

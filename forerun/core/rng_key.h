@@ -44,9 +44,6 @@ struct RngKey {
   /// Fills `out` with standard normals (Box-Muller in double, rounded to float).
   void fill_normal(Purpose purpose, std::span<float> out) const noexcept;
 
-  /// The same key at another position.
-  constexpr RngKey at(std::uint32_t other) const noexcept { return {seed, request, round, other}; }
-
   constexpr std::array<std::uint32_t, 4> counter(Purpose purpose,
                                                  std::uint32_t index) const noexcept {
     const bool by_target = purpose == Purpose::kSharedNoise || purpose == Purpose::kTarget;

@@ -62,14 +62,6 @@ TEST(RngKey, OnlyWhatTheTargetDecidesIgnoresTheRound) {
   }
 }
 
-TEST(RngKey, AtMovesThePositionAndNothingElse) {
-  const RngKey key{.seed = 1, .request = 2, .round = 3, .position = 4};
-  const RngKey moved = key.at(7);
-  const RngKey expected{.seed = 1, .request = 2, .round = 3, .position = 7};
-  EXPECT_EQ(moved.words(Purpose::kAccept), expected.words(Purpose::kAccept));
-  EXPECT_NE(moved.words(Purpose::kAccept), key.words(Purpose::kAccept));
-}
-
 TEST(RngKey, UniformHas53BitsOnTheHalfOpenInterval) {
   EXPECT_EQ(RngKey::unit(0, 0), 0.0);
   EXPECT_EQ(RngKey::unit(0, 1U << 11), 0x1p-53);
@@ -101,7 +93,7 @@ TEST(RngKey, NeighbouringPlacesAndPurposesAreUncorrelated) {
     const RngKey here{.seed = 3, .request = i, .round = i % 7, .position = i % 101};
     const double x = u(here, Purpose::kAccept);
     purposes += x * u(here, Purpose::kResidual);
-    positions += x * u(here.at(here.position + 1), Purpose::kAccept);
+    positions += x * u(RngKey{3, i, here.round, here.position + 1}, Purpose::kAccept);
     rounds += x * u(RngKey{3, i, here.round + 1, here.position}, Purpose::kAccept);
     requests += x * u(RngKey{3, i + 1, here.round, here.position}, Purpose::kAccept);
   }

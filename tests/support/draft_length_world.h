@@ -33,7 +33,7 @@ struct World {
   double spikes = 0.0;   // share of passes that take five times as long
   std::size_t cold = 0;  // first rounds, which do
   std::size_t confidence_bins = 1;
-  bool measured = false;  // costs, at load
+  bool measured = false;  // one pass of each size before the first round
   double poison = 1.0;    // a factor on those of 4 and 8 rows
 };
 inline void PrintTo(const World& w, std::ostream* out) { *out << w.name; }
@@ -165,16 +165,13 @@ class Simulation {
   std::vector<SequencePlan> plans_;
 };
 
-inline std::vector<PassCost::Point> measured(const World& w) {
-  std::vector<PassCost::Point> points;
-  for (std::size_t m = 1; w.measured && m <= 32; m *= 2) {
-    points.push_back({m, 1e-3 * w.pass(m, 0) * (m == 4 || m == 8 ? w.poison : 1.0)});
-  }
-  return points;
-}
-
 inline Ran adaptive(const World& w, std::uint64_t seed) {
-  return Simulation(w, seed).run(DraftLength({}, measured(w)), w.most);
+  DraftLength control;
+  for (std::size_t m = 1; w.measured && m <= 32; m *= 2) {
+    const double poison = m == 4 || m == 8 ? w.poison : 1.0;
+    control.observe({}, {.rows = m, .target_seconds = 1e-3 * w.pass(m, 0) * poison});
+  }
+  return Simulation(w, seed).run(std::move(control), w.most);
 }
 inline Ran fixed(const World& w, std::size_t k, std::uint64_t seed) {
   return Simulation(w, seed).run(DraftLength({.adaptive = false}), k);
