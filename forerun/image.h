@@ -189,7 +189,8 @@ struct ImageCertificate {
   bool passed() const noexcept;  ///< also false if nothing was drafted and so nothing tested
 };
 /// Samples as generate_images and scores every transition again by plain passes of the target, also
-/// those of unfinished images.
+/// those of unfinished images. After an interruption there is a report if scoring the rest takes a
+/// second at most.
 /// @param counterfactuals  transitions to sample again, at most; each takes half an image
 ImageCertificate certify_images(const DiffusionModel& model, const ImageDrafter& drafter,
                                 std::span<const std::int64_t> labels, const ImageOptions& options,

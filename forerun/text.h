@@ -223,7 +223,7 @@ struct Certificate {
 };
 
 /// Generates up to `tokens` outputs over the prompts and scores them again by undrafted passes of
-/// the target.
+/// the target. After an interruption it covers the outputs scored before.
 /// @param per_prompt  outputs per prompt at most
 Certificate certify(const Model& target, const Drafter& drafter,
                     std::span<const std::vector<Token>> prompts, std::size_t tokens,
@@ -237,11 +237,13 @@ std::pair<Generated, Certificate> generate_certified(const Model& target, const 
                                                      const Listener& listener = {});
 
 /// Where `drafted` first departs from `plain`, with the target's margin there; nothing if they are
-/// equal.
+/// equal, or `go_on` was false.
+/// @param go_on  queried between the passes that measure the margin
 std::optional<Difference> first_difference(const Model& target, std::span<const Token> prompt,
                                            std::span<const Token> plain,
                                            std::span<const Token> drafted,
-                                           const GenerateOptions& options);
+                                           const GenerateOptions& options,
+                                           const std::function<bool()>& go_on = {});
 
 /// Float32 scores of every position of a text.
 struct Logits {

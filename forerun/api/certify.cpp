@@ -167,13 +167,15 @@ class Choice {
   TokenLaw law_;
 };
 
-// Scores one generated text again and adds what it shows.
+// Scores generated texts again and adds what they show.
 class Judge {
  public:
   Judge(const Model& target, const GenerateOptions& options, Certificate& certificate)
       : target_(target), options_(options), out_(certificate) {}
 
-  void judge(std::size_t prompt_index, std::span<const Token> prompt, const TracedText& text) {
+  // False if it was interrupted: then the first outputs of the text have been judged.
+  bool judge(std::size_t prompt_index, std::span<const Token> prompt, const TracedText& text,
+             const GoOn& go_on = {}) {
     const Generated& generated = text.generated;
     auto draft = text.drafts.begin();
     const auto visit = [&](std::size_t i, std::span<float> row) {
@@ -185,10 +187,15 @@ class Judge {
       if (!options_.sampling.greedy()) {
         score(row, position, generated.tokens[i], drafted ? &*draft : nullptr);
       }
+      ++out_.tokens;
     };
-    rescore(target_, prompt, generated.tokens, visit);
-    out_.tokens += generated.tokens.size();
     out_.statistics.add(generated.statistics);
+    try {
+      rescore(target_, prompt, generated.tokens, visit, go_on);
+    } catch (const Interrupted&) {
+      return false;
+    }
+    return true;
   }
   CertificateReport report() const { return tokens_.report(); }
 
@@ -278,10 +285,10 @@ TracedText traced(const Model& target, const Drafter& drafter, const std::vector
 
 Certificate certify_traced(const Model& target, const Drafter& drafter,
                            std::span<const Token> prompt, const TracedText& text,
-                           const GenerateOptions& options) {
+                           const GenerateOptions& options, const GoOn& go_on) {
   Certificate certificate = fresh(target, drafter, options);
   Judge judge(target, options, certificate);
-  judge.judge(0, prompt, text);
+  judge.judge(0, prompt, text, go_on);
   certificate.report = judge.report();
   return certificate;
 }
@@ -317,11 +324,12 @@ Certificate certify(const Model& target, const Drafter& drafter,
         std::min({per_prompt, tokens - out.tokens, std::size_t{1} << 30}));
     const TracedText t = traced(target, drafter, prompt, one, listener);
     if (t.generated.tokens.empty()) break;
-    judge.judge(i, prompt, t);
+    if (!judge.judge(i, prompt, t, listener.go_on)) break;
     if (!out.deterministic) continue;
     const Generated plain = generate(target, Drafter(), prompt, one, {.go_on = listener.go_on});
     if (stopped()) break;  // half a text is not compared
-    const auto d = first_difference(target, prompt, plain.tokens, t.generated.tokens, one);
+    const auto d =
+        first_difference(target, prompt, plain.tokens, t.generated.tokens, one, listener.go_on);
     if (d) add_once(out.differences, i, *d);
   }
   out.report = judge.report();
@@ -334,14 +342,15 @@ std::pair<Generated, Certificate> generate_certified(const Model& target, const 
                                                      const Listener& listener) {
   const std::vector<Token> tokens(prompt.begin(), prompt.end());
   TracedText t = traced(target, drafter, tokens, options, listener);
-  Certificate certificate = certify_traced(target, drafter, prompt, t, options);
+  Certificate certificate = certify_traced(target, drafter, prompt, t, options, listener.go_on);
   return {std::move(t.generated), std::move(certificate)};
 }
 
 std::optional<Difference> first_difference(const Model& target, std::span<const Token> prompt,
                                            std::span<const Token> plain,
                                            std::span<const Token> drafted,
-                                           const GenerateOptions& options) {
+                                           const GenerateOptions& options,
+                                           const std::function<bool()>& go_on) {
   const auto [a, b] = std::mismatch(plain.begin(), plain.end(), drafted.begin(), drafted.end());
   if (a == plain.end() && b == drafted.end()) return std::nullopt;
   Difference out;
@@ -360,7 +369,11 @@ std::optional<Difference> first_difference(const Model& target, std::span<const 
     out.margin = std::abs(choice.margin(out.plain, out.drafted));
     out.tie = choice.tie(out.plain, out.drafted);
   };
-  rescore(target, prompt, plain.first(out.position + 1), visit);
+  try {
+    rescore(target, prompt, plain.first(out.position + 1), visit, go_on);
+  } catch (const Interrupted&) {
+    return std::nullopt;
+  }
   return out;
 }
 

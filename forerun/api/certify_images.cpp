@@ -1,9 +1,12 @@
+#include <chrono>
 #include <cmath>
 #include <functional>
 #include <map>
+#include <optional>
 #include <span>
 
 #include "forerun/api/diffusion_impl.h"
+#include "forerun/base/interrupted.h"
 #include "forerun/core/certificate.h"
 #include "forerun/core/tests_of_fit.h"
 #include "forerun/image.h"
@@ -23,12 +26,13 @@ using DecidingDrafts = std::map<std::size_t, DecidingDraft>;  // by transition
 // was finished before an interruption depends on its drafts: to judge finished ones alone selects.
 class ImageJudge {
  public:
-  ImageJudge(DitTarget& target, const LatentRule& rule, ImageCertificate& out)
-      : target_(target), rule_(rule), out_(out) {}
+  ImageJudge(DitTarget& target, const LatentRule& rule, ImageCertificate& out, const GoOn& go_on)
+      : target_(target), rule_(rule), out_(out), go_on_(go_on) {}
 
   void judge(const LatentSample& sample, const DecidingDrafts& drafts) {
     constexpr std::size_t kRows = 64;
     for (std::size_t first = 0; first < sample.step(); first += kRows) {
+      if (leaves()) return;
       LatentRows rows;
       for (std::size_t k = first; k < std::min(sample.step(), first + kRows); ++k) {
         rows.add(sample, sample.states()[k], k);
@@ -56,6 +60,8 @@ class ImageJudge {
   }
 
   void finish() {
+    out_.interrupted = out_.interrupted || left_;
+    if (left_) return;
     out_.report = certificate_.report();
     out_.report.forbidden = certain_;
     const auto n = static_cast<double>(std::max<std::uint64_t>(out_.report.drafted, 1));
@@ -64,9 +70,21 @@ class ImageJudge {
   }
 
  private:
+  // After an interruption the rest is judged if that takes a second at most; a part of it would
+  // again be a selection.
+  bool leaves() {
+    using Clock = std::chrono::steady_clock;
+    if (!until_ && go_on_ && !go_on_()) until_ = Clock::now() + std::chrono::seconds(1);
+    left_ = left_ || (until_ && Clock::now() > *until_);
+    return left_;
+  }
+
   DitTarget& target_;
   const LatentRule& rule_;
   ImageCertificate& out_;
+  const GoOn& go_on_;
+  std::optional<std::chrono::steady_clock::time_point> until_;
+  bool left_ = false;
   GaussianCertificate certificate_;
   double predicted_ = 0.0;
   std::uint64_t certain_ = 0;
@@ -109,7 +127,7 @@ ImageCertificate certify_images(const DiffusionModel& model, const ImageDrafter&
   ImageCertificate out;
   std::map<std::uint32_t, DecidingDrafts> drafts;
   double variance = 0.0;
-  ImageJudge judge(sampling.target(), sampling.rule(), out);
+  ImageJudge judge(sampling.target(), sampling.rule(), out, listener.go_on);
   DecisionWatch watch(seeded_places(options.seed, options.first, labels.size(),
                                     static_cast<std::size_t>(options.steps),
                                     options.fixed_draft ? counterfactuals : 0));

@@ -18,14 +18,14 @@ using testing::tiny;
 // 40 texts cut at the end of a round: what was emitted is judged whole. By chance beyond 4 in 1 of
 // 16,000.
 TEST(Certify, TextsCutAtTheEndOfARoundAreJudgedWhole) {
-  const std::vector<std::vector<Token>> prompts = {prompt(20)};
   double sum = 0.0, drafted = 0.0;
   for (std::uint32_t i = 0; i < 40; ++i) {
     GenerateOptions o = options(Rule::kMaximal, 1.0, 200);
     o.seed = i;
     int rounds = 0;
-    const Certificate c = certify(tiny(), near_copy(), prompts, 200, 200, o,
-                                  {.go_on = [&] { return ++rounds <= 8; }});
+    const TracedText t =
+        traced(tiny(), near_copy(), prompt(20), o, {.go_on = [&] { return ++rounds <= 8; }});
+    const Certificate c = certify_traced(tiny(), near_copy(), prompt(20), t, o);
     EXPECT_EQ(c.tokens, c.statistics.outputs);
     const auto n = static_cast<double>(c.report.drafted);
     sum += c.report.z * std::sqrt(n);
@@ -33,6 +33,22 @@ TEST(Certify, TextsCutAtTheEndOfARoundAreJudgedWhole) {
   }
   EXPECT_GT(drafted, 500.0);
   EXPECT_LT(std::abs(sum / std::sqrt(drafted)), 4.0);
+}
+
+// Scoring a long text again takes as long as a long prefill. It is left between passes of 64 rows.
+TEST(Certify, ScoringAgainIsLeftBetweenPasses) {
+  const GenerateOptions o = options(Rule::kMaximal, 0.0, 200);
+  int calls = 0;
+  traced(tiny(), near_copy(), prompt(20), o, {.go_on = [&] { return ++calls > 0; }});
+  const std::vector<std::vector<Token>> prompts = {prompt(20)};
+  const int generating = calls + 1;  // certify asks once before
+  for (const int passes : {0, 1, 2}) {
+    calls = 0;
+    const Certificate c = certify(tiny(), near_copy(), prompts, 200, 200, o,
+                                  {.go_on = [&] { return ++calls <= generating + passes; }});
+    EXPECT_EQ(c.statistics.outputs, 200U);
+    EXPECT_EQ(c.tokens, 64U * static_cast<std::size_t>(passes));
+  }
 }
 
 // At any temperature, by every exact rule: what is drawn does not depend on the drafts.

@@ -5,6 +5,7 @@
 #include <utility>
 #include <vector>
 
+#include "forerun/base/interrupted.h"
 #include "forerun/text.h"
 
 namespace forerun {
@@ -31,8 +32,9 @@ TracedText traced(const Model& target, const Drafter& drafter, const std::vector
                   const GenerateOptions& options, const Listener& listener = {});
 
 /// Certifies a text as one of `options`, which are those it was generated with, or claimed to be.
+/// @param go_on  queried between passes; false leaves out the rest of the text
 Certificate certify_traced(const Model& target, const Drafter& drafter,
                            std::span<const Token> prompt, const TracedText& text,
-                           const GenerateOptions& options);
+                           const GenerateOptions& options, const GoOn& go_on = {});
 
 }  // namespace forerun

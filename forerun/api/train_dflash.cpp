@@ -176,9 +176,8 @@ void expect_answers_of(const Model& target, const std::string& hash,
     const std::string& folder = folders[i];
     const auto settings = load_settings(std::filesystem::path(folder) / "distill.json");
     if (!settings || !settings->contains("target_hash")) {
-      note(
-          fmt::format("{}: holds no hash of a model; that {} wrote its answers is taken on trust",
-                      folder, target.path()));
+      note(fmt::format("{}: holds no hash of a model; that {} wrote its answers is taken on trust",
+                       folder, target.path()));
       continue;
     }
     if (settings->at("target_hash") == hash) continue;

@@ -2,12 +2,11 @@
 
 #include <fmt/format.h>
 
-#include <fstream>
-#include <iterator>
 #include <nlohmann/json.hpp>
 #include <string>
 
 #include "forerun/base/json_text.h"
+#include "forerun/base/mapped_file.h"
 #include "forerun/common.h"
 
 namespace forerun {
@@ -16,7 +15,7 @@ namespace {
 namespace fs = std::filesystem;
 
 // The method of a run, from where a JSON text keeps its objective; empty if it keeps none.
-std::string method_in(const std::string& text, const char* place) {
+std::string method_in(std::string_view text, const char* place) {
   const Result<nlohmann::json> parsed = parse_json(text);
   const nlohmann::json::json_pointer at(place);
   if (!parsed || !parsed->is_object() || !parsed->contains(at)) return {};
@@ -28,18 +27,15 @@ std::string method_in(const std::string& text, const char* place) {
 
 std::string method_of_log(const fs::path& log) {
   constexpr std::size_t kMost = 1 << 20;  // of its first line
-  if (!fs::is_regular_file(log)) return {};
-  std::string first(kMost, '\0');
-  std::ifstream in(log, std::ios::binary);
-  in.read(first.data(), kMost);
-  first.resize(static_cast<std::size_t>(in.gcount()));
+  const Result<MappedFile> file = MappedFile::open(log);
+  if (!file) return {};
+  const std::string_view first = file->text().substr(0, kMost);
   return method_in(first.substr(0, first.find('\n')), "/run/options/objective");
 }
 
 std::string method_of_result(const fs::path& config) {
-  std::ifstream in(config, std::ios::binary);
-  return method_in(std::string(std::istreambuf_iterator<char>(in), {}),
-                   "/forerun/options/objective");
+  const Result<MappedFile> file = MappedFile::open(config);
+  return file ? method_in(file->text(), "/forerun/options/objective") : std::string();
 }
 
 }  // namespace

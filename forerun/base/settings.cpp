@@ -2,12 +2,11 @@
 
 #include <fmt/format.h>
 
-#include <fstream>
-#include <iterator>
 #include <nlohmann/json.hpp>
 
 #include "forerun/base/atomic_file.h"
 #include "forerun/base/json_text.h"
+#include "forerun/base/mapped_file.h"
 #include "forerun/base/result.h"
 
 namespace forerun {
@@ -31,10 +30,9 @@ std::optional<json> load_settings(const std::filesystem::path& file) {
     throw FormatError(
         fmt::format("{}: {}; put back a good copy, or choose another place", file.string(), why));
   };
-  if (!std::filesystem::is_regular_file(file, unknown)) fail("not a regular file");
-  std::ifstream in(file, std::ios::binary);
-  if (!in) fail("cannot be read");
-  const Result<json> parsed = parse_json(std::string(std::istreambuf_iterator<char>(in), {}));
+  const Result<MappedFile> content = MappedFile::open(file);
+  if (!content) fail(content.error().message);
+  const Result<json> parsed = parse_json(content->text());
   if (!parsed) fail(parsed.error().message);
   if (!parsed->is_object()) fail("holds no settings of forerun");
   return *parsed;

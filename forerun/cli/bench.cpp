@@ -95,7 +95,8 @@ void note_difference(const Model& model, Contestant& who, std::size_t index,
                      const std::vector<Token>& prompt, const Generated& plain,
                      const std::vector<Generated>& repeats, const GenerateOptions& options) {
   for (const Generated& g : repeats) {
-    auto d = first_difference(model, prompt, plain.tokens, g.tokens, options);
+    auto d = first_difference(model, prompt, plain.tokens, g.tokens, options,
+                              [] { return !interrupted(); });
     if (!d) continue;
     d->prompt = index;
     who.differences.push_back(*d);
@@ -154,6 +155,7 @@ bool run_prompt(const Model& model, std::vector<Contestant>& field, std::size_t 
     for (std::size_t k = 0; k < field.size(); ++k) {
       note_difference(model, field[k], index, prompt, runs[0][0], runs[k], options);
     }
+    if (interrupted()) return false;
   }
   for (std::size_t k = 0; k < field.size(); ++k) {
     field[k].prompt_ratio.push_back(paired_ratio(runs[k], runs[0]));

@@ -23,7 +23,10 @@ bool passed(const Certificate& c) { return c.passed() && c.statistics.drafted > 
 
 void report(const Certificate& c) {
   const bool ok = passed(c);
-  const char* const verdict = ok ? "PASS" : c.statistics.drafted == 0 ? "NOTHING DRAFTED" : "FAIL";
+  const char* const verdict = ok                          ? "PASS"
+                              : c.tokens == 0             ? "NOTHING JUDGED"
+                              : c.statistics.drafted == 0 ? "NOTHING DRAFTED"
+                                                          : "FAIL";
   write_out(fmt::format("{} {}\n", styled(stdout, ok ? Style::kGreen : Style::kRed, verdict),
                         summary(c)));
   if (!c.exact) write_out("the rule is INEXACT by design: it should fail\n");

@@ -45,6 +45,7 @@ T read(const std::string& name, const std::string& text, const Accepts& a) {
   if constexpr (std::is_same_v<T, std::string>) {
     const bool known = a.one_of.empty() || std::ranges::find(a.one_of, text) != a.one_of.end();
     if (!known) refuse(name, text, "not known", a);
+    if (text.empty() && (a.required || !a.shows.empty())) refuse(name, text, "no name", a);
     return text;
   } else {
     T out{};

@@ -95,7 +95,7 @@ int generate_text(const GenerateFlags& f) {
     if (f.verbose && g.draft_length) note(explain(*g.draft_length));
     if (certificate) note("certificate: " + summary(*certificate));
   }
-  if (g.finish == Finish::kInterrupted) return 130;
+  if (g.finish == Finish::kInterrupted || interrupted()) return 130;
   return certificate && !certificate->passed() ? 1 : 0;
 }
 

@@ -5,6 +5,7 @@
 #include <charconv>
 #include <nlohmann/json.hpp>
 
+#include "forerun/base/json_text.h"
 #include "forerun/base/settings.h"
 #include "forerun/cli/interrupt.h"
 #include "forerun/cli/paths.h"
@@ -20,8 +21,9 @@ std::vector<double> read_profile(const RunFlags& f, const DiffusionModel& model)
         "--rule relax needs --profile FILE, which `forerun profile` makes for a drafter, a number "
         "of steps and a guidance");
   }
-  const nlohmann::json j = nlohmann::json::parse(read_input(path, "profile"), nullptr, false);
+  const Result<nlohmann::json> parsed = parse_json(read_input(path, "profile"));
   try {
+    const nlohmann::json j = parsed ? *parsed : nlohmann::json();
     if (j.at("format") != kProfileFormat) {
       throw UsageError(
           fmt::format("the profile '{}' is in the format of another version: make it "

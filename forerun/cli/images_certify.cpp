@@ -62,7 +62,10 @@ int certify_images(const RunFlags& f, bool json) {
     write_json(j);
   } else {
     const bool ok = c.passed();
-    const char* verdict = ok ? "PASS" : c.report.drafted == 0 ? "NOTHING DRAFTED" : "FAIL";
+    const char* verdict = ok                      ? "PASS"
+                          : c.report.outputs == 0 ? "NOTHING JUDGED"
+                          : c.report.drafted == 0 ? "NOTHING DRAFTED"
+                                                  : "FAIL";
     write_out(fmt::format(
         "{} {}{} transitions, {} drafted: z = {:+.2f}, KS p = {:.3f}, energy p = {:.3f}\n"
         "drafts kept {}, by an exact rule {:.1f}: z = {:+.2f}\n"

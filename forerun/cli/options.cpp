@@ -7,6 +7,7 @@
 #include <nlohmann/json.hpp>
 #include <sstream>
 
+#include "forerun/base/json_text.h"
 #include "forerun/cli/interrupt.h"
 #include "forerun/cli/paths.h"
 #include "forerun/image.h"
@@ -157,15 +158,16 @@ std::vector<Prompt> read_prompts(const std::string& path) {
   std::string line;
   for (int number = 1; std::getline(in, line); ++number) {
     if (line.find_first_not_of(" \t\r") == std::string::npos) continue;
-    const auto j = nlohmann::json::parse(line, nullptr, false);
-    const bool good = j.is_object() && j.contains("prompt") && j["prompt"].is_string();
-    if (!good) {
-      throw UsageError(fmt::format(
-          "{}:{}: expected a JSON object with a string \"prompt\" on every line", path, number));
+    const Result<nlohmann::json> j = parse_json(line);
+    const Result<std::string> prompt =
+        j ? json_field<std::string>(*j, "prompt") : Result<std::string>(j.error());
+    if (!prompt) {
+      throw UsageError(
+          fmt::format("{}:{}: expected a JSON object with a string \"prompt\" on every line; {}",
+                      path, number, prompt.error().message));
     }
-    const bool has_category = j.contains("category") && j["category"].is_string();
-    out.push_back({j["prompt"].get<std::string>(),
-                   has_category ? j["category"].get<std::string>() : std::string()});
+    const Result<std::string> category = json_field<std::string>(*j, "category");
+    out.push_back({*prompt, category ? *category : std::string()});
   }
   if (out.empty()) throw UsageError(fmt::format("the prompts file '{}' holds no prompt", path));
   return out;

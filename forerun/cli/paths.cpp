@@ -6,7 +6,6 @@
 #include <array>
 #include <filesystem>
 #include <fstream>
-#include <iterator>
 #include <string_view>
 #include <system_error>
 
@@ -56,7 +55,6 @@ void expect_path(const std::string& path) {
 void expect_apart(const std::vector<Output>& outputs, const std::vector<std::string>& inputs) {
   for (std::size_t i = 0; i < outputs.size(); ++i) {
     const Output& out = outputs[i];
-    if (out.path.empty()) throw UsageError(fmt::format("{} '': name a file to write", out.flag));
     for (std::size_t j = 0; j < i; ++j) {
       if (!same_file(out.path, outputs[j].path)) continue;
       throw UsageError(
@@ -87,12 +85,21 @@ std::string path_of_drafter(const std::string& name) {
 std::string read_input(const std::string& path, const std::string& what) {
   std::error_code failed;
   const fs::file_status status = fs::status(path, failed);
-  std::ifstream in(path, std::ios::binary);
   if (fs::is_directory(status)) {
     throw UsageError(fmt::format("the {} '{}' is a folder: name a file", what, path));
   }
+  std::ifstream in(path, std::ios::binary);
   if (!in) throw UsageError(fmt::format("cannot open the {} '{}'", what, path));
-  return {std::istreambuf_iterator<char>(in), {}};
+  constexpr std::size_t kMost = std::size_t{256} << 20;  // of a device that never ends
+  std::string text;
+  std::array<char, 1 << 16> part;
+  while (in.read(part.data(), part.size()), in.gcount() > 0) {
+    text.append(part.data(), static_cast<std::size_t>(in.gcount()));
+    if (text.size() <= kMost) continue;
+    throw UsageError(fmt::format("the {} '{}' holds more than {} MiB: name a smaller one", what,
+                                 path, kMost >> 20));
+  }
+  return text;
 }
 
 }  // namespace forerun::cli

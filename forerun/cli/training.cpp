@@ -3,12 +3,11 @@
 #include <fmt/format.h>
 #include <malloc.h>
 
-#include <fstream>
-#include <iterator>
 #include <limits>
 #include <nlohmann/json.hpp>
 
 #include "forerun/base/atomic_file.h"
+#include "forerun/base/mapped_file.h"
 #include "forerun/cli/interrupt.h"
 #include "forerun/cli/provenance.h"
 #include "forerun/cli/report/training.h"
@@ -52,9 +51,8 @@ void keep_memory() {
 // The log as a page, beside it. A page that cannot be written stops no training.
 void write_curves(const std::string& folder) {
   try {
-    std::ifstream in(folder + "/log.jsonl", std::ios::binary);
-    const std::string log(std::istreambuf_iterator<char>(in), {});
-    AtomicFile(folder + "/curves.html").commit(render_training(log));
+    const MappedFile log = load_file(folder + "/log.jsonl");
+    AtomicFile(folder + "/curves.html").commit(render_training(log.text()));
   } catch (const std::exception& e) {
     note(printable(e.what(), kMessage));
   }

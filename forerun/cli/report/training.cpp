@@ -7,6 +7,7 @@
 #include <utility>
 #include <vector>
 
+#include "forerun/base/json_text.h"
 #include "forerun/cli/report/page.h"
 
 namespace forerun::cli {
@@ -105,7 +106,7 @@ std::string render_training(std::string_view text) {
   Log log;
   while (!text.empty()) {
     const std::size_t end = std::min(text.find('\n'), text.size());
-    read_line(log, json::parse(text.substr(0, end), nullptr, /*allow_exceptions=*/false));
+    if (const Result<json> line = parse_json(text.substr(0, end))) read_line(log, *line);
     text.remove_prefix(std::min(end + 1, text.size()));
   }
   log.page["series"] = to_json(log.series);
