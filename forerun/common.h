@@ -29,8 +29,8 @@ void set_threads(int threads);
 /// The requested precision of a model. Nothing means `auto`: the fastest that the model and this
 /// processor support, which never fails. A named precision that is not available is a UsageError
 /// that names the available ones.
-using AskedPrecision = std::optional<Precision>;
-inline constexpr AskedPrecision kAutoPrecision = std::nullopt;
+using PrecisionRequest = std::optional<Precision>;
+inline constexpr PrecisionRequest kAutoPrecision = std::nullopt;
 
 /// The precision of a model, with a short reason ("this processor lacks AVX-512 VNNI").
 struct ChosenPrecision {

@@ -33,7 +33,7 @@ class DiffusionModel {
   /// @throws FormatError  the path, then what is wrong
   /// @throws UsageError   a precision that this machine or these sizes do not support
   static DiffusionModel load(const std::string& path, DitDialect dialect = DitDialect::kReference,
-                             AskedPrecision precision = Precision::kF32);
+                             PrecisionRequest precision = Precision::kF32);
 
   const std::string& path() const noexcept;
   Precision precision() const noexcept;

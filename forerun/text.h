@@ -38,7 +38,7 @@ class Model {
   /// @throws UsageError   no such path
   /// @throws FormatError  broken file, unsupported architecture or quantisation
   /// @throws UsageError   a precision that this processor does not support
-  static Model load(const std::string& path, AskedPrecision precision = Precision::kF32);
+  static Model load(const std::string& path, PrecisionRequest precision = Precision::kF32);
 
   /// The text itself, with a beginning-of-sequence token if the model has one. Text that spells a
   /// special token ("<|im_end|>") becomes that token.
@@ -77,7 +77,7 @@ class Drafter {
   /// @throws UsageError  unknown name, or a model whose vocabulary differs from the target's (the
   /// message names the first difference)
   static Drafter load(std::string_view name, const Model& target,
-                      AskedPrecision precision = Precision::kBF16);
+                      PrecisionRequest precision = Precision::kBF16);
 
   const std::string& name() const { return name_; }
   bool none() const { return name_ == "none"; }

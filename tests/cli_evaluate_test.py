@@ -137,7 +137,7 @@ class Evaluating(Command):
         self.assertEqual(j["interrupted"], p.returncode == 130)
         self.assertGreaterEqual(j["images"], 9)
         if p.returncode == 130:
-            self.assertIn("the same command goes on", err)
+            self.assertIn("the same command resumes it", err)
         kept = sum(len(files) for _, _, files in os.walk(keep)) - 1
         r = forerun(*args)
         self.assertEqual(r.returncode, 0, r.stderr)

@@ -31,7 +31,7 @@ std::vector<std::vector<Token>> prompts() {
 
 class ShippedDFlashFrom : public ::testing::TestWithParam<const char*> {};
 
-TEST_P(ShippedDFlashFrom, SaysWhatTheTargetSaysInFewerPasses) {
+TEST_P(ShippedDFlashFrom, GivesTheTargetsTextInFewerPasses) {
   const Drafter drafter = Drafter::load(kDrafter + GetParam(), target());
   GenerateOptions o;
   o.fixed_draft = true;  // what a processor thinks of it is another question

@@ -45,7 +45,7 @@ TEST(SmolLm2Tokenizer, GivesTheIdsOfHuggingFaceOnPrompts) {
     EXPECT_EQ(tokenizer().decode(tokenizer().encode(prompt)), prompt);
 }
 
-TEST(SmolLm2Tokenizer, KnowsTheSpecialTokensAndTheChatFormat) {
+TEST(SmolLm2Tokenizer, HasTheSpecialTokensAndTheChatFormat) {
   EXPECT_EQ(tokenizer().vocab_size(), 49152U);
   EXPECT_EQ(tokenizer().eos(), 2);
   EXPECT_EQ(std::vector<Token>(tokenizer().end_tokens().begin(), tokenizer().end_tokens().end()),

@@ -84,17 +84,17 @@ RngKey place(const GenerateOptions& o, std::size_t position) {
 }
 
 // True if a token that top-k, top-p or min-p cut off may have been kept on the other side of
-// rounding: it is if logits that all move by `margin` could keep it. Conservative: asks whether
-// slightly looser limits would.
+// rounding: it is if logits that all move by `margin` could keep it. Conservative: tests
+// slightly relaxed limits.
 bool at_the_edge(std::span<const float> raw, const SamplingParams& limits, Token y, double margin) {
-  SamplingParams loose = limits;
+  SamplingParams relaxed = limits;
   const double step = limits.greedy() ? 0.0 : margin / limits.temperature;
-  loose.top_p = std::min(
+  relaxed.top_p = std::min(
       1.0, limits.top_p + std::expm1(2.0 * step) * (1.0 - limits.top_p) * limits.top_p + 1e-6);
-  loose.min_p = limits.min_p * std::exp(-2.0 * step);
-  loose.top_k = 0;
+  relaxed.min_p = limits.min_p * std::exp(-2.0 * step);
+  relaxed.top_k = 0;
   std::vector<float> row(raw.begin(), raw.end());
-  apply_sampling_(row, loose);
+  apply_sampling_(row, relaxed);
   if (row[static_cast<std::size_t>(y)] == kNegInf) return false;
   if (limits.top_k == 0) return true;
   const float own = raw[static_cast<std::size_t>(y)] + static_cast<float>(2.0 * margin);

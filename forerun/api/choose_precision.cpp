@@ -14,11 +14,11 @@ struct Offer {
 };
 
 // @param offers  the fastest first; the last can always be had
-ChosenPrecision choose(const std::string& path, AskedPrecision asked,
+ChosenPrecision choose(const std::string& path, PrecisionRequest requested,
                        std::initializer_list<Offer> offers) {
   const auto can = [](const Offer& o) { return o.missing.empty(); };
   const Offer& fastest = *offers.begin();
-  if (!asked) {
+  if (!requested) {
     const Offer& best = *std::ranges::find_if(offers, can);
     return {.precision = best.precision,
             .reason = can(fastest)
@@ -27,16 +27,16 @@ ChosenPrecision choose(const std::string& path, AskedPrecision asked,
             .fastest = can(fastest)};
   }
   const Offer* const found =
-      std::ranges::find_if(offers, [&](const Offer& o) { return o.precision == *asked; });
+      std::ranges::find_if(offers, [&](const Offer& o) { return o.precision == *requested; });
   if (found != offers.end() && can(*found)) {
-    return {.precision = *asked, .reason = "as asked for", .fastest = true};
+    return {.precision = *requested, .reason = "as requested", .fastest = true};
   }
   std::string others = "auto";
   for (const Offer& o : offers) {
     if (can(o)) others = fmt::format("{}, {}", name_of(o.precision), others);
   }
   throw UsageError(
-      fmt::format("{} cannot be computed in {}: {}; ask for {}", path, name_of(*asked),
+      fmt::format("{} cannot be computed in {}: {}; ask for {}", path, name_of(*requested),
                   found == offers.end() ? "images have no such kernels" : found->missing, others));
 }
 
@@ -46,20 +46,20 @@ std::string lacking(const CpuFeatures& cpu) {
 
 }  // namespace
 
-ChosenPrecision text_precision(const std::string& path, AskedPrecision asked,
+ChosenPrecision text_precision(const std::string& path, PrecisionRequest requested,
                                const CpuFeatures& cpu) {
   // Without int8 products float32 is the fastest there is: such processors have none for bf16.
-  return choose(path, asked,
+  return choose(path, requested,
                 {{Precision::kInt8, cpu.int8() ? "" : lacking(cpu)},
                  {Precision::kF32, ""},
                  {Precision::kBF16, ""}});
 }
 
-ChosenPrecision image_precision(const std::string& path, AskedPrecision asked,
+ChosenPrecision image_precision(const std::string& path, PrecisionRequest requested,
                                 const CpuFeatures& cpu, bool fits) {
   std::string missing = fits ? "" : "the network's sizes do not suit its kernels";
   if (!cpu.int8()) missing = lacking(cpu);
-  return choose(path, asked, {{Precision::kBF16, missing}, {Precision::kF32, ""}});
+  return choose(path, requested, {{Precision::kBF16, missing}, {Precision::kF32, ""}});
 }
 
 ChosenPrecision auto_text_precision() { return text_precision("", kAutoPrecision, cpu_features()); }

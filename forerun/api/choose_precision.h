@@ -8,13 +8,13 @@
 namespace forerun {
 
 /// The one policy for precisions: `auto` is the fastest that can be had and never fails, anything
-/// else is what was asked for or a UsageError that names what can be had.
+/// else is what was requested or a UsageError that names what can be had.
 /// @param path  of the model, for the message
-ChosenPrecision text_precision(const std::string& path, AskedPrecision asked,
+ChosenPrecision text_precision(const std::string& path, PrecisionRequest requested,
                                const CpuFeatures& cpu);
 /// @param fits  the network's sizes suit the bf16 kernels (Bf16Stack::fits, which is false, too,
 /// where the processor lacks the instructions)
-ChosenPrecision image_precision(const std::string& path, AskedPrecision asked,
+ChosenPrecision image_precision(const std::string& path, PrecisionRequest requested,
                                 const CpuFeatures& cpu, bool fits);
 
 }  // namespace forerun

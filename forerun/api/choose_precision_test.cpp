@@ -25,7 +25,7 @@ TEST(ChoosePrecision, AutoIsTheFastestThatCanBeHadAndNeverFails) {
   EXPECT_EQ(image_precision("m", kAutoPrecision, kOld, false).precision, Precision::kF32);
 }
 
-TEST(ChoosePrecision, SaysWhyAutoIsNotTheFastest) {
+TEST(ChoosePrecision, GivesAReasonWhereAutoIsNotTheFastest) {
   const ChosenPrecision old = text_precision("m", kAutoPrecision, kOld);
   EXPECT_FALSE(old.fastest);
   EXPECT_NE(old.reason.find("Core 2"), std::string::npos) << old.reason;
@@ -35,7 +35,7 @@ TEST(ChoosePrecision, SaysWhyAutoIsNotTheFastest) {
 }
 
 // Texts were computed in float32 without a word, images threw.
-TEST(ChoosePrecision, WhatIsAskedForAndCannotBeHadIsRefusedAlikeForTextsAndImages) {
+TEST(ChoosePrecision, UnavailablePrecisionIsRefusedForTextsAndImages) {
   const std::string text =
       refusal([] { static_cast<void>(text_precision("m.gguf", Precision::kInt8, kOld)); });
   EXPECT_NE(text.find("m.gguf cannot be computed in int8"), std::string::npos) << text;

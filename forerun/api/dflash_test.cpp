@@ -189,7 +189,7 @@ void refused(const std::string& spec, const std::string& says) {
   }
 }
 
-TEST(DFlashRefused, WithOneLineThatSaysWhy) {
+TEST(DFlashRefused, WithAOneLineReason) {
   refused("dflash:", "give a folder");
   refused("dflash:/no/such/folder", "/no/such/folder");
   const Network half(Kind{});

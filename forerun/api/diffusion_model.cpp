@@ -19,7 +19,7 @@ namespace forerun {
 bool is_diffusion_model(const std::string& path) noexcept { return holds_dit(path); }
 
 DiffusionModel DiffusionModel::load(const std::string& path, DitDialect dialect,
-                                    AskedPrecision precision) {
+                                    PrecisionRequest precision) {
   const auto conventions =
       dialect == DitDialect::kDiffusers ? DitConventions::kDiffusers : DitConventions::kReference;
   auto impl = std::make_shared<Impl>(Impl{.path = path,

@@ -79,7 +79,7 @@ class Distill : public ::testing::TestWithParam<double> {
   std::filesystem::path out = folder.path() / "answers";
 };
 
-TEST_P(Distill, AnswersAreWhatGenerateSays) {
+TEST_P(Distill, AnswersEqualGenerate) {
   DistillOptions o = options(GetParam());
   o.generate.max_tokens = 5;
   const Distilled d = distill(chatty(), kPrompts, out.string(), o);
@@ -123,7 +123,7 @@ TEST_P(Distill, ManySequencesAnswerAsOneDoes) {
   }
 }
 
-TEST_P(Distill, StoppedAnywhereAndTakenUpItHasTheSameDocuments) {
+TEST_P(Distill, InterruptedAndResumedGivesTheSameDocuments) {
   DistillOptions o = options(GetParam());
   o.self_prompts = 6;
   o.shard = 4;

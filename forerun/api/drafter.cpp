@@ -21,7 +21,7 @@ constexpr std::string_view kWithLookup = "+lookup";
 
 // The network, with the target's embedding and head, which int8 targets hold in another form.
 std::shared_ptr<const DFlashPasses> load_network(const std::string& path, const Model& target,
-                                                 AskedPrecision asked) {
+                                                 PrecisionRequest requested) {
   std::error_code ignored;
   if (!std::filesystem::is_directory(path, ignored)) {
     throw UsageError(fmt::format(
@@ -29,7 +29,7 @@ std::shared_ptr<const DFlashPasses> load_network(const std::string& path, const 
   }
   const c10::InferenceMode no_autograd;
   DFlash network = load_dflash(path, DFlashTarget(numbers_of(target, DecoderParts::kEnds)));
-  const Precision precision = text_precision(path, asked, cpu_features()).precision;
+  const Precision precision = text_precision(path, requested, cpu_features()).precision;
   return DFlashPasses::make(std::move(network), precision);
 }
 
@@ -43,7 +43,7 @@ Drafter Drafter::fresh() const {
   return out;
 }
 
-Drafter Drafter::load(std::string_view name, const Model& target, AskedPrecision precision) {
+Drafter Drafter::load(std::string_view name, const Model& target, PrecisionRequest precision) {
   Drafter out;
   out.name_ = std::string(name);
   if (name == "none" || name == "lookup") return out;

@@ -17,7 +17,7 @@
 #include "forerun/metrics/neighbours.h"
 #include "forerun/metrics/resampling.h"
 #include "forerun/text.h"
-#include "forerun/train/classifier/moved_images.h"
+#include "forerun/train/classifier/augmented_images.h"
 
 namespace forerun {
 namespace {
@@ -38,7 +38,7 @@ Seen look(const Classifier& classifier, const LabelledImages& images,
   Seen out;
   for (std::size_t first = 0; first < which.size(); first += kBatch) {
     const auto some = which.subspan(first, std::min(kBatch, which.size() - first));
-    const ClassifierOutput predicted = run_classifier(classifier, moved_images(images, some));
+    const ClassifierOutput predicted = run_classifier(classifier, augmented_images(images, some));
     const at::Tensor labels = labels_of(images, some);
     const at::Tensor agrees = predicted.logits.argmax(1).eq(labels);
     for (std::size_t i = 0; i < some.size(); ++i) {

@@ -57,7 +57,7 @@ class Evaluation : public ::testing::Test {
   static inline TrainReport report;
 };
 
-TEST_F(Evaluation, TheClassifierLearnsAndSaysHowWell) {
+TEST_F(Evaluation, TheClassifierLearnsAndReportsItsAccuracy) {
   ASSERT_TRUE(report.has_held_out);
   ASSERT_EQ(report.held_out.figures.size(), 1U);
   EXPECT_EQ(report.held_out.figures[0].name, "accuracy");
@@ -96,7 +96,7 @@ TEST_F(Evaluation, ASetDoesNotDifferFromItself) {
   EXPECT_GT(e.sets[0].frechet.error, 0.0);
 }
 
-TEST_F(Evaluation, AgreementIsWithTheClassAskedFor) {
+TEST_F(Evaluation, AgreementIsWithTheRequestedClass) {
   ImageSet wrong = striped(5000, 20);
   for (std::int64_t& label : wrong.labels) label = (label + 1) % 5;
   const ImageEvaluation e = evaluated({wrong});

@@ -51,7 +51,7 @@ TEST(Generate, SharedNoiseTokensEqualPlainDecodingWhateverTheDrafterAndDraftLeng
 }
 
 // A point draft is kept iff it is what plain decoding draws there, at any temperature.
-TEST(Generate, FoundDraftsLeaveThePlainTextAsItIsAtAnyTemperature) {
+TEST(Generate, DeterministicDraftsGiveThePlainTextAtAnyTemperature) {
   for (const double temperature : {0.0, 0.7, 1.3}) {
     for (const Rule rule : {Rule::kMaximal, Rule::kMatch, Rule::kSharedNoise}) {
       GenerateOptions o = options(rule, temperature);
@@ -65,7 +65,7 @@ TEST(Generate, FoundDraftsLeaveThePlainTextAsItIsAtAnyTemperature) {
   }
 }
 
-TEST(Generate, TheControllerTellsWhatItDid) {
+TEST(Generate, TheControllerReportsItsState) {
   GenerateOptions o = options(Rule::kMaximal, 0.8, 200);
   o.fixed_draft = false;
   const Generated g = generate(tiny(), near_copy(), prompt(20), o);

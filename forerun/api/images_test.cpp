@@ -30,7 +30,7 @@ class Images : public ::testing::Test {
   }
 };
 
-TEST_F(Images, TellsWhatAModelIs) {
+TEST_F(Images, DescribesAModel) {
   EXPECT_TRUE(is_diffusion_model(kDit));
   EXPECT_TRUE(is_diffusion_model(FORERUN_SOURCE_DIR "/tests/data/dit/diffusers"));
   EXPECT_FALSE(is_diffusion_model(FORERUN_SOURCE_DIR "/tests/data/tiny"));
@@ -256,12 +256,12 @@ TEST_F(Images, ExactRulesPassAndLooseOnesFail) {
     EXPECT_EQ(exact.report.outputs, 2U * 599U);
     EXPECT_NEAR(exact.predicted_shift, 0.0, 1e-12);
     o.relaxation.assign(600, 0.0);
-    const ImageCertificate loose = certify_images(model, drafter, labels, o);
-    EXPECT_FALSE(loose.passed()) << name;
+    const ImageCertificate relaxed = certify_images(model, drafter, labels, o);
+    EXPECT_FALSE(relaxed.passed()) << name;
     // The bias is the one that theory gives, to the error of its measurement.
-    const double error = 1.0 / std::sqrt(static_cast<double>(loose.report.drafted));
-    EXPECT_NEAR(loose.shift, loose.predicted_shift, 5.0 * error) << name;
-    EXPECT_GT(loose.predicted_shift, 5.0 * error) << name;
+    const double error = 1.0 / std::sqrt(static_cast<double>(relaxed.report.drafted));
+    EXPECT_NEAR(relaxed.shift, relaxed.predicted_shift, 5.0 * error) << name;
+    EXPECT_GT(relaxed.predicted_shift, 5.0 * error) << name;
   }
 }
 
@@ -276,7 +276,7 @@ TEST_F(Images, ProfilesFallAlongSampling) {
   }
 }
 
-TEST_F(Images, WhatCannotBeAskedForIsSaid) {
+TEST_F(Images, RefusesInvalidOptions) {
   const auto refused = [&](const std::vector<std::int64_t>& labels, auto&& change) {
     ImageOptions o = options(5);
     change(o);
@@ -307,7 +307,7 @@ TEST_F(Images, WhatCannotBeAskedForIsSaid) {
                UsageError);
 }
 
-TEST_F(Images, StopWhereTheListenerSays) {
+TEST_F(Images, StopWhenTheListenerReturnsFalse) {
   ImageListener listener;
   int rounds = 0;
   listener.go_on = [&] { return ++rounds <= 7; };

@@ -117,14 +117,14 @@ std::shared_ptr<Model::Impl> load_hf_model(const std::string& path, const Chosen
 
 }  // namespace
 
-Model Model::load(const std::string& path, AskedPrecision asked) {
+Model Model::load(const std::string& path, PrecisionRequest requested) {
   const c10::InferenceMode no_autograd;
   std::error_code ignored;
   if (!fs::exists(path, ignored)) {
     throw UsageError(
         fmt::format("no model at '{}': give a GGUF file or a Hugging Face folder", path));
   }
-  const ChosenPrecision chosen = text_precision(path, asked, cpu_features());
+  const ChosenPrecision chosen = text_precision(path, requested, cpu_features());
   auto impl =
       fs::is_directory(path, ignored) ? load_hf_model(path, chosen) : load_gguf_model(path, chosen);
   check_vocabulary(*impl);

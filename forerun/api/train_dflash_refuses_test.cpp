@@ -160,7 +160,7 @@ TEST_F(TrainDFlashRefuses, ToOverwriteAModelOfOtherMaking) {
 }
 
 // It would learn with its own head, and be saved without it.
-TEST_F(TrainDFlashRefuses, ToGoOnFromADrafterWithAHeadOfItsOwn) {
+TEST_F(TrainDFlashRefuses, InitWithASeparateHead) {
   train_dflash(target(), {answers()}, small(), quick(out));
   const Safetensors file = load_safetensors(out / "model.safetensors"),
                     numbers = load_safetensors(target().path());
@@ -193,7 +193,7 @@ TEST_F(TrainDFlashRefuses, ToGoOnFromADrafterWithAHeadOfItsOwn) {
   expect_plain_greedy_text(on.out);
 }
 
-TEST_F(TrainDFlashRefuses, ToGoOnWithOtherOptions) {
+TEST_F(TrainDFlashRefuses, ResumingWithOtherOptions) {
   TrainOptions stopped = quick(out);
   stopped.time_limit = 1e-9;
   train_dflash(target(), {answers()}, small(), stopped);
@@ -211,7 +211,7 @@ TEST_F(TrainDFlashRefuses, ToGoOnWithOtherOptions) {
 }
 
 // Of equal shape, so that nothing but the numbers tells them apart.
-TEST_F(TrainDFlashRefuses, ToGoOnWithAnotherTargetOrOtherAnswers) {
+TEST_F(TrainDFlashRefuses, ResumingWithAnotherTargetOrOtherAnswers) {
   TrainOptions stopped = quick(out);
   stopped.time_limit = 1e-9;
   train_dflash(target(), {answers()}, small(), stopped);

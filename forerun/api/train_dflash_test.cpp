@@ -80,7 +80,7 @@ TEST_F(TrainDFlash, ADraftVocabularyBeyondTheTargetsIsAllOfIt) {
               read_file(fs::path(more.out) / "model.safetensors"));
 }
 
-TEST_F(TrainDFlash, TakenUpItEndsInTheSameWeights) {
+TEST_F(TrainDFlash, ResumedEndsInTheSameWeights) {
   train_dflash(target(), {answers()}, small(), quick(out));
   TrainOptions stopped = quick(folder.path() / "stopped");
   stopped.time_limit = 1e-9;

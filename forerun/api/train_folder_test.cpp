@@ -59,7 +59,7 @@ TEST_F(TrainFolder, WithAForeignLogOrPageIsRefused) {
   }
 }
 
-TEST_F(TrainFolder, OfARunOfTheSameMethodMayBeBegunAgain) {
+TEST_F(TrainFolder, OfARunOfTheSameMethodMayBeRestarted) {
   folder.write("config.json", config_of("dit"));
   folder.write("model.safetensors", "weights");
   EXPECT_FALSE(allows("dit")) << "no log: a model that was copied, or that ships";

@@ -73,7 +73,7 @@ TEST(AtomicFile, NeverReplacesFoldersOrDevices) {
   EXPECT_EQ(error_of("/dev/null"), "/dev/null: is not a regular file; name a file to write");
 }
 
-TEST(AtomicFile, SaysThatTheFolderIsMissing) {
+TEST(AtomicFile, ErrorsNameAMissingFolder) {
   const testing::TempFolder folder;
   const auto path = folder.path() / "none" / "f";
   EXPECT_EQ(error_of(path), path.string() +

@@ -24,7 +24,7 @@ TEST(JsonText, GivesWhatTheLibraryGives) {
   EXPECT_EQ(*parse_json("\xef\xbb\xbf[1]"), json::parse("[1]"));
 }
 
-TEST(JsonText, SaysWhereTheSyntaxIsWrong) {
+TEST(JsonText, ErrorsGiveThePositionOfASyntaxError) {
   expect_starts(message_of("{\n\"a\": ]"), "not valid JSON: parse error at line 2, column 6");
   expect_starts(message_of(""), "not valid JSON: the text is empty");
   expect_starts(message_of("[1] x"), "not valid JSON: parse error at line 1, column 5");
@@ -75,7 +75,7 @@ TEST(JsonText, RefusesGiantText) {
   expect_starts(message_of(std::string(kMaxJsonBytes + 1, ' ')), "268435457 bytes of JSON");
 }
 
-TEST(JsonField, GivesValuesOfTheTypeAskedFor) {
+TEST(JsonField, GivesValuesOfTheRequestedType) {
   const json o = json::parse(R"({"i":-5,"w":1024.0,"d":0.5,"b":true,"s":"x","n":null})");
   EXPECT_EQ(*json_field<std::int64_t>(o, "i"), -5);
   EXPECT_EQ(*json_field<std::int64_t>(o, "w"), 1024);

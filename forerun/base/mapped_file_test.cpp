@@ -33,7 +33,7 @@ TEST(MappedFile, OutlivesTheNameOfTheFile) {
   EXPECT_EQ(file.text(), "still here");
 }
 
-TEST(MappedFile, SaysWhyAFileCannotBeRead) {
+TEST(MappedFile, ErrorsNameWhyAFileCannotBeRead) {
   const testing::TempFolder folder;
   EXPECT_EQ(MappedFile::open(folder.path() / "none").error().message,
             "no such file; check the path");
@@ -51,7 +51,7 @@ TEST(MappedFile, DoesNotWaitForTheWriterOfAPipe) {
   EXPECT_FALSE(MappedFile::open(path));
 }
 
-TEST(MappedFile, SaysThatPermissionIsDenied) {
+TEST(MappedFile, ErrorsNameDeniedPermission) {
   const testing::TempFolder folder;
   const auto path = folder.write("secret", "x");
   std::filesystem::permissions(path, std::filesystem::perms::none);

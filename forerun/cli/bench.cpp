@@ -104,7 +104,7 @@ void note_difference(const Model& model, Contestant& who, std::size_t index,
   }
 }
 
-// One text by every drafter, a few outputs at a time: always the one that is behind goes on, so
+// One text by every drafter, a few outputs at a time: the one with the fewest outputs is next, so
 // that a machine that slows down or is busy for a moment does so for all of them at the same place
 // of the text. `first` has the first turn.
 std::vector<Generated> run_abreast(const Model& model, const std::vector<Contestant>& field,
@@ -124,15 +124,15 @@ std::vector<Generated> run_abreast(const Model& model, const std::vector<Contest
     runners.push_back({{model, who.drafters[repeat], {&prompt, 1}, options, listener}});
   }
   while (true) {
-    Runner* behind = nullptr;
+    Runner* shortest = nullptr;
     for (std::size_t k = 0; k < runners.size(); ++k) {
       Runner& r = runners[(k + first) % runners.size()];
-      if (r.running && (behind == nullptr || r.text.outputs() < behind->text.outputs())) {
-        behind = &r;
+      if (r.running && (shortest == nullptr || r.text.outputs() < shortest->text.outputs())) {
+        shortest = &r;
       }
     }
-    if (behind == nullptr) break;
-    behind->running = behind->text.advance(kTurn);
+    if (shortest == nullptr) break;
+    shortest->running = shortest->text.advance(kTurn);
   }
   std::vector<Generated> out;
   out.reserve(field.size());
@@ -277,7 +277,7 @@ nlohmann::json cost_document(const Model& model) {
 nlohmann::json document(const BenchFlags& f, const Model& model, std::size_t done,
                         std::size_t prompts, const std::string& command,
                         const nlohmann::json& drafters) {
-  nlohmann::json j = asked_json(f.run, model.chosen_precision());
+  nlohmann::json j = run_json(f.run, model.chosen_precision());
   j.update({{"forerun", FORERUN_VERSION},
             {"date", utc_date()},
             {"cpu", machine().cpu},

@@ -46,7 +46,7 @@ int certify_text(const CertifyFlags& f) {
       certify(model, drafter, prompts, f.tokens, options.max_tokens, options, listener);
   progress.clear();
   if (f.json) {
-    nlohmann::json j = asked_json(f.run, model.chosen_precision());
+    nlohmann::json j = run_json(f.run, model.chosen_precision());
     j.update(to_json(c));
     j.update({{"passed", passed(c)},
               {"temperature", options.sampling.temperature},

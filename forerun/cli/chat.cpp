@@ -77,7 +77,7 @@ int run_chat(const ChatFlags& f) {
     try {
       answer(model, drafter, options, talk, total);
     } catch (const UsageError& e) {
-      // The conversation outgrew the context, say: the user can clear it and go on.
+      // The conversation outgrew the context, say: the user can clear it and continue.
       talk.turns_.pop_back();
       note(fmt::format("{} (/clear starts over)", printable(e.what(), 1000)));
     }

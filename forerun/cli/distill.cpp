@@ -66,7 +66,7 @@ int run_distill(const DistillFlags& f) {
       note(fmt::format("{} prompts have no answer: too long, or not finished by the model",
                        d.dropped));
     }
-    if (d.interrupted) note("interrupted: the same command goes on from here");
+    if (d.interrupted) note("interrupted: the same command resumes it");
   }
   return d.interrupted ? 130 : 0;
 }
@@ -82,7 +82,7 @@ void add_distill(Command& program) {
   bind_model(command, f->model);
   command.add("--prompts", f->prompts, "JSON lines, each with a \"prompt\"");
   command.add("--self-prompts", f->options.self_prompts,
-              "Prompts that the model writes itself, behind those of the file",
+              "Prompts that the model writes itself, after those of the file",
               {.least = 0, .most = 2147483648.0});
   command.add("--out", f->out, "Folder of the answers; resumed if it holds some",
               {.required = true});
@@ -104,7 +104,7 @@ void add_distill(Command& program) {
   forerun distill -m model.gguf --prompts prompts.jsonl --out answers-0.7 --temp 0.7
   forerun distill -m model.gguf --self-prompts 20000 --out answers-own
 
-A drafter learns best from what its target says. Ctrl-C keeps what is finished, and the same command goes on
+A drafter learns best from texts of its target. Ctrl-C keeps what is finished, and the same command resumes
 from there. The folder holds token shards (safetensors: tokens, ends, prompts, ids), which forerun train reads.)");
   command.runs([f] { return run_distill(*f); });
 }

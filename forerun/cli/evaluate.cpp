@@ -90,7 +90,7 @@ Sampled sampled(const EvaluateFlags& f, const ImageReference& reference,
   if (out.interrupted) {
     note(fmt::format("interrupted: {} of {} images of each set are there{}",
                      out.sets.front().set.images.size(), plan.count,
-                     f.keep.empty() ? "" : "; the same command goes on"));
+                     f.keep.empty() ? "" : "; the same command resumes it"));
   }
   return out;
 }
@@ -210,7 +210,7 @@ void add_evaluate(Command& program) {
 
 cFID and c-sFID are Frechet distances of features of the classifier: not Inception FID, not comparable with published
 numbers, blind to small biases (`forerun certify` tests for those). The floor is what as many training images get.
-Ctrl-C reports on the images that are finished; with --keep the same command goes on where it was stopped, and a
+Ctrl-C reports on the images that are finished; with --keep the same command resumes where it was stopped, and a
 larger --count adds to what is there.)");
   command.runs([f, &command] {
     if (command.given("--model")) settle(f->run, command, {.image = 7});

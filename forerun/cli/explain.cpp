@@ -24,7 +24,7 @@ std::string acceptance_lines(const DraftLengthReport& r) {
 }  // namespace
 
 std::string explain(const DraftLengthReport& r) {
-  std::string out = "draft length, as learned while running:\n  target pass   ";
+  std::string out = "draft length, as measured while running:\n  target pass   ";
   for (const auto& p : r.pass) out += fmt::format(" {}: {:.2f} ms ", p.rows, 1e3 * p.seconds);
   out +=
       fmt::format("\n  drafter        {:.3f} ms a round, {:.3f} ms a token; rest {:.3f} ms\n",

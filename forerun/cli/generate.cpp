@@ -39,7 +39,7 @@ std::vector<Token> prompt_tokens(const Model& model, const GenerateFlags& f) {
 
 nlohmann::json document(const GenerateFlags& f, const Generated& g, std::size_t prompt_tokens,
                         const Model& model) {
-  nlohmann::json j = asked_json(f.run, model.chosen_precision());
+  nlohmann::json j = run_json(f.run, model.chosen_precision());
   j.update(to_json(g.statistics));
   j.update({{"text", g.text},
             {"tokens", g.tokens},

@@ -144,7 +144,7 @@ std::vector<std::string> inputs_of(const RunFlags& f) {
   return {f.model.path, path_of_drafter(f.draft.drafter), f.images.profile, f.images.options.vae};
 }
 
-nlohmann::json asked_json(const RunFlags& f, const ChosenPrecision& precision) {
+nlohmann::json run_json(const RunFlags& f, const ChosenPrecision& precision) {
   return {{"model", f.model.path},
           {"precision", std::string(name_of(precision.precision))},
           {"precision_reason", precision.reason},
@@ -221,7 +221,7 @@ ImageListener watching(Progress& progress) {
 
 nlohmann::json settings(const RunFlags& f, const DiffusionModel& model) {
   const ImageOptions& o = f.images.options;
-  nlohmann::json out = asked_json(f, model.chosen_precision());
+  nlohmann::json out = run_json(f, model.chosen_precision());
   out.update(step_settings(o, model));
   out.update({{"model_digest", model.digest()},
               {"dialect", f.images.dialect},

@@ -11,7 +11,7 @@
 
 namespace forerun::cli {
 
-/// What is asked of images alone.
+/// Flags of images alone.
 struct ImageFlags {
   std::string dialect = "reference", profile;
   std::vector<std::int64_t> classes;
@@ -52,8 +52,8 @@ ImageOptions image_options(const RunFlags& flags, const DiffusionModel& model);
 /// The files that a run reads, for `expect_apart`.
 std::vector<std::string> inputs_of(const RunFlags& flags);
 
-/// What a run was asked for, the same fields for texts and images.
-nlohmann::json asked_json(const RunFlags& flags, const ChosenPrecision& precision);
+/// The settings of a run, the same fields for texts and images.
+nlohmann::json run_json(const RunFlags& flags, const ChosenPrecision& precision);
 
 /// What the law of a step depends on besides model and class, as JSON fields.
 nlohmann::json step_settings(const ImageOptions& options, const DiffusionModel& model);
@@ -65,7 +65,7 @@ inline constexpr const char* kProfileFormat = "forerun relax profile 2";
 /// A bar over the steps of all images, drafts kept and rejected; stops at Ctrl-C.
 ImageListener watching(Progress& progress);
 
-/// What a run was asked for, as JSON fields.
+/// The settings of a run, as JSON fields.
 nlohmann::json settings(const RunFlags& flags, const DiffusionModel& model);
 nlohmann::json to_json(const ImageRun& run);
 nlohmann::json to_json(const ImageCertificate& certificate);

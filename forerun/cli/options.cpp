@@ -43,7 +43,7 @@ void bind_model(Command& command, ModelFlags& f, Makes makes, bool required) {
   command.group("");
 }
 
-AskedPrecision precision_of(const std::string& name) { return precision_from_name(name); }
+PrecisionRequest precision_of(const std::string& name) { return precision_from_name(name); }
 
 void note_precision(const ChosenPrecision& chosen) {
   if (chosen.fastest) return;
@@ -130,7 +130,7 @@ void bind_text(Command& command, GenerateOptions& o, DraftFlags& draft) {
   command.add("--min-p", o.sampling.min_p, "Drop tokens below this share of the likeliest one",
               {.least = 0, .most = 1});
   command.add("--stop", o.stop, "Text that ends the answer; may be given several times");
-  command.add("--ignore-end", o.ignore_end, "Go on behind end-of-sequence tokens");
+  command.add("--ignore-end", o.ignore_end, "Continue after end-of-sequence tokens");
   command.add("--draft-precision", draft.precision, "Precision of a drafting model",
               {.one_of = kPrecisions, .shows = "NAME"});
   command.group("");

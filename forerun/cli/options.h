@@ -33,7 +33,7 @@ void bind_model(Command& command, ModelFlags& flags, Makes makes = Makes::kTexts
 /// @throws UsageError  no such path, or no language model
 Model load_model(const ModelFlags& flags);
 /// Nothing for "auto".
-AskedPrecision precision_of(const std::string& name);
+PrecisionRequest precision_of(const std::string& name);
 void note_precision(const ChosenPrecision& chosen);
 
 /// How far is drafted, and what decides on drafts: the same flags for texts and images.

@@ -101,7 +101,7 @@ TEST(Report, HostileTextsStayTexts) {
   EXPECT_TRUE(page["drafters"][1]["by_category"].contains(kHostileShown));
 }
 
-TEST(Report, SurvivesWhateverIsMissingOrNoNumber) {
+TEST(Report, ToleratesMissingAndInvalidFields) {
   const json bad[] = {nullptr,
                       std::nan(""),
                       std::numeric_limits<double>::infinity(),
@@ -128,7 +128,7 @@ TEST(Report, SurvivesWhateverIsMissingOrNoNumber) {
             "Plain decoding: 20.0 tok/s");
 }
 
-TEST(Report, SaysWhatTheBestDrafterGives) {
+TEST(Report, ReportsTheBestDrafter) {
   const auto headline = [](double ratio) {
     return page_with({{"speedup_vs_none", ratio}})["headline"];
   };
@@ -141,7 +141,7 @@ TEST(Report, SaysWhatTheBestDrafterGives) {
   EXPECT_EQ(page_of(d)["headline"], "1.50 times the speed of plain decoding, with two-calls");
 }
 
-TEST(Report, SaysHowTheTextsCompare) {
+TEST(Report, ReportsHowTheTextsCompare) {
   const auto check = [](const json& change, const char* kind, const char* head, const char* row) {
     const json page = page_with(change);
     EXPECT_EQ(page["verdict"]["kind"], kind);

@@ -72,14 +72,14 @@ void add_train_dflash(Command& train) {
   dflash.add("--no-slot-state", f->dflash.slot_state,
              "Slots do not begin with the target's newest state (as the paper's)");
   dflash.add("--init", f->dflash.init,
-             "Folder of a drafter to go on from, with its design but for --block");
+             "Folder of a drafter to start from; its design is kept but for --block");
   dflash.add("--random", f->random, "Begin with random weights, not the target's last blocks");
   dflash.footer(R"(Examples:
   forerun distill -m model.gguf --prompts prompts.jsonl --out answers
   forerun train dflash --target model.gguf --data answers --out drafter --layers 2 --block 8
   forerun bench -m model.gguf --drafters none,dflash:drafter --prompts dev.jsonl
 
-Ctrl-C, or a kill, loses nothing but the steps since the last checkpoint: the same command goes on.)");
+Ctrl-C, or a kill, loses nothing but the steps since the last checkpoint: the same command resumes.)");
   dflash.runs([f, &dflash] { return run_train_dflash(*f, dflash); });
 }
 

@@ -27,16 +27,16 @@ void add_train_dit(Command& train) {
   app.add("--patch", f->dit.patch, "Side of a patch, in pixels");
   app.add("--side", f->dit.side,
           "Side that images are padded to, 0 = their own, to a multiple of the patch");
-  app.add("--drop", f->dit.drop, "Share of the images whose class is not told",
+  app.add("--drop", f->dit.drop, "Share of the images whose class is dropped",
           {.least = 0.0, .most = 1.0});
   app.add("--no-flip", f->dit.flip, "Without flipped images");
-  app.add("--init", f->dit.init, "Folder of a network to go on from, with its sizes");
+  app.add("--init", f->dit.init, "Folder of a network to start from, with its sizes");
   app.footer(R"(Examples:
   forerun train dit --data /usr/share/datasets/fashion-mnist --out dit --side 32
   forerun train dit --data photos --out dit --depth 12 --hidden 192 --heads 6 --patch 8
 
 Debian's package dataset-fashion-mnist holds images of the first form. Ctrl-C, or a kill, loses nothing but the steps
-since the last checkpoint: the same command goes on.)");
+since the last checkpoint: the same command resumes.)");
   app.runs([f, &app] {
     expect_no_design_beside_init(app, {"--depth", "--hidden", "--heads", "--patch", "--side"});
     return run_training(app, f->training, "img",

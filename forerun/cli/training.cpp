@@ -94,7 +94,7 @@ void bind_training(Command& app, TrainingFlags& flags, const std::string& what) 
   app.add("--weight-decay", o.weight_decay, "Of matrices");
   app.add("--clip", o.clip, "Largest norm of the gradient");
   app.add("--ema", o.ema, "Decay of the average of the weights, 0 = none");
-  app.add("--seed", o.seed, "Of data order, first weights and whatever else is drawn");
+  app.add("--seed", o.seed, "Of data order, initial weights and all random numbers of training");
   app.add("--checkpoint-seconds", o.checkpoint_seconds, "Time between checkpoints");
   app.add("--evaluate-steps", o.evaluate_steps, "Steps between held-out losses");
   app.add("--time-limit", o.time_limit, "Seconds after which it stops, to be resumed");
@@ -120,10 +120,10 @@ void expect_no_design_beside_init(const Command& app, std::initializer_list<cons
   if (!app.given("--init")) return;
   for (const char* flag : flags) {
     if (!app.given(flag)) continue;
-    throw UsageError(
-        fmt::format("{} goes with a network that is begun anew: --init goes on with the design of "
-                    "the one it names; leave out one of them",
-                    flag));
+    throw UsageError(fmt::format(
+        "{} is for a new network: --init keeps the design of the network that it names; "
+        "leave out one of them",
+        flag));
   }
 }
 

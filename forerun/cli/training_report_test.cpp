@@ -97,7 +97,7 @@ TEST(TrainingReport, HostileTextsStayTexts) {
   EXPECT_EQ(curve(page["figures"], "__proto__")["last"], 1.0);
 }
 
-TEST(TrainingReport, SurvivesWhateverIsMissingOrNoNumber) {
+TEST(TrainingReport, ToleratesMissingAndInvalidFields) {
   const json bad[] = {
       nullptr,          -1.0, 0, 1e300, "text", json::array(), json::object(), {{"step", nullptr}},
       {1, nullptr, "x"}};

@@ -6,15 +6,15 @@ namespace forerun {
 namespace {
 
 constexpr double kPrior = 0.5;
-constexpr double kPriorWorth = 2.0;  // counts
-constexpr double kWorth = 4.0;       // weight, in counts, of a borrowed probability
-constexpr double kSequenceWorth = 6.0;
+constexpr double kPriorWeight = 2.0;     // counts
+constexpr double kBorrowedWeight = 4.0;  // weight, in counts, of a borrowed probability
+constexpr double kSequenceWeight = 6.0;
 constexpr double kCountedRounds = 64.0;  // rounds
 constexpr double kSequenceMemory = 16.0;
 constexpr double kIdleSequenceMemory = 128.0;
 
-double rate(const Acceptance::Cell& c, double borrowed, double worth) noexcept {
-  return (c.kept + worth * borrowed) / (c.examined + worth);
+double rate(const Acceptance::Cell& c, double borrowed, double weight) noexcept {
+  return (c.kept + weight * borrowed) / (c.examined + weight);
 }
 
 void add(Acceptance::Cell& c, bool kept) noexcept {
@@ -30,8 +30,8 @@ void forget(Acceptance::Cell& c) noexcept {
 }  // namespace
 
 double SequenceBias::apply(double probability) const noexcept {
-  const double odds = (kept_ + kSequenceWorth) / (kept_expected_ + kSequenceWorth) *
-                      (dropped_expected_ + kSequenceWorth) / (dropped_ + kSequenceWorth);
+  const double odds = (kept_ + kSequenceWeight) / (kept_expected_ + kSequenceWeight) *
+                      (dropped_expected_ + kSequenceWeight) / (dropped_ + kSequenceWeight);
   return odds * probability / (odds * probability + 1.0 - probability);
 }
 
@@ -51,13 +51,13 @@ void SequenceBias::next_round() noexcept {
 double Acceptance::Along::next() noexcept {
   const std::size_t at = std::min(position_, kPositions - 1);
   ++position_;
-  return before_ = rate((*cells_)[at], before_, kWorth);
+  return before_ = rate((*cells_)[at], before_, kBorrowedWeight);
 }
 
 Acceptance::Along Acceptance::along(std::size_t confidence_bin) const noexcept {
-  const double all = rate(total_, kPrior, kPriorWorth);
+  const double all = rate(total_, kPrior, kPriorWeight);
   return {confidence_bins_[confidence_bin].cells,
-          rate(confidence_bins_[confidence_bin].total, all, kWorth)};
+          rate(confidence_bins_[confidence_bin].total, all, kBorrowedWeight)};
 }
 
 double Acceptance::probability(std::size_t confidence_bin, std::size_t position) const noexcept {

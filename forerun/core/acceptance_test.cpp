@@ -67,7 +67,7 @@ TEST(Acceptance, ForgetsWithinAHundredRoundsButNotWhileNothingIsExamined) {
   EXPECT_LE(a.cell(0, 0).examined, 64.0);
 }
 
-TEST(SequenceBias, ComparesASequenceWithItsLikeAndForgets) {
+TEST(SequenceBias, ComparesASequenceWithSimilarOnesAndForgets) {
   SequenceBias bias;
   EXPECT_EQ(bias.apply(0.7), 0.7);
   for (int i = 0; i < 40; ++i) {

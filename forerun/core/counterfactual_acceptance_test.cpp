@@ -34,7 +34,7 @@ TEST(CounterfactualAcceptance, JudgesACutDraftAsTheOutputsArriveUpToItsFirstMiss
   EXPECT_EQ(score.take(), Scores{});
 }
 
-TEST(CounterfactualAcceptance, GoesOnBehindWhatTheRuleKept) {
+TEST(CounterfactualAcceptance, ContinuesAfterTheKeptDrafts) {
   CounterfactualAcceptance counterfactual;
   Scorer score;
   counterfactual.add(0, Tokens{5, 6, 7, 8}, 2, Tokens{7}, score);  // 5, 6 kept; 7 was the bonus
@@ -46,7 +46,7 @@ TEST(CounterfactualAcceptance, GoesOnBehindWhatTheRuleKept) {
   EXPECT_EQ(score.take(), Scores{});
 }
 
-TEST(CounterfactualAcceptance, FollowsSeveralDraftsAndGivesUpTheOldest) {
+TEST(CounterfactualAcceptance, TracksSeveralDraftsAndDropsTheOldest) {
   CounterfactualAcceptance counterfactual;
   Scorer score;
   for (std::size_t g = 0; g < 9; ++g) counterfactual.add(g, Tokens{1, 1, 1}, 0, Tokens{}, score);

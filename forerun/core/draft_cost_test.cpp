@@ -25,7 +25,7 @@ TEST(DraftCost, FindsTheFixedPartAndThatOfAToken) {
   EXPECT_NEAR(cost.seconds(6), 0.010, 3e-4);
 }
 
-TEST(DraftCost, TakesAllToBePerTokenUntilTheNumberVaries) {
+TEST(DraftCost, AssumesAllCostPerTokenUntilTheNumberVaries) {
   DraftCost cost;
   for (int i = 0; i < 10; ++i) cost.observe(8, 0.008);
   EXPECT_NEAR(cost.fixed(), 0.0, 1e-12);

@@ -7,8 +7,9 @@
 namespace forerun {
 namespace {
 
-constexpr double kHopeless = 0.005;  // drafts with a lower survival probability are not considered
-constexpr std::size_t kProbe = 2;    // drafts
+constexpr double kLeastSurvival =
+    0.005;                         // drafts with a lower survival probability are not considered
+constexpr std::size_t kProbe = 2;  // drafts
 constexpr double kFewPasses = 3.0;
 constexpr double kDrift = 0.1;  // |log| of seconds
 
@@ -114,11 +115,11 @@ void DraftLength::survivals(const SequencePlan& sequence, const SequenceBias& bi
   double survival = 1.0;
   for (std::size_t j = 0; j < sequence.limit; ++j) {
     survival *= bias.apply(rates.next());
-    if (survival < kHopeless || !each(survival)) return;
+    if (survival < kLeastSurvival || !each(survival)) return;
   }
 }
 
-double DraftLength::promise(const SequencePlan& sequence) const {
+double DraftLength::best_throughput(const SequencePlan& sequence) const {
   check_confidence_bin(sequence.request, sequence.confidence_bin);
   if (!pass_.known()) return 0.0;
   const auto state = sequences_.find(sequence.request);

@@ -121,7 +121,7 @@ class DraftLength {
   /// The most outputs a second expected of this sequence alone, 0 drafts included: a drafter with
   /// two sources chooses by it. 0 while no pass is known.
   /// @throws std::invalid_argument  a confidence_bin out of range
-  double promise(const SequencePlan& sequence) const;
+  double best_throughput(const SequencePlan& sequence) const;
 
   /// Drops the statistics of a sequence that ends without being done.
   void forget(std::uint32_t request) { sequences_.erase(request); }

@@ -178,7 +178,7 @@ TEST(DraftLength, LearnsFromWhatItCutWithoutDraftingIt) {
   EXPECT_EQ(control.report().acceptance.size(), 4U);
 }
 
-TEST(DraftLength, AFoundDraftThatWasNotUsedIsJudgedToo) {
+TEST(DraftLength, AnUnusedDeterministicDraftIsJudgedToo) {
   DraftLength control;
   const Tokens draft{5, 6, 7};
   // The sequence had another draft, of confidence_bin 0, all of which was rejected.
@@ -198,13 +198,14 @@ TEST(DraftLength, AFoundDraftThatWasNotUsedIsJudgedToo) {
   EXPECT_GT(seen[2].probability, 0.5);
 }
 
-TEST(DraftLength, PromisesMoreOfWhatIsKeptOftenerAndCostsLess) {
+TEST(DraftLength, ExpectsHigherThroughputOfFrequentAcceptanceAndLowCost) {
   DraftLength control = seasoned({}, 40);
-  const double queried = control.promise({.request = 0, .limit = 4});
+  const double queried = control.best_throughput({.request = 0, .limit = 4});
   EXPECT_GT(queried, 300.0);  // outputs a second; 100 without drafts
-  EXPECT_GT(control.promise({.request = 0, .limit = 4, .deterministic = true}), 1.005 * queried);
-  EXPECT_NEAR(control.promise({.request = 0, .limit = 0}), 100.0, 5.0);
-  EXPECT_EQ(DraftLength().promise({.limit = 4}), 0.0);
+  EXPECT_GT(control.best_throughput({.request = 0, .limit = 4, .deterministic = true}),
+            1.005 * queried);
+  EXPECT_NEAR(control.best_throughput({.request = 0, .limit = 0}), 100.0, 5.0);
+  EXPECT_EQ(DraftLength().best_throughput({.limit = 4}), 0.0);
 }
 
 // Outputs lost on a text whose drafts are never kept, while those of another sequence always are.
@@ -245,7 +246,7 @@ TEST(DraftLength, ATextLosesNoMoreThanItsCredit) {
   EXPECT_GT(lost_on_a_bad_text(1e9, 20), 2.0);  // the cost of learning it from this text alone
 }
 
-TEST(DraftLength, APromptIsTakenInWhereTheTextMayStillBecomeLong) {
+TEST(DraftLength, APromptIsReadWhereTheTextMayStillBecomeLong) {
   DraftLength control = seasoned({}, 40);
   observe(control, {}, {.read = 500, .read_seconds = 0.05});
   plan(control, {{.request = 1, .limit = 8}});  // a plain round, as reference
@@ -272,7 +273,7 @@ TEST(DraftLength, ASequenceThatEndsIsForgotten) {
   EXPECT_EQ(control.report().acceptance.size(), 1U);
 }
 
-TEST(DraftLength, TimesThatAreNoneChangeNothing) {
+TEST(DraftLength, InvalidTimesChangeNothing) {
   DraftLength control = seasoned({}, 40), same = seasoned({}, 40);
   for (const double bad : {std::numeric_limits<double>::quiet_NaN(), -1.0, 0.0,
                            std::numeric_limits<double>::infinity()}) {
@@ -293,8 +294,9 @@ TEST(DraftLength, RefusesCountsAndBinsThatCannotBe) {
   EXPECT_THROW(observe(control, {{.confidence_bin = kConfidenceBins}}), std::invalid_argument);
   EXPECT_THROW(observe(control, {{.draft_confidence_bin = kConfidenceBins}}),
                std::invalid_argument);
-  EXPECT_THROW(static_cast<void>(control.promise({.limit = 1, .confidence_bin = kConfidenceBins})),
-               std::invalid_argument);
+  EXPECT_THROW(
+      static_cast<void>(control.best_throughput({.limit = 1, .confidence_bin = kConfidenceBins})),
+      std::invalid_argument);
   EXPECT_THROW(observe(control, {{.examined = 1, .accepted = 2}}), std::invalid_argument);
   EXPECT_THROW(observe(control, {{.examined = 3, .accepted = 1}}), std::invalid_argument);
 }

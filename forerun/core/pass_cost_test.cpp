@@ -12,7 +12,7 @@ namespace {
 
 using Point = PassCost::Point;
 
-TEST(PassCost, KnowsNothingBeforeThePass) {
+TEST(PassCost, IsUnknownBeforeTheFirstPass) {
   const PassCost cost;
   EXPECT_FALSE(cost.known());
   EXPECT_EQ(cost.seconds(1), 0.0);
@@ -52,7 +52,7 @@ TEST(PassCost, ABusyMomentHardlyMovesIt) {
   EXPECT_NEAR(cost.seconds(1), 0.010, 1e-4);
 }
 
-TEST(PassCost, ALastingChangeIsFollowedAlsoWhereNoPassWasSeen) {
+TEST(PassCost, ALastingChangeAlsoMovesUnobservedSizes) {
   PassCost cost;
   for (int i = 0; i < 20; ++i) cost.observe(1, 0.010);
   for (int i = 0; i < 40; ++i) cost.observe(8, 0.014);

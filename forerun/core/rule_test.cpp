@@ -106,7 +106,7 @@ TEST(TokenRule, UnderGreedyDecodingEveryRuleKeepsTheTargetsTokenAndNoOther) {
   }
 }
 
-TEST(TokenRule, CouplesTheStepItIsAskedFor) {
+TEST(TokenRule, CouplesTheRequestedStep) {
   const OwnedLaw certain = law_of({0.0, 0.0, 1.0});
   const OwnedLaw even = law_of({0.5, 0.5, 0.0});
   TokenDraft draft{.tokens = {0, 2}, .laws = {even, certain}, .origin = Origin::kSampled};

@@ -24,7 +24,7 @@ TEST(TokenSequence, CountsDownItsBudgetAndEndsWithIt) {
             (std::vector<Token>{1, 2}));
 }
 
-TEST(TokenSequence, IsAskedAfterEveryOutputWhetherItEnds) {
+TEST(TokenSequence, EndIsCheckedAfterEveryOutput) {
   TokenSequence sequence(9, 4, {0}, 10, [](Token t) { return t == 5; });
   EXPECT_TRUE(sequence.push(1));
   EXPECT_FALSE(sequence.push(5));

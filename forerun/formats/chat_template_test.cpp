@@ -55,7 +55,7 @@ TEST(ChatTemplate, MessagesItCannotWriteAreErrors) {
 }
 
 // Fragments of the models' templates, as they stand in GGUF or JSON files.
-TEST(ChatTemplate, TemplatesAreToldByTheirFragments) {
+TEST(ChatTemplate, TemplatesAreIdentifiedByTheirFragments) {
   const std::string turn =
       R"({{'<|im_start|>' + message['role'] + '\n' + message['content'] + '<|im_end|>' + '\n'}})";
   const std::string answer =

@@ -82,7 +82,7 @@ TEST(Gguf, CopiesAndMovesKeepTheFileMapped) {
   EXPECT_EQ(moved.find("q8")->bytes[0], std::byte(32 * 37 % 256));
 }
 
-TEST(Gguf, GettersSayWhatTheyFoundAndWanted) {
+TEST(Gguf, GettersNameTheFoundAndTheExpectedType) {
   const std::string text = testing::small_gguf();
   const Gguf file = *parse_gguf(bytes(text));
   EXPECT_EQ(file.get<std::int64_t>("llama.block_count"), 1);
@@ -149,7 +149,7 @@ struct Foreign {
   const char* says;
 };
 
-TEST(Gguf, SaysWhatAnotherFileSeemsToBe) {
+TEST(Gguf, ErrorsNameTheFormatOfAnotherFile) {
   using namespace std::literals;
   const Foreign cases[] = {
       {"big-endian", "FUGG"sv, "it is a big-endian GGUF file"},
@@ -315,7 +315,7 @@ TEST(Gguf, RefusesOffsetsThatDoNotFit) {
   EXPECT_EQ(message_of(b.bytes()), "tensor 'b' overlaps the one before it; the file is damaged");
 }
 
-TEST(Gguf, ShowsStrangeNamesSafely) {
+TEST(Gguf, EscapesControlCharactersInNames) {
   const std::string name = "\x1b[31m\n" + std::string(200, 'x');
   const std::string message = message_of(GgufBuilder().entry(name, 99, "").bytes());
   EXPECT_EQ(message.find("metadata '\\x1b[31m\\x0axxx"), 0u) << message;

@@ -69,7 +69,7 @@ TEST(Idx, EveryTruncationIsAnError) {
   }
 }
 
-TEST(Idx, SaysWhatIsMissingOrTooMuch) {
+TEST(Idx, ErrorsNameMissingAndExcessData) {
   const std::string file = idx_file({3, 5}, some_values(15));
   EXPECT_EQ(error_of(file.substr(0, 3)),
             "ends after 3 bytes, within the header of an IDX file; download it again");

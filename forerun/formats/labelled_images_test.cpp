@@ -43,7 +43,7 @@ void put(const TempFolder& folder, const std::string& name, const Image& image) 
 std::string digits(std::initializer_list<char> values) { return {values}; }
 
 // The data behind the header would take 3 GB, and are damaged: whoever unpacks them sees that.
-TEST(LabelledImages, UnpacksNothingThatTheHeadersDeny) {
+TEST(LabelledImages, DecompressesNothingIfTheHeadersDisagree) {
   const TempFolder folder;
   std::string packed = gzipped(idx_file({1 << 22, 28, 28}, some_values(1 << 20)));
   packed.resize(packed.size() / 2);
@@ -205,7 +205,7 @@ TEST(LabelledImages, NamesTheFirstImageThatDiffers) {
                 " is 2 x 3 with 1; make all images equal in size and channels");
 }
 
-TEST(LabelledImages, SaysWhatItExpected) {
+TEST(LabelledImages, ErrorsNameWhatWasExpected) {
   const TempFolder folder;
   EXPECT_EQ(error_of(folder.path()),
             folder.path().string() +

@@ -210,7 +210,7 @@ TEST(Png, RefusesOtherFiles) {
   EXPECT_EQ(error_of(""), "the file ends too early; write it again");
 }
 
-TEST(Png, RefusesClaimsBeforeTakingMemory) {
+TEST(Png, RefusesExcessiveSizesBeforeAllocating) {
   const auto claiming = [](std::uint32_t width, std::uint32_t height) {
     std::string file = build_png({.samples = {0}});
     file.replace(16, 8, testing::big_endian(width) + testing::big_endian(height));
@@ -228,7 +228,7 @@ TEST(Png, RefusesClaimsBeforeTakingMemory) {
   EXPECT_NE(claiming(0x80000000, 1), "no error");
 }
 
-TEST(Png, TheBestPackedImageIsNotTakenForDamaged) {
+TEST(Png, TheBestCompressedImageIsNotRefused) {
   Image image{.width = 2048, .height = 2048, .channels = 3, .pixels = {}};
   image.pixels.assign(std::size_t{3} << 22, 0);
   const Result<Image> parsed = parse_png(raw(encode_png(image)));

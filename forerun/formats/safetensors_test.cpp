@@ -94,7 +94,7 @@ TEST(Safetensors, EveryTruncationIsAnError) {
   expect_says("abc", "3 bytes are too few");
 }
 
-TEST(Safetensors, SaysWhatAnotherFileSeemsToBe) {
+TEST(Safetensors, ErrorsNameTheFormatOfAnotherFile) {
   expect_says("GGUF\x03" + std::string(30, '\0'), "not a safetensors file: it is a GGUF file");
   expect_says("version https://git-lfs.example/spec\n", "it is a Git LFS pointer");
   expect_says("PK\x03\x04" + std::string(30, 'x'), "it is a zip archive");

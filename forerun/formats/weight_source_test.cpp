@@ -49,7 +49,7 @@ TEST(WeightSource, IdsAreNoWeights) {
   }
 }
 
-TEST(WeightSource, TellsAGgufFileByItsFirstBytes) {
+TEST(WeightSource, IdentifiesAGgufFileByItsFirstBytes) {
   const testing::TempFolder folder;
   EXPECT_NE(load_weights(folder.write("blob", testing::small_gguf())).gguf(), nullptr);
 }
@@ -73,7 +73,7 @@ TEST(WeightSource, AMissingTensorIsNamedWithTheFile) {
   }
 }
 
-TEST(WeightSource, SaysWhatIsWrongWithTheFile) {
+TEST(WeightSource, ErrorsNameTheFault) {
   const testing::TempFolder folder;
   EXPECT_NE(error_of(folder.write("m.gguf", "<html>")).find("not a GGUF file: it is a web page"),
             std::string::npos);

@@ -60,7 +60,7 @@ TEST(AdaptiveDrafter, ADraftersPrefillIsNotThePriceOfADraft) {
   EXPECT_GT(tokens_per_round(adaptive, 60), 5.0);
 }
 
-TEST(AdaptiveDrafter, NeverAsksForMoreThanCanBeEmitted) {
+TEST(AdaptiveDrafter, NeverDraftsMoreThanCanBeEmitted) {
   AdaptiveDrafter<CountingDrafter> adaptive(CountingDrafter(), DraftLength({.adaptive = false}), 8);
   TokenSequence sequence(1, 0, {1, 2}, 4);
   TokenSequence* sequences[] = {&sequence};

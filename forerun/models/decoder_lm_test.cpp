@@ -87,7 +87,7 @@ TEST_P(Family, PackedSequencesMatchTransformers) {
 }
 
 // Remains of a rejected draft must have no effect: not in keys, not in values, not in positions.
-TEST_P(Family, TruncationForgetsRejectedTokens) {
+TEST_P(Family, TruncationDropsRejectedTokens) {
   const DecoderLm model = hugging_face();
   const Safetensors e = expected();
   const auto tokens = tokens_of(e, "tokens_0");
@@ -103,7 +103,7 @@ TEST_P(Family, TruncationForgetsRejectedTokens) {
   }
 }
 
-TEST_P(Family, KeepingRejectedTokensWouldBeSeen) {  // the control of the test above
+TEST_P(Family, KeepingRejectedTokensIsDetected) {  // the control of the test above
   const DecoderLm model = hugging_face();
   const Safetensors e = expected();
   const auto tokens = tokens_of(e, "tokens_0");

@@ -120,7 +120,7 @@ TEST(Gradients, RefuseWhatCannotBeTrained) {
   EXPECT_THROW(Gradients{none}, std::invalid_argument);
 }
 
-TEST(ClipFactor, BringsTheNormToTheLimitAndNotBelow) {
+TEST(ClipFactor, ReducesTheNormToTheLimitAndNoFurther) {
   EXPECT_EQ(clip_factor(0.5, 1.0), 1.0);
   EXPECT_EQ(clip_factor(4.0, 1.0), 0.25);
   EXPECT_EQ(clip_factor(4.0, 0.0), 1.0);

@@ -5,7 +5,7 @@
 namespace forerun {
 namespace {
 
-TEST(Pace, KnowsNothingBeforeTheFirstStep) { EXPECT_EQ(Pace().remaining(10), 0.0); }
+TEST(Pace, IsUnknownBeforeTheFirstStep) { EXPECT_EQ(Pace().remaining(10), 0.0); }
 
 TEST(Pace, LeavesTheFirstStepOutOnceThereIsAnother) {
   Pace pace;

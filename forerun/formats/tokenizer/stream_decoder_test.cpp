@@ -88,7 +88,7 @@ TEST(StreamDecoder, DropsTheSpaceOfEncodingOnlyAtTheStartOfAText) {
   EXPECT_EQ(rest, " the end");
 }
 
-TEST(StreamDecoder, ControlTokensShowOnlyWhereAsked) {
+TEST(StreamDecoder, ControlTokensShowOnlyOnRequest) {
   const Tokenizer tokenizer = trained("llama3");
   const std::vector<Token> ids = tokenizer.encode("a<|eot_id|>b", Special::kParse);
   EXPECT_EQ(tokenizer.decode(ids), "ab");

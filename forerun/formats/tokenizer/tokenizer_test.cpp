@@ -137,7 +137,7 @@ TEST(Tokenizer, SentencePieceDecodesToTheTextOfTheLibrary) {
   }
 }
 
-TEST(Tokenizer, SentencePieceFindsControlTokensOnlyWhereAsked) {
+TEST(Tokenizer, SentencePieceFindsControlTokensOnlyOnRequest) {
   const Tokenizer tokenizer = sentencepiece("sentencepiece");
   const Token turn = *tokenizer.token("<start_of_turn>");
   const std::vector<Token> parsed = tokenizer.encode("<start_of_turn>a", Special::kParse);

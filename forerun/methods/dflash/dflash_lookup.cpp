@@ -13,8 +13,9 @@ std::vector<SequencePlan> DFlashLookupDrafter::plan(std::span<TokenSequence* con
   for (std::size_t i = 0; i < sequences.size(); ++i) {
     SequencePlan& plan = plans[i];
     // If neither pays, the block is the one to probe: matches are judged without being used.
-    looks_up_[i] = plan.limit > 0 &&
-                   (blocks[i].limit == 0 || control.promise(plan) > control.promise(blocks[i]));
+    looks_up_[i] =
+        plan.limit > 0 && (blocks[i].limit == 0 ||
+                           control.best_throughput(plan) > control.best_throughput(blocks[i]));
     if (!looks_up_[i]) plan = blocks[i];
   }
   return plans;

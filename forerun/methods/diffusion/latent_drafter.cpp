@@ -35,36 +35,36 @@ void LatentDrafter::begin_with_a_pass(std::vector<Drafting>& drafting) const {
     const auto row = static_cast<std::int64_t>(i);
     predictor_->anchor(drafting[i].memory, drafting[i].sample->step(), drafting[i].sample->state(),
                        scores.output.noise[row], scores.output.feature[row]);
-    if (reuses_) drafting[i].guesses->emplace_back();  // the target's own, never discarded
+    if (reuses_) drafting[i].predictions->emplace_back();  // the target's own, never discarded
     add(drafting[i], std::move(scores.means[i]));
     drafting[i].draft->given = 1;
   }
 }
 
 // Drafts one transition of every sample.
-void LatentDrafter::guess(std::vector<Drafting*>& drafting) const {
+void LatentDrafter::predict(std::vector<Drafting*>& drafting) const {
   LatentRows rows;
   std::vector<LatentMemory*> memories;
   for (Drafting* d : drafting) {
     // The memory of that time, except for the noise of the state, which is the row's own.
     if (const Reused* r = d->reused()) {
       Latent drawn_with = std::move(d->memory.mean);
-      d->memory = r->guess.memory;
+      d->memory = r->prediction.memory;
       d->memory.mean = std::move(drawn_with);
     }
     rows.add(*d->sample, d->state(), d->sample->step() + d->draft->size());
-    if (reuses_) d->guesses->push_back({d->memory, {}});
+    if (reuses_) d->predictions->push_back({d->memory, {}});
     memories.push_back(&d->memory);
   }
   std::vector<Latent> means = predictor_->means(rows, memories);
   for (std::size_t i = 0; i < drafting.size(); ++i) {
     Drafting& d = *drafting[i];
-    if (reuses_) d.guesses->back().mean = means[i];
+    if (reuses_) d.predictions->back().mean = means[i];
     if (const Reused* r = d.reused()) {
       for (std::size_t j = 0; j < means[i].size(); ++j) {
-        means[i][j] += r->mean[j] - r->guess.mean[j];
+        means[i][j] += r->mean[j] - r->prediction.mean[j];
       }
-      if (r == &d.known->reused.back()) d.memory = d.known->behind;
+      if (r == &d.own->reused.back()) d.memory = d.own->after_last;
     }
     add(d, std::move(means[i]));
   }
@@ -77,9 +77,9 @@ std::vector<SequencePlan> LatentDrafter::plan(std::span<LatentSample* const> sam
   for (std::size_t i = 0; i < samples.size(); ++i) {
     const LatentSample& sample = *samples[i];
     // A sample's first drafts start from its first pass.
-    const bool known = calls_ == TargetCalls::kTwo || samples_.contains(sample.request());
+    const bool has_memory = calls_ == TargetCalls::kTwo || samples_.contains(sample.request());
     plans.push_back({.request = sample.request(),
-                     .limit = known ? most[i] : 0,
+                     .limit = has_memory ? most[i] : 0,
                      .confidence_bin = confidence_bin_of(sample)});
   }
   return plans;
@@ -90,24 +90,24 @@ std::vector<LatentDraft> LatentDrafter::propose(std::span<LatentSample* const> s
   std::vector<LatentDraft> drafts(samples.size());
   std::vector<Drafting> drafting;
   before_.clear();
-  guesses_.assign(samples.size(), {});
+  predictions_.assign(samples.size(), {});
   for (std::size_t i = 0; i < samples.size(); ++i) {
     const LatentSample& sample = *samples[i];
     before_.push_back(sample.state());
     if (lengths[i] == 0) continue;
     const auto found = samples_.find(sample.request());
-    const Known* known = found != samples_.end() ? &found->second : nullptr;
-    drafting.push_back({&sample, &drafts[i], known != nullptr ? known->memory : LatentMemory{},
-                        lengths[i], known, &guesses_[i]});
+    const SampleMemory* own = found != samples_.end() ? &found->second : nullptr;
+    drafting.push_back({&sample, &drafts[i], own != nullptr ? own->memory : LatentMemory{},
+                        lengths[i], own, &predictions_[i]});
   }
   if (calls_ == TargetCalls::kTwo) begin_with_a_pass(drafting);
   for (;;) {
-    std::vector<Drafting*> going_on;
+    std::vector<Drafting*> unfinished;
     for (Drafting& d : drafting) {
-      if (d.draft->size() < d.most) going_on.push_back(&d);
+      if (d.draft->size() < d.most) unfinished.push_back(&d);
     }
-    if (going_on.empty()) return drafts;
-    guess(going_on);
+    if (unfinished.empty()) return drafts;
+    predict(unfinished);
   }
 }
 
@@ -120,19 +120,19 @@ void LatentDrafter::anchor(LatentMemory& memory, const Passed& p, std::size_t ro
 
 // Keeps the output for the drafts after the newest output, which came from row `newest`; false if
 // there are none. The transition from the last of them was not predicted yet.
-bool LatentDrafter::reuse(const Passed& p, std::size_t newest, Known& known) const {
-  known.reused.clear();
+bool LatentDrafter::reuse(const Passed& p, std::size_t newest, SampleMemory& own) const {
+  own.reused.clear();
   const std::size_t last = p.draft.size();
   if (!reuses_ || newest == last) return false;
   for (std::size_t row = newest + 1; row <= last; ++row) {
     const std::span<const float> mean = p.verified.at(p.sample, row).mean;
-    Guess guess = row < last ? guesses_[p.sample][row] : Guess{};
-    known.reused.push_back({std::move(guess), Latent(mean.begin(), mean.end())});
+    Prediction prediction = row < last ? predictions_[p.sample][row] : Prediction{};
+    own.reused.push_back({std::move(prediction), Latent(mean.begin(), mean.end())});
   }
-  LatentMemory& memory = known.reused.back().guess.memory;
+  LatentMemory& memory = own.reused.back().prediction.memory;
   anchor(memory, p, last - 1);
   memory.mean = p.draft.means[last - 1];  // that state was drawn from the draft's Gaussian
-  known.behind = memory;
+  own.after_last = memory;
   return true;
 }
 
@@ -142,28 +142,28 @@ void LatentDrafter::observe(std::span<LatentSample* const> samples,
                             std::span<const Outcome> outcomes) {
   LatentRows rows;
   std::vector<LatentMemory*> memories;
-  std::vector<std::pair<Known*, Passed>> reusing;
+  std::vector<std::pair<SampleMemory*, Passed>> reusing;
   for (std::size_t i = 0; i < samples.size(); ++i) {
     const LatentSample& sample = *samples[i];
     if (sample.done()) {
       samples_.erase(sample.request());
       continue;
     }
-    Known& known = samples_[sample.request()];
+    SampleMemory& own = samples_[sample.request()];
     const Passed passed{verified, i, drafts[i], before_[i], sample.step() - outcomes[i].emitted};
     const std::size_t newest = outcomes[i].emitted - 1, last = drafts[i].size();
-    if (calls_ == TargetCalls::kOne) anchor(known.memory, passed, newest);
-    if (!reuse(passed, newest, known)) continue;
-    reusing.emplace_back(&known, passed);
-    memories.push_back(&known.behind);
+    if (calls_ == TargetCalls::kOne) anchor(own.memory, passed, newest);
+    if (!reuse(passed, newest, own)) continue;
+    reusing.emplace_back(&own, passed);
+    memories.push_back(&own.after_last);
     rows.add(sample, passed.state(last), passed.first + last);
   }
   if (reusing.empty()) return;
   std::vector<Latent> means = predictor_->means(rows, memories);
   for (std::size_t j = 0; j < reusing.size(); ++j) {
-    auto& [known, passed] = reusing[j];
-    known->reused.back().guess.mean = std::move(means[j]);
-    anchor(known->behind, passed, passed.draft.size());
+    auto& [own, passed] = reusing[j];
+    own->reused.back().prediction.mean = std::move(means[j]);
+    anchor(own->after_last, passed, passed.draft.size());
   }
 }
 

@@ -74,19 +74,19 @@ class LatentDrafter {
 
  private:
   // A predicted mean, and the memory it was made with.
-  struct Guess {
+  struct Prediction {
     LatentMemory memory;
     Latent mean;
   };
   // The output of a pass for a discarded state.
   struct Reused {
-    Guess guess;
+    Prediction prediction;
     Latent mean;  // the target's
   };
-  struct Known {
+  struct SampleMemory {
     LatentMemory memory;
     std::vector<Reused> reused;  // of the sample's next transitions, in order
-    LatentMemory behind;         // anchored at the last of them
+    LatentMemory after_last;     // anchored at the last of them
   };
   // The rows of a sample in a verifying pass: its state, then those of its drafts.
   struct Passed {
@@ -103,30 +103,30 @@ class LatentDrafter {
     LatentDraft* draft;
     LatentMemory memory;  // a copy: drafts may be discarded
     std::size_t most;
-    const Known* known;           // or null
-    std::vector<Guess>* guesses;  // one a draft, if they are reused
+    const SampleMemory* own;               // or null
+    std::vector<Prediction>* predictions;  // one a draft, if they are reused
     // The reused prediction of the transition that is drafted next, or null.
     const Reused* reused() const {
       const std::size_t i = draft->size();
-      return known != nullptr && i < known->reused.size() ? &known->reused[i] : nullptr;
+      return own != nullptr && i < own->reused.size() ? &own->reused[i] : nullptr;
     }
     const Latent& state() const {
       return draft->size() > 0 ? draft->values.back() : sample->state();
     }
   };
   void add(Drafting& d, Latent mean) const;
-  void guess(std::vector<Drafting*>& drafting) const;
+  void predict(std::vector<Drafting*>& drafting) const;
   void anchor(LatentMemory& memory, const Passed& passed, std::size_t row) const;
-  bool reuse(const Passed& passed, std::size_t newest, Known& known) const;
+  bool reuse(const Passed& passed, std::size_t newest, SampleMemory& own) const;
   void begin_with_a_pass(std::vector<Drafting>& drafting) const;
 
   std::shared_ptr<const StepPredictor> predictor_;
   TargetCalls calls_;
   DitTarget* target_;
   bool reuses_;
-  std::map<std::uint32_t, Known> samples_;   // by request
-  std::vector<Latent> before_;               // each sample's state as the round began
-  std::vector<std::vector<Guess>> guesses_;  // of each sample in this round
+  std::map<std::uint32_t, SampleMemory> samples_;     // by request
+  std::vector<Latent> before_;                        // each sample's state as the round began
+  std::vector<std::vector<Prediction>> predictions_;  // of each sample in this round
 };
 
 /// The same with an adaptive number of states.

@@ -352,7 +352,7 @@ class Biased final : public StepPredictor {
   DitTarget& target_;
 };
 
-TEST(LatentDrafter, AnErrorThatStaysIsMadeOnceAndThenCorrected) {
+TEST(LatentDrafter, AConstantErrorIsCorrectedAfterOneStep) {
   const Make biased = [](DitTarget& t) { return std::make_shared<Biased>(t); };
   for (const TargetCalls calls : {TargetCalls::kOne, TargetCalls::kTwo}) {
     const Sampled with = sampled(biased, {.slots = 8, .calls = calls, .images = 8});

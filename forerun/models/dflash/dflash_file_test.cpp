@@ -252,7 +252,7 @@ TEST(DFlashFile, EveryPublishedMixOfAttentionSurvivesTheConfig) {
                std::invalid_argument);
 }
 
-TEST(DFlashFile, NothingIsSavedOfAModelThatIsNotWhole) {
+TEST(DFlashFile, AnIncompleteModelIsNotSaved) {
   DFlash model = noisy_dflash(small_dflash({{}}), at::kFloat, 33);
   model.layers[0].up = at::Tensor();
   const testing::TempFolder folder;

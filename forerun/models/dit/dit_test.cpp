@@ -169,7 +169,7 @@ TEST(DitFile, ComesBackAsItWasWritten) {
 }
 
 // As in a converted checkpoint: with the positions, without a config.
-TEST(DitFile, ABareFileSaysItsOwnSizes) {
+TEST(DitFile, SizesAreReadFromABareFile) {
   const testing::TempFolder folder;
   DitConfig c = small();
   c.hidden = 64;  // heads of 64, as the published sizes have

@@ -201,7 +201,7 @@ TEST_F(Int8, AHadamardRowIsTheProductWithTheMatrix) {
 
 // The rotation keeps products and removes outliers of a row: one value, a few, all of one sign or
 // of a regular pattern.
-TEST_F(Int8, MixingKeepsProductsAndLevelsWhatStandsOut) {
+TEST_F(Int8, RotationKeepsProductsAndSpreadsOutliers) {
   for (const std::int64_t n : {16, 48, 64, 208, 576, 960, 1024, 1536, 4864}) {
     const auto size = static_cast<std::size_t>(n);
     const auto noise = normal(n);

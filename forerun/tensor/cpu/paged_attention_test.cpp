@@ -262,7 +262,7 @@ TEST_F(Attention, WhatAPageHeldBeforeDoesNotMatter) {
   EXPECT_EQ(seen[0], seen[1]);
 }
 
-TEST_F(Attention, WhoSeesAValueThatIsNotFiniteSaysSo) {
+TEST_F(Attention, NonFiniteValuesAreReported) {
   const Setting& s = settings().front();
   const Text t = text(300, s.shape.heads, s.shape.kv_heads, s.shape.head_dim);
   KvPages pages = pages_of(t, s);

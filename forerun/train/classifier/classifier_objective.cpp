@@ -8,7 +8,7 @@
 #include <utility>
 
 #include "forerun/models/classifier/classifier_file.h"
-#include "forerun/train/classifier/moved_images.h"
+#include "forerun/train/classifier/augmented_images.h"
 #include "forerun/train/parameters_of.h"
 
 namespace forerun {
@@ -44,12 +44,12 @@ LossSum ClassifierObjective::loss_of(const at::Tensor& x, const at::Tensor& labe
 
 LossSum ClassifierObjective::loss(std::span<const std::size_t> examples, std::uint64_t seed) {
   return loss_of(
-      moved_images(training_, examples, seed, {.flip = options_.flip, .shift = options_.shift}),
+      augmented_images(training_, examples, seed, {.flip = options_.flip, .shift = options_.shift}),
       labels_of(training_, examples), options_.smoothing);
 }
 
 LossSum ClassifierObjective::held_out_loss(std::span<const std::size_t> examples) {
-  return loss_of(moved_images(held_out_, examples), labels_of(held_out_, examples), 0.0);
+  return loss_of(augmented_images(held_out_, examples), labels_of(held_out_, examples), 0.0);
 }
 
 double ClassifierObjective::flops(std::span<const std::size_t> examples) const {

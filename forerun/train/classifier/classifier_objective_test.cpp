@@ -9,7 +9,7 @@
 #include <stdexcept>
 
 #include "forerun/models/classifier/classifier_file.h"
-#include "forerun/train/classifier/moved_images.h"
+#include "forerun/train/classifier/augmented_images.h"
 #include "forerun/train/trainer.h"
 #include "tests/support/temp_folder.h"
 
@@ -39,9 +39,9 @@ std::vector<std::size_t> all(std::size_t n) {
   return out;
 }
 
-TEST(MovedImages, AreThePixelsWhereNothingMoves) {
+TEST(AugmentedImages, AreThePixelsWhereNothingMoves) {
   const LabelledImages images = halves(5, 3);
-  const at::Tensor x = moved_images(images, all(5));
+  const at::Tensor x = augmented_images(images, all(5));
   ASSERT_EQ(x.sizes(), (std::vector<std::int64_t>{5, 3, 8, 8}));
   const auto* const values = x.const_data_ptr<float>();
   for (std::size_t i = 0; i < images.pixels.size(); ++i) {
@@ -51,9 +51,9 @@ TEST(MovedImages, AreThePixelsWhereNothingMoves) {
 
 // Each one is the image flipped or not, shifted by -2 to 2 in each direction, its edges repeated;
 // all of the 50 occur (in 2,000 draws one is missing with probability 1e-16).
-TEST(MovedImages, AreFlippedAndShiftedImages) {
+TEST(AugmentedImages, AreFlippedAndShiftedImages) {
   const LabelledImages images = halves(1);
-  const at::Tensor plain = moved_images(images, all(1))[0][0];
+  const at::Tensor plain = augmented_images(images, all(1))[0][0];
   const auto expected = [&](bool flip, std::int64_t across, std::int64_t down) {
     at::Tensor out = at::empty_like(plain);
     for (std::int64_t y = 0; y < 8; ++y) {
@@ -75,7 +75,7 @@ TEST(MovedImages, AreFlippedAndShiftedImages) {
   const at::Tensor possible = at::stack(choices);
   std::vector<int> met(50);
   for (std::uint64_t seed = 0; seed < 2000; ++seed) {
-    const at::Tensor x = moved_images(images, all(1), seed, {.flip = true, .shift = 2});
+    const at::Tensor x = augmented_images(images, all(1), seed, {.flip = true, .shift = 2});
     const at::Tensor off = (possible - x.view({1, 64})).abs().sum(1);
     ASSERT_EQ(off.min().item<float>(), 0.0F);
     ++met[static_cast<std::size_t>(off.argmin().item<std::int64_t>())];
@@ -83,14 +83,14 @@ TEST(MovedImages, AreFlippedAndShiftedImages) {
   for (const int times : met) EXPECT_GT(times, 0);
 }
 
-TEST(MovedImages, BelongToTheImageAndTheSeed) {
+TEST(AugmentedImages, BelongToTheImageAndTheSeed) {
   const LabelledImages images = halves(20);
   const std::vector<std::size_t> some = {7, 3}, other = {3};
-  const MoveOptions moves{.flip = true, .shift = 3};
-  EXPECT_TRUE(
-      at::equal(moved_images(images, some, 9, moves)[1], moved_images(images, other, 9, moves)[0]));
-  EXPECT_FALSE(
-      at::equal(moved_images(images, all(20), 9, moves), moved_images(images, all(20), 10, moves)));
+  const AugmentOptions moves{.flip = true, .shift = 3};
+  EXPECT_TRUE(at::equal(augmented_images(images, some, 9, moves)[1],
+                        augmented_images(images, other, 9, moves)[0]));
+  EXPECT_FALSE(at::equal(augmented_images(images, all(20), 9, moves),
+                         augmented_images(images, all(20), 10, moves)));
 }
 
 TEST(ClassifierLoss, IsTheSmoothedCrossEntropy) {
@@ -99,7 +99,7 @@ TEST(ClassifierLoss, IsTheSmoothedCrossEntropy) {
                                 {.flip = false, .shift = 0, .smoothing = 0.2});
   const LossSum sum = objective.loss(all(6), 5);
   const at::Tensor logs =
-      at::log_softmax(run_classifier(*model, moved_images(halves(6), all(6))).logits, 1);
+      at::log_softmax(run_classifier(*model, augmented_images(halves(6), all(6))).logits, 1);
   double expected = 0.0;
   int right = 0;
   for (std::int64_t i = 0; i < 6; ++i) {

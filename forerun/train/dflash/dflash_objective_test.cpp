@@ -242,7 +242,7 @@ TEST_F(DFlashAnchors, DependOnSeedAndDocumentAlone) {
   EXPECT_NEAR(both, loss({1, 0}, 5), 1e-5 * both);
 }
 
-TEST_F(DFlashAnchors, AreAsManyAsAskedForAndCoverEveryPlaceInTime) {
+TEST_F(DFlashAnchors, AreAsManyAsRequestedAndCoverEveryPosition) {
   DFlashObjective objective = parts.make();
   std::set<double> losses;
   for (std::uint64_t seed = 0; seed < 20; ++seed) {
@@ -283,7 +283,7 @@ TEST_F(DFlashAnchors, AStateStoreChangesTheLossByItsRoundingAndEpochsByNothing) 
   EXPECT_EQ(objective.loss(Indices{0, 1, 2, 3}, 1).loss.item<double>(), first);
 }
 
-TEST_F(DFlashAnchors, AStateStoreOfOtherDocumentsOrLayersIsBegunAnew) {
+TEST_F(DFlashAnchors, AStateStoreOfOtherDocumentsOrLayersIsReplaced) {
   const auto with_store = [&](ObjectiveParts p, const std::string& name) {
     p.options.state_store = (folder.path() / name).string();
     return p.make().loss(Indices{0}, 1).loss.item<double>();

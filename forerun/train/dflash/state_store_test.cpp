@@ -131,7 +131,7 @@ TEST_F(StateStoreFile, OneFileServesTwoAtATime) {
   EXPECT_TRUE(get(*a, 1) == get(*b, 1));
 }
 
-TEST_F(StateStoreFile, InUseItIsNotBegunAnew) {
+TEST_F(StateStoreFile, InUseItIsNotReplaced) {
   auto store = open();
   ASSERT_TRUE(put(*store, 0, random(3, 7)));
   const std::string before = read_file(path);

@@ -21,7 +21,7 @@ struct Reference {
   std::vector<Token> first = tokens_of(file, "tokens_0"), second = tokens_of(file, "tokens_1");
 };
 
-TEST(TargetStates, OfPackedDocumentsAreThoseOfTransformersInTheOrderAsked) {
+TEST(TargetStates, OfPackedDocumentsEqualTransformersInTheRequestedOrder) {
   const Reference r;
   const auto target = tiny_target();
   TargetStates states(target, head_of(*target), {1, 0});

@@ -47,7 +47,7 @@ std::vector<std::size_t> all(std::size_t n) {
   return out;
 }
 
-TEST(NoisyImages, AreWhatTheScheduleSays) {
+TEST(NoisyImages, FollowTheSchedule) {
   const LabelledImages images = halves(600);
   const auto which = all(600);
   const NoisyImages b = noisy_images(images, which, 3, {.drop = 0.25, .flip = false});
@@ -109,7 +109,7 @@ TEST(DitLoss, ImagesOfAnotherSizeAreRefused) {
 }
 
 // A resumed run must have the same data, including the held-out images.
-TEST(ImageFingerprint, TellsImagesAndTargetsApart) {
+TEST(ImageFingerprint, DiffersBetweenImagesAndTargets) {
   const auto target = noisy_dit();
   LabelledImages other = halves(4);
   other.pixels[70] ^= 1;

@@ -1,4 +1,4 @@
-#include "forerun/train/classifier/moved_images.h"
+#include "forerun/train/classifier/augmented_images.h"
 
 #include <ATen/ATen.h>
 #include <ATen/Parallel.h>
@@ -18,7 +18,7 @@ struct Move {
   std::int64_t across = 0, down = 0;
 };
 
-Move move_of(std::size_t image, std::uint64_t seed, const MoveOptions& o) {
+Move move_of(std::size_t image, std::uint64_t seed, const AugmentOptions& o) {
   const RngKey key{.seed = seed, .request = static_cast<std::uint32_t>(image)};
   const auto offset = [&](std::uint32_t what) {
     const double choices = 2.0 * static_cast<double>(o.shift) + 1.0;
@@ -43,8 +43,8 @@ void copy_plane(const std::uint8_t* from, std::int64_t height, std::int64_t widt
 
 }  // namespace
 
-at::Tensor moved_images(const LabelledImages& images, std::span<const std::size_t> which,
-                        std::uint64_t seed, const MoveOptions& options) {
+at::Tensor augmented_images(const LabelledImages& images, std::span<const std::size_t> which,
+                            std::uint64_t seed, const AugmentOptions& options) {
   const auto n = static_cast<std::int64_t>(which.size());
   const std::int64_t plane = images.height * images.width;
   at::Tensor out = at::empty({n, images.channels, images.height, images.width}, at::kFloat);
