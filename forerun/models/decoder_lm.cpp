@@ -14,38 +14,68 @@
 namespace forerun {
 namespace {
 
-void check(const DecoderLm& model, std::span<const SequenceSpan> sequences,
-           std::span<const std::int64_t> kept) {
+std::int64_t rows_of(const DecoderLm& model, const SequenceSpan& sequence) {
+  const std::size_t hidden = static_cast<std::size_t>(model.config.hidden);
+  if (sequence.embeddings.empty()) return static_cast<std::int64_t>(sequence.tokens.size());
+  if (!sequence.tokens.empty() || sequence.embeddings.size() % hidden != 0) {
+    throw std::invalid_argument(fmt::format(
+        "a pass: {} values of embeddings and {} tokens: give either, embeddings as rows "
+        "of {}",
+        sequence.embeddings.size(), sequence.tokens.size(), hidden));
+  }
+  return static_cast<std::int64_t>(sequence.embeddings.size() / hidden);
+}
+
+void check(const DecoderLm& model, const SequenceSpan& sequence, const RowPlan& plan) {
+  if (sequence.cache->pending()) {
+    throw std::invalid_argument(
+        "a pass: the cache has pending rows of the pass before: keep a path of them, or truncate");
+  }
+  const std::int64_t end = sequence.cache->length() + plan.depths();
+  if (end > model.config.context) {
+    throw std::invalid_argument(
+        fmt::format("{} positions do not fit the model's context of {}: shorten the prompt or ask "
+                    "for fewer tokens",
+                    end, model.config.context));
+  }
+  for (const Token t : sequence.tokens) {
+    if (t >= 0 && t < model.config.vocab) continue;
+    throw std::invalid_argument(
+        fmt::format("token {} lies outside the model's vocabulary of {}: was the text encoded "
+                    "with this model's tokenizer?",
+                    t, model.config.vocab));
+  }
+  for (const std::int32_t row : sequence.scored_rows) {
+    if (row >= 0 && row < plan.rows() && sequence.scored == 0) continue;
+    throw std::invalid_argument(fmt::format(
+        "a pass: logits of row {} of {} and of the last {}: ask for rows of the pass, or for the "
+        "last ones",
+        row, plan.rows(), sequence.scored));
+  }
+}
+
+std::vector<RowPlan> checked(const DecoderLm& model, std::span<const SequenceSpan> sequences,
+                             std::span<const std::int64_t> kept) {
   for (const std::int64_t block : kept) {
     if (block >= 0 && block < model.config.layers) continue;
     throw std::invalid_argument(fmt::format("block {} is wanted, the model has {}: 0 to {}", block,
                                             model.config.layers, model.config.layers - 1));
   }
+  std::vector<RowPlan> plans;
+  plans.reserve(sequences.size());
   for (const SequenceSpan& sequence : sequences) {
-    const auto end = sequence.cache->length() + static_cast<std::int64_t>(sequence.tokens.size());
-    if (end > model.config.context) {
-      throw std::invalid_argument(fmt::format(
-          "{} positions do not fit the model's context of {}: shorten the prompt or ask "
-          "for fewer tokens",
-          end, model.config.context));
-    }
-    for (const Token t : sequence.tokens) {
-      if (t < 0 || t >= model.config.vocab) {
-        throw std::invalid_argument(
-            fmt::format("token {} lies outside the model's vocabulary of {}: was the text encoded "
-                        "with this model's tokenizer?",
-                        t, model.config.vocab));
-      }
-    }
+    plans.push_back(RowPlan::of(rows_of(model, sequence), sequence.parents, sequence.groups));
+    check(model, sequence, plans.back());
   }
+  return plans;
 }
 
 // A pass either has memory for all its sequences, or takes none.
-void require_memory(std::span<const SequenceSpan> sequences) {
+void require_memory(std::span<const SequenceSpan> sequences, std::span<const RowPlan> plans) {
   std::map<const KvPool*, std::size_t> bytes;
-  for (const SequenceSpan& sequence : sequences) {
-    bytes[sequence.cache->pool().get()] +=
-        sequence.cache->bytes_to_reserve(static_cast<std::int64_t>(sequence.tokens.size()));
+  for (std::size_t i = 0; i < sequences.size(); ++i) {
+    const KvCache& cache = *sequences[i].cache;
+    bytes[cache.pool().get()] += cache.bytes_to_reserve(plans[i]);
   }
   for (const auto& [pool, needed] : bytes) {
     if (pool != nullptr) pool->require(needed);
@@ -54,28 +84,57 @@ void require_memory(std::span<const SequenceSpan> sequences) {
 
 // The rows of all sequences, concatenated.
 struct Packed {
-  at::Tensor ids;        // [rows] int64
+  at::Tensor hidden;     // [rows, hidden]
   at::Tensor positions;  // [rows] int64
   at::Tensor scored;     // [sum of scored] int64: rows whose logits are needed
 };
 
-Packed pack(std::span<const SequenceSpan> sequences) {
-  std::vector<std::int64_t> ids, positions, scored;
-  for (const SequenceSpan& sequence : sequences) {
-    const auto n = static_cast<std::int64_t>(sequence.tokens.size());
-    const auto first = static_cast<std::int64_t>(ids.size());
+// The input of the first block, [rows, hidden].
+at::Tensor embedded(const DecoderLm& model, std::span<const SequenceSpan> sequences) {
+  std::vector<std::int64_t> ids;
+  for (const SequenceSpan& s : sequences) ids.insert(ids.end(), s.tokens.begin(), s.tokens.end());
+  at::Tensor tokens = model.embedding.index_select(0, at::tensor(ids, at::kLong));
+  if (model.config.embedding_scale != 1.0) {
+    // The scale is rounded to the model's precision first, as the reference does.
+    tokens = tokens * at::scalar_tensor(model.config.embedding_scale, tokens.options());
+  }
+  std::vector<at::Tensor> parts;
+  std::int64_t row = 0;
+  for (const SequenceSpan& s : sequences) {
+    const auto n = static_cast<std::int64_t>(s.tokens.size());
+    if (n > 0) parts.push_back(tokens.narrow(0, row, n));
+    row += n;
+    if (s.embeddings.empty()) continue;
+    parts.push_back(
+        at::from_blob(const_cast<float*>(s.embeddings.data()),
+                      {static_cast<std::int64_t>(s.embeddings.size()) / model.config.hidden,
+                       model.config.hidden},
+                      at::kFloat)
+            .to(tokens.scalar_type()));
+  }
+  return parts.empty() ? tokens : parts.size() == 1 ? parts[0] : at::cat(parts);
+}
+
+Packed pack(const DecoderLm& model, std::span<const SequenceSpan> sequences,
+            std::span<const RowPlan> plans) {
+  std::vector<std::int64_t> positions, scored;
+  for (std::size_t s = 0; s < sequences.size(); ++s) {
+    const SequenceSpan& sequence = sequences[s];
+    const auto first = static_cast<std::int64_t>(positions.size());
+    const std::int64_t n = plans[s].rows();
     for (std::int64_t i = 0; i < n; ++i) {
-      ids.push_back(sequence.tokens[static_cast<std::size_t>(i)]);
-      positions.push_back(sequence.cache->length() + i);
+      positions.push_back(sequence.cache->length() + plans[s].depth(i));
       if (i >= n - sequence.scored) scored.push_back(first + i);
     }
+    for (const std::int32_t row : sequence.scored_rows) scored.push_back(first + row);
   }
-  return {at::tensor(ids, at::kLong), at::tensor(positions, at::kLong),
+  return {embedded(model, sequences), at::tensor(positions, at::kLong),
           at::tensor(scored, at::kLong)};
 }
 
 at::Tensor attention(const DecoderLm& model, std::int64_t index, const at::Tensor& x,
-                     const Rotation& rotate, std::span<const SequenceSpan> sequences) {
+                     const Rotation& rotate, std::span<const SequenceSpan> sequences,
+                     std::span<const RowPlan> plans) {
   const DecoderConfig& c = model.config;
   const auto i = static_cast<std::size_t>(index);
   const DecoderLayer& layer = model.layers[i];
@@ -95,10 +154,11 @@ at::Tensor attention(const DecoderLm& model, std::int64_t index, const at::Tenso
   std::vector<at::Tensor> out;
   out.reserve(sequences.size());
   std::int64_t row = 0;
-  for (const SequenceSpan& sequence : sequences) {
-    const auto n = static_cast<std::int64_t>(sequence.tokens.size());
-    sequence.cache->write(index, k.narrow(0, row, n), v.narrow(0, row, n));
-    out.push_back(attend(q.narrow(0, row, n), *sequence.cache, index, options));
+  for (std::size_t s = 0; s < sequences.size(); ++s) {
+    const std::int64_t n = plans[s].rows();
+    KvCache& cache = *sequences[s].cache;
+    cache.write(index, k.narrow(0, row, n), v.narrow(0, row, n));
+    out.push_back(attend(q.narrow(0, row, n), cache, index, plans[s], options));
     row += n;
   }
   return layer.output(out.size() == 1 ? out[0] : at::cat(out));
@@ -116,16 +176,16 @@ at::Tensor mlp(const DecoderLayer& layer, Activation activation, const at::Tenso
 
 // Copies the residual stream after block `index` to the sequences that need it.
 void keep_states(const at::Tensor& h, std::int64_t index, std::span<const SequenceSpan> sequences,
-                 std::span<const std::int64_t> kept) {
+                 std::span<const RowPlan> plans, std::span<const std::int64_t> kept) {
   const std::int64_t width = h.size(1);
   for (std::size_t j = 0; j < kept.size(); ++j) {
     if (kept[j] != index) continue;
     std::int64_t row = 0;
-    for (const SequenceSpan& sequence : sequences) {
-      const auto n = static_cast<std::int64_t>(sequence.tokens.size());
-      if (sequence.states != nullptr) {
+    for (std::size_t s = 0; s < sequences.size(); ++s) {
+      const std::int64_t n = plans[s].rows();
+      if (sequences[s].states != nullptr) {
         const auto all = static_cast<std::int64_t>(kept.size());
-        at::from_blob(sequence.states, {n, all, width}, at::kFloat)
+        at::from_blob(sequences[s].states, {n, all, width}, at::kFloat)
             .select(1, static_cast<std::int64_t>(j))
             .copy_(h.narrow(0, row, n));
       }
@@ -172,34 +232,28 @@ std::int64_t DecoderLm::weight_bytes() const {
 
 at::Tensor forward(const DecoderLm& model, std::span<const SequenceSpan> sequences,
                    std::span<const std::int64_t> kept) {
-  check(model, sequences, kept);
-  require_memory(sequences);
-  if (model.int8) return model.int8->forward(sequences, kept);
-  const Packed rows = pack(sequences);
-  for (const SequenceSpan& sequence : sequences) {
-    sequence.cache->reserve(static_cast<std::int64_t>(sequence.tokens.size()));
-  }
-  at::Tensor h = model.embedding.index_select(0, rows.ids);
-  if (model.config.embedding_scale != 1.0) {
-    // The scale is rounded to the model's precision first, as the reference does.
-    h = h * at::scalar_tensor(model.config.embedding_scale, h.options());
-  }
+  std::vector<RowPlan> plans = checked(model, sequences, kept);
+  require_memory(sequences, plans);
+  if (model.int8) return model.int8->forward(sequences, plans, kept);
+  const Packed rows = pack(model, sequences, plans);
+  for (std::size_t s = 0; s < sequences.size(); ++s) sequences[s].cache->reserve(plans[s]);
+  at::Tensor h = rows.hidden;
   const Rotation full = model.rope.at(rows.positions);
   const Rotation local = model.config.window > 0 ? model.local_rope.at(rows.positions) : full;
   for (std::int64_t i = 0; i < model.config.layers; ++i) {
     const DecoderLayer& layer = model.layers[static_cast<std::size_t>(i)];
-    at::Tensor a =
-        attention(model, i, layer.attention_norm(h),
-                  model.config.sliding[static_cast<std::size_t>(i)] ? local : full, sequences);
+    at::Tensor a = attention(model, i, layer.attention_norm(h),
+                             model.config.sliding[static_cast<std::size_t>(i)] ? local : full,
+                             sequences, plans);
     if (layer.attention_post_norm.defined()) a = layer.attention_post_norm(a);
     h = h + a;
     at::Tensor m = mlp(layer, model.config.activation, layer.mlp_norm(h));
     if (layer.mlp_post_norm.defined()) m = layer.mlp_post_norm(m);
     h = h + m;
-    keep_states(h, i, sequences, kept);
+    keep_states(h, i, sequences, plans, kept);
   }
-  for (const SequenceSpan& sequence : sequences) {
-    sequence.cache->advance(static_cast<std::int64_t>(sequence.tokens.size()));
+  for (std::size_t s = 0; s < sequences.size(); ++s) {
+    sequences[s].cache->advance(std::move(plans[s]));
   }
   if (rows.scored.numel() == 0) return at::empty({0, model.config.vocab}, at::kFloat);
   const at::Tensor last = model.final_norm(h.index_select(0, rows.scored));

@@ -58,23 +58,32 @@ enum class DecoderParts : std::uint8_t {
   kEnds,  ///< embedding, last norm and head, without the layers
 };
 
-/// The new tokens of one sequence in a packed pass.
+/// The new rows of one sequence in a packed pass. Without parents and groups they are a chain,
+/// which the pass keeps: the cache's length L grows by their number. Otherwise they are pending
+/// after it, and KvCache::keep chooses those that stay. RowPlan says what a row sees, and where it
+/// is.
 struct SequenceSpan {
-  KvCache* cache = nullptr;       ///< length L on entry, L + tokens.size() on return
-  std::span<const Token> tokens;  ///< at positions L, L + 1, ...
-  std::int64_t scored = 0;        ///< number of last tokens whose logits are needed
-  /// [tokens.size(), blocks * hidden] float32, or null: receives the residual stream after each of
-  /// the pass's `kept` blocks, in their order.
+  KvCache* cache = nullptr;
+  std::span<const Token> tokens;  ///< one for each row
+  std::int64_t scored = 0;        ///< number of last rows whose logits are needed
+  /// [rows, blocks * hidden] float32, or null: receives the residual stream after each of the
+  /// pass's `kept` blocks, in their order.
   float* states = nullptr;
+  std::span<const std::int32_t> parents;      ///< as RowPlan::of
+  std::span<const std::int32_t> groups;       ///< as RowPlan::of
+  std::span<const std::int32_t> scored_rows;  ///< rows whose logits are needed, if `scored` is 0
+  /// [rows, hidden] float32 in place of `tokens`: the rows' input to the first block, as it is.
+  std::span<const float> embeddings;
 };
 
-/// One pass over the tokens of several sequences: linear layers over all rows packed, attention per
+/// One pass over the rows of several sequences: linear layers over all rows packed, attention per
 /// sequence. Prefill and every later pass are this call.
 /// @param kept  zero-based ids of the blocks whose output sequences request in `states`
 /// @return  [sum of scored, vocab] float32 logits, sequence by sequence; a row predicts the token
 /// after its own
-/// @throws std::invalid_argument  an id outside the vocabulary, more positions than the context, or
-/// a missing block; KvPoolFull  the caches' pools have no memory for it. No cache has changed then.
+/// @throws std::invalid_argument  an id outside the vocabulary, more positions than the context, a
+/// missing block, a wrong plan, or a cache with pending rows; KvPoolFull  the caches' pools have no
+/// memory for it. No cache has changed then.
 at::Tensor forward(const DecoderLm& model, std::span<const SequenceSpan> sequences,
                    std::span<const std::int64_t> kept = {});
 

@@ -34,8 +34,8 @@ struct Int8Workspace {
   std::vector<std::int64_t> scored;
   struct Row {
     std::size_t sequence;
-    std::int64_t position;
-    Token token;
+    std::int64_t index;  // of the sequence's rows
+    std::int64_t position, place;
   };
   std::vector<Row> rows;
   std::vector<at::Tensor> logits;  // returned before; free again when no one else holds them
@@ -58,11 +58,12 @@ struct Int8Workspace {
 class Int8Pass {
  public:
   Int8Pass(const Int8Decoder& model, std::span<const SequenceSpan> sequences,
-           std::span<const std::int64_t> kept, int threads);
+           std::span<RowPlan> plans, std::span<const std::int64_t> kept, int threads);
   at::Tensor run();
 
  private:
   using Worker = ThreadTeam::Worker;
+  void add_sequence(std::size_t index);
   void work(Worker& w);
   void embed(std::int64_t row);
   // Copies a row of the residual stream after block `index` to its sequence, if needed.
@@ -93,6 +94,7 @@ class Int8Pass {
   const Int8Decoder& m_;
   const DecoderConfig& c_;
   std::span<const SequenceSpan> sequences_;
+  std::span<RowPlan> plans_;
   std::span<const std::int64_t> kept_;
   Int8Workspace& s_;
   int threads_;
@@ -105,27 +107,18 @@ class Int8Pass {
 };
 
 Int8Pass::Int8Pass(const Int8Decoder& model, std::span<const SequenceSpan> sequences,
-                   std::span<const std::int64_t> kept, int threads)
+                   std::span<RowPlan> plans, std::span<const std::int64_t> kept, int threads)
     : m_(model),
       c_(model.config_),
       sequences_(sequences),
+      plans_(plans),
       kept_(kept),
       s_(*model.workspace_),
       threads_(threads) {
   s_.sequences.clear();
   s_.rows.clear();
   s_.scored.clear();
-  for (std::size_t l = 0; l < sequences.size(); ++l) {
-    const auto n = static_cast<std::int64_t>(sequences[l].tokens.size());
-    const std::int64_t length = sequences[l].cache->length();
-    sequences[l].cache->reserve(n);
-    s_.sequences.push_back({&sequences[l].cache->pages(), length, n});
-    for (std::int64_t i = 0; i < n; ++i) {
-      if (i >= n - sequences[l].scored)
-        s_.scored.push_back(static_cast<std::int64_t>(s_.rows.size()));
-      s_.rows.push_back({l, length + i, sequences[l].tokens[static_cast<std::size_t>(i)]});
-    }
-  }
+  for (std::size_t l = 0; l < sequences.size(); ++l) add_sequence(l);
   rows_ = static_cast<std::int64_t>(s_.rows.size());
   qkv_width_ = (c_.heads + 2 * c_.kv_heads) * c_.head_dim;
   const std::int64_t inner = c_.heads * c_.head_dim;
@@ -150,12 +143,28 @@ Int8Pass::Int8Pass(const Int8Decoder& model, std::span<const SequenceSpan> seque
   s_.attention.plan(s_.sequences, threads);
 }
 
+void Int8Pass::add_sequence(std::size_t index) {
+  const SequenceSpan& sequence = sequences_[index];
+  const RowPlan& plan = plans_[index];
+  const std::int64_t n = plan.rows(), length = sequence.cache->length();
+  sequence.cache->reserve(plan);
+  const KvPages& pages = sequence.cache->pages();
+  s_.sequences.push_back({&pages, length, n, &plan});
+  const auto first = static_cast<std::int64_t>(s_.rows.size());
+  for (std::int64_t i = 0; i < n; ++i) {
+    if (i >= n - sequence.scored) s_.scored.push_back(first + i);
+    const std::int64_t position = length + plan.depth(i), branch = i - plan.straight();
+    s_.rows.push_back({index, i, position, branch < 0 ? position : pages.capacity() + branch});
+  }
+  for (const std::int32_t row : sequence.scored_rows) s_.scored.push_back(first + row);
+}
+
 at::Tensor Int8Pass::run() {
   constexpr std::int64_t kLayerPhases = 12, kOtherPhases = 5;
   const auto phases = static_cast<std::size_t>(c_.layers * kLayerPhases + kOtherPhases);
   ThreadTeam::instance().run(threads_, phases, [this](Worker& w) { work(w); });
-  for (const SequenceSpan& sequence : sequences_) {
-    sequence.cache->advance(static_cast<std::int64_t>(sequence.tokens.size()));
+  for (std::size_t l = 0; l < sequences_.size(); ++l) {
+    sequences_[l].cache->advance(std::move(plans_[l]));
   }
   return std::move(logits_);
 }
@@ -171,21 +180,24 @@ void Int8Pass::keep_state(std::int64_t r, std::int64_t index) const {
   const Int8Workspace::Row& row = s_.rows[static_cast<std::size_t>(r)];
   const SequenceSpan& sequence = sequences_[row.sequence];
   if (sequence.states == nullptr) return;
-  const std::int64_t first = s_.sequences[row.sequence].length;
   const auto all = static_cast<std::int64_t>(kept_.size());
   for (std::int64_t j = 0; j < all; ++j) {
     if (kept_[static_cast<std::size_t>(j)] != index) continue;
-    std::copy_n(hidden(r), c_.hidden,
-                sequence.states + ((row.position - first) * all + j) * c_.hidden);
+    std::copy_n(hidden(r), c_.hidden, sequence.states + (row.index * all + j) * c_.hidden);
   }
 }
 
 void Int8Pass::embed(std::int64_t r) {
   const Int8Workspace::Row& row = s_.rows[static_cast<std::size_t>(r)];
-  const auto* table =
-      reinterpret_cast<const std::uint16_t*>(m_.embedding_.const_data_ptr<at::BFloat16>());
-  k::widen_bf16(table + row.token * c_.hidden, c_.hidden, static_cast<float>(c_.embedding_scale),
-                hidden(r));
+  const SequenceSpan& sequence = sequences_[row.sequence];
+  if (sequence.embeddings.empty()) {
+    const auto* table =
+        reinterpret_cast<const std::uint16_t*>(m_.embedding_.const_data_ptr<at::BFloat16>());
+    k::widen_bf16(table + sequence.tokens[static_cast<std::size_t>(row.index)] * c_.hidden,
+                  c_.hidden, static_cast<float>(c_.embedding_scale), hidden(r));
+  } else {
+    std::copy_n(sequence.embeddings.data() + row.index * c_.hidden, c_.hidden, hidden(r));
+  }
   const std::int64_t half = c_.head_dim / 2;
   const auto rotate = [&](const std::vector<float>& frequencies, float* cos, float* sin) {
     for (std::int64_t j = 0; j < half; ++j) {
@@ -268,7 +280,7 @@ void Int8Pass::place(std::int64_t row, std::int64_t kv_head, std::int64_t index)
   }
   const Int8Workspace::Row& at = s_.rows[static_cast<std::size_t>(row)];
   const float* keys = turned(qkv + (c_.heads + kv_head) * dim, l.k_norm);
-  sequences_[at.sequence].cache->pages().write(index, kv_head, at.position, keys,
+  sequences_[at.sequence].cache->pages().write(index, kv_head, at.place, keys,
                                                qkv + (c_.heads + c_.kv_heads + kv_head) * dim);
 }
 
@@ -323,10 +335,10 @@ KvCache Int8Decoder::make_cache(std::shared_ptr<KvPool> pool) const {
   return KvCache(KvPages({config_.layers, config_.kv_heads, config_.head_dim}, std::move(pool)));
 }
 
-at::Tensor Int8Decoder::forward(std::span<const SequenceSpan> sequences,
+at::Tensor Int8Decoder::forward(std::span<const SequenceSpan> sequences, std::span<RowPlan> plans,
                                 std::span<const std::int64_t> kept) const {
   const std::scoped_lock only(one_pass_);
-  return Int8Pass(*this, sequences, kept, at::get_num_threads()).run();
+  return Int8Pass(*this, sequences, plans, kept, at::get_num_threads()).run();
 }
 
 std::int64_t Int8Decoder::weight_bytes() const noexcept {

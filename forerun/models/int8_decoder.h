@@ -28,9 +28,9 @@ struct Int8Layer {
 struct Int8Workspace;
 
 /// A decoder whose linear layers are int8 (Precision::kInt8), on processors with AVX-512 VNNI. One
-/// job runs through all layers on all threads. The logits of a token depend only on the tokens
-/// before it: bit for bit the same in a pass of one row or of many, with any other sequences, on
-/// any number of threads.
+/// job runs through all layers on all threads. The logits of a row depend only on the tokens that
+/// it sees: bit for bit the same in a chain or in a tree, in a pass of one row or of many, with any
+/// other sequences, on any number of threads.
 class Int8Decoder {
  public:
   Int8Decoder(const DecoderConfig& config, at::Tensor embedding, std::vector<Int8Layer> layers,
@@ -39,8 +39,9 @@ class Int8Decoder {
 
   KvCache make_cache(std::shared_ptr<KvPool> pool = nullptr) const;
   /// As `forward` of decoder_lm.h, which has checked the arguments.
-  at::Tensor forward(std::span<const SequenceSpan> sequences,
-                     std::span<const std::int64_t> kept = {}) const;
+  /// @param plans  of the sequences' rows; moved to the caches
+  at::Tensor forward(std::span<const SequenceSpan> sequences, std::span<RowPlan> plans,
+                     std::span<const std::int64_t> kept) const;
   /// Bytes that one pass reads of the weights.
   std::int64_t weight_bytes() const noexcept;
 

@@ -20,6 +20,26 @@ at::Tensor visible(std::int64_t n, std::int64_t length, std::int64_t begin,
   return seen;
 }
 
+// The same for the rows of a plan, whose keys follow the kept ones in the order of the rows.
+at::Tensor visible(const RowPlan& plan, std::int64_t length, std::int64_t begin,
+                   const std::optional<std::int64_t>& window) {
+  const std::int64_t n = plan.rows(), kept = length - begin, width = kept + n;
+  at::Tensor seen = at::zeros({n, width}, at::kBool);
+  for (std::int64_t r = 0; r < n; ++r) {
+    bool* row = seen.data_ptr<bool>() + r * width;
+    const std::int64_t position = length + plan.depth(r);
+    const std::int64_t first = window ? std::max(begin, position + 1 - *window) : begin;
+    if (first < length) std::fill(row + first - begin, row + kept, true);
+    std::int64_t at = length;
+    for (const std::int32_t j : plan.seen(r)) {
+      const std::int64_t away = at > position ? at - position : position - at;
+      if (j >= 0 && (!window || away < *window)) row[kept + j] = true;
+      ++at;
+    }
+  }
+  return seen;
+}
+
 at::Tensor capped_attention(const at::Tensor& q, const at::Tensor& k, const at::Tensor& v,
                             const at::Tensor& seen, const AttentionOptions& options) {
   at::Tensor scores = at::matmul(q, k.transpose(-1, -2)).to(at::kFloat) * options.scale;
@@ -33,7 +53,7 @@ at::Tensor capped_attention(const at::Tensor& q, const at::Tensor& k, const at::
 }  // namespace
 
 at::Tensor attend(const at::Tensor& q, const KvCache& cache, std::int64_t layer,
-                  const AttentionOptions& options) {
+                  const RowPlan& plan, const AttentionOptions& options) {
   const std::int64_t n = q.size(0), heads = q.size(1), dim = q.size(2);
   const std::int64_t length = cache.length();
   const std::int64_t begin =
@@ -46,7 +66,8 @@ at::Tensor attend(const at::Tensor& q, const KvCache& cache, std::int64_t layer,
   const at::Tensor rows = q.view({n, kv_heads, group, dim})
                               .permute({1, 2, 0, 3})
                               .reshape({1, kv_heads, group * n, dim});
-  at::Tensor seen = visible(n, length, begin, options.window);
+  at::Tensor seen = plan.chain() ? visible(n, length, begin, options.window)
+                                 : visible(plan, length, begin, options.window);
   if (seen.defined() && group > 1) seen = seen.repeat({group, 1});
 
   const at::Tensor out =

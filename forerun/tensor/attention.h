@@ -6,6 +6,7 @@
 #include <optional>
 
 #include "forerun/tensor/kv_cache.h"
+#include "forerun/tensor/row_plan.h"
 
 namespace forerun {
 
@@ -15,12 +16,12 @@ struct AttentionOptions {
   double softcap = 0.0;                ///< scores become c * tanh(score / c); 0 = none
 };
 
-/// Causal attention of new positions over a sequence's cache, which already holds their keys and
-/// values (written, not yet advanced). Query heads that share a key head are grouped, never
-/// expanded.
-/// @param q  [n, heads, head_dim] of the cache's dtype; row i is at position cache.length() + i
-/// @return   [n, heads * head_dim]
+/// Attention of new rows over a sequence's cache, which already holds their keys and values
+/// (written, not yet advanced). Query heads that share a key head are grouped, never expanded.
+/// @param q     [n, heads, head_dim] of the cache's dtype
+/// @param plan  of n rows: their positions, and whom they see
+/// @return      [n, heads * head_dim]
 at::Tensor attend(const at::Tensor& q, const KvCache& cache, std::int64_t layer,
-                  const AttentionOptions& options);
+                  const RowPlan& plan, const AttentionOptions& options);
 
 }  // namespace forerun

@@ -37,6 +37,7 @@ std::size_t KvCache::bytes_to_reserve(const RowPlan& rows) const noexcept {
 }
 
 void KvCache::reserve(const RowPlan& rows) {
+  if (pending_) throw std::logic_error("KvCache: reserve with pending rows; call keep or truncate");
   if (pages_) return pages_->reserve(length_, length_ + rows.depths(), rows.branches());
   const std::int64_t capacity = grown(length_ + rows.rows());
   if (capacity == capacity_) return;

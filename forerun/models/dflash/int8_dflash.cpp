@@ -135,9 +135,7 @@ Int8DFlashPass::Int8DFlashPass(const Int8DFlash& model, std::span<const BlockSpa
   const auto drafting = static_cast<std::int64_t>(s_.drafting.size());
   logits_ = at::empty({drafting, c_.draft_vocab}, at::kFloat);
   final_ = at::empty({drafting, c_.hidden}, at::kFloat);
-  const bool ahead = std::any_of(c_.attention.begin(), c_.attention.end(),
-                                 [](const LayerAttention& a) { return !a.causal; });
-  s_.attention.plan(s_.sequences, threads, ahead);
+  s_.attention.plan(s_.sequences, threads);
 }
 
 void Int8DFlashPass::add_sequence(std::size_t index) {
@@ -154,7 +152,7 @@ void Int8DFlashPass::add_sequence(std::size_t index) {
     }
     s_.slots.push_back({index, length + sequence.fresh + i, i});
   }
-  s_.sequences.push_back({&cache_of(sequence).pages(), length + sequence.fresh, slots});
+  s_.sequences.push_back({&cache_of(sequence).pages(), length + sequence.fresh, slots, &m_.block_});
 }
 
 Int8DFlash::Blocks Int8DFlashPass::run() {
@@ -258,7 +256,7 @@ void Int8DFlashPass::attention(Worker& w, std::int64_t index) {
        [&](std::int64_t i) { place(i / c_.kv_heads, i % c_.kv_heads, index); });
   if (slots_ == 0) return;
   const LayerAttention& mask = c_.attention[static_cast<std::size_t>(index)];
-  s_.attention.attend(w, index, {.window = mask.window, .causal = mask.causal});
+  s_.attention.attend(w, index, {.window = mask.window, .groups = !mask.causal});
   each(w, slots_, [&](std::int64_t s) {
     float* out = scratch(w);
     for (std::int64_t h = 0; h < c_.heads; ++h) s_.attention.output(s, h, out + h * c_.head_dim);
@@ -317,6 +315,8 @@ Int8DFlash::Int8DFlash(const DFlash& m)
       embedding_(m.embedding.to(at::kBFloat16).contiguous()),
       hidden_norm_(norm_of(m.hidden_norm, m.config.norm_eps)),
       norm_(norm_of(m.norm, m.config.norm_eps)),
+      block_(RowPlan::of(m.config.block, {},
+                         std::vector<std::int32_t>(static_cast<std::size_t>(m.config.block), 0))),
       workspace_(std::make_unique<Workspace>(PagedAttention({.heads = m.config.heads,
                                                              .kv_heads = m.config.kv_heads,
                                                              .head_dim = m.config.head_dim,

@@ -13,6 +13,7 @@
 #include "forerun/tensor/cpu/paged_attention.h"
 #include "forerun/tensor/kv_cache.h"
 #include "forerun/tensor/norm.h"
+#include "forerun/tensor/row_plan.h"
 
 namespace forerun {
 
@@ -45,6 +46,7 @@ class Int8DFlash : public DFlashPasses {
   std::vector<Layer> layers_;
   Int8Matrix markov_w2_;
   std::vector<float> frequencies_;
+  RowPlan block_;  // of the slots: a chain, one group
   std::unique_ptr<Workspace> workspace_;
   mutable std::mutex one_pass_;
 };

@@ -4,6 +4,7 @@
 #include <array>
 #include <cmath>
 #include <limits>
+#include <utility>
 
 namespace forerun {
 namespace {
@@ -24,23 +25,67 @@ PagedAttention::PagedAttention(Shape shape)
       dim_(KvPages::padded(shape.head_dim)),
       rotation_(KvPages::rotation(shape.head_dim)) {}
 
-void PagedAttention::plan(std::span<const Sequence> sequences, int threads, bool ahead) {
+void PagedAttention::add_rows(const Sequence& sequence) {
+  const RowPlan* plan =
+      sequence.plan != nullptr && !sequence.plan->chain() ? sequence.plan : nullptr;
+  for (std::int64_t i = 0; i < sequence.rows; ++i) {
+    if (plan == nullptr) {
+      const std::int64_t end = sequence.length + i + 1;
+      plan_.push_back({end - 1, end, end, {}});
+      continue;
+    }
+    const auto seen = plan->seen(i);
+    std::int64_t ordered = 0;
+    for (const auto end = static_cast<std::int64_t>(seen.size());
+         ordered < end && ordered < plan->straight() &&
+         seen[static_cast<std::size_t>(ordered)] == ordered;) {
+      ++ordered;
+    }
+    plan_.push_back({sequence.length + plan->depth(i),
+                     sequence.length + static_cast<std::int64_t>(seen.size()),
+                     sequence.length + ordered, seen});
+  }
+  if (plan != nullptr) {
+    branch_pages_ = std::max(branch_pages_, ceil_div(plan->branches(), avx512::kKeys));
+  }
+}
+
+PagedAttention::Item PagedAttention::item_of(std::size_t sequence, std::int64_t kv_head,
+                                             std::int64_t first, std::int64_t count) const {
+  constexpr std::int64_t kMost = std::numeric_limits<std::int64_t>::max();
+  Item item{.sequence = sequence,
+            .kv_head = kv_head,
+            .first = first,
+            .count = count,
+            .lowest = kMost,
+            .ordered = kMost};
+  for (std::int64_t i = 0; i < count; ++i) {
+    const Row& row = plan_[static_cast<std::size_t>(first_row_[sequence] + first + i)];
+    item.lowest = std::min(item.lowest, row.position);
+    item.causal_end = std::max(item.causal_end, row.position + 1);
+    item.end = std::max(item.end, row.end);
+    if (row.ordered < row.end) item.ordered = std::min(item.ordered, row.ordered);
+  }
+  item.chunks = ceil_div(item.end, kChunk);
+  return item;
+}
+
+void PagedAttention::plan(std::span<const Sequence> sequences, int threads) {
   sequences_.assign(sequences.begin(), sequences.end());
   first_row_.clear();
-  chunks_of_row_.clear();
+  plan_.clear();
   items_.clear();
-  rows_ = 0;
-  std::int64_t most_chunks = 1, blocks = 0;
+  branch_pages_ = 0;
+  std::int64_t blocks = 0, end = 1;
   const std::int64_t positions = std::max<std::int64_t>(1, kRows / group_);
   for (const Sequence& sequence : sequences_) {
-    first_row_.push_back(rows_);
-    rows_ += sequence.rows;
-    for (std::int64_t i = 0; i < sequence.rows; ++i) {
-      chunks_of_row_.push_back(ceil_div(sequence.length + (ahead ? sequence.rows : i + 1), kChunk));
-    }
-    most_chunks = std::max(most_chunks, ceil_div(sequence.length + sequence.rows, kChunk));
+    first_row_.push_back(static_cast<std::int64_t>(plan_.size()));
+    add_rows(sequence);
     blocks += ceil_div(sequence.rows, positions) * shape_.kv_heads;
   }
+  rows_ = static_cast<std::int64_t>(plan_.size());
+  for (const Row& row : plan_) end = std::max(end, row.end);
+  const std::int64_t most_chunks = ceil_div(end, kChunk);
   // Few rows: their chunks are spread over the threads, if the intermediate results are small.
   constexpr std::int64_t kMostHeld = std::int64_t{1} << 22;  // floats
   split_ = most_chunks > 1 && blocks < 4 * threads &&
@@ -50,17 +95,18 @@ void PagedAttention::plan(std::span<const Sequence> sequences, int threads, bool
     // Items that read the same keys are adjacent: the second finds them in the cache.
     for (std::int64_t head = 0; head < shape_.kv_heads; ++head) {
       for (std::int64_t first = 0; first < sequence.rows; first += positions) {
-        const std::int64_t count = std::min(positions, sequence.rows - first);
-        const std::int64_t seen = ahead ? sequence.rows : first + count;
-        const std::int64_t chunks = ceil_div(sequence.length + seen, kChunk);
-        if (!split_) items_.push_back({l, head, first, count, 0, chunks});
-        for (std::int64_t c = 0; split_ && c < chunks; ++c) {
-          items_.push_back({l, head, first, count, c, 1});
-        }
+        Item item = item_of(l, head, first, std::min(positions, sequence.rows - first));
+        if (!split_) items_.push_back(item);
+        const std::int64_t chunks = split_ ? std::exchange(item.chunks, 1) : 0;
+        for (item.chunk = 0; item.chunk < chunks; ++item.chunk) items_.push_back(item);
       }
     }
   }
-  const std::int64_t slots = rows_ * shape_.heads * (split_ ? most_chunks : 1);
+  make_room(threads, split_ ? most_chunks : 1);
+}
+
+void PagedAttention::make_room(int threads, std::int64_t chunks) {
+  const std::int64_t slots = rows_ * shape_.heads * chunks;
   const auto queries = static_cast<std::size_t>(rows_ * shape_.heads);
   queries_.room_for(queries * static_cast<std::size_t>(dim_));
   query_scales_.room_for(queries);
@@ -69,10 +115,13 @@ void PagedAttention::plan(std::span<const Sequence> sequences, int threads, bool
   if (parts_.size() < static_cast<std::size_t>(slots)) {
     parts_.resize(static_cast<std::size_t>(slots));
   }
-  scratch_rows_ = positions * group_;
+  scratch_rows_ = std::max<std::int64_t>(1, kRows / group_) * group_;
+  stride_ = kChunk + branch_pages_ * avx512::kKeys;
   scratch_.room_for(static_cast<std::size_t>(threads * scratch_size()));
-  weights_.room_for(static_cast<std::size_t>(threads * scratch_rows_ * kChunk));
+  weights_.room_for(static_cast<std::size_t>(threads * scratch_rows_ * stride_));
   thread_parts_.resize(static_cast<std::size_t>(threads * scratch_rows_));
+  values_.resize(static_cast<std::size_t>(threads * (kBlocks + branch_pages_)));
+  detours_.resize(static_cast<std::size_t>(threads));
 }
 
 void PagedAttention::set_query(std::int64_t row, std::int64_t head, const float* q, float scale) {
@@ -98,9 +147,9 @@ void PagedAttention::attend(ThreadTeam::Worker& worker, std::int64_t layer,
   });
 }
 
-// Scores, outputs and units, one after the other.
+// Scores, outputs, units and scores of branches, one after the other.
 std::int64_t PagedAttention::scratch_size() const noexcept {
-  return ceil_div(scratch_rows_ * (kChunk + dim_ + 1), 16) * 16;
+  return ceil_div(scratch_rows_ * (stride_ + dim_ + 1), 16) * 16;
 }
 
 PagedAttention::Scratch PagedAttention::scratch(int thread) noexcept {
@@ -108,24 +157,32 @@ PagedAttention::Scratch PagedAttention::scratch(int thread) noexcept {
   s.scores = scratch_.data() + thread * scratch_size();
   s.out = s.scores + scratch_rows_ * kChunk;
   s.units = s.out + scratch_rows_ * dim_;
-  s.weights = weights_.data() + thread * scratch_rows_ * kChunk;
+  s.branch_scores = s.units + scratch_rows_;
+  s.weights = weights_.data() + thread * scratch_rows_ * stride_;
   s.parts = thread_parts_.data() + thread * scratch_rows_;
+  s.values = values_.data() + thread * (kBlocks + branch_pages_);
+  s.detours = &detours_[static_cast<std::size_t>(thread)];
   return s;
 }
 
-avx512::Seen PagedAttention::seen_of(std::int64_t position, std::int64_t begin,
-                                     const Sequence& sequence, const Visibility& mask) noexcept {
-  std::int64_t end = mask.causal ? position + 1 : sequence.length + sequence.rows;
-  if (mask.window > 0) end = std::min(end, position + mask.window);
-  const std::int64_t first = mask.window > 0 ? position + 1 - mask.window : 0;
+avx512::Seen PagedAttention::seen_of(const Row& row, std::int64_t begin,
+                                     const Visibility& mask) noexcept {
+  std::int64_t end = mask.groups ? row.end : row.position + 1;
+  if (mask.window > 0) end = std::min(end, row.position + mask.window);
+  const std::int64_t first = mask.window > 0 ? row.position + 1 - mask.window : 0;
   return {std::clamp<std::int64_t>(first - begin, 0, kChunk),
           std::clamp<std::int64_t>(end - begin, 0, kChunk)};
 }
 
-bool PagedAttention::all_hidden(const Item& item, const Sequence& sequence, const Visibility& mask,
-                                std::int64_t begin, std::int64_t end) noexcept {
-  const std::int64_t first = sequence.length + item.first, last = first + item.count - 1;
-  return (mask.causal && begin > last) || (mask.window > 0 && first + 1 - mask.window >= end);
+void PagedAttention::find_detours(const Row& row, const Sequence& sequence, std::int64_t begin,
+                                  const avx512::Seen& seen, std::vector<Detour>& detours) {
+  detours.clear();
+  if (row.ordered >= row.end) return;
+  const std::int64_t straight = sequence.plan->straight();
+  for (std::int64_t at = std::max(seen.begin, row.ordered - begin); at < seen.end; ++at) {
+    const std::int64_t from = row.seen[static_cast<std::size_t>(begin + at - sequence.length)];
+    if (from < 0 || from >= straight) detours.push_back({at, from < 0 ? -1 : from - straight});
+  }
 }
 
 const std::uint8_t* PagedAttention::keys_of(std::size_t i, std::int64_t layer) const noexcept {
@@ -134,87 +191,140 @@ const std::uint8_t* PagedAttention::keys_of(std::size_t i, std::int64_t layer) c
   return sequences_[item.sequence].pages->keys(layer, item.kv_head, item.chunk * kBlocks);
 }
 
-void PagedAttention::score(const Item& item, std::int64_t layer, std::int64_t page,
-                           std::int64_t blocks, const Scratch& s) {
+void PagedAttention::score_page(const Item& item, std::int64_t layer, std::int64_t page, float* out,
+                                std::int64_t stride, const std::uint8_t* next) {
   const KvPages& pages = *sequences_[item.sequence].pages;
   const std::int64_t slot = index(first_row_[item.sequence] + item.first, item.kv_head * group_);
-  for (std::int64_t b = 0; b < blocks; ++b) {
-    const float* key_scales = pages.key_scales(layer, item.kv_head, page + b);
-    for (std::int64_t i = 0; i < 2 * avx512::kKeys; i += 16) __builtin_prefetch(key_scales + i);
-    avx512::key_product(
-        {.q = queries_.data() + slot * dim_,
-         .starts = starts_.data() + slot,
-         .keys = pages.keys(layer, item.kv_head, page + b),
-         .key_scales = key_scales,
-         .out = s.scores + b * avx512::kKeys,
-         .stride = kChunk,
-         .rows = item.count * group_,
-         .quads = dim_ / 4,
-         .next = b + 1 < blocks ? pages.keys(layer, item.kv_head, page + b + 1) : nullptr,
-         .also =
-             reinterpret_cast<const std::uint8_t*>(pages.values(layer, item.kv_head, page + b))});
+  const float* key_scales = pages.key_scales(layer, item.kv_head, page);
+  for (std::int64_t i = 0; i < 2 * avx512::kKeys; i += 16) __builtin_prefetch(key_scales + i);
+  avx512::key_product(
+      {.q = queries_.data() + slot * dim_,
+       .starts = starts_.data() + slot,
+       .keys = pages.keys(layer, item.kv_head, page),
+       .key_scales = key_scales,
+       .out = out,
+       .stride = stride,
+       .rows = item.count * group_,
+       .quads = dim_ / 4,
+       .next = next,
+       .also = reinterpret_cast<const std::uint8_t*>(pages.values(layer, item.kv_head, page))});
+}
+
+void PagedAttention::score(const Item& item, std::int64_t layer, const Extent& extent,
+                           const Scratch& s) {
+  const KvPages& pages = *sequences_[item.sequence].pages;
+  const std::int64_t branches = pages.capacity() / avx512::kKeys;
+  for (std::int64_t b = 0; b < extent.blocks; ++b) {
+    score_page(
+        item, layer, extent.page + b, s.scores + b * avx512::kKeys, kChunk,
+        b + 1 < extent.blocks ? pages.keys(layer, item.kv_head, extent.page + b + 1) : nullptr);
+  }
+  for (std::int64_t b = 0; b < extent.branches; ++b) {
+    score_page(item, layer, branches + b, s.branch_scores + b * avx512::kKeys,
+               extent.branches * avx512::kKeys, nullptr);
   }
 }
 
 void PagedAttention::weigh(const Item& item, std::int64_t layer, std::int64_t chunk,
-                           std::int64_t blocks, const Visibility& mask, const Scratch& s,
+                           const Extent& extent, const Visibility& mask, const Scratch& s,
                            avx512::SoftmaxPart* parts) {
   const Sequence& sequence = sequences_[item.sequence];
-  std::array<float, kChunk> scales;
-  for (std::int64_t b = 0; b < blocks; ++b) {
-    std::copy_n(sequence.pages->value_scales(layer, item.kv_head, chunk * kBlocks + b),
-                avx512::kKeys, scales.data() + b * avx512::kKeys);
+  const KvPages& pages = *sequence.pages;
+  std::array<float, kChunk> scales, own;
+  for (std::int64_t b = 0; b < extent.blocks; ++b) {
+    std::copy_n(pages.value_scales(layer, item.kv_head, extent.page + b), avx512::kKeys,
+                scales.data() + b * avx512::kKeys);
   }
-  const std::int64_t n = blocks * avx512::kKeys;
-  const std::int64_t slot = index(first_row_[item.sequence] + item.first, item.kv_head * group_);
+  const std::int64_t first = first_row_[item.sequence] + item.first;
+  const float* query_scales = query_scales_.data() + index(first, item.kv_head * group_);
   for (std::int64_t i = 0; i < item.count; ++i) {
-    const avx512::Seen seen =
-        seen_of(sequence.length + item.first + i, chunk * kChunk, sequence, mask);
-    for (std::int64_t r = i * group_; r < (i + 1) * group_; ++r) {
-      float* scores = s.scores + r * kChunk;
-      float scale = query_scales_.data()[slot + r];
-      if (shape_.softcap > 0.0) {
-        const auto cap = static_cast<float>(shape_.softcap);
-        for (std::int64_t j = seen.begin; j < seen.end; ++j) {
-          scores[j] = cap * std::tanh(scores[j] * scale / cap);
-        }
-        scale = 1.0F;
+    const Row& row = plan_[static_cast<std::size_t>(first + i)];
+    const avx512::Seen seen = seen_of(row, chunk * kChunk, mask);
+    const float* value_scales = scales.data();
+    find_detours(row, sequence, chunk * kChunk, seen, *s.detours);
+    if (!s.detours->empty()) {
+      std::copy_n(scales.data(), extent.blocks * avx512::kKeys, own.data());
+      for (const Detour& d : *s.detours) {
+        if (d.branch < 0) continue;
+        const std::int64_t place = pages.capacity() + d.branch;
+        own[static_cast<std::size_t>(d.at)] =
+            pages.value_scales(layer, item.kv_head, place / avx512::kKeys)[place % avx512::kKeys];
       }
-      parts[r] = avx512::weigh_row(scores, scale, scales.data(), seen, n, s.weights + r * kChunk,
-                                   s.units + r);
+      value_scales = own.data();
+    }
+    for (std::int64_t r = i * group_; r < (i + 1) * group_; ++r) {
+      parts[r] = weigh_row(r, query_scales[r], value_scales, seen, extent, s);
     }
   }
+}
+
+// Scores and weights of branches take part at their positions, as if they were in the pages there.
+avx512::SoftmaxPart PagedAttention::weigh_row(std::int64_t row, float scale,
+                                              const float* value_scales, const avx512::Seen& seen,
+                                              const Extent& extent, const Scratch& s) const {
+  float* scores = s.scores + row * kChunk;
+  std::uint8_t* weights = s.weights + row * stride_;
+  const std::int64_t n = extent.blocks * avx512::kKeys, branches = extent.branches * avx512::kKeys;
+  bool holes = false;
+  for (const Detour& d : *s.detours) {
+    if (d.branch >= 0) scores[d.at] = s.branch_scores[row * branches + d.branch];
+    holes |= d.branch < 0;
+  }
+  if (shape_.softcap > 0.0) {
+    const auto cap = static_cast<float>(shape_.softcap);
+    for (std::int64_t j = seen.begin; j < seen.end; ++j) {
+      scores[j] = cap * std::tanh(scores[j] * scale / cap);
+    }
+    scale = 1.0F;
+  } else if (holes) {
+    for (std::int64_t j = seen.begin; j < seen.end; ++j) scores[j] *= scale;
+    scale = 1.0F;  // infinity times a scale of zero would be NaN
+  }
+  for (const Detour& d : *s.detours) {
+    if (d.branch < 0) scores[d.at] = kHidden;
+  }
+  const avx512::SoftmaxPart part =
+      avx512::weigh_row(scores, scale, value_scales, seen, n, weights, s.units + row);
+  std::fill_n(weights + n, branches, std::uint8_t{0});
+  for (const Detour& d : *s.detours) {
+    if (d.branch >= 0) weights[n + d.branch] = std::exchange(weights[d.at], std::uint8_t{0});
+  }
+  return part;
 }
 
 void PagedAttention::attend_chunk(const Item& item, std::int64_t chunk, std::int64_t layer,
                                   const Visibility& mask, const Scratch& s,
                                   const std::uint8_t* next) {
   const Sequence& sequence = sequences_[item.sequence];
+  const KvPages& pages = *sequence.pages;
   const std::int64_t rows = item.count * group_;
-  const std::int64_t begin = chunk * kChunk;
-  const std::int64_t last =  // largest position that the item sees
-      sequence.length + (mask.causal ? item.first + item.count : sequence.rows) - 1;
-  const std::int64_t blocks = std::min(kBlocks, ceil_div(last + 1 - begin, avx512::kKeys));
+  const std::int64_t begin = chunk * kChunk, end = mask.groups ? item.end : item.causal_end;
   const std::int64_t slot = index(first_row_[item.sequence] + item.first, item.kv_head * group_);
   const bool in_place = split_ || chunk == 0;
   const std::int64_t place = (split_ ? chunk * rows_ * shape_.heads : 0) + slot;
+  Extent extent{chunk * kBlocks, std::min(kBlocks, ceil_div(end - begin, avx512::kKeys)), 0};
 
-  if (all_hidden(item, sequence, mask, begin, begin + blocks * avx512::kKeys)) {
+  if (begin >= end ||
+      (mask.window > 0 && item.lowest + 1 - mask.window >= begin + extent.blocks * avx512::kKeys)) {
     if (in_place) std::fill_n(parts_.begin() + place, rows, avx512::SoftmaxPart{kHidden, 0.0F});
     return;
   }
-  const std::int64_t page = chunk * kBlocks;
-  score(item, layer, page, blocks, s);
+  if (item.ordered < std::min(end, begin + kChunk)) {
+    extent.branches = ceil_div(sequence.plan->branches(), avx512::kKeys);
+  }
+  score(item, layer, extent, s);
   avx512::SoftmaxPart* parts = in_place ? parts_.data() + place : s.parts;
-  weigh(item, layer, chunk, blocks, mask, s, parts);
-  std::array<const std::int8_t*, kBlocks> values{};
-  for (std::int64_t b = 0; b < blocks; ++b) {
-    values[static_cast<std::size_t>(b)] = sequence.pages->values(layer, item.kv_head, page + b);
+  weigh(item, layer, chunk, extent, mask, s, parts);
+  const std::int64_t branches = pages.capacity() / avx512::kKeys;
+  for (std::int64_t b = 0; b < extent.blocks + extent.branches; ++b) {
+    s.values[b] = pages.values(layer, item.kv_head,
+                               b < extent.blocks ? extent.page + b : branches + b - extent.blocks);
   }
   float* out = in_place ? outputs_.data() + place * dim_ : s.out;
   avx512::value_product({.weights = s.weights,
-                         .values = values.data(),
-                         .pages = blocks,
+                         .stride = stride_,
+                         .values = s.values,
+                         .pages = extent.blocks + extent.branches,
                          .rows = rows,
                          .columns = dim_,
                          .units = s.units,
@@ -232,7 +342,8 @@ void PagedAttention::output(std::int64_t row, std::int64_t head, float* out) {
   const std::int64_t slot = index(row, head);
   float* sum = outputs_.data() + slot * dim_;
   avx512::SoftmaxPart total = parts_[static_cast<std::size_t>(slot)];
-  const std::int64_t chunks = split_ ? chunks_of_row_[static_cast<std::size_t>(row)] : 1;
+  const std::int64_t chunks =
+      split_ ? ceil_div(plan_[static_cast<std::size_t>(row)].end, kChunk) : 1;
   for (std::int64_t c = 1; c < chunks; ++c) {
     const std::int64_t place = c * rows_ * shape_.heads + slot;
     avx512::merge_softmax(sum, &total, outputs_.data() + place * dim_,

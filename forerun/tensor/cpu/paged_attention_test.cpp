@@ -46,6 +46,7 @@ class Attention : public testing::Test {
 struct Setting {
   PagedAttention::Shape shape;
   PagedAttention::Visibility mask = {};
+  bool block = false;  // the new rows see each other
 
   float scale() const { return 2.0F / std::sqrt(static_cast<float>(shape.head_dim)); }
 };
@@ -66,14 +67,21 @@ struct Rows {
   const Text* text;
   const KvPages* pages;
   std::int64_t first, count;
+  const RowPlan* plan = nullptr;
 };
 
 // Outputs [rows, heads * dim] of one pass over rows of several sequences.
 std::vector<std::vector<float>> pass(PagedAttention& a, const Setting& s,
                                      const std::vector<Rows>& sequences, int threads) {
   std::vector<PagedAttention::Sequence> plan;
-  for (const Rows& l : sequences) plan.push_back({l.pages, l.first, l.count});
-  a.plan(plan, threads, !s.mask.causal);
+  std::vector<RowPlan> blocks;
+  blocks.reserve(sequences.size());
+  for (const Rows& l : sequences) {
+    const std::vector<std::int32_t> one_group(static_cast<std::size_t>(l.count), 0);
+    blocks.push_back(RowPlan::of(l.count, {}, one_group));
+    plan.push_back({l.pages, l.first, l.count, s.block ? &blocks.back() : l.plan});
+  }
+  a.plan(plan, threads);
   std::int64_t row = 0;
   for (const Rows& l : sequences) {
     for (std::int64_t i = l.first; i < l.first + l.count; ++i, ++row) {
@@ -97,7 +105,7 @@ std::vector<std::vector<float>> pass(PagedAttention& a, const Setting& s,
 // Row `position` of a sequence whose new rows end before `end`.
 std::vector<double> expected(const Text& t, const Setting& s, std::size_t position,
                              std::size_t end) {
-  const std::size_t behind = s.mask.causal ? position + 1 : end;
+  const std::size_t behind = s.block ? end : position + 1;
   const auto dim = static_cast<std::size_t>(s.shape.head_dim);
   const auto group = static_cast<std::size_t>(s.shape.heads / s.shape.kv_heads);
   std::vector<double> out;
@@ -132,9 +140,8 @@ const std::vector<Setting>& settings() {
       {{.heads = 2, .kv_heads = 2, .head_dim = 256, .softcap = 0.0}},
       {{.heads = 2, .kv_heads = 1, .head_dim = 128, .softcap = 0.0}, {.window = 100}},
       {{.heads = 4, .kv_heads = 2, .head_dim = 32, .softcap = 0.0}, {.window = 1}},
-      {{.heads = 9, .kv_heads = 3, .head_dim = 64, .softcap = 0.0}, {.causal = false}},
-      {{.heads = 4, .kv_heads = 2, .head_dim = 32, .softcap = 0.0},
-       {.window = 3, .causal = false}}};
+      {{.heads = 9, .kv_heads = 3, .head_dim = 64, .softcap = 0.0}, {}, true},
+      {{.heads = 4, .kv_heads = 2, .head_dim = 32, .softcap = 0.0}, {.window = 3}, true}};
   return all;
 }
 
@@ -196,7 +203,7 @@ TEST_F(Attention, AFewLargeChannelsDoNotTakeTheOthersPrecision) {
 
 TEST_F(Attention, ARowIsTheSameInAnyCompany) {
   for (const Setting& s : settings()) {
-    if (!s.mask.causal) continue;  // there the rows of a pass see each other
+    if (s.block) continue;  // there the rows of a pass see each other
     const Text t = text(700, s.shape.heads, s.shape.kv_heads, s.shape.head_dim);
     const Text other = text(90, s.shape.heads, s.shape.kv_heads, s.shape.head_dim);
     const KvPages pages = pages_of(t, s), other_pages = pages_of(other, s);
@@ -273,6 +280,94 @@ TEST_F(Attention, NonFiniteValuesAreReported) {
   const auto out = pass(a, s, {{&t, &pages, 298, 2}}, 2);
   for (const float x : out[0]) EXPECT_TRUE(std::isfinite(x));
   EXPECT_TRUE(std::isnan(out[1][0]));
+}
+
+// A tree with blocks: rows of it follow earlier ones at random; some of them see a group.
+RowPlan random_plan(std::int64_t rows, bool groups, std::mt19937& random) {
+  std::vector<std::int32_t> parents, group(static_cast<std::size_t>(rows), -1);
+  for (std::int32_t i = 0; i < rows; ++i) {
+    const auto back = static_cast<std::int32_t>(random() % 4);
+    parents.push_back(std::max(-1, i - 1 - back));
+  }
+  // Rows of distinct depths: whatever stands between them on the way is a hole for the others.
+  const RowPlan plan = RowPlan::of(rows, parents, {});
+  for (std::int64_t row = rows - 1; groups && row >= 0; row = plan.parent(row)) {
+    if (random() % 2 == 0) group[static_cast<std::size_t>(row)] = 3;
+  }
+  return RowPlan::of(rows, parents, groups ? group : std::vector<std::int32_t>());
+}
+
+// Row `row` of a plan after `length` kept positions; its own values stand at length + row.
+std::vector<double> expected(const Text& t, const Setting& s, const RowPlan& plan,
+                             std::size_t length, std::int64_t row) {
+  Text seen;
+  const std::int64_t position = static_cast<std::int64_t>(length) + plan.depth(row);
+  std::vector<std::size_t> places;
+  for (std::size_t j = 0; j < length; ++j) {
+    if (s.mask.window == 0 || position - static_cast<std::int64_t>(j) < s.mask.window) {
+      places.push_back(j);
+    }
+  }
+  std::int64_t depth = 0;
+  for (const std::int32_t j : plan.seen(row)) {
+    const std::int64_t away = std::abs(plan.depth(row) - depth++);
+    if (j >= 0 && (s.mask.window == 0 || away < s.mask.window)) {
+      places.push_back(length + static_cast<std::size_t>(j));
+    }
+  }
+  for (const std::size_t place : places) {
+    seen.k.push_back(t.k[place]);
+    seen.v.push_back(t.v[place]);
+    seen.q.push_back(t.q[length + static_cast<std::size_t>(row)]);
+  }
+  Setting all = s;
+  all.mask.window = 0;
+  return expected(seen, all, places.size() - 1, places.size());
+}
+
+// Trees of every shape, with blocks and without, against the definition, and alone against in
+// company.
+TEST_F(Attention, RowsOfTreesAndBlocksMatchTheDefinition) {
+  for (const Setting& s : settings()) {
+    if (s.block) continue;
+    double error = 0.0, all = 0.0;
+    for (const std::int64_t length : {0, 1, 61, 250, 509}) {
+      for (const std::int64_t rows : {1, 13, 140}) {
+        for (const bool groups : {false, true}) {
+          const RowPlan plan = random_plan(rows, groups, random_);
+          const Text t = text(length + rows, s.shape.heads, s.shape.kv_heads, s.shape.head_dim);
+          KvPages pages({2, s.shape.kv_heads, s.shape.head_dim});
+          pages.reserve(0, length);
+          pages.reserve(length, length + plan.depths(), plan.branches());
+          for (std::int64_t i = 0; i < length + rows; ++i) {
+            const std::int64_t row = i - length, branch = row - plan.straight();
+            const std::int64_t place = branch < 0 ? i : pages.capacity() + branch;
+            for (std::int64_t h = 0; h < s.shape.kv_heads; ++h) {
+              pages.write(1, h, place,
+                          t.k[static_cast<std::size_t>(i)].data() + h * s.shape.head_dim,
+                          t.v[static_cast<std::size_t>(i)].data() + h * s.shape.head_dim);
+            }
+          }
+          PagedAttention a(s.shape);
+          const auto out = pass(a, s, {{&t, &pages, length, rows, &plan}}, 2);
+          const Text other = text(90, s.shape.heads, s.shape.kv_heads, s.shape.head_dim);
+          const KvPages other_pages = pages_of(other, s);
+          const auto packed =
+              pass(a, s, {{&other, &other_pages, 70, 3}, {&t, &pages, length, rows, &plan}}, 1);
+          for (std::int64_t r = 0; r < rows; ++r) {
+            const auto got = static_cast<std::size_t>(r);
+            EXPECT_EQ(packed[3 + got], out[got]);
+            const auto want = expected(t, s, plan, static_cast<std::size_t>(length), r);
+            for (std::size_t i = 0; i < want.size(); ++i) {
+              error += (out[got][i] - want[i]) * (out[got][i] - want[i]);
+              all += want[i] * want[i];
+            }
+          }
+        }
+      }
+    }
+    EXPECT_LT(error, 0.018 * 0.018 * all) << "dim " << s.shape.head_dim;
+  }
 }
 
 TEST_F(Attention, BothKernelsAgree) {

@@ -59,7 +59,7 @@ void key_tile(const KeyProduct& p, std::int64_t row, bool fetch) {
   }
 }
 
-// R rows, V vectors of 16 columns. Sums over a chunk fit 32 bits: 255 * 127 * 256 keys.
+// R rows, V vectors of 16 columns. Sums fit 32 bits: 255 * 127 * 256 weights that are not zero.
 template <int R, int V>
 void value_tile(const ValueProduct& p, std::int64_t row, std::int64_t column) {
   __m512i sum[R][V];
@@ -68,7 +68,7 @@ void value_tile(const ValueProduct& p, std::int64_t row, std::int64_t column) {
 #pragma GCC unroll 4
     for (int v = 0; v < V; ++v) sum[r][v] = _mm512_setzero_si512();
   }
-  const std::uint8_t* weights = p.weights + row * kChunk;
+  const std::uint8_t* weights = p.weights + row * p.stride;
   for (std::int64_t page = 0; page < p.pages; ++page) {
     const std::int8_t* values = p.values[page] + 4 * column;
     const std::uint8_t* next = V == 4 && row == 0 && page == 0 ? p.next : nullptr;
@@ -79,7 +79,7 @@ void value_tile(const ValueProduct& p, std::int64_t row, std::int64_t column) {
       prefetch<V>(next, k + column / 64 * (kKeys / 4));
 #pragma GCC unroll 6
       for (int r = 0; r < R; ++r) {
-        const __m512i w = spread(weights + r * kChunk);
+        const __m512i w = spread(weights + r * p.stride);
 #pragma GCC unroll 4
         for (int v = 0; v < V; ++v) sum[r][v] = _mm512_dpbusd_epi32(sum[r][v], w, in[v]);
       }

@@ -38,9 +38,11 @@ struct Seen {
 SoftmaxPart weigh_row(float* scores, float scale, const float* value_scales, const Seen& seen,
                       std::int64_t n, std::uint8_t* weights, float* unit);
 
-/// Weighted sums of values: out[r, d] = unit * sum over keys of weights[r, key] * value[key, d].
+/// Weighted sums of values: out[r, d] = unit * sum over keys of weights[r, key] * value[key, d]. At
+/// most 256 weights of a row are not zero: their sums are exact, in whatever order.
 struct ValueProduct {
-  const std::uint8_t* weights;        ///< [rows][256]
+  const std::uint8_t* weights;  ///< [rows][stride], of which 64 for each page
+  std::int64_t stride;
   const std::int8_t* const* values;   ///< one page each: [16][columns][4]
   std::int64_t pages, rows, columns;  ///< columns: a multiple of 16
   const float* units;                 ///< [rows]
