@@ -20,6 +20,7 @@
 #include "forerun/core/sampling_params.h"
 #include "forerun/core/statistics.h"
 #include "forerun/core/token.h"
+#include "forerun/engine/event.h"
 
 #pragma GCC visibility push(default)
 namespace forerun {
@@ -130,18 +131,7 @@ struct Listener {
   std::function<bool()> go_on;
 };
 
-enum class Finish : std::uint8_t { kLength, kEndToken, kStopString, kInterrupted };
-std::string_view name_of(Finish finish) noexcept;
-
-struct Generated {
-  std::string text;
-  std::vector<Token> tokens;
-  RunStatistics statistics;
-  double seconds =
-      0.0;  ///< of the rounds; the target's prefill is apart, a drafting model's is not
-  double prefill_seconds = 0.0;  ///< prompt passes before the first round
-  int prefill_passes = 0;        ///< of the whole batch
-  Finish finish = Finish::kLength;
+struct Generated : TextResult {
   Rule rule = Rule::kMaximal;
   bool exact = true;  ///< the rule keeps the target's law
   std::uint64_t seed = 0;

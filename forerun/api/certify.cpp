@@ -16,13 +16,13 @@ namespace {
 
 constexpr float kNegInf = -std::numeric_limits<float>::infinity();
 
-// Remembers the drafts of a run with one sequence.
-std::vector<JudgedDraft> record(const TextRound& round) {
+// Remembers the examined drafts of a text.
+std::vector<JudgedDraft> record(const TextRound& round, std::size_t index) {
   std::vector<JudgedDraft> out;
-  const TokenSequence& sequence = *round.sequences[0];
-  const TokenDraft& draft = round.drafts[0];
-  const std::size_t first = sequence.outputs().size() - round.outcomes[0].emitted;
-  for (std::size_t i = 0; i < round.outcomes[0].examined; ++i) {
+  const TokenSequence& sequence = *round.sequences[index];
+  const TokenDraft& draft = round.drafts[index];
+  const std::size_t first = sequence.outputs().size() - round.outcomes[index].emitted;
+  for (std::size_t i = 0; i < round.outcomes[index].examined; ++i) {
     JudgedDraft d{.output = first + i, .token = draft.tokens[i], .sampled = false, .law = {}};
     if (draft.origin == Origin::kSampled && i < draft.laws.size()) {
       const auto w = draft.laws[i].log_weights();
@@ -36,11 +36,11 @@ std::vector<JudgedDraft> record(const TextRound& round) {
 
 bool cuts(const SamplingParams& s) { return s.top_k > 0 || s.top_p < 1.0 || s.min_p > 0.0; }
 
-// The tokens that limits have left of each output's law, in a run with one sequence.
-std::vector<KeptTokens> kept_tokens(const TextRound& round) {
-  std::vector<KeptTokens> out(round.outcomes[0].emitted);
+// The tokens that limits have left of each output's law.
+std::vector<KeptTokens> kept_tokens(const TextRound& round, std::size_t index) {
+  std::vector<KeptTokens> out(round.outcomes[index].emitted);
   for (std::size_t i = 0; i < out.size(); ++i) {
-    const auto w = std::get<Categorical>(round.verified.at(0, i)).log_weights();
+    const auto w = std::get<Categorical>(round.verified.at(index, i)).log_weights();
     for (std::size_t t = 0; t < w.size(); ++t) {
       if (w[t] != kNegInf) out[i].emplace_back(static_cast<Token>(t), w[t]);
     }
@@ -273,11 +273,11 @@ Certificate fresh(const Model& target, const Drafter& drafter, const GenerateOpt
 TracedText traced(const Model& target, const Drafter& drafter, const std::vector<Token>& prompt,
                   const GenerateOptions& options, const Listener& listener) {
   TracedText t;
-  const auto observe = [&](const TextRound& round) {
+  const auto observe = [&](const TextRound& round, std::size_t index) {
     if (options.sampling.greedy()) return;
-    for (JudgedDraft& d : record(round)) t.drafts.push_back(std::move(d));
+    for (JudgedDraft& d : record(round, index)) t.drafts.push_back(std::move(d));
     if (!cuts(options.sampling)) return;
-    for (KeptTokens& k : kept_tokens(round)) t.kept.push_back(std::move(k));
+    for (KeptTokens& k : kept_tokens(round, index)) t.kept.push_back(std::move(k));
   };
   t.generated = std::move(run(target, drafter, {&prompt, 1}, options, listener, observe).front());
   return t;

@@ -100,12 +100,12 @@ Counterfactuals check_counterfactuals(const DiffusionModel& model, const ImageDr
   for (const auto& [place, decision] : original.decisions()) {
     ImageOptions one = options;
     one.first = place.first;
-    ImageSampling sampling(model, drafter, labels.subspan(place.first - options.first, 1), one,
-                           false);
-    sampling.samples().front().resample_from(place.second, ~options.seed);
     DecisionWatch watch({place});
+    ImageSampling sampling(model, drafter, labels.subspan(place.first - options.first, 1), one,
+                           {.resample = ImageRequest::Resample{place.second, ~options.seed},
+                            .each = std::ref(watch)});
     const auto go_on = [&] { return !watch.complete() && (!listener.go_on || listener.go_on()); };
-    sampling.run({.go_on = go_on}, std::ref(watch));
+    sampling.run({.go_on = go_on});
     if (!watch.complete()) break;  // interrupted
     ++out.places;
     out.violations += decision.same(watch.decisions().at(place)) ? 0 : 1;
@@ -123,15 +123,14 @@ bool ImageCertificate::passed() const noexcept {
 ImageCertificate certify_images(const DiffusionModel& model, const ImageDrafter& drafter,
                                 std::span<const std::int64_t> labels, const ImageOptions& options,
                                 const ImageListener& listener, std::size_t counterfactuals) {
-  ImageSampling sampling(model, drafter, labels, options, true);
   ImageCertificate out;
   std::map<std::uint32_t, DecidingDrafts> drafts;
   double variance = 0.0;
-  ImageJudge judge(sampling.target(), sampling.rule(), out, listener.go_on);
+  std::optional<ImageJudge> judge;
   DecisionWatch watch(seeded_places(options.seed, options.first, labels.size(),
                                     static_cast<std::size_t>(options.steps),
                                     options.fixed_draft ? counterfactuals : 0));
-  out.interrupted = !sampling.run(listener, [&](const ImageSampling::Round& round) {
+  const auto each = [&](const ImageSampling::Round& round) {
     watch(round);
     for (const ExaminedDraft& d : examined_drafts(round)) {
       const LatentSample& sample = *round.sequences[d.sample];
@@ -144,15 +143,18 @@ ImageCertificate certify_images(const DiffusionModel& model, const ImageDrafter&
     }
     for (LatentSample* sample : round.sequences) {
       if (!sample->done()) continue;
-      judge.judge(*sample, drafts[sample->request()]);
+      judge->judge(*sample, drafts[sample->request()]);
       drafts.erase(sample->request());
       sample->forget_states();
     }
-  });
-  for (const LatentSample& sample : sampling.samples()) {
-    if (!sample.done()) judge.judge(sample, drafts[sample.request()]);
+  };
+  ImageSampling sampling(model, drafter, labels, options, {.keep_states = true, .each = each});
+  judge.emplace(sampling.runner().target(), sampling.rule(), out, listener.go_on);
+  out.interrupted = !sampling.run(listener);
+  for (const LatentSample* sample : sampling.runner().samples()) {
+    judge->judge(*sample, drafts[sample->request()]);
   }
-  judge.finish();
+  judge->finish();
   if (!out.interrupted) {
     out.counterfactuals = check_counterfactuals(model, drafter, labels, options, listener, watch);
   }

@@ -9,7 +9,7 @@
 
 #include "forerun/text.h"
 #include "forerun/train.h"
-#include "tests/support/chat_model.h"
+#include "tests/support/tiny_dflash.h"
 #include "tests/support/tiny_prompts.h"
 
 namespace forerun {
@@ -18,59 +18,14 @@ namespace {
 using testing::options;
 using testing::prompt;
 
-const testing::TempFolder& kept() {
-  static const testing::TempFolder folder;
-  return folder;
-}
+using Kind = testing::DFlashKind;
 
-const Model& tiny() {
-  static const Model model = Model::load(testing::make_chat_model(kept().path() / "model"));
-  return model;
-}
-
-const std::string& answers() {
-  static const std::string path = [] {
-    std::vector<std::string> prompts;
-    for (int i = 0; i < 12; ++i) prompts.push_back("question " + std::to_string(i));
-    DistillOptions o;
-    o.generate.sampling.temperature = 1.0;
-    o.generate.max_tokens = 32;
-    o.generate.ignore_end = true;
-    const std::string out = (kept().path() / "answers").string();
-    distill(tiny(), prompts, out, o);
-    return out;
-  }();
-  return path;
-}
-
-struct Kind {
-  std::int64_t block = 8;
-  bool next = true, dspark = true, reduced = false;
-};
+const Model& tiny() { return testing::chat_model(); }
 
 // A folder with a network that has hardly begun to learn.
 class Network {
  public:
-  explicit Network(const Kind& kind) {
-    DFlashTraining o;
-    o.block = kind.block;
-    o.features = {0, 1};
-    o.predicts_next = kind.next;
-    o.markov_rank = kind.dspark ? 16 : 0;
-    o.confidence = kind.dspark;
-    o.slot_state = kind.dspark;
-    o.draft_vocab = kind.reduced ? 100 : 0;
-    o.from_target = false;
-    o.loss.anchors = 4;
-    o.loss.held_out = 0.0;
-    TrainOptions t;
-    t.out = path();
-    t.steps = 3;
-    t.batch = 4;
-    t.bf16 = false;
-    t.threads = 1;
-    train_dflash(tiny(), {answers()}, o, t);
-  }
+  explicit Network(const Kind& kind) { testing::make_tiny_dflash(kind, path()); }
   std::string path() const { return folder_.path().string(); }
   Drafter drafter(const std::string& suffix = "") const {
     return Drafter::load("dflash:" + path() + suffix, tiny());

@@ -3,8 +3,11 @@
 #include <functional>
 #include <memory>
 #include <optional>
+#include <span>
 #include <string>
+#include <vector>
 
+#include "forerun/engine/image_runner.h"
 #include "forerun/image.h"
 #include "forerun/methods/diffusion/latent_drafter.h"
 #include "forerun/models/dit/dit.h"
@@ -24,40 +27,50 @@ struct ImageDrafter::Impl {
   std::function<std::shared_ptr<const StepPredictor>(DitTarget&)> predictor;
 };
 
-/// The parts of one run of sampling. What refers to each other stays where it is.
+/// One run of sampling: a loop over the steps of an ImageRunner.
 class ImageSampling {
  public:
+  using Round = ImageRunner::Round;
+  struct Extras {
+    bool keep_states = false;
+    std::size_t previews = 0;  ///< of the first image
+    std::optional<ImageRequest::Resample> resample = std::nullopt;
+    std::function<void(const Round&)> each = {};         ///< sees every round
+    std::function<void(const Event&)> on_event = {};  ///< an image's id is its index in `labels`
+  };
   /// @throws UsageError
   ImageSampling(const DiffusionModel& model, const ImageDrafter& drafter,
-                std::span<const std::int64_t> labels, const ImageOptions& options, bool keep);
+                std::span<const std::int64_t> labels, const ImageOptions& options, Extras extras);
   ImageSampling(const ImageSampling&) = delete;
   ImageSampling& operator=(const ImageSampling&) = delete;
 
-  using Round = forerun::Round<LatentSample, LatentDraft, DitTarget::Verified>;
-  /// Runs to the end, or until the listener says so; `each` sees every round.
+  /// Runs to the end, or until the listener says so.
   /// @return  false if it was interrupted
-  bool run(const ImageListener& listener, const std::function<void(const Round&)>& each);
+  bool run(const ImageListener& listener);
 
-  DitTarget& target() noexcept { return target_; }
-  const DdpmSchedule& schedule() const noexcept { return schedule_; }
-  const LatentRule& rule() const noexcept { return rule_; }
-  const std::vector<LatentSample>& samples() const noexcept { return samples_; }
-  std::vector<LatentSample>& samples() noexcept { return samples_; }
+  ImageRunner& runner() noexcept { return runner_; }
+  const DdpmSchedule& schedule() const noexcept { return runner_.setting().schedule; }
+  const LatentRule& rule() const noexcept { return runner_.setting().rule; }
   const RunStatistics& statistics() const noexcept { return statistics_; }
   double seconds() const noexcept { return seconds_; }
 
  private:
-  ImageOptions options_;
-  DdpmSchedule schedule_;
-  ImageLabels labels_;
-  GuidedDit model_;
-  DitTarget target_;
-  LatentRule rule_;
-  std::optional<AdaptiveLatentDrafter> drafter_;
-  std::vector<LatentSample> samples_;
+  void observe(const Round& round);
+
+  Extras extras_;
   RunStatistics statistics_;
+  ImageProgress progress_;
   double seconds_ = 0.0;
+  ImageRunner runner_;
 };
+
+/// @throws UsageError  classes or options out of range
+void check_images(const DiffusionModel& model, std::span<const std::int64_t> labels,
+                  const ImageOptions& options);
+/// What the images of such a run have in common.
+/// @throws UsageError
+ImageSetting image_setting(const DiffusionModel& model, const ImageDrafter& drafter,
+                           const ImageOptions& options);
 
 /// A draft that a rule examined: the step it is of, and how far it was off.
 struct ExaminedDraft {

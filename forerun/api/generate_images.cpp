@@ -40,57 +40,6 @@ GuidedDit guided_model(const DiffusionModel& model, const ImageOptions& o) {
   }
 }
 
-void check(const DiffusionModel& model, std::span<const std::int64_t> labels,
-           const ImageOptions& o) {
-  constexpr std::size_t kMostDrafts = 1023, kMostImages = 1U << 20;
-  if (labels.empty() || labels.size() > kMostImages) {
-    throw UsageError(
-        fmt::format("{} images: 1 to {} can be asked for", labels.size(), kMostImages));
-  }
-  for (const std::int64_t label : labels) {
-    if (label >= 0 && label < model.classes()) continue;
-    throw UsageError(fmt::format("class {}: the model has 0 to {}", label, model.classes() - 1));
-  }
-  if (o.batch_size < 1) throw UsageError("samples: 1 or more images at a time");
-  if (o.max_draft > kMostDrafts) {
-    throw UsageError(
-        fmt::format("{} drafts a round (max_draft): at most {}", o.max_draft, kMostDrafts));
-  }
-  if (!o.fixed_draft && o.two_calls) {
-    throw UsageError(
-        "two calls a round are for comparing with papers: give a fixed number of drafts "
-        "(fixed_draft)");
-  }
-  if (!o.relaxation.empty() && o.relaxation.size() != static_cast<std::size_t>(o.steps)) {
-    throw UsageError(fmt::format("a profile of {} steps, for {} steps of sampling: make one",
-                                 o.relaxation.size(), o.steps));
-  }
-  for (const double l : o.relaxation) {
-    if (!(l >= 0.0 && l <= 1.0)) throw UsageError("the relaxation of a step is 0 to 1");
-  }
-}
-
-// Outcomes in which what the target drew before drafting is an output and no draft.
-std::vector<Outcome> without_given(const ImageSampling::Round& round) {
-  std::vector<Outcome> out(round.outcomes.begin(), round.outcomes.end());
-  for (std::size_t i = 0; i < out.size(); ++i) {
-    const auto given = static_cast<std::uint32_t>(round.drafts[i].given);
-    out[i].drafted -= given;
-    out[i].examined -= given;
-    out[i].accepted -= given;
-  }
-  return out;
-}
-
-// A plain sample drafts nothing.
-struct NoLatentDrafter {
-  std::vector<LatentDraft> propose(std::span<LatentSample* const> samples) const {
-    return std::vector<LatentDraft>(samples.size());
-  }
-  void observe(std::span<LatentSample* const>, const std::vector<LatentDraft>&,
-               const DitTarget::Verified&, std::span<const Outcome>) const {}
-};
-
 // The decoder of a model of latents; found to be missing, or another's, before the work is done.
 std::optional<VaeDecoder> decoder_of(const DiffusionModel& model, const ImageOptions& o) {
   if (!model.latent() || !o.pictures) return std::nullopt;
@@ -125,67 +74,98 @@ Image image_of(const Latent& values, const DitConfig& c, const std::optional<Vae
 
 }  // namespace
 
-ImageSampling::ImageSampling(const DiffusionModel& model, const ImageDrafter& drafter,
-                             std::span<const std::int64_t> labels, const ImageOptions& options,
-                             bool keep)
-    : options_(options),
-      schedule_(schedule_of(options)),
-      labels_{.first = options.first, .labels = {labels.begin(), labels.end()}},
-      model_(guided_model(model, options)),
-      target_(model_, schedule_, labels_),
-      rule_(options.relaxation.empty() ? LatentRule() : LatentRule(options.relaxation)) {
-  check(model, labels, options);
-  if (impl_of(drafter).predictor) {
-    const TargetCalls calls = options.two_calls ? TargetCalls::kTwo : TargetCalls::kOne;
-    LatentDrafter guesses(impl_of(drafter).predictor(target_), calls, target_, options.reuse);
-    const std::size_t slots = std::size_t{options.max_draft} + 1;
-    drafter_.emplace(adaptive(std::move(guesses), calls, slots, !options.fixed_draft));
+void check_images(const DiffusionModel& model, std::span<const std::int64_t> labels,
+                  const ImageOptions& o) {
+  constexpr std::size_t kMostDrafts = 1023, kMostImages = 1U << 20;
+  if (labels.empty() || labels.size() > kMostImages) {
+    throw UsageError(
+        fmt::format("{} images: 1 to {} can be asked for", labels.size(), kMostImages));
   }
-  if (options.first > std::numeric_limits<std::uint32_t>::max() - labels.size()) {
+  for (const std::int64_t label : labels) {
+    if (label >= 0 && label < model.classes()) continue;
+    throw UsageError(fmt::format("class {}: the model has 0 to {}", label, model.classes() - 1));
+  }
+  if (o.first > std::numeric_limits<std::uint32_t>::max() - labels.size()) {
     throw UsageError("the places of images go to 2^32");
   }
-  const auto size = static_cast<std::size_t>(model_.config().values());
-  for (std::uint32_t i = 0; i < labels.size(); ++i) {
-    const std::uint32_t place = options.first + i;
-    samples_.emplace_back(options.seed, place, LatentSample::noise(options.seed, place, size),
-                          static_cast<std::size_t>(options.steps), keep);
+  if (o.batch_size < 1) throw UsageError("samples: 1 or more images at a time");
+  if (o.max_draft > kMostDrafts) {
+    throw UsageError(
+        fmt::format("{} drafts a round (max_draft): at most {}", o.max_draft, kMostDrafts));
+  }
+  if (!o.fixed_draft && o.two_calls) {
+    throw UsageError(
+        "two calls a round are for comparing with papers: give a fixed number of drafts "
+        "(fixed_draft)");
+  }
+  if (!o.relaxation.empty() && o.relaxation.size() != static_cast<std::size_t>(o.steps)) {
+    throw UsageError(fmt::format("a profile of {} steps, for {} steps of sampling: make one",
+                                 o.relaxation.size(), o.steps));
+  }
+  for (const double l : o.relaxation) {
+    if (!(l >= 0.0 && l <= 1.0)) throw UsageError("the relaxation of a step is 0 to 1");
   }
 }
 
-bool ImageSampling::run(const ImageListener& listener,
-                        const std::function<void(const Round&)>& each) {
-  const auto start = std::chrono::steady_clock::now();
-  bool interrupted = false;
-  ImageProgress progress{.of_steps = samples_.size() * static_cast<std::uint64_t>(options_.steps),
-                         .of_images = samples_.size()};
-  const auto observe = [&](const Round& round) {
-    const std::vector<Outcome> guessed = without_given(round);
-    statistics_.add(guessed, round.seconds);
-    for (std::size_t i = 0; i < round.sequences.size(); ++i) {
-      const Outcome& o = guessed[i];
-      progress.steps += o.emitted;
-      progress.kept += o.accepted;
-      progress.rejected += o.examined - o.accepted;
-      progress.images += round.sequences[i]->done() ? 1 : 0;
-    }
-    if (each) each(round);
-    if (drafter_) drafter_->learn(round, round.seconds);
-    seconds_ = std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
-    progress.seconds = seconds_;
-    if (listener.on_progress) listener.on_progress(progress);
-  };
-  const auto go_on = [&] {
-    interrupted = listener.go_on && !listener.go_on();
-    return !interrupted;
-  };
-  const std::span<LatentSample> samples(samples_);
-  if (drafter_) {
-    speculate_some(samples, options_.batch_size, target_, *drafter_, rule_, go_on, observe);
-  } else {
-    NoLatentDrafter none;
-    speculate_some(samples, options_.batch_size, target_, none, rule_, go_on, observe);
+ImageSetting image_setting(const DiffusionModel& model, const ImageDrafter& drafter,
+                           const ImageOptions& o) {
+  return {.model = guided_model(model, o),
+          .schedule = schedule_of(o),
+          .rule = o.relaxation.empty() ? LatentRule() : LatentRule(o.relaxation),
+          .predictor = impl_of(drafter).predictor,
+          .calls = o.two_calls ? TargetCalls::kTwo : TargetCalls::kOne,
+          .reuse = o.reuse,
+          .max_draft = o.max_draft,
+          .fixed_draft = o.fixed_draft,
+          .max_active = o.batch_size};
+}
+
+ImageSampling::ImageSampling(const DiffusionModel& model, const ImageDrafter& drafter,
+                             std::span<const std::int64_t> labels, const ImageOptions& options,
+                             Extras extras)
+    : extras_(std::move(extras)),
+      runner_(image_setting(model, drafter, options),
+              [this](const Round& round) { observe(round); }) {
+  check_images(model, labels, options);
+  progress_ = {.of_steps = labels.size() * static_cast<std::uint64_t>(options.steps),
+               .of_images = labels.size()};
+  for (std::uint32_t i = 0; i < labels.size(); ++i) {
+    runner_.submit(i, {.label = labels[i],
+                       .seed = options.seed,
+                       .request = options.first + i,
+                       .keep_states = extras_.keep_states,
+                       .previews = i == 0 ? extras_.previews : 0,
+                       .resample = extras_.resample});
   }
-  return !interrupted;
+}
+
+void ImageSampling::observe(const Round& round) {
+  const std::vector<Outcome> drafted = ImageRunner::outcomes(round);
+  statistics_.add(drafted, round.seconds);
+  for (std::size_t i = 0; i < drafted.size(); ++i) {
+    progress_.steps += drafted[i].emitted;
+    progress_.kept += drafted[i].accepted;
+    progress_.rejected += drafted[i].examined - drafted[i].accepted;
+    progress_.images += round.sequences[i]->done() ? 1 : 0;
+  }
+  if (extras_.each) extras_.each(round);
+}
+
+bool ImageSampling::run(const ImageListener& listener) {
+  const auto start = std::chrono::steady_clock::now();
+  std::vector<Event> events;
+  while (runner_.busy()) {
+    if (listener.go_on && !listener.go_on()) return false;
+    runner_.step(events);
+    for (const Event& event : events) {
+      if (extras_.on_event) extras_.on_event(event);
+    }
+    events.clear();
+    seconds_ = std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
+    progress_.seconds = seconds_;
+    if (listener.on_progress) listener.on_progress(progress_);
+  }
+  return true;
 }
 
 std::vector<ExaminedDraft> examined_drafts(const ImageSampling::Round& round) {
@@ -211,84 +191,38 @@ std::vector<ExaminedDraft> examined_drafts(const ImageSampling::Round& round) {
   return out;
 }
 
-// Follows one sample.
-class Tracer {
- public:
-  Tracer(const ImageSampling& sampling, const DitConfig& config,
-         const std::optional<VaeDecoder>& vae)
-      : sampling_(sampling), config_(config), vae_(vae) {}
+namespace {
 
-  void operator()(const ImageSampling::Round& round) {
-    for (std::size_t i = 0; i < round.sequences.size(); ++i) {
-      const LatentSample& sample = *round.sequences[i];
-      if (sample.request() != followed_) continue;
-      const Outcome& o = round.outcomes[i];
-      const auto first = static_cast<std::uint32_t>(sample.step()) - o.emitted;
-      const auto given = static_cast<std::uint32_t>(round.drafts[i].given);
-      trace_.rounds.push_back({.first = first,
-                               .given = given,
-                               .drafted = o.drafted - given,
-                               .kept = o.accepted - given,
-                               .emitted = o.emitted});
-      if (first < due_ && !sample.done()) continue;
-      due_ = first +
-             static_cast<std::uint32_t>(std::max<std::size_t>(sample.steps() / kPredictions, 1));
-      // From the state that the round began with, which the first row of the pass read.
-      Latent seen(before_.size());
-      ddpm_predicted_x0(sampling_.schedule().step(first), before_,
-                        values_of(round.verified.noise(i, 0)), seen);
-      steps_.push_back(first);
-      seen_.push_back(std::move(seen));
-    }
-    for (const LatentSample* sample : round.sequences) {
-      if (sample->request() == followed_) before_ = sample->state();
-    }
+// The rounds of the sample with this request, for its trace.
+void trace_round(const ImageSampling::Round& round, std::uint32_t request, ImageTrace& trace) {
+  for (std::size_t i = 0; i < round.sequences.size(); ++i) {
+    const LatentSample& sample = *round.sequences[i];
+    if (sample.request() != request) continue;
+    const Outcome& o = round.outcomes[i];
+    const auto given = static_cast<std::uint32_t>(round.drafts[i].given);
+    trace.rounds.push_back({.first = static_cast<std::uint32_t>(sample.step()) - o.emitted,
+                            .given = given,
+                            .drafted = o.drafted - given,
+                            .kept = o.accepted - given,
+                            .emitted = o.emitted});
   }
-  void begin(const LatentSample& sample) {
-    followed_ = sample.request();
-    before_ = sample.state();
-  }
+}
 
-  ImageTrace finish() {
-    for (std::size_t i = 0; i < seen_.size(); ++i) {
-      trace_.predictions.push_back({steps_[i], image_of(seen_[i], config_, vae_)});
-    }
-    return std::move(trace_);
-  }
-
- private:
-  static constexpr std::size_t kPredictions = 15;
-  const ImageSampling& sampling_;
-  const DitConfig& config_;
-  const std::optional<VaeDecoder>& vae_;
-  ImageTrace trace_;
-  Latent before_;
-  std::uint32_t due_ = 0, followed_ = 0;
-  std::vector<std::uint32_t> steps_;
-  std::vector<Latent> seen_;
-};
+}  // namespace
 
 ImageRun generate_images(const DiffusionModel& model, const ImageDrafter& drafter,
                          std::span<const std::int64_t> labels, const ImageOptions& options,
                          const ImageListener& listener) {
+  constexpr std::size_t kPreviews = 15;
   const DitConfig& c = impl_of(model).dit->config;
   const std::optional<VaeDecoder> vae = decoder_of(model, options);
-  ImageSampling sampling(model, drafter, labels, options, false);
   ImageRun out;
-  out.exact = sampling.rule().exact();
-  out.steps.resize(static_cast<std::size_t>(options.steps));
+  out.steps.resize(static_cast<std::size_t>(std::max<std::int64_t>(options.steps, 0)));
   const bool drafts = impl_of(drafter).predictor != nullptr;
   const bool traced = options.trace && options.pictures;
-  Tracer tracer(sampling, c, vae);
-  tracer.begin(sampling.samples().front());
-  std::map<std::uint32_t, Image> finished;  // by place
-  out.interrupted = !sampling.run(listener, [&](const ImageSampling::Round& round) {
-    if (traced) tracer(round);
-    for (const LatentSample* sample : round.sequences) {
-      if (!sample->done() || !options.pictures) continue;
-      const auto at = finished.emplace(sample->request(), image_of(sample->state(), c, vae)).first;
-      if (listener.on_image) listener.on_image(at->first, at->second);
-    }
+  const DdpmSchedule* schedule = nullptr;
+  const auto each = [&](const ImageSampling::Round& round) {
+    if (traced) trace_round(round, options.first, out.trace);
     for (const Outcome& o : round.outcomes) {
       // A round of two calls that had nothing left to draft made one.
       out.calls += options.two_calls && drafts && o.drafted > 0 ? 2 : 1;
@@ -299,18 +233,35 @@ ImageRun generate_images(const DiffusionModel& model, const ImageDrafter& drafte
       s.kept += d.kept ? 1 : 0;
       s.overlap += 2.0 * normal_cdf(-0.5 * d.delta);
       if (!std::isfinite(d.delta)) continue;  // no draft that rule could keep, however relaxed
-      s.noise_distance +=
-          d.delta / sampling.schedule().step(static_cast<std::int64_t>(d.step)).kappa;
+      s.noise_distance += d.delta / schedule->step(static_cast<std::int64_t>(d.step)).kappa;
     }
-  });
+  };
+  std::map<RequestId, std::vector<float>> values;
+  std::map<RequestId, Image> images;
+  const auto on_event = [&](const Event& event) {
+    if (const auto* seen = std::get_if<ImagePreview>(&event)) {
+      out.trace.predictions.push_back(
+          {static_cast<std::uint32_t>(seen->step), image_of(seen->values, c, vae)});
+    } else if (const auto* done = std::get_if<ImageFinished>(&event)) {
+      values.emplace(done->id, done->values);
+      if (!options.pictures) return;
+      const Image& image = images.emplace(done->id, image_of(done->values, c, vae)).first->second;
+      if (listener.on_image) {
+        listener.on_image(options.first + static_cast<std::uint32_t>(done->id), image);
+      }
+    }
+  };
+  ImageSampling sampling(
+      model, drafter, labels, options,
+      {.previews = traced ? kPreviews : 0, .each = each, .on_event = on_event});
+  schedule = &sampling.schedule();
+  out.exact = sampling.rule().exact();
+  out.interrupted = !sampling.run(listener);
   out.statistics = sampling.statistics();
-  out.states = sampling.target().states();
+  out.states = sampling.runner().target().states();
   out.seconds = sampling.seconds();
-  for (const LatentSample& sample : sampling.samples()) {
-    if (sample.done()) out.values.push_back(sample.state());
-  }
-  for (auto& [place, image] : finished) out.images.push_back(std::move(image));
-  if (traced) out.trace = tracer.finish();
+  for (auto& [id, v] : values) out.values.push_back(std::move(v));
+  for (auto& [id, image] : images) out.images.push_back(std::move(image));
   return out;
 }
 

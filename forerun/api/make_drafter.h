@@ -1,17 +1,29 @@
 #pragma once
 
-#include "forerun/methods/any_drafter.h"
+#include <memory>
+#include <span>
+
+#include "forerun/engine/text_runner.h"
 #include "forerun/text.h"
 
 namespace forerun {
 
-/// What proposes in one run, going on from what earlier runs with this drafter learned.
-/// @param go_on  asked while a drafting model reads prompts
-AnyDrafter make_drafter(const Model& target, const Drafter& drafter, const GenerateOptions& options,
-                        const GoOn& go_on);
+/// What drafts for texts with these options; null: nothing does. It begins with what earlier ones
+/// of this Drafter learned, and leaves what it has learned at its end, unless drafts are sampled.
+/// @throws UsageError  ratio-on-search with a drafter that finds its drafts
+std::shared_ptr<TextDrafter> make_drafter(const Model& target, const Drafter& drafter,
+                                          const GenerateOptions& options);
 
-/// Keeps for later runs what this one learned, where that is allowed: not with sampled drafts.
-void keep_learned(const Model& target, const Drafter& drafter, const GenerateOptions& options,
-                  const AnyDrafter& proposer);
+/// True if the drafts of such texts are sampled: then what a drafter learned must not reach another
+/// run of the same seed and request, which will draw the same numbers.
+bool samples_drafts(const Drafter& drafter, const GenerateOptions& options);
+
+/// What a runner needs of a model, which has to outlive it.
+TextModel text_model(const Model& model);
+/// The request of a text, without its drafter.
+TextRequest text_request(std::span<const Token> prompt, const GenerateOptions& options);
+/// Submits it.
+/// @throws UsageError  what the runner refuses
+void submit(TextRunner& runner, RequestId id, TextRequest request);
 
 }  // namespace forerun

@@ -7,7 +7,7 @@
 
 #include "forerun/api/access.h"
 #include "forerun/api/model_impl.h"
-#include "forerun/methods/text/decoder_target.h"
+#include "forerun/methods/text/verified_tokens.h"
 
 namespace forerun {
 

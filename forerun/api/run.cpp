@@ -55,20 +55,6 @@ std::vector<Generated> generate_batch(const Model& target, const Drafter& drafte
   return run(target, drafter, prompts, options, listener);
 }
 
-std::string_view name_of(Finish finish) noexcept {
-  switch (finish) {
-    case Finish::kLength:
-      return "length";
-    case Finish::kEndToken:
-      return "end-token";
-    case Finish::kStopString:
-      return "stop-string";
-    case Finish::kInterrupted:
-      return "interrupted";
-  }
-  return "?";
-}
-
 void set_threads(int threads) {
   if (threads > 0) at::set_num_threads(threads);
 }

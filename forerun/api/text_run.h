@@ -6,26 +6,21 @@
 #include <span>
 #include <vector>
 
-#include "forerun/api/text_sink.h"
-#include "forerun/core/sequence.h"
-#include "forerun/methods/any_drafter.h"
-#include "forerun/methods/text/decoder_target.h"
+#include "forerun/engine/text_runner.h"
 #include "forerun/text.h"
 
 namespace forerun {
 
-using TextRound = Round<TokenSequence, TokenDraft, VerifiedTokens>;
+/// Sees every round of a run; the index is the text's place in the round.
+using RoundObserver = std::function<void(const TextRound&, std::size_t)>;
 
-/// Sees every round of a run.
-using RoundObserver = std::function<void(const TextRound&)>;
-
-/// What Generation is made of, with an observer of its own: what generate, certify, bench and
-/// distill share.
+/// A batch of texts with the same options: what generate, certify, bench and distill share. A loop
+/// over the steps of a TextRunner.
 class TextRun {
  public:
   /// @param requests  of the prompts, distinct; empty: counted from options.request
   TextRun(Model target, Drafter drafter, std::span<const std::vector<Token>> prompts,
-          GenerateOptions options, Listener listener, RoundObserver observer = {},
+          GenerateOptions options, Listener listener, const RoundObserver& observer = {},
           std::span<const std::uint32_t> requests = {});
   TextRun(const TextRun&) = delete;
   TextRun& operator=(const TextRun&) = delete;
@@ -37,21 +32,15 @@ class TextRun {
   std::vector<Generated> finish();
 
  private:
-  void watch(const TextRound& round);
-  void count(const TextRound& round);
+  void take(std::vector<Event>& events);
 
   Model model_;
-  Drafter drafter_;
   GenerateOptions options_;
   Listener listener_;
-  RoundObserver observer_;
-  std::vector<std::unique_ptr<TextSink>> sinks_;
-  std::vector<TokenSequence> sequences_;
-  DecoderTarget verifier_;
-  AnyDrafter proposer_;
-  std::vector<RunStatistics> statistics_;  // by sequence
+  std::shared_ptr<TextDrafter> drafter_;
+  TextRunner runner_;
+  std::vector<Generated> results_;
   RunStatistics whole_;
-  double prefilled_ = 0.0, learning_ = 0.0;  // seconds
 };
 
 }  // namespace forerun

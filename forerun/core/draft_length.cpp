@@ -13,20 +13,22 @@ constexpr std::size_t kProbe = 2;  // drafts
 constexpr double kFewPasses = 3.0;
 constexpr double kDrift = 0.1;  // |log| of seconds
 
-void check_confidence_bin(std::uint32_t request, std::size_t confidence_bin) {
+void check_confidence_bin(SequenceId id, std::size_t confidence_bin) {
   if (confidence_bin < kConfidenceBins) return;
-  throw std::invalid_argument("draft length: request " + std::to_string(request) +
+  throw std::invalid_argument("draft length: sequence " + std::to_string(id) +
                               " has confidence_bin " + std::to_string(confidence_bin) +
                               "; confidence_bins are 0 to 7");
 }
 
 }  // namespace
 
-std::span<const std::uint32_t> DraftLength::plan(std::span<const SequencePlan> sequences) {
+std::span<const std::uint32_t> DraftLength::plan(std::span<const SequencePlan> sequences,
+                                                 std::size_t other_rows) {
+  rows_ = sequences.size() + other_rows;
   for (const SequencePlan& sequence : sequences) {
-    check_confidence_bin(sequence.request, sequence.confidence_bin);
+    check_confidence_bin(sequence.id, sequence.confidence_bin);
     if (sequence.deterministic && sequence.origin == Origin::kSampled) {
-      throw std::invalid_argument("draft length: request " + std::to_string(sequence.request) +
+      throw std::invalid_argument("draft length: sequence " + std::to_string(sequence.id) +
                                   " has a sampled draft, to be cut by a plan made after it; plan "
                                   "before drafting");
     }
@@ -59,8 +61,8 @@ void DraftLength::adapt(std::span<const SequencePlan> sequences) {
     return;
   }
   collect(sequences);
-  std::size_t take = best_prefix(sequences.size());
-  if (take > 0 && plain_check_due(sequences.size())) {
+  std::size_t take = best_prefix();
+  if (take > 0 && plain_check_due()) {
     ++plain_checks_;
     take = 0;
     since_plain_ = 0;
@@ -74,8 +76,8 @@ void DraftLength::adapt(std::span<const SequencePlan> sequences) {
     since_plain_ = 0;
     const bool possible =
         std::any_of(sequences.begin(), sequences.end(),
-                    [&](const SequencePlan& l) { return may_probe(l, sequences.size()); });
-    if (possible && probe_due(sequences.size())) return probe(sequences);
+                    [&](const SequencePlan& l) { return may_probe(l); });
+    if (possible && probe_due()) return probe(sequences);
   }
   for (std::size_t c = 0; c < take; ++c) ++lengths_[candidates_[c].sequence];
 }
@@ -85,17 +87,17 @@ void DraftLength::adapt(std::span<const SequencePlan> sequences) {
 void DraftLength::collect(std::span<const SequencePlan> sequences) {
   candidates_.clear();
   for (std::size_t i = 0; i < sequences.size(); ++i) {
-    const SequenceState& sequence = sequences_[sequences[i].request];
+    const SequenceState& sequence = sequences_[sequences[i].id];
     const bool deterministic = sequences[i].deterministic;
-    if (!worth_reading(sequences[i], sequence, sequences.size())) continue;
+    if (!worth_reading(sequences[i], sequence)) continue;
     // Seconds that the round may spend on this sequence if none of its drafts is kept.
     const double most =
-        round_seconds(sequences.size(), {}) +
-        plain_seconds(std::max(0.0, options_.credit + sequence.saved), sequences.size());
+        round_seconds({}) +
+        plain_seconds(std::max(0.0, options_.credit + sequence.saved));
     Drafts drafts;
     survivals(sequences[i], sequence.bias, [&](double survival) {
       drafts.add(deterministic);
-      if (round_seconds(sequences.size(), drafts) > most) return false;
+      if (round_seconds(drafts) > most) return false;
       candidates_.push_back({survival, static_cast<std::uint32_t>(i),
                              static_cast<std::uint32_t>(drafts.all() - 1), deterministic});
       return true;
@@ -120,9 +122,9 @@ void DraftLength::survivals(const SequencePlan& sequence, const SequenceBias& bi
 }
 
 double DraftLength::best_throughput(const SequencePlan& sequence) const {
-  check_confidence_bin(sequence.request, sequence.confidence_bin);
+  check_confidence_bin(sequence.id, sequence.confidence_bin);
   if (!pass_.known()) return 0.0;
-  const auto state = sequences_.find(sequence.request);
+  const auto state = sequences_.find(sequence.id);
   double outputs = 1.0, best = 1.0 / round_seconds(1, {});
   Drafts drafts;
   survivals(sequence, state == sequences_.end() ? SequenceBias() : state->second.bias,
@@ -135,31 +137,31 @@ double DraftLength::best_throughput(const SequencePlan& sequence) const {
   return best;
 }
 
-// Time of this many outputs without drafts: a round makes one for each sequence.
-double DraftLength::plain_seconds(double outputs, std::size_t sequences) const noexcept {
-  return round_seconds(sequences, {}) * outputs / static_cast<double>(sequences);
+// Time of this many outputs without drafts: a round makes one for each of its rows.
+double DraftLength::plain_seconds(double outputs) const noexcept {
+  return round_seconds({}) * outputs / static_cast<double>(rows_);
 }
 
-bool DraftLength::worth_reading(const SequencePlan& plan, const SequenceState& sequence,
-                                std::size_t sequences) const noexcept {
+bool DraftLength::worth_reading(const SequencePlan& plan,
+                                const SequenceState& sequence) const noexcept {
   if (plan.deterministic || plan.unread == 0) return true;
   const double outputs = options_.credit + sequence.saved +
                          options_.credit_share * static_cast<double>(plan.remaining);
-  return read_.mean() * static_cast<double>(plan.unread) <= plain_seconds(outputs, sequences);
+  return read_.mean() * static_cast<double>(plan.unread) <= plain_seconds(outputs);
 }
 
 // How many of the candidates to take: the number with the most outputs a second, or 0 if that does
 // not beat no drafts by the margin.
-std::size_t DraftLength::best_prefix(std::size_t sequences) {
-  double outputs = static_cast<double>(sequences);
-  plain_rate_ = planned_rate_ = outputs / round_seconds(sequences, {});
+std::size_t DraftLength::best_prefix() {
+  double outputs = static_cast<double>(rows_);
+  plain_rate_ = planned_rate_ = outputs / round_seconds({});
   Drafts drafts;
   double needed = plain_rate_ * (1.0 + options_.margin);
   std::size_t best = 0;
-  for (std::size_t n = 1; n <= candidates_.size() && sequences + n <= pass_.explored(); ++n) {
+  for (std::size_t n = 1; n <= candidates_.size() && rows_ + n <= pass_.explored(); ++n) {
     outputs += candidates_[n - 1].survival;
     drafts.add(candidates_[n - 1].deterministic);
-    const double rate = outputs / round_seconds(sequences, drafts);
+    const double rate = outputs / round_seconds(drafts);
     if (rate <= needed) continue;
     needed = planned_rate_ = rate;
     best = n;
@@ -167,29 +169,28 @@ std::size_t DraftLength::best_prefix(std::size_t sequences) {
   return best;
 }
 
-bool DraftLength::plain_check_due(std::size_t sequences) const {
+bool DraftLength::plain_check_due() const {
   return since_plain_ >= kPlainCheck ||
          (since_plain_ >= kEarlyCheck &&
-          (pass_.drift(sequences) > kDrift || pass_.seen(sequences) < kFewPasses));
+          (pass_.drift(rows_) > kDrift || pass_.seen(rows_) < kFewPasses));
 }
 
-bool DraftLength::probe_due(std::size_t sequences) {
-  const double plain = round_seconds(sequences, {});
+bool DraftLength::probe_due() {
+  const double plain = round_seconds({});
   ++since_drafts_;
   unprobed_seconds_ += plain;
   return since_drafts_ >= probe_after_ && options_.probe_share * unprobed_seconds_ >=
-                                              round_seconds(sequences, {.queried = kProbe}) - plain;
+                                              round_seconds({.queried = kProbe}) - plain;
 }
 
-bool DraftLength::may_probe(const SequencePlan& plan, std::size_t sequences) {
-  return plan.limit > 0 && worth_reading(plan, sequences_[plan.request], sequences);
+bool DraftLength::may_probe(const SequencePlan& plan) {
+  return plan.limit > 0 && worth_reading(plan, sequences_[plan.id]);
 }
 
 // Sequences get the probe in turn.
 void DraftLength::probe(std::span<const SequencePlan> sequences) {
   std::size_t sequence = probes_ % sequences.size();
-  while (!may_probe(sequences[sequence], sequences.size()))
-    sequence = (sequence + 1) % sequences.size();
+  while (!may_probe(sequences[sequence])) sequence = (sequence + 1) % sequences.size();
   lengths_[sequence] = static_cast<std::uint32_t>(std::min(kProbe, sequences[sequence].limit));
   ++probes_;
   probing_ = true;
@@ -198,20 +199,20 @@ void DraftLength::probe(std::span<const SequencePlan> sequences) {
   probe_after_ = std::min(2 * probe_after_, kLastProbe);
 }
 
-double DraftLength::round_seconds(std::size_t sequences, Drafts drafts) const noexcept {
-  return pass_.seconds(sequences + drafts.all()) + rest_.mean() +
+double DraftLength::round_seconds(std::size_t rows, Drafts drafts) const noexcept {
+  return pass_.seconds(rows + drafts.all()) + rest_.mean() +
          std::max(draft_.seconds(drafts.queried), no_draft_.mean());
 }
 
 void DraftLength::observe(std::span<const SequenceOutcome> sequences, const PassSeen& pass) {
   for (const SequenceOutcome& seen : sequences) {
-    check_confidence_bin(seen.request, seen.confidence_bin);
+    check_confidence_bin(seen.id, seen.confidence_bin);
     if (seen.accepted > seen.examined || seen.examined > seen.accepted + 1) {
       throw std::invalid_argument("draft length: " + std::to_string(seen.examined) +
                                   " drafts examined, " + std::to_string(seen.accepted) +
                                   " kept; all but at most the last examined are kept");
     }
-    check_confidence_bin(seen.request, seen.draft_confidence_bin);
+    check_confidence_bin(seen.id, seen.draft_confidence_bin);
     if (!seen.draft.empty() && seen.draft_origin == Origin::kSampled) {
       throw std::invalid_argument(
           "draft length: a sampled draft to be judged by later outputs, which tell only whether a "
@@ -237,31 +238,32 @@ void DraftLength::observe(std::span<const SequenceOutcome> sequences, const Pass
 // Credits the kept drafts and debits the cost of drafting, each sequence its share.
 void DraftLength::settle(std::span<const SequenceOutcome> sequences) {
   if (sequences.empty()) return;
+  rows_ = std::max(rows_, sequences.size());
   Drafts drafts;
   for (const SequenceOutcome& seen : sequences) drafts.add(seen.deterministic, seen.drafted);
-  const double output = plain_seconds(1.0, sequences.size());
-  const double plain = round_seconds(sequences.size(), {});
-  const double checked = round_seconds(sequences.size(), {.deterministic = drafts.all()});
+  const double output = plain_seconds(1.0);
+  const double plain = round_seconds({});
+  const double checked = round_seconds({.deterministic = drafts.all()});
   const auto each = [](double seconds, std::size_t n) {
     return n > 0 ? seconds / static_cast<double>(n) : 0.0;
   };
   const double checking = each(checked - plain, drafts.all());
-  const double making = each(round_seconds(sequences.size(), drafts) - checked, drafts.queried);
+  const double making = each(round_seconds(drafts) - checked, drafts.queried);
   for (const SequenceOutcome& seen : sequences) {
     if (seen.done) {
-      sequences_.erase(seen.request);
+      sequences_.erase(seen.id);
       continue;
     }
     const double spent =
         static_cast<double>(seen.drafted) * (checking + (seen.deterministic ? 0.0 : making));
     const double lost = spent > 0.0 ? spent / output : 0.0;
     const double kept = static_cast<double>(seen.accepted);
-    sequences_[seen.request].saved += kept - lost + options_.credit_share * (1.0 + kept);
+    sequences_[seen.id].saved += kept - lost + options_.credit_share * (1.0 + kept);
   }
 }
 
 void DraftLength::learn(const SequenceOutcome& seen) {
-  SequenceState& sequence = sequences_[seen.request];
+  SequenceState& sequence = sequences_[seen.id];
   const auto score = [&](std::size_t confidence_bin, std::size_t position, bool kept) {
     sequence.bias.observe(acceptance_.probability(confidence_bin, position), kept);
     acceptance_.observe(confidence_bin, position, kept);

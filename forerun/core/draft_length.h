@@ -10,6 +10,7 @@
 #include "forerun/core/counterfactual_acceptance.h"
 #include "forerun/core/draft_cost.h"
 #include "forerun/core/pass_cost.h"
+#include "forerun/core/sequence_id.h"
 #include "forerun/core/token.h"
 #include "forerun/core/token_rule.h"
 
@@ -27,7 +28,7 @@ struct DraftLengthOptions {
 
 /// One sequence in a call of `plan`. It has no tokens on purpose, see DraftLength.
 struct SequencePlan {
-  std::uint32_t request = 0;
+  SequenceId id = 0;
   std::size_t limit = 0;  ///< drafts it may have: limited by the drafter, the outputs left, the
                           ///< length of a deterministic draft
   std::size_t confidence_bin = 0;  ///< below kConfidenceBins; the drafter's estimate from the text
@@ -41,7 +42,7 @@ struct SequencePlan {
 
 /// Result of a round for one sequence.
 struct SequenceOutcome {
-  std::uint32_t request = 0;
+  SequenceId id = 0;
   std::size_t confidence_bin = 0;        ///< as planned
   bool deterministic = false;            ///< as planned
   std::size_t drafted = 0;               ///< drafts the pass verified
@@ -108,9 +109,11 @@ class DraftLength {
 
   /// Number of drafts of each sequence in the next round, at most its limit, in the given order. A
   /// view, valid until the next call.
+  /// @param other_rows  rows of the pass that belong to none of them: other sequences', prompts'
   /// @throws std::invalid_argument  a confidence_bin out of range, or a sampled draft to be cut to
   /// the plan
-  std::span<const std::uint32_t> plan(std::span<const SequencePlan> sequences);
+  std::span<const std::uint32_t> plan(std::span<const SequencePlan> sequences,
+                                      std::size_t other_rows = 0);
 
   /// Records a round; its outcomes and its cost may come in separate calls, the other argument
   /// empty. Ignores times that are not finite and positive.
@@ -124,7 +127,7 @@ class DraftLength {
   double best_throughput(const SequencePlan& sequence) const;
 
   /// Drops the statistics of a sequence that ends without being done.
-  void forget(std::uint32_t request) { sequences_.erase(request); }
+  void forget(SequenceId id) { sequences_.erase(id); }
 
   DraftLengthReport report() const;
 
@@ -153,19 +156,19 @@ class DraftLength {
   void take_limits(std::span<const SequencePlan> sequences);
   void adapt(std::span<const SequencePlan> sequences);
   void collect(std::span<const SequencePlan> sequences);
-  std::size_t best_prefix(std::size_t sequences);
-  bool plain_check_due(std::size_t sequences) const;
-  bool probe_due(std::size_t sequences);
-  bool may_probe(const SequencePlan& plan, std::size_t sequences);
+  std::size_t best_prefix();
+  bool plain_check_due() const;
+  bool probe_due();
+  bool may_probe(const SequencePlan& plan);
   void probe(std::span<const SequencePlan> sequences);
   void learn(const SequenceOutcome& seen);
   void settle(std::span<const SequenceOutcome> sequences);
   template <class Each>
   void survivals(const SequencePlan& sequence, const SequenceBias& bias, Each&& each) const;
-  double plain_seconds(double outputs, std::size_t sequences) const noexcept;
-  bool worth_reading(const SequencePlan& plan, const SequenceState& sequence,
-                     std::size_t sequences) const noexcept;
-  double round_seconds(std::size_t sequences, Drafts drafts) const noexcept;
+  double plain_seconds(double outputs) const noexcept;
+  bool worth_reading(const SequencePlan& plan, const SequenceState& sequence) const noexcept;
+  double round_seconds(Drafts drafts) const noexcept { return round_seconds(rows_, drafts); }
+  double round_seconds(std::size_t rows, Drafts drafts) const noexcept;
 
   DraftLengthOptions options_;
   PassCost pass_;
@@ -174,8 +177,9 @@ class DraftLength {
   SteadySeconds rest_;
   SteadySeconds read_;  // a token of a drafter's prompt
   Acceptance acceptance_;
-  std::unordered_map<std::uint32_t, SequenceState> sequences_;  // by request
+  std::unordered_map<SequenceId, SequenceState> sequences_;
 
+  std::size_t rows_ = 0;  // of the planned pass without these drafts
   std::vector<Candidate> candidates_;
   std::vector<std::uint32_t> lengths_;
   std::vector<std::uint64_t> chosen_;

@@ -31,9 +31,9 @@ void observe(DraftLength& control, std::vector<SequenceOutcome> sequences, PassS
 DraftLength seasoned(DraftLengthOptions options, int drafts) {
   DraftLength control(options);
   for (int i = 0; i < 10; ++i)
-    observe(control, {{.request = 0}}, {.rows = 1, .target_seconds = 0.01});
+    observe(control, {{.id = 0}}, {.rows = 1, .target_seconds = 0.01});
   for (int i = 0; i < drafts; ++i) {
-    observe(control, {{.request = 0, .examined = 4, .accepted = 4}},
+    observe(control, {{.id = 0, .examined = 4, .accepted = 4}},
             {.rows = 5, .target_seconds = 0.011, .drafted = 4, .drafter_seconds = 1e-4});
   }
   return control;
@@ -41,11 +41,11 @@ DraftLength seasoned(DraftLengthOptions options, int drafts) {
 
 TEST(DraftLength, TheFirstRoundIsPlainThenDraftsGrowStepwise) {
   DraftLength control;
-  const std::vector<SequencePlan> sequence{{.request = 7, .limit = 16, .deterministic = true}};
+  const std::vector<SequencePlan> sequence{{.id = 7, .limit = 16, .deterministic = true}};
   const auto round = [&] {
     const std::uint32_t k = control.plan(sequence)[0];
     observe(control,
-            {{.request = 7, .deterministic = true, .drafted = k, .examined = k, .accepted = k}},
+            {{.id = 7, .deterministic = true, .drafted = k, .examined = k, .accepted = k}},
             {.rows = 1 + k, .target_seconds = 0.01 + 1e-4 * k, .drafter_seconds = 1e-5});
     return k;
   };
@@ -56,10 +56,10 @@ TEST(DraftLength, TheFirstRoundIsPlainThenDraftsGrowStepwise) {
 
 TEST(DraftLength, DraftsNothingForNoSequencesAndNothingBeyondALimit) {
   DraftLength control = seasoned({}, 40);
-  plan(control, {{.request = 0, .limit = 8}});  // a plain round, as reference
+  plan(control, {{.id = 0, .limit = 8}});  // a plain round, as reference
   EXPECT_EQ(plan(control, {}), Lengths{});
-  EXPECT_EQ(plan(control, {{.request = 0, .limit = 0}}), Lengths{0});
-  EXPECT_EQ(plan(control, {{.request = 0, .limit = 0}, {.request = 1, .limit = 3}}),
+  EXPECT_EQ(plan(control, {{.id = 0, .limit = 0}}), Lengths{0});
+  EXPECT_EQ(plan(control, {{.id = 0, .limit = 0}, {.id = 1, .limit = 3}}),
             (Lengths{0, 3}));
   observe(control, {}, {});
   DraftLength fresh;
@@ -69,9 +69,9 @@ TEST(DraftLength, DraftsNothingForNoSequencesAndNothingBeyondALimit) {
 TEST(DraftLength, FixedGivesEverySequenceItsLimit) {
   DraftLength control({.adaptive = false});
   for (int i = 0; i < 3; ++i) {
-    EXPECT_EQ(plan(control, {{.request = 0, .limit = 5}, {.request = 1, .limit = 0}}),
+    EXPECT_EQ(plan(control, {{.id = 0, .limit = 5}, {.id = 1, .limit = 0}}),
               (Lengths{5, 0}));
-    observe(control, {{.request = 0, .examined = 1}}, {.rows = 7, .target_seconds = 1.0});
+    observe(control, {{.id = 0, .examined = 1}}, {.rows = 7, .target_seconds = 1.0});
   }
 }
 
@@ -96,7 +96,7 @@ TEST(DraftLength, ChoosesWhatBruteForceDoes) {
     std::array<SequenceBias, 3> biases;
     std::vector<SequencePlan> sequences;
     for (std::uint32_t i = 0; i < 3; ++i) {
-      sequences.push_back({.request = i, .limit = random() % 5, .confidence_bin = random() % 3});
+      sequences.push_back({.id = i, .limit = random() % 5, .confidence_bin = random() % 3});
     }
     for (int round = 0; round < 30; ++round) {
       for (std::uint32_t i = 0; i < 3; ++i) {
@@ -106,7 +106,7 @@ TEST(DraftLength, ChoosesWhatBruteForceDoes) {
           acceptance.observe(sequences[i].confidence_bin, j, j < accepted);
         }
         biases[i].next_round();
-        control.observe(std::array{SequenceOutcome{.request = i,
+        control.observe(std::array{SequenceOutcome{.id = i,
                                                    .confidence_bin = sequences[i].confidence_bin,
                                                    .drafted = examined,
                                                    .examined = examined,
@@ -147,7 +147,7 @@ TEST(DraftLength, LearnsFromWhatItCutWithoutDraftingIt) {
   DraftLength control;
   const Tokens draft{5, 6, 7, 8};
   const auto emit = [&](const Tokens& d, const Tokens& outputs) {
-    observe(control, {{.request = 1,
+    observe(control, {{.id = 1,
                        .confidence_bin = 2,
                        .deterministic = true,
                        .draft = d,
@@ -166,7 +166,7 @@ TEST(DraftLength, LearnsFromWhatItCutWithoutDraftingIt) {
   }
   EXPECT_GT(seen[1].probability, seen[2].probability);
   // A rejected draft is settled; tokens after the rejection are not examined.
-  observe(control, {{.request = 1,
+  observe(control, {{.id = 1,
                      .confidence_bin = 4,
                      .deterministic = true,
                      .drafted = 4,
@@ -182,13 +182,13 @@ TEST(DraftLength, AnUnusedDeterministicDraftIsJudgedToo) {
   DraftLength control;
   const Tokens draft{5, 6, 7};
   // The sequence had another draft, of confidence_bin 0, all of which was rejected.
-  observe(control, {{.request = 1,
+  observe(control, {{.id = 1,
                      .drafted = 2,
                      .examined = 1,
                      .draft = draft,
                      .draft_confidence_bin = 3,
                      .outputs = Tokens{5}}});
-  observe(control, {{.request = 1, .outputs = Tokens{6}}});
+  observe(control, {{.id = 1, .outputs = Tokens{6}}});
   const auto seen = control.report().acceptance;
   ASSERT_EQ(seen.size(), 3U);
   EXPECT_EQ(seen[0].confidence_bin, 0U);
@@ -200,11 +200,11 @@ TEST(DraftLength, AnUnusedDeterministicDraftIsJudgedToo) {
 
 TEST(DraftLength, ExpectsHigherThroughputOfFrequentAcceptanceAndLowCost) {
   DraftLength control = seasoned({}, 40);
-  const double queried = control.best_throughput({.request = 0, .limit = 4});
+  const double queried = control.best_throughput({.id = 0, .limit = 4});
   EXPECT_GT(queried, 300.0);  // outputs a second; 100 without drafts
-  EXPECT_GT(control.best_throughput({.request = 0, .limit = 4, .deterministic = true}),
+  EXPECT_GT(control.best_throughput({.id = 0, .limit = 4, .deterministic = true}),
             1.005 * queried);
-  EXPECT_NEAR(control.best_throughput({.request = 0, .limit = 0}), 100.0, 5.0);
+  EXPECT_NEAR(control.best_throughput({.id = 0, .limit = 0}), 100.0, 5.0);
   EXPECT_EQ(DraftLength().best_throughput({.limit = 4}), 0.0);
 }
 
@@ -216,7 +216,7 @@ double lost_on_a_bad_text(double credit, int outputs) {
     const std::size_t accepted = kept ? drafts : 0;
     const double seconds = kPass + kRow * static_cast<double>(drafts);
     observe(control,
-            {{.request = request,
+            {{.id = request,
               .drafted = drafts,
               .examined = kept ? drafts : std::min<std::size_t>(drafts, 1),
               .accepted = accepted}},
@@ -232,7 +232,7 @@ double lost_on_a_bad_text(double credit, int outputs) {
   for (int i = 0; i < 8; ++i) good();
   double seconds = 0.0;
   for (int i = 0; i < outputs; ++i) {
-    seconds += round(1, plan(control, {{.request = 1, .limit = 8}})[0], false);
+    seconds += round(1, plan(control, {{.id = 1, .limit = 8}})[0], false);
     good();
   }
   return seconds / kPass - outputs;
@@ -249,14 +249,14 @@ TEST(DraftLength, ATextLosesNoMoreThanItsCredit) {
 TEST(DraftLength, APromptIsReadWhereTheTextMayStillBecomeLong) {
   DraftLength control = seasoned({}, 40);
   observe(control, {}, {.read = 500, .read_seconds = 0.05});
-  plan(control, {{.request = 1, .limit = 8}});  // a plain round, as reference
+  plan(control, {{.id = 1, .limit = 8}});  // a plain round, as reference
   const auto length = [&](SequencePlan sequence) { return plan(control, {sequence})[0]; };
   // A thousand tokens take as long as ten outputs.
-  EXPECT_EQ(length({.request = 1, .limit = 4, .unread = 1000, .remaining = 100}), 0U);
-  EXPECT_EQ(length({.request = 1, .limit = 4, .unread = 1000, .remaining = 1000}), 4U);
-  EXPECT_EQ(length({.request = 1, .limit = 4, .unread = 200, .remaining = 100}), 4U);
-  EXPECT_EQ(length({.request = 1, .limit = 4, .remaining = 100}), 4U);
-  EXPECT_EQ(length({.request = 1, .limit = 4, .deterministic = true, .unread = 1000}), 4U);
+  EXPECT_EQ(length({.id = 1, .limit = 4, .unread = 1000, .remaining = 100}), 0U);
+  EXPECT_EQ(length({.id = 1, .limit = 4, .unread = 1000, .remaining = 1000}), 4U);
+  EXPECT_EQ(length({.id = 1, .limit = 4, .unread = 200, .remaining = 100}), 4U);
+  EXPECT_EQ(length({.id = 1, .limit = 4, .remaining = 100}), 4U);
+  EXPECT_EQ(length({.id = 1, .limit = 4, .deterministic = true, .unread = 1000}), 4U);
 }
 
 TEST(DraftLength, ASequenceThatEndsIsForgotten) {
@@ -264,12 +264,12 @@ TEST(DraftLength, ASequenceThatEndsIsForgotten) {
   const Tokens draft{5, 6};
   observe(
       control,
-      {{.request = 1, .deterministic = true, .done = true, .draft = draft, .outputs = Tokens{5}}});
-  observe(control, {{.request = 1, .outputs = Tokens{6}}});
+      {{.id = 1, .deterministic = true, .done = true, .draft = draft, .outputs = Tokens{5}}});
+  observe(control, {{.id = 1, .outputs = Tokens{6}}});
   EXPECT_EQ(control.report().acceptance.size(), 1U);
-  observe(control, {{.request = 2, .deterministic = true, .draft = draft, .outputs = Tokens{5}}});
+  observe(control, {{.id = 2, .deterministic = true, .draft = draft, .outputs = Tokens{5}}});
   control.forget(2);
-  observe(control, {{.request = 2, .outputs = Tokens{6}}});
+  observe(control, {{.id = 2, .outputs = Tokens{6}}});
   EXPECT_EQ(control.report().acceptance.size(), 1U);
 }
 
@@ -284,7 +284,7 @@ TEST(DraftLength, InvalidTimesChangeNothing) {
   for (std::size_t i = 0; i < a.pass.size(); ++i) EXPECT_EQ(a.pass[i].seconds, b.pass[i].seconds);
   EXPECT_EQ(a.draft_token_seconds, b.draft_token_seconds);
   EXPECT_EQ(a.rest_seconds, b.rest_seconds);
-  EXPECT_EQ(plan(control, {{.request = 0, .limit = 8}}), plan(same, {{.request = 0, .limit = 8}}));
+  EXPECT_EQ(plan(control, {{.id = 0, .limit = 8}}), plan(same, {{.id = 0, .limit = 8}}));
 }
 
 TEST(DraftLength, RefusesCountsAndBinsThatCannotBe) {
@@ -306,9 +306,9 @@ TEST(DraftLength, ProbesRarelyAndDearOnesMoreRarely) {
     DraftLength control;
     double plain = 0.0, probing = 0.0;
     for (int i = 0; i < rounds; ++i) {
-      const std::uint32_t k = plan(control, {{.request = 0, .limit = 8}})[0];
+      const std::uint32_t k = plan(control, {{.id = 0, .limit = 8}})[0];
       const double pass = 0.01 * (1.0 + 0.02 * k), draft = token_seconds * k;
-      observe(control, {{.request = 0, .examined = std::min(k, 1U)}},
+      observe(control, {{.id = 0, .examined = std::min(k, 1U)}},
               {.rows = 1 + k, .target_seconds = pass, .drafted = k, .drafter_seconds = draft});
       (k > 0 ? probing : plain) += pass + draft - (k > 0 ? 0.01 : 0.0);
     }
@@ -326,9 +326,9 @@ TEST(DraftLength, LooksAtAPlainRoundSoonAfterOnlyPassesWithDraftsGotDearer) {
   DraftLength control = seasoned({}, 0);
   std::vector<int> plain;  // rounds
   for (int i = 0; i < 250; ++i) {
-    const std::uint32_t k = plan(control, {{.request = 0, .limit = 4}})[0];
+    const std::uint32_t k = plan(control, {{.id = 0, .limit = 4}})[0];
     if (k == 0) plain.push_back(i);
-    observe(control, {{.request = 0, .examined = k, .accepted = k}},
+    observe(control, {{.id = 0, .examined = k, .accepted = k}},
             {.rows = 1 + k,
              .target_seconds = k == 0   ? 0.01
                                : i < 60 ? 0.011
@@ -341,7 +341,7 @@ TEST(DraftLength, LooksAtAPlainRoundSoonAfterOnlyPassesWithDraftsGotDearer) {
 
 TEST(DraftLength, ReportsWhatItDid) {
   DraftLength control = seasoned({}, 40);
-  for (int i = 0; i < 3; ++i) plan(control, {{.request = 0, .limit = 4}});
+  for (int i = 0; i < 3; ++i) plan(control, {{.id = 0, .limit = 4}});
   const DraftLengthReport r = control.report();
   EXPECT_EQ(r.lengths, Lengths{4});
   EXPECT_EQ(r.chosen, (std::vector<std::uint64_t>{1, 0, 0, 0, 2}));
@@ -378,8 +378,8 @@ double share_of_zero(bool peek, std::uint32_t outputs) {
   DraftLength control;
   std::uint32_t zeros = 0;
   for (std::uint32_t round = 0, at = 0; at < outputs; ++round) {
-    std::size_t k = plan(control, {{.request = 0, .limit = 4}})[0];
-    SequenceOutcome seen{.request = 0};
+    std::size_t k = plan(control, {{.id = 0, .limit = 4}})[0];
+    SequenceOutcome seen{.id = 0};
     for (bool go_on = true; go_on; ++at) {
       const RngKey key{11, 0, round, at};
       const Token drafted = drafter.law().sample(key.uniform(Purpose::kDraft));

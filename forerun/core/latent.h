@@ -8,6 +8,7 @@
 
 #include "forerun/core/gaussian.h"
 #include "forerun/core/rng_key.h"
+#include "forerun/core/sequence_id.h"
 
 namespace forerun {
 
@@ -29,11 +30,17 @@ class LatentSample {
   /// @param start  the state before the first step
   /// @param steps  transitions
   /// @param keep   keep all states, for certificates and traces
+  /// @param label  class of the image
+  /// @param id     tells samples that live at the same time apart; `request` need not
   LatentSample(std::uint64_t seed, std::uint32_t request, Latent start, std::size_t steps,
-               bool keep = false)
-      : seed_(seed), request_(request), steps_(steps), keep_(keep) {
+               bool keep, std::int64_t label, SequenceId id)
+      : seed_(seed), id_(id), label_(label), request_(request), steps_(steps), keep_(keep) {
     states_.push_back(std::move(start));
   }
+  /// Known by its request.
+  LatentSample(std::uint64_t seed, std::uint32_t request, Latent start, std::size_t steps,
+               bool keep = false, std::int64_t label = 0)
+      : LatentSample(seed, request, std::move(start), steps, keep, label, request) {}
 
   /// Initial standard normals; they depend on seed and request alone.
   static Latent noise(std::uint64_t seed, std::uint32_t request, std::size_t size) {
@@ -44,6 +51,8 @@ class LatentSample {
   }
 
   std::uint32_t request() const noexcept { return request_; }
+  SequenceId id() const noexcept { return id_; }
+  std::int64_t label() const noexcept { return label_; }
   std::uint32_t round() const noexcept { return round_; }
   std::size_t step() const noexcept { return done_; }  ///< transitions made
   std::size_t steps() const noexcept { return steps_; }
@@ -75,6 +84,8 @@ class LatentSample {
 
  private:
   std::uint64_t seed_, resampled_seed_ = 0;
+  SequenceId id_;
+  std::int64_t label_;
   std::uint32_t request_, round_ = 0;
   std::size_t steps_, done_ = 0, resampled_from_ = SIZE_MAX;
   bool keep_;

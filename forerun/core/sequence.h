@@ -8,9 +8,18 @@
 #include <vector>
 
 #include "forerun/core/rng_key.h"
+#include "forerun/core/rule.h"
+#include "forerun/core/sampling_params.h"
+#include "forerun/core/sequence_id.h"
 #include "forerun/core/token.h"
 
 namespace forerun {
+
+/// How the tokens of a sequence are chosen.
+struct TokenSettings {
+  SamplingParams sampling;
+  Rule rule = Rule::kMaximal;
+};
 
 /// One text being generated: the prompt, the outputs so far, and its end.
 class TokenSequence {
@@ -22,17 +31,28 @@ class TokenSequence {
 
   /// @param prompt   at least one token
   /// @param budget   outputs at most
+  /// @param id       tells sequences that live at the same time apart; `request` need not
   TokenSequence(std::uint64_t seed, std::uint32_t request, std::vector<Token> prompt,
-                std::size_t budget, Ends ends = {})
+                std::size_t budget, Ends ends, const TokenSettings& settings, SequenceId id)
       : seed_(seed),
+        id_(id),
         request_(request),
+        settings_(settings),
         tokens_(std::move(prompt)),
         prompt_(tokens_.size()),
         budget_(budget),
         ends_(std::move(ends)),
         done_(budget == 0) {}
+  /// Known by its request.
+  TokenSequence(std::uint64_t seed, std::uint32_t request, std::vector<Token> prompt,
+                std::size_t budget, Ends ends = {}, const TokenSettings& settings = {})
+      : TokenSequence(seed, request, std::move(prompt), budget, std::move(ends), settings,
+                      request) {}
 
-  std::uint32_t request() const noexcept { return request_; }
+  SequenceId id() const noexcept { return id_; }
+  const SamplingParams& sampling() const noexcept { return settings_.sampling; }
+  Rule rule() const noexcept { return settings_.rule; }
+  std::uint32_t request() const noexcept { return request_; }  ///< of its random numbers
   std::uint32_t round() const noexcept { return round_; }
   std::span<const Token> tokens() const noexcept { return tokens_; }  ///< prompt and outputs
   std::span<const Token> outputs() const noexcept { return tokens().subspan(prompt_); }
@@ -54,8 +74,10 @@ class TokenSequence {
 
  private:
   std::uint64_t seed_;
+  SequenceId id_;
   std::uint32_t request_;
   std::uint32_t round_ = 0;
+  TokenSettings settings_;
   std::vector<Token> tokens_;
   std::size_t prompt_;
   std::size_t budget_;

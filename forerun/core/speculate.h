@@ -33,6 +33,31 @@ concept SequenceLike = requires(L& sequence, const typename L::Value& value) {
   sequence.next_round();
 };
 
+/// Couples the draft of a sequence with its verified conditionals: outputs up to the first
+/// rejection, or one more than was drafted.
+/// @param index  of the sequence in `verified`
+template <SequenceLike Sequence, class Verified, class Draft, class Rule>
+Outcome resolve(Sequence& sequence, std::size_t index, const Verified& verified, const Draft& draft,
+                const Rule& rule) {
+  Outcome out{.drafted = static_cast<std::uint32_t>(draft.size())};
+  for (bool more = true; more;) {
+    const RngKey key = sequence.key();
+    const auto& conditional = verified.at(index, out.examined);
+    if (out.examined == out.drafted) {
+      sequence.push(rule.draw(conditional, key));
+      more = false;
+    } else {
+      const auto coupled = rule.couple(conditional, draft, out.examined, key);
+      ++out.examined;
+      out.accepted += coupled.accepted ? 1 : 0;
+      more = sequence.push(coupled.value) && coupled.accepted;
+    }
+    ++out.emitted;
+  }
+  sequence.next_round();
+  return out;
+}
+
 /// One round: draft, one target pass over it, one coupling per drafted step.
 ///
 /// Drafter  `propose(sequences) -> vector<Draft>`, one a sequence, of `Draft::size()` steps, 0 or
@@ -57,26 +82,9 @@ void speculate_round(std::span<Sequence* const> sequences, Target& target, Draft
   const auto verified = target.verify(sequences, drafts);
   const auto scored = Clock::now();
 
-  std::vector<Outcome> outcomes(sequences.size());
+  std::vector<Outcome> outcomes;
   for (std::size_t i = 0; i < sequences.size(); ++i) {
-    Sequence& sequence = *sequences[i];
-    Outcome& out = outcomes[i];
-    out.drafted = static_cast<std::uint32_t>(drafts[i].size());
-    for (bool go_on = true; go_on;) {
-      const RngKey key = sequence.key();
-      const auto& conditional = verified.at(i, out.examined);
-      if (out.examined == out.drafted) {
-        sequence.push(rule.draw(conditional, key));
-        go_on = false;
-      } else {
-        const auto coupled = rule.couple(conditional, drafts[i], out.examined, key);
-        ++out.examined;
-        out.accepted += coupled.accepted ? 1 : 0;
-        go_on = sequence.push(coupled.value) && coupled.accepted;
-      }
-      ++out.emitted;
-    }
-    sequence.next_round();
+    outcomes.push_back(resolve(*sequences[i], i, verified, drafts[i], rule));
   }
   const auto coupled = Clock::now();
   target.keep(sequences, drafts, outcomes);

@@ -36,7 +36,8 @@ class AdaptiveDrafter {
   AdaptiveDrafter(Drafter drafter, DraftLength control, std::size_t max_draft)
       : drafter_(std::move(drafter)), control_(std::move(control)), max_draft_(max_draft) {}
 
-  std::vector<Draft> propose(std::span<Sequence* const> sequences) {
+  /// @param other_rows  rows of the target's pass that belong to none of the sequences
+  std::vector<Draft> propose(std::span<Sequence* const> sequences, std::size_t other_rows = 0) {
     lengths_.assign(sequences.size(), 0);
     for (std::size_t i = 0; i < sequences.size(); ++i) {
       lengths_[i] = draft_budget(*sequences[i], max_draft_);
@@ -46,10 +47,10 @@ class AdaptiveDrafter {
     } else {
       plans_.clear();
       for (std::size_t i = 0; i < sequences.size(); ++i) {
-        plans_.push_back({.request = sequences[i]->request(), .limit = lengths_[i]});
+        plans_.push_back({.id = sequences[i]->id(), .limit = lengths_[i]});
       }
     }
-    const auto planned = control_.plan(plans_);
+    const auto planned = control_.plan(plans_, other_rows);
     std::copy(planned.begin(), planned.end(), lengths_.begin());
     return drafter_.propose(sequences, lengths_);
   }
@@ -60,11 +61,11 @@ class AdaptiveDrafter {
     drafter_.observe(sequences, drafts, seen, outcomes);
   }
 
-  /// @param seconds  of the round, without the target's prefill; the drafter's is left out here
+  /// @param seconds  of the round; those in which the drafter read new text are left out here
   template <class Round>
-  void learn(const Round& round, const Timings& seconds) {
+  void learn(const Round& round, const Timings& seconds, std::size_t other_rows = 0) {
     seen_.clear();
-    PassSeen pass{.rows = round.sequences.size(),
+    PassSeen pass{.rows = round.sequences.size() + other_rows,
                   .target_seconds = seconds.target,
                   .drafter_seconds = seconds.drafter,
                   .rest_seconds = seconds.rest};
@@ -75,25 +76,27 @@ class AdaptiveDrafter {
       pass.drafter_seconds -= pass.read_seconds;
       prefilled_ = now;
     }
-    for (std::size_t i = 0; i < round.sequences.size(); ++i) {
+    for (std::size_t i = 0, at = 0; i < round.sequences.size(); ++i, ++at) {
       const Sequence& sequence = *round.sequences[i];
       const Outcome& out = round.outcomes[i];
-      SequenceOutcome seen{.request = sequence.request(),
-                           .confidence_bin = plans_[i].confidence_bin,
-                           .deterministic = plans_[i].deterministic,
+      // Sequences that were planned may have left the round.
+      while (plans_[at].id != sequence.id()) ++at;
+      SequenceOutcome seen{.id = sequence.id(),
+                           .confidence_bin = plans_[at].confidence_bin,
+                           .deterministic = plans_[at].deterministic,
                            .drafted = out.drafted,
                            .examined = out.examined,
                            .accepted = out.accepted,
                            .done = sequence.done()};
-      if constexpr (requires { drafter_.deterministic_draft(i); }) {
+      if constexpr (requires { drafter_.deterministic_draft(at); }) {
         seen.outputs = sequence.tokens().last(out.emitted);
-        seen.draft = drafter_.deterministic_draft(i).tokens;
-        seen.draft_confidence_bin = drafter_.deterministic_draft(i).confidence_bin;
-        seen.draft_origin = drafter_.deterministic_draft(i).origin;
+        seen.draft = drafter_.deterministic_draft(at).tokens;
+        seen.draft_confidence_bin = drafter_.deterministic_draft(at).confidence_bin;
+        seen.draft_origin = drafter_.deterministic_draft(at).origin;
       }
       seen_.push_back(seen);
       pass.rows += out.drafted;
-      if (!plans_[i].deterministic) pass.drafted += out.drafted;
+      if (!plans_[at].deterministic) pass.drafted += out.drafted;
     }
     if constexpr (Sequence::kReusesNoise) {
       control_.observe(seen_, {});
@@ -104,10 +107,12 @@ class AdaptiveDrafter {
     }
   }
 
-  void forget(std::uint32_t request) {
-    if constexpr (requires { drafter_.forget(request); }) drafter_.forget(request);
-    control_.forget(request);
+  void forget(SequenceId id) {
+    if constexpr (requires { drafter_.forget(id); }) drafter_.forget(id);
+    control_.forget(id);
   }
+  Drafter& drafter() noexcept { return drafter_; }
+  const Drafter& drafter() const noexcept { return drafter_; }
   const DraftLength& control() const noexcept { return control_; }
 
  private:

@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "forerun/core/draft_length.h"
+#include "forerun/core/sequence_id.h"
 
 namespace forerun {
 
@@ -33,7 +34,7 @@ class HeldCosts {
     held_.push_back({cost, {}});
     for (std::size_t i = 0; i < round.sequences.size(); ++i) {
       const auto& sample = *round.sequences[i];
-      held_.back().until[sample.request()] =
+      held_.back().until[sample.id()] =
           sample.step() - round.outcomes[i].emitted + round.drafts[i].size();
     }
   }
@@ -43,7 +44,7 @@ class HeldCosts {
   std::vector<PassSeen> release(std::span<Sample* const> samples) {
     for (const Sample* sample : samples) {
       for (Held& h : held_) {
-        const auto at = h.until.find(sample->request());
+        const auto at = h.until.find(sample->id());
         if (at != h.until.end() && at->second <= sample->step()) h.until.erase(at);
       }
     }
@@ -57,7 +58,7 @@ class HeldCosts {
  private:
   struct Held {
     PassSeen cost;
-    std::map<std::uint32_t, std::size_t> until;  // by request: the step to be reached
+    std::map<SequenceId, std::size_t> until;  // the step to be reached
   };
   std::deque<Held> held_;
 };

@@ -122,7 +122,7 @@ class Simulation {
         const bool right = uniform() < w_.kept({i, sequence.confidence_bin, j, sequence.at});
         sequence.draft.push_back(right ? static_cast<Token>(sequence.at + j) : -1);
       }
-      plans_.push_back({.request = static_cast<std::uint32_t>(i),
+      plans_.push_back({.id = static_cast<std::uint32_t>(i),
                         .limit = std::min(most, w_.most),
                         .confidence_bin = sequence.confidence_bin,
                         .deterministic = w_.deterministic});
@@ -131,7 +131,7 @@ class Simulation {
 
   SequenceOutcome verify(std::size_t i, std::size_t length) {
     SimSequence& sequence = sequences_[i];
-    SequenceOutcome seen{.request = static_cast<std::uint32_t>(i),
+    SequenceOutcome seen{.id = static_cast<std::uint32_t>(i),
                          .confidence_bin = sequence.confidence_bin,
                          .deterministic = w_.deterministic,
                          .drafted = length,

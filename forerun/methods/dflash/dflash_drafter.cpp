@@ -6,6 +6,7 @@
 #include <chrono>
 #include <cmath>
 #include <limits>
+#include <stdexcept>
 
 #include "forerun/core/apply_sampling.h"
 #include "forerun/core/rng_key.h"
@@ -20,23 +21,36 @@ constexpr float kForbidden = -std::numeric_limits<float>::infinity();
 
 }  // namespace
 
-DFlashDrafter::DFlashDrafter(std::shared_ptr<const DFlashPasses> network, SamplingParams sampling,
-                             DraftMode mode, bool scored)
-    : network_(std::move(network)), sampling_(sampling), mode_(mode), scored_(scored) {}
-
 // Keeps the states of the tokens that stay: the whole text except the newest token, which the
 // target has not read yet.
 void DFlashDrafter::take(const TokenSequence& sequence, const HiddenStates& states) {
-  if (sequence.done()) {
-    sequences_.erase(sequence.request());
-    return;
-  }
-  SequenceState& state = sequences_[sequence.request()];
+  append(sequence, states, static_cast<std::int64_t>(sequence.tokens().size()) - 1);
+}
+
+void DFlashDrafter::append(const TokenSequence& sequence, const HiddenStates& states,
+                           std::int64_t end) {
+  SequenceState& state = sequences_[sequence.id()];
   if (!state.context) state.context = network_->make_context();
   const std::int64_t known = state.context->length() + pending_rows(state);
-  const std::int64_t behind = static_cast<std::int64_t>(sequence.tokens().size()) - 1;
+  if (end <= known) return;
+  if (known < states.first || end > states.first + states.count) {
+    throw std::logic_error("DFlash: a sequence's hidden states have a gap");
+  }
   const float* from = states.rows + (known - states.first) * width();
-  state.pending.insert(state.pending.end(), from, from + (behind - known) * width());
+  state.pending.insert(state.pending.end(), from, from + (end - known) * width());
+}
+
+bool DFlashDrafter::share(SequenceId from, SequenceId to, std::int64_t positions) {
+  const auto found = sequences_.find(from);
+  if (found == sequences_.end()) return false;
+  const SequenceState& source = found->second;
+  const std::int64_t read = std::min(positions, source.context->length());
+  const std::int64_t pending = positions - read;
+  if (pending > pending_rows(source)) return false;
+  SequenceState state{.context = source.context->share(read), .pending = {}};
+  state.pending.assign(source.pending.begin(), source.pending.begin() + pending * width());
+  sequences_[to] = std::move(state);
+  return true;
 }
 
 std::vector<SequencePlan> DFlashDrafter::plan(std::span<TokenSequence* const> sequences,
@@ -44,10 +58,10 @@ std::vector<SequencePlan> DFlashDrafter::plan(std::span<TokenSequence* const> se
                                               const DraftLength&) const {
   std::vector<SequencePlan> plans;
   for (std::size_t i = 0; i < sequences.size(); ++i) {
-    const auto found = sequences_.find(sequences[i]->request());
+    const auto found = sequences_.find(sequences[i]->id());
     const bool ready = found != sequences_.end();
     const std::int64_t rows = ready ? pending_rows(found->second) : 0;
-    plans.push_back({.request = sequences[i]->request(),
+    plans.push_back({.id = sequences[i]->id(),
                      .limit = ready ? std::min(most[i], block()) : 0,
                      .unread = rows > kPendingRows ? static_cast<std::size_t>(rows) : 0,
                      .remaining = sequences[i]->remaining()});
@@ -76,9 +90,10 @@ std::vector<TokenDraft> DFlashDrafter::propose(std::span<TokenSequence* const> s
   std::vector<BlockSpan> spans;
   std::vector<std::size_t> who;
   for (std::size_t i = 0; i < sequences.size(); ++i) {
-    drafts[i].origin =
-        mode_ == DraftMode::kGreedy || sampling_.greedy() ? Origin::kSearched : Origin::kSampled;
-    const auto found = sequences_.find(sequences[i]->request());
+    const bool searched = draft_mode(sequences[i]->rule()) == DraftMode::kGreedy ||
+                          sequences[i]->sampling().greedy();
+    drafts[i].origin = searched ? Origin::kSearched : Origin::kSampled;
+    const auto found = sequences_.find(sequences[i]->id());
     if (lengths[i] == 0 || found == sequences_.end()) continue;
     SequenceState& sequence = found->second;
     if (pending_rows(sequence) > kPendingRows) catch_up(sequence);
@@ -94,7 +109,7 @@ std::vector<TokenDraft> DFlashDrafter::propose(std::span<TokenSequence* const> s
   const DFlashPasses::Blocks blocks = network_->forward(spans);
   std::int64_t row = 0;
   for (std::size_t j = 0; j < who.size(); ++j) {
-    sequences_.at(sequences[who[j]]->request()).pending.clear();
+    sequences_.at(sequences[who[j]]->id()).pending.clear();
     fill(*sequences[who[j]], drafts[who[j]], blocks.logits, row, spans[j].drafts);
     row += spans[j].drafts;
   }
@@ -110,31 +125,34 @@ void DFlashDrafter::fill(const TokenSequence& sequence, TokenDraft& draft, const
                                vocab);
     if (network_->has_markov()) network_->add_markov(previous, own);
     const auto position = sequence.tokens().size() + static_cast<std::size_t>(k);
-    previous = pick(own, sequence.key_at(position), draft);
+    previous = pick(sequence, own, sequence.key_at(position), draft);
     draft.tokens.push_back(previous);
   }
 }
 
-Token DFlashDrafter::pick(std::span<float> logits, const RngKey& key, TokenDraft& draft) {
-  const bool point = draft.origin == Origin::kSearched && !(scored_ && !sampling_.greedy());
-  if (!point) return pick_scored(logits, key, draft);
+Token DFlashDrafter::pick(const TokenSequence& sequence, std::span<float> logits, const RngKey& key,
+                          TokenDraft& draft) {
+  // Only ratio-on-search needs the laws of greedy drafts.
+  const bool scored = sequence.rule() == Rule::kRatioOnSearch && !sequence.sampling().greedy();
+  if (draft.origin != Origin::kSearched || scored) return pick_scored(sequence, logits, key, draft);
   return network_->token(argmax(logits));
 }
 
 // The law over the target's vocabulary: zero outside the draft vocabulary.
-Token DFlashDrafter::pick_scored(std::span<float> logits, const RngKey& key, TokenDraft& draft) {
+Token DFlashDrafter::pick_scored(const TokenSequence& sequence, std::span<float> logits,
+                                 const RngKey& key, TokenDraft& draft) {
   if (rows_used_ == rows_.size()) rows_.emplace_back();
   std::vector<float>& row = rows_[rows_used_++];
   row.assign(static_cast<std::size_t>(network_->config().vocab), kForbidden);
   // The short row is transformed first: tokens forbidden there stay forbidden.
-  static_cast<void>(apply_sampling_(logits, sampling_));
+  static_cast<void>(apply_sampling_(logits, sequence.sampling()));
   for (std::size_t i = 0; i < logits.size(); ++i) {
     row[static_cast<std::size_t>(network_->token(static_cast<std::int64_t>(i)))] = logits[i];
   }
   const Categorical q(row);
   draft.laws.push_back(q);
   if (draft.origin == Origin::kSearched) return q.argmax();
-  if (mode_ == DraftMode::kSharedNoise) return sample_shared_noise(q, key).token;
+  if (draft_mode(sequence.rule()) == DraftMode::kSharedNoise) return sample_shared_noise(q, key).token;
   return q.sample(key.uniform(Purpose::kDraft));
 }
 

@@ -9,14 +9,13 @@
 #include <vector>
 
 #include "forerun/core/draft_length.h"
-#include "forerun/core/rule.h"
-#include "forerun/core/sampling_params.h"
+#include "forerun/core/sequence_id.h"
 #include "forerun/core/sequence.h"
 #include "forerun/core/speculate.h"
 #include "forerun/core/token_rule.h"
 #include "forerun/methods/draft_mode.h"
 #include "forerun/methods/prefilled.h"
-#include "forerun/methods/text/decoder_target.h"
+#include "forerun/methods/text/verified_tokens.h"
 #include "forerun/models/dflash/dflash_passes.h"
 
 namespace forerun {
@@ -26,16 +25,19 @@ namespace forerun {
 ///
 /// Tokens are chosen slot by slot: the likeliest, or one drawn from the slot's law, given the
 /// previous token if the network has a Markov head. Tokens outside a reduced vocabulary have
-/// probability zero. A sequence gets drafts from its second round on: the first has no states yet.
+/// probability zero.
 /// The network always predicts the block size it was trained for; the first `lengths` drafts are
 /// used.
 /// Source: Chen, Liang and Liu 2026, arXiv:2602.06036, section 3; Markov head: arXiv:2607.05147.
 class DFlashDrafter {
  public:
-  /// @param sampling  the target's: exactness holds for any, acceptance is best if they are alike
-  /// @param scored   laws for greedy drafts too, which only ratio-on-search needs
-  DFlashDrafter(std::shared_ptr<const DFlashPasses> network, SamplingParams sampling,
-                DraftMode mode, bool scored = false);
+  explicit DFlashDrafter(std::shared_ptr<const DFlashPasses> network)
+      : network_(std::move(network)) {}
+
+  /// Zero-based ids of the target's blocks whose output it reads.
+  std::span<const std::int64_t> features() const noexcept {
+    return network_->config().feature_layers;
+  }
 
   /// A block is as long as in training; all confidence_bins are 0.
   std::vector<SequencePlan> plan(std::span<TokenSequence* const> sequences,
@@ -52,7 +54,13 @@ class DFlashDrafter {
                const Verified& seen, std::span<const Outcome>) {
     for (std::size_t i = 0; i < sequences.size(); ++i) take(*sequences[i], seen.states(i));
   }
-  void forget(std::uint32_t request) { sequences_.erase(request); }
+  /// Takes over the first positions of another sequence.
+  bool share(SequenceId from, SequenceId to, std::int64_t positions);
+  /// The states of a piece of the prompt.
+  void read(const TokenSequence& sequence, const HiddenStates& states) {
+    append(sequence, states, states.first + states.count);
+  }
+  void forget(SequenceId id) { sequences_.erase(id); }
 
  private:
   struct SequenceState {
@@ -70,17 +78,18 @@ class DFlashDrafter {
     return static_cast<std::int64_t>(sequence.pending.size()) / width();
   }
   void take(const TokenSequence& sequence, const HiddenStates& states);
+  // Adds the states of the sequence's positions up to `end` that it lacks.
+  void append(const TokenSequence& sequence, const HiddenStates& states, std::int64_t end);
   void catch_up(SequenceState& sequence);
   void fill(const TokenSequence& sequence, TokenDraft& draft, const at::Tensor& logits,
             std::int64_t row, std::int64_t count);
-  Token pick(std::span<float> logits, const RngKey& key, TokenDraft& draft);
-  Token pick_scored(std::span<float> logits, const RngKey& key, TokenDraft& draft);
+  Token pick(const TokenSequence& sequence, std::span<float> logits, const RngKey& key,
+             TokenDraft& draft);
+  Token pick_scored(const TokenSequence& sequence, std::span<float> logits, const RngKey& key,
+                    TokenDraft& draft);
 
   std::shared_ptr<const DFlashPasses> network_;
-  SamplingParams sampling_;
-  DraftMode mode_;
-  bool scored_;
-  std::unordered_map<std::uint32_t, SequenceState> sequences_;  // by request
+  std::unordered_map<SequenceId, SequenceState> sequences_;
   std::vector<std::vector<float>> rows_;  // over the whole vocabulary: what laws view
   std::size_t rows_used_ = 0;
   Prefilled prefilled_;

@@ -34,7 +34,17 @@ class DFlashLookupDrafter {
   const TokenDraft& deterministic_draft(std::size_t sequence) const {
     return lookup_.deterministic_draft(sequence);
   }
-  void forget(std::uint32_t request) { block_.forget(request); }
+  std::span<const std::int64_t> features() const noexcept { return block_.features(); }
+  void read(const TokenSequence& sequence, const HiddenStates& states) {
+    block_.read(sequence, states);
+  }
+  bool share(SequenceId from, SequenceId to, std::int64_t positions) {
+    return block_.share(from, to, positions);
+  }
+  void forget(SequenceId id) {
+    block_.forget(id);
+    lookup_.forget(id);
+  }
 
  private:
   DFlashDrafter block_;

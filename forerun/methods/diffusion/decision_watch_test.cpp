@@ -122,8 +122,7 @@ Run run(const Setting& s, std::set<DecisionWatch::Place> places, std::uint32_t f
   const GuidedDit model(dit, {.scale = 1.5});
   const DdpmSchedule schedule({.steps = kSteps});
   const bool alone = resampled_from != SIZE_MAX;
-  const ImageLabels labels{.first = first, .labels = std::vector<std::int64_t>(s.images, 1)};
-  DitTarget target(model, schedule, labels);
+  DitTarget target(model, schedule);
   LatentDrafter guesses(s.make(target), s.calls, target, s.reuse);
   AdaptiveDrafter<Skipping, LatentSample, LatentDraft> drafter(
       Skipping(std::move(guesses), target, s.skip_above), DraftLength({.adaptive = false}), 7);

@@ -10,8 +10,7 @@ std::span<const float> values_of(const at::Tensor& x) {
   return {x.const_data_ptr<float>(), static_cast<std::size_t>(x.numel())};
 }
 
-DitInputs inputs_of(const LatentRows& rows, const DitConfig& c, const DdpmSchedule& schedule,
-                    const ImageLabels& labels) {
+DitInputs inputs_of(const LatentRows& rows, const DitConfig& c, const DdpmSchedule& schedule) {
   DitInputs out;
   const auto n = static_cast<std::int64_t>(rows.size());
   out.states = at::empty({n, c.channels, c.input, c.input}, at::kFloat);
@@ -20,7 +19,7 @@ DitInputs inputs_of(const LatentRows& rows, const DitConfig& c, const DdpmSchedu
     const Latent& state = *rows.states[i];
     std::memcpy(to + i * state.size(), state.data(), state.size() * sizeof(float));
     out.times.push_back(schedule.step(static_cast<std::int64_t>(rows.steps[i])).time);
-    out.labels.push_back(labels.of(*rows.samples[i]));
+    out.labels.push_back(rows.samples[i]->label());
   }
   return out;
 }
@@ -47,7 +46,7 @@ at::Tensor DitTarget::Verified::feature(std::size_t sample, std::size_t step) co
 }
 
 LatentScores DitTarget::score(const LatentRows& rows) {
-  const DitInputs in = inputs_of(rows, model_->config(), *schedule_, *labels_);
+  const DitInputs in = inputs_of(rows, model_->config(), *schedule_);
   ++passes_;
   states_ += rows.size();
   LatentScores out{.output = model_->run(in.rows()), .means = {}};

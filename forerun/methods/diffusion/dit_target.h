@@ -13,13 +13,6 @@
 
 namespace forerun {
 
-/// The classes of the samples, by request: `first`, `first` + 1, ...
-struct ImageLabels {
-  std::uint32_t first = 0;
-  std::vector<std::int64_t> labels;
-  std::int64_t of(const LatentSample& sample) const { return labels.at(sample.request() - first); }
-};
-
 /// States of some samples that one pass scores.
 struct LatentRows {
   std::vector<const LatentSample*> samples;
@@ -45,8 +38,8 @@ struct LatentScores {
 class DitTarget {
  public:
   /// Keeps references to all arguments.
-  DitTarget(const GuidedDit& model, const DdpmSchedule& schedule, const ImageLabels& labels)
-      : model_(&model), schedule_(&schedule), labels_(&labels) {}
+  DitTarget(const GuidedDit& model, const DdpmSchedule& schedule)
+      : model_(&model), schedule_(&schedule) {}
 
   /// The conditionals of each sample's next transitions.
   class Verified {
@@ -76,14 +69,12 @@ class DitTarget {
 
   const GuidedDit& model() const noexcept { return *model_; }
   const DdpmSchedule& schedule() const noexcept { return *schedule_; }
-  const ImageLabels& labels() const noexcept { return *labels_; }
   std::uint64_t passes() const noexcept { return passes_; }  ///< so far
   std::uint64_t states() const noexcept { return states_; }  ///< scored by them
 
  private:
   const GuidedDit* model_;
   const DdpmSchedule* schedule_;
-  const ImageLabels* labels_;
   std::uint64_t passes_ = 0, states_ = 0;
 };
 
@@ -93,8 +84,7 @@ struct DitInputs {
   std::vector<std::int64_t> times, labels;
   DitRows rows() const { return {states, times, labels}; }
 };
-DitInputs inputs_of(const LatentRows& rows, const DitConfig& config, const DdpmSchedule& schedule,
-                    const ImageLabels& labels);
+DitInputs inputs_of(const LatentRows& rows, const DitConfig& config, const DdpmSchedule& schedule);
 /// Of every row, from its state and predicted noise.
 std::vector<Latent> means_of(const LatentRows& rows, const at::Tensor& noise,
                              const DdpmSchedule& schedule);

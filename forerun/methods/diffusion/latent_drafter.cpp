@@ -77,8 +77,8 @@ std::vector<SequencePlan> LatentDrafter::plan(std::span<LatentSample* const> sam
   for (std::size_t i = 0; i < samples.size(); ++i) {
     const LatentSample& sample = *samples[i];
     // A sample's first drafts start from its first pass.
-    const bool has_memory = calls_ == TargetCalls::kTwo || samples_.contains(sample.request());
-    plans.push_back({.request = sample.request(),
+    const bool has_memory = calls_ == TargetCalls::kTwo || samples_.contains(sample.id());
+    plans.push_back({.id = sample.id(),
                      .limit = has_memory ? most[i] : 0,
                      .confidence_bin = confidence_bin_of(sample)});
   }
@@ -95,7 +95,7 @@ std::vector<LatentDraft> LatentDrafter::propose(std::span<LatentSample* const> s
     const LatentSample& sample = *samples[i];
     before_.push_back(sample.state());
     if (lengths[i] == 0) continue;
-    const auto found = samples_.find(sample.request());
+    const auto found = samples_.find(sample.id());
     const SampleMemory* own = found != samples_.end() ? &found->second : nullptr;
     drafting.push_back({&sample, &drafts[i], own != nullptr ? own->memory : LatentMemory{},
                         lengths[i], own, &predictions_[i]});
@@ -146,10 +146,10 @@ void LatentDrafter::observe(std::span<LatentSample* const> samples,
   for (std::size_t i = 0; i < samples.size(); ++i) {
     const LatentSample& sample = *samples[i];
     if (sample.done()) {
-      samples_.erase(sample.request());
+      samples_.erase(sample.id());
       continue;
     }
-    SampleMemory& own = samples_[sample.request()];
+    SampleMemory& own = samples_[sample.id()];
     const Passed passed{verified, i, drafts[i], before_[i], sample.step() - outcomes[i].emitted};
     const std::size_t newest = outcomes[i].emitted - 1, last = drafts[i].size();
     if (calls_ == TargetCalls::kOne) anchor(own.memory, passed, newest);

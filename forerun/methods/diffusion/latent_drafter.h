@@ -124,7 +124,7 @@ class LatentDrafter {
   TargetCalls calls_;
   DitTarget* target_;
   bool reuses_;
-  std::map<std::uint32_t, SampleMemory> samples_;     // by request
+  std::map<SequenceId, SampleMemory> samples_;
   std::vector<Latent> before_;                        // each sample's state as the round began
   std::vector<std::vector<Prediction>> predictions_;  // of each sample in this round
 };

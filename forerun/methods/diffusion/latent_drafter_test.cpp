@@ -99,9 +99,7 @@ Sampled sampled(const Make& make, const Setting& s) {
   const auto dit = noisy_dit();
   const GuidedDit model(dit, {.scale = s.guidance});
   const DdpmSchedule schedule({.steps = s.steps});
-  ImageLabels labels;
-  for (std::uint32_t i = 0; i < s.images; ++i) labels.labels.push_back(i % 3);
-  DitTarget target(model, schedule, labels);
+  DitTarget target(model, schedule);
   const TargetCalls calls = make ? s.calls : TargetCalls::kOne;
   LatentDrafter guesses(make ? make(target) : std::make_shared<Guesser>(), calls, target, s.reuse);
   AdaptiveLatentDrafter drafter =

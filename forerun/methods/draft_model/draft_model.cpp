@@ -8,52 +8,24 @@
 #include "forerun/core/apply_sampling.h"
 #include "forerun/core/rng_key.h"
 #include "forerun/core/shared_noise.h"
-#include "forerun/methods/text/decoder_target.h"
+#include "forerun/methods/text/verified_tokens.h"
 
 namespace forerun {
 namespace {
 
 constexpr std::size_t kPending = 8;  // unread tokens that join the first pass of a draft
+// More unread tokens are read over several rounds, which draft nothing: no round takes long.
+constexpr std::size_t kPiece = 512;
 
 std::span<const Token> unread(const TokenSequence& sequence, std::int64_t read) {
   return sequence.tokens().subspan(
       std::min(sequence.tokens().size(), static_cast<std::size_t>(read)));
 }
 
-}  // namespace
-
-DraftModelDrafter::DraftModelDrafter(const DecoderLm& model, SamplingParams sampling,
-                                     DraftMode mode, GoOn go_on)
-    : model_(model), sampling_(sampling), mode_(mode), go_on_(std::move(go_on)) {}
-
-KvCache& DraftModelDrafter::cache_of(const TokenSequence& sequence) {
-  const auto found = caches_.find(sequence.request());
-  if (found != caches_.end()) return found->second;
-  return caches_.emplace(sequence.request(), model_.make_cache()).first->second;
-}
-
-// The tokens that the cache lacks of the sequence's text and of the draft so far; if there are
-// many, all but the last are prefilled.
-std::vector<Token> DraftModelDrafter::unseen(const TokenSequence& sequence, const TokenDraft& draft,
-                                             KvCache& cache) {
-  auto missing = unread(sequence, cache.length());
-  if (missing.size() > kPending) {
-    const auto start = std::chrono::steady_clock::now();
-    prefill(model_, cache, missing.first(missing.size() - 1), nullptr, {}, go_on_);
-    prefilled_.tokens += missing.size() - 1;
-    prefilled_.seconds +=
-        std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
-    missing = missing.last(1);
-  }
-  std::vector<Token> tokens(missing.begin(), missing.end());
-  if (tokens.empty()) tokens.push_back(draft.tokens.back());
-  return tokens;
-}
-
-Token DraftModelDrafter::pick(const TokenLaw& law, const RngKey& key) const {
+Token pick(const TokenLaw& law, DraftMode mode, const RngKey& key) {
   if (const auto* decided = std::get_if<PointMass>(&law)) return decided->token;
   const Categorical& q = std::get<Categorical>(law);
-  switch (mode_) {
+  switch (mode) {
     case DraftMode::kSample:
       return q.sample(key.uniform(Purpose::kDraft));
     case DraftMode::kGreedy:
@@ -62,6 +34,37 @@ Token DraftModelDrafter::pick(const TokenLaw& law, const RngKey& key) const {
       return sample_shared_noise(q, key).token;
   }
   return q.argmax();
+}
+
+}  // namespace
+
+KvCache& DraftModelDrafter::cache_of(const TokenSequence& sequence) {
+  const auto found = caches_.find(sequence.id());
+  if (found != caches_.end()) return found->second;
+  return caches_.emplace(sequence.id(), model_.make_cache()).first->second;
+}
+
+// Reads a piece of the tokens that the cache lacks, if there are many; false: some are left.
+bool DraftModelDrafter::catch_up(const TokenSequence& sequence) {
+  KvCache& cache = cache_of(sequence);
+  const auto missing = unread(sequence, cache.length());
+  if (missing.size() <= kPending) return true;
+  const auto start = std::chrono::steady_clock::now();
+  const std::size_t piece = std::min(kPiece, missing.size() - 1);
+  prefill(model_, cache, missing.first(piece));
+  prefilled_.tokens += piece;
+  prefilled_.seconds +=
+      std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
+  return piece == missing.size() - 1;
+}
+
+// The tokens that the cache lacks of the sequence's text and of the draft so far.
+std::vector<Token> DraftModelDrafter::unseen(const TokenSequence& sequence, const TokenDraft& draft,
+                                             const KvCache& cache) {
+  const auto missing = unread(sequence, cache.length());
+  std::vector<Token> tokens(missing.begin(), missing.end());
+  if (tokens.empty()) tokens.push_back(draft.tokens.back());
+  return tokens;
 }
 
 // A drafter with a shorter context than the target stops drafting there; the target continues.
@@ -76,10 +79,10 @@ std::vector<SequencePlan> DraftModelDrafter::plan(std::span<TokenSequence* const
   std::vector<SequencePlan> plans;
   for (std::size_t i = 0; i < sequences.size(); ++i) {
     const TokenSequence& sequence = *sequences[i];
-    const auto cache = caches_.find(sequence.request());
+    const auto cache = caches_.find(sequence.id());
     const std::size_t missing =
         unread(sequence, cache == caches_.end() ? 0 : cache->second.length()).size();
-    plans.push_back({.request = sequence.request(),
+    plans.push_back({.id = sequence.id(),
                      .limit = std::min(most[i], room_of(sequence)),
                      .unread = missing > kPending ? missing - 1 : 0,
                      .remaining = sequence.remaining()});
@@ -91,10 +94,14 @@ std::vector<TokenDraft> DraftModelDrafter::propose(std::span<TokenSequence* cons
                                                    std::span<const std::size_t> lengths) {
   std::vector<TokenDraft> drafts(sequences.size());
   std::vector<std::size_t> budgets(sequences.size());
+  for (std::size_t i = 0; i < sequences.size(); ++i) {
+    const bool greedy = draft_mode(sequences[i]->rule()) == DraftMode::kGreedy;
+    drafts[i].origin = greedy ? Origin::kSearched : Origin::kSampled;
+    budgets[i] = std::min(lengths[i], room_of(*sequences[i]));
+  }
   std::size_t longest = 0;
   for (std::size_t i = 0; i < sequences.size(); ++i) {
-    drafts[i].origin = mode_ == DraftMode::kGreedy ? Origin::kSearched : Origin::kSampled;
-    budgets[i] = std::min(lengths[i], room_of(*sequences[i]));
+    if (budgets[i] > 0 && !catch_up(*sequences[i])) budgets[i] = 0;
     longest = std::max(longest, budgets[i]);
   }
   logits_.clear();
@@ -121,18 +128,20 @@ void DraftModelDrafter::step(std::span<TokenSequence* const> sequences,
   for (std::size_t j = 0; j < who.size(); ++j) {
     const TokenSequence& sequence = *sequences[who[j]];
     TokenDraft& draft = drafts[who[j]];
-    const TokenLaw law = apply_sampling_(row_of(logits, static_cast<std::int64_t>(j)), sampling_);
-    draft.tokens.push_back(pick(law, sequence.key_at(sequence.tokens().size() + k)));
+    const TokenLaw law =
+        apply_sampling_(row_of(logits, static_cast<std::int64_t>(j)), sequence.sampling());
+    draft.tokens.push_back(pick(law, draft_mode(sequence.rule()),
+                                sequence.key_at(sequence.tokens().size() + k)));
     if (const auto* q = std::get_if<Categorical>(&law)) draft.laws.push_back(*q);
   }
 }
 
 void DraftModelDrafter::forget_rejected(const TokenSequence& sequence) {
   if (sequence.done()) {
-    caches_.erase(sequence.request());
+    forget(sequence.id());
     return;
   }
-  const auto found = caches_.find(sequence.request());
+  const auto found = caches_.find(sequence.id());
   if (found == caches_.end()) return;
   found->second.truncate(static_cast<std::int64_t>(sequence.tokens().size()) - 1);
 }

@@ -9,7 +9,7 @@
 
 #include "forerun/core/draft_length.h"
 #include "forerun/core/rule.h"
-#include "forerun/core/sampling_params.h"
+#include "forerun/core/sequence_id.h"
 #include "forerun/core/sequence.h"
 #include "forerun/core/speculate.h"
 #include "forerun/core/token_rule.h"
@@ -23,16 +23,14 @@ namespace forerun {
 /// Source: Leviathan et al. 2023, arXiv:2211.17192.
 class DraftModelDrafter {
  public:
-  /// @param sampling  the target's: exactness holds for any, acceptance is best if they are alike
-  /// @param go_on  asked while prompts are read; where it is false, `propose` throws Interrupted
-  DraftModelDrafter(const DecoderLm& model, SamplingParams sampling, DraftMode mode,
-                    GoOn go_on = {});
+  explicit DraftModelDrafter(const DecoderLm& model) : model_(model) {}
 
   /// A draft is limited by the drafting model's context.
   std::vector<SequencePlan> plan(std::span<TokenSequence* const> sequences,
                                  std::span<const std::size_t> most,
                                  const DraftLength& control) const;
-  /// @param lengths  drafts a sequence; fewer where the drafting model's context ends
+  /// @param lengths  drafts a sequence; fewer where the drafting model's context ends, none while
+  /// it still reads a long text
   std::vector<TokenDraft> propose(std::span<TokenSequence* const> sequences,
                                   std::span<const std::size_t> lengths);
   /// Tokens that the model has not read: prompts, and outputs of plain rounds.
@@ -43,21 +41,20 @@ class DraftModelDrafter {
                const Verified&, std::span<const Outcome>) {
     for (const TokenSequence* sequence : sequences) forget_rejected(*sequence);
   }
+  void forget(SequenceId id) { caches_.erase(id); }
 
  private:
-  Token pick(const TokenLaw& law, const RngKey& key) const;
   void step(std::span<TokenSequence* const> sequences, std::vector<TokenDraft>& drafts,
             std::span<const std::size_t> budgets, std::size_t k);
-  std::vector<Token> unseen(const TokenSequence& sequence, const TokenDraft& draft, KvCache& cache);
+  bool catch_up(const TokenSequence& sequence);
+  static std::vector<Token> unseen(const TokenSequence& sequence, const TokenDraft& draft,
+                                   const KvCache& cache);
   KvCache& cache_of(const TokenSequence& sequence);
   std::size_t room_of(const TokenSequence& sequence) const;
   void forget_rejected(const TokenSequence& sequence);
 
   const DecoderLm& model_;
-  SamplingParams sampling_;
-  DraftMode mode_;
-  GoOn go_on_;
-  std::unordered_map<std::uint32_t, KvCache> caches_;  // by request
+  std::unordered_map<SequenceId, KvCache> caches_;
   Prefilled prefilled_;
   std::vector<at::Tensor> logits_;  // one a step: what the drafts' laws view, until the next round
 };

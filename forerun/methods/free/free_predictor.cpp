@@ -51,7 +51,7 @@ at::Tensor FreePredictor::fresh_noise(const LatentRows& rows,
 
 std::vector<Latent> FreePredictor::means(const LatentRows& rows,
                                          std::span<LatentMemory* const> memories) const {
-  const DitInputs in = inputs_of(rows, network_.config(), target_->schedule(), target_->labels());
+  const DitInputs in = inputs_of(rows, network_.config(), target_->schedule());
   std::vector<at::Tensor> features;
   for (const LatentMemory* m : memories) features.push_back(m->feature);
   const at::Tensor fresh = network_.frozen_image() ? fresh_noise(rows, memories) : at::Tensor();

@@ -18,7 +18,7 @@ std::uint8_t confidence_bin_of(std::size_t match, std::size_t lowest) {
 TokenDraft LookupDrafter::find(const TokenSequence& sequence, std::size_t most) {
   TokenDraft draft;
   const auto text = sequence.tokens();
-  SuffixIndex& index = indices_[sequence.request()];
+  SuffixIndex& index = indices_[sequence.id()];
   index.extend(text);
   const SuffixIndex::Match match = index.longest(text);
   if (match.length == 0) return draft;
@@ -40,7 +40,7 @@ std::vector<SequencePlan> LookupDrafter::plan(std::span<TokenSequence* const> se
   found_.clear();
   for (std::size_t i = 0; i < sequences.size(); ++i) {
     const TokenDraft& draft = found_.emplace_back(find(*sequences[i], most[i]));
-    plans.push_back({.request = sequences[i]->request(),
+    plans.push_back({.id = sequences[i]->id(),
                      .limit = draft.size(),
                      .confidence_bin = draft.confidence_bin,
                      .deterministic = true,

@@ -36,16 +36,17 @@ class LookupDrafter {
   void observe(std::span<TokenSequence* const> sequences, std::span<const TokenDraft>,
                const Verified&, std::span<const Outcome>) {
     for (const TokenSequence* sequence : sequences) {
-      if (sequence->done()) indices_.erase(sequence->request());
+      if (sequence->done()) forget(sequence->id());
     }
   }
+  void forget(SequenceId id) { indices_.erase(id); }
 
  private:
   TokenDraft find(const TokenSequence& sequence, std::size_t most);
 
   std::uint8_t lowest_;
-  std::unordered_map<std::uint32_t, SuffixIndex> indices_;  // by request
-  std::vector<TokenDraft> found_;                           // by sequence of the round
+  std::unordered_map<SequenceId, SuffixIndex> indices_;
+  std::vector<TokenDraft> found_;  // by sequence of the round
 };
 
 }  // namespace forerun

@@ -92,6 +92,10 @@ void DFlashCache::append(const DFlash& model, const at::Tensor& features) {
   kv_.advance(n);
 }
 
+DFlashCache DFlashCache::share(std::int64_t positions) const {
+  return {kv_.share(positions), rows_.defined() ? rows_.narrow(0, 0, positions) : at::Tensor()};
+}
+
 at::Tensor DFlashCache::last() const {
   if (!rows_.defined() || length() == 0) return {};
   return rows_.narrow(0, length() - 1, 1);

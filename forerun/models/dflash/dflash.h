@@ -73,8 +73,12 @@ class DFlashCache {
   /// Keeps the first `length` positions; no effect if there are fewer.
   void truncate(std::int64_t length) noexcept { kv_.truncate(length); }
   const KvCache& kv() const noexcept { return kv_; }
+  /// A cache of the first `positions` positions.
+  DFlashCache share(std::int64_t positions) const;
 
  private:
+  DFlashCache(KvCache kv, at::Tensor rows) : kv_(std::move(kv)), rows_(std::move(rows)) {}
+
   KvCache kv_;
   at::Tensor rows_;  // [at least length(), hidden] of networks with slot_state
 };

@@ -14,7 +14,11 @@ namespace {
 class TensorContext : public DFlashContext {
  public:
   explicit TensorContext(const DFlash& model) : cache(model) {}
+  explicit TensorContext(DFlashCache c) : cache(std::move(c)) {}
   std::int64_t length() const noexcept override { return cache.length(); }
+  std::unique_ptr<DFlashContext> share(std::int64_t positions) const override {
+    return std::make_unique<TensorContext>(cache.share(positions));
+  }
   DFlashCache cache;
 };
 

@@ -17,6 +17,9 @@ class DFlashContext {
  public:
   virtual ~DFlashContext() = default;
   virtual std::int64_t length() const noexcept = 0;
+  /// A context with the first `positions` positions of this one. At least one further position has
+  /// to be read before it drafts.
+  virtual std::unique_ptr<DFlashContext> share(std::int64_t positions) const = 0;
 };
 
 /// The block of one sequence in a pass.

@@ -19,8 +19,11 @@ RmsNorm norm_of(const at::Tensor& weight, double eps) {
 
 class PagedContext : public DFlashContext {
  public:
-  explicit PagedContext(KvPages pages) : cache(std::move(pages)) {}
+  explicit PagedContext(KvCache c) : cache(std::move(c)) {}
   std::int64_t length() const noexcept override { return cache.length(); }
+  std::unique_ptr<DFlashContext> share(std::int64_t positions) const override {
+    return std::make_unique<PagedContext>(cache.share(positions));
+  }
   KvCache cache;
   std::vector<float> last;  // [hidden]: fc X of the newest position, for networks with slot_state
 };
@@ -357,7 +360,7 @@ Int8DFlash::~Int8DFlash() = default;
 
 std::unique_ptr<DFlashContext> Int8DFlash::make_context() const {
   return std::make_unique<PagedContext>(
-      KvPages({config_.layers, config_.kv_heads, config_.head_dim}));
+      KvCache(KvPages({config_.layers, config_.kv_heads, config_.head_dim})));
 }
 
 Int8DFlash::Blocks Int8DFlash::forward(std::span<const BlockSpan> sequences) const {

@@ -1,4 +1,4 @@
-#include "forerun/api/stop_filter.h"
+#include "forerun/engine/stop_filter.h"
 
 #include <gtest/gtest.h>
 

@@ -1,0 +1,314 @@
+// The engine through the public API: requests that join, leave and fail beside others.
+#include "forerun/engine.h"
+
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <map>
+#include <optional>
+#include <random>
+#include <string>
+#include <vector>
+
+#include "forerun/common.h"
+#include "tests/support/tiny_dflash.h"
+
+namespace forerun {
+namespace {
+
+struct Job {
+  std::vector<Token> prompt;
+  GenerateOptions options;
+  std::size_t drafter = 0;
+};
+
+const Model& target() {
+  static const Model model =
+      Model::load(testing::chat_model_path(), machine().int8 ? Precision::kInt8 : Precision::kF32);
+  return model;
+}
+
+const std::vector<Drafter>& drafters() {
+  static const std::vector<Drafter> all = [] {
+    const std::string network = testing::tiny_dflash_path();
+    std::vector<Drafter> out;
+    for (const std::string& name :
+         {std::string("none"), std::string("lookup"), "draft-model:" + testing::chat_model_path(),
+          "dflash:" + network, "dflash:" + network + "+lookup"}) {
+      out.push_back(Drafter::load(name, target(), kAutoPrecision));
+    }
+    return out;
+  }();
+  return all;
+}
+
+std::vector<Token> prompt(std::mt19937& random, std::size_t n) {
+  std::vector<Token> out;
+  for (std::size_t i = 0; i < n; ++i) {
+    out.push_back(static_cast<Token>(10 + random() % 12));  // few tokens, so that lookup finds some
+  }
+  return out;
+}
+
+// All rules that promise the text, every drafter, temperatures, limits and lengths.
+std::vector<Job> jobs(std::size_t count, unsigned seed) {
+  std::mt19937 random(seed);
+  std::vector<Job> out;
+  const std::vector<Token> system = prompt(random, 70);
+  for (std::size_t i = 0; i < count; ++i) {
+    Job job;
+    if (i % 3 == 0) job.prompt = system;  // some begin alike
+    const auto own = prompt(random, 1 + random() % (i % 10 == 9 ? 300 : 60));
+    job.prompt.insert(job.prompt.end(), own.begin(), own.end());
+    job.drafter = i % drafters().size();
+    GenerateOptions& o = job.options;
+    constexpr Rule kRules[] = {Rule::kMaximal, Rule::kSharedNoise, Rule::kMatch};
+    o.rule = kRules[random() % 3];
+    o.sampling.temperature = random() % 3 == 0 ? 0.0 : 0.5 + 0.1 * static_cast<double>(random() % 8);
+    if (random() % 3 == 0) o.sampling.top_k = 20;
+    if (random() % 3 == 0) o.sampling.top_p = 0.9;
+    o.max_tokens = 1 + random() % 80;
+    o.max_draft = 1 + random() % 7;
+    // The text of sampled drafts depends on how many are drawn.
+    o.fixed_draft = drafters()[job.drafter].has_laws() || random() % 2 == 0;
+    o.ignore_end = random() % 2 == 0;
+    o.seed = 5;
+    o.request = static_cast<std::uint32_t>(i);
+    out.push_back(std::move(job));
+  }
+  return out;
+}
+
+std::vector<Generated> alone(const std::vector<Job>& jobs) {
+  std::vector<Generated> out;
+  for (const Job& job : jobs) {
+    out.push_back(generate(target(), drafters()[job.drafter], job.prompt, job.options));
+  }
+  return out;
+}
+
+struct Ended {
+  std::map<RequestId, TextResult> texts;
+  std::map<RequestId, std::string> pieces, failures;
+  std::map<RequestId, std::vector<Token>> tokens;
+  std::size_t waits = 0;
+};
+
+void take(const std::vector<Event>& events, Ended& out) {
+  for (const Event& event : events) {
+    if (const auto* piece = std::get_if<TextPiece>(&event)) out.pieces[piece->id] += piece->text;
+    if (const auto* token = std::get_if<TokenOutput>(&event)) {
+      out.tokens[token->id].push_back(token->token);
+    }
+    if (const auto* done = std::get_if<TextFinished>(&event)) out.texts[done->id] = done->result;
+    if (const auto* failed = std::get_if<Failed>(&event)) out.failures[failed->id] = failed->message;
+    out.waits += std::holds_alternative<Waiting>(event) ? 1 : 0;
+  }
+}
+
+void finish(Engine& engine, Ended& out) {
+  while (engine.busy()) take(engine.step(), out);
+}
+
+RequestId submit(Engine& engine, const Job& job) {
+  return engine.submit(target(), drafters()[job.drafter], job.prompt, job.options);
+}
+
+// Joins and cancels at random rounds.
+void run_at_random(const std::vector<Job>& all, const std::vector<Generated>& expected,
+                   const EngineOptions& options, unsigned seed) {
+  std::mt19937 random(seed);
+  Engine engine(options);
+  Ended ended;
+  std::map<RequestId, std::size_t> running;
+  std::vector<std::size_t> order(all.size());
+  for (std::size_t i = 0; i < order.size(); ++i) order[i] = i;
+  std::shuffle(order.begin(), order.end(), random);
+  std::map<RequestId, std::size_t> job_of;
+  std::size_t cancelled = 0;
+  while (!order.empty() || engine.busy()) {
+    while (!order.empty() && random() % 3 == 0) {
+      job_of[submit(engine, all[order.back()])] = order.back();
+      order.pop_back();
+    }
+    if (!job_of.empty() && random() % 20 == 0) {
+      auto one = job_of.begin();
+      std::advance(one, random() % job_of.size());
+      engine.cancel(one->first);
+    }
+    take(engine.step(), ended);
+  }
+  ASSERT_EQ(ended.texts.size(), all.size());
+  EXPECT_TRUE(ended.failures.empty());
+  for (const auto& [id, text] : ended.texts) {
+    const std::size_t job = job_of.at(id);
+    const Generated& own = expected[job];
+    const std::string name = drafters()[all[job].drafter].name() + ", job " + std::to_string(job);
+    if (text.finish == Finish::kInterrupted) {
+      ++cancelled;
+      ASSERT_LE(text.tokens.size(), own.tokens.size());
+      EXPECT_TRUE(std::equal(text.tokens.begin(), text.tokens.end(), own.tokens.begin())) << name;
+      continue;
+    }
+    EXPECT_EQ(text.tokens, own.tokens) << name;
+    EXPECT_EQ(text.text, own.text) << name;
+    EXPECT_EQ(text.finish, own.finish) << name;
+    EXPECT_EQ(ended.pieces[id], own.text) << name;
+  }
+  EXPECT_GT(cancelled, 0U);
+  EXPECT_LT(cancelled, all.size() / 2);
+  EXPECT_EQ(engine.memory(target()).active, 0U);
+  if (!options.keep_prefixes) EXPECT_EQ(engine.memory(target()).used, 0U);
+}
+
+class InCompany : public ::testing::Test {
+ protected:
+  void SetUp() override {
+    if (!machine().int8) GTEST_SKIP() << "float rounding depends on company";
+  }
+};
+
+TEST_F(InCompany, FortyRequestsGetTheTextsTheyGetAlone) {
+  const std::vector<Job> all = jobs(40, 1);
+  const std::vector<Generated> expected = alone(all);
+  for (const bool keep : {false, true}) {
+    for (const unsigned seed : {1U, 2U}) {
+      run_at_random(all, expected, {.keep_prefixes = keep}, seed);
+    }
+  }
+  run_at_random(all, expected, {.max_active = 3, .keep_prefixes = false}, 3);
+}
+
+TEST_F(InCompany, AFullPoolLetsTheNewestWaitAndChangesNoText) {
+  const std::vector<Job> all = jobs(12, 2);
+  const std::vector<Generated> expected = alone(all);
+  Engine wide({.keep_prefixes = false});
+  std::size_t most = 0, one = 0;
+  for (const Job& job : all) {
+    Engine single({.keep_prefixes = false});
+    submit(single, job);
+    while (single.busy()) {
+      single.step();
+      one = std::max(one, single.memory(target()).used);
+    }
+    submit(wide, job);
+  }
+  while (wide.busy()) {
+    wide.step();
+    most = std::max(most, wide.memory(target()).used);
+  }
+  for (const bool keep : {false, true}) {
+    const EngineOptions options{.kv_bytes = one + (most - one) / 4, .keep_prefixes = keep};
+    Engine engine(options);
+    Ended ended;
+    std::map<RequestId, std::size_t> job_of;
+    for (std::size_t i = 0; i < all.size(); ++i) job_of[submit(engine, all[i])] = i;
+    while (engine.busy()) {
+      take(engine.step(), ended);
+      EXPECT_LE(engine.memory(target()).used, options.kv_bytes);
+    }
+    EXPECT_GT(ended.waits, 0U);
+    EXPECT_TRUE(ended.failures.empty());
+    ASSERT_EQ(ended.texts.size(), all.size());
+    for (const auto& [id, text] : ended.texts) {
+      EXPECT_EQ(text.tokens, expected[job_of[id]].tokens) << job_of[id];
+    }
+  }
+}
+
+TEST_F(InCompany, TheNextTurnReadsOnlyWhatIsNew) {
+  std::mt19937 random(3);
+  for (const Drafter& drafter : drafters()) {
+    Job job{.prompt = prompt(random, 150), .options = {}, .drafter = 0};
+    job.options.max_tokens = 40;
+    job.options.ignore_end = true;
+    job.options.sampling.temperature = 0.0;
+    Engine engine;
+    Ended ended;
+    const RequestId first = engine.submit(target(), drafter, job.prompt, job.options);
+    finish(engine, ended);
+    std::vector<Token> next = job.prompt;
+    const auto& answer = ended.texts[first].tokens;
+    next.insert(next.end(), answer.begin(), answer.end());
+    const auto turn = prompt(random, 20);
+    next.insert(next.end(), turn.begin(), turn.end());
+    const RequestId second = engine.submit(target(), drafter, next, job.options);
+    finish(engine, ended);
+    // The newest token of the first turn was never read.
+    EXPECT_EQ(ended.texts[first].shared_tokens, 0U);
+    EXPECT_EQ(ended.texts[second].shared_tokens, job.prompt.size() + answer.size() - 1)
+        << drafter.name();
+    EXPECT_EQ(ended.texts[second].tokens, generate(target(), drafter, next, job.options).tokens);
+  }
+}
+
+TEST(Engine, AFailingRequestLeavesTheOthersAlone) {
+  std::mt19937 random(4);
+  Engine engine;
+  Job job{.prompt = prompt(random, 30), .options = {}, .drafter = 0};
+  job.options.max_tokens = 30;
+  job.options.ignore_end = true;
+  const RequestId good = submit(engine, job);
+  Job bad = job;
+  bad.prompt.clear();
+  EXPECT_THROW(submit(engine, bad), UsageError);
+  bad.prompt = std::vector<Token>(target().context(), 10);
+  EXPECT_THROW(submit(engine, bad), UsageError);
+  bad.prompt = {static_cast<Token>(target().vocab())};
+  EXPECT_THROW(submit(engine, bad), UsageError);
+  bad = job;
+  bad.options.sampling.temperature = -1.0;
+  EXPECT_THROW(submit(engine, bad), UsageError);
+  Ended ended;
+  finish(engine, ended);
+  EXPECT_EQ(ended.texts.size(), 1U);
+  EXPECT_EQ(ended.texts[good].tokens.size(), 30U);
+}
+
+TEST(Engine, ATextThatCanNeverFitFailsAndSaysWhy) {
+  std::mt19937 random(4);
+  Engine engine({.kv_bytes = 4096});
+  Job job{.prompt = prompt(random, 200), .options = {}, .drafter = 0};
+  const RequestId id = submit(engine, job);
+  Ended ended;
+  finish(engine, ended);
+  EXPECT_NE(ended.failures[id].find("limit"), std::string::npos) << ended.failures[id];
+  EXPECT_FALSE(engine.busy());
+}
+
+TEST(Engine, LogProbabilitiesAreThoseOfPlainPasses) {
+  std::mt19937 random(5);
+  Job job{.prompt = prompt(random, 30), .options = {}, .drafter = 1};
+  job.options.max_tokens = 12;
+  job.options.ignore_end = true;
+  job.options.sampling = {.temperature = 0.8, .top_k = 5};
+  Engine engine;
+  engine.submit(target(), drafters()[1], job.prompt, job.options, 3);
+  std::vector<TokenOutput> outputs;
+  TextResult result;
+  while (engine.busy()) {
+    for (const Event& event : engine.step()) {
+      if (const auto* token = std::get_if<TokenOutput>(&event)) outputs.push_back(*token);
+      if (const auto* done = std::get_if<TextFinished>(&event)) result = done->result;
+    }
+  }
+  ASSERT_EQ(outputs.size(), 12U);
+  std::vector<Token> text = job.prompt;
+  text.insert(text.end(), result.tokens.begin(), result.tokens.end());
+  const Logits scores = logits(target(), text);
+  for (std::size_t i = 0; i < outputs.size(); ++i) {
+    EXPECT_EQ(outputs[i].token, result.tokens[i]);
+    const float* row = scores.values.data() + (job.prompt.size() + i - 1) * scores.vocab;
+    double sum = 0.0;
+    for (std::size_t t = 0; t < scores.vocab; ++t) sum += std::exp(static_cast<double>(row[t]));
+    EXPECT_NEAR(outputs[i].log_probability,
+                static_cast<double>(row[outputs[i].token]) - std::log(sum), 1e-4);
+    ASSERT_EQ(outputs[i].top.size(), 3U);
+    EXPECT_EQ(outputs[i].top[0].first,
+              static_cast<Token>(std::max_element(row, row + scores.vocab) - row));
+    EXPECT_GE(outputs[i].top[0].second, outputs[i].top[1].second);
+  }
+}
+
+}  // namespace
+}  // namespace forerun

@@ -1,0 +1,142 @@
+#include "forerun/engine/text_pass.h"
+
+#include <ATen/ATen.h>
+
+#include <algorithm>
+#include <chrono>
+#include <stdexcept>
+
+namespace forerun {
+namespace {
+
+std::span<const std::int64_t> features_of(const Text& text) {
+  return text.request.drafter ? text.request.drafter->features() : std::span<const std::int64_t>();
+}
+
+}  // namespace
+
+void TextPass::verify(Text& text, const TokenDraft& draft) {
+  const auto pending =
+      text.sequence.tokens().subspan(static_cast<std::size_t>(text.cache->length()));
+  Item item{.text = &text,
+            .tokens = {pending.begin(), pending.end()},
+            .scored = static_cast<std::int64_t>(draft.size()) + 1,
+            .first = text.cache->length()};
+  item.tokens.insert(item.tokens.end(), draft.tokens.begin(), draft.tokens.end());
+  rows_ += static_cast<std::int64_t>(item.tokens.size());
+  items_.push_back(std::move(item));
+}
+
+void TextPass::read(Text& text, std::int64_t tokens) {
+  const auto piece =
+      text.sequence.tokens().subspan(static_cast<std::size_t>(text.cache->length()),
+                                     static_cast<std::size_t>(tokens));
+  items_.push_back({.text = &text,
+                    .tokens = {piece.begin(), piece.end()},
+                    .scored = 0,
+                    .first = text.cache->length()});
+  rows_ += tokens;
+}
+
+std::size_t TextPass::bytes() const {
+  std::size_t sum = 0;
+  for (const Item& item : items_) {
+    sum += item.text->cache->bytes_to_reserve(static_cast<std::int64_t>(item.tokens.size()));
+  }
+  return sum;
+}
+
+void TextPass::drop(const Text& text) {
+  std::erase_if(items_, [&](const Item& item) {
+    if (item.text != &text) return false;
+    rows_ -= static_cast<std::int64_t>(item.tokens.size());
+    return true;
+  });
+}
+
+void TextPass::run(const DecoderLm& model) {
+  const auto start = std::chrono::steady_clock::now();
+  for (const Item& item : items_) {
+    for (const std::int64_t block : features_of(*item.text)) {
+      if (std::find(kept_.begin(), kept_.end(), block) == kept_.end()) kept_.push_back(block);
+    }
+  }
+  hidden_ = model.config.hidden;
+  std::vector<SequenceSpan> spans;
+  std::int64_t logits = 0;
+  for (Item& item : items_) {
+    const bool keeps = !features_of(*item.text).empty();
+    if (keeps) {
+      item.states.resize(item.tokens.size() * kept_.size() * static_cast<std::size_t>(hidden_));
+    }
+    item.first_logits = logits;
+    logits += item.scored;
+    spans.push_back({.cache = &*item.text->cache,
+                     .tokens = item.tokens,
+                     .scored = item.scored,
+                     .states = keeps ? item.states.data() : nullptr});
+  }
+  logits_ = forward(model, spans, kept_);
+  for (Item& item : items_) gather(item, hidden_);
+  seconds_ = std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
+}
+
+// A drafter gets its own blocks in its own order; most often these are all that were kept.
+void TextPass::gather(Item& item, std::int64_t hidden) const {
+  const auto features = features_of(*item.text);
+  if (features.empty() || std::equal(features.begin(), features.end(), kept_.begin(), kept_.end()))
+    return;
+  const auto width = static_cast<std::size_t>(hidden);
+  item.gathered.reserve(item.tokens.size() * features.size() * width);
+  for (std::size_t row = 0; row < item.tokens.size(); ++row) {
+    for (const std::int64_t block : features) {
+      const auto at = static_cast<std::size_t>(std::find(kept_.begin(), kept_.end(), block) -
+                                               kept_.begin());
+      const float* from = item.states.data() + (row * kept_.size() + at) * width;
+      item.gathered.insert(item.gathered.end(), from, from + width);
+    }
+  }
+}
+
+const TextPass::Item& TextPass::item_of(const Text& text) const {
+  const auto found =
+      std::find_if(items_.begin(), items_.end(), [&](const Item& i) { return i.text == &text; });
+  if (found == items_.end()) throw std::logic_error("TextPass: the text has no rows in the pass");
+  return *found;
+}
+
+HiddenStates TextPass::states(const Text& text) const {
+  const Item& item = item_of(text);
+  if (item.states.empty()) return {};
+  return {.first = item.first,
+          .count = static_cast<std::int64_t>(item.tokens.size()),
+          .rows = item.gathered.empty() ? item.states.data() : item.gathered.data()};
+}
+
+VerifiedRows TextPass::verified(const Text& text) const {
+  const Item& item = item_of(text);
+  return {.first = item.first_logits,
+          .count = item.scored,
+          .sampling = text.sequence.sampling(),
+          .keep_raw = text.request.log_probabilities.has_value(),
+          .states = states(text)};
+}
+
+double TextPass::reading_seconds() const {
+  double sum = 0.0;
+  for (const Piece& piece : pieces()) sum += piece.seconds;
+  return sum;
+}
+
+std::vector<TextPass::Piece> TextPass::pieces() const {
+  std::vector<Piece> out;
+  for (const Item& item : items_) {
+    if (item.scored > 0) continue;
+    const auto rows = static_cast<std::int64_t>(item.tokens.size());
+    out.push_back({item.text, rows,
+                   seconds_ * static_cast<double>(rows) / static_cast<double>(rows_)});
+  }
+  return out;
+}
+
+}  // namespace forerun

@@ -1,0 +1,91 @@
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <span>
+#include <utility>
+#include <vector>
+
+#include "forerun/core/sequence_id.h"
+#include "forerun/methods/adaptive_drafter.h"
+#include "forerun/methods/text/verified_tokens.h"
+
+namespace forerun {
+
+/// A drafter of texts as the engine sees it. One object drafts for all sequences that share it; it
+/// keeps what it knows of each by the sequence's id.
+class TextDrafter {
+ public:
+  virtual ~TextDrafter() = default;
+
+  /// Zero-based ids of the target's blocks whose output it reads, in the order in which it expects
+  /// them. Constant.
+  virtual std::span<const std::int64_t> features() const { return {}; }
+  /// A draft for each sequence, of 0 or more tokens. Views into it stay valid until the next call.
+  /// @param other_rows  rows of the coming pass that belong to none of these sequences
+  virtual std::vector<TokenDraft> propose(std::span<TokenSequence* const> sequences,
+                                          std::size_t other_rows) = 0;
+  /// Hidden states of a piece of a sequence's prompt. Pieces come in order, without a gap.
+  virtual void read(const TokenSequence& /*sequence*/, const HiddenStates& /*states*/) {}
+  /// The result of the verifying pass.
+  virtual void observe(const TextRound& round) = 0;
+  /// What the round took, after `observe`.
+  virtual void learn(const TextRound& /*round*/, const Timings& /*seconds*/,
+                     std::size_t /*other_rows*/) {}
+  /// Drops what is known of a sequence that ended or was given up. Unknown ids are ignored.
+  virtual void forget(SequenceId id) = 0;
+  /// Makes what is known of the first `positions` positions of `from` known of `to`, a sequence
+  /// that begins with the same tokens. False: it cannot; then `to` has to be read from its start if
+  /// the drafter reads hidden states.
+  virtual bool share(SequenceId /*from*/, SequenceId /*to*/, std::int64_t /*positions*/) {
+    return features().empty();
+  }
+  /// The controller of draft lengths; null if there is none.
+  virtual const DraftLength* control() const { return nullptr; }
+};
+
+/// A drafter behind the controller of draft lengths.
+template <class Drafter>
+class ControlledDrafter : public TextDrafter {
+ public:
+  ControlledDrafter(Drafter drafter, DraftLength control, std::size_t max_draft)
+      : drafter_(std::move(drafter), std::move(control), max_draft) {}
+
+  std::span<const std::int64_t> features() const override {
+    if constexpr (requires { drafter_.drafter().features(); }) {
+      return drafter_.drafter().features();
+    } else {
+      return {};
+    }
+  }
+  std::vector<TokenDraft> propose(std::span<TokenSequence* const> sequences,
+                                  std::size_t other_rows) override {
+    return drafter_.propose(sequences, other_rows);
+  }
+  void read(const TokenSequence& sequence, const HiddenStates& states) override {
+    if constexpr (requires { drafter_.drafter().read(sequence, states); }) {
+      drafter_.drafter().read(sequence, states);
+    }
+  }
+  void observe(const TextRound& round) override {
+    drafter_.observe(round.sequences, round.drafts, round.verified, round.outcomes);
+  }
+  void learn(const TextRound& round, const Timings& seconds, std::size_t other_rows) override {
+    drafter_.learn(round, seconds, other_rows);
+  }
+  void forget(SequenceId id) override { drafter_.forget(id); }
+  bool share(SequenceId from, SequenceId to, std::int64_t positions) override {
+    if constexpr (requires { drafter_.drafter().share(from, to, positions); }) {
+      return drafter_.drafter().share(from, to, positions);
+    } else {
+      return TextDrafter::share(from, to, positions);
+    }
+  }
+  const DraftLength* control() const override { return &drafter_.control(); }
+
+ private:
+  AdaptiveDrafter<Drafter> drafter_;
+};
+
+}  // namespace forerun

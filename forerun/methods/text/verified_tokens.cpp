@@ -1,0 +1,36 @@
+#include "forerun/methods/text/verified_tokens.h"
+
+#include <ATen/ATen.h>
+
+#include <utility>
+
+#include "forerun/core/apply_sampling.h"
+
+namespace forerun {
+
+std::span<float> row_of(const at::Tensor& logits, std::int64_t row) {
+  const auto vocab = static_cast<std::size_t>(logits.size(1));
+  return {logits.data_ptr<float>() + static_cast<std::size_t>(row) * vocab, vocab};
+}
+
+VerifiedTokens::VerifiedTokens(at::Tensor logits, std::vector<VerifiedRows> sequences)
+    : logits_(std::move(logits)), sequences_(std::move(sequences)) {
+  for (const VerifiedRows& s : sequences_) rows_.emplace_back(static_cast<std::size_t>(s.count));
+}
+
+const TokenLaw& VerifiedTokens::at(std::size_t sequence, std::size_t step) const {
+  const VerifiedRows& of = sequences_[sequence];
+  Row& row = rows_[sequence][step];
+  if (!row.law) {
+    const std::span<float> logits = row_of(logits_, of.first + static_cast<std::int64_t>(step));
+    if (of.keep_raw) row.raw.assign(logits.begin(), logits.end());
+    row.law = apply_sampling_(logits, of.sampling);
+  }
+  return *row.law;
+}
+
+std::span<const float> VerifiedTokens::raw(std::size_t sequence, std::size_t step) const {
+  return rows_[sequence][step].raw;
+}
+
+}  // namespace forerun

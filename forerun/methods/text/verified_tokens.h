@@ -1,0 +1,60 @@
+#pragma once
+
+#include <ATen/core/Tensor.h>
+
+#include <cstdint>
+#include <optional>
+#include <span>
+#include <vector>
+
+#include "forerun/core/sampling_params.h"
+#include "forerun/core/sequence.h"
+#include "forerun/core/speculate.h"
+#include "forerun/core/token_rule.h"
+
+namespace forerun {
+
+/// The target's hidden states of a sequence's positions first, first + 1, ... that a pass computed.
+struct HiddenStates {
+  std::int64_t first = 0, count = 0;
+  const float* rows = nullptr;  ///< [count, blocks * hidden] float32
+};
+
+/// The rows of a pass that belong to one sequence's draft.
+struct VerifiedRows {
+  std::int64_t first = 0, count = 0;  ///< rows of the logits: one a draft, and one more
+  SamplingParams sampling;
+  bool keep_raw = false;  ///< the logits themselves are needed too, for log-probabilities
+  HiddenStates states;    ///< of the positions that the pass read; valid until the next pass
+};
+
+/// The conditionals of one verifying pass, computed on demand: rows after a rejection cost nothing.
+class VerifiedTokens {
+ public:
+  /// @param logits  [rows, vocab] float32; modified in place as rows are used
+  VerifiedTokens(at::Tensor logits, std::vector<VerifiedRows> sequences);
+
+  /// The target's law of the output at draft step `step` of sequence `sequence` (by index in the
+  /// round).
+  const TokenLaw& at(std::size_t sequence, std::size_t step) const;
+  /// The logits of a row that `at` has used, if they are kept.
+  std::span<const float> raw(std::size_t sequence, std::size_t step) const;
+  const HiddenStates& states(std::size_t sequence) const { return sequences_[sequence].states; }
+
+ private:
+  struct Row {
+    std::optional<TokenLaw> law;
+    std::vector<float> raw;
+  };
+  at::Tensor logits_;
+  std::vector<VerifiedRows> sequences_;
+  mutable std::vector<std::vector<Row>> rows_;
+};
+
+/// An observer's view of a round of texts.
+using TextRound = Round<TokenSequence, TokenDraft, VerifiedTokens>;
+
+/// The [vocab] float32 values of one row of a contiguous CPU tensor.
+std::span<float> row_of(const at::Tensor& logits, std::int64_t row);
+
+}  // namespace forerun
