@@ -16,12 +16,12 @@ namespace forerun {
 
 /// A text of an engine, from its request to its end.
 struct Text {
-  Text(const TextModel& model, TextRequest r, RequestId id, std::size_t budget)
-      : id(id),
+  Text(const TextModel& model, TextRequest r, RequestId own, std::size_t budget)
+      : id(own),
         request(std::move(r)),
         stream(model, request),
         sequence(request.seed, request.request, request.prompt, budget,
-                 [this](Token t) { return stream.push(t); }, request.settings, id) {}
+                 [this](Token t) { return stream.push(t); }, request.settings, own) {}
   Text(const Text&) = delete;
   Text& operator=(const Text&) = delete;
 
