@@ -58,7 +58,7 @@ std::vector<Job> jobs(std::size_t count, unsigned seed) {
   for (std::size_t i = 0; i < count; ++i) {
     Job job;
     if (i % 3 == 0) job.prompt = system;  // some begin alike
-    const auto own = prompt(random, 1 + random() % (i % 10 == 9 ? 300 : 60));
+    const auto own = prompt(random, 1 + random() % (i % 10 == 9 ? 130 : 50));
     job.prompt.insert(job.prompt.end(), own.begin(), own.end());
     job.drafter = i % drafters().size();
     GenerateOptions& o = job.options;

@@ -70,7 +70,8 @@ std::shared_ptr<TextDrafter> held(Kind kind, const Model& target, const Drafter&
 }  // namespace
 
 bool samples_drafts(const Drafter& drafter, const GenerateOptions& options) {
-  return drafter.has_laws() && draft_mode(options.rule) == DraftMode::kSample;
+  return drafter.has_laws() && !options.sampling.greedy() &&
+         draft_mode(options.rule) == DraftMode::kSample;
 }
 
 std::shared_ptr<TextDrafter> make_drafter(const Model& target, const Drafter& drafter,

@@ -6,6 +6,7 @@
 #include "forerun/cli/interrupt.h"
 #include "forerun/cli/options.h"
 #include "forerun/cli/terminal.h"
+#include "forerun/engine.h"
 
 namespace forerun::cli {
 namespace {
@@ -40,18 +41,29 @@ std::optional<std::string> ask() {
   return line;
 }
 
-void answer(const Model& model, const Drafter& drafter, const GenerateOptions& options,
-            Conversation& talk, RunStatistics& total) {
-  Listener listener;
-  listener.on_text = [](std::string_view piece) { write_out(piece); };
-  listener.go_on = [] { return !interrupted(); };
-  const Generated g = generate(model, drafter, model.encode_chat(talk.turns_), options, listener);
+// The engine still has the keys and values of earlier turns: only what is new is read.
+TextResult answer(Engine& engine, RequestId id) {
+  for (;;) {
+    for (Event& event : engine.step()) {
+      if (const auto* piece = std::get_if<TextPiece>(&event)) write_out(piece->text);
+      if (const auto* failed = std::get_if<Failed>(&event)) throw UsageError(failed->message);
+      if (auto* finished = std::get_if<TextFinished>(&event)) return std::move(finished->result);
+    }
+    if (interrupted()) engine.cancel(id);
+  }
+}
+
+void show(const TextResult& text) {
+  const double rate =
+      text.seconds > 0.0 ? static_cast<double>(text.tokens.size()) / text.seconds : 0.0;
   write_out("\n");
   note(styled(stderr, Style::kDim,
-              fmt::format("{:.1f} tok/s, {}{}", g.tokens_per_second(), tau_text(g.statistics),
-                          g.finish == Finish::kInterrupted ? ", interrupted" : "")));
-  talk.turns_.push_back({"assistant", g.text});
-  total.add(g.statistics);
+              fmt::format("{:.1f} tok/s, {}, read in {:.2f} s{}{}", rate,
+                          tau_text(text.statistics), text.prefill_seconds,
+                          text.shared_tokens > 0
+                              ? fmt::format(" ({} tokens known)", text.shared_tokens)
+                              : std::string(),
+                          text.finish == Finish::kInterrupted ? ", interrupted" : "")));
 }
 
 int run_chat(const ChatFlags& f) {
@@ -62,6 +74,7 @@ int run_chat(const ChatFlags& f) {
   model.encode_chat(
       {&probe, 1});  // a model without a chat format is refused before the first question
   Conversation talk(f.system);
+  Engine engine;
   RunStatistics total;
   note(styled(stderr, Style::kDim,
               "/clear forgets the conversation, /exit ends it; Ctrl-C stops an answer"));
@@ -75,7 +88,12 @@ int run_chat(const ChatFlags& f) {
     }
     talk.turns_.push_back({"user", *line});
     try {
-      answer(model, drafter, options, talk, total);
+      const RequestId id =
+          engine.submit(model, drafter, model.encode_chat(talk.turns_), options);
+      const TextResult text = answer(engine, id);
+      show(text);
+      talk.turns_.push_back({"assistant", text.text});
+      total.add(text.statistics);
     } catch (const UsageError& e) {
       // The conversation outgrew the context, say: the user can clear it and continue.
       talk.turns_.pop_back();

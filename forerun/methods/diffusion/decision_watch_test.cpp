@@ -63,7 +63,7 @@ class Skipping {
                                  const DraftLength& control) const {
     std::vector<SequencePlan> plans = inner_.plan(samples, most, control);
     for (SequencePlan& p : plans) {
-      const auto off = off_.find(p.request);
+      const auto off = off_.find(p.id);
       if (off == off_.end()) continue;
       for (std::size_t j = 1; j < off->second.size(); ++j) {
         if (off->second[j] > most_) p.limit = std::min(p.limit, j - 1);
