@@ -11,6 +11,7 @@ file(GLOB public_headers CONFIGURE_DEPENDS "${PROJECT_SOURCE_DIR}/forerun/*.h" "
      "${PROJECT_SOURCE_DIR}/forerun/train/*/*_training.h")
 target_sources(forerun PUBLIC FILE_SET HEADERS BASE_DIRS "${PROJECT_SOURCE_DIR}" FILES ${public_headers}
                "${PROJECT_SOURCE_DIR}/forerun/base/format_error.h" "${PROJECT_SOURCE_DIR}/forerun/engine/event.h"
+               "${PROJECT_SOURCE_DIR}/forerun/methods/text/draft_source.h"
                "${PROJECT_SOURCE_DIR}/forerun/formats/image.h"
                "${PROJECT_SOURCE_DIR}/forerun/tensor/precision.h" "${PROJECT_SOURCE_DIR}/forerun/train/options.h"
                "${PROJECT_SOURCE_DIR}/forerun/train/train_error.h")

@@ -6,5 +6,6 @@
 #include "forerun/engine.h"
 #include "forerun/evaluate.h"
 #include "forerun/image.h"
+#include "forerun/method.h"
 #include "forerun/text.h"
 #include "forerun/train.h"

@@ -83,21 +83,20 @@ class Drafter {
   const std::string& name() const { return name_; }
   bool none() const { return name_ == "none"; }
   /// The drafting model, if there is one.
-  const std::optional<Model>& model() const { return model_; }
+  std::optional<Model> model() const;
   /// It has laws for its drafts; they are not only deterministic.
-  bool has_laws() const { return model_.has_value() || block_ != nullptr; }
+  bool has_laws() const;
 
   /// The same drafter without its statistics.
   Drafter fresh() const;
 
   struct Learned;
-  struct Block;
+  struct Method;
 
  private:
   friend struct Access;
   std::string name_ = "none";
-  std::optional<Model> model_;
-  std::shared_ptr<const Block> block_;
+  std::shared_ptr<const Method> method_;  // null: none
   std::shared_ptr<Learned> learned_;
 };
 

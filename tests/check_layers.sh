@@ -10,7 +10,7 @@ complain() { echo "$1"; bad=1; }
 for i in "${!order[@]}"; do
   layer=${order[$i]}
   allowed=$(IFS='|'; echo "${order[*]:0:$((i + 1))}")
-  [ "$layer" = api ] && allowed="$allowed|(common|text|image|train|evaluate|engine|forerun)\.h"
+  [ "$layer" = api ] && allowed="$allowed|(common|text|image|train|evaluate|engine|method|forerun)\.h"
   while IFS= read -r line; do
     complain "layer $layer includes upward: $line"
   done < <(grep -rnE '#include "forerun/' "forerun/$layer" | grep -vE "#include \"forerun/($allowed)[/\"]" || true)
@@ -24,7 +24,7 @@ done < <(grep -rnE '#include "forerun/[a-z]+/(.*/)?internal/' forerun |
 # tensor/precision.h holds an enum and is part of forerun.h; the command includes neither tensors nor layers below.
 while IFS= read -r line; do
   complain "the command includes a layer below the public API: $line"
-done < <(grep -rnE '#include "forerun/' forerun/cli | grep -vE '#include "forerun/(cli/|(common|text|image|train|evaluate|engine|forerun)\.h"|core/|base/)' || true)
+done < <(grep -rnE '#include "forerun/' forerun/cli | grep -vE '#include "forerun/(cli/|(common|text|image|train|evaluate|engine|method|forerun)\.h"|core/|base/)' || true)
 
 while IFS= read -r line; do
   complain "core knows tensors: $line"

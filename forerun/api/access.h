@@ -13,8 +13,8 @@ struct Access {
     return *drafter.learned_;
   }
   template <class Handle>
-  static const typename Handle::Block* block(const Handle& drafter) {
-    return drafter.block_.get();
+  static const typename Handle::Method* method(const Handle& drafter) {
+    return drafter.method_.get();
   }
 };
 

@@ -4,7 +4,6 @@
 #include <optional>
 
 #include "forerun/core/draft_length.h"
-#include "forerun/models/dflash/dflash_passes.h"
 #include "forerun/text.h"
 
 namespace forerun {
@@ -15,12 +14,6 @@ struct Drafter::Learned {
   std::optional<DraftLength> control;
   const Model::Impl* target = nullptr;
   Rule rule = Rule::kMaximal;
-};
-
-/// A drafter that fills blocks.
-struct Drafter::Block {
-  std::shared_ptr<const DFlashPasses> network;
-  bool with_lookup = false;
 };
 
 }  // namespace forerun

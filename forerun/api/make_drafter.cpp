@@ -6,13 +6,10 @@
 #include <utility>
 
 #include "forerun/api/access.h"
+#include "forerun/api/drafter_method.h"
 #include "forerun/api/learned.h"
 #include "forerun/api/model_impl.h"
-#include "forerun/methods/dflash/dflash_drafter.h"
-#include "forerun/methods/dflash/dflash_lookup.h"
 #include "forerun/methods/draft_mode.h"
-#include "forerun/methods/draft_model/draft_model.h"
-#include "forerun/methods/lookup/lookup.h"
 
 namespace forerun {
 namespace {
@@ -32,40 +29,51 @@ DraftLength control_of(const Model& target, const Drafter& drafter,
 }
 
 // Keeps the models that the drafter refers to, and at its end what it has learned.
-template <class Kind>
-class HeldDrafter final : public ControlledDrafter<Kind> {
+class HeldDrafter final : public TextDrafter {
  public:
-  HeldDrafter(Kind kind, const Model& target, const Drafter& drafter,
-              const GenerateOptions& options)
-      : ControlledDrafter<Kind>(std::move(kind), control_of(target, drafter, options),
-                                options.max_draft),
-        target_(target),
+  HeldDrafter(const Model& target, const Drafter& drafter, const GenerateOptions& options)
+      : target_(target),
         drafter_(drafter),
         rule_(options.rule),
-        carries_(carries(drafter, options)) {}
+        carries_(carries(drafter, options)),
+        inner_(Access::method(drafter)->make(control_of(target, drafter, options),
+                                             options.max_draft)) {}
   HeldDrafter(const HeldDrafter&) = delete;
   HeldDrafter& operator=(const HeldDrafter&) = delete;
   ~HeldDrafter() override {
-    if (!carries_) return;
+    if (!carries_ || inner_->control() == nullptr) return;
     Drafter::Learned& learned = Access::learned(drafter_);
     const std::scoped_lock lock(learned.mutex);
-    learned.control = *this->control();
+    learned.control = *inner_->control();
     learned.target = &impl_of(target_);
     learned.rule = rule_;
   }
+
+  std::span<const std::int64_t> features() const override { return inner_->features(); }
+  std::vector<TokenDraft> propose(std::span<TokenSequence* const> sequences,
+                                  std::size_t other_rows) override {
+    return inner_->propose(sequences, other_rows);
+  }
+  void read(const TokenSequence& sequence, const HiddenStates& states) override {
+    inner_->read(sequence, states);
+  }
+  void observe(const TextRound& round) override { inner_->observe(round); }
+  void learn(const TextRound& round, const Timings& seconds, std::size_t other_rows) override {
+    inner_->learn(round, seconds, other_rows);
+  }
+  void forget(SequenceId id) override { inner_->forget(id); }
+  bool share(SequenceId from, SequenceId to, std::int64_t positions) override {
+    return inner_->share(from, to, positions);
+  }
+  const DraftLength* control() const override { return inner_->control(); }
 
  private:
   Model target_;
   Drafter drafter_;
   Rule rule_;
   bool carries_;
+  std::shared_ptr<TextDrafter> inner_;
 };
-
-template <class Kind>
-std::shared_ptr<TextDrafter> held(Kind kind, const Model& target, const Drafter& drafter,
-                                  const GenerateOptions& options) {
-  return std::make_shared<HeldDrafter<Kind>>(std::move(kind), target, drafter, options);
-}
 
 }  // namespace
 
@@ -77,22 +85,14 @@ bool samples_drafts(const Drafter& drafter, const GenerateOptions& options) {
 std::shared_ptr<TextDrafter> make_drafter(const Model& target, const Drafter& drafter,
                                           const GenerateOptions& options) {
   if (drafter.none()) return nullptr;
-  const Drafter::Block* block = Access::block(drafter);
-  if (options.rule == Rule::kRatioOnSearch &&
-      (!drafter.has_laws() || (block != nullptr && block->with_lookup))) {
+  if (options.rule == Rule::kRatioOnSearch && Access::method(drafter)->finds()) {
     throw UsageError(
         fmt::format("ratio-on-search needs a drafter that scores its drafts (draft-model:PATH, "
                     "dflash:PATH); '{}' finds some: use --rule maximal, which is exact",
                     drafter.name()));
   }
   if (options.max_draft == 0) return nullptr;
-  if (block != nullptr) {
-    DFlashDrafter dflash(block->network);
-    if (!block->with_lookup) return held(std::move(dflash), target, drafter, options);
-    return held(DFlashLookupDrafter(std::move(dflash)), target, drafter, options);
-  }
-  if (!drafter.model()) return held(LookupDrafter(), target, drafter, options);
-  return held(DraftModelDrafter(impl_of(*drafter.model()).lm), target, drafter, options);
+  return std::make_shared<HeldDrafter>(target, drafter, options);
 }
 
 TextModel text_model(const Model& model) {

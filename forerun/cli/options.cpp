@@ -114,7 +114,7 @@ void bind_drafting(Command& command, DraftFlags& f, Makes makes, const std::stri
 
 Drafter load_drafter(const std::string& name, const std::string& precision, const Model& target) {
   Drafter drafter = Drafter::load(name, target, precision_of(precision));
-  if (drafter.model()) note_precision(drafter.model()->chosen_precision());
+  if (const auto model = drafter.model()) note_precision(model->chosen_precision());
   return drafter;
 }
 

@@ -1,0 +1,183 @@
+// How an engine serves several texts at once: what a long prompt costs the texts that run, the next
+// turn of a conversation, and the memory of idle ones. Prints ratios of times measured in one run.
+//   build/release/bin/forerun_serving_bench MODEL [THREADS]
+#include <algorithm>
+#include <chrono>
+#include <cstdio>
+#include <cstdlib>
+#include <exception>
+#include <fstream>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "forerun/forerun.h"
+
+namespace {
+
+using namespace forerun;
+using Clock = std::chrono::steady_clock;
+
+double since(Clock::time_point from) {
+  return std::chrono::duration<double>(Clock::now() - from).count();
+}
+
+double median(std::vector<double> x) {
+  if (x.empty()) return 0.0;
+  std::nth_element(x.begin(), x.begin() + static_cast<std::ptrdiff_t>(x.size() / 2), x.end());
+  return x[x.size() / 2];
+}
+
+std::vector<Token> text(const Model& model, std::size_t n, std::size_t salt) {
+  std::vector<Token> out(n);
+  for (std::size_t i = 0; i < n; ++i) {
+    out[i] = static_cast<Token>(100 + (i * 7919 + salt * 104729) % (model.vocab() - 200));
+  }
+  return out;
+}
+
+GenerateOptions endless(std::uint32_t request) {
+  GenerateOptions o;
+  o.max_tokens = 1U << 20;
+  o.ignore_end = true;
+  o.request = request;
+  return o;
+}
+
+// Seconds from `submit` to the first output, and the longest step on the way.
+struct FirstToken {
+  double seconds = 0.0, longest_step = 0.0;
+  std::size_t shared = 0, steps = 0;
+};
+
+FirstToken first_token(Engine& engine, const Model& model, const std::vector<Token>& prompt,
+                       std::uint32_t request) {
+  FirstToken out;
+  const auto start = Clock::now();
+  GenerateOptions o = endless(request);
+  const RequestId id = engine.submit(model, Drafter(), prompt, o, 0);
+  for (;;) {
+    const auto step = Clock::now();
+    const std::vector<Event> events = engine.step();
+    out.longest_step = std::max(out.longest_step, since(step));
+    ++out.steps;
+    for (const Event& event : events) {
+      const auto* token = std::get_if<TokenOutput>(&event);
+      if (token == nullptr || token->id != id) continue;
+      out.seconds = since(start);
+      engine.cancel(id);
+      return out;
+    }
+  }
+}
+
+void arrival(const Model& model) {
+  constexpr std::size_t kPrompt = 4000;
+  double alone = 0.0, beside = 0.0, longest = 0.0, usual = 0.0;
+  std::size_t steps = 0;
+  {
+    Engine engine({.keep_prefixes = false});
+    first_token(engine, model, text(model, 64, 9), 9);  // warms up
+    alone = first_token(engine, model, text(model, kPrompt, 8), 8).seconds;
+  }
+  {
+    Engine engine({.keep_prefixes = false});
+    for (std::uint32_t i = 0; i < 4; ++i) {
+      engine.submit(model, Drafter(), text(model, 100, i), endless(i));
+    }
+    std::vector<double> rounds;
+    for (int i = 0; i < 60; ++i) {
+      const auto start = Clock::now();
+      engine.step();
+      if (i >= 10) rounds.push_back(since(start));
+    }
+    usual = median(rounds);
+    const FirstToken f = first_token(engine, model, text(model, kPrompt, 8), 8);
+    beside = f.seconds;
+    longest = f.longest_step;
+    steps = f.steps;
+  }
+  std::printf("a prompt of %zu tokens beside 4 texts: usual round %.1f ms, longest %.1f ms: %.2f\n",
+              kPrompt, 1e3 * usual, 1e3 * longest, longest / usual);
+  std::printf("  time to its first token %.2f s, alone %.2f s: %.2f (%zu rounds)\n", beside, alone,
+              beside / alone, steps);
+}
+
+void next_turn(const Model& model) {
+  Engine engine;
+  first_token(engine, model, text(model, 64, 7), 7);
+  const std::vector<Token> history = text(model, 1500, 1);
+  GenerateOptions o = endless(1);
+  o.max_tokens = 64;
+  const auto start = Clock::now();
+  double first = 0.0;
+  engine.submit(model, Drafter(), history, o, 0);
+  std::vector<Token> all = history;
+  while (engine.busy()) {
+    for (const Event& event : engine.step()) {
+      if (const auto* token = std::get_if<TokenOutput>(&event)) {
+        if (first == 0.0) first = since(start);
+        all.push_back(token->token);
+      }
+    }
+  }
+  const std::vector<Token> turn = text(model, 30, 2);
+  all.insert(all.end(), turn.begin(), turn.end());
+  const FirstToken second = first_token(engine, model, all, 2);
+  std::size_t shared = 0;
+  for (const Event& event : engine.step()) {
+    if (const auto* done = std::get_if<TextFinished>(&event)) shared = done->result.shared_tokens;
+  }
+  std::printf("second turn after %zu tokens: %zu read again, first token %.0f ms, in the first turn "
+              "%.0f ms: %.3f\n",
+              all.size() - turn.size(), all.size() - shared, 1e3 * second.seconds, 1e3 * first,
+              second.seconds / first);
+}
+
+std::size_t resident() {
+  std::ifstream in("/proc/self/statm");
+  std::size_t size = 0, pages = 0;
+  in >> size >> pages;
+  return pages * 4096;
+}
+
+void idle(const Model& model) {
+  constexpr std::size_t kChats = 64, kTokens = 500;
+  Engine engine;
+  first_token(engine, model, text(model, kTokens, 99), 99);
+  engine.step();
+  const std::size_t used = engine.memory(model).used, before = resident();
+  for (std::uint32_t i = 0; i < kChats; ++i) {
+    GenerateOptions o = endless(i);
+    o.max_tokens = 2;
+    engine.submit(model, Drafter(), text(model, kTokens, i), o);
+    while (engine.busy()) engine.step();
+  }
+  const std::size_t pages = engine.memory(model).used - used;
+  const std::size_t all = resident() - before;
+  std::printf("%zu idle conversations of %zu tokens: %.1f MiB of pages each, %.1f KiB beside\n",
+              kChats, kTokens, static_cast<double>(pages) / kChats / 1048576.0,
+              (static_cast<double>(all) - static_cast<double>(pages)) / kChats / 1024.0);
+}
+
+}  // namespace
+
+int main(int argc, char** argv) {
+  try {
+    if (argc < 2) {
+      std::fprintf(stderr, "usage: %s MODEL [THREADS]\n", argv[0]);
+      return 2;
+    }
+    if (argc > 2) set_threads(std::atoi(argv[2]));
+    const Model model = Model::load(argv[1], kAutoPrecision);
+    const Machine m = machine();
+    std::printf("%s, %d threads\n", m.cpu.c_str(), m.threads);
+    arrival(model);
+    next_turn(model);
+    idle(model);
+    return 0;
+  } catch (const std::exception& e) {
+    std::fprintf(stderr, "%s\n", e.what());
+    return 1;
+  }
+}
