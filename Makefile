@@ -63,6 +63,7 @@ example: install  ## build examples/ against the installed library and run it
 	@{ cmake -S examples -B build/examples -G Ninja -DCMAKE_BUILD_TYPE=Release -DCMAKE_PREFIX_PATH="$(PREFIX)" && \
 	   cmake --build build/examples; } >build/logs/example.log 2>&1 || { tail -n 20 build/logs/example.log; exit 1; }
 	@build/examples/hello "$(MODEL_FILE)"
+	@build/examples/bigram "$(MODEL_FILE)"
 
 check-install: install  ## check what is installed: run paths, and a processor without AVX-512 (qemu-user)
 	@tools/setup.sh format

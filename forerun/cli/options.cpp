@@ -11,6 +11,7 @@
 #include "forerun/cli/interrupt.h"
 #include "forerun/cli/paths.h"
 #include "forerun/image.h"
+#include "forerun/method.h"
 
 namespace forerun::cli {
 namespace {
@@ -67,9 +68,12 @@ Model load_model(const ModelFlags& f) {
 
 void bind_drafter(Command& command, DraftFlags& f, Makes makes) {
   command.group(kDraftTitle);
-  const char* const text = "none, lookup, draft-model:PATH, dflash:PATH or dflash:PATH+lookup";
+  std::string text = "none";
+  for (const DrafterInfo& d : registered_drafters()) {
+    text += ", " + d.name + (d.argument.empty() ? "" : ":" + d.argument);
+  }
   const char* const image = "none, free:FOLDER, asd, frozen, or self (the model itself)";
-  std::string help = makes == Makes::kTexts ? text : image;
+  std::string help = makes == Makes::kTexts ? text : std::string(image);
   std::string standard = makes == Makes::kTexts ? "lookup" : "none";
   if (makes == Makes::kBoth) {
     help = fmt::format("Texts: {}. Images: {}", text, image);
