@@ -128,10 +128,11 @@ void next_turn(const Model& model) {
   for (const Event& event : engine.step()) {
     if (const auto* done = std::get_if<TextFinished>(&event)) shared = done->result.shared_tokens;
   }
-  std::printf("second turn after %zu tokens: %zu read again, first token %.0f ms, in the first turn "
-              "%.0f ms: %.3f\n",
-              all.size() - turn.size(), all.size() - shared, 1e3 * second.seconds, 1e3 * first,
-              second.seconds / first);
+  std::printf(
+      "second turn after %zu tokens: %zu read again, first token %.0f ms, in the first turn "
+      "%.0f ms: %.3f\n",
+      all.size() - turn.size(), all.size() - shared, 1e3 * second.seconds, 1e3 * first,
+      second.seconds / first);
 }
 
 std::size_t resident() {

@@ -1,5 +1,6 @@
 // A drafter of one's own: the word that most often followed the last one in this text. Registered
-// under a name, it drafts wherever a drafter is named, and changes no text. usage: bigram MODEL [PROMPT]
+// under a name, it drafts wherever a drafter is named, and changes no text. usage: bigram MODEL
+// [PROMPT]
 #include <forerun/forerun.h>
 
 #include <iostream>
@@ -31,7 +32,8 @@ class Bigram final : public forerun::DraftSource {
     for (; text.read + 1 < request.text.size(); ++text.read) {
       const Token last = request.text[text.read], next = request.text[text.read + 1];
       auto& seen = text.followers[last];
-      if (++seen[next] >= seen[text.best.try_emplace(last, next).first->second]) text.best[last] = next;
+      if (++seen[next] >= seen[text.best.try_emplace(last, next).first->second])
+        text.best[last] = next;
     }
     std::vector<Token> out;
     Token last = request.text.back();

@@ -101,9 +101,9 @@ Counterfactuals check_counterfactuals(const DiffusionModel& model, const ImageDr
     ImageOptions one = options;
     one.first = place.first;
     DecisionWatch watch({place});
-    ImageSampling sampling(model, drafter, labels.subspan(place.first - options.first, 1), one,
-                           {.resample = ImageRequest::Resample{place.second, ~options.seed},
-                            .each = std::ref(watch)});
+    ImageSampling sampling(
+        model, drafter, labels.subspan(place.first - options.first, 1), one,
+        {.resample = ImageRequest::Resample{place.second, ~options.seed}, .each = std::ref(watch)});
     const auto go_on = [&] { return !watch.complete() && (!listener.go_on || listener.go_on()); };
     sampling.run({.go_on = go_on});
     if (!watch.complete()) break;  // interrupted

@@ -1,3 +1,5 @@
+#include "forerun/methods/dflash/dflash_drafter.h"
+
 #include <c10/core/InferenceMode.h>
 #include <fmt/format.h>
 
@@ -8,7 +10,6 @@
 #include "forerun/api/drafter_method.h"
 #include "forerun/api/model_file.h"
 #include "forerun/api/model_impl.h"
-#include "forerun/methods/dflash/dflash_drafter.h"
 #include "forerun/methods/dflash/dflash_lookup.h"
 #include "forerun/models/dflash/dflash_file.h"
 #include "forerun/tensor/cpu/cpu_features.h"

@@ -122,8 +122,7 @@ TEST(DFlashReduced, WhatCannotBeDraftedIsStillSaid) {
   EXPECT_GT(emitted.size(), 100U) << "more tokens than the drafter has";
 }
 
-// All that the first round keeps is the token behind the prompt; a stop token inside a kept run
-// ends the text there.
+// A stop token inside a kept run ends the text there.
 TEST(DFlashStop, AnEndTokenInsideARunEndsTheText) {
   const Network network(Kind{});
   const Generated plain = generate(tiny(), Drafter(), prompt(20), options(Rule::kMaximal, 0.0));
@@ -145,7 +144,7 @@ void refused(const std::string& spec, const std::string& says) {
 }
 
 TEST(DFlashRefused, WithAOneLineReason) {
-  refused("dflash:", "give a folder");
+  refused("dflash:", "give dflash:FOLDER");
   refused("dflash:/no/such/folder", "/no/such/folder");
   const Network half(Kind{});
   const Model other = Model::load(FORERUN_SOURCE_DIR "/tests/data/tiny/llama");

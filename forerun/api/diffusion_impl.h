@@ -35,7 +35,7 @@ class ImageSampling {
     bool keep_states = false;
     std::size_t previews = 0;  ///< of the first image
     std::optional<ImageRequest::Resample> resample = std::nullopt;
-    std::function<void(const Round&)> each = {};         ///< sees every round
+    std::function<void(const Round&)> each = {};      ///< sees every round
     std::function<void(const Event&)> on_event = {};  ///< an image's id is its index in `labels`
   };
   /// @throws UsageError

@@ -27,11 +27,11 @@ Model drafting_model(const Model& target, const std::string& path, PrecisionRequ
       vocabulary_difference(impl_of(target).tokenizer, impl_of(drafting).tokenizer);
   const bool same_scores = target.vocab() == drafting.vocab();
   if (!difference && same_scores) return drafting;
-  throw UsageError(fmt::format(
-      "{} cannot draft for {}: {}; a drafting model must share the target's vocabulary",
-      drafting.path(), target.path(),
-      difference.value_or(fmt::format("the one scores {} tokens, the other {}", drafting.vocab(),
-                                      target.vocab()))));
+  throw UsageError(
+      fmt::format("{} cannot draft for {}: {}; a drafting model must share the target's vocabulary",
+                  drafting.path(), target.path(),
+                  difference.value_or(fmt::format("the one scores {} tokens, the other {}",
+                                                  drafting.vocab(), target.vocab()))));
 }
 
 }  // namespace

@@ -24,10 +24,10 @@ class Registry {
   // False: the name is taken.
   bool add(DrafterKind kind) {
     const std::scoped_lock lock(mutex_);
-    const bool taken =
-        kind.info.name == "none" ||
-        std::any_of(kinds_.begin(), kinds_.end(),
-                    [&](const DrafterKind& k) { return k.info.name == kind.info.name; });
+    const bool taken = kind.info.name == "none" ||
+                       std::any_of(kinds_.begin(), kinds_.end(), [&](const DrafterKind& k) {
+                         return k.info.name == kind.info.name;
+                       });
     if (!taken) kinds_.push_back(std::move(kind));
     return !taken;
   }
@@ -80,9 +80,9 @@ Drafter Drafter::load(std::string_view name, const Model& target, PrecisionReque
   std::string all = "none";
   for (const DrafterKind& k : Registry::instance().kinds()) {
     all += ", " + usage_of(k.info);
-    if (k.info.name != kind || k.info.argument.empty() != argument.empty() ||
-        (argument.empty() && name.size() != kind.size())) {
-      continue;
+    if (k.info.name != kind) continue;
+    if (k.info.argument.empty() ? name.size() != kind.size() : argument.empty()) {
+      throw UsageError(fmt::format("drafter '{}': give {}", name, usage_of(k.info)));
     }
     out.method_ = k.load(target, argument, precision);
     return out;

@@ -57,9 +57,9 @@ TEST(DrafterRegistry, ARegisteredSourceDraftsAndChangesNoText) {
       }
     }
   }
-  const Certificate c = certify(tiny(), Drafter::load("repeater:3", tiny()),
-                                std::vector<std::vector<Token>>{prompt(20)}, 60, 60,
-                                options(Rule::kMaximal, 0.9));
+  const Certificate c =
+      certify(tiny(), Drafter::load("repeater:3", tiny()),
+              std::vector<std::vector<Token>>{prompt(20)}, 60, 60, options(Rule::kMaximal, 0.9));
   EXPECT_TRUE(c.passed());
   EXPECT_TRUE(c.deterministic);
 }
@@ -78,12 +78,13 @@ TEST(DrafterRegistry, ABrokenSourceFailsWithALine) {
 TEST(DrafterRegistry, NamesAreUniqueAndPlain) {
   add_repeater();
   const auto make = [](const Model&, const std::string&) { return std::make_unique<Repeater>(1); };
-  for (const char* name : {"none", "lookup", "dflash", "draft-model", "repeater", "", "a:b", "a+b"}) {
+  for (const char* name :
+       {"none", "lookup", "dflash", "draft-model", "repeater", "", "a:b", "a+b"}) {
     EXPECT_THROW(register_drafter({.name = name, .argument = "", .help = ""}, make), UsageError)
         << name;
   }
-  EXPECT_THROW(Drafter::load("repeater", tiny()), UsageError);    // the argument is missing
-  EXPECT_THROW(Drafter::load("lookup:x", tiny()), UsageError);    // it takes none
+  EXPECT_THROW(Drafter::load("repeater", tiny()), UsageError);  // the argument is missing
+  EXPECT_THROW(Drafter::load("lookup:x", tiny()), UsageError);  // it takes none
   EXPECT_THROW(Drafter::load("lookup:", tiny()), UsageError);
   EXPECT_THROW(Drafter::load("nothing", tiny()), UsageError);
   std::vector<std::string> names;

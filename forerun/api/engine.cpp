@@ -135,10 +135,9 @@ RequestId Engine::submit(const DiffusionModel& target, const ImageDrafter& draft
                          std::int64_t label, const ImageOptions& options, std::size_t previews) {
   check_images(target, {&label, 1}, options);
   Images& images = impl_->images_of(target, drafter, options);
-  images.runner.submit(impl_->next, {.label = label,
-                                     .seed = options.seed,
-                                     .request = options.first,
-                                     .previews = previews});
+  images.runner.submit(
+      impl_->next,
+      {.label = label, .seed = options.seed, .request = options.first, .previews = previews});
   return impl_->next++;
 }
 
@@ -159,8 +158,7 @@ std::vector<Event> Engine::step() {
 
 void Engine::cancel(RequestId id) {
   bool found = false;
-  impl_->each_runner(
-      [&](Runner& runner) { found = found || runner.cancel(id, impl_->pending); });
+  impl_->each_runner([&](Runner& runner) { found = found || runner.cancel(id, impl_->pending); });
 }
 
 EngineMemory Engine::memory(const Model& target) const {

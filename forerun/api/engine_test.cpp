@@ -64,7 +64,8 @@ std::vector<Job> jobs(std::size_t count, unsigned seed) {
     GenerateOptions& o = job.options;
     constexpr Rule kRules[] = {Rule::kMaximal, Rule::kSharedNoise, Rule::kMatch};
     o.rule = kRules[random() % 3];
-    o.sampling.temperature = random() % 3 == 0 ? 0.0 : 0.5 + 0.1 * static_cast<double>(random() % 8);
+    o.sampling.temperature =
+        random() % 3 == 0 ? 0.0 : 0.5 + 0.1 * static_cast<double>(random() % 8);
     if (random() % 3 == 0) o.sampling.top_k = 20;
     if (random() % 3 == 0) o.sampling.top_p = 0.9;
     o.max_tokens = 1 + random() % 80;
@@ -101,7 +102,8 @@ void take(const std::vector<Event>& events, Ended& out) {
       out.tokens[token->id].push_back(token->token);
     }
     if (const auto* done = std::get_if<TextFinished>(&event)) out.texts[done->id] = done->result;
-    if (const auto* failed = std::get_if<Failed>(&event)) out.failures[failed->id] = failed->message;
+    if (const auto* failed = std::get_if<Failed>(&event))
+      out.failures[failed->id] = failed->message;
     out.waits += std::holds_alternative<Waiting>(event) ? 1 : 0;
   }
 }

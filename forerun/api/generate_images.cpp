@@ -251,9 +251,8 @@ ImageRun generate_images(const DiffusionModel& model, const ImageDrafter& drafte
       }
     }
   };
-  ImageSampling sampling(
-      model, drafter, labels, options,
-      {.previews = traced ? kPreviews : 0, .each = each, .on_event = on_event});
+  ImageSampling sampling(model, drafter, labels, options,
+                         {.previews = traced ? kPreviews : 0, .each = each, .on_event = on_event});
   schedule = &sampling.schedule();
   out.exact = sampling.rule().exact();
   out.interrupted = !sampling.run(listener);

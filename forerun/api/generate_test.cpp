@@ -176,7 +176,8 @@ TEST(Generate, StopStringsCutTheTextAndEndTheSequence) {
 TEST(Generate, InterruptionKeepsWhatThereIs) {
   Listener listener;
   int rounds = 0;
-  listener.go_on = [&] { return rounds++ < 4; };
+  listener.on_round = [&](const RunStatistics&) { ++rounds; };
+  listener.go_on = [&] { return rounds < 4; };
   const Generated g =
       generate(tiny(), Drafter(), prompt(20), options(Rule::kMaximal, 0.0), listener);
   EXPECT_EQ(g.tokens.size(), 4U);

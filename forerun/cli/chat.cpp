@@ -57,13 +57,13 @@ void show(const TextResult& text) {
   const double rate =
       text.seconds > 0.0 ? static_cast<double>(text.tokens.size()) / text.seconds : 0.0;
   write_out("\n");
-  note(styled(stderr, Style::kDim,
-              fmt::format("{:.1f} tok/s, {}, read in {:.2f} s{}{}", rate,
-                          tau_text(text.statistics), text.prefill_seconds,
-                          text.shared_tokens > 0
-                              ? fmt::format(" ({} tokens known)", text.shared_tokens)
-                              : std::string(),
-                          text.finish == Finish::kInterrupted ? ", interrupted" : "")));
+  note(styled(
+      stderr, Style::kDim,
+      fmt::format("{:.1f} tok/s, {}, read in {:.2f} s{}{}", rate, tau_text(text.statistics),
+                  text.prefill_seconds,
+                  text.shared_tokens > 0 ? fmt::format(" ({} tokens known)", text.shared_tokens)
+                                         : std::string(),
+                  text.finish == Finish::kInterrupted ? ", interrupted" : "")));
 }
 
 int run_chat(const ChatFlags& f) {
@@ -88,8 +88,7 @@ int run_chat(const ChatFlags& f) {
     }
     talk.turns_.push_back({"user", *line});
     try {
-      const RequestId id =
-          engine.submit(model, drafter, model.encode_chat(talk.turns_), options);
+      const RequestId id = engine.submit(model, drafter, model.encode_chat(talk.turns_), options);
       const TextResult text = answer(engine, id);
       show(text);
       talk.turns_.push_back({"assistant", text.text});

@@ -74,9 +74,8 @@ void DraftLength::adapt(std::span<const SequencePlan> sequences) {
     probe_after_ = std::max(kFirstProbe, probe_after_ / 2);
   } else {
     since_plain_ = 0;
-    const bool possible =
-        std::any_of(sequences.begin(), sequences.end(),
-                    [&](const SequencePlan& l) { return may_probe(l); });
+    const bool possible = std::any_of(sequences.begin(), sequences.end(),
+                                      [&](const SequencePlan& l) { return may_probe(l); });
     if (possible && probe_due()) return probe(sequences);
   }
   for (std::size_t c = 0; c < take; ++c) ++lengths_[candidates_[c].sequence];
@@ -92,8 +91,7 @@ void DraftLength::collect(std::span<const SequencePlan> sequences) {
     if (!worth_reading(sequences[i], sequence)) continue;
     // Seconds that the round may spend on this sequence if none of its drafts is kept.
     const double most =
-        round_seconds({}) +
-        plain_seconds(std::max(0.0, options_.credit + sequence.saved));
+        round_seconds({}) + plain_seconds(std::max(0.0, options_.credit + sequence.saved));
     Drafts drafts;
     survivals(sequences[i], sequence.bias, [&](double survival) {
       drafts.add(deterministic);
@@ -179,8 +177,8 @@ bool DraftLength::probe_due() {
   const double plain = round_seconds({});
   ++since_drafts_;
   unprobed_seconds_ += plain;
-  return since_drafts_ >= probe_after_ && options_.probe_share * unprobed_seconds_ >=
-                                              round_seconds({.queried = kProbe}) - plain;
+  return since_drafts_ >= probe_after_ &&
+         options_.probe_share * unprobed_seconds_ >= round_seconds({.queried = kProbe}) - plain;
 }
 
 bool DraftLength::may_probe(const SequencePlan& plan) {

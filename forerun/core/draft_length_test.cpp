@@ -30,8 +30,7 @@ void observe(DraftLength& control, std::vector<SequenceOutcome> sequences, PassS
 // A controller after plain rounds of 10 ms, then `drafts` kept ones.
 DraftLength seasoned(DraftLengthOptions options, int drafts) {
   DraftLength control(options);
-  for (int i = 0; i < 10; ++i)
-    observe(control, {{.id = 0}}, {.rows = 1, .target_seconds = 0.01});
+  for (int i = 0; i < 10; ++i) observe(control, {{.id = 0}}, {.rows = 1, .target_seconds = 0.01});
   for (int i = 0; i < drafts; ++i) {
     observe(control, {{.id = 0, .examined = 4, .accepted = 4}},
             {.rows = 5, .target_seconds = 0.011, .drafted = 4, .drafter_seconds = 1e-4});
@@ -44,8 +43,7 @@ TEST(DraftLength, TheFirstRoundIsPlainThenDraftsGrowStepwise) {
   const std::vector<SequencePlan> sequence{{.id = 7, .limit = 16, .deterministic = true}};
   const auto round = [&] {
     const std::uint32_t k = control.plan(sequence)[0];
-    observe(control,
-            {{.id = 7, .deterministic = true, .drafted = k, .examined = k, .accepted = k}},
+    observe(control, {{.id = 7, .deterministic = true, .drafted = k, .examined = k, .accepted = k}},
             {.rows = 1 + k, .target_seconds = 0.01 + 1e-4 * k, .drafter_seconds = 1e-5});
     return k;
   };
@@ -59,8 +57,7 @@ TEST(DraftLength, DraftsNothingForNoSequencesAndNothingBeyondALimit) {
   plan(control, {{.id = 0, .limit = 8}});  // a plain round, as reference
   EXPECT_EQ(plan(control, {}), Lengths{});
   EXPECT_EQ(plan(control, {{.id = 0, .limit = 0}}), Lengths{0});
-  EXPECT_EQ(plan(control, {{.id = 0, .limit = 0}, {.id = 1, .limit = 3}}),
-            (Lengths{0, 3}));
+  EXPECT_EQ(plan(control, {{.id = 0, .limit = 0}, {.id = 1, .limit = 3}}), (Lengths{0, 3}));
   observe(control, {}, {});
   DraftLength fresh;
   EXPECT_EQ(plan(fresh, {}), Lengths{});
@@ -69,8 +66,7 @@ TEST(DraftLength, DraftsNothingForNoSequencesAndNothingBeyondALimit) {
 TEST(DraftLength, FixedGivesEverySequenceItsLimit) {
   DraftLength control({.adaptive = false});
   for (int i = 0; i < 3; ++i) {
-    EXPECT_EQ(plan(control, {{.id = 0, .limit = 5}, {.id = 1, .limit = 0}}),
-              (Lengths{5, 0}));
+    EXPECT_EQ(plan(control, {{.id = 0, .limit = 5}, {.id = 1, .limit = 0}}), (Lengths{5, 0}));
     observe(control, {{.id = 0, .examined = 1}}, {.rows = 7, .target_seconds = 1.0});
   }
 }
@@ -202,8 +198,7 @@ TEST(DraftLength, ExpectsHigherThroughputOfFrequentAcceptanceAndLowCost) {
   DraftLength control = seasoned({}, 40);
   const double queried = control.best_throughput({.id = 0, .limit = 4});
   EXPECT_GT(queried, 300.0);  // outputs a second; 100 without drafts
-  EXPECT_GT(control.best_throughput({.id = 0, .limit = 4, .deterministic = true}),
-            1.005 * queried);
+  EXPECT_GT(control.best_throughput({.id = 0, .limit = 4, .deterministic = true}), 1.005 * queried);
   EXPECT_NEAR(control.best_throughput({.id = 0, .limit = 0}), 100.0, 5.0);
   EXPECT_EQ(DraftLength().best_throughput({.limit = 4}), 0.0);
 }
@@ -262,9 +257,8 @@ TEST(DraftLength, APromptIsReadWhereTheTextMayStillBecomeLong) {
 TEST(DraftLength, ASequenceThatEndsIsForgotten) {
   DraftLength control;
   const Tokens draft{5, 6};
-  observe(
-      control,
-      {{.id = 1, .deterministic = true, .done = true, .draft = draft, .outputs = Tokens{5}}});
+  observe(control,
+          {{.id = 1, .deterministic = true, .done = true, .draft = draft, .outputs = Tokens{5}}});
   observe(control, {{.id = 1, .outputs = Tokens{6}}});
   EXPECT_EQ(control.report().acceptance.size(), 1U);
   observe(control, {{.id = 2, .deterministic = true, .draft = draft, .outputs = Tokens{5}}});

@@ -28,8 +28,8 @@ ImageRunner::ImageRunner(ImageSetting setting, Observer observer)
       observer_(std::move(observer)) {
   if (!setting_.predictor) return;
   LatentDrafter drafter(setting_.predictor(target_), setting_.calls, target_, setting_.reuse);
-  drafter_.emplace(adaptive(std::move(drafter), setting_.calls, setting_.max_draft + 1,
-                            !setting_.fixed_draft));
+  drafter_.emplace(
+      adaptive(std::move(drafter), setting_.calls, setting_.max_draft + 1, !setting_.fixed_draft));
 }
 
 void ImageRunner::submit(RequestId id, const ImageRequest& r) {
@@ -38,10 +38,10 @@ void ImageRunner::submit(RequestId id, const ImageRequest& r) {
     throw std::invalid_argument(
         fmt::format("class {}: the model has 0 to {}", r.label, c.classes - 1));
   }
-  LatentSample sample(
-      r.seed, r.request,
-      LatentSample::noise(r.seed, r.request, static_cast<std::size_t>(c.values())),
-      static_cast<std::size_t>(setting_.schedule.steps()), r.keep_states, r.label, id);
+  LatentSample sample(r.seed, r.request,
+                      LatentSample::noise(r.seed, r.request, static_cast<std::size_t>(c.values())),
+                      static_cast<std::size_t>(setting_.schedule.steps()), r.keep_states, r.label,
+                      id);
   if (r.resample) sample.resample_from(r.resample->step, r.resample->seed);
   waiting_.push_back(std::make_unique<Image>(
       Image{.sample = std::move(sample), .statistics = {}, .previews = r.previews, .before = {}}));
@@ -49,8 +49,7 @@ void ImageRunner::submit(RequestId id, const ImageRequest& r) {
 
 void ImageRunner::step(std::vector<Event>& events) {
   const c10::InferenceMode no_autograd;
-  while (!waiting_.empty() &&
-         (setting_.max_active == 0 || active_.size() < setting_.max_active)) {
+  while (!waiting_.empty() && (setting_.max_active == 0 || active_.size() < setting_.max_active)) {
     active_.push_back(std::move(waiting_.front()));
     waiting_.pop_front();
   }

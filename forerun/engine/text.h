@@ -20,8 +20,9 @@ struct Text {
       : id(own),
         request(std::move(r)),
         stream(model, request),
-        sequence(request.seed, request.request, request.prompt, budget,
-                 [this](Token t) { return stream.push(t); }, request.settings, own) {}
+        sequence(
+            request.seed, request.request, request.prompt, budget,
+            [this](Token t) { return stream.push(t); }, request.settings, own) {}
   Text(const Text&) = delete;
   Text& operator=(const Text&) = delete;
 

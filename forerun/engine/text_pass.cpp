@@ -28,9 +28,8 @@ void TextPass::verify(Text& text, const TokenDraft& draft) {
 }
 
 void TextPass::read(Text& text, std::int64_t tokens) {
-  const auto piece =
-      text.sequence.tokens().subspan(static_cast<std::size_t>(text.cache->length()),
-                                     static_cast<std::size_t>(tokens));
+  const auto piece = text.sequence.tokens().subspan(static_cast<std::size_t>(text.cache->length()),
+                                                    static_cast<std::size_t>(tokens));
   items_.push_back({.text = &text,
                     .tokens = {piece.begin(), piece.end()},
                     .scored = 0,
@@ -90,8 +89,8 @@ void TextPass::gather(Item& item, std::int64_t hidden) const {
   item.gathered.reserve(item.tokens.size() * features.size() * width);
   for (std::size_t row = 0; row < item.tokens.size(); ++row) {
     for (const std::int64_t block : features) {
-      const auto at = static_cast<std::size_t>(std::find(kept_.begin(), kept_.end(), block) -
-                                               kept_.begin());
+      const auto at =
+          static_cast<std::size_t>(std::find(kept_.begin(), kept_.end(), block) - kept_.begin());
       const float* from = item.states.data() + (row * kept_.size() + at) * width;
       item.gathered.insert(item.gathered.end(), from, from + width);
     }
@@ -133,8 +132,8 @@ std::vector<TextPass::Piece> TextPass::pieces() const {
   for (const Item& item : items_) {
     if (item.scored > 0) continue;
     const auto rows = static_cast<std::int64_t>(item.tokens.size());
-    out.push_back({item.text, rows,
-                   seconds_ * static_cast<double>(rows) / static_cast<double>(rows_)});
+    out.push_back(
+        {item.text, rows, seconds_ * static_cast<double>(rows) / static_cast<double>(rows_)});
   }
   return out;
 }

@@ -131,8 +131,8 @@ std::vector<TextRunner::Group> TextRunner::groups() {
   for (const auto& text : active_) {
     if (text->unread() > 0) continue;
     TextDrafter* drafter = text->request.drafter.get();
-    auto group = std::find_if(out.begin(), out.end(),
-                              [&](const Group& g) { return g.drafter == drafter; });
+    auto group =
+        std::find_if(out.begin(), out.end(), [&](const Group& g) { return g.drafter == drafter; });
     if (group == out.end()) group = out.insert(out.end(), Group{.drafter = drafter});
     group->texts.push_back(text.get());
     group->sequences.push_back(&text->sequence);
@@ -152,7 +152,8 @@ void TextRunner::draft(std::vector<Group>& groups, std::vector<Event>& events) {
     try {
       group.drafts = group.drafter->propose(group.sequences, rows - group.texts.size());
     } catch (const std::exception& e) {
-      for (Text* text : group.texts) fail(*text, fmt::format("drafting failed: {}", e.what()), events);
+      for (Text* text : group.texts)
+        fail(*text, fmt::format("drafting failed: {}", e.what()), events);
       group.texts.clear();
       group.sequences.clear();
       continue;
@@ -169,9 +170,9 @@ void TextRunner::plan_pieces(TextPass& pass, bool alone) {
   if (!alone) {
     rows = kFirstPiece;
     if (round_seconds_ > 0.0 && piece_row_seconds_ > 0.0) {
-      rows = std::clamp(
-          static_cast<std::int64_t>(kPieceRounds * round_seconds_ / piece_row_seconds_),
-          kLeastPiece, kPieceRows);
+      rows =
+          std::clamp(static_cast<std::int64_t>(kPieceRounds * round_seconds_ / piece_row_seconds_),
+                     kLeastPiece, kPieceRows);
     }
   }
   for (const auto& text : active_) {
@@ -196,8 +197,7 @@ void TextRunner::learn_pieces(const TextPass& pass, double seconds) {
 }
 
 // Ends of texts make room first, then the newest texts wait.
-void TextRunner::make_room(TextPass& pass, std::vector<Group>& groups,
-                           std::vector<Event>& events) {
+void TextRunner::make_room(TextPass& pass, std::vector<Group>& groups, std::vector<Event>& events) {
   while (pass.bytes() > pool_->available()) {
     if (prefixes_.evict()) continue;
     Text& newest = *active_.back();
@@ -227,8 +227,8 @@ void TextRunner::pause(Text& text, std::vector<Event>& events) {
   text.cache.reset();
   text.waits = true;
   events.emplace_back(Waiting{text.id, "no memory for keys and values is free"});
-  const auto at = std::find_if(active_.begin(), active_.end(),
-                               [&](const auto& t) { return t.get() == &text; });
+  const auto at =
+      std::find_if(active_.begin(), active_.end(), [&](const auto& t) { return t.get() == &text; });
   waiting_.push_front(std::move(*at));
   active_.erase(at);
 }
@@ -247,8 +247,8 @@ void TextRunner::admit(std::vector<Event>& events) {
 }
 
 bool TextRunner::fits(Text& text, std::vector<Event>& events) {
-  const std::int64_t room = std::min(text.unread() + kAhead,
-                                     model_.lm.config.context - text.cache->length());
+  const std::int64_t room =
+      std::min(text.unread() + kAhead, model_.lm.config.context - text.cache->length());
   while (text.cache->bytes_to_reserve(room) > pool_->available()) {
     if (prefixes_.evict()) continue;
     if (text.request.drafter) text.request.drafter->forget(text.id);

@@ -90,8 +90,8 @@ std::vector<TokenDraft> DFlashDrafter::propose(std::span<TokenSequence* const> s
   std::vector<BlockSpan> spans;
   std::vector<std::size_t> who;
   for (std::size_t i = 0; i < sequences.size(); ++i) {
-    const bool searched = draft_mode(sequences[i]->rule()) == DraftMode::kGreedy ||
-                          sequences[i]->sampling().greedy();
+    const bool searched =
+        draft_mode(sequences[i]->rule()) == DraftMode::kGreedy || sequences[i]->sampling().greedy();
     drafts[i].origin = searched ? Origin::kSearched : Origin::kSampled;
     const auto found = sequences_.find(sequences[i]->id());
     if (lengths[i] == 0 || found == sequences_.end()) continue;
@@ -152,7 +152,8 @@ Token DFlashDrafter::pick_scored(const TokenSequence& sequence, std::span<float>
   const Categorical q(row);
   draft.laws.push_back(q);
   if (draft.origin == Origin::kSearched) return q.argmax();
-  if (draft_mode(sequence.rule()) == DraftMode::kSharedNoise) return sample_shared_noise(q, key).token;
+  if (draft_mode(sequence.rule()) == DraftMode::kSharedNoise)
+    return sample_shared_noise(q, key).token;
   return q.sample(key.uniform(Purpose::kDraft));
 }
 

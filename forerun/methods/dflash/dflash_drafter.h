@@ -9,8 +9,8 @@
 #include <vector>
 
 #include "forerun/core/draft_length.h"
-#include "forerun/core/sequence_id.h"
 #include "forerun/core/sequence.h"
+#include "forerun/core/sequence_id.h"
 #include "forerun/core/speculate.h"
 #include "forerun/core/token_rule.h"
 #include "forerun/methods/draft_mode.h"

@@ -130,8 +130,8 @@ void DraftModelDrafter::step(std::span<TokenSequence* const> sequences,
     TokenDraft& draft = drafts[who[j]];
     const TokenLaw law =
         apply_sampling_(row_of(logits, static_cast<std::int64_t>(j)), sequence.sampling());
-    draft.tokens.push_back(pick(law, draft_mode(sequence.rule()),
-                                sequence.key_at(sequence.tokens().size() + k)));
+    draft.tokens.push_back(
+        pick(law, draft_mode(sequence.rule()), sequence.key_at(sequence.tokens().size() + k)));
     if (const auto* q = std::get_if<Categorical>(&law)) draft.laws.push_back(*q);
   }
 }

@@ -9,8 +9,7 @@ std::vector<SequencePlan> SourceDrafter::plan(std::span<TokenSequence* const> se
                                               const DraftLength&) {
   std::vector<DraftRequest> texts;
   for (std::size_t i = 0; i < sequences.size(); ++i) {
-    texts.push_back(
-        {.id = sequences[i]->id(), .text = sequences[i]->tokens(), .most = most[i]});
+    texts.push_back({.id = sequences[i]->id(), .text = sequences[i]->tokens(), .most = most[i]});
   }
   std::vector<std::vector<Token>> drafts = source_->propose(texts);
   if (drafts.size() != sequences.size()) {

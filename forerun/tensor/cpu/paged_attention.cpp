@@ -245,7 +245,10 @@ void PagedAttention::weigh(const Item& item, std::int64_t layer, std::int64_t ch
     if (!s.detours->empty()) {
       std::copy_n(scales.data(), extent.blocks * avx512::kKeys, own.data());
       for (const Detour& d : *s.detours) {
-        if (d.branch < 0) continue;
+        if (d.branch < 0) {  // nothing was written there
+          own[static_cast<std::size_t>(d.at)] = 0.0F;
+          continue;
+        }
         const std::int64_t place = pages.capacity() + d.branch;
         own[static_cast<std::size_t>(d.at)] =
             pages.value_scales(layer, item.kv_head, place / avx512::kKeys)[place % avx512::kKeys];

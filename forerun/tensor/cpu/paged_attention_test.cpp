@@ -6,6 +6,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <cstring>
 #include <limits>
 #include <random>
 
@@ -297,6 +298,17 @@ RowPlan random_plan(std::int64_t rows, bool groups, std::mt19937& random) {
   return RowPlan::of(rows, parents, groups ? group : std::vector<std::int32_t>());
 }
 
+// Memory of pages holds anything: here the largest numbers.
+void spoil(const KvPages& pages, const PagedAttention::Shape& shape, std::int64_t branches) {
+  const std::int64_t dim = KvPages::padded(shape.head_dim);
+  for (std::int64_t head = 0; head < shape.kv_heads; ++head) {
+    for (std::int64_t page = 0; page * avx512::kKeys < pages.capacity() + branches; ++page) {
+      auto* const bytes = const_cast<std::uint8_t*>(pages.keys(1, head, page));
+      std::memset(bytes, 0x7f, static_cast<std::size_t>(2 * avx512::kKeys * (dim + 4)));
+    }
+  }
+}
+
 // Row `row` of a plan after `length` kept positions; its own values stand at length + row.
 std::vector<double> expected(const Text& t, const Setting& s, const RowPlan& plan,
                              std::size_t length, std::int64_t row) {
@@ -339,6 +351,7 @@ TEST_F(Attention, RowsOfTreesAndBlocksMatchTheDefinition) {
           KvPages pages({2, s.shape.kv_heads, s.shape.head_dim});
           pages.reserve(0, length);
           pages.reserve(length, length + plan.depths(), plan.branches());
+          spoil(pages, s.shape, plan.branches());
           for (std::int64_t i = 0; i < length + rows; ++i) {
             const std::int64_t row = i - length, branch = row - plan.straight();
             const std::int64_t place = branch < 0 ? i : pages.capacity() + branch;
