@@ -21,10 +21,10 @@ struct EngineOptions {
   /// Memory for the keys and values of a model's texts, in bytes, of ended texts included; 0 = no
   /// limit. If it is full, ended texts are forgotten first, then the newest request waits.
   std::size_t kv_bytes = 0;
-  /// Keep the keys and values of ended texts, so that a text that begins alike (the next turn of a
-  /// conversation, a system prompt) reads only what is new. The text is the same in int8, and the
-  /// same up to rounding in float precisions.
-  bool keep_prefixes = true;
+  /// Ended texts whose keys and values are kept, so that a text that begins alike (the next turn of
+  /// a conversation, a system prompt) reads only what is new; 0 = none. The text is the same in
+  /// int8, and the same up to rounding in float precisions.
+  std::size_t max_prefixes = 64;
 };
 
 /// Memory of a model's texts.
@@ -40,9 +40,10 @@ struct EngineMemory {
 /// without a model) is that of the request alone; in int8 bit for bit, in float precisions up to
 /// rounding.
 ///
-/// Requests of the same seed and `request` number draw the same random numbers: give each its own,
-/// or both the same on purpose. Not thread-safe: one thread calls it. Models are kept alive while
-/// the engine lives.
+/// Requests of the same seed and `request` number draw the same random numbers. Give each its own;
+/// two such requests with sampled drafts of adaptive length must not run at the same time, or one
+/// may tell how the other's drafts end. Not thread-safe: one thread calls it. Models and drafters
+/// are kept alive while the engine lives.
 class Engine {
  public:
   explicit Engine(const EngineOptions& options = {});
@@ -56,14 +57,16 @@ class Engine {
   RequestId submit(const Model& target, const Drafter& drafter, std::span<const Token> prompt,
                    const GenerateOptions& options,
                    std::optional<std::size_t> log_probabilities = std::nullopt);
-  /// One image of a class, number options.first of its seed.
+  /// One image of a class, number options.first of its seed. `batch_size`, `vae`, `pictures` and
+  /// `trace` are not used: values are reported, of a latent model those of the latent.
   /// @param previews  about so many predictions of the finished image
   /// @throws UsageError  as `generate_images`
   RequestId submit(const DiffusionModel& target, const ImageDrafter& drafter, std::int64_t label,
                    const ImageOptions& options, std::size_t previews = 0);
 
   bool busy() const;
-  /// One round of everything that runs: drafts, a pass of each model, what is kept.
+  /// One round of everything that runs: drafts, a pass of each model, what is kept. Errors of a
+  /// request are events; what is thrown (no memory) leaves the requests as they are.
   std::vector<Event> step();
   /// Ends a request with what it has; the next step reports it as interrupted. Unknown requests,
   /// and finished ones, are ignored.

@@ -24,6 +24,7 @@ struct DraftGroup {
   Rule rule;
   std::uint32_t max_draft;
   bool fixed;
+  bool samples;  // what sampled drafts taught stays apart: see `used`
   auto operator<=>(const DraftGroup&) const = default;
 };
 
@@ -50,6 +51,9 @@ struct Images {
   ImageDrafter drafter;
   ImageOptions options;
   ImageRunner runner;
+  // Seed and number of its images. Noise depends on the position alone: what an image taught must
+  // not plan drafts of one with the same noise.
+  std::set<std::pair<std::uint64_t, std::uint32_t>> used;
 };
 
 // Images of both options can share passes.
@@ -73,7 +77,7 @@ struct Engine::Impl {
     texts.push_back(
         std::make_unique<Texts>(model, TextRunnerOptions{.max_active = options.max_active,
                                                          .kv_bytes = options.kv_bytes,
-                                                         .keep_prefixes = options.keep_prefixes}));
+                                                         .max_prefixes = options.max_prefixes}));
     return *texts.back();
   }
 
@@ -81,7 +85,7 @@ struct Engine::Impl {
                     const ImageOptions& o) {
     for (const auto& i : images) {
       if (&impl_of(i->model) == &impl_of(model) && &impl_of(i->drafter) == &impl_of(drafter) &&
-          alike(i->options, o)) {
+          alike(i->options, o) && (o.fixed_draft || !i->used.contains({o.seed, o.first}))) {
         return *i;
       }
     }
@@ -93,10 +97,12 @@ struct Engine::Impl {
   std::shared_ptr<TextDrafter> drafter_of(Texts& of, const Drafter& drafter,
                                           const GenerateOptions& o) {
     if (drafter.none() || o.max_draft == 0) return nullptr;
-    const DraftGroup group{&Access::learned(drafter), o.rule, o.max_draft, o.fixed_draft};
+    const bool samples = samples_drafts(drafter, o);
+    const DraftGroup group{&Access::learned(drafter), o.rule, o.max_draft, o.fixed_draft, samples};
     std::shared_ptr<TextDrafter>& there = of.drafters[group];
-    if (samples_drafts(drafter, o) && !of.used[group].emplace(o.seed, o.request).second) {
+    if (samples && !o.fixed_draft && !of.used[group].emplace(o.seed, o.request).second) {
       there.reset();  // running requests keep theirs
+      of.used[group] = {{o.seed, o.request}};
     }
     if (!there) there = make_drafter(of.model, drafter, o);
     return there;
@@ -138,6 +144,7 @@ RequestId Engine::submit(const DiffusionModel& target, const ImageDrafter& draft
   images.runner.submit(
       impl_->next,
       {.label = label, .seed = options.seed, .request = options.first, .previews = previews});
+  images.used.emplace(options.seed, options.first);
   return impl_->next++;
 }
 
@@ -149,9 +156,14 @@ bool Engine::busy() const {
 
 std::vector<Event> Engine::step() {
   std::vector<Event> events = std::exchange(impl_->pending, {});
-  impl_->each_runner([&](Runner& runner) {
-    if (runner.busy()) runner.step(events);
-  });
+  try {
+    impl_->each_runner([&](Runner& runner) {
+      if (runner.busy()) runner.step(events);
+    });
+  } catch (...) {  // what was reported is not lost
+    impl_->pending = std::move(events);
+    throw;
+  }
   std::erase_if(impl_->images, [](const auto& images) { return !images->runner.busy(); });
   return events;
 }
@@ -162,7 +174,11 @@ void Engine::cancel(RequestId id) {
 }
 
 EngineMemory Engine::memory(const Model& target) const {
-  TextRunner& runner = impl_->texts_of(target).runner;
+  const auto texts = std::find_if(impl_->texts.begin(), impl_->texts.end(), [&](const auto& t) {
+    return &impl_of(t->model) == &impl_of(target);
+  });
+  if (texts == impl_->texts.end()) return {};
+  TextRunner& runner = (*texts)->runner;
   return {.used = runner.pool().used(),
           .limit = runner.pool().limit(),
           .prefixes = runner.prefixes().size(),

@@ -11,6 +11,7 @@
 #include <vector>
 
 #include "forerun/common.h"
+#include "forerun/method.h"
 #include "tests/support/tiny_dflash.h"
 
 namespace forerun {
@@ -160,7 +161,7 @@ void run_at_random(const std::vector<Job>& all, const std::vector<Generated>& ex
   EXPECT_GT(cancelled, 0U);
   EXPECT_LT(cancelled, all.size() / 2);
   EXPECT_EQ(engine.memory(target()).active, 0U);
-  if (!options.keep_prefixes) EXPECT_EQ(engine.memory(target()).used, 0U);
+  if (options.max_prefixes == 0) EXPECT_EQ(engine.memory(target()).used, 0U);
 }
 
 class InCompany : public ::testing::Test {
@@ -175,19 +176,19 @@ TEST_F(InCompany, FortyRequestsGetTheTextsTheyGetAlone) {
   const std::vector<Generated> expected = alone(all);
   for (const bool keep : {false, true}) {
     for (const unsigned seed : {1U, 2U}) {
-      run_at_random(all, expected, {.keep_prefixes = keep}, seed);
+      run_at_random(all, expected, {.max_prefixes = keep ? std::size_t{64} : 0}, seed);
     }
   }
-  run_at_random(all, expected, {.max_active = 3, .keep_prefixes = false}, 3);
+  run_at_random(all, expected, {.max_active = 3, .max_prefixes = 0}, 3);
 }
 
 TEST_F(InCompany, AFullPoolLetsTheNewestWaitAndChangesNoText) {
   const std::vector<Job> all = jobs(12, 2);
   const std::vector<Generated> expected = alone(all);
-  Engine wide({.keep_prefixes = false});
+  Engine wide({.max_prefixes = 0});
   std::size_t most = 0, one = 0;
   for (const Job& job : all) {
-    Engine single({.keep_prefixes = false});
+    Engine single({.max_prefixes = 0});
     submit(single, job);
     while (single.busy()) {
       single.step();
@@ -200,7 +201,8 @@ TEST_F(InCompany, AFullPoolLetsTheNewestWaitAndChangesNoText) {
     most = std::max(most, wide.memory(target()).used);
   }
   for (const bool keep : {false, true}) {
-    const EngineOptions options{.kv_bytes = one + (most - one) / 4, .keep_prefixes = keep};
+    const EngineOptions options{.kv_bytes = one + (most - one) / 4,
+                                .max_prefixes = keep ? std::size_t{64} : 0};
     Engine engine(options);
     Ended ended;
     std::map<RequestId, std::size_t> job_of;
@@ -276,6 +278,115 @@ TEST(Engine, ATextThatCanNeverFitFailsAndSaysWhy) {
   finish(engine, ended);
   EXPECT_NE(ended.failures[id].find("limit"), std::string::npos) << ended.failures[id];
   EXPECT_FALSE(engine.busy());
+}
+
+// Proposes tokens that the model lacks, or throws, for texts of an odd length.
+class Broken final : public DraftSource {
+ public:
+  explicit Broken(bool throws) : throws_(throws) {}
+  std::vector<std::vector<Token>> propose(std::span<const DraftRequest> texts) override {
+    if (throws_) throw std::runtime_error("no drafts today");
+    std::vector<std::vector<Token>> out;
+    for (const DraftRequest& t : texts) {
+      out.emplace_back(2, t.text.size() % 2 == 1 ? 1 << 20 : t.text.back());
+    }
+    return out;
+  }
+
+ private:
+  bool throws_;
+};
+
+TEST(Engine, ABrokenDrafterFailsItsOwnRequestsOnly) {
+  register_drafter({.name = "broken", .argument = "HOW", .help = ""},
+                   [](const Model&, const std::string& how) {
+                     return std::make_unique<Broken>(how == "throws");
+                   });
+  for (const std::string how : {"tokens", "throws"}) {
+    std::mt19937 random(7);
+    Engine engine;
+    GenerateOptions o;
+    o.max_tokens = 20;
+    o.ignore_end = true;
+    o.fixed_draft = true;
+    const auto p = prompt(random, 31);
+    const RequestId plain = engine.submit(target(), Drafter(), p, o);
+    const Drafter broken = Drafter::load("broken:" + how, target());
+    const RequestId bad = engine.submit(target(), broken, p, o);
+    const RequestId other = engine.submit(target(), drafters()[1], p, o);
+    Ended ended;
+    finish(engine, ended);
+    ASSERT_EQ(ended.failures.size(), 1U);
+    EXPECT_NE(ended.failures[bad].find(how == "throws" ? "no drafts today" : "vocabulary"),
+              std::string::npos)
+        << ended.failures[bad];
+    EXPECT_EQ(ended.texts[plain].tokens, ended.texts[other].tokens);
+    EXPECT_EQ(ended.texts[plain].tokens.size(), 20U);
+  }
+}
+
+// Float caches are copied when they are shared: a full pool must make room for the copy.
+TEST(Engine, FloatTextsShareBeginningsInAFullPool) {
+  static const Model model = Model::load(testing::chat_model_path(), Precision::kF32);
+  std::mt19937 random(8);
+  const auto system = prompt(random, 60);
+  GenerateOptions o;
+  o.max_tokens = 20;
+  o.ignore_end = true;
+  std::size_t one = 0;
+  {
+    Engine engine({.max_prefixes = 0});
+    engine.submit(model, Drafter(), system, o);
+    while (engine.busy()) {
+      engine.step();
+      one = std::max(one, engine.memory(model).used);
+    }
+  }
+  Engine engine({.kv_bytes = 2 * one});
+  std::size_t shared = 0;
+  for (std::uint32_t i = 0; i < 8; ++i) {
+    auto p = system;
+    p.push_back(static_cast<Token>(10 + i));
+    o.request = i;
+    const RequestId id = engine.submit(model, Drafter(), p, o);
+    Ended ended;
+    finish(engine, ended);
+    ASSERT_TRUE(ended.failures.empty()) << ended.failures.begin()->second;
+    EXPECT_EQ(ended.texts[id].tokens.size(), 20U);
+    shared += ended.texts[id].shared_tokens;
+  }
+  EXPECT_GE(shared, system.size());
+}
+
+TEST(Engine, OldTurnsOfAConversationAreNotKept) {
+  std::mt19937 random(9);
+  Engine engine;
+  GenerateOptions o;
+  o.max_tokens = 4;
+  o.ignore_end = true;
+  auto text = prompt(random, 20);
+  for (std::uint32_t turn = 0; turn < 5; ++turn) {
+    o.request = turn;
+    const RequestId id = engine.submit(target(), drafters()[1], text, o);
+    Ended ended;
+    finish(engine, ended);
+    const auto& answer = ended.texts[id].tokens;
+    text.insert(text.end(), answer.begin(), answer.end());
+    text.push_back(11);
+    EXPECT_EQ(engine.memory(target()).prefixes, 1U);
+  }
+}
+
+TEST(Engine, NoTokensAreAnEmptyText) {
+  Engine engine;
+  GenerateOptions o;
+  o.max_tokens = 0;
+  std::mt19937 random(10);
+  const RequestId id = engine.submit(target(), Drafter(), prompt(random, 5), o);
+  Ended ended;
+  finish(engine, ended);
+  EXPECT_TRUE(ended.texts.at(id).tokens.empty());
+  EXPECT_EQ(ended.texts.at(id).finish, Finish::kLength);
 }
 
 TEST(Engine, LogProbabilitiesAreThoseOfPlainPasses) {

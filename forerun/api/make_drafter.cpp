@@ -50,6 +50,7 @@ class HeldDrafter final : public TextDrafter {
   }
 
   std::span<const std::int64_t> features() const override { return inner_->features(); }
+  std::int64_t state_width() const override { return inner_->state_width(); }
   std::vector<TokenDraft> propose(std::span<TokenSequence* const> sequences,
                                   std::size_t other_rows) override {
     return inner_->propose(sequences, other_rows);

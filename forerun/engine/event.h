@@ -49,7 +49,7 @@ struct TokenOutput {
   std::vector<std::pair<Token, double>> top;  ///< the likeliest tokens, in falling order
 };
 
-/// The request waits for memory, or for its turn; it starts, or restarts, by itself.
+/// The request waits for memory; it starts, or restarts, by itself.
 struct Waiting {
   RequestId id = 0;
   std::string reason;

@@ -5,8 +5,11 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <exception>
 #include <stdexcept>
 #include <utility>
+
+#include "forerun/base/interrupted.h"
 
 namespace forerun {
 namespace {
@@ -73,11 +76,22 @@ void ImageRunner::step(std::vector<Event>& events) {
     if (drafter_) drafter_->learn(round, round.seconds);
   };
   const std::span<LatentSample* const> all(samples);
-  if (drafter_) {
-    speculate_round<LatentSample>(all, target_, *drafter_, setting_.rule, observe);
-  } else {
-    NoLatentDrafter none;
-    speculate_round<LatentSample>(all, target_, none, setting_.rule, observe);
+  try {
+    if (drafter_) {
+      speculate_round<LatentSample>(all, target_, *drafter_, setting_.rule, observe);
+    } else {
+      NoLatentDrafter none;
+      speculate_round<LatentSample>(all, target_, none, setting_.rule, observe);
+    }
+  } catch (const Interrupted&) {
+    throw;
+  } catch (const std::exception& e) {  // images share their passes: nobody can tell whose it was
+    for (const auto& image : active_) {
+      if (drafter_) drafter_->forget(image->sample.id());
+      events.emplace_back(Failed{image->sample.id(), e.what()});
+    }
+    active_.clear();
+    return;
   }
   for (const auto& image : active_) {
     if (image->sample.done()) finish(*image, events);

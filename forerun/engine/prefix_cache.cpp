@@ -10,12 +10,24 @@ std::size_t common_prefix(std::span<const Token> a, std::span<const Token> b) no
   return static_cast<std::size_t>(end.first - a.begin());
 }
 
-void PrefixCache::add(Entry entry) { entries_.push_front(std::move(entry)); }
+void PrefixCache::add(Entry entry) {
+  std::erase_if(entries_, [&](const Entry& old) {
+    if (old.drafter != entry.drafter || old.tokens.size() > entry.tokens.size() ||
+        common_prefix(old.tokens, entry.tokens) < old.tokens.size()) {
+      return false;
+    }
+    if (old.drafter) old.drafter->forget(old.id);
+    return true;
+  });
+  entries_.push_front(std::move(entry));
+}
 
-const PrefixCache::Entry* PrefixCache::longest(std::span<const Token> tokens) {
+const PrefixCache::Entry* PrefixCache::longest(std::span<const Token> tokens,
+                                               const TextDrafter* drafter) {
   auto best = entries_.end();
   std::size_t most = 0;
   for (auto entry = entries_.begin(); entry != entries_.end(); ++entry) {
+    if (drafter != nullptr && entry->drafter.get() != drafter) continue;
     const std::size_t n = common_prefix(entry->tokens, tokens);
     if (n <= most) continue;
     most = n;

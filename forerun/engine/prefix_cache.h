@@ -30,9 +30,11 @@ class PrefixCache {
   };
 
   ~PrefixCache() { clear(); }
+  /// Entries that are the beginning of this one, and known to the same drafter, are dropped.
   void add(Entry entry);
   /// The entry with the longest common beginning; null if none shares a token. Counts as a use.
-  const Entry* longest(std::span<const Token> tokens);
+  /// @param drafter  which has to know the entry; null: none has to
+  const Entry* longest(std::span<const Token> tokens, const TextDrafter* drafter);
   /// Drops the least recently used entry. False: there was none.
   bool evict();
   void clear() {

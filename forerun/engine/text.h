@@ -36,7 +36,6 @@ struct Text {
   TextStream stream;
   TokenSequence sequence;
   std::optional<KvCache> cache;  ///< while it runs
-  std::vector<float> states;     ///< hidden states of the rows of the last pass
   RunStatistics statistics;
   double prefill_seconds = 0.0, learning_seconds = 0.0;
   int prefill_passes = 0;

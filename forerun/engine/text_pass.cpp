@@ -127,6 +127,12 @@ double TextPass::reading_seconds() const {
   return sum;
 }
 
+std::vector<Text*> TextPass::texts() const {
+  std::vector<Text*> out;
+  for (const Item& item : items_) out.push_back(item.text);
+  return out;
+}
+
 std::vector<TextPass::Piece> TextPass::pieces() const {
   std::vector<Piece> out;
   for (const Item& item : items_) {

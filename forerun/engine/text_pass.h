@@ -36,6 +36,8 @@ class TextPass {
     std::int64_t rows = 0;
     double seconds = 0.0;
   };
+  /// All texts of the pass.
+  std::vector<Text*> texts() const;
   /// The prompt pieces that were read.
   std::vector<Piece> pieces() const;
   /// Hidden states of the rows of a text, as its drafter expects them.

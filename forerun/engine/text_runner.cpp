@@ -19,15 +19,16 @@ double since(Clock::time_point from) {
   return std::chrono::duration<double>(Clock::now() - from).count();
 }
 
-// Rows of prompts in a pass: bounds the attention scores of long prompts.
-constexpr std::int64_t kPieceRows = 512;
-// Beside running texts: a piece may make a round this much longer, in usual rounds.
-constexpr double kPieceRounds = 1.0;
-constexpr std::int64_t kFirstPiece = 32, kLeastPiece = 16;
+// Beside running texts: a round with a piece of a prompt is to take this many usual rounds.
+constexpr double kPieceRounds = 2.7;
+constexpr double kLeastPiece = 4.0;  // rows
 // Positions that a new text gets room for beside its prompt.
 constexpr std::int64_t kAhead = 64;
 
-double mean(double old, double now) { return old == 0.0 ? now : 0.75 * old + 0.25 * now; }
+// Near the lower tenth of what was seen: other work on the machine makes times longer, not shorter.
+double steady(double old, double now) {
+  return old == 0.0 ? now : old + (now < old ? 0.2 : 0.02) * (now - old);
+}
 
 double log_sum_exp(std::span<const float> x, double most) {
   double sum = 0.0;
@@ -42,6 +43,7 @@ TokenOutput token_output(RequestId id, Token token, std::span<const float> logit
     return static_cast<double>(logits[static_cast<std::size_t>(t)]) - all;
   };
   TokenOutput out{.id = id, .token = token, .log_probability = log_probability(token), .top = {}};
+  if (count == 0) return out;
   std::vector<Token> order(logits.size());
   for (std::size_t i = 0; i < order.size(); ++i) order[i] = static_cast<Token>(i);
   const auto n = static_cast<std::ptrdiff_t>(std::min(count, order.size()));
@@ -74,6 +76,16 @@ void check(const TextModel& model, const TextRequest& request) {
                     "this model's tokenizer?",
                     t, model.lm.config.vocab));
   }
+  if (!request.drafter) return;
+  const auto features = request.drafter->features();
+  const auto width = static_cast<std::int64_t>(features.size()) * model.lm.config.hidden;
+  const bool there = std::all_of(features.begin(), features.end(), [&](std::int64_t block) {
+    return block >= 0 && block < model.lm.config.layers;
+  });
+  if (width != request.drafter->state_width() || !there) {
+    throw std::invalid_argument(
+        "the drafter reads hidden states of another target: load it for this model");
+  }
 }
 
 }  // namespace
@@ -103,32 +115,53 @@ void TextRunner::step(std::vector<Event>& events) {
   if (active_.empty()) return;
   const auto start = Clock::now();
   std::vector<Group> groups = this->groups();
-  draft(groups, events);
   TextPass pass;
+  plan_pieces(pass, groups.empty());
+  draft(groups, static_cast<std::size_t>(pass.rows()), events);
+  std::size_t texts = 0;
   for (Group& group : groups) {
     for (std::size_t i = 0; i < group.texts.size(); ++i) {
       pass.verify(*group.texts[i], group.drafts[i]);
     }
   }
-  plan_pieces(pass, groups.empty());
   make_room(pass, groups, events);
-  if (pass.rows() == 0) return;
-  pass.run(model_.lm);
+  if (pass.rows() == 0 || !run(pass, events)) return;
+  for (const Group& group : groups) texts += group.texts.size();
+  for (Group& group : groups) resolve(group, pass, texts, events);
+  learn_pieces(pass, since(start));
+}
+
+// False: the pass failed, and with it every text in it.
+bool TextRunner::run(TextPass& pass, std::vector<Event>& events) {
+  try {
+    pass.run(model_.lm);
+  } catch (const std::exception& e) {
+    for (Text* text : pass.texts()) {
+      fail(*text, fmt::format("the target's pass failed: {}", e.what()), events);
+    }
+    return false;
+  }
   for (const TextPass::Piece& piece : pass.pieces()) {
-    piece.text->prefill_seconds += piece.seconds;
-    ++piece.text->prefill_passes;
-    if (piece.text->request.drafter && !piece.text->request.drafter->features().empty()) {
-      piece.text->request.drafter->read(piece.text->sequence, pass.states(*piece.text));
+    Text& text = *piece.text;
+    text.prefill_seconds += piece.seconds;
+    ++text.prefill_passes;
+    TextDrafter* drafter = text.request.drafter.get();
+    if (drafter == nullptr || drafter->features().empty()) continue;
+    try {
+      drafter->read(text.sequence, pass.states(text));
+    } catch (const std::exception& e) {
+      fail(text, fmt::format("drafting failed: {}", e.what()), events);
     }
   }
-  for (Group& group : groups) resolve(group, pass, events);
-  learn_pieces(pass, since(start));
+  return true;
 }
 
 // Texts whose prompt is read, by drafter, in the order of their first text.
 std::vector<TextRunner::Group> TextRunner::groups() {
   std::vector<Group> out;
   for (const auto& text : active_) {
+    // Of a round that failed after its pass: the newest token is always still to be read.
+    text->cache->truncate(static_cast<std::int64_t>(text->sequence.tokens().size()) - 1);
     if (text->unread() > 0) continue;
     TextDrafter* drafter = text->request.drafter.get();
     auto group =
@@ -140,8 +173,8 @@ std::vector<TextRunner::Group> TextRunner::groups() {
   return out;
 }
 
-void TextRunner::draft(std::vector<Group>& groups, std::vector<Event>& events) {
-  std::size_t rows = 0;  // of the pass so far: a row a text, and the drafts that are known
+// @param rows  of the pass so far
+void TextRunner::draft(std::vector<Group>& groups, std::size_t rows, std::vector<Event>& events) {
   for (const Group& group : groups) rows += group.texts.size();
   for (Group& group : groups) {
     if (group.drafter == nullptr) {
@@ -155,26 +188,34 @@ void TextRunner::draft(std::vector<Group>& groups, std::vector<Event>& events) {
       for (Text* text : group.texts)
         fail(*text, fmt::format("drafting failed: {}", e.what()), events);
       group.texts.clear();
-      group.sequences.clear();
       continue;
     }
-    for (const TokenDraft& draft : group.drafts) rows += draft.size();
     group.seconds.drafter = since(start);
+    check_drafts(group, events);
+    for (const TokenDraft& draft : group.drafts) rows += draft.size();
   }
   std::erase_if(groups, [](const Group& g) { return g.texts.empty(); });
 }
 
+// A draft of tokens that the model lacks ends its text alone.
+void TextRunner::check_drafts(Group& group, std::vector<Event>& events) {
+  for (std::size_t i = group.texts.size(); i-- > 0;) {
+    const auto& tokens = group.drafts[i].tokens;
+    const auto bad = std::find_if(tokens.begin(), tokens.end(),
+                                  [&](Token t) { return t < 0 || t >= model_.lm.config.vocab; });
+    if (bad == tokens.end()) continue;
+    fail(*group.texts[i],
+         fmt::format("drafting failed: token {} lies outside the model's vocabulary of {}", *bad,
+                     model_.lm.config.vocab),
+         events);
+    group.erase(i);
+  }
+}
+
 // The prompt that arrived first is read first.
 void TextRunner::plan_pieces(TextPass& pass, bool alone) {
-  std::int64_t rows = kPieceRows;
-  if (!alone) {
-    rows = kFirstPiece;
-    if (round_seconds_ > 0.0 && piece_row_seconds_ > 0.0) {
-      rows =
-          std::clamp(static_cast<std::int64_t>(kPieceRounds * round_seconds_ / piece_row_seconds_),
-                     kLeastPiece, kPieceRows);
-    }
-  }
+  const std::int64_t most = prefill_rows(model_.lm);
+  std::int64_t rows = alone ? most : std::min(most, static_cast<std::int64_t>(piece_rows_));
   for (const auto& text : active_) {
     const std::int64_t piece = std::min(rows, text->unread());
     if (piece <= 0) continue;
@@ -189,10 +230,12 @@ void TextRunner::learn_pieces(const TextPass& pass, double seconds) {
   for (const TextPass::Piece& piece : pass.pieces()) rows += piece.rows;
   if (rows == pass.rows()) return;
   if (rows == 0) {
-    round_seconds_ = mean(round_seconds_, seconds);
-  } else if (round_seconds_ > 0.0) {
-    const double more = std::max(seconds - round_seconds_, 0.1 * seconds);
-    piece_row_seconds_ = mean(piece_row_seconds_, more / static_cast<double>(rows));
+    round_seconds_ = steady(round_seconds_, seconds);
+  } else if (round_seconds_ > 0.0 && rows >= static_cast<std::int64_t>(piece_rows_)) {
+    // Towards the wanted time; the end of a prompt, which is shorter, tells nothing.
+    const double wanted = kPieceRounds * round_seconds_ / seconds;
+    piece_rows_ = std::clamp(piece_rows_ * (1.0 + 0.2 * (std::min(wanted, 2.0) - 1.0)), kLeastPiece,
+                             static_cast<double>(prefill_rows(model_.lm)));
   }
 }
 
@@ -202,14 +245,21 @@ void TextRunner::make_room(TextPass& pass, std::vector<Group>& groups, std::vect
     if (prefixes_.evict()) continue;
     Text& newest = *active_.back();
     pass.drop(newest);
+    bool drafted = false;
     for (Group& group : groups) {
       const auto at = std::find(group.texts.begin(), group.texts.end(), &newest);
       if (at == group.texts.end()) continue;
-      const auto i = at - group.texts.begin();
-      group.texts.erase(at);
-      group.sequences.erase(group.sequences.begin() + i);
-      group.drafts.erase(group.drafts.begin() + i);
+      const auto i = static_cast<std::size_t>(at - group.texts.begin());
+      group.dropped = true;
+      drafted = active_.size() == 1 && group.drafts[i].size() > 0;
+      if (drafted) {  // alone: it may do without a draft
+        group.drafts[i] = {};
+        pass.verify(newest, group.drafts[i]);
+      } else {
+        group.erase(i);
+      }
     }
+    if (drafted) continue;
     if (active_.size() == 1) {
       fail(newest,
            fmt::format("the text needs more keys and values than the limit of {} MiB holds: raise "
@@ -236,25 +286,36 @@ void TextRunner::pause(Text& text, std::vector<Event>& events) {
 void TextRunner::admit(std::vector<Event>& events) {
   while (!waiting_.empty()) {
     Text& text = *waiting_.front();
+    if (text.sequence.done()) {  // no output was wanted
+      const std::unique_ptr<Text> gone = std::move(waiting_.front());
+      waiting_.pop_front();
+      finish(text, events);
+      continue;
+    }
     if (options_.max_active > 0 && active_.size() >= options_.max_active) return;
     begin(text);
     if (!fits(text, events)) return;
     active_.push_back(std::move(waiting_.front()));
     waiting_.pop_front();
     text.waits = false;
-    if (text.sequence.done()) finish(text, events);  // no output was wanted
   }
 }
 
 bool TextRunner::fits(Text& text, std::vector<Event>& events) {
-  const std::int64_t room =
-      std::min(text.unread() + kAhead, model_.lm.config.context - text.cache->length());
-  while (text.cache->bytes_to_reserve(room) > pool_->available()) {
+  const auto needs = [&](const Text& t) {
+    const auto ahead =
+        std::min<std::int64_t>(kAhead, static_cast<std::int64_t>(t.sequence.remaining()));
+    return t.cache->bytes_to_reserve(
+        std::min(t.unread() + ahead, model_.lm.config.context - t.cache->length()));
+  };
+  std::size_t needed = needs(text);
+  for (const auto& other : active_) needed += needs(*other);
+  while (needed > pool_->available()) {
     if (prefixes_.evict()) continue;
     if (text.request.drafter) text.request.drafter->forget(text.id);
     text.cache.reset();
     if (active_.empty()) {
-      std::unique_ptr<Text> gone = std::move(waiting_.front());
+      const std::unique_ptr<Text> gone = std::move(waiting_.front());
       waiting_.pop_front();
       events.emplace_back(Failed{
           text.id, fmt::format("the prompt of {} tokens needs more keys and values than the limit "
@@ -271,43 +332,59 @@ bool TextRunner::fits(Text& text, std::vector<Event>& events) {
   return true;
 }
 
-// Takes over the keys and values of the longest known beginning.
-void TextRunner::begin(Text& text) {
-  text.cache.emplace(model_.lm.make_cache(pool_));
-  if (!options_.keep_prefixes) return;
+TextRunner::Beginning TextRunner::beginning_of(const Text& text) {
   const auto tokens = text.sequence.tokens();
-  TextDrafter* drafter = text.request.drafter.get();
+  const TextDrafter* drafter = text.request.drafter.get();
   // A drafter that reads hidden states needs those of one position at least.
   const bool reads = drafter != nullptr && !drafter->features().empty();
   const std::size_t most = tokens.size() - std::min<std::size_t>(tokens.size(), reads ? 2 : 1);
-  const KvCache* best = nullptr;
-  SequenceId from = 0;
-  std::size_t length = 0;
-  bool knows = false;
+  Beginning best;
   const auto offer = [&](std::span<const Token> other, const KvCache& cache, SequenceId id,
                          const TextDrafter* of) {
     const std::size_t n =
         std::min({most, common_prefix(other, tokens), static_cast<std::size_t>(cache.length())});
-    if (n <= length || (reads && of != drafter)) return;
-    best = &cache;
-    from = id;
-    length = n;
-    knows = of == drafter;
+    if (n <= best.length || (reads && of != drafter)) return;
+    best = {&cache, id, n, of == drafter};
   };
-  if (const PrefixCache::Entry* entry = prefixes_.longest(tokens.first(most))) {
+  if (const auto* entry = prefixes_.longest(tokens.first(most), reads ? drafter : nullptr)) {
     offer(entry->tokens, entry->cache, entry->id, entry->drafter.get());
   }
   for (const auto& other : active_) {
     offer(other->sequence.tokens(), *other->cache, other->id, other->request.drafter.get());
   }
-  if (best == nullptr) return;
-  const auto positions = static_cast<std::int64_t>(length);
-  if (knows && drafter != nullptr && !drafter->share(from, text.id, positions)) return;
-  text.cache.emplace(best->share(positions));
-  text.shared = length;
+  return best;
 }
 
-void TextRunner::resolve(Group& group, const TextPass& pass, std::vector<Event>& events) {
+// Takes over the keys and values of the longest known beginning.
+void TextRunner::begin(Text& text) {
+  TextDrafter* drafter = text.request.drafter.get();
+  text.shared = 0;
+  for (;;) {
+    text.cache.emplace(model_.lm.make_cache(pool_));
+    if (options_.max_prefixes == 0) return;
+    const Beginning known = beginning_of(text);
+    if (known.cache == nullptr) return;
+    const auto positions = static_cast<std::int64_t>(known.length);
+    try {
+      text.cache.emplace(known.cache->share(positions));
+    } catch (const KvPoolFull&) {  // float caches are copied
+      if (prefixes_.evict()) continue;
+      text.cache.emplace(model_.lm.make_cache(pool_));
+      return;
+    }
+    if (known.known_to_drafter && drafter != nullptr &&
+        !drafter->share(known.from, text.id, positions)) {
+      text.cache.emplace(model_.lm.make_cache(pool_));
+      return;
+    }
+    text.shared = std::min(known.length, text.request.prompt.size());
+    return;
+  }
+}
+
+// @param texts  that the pass verified, of all groups
+void TextRunner::resolve(Group& group, const TextPass& pass, std::size_t texts,
+                         std::vector<Event>& events) {
   if (group.texts.empty()) return;
   const auto start = Clock::now();
   const std::size_t n = group.texts.size();
@@ -316,50 +393,55 @@ void TextRunner::resolve(Group& group, const TextPass& pass, std::vector<Event>&
   const VerifiedTokens verified(pass.logits(), std::move(rows));
   group.errors.resize(n);
   for (std::size_t i = 0; i < n; ++i) {
+    Text& text = *group.texts[i];
     try {
-      group.outcomes.push_back(forerun::resolve(group.texts[i]->sequence, i, verified,
-                                                group.drafts[i],
-                                                TokenRule(group.texts[i]->sequence.rule())));
+      group.outcomes.push_back(forerun::resolve(text.sequence, i, verified, group.drafts[i],
+                                                TokenRule(text.sequence.rule())));
     } catch (const std::exception& e) {
       group.outcomes.push_back({});
       group.errors[i] = e.what();
     }
-  }
-  group.seconds.target = pass.seconds() - pass.reading_seconds();
-  group.seconds.rest = since(start);
-  std::size_t drafted = 0;
-  for (std::size_t i = 0; i < n; ++i) {
-    drafted += group.drafts[i].size();
     // The newest output was not part of the pass: its keys and values come with the next one.
-    Text& text = *group.texts[i];
     text.cache->truncate(static_cast<std::int64_t>(text.sequence.tokens().size()) - 1);
   }
+  group.seconds.target = (pass.seconds() - pass.reading_seconds()) * static_cast<double>(n) /
+                         static_cast<double>(texts);
+  group.seconds.rest = since(start);
   const TextRound round{group.sequences, group.drafts, verified, group.outcomes, group.seconds};
-  const auto observing = Clock::now();
-  const std::size_t others = static_cast<std::size_t>(pass.rows()) - n - drafted;
-  if (group.drafter != nullptr) group.drafter->observe(round);
-  group.seconds.drafter += since(observing);
-  const auto learning = Clock::now();
-  if (group.drafter != nullptr) {
-    Timings seen = group.seconds;
-    seen.target = pass.seconds();
-    group.drafter->learn(round, seen, others);
+  try {
+    if (group.drafter != nullptr) learn(group, round, pass);
+  } catch (const std::exception& e) {
+    for (std::string& error : group.errors) error = fmt::format("drafting failed: {}", e.what());
   }
-  const auto texts = static_cast<double>(n);
-  const double learned = since(learning) / texts;
+  const auto each = static_cast<double>(n);
+  const Timings share{.drafter = group.seconds.drafter / each,
+                      .target = group.seconds.target / each,
+                      .rest = group.seconds.rest / each};
   for (std::size_t i = 0; i < n; ++i) {
     Text& text = *group.texts[i];
-    text.learning_seconds += learned;
-    const Timings share{.drafter = group.seconds.drafter / texts,
-                        .target = group.seconds.target / texts,
-                        .rest = group.seconds.rest / texts};
     text.statistics.add({&group.outcomes[i], 1}, share);
     if (text.request.observer) {
       text.request.observer(
           {group.sequences, group.drafts, verified, group.outcomes, group.seconds}, i);
     }
-    report(group, i, verified, events);
   }
+  for (std::size_t i = 0; i < n; ++i) report(group, i, verified, events);
+}
+
+// Hands the round to its drafter. A pass that also read prompts does not tell what its drafts cost.
+void TextRunner::learn(Group& group, const TextRound& round, const TextPass& pass) {
+  const auto observing = Clock::now();
+  group.drafter->observe(round);
+  group.seconds.drafter += since(observing);
+  const auto learning = Clock::now();
+  std::size_t rows = group.texts.size();
+  for (const TokenDraft& draft : group.drafts) rows += draft.size();
+  Timings seen = group.seconds;
+  seen.target = pass.reading_seconds() > 0.0 ? 0.0 : pass.seconds();
+  if (group.dropped) seen.drafter = 0.0;
+  group.drafter->learn(round, seen, static_cast<std::size_t>(pass.rows()) - rows);
+  const double learned = since(learning) / static_cast<double>(group.texts.size());
+  for (Text* text : group.texts) text->learning_seconds += learned;
 }
 
 void TextRunner::report(Group& group, std::size_t index, const VerifiedTokens& verified,
@@ -393,14 +475,17 @@ void TextRunner::finish(Text& text, std::vector<Event>& events) {
   result.prefill_passes = text.prefill_passes;
   result.shared_tokens = text.shared;
   events.emplace_back(TextFinished{text.id, std::move(result)});
-  if (options_.keep_prefixes && text.cache && text.cache->length() > 0) {
+  const std::shared_ptr<TextDrafter>& drafter = text.request.drafter;
+  const bool keeps = options_.max_prefixes > 0 && text.cache && text.cache->length() > 0;
+  const bool reads = drafter && !drafter->features().empty();
+  if (drafter && !(keeps && reads)) drafter->forget(text.id);
+  if (keeps) {
     const auto kept = text.sequence.tokens().first(static_cast<std::size_t>(text.cache->length()));
     prefixes_.add({.id = text.id,
                    .tokens = {kept.begin(), kept.end()},
                    .cache = *std::move(text.cache),
-                   .drafter = text.request.drafter});
-  } else if (text.request.drafter) {
-    text.request.drafter->forget(text.id);
+                   .drafter = reads ? drafter : nullptr});
+    while (prefixes_.size() > options_.max_prefixes) prefixes_.evict();
   }
   remove(text);
 }

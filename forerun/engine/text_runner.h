@@ -18,9 +18,9 @@ namespace forerun {
 struct TextRunnerOptions {
   std::size_t max_active = 0;  ///< texts that run at a time; 0 = as many as memory allows
   std::size_t kv_bytes = 0;    ///< of keys and values, kept ones included; 0 = no limit
-  /// Keep the keys and values of ended texts for texts that begin alike. Float results may then
-  /// differ in rounding from those of a text alone; int8 ones do not.
-  bool keep_prefixes = false;
+  /// Keep the keys and values of this many ended texts for texts that begin alike; 0 = none. Float
+  /// results may then differ in rounding from those of a text alone; int8 ones do not.
+  std::size_t max_prefixes = 0;
 };
 
 /// Generates the texts of one model. A step is one round: texts that are ready are drafted for,
@@ -53,18 +53,36 @@ class TextRunner final : public Runner {
     std::vector<Outcome> outcomes;
     std::vector<std::string> errors;  // of each text; empty: none
     Timings seconds;
-    std::size_t rows = 0;
+    // Takes a text out.
+    void erase(std::size_t i) {
+      const auto at = static_cast<std::ptrdiff_t>(i);
+      texts.erase(texts.begin() + at);
+      sequences.erase(sequences.begin() + at);
+      drafts.erase(drafts.begin() + at);
+    }
+    bool dropped = false;  // drafts were made in vain: their seconds say nothing
   };
 
   void admit(std::vector<Event>& events);
   bool fits(Text& text, std::vector<Event>& events);
   void begin(Text& text);
+  // The longest known beginning of a text.
+  struct Beginning {
+    const KvCache* cache = nullptr;  // null: none
+    SequenceId from = 0;
+    std::size_t length = 0;
+    bool known_to_drafter = false;
+  };
+  Beginning beginning_of(const Text& text);
   std::vector<Group> groups();
-  void draft(std::vector<Group>& groups, std::vector<Event>& events);
+  void draft(std::vector<Group>& groups, std::size_t rows, std::vector<Event>& events);
+  void check_drafts(Group& group, std::vector<Event>& events);
   void plan_pieces(TextPass& pass, bool alone);
+  bool run(TextPass& pass, std::vector<Event>& events);
   void make_room(TextPass& pass, std::vector<Group>& groups, std::vector<Event>& events);
   void pause(Text& text, std::vector<Event>& events);
-  void resolve(Group& group, const TextPass& pass, std::vector<Event>& events);
+  void resolve(Group& group, const TextPass& pass, std::size_t texts, std::vector<Event>& events);
+  void learn(Group& group, const TextRound& round, const TextPass& pass);
   void report(Group& group, std::size_t index, const VerifiedTokens& verified,
               std::vector<Event>& events);
   void learn_pieces(const TextPass& pass, double seconds);
@@ -78,8 +96,8 @@ class TextRunner final : public Runner {
   PrefixCache prefixes_;
   std::deque<std::unique_ptr<Text>> waiting_;
   std::vector<std::unique_ptr<Text>> active_;  // in the order in which they were admitted
-  // Seconds of a round without prompt pieces, and of a row of a piece beside running texts.
-  double round_seconds_ = 0.0, piece_row_seconds_ = 0.0;
+  double round_seconds_ = 0.0;                 // of a round without prompt pieces
+  double piece_rows_ = 8.0;                    // of prompts beside running texts
 };
 
 }  // namespace forerun

@@ -110,6 +110,7 @@ class AdaptiveDrafter {
   void forget(SequenceId id) {
     if constexpr (requires { drafter_.forget(id); }) drafter_.forget(id);
     control_.forget(id);
+    held_.forget(id);
   }
   Drafter& drafter() noexcept { return drafter_; }
   const Drafter& drafter() const noexcept { return drafter_; }

@@ -39,6 +39,11 @@ class HeldCosts {
     }
   }
 
+  /// A sample was given up: the seconds of its rounds are never released.
+  void forget(SequenceId id) {
+    std::erase_if(held_, [&](const Held& h) { return h.until.contains(id); });
+  }
+
   /// The released costs, in the order of the rounds.
   template <class Sample>
   std::vector<PassSeen> release(std::span<Sample* const> samples) {

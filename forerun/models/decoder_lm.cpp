@@ -198,17 +198,13 @@ at::Tensor softcapped(const at::Tensor& x, double cap) {
   return cap > 0.0 ? at::tanh(x / cap) * cap : x;
 }
 
-// Bounds the attention scores of a pass (heads * rows * positions) on long prompts, and the time
-// between two questions whether to go on: of large models in int8, whose rows are the same bits in
-// any company. Elsewhere other passes would round differently.
-std::size_t rows_of_a_pass(const DecoderLm& model) {
+}  // namespace
+
+std::int64_t prefill_rows(const DecoderLm& model) {
   constexpr std::int64_t kMost = 512, kLeast = 32, kWork = 1LL << 38;  // multiply-adds
   if (!model.int8) return kMost;
-  return static_cast<std::size_t>(
-      std::clamp(kWork / std::max<std::int64_t>(model.weight_bytes(), 1), kLeast, kMost));
+  return std::clamp(kWork / std::max<std::int64_t>(model.weight_bytes(), 1), kLeast, kMost);
 }
-
-}  // namespace
 
 KvCache DecoderLm::make_cache(std::shared_ptr<KvPool> pool) const {
   if (int8) return int8->make_cache(std::move(pool));
@@ -262,7 +258,7 @@ at::Tensor forward(const DecoderLm& model, std::span<const SequenceSpan> sequenc
 
 int prefill(const DecoderLm& model, KvCache& cache, std::span<const Token> tokens, float* states,
             std::span<const std::int64_t> kept, const GoOn& go_on) {
-  const std::size_t most = rows_of_a_pass(model);
+  const auto most = static_cast<std::size_t>(prefill_rows(model));
   int passes = 0;
   for (; !tokens.empty(); ++passes) {
     if (passes > 0) expect_to_go_on(go_on);

@@ -87,6 +87,11 @@ struct SequenceSpan {
 at::Tensor forward(const DecoderLm& model, std::span<const SequenceSpan> sequences,
                    std::span<const std::int64_t> kept = {});
 
+/// Rows of a prompt in one pass: bounds the attention scores of a pass (heads * rows * positions),
+/// and the time between two questions whether to go on: of large models in int8, whose rows are the
+/// same bits in any company. Elsewhere other passes would round differently.
+std::int64_t prefill_rows(const DecoderLm& model);
+
 /// Appends tokens to a cache without computing their logits, in passes of bounded size.
 /// @param states  as in SequenceSpan, for the blocks `kept`
 /// @param go_on   queried between passes

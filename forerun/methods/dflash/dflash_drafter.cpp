@@ -110,7 +110,13 @@ std::vector<TokenDraft> DFlashDrafter::propose(std::span<TokenSequence* const> s
   std::int64_t row = 0;
   for (std::size_t j = 0; j < who.size(); ++j) {
     sequences_.at(sequences[who[j]]->id()).pending.clear();
-    fill(*sequences[who[j]], drafts[who[j]], blocks.logits, row, spans[j].drafts);
+    TokenDraft& draft = drafts[who[j]];
+    try {
+      fill(*sequences[who[j]], draft, blocks.logits, row, spans[j].drafts);
+    } catch (const std::exception&) {  // scores that are not numbers: the target judges the text
+      draft.tokens.clear();
+      draft.laws.clear();
+    }
     row += spans[j].drafts;
   }
   return drafts;

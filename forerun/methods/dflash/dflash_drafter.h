@@ -39,6 +39,9 @@ class DFlashDrafter {
     return network_->config().feature_layers;
   }
 
+  /// Floats of a position's states.
+  std::int64_t state_width() const noexcept { return width(); }
+
   /// A block is as long as in training; all confidence_bins are 0.
   std::vector<SequencePlan> plan(std::span<TokenSequence* const> sequences,
                                  std::span<const std::size_t> most,

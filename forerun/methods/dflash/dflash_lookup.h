@@ -35,6 +35,7 @@ class DFlashLookupDrafter {
     return lookup_.deterministic_draft(sequence);
   }
   std::span<const std::int64_t> features() const noexcept { return block_.features(); }
+  std::int64_t state_width() const noexcept { return block_.state_width(); }
   void read(const TokenSequence& sequence, const HiddenStates& states) {
     block_.read(sequence, states);
   }

@@ -71,6 +71,7 @@ class LatentDrafter {
                                    std::span<const std::size_t> lengths);
   void observe(std::span<LatentSample* const> samples, std::span<const LatentDraft> drafts,
                const DitTarget::Verified& verified, std::span<const Outcome> outcomes);
+  void forget(SequenceId id) { samples_.erase(id); }
 
  private:
   // A predicted mean, and the memory it was made with.

@@ -41,7 +41,7 @@ Token pick(const TokenLaw& law, DraftMode mode, const RngKey& key) {
 KvCache& DraftModelDrafter::cache_of(const TokenSequence& sequence) {
   const auto found = caches_.find(sequence.id());
   if (found != caches_.end()) return found->second;
-  return caches_.emplace(sequence.id(), model_.make_cache()).first->second;
+  return caches_.emplace(sequence.id(), model_.make_cache(pool_)).first->second;
 }
 
 // Reads a piece of the tokens that the cache lacks, if there are many; false: some are left.
@@ -95,6 +95,7 @@ std::vector<TokenDraft> DraftModelDrafter::propose(std::span<TokenSequence* cons
   std::vector<TokenDraft> drafts(sequences.size());
   std::vector<std::size_t> budgets(sequences.size());
   for (std::size_t i = 0; i < sequences.size(); ++i) {
+    forget_rejected(*sequences[i]);  // drafts of a round that came to nothing
     const bool greedy = draft_mode(sequences[i]->rule()) == DraftMode::kGreedy;
     drafts[i].origin = greedy ? Origin::kSearched : Origin::kSampled;
     budgets[i] = std::min(lengths[i], room_of(*sequences[i]));

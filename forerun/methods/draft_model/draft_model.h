@@ -3,6 +3,7 @@
 #include <ATen/core/Tensor.h>
 
 #include <cstdint>
+#include <memory>
 #include <span>
 #include <unordered_map>
 #include <vector>
@@ -16,6 +17,7 @@
 #include "forerun/methods/draft_mode.h"
 #include "forerun/methods/prefilled.h"
 #include "forerun/models/decoder_lm.h"
+#include "forerun/tensor/cpu/kv_pool.h"
 
 namespace forerun {
 
@@ -54,6 +56,7 @@ class DraftModelDrafter {
   void forget_rejected(const TokenSequence& sequence);
 
   const DecoderLm& model_;
+  std::shared_ptr<KvPool> pool_ = std::make_shared<KvPool>();
   std::unordered_map<SequenceId, KvCache> caches_;
   Prefilled prefilled_;
   std::vector<at::Tensor> logits_;  // one a step: what the drafts' laws view, until the next round

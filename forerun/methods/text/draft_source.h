@@ -26,7 +26,7 @@ class DraftSource {
   /// The tokens that may follow each text, most likely fewer than `most`; none is fine. Calls come
   /// from one thread.
   virtual std::vector<std::vector<Token>> propose(std::span<const DraftRequest> texts) = 0;
-  /// The text has ended: what is kept of it may go.
+  /// The text has ended, or begins again: what is kept of it may go.
   virtual void forget(SequenceId /*id*/) {}
 };
 

@@ -22,6 +22,8 @@ class TextDrafter {
   /// Zero-based ids of the target's blocks whose output it reads, in the order in which it expects
   /// them. Constant.
   virtual std::span<const std::int64_t> features() const { return {}; }
+  /// Floats of a position's states, of all its blocks. Constant.
+  virtual std::int64_t state_width() const { return 0; }
   /// A draft for each sequence, of 0 or more tokens. Views into it stay valid until the next call.
   /// @param other_rows  rows of the coming pass that belong to none of these sequences
   virtual std::vector<TokenDraft> propose(std::span<TokenSequence* const> sequences,
@@ -33,7 +35,8 @@ class TextDrafter {
   /// What the round took, after `observe`.
   virtual void learn(const TextRound& /*round*/, const Timings& /*seconds*/,
                      std::size_t /*other_rows*/) {}
-  /// Drops what is known of a sequence that ended or was given up. Unknown ids are ignored.
+  /// Drops what is known of a sequence that ended, was given up, or is begun again. Unknown ids are
+  /// ignored.
   virtual void forget(SequenceId id) = 0;
   /// Makes what is known of the first `positions` positions of `from` known of `to`, a sequence
   /// that begins with the same tokens. False: it cannot; then `to` has to be read from its start if
@@ -57,6 +60,13 @@ class ControlledDrafter : public TextDrafter {
       return drafter_.drafter().features();
     } else {
       return {};
+    }
+  }
+  std::int64_t state_width() const override {
+    if constexpr (requires { drafter_.drafter().state_width(); }) {
+      return drafter_.drafter().state_width();
+    } else {
+      return 0;
     }
   }
   std::vector<TokenDraft> propose(std::span<TokenSequence* const> sequences,

@@ -360,7 +360,7 @@ Int8DFlash::~Int8DFlash() = default;
 
 std::unique_ptr<DFlashContext> Int8DFlash::make_context() const {
   return std::make_unique<PagedContext>(
-      KvCache(KvPages({config_.layers, config_.kv_heads, config_.head_dim})));
+      KvCache(KvPages({config_.layers, config_.kv_heads, config_.head_dim}, pool_)));
 }
 
 Int8DFlash::Blocks Int8DFlash::forward(std::span<const BlockSpan> sequences) const {

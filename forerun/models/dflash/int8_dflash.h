@@ -32,6 +32,7 @@ class Int8DFlash : public DFlashPasses {
 
  private:
   friend class Int8DFlashPass;
+  std::shared_ptr<KvPool> pool_ = std::make_shared<KvPool>();  // of all contexts
   struct Layer {
     RmsNorm attention_norm, mlp_norm, q_norm, k_norm;
     Int8Matrix q, kv, output;
