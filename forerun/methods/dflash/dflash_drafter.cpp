@@ -15,8 +15,9 @@
 namespace forerun {
 namespace {
 
-// More pending rows than a few rounds leave are read by passes of their own.
-constexpr std::int64_t kPendingRows = 32, kMostRows = 512;
+// More pending rows than a few rounds leave are read by passes of their own, over several rounds
+// that draft nothing if they are many: no round takes long.
+constexpr std::int64_t kPendingRows = 32, kMostRows = 128;
 constexpr float kForbidden = -std::numeric_limits<float>::infinity();
 
 }  // namespace
@@ -69,19 +70,18 @@ std::vector<SequencePlan> DFlashDrafter::plan(std::span<TokenSequence* const> se
   return plans;
 }
 
-void DFlashDrafter::catch_up(SequenceState& sequence) {
+// Reads some of the pending rows; false: many are left.
+bool DFlashDrafter::catch_up(SequenceState& sequence) {
   const auto start = std::chrono::steady_clock::now();
-  const std::int64_t rows = pending_rows(sequence);
-  for (std::int64_t done = 0; done < rows; done += kMostRows) {
-    const BlockSpan span{.context = sequence.context.get(),
-                         .features = sequence.pending.data() + done * width(),
-                         .fresh = std::min(kMostRows, rows - done)};
-    network_->forward({&span, 1});
-  }
-  sequence.pending.clear();
+  const std::int64_t rows = std::min(kMostRows, pending_rows(sequence));
+  const BlockSpan span{
+      .context = sequence.context.get(), .features = sequence.pending.data(), .fresh = rows};
+  network_->forward({&span, 1});
+  sequence.pending.erase(sequence.pending.begin(), sequence.pending.begin() + rows * width());
   prefilled_.tokens += static_cast<std::size_t>(rows);
   prefilled_.seconds +=
       std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
+  return pending_rows(sequence) <= kPendingRows;
 }
 
 std::vector<TokenDraft> DFlashDrafter::propose(std::span<TokenSequence* const> sequences,
@@ -96,7 +96,7 @@ std::vector<TokenDraft> DFlashDrafter::propose(std::span<TokenSequence* const> s
     const auto found = sequences_.find(sequences[i]->id());
     if (lengths[i] == 0 || found == sequences_.end()) continue;
     SequenceState& sequence = found->second;
-    if (pending_rows(sequence) > kPendingRows) catch_up(sequence);
+    if (pending_rows(sequence) > kPendingRows && !catch_up(sequence)) continue;
     spans.push_back({.context = sequence.context.get(),
                      .features = sequence.pending.data(),
                      .fresh = pending_rows(sequence),

@@ -83,7 +83,7 @@ class DFlashDrafter {
   void take(const TokenSequence& sequence, const HiddenStates& states);
   // Adds the states of the sequence's positions up to `end` that it lacks.
   void append(const TokenSequence& sequence, const HiddenStates& states, std::int64_t end);
-  void catch_up(SequenceState& sequence);
+  bool catch_up(SequenceState& sequence);
   void fill(const TokenSequence& sequence, TokenDraft& draft, const at::Tensor& logits,
             std::int64_t row, std::int64_t count);
   Token pick(const TokenSequence& sequence, std::span<float> logits, const RngKey& key,

@@ -15,7 +15,7 @@ namespace {
 
 constexpr std::size_t kPending = 8;  // unread tokens that join the first pass of a draft
 // More unread tokens are read over several rounds, which draft nothing: no round takes long.
-constexpr std::size_t kPiece = 512;
+constexpr std::size_t kPiece = 128;
 
 std::span<const Token> unread(const TokenSequence& sequence, std::int64_t read) {
   return sequence.tokens().subspan(
