@@ -10,8 +10,9 @@
 #include <vector>
 
 #include "forerun/engine/event.h"
+#include "forerun/generate_options.h"
 #include "forerun/image.h"
-#include "forerun/text.h"
+#include "forerun/model.h"
 
 #pragma GCC visibility push(default)
 namespace forerun {

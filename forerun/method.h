@@ -8,7 +8,7 @@
 #include <vector>
 
 #include "forerun/methods/text/draft_source.h"
-#include "forerun/text.h"
+#include "forerun/model.h"
 
 #pragma GCC visibility push(default)
 namespace forerun {

@@ -13,7 +13,6 @@
 #include <utility>
 #include <vector>
 
-#include "forerun/common.h"
 #include "forerun/core/certificate_report.h"
 #include "forerun/core/draft_length_report.h"
 #include "forerun/core/rule.h"
@@ -21,114 +20,11 @@
 #include "forerun/core/statistics.h"
 #include "forerun/core/token.h"
 #include "forerun/engine/event.h"
+#include "forerun/generate_options.h"
+#include "forerun/model.h"
 
 #pragma GCC visibility push(default)
 namespace forerun {
-
-/// One turn of a conversation.
-struct Message {
-  std::string role;  ///< "system", "user" or "assistant"
-  std::string content;
-};
-
-/// A language model with its tokenizer. A handle: copies share the weights, which never change.
-class Model {
- public:
-  /// @param path  a GGUF file, or a Hugging Face folder (config.json, tokenizer.json,
-  /// *.safetensors)
-  /// @throws UsageError   no such path
-  /// @throws FormatError  broken file, unsupported architecture or quantisation
-  /// @throws UsageError   a precision that this processor does not support
-  static Model load(const std::string& path, PrecisionRequest precision = Precision::kF32);
-
-  /// The text itself, with a beginning-of-sequence token if the model has one. Text that spells a
-  /// special token ("<|im_end|>") becomes that token.
-  std::vector<Token> encode(std::string_view text) const;
-  /// A conversation in the model's chat format, ready for the next answer. Special tokens inside a
-  /// message are parsed, as in the reference: do not pass untrusted text.
-  /// @throws UsageError  the model has no chat template, or one of an unknown family
-  std::vector<Token> encode_chat(std::span<const Message> messages) const;
-  std::string decode(std::span<const Token> tokens) const;
-
-  const std::string& path() const;
-  /// A hash of the weights in its file, all of which is read: tells models apart whatever their
-  /// names.
-  /// @throws FormatError  the file is gone
-  std::string hash() const;
-  Precision precision() const;
-  const ChosenPrecision& chosen_precision() const;  ///< the same, with the reason
-  std::size_t vocab() const;
-  std::size_t context() const;
-
-  struct Impl;
-
- private:
-  friend struct Access;
-  explicit Model(std::shared_ptr<const Impl> impl) : impl_(std::move(impl)) {}
-  std::shared_ptr<const Impl> impl_;
-};
-
-/// A drafter of tokens. A handle; one Drafter may serve many calls, and keeps what it learns about
-/// costs and acceptance.
-class Drafter {
- public:
-  Drafter();  ///< none: plain decoding
-  /// @param name  "none", "lookup", "draft-model:PATH", "dflash:PATH" or "dflash:PATH+lookup"
-  /// @param precision  of a drafting model
-  /// @throws UsageError  unknown name, or a model whose vocabulary differs from the target's (the
-  /// message names the first difference)
-  static Drafter load(std::string_view name, const Model& target,
-                      PrecisionRequest precision = Precision::kBF16);
-
-  const std::string& name() const { return name_; }
-  bool none() const { return name_ == "none"; }
-  /// The drafting model, if there is one.
-  std::optional<Model> model() const;
-  /// It has laws for its drafts; they are not only deterministic.
-  bool has_laws() const;
-
-  /// The same drafter without its statistics.
-  Drafter fresh() const;
-
-  struct Learned;
-  struct Method;
-
- private:
-  friend struct Access;
-  std::string name_ = "none";
-  std::shared_ptr<const Method> method_;  // null: none
-  std::shared_ptr<Learned> learned_;
-};
-
-struct GenerateOptions {
-  SamplingParams sampling;       ///< temperature 0 (greedy), top-k, top-p, min-p
-  Rule rule = Rule::kMaximal;    ///< at temperature 0 every rule keeps the target's choice
-  std::uint32_t max_draft = 15;  ///< drafts a round at most
-  bool fixed_draft = false;      ///< always draft that many, even if it is slower
-  std::uint32_t max_tokens = 256;
-  std::uint64_t seed = 0;
-  /// Separates generations of one seed. Random numbers depend on seed, request and position: give
-  /// every turn of a conversation its own request (chat counts them). Otherwise a turn with a
-  /// trimmed history uses the numbers of earlier turns again.
-  std::uint32_t request = 0;
-  std::vector<std::string> stop;  ///< strings that end the text and are cut from it
-  bool ignore_end = false;        ///< continue after end-of-sequence tokens
-  std::uint32_t batch_size = 0;  ///< texts of a batch at a time, 0 = all: a finished one makes room
-
-  /// The outputs have the target's law, whatever the drafter.
-  bool exact() const { return is_exact(rule) || sampling.greedy(); }
-  /// The text is that of plain decoding with the same seed, whatever the drafter.
-  bool deterministic() const { return sampling.greedy() || rule == Rule::kSharedNoise; }
-};
-
-/// Called between rounds and with every piece of finished text.
-struct Listener {
-  std::function<void(std::string_view)> on_text;  ///< complete UTF-8 characters only
-  std::function<void(const RunStatistics&)> on_round;
-  /// Asked between rounds, and between the passes over a long prompt; false ends the generation
-  /// cleanly.
-  std::function<bool()> go_on;
-};
 
 struct Generated : TextResult {
   Rule rule = Rule::kMaximal;

@@ -10,8 +10,9 @@
 #include <string_view>
 #include <vector>
 
+#include "forerun/generate_options.h"
 #include "forerun/image.h"
-#include "forerun/text.h"
+#include "forerun/model.h"
 #include "forerun/train/classifier/classifier_training.h"
 #include "forerun/train/dflash/dflash_training.h"
 #include "forerun/train/dit/dit_training.h"

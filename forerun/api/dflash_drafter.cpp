@@ -11,6 +11,7 @@
 #include "forerun/api/model_file.h"
 #include "forerun/api/model_impl.h"
 #include "forerun/methods/dflash/dflash_lookup.h"
+#include "forerun/methods/text/controlled_drafter.h"
 #include "forerun/models/dflash/dflash_file.h"
 #include "forerun/tensor/cpu/cpu_features.h"
 

@@ -5,6 +5,7 @@
 #include "forerun/api/model_impl.h"
 #include "forerun/formats/tokenizer/vocabulary.h"
 #include "forerun/methods/draft_model/draft_model.h"
+#include "forerun/methods/text/controlled_drafter.h"
 
 namespace forerun {
 namespace {

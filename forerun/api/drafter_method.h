@@ -9,6 +9,8 @@
 
 namespace forerun {
 
+class DraftLength;
+
 /// A drafter as it was loaded: what runs with it share.
 struct Drafter::Method {
   virtual ~Method() = default;

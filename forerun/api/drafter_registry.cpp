@@ -6,6 +6,7 @@
 
 #include "forerun/api/drafter_method.h"
 #include "forerun/api/learned.h"
+#include "forerun/methods/text/controlled_drafter.h"
 #include "forerun/methods/text/source_drafter.h"
 
 namespace forerun {

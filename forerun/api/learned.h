@@ -4,7 +4,7 @@
 #include <optional>
 
 #include "forerun/core/draft_length.h"
-#include "forerun/text.h"
+#include "forerun/model.h"
 
 namespace forerun {
 

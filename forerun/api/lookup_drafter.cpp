@@ -1,5 +1,6 @@
 #include "forerun/api/drafter_method.h"
 #include "forerun/methods/lookup/lookup.h"
+#include "forerun/methods/text/controlled_drafter.h"
 
 namespace forerun {
 namespace {

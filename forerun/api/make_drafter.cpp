@@ -9,6 +9,7 @@
 #include "forerun/api/drafter_method.h"
 #include "forerun/api/learned.h"
 #include "forerun/api/model_impl.h"
+#include "forerun/core/draft_length.h"
 #include "forerun/methods/draft_mode.h"
 
 namespace forerun {

@@ -4,7 +4,8 @@
 #include <span>
 
 #include "forerun/engine/text_runner.h"
-#include "forerun/text.h"
+#include "forerun/generate_options.h"
+#include "forerun/model.h"
 
 namespace forerun {
 

@@ -1,7 +1,7 @@
 #pragma once
 
+#include "forerun/model.h"
 #include "forerun/models/decoder_lm.h"
-#include "forerun/text.h"
 
 namespace forerun {
 

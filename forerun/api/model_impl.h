@@ -6,8 +6,8 @@
 
 #include "forerun/formats/chat_template.h"
 #include "forerun/formats/tokenizer/tokenizer.h"
+#include "forerun/model.h"
 #include "forerun/models/decoder_lm.h"
-#include "forerun/text.h"
 
 namespace forerun {
 

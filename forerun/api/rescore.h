@@ -5,7 +5,7 @@
 #include <span>
 
 #include "forerun/base/interrupted.h"
-#include "forerun/text.h"
+#include "forerun/model.h"
 
 namespace forerun {
 

@@ -6,6 +6,7 @@
 #include "forerun/api/access.h"
 #include "forerun/api/make_drafter.h"
 #include "forerun/api/model_impl.h"
+#include "forerun/core/draft_length.h"
 
 namespace forerun {
 

@@ -17,6 +17,7 @@
 #include "forerun/cli/provenance.h"
 #include "forerun/cli/report.h"
 #include "forerun/cli/terminal.h"
+#include "forerun/text.h"
 
 namespace forerun::cli {
 namespace {

@@ -12,6 +12,7 @@
 #include "forerun/cli/options.h"
 #include "forerun/cli/paths.h"
 #include "forerun/cli/terminal.h"
+#include "forerun/text.h"
 
 namespace forerun::cli {
 namespace {

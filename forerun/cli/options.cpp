@@ -12,6 +12,7 @@
 #include "forerun/cli/paths.h"
 #include "forerun/image.h"
 #include "forerun/method.h"
+#include "forerun/text.h"
 
 namespace forerun::cli {
 namespace {

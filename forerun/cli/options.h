@@ -8,7 +8,15 @@
 
 #include "forerun/cli/flags.h"
 #include "forerun/cli/terminal.h"
-#include "forerun/text.h"
+#include "forerun/generate_options.h"
+#include "forerun/model.h"
+
+namespace forerun {
+struct Certificate;
+struct CostCurve;
+struct CostOptions;
+struct Difference;
+}  // namespace forerun
 
 namespace forerun::cli {
 

@@ -7,10 +7,11 @@
 #include <vector>
 
 #include "forerun/core/gaussian.h"
-#include "forerun/core/rng_key.h"
 #include "forerun/core/sequence_id.h"
 
 namespace forerun {
+
+struct RngKey;
 
 /// An image or latent: its coordinates in one row.
 using Latent = std::vector<float>;
@@ -43,12 +44,7 @@ class LatentSample {
       : LatentSample(seed, request, std::move(start), steps, keep, label, request) {}
 
   /// Initial standard normals; they depend on seed and request alone.
-  static Latent noise(std::uint64_t seed, std::uint32_t request, std::size_t size) {
-    Latent out(size);
-    RngKey{.seed = seed, .request = request, .position = UINT32_MAX}.fill_normal(Purpose::kTarget,
-                                                                                 out);
-    return out;
-  }
+  static Latent noise(std::uint64_t seed, std::uint32_t request, std::size_t size);
 
   std::uint32_t request() const noexcept { return request_; }
   SequenceId id() const noexcept { return id_; }
@@ -61,11 +57,8 @@ class LatentSample {
   const std::vector<Latent>& states() const noexcept { return states_; }
   bool done() const noexcept { return done_ >= steps_; }
 
-  RngKey key() const noexcept { return key_at(done_); }
-  RngKey key_at(std::size_t step) const noexcept {
-    const std::uint64_t seed = step < resampled_from_ ? seed_ : resampled_seed_;
-    return {seed, request_, round_, static_cast<std::uint32_t>(step)};
-  }
+  RngKey key() const noexcept;  ///< randomness of the next transition
+  RngKey key_at(std::size_t step) const noexcept;
   /// Takes noise and uniforms of the steps from `step` on from another seed. Nothing that decides
   /// `step`, or an earlier one, may change by that.
   void resample_from(std::size_t step, std::uint64_t seed) {
@@ -112,13 +105,8 @@ class LatentRule {
   double relaxation(std::size_t step) const { return exact() ? 1.0 : relaxation_.at(step); }
 
   Coupled<Latent> couple(const Gaussian& target, const LatentDraft& draft, std::size_t step,
-                         const RngKey& key) const {
-    const Gaussian from{draft.means[step], target.sigma};
-    return couple_relaxed(target, from, draft.values[step], key, relaxation(key.position));
-  }
-  Latent draw(const Gaussian& target, const RngKey& key) const {
-    return target.sample(Purpose::kTarget, key);
-  }
+                         const RngKey& key) const;
+  Latent draw(const Gaussian& target, const RngKey& key) const;
 
  private:
   std::vector<double> relaxation_;

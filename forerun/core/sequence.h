@@ -7,13 +7,14 @@
 #include <utility>
 #include <vector>
 
-#include "forerun/core/rng_key.h"
 #include "forerun/core/rule.h"
 #include "forerun/core/sampling_params.h"
 #include "forerun/core/sequence_id.h"
 #include "forerun/core/token.h"
 
 namespace forerun {
+
+struct RngKey;
 
 /// How the tokens of a sequence are chosen.
 struct TokenSettings {
@@ -61,10 +62,8 @@ class TokenSequence {
   std::size_t remaining() const noexcept { return budget_ - (tokens_.size() - prompt_); }
   bool done() const noexcept { return done_; }
 
-  RngKey key() const noexcept { return key_at(tokens_.size()); }
-  RngKey key_at(std::size_t position) const noexcept {
-    return {seed_, request_, round_, static_cast<std::uint32_t>(position)};
-  }
+  RngKey key() const noexcept;  ///< randomness of the next output
+  RngKey key_at(std::size_t position) const noexcept;
   bool push(Token token) {
     tokens_.push_back(token);
     done_ = (ends_ && ends_(token)) || remaining() == 0;

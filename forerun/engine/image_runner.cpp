@@ -10,6 +10,7 @@
 #include <utility>
 
 #include "forerun/base/interrupted.h"
+#include "forerun/core/rng_key.h"
 
 namespace forerun {
 namespace {

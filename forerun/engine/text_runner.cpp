@@ -10,6 +10,8 @@
 #include <stdexcept>
 #include <utility>
 
+#include "forerun/core/rng_key.h"
+
 namespace forerun {
 namespace {
 

@@ -2,16 +2,15 @@
 
 #include <cstddef>
 #include <cstdint>
-#include <memory>
 #include <span>
-#include <utility>
 #include <vector>
 
 #include "forerun/core/sequence_id.h"
-#include "forerun/methods/adaptive_drafter.h"
 #include "forerun/methods/text/verified_tokens.h"
 
 namespace forerun {
+
+class DraftLength;
 
 /// A drafter of texts as the engine sees it. One object drafts for all sequences that share it; it
 /// keeps what it knows of each by the sequence's id.
@@ -46,56 +45,6 @@ class TextDrafter {
   }
   /// The controller of draft lengths; null if there is none.
   virtual const DraftLength* control() const { return nullptr; }
-};
-
-/// A drafter behind the controller of draft lengths.
-template <class Drafter>
-class ControlledDrafter : public TextDrafter {
- public:
-  ControlledDrafter(Drafter drafter, DraftLength control, std::size_t max_draft)
-      : drafter_(std::move(drafter), std::move(control), max_draft) {}
-
-  std::span<const std::int64_t> features() const override {
-    if constexpr (requires { drafter_.drafter().features(); }) {
-      return drafter_.drafter().features();
-    } else {
-      return {};
-    }
-  }
-  std::int64_t state_width() const override {
-    if constexpr (requires { drafter_.drafter().state_width(); }) {
-      return drafter_.drafter().state_width();
-    } else {
-      return 0;
-    }
-  }
-  std::vector<TokenDraft> propose(std::span<TokenSequence* const> sequences,
-                                  std::size_t other_rows) override {
-    return drafter_.propose(sequences, other_rows);
-  }
-  void read(const TokenSequence& sequence, const HiddenStates& states) override {
-    if constexpr (requires { drafter_.drafter().read(sequence, states); }) {
-      drafter_.drafter().read(sequence, states);
-    }
-  }
-  void observe(const TextRound& round) override {
-    drafter_.observe(round.sequences, round.drafts, round.verified, round.outcomes);
-  }
-  void learn(const TextRound& round, const Timings& seconds, std::size_t other_rows) override {
-    drafter_.learn(round, seconds, other_rows);
-  }
-  void forget(SequenceId id) override { drafter_.forget(id); }
-  bool share(SequenceId from, SequenceId to, std::int64_t positions) override {
-    if constexpr (requires { drafter_.drafter().share(from, to, positions); }) {
-      return drafter_.drafter().share(from, to, positions);
-    } else {
-      return TextDrafter::share(from, to, positions);
-    }
-  }
-  const DraftLength* control() const override { return &drafter_.control(); }
-
- private:
-  AdaptiveDrafter<Drafter> drafter_;
 };
 
 }  // namespace forerun

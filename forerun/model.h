@@ -1,0 +1,96 @@
+#pragma once
+
+/// Language models and what drafts for them.
+
+#include <cstddef>
+#include <memory>
+#include <optional>
+#include <span>
+#include <string>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+#include "forerun/common.h"
+#include "forerun/core/token.h"
+
+#pragma GCC visibility push(default)
+namespace forerun {
+
+/// One turn of a conversation.
+struct Message {
+  std::string role;  ///< "system", "user" or "assistant"
+  std::string content;
+};
+
+/// A language model with its tokenizer. A handle: copies share the weights, which never change.
+class Model {
+ public:
+  /// @param path  a GGUF file, or a Hugging Face folder (config.json, tokenizer.json,
+  /// *.safetensors)
+  /// @throws UsageError   no such path
+  /// @throws FormatError  broken file, unsupported architecture or quantisation
+  /// @throws UsageError   a precision that this processor does not support
+  static Model load(const std::string& path, PrecisionRequest precision = Precision::kF32);
+
+  /// The text itself, with a beginning-of-sequence token if the model has one. Text that spells a
+  /// special token ("<|im_end|>") becomes that token.
+  std::vector<Token> encode(std::string_view text) const;
+  /// A conversation in the model's chat format, ready for the next answer. Special tokens inside a
+  /// message are parsed, as in the reference: do not pass untrusted text.
+  /// @throws UsageError  the model has no chat template, or one of an unknown family
+  std::vector<Token> encode_chat(std::span<const Message> messages) const;
+  std::string decode(std::span<const Token> tokens) const;
+
+  const std::string& path() const;
+  /// A hash of the weights in its file, all of which is read: tells models apart whatever their
+  /// names.
+  /// @throws FormatError  the file is gone
+  std::string hash() const;
+  Precision precision() const;
+  const ChosenPrecision& chosen_precision() const;  ///< the same, with the reason
+  std::size_t vocab() const;
+  std::size_t context() const;
+
+  struct Impl;
+
+ private:
+  friend struct Access;
+  explicit Model(std::shared_ptr<const Impl> impl) : impl_(std::move(impl)) {}
+  std::shared_ptr<const Impl> impl_;
+};
+
+/// A drafter of tokens. A handle; one Drafter may serve many calls, and keeps what it learns about
+/// costs and acceptance.
+class Drafter {
+ public:
+  Drafter();  ///< none: plain decoding
+  /// @param name  "none", "lookup", "draft-model:PATH", "dflash:PATH" or "dflash:PATH+lookup"
+  /// @param precision  of a drafting model
+  /// @throws UsageError  unknown name, or a model whose vocabulary differs from the target's (the
+  /// message names the first difference)
+  static Drafter load(std::string_view name, const Model& target,
+                      PrecisionRequest precision = Precision::kBF16);
+
+  const std::string& name() const { return name_; }
+  bool none() const { return name_ == "none"; }
+  /// The drafting model, if there is one.
+  std::optional<Model> model() const;
+  /// It has laws for its drafts; they are not only deterministic.
+  bool has_laws() const;
+
+  /// The same drafter without its statistics.
+  Drafter fresh() const;
+
+  struct Learned;
+  struct Method;
+
+ private:
+  friend struct Access;
+  std::string name_ = "none";
+  std::shared_ptr<const Method> method_;  // null: none
+  std::shared_ptr<Learned> learned_;
+};
+
+}  // namespace forerun
+#pragma GCC visibility pop
