@@ -10,7 +10,7 @@ complain() { echo "$1"; bad=1; }
 for i in "${!order[@]}"; do
   layer=${order[$i]}
   allowed=$(IFS='|'; echo "${order[*]:0:$((i + 1))}")
-  [ "$layer" = api ] && allowed="$allowed|(common|text|image|train|evaluate|engine|method|forerun)\.h"
+  [ "$layer" = api ] && allowed="$allowed|(common|text|image|train|evaluate|engine|method|model|generate_options|forerun)\.h"
   while IFS= read -r line; do
     complain "layer $layer includes upward: $line"
   done < <(grep -rnE '#include "forerun/' "forerun/$layer" | grep -vE "#include \"forerun/($allowed)[/\"]" || true)
@@ -24,7 +24,7 @@ done < <(grep -rnE '#include "forerun/[a-z]+/(.*/)?internal/' forerun |
 # tensor/precision.h holds an enum and is part of forerun.h; the command includes neither tensors nor layers below.
 while IFS= read -r line; do
   complain "the command includes a layer below the public API: $line"
-done < <(grep -rnE '#include "forerun/' forerun/cli | grep -vE '#include "forerun/(cli/|(common|text|image|train|evaluate|engine|method|forerun)\.h"|core/|base/)' || true)
+done < <(grep -rnE '#include "forerun/' forerun/cli | grep -vE '#include "forerun/(cli/|(common|text|image|train|evaluate|engine|method|model|generate_options|forerun)\.h"|core/|base/)' || true)
 
 while IFS= read -r line; do
   complain "core knows tensors: $line"
@@ -46,6 +46,9 @@ check_header() {
   done < <(includes "$header" | grep -E "$forbidden" || true)
 }
 check_header forerun/common.h '^forerun/(text|image|train|evaluate)\.h|^forerun/(core|train)/'
+check_header forerun/model.h '^forerun/(text|image|train|evaluate|engine|method)\.h|^forerun/(train|engine)/|core/(draft_length|rng_key|categorical|speculate)\.h'
+check_header forerun/generate_options.h '^forerun/(text|image|train|evaluate|engine|method|model)\.h|^forerun/(train|engine)/|core/(draft_length|rng_key|categorical|speculate)\.h'
+check_header forerun/engine.h '^forerun/(text|train|evaluate)\.h|^forerun/train/|core/(draft_length|rng_key|categorical|speculate)\.h'
 check_header forerun/text.h '^forerun/(image|train|evaluate)\.h|^forerun/train/|core/(draft_length|rng_key|categorical|speculate)\.h'
 check_header forerun/image.h '^forerun/(text|train|evaluate)\.h|^forerun/train/|core/(draft_length|rng_key|gaussian|speculate)\.h'
 check_header forerun/evaluate.h '^forerun/(text|image|train)\.h|^forerun/(core|train)/'

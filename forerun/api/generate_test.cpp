@@ -251,7 +251,7 @@ TEST(Certify, DeterministicRunsAreComparedTokenByToken) {
   }
 }
 
-TEST(Certify, ReshapedLawsAreCertifiedToo) {
+TEST(Certify, LawsUnderLimitsAreCertifiedToo) {
   GenerateOptions o = options(Rule::kMaximal, 0.9);
   o.sampling.top_k = 20;
   o.sampling.top_p = 0.9;

@@ -1,6 +1,6 @@
 #pragma once
 
-#include "forerun/methods/diffusion/latent_drafter.h"
+#include "forerun/methods/diffusion/step_predictor.h"
 
 namespace forerun {
 

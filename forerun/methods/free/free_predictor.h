@@ -2,7 +2,7 @@
 
 #include <memory>
 
-#include "forerun/methods/diffusion/latent_drafter.h"
+#include "forerun/methods/diffusion/step_predictor.h"
 #include "forerun/models/free/guided_free.h"
 
 namespace forerun {
