@@ -22,8 +22,8 @@ double by_confidence_bin(const Place& at) {
 // Milliseconds of SmolLM2-135M in int8.
 double int8_on_two_cores(std::size_t rows, std::size_t) {
   PassCost cost;
-  for (const PassCost::Point& p : std::array<PassCost::Point, 5>{
-           {{1, 8.9}, {4, 10.5}, {8, 10.9}, {16, 14.0}, {32, 18.9}}}) {
+  for (const PassCost::Point& p :
+       std::array<PassCost::Point, 5>{{{1, 8.9}, {4, 10.5}, {8, 10.9}, {16, 14.0}, {32, 18.9}}}) {
     cost.observe(p.rows, p.seconds);
   }
   return cost.seconds(rows);
