@@ -7,7 +7,7 @@
 
 #include "forerun/api/model_impl.h"
 #include "forerun/api/rescore.h"
-#include "forerun/core/categorical.h"
+#include "forerun/core/log_sum_exp.h"
 
 namespace forerun {
 namespace {
@@ -19,14 +19,9 @@ struct Row {
 
 // KL in nats from the law of `reference` to that of `other`, both softmaxes of logits.
 Row compare_rows(std::span<const float> reference, std::span<const float> other) {
-  const auto normaliser = [](std::span<const float> x, double most) {
-    double sum = 0.0;
-    for (const float v : x) sum += std::exp(static_cast<double>(v) - most);
-    return most + std::log(sum);
-  };
   const auto best_p = std::max_element(reference.begin(), reference.end());
   const auto best_q = std::max_element(other.begin(), other.end());
-  const double log_p = normaliser(reference, *best_p), log_q = normaliser(other, *best_q);
+  const double log_p = log_sum_exp(reference), log_q = log_sum_exp(other);
   double kl = 0.0;
   for (std::size_t i = 0; i < reference.size(); ++i) {
     if (std::isinf(reference[i])) continue;  // no mass

@@ -29,53 +29,14 @@ DraftLength control_of(const Model& target, const Drafter& drafter,
   return fits && learned.control ? *learned.control : DraftLength();
 }
 
-// Keeps the models that the drafter refers to, and at its end what it has learned.
-class HeldDrafter final : public TextDrafter {
- public:
-  HeldDrafter(const Model& target, const Drafter& drafter, const GenerateOptions& options)
-      : target_(target),
-        drafter_(drafter),
-        rule_(options.rule),
-        carries_(carries(drafter, options)),
-        inner_(Access::method(drafter)->make(control_of(target, drafter, options),
-                                             options.max_draft)) {}
-  HeldDrafter(const HeldDrafter&) = delete;
-  HeldDrafter& operator=(const HeldDrafter&) = delete;
-  ~HeldDrafter() override {
-    if (!carries_ || inner_->control() == nullptr) return;
-    Drafter::Learned& learned = Access::learned(drafter_);
-    const std::scoped_lock lock(learned.mutex);
-    learned.control = *inner_->control();
-    learned.target = &impl_of(target_);
-    learned.rule = rule_;
-  }
-
-  std::span<const std::int64_t> features() const override { return inner_->features(); }
-  std::int64_t state_width() const override { return inner_->state_width(); }
-  std::vector<TokenDraft> propose(std::span<TokenSequence* const> sequences,
-                                  std::size_t other_rows) override {
-    return inner_->propose(sequences, other_rows);
-  }
-  void read(const TokenSequence& sequence, const HiddenStates& states) override {
-    inner_->read(sequence, states);
-  }
-  void observe(const TextRound& round) override { inner_->observe(round); }
-  void learn(const TextRound& round, const Timings& seconds, std::size_t other_rows) override {
-    inner_->learn(round, seconds, other_rows);
-  }
-  void forget(SequenceId id) override { inner_->forget(id); }
-  bool share(SequenceId from, SequenceId to, std::int64_t positions) override {
-    return inner_->share(from, to, positions);
-  }
-  const DraftLength* control() const override { return inner_->control(); }
-
- private:
-  Model target_;
-  Drafter drafter_;
-  Rule rule_;
-  bool carries_;
-  std::shared_ptr<TextDrafter> inner_;
-};
+void keep_learned(const TextDrafter& made, const Model& target, const Drafter& drafter, Rule rule) {
+  if (made.control() == nullptr) return;
+  Drafter::Learned& learned = Access::learned(drafter);
+  const std::scoped_lock lock(learned.mutex);
+  learned.control = *made.control();
+  learned.target = &impl_of(target);
+  learned.rule = rule;
+}
 
 }  // namespace
 
@@ -94,7 +55,15 @@ std::shared_ptr<TextDrafter> make_drafter(const Model& target, const Drafter& dr
                     drafter.name()));
   }
   if (options.max_draft == 0) return nullptr;
-  return std::make_shared<HeldDrafter>(target, drafter, options);
+  std::shared_ptr<TextDrafter> made =
+      Access::method(drafter)->make(control_of(target, drafter, options), options.max_draft);
+  TextDrafter* const pointer = made.get();
+  // Keeps the models that it refers to, and at its end what it has learned.
+  return {pointer, [target, drafter, rule = options.rule, keeps = carries(drafter, options),
+                    made = std::move(made)](TextDrafter*) mutable {
+            if (keeps) keep_learned(*made, target, drafter, rule);
+            made.reset();
+          }};
 }
 
 TextModel text_model(const Model& model) {

@@ -50,7 +50,7 @@ TEST_F(TrainFolder, IsFreeWithoutAModel) {
 }
 
 TEST_F(TrainFolder, WithAForeignLogOrPageIsRefused) {
-  folder.write("curves.html", "<html>of somebody</html>");
+  folder.write("curves.html", "<html>another page</html>");
   EXPECT_FALSE(allows("dit"));
   fs::remove(folder.path() / "curves.html");
   for (const char* log : {"{\"time\":1}\n", "no JSON", "\n\n"}) {

@@ -106,33 +106,21 @@ void speculate_round(std::span<Sequence* const> sequences, Target& target, Draft
 
 /// Runs rounds over the sequences that are not done, until all are done or `go_on()`, called
 /// between rounds, is false.
-/// @param width  sequences of a round at most: the first that are not done, so that a finished one
-/// makes room for the next
 /// @throws whatever target, drafter or rule throw; the sequences keep the outputs pushed so far
 template <SequenceLike Sequence, class Target, class Drafter, class Rule, class GoOn,
           class... Observers>
-void speculate_some(std::span<Sequence> sequences, std::size_t width, Target& target,
-                    Drafter& drafter, const Rule& rule, GoOn&& go_on, Observers&... observers) {
+void speculate(std::span<Sequence> sequences, Target& target, Drafter& drafter, const Rule& rule,
+               GoOn&& go_on, Observers&... observers) {
   std::vector<Sequence*> active;
   while (go_on()) {
     active.clear();
     for (Sequence& sequence : sequences) {
-      if (active.size() == width) break;
       if (!sequence.done()) active.push_back(&sequence);
     }
     if (active.empty()) return;
     speculate_round<Sequence>(std::span<Sequence* const>(active), target, drafter, rule,
                               observers...);
   }
-}
-
-/// The same with all sequences at once.
-template <SequenceLike Sequence, class Target, class Drafter, class Rule, class GoOn,
-          class... Observers>
-void speculate(std::span<Sequence> sequences, Target& target, Drafter& drafter, const Rule& rule,
-               GoOn&& go_on, Observers&... observers) {
-  speculate_some(sequences, sequences.size(), target, drafter, rule, std::forward<GoOn>(go_on),
-                 observers...);
 }
 
 }  // namespace forerun

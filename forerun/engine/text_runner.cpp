@@ -5,12 +5,11 @@
 
 #include <algorithm>
 #include <chrono>
-#include <cmath>
-#include <limits>
 #include <stdexcept>
 #include <utility>
 
 #include "forerun/core/rng_key.h"
+#include "forerun/engine/token_output.h"
 
 namespace forerun {
 namespace {
@@ -24,40 +23,10 @@ double since(Clock::time_point from) {
 // Beside running texts: a round with a piece of a prompt is to take this many usual rounds.
 constexpr double kPieceRounds = 2.7;
 constexpr double kLeastPiece = 4.0;  // rows
-// Positions that a new text gets room for beside its prompt.
-constexpr std::int64_t kAhead = 64;
 
 // Near the lower tenth of what was seen: other work on the machine makes times longer, not shorter.
 double steady(double old, double now) {
   return old == 0.0 ? now : old + (now < old ? 0.2 : 0.02) * (now - old);
-}
-
-double log_sum_exp(std::span<const float> x, double most) {
-  double sum = 0.0;
-  for (const float v : x) sum += std::exp(static_cast<double>(v) - most);
-  return most + std::log(sum);
-}
-
-TokenOutput token_output(RequestId id, Token token, std::span<const float> logits,
-                         std::size_t count) {
-  const double all = log_sum_exp(logits, *std::max_element(logits.begin(), logits.end()));
-  const auto log_probability = [&](Token t) {
-    return static_cast<double>(logits[static_cast<std::size_t>(t)]) - all;
-  };
-  TokenOutput out{.id = id, .token = token, .log_probability = log_probability(token), .top = {}};
-  if (count == 0) return out;
-  std::vector<Token> order(logits.size());
-  for (std::size_t i = 0; i < order.size(); ++i) order[i] = static_cast<Token>(i);
-  const auto n = static_cast<std::ptrdiff_t>(std::min(count, order.size()));
-  std::partial_sort(order.begin(), order.begin() + n, order.end(), [&](Token a, Token b) {
-    const float x = logits[static_cast<std::size_t>(a)], y = logits[static_cast<std::size_t>(b)];
-    return x != y ? x > y : a < b;
-  });
-  for (std::ptrdiff_t i = 0; i < n; ++i) {
-    out.top.emplace_back(order[static_cast<std::size_t>(i)],
-                         log_probability(order[static_cast<std::size_t>(i)]));
-  }
-  return out;
 }
 
 void check(const TextModel& model, const TextRequest& request) {
@@ -71,13 +40,7 @@ void check(const TextModel& model, const TextRequest& request) {
         fmt::format("the prompt has {} tokens, the model's context holds {}: shorten the prompt",
                     request.prompt.size(), context));
   }
-  for (const Token t : request.prompt) {
-    if (t >= 0 && t < model.lm.config.vocab) continue;
-    throw std::invalid_argument(
-        fmt::format("token {} lies outside the model's vocabulary of {}: was the text encoded with "
-                    "this model's tokenizer?",
-                    t, model.lm.config.vocab));
-  }
+  check_tokens(model.lm, request.prompt);
   if (!request.drafter) return;
   const auto features = request.drafter->features();
   const auto width = static_cast<std::int64_t>(features.size()) * model.lm.config.hidden;
@@ -202,14 +165,12 @@ void TextRunner::draft(std::vector<Group>& groups, std::size_t rows, std::vector
 // A draft of tokens that the model lacks ends its text alone.
 void TextRunner::check_drafts(Group& group, std::vector<Event>& events) {
   for (std::size_t i = group.texts.size(); i-- > 0;) {
-    const auto& tokens = group.drafts[i].tokens;
-    const auto bad = std::find_if(tokens.begin(), tokens.end(),
-                                  [&](Token t) { return t < 0 || t >= model_.lm.config.vocab; });
-    if (bad == tokens.end()) continue;
-    fail(*group.texts[i],
-         fmt::format("drafting failed: token {} lies outside the model's vocabulary of {}", *bad,
-                     model_.lm.config.vocab),
-         events);
+    try {
+      check_tokens(model_.lm, group.drafts[i].tokens);
+      continue;
+    } catch (const std::invalid_argument& e) {
+      fail(*group.texts[i], fmt::format("drafting failed: {}", e.what()), events);
+    }
     group.erase(i);
   }
 }
@@ -238,149 +199,6 @@ void TextRunner::learn_pieces(const TextPass& pass, double seconds) {
     const double wanted = kPieceRounds * round_seconds_ / seconds;
     piece_rows_ = std::clamp(piece_rows_ * (1.0 + 0.2 * (std::min(wanted, 2.0) - 1.0)), kLeastPiece,
                              static_cast<double>(prefill_rows(model_.lm)));
-  }
-}
-
-// Ends of texts make room first, then the newest texts wait.
-void TextRunner::make_room(TextPass& pass, std::vector<Group>& groups, std::vector<Event>& events) {
-  while (pass.bytes() > pool_->available()) {
-    if (prefixes_.evict()) continue;
-    Text& newest = *active_.back();
-    pass.drop(newest);
-    bool drafted = false;
-    for (Group& group : groups) {
-      const auto at = std::find(group.texts.begin(), group.texts.end(), &newest);
-      if (at == group.texts.end()) continue;
-      const auto i = static_cast<std::size_t>(at - group.texts.begin());
-      group.dropped = true;
-      drafted = active_.size() == 1 && group.drafts[i].size() > 0;
-      if (drafted) {  // alone: it may do without a draft
-        group.drafts[i] = {};
-        pass.verify(newest, group.drafts[i]);
-      } else {
-        group.erase(i);
-      }
-    }
-    if (drafted) continue;
-    if (active_.size() == 1) {
-      fail(newest,
-           fmt::format("the text needs more keys and values than the limit of {} MiB holds: raise "
-                       "it, or ask for fewer tokens",
-                       pool_->limit() >> 20),
-           events);
-      return;
-    }
-    pause(newest, events);
-  }
-}
-
-void TextRunner::pause(Text& text, std::vector<Event>& events) {
-  if (text.request.drafter) text.request.drafter->forget(text.id);
-  text.cache.reset();
-  text.waits = true;
-  events.emplace_back(Waiting{text.id, "no memory for keys and values is free"});
-  const auto at =
-      std::find_if(active_.begin(), active_.end(), [&](const auto& t) { return t.get() == &text; });
-  waiting_.push_front(std::move(*at));
-  active_.erase(at);
-}
-
-void TextRunner::admit(std::vector<Event>& events) {
-  while (!waiting_.empty()) {
-    Text& text = *waiting_.front();
-    if (text.sequence.done()) {  // no output was wanted
-      const std::unique_ptr<Text> gone = std::move(waiting_.front());
-      waiting_.pop_front();
-      finish(text, events);
-      continue;
-    }
-    if (options_.max_active > 0 && active_.size() >= options_.max_active) return;
-    begin(text);
-    if (!fits(text, events)) return;
-    active_.push_back(std::move(waiting_.front()));
-    waiting_.pop_front();
-    text.waits = false;
-  }
-}
-
-bool TextRunner::fits(Text& text, std::vector<Event>& events) {
-  const auto needs = [&](const Text& t) {
-    const auto ahead =
-        std::min<std::int64_t>(kAhead, static_cast<std::int64_t>(t.sequence.remaining()));
-    return t.cache->bytes_to_reserve(
-        std::min(t.unread() + ahead, model_.lm.config.context - t.cache->length()));
-  };
-  std::size_t needed = needs(text);
-  for (const auto& other : active_) needed += needs(*other);
-  while (needed > pool_->available()) {
-    if (prefixes_.evict()) continue;
-    if (text.request.drafter) text.request.drafter->forget(text.id);
-    text.cache.reset();
-    if (active_.empty()) {
-      const std::unique_ptr<Text> gone = std::move(waiting_.front());
-      waiting_.pop_front();
-      events.emplace_back(Failed{
-          text.id, fmt::format("the prompt of {} tokens needs more keys and values than the limit "
-                               "of {} MiB holds: raise it, or shorten the prompt",
-                               text.request.prompt.size(), pool_->limit() >> 20)});
-      return false;
-    }
-    if (!text.waits) {
-      text.waits = true;
-      events.emplace_back(Waiting{text.id, "no memory for keys and values is free"});
-    }
-    return false;
-  }
-  return true;
-}
-
-TextRunner::Beginning TextRunner::beginning_of(const Text& text) {
-  const auto tokens = text.sequence.tokens();
-  const TextDrafter* drafter = text.request.drafter.get();
-  // A drafter that reads hidden states needs those of one position at least.
-  const bool reads = drafter != nullptr && !drafter->features().empty();
-  const std::size_t most = tokens.size() - std::min<std::size_t>(tokens.size(), reads ? 2 : 1);
-  Beginning best;
-  const auto offer = [&](std::span<const Token> other, const KvCache& cache, SequenceId id,
-                         const TextDrafter* of) {
-    const std::size_t n =
-        std::min({most, common_prefix(other, tokens), static_cast<std::size_t>(cache.length())});
-    if (n <= best.length || (reads && of != drafter)) return;
-    best = {&cache, id, n, of == drafter};
-  };
-  if (const auto* entry = prefixes_.longest(tokens.first(most), reads ? drafter : nullptr)) {
-    offer(entry->tokens, entry->cache, entry->id, entry->drafter.get());
-  }
-  for (const auto& other : active_) {
-    offer(other->sequence.tokens(), *other->cache, other->id, other->request.drafter.get());
-  }
-  return best;
-}
-
-// Takes over the keys and values of the longest known beginning.
-void TextRunner::begin(Text& text) {
-  TextDrafter* drafter = text.request.drafter.get();
-  text.shared = 0;
-  for (;;) {
-    text.cache.emplace(model_.lm.make_cache(pool_));
-    if (options_.max_prefixes == 0) return;
-    const Beginning known = beginning_of(text);
-    if (known.cache == nullptr) return;
-    const auto positions = static_cast<std::int64_t>(known.length);
-    try {
-      text.cache.emplace(known.cache->share(positions));
-    } catch (const KvPoolFull&) {  // float caches are copied
-      if (prefixes_.evict()) continue;
-      text.cache.emplace(model_.lm.make_cache(pool_));
-      return;
-    }
-    if (known.known_to_drafter && drafter != nullptr &&
-        !drafter->share(known.from, text.id, positions)) {
-      text.cache.emplace(model_.lm.make_cache(pool_));
-      return;
-    }
-    text.shared = std::min(known.length, text.request.prompt.size());
-    return;
   }
 }
 

@@ -53,6 +53,8 @@ class TextRunner final : public Runner {
     std::vector<Outcome> outcomes;
     std::vector<std::string> errors;  // of each text; empty: none
     Timings seconds;
+    bool dropped = false;  // drafts were made in vain: their seconds say nothing
+
     // Takes a text out.
     void erase(std::size_t i) {
       const auto at = static_cast<std::ptrdiff_t>(i);
@@ -60,7 +62,6 @@ class TextRunner final : public Runner {
       sequences.erase(sequences.begin() + at);
       drafts.erase(drafts.begin() + at);
     }
-    bool dropped = false;  // drafts were made in vain: their seconds say nothing
   };
 
   void admit(std::vector<Event>& events);
@@ -80,6 +81,7 @@ class TextRunner final : public Runner {
   void plan_pieces(TextPass& pass, bool alone);
   bool run(TextPass& pass, std::vector<Event>& events);
   void make_room(TextPass& pass, std::vector<Group>& groups, std::vector<Event>& events);
+  void wait(Text& text, std::vector<Event>& events);
   void pause(Text& text, std::vector<Event>& events);
   void resolve(Group& group, const TextPass& pass, std::size_t texts, std::vector<Event>& events);
   void learn(Group& group, const TextRound& round, const TextPass& pass);

@@ -38,13 +38,7 @@ void check(const DecoderLm& model, const SequenceSpan& sequence, const RowPlan& 
                     "for fewer tokens",
                     end, model.config.context));
   }
-  for (const Token t : sequence.tokens) {
-    if (t >= 0 && t < model.config.vocab) continue;
-    throw std::invalid_argument(
-        fmt::format("token {} lies outside the model's vocabulary of {}: was the text encoded "
-                    "with this model's tokenizer?",
-                    t, model.config.vocab));
-  }
+  check_tokens(model, sequence.tokens);
   for (const std::int32_t row : sequence.scored_rows) {
     if (row >= 0 && row < plan.rows() && sequence.scored == 0) continue;
     throw std::invalid_argument(fmt::format(
@@ -199,6 +193,16 @@ at::Tensor softcapped(const at::Tensor& x, double cap) {
 }
 
 }  // namespace
+
+void check_tokens(const DecoderLm& model, std::span<const Token> tokens) {
+  for (const Token t : tokens) {
+    if (t >= 0 && t < model.config.vocab) continue;
+    throw std::invalid_argument(
+        fmt::format("token {} lies outside the model's vocabulary of {}: was the text encoded "
+                    "with this model's tokenizer?",
+                    t, model.config.vocab));
+  }
+}
 
 std::int64_t prefill_rows(const DecoderLm& model) {
   constexpr std::int64_t kMost = 512, kLeast = 32, kWork = 1LL << 38;  // multiply-adds

@@ -87,6 +87,9 @@ struct SequenceSpan {
 at::Tensor forward(const DecoderLm& model, std::span<const SequenceSpan> sequences,
                    std::span<const std::int64_t> kept = {});
 
+/// @throws std::invalid_argument  an id outside the vocabulary
+void check_tokens(const DecoderLm& model, std::span<const Token> tokens);
+
 /// Rows of a prompt in one pass: bounds the attention scores of a pass (heads * rows * positions),
 /// and the time between two questions whether to go on: of large models in int8, whose rows are the
 /// same bits in any company. Elsewhere other passes would round differently.

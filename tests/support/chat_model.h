@@ -4,6 +4,7 @@
 #include <stdexcept>
 #include <string>
 #include <string_view>
+#include <vector>
 
 #include "tests/support/temp_folder.h"
 
@@ -33,6 +34,13 @@ inline std::string make_chat_model(const std::filesystem::path& folder) {
         "message['content'] + '<|im_end|>' + '\n'}}{% endfor %}"
         "{% if add_generation_prompt %}{{ '<|im_start|>assistant\n' }}{% endif %}");
   return folder.string();
+}
+
+/// `count` texts: "question 0", "question 1", ...
+inline std::vector<std::string> questions(int count) {
+  std::vector<std::string> out;
+  for (int i = 0; i < count; ++i) out.push_back("question " + std::to_string(i));
+  return out;
 }
 
 }  // namespace forerun::testing

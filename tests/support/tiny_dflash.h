@@ -30,14 +30,12 @@ inline const Model& chat_model() {
 /// Folder of a dozen of its answers.
 inline const std::string& chat_answers() {
   static const std::string path = [] {
-    std::vector<std::string> prompts;
-    for (int i = 0; i < 12; ++i) prompts.push_back("question " + std::to_string(i));
     DistillOptions o;
     o.generate.sampling.temperature = 1.0;
     o.generate.max_tokens = 32;
     o.generate.ignore_end = true;
     const std::string out = (dflash_folder().path() / "answers").string();
-    distill(chat_model(), prompts, out, o);
+    distill(chat_model(), questions(12), out, o);
     return out;
   }();
   return path;

@@ -43,13 +43,11 @@ inline Model other_target(const fs::path& folder) {
 /// Folder of some dozens of the target's answers.
 inline const std::string& answers() {
   static const std::string path = [] {
-    std::vector<std::string> prompts;
-    for (int i = 0; i < 30; ++i) prompts.push_back("question " + std::to_string(i));
     DistillOptions o;
     o.generate.sampling.temperature = 0.7;
     o.generate.max_tokens = 32;
     const std::string out = (kept().path() / "answers").string();
-    distill(target(), prompts, out, o);
+    distill(target(), questions(30), out, o);
     return out;
   }();
   return path;

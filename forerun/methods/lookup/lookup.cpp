@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <bit>
+#include <utility>
 
 namespace forerun {
 namespace {
@@ -36,24 +37,11 @@ TokenDraft LookupDrafter::find(const TokenSequence& sequence, std::size_t most) 
 std::vector<SequencePlan> LookupDrafter::plan(std::span<TokenSequence* const> sequences,
                                               std::span<const std::size_t> most,
                                               const DraftLength&) {
-  std::vector<SequencePlan> plans;
-  found_.clear();
+  std::vector<TokenDraft> drafts;
   for (std::size_t i = 0; i < sequences.size(); ++i) {
-    const TokenDraft& draft = found_.emplace_back(find(*sequences[i], most[i]));
-    plans.push_back({.id = sequences[i]->id(),
-                     .limit = draft.size(),
-                     .confidence_bin = draft.confidence_bin,
-                     .deterministic = true,
-                     .origin = draft.origin});
+    drafts.push_back(find(*sequences[i], most[i]));
   }
-  return plans;
-}
-
-std::vector<TokenDraft> LookupDrafter::propose(std::span<TokenSequence* const> sequences,
-                                               std::span<const std::size_t> lengths) const {
-  std::vector<TokenDraft> drafts = found_;
-  for (std::size_t i = 0; i < sequences.size(); ++i) cut(drafts[i], lengths[i]);
-  return drafts;
+  return found_.plan(sequences, std::move(drafts));
 }
 
 }  // namespace forerun

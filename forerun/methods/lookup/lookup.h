@@ -11,6 +11,7 @@
 #include "forerun/core/speculate.h"
 #include "forerun/core/token_rule.h"
 #include "forerun/methods/lookup/suffix_index.h"
+#include "forerun/methods/text/deterministic_drafts.h"
 
 namespace forerun {
 
@@ -28,8 +29,10 @@ class LookupDrafter {
   std::vector<SequencePlan> plan(std::span<TokenSequence* const> sequences,
                                  std::span<const std::size_t> most, const DraftLength& control);
   /// The match, cut to `lengths`.
-  std::vector<TokenDraft> propose(std::span<TokenSequence* const> sequences,
-                                  std::span<const std::size_t> lengths) const;
+  std::vector<TokenDraft> propose(std::span<TokenSequence* const>,
+                                  std::span<const std::size_t> lengths) const {
+    return found_.cut_to(lengths);
+  }
   /// The match of a sequence in the round, uncut.
   const TokenDraft& deterministic_draft(std::size_t sequence) const { return found_[sequence]; }
   template <class Verified>
@@ -46,7 +49,7 @@ class LookupDrafter {
 
   std::uint8_t lowest_;
   std::unordered_map<SequenceId, SuffixIndex> indices_;
-  std::vector<TokenDraft> found_;  // by sequence of the round
+  DeterministicDrafts found_;
 };
 
 }  // namespace forerun

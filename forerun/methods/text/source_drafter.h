@@ -9,6 +9,7 @@
 #include "forerun/core/sequence.h"
 #include "forerun/core/speculate.h"
 #include "forerun/core/token_rule.h"
+#include "forerun/methods/text/deterministic_drafts.h"
 #include "forerun/methods/text/draft_source.h"
 
 namespace forerun {
@@ -20,8 +21,10 @@ class SourceDrafter {
 
   std::vector<SequencePlan> plan(std::span<TokenSequence* const> sequences,
                                  std::span<const std::size_t> most, const DraftLength& control);
-  std::vector<TokenDraft> propose(std::span<TokenSequence* const> sequences,
-                                  std::span<const std::size_t> lengths) const;
+  std::vector<TokenDraft> propose(std::span<TokenSequence* const>,
+                                  std::span<const std::size_t> lengths) const {
+    return found_.cut_to(lengths);
+  }
   /// The draft of a sequence in the round, uncut.
   const TokenDraft& deterministic_draft(std::size_t sequence) const { return found_[sequence]; }
   template <class Verified>
@@ -31,7 +34,7 @@ class SourceDrafter {
 
  private:
   std::unique_ptr<DraftSource> source_;
-  std::vector<TokenDraft> found_;  // by sequence of the round
+  DeterministicDrafts found_;
 };
 
 }  // namespace forerun

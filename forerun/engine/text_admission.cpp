@@ -1,0 +1,162 @@
+// Which texts run, with whose keys and values they begin, and who waits if memory is full.
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <utility>
+
+#include "forerun/engine/text_runner.h"
+
+namespace forerun {
+namespace {
+
+// Positions that a new text gets room for beside its prompt.
+constexpr std::int64_t kAhead = 64;
+
+}  // namespace
+
+// Ends of texts make room first, then the newest texts wait.
+void TextRunner::make_room(TextPass& pass, std::vector<Group>& groups, std::vector<Event>& events) {
+  while (pass.bytes() > pool_->available()) {
+    if (prefixes_.evict()) continue;
+    Text& newest = *active_.back();
+    pass.drop(newest);
+    bool drafted = false;
+    for (Group& group : groups) {
+      const auto at = std::find(group.texts.begin(), group.texts.end(), &newest);
+      if (at == group.texts.end()) continue;
+      const auto i = static_cast<std::size_t>(at - group.texts.begin());
+      group.dropped = true;
+      drafted = active_.size() == 1 && group.drafts[i].size() > 0;
+      if (drafted) {  // alone: it may do without a draft
+        group.drafts[i] = {};
+        pass.verify(newest, group.drafts[i]);
+      } else {
+        group.erase(i);
+      }
+    }
+    if (drafted) continue;
+    if (active_.size() == 1) {
+      fail(newest,
+           fmt::format("the text needs more keys and values than the limit of {} MiB holds: raise "
+                       "it, or ask for fewer tokens",
+                       pool_->limit() >> 20),
+           events);
+      return;
+    }
+    pause(newest, events);
+  }
+}
+
+// Gives back what the text holds; it begins again when there is memory.
+void TextRunner::wait(Text& text, std::vector<Event>& events) {
+  if (text.request.drafter) text.request.drafter->forget(text.id);
+  text.cache.reset();
+  if (text.waits) return;
+  text.waits = true;
+  events.emplace_back(Waiting{text.id, "no memory for keys and values is free"});
+}
+
+void TextRunner::pause(Text& text, std::vector<Event>& events) {
+  wait(text, events);
+  const auto at =
+      std::find_if(active_.begin(), active_.end(), [&](const auto& t) { return t.get() == &text; });
+  waiting_.push_front(std::move(*at));
+  active_.erase(at);
+}
+
+void TextRunner::admit(std::vector<Event>& events) {
+  while (!waiting_.empty()) {
+    Text& text = *waiting_.front();
+    if (text.sequence.done()) {  // no output was wanted
+      const std::unique_ptr<Text> gone = std::move(waiting_.front());
+      waiting_.pop_front();
+      finish(text, events);
+      continue;
+    }
+    if (options_.max_active > 0 && active_.size() >= options_.max_active) return;
+    begin(text);
+    if (!fits(text, events)) return;
+    active_.push_back(std::move(waiting_.front()));
+    waiting_.pop_front();
+    text.waits = false;
+  }
+}
+
+bool TextRunner::fits(Text& text, std::vector<Event>& events) {
+  const auto needs = [&](const Text& t) {
+    const auto ahead =
+        std::min<std::int64_t>(kAhead, static_cast<std::int64_t>(t.sequence.remaining()));
+    return t.cache->bytes_to_reserve(
+        std::min(t.unread() + ahead, model_.lm.config.context - t.cache->length()));
+  };
+  std::size_t needed = needs(text);
+  for (const auto& other : active_) needed += needs(*other);
+  while (needed > pool_->available()) {
+    if (prefixes_.evict()) continue;
+    if (active_.empty()) {
+      const std::unique_ptr<Text> gone = std::move(waiting_.front());
+      waiting_.pop_front();
+      if (text.request.drafter) text.request.drafter->forget(text.id);
+      events.emplace_back(Failed{
+          text.id, fmt::format("the prompt of {} tokens needs more keys and values than the limit "
+                               "of {} MiB holds: raise it, or shorten the prompt",
+                               text.request.prompt.size(), pool_->limit() >> 20)});
+      return false;
+    }
+    wait(text, events);
+    return false;
+  }
+  return true;
+}
+
+TextRunner::Beginning TextRunner::beginning_of(const Text& text) {
+  const auto tokens = text.sequence.tokens();
+  const TextDrafter* drafter = text.request.drafter.get();
+  // A drafter that reads hidden states needs those of one position at least.
+  const bool reads = drafter != nullptr && !drafter->features().empty();
+  const std::size_t most = tokens.size() - std::min<std::size_t>(tokens.size(), reads ? 2 : 1);
+  Beginning best;
+  const auto offer = [&](std::span<const Token> other, const KvCache& cache, SequenceId id,
+                         const TextDrafter* of) {
+    const std::size_t n =
+        std::min({most, common_prefix(other, tokens), static_cast<std::size_t>(cache.length())});
+    if (n <= best.length || (reads && of != drafter)) return;
+    best = {&cache, id, n, of == drafter};
+  };
+  if (const auto* entry = prefixes_.longest(tokens.first(most), reads ? drafter : nullptr)) {
+    offer(entry->tokens, entry->cache, entry->id, entry->drafter.get());
+  }
+  for (const auto& other : active_) {
+    offer(other->sequence.tokens(), *other->cache, other->id, other->request.drafter.get());
+  }
+  return best;
+}
+
+// Takes over the keys and values of the longest known beginning.
+void TextRunner::begin(Text& text) {
+  TextDrafter* drafter = text.request.drafter.get();
+  text.shared = 0;
+  for (;;) {
+    text.cache.emplace(model_.lm.make_cache(pool_));
+    if (options_.max_prefixes == 0) return;
+    const Beginning known = beginning_of(text);
+    if (known.cache == nullptr) return;
+    const auto positions = static_cast<std::int64_t>(known.length);
+    try {
+      text.cache.emplace(known.cache->share(positions));
+    } catch (const KvPoolFull&) {  // float caches are copied
+      if (prefixes_.evict()) continue;
+      text.cache.emplace(model_.lm.make_cache(pool_));
+      return;
+    }
+    if (known.known_to_drafter && drafter != nullptr &&
+        !drafter->share(known.from, text.id, positions)) {
+      text.cache.emplace(model_.lm.make_cache(pool_));
+      return;
+    }
+    text.shared = std::min(known.length, text.request.prompt.size());
+    return;
+  }
+}
+
+}  // namespace forerun
