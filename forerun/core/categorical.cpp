@@ -129,11 +129,19 @@ Token Categorical::sample(double u) const noexcept {
   return crossing(size(), u * sum_, block, weight);
 }
 
-Token sample_residual(const Categorical& target, const Categorical& draft, double u) {
+double residual_mass(const Categorical& target, const Categorical& draft, double weight) {
   check_sizes(target, draft);
-  const Scaled p{target.log_weights_.data(), target.max_, 1.0 / target.sum_};
+  const Scaled p{target.log_weights_.data(), target.max_, weight / target.sum_};
   const Scaled q{draft.log_weights_.data(), draft.max_, 1.0 / draft.sum_};
-  const auto weight = [&](std::size_t i) { return excess(p, q, i); };
+  return excess_mass(p, q, 0, target.size());
+}
+
+Token sample_residual(const Categorical& target, const Categorical& draft, double u,
+                      double weight) {
+  check_sizes(target, draft);
+  const Scaled p{target.log_weights_.data(), target.max_, weight / target.sum_};
+  const Scaled q{draft.log_weights_.data(), draft.max_, 1.0 / draft.sum_};
+  const auto excess_at = [&](std::size_t i) { return excess(p, q, i); };
   const auto block = [&](std::size_t begin, std::size_t end) {
     return excess_mass(p, q, begin, end);
   };
@@ -143,7 +151,7 @@ Token sample_residual(const Categorical& target, const Categorical& draft, doubl
   }
   // The difference of equal laws is rounding noise.
   if (!(total > 1e-15)) return target.sample(u);
-  return crossing(target.size(), u * total, block, weight);
+  return crossing(target.size(), u * total, block, excess_at);
 }
 
 double total_variation(const Categorical& target, const Categorical& draft) {

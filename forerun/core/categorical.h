@@ -36,17 +36,24 @@ class Categorical {
   Token sample(double u) const noexcept;
 
  private:
-  friend Token sample_residual(const Categorical&, const Categorical&, double);
+  friend Token sample_residual(const Categorical&, const Categorical&, double, double);
+  friend double residual_mass(const Categorical&, const Categorical&, double);
   std::span<const float> log_weights_;
   double max_ = 0.0, sum_ = 0.0;  // largest log-weight; sum of exp(weight - max)
   double log_sum_ = 0.0;
   Token argmax_ = 0;
 };
 
-/// A token from (target - draft)+ normalised, at cumulative `u` in [0, 1). If rounding leaves no
-/// difference, a token from `target`: the laws are then equal and the branch has no mass.
+/// A token from (weight * target - draft)+ normalised, at cumulative `u` in [0, 1). If rounding
+/// leaves no difference, a token from `target`: the branch has then no mass.
+/// @param weight  0 to 1
 /// @throws std::invalid_argument  vocabularies of different sizes
-Token sample_residual(const Categorical& target, const Categorical& draft, double u);
+Token sample_residual(const Categorical& target, const Categorical& draft, double u,
+                      double weight = 1.0);
+
+/// Sum over tokens of (weight * target - draft)+.
+/// @throws std::invalid_argument  vocabularies of different sizes
+double residual_mass(const Categorical& target, const Categorical& draft, double weight);
 
 /// Probability that a maximal coupling rejects (total variation): 1/2 * sum |target - draft|.
 /// @throws std::invalid_argument  vocabularies of different sizes

@@ -20,8 +20,7 @@ void check_id(const Categorical& law, Token t, const char* who) {
 
 }  // namespace
 
-Coupled<Token> couple(const Categorical& target, const Categorical& draft, Token drafted,
-                      const RngKey& key) {
+double log_ratio(const Categorical& target, const Categorical& draft, Token drafted) {
   check_id(target, drafted, "couple");
   // Here and not only in the residual: a kept draft must not skip the check.
   if (draft.size() != target.size()) {
@@ -30,15 +29,19 @@ Coupled<Token> couple(const Categorical& target, const Categorical& draft, Token
                                 std::to_string(draft.size()) +
                                 " tokens); cut or pad the draft's logits to the target's");
   }
-  const double log_p = target.log_prob(drafted);
   const double log_q = draft.log_prob(drafted);
   if (std::isinf(log_q)) {
     throw std::invalid_argument(
         "couple: the draft's law gives the drafted token probability 0; hand over the law it was "
         "sampled from, or a PointMass if it was not sampled");
   }
+  return target.log_prob(drafted) - log_q;
+}
+
+Coupled<Token> couple(const Categorical& target, const Categorical& draft, Token drafted,
+                      const RngKey& key) {
   // Strict: at u = 0 a token the target forbids (p = 0) must still be rejected.
-  const bool accepted = key.uniform(Purpose::kAccept) < std::exp(log_p - log_q);
+  const bool accepted = key.uniform(Purpose::kAccept) < std::exp(log_ratio(target, draft, drafted));
   if (accepted) return {drafted, true};
   return {sample_residual(target, draft, key.uniform(Purpose::kResidual)), false};
 }

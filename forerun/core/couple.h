@@ -22,6 +22,10 @@ struct Coupled {
 Coupled<Token> couple(const Categorical& target, const Categorical& draft, Token drafted,
                       const RngKey& key);
 
+/// log(target / draft) of a drafted token; -infinity where the target forbids it.
+/// @throws std::invalid_argument  as `couple`
+double log_ratio(const Categorical& target, const Categorical& draft, Token drafted);
+
 /// Draws y from `target` and accepts iff y is the drafted token. Output law: `target`. Maximal
 /// among the couplings with a point mass: P(accepted) = target(draft).
 Coupled<Token> couple(const Categorical& target, PointMass draft, const RngKey& key);

@@ -6,9 +6,16 @@
 
 namespace forerun {
 
-/// The coupling in use. The first three are exact; the others are named after their source and
+/// The coupling in use. The first four are exact; the others are named after their source and
 /// reported as inexact.
-enum class Rule : std::uint8_t { kMaximal, kMatch, kSharedNoise, kTypical, kRatioOnSearch };
+enum class Rule : std::uint8_t {
+  kMaximal,
+  kBlock,  ///< decides over a whole sampled draft at once
+  kMatch,
+  kSharedNoise,
+  kTypical,
+  kRatioOnSearch,
+};
 
 std::string_view name_of(Rule rule) noexcept;
 std::optional<Rule> rule_from_name(std::string_view name) noexcept;

@@ -24,30 +24,53 @@ struct Round {
 };
 
 /// One sequence or image being generated. `key()` is the randomness of its next output,
-/// `push` appends an output and says whether the sequence goes on.
+/// `key_at` that of the output at a position; `push` appends an output and says whether the
+/// sequence goes on.
 template <class L>
 concept SequenceLike = requires(L& sequence, const typename L::Value& value) {
   { sequence.key() } -> std::same_as<RngKey>;
+  { sequence.key_at(std::size_t{}) } -> std::same_as<RngKey>;
   { sequence.push(value) } -> std::same_as<bool>;
   { sequence.done() } -> std::convertible_to<bool>;
   sequence.next_round();
 };
 
+/// The coupling of each step of a draft, after the rule's decision over the whole draft if it makes
+/// one. Arguments must outlive the result.
+template <class Rule, class Draft, class Conditional, class Key>
+auto coupling(const Rule& rule, const Draft& draft, const Conditional& conditional,
+              const Key& key) {
+  if constexpr (requires { rule.decide(draft, conditional, key); }) {
+    return [&, decided = rule.decide(draft, conditional, key)](std::size_t step) {
+      return rule.couple(conditional(step), draft, step, key(step), decided);
+    };
+  } else {
+    return [&](std::size_t step) { return rule.couple(conditional(step), draft, step, key(step)); };
+  }
+}
+
 /// Couples the draft of a sequence with its verified conditionals: outputs up to the first
-/// rejection, or one more than was drafted.
+/// rejection, or one more than was drafted. A rule that decides over the whole draft does so first;
+/// the walk over the draft's steps then follows its decision. Conditionals are asked for as needed.
 /// @param index  of the sequence in `verified`
 template <SequenceLike Sequence, class Verified, class Draft, class Rule>
 Outcome resolve(Sequence& sequence, std::size_t index, const Verified& verified, const Draft& draft,
                 const Rule& rule) {
   Outcome out{.drafted = static_cast<std::uint32_t>(draft.size())};
+  const auto conditional = [&](std::size_t step) -> decltype(auto) {
+    return verified.at(index, step);
+  };
+  const auto key = [&, first = sequence.key().position](std::size_t step) {
+    return sequence.key_at(first + step);
+  };
+  const auto couple = coupling(rule, draft, conditional, key);
   for (bool more = true; more;) {
-    const RngKey key = sequence.key();
-    const auto& conditional = verified.at(index, out.examined);
-    if (out.examined == out.drafted) {
-      sequence.push(rule.draw(conditional, key));
+    const std::size_t step = out.examined;
+    if (step == out.drafted) {
+      sequence.push(rule.draw(conditional(step), key(step)));
       more = false;
     } else {
-      const auto coupled = rule.couple(conditional, draft, out.examined, key);
+      const auto coupled = couple(step);
       ++out.examined;
       out.accepted += coupled.accepted ? 1 : 0;
       more = sequence.push(coupled.value) && coupled.accepted;
@@ -67,6 +90,9 @@ Outcome resolve(Sequence& sequence, std::size_t index, const Verified& verified,
 ///          conditional of that drafted step, `step == draft.size()` the one after;
 ///          `keep(sequences, drafts, outcomes)` drops the state of rejected steps.
 /// Rule     `couple(conditional, draft, step, key) -> Coupled`, `draw(conditional, key) -> Value`.
+/// A
+///          rule over whole drafts has `decide(draft, conditional(step), key(step)) -> Decided`,
+///          and `couple` takes the decision as its last argument.
 ///
 /// Source: Leviathan et al. 2023, arXiv:2211.17192, Algorithm 1, for any law with a coupling.
 template <SequenceLike Sequence, class Target, class Drafter, class Rule, class... Observers>

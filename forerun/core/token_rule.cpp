@@ -9,8 +9,15 @@
 namespace forerun {
 namespace {
 
-constexpr std::array<std::string_view, 5> kNames = {"maximal", "match", "shared-noise", "typical",
-                                                    "ratio-on-search"};
+constexpr std::array<std::string_view, 6> kNames = {"maximal",      "block",   "match",
+                                                    "shared-noise", "typical", "ratio-on-search"};
+
+const Categorical& law_of(const TokenDraft& draft, std::size_t step) {
+  if (step < draft.laws.size()) return draft.laws[step];
+  throw std::invalid_argument(
+      "maximal and block need the law every sampled token was drawn from: fill TokenDraft::laws, "
+      "or mark the draft kChosen");
+}
 
 }  // namespace
 
@@ -23,6 +30,36 @@ std::optional<Rule> rule_from_name(std::string_view name) noexcept {
   return std::nullopt;
 }
 
+std::optional<Block> TokenRule::decide(
+    const TokenDraft& draft, const std::function<const TokenLaw&(std::size_t)>& conditional,
+    const std::function<RngKey(std::size_t)>& key) const {
+  if (rule_ != Rule::kBlock || draft.origin != Origin::kSampled || draft.size() == 0 ||
+      std::holds_alternative<PointMass>(conditional(0))) {
+    return std::nullopt;
+  }
+  const auto target = [&](std::size_t step) -> const Categorical& {
+    return std::get<Categorical>(conditional(step));
+  };
+  const auto log_weights = block_log_weights(draft.size(), [&](std::size_t step) {
+    return log_ratio(target(step), law_of(draft, step), draft.tokens[step]);
+  });
+  return decide_block(
+      draft.size(), log_weights,
+      [&](std::size_t step) { return key(step).uniform(Purpose::kAccept); },
+      [&](std::size_t step, double weight) {
+        return residual_mass(target(step), law_of(draft, step), weight);
+      });
+}
+
+Coupled<Token> TokenRule::couple(const TokenLaw& target, const TokenDraft& draft, std::size_t step,
+                                 const RngKey& key, const std::optional<Block>& decided) const {
+  if (!decided) return couple(target, draft, step, key);
+  if (step < decided->accepted) return {draft.tokens[step], true};
+  return {sample_residual(std::get<Categorical>(target), draft.laws[step],
+                          key.uniform(Purpose::kResidual), decided->weight),
+          false};
+}
+
 Coupled<Token> TokenRule::couple(const TokenLaw& target, const TokenDraft& draft, std::size_t step,
                                  const RngKey& key) const {
   const Token drafted = draft.tokens[step];
@@ -32,13 +69,9 @@ Coupled<Token> TokenRule::couple(const TokenLaw& target, const TokenDraft& draft
   const Categorical& law = std::get<Categorical>(target);
   switch (rule_) {
     case Rule::kMaximal:
+    case Rule::kBlock:
       if (draft.origin == Origin::kSampled) {
-        if (draft.laws.size() <= step) {
-          throw std::invalid_argument(
-              "maximal needs the law every sampled token was drawn from: fill TokenDraft::laws, or "
-              "mark the draft kChosen");
-        }
-        return forerun::couple(law, draft.laws[step], drafted, key);
+        return forerun::couple(law, law_of(draft, step), drafted, key);
       }
       return forerun::couple(law, PointMass{drafted}, key);
     case Rule::kMatch:

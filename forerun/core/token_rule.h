@@ -1,8 +1,11 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
+#include <optional>
 #include <vector>
 
+#include "forerun/core/block.h"
 #include "forerun/core/couple.h"
 #include "forerun/core/rule.h"
 
@@ -35,7 +38,17 @@ class TokenRule {
   explicit TokenRule(Rule rule) noexcept : rule_(rule) {}
   Rule rule() const noexcept { return rule_; }
 
-  /// Couples drafted token `step` with the target's conditional there.
+  /// Decides over a whole draft; nothing if the rule decides token by token: `block` does so unless
+  /// the draft was sampled and the target is not greedy.
+  /// @param conditional, key  of a draft step; only the rows it needs are asked for
+  /// @throws std::invalid_argument  as `couple`
+  std::optional<Block> decide(const TokenDraft& draft,
+                              const std::function<const TokenLaw&(std::size_t step)>& conditional,
+                              const std::function<RngKey(std::size_t step)>& key) const;
+  /// Couples drafted token `step` as decided.
+  Coupled<Token> couple(const TokenLaw& target, const TokenDraft& draft, std::size_t step,
+                        const RngKey& key, const std::optional<Block>& decided) const;
+  /// Couples drafted token `step` with the target's conditional there, by itself.
   /// @throws std::invalid_argument  the rule does not fit the draft (a sampled draft, or
   /// ratio-on-search, without laws)
   Coupled<Token> couple(const TokenLaw& target, const TokenDraft& draft, std::size_t step,

@@ -5,6 +5,7 @@ namespace forerun {
 DraftMode draft_mode(Rule rule) noexcept {
   switch (rule) {
     case Rule::kMaximal:
+    case Rule::kBlock:
       return DraftMode::kSample;
     case Rule::kSharedNoise:
       return DraftMode::kSharedNoise;

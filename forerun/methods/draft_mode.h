@@ -8,7 +8,7 @@ namespace forerun {
 
 /// How a network with laws for its drafts picks tokens from them.
 enum class DraftMode : std::uint8_t {
-  kSample,       ///< drawn: what the maximal rule needs
+  kSample,       ///< drawn: what maximal and block need
   kGreedy,       ///< the likeliest: accepted most often by match
   kSharedNoise,  ///< with the noise that will decide the output
 };
