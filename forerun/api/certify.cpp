@@ -21,9 +21,17 @@ std::vector<JudgedDraft> record(const TextRound& round, std::size_t index) {
   std::vector<JudgedDraft> out;
   const TokenSequence& sequence = *round.sequences[index];
   const TokenDraft& draft = round.drafts[index];
-  const std::size_t first = sequence.outputs().size() - round.outcomes[index].emitted;
-  for (std::size_t i = 0; i < round.outcomes[index].examined; ++i) {
-    JudgedDraft d{.output = first + i, .token = draft.tokens[i], .sampled = false, .law = {}};
+  const Outcome& outcome = round.outcomes[index];
+  const std::size_t first = sequence.outputs().size() - outcome.emitted;
+  if (draft.without_noise) {
+    return {{.output = first, .tokens = {*draft.without_noise}, .sampled = false, .law = {}}};
+  }
+  for (std::size_t i = 0; i < outcome.examined; ++i) {
+    JudgedDraft d{.output = first + i, .tokens = {}, .sampled = false, .law = {}};
+    const auto after = static_cast<std::int32_t>(outcome.decided_by(i)) - 1;
+    for (std::size_t j = 0; j < draft.size(); ++j) {
+      if (draft.parent(j) == after) d.tokens.push_back(draft.tokens[j]);
+    }
     if (draft.origin == Origin::kSampled && i < draft.laws.size()) {
       const auto w = draft.laws[i].log_weights();
       d.sampled = true;
@@ -40,7 +48,9 @@ bool cuts(const SamplingParams& s) { return s.top_k > 0 || s.top_p < 1.0 || s.mi
 std::vector<KeptTokens> kept_tokens(const TextRound& round, std::size_t index) {
   std::vector<KeptTokens> out(round.outcomes[index].emitted);
   for (std::size_t i = 0; i < out.size(); ++i) {
-    const auto w = std::get<Categorical>(round.verified.at(index, i)).log_weights();
+    const auto w =
+        std::get<Categorical>(round.verified.at(index, round.outcomes[index].decided_by(i)))
+            .log_weights();
     for (std::size_t t = 0; t < w.size(); ++t) {
       if (w[t] != kNegInf) out[i].emplace_back(static_cast<Token>(t), w[t]);
     }
@@ -230,7 +240,7 @@ class Judge {
     if (draft->sampled) {
       tokens_.add_sampled_draft(p, Categorical(draft->law), y);
     } else {
-      tokens_.add_point_draft(p, draft->token, y);
+      tokens_.add_point_drafts(p, draft->tokens, y);
     }
   }
 

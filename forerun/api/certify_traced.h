@@ -12,8 +12,8 @@ namespace forerun {
 
 /// A draft the rule examined, as it was when the output was decided.
 struct JudgedDraft {
-  std::size_t output = 0;  ///< index among the sequence's outputs
-  Token token = 0;
+  std::size_t output = 0;     ///< index among the sequence's outputs
+  std::vector<Token> tokens;  ///< the draft, or those of a tree that follow the place
   bool sampled = false;
   std::vector<float> law;  ///< log-weights it was sampled from, empty if it was not
 };

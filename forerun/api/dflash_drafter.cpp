@@ -11,7 +11,10 @@
 #include "forerun/api/model_file.h"
 #include "forerun/api/model_impl.h"
 #include "forerun/methods/dflash/dflash_lookup.h"
+#include "forerun/methods/dflash/dflash_source.h"
+#include "forerun/methods/lookup/lookup_source.h"
 #include "forerun/methods/text/controlled_drafter.h"
+#include "forerun/methods/tree/tree_drafter.h"
 #include "forerun/models/dflash/dflash_file.h"
 #include "forerun/tensor/cpu/cpu_features.h"
 
@@ -23,14 +26,21 @@ constexpr std::string_view kWithLookup = "+lookup";
 struct DFlashMethod final : Drafter::Method {
   bool has_laws() const override { return true; }
   bool finds() const override { return with_lookup; }
-  std::shared_ptr<TextDrafter> make(DraftLength control, std::size_t max_draft) const override {
+  std::shared_ptr<TextDrafter> make(DrafterSetup setup) const override {
+    if (!setup.samples && setup.trees) {
+      std::vector<std::unique_ptr<TreeSource>> found;
+      if (with_lookup) found.push_back(std::make_unique<LookupSource>());
+      return std::make_shared<TreeDrafter>(std::move(found),
+                                           std::make_unique<DFlashSource>(network),
+                                           std::move(setup.control), setup.max_draft);
+    }
     DFlashDrafter block(network);
     if (!with_lookup) {
-      return std::make_shared<ControlledDrafter<DFlashDrafter>>(std::move(block),
-                                                                std::move(control), max_draft);
+      return std::make_shared<ControlledDrafter<DFlashDrafter>>(
+          std::move(block), std::move(setup.control), setup.max_draft);
     }
     return std::make_shared<ControlledDrafter<DFlashLookupDrafter>>(
-        DFlashLookupDrafter(std::move(block)), std::move(control), max_draft);
+        DFlashLookupDrafter(std::move(block)), std::move(setup.control), setup.max_draft);
   }
   std::shared_ptr<const DFlashPasses> network;
   bool with_lookup = false;

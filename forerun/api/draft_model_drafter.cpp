@@ -15,9 +15,9 @@ struct DraftModelMethod final : Drafter::Method {
   bool has_laws() const override { return true; }
   bool finds() const override { return false; }
   const Model* model() const override { return &drafting; }
-  std::shared_ptr<TextDrafter> make(DraftLength control, std::size_t max_draft) const override {
+  std::shared_ptr<TextDrafter> make(DrafterSetup setup) const override {
     return std::make_shared<ControlledDrafter<DraftModelDrafter>>(
-        DraftModelDrafter(impl_of(drafting).lm), std::move(control), max_draft);
+        DraftModelDrafter(impl_of(drafting).lm), std::move(setup.control), setup.max_draft);
   }
   Model drafting;
 };

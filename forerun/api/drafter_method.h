@@ -4,12 +4,19 @@
 #include <memory>
 #include <string>
 
+#include "forerun/core/draft_length.h"
 #include "forerun/method.h"
 #include "forerun/methods/text/text_drafter.h"
 
 namespace forerun {
 
-class DraftLength;
+/// What a drafter is made for.
+struct DrafterSetup {
+  DraftLength control;
+  std::size_t max_draft = 0;
+  bool samples = false;  ///< drafts with laws are drawn from them
+  bool trees = true;     ///< the rule takes trees of deterministic drafts
+};
 
 /// A drafter as it was loaded: what runs with it share.
 struct Drafter::Method {
@@ -18,7 +25,7 @@ struct Drafter::Method {
   virtual bool finds() const { return true; }      ///< some drafts have none
   /// The model that drafts, if it is one of its own.
   virtual const Model* model() const { return nullptr; }
-  virtual std::shared_ptr<TextDrafter> make(DraftLength control, std::size_t max_draft) const = 0;
+  virtual std::shared_ptr<TextDrafter> make(DrafterSetup setup) const = 0;
 };
 
 /// An entry of the registry.

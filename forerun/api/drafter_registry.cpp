@@ -46,9 +46,9 @@ std::string usage_of(const DrafterInfo& info) {
 struct SourceMethod final : Drafter::Method {
   SourceMethod(Model t, std::string a, MakeDraftSource m)
       : target(std::move(t)), argument(std::move(a)), make_source(std::move(m)) {}
-  std::shared_ptr<TextDrafter> make(DraftLength control, std::size_t max_draft) const override {
+  std::shared_ptr<TextDrafter> make(DrafterSetup setup) const override {
     return std::make_shared<ControlledDrafter<SourceDrafter>>(
-        SourceDrafter(make_source(target, argument)), std::move(control), max_draft);
+        SourceDrafter(make_source(target, argument)), std::move(setup.control), setup.max_draft);
   }
   Model target;
   std::string argument;

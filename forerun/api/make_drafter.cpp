@@ -56,7 +56,10 @@ std::shared_ptr<TextDrafter> make_drafter(const Model& target, const Drafter& dr
   }
   if (options.max_draft == 0) return nullptr;
   std::shared_ptr<TextDrafter> made =
-      Access::method(drafter)->make(control_of(target, drafter, options), options.max_draft);
+      Access::method(drafter)->make({.control = control_of(target, drafter, options),
+                                     .max_draft = options.max_draft,
+                                     .samples = samples_drafts(drafter, options),
+                                     .trees = options.exact()});
   TextDrafter* const pointer = made.get();
   // Keeps the models that it refers to, and at its end what it has learned.
   return {pointer, [target, drafter, rule = options.rule, keeps = carries(drafter, options),

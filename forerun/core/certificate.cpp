@@ -52,10 +52,17 @@ void TokenCertificate::add_output(const Categorical& target, Token y, double v) 
   transforms_.push_back(std::clamp(below + v * p, 0.0, 1.0));
 }
 
-void TokenCertificate::add_point_draft(const Categorical& target, Token drafted, Token y) {
-  check_id(target, drafted);
-  const double p = target.prob(drafted);
-  add_score((y == drafted ? 1.0 : 0.0) - p, p * (1.0 - p), std::max(p, 1.0 - p));
+void TokenCertificate::add_point_drafts(const Categorical& target, std::span<const Token> drafted,
+                                        Token y) {
+  double p = 0.0;
+  bool hit = false;
+  for (const Token token : drafted) {
+    check_id(target, token);
+    p += target.prob(token);
+    hit = hit || y == token;
+  }
+  p = std::min(p, 1.0);
+  add_score((hit ? 1.0 : 0.0) - p, p * (1.0 - p), std::max(p, 1.0 - p));
 }
 
 void TokenCertificate::add_sampled_draft(const Categorical& target, const Categorical& draft,

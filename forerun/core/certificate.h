@@ -24,8 +24,11 @@ class TokenCertificate {
  public:
   /// An output; `v` uniform on [0, 1) and used for nothing else (Purpose::kCertificate).
   void add_output(const Categorical& target, Token y, double v);
-  /// An output at a position whose draft, `drafted`, was chosen or searched: f = [y = drafted].
-  void add_point_draft(const Categorical& target, Token drafted, Token y);
+  /// An output at a position whose drafts, distinct, were chosen or searched: f = [y is one].
+  void add_point_drafts(const Categorical& target, std::span<const Token> drafted, Token y);
+  void add_point_draft(const Categorical& target, Token drafted, Token y) {
+    add_point_drafts(target, {&drafted, 1}, y);
+  }
   /// An output at a position whose draft was sampled from `draft`:
   /// f = clip(log((q + 1e-9) / (p + 1e-9)), -5, 5).
   void add_sampled_draft(const Categorical& target, const Categorical& draft, Token y);

@@ -23,8 +23,9 @@ void check_confidence_bin(SequenceId id, std::size_t confidence_bin) {
 }  // namespace
 
 std::span<const std::uint32_t> DraftLength::plan(std::span<const SequencePlan> sequences,
-                                                 std::size_t other_rows) {
+                                                 std::size_t other_rows, std::size_t made) {
   rows_ = sequences.size() + other_rows;
+  made_ = made;
   for (const SequencePlan& sequence : sequences) {
     check_confidence_bin(sequence.id, sequence.confidence_bin);
     if (sequence.deterministic && sequence.origin == Origin::kSampled) {
@@ -111,6 +112,12 @@ void DraftLength::collect(std::span<const SequencePlan> sequences) {
 template <class Each>
 void DraftLength::survivals(const SequencePlan& sequence, const SequenceBias& bias,
                             Each&& each) const {
+  if (!sequence.reach.empty()) {
+    for (std::size_t j = 0; j < std::min(sequence.limit, sequence.reach.size()); ++j) {
+      if (sequence.reach[j] < kLeastSurvival || !each(sequence.reach[j])) return;
+    }
+    return;
+  }
   Acceptance::Along rates = acceptance_.along(sequence.confidence_bin);
   double survival = 1.0;
   for (std::size_t j = 0; j < sequence.limit; ++j) {
@@ -132,6 +139,18 @@ double DraftLength::best_throughput(const SequencePlan& sequence) const {
               best = std::max(best, outputs / round_seconds(1, drafts));
               return true;
             });
+  return best;
+}
+
+double DraftLength::best_throughput(std::span<const double> reach, std::size_t made) const {
+  if (!pass_.known()) return 0.0;
+  // As queried: made whether they are taken or not.
+  const double making = std::max(0.0, draft_.seconds(made) - no_draft_.mean());
+  double outputs = 1.0, best = 1.0 / (round_seconds(1, {}) + making);
+  for (std::size_t n = 1; n <= reach.size(); ++n) {
+    outputs += reach[n - 1];
+    best = std::max(best, outputs / (round_seconds(1, {.deterministic = n}) + making));
+  }
   return best;
 }
 
@@ -199,7 +218,14 @@ void DraftLength::probe(std::span<const SequencePlan> sequences) {
 
 double DraftLength::round_seconds(std::size_t rows, Drafts drafts) const noexcept {
   return pass_.seconds(rows + drafts.all()) + rest_.mean() +
-         std::max(draft_.seconds(drafts.queried), no_draft_.mean());
+         std::max(draft_.seconds(drafts.queried + made_), no_draft_.mean());
+}
+
+bool DraftLength::affords(const SequencePlan& sequence, std::size_t tokens) const {
+  const auto state = sequences_.find(sequence.id);
+  const double saved = state == sequences_.end() ? 0.0 : state->second.saved;
+  if (state != sequences_.end() && !worth_reading(sequence, state->second)) return false;
+  return draft_.seconds(tokens) <= plain_seconds(std::max(0.0, options_.credit + saved));
 }
 
 void DraftLength::observe(std::span<const SequenceOutcome> sequences, const PassSeen& pass) {
@@ -217,6 +243,7 @@ void DraftLength::observe(std::span<const SequenceOutcome> sequences, const Pass
           "point mass would have been kept; leave it empty");
     }
   }
+  made_ = 0;
   pass_.observe(pass.rows, pass.target_seconds);
   rest_.observe(pass.rest_seconds);
   if (pass.read > 0) read_.observe(pass.read_seconds / static_cast<double>(pass.read));
@@ -237,23 +264,25 @@ void DraftLength::observe(std::span<const SequenceOutcome> sequences, const Pass
 void DraftLength::settle(std::span<const SequenceOutcome> sequences) {
   if (sequences.empty()) return;
   rows_ = std::max(rows_, sequences.size());
-  Drafts drafts;
-  for (const SequenceOutcome& seen : sequences) drafts.add(seen.deterministic, seen.drafted);
-  const double output = plain_seconds(1.0);
-  const double plain = round_seconds({});
-  const double checked = round_seconds({.deterministic = drafts.all()});
+  std::size_t drafted = 0, made = 0;
+  for (const SequenceOutcome& seen : sequences) {
+    drafted += seen.drafted;
+    made += seen.made;
+  }
   const auto each = [](double seconds, std::size_t n) {
-    return n > 0 ? seconds / static_cast<double>(n) : 0.0;
+    return n > 0 ? std::max(0.0, seconds) / static_cast<double>(n) : 0.0;
   };
-  const double checking = each(checked - plain, drafts.all());
-  const double making = each(round_seconds(drafts) - checked, drafts.queried);
+  const double output = plain_seconds(1.0);
+  const double checking =
+      each(round_seconds({.deterministic = drafted}) - round_seconds({}), drafted);
+  const double making = each(draft_.seconds(made) - no_draft_.mean(), made);
   for (const SequenceOutcome& seen : sequences) {
     if (seen.done) {
       sequences_.erase(seen.id);
       continue;
     }
     const double spent =
-        static_cast<double>(seen.drafted) * (checking + (seen.deterministic ? 0.0 : making));
+        static_cast<double>(seen.drafted) * checking + static_cast<double>(seen.made) * making;
     const double lost = spent > 0.0 ? spent / output : 0.0;
     const double kept = static_cast<double>(seen.accepted);
     sequences_[seen.id].saved += kept - lost + options_.credit_share * (1.0 + kept);
@@ -261,6 +290,7 @@ void DraftLength::settle(std::span<const SequenceOutcome> sequences) {
 }
 
 void DraftLength::learn(const SequenceOutcome& seen) {
+  if (seen.tree) return;
   SequenceState& sequence = sequences_[seen.id];
   const auto score = [&](std::size_t confidence_bin, std::size_t position, bool kept) {
     sequence.bias.observe(acceptance_.probability(confidence_bin, position), kept);

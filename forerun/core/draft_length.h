@@ -9,7 +9,9 @@
 #include "forerun/core/acceptance.h"
 #include "forerun/core/counterfactual_acceptance.h"
 #include "forerun/core/draft_cost.h"
+#include "forerun/core/hit_rates.h"
 #include "forerun/core/pass_cost.h"
+#include "forerun/core/reach_curve.h"
 #include "forerun/core/sequence_id.h"
 #include "forerun/core/token.h"
 #include "forerun/core/token_rule.h"
@@ -38,6 +40,9 @@ struct SequencePlan {
   Origin origin = Origin::kChosen;  ///< of the draft, if deterministic
   std::size_t unread = 0;           ///< tokens that the drafter has to read before it can draft,
   std::size_t remaining = 0;  ///< outputs the sequence may still have; used only with `unread`
+  /// P(draft j is an output), falling, if the drafter knows it: of the nodes of a tree. Empty: by
+  /// position and confidence_bin, from what was kept before.
+  std::span<const double> reach = {};
 };
 
 /// Result of a round for one sequence.
@@ -46,6 +51,8 @@ struct SequenceOutcome {
   std::size_t confidence_bin = 0;        ///< as planned
   bool deterministic = false;            ///< as planned
   std::size_t drafted = 0;               ///< drafts the pass verified
+  std::size_t made = 0;                  ///< tokens that the drafter made for it
+  bool tree = false;                     ///< planned by `reach`: `observe` learns no acceptance
   std::size_t examined = 0;              ///< of these, examined by the rule
   std::size_t accepted = 0;              ///< drafts kept: examined, or one less
   bool done = false;                     ///< the sequence ended: its statistics are dropped
@@ -53,6 +60,13 @@ struct SequenceOutcome {
   std::size_t draft_confidence_bin = 0;  ///< its confidence_bin,
   Origin draft_origin = Origin::kChosen;
   std::span<const Token> outputs = {};  ///< and the outputs of the round
+};
+
+/// What a drafter of trees learns of its sources, in their order.
+struct TreeKnowledge {
+  std::vector<HitRates> rates;
+  std::vector<ReachCurve>
+      queried;  ///< trees with the drafts of a network, by what was found before
 };
 
 /// Cost of one round.
@@ -110,10 +124,11 @@ class DraftLength {
   /// Number of drafts of each sequence in the next round, at most its limit, in the given order. A
   /// view, valid until the next call.
   /// @param other_rows  rows of the pass that belong to none of them: other sequences', prompts'
+  /// @param made  tokens that the drafter has made for the round already: their time is spent
   /// @throws std::invalid_argument  a confidence_bin out of range, or a sampled draft to be cut to
   /// the plan
   std::span<const std::uint32_t> plan(std::span<const SequencePlan> sequences,
-                                      std::size_t other_rows = 0);
+                                      std::size_t other_rows = 0, std::size_t made = 0);
 
   /// Records a round; its outcomes and its cost may come in separate calls, the other argument
   /// empty. Ignores times that are not finite and positive.
@@ -125,6 +140,20 @@ class DraftLength {
   /// two sources chooses by it. 0 while no pass is known.
   /// @throws std::invalid_argument  a confidence_bin out of range
   double best_throughput(const SequencePlan& sequence) const;
+
+  /// The same of drafts with these probabilities, falling, of which `made` tokens are yet to be
+  /// made.
+  double best_throughput(std::span<const double> reach, std::size_t made) const;
+  bool adaptive() const noexcept { return options_.adaptive; }
+
+  /// Whether the sequence's account covers making `tokens` for it, none of which is kept.
+  bool affords(const SequencePlan& sequence, std::size_t tokens) const;
+  /// Seconds of a round that drafts nothing, and of making `tokens`.
+  double plain_round_seconds() const noexcept { return round_seconds({}); }
+  double making_seconds(std::size_t tokens) const noexcept { return draft_.seconds(tokens); }
+
+  /// What drafters that plan by `reach` have learned.
+  TreeKnowledge& trees() noexcept { return trees_; }
 
   /// Drops the statistics of a sequence that ends without being done.
   void forget(SequenceId id) { sequences_.erase(id); }
@@ -177,9 +206,11 @@ class DraftLength {
   SteadySeconds rest_;
   SteadySeconds read_;  // a token of a drafter's prompt
   Acceptance acceptance_;
+  TreeKnowledge trees_;
   std::unordered_map<SequenceId, SequenceState> sequences_;
 
   std::size_t rows_ = 0;  // of the planned pass without these drafts
+  std::size_t made_ = 0;  // tokens made before the plan
   std::vector<Candidate> candidates_;
   std::vector<std::uint32_t> lengths_;
   std::vector<std::uint64_t> chosen_;

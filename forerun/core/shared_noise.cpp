@@ -72,10 +72,14 @@ struct Race {
 
 }  // namespace
 
-double shared_noise_score(const Categorical& law, Token token, const RngKey& key) noexcept {
+double shared_noise(Token token, const RngKey& key) noexcept {
   const auto t = static_cast<std::uint32_t>(token);
   const std::uint32_t coarse = key.words(Purpose::kSharedNoise, t / 4)[t % 4];
-  return law.log_prob(token) - std::log(exponential(key, t, coarse));
+  return -std::log(exponential(key, t, coarse));
+}
+
+double shared_noise_score(const Categorical& law, Token token, const RngKey& key) noexcept {
+  return law.log_prob(token) + shared_noise(token, key);
 }
 
 NoiseDraw sample_shared_noise(const Categorical& law, const RngKey& key) {

@@ -19,6 +19,10 @@ struct NoiseDraw {
 /// win. Source: Gumbel-max, Maddison et al. 2014, arXiv:1411.0030, section 2.
 NoiseDraw sample_shared_noise(const Categorical& law, const RngKey& key);
 
+/// The Gumbel noise g of one token at this position: a drafter that adds it to its own log q drafts
+/// what the target will choose more often, and changes no output.
+double shared_noise(Token token, const RngKey& key) noexcept;
+
 /// log p + g of one token at this position (nats): the quantity that `sample_shared_noise`
 /// maximises.
 double shared_noise_score(const Categorical& law, Token token, const RngKey& key) noexcept;

@@ -49,6 +49,27 @@ auto coupling(const Rule& rule, const Draft& draft, const Conditional& condition
   }
 }
 
+/// The walk over a tree of deterministic drafts: every output is the target's own draw, and goes on
+/// at the draft that equals it.
+template <SequenceLike Sequence, class Verified, class Draft, class Rule>
+Outcome resolve_tree(Sequence& sequence, std::size_t index, const Verified& verified,
+                     const Draft& draft, const Rule& rule) {
+  Outcome out{.drafted = static_cast<std::uint32_t>(draft.size())};
+  std::int32_t at = -1;
+  for (bool more = true; more;) {
+    const auto output =
+        rule.draw(verified.at(index, static_cast<std::size_t>(at + 1)), sequence.key());
+    out.examined += draft.continues(at) ? 1 : 0;
+    at = draft.following(at, output);
+    if (at >= 0) out.path.push_back(at);
+    more = sequence.push(output) && at >= 0;
+    ++out.emitted;
+  }
+  out.accepted = static_cast<std::uint32_t>(out.path.size());
+  sequence.next_round();
+  return out;
+}
+
 /// Couples the draft of a sequence with its verified conditionals: outputs up to the first
 /// rejection, or one more than was drafted. A rule that decides over the whole draft does so first;
 /// the walk over the draft's steps then follows its decision. Conditionals are asked for as needed.
@@ -56,6 +77,9 @@ auto coupling(const Rule& rule, const Draft& draft, const Conditional& condition
 template <SequenceLike Sequence, class Verified, class Draft, class Rule>
 Outcome resolve(Sequence& sequence, std::size_t index, const Verified& verified, const Draft& draft,
                 const Rule& rule) {
+  if constexpr (requires { draft.tree(); }) {
+    if (draft.tree()) return resolve_tree(sequence, index, verified, draft, rule);
+  }
   Outcome out{.drafted = static_cast<std::uint32_t>(draft.size())};
   const auto conditional = [&](std::size_t step) -> decltype(auto) {
     return verified.at(index, step);

@@ -1,5 +1,7 @@
 #pragma once
 
+#include <algorithm>
+#include <cstddef>
 #include <cstdint>
 #include <functional>
 #include <optional>
@@ -23,13 +25,36 @@ enum class Origin : std::uint8_t {
 /// The drafted tokens of one sequence and one round.
 struct TokenDraft {
   std::vector<Token> tokens;
+  /// Of a tree: the token that each one follows, an earlier one, or -1, the text. Empty: a chain.
+  /// Trees are deterministic drafts.
+  std::vector<std::int32_t> parents = {};
   std::vector<Categorical>
       laws;  ///< one a token, or none if the origin is kChosen; views of the drafter's rows
   Origin origin = Origin::kChosen;
+  /// Of drafts ranked by the noise that decides the outputs: the token that was likeliest without
+  /// it as the first output. Only that one may be judged by a certificate.
+  std::optional<Token> without_noise = {};
   std::uint8_t confidence_bin =
       0;  ///< 0 to 7: the drafter's estimate of its acceptance before any token
 
   std::size_t size() const noexcept { return tokens.size(); }
+  bool tree() const noexcept { return !parents.empty(); }
+  /// The token that drafted token `i` follows; -1 the text.
+  std::int32_t parent(std::size_t i) const noexcept {
+    return tree() ? parents[i] : static_cast<std::int32_t>(i) - 1;
+  }
+  /// The drafted token equal to `token` that follows token `after`, -1 the text; -1 if none does.
+  std::int32_t following(std::int32_t after, Token token) const noexcept {
+    for (std::size_t i = static_cast<std::size_t>(after + 1); i < tokens.size(); ++i) {
+      if (parent(i) == after && tokens[i] == token) return static_cast<std::int32_t>(i);
+    }
+    return -1;
+  }
+  /// Whether any drafted token follows it.
+  bool continues(std::int32_t after) const noexcept {
+    if (!tree()) return static_cast<std::size_t>(after + 1) < tokens.size();
+    return std::find(parents.begin() + after + 1, parents.end(), after) != parents.end();
+  }
 };
 
 /// A rule for tokens, as the loop applies it.

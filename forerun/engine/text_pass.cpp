@@ -20,8 +20,14 @@ void TextPass::verify(Text& text, const TokenDraft& draft) {
       text.sequence.tokens().subspan(static_cast<std::size_t>(text.cache->length()));
   Item item{.text = &text,
             .tokens = {pending.begin(), pending.end()},
+            .parents = {},
             .scored = static_cast<std::int64_t>(draft.size()) + 1,
             .first = text.cache->length()};
+  if (draft.tree()) {
+    const auto before = static_cast<std::int32_t>(pending.size());
+    for (std::int32_t i = 0; i < before; ++i) item.parents.push_back(i - 1);
+    for (const std::int32_t parent : draft.parents) item.parents.push_back(before + parent);
+  }
   item.tokens.insert(item.tokens.end(), draft.tokens.begin(), draft.tokens.end());
   rows_ += static_cast<std::int64_t>(item.tokens.size());
   items_.push_back(std::move(item));
@@ -32,6 +38,7 @@ void TextPass::read(Text& text, std::int64_t tokens) {
                                                     static_cast<std::size_t>(tokens));
   items_.push_back({.text = &text,
                     .tokens = {piece.begin(), piece.end()},
+                    .parents = {},
                     .scored = 0,
                     .first = text.cache->length()});
   rows_ += tokens;
@@ -40,9 +47,13 @@ void TextPass::read(Text& text, std::int64_t tokens) {
 std::size_t TextPass::bytes() const {
   std::size_t sum = 0;
   for (const Item& item : items_) {
-    sum += item.text->cache->bytes_to_reserve(static_cast<std::int64_t>(item.tokens.size()));
+    sum += item.text->cache->bytes_to_reserve(plan_of(item));
   }
   return sum;
+}
+
+RowPlan TextPass::plan_of(const Item& item) const {
+  return RowPlan::of(static_cast<std::int64_t>(item.tokens.size()), item.parents, {});
 }
 
 void TextPass::drop(const Text& text) {
@@ -73,7 +84,8 @@ void TextPass::run(const DecoderLm& model) {
     spans.push_back({.cache = &*item.text->cache,
                      .tokens = item.tokens,
                      .scored = item.scored,
-                     .states = keeps ? item.states.data() : nullptr});
+                     .states = keeps ? item.states.data() : nullptr,
+                     .parents = item.parents});
   }
   logits_ = forward(model, spans, kept_);
   for (Item& item : items_) gather(item, hidden_);
@@ -94,6 +106,26 @@ void TextPass::gather(Item& item, std::int64_t hidden) const {
       const float* from = item.states.data() + (row * kept_.size() + at) * width;
       item.gathered.insert(item.gathered.end(), from, from + width);
     }
+  }
+}
+
+void TextPass::keep(Text& text, const Outcome& outcome) {
+  // The newest output was not part of the pass: its keys and values come with the next one.
+  const auto kept = static_cast<std::int64_t>(text.sequence.tokens().size()) - 1;
+  Item& item = const_cast<Item&>(item_of(text));
+  if (item.parents.empty()) return text.cache->truncate(kept);
+  const auto before = static_cast<std::int32_t>(item.tokens.size() - outcome.drafted);
+  std::vector<std::int32_t> path;
+  for (std::int32_t i = 0; i < before; ++i) path.push_back(i);
+  for (const std::int32_t draft : outcome.path) path.push_back(before + draft);
+  text.cache->keep(path);
+  text.cache->truncate(kept);
+  std::vector<float>& states = item.gathered.empty() ? item.states : item.gathered;
+  if (states.empty()) return;
+  const auto width = static_cast<std::ptrdiff_t>(states.size() / item.tokens.size());
+  for (std::size_t i = 0; i < path.size(); ++i) {  // rows move down
+    const auto from = states.begin() + path[i] * width;
+    std::copy(from, from + width, states.begin() + static_cast<std::ptrdiff_t>(i) * width);
   }
 }
 

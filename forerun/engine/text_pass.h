@@ -27,6 +27,9 @@ class TextPass {
   double seconds() const noexcept { return seconds_; }
   /// The part of them that belongs to pieces of prompts, by rows.
   double reading_seconds() const;
+  /// Keeps the rows of a text that became part of it: its newest token and the accepted drafts.
+  /// Keys, values and hidden states of the others are dropped.
+  void keep(Text& text, const Outcome& outcome);
   /// The verified rows of a text, for VerifiedTokens with `logits()`.
   VerifiedRows verified(const Text& text) const;
   const at::Tensor& logits() const noexcept { return logits_; }
@@ -47,13 +50,15 @@ class TextPass {
   struct Item {
     Text* text;
     std::vector<Token> tokens;
-    std::int64_t scored;  // 0: a piece of a prompt
-    std::int64_t first;   // position of the first row
+    std::vector<std::int32_t> parents;  // of a tree
+    std::int64_t scored;                // 0: a piece of a prompt
+    std::int64_t first;                 // position of the first row
     std::int64_t first_logits = 0;
     std::vector<float> states;    // [rows, all blocks * hidden]
     std::vector<float> gathered;  // [rows, the drafter's blocks * hidden], if they are not all
   };
   const Item& item_of(const Text& text) const;
+  RowPlan plan_of(const Item& item) const;
   void gather(Item& item, std::int64_t hidden) const;
 
   std::vector<Item> items_;

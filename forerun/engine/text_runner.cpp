@@ -203,7 +203,7 @@ void TextRunner::learn_pieces(const TextPass& pass, double seconds) {
 }
 
 // @param texts  that the pass verified, of all groups
-void TextRunner::resolve(Group& group, const TextPass& pass, std::size_t texts,
+void TextRunner::resolve(Group& group, TextPass& pass, std::size_t texts,
                          std::vector<Event>& events) {
   if (group.texts.empty()) return;
   const auto start = Clock::now();
@@ -221,8 +221,7 @@ void TextRunner::resolve(Group& group, const TextPass& pass, std::size_t texts,
       group.outcomes.push_back({});
       group.errors[i] = e.what();
     }
-    // The newest output was not part of the pass: its keys and values come with the next one.
-    text.cache->truncate(static_cast<std::int64_t>(text.sequence.tokens().size()) - 1);
+    pass.keep(text, group.outcomes.back());
   }
   group.seconds.target = (pass.seconds() - pass.reading_seconds()) * static_cast<double>(n) /
                          static_cast<double>(texts);
@@ -271,7 +270,8 @@ void TextRunner::report(Group& group, std::size_t index, const VerifiedTokens& v
   if (const auto count = text.request.log_probabilities) {
     const auto outputs = text.sequence.outputs().last(group.outcomes[index].emitted);
     for (std::size_t j = 0; j < outputs.size(); ++j) {
-      events.emplace_back(token_output(text.id, outputs[j], verified.raw(index, j), *count));
+      events.emplace_back(token_output(
+          text.id, outputs[j], verified.raw(index, group.outcomes[index].decided_by(j)), *count));
     }
   }
   if (text.sequence.done()) return finish(text, events);

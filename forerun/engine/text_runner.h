@@ -83,7 +83,7 @@ class TextRunner final : public Runner {
   void make_room(TextPass& pass, std::vector<Group>& groups, std::vector<Event>& events);
   void wait(Text& text, std::vector<Event>& events);
   void pause(Text& text, std::vector<Event>& events);
-  void resolve(Group& group, const TextPass& pass, std::size_t texts, std::vector<Event>& events);
+  void resolve(Group& group, TextPass& pass, std::size_t texts, std::vector<Event>& events);
   void learn(Group& group, const TextRound& round, const TextPass& pass);
   void report(Group& group, std::size_t index, const VerifiedTokens& verified,
               std::vector<Event>& events);

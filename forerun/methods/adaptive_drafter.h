@@ -85,6 +85,7 @@ class AdaptiveDrafter {
                            .confidence_bin = plans_[at].confidence_bin,
                            .deterministic = plans_[at].deterministic,
                            .drafted = out.drafted,
+                           .made = plans_[at].deterministic ? 0 : out.drafted,
                            .examined = out.examined,
                            .accepted = out.accepted,
                            .done = sequence.done()};
@@ -96,7 +97,7 @@ class AdaptiveDrafter {
       }
       seen_.push_back(seen);
       pass.rows += out.drafted;
-      if (!plans_[at].deterministic) pass.drafted += out.drafted;
+      pass.drafted += seen_.back().made;
     }
     if constexpr (Sequence::kReusesNoise) {
       control_.observe(seen_, {});

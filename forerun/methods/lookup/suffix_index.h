@@ -24,6 +24,9 @@ class SuffixIndex {
   /// least two tokens; the most recent among equals. Checks at most 256 occurrences and compares 64
   /// tokens.
   Match longest(std::span<const Token> text) const;
+  /// Earlier occurrences of the end of `text`, the most recent first: at most 64 of at least two
+  /// tokens; without any, at most 16 of the last token.
+  std::vector<Match> all(std::span<const Token> text) const;
 
  private:
   static std::uint64_t pair(Token a, Token b) noexcept {
@@ -33,6 +36,8 @@ class SuffixIndex {
   std::unordered_map<std::uint64_t, std::int32_t> last_;  // token pair -> index of its second token
   std::vector<std::int32_t>
       previous_;  // by index of the second token: the previous occurrence, or -1
+  std::unordered_map<Token, std::int32_t> last_token_;  // token -> its last index
+  std::vector<std::int32_t> previous_token_;            // the same of single tokens
 };
 
 }  // namespace forerun

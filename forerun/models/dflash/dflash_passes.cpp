@@ -80,10 +80,23 @@ DFlashPasses::DFlashPasses(const DFlash& m) : config_(m.config) {
                    ids.const_data_ptr<std::int64_t>() + ids.numel());
   }
   if (m.markov_w1.defined()) markov_w1_ = m.markov_w1.detach().to(at::kFloat).contiguous();
+  if (m.markov_w2.defined()) markov_rows_ = m.markov_w2.detach().to(at::kFloat).contiguous();
   if (m.confidence_weight.defined()) {
     const at::Tensor w = m.confidence_weight.detach().to(at::kFloat).contiguous();
     confidence_.assign(w.const_data_ptr<float>(), w.const_data_ptr<float>() + w.numel());
     confidence_.push_back(m.confidence_bias.item<float>());
+  }
+}
+
+void DFlashPasses::add_markov(Token previous, std::span<const std::int32_t> ids,
+                              std::span<float> add) const {
+  const std::int64_t rank = config_.markov_rank;
+  const float* from = markov_w1_.const_data_ptr<float>() + previous * rank;
+  for (std::size_t i = 0; i < ids.size(); ++i) {
+    const float* to = markov_rows_.const_data_ptr<float>() + ids[i] * rank;
+    float sum = 0.0F;
+    for (std::int64_t r = 0; r < rank; ++r) sum += from[r] * to[r];
+    add[i] += sum;
   }
 }
 

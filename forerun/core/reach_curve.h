@@ -1,0 +1,43 @@
+#pragma once
+
+#include <algorithm>
+#include <array>
+#include <cstddef>
+#include <span>
+#include <vector>
+
+namespace forerun {
+
+/// What trees of a drafter are like before one is made: the mean probability of reaching the best
+/// node, the second best, and so on, of recent trees.
+class ReachCurve {
+ public:
+  static constexpr std::size_t kNodes = 32;
+
+  /// @param reach  of a tree's nodes, falling
+  void observe(std::span<const double> reach) noexcept {
+    seen_ = std::min(seen_ + 1.0, kMost);
+    for (std::size_t i = 0; i < kNodes; ++i) {
+      mean_[i] += ((i < reach.size() ? reach[i] : 0.0) - mean_[i]) / seen_;
+    }
+  }
+  bool known() const noexcept { return seen_ > 0.0; }
+  /// Falling; each mean times `scale`, at most 1.
+  std::vector<double> scaled(double scale) const {
+    std::vector<double> out;
+    for (const double reach : mean_) out.push_back(std::min(1.0, scale * reach));
+    return out;
+  }
+  double sum() const noexcept {
+    double all = 0.0;
+    for (const double reach : mean_) all += reach;
+    return all;
+  }
+
+ private:
+  static constexpr double kMost = 64.0;  // trees
+  std::array<double, kNodes> mean_{};
+  double seen_ = 0.0;
+};
+
+}  // namespace forerun

@@ -1,0 +1,251 @@
+#include "forerun/methods/tree/tree_drafter.h"
+
+#include <algorithm>
+#include <utility>
+
+#include "forerun/methods/draft_budget.h"
+
+namespace forerun {
+namespace {
+
+constexpr double kLeastReach = 0.03;   // a row costs more than such a node gives
+constexpr double kProbeShare = 0.01;   // of the time, for runs of the network that only test it
+constexpr double kScaleMemory = 16.0;  // trees
+
+// How good the drafts are that were found before the network runs.
+std::size_t situation_of(const TokenTree& tree) {
+  if (tree.size() == 0) return 0;
+  const double best = tree.node(1).reach;
+  return best < 0.25 ? 1 : best < 0.5 ? 2 : best < 0.8 ? 3 : 4;
+}
+constexpr std::size_t kSituations = 5;
+
+}  // namespace
+
+TreeDrafter::TreeDrafter(std::vector<std::unique_ptr<TreeSource>> found,
+                         std::unique_ptr<NetworkSource> network, DraftLength control,
+                         std::size_t max_draft)
+    : found_(std::move(found)),
+      network_(std::move(network)),
+      control_(std::move(control)),
+      max_draft_(max_draft),
+      adaptive_(control_.adaptive()) {
+  TreeKnowledge& known = control_.trees();
+  const std::vector<TreeSource*> all = sources();
+  for (std::size_t i = known.rates.size(); i < all.size(); ++i) {
+    known.rates.push_back(all[i]->rates());
+  }
+  known.queried.resize(kSituations);
+}
+
+std::vector<TreeSource*> TreeDrafter::sources() const {
+  std::vector<TreeSource*> out;
+  for (const auto& source : found_) out.push_back(source.get());
+  if (network_) out.push_back(network_.get());
+  return out;
+}
+
+std::span<const std::int64_t> TreeDrafter::features() const {
+  return network_ ? network_->features() : std::span<const std::int64_t>();
+}
+std::int64_t TreeDrafter::state_width() const { return network_ ? network_->state_width() : 0; }
+
+// The candidates of a source after the newest node, with what was learned of them.
+void TreeDrafter::fill(TreeSource& source, std::size_t index, const Text& text,
+                       std::vector<TreeChild>& out) {
+  const HitRates& rates = control_.trees().rates[index];
+  const std::size_t from = out.size();
+  source.children(out);
+  for (std::size_t i = from; i < out.size(); ++i) {
+    out[i].source = static_cast<std::uint8_t>(index);
+    out[i].probability = text.bias[index].apply(rates.probability(out[i].cell));
+  }
+}
+
+TokenTree TreeDrafter::grow(const TokenSequence& sequence, bool queried) {
+  const Text& text = texts_[sequence.id()];
+  const std::vector<TreeSource*> all = sources();
+  std::vector<std::size_t> used;
+  for (std::size_t i = 0; i < (queried ? all.size() : found_.size()); ++i) {
+    if (all[i]->begin(sequence)) used.push_back(i);
+  }
+  const TokenTree::Limits limits{.nodes = draft_budget(sequence, max_draft_) > 0 ? max_draft_ : 0,
+                                 .depth = draft_budget(sequence, max_draft_),
+                                 .least = adaptive_ ? kLeastReach : 0.0};
+  return TokenTree::grow(limits, [&](const TokenTree& tree, std::size_t node) {
+    std::vector<TreeChild> children;
+    for (const std::size_t i : used) {
+      if (node != TokenTree::kRoot) all[i]->add(tree.node(node).parent, tree.node(node).token);
+      fill(*all[i], i, text, children);
+    }
+    return children;
+  });
+}
+
+std::vector<TokenDraft> TreeDrafter::propose(std::span<TokenSequence* const> sequences,
+                                             std::size_t other_rows) {
+  planned_.clear();
+  made_ = 0;
+  for (const TokenSequence* sequence : sequences) {
+    Planned planned{.id = sequence->id(), .tree = grow(*sequence, false)};
+    planned.reach = planned.tree.reaches();
+    planned.situation = situation_of(planned.tree);
+    planned_.push_back(std::move(planned));
+  }
+  if (network_) query(sequences, to_query(sequences));
+  std::vector<SequencePlan> plans;
+  for (const Planned& planned : planned_) {
+    plans.push_back({.id = planned.id,
+                     .limit = planned.reach.size(),
+                     .deterministic = true,
+                     .reach = planned.reach});
+  }
+  const auto lengths = control_.plan(plans, other_rows, made_);
+  std::vector<TokenDraft> drafts;
+  for (std::size_t i = 0; i < sequences.size(); ++i) {
+    drafts.push_back(planned_[i].tree.draft(lengths[i]));
+  }
+  return drafts;
+}
+
+// The sequences for which the network runs.
+std::vector<std::size_t> TreeDrafter::to_query(std::span<TokenSequence* const> sequences) {
+  std::vector<std::size_t> which, possible;
+  for (std::size_t i = 0; i < sequences.size(); ++i) {
+    if (draft_budget(*sequences[i], max_draft_) == 0 || !network_->state(*sequences[i]).ready) {
+      continue;
+    }
+    possible.push_back(i);
+    if (!adaptive_ || query_pays(*sequences[i], planned_[i])) which.push_back(i);
+  }
+  if (!which.empty()) {
+    since_query_ = 0;
+    unqueried_seconds_ = 0.0;
+    probe_after_ = std::max(kFirstProbe, probe_after_ / 2);
+  } else if (!possible.empty() && probe_due()) {
+    which.push_back(possible[control_.report().probes % possible.size()]);
+  }
+  return which;
+}
+
+// Whether the expected outputs a second are higher with a run of the network.
+bool TreeDrafter::query_pays(const TokenSequence& sequence, const Planned& planned) {
+  const NetworkSource::State state = network_->state(sequence);
+  const SequencePlan plan{.id = sequence.id(),
+                          .limit = ReachCurve::kNodes,
+                          .unread = state.unread,
+                          .remaining = sequence.remaining()};
+  if (!control_.affords(plan, network_->made())) return false;
+  const ReachCurve& curve = control_.trees().queried[planned.situation];
+  if (!curve.known()) return true;
+  const std::vector<double> expected = curve.scaled(texts_[sequence.id()].scale);
+  return control_.best_throughput(expected, network_->made()) >
+         control_.best_throughput(planned.reach, 0);
+}
+
+bool TreeDrafter::probe_due() {
+  ++since_query_;
+  unqueried_seconds_ += control_.plain_round_seconds();
+  if (since_query_ < probe_after_ ||
+      kProbeShare * unqueried_seconds_ < control_.making_seconds(network_->made())) {
+    return false;
+  }
+  since_query_ = 0;
+  unqueried_seconds_ = 0.0;
+  probe_after_ = std::min(2 * probe_after_, kLastProbe);
+  return true;
+}
+
+void TreeDrafter::query(std::span<TokenSequence* const> sequences,
+                        std::span<const std::size_t> which) {
+  if (which.empty()) return;
+  std::vector<const TokenSequence*> queried;
+  for (const std::size_t i : which) queried.push_back(sequences[i]);
+  network_->query(queried);
+  for (const std::size_t i : which) {
+    Planned& planned = planned_[i];
+    if (!network_->begin(*sequences[i])) continue;
+    made_ += network_->made();
+    planned.queried = true;
+    planned.tree = grow(*sequences[i], true);
+    planned.reach = planned.tree.reaches();
+    ReachCurve& curve = control_.trees().queried[planned.situation];
+    double sum = 0.0;
+    for (const double reach : planned.reach) sum += reach;
+    if (curve.known() && curve.sum() > 0.0) {
+      double& scale = texts_[planned.id].scale;
+      scale += (std::clamp(sum / curve.sum(), 0.25, 4.0) - scale) / kScaleMemory;
+    }
+    curve.observe(planned.reach);
+  }
+}
+
+void TreeDrafter::read(const TokenSequence& sequence, const HiddenStates& states) {
+  if (network_) network_->read(sequence, states);
+}
+
+void TreeDrafter::observe(const TextRound& round) {
+  if (!network_) return;
+  for (std::size_t i = 0; i < round.sequences.size(); ++i) {
+    network_->observe(*round.sequences[i], round.verified.states(i));
+  }
+}
+
+void TreeDrafter::judge(const TokenSequence& sequence, const Planned& planned,
+                        const Outcome& outcome) {
+  Text& text = texts_[sequence.id()];
+  TreeKnowledge& known = control_.trees();
+  planned.tree.judge(sequence.tokens().last(outcome.emitted),
+                     [&](const TreeChild& child, bool hit) {
+                       HitRates& rates = known.rates[child.source];
+                       text.bias[child.source].observe(rates.probability(child.cell), hit);
+                       rates.observe(child.cell, hit);
+                     });
+  for (SequenceBias& bias : text.bias) bias.next_round();
+}
+
+void TreeDrafter::learn(const TextRound& round, const Timings& seconds, std::size_t other_rows) {
+  PassSeen pass{.rows = round.sequences.size() + other_rows,
+                .target_seconds = seconds.target,
+                .drafted = made_,
+                .drafter_seconds = seconds.drafter,
+                .rest_seconds = seconds.rest};
+  if (network_) {
+    const Prefilled now = network_->prefilled();
+    pass.read = now.tokens - prefilled_.tokens;
+    pass.read_seconds = now.seconds - prefilled_.seconds;
+    pass.drafter_seconds -= pass.read_seconds;
+    prefilled_ = now;
+  }
+  std::vector<SequenceOutcome> seen;
+  for (std::size_t i = 0, at = 0; i < round.sequences.size(); ++i, ++at) {
+    const TokenSequence& sequence = *round.sequences[i];
+    const Outcome& out = round.outcomes[i];
+    // Sequences that were planned may have left the round.
+    while (planned_[at].id != sequence.id()) ++at;
+    judge(sequence, planned_[at], out);
+    seen.push_back({.id = sequence.id(),
+                    .deterministic = true,
+                    .drafted = out.drafted,
+                    .made = planned_[at].queried ? network_->made() : 0,
+                    .tree = true,
+                    .examined = out.examined,
+                    .accepted = out.accepted,
+                    .done = sequence.done()});
+    pass.rows += out.drafted;
+    if (sequence.done()) texts_.erase(sequence.id());
+  }
+  control_.observe(seen, pass);
+}
+
+void TreeDrafter::forget(SequenceId id) {
+  for (TreeSource* source : sources()) source->forget(id);
+  control_.forget(id);
+  texts_.erase(id);
+}
+
+bool TreeDrafter::share(SequenceId from, SequenceId to, std::int64_t positions) {
+  return network_ ? network_->share(from, to, positions) : true;
+}
+
+}  // namespace forerun

@@ -1,0 +1,55 @@
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <span>
+#include <vector>
+
+#include "forerun/core/sequence.h"
+#include "forerun/core/token_tree.h"
+#include "forerun/methods/prefilled.h"
+#include "forerun/methods/text/verified_tokens.h"
+
+namespace forerun {
+
+/// A source of drafts for trees: for every node it says which tokens may follow. The trees of a
+/// round are grown one after another; for each, `begin`, then in turn `children` of the newest node
+/// (the root first) and `add` of the next.
+class TreeSource {
+ public:
+  virtual ~TreeSource() = default;
+
+  /// Of all its cells, with nothing learned.
+  virtual HitRates rates() const = 0;
+  /// @return  false: it has nothing for this sequence in this round
+  virtual bool begin(const TokenSequence& sequence) = 0;
+  /// @param parent, node  as in TokenTree
+  virtual void add(std::size_t parent, Token token) = 0;
+  /// Appends the candidates after the newest node: tokens and cells.
+  virtual void children(std::vector<TreeChild>& out) = 0;
+  virtual void forget(SequenceId id) = 0;
+};
+
+/// A source that runs a network for a tree.
+class NetworkSource : public TreeSource {
+ public:
+  /// Tokens that a run makes for one sequence: what its cost counts.
+  virtual std::size_t made() const = 0;
+  /// Whether it can draft for the sequence, and what it has to read before.
+  struct State {
+    bool ready = false;
+    std::size_t unread = 0;
+  };
+  virtual State state(const TokenSequence& sequence) const = 0;
+  /// Runs the network for sequences that are ready; `begin` is true of those that got drafts.
+  virtual void query(std::span<const TokenSequence* const> sequences) = 0;
+  virtual Prefilled prefilled() const = 0;
+
+  virtual std::span<const std::int64_t> features() const = 0;
+  virtual std::int64_t state_width() const = 0;
+  virtual void read(const TokenSequence& sequence, const HiddenStates& states) = 0;
+  virtual void observe(const TokenSequence& sequence, const HiddenStates& states) = 0;
+  virtual bool share(SequenceId from, SequenceId to, std::int64_t positions) = 0;
+};
+
+}  // namespace forerun
