@@ -13,6 +13,7 @@
 
 #include "forerun/common.h"
 #include "forerun/core/certificate_report.h"
+#include "forerun/core/rule.h"
 #include "forerun/core/statistics.h"
 #include "forerun/formats/image.h"
 
@@ -93,7 +94,8 @@ struct ImageOptions {
   bool two_calls = false;  ///< a separate pass before drafting, as the published methods count
   /// Predictions are corrected by the target's output for discarded states. False: as published.
   bool reuse = true;
-  /// INEXACT if not empty: FREE (relax), by transition; see `relaxed_profile`.
+  Rule rule = Rule::kMaximal;  ///< kMaximal: reflection; or kBlock
+  /// INEXACT if not empty: FREE (relax), by transition; see `relaxed_profile`. With kMaximal.
   std::vector<double> relaxation;
   std::string vae;       ///< folder of the decoder, for models of latents
   bool pictures = true;  ///< false: values alone are kept, which needs no decoder

@@ -103,7 +103,8 @@ Counterfactuals check_counterfactuals(const DiffusionModel& model, const ImageDr
     DecisionWatch watch({place});
     ImageSampling sampling(
         model, drafter, labels.subspan(place.first - options.first, 1), one,
-        {.resample = ImageRequest::Resample{place.second, ~options.seed}, .each = std::ref(watch)});
+        {.resample = ImageRequest::Resample{place.second, ~options.seed, decision.kept},
+         .each = std::ref(watch)});
     const auto go_on = [&] { return !watch.complete() && (!listener.go_on || listener.go_on()); };
     sampling.run({.go_on = go_on});
     if (!watch.complete()) break;  // interrupted
@@ -127,19 +128,19 @@ ImageCertificate certify_images(const DiffusionModel& model, const ImageDrafter&
   std::map<std::uint32_t, DecidingDrafts> drafts;
   double variance = 0.0;
   std::optional<ImageJudge> judge;
+  const LatentRule* rule = nullptr;
   DecisionWatch watch(seeded_places(options.seed, options.first, labels.size(),
                                     static_cast<std::size_t>(options.steps),
                                     options.fixed_draft ? counterfactuals : 0));
   const auto each = [&](const ImageSampling::Round& round) {
     watch(round);
-    for (const ExaminedDraft& d : examined_drafts(round)) {
+    for (const ExaminedDraft& d : examined_drafts(round, *rule)) {
       const LatentSample& sample = *round.sequences[d.sample];
       const std::size_t first = sample.step() - round.outcomes[d.sample].emitted;
       drafts[sample.request()][d.step] = {round.drafts[d.sample].means[d.step - first], d.delta};
-      const double keeps = 2.0 * normal_cdf(-0.5 * d.delta);
       out.kept += d.kept ? 1 : 0;
-      out.expected += keeps;
-      variance += keeps * (1.0 - keeps);
+      out.expected += d.keeps;
+      variance += d.keeps * (1.0 - d.keeps);
     }
     for (LatentSample* sample : round.sequences) {
       if (!sample->done()) continue;
@@ -149,7 +150,8 @@ ImageCertificate certify_images(const DiffusionModel& model, const ImageDrafter&
     }
   };
   ImageSampling sampling(model, drafter, labels, options, {.keep_states = true, .each = each});
-  judge.emplace(sampling.runner().target(), sampling.rule(), out, listener.go_on);
+  rule = &sampling.rule();
+  judge.emplace(sampling.runner().target(), *rule, out, listener.go_on);
   out.interrupted = !sampling.run(listener);
   for (const LatentSample* sample : sampling.runner().samples()) {
     judge->judge(*sample, drafts[sample->request()]);

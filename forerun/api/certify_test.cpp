@@ -58,7 +58,7 @@ TEST(Certify, DeterministicDraftsAreCertifiedByEquality) {
   const auto certified = [&](const Drafter& d, const GenerateOptions& o) {
     return certify(tiny(), d, prompts, 120, 60, o);
   };
-  for (const Rule rule : {Rule::kMaximal, Rule::kMatch}) {
+  for (const Rule rule : {Rule::kMaximal, Rule::kBlock, Rule::kMatch}) {
     GenerateOptions o = options(rule, 0.9);
     EXPECT_TRUE(certified(lookup, o).deterministic);
     EXPECT_TRUE(certified(lookup, o).passed());

@@ -78,8 +78,10 @@ struct ExaminedDraft {
   std::size_t step;    ///< transition
   bool kept;
   double delta;  ///< distance of the means, in sigmas
+  double keeps;  ///< probability that an exact rule of this kind keeps it
 };
 /// Those of a round, in the order of its samples.
-std::vector<ExaminedDraft> examined_drafts(const ImageSampling::Round& round);
+std::vector<ExaminedDraft> examined_drafts(const ImageSampling::Round& round,
+                                           const LatentRule& rule);
 
 }  // namespace forerun

@@ -60,7 +60,7 @@ struct Images {
 bool alike(const ImageOptions& a, const ImageOptions& b) {
   const auto shared = [](const ImageOptions& o) {
     return std::tie(o.steps, o.guidance, o.guided_channels, o.variance_share, o.eta, o.max_draft,
-                    o.fixed_draft, o.two_calls, o.reuse, o.relaxation);
+                    o.fixed_draft, o.two_calls, o.reuse, o.rule, o.relaxation);
   };
   return shared(a) == shared(b);
 }

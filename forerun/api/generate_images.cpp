@@ -98,6 +98,12 @@ void check_images(const DiffusionModel& model, std::span<const std::int64_t> lab
         "two calls a round are for comparing with papers: give a fixed number of drafts "
         "(fixed_draft)");
   }
+  if (o.rule != Rule::kMaximal && (o.rule != Rule::kBlock || !o.relaxation.empty())) {
+    throw UsageError(
+        fmt::format("rule {}: images are sampled by maximal, block, or maximal with a "
+                    "relaxation",
+                    name_of(o.rule)));
+  }
   if (!o.relaxation.empty() && o.relaxation.size() != static_cast<std::size_t>(o.steps)) {
     throw UsageError(fmt::format("a profile of {} steps, for {} steps of sampling: make one",
                                  o.relaxation.size(), o.steps));
@@ -111,7 +117,7 @@ ImageSetting image_setting(const DiffusionModel& model, const ImageDrafter& draf
                            const ImageOptions& o) {
   return {.model = guided_model(model, o),
           .schedule = schedule_of(o),
-          .rule = o.relaxation.empty() ? LatentRule() : LatentRule(o.relaxation),
+          .rule = o.rule == Rule::kBlock ? LatentRule::block() : LatentRule(o.relaxation),
           .predictor = impl_of(drafter).predictor,
           .calls = o.two_calls ? TargetCalls::kTwo : TargetCalls::kOne,
           .reuse = o.reuse,
@@ -168,24 +174,24 @@ bool ImageSampling::run(const ImageListener& listener) {
   return true;
 }
 
-std::vector<ExaminedDraft> examined_drafts(const ImageSampling::Round& round) {
+std::vector<ExaminedDraft> examined_drafts(const ImageSampling::Round& round,
+                                           const LatentRule& rule) {
   std::vector<ExaminedDraft> out;
   for (std::size_t i = 0; i < round.sequences.size(); ++i) {
     const Outcome& o = round.outcomes[i];
     const std::size_t first = round.sequences[i]->step() - o.emitted;
+    const auto conditional = [&](std::size_t step) { return round.verified.at(i, step); };
+    const auto keeps = rule.keeps(round.drafts[i], conditional, o.examined);
     for (std::size_t j = round.drafts[i].given; j < o.examined; ++j) {
-      const Gaussian target = round.verified.at(i, j);
-      const Latent& draft = round.drafts[i].means[j];
-      double squares = 0.0;
-      for (std::size_t d = 0; d < draft.size(); ++d) {
-        const double off = static_cast<double>(draft[d]) - static_cast<double>(target.mean[d]);
-        squares += off * off;
-      }
-      const double delta = std::sqrt(squares) / target.sigma;
+      const Gaussian target = conditional(j);
+      const LatentDraft& draft = round.drafts[i];
+      const double delta =
+          gaussian_step(target, {draft.means[j], target.sigma}, draft.values[j]).delta;
       out.push_back({.sample = i,
                      .step = first + j,
                      .kept = j < o.accepted,
-                     .delta = std::isnan(delta) ? std::numeric_limits<double>::infinity() : delta});
+                     .delta = delta,
+                     .keeps = keeps[j]});
     }
   }
   return out;
@@ -221,17 +227,18 @@ ImageRun generate_images(const DiffusionModel& model, const ImageDrafter& drafte
   const bool drafts = impl_of(drafter).predictor != nullptr;
   const bool traced = options.trace && options.pictures;
   const DdpmSchedule* schedule = nullptr;
+  const LatentRule* rule = nullptr;
   const auto each = [&](const ImageSampling::Round& round) {
     if (traced) trace_round(round, options.first, out.trace);
     for (const Outcome& o : round.outcomes) {
       // A round of two calls that had nothing left to draft made one.
       out.calls += options.two_calls && drafts && o.drafted > 0 ? 2 : 1;
     }
-    for (const ExaminedDraft& d : examined_drafts(round)) {
+    for (const ExaminedDraft& d : examined_drafts(round, *rule)) {
       StepStatistics& s = out.steps[d.step];
       ++s.examined;
       s.kept += d.kept ? 1 : 0;
-      s.overlap += 2.0 * normal_cdf(-0.5 * d.delta);
+      s.overlap += d.keeps;
       if (!std::isfinite(d.delta)) continue;  // no draft that rule could keep, however relaxed
       s.noise_distance += d.delta / schedule->step(static_cast<std::int64_t>(d.step)).kappa;
     }
@@ -254,6 +261,7 @@ ImageRun generate_images(const DiffusionModel& model, const ImageDrafter& drafte
   ImageSampling sampling(model, drafter, labels, options,
                          {.previews = traced ? kPreviews : 0, .each = each, .on_event = on_event});
   schedule = &sampling.schedule();
+  rule = &sampling.rule();
   out.exact = sampling.rule().exact();
   out.interrupted = !sampling.run(listener);
   out.statistics = sampling.statistics();

@@ -27,7 +27,8 @@ TEST(Generate, GreedyTokensEqualPlainDecodingWhateverTheDrafterAndRule) {
   const Generated plain = generate(tiny(), Drafter(), p, options(Rule::kMaximal, 0.0));
   EXPECT_EQ(plain.tokens.size(), 60U);
   for (const Drafter& d : {lookup(), near_copy()}) {
-    for (const Rule rule : {Rule::kMaximal, Rule::kMatch, Rule::kSharedNoise, Rule::kTypical}) {
+    for (const Rule rule :
+         {Rule::kMaximal, Rule::kBlock, Rule::kMatch, Rule::kSharedNoise, Rule::kTypical}) {
       const Generated g = generate(tiny(), d, p, options(rule, 0.0));
       EXPECT_EQ(g.tokens, plain.tokens) << d.name() << " " << name_of(rule);
       EXPECT_TRUE(g.exact);
@@ -53,7 +54,7 @@ TEST(Generate, SharedNoiseTokensEqualPlainDecodingWhateverTheDrafterAndDraftLeng
 // A point draft is kept iff it is what plain decoding draws there, at any temperature.
 TEST(Generate, DeterministicDraftsGiveThePlainTextAtAnyTemperature) {
   for (const double temperature : {0.0, 0.7, 1.3}) {
-    for (const Rule rule : {Rule::kMaximal, Rule::kMatch, Rule::kSharedNoise}) {
+    for (const Rule rule : {Rule::kMaximal, Rule::kBlock, Rule::kMatch, Rule::kSharedNoise}) {
       GenerateOptions o = options(rule, temperature);
       const Generated plain = generate(tiny(), Drafter(), prompt(20), o);
       for (const bool fixed : {true, false}) {
@@ -219,7 +220,7 @@ Certificate certified(const Drafter& d, Rule rule, double temperature, std::size
 
 TEST(Certify, PassesExactRules) {  // false alarm below 3e-4 a case, over seeds; seeded, so once
   for (const Drafter& d : {lookup(), near_copy()}) {
-    for (const Rule rule : {Rule::kMaximal, Rule::kMatch}) {
+    for (const Rule rule : {Rule::kMaximal, Rule::kBlock, Rule::kMatch}) {
       const Certificate c = certified(d, rule, 1.0, 1500);
       EXPECT_TRUE(c.passed()) << d.name() << " " << name_of(rule) << " z " << c.report.z;
       EXPECT_EQ(c.tokens, 1500U);

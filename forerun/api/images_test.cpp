@@ -4,6 +4,7 @@
 #include <numeric>
 #include <stdexcept>
 #include <string>
+#include <utility>
 
 #include "forerun/image.h"
 
@@ -178,8 +179,10 @@ TEST_F(Images, AreTestedByCounterfactuals) {
   ImageOptions o = options(30);
   o.first = 7;
   for (const char* const name : {"asd", "frozen"}) {
-    for (const bool two_calls : {false, true}) {
+    for (const auto& [two_calls, rule] :
+         {std::pair(false, Rule::kMaximal), {true, Rule::kMaximal}, {false, Rule::kBlock}}) {
       o.two_calls = two_calls;
+      o.rule = rule;
       ImageCertificate c =
           certify_images(model, ImageDrafter::load(name, model), labels, o, {}, 12);
       EXPECT_GT(c.counterfactuals.places, 8U);  // seeded places may meet
@@ -190,6 +193,7 @@ TEST_F(Images, AreTestedByCounterfactuals) {
     }
   }
   o.two_calls = false;
+  o.rule = Rule::kMaximal;
   o.fixed_draft = false;  // a clock plans: such a run cannot be repeated
   EXPECT_EQ(
       certify_images(model, ImageDrafter::load("asd", model), labels, o).counterfactuals.places,
@@ -255,6 +259,11 @@ TEST_F(Images, ExactRulesPassAndLooseOnesFail) {
     EXPECT_TRUE(exact.passed()) << name << exact.report.z << " " << exact.expected_z;
     EXPECT_EQ(exact.report.outputs, 2U * 599U);
     EXPECT_NEAR(exact.predicted_shift, 0.0, 1e-12);
+    o.rule = Rule::kBlock;
+    const ImageCertificate block = certify_images(model, drafter, labels, o);
+    EXPECT_TRUE(block.passed()) << name << block.report.z << " " << block.expected_z;
+    EXPECT_NE(block.kept, exact.kept);  // another rule decided
+    o.rule = Rule::kMaximal;
     o.relaxation.assign(600, 0.0);
     const ImageCertificate relaxed = certify_images(model, drafter, labels, o);
     EXPECT_FALSE(relaxed.passed()) << name;
@@ -296,6 +305,11 @@ TEST_F(Images, RefusesInvalidOptions) {
   });
   refused({0}, [](ImageOptions& o) { o.batch_size = 0; });
   refused({0}, [](ImageOptions& o) { o.relaxation = {1.0}; });
+  refused({0}, [](ImageOptions& o) { o.rule = Rule::kMatch; });
+  refused({0}, [](ImageOptions& o) {
+    o.rule = Rule::kBlock;
+    o.relaxation.assign(5, 1.0);
+  });
   refused({0}, [](ImageOptions& o) { o.relaxation.assign(5, 1.5); });
   EXPECT_THROW(ImageDrafter::load("lookup", model), UsageError);
   EXPECT_THROW(ImageDrafter::load("free:" + kDit, model), std::runtime_error);

@@ -53,6 +53,7 @@ SamplePlan plan_of(const EvaluateFlags& f, const DiffusionModel& model) {
   const ImageOptions options = image_options(f.run, model);
   ImageOptions exact_options = options;
   exact_options.relaxation.clear();
+  exact_options.rule = Rule::kMaximal;
   SamplePlan plan{.sets = {}, .count = f.run.images.count, .keep = f.keep};
   // The other one first: differences are of the drafted set less the plain one.
   if (!f.against.empty()) {

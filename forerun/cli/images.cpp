@@ -167,15 +167,17 @@ std::vector<std::int64_t> labels_of(const ImageFlags& f, const DiffusionModel& m
 }
 
 ImageOptions image_options(const RunFlags& f, const DiffusionModel& model) {
-  if (f.draft.rule != "maximal" && f.draft.rule != "relax") {
+  const bool relax = f.draft.rule == "relax";
+  if (f.draft.rule != "maximal" && f.draft.rule != "block" && !relax) {
     throw UsageError(
-        fmt::format("--rule {} is for texts; images have maximal and relax", f.draft.rule));
+        fmt::format("--rule {} is for texts; images have maximal, block and relax", f.draft.rule));
   }
   ImageOptions o = f.images.options;
   o.max_draft = f.draft.max_draft.value_or(o.max_draft);
   o.fixed_draft = f.draft.fixed;
   o.seed = f.draft.seed;
-  if (f.draft.rule == "relax") o.relaxation = read_profile(f, model);
+  if (f.draft.rule == "block") o.rule = Rule::kBlock;
+  if (relax) o.relaxation = read_profile(f, model);
   return o;
 }
 

@@ -92,7 +92,7 @@ void bind_drafting(Command& command, DraftFlags& f, Makes makes, const std::stri
   if (makes == Makes::kBoth) help += " and, of images, relax";
   help += " are INEXACT, for comparison";
   if (makes == Makes::kImages) {
-    rules = {"maximal", "relax"};
+    rules = {"maximal", "block", "relax"};
     help = "What decides on drafts; relax is INEXACT and needs --profile";
   }
   command.add("--rule", f.rule, help, {.one_of = rules, .shows = "NAME"});

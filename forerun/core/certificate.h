@@ -18,8 +18,10 @@ namespace forerun {
 /// y_i ~ p_i given its past (Rosenblatt 1952; Brockwell 2007 for the randomisation v_i). Drafts: z
 /// = sum(f_i(y_i) - E_p f_i) / sqrt(sum Var_p f_i). f_i may depend on the past and on the law a
 /// draft was sampled from (on the drafted token itself only if the draft is deterministic, not
-/// sampled), so its terms are martingale differences. Every `add` throws std::invalid_argument for
-/// an id outside the vocabulary, or two vocabularies.
+/// sampled), so its terms are martingale differences. Scored are outputs 1 to kept + 1 of a round:
+/// also under block verification, where the number kept depends on later drafts, an output has the
+/// law p given the past and that all drafts before it were kept. Every `add` throws
+/// std::invalid_argument for an id outside the vocabulary, or two vocabularies.
 class TokenCertificate {
  public:
   /// An output; `v` uniform on [0, 1) and used for nothing else (Purpose::kCertificate).

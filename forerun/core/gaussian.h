@@ -18,6 +18,8 @@ struct Gaussian {
 
   /// A draw with the normals of `purpose` at this position.
   std::vector<float> sample(Purpose purpose, const RngKey& key) const;
+  /// The draw that this noise makes. @param noise  [dim] standard normals; overwritten
+  std::vector<float> with(std::vector<float> noise) const;
 };
 
 /// Keeps `drafted` with probability min(1, target(x) / draft(x)), else reflects it: the noise
@@ -50,6 +52,29 @@ Coupled<std::vector<float>> couple_relaxed(const Gaussian& target, const Gaussia
 /// Common to both, with the uniform of the decision given.
 Coupled<std::vector<float>> reflect(const Gaussian& target, const Gaussian& draft,
                                     std::vector<float> drafted, double uniform, double relaxation);
+
+/// How a draft differs from the target at one step, for block verification.
+struct GaussianStep {
+  double log_ratio = 0.0;  ///< log target(x) / draft(x) of the drafted value
+  double delta = 0.0;      ///< distance of the means in sigmas
+};
+/// -infinity and infinity where the draft cannot be kept: see `couple`.
+/// @throws std::invalid_argument  as `couple`
+GaussianStep gaussian_step(const Gaussian& target, const Gaussian& draft,
+                           std::span<const float> drafted);
+
+/// Z, the mass of (weight * target - draft)+ for means `delta` sigmas apart.
+/// @param weight  above 0, at most 1
+/// Source: Soen et al. 2026, arXiv:2606.13426, for this residual; here from its density.
+double residual_mass(double delta, double weight) noexcept;
+/// The component, in sigmas from the target's mean towards the draft's, of a draw from (weight *
+/// target - draft)+ normalised, at cumulative `u` in [0, 1). The orthogonal part is standard
+/// normal.
+double sample_residual(double delta, double weight, double u) noexcept;
+/// The noise of `drafted`, its component along the means' difference replaced by `along`.
+/// @return  [dim] float32
+std::vector<float> noise_along(const Gaussian& target, const Gaussian& draft,
+                               std::span<const float> drafted, double along);
 
 /// Effect of the relaxation on the law of one step whose means are `delta` standard deviations
 /// apart. Nothing changes orthogonally to their difference.

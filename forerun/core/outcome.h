@@ -19,7 +19,7 @@ struct Timings {
 /// the path that the outputs take.
 struct Outcome {
   std::uint32_t drafted = 0;   ///< drafts proposed
-  std::uint32_t examined = 0;  ///< drafts the rule examined: none after the first rejection
+  std::uint32_t examined = 0;  ///< drafts kept, and the one rejected after them
   std::uint32_t accepted = 0;  ///< drafts kept
   std::uint32_t emitted = 0;   ///< outputs: accepted drafts, and the corrected or bonus one
   std::vector<std::int32_t> path = {};  ///< of a tree: the accepted drafts

@@ -28,8 +28,8 @@ struct Round {
 /// sequence goes on.
 template <class L>
 concept SequenceLike = requires(L& sequence, const typename L::Value& value) {
-  { sequence.key() } -> std::same_as<RngKey>;
-  { sequence.key_at(std::size_t{}) } -> std::same_as<RngKey>;
+  { sequence.key() } -> std::convertible_to<RngKey>;
+  { sequence.key_at(std::size_t{}) } -> std::convertible_to<RngKey>;
   { sequence.push(value) } -> std::same_as<bool>;
   { sequence.done() } -> std::convertible_to<bool>;
   sequence.next_round();
@@ -101,6 +101,9 @@ Outcome resolve(Sequence& sequence, std::size_t index, const Verified& verified,
     }
     ++out.emitted;
   }
+  if constexpr (requires { rule.settle(sequence, draft, conditional, out); }) {
+    rule.settle(sequence, draft, conditional, out);
+  }
   sequence.next_round();
   return out;
 }
@@ -114,9 +117,10 @@ Outcome resolve(Sequence& sequence, std::size_t index, const Verified& verified,
 ///          conditional of that drafted step, `step == draft.size()` the one after;
 ///          `keep(sequences, drafts, outcomes)` drops the state of rejected steps.
 /// Rule     `couple(conditional, draft, step, key) -> Coupled`, `draw(conditional, key) -> Value`.
-/// A
-///          rule over whole drafts has `decide(draft, conditional(step), key(step)) -> Decided`,
-///          and `couple` takes the decision as its last argument.
+///          A rule over whole drafts has `decide(draft, conditional(step), key(step)) -> Decided`,
+///          and `couple` takes the decision as its last argument. A rule whose decision looks at
+///          random numbers that are used again has `settle(sequence, draft, conditional(step),
+///          outcome)`.
 ///
 /// Source: Leviathan et al. 2023, arXiv:2211.17192, Algorithm 1, for any law with a coupling.
 template <SequenceLike Sequence, class Target, class Drafter, class Rule, class... Observers>

@@ -46,7 +46,7 @@ void ImageRunner::submit(RequestId id, const ImageRequest& r) {
                       LatentSample::noise(r.seed, r.request, static_cast<std::size_t>(c.values())),
                       static_cast<std::size_t>(setting_.schedule.steps()), r.keep_states, r.label,
                       id);
-  if (r.resample) sample.resample_from(r.resample->step, r.resample->seed);
+  if (r.resample) sample.resample_from(r.resample->step, r.resample->seed, r.resample->kept);
   waiting_.push_back(std::make_unique<Image>(
       Image{.sample = std::move(sample), .statistics = {}, .previews = r.previews, .before = {}}));
 }

@@ -42,6 +42,7 @@ struct ImageRequest {
   struct Resample {
     std::size_t step = 0;
     std::uint64_t seed = 0;
+    std::vector<std::uint32_t> kept = {};
   };
   std::optional<Resample> resample = std::nullopt;
 };

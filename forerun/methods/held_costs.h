@@ -17,8 +17,9 @@ namespace forerun {
 /// Why. A step's noise depends on its position, so the noise of a discarded draft is used again
 /// when its step is decided. The output of a step has the target's law if its decision (whether it
 /// is drafted, in which round, with what mean) is independent of the step's noise. Means are
-/// (LatentDrafter), and so are outcomes of drafts: they depend on emitted steps. Seconds need not
-/// be: a pass reads states that are later discarded, and its time may depend on them.
+/// (LatentDrafter), and so are outcomes of drafts: they depend on emitted steps (those of a block
+/// rule do after LatentRule::settle). Seconds need not be: a pass reads states that are later
+/// discarded, and its time may depend on them.
 ///
 /// How. A round that drafts n states of a sample from step s on uses noise of steps below s + n.
 /// Its seconds are released once all its samples have emitted these steps, and rounds are released

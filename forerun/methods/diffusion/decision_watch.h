@@ -5,6 +5,7 @@
 #include <map>
 #include <set>
 #include <utility>
+#include <vector>
 
 #include "forerun/core/latent.h"
 
@@ -15,6 +16,9 @@ struct StepDecision {
   std::uint32_t round = 0;  ///< of the sample
   bool drafted = false;
   Latent mean;  ///< the draft's
+  /// Drafts that the rounds up to this one kept. No part of the decision: a block rule keeps drafts
+  /// by the noise of later transitions too.
+  std::vector<std::uint32_t> kept;
 
   /// Bit for bit, also for means that are NaN.
   bool same(const StepDecision& other) const noexcept;
@@ -26,8 +30,10 @@ struct StepDecision {
 /// has the target's law if the decision of transition k (the round, whether it is drafted, the
 /// draft's mean) is a function of the noise and uniforms of earlier transitions. So a run in which
 /// those of k and later ones come from another seed (LatentSample::resample_from) must make the
-/// same decision for k, bit for bit. This detects means that depend on their own noise, and drafts
-/// left out because of it, even if the output's projection on the draft (z) looks right.
+/// same decision for k, bit for bit. Under a block rule the numbers of drafts kept are given
+/// too: then LatentRule makes the noise of k independent of all that decides k. This detects means
+/// that depend on their own noise, and drafts left out because of it, even if the output's
+/// projection on the draft (z) looks right.
 class DecisionWatch {
  public:
   using Place = std::pair<std::uint32_t, std::size_t>;  ///< request, transition
@@ -40,6 +46,8 @@ class DecisionWatch {
     for (std::size_t i = 0; i < round.sequences.size(); ++i) {
       const LatentSample& sample = *round.sequences[i];
       const std::size_t end = sample.step(), first = end - round.outcomes[i].emitted;
+      std::vector<std::uint32_t>& kept = kept_[sample.request()];
+      kept.push_back(round.outcomes[i].accepted);
       const auto to = places_.lower_bound({sample.request(), end});
       for (auto at = places_.lower_bound({sample.request(), first}); at != to; ++at) {
         const std::size_t j = at->second - first;
@@ -47,6 +55,7 @@ class DecisionWatch {
         d.round = sample.round();
         d.drafted = j < round.drafts[i].size();
         if (d.drafted) d.mean = round.drafts[i].means[j];
+        d.kept = kept;
       }
     }
   }
@@ -57,6 +66,7 @@ class DecisionWatch {
  private:
   std::set<Place> places_;
   std::map<Place, StepDecision> decisions_;
+  std::map<std::uint32_t, std::vector<std::uint32_t>> kept_;  // by request
 };
 
 /// Transitions of `samples` samples from request `first` on, `count` at most, by seed.

@@ -108,6 +108,7 @@ struct Setting {
   TargetCalls calls = TargetCalls::kOne;
   std::uint32_t images = 4;
   bool reuse = true;
+  LatentRule rule = {};
 };
 
 struct Run {
@@ -117,7 +118,7 @@ struct Run {
 
 // Images from `first` on; the noise of the first is resampled.
 Run run(const Setting& s, std::set<DecisionWatch::Place> places, std::uint32_t first,
-        std::size_t resampled_from) {
+        std::size_t resampled_from, const std::vector<std::uint32_t>& kept = {}) {
   const auto dit = std::make_shared<Dit>(testing::noisy_dit(testing::small_dit(4, 2)));
   const GuidedDit model(dit, {.scale = 1.5});
   const DdpmSchedule schedule({.steps = kSteps});
@@ -130,7 +131,7 @@ Run run(const Setting& s, std::set<DecisionWatch::Place> places, std::uint32_t f
   for (std::uint32_t i = first; i < (alone ? first + 1 : s.images); ++i) {
     samples.emplace_back(kSeed, i, LatentSample::noise(kSeed, i, 16), kSteps, true);
   }
-  samples[0].resample_from(resampled_from, kSeed + 1);
+  samples[0].resample_from(resampled_from, kSeed + 1, kept);
   Run out{DecisionWatch(std::move(places)), {}};
   GaussianCertificate certificate;
   const auto judge = [&](const auto& round) {
@@ -146,8 +147,8 @@ Run run(const Setting& s, std::set<DecisionWatch::Place> places, std::uint32_t f
     }
   };
   speculate<LatentSample>(
-      samples, target, drafter, LatentRule(), [&] { return !alone || !out.watch.complete(); },
-      out.watch, judge);
+      samples, target, drafter, s.rule, [&] { return !alone || !out.watch.complete(); }, out.watch,
+      judge);
   out.report = certificate.report();
   return out;
 }
@@ -159,7 +160,7 @@ std::size_t violations(const Setting& s, std::size_t count) {
   EXPECT_TRUE(original.watch.complete());
   std::size_t found = 0;
   for (const auto& [place, decision] : original.watch.decisions()) {
-    const Run again = run(s, {place}, place.first, place.second);
+    const Run again = run(s, {place}, place.first, place.second, decision.kept);
     found += decision.same(again.watch.decisions().at(place)) ? 0U : 1U;
   }
   return found;
@@ -178,6 +179,7 @@ TEST(DecisionWatch, DraftersDecideByEarlierNoiseAlone) {
   for (const Make& make : {kAsd, kFrozen, kFree}) {
     for (const TargetCalls calls : {TargetCalls::kOne, TargetCalls::kTwo}) {
       EXPECT_EQ(violations({.make = make, .calls = calls}, 24), 0U);
+      EXPECT_EQ(violations({.make = make, .calls = calls, .rule = LatentRule::block()}, 24), 0U);
     }
   }
 }
@@ -187,11 +189,17 @@ TEST(DecisionWatch, CatchesAMeanThatLeansOnItsOwnNoise) {
   const Setting s{.make = kLeaning, .images = 16, .reuse = false};
   EXPECT_GE(violations(s, 24), 6U);
   EXPECT_TRUE(run(s, {}, 0, SIZE_MAX).report.passed());  // z, KS and energy miss it
+  Setting block = s;
+  block.rule = LatentRule::block();
+  EXPECT_GE(violations(block, 24), 6U);
 }
 
 TEST(DecisionWatch, CatchesStepsThatAreSkippedByTheirNoise) {
   const Setting s{.make = kAsd, .skip_above = 2.7, .images = 16};
   EXPECT_GE(violations(s, 64), 3U);
+  Setting block = s;
+  block.rule = LatentRule::block();
+  EXPECT_GE(violations(block, 64), 3U);
   EXPECT_TRUE(run(s, {}, 0, SIZE_MAX).report.passed());
 }
 

@@ -16,11 +16,11 @@ std::size_t confidence_bin_of(const LatentSample& sample) {
 
 }  // namespace
 
-// The noise of the sample's position, whatever the round: see LatentSample.
+// The noise of the transition, whatever the round: see LatentSample.
 void LatentDrafter::add(Drafting& d, Latent mean) const {
   const std::size_t step = d.sample->step() + d.draft->size();
   const double sigma = target_->schedule().step(static_cast<std::int64_t>(step)).sigma;
-  d.draft->values.push_back(Gaussian{mean, sigma}.sample(Purpose::kTarget, d.sample->key_at(step)));
+  d.draft->values.push_back(d.sample->key_at(step).draw({mean, sigma}));
   d.memory.mean = mean;
   d.draft->means.push_back(std::move(mean));
 }

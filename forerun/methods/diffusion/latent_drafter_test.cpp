@@ -186,6 +186,7 @@ TEST_P(Slots, APerfectDrafterGivesThePlainImageBitForBit) {
   EXPECT_EQ(one.statistics.rounds, 3 * (1 + (39 + slots - 1) / slots));
   const Sampled two = sampled(kSelf, {.slots = slots, .calls = TargetCalls::kTwo});
   EXPECT_EQ(ends(two), ends(plain));
+  EXPECT_EQ(ends(sampled(kSelf, {.slots = slots, .rule = LatentRule::block()})), ends(plain));
   EXPECT_EQ(two.statistics.rounds, 3 * ((40 + slots) / (slots + 1)));
 }
 
@@ -202,6 +203,16 @@ TEST(LatentDrafter, AsFarAsPaysIsAsExact) {
   const Sampled asd = sampled(kAsd, {.slots = 16, .steps = 400, .images = 4, .adaptive = true});
   EXPECT_TRUE(asd.report.passed()) << asd.report.z;
   EXPECT_GT(asd.report.drafted, 500U);
+  const Sampled block = sampled(
+      kAsd,
+      {.slots = 16, .steps = 400, .images = 4, .adaptive = true, .rule = LatentRule::block()});
+  EXPECT_TRUE(block.report.passed()) << block.report.z;
+}
+
+// With one draft a round both rules use the same numbers alike.
+TEST(LatentDrafter, ABlockOfOneDraftIsTheReflection) {
+  EXPECT_EQ(ends(sampled(kFrozen, {.slots = 2, .rule = LatentRule::block()})),
+            ends(sampled(kFrozen, {.slots = 2})));
 }
 
 TEST(LatentDrafter, AnImageDoesNotDependOnTheOthers) {
@@ -305,14 +316,20 @@ class Exact : public ::testing::TestWithParam<int> {
   }
 };
 
-// 60 images of 40 steps, both forms. Exact rules fail by chance in 3 of 10,000 runs.
+// 60 images of 40 steps, both forms and rules. Exact rules fail by chance in 3 of 10,000 runs.
 TEST_P(Exact, TheLawOfEveryStepIsTheTargets) {
   for (const TargetCalls calls : {TargetCalls::kOne, TargetCalls::kTwo}) {
     for (const bool reuse : {true, false}) {
-      const Sampled s = sampled(drafter(), {.calls = calls, .images = 60, .reuse = reuse});
-      EXPECT_TRUE(s.report.passed())
-          << s.report.z << " " << s.report.ks_p << " " << s.report.energy_p;
-      EXPECT_GT(s.report.drafted, 700U);
+      double tau = 0.0;
+      for (const LatentRule& rule : {LatentRule(), LatentRule::block()}) {
+        const Sampled s =
+            sampled(drafter(), {.calls = calls, .images = 60, .rule = rule, .reuse = reuse});
+        EXPECT_TRUE(s.report.passed())
+            << s.report.z << " " << s.report.ks_p << " " << s.report.energy_p;
+        EXPECT_GT(s.report.drafted, 700U);
+        EXPECT_GT(s.statistics.tau(), tau - 0.1);  // block keeps no fewer
+        tau = s.statistics.tau();
+      }
     }
   }
 }
@@ -409,6 +426,7 @@ TEST(LatentDrafter, ABrokenDrafterGivesThePlainImageBitForBit) {
       const Sampled s = sampled(garbage, {.reuse = reuse});
       EXPECT_EQ(ends(s), ends(plain)) << value;
       EXPECT_TRUE(s.report.passed()) << value;
+      EXPECT_EQ(ends(sampled(garbage, {.rule = LatentRule::block(), .reuse = reuse})), ends(plain));
     }
   }
 }
