@@ -26,11 +26,24 @@
 #pragma GCC visibility push(default)
 namespace forerun {
 
+/// How a text came about, round by round.
+struct TextTrace {
+  struct Round {
+    std::vector<Token> drafts;
+    std::vector<std::int32_t> parents;  ///< the draft that each one follows, -1 the text
+    std::vector<std::int32_t> kept;     ///< drafts that are outputs, in their order
+    std::vector<Token> outputs;         ///< those, and the target's own if the text went on
+    double drafter_seconds = 0.0, target_seconds = 0.0;
+  };
+  std::vector<Round> rounds;
+};
+
 struct Generated : TextResult {
   Rule rule = Rule::kMaximal;
   bool exact = true;  ///< the rule keeps the target's law
   std::uint64_t seed = 0;
   std::optional<DraftLengthReport> draft_length;  ///< the controller's estimates
+  std::optional<TextTrace> trace;                 ///< if the options want it
 
   double tokens_per_second() const {
     return seconds > 0.0 ? static_cast<double>(tokens.size()) / seconds : 0.0;

@@ -41,6 +41,7 @@ class TextRun {
   TextRunner runner_;
   std::vector<Generated> results_;
   RunStatistics whole_;
+  TextTrace trace_;  // of the first text
 };
 
 }  // namespace forerun

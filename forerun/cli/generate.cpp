@@ -11,6 +11,7 @@
 #include "forerun/cli/interrupt.h"
 #include "forerun/cli/options.h"
 #include "forerun/cli/paths.h"
+#include "forerun/cli/report/text_trace.h"
 #include "forerun/cli/terminal.h"
 #include "forerun/text.h"
 
@@ -68,8 +69,50 @@ void report(const GenerateFlags& f, const Generated& g, std::size_t prompt_token
               fmt::format(", seed {}, ended by {}", g.seed, name_of(g.finish))));
 }
 
-int generate_text(const GenerateFlags& f) {
-  const GenerateOptions options = text_options(f.run.text, f.run.draft);
+// The first words of the prompt, for a title.
+std::string title_of(std::string_view prompt) {
+  constexpr std::size_t kMost = 80;
+  return prompt.size() <= kMost
+             ? std::string(prompt)
+             : std::string(prompt.substr(0, prompt.find(' ', kMost - 20))) + " ...";
+}
+
+TextTracePage page_of(const GenerateFlags& f, const Generated& g, const Model& model,
+                      const std::string& command) {
+  TextTracePage page{.title = title_of(f.prompt.empty() ? f.prompt_file : f.prompt),
+                     .command = command,
+                     .version = FORERUN_VERSION};
+  const auto text_of = [&](Token token) { return model.decode({&token, 1}); };
+  for (const TextTrace::Round& r : g.trace->rounds) {
+    TextTracePage::Round round{.drafts = {},
+                               .own = {},
+                               .outputs = r.outputs.size(),
+                               .drafter_ms = 1e3 * r.drafter_seconds,
+                               .target_ms = 1e3 * r.target_seconds};
+    for (std::size_t i = 0; i < r.drafts.size(); ++i) {
+      round.drafts.push_back({.text = text_of(r.drafts[i]), .parent = r.parents[i]});
+    }
+    for (const std::int32_t kept : r.kept) round.drafts[static_cast<std::size_t>(kept)].kept = true;
+    if (r.outputs.size() > r.kept.size()) round.own = text_of(r.outputs.back());
+    page.rounds.push_back(std::move(round));
+  }
+  page.facts = {{"drafter", f.run.draft.drafter},
+                {"rule", fmt::format("{} ({})", name_of(g.rule), g.exact ? "exact" : "INEXACT")},
+                {"temperature", fmt::format("{}", f.run.text.sampling.temperature)},
+                {"tokens a pass", fmt::format("{:.2f}", g.statistics.tau())},
+                {"tokens a second", fmt::format("{:.1f}", g.tokens_per_second())},
+                {"seed", fmt::format("{}", g.seed)}};
+  return page;
+}
+
+int generate_text(const GenerateFlags& f, const Command& command) {
+  GenerateOptions options = text_options(f.run.text, f.run.draft);
+  std::optional<AtomicFile> trace;
+  if (command.given("--trace")) {
+    expect_apart({{"--trace", f.files.trace}}, inputs_of(f.run));
+    trace.emplace(f.files.trace);
+    options.trace = true;
+  }
   const Model model = load_model(f.run.model);
   const Drafter drafter = load_drafter(f.run.draft.drafter, f.run.draft.precision, model);
   const std::vector<Token> prompt = prompt_tokens(model, f);
@@ -86,6 +129,7 @@ int generate_text(const GenerateFlags& f) {
   } else {
     g = generate(model, drafter, prompt, options, listener);
   }
+  if (trace) trace->commit(render_text_trace(page_of(f, g, model, command.line())));
   if (f.json) {
     nlohmann::json j = document(f, g, prompt.size(), model);
     if (certificate) j["certificate"] = to_json(*certificate);
@@ -108,7 +152,7 @@ int run_generate(GenerateFlags& f, const Command& command) {
     throw UsageError(
         fmt::format("{} writes texts: give it a prompt with -p TEXT or -f FILE", f.run.model.path));
   }
-  return generate_text(f);
+  return generate_text(f, command);
 }
 
 }  // namespace
@@ -131,9 +175,6 @@ void add_generate(Command& program) {
   command.add("-v,--verbose", f->verbose, "Explain how far it drafted, and why");
   command.group(kImageTitle);
   command.add("-o,--out", f->files.out, "PNG file of all images, as a grid", {.shows = "FILE"});
-  command.add("--trace", f->files.trace,
-              "HTML page on the first image: every step, drafts kept and rejected",
-              {.shows = "FILE"});
   command.add("--vae", f->run.images.options.vae,
               "Folder of the decoder, where the model's images are latents", {.shows = "FOLDER"});
   bind_places(command, f->run.images);
@@ -141,6 +182,9 @@ void add_generate(Command& program) {
   bind_drafter(command, f->run.draft, Makes::kBoth);
   bind_drafting(command, f->run.draft, Makes::kBoth, "15 for texts, 63 for images");
   command.group(kOutputTitle);
+  command.add("--trace", f->files.trace,
+              "HTML page: of a text every round, of the first image every step, and what was kept",
+              {.shows = "FILE"});
   command.add("--json", f->json, "One JSON document on standard output");
   command.footer(R"(Examples:
   forerun generate -m model.gguf -p "Why is the sky blue?"

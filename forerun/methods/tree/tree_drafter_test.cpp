@@ -1,0 +1,219 @@
+// The drafter of trees over scripted sources: what it learns, what it asks for, what it pays.
+#include "forerun/methods/tree/tree_drafter.h"
+
+#include <gtest/gtest.h>
+
+#include <array>
+#include <memory>
+#include <random>
+#include <vector>
+
+#include "forerun/methods/lookup/lookup_source.h"
+
+namespace forerun {
+namespace {
+
+// The text counts up; a source knows the next token with some probability.
+struct Script {
+  double right = 0.5;     // its first choice
+  std::size_t depth = 5;  // of its drafts
+  std::size_t ranks = 3;  // candidates; the others are never right
+  unsigned seed = 1;
+};
+
+class Scripted : public NetworkSource {
+ public:
+  Scripted(const Script& script, bool network)
+      : script_(script), network_(network), random_(script.seed) {}
+
+  HitRates rates() const override { return {script_.ranks, std::array{0.5}}; }
+  bool begin(const TokenSequence& sequence) override {
+    if (network_ && !queried_) return false;
+    tokens_.assign(1, sequence.tokens().back());
+    depths_.assign(1, 0);
+    return true;
+  }
+  void add(std::size_t parent, Token token) override {
+    tokens_.push_back(token);
+    depths_.push_back(depths_[parent] + 1);
+  }
+  void children(std::vector<TreeChild>& out) override {
+    if (depths_.back() >= script_.depth) return;
+    const bool right = std::generate_canonical<double, 32>(random_) < script_.right;
+    for (std::size_t r = 0; r < script_.ranks; ++r) {
+      const Token token = r == 0 && right ? tokens_.back() + 1 : static_cast<Token>(1000000 + r);
+      out.push_back({.token = token, .cell = {static_cast<std::uint16_t>(r), 0}});
+    }
+  }
+  void forget(SequenceId) override {}
+  std::size_t made() const override { return script_.depth; }
+  State state(const TokenSequence&) const override { return {.ready = true, .unread = 0}; }
+  void query(std::span<const TokenSequence* const>) override {
+    queried_ = true;
+    ++queries;
+  }
+  Prefilled prefilled() const override { return {}; }
+  std::span<const std::int64_t> features() const override { return {}; }
+  std::int64_t state_width() const override { return 0; }
+  void read(const TokenSequence&, const HiddenStates&) override {}
+  void observe(const TokenSequence&, const HiddenStates&) override { queried_ = false; }
+  bool share(SequenceId, SequenceId, std::int64_t) override { return true; }
+
+  int queries = 0;
+
+ private:
+  Script script_;
+  bool network_, queried_ = false;
+  std::mt19937 random_;
+  std::vector<Token> tokens_;
+  std::vector<std::size_t> depths_;
+};
+
+struct World {
+  double row = 0.03;     // of a row more, of a pass
+  double network = 0.0;  // of a run, of a pass
+};
+struct Measured {
+  double seconds = 0.0;
+  std::size_t outputs = 0, rounds = 0, drafted = 0;
+  int queries = 0;
+};
+
+Measured measure(std::vector<std::unique_ptr<TreeSource>> found, std::unique_ptr<Scripted> network,
+                 const World& world, std::size_t outputs) {
+  Scripted* const asked = network.get();
+  TreeDrafter drafter(std::move(found), std::move(network), DraftLength(), 31);
+  TokenSequence sequence(1, 0, {1, 2}, outputs);
+  TokenSequence* const sequences[] = {&sequence};
+  Measured out;
+  while (!sequence.done()) {
+    const int before = asked != nullptr ? asked->queries : 0;
+    const auto drafts = drafter.propose(sequences, 0);
+    Outcome outcome{.drafted = static_cast<std::uint32_t>(drafts[0].size())};
+    std::int32_t at = -1;
+    for (bool more = true; more;) {
+      const Token y = sequence.tokens().back() + 1;
+      outcome.examined += drafts[0].continues(at) ? 1 : 0;
+      at = drafts[0].following(at, y);
+      outcome.accepted += at >= 0 ? 1 : 0;
+      more = sequence.push(y) && at >= 0;
+      ++outcome.emitted;
+    }
+    const bool queried = asked != nullptr && asked->queries > before;
+    const Timings seconds{
+        .drafter = 1e-5 + (queried ? 0.01 * world.network : 0.0),
+        .target = 0.01 * (1.0 + world.row * static_cast<double>(drafts[0].size())),
+        .rest = 1e-5};
+    const VerifiedTokens none({}, {{}});
+    const TextRound round{sequences, drafts, none, {&outcome, 1}, seconds};
+    drafter.observe(round);
+    drafter.learn(round, seconds, 0);
+    out.seconds += seconds.total();
+    out.drafted += outcome.drafted;
+    ++out.rounds;
+  }
+  out.outputs = outputs;
+  out.queries = asked != nullptr ? asked->queries : 0;
+  return out;
+}
+
+std::vector<std::unique_ptr<TreeSource>> one(const Script& script) {
+  std::vector<std::unique_ptr<TreeSource>> out;
+  out.push_back(std::make_unique<Scripted>(script, false));
+  return out;
+}
+
+TEST(TreeDrafter, DraftsWhatPaysAndNotWhatDoesNot) {
+  const Measured good = measure(one({.right = 0.9}), nullptr, {}, 3000);
+  EXPECT_GT(static_cast<double>(good.outputs) / static_cast<double>(good.rounds), 3.0);
+  const Measured useless = measure(one({.right = 0.0}), nullptr, {}, 3000);
+  EXPECT_LT(useless.seconds, 1.02 * 0.01 * 3000);
+  const Measured costly = measure(one({.right = 0.3}), nullptr, {.row = 0.5}, 3000);
+  EXPECT_LT(costly.seconds, 1.02 * 0.01 * 3000);
+}
+
+TEST(TreeDrafter, RunsTheNetworkWhereItPays) {
+  const auto network = [](double right) {
+    return std::make_unique<Scripted>(Script{.right = right, .seed = 3}, true);
+  };
+  const Measured pays = measure({}, network(0.7), {.network = 0.3}, 3000);
+  EXPECT_GT(pays.queries, static_cast<int>(pays.rounds * 9 / 10));
+  EXPECT_LT(pays.seconds, 0.75 * 0.01 * 3000);
+  const Measured useless = measure({}, network(0.0), {.network = 0.3}, 3000);
+  EXPECT_LT(useless.queries, 60);
+  EXPECT_LT(useless.seconds, 1.03 * 0.01 * 3000);
+  // What is found for nothing is as good.
+  const Measured needless = measure(one({.right = 0.8}), network(0.3), {.network = 0.5}, 3000);
+  EXPECT_LT(needless.queries, static_cast<int>(needless.rounds / 4));
+}
+
+TEST(TreeDrafter, AlwaysDraftsAllIfTheLengthIsFixed) {
+  std::vector<std::unique_ptr<TreeSource>> found = one({.right = 0.0});
+  TreeDrafter drafter(std::move(found), nullptr, DraftLength({.adaptive = false}), 7);
+  TokenSequence sequence(1, 0, {1, 2}, 100), nearly(1, 1, {1, 2}, 1);
+  TokenSequence* const sequences[] = {&sequence, &nearly};
+  const auto drafts = drafter.propose(sequences, 0);
+  EXPECT_EQ(drafts[0].size(), 7U);
+  EXPECT_EQ(drafts[1].size(), 0U);  // its only output is the target's own
+}
+
+// A source over a text.
+class Grown {
+ public:
+  explicit Grown(std::vector<Token> text) : sequence_(1, 0, std::move(text), 100) {}
+  TokenTree tree(std::size_t nodes, std::size_t depth) {
+    const HitRates rates = source_.rates();
+    if (!source_.begin(sequence_)) return {};
+    return TokenTree::grow({.nodes = nodes, .depth = depth},
+                           [&](const TokenTree& t, std::size_t n) {
+                             if (n != TokenTree::kRoot)
+                               source_.add(t.node(n).parent, t.node(n).token);
+                             std::vector<TreeChild> out;
+                             source_.children(out);
+                             for (TreeChild& child : out)
+                               child.probability = rates.probability(child.cell);
+                             return out;
+                           });
+  }
+
+ private:
+  LookupSource source_;
+  TokenSequence sequence_;
+};
+
+TEST(LookupSource, FindsEveryContinuationTheLikelierFirst) {
+  // After 5 6 came 7 (twice) and 8.
+  const TokenTree tree = Grown({5, 6, 7, 1, 5, 6, 8, 2, 5, 6, 7, 3, 5, 6}).tree(2, 1);
+  ASSERT_EQ(tree.node(0).children.size(), 2U);
+  EXPECT_EQ(tree.node(0).children[0].token, 7);
+  EXPECT_EQ(tree.node(0).children[1].token, 8);
+  EXPECT_GT(tree.node(1).reach, tree.node(2).reach);
+}
+
+TEST(LookupSource, ALongerMatchCountsMore) {
+  // 4 5 6 was followed by 8 once, 5 6 alone by 7 twice.
+  const TokenTree tree = Grown({4, 5, 6, 8, 1, 5, 6, 7, 2, 5, 6, 7, 3, 4, 5, 6}).tree(2, 1);
+  EXPECT_EQ(tree.node(1).token, 8);
+}
+
+TEST(LookupSource, FollowsALoopOfAnyPeriod) {
+  for (Token period = 1; period < 5; ++period) {
+    std::vector<Token> text{99};
+    for (int i = 0; i < 12; ++i) text.push_back(10 + i % period);
+    const TokenDraft draft = Grown(text).tree(9, 9).draft(9);
+    for (int i = 0; i < 5; ++i) {
+      EXPECT_EQ(draft.tokens[static_cast<std::size_t>(i)], 10 + (12 + i) % period) << period;
+    }
+  }
+}
+
+TEST(LookupSource, FallsBackToTheLastTokenAlone) {
+  const TokenTree tree = Grown({5, 6, 1, 6}).tree(3, 3);
+  ASSERT_GE(tree.size(), 1U);
+  EXPECT_EQ(tree.node(1).token, 1);
+  EXPECT_EQ(Grown({5, 6, 1, 7}).tree(3, 3).size(), 0U);
+  EXPECT_EQ(Grown({5}).tree(3, 3).size(), 0U);
+}
+
+}  // namespace
+}  // namespace forerun
