@@ -2,6 +2,9 @@
 
 #include <ATen/core/Tensor.h>
 
+#include <initializer_list>
+#include <vector>
+
 namespace forerun {
 
 /// y = x W^T + b over the packed rows of every sequence.
@@ -9,9 +12,20 @@ struct Linear {
   at::Tensor weight;  ///< [out, in] in the model's precision
   at::Tensor bias;    ///< [out], or undefined
 
-  /// @param x  [rows, in] of the weight's dtype
+  /// @param x  [rows, in] of the weight's dtype, or any under autocast
   /// @return   [rows, out]
   at::Tensor operator()(const at::Tensor& x) const;
 };
+
+/// Linear layers of one input as one, outputs in their order: a view if weights (and biases) lie
+/// one after another in memory, else a copy.
+Linear joined(std::initializer_list<const Linear*> parts);
+
+/// The outputs of several linear layers of one input. One product if they lie one after another in
+/// memory and no gradient of them is needed.
+std::vector<at::Tensor> products(const at::Tensor& x, std::initializer_list<const Linear*> parts);
+
+/// The dtype of a product with `x`: that of autocast where it is on.
+at::ScalarType product_type(const at::Tensor& x);
 
 }  // namespace forerun

@@ -20,7 +20,7 @@ namespace {
 constexpr float kRowNormEps = 1e-6F;
 constexpr std::int64_t kOfBlock = 6, kOfHead = 2;  // pieces of a modulation
 
-Bf16Matrix packed(const DitLinear& l, Arena& arena) {
+Bf16Matrix packed(const Linear& l, Arena& arena) {
   return Bf16Matrix::pack(l.weight, l.bias, arena);
 }
 

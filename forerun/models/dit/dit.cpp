@@ -1,7 +1,6 @@
 #include "forerun/models/dit/dit.h"
 
 #include <ATen/ATen.h>
-#include <ATen/autocast_mode.h>
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
@@ -17,17 +16,6 @@ namespace {
 constexpr std::int64_t kFrequencies = 128;  // of the time embedding
 constexpr double kNormEps = 1e-6;
 
-at::Tensor product(const DitLinear& l, const at::Tensor& x) {
-  return at::linear(x, l.weight, l.bias);
-}
-
-// The dtype of the next product.
-at::ScalarType product_type(const at::Tensor& x) {
-  const auto device = x.device().type();
-  return at::autocast::is_autocast_enabled(device) ? at::autocast::get_autocast_dtype(device)
-                                                   : x.scalar_type();
-}
-
 // One piece of a modulation, in the type of the tensor that it modulates.
 struct Modulation {
   at::Tensor all;
@@ -35,15 +23,15 @@ struct Modulation {
   at::Tensor operator()(std::int64_t i) const { return all.narrow(1, i * hidden, hidden); }
 };
 
-Modulation modulation(const DitLinear& l, const at::Tensor& condition, const at::Tensor& h) {
-  return {product(l, condition).to(h.scalar_type()), h.size(2)};
+Modulation modulation(const Linear& l, const at::Tensor& condition, const at::Tensor& h) {
+  return {l(condition).to(h.scalar_type()), h.size(2)};
 }
 
 // All heads of all images as one batch of products: flash attention would split it into thousands
 // of small ones, and the scores of so few tokens fit the cache.
 at::Tensor attention(const DitBlock& block, const DitConfig& c, const at::Tensor& x) {
   const std::int64_t n = x.size(0), tokens = x.size(1), heads = n * c.heads, dim = c.head_dim();
-  const at::Tensor qkv = product(block.qkv, x)
+  const at::Tensor qkv = block.qkv(x)
                              .view({n, tokens, 3, c.heads, dim})
                              .permute({2, 0, 3, 1, 4})
                              .reshape({3, heads, tokens, dim});
@@ -51,7 +39,7 @@ at::Tensor attention(const DitBlock& block, const DitConfig& c, const at::Tensor
   const at::Tensor weights =
       at::softmax(at::bmm(qkv[0] * scale, qkv[1].transpose(1, 2)), -1).to(qkv.scalar_type());
   const at::Tensor y = at::bmm(weights, qkv[2]).view({n, c.heads, tokens, dim});
-  return product(block.out, y.transpose(1, 2).reshape({n, tokens, c.hidden}));
+  return block.out(y.transpose(1, 2).reshape({n, tokens, c.hidden}));
 }
 
 void check(const Dit& m, const at::Tensor& x, const at::Tensor& time, const at::Tensor& label) {
@@ -93,7 +81,7 @@ at::Tensor embed_time(const DitTime& w, const at::Tensor& time, double divisor) 
       at::exp(at::arange(kFrequencies, options) * -std::log(10000.0) / divisor);
   const at::Tensor angles = time.to(at::kFloat).unsqueeze(1) * rates;
   const at::Tensor waves = at::cat({angles.cos(), angles.sin()}, 1).to(w.in.weight.scalar_type());
-  return product(w.out, at::silu(product(w.in, waves)));
+  return w.out(at::silu(w.in(waves)));
 }
 
 at::Tensor patch_rows(const DitConfig& c, const at::Tensor& x) {
@@ -103,9 +91,9 @@ at::Tensor patch_rows(const DitConfig& c, const at::Tensor& x) {
       .reshape({n, s * s, c.channels * p * p});
 }
 
-at::Tensor embed_patches(const DitLinear& patches, const at::Tensor& positions, const DitConfig& c,
+at::Tensor embed_patches(const Linear& patches, const at::Tensor& positions, const DitConfig& c,
                          const at::Tensor& x) {
-  return product(patches, patch_rows(c, x)).to(positions.scalar_type()) + positions;
+  return patches(patch_rows(c, x)).to(positions.scalar_type()) + positions;
 }
 
 at::Tensor run_block(const DitBlock& block, const DitConfig& c, const at::Tensor& h,
@@ -115,8 +103,8 @@ at::Tensor run_block(const DitBlock& block, const DitConfig& c, const at::Tensor
   const at::Tensor a = fused_layer_norm_modulate(h, m(0), m(1), kNormEps, type);
   const at::Tensor middle = fused_gated_sum(h, m(2), attention(block, c, a));
   const at::Tensor b = fused_layer_norm_modulate(middle, m(3), m(4), c.mlp_norm_eps, type);
-  const at::Tensor wide = fused_gelu(product(block.up, b));
-  return fused_gated_sum(middle, m(5), product(block.down, wide));
+  const at::Tensor wide = fused_gelu(block.up(b));
+  return fused_gated_sum(middle, m(5), block.down(wide));
 }
 
 at::Tensor run_head(const DitHead& head, const DitConfig& c, const at::Tensor& feature,
@@ -124,7 +112,7 @@ at::Tensor run_head(const DitHead& head, const DitConfig& c, const at::Tensor& f
   const Modulation m = modulation(head.modulation, condition, feature);
   const at::Tensor x =
       fused_layer_norm_modulate(feature, m(0), m(1), kNormEps, product_type(feature));
-  const at::Tensor y = product(head.out, x).to(feature.scalar_type());
+  const at::Tensor y = head.out(x).to(feature.scalar_type());
   const std::int64_t n = y.size(0), s = c.side(), p = c.patch;
   return y.view({n, s, s, p, p, -1}).permute({0, 5, 1, 3, 2, 4}).reshape({n, -1, c.input, c.input});
 }

@@ -8,40 +8,35 @@
 
 #include "forerun/models/dit/dit_config.h"
 #include "forerun/models/model_weight.h"
+#include "forerun/tensor/linear.h"
 
 namespace forerun {
 
-/// A product with a bias.
-struct DitLinear {
-  at::Tensor weight;  ///< [out, in]
-  at::Tensor bias;    ///< [out]
-};
-
 /// adaLN-Zero block: attention and MLP, each normed, shifted, scaled and gated by the condition.
 struct DitBlock {
-  DitLinear modulation;  ///< [6 hidden, hidden]: shift, scale, gate of attention, then of the MLP
-  DitLinear qkv;         ///< [3 hidden, hidden]
-  DitLinear out;         ///< [hidden, hidden]
-  DitLinear up;          ///< [mlp, hidden]
-  DitLinear down;        ///< [hidden, mlp]
+  Linear modulation;  ///< [6 hidden, hidden]: shift, scale, gate of attention, then of the MLP
+  Linear qkv;         ///< [3 hidden, hidden]
+  Linear out;         ///< [hidden, hidden]
+  Linear up;          ///< [mlp, hidden]
+  Linear down;        ///< [hidden, mlp]
 };
 
 /// The final layer: from features to pixels.
 struct DitHead {
-  DitLinear modulation;  ///< [2 hidden, hidden]: shift, scale
-  DitLinear out;         ///< [patch * patch * out_channels, hidden]; channels fastest
+  Linear modulation;  ///< [2 hidden, hidden]: shift, scale
+  Linear out;         ///< [patch * patch * out_channels, hidden]; channels fastest
 };
 
 /// The embedding of a time.
 struct DitTime {
-  DitLinear in;   ///< [hidden, 256]
-  DitLinear out;  ///< [hidden, hidden]
+  Linear in;   ///< [hidden, 256]
+  Linear out;  ///< [hidden, hidden]
 };
 
 /// A Diffusion Transformer. All tensors float32 (or all float64).
 struct Dit {
   DitConfig config;
-  DitLinear patches;     ///< [hidden, channels * patch * patch]; columns: channel, row, column
+  Linear patches;        ///< [hidden, channels * patch * patch]; columns: channel, row, column
   at::Tensor positions;  ///< [tokens, hidden], fixed
   DitTime time;
   at::Tensor labels;  ///< [classes + 1, hidden]; the last row is "no class"
@@ -71,7 +66,7 @@ at::Tensor embed_time(const DitTime& weights, const at::Tensor& time, double div
 /// @param positions  [tokens, hidden]
 /// @param x          [batch, channels, input, input]
 /// @return           [batch, tokens, hidden], positions added
-at::Tensor embed_patches(const DitLinear& patches, const at::Tensor& positions,
+at::Tensor embed_patches(const Linear& patches, const at::Tensor& positions,
                          const DitConfig& config, const at::Tensor& x);
 /// @param h          [batch, tokens, hidden]
 /// @param condition  [batch, hidden]: SiLU of time and label embedding

@@ -12,7 +12,7 @@ namespace {
 constexpr double kDeviation = 0.02;
 constexpr std::int64_t kTimeWaves = 256;
 
-DitLinear zero_linear(std::int64_t out, std::int64_t in) {
+Linear zero_linear(std::int64_t out, std::int64_t in) {
   return {at::zeros({out, in}), at::zeros({out})};
 }
 
@@ -22,7 +22,7 @@ at::Tensor normal(std::int64_t rows, std::int64_t columns, const at::Generator& 
 
 }  // namespace
 
-DitLinear xavier_linear(std::int64_t out, std::int64_t in, at::Generator generator) {
+Linear xavier_linear(std::int64_t out, std::int64_t in, at::Generator generator) {
   const double bound = std::sqrt(6.0 / static_cast<double>(in + out));
   return {at::empty({out, in}).uniform_(-bound, bound, std::move(generator)), at::zeros({out})};
 }

@@ -13,7 +13,7 @@ namespace forerun {
 Dit random_dit(const DitConfig& config, std::uint64_t seed);
 
 /// For other networks made of the same parts.
-DitLinear xavier_linear(std::int64_t out, std::int64_t in, at::Generator generator);
+Linear xavier_linear(std::int64_t out, std::int64_t in, at::Generator generator);
 DitBlock random_block(const DitConfig& config, at::Generator generator);
 
 }  // namespace forerun

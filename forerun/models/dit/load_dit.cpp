@@ -74,12 +74,12 @@ class Diffusers {
  private:
   static std::string block(std::int64_t i) { return fmt::format("transformer_blocks.{}.", i); }
 
-  DitLinear linear(const std::string& name, std::int64_t out, std::int64_t in) {
+  Linear linear(const std::string& name, std::int64_t out, std::int64_t in) {
     return {source_.weight(name + ".weight", {out, in}), source_.weight(name + ".bias", {out})};
   }
 
   DitBlock read_block(const std::string& name) {
-    DitLinear qkv[3];
+    Linear qkv[3];
     for (int i = 0; i < 3; ++i) {
       qkv[i] = linear(name + "attn1.to_" + "qkv"[i], c_.hidden, c_.hidden);
     }

@@ -8,7 +8,7 @@
 namespace forerun {
 namespace {
 
-void add(DitLinear& l, const std::string& name, std::int64_t out, std::int64_t in,
+void add(Linear& l, const std::string& name, std::int64_t out, std::int64_t in,
          std::vector<ModelWeight>& to) {
   to.push_back({name + ".weight", &l.weight, {out, in}});
   to.push_back({name + ".bias", &l.bias, {out}});

@@ -45,7 +45,7 @@ DitHead noise_head(const Dit& target) {
           {rows(target.head.out.weight), rows(target.head.out.bias).squeeze(1)}};
 }
 
-DitLinear copy(const DitLinear& l) { return {l.weight.clone(), l.bias.clone()}; }
+Linear copy(const Linear& l) { return {l.weight.clone(), l.bias.clone()}; }
 
 nlohmann::json config_json(const Dit& target) {
   nlohmann::json out = dit_config_json(config_for(target));

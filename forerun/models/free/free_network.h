@@ -22,12 +22,12 @@ struct FreeNetwork {
   /// feature lacks, and predicts how the noise differs from the noise under the previous step's
   /// predicted x0 (in units of `free_unit`). At first it predicts no difference.
   bool frozen_image = false;
-  DitLinear fuse;    ///< [hidden, 2 hidden]: of the embedded patches and the lagged feature
+  Linear fuse;       ///< [hidden, 2 hidden]: of the embedded patches and the lagged feature
   at::Tensor fresh;  ///< [hidden, channels * patch * patch]: of the fresh noise; or undefined
   DitBlock block;
   DitHead head;
   DitTime time;
-  DitLinear patches;             ///< shared, not trained
+  Linear patches;                ///< shared, not trained
   at::Tensor positions, labels;  ///< shared, not trained
 };
 
