@@ -115,9 +115,8 @@ at::Tensor sample_states(const std::shared_ptr<const DecoderLm>& target, const T
 
 // The rows of the target's head that a draft vocabulary names.
 at::Tensor head_rows(const DecoderLm& numbers, const at::Tensor& draft_to_target) {
-  const at::Tensor rows = draft_to_target.defined()
-                              ? numbers.head.weight.index_select(0, draft_to_target)
-                              : numbers.head.weight;
+  const at::Tensor rows =
+      draft_to_target.defined() ? numbers.head().index_select(0, draft_to_target) : numbers.head();
   return rows.to(at::kFloat);
 }
 
@@ -212,7 +211,7 @@ std::unique_ptr<Objective> objective_of(const Model& target, const std::vector<s
   model.head = model.head.clone();
   head.rows = model.head;
   if (model.draft_to_target.defined()) {
-    head.whole = whole.head.weight.to(at::kFloat);
+    head.whole = whole.head().to(at::kFloat);
     head.drafted = model.draft_to_target;
   }
   return std::make_unique<DFlashObjective>(lm, std::make_shared<DFlash>(std::move(model)),

@@ -6,7 +6,9 @@
 #include <fmt/ranges.h>
 
 #include <algorithm>
+#include <numeric>
 #include <string_view>
+#include <utility>
 
 #include "forerun/base/result.h"
 #include "forerun/formats/dequantize.h"
@@ -15,33 +17,23 @@
 namespace forerun {
 namespace {
 
-// Part of the model, and its conventional name. "{}" is the layer.
-struct Part {
-  const char* gguf;
-  const char* hugging_face;
-};
-constexpr Part kEmbedding{"token_embd.weight", "model.embed_tokens.weight"};
-constexpr Part kHead{"output.weight", "lm_head.weight"};
-constexpr Part kFinalNorm{"output_norm.weight", "model.norm.weight"};
-constexpr Part kAttentionNorm{"blk.{}.attn_norm.weight", "model.layers.{}.input_layernorm.weight"};
-constexpr Part kQuery{"blk.{}.attn_q", "model.layers.{}.self_attn.q_proj"};
-constexpr Part kKey{"blk.{}.attn_k", "model.layers.{}.self_attn.k_proj"};
-constexpr Part kValue{"blk.{}.attn_v", "model.layers.{}.self_attn.v_proj"};
-constexpr Part kOutput{"blk.{}.attn_output", "model.layers.{}.self_attn.o_proj"};
-constexpr Part kQueryNorm{"blk.{}.attn_q_norm.weight", "model.layers.{}.self_attn.q_norm.weight"};
-constexpr Part kKeyNorm{"blk.{}.attn_k_norm.weight", "model.layers.{}.self_attn.k_norm.weight"};
-constexpr Part kMlpNorm{"blk.{}.ffn_norm.weight",
-                        "model.layers.{}.post_attention_layernorm.weight"};
-constexpr Part kGate{"blk.{}.ffn_gate", "model.layers.{}.mlp.gate_proj"};
-constexpr Part kUp{"blk.{}.ffn_up", "model.layers.{}.mlp.up_proj"};
-constexpr Part kDown{"blk.{}.ffn_down", "model.layers.{}.mlp.down_proj"};
-// Gemma: four norms a layer; Hugging Face's name of the second differs from the other families.
-constexpr Part kGemmaAttentionPost{"blk.{}.post_attention_norm.weight",
-                                   "model.layers.{}.post_attention_layernorm.weight"};
-constexpr Part kGemmaMlpNorm{"blk.{}.ffn_norm.weight",
-                             "model.layers.{}.pre_feedforward_layernorm.weight"};
-constexpr Part kGemmaMlpPost{"blk.{}.post_ffw_norm.weight",
-                             "model.layers.{}.post_feedforward_layernorm.weight"};
+// llama.cpp's names of the tensors of a block, and of the others.
+constexpr std::pair<std::string_view, std::string_view> kGgufNames[] = {
+    {"model.embed_tokens.", "token_embd."},
+    {"lm_head.", "output."},
+    {"model.norm.", "output_norm."},
+    {"input_layernorm.", "attn_norm."},
+    {"self_attn.q_proj.", "attn_q."},
+    {"self_attn.k_proj.", "attn_k."},
+    {"self_attn.v_proj.", "attn_v."},
+    {"self_attn.o_proj.", "attn_output."},
+    {"self_attn.q_norm.", "attn_q_norm."},
+    {"self_attn.k_norm.", "attn_k_norm."},
+    {"pre_feedforward_layernorm.", "ffn_norm."},
+    {"post_feedforward_layernorm.", "post_ffw_norm."},
+    {"mlp.gate_proj.", "ffn_gate."},
+    {"mlp.up_proj.", "ffn_up."},
+    {"mlp.down_proj.", "ffn_down."}};
 
 // Which stored row holds row `r` of the matrix.
 using RowMap = std::function<std::int64_t(std::int64_t)>;
@@ -55,16 +47,16 @@ class Builder {
     DecoderLm m;
     m.config = c_;
     m.precision = precision_;
+    m.final_norm.eps = c_.norm_eps;
+    for (const ModelWeight& w : weights(m)) read(w);
     if (precision_ == Precision::kInt8) {
-      m.int8 = packed();
+      m.int8 = packed(m);
+      m.embedding = m.own_head = m.final_norm.weight = at::Tensor();
       return m;
     }
-    m.embedding = matrix(name(kEmbedding), c_.vocab, c_.hidden);
     for (std::int64_t i = 0; parts == DecoderParts::kAll && i < c_.layers; ++i) {
       m.layers.push_back(layer(i));
     }
-    m.final_norm = norm(name(kFinalNorm), c_.hidden);
-    m.head.weight = c_.tied_head ? m.embedding : matrix(name(kHead), c_.vocab, c_.hidden);
     m.rope = Rope(inverse_frequencies(c_, false));
     if (c_.window > 0) m.local_rope = Rope(inverse_frequencies(c_, true));
     return m;
@@ -72,45 +64,75 @@ class Builder {
 
  private:
   // Layer by layer through float32, so that at most one layer is held twice.
-  std::shared_ptr<const Int8Decoder> packed() {
+  std::shared_ptr<const Int8Decoder> packed(const DecoderLm& ends) {
     Arena arena;
-    std::vector<Int8Layer> layers;
+    std::vector<Int8Block> layers;
     for (std::int64_t i = 0; i < c_.layers; ++i)
-      layers.push_back(Int8Layer::pack(layer(i), c_.activation, arena));
-    at::Tensor embedding = matrix(name(kEmbedding), c_.vocab, c_.hidden);
-    Int8Matrix head = Int8Matrix::pack(
-        c_.tied_head ? embedding : matrix(name(kHead), c_.vocab, c_.hidden), {}, arena);
-    embedding = embedding.to(at::kBFloat16);
-    return std::make_shared<Int8Decoder>(c_, std::move(embedding), std::move(layers),
-                                         norm(name(kFinalNorm), c_.hidden), std::move(head));
+      layers.push_back(Int8Block::pack(layer(i), c_.activation, arena));
+    Int8Matrix head = Int8Matrix::pack(ends.head(), {}, arena);
+    return std::make_shared<Int8Decoder>(c_, ends.embedding.to(at::kBFloat16), std::move(layers),
+                                         ends.final_norm, std::move(head));
   }
 
-  DecoderLayer layer(std::int64_t i) {
-    DecoderLayer l;
-    const bool gemma = c_.gemma();
-    l.attention_norm = norm(name(kAttentionNorm, i), c_.hidden);
-    l.mlp_norm = norm(name(gemma ? kGemmaMlpNorm : kMlpNorm, i), c_.hidden);
-    if (gemma) {
-      l.attention_post_norm = norm(name(kGemmaAttentionPost, i), c_.hidden);
-      l.mlp_post_norm = norm(name(kGemmaMlpPost, i), c_.hidden);
+  TransformerBlock layer(std::int64_t index) {
+    TransformerBlock b(c_);
+    const auto listed = [&] {
+      std::vector<ModelWeight> out;
+      add_weights(b, c_, fmt::format("model.layers.{}.", index), out);
+      return out;
+    };
+    for (Linear* l : b.linears()) l->bias = at::empty({0});  // those that the file has
+    for (const ModelWeight& w : listed()) {
+      if (w.name.ends_with(".bias") && find_(stored_name(w.name)) == nullptr)
+        *w.tensor = at::Tensor();
     }
-    if (gemma || c_.family == Family::kQwen3) {
-      l.q_norm = norm(name(kQueryNorm, i), c_.head_dim);
-      l.k_norm = norm(name(kKeyNorm, i), c_.head_dim);
-    }
-    const std::int64_t q = c_.heads * c_.head_dim, kv = c_.kv_heads * c_.head_dim;
-    l.qkv = stacked({name(kQuery, i), name(kKey, i), name(kValue, i)}, {q, kv, kv}, c_.hidden);
-    l.output = stacked({name(kOutput, i)}, {c_.hidden}, q);
-    l.gate_up =
-        stacked({name(kGate, i), name(kUp, i)}, {c_.intermediate, c_.intermediate}, c_.hidden);
-    l.down = stacked({name(kDown, i)}, {c_.hidden}, c_.intermediate);
-    return l;
+    const std::vector<ModelWeight> all = listed();
+    for (const ModelWeight& w : all) get(w);  // before anything is allocated
+    side_by_side({&b.q, &b.k, &b.v}, {c_.query_width(), c_.kv_width(), c_.kv_width()});
+    side_by_side({&b.gate, &b.up}, {c_.intermediate, c_.intermediate});
+    for (const ModelWeight& w : all) read(w);
+    return b;
   }
 
-  std::string name(const Part& part, std::int64_t layer = 0) const {
-    const char* pattern = naming_ == Naming::kGguf ? part.gguf : part.hugging_face;
-    return fmt::format(fmt::runtime(pattern), layer);
+  // Memory for the weights and biases of linear layers of one input, which are one product then.
+  void side_by_side(const std::vector<Linear*>& parts, const std::vector<std::int64_t>& rows) {
+    const auto biased = static_cast<std::size_t>(std::count_if(
+        parts.begin(), parts.end(), [](const Linear* l) { return l->bias.defined(); }));
+    const bool wants_bias = c_.family == Family::kQwen2 && parts.size() == 3;
+    if (biased != parts.size() && (biased != 0 || wants_bias)) {
+      throw FormatError(fmt::format(
+          "{} of {} biases of a block's {} are there: the file is incomplete", biased, parts.size(),
+          parts.size() == 3 ? "queries, keys and values" : "gate and up"));
+    }
+    const std::int64_t total = std::accumulate(rows.begin(), rows.end(), std::int64_t{0});
+    const at::Tensor weight = at::empty({total, c_.hidden}, scalar_type(precision_));
+    const at::Tensor bias = at::empty({total}, scalar_type(precision_));
+    std::int64_t first = 0;
+    for (std::size_t i = 0; i < parts.size(); first += rows[i++]) {
+      parts[i]->weight = weight.narrow(0, first, rows[i]);
+      if (biased > 0) parts[i]->bias = bias.narrow(0, first, rows[i]);
+    }
   }
+
+  // The file's name of a tensor.
+  std::string stored_name(const std::string& name) const {
+    if (naming_ == Naming::kHuggingFace) return name;
+    constexpr std::string_view kLayers = "model.layers.";
+    std::string prefix, rest = name;
+    if (name.starts_with(kLayers)) {
+      const std::size_t end = name.find('.', kLayers.size());
+      prefix = fmt::format("blk.{}.", name.substr(kLayers.size(), end - kLayers.size()));
+      rest = name.substr(end + 1);
+    }
+    for (const auto& [theirs, gguf] : kGgufNames) {
+      if (rest.starts_with(theirs))
+        return fmt::format("{}{}{}", prefix, gguf, rest.substr(theirs.size()));
+    }
+    // The only name of two meanings: the norm before the MLP, or after attention.
+    return prefix + (c_.gemma() ? "post_attention_norm.weight" : "ffn_norm.weight");
+  }
+
+  const TensorView& get(const ModelWeight& w) const { return get(stored_name(w.name), w.shape); }
 
   const TensorView& get(const std::string& tensor, std::vector<std::int64_t> shape) const {
     const TensorView* view = find_(tensor);
@@ -132,60 +154,28 @@ class Builder {
     return *view;
   }
 
-  RmsNorm norm(const std::string& tensor, std::int64_t dim) const {
-    const TensorView& view = get(tensor, {dim});
-    at::Tensor weight = at::empty({dim}, at::kFloat);
-    dequantize(view.dtype, view.bytes, {weight.data_ptr<float>(), static_cast<std::size_t>(dim)});
+  // Norms stay float32.
+  void read(const ModelWeight& w) const {
+    const TensorView& view = get(w);
+    const bool norm = w.name.ends_with("norm.weight");
+    const RowMap order = row_order(w.name);
+    if (!w.tensor->defined() || w.tensor->sizes() != at::IntArrayRef(w.shape)) {
+      *w.tensor = at::empty(w.shape, norm ? at::kFloat : scalar_type(precision_));
+    }
+    if (w.shape.size() == 2) return fill(view, *w.tensor, order);
+    at::Tensor wide = at::empty(w.shape, at::kFloat);
+    dequantize(view.dtype, view.bytes,
+               {wide.data_ptr<float>(), static_cast<std::size_t>(wide.numel())});
     // Gemma multiplies by 1 + w; llama.cpp's converter has already added the 1.
-    if (c_.gemma() && naming_ == Naming::kHuggingFace) weight.add_(1.0);
-    return {.weight = weight, .eps = c_.norm_eps};
-  }
-
-  at::Tensor matrix(const std::string& tensor, std::int64_t rows, std::int64_t cols) const {
-    const TensorView& view = get(tensor, {rows, cols});
-    at::Tensor out = at::empty({rows, cols}, scalar_type(precision_));
-    fill(view, out, {});
-    return out;
-  }
-
-  // Several matrices of the same width, stacked, with their biases if they have any.
-  Linear stacked(const std::vector<std::string>& parts, const std::vector<std::int64_t>& rows,
-                 std::int64_t cols) const {
-    std::int64_t total = 0;
-    std::size_t biased = 0;
-    for (std::size_t i = 0; i < parts.size(); ++i) {
-      get(parts[i] + ".weight", {rows[i], cols});  // before anything is allocated
-      biased += find_(parts[i] + ".bias") != nullptr ? 1 : 0;
-      total += rows[i];
-    }
-    const bool wants_bias = c_.family == Family::kQwen2 && parts.size() == 3;
-    if (biased != parts.size() && (biased != 0 || wants_bias)) {
-      throw FormatError(
-          fmt::format("{} of the {} tensors '{}.bias' are there: the file is incomplete", biased,
-                      parts.size(), fmt::join(parts, ".bias', '")));
-    }
-    Linear out{.weight = at::empty({total, cols}, scalar_type(precision_)), .bias = {}};
-    std::int64_t first = 0;
-    for (std::size_t i = 0; i < parts.size(); ++i) {
-      const RowMap order = row_order(parts[i]);
-      fill(get(parts[i] + ".weight", {rows[i], cols}), out.weight.narrow(0, first, rows[i]), order);
-      if (find_(parts[i] + ".bias") != nullptr) {
-        if (!out.bias.defined()) out.bias = at::zeros({total}, scalar_type(precision_));
-        const TensorView& bias = get(parts[i] + ".bias", {rows[i]});
-        at::Tensor wide = at::empty({rows[i]}, at::kFloat);
-        dequantize(bias.dtype, bias.bytes,
-                   {wide.data_ptr<float>(), static_cast<std::size_t>(rows[i])});
-        out.bias.narrow(0, first, rows[i]).copy_(order ? reordered(wide, order) : wide);
-      }
-      first += rows[i];
-    }
-    return out;
+    if (norm && c_.gemma() && naming_ == Naming::kHuggingFace) wide.add_(1.0);
+    w.tensor->copy_(order ? reordered(wide, order) : wide);
   }
 
   // llama.cpp pairs neighbouring dimensions in Llama's rotary embedding and stores queries and keys
   // accordingly; we always pair dimension j with j + dim / 2.
-  RowMap row_order(const std::string& part) const {
-    const bool rotated = part.ends_with(".attn_q") || part.ends_with(".attn_k");
+  RowMap row_order(const std::string& name) const {
+    const bool rotated =
+        name.find(".q_proj.") != std::string::npos || name.find(".k_proj.") != std::string::npos;
     if (naming_ != Naming::kGguf || c_.family != Family::kLlama || !rotated) return {};
     return [dim = c_.head_dim](std::int64_t r) {
       const std::int64_t head = r / dim, half = dim / 2, within = r % dim;

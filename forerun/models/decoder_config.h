@@ -7,11 +7,11 @@
 #include <vector>
 
 #include "forerun/base/result.h"
+#include "forerun/models/block_config.h"
 
 namespace forerun {
 
 enum class Family : std::uint8_t { kLlama, kQwen2, kQwen3, kGemma3 };
-enum class Activation : std::uint8_t { kSilu, kGeluTanh };
 
 /// How wavelengths of the rotary embedding are stretched.
 struct RopeScaling {
@@ -23,13 +23,10 @@ struct RopeScaling {
 };
 
 /// Differences between the decoders of the supported families.
-struct DecoderConfig {
+struct DecoderConfig : BlockConfig {
   Family family = Family::kLlama;
-  std::int64_t vocab = 0, hidden = 0, layers = 0, heads = 0, kv_heads = 0, head_dim = 0;
-  std::int64_t intermediate = 0;
-  std::int64_t context = 0;  ///< context length of the model
-  double norm_eps = 1e-6;
-  Activation activation = Activation::kSilu;
+  std::int64_t vocab = 0, layers = 0;
+  std::int64_t context = 0;      ///< context length of the model
   double query_scale = 0.0;      ///< of query-key products
   double embedding_scale = 1.0;  ///< Gemma multiplies embeddings by sqrt(hidden)
   double attention_softcap = 0.0, logit_softcap = 0.0;  ///< 0 = none
@@ -43,6 +40,13 @@ struct DecoderConfig {
   std::int64_t window = 0;            ///< of sliding-window layers
   std::vector<bool> sliding;          ///< [layers]
 
+  DecoderConfig() = default;
+  /// The family's kind of blocks.
+  explicit DecoderConfig(Family f) : family(f) {
+    post_norms = gemma();
+    head_norms = gemma() || f == Family::kQwen3;
+    if (gemma()) activation = Activation::kGeluTanh;
+  }
   bool gemma() const noexcept { return family == Family::kGemma3; }
 };
 

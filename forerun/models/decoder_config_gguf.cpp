@@ -137,14 +137,12 @@ Result<DecoderConfig> parse_decoder_config(const Gguf& gguf) {
                              quote(*architecture))};
   }
   Keys k(gguf, std::string(*architecture));
-  DecoderConfig c;
-  c.family = *family;
+  DecoderConfig c(*family);
   read_sizes(gguf, k, c);
   if (!k.error().empty()) return Error{k.error()};
   read_rope(gguf, k, c);
   read_windows(gguf, k, c);
   if (c.gemma()) {
-    c.activation = Activation::kGeluTanh;
     c.embedding_scale = std::sqrt(static_cast<double>(c.hidden));
     c.attention_softcap = k.number("attn_logit_softcapping", 0.0);
     c.logit_softcap = k.number("final_logit_softcapping", 0.0);

@@ -92,8 +92,7 @@ Result<DecoderConfig> parse_decoder_config(const json& config) {
                                    quote(type))
                      : "config.json: " + f.error()};
   }
-  DecoderConfig c;
-  c.family = *family;
+  DecoderConfig c(*family);
   c.vocab = f.integer("vocab_size");
   c.hidden = f.integer("hidden_size");
   c.layers = f.integer("num_hidden_layers");
@@ -105,7 +104,6 @@ Result<DecoderConfig> parse_decoder_config(const json& config) {
   c.context = f.integer("max_position_embeddings");
   c.norm_eps = f.number("rms_norm_eps", 1e-6);
   c.tied_head = f.flag("tie_word_embeddings", c.gemma());
-  c.activation = c.gemma() ? Activation::kGeluTanh : Activation::kSilu;
   const std::string act = f.text(c.gemma() ? "hidden_activation" : "hidden_act",
                                  c.gemma() ? "gelu_pytorch_tanh" : "silu");
   if (act != (c.gemma() ? "gelu_pytorch_tanh" : "silu")) {

@@ -87,11 +87,7 @@ struct Packed {
 at::Tensor embedded(const DecoderLm& model, std::span<const SequenceSpan> sequences) {
   std::vector<std::int64_t> ids;
   for (const SequenceSpan& s : sequences) ids.insert(ids.end(), s.tokens.begin(), s.tokens.end());
-  at::Tensor tokens = model.embedding.index_select(0, at::tensor(ids, at::kLong));
-  if (model.config.embedding_scale != 1.0) {
-    // The scale is rounded to the model's precision first, as the reference does.
-    tokens = tokens * at::scalar_tensor(model.config.embedding_scale, tokens.options());
-  }
+  const at::Tensor tokens = embed(model, at::tensor(ids, at::kLong));
   std::vector<at::Tensor> parts;
   std::int64_t row = 0;
   for (const SequenceSpan& s : sequences) {
@@ -126,46 +122,26 @@ Packed pack(const DecoderLm& model, std::span<const SequenceSpan> sequences,
           at::tensor(scored, at::kLong)};
 }
 
-at::Tensor attention(const DecoderLm& model, std::int64_t index, const at::Tensor& x,
-                     const Rotation& rotate, std::span<const SequenceSpan> sequences,
-                     std::span<const RowPlan> plans) {
-  const DecoderConfig& c = model.config;
-  const auto i = static_cast<std::size_t>(index);
-  const DecoderLayer& layer = model.layers[i];
-  const at::Tensor qkv = layer.qkv(x).view({x.size(0), c.heads + 2 * c.kv_heads, c.head_dim});
-  at::Tensor q = qkv.narrow(1, 0, c.heads);
-  at::Tensor k = qkv.narrow(1, c.heads, c.kv_heads);
-  const at::Tensor v = qkv.narrow(1, c.heads + c.kv_heads, c.kv_heads);
-  if (layer.q_norm.defined()) q = layer.q_norm(q);
-  if (layer.k_norm.defined()) k = layer.k_norm(k);
-  const bool sliding = c.sliding[i];
-  q = rotate(q);
-  k = rotate(k);
-
-  const AttentionOptions options{.scale = c.query_scale,
-                                 .window = sliding ? std::optional(c.window) : std::nullopt,
-                                 .softcap = c.attention_softcap};
-  std::vector<at::Tensor> out;
-  out.reserve(sequences.size());
-  std::int64_t row = 0;
-  for (std::size_t s = 0; s < sequences.size(); ++s) {
-    const std::int64_t n = plans[s].rows();
-    KvCache& cache = *sequences[s].cache;
-    cache.write(index, k.narrow(0, row, n), v.narrow(0, row, n));
-    out.push_back(attend(q.narrow(0, row, n), cache, index, plans[s], options));
-    row += n;
-  }
-  return layer.output(out.size() == 1 ? out[0] : at::cat(out));
-}
-
-at::Tensor mlp(const DecoderLayer& layer, Activation activation, const at::Tensor& x) {
-  const at::Tensor both = layer.gate_up(x);
-  const std::int64_t width = both.size(1) / 2;
-  const at::Tensor gate = both.narrow(1, 0, width);
-  const at::Tensor up = both.narrow(1, width, width);
-  const at::Tensor active =
-      activation == Activation::kSilu ? at::silu(gate) : at::gelu(gate, "tanh");
-  return layer.down(active.mul(up));
+// Attention of one block: each sequence over its own cache.
+Attend attention(const DecoderLm& model, std::int64_t index,
+                 std::span<const SequenceSpan> sequences, std::span<const RowPlan> plans) {
+  return [=, &c = model.config](const at::Tensor& q, const KeysValues& own) {
+    const bool sliding = c.sliding[static_cast<std::size_t>(index)];
+    const AttentionOptions options{.scale = c.query_scale,
+                                   .window = sliding ? std::optional(c.window) : std::nullopt,
+                                   .softcap = c.attention_softcap};
+    std::vector<at::Tensor> out;
+    out.reserve(sequences.size());
+    std::int64_t row = 0;
+    for (std::size_t s = 0; s < sequences.size(); ++s) {
+      const std::int64_t n = plans[s].rows();
+      KvCache& cache = *sequences[s].cache;
+      cache.write(index, own.k.narrow(0, row, n), own.v.narrow(0, row, n));
+      out.push_back(attend(q.narrow(0, row, n), cache, index, plans[s], options));
+      row += n;
+    }
+    return out.size() == 1 ? out[0] : at::cat(out);
+  };
 }
 
 // Copies the residual stream after block `index` to the sequences that need it.
@@ -188,11 +164,18 @@ void keep_states(const at::Tensor& h, std::int64_t index, std::span<const Sequen
   }
 }
 
-at::Tensor softcapped(const at::Tensor& x, double cap) {
-  return cap > 0.0 ? at::tanh(x / cap) * cap : x;
+}  // namespace
+
+at::Tensor embed(const DecoderLm& model, const at::Tensor& ids) {
+  const at::Tensor rows = model.embedding.index_select(0, ids);
+  if (model.config.embedding_scale == 1.0) return rows;
+  // The scale is rounded to the model's precision first, as the reference does.
+  return rows * at::scalar_tensor(model.config.embedding_scale, rows.options());
 }
 
-}  // namespace
+at::Tensor head_logits(const DecoderLm& model, const at::Tensor& hidden) {
+  return softcapped(at::linear(hidden, model.head()), model.config.logit_softcap);
+}
 
 void check_tokens(const DecoderLm& model, std::span<const Token> tokens) {
   for (const Token t : tokens) {
@@ -202,6 +185,17 @@ void check_tokens(const DecoderLm& model, std::span<const Token> tokens) {
                     "with this model's tokenizer?",
                     t, model.config.vocab));
   }
+}
+
+std::vector<ModelWeight> weights(DecoderLm& m) {
+  const DecoderConfig& c = m.config;
+  std::vector<ModelWeight> out = {{"model.embed_tokens.weight", &m.embedding, {c.vocab, c.hidden}}};
+  for (std::size_t i = 0; i < m.layers.size(); ++i) {
+    add_weights(m.layers[i], c, fmt::format("model.layers.{}.", i), out);
+  }
+  out.push_back({"model.norm.weight", &m.final_norm.weight, {c.hidden}});
+  if (!c.tied_head) out.push_back({"lm_head.weight", &m.own_head, {c.vocab, c.hidden}});
+  return out;
 }
 
 std::int64_t prefill_rows(const DecoderLm& model) {
@@ -221,11 +215,9 @@ KvCache DecoderLm::make_cache(std::shared_ptr<KvPool> pool) const {
 
 std::int64_t DecoderLm::weight_bytes() const {
   if (int8) return int8->weight_bytes();
-  auto bytes = static_cast<std::int64_t>(head.weight.nbytes());
-  for (const DecoderLayer& l : layers) {
-    for (const Linear* w : {&l.qkv, &l.output, &l.gate_up, &l.down}) {
-      bytes += static_cast<std::int64_t>(w->weight.nbytes());
-    }
+  auto bytes = static_cast<std::int64_t>(head().nbytes());
+  for (TransformerBlock l : layers) {  // the same tensors
+    for (const Linear* w : l.linears()) bytes += static_cast<std::int64_t>(w->weight.nbytes());
   }
   return bytes;
 }
@@ -241,15 +233,9 @@ at::Tensor forward(const DecoderLm& model, std::span<const SequenceSpan> sequenc
   const Rotation full = model.rope.at(rows.positions);
   const Rotation local = model.config.window > 0 ? model.local_rope.at(rows.positions) : full;
   for (std::int64_t i = 0; i < model.config.layers; ++i) {
-    const DecoderLayer& layer = model.layers[static_cast<std::size_t>(i)];
-    at::Tensor a = attention(model, i, layer.attention_norm(h),
-                             model.config.sliding[static_cast<std::size_t>(i)] ? local : full,
-                             sequences, plans);
-    if (layer.attention_post_norm.defined()) a = layer.attention_post_norm(a);
-    h = h + a;
-    at::Tensor m = mlp(layer, model.config.activation, layer.mlp_norm(h));
-    if (layer.mlp_post_norm.defined()) m = layer.mlp_post_norm(m);
-    h = h + m;
+    const auto at = static_cast<std::size_t>(i);
+    h = run_block(model.layers[at], model.config, h, model.config.sliding[at] ? local : full,
+                  attention(model, i, sequences, plans));
     keep_states(h, i, sequences, plans, kept);
   }
   for (std::size_t s = 0; s < sequences.size(); ++s) {
@@ -257,7 +243,7 @@ at::Tensor forward(const DecoderLm& model, std::span<const SequenceSpan> sequenc
   }
   if (rows.scored.numel() == 0) return at::empty({0, model.config.vocab}, at::kFloat);
   const at::Tensor last = model.final_norm(h.index_select(0, rows.scored));
-  return softcapped(model.head(last).to(at::kFloat), model.config.logit_softcap).contiguous();
+  return head_logits(model, last).to(at::kFloat).contiguous();
 }
 
 int prefill(const DecoderLm& model, KvCache& cache, std::span<const Token> tokens, float* states,

@@ -11,25 +11,13 @@
 #include "forerun/base/interrupted.h"
 #include "forerun/core/token.h"
 #include "forerun/models/decoder_config.h"
+#include "forerun/models/model_weight.h"
+#include "forerun/models/transformer_block.h"
 #include "forerun/tensor/kv_cache.h"
-#include "forerun/tensor/linear.h"
-#include "forerun/tensor/norm.h"
 #include "forerun/tensor/precision.h"
-#include "forerun/tensor/rope.h"
 #include "forerun/tensor/scalar_type.h"
 
 namespace forerun {
-
-/// One block: attention and a gated MLP, each after a norm; Gemma normalises their outputs as well.
-struct DecoderLayer {
-  RmsNorm attention_norm, mlp_norm;
-  RmsNorm attention_post_norm, mlp_post_norm;  ///< Gemma only
-  RmsNorm q_norm, k_norm;                      ///< over head_dim; Qwen3 and Gemma 3
-  Linear qkv;                                  ///< [(heads + 2 kv_heads) * head_dim, hidden]
-  Linear output;                               ///< [hidden, heads * head_dim]
-  Linear gate_up;                              ///< [2 * intermediate, hidden]
-  Linear down;                                 ///< [hidden, intermediate]
-};
 
 class Int8Decoder;
 
@@ -38,19 +26,24 @@ struct DecoderLm {
   DecoderConfig config;
   Precision precision = Precision::kF32;
   at::Tensor embedding;  ///< [vocab, hidden]
-  std::vector<DecoderLayer> layers;
+  std::vector<TransformerBlock> layers;
   RmsNorm final_norm;
-  Linear head;            ///< [vocab, hidden]; shares the embedding's storage if tied
+  at::Tensor own_head;    ///< [vocab, hidden]; undefined if the embedding serves: config.tied_head
   Rope rope, local_rope;  ///< of full and of sliding-window attention
   /// All weights in the form of the int8 engine (precision kInt8); the tensors above are undefined
   /// then.
   std::shared_ptr<const Int8Decoder> int8;
 
+  const at::Tensor& head() const { return config.tied_head ? embedding : own_head; }
   /// @param pool  where its memory comes from; none: a pool of its own, without limit
   KvCache make_cache(std::shared_ptr<KvPool> pool = nullptr) const;
   /// Bytes of the weights that one pass reads; of the embedding only rows are read.
   std::int64_t weight_bytes() const;
 };
+
+/// All weights of a model that is not packed (int8), by Hugging Face's names; a tied head is the
+/// embedding and not listed.
+std::vector<ModelWeight> weights(DecoderLm& model);
 
 /// Which tensors of a decoder's file are loaded.
 enum class DecoderParts : std::uint8_t {
@@ -86,6 +79,15 @@ struct SequenceSpan {
 /// memory for it. No cache has changed then.
 at::Tensor forward(const DecoderLm& model, std::span<const SequenceSpan> sequences,
                    std::span<const std::int64_t> kept = {});
+
+/// [n, hidden]: the input of the first block.
+/// @param ids  [n] int64
+at::Tensor embed(const DecoderLm& model, const at::Tensor& ids);
+
+/// Logits, soft cap applied.
+/// @param hidden  [n, hidden]: outputs of the last norm
+/// @return        [n, vocab] of the product's type; of at least float32 under a soft cap
+at::Tensor head_logits(const DecoderLm& model, const at::Tensor& hidden);
 
 /// @throws std::invalid_argument  an id outside the vocabulary
 void check_tokens(const DecoderLm& model, std::span<const Token> tokens);

@@ -9,20 +9,9 @@
 
 #include "forerun/models/decoder_config.h"
 #include "forerun/models/decoder_lm.h"
-#include "forerun/models/int8_mlp.h"
-#include "forerun/tensor/cpu/int8_matrix.h"
-#include "forerun/tensor/cpu/paged_attention.h"
+#include "forerun/models/int8_block.h"
 
 namespace forerun {
-
-/// The weights of one block for the int8 engine.
-struct Int8Layer {
-  RmsNorm attention_norm, mlp_norm, attention_post_norm, mlp_post_norm, q_norm, k_norm;
-  Int8Matrix qkv, output;
-  Int8Mlp mlp;
-
-  static Int8Layer pack(const DecoderLayer& layer, Activation activation, Arena& arena);
-};
 
 /// Working memory of a pass; grows to the largest pass so far.
 struct Int8Workspace;
@@ -33,7 +22,7 @@ struct Int8Workspace;
 /// other sequences, on any number of threads.
 class Int8Decoder {
  public:
-  Int8Decoder(const DecoderConfig& config, at::Tensor embedding, std::vector<Int8Layer> layers,
+  Int8Decoder(const DecoderConfig& config, at::Tensor embedding, std::vector<Int8Block> layers,
               RmsNorm final_norm, Int8Matrix head);
   ~Int8Decoder();
 
@@ -49,10 +38,9 @@ class Int8Decoder {
   friend class Int8Pass;
   DecoderConfig config_;
   at::Tensor embedding_;  // [vocab, hidden] bf16
-  std::vector<Int8Layer> layers_;
+  std::vector<Int8Block> layers_;
   RmsNorm final_norm_;
   Int8Matrix head_;
-  std::vector<float> frequencies_, local_frequencies_;
   std::unique_ptr<Int8Workspace> workspace_;
   mutable std::mutex one_pass_;
 };

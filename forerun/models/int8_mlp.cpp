@@ -42,8 +42,8 @@ Int8Mlp Int8Mlp::pack(const Linear& gate_up, const Linear& down, Activation acti
   return out;
 }
 
-std::int64_t Int8Mlp::scratch_size() const noexcept {
-  return std::max(kTaskRows * 2 * kTask, k::rotated_width(intermediate()));
+std::int64_t Int8Mlp::scratch_size(std::int64_t intermediate) noexcept {
+  return std::max(kTaskRows * 2 * kTask, k::rotated_width(intermediate));
 }
 
 void Int8Mlp::run(ThreadTeam::Worker& worker, const k::Int8Rows& x, const Gated& gated,

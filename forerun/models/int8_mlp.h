@@ -17,7 +17,7 @@ class Int8Mlp {
                       Arena& arena);
 
   /// Scratch memory of a thread, in floats.
-  std::int64_t scratch_size() const noexcept;
+  static std::int64_t scratch_size(std::int64_t intermediate) noexcept;
   std::int64_t intermediate() const noexcept { return down_.inputs(); }
   std::int64_t bytes() const noexcept { return gate_up_.bytes() + down_.bytes(); }
 

@@ -5,6 +5,8 @@
 #include <algorithm>
 #include <limits>
 
+#include "forerun/tensor/internal/rows.h"
+
 namespace forerun {
 namespace {
 
@@ -42,41 +44,52 @@ at::Tensor visible(const RowPlan& plan, std::int64_t length, std::int64_t begin,
 
 at::Tensor capped_attention(const at::Tensor& q, const at::Tensor& k, const at::Tensor& v,
                             const at::Tensor& seen, const AttentionOptions& options) {
-  at::Tensor scores = at::matmul(q, k.transpose(-1, -2)).to(at::kFloat) * options.scale;
-  scores = at::tanh(scores / options.softcap) * options.softcap;
+  at::Tensor scores = softcapped(internal::wide(at::matmul(q, k.transpose(-1, -2))) * options.scale,
+                                 options.softcap);
   if (seen.defined()) {
-    scores = scores.masked_fill(seen.logical_not(), -std::numeric_limits<float>::infinity());
+    scores = scores.masked_fill(seen.logical_not(), -std::numeric_limits<double>::infinity());
   }
   return at::matmul(at::softmax(scores, -1).to(v.scalar_type()), v);
 }
 
 }  // namespace
 
-at::Tensor attend(const at::Tensor& q, const KvCache& cache, std::int64_t layer,
-                  const RowPlan& plan, const AttentionOptions& options) {
-  const std::int64_t n = q.size(0), heads = q.size(1), dim = q.size(2);
-  const std::int64_t length = cache.length();
-  const std::int64_t begin =
-      options.window ? std::max<std::int64_t>(0, length + 1 - *options.window) : 0;
-  const at::Tensor k = cache.keys(layer, begin, length + n).unsqueeze(0);
-  const at::Tensor v = cache.values(layer, begin, length + n).unsqueeze(0);
-  const std::int64_t kv_heads = k.size(1), group = heads / kv_heads;
+at::Tensor softcapped(const at::Tensor& x, double cap) {
+  return cap > 0.0 ? at::tanh(internal::wide(x) / cap) * cap : x;
+}
 
+at::Tensor attend(const at::Tensor& q, const at::Tensor& k, const at::Tensor& v,
+                  const at::Tensor& seen, const AttentionOptions& options) {
+  const std::int64_t n = q.size(0), heads = q.size(1), dim = q.size(2);
+  const std::int64_t kv_heads = k.size(0), group = heads / kv_heads;
   // The heads of a group become rows of one product: [1, kv_heads, group * n, dim].
   const at::Tensor rows = q.view({n, kv_heads, group, dim})
                               .permute({1, 2, 0, 3})
                               .reshape({1, kv_heads, group * n, dim});
-  at::Tensor seen = plan.chain() ? visible(n, length, begin, options.window)
-                                 : visible(plan, length, begin, options.window);
-  if (seen.defined() && group > 1) seen = seen.repeat({group, 1});
-
+  const at::Tensor mask = seen.defined() && group > 1 ? seen.repeat({group, 1}) : seen;
+  const at::Tensor keys = k.unsqueeze(0), values = v.unsqueeze(0);
   const at::Tensor out =
       options.softcap > 0.0
-          ? capped_attention(rows, k, v, seen, options)
+          ? capped_attention(rows, keys, values, mask, options)
           : at::scaled_dot_product_attention(
-                rows, k, v, seen.defined() ? std::optional<at::Tensor>(seen) : std::nullopt, 0.0,
-                false, options.scale);
+                rows, keys, values, mask.defined() ? std::optional<at::Tensor>(mask) : std::nullopt,
+                0.0, false, options.scale);
   return out.reshape({kv_heads, group, n, dim}).permute({2, 0, 1, 3}).reshape({n, heads * dim});
+}
+
+at::Tensor causal_mask(std::int64_t n, const std::optional<std::int64_t>& window) {
+  return visible(n, 0, 0, window);
+}
+
+at::Tensor attend(const at::Tensor& q, const KvCache& cache, std::int64_t layer,
+                  const RowPlan& plan, const AttentionOptions& options) {
+  const std::int64_t n = q.size(0), length = cache.length();
+  const std::int64_t begin =
+      options.window ? std::max<std::int64_t>(0, length + 1 - *options.window) : 0;
+  const at::Tensor seen = plan.chain() ? visible(n, length, begin, options.window)
+                                       : visible(plan, length, begin, options.window);
+  return attend(q, cache.keys(layer, begin, length + n), cache.values(layer, begin, length + n),
+                seen, options);
 }
 
 }  // namespace forerun

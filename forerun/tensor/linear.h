@@ -17,8 +17,8 @@ struct Linear {
   at::Tensor operator()(const at::Tensor& x) const;
 };
 
-/// Linear layers of one input as one, outputs in their order: a view if weights (and biases) lie
-/// one after another in memory, else a copy.
+/// Linear layers of one input as one, outputs in their order; either all have biases or none has.
+/// The weight is a view if those of the parts lie one after another in memory, else a copy.
 Linear joined(std::initializer_list<const Linear*> parts);
 
 /// The outputs of several linear layers of one input. One product if they lie one after another in

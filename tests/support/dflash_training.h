@@ -24,13 +24,12 @@ inline std::shared_ptr<const DecoderLm> tiny_target(const std::string& name = "l
 
 /// @param drafted  ids of the target's vocabulary; undefined: all
 inline TargetHead head_of(const DecoderLm& target, const at::Tensor& drafted = {}) {
-  return {
-      .norm = target.final_norm.weight,
-      .norm_eps = target.final_norm.eps,
-      .rows = drafted.defined() ? target.head.weight.index_select(0, drafted) : target.head.weight,
-      .softcap = target.config.logit_softcap,
-      .whole = drafted.defined() ? target.head.weight : at::Tensor(),
-      .drafted = drafted};
+  return {.norm = target.final_norm.weight,
+          .norm_eps = target.final_norm.eps,
+          .rows = drafted.defined() ? target.head().index_select(0, drafted) : target.head(),
+          .softcap = target.config.logit_softcap,
+          .whole = drafted.defined() ? target.head() : at::Tensor(),
+          .drafted = drafted};
 }
 
 /// Creates `folder` and loads the documents from it.

@@ -3,15 +3,14 @@
 #include <ATen/ATen.h>
 #include <fmt/format.h>
 
+#include <cmath>
 #include <stdexcept>
 
-#include "forerun/models/dflash/internal/layer.h"
+#include "forerun/models/dflash/internal/slots.h"
+#include "forerun/tensor/attention.h"
 
 namespace forerun {
 namespace {
-
-using internal::BlockRotation;
-using internal::KeysValues;
 
 void check_features(const DFlash& model, const at::Tensor& features) {
   const std::int64_t width = model.fc.size(1);
@@ -21,10 +20,6 @@ void check_features(const DFlash& model, const at::Tensor& features) {
         features.dim(), features.dim() > 0 ? features.size(-1) : 0, model.config.features(),
         model.config.hidden));
   }
-}
-
-at::Tensor wide_logits(const at::Tensor& x) {
-  return x.scalar_type() == at::kDouble ? x : x.to(at::kFloat);
 }
 
 // [slots, hidden]: the embeddings of a block.
@@ -66,7 +61,7 @@ at::Tensor seen_by_slots(const LayerAttention& attention, std::int64_t context, 
 at::Tensor context(const DFlash& model, const at::Tensor& features) {
   check_features(model, features);
   const at::Tensor x = features.to(model.fc.scalar_type());
-  return internal::rms_norm(at::linear(x, model.fc), model.hidden_norm, model.config.norm_eps);
+  return model.hidden_norm.fused(at::linear(x, model.fc));
 }
 
 DFlashCache::DFlashCache(const DFlash& model)
@@ -78,15 +73,15 @@ DFlashCache::DFlashCache(const DFlash& model)
 void DFlashCache::append(const DFlash& model, const at::Tensor& features) {
   const at::Tensor c = context(model, features);
   const std::int64_t n = c.size(0);
-  const BlockRotation rotation =
-      BlockRotation::at(model, at::arange(length(), length() + n, c.device()));
+  const Rotation rotation =
+      internal::rotation_at(model, at::arange(length(), length() + n, c.device()));
   kv_.reserve(n);
   if (model.slot_state.defined()) {
     const at::Tensor before = rows_.defined() ? rows_.narrow(0, 0, length()) : c.narrow(0, 0, 0);
     rows_ = at::cat({before, c});
   }
   for (std::size_t i = 0; i < model.layers.size(); ++i) {
-    const KeysValues rows = internal::keys_values(model, model.layers[i], c, rotation);
+    const KeysValues rows = keys_values(model.layers[i], model.config, c, rotation);
     kv_.write(static_cast<std::int64_t>(i), rows.k, rows.v);
   }
   kv_.advance(n);
@@ -114,29 +109,19 @@ at::Tensor block_hidden(const DFlash& model, const DFlashCache& cache, std::span
   if (const at::Tensor last = cache.last(); last.defined()) {
     h = h + at::linear(last, model.slot_state);
   }
-  const BlockRotation rotation =
-      BlockRotation::at(model, at::arange(start, start + slots, h.device()));
-  const std::int64_t group = c.heads / c.kv_heads;
-  const auto attend = [&](std::size_t i, const at::Tensor& q, const KeysValues& own) {
+  const Rotation rotation =
+      internal::rotation_at(model, at::arange(start, start + slots, h.device()));
+  const AttentionOptions options{.scale = 1.0 / std::sqrt(static_cast<double>(c.head_dim))};
+  const auto attend_layer = [&](std::size_t i, const at::Tensor& q, const KeysValues& own) {
     const auto layer = static_cast<std::int64_t>(i);
-    const auto joined = [&](const at::Tensor& cached, const at::Tensor& x) {
-      return at::cat({cached, x.transpose(0, 1)}, 1).unsqueeze(0);
+    const auto after = [](const at::Tensor& cached, const at::Tensor& x) {
+      return at::cat({cached, x.transpose(0, 1)}, 1);
     };
-    const at::Tensor k = joined(cache.kv().keys(layer, 0, known), own.k);
-    const at::Tensor v = joined(cache.kv().values(layer, 0, known), own.v);
-    // The heads of a group become rows of one product, slot by slot.
-    const at::Tensor rows = q.view({slots, c.kv_heads, group, c.head_dim})
-                                .transpose(0, 1)
-                                .reshape({1, c.kv_heads, slots * group, c.head_dim});
-    at::Tensor seen = seen_by_slots(c.attention[i], known, start, slots, h.device());
-    if (seen.defined()) seen = seen.repeat_interleave(group, 0);
-    const at::Tensor out = at::scaled_dot_product_attention(
-        rows, k, v, seen.defined() ? std::optional<at::Tensor>(seen) : std::nullopt);
-    return out.view({c.kv_heads, slots, group, c.head_dim})
-        .transpose(0, 1)
-        .reshape({slots, c.heads * c.head_dim});
+    return attend(q, after(cache.kv().keys(layer, 0, known), own.k),
+                  after(cache.kv().values(layer, 0, known), own.v),
+                  seen_by_slots(c.attention[i], known, start, slots, h.device()), options);
   };
-  return internal::run_layers(model, h, rotation, attend);
+  return internal::run_layers(model, h, rotation, attend_layer);
 }
 
 std::vector<Token> masked_block(const DFlash& model, Token anchor) {
@@ -149,10 +134,7 @@ at::Tensor block_logits(const DFlash& model, const at::Tensor& hidden) {
   const DFlashConfig& c = model.config;
   at::Tensor logits = at::linear(hidden, model.head);
   if (c.output_multiplier != 1.0) logits = logits * c.output_multiplier;
-  if (c.final_softcap > 0.0) {
-    logits = at::tanh(wide_logits(logits) / c.final_softcap) * c.final_softcap;
-  }
-  return logits;
+  return softcapped(logits, c.final_softcap);
 }
 
 at::Tensor markov_bias(const DFlash& model, const at::Tensor& previous) {
@@ -165,7 +147,8 @@ at::Tensor confidence(const DFlash& model, const at::Tensor& hidden, const at::T
           ? at::cat({hidden, model.markov_w1.index_select(0, previous).to(hidden.scalar_type())},
                     -1)
           : hidden;
-  return wide_logits(at::linear(x, model.confidence_weight, model.confidence_bias)).squeeze(-1);
+  const at::Tensor logit = at::linear(x, model.confidence_weight, model.confidence_bias);
+  return (logit.scalar_type() == at::kDouble ? logit : logit.to(at::kFloat)).squeeze(-1);
 }
 
 }  // namespace forerun

@@ -10,20 +10,10 @@
 #include "forerun/core/token.h"
 #include "forerun/models/dflash/dflash_config.h"
 #include "forerun/models/model_weight.h"
+#include "forerun/models/transformer_block.h"
 #include "forerun/tensor/kv_cache.h"
 
 namespace forerun {
-
-/// Keys and values of the context use the same k and v as the slots.
-struct DFlashLayer {
-  at::Tensor attention_norm, mlp_norm;  ///< [hidden]
-  at::Tensor q;                         ///< [heads * head_dim, hidden]
-  at::Tensor k, v;                      ///< [kv_heads * head_dim, hidden]
-  at::Tensor o;                         ///< [hidden, heads * head_dim]
-  at::Tensor q_norm, k_norm;            ///< [head_dim]
-  at::Tensor gate, up;                  ///< [intermediate, hidden]
-  at::Tensor down;                      ///< [hidden, intermediate]
-};
 
 /// A network that predicts a whole block of text in one pass and reads a target's hidden states as
 /// extra keys and values in every layer. All tensors are of one dtype, float32 or float64, and on
@@ -31,9 +21,10 @@ struct DFlashLayer {
 /// every weight.
 struct DFlash {
   DFlashConfig config;
-  at::Tensor fc;                 ///< [hidden, features * hidden]
-  at::Tensor hidden_norm, norm;  ///< [hidden]: of the context, of the output
-  std::vector<DFlashLayer> layers;
+  at::Tensor fc;              ///< [hidden, features * hidden]
+  RmsNorm hidden_norm, norm;  ///< of the context, of the output
+  /// Keys and values of the context use the same k and v as the slots.
+  std::vector<TransformerBlock> layers;
   at::Tensor slot_state;  ///< [hidden, hidden], or undefined: the last context row, added to slots
   at::Tensor mask_embedding;     ///< [hidden], or undefined: row mask_token of the embedding
   at::Tensor embedding;          ///< [vocab, hidden]: the target's, or the checkpoint's own
@@ -43,6 +34,10 @@ struct DFlash {
   at::Tensor markov_w2;          ///< [draft_vocab, rank], or undefined
   at::Tensor confidence_weight;  ///< [1, hidden + rank] or [1, hidden], or undefined
   at::Tensor confidence_bias;    ///< [1]
+
+  DFlash() = default;
+  /// Without weights.
+  explicit DFlash(const DFlashConfig& config);
 };
 
 /// All trained weights, by their published names, in a fixed order: the body; the mask vector if it

@@ -18,9 +18,8 @@ struct LayerAttention {
 
 /// Configuration of a DFlash network.
 /// Source: Chen, Liang and Liu 2026, arXiv:2602.06036; the two heads: DSpark, arXiv:2607.05147.
-struct DFlashConfig {
-  std::int64_t hidden = 0;  ///< the target's
-  std::int64_t intermediate = 0, heads = 0, kv_heads = 0, head_dim = 0, layers = 0;
+struct DFlashConfig : BlockConfig {  // hidden is the target's
+  std::int64_t layers = 0;
   std::int64_t vocab = 0;        ///< rows of the target's embedding and head
   std::int64_t draft_vocab = 0;  ///< tokens it can draft; == vocab if not reduced
   std::int64_t target_layers = 0;
@@ -35,7 +34,6 @@ struct DFlashConfig {
   std::int64_t mask_token = -1;
   /// A projection of the last context row is added to the input of every slot.
   bool slot_state = false;
-  double norm_eps = 1e-6;
   double rope_theta = 10000.0;
   RopeScaling rope_scaling;
   std::vector<LayerAttention> attention;  ///< [layers]
@@ -45,6 +43,7 @@ struct DFlashConfig {
   bool confidence = false;             ///< has a confidence head
   bool confidence_sees_markov = true;  ///< which reads the Markov head's row of the previous token
 
+  DFlashConfig() { head_norms = fused = true; }
   std::int64_t features() const noexcept {
     return static_cast<std::int64_t>(feature_layers.size());
   }

@@ -254,7 +254,7 @@ TEST(DFlashFile, EveryPublishedMixOfAttentionSurvivesTheConfig) {
 
 TEST(DFlashFile, AnIncompleteModelIsNotSaved) {
   DFlash model = noisy_dflash(small_dflash({{}}), at::kFloat, 33);
-  model.layers[0].up = at::Tensor();
+  model.layers[0].up.weight = at::Tensor();
   const testing::TempFolder folder;
   EXPECT_THROW(save_dflash(folder.path() / "x", model), std::invalid_argument);
   EXPECT_FALSE(std::filesystem::exists(folder.path() / "x"));

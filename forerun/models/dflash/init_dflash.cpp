@@ -27,20 +27,6 @@ void check(const DFlashConfig& c, const DFlashTarget& target, const at::Tensor& 
   }
 }
 
-// One target layer's weights, in float32.
-struct TargetBlock {
-  at::Tensor norm, q, k, v;
-};
-
-TargetBlock block_of(const DecoderLm& target, std::int64_t index) {
-  const DecoderConfig& t = target.config;
-  const DecoderLayer& layer = target.layers[static_cast<std::size_t>(index)];
-  const std::int64_t q = t.heads * t.head_dim, kv = t.kv_heads * t.head_dim;
-  const at::Tensor qkv = layer.qkv.weight.to(at::kFloat);
-  return {layer.attention_norm.weight.to(at::kFloat), qkv.narrow(0, 0, q), qkv.narrow(0, q, kv),
-          qkv.narrow(0, q + kv, kv)};
-}
-
 // Mean over rows and heads of a projection's root mean square, in every dimension of a norm.
 at::Tensor typical(const at::Tensor& context, const at::Tensor& weight, std::int64_t head_dim) {
   const at::Tensor heads = at::matmul(context, weight.t()).view({-1, head_dim});
@@ -61,30 +47,29 @@ std::int64_t entering(const DFlashConfig& c, std::int64_t first) {
 
 DFlashConfig dflash_config_for(const DecoderConfig& target, std::int64_t layers,
                                std::int64_t features, std::int64_t block) {
-  return {.hidden = target.hidden,
-          .intermediate = target.intermediate,
-          .heads = target.heads,
-          .kv_heads = target.kv_heads,
-          .head_dim = target.head_dim,
-          .layers = layers,
-          .vocab = target.vocab,
-          .draft_vocab = target.vocab,
-          .target_layers = target.layers,
-          .feature_layers = default_feature_layers(target.layers, features),
-          .block = block,
-          .norm_eps = target.norm_eps,
-          .rope_theta = target.rope_theta,
-          .rope_scaling = target.rope_scaling,
-          .attention = std::vector<LayerAttention>(static_cast<std::size_t>(layers))};
+  DFlashConfig c;
+  c.hidden = target.hidden;
+  c.intermediate = target.intermediate;
+  c.heads = target.heads;
+  c.kv_heads = target.kv_heads;
+  c.head_dim = target.head_dim;
+  c.norm_eps = target.norm_eps;
+  c.layers = layers;
+  c.vocab = c.draft_vocab = target.vocab;
+  c.target_layers = target.layers;
+  c.feature_layers = default_feature_layers(target.layers, features);
+  c.block = block;
+  c.rope_theta = target.rope_theta;
+  c.rope_scaling = target.rope_scaling;
+  c.attention.resize(static_cast<std::size_t>(layers));
+  return c;
 }
 
 DFlash random_dflash(const DFlashConfig& config, const DFlashTarget& target, std::uint64_t seed,
                      const at::Tensor& draft_to_target) {
   check(config, target, draft_to_target);
   auto generator = at::make_generator<at::CPUGeneratorImpl>(seed);
-  DFlash m;
-  m.config = config;
-  m.layers.resize(static_cast<std::size_t>(config.layers));
+  DFlash m(config);
   for (const ModelWeight& w : weights(m)) {
     const bool norm = w.shape.size() == 1;
     *w.tensor = norm ? at::ones(w.shape, at::kFloat)
@@ -125,39 +110,37 @@ DFlash dflash_from_target(const DecoderLm& target, const DFlashConfig& config,
   m.fc.narrow(1, feature * c.hidden, c.hidden).copy_(at::eye(c.hidden, at::kFloat));
 
   // One norm for all; entries near zero would inflate the columns that compensate for it.
-  const at::Tensor own = block_of(target, first).norm;
+  const at::Tensor own = target.layers[static_cast<std::size_t>(first)].attention_norm.weight;
   const at::Tensor least = own.abs().mean() * 1e-2;
-  m.hidden_norm = at::where(own.abs().lt(least), least, own).contiguous();
+  m.hidden_norm.weight = at::where(own.abs().lt(least), least, own).contiguous();
   const at::Tensor rows = context(m, features.to(at::kFloat));
   if (m.slot_state.defined()) {
     // Slots start as the input of the block; the median size, because a few rows are huge.
     const at::Tensor entered = features.to(at::kFloat).narrow(1, feature * c.hidden, c.hidden);
     const at::Tensor size = entered.square().mean(1).sqrt().median();
-    m.slot_state = at::diag(size / m.hidden_norm).contiguous();
+    m.slot_state = at::diag(size / m.hidden_norm.weight).contiguous();
   }
+  const auto copied = [](const at::Tensor& x) { return x.to(at::kFloat, false, true); };
   for (std::int64_t i = 0; i < c.layers; ++i) {
-    const TargetBlock block = block_of(target, first + i);
-    const DecoderLayer& from = target.layers[static_cast<std::size_t>(first + i)];
-    DFlashLayer& to = m.layers[static_cast<std::size_t>(i)];
-    const at::Tensor ratio = block.norm / m.hidden_norm;
-    to.attention_norm = m.hidden_norm.clone();
-    to.q = block.q * ratio;
-    to.k = block.k * ratio;
-    to.v = block.v * ratio;
-    const auto norm = [&](const RmsNorm& theirs, const at::Tensor& weight) {
-      return theirs.defined() ? theirs.weight.to(at::kFloat, false, true)
-                              : typical(rows, weight, c.head_dim);
+    const TransformerBlock& from = target.layers[static_cast<std::size_t>(first + i)];
+    TransformerBlock& to = m.layers[static_cast<std::size_t>(i)];
+    const at::Tensor ratio = from.attention_norm.weight / m.hidden_norm.weight;
+    to.attention_norm.weight = m.hidden_norm.weight.clone();
+    to.q.weight = from.q.weight.to(at::kFloat) * ratio;
+    to.k.weight = from.k.weight.to(at::kFloat) * ratio;
+    to.v.weight = from.v.weight.to(at::kFloat) * ratio;
+    const auto norm = [&](const RmsNorm& theirs, const Linear& linear) {
+      return theirs.defined() ? copied(theirs.weight) : typical(rows, linear.weight, c.head_dim);
     };
-    to.q_norm = norm(from.q_norm, to.q);
-    to.k_norm = norm(from.k_norm, to.k);
-    to.o = from.output.weight.to(at::kFloat, false, true);
-    to.mlp_norm = from.mlp_norm.weight.to(at::kFloat, false, true);
-    const at::Tensor gate_up = from.gate_up.weight.to(at::kFloat);
-    to.gate = gate_up.narrow(0, 0, c.intermediate).clone();
-    to.up = gate_up.narrow(0, c.intermediate, c.intermediate).clone();
-    to.down = from.down.weight.to(at::kFloat, false, true);
+    to.q_norm.weight = norm(from.q_norm, to.q);
+    to.k_norm.weight = norm(from.k_norm, to.k);
+    to.output.weight = copied(from.output.weight);
+    to.mlp_norm.weight = copied(from.mlp_norm.weight);
+    to.gate.weight = copied(from.gate.weight);
+    to.up.weight = copied(from.up.weight);
+    to.down.weight = copied(from.down.weight);
   }
-  m.norm = target.final_norm.weight.to(at::kFloat, false, true);
+  m.norm.weight = copied(target.final_norm.weight);
   return m;
 }
 

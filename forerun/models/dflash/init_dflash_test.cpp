@@ -7,7 +7,7 @@
 #include <cmath>
 #include <stdexcept>
 
-#include "forerun/models/dflash/internal/layer.h"
+#include "forerun/models/dflash/internal/slots.h"
 #include "tests/support/tiny_models.h"
 
 namespace forerun {
@@ -35,8 +35,8 @@ at::Tensor features_of(const DecoderLm& target, std::int64_t rows) {
 at::Tensor projected(const DecoderLm& target, const at::Tensor& stream, std::int64_t first,
                      std::int64_t heads) {
   const DecoderConfig& t = target.config;
-  const DecoderLayer& last = target.layers.back();
-  return at::linear(last.attention_norm(stream), last.qkv.weight)
+  const TransformerBlock& last = target.layers.back();
+  return at::linear(last.attention_norm(stream), joined({&last.q, &last.k, &last.v}).weight)
       .narrow(1, first * t.head_dim, heads * t.head_dim)
       .view({-1, heads, t.head_dim});
 }
@@ -54,9 +54,8 @@ TEST(InitDFlash, KeysAndValuesOfTheContextBeginAsTheTargets) {
   // Without the added noise, fc passes on exactly the feature that enters the block.
   m.fc.narrow(1, 0, c.hidden).zero_();
   const at::Tensor stream = features.narrow(1, c.hidden, c.hidden);
-  const auto rotation = internal::BlockRotation::at(m, at::zeros({40}, at::kLong));
-  const internal::KeysValues ours =
-      internal::keys_values(m, m.layers[0], context(m, features), rotation);
+  const auto rotation = internal::rotation_at(m, at::zeros({40}, at::kLong));
+  const KeysValues ours = keys_values(m.layers[0], c, context(m, features), rotation);
   const at::Tensor keys = projected(target, stream, t.heads, t.kv_heads);
   EXPECT_GT(cosines(ours.k, keys).min().item<double>(), 1.0 - 1e-5);
   const double ratio =
@@ -69,8 +68,8 @@ TEST(InitDFlash, NoiseInFcHardlyTurnsTheKeys) {
   const DecoderLm target = tiny("llama_plain");
   const at::Tensor features = features_of(target, 40);
   const DFlash m = dflash_from_target(target, config_of(target), features, 1);
-  const auto rotation = internal::BlockRotation::at(m, at::zeros({40}, at::kLong));
-  const at::Tensor ours = internal::keys_values(m, m.layers[0], context(m, features), rotation).k;
+  const auto rotation = internal::rotation_at(m, at::zeros({40}, at::kLong));
+  const at::Tensor ours = keys_values(m.layers[0], m.config, context(m, features), rotation).k;
   const at::Tensor stream = features.narrow(1, m.config.hidden, m.config.hidden);
   const at::Tensor keys = projected(target, stream, target.config.heads, target.config.kv_heads);
   EXPECT_GT(cosines(ours, keys).min().item<double>(), 0.99);
@@ -83,22 +82,23 @@ TEST(InitDFlash, LaterLayersMakeUpForTheirOwnNorms) {
   c.feature_layers = {0};  // enters block 1, the first of the two copied
   const at::Tensor x = at::randn({8, c.hidden});
   const DFlash m = dflash_from_target(target, c, x, 1);
-  const DecoderLayer& last = target.layers.back();
-  const at::Tensor theirs = at::linear(last.attention_norm(x), last.qkv.weight);
-  const at::Tensor ours = internal::rms_norm(x, m.layers[1].attention_norm, c.norm_eps);
+  const TransformerBlock& last = target.layers.back();
+  const at::Tensor theirs =
+      at::linear(last.attention_norm(x), joined({&last.q, &last.k, &last.v}).weight);
+  const at::Tensor ours = m.layers[1].attention_norm.fused(x);
   const std::int64_t q = c.heads * c.head_dim, kv = c.kv_heads * c.head_dim;
-  EXPECT_LT(distance(at::linear(ours, m.layers[1].q), theirs.narrow(1, 0, q)), 1e-4);
-  EXPECT_LT(distance(at::linear(ours, m.layers[1].k), theirs.narrow(1, q, kv)), 1e-4);
-  EXPECT_LT(distance(at::linear(ours, m.layers[1].v), theirs.narrow(1, q + kv, kv)), 1e-4);
-  EXPECT_LT(distance(context(m, x), internal::rms_norm(x, m.hidden_norm, c.norm_eps)), 1e-5);
+  EXPECT_LT(distance(at::linear(ours, m.layers[1].q.weight), theirs.narrow(1, 0, q)), 1e-4);
+  EXPECT_LT(distance(at::linear(ours, m.layers[1].k.weight), theirs.narrow(1, q, kv)), 1e-4);
+  EXPECT_LT(distance(at::linear(ours, m.layers[1].v.weight), theirs.narrow(1, q + kv, kv)), 1e-4);
+  EXPECT_LT(distance(context(m, x), m.hidden_norm.fused(x)), 1e-5);
 }
 
 TEST(InitDFlash, NormsOfQueriesAndKeysComeFromATargetThatHasThem) {
   const DecoderLm target = tiny("qwen3");
   const DFlashConfig c = config_of(target);
   const DFlash m = dflash_from_target(target, c, features_of(target, 20), 1);
-  EXPECT_EQ(distance(m.layers[0].k_norm, target.layers.back().k_norm.weight), 0.0);
-  EXPECT_EQ(distance(m.layers[0].q_norm, target.layers.back().q_norm.weight), 0.0);
+  EXPECT_EQ(distance(m.layers[0].k_norm.weight, target.layers.back().k_norm.weight), 0.0);
+  EXPECT_EQ(distance(m.layers[0].q_norm.weight, target.layers.back().q_norm.weight), 0.0);
 }
 
 TEST(InitDFlash, TheSeedDecides) {
@@ -114,9 +114,9 @@ TEST(InitDFlash, TheSeedDecides) {
   const DFlash other = random_dflash(c, DFlashTarget(target), 2, map);
   EXPECT_EQ(distance(a.fc, same.fc), 0.0);
   EXPECT_GT(distance(a.fc, other.fc), 0.0);
-  EXPECT_NEAR(a.layers[1].gate.std().item<double>(), 0.02, 0.002);
-  EXPECT_EQ(distance(a.layers[0].q_norm, at::ones({c.head_dim})), 0.0);
-  EXPECT_EQ(distance(a.head, target.head.weight.index_select(0, map)), 0.0);
+  EXPECT_NEAR(a.layers[1].gate.weight.std().item<double>(), 0.02, 0.002);
+  EXPECT_EQ(distance(a.layers[0].q_norm.weight, at::ones({c.head_dim})), 0.0);
+  EXPECT_EQ(distance(a.head, target.head().index_select(0, map)), 0.0);
   EXPECT_EQ(distance(a.mask_embedding, target.embedding.mean(0)), 0.0);
   EXPECT_EQ(markov_bias(a, at::tensor({1, 2}, at::kLong)).abs().max().item<double>(), 0.0);
 }

@@ -9,10 +9,8 @@
 #include <vector>
 
 #include "forerun/models/dflash/dflash_passes.h"
-#include "forerun/models/int8_mlp.h"
-#include "forerun/tensor/cpu/paged_attention.h"
+#include "forerun/models/int8_block.h"
 #include "forerun/tensor/kv_cache.h"
-#include "forerun/tensor/norm.h"
 #include "forerun/tensor/row_plan.h"
 
 namespace forerun {
@@ -33,20 +31,14 @@ class Int8DFlash : public DFlashPasses {
  private:
   friend class Int8DFlashPass;
   std::shared_ptr<KvPool> pool_ = std::make_shared<KvPool>();  // of all contexts
-  struct Layer {
-    RmsNorm attention_norm, mlp_norm, q_norm, k_norm;
-    Int8Matrix q, kv, output;
-    Int8Mlp mlp;
-  };
   struct Workspace;
 
   at::Tensor embedding_;  // [vocab, hidden] bf16
   at::Tensor mask_;       // [hidden] float32
   RmsNorm hidden_norm_, norm_;
   Int8Matrix fc_, slot_state_, head_;
-  std::vector<Layer> layers_;
+  std::vector<Int8Block> layers_;
   Int8Matrix markov_w2_;
-  std::vector<float> frequencies_;
   RowPlan block_;  // of the slots: a chain, one group
   std::unique_ptr<Workspace> workspace_;
   mutable std::mutex one_pass_;

@@ -78,9 +78,7 @@ at::Tensor own_or_shared(WeightReader& source, const char* name, std::vector<std
 
 DFlash read(const DFlashConfig& config, const DFlashTarget& target, WeightReader source,
             at::ScalarType type) {
-  DFlash m;
-  m.config = config;
-  m.layers.resize(static_cast<std::size_t>(config.layers));
+  DFlash m(config);
   const bool has_vector = source.has("mask_embedding");
   if (has_vector) m.config.mask_token = -1;  // the vector is used in every masked slot
   if (!has_vector && config.mask_token < 0) {
@@ -106,7 +104,7 @@ DFlashTarget::DFlashTarget(const DecoderLm& target)
       vocab(target.config.vocab),
       layers(target.config.layers),
       embedding(target.embedding),
-      head(target.head.weight) {}
+      head(target.head()) {}
 
 DFlash load_dflash(const std::filesystem::path& folder, const DFlashTarget& target,
                    at::ScalarType type) {

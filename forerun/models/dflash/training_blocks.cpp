@@ -2,20 +2,17 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <numeric>
 #include <stdexcept>
 
 #include "forerun/models/dflash/dflash.h"
 #include "forerun/models/dflash/internal/block_attention.h"
-#include "forerun/models/dflash/internal/layer.h"
+#include "forerun/models/dflash/internal/slots.h"
 
 namespace forerun {
 namespace {
 
 using internal::BlockAttention;
 using internal::BlockPlaces;
-using internal::BlockRotation;
-using internal::KeysValues;
 
 void check(const BlockBatch& batch) {
   if (batch.lengths.size() != batch.anchors.size()) {
@@ -40,17 +37,6 @@ void check(const BlockBatch& batch) {
         "and {}",
         batch.features.size(0), batch.anchor_tokens.numel(), rows, blocks));
   }
-}
-
-// [sum of lengths] int64: every row's position in its document.
-at::Tensor row_positions(const BlockBatch& batch, const at::Device& device) {
-  std::vector<std::int64_t> out;
-  for (const std::int64_t n : batch.lengths) {
-    const std::size_t first = out.size();
-    out.resize(first + static_cast<std::size_t>(n));
-    std::iota(out.begin() + static_cast<std::ptrdiff_t>(first), out.end(), 0);
-  }
-  return at::tensor(out, at::kLong).to(device);
 }
 
 at::Tensor anchor_positions(const BlockBatch& batch, const at::Device& device) {
@@ -103,7 +89,8 @@ at::Tensor training_blocks(const DFlash& model, const BlockBatch& batch) {
   if (blocks == 0) return at::zeros({0, c.block, c.hidden}, model.fc.options());
 
   const at::Tensor rows = context(model, batch.features);
-  const BlockRotation row_rotation = BlockRotation::at(model, row_positions(batch, device));
+  const Rotation row_rotation =
+      internal::rotation_at(model, document_positions(batch.lengths).to(device));
   const at::Tensor slot_positions =
       anchor_positions(batch, device).unsqueeze(1) + at::arange(c.block, device);
   const at::Tensor anchors = internal::embed(model, batch.anchor_tokens.to(device)).unsqueeze(1);
@@ -115,9 +102,10 @@ at::Tensor training_blocks(const DFlash& model, const BlockBatch& batch) {
   h = h.view({blocks * c.block, c.hidden});
   const std::vector<BlockAttention> attention = attentions(c, places);
   const auto attend = [&](std::size_t i, const at::Tensor& q, const KeysValues& own) {
-    return attention[i](q, own, internal::keys_values(model, model.layers[i], rows, row_rotation));
+    return attention[i](q, own, keys_values(model.layers[i], c, rows, row_rotation));
   };
-  return internal::run_layers(model, h, BlockRotation::at(model, slot_positions.flatten()), attend)
+  return internal::run_layers(model, h, internal::rotation_at(model, slot_positions.flatten()),
+                              attend)
       .view({blocks, c.block, c.hidden});
 }
 

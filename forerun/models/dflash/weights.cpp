@@ -5,28 +5,18 @@
 
 namespace forerun {
 
+DFlash::DFlash(const DFlashConfig& c) : config(c) {
+  hidden_norm.eps = norm.eps = c.norm_eps;
+  layers.assign(static_cast<std::size_t>(c.layers), TransformerBlock(c));
+}
+
 std::vector<ModelWeight> weights(DFlash& m) {
   const DFlashConfig& c = m.config;
-  const std::int64_t q = c.heads * c.head_dim, kv = c.kv_heads * c.head_dim;
   std::vector<ModelWeight> out = {{"fc.weight", &m.fc, {c.hidden, c.features() * c.hidden}},
-                                  {"hidden_norm.weight", &m.hidden_norm, {c.hidden}},
-                                  {"norm.weight", &m.norm, {c.hidden}}};
+                                  {"hidden_norm.weight", &m.hidden_norm.weight, {c.hidden}},
+                                  {"norm.weight", &m.norm.weight, {c.hidden}}};
   for (std::size_t i = 0; i < m.layers.size(); ++i) {
-    DFlashLayer& l = m.layers[i];
-    const auto add = [&](const char* name, at::Tensor& t, std::vector<std::int64_t> shape) {
-      out.push_back({fmt::format("layers.{}.{}.weight", i, name), &t, std::move(shape)});
-    };
-    add("input_layernorm", l.attention_norm, {c.hidden});
-    add("post_attention_layernorm", l.mlp_norm, {c.hidden});
-    add("self_attn.q_proj", l.q, {q, c.hidden});
-    add("self_attn.k_proj", l.k, {kv, c.hidden});
-    add("self_attn.v_proj", l.v, {kv, c.hidden});
-    add("self_attn.o_proj", l.o, {c.hidden, q});
-    add("self_attn.q_norm", l.q_norm, {c.head_dim});
-    add("self_attn.k_norm", l.k_norm, {c.head_dim});
-    add("mlp.gate_proj", l.gate, {c.intermediate, c.hidden});
-    add("mlp.up_proj", l.up, {c.intermediate, c.hidden});
-    add("mlp.down_proj", l.down, {c.hidden, c.intermediate});
+    add_weights(m.layers[i], c, fmt::format("layers.{}.", i), out);
   }
   if (c.slot_state) out.push_back({"slot_state.weight", &m.slot_state, {c.hidden, c.hidden}});
   if (m.mask_embedding.defined() || c.mask_token < 0) {

@@ -50,7 +50,7 @@ class TrainingLoss : public ::testing::TestWithParam<const char*> {
     if (options[3] == 0) {
       m.config.draft_vocab = m.config.vocab;
       m.draft_to_target = at::Tensor();
-      m.head = p.target->head.weight;
+      m.head = p.target->head();
     }
     m.config.slot_state = options[5] == 1;
     if (!m.config.slot_state) m.slot_state = at::Tensor();

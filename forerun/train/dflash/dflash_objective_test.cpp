@@ -40,7 +40,7 @@ std::shared_ptr<DFlash> successor(const DecoderLm& target, bool predicts_next,
     return at::stack({at::cos(angle), at::sin(angle)}, 1).to(at::kFloat);
   };
   const at::Tensor all = at::arange(kVocab, at::kDouble);
-  m->norm.zero_();
+  m->norm.weight.zero_();
   m->markov_w1 = circle(all + 1.0);
   m->markov_w2 = circle(drafted.defined() ? drafted.to(at::kDouble) : all);
   return m;

@@ -7,7 +7,7 @@
 #include <vector>
 
 #include "forerun/models/dflash/dflash_config.h"
-#include "forerun/models/dflash/internal/layer.h"
+#include "forerun/models/transformer_block.h"
 
 namespace forerun::internal {
 

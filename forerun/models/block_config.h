@@ -1,0 +1,24 @@
+#pragma once
+
+#include <cstdint>
+
+namespace forerun {
+
+enum class Activation : std::uint8_t { kSilu, kGeluTanh };
+
+/// What the transformer blocks of a network share.
+struct BlockConfig {
+  std::int64_t hidden = 0, intermediate = 0, heads = 0, kv_heads = 0, head_dim = 0;
+  double norm_eps = 1e-6;
+  Activation activation = Activation::kSilu;  ///< of the gates
+  bool head_norms = false;  ///< queries and keys are normed before the rotary embedding
+  bool post_norms = false;  ///< the outputs of attention and MLP are normed (Gemma)
+  /// Norms and gates in one pass over memory each (tensor/fused.h), for training; else by ATen's
+  /// operations, whose rounding decoders keep when they generate.
+  bool fused = false;
+
+  std::int64_t query_width() const noexcept { return heads * head_dim; }
+  std::int64_t kv_width() const noexcept { return kv_heads * head_dim; }
+};
+
+}  // namespace forerun

@@ -1,0 +1,170 @@
+#include "forerun/models/int8_block.h"
+
+#include <ATen/ATen.h>
+
+#include <algorithm>
+#include <cmath>
+#include <utility>
+
+namespace forerun {
+
+namespace k = avx512;
+
+at::Tensor plain_values(const at::Tensor& t) {
+  return t.defined() ? t.detach().to(at::kFloat).contiguous() : t;
+}
+
+RmsNorm plain_values(const RmsNorm& norm) { return {plain_values(norm.weight), norm.eps}; }
+
+Int8Block Int8Block::pack(const TransformerBlock& b, Activation activation, Arena& arena) {
+  const auto plain = [](const Linear& l) {
+    return Linear{plain_values(l.weight), plain_values(l.bias)};
+  };
+  const auto matrix = [&](const Linear& l) { return Int8Matrix::pack(l.weight, l.bias, arena); };
+  return {.attention_norm = plain_values(b.attention_norm),
+          .mlp_norm = plain_values(b.mlp_norm),
+          .attention_post_norm = plain_values(b.attention_post_norm),
+          .mlp_post_norm = plain_values(b.mlp_post_norm),
+          .q_norm = plain_values(b.q_norm),
+          .k_norm = plain_values(b.k_norm),
+          .qkv = matrix(plain(joined({&b.q, &b.k, &b.v}))),
+          .output = matrix(plain(b.output)),
+          .mlp = Int8Mlp::pack(plain(joined({&b.gate, &b.up})), plain(b.down), activation, arena)};
+}
+
+Int8BlockPass::Int8BlockPass(const BlockConfig& config, Attention attention)
+    : c_(config),
+      shape_(std::move(attention)),
+      width_(c_.query_width() + 2 * c_.kv_width()),
+      attention_({.heads = c_.heads,
+                  .kv_heads = c_.kv_heads,
+                  .head_dim = c_.head_dim,
+                  .softcap = shape_.softcap}) {}
+
+void Int8BlockPass::clear() {
+  context_rows_.clear();
+  full_rows_.clear();
+  sequences_.clear();
+}
+
+void Int8BlockPass::start(int threads, std::int64_t scratch) {
+  const std::int64_t rows = full(), all = context() + rows;
+  const auto room = [](AlignedBuffer<float>& b, std::int64_t n) {
+    return b.room_for(static_cast<std::size_t>(std::max<std::int64_t>(n, 1)));
+  };
+  scratch_size_ = std::max({scratch, Int8Mlp::scratch_size(c_.intermediate),
+                            k::rotated_width(c_.hidden), k::rotated_width(c_.query_width())});
+  hidden_ = room(hidden_room_, rows * c_.hidden);
+  qkv_ = room(qkv_room_, all * width_);
+  branch_ = room(branch_room_, c_.post_norms ? rows * c_.hidden : 0);
+  scratch_ = room(scratch_room_, threads * scratch_size_);
+  const auto ropes = static_cast<std::int64_t>(shape_.frequencies.size());
+  rotations_ = room(rotations_room_, ropes * all * c_.head_dim);
+  input_ = input_room_.room_for(all, c_.hidden);
+  attended_ = attended_room_.room_for(rows, c_.query_width());
+  gated_ = {room(gates_room_, rows * c_.intermediate), gated_room_.room_for(rows, c_.intermediate)};
+  attention_.plan(sequences_, threads);
+}
+
+void Int8BlockPass::rotate(std::int64_t row) {
+  const std::int64_t half = c_.head_dim / 2, angles = (context() + full()) * half;
+  float* cos = rotations_ + row * half;
+  for (const std::vector<float>& frequencies : shape_.frequencies) {
+    float* sin = cos + angles;
+    for (std::int64_t j = 0; j < half; ++j) {
+      const float angle =
+          static_cast<float>(at(row).position) * frequencies[static_cast<std::size_t>(j)];
+      cos[j] = std::cos(angle);
+      sin[j] = std::sin(angle);
+    }
+    cos = sin + angles;
+  }
+}
+
+void Int8BlockPass::run(Worker& w, const Int8Block& b, const Layer& layer,
+                        const std::function<void(std::int64_t)>& before) {
+  norm(w, b.attention_norm, before);
+  project(w, b);
+  each(w, (context() + full()) * c_.kv_heads,
+       [&](std::int64_t i) { place(i / c_.kv_heads, i % c_.kv_heads, b, layer); });
+  if (full() == 0) return;
+  attention_.attend(w, layer.index, layer.mask);
+  each(w, full(), [&](std::int64_t r) {
+    float* out = scratch(w);
+    for (std::int64_t h = 0; h < c_.heads; ++h) attention_.output(r, h, out + h * c_.head_dim);
+    k::quantize_row(out, c_.query_width(), attended_, r, out);
+  });
+  bool post = b.attention_post_norm.defined();
+  b.output.multiply(w, attended_, full(), post ? branch_ : hidden_, c_.hidden, !post,
+                    b.mlp.first_panel(w));
+  add_branch(w, b.attention_post_norm);
+  norm(w, b.mlp_norm, {});
+  post = b.mlp_post_norm.defined();
+  b.mlp.run(w, k::rows_from(input_, context()), gated_, full(), scratch(w),
+            post ? branch_ : hidden_, c_.hidden, !post, layer.next);
+  add_branch(w, b.mlp_post_norm);
+}
+
+void Int8BlockPass::norm(Worker& w, const RmsNorm& norm,
+                         const std::function<void(std::int64_t)>& before) {
+  const k::Int8Rows x = k::rows_from(input_, context());
+  each(w, full(), [&](std::int64_t r) {
+    if (before) before(r);
+    k::norm_quantize_row(hidden(r), norm.values(), static_cast<float>(norm.eps), c_.hidden, x, r,
+                         scratch(w));
+  });
+}
+
+// Context rows take the panels from the first one that holds a key.
+void Int8BlockPass::project(Worker& w, const Int8Block& b) {
+  const std::int64_t first_key = c_.query_width() / k::kPanel;
+  const std::int64_t skipped = full() > 0 ? 0 : first_key, panels = b.qkv.panels() - skipped;
+  const std::int64_t own_end = w.own_end(panels) + skipped;
+  w.each(panels, 1, [&](std::int64_t begin, std::int64_t end) {
+    begin += skipped;
+    end += skipped;
+    const std::uint8_t* next = end == own_end ? b.output.first_panel(w) : nullptr;
+    const std::int64_t middle = std::clamp(first_key, begin, end);
+    b.qkv.multiply(begin, middle, k::rows_from(input_, context()), full(),
+                   qkv_ + context() * width_ + begin * k::kPanel, width_, false,
+                   middle == end ? next : nullptr);
+    b.qkv.multiply(middle, end, input_, context() + full(), qkv_ + middle * k::kPanel, width_,
+                   false, next);
+  });
+}
+
+// Keys and values of a row, and queries of a full one, in the layout of attention: those of one key
+// head.
+void Int8BlockPass::place(std::int64_t row, std::int64_t kv_head, const Int8Block& b,
+                          const Layer& layer) {
+  const std::int64_t dim = c_.head_dim, half = dim / 2, group = c_.heads / c_.kv_heads;
+  const std::int64_t first = context(), all = first + full();
+  const float* cos = rotations_ + static_cast<std::int64_t>(layer.rope) * all * dim + row * half;
+  const float* sin = cos + all * half;
+  const auto turned = [&](float* x, const RmsNorm& norm) {
+    if (norm.defined()) {
+      k::rms_norm_row(x, norm.values(), static_cast<float>(norm.eps), dim, x);
+    }
+    k::rotate_row(x, cos, sin, half);
+    return x;
+  };
+  float* qkv = qkv_ + row * width_;
+  for (std::int64_t h = kv_head * group; row >= first && h < (kv_head + 1) * group; ++h) {
+    attention_.set_query(row - first, h, turned(qkv + h * dim, b.q_norm),
+                         static_cast<float>(shape_.scale));
+  }
+  const float* keys = turned(qkv + (c_.heads + kv_head) * dim, b.k_norm);
+  at(row).pages->write(layer.index, kv_head, at(row).place, keys,
+                       qkv + (c_.heads + c_.kv_heads + kv_head) * dim);
+}
+
+void Int8BlockPass::add_branch(Worker& w, const RmsNorm& post) {
+  if (!post.defined()) return;
+  each(w, full(), [&](std::int64_t r) {
+    float* x = branch_ + r * c_.hidden;
+    k::rms_norm_row(x, post.values(), static_cast<float>(post.eps), c_.hidden, x);
+    k::add_row(x, c_.hidden, hidden(r));
+  });
+}
+
+}  // namespace forerun

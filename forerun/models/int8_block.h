@@ -1,0 +1,117 @@
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <vector>
+
+#include "forerun/models/block_config.h"
+#include "forerun/models/int8_mlp.h"
+#include "forerun/models/transformer_block.h"
+#include "forerun/tensor/cpu/int8_matrix.h"
+#include "forerun/tensor/cpu/paged_attention.h"
+
+namespace forerun {
+
+/// The weights of a TransformerBlock for the int8 engine.
+struct Int8Block {
+  RmsNorm attention_norm, mlp_norm, attention_post_norm, mlp_post_norm, q_norm, k_norm;
+  Int8Matrix qkv, output;
+  Int8Mlp mlp;
+
+  static Int8Block pack(const TransformerBlock& block, Activation activation, Arena& arena);
+  std::int64_t bytes() const noexcept { return qkv.bytes() + output.bytes() + mlp.bytes(); }
+};
+
+/// A tensor or norm as the packing and the inner loops read it: float32, without gradients.
+at::Tensor plain_values(const at::Tensor& t);
+RmsNorm plain_values(const RmsNorm& norm);
+
+/// Blocks over the rows of a pass, with the memory between their phases, which grows to the largest
+/// pass so far. Context rows give keys and values alone, from an input that is the same for all
+/// blocks; full rows have queries and a residual stream as well. All threads of a job run every
+/// method that takes a worker. A row's results do not depend on the other rows, bit for bit.
+class Int8BlockPass {
+ public:
+  using Worker = ThreadTeam::Worker;
+  static constexpr std::int64_t kPhases = 12;  ///< of one block in a job, at most
+
+  struct Attention {
+    double scale;                                 ///< of query-key products
+    double softcap;                               ///< 0 = none
+    std::vector<std::vector<float>> frequencies;  ///< of rotary embeddings: [head_dim / 2] each
+  };
+  struct Row {
+    KvPages* pages;
+    std::int64_t position, place;  ///< place: of keys and values in the pages
+  };
+  Int8BlockPass(const BlockConfig& config, Attention attention);
+
+  /// The rows of the next pass: `clear`, then each of them, then `start`. The sequences' rows are
+  /// the full ones, in their order.
+  void clear();
+  void add_context(const Row& row) { context_rows_.push_back(row); }
+  void add_full(const Row& row) { full_rows_.push_back(row); }
+  void add_sequence(const PagedAttention::Sequence& sequence) { sequences_.push_back(sequence); }
+  /// @param scratch  floats that each thread needs besides
+  void start(int threads, std::int64_t scratch = 0);
+
+  std::int64_t context() const noexcept { return static_cast<std::int64_t>(context_rows_.size()); }
+  std::int64_t full() const noexcept { return static_cast<std::int64_t>(full_rows_.size()); }
+  /// The residual stream of a full row, [hidden].
+  float* hidden(std::int64_t row) const noexcept { return hidden_ + row * c_.hidden; }
+  /// [context + full, hidden]: of context rows for all blocks; of full rows free between blocks.
+  const avx512::Int8Rows& input() const noexcept { return input_; }
+  float* scratch(const Worker& w) const noexcept { return scratch_ + w.index() * scratch_size_; }
+  /// Sets the rotary embedding of a row, context rows first.
+  void rotate(std::int64_t row);
+
+  struct Layer {
+    std::int64_t index = 0;
+    PagedAttention::Visibility mask;
+    std::size_t rope = 0;                ///< which frequencies
+    const std::uint8_t* next = nullptr;  ///< what this thread reads after the block, to prefetch
+  };
+  /// One block over all rows.
+  /// @param before  called for each full row while `hidden` is the input of the block; or null
+  void run(Worker& w, const Int8Block& block, const Layer& layer,
+           const std::function<void(std::int64_t row)>& before = {});
+
+  /// A phase over some items.
+  template <class Work>
+  static void each(Worker& w, std::int64_t items, Work work) {
+    const std::int64_t grain = std::max<std::int64_t>(1, items / (2 * w.count()));
+    w.each(items, grain, [&](std::int64_t begin, std::int64_t end) {
+      for (std::int64_t i = begin; i < end; ++i) work(i);
+    });
+  }
+
+ private:
+  const Row& at(std::int64_t row) const noexcept {  // context rows first
+    const std::int64_t first = context();
+    return row < first ? context_rows_[static_cast<std::size_t>(row)]
+                       : full_rows_[static_cast<std::size_t>(row - first)];
+  }
+  void project(Worker& w, const Int8Block& block);
+  void place(std::int64_t row, std::int64_t kv_head, const Int8Block& block, const Layer& layer);
+  void norm(Worker& w, const RmsNorm& norm, const std::function<void(std::int64_t)>& before);
+  // Adds `branch` to the full rows, normalised, if the network has norms there.
+  void add_branch(Worker& w, const RmsNorm& post);
+
+  BlockConfig c_;
+  Attention shape_;
+  std::int64_t width_;  // of queries, keys and values of a row
+  PagedAttention attention_;
+  std::vector<Row> context_rows_, full_rows_;
+  std::vector<PagedAttention::Sequence> sequences_;
+  AlignedBuffer<float> hidden_room_, qkv_room_, branch_room_, gates_room_, scratch_room_,
+      rotations_room_;
+  Int8Activations input_room_, attended_room_, gated_room_;
+  // Of the current pass.
+  float *hidden_ = nullptr, *qkv_ = nullptr, *branch_ = nullptr, *scratch_ = nullptr;
+  float* rotations_ = nullptr;  // [frequencies, cos and sin, rows, head_dim / 2]
+  std::int64_t scratch_size_ = 0;
+  avx512::Int8Rows input_{}, attended_{};
+  Int8Mlp::Gated gated_{};
+};
+
+}  // namespace forerun

@@ -1,0 +1,94 @@
+#include "forerun/models/transformer_block.h"
+
+#include <ATen/ATen.h>
+
+#include "forerun/tensor/fused.h"
+
+namespace forerun {
+namespace {
+
+at::Tensor normed(const RmsNorm& norm, const BlockConfig& c, const at::Tensor& x) {
+  return c.fused ? norm.fused(x) : norm(x);
+}
+
+at::Tensor by_head(const at::Tensor& x, const BlockConfig& c) {
+  return x.view({x.size(0), x.size(1) / c.head_dim, c.head_dim});
+}
+
+// Queries or keys by head, normed and rotated.
+at::Tensor placed(const at::Tensor& x, const RmsNorm& norm, const BlockConfig& c,
+                  const Rotation& rotation) {
+  if (!norm.defined()) return rotation(by_head(x, c));
+  if (!c.fused) return rotation(norm(by_head(x, c)));
+  return fused_norm_rotate(x, norm.weight, norm.eps, rotation.cos, rotation.sin);
+}
+
+at::Tensor gated(const at::Tensor& gate, const at::Tensor& up, const BlockConfig& c) {
+  if (c.activation == Activation::kGeluTanh) {
+    return (c.fused ? fused_gelu(gate) : at::gelu(gate, "tanh")).mul(up);
+  }
+  return c.fused ? fused_swiglu(gate, up) : at::silu(gate).mul(up);
+}
+
+// The residual stream with the output of attention or MLP.
+at::Tensor added(const at::Tensor& h, const at::Tensor& branch, const RmsNorm& post,
+                 const BlockConfig& c) {
+  return h + (post.defined() ? normed(post, c, branch) : branch);
+}
+
+}  // namespace
+
+TransformerBlock::TransformerBlock(const BlockConfig& config) {
+  for (RmsNorm* norm :
+       {&attention_norm, &mlp_norm, &attention_post_norm, &mlp_post_norm, &q_norm, &k_norm}) {
+    norm->eps = config.norm_eps;
+  }
+}
+
+void add_weights(TransformerBlock& b, const BlockConfig& c, const std::string& prefix,
+                 std::vector<ModelWeight>& out) {
+  const auto norm = [&](const char* name, RmsNorm& n, std::int64_t width) {
+    out.push_back({prefix + name + ".weight", &n.weight, {width}});
+  };
+  const auto linear = [&](const char* name, Linear& l, std::int64_t rows, std::int64_t cols) {
+    out.push_back({prefix + name + ".weight", &l.weight, {rows, cols}});
+    if (l.bias.defined()) out.push_back({prefix + name + ".bias", &l.bias, {rows}});
+  };
+  norm("input_layernorm", b.attention_norm, c.hidden);
+  if (c.post_norms) {
+    norm("post_attention_layernorm", b.attention_post_norm, c.hidden);
+    norm("pre_feedforward_layernorm", b.mlp_norm, c.hidden);
+    norm("post_feedforward_layernorm", b.mlp_post_norm, c.hidden);
+  } else {
+    norm("post_attention_layernorm", b.mlp_norm, c.hidden);
+  }
+  linear("self_attn.q_proj", b.q, c.query_width(), c.hidden);
+  linear("self_attn.k_proj", b.k, c.kv_width(), c.hidden);
+  linear("self_attn.v_proj", b.v, c.kv_width(), c.hidden);
+  linear("self_attn.o_proj", b.output, c.hidden, c.query_width());
+  if (c.head_norms) {
+    norm("self_attn.q_norm", b.q_norm, c.head_dim);
+    norm("self_attn.k_norm", b.k_norm, c.head_dim);
+  }
+  linear("mlp.gate_proj", b.gate, c.intermediate, c.hidden);
+  linear("mlp.up_proj", b.up, c.intermediate, c.hidden);
+  linear("mlp.down_proj", b.down, c.hidden, c.intermediate);
+}
+
+at::Tensor run_block(const TransformerBlock& b, const BlockConfig& c, const at::Tensor& h,
+                     const Rotation& rotation, const Attend& attend) {
+  const auto qkv = products(normed(b.attention_norm, c, h), {&b.q, &b.k, &b.v});
+  const at::Tensor attended = attend(placed(qkv[0], b.q_norm, c, rotation),
+                                     {placed(qkv[1], b.k_norm, c, rotation), by_head(qkv[2], c)});
+  const at::Tensor middle = added(h, b.output(attended), b.attention_post_norm, c);
+  const auto both = products(normed(b.mlp_norm, c, middle), {&b.gate, &b.up});
+  return added(middle, b.down(gated(both[0], both[1], c)), b.mlp_post_norm, c);
+}
+
+KeysValues keys_values(const TransformerBlock& b, const BlockConfig& c, const at::Tensor& x,
+                       const Rotation& rotation) {
+  const auto kv = products(x, {&b.k, &b.v});
+  return {placed(kv[0], b.k_norm, c, rotation), by_head(kv[1], c)};
+}
+
+}  // namespace forerun

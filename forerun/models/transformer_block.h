@@ -1,0 +1,61 @@
+#pragma once
+
+#include <ATen/core/Tensor.h>
+
+#include <functional>
+#include <string>
+#include <vector>
+
+#include "forerun/models/block_config.h"
+#include "forerun/models/model_weight.h"
+#include "forerun/tensor/linear.h"
+#include "forerun/tensor/norm.h"
+#include "forerun/tensor/rope.h"
+
+namespace forerun {
+
+/// Attention and a gated MLP, each after a norm, of every network here that reads text.
+/// Weights of q, k and v, and of gate and up, that lie one after another in memory are one product
+/// where no gradient is needed.
+struct TransformerBlock {
+  RmsNorm attention_norm, mlp_norm;
+  RmsNorm attention_post_norm, mlp_post_norm;  ///< where BlockConfig::post_norms
+  RmsNorm q_norm, k_norm;                      ///< over head_dim; where BlockConfig::head_norms
+  Linear q;                                    ///< [heads * head_dim, hidden]
+  Linear k, v;                                 ///< [kv_heads * head_dim, hidden]
+  Linear output;                               ///< [hidden, heads * head_dim]
+  Linear gate, up;                             ///< [intermediate, hidden]
+  Linear down;                                 ///< [hidden, intermediate]
+
+  TransformerBlock() = default;
+  /// Without weights.
+  explicit TransformerBlock(const BlockConfig& config);
+  std::vector<Linear*> linears() { return {&q, &k, &v, &output, &gate, &up, &down}; }
+};
+
+/// Adds the block's weights by their names in Hugging Face's decoders, behind `prefix`; biases are
+/// listed where they are defined.
+void add_weights(TransformerBlock& block, const BlockConfig& config, const std::string& prefix,
+                 std::vector<ModelWeight>& out);
+
+/// Keys and values of some rows, by head.
+struct KeysValues {
+  at::Tensor k, v;  ///< [rows, kv_heads, head_dim]
+};
+
+/// Attention of one block: queries [rows, heads, head_dim] and the rows' own keys and values in,
+/// [rows, heads * head_dim] out.
+using Attend = std::function<at::Tensor(const at::Tensor& q, const KeysValues& own)>;
+
+/// The block over packed rows; differentiable in every weight.
+/// @param h  [rows, hidden]: the residual stream
+/// @return   the same after the block
+at::Tensor run_block(const TransformerBlock& block, const BlockConfig& config, const at::Tensor& h,
+                     const Rotation& rotation, const Attend& attend);
+
+/// Keys and values alone, for rows that others attend to.
+/// @param x  [rows, hidden]: in place of the output of the block's first norm
+KeysValues keys_values(const TransformerBlock& block, const BlockConfig& config,
+                       const at::Tensor& x, const Rotation& rotation);
+
+}  // namespace forerun
