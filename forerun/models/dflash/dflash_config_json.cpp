@@ -336,15 +336,8 @@ json dflash_config_json(const DFlashConfig& c) {
               {"dtype", "bfloat16"},
               {"block_size", c.block},
               {"dflash_config", inner}};
-  const RopeScaling& s = c.rope_scaling;
-  if (s.kind == RopeScaling::Kind::kLinear) {
-    out["rope_scaling"] = {{"rope_type", "linear"}, {"factor", s.factor}};
-  } else if (s.kind == RopeScaling::Kind::kLlama3) {
-    out["rope_scaling"] = {{"rope_type", "llama3"},
-                           {"factor", s.factor},
-                           {"low_freq_factor", s.low_freq_factor},
-                           {"high_freq_factor", s.high_freq_factor},
-                           {"original_max_position_embeddings", s.original_context}};
+  if (c.rope_scaling.kind != RopeScaling::Kind::kNone) {
+    out["rope_scaling"] = internal::rope_scaling_json(c.rope_scaling);
   }
   if (window > 0) {
     out["use_sliding_window"] = true;

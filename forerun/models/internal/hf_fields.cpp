@@ -26,4 +26,14 @@ void read_rope(const nlohmann::json& rope, Fields& errors, double& theta, RopeSc
   if (!f.error().empty()) errors.fail("rope parameters: " + f.error());
 }
 
+nlohmann::json rope_scaling_json(const RopeScaling& s) {
+  if (s.kind == RopeScaling::Kind::kNone) return nullptr;
+  if (s.kind == RopeScaling::Kind::kLinear) return {{"rope_type", "linear"}, {"factor", s.factor}};
+  return {{"rope_type", "llama3"},
+          {"factor", s.factor},
+          {"low_freq_factor", s.low_freq_factor},
+          {"high_freq_factor", s.high_freq_factor},
+          {"original_max_position_embeddings", s.original_context}};
+}
+
 }  // namespace forerun::internal

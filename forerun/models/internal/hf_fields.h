@@ -79,4 +79,7 @@ class Fields {
 /// to `errors`.
 void read_rope(const nlohmann::json& rope, Fields& errors, double& theta, RopeScaling& scaling);
 
+/// The same of files that we write, without the base; null without scaling.
+nlohmann::json rope_scaling_json(const RopeScaling& scaling);
+
 }  // namespace forerun::internal

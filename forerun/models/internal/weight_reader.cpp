@@ -74,10 +74,12 @@ void save_model_folder(const std::filesystem::path& folder, const std::vector<Na
   std::vector<at::Tensor> kept;  // the memory behind the views
   std::vector<TensorView> views;
   for (const NamedTensor& t : tensors) {
-    const bool ids = t.value.scalar_type() == at::kLong;
-    at::Tensor x = t.value.detach().to(at::kCPU, ids ? at::kLong : at::kBFloat16).contiguous();
+    const at::ScalarType type = t.value.scalar_type() == at::kLong ? at::kLong : t.type;
+    at::Tensor x = t.value.detach().to(at::kCPU, type).contiguous();
     views.push_back({t.name,
-                     ids ? DType::kI64 : DType::kBF16,
+                     type == at::kLong    ? DType::kI64
+                     : type == at::kFloat ? DType::kF32
+                                          : DType::kBF16,
                      x.sizes().vec(),
                      {static_cast<const std::byte*>(x.const_data_ptr()), x.nbytes()}});
     kept.push_back(std::move(x));

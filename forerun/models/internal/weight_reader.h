@@ -42,7 +42,8 @@ class WeightReader {
 /// A tensor under the name of a file.
 struct NamedTensor {
   std::string name;
-  at::Tensor value;  ///< floating point is written as bf16, int64 as it is
+  at::Tensor value;
+  at::ScalarType type = at::kBFloat16;  ///< in the file: bfloat16, float32; int64 stays as it is
 };
 
 /// Writes model.safetensors, then config.json, into `folder`, which is created if missing; each

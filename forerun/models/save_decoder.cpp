@@ -1,0 +1,100 @@
+#include "forerun/models/save_decoder.h"
+
+#include <ATen/ATen.h>
+#include <fmt/format.h>
+
+#include <cmath>
+#include <stdexcept>
+
+#include "forerun/models/internal/hf_fields.h"
+#include "forerun/models/internal/weight_reader.h"
+
+namespace forerun {
+namespace {
+
+using nlohmann::json;
+
+// By family.
+constexpr const char* kClasses[] = {"LlamaForCausalLM", "Qwen2ForCausalLM", "Qwen3ForCausalLM",
+                                    "Gemma3ForCausalLM"};
+
+// True if a reader of the written config computes the same.
+bool survives(const json& written, const DecoderConfig& c) {
+  const Result<DecoderConfig> read = parse_decoder_config(written);
+  const auto near = [](double a, double b) { return std::abs(a - b) <= 1e-12 * std::abs(b); };
+  return read && inverse_frequencies(*read, false) == inverse_frequencies(c, false) &&
+         read->window == c.window && (c.window == 0 || read->sliding == c.sliding) &&
+         (c.window == 0 || inverse_frequencies(*read, true) == inverse_frequencies(c, true)) &&
+         near(read->query_scale, c.query_scale) && near(read->embedding_scale, c.embedding_scale) &&
+         read->attention_softcap == c.attention_softcap && read->logit_softcap == c.logit_softcap;
+}
+
+}  // namespace
+
+json decoder_config_json(const DecoderConfig& c) {
+  json out = {
+      {"architectures", {kClasses[static_cast<std::size_t>(c.family)]}},
+      {"model_type", c.gemma() ? "gemma3_text" : name_of(c.family)},
+      {"hidden_size", c.hidden},
+      {"intermediate_size", c.intermediate},
+      {"num_attention_heads", c.heads},
+      {"num_key_value_heads", c.kv_heads},
+      {"head_dim", c.head_dim},
+      {"num_hidden_layers", c.layers},
+      {"vocab_size", c.vocab},
+      {"max_position_embeddings", c.context},
+      {"rms_norm_eps", c.norm_eps},
+      {"tie_word_embeddings", c.tied_head},
+      {c.gemma() ? "hidden_activation" : "hidden_act", c.gemma() ? "gelu_pytorch_tanh" : "silu"},
+      {"rope_theta", c.rope_theta},
+      {"rope_scaling", internal::rope_scaling_json(c.rope_scaling)}};
+  if (c.gemma()) {
+    out["rope_local_base_freq"] = c.local_rope_theta;
+    // A reader takes the root again: rounded, so that it comes out as it was.
+    out["query_pre_attn_scalar"] = std::round(1e6 / (c.query_scale * c.query_scale)) / 1e6;
+    if (c.attention_softcap > 0.0) out["attn_logit_softcapping"] = c.attention_softcap;
+    if (c.logit_softcap > 0.0) out["final_logit_softcapping"] = c.logit_softcap;
+  }
+  if (c.gemma() || c.window > 0) {
+    if (!c.gemma()) out["use_sliding_window"] = true;
+    out["sliding_window"] = c.window;
+    for (const bool sliding : c.sliding) {
+      out["layer_types"].push_back(sliding ? "sliding_attention" : "full_attention");
+    }
+  }
+  return out;
+}
+
+void save_decoder(const std::filesystem::path& folder, const DecoderLm& model,
+                  const json& provenance) {
+  const DecoderConfig& c = model.config;
+  if (model.int8 || model.layers.empty()) {
+    throw std::invalid_argument("save_decoder: the decoder is packed; load it as f32 or bf16");
+  }
+  json described = decoder_config_json(c);
+  if (!survives(described, c)) {
+    throw std::invalid_argument(
+        "save_decoder: Hugging Face's layout cannot hold this config (rotary factors or scales of "
+        "a GGUF file); load the model from its Hugging Face folder");
+  }
+  described["dtype"] = model.precision == Precision::kBF16 ? "bfloat16" : "float32";
+  const TransformerBlock& first = model.layers.front();
+  described["attention_bias"] = first.q.bias.defined();
+  described["mlp_bias"] = first.gate.bias.defined();
+  if (!provenance.is_null()) described["forerun"] = provenance;
+  std::vector<internal::NamedTensor> tensors;
+  DecoderLm shared = model;  // the same tensors; only their names are asked for
+  for (const ModelWeight& w : weights(shared)) {
+    if (!w.tensor->defined() || w.tensor->sizes() != at::IntArrayRef(w.shape)) {
+      throw std::invalid_argument(
+          fmt::format("save_decoder: weight {} is not of its config's shape", w.name));
+    }
+    const bool norm = w.name.ends_with("norm.weight");
+    // Gemma multiplies by 1 + w.
+    tensors.push_back({w.name, c.gemma() && norm ? w.tensor->detach() - 1.0 : *w.tensor,
+                       w.tensor->scalar_type()});
+  }
+  internal::save_model_folder(folder, tensors, described);
+}
+
+}  // namespace forerun

@@ -1,0 +1,25 @@
+#pragma once
+
+#include <filesystem>
+#include <nlohmann/json.hpp>
+
+#include "forerun/models/decoder_lm.h"
+
+namespace forerun {
+
+/// Hugging Face's config.json of a decoder, without what depends on its weights.
+nlohmann::json decoder_config_json(const DecoderConfig& config);
+
+/// Writes config.json and model.safetensors in Hugging Face's layout, each weight in its own dtype,
+/// into `folder`, which is created if missing. `load_decoder` in the same precision reads the same
+/// weights back, bit for bit (but for a trained Gemma norm below 0.5, whose last bits may differ:
+/// norms are stored minus 1). Each file appears complete or not at all. The tokenizer is not
+/// written.
+/// @param provenance  kept in config.json under "forerun"; null: none
+/// @throws std::invalid_argument  a packed (int8) model, an undefined weight, or a config that the
+/// layout cannot hold (rotary factors stored in a GGUF file)
+/// @throws FormatError            the folder cannot be written, the disk is full, ...
+void save_decoder(const std::filesystem::path& folder, const DecoderLm& model,
+                  const nlohmann::json& provenance = nullptr);
+
+}  // namespace forerun
