@@ -5,8 +5,8 @@
 #include <algorithm>
 #include <array>
 #include <cmath>
+#include <limits>
 
-#include "forerun/core/log_sum_exp.h"
 #include "forerun/core/rng_key.h"
 #include "forerun/core/shared_noise.h"
 
@@ -23,6 +23,19 @@ constexpr std::array<double, 7> kBounds = {0.02, 0.06, 0.15, 0.3, 0.5, 0.7, 0.87
 constexpr std::array<double, 8> kMiddles = {0.01, 0.04, 0.1, 0.22, 0.4, 0.6, 0.78, 0.94};
 constexpr std::size_t kScores = kMiddles.size();
 constexpr std::size_t kCellsOfDepth = kScores * (kConfidences + kRanks - 1);
+
+// Several maxima side by side, so that the loop vectorises.
+float largest(std::span<const float> x) {
+  std::array<float, 16> most;
+  most.fill(-std::numeric_limits<float>::infinity());
+  std::size_t i = 0;
+  for (; i + most.size() <= x.size(); i += most.size()) {
+    for (std::size_t j = 0; j < most.size(); ++j) most[j] = x[i + j] > most[j] ? x[i + j] : most[j];
+  }
+  float out = *std::max_element(most.begin(), most.end());
+  for (; i < x.size(); ++i) out = std::max(out, x[i]);
+  return out;
+}
 
 }  // namespace
 
@@ -75,12 +88,16 @@ void DFlashSource::open(std::size_t depth, Token previous) {
       all.const_data_ptr<float>() + (row_ + static_cast<std::int64_t>(depth)) * all.size(1);
   std::vector<float> given(logits, logits + vocab);
   if (texts_.network().has_markov()) texts_.network().add_markov(previous, given);
-  const float best = *std::max_element(given.begin(), given.end());
+  const float best = largest(given);
   const float least = best - kWithin * static_cast<float>(std::max(1.0, temperature()));
   Slot slot;
   for (std::size_t i = 0; i < vocab; ++i) {
     if (given[i] >= least) slot.ids.push_back(static_cast<std::int32_t>(i));
   }
+  const auto weight = [&](std::int32_t id) {
+    return std::exp(static_cast<double>(given[static_cast<std::size_t>(id)] - best));
+  };
+  double rest = 1e-12;  // of those too small to matter
   if (slot.ids.size() > kCandidates) {
     std::nth_element(slot.ids.begin(), slot.ids.begin() + kCandidates, slot.ids.end(),
                      [&](std::int32_t a, std::int32_t b) {
@@ -88,15 +105,11 @@ void DFlashSource::open(std::size_t depth, Token previous) {
                                   y = given[static_cast<std::size_t>(b)];
                        return x != y ? x > y : a < b;
                      });
+    for (std::size_t i = kCandidates; i < slot.ids.size(); ++i) rest += weight(slot.ids[i]);
     slot.ids.resize(kCandidates);
   }
-  double kept = 0.0;
-  for (const std::int32_t id : slot.ids) {
-    slot.logits.push_back(logits[id]);
-    kept += std::exp(static_cast<double>(given[static_cast<std::size_t>(id)] - best));
-  }
-  const double sum = std::exp(log_sum_exp(given) - static_cast<double>(best));
-  slot.rest = std::log(std::max(sum - kept, 1e-12)) + static_cast<double>(best);
+  for (const std::int32_t id : slot.ids) slot.logits.push_back(logits[id]);
+  slot.rest = std::log(rest) + static_cast<double>(best);
   slots_.push_back(std::move(slot));
 }
 
