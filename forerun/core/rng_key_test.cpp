@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <set>
 #include <vector>
 
 #include "forerun/core/tests_of_fit.h"
@@ -155,6 +156,20 @@ TEST(FillNormal, ALengthIsAPrefixOfAnyLongerOneAndNothingBeyondIsWritten) {
     EXPECT_EQ(buffer.back(), 99.0F) << n;
   }
   EXPECT_NE(normals(7, 1), std::vector<float>(longest.begin(), longest.begin() + 7));
+}
+
+TEST(RngKey, SubstepsShareNoNumber) {
+  std::set<std::uint32_t> seen;
+  for (std::uint32_t substep = 0; substep < 50; ++substep) {
+    for (std::uint32_t index = 0; index < 20; ++index) {
+      const RngKey key{.seed = 9, .request = 1, .position = 4, .substep = substep};
+      seen.insert(key.words(Purpose::kTarget, index)[0]);
+    }
+  }
+  EXPECT_EQ(seen.size(), 1000U);  // 32-bit words: two are alike by chance in 1 of 8,600 seeds
+  const RngKey plain{.seed = 9, .request = 1, .position = 4};
+  EXPECT_EQ((RngKey{.seed = 9, .request = 1, .position = 4, .substep = 0}).words(Purpose::kTarget),
+            plain.words(Purpose::kTarget));
 }
 
 }  // namespace

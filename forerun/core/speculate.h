@@ -70,6 +70,20 @@ Outcome resolve_tree(Sequence& sequence, std::size_t index, const Verified& veri
   return out;
 }
 
+/// Emits and counts what was decided at a step of a walk: a drafted one, or the one after all
+/// drafts.
+/// @param truncates  the walk ends at a rejection
+/// @return  whether it goes on
+template <SequenceLike Sequence, class Coupled>
+bool take(Sequence& sequence, Outcome& out, Coupled coupled, bool truncates = true) {
+  const bool drafted = out.examined < out.drafted;
+  out.examined += drafted ? 1 : 0;
+  out.accepted += drafted && coupled.accepted ? 1 : 0;
+  ++out.emitted;
+  const bool more = sequence.push(std::move(coupled.value)) && drafted;
+  return more && (truncates ? coupled.accepted : out.examined < out.drafted);
+}
+
 /// Couples the draft of a sequence with its verified conditionals: outputs up to the first
 /// rejection, or one more than was drafted. A rule that decides over the whole draft does so first;
 /// the walk over the draft's steps then follows its decision. Conditionals are asked for as needed.
@@ -90,21 +104,54 @@ Outcome resolve(Sequence& sequence, std::size_t index, const Verified& verified,
   const auto couple = coupling(rule, draft, conditional, key);
   for (bool more = true; more;) {
     const std::size_t step = out.examined;
-    if (step == out.drafted) {
-      sequence.push(rule.draw(conditional(step), key(step)));
-      more = false;
+    if (step < out.drafted) {
+      more = take(sequence, out, couple(step));
     } else {
-      const auto coupled = couple(step);
-      ++out.examined;
-      out.accepted += coupled.accepted ? 1 : 0;
-      more = sequence.push(coupled.value) && coupled.accepted;
+      using Drawn = decltype(couple(step));
+      more = take(sequence, out, Drawn{rule.draw(conditional(step), key(step)), false});
     }
-    ++out.emitted;
   }
   if constexpr (requires { rule.settle(sequence, draft, conditional, out); }) {
     rule.settle(sequence, draft, conditional, out);
   }
   sequence.next_round();
+  return out;
+}
+
+/// The same for all sequences of a round. Rules decide one sequence after another, except those
+/// that couple several at once, because they ask the target again meanwhile: their walks go side by
+/// side, and what they ask is asked together.
+template <SequenceLike Sequence, class Verified, class Draft, class Rule>
+std::vector<Outcome> resolve_all(std::span<Sequence* const> sequences, const Verified& verified,
+                                 const std::vector<Draft>& drafts, const Rule& rule) {
+  std::vector<Outcome> out;
+  if constexpr (requires { typename Rule::Request; }) {
+    std::vector<std::size_t> going;
+    for (std::size_t i = 0; i < sequences.size(); ++i) {
+      out.push_back({.drafted = static_cast<std::uint32_t>(drafts[i].size())});
+      going.push_back(i);
+    }
+    while (!going.empty()) {
+      std::vector<typename Rule::Request> requests;
+      for (const std::size_t i : going) {
+        const std::size_t step = out[i].examined;
+        const Draft* draft = step < out[i].drafted ? &drafts[i] : nullptr;
+        requests.push_back({verified.at(i, step), draft, step, sequences[i]->key()});
+      }
+      auto coupled = rule.couple_all(requests);
+      std::vector<std::size_t> rest;
+      for (std::size_t j = 0; j < going.size(); ++j) {
+        const std::size_t i = going[j];
+        if (take(*sequences[i], out[i], std::move(coupled[j]), rule.truncates())) rest.push_back(i);
+      }
+      going = std::move(rest);
+    }
+    for (Sequence* sequence : sequences) sequence->next_round();
+  } else {
+    for (std::size_t i = 0; i < sequences.size(); ++i) {
+      out.push_back(resolve(*sequences[i], i, verified, drafts[i], rule));
+    }
+  }
   return out;
 }
 
@@ -120,7 +167,9 @@ Outcome resolve(Sequence& sequence, std::size_t index, const Verified& verified,
 ///          A rule over whole drafts has `decide(draft, conditional(step), key(step)) -> Decided`,
 ///          and `couple` takes the decision as its last argument. A rule whose decision looks at
 ///          random numbers that are used again has `settle(sequence, draft, conditional(step),
-///          outcome)`.
+///          outcome)`. A rule that couples several sequences at once has instead a type `Request`
+///          of {conditional, draft or null, step, key}, `couple_all(requests) -> vector<Coupled>`
+///          and `truncates()`.
 ///
 /// Source: Leviathan et al. 2023, arXiv:2211.17192, Algorithm 1, for any law with a coupling.
 template <SequenceLike Sequence, class Target, class Drafter, class Rule, class... Observers>
@@ -136,10 +185,7 @@ void speculate_round(std::span<Sequence* const> sequences, Target& target, Draft
   const auto verified = target.verify(sequences, drafts);
   const auto scored = Clock::now();
 
-  std::vector<Outcome> outcomes;
-  for (std::size_t i = 0; i < sequences.size(); ++i) {
-    outcomes.push_back(resolve(*sequences[i], i, verified, drafts[i], rule));
-  }
+  const std::vector<Outcome> outcomes = resolve_all(sequences, verified, drafts, rule);
   const auto coupled = Clock::now();
   target.keep(sequences, drafts, outcomes);
   const auto kept = Clock::now();

@@ -2,6 +2,7 @@
 
 #include <array>
 #include <stdexcept>
+#include <string>
 
 #include "forerun/core/rng_key.h"
 #include "forerun/core/shared_noise.h"
@@ -9,8 +10,9 @@
 namespace forerun {
 namespace {
 
-constexpr std::array<std::string_view, 6> kNames = {"maximal",      "block",   "match",
-                                                    "shared-noise", "typical", "ratio-on-search"};
+constexpr std::array<std::string_view, 10> kNames = {
+    "maximal", "block",   "match",           "shared-noise", "stepwise",
+    "path",    "typical", "ratio-on-search", "paper",        "code"};
 
 const Categorical& law_of(const TokenDraft& draft, std::size_t step) {
   if (step < draft.laws.size()) return draft.laws[step];
@@ -87,8 +89,15 @@ Coupled<Token> TokenRule::couple(const TokenLaw& target, const TokenDraft& draft
             "finds them: use --rule maximal");
       }
       return couple_ratio_on_search(law, draft.laws[step], drafted, key);
+    case Rule::kStepwise:
+    case Rule::kPath:
+    case Rule::kPaper:
+    case Rule::kCode:
+      break;
   }
-  throw std::logic_error("TokenRule: unknown rule");
+  throw std::invalid_argument(std::string("rule ") + std::string(name_of(rule_)) +
+                              " couples tokens of images; texts have maximal, block, match and "
+                              "shared-noise");
 }
 
 Token TokenRule::draw(const TokenLaw& target, const RngKey& key) const {

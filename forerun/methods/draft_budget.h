@@ -3,7 +3,6 @@
 #include <algorithm>
 #include <cstddef>
 
-#include "forerun/core/latent.h"
 #include "forerun/core/sequence.h"
 
 namespace forerun {
@@ -14,8 +13,9 @@ inline std::size_t draft_budget(const TokenSequence& sequence, std::size_t most)
   return sequence.remaining() == 0 ? 0 : std::min(most, sequence.remaining() - 1);
 }
 
-/// How many steps of an image, likewise.
-inline std::size_t draft_budget(const LatentSample& sequence, std::size_t most) {
+/// How many steps, or tokens, of an image, likewise.
+template <class Sample>
+std::size_t draft_budget(const Sample& sequence, std::size_t most) {
   return sequence.done() ? 0 : std::min(most, sequence.steps() - sequence.step() - 1);
 }
 

@@ -12,6 +12,10 @@ DraftMode draft_mode(Rule rule) noexcept {
     case Rule::kMatch:
     case Rule::kTypical:
     case Rule::kRatioOnSearch:
+    case Rule::kStepwise:
+    case Rule::kPath:
+    case Rule::kPaper:
+    case Rule::kCode:
       return DraftMode::kGreedy;
   }
   return DraftMode::kSample;
