@@ -3,6 +3,8 @@ find_package(nlohmann_json 3.11 REQUIRED)
 find_package(CLI11 REQUIRED)
 find_package(fmt REQUIRED)
 find_package(Threads REQUIRED)
+# Asio and Beast, of which the headers suffice: the server.
+find_package(Boost 1.74 REQUIRED)
 # Only the C bindings, which is why C is enabled.
 enable_language(C)
 find_package(MPI COMPONENTS C)

@@ -28,7 +28,8 @@ struct GenerateOptions {
   std::uint32_t request = 0;
   std::vector<std::string> stop;  ///< strings that end the text and are cut from it
   bool ignore_end = false;        ///< continue after end-of-sequence tokens
-  bool trace = false;             ///< keep the rounds of the first text
+  /// Keep the rounds of the first text; in an engine: report every round.
+  bool trace = false;
   std::uint32_t batch_size = 0;  ///< texts of a batch at a time, 0 = all: a finished one makes room
 
   /// The outputs have the target's law, whatever the drafter.

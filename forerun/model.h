@@ -41,6 +41,8 @@ class Model {
   /// @throws UsageError  the model has no chat template, or one of an unknown family
   std::vector<Token> encode_chat(std::span<const Message> messages) const;
   std::string decode(std::span<const Token> tokens) const;
+  /// The bytes that a token stands for, perhaps a part of a character; a special token's name.
+  std::string_view piece(Token token) const;
 
   const std::string& path() const;
   /// A hash of the weights in its file, all of which is read: tells models apart whatever their

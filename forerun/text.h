@@ -28,13 +28,7 @@ namespace forerun {
 
 /// How a text came about, round by round.
 struct TextTrace {
-  struct Round {
-    std::vector<Token> drafts;
-    std::vector<std::int32_t> parents;  ///< the draft that each one follows, -1 the text
-    std::vector<std::int32_t> kept;     ///< drafts that are outputs, in their order
-    std::vector<Token> outputs;         ///< those, and the target's own if the text went on
-    double drafter_seconds = 0.0, target_seconds = 0.0;
-  };
+  using Round = RoundTrace;
   std::vector<Round> rounds;
 };
 
@@ -153,6 +147,19 @@ Logits logits(const Model& model, std::span<const Token> tokens,
               const std::function<bool()>& go_on = {});
 /// Writes them as a NumPy file, complete or not at all.
 void save_npy(const Logits& logits, const std::string& path);
+
+/// A token of a text, scored after those before it.
+struct TokenScore {
+  Token token = 0;
+  double log_probability = 0.0;  ///< nats, of the softmax at temperature 1 without limits
+  std::vector<std::pair<Token, double>> top;  ///< the likeliest tokens there, in falling order
+};
+/// Scores all tokens of a text but the first, by plain passes of 64 tokens.
+/// @param top    number of the likeliest tokens to report
+/// @param go_on  asked between passes; false ends it with the scores that are there
+/// @throws UsageError  a token outside the vocabulary, more tokens than the context holds
+std::vector<TokenScore> score(const Model& model, std::span<const Token> tokens,
+                              std::size_t top = 0, const std::function<bool()>& go_on = {});
 
 /// Options of `measure_cost`.
 struct CostOptions {

@@ -21,14 +21,18 @@ while IFS= read -r line; do
 done < <(grep -rnE '#include "forerun/[a-z]+/(.*/)?internal/' forerun |
          grep -vE '^forerun/([a-z]+)/.*#include "forerun/\1/' || true)
 
-# tensor/precision.h holds an enum and is part of forerun.h; the command includes neither tensors nor layers below.
+# tensor/precision.h holds an enum and is part of forerun.h; the command and the server include neither tensors nor layers
+# below, and the server nothing of the command.
 while IFS= read -r line; do
   complain "the command includes a layer below the public API: $line"
-done < <(grep -rnE '#include "forerun/' forerun/cli | grep -vE '#include "forerun/(cli/|(common|text|image|train|evaluate|engine|method|model|generate_options|forerun)\.h"|core/|base/)' || true)
+done < <(grep -rnE '#include "forerun/' forerun/cli forerun/serve |
+         grep -vE '^forerun/cli/[^:]*:[0-9]+:#include "forerun/(cli/|serve/server\.h"|serve/served_model\.h")' |
+         grep -vE '^forerun/serve/[^:]*:[0-9]+:#include "forerun/serve/' |
+         grep -vE '#include "forerun/((common|text|image|train|evaluate|engine|method|model|generate_options|forerun)\.h"|core/|base/)' || true)
 
 while IFS= read -r line; do
   complain "core knows tensors: $line"
-done < <(grep -rnE '#include <(ATen|torch|c10)/' forerun/core forerun/formats forerun/cli forerun/*.h || true)
+done < <(grep -rnE '#include <(ATen|torch|c10)/' forerun/core forerun/formats forerun/cli forerun/serve forerun/*.h || true)
 
 # models/dflash is exempt: its published checkpoints name what they hold so (draft_vocab_size, speculators_config, ...).
 while IFS= read -r line; do

@@ -132,6 +132,7 @@ RequestId Engine::submit(const Model& target, const Drafter& drafter, std::span<
   Texts& texts = impl_->texts_of(target);
   TextRequest request = text_request(prompt, options);
   request.log_probabilities = log_probabilities;
+  request.report_rounds = options.trace;
   request.drafter = impl_->drafter_of(texts, drafter, options);
   forerun::submit(texts.runner, impl_->next, std::move(request));
   return impl_->next++;

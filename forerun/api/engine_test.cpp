@@ -12,6 +12,7 @@
 
 #include "forerun/common.h"
 #include "forerun/method.h"
+#include "forerun/text.h"
 #include "tests/support/tiny_dflash.h"
 
 namespace forerun {
@@ -244,6 +245,77 @@ TEST_F(InCompany, TheNextTurnReadsOnlyWhatIsNew) {
         << drafter.name();
     EXPECT_EQ(ended.texts[second].tokens, generate(target(), drafter, next, job.options).tokens);
   }
+}
+
+// Rounds of a text put together are the text, by tokens and by bytes.
+TEST(Engine, ReportsEveryRoundIfTheTraceIsWanted) {
+  std::mt19937 random(5);
+  for (const Drafter& drafter : drafters()) {
+    Job job{.prompt = prompt(random, 40), .options = {}, .drafter = 0};
+    job.options.max_tokens = 40;
+    job.options.ignore_end = true;
+    for (const bool trace : {false, true}) {
+      job.options.trace = trace;
+      Engine engine;
+      engine.submit(target(), drafter, job.prompt, job.options);
+      std::vector<Token> tokens;
+      std::size_t reports = 0, bytes = 0, kept = 0;
+      TextResult result;
+      while (engine.busy()) {
+        for (const Event& event : engine.step()) {
+          if (const auto* round = std::get_if<RoundReport>(&event)) {
+            ++reports;
+            kept += round->trace.kept.size();
+            ASSERT_EQ(round->bytes.size(), round->trace.outputs.size());
+            for (const std::size_t n : round->bytes) bytes += n;
+            tokens.insert(tokens.end(), round->trace.outputs.begin(), round->trace.outputs.end());
+          }
+          if (const auto* end = std::get_if<TextFinished>(&event)) result = end->result;
+        }
+      }
+      if (!trace) {
+        EXPECT_EQ(reports, 0U);
+        continue;
+      }
+      EXPECT_EQ(tokens, result.tokens) << drafter.name();
+      EXPECT_EQ(reports, result.statistics.rounds);
+      EXPECT_LE(result.text.size() - bytes, 3U);  // of a character that the end cuts
+      std::uint64_t accepted = 0;
+      for (const std::uint64_t n : result.statistics.accepted) accepted += n;
+      EXPECT_EQ(kept, accepted);
+    }
+  }
+}
+
+TEST(Score, EqualsTheLogProbabilitiesOfTheEngine) {
+  std::mt19937 random(6);
+  Job job{.prompt = prompt(random, 90), .options = {}, .drafter = 0};
+  job.options.max_tokens = 30;
+  job.options.ignore_end = true;
+  Engine engine;
+  engine.submit(target(), drafters()[1], job.prompt, job.options, 3);
+  std::vector<TokenOutput> outputs;
+  std::vector<Token> text = job.prompt;
+  while (engine.busy()) {
+    for (const Event& event : engine.step()) {
+      if (const auto* token = std::get_if<TokenOutput>(&event)) outputs.push_back(*token);
+    }
+  }
+  for (const TokenOutput& t : outputs) text.push_back(t.token);
+  const auto scores = score(target(), text, 3);
+  ASSERT_EQ(scores.size(), text.size() - 1);
+  for (std::size_t i = 0; i < outputs.size(); ++i) {
+    const TokenScore& s = scores[job.prompt.size() - 1 + i];
+    EXPECT_EQ(s.token, outputs[i].token);
+    EXPECT_NEAR(s.log_probability, outputs[i].log_probability, 1e-4);
+    EXPECT_EQ(s.top.size(), 3U);
+    EXPECT_EQ(s.top.front().first, outputs[i].top.front().first);
+  }
+  EXPECT_TRUE(score(target(), std::vector<Token>{1}).empty());
+  EXPECT_THROW(score(target(), std::vector<Token>{1, -1}), UsageError);
+  EXPECT_THROW(score(target(), std::vector<Token>(target().context() + 1, 1)), UsageError);
+  EXPECT_LT(score(target(), text, 0, [n = 0]() mutable { return ++n < 2; }).size(),
+            text.size() - 1);
 }
 
 TEST(Engine, AFailingRequestLeavesTheOthersAlone) {

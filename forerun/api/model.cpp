@@ -154,6 +154,8 @@ std::string Model::decode(std::span<const Token> tokens) const {
   return impl_->tokenizer.decode(tokens);
 }
 
+std::string_view Model::piece(Token token) const { return impl_->tokenizer.piece(token); }
+
 const std::string& Model::path() const { return impl_->path; }
 Precision Model::precision() const { return impl_->lm.precision; }
 const ChosenPrecision& Model::chosen_precision() const { return impl_->precision; }

@@ -7,29 +7,9 @@
 #include "forerun/api/make_drafter.h"
 #include "forerun/api/model_impl.h"
 #include "forerun/core/draft_length.h"
+#include "forerun/engine/round_trace.h"
 
 namespace forerun {
-namespace {
-
-TextTrace::Round traced(const TextRound& round, std::size_t index) {
-  const TokenDraft& draft = round.drafts[index];
-  const Outcome& outcome = round.outcomes[index];
-  const auto outputs = round.sequences[index]->tokens().last(outcome.emitted);
-  TextTrace::Round out{.drafts = draft.tokens,
-                       .parents = {},
-                       .kept = {},
-                       .outputs = {outputs.begin(), outputs.end()},
-                       .drafter_seconds = round.seconds.drafter,
-                       .target_seconds = round.seconds.target};
-  for (std::size_t i = 0; i < draft.size(); ++i) out.parents.push_back(draft.parent(i));
-  for (std::size_t i = 1; i <= outcome.accepted; ++i) {
-    out.kept.push_back(static_cast<std::int32_t>(outcome.decided_by(i)) - 1);
-  }
-  return out;
-}
-
-}  // namespace
-
 TextRun::TextRun(Model target, Drafter drafter, std::span<const std::vector<Token>> prompts,
                  GenerateOptions options, Listener listener, const RoundObserver& observer,
                  std::span<const std::uint32_t> requests)
@@ -45,7 +25,7 @@ TextRun::TextRun(Model target, Drafter drafter, std::span<const std::vector<Toke
         requests.empty() ? options_.request + static_cast<std::uint32_t>(i) : requests[i];
     request.drafter = drafter_;
     request.observer = [this, observer, i](const TextRound& round, std::size_t index) {
-      if (i == 0 && options_.trace) trace_.rounds.push_back(traced(round, index));
+      if (i == 0 && options_.trace) trace_.rounds.push_back(trace_of(round, index));
       if (index == 0) whole_.add(round.outcomes, round.seconds);
       if (observer) observer(round, index);
     };

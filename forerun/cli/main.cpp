@@ -58,7 +58,7 @@ int main(int argc, char** argv) {
       "forerun COMMAND --help explains a command. Exit status: 0 done, 1 failed, 2 misuse.");
   for (auto* add :
        {&add_generate, &add_chat, &add_bench, &add_cost, &add_certify, &add_compare, &add_distill,
-        &add_train, &add_profile, &add_evaluate, &add_info, &add_logits, &add_demo}) {
+        &add_train, &add_profile, &add_evaluate, &add_info, &add_logits, &add_demo, &add_serve}) {
     (*add)(program);
   }
   const Action action = program.parse(argc, argv);

@@ -104,5 +104,6 @@ void add_evaluate(Command& program);
 void add_info(Command& program);
 void add_logits(Command& program);
 void add_demo(Command& program);
+void add_serve(Command& program);
 
 }  // namespace forerun::cli

@@ -40,6 +40,24 @@ struct TextPiece {
   std::string text;
 };
 
+/// How a round of a text came about.
+struct RoundTrace {
+  std::vector<Token> drafts;
+  std::vector<std::int32_t> parents;  ///< the draft that each one follows, -1 the text
+  std::vector<std::int32_t> kept;     ///< drafts that are outputs, in their order
+  std::vector<Token> outputs;         ///< those, and the target's own if the text went on
+  double drafter_seconds = 0.0, target_seconds = 0.0;
+};
+
+/// A round of a text, if its options want the trace. The text that it finished follows.
+struct RoundReport {
+  RequestId id = 0;
+  RoundTrace trace;
+  /// By output: bytes of finished text that it added. What is held back (a part of a character, the
+  /// beginning of a stop string) counts for the output that completes it.
+  std::vector<std::size_t> bytes;
+};
+
 /// An output token, if log-probabilities are wanted: those of the target's softmax at temperature 1
 /// without limits, in nats.
 struct TokenOutput {
@@ -82,7 +100,7 @@ struct Failed {
 };
 
 /// What a step of an engine reports. Every event names its request.
-using Event = std::variant<TextPiece, TokenOutput, Waiting, TextFinished, ImagePreview,
+using Event = std::variant<TextPiece, TokenOutput, RoundReport, Waiting, TextFinished, ImagePreview,
                            ImageFinished, Failed>;
 
 }  // namespace forerun

@@ -34,6 +34,7 @@ struct TextRequest {
   bool ignore_end = false;        ///< continue after end tokens
   /// Log-probabilities of every output, with this many of the likeliest tokens beside it.
   std::optional<std::size_t> log_probabilities;
+  bool report_rounds = false;  ///< as events
   /// Drafts for this text; null: plain decoding. Requests with one object draft together.
   std::shared_ptr<TextDrafter> drafter;
   /// Sees every round of this text; the index is the text's place in the round.

@@ -9,6 +9,7 @@
 #include <utility>
 
 #include "forerun/core/rng_key.h"
+#include "forerun/engine/round_trace.h"
 #include "forerun/engine/token_output.h"
 
 namespace forerun {
@@ -244,7 +245,8 @@ void TextRunner::resolve(Group& group, TextPass& pass, std::size_t texts,
           {group.sequences, group.drafts, verified, group.outcomes, group.seconds}, i);
     }
   }
-  for (std::size_t i = 0; i < n; ++i) report(group, i, verified, events);
+  const TextRound seen{group.sequences, group.drafts, verified, group.outcomes, share};
+  for (std::size_t i = 0; i < n; ++i) report(group, i, seen, events);
 }
 
 // Hands the round to its drafter. A pass that also read prompts does not tell what its drafts cost.
@@ -263,16 +265,21 @@ void TextRunner::learn(Group& group, const TextRound& round, const TextPass& pas
   for (Text* text : group.texts) text->learning_seconds += learned;
 }
 
-void TextRunner::report(Group& group, std::size_t index, const VerifiedTokens& verified,
+void TextRunner::report(Group& group, std::size_t index, const TextRound& round,
                         std::vector<Event>& events) {
   Text& text = *group.texts[index];
   if (!group.errors[index].empty()) return fail(text, group.errors[index], events);
   if (const auto count = text.request.log_probabilities) {
     const auto outputs = text.sequence.outputs().last(group.outcomes[index].emitted);
     for (std::size_t j = 0; j < outputs.size(); ++j) {
-      events.emplace_back(token_output(
-          text.id, outputs[j], verified.raw(index, group.outcomes[index].decided_by(j)), *count));
+      events.emplace_back(
+          token_output(text.id, outputs[j],
+                       round.verified.raw(index, group.outcomes[index].decided_by(j)), *count));
     }
+  }
+  std::vector<std::size_t> bytes = text.stream.take_bytes();
+  if (text.request.report_rounds) {
+    events.emplace_back(RoundReport{text.id, trace_of(round, index), std::move(bytes)});
   }
   if (text.sequence.done()) return finish(text, events);
   if (std::string piece = text.stream.take(); !piece.empty()) {

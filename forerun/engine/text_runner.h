@@ -85,8 +85,7 @@ class TextRunner final : public Runner {
   void pause(Text& text, std::vector<Event>& events);
   void resolve(Group& group, TextPass& pass, std::size_t texts, std::vector<Event>& events);
   void learn(Group& group, const TextRound& round, const TextPass& pass);
-  void report(Group& group, std::size_t index, const VerifiedTokens& verified,
-              std::vector<Event>& events);
+  void report(Group& group, std::size_t index, const TextRound& round, std::vector<Event>& events);
   void learn_pieces(const TextPass& pass, double seconds);
   void finish(Text& text, std::vector<Event>& events);
   void fail(Text& text, const std::string& message, std::vector<Event>& events);

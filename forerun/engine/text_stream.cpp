@@ -5,9 +5,12 @@ namespace forerun {
 bool TextStream::push(Token token) {
   if (end_tokens_ != nullptr && end_tokens_->contains(token)) {
     ended_ = true;
+    bytes_.push_back(0);
     return true;
   }
+  const std::size_t before = text_.size();
   add(filter_.push(decoder_.push(token)));
+  bytes_.push_back(text_.size() - before);
   return filter_.stopped();
 }
 

@@ -2,6 +2,8 @@
 
 #include <string>
 #include <unordered_set>
+#include <utility>
+#include <vector>
 
 #include "forerun/engine/event.h"
 #include "forerun/engine/stop_filter.h"
@@ -22,6 +24,8 @@ class TextStream {
   bool push(Token token);
   /// The characters that are complete since the last call.
   std::string take() { return std::exchange(fresh_, {}); }
+  /// By token since the last call: bytes of complete characters that it added.
+  std::vector<std::size_t> take_bytes() { return std::exchange(bytes_, {}); }
   /// Ends the text: incomplete characters and withheld beginnings of stop strings are added.
   /// @param complete  all outputs that were allowed are there
   Finish finish(bool complete);
@@ -34,6 +38,7 @@ class TextStream {
   StreamDecoder decoder_;
   StopFilter filter_;
   std::string text_, fresh_;
+  std::vector<std::size_t> bytes_;
   bool ended_ = false;
 };
 

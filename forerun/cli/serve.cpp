@@ -1,0 +1,223 @@
+#include <fmt/format.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <array>
+#include <cmath>
+#include <cstdlib>
+#include <ctime>
+#include <filesystem>
+#include <memory>
+
+#include "forerun/cli/interrupt.h"
+#include "forerun/cli/options.h"
+#include "forerun/cli/terminal.h"
+#include "forerun/serve/server.h"
+
+namespace forerun::cli {
+namespace {
+
+namespace fs = std::filesystem;
+
+struct ServeFlags {
+  ModelFlags model;
+  std::string drafter = "auto", draft_precision = "auto", rule = "shared-noise";
+  std::uint32_t max_draft = 15;
+  bool fixed_draft = false;
+  std::string host = "127.0.0.1";
+  std::uint32_t port = 8080;
+  std::string key_file, name, memory = "auto";
+  std::uint32_t max_queue = 256, max_active = 32;
+  double timeout = 10.0;
+  bool log_prompts = false;
+};
+
+std::string environment(const char* name) {
+  const char* value = std::getenv(name);
+  return value == nullptr ? std::string() : std::string(value);
+}
+
+// Where tools/get_model.sh puts the demo's model.
+std::string demo_model() {
+  if (const std::string own = environment("FORERUN_MODEL"); !own.empty()) return own;
+  fs::path cache = environment("FORERUN_MODEL_CACHE");
+  if (cache.empty() && !environment("XDG_CACHE_HOME").empty()) {
+    cache = fs::path(environment("XDG_CACHE_HOME")) / "forerun";
+  }
+  if (cache.empty()) cache = fs::path(environment("HOME")) / ".cache" / "forerun";
+  return (cache / "SmolLM2-135M-Instruct.Q4_1.gguf").string();
+}
+
+// The folder that ships with the sources: from the working directory, or from a build's program.
+std::string demo_drafter() {
+  std::error_code failed;
+  const fs::path program = fs::read_symlink("/proc/self/exe", failed).parent_path();
+  for (const fs::path& root : {fs::path("."), program / "../../.."}) {
+    const fs::path folder = root / "models" / "smollm2-135m" / "dflash";
+    if (fs::is_directory(folder, failed))
+      return "dflash:" + folder.lexically_normal().string() + "+lookup";
+  }
+  return "lookup";
+}
+
+std::string model_path(const ServeFlags& f) {
+  if (!f.model.path.empty()) return f.model.path;
+  const std::string path = demo_model();
+  std::error_code failed;
+  if (!fs::exists(path, failed)) {
+    throw UsageError(
+        fmt::format("no model is named, and the demo's is not at {}: give one with -m, "
+                    "or fetch that one with tools/get_model.sh",
+                    path));
+  }
+  return path;
+}
+
+std::string drafter_name(const ServeFlags& f, const std::string& model) {
+  if (f.drafter != "auto") return f.drafter;
+  const bool demo = fs::path(model).filename() == "SmolLM2-135M-Instruct.Q4_1.gguf";
+  return demo ? demo_drafter() : "lookup";
+}
+
+// "auto": a quarter of the machine's memory.
+std::size_t bytes_of(const std::string& size) {
+  if (size == "auto") {
+    const long pages = sysconf(_SC_PHYS_PAGES), page = sysconf(_SC_PAGE_SIZE);
+    return pages > 0 && page > 0
+               ? static_cast<std::size_t>(pages) / 4 * static_cast<std::size_t>(page)
+               : 0;
+  }
+  constexpr std::array<std::pair<std::string_view, double>, 7> kUnits = {{{"", 1.0},
+                                                                          {"K", 0x1p10},
+                                                                          {"KiB", 0x1p10},
+                                                                          {"M", 0x1p20},
+                                                                          {"MiB", 0x1p20},
+                                                                          {"G", 0x1p30},
+                                                                          {"GiB", 0x1p30}}};
+  char* end = nullptr;
+  const double number = std::strtod(size.c_str(), &end);
+  const auto* const unit =
+      std::find_if(kUnits.begin(), kUnits.end(), [&](const auto& u) { return u.first == end; });
+  const double bytes = unit == kUnits.end() || end == size.c_str() ? -1.0 : number * unit->second;
+  if (!(bytes >= 0.0 && bytes < 0x1p60)) {
+    throw UsageError(
+        fmt::format("--memory {}: give a size such as 512MiB or 8GiB, or 0 for no "
+                    "limit",
+                    size));
+  }
+  return static_cast<std::size_t>(bytes);
+}
+
+std::string name_of_model(const std::string& path) {
+  fs::path p = fs::path(path).lexically_normal();
+  if (!p.has_filename()) p = p.parent_path();
+  return p.extension() == ".gguf" ? p.stem().string() : p.filename().string();
+}
+
+std::size_t longest_piece(const Model& model) {
+  std::size_t longest = 1;
+  for (std::size_t t = 0; t < model.vocab(); ++t) {
+    longest = std::max(longest, model.piece(static_cast<Token>(t)).size());
+  }
+  return longest;
+}
+
+serve::ServedModel load_served(const ServeFlags& f) {
+  ModelFlags flags = f.model;
+  flags.path = model_path(f);
+  const Model model = load_model(flags);
+  const std::string drafter = drafter_name(f, flags.path);
+  serve::ServedModel out{.id = f.name.empty() ? name_of_model(flags.path) : f.name,
+                         .model = model,
+                         .drafters = {load_drafter(drafter, f.draft_precision, model)},
+                         .rule = *rule_from_name(f.rule),
+                         .max_draft = f.max_draft,
+                         .fixed_draft = f.fixed_draft,
+                         .created = static_cast<std::int64_t>(std::time(nullptr))};
+  if (drafter != "lookup") out.drafters.push_back(load_drafter("lookup", "auto", model));
+  // Normalizers may shorten a text, but hardly to a quarter.
+  out.max_prompt_bytes = 4 * model.context() * longest_piece(model);
+  return out;
+}
+
+int run_serve(const ServeFlags& f) {
+  serve::ServeOptions options{.host = f.host,
+                              .port = static_cast<std::uint16_t>(f.port),
+                              .max_active = f.max_active,
+                              .max_queue = f.max_queue,
+                              .kv_bytes = bytes_of(f.memory),
+                              .log_prompts = f.log_prompts};
+  options.http.read_header = f.timeout;
+  options.http.read_body = 6.0 * f.timeout;
+  options.http.write = 3.0 * f.timeout;
+  if (!f.key_file.empty()) options.keys = serve::read_keys(f.key_file);
+  serve::Server server(options);  // the address first: it fails at once
+  const serve::ServedModel served = load_served(f);
+  if (interrupted()) return 130;
+  server.run(served, {.stop = [] { return interrupted(); },
+                      .log = [](const std::string& line) { note(line); },
+                      .ready =
+                          [&] {
+                            write_out(fmt::format(
+                                "{}  {}, drafter {}, rule {}\n", server.url(), printable(served.id),
+                                printable(served.drafters.front().name()), f.rule));
+                          }});
+  return 0;
+}
+
+}  // namespace
+
+void add_serve(Command& program) {
+  auto f = std::make_shared<ServeFlags>();
+  Command& command = program.add_command(
+      "serve", "Answer OpenAI-compatible requests over HTTP, and show drafting on a page");
+  bind_model(command, f->model, Makes::kTexts, false);
+  command.group(kModelTitle);
+  command.add("--name", f->name, "Clients know the model by it",
+              {.shows = "NAME", .standard = "the file's name"});
+  command.group(kDraftTitle);
+  command.add("-d,--drafter", f->drafter,
+              "none, lookup, draft-model:PATH, dflash:PATH[+lookup]; auto is the shipped network "
+              "for the demo's model, else lookup. Requests may choose this one, lookup or none",
+              {.shows = "NAME"});
+  command.add("--draft-precision", f->draft_precision, "Precision of a drafting model",
+              {.one_of = {"auto", "f32", "bf16", "int8"}, .shows = "NAME"});
+  command.add("--rule", f->rule,
+              "What decides on drafts; with shared-noise and match a seed has the same text "
+              "whatever the drafter and the load",
+              {.one_of = {"shared-noise", "match", "maximal", "block"}, .shows = "NAME"});
+  command.add("--max-draft", f->max_draft, "Drafted tokens a round at most; 0 = no drafts",
+              {.least = 0, .most = 64});
+  command.add("--fixed-draft", f->fixed_draft,
+              "Always draft that many, instead of as many as pay on this machine");
+  command.group("Serving");
+  command.add("--host", f->host, "Address to listen on; 0.0.0.0 = all of this machine's",
+              {.shows = "IP"});
+  command.add("--port", f->port, "Port, 0 = any that is free", {.least = 0, .most = 65535});
+  command.add("--api-key-file", f->key_file,
+              "Keys that clients may send, one a line; without it none is needed",
+              {.shows = "FILE"});
+  command.add("--max-active", f->max_active, "Texts that run at a time",
+              {.least = 1, .most = 4096});
+  command.add("--max-queue", f->max_queue, "Texts that wait; requests beyond them get status 429",
+              {.least = 0, .most = 1 << 20});
+  command.add("--memory", f->memory,
+              "Keys and values at most, such as 8GiB; 0 = no limit, auto = a quarter of the "
+              "machine's memory",
+              {.shows = "SIZE"});
+  command.add("--timeout", f->timeout,
+              "Seconds for the head of a request to arrive; six times that for its body, three "
+              "times for a client to take what it is sent",
+              {.least = 0.1, .most = 3600});
+  command.add("--log-prompts", f->log_prompts, "Log lines hold the requests' text");
+  command.footer(R"(Examples:
+  forerun serve
+  forerun serve -m model.gguf --drafter lookup --port 8000 --api-key-file keys
+  curl http://127.0.0.1:8080/v1/chat/completions -d '{"messages":[{"role":"user","content":"Hi"}]}'
+
+A browser shows a page at the address. Ctrl-C or SIGTERM lets running answers finish and refuses new
+ones; a second one ends at once. One line of JSON for every request goes to standard error.)");
+  command.runs([f] { return run_serve(*f); });
+}
+
+}  // namespace forerun::cli

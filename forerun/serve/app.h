@@ -1,0 +1,112 @@
+#pragma once
+
+#include <chrono>
+#include <cstdint>
+#include <deque>
+#include <functional>
+#include <map>
+#include <memory>
+#include <nlohmann/json.hpp>
+#include <optional>
+#include <random>
+#include <string>
+
+#include "forerun/serve/answer.h"
+#include "forerun/serve/engine_loop.h"
+#include "forerun/serve/http/http.h"
+#include "forerun/serve/http/http_server.h"
+#include "forerun/serve/metrics.h"
+#include "forerun/serve/server.h"
+#include "forerun/serve/worker.h"
+
+namespace forerun::serve {
+
+/// What the server does with requests. Belongs to the I/O thread.
+class App {
+ public:
+  using Clock = std::chrono::steady_clock;
+
+  App(const ServeOptions& options, const ServedModel& served, const ServeHooks& hooks,
+      HttpServer& http);
+
+  HttpHandler handler();
+  void tick();
+  EngineLoop& loop() noexcept { return loop_; }
+
+ private:
+  using Handle = void (App::*)(HttpRequest, const Exchange&);
+  struct Route {
+    const char* method;
+    const char* path;
+    Handle handle;
+    bool open;   // needs no key
+    bool makes;  // is refused while the server ends
+  };
+  // An answer that was given, for a certificate.
+  struct Given {
+    std::string id;
+    GenerationRequest request;
+    std::vector<Token> tokens;
+  };
+  // A request that the workers read.
+  using Parse = std::function<GenerationRequest()>;
+  using Parsed = std::function<void(GenerationRequest)>;
+
+  static const std::vector<Route>& routes();
+  const Route* route_of(const std::string& path) const;
+  std::optional<HttpResponse> check(const HttpRequest& head) const;
+  bool knows(const std::string& authorization) const;
+  void handle(HttpRequest request, const Exchange& exchange);
+
+  // app_routes.cpp
+  void chat(HttpRequest request, const Exchange& exchange);
+  void completions(HttpRequest request, const Exchange& exchange);
+  void certify(HttpRequest request, const Exchange& exchange);
+  void tokenize(HttpRequest request, const Exchange& exchange);
+  void detokenize(HttpRequest request, const Exchange& exchange);
+  void models(HttpRequest request, const Exchange& exchange);
+  void health(HttpRequest request, const Exchange& exchange);
+  void metrics(HttpRequest request, const Exchange& exchange);
+  void props(HttpRequest request, const Exchange& exchange);
+  void page(HttpRequest request, const Exchange& exchange);
+  void reply(const HttpRequest& request, const Exchange& exchange, const HttpResponse& response);
+  void make_texts(HttpRequest request, const Exchange& exchange, Api api);
+  void on_worker(HttpRequest request, const Exchange& exchange,
+                 std::function<nlohmann::json(const std::string& body)> work);
+
+  // Texts.
+  void parse(HttpRequest request, const Exchange& exchange, Parse work, Parsed then);
+  void admit(const HttpRequest& request, const Exchange& exchange, GenerationRequest wanted,
+             Clock::time_point arrived);
+  void submit(AskId ask);
+  void score_prompts(AskId ask);
+  void news(EngineNews news);
+  void gone(AskId ask);
+  void ended(AskId ask);
+  HttpResponse queue_full() const;
+  std::size_t waiting() const;
+  void certify_text(const HttpRequest& request, const Exchange& exchange, const Given& given);
+  void measure_plain();
+  std::string new_id(const char* prefix);
+  void log(const HttpRequest& request, unsigned status, nlohmann::json more) const;
+
+  ServeOptions options_;
+  ServedModel served_;
+  ServeHooks hooks_;
+  HttpServer& http_;
+  Metrics metrics_;
+  EngineLoop loop_;
+  std::map<AskId, std::pair<HttpRequest, std::unique_ptr<Answer>>> answers_;
+  std::deque<Given> given_;  // the newest last
+  EngineMemory memory_;
+  AskId next_ask_ = 1;
+  std::size_t texts_ = 0;    // that are not ended
+  std::size_t parsing_ = 0;  // requests at the workers
+  std::size_t certificates_ = 0;
+  std::optional<double> plain_seconds_;  // of a pass with one row
+  bool draining_ = false, stopped_ = false;
+  std::mt19937_64 random_{std::random_device{}()};
+  Workers workers_{2};
+};
+
+}  // namespace forerun::serve

@@ -1,0 +1,336 @@
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <exception>
+#include <filesystem>
+#include <utility>
+
+#include "forerun/serve/api_error.h"
+#include "forerun/serve/app.h"
+#include "forerun/serve/certify.h"
+#include "forerun/serve/json.h"
+#include "forerun/serve/page/page.h"
+
+namespace forerun::serve {
+namespace {
+
+using nlohmann::json;
+
+constexpr std::size_t kMostCertificates = 8;
+
+// Takes as long for a wrong key as for a right one.
+bool same(const std::string& a, const std::string& b) {
+  unsigned difference = a.size() == b.size() ? 0 : 1;
+  for (std::size_t i = 0; i < a.size(); ++i) {
+    difference |=
+        static_cast<unsigned>(static_cast<unsigned char>(a[i]) ^
+                              static_cast<unsigned char>(b[b.empty() ? 0 : i % b.size()]));
+  }
+  return difference == 0;
+}
+
+std::string base_name(const std::string& path) {
+  const std::filesystem::path p(path);
+  return (p.has_filename() ? p.filename() : p.parent_path().filename()).string();
+}
+
+}  // namespace
+
+const std::vector<App::Route>& App::routes() {
+  constexpr bool kOpen = true, kMakes = true;
+  static const std::vector<Route> all = {
+      {"POST", "/v1/chat/completions", &App::chat, !kOpen, kMakes},
+      {"POST", "/v1/completions", &App::completions, !kOpen, kMakes},
+      {"POST", "/v1/forerun/certify", &App::certify, !kOpen, kMakes},
+      {"GET", "/v1/models", &App::models, !kOpen, !kMakes},
+      {"POST", "/tokenize", &App::tokenize, !kOpen, !kMakes},
+      {"POST", "/detokenize", &App::detokenize, !kOpen, !kMakes},
+      {"GET", "/metrics", &App::metrics, !kOpen, !kMakes},
+      {"GET", "/props", &App::props, !kOpen, !kMakes},
+      {"GET", "/health", &App::health, kOpen, !kMakes},
+  };
+  return all;
+}
+
+const App::Route* App::route_of(const std::string& path) const {
+  const std::string_view known =
+      path.starts_with("/v1/models/") ? std::string_view("/v1/models") : std::string_view(path);
+  const auto at = std::find_if(routes().begin(), routes().end(),
+                               [&](const Route& r) { return r.path == known; });
+  return at == routes().end() ? nullptr : &*at;
+}
+
+bool App::knows(const std::string& authorization) const {
+  constexpr std::string_view kScheme = "Bearer ";
+  if (!authorization.starts_with(kScheme)) return false;
+  const std::string key = authorization.substr(kScheme.size());
+  bool known = false;
+  for (const std::string& k : options_.keys) known = same(key, k) || known;
+  return known;
+}
+
+std::optional<HttpResponse> App::check(const HttpRequest& head) const {
+  const auto refused = [&](const ApiError& error) {
+    log(head, error.status(), json::object());
+    return std::optional(to_response(error));
+  };
+  const Route* route = route_of(head.path);
+  const bool page = page_file(head.path) != nullptr;
+  if (route == nullptr && !page) {
+    return refused(ApiError(404, fmt::format("there is nothing at {} {}", head.method.substr(0, 16),
+                                             head.path.substr(0, 200))));
+  }
+  const std::string method = page ? "GET" : route->method;
+  if (head.method != method && !(head.method == "HEAD" && method == "GET")) {
+    auto response =
+        refused(ApiError(405, fmt::format("send {} requests to {}", method, head.path)));
+    response->headers.emplace_back("Allow", method);
+    return response;
+  }
+  // A page of another site may send requests from a browser, but must not be obeyed.
+  if (!head.origin.empty() && head.origin != "http://" + head.host &&
+      head.origin != "https://" + head.host) {
+    return refused(ApiError(403, "requests from pages of other sites are refused"));
+  }
+  if (page) return std::nullopt;
+  if (!route->open && !options_.keys.empty() && !knows(head.authorization)) {
+    return refused(ApiError(401,
+                            head.authorization.empty()
+                                ? "this server needs a key: send 'Authorization: Bearer KEY'"
+                                : "the key is not one of this server's",
+                            "", "invalid_api_key"));
+  }
+  if (route->makes && draining_) {
+    return refused(ApiError(503, "the server is about to end: try another, or again later"));
+  }
+  return std::nullopt;
+}
+
+void App::handle(HttpRequest request, const Exchange& exchange) {
+  const Route* route = route_of(request.path);
+  const HttpRequest head{
+      .id = request.id, .method = request.method, .path = request.path, .remote = request.remote};
+  try {
+    if (route == nullptr) return page(std::move(request), exchange);
+    (this->*route->handle)(std::move(request), exchange);
+  } catch (const ApiError& e) {
+    reply(head, exchange, to_response(e));
+  } catch (const std::exception& e) {
+    reply(head, exchange, to_response(ApiError(500, e.what())));
+  }
+}
+
+void App::reply(const HttpRequest& request, const Exchange& exchange,
+                const HttpResponse& response) {
+  exchange.send(response);
+  metrics_.answered(request.path.starts_with("/v1/models/") ? "/v1/models" : request.path,
+                    response.status);
+  log(request, response.status, json::object());
+}
+
+void App::chat(HttpRequest request, const Exchange& exchange) {
+  make_texts(std::move(request), exchange, Api::kChat);
+}
+
+void App::completions(HttpRequest request, const Exchange& exchange) {
+  make_texts(std::move(request), exchange, Api::kCompletions);
+}
+
+// Small work on a body that may be large.
+void App::on_worker(HttpRequest request, const Exchange& exchange,
+                    std::function<json(const std::string& body)> work) {
+  ++parsing_;
+  workers_.post([this, request = std::move(request), exchange, work = std::move(work)]() mutable {
+    HttpResponse response;
+    try {
+      response.body = dump(work(request.body));
+    } catch (const ApiError& e) {
+      response = to_response(e);
+    } catch (const std::exception& e) {
+      response = to_response(ApiError(500, e.what()));
+    }
+    http_.post([this, request = std::move(request), exchange, response = std::move(response)] {
+      --parsing_;
+      reply(request, exchange, response);
+    });
+  });
+}
+
+void App::tokenize(HttpRequest request, const Exchange& exchange) {
+  on_worker(std::move(request), exchange, [this](const std::string& body) {
+    const json parsed = parse_object(body);
+    const Fields fields(parsed);
+    std::vector<Token> tokens;
+    if (const json* messages = fields.find("messages")) {
+      try {
+        tokens = served_.model.encode_chat(parse_messages(*messages));
+      } catch (const UsageError& e) {
+        throw ApiError(400, e.what(), "messages");
+      }
+    } else {
+      // "content" is llama.cpp's name, "prompt" vLLM's.
+      const auto content = fields.text("content"), prompt = fields.text("prompt");
+      if (!content && !prompt) throw bad_field("content", "is missing: send the text");
+      check_text_size(content ? *content : *prompt, served_, content ? "content" : "prompt");
+      tokens = served_.model.encode(content ? *content : *prompt);
+      if (!fields.flag(content ? "add_special" : "add_special_tokens", !content)) {
+        const std::vector<Token> begin = served_.model.encode("");
+        if (tokens.size() >= begin.size() &&
+            std::equal(begin.begin(), begin.end(), tokens.begin())) {
+          tokens.erase(tokens.begin(), tokens.begin() + static_cast<std::ptrdiff_t>(begin.size()));
+        }
+      }
+    }
+    json out = {
+        {"tokens", tokens}, {"count", tokens.size()}, {"max_model_len", served_.model.context()}};
+    if (fields.flag("with_pieces", false)) {
+      out["tokens"] = json::array();
+      for (const Token t : tokens) {
+        out["tokens"].push_back({{"id", t}, {"piece", text_of(served_.model, t)}});
+      }
+    }
+    return out;
+  });
+}
+
+void App::detokenize(HttpRequest request, const Exchange& exchange) {
+  on_worker(std::move(request), exchange, [this](const std::string& body) {
+    const json parsed = parse_object(body);
+    const Fields fields(parsed);
+    const json* list = fields.find("tokens");
+    if (list == nullptr) throw bad_field("tokens", "is missing: send a list of tokens");
+    const std::string text =
+        served_.model.decode(tokens_of(*list, "tokens", served_.model.vocab()));
+    return json{{"content", text}, {"prompt", text}};
+  });
+}
+
+void App::models(HttpRequest request, const Exchange& exchange) {
+  const json model = {{"id", served_.id},
+                      {"object", "model"},
+                      {"created", served_.created},
+                      {"owned_by", "forerun"},
+                      {"max_model_len", served_.model.context()}};
+  constexpr std::string_view kAll = "/v1/models";
+  if (request.path == kAll) {
+    const json list = {{"object", "list"}, {"data", json::array({model})}};
+    return reply(request, exchange, {.body = dump(list)});
+  }
+  if (request.path.substr(kAll.size() + 1) == served_.id) {
+    return reply(request, exchange, {.body = dump(model)});
+  }
+  reply(request, exchange,
+        to_response(
+            ApiError(404, fmt::format("there is no such model; this server has '{}'", served_.id),
+                     "model", "model_not_found")));
+}
+
+void App::health(HttpRequest request, const Exchange& exchange) {
+  HttpResponse response{.body = draining_ ? R"({"status":"draining"})" : R"({"status":"ok"})"};
+  if (draining_) response.status = 503;
+  exchange.send(response);  // not logged: it is asked all the time
+  metrics_.answered(request.path, response.status);
+}
+
+void App::metrics(HttpRequest request, const Exchange& exchange) {
+  metrics_.answered(request.path, 200);
+  exchange.send({.content_type = "text/plain; version=0.0.4; charset=utf-8",
+                 .body = metrics_.text({.memory = memory_,
+                                        .waiting = waiting(),
+                                        .connections = http_.connections(),
+                                        .draining = draining_},
+                                       served_.id)});
+}
+
+void App::props(HttpRequest request, const Exchange& exchange) {
+  json drafters = json::array();
+  for (const Drafter& d : served_.drafters) {
+    drafters.push_back(d.name().substr(0, d.name().find(':')));
+  }
+  const json out = {
+      {"model_alias", served_.id},
+      {"model_path", base_name(served_.model.path())},
+      {"total_slots", options_.max_active},
+      {"build_info", "forerun-" FORERUN_VERSION},
+      {"default_generation_settings",
+       {{"n_ctx", served_.model.context()},
+        {"params",
+         {{"temperature", 1.0}, {"top_k", 0}, {"top_p", 1.0}, {"min_p", 0.0}, {"n_predict", -1}}}}},
+      {"forerun",
+       {{"drafters", drafters},
+        {"rule", name_of(served_.rule)},
+        {"exact", is_exact(served_.rule)},
+        {"precision", name_of(served_.model.precision())},
+        {"max_queue", options_.max_queue},
+        {"plain_ms_per_token", plain_seconds_ ? json(1e3 * *plain_seconds_) : json()}}}};
+  reply(request, exchange, {.body = dump(out)});
+}
+
+void App::page(HttpRequest request, const Exchange& exchange) {
+  const PageFile* file = page_file(request.path);
+  HttpResponse response{.content_type = std::string(file->type),
+                        .body = std::string(file->content)};
+  response.headers = {
+      {"Content-Security-Policy",
+       "default-src 'none'; script-src 'self'; style-src 'self'; connect-src 'self'; "
+       "img-src 'self' data:; base-uri 'none'; form-action 'none'; frame-ancestors 'none'"},
+      {"X-Content-Type-Options", "nosniff"},
+      {"Referrer-Policy", "no-referrer"},
+      {"Cache-Control", "no-cache"}};
+  reply(request, exchange, response);
+}
+
+// {"id": an answer of this server}, or a request for a text.
+void App::certify(HttpRequest request, const Exchange& exchange) {
+  constexpr std::size_t kMostIdBytes = 256;
+  if (request.body.size() <= kMostIdBytes) {
+    const json body = parse_object(request.body);
+    if (const auto id = Fields(body).text("id")) {
+      const auto at =
+          std::find_if(given_.begin(), given_.end(), [&](const Given& g) { return g.id == *id; });
+      if (at == given_.end()) {
+        throw ApiError(404,
+                       "there is no such answer: the server remembers its last 64; send the "
+                       "request itself",
+                       "id");
+      }
+      return certify_text(request, exchange, *at);
+    }
+  }
+  auto body = std::make_shared<std::string>(std::move(request.body));
+  const HttpRequest head = request;
+  parse(
+      std::move(request), exchange,
+      [this, body] {
+        const json parsed = parse_object(*body);
+        return parsed.contains("messages") ? parse_chat(parsed, served_)
+                                           : parse_completion(parsed, served_);
+      },
+      [this, head, exchange](GenerationRequest wanted) {
+        certify_text(head, exchange, {"", std::move(wanted), {}});
+      });
+}
+
+void App::certify_text(const HttpRequest& request, const Exchange& exchange, const Given& given) {
+  if (certificates_ >= kMostCertificates) return reply(request, exchange, queue_full());
+  ++certificates_;
+  const AskId ask = next_ask_++;
+  exchange.on_gone([this, ask] { loop_.cancel(ask); });
+  HttpRequest head = request;
+  head.body = {};
+  loop_.work(ask, [this, given, head, exchange](const std::function<bool()>& go_on) {
+    HttpResponse response;
+    try {
+      response.body =
+          dump(certificate_json(served_.model, given.request, given.id, given.tokens, go_on));
+    } catch (const std::exception& e) {
+      response = to_response(ApiError(500, e.what()));
+    }
+    http_.post([this, head, exchange, response] {
+      --certificates_;
+      reply(head, exchange, response);
+    });
+  });
+}
+
+}  // namespace forerun::serve

@@ -1,0 +1,316 @@
+#include "forerun/serve/generation_request.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <nlohmann/json.hpp>
+#include <random>
+
+#include "forerun/serve/api_error.h"
+#include "forerun/serve/json.h"
+
+namespace forerun::serve {
+namespace {
+
+constexpr std::size_t kMostStops = 16, kMostStopBytes = 1024;
+constexpr std::int64_t kMostTop = 20;
+
+// Fields that would change what is generated, and the values that leave it as it is. Others that
+// the server does not know are ignored, as clients send many.
+struct Unsupported {
+  const char* name;
+  nlohmann::json neutral;
+};
+const std::vector<Unsupported>& unsupported() {
+  static const std::vector<Unsupported> all = {
+      {"tools", nlohmann::json::array()},
+      {"functions", nlohmann::json::array()},
+      {"tool_choice", "none"},
+      {"function_call", "none"},
+      {"audio", nullptr},
+      {"modalities", nlohmann::json::array({"text"})},
+      {"logit_bias", nlohmann::json::object()},
+      {"presence_penalty", 0},
+      {"frequency_penalty", 0},
+      {"repetition_penalty", 1},
+      {"repeat_penalty", 1},
+      {"typical_p", 1},
+      {"tfs_z", 1},
+      {"mirostat", 0},
+      {"dry_multiplier", 0},
+      {"xtc_probability", 0},
+      {"n_predict", nullptr},
+      {"grammar", ""},
+      {"json_schema", nlohmann::json::object()},
+      {"guided_json", nullptr},
+      {"guided_regex", nullptr},
+      {"guided_choice", nullptr},
+      {"guided_grammar", nullptr},
+      {"structured_outputs", nullptr},
+      {"bad_words", nlohmann::json::array()},
+      {"allowed_token_ids", nullptr},
+      {"use_beam_search", false},
+      {"stop_token_ids", nlohmann::json::array()},
+      {"prompt_logprobs", nullptr},
+  };
+  return all;
+}
+
+void refuse_unsupported(const Fields& fields) {
+  for (const auto& [name, neutral] : unsupported()) {
+    const nlohmann::json* value = fields.find(name);
+    if (value == nullptr || *value == neutral) continue;
+    throw bad_field(name, "is not supported by this server: leave it out");
+  }
+  // Text that does not end before its limit has as many tokens as any minimum.
+  if (fields.whole("min_tokens", 0, INT32_MAX).value_or(0) > 0 &&
+      !fields.flag("ignore_eos", false)) {
+    throw bad_field("min_tokens", "is supported with \"ignore_eos\": true alone");
+  }
+  const nlohmann::json* format = fields.find("response_format");
+  if (format == nullptr) return;
+  if (Fields(*format, "response_format.").text("type") != "text") {
+    throw bad_field("response_format",
+                    "other than {\"type\": \"text\"} is not supported: nothing would hold the "
+                    "answer to it");
+  }
+}
+
+void read_speculative(GenerationRequest& r, const Fields& fields, const ServedModel& served) {
+  r.drafter = served.drafters.front();
+  const nlohmann::json* given = fields.find("speculative");
+  if (given == nullptr) return;
+  const Fields speculative(*given, "speculative.");
+  r.rounds = speculative.flag("rounds", false);
+  if (const auto name = speculative.text("drafter")) {
+    const auto known =
+        std::find_if(served.drafters.begin(), served.drafters.end(), [&](const Drafter& d) {
+          return d.name() == *name || d.name().substr(0, d.name().find(':')) == *name;
+        });
+    if (known == served.drafters.end() && *name != "none") {
+      std::string names = "none";
+      for (const Drafter& d : served.drafters) {
+        if (!d.none()) names += ", " + d.name().substr(0, d.name().find(':'));
+      }
+      throw bad_field("speculative.drafter", "is none of this server's: " + names);
+    }
+    r.drafter = known == served.drafters.end() ? Drafter() : *known;
+  }
+  if (speculative.flag("off", false)) r.drafter = Drafter();
+}
+
+void read_stop(GenerationRequest& r, const Fields& fields) {
+  r.options.stop = fields.texts("stop", kMostStops);
+  for (const std::string& s : r.options.stop) {
+    if (s.empty()) throw bad_field("stop", "holds an empty string: leave it out");
+    if (s.size() > kMostStopBytes) {
+      throw bad_field(
+          "stop", fmt::format("holds a string of {} bytes: {} at most", s.size(), kMostStopBytes));
+    }
+  }
+}
+
+void read_sampling(GenerationRequest& r, const Fields& fields) {
+  SamplingParams& s = r.options.sampling;
+  s.temperature = fields.number("temperature", 0.0, 100.0).value_or(1.0);
+  // 0 keeps the likeliest token, as the smallest number does.
+  s.top_p = std::max(1e-9, fields.number("top_p", 0.0, 1.0).value_or(1.0));
+  s.top_k = static_cast<std::uint32_t>(
+      std::max<std::int64_t>(0, fields.whole("top_k", -1, INT32_MAX).value_or(0)));
+  s.min_p = fields.number("min_p", 0.0, 1.0).value_or(0.0);
+  if (const auto seed = fields.whole("seed", INT64_MIN, INT64_MAX)) {
+    r.options.seed = static_cast<std::uint64_t>(*seed);
+  } else {  // JavaScript's numbers hold it too
+    std::random_device random;
+    r.options.seed = (std::uint64_t{random()} << 21 ^ random()) & ((std::uint64_t{1} << 53) - 1);
+  }
+}
+
+GenerationRequest read_common(const Fields& fields, const ServedModel& served) {
+  if (const auto name = fields.text("model"); name && !name->empty() && *name != served.id) {
+    throw ApiError(404,
+                   fmt::format("there is no model '{}' here; this server has '{}'",
+                               name->substr(0, 200), served.id),
+                   "model", "model_not_found");
+  }
+  refuse_unsupported(fields);
+  GenerationRequest r;
+  r.options.rule = served.rule;
+  r.options.max_draft = served.max_draft;
+  r.options.fixed_draft = served.fixed_draft;
+  r.options.trace = true;  // rounds are counted, and shown
+  read_sampling(r, fields);
+  read_stop(r, fields);
+  read_speculative(r, fields, served);
+  r.options.ignore_end = fields.flag("ignore_eos", false);
+  r.stream = fields.flag("stream", false);
+  if (const nlohmann::json* options = fields.find("stream_options")) {
+    r.usage_chunk = Fields(*options, "stream_options.").flag("include_usage", false);
+    if (!r.stream) throw bad_field("stream_options", "is for streams: send \"stream\": true too");
+  }
+  r.n = static_cast<std::size_t>(
+      fields.whole("n", 1, static_cast<std::int64_t>(served.max_choices)).value_or(1));
+  if (const auto best = fields.whole("best_of", 1, INT32_MAX);
+      best && static_cast<std::size_t>(*best) != r.n) {
+    throw bad_field("best_of", "is not supported: leave it out, or make it n");
+  }
+  return r;
+}
+
+// Prompts that fit, and how many tokens may follow.
+void check_lengths(GenerationRequest& r, const ServedModel& served, const std::string& param,
+                   std::optional<std::int64_t> wanted) {
+  if (r.choices() > served.max_choices) {
+    throw bad_field("n", fmt::format("makes {} texts of {} prompts: {} at most", r.choices(),
+                                     r.prompts.size(), served.max_choices));
+  }
+  const std::size_t context = served.model.context();
+  std::size_t longest = 0;
+  for (const auto& prompt : r.prompts) {
+    if (prompt.empty()) throw bad_field(param, "holds no token: give some text");
+    longest = std::max(longest, prompt.size());
+  }
+  const std::size_t room = context - std::min(context, longest);
+  const bool scored_only = wanted == 0 && longest == context;
+  if (room == 0 && !scored_only) {
+    throw ApiError(400,
+                   fmt::format("the prompt has {} tokens, the model's context holds {}: shorten it",
+                               longest, context),
+                   param, "context_length_exceeded");
+  }
+  // The engine ends a text where the context does, as other servers do.
+  const auto most = static_cast<std::int64_t>(context);
+  r.options.max_tokens = static_cast<std::uint32_t>(std::min(wanted.value_or(most), most));
+}
+
+void read_completion_prompts(GenerationRequest& r, const nlohmann::json& prompt,
+                             const ServedModel& served) {
+  const auto add_text = [&](const std::string& text) {
+    check_text_size(text, served, "prompt");
+    r.prompts.push_back(served.model.encode(text));
+    r.prompt_texts.push_back(text);
+  };
+  const auto add_tokens = [&](const nlohmann::json& list) {
+    r.prompts.push_back(tokens_of(list, "prompt", served.model.vocab()));
+    r.prompt_texts.push_back(served.model.decode(r.prompts.back()));
+  };
+  if (prompt.is_string()) return add_text(prompt.get<std::string>());
+  if (!prompt.is_array() || prompt.empty()) {
+    throw bad_field("prompt",
+                    "is wrong: send a string, a list of strings, a list of tokens, or a "
+                    "list of such lists");
+  }
+  if (prompt.front().is_number()) return add_tokens(prompt);
+  if (prompt.size() > served.max_choices) {
+    throw bad_field("prompt",
+                    fmt::format("holds {} prompts: {} at most", prompt.size(), served.max_choices));
+  }
+  for (const nlohmann::json& p : prompt) {
+    p.is_string() ? add_text(p.get<std::string>()) : add_tokens(p);
+  }
+}
+
+std::string content_of(const nlohmann::json& message, const std::string& where) {
+  const Fields fields(message, where + ".");
+  const nlohmann::json* content = fields.find("content");
+  if (content == nullptr) return {};
+  if (content->is_string()) return content->get<std::string>();
+  if (!content->is_array()) {
+    throw bad_field(where + ".content", "is wrong: send a string, or a list of text parts");
+  }
+  std::string text;
+  for (const nlohmann::json& part : *content) {
+    const Fields p(part, where + ".content.");
+    if (p.text("type").value_or("text") != "text") {
+      throw bad_field(where + ".content",
+                      fmt::format("holds a part of type '{}': the model reads text alone",
+                                  p.text("type")->substr(0, 100)));
+    }
+    text += p.text("text").value_or("");
+  }
+  return text;
+}
+
+}  // namespace
+
+void check_text_size(const std::string& text, const ServedModel& served, const std::string& param) {
+  if (text.size() <= served.max_prompt_bytes) return;
+  throw ApiError(400,
+                 fmt::format("the text has {} bytes, the model's context holds {} tokens: shorten "
+                             "it",
+                             text.size(), served.model.context()),
+                 param, "context_length_exceeded");
+}
+
+std::vector<Message> parse_messages(const nlohmann::json& messages) {
+  if (!messages.is_array() || messages.empty()) {
+    throw bad_field("messages", "is wrong: send a list with at least one message");
+  }
+  std::vector<Message> out;
+  for (const nlohmann::json& m : messages) {
+    const std::string where = fmt::format("messages.{}", out.size());
+    const Fields fields(m, where + ".");
+    std::string role = fields.text("role").value_or("");
+    if (role == "developer") role = "system";  // its newer name
+    if (role != "system" && role != "user" && role != "assistant") {
+      throw bad_field(where + ".role", "is wrong: send system, user or assistant");
+    }
+    if (fields.find("tool_calls") != nullptr) {
+      throw bad_field(where + ".tool_calls", "is not supported by this server");
+    }
+    out.push_back({std::move(role), content_of(m, where)});
+  }
+  return out;
+}
+
+GenerationRequest parse_chat(const nlohmann::json& body, const ServedModel& served) {
+  const Fields fields(body);
+  GenerationRequest r = read_common(fields, served);
+  const nlohmann::json* messages = fields.find("messages");
+  if (messages == nullptr) throw bad_field("messages", "is missing: send the conversation");
+  try {
+    const std::vector<Message> turns = parse_messages(*messages);
+    std::size_t bytes = 0;
+    for (const Message& m : turns) {
+      check_text_size(m.content, served, "messages");
+      bytes += m.content.size();
+    }
+    if (bytes > served.max_prompt_bytes) {
+      check_text_size(std::string(bytes, ' '), served, "messages");
+    }
+    r.prompts.push_back(served.model.encode_chat(turns));
+  } catch (const UsageError& e) {
+    throw ApiError(400, e.what(), "messages");
+  }
+  if (fields.flag("logprobs", false)) {
+    r.top = static_cast<std::size_t>(fields.whole("top_logprobs", 0, kMostTop).value_or(0));
+  } else if (fields.whole("top_logprobs", 0, kMostTop).value_or(0) > 0) {
+    throw bad_field("top_logprobs", "needs \"logprobs\": true");
+  }
+  const auto wanted = fields.whole("max_completion_tokens", 1, INT32_MAX);
+  check_lengths(r, served, "messages", wanted ? wanted : fields.whole("max_tokens", 1, INT32_MAX));
+  return r;
+}
+
+GenerationRequest parse_completion(const nlohmann::json& body, const ServedModel& served) {
+  constexpr std::int64_t kStandard = 16;  // as OpenAI's
+  const Fields fields(body);
+  GenerationRequest r = read_common(fields, served);
+  r.api = Api::kCompletions;
+  const nlohmann::json* prompt = fields.find("prompt");
+  if (prompt == nullptr) throw bad_field("prompt", "is missing: send the text to continue");
+  if (fields.find("suffix") != nullptr) {
+    throw bad_field("suffix", "is not supported: the model continues a text, it fills no gap");
+  }
+  read_completion_prompts(r, *prompt, served);
+  r.echo = fields.flag("echo", false);
+  if (const auto top = fields.whole("logprobs", 0, kMostTop)) {
+    r.top = static_cast<std::size_t>(*top);
+  }
+  // With none to generate, what is echoed is scored.
+  check_lengths(r, served, "prompt",
+                fields.whole("max_tokens", r.echo ? 0 : 1, INT32_MAX).value_or(kStandard));
+  return r;
+}
+
+}  // namespace forerun::serve

@@ -1,0 +1,57 @@
+#include "forerun/serve/server.h"
+
+#include <fmt/format.h>
+
+#include <fstream>
+#include <thread>
+#include <utility>
+
+#include "forerun/common.h"
+#include "forerun/serve/app.h"
+#include "forerun/serve/http/http_server.h"
+
+namespace forerun::serve {
+
+struct Server::Impl {
+  explicit Impl(ServeOptions o)
+      : options(std::move(o)), http(options.host, options.port, options.http) {}
+  ServeOptions options;
+  HttpServer http;
+};
+
+Server::Server(ServeOptions options) : impl_(std::make_unique<Impl>(std::move(options))) {}
+Server::~Server() = default;
+
+std::string Server::url() const { return impl_->http.url(); }
+
+void Server::run(const ServedModel& model, const ServeHooks& hooks) {
+  HttpServer& http = impl_->http;
+  App app(impl_->options, model, hooks, http);
+  std::thread io([&] { http.run(app.handler(), [&] { app.tick(); }); });
+  if (hooks.ready) hooks.ready();
+  try {
+    app.loop().run();
+  } catch (...) {
+    http.post([&] { http.stop(0.0); });
+    io.join();
+    throw;
+  }
+  io.join();
+}
+
+std::vector<std::string> read_keys(const std::string& path) {
+  std::ifstream in(path);
+  if (!in) throw UsageError(fmt::format("cannot read the key file '{}'", path));
+  std::vector<std::string> keys;
+  for (std::string line; std::getline(in, line);) {
+    const std::size_t begin = line.find_first_not_of(" \t\r");
+    if (begin == std::string::npos || line[begin] == '#') continue;
+    keys.push_back(line.substr(begin, line.find_last_not_of(" \t\r") + 1 - begin));
+  }
+  if (keys.empty()) {
+    throw UsageError(fmt::format("the key file '{}' holds no key: write one a line", path));
+  }
+  return keys;
+}
+
+}  // namespace forerun::serve
