@@ -65,7 +65,7 @@ example: install  ## build examples/ against the installed library and run it
 	@build/examples/hello "$(MODEL_FILE)"
 	@build/examples/bigram "$(MODEL_FILE)"
 
-check-install: install  ## check what is installed: run paths, and a processor without AVX-512 (qemu-user)
+check-install: install  ## check what is installed: run paths, and processors without AVX-512 and AVX2 (qemu-user)
 	@tools/setup.sh format
 	@python3 tests/run_path_test.py "$(PREFIX)"
 	@python3 tests/no_avx512_test.py "$(PREFIX)/bin/forerun"

@@ -32,7 +32,7 @@ void set_threads(int threads);
 using PrecisionRequest = std::optional<Precision>;
 inline constexpr PrecisionRequest kAutoPrecision = std::nullopt;
 
-/// The precision of a model, with a short reason ("this processor lacks AVX-512 VNNI").
+/// The precision of a model, with a short reason ("this processor lacks AVX2").
 struct ChosenPrecision {
   Precision precision = Precision::kF32;
   std::string reason;
@@ -45,7 +45,7 @@ ChosenPrecision auto_image_precision();
 /// The processor, and how the int8 engine uses it.
 struct Machine {
   std::string cpu;
-  bool int8 = false;    ///< has AVX-512 VNNI, which int8 language models require
+  bool int8 = false;    ///< has AVX2 and FMA, which int8 language models require
   std::string kernels;  ///< in words
   int threads = 0;
 };

@@ -1,4 +1,5 @@
-"""An installed (or built) forerun starts on a processor without AVX-512, computes in float32 and says so.
+"""An installed (or built) forerun on older processors: int8 with the same text on one without AVX-512, float32 on one
+without AVX2, and neither meets an instruction that it lacks.
 
 usage: no_avx512_test.py FORERUN   needs qemu-x86_64 (Debian package qemu-user)
 """
@@ -11,38 +12,50 @@ import unittest
 
 ROOT = pathlib.Path(__file__).resolve().parent.parent
 MODEL = ROOT / "tests/data/tiny/llama/model.gguf"
+DIT = ROOT / "tests/data/dit/reference_pixel"
 FORERUN = None
+AVX2 = ("qemu-x86_64", "-cpu", "Haswell")  # AVX2 and FMA, no AVX-512
+NO_AVX2 = ("qemu-x86_64", "-cpu", "SandyBridge")  # AVX
 
 
-def forerun(*args):
-    """The program as a Haswell (AVX2, no AVX-512) runs it; an illegal instruction ends it with a signal."""
-    return subprocess.run(["qemu-x86_64", "-cpu", "Haswell", FORERUN, *map(str, args)], capture_output=True, text=True,
-                          timeout=300)
+def forerun(processor, *args):
+    """The program as `processor` runs it; an illegal instruction ends it with a signal."""
+    return subprocess.run([*processor, FORERUN, *map(str, args)], capture_output=True, text=True, timeout=300)
 
 
-class NoAvx512(unittest.TestCase):
-    def test_info_says_what_it_runs(self):
-        r = forerun("info", MODEL)
+class OlderProcessors(unittest.TestCase):
+    def text(self, processor, precision):
+        r = forerun(processor, "generate", "-m", MODEL, "-p", "a b", "--raw", "-n", 40, "--precision", precision, "--drafter",
+                    "lookup", "--threads", 1, "--json")
         self.assertEqual(r.returncode, 0, r.stderr)
-        self.assertIn("Haswell", r.stdout)
-        self.assertIn("no AVX-512", r.stdout)
+        return json.loads(r.stdout)
 
-    def test_auto_computes_in_float32_with_the_text_of_float32(self):
-        texts = {}
-        for precision in ("auto", "f32"):
-            r = forerun("generate", "-m", MODEL, "-p", "a b", "--raw", "-n", 8, "--precision", precision, "--drafter", "lookup",
-                        "--threads", 1, "--json")
-            self.assertEqual(r.returncode, 0, r.stderr)
-            texts[precision] = json.loads(r.stdout)
-        self.assertEqual(texts["auto"]["precision"], "f32")
-        self.assertEqual(texts["auto"]["tokens"], texts["f32"]["tokens"])
-
-    def test_images_are_sampled_in_float32(self):
+    def image_precision(self, processor):
         with tempfile.TemporaryDirectory() as folder:
-            r = forerun("generate", "-m", ROOT / "tests/data/dit/reference_pixel", "--count", 1, "--steps", 2, "--threads", 1,
-                        "--out", pathlib.Path(folder, "image.png"), "--json")
+            r = forerun(processor, "generate", "-m", DIT, "--count", 1, "--steps", 2, "--threads", 1, "--out",
+                        pathlib.Path(folder, "image.png"), "--json")
             self.assertEqual(r.returncode, 0, r.stderr)
-            self.assertEqual(json.loads(r.stdout)["precision"], "f32")
+            return json.loads(r.stdout)["precision"]
+
+    def test_info_says_what_it_runs(self):
+        for processor, kernels in ((AVX2, "int8 through AVX2"), (NO_AVX2, "no AVX2")):
+            r = forerun(processor, "info", MODEL)
+            self.assertEqual(r.returncode, 0, r.stderr)
+            self.assertIn(kernels, r.stdout)
+
+    def test_a_text_in_int8_does_not_depend_on_the_processor(self):
+        older = self.text(AVX2, "auto")
+        self.assertEqual(older["precision"], "int8")
+        self.assertEqual(older["tokens"], self.text((), "int8")["tokens"])
+
+    def test_without_avx2_auto_is_float32_with_the_text_of_float32(self):
+        auto = self.text(NO_AVX2, "auto")
+        self.assertEqual(auto["precision"], "f32")
+        self.assertEqual(auto["tokens"], self.text(NO_AVX2, "f32")["tokens"])
+
+    def test_images_are_sampled_in_bf16_with_avx2_and_in_float32_without(self):
+        self.assertEqual(self.image_precision(AVX2), "bf16")
+        self.assertEqual(self.image_precision(NO_AVX2), "f32")
 
 
 if __name__ == "__main__":

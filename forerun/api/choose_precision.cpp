@@ -41,7 +41,7 @@ ChosenPrecision choose(const std::string& path, PrecisionRequest requested,
 }
 
 std::string lacking(const CpuFeatures& cpu) {
-  return fmt::format("this processor ({}) lacks AVX-512 VNNI", cpu.name);
+  return fmt::format("this processor ({}) lacks AVX2", cpu.name);
 }
 
 }  // namespace

@@ -6,7 +6,8 @@ namespace forerun {
 namespace {
 
 const CpuFeatures kOld{.name = "Core 2"};
-const CpuFeatures kNew{.name = "Xeon", .avx512_vnni = true, .avx512_bf16 = true};
+const CpuFeatures kCommon{.name = "Ryzen", .avx2 = true};
+const CpuFeatures kNew{.name = "Xeon", .avx2 = true, .avx512_vnni = true, .avx512_bf16 = true};
 
 std::string refusal(auto&& call) {
   try {
@@ -19,8 +20,10 @@ std::string refusal(auto&& call) {
 
 TEST(ChoosePrecision, AutoIsTheFastestThatCanBeHadAndNeverFails) {
   EXPECT_EQ(text_precision("m", kAutoPrecision, kNew).precision, Precision::kInt8);
+  EXPECT_EQ(text_precision("m", kAutoPrecision, kCommon).precision, Precision::kInt8);
   EXPECT_EQ(text_precision("m", kAutoPrecision, kOld).precision, Precision::kF32);
   EXPECT_EQ(image_precision("m", kAutoPrecision, kNew, true).precision, Precision::kBF16);
+  EXPECT_EQ(image_precision("m", kAutoPrecision, kCommon, true).precision, Precision::kBF16);
   EXPECT_EQ(image_precision("m", kAutoPrecision, kNew, false).precision, Precision::kF32);
   EXPECT_EQ(image_precision("m", kAutoPrecision, kOld, false).precision, Precision::kF32);
 }

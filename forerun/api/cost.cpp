@@ -128,10 +128,11 @@ Machine machine() {
   const CpuFeatures& cpu = cpu_features();
   Machine m{.cpu = cpu.name, .int8 = cpu.int8(), .kernels = {}, .threads = at::get_num_threads()};
   if (!m.int8) {
-    m.kernels = "no AVX-512 VNNI: float32 is the fastest there is here";
+    m.kernels = "no AVX2: float32 is the fastest there is here";
   } else {
-    m.kernels = fmt::format("int8 through AVX-512 VNNI, bf16 products {}",
-                            cpu.fast_bf16 ? "native" : "through float32");
+    m.kernels =
+        fmt::format("int8 through {}, bf16 products {}", cpu.avx512_vnni ? "AVX-512 VNNI" : "AVX2",
+                    cpu.fast_bf16 ? "native" : "through float32");
   }
   return m;
 }

@@ -47,7 +47,7 @@ class DecoderRows : public testing::TestWithParam<std::tuple<std::string, Precis
  protected:
   void SetUp() override {
     const auto& [name, precision] = GetParam();
-    if (int8() && !cpu_features().int8()) GTEST_SKIP() << "this processor has no AVX-512 VNNI";
+    if (int8() && !cpu_features().int8()) GTEST_SKIP() << "this processor has no AVX2";
     model_ = load_decoder(load_gguf(kTiny + name + "/model.gguf"), precision);
     model_.config.context = 1000;  // several chunks of keys
     for (int i = 0; i < 600; ++i) text_.push_back(static_cast<Token>(i * i * 7 % 157));

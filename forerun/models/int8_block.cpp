@@ -8,7 +8,7 @@
 
 namespace forerun {
 
-namespace k = avx512;
+namespace k = kernel;
 
 at::Tensor plain_values(const at::Tensor& t) {
   return t.defined() ? t.detach().to(at::kFloat).contiguous() : t;
@@ -92,7 +92,7 @@ void Int8BlockPass::run(Worker& w, const Int8Block& b, const Layer& layer,
   each(w, full(), [&](std::int64_t r) {
     float* out = scratch(w);
     for (std::int64_t h = 0; h < c_.heads; ++h) attention_.output(r, h, out + h * c_.head_dim);
-    k::quantize_row(out, c_.query_width(), attended_, r, out);
+    kernels().quantize_row(out, c_.query_width(), attended_, r, out);
   });
   bool post = b.attention_post_norm.defined();
   b.output.multiply(w, attended_, full(), post ? branch_ : hidden_, c_.hidden, !post,
@@ -110,8 +110,8 @@ void Int8BlockPass::norm(Worker& w, const RmsNorm& norm,
   const k::Int8Rows x = k::rows_from(input_, context());
   each(w, full(), [&](std::int64_t r) {
     if (before) before(r);
-    k::norm_quantize_row(hidden(r), norm.values(), static_cast<float>(norm.eps), c_.hidden, x, r,
-                         scratch(w));
+    kernels().norm_quantize_row(hidden(r), norm.values(), static_cast<float>(norm.eps), c_.hidden,
+                                x, r, scratch(w));
   });
 }
 
@@ -143,9 +143,9 @@ void Int8BlockPass::place(std::int64_t row, std::int64_t kv_head, const Int8Bloc
   const float* sin = cos + all * half;
   const auto turned = [&](float* x, const RmsNorm& norm) {
     if (norm.defined()) {
-      k::rms_norm_row(x, norm.values(), static_cast<float>(norm.eps), dim, x);
+      kernels().rms_norm_row(x, norm.values(), static_cast<float>(norm.eps), dim, x);
     }
-    k::rotate_row(x, cos, sin, half);
+    kernels().rope_row(x, cos, sin, half);
     return x;
   };
   float* qkv = qkv_ + row * width_;
@@ -162,8 +162,8 @@ void Int8BlockPass::add_branch(Worker& w, const RmsNorm& post) {
   if (!post.defined()) return;
   each(w, full(), [&](std::int64_t r) {
     float* x = branch_ + r * c_.hidden;
-    k::rms_norm_row(x, post.values(), static_cast<float>(post.eps), c_.hidden, x);
-    k::add_row(x, c_.hidden, hidden(r));
+    kernels().rms_norm_row(x, post.values(), static_cast<float>(post.eps), c_.hidden, x);
+    kernels().add_row(x, c_.hidden, hidden(r));
   });
 }
 

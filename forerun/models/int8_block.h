@@ -60,7 +60,7 @@ class Int8BlockPass {
   /// The residual stream of a full row, [hidden].
   float* hidden(std::int64_t row) const noexcept { return hidden_ + row * c_.hidden; }
   /// [context + full, hidden]: of context rows for all blocks; of full rows free between blocks.
-  const avx512::Int8Rows& input() const noexcept { return input_; }
+  const kernel::Int8Rows& input() const noexcept { return input_; }
   float* scratch(const Worker& w) const noexcept { return scratch_ + w.index() * scratch_size_; }
   /// Sets the rotary embedding of a row, context rows first.
   void rotate(std::int64_t row);
@@ -110,7 +110,7 @@ class Int8BlockPass {
   float *hidden_ = nullptr, *qkv_ = nullptr, *branch_ = nullptr, *scratch_ = nullptr;
   float* rotations_ = nullptr;  // [frequencies, cos and sin, rows, head_dim / 2]
   std::int64_t scratch_size_ = 0;
-  avx512::Int8Rows input_{}, attended_{};
+  kernel::Int8Rows input_{}, attended_{};
   Int8Mlp::Gated gated_{};
 };
 

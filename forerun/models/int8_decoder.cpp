@@ -9,7 +9,7 @@
 
 namespace forerun {
 
-namespace k = avx512;
+namespace k = kernel;
 
 struct Int8Workspace {
   explicit Int8Workspace(Int8BlockPass b) : blocks(std::move(b)) {}
@@ -147,8 +147,8 @@ void Int8Pass::embed(std::int64_t r) {
   if (sequence.embeddings.empty()) {
     const auto* table =
         reinterpret_cast<const std::uint16_t*>(m_.embedding_.const_data_ptr<at::BFloat16>());
-    k::widen_bf16(table + sequence.tokens[static_cast<std::size_t>(row.index)] * c_.hidden,
-                  c_.hidden, static_cast<float>(c_.embedding_scale), blocks_.hidden(r));
+    kernels().widen_bf16(table + sequence.tokens[static_cast<std::size_t>(row.index)] * c_.hidden,
+                         c_.hidden, static_cast<float>(c_.embedding_scale), blocks_.hidden(r));
   } else {
     std::copy_n(sequence.embeddings.data() + row.index * c_.hidden, c_.hidden, blocks_.hidden(r));
   }
@@ -160,9 +160,9 @@ void Int8Pass::head(Worker& w) {
   if (scored == 0) return;
   const k::Int8Rows& x = blocks_.input();
   blocks_.each(w, scored, [&](std::int64_t i) {
-    k::norm_quantize_row(blocks_.hidden(s_.scored[static_cast<std::size_t>(i)]),
-                         m_.final_norm_.values(), static_cast<float>(m_.final_norm_.eps), c_.hidden,
-                         x, i, blocks_.scratch(w));
+    kernels().norm_quantize_row(blocks_.hidden(s_.scored[static_cast<std::size_t>(i)]),
+                                m_.final_norm_.values(), static_cast<float>(m_.final_norm_.eps),
+                                c_.hidden, x, i, blocks_.scratch(w));
   });
   float* out = logits_.data_ptr<float>();
   m_.head_.multiply(w, x, scored, out, c_.vocab, false);

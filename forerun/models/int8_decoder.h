@@ -16,7 +16,7 @@ namespace forerun {
 /// Working memory of a pass; grows to the largest pass so far.
 struct Int8Workspace;
 
-/// A decoder whose linear layers are int8 (Precision::kInt8), on processors with AVX-512 VNNI. One
+/// A decoder whose linear layers are int8 (Precision::kInt8), on processors with AVX2. One
 /// job runs through all layers on all threads. The logits of a row depend only on the tokens that
 /// it sees: bit for bit the same in a chain or in a tree, in a pass of one row or of many, with any
 /// other sequences, on any number of threads.

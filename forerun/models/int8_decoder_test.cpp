@@ -22,7 +22,7 @@ namespace {
 class Int8Family : public testing::TestWithParam<std::string> {
  protected:
   void SetUp() override {
-    if (!cpu_features().int8()) GTEST_SKIP() << "this processor has no AVX-512 VNNI";
+    if (!cpu_features().int8()) GTEST_SKIP() << "this processor has no AVX2";
     const std::string folder = kTiny + GetParam();
     model_ =
         load_decoder(load_hf_config(folder), load_safetensors(folder), folder, Precision::kInt8);
@@ -123,7 +123,7 @@ INSTANTIATE_TEST_SUITE_P(Tiny, Int8Family,
 class OddModel : public testing::Test {
  protected:
   void SetUp() override {
-    if (!cpu_features().int8()) GTEST_SKIP() << "this processor has no AVX-512 VNNI";
+    if (!cpu_features().int8()) GTEST_SKIP() << "this processor has no AVX2";
     config_.vocab = 333;
     config_.hidden = 200;
     config_.layers = 3;

@@ -6,7 +6,7 @@
 
 namespace forerun {
 
-namespace k = avx512;
+namespace k = kernel;
 
 namespace {
 
@@ -60,7 +60,7 @@ void Int8Mlp::run(ThreadTeam::Worker& worker, const k::Int8Rows& x, const Gated&
   worker.each(rows, std::max<std::int64_t>(1, rows / (2 * worker.count())),
               [&](std::int64_t first, std::int64_t last) {
                 for (std::int64_t r = first; r < last; ++r) {
-                  k::quantize_row(gated.values + r * width, width, gated.rows, r, scratch);
+                  kernels().quantize_row(gated.values + r * width, width, gated.rows, r, scratch);
                 }
               });
   down_.multiply(worker, gated.rows, rows, out, stride, add, next);
@@ -80,9 +80,9 @@ void Int8Mlp::gate(const k::Int8Rows& x, float* gated, std::int64_t rows, std::i
       const float* gates = both + r * 2 * kTask;
       float* active = gated + (first + r) * intermediate() + task * kTask;
       if (activation_ == Activation::kSilu) {
-        k::silu_gate_row(gates, gates + kTask, width, active);
+        kernels().silu_gate_row(gates, gates + kTask, width, active);
       } else {
-        k::gelu_gate_row(gates, gates + kTask, width, active);
+        kernels().gelu_gate_row(gates, gates + kTask, width, active);
       }
     }
   }

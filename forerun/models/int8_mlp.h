@@ -24,7 +24,7 @@ class Int8Mlp {
   /// Memory for the rows of a pass between its phases.
   struct Gated {
     float* values;          ///< [rows, intermediate]
-    avx512::Int8Rows rows;  ///< the same as int8
+    kernel::Int8Rows rows;  ///< the same as int8
   };
 
   /// Three phases of a job.
@@ -32,7 +32,7 @@ class Int8Mlp {
   /// @param scratch  of this thread
   /// @param out      [rows, stride]; added to if `add`
   /// @param next     the weights that this thread reads next, to prefetch; or null
-  void run(ThreadTeam::Worker& worker, const avx512::Int8Rows& x, const Gated& gated,
+  void run(ThreadTeam::Worker& worker, const kernel::Int8Rows& x, const Gated& gated,
            std::int64_t rows, float* scratch, float* out, std::int64_t stride, bool add,
            const std::uint8_t* next = nullptr) const;
   /// The weights that a thread reads first.
@@ -41,7 +41,7 @@ class Int8Mlp {
   }
 
  private:
-  void gate(const avx512::Int8Rows& x, float* gated, std::int64_t rows, std::int64_t task,
+  void gate(const kernel::Int8Rows& x, float* gated, std::int64_t rows, std::int64_t task,
             float* scratch, const std::uint8_t* next) const;
 
   Int8Matrix gate_up_;  // alternately 96 gates and their 96 ups, padded with zeros

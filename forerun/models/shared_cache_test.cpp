@@ -18,7 +18,7 @@ class SharedCache : public testing::TestWithParam<std::tuple<std::string, Precis
   void SetUp() override {
     const auto& [name, precision] = GetParam();
     if (precision == Precision::kInt8 && !cpu_features().int8()) {
-      GTEST_SKIP() << "this processor has no AVX-512 VNNI";
+      GTEST_SKIP() << "this processor has no AVX2";
     }
     model_ = load_decoder(load_gguf(kTiny + name + "/model.gguf"), precision);
     for (int i = 0; i < 200; ++i) text_.push_back(static_cast<Token>(i * i * 7 % 157));

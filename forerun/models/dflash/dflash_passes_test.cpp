@@ -50,7 +50,7 @@ double cosine(const at::Tensor& a, const at::Tensor& b) {
 class Passes : public testing::TestWithParam<Kind> {
  protected:
   void SetUp() override {
-    if (!cpu_features().int8()) GTEST_SKIP() << "this processor has no AVX-512 VNNI";
+    if (!cpu_features().int8()) GTEST_SKIP() << "this processor has no AVX2";
   }
   const DFlash model = network(GetParam());
   const at::Tensor states = random_features(model.config, 40, at::kFloat, 6);

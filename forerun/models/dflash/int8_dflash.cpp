@@ -9,7 +9,7 @@
 
 namespace forerun {
 
-namespace k = avx512;
+namespace k = kernel;
 
 namespace {
 
@@ -149,17 +149,17 @@ void Int8DFlashPass::read_context(Worker& w) {
   const std::int64_t width = c_.features() * c_.hidden;
   blocks_.each(w, blocks_.context(), [&](std::int64_t r) {
     const auto& at = s_.fresh[static_cast<std::size_t>(r)];
-    k::quantize_row(sequences_[at.sequence].features + at.index * width, width, features_, r,
-                    blocks_.scratch(w));
+    kernels().quantize_row(sequences_[at.sequence].features + at.index * width, width, features_, r,
+                           blocks_.scratch(w));
     blocks_.rotate(r);
   });
   if (blocks_.context() > 0) {
     m_.fc_.multiply(w, features_, blocks_.context(), context_, c_.hidden, false);
   }
   blocks_.each(w, blocks_.context(), [&](std::int64_t r) {
-    k::norm_quantize_row(context_ + r * c_.hidden, m_.hidden_norm_.values(),
-                         static_cast<float>(m_.hidden_norm_.eps), c_.hidden, blocks_.input(), r,
-                         blocks_.scratch(w));
+    kernels().norm_quantize_row(context_ + r * c_.hidden, m_.hidden_norm_.values(),
+                                static_cast<float>(m_.hidden_norm_.eps), c_.hidden, blocks_.input(),
+                                r, blocks_.scratch(w));
   });
 }
 
@@ -175,9 +175,9 @@ void Int8DFlashPass::read_last(Worker& w) {
       last.assign(row, row + c_.hidden);
     }
     if (last.empty()) last.assign(static_cast<std::size_t>(c_.hidden), 0.0F);
-    k::norm_quantize_row(last.data(), m_.hidden_norm_.values(),
-                         static_cast<float>(m_.hidden_norm_.eps), c_.hidden, last_, i,
-                         blocks_.scratch(w));
+    kernels().norm_quantize_row(last.data(), m_.hidden_norm_.values(),
+                                static_cast<float>(m_.hidden_norm_.eps), c_.hidden, last_, i,
+                                blocks_.scratch(w));
   });
   m_.slot_state_.multiply(w, last_, count, shifts_, c_.hidden, false);
 }
@@ -192,7 +192,8 @@ void Int8DFlashPass::embed(std::int64_t slot) {
     const auto* table =
         reinterpret_cast<const std::uint16_t*>(m_.embedding_.const_data_ptr<at::BFloat16>());
     const std::int64_t id = at.index > 0 ? c_.mask_token : sequences_[at.sequence].anchor;
-    k::widen_bf16(table + id * c_.hidden, c_.hidden, static_cast<float>(c_.embedding_scale), h);
+    kernels().widen_bf16(table + id * c_.hidden, c_.hidden, static_cast<float>(c_.embedding_scale),
+                         h);
   }
   if (!c_.slot_state) return;
   const float* shift = shifts_ + static_cast<std::int64_t>(at.sequence) * c_.hidden;
@@ -205,9 +206,9 @@ void Int8DFlashPass::head(Worker& w) {
   float* final = final_.data_ptr<float>();
   blocks_.each(w, drafting, [&](std::int64_t i) {
     float* out = final + i * c_.hidden;
-    k::rms_norm_row(blocks_.hidden(s_.drafting[static_cast<std::size_t>(i)]), m_.norm_.values(),
-                    static_cast<float>(m_.norm_.eps), c_.hidden, out);
-    k::quantize_row(out, c_.hidden, blocks_.input(), i, blocks_.scratch(w));
+    kernels().rms_norm_row(blocks_.hidden(s_.drafting[static_cast<std::size_t>(i)]),
+                           m_.norm_.values(), static_cast<float>(m_.norm_.eps), c_.hidden, out);
+    kernels().quantize_row(out, c_.hidden, blocks_.input(), i, blocks_.scratch(w));
   });
   float* logits = logits_.data_ptr<float>();
   m_.head_.multiply(w, blocks_.input(), drafting, logits, c_.draft_vocab, false);
@@ -265,8 +266,9 @@ void Int8DFlash::add_markov(Token previous, std::span<float> logits) const {
   thread_local Int8Activations activations;
   thread_local AlignedBuffer<float> work;
   const k::Int8Rows x = activations.room_for(1, config_.markov_rank);
-  k::quantize_row(markov_w1_.const_data_ptr<float>() + previous * config_.markov_rank,
-                  config_.markov_rank, x, 0, work.room_for(static_cast<std::size_t>(x.width)));
+  kernels().quantize_row(markov_w1_.const_data_ptr<float>() + previous * config_.markov_rank,
+                         config_.markov_rank, x, 0,
+                         work.room_for(static_cast<std::size_t>(x.width)));
   markov_w2_.multiply(0, markov_w2_.panels(), x, 1, logits.data(), config_.draft_vocab, true);
 }
 

@@ -10,8 +10,8 @@
 
 #include "forerun/formats/half.h"
 #include "forerun/models/ddpm_schedule.h"
-#include "forerun/tensor/cpu/avx512/kernels.h"
 #include "forerun/tensor/cpu/cpu_features.h"
+#include "forerun/tensor/cpu/kernels/kernels.h"
 #include "forerun/tensor/cpu/thread_team.h"
 
 namespace forerun {
@@ -124,14 +124,14 @@ void Bf16Stack::block(const Block& b, const float* m, DitRoom& room, float* h) c
   const auto norm = [&](const float* shift, const float* scale, float eps) {
     std::uint16_t* const rows = room_for(room.rows, n * d);
     for (std::int64_t t = 0; t < n; ++t) {
-      avx512::layer_norm_modulate_row(h + t * d, shift, scale, eps, d, rows + t * d);
+      kernels().layer_norm_modulate_row(h + t * d, shift, scale, eps, d, rows + t * d);
     }
     return rows;
   };
   const auto add = [&](const float* gate, const Bf16Matrix& last, const std::uint16_t* rows) {
     const float* const y = product(last, rows, n, room);
     for (std::int64_t t = 0; t < n; ++t) {
-      avx512::add_gated_row(gate, y + t * last.columns(), d, h + t * d);
+      kernels().add_gated_row(gate, y + t * last.columns(), d, h + t * d);
     }
   };
   const float* const qkv = product(b.qkv, norm(m, m + d, kRowNormEps), n, room);
@@ -143,7 +143,7 @@ void Bf16Stack::block(const Block& b, const float* m, DitRoom& room, float* h) c
   const float* const wide = product(b.up, norm(m + 3 * d, m + 4 * d, eps), n, room);
   std::uint16_t* const active = room_for(room.rows, n * config_.mlp);
   for (std::int64_t t = 0; t < n; ++t) {
-    avx512::gelu_row(wide + t * b.up.columns(), config_.mlp, active + t * config_.mlp);
+    kernels().gelu_row(wide + t * b.up.columns(), config_.mlp, active + t * config_.mlp);
   }
   add(m + 5 * d, b.down, active);
 }
@@ -153,7 +153,7 @@ void Bf16Stack::head(const float* m, const float* h, DitRoom& room, float* noise
   const std::int64_t n = c.tokens(), d = c.hidden, p = c.patch, side = c.side();
   std::uint16_t* const rows = room_for(room.rows, n * d);
   for (std::int64_t t = 0; t < n; ++t) {
-    avx512::layer_norm_modulate_row(h + t * d, m, m + d, kRowNormEps, d, rows + t * d);
+    kernels().layer_norm_modulate_row(h + t * d, m, m + d, kRowNormEps, d, rows + t * d);
   }
   const float* const y = product(head_, rows, n, room);
   const std::int64_t channels = head_.outputs() / (p * p);  // and variances, which are not used
@@ -260,7 +260,7 @@ GuidedOutput Bf16Dit::run(const DitRows& rows, const Guidance& guidance) const {
         for (std::int64_t t = 0; t < config_.tokens(); ++t) {
           float* const h = hidden + t * d;
           std::memcpy(h, y + t * patches_.columns(), static_cast<std::size_t>(d) * sizeof(float));
-          avx512::add_row(positions + t * d, d, h);
+          kernels().add_row(positions + t * d, d, h);
         }
       });
 }

@@ -38,9 +38,9 @@ class Bf16Patches {
   Bf16Matrix matrix_;
 };
 
-/// Blocks, head and embeddings of time and class of a Diffusion Transformer, in bf16 on AVX-512.
-/// One thread computes an image from first block to last, so its numbers depend neither on the
-/// other images nor on the number of threads. The residual stream, norms and time embedding are
+/// Blocks, head and embeddings of time and class of a Diffusion Transformer, in bf16 on AVX2 or
+/// AVX-512. One thread computes an image from first block to last, so its numbers depend neither on
+/// the other images nor on the number of threads. The residual stream, norms and time embedding are
 /// float32.
 class Bf16Stack {
  public:

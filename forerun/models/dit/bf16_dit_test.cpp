@@ -52,7 +52,7 @@ struct Inputs {
 class Bf16Models : public ::testing::TestWithParam<DitConfig> {
  protected:
   void SetUp() override {
-    if (!Bf16Stack::fits(GetParam())) GTEST_SKIP() << "this processor has no AVX-512";
+    if (!Bf16Stack::fits(GetParam())) GTEST_SKIP() << "this processor has no AVX2";
   }
   const std::shared_ptr<const Dit> model = std::make_shared<Dit>(testing::noisy_dit(GetParam(), 1));
   const Inputs in{GetParam(), {0, 999, 500, 17, 3}, {0, 2, 1, 1, 0}};
@@ -132,7 +132,7 @@ TEST(GuidedDit, RefusesWhatItCannotRead) {
 
 TEST(Bf16Dit, NanStaysNan) {
   Dit model = testing::noisy_dit(testing::small_dit(8, 2));
-  if (!Bf16Stack::fits(model.config)) GTEST_SKIP() << "this processor has no AVX-512";
+  if (!Bf16Stack::fits(model.config)) GTEST_SKIP() << "this processor has no AVX2";
   model.blocks[0].qkv.weight.fill_(std::numeric_limits<float>::quiet_NaN());
   const Inputs in(model.config, {5}, {1});
   EXPECT_TRUE(Bf16Dit(model).run(in.rows(), {}).noise.isnan().all().item<bool>());

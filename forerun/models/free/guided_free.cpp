@@ -5,7 +5,7 @@
 #include <cstring>
 #include <stdexcept>
 
-#include "forerun/tensor/cpu/avx512/kernels.h"
+#include "forerun/tensor/cpu/kernels/kernels.h"
 
 namespace forerun {
 
@@ -33,9 +33,9 @@ void Bf16Free::begin(const float* x, const float* feature, const float* fresh, D
   std::uint16_t* const both = room.rows.room_for(static_cast<std::size_t>(n * 2 * d));
   for (std::int64_t t = 0; t < n; ++t) {
     float* const token = tokens + t * patches_.columns();
-    avx512::add_row(positions + t * d, d, token);
-    avx512::round_to_bf16(token, d, 1.0F, both + t * 2 * d);
-    avx512::round_to_bf16(feature + t * d, d, 1.0F, both + t * 2 * d + d);
+    kernels().add_row(positions + t * d, d, token);
+    kernels().round_to_bf16(token, d, 1.0F, both + t * 2 * d);
+    kernels().round_to_bf16(feature + t * d, d, 1.0F, both + t * 2 * d + d);
   }
   float* const fused = room_of(fuse_.columns());
   fuse_.multiply(

@@ -6,7 +6,7 @@
 #include <stdexcept>
 
 #include "forerun/formats/half.h"
-#include "forerun/tensor/cpu/pair_product.h"
+#include "forerun/tensor/cpu/kernels/kernels.h"
 
 namespace forerun {
 
@@ -36,7 +36,7 @@ Bf16Matrix Bf16Matrix::pack(const at::Tensor& weight, const at::Tensor& bias, Ar
 }
 
 void Bf16Matrix::multiply(std::int64_t first, std::int64_t last, const Rows& rows, bool add) const {
-  static const PairKernel product = pair_product();
+  const auto product = kernels().pair_product;
   for (std::int64_t p = first; p < last; ++p) {
     const std::int64_t width = std::min(kPanel, columns() - p * kPanel);
     product({.a = rows.in,

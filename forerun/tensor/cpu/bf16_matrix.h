@@ -9,7 +9,7 @@
 
 namespace forerun {
 
-/// Weights [n, k] in bf16, packed for AVX-512; products are summed in float32.
+/// Weights [n, k] in bf16, packed for Kernels::pair_product; products are summed in float32.
 class Bf16Matrix {
  public:
   Bf16Matrix() = default;

@@ -5,10 +5,10 @@
 #include <tuple>
 #include <vector>
 
-#include "forerun/tensor/cpu/avx512/kernels.h"
 #include "forerun/tensor/cpu/bf16_matrix.h"
 #include "forerun/tensor/cpu/cpu_features.h"
 #include "forerun/tensor/cpu/full_attention.h"
+#include "forerun/tensor/cpu/kernels/kernels.h"
 
 namespace forerun {
 namespace {
@@ -24,7 +24,7 @@ double relative(const at::Tensor& a, const at::Tensor& b) {
 class Bf16 : public ::testing::Test {
  protected:
   void SetUp() override {
-    if (!cpu_features().int8()) GTEST_SKIP() << "this processor has no AVX-512";
+    if (!cpu_features().int8()) GTEST_SKIP() << "this processor has no AVX2";
     at::manual_seed(1);
   }
   Arena arena;
@@ -113,14 +113,14 @@ TEST_F(Bf16, RowsOfADiTAreThoseOfPyTorch) {
     const at::Tensor x = at::randn({n}) * 3.0 + 1.0, shift = at::randn({n}), scale = at::randn({n});
     const at::Tensor y = at::empty({n}, at::kBFloat16);
     const auto data = [](const at::Tensor& t) { return t.const_data_ptr<float>(); };
-    avx512::layer_norm_modulate_row(data(x), data(shift), data(scale), 1e-6F, n, bits(y));
+    kernels().layer_norm_modulate_row(data(x), data(shift), data(scale), 1e-6F, n, bits(y));
     const at::Tensor modulated = at::layer_norm(x, {n}, {}, {}, 1e-6) * (scale + 1.0) + shift;
     EXPECT_LE((y.to(at::kFloat) - modulated).abs().max().item<float>(),
               modulated.abs().max().item<float>() / 256.0F);
-    avx512::gelu_row(data(x), n, bits(y));
+    kernels().gelu_row(data(x), n, bits(y));
     EXPECT_LT(relative(y.to(at::kFloat), at::gelu(x, "tanh")), 4e-3);
     const at::Tensor sum = shift.clone();
-    avx512::add_gated_row(data(scale), data(x), n, sum.mutable_data_ptr<float>());
+    kernels().add_gated_row(data(scale), data(x), n, sum.mutable_data_ptr<float>());
     EXPECT_LT(relative(sum, shift + scale * x), 1e-6);
   }
 }

@@ -30,6 +30,7 @@ CpuFeatures detect() {
   f.name = brand();
   const bool base = __builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512bw") &&
                     __builtin_cpu_supports("avx512dq") && __builtin_cpu_supports("avx512vl");
+  f.avx2 = __builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma");
   f.avx512_vnni = base && __builtin_cpu_supports("avx512vnni");
   f.avx512_bf16 = base && __builtin_cpu_supports("avx512bf16");
   f.fast_bf16 = f.avx512_bf16 && !__builtin_cpu_is("intel");

@@ -7,13 +7,15 @@ namespace forerun {
 /// Features of this processor that the kernels of this folder use.
 struct CpuFeatures {
   std::string name;          ///< the processor's name
-  bool avx512_vnni = false;  ///< int8 products (with AVX-512 F, BW, DQ and VL): required by `int8`
+  bool avx2 = false;         ///< with FMA
+  bool avx512_vnni = false;  ///< int8 products (with AVX-512 F, BW, DQ and VL)
   bool avx512_bf16 = false;  ///< bf16 products
   /// Whether bf16 products are faster than two float32 products. Intel's are not: Emerald Rapids
   /// makes one in two cycles, and four of float32.
   bool fast_bf16 = false;
 
-  bool int8() const noexcept { return avx512_vnni; }
+  /// Whether there are kernels for it (kernels/kernels.h).
+  bool int8() const noexcept { return avx512_vnni || avx2; }
 };
 
 /// Detected once.

@@ -5,8 +5,7 @@
 #include <cstring>
 #include <limits>
 
-#include "forerun/tensor/cpu/avx512/kernels.h"
-#include "forerun/tensor/cpu/pair_product.h"
+#include "forerun/tensor/cpu/kernels/kernels.h"
 
 namespace forerun {
 namespace {
@@ -50,20 +49,20 @@ void FullAttention::load_head(const float* qkv, std::int64_t stride, std::int64_
   const auto scale = static_cast<float>(1.0 / std::sqrt(static_cast<double>(dim)));
   std::uint16_t* const row = weights_.data();  // free until the scores are computed
   for (std::int64_t t = 0; t < tokens; ++t) {
-    avx512::round_to_bf16(q + t * stride, dim, scale, q_.data() + t * dim_);
+    kernels().round_to_bf16(q + t * stride, dim, scale, q_.data() + t * dim_);
     row[dim_ - 1] = 0;
-    avx512::round_to_bf16(k + t * stride, dim, 1.0F, row);
+    kernels().round_to_bf16(k + t * stride, dim, 1.0F, row);
     std::uint16_t* to = k_.data() + 2 * t;
     for (std::int64_t j = 0; j < dim_; j += 2, to += 2 * keys_) std::memcpy(to, row + j, 4);
   }
   for (std::int64_t t = 0; t < tokens; t += 2) {
     const float* const odd = t + 1 < tokens ? v + (t + 1) * stride : zeros_.data();
-    avx512::pair_rows(v + t * stride, odd, dim, v_.data() + t * columns_);
+    kernels().pair_rows(v + t * stride, odd, dim, v_.data() + t * columns_);
   }
 }
 
 void FullAttention::run(const float* qkv, std::int64_t stride, std::uint16_t* out) {
-  static const PairKernel product = pair_product();
+  const auto product = kernels().pair_product;
   constexpr float kHidden = -std::numeric_limits<float>::infinity();
   const auto [tokens, heads, dim] = shape_;
   for (std::int64_t head = 0; head < heads; ++head) {
@@ -85,7 +84,7 @@ void FullAttention::run(const float* qkv, std::int64_t stride, std::uint16_t* ou
       for (std::int64_t r = 0; r < rows; ++r) {
         float* const scores = scores_.data() + r * keys_;
         std::fill(scores + tokens, scores + keys_, kHidden);
-        sums[r] = avx512::exp_row(scores, keys_, weights_.data() + r * keys_).sum;
+        sums[r] = kernels().exp_row(scores, keys_, weights_.data() + r * keys_).sum;
       }
       product({.a = weights_.data(),
                .a_stride = keys_,
@@ -99,8 +98,8 @@ void FullAttention::run(const float* qkv, std::int64_t stride, std::uint16_t* ou
                .add = false,
                .next = nullptr});
       for (std::int64_t r = 0; r < rows; ++r) {
-        avx512::round_to_bf16(out_.data() + r * columns_, dim, 1.0F / sums[r],
-                              out + (first + r) * heads * dim + head * dim);
+        kernels().round_to_bf16(out_.data() + r * columns_, dim, 1.0F / sums[r],
+                                out + (first + r) * heads * dim + head * dim);
       }
     }
   }

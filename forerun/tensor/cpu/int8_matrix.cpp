@@ -11,7 +11,7 @@
 namespace forerun {
 namespace {
 
-using avx512::kPanel;
+using kernel::kPanel;
 
 // Rotates and rounds one output's weights into its panel; returns its scale.
 float pack_row(const float* w, std::int64_t k, std::int64_t sequence, std::uint8_t* panel) {
@@ -32,8 +32,8 @@ float pack_row(const float* w, std::int64_t k, std::int64_t sequence, std::uint8
 
 }  // namespace
 
-avx512::Int8Rows Int8Activations::room_for(std::int64_t rows, std::int64_t k) {
-  const std::int64_t width = avx512::rotated_width(k);
+kernel::Int8Rows Int8Activations::room_for(std::int64_t rows, std::int64_t k) {
+  const std::int64_t width = kernel::rotated_width(k);
   const auto n = static_cast<std::size_t>(rows);
   return {values_.room_for(n * static_cast<std::size_t>(width)), scales_.room_for(n),
           offsets_.room_for(n), width};
@@ -51,7 +51,7 @@ Int8Matrix Int8Matrix::pack(const at::Tensor& weight, const at::Tensor& bias, Ar
   m.scales_ = arena.make<float>(padded);
   const float* w = weight.const_data_ptr<float>();
   at::parallel_for(0, m.panels(), 1, [&](std::int64_t begin, std::int64_t end) {
-    const std::int64_t width = avx512::rotated_width(m.inputs_);
+    const std::int64_t width = kernel::rotated_width(m.inputs_);
     std::vector<float> rotated(static_cast<std::size_t>(width));
     for (std::int64_t p = begin; p < end; ++p) {
       std::uint8_t* panel = m.data_.get() + p * m.panel_bytes();
@@ -60,7 +60,7 @@ Int8Matrix Int8Matrix::pack(const at::Tensor& weight, const at::Tensor& bias, Ar
         const std::int64_t row = p * kPanel + j;
         std::copy_n(w + row * m.inputs_, m.inputs_, rotated.begin());
         std::fill(rotated.begin() + m.inputs_, rotated.end(), 0.0F);
-        avx512::rotate_row(rotated.data(), width);
+        kernels().rotate_row(rotated.data(), width);
         m.scales_.get()[row] = pack_row(rotated.data(), width, j, panel);
       }
     }
@@ -72,19 +72,19 @@ Int8Matrix Int8Matrix::pack(const at::Tensor& weight, const at::Tensor& bias, Ar
   return m;
 }
 
-void Int8Matrix::multiply(std::int64_t first, std::int64_t last, const avx512::Int8Rows& x,
+void Int8Matrix::multiply(std::int64_t first, std::int64_t last, const kernel::Int8Rows& x,
                           std::int64_t rows, float* out, std::int64_t stride, bool add,
                           const std::uint8_t* next) const {
-  const avx512::Int8Panels w{data_.get(), scales_.get(), bias_.get(), x.width};
+  const kernel::Int8Panels w{data_.get(), scales_.get(), bias_.get(), x.width};
   for (std::int64_t p = first; p < last; ++p) {
     const std::uint8_t* behind = p + 1 < panels() ? data_.get() + (p + 1) * panel_bytes() : nullptr;
-    avx512::int8_panel(w, p, x, rows, out + (p - first) * kPanel, stride,
-                       std::min(kPanel, outputs_ - p * kPanel), add,
-                       p + 1 == last && next != nullptr ? next : behind);
+    kernels().int8_panel(w, p, x, rows, out + (p - first) * kPanel, stride,
+                         std::min(kPanel, outputs_ - p * kPanel), add,
+                         p + 1 == last && next != nullptr ? next : behind);
   }
 }
 
-void Int8Matrix::multiply(ThreadTeam::Worker& worker, const avx512::Int8Rows& x, std::int64_t rows,
+void Int8Matrix::multiply(ThreadTeam::Worker& worker, const kernel::Int8Rows& x, std::int64_t rows,
                           float* out, std::int64_t stride, bool add,
                           const std::uint8_t* next) const {
   const std::int64_t end = worker.own_end(panels());

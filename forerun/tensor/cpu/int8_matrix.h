@@ -7,18 +7,18 @@
 
 #include "forerun/tensor/cpu/aligned_buffer.h"
 #include "forerun/tensor/cpu/arena.h"
-#include "forerun/tensor/cpu/avx512/kernels.h"
+#include "forerun/tensor/cpu/kernels/kernels.h"
 #include "forerun/tensor/cpu/thread_team.h"
 
 namespace forerun {
 
-/// Activations of a pass as int8, rotated (avx512::rotate_row), one scale a row. Without the
+/// Activations of a pass as int8, rotated (Kernels::rotate_row), one scale a row. Without the
 /// rotation one scale a row would cost the models here 0.03 nats a token: a few channels are far
 /// larger than the others.
 class Int8Activations {
  public:
   /// Room for `rows` rows of `k` values; allocates nothing if the room exists.
-  avx512::Int8Rows room_for(std::int64_t rows, std::int64_t k);
+  kernel::Int8Rows room_for(std::int64_t rows, std::int64_t k);
 
  private:
   AlignedBuffer<std::int8_t> values_;
@@ -27,7 +27,7 @@ class Int8Activations {
 };
 
 /// Weights [n, k] in int8, rotated like the rows, symmetric, one scale an output, packed for
-/// AVX-512 VNNI.
+/// Kernels::int8_panel.
 class Int8Matrix {
  public:
   /// Per row: its integer sums fit 32 bits.
@@ -42,7 +42,7 @@ class Int8Matrix {
 
   std::int64_t outputs() const noexcept { return outputs_; }
   std::int64_t inputs() const noexcept { return inputs_; }
-  std::int64_t panels() const noexcept { return (outputs_ + avx512::kPanel - 1) / avx512::kPanel; }
+  std::int64_t panels() const noexcept { return (outputs_ + kernel::kPanel - 1) / kernel::kPanel; }
   std::int64_t bytes() const noexcept { return panels() * panel_bytes(); }
 
   /// What a thread reads first if all outputs are one phase.
@@ -53,18 +53,18 @@ class Int8Matrix {
   /// Panels [first, last) for `rows` rows: out[r * stride + j] = (or += if `add`) output j, where
   /// out[0] is output `first * 48` if `out` starts there.
   /// @param next  what the thread reads next, to prefetch; null: the next panel
-  void multiply(std::int64_t first, std::int64_t last, const avx512::Int8Rows& x, std::int64_t rows,
+  void multiply(std::int64_t first, std::int64_t last, const kernel::Int8Rows& x, std::int64_t rows,
                 float* out, std::int64_t stride, bool add,
                 const std::uint8_t* next = nullptr) const;
   /// All outputs, as a phase of a job: out is [rows, stride], from output 0.
   /// @param next  what this thread reads first in the next such phase, to prefetch; or null
-  void multiply(ThreadTeam::Worker& worker, const avx512::Int8Rows& x, std::int64_t rows,
+  void multiply(ThreadTeam::Worker& worker, const kernel::Int8Rows& x, std::int64_t rows,
                 float* out, std::int64_t stride, bool add,
                 const std::uint8_t* next = nullptr) const;
 
  private:
   std::int64_t panel_bytes() const noexcept {
-    return avx512::rotated_width(inputs_) * avx512::kPanel;
+    return kernel::rotated_width(inputs_) * kernel::kPanel;
   }
 
   std::int64_t outputs_ = 0, inputs_ = 0;

@@ -17,7 +17,7 @@ namespace {
 class Int8 : public testing::Test {
  protected:
   void SetUp() override {
-    if (!cpu_features().int8()) GTEST_SKIP() << "this processor has no AVX-512 VNNI";
+    if (!cpu_features().int8()) GTEST_SKIP() << "this processor has no AVX2";
   }
   std::mt19937 random_{7};
   Arena arena;
@@ -31,8 +31,8 @@ class Int8 : public testing::Test {
 };
 
 std::vector<float> rotated(std::vector<float> x) {
-  x.resize(static_cast<std::size_t>(avx512::rotated_width(static_cast<std::int64_t>(x.size()))));
-  avx512::rotate_row(x.data(), static_cast<std::int64_t>(x.size()));
+  x.resize(static_cast<std::size_t>(kernel::rotated_width(static_cast<std::int64_t>(x.size()))));
+  kernels().rotate_row(x.data(), static_cast<std::int64_t>(x.size()));
   return x;
 }
 
@@ -98,7 +98,7 @@ TEST_F(Int8, ProductsEqualThePlainLoopBitForBit) {
     const auto x = activations.room_for(c.rows, c.k);
     std::vector<float> work(static_cast<std::size_t>(x.width));
     for (std::int64_t r = 0; r < c.rows; ++r) {
-      avx512::quantize_row(rows[static_cast<std::size_t>(r)].data(), c.k, x, r, work.data());
+      kernels().quantize_row(rows[static_cast<std::size_t>(r)].data(), c.k, x, r, work.data());
     }
     std::vector<float> out(static_cast<std::size_t>(c.rows * c.n), -7.0F);
     for (const int threads : {1, 2}) {
@@ -120,7 +120,7 @@ TEST_F(Int8, AddsToWhatIsThereAndTouchesNothingElse) {
   const auto x = activations.room_for(2, 64);
   std::vector<float> work(64);
   for (std::int64_t r = 0; r < 2; ++r) {
-    avx512::quantize_row(rows[static_cast<std::size_t>(r)].data(), 64, x, r, work.data());
+    kernels().quantize_row(rows[static_cast<std::size_t>(r)].data(), 64, x, r, work.data());
   }
   std::vector<float> out(2 * kStride, 5.0F);
   m.multiply(0, m.panels(), x, 2, out.data(), kStride, true);
@@ -143,7 +143,7 @@ TEST_F(Int8, ZerosAndTinyValuesAreZeroAndNanStaysNan) {
   endless[3] = std::numeric_limits<float>::infinity();
   std::int64_t r = 0;
   for (const auto* row : {&zeros, &tiny, &broken, &endless}) {
-    avx512::quantize_row(row->data(), 64, x, r++, work.data());
+    kernels().quantize_row(row->data(), 64, x, r++, work.data());
   }
   std::vector<float> out(12);
   m.multiply(0, 1, x, 4, out.data(), 3, false);
@@ -153,7 +153,7 @@ TEST_F(Int8, ZerosAndTinyValuesAreZeroAndNanStaysNan) {
   w[1][7] = nan;
   const Int8Matrix bad = Int8Matrix::pack(w, {}, arena);
   std::fill(zeros.begin(), zeros.end(), 1.0F);
-  avx512::quantize_row(zeros.data(), 64, x, 0, work.data());
+  kernels().quantize_row(zeros.data(), 64, x, 0, work.data());
   bad.multiply(0, 1, x, 1, out.data(), 2, false);
   EXPECT_NEAR(out[0], 64.0F, 1.0F);
   EXPECT_TRUE(std::isnan(out[1]));
@@ -166,7 +166,7 @@ TEST_F(Int8, ZerosAndTinyValuesAreZeroAndNanStaysNan) {
 TEST_F(Int8, NormThenQuantiseIsNormAndThenQuantise) {
   const auto x = normal(100), weight = normal(100);
   std::vector<float> normed(100);
-  avx512::rms_norm_row(x.data(), weight.data(), 1e-5F, 100, normed.data());
+  kernels().rms_norm_row(x.data(), weight.data(), 1e-5F, 100, normed.data());
   double square = 0.0;
   for (const float v : x) square += static_cast<double>(v) * v;
   for (std::size_t i = 0; i < 100; ++i) {
@@ -175,8 +175,8 @@ TEST_F(Int8, NormThenQuantiseIsNormAndThenQuantise) {
   Int8Activations one, two;
   const auto a = one.room_for(1, 100), b = two.room_for(1, 100);
   std::vector<float> work(static_cast<std::size_t>(a.width));
-  avx512::norm_quantize_row(x.data(), weight.data(), 1e-5F, 100, a, 0, work.data());
-  avx512::quantize_row(normed.data(), 100, b, 0, work.data());
+  kernels().norm_quantize_row(x.data(), weight.data(), 1e-5F, 100, a, 0, work.data());
+  kernels().quantize_row(normed.data(), 100, b, 0, work.data());
   for (std::int64_t i = 0; i < a.width; ++i) EXPECT_EQ(a.values[i], b.values[i]);
   EXPECT_EQ(a.scales[0], b.scales[0]);
   EXPECT_EQ(a.offsets[0], b.offsets[0]);
@@ -186,7 +186,7 @@ TEST_F(Int8, AHadamardRowIsTheProductWithTheMatrix) {
   for (const std::int64_t block : {16, 32, 64, 128, 512, 1024}) {
     const auto x = normal(2 * block);
     std::vector<float> y = x;
-    avx512::hadamard_row(y.data(), 2 * block, block);
+    kernels().hadamard_row(y.data(), 2 * block, block);
     for (std::int64_t i = 0; i < 2 * block; ++i) {
       double sum = 0.0;
       for (std::int64_t j = 0; j < block; ++j) {
@@ -231,8 +231,8 @@ TEST_F(Int8, RotationKeepsProductsAndSpreadsOutliers) {
 TEST_F(Int8, GatesMatchTheirFormulas) {
   const auto gate = normal(77, 4.0F), up = normal(77);
   std::vector<float> silu(77), gelu(77);
-  avx512::silu_gate_row(gate.data(), up.data(), 77, silu.data());
-  avx512::gelu_gate_row(gate.data(), up.data(), 77, gelu.data());
+  kernels().silu_gate_row(gate.data(), up.data(), 77, silu.data());
+  kernels().gelu_gate_row(gate.data(), up.data(), 77, gelu.data());
   for (std::size_t i = 0; i < 77; ++i) {
     const double g = gate[i];
     EXPECT_NEAR(silu[i], g / (1 + std::exp(-g)) * up[i], 1e-5);

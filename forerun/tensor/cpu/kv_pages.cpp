@@ -26,7 +26,7 @@ std::size_t KvPages::bytes_to_reserve(std::int64_t begin, std::int64_t end,
                                       std::int64_t branches) const noexcept {
   const std::int64_t last = pages_for(end);
   std::int64_t pages = std::max<std::int64_t>(0, last - first_branch_) + pages_for(branches);
-  for (std::int64_t i = begin / avx512::kKeys; i < std::min(last, first_branch_); ++i) {
+  for (std::int64_t i = begin / kernel::kKeys; i < std::min(last, first_branch_); ++i) {
     pages += shared(pages_[static_cast<std::size_t>(i)]) ? 1 : 0;
   }
   return static_cast<std::size_t>(pages) * page_bytes();
@@ -36,7 +36,7 @@ void KvPages::reserve(std::int64_t begin, std::int64_t end, std::int64_t branche
   pages_.resize(static_cast<std::size_t>(first_branch_));
   pool_->require(bytes_to_reserve(begin, end, branches));
   const std::int64_t last = pages_for(end);
-  for (std::int64_t i = begin / avx512::kKeys; i < std::min(last, first_branch_); ++i) {
+  for (std::int64_t i = begin / kernel::kKeys; i < std::min(last, first_branch_); ++i) {
     KvPool::Page& page = pages_[static_cast<std::size_t>(i)];
     if (!shared(page)) continue;
     KvPool::Page own = pool_->page(page_bytes());
@@ -62,23 +62,23 @@ KvPages KvPages::share(std::int64_t positions) const {
   return out;
 }
 
-avx512::Rounded KvPages::round_head(const float* head, std::int64_t head_dim,
+kernel::Rounded KvPages::round_head(const float* head, std::int64_t head_dim,
                                     std::int8_t* rounded) {
   thread_local AlignedBuffer<float> values;
   const std::int64_t dim = padded(head_dim);
   float* x = values.room_for(static_cast<std::size_t>(dim));
   std::copy_n(head, head_dim, x);
   std::fill(x + head_dim, x + dim, 0.0F);
-  avx512::hadamard_row(x, dim, rotation(head_dim));
-  return avx512::round_to_int8(x, dim, rounded);
+  kernels().hadamard_row(x, dim, rotation(head_dim));
+  return kernels().round_to_int8(x, dim, rounded);
 }
 
 void KvPages::write(std::int64_t layer, std::int64_t head, std::int64_t place, const float* k,
                     const float* v) {
   thread_local AlignedBuffer<std::int8_t> rounded_values;
   std::int8_t* rounded = rounded_values.room_for(static_cast<std::size_t>(dim_));
-  const std::int64_t slot = place % avx512::kKeys;
-  auto* keys = const_cast<std::uint8_t*>(this->keys(layer, head, place / avx512::kKeys));
+  const std::int64_t slot = place % kernel::kKeys;
+  auto* keys = const_cast<std::uint8_t*>(this->keys(layer, head, place / kernel::kKeys));
   auto* values = reinterpret_cast<std::int8_t*>(keys + block()) + slot / 4 * 4 * dim_ + slot % 4;
   auto* scales = reinterpret_cast<float*>(keys + 2 * block());
   float key_scale = round_head(k, shape_.head_dim, rounded).scale;
@@ -86,7 +86,7 @@ void KvPages::write(std::int64_t layer, std::int64_t head, std::int64_t place, c
     std::uint32_t quad;
     std::memcpy(&quad, rounded + d, sizeof quad);
     quad ^= 0x80808080U;  // + 128
-    std::memcpy(keys + (d / 4 * avx512::kKeys + slot) * 4, &quad, sizeof quad);
+    std::memcpy(keys + (d / 4 * kernel::kKeys + slot) * 4, &quad, sizeof quad);
   }
   float value_scale = round_head(v, shape_.head_dim, rounded).scale;
   for (std::int64_t d = 0; d < dim_; ++d) values[4 * d] = rounded[d];
@@ -95,16 +95,16 @@ void KvPages::write(std::int64_t layer, std::int64_t head, std::int64_t place, c
     value_scale = 0.0F;
   }
   scales[slot] = key_scale;
-  scales[avx512::kKeys + slot] = value_scale;
+  scales[kernel::kKeys + slot] = value_scale;
 }
 
 void KvPages::copy(std::int64_t from, std::int64_t to) {
-  const std::int64_t a = from % avx512::kKeys, b = to % avx512::kKeys;
+  const std::int64_t a = from % kernel::kKeys, b = to % kernel::kKeys;
   for (std::int64_t i = 0; i < shape_.layers * shape_.heads; ++i) {
-    const std::uint8_t* source = keys(0, i, from / avx512::kKeys);
-    auto* target = const_cast<std::uint8_t*>(keys(0, i, to / avx512::kKeys));
+    const std::uint8_t* source = keys(0, i, from / kernel::kKeys);
+    auto* target = const_cast<std::uint8_t*>(keys(0, i, to / kernel::kKeys));
     for (std::int64_t d = 0; d < dim_; d += 4) {
-      std::memcpy(target + d * avx512::kKeys + 4 * b, source + d * avx512::kKeys + 4 * a, 4);
+      std::memcpy(target + d * kernel::kKeys + 4 * b, source + d * kernel::kKeys + 4 * a, 4);
     }
     source += block();
     target += block();
@@ -113,7 +113,7 @@ void KvPages::copy(std::int64_t from, std::int64_t to) {
     }
     source += block();
     target += block();
-    for (const std::int64_t scales : {std::int64_t{0}, avx512::kKeys}) {
+    for (const std::int64_t scales : {std::int64_t{0}, kernel::kKeys}) {
       std::memcpy(target + (scales + b) * 4, source + (scales + a) * 4, sizeof(float));
     }
   }

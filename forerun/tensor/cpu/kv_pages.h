@@ -5,8 +5,7 @@
 #include <memory>
 #include <vector>
 
-#include "forerun/tensor/cpu/avx512/int8_attention.h"
-#include "forerun/tensor/cpu/avx512/kernels.h"
+#include "forerun/tensor/cpu/kernels/kernels.h"
 #include "forerun/tensor/cpu/kv_pool.h"
 
 namespace forerun {
@@ -35,7 +34,7 @@ class KvPages {
 
   /// Rotates the values of a head, padded, and rounds them to `rounded` [padded(head_dim)]: for
   /// keys, values and queries.
-  static avx512::Rounded round_head(const float* head, std::int64_t head_dim, std::int8_t* rounded);
+  static kernel::Rounded round_head(const float* head, std::int64_t head_dim, std::int8_t* rounded);
 
   /// Room for positions [begin, end) and `branches` places after the capacity, all free to be
   /// written.
@@ -48,7 +47,7 @@ class KvPages {
   void release_after(std::int64_t positions) noexcept;
   /// The pages of the first `positions`, held together.
   KvPages share(std::int64_t positions) const;
-  std::int64_t capacity() const noexcept { return first_branch_ * avx512::kKeys; }
+  std::int64_t capacity() const noexcept { return first_branch_ * kernel::kKeys; }
   /// Bytes of all its pages, shared ones included.
   std::size_t bytes() const noexcept { return pages_.size() * page_bytes(); }
   const std::shared_ptr<KvPool>& pool() const noexcept { return pool_; }
@@ -77,19 +76,19 @@ class KvPages {
   }
   const float* value_scales(std::int64_t layer, std::int64_t head,
                             std::int64_t page) const noexcept {
-    return key_scales(layer, head, page) + avx512::kKeys;
+    return key_scales(layer, head, page) + kernel::kKeys;
   }
 
  private:
-  std::int64_t block() const noexcept { return avx512::kKeys * dim_; }
+  std::int64_t block() const noexcept { return kernel::kKeys * dim_; }
   std::int64_t stride() const noexcept {
-    return 2 * block() + 2 * avx512::kKeys * static_cast<std::int64_t>(sizeof(float));
+    return 2 * block() + 2 * kernel::kKeys * static_cast<std::int64_t>(sizeof(float));
   }
   std::size_t page_bytes() const noexcept {
     return static_cast<std::size_t>(shape_.layers * shape_.heads * stride());
   }
   static std::int64_t pages_for(std::int64_t places) noexcept {
-    return (places + avx512::kKeys - 1) / avx512::kKeys;
+    return (places + kernel::kKeys - 1) / kernel::kKeys;
   }
   Shape shape_;
   std::int64_t dim_;

@@ -9,8 +9,8 @@
 namespace forerun {
 namespace {
 
-using avx512::kChunk;
-constexpr std::int64_t kBlocks = kChunk / avx512::kKeys;
+using kernel::kChunk;
+constexpr std::int64_t kBlocks = kChunk / kernel::kKeys;
 // Rows of one product that share their keys: four blocks of the kernel's six.
 constexpr std::int64_t kRows = 24;
 constexpr float kHidden = -std::numeric_limits<float>::infinity();
@@ -46,7 +46,7 @@ void PagedAttention::add_rows(const Sequence& sequence) {
                      sequence.length + ordered, seen});
   }
   if (plan != nullptr) {
-    branch_pages_ = std::max(branch_pages_, ceil_div(plan->branches(), avx512::kKeys));
+    branch_pages_ = std::max(branch_pages_, ceil_div(plan->branches(), kernel::kKeys));
   }
 }
 
@@ -116,7 +116,7 @@ void PagedAttention::make_room(int threads, std::int64_t chunks) {
     parts_.resize(static_cast<std::size_t>(slots));
   }
   scratch_rows_ = std::max<std::int64_t>(1, kRows / group_) * group_;
-  stride_ = kChunk + branch_pages_ * avx512::kKeys;
+  stride_ = kChunk + branch_pages_ * kernel::kKeys;
   scratch_.room_for(static_cast<std::size_t>(threads * scratch_size()));
   weights_.room_for(static_cast<std::size_t>(threads * scratch_rows_ * stride_));
   thread_parts_.resize(static_cast<std::size_t>(threads * scratch_rows_));
@@ -126,7 +126,7 @@ void PagedAttention::make_room(int threads, std::int64_t chunks) {
 
 void PagedAttention::set_query(std::int64_t row, std::int64_t head, const float* q, float scale) {
   const std::int64_t slot = index(row, head);
-  const avx512::Rounded q8 = KvPages::round_head(q, shape_.head_dim, queries_.data() + slot * dim_);
+  const kernel::Rounded q8 = KvPages::round_head(q, shape_.head_dim, queries_.data() + slot * dim_);
   query_scales_.data()[slot] = q8.scale * scale / static_cast<float>(rotation_);
   starts_.data()[slot] = -128 * q8.sum;
 }
@@ -165,7 +165,7 @@ PagedAttention::Scratch PagedAttention::scratch(int thread) noexcept {
   return s;
 }
 
-avx512::Seen PagedAttention::seen_of(const Row& row, std::int64_t begin,
+kernel::Seen PagedAttention::seen_of(const Row& row, std::int64_t begin,
                                      const Visibility& mask) noexcept {
   std::int64_t end = mask.groups ? row.end : row.position + 1;
   if (mask.window > 0) end = std::min(end, row.position + mask.window);
@@ -175,7 +175,7 @@ avx512::Seen PagedAttention::seen_of(const Row& row, std::int64_t begin,
 }
 
 void PagedAttention::find_detours(const Row& row, const Sequence& sequence, std::int64_t begin,
-                                  const avx512::Seen& seen, std::vector<Detour>& detours) {
+                                  const kernel::Seen& seen, std::vector<Detour>& detours) {
   detours.clear();
   if (row.ordered >= row.end) return;
   const std::int64_t straight = sequence.plan->straight();
@@ -196,8 +196,8 @@ void PagedAttention::score_page(const Item& item, std::int64_t layer, std::int64
   const KvPages& pages = *sequences_[item.sequence].pages;
   const std::int64_t slot = index(first_row_[item.sequence] + item.first, item.kv_head * group_);
   const float* key_scales = pages.key_scales(layer, item.kv_head, page);
-  for (std::int64_t i = 0; i < 2 * avx512::kKeys; i += 16) __builtin_prefetch(key_scales + i);
-  avx512::key_product(
+  for (std::int64_t i = 0; i < 2 * kernel::kKeys; i += 16) __builtin_prefetch(key_scales + i);
+  kernels().key_product(
       {.q = queries_.data() + slot * dim_,
        .starts = starts_.data() + slot,
        .keys = pages.keys(layer, item.kv_head, page),
@@ -213,37 +213,37 @@ void PagedAttention::score_page(const Item& item, std::int64_t layer, std::int64
 void PagedAttention::score(const Item& item, std::int64_t layer, const Extent& extent,
                            const Scratch& s) {
   const KvPages& pages = *sequences_[item.sequence].pages;
-  const std::int64_t branches = pages.capacity() / avx512::kKeys;
+  const std::int64_t branches = pages.capacity() / kernel::kKeys;
   for (std::int64_t b = 0; b < extent.blocks; ++b) {
     score_page(
-        item, layer, extent.page + b, s.scores + b * avx512::kKeys, kChunk,
+        item, layer, extent.page + b, s.scores + b * kernel::kKeys, kChunk,
         b + 1 < extent.blocks ? pages.keys(layer, item.kv_head, extent.page + b + 1) : nullptr);
   }
   for (std::int64_t b = 0; b < extent.branches; ++b) {
-    score_page(item, layer, branches + b, s.branch_scores + b * avx512::kKeys,
-               extent.branches * avx512::kKeys, nullptr);
+    score_page(item, layer, branches + b, s.branch_scores + b * kernel::kKeys,
+               extent.branches * kernel::kKeys, nullptr);
   }
 }
 
 void PagedAttention::weigh(const Item& item, std::int64_t layer, std::int64_t chunk,
                            const Extent& extent, const Visibility& mask, const Scratch& s,
-                           avx512::SoftmaxPart* parts) {
+                           kernel::SoftmaxPart* parts) {
   const Sequence& sequence = sequences_[item.sequence];
   const KvPages& pages = *sequence.pages;
   std::array<float, kChunk> scales, own;
   for (std::int64_t b = 0; b < extent.blocks; ++b) {
-    std::copy_n(pages.value_scales(layer, item.kv_head, extent.page + b), avx512::kKeys,
-                scales.data() + b * avx512::kKeys);
+    std::copy_n(pages.value_scales(layer, item.kv_head, extent.page + b), kernel::kKeys,
+                scales.data() + b * kernel::kKeys);
   }
   const std::int64_t first = first_row_[item.sequence] + item.first;
   const float* query_scales = query_scales_.data() + index(first, item.kv_head * group_);
   for (std::int64_t i = 0; i < item.count; ++i) {
     const Row& row = plan_[static_cast<std::size_t>(first + i)];
-    const avx512::Seen seen = seen_of(row, chunk * kChunk, mask);
+    const kernel::Seen seen = seen_of(row, chunk * kChunk, mask);
     const float* value_scales = scales.data();
     find_detours(row, sequence, chunk * kChunk, seen, *s.detours);
     if (!s.detours->empty()) {
-      std::copy_n(scales.data(), extent.blocks * avx512::kKeys, own.data());
+      std::copy_n(scales.data(), extent.blocks * kernel::kKeys, own.data());
       for (const Detour& d : *s.detours) {
         if (d.branch < 0) {  // nothing was written there
           own[static_cast<std::size_t>(d.at)] = 0.0F;
@@ -251,7 +251,7 @@ void PagedAttention::weigh(const Item& item, std::int64_t layer, std::int64_t ch
         }
         const std::int64_t place = pages.capacity() + d.branch;
         own[static_cast<std::size_t>(d.at)] =
-            pages.value_scales(layer, item.kv_head, place / avx512::kKeys)[place % avx512::kKeys];
+            pages.value_scales(layer, item.kv_head, place / kernel::kKeys)[place % kernel::kKeys];
       }
       value_scales = own.data();
     }
@@ -262,12 +262,12 @@ void PagedAttention::weigh(const Item& item, std::int64_t layer, std::int64_t ch
 }
 
 // Scores and weights of branches take part at their positions, as if they were in the pages there.
-avx512::SoftmaxPart PagedAttention::weigh_row(std::int64_t row, float scale,
-                                              const float* value_scales, const avx512::Seen& seen,
+kernel::SoftmaxPart PagedAttention::weigh_row(std::int64_t row, float scale,
+                                              const float* value_scales, const kernel::Seen& seen,
                                               const Extent& extent, const Scratch& s) const {
   float* scores = s.scores + row * kChunk;
   std::uint8_t* weights = s.weights + row * stride_;
-  const std::int64_t n = extent.blocks * avx512::kKeys, branches = extent.branches * avx512::kKeys;
+  const std::int64_t n = extent.blocks * kernel::kKeys, branches = extent.branches * kernel::kKeys;
   bool holes = false;
   for (const Detour& d : *s.detours) {
     if (d.branch >= 0) scores[d.at] = s.branch_scores[row * branches + d.branch];
@@ -286,8 +286,8 @@ avx512::SoftmaxPart PagedAttention::weigh_row(std::int64_t row, float scale,
   for (const Detour& d : *s.detours) {
     if (d.branch < 0) scores[d.at] = kHidden;
   }
-  const avx512::SoftmaxPart part =
-      avx512::weigh_row(scores, scale, value_scales, seen, n, weights, s.units + row);
+  const kernel::SoftmaxPart part =
+      kernels().weigh_row(scores, scale, value_scales, seen, n, weights, s.units + row);
   std::fill_n(weights + n, branches, std::uint8_t{0});
   for (const Detour& d : *s.detours) {
     if (d.branch >= 0) weights[n + d.branch] = std::exchange(weights[d.at], std::uint8_t{0});
@@ -305,56 +305,56 @@ void PagedAttention::attend_chunk(const Item& item, std::int64_t chunk, std::int
   const std::int64_t slot = index(first_row_[item.sequence] + item.first, item.kv_head * group_);
   const bool in_place = split_ || chunk == 0;
   const std::int64_t place = (split_ ? chunk * rows_ * shape_.heads : 0) + slot;
-  Extent extent{chunk * kBlocks, std::min(kBlocks, ceil_div(end - begin, avx512::kKeys)), 0};
+  Extent extent{chunk * kBlocks, std::min(kBlocks, ceil_div(end - begin, kernel::kKeys)), 0};
 
   if (begin >= end ||
-      (mask.window > 0 && item.lowest + 1 - mask.window >= begin + extent.blocks * avx512::kKeys)) {
-    if (in_place) std::fill_n(parts_.begin() + place, rows, avx512::SoftmaxPart{kHidden, 0.0F});
+      (mask.window > 0 && item.lowest + 1 - mask.window >= begin + extent.blocks * kernel::kKeys)) {
+    if (in_place) std::fill_n(parts_.begin() + place, rows, kernel::SoftmaxPart{kHidden, 0.0F});
     return;
   }
   if (item.ordered < std::min(end, begin + kChunk)) {
-    extent.branches = ceil_div(sequence.plan->branches(), avx512::kKeys);
+    extent.branches = ceil_div(sequence.plan->branches(), kernel::kKeys);
   }
   score(item, layer, extent, s);
-  avx512::SoftmaxPart* parts = in_place ? parts_.data() + place : s.parts;
+  kernel::SoftmaxPart* parts = in_place ? parts_.data() + place : s.parts;
   weigh(item, layer, chunk, extent, mask, s, parts);
-  const std::int64_t branches = pages.capacity() / avx512::kKeys;
+  const std::int64_t branches = pages.capacity() / kernel::kKeys;
   for (std::int64_t b = 0; b < extent.blocks + extent.branches; ++b) {
     s.values[b] = pages.values(layer, item.kv_head,
                                b < extent.blocks ? extent.page + b : branches + b - extent.blocks);
   }
   float* out = in_place ? outputs_.data() + place * dim_ : s.out;
-  avx512::value_product({.weights = s.weights,
-                         .stride = stride_,
-                         .values = s.values,
-                         .pages = extent.blocks + extent.branches,
-                         .rows = rows,
-                         .columns = dim_,
-                         .units = s.units,
-                         .out = out,
-                         .next = next});
+  kernels().value_product({.weights = s.weights,
+                           .stride = stride_,
+                           .values = s.values,
+                           .pages = extent.blocks + extent.branches,
+                           .rows = rows,
+                           .columns = dim_,
+                           .units = s.units,
+                           .out = out,
+                           .next = next});
   if (in_place) return;
   for (std::int64_t r = 0; r < rows; ++r) {
-    avx512::merge_softmax(outputs_.data() + (place + r) * dim_,
-                          &parts_[static_cast<std::size_t>(place + r)], out + r * dim_, parts[r],
-                          dim_);
+    kernels().merge_softmax(outputs_.data() + (place + r) * dim_,
+                            &parts_[static_cast<std::size_t>(place + r)], out + r * dim_, parts[r],
+                            dim_);
   }
 }
 
 void PagedAttention::output(std::int64_t row, std::int64_t head, float* out) {
   const std::int64_t slot = index(row, head);
   float* sum = outputs_.data() + slot * dim_;
-  avx512::SoftmaxPart total = parts_[static_cast<std::size_t>(slot)];
+  kernel::SoftmaxPart total = parts_[static_cast<std::size_t>(slot)];
   const std::int64_t chunks =
       split_ ? ceil_div(plan_[static_cast<std::size_t>(row)].end, kChunk) : 1;
   for (std::int64_t c = 1; c < chunks; ++c) {
     const std::int64_t place = c * rows_ * shape_.heads + slot;
-    avx512::merge_softmax(sum, &total, outputs_.data() + place * dim_,
-                          parts_[static_cast<std::size_t>(place)], dim_);
+    kernels().merge_softmax(sum, &total, outputs_.data() + place * dim_,
+                            parts_[static_cast<std::size_t>(place)], dim_);
   }
-  avx512::hadamard_row(sum, dim_, rotation_);
+  kernels().hadamard_row(sum, dim_, rotation_);
   std::copy_n(sum, shape_.head_dim, out);
-  avx512::scale_row(out, shape_.head_dim, 1.0F / (total.sum * static_cast<float>(rotation_)));
+  kernels().scale_row(out, shape_.head_dim, 1.0F / (total.sum * static_cast<float>(rotation_)));
 }
 
 }  // namespace forerun

@@ -5,7 +5,6 @@
 #include <vector>
 
 #include "forerun/tensor/cpu/aligned_buffer.h"
-#include "forerun/tensor/cpu/avx512/int8_attention.h"
 #include "forerun/tensor/cpu/kv_pages.h"
 #include "forerun/tensor/cpu/thread_team.h"
 #include "forerun/tensor/row_plan.h"
@@ -77,7 +76,7 @@ class PagedAttention {
     float *scores, *units, *out;
     float* branch_scores;
     std::uint8_t* weights;
-    avx512::SoftmaxPart* parts;
+    kernel::SoftmaxPart* parts;
     const std::int8_t** values;
     std::vector<Detour>* detours;
   };
@@ -90,9 +89,9 @@ class PagedAttention {
   Item item_of(std::size_t sequence, std::int64_t kv_head, std::int64_t first,
                std::int64_t count) const;
   // The keys of [begin, begin + 256) that the row sees, but for detours.
-  static avx512::Seen seen_of(const Row& row, std::int64_t begin, const Visibility& mask) noexcept;
+  static kernel::Seen seen_of(const Row& row, std::int64_t begin, const Visibility& mask) noexcept;
   static void find_detours(const Row& row, const Sequence& sequence, std::int64_t begin,
-                           const avx512::Seen& seen, std::vector<Detour>& detours);
+                           const kernel::Seen& seen, std::vector<Detour>& detours);
   std::int64_t scratch_size() const noexcept;  // floats of a thread
   Scratch scratch(int thread) noexcept;
   // @param next  keys that this thread needs next, or null
@@ -105,9 +104,9 @@ class PagedAttention {
   void score_page(const Item& item, std::int64_t layer, std::int64_t page, float* out,
                   std::int64_t stride, const std::uint8_t* next);
   void weigh(const Item& item, std::int64_t layer, std::int64_t chunk, const Extent& extent,
-             const Visibility& mask, const Scratch& s, avx512::SoftmaxPart* parts);
-  avx512::SoftmaxPart weigh_row(std::int64_t row, float scale, const float* value_scales,
-                                const avx512::Seen& seen, const Extent& extent,
+             const Visibility& mask, const Scratch& s, kernel::SoftmaxPart* parts);
+  kernel::SoftmaxPart weigh_row(std::int64_t row, float scale, const float* value_scales,
+                                const kernel::Seen& seen, const Extent& extent,
                                 const Scratch& s) const;
 
   Shape shape_;
@@ -126,11 +125,11 @@ class PagedAttention {
   AlignedBuffer<float> query_scales_;       // [kv_heads, rows, group]
   AlignedBuffer<std::int32_t> starts_;      // likewise
   AlignedBuffer<float> outputs_;            // [chunks, kv_heads, rows, group, dim]
-  std::vector<avx512::SoftmaxPart> parts_;  // [chunks, kv_heads, rows, group]
+  std::vector<kernel::SoftmaxPart> parts_;  // [chunks, kv_heads, rows, group]
   // Of each thread: floats, weights [scratch rows, stride], parts [scratch rows], pages of values.
   AlignedBuffer<float> scratch_;
   AlignedBuffer<std::uint8_t> weights_;
-  std::vector<avx512::SoftmaxPart> thread_parts_;
+  std::vector<kernel::SoftmaxPart> thread_parts_;
   std::vector<const std::int8_t*> values_;
   std::vector<std::vector<Detour>> detours_;
 };

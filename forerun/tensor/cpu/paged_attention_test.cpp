@@ -23,7 +23,7 @@ struct Text {
 class Attention : public testing::Test {
  protected:
   void SetUp() override {
-    if (!cpu_features().int8()) GTEST_SKIP() << "this processor has no AVX-512";
+    if (!cpu_features().int8()) GTEST_SKIP() << "this processor has no AVX2";
   }
 
   Text text(std::int64_t positions, std::int64_t heads, std::int64_t kv_heads, std::int64_t dim) {
@@ -302,9 +302,9 @@ RowPlan random_plan(std::int64_t rows, bool groups, std::mt19937& random) {
 void spoil(const KvPages& pages, const PagedAttention::Shape& shape, std::int64_t branches) {
   const std::int64_t dim = KvPages::padded(shape.head_dim);
   for (std::int64_t head = 0; head < shape.kv_heads; ++head) {
-    for (std::int64_t page = 0; page * avx512::kKeys < pages.capacity() + branches; ++page) {
+    for (std::int64_t page = 0; page * kernel::kKeys < pages.capacity() + branches; ++page) {
       auto* const bytes = const_cast<std::uint8_t*>(pages.keys(1, head, page));
-      std::memset(bytes, 0x7f, static_cast<std::size_t>(2 * avx512::kKeys * (dim + 4)));
+      std::memset(bytes, 0x7f, static_cast<std::size_t>(2 * kernel::kKeys * (dim + 4)));
     }
   }
 }
@@ -381,23 +381,6 @@ TEST_F(Attention, RowsOfTreesAndBlocksMatchTheDefinition) {
     }
     EXPECT_LT(error, 0.018 * 0.018 * all) << "dim " << s.shape.head_dim;
   }
-}
-
-TEST_F(Attention, BothKernelsAgree) {
-  if (!cpu_features().avx512_bf16) GTEST_SKIP() << "no native bf16 products to compare with";
-  const Text t = text(64, 6, 1, 64);
-  std::vector<std::uint16_t> a(6 * 64), b(32 * 64 * 2);
-  for (std::size_t i = 0; i < 6; ++i)
-    avx512::round_to_bf16(t.q[i].data(), 64, 1.0F, a.data() + 64 * i);
-  for (std::size_t i = 0; i < 64; ++i) {
-    avx512::round_to_bf16(t.k[i].data(), 64, 1.0F, b.data() + 64 * i);
-  }
-  std::vector<float> x(6 * 64), y(6 * 64);
-  avx512::PairProduct p{a.data(), 64, b.data(), 128, x.data(), 64, 6, 32, 64, false, nullptr};
-  avx512::pair_product_native(p);
-  p.c = y.data();
-  avx512::pair_product_emulated(p);
-  for (std::size_t i = 0; i < x.size(); ++i) EXPECT_NEAR(x[i], y[i], 1e-4);
 }
 
 }  // namespace

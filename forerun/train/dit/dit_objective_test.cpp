@@ -227,7 +227,7 @@ INSTANTIATE_TEST_SUITE_P(Forms, FreeLossOf,
 // The packed target gives the same as the other, up to its precision.
 TEST(FreeLoss, ComesOfThePackedTargetToo) {
   const auto target = noisy_dit();
-  if (!Bf16Stack::fits(target->config)) GTEST_SKIP() << "this processor has no AVX-512";
+  if (!Bf16Stack::fits(target->config)) GTEST_SKIP() << "this processor has no AVX2";
   for (const double scale : {1.0, 1.5}) {
     const auto loss = [&](std::shared_ptr<const Bf16Dit> packed) {
       auto network = std::make_shared<FreeNetwork>(free_from(*target, 3, true));

@@ -1,11 +1,15 @@
 #if defined(__x86_64__)
 
-#include <immintrin.h>
-
-#include "forerun/tensor/cpu/avx512/kernels.h"
-#include "forerun/tensor/cpu/avx512/tiles.h"
+#include "forerun/tensor/cpu/kernels/avx512/vectors.h"
+#include "forerun/tensor/cpu/kernels/kernels.h"
+#include "forerun/tensor/cpu/kernels/shared/tiles.h"
 
 namespace forerun::avx512 {
+
+using kernel::Int8Panels;
+using kernel::Int8Rows;
+using kernel::kPanel;
+
 namespace {
 
 constexpr int kVectors = 3;                         // of 16 outputs: a panel

@@ -2,12 +2,14 @@
 
 // Included only by the files compiled for AVX-512, once with native bf16 products and once without.
 
-#include <immintrin.h>
-
-#include "forerun/tensor/cpu/avx512/kernels.h"
-#include "forerun/tensor/cpu/avx512/tiles.h"
+#include "forerun/tensor/cpu/kernels/avx512/vectors.h"
+#include "forerun/tensor/cpu/kernels/kernels.h"
+#include "forerun/tensor/cpu/kernels/shared/tiles.h"
 
 namespace forerun::avx512 {
+
+using kernel::PairProduct;
+
 namespace {
 
 // Pairs as two float32 each. Every pair is split once, not once for each product: the 8 halves of

@@ -1,21 +1,11 @@
 #pragma once
 
-// Included only by the files compiled for AVX-512: shared code of the products over blocks of rows.
-
-#include <immintrin.h>
+// Products over blocks of rows.
 
 #include <cstdint>
 
-namespace forerun::avx512 {
+namespace forerun::FORERUN_KERNELS {
 namespace {
-
-// A 32-bit load broadcast to a register. Kept separate from the product: as its memory operand it
-// would be loaded for each product, three times slower on Zen 4.
-inline __m512i spread(const void* p) {
-  __m512i v = _mm512_broadcastd_epi32(_mm_loadu_si32(p));
-  asm("" : "+v"(v));
-  return v;
-}
 
 template <int R>
 struct Height {
@@ -50,4 +40,4 @@ inline void each_block(std::int64_t rows, const Work& work) {
 }
 
 }  // namespace
-}  // namespace forerun::avx512
+}  // namespace forerun::FORERUN_KERNELS

@@ -1,6 +1,6 @@
 #if defined(__x86_64__)
 
-#include "forerun/tensor/cpu/avx512/pair_product.h"
+#include "forerun/tensor/cpu/kernels/avx512/pair_product.h"
 
 namespace forerun::avx512 {
 namespace {

@@ -1,0 +1,445 @@
+// Every kind of kernels that this processor runs against the definition: the shared code over plain
+// loops, and products as plain sums. Equal to the definition, the kinds are equal to each other, so
+// a text does not depend on the processor. Bit for bit, but for what kind of NaN a NaN is.
+#include <gtest/gtest.h>
+
+#include <cstring>
+#include <functional>
+#include <random>
+#include <vector>
+
+#include "forerun/tensor/cpu/kernels/scalar_vectors.h"
+#include "forerun/tensor/cpu/kernels/shared/table.h"
+#include "forerun/tensor/cpu/kernels/variants.h"
+
+namespace forerun {
+
+namespace scalar {
+
+using namespace kernel;
+
+void int8_panel(const Int8Panels& w, std::int64_t panel, const Int8Rows& x, std::int64_t rows,
+                float* out, std::int64_t stride, std::int64_t width, bool add,
+                const std::uint8_t* /*next*/) {
+  for (std::int64_t r = 0; r < rows; ++r) {
+    for (std::int64_t j = 0; j < width; ++j) {
+      std::int32_t dot = 0;
+      for (std::int64_t i = 0; i < w.width; ++i) {
+        const int weight = w.data[panel * kPanel * w.width + (i / 4 * kPanel + j) * 4 + i % 4];
+        dot += (weight - 128) * x.values[r * w.width + i];
+      }
+      const std::int64_t output = panel * kPanel + j;
+      const float y = std::fma(static_cast<float>(dot), w.scales[output] * x.scales[r],
+                               w.bias != nullptr ? w.bias[output] : 0.0F);
+      out[r * stride + j] = add ? y + out[r * stride + j] : y;
+    }
+  }
+}
+
+void key_product(const KeyProduct& p) {
+  for (std::int64_t r = 0; r < p.rows; ++r) {
+    for (std::int64_t key = 0; key < kKeys; ++key) {
+      std::int32_t dot = 0;
+      for (std::int64_t d = 0; d < 4 * p.quads; ++d) {
+        dot += (p.keys[(d / 4 * kKeys + key) * 4 + d % 4] - 128) * p.q[r * 4 * p.quads + d];
+      }
+      p.out[r * p.stride + key] = static_cast<float>(dot) * p.key_scales[key];
+    }
+  }
+}
+
+void value_product(const ValueProduct& p) {
+  for (std::int64_t r = 0; r < p.rows; ++r) {
+    for (std::int64_t d = 0; d < p.columns; ++d) {
+      std::int32_t dot = 0;
+      for (std::int64_t i = 0; i < p.pages * kKeys; ++i) {
+        const std::int64_t key = i % kKeys;
+        dot += p.weights[r * p.stride + i] *
+               p.values[i / kKeys][(key / 4 * p.columns + d) * 4 + key % 4];
+      }
+      p.out[r * p.columns + d] = static_cast<float>(dot) * p.units[r];
+    }
+  }
+}
+
+void pair_product_emulated(const PairProduct& p) {
+  const auto wide = [](std::uint16_t x) {
+    return std::bit_cast<float>(static_cast<std::uint32_t>(x) << 16);
+  };
+  for (std::int64_t r = 0; r < p.rows; ++r) {
+    for (std::int64_t j = 0; j < p.columns; ++j) {
+      float* c = p.c + r * p.c_stride + j;
+      float total = p.add ? *c : p.start != nullptr ? p.start[j] : 0.0F;
+      for (std::int64_t k = 0; k < p.pairs; ++k) {
+        const std::uint16_t *a = p.a + r * p.a_stride + 2 * k, *b = p.b + k * p.b_stride + 2 * j;
+        total = std::fma(wide(a[0]), wide(b[0]), total);
+        total = std::fma(wide(a[1]), wide(b[1]), total);
+      }
+      *c = total;
+    }
+  }
+}
+
+}  // namespace scalar
+
+namespace {
+
+using kernel::kKeys;
+using kernel::kPanel;
+
+class KernelsTest : public testing::Test {
+ protected:
+  using Row = std::vector<float>;
+
+  // Numbers of all sizes, and now and then one that is not usual.
+  std::vector<float> numbers(std::int64_t n, bool odd) {
+    static constexpr float kOdd[] = {0.0F,    -0.0F,  1e-40F,   -1e-45F,   3e38F,
+                                     -1e30F,  1e-20F, 88.7F,    -88.0F,    -103.5F,
+                                     -110.5F, 0.5F,   INFINITY, -INFINITY, NAN};
+    std::normal_distribution<float> law(0.0F, random_() % 2 == 0 ? 1.0F : 30.0F);
+    std::vector<float> out(static_cast<std::size_t>(n));
+    for (float& x : out) x = odd && random_() % 40 == 0 ? kOdd[random_() % 15] : law(random_);
+    return out;
+  }
+  template <class T>
+  std::vector<T> bytes(std::int64_t n, int low, int high) {
+    std::uniform_int_distribution<int> law(low, high);
+    std::vector<T> out(static_cast<std::size_t>(n));
+    for (T& x : out) x = static_cast<T>(law(random_));
+    return out;
+  }
+  std::int64_t up_to(std::int64_t most) {
+    return 1 + static_cast<std::int64_t>(random_() % static_cast<std::uint64_t>(most));
+  }
+
+  // Calls `call(kernels, values)` with each kind and compares all of `values` afterwards.
+  void compare(const Row& before, const std::function<void(const Kernels&, Row&)>& call,
+               const std::string& what) {
+    Row expected = before;
+    call(scalar::kKernels, expected);
+    for (const Kernels& kind : kinds_) {
+      Row got = before;
+      call(kind, got);
+      const std::size_t i = difference(got, expected);
+      ASSERT_EQ(i, expected.size()) << kind.name << ", " << what << ", value " << i << ": "
+                                    << got[i] << " is not " << expected[i];
+    }
+  }
+  // The first value that differs, or their number.
+  static std::size_t difference(const Row& a, const Row& b) {
+    for (std::size_t i = 0; i < b.size(); ++i) {
+      const bool nan = std::isnan(a[i]) && std::isnan(b[i]);
+      if (!nan && std::bit_cast<std::uint32_t>(a[i]) != std::bit_cast<std::uint32_t>(b[i])) {
+        return i;
+      }
+    }
+    return b.size();
+  }
+  // Of an integer type: as floats, which hold them exactly.
+  template <class T>
+  static void append(Row& out, const std::vector<T>& x) {
+    for (const T v : x) out.push_back(static_cast<float>(v));
+  }
+
+  std::mt19937_64 random_{7};
+  std::vector<Kernels> kinds_ = runnable_kernels();
+};
+
+constexpr int kTrials = 300;
+
+TEST_F(KernelsTest, RowsInPlace) {
+  for (int t = 0; t < kTrials; ++t) {
+    const std::int64_t n = up_to(90);
+    const bool odd = t % 3 == 0;
+    const Row a = numbers(2 * n, odd), b = numbers(n, odd), c = numbers(n, odd);
+    const std::string what = std::to_string(n) + " values";
+    const auto row = [&](const char* name, const std::function<void(const Kernels&, Row&)>& call) {
+      compare(a, call, name + (", " + what));
+    };
+    row("rms_norm_row",
+        [&](const Kernels& k, Row& x) { k.rms_norm_row(x.data(), b.data(), 1e-5F, n, x.data()); });
+    row("add_row", [&](const Kernels& k, Row& x) { k.add_row(b.data(), n, x.data()); });
+    row("scale_row", [&](const Kernels& k, Row& x) { k.scale_row(x.data(), n, 0.37F); });
+    row("rope_row", [&](const Kernels& k, Row& x) { k.rope_row(x.data(), b.data(), c.data(), n); });
+    row("silu_gate_row",
+        [&](const Kernels& k, Row& x) { k.silu_gate_row(b.data(), c.data(), n, x.data()); });
+    row("gelu_gate_row",
+        [&](const Kernels& k, Row& x) { k.gelu_gate_row(b.data(), c.data(), n, x.data()); });
+    row("add_gated_row",
+        [&](const Kernels& k, Row& x) { k.add_gated_row(b.data(), c.data(), n, x.data()); });
+    row("merge_softmax", [&](const Kernels& k, Row& x) {
+      kernel::SoftmaxPart total{b[0], 2.0F};
+      k.merge_softmax(x.data(), &total, c.data(), {c[0], 3.0F}, n);
+      x.push_back(total.max);
+      x.push_back(total.sum);
+    });
+    row("merge_softmax of nothing", [&](const Kernels& k, Row& x) {
+      kernel::SoftmaxPart total{-INFINITY, 0.0F};
+      k.merge_softmax(x.data(), &total, c.data(), {c[0], 3.0F}, n);
+      x.push_back(total.max);
+    });
+  }
+}
+
+TEST_F(KernelsTest, Rotations) {
+  for (int t = 0; t < kTrials; ++t) {
+    const std::int64_t block = 16LL << (t % 7), n = block * up_to(3), k = up_to(700);
+    const Row a = numbers(n, t % 3 == 0), b = numbers(k, false);
+    compare(
+        a, [&](const Kernels& kind, Row& x) { kind.hadamard_row(x.data(), n, block); },
+        "hadamard_row");
+    compare(
+        a, [&](const Kernels& kind, Row& x) { kind.rotate_row(x.data(), n); }, "rotate_row");
+    for (const bool norm : {false, true}) {
+      compare(
+          numbers(k, t % 5 == 0),
+          [&](const Kernels& kind, Row& x) {
+            const std::int64_t width = kernel::rotated_width(k);
+            std::vector<std::int8_t> values(static_cast<std::size_t>(width));
+            Row scales(1), work(static_cast<std::size_t>(width));
+            std::vector<std::int32_t> offsets(1);
+            const kernel::Int8Rows rows{values.data(), scales.data(), offsets.data(), width};
+            if (norm) {
+              kind.norm_quantize_row(x.data(), b.data(), 1e-6F, k, rows, 0, work.data());
+            } else {
+              kind.quantize_row(x.data(), k, rows, 0, work.data());
+            }
+            append(x, values);
+            append(x, scales);
+            append(x, offsets);
+            append(x, work);
+          },
+          "quantize_row");
+    }
+  }
+}
+
+TEST_F(KernelsTest, RoundingToInt8) {
+  for (int t = 0; t < kTrials; ++t) {
+    const std::int64_t n = up_to(90);
+    Row row = numbers(n, t % 4 == 0);
+    if (t % 10 == 0) std::fill(row.begin(), row.end(), t % 20 == 0 ? 0.0F : 1e-38F);
+    compare(
+        row,
+        [&](const Kernels& kind, Row& x) {
+          std::vector<std::int8_t> values(static_cast<std::size_t>(n + 20), 99);
+          const kernel::Rounded r = kind.round_to_int8(x.data(), n, values.data());
+          x.push_back(r.scale);
+          x.push_back(static_cast<float>(r.sum));
+          append(x, values);
+        },
+        std::to_string(n) + " values");
+  }
+}
+
+TEST_F(KernelsTest, RowsInBf16) {
+  for (int t = 0; t < kTrials; ++t) {
+    const std::int64_t n = up_to(90);
+    const Row a = numbers(n, t % 3 == 0), b = numbers(n, false), c = numbers(n, t % 3 == 1);
+    const auto words = [&](const char* name,
+                           const std::function<void(const Kernels&, std::uint16_t*)>& call) {
+      compare(
+          {},
+          [&](const Kernels& kind, Row& x) {
+            std::vector<std::uint16_t> y(static_cast<std::size_t>(2 * n + 40), 7);
+            call(kind, y.data());
+            append(x, y);
+          },
+          name);
+    };
+    words("round_to_bf16",
+          [&](const Kernels& k, std::uint16_t* y) { k.round_to_bf16(a.data(), n, 1.7F, y); });
+    words("gelu_row", [&](const Kernels& k, std::uint16_t* y) { k.gelu_row(a.data(), n, y); });
+    words("pair_rows",
+          [&](const Kernels& k, std::uint16_t* y) { k.pair_rows(a.data(), c.data(), n, y); });
+    words("layer_norm_modulate_row", [&](const Kernels& k, std::uint16_t* y) {
+      k.layer_norm_modulate_row(a.data(), b.data(), c.data(), 1e-6F, n, y);
+    });
+    const std::int64_t whole = (n + 15) / 16 * 16;
+    Row scores = numbers(whole, t % 3 == 0);
+    if (t % 10 == 0) std::fill(scores.begin(), scores.end(), -INFINITY);
+    compare(
+        scores,
+        [&](const Kernels& kind, Row& x) {
+          std::vector<std::uint16_t> y(static_cast<std::size_t>(whole));
+          const kernel::SoftmaxPart part = kind.exp_row(x.data(), whole, y.data());
+          append(x, y);
+          append(x, std::vector<float>{part.max, part.sum});
+        },
+        "exp_row");
+    const auto encoded = bytes<std::uint16_t>(n, 0, 65535);
+    compare(
+        Row(static_cast<std::size_t>(n + 20), 5.0F),
+        [&](const Kernels& kind, Row& x) { kind.widen_bf16(encoded.data(), n, 0.3F, x.data()); },
+        "widen_bf16");
+  }
+}
+
+TEST_F(KernelsTest, WeightsOfASoftmax) {
+  for (int t = 0; t < 4 * kTrials; ++t) {
+    const std::int64_t n = 16 * up_to(16);
+    std::int64_t begin = t % 2 == 0 ? 0 : up_to(n) - 1, end = up_to(n);
+    if (t % 17 != 0) end = std::max(begin, end);
+    Row scores = numbers(256, t % 5 == 0), scales = numbers(256, false);
+    for (float& x : scales) x = std::fabs(x);
+    if (t % 13 == 0) scales[static_cast<std::size_t>(begin)] = NAN;
+    if (t % 11 == 0) std::fill(scores.begin(), scores.end(), -INFINITY);
+    if (t % 23 == 0) std::fill(scales.begin(), scales.end(), 0.0F);
+    compare(
+        scores,
+        [&](const Kernels& kind, Row& x) {
+          std::vector<std::uint8_t> weights(static_cast<std::size_t>(n + 8), 3);
+          float unit = -1.0F;
+          const kernel::SoftmaxPart part =
+              kind.weigh_row(x.data(), 0.2F, scales.data(), {begin, end}, n, weights.data(), &unit);
+          append(x, weights);
+          append(x, std::vector<float>{unit, part.max, part.sum});
+        },
+        std::to_string(begin) + " to " + std::to_string(end) + " of " + std::to_string(n));
+  }
+}
+
+template <class T>
+T* aligned(std::vector<T>& room) {
+  auto at = reinterpret_cast<std::uintptr_t>(room.data());
+  return room.data() + (64 - at % 64) % 64 / sizeof(T);
+}
+
+// Some rows of the largest and smallest values: sums of two products that do not fit 16 bits.
+TEST_F(KernelsTest, Int8Panels) {
+  for (const bool extreme : {false, true}) {
+    for (std::int64_t rows = 1; rows <= 19; ++rows) {
+      const std::int64_t width = 16 * up_to(8), outputs = up_to(kPanel), stride = 60;
+      auto values = bytes<std::int8_t>(rows * width, -127, 127);
+      auto data = bytes<std::uint8_t>(2 * kPanel * width + 64, 1, 255);
+      if (extreme) {
+        for (auto& x : values) x = static_cast<std::int8_t>(x < 0 ? -127 : 127);
+        for (auto& x : data) x = x % 4 == 0 ? 1 : 255;
+      }
+      Row scales = numbers(2 * kPanel, false), bias = numbers(2 * kPanel, false),
+          row_scales = numbers(rows, false);
+      std::vector<std::int32_t> offsets;
+      for (std::int64_t r = 0; r < rows; ++r) {
+        std::int32_t total = 0;
+        for (std::int64_t i = 0; i < width; ++i) {
+          total += values[static_cast<std::size_t>(r * width + i)];
+        }
+        offsets.push_back(-128 * total);
+      }
+      const std::uint8_t* const panels = aligned(data);
+      for (const bool add : {false, true}) {
+        compare(
+            numbers(rows * stride, false),
+            [&](const Kernels& kind, Row& x) {
+              kind.int8_panel({panels, scales.data(), add ? bias.data() : nullptr, width}, 1,
+                              {values.data(), row_scales.data(), offsets.data(), width}, rows,
+                              x.data(), stride, outputs, add, add ? panels : nullptr);
+            },
+            std::to_string(rows) + " rows of " + std::to_string(width) + ", " +
+                std::to_string(outputs) + " outputs");
+      }
+    }
+  }
+}
+
+TEST_F(KernelsTest, KeysAndValues) {
+  for (const bool extreme : {false, true}) {
+    for (std::int64_t rows = 1; rows <= 26; ++rows) {
+      const std::int64_t dim = 16 * up_to(9), pages = up_to(4), stride = 300;
+      auto q = bytes<std::int8_t>(rows * dim, -127, 127);
+      auto keys = bytes<std::uint8_t>(kKeys * dim + 64, 1, 255);
+      auto values = bytes<std::int8_t>(pages * kKeys * dim + 64, -128, 127);
+      auto weights = bytes<std::uint8_t>(rows * stride, 0, 255);
+      if (extreme) {
+        for (auto& x : q) x = static_cast<std::int8_t>(x < 0 ? -127 : 127);
+        for (auto& x : keys) x = x % 4 == 0 ? 1 : 255;
+        for (auto& x : values) x = static_cast<std::int8_t>(x < 64 ? -127 : 127);
+        for (auto& x : weights) x = 255;
+      }
+      std::vector<std::int32_t> starts;
+      for (std::int64_t r = 0; r < rows; ++r) {
+        std::int32_t total = 0;
+        for (std::int64_t i = 0; i < dim; ++i) total += q[static_cast<std::size_t>(r * dim + i)];
+        starts.push_back(-128 * total);
+      }
+      Row scales = numbers(kKeys + 16, false), units = numbers(rows, false);
+      compare(
+          numbers(rows * stride, false),
+          [&](const Kernels& kind, Row& x) {
+            kind.key_product({q.data(), starts.data(), aligned(keys), aligned(scales), x.data(),
+                              stride, rows, dim / 4, nullptr, aligned(keys)});
+          },
+          "key_product of " + std::to_string(rows) + " rows");
+      std::vector<const std::int8_t*> at;
+      for (std::int64_t p = 0; p < pages; ++p) at.push_back(aligned(values) + p * kKeys * dim);
+      compare(
+          numbers(rows * dim, false),
+          [&](const Kernels& kind, Row& x) {
+            kind.value_product({weights.data(), stride, at.data(), pages, rows, dim, units.data(),
+                                x.data(), aligned(keys)});
+          },
+          "value_product of " + std::to_string(rows) + " rows");
+    }
+  }
+}
+
+// Native products of pairs round otherwise: no number here shows it but for a small difference.
+TEST_F(KernelsTest, PairProducts) {
+  for (std::int64_t rows = 1; rows <= 14; ++rows) {
+    const std::int64_t pairs = up_to(40), columns = 16 * up_to(9);
+    const Row a = numbers(rows * 2 * pairs, false), b = numbers(pairs * 2 * columns, false),
+              start = numbers(columns, false);
+    std::vector<std::uint16_t> a16(a.size()), b16(b.size());
+    const auto size = [](const Row& x) { return static_cast<std::int64_t>(x.size()); };
+    scalar::round_to_bf16(a.data(), size(a), 1.0F, a16.data());
+    scalar::round_to_bf16(b.data(), size(b), 1.0F, b16.data());
+    Row expected = numbers(rows * columns, false), before = expected;
+    for (const int how : {0, 1, 2}) {
+      kernel::PairProduct p{a16.data(),  2 * pairs,       b16.data(),
+                            2 * columns, expected.data(), columns,
+                            rows,        pairs,           columns,
+                            how == 1,    nullptr,         how == 2 ? start.data() : nullptr};
+      expected = before;
+      scalar::pair_product_emulated(p);
+      for (const Kernels& kind : kinds_) {
+        Row got = before;
+        p.c = got.data();
+        p.next = b16.data();
+        kind.pair_product(p);
+        const bool native = std::string(kind.name).find("BF16") != std::string::npos;
+        for (std::size_t i = 0; i < got.size(); ++i) {
+          if (native) {
+            ASSERT_NEAR(got[i], expected[i], 1e-3F * (1.0F + std::fabs(expected[i])));
+          } else {
+            ASSERT_EQ(got[i], expected[i]) << kind.name << ", " << rows << " rows, value " << i;
+          }
+        }
+      }
+    }
+  }
+}
+
+// The comparison itself can fail: a kind that differs in one bit of one sum is found.
+TEST_F(KernelsTest, ADifferenceIsFound) {
+  const Row a = numbers(33, false);
+  for (std::size_t i = 0; i < a.size(); ++i) {
+    Row b = a;
+    b[i] = std::nextafter(b[i], 1e9F);
+    EXPECT_EQ(difference(b, a), i);
+  }
+  EXPECT_EQ(difference({-0.0F}, {0.0F}), 0);
+  EXPECT_EQ(difference({NAN}, {-NAN}), 1);
+}
+
+TEST_F(KernelsTest, AnotherKindCanBeForced) {
+  const Kernels other = scalar::kKernels;
+  const Kernels* const usual = &kernels();
+  {
+    const ForcedKernels forced(other);
+    EXPECT_EQ(&kernels(), &other);
+  }
+  EXPECT_EQ(&kernels(), usual);
+}
+
+}  // namespace
+}  // namespace forerun
