@@ -54,22 +54,6 @@ void key_tile(const KeyProduct& p, std::int64_t row, std::int64_t key) {
   }
 }
 
-// Of four bytes in each lane the first and third, and the second and fourth, as 16 bits: weights of
-// 8 bits without a sign times values would not fit the sums of two of the byte instruction.
-struct Halves {
-  __m256i even, odd;
-};
-inline Halves signed_halves(__m256i x) {
-  return {_mm256_srai_epi16(_mm256_slli_epi16(x, 8), 8), _mm256_srai_epi16(x, 8)};
-}
-inline Halves unsigned_halves(__m256i x) {
-  return {_mm256_and_si256(x, _mm256_set1_epi16(255)), _mm256_srli_epi16(x, 8)};
-}
-inline __m256i add_halves(__m256i sum, const Halves& w, const Halves& x) {
-  return _mm256_add_epi32(
-      sum, _mm256_add_epi32(_mm256_madd_epi16(w.even, x.even), _mm256_madd_epi16(w.odd, x.odd)));
-}
-
 // R rows, 16 columns. Sums fit 32 bits: 255 * 127 * 256 weights that are not zero.
 template <int R>
 void value_tile(const ValueProduct& p, std::int64_t row, std::int64_t column) {

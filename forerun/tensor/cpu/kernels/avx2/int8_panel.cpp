@@ -43,36 +43,43 @@ void put(const Int8Panels& w, std::int64_t output, float row_scale, __m256i dot,
 }
 
 // R rows with V vectors of 8 outputs of a panel, from vector `from` on. Sums are exact integers.
+// One row takes the signs' way. For several rows the weights are split once, and the bytes + 128
+// start at the rows' offsets: a sixth faster on Zen 4.
 template <int R, int V>
 void block(const Int8Panels& w, std::int64_t panel, const Int8Rows& x, std::int64_t first,
            std::int64_t from, const Sink& sink, Prefetch next) {
   const std::uint8_t* weights = w.data + panel * kPanel * w.width + 32 * from;
   const std::int8_t* values = x.values + first * w.width;
   __m256i dot[R][V];
-#pragma GCC unroll 8
+#pragma GCC unroll 4
   for (int r = 0; r < R; ++r) {
+    const __m256i start = R == 1 ? _mm256_setzero_si256() : _mm256_set1_epi32(x.offsets[first + r]);
 #pragma GCC unroll 6
-    for (int v = 0; v < V; ++v) dot[r][v] = _mm256_setzero_si256();
+    for (int v = 0; v < V; ++v) dot[r][v] = start;
   }
   for (std::int64_t i = 0; i < w.width; i += 4 * kSteps) {
     for (std::int64_t l = 0; l < next.lines; ++l, next.at += 64) _mm_prefetch(next.at, _MM_HINT_T1);
+    if constexpr (R == 1) {
 #pragma GCC unroll 4
-    for (int k = 0; k < kSteps; ++k, weights += kStepBytes) {
-      if constexpr (R == 1) {
+      for (int k = 0; k < kSteps; ++k, weights += kStepBytes) {
         const Quad a = quad(values + i + 4 * k);
 #pragma GCC unroll 6
         for (int v = 0; v < V; ++v) {
           dot[0][v] = add_quads(dot[0][v], a, load_offset(weights + 32 * v));
         }
-      } else {
-        __m256i in[V];
+      }
+    } else {
+// Unrolled, the compiler would mix the steps and keep sums in memory.
+#pragma GCC unroll 1
+      for (int k = 0; k < kSteps; ++k, weights += kStepBytes) {
+        Halves in[V];
 #pragma GCC unroll 6
-        for (int v = 0; v < V; ++v) in[v] = load_offset(weights + 32 * v);
-#pragma GCC unroll 8
+        for (int v = 0; v < V; ++v) in[v] = unsigned_halves(load_bytes(weights + 32 * v));
+#pragma GCC unroll 4
         for (int r = 0; r < R; ++r) {
-          const Quad a = quad(values + r * w.width + i + 4 * k);
+          const Halves a = signed_halves(spread(values + r * w.width + i + 4 * k));
 #pragma GCC unroll 6
-          for (int v = 0; v < V; ++v) dot[r][v] = add_quads(dot[r][v], a, in[v]);
+          for (int v = 0; v < V; ++v) dot[r][v] = add_halves(dot[r][v], in[v], a);
         }
       }
     }
@@ -98,18 +105,22 @@ void int8_panel(const Int8Panels& w, std::int64_t panel, const Int8Rows& x, std:
                 const std::uint8_t* next) {
   if (rows == 0) return;
   const Sink sink{out, stride, width, add};
-  // The next panel is prefetched during the first block's products.
-  const Prefetch none{nullptr, 0};
-  Prefetch fetch{reinterpret_cast<const char*>(next), next == nullptr ? 0 : kStepBytes * 4 / 64};
+  constexpr std::int64_t kLines = kSteps * kStepBytes / 64;
+  const char* ahead = reinterpret_cast<const char*>(next);
   if (rows == 1) {
-    block<1, kVectors>(w, panel, x, 0, 0, sink, fetch);
+    block<1, kVectors>(w, panel, x, 0, 0, sink, {ahead, next == nullptr ? 0 : kLines});
     return;
   }
+  // The next panel is prefetched in equal parts during each block's products.
   constexpr int kMost = 4, kWide = 2;
+  const std::int64_t blocks = blocks_of(rows, kMost) * (kVectors / kWide);
+  const std::int64_t lines = next == nullptr ? 0 : (kLines + blocks - 1) / blocks;
+  std::int64_t b = 0;
   each_block<kMost>(rows, [&](auto height, std::int64_t first, std::int64_t) {
-    for (std::int64_t v = 0; v < kVectors; v += kWide) {
+    for (std::int64_t v = 0; v < kVectors; v += kWide, ++b) {
+      const Prefetch fetch{ahead, b * lines < kLines ? lines : 0};
       block<decltype(height)::value, kWide>(w, panel, x, first, v, sink, fetch);
-      fetch = none;
+      ahead += fetch.lines * 64 * (w.width / 16);
     }
   });
 }

@@ -32,5 +32,22 @@ inline __m256i load_offset(const std::uint8_t* p) {
   return _mm256_xor_si256(load_bytes(p), _mm256_set1_epi8(-128));
 }
 
+// Of four bytes in each lane the first and third, and the second and fourth, as 16 bits. Products
+// of bytes with and without a sign fit them one by one; sums of two would not.
+struct Halves {
+  __m256i even, odd;
+};
+inline Halves signed_halves(__m256i x) {
+  return {_mm256_srai_epi16(_mm256_slli_epi16(x, 8), 8), _mm256_srai_epi16(x, 8)};
+}
+inline Halves unsigned_halves(__m256i x) {
+  return {_mm256_and_si256(x, _mm256_set1_epi16(255)), _mm256_srli_epi16(x, 8)};
+}
+inline __m256i add_halves(__m256i sum, const Halves& w, const Halves& x) {
+  return _mm256_add_epi32(
+      sum, _mm256_add_epi32(_mm256_madd_epi16(w.even, x.even), _mm256_madd_epi16(w.odd, x.odd)));
+}
+inline __m256i spread(const void* p) { return _mm256_broadcastd_epi32(_mm_loadu_si32(p)); }
+
 }  // namespace
 }  // namespace forerun::avx2
