@@ -17,6 +17,7 @@
 #include "forerun/train/dflash/dflash_training.h"
 #include "forerun/train/dit/dit_training.h"
 #include "forerun/train/free/free_training.h"
+#include "forerun/train/mar/mar_training.h"
 #include "forerun/train/options.h"
 #include "forerun/train/train_error.h"
 
@@ -101,6 +102,16 @@ TrainReport train_free(const DiffusionModel& target, const std::string& data,
 /// once.
 TrainReport train_free(const std::function<DiffusionModel()>& target, const std::string& data,
                        const FreeTraining& options, const TrainOptions& training,
+                       const TrainListener& listener = {});
+
+/// Trains a causal transformer over image tokens with a diffusion head, in the same way. Its
+/// variance is calibrated on the held-out images whenever it is saved.
+TrainReport train_mar(const std::string& data, const MarTraining& options,
+                      const TrainOptions& training, const TrainListener& listener = {});
+
+/// Trains a draft for the one in the folder `target`, on its training images, in the same way.
+TrainReport train_cspd(const std::string& target, const std::string& data,
+                       const CspdTraining& options, const TrainOptions& training,
                        const TrainListener& listener = {});
 
 /// Trains a small classifier on images in the same way, for `evaluate_images`. It learns each

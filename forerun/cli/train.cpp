@@ -9,6 +9,8 @@ void add_train(Command& program) {
   add_train_dit(train);
   add_train_free(train);
   add_train_classifier(train);
+  add_train_mar(train);
+  add_train_cspd(train);
 }
 
 }  // namespace forerun::cli

@@ -42,5 +42,7 @@ void add_train_dflash(Command& train);
 void add_train_dit(Command& train);
 void add_train_free(Command& train);
 void add_train_classifier(Command& train);
+void add_train_mar(Command& train);
+void add_train_cspd(Command& train);
 
 }  // namespace forerun::cli

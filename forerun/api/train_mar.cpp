@@ -1,0 +1,134 @@
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cmath>
+#include <filesystem>
+#include <utility>
+
+#include "forerun/api/train_folder.h"
+#include "forerun/api/train_images.h"
+#include "forerun/api/train_on_ranks.h"
+#include "forerun/formats/labelled_images.h"
+#include "forerun/models/mar/init_mar.h"
+#include "forerun/models/mar/mar_file.h"
+#include "forerun/train.h"
+#include "forerun/train/mar/mar_objective.h"
+
+namespace forerun {
+namespace {
+
+constexpr double kBounds = 4.0;  // x_0 beyond the pixels, in spreads of the added noise
+
+void check_shares(double drop, std::int64_t draws) {
+  if (!(drop >= 0.0 && drop <= 1.0)) throw UsageError("drop is a share: 0 to 1");
+  if (draws < 1 || draws > 64) throw UsageError("draws: 1 to 64 of a token");
+}
+
+// Mean and spread of the pixels of padded images, in [-1, 1].
+struct Spread {
+  double mean = 0.0, deviation = 1.0;
+};
+Spread spread_of(const LabelledImages& images) {
+  double sum = 0.0, squares = 0.0;
+  for (const std::uint8_t byte : images.pixels) {
+    const double x = static_cast<double>(byte) / 127.5 - 1.0;
+    sum += x;
+    squares += x * x;
+  }
+  const auto n = static_cast<double>(images.pixels.size());
+  const double mean = sum / n;
+  return {mean, std::sqrt(std::max(squares / n - mean * mean, 1e-6))};
+}
+
+MarConfig config_of(const MarTraining& o, const LabelledImages& images) {
+  MarConfig c;
+  c.side = images.width;
+  c.channels = images.channels;
+  c.patch = o.patch;
+  c.classes = static_cast<std::int64_t>(images.classes.size());
+  c.hidden = o.hidden;
+  c.heads = o.heads;
+  c.mlp = 4 * o.hidden;
+  c.depth = o.depth;
+  c.head_width = o.head_width;
+  c.head_blocks = o.head_blocks;
+  c.modulation = o.joint ? MarModulation::kJoint : MarModulation::kSeparate;
+  c.noise = o.noise;
+  const Spread pixels = spread_of(images);
+  c.mean = pixels.mean;
+  c.scale = pixels.deviation;
+  c.x0_low = (-1.0 - c.mean) / c.scale - kBounds * o.noise;
+  c.x0_high = (1.0 - c.mean) / c.scale + kBounds * o.noise;
+  check_mar_config(c);
+  if (o.scattered) c.order = scattered_order(c.patches_per_side());
+  return c;
+}
+
+std::unique_ptr<Objective> objective_of(const std::string& data, const MarTraining& o,
+                                        const TrainOptions& training) {
+  check_shares(o.drop, o.draws);
+  if (o.patch < 1) throw UsageError("patch: 1 pixel or more");
+  if (!(o.noise >= 0.0 && o.noise <= 10.0)) throw UsageError("noise: 0 to 10 spreads of a token");
+  expect_own_folder(training.out, "mar");
+  Result<LabelledImages> read = load_labelled_images(data, ImageSplit::kTrain);
+  if (!read) throw FormatError(read.error().message);
+  Mar model;
+  if (!o.init.empty()) model = load_mar(o.init);
+  const std::int64_t most = std::max(read->width, read->height),
+                     own = (most + o.patch - 1) / o.patch * o.patch,
+                     side = !o.init.empty() ? model.config.side
+                            : o.side != 0   ? o.side
+                                            : own;
+  LabelledImages images = square_images(std::move(read), side);
+  if (o.init.empty()) model = random_mar(config_of(o, images), training.seed);
+  return std::make_unique<MarObjective>(std::make_shared<Mar>(std::move(model)), std::move(images),
+                                        held_out_images(data, side),
+                                        MarLoss{.draws = o.draws, .drop = o.drop, .flip = o.flip});
+}
+
+// The draft's network: the target's tokens, its own sizes.
+Mar draft_of(const Mar& target, const CspdTraining& o, std::uint64_t seed) {
+  if (!o.init.empty()) return load_mar(o.init);
+  MarConfig c = target.config;
+  c.hidden = o.hidden;
+  c.heads = o.heads;
+  c.mlp = 4 * o.hidden;
+  c.depth = o.depth;
+  c.head_width = o.head_width;
+  c.head_blocks = o.head_blocks;
+  c.modulation = MarModulation::kSeparate;
+  return random_mar(c, seed);
+}
+
+std::unique_ptr<Objective> objective_of(const std::string& target_path, const std::string& data,
+                                        const CspdTraining& o, const TrainOptions& training) {
+  check_shares(o.drop, o.draws);
+  if (!(o.distill >= 0.0 && o.distill <= 1.0)) throw UsageError("distill is a share: 0 to 1");
+  expect_own_folder(training.out, "cspd");
+  auto target = std::make_shared<const Mar>(load_mar(target_path));
+  Mar draft = draft_of(*target, o, training.seed);
+  const std::int64_t side = target->config.side;
+  return std::make_unique<MarObjective>(
+      std::make_shared<Mar>(std::move(draft)),
+      square_images(load_labelled_images(data, ImageSplit::kTrain), side),
+      held_out_images(data, side),
+      MarLoss{.draws = o.draws, .drop = o.drop, .flip = o.flip, .distill = o.distill},
+      std::move(target));
+}
+
+}  // namespace
+
+TrainReport train_mar(const std::string& data, const MarTraining& options,
+                      const TrainOptions& training, const TrainListener& listener) {
+  return train_on_ranks(training, listener,
+                        [&](const Note&) { return objective_of(data, options, training); });
+}
+
+TrainReport train_cspd(const std::string& target, const std::string& data,
+                       const CspdTraining& options, const TrainOptions& training,
+                       const TrainListener& listener) {
+  return train_on_ranks(training, listener,
+                        [&](const Note&) { return objective_of(target, data, options, training); });
+}
+
+}  // namespace forerun

@@ -1,0 +1,94 @@
+#include "forerun/train/mar/mar_batch.h"
+
+#include <ATen/ATen.h>
+#include <ATen/Parallel.h>
+
+#include <vector>
+
+#include "forerun/core/rng_key.h"
+#include "forerun/models/mar/mar_schedule.h"
+#include "forerun/models/mar/mar_tokens.h"
+
+namespace forerun {
+namespace {
+
+// Changes that the uniforms of an image select; the times of its tokens come after them.
+enum : std::uint32_t { kLabel, kFlip, kTimes };
+// Positions of the normals: added to tokens, and noise of the draws.
+enum : std::uint32_t { kOfTokens, kOfDraws };
+
+// Pixels in [-1, 1], rows flipped on request.
+std::vector<float> pixels_of(const LabelledImages& images, std::size_t image, bool flip) {
+  const auto side = static_cast<std::size_t>(images.width);
+  const auto values = static_cast<std::size_t>(images.channels) * side * side;
+  const std::uint8_t* const from = images.pixels.data() + image * values;
+  std::vector<float> out(values);
+  for (std::size_t i = 0; i < values; ++i) {
+    const std::size_t x = i % side;
+    out[i] = static_cast<float>(from[flip ? i - x + side - 1 - x : i]) / 127.5F - 1.0F;
+  }
+  return out;
+}
+
+const at::Tensor& alpha_bars() {
+  static const at::Tensor table = [] {
+    const at::Tensor t = at::empty({MarSchedule::kTrained}, at::kDouble);
+    for (std::int64_t i = 0; i < t.size(0); ++i) t.data_ptr<double>()[i] = mar_alpha_bar(i);
+    return t;
+  }();
+  return table;
+}
+
+}  // namespace
+
+MarBatch mar_batch(const MarConfig& c, const LabelledImages& images,
+                   std::span<const std::size_t> which, std::uint64_t seed,
+                   const MarBatchOptions& o) {
+  const auto n = static_cast<std::int64_t>(which.size());
+  const std::int64_t tokens = c.tokens(), values = tokens * c.dim();
+  MarBatch out{.tokens = at::empty({n, tokens, c.dim()}, at::kFloat),
+               .label = at::empty({n}, at::kLong),
+               .time = at::empty({n * tokens}, at::kLong),
+               .noise = at::empty({n * tokens, o.draws, c.dim()}, at::kFloat)};
+  at::parallel_for(0, n, 1, [&](std::int64_t begin, std::int64_t end) {
+    std::vector<float> added(static_cast<std::size_t>(values));
+    for (std::int64_t i = begin; i < end; ++i) {
+      const std::size_t image = which[static_cast<std::size_t>(i)];
+      RngKey key{.seed = seed, .request = static_cast<std::uint32_t>(image)};
+      const auto uniform = [&](std::uint32_t what) { return key.uniform(Purpose::kTarget, what); };
+      const std::vector<float> clean =
+          mar_tokens(c, pixels_of(images, image, o.flip && uniform(kFlip) < 0.5));
+      key.position = kOfTokens;
+      key.fill_normal(Purpose::kDraft, added);
+      key.position = kOfDraws;
+      key.fill_normal(Purpose::kDraft, {out.noise.data_ptr<float>() + i * o.draws * values,
+                                        static_cast<std::size_t>(o.draws * values)});
+      key.position = 0;
+      float* const to = out.tokens.data_ptr<float>() + i * values;
+      for (std::size_t v = 0; v < clean.size(); ++v) {
+        to[v] = clean[v] + static_cast<float>(c.noise) * added[v];
+      }
+      for (std::int64_t t = 0; t < tokens; ++t) {
+        const double u = uniform(kTimes + static_cast<std::uint32_t>(t));
+        out.time.data_ptr<std::int64_t>()[i * tokens + t] =
+            static_cast<std::int64_t>(u * double{MarSchedule::kTrained});
+      }
+      out.label.data_ptr<std::int64_t>()[i] =
+          uniform(kLabel) < o.drop ? c.classes : images.labels[image];
+    }
+  });
+  return out;
+}
+
+NoisyTokens noisy_tokens(MarPrediction prediction, const at::Tensor& tokens, const at::Tensor& time,
+                         const at::Tensor& noise) {
+  const at::Tensor bar = alpha_bars().index_select(0, time).view({-1, 1, 1});
+  const at::Tensor signal = bar.sqrt().to(noise.scalar_type()),
+                   spread = (1.0 - bar).sqrt().to(noise.scalar_type());
+  const at::Tensor clean = tokens.reshape({noise.size(0), 1, noise.size(2)});
+  return {
+      .x = signal * clean + spread * noise,
+      .wanted = prediction == MarPrediction::kVelocity ? signal * noise - spread * clean : noise};
+}
+
+}  // namespace forerun

@@ -1,0 +1,41 @@
+#pragma once
+
+#include <ATen/core/Tensor.h>
+
+#include <cstddef>
+#include <cstdint>
+#include <span>
+
+#include "forerun/formats/labelled_images.h"
+#include "forerun/models/mar/mar_config.h"
+
+namespace forerun {
+
+/// The randomness of a batch, by (seed, image) alone.
+struct MarBatch {
+  at::Tensor tokens;  ///< [batch, tokens, dim] float32 in the network's order, noise added
+  at::Tensor label;   ///< [batch] int64; the number of classes if dropped
+  at::Tensor time;    ///< [batch * tokens] int64, uniform below 1,000: one for all draws of a token
+  at::Tensor noise;   ///< [batch * tokens, draws, dim] standard normal
+};
+
+struct MarBatchOptions {
+  std::int64_t draws = 4;
+  double drop = 0.1;
+  bool flip = true;
+};
+
+/// @param images  of the config's size; `which` are indices of it
+MarBatch mar_batch(const MarConfig& config, const LabelledImages& images,
+                   std::span<const std::size_t> which, std::uint64_t seed,
+                   const MarBatchOptions& options);
+
+/// sqrt(a) tokens + sqrt(1 - a) noise, and what the head should predict of it.
+struct NoisyTokens {
+  at::Tensor x, wanted;  ///< [batch * tokens, draws, dim]
+};
+/// @param time, noise  as in MarBatch
+NoisyTokens noisy_tokens(MarPrediction prediction, const at::Tensor& tokens, const at::Tensor& time,
+                         const at::Tensor& noise);
+
+}  // namespace forerun
