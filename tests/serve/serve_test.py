@@ -6,6 +6,7 @@ usage: serve_test.py FORERUN   (runs on a tiny model, needs no download and no p
 import json
 import math
 import os
+import re
 import struct
 import subprocess
 import tempfile
@@ -369,6 +370,19 @@ class Other(Served):
             self.assertEqual(got, status, (method, path))
             if status == 405:
                 self.assertTrue(headers["Allow"])
+
+    def test_the_page_has_its_files_and_asks_no_other_address(self):
+        status, headers, page = self.server.get("/")
+        self.assertEqual((status, headers["Content-Type"]), (200, "text/html; charset=utf-8"))
+        self.assertIn("default-src 'none'", headers["Content-Security-Policy"])
+        files = re.findall(r'(?:href|src)="([^"]+)"', page.decode())
+        self.assertEqual(len(files), 3)
+        kinds = {"css": "text/css", "js": "text/javascript", "svg": "image/svg+xml"}
+        for file in [*files, "/rounds.js"]:
+            status, headers, content = self.server.get(file)
+            self.assertEqual((status, headers["Content-Type"]), (200, kinds[file.split(".")[-1]] + "; charset=utf-8"))
+            self.assertGreater(len(content), 100)
+            self.assertNotRegex(content.decode().replace("http://www.w3.org/2000/svg", ""), "https?://")
 
     def test_pages_of_other_sites_are_refused(self):
         body = {"messages": user("a"), "max_tokens": 2}

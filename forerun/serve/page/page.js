@@ -145,7 +145,7 @@ function add_certificate(turn, id) {
 async function answer() {
   const turn = add_turn('assistant', '');
   turn.said.classList.add('pieces');
-  const rounds = new Rounds(state.plainMs);
+  const rounds = new Rounds(() => state.plainMs);
   const abort = new AbortController();
   state.running = abort;
   let text = '', id = '', last = null;

@@ -3,8 +3,9 @@ const byId = (id) => document.getElementById(id);
 const number = (x, digits = 1) => x.toLocaleString('en', { maximumFractionDigits: digits, minimumFractionDigits: digits });
 
 export class Rounds {
+  // plainMs(): milliseconds of a plain pass; null while it is not known
   constructor(plainMs) {
-    this.plainMs = plainMs;
+    this.timed = plainMs;
     this.outputs = 0;
     this.rounds = 0;
     this.ms = 0;
@@ -38,10 +39,11 @@ export class Rounds {
     if (this.ms <= 0) return;
     byId('rate').textContent = `${number(1000 * this.outputs / this.ms)} tok/s`;
     byId('tau').textContent = `${number(this.outputs / this.rounds, 2)}`;
-    if (!this.plainMs) return;
-    const plain = this.outputs * this.plainMs;
+    const plainMs = this.timed();
+    if (!plainMs) return;
+    const plain = this.outputs * plainMs;
     const most = Math.max(plain, this.ms);
-    byId('plain-rate').textContent = `${number(1000 / this.plainMs)} tok/s`;
+    byId('plain-rate').textContent = `${number(1000 / plainMs)} tok/s`;
     byId('bar-own').style.width = `${100 * this.ms / most}%`;
     byId('bar-plain').style.width = `${100 * plain / most}%`;
     byId('saved').textContent = `${this.outputs} outputs in ${number(this.ms / 1000, 2)} s; plain decoding takes about ` +
@@ -75,7 +77,7 @@ export class Rounds {
     nodes.forEach((n) => (n.parent < 0 ? root : nodes[n.parent]).children.push(n));
     if (own) {
       const path = nodes.filter((n) => n.kept);
-      (path.length ? path[path.length - 1] : root).children.push({ text: own.text, own: true, children: [] });
+      (path.length ? path[path.length - 1] : root).children.push({ text: own.text, how: own.how, children: [] });
     }
     byId('tree').replaceChildren(draw(root));
     byId('round').textContent = `${drafts.length} drafted, ${kept} kept; drafting ${number(this.newest.drafter_ms)} ms, ` +
@@ -116,7 +118,7 @@ function draw(root) {
 }
 
 function box(node, x, y) {
-  const g = element('g', { class: node.own ? 'node own' : node.kept ? 'node kept' : 'node', transform: `translate(${x + 1} ${y + 2})` });
+  const g = element('g', { class: node.how ? `node ${node.how}` : node.kept ? 'node kept' : 'node', transform: `translate(${x + 1} ${y + 2})` });
   const text = element('text', { x: 6, y: 17 });
   const shown = node.text.replace(/\n/g, '\u21b5').replace(/ /g, '\u00b7');
   text.textContent = shown.length > 11 ? `${shown.slice(0, 10)}\u2026` : shown;

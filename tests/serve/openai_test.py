@@ -1,0 +1,85 @@
+"""The official Python client against the server, unchanged; and curl.
+
+usage: openai_test.py FORERUN   (makes a virtual environment of its own and installs the package openai there)
+"""
+
+import json
+import os
+import subprocess
+import sys
+import tempfile
+
+HERE = os.path.dirname(os.path.abspath(__file__))
+
+
+def in_own_environment():
+    """Runs this file again where the package is."""
+    folder = os.environ.get("FORERUN_OPENAI_VENV", os.path.join(tempfile.gettempdir(), "forerun-openai-venv"))
+    python = os.path.join(folder, "bin", "python")
+    if not os.path.exists(python):
+        subprocess.run([sys.executable, "-m", "venv", folder], check=True)
+    if subprocess.run([python, "-c", "import openai"], capture_output=True).returncode != 0:
+        subprocess.run([python, "-m", "pip", "install", "-q", "openai"], check=True)
+    os.execv(python, [python, os.path.abspath(__file__), *sys.argv[1:], "--inside"])
+
+
+def main():
+    sys.argv.remove("--inside")
+    sys.path.insert(0, HERE)
+    import openai
+    from serve_support import WORDS, Server, user
+
+    folder = tempfile.mkdtemp()
+    key = os.path.join(folder, "keys")
+    with open(key, "w") as f:
+        f.write("sk-test\n")
+    server = Server(folder, "--api-key-file", key, "--max-active", "1", "--max-queue", "0")
+    base = f"http://{server.host}:{server.port}/v1"
+    client = openai.OpenAI(base_url=base, api_key="sk-test", max_retries=0)
+    model = client.models.list().data[0].id
+    assert client.models.retrieve(model).id == model
+
+    common = {"model": model, "messages": user(WORDS), "seed": 3, "max_completion_tokens": 30,
+              "extra_body": {"ignore_eos": True}}
+    expected = server.alone(WORDS, 3, 30, "--temp", "1", "--ignore-end")
+    whole = client.chat.completions.create(**common, logprobs=True, top_logprobs=2)
+    assert whole.choices[0].message.content == expected
+    assert len(whole.choices[0].logprobs.content) == 30
+    assert whole.usage.completion_tokens == 30
+    with client.chat.completions.create(**common, stream=True, stream_options={"include_usage": True}) as stream:
+        chunks = list(stream)
+    assert "".join(c.choices[0].delta.content or "" for c in chunks if c.choices) == expected
+    assert chunks[-1].usage.completion_tokens == 30
+    plain = client.completions.create(model=model, prompt=["a b", "1 2"], max_tokens=0, echo=True, logprobs=1, seed=1)
+    assert plain.choices[1].text == "1 2" and plain.choices[1].logprobs.token_logprobs[0] is None
+    streamed = client.completions.create(model=model, prompt="a b", max_tokens=8, seed=1, stream=True)
+    assert len("".join(c.choices[0].text for c in streamed if c.choices)) > 0
+    for wrong, error in (({"model": "gpt-4"}, openai.NotFoundError), ({"temperature": 500}, openai.BadRequestError),
+                         ({"response_format": {"type": "json_object"}}, openai.BadRequestError)):
+        try:
+            client.chat.completions.create(**{**common, **wrong})
+            raise AssertionError(f"{wrong} was accepted")
+        except error as e:
+            assert e.body["message"], e
+    try:
+        openai.OpenAI(base_url=base, api_key="wrong", max_retries=0).models.list()
+        raise AssertionError("a wrong key was accepted")
+    except openai.AuthenticationError:
+        pass
+
+    out = subprocess.run(["curl", "-sS", "-H", "Authorization: Bearer sk-test", "-d",
+                          json.dumps({"messages": user("a"), "max_tokens": 3}), base + "/chat/completions"],
+                         capture_output=True, check=True)
+    assert json.loads(out.stdout)["usage"]["completion_tokens"] == 3 or b"stop" in out.stdout
+    big = os.path.join(folder, "big")
+    with open(big, "wb") as f:
+        f.truncate(100_000_000)
+    out = subprocess.run(["curl", "-sS", "-o", "/dev/null", "-w", "%{http_code}", "-H", "Authorization: Bearer sk-test",
+                          "--data-binary", "@" + big, base + "/completions"], capture_output=True, text=True)
+    assert out.stdout == "413", out
+    assert server.stop() == 0
+    print(f"openai {openai.__version__} and curl: fine")
+
+
+if __name__ == "__main__":
+    main() if "--inside" in sys.argv else in_own_environment()

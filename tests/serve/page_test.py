@@ -1,0 +1,129 @@
+"""The page in a real browser: a conversation, its marks, a certificate, the keyboard, a phone; screenshots to look at.
+
+usage: page_test.py FORERUN [MODEL] [--shots FOLDER]
+
+Needs Debian's chromium, and the Python package playwright in a virtual environment that is running this:
+  python3 -m venv v && v/bin/pip install playwright && v/bin/python tests/serve/page_test.py build/release/bin/forerun
+"""
+
+import os
+import re
+import shutil
+import subprocess
+import sys
+import tempfile
+
+from playwright.sync_api import sync_playwright
+
+CHECK = """() => {
+  const bad = [];
+  const colours = (e) => { const s = getComputedStyle(e); let b = e, bg = s.backgroundColor;
+    while (b && /rgba\\(.*, 0\\)|transparent/.test(bg)) { b = b.parentElement; bg = b ? getComputedStyle(b).backgroundColor : 'rgb(255,255,255)'; }
+    return [s.color, bg]; };
+  const light = (c) => { const v = c.match(/[\\d.]+/g).slice(0, 3).map((x) => { x /= 255; return x <= 0.03928 ? x / 12.92 : ((x + 0.055) / 1.055) ** 2.4; });
+    return 0.2126 * v[0] + 0.7152 * v[1] + 0.0722 * v[2]; };
+  for (const e of document.querySelectorAll('body *')) {
+    if (!e.textContent.trim() || e.children.length || !e.getClientRects().length || e.disabled || e.closest('svg')) continue;
+    const [a, b] = colours(e).map(light);
+    const ratio = (Math.max(a, b) + 0.05) / (Math.min(a, b) + 0.05);
+    if (ratio < 4.5) bad.push(`contrast ${ratio.toFixed(2)}: ${e.textContent.trim().slice(0, 40)}`);
+  }
+  for (const e of document.querySelectorAll('button, input, select, textarea'))
+    if (!(e.labels && e.labels.length) && !e.textContent.trim() && !e.getAttribute('aria-label')) bad.push(`no name: ${e.outerHTML.slice(0, 80)}`);
+  if (document.documentElement.scrollWidth > window.innerWidth) bad.push('wider than the window');
+  return bad;
+}"""
+
+
+def serve(program, model):
+    # Always drafts: what pays depends on what else this machine does.
+    args = [program, "serve", "--port", "0", "--fixed-draft", "--max-draft", "6", *(["-m", model] if model else [])]
+    process = subprocess.Popen(args, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True)
+    line = process.stdout.readline()
+    return process, re.match(r"(http://\S+)  ", line)[1]
+
+
+def ask(page, text, tokens):
+    page.get_by_label("Tokens at most").fill(str(tokens))
+    page.get_by_label("Message", exact=True).fill(text)
+    page.keyboard.press("Enter")
+    page.get_by_role("button", name="Certify this answer").last.wait_for(timeout=300_000)
+
+
+def talk(page, shots, name):
+    problems = []
+    page.on("console", lambda m: problems.append(f"console: {m.text}") if m.type in ("error", "warning") else None)
+    page.on("pageerror", lambda e: problems.append(f"script: {e}"))
+    asked = []
+    page.on("request", lambda r: asked.append(r.url))
+    page.goto(URL)
+    page.get_by_text("rule shared-noise").wait_for()
+    problems += page.evaluate(CHECK)
+    page.get_by_label("Temperature").fill("0")
+    ask(page, "Rewrite in the past tense: The river rises in the mountains and flows through three valleys. It turns the "
+        "wheels of the old mills and waters the fields of the farmers.", 60)
+    said = page.locator(".turn.assistant .said").last.inner_text()
+    assert len(said) > 20, said
+    for kind in ("kept",):
+        assert page.locator(f".said .piece.{kind}").count() > 0, f"no piece is marked {kind}"
+    assert page.locator("#tree svg .node").count() > 0
+    assert page.locator("#positions .column").count() > 0
+    page.get_by_role("button", name="Certify this answer").last.click()
+    page.locator(".below .passed").wait_for(timeout=300_000)
+    verdict = page.locator(".below .passed").inner_text()
+    assert "identical" in verdict, verdict
+    problems += page.evaluate(CHECK)
+    page.screenshot(path=os.path.join(shots, f"{name}.png"))
+    # The keyboard alone: Escape stops an answer, Tab reaches every control, the next turn knows the last.
+    page.get_by_label("Tokens at most").fill("800")
+    page.get_by_label("Message", exact=True).fill("Tell a long story about a river.")
+    page.keyboard.press("Enter")
+    page.locator(".turn.assistant").nth(1).locator(".piece").nth(3).wait_for(timeout=120_000)
+    page.keyboard.press("Escape")
+    page.get_by_text("stopped").wait_for()
+    reached = set()
+    for _ in range(30):
+        page.keyboard.press("Tab")
+        reached.add(page.evaluate("document.activeElement.id || document.activeElement.textContent"))
+    for control in ("text", "send", "fresh", "drafter", "temperature", "tokens", "seed", "system", "key", "marks"):
+        assert control in reached, f"Tab does not reach {control}: {reached}"
+    page.get_by_role("button", name="New conversation").click()
+    assert page.locator(".turn").count() == 0
+    outside = [u for u in asked if not u.startswith(URL)]
+    assert not outside, f"the page asks others: {outside}"
+    return problems
+
+
+def main():
+    global URL
+    arguments = sys.argv[1:]
+    shots = tempfile.mkdtemp()
+    if "--shots" in arguments:
+        at = arguments.index("--shots")
+        shots = arguments[at + 1]
+        del arguments[at:at + 2]
+    server, URL = serve(arguments[0], arguments[1] if len(arguments) > 1 else None)
+    failed = []
+    try:
+        with sync_playwright() as p:
+            browser = p.chromium.launch(executable_path=shutil.which("chromium"), args=["--no-sandbox"])
+            for name, options in (("page-light", {"viewport": {"width": 1280, "height": 860}, "color_scheme": "light"}),
+                                  ("page-dark", {"viewport": {"width": 1280, "height": 860}, "color_scheme": "dark"}),
+                                  ("page-phone", {"viewport": {"width": 390, "height": 844}, "color_scheme": "light",
+                                                  "is_mobile": True, "has_touch": True})):
+                context = browser.new_context(**options)
+                problems = talk(context.new_page(), shots, name)
+                print(name, problems or "fine")
+                failed += problems
+                context.close()
+            browser.close()
+    finally:
+        server.terminate()
+        server.wait(60)
+        server.stdout.close()
+    print("screenshots:", shots)
+    return 1 if failed else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
