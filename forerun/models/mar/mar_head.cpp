@@ -15,7 +15,7 @@ namespace {
 
 constexpr float kHeadNormEps = 1e-6F;
 // Multiply-adds below which a call stays on one thread.
-constexpr double kWorthTwo = 1.5e5;
+constexpr double kWorthTwo = 1.2e6;
 // Rows that one thread takes through the whole head: their states stay in its caches.
 constexpr std::int64_t kRowsAtOnce = 24;
 
@@ -232,7 +232,7 @@ MarHead::Output MarHead::run(std::span<const Row> rows) const {
   const double work = static_cast<double>(n) * mar_head_work(c).transition;
   const int threads = work < kWorthTwo ? 1 : at::get_num_threads();
   Pass& shared = pass;  // the helpers have their own thread_local
-  if (threads > 1 && n < 4 * threads) {
+  if (threads > 1 && n < 2 * threads) {
     // Few rows: the threads share the outputs of every product.
     ThreadTeam::instance().run(
         threads, 3 * network_->head_blocks_.size() + 3, [&](ThreadTeam::Worker& worker) {

@@ -12,8 +12,9 @@ inline constexpr std::int64_t kPanel = 16;
 /// out = in * weights + bias for some panels of a matrix.
 struct Product {
   const void* weights;  ///< [panels, inputs, 16], aligned to 64 bytes
-  bool half;            ///< they are bfloat16, else float32
-  const float* bias;    ///< [panels * 16]
+  /// They are bfloat16, outputs j and j + 8 of an input side by side, else float32.
+  bool half;
+  const float* bias;  ///< [panels * 16]
   std::int64_t inputs, first_panel, last_panel;
   const float* in;  ///< [rows, in_stride]
   std::int64_t in_stride;

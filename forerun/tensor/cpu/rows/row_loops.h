@@ -15,7 +15,7 @@ constexpr int kVectors = kPanel / kLanes;  // of a panel
 
 typedef float F __attribute__((vector_size(kLanes * 4)));
 typedef std::int32_t I __attribute__((vector_size(kLanes * 4)));
-typedef std::uint16_t H __attribute__((vector_size(kLanes * 2)));
+typedef std::uint32_t U __attribute__((vector_size(kLanes * 4)));
 
 inline F load(const float* p) {
   F v;
@@ -25,18 +25,29 @@ inline F load(const float* p) {
 inline void store(float* p, F v) { std::memcpy(p, &v, sizeof v); }
 inline F splat(float x) { return F{} + x; }
 
+// Vector `v` of the weights of one input in a panel.
 template <bool kHalf>
-inline F weight(const void* weights, std::int64_t at) {
+inline F weight(const void* weights, std::int64_t at, int v) {
   if constexpr (kHalf) {
-    H h;
-    std::memcpy(&h, static_cast<const std::uint16_t*>(weights) + at, sizeof h);
-    typedef std::uint32_t U __attribute__((vector_size(kLanes * 4)));
-    const U wide = __builtin_convertvector(h, U) << 16;
-    F v;
-    std::memcpy(&v, &wide, sizeof v);
-    return v;
+    // Word j holds outputs j and j + 8, in its low and its high half.
+    const std::uint32_t* const words = static_cast<const std::uint32_t*>(weights) + at / 2;
+    U wide;
+    if constexpr (kLanes == kPanel) {
+      U shifts{};
+      for (int i = 0; i < kLanes / 2; ++i) shifts[i] = 16;
+      std::memcpy(&wide, words, sizeof wide / 2);
+      std::memcpy(reinterpret_cast<char*>(&wide) + sizeof wide / 2, words, sizeof wide / 2);
+      wide = wide << shifts & 0xffff0000U;
+    } else {
+      constexpr int kLoads = kPanel / 2 / kLanes;
+      std::memcpy(&wide, words + v % kLoads * kLanes, sizeof wide);
+      wide = v < kLoads ? wide << 16 : wide & 0xffff0000U;
+    }
+    F out;
+    std::memcpy(&out, &wide, sizeof out);
+    return out;
   } else {
-    return load(static_cast<const float*>(weights) + at);
+    return load(static_cast<const float*>(weights) + at + v * kLanes);
   }
 }
 
@@ -52,11 +63,16 @@ inline void tile(const Product& p, std::int64_t row, std::int64_t panel) {
   }
   const float* const in = p.in + row * p.in_stride;
   for (std::int64_t k = 0; k < p.inputs; ++k) {
+    F w[kColumns];
     for (int b = 0; b < kPanels; ++b) {
       for (int v = 0; v < kVectors; ++v) {
-        const F w = weight<kHalf>(p.weights, ((panel + b) * p.inputs + k) * kPanel + v * kLanes);
-        for (int r = 0; r < kRows; ++r) sums[r][b * kVectors + v] += w * in[r * p.in_stride + k];
+        w[b * kVectors + v] = weight<kHalf>(p.weights, ((panel + b) * p.inputs + k) * kPanel, v);
       }
+    }
+    // Row by row: registers are for the sums, and one value of an input at a time.
+    for (int r = 0; r < kRows; ++r) {
+      const float x = in[r * p.in_stride + k];
+      for (int c = 0; c < kColumns; ++c) sums[r][c] += w[c] * x;
     }
   }
   for (int r = 0; r < kRows; ++r) {
@@ -69,7 +85,7 @@ inline void tile(const Product& p, std::int64_t row, std::int64_t panel) {
 // All panels for kRows rows; as many panels at once as there are registers for.
 template <bool kHalf, int kRows>
 inline void rows_of(const Product& p, std::int64_t row) {
-  constexpr int kPanels = kRows == 1 ? 4 : kRows == 2 ? 3 : kRows == 3 ? 2 : 1;
+  constexpr int kPanels = (kRows == 1 ? 4 : kRows == 2 ? 2 : 1) * (kLanes == kPanel ? 2 : 1);
   std::int64_t panel = p.first_panel;
   for (; panel + kPanels <= p.last_panel; panel += kPanels) {
     tile<kHalf, kRows, kPanels>(p, row, panel);
@@ -79,13 +95,18 @@ inline void rows_of(const Product& p, std::int64_t row) {
 
 template <bool kHalf>
 void product_of(const Product& p) {
-  constexpr std::int64_t kMost = 6;
+  constexpr int kMost = 6;
   std::int64_t row = 0;
-  // A panel stays in the first cache while all rows go by.
+  // Panels stay in the first cache while all rows go by.
   if (p.rows >= kMost) {
+    constexpr int kPanels = kLanes == kPanel ? 2 : 1;
     const std::int64_t whole = p.rows - p.rows % kMost;
-    for (std::int64_t panel = p.first_panel; panel < p.last_panel; ++panel) {
-      for (row = 0; row < whole; row += kMost) tile<kHalf, 6, 1>(p, row, panel);
+    std::int64_t panel = p.first_panel;
+    for (; panel + kPanels <= p.last_panel; panel += kPanels) {
+      for (row = 0; row < whole; row += kMost) tile<kHalf, kMost, kPanels>(p, row, panel);
+    }
+    for (; panel < p.last_panel; ++panel) {
+      for (row = 0; row < whole; row += kMost) tile<kHalf, kMost, 1>(p, row, panel);
     }
     row = whole;
   }

@@ -25,12 +25,13 @@ RowMatrix RowMatrix::pack(const Linear& layer) {
   const float* const from = weight.const_data_ptr<float>();
   for (std::int64_t o = 0; o < m.outputs_; ++o) {
     for (std::int64_t k = 0; k < m.inputs_; ++k) {
-      const std::int64_t to = (o / kPanel * m.inputs_ + k) * kPanel + o % kPanel;
+      const std::int64_t of_panel = (o / kPanel * m.inputs_ + k) * kPanel, j = o % kPanel;
       const float w = from[o * m.inputs_ + k];
       if (m.half_) {
-        m.weights_.data()[to] = bf16_of_float(w);
+        // Pairs of outputs j and j + 8 in a word, which its two halves unpack from.
+        m.weights_.data()[of_panel + j % (kPanel / 2) * 2 + j / (kPanel / 2)] = bf16_of_float(w);
       } else {
-        reinterpret_cast<float*>(m.weights_.data())[to] = w;
+        reinterpret_cast<float*>(m.weights_.data())[of_panel + j] = w;
       }
     }
   }
