@@ -13,6 +13,8 @@ masked/ also
     order [B, N], revealed [S, B, N], cfg [S] of the sampling loop with S steps and guidance 3, linear schedule
     noise [S, T, B * N, dim], path [S, B, N, dim]      one sampled trajectory: normals by step of the loop and by noise
                                                        level, T - 1 for the first state, 0 not used; tokens after a step
+kl/        the decoder of the KL-16 autoencoder, tensors renamed by convert_mar.py
+  config.json, diffusion_pytorch_model.safetensors, expected.safetensors: latents [1, C, h, w], image [1, 3, H, W]
 schedule.safetensors
   results are float64, stored as their bits in int64: time_T int64, alpha_bar_T, beta_T, posterior_T, c1_T, c2_T,
   calibrated_T [T] for T = 10, 25, 100; index 0 is the last transition. calibrated: posterior + c1^2 * 0.01 (1 + t / 100)
@@ -24,6 +26,8 @@ import pathlib
 import struct
 
 import numpy as np
+
+import convert_mar
 
 DATA = pathlib.Path(__file__).resolve().parent.parent / "tests" / "data" / "mar"
 CAUSAL = {"architecture": "mar", "form": "causal", "side": 16, "channels": 2, "patch_size": 4, "num_classes": 3,
@@ -291,7 +295,92 @@ def write(name, c, seed):
     save(DATA / name / "expected.safetensors", out)
 
 
+# The KL-16 decoder, by its own names.
+
+def decoder_weights(channels, latents, groups_of, rng):
+    out = {}
+
+    def conv(name, o, i, k=3):
+        out[name + ".weight"] = f32(rng.standard_normal([o, i, k, k]) / math.sqrt(i * k * k))
+        out[name + ".bias"] = f32(0.1 * rng.standard_normal(o))
+
+    def affine(name, width):
+        out[name + ".weight"], out[name + ".bias"] = f32(1 + 0.2 * rng.standard_normal(width)), f32(0.2 * rng.standard_normal(width))
+
+    def resnet(name, i, o):
+        affine(name + "norm1", i), conv(name + "conv1", o, i), affine(name + "norm2", o), conv(name + "conv2", o, o)
+        if i != o:
+            conv(name + "nin_shortcut", o, i, 1)
+
+    top = channels[-1]
+    conv("post_quant_conv", latents, latents, 1), conv("decoder.conv_in", top, latents)
+    resnet("decoder.mid.block_1.", top, top), resnet("decoder.mid.block_2.", top, top)
+    affine("decoder.mid.attn_1.norm", top)
+    for part in ("q", "k", "v", "proj_out"):
+        conv("decoder.mid.attn_1." + part, top, top, 1)
+    width = top
+    for level in reversed(range(len(channels))):
+        for b in range(3):
+            resnet(f"decoder.up.{level}.block.{b}.", width, channels[level])
+            width = channels[level]
+        if level > 0:
+            conv(f"decoder.up.{level}.upsample.conv", width, width)
+    affine("decoder.norm_out", channels[0]), conv("decoder.conv_out", 3, channels[0])
+    return out
+
+
+def run_decoder(w, latents, groups, levels):
+    def conv(name, x):
+        k = w[name + ".weight"].astype(np.float64)
+        pad, (h, wide) = k.shape[2] // 2, x.shape[1:]
+        x = np.pad(x, ((0, 0), (pad, pad), (pad, pad)))
+        y = sum(np.einsum("oi,ihw->ohw", k[:, :, p, q], x[:, p:p + h, q:q + wide])
+                for p in range(k.shape[2]) for q in range(k.shape[3]))
+        return y + w[name + ".bias"][:, None, None]
+
+    def group_norm(name, x):
+        g = x.reshape(groups, -1)
+        y = ((g - g.mean(1, keepdims=True)) / np.sqrt(g.var(1, keepdims=True) + 1e-6)).reshape(x.shape)
+        return y * w[name + ".weight"][:, None, None] + w[name + ".bias"][:, None, None]
+
+    def resnet(name, x):
+        h = conv(name + "conv1", silu(group_norm(name + "norm1", x)))
+        h = conv(name + "conv2", silu(group_norm(name + "norm2", h)))
+        return h + (conv(name + "nin_shortcut", x) if name + "nin_shortcut.weight" in w else x)
+
+    def attention(name, x):
+        y = group_norm(name + "norm", x)
+        q, k, v = (conv(name + part, y).reshape(len(x), -1) for part in "qkv")
+        e = np.exp(q.T @ k * len(x) ** -0.5)
+        return x + conv(name + "proj_out", (v @ (e / e.sum(1, keepdims=True)).T).reshape(x.shape))
+
+    x = conv("decoder.conv_in", conv("post_quant_conv", latents / 0.2325))
+    x = resnet("decoder.mid.block_2.", attention("decoder.mid.attn_1.", resnet("decoder.mid.block_1.", x)))
+    for level in reversed(range(levels)):
+        for b in range(3):
+            x = resnet(f"decoder.up.{level}.block.{b}.", x)
+        if level > 0:
+            x = conv(f"decoder.up.{level}.upsample.conv", x.repeat(2, 1).repeat(2, 2))
+    return conv("decoder.conv_out", silu(group_norm("decoder.norm_out", x)))
+
+
+def write_decoder():
+    rng = np.random.default_rng(4)
+    channels, latents = [4, 8, 8], 4
+    w = decoder_weights(channels, latents, 4, rng)
+    z = f32(rng.standard_normal([latents, 4, 3]) * 0.2325)
+    image = run_decoder(w, z.astype(np.float64), 4, len(channels))
+    folder = DATA / "kl"
+    renamed = {new: w[name][:, :, 0, 0] if ".attentions." in new and w[name].ndim == 4 else w[name]
+               for name, new in convert_mar.decoder_names(w).items()}
+    save(folder / "diffusion_pytorch_model.safetensors", renamed)
+    config = convert_mar.vae_config(w) | {"norm_num_groups": 4}
+    (folder / "config.json").write_text(json.dumps(config, indent=1) + "\n")
+    save(folder / "expected.safetensors", {"latents": z[None], "image": f32(image[None])})
+
+
 def main():
+    write_decoder()
     write("causal", CAUSAL, 1)
     write("causal_joint", JOINT, 2)
     write("masked", MASKED, 3)

@@ -9,6 +9,7 @@
 
 #include "forerun/formats/safetensors.h"
 #include "forerun/models/mar/mar_file.h"
+#include "forerun/models/vae/vae.h"
 #include "tests/support/float64_values.h"
 
 namespace forerun {
@@ -121,6 +122,17 @@ TEST(MarMasked, RandomOrdersAreUniform) {
   EXPECT_GT(
       chi_square([](std::uint32_t) { return std::vector<std::int64_t>{0, 1, 2, 3, 4, 5, 6, 7}; }),
       40.0);
+}
+
+TEST(MarMasked, DecoderOfItsLatentsIsTheReferences) {
+  const at::NoGradGuard no_grad;
+  const auto folder = std::filesystem::path(FORERUN_SOURCE_DIR) / "tests/data/mar/kl";
+  const VaeDecoder vae = load_vae(folder);
+  EXPECT_EQ(vae.config.scaling_factor, 0.2325);
+  const Safetensors expected = load_safetensors(folder / "expected.safetensors");
+  EXPECT_LT(
+      distance(decode(vae, masked_value(expected, "latents")), masked_value(expected, "image")),
+      1e-5);
 }
 
 }  // namespace
