@@ -34,7 +34,7 @@ build:  ## set up what is missing and build everything
 test: build  ## build and run every test
 	@ctest --preset release --output-on-failure -j2
 
-test-asan:  ## base, core and formats under the address and undefined-behaviour sanitizers
+test-asan:  ## base, core, formats and HTTP under the address and undefined-behaviour sanitizers
 	@tools/setup.sh asan
 	@FORERUN_FUZZ_SECONDS=$${FORERUN_FUZZ_SECONDS:-2} ctest --preset asan --output-on-failure -j2 -E '_NOT_BUILT$$|^(Command|Build)[.]'
 

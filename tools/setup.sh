@@ -3,7 +3,7 @@
 #
 # usage: tools/setup.sh demo   packages, torch, the program, the demo model
 #        tools/setup.sh test   the same with every test program
-#        tools/setup.sh asan   packages, torch, the sanitized test programs of base, core and formats
+#        tools/setup.sh asan   packages, torch, the sanitized test programs of base, core, formats and HTTP
 #        tools/setup.sh format the packages that formatting needs
 #        tools/setup.sh lint   what clang-tidy needs: packages, torch, compile commands in build/lint
 #
@@ -164,7 +164,7 @@ flock -n 9 || { echo "another setup is running in this folder; waiting for it"; 
 case ${1:-} in
   demo) total_steps=5; common_steps; build_step --target forerun_cli; model_step ;;
   test) total_steps=5; common_steps; build_step; model_step ;;
-  asan) total_steps=4 preset=asan; common_steps; build_step --target base_test core_test formats_test ;;
+  asan) total_steps=4 preset=asan; common_steps; build_step --target base_test core_test formats_test http_test ;;
   format) total_steps=1; package_lists=(tools/apt-packages-dev.txt); packages_step ;;
   lint) total_steps=3 preset=lint; package_lists+=(tools/apt-packages-dev.txt); common_steps ;;
   *) sed -n '2,14s/^# \{0,1\}//p' "$0"; exit 2 ;;

@@ -81,6 +81,7 @@ class Load(Served):
             if stream:
                 c.getresponse().readline()
             else:
+                c.sock.sendall(b"GET")  # of a next request: it hides nothing
                 time.sleep(0.05)
             c.sock.close()
             c.close()

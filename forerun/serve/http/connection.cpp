@@ -60,14 +60,16 @@ void Connection::next_request() {
   request_.share.reset();
   request_.body = {};
   within(hub_->limits.idle);
-  if (buffer_.size() > 0) return read_header();
-  read_more();
+  if (buffer_.size() == 0) return read_more();
+  if (!reading_) return read_header();
+  error_code ignored;
+  socket_.cancel(ignored);  // `arrived` goes on
 }
 
 // While a request is answered this tells that the client has gone.
 void Connection::read_more() {
-  if (reading_ || buffer_.size() > 0) return;
-  buffer_.shrink_to_fit();
+  if (reading_) return;
+  if (buffer_.size() == 0) buffer_.shrink_to_fit();
   reading_ = true;
   socket_.async_read_some(buffer_.prepare(kFirstRead),
                           [self = shared_from_this()](const error_code& error, std::size_t n) {
@@ -78,6 +80,7 @@ void Connection::read_more() {
 void Connection::arrived(const error_code& error, std::size_t bytes) {
   reading_ = false;
   if (state_ == State::kClosed) return;
+  if (error == asio::error::operation_aborted && state_ == State::kIdle) return next_request();
   if (error && state_ == State::kWriting) {  // the answer still goes out
     keep_alive_ = false;
     return;
@@ -85,8 +88,11 @@ void Connection::arrived(const error_code& error, std::size_t bytes) {
   if (error) return close();
   if (state_ == State::kLingering) return drain();
   buffer_.commit(bytes);
-  // The next request, sent early, stays where it is until this one is answered.
-  if (state_ == State::kIdle) read_header();
+  if (state_ == State::kIdle) return read_header();
+  // The next request, sent early, waits until this one is answered. Reading goes on, since the end
+  // of what is sent is all that tells that the client has gone.
+  if (buffer_.size() > hub_->limits.header) return close();
+  read_more();
 }
 
 void Connection::read_header() {
