@@ -8,4 +8,5 @@
 #include "forerun/image.h"
 #include "forerun/method.h"
 #include "forerun/text.h"
+#include "forerun/token_image.h"
 #include "forerun/train.h"

@@ -55,7 +55,8 @@ class Command(cli_support.Command):
     # --- one set of verbs ---------------------------------------------------------------------------------------
 
     def test_help_shows_the_flags_of_texts_and_images_whatever_the_arguments(self):
-        titles = ("Model:", "Text (language models):", "Images (Diffusion Transformers):", "Drafting:", "Output:")
+        titles = ("Model:", "Text (language models):", "Images:", "Images (Diffusion Transformers):",
+                  "Images (token by token):", "Drafting:", "Output:")
         for verb, text in (("generate", "--prompt"), ("bench", "--prompts"), ("certify", "--prompts")):
             for model in ((), ("-m", self.dit), ("-m", GGUF)):
                 r = forerun(verb, *model, "--help")
@@ -69,7 +70,10 @@ class Command(cli_support.Command):
         self.refused(2, "generate", "-m", self.dit, "-p", "x",
                      says=[f"--prompt is for language models; {self.dit} holds a Diffusion Transformer"])
         self.refused(2, "generate", "-m", GGUF, "-p", "x", "--cfg", "2",
-                     says=[f"--cfg is for Diffusion Transformers; {GGUF} holds a language model"])
+                     says=[f"--cfg is for models that make images; {GGUF} holds a language model"])
+        self.refused(2, "generate", "-m", self.dit, "--final-step", "noisy",
+                     says=[f"--final-step is for image-token models; {self.dit} holds a Diffusion Transformer"])
+        self.refused(2, "generate", "-m", GGUF, "-p", "x", "--rule", "stepwise", says=["stepwise", "images"])
         self.refused(2, "certify", "-m", self.dit, "--tokens", "5", says=["--tokens"])
         self.refused(2, "bench", "-m", GGUF, "--prompts", self.prompts(), "--drafts", "3", says=["--drafts"])
         self.refused(2, *self.images("--rule", "typical"), says=["typical", "relax"])

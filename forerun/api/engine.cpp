@@ -12,6 +12,7 @@
 #include "forerun/api/learned.h"
 #include "forerun/api/make_drafter.h"
 #include "forerun/api/model_impl.h"
+#include "forerun/api/token_image_impl.h"
 #include "forerun/engine/image_runner.h"
 #include "forerun/engine/text_runner.h"
 
@@ -56,6 +57,29 @@ struct Images {
   std::set<std::pair<std::uint64_t, std::uint32_t>> used;
 };
 
+// The same, token by token.
+struct TokenImages {
+  TokenImages(TokenImageModel m, TokenImageDrafter d, TokenImageOptions o)
+      : model(std::move(m)),
+        drafter(std::move(d)),
+        options(std::move(o)),
+        runner(token_image_setting(model, drafter, options)) {}
+
+  TokenImageModel model;
+  TokenImageDrafter drafter;
+  TokenImageOptions options;
+  TokenImageRunner runner;
+  std::set<std::pair<std::uint64_t, std::uint32_t>> used;
+};
+
+bool alike(const TokenImageOptions& a, const TokenImageOptions& b) {
+  const auto shared = [](const TokenImageOptions& o) {
+    return std::tie(o.steps, o.guidance, o.linear_guidance, o.variance, o.final_step, o.temperature,
+                    o.rule, o.max_draft, o.fixed_draft, o.prefill);
+  };
+  return shared(a) == shared(b);
+}
+
 // Images of both options can share passes.
 bool alike(const ImageOptions& a, const ImageOptions& b) {
   const auto shared = [](const ImageOptions& o) {
@@ -81,17 +105,19 @@ struct Engine::Impl {
     return *texts.back();
   }
 
-  Images& images_of(const DiffusionModel& model, const ImageDrafter& drafter,
-                    const ImageOptions& o) {
-    for (const auto& i : images) {
+  // The runner of such images, which `all` holds or gets.
+  template <class Runs, class M, class D, class O>
+  Runs& runner_of(std::vector<std::unique_ptr<Runs>>& all, const M& model, const D& drafter,
+                  const O& o) {
+    for (const auto& i : all) {
       if (&impl_of(i->model) == &impl_of(model) && &impl_of(i->drafter) == &impl_of(drafter) &&
           alike(i->options, o) && (o.fixed_draft || !i->used.contains({o.seed, o.first}))) {
         return *i;
       }
     }
-    ImageOptions setting = o;
+    O setting = o;
     setting.batch_size = options.max_active;
-    return *images.emplace_back(std::make_unique<Images>(model, drafter, setting));
+    return *all.emplace_back(std::make_unique<Runs>(model, drafter, setting));
   }
 
   std::shared_ptr<TextDrafter> drafter_of(Texts& of, const Drafter& drafter,
@@ -112,6 +138,7 @@ struct Engine::Impl {
   void each_runner(Each each) {
     for (const auto& t : texts) each(t->runner);
     for (const auto& i : images) each(i->runner);
+    for (const auto& i : token_images) each(i->runner);
   }
 
   EngineOptions options;
@@ -119,6 +146,7 @@ struct Engine::Impl {
   std::vector<Event> pending;  // of cancelled requests
   std::vector<std::unique_ptr<Texts>> texts;
   std::vector<std::unique_ptr<Images>> images;
+  std::vector<std::unique_ptr<TokenImages>> token_images;
 };
 
 Engine::Engine(const EngineOptions& options) : impl_(std::make_unique<Impl>(options)) {}
@@ -141,7 +169,19 @@ RequestId Engine::submit(const Model& target, const Drafter& drafter, std::span<
 RequestId Engine::submit(const DiffusionModel& target, const ImageDrafter& drafter,
                          std::int64_t label, const ImageOptions& options, std::size_t previews) {
   check_images(target, {&label, 1}, options);
-  Images& images = impl_->images_of(target, drafter, options);
+  Images& images = impl_->runner_of(impl_->images, target, drafter, options);
+  images.runner.submit(
+      impl_->next,
+      {.label = label, .seed = options.seed, .request = options.first, .previews = previews});
+  images.used.emplace(options.seed, options.first);
+  return impl_->next++;
+}
+
+RequestId Engine::submit(const TokenImageModel& target, const TokenImageDrafter& drafter,
+                         std::int64_t label, const TokenImageOptions& options,
+                         std::size_t previews) {
+  check_token_images(target, drafter, {&label, 1}, options);
+  TokenImages& images = impl_->runner_of(impl_->token_images, target, drafter, options);
   images.runner.submit(
       impl_->next,
       {.label = label, .seed = options.seed, .request = options.first, .previews = previews});
@@ -165,7 +205,9 @@ std::vector<Event> Engine::step() {
     impl_->pending = std::move(events);
     throw;
   }
-  std::erase_if(impl_->images, [](const auto& images) { return !images->runner.busy(); });
+  const auto idle = [](const auto& images) { return !images->runner.busy(); };
+  std::erase_if(impl_->images, idle);
+  std::erase_if(impl_->token_images, idle);
   return events;
 }
 

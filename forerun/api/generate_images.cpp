@@ -1,10 +1,8 @@
-#include <ATen/ATen.h>
 #include <fmt/format.h>
 
 #include <algorithm>
 #include <chrono>
 #include <cmath>
-#include <filesystem>
 #include <limits>
 #include <map>
 #include <optional>
@@ -12,9 +10,9 @@
 
 #include "forerun/api/access.h"
 #include "forerun/api/diffusion_impl.h"
+#include "forerun/api/pictures.h"
 #include "forerun/core/tests_of_fit.h"
 #include "forerun/image.h"
-#include "forerun/models/vae/vae.h"
 
 namespace forerun {
 namespace {
@@ -38,38 +36,6 @@ GuidedDit guided_model(const DiffusionModel& model, const ImageOptions& o) {
   } catch (const std::invalid_argument& e) {
     throw UsageError(e.what());
   }
-}
-
-// The decoder of a model of latents; found to be missing, or another's, before the work is done.
-std::optional<VaeDecoder> decoder_of(const DiffusionModel& model, const ImageOptions& o) {
-  if (!model.latent() || !o.pictures) return std::nullopt;
-  std::string folder = o.vae;
-  std::error_code ignored;
-  const std::filesystem::path own = std::filesystem::path(model.path()) / "vae";  // a pipeline's
-  if (folder.empty() && std::filesystem::exists(own / "config.json", ignored))
-    folder = own.string();
-  if (folder.empty()) {
-    throw UsageError(
-        fmt::format("the model's images are latents of {} channels: give --vae FOLDER to decode "
-                    "them",
-                    model.channels()));
-  }
-  VaeDecoder vae = load_vae(folder);
-  if (vae.config.latent_channels != model.channels()) {
-    throw UsageError(fmt::format("{} decodes latents of {} channels, the model's have {}", folder,
-                                 vae.config.latent_channels, model.channels()));
-  }
-  return vae;
-}
-
-Image image_of(const Latent& values, const DitConfig& c, const std::optional<VaeDecoder>& vae) {
-  const at::Tensor x = at::tensor(values, at::kFloat).view({1, c.channels, c.input, c.input});
-  const at::Tensor bytes = image_bytes(vae ? decode(*vae, x) : x)[0];
-  const auto* const from = bytes.const_data_ptr<std::uint8_t>();
-  return {.width = bytes.size(1),
-          .height = bytes.size(0),
-          .channels = bytes.size(2),
-          .pixels = {from, from + bytes.numel()}};
 }
 
 }  // namespace
@@ -220,8 +186,8 @@ ImageRun generate_images(const DiffusionModel& model, const ImageDrafter& drafte
                          std::span<const std::int64_t> labels, const ImageOptions& options,
                          const ImageListener& listener) {
   constexpr std::size_t kPreviews = 15;
-  const DitConfig& c = impl_of(model).dit->config;
-  const std::optional<VaeDecoder> vae = decoder_of(model, options);
+  const Pictures pictures({model.channels(), model.side()}, model.path(), options.vae,
+                          options.pictures);
   ImageRun out;
   out.steps.resize(static_cast<std::size_t>(std::max<std::int64_t>(options.steps, 0)));
   const bool drafts = impl_of(drafter).predictor != nullptr;
@@ -248,11 +214,11 @@ ImageRun generate_images(const DiffusionModel& model, const ImageDrafter& drafte
   const auto on_event = [&](const Event& event) {
     if (const auto* seen = std::get_if<ImagePreview>(&event)) {
       out.trace.predictions.push_back(
-          {static_cast<std::uint32_t>(seen->step), image_of(seen->values, c, vae)});
+          {static_cast<std::uint32_t>(seen->step), pictures.image(seen->values)});
     } else if (const auto* done = std::get_if<ImageFinished>(&event)) {
       values.emplace(done->id, done->values);
       if (!options.pictures) return;
-      const Image& image = images.emplace(done->id, image_of(done->values, c, vae)).first->second;
+      const Image& image = images.emplace(done->id, pictures.image(done->values)).first->second;
       if (listener.on_image) {
         listener.on_image(options.first + static_cast<std::uint32_t>(done->id), image);
       }

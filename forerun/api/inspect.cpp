@@ -13,6 +13,7 @@
 #include "forerun/formats/hf_config.h"
 #include "forerun/formats/npy.h"
 #include "forerun/formats/weight_source.h"
+#include "forerun/text.h"
 
 namespace forerun {
 namespace {

@@ -75,6 +75,12 @@ TextModel text_model(const Model& model) {
 }
 
 TextRequest text_request(std::span<const Token> prompt, const GenerateOptions& options) {
+  if (is_for_chains(options.rule)) {
+    throw UsageError(
+        fmt::format("rule {} is for image tokens; texts have maximal, block, match "
+                    "and shared-noise",
+                    name_of(options.rule)));
+  }
   return {.prompt = {prompt.begin(), prompt.end()},
           .settings = {.sampling = options.sampling, .rule = options.rule},
           .seed = options.seed,

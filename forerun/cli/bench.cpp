@@ -17,6 +17,7 @@
 #include "forerun/cli/provenance.h"
 #include "forerun/cli/report.h"
 #include "forerun/cli/terminal.h"
+#include "forerun/cli/token_images.h"
 #include "forerun/text.h"
 
 namespace forerun::cli {
@@ -359,7 +360,19 @@ int run_bench(BenchFlags& f, const Command& command) {
   if (command.given("--drafters") && f.drafters.empty()) {
     throw UsageError("bench: --drafters is empty; try none,lookup");
   }
-  const bool images = settle(f.run, command, {}) == Makes::kImages;
+  const Makes kind = settle(f.run, command, {});
+  if (kind == Makes::kTokenImages) {
+    f.images.drafters = f.drafters.empty() ? std::vector<std::string>{"self"} : f.drafters;
+    if (!command.given("--drafts")) f.images.drafts = {"2", "4", "8", "auto"};
+    for (const char* one : {"--max-draft", "--fixed-draft"}) {
+      if (command.given(one)) f.images.drafts.clear();
+    }
+    return bench_token_images(f.run, f.images, f.repeats, f.json);
+  }
+  const bool images = kind == Makes::kImages;
+  if (images && command.given("--repeats")) {
+    throw UsageError("--repeats is for language models and image-token models");
+  }
   if (f.drafters.empty()) {
     f.drafters =
         images ? std::vector<std::string>{"frozen", "asd"} : std::vector<std::string>{"lookup"};
@@ -385,7 +398,7 @@ void bind_image_bench(Command& command, BenchFlags& f) {
   command.add("--drafts", f.images.drafts,
               "Drafted steps a round, always that many, one line of the table each; auto: as many "
               "as pay. With --max-draft that one alone",
-              {.commas = true});
+              {.commas = true, .standard = "1,3,7,15,31; token by token 2,4,8,auto"});
   command.add_old("--draft-lengths", [&f](const std::string& list) {
     f.images.drafts.clear();
     std::istringstream lengths(list);
@@ -409,9 +422,6 @@ void add_bench(Command& program) {
   command.group(kTextTitle);
   command.add("--prompts", f->prompts,
               "JSON lines, each with a \"prompt\" and perhaps a \"category\"", {.shows = "FILE"});
-  command.add("--repeats", f->repeats,
-              "Times every text is generated; the run of median speed counts",
-              {.least = 1, .most = 1000});
   command.add("--raw", f->raw, "Prompts as they are, without the chat format");
   bind_text(command, f->run.text, f->run.draft);
   command.group(kTextTitle);
@@ -422,9 +432,14 @@ void add_bench(Command& program) {
   command.group(kDraftTitle);
   command.add("--drafters", f->drafters,
               "Texts: none, lookup, draft-model:PATH, dflash:PATH[+lookup]. Images: asd, frozen, "
-              "self, free:FOLDER",
-              {.commas = true, .standard = "none,lookup for texts, frozen,asd for images"});
+              "self, free:FOLDER; token by token: cspd:FOLDER, self",
+              {.commas = true,
+               .standard = "none,lookup for texts, frozen,asd for images, self token by token"});
   bind_drafting(command, f->run.draft, Makes::kBoth, "15 for texts; images: see --drafts");
+  command.add("--repeats", f->repeats,
+              "Times every text, or every set of images made token by token, is made; the median "
+              "counts",
+              {.least = 1, .most = 1000});
   command.group(kOutputTitle);
   command.add("--json", f->json, "One JSON document on standard output");
   command.footer(R"(Examples:
@@ -432,6 +447,7 @@ void add_bench(Command& program) {
   forerun bench -m model.gguf --prompts prompts.jsonl --temp 0.8 --rule shared-noise --json
   forerun bench -m model.gguf --prompts prompts.jsonl --temp 0 --report bench.html
   forerun bench -m dit --drafters frozen,asd,free:free --drafts 3,7 --count 16
+  forerun bench -m mar --drafters none,cspd:draft,self --drafts 4,auto --count 8 --batch-size 1
 
 Texts: the drafters take turns on every text, eight tokens at a time, so that they share whatever
 the machine does meanwhile. With "none,none,lookup" plain decoding runs twice: how far apart the two
@@ -441,7 +457,12 @@ texts are compared token by token; a difference that is no tie fails (exit statu
 Columns for images: efficiency, transitions for each pass of the model that had to wait for the one
 before (1 is plain sampling); acceptance, share of the examined drafts that were kept; states, how
 many the model scored for each transition (what a machine without idle units pays); cost, time of a
-drafted state over that of a scored one; speed, wall clock of plain sampling over this.)");
+drafted state over that of a scored one; speed, wall clock of plain sampling over this.
+
+Columns for images made token by token: tau, tokens for each pass of the model; acceptance, share of
+the tested drafts that were kept; remerged, share of these whose chain had parted from the model's;
+rows and calls, inner steps that the model's head computed for a token, and how many of its calls
+waited for each other; worst, speed of the slowest image (they take turns, 16 tokens at a time).)");
   command.runs([f, &command] { return run_bench(*f, command); });
 }
 

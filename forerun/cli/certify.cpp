@@ -7,6 +7,7 @@
 #include "forerun/cli/interrupt.h"
 #include "forerun/cli/options.h"
 #include "forerun/cli/terminal.h"
+#include "forerun/cli/token_images.h"
 #include "forerun/text.h"
 
 namespace forerun::cli {
@@ -61,8 +62,13 @@ int certify_text(const CertifyFlags& f) {
 }
 
 int run_certify(CertifyFlags& f, const Command& command) {
-  if (settle(f.run, command, {.text = 8, .image = 7}) == Makes::kImages) {
-    return certify_images(f.run, f.json);
+  switch (settle(f.run, command, {.text = 8, .image = 7, .token = 4})) {
+    case Makes::kImages:
+      return certify_images(f.run, f.json);
+    case Makes::kTokenImages:
+      return certify_token_images(f.run, f.json);
+    default:
+      break;
   }
   if (!command.given("--prompts")) {
     throw UsageError(
@@ -91,7 +97,7 @@ void add_certify(Command& program) {
   bind_places(command, f->run.images);
   bind_images(command, f->run);
   bind_drafter(command, f->run.draft, Makes::kBoth);
-  bind_drafting(command, f->run.draft, Makes::kBoth, "8 for texts, 7 for images");
+  bind_drafting(command, f->run.draft, Makes::kBoth, "8 for texts, 7 for images, 4 token by token");
   command.group(kOutputTitle);
   command.add("--json", f->json, "One JSON document on standard output");
   command.footer(R"(Examples:
@@ -99,6 +105,7 @@ void add_certify(Command& program) {
   forerun certify -m model.gguf --prompts prompts.jsonl --rule typical     (is caught)
   forerun certify -m model.gguf --prompts prompts.jsonl --temp 0           (equality)
   forerun certify -m dit --drafter asd --steps 100 --count 16
+  forerun certify -m mar --drafter cspd:draft --rule paper                 (is caught)
 
 Every output is scored again by plain passes of the model. For an exact rule z is standard normal;
 |z| >= 4 or a Kolmogorov-Smirnov p under 1e-4 fails. Of images z is the mean projection of what is

@@ -14,79 +14,23 @@
 namespace forerun::cli {
 namespace {
 
-struct EvaluateFlags {
-  RunFlags run;
-  std::string classifier, data, against, keep;
+struct EvaluateFlags : EvaluatedRun {
+  std::string data;
   std::vector<std::string> folders;
   EvaluationOptions evaluation;
   bool json = false;
 };
 
-// The name of a set, and of its folder.
-std::string set_name(const std::string& drafter, const std::string& rule) {
-  if (drafter == "none") return "plain";
-  const std::string kind = drafter.substr(0, drafter.find(':'));
-  return rule == "maximal" ? kind : kind + "-" + rule;
-}
-
-void expect_fit(const DiffusionModel& model, const ImageReference& reference,
-                const EvaluateFlags& f) {
-  if (model.latent()) {
-    throw UsageError(fmt::format(
-        "{} makes latents: decode its images with `forerun generate --vae`, and give them as "
-        "--images",
-        f.run.model.path));
-  }
-  if (model.classes() != static_cast<std::int64_t>(reference.classes().size()) ||
-      model.side() != reference.side() || model.channels() != reference.channels()) {
-    throw UsageError(
-        fmt::format("{} makes images of {} x {} with {} channels in {} classes, the classifier {} "
-                    "reads {} x {} "
-                    "with {} in {}: train one with `forerun train classifier --side {}`",
-                    f.run.model.path, model.side(), model.side(), model.channels(), model.classes(),
-                    f.classifier, reference.side(), reference.side(), reference.channels(),
-                    reference.classes().size(), model.side()));
-  }
-}
-
-SamplePlan plan_of(const EvaluateFlags& f, const DiffusionModel& model) {
-  const ImageOptions options = image_options(f.run, model);
-  ImageOptions exact_options = options;
-  exact_options.relaxation.clear();
-  exact_options.rule = Rule::kMaximal;
-  SamplePlan plan{.sets = {}, .count = f.run.images.count, .keep = f.keep};
-  // The other one first: differences are of the drafted set less the plain one.
-  if (!f.against.empty()) {
-    plan.sets.push_back({.name = set_name(f.against, "maximal"),
-                         .drafter = f.against,
-                         .rule = "maximal",
-                         .options = exact_options});
-  }
-  plan.sets.push_back({.name = set_name(f.run.draft.drafter, f.run.draft.rule),
-                       .drafter = f.run.draft.drafter,
-                       .rule = f.run.draft.rule,
-                       .options = options});
-  if (plan.sets.size() == 2 && plan.sets[0].name == plan.sets[1].name) {
-    throw UsageError(
-        fmt::format("--against {0} is what is sampled anyway; name another --drafter", f.against));
-  }
-  return plan;
-}
-
-Sampled sampled(const EvaluateFlags& f, const ImageReference& reference,
-                const DiffusionModel& model) {
-  const SamplePlan plan = plan_of(f, model);
-  expect_fit(model, reference, f);
-  Sampled out = sample_sets(model, reference, plan);
+Sampled sampled(const EvaluateFlags& f, const ImageReference& reference, const SamplePlan& plan) {
+  Sampled out = sample_sets(reference, plan);
   if (out.found > 0) {
     note(fmt::format("{} images were in {} already, {} were sampled", out.found, printable(f.keep),
                      out.made));
   }
   for (std::size_t i = 0; i < out.sets.size(); ++i) {
     if (out.efficiencies[i] == 0.0) continue;
-    note(styled(
-        stderr, Style::kDim,
-        fmt::format("{}: parallel efficiency {:.2f}", out.sets[i].name, out.efficiencies[i])));
+    note(styled(stderr, Style::kDim,
+                fmt::format("{}: {:.2f} outputs a pass", out.sets[i].name, out.efficiencies[i])));
   }
   if (out.interrupted) {
     note(fmt::format("interrupted: {} of {} images of each set are there{}",
@@ -117,13 +61,13 @@ Sampled read(const EvaluateFlags& f, const ImageReference& reference) {
   return out;
 }
 
-nlohmann::json document(const EvaluateFlags& f, const std::optional<DiffusionModel>& model,
-                        const Sampled& s, const ImageEvaluation& e,
-                        const std::vector<std::string>& names, const ImageReference& reference) {
+nlohmann::json document(const std::optional<PlannedRun>& planned, const Sampled& s,
+                        const ImageEvaluation& e, const std::vector<std::string>& names,
+                        const ImageReference& reference) {
   nlohmann::json j = to_json(e, names, reference);
   j["interrupted"] = s.interrupted;
-  if (!model) return j;
-  j.update(settings(f.run, *model));
+  if (!planned) return j;
+  j.update(planned->settings);
   j["found"] = s.found;
   j["sampled"] = s.made;
   j["sampling_seconds"] = s.seconds;
@@ -139,9 +83,9 @@ int run_evaluate(const EvaluateFlags& f) {
   }
   set_threads(f.run.model.threads);
   const ImageReference reference = ImageReference::load(f.classifier, f.data);
-  std::optional<DiffusionModel> model;
-  if (f.folders.empty()) model = load_diffusion(f.run);
-  const Sampled s = model ? sampled(f, reference, *model) : read(f, reference);
+  std::optional<PlannedRun> planned;
+  if (f.folders.empty()) planned = plan_samples(f, reference);
+  const Sampled s = planned ? sampled(f, reference, planned->plan) : read(f, reference);
   constexpr std::size_t kLeast = 4;  // as evaluate_images
   if (s.interrupted && s.sets.front().set.images.size() < kLeast) return 130;
   std::vector<ImageSet> sets;
@@ -156,7 +100,7 @@ int run_evaluate(const EvaluateFlags& f) {
       [&](std::string_view part) { progress.show(fmt::format("evaluating: {}", part)); });
   progress.clear();
   if (f.json) {
-    write_json(document(f, model, s, e, names, reference));
+    write_json(document(planned, s, e, names, reference));
   } else {
     for (std::string& name : names) name = printable(name);
     write_out(evaluation_table(e, names, reference));
@@ -202,11 +146,13 @@ void add_evaluate(Command& program) {
   f->run.draft.fixed = true;
   Command& command = program.add_command(
       "evaluate",
-      "Compare sampled images with test images under a small classifier (diffusion models)");
+      "Compare sampled images with test images under a small classifier (models of images)");
   bind_all(command, *f);
   command.footer(R"(Examples:
   forerun evaluate --classifier classifier --data /usr/share/datasets/fashion-mnist -m dit --drafter asd
       --against none --count 5000 --keep samples
+  forerun evaluate --classifier classifier --data /usr/share/datasets/fashion-mnist -m mar --drafter cspd:draft
+      --against none --count 500
   forerun evaluate --classifier classifier --data /usr/share/datasets/fashion-mnist --images samples/plain
 
 cFID and c-sFID are Frechet distances of features of the classifier: not Inception FID, not comparable with published
@@ -214,7 +160,7 @@ numbers, blind to small biases (`forerun certify` tests for those). The floor is
 Ctrl-C reports on the images that are finished; with --keep the same command resumes where it was stopped, and a
 larger --count adds to what is there.)");
   command.runs([f, &command] {
-    if (command.given("--model")) settle(f->run, command, {.image = 7});
+    if (command.given("--model")) settle(f->run, command, {.image = 7, .token = 4});
     return run_evaluate(*f);
   });
 }

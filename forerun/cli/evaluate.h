@@ -1,8 +1,10 @@
 #pragma once
 
 #include <cstdint>
-#include <nlohmann/json_fwd.hpp>
+#include <functional>
+#include <nlohmann/json.hpp>
 #include <optional>
+#include <span>
 #include <string>
 #include <vector>
 
@@ -20,13 +22,26 @@ struct NamedSet {
 
 /// What is sampled for an evaluation.
 struct SamplePlan {
+  /// How far a set's run came: outputs, and passes of the target for one image each.
+  struct Ran {
+    std::uint64_t outputs = 0, passes = 0;
+    bool interrupted = false;
+  };
   struct Set {
-    std::string name, drafter, rule;
-    ImageOptions options;
+    std::string name;
+    bool exact = true;
+    nlohmann::json described;  ///< all that its images depend on
+    /// Samples images of these classes, the first of which has this place.
+    std::function<Ran(std::uint32_t first, std::span<const std::int64_t> labels,
+                      const ImageListener& listener)>
+        sample;
   };
   std::vector<Set> sets;
-  std::size_t count = 0;  ///< images of each, place i of class i modulo classes
-  std::string keep;       ///< folder that holds every finished image; empty: none are written
+  std::size_t count = 0;       ///< images of each, place i of class i modulo classes
+  std::int64_t classes = 0;    ///< of the model
+  std::int64_t steps = 0;      ///< of an image, for the progress
+  std::size_t batch_size = 1;  ///< images at a time
+  std::string keep;            ///< folder that holds every finished image; empty: none are written
 };
 
 struct Sampled {
@@ -41,8 +56,20 @@ struct Sampled {
 /// when it is stopped.
 /// @throws UsageError          the folder holds images of other settings
 /// @throws std::runtime_error  it cannot be written
-Sampled sample_sets(const DiffusionModel& model, const ImageReference& reference,
-                    const SamplePlan& plan);
+Sampled sample_sets(const ImageReference& reference, const SamplePlan& plan);
+
+/// What an evaluation is asked to sample.
+struct EvaluatedRun {
+  RunFlags run;
+  std::string classifier, against, keep;
+};
+/// The plan for the model at --model, of either kind, and the settings as JSON fields.
+struct PlannedRun {
+  SamplePlan plan;
+  nlohmann::json settings;
+};
+/// @throws UsageError  a model that the classifier cannot judge, two equal sets
+PlannedRun plan_samples(const EvaluatedRun& run, const ImageReference& reference);
 
 /// An evaluation as a table for people, with what it means; as JSON fields.
 std::string evaluation_table(const ImageEvaluation& evaluation,

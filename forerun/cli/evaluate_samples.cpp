@@ -18,25 +18,7 @@ namespace {
 
 namespace fs = std::filesystem;
 
-constexpr const char* kFormat = "forerun samples 1";
 constexpr const char* kSettings = "settings.json";
-
-// All that images of a set depend on.
-nlohmann::json described(const SamplePlan::Set& set, const DiffusionModel& model) {
-  const ImageOptions& o = set.options;
-  nlohmann::json out = step_settings(o, model);
-  out.update(
-      {{"format", kFormat}, {"model", model.digest()}, {"seed", o.seed}, {"drafter", set.drafter}});
-  if (set.drafter == "none") return out;
-  // As former versions wrote it, so that their folders are known again: 0 is adaptive.
-  out["draft_length"] = o.fixed_draft ? o.max_draft + 1 : 0;
-  if (!o.fixed_draft && o.max_draft != ImageOptions().max_draft) out["max_draft"] = o.max_draft;
-  out["two_calls"] = o.two_calls;
-  out["reuse"] = o.reuse;
-  out["rule"] = set.rule;
-  if (!o.relaxation.empty()) out["relaxation"] = o.relaxation;
-  return out;
-}
 
 // The folder of a set: settings.json beside CLASS/PLACE.png.
 class Store {
@@ -97,10 +79,9 @@ class Store {
 // One set on its way.
 struct Part {
   const SamplePlan::Set* plan = nullptr;
-  ImageDrafter drafter;
-  Store store;
-  std::vector<std::optional<Image>> images;  // by place
-  std::uint64_t transitions = 0, calls = 0;
+  Store store = {};
+  std::vector<std::optional<Image>> images = {};  // by place
+  std::uint64_t outputs = 0, passes = 0;
 };
 
 // Runs of places that a part lacks in [begin, end).
@@ -147,13 +128,10 @@ class Bar {
 };
 
 // Samples the places first ... last - 1. False if it was interrupted.
-bool sample(const DiffusionModel& model, Part& part, std::size_t first, std::size_t last,
-            Bar& bar) {
-  ImageOptions options = part.plan->options;
-  options.first = static_cast<std::uint32_t>(first);
+bool sample(const SamplePlan& plan, Part& part, std::size_t first, std::size_t last, Bar& bar) {
   std::vector<std::int64_t> labels;
   for (std::size_t i = first; i < last; ++i) {
-    labels.push_back(static_cast<std::int64_t>(i) % model.classes());
+    labels.push_back(static_cast<std::int64_t>(i) % plan.classes);
   }
   ImageProgress at;
   ImageListener listener;
@@ -163,21 +141,19 @@ bool sample(const DiffusionModel& model, Part& part, std::size_t first, std::siz
     part.store.put(place, image);
     part.images[place] = image;
   };
-  const ImageRun run = generate_images(model, part.drafter, labels, options, listener);
+  const auto ran = part.plan->sample(static_cast<std::uint32_t>(first), labels, listener);
   bar.add(at);
-  part.transitions += run.statistics.outputs;
-  part.calls += run.calls;
-  return !run.interrupted;
+  part.outputs += ran.outputs;
+  part.passes += ran.passes;
+  return !ran.interrupted;
 }
 
-std::vector<Part> parts_of(const DiffusionModel& model, const ImageReference& reference,
-                           const SamplePlan& plan) {
+std::vector<Part> parts_of(const ImageReference& reference, const SamplePlan& plan) {
   std::vector<Part> parts;
   for (const SamplePlan::Set& set : plan.sets) {
-    Part part{.plan = &set, .drafter = ImageDrafter::load(set.drafter, model)};
+    Part part{.plan = &set};
     if (!plan.keep.empty()) {
-      part.store =
-          Store(fs::path(plan.keep) / set.name, described(set, model), reference.classes());
+      part.store = Store(fs::path(plan.keep) / set.name, set.described, reference.classes());
     }
     for (std::size_t i = 0; i < plan.count; ++i) part.images.push_back(part.store.find(i));
     parts.push_back(std::move(part));
@@ -187,33 +163,31 @@ std::vector<Part> parts_of(const DiffusionModel& model, const ImageReference& re
 
 }  // namespace
 
-Sampled sample_sets(const DiffusionModel& model, const ImageReference& reference,
-                    const SamplePlan& plan) {
+Sampled sample_sets(const ImageReference& reference, const SamplePlan& plan) {
   const auto start = std::chrono::steady_clock::now();
-  std::vector<Part> parts = parts_of(model, reference, plan);
+  std::vector<Part> parts = parts_of(reference, plan);
   Sampled out;
   for (const Part& part : parts) {
     for (const auto& image : part.images) out.found += image ? 1 : 0;
   }
-  const ImageOptions& options = plan.sets.front().options;
-  Bar bar(plan.count * parts.size() - out.found, options.steps);
+  Bar bar(plan.count * parts.size() - out.found, plan.steps);
   // Long enough that samples seldom wait for the last of a turn.
   const std::size_t turn =
-      parts.size() == 1 ? plan.count : std::max<std::size_t>(8 * options.batch_size, 1);
+      parts.size() == 1 ? plan.count : std::max<std::size_t>(8 * plan.batch_size, 1);
   for (std::size_t begin = 0; begin < plan.count && !out.interrupted; begin += turn) {
     for (Part& part : parts) {
       for (const auto& [first, last] : gaps(part, begin, std::min(begin + turn, plan.count))) {
-        if (!out.interrupted) out.interrupted = !sample(model, part, first, last, bar);
+        if (!out.interrupted) out.interrupted = !sample(plan, part, first, last, bar);
       }
     }
   }
   std::size_t held = 0;
   for (const Part& part : parts) {
-    const bool exact = part.plan->options.relaxation.empty();
-    out.sets.push_back({.name = part.plan->name + (exact ? "" : " (INEXACT)"), .set = {}});
-    out.efficiencies.push_back(part.calls == 0 ? 0.0
-                                               : static_cast<double>(part.transitions) /
-                                                     static_cast<double>(part.calls));
+    out.sets.push_back(
+        {.name = part.plan->name + (part.plan->exact ? "" : " (INEXACT)"), .set = {}});
+    out.efficiencies.push_back(part.passes == 0 ? 0.0
+                                                : static_cast<double>(part.outputs) /
+                                                      static_cast<double>(part.passes));
     for (const auto& image : part.images) held += image ? 1 : 0;
   }
   out.made = held - out.found;
@@ -222,7 +196,7 @@ Sampled sample_sets(const DiffusionModel& model, const ImageReference& reference
       continue;
     for (std::size_t s = 0; s < parts.size(); ++s) {
       out.sets[s].set.images.push_back(*std::move(parts[s].images[i]));
-      out.sets[s].set.labels.push_back(static_cast<std::int64_t>(i) % model.classes());
+      out.sets[s].set.labels.push_back(static_cast<std::int64_t>(i) % plan.classes);
     }
   }
   out.seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();

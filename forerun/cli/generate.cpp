@@ -13,6 +13,7 @@
 #include "forerun/cli/paths.h"
 #include "forerun/cli/report/text_trace.h"
 #include "forerun/cli/terminal.h"
+#include "forerun/cli/token_images.h"
 #include "forerun/text.h"
 
 namespace forerun::cli {
@@ -145,8 +146,13 @@ int generate_text(const GenerateFlags& f, const Command& command) {
 }
 
 int run_generate(GenerateFlags& f, const Command& command) {
-  if (settle(f.run, command, {}) == Makes::kImages) {
-    return generate_images(f.run, f.files, f.json, command);
+  switch (settle(f.run, command, {})) {
+    case Makes::kImages:
+      return generate_images(f.run, f.files, f.json, command);
+    case Makes::kTokenImages:
+      return generate_token_images(f.run, f.files, f.json, command);
+    default:
+      break;
   }
   if (!command.given("-p") && !command.given("-f")) {
     throw UsageError(
@@ -180,10 +186,12 @@ void add_generate(Command& program) {
   bind_places(command, f->run.images);
   bind_images(command, f->run);
   bind_drafter(command, f->run.draft, Makes::kBoth);
-  bind_drafting(command, f->run.draft, Makes::kBoth, "15 for texts, 63 for images");
+  bind_drafting(command, f->run.draft, Makes::kBoth,
+                "15 for texts, 63 for images, 8 token by token");
   command.group(kOutputTitle);
   command.add("--trace", f->files.trace,
-              "HTML page: of a text every round, of the first image every step, and what was kept",
+              "HTML page: of a text every round, of the first image every step or token, and what "
+              "was kept",
               {.shows = "FILE"});
   command.add("--json", f->json, "One JSON document on standard output");
   command.footer(R"(Examples:
@@ -192,6 +200,7 @@ void add_generate(Command& program) {
   forerun generate -m big/ --drafter draft-model:small.gguf -p "..." --temp 1 --certify
   forerun generate -m model.gguf -f prompt.txt --json > answer.json
   forerun generate -m dit --class 3,7 --count 8 --cfg 1.5 --drafter free:free --out grid.png
+  forerun generate -m mar --class 3 --count 4 --drafter cspd:draft --out grid.png --trace trace.html
   forerun generate -m DiT-XL-2-256 --class 207 --vae sd-vae-ft-ema --out dog.png
 
 Drafting changes the speed, never the law of texts and images. With --temp 0 or --rule shared-noise

@@ -82,8 +82,13 @@ void bind_places(Command& command, ImageFlags& f) {
 void bind_images(Command& command, RunFlags& f) {
   ImageOptions& o = f.images.options;
   command.group(kImageTitle);
-  command.add("--steps", o.steps, "Steps of sampling", {.least = 1, .most = 1000});
-  command.add("--cfg", o.guidance, "Classifier-free guidance, 1 = none");
+  command.add("--steps", o.steps, "Steps of sampling; token by token, of each token",
+              {.least = 1, .most = 1000, .standard = "1000; token by token 25"});
+  command.add("--cfg", o.guidance, "Classifier-free guidance, 1 = none",
+              {.standard = "1.5; token by token 1"});
+  command.add("--batch-size", o.batch_size, "Images at a time; none depends on it",
+              {.least = 1, .most = 1 << 16, .old = "--lanes"});
+  command.group(kDitTitle);
   command.add("--guided-channels", o.guided_channels,
               "How many channels are guided, 0 = as the dialect does: reference 3 of 4, diffusers "
               "all",
@@ -95,8 +100,6 @@ void bind_images(Command& command, RunFlags& f) {
               "Of a step: 0 the posterior's, 1 beta, between them by logarithm",
               {.least = 0, .most = 1});
   command.add("--eta", o.eta, "Stochasticity; 1 is DDPM");
-  command.add("--batch-size", o.batch_size, "Images at a time; none depends on it",
-              {.least = 1, .most = 1 << 16, .old = "--lanes"});
   command.add("--profile", f.images.profile,
               "How far --rule relax goes, by step; `forerun profile` makes it", {.shows = "FILE"});
   command.add("--two-calls", o.two_calls,
@@ -106,23 +109,75 @@ void bind_images(Command& command, RunFlags& f) {
               {.old = "--no-recall"});
   command.add_old("-L,--draft-length",
                   [&f](const std::string& text) { use_draft_length(f.draft, text); });
+  command.group(kTokenTitle);
+  TokenImageFlags& t = f.images.tokens;
+  command.add(
+      "--final-step", t.final_step,
+      "How a token's chain ends. The published last step adds no noise: such a token has no "
+      "density and no draft of it could be kept exactly. truncate leaves the step out (44 dB "
+      "below the token), noisy gives it noise",
+      {.one_of = {"truncate", "noisy"}, .shows = "NAME"});
+  command.add("--token-variance", t.variance,
+              "Of inner steps: measured on the model, beta, or the posterior's",
+              {.one_of = {"calibrated", "beta", "posterior"}, .shows = "NAME"});
+  command.add("--cfg-schedule", t.guidance_schedule,
+              "Guidance at every token, or rising along the image as in MAR",
+              {.one_of = {"constant", "linear"}, .shows = "NAME"});
+  command.add("--token-temp", t.options.temperature, "Times the noise of every inner step",
+              {.least = 0.01, .most = 100});
+  command.add("--prefill", t.options.prefill,
+              "Tokens that the model makes alone before any are drafted", {.most = 1 << 16});
   command.group("");
 }
+
+namespace {
+
+const char* name_of(Makes kind) {
+  return kind == Makes::kImages        ? "a Diffusion Transformer"
+         : kind == Makes::kTokenImages ? "an image-token model"
+                                       : "a language model";
+}
+
+// What a flag under this title is for.
+const char* purpose_of(std::string_view title) {
+  return title == kTextTitle    ? "language models"
+         : title == kImageTitle ? "models that make images"
+         : title == kDitTitle   ? "Diffusion Transformers"
+                                : "image-token models";
+}
+
+}  // namespace
 
 Makes settle(RunFlags& f, const Command& command, const DefaultDrafts& drafts) {
   const std::string& path = f.model.path;
   expect_path(path);
-  const bool images = is_diffusion_model(path);
-  const std::string other = command.given_under(images ? kTextTitle : kImageTitle);
-  if (!other.empty()) {
-    if (!images) static_cast<void>(inspect(path));  // a damaged model says so first
-    throw UsageError(fmt::format("{} is for {}; {} holds a {}", other,
-                                 images ? "language models" : "Diffusion Transformers", path,
-                                 images ? "Diffusion Transformer" : "language model"));
+  const Makes kind = is_diffusion_model(path)     ? Makes::kImages
+                     : is_token_image_model(path) ? Makes::kTokenImages
+                                                  : Makes::kTexts;
+  for (const char* title : {kTextTitle, kImageTitle, kDitTitle, kTokenTitle}) {
+    if (title == kTextTitle && kind == Makes::kTexts) continue;
+    if (title == kImageTitle && kind != Makes::kTexts) continue;
+    if (title == kDitTitle && kind == Makes::kImages) continue;
+    if (title == kTokenTitle && kind == Makes::kTokenImages) continue;
+    const std::string other = command.given_under(title);
+    if (other.empty()) continue;
+    if (kind == Makes::kTexts) static_cast<void>(inspect(path));  // a damaged model says so first
+    throw UsageError(
+        fmt::format("{} is for {}; {} holds {}", other, purpose_of(title), path, name_of(kind)));
   }
-  if (f.draft.drafter.empty()) f.draft.drafter = images ? "none" : "lookup";
-  if (!f.draft.max_draft) f.draft.max_draft = images ? drafts.image : drafts.text;
-  return images ? Makes::kImages : Makes::kTexts;
+  if (f.draft.drafter.empty()) f.draft.drafter = kind == Makes::kTexts ? "lookup" : "none";
+  if (!f.draft.max_draft) {
+    f.draft.max_draft = kind == Makes::kTexts    ? drafts.text
+                        : kind == Makes::kImages ? drafts.image
+                                                 : drafts.token;
+  }
+  if (kind == Makes::kTokenImages) {
+    constexpr std::int64_t kSteps = 25;
+    if (!command.given("--rule")) f.draft.rule = "stepwise";
+    if (!command.given("--steps")) f.images.options.steps = kSteps;
+    if (!command.given("--cfg")) f.images.options.guidance = 1.0;
+  }
+  return kind;
 }
 
 DiffusionModel load_diffusion(const RunFlags& f) {
@@ -156,11 +211,11 @@ nlohmann::json run_json(const RunFlags& f, const ChosenPrecision& precision) {
           {"seed", f.draft.seed}};
 }
 
-std::vector<std::int64_t> labels_of(const ImageFlags& f, const DiffusionModel& model) {
+std::vector<std::int64_t> labels_of(const ImageFlags& f, std::int64_t classes) {
   std::vector<std::int64_t> out;
   for (std::size_t i = 0; i < f.count; ++i) {
     out.push_back(f.classes.empty()
-                      ? static_cast<std::int64_t>(i % static_cast<std::size_t>(model.classes()))
+                      ? static_cast<std::int64_t>(i % static_cast<std::size_t>(classes))
                       : f.classes[i % f.classes.size()]);
   }
   return out;
@@ -170,7 +225,9 @@ ImageOptions image_options(const RunFlags& f, const DiffusionModel& model) {
   const bool relax = f.draft.rule == "relax";
   if (f.draft.rule != "maximal" && f.draft.rule != "block" && !relax) {
     throw UsageError(
-        fmt::format("--rule {} is for texts; images have maximal, block and relax", f.draft.rule));
+        fmt::format("--rule {} is for other models; Diffusion Transformers have maximal, block and "
+                    "relax",
+                    f.draft.rule));
   }
   ImageOptions o = f.images.options;
   o.max_draft = f.draft.max_draft.value_or(o.max_draft);
@@ -201,10 +258,10 @@ nlohmann::json profile_settings(const RunFlags& f, const DiffusionModel& model) 
   return out;
 }
 
-ImageListener watching(Progress& progress) {
+ImageListener watching(Progress& progress, const char* steps) {
   ImageListener out;
   out.go_on = [] { return !interrupted(); };
-  out.on_progress = [&progress](const ImageProgress& p) {
+  out.on_progress = [&progress, steps](const ImageProgress& p) {
     constexpr std::size_t kWidth = 24;
     const double share =
         p.of_steps == 0 ? 0.0 : static_cast<double>(p.steps) / static_cast<double>(p.of_steps);
@@ -214,9 +271,9 @@ ImageListener watching(Progress& progress) {
     if (p.kept + p.rejected > 0) {
       drafts = fmt::format("  drafts {} kept, {} rejected", p.kept, p.rejected);
     }
-    progress.show(fmt::format("[{}{}] {} of {} steps, {} of {} images{}  {:.0f} s left",
+    progress.show(fmt::format("[{}{}] {} of {} {}, {} of {} images{}  {:.0f} s left",
                               std::string(filled, '#'), std::string(kWidth - filled, '.'), p.steps,
-                              p.of_steps, p.images, p.of_images, drafts, left));
+                              p.of_steps, steps, p.images, p.of_images, drafts, left));
   };
   return out;
 }

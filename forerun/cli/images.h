@@ -8,15 +8,22 @@
 #include "forerun/cli/options.h"
 #include "forerun/cli/terminal.h"
 #include "forerun/image.h"
+#include "forerun/token_image.h"
 
 namespace forerun::cli {
 
+/// Flags of images that are made token by token.
+struct TokenImageFlags {
+  std::string variance = "calibrated", final_step = "truncate", guidance_schedule = "constant";
+  TokenImageOptions options;
+};
 /// Flags of images alone.
 struct ImageFlags {
   std::string dialect = "reference", profile;
   std::vector<std::int64_t> classes;
   std::size_t count = 16;
   ImageOptions options;
+  TokenImageFlags tokens;
 };
 /// Flags of a command for texts and images.
 struct RunFlags {
@@ -35,17 +42,17 @@ std::uint32_t drafts_of_states(const std::string& states);
 
 /// Drafted tokens of a text and steps of an image a round, by default.
 struct DefaultDrafts {
-  std::uint32_t text = 15, image = 63;
+  std::uint32_t text = 15, image = 63, token = 8;
 };
-/// What kind the model at --model is of, with the kind's own drafter and draft length where none
-/// were asked for.
+/// What kind the model at --model is of, with the kind's own drafter, rule, draft length and steps
+/// where none were asked for.
 /// @throws UsageError   no such path; a flag for the other kind was given
 /// @throws FormatError  it is no model
 Makes settle(RunFlags& flags, const Command& command, const DefaultDrafts& drafts);
 
 DiffusionModel load_diffusion(const RunFlags& flags);
 /// The classes of the images: those asked for in turn, or all.
-std::vector<std::int64_t> labels_of(const ImageFlags& flags, const DiffusionModel& model);
+std::vector<std::int64_t> labels_of(const ImageFlags& flags, std::int64_t classes);
 /// The options with what the drafting flags say and the profile of a relaxed rule.
 /// @throws UsageError  a rule for texts; no profile, or one made for other settings
 ImageOptions image_options(const RunFlags& flags, const DiffusionModel& model);
@@ -63,7 +70,8 @@ nlohmann::json profile_settings(const RunFlags& flags, const DiffusionModel& mod
 inline constexpr const char* kProfileFormat = "forerun relax profile 2";
 
 /// A bar over the steps of all images, drafts kept and rejected; stops at Ctrl-C.
-ImageListener watching(Progress& progress);
+/// @param steps  what they are called
+ImageListener watching(Progress& progress, const char* steps = "steps");
 
 /// The settings of a run, as JSON fields.
 nlohmann::json settings(const RunFlags& flags, const DiffusionModel& model);

@@ -106,7 +106,7 @@ class Bench {
         with_plain_(bench.plain),
         json_(json),
         model_(load_diffusion(f)),
-        labels_(labels_of(f.images, model_)) {
+        labels_(labels_of(f.images, model_.classes())) {
     // Plain sampling comes first: the speed of the others is against it.
     if (with_plain_) drafters_.push_back(ImageDrafter::load("none", model_));
     for (const std::string& name : bench.drafters) {

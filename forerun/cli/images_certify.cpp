@@ -30,8 +30,8 @@ int profile(const ImagesCertifyFlags& f) {
   Progress progress;
   ImageOptions options = image_options(f.run, model);
   options.pictures = false;
-  const ImageRun r = forerun::generate_images(model, drafter, labels_of(f.run.images, model),
-                                              options, watching(progress));
+  const ImageRun r = forerun::generate_images(
+      model, drafter, labels_of(f.run.images, model.classes()), options, watching(progress));
   progress.clear();
   if (r.interrupted) return 130;
   const std::vector<double> relaxation = relaxed_profile(r);
@@ -53,8 +53,8 @@ int certify_images(const RunFlags& f, bool json) {
   const ImageDrafter drafter = ImageDrafter::load(f.draft.drafter, model);
   Progress progress;
   const ImageOptions options = image_options(f, model);
-  const ImageCertificate c = forerun::certify_images(model, drafter, labels_of(f.images, model),
-                                                     options, watching(progress));
+  const ImageCertificate c = forerun::certify_images(
+      model, drafter, labels_of(f.images, model.classes()), options, watching(progress));
   progress.clear();
   if (json) {
     nlohmann::json j = to_json(c);

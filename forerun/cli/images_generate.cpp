@@ -60,7 +60,7 @@ int generate_images(const RunFlags& f, const ImageFiles& files, bool json, const
   if (outputs.size() > 1) trace.emplace(files.trace);
   const DiffusionModel model = load_diffusion(f);
   const ImageDrafter drafter = ImageDrafter::load(f.draft.drafter, model);
-  const auto labels = labels_of(f.images, model);
+  const auto labels = labels_of(f.images, model.classes());
   ImageOptions options = image_options(f, model);
   options.trace = trace.has_value();
   Progress progress;

@@ -13,6 +13,7 @@
 #include "forerun/image.h"
 #include "forerun/method.h"
 #include "forerun/text.h"
+#include "forerun/token_image.h"
 
 namespace forerun::cli {
 namespace {
@@ -28,7 +29,7 @@ void bind_model(Command& command, ModelFlags& f, Makes makes, bool required) {
   const char* const text = "GGUF file, or Hugging Face folder";
   const char* const image =
       "Diffusion Transformer: folder of forerun or diffusers, or safetensors file with "
-      "facebookresearch/DiT's names";
+      "facebookresearch/DiT's names. Image-token model (MAR): folder of forerun";
   command.add("-m,--model", f.path,
               makes == Makes::kTexts    ? text
               : makes == Makes::kImages ? image
@@ -55,11 +56,11 @@ void note_precision(const ChosenPrecision& chosen) {
 
 Model load_model(const ModelFlags& f) {
   expect_path(f.path);
-  if (is_diffusion_model(f.path)) {
-    throw UsageError(
-        fmt::format("{} holds a Diffusion Transformer, not a language model; generate, "
-                    "bench, certify, profile and evaluate are for both or for these",
-                    f.path));
+  if (is_diffusion_model(f.path) || is_token_image_model(f.path)) {
+    throw UsageError(fmt::format(
+        "{} holds {}, not a language model; generate, bench, certify, profile and "
+        "evaluate are for both or for these",
+        f.path, is_diffusion_model(f.path) ? "a Diffusion Transformer" : "an image-token model"));
   }
   set_threads(f.threads);
   Model model = Model::load(f.path, precision_of(f.precision));
@@ -73,7 +74,9 @@ void bind_drafter(Command& command, DraftFlags& f, Makes makes) {
   for (const DrafterInfo& d : registered_drafters()) {
     text += ", " + d.name + (d.argument.empty() ? "" : ":" + d.argument);
   }
-  const char* const image = "none, free:FOLDER, asd, frozen, or self (the model itself)";
+  const char* const image =
+      "none, free:FOLDER, asd, frozen, or self (the model itself); token by token: none, "
+      "cspd:FOLDER, or self (Jacobi iteration)";
   std::string help = makes == Makes::kTexts ? text : std::string(image);
   std::string standard = makes == Makes::kTexts ? "lookup" : "none";
   if (makes == Makes::kBoth) {
@@ -88,19 +91,27 @@ void bind_drafting(Command& command, DraftFlags& f, Makes makes, const std::stri
   command.group(kDraftTitle);
   std::vector<std::string> rules = kTextRules;
   std::string help = "What decides on drafts; typical, ratio-on-search";
-  if (makes != Makes::kTexts) rules.emplace_back("relax");
-  if (makes == Makes::kBoth) help += " and, of images, relax";
-  help += " are INEXACT, for comparison";
   if (makes == Makes::kImages) {
-    rules = {"maximal", "block", "relax"};
-    help = "What decides on drafts; relax is INEXACT and needs --profile";
+    rules = {"maximal", "block"};
+    help = "What decides on drafts";
   }
-  command.add("--rule", f.rule, help, {.one_of = rules, .shows = "NAME"});
+  if (makes != Makes::kTexts) {
+    rules.insert(rules.end(), {"relax", "stepwise", "path", "paper", "code"});
+    help += makes == Makes::kBoth ? " and, of images, relax" : "; relax (needs --profile)";
+  }
+  help += makes == Makes::kImages ? " is INEXACT" : " are INEXACT, for comparison";
+  if (makes != Makes::kTexts) {
+    help += ". Token by token: stepwise or path; paper, code as published are INEXACT";
+  }
+  command.add("--rule", f.rule, help,
+              {.one_of = rules,
+               .shows = "NAME",
+               .standard = makes == Makes::kTexts ? "" : "maximal; token by token stepwise"});
   command.add("--max-draft", f.max_draft,
               fmt::format("Drafted {} a round at most; 0 = no drafts",
                           makes == Makes::kTexts    ? "tokens"
-                          : makes == Makes::kImages ? "steps"
-                                                    : "tokens of a text, or steps of an image,"),
+                          : makes == Makes::kImages ? "steps, or tokens of an image,"
+                                                    : "tokens, or steps of an image,"),
               {.least = 0, .most = makes == Makes::kTexts ? 64.0 : 1023.0, .standard = most});
   if (f.fixed) {
     command.add("--adaptive", f.fixed,
@@ -145,7 +156,9 @@ GenerateOptions text_options(const GenerateOptions& options, const DraftFlags& d
   constexpr std::uint32_t kMost = 64;
   GenerateOptions o = options;
   const auto rule = rule_from_name(draft.rule);
-  if (!rule) throw UsageError(fmt::format("--rule {} is for images", draft.rule));
+  if (!rule || is_for_chains(*rule)) {
+    throw UsageError(fmt::format("--rule {} is for images", draft.rule));
+  }
   o.rule = *rule;
   if (draft.max_draft) o.max_draft = *draft.max_draft;
   if (o.max_draft > kMost) {

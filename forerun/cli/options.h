@@ -20,15 +20,18 @@ struct Difference;
 
 namespace forerun::cli {
 
-/// Titles in the help. Flags under kTextTitle and kImageTitle go with models of that kind alone.
+/// Titles in the help. Flags under kTextTitle, kDitTitle and kTokenTitle go with models of that
+/// kind alone, those under kImageTitle with all that make images.
 inline constexpr const char* kModelTitle = "Model";
 inline constexpr const char* kDraftTitle = "Drafting";
 inline constexpr const char* kTextTitle = "Text (language models)";
-inline constexpr const char* kImageTitle = "Images (Diffusion Transformers)";
+inline constexpr const char* kImageTitle = "Images";
+inline constexpr const char* kDitTitle = "Images (Diffusion Transformers)";
+inline constexpr const char* kTokenTitle = "Images (token by token)";
 inline constexpr const char* kOutputTitle = "Output";
 
-/// What a command is for.
-enum class Makes : std::uint8_t { kTexts, kImages, kBoth };
+/// What a command is for; what kind a model is of.
+enum class Makes : std::uint8_t { kTexts, kImages, kBoth, kTokenImages };
 
 struct ModelFlags {
   std::string path;

@@ -370,7 +370,9 @@ std::vector<Coupled<ChainToken>> couple_published(std::span<const ChainTask> all
       ChainToken& token = out[i].value;
       auto last = last_step(tasks[i], token.path.means.back(), rule);
       token.path.states.back() = std::move(last.value);
-      token.draft_means = tasks[i].draft->means;
+      // The steps before the last are the target's own.
+      token.draft_means.assign(token.path.means.size(), Latent());
+      token.draft_means.back() = tasks[i].draft->means.back();
       token.together.assign(token.path.means.size(), 0);
       token.together.back() = last.accepted ? 1 : 0;
       out[i].accepted = last.accepted;

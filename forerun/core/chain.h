@@ -83,8 +83,8 @@ struct ChainTask {
 /// A token, and how it came about.
 struct ChainToken {
   ChainPath path;  ///< its means are the target's
-  /// Of every inner step: the draft's mean that the certificate compares with; none without a
-  /// draft.
+  /// Of every inner step: the draft's mean that the certificate compares with, or nothing where it
+  /// was not coupled; none without a draft.
   std::vector<Latent> draft_means = {};
   std::vector<std::uint8_t> together = {};  ///< of every inner step: it ended on the draft's state
   std::uint32_t proposals = 0;              ///< of rule path: paths drawn after the rejection

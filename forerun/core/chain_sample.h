@@ -72,8 +72,11 @@ class ChainSample {
 /// The drafted tokens of one sample and one round. Each chain was drawn with its position's noise
 /// from the law beside it, given the drafts before it.
 struct ChainDraft {
+  using Condition = std::vector<float>;
   std::vector<ChainPath> paths;
   std::vector<ChainLaw> laws;  ///< one a path
+  /// In self-drafting: what each path was conditioned on. A path of one state is a mere guess.
+  std::vector<Condition> conditions = {};
   std::size_t size() const noexcept { return paths.size(); }
 };
 

@@ -8,12 +8,16 @@
 namespace forerun::cli::report {
 
 // The templates beside this file, with common.css and common.js inside: templates.cmake.
-extern const std::string_view kBenchPage, kTrainingPage, kImageTracePage, kTextTracePage;
+extern const std::string_view kBenchPage, kTrainingPage, kImageTracePage, kTextTracePage,
+    kTokenTracePage;
 
 /// The value of `key`; null if there is none, or `object` is no object.
 nlohmann::json field(const nlohmann::json& object, const char* key);
 /// Nothing if it is no finite number.
 std::optional<double> number(const nlohmann::json& value);
+
+/// Bytes as the text of a data: address.
+std::string base64(std::string_view bytes);
 
 /// `page` with `data` for its script to draw. No text of `data` can end the element it stands in;
 /// invalid UTF-8 becomes U+FFFD, and numbers that are not finite become null.

@@ -7,9 +7,19 @@
 #include <utility>
 #include <vector>
 
+#include "forerun/core/chain_sample.h"
 #include "forerun/core/latent.h"
 
 namespace forerun {
+
+/// The draft's mean of transition `inner` of output `step` of the draft; none without one.
+inline Latent drafted_mean(const LatentDraft& draft, std::size_t step, std::size_t /*inner*/) {
+  return draft.means[step];
+}
+inline Latent drafted_mean(const ChainDraft& draft, std::size_t step, std::size_t inner) {
+  const auto& means = draft.paths[step].means;
+  return means.empty() ? Latent() : means[inner];
+}
 
 /// The decision of one transition.
 struct StepDecision {
@@ -38,23 +48,26 @@ class DecisionWatch {
  public:
   using Place = std::pair<std::uint32_t, std::size_t>;  ///< request, transition
 
-  explicit DecisionWatch(std::set<Place> places) : places_(std::move(places)) {}
+  /// @param inner  transitions that make one output: of a token with a diffusion head those of its
+  /// chain, which are counted on from token to token
+  explicit DecisionWatch(std::set<Place> places, std::size_t inner = 1)
+      : places_(std::move(places)), inner_(inner) {}
 
   /// An observer of rounds.
   template <class Round>
   void operator()(const Round& round) {
     for (std::size_t i = 0; i < round.sequences.size(); ++i) {
-      const LatentSample& sample = *round.sequences[i];
+      const auto& sample = *round.sequences[i];
       const std::size_t end = sample.step(), first = end - round.outcomes[i].emitted;
       std::vector<std::uint32_t>& kept = kept_[sample.request()];
       kept.push_back(round.outcomes[i].accepted);
-      const auto to = places_.lower_bound({sample.request(), end});
-      for (auto at = places_.lower_bound({sample.request(), first}); at != to; ++at) {
-        const std::size_t j = at->second - first;
+      const auto to = places_.lower_bound({sample.request(), end * inner_});
+      for (auto at = places_.lower_bound({sample.request(), first * inner_}); at != to; ++at) {
+        const std::size_t j = at->second / inner_ - first;
         StepDecision& d = decisions_[*at];
         d.round = sample.round();
         d.drafted = j < round.drafts[i].size();
-        if (d.drafted) d.mean = round.drafts[i].means[j];
+        if (d.drafted) d.mean = drafted_mean(round.drafts[i], j, at->second % inner_);
         d.kept = kept;
       }
     }
@@ -65,6 +78,7 @@ class DecisionWatch {
 
  private:
   std::set<Place> places_;
+  std::size_t inner_;
   std::map<Place, StepDecision> decisions_;
   std::map<std::uint32_t, std::vector<std::uint32_t>> kept_;  // by request
 };

@@ -1,0 +1,120 @@
+#include "forerun/methods/cspd/mar_chains.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <stdexcept>
+#include <utility>
+
+namespace forerun {
+
+MarChains::MarChains(Setting setting) : setting_(std::move(setting)) {
+  const MarHead& head = *setting_.head;
+  if (setting_.sigmas.empty()) {
+    for (std::int64_t k = 0; k < head.transitions(); ++k) setting_.sigmas.push_back(head.sigma(k));
+  }
+  if (std::ranges::all_of(setting_.sigmas, [](double s) { return s > 0.0; })) return;
+  throw std::invalid_argument(
+      "the last inner step adds no noise, so a token has no density and no drafted token could be "
+      "kept: sample with final step truncate or noisy");
+}
+
+MarChains::Caches& MarChains::caches_of(const ChainSample& sample) {
+  const auto found = caches_.find(sample.id());
+  if (found != caches_.end()) return found->second;
+  const MarNetwork& network = *setting_.network;
+  Caches made{network.cache(sample.label()), std::nullopt};
+  if (setting_.guidance.on()) made.without = network.cache(network.config().classes);
+  return caches_.emplace(sample.id(), std::move(made)).first->second;
+}
+
+std::vector<std::vector<ChainLaw>> MarChains::read(std::span<const Reading> readings) {
+  const std::size_t dimension = dim(), halves = setting_.guidance.on() ? 2 : 1;
+  // Both halves read the same tokens.
+  std::vector<std::vector<float>> tokens;
+  std::vector<MarNetwork::Rows> rows;
+  tokens.reserve(readings.size());
+  for (const Reading& r : readings) {
+    Caches& caches = caches_of(*r.sample);
+    const auto have = static_cast<std::size_t>(caches.with_class.tokens());
+    std::vector<float>& own = tokens.emplace_back();
+    const std::size_t made = r.sample->step();
+    for (std::size_t i = have; i < made + r.more.size(); ++i) {
+      const Latent& token = i < made ? r.sample->values()[i] : *r.more[i - made];
+      own.insert(own.end(), token.begin(), token.end());
+    }
+  }
+  for (std::size_t half = 0; half < halves; ++half) {
+    for (std::size_t i = 0; i < readings.size(); ++i) {
+      Caches& caches = caches_of(*readings[i].sample);
+      rows.push_back({half == 0 ? &caches.with_class : &*caches.without, tokens[i]});
+    }
+  }
+  std::vector<std::size_t> count;  // conditions of a sequence
+  for (std::size_t i = 0; i < readings.size(); ++i) {
+    count.push_back(tokens[i].size() / dimension + (rows[i].cache->empty() ? 1 : 0));
+  }
+  ++passes_;
+  const std::vector<float> all = setting_.network->conditions(rows);
+  const auto width = static_cast<std::size_t>(setting_.network->condition_width());
+  const std::size_t half = halves == 1 ? 0 : all.size() / 2;  // floats of one
+
+  std::vector<MarHead::Input> inputs;
+  std::vector<std::vector<ChainLaw>> out;
+  std::size_t first = 0;
+  for (std::size_t i = 0; i < readings.size(); ++i) {
+    const Reading& r = readings[i];
+    if (count[i] < r.laws) {
+      throw std::logic_error(
+          fmt::format("MarChains: {} conditions wanted of {} tokens", r.laws, count[i]));
+    }
+    std::vector<ChainLaw>& laws = out.emplace_back();
+    const std::size_t last = r.sample->step() + r.more.size();  // the place of the last law
+    for (std::size_t j = count[i] - r.laws; j < count[i]; ++j) {
+      const float* const with = all.data() + (first + j) * width;
+      const float* const without = halves == 1 ? nullptr : with + half;
+      inputs.push_back(
+          {.condition = with,
+           .null_condition = without,
+           .guidance = setting_.guidance.at(last + j + 1 - count[i], r.sample->steps())});
+      laws.push_back({this, raw_.size()});
+      std::vector<float>& raw = raw_.emplace_back(with, with + width);
+      if (without != nullptr) raw.insert(raw.end(), without, without + width);
+    }
+    first += count[i];
+  }
+  for (MarCondition& c : setting_.head->prepare(inputs)) conditions_.push_back(std::move(c));
+  return out;
+}
+
+void MarChains::forget_laws() {
+  conditions_.clear();
+  raw_.clear();
+}
+
+void MarChains::keep(const ChainSample& sample, std::size_t tokens) {
+  Caches& caches = caches_of(sample);
+  const auto most = static_cast<std::int64_t>(tokens);
+  for (MarCache* cache : {&caches.with_class, caches.without ? &*caches.without : nullptr}) {
+    if (cache != nullptr && cache->tokens() > most) cache->truncate(most);
+  }
+}
+
+std::vector<Latent> MarChains::means(std::span<const ChainRow> rows) {
+  std::vector<MarHead::Row> asked;
+  asked.reserve(rows.size());
+  for (const ChainRow& r : rows) {
+    asked.push_back({&conditions_[r.token], r.state->data(), static_cast<std::int64_t>(r.step)});
+  }
+  ++calls_;
+  head_rows_ += rows.size();
+  const std::vector<float> all = setting_.head->means(asked);
+  const auto dimension = static_cast<std::ptrdiff_t>(dim());
+  std::vector<Latent> out;
+  out.reserve(rows.size());
+  for (auto at = all.begin(); at != all.end(); at += dimension)
+    out.emplace_back(at, at + dimension);
+  return out;
+}
+
+}  // namespace forerun

@@ -1,0 +1,71 @@
+#pragma once
+
+#include <cstdint>
+#include <map>
+#include <memory>
+#include <optional>
+#include <span>
+#include <vector>
+
+#include "forerun/core/chain_sample.h"
+#include "forerun/methods/cspd/guidance.h"
+#include "forerun/models/mar/mar_head.h"
+#include "forerun/models/mar/mar_network.h"
+
+namespace forerun {
+
+/// A causal MAR and how its tokens are sampled, for several images at once: their caches of keys
+/// and values, the conditions of the tokens in question, and its head as the model of their chains.
+class MarChains final : public ChainModel {
+ public:
+  /// What is shared by those that read with one network.
+  struct Setting {
+    std::shared_ptr<const MarNetwork> network;
+    std::shared_ptr<const MarHead> head;
+    TokenGuidance guidance;
+    /// Of inner steps; empty: the head's own. A draft model takes the target's.
+    std::vector<double> sigmas;
+  };
+  /// @throws std::invalid_argument  an inner step without noise: such a token has no density
+  explicit MarChains(Setting setting);
+
+  /// Tokens of an image to read after those that were made, and how many conditions to hand over.
+  struct Reading {
+    const ChainSample* sample = nullptr;
+    std::vector<const Latent*> more;  ///< after the sample's own
+    std::size_t laws = 1;             ///< of the last tokens read: of the one after each
+  };
+  /// One pass over what its caches lack; there is at least one such token, or none was read yet.
+  /// @return  of each reading the laws, in order; valid until `forget_laws`
+  std::vector<std::vector<ChainLaw>> read(std::span<const Reading> readings);
+  /// The condition that a law was made from. @return  [width], both halves of guidance
+  std::span<const float> condition(const ChainLaw& law) const { return raw_[law.token]; }
+  void forget_laws();
+  /// The tokens of a sample that stay read.
+  void keep(const ChainSample& sample, std::size_t tokens);
+  void forget(SequenceId id) { caches_.erase(id); }
+
+  std::vector<Latent> means(std::span<const ChainRow> rows) override;
+  std::span<const double> sigmas() const override { return setting_.sigmas; }
+  std::size_t dim() const override { return static_cast<std::size_t>(setting_.head->dim()); }
+
+  const Setting& setting() const noexcept { return setting_; }
+  std::uint64_t passes() const noexcept { return passes_; }        ///< of the backbone
+  std::uint64_t head_calls() const noexcept { return calls_; }     ///< in sequence
+  std::uint64_t head_rows() const noexcept { return head_rows_; }  ///< inner steps computed
+
+ private:
+  struct Caches {
+    MarCache with_class;
+    std::optional<MarCache> without;
+  };
+  Caches& caches_of(const ChainSample& sample);
+
+  Setting setting_;
+  std::map<SequenceId, Caches> caches_;
+  std::vector<MarCondition> conditions_;
+  std::vector<std::vector<float>> raw_;
+  std::uint64_t passes_ = 0, calls_ = 0, head_rows_ = 0;
+};
+
+}  // namespace forerun
