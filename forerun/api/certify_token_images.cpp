@@ -20,28 +20,12 @@ class ChainJudge {
       : model_(target), by_step_(by_step), out_(out) {}
 
   void judge(const ChainSample& sample) {
-    model_.forget_laws();
-    const std::vector<ChainToken>& tokens = sample.tokens();
-    if (tokens.empty()) return;
-    // A sample without tokens of its own: all are read at once.
-    const ChainSample fresh({.tokens = sample.steps(), .label = sample.label(), .id = 0});
-    MarChains::Reading reading{.sample = &fresh, .more = {}, .laws = tokens.size()};
-    for (std::size_t i = 0; i + 1 < tokens.size(); ++i) {
-      reading.more.push_back(&tokens[i].value());
-    }
-    const std::vector<ChainLaw> laws = model_.read({&reading, 1}).front();
-    model_.forget(0);
+    const auto means = means_along_tokens(model_, sample);
     const std::span<const double> sigmas = model_.sigmas();
-    std::vector<ChainRow> rows;
+    const std::vector<ChainToken>& tokens = sample.tokens();
     for (std::size_t i = 0; i < tokens.size(); ++i) {
       for (std::size_t k = 0; k < sigmas.size(); ++k) {
-        rows.push_back({laws[i].token, k, &tokens[i].path.states[k]});
-      }
-    }
-    const std::vector<Latent> means = model_.means(rows);
-    for (std::size_t i = 0; i < tokens.size(); ++i) {
-      for (std::size_t k = 0; k < sigmas.size(); ++k) {
-        add({means[i * sigmas.size() + k], sigmas[k]}, tokens[i], k);
+        add({means[i][k], sigmas[k]}, tokens[i], k);
       }
     }
   }

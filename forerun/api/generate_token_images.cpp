@@ -40,6 +40,28 @@ MarChains::Setting chains_of(const std::shared_ptr<const MarNetwork>& network,
   }
 }
 
+// What a draft model's standard deviations are, of its own: measured on a few plain images.
+std::vector<double> measured_sigmas(const TokenImageSetting& setting) {
+  constexpr std::uint32_t kImages = 4;
+  constexpr std::uint64_t kSeed = 0x0ca11b;
+  MarChains draft(*setting.draft);
+  std::vector<ChainSample> samples;
+  TokenImageRunner plain({.target = setting.target}, [&](const TokenImageRunner::Round& round) {
+    for (const ChainSample* sample : round.sequences) {
+      if (sample->done()) samples.push_back(*sample);
+    }
+  });
+  const std::int64_t classes = setting.target.network->config().classes;
+  for (std::uint32_t i = 0; i < kImages; ++i) {
+    plain.submit(i, {.label = i % classes, .seed = kSeed, .request = i, .keep_tokens = true});
+  }
+  std::vector<Event> ignored;
+  while (plain.busy()) plain.step(ignored);
+  std::vector<const ChainSample*> pointers;
+  for (const ChainSample& sample : samples) pointers.push_back(&sample);
+  return own_sigmas(draft, plain.target().model().sigmas(), pointers);
+}
+
 }  // namespace
 
 void check_token_images(const TokenImageModel& model, const TokenImageDrafter& drafter,
@@ -89,12 +111,9 @@ TokenImageSetting token_image_setting(const TokenImageModel& model,
                         .prefill = o.prefill,
                         .max_active = o.batch_size};
   if (d.network) {
+    out.draft = chains_of(d.network, o);
     // Its means alone count with an exact rule; the published ones take its own variance.
-    TokenImageOptions own = o;
-    if (is_exact(o.rule) && o.variance == TokenVariance::kCalibrated) {
-      own.variance = TokenVariance::kBeta;  // replaced by the target's: a calibration is not needed
-    }
-    out.draft = chains_of(d.network, own);
+    if (!is_exact(o.rule)) out.draft->sigmas = measured_sigmas(out);
   }
   return out;
 }

@@ -63,14 +63,14 @@ TokenImageDrafter TokenImageDrafter::load(const std::string& name, const TokenIm
   } else if (name.starts_with(cspd)) {
     const std::string folder = name.substr(cspd.size());
     const Mar draft = load_mar(folder);
-    const std::string why = why_not_drafting_for(draft.config, config_of(target));
+    const std::string why = why_other_tokens(draft.config, config_of(target));
     if (!why.empty()) {
       throw UsageError(fmt::format("{} does not draft for {}: {}", folder, target.path(), why));
     }
-    if (!draft.config.target.empty() && draft.config.target != target.digest()) {
+    if (!draft.config.follows.empty() && draft.config.follows != target.digest()) {
       throw UsageError(
           fmt::format("{} was trained to draft for another target than {} (weights {} against {})",
-                      folder, target.path(), draft.config.target, target.digest()));
+                      folder, target.path(), draft.config.follows, target.digest()));
     }
     if (draft.config.form != MarForm::kCausal) {
       throw UsageError(fmt::format("{} is of the masked form; a drafter is causal", folder));

@@ -46,7 +46,7 @@ TokenImageRunner::TokenImageRunner(const TokenImageSetting& setting, Observer ob
   } else if (setting_.draft) {
     MarChains::Setting draft = *setting_.draft;
     if (rule_.exact()) draft.sigmas = target_.model().setting().sigmas;
-    drafter = std::make_unique<ModelTokenDrafter>(std::move(draft));
+    drafter = std::make_unique<ModelTokenDrafter>(std::move(draft), !rule_.exact());
   }
   if (drafter && setting_.max_draft > 0) {
     // The published code has one number of drafts; what is kept is no beginning of them.

@@ -38,14 +38,13 @@ inline Mar noisy_mar(const MarConfig& config, std::uint64_t seed = 1) {
   return m;
 }
 
-/// A draft of it: every weight off by a share of itself, and errors of its own.
+/// A draft of it: every weight off by a share of itself.
 inline Mar perturbed_mar(const Mar& target, double share, std::uint64_t seed = 2) {
   at::manual_seed(seed);
   Mar m = target;
   for (const ModelWeight& w : weights(m)) {
     *w.tensor = w.tensor->mul(1.0 + share * at::randn_like(*w.tensor));
   }
-  for (double& error : m.config.calibration.errors) error *= 1.5;
   return m;
 }
 

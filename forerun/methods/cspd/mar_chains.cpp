@@ -3,6 +3,8 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <cmath>
+#include <iterator>
 #include <stdexcept>
 #include <utility>
 
@@ -35,10 +37,12 @@ std::vector<std::vector<ChainLaw>> MarChains::read(std::span<const Reading> read
   std::vector<MarNetwork::Rows> rows;
   tokens.reserve(readings.size());
   for (const Reading& r : readings) {
-    Caches& caches = caches_of(*r.sample);
-    const auto have = static_cast<std::size_t>(caches.with_class.tokens());
+    const MarCache& cache = caches_of(*r.sample).with_class;
+    const std::size_t made = r.sample->step(), all = made + r.more.size();
+    // The conditions come from rows that are read now: where too few are new, the last again.
+    if (!cache.empty() && r.laws <= all) keep(*r.sample, all - r.laws);
+    const auto have = static_cast<std::size_t>(cache.tokens());
     std::vector<float>& own = tokens.emplace_back();
-    const std::size_t made = r.sample->step();
     for (std::size_t i = have; i < made + r.more.size(); ++i) {
       const Latent& token = i < made ? r.sample->values()[i] : *r.more[i - made];
       own.insert(own.end(), token.begin(), token.end());
@@ -114,6 +118,57 @@ std::vector<Latent> MarChains::means(std::span<const ChainRow> rows) {
   out.reserve(rows.size());
   for (auto at = all.begin(); at != all.end(); at += dimension)
     out.emplace_back(at, at + dimension);
+  return out;
+}
+
+std::vector<std::vector<Latent>> means_along_tokens(MarChains& model, const ChainSample& sample) {
+  const std::vector<ChainToken>& tokens = sample.tokens();
+  std::vector<std::vector<Latent>> out;
+  if (tokens.empty()) return out;
+  model.forget_laws();
+  // A sample without tokens of its own: all are read at once.
+  const ChainSample fresh({.tokens = sample.steps(), .label = sample.label(), .id = 0});
+  MarChains::Reading reading{.sample = &fresh, .more = {}, .laws = tokens.size()};
+  for (std::size_t i = 0; i + 1 < tokens.size(); ++i) reading.more.push_back(&tokens[i].value());
+  const std::vector<ChainLaw> laws = model.read({&reading, 1}).front();
+  model.forget(fresh.id());
+  const std::size_t steps = model.sigmas().size();
+  std::vector<ChainRow> rows;
+  for (std::size_t i = 0; i < tokens.size(); ++i) {
+    for (std::size_t k = 0; k < steps; ++k) {
+      rows.push_back({laws[i].token, k, &tokens[i].path.states[k]});
+    }
+  }
+  std::vector<Latent> means = model.means(rows);
+  for (std::size_t i = 0; i < tokens.size(); ++i) {
+    const auto first = means.begin() + static_cast<std::ptrdiff_t>(i * steps);
+    out.emplace_back(std::make_move_iterator(first),
+                     std::make_move_iterator(first + static_cast<std::ptrdiff_t>(steps)));
+  }
+  return out;
+}
+
+std::vector<double> own_sigmas(MarChains& draft, std::span<const double> target,
+                               std::span<const ChainSample* const> samples) {
+  std::vector<double> squares(target.size(), 0.0);
+  double numbers = 0.0;  // of a step
+  for (const ChainSample* sample : samples) {
+    const auto means = means_along_tokens(draft, *sample);
+    for (std::size_t i = 0; i < means.size(); ++i) {
+      for (std::size_t k = 0; k < target.size(); ++k) {
+        const Latent& own = sample->tokens()[i].path.means[k];
+        for (std::size_t j = 0; j < own.size(); ++j) {
+          const double d = static_cast<double>(means[i][k][j]) - static_cast<double>(own[j]);
+          squares[k] += d * d;
+        }
+      }
+      numbers += static_cast<double>(draft.dim());
+    }
+  }
+  std::vector<double> out;
+  for (std::size_t k = 0; k < target.size(); ++k) {
+    out.push_back(std::sqrt(target[k] * target[k] + (numbers > 0.0 ? squares[k] / numbers : 0.0)));
+  }
   return out;
 }
 

@@ -68,4 +68,14 @@ class MarChains final : public ChainModel {
   std::uint64_t passes_ = 0, calls_ = 0, head_rows_ = 0;
 };
 
+/// The means that a model gives for every inner step of a sample's chains, by a pass of its own
+/// over the sample's tokens. @return  by token and inner step
+std::vector<std::vector<Latent>> means_along_tokens(MarChains& model, const ChainSample& sample);
+
+/// The standard deviations that a draft model has of its own, as the target's are measured: its
+/// squared error is the target's plus the squared distance of the two, here measured on chains of
+/// plain sampling. For the published rules, whose models learned a variance each.
+std::vector<double> own_sigmas(MarChains& draft, std::span<const double> target,
+                               std::span<const ChainSample* const> samples);
+
 }  // namespace forerun

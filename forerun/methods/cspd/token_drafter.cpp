@@ -28,6 +28,7 @@ std::vector<ChainDraft> ModelTokenDrafter::propose(std::span<ChainSample* const>
     }
     std::vector<ChainPath> paths = draw_chains(chains);
     for (std::size_t k = 0; k < drafting.size(); ++k) {
+      if (noiseless_end_) paths[k].states.back() = paths[k].means.back();
       out[drafting[k]].paths.push_back(std::move(paths[k]));
       out[drafting[k]].laws.push_back(chains[k].law);
     }

@@ -67,7 +67,10 @@ using AdaptiveTokenDrafter = AdaptiveDrafter<AnyTokenDrafter, ChainSample, Chain
 /// Source: CSpD, Wang et al. 2024, arXiv:2411.11925.
 class ModelTokenDrafter final : public TokenDrafter {
  public:
-  explicit ModelTokenDrafter(MarChains::Setting setting) : model_(std::move(setting)) {}
+  /// @param noiseless_end  a drafted token is the mean of its last inner step, as the published
+  /// sampler ends: for the published rules, and one reason why they are inexact
+  explicit ModelTokenDrafter(MarChains::Setting setting, bool noiseless_end = false)
+      : model_(std::move(setting)), noiseless_end_(noiseless_end) {}
   std::vector<ChainDraft> propose(std::span<ChainSample* const> samples,
                                   std::span<const std::size_t> lengths) override;
   void observe(std::span<ChainSample* const> samples, std::span<const ChainDraft> drafts,
@@ -76,6 +79,7 @@ class ModelTokenDrafter final : public TokenDrafter {
 
  private:
   MarChains model_;
+  bool noiseless_end_;
 };
 
 /// Drafts with the target itself, by coupled Jacobi iteration: a window of tokens ahead, each
