@@ -1,0 +1,175 @@
+#include "forerun/train/mar/mar_objective.h"
+
+#include <ATen/ATen.h>
+#include <ATen/core/grad_mode.h>
+#include <gtest/gtest.h>
+
+#include <nlohmann/json.hpp>
+#include <numeric>
+#include <stdexcept>
+
+#include "forerun/models/mar/init_mar.h"
+#include "forerun/models/mar/mar_file.h"
+#include "forerun/models/mar/mar_schedule.h"
+#include "forerun/train/adamw.h"
+#include "forerun/train/mar/calibrate.h"
+#include "forerun/train/mar/mar_batch.h"
+#include "tests/support/temp_folder.h"
+
+namespace forerun {
+namespace {
+
+// Class 0 is dark above, class 1 below.
+LabelledImages two_halves(std::int64_t count) {
+  LabelledImages out{.width = 8, .height = 8, .channels = 1, .classes = {"a", "b"}};
+  for (std::int64_t i = 0; i < count; ++i) {
+    out.labels.push_back(static_cast<std::int32_t>(i % 2));
+    for (std::int64_t p = 0; p < 64; ++p) {
+      const bool above = p < 32;
+      out.pixels.push_back(above == (i % 2 == 0) ? 20 : static_cast<std::uint8_t>(200 + i % 7));
+    }
+  }
+  return out;
+}
+
+MarConfig trained_config() {
+  MarConfig c;
+  c.side = 8;
+  c.classes = 2;
+  c.hidden = 32;
+  c.heads = 2;
+  c.mlp = 64;
+  c.depth = 2;
+  c.head_width = 32;
+  c.head_blocks = 1;
+  c.scale = 0.7;
+  c.noise = 0.1;
+  return c;
+}
+
+std::shared_ptr<Mar> fresh_network(std::uint64_t seed) {
+  return std::make_shared<Mar>(random_mar(trained_config(), seed));
+}
+
+std::vector<std::size_t> first(std::size_t n) {
+  std::vector<std::size_t> out(n);
+  std::iota(out.begin(), out.end(), std::size_t{0});
+  return out;
+}
+
+double mean_of(const LossSum& l) { return l.loss.item<double>() / l.weight; }
+
+TEST(MarBatch, IsAFunctionOfSeedAndImage) {
+  const LabelledImages images = two_halves(6);
+  const std::vector<std::size_t> all = first(6), one{4};
+  const MarBatch a = mar_batch(trained_config(), images, all, 3, {.draws = 2});
+  const MarBatch b = mar_batch(trained_config(), images, one, 3, {.draws = 2});
+  EXPECT_TRUE(a.tokens[4].equal(b.tokens[0]));
+  EXPECT_TRUE(a.time.narrow(0, 16, 4).equal(b.time));
+  EXPECT_TRUE(a.noise.narrow(0, 16, 4).equal(b.noise));
+  const MarBatch c = mar_batch(trained_config(), images, one, 4, {.draws = 2});
+  EXPECT_FALSE(b.noise.equal(c.noise));
+}
+
+TEST(MarBatch, NoisyTokensAndVelocitiesGiveTheCleanOnesBack) {
+  const at::Tensor tokens = at::randn({2, 4, 16}), noise = at::randn({8, 3, 16});
+  const at::Tensor time = at::tensor({0L, 10L, 200L, 500L, 700L, 900L, 990L, 999L});
+  const NoisyTokens n = noisy_tokens(MarPrediction::kVelocity, tokens, time, noise);
+  for (std::int64_t i = 0; i < 8; ++i) {
+    const double bar = mar_alpha_bar(time[i].item<std::int64_t>());
+    const at::Tensor x0 = std::sqrt(bar) * n.x[i] - std::sqrt(1.0 - bar) * n.wanted[i];
+    EXPECT_TRUE(x0.allclose(tokens.view({8, 1, 16})[i].expand({3, 16}), 1e-4, 1e-5)) << i;
+  }
+}
+
+TEST(MarObjective, AFreshNetworkPredictsNothing) {
+  MarObjective objective(fresh_network(1), two_halves(8), two_halves(4), {});
+  const MarBatch batch = mar_batch(trained_config(), two_halves(8), first(8), 5, {});
+  const NoisyTokens noisy =
+      noisy_tokens(MarPrediction::kVelocity, batch.tokens, batch.time, batch.noise);
+  EXPECT_NEAR(mean_of(objective.loss(first(8), 5)), noisy.wanted.square().mean().item<double>(),
+              1e-5);
+}
+
+TEST(MarObjective, LearnsItsImages) {
+  MarObjective objective(fresh_network(1), two_halves(32), two_halves(8), {.flip = false});
+  std::vector<Parameter> parameters = objective.parameters();
+  AdamW adamw(parameters, {});
+  const auto held_out = [&] {
+    const at::NoGradGuard no_grad;
+    return mean_of(objective.held_out_loss(first(8)));
+  };
+  const double before = held_out();
+  for (std::int64_t step = 1; step <= 60; ++step) {
+    const LossSum l = objective.loss(first(32), static_cast<std::uint64_t>(step));
+    (l.loss / l.weight).backward();
+    std::vector<at::Tensor> gradients;
+    for (const Parameter& p : parameters) gradients.push_back(p.value.grad());
+    adamw.update_(gradients, 3e-3, step);
+    for (const Parameter& p : parameters) p.value.mutable_grad().zero_();
+  }
+  EXPECT_LT(held_out(), 0.5 * before);
+}
+
+std::shared_ptr<Mar> calibrated_network(std::uint64_t seed) {
+  auto out = fresh_network(seed);
+  for (const ModelWeight& w : weights(*out)) *w.tensor += at::randn(w.shape) * 0.05;
+  out->config.calibration = {.times = {0, 999}, .errors = {0.01, 1.0}};
+  return out;
+}
+
+TEST(MarObjective, ACopyOfItsTargetHasNoDistanceToIt) {
+  const auto target = calibrated_network(2);
+  const auto copy = std::make_shared<Mar>(*target);
+  for (const ModelWeight& w : weights(*copy)) *w.tensor = w.tensor->clone();
+  MarObjective objective(copy, two_halves(8), {}, {.distill = 1.0}, target);
+  EXPECT_EQ(mean_of(objective.loss(first(8), 1)), 0.0);
+  MarObjective other(calibrated_network(3), two_halves(8), {}, {.distill = 1.0}, target);
+  EXPECT_GT(mean_of(other.loss(first(8), 1)), 1e-3);
+}
+
+TEST(MarObjective, SavesACalibrationAndADraftItsTargets) {
+  const testing::TempFolder folder;
+  const auto save = [&](MarObjective& o, const char* name) {
+    std::vector<at::Tensor> values;
+    for (const Parameter& p : o.parameters()) values.push_back(p.value);
+    o.save(folder.path() / name, values, nullptr);
+    return load_mar(folder.path() / name);
+  };
+  const auto network = fresh_network(1);
+  MarObjective alone(network, two_halves(8), two_halves(8), {});
+  const Mar saved = save(alone, "target");
+  const MarCalibration& c = saved.config.calibration;
+  ASSERT_FALSE(c.empty());
+  EXPECT_EQ(c.times.front(), 0);
+  EXPECT_EQ(c.times.back(), 999);
+  // A fresh network predicts no velocity: at time 999 x_0 is 0, and its error the tokens' square.
+  const MarBatch batch = mar_batch(trained_config(), two_halves(8), first(8), kHeldOutSeed,
+                                   {.draws = 1, .drop = 0.0, .flip = false});
+  EXPECT_NEAR(c.errors.back(), batch.tokens.square().mean().item<double>(), 1e-3);
+
+  const auto target = calibrated_network(2);
+  MarObjective drafting(fresh_network(4), two_halves(8), {}, {.distill = 0.5}, target);
+  const Mar draft = save(drafting, "draft");
+  EXPECT_EQ(draft.config.calibration, target->config.calibration);
+  EXPECT_EQ(draft.config.follows, digest_of(*target));
+}
+
+TEST(MarObjective, RefusesWhatDoesNotFit) {
+  LabelledImages larger = two_halves(2);
+  larger.width = 16;
+  larger.height = 4;
+  EXPECT_THROW(MarObjective(fresh_network(1), larger, {}, {}), std::invalid_argument);
+  EXPECT_THROW(MarObjective(fresh_network(1), {}, {}, {}), std::invalid_argument);
+  MarConfig finer = trained_config();
+  finer.patch = 2;
+  const auto target = calibrated_network(2);
+  EXPECT_THROW(
+      MarObjective(std::make_shared<Mar>(random_mar(finer, 1)), two_halves(4), {}, {}, target),
+      std::invalid_argument);
+  EXPECT_THROW(MarObjective(fresh_network(1), two_halves(4), {}, {}, fresh_network(2)),
+               std::invalid_argument);  // a target without calibration
+}
+
+}  // namespace
+}  // namespace forerun
