@@ -82,12 +82,12 @@ TEST(Certify, ATextThatIsNotThePlainOneIsCaught) {
   EXPECT_EQ(c.verdict(), "different");
 }
 
-// How many of 12 texts of 60 outputs, made with `made` limits, are refused as ones of `claimed`.
+// How many of 12 texts of 150 outputs, made with `made` limits, are refused as ones of `claimed`.
 int refused(const Model& model, const SamplingParams& made, const SamplingParams& claimed) {
   const Drafter drafter = Drafter::load("draft-model:" + kTiny + "llama_plain", model);
   int count = 0;
   for (std::uint32_t i = 0; i < 12; ++i) {
-    GenerateOptions o = options(Rule::kMaximal, made.temperature);
+    GenerateOptions o = options(Rule::kMaximal, made.temperature, 150);
     o.seed = i;
     o.sampling = made;
     const TracedText t = traced(model, drafter, prompt(20), o);
