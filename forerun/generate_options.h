@@ -17,7 +17,9 @@ namespace forerun {
 
 struct GenerateOptions {
   SamplingParams sampling;       ///< temperature 0 (greedy), top-k, top-p, min-p
-  Rule rule = Rule::kMaximal;    ///< at temperature 0 every rule keeps the target's choice
+  /// At temperature 0 every rule keeps the target's choice. By default a text depends on its seed,
+  /// not on the drafter.
+  Rule rule = Rule::kSharedNoise;
   std::uint32_t max_draft = 15;  ///< drafts a round at most
   bool fixed_draft = false;      ///< always draft that many, even if it is slower
   std::uint32_t max_tokens = 256;

@@ -82,7 +82,7 @@ class Contract(Command):
             j = json.loads(r.stdout)
             for key in ("text tokens tau rounds target_passes seconds tok_s acceptance_by_position rule exact seed").split():
                 self.assertIn(key, j)
-            self.assertEqual(j["rule"], "maximal")
+            self.assertEqual(j["rule"], "shared-noise")
             self.assertIs(j["exact"], True)
             self.assertAlmostEqual(j["tau"], len(j["tokens"]) / j["rounds"], places=6)
 

@@ -165,7 +165,8 @@ Makes settle(RunFlags& f, const Command& command, const DefaultDrafts& drafts) {
     throw UsageError(
         fmt::format("{} is for {}; {} holds {}", other, purpose_of(title), path, name_of(kind)));
   }
-  if (f.draft.drafter.empty()) f.draft.drafter = kind == Makes::kTexts ? "lookup" : "none";
+  const bool images = kind != Makes::kTexts;
+  if (f.draft.drafter.empty()) f.draft.drafter = images ? "none" : "auto";
   if (!f.draft.max_draft) {
     f.draft.max_draft = kind == Makes::kTexts    ? drafts.text
                         : kind == Makes::kImages ? drafts.image
@@ -173,10 +174,11 @@ Makes settle(RunFlags& f, const Command& command, const DefaultDrafts& drafts) {
   }
   if (kind == Makes::kTokenImages) {
     constexpr std::int64_t kSteps = 25;
-    if (!command.given("--rule")) f.draft.rule = "stepwise";
+    if (f.draft.rule.empty()) f.draft.rule = "stepwise";
     if (!command.given("--steps")) f.images.options.steps = kSteps;
     if (!command.given("--cfg")) f.images.options.guidance = 1.0;
   }
+  if (f.draft.rule.empty()) f.draft.rule = images ? "maximal" : "shared-noise";
   return kind;
 }
 

@@ -99,8 +99,8 @@ void add_profile(Command& program) {
   forerun generate -m dit --drafter free:free --rule relax --profile relax.json --out grid.png)");
   command.runs([f, &command] {
     if (!command.given("--drafter")) throw UsageError("profile: name a --drafter, e.g. asd");
-    if (f->run.draft.rule != "maximal") throw UsageError("profile: measured with --rule maximal");
     settle(f->run, command, {.image = 7});
+    if (f->run.draft.rule != "maximal") throw UsageError("profile: measured with --rule maximal");
     return profile(*f);
   });
 }

@@ -103,10 +103,11 @@ void bind_drafting(Command& command, DraftFlags& f, Makes makes, const std::stri
   if (makes != Makes::kTexts) {
     help += ". Token by token: stepwise or path; paper, code as published are INEXACT";
   }
-  command.add("--rule", f.rule, help,
-              {.one_of = rules,
-               .shows = "NAME",
-               .standard = makes == Makes::kTexts ? "" : "maximal; token by token stepwise"});
+  std::string standard = makes == Makes::kImages ? "" : "shared-noise for texts";
+  if (makes == Makes::kTexts) standard = "shared-noise";
+  if (makes == Makes::kBoth) standard += ", ";
+  if (makes != Makes::kTexts) standard += "maximal for images, stepwise token by token";
+  command.add("--rule", f.rule, help, {.one_of = rules, .shows = "NAME", .standard = standard});
   command.add("--max-draft", f.max_draft,
               fmt::format("Drafted {} a round at most; 0 = no drafts",
                           makes == Makes::kTexts    ? "tokens"
@@ -155,11 +156,13 @@ void bind_text(Command& command, GenerateOptions& o, DraftFlags& draft) {
 GenerateOptions text_options(const GenerateOptions& options, const DraftFlags& draft) {
   constexpr std::uint32_t kMost = 64;
   GenerateOptions o = options;
-  const auto rule = rule_from_name(draft.rule);
-  if (!rule || is_for_chains(*rule)) {
-    throw UsageError(fmt::format("--rule {} is for images", draft.rule));
+  if (!draft.rule.empty()) {
+    const auto rule = rule_from_name(draft.rule);
+    if (!rule || is_for_chains(*rule)) {
+      throw UsageError(fmt::format("--rule {} is for images", draft.rule));
+    }
+    o.rule = *rule;
   }
-  o.rule = *rule;
   if (draft.max_draft) o.max_draft = *draft.max_draft;
   if (o.max_draft > kMost) {
     throw UsageError(fmt::format("--max-draft {}: texts are drafted {} tokens a round at most",
