@@ -3,6 +3,7 @@
 #include <c10/core/InferenceMode.h>
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <filesystem>
 
 #include "forerun/api/access.h"
@@ -12,7 +13,6 @@
 #include "forerun/api/model_impl.h"
 #include "forerun/methods/dflash/dflash_lookup.h"
 #include "forerun/methods/dflash/dflash_source.h"
-#include "forerun/methods/lookup/lookup_source.h"
 #include "forerun/methods/text/controlled_drafter.h"
 #include "forerun/methods/tree/tree_drafter.h"
 #include "forerun/models/dflash/dflash_file.h"
@@ -21,21 +21,20 @@
 namespace forerun {
 namespace {
 
-constexpr std::string_view kWithLookup = "+lookup";
-
 struct DFlashMethod final : Drafter::Method {
   bool has_laws() const override { return true; }
-  bool finds() const override { return with_lookup; }
+  bool finds() const override { return !beside.empty(); }
   std::shared_ptr<TextDrafter> make(DrafterSetup setup) const override {
     if (!setup.samples && setup.trees) {
-      std::vector<std::unique_ptr<TreeSource>> found;
-      if (with_lookup) found.push_back(std::make_unique<LookupSource>());
-      return std::make_shared<TreeDrafter>(std::move(found),
+      return std::make_shared<TreeDrafter>(make_sources(beside),
                                            std::make_unique<DFlashSource>(network),
                                            std::move(setup.control), setup.max_draft);
     }
     DFlashDrafter block(network);
-    if (!with_lookup) {
+    // Of the sources beside it, sampled blocks take turns with lookup alone.
+    const bool looks_up = std::any_of(beside.begin(), beside.end(),
+                                      [](const FoundSource& s) { return s.name == "lookup"; });
+    if (!looks_up) {
       return std::make_shared<ControlledDrafter<DFlashDrafter>>(
           std::move(block), std::move(setup.control), setup.max_draft);
     }
@@ -43,7 +42,7 @@ struct DFlashMethod final : Drafter::Method {
         DFlashLookupDrafter(std::move(block)), std::move(setup.control), setup.max_draft);
   }
   std::shared_ptr<const DFlashPasses> network;
-  bool with_lookup = false;
+  std::vector<FoundSource> beside;
 };
 
 // The network, with the target's embedding and head, which int8 targets hold in another form.
@@ -63,16 +62,13 @@ std::shared_ptr<const DFlashPasses> load_network(const std::string& path, const 
 }  // namespace
 
 DrafterKind dflash_drafter() {
-  return {{.name = "dflash",
-           .argument = "FOLDER[+lookup]",
-           .help = "a trained network that reads the target's hidden states; +lookup: also what "
-                   "lookup finds"},
-          [](const Model& target, const std::string& argument, PrecisionRequest precision) {
-            std::string path = argument;
+  return {.info = {.name = "dflash",
+           .argument = "FOLDER",
+           .help = "a trained network that reads the target's hidden states"},
+          .load = [](const DrafterLoad& load) {
             auto method = std::make_shared<DFlashMethod>();
-            method->with_lookup = path.ends_with(kWithLookup);
-            if (method->with_lookup) path.resize(path.size() - kWithLookup.size());
-            method->network = load_network(path, target, precision);
+            method->beside = load.beside;
+            method->network = load_network(load.argument, load.target, load.precision);
             return method;
           }};
 }

@@ -42,7 +42,7 @@ TEST_P(DFlashKinds, GreedyTextIsThePlainText) {
   for (const std::size_t length : {2U, 20U, 90U}) {
     const auto p = prompt(length);
     const Generated plain = generate(tiny(), Drafter(), p, options(Rule::kMaximal, 0.0));
-    for (const std::string suffix : {"", "+lookup"}) {
+    for (const std::string suffix : {"", "+lookup", "+sam+recycling"}) {
       for (const Rule rule : {Rule::kMaximal, Rule::kMatch, Rule::kSharedNoise}) {
         const Generated g = generate(tiny(), network.drafter(suffix), p, options(rule, 0.0));
         EXPECT_EQ(g.tokens, plain.tokens) << suffix << " " << name_of(rule);
@@ -55,7 +55,7 @@ TEST_P(DFlashKinds, GreedyTextIsThePlainText) {
 TEST_P(DFlashKinds, SharedNoiseIsThePlainTextWhateverTheDraftLength) {
   const Network network(GetParam());
   const Generated plain = generate(tiny(), Drafter(), prompt(20), options(Rule::kSharedNoise, 0.8));
-  for (const std::string suffix : {"", "+lookup"}) {
+  for (const std::string suffix : {"", "+lookup", "+sam+recycling"}) {
     const Drafter drafter = network.drafter(suffix);
     for (const std::uint32_t most : {1U, 3U, 8U}) {
       GenerateOptions o = options(Rule::kSharedNoise, 0.8);
@@ -72,7 +72,7 @@ TEST_P(DFlashKinds, CertificatesPass) {
   const Network network(GetParam());
   std::vector<std::vector<Token>> prompts;
   for (Token i = 0; i < 6; ++i) prompts.push_back(prompt(30, i));
-  for (const std::string suffix : {"", "+lookup"}) {
+  for (const std::string suffix : {"", "+lookup", "+sam+recycling"}) {
     for (const Rule rule : {Rule::kMaximal, Rule::kMatch}) {
       const Certificate c =
           certify(tiny(), network.drafter(suffix), prompts, 1500, 64, options(rule, 1.0));
@@ -86,7 +86,7 @@ TEST_P(DFlashKinds, TextsOfABatchAreThoseOfSingleRuns) {
   const Network network(GetParam());
   std::vector<std::vector<Token>> prompts;
   for (Token i = 0; i < 5; ++i) prompts.push_back(prompt(static_cast<std::size_t>(7 + 9 * i), i));
-  for (const std::string suffix : {"", "+lookup"}) {
+  for (const std::string suffix : {"", "+lookup", "+sam+recycling"}) {
     const Drafter drafter = network.drafter(suffix);
     GenerateOptions o = options(Rule::kMaximal, 0.9, 30);
     o.batch_size = 2;  // sequences end and others begin between rounds

@@ -38,12 +38,16 @@ Model drafting_model(const Model& target, const std::string& path, PrecisionRequ
 }  // namespace
 
 DrafterKind draft_model_drafter() {
-  return {{.name = "draft-model",
+  return {.info = {.name = "draft-model",
            .argument = "PATH",
            .help = "a smaller language model of the same vocabulary"},
-          [](const Model& target, const std::string& argument, PrecisionRequest precision) {
+          .load = [](const DrafterLoad& load) {
+            if (!load.beside.empty()) {
+              throw UsageError(fmt::format(
+                  "a draft-model drafts alone: leave out +{}", load.beside.front().name));
+            }
             return std::make_shared<const DraftModelMethod>(
-                drafting_model(target, argument, precision));
+                drafting_model(load.target, load.argument, load.precision));
           }};
 }
 

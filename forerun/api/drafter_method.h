@@ -2,11 +2,14 @@
 
 #include <functional>
 #include <memory>
+#include <span>
 #include <string>
+#include <vector>
 
 #include "forerun/core/draft_length.h"
 #include "forerun/method.h"
 #include "forerun/methods/text/text_drafter.h"
+#include "forerun/methods/tree/tree_source.h"
 
 namespace forerun {
 
@@ -28,16 +31,36 @@ struct Drafter::Method {
   virtual std::shared_ptr<TextDrafter> make(DrafterSetup setup) const = 0;
 };
 
-/// An entry of the registry.
+/// A source of drafts that needs no model, as it is named after a plus.
+struct FoundSource {
+  std::string name;
+  std::function<std::unique_ptr<TreeSource>()> make;
+};
+/// One of each.
+std::vector<std::unique_ptr<TreeSource>> make_sources(std::span<const FoundSource> sources);
+
+/// What a drafter is loaded with.
+struct DrafterLoad {
+  const Model& target;
+  std::string argument;             ///< after the colon
+  std::vector<FoundSource> beside;  ///< what is named after pluses, in that order
+  PrecisionRequest precision;
+};
+
+/// An entry of the registry: a source without a model, which drafts alone or beside others, or a
+/// drafter of another kind.
 struct DrafterKind {
   DrafterInfo info;
-  std::function<std::shared_ptr<const Drafter::Method>(
-      const Model& target, const std::string& argument, PrecisionRequest precision)>
-      load;
+  std::function<std::unique_ptr<TreeSource>()> source = {};
+  std::function<std::shared_ptr<const Drafter::Method>(const DrafterLoad&)> load = {};
+  std::string stands_for = {};  ///< the name is short for this one
 };
 
 /// The built-in ones, each defined in a file of its own.
 DrafterKind lookup_drafter();
+DrafterKind sam_drafter();
+DrafterKind recycling_drafter();
+DrafterKind auto_drafter();
 DrafterKind draft_model_drafter();
 DrafterKind dflash_drafter();
 

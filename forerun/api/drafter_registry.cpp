@@ -2,12 +2,14 @@
 
 #include <algorithm>
 #include <mutex>
+#include <span>
 #include <utility>
 
 #include "forerun/api/drafter_method.h"
 #include "forerun/api/learned.h"
 #include "forerun/methods/text/controlled_drafter.h"
 #include "forerun/methods/text/source_drafter.h"
+#include "forerun/methods/tree/tree_drafter.h"
 
 namespace forerun {
 namespace {
@@ -36,7 +38,40 @@ class Registry {
  private:
   mutable std::mutex mutex_;
   // A new method is a line here.
-  std::vector<DrafterKind> kinds_ = {lookup_drafter(), draft_model_drafter(), dflash_drafter()};
+  std::vector<DrafterKind> kinds_ = {lookup_drafter(),    sam_drafter(),    recycling_drafter(),
+                                     draft_model_drafter(), dflash_drafter(), auto_drafter()};
+};
+
+const DrafterKind* find(std::span<const DrafterKind> kinds, std::string_view name) {
+  const auto at = std::find_if(kinds.begin(), kinds.end(),
+                               [&](const DrafterKind& k) { return k.info.name == name; });
+  return at == kinds.end() ? nullptr : &*at;
+}
+
+// Sources named after pluses, the first one first; cut from `name`. A path may hold a plus.
+std::vector<FoundSource> take_beside(std::span<const DrafterKind> kinds, std::string& name) {
+  std::vector<FoundSource> out;
+  for (std::size_t plus; (plus = name.rfind('+')) != std::string::npos; name.resize(plus)) {
+    const DrafterKind* kind = find(kinds, std::string_view(name).substr(plus + 1));
+    if (kind == nullptr || !kind->source) break;
+    if (std::any_of(out.begin(), out.end(),
+                    [&](const FoundSource& s) { return s.name == kind->info.name; })) {
+      throw UsageError(fmt::format("'{}' is named twice: name each source once", kind->info.name));
+    }
+    out.insert(out.begin(), {kind->info.name, kind->source});
+  }
+  return out;
+}
+
+// Sources that need no model, in one tree.
+struct FoundMethod final : Drafter::Method {
+  explicit FoundMethod(std::vector<FoundSource> s) : sources(std::move(s)) {}
+  std::shared_ptr<TextDrafter> make(DrafterSetup setup) const override {
+    return std::make_shared<TreeDrafter>(
+        make_sources(sources), nullptr, std::move(setup.control), setup.max_draft,
+        setup.trees ? TreeDrafter::Shape::kTree : TreeDrafter::Shape::kChain);
+  }
+  std::vector<FoundSource> sources;
 };
 
 std::string usage_of(const DrafterInfo& info) {
@@ -57,6 +92,12 @@ struct SourceMethod final : Drafter::Method {
 
 }  // namespace
 
+std::vector<std::unique_ptr<TreeSource>> make_sources(std::span<const FoundSource> sources) {
+  std::vector<std::unique_ptr<TreeSource>> out;
+  for (const FoundSource& source : sources) out.push_back(source.make());
+  return out;
+}
+
 Drafter::Drafter() : learned_(std::make_shared<Learned>()) {}
 
 Drafter Drafter::fresh() const {
@@ -76,19 +117,36 @@ Drafter Drafter::load(std::string_view name, const Model& target, PrecisionReque
   Drafter out;
   out.name_ = std::string(name);
   if (name == "none") return out;
-  const std::string kind(name.substr(0, name.find(':')));
-  const std::string argument(name.substr(std::min(name.size(), kind.size() + 1)));
-  std::string all = "none";
-  for (const DrafterKind& k : Registry::instance().kinds()) {
-    all += ", " + usage_of(k.info);
-    if (k.info.name != kind) continue;
-    if (k.info.argument.empty() ? name.size() != kind.size() : argument.empty()) {
-      throw UsageError(fmt::format("drafter '{}': give {}", name, usage_of(k.info)));
-    }
-    out.method_ = k.load(target, argument, precision);
-    return out;
+  const std::vector<DrafterKind> kinds = Registry::instance().kinds();
+  std::string rest(name);
+  if (const DrafterKind* kind = find(kinds, name); kind != nullptr && !kind->stands_for.empty()) {
+    rest = kind->stands_for;
   }
-  throw UsageError(fmt::format("unknown drafter '{}': there are {}", name, all));
+  std::vector<FoundSource> beside = take_beside(kinds, rest);
+  const std::string head(rest.substr(0, rest.find(':')));
+  const std::string argument(rest.substr(std::min(rest.size(), head.size() + 1)));
+  const DrafterKind* kind = find(kinds, head);
+  if (kind == nullptr || !kind->stands_for.empty()) {
+    std::string all = "none";
+    for (const DrafterKind& k : kinds) all += ", " + usage_of(k.info);
+    throw UsageError(fmt::format(
+        "unknown drafter '{}': there are {}; those without a model can be added with a plus", name,
+        all));
+  }
+  if (kind->info.argument.empty() ? rest.size() != head.size() : argument.empty()) {
+    throw UsageError(fmt::format("drafter '{}': give {}", name, usage_of(kind->info)));
+  }
+  if (kind->source) {
+    if (std::any_of(beside.begin(), beside.end(),
+                    [&](const FoundSource& s) { return s.name == head; })) {
+      throw UsageError(fmt::format("'{}' is named twice: name each source once", head));
+    }
+    beside.insert(beside.begin(), {head, kind->source});
+    out.method_ = std::make_shared<const FoundMethod>(std::move(beside));
+  } else {
+    out.method_ = kind->load({target, argument, std::move(beside), precision});
+  }
+  return out;
 }
 
 void register_drafter(const DrafterInfo& info, MakeDraftSource make) {
@@ -96,11 +154,14 @@ void register_drafter(const DrafterInfo& info, MakeDraftSource make) {
     throw UsageError(fmt::format(
         "a drafter cannot be named '{}': give a name without a colon or a plus", info.name));
   }
-  const auto load = [make = std::move(make)](const Model& target, const std::string& argument,
-                                             PrecisionRequest) {
-    return std::make_shared<const SourceMethod>(target, argument, make);
+  const auto with_source = [make = std::move(make)](const DrafterLoad& load) {
+    if (!load.beside.empty()) {
+      throw UsageError(
+          fmt::format("this drafter drafts alone: leave out +{}", load.beside.front().name));
+    }
+    return std::make_shared<const SourceMethod>(load.target, load.argument, make);
   };
-  if (!Registry::instance().add({info, load})) {
+  if (!Registry::instance().add({.info = info, .load = with_source})) {
     throw UsageError(fmt::format("there is a drafter named '{}' already", info.name));
   }
 }

@@ -87,6 +87,12 @@ TEST(DrafterRegistry, NamesAreUniqueAndPlain) {
   EXPECT_THROW(Drafter::load("lookup:x", tiny()), UsageError);  // it takes none
   EXPECT_THROW(Drafter::load("lookup:", tiny()), UsageError);
   EXPECT_THROW(Drafter::load("nothing", tiny()), UsageError);
+  EXPECT_THROW(Drafter::load("lookup+nothing", tiny()), UsageError);
+  EXPECT_THROW(Drafter::load("lookup+lookup", tiny()), UsageError);
+  EXPECT_THROW(Drafter::load("sam+recycling+sam", tiny()), UsageError);
+  EXPECT_THROW(Drafter::load("lookup+auto", tiny()), UsageError);
+  EXPECT_THROW(Drafter::load("none+lookup", tiny()), UsageError);
+  EXPECT_THROW(Drafter::load("repeater:3+lookup", tiny()), UsageError);  // drafts alone
   std::vector<std::string> names;
   for (const DrafterInfo& d : registered_drafters()) names.push_back(d.name);
   EXPECT_EQ(std::count(names.begin(), names.end(), "dflash"), 1);

@@ -21,12 +21,16 @@ const Drafter& lookup() {
   static const Drafter drafter = Drafter::load("lookup", tiny());
   return drafter;
 }
+const Drafter& automatic() {
+  static const Drafter drafter = Drafter::load("auto", tiny());
+  return drafter;
+}
 
 TEST(Generate, GreedyTokensEqualPlainDecodingWhateverTheDrafterAndRule) {
   const auto p = prompt(20);
   const Generated plain = generate(tiny(), Drafter(), p, options(Rule::kMaximal, 0.0));
   EXPECT_EQ(plain.tokens.size(), 60U);
-  for (const Drafter& d : {lookup(), near_copy()}) {
+  for (const Drafter& d : {lookup(), automatic(), near_copy()}) {
     for (const Rule rule :
          {Rule::kMaximal, Rule::kBlock, Rule::kMatch, Rule::kSharedNoise, Rule::kTypical}) {
       const Generated g = generate(tiny(), d, p, options(rule, 0.0));
@@ -39,7 +43,7 @@ TEST(Generate, GreedyTokensEqualPlainDecodingWhateverTheDrafterAndRule) {
 TEST(Generate, SharedNoiseTokensEqualPlainDecodingWhateverTheDrafterAndDraftLength) {
   const auto p = prompt(20);
   const Generated plain = generate(tiny(), Drafter(), p, options(Rule::kSharedNoise, 0.8));
-  for (const Drafter& d : {lookup(), near_copy()}) {
+  for (const Drafter& d : {lookup(), automatic(), near_copy()}) {
     for (const std::uint32_t k : {1U, 3U, 8U}) {
       GenerateOptions o = options(Rule::kSharedNoise, 0.8);
       o.max_draft = k;
@@ -219,7 +223,7 @@ Certificate certified(const Drafter& d, Rule rule, double temperature, std::size
 }
 
 TEST(Certify, PassesExactRules) {  // false alarm below 3e-4 a case, over seeds; seeded, so once
-  for (const Drafter& d : {lookup(), near_copy()}) {
+  for (const Drafter& d : {lookup(), automatic(), near_copy()}) {
     for (const Rule rule : {Rule::kMaximal, Rule::kBlock, Rule::kMatch}) {
       const Certificate c = certified(d, rule, 1.0, 1500);
       EXPECT_TRUE(c.passed()) << d.name() << " " << name_of(rule) << " z " << c.report.z;

@@ -3,6 +3,7 @@
 #include <mutex>
 #include <optional>
 
+#include "forerun/api/access.h"
 #include "forerun/core/draft_length.h"
 #include "forerun/model.h"
 
@@ -14,6 +15,10 @@ struct Drafter::Learned {
   std::optional<DraftLength> control;
   const Model::Impl* target = nullptr;
   Rule rule = Rule::kMaximal;
+
+  bool fits(const Model& model, Rule with) const {
+    return control && target == &Access::impl(model) && rule == with;
+  }
 };
 
 }  // namespace forerun

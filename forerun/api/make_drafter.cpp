@@ -15,27 +15,33 @@
 namespace forerun {
 namespace {
 
-bool carries(const Drafter& drafter, const GenerateOptions& options) {
-  return !options.fixed_draft && !samples_drafts(drafter, options);
-}
-
 DraftLength control_of(const Model& target, const Drafter& drafter,
                        const GenerateOptions& options) {
-  if (options.fixed_draft) return DraftLength({.adaptive = false});
-  if (!carries(drafter, options)) return DraftLength();
+  DraftLength out({.adaptive = !options.fixed_draft});
+  if (samples_drafts(drafter, options)) return out;
   Drafter::Learned& learned = Access::learned(drafter);
   const std::scoped_lock lock(learned.mutex);
-  const bool fits = learned.target == &impl_of(target) && learned.rule == options.rule;
-  return fits && learned.control ? *learned.control : DraftLength();
+  if (!learned.fits(target, options.rule)) return out;
+  if (!options.fixed_draft) return *learned.control;
+  out.trees() = std::as_const(*learned.control).trees();
+  return out;
 }
 
-void keep_learned(const TextDrafter& made, const Model& target, const Drafter& drafter, Rule rule) {
-  if (made.control() == nullptr) return;
+// Of a fixed length only what is known of drafts is kept, not what passes cost.
+void keep_learned(const TextDrafter& made, const Model& target, const Drafter& drafter,
+                  const GenerateOptions& options) {
+  const DraftLength* const control = made.control();
+  if (control == nullptr) return;
   Drafter::Learned& learned = Access::learned(drafter);
   const std::scoped_lock lock(learned.mutex);
-  learned.control = *made.control();
+  if (control->adaptive()) {
+    learned.control = *control;
+  } else {
+    if (!learned.fits(target, options.rule)) learned.control = DraftLength();
+    learned.control->trees() = control->trees();
+  }
   learned.target = &impl_of(target);
-  learned.rule = rule;
+  learned.rule = options.rule;
 }
 
 }  // namespace
@@ -62,9 +68,8 @@ std::shared_ptr<TextDrafter> make_drafter(const Model& target, const Drafter& dr
                                      .trees = options.exact()});
   TextDrafter* const pointer = made.get();
   // Keeps the models that it refers to, and at its end what it has learned.
-  return {pointer, [target, drafter, rule = options.rule, keeps = carries(drafter, options),
-                    made = std::move(made)](TextDrafter*) mutable {
-            if (keeps) keep_learned(*made, target, drafter, rule);
+  return {pointer, [target, drafter, options, made = std::move(made)](TextDrafter*) mutable {
+            if (!samples_drafts(drafter, options)) keep_learned(*made, target, drafter, options);
             made.reset();
           }};
 }

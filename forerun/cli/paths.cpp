@@ -11,6 +11,7 @@
 
 #include "forerun/cli/terminal.h"
 #include "forerun/common.h"
+#include "forerun/method.h"
 
 namespace forerun::cli {
 namespace {
@@ -74,11 +75,14 @@ void expect_apart(const std::vector<Output>& outputs, const std::vector<std::str
 }
 
 std::string path_of_drafter(const std::string& name) {
-  constexpr std::string_view kWithLookup = "+lookup";
   const std::size_t colon = name.find(':');
   if (colon == std::string::npos) return "";
   std::string path = name.substr(colon + 1);
-  if (path.ends_with(kWithLookup)) path.resize(path.size() - kWithLookup.size());
+  for (std::size_t plus; (plus = path.rfind('+')) != std::string::npos; path.resize(plus)) {
+    const std::vector<DrafterInfo> known = registered_drafters();
+    const auto names = [&](const DrafterInfo& d) { return d.name == path.substr(plus + 1); };
+    if (std::none_of(known.begin(), known.end(), names)) break;
+  }
   return path;
 }
 

@@ -1,5 +1,6 @@
 #pragma once
 
+#include <any>
 #include <cstddef>
 #include <cstdint>
 #include <span>
@@ -7,6 +8,7 @@
 #include <vector>
 
 #include "forerun/core/acceptance.h"
+#include "forerun/core/agreement.h"
 #include "forerun/core/counterfactual_acceptance.h"
 #include "forerun/core/draft_cost.h"
 #include "forerun/core/hit_rates.h"
@@ -65,6 +67,8 @@ struct SequenceOutcome {
 /// What a drafter of trees learns of its sources, in their order.
 struct TreeKnowledge {
   std::vector<HitRates> rates;
+  Agreement agreement;             ///< of sources that name the same token
+  std::vector<std::any> memories;  ///< what a source keeps between texts
   std::vector<ReachCurve>
       queried;  ///< trees with the drafts of a network, by what was found before
 };
@@ -154,6 +158,7 @@ class DraftLength {
 
   /// What drafters that plan by `reach` have learned.
   TreeKnowledge& trees() noexcept { return trees_; }
+  const TreeKnowledge& trees() const noexcept { return trees_; }
 
   /// Drops the statistics of a sequence that ends without being done.
   void forget(SequenceId id) { sequences_.erase(id); }

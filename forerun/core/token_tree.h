@@ -19,6 +19,7 @@ struct TreeChild {
   bool without_noise = false;  ///< the source's first choice without the noise of the position
   std::uint8_t source = 0;     ///< which source gave it,
   HitRates::Cell cell;         ///< and what its rate was learned from
+  double first = 0.0, second = 0.0;  ///< the estimates that `probability` was made of (Agreement)
 };
 
 /// A tree of drafted tokens, grown by falling probability of being reached: its first n nodes are

@@ -39,7 +39,7 @@ class DFlashSource final : public NetworkSource {
   void read(const TokenSequence& sequence, const HiddenStates& states) override {
     texts_.read(sequence, states);
   }
-  void observe(const TokenSequence& sequence, const HiddenStates& states) override {
+  void observe_states(const TokenSequence& sequence, const HiddenStates& states) override {
     texts_.observe(sequence, states);
   }
   bool share(SequenceId from, SequenceId to, std::int64_t positions) override {

@@ -29,6 +29,10 @@ const TokenLaw& VerifiedTokens::at(std::size_t sequence, std::size_t step) const
   return *row.law;
 }
 
+std::span<const float> VerifiedTokens::logits(std::size_t sequence, std::size_t step) const {
+  return row_of(logits_, sequences_[sequence].first + static_cast<std::int64_t>(step));
+}
+
 std::span<const float> VerifiedTokens::raw(std::size_t sequence, std::size_t step) const {
   return rows_[sequence][step].raw;
 }

@@ -39,6 +39,8 @@ class VerifiedTokens {
   const TokenLaw& at(std::size_t sequence, std::size_t step) const;
   /// The logits of a row that `at` has used, if they are kept.
   std::span<const float> raw(std::size_t sequence, std::size_t step) const;
+  /// [vocab] float32: the logits of a row; after `at` has used it, as the sampling changed them.
+  std::span<const float> logits(std::size_t sequence, std::size_t step) const;
   const HiddenStates& states(std::size_t sequence) const { return sequences_[sequence].states; }
 
  private:

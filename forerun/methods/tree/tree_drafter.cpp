@@ -24,17 +24,20 @@ constexpr std::size_t kSituations = 5;
 
 TreeDrafter::TreeDrafter(std::vector<std::unique_ptr<TreeSource>> found,
                          std::unique_ptr<NetworkSource> network, DraftLength control,
-                         std::size_t max_draft)
+                         std::size_t max_draft, Shape shape)
     : found_(std::move(found)),
       network_(std::move(network)),
       control_(std::move(control)),
       max_draft_(max_draft),
+      shape_(shape),
       adaptive_(control_.adaptive()) {
   TreeKnowledge& known = control_.trees();
   const std::vector<TreeSource*> all = sources();
   for (std::size_t i = known.rates.size(); i < all.size(); ++i) {
     known.rates.push_back(all[i]->rates());
   }
+  known.memories.resize(all.size());
+  for (std::size_t i = 0; i < all.size(); ++i) all[i]->remember(known.memories[i]);
   known.queried.resize(kSituations);
 }
 
@@ -62,6 +65,28 @@ void TreeDrafter::fill(TreeSource& source, std::size_t index, const Text& text,
   }
 }
 
+// One candidate a token, with the probability that all who name it give it together.
+std::vector<TreeChild> TreeDrafter::merged(std::vector<TreeChild> children) {
+  std::sort(children.begin(), children.end(), [](const TreeChild& a, const TreeChild& b) {
+    return a.token != b.token ? a.token < b.token : a.probability > b.probability;
+  });
+  const Agreement& agreement = control_.trees().agreement;
+  std::vector<TreeChild> out;
+  for (std::size_t i = 0; i < children.size();) {
+    TreeChild child = children[i];
+    child.first = child.probability;
+    std::size_t end = i + 1;
+    for (; end < children.size() && children[end].token == child.token; ++end) {
+      child.second = std::max(child.second, children[end].probability);
+      child.without_noise = child.without_noise || children[end].without_noise;
+    }
+    child.probability = agreement.probability(child.first, child.second);
+    out.push_back(child);
+    i = end;
+  }
+  return out;
+}
+
 TokenTree TreeDrafter::grow(const TokenSequence& sequence, bool queried) {
   const Text& text = texts_[sequence.id()];
   const std::vector<TreeSource*> all = sources();
@@ -77,6 +102,15 @@ TokenTree TreeDrafter::grow(const TokenSequence& sequence, bool queried) {
     for (const std::size_t i : used) {
       if (node != TokenTree::kRoot) all[i]->add(tree.node(node).parent, tree.node(node).token);
       fill(*all[i], i, text, children);
+    }
+    children = merged(std::move(children));
+    if (shape_ == Shape::kChain && children.size() > 1) {
+      const auto best = std::max_element(
+          children.begin(), children.end(), [](const TreeChild& a, const TreeChild& b) {
+            return a.probability != b.probability ? a.probability < b.probability
+                                                  : a.token > b.token;
+          });
+      children = {*best};
     }
     return children;
   });
@@ -185,9 +219,15 @@ void TreeDrafter::read(const TokenSequence& sequence, const HiddenStates& states
 }
 
 void TreeDrafter::observe(const TextRound& round) {
-  if (!network_) return;
   for (std::size_t i = 0; i < round.sequences.size(); ++i) {
-    network_->observe(*round.sequences[i], round.verified.states(i));
+    const TokenSequence& sequence = *round.sequences[i];
+    const VerifiedDraft verified{
+        .text = sequence.tokens().first(sequence.tokens().size() - round.outcomes[i].emitted),
+        .draft = round.drafts[i],
+        .rows = round.verified,
+        .index = i};
+    for (TreeSource* source : sources()) source->observe(verified);
+    if (network_) network_->observe_states(sequence, round.verified.states(i));
   }
 }
 
@@ -200,6 +240,7 @@ void TreeDrafter::judge(const TokenSequence& sequence, const Planned& planned,
                        HitRates& rates = known.rates[child.source];
                        text.bias[child.source].observe(rates.probability(child.cell), hit);
                        rates.observe(child.cell, hit);
+                       known.agreement.observe(child.first, child.second, hit);
                      });
   for (SequenceBias& bias : text.bias) bias.next_round();
 }

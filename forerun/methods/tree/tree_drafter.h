@@ -1,6 +1,7 @@
 #pragma once
 
 #include <array>
+#include <cstdint>
 #include <cstddef>
 #include <memory>
 #include <span>
@@ -25,10 +26,13 @@ namespace forerun {
 /// node on the way of the outputs, in the tree or not, is counted as a hit or a miss.
 class TreeDrafter final : public TextDrafter {
  public:
+  enum class Shape : std::uint8_t { kTree, kChain };
   /// @param network    may be null
   /// @param max_draft  nodes of a tree at most
+  /// @param shape      kChain: the likeliest path alone, for rules that take no trees
   TreeDrafter(std::vector<std::unique_ptr<TreeSource>> found,
-              std::unique_ptr<NetworkSource> network, DraftLength control, std::size_t max_draft);
+              std::unique_ptr<NetworkSource> network, DraftLength control, std::size_t max_draft,
+              Shape shape = Shape::kTree);
 
   std::span<const std::int64_t> features() const override;
   std::int64_t state_width() const override;
@@ -59,6 +63,7 @@ class TreeDrafter final : public TextDrafter {
 
   std::vector<TreeSource*> sources() const;
   TokenTree grow(const TokenSequence& sequence, bool queried);
+  std::vector<TreeChild> merged(std::vector<TreeChild> children);
   void fill(TreeSource& source, std::size_t index, const Text& text, std::vector<TreeChild>& out);
   std::vector<std::size_t> to_query(std::span<TokenSequence* const> sequences);
   bool query_pays(const TokenSequence& sequence, const Planned& planned);
@@ -70,6 +75,7 @@ class TreeDrafter final : public TextDrafter {
   std::unique_ptr<NetworkSource> network_;
   DraftLength control_;
   std::size_t max_draft_;
+  Shape shape_;
   bool adaptive_;
   std::unordered_map<SequenceId, Text> texts_;
   std::vector<Planned> planned_;

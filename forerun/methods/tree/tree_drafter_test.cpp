@@ -56,7 +56,7 @@ class Scripted : public NetworkSource {
   std::span<const std::int64_t> features() const override { return {}; }
   std::int64_t state_width() const override { return 0; }
   void read(const TokenSequence&, const HiddenStates&) override {}
-  void observe(const TokenSequence&, const HiddenStates&) override { queried_ = false; }
+  void observe_states(const TokenSequence&, const HiddenStates&) override { queried_ = false; }
   bool share(SequenceId, SequenceId, std::int64_t) override { return true; }
 
   int queries = 0;

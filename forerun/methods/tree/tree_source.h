@@ -1,5 +1,6 @@
 #pragma once
 
+#include <any>
 #include <cstddef>
 #include <cstdint>
 #include <span>
@@ -12,6 +13,18 @@
 
 namespace forerun {
 
+/// The draft of a sequence after the target's pass over it.
+struct VerifiedDraft {
+  std::span<const Token> text;  ///< before the outputs of the round
+  const TokenDraft& draft;
+  const VerifiedTokens& rows;
+  std::size_t index;  ///< of the sequence in `rows`
+
+  /// [vocab] float32: what the target predicts after the text (step 0), after drafted token
+  /// step - 1. Where the rule has used them, in the sampling's units: their order is the same.
+  std::span<const float> logits(std::size_t step) const { return rows.logits(index, step); }
+};
+
 /// A source of drafts for trees: for every node it says which tokens may follow. The trees of a
 /// round are grown one after another; for each, `begin`, then in turn `children` of the newest node
 /// (the root first) and `add` of the next.
@@ -21,12 +34,16 @@ class TreeSource {
 
   /// Of all its cells, with nothing learned.
   virtual HitRates rates() const = 0;
+  /// What it keeps between texts lives in `memory`, which outlives it; empty the first time.
+  virtual void remember(std::any& /*memory*/) {}
   /// @return  false: it has nothing for this sequence in this round
   virtual bool begin(const TokenSequence& sequence) = 0;
   /// @param parent, node  as in TokenTree
   virtual void add(std::size_t parent, Token token) = 0;
   /// Appends the candidates after the newest node: tokens and cells.
   virtual void children(std::vector<TreeChild>& out) = 0;
+  /// After every pass, for every sequence in it.
+  virtual void observe(const VerifiedDraft& /*verified*/) {}
   virtual void forget(SequenceId id) = 0;
 };
 
@@ -48,7 +65,7 @@ class NetworkSource : public TreeSource {
   virtual std::span<const std::int64_t> features() const = 0;
   virtual std::int64_t state_width() const = 0;
   virtual void read(const TokenSequence& sequence, const HiddenStates& states) = 0;
-  virtual void observe(const TokenSequence& sequence, const HiddenStates& states) = 0;
+  virtual void observe_states(const TokenSequence& sequence, const HiddenStates& states) = 0;
   virtual bool share(SequenceId from, SequenceId to, std::int64_t positions) = 0;
 };
 

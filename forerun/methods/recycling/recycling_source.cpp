@@ -1,0 +1,81 @@
+#include "forerun/methods/recycling/recycling_source.h"
+
+#include <algorithm>
+
+namespace forerun {
+namespace {
+
+// Of a token in the middle of its bin, and how often one token of context is enough, or two, three.
+constexpr std::array<double, Successors::kScores> kMiddles = {0.01, 0.03, 0.08, 0.18,
+                                                              0.35, 0.57, 0.8,  0.95};
+constexpr std::array<double, Successors::kOrders> kTrust = {0.35, 0.55, 0.7};
+
+}  // namespace
+
+HitRates RecyclingSource::rates() const {
+  std::vector<double> priors;
+  for (const double trust : kTrust) {
+    for (std::size_t stable = 0; stable < Successors::kStable; ++stable) {
+      for (const double middle : kMiddles) priors.push_back(trust * middle);
+    }
+  }
+  return {priors.size() * Successors::kTokens, priors};
+}
+
+void RecyclingSource::remember(std::any& memory) {
+  if (!memory.has_value()) memory = Successors();
+  successors_ = std::any_cast<Successors>(&memory);
+}
+
+RecyclingSource::Node RecyclingSource::node_of(std::span<const Token> text) {
+  Node node{.known = std::min(text.size(), Successors::kOrders)};
+  std::copy(text.end() - static_cast<std::ptrdiff_t>(node.known), text.end(),
+            node.context.end() - static_cast<std::ptrdiff_t>(node.known));
+  return node;
+}
+
+RecyclingSource::Node RecyclingSource::below(const Node& parent, Token token) {
+  Node node{.known = std::min(parent.known + 1, Successors::kOrders)};
+  std::copy(parent.context.begin() + 1, parent.context.end(), node.context.begin());
+  node.context.back() = token;
+  return node;
+}
+
+bool RecyclingSource::begin(const TokenSequence& sequence) {
+  if (successors_ == nullptr) remember(own_);
+  nodes_.assign(1, node_of(sequence.tokens()));
+  return successors_->size() > 0;
+}
+
+void RecyclingSource::add(std::size_t parent, Token token) {
+  nodes_.push_back(below(nodes_[parent], token));
+}
+
+void RecyclingSource::children(std::vector<TreeChild>& out) {
+  const Node& node = nodes_.back();
+  for (std::size_t order = std::min(node.known, Successors::kOrders); order >= 1; --order) {
+    const Successors::Prediction* found = successors_->after(node.tokens(), order);
+    if (found == nullptr) continue;
+    for (std::size_t rank = 0; rank < found->count; ++rank) {
+      const std::size_t group =
+          ((order - 1) * Successors::kStable + found->stable) * Successors::kScores +
+          found->score[rank];
+      out.push_back({.token = found->tokens[rank],
+                     .cell = {static_cast<std::uint16_t>(group * Successors::kTokens + rank),
+                              static_cast<std::uint16_t>(group)}});
+    }
+  }
+}
+
+void RecyclingSource::observe(const VerifiedDraft& verified) {
+  if (successors_ == nullptr) remember(own_);
+  std::vector<Node> rows = {node_of(verified.text)};
+  successors_->learn(rows.front().tokens(), verified.logits(0));
+  for (std::size_t i = 0; i < verified.draft.size(); ++i) {
+    const auto parent = static_cast<std::size_t>(verified.draft.parent(i) + 1);
+    rows.push_back(below(rows[parent], verified.draft.tokens[i]));
+    successors_->learn(rows.back().tokens(), verified.logits(i + 1));
+  }
+}
+
+}  // namespace forerun

@@ -1,0 +1,100 @@
+// Successors against a brute-force memory, and the source on scripted logits.
+#include "forerun/methods/recycling/recycling_source.h"
+
+#include <ATen/ATen.h>
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <any>
+#include <map>
+#include <random>
+#include <vector>
+
+namespace forerun {
+namespace {
+
+std::vector<float> random_logits(std::mt19937& random, std::size_t vocab) {
+  std::vector<float> out(vocab);
+  std::normal_distribution<float> normal(0.0F, 2.0F);
+  for (float& x : out) x = normal(random);
+  return out;
+}
+
+std::vector<Token> by_sorting(const std::vector<float>& logits) {
+  std::vector<Token> out(logits.size());
+  for (std::size_t i = 0; i < out.size(); ++i) out[i] = static_cast<Token>(i);
+  std::sort(out.begin(), out.end(), [&](Token a, Token b) {
+    return logits[static_cast<std::size_t>(a)] > logits[static_cast<std::size_t>(b)];
+  });
+  out.resize(Successors::kTokens);
+  return out;
+}
+
+TEST(Successors, AreTheLastPredictionsAfterEachContext) {
+  std::mt19937 random(5);
+  Successors successors;
+  std::map<std::vector<Token>, std::vector<Token>> known;
+  std::vector<Token> text;
+  for (int i = 0; i < 4000; ++i) {
+    text.push_back(static_cast<Token>(random() % 12));
+    const std::vector<float> logits = random_logits(random, 40);
+    successors.learn(text, logits);
+    for (std::size_t n = 1; n <= std::min(text.size(), Successors::kOrders); ++n) {
+      known[{text.end() - static_cast<std::ptrdiff_t>(n), text.end()}] = by_sorting(logits);
+    }
+  }
+  EXPECT_EQ(successors.size(), known.size());
+  for (const auto& [context, tokens] : known) {
+    const Successors::Prediction* found = successors.after(context, context.size());
+    ASSERT_NE(found, nullptr);
+    EXPECT_EQ(std::vector<Token>(found->tokens.begin(), found->tokens.end()), tokens);
+  }
+  EXPECT_EQ(successors.after(std::vector<Token>{39, 39}, 2), nullptr);
+  EXPECT_EQ(successors.after(std::vector<Token>{}, 1), nullptr);
+}
+
+TEST(Successors, StayBounded) {
+  std::mt19937 random(6);
+  Successors successors(2048);
+  std::vector<Token> text = {1, 2};
+  const std::vector<float> logits = random_logits(random, 40);
+  for (int i = 0; i < 50000; ++i) {
+    text.push_back(static_cast<Token>(random() % 1000000));
+    successors.learn(text, logits);
+    ASSERT_LE(successors.size(), 2048U);
+  }
+  // The newest are there.
+  for (std::size_t n = 1; n <= 3; ++n) EXPECT_NE(successors.after(text, n), nullptr);
+}
+
+TEST(RecyclingSource, DraftsWhatThePassPredictedAlsoBesideThePath) {
+  RecyclingSource source;
+  std::any memory;
+  source.remember(memory);
+  TokenSequence sequence(1, 0, {5, 6}, 100);
+  EXPECT_FALSE(source.begin(sequence));
+  // A draft of two branches: 7 and 8 follow the text; after 8 the model predicts 9.
+  const TokenDraft draft{.tokens = {7, 8}, .parents = {-1, -1}};
+  at::Tensor logits = at::zeros({3, 16});
+  logits[0][7] = 5.0F;
+  logits[1][3] = 5.0F;
+  logits[2][9] = 5.0F;
+  const VerifiedTokens rows(logits, {{.first = 0, .count = 3}});
+  source.observe({.text = sequence.tokens(), .draft = draft, .rows = rows, .index = 0});
+  // The same last words again, in another text that shares the memory.
+  RecyclingSource other;
+  other.remember(memory);
+  TokenSequence later(1, 1, {1, 5, 6, 8}, 100);
+  ASSERT_TRUE(other.begin(later));
+  std::vector<TreeChild> children;
+  other.children(children);
+  ASSERT_FALSE(children.empty());
+  EXPECT_EQ(children[0].token, 9);
+  other.add(0, 9);
+  children.clear();
+  other.children(children);
+  EXPECT_TRUE(children.empty());  // nothing was seen after 9
+}
+
+}  // namespace
+}  // namespace forerun
