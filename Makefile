@@ -5,7 +5,7 @@ SHELL := /bin/bash
 
 MODEL := $(FORERUN_MODEL)
 # The drafter that ships belongs to the default model.
-DRAFTER ?= $(if $(MODEL),lookup,dflash:models/smollm2-135m/dflash+lookup)
+DRAFTER ?= $(if $(MODEL),auto,dflash:models/smollm2-135m/dflash+lookup+recycling)
 PREFIX ?= $(CURDIR)/build/install
 FUZZ_SECONDS ?= 120
 export FORERUN_MODEL = $(MODEL)
@@ -22,7 +22,7 @@ help:  ## this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-14s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
 	@echo
 	@echo "  MODEL=FILE.gguf  a model of your own for the demo      FORERUN_JOBS=N  compiler jobs at a time"
-	@echo "  DRAFTER=NAME     what drafts in the demo, e.g. lookup, dflash:FOLDER, draft-model:FILE"
+	@echo "  DRAFTER=NAME     what drafts in the demo, e.g. auto, dflash:FOLDER, draft-model:FILE"
 
 demo:  ## set up what is missing, then show exact speculative generation on this machine
 	@tools/setup.sh demo

@@ -16,7 +16,7 @@
 namespace forerun {
 
 struct GenerateOptions {
-  SamplingParams sampling;       ///< temperature 0 (greedy), top-k, top-p, min-p
+  SamplingParams sampling;  ///< temperature 0 (greedy), top-k, top-p, min-p
   /// At temperature 0 every rule keeps the target's choice. By default a text depends on its seed,
   /// not on the drafter.
   Rule rule = Rule::kSharedNoise;

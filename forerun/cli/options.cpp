@@ -78,10 +78,10 @@ void bind_drafter(Command& command, DraftFlags& f, Makes makes) {
       "none, free:FOLDER, asd, frozen, or self (the model itself); token by token: none, "
       "cspd:FOLDER, or self (Jacobi iteration)";
   std::string help = makes == Makes::kTexts ? text : std::string(image);
-  std::string standard = makes == Makes::kTexts ? "lookup" : "none";
+  std::string standard = makes == Makes::kTexts ? "auto" : "none";
   if (makes == Makes::kBoth) {
     help = fmt::format("Texts: {}. Images: {}", text, image);
-    standard = "lookup for texts, none for images";
+    standard = "auto for texts, none for images";
   }
   command.add("-d,--drafter", f.drafter, help, {.shows = "NAME", .standard = standard});
   command.group("");

@@ -51,7 +51,7 @@ void note_precision(const ChosenPrecision& chosen);
 struct DraftFlags {
   std::string drafter;  ///< "": the kind's own
   std::string precision = "auto";
-  std::string rule;  ///< empty: shared-noise for texts, maximal for images
+  std::string rule;                        ///< empty: shared-noise for texts, maximal for images
   std::optional<std::uint32_t> max_draft;  ///< nothing: the kind's own
   bool fixed = false;
   std::uint64_t seed = 0;

@@ -7,7 +7,8 @@
 namespace forerun {
 namespace {
 
-// Of tokens that both name 70% are right, of tokens that one names 30%; both say 40% and 30% always.
+// Of tokens that both name 70% are right, of tokens that one names 30%; both say 40% and 30%
+// always.
 TEST(Agreement, LearnsWhatItIsWorth) {
   std::mt19937 random(4);
   std::uniform_real_distribution<double> uniform(0.0, 1.0);

@@ -28,7 +28,8 @@ TEST(Likeliest, EqualsASort) {
   for (const std::size_t size : {0U, 1U, 63U, 64U, 65U, 1000U, 4097U}) {
     for (const int values : {3, 1000000}) {  // few values: many ties
       std::vector<float> weights(size);
-      for (float& w : weights) w = static_cast<float>(static_cast<int>(random() % 1000000) % values);
+      for (float& w : weights)
+        w = static_cast<float>(static_cast<int>(random() % 1000000) % values);
       for (const std::size_t n : {0U, 1U, 8U, 200U}) {
         EXPECT_EQ(likeliest(weights, n), sorted(weights, n)) << size << " " << values << " " << n;
       }

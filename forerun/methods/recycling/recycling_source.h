@@ -31,9 +31,7 @@ class RecyclingSource final : public TreeSource {
   struct Node {
     Context context{};
     std::size_t known = 0;  // tokens of it
-    std::span<const Token> tokens() const {
-      return std::span<const Token>(context).last(known);
-    }
+    std::span<const Token> tokens() const { return std::span<const Token>(context).last(known); }
   };
   static Node node_of(std::span<const Token> text);
   static Node below(const Node& parent, Token token);

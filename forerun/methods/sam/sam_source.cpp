@@ -11,8 +11,8 @@ constexpr std::size_t kLengths = 8, kShares = 4, kRanks = 4;
 constexpr std::size_t kLevels = 6;     // ends of the text, the longest first
 constexpr std::size_t kFollowers = 4;  // of an end
 constexpr std::size_t kMost = 8;       // candidates of a node
-// Of a token after a match of 1, 2, 3, 4 to 5, 6 to 9, 10 to 17, 18 to 33, more tokens; by its share
-// of the occurrences.
+// Of a token after a match of 1, 2, 3, 4 to 5, 6 to 9, 10 to 17, 18 to 33, more tokens; by its
+// share of the occurrences.
 constexpr std::array<double, kLengths> kByLength = {0.1, 0.3, 0.45, 0.6, 0.75, 0.85, 0.9, 0.95};
 constexpr std::array<double, kShares> kByShare = {1.0, 0.7, 0.4, 0.15};
 

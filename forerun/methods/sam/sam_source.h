@@ -10,8 +10,8 @@
 
 namespace forerun {
 
-/// What followed earlier occurrences of the text's end: of the longest that occurred before, then of
-/// shorter ones, with how often it did. As `lookup`, but a suffix automaton finds matches of any
+/// What followed earlier occurrences of the text's end: of the longest that occurred before, then
+/// of shorter ones, with how often it did. As `lookup`, but a suffix automaton finds matches of any
 /// length and counts all their occurrences in constant time. No model.
 /// Source: SAM-Decoding, Hu et al. 2024, arXiv:2411.10666.
 class SamSource final : public TreeSource {
