@@ -1,36 +1,13 @@
 #include "forerun/methods/lookup/lookup_source.h"
 
 #include <algorithm>
-#include <array>
-#include <bit>
+#include <cmath>
+
+#include "forerun/methods/lookup/match_cells.h"
 
 namespace forerun {
-namespace {
 
-constexpr std::size_t kLengths = 7, kShares = 4, kRanks = 4;
-// Of a token after a match of 1, 2, 3, 4 to 5, 6 to 9, 10 to 17, more tokens; by its share of the
-// matches.
-constexpr std::array<double, kLengths> kByLength = {0.1, 0.3, 0.45, 0.6, 0.75, 0.85, 0.9};
-constexpr std::array<double, kShares> kByShare = {1.0, 0.7, 0.4, 0.15};
-
-std::size_t length_bin(std::size_t match) {
-  return match < 4 ? match - 1
-                   : std::min<std::size_t>(kLengths - 1,
-                                           static_cast<std::size_t>(std::bit_width(match - 2)) + 1);
-}
-std::size_t share_bin(double share) {
-  return share > 0.95 ? 0 : share > 0.6 ? 1 : share > 0.3 ? 2 : 3;
-}
-
-}  // namespace
-
-HitRates LookupSource::rates() const {
-  std::vector<double> priors;
-  for (const double by_length : kByLength) {
-    for (const double by_share : kByShare) priors.push_back(by_length * by_share);
-  }
-  return {kLengths * kShares * kRanks, priors};
-}
+HitRates LookupSource::rates() const { return MatchCells::rates(); }
 
 bool LookupSource::begin(const TokenSequence& sequence) {
   text_ = sequence.tokens();
@@ -82,17 +59,14 @@ void LookupSource::children(std::vector<TreeChild>& out) {
       at->weight += weight;
     }
   }
-  const std::size_t most = std::min(all.size(), kRanks);
+  const std::size_t most = std::min(all.size(), MatchCells::kRanks);
   std::partial_sort(all.begin(), all.begin() + static_cast<std::ptrdiff_t>(most), all.end(),
                     [](const Continuation& a, const Continuation& b) {
                       return a.weight != b.weight ? a.weight > b.weight : a.token < b.token;
                     });
   for (std::size_t rank = 0; rank < most; ++rank) {
-    const std::size_t group =
-        length_bin(all[rank].length) * kShares + share_bin(all[rank].weight / sum);
     out.push_back({.token = all[rank].token,
-                   .cell = {static_cast<std::uint16_t>(group * kRanks + rank),
-                            static_cast<std::uint16_t>(group)}});
+                   .cell = MatchCells::cell(all[rank].length, all[rank].weight / sum, rank)});
   }
 }
 
