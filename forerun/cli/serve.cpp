@@ -21,7 +21,7 @@ namespace fs = std::filesystem;
 
 struct ServeFlags {
   ModelFlags model;
-  std::string drafter = "auto", draft_precision = "auto", rule = "shared-noise";
+  std::string drafter, draft_precision = "auto", rule = "shared-noise";
   std::uint32_t max_draft = 15;
   bool fixed_draft = false;
   std::string host = "127.0.0.1";
@@ -55,9 +55,9 @@ std::string demo_drafter() {
   for (const fs::path& root : {fs::path("."), program / "../../.."}) {
     const fs::path folder = root / "models" / "smollm2-135m" / "dflash";
     if (fs::is_directory(folder, failed))
-      return "dflash:" + folder.lexically_normal().string() + "+lookup";
+      return "dflash:" + folder.lexically_normal().string() + "+lookup+recycling";
   }
-  return "lookup";
+  return "auto";
 }
 
 std::string model_path(const ServeFlags& f) {
@@ -74,9 +74,9 @@ std::string model_path(const ServeFlags& f) {
 }
 
 std::string drafter_name(const ServeFlags& f, const std::string& model) {
-  if (f.drafter != "auto") return f.drafter;
+  if (!f.drafter.empty()) return f.drafter;
   const bool demo = fs::path(model).filename() == "SmolLM2-135M-Instruct.Q4_1.gguf";
-  return demo ? demo_drafter() : "lookup";
+  return demo ? demo_drafter() : "auto";
 }
 
 // "auto": a quarter of the machine's memory.
@@ -134,7 +134,9 @@ serve::ServedModel load_served(const ServeFlags& f) {
                          .max_draft = f.max_draft,
                          .fixed_draft = f.fixed_draft,
                          .created = static_cast<std::int64_t>(std::time(nullptr))};
-  if (drafter != "lookup") out.drafters.push_back(load_drafter("lookup", "auto", model));
+  for (const char* other : {"auto", "lookup"}) {
+    if (drafter != other) out.drafters.push_back(load_drafter(other, "auto", model));
+  }
   // Normalizers may shorten a text, but hardly to a quarter.
   out.max_prompt_bytes = 4 * model.context() * longest_piece(model);
   return out;
@@ -177,9 +179,10 @@ void add_serve(Command& program) {
               {.shows = "NAME", .standard = "the file's name"});
   command.group(kDraftTitle);
   command.add("-d,--drafter", f->drafter,
-              "none, lookup, draft-model:PATH, dflash:PATH[+lookup]; auto is the shipped network "
-              "for the demo's model, else lookup. Requests may choose this one, lookup or none",
-              {.shows = "NAME"});
+              "none, auto, lookup, sam, recycling, draft-model:PATH, dflash:PATH[+lookup][+...]. "
+              "Requests may choose this one, auto, lookup or none",
+              {.shows = "NAME",
+               .standard = "the shipped network for the demo's model, else auto"});
   command.add("--draft-precision", f->draft_precision, "Precision of a drafting model",
               {.one_of = {"auto", "f32", "bf16", "int8"}, .shows = "NAME"});
   command.add("--rule", f->rule,

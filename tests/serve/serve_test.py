@@ -282,10 +282,10 @@ class Other(Served):
         drafts = sum(a["timings"]["draft_n"] for a in answers)
         kept = sum(a["timings"]["draft_n_accepted"] for a in answers)
         self.assertGreater(kept, 0)
-        self.assertEqual(grown('forerun_drafts_total{drafter="lookup"}'), drafts)
+        self.assertEqual(grown('forerun_drafts_total{drafter="auto"}'), drafts)
         self.assertEqual(grown('vllm:spec_decode_num_draft_tokens_total{model_name="chat"}'), drafts)
-        self.assertEqual(grown('forerun_drafts_kept_total{drafter="lookup"}'), kept)
-        by_position = [n for n in after if n.startswith('forerun_drafts_kept_by_position_total{drafter="lookup"')]
+        self.assertEqual(grown('forerun_drafts_kept_total{drafter="auto"}'), kept)
+        by_position = [n for n in after if n.startswith('forerun_drafts_kept_by_position_total{drafter="auto"')]
         self.assertEqual(sum(grown(n) for n in by_position), kept)
         self.assertEqual(grown("forerun_time_to_first_token_seconds_count"), 3)
         self.assertEqual(grown("forerun_time_between_tokens_seconds_count"), 147)
