@@ -132,7 +132,7 @@ class Contract(Command):
         self.assertEqual(data["verdict"]["head"], "Identical:")
         self.assertTrue(data["model"].endswith("model.gguf"))
         self.assertIn("--max-tokens 8", data["command"])
-        self.assertEqual([set(d["by_category"]) for d in data["drafters"]], [{"a", hostile}] * 2)
+        self.assertEqual([set(d["by_category"]) for d in data["drafters"]], [{"a", hostile}] * 3)
         self.assertIn("1", data["cost"]["ms"])
         self.assertEqual(sorted(os.listdir(self.dir)), ["bench.html", "prompts.jsonl"])  # nothing temporary stays
 

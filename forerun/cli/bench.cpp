@@ -430,11 +430,12 @@ void add_bench(Command& program) {
               {.shows = "FILE"});
   bind_image_bench(command, *f);
   command.group(kDraftTitle);
-  command.add("--drafters", f->drafters,
-              "Texts: none, auto, lookup, sam, recycling, draft-model:PATH, dflash:PATH[+lookup]"
-              "[+...]. Images: asd, frozen, self, free:FOLDER; token by token: cspd:FOLDER, self",
-              {.commas = true,
-               .standard = "none,lookup,auto for texts, frozen,asd for images, self token by token"});
+  command.add(
+      "--drafters", f->drafters,
+      "Texts: none, auto, lookup, sam, recycling, draft-model:PATH, dflash:PATH[+lookup]"
+      "[+...]. Images: asd, frozen, self, free:FOLDER; token by token: cspd:FOLDER, self",
+      {.commas = true,
+       .standard = "none,lookup,auto for texts, frozen,asd for images, self token by token"});
   bind_drafting(command, f->run.draft, Makes::kBoth, "15 for texts; images: see --drafts");
   command.add("--repeats", f->repeats,
               "Times every text, or every set of images made token by token, is made; the median "

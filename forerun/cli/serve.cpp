@@ -181,8 +181,7 @@ void add_serve(Command& program) {
   command.add("-d,--drafter", f->drafter,
               "none, auto, lookup, sam, recycling, draft-model:PATH, dflash:PATH[+lookup][+...]. "
               "Requests may choose this one, auto, lookup or none",
-              {.shows = "NAME",
-               .standard = "the shipped network for the demo's model, else auto"});
+              {.shows = "NAME", .standard = "the shipped network for the demo's model, else auto"});
   command.add("--draft-precision", f->draft_precision, "Precision of a drafting model",
               {.one_of = {"auto", "f32", "bf16", "int8"}, .shows = "NAME"});
   command.add("--rule", f->rule,
