@@ -119,5 +119,9 @@ TrainReport train_cspd(const std::string& target, const std::string& data,
 TrainReport train_classifier(const std::string& data, const ClassifierTraining& options,
                              const TrainOptions& training, const TrainListener& listener = {});
 
+/// Whether this processor trains faster with bfloat16 products than with float32 ones: those with
+/// AVX-512 do, on others bfloat16 is emulated, many times slower.
+bool trains_in_bf16() noexcept;
+
 }  // namespace forerun
 #pragma GCC visibility pop

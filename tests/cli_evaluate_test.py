@@ -183,7 +183,7 @@ class Evaluating(Command):
         with open(os.path.join(half, "model.safetensors"), "r+b") as f:
             f.truncate(500)
         self.refused(1, *self.sample("-n", "5", classifier=half), says=[half])
-        self.refused(2, *self.sample("-n", "5", model=LLAMA), says=["Diffusion Transformer", "language model"])
+        self.refused(2, *self.sample("-n", "5", model=LLAMA), says=["models that make images", "language model"])
         empty = self.path("empty")
         os.mkdir(empty)
         self.refused(1, *self.evaluate("--images", empty), says=[empty])

@@ -5,6 +5,8 @@
 #include <chrono>
 
 #include "forerun/api/model_impl.h"
+#include "forerun/tensor/cpu/cpu_features.h"
+#include "forerun/train.h"
 
 namespace forerun {
 
@@ -24,6 +26,11 @@ double product_rate(bool bf16, int threads) {
     best = std::max(best, 2.0 * static_cast<double>(kSide * kSide * kSide) / took.count());
   }
   return best;
+}
+
+bool trains_in_bf16() noexcept {
+  const CpuFeatures& cpu = cpu_features();
+  return cpu.avx512_vnni || cpu.avx512_bf16;
 }
 
 }  // namespace forerun

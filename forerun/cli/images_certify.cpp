@@ -100,7 +100,9 @@ void add_profile(Command& program) {
   command.runs([f, &command] {
     if (!command.given("--drafter")) throw UsageError("profile: name a --drafter, e.g. asd");
     settle(f->run, command, {.image = 7});
-    if (f->run.draft.rule != "maximal") throw UsageError("profile: measured with --rule maximal");
+    if (command.given("--rule") && f->run.draft.rule != "maximal") {
+      throw UsageError("profile: measured with --rule maximal");
+    }
     return profile(*f);
   });
 }

@@ -98,7 +98,8 @@ void bind_training(Command& app, TrainingFlags& flags, const std::string& what) 
   app.add("--checkpoint-seconds", o.checkpoint_seconds, "Time between checkpoints");
   app.add("--evaluate-steps", o.evaluate_steps, "Steps between held-out losses");
   app.add("--time-limit", o.time_limit, "Seconds after which it stops, to be resumed");
-  app.add("--f32", flags.f32, "Matrix products in float32, not bfloat16");
+  app.add("--f32", flags.f32,
+          "Matrix products in float32, not bfloat16; without AVX-512 they always are");
 }
 
 void bind_image_training(Command& app, TrainingFlags& flags, std::string& data,
@@ -133,7 +134,7 @@ int run_training(
   catch_interrupts(kEndsAtThird);
   keep_memory();
   TrainOptions options = flags.options;
-  options.bf16 = !flags.f32;
+  options.bf16 = !flags.f32 && trains_in_bf16();
   options.threads = flags.threads;
   options.provenance = nlohmann::json({{"forerun", FORERUN_VERSION},
                                        {"date", utc_date()},
