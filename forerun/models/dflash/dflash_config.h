@@ -4,17 +4,9 @@
 #include <vector>
 
 #include "forerun/models/decoder_config.h"
+#include "forerun/models/layer_attention.h"
 
 namespace forerun {
-
-/// Attention mask of the slots of a block in one layer. Every slot sees the context before the
-/// block, and in its own block all slots, or those up to itself.
-struct LayerAttention {
-  std::int64_t window = 0;  ///< a position is seen iff its distance is below this; 0 = any
-  bool causal = false;      ///< inside the block
-
-  bool operator==(const LayerAttention&) const = default;
-};
 
 /// Configuration of a DFlash network.
 /// Source: Chen, Liang and Liu 2026, arXiv:2602.06036; the two heads: DSpark, arXiv:2607.05147.

@@ -5,8 +5,8 @@
 #include <stdexcept>
 
 #include "forerun/models/dflash/dflash.h"
-#include "forerun/models/dflash/internal/block_attention.h"
 #include "forerun/models/dflash/internal/slots.h"
+#include "forerun/models/internal/block_attention.h"
 
 namespace forerun {
 namespace {

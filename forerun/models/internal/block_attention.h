@@ -6,7 +6,7 @@
 #include <memory>
 #include <vector>
 
-#include "forerun/models/dflash/dflash_config.h"
+#include "forerun/models/layer_attention.h"
 #include "forerun/models/transformer_block.h"
 
 namespace forerun::internal {

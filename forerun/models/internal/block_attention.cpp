@@ -1,4 +1,4 @@
-#include "forerun/models/dflash/internal/block_attention.h"
+#include "forerun/models/internal/block_attention.h"
 
 #include <ATen/ATen.h>
 #include <torch/csrc/autograd/custom_function.h>
