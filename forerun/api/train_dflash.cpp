@@ -3,14 +3,13 @@
 
 #include <algorithm>
 #include <cmath>
-#include <nlohmann/json.hpp>
 
 #include "forerun/api/access.h"
 #include "forerun/api/model_file.h"
 #include "forerun/api/model_impl.h"
+#include "forerun/api/train_answers.h"
 #include "forerun/api/train_folder.h"
 #include "forerun/api/train_on_ranks.h"
-#include "forerun/base/settings.h"
 #include "forerun/formats/token_shards.h"
 #include "forerun/models/dflash/dflash_file.h"
 #include "forerun/models/dflash/init_dflash.h"
@@ -21,12 +20,6 @@
 namespace forerun {
 namespace {
 
-void need(bool holds, std::string_view what) {
-  if (!holds) throw UsageError(std::string(what));
-}
-
-bool share(double x) { return x >= 0.0 && x <= 1.0; }  // false for NaN
-
 // Bounds of sizes are those of the files that drafters are loaded from.
 void check(const DFlashTraining& o) {
   need(o.layers >= 1 && o.layers <= 256, "layers: 1 to 256 are supported");
@@ -34,10 +27,7 @@ void check(const DFlashTraining& o) {
   need(o.draft_vocab >= 0, "draft-vocab: 0 (all tokens) or more");
   need(o.markov_rank >= 0 && o.markov_rank <= 1 << 16, "markov: a rank of 0 (none) to 65536");
   need(o.loss.anchors >= 1, "anchors: 1 or more blocks of an answer");
-  need(o.loss.length >= 2, "length: 2 or more tokens of a document");
-  need(std::isfinite(o.loss.gamma) && o.loss.gamma > 0.0, "gamma must be above 0");
-  need(share(o.loss.distill), "distill is a share: from 0 to 1");
-  need(share(o.loss.held_out) && o.loss.held_out < 1.0, "held-out is a share: 0 or more, below 1");
+  check_answer_options(o.loss);
   need(std::isfinite(o.loss.confidence) && o.loss.confidence >= 0.0,
        "the confidence head's loss counts 0 or more");
 }
@@ -158,43 +148,12 @@ DFlash first_network(const Model::Impl& target, const DecoderLm& numbers, const 
   return dflash_from_target(numbers, config, states, seed, drafted);
 }
 
-std::vector<TokenShards> load_data(const std::vector<std::string>& folders, std::int64_t vocab) {
-  if (folders.empty()) throw UsageError("no data: give folders that forerun distill wrote");
-  std::vector<TokenShards> out;
-  for (const std::string& folder : folders) out.push_back(TokenShards::load(folder));
-  for (const TokenShards& shards : out) check_documents(shards, vocab);
-  return out;
-}
-
-// Answers of another model would train the drafter for that model.
-void expect_answers_of(const Model& target, const std::string& hash,
-                       const std::vector<TokenShards>& data,
-                       const std::vector<std::string>& folders, const Note& note) {
-  for (std::size_t i = 0; i < folders.size(); ++i) {
-    if (data[i].size() == 0) continue;
-    const std::string& folder = folders[i];
-    const auto settings = load_settings(std::filesystem::path(folder) / "distill.json");
-    if (!settings || !settings->contains("target_hash")) {
-      note(fmt::format("{}: holds no hash of a model; that {} wrote its answers is taken on trust",
-                       folder, target.path()));
-      continue;
-    }
-    if (settings->at("target_hash") == hash) continue;
-    throw UsageError(fmt::format(
-        "{} holds answers of another model ({}), not of {}: name the one that forerun "
-        "distill was given as --target",
-        folder, settings->value("target", nlohmann::json()).dump(-1, ' ', true), target.path()));
-  }
-}
-
 std::unique_ptr<Objective> objective_of(const Model& target, const std::vector<std::string>& data,
                                         const DFlashTraining& options, const TrainOptions& training,
                                         const Note& note) {
   check(options);
   expect_own_folder(training.out, "dflash");
-  std::vector<TokenShards> shards = load_data(data, static_cast<std::int64_t>(target.vocab()));
-  const std::string hash = target.hash();
-  expect_answers_of(target, hash, shards, data, note);
+  Answers answers = load_answers(target, data, note);
   // Weights as numbers: embedding, head, and what the network begins as.
   const bool begins_as_target = options.init.empty() && options.from_target;
   const DecoderLm whole =
@@ -205,7 +164,7 @@ std::unique_ptr<Objective> objective_of(const Model& target, const std::vector<s
                   .norm_eps = whole.final_norm.eps,
                   .rows = {},
                   .softcap = whole.config.logit_softcap};
-  DFlash model = first_network(impl_of(target), whole, head, options, training.seed, shards);
+  DFlash model = first_network(impl_of(target), whole, head, options, training.seed, answers.data);
   // What was loaded for inference cannot take part in training.
   model.embedding = model.embedding.clone();
   model.head = model.head.clone();
@@ -215,7 +174,8 @@ std::unique_ptr<Objective> objective_of(const Model& target, const std::vector<s
     head.drafted = model.draft_to_target;
   }
   return std::make_unique<DFlashObjective>(lm, std::make_shared<DFlash>(std::move(model)),
-                                           std::move(shards), head, options.loss, hash);
+                                           std::move(answers.data), head, options.loss,
+                                           answers.target_hash);
 }
 
 }  // namespace

@@ -2,7 +2,6 @@
 #include <string>
 #include <vector>
 
-#include "forerun/cli/options.h"
 #include "forerun/cli/training.h"
 #include "forerun/train.h"
 
@@ -10,10 +9,8 @@ namespace forerun::cli {
 namespace {
 
 struct TrainDflashFlags {
-  ModelFlags target;
-  std::vector<std::string> data;
+  AnswerFlags answers;
   DFlashTraining dflash;
-  TrainingFlags training;
   bool own_position = false, random = false;
 };
 
@@ -24,13 +21,11 @@ int run_train_dflash(const TrainDflashFlags& flags, const Command& command) {
   DFlashTraining dflash = flags.dflash;
   dflash.predicts_next = !flags.own_position;
   dflash.from_target = !flags.random;
-  ModelFlags path = flags.target;
-  path.threads = flags.training.threads;
-  return run_training(command, flags.training, "tok",
-                      [&](const TrainOptions& options, const TrainListener& listener) {
-                        return train_dflash([&] { return load_model(path); }, flags.data, dflash,
-                                            options, listener);
-                      });
+  return run_training_on_answers(
+      command, flags.answers,
+      [&](const auto& target, const auto& data, const auto& options, const auto& listener) {
+        return train_dflash(target, data, dflash, options, listener);
+      });
 }
 
 void bind_dflash(Command& app, DFlashTraining& o) {
@@ -41,16 +36,9 @@ void bind_dflash(Command& app, DFlashTraining& o) {
   app.add("--draft-vocab", o.draft_vocab, "Tokens it can draft, 0 = all");
   app.add("--markov", o.markov_rank, "Rank of the Markov head, 0 = none");
   app.add("--anchors", o.loss.anchors, "Blocks of an answer");
-  app.add("--length", o.loss.length, "Tokens of a document at most");
-  app.add("--gamma", o.loss.gamma, "Slot k of a block counts exp(-k / gamma)");
-  app.add("--distill", o.loss.distill,
-          "Share of the loss against the target's law, the rest against its token",
-          {.least = 0.0, .most = 1.0});
   app.add("--state-store", o.loss.state_store,
           "File that keeps the target's states between epochs (4 KB a token for a hidden "
           "size of 576)");
-  app.add("--held-out", o.loss.held_out, "Share of the answers that is not trained on",
-          {.least = 0.0, .most = 0.9});
 }
 
 }  // namespace
@@ -59,12 +47,9 @@ void add_train_dflash(Command& train) {
   auto f = std::make_shared<TrainDflashFlags>();
   Command& dflash = train.add_command(
       "dflash", "Block diffusion that reads the target's hidden states (arXiv:2602.06036)");
-  dflash.add("-t,--target", f->target.path, "GGUF file, or Hugging Face folder",
-             {.required = true});
-  dflash.add("--precision", f->target.precision, "Of the target's passes",
+  bind_answers(dflash, f->answers, f->dflash.loss);
+  dflash.add("--precision", f->answers.target.precision, "Of the target's passes",
              {.one_of = {"auto", "f32", "bf16", "int8"}});
-  dflash.add("--data", f->data, "Folders that forerun distill wrote", {.required = true});
-  bind_training(dflash, f->training, "Answers");
   bind_dflash(dflash, f->dflash);
   dflash.add("--own-position", f->own_position,
              "Slots predict their own position (as the paper's), not the next");

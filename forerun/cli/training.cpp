@@ -117,6 +117,20 @@ void bind_image_training(Command& app, TrainingFlags& flags, std::string& data,
   bind_training(app, flags, "Images");
 }
 
+void bind_answers(Command& app, AnswerFlags& flags, AnswerLossOptions& loss) {
+  app.add("-t,--target", flags.target.path, "GGUF file, or Hugging Face folder",
+          {.required = true});
+  app.add("--data", flags.data, "Folders that forerun distill wrote", {.required = true});
+  bind_training(app, flags.training, "Answers");
+  app.add("--length", loss.length, "Tokens of a document at most");
+  app.add("--gamma", loss.gamma, "Draft k of a block counts exp(-k / gamma)");
+  app.add("--distill", loss.distill,
+          "Share of the loss against the target's law, the rest against its token",
+          {.least = 0.0, .most = 1.0});
+  app.add("--held-out", loss.held_out, "Share of the answers that is not trained on",
+          {.least = 0.0, .most = 0.9});
+}
+
 void expect_no_design_beside_init(const Command& app, std::initializer_list<const char*> flags) {
   if (!app.given("--init")) return;
   for (const char* flag : flags) {
@@ -172,6 +186,20 @@ int run_training(
     write_out(options.out + "/curves.html: the curves\n");
   }
   return code;
+}
+
+int run_training_on_answers(
+    const Command& command, const AnswerFlags& flags,
+    const std::function<TrainReport(const std::function<Model()>& target,
+                                    const std::vector<std::string>& data, const TrainOptions&,
+                                    const TrainListener&)>& train) {
+  ModelFlags path = flags.target;
+  path.threads = flags.training.threads;
+  return run_training(command, flags.training, "tok",
+                      [&](const TrainOptions& options, const TrainListener& listener) {
+                        return train([&] { return load_model(path); }, flags.data, options,
+                                     listener);
+                      });
 }
 
 }  // namespace forerun::cli

@@ -3,8 +3,10 @@
 #include <functional>
 #include <initializer_list>
 #include <string>
+#include <vector>
 
 #include "forerun/cli/flags.h"
+#include "forerun/cli/options.h"
 #include "forerun/train.h"
 
 namespace forerun::cli {
@@ -24,6 +26,14 @@ struct ImageTraining {
 void bind_image_training(Command& app, TrainingFlags& flags, std::string& data,
                          const ImageTraining& defaults);
 
+/// The same for training on a target's answers, with the target and what all such losses have.
+struct AnswerFlags {
+  ModelFlags target;
+  std::vector<std::string> data;
+  TrainingFlags training;
+};
+void bind_answers(Command& app, AnswerFlags& flags, AnswerLossOptions& loss);
+
 /// With --init the design is that of the network named there.
 /// @param flags  what would choose another
 /// @throws UsageError  --init and one of them were given
@@ -36,6 +46,14 @@ void expect_no_design_beside_init(const Command& app, std::initializer_list<cons
 int run_training(
     const Command& command, const TrainingFlags& flags, const std::string& unit,
     const std::function<TrainReport(const TrainOptions&, const TrainListener&)>& train);
+
+/// Of a drafter for a language model, on its answers.
+/// @param train  the call, with target, data, options and listener completed
+int run_training_on_answers(
+    const Command& command, const AnswerFlags& flags,
+    const std::function<TrainReport(const std::function<Model()>& target,
+                                    const std::vector<std::string>& data, const TrainOptions&,
+                                    const TrainListener&)>& train);
 
 /// The subcommands of `forerun train`.
 void add_train_dflash(Command& train);

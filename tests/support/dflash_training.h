@@ -51,12 +51,19 @@ inline std::vector<Token> some_tokens(std::size_t n, std::uint32_t salt, Token v
   return out;
 }
 
+inline DFlashLossOptions every_block() {
+  DFlashLossOptions out;
+  out.anchors = 1000;
+  out.held_out = 0.0;
+  return out;
+}
+
 /// Owns the parts of an objective while a test changes some of them.
 struct ObjectiveParts {
   std::shared_ptr<const DecoderLm> target = tiny_target();
   std::shared_ptr<DFlash> model;
   std::vector<TokenShards> data;
-  DFlashLossOptions options{.anchors = 1000, .held_out = 0.0};
+  DFlashLossOptions options = every_block();
   std::string target_hash = "a";
 
   DFlashObjective make() const {

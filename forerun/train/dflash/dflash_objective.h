@@ -8,15 +8,11 @@
 #include "forerun/formats/token_shards.h"
 #include "forerun/models/decoder_lm.h"
 #include "forerun/models/dflash/dflash.h"
+#include "forerun/train/answers/answer_objective.h"
 #include "forerun/train/dflash/dflash_training.h"
 #include "forerun/train/dflash/target_states.h"
-#include "forerun/train/objective.h"
 
 namespace forerun {
-
-/// @param vocab  of the target
-/// @throws std::invalid_argument  a token outside it: another model made the document
-void check_documents(const TokenShards& shards, std::int64_t vocab);
 
 /// Block diffusion with a target's hidden states: the loss of Chen, Liang and Liu 2026
 /// (arXiv:2602.06036, section 3.3), with DSpark's heads (arXiv:2607.05147) where the network has
@@ -28,7 +24,7 @@ void check_documents(const TokenShards& shards, std::int64_t vocab);
 /// temperature 1 (what lies outside the draft vocabulary is lost) and Q the slot's own. The figures
 /// also give the share of right first drafts, and `tau`: leading drafts of a greedy block that are
 /// kept, plus 1.
-class DFlashObjective : public Objective {
+class DFlashObjective : public AnswerObjective {
  public:
   /// @param target  the author of the answers; its passes make the features
   /// @param model   float32 leaves that will be trained, but for embedding and head; kept
@@ -42,22 +38,10 @@ class DFlashObjective : public Objective {
                   const DFlashLossOptions& options, const std::string& target_hash);
 
   std::vector<Parameter> parameters() override;
-  std::size_t size() const override { return training_.size(); }
-  std::size_t held_out() const override { return held_out_.size(); }
-  LossSum loss(std::span<const std::size_t> examples, std::uint64_t seed) override;
-  LossSum held_out_loss(std::span<const std::size_t> examples) override;
   double flops(std::span<const std::size_t> examples) const override;
   std::string fingerprint() const override;
   void save(const std::filesystem::path& folder, std::span<const at::Tensor> values,
             const nlohmann::json& provenance) override;
-
-  /// The training part of one document: its first tokens.
-  struct Document {
-    std::span<const Token> tokens;
-    std::int64_t prompt;
-    std::uint64_t key;       ///< of its random numbers
-    std::size_t number = 0;  ///< in the state store
-  };
 
  private:
   bool confident() const { return model_->confidence_weight.defined(); }
@@ -65,29 +49,24 @@ class DFlashObjective : public Objective {
   /// The supervised slots of a batch, a row each.
   struct Slots {
     std::vector<std::int64_t> block;     // which block of the batch
-    std::vector<std::int64_t> slot;      // which slot of it
+    std::vector<std::int64_t> draft;     // which draft of it, counted from 0
     std::vector<std::int64_t> label;     // id in the draft vocabulary
     std::vector<std::int64_t> previous;  // token before, of the target's vocabulary
     std::vector<std::int64_t> teacher;   // row of the target's states that predicts it
     std::vector<float> weight;
   };
 
-  std::vector<std::int64_t> anchors_of(const Document& document, std::uint64_t seed) const;
-  LossSum loss_of(std::span<const Document> documents, std::uint64_t seed);
-  TargetStates::Batch states_of(std::span<const Document> documents);
-  void hash_data();
+  LossSum loss_of(std::span<const AnswerDocument> documents, std::uint64_t seed) override;
+  TargetStates::Batch states_of(std::span<const AnswerDocument> documents);
   void open_store();
-  void supervise(const Document& document, std::int64_t first_row, std::int64_t block,
+  void supervise(const AnswerDocument& document, std::int64_t first_row, std::int64_t block,
                  std::int64_t anchor, Slots& slots) const;
 
   std::shared_ptr<DFlash> model_;
-  std::vector<TokenShards> data_;
   DFlashLossOptions options_;
   std::string target_;  // name and precision of the target: part of the fingerprint
   TargetStates states_;
   std::vector<std::int64_t> drafted_;  // of the target's vocabulary: id in the draft's, or -1
-  std::vector<Document> training_, held_out_;
-  std::uint64_t data_hash_ = 0, drafted_hash_ = 0;
   std::unique_ptr<StateStore> store_;
 };
 

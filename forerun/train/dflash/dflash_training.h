@@ -4,16 +4,14 @@
 #include <string>
 #include <vector>
 
+#include "forerun/train/answers/answer_training.h"
+
 namespace forerun {
 
 /// Training data and loss of a DFlash network.
-struct DFlashLossOptions {
-  std::int64_t anchors = 64;   ///< blocks of an answer, at random positions
-  std::int64_t length = 1024;  ///< tokens of a document at most; the rest is left out
-  double gamma = 4.0;          ///< slot k counts exp(-k / gamma), the first slot 1
-  double distill = 0.5;        ///< share of the loss against the target's law instead of its token
-  double held_out = 0.01;      ///< share of the documents that are never trained on
-  double confidence = 1.0;     ///< weight of the confidence head's loss
+struct DFlashLossOptions : AnswerLossOptions {
+  std::int64_t anchors = 64;  ///< blocks of an answer, at random positions
+  double confidence = 1.0;    ///< weight of the confidence head's loss
   /// File that keeps the target's states from one epoch to the next, about 4 KB a token and 1,000
   /// hidden channels; empty: they are computed again.
   std::string state_store;

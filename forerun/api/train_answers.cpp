@@ -1,0 +1,62 @@
+#include "forerun/api/train_answers.h"
+
+#include <fmt/format.h>
+
+#include <cmath>
+#include <filesystem>
+#include <nlohmann/json.hpp>
+
+#include "forerun/base/settings.h"
+#include "forerun/common.h"
+#include "forerun/train/answers/answer_objective.h"
+
+namespace forerun {
+
+void need(bool holds, std::string_view what) {
+  if (!holds) throw UsageError(std::string(what));
+}
+
+bool is_share(double x) noexcept { return x >= 0.0 && x <= 1.0; }
+
+void check_answer_options(const AnswerLossOptions& o) {
+  need(o.length >= 2, "length: 2 or more tokens of a document");
+  need(std::isfinite(o.gamma) && o.gamma > 0.0, "gamma must be above 0");
+  need(is_share(o.distill), "distill is a share: from 0 to 1");
+  need(is_share(o.held_out) && o.held_out < 1.0, "held-out is a share: 0 or more, below 1");
+}
+
+namespace {
+
+void expect_answers_of(const Model& target, const std::string& hash, const std::string& folder,
+                       const Note& note) {
+  const auto settings = load_settings(std::filesystem::path(folder) / "distill.json");
+  if (!settings || !settings->contains("target_hash")) {
+    note(fmt::format("{}: holds no hash of a model; that {} wrote its answers is taken on trust",
+                     folder, target.path()));
+    return;
+  }
+  if (settings->at("target_hash") == hash) return;
+  throw UsageError(fmt::format(
+      "{} holds answers of another model ({}), not of {}: name the one that forerun "
+      "distill was given as --target",
+      folder, settings->value("target", nlohmann::json()).dump(-1, ' ', true), target.path()));
+}
+
+}  // namespace
+
+Answers load_answers(const Model& target, const std::vector<std::string>& folders,
+                     const Note& note) {
+  need(!folders.empty(), "no data: give folders that forerun distill wrote");
+  Answers out;
+  for (const std::string& folder : folders) out.data.push_back(TokenShards::load(folder));
+  for (const TokenShards& shards : out.data) {
+    check_documents(shards, static_cast<std::int64_t>(target.vocab()));
+  }
+  out.target_hash = target.hash();
+  for (std::size_t i = 0; i < folders.size(); ++i) {
+    if (out.data[i].size() > 0) expect_answers_of(target, out.target_hash, folders[i], note);
+  }
+  return out;
+}
+
+}  // namespace forerun

@@ -1,0 +1,34 @@
+#pragma once
+
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "forerun/api/train_on_ranks.h"
+#include "forerun/formats/token_shards.h"
+#include "forerun/model.h"
+#include "forerun/train/answers/answer_training.h"
+
+namespace forerun {
+
+/// @throws UsageError  `what`, unless it holds
+void need(bool holds, std::string_view what);
+/// Whether a number lies in [0, 1]; false for NaN.
+bool is_share(double x) noexcept;
+
+/// @throws UsageError  an option out of range
+void check_answer_options(const AnswerLossOptions& options);
+
+/// Answers in folders of `distill`.
+struct Answers {
+  std::vector<TokenShards> data;  ///< of each folder
+  std::string target_hash;        ///< Model::hash of the target
+};
+
+/// @param note  told of a folder that does not say which model wrote it
+/// @throws UsageError   no folder, or answers of another model than `target`: they would train a
+/// drafter for that model; FormatError  a damaged folder
+Answers load_answers(const Model& target, const std::vector<std::string>& folders,
+                     const Note& note);
+
+}  // namespace forerun
