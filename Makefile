@@ -14,9 +14,9 @@ export FORERUN_JOBS
 FORERUN := build/release/bin/forerun
 MODEL_FILE = $(or $(MODEL),$$(tools/get_model.sh --path))
 SOURCES = $$(git ls-files --cached --others --exclude-standard 'forerun/*.h' 'forerun/*.cpp' 'tests/*.h' 'tests/*.cpp' \
-            'bench/*.h' 'bench/*.cpp' 'examples/*.cpp')
+            'bench/*.h' 'bench/*.cpp' 'examples/*.cpp' 'python/*.h' 'python/*.cpp')
 
-.PHONY: help demo build test test-asan test-slow format format-check lint install example check-install clean distclean
+.PHONY: help demo build test test-asan test-slow format format-check lint install example python check-install clean distclean
 
 help:  ## this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-14s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -64,6 +64,10 @@ example: install  ## build examples/ against the installed library and run it
 	   cmake --build build/examples; } >build/logs/example.log 2>&1 || { tail -n 20 build/logs/example.log; exit 1; }
 	@build/examples/hello "$(MODEL_FILE)"
 	@build/examples/bigram "$(MODEL_FILE)"
+
+python:  ## build the Python package in build/python and run its tests
+	@tools/setup.sh python
+	@build/python/bin/python -m pytest -q python/tests
 
 check-install: install  ## check what is installed: run paths, and processors without AVX-512 and AVX2 (qemu-user)
 	@tools/setup.sh format

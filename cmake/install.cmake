@@ -20,6 +20,8 @@ install(TARGETS forerun EXPORT forerunTargets LIBRARY DESTINATION "${CMAKE_INSTA
 
 set(FORERUN_PACKAGE_DIR "${CMAKE_INSTALL_LIBDIR}/cmake/forerun")
 install(EXPORT forerunTargets NAMESPACE forerun:: DESTINATION "${FORERUN_PACKAGE_DIR}")
+# The build tree is a package as well: forerun_DIR=build/release.
+export(EXPORT forerunTargets NAMESPACE forerun:: FILE "${PROJECT_BINARY_DIR}/forerunTargets.cmake")
 configure_package_config_file("${CMAKE_CURRENT_LIST_DIR}/forerunConfig.cmake.in" "${PROJECT_BINARY_DIR}/forerunConfig.cmake"
                               INSTALL_DESTINATION "${FORERUN_PACKAGE_DIR}")
 write_basic_package_version_file("${PROJECT_BINARY_DIR}/forerunConfigVersion.cmake" COMPATIBILITY SameMinorVersion)

@@ -31,6 +31,11 @@ done < <(grep -rnE '#include "forerun/' forerun/cli forerun/serve |
          grep -vE '#include "forerun/((common|text|image|token_image|train|evaluate|engine|method|model|generate_options|forerun)\.h"|core/|base/)' || true)
 
 while IFS= read -r line; do
+  complain "the Python module includes what is not installed: $line"
+done < <(grep -rnE '#include <forerun/' python/src |
+         grep -vE '#include <forerun/((common|text|image|token_image|train|evaluate|engine|method|model|generate_options|forerun)\.h|core/)' || true)
+
+while IFS= read -r line; do
   complain "core knows tensors: $line"
 done < <(grep -rnE '#include <(ATen|torch|c10)/' forerun/core forerun/formats forerun/cli forerun/serve forerun/*.h || true)
 

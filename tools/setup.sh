@@ -4,6 +4,7 @@
 # usage: tools/setup.sh demo   packages, torch, the program, the demo model
 #        tools/setup.sh test   the same with every test program
 #        tools/setup.sh asan   packages, torch, the sanitized test programs of base, core, formats and HTTP
+#        tools/setup.sh python packages, torch, the library, and the Python package in build/python
 #        tools/setup.sh format the packages that formatting needs
 #        tools/setup.sh lint   what clang-tidy needs: packages, torch, compile commands in build/lint
 #
@@ -131,6 +132,22 @@ build() { NINJA_STATUS='%f of %t  ' cmake --build --preset "$preset" -j "$(jobs)
 # --- model -----------------------------------------------------------------------------------------------------------
 model_present() { [ -n "${FORERUN_MODEL:-}" ] || tools/get_model.sh --check; }
 
+# --- the Python package ----------------------------------------------------------------------------------------------
+python_packages_present() {
+  [ -x build/python/bin/python ] &&
+    ! grep -v '^#' python/requirements.txt | grep -vxFf <(build/python/bin/python -m pip freeze) | grep -q .
+}
+
+install_python_packages() {
+  [ -x build/python/bin/python ] || "$(find_python)" -m venv --clear build/python
+  build/python/bin/python -m pip install --only-binary :all: --progress-bar off -r python/requirements.txt
+}
+
+install_python_package() {
+  build/python/bin/python -m pip install --no-deps --no-build-isolation ./python \
+    -Ccmake.define.forerun_DIR="$PWD/build/$preset" -v
+}
+
 # --- the steps of each use -------------------------------------------------------------------------------------------
 packages_step() {
   require_root_for_packages
@@ -165,7 +182,12 @@ case ${1:-} in
   demo) total_steps=5; common_steps; build_step --target forerun_cli; model_step ;;
   test) total_steps=5; common_steps; build_step; model_step ;;
   asan) total_steps=4 preset=asan; common_steps; build_step --target base_test core_test formats_test http_test ;;
+  python)
+    total_steps=6 package_lists+=(tools/apt-packages-dev.txt); common_steps; build_step --target forerun
+    step "Python packages (build/python)" python-packages "check that pip reaches a package index, then run the same command \
+again" python_packages_present install_python_packages
+    step "Python package" python-package "read build/logs/python-package.log" never install_python_package ;;
   format) total_steps=1; package_lists=(tools/apt-packages-dev.txt); packages_step ;;
   lint) total_steps=3 preset=lint; package_lists+=(tools/apt-packages-dev.txt); common_steps ;;
-  *) sed -n '2,14s/^# \{0,1\}//p' "$0"; exit 2 ;;
+  *) sed -n '2,15s/^# \{0,1\}//p' "$0"; exit 2 ;;
 esac

@@ -1,0 +1,54 @@
+"""forerun: generates faster without changing what is generated.
+
+    import forerun
+    model = forerun.Model("model.gguf")
+    print(forerun.generate(model, "Once upon a time", drafter="auto", max_tokens=64))
+"""
+
+from ._async import AsyncEngine
+from ._engine import Engine
+from ._forerun import (
+    Certificate,
+    CertificateReport,
+    Difference,
+    DiffusionModel,
+    Drafter,
+    Failed,
+    FormatError,
+    GenerateOptions,
+    Generated,
+    ImageCertificate,
+    ImageDrafter,
+    ImageFinished,
+    ImageOptions,
+    ImagePreview,
+    ImageRun,
+    Model,
+    RoundReport,
+    RoundTrace,
+    Statistics,
+    TextFinished,
+    TextPiece,
+    TextResult,
+    TokenImageDrafter,
+    TokenImageModel,
+    TokenImageOptions,
+    TokenImageRun,
+    TokenOutput,
+    TokenScore,
+    UsageError,
+    Waiting,
+    set_threads,
+)
+from ._image import certify_images, generate_images, load_image_model
+from ._text import certify, generate, generate_batch
+from . import law
+
+__all__ = [
+    "AsyncEngine", "Certificate", "CertificateReport", "Difference", "DiffusionModel", "Drafter", "Engine", "Failed",
+    "FormatError", "GenerateOptions", "Generated", "ImageCertificate", "ImageDrafter", "ImageFinished", "ImageOptions",
+    "ImagePreview", "ImageRun", "Model", "RoundReport", "RoundTrace", "Statistics", "TextFinished", "TextPiece",
+    "TextResult", "TokenImageDrafter", "TokenImageModel", "TokenImageOptions", "TokenImageRun", "TokenOutput",
+    "TokenScore", "UsageError", "Waiting", "certify", "certify_images", "generate", "generate_batch", "generate_images",
+    "law", "load_image_model", "set_threads",
+]

@@ -1,0 +1,70 @@
+"""Many requests at once."""
+
+from collections.abc import Iterator
+from typing import Any
+
+from . import _forerun
+from ._forerun import Drafter, GenerateOptions, Model
+from ._image import AnyImageDrafter, AnyImageOptions, ImageModel, drafter_and_options
+from ._text import Prompt, drafter_of, options_of, tokens_of
+
+Event = (_forerun.TextPiece | _forerun.TokenOutput | _forerun.RoundReport | _forerun.Waiting | _forerun.TextFinished
+         | _forerun.ImagePreview | _forerun.ImageFinished | _forerun.Failed)
+"""What a step reports. Every event has the `id` of its request."""
+
+LAST = (_forerun.TextFinished, _forerun.ImageFinished, _forerun.Failed)
+"""Events after which a request has no others."""
+
+
+class Engine:
+    """Texts and images of many requests, each with its own options: submit, then iterate over events.
+
+        engine = forerun.Engine()
+        engine.submit(model, "Once upon a time", max_tokens=64)
+        for event in engine:
+            print(event.id, event)
+
+    `max_active` requests of a model run at a time (0: all that fit), their keys and values take `kv_bytes` (0: no limit),
+    those of `max_prefixes` ended texts are kept for texts that begin alike. Any thread may call it; calls take turns.
+    """
+
+    def __init__(self, max_active: int = 0, kv_bytes: int = 0, max_prefixes: int = 64):
+        self._engine = _forerun.Engine(max_active, kv_bytes, max_prefixes)
+
+    def submit(self, model: Model, prompt: Prompt, drafter: Drafter | str | None = "auto", *,
+               log_probabilities: int | None = None, options: GenerateOptions | None = None, **fields: Any) -> int:
+        """A text; returns the request's id. `fields` are those of GenerateOptions.
+
+        `log_probabilities`: report every output with its own, and with this many of the likeliest tokens.
+        Requests share what they learn about drafts if they are given one Drafter; its name makes a new one.
+        """
+        return self._engine.submit(model, drafter_of(model, drafter), tokens_of(model, prompt),
+                                   options_of(GenerateOptions, options, fields), log_probabilities)
+
+    def submit_image(self, model: ImageModel, label: int, drafter: AnyImageDrafter | str | None = "none", *,
+                     previews: int = 0, options: AnyImageOptions | None = None, **fields: Any) -> int:
+        """An image of a class; returns the request's id. About `previews` predictions are reported."""
+        drafter, options = drafter_and_options(model, drafter, options, fields)
+        submit: Any = self._engine.submit  # one of two kinds
+        return submit(model, drafter, label, options, previews)
+
+    def step(self) -> list[Event]:
+        """One round of everything that runs; its events."""
+        return self._engine.step()
+
+    def cancel(self, request: int) -> None:
+        """Ends a request with what it has; unknown and finished ones are ignored."""
+        self._engine.cancel(request)
+
+    @property
+    def busy(self) -> bool:
+        return self._engine.busy
+
+    def kv_bytes(self, model: Model) -> int:
+        """Bytes of keys and values that the model's texts hold."""
+        return self._engine.kv_bytes(model)
+
+    def __iter__(self) -> Iterator[Event]:
+        """Events of all requests until nothing is left; requests may be added meanwhile."""
+        while self.busy:
+            yield from self.step()

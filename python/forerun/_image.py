@@ -1,0 +1,52 @@
+"""Images of Diffusion Transformers, and of transformers of image tokens."""
+
+from collections.abc import Iterable
+from typing import Any
+
+from . import _forerun
+from ._forerun import (DiffusionModel, ImageCertificate, ImageDrafter, ImageOptions, ImageRun, TokenImageDrafter,
+                       TokenImageModel, TokenImageOptions, TokenImageRun)
+from ._text import options_of
+
+ImageModel = DiffusionModel | TokenImageModel
+AnyImageDrafter = ImageDrafter | TokenImageDrafter
+AnyImageOptions = ImageOptions | TokenImageOptions
+
+_KINDS = {DiffusionModel: (ImageDrafter, ImageOptions), TokenImageModel: (TokenImageDrafter, TokenImageOptions)}
+
+
+def load_image_model(path: str, precision: str = "auto") -> ImageModel:
+    """The image model in a folder, of either kind; `precision` is that of a Diffusion Transformer."""
+    path = str(path)
+    return TokenImageModel(path) if _forerun.is_token_image_model(path) else DiffusionModel(path, precision)
+
+
+def drafter_and_options(model: ImageModel, drafter: AnyImageDrafter | str | None, options: AnyImageOptions | None,
+                        fields: dict[str, Any]) -> tuple[Any, Any]:
+    kinds: tuple[Any, Any] = _KINDS[type(model)]
+    make_drafter, make_options = kinds
+    named = drafter is None or isinstance(drafter, str)
+    return make_drafter(drafter or "none", model) if named else drafter, options_of(make_options, options, fields)
+
+
+def generate_images(model: ImageModel, labels: Iterable[int], drafter: AnyImageDrafter | str | None = "none", *,
+                    options: AnyImageOptions | None = None, **fields: Any) -> ImageRun | TokenImageRun:
+    """Samples an image of each class in `labels`. `fields` are those of ImageOptions or TokenImageOptions.
+
+    The result's `images` are [n, height, width, channels] uint8, its `values` [n, channels, side, side] float32.
+    """
+    generate: Any = _forerun.generate_images  # one of two kinds
+    return generate(model, *_arguments(model, labels, drafter, options, fields))
+
+
+def certify_images(model: ImageModel, labels: Iterable[int], drafter: AnyImageDrafter | str | None = "none", *,
+                   counterfactuals: int = 16, options: AnyImageOptions | None = None,
+                   **fields: Any) -> ImageCertificate:
+    """Samples as `generate_images`, and scores every step again by plain passes of the target."""
+    certify: Any = _forerun.certify_images  # one of two kinds
+    return certify(model, *_arguments(model, labels, drafter, options, fields), counterfactuals)
+
+
+def _arguments(model, labels, drafter, options, fields):
+    drafter, options = drafter_and_options(model, drafter, options, fields)
+    return drafter, [int(label) for label in labels], options

@@ -1,0 +1,205 @@
+#include <forerun/engine.h>
+#include <nanobind/stl/optional.h>
+#include <nanobind/stl/pair.h>
+#include <nanobind/stl/string.h>
+#include <nanobind/stl/vector.h>
+
+#include <map>
+#include <mutex>
+#include <type_traits>
+#include <utility>
+
+#include "arrays.h"
+#include "bindings.h"
+#include "image_options.h"
+#include "text_options.h"
+
+namespace forerun::python {
+namespace {
+
+using nb::literals::operator""_a;
+
+/// An image's values as an array.
+struct ImageEvent {
+  RequestId id = 0;
+  std::size_t step = 0;
+  bool complete = false;
+  nb::ndarray<nb::numpy, float> values;
+};
+struct Preview : ImageEvent {};
+struct FinishedImage : ImageEvent {
+  RunStatistics statistics;
+};
+
+/// The library's engine for any thread: calls take turns, without the interpreter's lock.
+class PythonEngine {
+ public:
+  explicit PythonEngine(const EngineOptions& options) : engine_(options) {}
+
+  /// @param shape  of an image's values; none of texts
+  template <class Submit>
+  RequestId submit(Submit&& submit, std::optional<std::pair<std::int64_t, std::int64_t>> shape) {
+    const nb::gil_scoped_release unlocked;
+    const std::lock_guard turn(mutex_);
+    const RequestId id = submit(engine_);
+    if (shape) shapes_[id] = *shape;
+    return id;
+  }
+
+  nb::list step() {
+    std::vector<std::pair<Event, Shape>> events;
+    {
+      const nb::gil_scoped_release unlocked;
+      const std::lock_guard turn(mutex_);
+      for (Event& event : engine_.step()) {
+        const Shape shape = shape_of(event);
+        events.emplace_back(std::move(event), shape);
+      }
+    }
+    nb::list out;
+    for (auto& [event, shape] : events) {
+      std::visit([&](auto& e) { out.append(to_python(std::move(e), shape)); }, event);
+    }
+    return out;
+  }
+
+  void cancel(RequestId id) {
+    const nb::gil_scoped_release unlocked;
+    const std::lock_guard turn(mutex_);
+    engine_.cancel(id);
+  }
+  bool busy() {
+    const nb::gil_scoped_release unlocked;
+    const std::lock_guard turn(mutex_);
+    return engine_.busy();
+  }
+  std::size_t used(const Model& model) {
+    const nb::gil_scoped_release unlocked;
+    const std::lock_guard turn(mutex_);
+    return engine_.memory(model).used;
+  }
+
+ private:
+  using Shape = std::pair<std::int64_t, std::int64_t>;  // channels, side
+
+  Shape shape_of(const Event& event) {
+    const RequestId id = std::visit([](const auto& e) { return e.id; }, event);
+    const auto found = shapes_.find(id);
+    if (found == shapes_.end()) return {};
+    const Shape shape = found->second;
+    if (std::holds_alternative<ImageFinished>(event) || std::holds_alternative<Failed>(event)) {
+      shapes_.erase(found);
+    }
+    return shape;
+  }
+
+  static nb::ndarray<nb::numpy, float> values(std::vector<float> v, const Shape& shape) {
+    const auto side = static_cast<std::size_t>(shape.second);
+    return array(std::move(v), {static_cast<std::size_t>(shape.first), side, side});
+  }
+  template <class E>
+  static nb::object to_python(E event, const Shape& shape) {
+    if constexpr (std::is_same_v<E, ImagePreview>) {
+      return nb::cast(
+          Preview{{event.id, event.step, false, values(std::move(event.values), shape)}});
+    } else if constexpr (std::is_same_v<E, ImageFinished>) {
+      return nb::cast(FinishedImage{
+          {event.id, event.steps, event.complete, values(std::move(event.values), shape)},
+          std::move(event.statistics)});
+    } else {
+      return nb::cast(std::move(event));
+    }
+  }
+
+  std::mutex mutex_;
+  Engine engine_;
+  std::map<RequestId, Shape> shapes_;
+};
+
+void bind_events(nb::module_& m) {
+  nb::class_<TextPiece>(m, "TextPiece", "Finished characters of a text.")
+      .def_ro("id", &TextPiece::id)
+      .def_ro("text", &TextPiece::text);
+  nb::class_<TokenOutput>(m, "TokenOutput", "An output with its log-probability in nats.")
+      .def_ro("id", &TokenOutput::id)
+      .def_ro("token", &TokenOutput::token)
+      .def_ro("log_probability", &TokenOutput::log_probability)
+      .def_ro("top", &TokenOutput::top);
+  nb::class_<RoundReport>(m, "RoundReport", "A round of a text that asked for its trace.")
+      .def_ro("id", &RoundReport::id)
+      .def_ro("trace", &RoundReport::trace)
+      .def_ro("bytes", &RoundReport::bytes, "by output: bytes of finished text that it added");
+  nb::class_<Waiting>(m, "Waiting", "The request waits for memory, and starts by itself.")
+      .def_ro("id", &Waiting::id)
+      .def_ro("reason", &Waiting::reason);
+  nb::class_<TextFinished>(m, "TextFinished", "A text has ended.")
+      .def_ro("id", &TextFinished::id)
+      .def_ro("result", &TextFinished::result);
+  nb::class_<Failed>(m, "Failed", "The request ended without a result.")
+      .def_ro("id", &Failed::id)
+      .def_ro("message", &Failed::message);
+  nb::class_<Preview>(m, "ImagePreview", "A prediction of the finished image.")
+      .def_ro("id", &Preview::id)
+      .def_ro("step", &Preview::step)
+      .def_ro("values", &Preview::values, nb::rv_policy::automatic,
+              "[channels, side, side] float32");
+  nb::class_<FinishedImage>(m, "ImageFinished", "An image is finished, or was cancelled.")
+      .def_ro("id", &FinishedImage::id)
+      .def_ro("steps", &FinishedImage::step)
+      .def_ro("complete", &FinishedImage::complete)
+      .def_ro("values", &FinishedImage::values, nb::rv_policy::automatic,
+              "[channels, side, side] float32")
+      .def_ro("statistics", &FinishedImage::statistics);
+}
+
+/// Images of one kind.
+template <class Model, class Drafter, class Options>
+void def_submit_image(nb::class_<PythonEngine>& engine) {
+  engine.def(
+      "submit",
+      [](PythonEngine& self, const Model& model, const Drafter& drafter, std::int64_t label,
+         const Options& options, std::size_t previews) {
+        return self.submit(
+            [&](Engine& e) { return e.submit(model, drafter, label, options, previews); },
+            std::pair(model.channels(), model.side()));
+      },
+      "model"_a, "drafter"_a, "label"_a, "options"_a, "previews"_a = 0);
+}
+
+}  // namespace
+
+void bind_engine(nb::module_& m) {
+  bind_events(m);
+  nb::class_<PythonEngine> engine(m, "Engine", nb::dynamic_attr(),
+                                  "Texts and images of many requests at once.");
+  engine
+      .def(
+          "__init__",
+          [](PythonEngine* self, std::size_t max_active, std::size_t kv_bytes,
+             std::size_t max_prefixes) {
+            new (self) PythonEngine(
+                {.max_active = max_active, .kv_bytes = kv_bytes, .max_prefixes = max_prefixes});
+          },
+          "max_active"_a = 0, "kv_bytes"_a = 0, "max_prefixes"_a = EngineOptions().max_prefixes)
+      .def(
+          "submit",
+          [](PythonEngine& self, const Model& model, const Drafter& drafter,
+             const std::vector<Token>& prompt, const GenerateOptions& options,
+             std::optional<std::size_t> log_probabilities) {
+            return self.submit(
+                [&](Engine& e) {
+                  return e.submit(model, drafter, prompt, options, log_probabilities);
+                },
+                std::nullopt);
+          },
+          "model"_a, "drafter"_a, "prompt"_a, "options"_a, "log_probabilities"_a = nb::none())
+      .def("step", &PythonEngine::step, "One round of everything that runs; its events.")
+      .def("cancel", &PythonEngine::cancel, "id"_a)
+      .def("kv_bytes", &PythonEngine::used, "model"_a,
+           "Bytes of keys and values that the model's texts hold.")
+      .def_prop_ro("busy", &PythonEngine::busy);
+  def_submit_image<DiffusionModel, ImageDrafter, ImageOptions>(engine);
+  def_submit_image<TokenImageModel, TokenImageDrafter, TokenImageOptions>(engine);
+}
+
+}  // namespace forerun::python

@@ -1,0 +1,107 @@
+#include <forerun/model.h>
+#include <forerun/text.h>
+#include <nanobind/stl/optional.h>
+#include <nanobind/stl/pair.h>
+#include <nanobind/stl/string.h>
+#include <nanobind/stl/string_view.h>
+#include <nanobind/stl/vector.h>
+
+#include "arrays.h"
+#include "bindings.h"
+#include "interrupts.h"
+#include "precision.h"
+
+namespace forerun::python {
+namespace {
+
+using nb::literals::operator""_a;
+
+void bind_language_model(nb::module_& m) {
+  nb::class_<Model>(m, "Model", "A language model with its tokenizer.")
+      .def(
+          "__init__",
+          [](Model* self, const std::string& path, const std::string& precision) {
+            const nb::gil_scoped_release unlocked;
+            new (self) Model(Model::load(path, precision_request(precision)));
+          },
+          "path"_a, "precision"_a = "auto",
+          "Loads a GGUF file or a Hugging Face folder. `precision`: auto, int8, bf16, f32.")
+      .def("encode", &Model::encode, "text"_a, nb::call_guard<nb::gil_scoped_release>(),
+           "The tokens of a text, with a beginning-of-sequence token if the model has one.")
+      .def(
+          "encode_chat",
+          [](const Model& model, const std::vector<std::pair<std::string, std::string>>& turns) {
+            std::vector<Message> messages;
+            for (const auto& [role, content] : turns) messages.push_back({role, content});
+            return model.encode_chat(messages);
+          },
+          "messages"_a,
+          "The tokens of a conversation, (role, content) by turn, ready for the next answer.")
+      .def(
+          "decode",
+          [](const Model& model, const std::vector<Token>& tokens) { return model.decode(tokens); },
+          "tokens"_a)
+      .def(
+          "piece",
+          [](const Model& model, Token token) {
+            const std::string_view bytes = model.piece(token);
+            return nb::bytes(bytes.data(), bytes.size());
+          },
+          "token"_a, "The bytes that a token stands for, perhaps a part of a character.")
+      .def(
+          "logits",
+          [](const Model& model, const std::vector<Token>& tokens) {
+            Interrupts interrupts;
+            Logits out = interrupts.during(
+                [&] { return logits(model, tokens, [&] { return interrupts.go_on(); }); });
+            return array(std::move(out.values), {out.rows, out.vocab});
+          },
+          "tokens"_a, "Scores of every position: [tokens, vocab] float32; row i predicts i + 1.")
+      .def(
+          "score",
+          [](const Model& model, const std::vector<Token>& tokens, std::size_t top) {
+            Interrupts interrupts;
+            return interrupts.during(
+                [&] { return score(model, tokens, top, [&] { return interrupts.go_on(); }); });
+          },
+          "tokens"_a, "top"_a = 0,
+          "Log-probabilities (nats, temperature 1) of all tokens but the first.")
+      .def("hash", &Model::hash, nb::call_guard<nb::gil_scoped_release>(),
+           "A hash of the weights in the model's file.")
+      .def_prop_ro("path", &Model::path)
+      .def_prop_ro("precision",
+                   [](const Model& model) { return std::string(name_of(model.precision())); })
+      .def_prop_ro("vocab", &Model::vocab)
+      .def_prop_ro("context", &Model::context)
+      .def("__repr__", [](const Model& model) {
+        return "Model('" + model.path() + "', precision='" +
+               std::string(name_of(model.precision())) + "')";
+      });
+}
+
+}  // namespace
+
+void bind_model(nb::module_& m) {
+  nb::class_<TokenScore>(m, "TokenScore", "A token of a text, scored after those before it.")
+      .def_ro("token", &TokenScore::token)
+      .def_ro("log_probability", &TokenScore::log_probability, "nats")
+      .def_ro("top", &TokenScore::top, "the likeliest tokens there, in falling order");
+  bind_language_model(m);
+  nb::class_<Drafter>(m, "Drafter",
+                      "A drafter of tokens; it keeps what it learns about costs and acceptance.")
+      .def(
+          "__init__",
+          [](Drafter* self, const std::string& name, const Model& target,
+             const std::string& precision) {
+            const nb::gil_scoped_release unlocked;
+            new (self) Drafter(Drafter::load(name, target, precision_request(precision)));
+          },
+          "name"_a, "target"_a, "precision"_a = "bf16",
+          "none, auto, lookup, recycling, sam, draft-model:PATH, dflash:PATH, and sums of them "
+          "(dflash:PATH+lookup). `precision` is that of a drafting model.")
+      .def_prop_ro("name", &Drafter::name)
+      .def("fresh", &Drafter::fresh, "The same drafter without its statistics.")
+      .def("__repr__", [](const Drafter& d) { return "Drafter('" + d.name() + "')"; });
+}
+
+}  // namespace forerun::python

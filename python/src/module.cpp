@@ -1,0 +1,18 @@
+#include <forerun/common.h>
+
+#include "bindings.h"
+
+NB_MODULE(_forerun, m) {
+  namespace nb = nanobind;
+  m.doc() = "The extension module of forerun; use the package.";
+  nb::exception<forerun::UsageError>(m, "UsageError", PyExc_ValueError);
+  nb::exception<forerun::FormatError>(m, "FormatError", PyExc_RuntimeError);
+  m.def("set_threads", &forerun::set_threads, nb::arg("threads"),
+        "Threads for tensor work in this process; 0 leaves the number as it is.");
+  forerun::python::bind_model(m);
+  forerun::python::bind_text(m);
+  forerun::python::bind_images(m);
+  forerun::python::bind_engine(m);
+  nb::module_ law = m.def_submodule("law", "The law itself, on NumPy arrays.");
+  forerun::python::bind_law(law);
+}

@@ -1,0 +1,129 @@
+#pragma once
+
+#include <forerun/common.h>
+#include <forerun/core/rule.h>
+#include <nanobind/nanobind.h>
+#include <nanobind/stl/string.h>
+#include <nanobind/stl/vector.h>
+
+#include <cstdint>
+#include <string>
+#include <type_traits>
+#include <vector>
+
+namespace forerun::python {
+
+namespace nb = nanobind;
+
+/// How a type of a field appears in Python: its annotation, and the conversion from an object.
+/// Types of enumerations have their names. `from` throws UsageError with what was expected.
+template <class T>
+struct Field {
+  static constexpr const char* annotation() {
+    if constexpr (std::is_same_v<T, bool>) return "bool";
+    if constexpr (std::is_integral_v<T>) return "int";
+    if constexpr (std::is_floating_point_v<T>) return "float";
+    if constexpr (std::is_same_v<T, std::string>) return "str";
+    if constexpr (std::is_same_v<T, std::vector<std::string>>) return "Sequence[str]";
+    return "Sequence[float]";
+  }
+  static T from(const std::string& name, nb::handle value) {
+    T out;
+    // A string is a sequence of strings, which nobody means.
+    const bool letters =
+        std::is_same_v<T, std::vector<std::string>> && nb::isinstance<nb::str>(value);
+    if (letters || !nb::try_cast<T>(value, out)) {
+      throw UsageError(name + ": " + nb::cast<std::string>(nb::repr(value)) + " is no " +
+                       annotation() + (std::is_unsigned_v<T> ? " from 0 on" : ""));
+    }
+    return out;
+  }
+  static nb::object to(const T& value) { return nb::cast(value); }
+};
+
+template <>
+struct Field<Rule> {
+  static constexpr const char* annotation() { return "str"; }
+  static Rule from(const std::string& name, nb::handle value) {
+    const auto text = Field<std::string>::from(name, value);
+    const auto rule = rule_from_name(text);
+    if (!rule) {
+      throw UsageError(name + ": no rule '" + text +
+                       "'. Of texts: maximal, block, match, shared-noise, typical, "
+                       "ratio-on-search; of images: maximal, block; of image tokens: stepwise, "
+                       "path, paper, code");
+    }
+    return *rule;
+  }
+  static nb::object to(Rule rule) { return nb::cast(std::string(name_of(rule))); }
+};
+
+/// Every field of an options struct, declared once: `visit(name, access, help)`, where
+/// access(options) is a reference to the field.
+template <class Options>
+struct Fields;
+
+/// Sets the fields named in `given`.
+/// @throws UsageError  an unknown name, or a value of another type
+template <class Options>
+void set_fields(Options& options, const nb::kwargs& given) {
+  std::size_t used = 0;
+  std::string known;
+  Fields<Options>::each([&](const char* name, auto access, const char*) {
+    using Value = std::remove_cvref_t<decltype(access(options))>;
+    known += known.empty() ? name : std::string(", ") + name;
+    if (!given.contains(name)) return;
+    access(options) = Field<Value>::from(name, given[name]);
+    ++used;
+  });
+  if (used == given.size()) return;
+  for (auto [key, value] : given) {
+    const auto name = nb::cast<std::string>(key);
+    bool found = false;
+    Fields<Options>::each([&](const char* field, auto, const char*) { found |= name == field; });
+    if (!found) throw UsageError("no option '" + name + "'; there are " + known);
+  }
+}
+
+/// Binds an options struct: keywords of its constructor, attributes, a representation.
+template <class Options>
+void bind_options(nb::module_& m, const char* class_name, const char* doc) {
+  nb::class_<Options> bound(m, class_name, doc);
+  std::string signature = "def __init__(self, *";
+  Options defaults;
+  Fields<Options>::each([&](const char* name, auto access, const char* help) {
+    using Value = std::remove_cvref_t<decltype(access(defaults))>;
+    signature += std::string(", ") + name + ": " + Field<Value>::annotation() + " = " +
+                 nb::cast<std::string>(nb::repr(Field<Value>::to(access(defaults))));
+    bound.def_prop_rw(
+        name, [access](Options& o) { return Field<Value>::to(access(o)); },
+        [access, name](Options& o, nb::handle value) {
+          access(o) = Field<Value>::from(name, value);
+        },
+        help,
+        nb::for_getter(nb::sig(
+            (std::string("def ") + name + "(self) -> " + Field<Value>::annotation()).c_str())),
+        nb::for_setter(nb::sig((std::string("def ") + name +
+                                "(self, value: " + Field<Value>::annotation() + ", /) -> None")
+                                   .c_str())));
+  });
+  bound.def(
+      "__init__",
+      [](Options* self, const nb::kwargs& given) {
+        Options options;
+        set_fields(options, given);
+        new (self) Options(std::move(options));
+      },
+      nb::sig((signature + ") -> None").c_str()));
+  bound.def("__repr__", [class_name](Options& o) {
+    std::string text = std::string(class_name) + "(";
+    Fields<Options>::each([&](const char* name, auto access, const char*) {
+      using Value = std::remove_cvref_t<decltype(access(o))>;
+      text += (text.back() == '(' ? "" : ", ") + std::string(name) + "=" +
+              nb::cast<std::string>(nb::repr(Field<Value>::to(access(o))));
+    });
+    return text + ")";
+  });
+}
+
+}  // namespace forerun::python

@@ -1,0 +1,16 @@
+#pragma once
+
+#include <forerun/common.h>
+
+#include <string>
+
+namespace forerun::python {
+
+/// "auto", or the name of a precision. @throws UsageError  another name
+inline PrecisionRequest precision_request(const std::string& name) {
+  if (name == "auto") return kAutoPrecision;
+  if (const auto precision = precision_from_name(name)) return *precision;
+  throw UsageError("precision: no '" + name + "'; use auto, int8, bf16 or f32");
+}
+
+}  // namespace forerun::python

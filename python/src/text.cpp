@@ -1,0 +1,159 @@
+#include <forerun/text.h>
+#include <nanobind/stl/optional.h>
+#include <nanobind/stl/pair.h>
+#include <nanobind/stl/string.h>
+#include <nanobind/stl/vector.h>
+
+#include <numeric>
+
+#include "bindings.h"
+#include "interrupts.h"
+#include "text_options.h"
+
+namespace forerun::python {
+namespace {
+
+using nb::literals::operator""_a;
+using Prompts = std::vector<std::vector<Token>>;
+using OnText = std::optional<nb::callable>;
+
+/// A listener that looks for signals and hands finished text to `on_text`, which may raise.
+Listener listener_of(Interrupts& interrupts, const OnText& on_text) {
+  Listener listener;
+  listener.go_on = [&interrupts] { return interrupts.go_on(); };
+  if (on_text) {
+    listener.on_text = [&interrupts, &on_text](std::string_view piece) {
+      interrupts.run([&] { (*on_text)(nb::str(piece.data(), piece.size())); });
+    };
+  }
+  return listener;
+}
+
+void bind_statistics(nb::module_& m) {
+  const auto sum = [](const std::vector<std::uint64_t>& v) {
+    return std::accumulate(v.begin(), v.end(), std::uint64_t{0});
+  };
+  nb::class_<RunStatistics>(m, "Statistics", "The raw counters of a run, and derived figures.")
+      .def_ro("rounds", &RunStatistics::rounds, "target passes that verified, each text's counted")
+      .def_ro("outputs", &RunStatistics::outputs)
+      .def_ro("drafted", &RunStatistics::drafted, "drafts proposed")
+      .def_ro("passes", &RunStatistics::passes, "target passes, each for all of its batch")
+      .def_ro("examined", &RunStatistics::examined, "by draft position: drafts the rule examined")
+      .def_ro("accepted", &RunStatistics::accepted, "by draft position: drafts kept")
+      .def_prop_ro("kept", [sum](const RunStatistics& s) { return sum(s.accepted); })
+      .def_prop_ro(
+          "acceptance",
+          [sum](const RunStatistics& s) {
+            const std::uint64_t examined = sum(s.examined);
+            return examined == 0
+                       ? 0.0
+                       : static_cast<double>(sum(s.accepted)) / static_cast<double>(examined);
+          },
+          "share of the examined drafts that were kept")
+      .def_prop_ro("tau", &RunStatistics::tau, "outputs per target pass; plain decoding has 1")
+      .def_prop_ro("seconds", [](const RunStatistics& s) { return s.seconds.total(); });
+}
+
+void bind_results(nb::module_& m) {
+  nb::class_<RoundTrace>(m, "RoundTrace", "How a round of a text came about.")
+      .def_ro("drafts", &RoundTrace::drafts)
+      .def_ro("parents", &RoundTrace::parents, "the draft that each one follows, -1 the text")
+      .def_ro("kept", &RoundTrace::kept, "drafts that are outputs, in their order")
+      .def_ro("outputs", &RoundTrace::outputs)
+      .def_ro("drafter_seconds", &RoundTrace::drafter_seconds)
+      .def_ro("target_seconds", &RoundTrace::target_seconds);
+  nb::class_<TextResult>(m, "TextResult", "A finished text.")
+      .def_ro("text", &TextResult::text)
+      .def_ro("tokens", &TextResult::tokens, "all outputs, the end token included")
+      .def_ro("statistics", &TextResult::statistics)
+      .def_ro("seconds", &TextResult::seconds, "of its rounds, without the prompt")
+      .def_ro("prefill_seconds", &TextResult::prefill_seconds)
+      .def_ro("shared_tokens", &TextResult::shared_tokens,
+              "of the prompt: keys and values were there already")
+      .def_prop_ro("finish", [](const TextResult& r) { return std::string(name_of(r.finish)); });
+  nb::class_<Generated, TextResult>(m, "Generated", "A generated text, and how it came about.")
+      .def_prop_ro("rule", [](const Generated& g) { return std::string(name_of(g.rule)); })
+      .def_ro("exact", &Generated::exact, "the rule keeps the target's law")
+      .def_ro("seed", &Generated::seed)
+      .def_prop_ro("tokens_per_second", &Generated::tokens_per_second)
+      .def_prop_ro(
+          "rounds",
+          [](const Generated& g) { return g.trace ? g.trace->rounds : std::vector<RoundTrace>(); },
+          "of a run with trace=True")
+      .def("__str__", [](const Generated& g) { return g.text; });
+}
+
+void bind_certificates(nb::module_& m) {
+  nb::class_<CertificateReport>(
+      m, "CertificateReport",
+      "Figures of a certificate: under an exact rule z is standard normal, p values are uniform.")
+      .def_ro("outputs", &CertificateReport::outputs)
+      .def_ro("drafted", &CertificateReport::drafted, "outputs with an examined draft")
+      .def_ro("z", &CertificateReport::z, "shift towards the drafts, in standard errors")
+      .def_ro("z_p", &CertificateReport::z_p)
+      .def_ro("ks_statistic", &CertificateReport::ks_statistic)
+      .def_ro("ks_p", &CertificateReport::ks_p)
+      .def_ro("energy_p", &CertificateReport::energy_p)
+      .def_ro("forbidden", &CertificateReport::forbidden)
+      .def_prop_ro("passed", &CertificateReport::passed);
+  nb::class_<Difference>(m, "Difference",
+                         "An output that the undrafted target would not have chosen.")
+      .def_ro("prompt", &Difference::prompt)
+      .def_ro("position", &Difference::position)
+      .def_ro("drafted", &Difference::drafted)
+      .def_ro("plain", &Difference::plain)
+      .def_ro("margin", &Difference::margin)
+      .def_ro("tie", &Difference::tie);
+  nb::class_<Certificate>(m, "Certificate", "Whether texts of such a run have the target's law.")
+      .def_ro("report", &Certificate::report)
+      .def_ro("tokens", &Certificate::tokens)
+      .def_ro("deterministic", &Certificate::deterministic, "also compared with plain decoding")
+      .def_ro("exact", &Certificate::exact)
+      .def_ro("differences", &Certificate::differences)
+      .def_ro("statistics", &Certificate::statistics)
+      .def_prop_ro("passed", &Certificate::passed)
+      .def_prop_ro("verdict", &Certificate::verdict)
+      .def("__repr__", [](const Certificate& c) { return "Certificate('" + c.verdict() + "')"; });
+}
+
+}  // namespace
+
+void bind_text(nb::module_& m) {
+  bind_statistics(m);
+  bind_results(m);
+  bind_certificates(m);
+  bind_options<GenerateOptions>(m, "GenerateOptions", "How texts are generated.");
+  m.def(
+      "generate",
+      [](const Model& model, const Drafter& drafter, const std::vector<Token>& prompt,
+         const GenerateOptions& options, const OnText& on_text) {
+        Interrupts interrupts;
+        return interrupts.during([&] {
+          return generate(model, drafter, prompt, options, listener_of(interrupts, on_text));
+        });
+      },
+      "model"_a, "drafter"_a, "prompt"_a, "options"_a, "on_text"_a = nb::none());
+  m.def(
+      "generate_batch",
+      [](const Model& model, const Drafter& drafter, const Prompts& prompts,
+         const GenerateOptions& options) {
+        Interrupts interrupts;
+        return interrupts.during([&] {
+          return generate_batch(model, drafter, prompts, options, listener_of(interrupts, {}));
+        });
+      },
+      "model"_a, "drafter"_a, "prompts"_a, "options"_a);
+  m.def(
+      "certify",
+      [](const Model& model, const Drafter& drafter, const Prompts& prompts, std::size_t tokens,
+         std::size_t per_prompt, const GenerateOptions& options) {
+        Interrupts interrupts;
+        return interrupts.during([&] {
+          return certify(model, drafter, prompts, tokens, per_prompt, options,
+                         listener_of(interrupts, {}));
+        });
+      },
+      "model"_a, "drafter"_a, "prompts"_a, "tokens"_a, "per_prompt"_a, "options"_a);
+}
+
+}  // namespace forerun::python

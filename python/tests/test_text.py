@@ -1,0 +1,154 @@
+import os
+import shutil
+import signal
+import threading
+
+import numpy as np
+import pytest
+
+import forerun
+from conftest import LLAMA, PROMPT, read_safetensors
+
+DRAFTED = {"fixed_draft": True, "max_draft": 5}
+
+
+@pytest.mark.parametrize("temperature", [0.0, 0.8])
+@pytest.mark.parametrize("drafter", ["lookup", "auto", "sam"])
+def test_text_is_that_of_plain_decoding(model, drafter, temperature):
+    options = {"max_tokens": 80, "temperature": temperature, "seed": 3, **DRAFTED}
+    plain = forerun.generate(model, PROMPT, None, **options)
+    drafted = forerun.generate(model, PROMPT, drafter, **options)
+    assert drafted.tokens == plain.tokens and drafted.text == plain.text and str(drafted) == plain.text
+    assert plain.statistics.tau == 1.0 and drafted.statistics.drafted > 0
+    assert drafted.statistics.kept == sum(drafted.statistics.accepted)
+    assert drafted.exact and drafted.rule == "shared-noise"
+
+
+def test_pieces_make_up_the_text(model):
+    pieces = []
+    out = forerun.generate(model, PROMPT, "lookup", max_tokens=40, on_text=pieces.append)
+    assert "".join(pieces) == out.text and len(pieces) > 1
+
+
+def test_a_callback_that_raises_ends_the_text(model):
+    seen = []
+
+    def stop(piece):
+        seen.append(piece)
+        raise KeyError("enough")
+
+    with pytest.raises(KeyError, match="enough"):
+        forerun.generate(model, PROMPT, None, max_tokens=200, ignore_end=True, on_text=stop)
+    assert len(seen) == 1
+
+
+def test_interrupt_ends_a_run(dit):
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)  # a shell's background jobs ignore it
+    try:
+        with pytest.raises(KeyboardInterrupt):
+            threading.Timer(0.5, os.kill, (os.getpid(), signal.SIGINT)).start()
+            forerun.generate_images(dit, [0] * 100_000)
+    finally:
+        signal.signal(signal.SIGINT, before)
+
+
+def test_other_threads_run_meanwhile(model):
+    ticks, done = [], threading.Event()
+
+    def tick():
+        while not done.wait(0.001):
+            ticks.append(len(ticks))
+
+    thread = threading.Thread(target=tick)
+    thread.start()
+    try:
+        before = len(ticks)
+        forerun.generate_batch(model, [PROMPT] * 8, None, max_tokens=200, ignore_end=True)
+        assert len(ticks) - before > 1
+    finally:
+        done.set()
+        thread.join()
+
+
+def test_a_batch_is_its_texts(model):
+    prompts = [PROMPT, "1 2 3", model.encode("b c")]
+    options = forerun.GenerateOptions(max_tokens=40, temperature=0.7, seed=5)
+    batch = forerun.generate_batch(model, prompts, "lookup", options=options)
+    for i, prompt in enumerate(prompts):
+        options.request = i
+        assert batch[i].tokens == forerun.generate(model, prompt, None, options=options).tokens
+
+
+def test_trace_tells_the_rounds(model):
+    out = forerun.generate(model, PROMPT, "lookup", max_tokens=40, trace=True, **DRAFTED)
+    assert [t for r in out.rounds for t in r.outputs] == out.tokens
+    assert sum(len(r.kept) for r in out.rounds) == out.statistics.kept
+
+
+def test_certificates(model):
+    found = forerun.certify(model, [PROMPT, "1 2 3"], "lookup", tokens=100, per_prompt=50)
+    assert found.passed and found.deterministic and found.verdict.startswith("identical")
+    law = forerun.certify(model, PROMPT, f"draft-model:{LLAMA}", tokens=300, per_prompt=150, temperature=1.0,
+                          rule="maximal", **DRAFTED)
+    assert law.passed and law.report.drafted > 100 and abs(law.report.z) < 4
+
+
+def test_logits_are_those_of_the_reference(model):
+    tokens = read_safetensors(LLAMA / "expected.safetensors", "tokens_0").astype(int).tolist()
+    logits = model.logits(tokens)
+    assert logits.dtype == np.float32 and logits.shape == (len(tokens), model.vocab)
+    np.testing.assert_allclose(logits, read_safetensors(LLAMA / "expected.safetensors", "logits_0"), atol=2e-4)
+    wide = logits.astype(np.float64)
+    expected = wide - np.logaddexp.reduce(wide, axis=1, keepdims=True)
+    scores = model.score(tokens, top=2)
+    assert [s.token for s in scores] == tokens[1:]
+    np.testing.assert_allclose([s.log_probability for s in scores], expected[range(len(tokens) - 1), tokens[1:]],
+                               atol=1e-4)
+    assert all(s.top[0][0] == int(expected[i].argmax()) for i, s in enumerate(scores))
+
+
+def test_tokens_and_bytes(model):
+    tokens = model.encode("a b c")
+    assert model.decode(tokens).endswith("a b c")
+    assert b"".join(model.piece(t) for t in tokens).decode().endswith("a b c")
+
+
+def test_conversations(tmp_path):
+    for name in ("config.json", "model.safetensors", "tokenizer.json"):
+        shutil.copy(LLAMA / name, tmp_path)
+    (tmp_path / "chat_template.jinja").write_text(
+        "{% for message in messages %}{{'<|im_start|>' + message['role'] + '\n' + message['content'] + "
+        "'<|im_end|>' + '\n'}}{% endfor %}{% if add_generation_prompt %}{{ '<|im_start|>assistant\n' }}{% endif %}")
+    model = forerun.Model(str(tmp_path), "f32")
+    prompt = model.encode_chat([("user", "b c")])
+    assert model.decode(prompt) == model.decode(model.encode("<|im_start|>user\nb c<|im_end|>\n<|im_start|>assistant\n"))
+    answer = forerun.generate(model, [{"role": "user", "content": "b c"}], "lookup", max_tokens=20)
+    assert answer.tokens == forerun.generate(model, prompt, None, max_tokens=20).tokens
+
+
+@pytest.mark.parametrize("fields, message", [
+    ({"max_token": 3}, "no option 'max_token'; there are temperature, "),
+    ({"max_tokens": -1}, "max_tokens: -1 is no int from 0 on"),
+    ({"temperature": "hot"}, "temperature: 'hot' is no float"),
+    ({"stop": "end"}, r"stop: 'end' is no Sequence\[str\]"),
+    ({"rule": "luck"}, "rule: no rule 'luck'. Of texts: maximal, "),
+    ({"temperature": -1.0}, "temperature must be"),
+])
+def test_wrong_options_are_named(model, fields, message):
+    with pytest.raises(ValueError, match=message):
+        forerun.generate(model, PROMPT, None, **fields)
+
+
+def test_what_else_can_be_wrong(model, tmp_path):
+    with pytest.raises(forerun.UsageError, match="prompt"):
+        forerun.generate(model, [], None)
+    with pytest.raises(forerun.UsageError, match="nothing-of-the-kind"):
+        forerun.generate(model, PROMPT, "nothing-of-the-kind")
+    with pytest.raises(forerun.UsageError, match="use auto, int8, bf16 or f32"):
+        forerun.Model(str(LLAMA), "f16")
+    with pytest.raises(TypeError, match="not both"):
+        forerun.generate(model, PROMPT, options=forerun.GenerateOptions(), seed=3)
+    broken = tmp_path / "model.gguf"
+    broken.write_bytes(b"GGUF but no more")
+    with pytest.raises(forerun.FormatError, match="model.gguf"):
+        forerun.Model(str(broken))
