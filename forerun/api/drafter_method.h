@@ -60,6 +60,7 @@ struct DrafterKind {
 DrafterKind lookup_drafter();
 DrafterKind sam_drafter();
 DrafterKind recycling_drafter();
+DrafterKind lookahead_drafter();
 DrafterKind auto_drafter();
 DrafterKind draft_model_drafter();
 DrafterKind dflash_drafter();

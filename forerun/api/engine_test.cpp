@@ -37,7 +37,7 @@ const std::vector<Drafter>& drafters() {
     for (const std::string& name :
          {std::string("none"), std::string("lookup"), "draft-model:" + testing::chat_model_path(),
           "dflash:" + network, "dflash:" + network + "+lookup+recycling",
-          std::string("sam+recycling")}) {
+          std::string("sam+recycling+lookahead")}) {
       out.push_back(Drafter::load(name, target(), kAutoPrecision));
     }
     return out;

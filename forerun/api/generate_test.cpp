@@ -26,11 +26,16 @@ const Drafter& automatic() {
   return drafter;
 }
 
+const Drafter& ahead() {
+  static const Drafter drafter = Drafter::load("lookahead+lookup+recycling", tiny());
+  return drafter;
+}
+
 TEST(Generate, GreedyTokensEqualPlainDecodingWhateverTheDrafterAndRule) {
   const auto p = prompt(20);
   const Generated plain = generate(tiny(), Drafter(), p, options(Rule::kMaximal, 0.0));
   EXPECT_EQ(plain.tokens.size(), 60U);
-  for (const Drafter& d : {lookup(), automatic(), near_copy()}) {
+  for (const Drafter& d : {lookup(), automatic(), ahead(), near_copy()}) {
     for (const Rule rule :
          {Rule::kMaximal, Rule::kBlock, Rule::kMatch, Rule::kSharedNoise, Rule::kTypical}) {
       const Generated g = generate(tiny(), d, p, options(rule, 0.0));
@@ -43,7 +48,7 @@ TEST(Generate, GreedyTokensEqualPlainDecodingWhateverTheDrafterAndRule) {
 TEST(Generate, SharedNoiseTokensEqualPlainDecodingWhateverTheDrafterAndDraftLength) {
   const auto p = prompt(20);
   const Generated plain = generate(tiny(), Drafter(), p, options(Rule::kSharedNoise, 0.8));
-  for (const Drafter& d : {lookup(), automatic(), near_copy()}) {
+  for (const Drafter& d : {lookup(), automatic(), ahead(), near_copy()}) {
     for (const std::uint32_t k : {1U, 3U, 8U}) {
       GenerateOptions o = options(Rule::kSharedNoise, 0.8);
       o.max_draft = k;

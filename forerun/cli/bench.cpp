@@ -432,7 +432,7 @@ void add_bench(Command& program) {
   command.group(kDraftTitle);
   command.add(
       "--drafters", f->drafters,
-      "Texts: none, auto, lookup, sam, recycling, draft-model:PATH, dflash:PATH[+lookup]"
+      "Texts: none, auto, lookup, sam, recycling, lookahead, draft-model:PATH, dflash:PATH[+lookup]"
       "[+...]. Images: asd, frozen, self, free:FOLDER; token by token: cspd:FOLDER, self",
       {.commas = true,
        .standard = "none,lookup,auto for texts, frozen,asd for images, self token by token"});

@@ -179,7 +179,8 @@ void add_serve(Command& program) {
               {.shows = "NAME", .standard = "the file's name"});
   command.group(kDraftTitle);
   command.add("-d,--drafter", f->drafter,
-              "none, auto, lookup, sam, recycling, draft-model:PATH, dflash:PATH[+lookup][+...]. "
+              "none, auto, lookup, sam, recycling, lookahead, draft-model:PATH, "
+              "dflash:PATH[+lookup][+...]. "
               "Requests may choose this one, auto, lookup or none",
               {.shows = "NAME", .standard = "the shipped network for the demo's model, else auto"});
   command.add("--draft-precision", f->draft_precision, "Precision of a drafting model",

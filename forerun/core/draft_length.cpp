@@ -1,6 +1,7 @@
 #include "forerun/core/draft_length.h"
 
 #include <algorithm>
+#include <numeric>
 #include <stdexcept>
 #include <string>
 
@@ -26,7 +27,10 @@ std::span<const std::uint32_t> DraftLength::plan(std::span<const SequencePlan> s
                                                  std::size_t other_rows, std::size_t made) {
   rows_ = sequences.size() + other_rows;
   made_ = made;
+  companions_ = 0;
+  measuring_ = false;
   for (const SequencePlan& sequence : sequences) {
+    companions_ += sequence.companions;
     check_confidence_bin(sequence.id, sequence.confidence_bin);
     if (sequence.deterministic && sequence.origin == Origin::kSampled) {
       throw std::invalid_argument("draft length: sequence " + std::to_string(sequence.id) +
@@ -44,6 +48,7 @@ std::span<const std::uint32_t> DraftLength::plan(std::span<const SequencePlan> s
     if (chosen_.size() <= k) chosen_.resize(k + 1, 0);
     ++chosen_[k];
   }
+  planned_rows_ = rows_ + planned_drafts();
   return lengths_;
 }
 
@@ -58,6 +63,7 @@ void DraftLength::adapt(std::span<const SequencePlan> sequences) {
   probing_ = false;
   if (sequences.empty()) return;
   if (!pass_.known()) {  // no reference
+    measuring_ = true;
     since_plain_ = 0;
     return;
   }
@@ -66,6 +72,7 @@ void DraftLength::adapt(std::span<const SequencePlan> sequences) {
   if (take > 0 && plain_check_due()) {
     ++plain_checks_;
     take = 0;
+    measuring_ = true;
     since_plain_ = 0;
     planned_rate_ = plain_rate_;
   } else if (take > 0) {
@@ -156,7 +163,7 @@ double DraftLength::best_throughput(std::span<const double> reach, std::size_t m
 
 // Time of this many outputs without drafts: a round makes one for each of its rows.
 double DraftLength::plain_seconds(double outputs) const noexcept {
-  return round_seconds({}) * outputs / static_cast<double>(rows_);
+  return round_seconds(rows_, {}) * outputs / static_cast<double>(rows_);
 }
 
 bool DraftLength::worth_reading(const SequencePlan& plan,
@@ -175,7 +182,8 @@ std::size_t DraftLength::best_prefix() {
   Drafts drafts;
   double needed = plain_rate_ * (1.0 + options_.margin);
   std::size_t best = 0;
-  for (std::size_t n = 1; n <= candidates_.size() && rows_ + n <= pass_.explored(); ++n) {
+  for (std::size_t n = 1; n <= candidates_.size(); ++n) {
+    if (rows_ + companions_ + n > pass_.explored()) break;
     outputs += candidates_[n - 1].survival;
     drafts.add(candidates_[n - 1].deterministic);
     const double rate = outputs / round_seconds(drafts);
@@ -228,6 +236,24 @@ bool DraftLength::affords(const SequencePlan& sequence, std::size_t tokens) cons
   return draft_.seconds(tokens) <= plain_seconds(std::max(0.0, options_.credit + saved));
 }
 
+std::size_t DraftLength::planned_drafts() const noexcept {
+  return std::accumulate(lengths_.begin(), lengths_.end(), std::size_t{0});
+}
+
+double DraftLength::price(std::size_t rows) const noexcept {
+  if (!options_.adaptive) return 0.0;
+  return std::max(planned_rate_, plain_rate_) *
+         (pass_.seconds(planned_rows_ + rows) - pass_.seconds(planned_rows_));
+}
+
+bool DraftLength::covers(SequenceId id, std::size_t rows) const {
+  if (!options_.adaptive) return true;
+  const auto state = sequences_.find(id);
+  const double saved = state == sequences_.end() ? 0.0 : state->second.saved;
+  return pass_.seconds(planned_rows_ + rows) - pass_.seconds(planned_rows_) <=
+         plain_seconds(std::max(0.0, options_.credit + saved));
+}
+
 void DraftLength::observe(std::span<const SequenceOutcome> sequences, const PassSeen& pass) {
   for (const SequenceOutcome& seen : sequences) {
     check_confidence_bin(seen.id, seen.confidence_bin);
@@ -264,9 +290,9 @@ void DraftLength::observe(std::span<const SequenceOutcome> sequences, const Pass
 void DraftLength::settle(std::span<const SequenceOutcome> sequences) {
   if (sequences.empty()) return;
   rows_ = std::max(rows_, sequences.size());
-  std::size_t drafted = 0, made = 0;
+  std::size_t rows = 0, made = 0;
   for (const SequenceOutcome& seen : sequences) {
-    drafted += seen.drafted;
+    rows += seen.drafted + seen.companions;
     made += seen.made;
   }
   const auto each = [](double seconds, std::size_t n) {
@@ -274,15 +300,15 @@ void DraftLength::settle(std::span<const SequenceOutcome> sequences) {
   };
   const double output = plain_seconds(1.0);
   const double checking =
-      each(round_seconds({.deterministic = drafted}) - round_seconds({}), drafted);
+      each(round_seconds(rows_, {.deterministic = rows}) - round_seconds(rows_, {}), rows);
   const double making = each(draft_.seconds(made) - no_draft_.mean(), made);
   for (const SequenceOutcome& seen : sequences) {
     if (seen.done) {
       sequences_.erase(seen.id);
       continue;
     }
-    const double spent =
-        static_cast<double>(seen.drafted) * checking + static_cast<double>(seen.made) * making;
+    const double spent = static_cast<double>(seen.drafted + seen.companions) * checking +
+                         static_cast<double>(seen.made) * making;
     const double lost = spent > 0.0 ? spent / output : 0.0;
     const double kept = static_cast<double>(seen.accepted);
     sequences_[seen.id].saved += kept - lost + options_.credit_share * (1.0 + kept);

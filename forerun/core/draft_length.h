@@ -41,7 +41,8 @@ struct SequencePlan {
                                ///< plan. Else the drafter makes as many drafts as planned
   Origin origin = Origin::kChosen;  ///< of the draft, if deterministic
   std::size_t unread = 0;           ///< tokens that the drafter has to read before it can draft,
-  std::size_t remaining = 0;  ///< outputs the sequence may still have; used only with `unread`
+  std::size_t remaining = 0;   ///< outputs the sequence may still have; used only with `unread`
+  std::size_t companions = 0;  ///< rows that the pass is expected to have for it beside its drafts
   /// P(draft j is an output), falling, if the drafter knows it: of the nodes of a tree. Empty: by
   /// position and confidence_bin, from what was kept before.
   std::span<const double> reach = {};
@@ -55,6 +56,7 @@ struct SequenceOutcome {
   std::size_t drafted = 0;               ///< drafts the pass verified
   std::size_t made = 0;                  ///< tokens that the drafter made for it
   bool tree = false;                     ///< planned by `reach`: `observe` learns no acceptance
+  std::size_t companions = 0;            ///< rows that the pass had for it beside its drafts
   std::size_t examined = 0;              ///< of these, examined by the rule
   std::size_t accepted = 0;              ///< drafts kept: examined, or one less
   bool done = false;                     ///< the sequence ended: its statistics are dropped
@@ -97,7 +99,8 @@ struct PassSeen {
 /// drafts. A sequence gets no more drafts than the account covers if none is kept. The account
 /// starts with `credit` and gains `credit_share` for every output: a text of n outputs loses at
 /// most about credit / n + share. A drafter that has to read a prompt first is used only if that
-/// costs no more than another `credit_share` of the outputs the text may still have.
+/// costs no more than another `credit_share` of the outputs the text may still have. Rows that a
+/// pass has beside drafts (companions) are planned with and debited as drafts are.
 ///
 ///   T, D   PassCost, DraftCost, from the seconds passed in; the class reads no clock.
 ///   s      Acceptance over all sequences by confidence_bin and position, the odds biased by
@@ -153,12 +156,23 @@ class DraftLength {
   /// Whether the sequence's account covers making `tokens` for it, none of which is kept.
   bool affords(const SequencePlan& sequence, std::size_t tokens) const;
   /// Seconds of a round that drafts nothing, and of making `tokens`.
-  double plain_round_seconds() const noexcept { return round_seconds({}); }
+  double plain_round_seconds() const noexcept { return round_seconds(rows_, {}); }
   double making_seconds(std::size_t tokens) const noexcept { return draft_.seconds(tokens); }
 
   /// What drafters that plan by `reach` have learned.
   TreeKnowledge& trees() noexcept { return trees_; }
   const TreeKnowledge& trees() const noexcept { return trees_; }
+
+  /// Whether the last plan drafts nothing only to measure what plain rounds cost: such a pass is to
+  /// have no companion rows either.
+  bool measuring() const noexcept { return measuring_; }
+  /// What `rows` more rows of the planned pass have to be worth, in outputs: their time at the
+  /// outputs a second of the plan. 0 for a fixed length.
+  double price(std::size_t rows) const noexcept;
+  /// Whether the sequence's account covers them.
+  bool covers(SequenceId id, std::size_t rows) const;
+  /// Adds companion rows to the planned pass.
+  void add_rows(std::size_t rows) noexcept { planned_rows_ += rows; }
 
   /// Drops the statistics of a sequence that ends without being done.
   void forget(SequenceId id) { sequences_.erase(id); }
@@ -201,7 +215,10 @@ class DraftLength {
   void survivals(const SequencePlan& sequence, const SequenceBias& bias, Each&& each) const;
   double plain_seconds(double outputs) const noexcept;
   bool worth_reading(const SequencePlan& plan, const SequenceState& sequence) const noexcept;
-  double round_seconds(Drafts drafts) const noexcept { return round_seconds(rows_, drafts); }
+  double round_seconds(Drafts drafts) const noexcept {
+    return round_seconds(rows_ + companions_, drafts);
+  }
+  std::size_t planned_drafts() const noexcept;
   double round_seconds(std::size_t rows, Drafts drafts) const noexcept;
 
   DraftLengthOptions options_;
@@ -216,6 +233,8 @@ class DraftLength {
 
   std::size_t rows_ = 0;  // of the planned pass without these drafts
   std::size_t made_ = 0;  // tokens made before the plan
+  std::size_t companions_ = 0, planned_rows_ = 0;
+  bool measuring_ = false;
   std::vector<Candidate> candidates_;
   std::vector<std::uint32_t> lengths_;
   std::vector<std::uint64_t> chosen_;

@@ -14,10 +14,10 @@ constexpr std::int64_t kAhead = 64;
 
 }  // namespace
 
-// Ends of texts make room first, then the newest texts wait.
+// Ends of texts make room first, then rows that drafters added go, then the newest texts wait.
 void TextRunner::make_room(TextPass& pass, std::vector<Group>& groups, std::vector<Event>& events) {
   while (pass.bytes() > pool_->available()) {
-    if (prefixes_.evict()) continue;
+    if (prefixes_.evict() || pass.drop_companions()) continue;
     Text& newest = *active_.back();
     pass.drop(newest);
     bool drafted = false;

@@ -15,22 +15,63 @@ std::span<const std::int64_t> features_of(const Text& text) {
 
 }  // namespace
 
-void TextPass::verify(Text& text, const TokenDraft& draft) {
+void TextPass::verify(Text& text, const TokenDraft& draft, const CompanionRows& companions) {
   const auto pending =
       text.sequence.tokens().subspan(static_cast<std::size_t>(text.cache->length()));
   Item item{.text = &text,
             .tokens = {pending.begin(), pending.end()},
             .parents = {},
             .scored = static_cast<std::int64_t>(draft.size()) + 1,
-            .first = text.cache->length()};
-  if (draft.tree()) {
+            .first = text.cache->length(),
+            .before = static_cast<std::int64_t>(pending.size())};
+  if (draft.tree() || !companions.empty()) {
     const auto before = static_cast<std::int32_t>(pending.size());
     for (std::int32_t i = 0; i < before; ++i) item.parents.push_back(i - 1);
-    for (const std::int32_t parent : draft.parents) item.parents.push_back(before + parent);
+    for (std::size_t i = 0; i < draft.size(); ++i) {
+      item.parents.push_back(before + draft.parent(i));
+    }
   }
   item.tokens.insert(item.tokens.end(), draft.tokens.begin(), draft.tokens.end());
+  if (!companions.empty()) add(item, companions);
   rows_ += static_cast<std::int64_t>(item.tokens.size());
   items_.push_back(std::move(item));
+}
+
+// Their logits follow those of the draft.
+void TextPass::add(Item& item, const CompanionRows& companions) {
+  const auto first = static_cast<std::int32_t>(item.tokens.size());
+  for (auto row = first - static_cast<std::int32_t>(item.scored); row < first; ++row) {
+    item.scored_rows.push_back(row);
+  }
+  for (const std::int32_t row : companions.scored) item.scored_rows.push_back(first + row);
+  item.skips.assign(item.tokens.size(), 0);
+  item.groups.assign(item.tokens.size(), -1);
+  const auto append = [](auto& to, const auto& from) {
+    to.insert(to.end(), from.begin(), from.end());
+  };
+  append(item.tokens, companions.tokens);
+  append(item.skips, companions.skips);
+  append(item.groups, companions.groups);
+  for (const std::int32_t parent : companions.parents) {
+    item.parents.push_back(static_cast<std::int32_t>(item.before) + parent);
+  }
+  item.companions = companions;
+}
+
+bool TextPass::drop_companions() {
+  for (auto item = items_.rbegin(); item != items_.rend(); ++item) {
+    const std::size_t rows = item->companions.rows();
+    if (rows == 0) continue;
+    item->tokens.resize(item->tokens.size() - rows);
+    item->parents.resize(item->tokens.size());
+    item->skips.clear();
+    item->groups.clear();
+    item->scored_rows.clear();
+    item->companions = {};
+    rows_ -= static_cast<std::int64_t>(rows);
+    return true;
+  }
+  return false;
 }
 
 void TextPass::read(Text& text, std::int64_t tokens) {
@@ -53,7 +94,8 @@ std::size_t TextPass::bytes() const {
 }
 
 RowPlan TextPass::plan_of(const Item& item) const {
-  return RowPlan::of(static_cast<std::int64_t>(item.tokens.size()), item.parents, {});
+  return RowPlan::of(static_cast<std::int64_t>(item.tokens.size()), item.parents, item.groups,
+                     item.skips);
 }
 
 void TextPass::drop(const Text& text) {
@@ -80,12 +122,15 @@ void TextPass::run(const DecoderLm& model) {
       item.states.resize(item.tokens.size() * kept_.size() * static_cast<std::size_t>(hidden_));
     }
     item.first_logits = logits;
-    logits += item.scored;
+    logits += item.scored + static_cast<std::int64_t>(item.companions.scored.size());
     spans.push_back({.cache = &*item.text->cache,
                      .tokens = item.tokens,
-                     .scored = item.scored,
+                     .scored = item.scored_rows.empty() ? item.scored : 0,
                      .states = keeps ? item.states.data() : nullptr,
-                     .parents = item.parents});
+                     .parents = item.parents,
+                     .groups = item.groups,
+                     .skips = item.skips,
+                     .scored_rows = item.scored_rows});
   }
   logits_ = forward(model, spans, kept_);
   for (Item& item : items_) gather(item, hidden_);
@@ -114,10 +159,12 @@ void TextPass::keep(Text& text, const Outcome& outcome) {
   const auto kept = static_cast<std::int64_t>(text.sequence.tokens().size()) - 1;
   Item& item = const_cast<Item&>(item_of(text));
   if (item.parents.empty()) return text.cache->truncate(kept);
-  const auto before = static_cast<std::int32_t>(item.tokens.size() - outcome.drafted);
+  const auto before = static_cast<std::int32_t>(item.before);
   std::vector<std::int32_t> path;
   for (std::int32_t i = 0; i < before; ++i) path.push_back(i);
-  for (const std::int32_t draft : outcome.path) path.push_back(before + draft);
+  for (std::size_t i = 1; i <= outcome.accepted; ++i) {
+    path.push_back(before - 1 + static_cast<std::int32_t>(outcome.decided_by(i)));
+  }
   text.cache->keep(path);
   text.cache->truncate(kept);
   std::vector<float>& states = item.gathered.empty() ? item.states : item.gathered;
@@ -150,7 +197,9 @@ VerifiedRows TextPass::verified(const Text& text) const {
           .count = item.scored,
           .sampling = text.sequence.sampling(),
           .keep_raw = text.request.log_probabilities.has_value(),
-          .states = states(text)};
+          .states = states(text),
+          .companions = static_cast<std::int64_t>(item.companions.scored.size()),
+          .companion_rows = static_cast<std::int64_t>(item.companions.rows())};
 }
 
 double TextPass::reading_seconds() const {

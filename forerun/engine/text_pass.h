@@ -11,14 +11,17 @@ namespace forerun {
 /// One pass of the target over rows of several texts: verifying rows, and pieces of prompts.
 class TextPass {
  public:
-  /// The verifying rows of a text: its newest token and its draft.
-  void verify(Text& text, const TokenDraft& draft);
+  /// The verifying rows of a text: its newest token and its draft, and what its drafter adds.
+  void verify(Text& text, const TokenDraft& draft, const CompanionRows& companions = {});
   /// The next `tokens` unread tokens of a text.
   void read(Text& text, std::int64_t tokens);
 
   std::int64_t rows() const noexcept { return rows_; }
   /// Bytes of KV memory that the pass takes beyond what its texts hold.
   std::size_t bytes() const;
+  /// Leaves out the companion rows of the last text that has some.
+  /// @return  false: none has
+  bool drop_companions();
   /// Takes a text out again.
   void drop(const Text& text);
 
@@ -50,14 +53,18 @@ class TextPass {
   struct Item {
     Text* text;
     std::vector<Token> tokens;
-    std::vector<std::int32_t> parents;  // of a tree
-    std::int64_t scored;                // 0: a piece of a prompt
-    std::int64_t first;                 // position of the first row
+    std::vector<std::int32_t> parents;                     // of a tree, or with companions
+    std::int64_t scored;                                   // 0: a piece of a prompt
+    std::int64_t first;                                    // position of the first row
+    std::int64_t before = 0;                               // rows before the draft
+    CompanionRows companions;                              // the last rows
+    std::vector<std::int32_t> skips, groups, scored_rows;  // with companions
     std::int64_t first_logits = 0;
     std::vector<float> states;    // [rows, all blocks * hidden]
     std::vector<float> gathered;  // [rows, the drafter's blocks * hidden], if they are not all
   };
   const Item& item_of(const Text& text) const;
+  static void add(Item& item, const CompanionRows& companions);
   RowPlan plan_of(const Item& item) const;
   void gather(Item& item, std::int64_t hidden) const;
 

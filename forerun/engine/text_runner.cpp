@@ -87,7 +87,7 @@ void TextRunner::step(std::vector<Event>& events) {
   std::size_t texts = 0;
   for (Group& group : groups) {
     for (std::size_t i = 0; i < group.texts.size(); ++i) {
-      pass.verify(*group.texts[i], group.drafts[i]);
+      pass.verify(*group.texts[i], group.drafts[i], group.companions[i]);
     }
   }
   make_room(pass, groups, events);
@@ -145,6 +145,7 @@ void TextRunner::draft(std::vector<Group>& groups, std::size_t rows, std::vector
   for (Group& group : groups) {
     if (group.drafter == nullptr) {
       group.drafts.resize(group.texts.size());
+      group.companions.resize(group.texts.size());
       continue;
     }
     const auto start = Clock::now();
@@ -157,10 +158,27 @@ void TextRunner::draft(std::vector<Group>& groups, std::size_t rows, std::vector
       continue;
     }
     group.seconds.drafter = since(start);
+    take_companions(group);
     check_drafts(group, events);
     for (const TokenDraft& draft : group.drafts) rows += draft.size();
+    for (const CompanionRows& companions : group.companions) rows += companions.rows();
   }
   std::erase_if(groups, [](const Group& g) { return g.texts.empty(); });
+}
+
+// Those that would lie beyond the model's context are left out.
+void TextRunner::take_companions(Group& group) const {
+  const auto proposed = group.drafter->companions();
+  group.companions.assign(proposed.begin(), proposed.end());
+  group.companions.resize(group.texts.size());
+  for (std::size_t i = 0; i < group.texts.size(); ++i) {
+    const std::size_t read = group.sequences[i]->tokens().size();
+    if (group.companions[i].empty()) continue;
+    if (read + group.companions[i].depths(group.drafts[i]) >
+        static_cast<std::size_t>(model_.lm.config.context)) {
+      group.companions[i] = {};
+    }
+  }
 }
 
 // A draft of tokens that the model lacks ends its text alone.
@@ -168,6 +186,7 @@ void TextRunner::check_drafts(Group& group, std::vector<Event>& events) {
   for (std::size_t i = group.texts.size(); i-- > 0;) {
     try {
       check_tokens(model_.lm, group.drafts[i].tokens);
+      check_tokens(model_.lm, group.companions[i].tokens);
       continue;
     } catch (const std::invalid_argument& e) {
       fail(*group.texts[i], fmt::format("drafting failed: {}", e.what()), events);
@@ -256,7 +275,9 @@ void TextRunner::learn(Group& group, const TextRound& round, const TextPass& pas
   group.seconds.drafter += since(observing);
   const auto learning = Clock::now();
   std::size_t rows = group.texts.size();
-  for (const TokenDraft& draft : group.drafts) rows += draft.size();
+  for (std::size_t i = 0; i < group.texts.size(); ++i) {
+    rows += group.drafts[i].size() + round.verified.companion_rows(i);
+  }
   Timings seen = group.seconds;
   seen.target = pass.reading_seconds() > 0.0 ? 0.0 : pass.seconds();
   if (group.dropped) seen.drafter = 0.0;

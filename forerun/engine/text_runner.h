@@ -50,6 +50,7 @@ class TextRunner final : public Runner {
     std::vector<Text*> texts;
     std::vector<TokenSequence*> sequences;
     std::vector<TokenDraft> drafts;
+    std::vector<CompanionRows> companions;  // of each text
     std::vector<Outcome> outcomes;
     std::vector<std::string> errors;  // of each text; empty: none
     Timings seconds;
@@ -61,6 +62,7 @@ class TextRunner final : public Runner {
       texts.erase(texts.begin() + at);
       sequences.erase(sequences.begin() + at);
       drafts.erase(drafts.begin() + at);
+      companions.erase(companions.begin() + at);
     }
   };
 
@@ -78,6 +80,7 @@ class TextRunner final : public Runner {
   std::vector<Group> groups();
   void draft(std::vector<Group>& groups, std::size_t rows, std::vector<Event>& events);
   void check_drafts(Group& group, std::vector<Event>& events);
+  void take_companions(Group& group) const;
   void plan_pieces(TextPass& pass, bool alone);
   bool run(TextPass& pass, std::vector<Event>& events);
   void make_room(TextPass& pass, std::vector<Group>& groups, std::vector<Event>& events);

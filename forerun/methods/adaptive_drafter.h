@@ -95,8 +95,11 @@ class AdaptiveDrafter {
         seen.draft_confidence_bin = drafter_.deterministic_draft(at).confidence_bin;
         seen.draft_origin = drafter_.deterministic_draft(at).origin;
       }
+      if constexpr (requires { round.verified.companion_rows(i); }) {
+        seen.companions = round.verified.companion_rows(i);
+      }
       seen_.push_back(seen);
-      pass.rows += out.drafted;
+      pass.rows += out.drafted + seen.companions;
       pass.drafted += seen_.back().made;
     }
     if constexpr (Sequence::kReusesNoise) {

@@ -58,7 +58,8 @@ std::vector<RowPlan> checked(const DecoderLm& model, std::span<const SequenceSpa
   std::vector<RowPlan> plans;
   plans.reserve(sequences.size());
   for (const SequenceSpan& sequence : sequences) {
-    plans.push_back(RowPlan::of(rows_of(model, sequence), sequence.parents, sequence.groups));
+    plans.push_back(
+        RowPlan::of(rows_of(model, sequence), sequence.parents, sequence.groups, sequence.skips));
     check(model, sequence, plans.back());
   }
   return plans;

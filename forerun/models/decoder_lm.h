@@ -51,10 +51,10 @@ enum class DecoderParts : std::uint8_t {
   kEnds,  ///< embedding, last norm and head, without the layers
 };
 
-/// The new rows of one sequence in a packed pass. Without parents and groups they are a chain,
-/// which the pass keeps: the cache's length L grows by their number. Otherwise they are pending
-/// after it, and KvCache::keep chooses those that stay. RowPlan says what a row sees, and where it
-/// is.
+/// The new rows of one sequence in a packed pass. Without parents, groups and skips they are a
+/// chain, which the pass keeps: the cache's length L grows by their number. Otherwise they are
+/// pending after it, and KvCache::keep chooses those that stay. RowPlan says what a row sees, and
+/// where it is.
 struct SequenceSpan {
   KvCache* cache = nullptr;
   std::span<const Token> tokens;  ///< one for each row
@@ -64,6 +64,7 @@ struct SequenceSpan {
   float* states = nullptr;
   std::span<const std::int32_t> parents;      ///< as RowPlan::of
   std::span<const std::int32_t> groups;       ///< as RowPlan::of
+  std::span<const std::int32_t> skips;        ///< as RowPlan::of
   std::span<const std::int32_t> scored_rows;  ///< rows whose logits are needed, if `scored` is 0
   /// [rows, hidden] float32 in place of `tokens`: the rows' input to the first block, as it is.
   std::span<const float> embeddings;

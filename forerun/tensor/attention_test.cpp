@@ -14,6 +14,7 @@ namespace {
 struct Case {
   std::vector<std::int32_t> parents, groups;
   AttentionOptions options;
+  std::vector<std::int32_t> skips = {};
 };
 
 at::Tensor expected(const at::Tensor& q, const at::Tensor& k, const at::Tensor& v,
@@ -57,12 +58,14 @@ TEST(FloatAttention, MatchesTheDefinitionForChainsTreesAndBlocks) {
     cases.push_back({{-1, -1, 0, 0, 1, 2}, {}, o});                     // a tree
     cases.push_back({{-1, 0, 1, 0, 3, 4}, {-1, 0, 0, 1, 1, 1}, o});     // two blocks
     cases.push_back({{-1, 0, 1, 2, 3, 1}, {0, -1, -1, -1, 0, -1}, o});  // a block with a hole
+    cases.push_back({{-1, 0, 1, 0, 3, 4}, {-1, 0, 0, 1, 1, 1}, o, {0, 1, 0, 2, 0, 1}});
+    cases.push_back({{}, {}, o, {1, 0, 0, 3, 0, 0}});
     cases.push_back({{}, {}, o});
   }
   for (const std::int64_t length : {0, 1, 7}) {
     for (const Case& c : cases) {
       constexpr std::int64_t kRows = 6;
-      const RowPlan plan = RowPlan::of(kRows, c.parents, c.groups);
+      const RowPlan plan = RowPlan::of(kRows, c.parents, c.groups, c.skips);
       const at::Tensor q = at::randn({kRows, 4, 8}), k = at::randn({length + kRows, 2, 8}),
                        v = at::randn({length + kRows, 2, 8});
       KvCache cache({.layers = 1, .heads = 2, .head_dim = 8, .dtype = at::kFloat});
@@ -93,6 +96,34 @@ TEST(RowPlan, TellsDepthsAndWhatRowsSee) {
   EXPECT_EQ(seen(4), (std::vector<std::int32_t>{0, 3, 4}));
   EXPECT_EQ(seen(5), (std::vector<std::int32_t>{5}));
   EXPECT_EQ(seen(0), (std::vector<std::int32_t>{0, -1, 2}));
+}
+
+TEST(RowPlan, RowsMaySkipPositions) {
+  using Rows = std::vector<std::int32_t>;
+  // A token, and after it a block of three masks whose first one is not run.
+  const RowPlan plan = RowPlan::of(3, Rows{-1, 0, 1}, Rows{-1, 7, 7}, Rows{0, 1, 0});
+  EXPECT_FALSE(plan.chain());
+  EXPECT_EQ(plan.straight(), 1);
+  EXPECT_EQ(plan.depths(), 4);
+  EXPECT_EQ(plan.depth(1), 2);
+  EXPECT_EQ(plan.depth(2), 3);
+  for (const std::int64_t row : {1, 2}) {
+    const auto seen = plan.seen(row);
+    EXPECT_EQ(Rows(seen.begin(), seen.end()), (Rows{0, -1, 1, 2}));
+  }
+  // Without parents and groups: a chain with a gap.
+  const RowPlan gap = RowPlan::of(2, {}, {}, Rows{0, 4});
+  EXPECT_EQ(gap.depth(1), 5);
+  EXPECT_EQ(gap.straight(), 1);
+  EXPECT_THROW(RowPlan::of(2, {}, {}, Rows{0, -1}), std::invalid_argument);
+  EXPECT_THROW(RowPlan::of(2, {}, {}, Rows{0}), std::invalid_argument);
+  // A row of a gap is never kept.
+  KvCache cache({.layers = 1, .heads = 1, .head_dim = 4, .dtype = at::kFloat});
+  cache.reserve(gap);
+  cache.advance(gap);
+  EXPECT_THROW(cache.keep(Rows{0, 1}), std::invalid_argument);
+  cache.keep(Rows{0});
+  EXPECT_EQ(cache.length(), 1);
 }
 
 TEST(RowPlan, RefusesWhatHasNoMeaning) {

@@ -93,9 +93,11 @@ void KvCache::advance(RowPlan rows) {
 
 void KvCache::check_path(std::span<const std::int32_t> path) const {
   if (!pending_) throw std::logic_error("KvCache: keep without pending rows; run a pass first");
-  std::int64_t last = -1;
+  std::int32_t last = -1;
   for (const std::int32_t row : path) {
-    if (row < 0 || row >= pending_->rows() || pending_->parent(row) != last) {
+    const std::int64_t depth = last < 0 ? 0 : pending_->depth(last) + 1;
+    if (row < 0 || row >= pending_->rows() || pending_->parent(row) != last ||
+        pending_->depth(row) != depth) {
       throw std::invalid_argument(
           fmt::format("KV cache: row {} does not follow {} among the {} pending rows: keep a path "
                       "along their parents",

@@ -62,7 +62,8 @@ class KvCache {
   bool pending() const noexcept { return pending_.has_value(); }
   /// Keeps the pending rows of `path`, each the parent of the next, the first one's parent the last
   /// kept position. All others are dropped.
-  /// @throws std::invalid_argument  not such a path; std::logic_error  no rows are pending
+  /// @throws std::invalid_argument  not such a path, or a row that skips positions;
+  /// std::logic_error  no rows are pending
   void keep(std::span<const std::int32_t> path);
   /// Keys and values of rows [begin, end), positions up to the kept ones: [heads, end - begin,
   /// head_dim], views.

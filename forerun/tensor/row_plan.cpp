@@ -35,20 +35,26 @@ Rows parents_of(std::int64_t rows, std::span<const std::int32_t> given) {
 }  // namespace
 
 RowPlan RowPlan::of(std::int64_t rows, std::span<const std::int32_t> parents,
-                    std::span<const std::int32_t> groups) {
+                    std::span<const std::int32_t> groups, std::span<const std::int32_t> skips) {
   check_size("parents", rows, parents.size());
   check_size("groups", rows, groups.size());
+  check_size("skips", rows, skips.size());
   RowPlan plan(rows);
-  if (parents.empty() && groups.empty()) return plan;
+  if (parents.empty() && groups.empty() && skips.empty()) return plan;
   plan.parents_ = parents_of(rows, parents);
   plan.straight_ = plan.depths_ = 0;
   std::map<std::int32_t, Rows> members;
   for (std::int32_t i = 0; i < rows; ++i) {
     const auto r = static_cast<std::size_t>(i);
-    const std::int32_t parent = plan.parents_[r];
-    plan.depth_.push_back(parent < 0 ? 0 : plan.depth_[static_cast<std::size_t>(parent)] + 1);
+    const std::int32_t parent = plan.parents_[r], skip = skips.empty() ? 0 : skips[r];
+    if (skip < 0) {
+      throw std::invalid_argument(
+          fmt::format("row plan: row {} skips {} positions: 0 or more were expected", i, skip));
+    }
+    plan.depth_.push_back(skip +
+                          (parent < 0 ? 0 : plan.depth_[static_cast<std::size_t>(parent)] + 1));
     plan.depths_ = std::max<std::int64_t>(plan.depths_, plan.depth_[r] + 1);
-    if (plan.straight_ == i && parent == i - 1) ++plan.straight_;
+    if (plan.straight_ == i && parent == i - 1 && skip == 0) ++plan.straight_;
     if (!groups.empty() && groups[r] >= 0) members[groups[r]].push_back(i);
   }
   Rows seen;

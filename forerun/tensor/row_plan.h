@@ -8,8 +8,9 @@
 namespace forerun {
 
 /// The rows of one sequence in a pass. A row follows its parent, an earlier row, or the last kept
-/// position, and is at the position after it: its depth is that position less the number of kept
-/// ones. It sees what is kept, its ancestors, itself and the rows of its group.
+/// position, and is at the position after it, or further on if it skips some: its depth is that
+/// position less the number of kept ones. It sees what is kept, its ancestors, itself and the rows
+/// of its group; nobody is at a position that was skipped.
 class RowPlan {
  public:
   /// A chain: every row follows the one before it.
@@ -18,12 +19,13 @@ class RowPlan {
   ///                 position
   /// @param groups   [rows] or empty: rows of the same number >= 0 see each other, as those of a
   ///                 mask block do; -1 none
-  /// @throws std::invalid_argument  sizes, a parent that is not an earlier row, or a row that would
-  /// see two rows at one position
+  /// @param skips    [rows] or empty: positions left out between a row and its parent, >= 0
+  /// @throws std::invalid_argument  sizes, a parent that is not an earlier row, a negative skip, or
+  /// a row that would see two rows at one position
   static RowPlan of(std::int64_t rows, std::span<const std::int32_t> parents,
-                    std::span<const std::int32_t> groups);
+                    std::span<const std::int32_t> groups, std::span<const std::int32_t> skips = {});
 
-  /// Whether no parents and groups were given: the pass itself keeps such rows.
+  /// Whether no parents, groups and skips were given: the pass itself keeps such rows.
   bool chain() const noexcept { return depth_.empty(); }
   std::int64_t rows() const noexcept { return rows_; }
   /// Number of first rows that form a chain: row i has depth i.

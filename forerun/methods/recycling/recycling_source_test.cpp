@@ -80,7 +80,13 @@ TEST(RecyclingSource, DraftsWhatThePassPredictedAlsoBesideThePath) {
   logits[1][3] = 5.0F;
   logits[2][9] = 5.0F;
   const VerifiedTokens rows(logits, {{.first = 0, .count = 3}});
-  source.observe({.text = sequence.tokens(), .draft = draft, .rows = rows, .index = 0});
+  const Outcome outcome;
+  source.observe({.sequence = sequence,
+                  .text = sequence.tokens(),
+                  .draft = draft,
+                  .outcome = outcome,
+                  .rows = rows,
+                  .index = 0});
   // The same last words again, in another text that shares the memory.
   RecyclingSource other;
   other.remember(memory);

@@ -36,6 +36,13 @@ class ControlledDrafter : public TextDrafter {
                                   std::size_t other_rows) override {
     return drafter_.propose(sequences, other_rows);
   }
+  std::span<const CompanionRows> companions() const override {
+    if constexpr (requires { drafter_.drafter().companions(); }) {
+      return drafter_.drafter().companions();
+    } else {
+      return {};
+    }
+  }
   void read(const TokenSequence& sequence, const HiddenStates& states) override {
     if constexpr (requires { drafter_.drafter().read(sequence, states); }) {
       drafter_.drafter().read(sequence, states);

@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "forerun/core/sequence_id.h"
+#include "forerun/methods/text/companion_rows.h"
 #include "forerun/methods/text/verified_tokens.h"
 
 namespace forerun {
@@ -27,6 +28,10 @@ class TextDrafter {
   /// @param other_rows  rows of the coming pass that belong to none of these sequences
   virtual std::vector<TokenDraft> propose(std::span<TokenSequence* const> sequences,
                                           std::size_t other_rows) = 0;
+  /// Rows that it adds to the pass over the drafts that it proposed last: one entry a sequence of
+  /// that call, or none at all. The engine may leave them out, of any sequence: those that ran are
+  /// told by VerifiedTokens::companion_rows. A view, valid until the next `propose`.
+  virtual std::span<const CompanionRows> companions() const { return {}; }
   /// Hidden states of a piece of a sequence's prompt. Pieces come in order, without a gap.
   virtual void read(const TokenSequence& /*sequence*/, const HiddenStates& /*states*/) {}
   /// The result of the verifying pass.

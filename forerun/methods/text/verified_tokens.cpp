@@ -33,6 +33,11 @@ std::span<const float> VerifiedTokens::logits(std::size_t sequence, std::size_t 
   return row_of(logits_, sequences_[sequence].first + static_cast<std::int64_t>(step));
 }
 
+std::span<const float> VerifiedTokens::companion(std::size_t sequence, std::size_t i) const {
+  const VerifiedRows& of = sequences_[sequence];
+  return row_of(logits_, of.first + of.count + static_cast<std::int64_t>(i));
+}
+
 std::span<const float> VerifiedTokens::raw(std::size_t sequence, std::size_t step) const {
   return rows_[sequence][step].raw;
 }

@@ -24,8 +24,10 @@ struct HiddenStates {
 struct VerifiedRows {
   std::int64_t first = 0, count = 0;  ///< rows of the logits: one a draft, and one more
   SamplingParams sampling;
-  bool keep_raw = false;  ///< the logits themselves are needed too, for log-probabilities
-  HiddenStates states;    ///< of the positions that the pass read; valid until the next pass
+  bool keep_raw = false;        ///< the logits themselves are needed too, for log-probabilities
+  HiddenStates states;          ///< of the positions that the pass read; valid until the next pass
+  std::int64_t companions = 0;  ///< rows of the logits after those: of companion rows, as scored,
+  std::int64_t companion_rows = 0;  ///< of so many that ran
 };
 
 /// The conditionals of one verifying pass, computed on demand: rows after a rejection cost nothing.
@@ -42,6 +44,12 @@ class VerifiedTokens {
   /// [vocab] float32: the logits of a row; after `at` has used it, as the sampling changed them.
   std::span<const float> logits(std::size_t sequence, std::size_t step) const;
   const HiddenStates& states(std::size_t sequence) const { return sequences_[sequence].states; }
+  /// Companion rows of a sequence that ran: all, or none.
+  std::size_t companion_rows(std::size_t sequence) const {
+    return static_cast<std::size_t>(sequences_[sequence].companion_rows);
+  }
+  /// [vocab] float32: the logits of number `i` of CompanionRows::scored, if they ran.
+  std::span<const float> companion(std::size_t sequence, std::size_t i) const;
 
  private:
   struct Row {

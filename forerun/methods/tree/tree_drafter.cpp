@@ -1,6 +1,7 @@
 #include "forerun/methods/tree/tree_drafter.h"
 
 #include <algorithm>
+#include <limits>
 #include <utility>
 
 #include "forerun/methods/draft_budget.h"
@@ -19,6 +20,20 @@ std::size_t situation_of(const TokenTree& tree) {
   return best < 0.25 ? 1 : best < 0.5 ? 2 : best < 0.8 ? 3 : 4;
 }
 constexpr std::size_t kSituations = 5;
+
+// P(reached) of each drafted token, in the draft's order.
+std::vector<double> reach_of(const TokenTree& tree, const TokenDraft& draft) {
+  std::vector<std::size_t> nodes;
+  std::vector<double> out;
+  for (std::size_t i = 0; i < draft.size(); ++i) {
+    const std::int32_t parent = draft.parent(i);
+    const std::size_t above =
+        parent < 0 ? TokenTree::kRoot : nodes[static_cast<std::size_t>(parent)];
+    nodes.push_back(tree.child_of(above, draft.tokens[i]));
+    out.push_back(tree.node(nodes.back()).reach);
+  }
+  return out;
+}
 
 }  // namespace
 
@@ -132,6 +147,7 @@ std::vector<TokenDraft> TreeDrafter::propose(std::span<TokenSequence* const> seq
     plans.push_back({.id = planned.id,
                      .limit = planned.reach.size(),
                      .deterministic = true,
+                     .companions = texts_[planned.id].companions,
                      .reach = planned.reach});
   }
   const auto lengths = control_.plan(plans, other_rows, made_);
@@ -139,7 +155,36 @@ std::vector<TokenDraft> TreeDrafter::propose(std::span<TokenSequence* const> seq
   for (std::size_t i = 0; i < sequences.size(); ++i) {
     drafts.push_back(planned_[i].tree.draft(lengths[i]));
   }
+  add_companions(sequences, drafts);
   return drafts;
+}
+
+void TreeDrafter::add_companions(std::span<TokenSequence* const> sequences,
+                                 std::span<const TokenDraft> drafts) {
+  companions_.assign(sequences.size(), {});
+  if (control_.measuring()) return;
+  const std::vector<TreeSource*> all = sources();
+  for (std::size_t i = 0; i < sequences.size(); ++i) {
+    const SequenceId id = sequences[i]->id();
+    CompanionRows& rows = companions_[i];
+    const std::vector<double> reach = reach_of(planned_[i].tree, drafts[i]);
+    std::size_t planned = 0;
+    const RowOffer offer{.price =
+                             [&](std::size_t more) {
+                               const std::size_t own = rows.rows() - planned + more;
+                               return control_.covers(id, own)
+                                          ? control_.price(own)
+                                          : std::numeric_limits<double>::infinity();
+                             },
+                         .reach = reach};
+    for (std::size_t s = 0; s < all.size(); ++s) {
+      planned_[i].first_companion[s] = rows.scored.size();
+      all[s]->companions(*sequences[i], drafts[i], offer, rows);
+      control_.add_rows(rows.rows() - planned);
+      planned = rows.rows();
+    }
+    texts_[id].companions = rows.rows();
+  }
 }
 
 // The sequences for which the network runs.
@@ -219,14 +264,22 @@ void TreeDrafter::read(const TokenSequence& sequence, const HiddenStates& states
 }
 
 void TreeDrafter::observe(const TextRound& round) {
-  for (std::size_t i = 0; i < round.sequences.size(); ++i) {
+  const std::vector<TreeSource*> all = sources();
+  for (std::size_t i = 0, at = 0; i < round.sequences.size(); ++i, ++at) {
     const TokenSequence& sequence = *round.sequences[i];
-    const VerifiedDraft verified{
+    while (planned_[at].id != sequence.id()) ++at;
+    VerifiedDraft verified{
+        .sequence = sequence,
         .text = sequence.tokens().first(sequence.tokens().size() - round.outcomes[i].emitted),
         .draft = round.drafts[i],
+        .outcome = round.outcomes[i],
         .rows = round.verified,
-        .index = i};
-    for (TreeSource* source : sources()) source->observe(verified);
+        .index = i,
+        .companions_ran = round.verified.companion_rows(i) > 0};
+    for (std::size_t s = 0; s < all.size(); ++s) {
+      verified.first_companion = planned_[at].first_companion[s];
+      all[s]->observe(verified);
+    }
     if (network_) network_->observe_states(sequence, round.verified.states(i));
   }
 }
@@ -235,8 +288,14 @@ void TreeDrafter::judge(const TokenSequence& sequence, const Planned& planned,
                         const Outcome& outcome) {
   Text& text = texts_[sequence.id()];
   TreeKnowledge& known = control_.trees();
+  const std::vector<TreeSource*> all = sources();
+  std::size_t hits = 0;
   planned.tree.judge(sequence.tokens().last(outcome.emitted),
                      [&](const TreeChild& child, bool hit) {
+                       hits += hit ? 1 : 0;
+                       if (hit && hits <= outcome.accepted && child.second == 0.0) {
+                         all[child.source]->earned(sequence.id());
+                       }
                        HitRates& rates = known.rates[child.source];
                        text.bias[child.source].observe(rates.probability(child.cell), hit);
                        rates.observe(child.cell, hit);
@@ -270,10 +329,11 @@ void TreeDrafter::learn(const TextRound& round, const Timings& seconds, std::siz
                     .drafted = out.drafted,
                     .made = planned_[at].queried ? network_->made() : 0,
                     .tree = true,
+                    .companions = round.verified.companion_rows(i),
                     .examined = out.examined,
                     .accepted = out.accepted,
                     .done = sequence.done()});
-    pass.rows += out.drafted;
+    pass.rows += out.drafted + seen.back().companions;
     if (sequence.done()) texts_.erase(sequence.id());
   }
   control_.observe(seen, pass);

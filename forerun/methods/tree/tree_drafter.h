@@ -22,8 +22,10 @@ namespace forerun {
 ///
 /// A round: sources that cost nothing grow a tree; if the expected outputs a second are higher with
 /// the network's drafts, it runs and the tree is grown again from all sources; the controller takes
-/// the first nodes of all trees that pay (DraftLength::plan). Afterwards every candidate of each
-/// node on the way of the outputs, in the tree or not, is counted as a hit or a miss.
+/// the first nodes of all trees that pay (DraftLength::plan). Then sources may add rows of their
+/// own to the pass (TreeSource::companions), at the price that the controller names. Afterwards
+/// every candidate of each node on the way of the outputs, in the tree or not, is counted as a hit
+/// or a miss.
 class TreeDrafter final : public TextDrafter {
  public:
   enum class Shape : std::uint8_t { kTree, kChain };
@@ -38,6 +40,7 @@ class TreeDrafter final : public TextDrafter {
   std::int64_t state_width() const override;
   std::vector<TokenDraft> propose(std::span<TokenSequence* const> sequences,
                                   std::size_t other_rows) override;
+  std::span<const CompanionRows> companions() const override { return companions_; }
   void read(const TokenSequence& sequence, const HiddenStates& states) override;
   void observe(const TextRound& round) override;
   void learn(const TextRound& round, const Timings& seconds, std::size_t other_rows) override;
@@ -46,11 +49,12 @@ class TreeDrafter final : public TextDrafter {
   const DraftLength* control() const override { return &control_; }
 
  private:
-  static constexpr std::size_t kMostSources = 4, kFirstProbe = 8, kLastProbe = 256;
+  static constexpr std::size_t kMostSources = 6, kFirstProbe = 8, kLastProbe = 256;
 
   struct Text {
     std::array<SequenceBias, kMostSources> bias;
-    double scale = 1.0;  // of its queried trees, to those of all texts
+    double scale = 1.0;          // of its queried trees, to those of all texts
+    std::size_t companions = 0;  // rows, in the round before
   };
   // The tree of a sequence in a round.
   struct Planned {
@@ -59,6 +63,7 @@ class TreeDrafter final : public TextDrafter {
     std::vector<double> reach;
     std::size_t situation = 0;
     bool queried = false;
+    std::array<std::size_t, kMostSources> first_companion{};  // of each source, of those scored
   };
 
   std::vector<TreeSource*> sources() const;
@@ -69,6 +74,8 @@ class TreeDrafter final : public TextDrafter {
   bool query_pays(const TokenSequence& sequence, const Planned& planned);
   bool probe_due();
   void query(std::span<TokenSequence* const> sequences, std::span<const std::size_t> which);
+  void add_companions(std::span<TokenSequence* const> sequences,
+                      std::span<const TokenDraft> drafts);
   void judge(const TokenSequence& sequence, const Planned& planned, const Outcome& outcome);
 
   std::vector<std::unique_ptr<TreeSource>> found_;
@@ -79,7 +86,8 @@ class TreeDrafter final : public TextDrafter {
   bool adaptive_;
   std::unordered_map<SequenceId, Text> texts_;
   std::vector<Planned> planned_;
-  std::size_t made_ = 0;  // tokens of the round
+  std::vector<CompanionRows> companions_;  // of the round
+  std::size_t made_ = 0;                   // tokens of the round
   Prefilled prefilled_;
   std::size_t since_query_ = 0, probe_after_ = kFirstProbe;  // rounds
   double unqueried_seconds_ = 0.0;

@@ -3,26 +3,44 @@
 #include <any>
 #include <cstddef>
 #include <cstdint>
+#include <functional>
 #include <span>
 #include <vector>
 
 #include "forerun/core/sequence.h"
 #include "forerun/core/token_tree.h"
 #include "forerun/methods/prefilled.h"
+#include "forerun/methods/text/companion_rows.h"
 #include "forerun/methods/text/verified_tokens.h"
 
 namespace forerun {
 
 /// The draft of a sequence after the target's pass over it.
 struct VerifiedDraft {
-  std::span<const Token> text;  ///< before the outputs of the round
+  const TokenSequence& sequence;  ///< with the outputs of the round
+  std::span<const Token> text;    ///< before them
   const TokenDraft& draft;
+  const Outcome& outcome;
   const VerifiedTokens& rows;
   std::size_t index;  ///< of the sequence in `rows`
 
   /// [vocab] float32: what the target predicts after the text (step 0), after drafted token
   /// step - 1. Where the rule has used them, in the sampling's units: their order is the same.
   std::span<const float> logits(std::size_t step) const { return rows.logits(index, step); }
+
+  bool companions_ran = false;      ///< those that TreeSource::companions added
+  std::size_t first_companion = 0;  ///< of the source's, among all that are scored
+  /// [vocab] float32: the logits of the source's number `i` of CompanionRows::scored.
+  std::span<const float> companion(std::size_t i) const {
+    return rows.companion(index, first_companion + i);
+  }
+};
+
+/// What a pass offers to a source that wants rows of its own in it.
+struct RowOffer {
+  /// Outputs that so many more rows have to be worth; infinite if the text cannot afford them.
+  std::function<double(std::size_t rows)> price;
+  std::span<const double> reach;  ///< [draft.size()]: P(the drafted token is an output)
 };
 
 /// A source of drafts for trees: for every node it says which tokens may follow. The trees of a
@@ -42,6 +60,12 @@ class TreeSource {
   virtual void add(std::size_t parent, Token token) = 0;
   /// Appends the candidates after the newest node: tokens and cells.
   virtual void children(std::vector<TreeChild>& out) = 0;
+  /// Adds rows of its own to the coming pass over the sequence and its draft, if they are worth
+  /// their price: now or in later rounds. `observe` gets their logits, if they ran.
+  virtual void companions(const TokenSequence& /*sequence*/, const TokenDraft& /*draft*/,
+                          const RowOffer& /*offer*/, CompanionRows& /*rows*/) {}
+  /// An output was drafted by this source and by no other.
+  virtual void earned(SequenceId /*id*/) {}
   /// After every pass, for every sequence in it.
   virtual void observe(const VerifiedDraft& /*verified*/) {}
   virtual void forget(SequenceId id) = 0;

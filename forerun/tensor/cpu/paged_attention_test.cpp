@@ -285,17 +285,18 @@ TEST_F(Attention, NonFiniteValuesAreReported) {
 
 // A tree with blocks: rows of it follow earlier ones at random; some of them see a group.
 RowPlan random_plan(std::int64_t rows, bool groups, std::mt19937& random) {
-  std::vector<std::int32_t> parents, group(static_cast<std::size_t>(rows), -1);
+  std::vector<std::int32_t> parents, skips, group(static_cast<std::size_t>(rows), -1);
   for (std::int32_t i = 0; i < rows; ++i) {
     const auto back = static_cast<std::int32_t>(random() % 4);
     parents.push_back(std::max(-1, i - 1 - back));
+    skips.push_back(groups && random() % 4 == 0 ? static_cast<std::int32_t>(random() % 5) : 0);
   }
   // Rows of distinct depths: whatever stands between them on the way is a hole for the others.
-  const RowPlan plan = RowPlan::of(rows, parents, {});
+  const RowPlan plan = RowPlan::of(rows, parents, {}, skips);
   for (std::int64_t row = rows - 1; groups && row >= 0; row = plan.parent(row)) {
     if (random() % 2 == 0) group[static_cast<std::size_t>(row)] = 3;
   }
-  return RowPlan::of(rows, parents, groups ? group : std::vector<std::int32_t>());
+  return RowPlan::of(rows, parents, groups ? group : std::vector<std::int32_t>(), skips);
 }
 
 // Memory of pages holds anything: here the largest numbers.

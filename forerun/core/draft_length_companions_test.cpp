@@ -1,0 +1,99 @@
+// Rows that a pass has beside drafts: planned with, priced and debited as drafts are.
+#include <gtest/gtest.h>
+
+#include <vector>
+
+#include "forerun/core/draft_length.h"
+
+namespace forerun {
+namespace {
+
+double seconds(std::size_t rows) { return 0.01 * (1.0 + 0.1 * (static_cast<double>(rows) - 1.0)); }
+
+// One sequence whose drafts, of a known reach, are never kept, with so many companions in every
+// round that may have some.
+struct Text {
+  DraftLength control;
+  std::vector<double> reach;
+  std::size_t measured = 0;
+
+  std::size_t round(std::size_t companions, std::size_t accepted = 0) {
+    const SequencePlan plan{.id = 1,
+                            .limit = reach.size(),
+                            .deterministic = true,
+                            .companions = companions,
+                            .reach = reach};
+    const std::size_t drafted = control.plan({&plan, 1})[0];
+    const std::size_t ran = control.measuring() ? 0 : companions;
+    measured += control.measuring() ? 1 : 0;
+    const SequenceOutcome out{.id = 1,
+                              .deterministic = true,
+                              .drafted = drafted,
+                              .tree = true,
+                              .companions = ran,
+                              .examined = std::min(drafted, accepted + 1),
+                              .accepted = std::min(drafted, accepted)};
+    const std::size_t rows = 1 + drafted + ran;
+    control.observe({&out, 1}, {.rows = rows, .target_seconds = seconds(rows)});
+    return drafted;
+  }
+};
+
+TEST(Companions, TakeThePlaceOfDraftsWhereRowsGetDear) {
+  // Up to 8 rows cost nothing, each further one half a pass.
+  const auto drafted = [](std::size_t companions) {
+    DraftLength control;
+    for (const std::size_t rows : {1, 2, 4, 6, 8, 12, 16, 24}) {  // as costs are kept
+      for (int i = 0; i < 4; ++i) {
+        control.observe({},
+                        {.rows = rows,
+                         .target_seconds =
+                             0.01 * (rows <= 8 ? 1.0 : 1.0 + 0.5 * static_cast<double>(rows - 8))});
+      }
+    }
+    const std::vector<double> reach = {0.3, 0.25, 0.2, 0.15, 0.1, 0.08, 0.06};
+    const SequencePlan plan{
+        .id = 1, .limit = 7, .deterministic = true, .companions = companions, .reach = reach};
+    control.plan({&plan, 1});  // measures a plain round
+    return control.plan({&plan, 1})[0];
+  };
+  EXPECT_EQ(drafted(0), 7U);
+  EXPECT_EQ(drafted(4), 3U);
+}
+
+TEST(Companions, AreDebitedAndThenNotCovered) {
+  Text text{.control = DraftLength(), .reach = {}};
+  text.round(0);
+  EXPECT_EQ(text.measured, 1U);  // the first round measures a plain pass
+  // The account begins with 0.3 outputs: three rows of a tenth of a pass each.
+  text.round(0);
+  text.round(1);
+  ASSERT_TRUE(text.control.covers(1, 2));
+  EXPECT_FALSE(text.control.covers(1, 20));
+  for (int i = 0; i < 3; ++i) text.round(3);
+  EXPECT_FALSE(text.control.covers(1, 1));
+  // Kept drafts pay for them.
+  Text lucky{.control = DraftLength(), .reach = {0.9}};
+  for (int i = 0; i < 8; ++i) lucky.round(0, 1);
+  EXPECT_TRUE(lucky.control.covers(1, 20));
+}
+
+TEST(Companions, ArePricedAtTheOutputsOfThePlan) {
+  Text text{.control = DraftLength(), .reach = {}};
+  for (int i = 0; i < 6; ++i) text.round(static_cast<std::size_t>(i % 3));
+  text.round(0);
+  // Without drafts: their share of a plain pass, which gives one output.
+  EXPECT_NEAR(text.control.price(1), seconds(2) / seconds(1) - 1.0, 0.02);
+  const double first = text.control.price(1);
+  text.control.add_rows(1);
+  EXPECT_NEAR(text.control.price(1), first, 0.02);  // of a line
+  DraftLength fixed({.adaptive = false});
+  const SequencePlan plan{.id = 1, .limit = 3};
+  EXPECT_EQ(fixed.plan({&plan, 1})[0], 3U);
+  EXPECT_FALSE(fixed.measuring());
+  EXPECT_EQ(fixed.price(100), 0.0);
+  EXPECT_TRUE(fixed.covers(1, 100));
+}
+
+}  // namespace
+}  // namespace forerun

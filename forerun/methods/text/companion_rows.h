@@ -1,0 +1,52 @@
+#pragma once
+
+#include <algorithm>
+#include <cstddef>
+#include <cstdint>
+#include <vector>
+
+#include "forerun/core/token.h"
+#include "forerun/core/token_rule.h"
+
+namespace forerun {
+
+/// Rows that a drafter adds to the target's pass over the draft of one sequence. After the pass it
+/// gets their logits; their keys and values are never kept. They see the text, the drafted tokens
+/// that they follow, each other as parents and groups say, and nobody else sees them.
+struct CompanionRows {
+  std::vector<Token> tokens;  ///< [rows]
+  /// [rows]: what each follows: -1 the text, below draft.size() a drafted token, draft.size() + j
+  /// row j of these, an earlier one.
+  std::vector<std::int32_t> parents;
+  std::vector<std::int32_t> skips;  ///< [rows]: positions left out between a row and its parent
+  std::vector<std::int32_t>
+      groups;  ///< [rows]: rows of the same number >= 0 see each other; -1 none
+  std::vector<std::int32_t> scored;  ///< which of these rows' logits are wanted
+
+  std::size_t rows() const noexcept { return tokens.size(); }
+  bool empty() const noexcept { return tokens.empty(); }
+  /// Adds a row. @return  its number
+  std::int32_t add(Token token, std::int32_t parent, std::int32_t skip = 0,
+                   std::int32_t group = -1) {
+    tokens.push_back(token);
+    parents.push_back(parent);
+    skips.push_back(skip);
+    groups.push_back(group);
+    return static_cast<std::int32_t>(tokens.size()) - 1;
+  }
+  /// Positions after the text's newest token that they take, those of the draft included.
+  std::size_t depths(const TokenDraft& draft) const {
+    std::vector<std::size_t> depth;  // of the drafted tokens, then of these rows
+    std::size_t most = 0;
+    const auto place = [&](std::int32_t parent, std::int32_t skip) {
+      depth.push_back((parent < 0 ? 0 : depth[static_cast<std::size_t>(parent)]) + 1 +
+                      static_cast<std::size_t>(skip));
+      most = std::max(most, depth.back());
+    };
+    for (std::size_t i = 0; i < draft.size(); ++i) place(draft.parent(i), 0);
+    for (std::size_t i = 0; i < rows(); ++i) place(parents[i], skips[i]);
+    return most;
+  }
+};
+
+}  // namespace forerun
