@@ -162,9 +162,9 @@ TEST(DFlashFile, RefusesVocabulariesThatContradictThemselves) {
     copy.tensors["d2t"].bytes = std::as_bytes(std::span(offsets));
     return thrown_by([&] { copy.load(); });
   };
-  EXPECT_NE(with(23, 41).find("d2t maps draft token 23 outside"), std::string::npos);
-  EXPECT_NE(with(0, -1).find("d2t maps draft token 0 outside"), std::string::npos);
-  EXPECT_NE(with(3, INT64_MAX).find("d2t maps draft token 3 outside"), std::string::npos);
+  EXPECT_NE(with(23, 41).find("d2t maps row 23 of the head outside"), std::string::npos);
+  EXPECT_NE(with(0, -1).find("d2t maps row 0 of the head outside"), std::string::npos);
+  EXPECT_NE(with(3, INT64_MAX).find("d2t maps row 3 of the head outside"), std::string::npos);
   Copy flags("speculators_reduced");
   std::vector<std::uint8_t> none(64, 0);
   flags.tensors["t2d"].bytes = std::as_bytes(std::span(none));

@@ -10,6 +10,7 @@
 #include "forerun/formats/safetensors.h"
 #include "forerun/models/dflash/dflash_config_json.h"
 #include "forerun/models/dflash/dflash_file.h"
+#include "forerun/models/internal/output_vocabulary.h"
 #include "forerun/models/internal/weight_reader.h"
 
 namespace forerun {
@@ -43,32 +44,6 @@ void check_target(const DFlashConfig& c, const DFlashTarget& target) {
   }
 }
 
-// [draft_vocab] int64, or undefined: ids of the target's vocabulary from stored offsets.
-at::Tensor read_vocabulary(const DFlashConfig& c, WeightReader& source) {
-  if (c.draft_vocab == c.vocab && !source.has("d2t")) return {};
-  std::vector<std::int64_t> ids = source.numbers("d2t", c.draft_vocab);
-  std::int64_t last = -1;
-  for (std::size_t i = 0; i < ids.size(); ++i) {
-    std::int64_t id = 0;
-    const bool overflow = __builtin_add_overflow(ids[i], static_cast<std::int64_t>(i), &id);
-    if (overflow || id <= last || id >= c.vocab) {
-      throw FormatError(fmt::format(
-          "d2t maps draft token {} outside a rising order below {}; the file is damaged", i,
-          c.vocab));
-    }
-    last = ids[i] = id;
-  }
-  if (source.has("t2d")) {
-    std::vector<std::int64_t> flags(static_cast<std::size_t>(c.vocab), 0);
-    for (const std::int64_t id : ids) flags[static_cast<std::size_t>(id)] = 1;
-    if (source.numbers("t2d", c.vocab) != flags) {
-      throw FormatError("d2t and t2d name different tokens; the file is damaged");
-    }
-  }
-  if (c.draft_vocab == c.vocab) return {};
-  return at::tensor(ids, at::kLong);
-}
-
 // Rows of one matrix, read or shared.
 at::Tensor own_or_shared(WeightReader& source, const char* name, std::vector<std::int64_t> shape,
                          const at::Tensor& shared, at::ScalarType type) {
@@ -85,7 +60,7 @@ DFlash read(const DFlashConfig& config, const DFlashTarget& target, WeightReader
     throw FormatError("neither a mask_embedding nor a mask_token_id: nothing stands in the slots");
   }
   for (const ModelWeight& w : weights(m)) *w.tensor = source.weight(w.name, w.shape);
-  m.draft_to_target = read_vocabulary(config, source);
+  m.draft_to_target = internal::read_output_vocabulary(source, config.vocab, config.draft_vocab);
   const DFlashConfig& c = m.config;
   m.embedding =
       own_or_shared(source, "embed_tokens.weight", {c.vocab, c.hidden}, target.embedding, type);

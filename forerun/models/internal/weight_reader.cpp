@@ -5,6 +5,7 @@
 #include <fmt/ranges.h>
 
 #include <nlohmann/json.hpp>
+#include <stdexcept>
 #include <utility>
 
 #include "forerun/base/atomic_file.h"
@@ -66,6 +67,18 @@ const TensorView& WeightReader::take(const std::string& name,
   }
   left_.erase(name);
   return *view;
+}
+
+std::vector<NamedTensor> named_tensors(std::span<const ModelWeight> weights, std::string_view who) {
+  std::vector<NamedTensor> out;
+  for (const ModelWeight& w : weights) {
+    if (!w.tensor->defined() || w.tensor->sizes() != at::IntArrayRef(w.shape)) {
+      throw std::invalid_argument(
+          fmt::format("{}: weight {} is not of its config's shape", who, w.name));
+    }
+    out.push_back({w.name, *w.tensor});
+  }
+  return out;
 }
 
 void save_model_folder(const std::filesystem::path& folder, const std::vector<NamedTensor>& tensors,

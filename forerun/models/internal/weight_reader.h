@@ -6,10 +6,13 @@
 #include <filesystem>
 #include <nlohmann/json_fwd.hpp>
 #include <set>
+#include <span>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "forerun/formats/safetensors.h"
+#include "forerun/models/model_weight.h"
 
 namespace forerun::internal {
 
@@ -45,6 +48,11 @@ struct NamedTensor {
   at::Tensor value;
   at::ScalarType type = at::kBFloat16;  ///< in the file: bfloat16, float32; int64 stays as it is
 };
+
+/// The weights of a network under their names.
+/// @param who  for messages
+/// @throws std::invalid_argument  one that is undefined or not of its config's shape
+std::vector<NamedTensor> named_tensors(std::span<const ModelWeight> weights, std::string_view who);
 
 /// Writes model.safetensors, then config.json, into `folder`, which is created if missing; each
 /// file appears complete or not at all.
