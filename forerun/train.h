@@ -16,6 +16,7 @@
 #include "forerun/train/classifier/classifier_training.h"
 #include "forerun/train/dflash/dflash_training.h"
 #include "forerun/train/dit/dit_training.h"
+#include "forerun/train/dlm/dlm_training.h"
 #include "forerun/train/free/free_training.h"
 #include "forerun/train/mar/mar_training.h"
 #include "forerun/train/options.h"
@@ -78,6 +79,12 @@ TrainReport train_dflash(const Model& target, const std::vector<std::string>& da
 TrainReport train_dflash(const std::function<Model()>& target, const std::vector<std::string>& data,
                          const DFlashTraining& options, const TrainOptions& training,
                          const TrainListener& listener = {});
+
+/// Trains a diffusion language model that drafts for `target`, from the target's first blocks, on
+/// its answers, in the same way.
+TrainReport train_dlm(const std::function<Model()>& target, const std::vector<std::string>& data,
+                      const DlmTraining& options, const TrainOptions& training,
+                      const TrainListener& listener = {});
 
 /// True if a text ends in the same words again and again: its last 30 tokens or more are three or
 /// more copies of one piece.

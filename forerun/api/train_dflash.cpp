@@ -5,6 +5,7 @@
 #include <cmath>
 
 #include "forerun/api/access.h"
+#include "forerun/api/draft_head.h"
 #include "forerun/api/model_file.h"
 #include "forerun/api/model_impl.h"
 #include "forerun/api/train_answers.h"
@@ -30,41 +31,6 @@ void check(const DFlashTraining& o) {
   check_answer_options(o.loss);
   need(std::isfinite(o.loss.confidence) && o.loss.confidence >= 0.0,
        "the confidence head's loss counts 0 or more");
-}
-
-// How often the target says each token, over all answers.
-std::vector<std::uint64_t> frequencies(const std::vector<TokenShards>& data, std::size_t vocab) {
-  std::vector<std::uint64_t> out(vocab, 0);
-  for (const TokenShards& shards : data) {
-    for (std::size_t i = 0; i < shards.size(); ++i) {
-      const auto answer = shards.tokens(i).subspan(static_cast<std::size_t>(shards.prompt(i)));
-      for (const Token t : answer) {
-        if (t >= 0 && static_cast<std::size_t>(t) < vocab) ++out[static_cast<std::size_t>(t)];
-      }
-    }
-  }
-  return out;
-}
-
-// The tokens that are said most, rising; those that end a text always.
-at::Tensor draft_vocabulary(const Model::Impl& target, const std::vector<TokenShards>& data,
-                            std::int64_t size) {
-  const auto vocab = static_cast<std::size_t>(target.lm.config.vocab);
-  if (size <= 0 || static_cast<std::size_t>(size) >= vocab) return {};
-  auto counts = frequencies(data, vocab);
-  for (const Token t : target.end_tokens) {
-    if (t >= 0 && static_cast<std::size_t>(t) < vocab) {
-      counts[static_cast<std::size_t>(t)] += 1ULL << 40;
-    }
-  }
-  std::vector<std::int64_t> order(vocab);
-  for (std::size_t i = 0; i < vocab; ++i) order[i] = static_cast<std::int64_t>(i);
-  std::stable_sort(order.begin(), order.end(), [&](std::int64_t a, std::int64_t b) {
-    return counts[static_cast<std::size_t>(a)] > counts[static_cast<std::size_t>(b)];
-  });
-  order.resize(static_cast<std::size_t>(size));
-  std::sort(order.begin(), order.end());
-  return at::tensor(order, at::kLong);
 }
 
 DFlashConfig config_of(const DecoderConfig& t, const DFlashTraining& o, std::int64_t draft_vocab) {
@@ -160,19 +126,13 @@ std::unique_ptr<Objective> objective_of(const Model& target, const std::vector<s
       numbers_of(target, begins_as_target ? DecoderParts::kAll : DecoderParts::kEnds);
   const auto kept = std::make_shared<const Model>(target);
   const std::shared_ptr<const DecoderLm> lm(kept, &impl_of(*kept).lm);
-  TargetHead head{.norm = whole.final_norm.weight.to(at::kFloat),
-                  .norm_eps = whole.final_norm.eps,
-                  .rows = {},
-                  .softcap = whole.config.logit_softcap};
-  DFlash model = first_network(impl_of(target), whole, head, options, training.seed, answers.data);
+  // The states alone are of use to begin with.
+  DFlash model = first_network(impl_of(target), whole, head_over(whole, {}, {}), options,
+                               training.seed, answers.data);
   // What was loaded for inference cannot take part in training.
   model.embedding = model.embedding.clone();
   model.head = model.head.clone();
-  head.rows = model.head;
-  if (model.draft_to_target.defined()) {
-    head.whole = whole.head().to(at::kFloat);
-    head.drafted = model.draft_to_target;
-  }
+  const TargetHead head = head_over(whole, model.draft_to_target, model.head);
   return std::make_unique<DFlashObjective>(lm, std::make_shared<DFlash>(std::move(model)),
                                            std::move(answers.data), head, options.loss,
                                            answers.target_hash);

@@ -10,7 +10,7 @@
 #include "forerun/models/dflash/dflash.h"
 #include "forerun/train/answers/answer_objective.h"
 #include "forerun/train/dflash/dflash_training.h"
-#include "forerun/train/dflash/target_states.h"
+#include "forerun/train/answers/target_states.h"
 
 namespace forerun {
 

@@ -1,4 +1,4 @@
-#include "forerun/train/dflash/target_states.h"
+#include "forerun/train/answers/target_states.h"
 
 #include <ATen/ATen.h>
 #include <ATen/core/grad_mode.h>

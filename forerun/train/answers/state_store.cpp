@@ -1,4 +1,4 @@
-#include "forerun/train/dflash/state_store.h"
+#include "forerun/train/answers/state_store.h"
 
 #include <ATen/ATen.h>
 #include <fcntl.h>

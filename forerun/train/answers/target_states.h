@@ -9,7 +9,7 @@
 
 #include "forerun/core/token.h"
 #include "forerun/models/decoder_lm.h"
-#include "forerun/train/dflash/state_store.h"
+#include "forerun/train/answers/state_store.h"
 
 namespace forerun {
 

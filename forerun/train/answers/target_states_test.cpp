@@ -1,5 +1,5 @@
 // A target's states as read in training, against transformers' and against the store's copies.
-#include "forerun/train/dflash/target_states.h"
+#include "forerun/train/answers/target_states.h"
 
 #include <gtest/gtest.h>
 

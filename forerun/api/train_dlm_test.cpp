@@ -1,0 +1,121 @@
+// A diffusion language model from nothing but a target and its answers: it learns, loads, and a run
+// that was stopped ends in the same weights.
+#include <ATen/ATen.h>
+#include <gtest/gtest.h>
+
+#include <cmath>
+
+#include "forerun/api/model_file.h"
+#include "forerun/models/diffusion_lm/diffusion_file.h"
+#include "forerun/train.h"
+#include "tests/support/tiny_drafter.h"
+
+namespace forerun {
+namespace {
+
+namespace fs = std::filesystem;
+using testing::answers;
+using testing::quick;
+using testing::read_file;
+using testing::target;
+
+DlmTraining small_dlm() {
+  DlmTraining o;
+  o.layers = 2;
+  o.block = 4;
+  o.draft_vocab = 60;
+  o.loss.anchors = 8;
+  o.loss.held_out = 0.1;
+  return o;
+}
+
+TrainReport train_small(const DlmTraining& options, const TrainOptions& training,
+                        const TrainListener& listener = {}) {
+  return train_dlm([] { return target(); }, {answers()}, options, training, listener);
+}
+
+DiffusionLm load_made(const fs::path& folder) {
+  return load_diffusion_lm(folder, numbers_of(target(), DecoderParts::kEnds));
+}
+
+class TrainDlm : public ::testing::Test {
+ protected:
+  testing::TempFolder folder;
+  fs::path out = folder.path() / "drafter";
+};
+
+TEST_F(TrainDlm, LearnsAndLoads) {
+  std::vector<double> held_out;
+  TrainListener listener;
+  listener.on_held_out = [&](const HeldOut& h) {
+    held_out.push_back(h.loss);
+    ASSERT_EQ(h.figures.size(), 4U);
+    EXPECT_EQ(h.figures[0].name, "first");
+    EXPECT_EQ(h.figures[1].name, "tau");
+    EXPECT_EQ(h.figures[2].name, "place2");
+  };
+  TrainOptions training = quick(out);
+  training.steps = 30;
+  training.evaluate_steps = 15;
+  training.learning_rate = 3e-3;
+  const TrainReport report = train_small(small_dlm(), training, listener);
+  EXPECT_EQ(report.end, TrainEnd::kDone);
+  ASSERT_EQ(held_out.size(), 3U);
+  EXPECT_LT(held_out[2], held_out[0] - 0.1);
+  const DiffusionLm made = load_made(out);
+  EXPECT_EQ(made.config.block, 4);
+  EXPECT_EQ(made.config.outputs, 60);
+  EXPECT_EQ(made.body.config.layers, 2);
+}
+
+TEST_F(TrainDlm, ResumedEndsInTheSameWeights) {
+  train_small(small_dlm(), quick(out));
+  TrainOptions stopped = quick(folder.path() / "stopped");
+  stopped.time_limit = 1e-9;
+  int calls = 0;
+  while (train_small(small_dlm(), stopped).end == TrainEnd::kTimeLimit) {
+    ASSERT_LT(++calls, 10);
+    load_made(stopped.out);  // there is a network after every call
+  }
+  EXPECT_EQ(calls, 4);
+  EXPECT_TRUE(read_file(out / "model.safetensors") ==
+              read_file(fs::path(stopped.out) / "model.safetensors"));
+}
+
+TEST_F(TrainDlm, ContinuesOneWithAnotherBlock) {
+  train_small(small_dlm(), quick(out));
+  DlmTraining more = small_dlm();
+  more.init = out.string();
+  more.block = 6;
+  const TrainOptions again = quick(folder.path() / "again");
+  train_small(more, again);
+  const DiffusionLm made = load_made(again.out);
+  EXPECT_EQ(made.config.block, 6);
+  EXPECT_EQ(made.config.outputs, 60);
+}
+
+TEST_F(TrainDlm, RefusesWhatCannotBeTrained) {
+  const auto refuses = [&](const std::string& part, const auto& change) {
+    DlmTraining o = small_dlm();
+    change(o);
+    try {
+      train_small(o, quick(out));
+      ADD_FAILURE() << part;
+    } catch (const UsageError& e) {
+      EXPECT_NE(std::string(e.what()).find(part), std::string::npos) << e.what();
+    }
+  };
+  refuses("9 layers are asked for, the target has 3", [](DlmTraining& o) { o.layers = 9; });
+  refuses("a block of 1 to 256", [](DlmTraining& o) { o.block = 0; });
+  refuses("anchors", [](DlmTraining& o) { o.loss.anchors = 0; });
+  refuses("distill", [](DlmTraining& o) { o.loss.distill = NAN; });
+}
+
+TEST_F(TrainDlm, DoesNotGoOnFromANetworkOfAnotherTarget) {
+  train_small(small_dlm(), quick(out));
+  const Model other = Model::load(std::string(FORERUN_SOURCE_DIR "/tests/data/tiny/qwen3"));
+  EXPECT_THROW(load_diffusion_lm(out, numbers_of(other, DecoderParts::kEnds)), FormatError);
+}
+
+}  // namespace
+}  // namespace forerun

@@ -1,0 +1,25 @@
+#pragma once
+
+#include <cstdint>
+#include <string>
+
+#include "forerun/train/answers/answer_training.h"
+
+namespace forerun {
+
+/// Training data and loss of a diffusion language model that drafts.
+struct DlmLossOptions : AnswerLossOptions {
+  std::int64_t anchors = 32;  ///< blocks of an answer, at random positions
+};
+
+/// A diffusion language model from a target's first blocks, and its training.
+struct DlmTraining {
+  std::int64_t layers = 5;          ///< the target's first blocks that it begins as
+  std::int64_t block = 8;           ///< drafts of a pass: of the newest token, then of masks
+  std::int64_t draft_vocab = 8192;  ///< the target's most frequent tokens; 0: all
+  /// Folder of one to continue from, with its design except `block`; empty: from the target.
+  std::string init;
+  DlmLossOptions loss;
+};
+
+}  // namespace forerun
