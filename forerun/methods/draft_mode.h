@@ -2,7 +2,11 @@
 
 #include <cstdint>
 
+#include "forerun/core/categorical.h"
+#include "forerun/core/rng_key.h"
 #include "forerun/core/rule.h"
+#include "forerun/core/sequence.h"
+#include "forerun/core/token_rule.h"
 
 namespace forerun {
 
@@ -15,5 +19,12 @@ enum class DraftMode : std::uint8_t {
 
 /// The mode that fits a rule.
 DraftMode draft_mode(Rule rule) noexcept;
+/// What such a network's drafts of a sequence are to its rule: at temperature 0 they are chosen.
+Origin draft_origin(const TokenSequence& sequence) noexcept;
+/// Whether the sequence's rule reads the laws of its drafts.
+bool needs_laws(const TokenSequence& sequence) noexcept;
+/// The token that the sequence takes from a network's law.
+/// @param key  of the token's position
+Token drafted_token(const Categorical& law, const TokenSequence& sequence, const RngKey& key);
 
 }  // namespace forerun

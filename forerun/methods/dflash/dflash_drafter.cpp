@@ -8,7 +8,6 @@
 
 #include "forerun/core/apply_sampling.h"
 #include "forerun/core/rng_key.h"
-#include "forerun/core/shared_noise.h"
 
 namespace forerun {
 namespace {
@@ -37,9 +36,7 @@ std::vector<TokenDraft> DFlashDrafter::propose(std::span<TokenSequence* const> s
   std::vector<DFlashTexts::Wanted> wanted;
   std::vector<std::size_t> who;
   for (std::size_t i = 0; i < sequences.size(); ++i) {
-    const bool searched =
-        draft_mode(sequences[i]->rule()) == DraftMode::kGreedy || sequences[i]->sampling().greedy();
-    drafts[i].origin = searched ? Origin::kSearched : Origin::kSampled;
+    drafts[i].origin = draft_origin(*sequences[i]);
     if (lengths[i] == 0 || !texts_.known(sequences[i]->id())) continue;
     wanted.push_back({.sequence = sequences[i],
                       .drafts = static_cast<std::int64_t>(std::min(lengths[i], block()))});
@@ -76,9 +73,7 @@ void DFlashDrafter::fill(const TokenSequence& sequence, TokenDraft& draft, const
 
 Token DFlashDrafter::pick(const TokenSequence& sequence, std::span<float> logits, const RngKey& key,
                           TokenDraft& draft) {
-  // Only ratio-on-search needs the laws of greedy drafts.
-  const bool scored = sequence.rule() == Rule::kRatioOnSearch && !sequence.sampling().greedy();
-  if (draft.origin != Origin::kSearched || scored) return pick_scored(sequence, logits, key, draft);
+  if (needs_laws(sequence)) return pick_scored(sequence, logits, key, draft);
   return texts_.network().token(argmax(logits));
 }
 
@@ -95,10 +90,7 @@ Token DFlashDrafter::pick_scored(const TokenSequence& sequence, std::span<float>
   }
   const Categorical q(row);
   draft.laws.push_back(q);
-  if (draft.origin == Origin::kSearched) return q.argmax();
-  if (draft_mode(sequence.rule()) == DraftMode::kSharedNoise)
-    return sample_shared_noise(q, key).token;
-  return q.sample(key.uniform(Purpose::kDraft));
+  return drafted_token(q, sequence, key);
 }
 
 }  // namespace forerun

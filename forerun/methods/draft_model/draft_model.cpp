@@ -7,7 +7,6 @@
 
 #include "forerun/core/apply_sampling.h"
 #include "forerun/core/rng_key.h"
-#include "forerun/core/shared_noise.h"
 #include "forerun/methods/text/verified_tokens.h"
 
 namespace forerun {
@@ -20,20 +19,6 @@ constexpr std::size_t kPiece = 128;
 std::span<const Token> unread(const TokenSequence& sequence, std::int64_t read) {
   return sequence.tokens().subspan(
       std::min(sequence.tokens().size(), static_cast<std::size_t>(read)));
-}
-
-Token pick(const TokenLaw& law, DraftMode mode, const RngKey& key) {
-  if (const auto* decided = std::get_if<PointMass>(&law)) return decided->token;
-  const Categorical& q = std::get<Categorical>(law);
-  switch (mode) {
-    case DraftMode::kSample:
-      return q.sample(key.uniform(Purpose::kDraft));
-    case DraftMode::kGreedy:
-      return q.argmax();
-    case DraftMode::kSharedNoise:
-      return sample_shared_noise(q, key).token;
-  }
-  return q.argmax();
 }
 
 }  // namespace
@@ -96,8 +81,7 @@ std::vector<TokenDraft> DraftModelDrafter::propose(std::span<TokenSequence* cons
   std::vector<std::size_t> budgets(sequences.size());
   for (std::size_t i = 0; i < sequences.size(); ++i) {
     forget_rejected(*sequences[i]);  // drafts of a round that came to nothing
-    const bool greedy = draft_mode(sequences[i]->rule()) == DraftMode::kGreedy;
-    drafts[i].origin = greedy ? Origin::kSearched : Origin::kSampled;
+    drafts[i].origin = draft_origin(*sequences[i]);
     budgets[i] = std::min(lengths[i], room_of(*sequences[i]));
   }
   std::size_t longest = 0;
@@ -131,9 +115,14 @@ void DraftModelDrafter::step(std::span<TokenSequence* const> sequences,
     TokenDraft& draft = drafts[who[j]];
     const TokenLaw law =
         apply_sampling_(row_of(logits, static_cast<std::int64_t>(j)), sequence.sampling());
+    if (const auto* decided = std::get_if<PointMass>(&law)) {
+      draft.tokens.push_back(decided->token);
+      continue;
+    }
+    const Categorical& q = std::get<Categorical>(law);
     draft.tokens.push_back(
-        pick(law, draft_mode(sequence.rule()), sequence.key_at(sequence.tokens().size() + k)));
-    if (const auto* q = std::get_if<Categorical>(&law)) draft.laws.push_back(*q);
+        drafted_token(q, sequence, sequence.key_at(sequence.tokens().size() + k)));
+    draft.laws.push_back(q);
   }
 }
 

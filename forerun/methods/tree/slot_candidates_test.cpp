@@ -1,0 +1,63 @@
+#include "forerun/methods/tree/slot_candidates.h"
+
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <cmath>
+#include <limits>
+#include <random>
+
+namespace forerun {
+namespace {
+
+// By sorting the whole row.
+SlotCandidates sorted(std::span<const float> logits, double temperature) {
+  std::vector<std::int32_t> order(logits.size());
+  for (std::size_t i = 0; i < order.size(); ++i) order[i] = static_cast<std::int32_t>(i);
+  const auto value = [&](std::int32_t id) { return logits[static_cast<std::size_t>(id)]; };
+  std::stable_sort(order.begin(), order.end(),
+                   [&](std::int32_t a, std::int32_t b) { return value(a) > value(b); });
+  const float best = value(order[0]);
+  SlotCandidates out;
+  double rest = 1e-12;
+  for (const std::int32_t id : order) {
+    if (value(id) < best - SlotCandidates::kWithin * std::max(1.0, temperature)) break;
+    if (out.ids.size() < SlotCandidates::kMost) {
+      out.ids.push_back(id);
+    } else {
+      rest += std::exp(static_cast<double>(value(id) - best));
+    }
+  }
+  out.rest = std::log(rest) + static_cast<double>(best);
+  return out;
+}
+
+TEST(SlotCandidates, AreThoseOfASortedRow) {
+  std::mt19937 random(5);
+  for (const std::size_t vocab : {1U, 15U, 127U, 128U, 129U, 1000U, 4111U}) {
+    for (const float spread : {0.0F, 0.1F, 3.0F, 30.0F}) {
+      std::normal_distribution<float> normal(0.0F, std::max(spread, 1e-3F));
+      std::vector<float> logits(vocab);
+      for (float& x : logits) x = spread == 0.0F ? 1.5F : normal(random);  // all alike: ids decide
+      for (const double temperature : {0.5, 1.0, 2.0}) {
+        SlotCandidates got = slot_candidates(logits, temperature);
+        SlotCandidates want = sorted(logits, temperature);
+        std::sort(got.ids.begin(), got.ids.end());
+        std::sort(want.ids.begin(), want.ids.end());
+        EXPECT_EQ(got.ids, want.ids) << vocab << ' ' << spread;
+        EXPECT_NEAR(got.rest, want.rest, 1e-9);
+      }
+    }
+  }
+}
+
+TEST(SlotCandidates, OfValuesThatAreNoNumbersThereAreNone) {
+  const std::vector<float> none(300, std::numeric_limits<float>::quiet_NaN());
+  EXPECT_TRUE(slot_candidates(none, 1.0).ids.empty());
+  std::vector<float> one = none;
+  one[200] = 2.0F;
+  EXPECT_LE(slot_candidates(one, 1.0).ids.size(), 1U);
+}
+
+}  // namespace
+}  // namespace forerun
