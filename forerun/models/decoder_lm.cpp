@@ -8,6 +8,7 @@
 #include <stdexcept>
 #include <utility>
 
+#include "forerun/models/gated_lora/gated_lora.h"
 #include "forerun/models/int8_decoder.h"
 #include "forerun/tensor/attention.h"
 
@@ -48,6 +49,26 @@ void check(const DecoderLm& model, const SequenceSpan& sequence, const RowPlan& 
   }
 }
 
+void check_masks(const DecoderLm& model, const SequenceSpan& sequence, std::int64_t rows) {
+  if (sequence.masks.empty()) return;
+  const GatedLora* lora = sequence.adapters;
+  if (lora == nullptr || lora->config.hidden != model.config.hidden ||
+      lora->config.layers != model.config.layers || !sequence.embeddings.empty() ||
+      (model.int8 != nullptr) != (lora->int8 != nullptr)) {
+    throw std::invalid_argument(
+        "a pass: rows of masks need tokens, and adapters made for this model in its precision");
+  }
+  std::int32_t last = -1;
+  for (const std::int32_t row : sequence.masks) {
+    if (row <= last || row >= rows) {
+      throw std::invalid_argument(
+          fmt::format("a pass: mask row {} after {} of {} rows: name rows of the pass, rising", row,
+                      last, rows));
+    }
+    last = row;
+  }
+}
+
 std::vector<RowPlan> checked(const DecoderLm& model, std::span<const SequenceSpan> sequences,
                              std::span<const std::int64_t> kept) {
   for (const std::int64_t block : kept) {
@@ -61,6 +82,7 @@ std::vector<RowPlan> checked(const DecoderLm& model, std::span<const SequenceSpa
     plans.push_back(
         RowPlan::of(rows_of(model, sequence), sequence.parents, sequence.groups, sequence.skips));
     check(model, sequence, plans.back());
+    check_masks(model, sequence, plans.back().rows());
   }
   return plans;
 }
@@ -104,6 +126,26 @@ at::Tensor embedded(const DecoderLm& model, std::span<const SequenceSpan> sequen
             .to(tokens.scalar_type()));
   }
   return parts.empty() ? tokens : parts.size() == 1 ? parts[0] : at::cat(parts);
+}
+
+// The mask rows of one network's adapters, numbered in the pass.
+struct Masks {
+  const GatedLora* lora;
+  at::Tensor rows;  // [n] int64
+};
+std::vector<Masks> masks_of(std::span<const SequenceSpan> sequences,
+                            std::span<const RowPlan> plans) {
+  std::map<const GatedLora*, std::vector<std::int64_t>> rows;
+  std::int64_t first = 0;
+  for (std::size_t s = 0; s < sequences.size(); ++s) {
+    for (const std::int32_t row : sequences[s].masks) {
+      rows[sequences[s].adapters].push_back(first + row);
+    }
+    first += plans[s].rows();
+  }
+  std::vector<Masks> out;
+  for (const auto& [lora, some] : rows) out.push_back({lora, at::tensor(some, at::kLong)});
+  return out;
 }
 
 Packed pack(const DecoderLm& model, std::span<const SequenceSpan> sequences,
@@ -231,12 +273,20 @@ at::Tensor forward(const DecoderLm& model, std::span<const SequenceSpan> sequenc
   const Packed rows = pack(model, sequences, plans);
   for (std::size_t s = 0; s < sequences.size(); ++s) sequences[s].cache->reserve(plans[s]);
   at::Tensor h = rows.hidden;
+  const std::vector<Masks> masks = masks_of(sequences, plans);
+  std::vector<AdaptedRows> adapted;
+  for (const Masks& m : masks) {
+    h = h.index_copy(0, m.rows,
+                     m.lora->mask_embedding.to(h.scalar_type()).expand({m.rows.numel(), -1}));
+    adapted.push_back({.rows = m.rows});
+  }
   const Rotation full = model.rope.at(rows.positions);
   const Rotation local = model.config.window > 0 ? model.local_rope.at(rows.positions) : full;
   for (std::int64_t i = 0; i < model.config.layers; ++i) {
     const auto at = static_cast<std::size_t>(i);
+    for (std::size_t m = 0; m < masks.size(); ++m) adapted[m].lora = &masks[m].lora->layers[at];
     h = run_block(model.layers[at], model.config, h, model.config.sliding[at] ? local : full,
-                  attention(model, i, sequences, plans));
+                  attention(model, i, sequences, plans), adapted);
     keep_states(h, i, sequences, plans, kept);
   }
   for (std::size_t s = 0; s < sequences.size(); ++s) {

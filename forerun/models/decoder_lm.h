@@ -20,6 +20,7 @@
 namespace forerun {
 
 class Int8Decoder;
+struct GatedLora;
 
 /// A decoder-only language model of the Llama, Qwen2, Qwen3 or Gemma 3 family.
 struct DecoderLm {
@@ -68,6 +69,10 @@ struct SequenceSpan {
   std::span<const std::int32_t> scored_rows;  ///< rows whose logits are needed, if `scored` is 0
   /// [rows, hidden] float32 in place of `tokens`: the rows' input to the first block, as it is.
   std::span<const float> embeddings;
+  /// Adapters in the model's precision, for the rows `masks`: rising, whatever their tokens. The
+  /// others' numbers are those of a pass without adapters, bit for bit.
+  const GatedLora* adapters = nullptr;
+  std::span<const std::int32_t> masks;
 };
 
 /// One pass over the rows of several sequences: linear layers over all rows packed, attention per
@@ -76,8 +81,8 @@ struct SequenceSpan {
 /// @return  [sum of scored, vocab] float32 logits, sequence by sequence; a row predicts the token
 /// after its own
 /// @throws std::invalid_argument  an id outside the vocabulary, more positions than the context, a
-/// missing block, a wrong plan, or a cache with pending rows; KvPoolFull  the caches' pools have no
-/// memory for it. No cache has changed then.
+/// missing block, a wrong plan, masks without adapters for this model, or a cache with pending
+/// rows; KvPoolFull  the caches' pools have no memory for it. No cache has changed then.
 at::Tensor forward(const DecoderLm& model, std::span<const SequenceSpan> sequences,
                    std::span<const std::int64_t> kept = {});
 

@@ -45,6 +45,7 @@ void Int8BlockPass::clear() {
   context_rows_.clear();
   full_rows_.clear();
   sequences_.clear();
+  adapted_.clear();
 }
 
 void Int8BlockPass::start(int threads, std::int64_t scratch) {
@@ -63,6 +64,7 @@ void Int8BlockPass::start(int threads, std::int64_t scratch) {
   input_ = input_room_.room_for(all, c_.hidden);
   attended_ = attended_room_.room_for(rows, c_.query_width());
   gated_ = {room(gates_room_, rows * c_.intermediate), gated_room_.room_for(rows, c_.intermediate)};
+  adapted_.start();
   attention_.plan(sequences_, threads);
 }
 
@@ -84,7 +86,8 @@ void Int8BlockPass::rotate(std::int64_t row) {
 void Int8BlockPass::run(Worker& w, const Int8Block& b, const Layer& layer,
                         const std::function<void(std::int64_t)>& before) {
   norm(w, b.attention_norm, before);
-  project(w, b);
+  adapted_.lower(w, layer.index, &Int8BlockLora::qkv, k::rows_from(input_, context()));
+  project(w, b, layer.index);
   each(w, (context() + full()) * c_.kv_heads,
        [&](std::int64_t i) { place(i / c_.kv_heads, i % c_.kv_heads, b, layer); });
   if (full() == 0) return;
@@ -95,13 +98,28 @@ void Int8BlockPass::run(Worker& w, const Int8Block& b, const Layer& layer,
     kernels().quantize_row(out, c_.query_width(), attended_, r, out);
   });
   bool post = b.attention_post_norm.defined();
-  b.output.multiply(w, attended_, full(), post ? branch_ : hidden_, c_.hidden, !post,
-                    b.mlp.first_panel(w));
+  adapted_.lower(w, layer.index, &Int8BlockLora::output, attended_);
+  const std::int64_t panels = b.output.panels(), own_end = w.own_end(panels);
+  float* out = post ? branch_ : hidden_;
+  w.each(panels, 1, [&](std::int64_t first, std::int64_t last) {
+    b.output.multiply(first, last, attended_, full(), out + first * k::kPanel, c_.hidden, !post,
+                      last == own_end ? b.mlp.first_panel(w) : nullptr);
+    adapted_.raise(layer.index, &Int8BlockLora::output, first, last, 0, full(),
+                   out + first * k::kPanel, c_.hidden);
+  });
   add_branch(w, b.attention_post_norm);
   norm(w, b.mlp_norm, {});
   post = b.mlp_post_norm.defined();
-  b.mlp.run(w, k::rows_from(input_, context()), gated_, full(), scratch(w),
-            post ? branch_ : hidden_, c_.hidden, !post, layer.next);
+  b.mlp.run(w, {.x = k::rows_from(input_, context()),
+                .gated = gated_,
+                .rows = full(),
+                .scratch = scratch(w),
+                .out = post ? branch_ : hidden_,
+                .stride = c_.hidden,
+                .add = !post,
+                .next = layer.next,
+                .adapted = &adapted_,
+                .layer = layer.index});
   add_branch(w, b.mlp_post_norm);
 }
 
@@ -116,7 +134,7 @@ void Int8BlockPass::norm(Worker& w, const RmsNorm& norm,
 }
 
 // Context rows take the panels from the first one that holds a key.
-void Int8BlockPass::project(Worker& w, const Int8Block& b) {
+void Int8BlockPass::project(Worker& w, const Int8Block& b, std::int64_t index) {
   const std::int64_t first_key = c_.query_width() / k::kPanel;
   const std::int64_t skipped = full() > 0 ? 0 : first_key, panels = b.qkv.panels() - skipped;
   const std::int64_t own_end = w.own_end(panels) + skipped;
@@ -130,6 +148,8 @@ void Int8BlockPass::project(Worker& w, const Int8Block& b) {
                    middle == end ? next : nullptr);
     b.qkv.multiply(middle, end, input_, context() + full(), qkv_ + middle * k::kPanel, width_,
                    false, next);
+    adapted_.raise(index, &Int8BlockLora::qkv, begin, end, 0, full(),
+                   qkv_ + context() * width_ + begin * k::kPanel, width_);
   });
 }
 

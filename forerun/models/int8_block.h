@@ -5,6 +5,7 @@
 #include <vector>
 
 #include "forerun/models/block_config.h"
+#include "forerun/models/int8_lora.h"
 #include "forerun/models/int8_mlp.h"
 #include "forerun/models/transformer_block.h"
 #include "forerun/tensor/cpu/int8_matrix.h"
@@ -33,7 +34,7 @@ RmsNorm plain_values(const RmsNorm& norm);
 class Int8BlockPass {
  public:
   using Worker = ThreadTeam::Worker;
-  static constexpr std::int64_t kPhases = 12;  ///< of one block in a job, at most
+  static constexpr std::int64_t kPhases = 16;  ///< of one block in a job, at most
 
   struct Attention {
     double scale;                                 ///< of query-key products
@@ -52,6 +53,8 @@ class Int8BlockPass {
   void add_context(const Row& row) { context_rows_.push_back(row); }
   void add_full(const Row& row) { full_rows_.push_back(row); }
   void add_sequence(const PagedAttention::Sequence& sequence) { sequences_.push_back(sequence); }
+  /// Full rows that meet adapters; without any a pass computes what it did.
+  Int8AdaptedRows& adapted() noexcept { return adapted_; }
   /// @param scratch  floats that each thread needs besides
   void start(int threads, std::int64_t scratch = 0);
 
@@ -91,7 +94,7 @@ class Int8BlockPass {
     return row < first ? context_rows_[static_cast<std::size_t>(row)]
                        : full_rows_[static_cast<std::size_t>(row - first)];
   }
-  void project(Worker& w, const Int8Block& block);
+  void project(Worker& w, const Int8Block& block, std::int64_t index);
   void place(std::int64_t row, std::int64_t kv_head, const Int8Block& block, const Layer& layer);
   void norm(Worker& w, const RmsNorm& norm, const std::function<void(std::int64_t)>& before);
   // Adds `branch` to the full rows, normalised, if the network has norms there.
@@ -101,6 +104,7 @@ class Int8BlockPass {
   Attention shape_;
   std::int64_t width_;  // of queries, keys and values of a row
   PagedAttention attention_;
+  Int8AdaptedRows adapted_;
   std::vector<Row> context_rows_, full_rows_;
   std::vector<PagedAttention::Sequence> sequences_;
   AlignedBuffer<float> hidden_room_, qkv_room_, branch_room_, gates_room_, scratch_room_,

@@ -7,6 +7,8 @@
 #include <cmath>
 #include <utility>
 
+#include "forerun/models/gated_lora/gated_lora.h"
+
 namespace forerun {
 
 namespace k = kernel;
@@ -97,6 +99,13 @@ void Int8Pass::add_sequence(std::size_t index) {
     s_.rows.push_back({index, i});
   }
   for (const std::int32_t row : sequence.scored_rows) s_.scored.push_back(first + row);
+  for (std::size_t i = 0; i < sequence.masks.size();) {  // runs of neighbours
+    std::size_t end = i + 1;
+    while (end < sequence.masks.size() && sequence.masks[end] == sequence.masks[end - 1] + 1) ++end;
+    blocks_.adapted().add(first + sequence.masks[i], static_cast<std::int64_t>(end - i),
+                          *sequence.adapters->int8);
+    i = end;
+  }
 }
 
 at::Tensor Int8Pass::run() {
@@ -144,7 +153,10 @@ void Int8Pass::keep_state(std::int64_t r, std::int64_t index) const {
 void Int8Pass::embed(std::int64_t r) {
   const Int8Workspace::Row& row = s_.rows[static_cast<std::size_t>(r)];
   const SequenceSpan& sequence = sequences_[row.sequence];
-  if (sequence.embeddings.empty()) {
+  if (std::binary_search(sequence.masks.begin(), sequence.masks.end(), row.index)) {
+    std::copy_n(sequence.adapters->mask_embedding.const_data_ptr<float>(), c_.hidden,
+                blocks_.hidden(r));
+  } else if (sequence.embeddings.empty()) {
     const auto* table =
         reinterpret_cast<const std::uint16_t*>(m_.embedding_.const_data_ptr<at::BFloat16>());
     kernels().widen_bf16(table + sequence.tokens[static_cast<std::size_t>(row.index)] * c_.hidden,

@@ -17,7 +17,9 @@ constexpr std::int64_t kTaskRows = 64;
 
 std::int64_t tasks_of(std::int64_t intermediate) { return (intermediate + kTask - 1) / kTask; }
 
-at::Tensor by_turns(const at::Tensor& gate_up) {
+}  // namespace
+
+at::Tensor Int8Mlp::by_turns(const at::Tensor& gate_up) {
   const std::int64_t width = gate_up.size(0) / 2, tasks = tasks_of(width);
   at::Tensor out = at::zeros({tasks * 2 * kTask, gate_up.size(1)}, at::kFloat);
   for (std::int64_t t = 0; t < tasks; ++t) {
@@ -27,8 +29,6 @@ at::Tensor by_turns(const at::Tensor& gate_up) {
   }
   return out;
 }
-
-}  // namespace
 
 Int8Mlp Int8Mlp::pack(const Linear& gate_up, const Linear& down, Activation activation,
                       Arena& arena) {
@@ -46,39 +46,50 @@ std::int64_t Int8Mlp::scratch_size(std::int64_t intermediate) noexcept {
   return std::max(kTaskRows * 2 * kTask, k::rotated_width(intermediate));
 }
 
-void Int8Mlp::run(ThreadTeam::Worker& worker, const k::Int8Rows& x, const Gated& gated,
-                  std::int64_t rows, float* scratch, float* out, std::int64_t stride, bool add,
-                  const std::uint8_t* next) const {
+void Int8Mlp::run(ThreadTeam::Worker& worker, const Pass& p) const {
   const std::int64_t tasks = tasks_of(intermediate()), end = worker.own_end(tasks);
   const std::uint8_t* down = down_.first_panel(worker);
+  if (p.adapted) p.adapted->lower(worker, p.layer, &Int8BlockLora::gate_up, p.x);
   worker.each(tasks, 1, [&](std::int64_t first, std::int64_t last) {
-    for (std::int64_t t = first; t < last; ++t) {
-      gate(x, gated.values, rows, t, scratch, t + 1 == end ? down : nullptr);
-    }
+    for (std::int64_t t = first; t < last; ++t) gate(p, t, t + 1 == end ? down : nullptr);
   });
   const std::int64_t width = intermediate();
-  worker.each(rows, std::max<std::int64_t>(1, rows / (2 * worker.count())),
+  worker.each(p.rows, std::max<std::int64_t>(1, p.rows / (2 * worker.count())),
               [&](std::int64_t first, std::int64_t last) {
                 for (std::int64_t r = first; r < last; ++r) {
-                  kernels().quantize_row(gated.values + r * width, width, gated.rows, r, scratch);
+                  kernels().quantize_row(p.gated.values + r * width, width, p.gated.rows, r,
+                                         p.scratch);
                 }
               });
-  down_.multiply(worker, gated.rows, rows, out, stride, add, next);
+  if (p.adapted) p.adapted->lower(worker, p.layer, &Int8BlockLora::down, p.gated.rows);
+  const std::int64_t panels = down_.panels(), own_end = worker.own_end(panels);
+  worker.each(panels, 1, [&](std::int64_t first, std::int64_t last) {
+    float* out = p.out + first * k::kPanel;
+    down_.multiply(first, last, p.gated.rows, p.rows, out, p.stride, p.add,
+                   last == own_end ? p.next : nullptr);
+    if (p.adapted) {
+      p.adapted->raise(p.layer, &Int8BlockLora::down, first, last, 0, p.rows, out, p.stride);
+    }
+  });
 }
 
 // 96 gates, their ups and the activation, while all of it is in the cache.
-void Int8Mlp::gate(const k::Int8Rows& x, float* gated, std::int64_t rows, std::int64_t task,
-                   float* scratch, const std::uint8_t* next) const {
+void Int8Mlp::gate(const Pass& p, std::int64_t task, const std::uint8_t* next) const {
   constexpr std::int64_t kPanels = 2 * kTask / k::kPanel;
   const std::int64_t width = std::min(kTask, intermediate() - task * kTask);
-  float* both = scratch;
-  for (std::int64_t first = 0; first < rows; first += kTaskRows) {
-    const std::int64_t n = std::min(kTaskRows, rows - first);
-    gate_up_.multiply(task * kPanels, (task + 1) * kPanels, k::rows_from(x, first), n, both,
-                      2 * kTask, false, next);
+  const std::int64_t panel = task * kPanels;
+  float* both = p.scratch;
+  for (std::int64_t first = 0; first < p.rows; first += kTaskRows) {
+    const std::int64_t n = std::min(kTaskRows, p.rows - first);
+    gate_up_.multiply(panel, panel + kPanels, k::rows_from(p.x, first), n, both, 2 * kTask, false,
+                      next);
+    if (p.adapted) {
+      p.adapted->raise(p.layer, &Int8BlockLora::gate_up, panel, panel + kPanels, first, first + n,
+                       both, 2 * kTask);
+    }
     for (std::int64_t r = 0; r < n; ++r) {
       const float* gates = both + r * 2 * kTask;
-      float* active = gated + (first + r) * intermediate() + task * kTask;
+      float* active = p.gated.values + (first + r) * intermediate() + task * kTask;
       if (activation_ == Activation::kSilu) {
         kernels().silu_gate_row(gates, gates + kTask, width, active);
       } else {

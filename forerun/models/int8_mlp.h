@@ -3,6 +3,7 @@
 #include <cstdint>
 
 #include "forerun/models/decoder_config.h"
+#include "forerun/models/int8_lora.h"
 #include "forerun/tensor/cpu/int8_matrix.h"
 #include "forerun/tensor/linear.h"
 
@@ -16,6 +17,10 @@ class Int8Mlp {
   static Int8Mlp pack(const Linear& gate_up, const Linear& down, Activation activation,
                       Arena& arena);
 
+  /// Rows of gates and ups in the order of their packing.
+  /// @param gate_up  [2 * intermediate, inputs], gates first
+  static at::Tensor by_turns(const at::Tensor& gate_up);
+
   /// Scratch memory of a thread, in floats.
   static std::int64_t scratch_size(std::int64_t intermediate) noexcept;
   std::int64_t intermediate() const noexcept { return down_.inputs(); }
@@ -27,22 +32,27 @@ class Int8Mlp {
     kernel::Int8Rows rows;  ///< the same as int8
   };
 
-  /// Three phases of a job.
-  /// @param x        [rows, hidden]
-  /// @param scratch  of this thread
-  /// @param out      [rows, stride]; added to if `add`
-  /// @param next     the weights that this thread reads next, to prefetch; or null
-  void run(ThreadTeam::Worker& worker, const kernel::Int8Rows& x, const Gated& gated,
-           std::int64_t rows, float* scratch, float* out, std::int64_t stride, bool add,
-           const std::uint8_t* next = nullptr) const;
+  struct Pass {
+    kernel::Int8Rows x;  ///< [rows, hidden]
+    Gated gated;
+    std::int64_t rows = 0;
+    float* scratch = nullptr;  ///< of this thread
+    float* out = nullptr;      ///< [rows, stride]; added to if `add`
+    std::int64_t stride = 0;
+    bool add = false;
+    const std::uint8_t* next = nullptr;  ///< what this thread reads next, to prefetch; or null
+    Int8AdaptedRows* adapted = nullptr;  ///< of `rows`, which meet adapters of `layer`; or null
+    std::int64_t layer = 0;
+  };
+  /// Phases of a job: three, and two more with adapted rows.
+  void run(ThreadTeam::Worker& worker, const Pass& pass) const;
   /// The weights that a thread reads first.
   const std::uint8_t* first_panel(const ThreadTeam::Worker& worker) const noexcept {
     return gate_up_.first_panel(worker);
   }
 
  private:
-  void gate(const kernel::Int8Rows& x, float* gated, std::int64_t rows, std::int64_t task,
-            float* scratch, const std::uint8_t* next) const;
+  void gate(const Pass& pass, std::int64_t task, const std::uint8_t* next) const;
 
   Int8Matrix gate_up_;  // alternately 96 gates and their 96 ups, padded with zeros
   Int8Matrix down_;

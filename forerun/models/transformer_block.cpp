@@ -36,6 +36,29 @@ at::Tensor added(const at::Tensor& h, const at::Tensor& branch, const RmsNorm& p
   return h + (post.defined() ? normed(post, c, branch) : branch);
 }
 
+// The outputs of linear layers of one input, with what adapters add to them.
+std::vector<at::Tensor> adapted_products(const at::Tensor& x,
+                                         std::initializer_list<const Linear*> parts,
+                                         std::initializer_list<BlockLora::Pair BlockLora::*> pairs,
+                                         std::span<const AdaptedRows> adapted) {
+  std::vector<at::Tensor> out = products(x, parts);
+  for (const AdaptedRows& some : adapted) {
+    const at::Tensor input = some.rows.defined() ? x.index_select(0, some.rows) : x;
+    std::size_t i = 0;
+    for (const auto pair : pairs) {
+      const auto& [a, b] = some.lora->*pair;
+      const at::Tensor more = at::linear(at::linear(input, a), b);
+      if (some.rows.defined()) {
+        out[i].index_add_(0, some.rows, more);  // in place: other strides would round other rows
+      } else {
+        out[i] = out[i] + more;
+      }
+      ++i;
+    }
+  }
+  return out;
+}
+
 }  // namespace
 
 TransformerBlock::TransformerBlock(const BlockConfig& config) {
@@ -76,13 +99,19 @@ void add_weights(TransformerBlock& b, const BlockConfig& c, const std::string& p
 }
 
 at::Tensor run_block(const TransformerBlock& b, const BlockConfig& c, const at::Tensor& h,
-                     const Rotation& rotation, const Attend& attend) {
-  const auto qkv = products(normed(b.attention_norm, c, h), {&b.q, &b.k, &b.v});
+                     const Rotation& rotation, const Attend& attend,
+                     std::span<const AdaptedRows> adapted) {
+  using Lora = BlockLora;
+  const auto qkv = adapted_products(normed(b.attention_norm, c, h), {&b.q, &b.k, &b.v},
+                                    {&Lora::q, &Lora::k, &Lora::v}, adapted);
   const at::Tensor attended = attend(placed(qkv[0], b.q_norm, c, rotation),
                                      {placed(qkv[1], b.k_norm, c, rotation), by_head(qkv[2], c)});
-  const at::Tensor middle = added(h, b.output(attended), b.attention_post_norm, c);
-  const auto both = products(normed(b.mlp_norm, c, middle), {&b.gate, &b.up});
-  return added(middle, b.down(gated(both[0], both[1], c)), b.mlp_post_norm, c);
+  const auto output = adapted_products(attended, {&b.output}, {&Lora::output}, adapted);
+  const at::Tensor middle = added(h, output[0], b.attention_post_norm, c);
+  const auto both = adapted_products(normed(b.mlp_norm, c, middle), {&b.gate, &b.up},
+                                     {&Lora::gate, &Lora::up}, adapted);
+  const auto down = adapted_products(gated(both[0], both[1], c), {&b.down}, {&Lora::down}, adapted);
+  return added(middle, down[0], b.mlp_post_norm, c);
 }
 
 KeysValues keys_values(const TransformerBlock& b, const BlockConfig& c, const at::Tensor& x,

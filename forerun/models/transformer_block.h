@@ -3,6 +3,7 @@
 #include <ATen/core/Tensor.h>
 
 #include <functional>
+#include <span>
 #include <string>
 #include <vector>
 
@@ -43,15 +44,35 @@ struct KeysValues {
   at::Tensor k, v;  ///< [rows, kv_heads, head_dim]
 };
 
+/// What is added to a block's linear layers: B A x, by two small products (LoRA, Hu et al. 2021,
+/// arXiv:2106.09685).
+struct BlockLora {
+  struct Pair {
+    at::Tensor a;  ///< [rank, inputs]
+    at::Tensor b;  ///< [outputs, rank]
+  };
+  Pair q, k, v, output, gate, up, down;
+
+  std::vector<Pair*> pairs() { return {&q, &k, &v, &output, &gate, &up, &down}; }
+};
+
+/// Rows whose linear layers meet an adapter.
+struct AdaptedRows {
+  const BlockLora* lora = nullptr;
+  at::Tensor rows;  ///< [n] int64, rising, without autograd; undefined: all
+};
+
 /// Attention of one block: queries [rows, heads, head_dim] and the rows' own keys and values in,
 /// [rows, heads * head_dim] out.
 using Attend = std::function<at::Tensor(const at::Tensor& q, const KeysValues& own)>;
 
 /// The block over packed rows; differentiable in every weight.
 /// @param h  [rows, hidden]: the residual stream
+/// @param adapted  no row twice; the other rows' numbers are those without any, bit for bit
 /// @return   the same after the block
 at::Tensor run_block(const TransformerBlock& block, const BlockConfig& config, const at::Tensor& h,
-                     const Rotation& rotation, const Attend& attend);
+                     const Rotation& rotation, const Attend& attend,
+                     std::span<const AdaptedRows> adapted = {});
 
 /// Keys and values alone, for rows that others attend to.
 /// @param x  [rows, hidden]: in place of the output of the block's first norm

@@ -50,10 +50,12 @@ Visible slots_of_block(std::int64_t slot, std::int64_t block, const LayerAttenti
 }
 
 Chunk chunk_of(std::span<const std::int64_t> anchors, std::int64_t block, std::int64_t document_row,
-               std::int64_t slots, const LayerAttention& attention) {
+               const BlockPlaces& places, const LayerAttention& attention) {
   Chunk chunk{.block = block, .blocks = static_cast<std::int64_t>(anchors.size())};
   for (const std::int64_t p : anchors) {
-    for (std::int64_t k = 0; k < slots; ++k) chunk.seen.push_back(rows_before(p, k, attention));
+    for (std::int64_t k = 0; k < places.block; ++k) {
+      chunk.seen.push_back(rows_before(p, places.first_slot + k, attention));
+    }
   }
   std::int32_t first = chunk.seen[0].begin, last = first;
   for (const Visible& v : chunk.seen) {
@@ -194,7 +196,7 @@ BlockAttention::BlockAttention(const BlockPlaces& places, const LayerAttention& 
     const std::span<const std::int64_t> anchors = places.anchors[d];
     for (std::size_t i = 0; i < anchors.size(); i += kChunkBlocks) {
       const auto some = anchors.subspan(i, std::min<std::size_t>(kChunkBlocks, anchors.size() - i));
-      plan->chunks.push_back(chunk_of(some, block, row, places.block, attention));
+      plan->chunks.push_back(chunk_of(some, block, row, places, attention));
       block += plan->chunks.back().blocks;
     }
     row += places.lengths[d];

@@ -14,6 +14,7 @@ namespace forerun::internal {
 /// Positions of the blocks of a batch, documents concatenated.
 struct BlockPlaces {
   std::int64_t block = 0;                          ///< slots of each
+  std::int64_t first_slot = 0;                     ///< position of the first one after the anchor
   std::vector<std::int64_t> lengths;               ///< rows of each document
   std::vector<std::vector<std::int64_t>> anchors;  ///< of each document: positions
 };

@@ -1,0 +1,90 @@
+#include "forerun/models/gated_lora/mask_training.h"
+
+#include <ATen/ATen.h>
+#include <ATen/core/grad_mode.h>
+#include <fmt/format.h>
+
+#include <cmath>
+#include <stdexcept>
+
+#include "forerun/models/decoder_training.h"
+#include "forerun/models/internal/block_attention.h"
+
+namespace forerun {
+namespace {
+
+using internal::BlockAttention;
+using internal::BlockPlaces;
+
+void check(const DecoderLm& decoder, const GatedLora& lora, const MaskBatch& batch) {
+  const DecoderConfig& c = decoder.config;
+  if (c.attention_softcap > 0.0 || lora.layers.size() != decoder.layers.size() ||
+      lora.config.hidden != c.hidden) {
+    throw std::invalid_argument(fmt::format(
+        "adapters of {} layers of width {} for a decoder of {} of width {}{}: make them for this "
+        "decoder",
+        lora.layers.size(), lora.config.hidden, decoder.layers.size(), c.hidden,
+        c.attention_softcap > 0.0 ? " with capped attention, which is not supported" : ""));
+  }
+  for (std::size_t d = 0; d < batch.documents.size(); ++d) {
+    const auto n = static_cast<std::int64_t>(batch.documents[d].size());
+    for (const std::int64_t p : batch.starts.at(d)) {
+      if (p >= 1 && p < n) continue;
+      throw std::invalid_argument(fmt::format(
+          "a block of masks at position {} of a document of {}: begin at 1 or behind it", p, n));
+    }
+  }
+}
+
+// Positions of the masks, block by block.
+at::Tensor slot_positions(const GatedLoraConfig& c, const MaskBatch& batch) {
+  std::vector<std::int64_t> out;
+  for (const auto& starts : batch.starts) {
+    for (const std::int64_t p : starts) {
+      for (std::int64_t s = c.first_slot; s < c.block; ++s) out.push_back(p + s);
+    }
+  }
+  return at::tensor(out, at::kLong);
+}
+
+}  // namespace
+
+MaskStates mask_states(const DecoderLm& decoder, const GatedLora& lora, const MaskBatch& batch) {
+  check(decoder, lora, batch);
+  const DecoderConfig& c = decoder.config;
+  DocumentRows text;
+  {
+    const at::NoGradGuard no_autograd;
+    text = training_rows(decoder, batch.documents);
+  }
+  const at::Tensor positions = slot_positions(lora.config, batch).to(text.hidden.device());
+  const std::int64_t rows = positions.size(0), slots = lora.config.slots();
+  BlockPlaces places{
+      .block = slots, .first_slot = lora.config.first_slot, .lengths = {}, .anchors = batch.starts};
+  for (const auto& tokens : batch.documents) {
+    places.lengths.push_back(static_cast<std::int64_t>(tokens.size()));
+  }
+  const BlockAttention full(places, {}), local(places, {.window = c.window});
+  const auto network = lora.mask_embedding.scalar_type();
+  const Rotation rotation = decoder.rope.at(positions, network);
+  const Rotation local_rotation =
+      c.window > 0 ? decoder.local_rope.at(positions, network) : rotation;
+  BlockConfig blocks = c;
+  blocks.fused = true;
+  // BlockAttention divides scores by sqrt(head_dim).
+  const double scale = c.query_scale * std::sqrt(static_cast<double>(c.head_dim));
+  const bool scaled = std::abs(scale - 1.0) > 1e-12;
+  at::Tensor h = lora.mask_embedding.unsqueeze(0).expand({rows, c.hidden}).contiguous();
+  for (std::size_t i = 0; rows > 0 && i < decoder.layers.size(); ++i) {
+    const auto attend = [&](const at::Tensor& q, const KeysValues& own) {
+      return (c.sliding[i] ? local : full)(scaled ? q * scale : q, own, text.keys_values[i]);
+    };
+    const AdaptedRows all{.lora = &lora.layers[i], .rows = {}};
+    h = run_block(decoder.layers[i], blocks, h, c.sliding[i] ? local_rotation : rotation, attend,
+                  {&all, 1});
+  }
+  return {.text = text.hidden,
+          .masks = decoder.final_norm.fused(h).view({rows / slots, slots, c.hidden})};
+}
+
+}  // namespace forerun

@@ -1,0 +1,36 @@
+#pragma once
+
+#include <ATen/core/Tensor.h>
+
+#include <cstdint>
+#include <span>
+#include <vector>
+
+#include "forerun/models/decoder_lm.h"
+#include "forerun/models/gated_lora/gated_lora.h"
+
+namespace forerun {
+
+/// Blocks of masks after many positions of many documents, for one training pass.
+struct MaskBatch {
+  std::vector<std::span<const Token>> documents;
+  /// Of each document, rising: first positions of blocks, at least 1. A block sees the rows before
+  /// its first position; several may overlap.
+  std::vector<std::vector<std::int64_t>> starts;
+};
+
+struct MaskStates {
+  at::Tensor text;   ///< [rows, hidden], documents concatenated; without a gradient
+  at::Tensor masks;  ///< [blocks, slots, hidden]; slot s is at `first_slot + s` after the start
+};
+
+/// The doubled sequence of TiDAR (arXiv:2511.08923, section 3.1): the documents' own rows, and rows
+/// of masks that see them. The text's rows meet no adapter: they run once, without autograd, for
+/// all blocks. Outputs of the last norm, differentiable in `weights(lora)` (float32 or float64);
+/// under autocast products run in its dtype, which the decoder's matrices may have.
+/// @throws std::invalid_argument  a packed (int8) decoder, one of other sizes or with a soft cap on
+/// attention scores, an empty document or one longer than the context, a block that begins outside
+/// its document
+MaskStates mask_states(const DecoderLm& decoder, const GatedLora& lora, const MaskBatch& batch);
+
+}  // namespace forerun
