@@ -20,6 +20,7 @@
 #include "forerun/train/free/free_training.h"
 #include "forerun/train/mar/mar_training.h"
 #include "forerun/train/options.h"
+#include "forerun/train/tidar/tidar_training.h"
 #include "forerun/train/train_error.h"
 
 #pragma GCC visibility push(default)
@@ -85,6 +86,17 @@ TrainReport train_dflash(const std::function<Model()>& target, const std::vector
 TrainReport train_dlm(const std::function<Model()>& target, const std::vector<std::string>& data,
                       const DlmTraining& options, const TrainOptions& training,
                       const TrainListener& listener = {});
+
+/// Trains adapters by which `target` itself drafts on rows of masks, in the same way and on the
+/// same answers. Its weights do not change.
+TrainReport train_tidar(const Model& target, const std::vector<std::string>& data,
+                        const TidarTraining& options, const TrainOptions& training,
+                        const TrainListener& listener = {});
+
+/// The same with a target that is loaded after all ranks have started.
+TrainReport train_tidar(const std::function<Model()>& target, const std::vector<std::string>& data,
+                        const TidarTraining& options, const TrainOptions& training,
+                        const TrainListener& listener = {});
 
 /// True if a text ends in the same words again and again: its last 30 tokens or more are three or
 /// more copies of one piece.

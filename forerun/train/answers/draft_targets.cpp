@@ -60,6 +60,7 @@ std::vector<Figure> kept_drafts(std::span<const std::int64_t> draft, const at::T
   double first = 0.0, run = 0.0;
   bool alive = false;
   for (std::size_t i = 0; i < draft.size(); ++i) {
+    if (draft[i] < 0) continue;
     const bool begins = draft[i] == 0;
     const bool right = best.const_data_ptr<std::int64_t>()[i] == label[i];
     alive = (begins || alive) && right;

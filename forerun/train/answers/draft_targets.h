@@ -35,7 +35,7 @@ float draft_weight(std::int64_t k, double gamma);
 
 /// The leading right drafts of blocks.
 /// @param draft   number k of each row's draft in its block; the rows of a block follow each other
-///                and begin with k = 0, a block without rows keeps none
+///                and begin with k = 0, a block without rows keeps none; -1: no draft
 /// @param best    [rows] int64: what is drafted; right if it is the label
 /// @param blocks  their number
 /// @return        "first", the share of right first drafts, and "tau", kept drafts plus 1 a block

@@ -1,0 +1,162 @@
+#include "forerun/train/tidar/tidar_objective.h"
+
+#include <ATen/ATen.h>
+#include <ATen/core/grad_mode.h>
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <nlohmann/json.hpp>
+#include <numeric>
+#include <utility>
+
+#include "forerun/models/gated_lora/gated_lora_file.h"
+#include "forerun/models/gated_lora/mask_training.h"
+#include "forerun/tensor/mixed_cross_entropy.h"
+#include "forerun/train/answers/draft_targets.h"
+#include "forerun/train/parameters_of.h"
+
+namespace forerun {
+namespace {
+
+at::Tensor ids(const std::vector<std::int64_t>& values) { return at::tensor(values, at::kLong); }
+
+// The decoder's law at temperature 1 from outputs of its last norm, [n, vocab] of at least float32.
+at::Tensor laws(const DecoderLm& decoder, const at::Tensor& hidden) {
+  const at::NoGradGuard no_autograd;
+  const at::Tensor logits = head_logits(decoder, hidden);
+  return at::softmax(logits, -1, logits.scalar_type() == at::kDouble ? at::kDouble : at::kFloat);
+}
+
+}  // namespace
+
+TidarObjective::TidarObjective(std::shared_ptr<const DecoderLm> decoder,
+                               std::shared_ptr<GatedLora> lora, std::vector<TokenShards> data,
+                               const TidarLossOptions& options)
+    : AnswerObjective(std::move(data), decoder->config.vocab, decoder->config.context, options),
+      decoder_(std::move(decoder)),
+      lora_(std::move(lora)),
+      options_(options) {}
+
+std::vector<Parameter> TidarObjective::parameters() {
+  return parameters_of(weights(*lora_),
+                       [](const ModelWeight& w) { return w.name.starts_with("model.layers."); });
+}
+
+std::vector<std::int64_t> TidarObjective::starts_of(const AnswerDocument& d,
+                                                    std::uint64_t seed) const {
+  const std::int64_t block = lora_->config.block, begin = std::max<std::int64_t>(d.prompt, 1);
+  std::vector<std::int64_t> out;
+  for (const std::int64_t offset : random_positions(d, seed, 0, block, options_.offsets)) {
+    for (std::int64_t p = begin + offset; p + lora_->config.first_slot < d.size(); p += block) {
+      out.push_back(p);
+    }
+  }
+  std::sort(out.begin(), out.end());
+  return out;
+}
+
+void TidarObjective::supervise(const AnswerDocument& d, std::int64_t first_row, std::int64_t block,
+                               std::int64_t start, Slots& slots) const {
+  const GatedLoraConfig& c = lora_->config;
+  for (std::int64_t s = c.first_slot; s < c.block && start + s < d.size(); ++s) {
+    const auto at = static_cast<std::size_t>(start + s);
+    slots.row.push_back(block * c.slots() + s - c.first_slot);
+    slots.draft.push_back(s - 1);
+    slots.label.push_back(d.tokens[at]);
+    slots.previous.push_back(d.tokens[at - 1]);
+    slots.teacher.push_back(first_row + start + s - 1);
+    slots.weight.push_back(draft_weight(std::max<std::int64_t>(s - 1, 0), options_.gamma));
+  }
+}
+
+std::vector<Figure> TidarObjective::figures(const Slots& slots, const at::Tensor& best,
+                                            std::int64_t blocks) const {
+  constexpr std::int64_t kMostDrafts = 8;  // in a line of the log
+  std::vector<Figure> out = kept_drafts(slots.draft, best, slots.label, blocks);
+  const std::int64_t drafts = std::min(lora_->config.block - 1, kMostDrafts);
+  for (std::int64_t k = 1; k < drafts; ++k) out.push_back({.name = fmt::format("slot{}", k + 1)});
+  for (std::size_t i = 0; i < slots.draft.size(); ++i) {
+    if (slots.draft[i] < 1 || slots.draft[i] >= drafts) continue;
+    Figure& f = out[static_cast<std::size_t>(slots.draft[i]) + 1];
+    f.numerator += best.const_data_ptr<std::int64_t>()[i] == slots.label[i] ? 1.0 : 0.0;
+    f.denominator += 1.0;
+  }
+  return out;
+}
+
+LossSum TidarObjective::loss_of(std::span<const AnswerDocument> documents, std::uint64_t seed) {
+  MaskBatch batch;
+  Slots slots;
+  std::int64_t row = 0, blocks = 0;
+  for (const AnswerDocument& d : documents) {
+    batch.documents.push_back(d.tokens);
+    batch.starts.push_back(starts_of(d, seed));
+    for (const std::int64_t p : batch.starts.back()) supervise(d, row, blocks++, p, slots);
+    row += d.size();
+  }
+  LossSum out;
+  out.tokens = row;
+  if (slots.label.empty()) {
+    out.figures = figures(slots, {}, blocks);
+    return out;
+  }
+  const MaskStates states = mask_states(*decoder_, *lora_, batch);
+  const DistinctRows teachers = distinct_rows(slots.teacher);
+  const at::Tensor hidden =
+      states.masks.view({-1, lora_->config.hidden}).index_select(0, ids(slots.row));
+  const MixedCrossEntropy mixed = mixed_cross_entropy(
+      head_logits(*decoder_, hidden),
+      lora_->config.markov_rank > 0 ? markov_logits(*lora_, ids(slots.previous)) : at::Tensor(),
+      {.label = slots.label,
+       .laws = laws(*decoder_, states.text.index_select(0, teachers.rows)),
+       .law_of = teachers.of,
+       .weight = slots.weight,
+       .share = options_.distill,
+       .covered = {}});
+  out.loss = mixed.loss;
+  out.weight = std::accumulate(slots.weight.begin(), slots.weight.end(), 0.0);
+  out.figures = figures(slots, mixed.best, blocks);
+  return out;
+}
+
+double TidarObjective::flops(std::span<const std::size_t> examples) const {
+  const GatedLoraConfig& c = lora_->config;
+  const auto hidden = static_cast<double>(c.hidden), layers = static_cast<double>(c.layers);
+  const auto inner = static_cast<double>(c.query_width()), kv = static_cast<double>(c.kv_width());
+  const auto wide = static_cast<double>(c.intermediate), rank = static_cast<double>(c.rank);
+  const double block = layers * hidden * (2.0 * inner + 2.0 * kv + 3.0 * wide);
+  const double lora = layers * rank * (6.0 * hidden + 2.0 * inner + 2.0 * kv + 3.0 * wide);
+  const double head = hidden * static_cast<double>(c.vocab);
+  const auto markov = static_cast<double>(c.markov_rank * c.vocab);
+  double sum = 0.0;  // multiply-adds
+  for (const std::size_t i : examples) {
+    const AnswerDocument& d = documents()[i];
+    const auto rows = static_cast<double>(d.size()),
+               answer = static_cast<double>(d.size() - std::max<std::int64_t>(d.prompt, 1));
+    const double masks = answer *
+                         static_cast<double>(std::min(options_.offsets, c.block) * c.slots()) /
+                         static_cast<double>(c.block);
+    sum += rows * block + layers * inner * rows * rows;  // the text, and its attention
+    sum += answer * head;                                // its laws
+    // Forward, and back to the inputs; the decoder's weights have no gradient.
+    sum += 2.0 * masks * (block + head) + 3.0 * masks * (lora + markov);
+    sum += 3.0 * layers * masks * inner * (rows + 2.0 * static_cast<double>(c.slots()));
+  }
+  return 2.0 * sum;
+}
+
+std::string TidarObjective::fingerprint() const {
+  const GatedLoraConfig& c = lora_->config;
+  return fmt::format(
+      "tidar target={} rank={} block={} first_slot={} markov={} offsets={} length={} gamma={} "
+      "distill={} documents={} data={:016x}",
+      c.target, c.rank, c.block, c.first_slot, c.markov_rank, options_.offsets, options_.length,
+      options_.gamma, options_.distill, size(), data_hash());
+}
+
+void TidarObjective::save(const std::filesystem::path& folder, std::span<const at::Tensor> values,
+                          const nlohmann::json& provenance) {
+  save_gated_lora(folder, with_values(*lora_, values), provenance);
+}
+
+}  // namespace forerun
