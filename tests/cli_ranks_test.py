@@ -74,15 +74,23 @@ class Ranks(Command):
             worst = max(abs(x - y) for x, y in zip(a[name], b[name]))
             self.assertLessEqual(worst, 1e-4 * most + 1e-7, name)
 
-    def test_a_dflash_drafter(self):
+    def answers_of_a_model(self):
         model, answers = self.path("model"), self.path("answers")
         make_chat_model(model)
         prompts = self.path("prompts.jsonl", b"".join(b'{"prompt": "question %d"}\n' % i for i in range(12)))
         r = forerun("distill", "-m", model, "--prompts", prompts, "--out", answers, "--precision", "f32", "-n", "12")
         self.assertEqual(r.returncode, 0, r.stderr)
+        return model, answers
+
+    def test_a_dflash_drafter(self):
+        model, answers = self.answers_of_a_model()
         self.expect_two_to_be_one("dflash", "-t", model, "--data", answers, "--precision", "f32", "--layers", "1", "--block",
                                   "4", "--features", "0,1", "--markov", "2", "--draft-vocab", "60", "--anchors", "4",
                                   "--held-out", "0.2")
+
+    def test_adapters_of_a_target(self):
+        model, answers = self.answers_of_a_model()
+        self.expect_two_to_be_one("tidar", "-t", model, "--data", answers, "--lora", "2", "--markov", "2", "--held-out", "0.2")
 
     def test_networks_of_images(self):
         data = self.path("data")
