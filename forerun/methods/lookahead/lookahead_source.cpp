@@ -14,11 +14,8 @@ namespace {
 constexpr std::size_t kRanks = 7;  // newest first; older ones count as the last
 constexpr std::array<double, LookaheadSource::kMostNgram - 1> kPriors = {0.2, 0.4, 0.5, 0.55,
                                                                          0.6, 0.6, 0.6};
-constexpr double kMemory = 64.0;      // windows
-constexpr double kSpareShare = 0.01;  // of the rounds, for windows that only find out
-
-// A window before any has run is taken to bring this many outputs, as surely as this many windows.
-constexpr double kPriorEarned = 0.2, kPriorWindows = 8.0;
+constexpr double kPriorWorth = 0.2;     // outputs of a window
+constexpr std::size_t kMoreTrials = 2;  // windows after the first that gives n-grams
 
 }  // namespace
 
@@ -38,7 +35,10 @@ HitRates LookaheadSource::rates() const {
 }
 
 void LookaheadSource::remember(std::any& memory) {
-  if (!memory.has_value()) memory = Memory{.pool = NgramPool(options_.pool)};
+  if (!memory.has_value()) {
+    memory = Memory{.pool = NgramPool(options_.pool),
+                    .worth = {kPriorWorth, options_.ngram + kMoreTrials}};
+  }
   memory_ = std::any_cast<Memory>(&memory);
 }
 
@@ -89,33 +89,16 @@ void LookaheadSource::children(std::vector<TreeChild>& out) {
   }
 }
 
-// Whether what a window brings in is worth its rows.
-bool LookaheadSource::pays(double price) {
-  constexpr std::size_t kMore = 2;  // windows after the first that gives n-grams
-  Memory& m = memory();
-  if (m.trial > 0) {
-    --m.trial;
-    return true;
-  }
-  const double gain = (m.earned + kPriorEarned * kPriorWindows) / (m.windows + kPriorWindows);
-  if (gain > price) return true;
-  const std::size_t trial = options_.ngram + kMore;
-  m.spare += kSpareShare;
-  if (m.spare < static_cast<double>(trial) * price) return false;
-  m.spare = 0.0;
-  m.trial = trial - 1;
-  return true;
-}
-
 void LookaheadSource::companions(const TokenSequence& sequence, const TokenDraft& draft,
                                  const RowOffer& offer, CompanionRows& rows) {
   Text& text = text_of(sequence.id());
   const double price = offer.price(text.window.most_rows());
-  text.asked = text.window.most_rows() > 0 && pays(price);
+  CompanionWorth& worth = memory().worth;
+  text.asked = text.window.most_rows() > 0 && (worth.mean() > price || worth.tries(price));
   if (text.asked) text.window.add_rows(sequence.tokens(), draft, rows);
 }
 
-void LookaheadSource::earned(SequenceId) { memory().earned += 1.0; }
+void LookaheadSource::earned(SequenceId) { memory().worth.earned(); }
 
 void LookaheadSource::observe(const VerifiedDraft& verified) {
   Text& text = text_of(verified.sequence.id());
@@ -134,8 +117,7 @@ void LookaheadSource::observe(const VerifiedDraft& verified) {
   Memory& m = memory();
   text.window.take(top, verified.sequence.tokens(), emitted,
                    [&](Token key, std::span<const Token> next) { m.pool.add(key, next); });
-  m.earned *= 1.0 - 1.0 / kMemory;
-  m.windows += 1.0 - m.windows / kMemory;
+  m.worth.ran();
 }
 
 }  // namespace forerun

@@ -8,6 +8,7 @@
 
 #include "forerun/methods/lookahead/lookahead_window.h"
 #include "forerun/methods/lookahead/ngram_pool.h"
+#include "forerun/methods/tree/companion_worth.h"
 #include "forerun/methods/tree/tree_source.h"
 
 namespace forerun {
@@ -46,9 +47,7 @@ class LookaheadSource final : public TreeSource {
   // What is kept between texts.
   struct Memory {
     NgramPool pool;
-    double earned = 0.0, windows = 0.0;  // outputs of its drafts alone; windows that ran: recent
-    double spare = 0.0;                  // outputs that may be spent to find out
-    std::size_t trial = 0;               // windows left of one that was begun
+    CompanionWorth worth;  // of a window
   };
   struct Text {
     LookaheadWindow window;
@@ -64,7 +63,6 @@ class LookaheadSource final : public TreeSource {
   Memory& memory();
   Text& text_of(SequenceId id);
   void match(Token key, Node& node) const;
-  bool pays(double price);
 
   Options options_;
   std::any own_;

@@ -3,9 +3,7 @@
 #include <ATen/ATen.h>
 #include <c10/core/InferenceMode.h>
 
-#include <array>
 #include <cmath>
-#include <numeric>
 #include <utility>
 
 #include "forerun/models/dflash/int8_dflash.h"
@@ -81,30 +79,12 @@ DFlashPasses::DFlashPasses(const DFlash& m) : config_(m.config) {
     tokens_.assign(ids.const_data_ptr<std::int64_t>(),
                    ids.const_data_ptr<std::int64_t>() + ids.numel());
   }
-  if (m.markov_w1.defined()) markov_w1_ = m.markov_w1.detach().to(at::kFloat).contiguous();
-  if (m.markov_w2.defined()) markov_rows_ = m.markov_w2.detach().to(at::kFloat).contiguous();
+  if (m.markov_w1.defined()) markov_.w1 = m.markov_w1.detach().to(at::kFloat).contiguous();
+  if (m.markov_w2.defined()) markov_.w2 = m.markov_w2.detach().to(at::kFloat).contiguous();
   if (m.confidence_weight.defined()) {
     const at::Tensor w = m.confidence_weight.detach().to(at::kFloat).contiguous();
     confidence_.assign(w.const_data_ptr<float>(), w.const_data_ptr<float>() + w.numel());
     confidence_.push_back(m.confidence_bias.item<float>());
-  }
-}
-
-void DFlashPasses::add_markov(Token previous, std::span<const std::int32_t> ids,
-                              std::span<float> add) const {
-  const std::int64_t rank = config_.markov_rank;
-  const float* from = markov_w1_.const_data_ptr<float>() + previous * rank;
-  for (std::size_t i = 0; i < ids.size(); ++i) {
-    const float* to = markov_rows_.const_data_ptr<float>() + ids[i] * rank;
-    // Sums side by side, so that the loop vectorises.
-    std::array<float, 16> sums{};
-    std::int64_t r = 0;
-    for (; r + 16 <= rank; r += 16) {
-      for (std::size_t j = 0; j < sums.size(); ++j)
-        sums[j] += from[r + static_cast<std::int64_t>(j)] * to[r + static_cast<std::int64_t>(j)];
-    }
-    for (; r < rank; ++r) sums[0] += from[r] * to[r];
-    add[i] += std::accumulate(sums.begin(), sums.end(), 0.0F);
   }
 }
 
@@ -113,7 +93,7 @@ double DFlashPasses::confidence(std::span<const float> hidden, Token previous) c
   std::size_t i = 0;
   for (const float x : hidden) sum += static_cast<double>(confidence_[i++] * x);
   if (config_.confidence_sees_markov && has_markov()) {
-    const float* row = markov_w1_.const_data_ptr<float>() + previous * config_.markov_rank;
+    const float* row = markov_.w1.const_data_ptr<float>() + previous * config_.markov_rank;
     for (std::int64_t r = 0; r < config_.markov_rank; ++r) {
       sum += static_cast<double>(confidence_[i++] * row[r]);
     }

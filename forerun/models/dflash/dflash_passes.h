@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "forerun/models/dflash/dflash.h"
+#include "forerun/models/markov_head.h"
 #include "forerun/tensor/precision.h"
 
 namespace forerun {
@@ -61,7 +62,9 @@ class DFlashPasses {
   virtual void add_markov(Token previous, std::span<float> logits) const = 0;
   /// The previous token's Markov logits of some draft ids, in float32.
   /// @param add  [ids], added to
-  void add_markov(Token previous, std::span<const std::int32_t> ids, std::span<float> add) const;
+  void add_markov(Token previous, std::span<const std::int32_t> ids, std::span<float> add) const {
+    markov_.add(previous, ids, add);
+  }
   bool has_confidence() const noexcept { return !confidence_.empty(); }
   /// Bytes of the weights that a pass reads.
   virtual std::int64_t weight_bytes() const noexcept = 0;
@@ -75,8 +78,7 @@ class DFlashPasses {
 
   DFlashConfig config_;
   std::vector<Token> tokens_;      // of draft ids; empty: all
-  at::Tensor markov_w1_;           // [vocab, rank] float32
-  at::Tensor markov_rows_;         // [draft_vocab, rank] float32: markov_w2
+  MarkovHead markov_;              // of w2 the rows of draft ids
   std::vector<float> confidence_;  // weights, then the bias
 };
 

@@ -266,7 +266,7 @@ void Int8DFlash::add_markov(Token previous, std::span<float> logits) const {
   thread_local Int8Activations activations;
   thread_local AlignedBuffer<float> work;
   const k::Int8Rows x = activations.room_for(1, config_.markov_rank);
-  kernels().quantize_row(markov_w1_.const_data_ptr<float>() + previous * config_.markov_rank,
+  kernels().quantize_row(markov_.w1.const_data_ptr<float>() + previous * config_.markov_rank,
                          config_.markov_rank, x, 0,
                          work.room_for(static_cast<std::size_t>(x.width)));
   markov_w2_.multiply(0, markov_w2_.panels(), x, 1, logits.data(), config_.draft_vocab, true);
