@@ -39,6 +39,9 @@ struct FoundSource {
 /// One of each.
 std::vector<std::unique_ptr<TreeSource>> make_sources(std::span<const FoundSource> sources);
 
+/// Drafts with such sources, in one tree.
+std::shared_ptr<const Drafter::Method> found_method(std::vector<FoundSource> sources);
+
 /// What a drafter is loaded with.
 struct DrafterLoad {
   const Model& target;
@@ -61,6 +64,7 @@ DrafterKind lookup_drafter();
 DrafterKind sam_drafter();
 DrafterKind recycling_drafter();
 DrafterKind lookahead_drafter();
+DrafterKind tidar_drafter();
 DrafterKind auto_drafter();
 DrafterKind draft_model_drafter();
 DrafterKind dflash_drafter();

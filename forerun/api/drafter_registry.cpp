@@ -38,9 +38,9 @@ class Registry {
  private:
   mutable std::mutex mutex_;
   // A new method is a line here.
-  std::vector<DrafterKind> kinds_ = {
-      lookup_drafter(),      sam_drafter(),    recycling_drafter(), lookahead_drafter(),
-      draft_model_drafter(), dflash_drafter(), auto_drafter()};
+  std::vector<DrafterKind> kinds_ = {lookup_drafter(),    sam_drafter(),   recycling_drafter(),
+                                     lookahead_drafter(), tidar_drafter(), draft_model_drafter(),
+                                     dflash_drafter(),    auto_drafter()};
 };
 
 const DrafterKind* find(std::span<const DrafterKind> kinds, std::string_view name) {
@@ -93,6 +93,10 @@ struct SourceMethod final : Drafter::Method {
 
 }  // namespace
 
+std::shared_ptr<const Drafter::Method> found_method(std::vector<FoundSource> sources) {
+  return std::make_shared<const FoundMethod>(std::move(sources));
+}
+
 std::vector<std::unique_ptr<TreeSource>> make_sources(std::span<const FoundSource> sources) {
   std::vector<std::unique_ptr<TreeSource>> out;
   for (const FoundSource& source : sources) out.push_back(source.make());
@@ -143,7 +147,7 @@ Drafter Drafter::load(std::string_view name, const Model& target, PrecisionReque
       throw UsageError(fmt::format("'{}' is named twice: name each source once", head));
     }
     beside.insert(beside.begin(), {head, kind->source});
-    out.method_ = std::make_shared<const FoundMethod>(std::move(beside));
+    out.method_ = found_method(std::move(beside));
   } else {
     out.method_ = kind->load({target, argument, std::move(beside), precision});
   }

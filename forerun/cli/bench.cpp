@@ -433,7 +433,8 @@ void add_bench(Command& program) {
   command.add(
       "--drafters", f->drafters,
       "Texts: none, auto, lookup, sam, recycling, lookahead, draft-model:PATH, dflash:PATH[+lookup]"
-      "[+...]. Images: asd, frozen, self, free:FOLDER; token by token: cspd:FOLDER, self",
+      "[+...], tidar:FOLDER. Images: asd, frozen, self, free:FOLDER; token by token: cspd:FOLDER, "
+      "self",
       {.commas = true,
        .standard = "none,lookup,auto for texts, frozen,asd for images, self token by token"});
   bind_drafting(command, f->run.draft, Makes::kBoth, "15 for texts; images: see --drafts");

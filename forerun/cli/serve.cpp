@@ -180,7 +180,7 @@ void add_serve(Command& program) {
   command.group(kDraftTitle);
   command.add("-d,--drafter", f->drafter,
               "none, auto, lookup, sam, recycling, lookahead, draft-model:PATH, "
-              "dflash:PATH[+lookup][+...]. "
+              "dflash:PATH[+lookup][+...], tidar:FOLDER[+...]. "
               "Requests may choose this one, auto, lookup or none",
               {.shows = "NAME", .standard = "the shipped network for the demo's model, else auto"});
   command.add("--draft-precision", f->draft_precision, "Precision of a drafting model",

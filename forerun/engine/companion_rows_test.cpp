@@ -11,7 +11,11 @@
 
 #include "forerun/engine/text_runner.h"
 #include "forerun/formats/gguf_tokenizer.h"
+#include "forerun/methods/lookup/lookup_source.h"
+#include "forerun/methods/tidar/tidar_source.h"
+#include "forerun/methods/tree/tree_drafter.h"
 #include "forerun/tensor/cpu/cpu_features.h"
+#include "tests/support/random_adapters.h"
 #include "tests/support/tiny_models.h"
 
 namespace forerun {
@@ -239,6 +243,96 @@ TEST_P(Companions, EndWhereTheContextEnds) {
   EXPECT_EQ(texts.at(0).size(), 16U);
   EXPECT_EQ(texts.at(0), plain(1));
   EXPECT_GT(adds->dropped, 0U);
+}
+
+// A replica of mask rows in the verifying pass against a pass over the text that it assumes.
+class Replicas {
+ public:
+  Replicas(const DecoderLm& model, const GatedLora& lora) : model_(model), lora_(lora) {}
+
+  void check(const TextRound& round, const CompanionRows& rows) {
+    if (round.verified.companion_rows(0) == 0) return;
+    const TokenSequence& sequence = *round.sequences[0];
+    const TokenDraft& draft = round.drafts[0];
+    const auto slots = static_cast<std::size_t>(lora_.config.slots());
+    for (std::size_t first = 0; first < rows.rows(); first += slots) {
+      std::vector<Token> text;
+      for (std::int32_t at = rows.parents[first]; at >= 0;
+           at = draft.parent(static_cast<std::size_t>(at))) {
+        text.insert(text.begin(), draft.tokens[static_cast<std::size_t>(at)]);
+      }
+      const auto before = sequence.tokens().first(
+          sequence.tokens().size() - static_cast<std::size_t>(round.outcomes[0].emitted));
+      text.insert(text.begin(), before.begin(), before.end());
+      const at::Tensor want = alone(text);
+      for (std::size_t s = 0; s < slots; ++s) {
+        const auto got = round.verified.companion(0, first + s);
+        const float* expected = want.data_ptr<float>() + s * got.size();
+        for (std::size_t v = 0; v < got.size(); ++v) {
+          if (model_.int8) {
+            ASSERT_EQ(got[v], expected[v]);
+          } else {
+            ASSERT_NEAR(got[v], expected[v], 1e-4);
+          }
+        }
+      }
+      ++checked;
+    }
+  }
+  int checked = 0;
+
+ private:
+  at::Tensor alone(const std::vector<Token>& text) const {
+    KvCache cache = model_.make_cache();
+    if (text.size() > 1) prefill(model_, cache, std::span(text).first(text.size() - 1));
+    const auto slots = static_cast<std::int32_t>(lora_.config.slots());
+    std::vector<Token> tokens = {text.back()};
+    std::vector<std::int32_t> groups = {-1}, skips = {0}, masks;
+    for (std::int32_t s = 0; s < slots; ++s) {
+      tokens.push_back(0);
+      groups.push_back(0);
+      skips.push_back(s == 0 ? static_cast<std::int32_t>(lora_.config.first_slot) : 0);
+      masks.push_back(s + 1);
+    }
+    const SequenceSpan span{.cache = &cache,
+                            .tokens = tokens,
+                            .groups = groups,
+                            .skips = skips,
+                            .scored_rows = masks,
+                            .adapters = &lora_,
+                            .masks = masks};
+    return forward(model_, {&span, 1}).clone();
+  }
+  const DecoderLm& model_;
+  const GatedLora& lora_;
+};
+
+TEST_P(Companions, FourFormsOfMaskRowsGiveOneTextAndReplicasAreTheirOwnPasses) {
+  const auto lora = std::make_shared<const GatedLora>(
+      in_precision(random_adapters(lm_.config, "", 4), GetParam()));
+  for (const TidarForm form : {TidarForm::kFused, TidarForm::kPruned, TidarForm::kTwoPass,
+                               TidarForm::kPlain, TidarForm::kMeasured}) {
+    for (const std::size_t i : {0, 1}) {  // greedy, and under shared noise
+      std::vector<std::unique_ptr<TreeSource>> sources;
+      sources.push_back(std::make_unique<TidarSource>(lora, form));
+      sources.push_back(std::make_unique<LookupSource>());
+      const auto drafter = std::make_shared<TreeDrafter>(
+          std::move(sources), nullptr, DraftLength({.adaptive = form == TidarForm::kMeasured}), 6);
+      Replicas replicas(lm_, *lora);
+      TextRequest wanted = request(i, drafter);
+      wanted.observer = [&](const TextRound& round, std::size_t) {
+        if (replicas.checked < 60) replicas.check(round, drafter->companions()[0]);
+      };
+      TextRunner runner(model(), {});
+      runner.submit(0, std::move(wanted));
+      EXPECT_EQ(run(runner).at(0), plain(i)) << static_cast<int>(form) << " " << i;
+      if (form == TidarForm::kPlain) {
+        EXPECT_EQ(replicas.checked, 0);
+      } else if (form != TidarForm::kMeasured) {
+        EXPECT_GT(replicas.checked, 5);
+      }
+    }
+  }
 }
 
 INSTANTIATE_TEST_SUITE_P(Precisions, Companions, testing::Values(Precision::kF32, Precision::kInt8),

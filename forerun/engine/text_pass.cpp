@@ -44,6 +44,7 @@ void TextPass::add(Item& item, const CompanionRows& companions) {
     item.scored_rows.push_back(row);
   }
   for (const std::int32_t row : companions.scored) item.scored_rows.push_back(first + row);
+  for (const std::int32_t row : companions.masks) item.masks.push_back(first + row);
   item.skips.assign(item.tokens.size(), 0);
   item.groups.assign(item.tokens.size(), -1);
   const auto append = [](auto& to, const auto& from) {
@@ -67,6 +68,7 @@ bool TextPass::drop_companions() {
     item->skips.clear();
     item->groups.clear();
     item->scored_rows.clear();
+    item->masks.clear();
     item->companions = {};
     rows_ -= static_cast<std::int64_t>(rows);
     return true;
@@ -130,7 +132,9 @@ void TextPass::run(const DecoderLm& model) {
                      .parents = item.parents,
                      .groups = item.groups,
                      .skips = item.skips,
-                     .scored_rows = item.scored_rows});
+                     .scored_rows = item.scored_rows,
+                     .adapters = item.companions.lora.get(),
+                     .masks = item.masks});
   }
   logits_ = forward(model, spans, kept_);
   for (Item& item : items_) gather(item, hidden_);

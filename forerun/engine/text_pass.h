@@ -53,12 +53,12 @@ class TextPass {
   struct Item {
     Text* text;
     std::vector<Token> tokens;
-    std::vector<std::int32_t> parents;                     // of a tree, or with companions
-    std::int64_t scored;                                   // 0: a piece of a prompt
-    std::int64_t first;                                    // position of the first row
-    std::int64_t before = 0;                               // rows before the draft
-    CompanionRows companions;                              // the last rows
-    std::vector<std::int32_t> skips, groups, scored_rows;  // with companions
+    std::vector<std::int32_t> parents;                            // of a tree, or with companions
+    std::int64_t scored;                                          // 0: a piece of a prompt
+    std::int64_t first;                                           // position of the first row
+    std::int64_t before = 0;                                      // rows before the draft
+    CompanionRows companions;                                     // the last rows
+    std::vector<std::int32_t> skips, groups, scored_rows, masks;  // with companions
     std::int64_t first_logits = 0;
     std::vector<float> states;    // [rows, all blocks * hidden]
     std::vector<float> gathered;  // [rows, the drafter's blocks * hidden], if they are not all

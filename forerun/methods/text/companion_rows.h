@@ -3,10 +3,12 @@
 #include <algorithm>
 #include <cstddef>
 #include <cstdint>
+#include <memory>
 #include <vector>
 
 #include "forerun/core/token.h"
 #include "forerun/core/token_rule.h"
+#include "forerun/models/gated_lora/gated_lora.h"
 
 namespace forerun {
 
@@ -22,6 +24,10 @@ struct CompanionRows {
   std::vector<std::int32_t>
       groups;  ///< [rows]: rows of the same number >= 0 see each other; -1 none
   std::vector<std::int32_t> scored;  ///< which of these rows' logits are wanted
+  /// Those that are mask rows, rising: their input is the adapters' mask embedding, their tokens
+  /// are not read, and their linear layers meet the adapters.
+  std::vector<std::int32_t> masks;
+  std::shared_ptr<const GatedLora> lora;  ///< of mask rows
 
   std::size_t rows() const noexcept { return tokens.size(); }
   bool empty() const noexcept { return tokens.empty(); }
@@ -33,6 +39,13 @@ struct CompanionRows {
     skips.push_back(skip);
     groups.push_back(group);
     return static_cast<std::int32_t>(tokens.size()) - 1;
+  }
+  /// Adds a mask row, whose logits are wanted.
+  std::int32_t add_mask(std::int32_t parent, std::int32_t skip, std::int32_t group) {
+    const std::int32_t row = add(0, parent, skip, group);
+    masks.push_back(row);
+    scored.push_back(row);
+    return row;
   }
   /// Positions after the text's newest token that they take, those of the draft included.
   std::size_t depths(const TokenDraft& draft) const {

@@ -71,7 +71,7 @@ class TreeSource {
   virtual void forget(SequenceId id) = 0;
 };
 
-/// A source that runs a network for a tree.
+/// A source that runs a network for a tree; most of what it may need has a default.
 class NetworkSource : public TreeSource {
  public:
   /// Tokens that a run makes for one sequence: what its cost counts.
@@ -81,16 +81,18 @@ class NetworkSource : public TreeSource {
     bool ready = false;
     std::size_t unread = 0;
   };
-  virtual State state(const TokenSequence& sequence) const = 0;
+  virtual State state(const TokenSequence& /*sequence*/) const { return {.ready = true}; }
   /// Runs the network for sequences that are ready; `begin` is true of those that got drafts.
-  virtual void query(std::span<const TokenSequence* const> sequences) = 0;
-  virtual Prefilled prefilled() const = 0;
+  virtual void query(std::span<const TokenSequence* const> /*sequences*/) {}
+  virtual Prefilled prefilled() const { return {}; }
 
-  virtual std::span<const std::int64_t> features() const = 0;
-  virtual std::int64_t state_width() const = 0;
-  virtual void read(const TokenSequence& sequence, const HiddenStates& states) = 0;
-  virtual void observe_states(const TokenSequence& sequence, const HiddenStates& states) = 0;
-  virtual bool share(SequenceId from, SequenceId to, std::int64_t positions) = 0;
+  virtual std::span<const std::int64_t> features() const { return {}; }
+  virtual std::int64_t state_width() const { return 0; }
+  virtual void read(const TokenSequence& /*sequence*/, const HiddenStates& /*states*/) {}
+  virtual void observe_states(const TokenSequence& /*sequence*/, const HiddenStates& /*states*/) {}
+  virtual bool share(SequenceId /*from*/, SequenceId /*to*/, std::int64_t /*positions*/) {
+    return true;
+  }
 };
 
 }  // namespace forerun

@@ -1,0 +1,112 @@
+#include "forerun/methods/tidar/tidar_source.h"
+
+#include <ATen/core/Tensor.h>
+
+#include <algorithm>
+#include <utility>
+
+namespace forerun {
+namespace {
+
+constexpr double kPriorWorth = 0.6;    // outputs of a block
+constexpr std::size_t kTrial = 4;      // rounds
+constexpr double kLeastChance = 0.02;  // that a replica is needed: of those that cost nothing
+constexpr double kLikely = 0.25;       // of a pruned form, and of a trial
+
+}  // namespace
+
+TidarSource::TidarSource(std::shared_ptr<const GatedLora> lora, TidarForm form)
+    : lora_(std::move(lora)), markov_{lora_->markov_w1, lora_->markov_w2}, form_(form) {}
+
+void TidarSource::remember(std::any& memory) {
+  if (!memory.has_value()) memory = CompanionWorth(kPriorWorth, kTrial);
+  worth_ = std::any_cast<CompanionWorth>(&memory);
+}
+
+CompanionWorth& TidarSource::worth() {
+  if (worth_ == nullptr) remember(own_);
+  return *worth_;
+}
+
+std::size_t TidarSource::slots_of(const TokenSequence& sequence) {
+  const auto text = texts_.find(sequence.id());
+  if (text == texts_.end() || text->second.block.empty()) return 0;
+  growing_ = &text->second;
+  return static_cast<std::size_t>(lora_->config.block - 1);
+}
+
+// Slot 0 of the block stands for the newest token itself, which is decided.
+std::span<const float> TidarSource::logits(std::size_t slot) const {
+  const auto vocab = static_cast<std::size_t>(lora_->config.vocab);
+  const std::size_t row = slot + static_cast<std::size_t>(1 - lora_->config.first_slot);
+  return std::span(growing_->block).subspan(row * vocab, vocab);
+}
+
+// Whether a replica runs.
+// @param drafted  the pass has drafts
+bool TidarSource::wants(double chance, bool drafted, double price) {
+  switch (form_) {
+    case TidarForm::kMeasured:
+      return chance >= kLeastChance && chance * worth().mean() > price;
+    case TidarForm::kFused:
+      return true;
+    case TidarForm::kPruned:
+      return chance >= kLikely;
+    case TidarForm::kTwoPass:
+      return !drafted;
+    case TidarForm::kPlain:
+      return false;
+  }
+  return false;
+}
+
+void TidarSource::companions(const TokenSequence& sequence, const TokenDraft& draft,
+                             const RowOffer& offer, CompanionRows& rows) {
+  Text& text = texts_[sequence.id()];
+  text.replicas.clear();
+  if (sequence.remaining() < 2) return;
+  const std::vector<double> ends = ends_of(draft, offer.reach);
+  std::vector<std::int32_t> order(ends.size());
+  for (std::size_t i = 0; i < order.size(); ++i) order[i] = static_cast<std::int32_t>(i) - 1;
+  const auto chance = [&](std::int32_t after) { return ends[static_cast<std::size_t>(after + 1)]; };
+  std::stable_sort(order.begin(), order.end(),
+                   [&](std::int32_t a, std::int32_t b) { return chance(a) > chance(b); });
+  const std::size_t before = rows.rows();
+  const auto slots = static_cast<std::size_t>(lora_->config.slots());
+  for (const std::int32_t after : order) {
+    const double price = offer.price(rows.rows() - before + slots) -
+                         (rows.rows() > before ? offer.price(rows.rows() - before) : 0.0);
+    if (!wants(chance(after), draft.size() > 0, price)) break;
+    text.replicas.push_back(after);
+    add_replica(lora_, after, draft, rows);
+  }
+  if (form_ != TidarForm::kMeasured || !text.replicas.empty()) return;
+  if (!worth().tries(offer.price(slots))) return;
+  text.replicas.push_back(order[0]);
+  add_replica(lora_, order[0], draft, rows);
+}
+
+void TidarSource::earned(SequenceId) { worth().earned(); }
+
+void TidarSource::observe(const VerifiedDraft& verified) {
+  const SequenceId id = verified.sequence.id();
+  const auto found = texts_.find(id);
+  if (found == texts_.end()) return;
+  Text& text = found->second;
+  text.block.clear();
+  const std::vector<std::int32_t> replicas = std::exchange(text.replicas, {});
+  if (!verified.companions_ran || verified.sequence.done()) return;
+  const Outcome& outcome = verified.outcome;
+  const auto last = static_cast<std::int32_t>(outcome.decided_by(outcome.accepted)) - 1;
+  const auto at = std::find(replicas.begin(), replicas.end(), last);
+  if (at == replicas.end()) return;
+  const auto slots = static_cast<std::size_t>(lora_->config.slots());
+  const std::size_t first = static_cast<std::size_t>(at - replicas.begin()) * slots;
+  for (std::size_t s = 0; s < slots; ++s) {
+    const std::span<const float> row = verified.companion(first + s);
+    text.block.insert(text.block.end(), row.begin(), row.end());
+  }
+  worth().ran();
+}
+
+}  // namespace forerun
