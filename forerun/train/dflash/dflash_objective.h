@@ -9,8 +9,8 @@
 #include "forerun/models/decoder_lm.h"
 #include "forerun/models/dflash/dflash.h"
 #include "forerun/train/answers/answer_objective.h"
-#include "forerun/train/dflash/dflash_training.h"
 #include "forerun/train/answers/target_states.h"
+#include "forerun/train/dflash/dflash_training.h"
 
 namespace forerun {
 
