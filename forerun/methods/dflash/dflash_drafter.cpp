@@ -3,18 +3,19 @@
 #include <ATen/ATen.h>
 
 #include <algorithm>
-#include <cmath>
-#include <limits>
 
-#include "forerun/core/apply_sampling.h"
 #include "forerun/core/rng_key.h"
+#include "forerun/methods/draft_mode.h"
 
 namespace forerun {
-namespace {
 
-constexpr float kForbidden = -std::numeric_limits<float>::infinity();
-
-}  // namespace
+DraftPicker DFlashDrafter::picker_for(const DFlashPasses& network) {
+  std::vector<Token> tokens;
+  for (std::int64_t i = 0; i < network.config().draft_vocab; ++i) {
+    tokens.push_back(network.token(i));
+  }
+  return {network.config().vocab, std::move(tokens)};
+}
 
 std::vector<SequencePlan> DFlashDrafter::plan(std::span<TokenSequence* const> sequences,
                                               std::span<const std::size_t> most,
@@ -42,7 +43,7 @@ std::vector<TokenDraft> DFlashDrafter::propose(std::span<TokenSequence* const> s
                       .drafts = static_cast<std::int64_t>(std::min(lengths[i], block()))});
     who.push_back(i);
   }
-  rows_used_ = 0;
+  picker_.begin_round();
   const DFlashTexts::Blocks blocks = texts_.forward(wanted);
   for (std::size_t j = 0; j < who.size(); ++j) {
     if (blocks.first[j] < 0) continue;
@@ -66,31 +67,8 @@ void DFlashDrafter::fill(const TokenSequence& sequence, TokenDraft& draft, const
                                vocab);
     if (texts_.network().has_markov()) texts_.network().add_markov(previous, own);
     const auto position = sequence.tokens().size() + static_cast<std::size_t>(k);
-    previous = pick(sequence, own, sequence.key_at(position), draft);
-    draft.tokens.push_back(previous);
+    previous = picker_.pick(sequence, own, sequence.key_at(position), draft);
   }
-}
-
-Token DFlashDrafter::pick(const TokenSequence& sequence, std::span<float> logits, const RngKey& key,
-                          TokenDraft& draft) {
-  if (needs_laws(sequence)) return pick_scored(sequence, logits, key, draft);
-  return texts_.network().token(argmax(logits));
-}
-
-// The law over the target's vocabulary: zero outside the draft vocabulary.
-Token DFlashDrafter::pick_scored(const TokenSequence& sequence, std::span<float> logits,
-                                 const RngKey& key, TokenDraft& draft) {
-  if (rows_used_ == rows_.size()) rows_.emplace_back();
-  std::vector<float>& row = rows_[rows_used_++];
-  row.assign(static_cast<std::size_t>(texts_.network().config().vocab), kForbidden);
-  // The short row is transformed first: tokens forbidden there stay forbidden.
-  static_cast<void>(apply_sampling_(logits, sequence.sampling()));
-  for (std::size_t i = 0; i < logits.size(); ++i) {
-    row[static_cast<std::size_t>(texts_.network().token(static_cast<std::int64_t>(i)))] = logits[i];
-  }
-  const Categorical q(row);
-  draft.laws.push_back(q);
-  return drafted_token(q, sequence, key);
 }
 
 }  // namespace forerun

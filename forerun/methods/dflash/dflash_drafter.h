@@ -13,7 +13,7 @@
 #include "forerun/core/speculate.h"
 #include "forerun/core/token_rule.h"
 #include "forerun/methods/dflash/dflash_texts.h"
-#include "forerun/methods/draft_mode.h"
+#include "forerun/methods/text/draft_picker.h"
 
 namespace forerun {
 
@@ -28,7 +28,7 @@ namespace forerun {
 class DFlashDrafter {
  public:
   explicit DFlashDrafter(std::shared_ptr<const DFlashPasses> network)
-      : texts_(std::move(network)) {}
+      : texts_(std::move(network)), picker_(picker_for(texts_.network())) {}
 
   /// Zero-based ids of the target's blocks whose output it reads.
   std::span<const std::int64_t> features() const noexcept {
@@ -66,16 +66,12 @@ class DFlashDrafter {
   std::size_t block() const noexcept {  // drafts
     return static_cast<std::size_t>(texts_.network().config().drafts());
   }
+  static DraftPicker picker_for(const DFlashPasses& network);
   void fill(const TokenSequence& sequence, TokenDraft& draft, const at::Tensor& logits,
             std::int64_t row, std::int64_t count);
-  Token pick(const TokenSequence& sequence, std::span<float> logits, const RngKey& key,
-             TokenDraft& draft);
-  Token pick_scored(const TokenSequence& sequence, std::span<float> logits, const RngKey& key,
-                    TokenDraft& draft);
 
   DFlashTexts texts_;
-  std::vector<std::vector<float>> rows_;  // over the whole vocabulary: what laws view
-  std::size_t rows_used_ = 0;
+  DraftPicker picker_;
 };
 
 }  // namespace forerun

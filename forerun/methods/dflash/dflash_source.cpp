@@ -37,11 +37,11 @@ std::span<const float> DFlashSource::logits(std::size_t slot) const {
   return row_at(blocks_.rows.logits, row_ + static_cast<std::int64_t>(slot));
 }
 
-double DFlashSource::confidence(std::size_t depth, Token token) const {
+double DFlashSource::confidence(const Node& node, Token) const {
   const DFlashPasses& network = texts_.network();
   if (!network.has_confidence()) return 0.0;
-  return network.confidence(row_at(blocks_.rows.hidden, row_ + static_cast<std::int64_t>(depth)),
-                            token);
+  return network.confidence(
+      row_at(blocks_.rows.hidden, row_ + static_cast<std::int64_t>(node.depth)), node.token);
 }
 
 }  // namespace forerun

@@ -53,7 +53,7 @@ class DFlashSource final : public SlotSource {
                  std::span<float> logits) const override {
     texts_.network().add_markov(previous, columns, logits);
   }
-  double confidence(std::size_t depth, Token token) const override;
+  double confidence(const Node& node, Token first) const override;
 
   DFlashTexts texts_;
   DFlashTexts::Blocks blocks_;

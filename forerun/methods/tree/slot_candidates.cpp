@@ -68,4 +68,17 @@ SlotCandidates slot_candidates(std::span<const float> logits, double temperature
   return out;
 }
 
+std::vector<double> log_laws(const SlotCandidates& of, std::span<const float> logits,
+                             double temperature) {
+  std::vector<double> out;
+  if (logits.empty()) return out;
+  const double best = static_cast<double>(*std::max_element(logits.begin(), logits.end()));
+  double sum = std::exp((of.rest - best) / temperature);
+  for (const float x : logits) sum += std::exp((static_cast<double>(x) - best) / temperature);
+  for (const float x : logits) {
+    out.push_back((static_cast<double>(x) - best) / temperature - std::log(sum));
+  }
+  return out;
+}
+
 }  // namespace forerun

@@ -20,5 +20,9 @@ struct SlotCandidates {
 /// further away count as a weight of 1e-12 of the likeliest.
 /// @param logits  [vocab] float32
 SlotCandidates slot_candidates(std::span<const float> logits, double temperature);
+/// Their log-probabilities at a temperature, in nats.
+/// @param logits  of the candidates, in their order: the row's, or changed
+std::vector<double> log_laws(const SlotCandidates& of, std::span<const float> logits,
+                             double temperature);
 
 }  // namespace forerun

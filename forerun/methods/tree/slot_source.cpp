@@ -41,6 +41,7 @@ bool SlotSource::begin(const TokenSequence& sequence) {
 void SlotSource::add(std::size_t parent, Token token) {
   const Node& from = nodes_[parent];
   nodes_.push_back({.token = token,
+                    .parent = parent,
                     .depth = from.depth + 1,
                     .likeliest = from.likeliest && token == from.first});
 }
@@ -80,41 +81,66 @@ void SlotSource::cut(std::vector<Ranked>& by_q) const {
   by_q.resize(keep);
 }
 
-// The law of the slot after the node, on its candidates.
-std::vector<SlotSource::Ranked> SlotSource::laws(const Node& node) const {
-  const Slot& slot = slots_[node.depth];
-  std::vector<float> logits = slot.logits;
-  if (conditioned()) condition(node.token, slot.candidates.ids, logits);
-  const double t = temperature();
-  const double best = static_cast<double>(*std::max_element(logits.begin(), logits.end()));
-  double sum = std::exp((slot.candidates.rest - best) / t);
-  for (const float x : logits) sum += std::exp((static_cast<double>(x) - best) / t);
+// The law of the slot after a token, on its candidates.
+std::vector<SlotSource::Ranked> SlotSource::laws(std::size_t slot, Token previous) const {
+  const SlotCandidates& of = slots_[slot].candidates;
+  std::vector<float> logits = slots_[slot].logits;
+  if (conditioned()) condition(previous, of.ids, logits);
+  const std::vector<double> log_q = log_laws(of, logits, temperature());
   std::vector<Ranked> out;
-  for (std::size_t i = 0; i < logits.size(); ++i) {
-    const double log_q = (static_cast<double>(logits[i]) - best) / t - std::log(sum);
-    out.push_back({slot.candidates.ids[i], log_q, log_q});
+  for (std::size_t i = 0; i < log_q.size(); ++i) {
+    out.push_back({of.ids[i], log_q[i], log_q[i]});
   }
   return out;
 }
 
-std::vector<SlotSource::Ranked> SlotSource::ranked(const Node& node) const {
-  if (slots_[node.depth].candidates.ids.empty()) return {};  // scores that are not numbers
-  std::vector<Ranked> out = laws(node);
+std::vector<SlotSource::Ranked> SlotSource::candidates(std::size_t slot, std::size_t most) {
+  while (slots_.size() <= slot) open(slots_.size(), nodes_[0].token);
+  std::vector<Ranked> out = laws(slot, nodes_[0].token);
+  if (!out.empty()) put_in_order(out, slot, most);
+  return out;
+}
+
+std::vector<Token> SlotSource::path_to(const Node& node) const {
+  std::vector<Token> out(node.depth);
+  for (const Node* at = &node; at->depth > 0; at = &nodes_[at->parent]) {
+    out[at->depth - 1] = at->token;
+  }
+  return out;
+}
+
+std::vector<SlotSource::Ranked> SlotSource::ranked(const Node& node) {
+  std::vector<Ranked> out = laws(node.depth, node.token);
+  if (out.empty()) return out;  // scores that are not numbers
+  weigh(node, out);
+  if (out.empty()) return out;
+  for (Ranked& r : out) r.score = r.log_q;
+  put_in_order(out, node.depth, kChildren);
+  if (const std::optional<Token> first = preferred(node)) {
+    const auto at = std::find_if(out.begin(), out.end(),
+                                 [&](const Ranked& r) { return token(r.id) == *first; });
+    if (at != out.end()) std::rotate(out.begin(), at, at + 1);
+  }
+  return out;
+}
+
+// By falling score; the best alone.
+void SlotSource::put_in_order(std::vector<Ranked>& out, std::size_t slot, std::size_t most) const {
   const auto by_score = [](const Ranked& a, const Ranked& b) {
     return a.score != b.score ? a.score > b.score : a.id < b.id;
   };
   const bool greedy = sequence_->sampling().greedy();
   if (greedy || sequence_->rule() != Rule::kSharedNoise) {
-    const std::size_t n = std::min(out.size(), kChildren);
+    const std::size_t n = std::min(out.size(), most);
     std::partial_sort(out.begin(), out.begin() + static_cast<std::ptrdiff_t>(n), out.end(),
                       by_score);
     out.resize(n);
     if (!greedy) cut(out);
-    return out;
+    return;
   }
   std::sort(out.begin(), out.end(), by_score);
   cut(out);
-  add_noise(node, out);
+  add_noise(slot, out);
   std::sort(out.begin(), out.end(), by_score);
   double all = 0.0;
   for (const Ranked& r : out) all += std::exp(r.score - out[0].score);
@@ -123,16 +149,15 @@ std::vector<SlotSource::Ranked> SlotSource::ranked(const Node& node) const {
   // The first without noise stays among the candidates, wherever the noise puts it.
   const auto first =
       std::find_if(out.begin(), out.end(), [](const Ranked& r) { return r.without_noise; });
-  if (first - out.begin() >= static_cast<std::ptrdiff_t>(kChildren)) {
-    std::rotate(out.begin() + kChildren - 1, first, first + 1);
+  if (first - out.begin() >= static_cast<std::ptrdiff_t>(most)) {
+    std::rotate(out.begin() + static_cast<std::ptrdiff_t>(most) - 1, first, first + 1);
   }
-  out.resize(std::min(out.size(), kChildren));
-  return out;
+  out.resize(std::min(out.size(), most));
 }
 
-void SlotSource::add_noise(const Node& node, std::vector<Ranked>& by_q) const {
+void SlotSource::add_noise(std::size_t slot, std::vector<Ranked>& by_q) const {
   by_q[0].without_noise = true;
-  const RngKey key = sequence_->key_at(sequence_->tokens().size() + node.depth);
+  const RngKey key = sequence_->key_at(sequence_->tokens().size() + slot);
   for (Ranked& r : by_q) {
     r.score = (r.log_q + shared_noise(token(r.id), key)) / kNoiseTemperature;
   }
@@ -149,7 +174,7 @@ void SlotSource::children(std::vector<TreeChild>& out) {
   const std::size_t first_cell =
       (beside * kDepths + std::min(node.depth, kDepths - 1)) * kCellsOfDepth;
   const auto bin_of = [](double p) { return static_cast<std::size_t>(p * double{kConfidences}); };
-  const std::size_t sure = std::min(kConfidences - 1, bin_of(confidence(node.depth, node.token)));
+  const std::size_t sure = std::min(kConfidences - 1, bin_of(confidence(node, node.first)));
   for (std::size_t rank = 0; rank < all.size(); ++rank) {
     const double p = std::exp(all[rank].score);
     const auto bin = static_cast<std::size_t>(std::upper_bound(kBounds.begin(), kBounds.end(), p) -

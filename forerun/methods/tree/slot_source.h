@@ -2,6 +2,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <optional>
 #include <span>
 #include <vector>
 
@@ -36,8 +37,32 @@ class SlotSource : public NetworkSource {
   /// The same for some columns.
   virtual void condition(Token /*previous*/, std::span<const std::int32_t> /*columns*/,
                          std::span<float> /*logits*/) const {}
-  /// The network's estimate that its first choice after a node of this depth is kept, in [0, 1].
-  virtual double confidence(std::size_t /*depth*/, Token /*token*/) const { return 0.0; }
+
+  struct Node {
+    Token token = 0;
+    std::size_t parent = 0, depth = 0;
+    bool likeliest = true;  ///< on the path of the network's own first choices
+    Token first = -1;       ///< its first choice after the node
+  };
+  /// A candidate after a node.
+  struct Ranked {
+    std::int32_t id;             ///< a column of the logits
+    double log_q, score;         ///< score: what candidates are ranked by, with noise or without
+    bool without_noise = false;  ///< first by log_q, if the score has noise in it
+  };
+  /// Changes the candidates' log_q by what else is known of the token after a node.
+  virtual void weigh(const Node& /*node*/, std::vector<Ranked>& /*candidates*/) {}
+  /// The token that a search through all slots has after a node: the first choice there.
+  virtual std::optional<Token> preferred(const Node& /*node*/) const { return {}; }
+  /// The network's estimate that its first choice after a node is kept, in [0, 1].
+  virtual double confidence(const Node& /*node*/, Token /*first*/) const { return 0.0; }
+
+  /// Whose tree grows.
+  const TokenSequence& sequence() const noexcept { return *sequence_; }
+  /// Drafted tokens on the way to a node, its own last.
+  std::vector<Token> path_to(const Node& node) const;
+  /// The candidates of a slot in order, of a network that conditions nothing, before `weigh`.
+  std::vector<Ranked> candidates(std::size_t slot, std::size_t most);
 
  private:
   // The candidates of one slot.
@@ -45,23 +70,12 @@ class SlotSource : public NetworkSource {
     SlotCandidates candidates;
     std::vector<float> logits;  // theirs, not conditioned
   };
-  struct Node {
-    Token token = 0;
-    std::size_t depth = 0;
-    bool likeliest = true;  // on the path of the network's own first choices
-    Token first = -1;       // its first choice after the node
-  };
-  // Candidates after a node, in order.
-  struct Ranked {
-    std::int32_t id;
-    double log_q, score;
-    bool without_noise = false;  // first by log_q, if the score has noise in it
-  };
   double temperature() const;
   void open(std::size_t depth, Token previous);
-  std::vector<Ranked> ranked(const Node& node) const;
-  std::vector<Ranked> laws(const Node& node) const;
-  void add_noise(const Node& node, std::vector<Ranked>& by_q) const;
+  std::vector<Ranked> ranked(const Node& node);
+  std::vector<Ranked> laws(std::size_t slot, Token previous) const;
+  void put_in_order(std::vector<Ranked>& candidates, std::size_t slot, std::size_t most) const;
+  void add_noise(std::size_t slot, std::vector<Ranked>& by_q) const;
   void cut(std::vector<Ranked>& by_q) const;
 
   const TokenSequence* sequence_ = nullptr;  // whose tree grows

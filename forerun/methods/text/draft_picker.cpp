@@ -1,0 +1,47 @@
+#include "forerun/methods/text/draft_picker.h"
+
+#include <limits>
+
+#include "forerun/core/apply_sampling.h"
+#include "forerun/core/rng_key.h"
+#include "forerun/methods/draft_mode.h"
+
+namespace forerun {
+
+Categorical DraftPicker::law(const TokenSequence& sequence, std::span<float> logits) {
+  if (used_ == rows_.size()) rows_.emplace_back();
+  std::vector<float>& row = rows_[used_++];
+  row.assign(vocab_, -std::numeric_limits<float>::infinity());
+  // The short row is transformed first: tokens forbidden there stay forbidden.
+  static_cast<void>(apply_sampling_(logits, sequence.sampling()));
+  for (std::size_t i = 0; i < logits.size(); ++i) {
+    row[static_cast<std::size_t>(tokens_[i])] = logits[i];
+  }
+  return Categorical(row);
+}
+
+Token DraftPicker::pick(const TokenSequence& sequence, std::span<float> logits, const RngKey& key,
+                        TokenDraft& draft) {
+  Token token;
+  if (needs_laws(sequence)) {
+    const Categorical& q = draft.laws.emplace_back(law(sequence, logits));
+    token = drafted_token(q, sequence, key);
+  } else {
+    token = tokens_[static_cast<std::size_t>(argmax(logits))];
+  }
+  draft.tokens.push_back(token);
+  return token;
+}
+
+bool DraftPicker::append(const TokenSequence& sequence, Token token, std::span<float> logits,
+                         TokenDraft& draft) {
+  if (needs_laws(sequence)) {
+    const Categorical q = law(sequence, logits);
+    if (!(q.prob(token) > 0.0)) return false;
+    draft.laws.push_back(q);
+  }
+  draft.tokens.push_back(token);
+  return true;
+}
+
+}  // namespace forerun
