@@ -98,6 +98,16 @@ TrainReport train_tidar(const std::function<Model()>& target, const std::vector<
                         const TidarTraining& options, const TrainOptions& training,
                         const TrainListener& listener = {});
 
+struct NgramReport {
+  std::size_t documents = 0, tokens = 0;
+  std::vector<std::size_t> grams;  ///< different ones of one, two and three tokens
+};
+/// Trigrams of the token ids in folders that `distill` wrote, smoothed by modified Kneser-Ney, as
+/// an ARPA file: what the drafter diffuspec's search weighs with.
+/// @throws UsageError   folders without documents
+/// @throws FormatError  a damaged folder, or `out` cannot be written
+NgramReport train_ngram(const std::vector<std::string>& data, const std::string& out);
+
 /// True if a text ends in the same words again and again: its last 30 tokens or more are three or
 /// more copies of one piece.
 bool ends_in_loop(std::span<const Token> tokens);

@@ -8,6 +8,7 @@ void add_train(Command& program) {
   add_train_dflash(train);
   add_train_dlm(train);
   add_train_tidar(train);
+  add_train_ngram(train);
   add_train_dit(train);
   add_train_free(train);
   add_train_classifier(train);

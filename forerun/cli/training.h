@@ -62,6 +62,7 @@ void add_train_dit(Command& train);
 void add_train_dlm(Command& train);
 void add_train_free(Command& train);
 void add_train_classifier(Command& train);
+void add_train_ngram(Command& train);
 void add_train_mar(Command& train);
 void add_train_cspd(Command& train);
 

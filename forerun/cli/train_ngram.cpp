@@ -1,0 +1,45 @@
+#include <fmt/format.h>
+
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "forerun/cli/options.h"
+#include "forerun/cli/terminal.h"
+#include "forerun/cli/training.h"
+#include "forerun/train.h"
+
+namespace forerun::cli {
+namespace {
+
+struct TrainNgramFlags {
+  std::vector<std::string> data;
+  std::string out;
+};
+
+int run_train_ngram(const TrainNgramFlags& f) {
+  const NgramReport r = train_ngram(f.data, f.out);
+  write_out(
+      fmt::format("{}: {} documents of {} tokens; {} different tokens, {} bigrams, {} "
+                  "trigrams\n",
+                  printable(f.out), r.documents, r.tokens, r.grams[0], r.grams[1], r.grams[2]));
+  return 0;
+}
+
+}  // namespace
+
+void add_train_ngram(Command& train) {
+  auto f = std::make_shared<TrainNgramFlags>();
+  Command& ngram = train.add_command(
+      "ngram", "Trigrams of token ids, as an ARPA file: what diffuspec's search weighs with");
+  ngram.add("--data", f->data, "Folders that forerun distill wrote", {.required = true});
+  ngram.add("--out", f->out, "ARPA file; replaced if it is there", {.required = true});
+  ngram.footer(R"(Example:
+  forerun train ngram --data answers --out answers.arpa
+  forerun generate -m model.gguf -d diffuspec:drafter,ngram=answers.arpa -p "Once upon a time"
+
+Modified Kneser-Ney, orders 1 to 3; words are decimal token ids.)");
+  ngram.runs([f] { return run_train_ngram(*f); });
+}
+
+}  // namespace forerun::cli
