@@ -68,5 +68,6 @@ DrafterKind tidar_drafter();
 DrafterKind auto_drafter();
 DrafterKind draft_model_drafter();
 DrafterKind dflash_drafter();
+DrafterKind diffuspec_drafter();
 
 }  // namespace forerun

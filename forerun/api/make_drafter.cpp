@@ -55,10 +55,10 @@ std::shared_ptr<TextDrafter> make_drafter(const Model& target, const Drafter& dr
                                           const GenerateOptions& options) {
   if (drafter.none()) return nullptr;
   if (options.rule == Rule::kRatioOnSearch && Access::method(drafter)->finds()) {
-    throw UsageError(
-        fmt::format("ratio-on-search needs a drafter that scores its drafts (draft-model:PATH, "
-                    "dflash:PATH); '{}' finds some: use --rule maximal, which is exact",
-                    drafter.name()));
+    throw UsageError(fmt::format(
+        "ratio-on-search needs a drafter that scores its drafts (draft-model:PATH, "
+        "dflash:PATH, diffuspec:PATH); '{}' finds some: use --rule maximal, which is exact",
+        drafter.name()));
   }
   if (options.max_draft == 0) return nullptr;
   std::shared_ptr<TextDrafter> made =

@@ -36,7 +36,7 @@ void add_train_ngram(Command& train) {
   ngram.add("--out", f->out, "ARPA file; replaced if it is there", {.required = true});
   ngram.footer(R"(Example:
   forerun train ngram --data answers --out answers.arpa
-  forerun generate -m model.gguf -d diffuspec:drafter,ngram=answers.arpa -p "Once upon a time"
+  forerun generate -m model.gguf -d diffuspec:drafter:ngram=answers.arpa -p "Once upon a time"
 
 Modified Kneser-Ney, orders 1 to 3; words are decimal token ids.)");
   ngram.runs([f] { return run_train_ngram(*f); });

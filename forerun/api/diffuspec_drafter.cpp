@@ -1,0 +1,91 @@
+#include "forerun/methods/diffuspec/diffuspec_drafter.h"
+
+#include <c10/core/InferenceMode.h>
+#include <fmt/format.h>
+
+#include <filesystem>
+
+#include "forerun/api/access.h"
+#include "forerun/api/choose_precision.h"
+#include "forerun/api/diffuspec_options.h"
+#include "forerun/api/drafter_method.h"
+#include "forerun/api/model_file.h"
+#include "forerun/api/model_impl.h"
+#include "forerun/core/backoff_ngram.h"
+#include "forerun/formats/arpa.h"
+#include "forerun/methods/diffuspec/diffuspec_source.h"
+#include "forerun/methods/text/controlled_drafter.h"
+#include "forerun/methods/tree/tree_drafter.h"
+#include "forerun/models/diffusion_lm/diffusion_file.h"
+#include "forerun/tensor/cpu/cpu_features.h"
+
+namespace forerun {
+namespace {
+
+struct DiffuSpecMethod final : Drafter::Method {
+  bool has_laws() const override { return true; }
+  bool finds() const override { return !beside.empty(); }
+  std::shared_ptr<TextDrafter> make(DrafterSetup setup) const override {
+    if (!setup.samples && setup.trees) {
+      return std::make_shared<TreeDrafter>(make_sources(beside),
+                                           std::make_unique<DiffuSpecSource>(method),
+                                           std::move(setup.control), setup.max_draft);
+    }
+    return std::make_shared<ControlledDrafter<DiffuSpecDrafter>>(
+        DiffuSpecDrafter(method), std::move(setup.control), setup.max_draft);
+  }
+  std::shared_ptr<const DiffuSpec> method;
+  std::vector<FoundSource> beside;  // not used by sampled chains
+};
+
+// Null: none is named.
+std::shared_ptr<const NgramLaw> load_proxy(const std::filesystem::path& path, const Model& target) {
+  if (path.empty()) return nullptr;
+  BackoffNgram law = load_arpa(path);
+  if (law.largest() >= static_cast<Token>(target.vocab())) {
+    throw UsageError(fmt::format(
+        "{} has n-grams of token {}, but the vocabulary of {} ends at {}: train it on this "
+        "model's answers",
+        path.string(), law.largest(), target.path(), target.vocab() - 1));
+  }
+  return std::make_shared<const BackoffNgram>(std::move(law));
+}
+
+std::shared_ptr<const DiffuSpec> load_method(const DrafterLoad& load) {
+  const DiffuSpecArgument argument = parse_diffuspec(load.argument);
+  std::error_code ignored;
+  if (!std::filesystem::is_directory(argument.folder, ignored)) {
+    throw UsageError(fmt::format(
+        "no drafter at '{}': give a folder of a diffusion language model (forerun train dlm)",
+        argument.folder));
+  }
+  const c10::InferenceMode no_autograd;
+  const DiffusionLm model =
+      load_diffusion_lm(argument.folder, numbers_of(load.target, DecoderParts::kEnds));
+  const Precision precision =
+      text_precision(argument.folder, load.precision, cpu_features()).precision;
+  auto out = std::make_shared<DiffuSpec>(in_precision(model, precision), load.target.vocab());
+  out->options = argument.options;
+  out->proxy = load_proxy(argument.ngram, load.target);
+  const auto& end = impl_of(load.target).end_tokens;
+  out->end.assign(end.begin(), end.end());
+  return out;
+}
+
+}  // namespace
+
+DrafterKind diffuspec_drafter() {
+  return {
+      .info = {.name = "diffuspec",
+               .argument = "FOLDER[:OPTION=VALUE...]",
+               .help = "a diffusion language model: a block of tokens in one pass, and a search "
+                       "for the path through them"},
+      .load = [](const DrafterLoad& load) {
+        auto method = std::make_shared<DiffuSpecMethod>();
+        method->method = load_method(load);
+        method->beside = load.beside;
+        return method;
+      }};
+}
+
+}  // namespace forerun

@@ -1,0 +1,20 @@
+#pragma once
+
+#include <filesystem>
+#include <string>
+
+#include "forerun/methods/diffuspec/diffuspec.h"
+
+namespace forerun {
+
+/// `FOLDER[:OPTION=VALUE...]`, the argument of the drafter diffuspec.
+struct DiffuSpecArgument {
+  std::string folder;
+  DiffuSpecOptions options;
+  std::filesystem::path ngram;  ///< an ARPA file; empty: trigrams of the text itself
+};
+
+/// @throws UsageError  an option without a value, with one that it does not take, or named twice
+DiffuSpecArgument parse_diffuspec(const std::string& argument);
+
+}  // namespace forerun

@@ -1,0 +1,151 @@
+#include "forerun/methods/diffuspec/path_search.h"
+
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <cmath>
+#include <random>
+#include <vector>
+
+#include "forerun/core/online_ngram.h"
+
+namespace forerun {
+namespace {
+
+constexpr Token kVocab = 6, kEnd = 5;
+
+bool ends(Token token) { return token == kEnd; }
+bool never(Token) { return false; }
+
+// Places with random laws over the whole vocabulary.
+std::vector<Place> random_places(std::size_t n, std::mt19937& random) {
+  std::uniform_real_distribution<double> unit(0.05, 1.0);
+  std::vector<Place> out(n);
+  for (Place& place : out) {
+    double sum = 0.0;
+    for (Token t = 0; t < kVocab; ++t) {
+      place.push_back({t, unit(random)});
+      sum += place.back().log_q;
+    }
+    for (PlaceToken& candidate : place) candidate.log_q = std::log(candidate.log_q / sum);
+    std::sort(place.begin(), place.end(),
+              [](const PlaceToken& a, const PlaceToken& b) { return a.log_q > b.log_q; });
+  }
+  return out;
+}
+
+OnlineNgram law_of(std::span<const Token> text) {
+  OnlineNgram law(kVocab);
+  law.read(text);
+  return law;
+}
+
+const std::vector<Token> kText = {0, 1, 2, 0, 1, 3, 0, 1, 2, 5, 4, 0, 1};
+
+// Every path, by recursion over the definition.
+void all_paths(std::span<const Place> places, std::vector<Token>& text, double score,
+               const NgramLaw& law, const PathSearchOptions& options, std::vector<DraftPath>& out) {
+  const std::size_t length = text.size() - kText.size();
+  if (length == places.size() || (length > 0 && ends(text.back()))) {
+    out.push_back({{text.begin() + static_cast<long>(kText.size()), text.end()}, score});
+    return;
+  }
+  for (const PlaceToken& c : places[length]) {
+    const double ngram = law.log_prob(text[text.size() - 2], text.back(), c.token);
+    text.push_back(c.token);
+    all_paths(places, text, score + options.marginal * c.log_q + (1.0 - options.marginal) * ngram,
+              law, options, out);
+    text.pop_back();
+  }
+}
+
+TEST(PathSearch, WithAllBeamsFindsTheBestPathsOfAll) {
+  std::mt19937 random(1);
+  const OnlineNgram law = law_of(kText);
+  for (int trial = 0; trial < 8; ++trial) {
+    const std::vector<Place> places = random_places(4, random);
+    for (const bool per_token : {true, false}) {
+      const PathSearchOptions options{.beams = 5000, .per_token = per_token};
+      std::vector<DraftPath> all;
+      std::vector<Token> text = kText;
+      all_paths(places, text, 0.0, law, options, all);
+      const auto worth = [&](const DraftPath& p) {
+        return p.score / (per_token ? static_cast<double>(p.tokens.size()) : 1.0);
+      };
+      std::sort(all.begin(), all.end(),
+                [&](const DraftPath& a, const DraftPath& b) { return worth(a) > worth(b); });
+      const auto found = search_paths(places, kText, law, ends, options);
+      ASSERT_EQ(found.size(), all.size());
+      for (std::size_t i = 0; i < 10; ++i) {
+        EXPECT_EQ(found[i].tokens, all[i].tokens);
+        EXPECT_NEAR(found[i].score, all[i].score, 1e-9);
+      }
+    }
+  }
+}
+
+TEST(PathSearch, OneBeamTakesTheBestTokenOfEveryPlace) {
+  std::mt19937 random(2);
+  const OnlineNgram law = law_of(kText);
+  const std::vector<Place> places = random_places(6, random);
+  const auto found = search_paths(places, kText, law, never, {.beams = 1, .marginal = 1.0});
+  ASSERT_EQ(found.size(), 1U);
+  ASSERT_EQ(found[0].tokens.size(), 6U);
+  for (std::size_t i = 0; i < 6; ++i) EXPECT_EQ(found[0].tokens[i], places[i][0].token);
+}
+
+TEST(PathSearch, MoreBeamsFindNoWorsePaths) {
+  std::mt19937 random(3);
+  const OnlineNgram law = law_of(kText);
+  double narrow = 0.0, wide = 0.0;
+  for (int trial = 0; trial < 40; ++trial) {
+    const std::vector<Place> places = random_places(6, random);
+    narrow += search_paths(places, kText, law, never, {.beams = 1})[0].score;
+    wide += search_paths(places, kText, law, never, {.beams = 4})[0].score;
+  }
+  EXPECT_GT(wide, narrow);
+}
+
+// The n-gram law changes the path to what the text has said before: what a slot's own law cannot
+// know of the token beside it.
+TEST(PathSearch, TheNgramLawMakesNeighboursFit) {
+  const OnlineNgram law = law_of(std::vector<Token>{0, 1, 2, 3, 0, 1, 2, 3, 0, 1, 2, 3, 0});
+  const double half = std::log(0.5), third = std::log(0.45);
+  const std::vector<Place> places = {{{1, half}, {3, third}}, {{4, half}, {2, third}}};
+  const std::vector<Token> text = {3, 0};
+  const auto blind = search_paths(places, text, law, never, {.beams = 1, .marginal = 1.0});
+  EXPECT_EQ(blind[0].tokens, (std::vector<Token>{1, 4}));
+  EXPECT_EQ(search_paths(places, text, law, never, {})[0].tokens, (std::vector<Token>{1, 2}));
+}
+
+TEST(PathSearch, AnEndedPathIsShortAndOthersGoOn) {
+  const OnlineNgram law(kVocab);
+  const double likely = std::log(0.9), unlikely = std::log(0.1);
+  const std::vector<Place> places = {{{kEnd, likely}, {1, unlikely}}, {{2, likely}}, {{3, likely}}};
+  const auto found = search_paths(places, kText, law, ends, {.beams = 2, .marginal = 1.0});
+  ASSERT_EQ(found.size(), 2U);
+  EXPECT_EQ(found[0].tokens, std::vector<Token>{kEnd});
+  EXPECT_EQ(found[1].tokens, (std::vector<Token>{1, 2, 3}));
+}
+
+TEST(PathSearch, CutsAPlaceToItsMassAndKeepsTheEnd) {
+  Place place;
+  for (const double q : {0.5, 0.25, 0.125, 0.0625, 0.05, 0.0125}) {
+    place.push_back({static_cast<Token>(place.size()), std::log(q)});
+  }
+  const auto tokens = [](const Place& p) {
+    std::vector<Token> out;
+    for (const PlaceToken& c : p) out.push_back(c.token);
+    return out;
+  };
+  Place three = place, two = place, all = place;
+  cut_place(three, {.mass = 0.8, .most = 15}, never);
+  EXPECT_EQ(tokens(three), (std::vector<Token>{0, 1, 2}));
+  cut_place(two, {.mass = 0.8, .most = 2}, ends);
+  EXPECT_EQ(tokens(two), (std::vector<Token>{0, 1, kEnd}));
+  cut_place(all, {.mass = 1.1, .most = 15}, ends);
+  EXPECT_EQ(tokens(all).size(), 6U);
+}
+
+}  // namespace
+}  // namespace forerun
