@@ -64,9 +64,9 @@ DiffusionLm block_diffusion_for(const DecoderLm& decoder, std::int64_t layers, s
 /// @param output_tokens  [outputs] int64, rising; undefined: every token
 void share_ends(DiffusionLm& model, const DecoderLm& decoder, const at::Tensor& output_tokens);
 
-/// A network of kind kBlock from the first blocks of a decoder, with its last norm, embedding and
-/// head; the mask vector begins as the mean row of the embedding. float32 on the CPU, nothing is
-/// shared with the decoder's memory.
+/// A network of kind kBlock from the first blocks of a decoder, with its embedding and head, and
+/// its last norm scaled down; the mask vector begins as the mean row of the embedding. float32 on
+/// the CPU, nothing is shared with the decoder's memory.
 /// @param output_tokens  [outputs] int64, rising; undefined: every token
 /// @throws std::invalid_argument  a packed (int8) decoder or a Gemma one, or more layers than it
 /// has
