@@ -3,6 +3,7 @@
 /// The whole public API. forerun generates faster without changing what is generated.
 
 #include "forerun/common.h"
+#include "forerun/diffusion_text.h"
 #include "forerun/engine.h"
 #include "forerun/evaluate.h"
 #include "forerun/image.h"

@@ -4,6 +4,7 @@
 #include <filesystem>
 
 #include "forerun/api/choose_precision.h"
+#include "forerun/api/load_text_model.h"
 #include "forerun/api/model_impl.h"
 #include "forerun/base/mapped_file.h"
 #include "forerun/formats/gguf_tokenizer.h"
@@ -55,12 +56,12 @@ void check_vocabulary(const Model::Impl& impl) {
   }
 }
 
-std::shared_ptr<Model::Impl> load_gguf_model(const std::string& path,
-                                             const ChosenPrecision& chosen) {
+std::shared_ptr<Model::Impl> load_gguf_model(const std::string& path, const ChosenPrecision& chosen,
+                                             const BodyLoaders& loaders) {
   const Gguf gguf = load_gguf(path);
   auto impl = std::make_shared<Model::Impl>(
       Model::Impl{.path = path,
-                  .lm = load_decoder(gguf, chosen.precision),
+                  .lm = loaders.from_gguf(gguf, chosen.precision),
                   .precision = chosen,
                   .tokenizer = tokenizer_of(tokenizer_spec(gguf), path)});
   set_chat_template(*impl, gguf.get<std::string_view>("tokenizer.chat_template"));
@@ -91,7 +92,8 @@ std::optional<std::string> hf_chat_template(const fs::path& folder, std::string_
   return *std::move(stored);
 }
 
-std::shared_ptr<Model::Impl> load_hf_model(const std::string& path, const ChosenPrecision& chosen) {
+std::shared_ptr<Model::Impl> load_hf_model(const std::string& path, const ChosenPrecision& chosen,
+                                           const BodyLoaders& loaders) {
   const fs::path folder(path);
   const HfConfig config = load_hf_config(folder);
   const std::string tokenizer_path = (folder / "tokenizer.json").string();
@@ -105,7 +107,7 @@ std::shared_ptr<Model::Impl> load_hf_model(const std::string& path, const Chosen
   const std::string_view tokenizer_config = config_file ? config_file->text() : "{}";
   auto impl = std::make_shared<Model::Impl>(Model::Impl{
       .path = path,
-      .lm = load_decoder(config, load_safetensors(folder), path, chosen.precision),
+      .lm = loaders.from_folder(config, load_safetensors(folder), path, chosen.precision),
       .precision = chosen,
       .tokenizer =
           tokenizer_of(parse_tokenizer_json(tokenizer->text(), tokenizer_config), tokenizer_path)});
@@ -117,7 +119,8 @@ std::shared_ptr<Model::Impl> load_hf_model(const std::string& path, const Chosen
 
 }  // namespace
 
-Model Model::load(const std::string& path, PrecisionRequest requested) {
+std::shared_ptr<Model::Impl> load_text_model(const std::string& path, PrecisionRequest requested,
+                                             const BodyLoaders& loaders) {
   const c10::InferenceMode no_autograd;
   std::error_code ignored;
   if (!fs::exists(path, ignored)) {
@@ -125,29 +128,40 @@ Model Model::load(const std::string& path, PrecisionRequest requested) {
         fmt::format("no model at '{}': give a GGUF file or a Hugging Face folder", path));
   }
   const ChosenPrecision chosen = text_precision(path, requested, cpu_features());
-  auto impl =
-      fs::is_directory(path, ignored) ? load_hf_model(path, chosen) : load_gguf_model(path, chosen);
+  auto impl = fs::is_directory(path, ignored) ? load_hf_model(path, chosen, loaders)
+                                              : load_gguf_model(path, chosen, loaders);
   check_vocabulary(*impl);
-  return Model(std::move(impl));
+  return impl;
+}
+
+Model Model::load(const std::string& path, PrecisionRequest requested) {
+  return Model(load_text_model(
+      path, requested,
+      {.from_gguf = [](const Gguf& gguf, Precision p) { return load_decoder(gguf, p); },
+       .from_folder = [](const HfConfig& config, const Safetensors& weights, const std::string& at,
+                         Precision p) { return load_decoder(config, weights, at, p); }}));
 }
 
 std::vector<Token> Model::encode(std::string_view text) const {
   return impl_->tokenizer.encode_prompt(text, Special::kParse);
 }
 
-std::vector<Token> Model::encode_chat(std::span<const Message> messages) const {
-  if (!impl_->chat) {
+std::vector<Token> encode_chat(const Model::Impl& model, std::span<const Message> messages) {
+  if (!model.chat) {
     throw UsageError(fmt::format(
-        "{}: {}; give the text as it is (encode, or `forerun generate --raw`)", impl_->path,
-        impl_->has_chat_template ? "its chat template is of no known family"
-                                 : "it has no chat template"));
+        "{}: {}; give the text as it is (encode, or `forerun generate --raw`)", model.path,
+        model.has_chat_template ? "its chat template is of no known family"
+                                : "it has no chat template"));
   }
   std::vector<ChatMessage> turns;
   for (const Message& m : messages) turns.push_back({m.role, m.content});
-  const Result<std::string> text =
-      render_chat(*impl_->chat, turns, {.add_generation_prompt = true});
+  const Result<std::string> text = render_chat(*model.chat, turns, {.add_generation_prompt = true});
   if (!text) throw UsageError(text.error().message);
-  return impl_->tokenizer.encode_prompt(*text, Special::kParse);
+  return model.tokenizer.encode_prompt(*text, Special::kParse);
+}
+
+std::vector<Token> Model::encode_chat(std::span<const Message> messages) const {
+  return forerun::encode_chat(*impl_, messages);
 }
 
 std::string Model::decode(std::span<const Token> tokens) const {

@@ -6,6 +6,7 @@
 #include <nlohmann/json.hpp>
 #include <optional>
 
+#include "forerun/cli/diffusion_text.h"
 #include "forerun/cli/explain.h"
 #include "forerun/cli/images.h"
 #include "forerun/cli/interrupt.h"
@@ -14,6 +15,7 @@
 #include "forerun/cli/report/text_trace.h"
 #include "forerun/cli/terminal.h"
 #include "forerun/cli/token_images.h"
+#include "forerun/diffusion_text.h"
 #include "forerun/text.h"
 
 namespace forerun::cli {
@@ -21,6 +23,7 @@ namespace {
 
 struct GenerateFlags {
   RunFlags run;
+  DiffusionTextFlags diffusion;
   ImageFiles files;
   std::string prompt, prompt_file, system;
   bool raw = false, json = false, certify = false, verbose = false;
@@ -31,8 +34,12 @@ std::string read_prompt(const std::string& path) {
   return read_input(path, "prompt file");
 }
 
+std::string prompt_of(const GenerateFlags& f) {
+  return f.prompt_file.empty() ? f.prompt : read_prompt(f.prompt_file);
+}
+
 std::vector<Token> prompt_tokens(const Model& model, const GenerateFlags& f) {
-  const std::string text = f.prompt_file.empty() ? f.prompt : read_prompt(f.prompt_file);
+  const std::string text = prompt_of(f);
   if (f.raw) return model.encode(text);
   std::vector<Message> turns;
   if (!f.system.empty()) turns.push_back({"system", f.system});
@@ -145,7 +152,23 @@ int generate_text(const GenerateFlags& f, const Command& command) {
   return certificate && !certificate->passed() ? 1 : 0;
 }
 
+void expect_prompt(const GenerateFlags& f, const Command& command) {
+  if (command.given("-p") || command.given("-f")) return;
+  throw UsageError(
+      fmt::format("{} writes texts: give it a prompt with -p TEXT or -f FILE", f.run.model.path));
+}
+
 int run_generate(GenerateFlags& f, const Command& command) {
+  if (is_diffusion_language_model(f.run.model.path)) {
+    expect_prompt(f, command);
+    return generate_diffusion_text(f.run, f.diffusion,
+                                   {.text = prompt_of(f), .system = f.system, .raw = f.raw},
+                                   f.files.trace, f.json, command);
+  }
+  if (const std::string flag = command.given_under(kDiffusionTextTitle); !flag.empty()) {
+    throw UsageError(
+        fmt::format("{} is for diffusion language models; {} is none", flag, f.run.model.path));
+  }
   switch (settle(f.run, command, {})) {
     case Makes::kImages:
       return generate_images(f.run, f.files, f.json, command);
@@ -154,10 +177,7 @@ int run_generate(GenerateFlags& f, const Command& command) {
     default:
       break;
   }
-  if (!command.given("-p") && !command.given("-f")) {
-    throw UsageError(
-        fmt::format("{} writes texts: give it a prompt with -p TEXT or -f FILE", f.run.model.path));
-  }
+  expect_prompt(f, command);
   return generate_text(f, command);
 }
 
@@ -179,6 +199,7 @@ void add_generate(Command& program) {
   command.add("--certify", f->certify,
               "Score the outputs again by plain passes and print the certificate");
   command.add("-v,--verbose", f->verbose, "Explain how far it drafted, and why");
+  bind_diffusion_text(command, f->diffusion);
   command.group(kImageTitle);
   command.add("-o,--out", f->files.out, "PNG file of all images, as a grid", {.shows = "FILE"});
   command.add("--vae", f->run.images.options.vae,
@@ -199,6 +220,7 @@ void add_generate(Command& program) {
   forerun generate -m model.gguf -p "Once upon a time" --raw --temp 0.8 --seed 7
   forerun generate -m big/ --drafter draft-model:small.gguf -p "..." --temp 1 --certify
   forerun generate -m model.gguf -f prompt.txt --json > answer.json
+  forerun generate -m dream -p "..." -n 64 --steps 16 --trace trace.html
   forerun generate -m dit --class 3,7 --count 8 --cfg 1.5 --drafter free:free --out grid.png
   forerun generate -m mar --class 3 --count 4 --drafter cspd:draft --out grid.png --trace trace.html
   forerun generate -m DiT-XL-2-256 --class 207 --vae sd-vae-ft-ema --out dog.png

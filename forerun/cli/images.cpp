@@ -82,8 +82,10 @@ void bind_places(Command& command, ImageFlags& f) {
 void bind_images(Command& command, RunFlags& f) {
   ImageOptions& o = f.images.options;
   command.group(kImageTitle);
-  command.add("--steps", o.steps, "Steps of sampling; token by token, of each token",
-              {.least = 1, .most = 1000, .standard = "1000; token by token 25"});
+  command.add(
+      "--steps", o.steps,
+      "Steps of sampling; token by token, of each token; passes of a diffusion language model",
+      {.least = 1, .most = 1000, .standard = "1000; token by token 25; of texts one a token"});
   command.add("--cfg", o.guidance, "Classifier-free guidance, 1 = none",
               {.standard = "1.5; token by token 1"});
   command.add("--batch-size", o.batch_size, "Images at a time; none depends on it",

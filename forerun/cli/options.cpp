@@ -10,6 +10,7 @@
 #include "forerun/base/json_text.h"
 #include "forerun/cli/interrupt.h"
 #include "forerun/cli/paths.h"
+#include "forerun/diffusion_text.h"
 #include "forerun/image.h"
 #include "forerun/method.h"
 #include "forerun/text.h"
@@ -61,6 +62,12 @@ Model load_model(const ModelFlags& f) {
         "{} holds {}, not a language model; generate, bench, certify, profile and "
         "evaluate are for both or for these",
         f.path, is_diffusion_model(f.path) ? "a Diffusion Transformer" : "an image-token model"));
+  }
+  if (is_diffusion_language_model(f.path)) {
+    throw UsageError(fmt::format(
+        "{} holds a diffusion language model, which does not write token by token; generate is for "
+        "it",
+        f.path));
   }
   set_threads(f.threads);
   Model model = Model::load(f.path, precision_of(f.precision));

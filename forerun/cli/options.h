@@ -25,6 +25,7 @@ namespace forerun::cli {
 inline constexpr const char* kModelTitle = "Model";
 inline constexpr const char* kDraftTitle = "Drafting";
 inline constexpr const char* kTextTitle = "Text (language models)";
+inline constexpr const char* kDiffusionTextTitle = "Text (diffusion language models)";
 inline constexpr const char* kImageTitle = "Images";
 inline constexpr const char* kDitTitle = "Images (Diffusion Transformers)";
 inline constexpr const char* kTokenTitle = "Images (token by token)";

@@ -136,8 +136,14 @@ Result<DecoderConfig> parse_decoder_config(const Gguf& gguf) {
     return Error{fmt::format("architecture {} is not supported; llama, qwen2, qwen3 and gemma3 are",
                              quote(*architecture))};
   }
+  return parse_decoder_config(gguf, *family);
+}
+
+Result<DecoderConfig> parse_decoder_config(const Gguf& gguf, Family family) {
+  const Result<std::string_view> architecture = gguf.read<std::string_view>("general.architecture");
+  if (!architecture) return architecture.error();
   Keys k(gguf, std::string(*architecture));
-  DecoderConfig c(*family);
+  DecoderConfig c(family);
   read_sizes(gguf, k, c);
   if (!k.error().empty()) return Error{k.error()};
   read_rope(gguf, k, c);

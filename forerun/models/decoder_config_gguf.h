@@ -9,4 +9,7 @@ namespace forerun {
 /// From the metadata of a GGUF file: general.architecture llama, qwen2, qwen3 or gemma3.
 Result<DecoderConfig> parse_decoder_config(const Gguf& gguf);
 
+/// Of another architecture with the blocks of a family, under its own keys.
+Result<DecoderConfig> parse_decoder_config(const Gguf& gguf, Family family);
+
 }  // namespace forerun

@@ -9,7 +9,7 @@ namespace forerun::cli::report {
 
 // The templates beside this file, with common.css and common.js inside: templates.cmake.
 extern const std::string_view kBenchPage, kTrainingPage, kImageTracePage, kTextTracePage,
-    kTokenTracePage;
+    kTokenTracePage, kDiffusionTracePage;
 
 /// The value of `key`; null if there is none, or `object` is no object.
 nlohmann::json field(const nlohmann::json& object, const char* key);

@@ -20,8 +20,9 @@ function(base64_of_sha256 hex out)
 endfunction()
 
 get_filename_component(folder "${CMAKE_SCRIPT_MODE_FILE}" DIRECTORY)
-set(pages bench training image_trace text_trace token_trace)
-set(constants kBenchPage kTrainingPage kImageTracePage kTextTracePage kTokenTracePage)
+set(pages bench training image_trace text_trace token_trace diffusion_trace)
+set(constants kBenchPage kTrainingPage kImageTracePage kTextTracePage kTokenTracePage
+    kDiffusionTracePage)
 set(out "#include \"forerun/cli/report/page.h\"\n")
 foreach(name constant IN ZIP_LISTS pages constants)
   file(READ "${folder}/${name}.html" page)
