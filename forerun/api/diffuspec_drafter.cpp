@@ -66,6 +66,10 @@ std::shared_ptr<const DiffuSpec> load_method(const DrafterLoad& load) {
       text_precision(argument.folder, load.precision, cpu_features()).precision;
   auto out = std::make_shared<DiffuSpec>(in_precision(model, precision), load.target.vocab());
   out->options = argument.options;
+  // A text's own trigrams are few, so they weigh little; a file's as in the paper.
+  constexpr double kBesideText = 0.9, kBesideFile = 0.5;
+  out->options.search.marginal =
+      argument.weight.value_or(argument.ngram.empty() ? kBesideText : kBesideFile);
   out->proxy = load_proxy(argument.ngram, load.target);
   const auto& end = impl_of(load.target).end_tokens;
   out->end.assign(end.begin(), end.end());

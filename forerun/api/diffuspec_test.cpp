@@ -184,7 +184,7 @@ TEST(DiffuSpecOptions, AreReadFromTheEndOfTheName) {
   const DiffuSpecArgument a = parse_diffuspec("a:b=c/d:beams=2:weight=0.25:length=paper:most=9");
   EXPECT_EQ(a.folder, "a:b=c/d");
   EXPECT_EQ(a.options.search.beams, 2U);
-  EXPECT_EQ(a.options.search.marginal, 0.25);
+  EXPECT_EQ(a.weight, 0.25);
   EXPECT_EQ(a.options.control, PlaceControl::kPaper);
   EXPECT_EQ(a.options.most, 9U);
   EXPECT_EQ(a.options.least, 0U);

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <numbers>
+#include <optional>
 
 namespace forerun {
 namespace {
@@ -60,21 +61,21 @@ std::vector<double> BackoffNgram::log_probs(Token before, Token last,
   const std::uint64_t two =
       begins ? ngram_key::kEmpty : with(with(ngram_key::kEmpty, known(before)), known(last));
   const double from_two = begins ? 0.0 : backoff(two), from_one = backoff(one);
+  // Most tokens are known: the unknown one stands in only after three look-ups.
+  const auto log10_of = [&](Token word) -> std::optional<double> {
+    if (!begins) {
+      if (const Weights* listed = grams_.find(with(two, word))) return listed->log10_p;
+    }
+    if (const Weights* listed = grams_.find(with(one, word))) return from_two + listed->log10_p;
+    const Weights* listed = grams_.find(with(ngram_key::kEmpty, word));
+    if (listed == nullptr) return {};
+    return from_two + from_one + listed->log10_p;
+  };
   std::vector<double> out;
   for (const Token token : next) {
-    const Token word = known(token);
-    const Weights* listed = begins ? nullptr : grams_.find(with(two, word));
-    double log10_p = 0.0;
-    if (listed == nullptr) {
-      log10_p += from_two;
-      listed = grams_.find(with(one, word));
-    }
-    if (listed == nullptr) {
-      log10_p += from_one;
-      listed = grams_.find(with(ngram_key::kEmpty, word));
-    }
-    log10_p += listed == nullptr ? kNever : static_cast<double>(listed->log10_p);
-    out.push_back(log10_p * std::numbers::ln10);
+    std::optional<double> log10_p = log10_of(token);
+    if (!log10_p) log10_p = log10_of(kUnknown);
+    out.push_back(log10_p.value_or(from_two + from_one + kNever) * std::numbers::ln10);
   }
   return out;
 }
