@@ -39,9 +39,6 @@ struct FoundSource {
 /// One of each.
 std::vector<std::unique_ptr<TreeSource>> make_sources(std::span<const FoundSource> sources);
 
-/// Drafts with such sources, in one tree.
-std::shared_ptr<const Drafter::Method> found_method(std::vector<FoundSource> sources);
-
 /// What a drafter is loaded with.
 struct DrafterLoad {
   const Model& target;

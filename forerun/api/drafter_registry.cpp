@@ -94,10 +94,6 @@ struct SourceMethod final : Drafter::Method {
 
 }  // namespace
 
-std::shared_ptr<const Drafter::Method> found_method(std::vector<FoundSource> sources) {
-  return std::make_shared<const FoundMethod>(std::move(sources));
-}
-
 std::vector<std::unique_ptr<TreeSource>> make_sources(std::span<const FoundSource> sources) {
   std::vector<std::unique_ptr<TreeSource>> out;
   for (const FoundSource& source : sources) out.push_back(source.make());
@@ -148,7 +144,7 @@ Drafter Drafter::load(std::string_view name, const Model& target, PrecisionReque
       throw UsageError(fmt::format("'{}' is named twice: name each source once", head));
     }
     beside.insert(beside.begin(), {head, kind->source});
-    out.method_ = found_method(std::move(beside));
+    out.method_ = std::make_shared<const FoundMethod>(std::move(beside));
   } else {
     out.method_ = kind->load({target, argument, std::move(beside), precision});
   }

@@ -1,3 +1,5 @@
+#include "forerun/methods/tidar/tidar_drafter.h"
+
 #include <c10/core/InferenceMode.h>
 #include <fmt/format.h>
 
@@ -6,7 +8,9 @@
 #include "forerun/api/access.h"
 #include "forerun/api/drafter_method.h"
 #include "forerun/api/model_impl.h"
+#include "forerun/methods/text/controlled_drafter.h"
 #include "forerun/methods/tidar/tidar_source.h"
+#include "forerun/methods/tree/tree_drafter.h"
 #include "forerun/models/gated_lora/gated_lora_file.h"
 
 namespace forerun {
@@ -25,6 +29,24 @@ std::shared_ptr<const GatedLora> load_adapters(const std::string& path, const Mo
       in_precision(load_gated_lora(path, lm.config, target.hash()), lm.precision));
 }
 
+struct TidarMethod final : Drafter::Method {
+  bool has_laws() const override { return true; }
+  bool finds() const override { return !beside.empty(); }
+  std::shared_ptr<TextDrafter> make(DrafterSetup setup) const override {
+    if (setup.samples || !setup.trees) {
+      // Sources beside it have no laws: they take no part in sampled drafts.
+      return std::make_shared<ControlledDrafter<TidarDrafter>>(
+          TidarDrafter(lora), std::move(setup.control), setup.max_draft);
+    }
+    std::vector<std::unique_ptr<TreeSource>> sources = make_sources(beside);
+    sources.insert(sources.begin(), std::make_unique<TidarSource>(lora));
+    return std::make_shared<TreeDrafter>(std::move(sources), nullptr, std::move(setup.control),
+                                         setup.max_draft);
+  }
+  std::shared_ptr<const GatedLora> lora;
+  std::vector<FoundSource> beside;
+};
+
 }  // namespace
 
 DrafterKind tidar_drafter() {
@@ -32,12 +54,10 @@ DrafterKind tidar_drafter() {
                    .argument = "FOLDER",
                    .help = "adapters on mask rows in the target's own pass"},
           .load = [](const DrafterLoad& load) {
-            std::vector<FoundSource> sources = {
-                {"tidar", [lora = load_adapters(load.argument, load.target)] {
-                   return std::make_unique<TidarSource>(lora);
-                 }}};
-            sources.insert(sources.end(), load.beside.begin(), load.beside.end());
-            return found_method(std::move(sources));
+            auto method = std::make_shared<TidarMethod>();
+            method->lora = load_adapters(load.argument, load.target);
+            method->beside = load.beside;
+            return method;
           }};
 }
 

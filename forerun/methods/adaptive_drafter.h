@@ -29,7 +29,8 @@ namespace forerun {
 ///          in speculate.h. Optional: `plan(sequences, most, control)`, the possible drafts of each
 ///          sequence, from which the controller plans; `deterministic_draft(sequence)`, the
 ///          deterministic draft of a sequence in the round, used or not, with tokens valid until
-///          the next `plan`; `prefilled()`, whose seconds do not count as drafting.
+///          the next `plan`; `prefilled()`, whose seconds do not count as drafting;
+///          `add_companions(sequences, drafts, control)`, once the drafts are made.
 template <class Drafter, class Sequence = TokenSequence, class Draft = TokenDraft>
 class AdaptiveDrafter {
  public:
@@ -52,7 +53,11 @@ class AdaptiveDrafter {
     }
     const auto planned = control_.plan(plans_, other_rows);
     std::copy(planned.begin(), planned.end(), lengths_.begin());
-    return drafter_.propose(sequences, lengths_);
+    std::vector<Draft> drafts = drafter_.propose(sequences, lengths_);
+    if constexpr (requires { drafter_.add_companions(sequences, drafts, control_); }) {
+      drafter_.add_companions(sequences, drafts, control_);
+    }
+    return drafts;
   }
 
   template <class Verified>

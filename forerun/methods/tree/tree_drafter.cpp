@@ -1,7 +1,6 @@
 #include "forerun/methods/tree/tree_drafter.h"
 
 #include <algorithm>
-#include <limits>
 #include <utility>
 
 #include "forerun/methods/draft_budget.h"
@@ -169,14 +168,7 @@ void TreeDrafter::add_companions(std::span<TokenSequence* const> sequences,
     CompanionRows& rows = companions_[i];
     const std::vector<double> reach = reach_of(planned_[i].tree, drafts[i]);
     std::size_t planned = 0;
-    const RowOffer offer{.price =
-                             [&](std::size_t more) {
-                               const std::size_t own = rows.rows() - planned + more;
-                               return control_.covers(id, own)
-                                          ? control_.price(own)
-                                          : std::numeric_limits<double>::infinity();
-                             },
-                         .reach = reach};
+    const RowOffer offer = row_offer(control_, id, rows, planned, reach);
     for (std::size_t s = 0; s < all.size(); ++s) {
       planned_[i].first_companion[s] = rows.scored.size();
       all[s]->companions(*sequences[i], drafts[i], offer, rows);

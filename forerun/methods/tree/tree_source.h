@@ -3,7 +3,6 @@
 #include <any>
 #include <cstddef>
 #include <cstdint>
-#include <functional>
 #include <span>
 #include <vector>
 
@@ -12,6 +11,7 @@
 #include "forerun/methods/prefilled.h"
 #include "forerun/methods/text/companion_rows.h"
 #include "forerun/methods/text/verified_tokens.h"
+#include "forerun/methods/tree/row_offer.h"
 
 namespace forerun {
 
@@ -34,13 +34,6 @@ struct VerifiedDraft {
   std::span<const float> companion(std::size_t i) const {
     return rows.companion(index, first_companion + i);
   }
-};
-
-/// What a pass offers to a source that wants rows of its own in it.
-struct RowOffer {
-  /// Outputs that so many more rows have to be worth; infinite if the text cannot afford them.
-  std::function<double(std::size_t rows)> price;
-  std::span<const double> reach;  ///< [draft.size()]: P(the drafted token is an output)
 };
 
 /// A source of drafts for trees: for every node it says which tokens may follow. The trees of a

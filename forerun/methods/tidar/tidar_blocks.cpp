@@ -1,4 +1,4 @@
-#include "forerun/methods/tidar/tidar_source.h"
+#include "forerun/methods/tidar/tidar_blocks.h"
 
 #include <ATen/core/Tensor.h>
 
@@ -15,36 +15,36 @@ constexpr double kLikely = 0.25;       // of a pruned form, and of a trial
 
 }  // namespace
 
-TidarSource::TidarSource(std::shared_ptr<const GatedLora> lora, TidarForm form)
+TidarBlocks::TidarBlocks(std::shared_ptr<const GatedLora> lora, TidarForm form)
     : lora_(std::move(lora)), markov_{lora_->markov_w1, lora_->markov_w2}, form_(form) {}
 
-void TidarSource::remember(std::any& memory) {
+void TidarBlocks::remember(std::any& memory) {
   if (!memory.has_value()) memory = CompanionWorth(kPriorWorth, kTrial);
   worth_ = std::any_cast<CompanionWorth>(&memory);
 }
 
-CompanionWorth& TidarSource::worth() {
+CompanionWorth& TidarBlocks::worth() {
   if (worth_ == nullptr) remember(own_);
   return *worth_;
 }
 
-std::size_t TidarSource::slots_of(const TokenSequence& sequence) {
-  const auto text = texts_.find(sequence.id());
-  if (text == texts_.end() || text->second.block.empty()) return 0;
-  growing_ = &text->second;
-  return static_cast<std::size_t>(lora_->config.block - 1);
+std::size_t TidarBlocks::drafts(SequenceId id) const {
+  const auto text = texts_.find(id);
+  return text == texts_.end() || text->second.block.empty()
+             ? 0
+             : static_cast<std::size_t>(lora_->config.block - 1);
 }
 
 // Slot 0 of the block stands for the newest token itself, which is decided.
-std::span<const float> TidarSource::logits(std::size_t slot) const {
+std::span<const float> TidarBlocks::logits(SequenceId id, std::size_t i) const {
   const auto vocab = static_cast<std::size_t>(lora_->config.vocab);
-  const std::size_t row = slot + static_cast<std::size_t>(1 - lora_->config.first_slot);
-  return std::span(growing_->block).subspan(row * vocab, vocab);
+  const std::size_t row = i + static_cast<std::size_t>(1 - lora_->config.first_slot);
+  return std::span(texts_.at(id).block).subspan(row * vocab, vocab);
 }
 
 // Whether a replica runs.
 // @param drafted  the pass has drafts
-bool TidarSource::wants(double chance, bool drafted, double price) {
+bool TidarBlocks::wants(double chance, bool drafted, double price) {
   switch (form_) {
     case TidarForm::kMeasured:
       return chance >= kLeastChance && chance * worth().mean() > price;
@@ -60,7 +60,7 @@ bool TidarSource::wants(double chance, bool drafted, double price) {
   return false;
 }
 
-void TidarSource::companions(const TokenSequence& sequence, const TokenDraft& draft,
+void TidarBlocks::companions(const TokenSequence& sequence, const TokenDraft& draft,
                              const RowOffer& offer, CompanionRows& rows) {
   Text& text = texts_[sequence.id()];
   text.replicas.clear();
@@ -86,9 +86,7 @@ void TidarSource::companions(const TokenSequence& sequence, const TokenDraft& dr
   add_replica(lora_, order[0], draft, rows);
 }
 
-void TidarSource::earned(SequenceId) { worth().earned(); }
-
-void TidarSource::observe(const VerifiedDraft& verified) {
+void TidarBlocks::observe(const VerifiedDraft& verified) {
   const SequenceId id = verified.sequence.id();
   const auto found = texts_.find(id);
   if (found == texts_.end()) return;

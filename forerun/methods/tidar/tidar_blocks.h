@@ -1,0 +1,62 @@
+#pragma once
+
+#include <any>
+#include <cstdint>
+#include <memory>
+#include <span>
+#include <unordered_map>
+#include <vector>
+
+#include "forerun/methods/tidar/tidar_rows.h"
+#include "forerun/methods/tree/companion_worth.h"
+#include "forerun/methods/tree/tree_source.h"
+#include "forerun/models/markov_head.h"
+
+namespace forerun {
+
+/// The blocks of drafts of texts whose mask rows run in the target's own passes: which replicas a
+/// pass gets, and of those that ran the one that fits the outcome.
+///
+/// A replica runs if the chance that it is the one, times what a block brought in so far, is worth
+/// its rows. So the forms of the method follow from what rows cost: all replicas where they are
+/// nearly free, the likely ones, one after the text in passes without drafts, or none.
+/// Source: TiDAR, arXiv:2511.08923, section 3.2; gated LoRA, arXiv:2507.11851.
+class TidarBlocks {
+ public:
+  /// @param lora  in the target's precision
+  TidarBlocks(std::shared_ptr<const GatedLora> lora, TidarForm form);
+
+  const GatedLora& lora() const noexcept { return *lora_; }
+  const MarkovHead& markov() const noexcept { return markov_; }
+  /// What it learns lives in `memory`, which outlives it; empty the first time.
+  void remember(std::any& memory);
+
+  /// Drafts that the text's block has: 0, there is none, or B - 1.
+  std::size_t drafts(SequenceId id) const;
+  /// [vocab] float32 logits of the block's draft `i`, without the Markov head.
+  std::span<const float> logits(SequenceId id, std::size_t i) const;
+
+  /// As TreeSource::companions, earned, observe, forget.
+  void companions(const TokenSequence& sequence, const TokenDraft& draft, const RowOffer& offer,
+                  CompanionRows& rows);
+  void earned() { worth().earned(); }
+  void observe(const VerifiedDraft& verified);
+  void forget(SequenceId id) { texts_.erase(id); }
+
+ private:
+  struct Text {
+    std::vector<std::int32_t> replicas;  // in the coming pass: after which drafted token
+    std::vector<float> block;            // [slots, vocab] logits after the text; or empty
+  };
+  CompanionWorth& worth();
+  bool wants(double chance, bool drafted, double price);
+
+  std::shared_ptr<const GatedLora> lora_;
+  MarkovHead markov_;
+  TidarForm form_;
+  std::any own_;
+  CompanionWorth* worth_ = nullptr;
+  std::unordered_map<SequenceId, Text> texts_;
+};
+
+}  // namespace forerun
