@@ -8,6 +8,7 @@
 #include <string_view>
 #include <vector>
 
+#include "forerun/core/logit_changes.h"
 #include "forerun/core/rule.h"
 #include "forerun/core/sampling_params.h"
 #include "forerun/core/statistics.h"
@@ -17,6 +18,7 @@ namespace forerun {
 
 struct GenerateOptions {
   SamplingParams sampling;  ///< temperature 0 (greedy), top-k, top-p, min-p
+  LogitChanges changes;     ///< bias and penalties, before those: part of the target's law
   /// At temperature 0 every rule keeps the target's choice. By default a text depends on its seed,
   /// not on the drafter.
   Rule rule = Rule::kSharedNoise;

@@ -100,6 +100,24 @@ class Contract(Command):
         self.assertEqual(run("5"), run("5"))
         self.assertNotEqual(run("5"), run("6"))
 
+    def test_bias_and_penalties_are_part_of_the_law(self):
+        def run(*flags):
+            r = forerun("generate", "-m", GGUF, "-p", "a b a b a b", "--raw", "-n", "40", "--temp", "1", "--seed", "5",
+                        "--ignore-end", "--json", "--fixed-draft", *flags)
+            self.assertEqual(r.returncode, 0, r.stderr)
+            return json.loads(r.stdout)["tokens"]
+        changes = ["--presence-penalty", "1", "--frequency-penalty", "0.5", "--repetition-penalty", "1.2",
+                   "--logit-bias", "20=2.5", "--logit-bias", "21=-100"]
+        tokens = run("--drafter", "lookup", *changes)
+        self.assertEqual(tokens, run("--drafter", "none", *changes))
+        self.assertNotEqual(tokens, run("--drafter", "none"))
+        self.assertNotIn(21, tokens)
+        self.assertEqual(run("--logit-bias", "20=1e4"), [20] * 40)
+        for wrong in ("20", "20:1", "x=1", "20=y", "1000000=1"):
+            r = forerun("generate", "-m", GGUF, "-p", "a", "--raw", "--logit-bias", wrong)
+            self.assertEqual(r.returncode, 2, wrong)
+            self.assertIn("bias", r.stderr)
+
     def test_inexact_rules_are_labelled(self):
         r = forerun("generate", "-m", GGUF, "-p", "a b", "--raw", "--temp", "1", "--rule", "typical", "--json")
         self.assertIs(json.loads(r.stdout)["exact"], False)

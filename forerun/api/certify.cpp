@@ -191,6 +191,8 @@ class Judge {
     const auto visit = [&](std::size_t i, std::span<float> row) {
       while (draft != text.drafts.end() && draft->output < i) ++draft;
       const bool drafted = draft != text.drafts.end() && draft->output == i;
+      const auto before = std::span(generated.tokens).first(i);
+      ChangedLogits(options_.changes, prompt, before).apply_(row);
       if (i < text.kept.size()) rounding_.add(text.kept[i], row, options_.sampling.temperature);
       const std::size_t position = prompt.size() + i;
       if (out_.deterministic) compare(prompt_index, i, position, row, generated.tokens[i]);
@@ -373,6 +375,7 @@ std::optional<Difference> first_difference(const Model& target, std::span<const 
   out.drafted = *b;
   const auto visit = [&](std::size_t i, std::span<float> row) {
     if (i != out.position) return;
+    ChangedLogits(options.changes, prompt, plain.first(i)).apply_(row);
     // The rescoring pass may side with either of the two: what counts is how close they are.
     const double margin = tie_margin(target.precision());
     const Choice choice(row, options, prompt.size() + i, margin, margin);

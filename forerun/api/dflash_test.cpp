@@ -52,6 +52,19 @@ TEST_P(DFlashKinds, GreedyTextIsThePlainText) {
   }
 }
 
+TEST_P(DFlashKinds, TextsWithBiasAndPenaltiesAreThePlainOnesAndCertified) {
+  const Network network(GetParam());
+  GenerateOptions o = options(Rule::kSharedNoise, 0.8);
+  o.changes = {.bias = {{12, 2.0F}}, .repetition_penalty = 1.2, .presence_penalty = 0.5};
+  const Generated plain = generate(tiny(), Drafter(), prompt(20), o);
+  for (const std::string suffix : {"", "+lookup"}) {
+    EXPECT_EQ(generate(tiny(), network.drafter(suffix), prompt(20), o).tokens, plain.tokens);
+  }
+  o.rule = Rule::kMaximal;
+  o.sampling.temperature = 1.0;
+  EXPECT_TRUE(certify(tiny(), network.drafter(), {{prompt(20)}}, 200, 100, o).passed());
+}
+
 TEST_P(DFlashKinds, SharedNoiseIsThePlainTextWhateverTheDraftLength) {
   const Network network(GetParam());
   const Generated plain = generate(tiny(), Drafter(), prompt(20), options(Rule::kSharedNoise, 0.8));

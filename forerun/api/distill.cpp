@@ -63,6 +63,9 @@ void check(const Model& model, const DistillOptions& o) {
   } catch (const std::invalid_argument& e) {
     throw UsageError(e.what());
   }
+  if (!o.generate.changes.none()) {  // a drafter learns the law of the model itself
+    throw UsageError("distill: answers are made without bias and penalties: leave them out");
+  }
   if (o.shard == 0) throw UsageError("a shard of 0 documents: ask for 1 or more");
   const Message turn{"user", "?"};
   model.encode_chat({&turn, 1});

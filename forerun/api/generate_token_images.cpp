@@ -271,12 +271,7 @@ void trace_tokens(const TokenImageSampling::Round& round, std::uint32_t request,
 
 }  // namespace
 
-double TokenImageRun::acceptance() const noexcept {
-  std::uint64_t tested = 0, kept = 0;
-  for (const std::uint64_t n : statistics.examined) tested += n;
-  for (const std::uint64_t n : statistics.accepted) kept += n;
-  return tested == 0 ? 0.0 : static_cast<double>(kept) / static_cast<double>(tested);
-}
+double TokenImageRun::acceptance() const noexcept { return statistics.acceptance(); }
 
 struct TokenImageGeneration::Impl {
   Impl(const TokenImageModel& m, const TokenImageDrafter& d, std::span<const std::int64_t> labels,

@@ -86,16 +86,17 @@ TextRequest text_request(std::span<const Token> prompt, const GenerateOptions& o
                     "and shared-noise",
                     name_of(options.rule)));
   }
-  return {.prompt = {prompt.begin(), prompt.end()},
-          .settings = {.sampling = options.sampling, .rule = options.rule},
-          .seed = options.seed,
-          .request = options.request,
-          .max_tokens = options.max_tokens,
-          .stop = options.stop,
-          .ignore_end = options.ignore_end,
-          .log_probabilities = std::nullopt,
-          .drafter = nullptr,
-          .observer = {}};
+  return {
+      .prompt = {prompt.begin(), prompt.end()},
+      .settings = {.sampling = options.sampling, .rule = options.rule, .changes = options.changes},
+      .seed = options.seed,
+      .request = options.request,
+      .max_tokens = options.max_tokens,
+      .stop = options.stop,
+      .ignore_end = options.ignore_end,
+      .log_probabilities = std::nullopt,
+      .drafter = nullptr,
+      .observer = {}};
 }
 
 void submit(TextRunner& runner, RequestId id, TextRequest request) {

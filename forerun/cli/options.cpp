@@ -3,11 +3,13 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <charconv>
 #include <cmath>
 #include <nlohmann/json.hpp>
 #include <sstream>
 
 #include "forerun/base/json_text.h"
+#include "forerun/base/quote.h"
 #include "forerun/cli/interrupt.h"
 #include "forerun/cli/paths.h"
 #include "forerun/diffusion_text.h"
@@ -22,6 +24,19 @@ namespace {
 const std::vector<std::string> kPrecisions = {"auto", "f32", "bf16", "int8"};
 const std::vector<std::string> kTextRules = {"maximal",      "block",   "match",
                                              "shared-noise", "typical", "ratio-on-search"};
+
+std::pair<Token, float> bias_of(const std::string& text) {
+  Token token = 0;
+  float bias = 0.0F;
+  const char* const end = text.data() + text.size();
+  const auto id = std::from_chars(text.data(), end, token);
+  const bool more = id.ec == std::errc() && id.ptr != end && *id.ptr == '=';
+  if (more) {
+    const auto value = std::from_chars(id.ptr + 1, end, bias);
+    if (value.ec == std::errc() && value.ptr == end) return {token, bias};
+  }
+  throw UsageError(fmt::format("--logit-bias {}: write TOKEN=BIAS, as 42=-100", printable(text)));
+}
 
 }  // namespace
 
@@ -153,6 +168,19 @@ void bind_text(Command& command, GenerateOptions& o, DraftFlags& draft) {
               {.least = 0, .most = 1});
   command.add("--min-p", o.sampling.min_p, "Drop tokens below this share of the likeliest one",
               {.least = 0, .most = 1});
+  LogitChanges& c = o.changes;
+  command.add("--presence-penalty", c.presence_penalty,
+              "Subtracted from the logits of tokens that the answer holds",
+              {.least = -100, .most = 100});
+  command.add("--frequency-penalty", c.frequency_penalty,
+              "The same for every time that the answer holds them", {.least = -100, .most = 100});
+  command.add("--repetition-penalty", c.repetition_penalty,
+              "Divides logits above 0, and multiplies others, of tokens in prompt or answer; 1 = "
+              "none",
+              {.least = 0.01, .most = 100});
+  command.add("--logit-bias", draft.logit_bias,
+              "Added to the logit of the token with this id; may be given several times",
+              {.shows = "TOKEN=BIAS"});
   command.add("--stop", o.stop, "Text that ends the answer; may be given several times");
   command.add("--ignore-end", o.ignore_end, "Continue after end-of-sequence tokens");
   command.add("--draft-precision", draft.precision, "Precision of a drafting model",
@@ -177,6 +205,7 @@ GenerateOptions text_options(const GenerateOptions& options, const DraftFlags& d
   }
   o.fixed_draft = draft.fixed;
   o.seed = draft.seed;
+  for (const std::string& bias : draft.logit_bias) o.changes.bias.push_back(bias_of(bias));
   return o;
 }
 

@@ -56,6 +56,7 @@ struct DraftFlags {
   std::optional<std::uint32_t> max_draft;  ///< nothing: the kind's own
   bool fixed = false;
   std::uint64_t seed = 0;
+  std::vector<std::string> logit_bias;  ///< of texts: TOKEN=BIAS
 };
 /// @param most  what --max-draft is by default, in words
 void bind_drafting(Command& command, DraftFlags& flags, Makes makes, const std::string& most);
@@ -65,7 +66,7 @@ Drafter load_drafter(const std::string& name, const std::string& precision, cons
 /// How one text is drawn.
 void bind_text(Command& command, GenerateOptions& options, DraftFlags& draft);
 /// The options with what the drafting flags say.
-/// @throws UsageError  a rule for images
+/// @throws UsageError  a rule for images, a bias that is no TOKEN=BIAS
 GenerateOptions text_options(const GenerateOptions& options, const DraftFlags& draft);
 
 /// One line of a prompts file.

@@ -7,6 +7,7 @@
 #include <utility>
 #include <vector>
 
+#include "forerun/core/logit_changes.h"
 #include "forerun/core/rule.h"
 #include "forerun/core/sampling_params.h"
 #include "forerun/core/sequence_id.h"
@@ -20,6 +21,7 @@ struct RngKey;
 struct TokenSettings {
   SamplingParams sampling;
   Rule rule = Rule::kMaximal;
+  LogitChanges changes;  ///< of the target's law, before the sampling parameters
 };
 
 /// One text being generated: the prompt, the outputs so far, and its end.
@@ -40,6 +42,7 @@ class TokenSequence {
         request_(request),
         settings_(settings),
         tokens_(std::move(prompt)),
+        changed_(settings.changes, tokens_),
         prompt_(tokens_.size()),
         budget_(budget),
         ends_(std::move(ends)),
@@ -52,6 +55,8 @@ class TokenSequence {
 
   SequenceId id() const noexcept { return id_; }
   const SamplingParams& sampling() const noexcept { return settings_.sampling; }
+  /// The changes of the next output's logits.
+  const ChangedLogits& changed() const noexcept { return changed_; }
   Rule rule() const noexcept { return settings_.rule; }
   std::uint32_t request() const noexcept { return request_; }  ///< of its random numbers
   std::uint32_t round() const noexcept { return round_; }
@@ -66,6 +71,7 @@ class TokenSequence {
   RngKey key_at(std::size_t position) const noexcept;
   bool push(Token token) {
     tokens_.push_back(token);
+    changed_.push(token);
     done_ = (ends_ && ends_(token)) || remaining() == 0;
     return !done_;
   }
@@ -78,6 +84,7 @@ class TokenSequence {
   std::uint32_t round_ = 0;
   TokenSettings settings_;
   std::vector<Token> tokens_;
+  ChangedLogits changed_;
   std::size_t prompt_;
   std::size_t budget_;
   Ends ends_;

@@ -1,12 +1,17 @@
 #include "forerun/core/statistics.h"
 
 #include <algorithm>
+#include <numeric>
 
 namespace forerun {
 namespace {
 
 void grow(std::vector<std::uint64_t>& v, std::size_t n) {
   if (v.size() < n) v.resize(n, 0);
+}
+
+std::uint64_t sum(const std::vector<std::uint64_t>& v) {
+  return std::accumulate(v.begin(), v.end(), std::uint64_t{0});
 }
 
 void add(Timings& to, const Timings& t) {
@@ -16,6 +21,13 @@ void add(Timings& to, const Timings& t) {
 }
 
 }  // namespace
+
+std::uint64_t RunStatistics::kept() const noexcept { return sum(accepted); }
+
+double RunStatistics::acceptance() const noexcept {
+  const std::uint64_t tested = sum(examined);
+  return tested == 0 ? 0.0 : static_cast<double>(kept()) / static_cast<double>(tested);
+}
 
 std::vector<double> RunStatistics::acceptance_by_position() const {
   std::vector<double> rate(examined.size());

@@ -24,6 +24,8 @@ struct RunStatistics {
   double tau() const noexcept {
     return rounds == 0 ? 0.0 : static_cast<double>(outputs) / static_cast<double>(rounds);
   }
+  std::uint64_t kept() const noexcept;  ///< drafts kept, over all positions
+  double acceptance() const noexcept;   ///< share of the examined drafts that were kept
   /// Share of the examined drafts that were kept, by draft position.
   std::vector<double> acceptance_by_position() const;
   void add(std::span<const Outcome> outcomes, const Timings& spent);

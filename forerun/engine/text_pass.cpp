@@ -195,11 +195,13 @@ HiddenStates TextPass::states(const Text& text) const {
           .rows = item.gathered.empty() ? item.states.data() : item.gathered.data()};
 }
 
-VerifiedRows TextPass::verified(const Text& text) const {
+VerifiedRows TextPass::verified(const Text& text, const TokenDraft& draft) const {
   const Item& item = item_of(text);
   return {.first = item.first_logits,
           .count = item.scored,
           .sampling = text.sequence.sampling(),
+          .changed = text.sequence.changed(),
+          .draft = &draft,
           .keep_raw = text.request.log_probabilities.has_value(),
           .states = states(text),
           .companions = static_cast<std::int64_t>(item.companions.scored.size()),

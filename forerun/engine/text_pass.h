@@ -34,7 +34,8 @@ class TextPass {
   /// Keys, values and hidden states of the others are dropped.
   void keep(Text& text, const Outcome& outcome);
   /// The verified rows of a text, for VerifiedTokens with `logits()`.
-  VerifiedRows verified(const Text& text) const;
+  /// @param draft  as given to `verify`; outlives the result
+  VerifiedRows verified(const Text& text, const TokenDraft& draft) const;
   const at::Tensor& logits() const noexcept { return logits_; }
 
   struct Piece {

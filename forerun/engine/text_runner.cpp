@@ -32,6 +32,7 @@ double steady(double old, double now) {
 
 void check(const TextModel& model, const TextRequest& request) {
   request.settings.sampling.check();
+  request.settings.changes.check(static_cast<std::size_t>(model.lm.config.vocab));
   const auto context = static_cast<std::size_t>(model.lm.config.context);
   if (request.prompt.empty()) {
     throw std::invalid_argument("the prompt holds no token: give some text, or drop --raw");
@@ -229,7 +230,9 @@ void TextRunner::resolve(Group& group, TextPass& pass, std::size_t texts,
   const auto start = Clock::now();
   const std::size_t n = group.texts.size();
   std::vector<VerifiedRows> rows;
-  for (const Text* text : group.texts) rows.push_back(pass.verified(*text));
+  for (std::size_t i = 0; i < n; ++i) {
+    rows.push_back(pass.verified(*group.texts[i], group.drafts[i]));
+  }
   const VerifiedTokens verified(pass.logits(), std::move(rows));
   group.errors.resize(n);
   for (std::size_t i = 0; i < n; ++i) {

@@ -114,8 +114,6 @@ json usage_json(const Totals& t) {
 }
 
 json timings_json(const Totals& t) {
-  std::uint64_t accepted = 0;
-  for (const std::uint64_t n : t.statistics.accepted) accepted += n;
   const auto read =
       static_cast<double>(t.prompt_tokens - std::min(t.prompt_tokens, t.cached_tokens));
   const auto made = static_cast<double>(t.tokens);
@@ -129,7 +127,7 @@ json timings_json(const Totals& t) {
           {"predicted_per_token_ms", per(1e3 * t.seconds, made)},
           {"predicted_per_second", per(made, t.seconds)},
           {"draft_n", t.statistics.drafted},
-          {"draft_n_accepted", accepted}};
+          {"draft_n_accepted", t.statistics.kept()}};
 }
 
 json metrics_json(const Totals& t, std::size_t max_draft) {

@@ -231,15 +231,13 @@ void App::ended(AskId ask) {
   const auto& [request, answer] = at->second;
   const Totals& t = answer->totals();
   const unsigned status = answer->gone ? kClientGone : answer->status();
-  std::uint64_t kept = 0;
-  for (const std::uint64_t n : t.statistics.accepted) kept += n;
   json more = {{"answer", answer->id()},
                {"ms", milliseconds_since(answer->arrived())},
                {"prompt_tokens", t.prompt_tokens},
                {"cached_tokens", t.cached_tokens},
                {"tokens", t.tokens},
                {"drafted", t.statistics.drafted},
-               {"kept", kept},
+               {"kept", t.statistics.kept()},
                {"drafter", answer->request().drafter.name()},
                {"seed", answer->request().options.seed}};
   if (answer->seconds_to_first_token() >= 0.0) {

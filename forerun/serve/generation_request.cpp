@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <charconv>
 #include <nlohmann/json.hpp>
 #include <random>
 
@@ -14,6 +15,7 @@ namespace {
 
 constexpr std::size_t kMostStops = 16, kMostStopBytes = 1024;
 constexpr std::int64_t kMostTop = 20;
+constexpr std::size_t kMostBiased = 1024;
 
 // Fields that would change what is generated, and the values that leave it as it is. Others that
 // the server does not know are ignored, as clients send many.
@@ -29,11 +31,6 @@ const std::vector<Unsupported>& unsupported() {
       {"function_call", "none"},
       {"audio", nullptr},
       {"modalities", nlohmann::json::array({"text"})},
-      {"logit_bias", nlohmann::json::object()},
-      {"presence_penalty", 0},
-      {"frequency_penalty", 0},
-      {"repetition_penalty", 1},
-      {"repeat_penalty", 1},
       {"typical_p", 1},
       {"tfs_z", 1},
       {"mirostat", 0},
@@ -126,6 +123,40 @@ void read_sampling(GenerationRequest& r, const Fields& fields) {
   }
 }
 
+// Token ids as names, as JSON has no others.
+std::vector<std::pair<Token, float>> read_bias(const nlohmann::json& object, std::size_t vocab) {
+  const Fields fields(object, "logit_bias.");
+  if (object.size() > kMostBiased) {
+    throw bad_field("logit_bias",
+                    fmt::format("holds {} tokens: {} at most", object.size(), kMostBiased));
+  }
+  std::vector<std::pair<Token, float>> out;
+  for (const auto& [name, value] : object.items()) {
+    Token token = 0;
+    const char* const end = name.data() + name.size();
+    const auto [stop, error] = std::from_chars(name.data(), end, token);
+    if (error != std::errc() || stop != end || token < 0 ||
+        static_cast<std::size_t>(token) >= vocab) {
+      throw bad_field("logit_bias", fmt::format("holds '{}': the model's tokens are 0 to {}",
+                                                name.substr(0, 100), vocab - 1));
+    }
+    out.emplace_back(token, static_cast<float>(fields.number(name, -100.0, 100.0).value_or(0.0)));
+  }
+  return out;
+}
+
+void read_changes(GenerationRequest& r, const Fields& fields, const ServedModel& served) {
+  LogitChanges& c = r.options.changes;
+  c.presence_penalty = fields.number("presence_penalty", -2.0, 2.0).value_or(0.0);
+  c.frequency_penalty = fields.number("frequency_penalty", -2.0, 2.0).value_or(0.0);
+  for (const char* name : {"repeat_penalty", "repetition_penalty"}) {  // llama.cpp's and vLLM's
+    if (const auto penalty = fields.number(name, 0.01, 100.0)) c.repetition_penalty = *penalty;
+  }
+  if (const nlohmann::json* bias = fields.find("logit_bias")) {
+    c.bias = read_bias(*bias, served.model.vocab());
+  }
+}
+
 GenerationRequest read_common(const Fields& fields, const ServedModel& served) {
   if (const auto name = fields.text("model"); name && !name->empty() && *name != served.id) {
     throw ApiError(404,
@@ -140,6 +171,7 @@ GenerationRequest read_common(const Fields& fields, const ServedModel& served) {
   r.options.fixed_draft = served.fixed_draft;
   r.options.trace = true;  // rounds are counted, and shown
   read_sampling(r, fields);
+  read_changes(r, fields, served);
   read_stop(r, fields);
   read_speculative(r, fields, served);
   r.options.ignore_end = fields.flag("ignore_eos", false);

@@ -4,8 +4,6 @@
 #include <nanobind/stl/string.h>
 #include <nanobind/stl/vector.h>
 
-#include <numeric>
-
 #include "bindings.h"
 #include "interrupts.h"
 #include "text_options.h"
@@ -30,9 +28,6 @@ Listener listener_of(Interrupts& interrupts, const OnText& on_text) {
 }
 
 void bind_statistics(nb::module_& m) {
-  const auto sum = [](const std::vector<std::uint64_t>& v) {
-    return std::accumulate(v.begin(), v.end(), std::uint64_t{0});
-  };
   nb::class_<RunStatistics>(m, "Statistics", "The raw counters of a run, and derived figures.")
       .def_ro("rounds", &RunStatistics::rounds, "target passes that verified, each text's counted")
       .def_ro("outputs", &RunStatistics::outputs)
@@ -40,16 +35,9 @@ void bind_statistics(nb::module_& m) {
       .def_ro("passes", &RunStatistics::passes, "target passes, each for all of its batch")
       .def_ro("examined", &RunStatistics::examined, "by draft position: drafts the rule examined")
       .def_ro("accepted", &RunStatistics::accepted, "by draft position: drafts kept")
-      .def_prop_ro("kept", [sum](const RunStatistics& s) { return sum(s.accepted); })
-      .def_prop_ro(
-          "acceptance",
-          [sum](const RunStatistics& s) {
-            const std::uint64_t examined = sum(s.examined);
-            return examined == 0
-                       ? 0.0
-                       : static_cast<double>(sum(s.accepted)) / static_cast<double>(examined);
-          },
-          "share of the examined drafts that were kept")
+      .def_prop_ro("kept", &RunStatistics::kept)
+      .def_prop_ro("acceptance", &RunStatistics::acceptance,
+                   "share of the examined drafts that were kept")
       .def_prop_ro("tau", &RunStatistics::tau, "outputs per target pass; plain decoding has 1")
       .def_prop_ro("seconds", [](const RunStatistics& s) { return s.seconds.total(); });
 }

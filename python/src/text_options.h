@@ -1,10 +1,32 @@
 #pragma once
 
 #include <forerun/generate_options.h>
+#include <nanobind/stl/map.h>
+
+#include <map>
+#include <utility>
+#include <vector>
 
 #include "options.h"
 
 namespace forerun::python {
+
+/// A mapping from tokens to what is added.
+template <>
+struct Field<std::vector<std::pair<Token, float>>> {
+  static constexpr const char* annotation() { return "Mapping[int, float]"; }
+  static std::vector<std::pair<Token, float>> from(const std::string& name, nb::handle value) {
+    std::map<Token, float> out;
+    if (!nb::try_cast(value, out)) {
+      throw UsageError(name + ": " + nb::cast<std::string>(nb::repr(value)) + " is no " +
+                       annotation());
+    }
+    return {out.begin(), out.end()};
+  }
+  static nb::object to(const std::vector<std::pair<Token, float>>& value) {
+    return nb::cast(std::map<Token, float>(value.begin(), value.end()));
+  }
+};
 
 template <>
 struct Fields<GenerateOptions> {
@@ -19,6 +41,17 @@ struct Fields<GenerateOptions> {
         "top_p", [](O & o) -> auto& { return o.sampling.top_p; }, "1: all");
     visit(
         "min_p", [](O & o) -> auto& { return o.sampling.min_p; }, "0: all");
+    visit(
+        "logit_bias", [](O & o) -> auto& { return o.changes.bias; }, "added to logits, by token");
+    visit(
+        "presence_penalty", [](O & o) -> auto& { return o.changes.presence_penalty; },
+        "subtracted from logits of tokens that the outputs hold");
+    visit(
+        "frequency_penalty", [](O & o) -> auto& { return o.changes.frequency_penalty; },
+        "the same for every time that they hold them");
+    visit(
+        "repetition_penalty", [](O & o) -> auto& { return o.changes.repetition_penalty; },
+        "divides logits of tokens in prompt or outputs; 1: none");
     visit(
         "rule", [](O & o) -> auto& { return o.rule; }, "the coupling of drafts and outputs");
     visit(

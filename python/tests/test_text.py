@@ -24,6 +24,16 @@ def test_text_is_that_of_plain_decoding(model, drafter, temperature):
     assert drafted.exact and drafted.rule == "shared-noise"
 
 
+def test_bias_and_penalties_are_part_of_the_law(model):
+    options = forerun.GenerateOptions(max_tokens=60, temperature=0.8, logit_bias={20: 2.0, 21: -100.0},
+                                      presence_penalty=0.5, repetition_penalty=1.2, **DRAFTED)
+    assert options.logit_bias == {20: 2.0, 21: -100.0}
+    plain = forerun.generate(model, PROMPT, None, options=options)
+    assert forerun.generate(model, PROMPT, "auto", options=options).tokens == plain.tokens
+    assert 21 not in plain.tokens
+    assert forerun.certify(model, PROMPT, "lookup", tokens=60, options=options).passed
+
+
 def test_pieces_make_up_the_text(model):
     pieces = []
     out = forerun.generate(model, PROMPT, "lookup", max_tokens=40, on_text=pieces.append)
@@ -132,6 +142,8 @@ def test_conversations(tmp_path):
     ({"temperature": "hot"}, "temperature: 'hot' is no float"),
     ({"stop": "end"}, r"stop: 'end' is no Sequence\[str\]"),
     ({"rule": "luck"}, "rule: no rule 'luck'. Of texts: maximal, "),
+    ({"logit_bias": [1]}, r"logit_bias: \[1\] is no Mapping\[int, float\]"),
+    ({"logit_bias": {10**6: 1.0}}, "logit bias: the vocabulary has no token 1000000"),
     ({"temperature": -1.0}, "temperature must be"),
 ])
 def test_wrong_options_are_named(model, fields, message):

@@ -26,7 +26,11 @@ class Texts(Served):
                 (2, ["--temp", "0.7", "--top-k", "20"], {"temperature": 0.7, "top_k": 20}),
                 (3, ["--temp", "1.3", "--top-p", "0.8"], {"temperature": 1.3, "top_p": 0.8}),
                 (4, ["--temp", "1", "--min-p", "0.05"], {"min_p": 0.05}),
-                (5, ["--temp", "0"], {"temperature": 0})):
+                (5, ["--temp", "0"], {"temperature": 0}),
+                (6, ["--temp", "1", "--presence-penalty", "1", "--frequency-penalty", "0.5", "--repetition-penalty", "1.2"],
+                 {"presence_penalty": 1, "frequency_penalty": 0.5, "repetition_penalty": 1.2}),
+                (7, ["--temp", "0", "--logit-bias", "20=3", "--logit-bias", "21=-100"],
+                 {"temperature": 0, "logit_bias": {"20": 3, "21": -100}})):
             prompt = f"{WORDS} {seed}"
             expected = self.server.alone(prompt, seed, 40, "--ignore-end", *flags)
             body = {"messages": user(prompt), "seed": seed, "max_tokens": 40, "ignore_eos": True, **fields}
@@ -336,7 +340,9 @@ class Other(Served):
                              ("messages", "a"), ("messages", None), ("speculative", 5), ("speculative", {"off": 3}),
                              ("stream_options", {"include_usage": True}), ("tools", [{"type": "function"}]),
                              ("response_format", {"type": "json_object"}), ("best_of", 4), ("min_tokens", 3),
-                             ("repetition_penalty", 1.1), ("guided_json", {})):
+                             ("repetition_penalty", 0), ("presence_penalty", 2.1), ("frequency_penalty", "1"),
+                             ("logit_bias", [1]), ("logit_bias", {"x": 1}), ("logit_bias", {"1000000": 1}),
+                             ("logit_bias", {"5": 101}), ("logit_bias", {"5": "1"}), ("guided_json", {})):
             error = self.refused(400, CHAT, {**good, field: value})
             self.assertTrue(error["param"].startswith(field), (field, value, error))
         for message in ({"role": "robot", "content": "a"}, {"role": "user", "content": 5}, "a",

@@ -113,8 +113,11 @@ void DraftModelDrafter::step(std::span<TokenSequence* const> sequences,
   for (std::size_t j = 0; j < who.size(); ++j) {
     const TokenSequence& sequence = *sequences[who[j]];
     TokenDraft& draft = drafts[who[j]];
-    const TokenLaw law =
-        apply_sampling_(row_of(logits, static_cast<std::int64_t>(j)), sequence.sampling());
+    const std::span<float> row = row_of(logits, static_cast<std::int64_t>(j));
+    ChangedLogits changed = sequence.changed();  // as the target's law changes after these drafts
+    for (const Token token : draft.tokens) changed.push(token);
+    changed.apply_(row);
+    const TokenLaw law = apply_sampling_(row, sequence.sampling());
     if (const auto* decided = std::get_if<PointMass>(&law)) {
       draft.tokens.push_back(decided->token);
       continue;

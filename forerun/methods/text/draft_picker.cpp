@@ -8,6 +8,15 @@
 
 namespace forerun {
 
+// As the target's law changes after these drafts.
+void DraftPicker::change_(const TokenSequence& sequence, const TokenDraft& draft,
+                          std::span<float> logits) const {
+  if (sequence.changed().none()) return;
+  ChangedLogits changed = sequence.changed();
+  for (const Token token : draft.tokens) changed.push(token);
+  for (std::size_t i = 0; i < logits.size(); ++i) logits[i] = changed.of(tokens_[i], logits[i]);
+}
+
 Categorical DraftPicker::law(const TokenSequence& sequence, std::span<float> logits) {
   if (used_ == rows_.size()) rows_.emplace_back();
   std::vector<float>& row = rows_[used_++];
@@ -23,6 +32,7 @@ Categorical DraftPicker::law(const TokenSequence& sequence, std::span<float> log
 Token DraftPicker::pick(const TokenSequence& sequence, std::span<float> logits, const RngKey& key,
                         TokenDraft& draft) {
   Token token;
+  change_(sequence, draft, logits);
   if (needs_laws(sequence)) {
     const Categorical& q = draft.laws.emplace_back(law(sequence, logits));
     token = drafted_token(q, sequence, key);
@@ -36,6 +46,7 @@ Token DraftPicker::pick(const TokenSequence& sequence, std::span<float> logits, 
 bool DraftPicker::append(const TokenSequence& sequence, Token token, std::span<float> logits,
                          TokenDraft& draft) {
   if (needs_laws(sequence)) {
+    change_(sequence, draft, logits);
     const Categorical q = law(sequence, logits);
     if (!(q.prob(token) > 0.0)) return false;
     draft.laws.push_back(q);

@@ -38,6 +38,8 @@ class DraftPicker {
   }
 
  private:
+  void change_(const TokenSequence& sequence, const TokenDraft& draft,
+               std::span<float> logits) const;
   Categorical law(const TokenSequence& sequence, std::span<float> logits);
 
   std::size_t vocab_;

@@ -7,6 +7,19 @@
 #include "forerun/core/apply_sampling.h"
 
 namespace forerun {
+namespace {
+
+// What `step` drafts of a text, or those on the way to a row of its tree, change beside the text.
+ChangedLogits changed_at(const VerifiedRows& rows, std::size_t step) {
+  ChangedLogits changed = rows.changed;
+  for (auto i = static_cast<std::int32_t>(step) - 1; i >= 0;) {
+    changed.push(rows.draft->tokens[static_cast<std::size_t>(i)]);
+    i = rows.draft->parent(static_cast<std::size_t>(i));
+  }
+  return changed;
+}
+
+}  // namespace
 
 std::span<float> row_of(const at::Tensor& logits, std::int64_t row) {
   const auto vocab = static_cast<std::size_t>(logits.size(1));
@@ -24,6 +37,7 @@ const TokenLaw& VerifiedTokens::at(std::size_t sequence, std::size_t step) const
   if (!row.law) {
     const std::span<float> logits = row_of(logits_, of.first + static_cast<std::int64_t>(step));
     if (of.keep_raw) row.raw.assign(logits.begin(), logits.end());
+    if (!of.changed.none()) changed_at(of, step).apply_(logits);
     row.law = apply_sampling_(logits, of.sampling);
   }
   return *row.law;

@@ -24,6 +24,8 @@ struct HiddenStates {
 struct VerifiedRows {
   std::int64_t first = 0, count = 0;  ///< rows of the logits: one a draft, and one more
   SamplingParams sampling;
+  ChangedLogits changed = {};         ///< of the first row's logits, before the sampling parameters
+  const TokenDraft* draft = nullptr;  ///< whose tokens change those of the rows after them
   bool keep_raw = false;        ///< the logits themselves are needed too, for log-probabilities
   HiddenStates states;          ///< of the positions that the pass read; valid until the next pass
   std::int64_t companions = 0;  ///< rows of the logits after those: of companion rows, as scored,

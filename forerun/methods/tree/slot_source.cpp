@@ -86,6 +86,10 @@ std::vector<SlotSource::Ranked> SlotSource::laws(std::size_t slot, Token previou
   const SlotCandidates& of = slots_[slot].candidates;
   std::vector<float> logits = slots_[slot].logits;
   if (conditioned()) condition(previous, of.ids, logits);
+  // As the text so far changes them; what drafts before the slot would change is left out.
+  for (std::size_t i = 0; i < logits.size(); ++i) {
+    logits[i] = sequence_->changed().of(token(of.ids[i]), logits[i]);
+  }
   const std::vector<double> log_q = log_laws(of, logits, temperature());
   std::vector<Ranked> out;
   for (std::size_t i = 0; i < log_q.size(); ++i) {
