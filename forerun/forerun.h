@@ -7,6 +7,7 @@
 #include "forerun/engine.h"
 #include "forerun/evaluate.h"
 #include "forerun/image.h"
+#include "forerun/image_decoder.h"
 #include "forerun/method.h"
 #include "forerun/text.h"
 #include "forerun/token_image.h"

@@ -31,6 +31,10 @@ Pictures::Pictures(PictureShape shape, const std::string& path, const std::strin
   }
 }
 
+std::int64_t Pictures::side() const noexcept {
+  return shape_.side * (vae_ ? vae_->config.scale() : 1);
+}
+
 Image Pictures::image(std::span<const float> values) const {
   at::Tensor x = at::empty({1, shape_.channels, shape_.side, shape_.side}, at::kFloat);
   std::copy(values.begin(), values.end(), x.mutable_data_ptr<float>());

@@ -24,6 +24,7 @@ class Pictures {
   /// @param needed false: images are not wanted
   /// @throws UsageError
   Pictures(PictureShape shape, const std::string& path, const std::string& vae, bool needed);
+  std::int64_t side() const noexcept;  ///< of its images, in pixels
   Image image(std::span<const float> values) const;
 
  private:

@@ -22,6 +22,8 @@ namespace fs = std::filesystem;
 struct ServeFlags {
   ModelFlags model;
   std::string drafter, draft_precision = "auto", rule = "shared-noise";
+  std::string image_model, image_drafter = "none", vae;
+  std::uint32_t image_steps = 0;
   std::uint32_t max_draft = 15;
   bool fixed_draft = false;
   std::string host = "127.0.0.1";
@@ -142,6 +144,29 @@ serve::ServedModel load_served(const ServeFlags& f) {
   return out;
 }
 
+template <class Options>
+Options image_options(const ServeFlags& f) {
+  Options o;
+  if (f.image_steps > 0) o.steps = f.image_steps;
+  o.fixed_draft = f.fixed_draft;
+  o.vae = f.vae;
+  return o;
+}
+
+std::optional<serve::ServedImages> load_images(const ServeFlags& f) {
+  if (f.image_model.empty()) return std::nullopt;
+  const std::string id = name_of_model(f.image_model);
+  if (is_token_image_model(f.image_model)) {
+    const auto model = TokenImageModel::load(f.image_model);
+    return serve::serve_images(id, model, TokenImageDrafter::load(f.image_drafter, model),
+                               image_options<TokenImageOptions>(f));
+  }
+  const auto model = DiffusionModel::load(f.image_model, DitDialect::kReference, kAutoPrecision);
+  note_precision(model.chosen_precision());
+  return serve::serve_images(id, model, ImageDrafter::load(f.image_drafter, model),
+                             image_options<ImageOptions>(f));
+}
+
 int run_serve(const ServeFlags& f) {
   serve::ServeOptions options{.host = f.host,
                               .port = static_cast<std::uint16_t>(f.port),
@@ -155,15 +180,17 @@ int run_serve(const ServeFlags& f) {
   if (!f.key_file.empty()) options.keys = serve::read_keys(f.key_file);
   serve::Server server(options);  // the address first: it fails at once
   const serve::ServedModel served = load_served(f);
+  const std::optional<serve::ServedImages> images = load_images(f);
   if (interrupted()) return 130;
-  server.run(served, {.stop = [] { return interrupted(); },
-                      .log = [](const std::string& line) { note(line); },
-                      .ready =
-                          [&] {
-                            write_out(fmt::format(
-                                "{}  {}, drafter {}, rule {}\n", server.url(), printable(served.id),
-                                printable(served.drafters.front().name()), f.rule));
-                          }});
+  server.run(served, images,
+             {.stop = [] { return interrupted(); },
+              .log = [](const std::string& line) { note(line); },
+              .ready =
+                  [&] {
+                    write_out(fmt::format("{}  {}, drafter {}, rule {}\n", server.url(),
+                                          printable(served.id),
+                                          printable(served.drafters.front().name()), f.rule));
+                  }});
   return 0;
 }
 
@@ -193,6 +220,17 @@ void add_serve(Command& program) {
               {.least = 0, .most = 64});
   command.add("--fixed-draft", f->fixed_draft,
               "Always draft that many, instead of as many as pay on this machine");
+  command.group("Images");
+  command.add("--image-model", f->image_model,
+              "Diffusion Transformer, or model of image tokens, for /v1/images/generations",
+              {.shows = "PATH"});
+  command.add("--image-drafter", f->image_drafter,
+              "none, asd, frozen, free:FOLDER; token by token: none, self, cspd:FOLDER",
+              {.shows = "NAME"});
+  command.add("--image-steps", f->image_steps, "Steps of an image; 0 = the model's own number",
+              {.least = 0, .most = 1000});
+  command.add("--vae", f->vae, "Decoder of a model of latents",
+              {.shows = "FOLDER", .standard = "the model's own"});
   command.group("Serving");
   command.add("--host", f->host, "Address to listen on; 0.0.0.0 = all of this machine's",
               {.shows = "IP"});
@@ -215,6 +253,7 @@ void add_serve(Command& program) {
   command.add("--log-prompts", f->log_prompts, "Log lines hold the requests' text");
   command.footer(R"(Examples:
   forerun serve
+  forerun serve --image-model models/fashion-mnist/dit --image-drafter free:models/fashion-mnist/free
   forerun serve -m model.gguf --drafter lookup --port 8000 --api-key-file keys
   curl http://127.0.0.1:8080/v1/chat/completions -d '{"messages":[{"role":"user","content":"Hi"}]}'
 

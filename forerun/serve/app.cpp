@@ -18,11 +18,6 @@ using nlohmann::json;
 
 constexpr std::size_t kMostParsing = 1024;
 constexpr std::size_t kMostGiven = 64;
-constexpr unsigned kClientGone = 499;  // in the log, as nginx has it
-
-double milliseconds_since(App::Clock::time_point from) {
-  return std::chrono::duration<double, std::milli>(App::Clock::now() - from).count();
-}
 
 std::string now_text() {
   const std::time_t now = std::time(nullptr);
@@ -35,10 +30,15 @@ std::string now_text() {
 
 }  // namespace
 
-App::App(const ServeOptions& options, const ServedModel& served, const ServeHooks& hooks,
-         HttpServer& http)
+double App::milliseconds_since(Clock::time_point from) {
+  return std::chrono::duration<double, std::milli>(Clock::now() - from).count();
+}
+
+App::App(const ServeOptions& options, const ServedModel& served,
+         const std::optional<ServedImages>& images, const ServeHooks& hooks, HttpServer& http)
     : options_(options),
       served_(served),
+      images_(images),
       hooks_(hooks),
       http_(http),
       loop_(served.model, {.max_active = options.max_active, .kv_bytes = options.kv_bytes},
@@ -80,7 +80,7 @@ void App::tick() {
     }
   }
   if (!draining_ || stopped_) return;
-  if (!answers_.empty() || parsing_ > 0 || certificates_ > 0) return;
+  if (!answers_.empty() || !image_answers_.empty() || parsing_ > 0 || certificates_ > 0) return;
   stopped_ = true;
   loop_.stop();
   http_.stop(5.0);
@@ -92,12 +92,17 @@ std::string App::new_id(const char* prefix) {
 
 std::size_t App::waiting() const { return texts_ - std::min(texts_, memory_.active); }
 
+bool App::full(std::size_t more) const {
+  const std::size_t now = texts_ + made_images_;
+  return now > 0 && now + more > options_.max_active + options_.max_queue;
+}
+
 HttpResponse App::queue_full() const {
   HttpResponse response = to_response(
       ApiError(429,
-               fmt::format("{} texts are being made or wait, as many as the server takes: try "
-                           "again later",
-                           texts_),
+               fmt::format("{} texts and images are being made or wait, as many as the server "
+                           "takes: try again later",
+                           texts_ + made_images_),
                "", "queue_full"));
   // As long as the queue takes to be half as long, if requests take what they took so far.
   const double turns = static_cast<double>(waiting()) / 2.0 /
@@ -107,13 +112,12 @@ HttpResponse App::queue_full() const {
   return response;
 }
 
-// `then` is called on the I/O thread, unless the request is wrong.
-void App::parse(HttpRequest request, const Exchange& exchange, Parse work, Parsed then) {
+// What `work` returns is called on the I/O thread, unless the request is wrong.
+void App::parse(HttpRequest request, const Exchange& exchange, Parse work) {
   if (parsing_ >= kMostParsing) return reply(request, exchange, queue_full());
   ++parsing_;
-  workers_.post([this, request = std::move(request), exchange, work = std::move(work),
-                 then = std::move(then)]() mutable {
-    std::optional<GenerationRequest> parsed;
+  workers_.post([this, request = std::move(request), exchange, work = std::move(work)]() mutable {
+    Parsed parsed;
     std::optional<HttpResponse> wrong;
     try {
       parsed = work();
@@ -123,10 +127,10 @@ void App::parse(HttpRequest request, const Exchange& exchange, Parse work, Parse
       wrong = to_response(ApiError(500, e.what()));
     }
     http_.post([this, request = std::move(request), exchange, parsed = std::move(parsed),
-                wrong = std::move(wrong), then = std::move(then)]() mutable {
+                wrong = std::move(wrong)]() mutable {
       --parsing_;
       if (wrong) return reply(request, exchange, *wrong);
-      then(*std::move(parsed));
+      parsed();
     });
   });
 }
@@ -136,22 +140,21 @@ void App::make_texts(HttpRequest request, const Exchange& exchange, Api api) {
   auto body = std::make_shared<std::string>(std::move(request.body));
   HttpRequest head = request;
   if (options_.log_prompts) head.body = body->substr(0, 10'000);
-  parse(
-      std::move(request), exchange,
-      [this, body, api] {
-        const json parsed = parse_object(*body);
-        *body = {};
-        return api == Api::kChat ? parse_chat(parsed, served_) : parse_completion(parsed, served_);
-      },
-      [this, head = std::move(head), exchange, arrived](GenerationRequest wanted) {
-        admit(head, exchange, std::move(wanted), arrived);
-      });
+  parse(std::move(request), exchange,
+        [this, body, api, head = std::move(head), exchange, arrived]() -> Parsed {
+          const json parsed = parse_object(*body);
+          *body = {};
+          auto wanted = std::make_shared<GenerationRequest>(
+              api == Api::kChat ? parse_chat(parsed, served_) : parse_completion(parsed, served_));
+          return [this, head, exchange, arrived, wanted] {
+            admit(head, exchange, std::move(*wanted), arrived);
+          };
+        });
 }
 
 void App::admit(const HttpRequest& request, const Exchange& exchange, GenerationRequest wanted,
                 Clock::time_point arrived) {
-  const std::size_t most = options_.max_active + options_.max_queue;
-  if (texts_ > 0 && texts_ + wanted.choices() > most) return reply(request, exchange, queue_full());
+  if (full(wanted.choices())) return reply(request, exchange, queue_full());
   const AskId ask = next_ask_++;
   texts_ += wanted.choices();
   const bool scores = wanted.echo && wanted.top;
@@ -167,7 +170,12 @@ void App::admit(const HttpRequest& request, const Exchange& exchange, Generation
 void App::submit(AskId ask) {
   Answer& answer = *answers_.at(ask).second;
   answer.begin();
-  loop_.submit(ask, answer.request());
+  loop_.submit(ask, answer.request().choices(),
+               [model = served_.model, r = answer.request()](Engine& engine, std::size_t choice) {
+                 GenerateOptions options = r.options;
+                 options.request += static_cast<std::uint32_t>(choice);
+                 return engine.submit(model, r.drafter, r.prompts[choice / r.n], options, r.top);
+               });
 }
 
 // The log-probabilities of an echoed prompt come from passes of its own.
@@ -205,7 +213,9 @@ void App::news(EngineNews news) {
     }
     const AskId ask = events[i].ask;
     const auto at = answers_.find(ask);
-    if (at != answers_.end()) {
+    if (at == answers_.end()) {
+      for (const ChoiceEvent& e : std::span(events).subspan(i, end - i)) image_news(e);
+    } else {
       Answer& answer = *at->second.second;
       const unsigned before = answer.status();
       answer.take(events[i].choice, std::span(events).subspan(i, end - i), metrics_);

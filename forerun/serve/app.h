@@ -15,6 +15,7 @@
 #include "forerun/serve/engine_loop.h"
 #include "forerun/serve/http/http.h"
 #include "forerun/serve/http/http_server.h"
+#include "forerun/serve/image_answer.h"
 #include "forerun/serve/metrics.h"
 #include "forerun/serve/server.h"
 #include "forerun/serve/worker.h"
@@ -26,8 +27,8 @@ class App {
  public:
   using Clock = std::chrono::steady_clock;
 
-  App(const ServeOptions& options, const ServedModel& served, const ServeHooks& hooks,
-      HttpServer& http);
+  App(const ServeOptions& options, const ServedModel& served,
+      const std::optional<ServedImages>& images, const ServeHooks& hooks, HttpServer& http);
 
   HttpHandler handler();
   void tick();
@@ -48,10 +49,12 @@ class App {
     GenerationRequest request;
     std::vector<Token> tokens;
   };
-  // A request that the workers read.
-  using Parse = std::function<GenerationRequest()>;
-  using Parsed = std::function<void(GenerationRequest)>;
+  // A request that the workers read, and what follows on the I/O thread.
+  using Parsed = std::function<void()>;
+  using Parse = std::function<Parsed()>;
 
+  static constexpr unsigned kClientGone = 499;  // in the log, as nginx has it
+  static double milliseconds_since(Clock::time_point from);
   static const std::vector<Route>& routes();
   const Route* route_of(const std::string& path) const;
   std::optional<HttpResponse> check(const HttpRequest& head) const;
@@ -75,7 +78,7 @@ class App {
                  std::function<nlohmann::json(const std::string& body)> work);
 
   // Texts.
-  void parse(HttpRequest request, const Exchange& exchange, Parse work, Parsed then);
+  void parse(HttpRequest request, const Exchange& exchange, Parse work);
   void admit(const HttpRequest& request, const Exchange& exchange, GenerationRequest wanted,
              Clock::time_point arrived);
   void submit(AskId ask);
@@ -83,30 +86,42 @@ class App {
   void news(EngineNews news);
   void gone(AskId ask);
   void ended(AskId ask);
+  bool full(std::size_t more) const;
   HttpResponse queue_full() const;
   std::size_t waiting() const;
   void certify_text(const HttpRequest& request, const Exchange& exchange, const Given& given);
   void measure_plain();
+
+  // app_images.cpp
+  void images(HttpRequest request, const Exchange& exchange);
+  void admit_images(const HttpRequest& request, const Exchange& exchange,
+                    const ImageRequest& wanted, Clock::time_point arrived);
+  void paint(AskId ask, std::span<const float> values, Picture picture);
+  void image_news(const ChoiceEvent& news);
+  void images_ended(AskId ask);
   std::string new_id(const char* prefix);
   void log(const HttpRequest& request, unsigned status, nlohmann::json more) const;
 
   ServeOptions options_;
   ServedModel served_;
+  std::optional<ServedImages> images_;
   ServeHooks hooks_;
   HttpServer& http_;
   Metrics metrics_;
   EngineLoop loop_;
   std::map<AskId, std::pair<HttpRequest, std::unique_ptr<Answer>>> answers_;
+  std::map<AskId, std::pair<HttpRequest, std::unique_ptr<ImageAnswer>>> image_answers_;
   std::deque<Given> given_;  // the newest last
   EngineMemory memory_;
   AskId next_ask_ = 1;
-  std::size_t texts_ = 0;    // that are not ended
-  std::size_t parsing_ = 0;  // requests at the workers
+  std::size_t texts_ = 0;        // that are not ended
+  std::size_t made_images_ = 0;  // likewise
+  std::size_t parsing_ = 0;      // requests at the workers
   std::size_t certificates_ = 0;
   std::optional<double> plain_seconds_;  // of a pass with one row
   bool draining_ = false, stopped_ = false;
   std::mt19937_64 random_{std::random_device{}()};
-  Workers workers_{2};
+  Workers workers_{2}, painter_{1};
 };
 
 }  // namespace forerun::serve

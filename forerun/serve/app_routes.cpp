@@ -41,6 +41,7 @@ const std::vector<App::Route>& App::routes() {
   static const std::vector<Route> all = {
       {"POST", "/v1/chat/completions", &App::chat, !kOpen, kMakes},
       {"POST", "/v1/completions", &App::completions, !kOpen, kMakes},
+      {"POST", "/v1/images/generations", &App::images, !kOpen, kMakes},
       {"POST", "/v1/forerun/certify", &App::certify, !kOpen, kMakes},
       {"GET", "/v1/models", &App::models, !kOpen, !kMakes},
       {"POST", "/tokenize", &App::tokenize, !kOpen, !kMakes},
@@ -206,18 +207,21 @@ void App::detokenize(HttpRequest request, const Exchange& exchange) {
 }
 
 void App::models(HttpRequest request, const Exchange& exchange) {
-  const json model = {{"id", served_.id},
-                      {"object", "model"},
-                      {"created", served_.created},
-                      {"owned_by", "forerun"},
-                      {"max_model_len", served_.model.context()}};
+  const auto model = [&](const std::string& id) {
+    return json{
+        {"id", id}, {"object", "model"}, {"created", served_.created}, {"owned_by", "forerun"}};
+  };
+  json all = json::array({model(served_.id)});
+  all[0]["max_model_len"] = served_.model.context();
+  if (images_) all.push_back(model(images_->id));
   constexpr std::string_view kAll = "/v1/models";
   if (request.path == kAll) {
-    const json list = {{"object", "list"}, {"data", json::array({model})}};
+    const json list = {{"object", "list"}, {"data", all}};
     return reply(request, exchange, {.body = dump(list)});
   }
-  if (request.path.substr(kAll.size() + 1) == served_.id) {
-    return reply(request, exchange, {.body = dump(model)});
+  for (const json& one : all) {
+    if (request.path.substr(kAll.size() + 1) != one["id"].get<std::string>()) continue;
+    return reply(request, exchange, {.body = dump(one)});
   }
   reply(request, exchange,
         to_response(
@@ -262,6 +266,7 @@ void App::props(HttpRequest request, const Exchange& exchange) {
         {"exact", is_exact(served_.rule)},
         {"precision", name_of(served_.model.precision())},
         {"max_queue", options_.max_queue},
+        {"image_model", images_ ? json(images_->id) : json()},
         {"plain_ms_per_token", plain_seconds_ ? json(1e3 * *plain_seconds_) : json()}}}};
   reply(request, exchange, {.body = dump(out)});
 }
@@ -299,16 +304,13 @@ void App::certify(HttpRequest request, const Exchange& exchange) {
   }
   auto body = std::make_shared<std::string>(std::move(request.body));
   const HttpRequest head = request;
-  parse(
-      std::move(request), exchange,
-      [this, body] {
-        const json parsed = parse_object(*body);
-        return parsed.contains("messages") ? parse_chat(parsed, served_)
-                                           : parse_completion(parsed, served_);
-      },
-      [this, head, exchange](GenerationRequest wanted) {
-        certify_text(head, exchange, {"", std::move(wanted), {}});
-      });
+  parse(std::move(request), exchange, [this, body, head, exchange]() -> Parsed {
+    const json parsed = parse_object(*body);
+    const GenerationRequest wanted = parsed.contains("messages")
+                                         ? parse_chat(parsed, served_)
+                                         : parse_completion(parsed, served_);
+    return [this, head, exchange, wanted] { certify_text(head, exchange, {"", wanted, {}}); };
+  });
 }
 
 void App::certify_text(const HttpRequest& request, const Exchange& exchange, const Given& given) {

@@ -18,8 +18,8 @@ void EngineLoop::post(Command command) {
   changed_.notify_one();
 }
 
-void EngineLoop::submit(AskId ask, GenerationRequest request) {
-  post(Submit{ask, std::move(request)});
+void EngineLoop::submit(AskId ask, std::size_t choices, SubmitChoice submit) {
+  post(Submit{ask, choices, std::move(submit)});
 }
 void EngineLoop::cancel(AskId ask) { post(Cancel{ask}); }
 void EngineLoop::work(AskId ask, Work work) { post(Job{ask, std::move(work)}); }
@@ -61,14 +61,9 @@ bool EngineLoop::take_commands() {
 }
 
 void EngineLoop::obey(Submit& command) {
-  GenerationRequest& r = command.request;
-  for (std::size_t choice = 0; choice < r.choices(); ++choice) {
-    GenerateOptions options = r.options;
-    options.request += static_cast<std::uint32_t>(choice);
+  for (std::size_t choice = 0; choice < command.choices; ++choice) {
     try {
-      const RequestId id =
-          engine_.submit(model_, r.drafter, r.prompts[choice / r.n], options, r.top);
-      running_[id] = {command.ask, choice};
+      running_[command.submit(engine_, choice)] = {command.ask, choice};
     } catch (const std::exception& e) {
       news_.events.push_back({command.ask, choice, Failed{0, e.what()}});
     }
@@ -110,8 +105,9 @@ void EngineLoop::step() {
         const auto at = running_.find(id);
         if (at == running_.end()) continue;
         const auto [ask, choice] = at->second;
-        const bool ended =
-            std::holds_alternative<TextFinished>(event) || std::holds_alternative<Failed>(event);
+        const bool ended = std::holds_alternative<TextFinished>(event) ||
+                           std::holds_alternative<ImageFinished>(event) ||
+                           std::holds_alternative<Failed>(event);
         if (ended) running_.erase(at);
         news_.events.push_back({ask, choice, std::move(event)});
       }
@@ -129,10 +125,11 @@ void EngineLoop::step() {
 void EngineLoop::step_failed(const std::string& message) {
   if (running_.empty()) throw;
   const auto newest = std::prev(running_.end());
+  const RequestId id = newest->first;
   const auto [ask, choice] = newest->second;
-  engine_.cancel(newest->first);
+  engine_.cancel(id);
   running_.erase(newest);
-  news_.events.push_back({ask, choice, Failed{0, message}});
+  news_.events.push_back({ask, choice, Failed{id, message}});
 }
 
 }  // namespace forerun::serve

@@ -13,14 +13,13 @@
 #include <vector>
 
 #include "forerun/engine.h"
-#include "forerun/serve/generation_request.h"
 
 namespace forerun::serve {
 
 /// Names a request of a client; chosen by the caller of EngineLoop.
 using AskId = std::uint64_t;
 
-/// What happened to text `choice` of a request.
+/// What happened to text or image `choice` of a request.
 struct ChoiceEvent {
   AskId ask = 0;
   std::size_t choice = 0;
@@ -45,8 +44,10 @@ class EngineLoop {
   void run();
   void stop();
 
-  /// Every text of the request ends with a TextFinished or Failed.
-  void submit(AskId ask, GenerationRequest request);
+  /// Submits text or image `choice` of a request. What it throws is a Failed event of id 0.
+  using SubmitChoice = std::function<RequestId(Engine& engine, std::size_t choice)>;
+  /// Every choice of the request ends with a TextFinished, ImageFinished or Failed.
+  void submit(AskId ask, std::size_t choices, SubmitChoice submit);
   /// Ends what runs for a request; unknown ones are ignored.
   void cancel(AskId ask);
   /// Work beside the texts, such as a certificate. It asks `go_on` now and then: rounds of the
@@ -58,7 +59,8 @@ class EngineLoop {
  private:
   struct Submit {
     AskId ask;
-    GenerationRequest request;
+    std::size_t choices;
+    SubmitChoice submit;
   };
   struct Cancel {
     AskId ask;

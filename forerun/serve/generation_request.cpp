@@ -5,10 +5,10 @@
 #include <algorithm>
 #include <charconv>
 #include <nlohmann/json.hpp>
-#include <random>
 
 #include "forerun/serve/api_error.h"
 #include "forerun/serve/json.h"
+#include "forerun/serve/request_fields.h"
 
 namespace forerun::serve {
 namespace {
@@ -115,12 +115,7 @@ void read_sampling(GenerationRequest& r, const Fields& fields) {
   s.top_k = static_cast<std::uint32_t>(
       std::max<std::int64_t>(0, fields.whole("top_k", -1, INT32_MAX).value_or(0)));
   s.min_p = fields.number("min_p", 0.0, 1.0).value_or(0.0);
-  if (const auto seed = fields.whole("seed", INT64_MIN, INT64_MAX)) {
-    r.options.seed = static_cast<std::uint64_t>(*seed);
-  } else {  // JavaScript's numbers hold it too
-    std::random_device random;
-    r.options.seed = (std::uint64_t{random()} << 21 ^ random()) & ((std::uint64_t{1} << 53) - 1);
-  }
+  r.options.seed = read_seed(fields);
 }
 
 // Token ids as names, as JSON has no others.
@@ -158,12 +153,7 @@ void read_changes(GenerationRequest& r, const Fields& fields, const ServedModel&
 }
 
 GenerationRequest read_common(const Fields& fields, const ServedModel& served) {
-  if (const auto name = fields.text("model"); name && !name->empty() && *name != served.id) {
-    throw ApiError(404,
-                   fmt::format("there is no model '{}' here; this server has '{}'",
-                               name->substr(0, 200), served.id),
-                   "model", "model_not_found");
-  }
+  check_model(fields, served.id);
   refuse_unsupported(fields);
   GenerationRequest r;
   r.options.rule = served.rule;

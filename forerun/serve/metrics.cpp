@@ -82,6 +82,12 @@ void Metrics::finished(const std::string& drafter, const TextResult& text,
   seconds_ += text.seconds;
 }
 
+void Metrics::image_finished(const RunStatistics& image) {
+  ++images_;
+  image_rounds_ += image.rounds;
+  image_steps_ += image.outputs;
+}
+
 double Metrics::mean_request_seconds() const {
   const auto n = request_seconds_.count();
   return n == 0 ? 0.0 : request_seconds_.sum() / static_cast<double>(n);
@@ -114,6 +120,11 @@ void Metrics::add_ours(Page& page, const Now& now) const {
               fmt::format("path={},code=\"{}\"", label_value(of.first), of.second), count);
   }
   page.one("forerun_texts_total", "counter", "Texts that ended", texts_);
+  page.one("forerun_images_total", "counter", "Images that ended", images_);
+  page.one("forerun_image_rounds_total", "counter", "Verifying passes, each image's counted",
+           image_rounds_);
+  page.one("forerun_image_steps_total", "counter", "Steps of images, or their tokens",
+           image_steps_);
   page.one("forerun_texts_running", "gauge", "Texts that run", now.memory.active);
   page.one("forerun_texts_waiting", "gauge", "Texts that wait", now.waiting);
   page.one("forerun_connections", "gauge", "Open connections", now.connections);

@@ -49,6 +49,7 @@ class Metrics {
   /// @param seconds  since its last one, or its arrival for the first
   void round(const std::string& drafter, const RoundTrace& trace, double seconds, bool first);
   void finished(const std::string& drafter, const TextResult& text, std::size_t prompt_tokens);
+  void image_finished(const RunStatistics& image);
   void request_took(double seconds) { request_seconds_.observe(seconds); }
   /// Mean of the requests so far; 0: none.
   double mean_request_seconds() const;
@@ -69,7 +70,7 @@ class Metrics {
   std::map<std::pair<std::string, unsigned>, std::uint64_t> answers_;
   std::map<std::string, Drafting> drafting_;  // by drafter
   std::uint64_t prompt_tokens_ = 0, cached_tokens_ = 0, tokens_ = 0, passes_ = 0;
-  std::uint64_t texts_ = 0;
+  std::uint64_t texts_ = 0, images_ = 0, image_rounds_ = 0, image_steps_ = 0;
   double prompt_seconds_ = 0.0, seconds_ = 0.0;
   Histogram first_token_, between_tokens_, request_seconds_;
 };

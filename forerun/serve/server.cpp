@@ -24,9 +24,10 @@ Server::~Server() = default;
 
 std::string Server::url() const { return impl_->http.url(); }
 
-void Server::run(const ServedModel& model, const ServeHooks& hooks) {
+void Server::run(const ServedModel& model, const std::optional<ServedImages>& images,
+                 const ServeHooks& hooks) {
   HttpServer& http = impl_->http;
-  App app(impl_->options, model, hooks, http);
+  App app(impl_->options, model, images, hooks, http);
   std::thread io([&] { http.run(app.handler(), [&] { app.tick(); }); });
   if (hooks.ready) hooks.ready();
   try {

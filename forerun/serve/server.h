@@ -4,10 +4,12 @@
 #include <cstdint>
 #include <functional>
 #include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
 #include "forerun/serve/http/http.h"
+#include "forerun/serve/served_images.h"
 #include "forerun/serve/served_model.h"
 
 namespace forerun::serve {
@@ -32,7 +34,7 @@ struct ServeHooks {
   std::function<void()> ready;
 };
 
-/// An OpenAI-compatible server of one language model.
+/// An OpenAI-compatible server of one language model, and of an image model beside it.
 class Server {
  public:
   /// Takes the address, so that one in use is found out before a model is loaded.
@@ -45,7 +47,8 @@ class Server {
   std::string url() const;
   /// Serves until the hook says stop and the last answer is out. The calling thread becomes the
   /// engine's.
-  void run(const ServedModel& model, const ServeHooks& hooks);
+  void run(const ServedModel& model, const std::optional<ServedImages>& images,
+           const ServeHooks& hooks);
 
  private:
   struct Impl;

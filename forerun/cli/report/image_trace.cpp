@@ -3,13 +3,13 @@
 #include <nlohmann/json.hpp>
 #include <string_view>
 
+#include "forerun/base/base64.h"
 #include "forerun/cli/report/page.h"
 
 namespace forerun::cli {
 namespace {
 
 using nlohmann::json;
-using report::base64;
 
 std::string cells(const ImageTracePage& page) {
   std::string out(page.steps, ' ');

@@ -16,9 +16,6 @@ nlohmann::json field(const nlohmann::json& object, const char* key);
 /// Nothing if it is no finite number.
 std::optional<double> number(const nlohmann::json& value);
 
-/// Bytes as the text of a data: address.
-std::string base64(std::string_view bytes);
-
 /// `page` with `data` for its script to draw. No text of `data` can end the element it stands in;
 /// invalid UTF-8 becomes U+FFFD, and numbers that are not finite become null.
 std::string fill(std::string_view page, const nlohmann::json& data);

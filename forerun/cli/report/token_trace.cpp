@@ -3,6 +3,7 @@
 #include <cmath>
 #include <nlohmann/json.hpp>
 
+#include "forerun/base/base64.h"
 #include "forerun/cli/report/page.h"
 
 namespace forerun::cli {
@@ -31,7 +32,7 @@ std::string render_token_trace(const TokenTracePage& page) {
   }
   for (const auto& r : page.rounds) rounds.push_back({r.first, r.drafted, r.kept, r.emitted});
   for (const auto& i : page.images) {
-    images.push_back({{"tokens", i.tokens}, {"png", report::base64(i.png)}});
+    images.push_back({{"tokens", i.tokens}, {"png", base64(i.png)}});
   }
   json facts = json::array();
   for (const auto& [name, value] : page.facts) facts.push_back(json::array({name, value}));
