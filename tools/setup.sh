@@ -135,16 +135,18 @@ model_present() { [ -n "${FORERUN_MODEL:-}" ] || tools/get_model.sh --check; }
 # --- the Python package ----------------------------------------------------------------------------------------------
 python_packages_present() {
   [ -x build/python/bin/python ] &&
-    ! grep -v '^#' python/requirements.txt | grep -vxFf <(build/python/bin/python -m pip freeze) | grep -q .
+    ! sed -n 's/^\([a-z].*==[^ ]*\).*/\1/p' python/requirements.txt |
+      grep -vixFf <(build/python/bin/python -m pip freeze) | grep -q .
 }
 
 install_python_packages() {
   [ -x build/python/bin/python ] || "$(find_python)" -m venv --clear build/python
-  build/python/bin/python -m pip install --only-binary :all: --progress-bar off -r python/requirements.txt
+  build/python/bin/python -m pip install --no-deps --only-binary :all: --require-hashes --progress-bar off \
+    -r python/requirements.txt
 }
 
 install_python_package() {
-  build/python/bin/python -m pip install --no-deps --no-build-isolation ./python \
+  build/python/bin/python -m pip install --no-index --no-deps --no-build-isolation ./python \
     -Ccmake.define.forerun_DIR="$PWD/build/$preset" -v
 }
 
