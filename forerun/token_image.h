@@ -28,9 +28,12 @@ bool is_token_image_model(const std::string& path) noexcept;
 class TokenImageModel {
  public:
   /// A folder that `train_mar` made, or the converter of published checkpoints.
+  /// @param precision  of the diffusion head, which does most of the work; float32 or bf16
   /// @throws FormatError  the path, then what is wrong
-  /// @throws UsageError   the masked form, whose tokens see later ones: it cannot be drafted for
-  static TokenImageModel load(const std::string& path);
+  /// @throws UsageError   the masked form, whose tokens see later ones: it cannot be drafted for;
+  /// a precision that cannot be had
+  static TokenImageModel load(const std::string& path,
+                              PrecisionRequest precision = Precision::kF32);
 
   const std::string& path() const noexcept;
   std::int64_t classes() const noexcept;
@@ -39,8 +42,10 @@ class TokenImageModel {
   std::int64_t tokens() const noexcept;    ///< of an image
   std::int64_t dim() const noexcept;       ///< numbers of a token
   std::int64_t parameters() const noexcept;
-  std::string digest() const;    ///< a hash of the model's weights
-  bool latent() const noexcept;  ///< its images need a VAE to decode
+  std::string digest() const;  ///< a hash of the model's weights
+  Precision precision() const noexcept;
+  const ChosenPrecision& chosen_precision() const noexcept;  ///< the same, with the reason
+  bool latent() const noexcept;                              ///< its images need a VAE to decode
 
   struct Impl;
 
@@ -53,7 +58,8 @@ class TokenImageModel {
 /// A drafter of the target's next tokens.
 class TokenImageDrafter {
  public:
-  /// none; self (the target, by coupled Jacobi iteration); cspd:FOLDER (a smaller model)
+  /// none; self (the target, by coupled Jacobi iteration); cspd:FOLDER (a smaller model), computed
+  /// in the target's precision
   /// @throws UsageError   another name; a model of other tokens, or made for another target
   /// @throws FormatError  a folder that holds no such model
   static TokenImageDrafter load(const std::string& name, const TokenImageModel& target);

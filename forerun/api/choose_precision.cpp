@@ -62,6 +62,14 @@ ChosenPrecision image_precision(const std::string& path, PrecisionRequest reques
   return choose(path, requested, {{Precision::kBF16, missing}, {Precision::kF32, ""}});
 }
 
+ChosenPrecision token_image_precision(const std::string& path, PrecisionRequest requested,
+                                      const CpuFeatures& cpu) {
+  const Offer bf16{Precision::kBF16, cpu.int8() ? "" : lacking(cpu)}, f32{Precision::kF32, ""};
+  // Emulated bf16 products take longer than float32 ones.
+  if (cpu.avx512_bf16 && cpu.fast_bf16) return choose(path, requested, {bf16, f32});
+  return choose(path, requested, {f32, bf16});
+}
+
 ChosenPrecision auto_text_precision() { return text_precision("", kAutoPrecision, cpu_features()); }
 ChosenPrecision auto_image_precision() {
   return image_precision("", kAutoPrecision, cpu_features(), true);

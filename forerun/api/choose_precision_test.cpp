@@ -28,6 +28,20 @@ TEST(ChoosePrecision, AutoIsTheFastestThatCanBeHadAndNeverFails) {
   EXPECT_EQ(image_precision("m", kAutoPrecision, kOld, false).precision, Precision::kF32);
 }
 
+TEST(ChoosePrecision, ImageTokensAreInBf16WhereThatIsFasterAndOnRequest) {
+  CpuFeatures fast = kNew;
+  fast.fast_bf16 = true;
+  EXPECT_EQ(token_image_precision("m", kAutoPrecision, fast).precision, Precision::kBF16);
+  EXPECT_EQ(token_image_precision("m", kAutoPrecision, kNew).precision, Precision::kF32);
+  EXPECT_TRUE(token_image_precision("m", kAutoPrecision, kNew).fastest);
+  EXPECT_EQ(token_image_precision("m", Precision::kBF16, kCommon).precision, Precision::kBF16);
+  EXPECT_EQ(token_image_precision("m", Precision::kF32, fast).precision, Precision::kF32);
+  EXPECT_NE(refusal([] { static_cast<void>(token_image_precision("m", Precision::kBF16, kOld)); }),
+            "");
+  EXPECT_NE(refusal([] { static_cast<void>(token_image_precision("m", Precision::kInt8, kNew)); }),
+            "");
+}
+
 TEST(ChoosePrecision, GivesAReasonWhereAutoIsNotTheFastest) {
   const ChosenPrecision old = text_precision("m", kAutoPrecision, kOld);
   EXPECT_FALSE(old.fastest);

@@ -15,6 +15,7 @@ namespace forerun {
 
 struct TokenImageModel::Impl {
   std::string path;
+  ChosenPrecision precision;
   std::shared_ptr<const Mar> mar;
   std::shared_ptr<const MarNetwork> network;
 };

@@ -3,6 +3,7 @@
 #include <utility>
 
 #include "forerun/api/access.h"
+#include "forerun/api/choose_precision.h"
 #include "forerun/api/pictures.h"
 #include "forerun/api/token_image_impl.h"
 #include "forerun/base/format_error.h"
@@ -13,8 +14,17 @@ namespace forerun {
 
 bool is_token_image_model(const std::string& path) noexcept { return holds_mar(path); }
 
-TokenImageModel TokenImageModel::load(const std::string& path) {
-  auto impl = std::make_shared<Impl>(Impl{.path = path});
+namespace {
+
+HeadPrecision head_precision(Precision p) {
+  return p == Precision::kBF16 ? HeadPrecision::kBF16 : HeadPrecision::kF32;
+}
+
+}  // namespace
+
+TokenImageModel TokenImageModel::load(const std::string& path, PrecisionRequest precision) {
+  auto impl = std::make_shared<Impl>(
+      Impl{.path = path, .precision = token_image_precision(path, precision, cpu_features())});
   impl->mar = std::make_shared<const Mar>(load_mar(path));
   if (impl->mar->config.form != MarForm::kCausal) {
     throw UsageError(
@@ -22,7 +32,8 @@ TokenImageModel TokenImageModel::load(const std::string& path) {
                     "verified in one pass. Train a causal one with `forerun train mar`",
                     path));
   }
-  impl->network = std::make_shared<const MarNetwork>(*impl->mar);
+  impl->network =
+      std::make_shared<const MarNetwork>(*impl->mar, head_precision(impl->precision.precision));
   return TokenImageModel(std::move(impl));
 }
 
@@ -49,6 +60,10 @@ std::int64_t TokenImageModel::parameters() const noexcept {
   return size.backbone + size.head;
 }
 std::string TokenImageModel::digest() const { return digest_of(*impl_->mar); }
+Precision TokenImageModel::precision() const noexcept { return impl_->precision.precision; }
+const ChosenPrecision& TokenImageModel::chosen_precision() const noexcept {
+  return impl_->precision;
+}
 bool TokenImageModel::latent() const noexcept { return are_latents(channels()); }
 
 TokenImageDrafter TokenImageDrafter::load(const std::string& name, const TokenImageModel& target) {
@@ -75,7 +90,7 @@ TokenImageDrafter TokenImageDrafter::load(const std::string& name, const TokenIm
     if (draft.config.form != MarForm::kCausal) {
       throw UsageError(fmt::format("{} is of the masked form; a drafter is causal", folder));
     }
-    impl->network = std::make_shared<const MarNetwork>(draft);
+    impl->network = std::make_shared<const MarNetwork>(draft, head_precision(target.precision()));
     out.cost_ =
         token_work(draft.config, kTransitions) / token_work(config_of(target), kTransitions);
   } else if (name != "none") {

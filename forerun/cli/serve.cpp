@@ -157,7 +157,8 @@ std::optional<serve::ServedImages> load_images(const ServeFlags& f) {
   if (f.image_model.empty()) return std::nullopt;
   const std::string id = name_of_model(f.image_model);
   if (is_token_image_model(f.image_model)) {
-    const auto model = TokenImageModel::load(f.image_model);
+    const auto model = TokenImageModel::load(f.image_model, kAutoPrecision);
+    note_precision(model.chosen_precision());
     return serve::serve_images(id, model, TokenImageDrafter::load(f.image_drafter, model),
                                image_options<TokenImageOptions>(f));
   }

@@ -10,12 +10,9 @@ namespace forerun::cli {
 
 TokenImageModel load_token_images(const RunFlags& f) {
   expect_path(f.model.path);
-  if (f.model.precision != "auto" && f.model.precision != "f32") {
-    throw UsageError(
-        fmt::format("--precision {}: image-token models are computed in f32", f.model.precision));
-  }
   set_threads(f.model.threads);
-  TokenImageModel model = TokenImageModel::load(f.model.path);
+  TokenImageModel model = TokenImageModel::load(f.model.path, precision_of(f.model.precision));
+  note_precision(model.chosen_precision());
   if (!f.images.options.vae.empty() && !model.latent()) {
     throw UsageError(
         fmt::format("--vae decodes latents; {} makes pixels: leave it out", f.model.path));
@@ -62,7 +59,7 @@ nlohmann::json token_settings(const TokenImageOptions& o) {
 
 nlohmann::json settings(const RunFlags& f, const TokenImageModel& model) {
   const TokenImageOptions o = token_options(f);
-  nlohmann::json out = run_json(f, {.precision = Precision::kF32, .reason = "", .fastest = true});
+  nlohmann::json out = run_json(f, model.chosen_precision());
   out.update(token_settings(o));
   out.update({{"model_digest", model.digest()},
               {"classes", f.images.classes},

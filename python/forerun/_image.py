@@ -16,9 +16,9 @@ _KINDS = {DiffusionModel: (ImageDrafter, ImageOptions), TokenImageModel: (TokenI
 
 
 def load_image_model(path: str, precision: str = "auto") -> ImageModel:
-    """The image model in a folder, of either kind; `precision` is that of a Diffusion Transformer."""
+    """The image model in a folder, of either kind; `precision` f32, bf16 or auto, the faster one."""
     path = str(path)
-    return TokenImageModel(path) if _forerun.is_token_image_model(path) else DiffusionModel(path, precision)
+    return TokenImageModel(path, precision) if _forerun.is_token_image_model(path) else DiffusionModel(path, precision)
 
 
 def drafter_and_options(model: ImageModel, drafter: AnyImageDrafter | str | None, options: AnyImageOptions | None,

@@ -149,11 +149,13 @@ void bind_tokens(nb::module_& m) {
                                     "A transformer of image tokens with a diffusion head (MAR).");
   model.def(
       "__init__",
-      [](TokenImageModel* self, const std::string& path) {
+      [](TokenImageModel* self, const std::string& path, const std::string& precision) {
         const nb::gil_scoped_release unlocked;
-        new (self) TokenImageModel(TokenImageModel::load(path));
+        new (self) TokenImageModel(TokenImageModel::load(path, precision_request(precision)));
       },
-      "path"_a);
+      "path"_a, "precision"_a = "auto");
+  model.def_prop_ro("precision",
+                    [](const TokenImageModel& t) { return std::string(name_of(t.precision())); });
   model.def_prop_ro("tokens", &TokenImageModel::tokens, "of an image")
       .def_prop_ro("dim", &TokenImageModel::dim, "numbers of a token");
   bind_model_properties(model);

@@ -8,6 +8,7 @@
 #include <cmath>
 #include <stdexcept>
 
+#include "forerun/tensor/cpu/kernels/kernels.h"
 #include "forerun/tensor/cpu/thread_team.h"
 
 namespace forerun {
@@ -35,6 +36,9 @@ struct MarHead::Pass {
   AlignedBuffer<float> hidden, normed, products, modulations;
   float *h = nullptr, *x = nullptr, *y = nullptr, *m = nullptr, *out = nullptr;
   AlignedBuffer<float> outputs;
+  // Of x and y, in bf16; null in float32.
+  AlignedBuffer<std::uint16_t> halves;
+  std::uint16_t *half_x = nullptr, *half_y = nullptr;
 };
 
 MarHead::MarHead(std::shared_ptr<const MarNetwork> network, const MarSampling& sampling)
@@ -124,21 +128,27 @@ void MarHead::run_rows(Pass& pass, std::int64_t first, std::int64_t last, const 
   const std::int64_t w = network_->config().head_width, n = last - first, mods = pieces_width_;
   const std::int64_t dim = network_->config().dim(), outputs = network_->output_.columns();
   float *const h = pass.h + first * w, *const x = pass.x + first * w, *const y = pass.y + first * w;
+  const bool bf16 = network_->precision_ == HeadPrecision::kBF16;
+  std::uint16_t* const half_x = bf16 ? pass.half_x + first * w : nullptr;
+  std::uint16_t* const half_y = bf16 ? pass.half_y + first * w : nullptr;
   const auto item = [&](std::int64_t r) -> const Pass::Item& {
     return pass.items[static_cast<std::size_t>(first + r)];
   };
   const auto modulation = [&](std::int64_t r) {
     return item(r).time == nullptr ? item(r).modulation : pass.m + (first + r) * mods;
   };
+  const auto to_bf16 = forerun::kernels().round_to_bf16;
   const auto each_row = [&](const auto& work) {
     each(n, 1, [&](std::int64_t begin, std::int64_t end) {
       for (std::int64_t r = begin; r < end; ++r) work(r);
     });
   };
-  const auto product = [&](const RowMatrix& m, const float* in, float* out, const auto& then) {
-    each(m.panels(), 4, [&](std::int64_t begin, std::int64_t end) {
-      m.multiply({in, w, out, m.columns(), n}, begin, end);
-      const std::int64_t from = begin * rows::kPanel, width = (end - begin) * rows::kPanel;
+  const auto product = [&](const HeadMatrix& m, const float* in, const std::uint16_t* half,
+                           float* out, const auto& then) {
+    each(m.panels(), 64 / m.panel(), [&](std::int64_t begin, std::int64_t end) {
+      m.multiply({in, half, out, n}, begin, end);
+      const std::int64_t from = begin * m.panel();
+      const std::int64_t width = std::min(end * m.panel(), m.columns()) - from;
       for (std::int64_t r = 0; r < n; ++r) then(r, from, width, out + r * m.columns() + from);
     });
   };
@@ -153,6 +163,7 @@ void MarHead::run_rows(Pass& pass, std::int64_t first, std::int64_t last, const 
             .shift = m,
             .scale = m + w,
             .out = x + r * w});
+    if (bf16) to_bf16(x + r * w, w, 1.0F, half_x + r * w);
   };
 
   each_row([&](std::int64_t r) {
@@ -164,16 +175,19 @@ void MarHead::run_rows(Pass& pass, std::int64_t first, std::int64_t last, const 
   std::int64_t piece = 0;
   for (const MarNetwork::HeadBlock& b : network_->head_blocks_) {
     each_row([&](std::int64_t r) { norm(r, piece, b.norm_weight.data(), b.norm_bias.data()); });
-    product(b.in, x, y, [&](std::int64_t, std::int64_t, std::int64_t width, float* out) {
-      k.silu(out, width);
-    });
-    product(b.out, y, x, [&](std::int64_t r, std::int64_t from, std::int64_t width, float* out) {
-      k.add_gated(modulation(r) + (piece + 2) * w + from, out, width, h + r * w + from);
-    });
+    product(b.in, x, half_x, y,
+            [&](std::int64_t r, std::int64_t from, std::int64_t width, float* out) {
+              k.silu(out, width);
+              if (bf16) to_bf16(out, width, 1.0F, half_y + r * w + from);
+            });
+    product(b.out, y, half_y, x,
+            [&](std::int64_t r, std::int64_t from, std::int64_t width, float* out) {
+              k.add_gated(modulation(r) + (piece + 2) * w + from, out, width, h + r * w + from);
+            });
     piece += 3;
   }
   each_row([&](std::int64_t r) { norm(r, piece, nullptr, nullptr); });
-  product(network_->output_, x, pass.out + first * outputs, [](auto...) {});
+  product(network_->output_, x, half_x, pass.out + first * outputs, [](auto...) {});
 }
 
 // From what the networks predict to the mean, in float64.
@@ -227,6 +241,10 @@ MarHead::Output MarHead::run(std::span<const Row> rows) const {
   pass.y = room_of(pass.products, n * w);
   pass.m = room_of(pass.modulations, separate ? n * pieces_width_ : 0);
   pass.out = room_of(pass.outputs, n * outputs);
+  if (network_->precision_ == HeadPrecision::kBF16) {
+    pass.half_x = pass.halves.room_for(static_cast<std::size_t>(2 * n * w));
+    pass.half_y = pass.half_x + n * w;
+  }
 
   const auto alone = [](std::int64_t items, std::int64_t, const auto& work) { work(0, items); };
   const double work = static_cast<double>(n) * mar_head_work(c).transition;

@@ -8,6 +8,7 @@
 #include <cmath>
 #include <stdexcept>
 
+#include "forerun/tensor/cpu/cpu_features.h"
 #include "forerun/tensor/cpu/thread_team.h"
 
 namespace forerun {
@@ -34,8 +35,12 @@ void check_packable(const MarConfig& c) {
 
 }  // namespace
 
-MarNetwork::MarNetwork(const Mar& model) : config_(model.config) {
+MarNetwork::MarNetwork(const Mar& model, HeadPrecision precision)
+    : config_(model.config), precision_(precision) {
   check_packable(config_);
+  if (precision == HeadPrecision::kBF16 && !cpu_features().int8()) {
+    throw std::invalid_argument("this processor has no kernels for a head in bf16");
+  }
   if (config_.form == MarForm::kCausal) pack_backbone(model);
   pack_head(model);
 }
@@ -64,15 +69,19 @@ void MarNetwork::pack_backbone(const Mar& m) {
 
 void MarNetwork::pack_head(const Mar& m) {
   const MarHeadWeights& h = m.head;
+  Arena arena;
+  const auto packed = [&](const Linear& layer) {
+    return precision_ == HeadPrecision::kBF16 ? HeadMatrix(layer, arena) : HeadMatrix(layer);
+  };
   condition_ = RowMatrix::pack(h.condition);
   head_input_ = RowMatrix::pack(h.input);
-  output_ = RowMatrix::pack(h.output);
+  output_ = packed(h.output);
   std::vector<const Linear*> of_condition, of_time;
   for (const MarHeadBlock& b : h.blocks) {
     head_blocks_.push_back({.norm_weight = values_of(b.norm.weight),
                             .norm_bias = values_of(b.norm.bias),
-                            .in = RowMatrix::pack(b.in),
-                            .out = RowMatrix::pack(b.out)});
+                            .in = packed(b.in),
+                            .out = packed(b.out)});
     of_condition.push_back(&b.modulation);
     of_time.push_back(&b.time);
   }

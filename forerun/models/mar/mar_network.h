@@ -4,19 +4,27 @@
 #include <span>
 #include <vector>
 
+#include "forerun/models/mar/head_matrix.h"
 #include "forerun/models/mar/mar.h"
 #include "forerun/models/mar/mar_cache.h"
 #include "forerun/tensor/cpu/rows/row_matrix.h"
 
 namespace forerun {
 
-/// A network packed for sampling on the CPU in float32. Every row's bits depend on that row's own
+/// What the products of the head's states are computed in: most of the work of sampling.
+enum class HeadPrecision : std::uint8_t {
+  kF32,
+  kBF16,  ///< states and weights are rounded to bf16, sums are float32; everything else as kF32
+};
+
+/// A network packed for sampling on the CPU. Every row's bits depend on that row's own
 /// inputs alone: not on other rows of a call, on how rows are divided into calls, nor on the number
 /// of threads (that of ATen). Constant after construction, so threads may share it.
 class MarNetwork {
  public:
-  /// @throws std::invalid_argument  a width that is no multiple of 16
-  explicit MarNetwork(const Mar& model);
+  /// @throws std::invalid_argument  a width that is no multiple of 16; bf16 on a processor without
+  /// AVX2
+  explicit MarNetwork(const Mar& model, HeadPrecision precision = HeadPrecision::kF32);
 
   const MarConfig& config() const noexcept { return config_; }
 
@@ -50,7 +58,7 @@ class MarNetwork {
   };
   struct HeadBlock {
     std::vector<float> norm_weight, norm_bias;
-    RowMatrix in, out;
+    HeadMatrix in, out;
   };
   struct Pass;
 
@@ -60,13 +68,15 @@ class MarNetwork {
   void run_rows(Pass& pass, const Each& each) const;
 
   MarConfig config_;
+  HeadPrecision precision_;
   // Backbone of the causal form.
   RowMatrix input_;
   std::vector<float> input_weight_, input_bias_, norm_weight_, norm_bias_;  // of norms
   std::vector<float> places_, asked_, labels_, head_places_;                // tables
   std::vector<Block> blocks_;
   // Head.
-  RowMatrix condition_, head_input_, modulation_, time_modulation_, output_;
+  RowMatrix condition_, head_input_, modulation_, time_modulation_;
+  HeadMatrix output_;
   std::vector<HeadBlock> head_blocks_;
   MarHeadWeights head_weights_;  // for the embedding of times
 };

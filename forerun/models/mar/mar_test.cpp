@@ -8,6 +8,7 @@
 #include <cstring>
 #include <fstream>
 #include <memory>
+#include <tuple>
 
 #include "forerun/base/format_error.h"
 #include "forerun/formats/safetensors.h"
@@ -15,6 +16,7 @@
 #include "forerun/models/mar/mar_file.h"
 #include "forerun/models/mar/mar_head.h"
 #include "forerun/models/mar/mar_tokens.h"
+#include "forerun/tensor/cpu/cpu_features.h"
 #include "tests/support/temp_folder.h"
 
 namespace forerun {
@@ -130,19 +132,28 @@ TEST_P(MarParity, PackedHeadIsTheReferences) {
 
 INSTANTIATE_TEST_SUITE_P(Forms, MarParity, ::testing::Values("causal", "causal_joint"));
 
-class MarRows : public ::testing::TestWithParam<MarModulation> {
+class MarRows : public ::testing::TestWithParam<std::tuple<MarModulation, HeadPrecision>> {
  protected:
   MarRows() {
     MarConfig config = sampled_config();
-    config.modulation = GetParam();
-    network = std::make_shared<const MarNetwork>(sampled_mar(config));
+    config.modulation = std::get<0>(GetParam());
+    const bool bf16 = std::get<1>(GetParam()) == HeadPrecision::kBF16;
+    // Where bf16 is refused the rows are those of float32, and SetUp skips.
+    const HeadPrecision can =
+        bf16 && cpu_features().int8() ? HeadPrecision::kBF16 : HeadPrecision::kF32;
+    network = std::make_shared<const MarNetwork>(sampled_mar(config), can);
+    skip = bf16 && !cpu_features().int8();
     head = std::make_unique<MarHead>(network, MarSampling{.steps = 10});
   }
   ~MarRows() override { at::set_num_threads(1); }
+  void SetUp() override {
+    if (skip) GTEST_SKIP() << "no kernels for bf16";
+  }
   const MarConfig& config() const { return network->config(); }
 
   std::shared_ptr<const MarNetwork> network;
   std::unique_ptr<MarHead> head;
+  bool skip = false;
 };
 
 TEST_P(MarRows, ConditionsAreTheSameBitsInOnePassAndTokenByToken) {
@@ -236,8 +247,31 @@ TEST_P(MarRows, GuidanceOfOneIsTheNetworkItselfAndTwoLeavesItByTheDifference) {
   EXPECT_GT((given - without).abs().max().item<double>(), 1e-3);
 }
 
-INSTANTIATE_TEST_SUITE_P(Modulations, MarRows,
-                         ::testing::Values(MarModulation::kSeparate, MarModulation::kJoint));
+INSTANTIATE_TEST_SUITE_P(
+    Modulations, MarRows,
+    ::testing::Combine(::testing::Values(MarModulation::kSeparate, MarModulation::kJoint),
+                       ::testing::Values(HeadPrecision::kF32, HeadPrecision::kBF16)));
+
+// In bf16 a head's means are those of float32 up to the rounding of states and weights to 8 bits.
+TEST(MarHead, InBf16IsNearFloat32) {
+  if (!cpu_features().int8()) GTEST_SKIP() << "no kernels for bf16";
+  at::manual_seed(3);
+  const Mar model = sampled_mar(sampled_config());
+  const MarSampling sampling{.steps = 10};
+  const MarHead exact(std::make_shared<const MarNetwork>(model), sampling);
+  const MarHead rounded(std::make_shared<const MarNetwork>(model, HeadPrecision::kBF16), sampling);
+  const at::Tensor z = at::randn({model.config.head_width}), x = at::randn({exact.dim()});
+  const MarHead::Input in{z.const_data_ptr<float>()};
+  const auto given = exact.prepare(std::span(&in, 1)), again = rounded.prepare(std::span(&in, 1));
+  for (std::int64_t k = 0; k < exact.transitions(); ++k) {
+    const MarHead::Row a{given.data(), x.const_data_ptr<float>(), k};
+    const MarHead::Row b{again.data(), x.const_data_ptr<float>(), k};
+    const double error = relative_error(at::tensor(rounded.means(std::span(&b, 1))),
+                                        at::tensor(exact.means(std::span(&a, 1))));
+    EXPECT_LT(error, 1e-2) << k;
+    EXPECT_GT(error, 0.0) << k;
+  }
+}
 
 TEST(MarNetwork, RefusesWhatDoesNotFit) {
   const MarNetwork network(sampled_mar(sampled_config()));

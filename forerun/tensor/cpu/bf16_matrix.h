@@ -12,6 +12,8 @@ namespace forerun {
 /// Weights [n, k] in bf16, packed for Kernels::pair_product; products are summed in float32.
 class Bf16Matrix {
  public:
+  static constexpr std::int64_t kPanel = 64;  ///< outputs computed together
+
   Bf16Matrix() = default;
   /// @param weight  [n, k] float32; k even
   /// @param bias    [n] float32, or undefined
@@ -39,8 +41,6 @@ class Bf16Matrix {
   void multiply(std::int64_t first, std::int64_t last, const Rows& rows, bool add = false) const;
 
  private:
-  static constexpr std::int64_t kPanel = 64;  // outputs computed together
-
   std::int64_t outputs_ = 0, inputs_ = 0;
   std::shared_ptr<std::uint16_t[]> data_;  // panels of [k / 2][up to 64][2]
   std::shared_ptr<float[]> bias_;

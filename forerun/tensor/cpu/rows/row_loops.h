@@ -16,6 +16,7 @@ constexpr int kVectors = kPanel / kLanes;  // of a panel
 typedef float F __attribute__((vector_size(kLanes * 4)));
 typedef std::int32_t I __attribute__((vector_size(kLanes * 4)));
 typedef std::uint32_t U __attribute__((vector_size(kLanes * 4)));
+typedef std::uint32_t HalfU __attribute__((vector_size(kPanel / 2 * 4)));
 
 inline F load(const float* p) {
   F v;
@@ -33,10 +34,15 @@ inline F weight(const void* weights, std::int64_t at, int v) {
     const std::uint32_t* const words = static_cast<const std::uint32_t*>(weights) + at / 2;
     U wide;
     if constexpr (kLanes == kPanel) {
+      // By shuffles: GCC puts together what memcpy fills by halves in memory, which stalls the
+      // load.
       U shifts{};
       for (int i = 0; i < kLanes / 2; ++i) shifts[i] = 16;
-      std::memcpy(&wide, words, sizeof wide / 2);
-      std::memcpy(reinterpret_cast<char*>(&wide) + sizeof wide / 2, words, sizeof wide / 2);
+      HalfU half;
+      std::memcpy(&half, words, sizeof half);
+      const auto both =
+          __builtin_shufflevector(half, half, 0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15);
+      std::memcpy(&wide, &both, sizeof wide);
       wide = wide << shifts & 0xffff0000U;
     } else {
       constexpr int kLoads = kPanel / 2 / kLanes;
