@@ -65,7 +65,7 @@ example: install  ## build examples/ against the installed library and run it
 	@build/examples/hello "$(MODEL_FILE)"
 	@build/examples/bigram "$(MODEL_FILE)"
 
-python:  ## build the Python package in build/python and run its tests
+python:  ## build the Python package in build/python, run its tests and the notebook
 	@tools/setup.sh python
 	@build/python/bin/python -m pytest -q python/tests
 

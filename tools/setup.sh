@@ -4,7 +4,7 @@
 # usage: tools/setup.sh demo   packages, torch, the program, the demo model
 #        tools/setup.sh test   the same with every test program
 #        tools/setup.sh asan   packages, torch, the sanitized test programs of base, core, formats and HTTP
-#        tools/setup.sh python packages, torch, the library, and the Python package in build/python
+#        tools/setup.sh python packages, torch, the library, the demo model, and the Python package in build/python
 #        tools/setup.sh format the packages that formatting needs
 #        tools/setup.sh lint   what clang-tidy needs: packages, torch, compile commands in build/lint
 #
@@ -185,7 +185,7 @@ case ${1:-} in
   test) total_steps=5; common_steps; build_step; model_step ;;
   asan) total_steps=4 preset=asan; common_steps; build_step --target base_test core_test formats_test http_test ;;
   python)
-    total_steps=6 package_lists+=(tools/apt-packages-dev.txt); common_steps; build_step --target forerun
+    total_steps=7 package_lists+=(tools/apt-packages-dev.txt); common_steps; build_step --target forerun; model_step
     step "Python packages (build/python)" python-packages "check that pip reaches a package index, then run the same command \
 again" python_packages_present install_python_packages
     step "Python package" python-package "read build/logs/python-package.log" never install_python_package ;;
