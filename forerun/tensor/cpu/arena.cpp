@@ -78,17 +78,43 @@ std::shared_ptr<void> own(std::size_t bytes, Arena::Memory memory) {
 
 }  // namespace
 
+Arena::Span Arena::map(std::size_t bytes) const {
+  const std::size_t size = round_up(std::max(bytes, region_), kHuge);
+  return {.owner = own(size, memory_), .size = size};
+}
+
 Arena::Piece Arena::take(std::size_t bytes) {
   bytes = round_up(std::max<std::size_t>(bytes, 1), 64);
-  if (bytes > size_ - used_) {
-    const std::size_t size = round_up(std::max(bytes, region_), kHuge);
-    current_ = own(size, memory_);
-    size_ = size;
-    used_ = 0;
+  if (bytes > current_.size - current_.used) {
+    current_ = bytes <= next_.size ? std::exchange(next_, {}) : map(bytes);
   }
-  Piece piece{current_, static_cast<char*>(current_.get()) + used_};
-  used_ += bytes;
+  Piece piece{current_.owner, static_cast<char*>(current_.owner.get()) + current_.used};
+  current_.used += bytes;
+  latest_ = bytes;
   return piece;
+}
+
+void Arena::touch_ahead(std::size_t bytes) noexcept try {
+  const std::size_t rest = (current_.size - current_.used) / latest_ * latest_;
+  touch(current_, current_.used + std::min(rest, bytes));
+  if (bytes <= rest) return;
+  if (next_.size < latest_) next_ = map(latest_);
+  touch(next_, std::min(bytes - rest, next_.size));
+} catch (const std::bad_alloc&) {  // it is not needed yet
+}
+
+// The huge page that is in use already is left out.
+void Arena::touch(Span& span, std::size_t end) {
+  const std::size_t begin = std::max(span.touched, round_up(span.used, kHuge));
+  end = round_up(end, kHuge);
+  if (end <= begin) return;
+  if (!prefault_) prefault_ = std::make_unique<Prefault>();
+  prefault_->add(span.owner, static_cast<char*>(span.owner.get()) + begin, end - begin);
+  span.touched = end;
+}
+
+void Arena::wait() {
+  if (prefault_) prefault_->wait();
 }
 
 }  // namespace forerun

@@ -2,10 +2,13 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <utility>
 
 namespace forerun {
 namespace {
+
+constexpr std::size_t kAhead = std::size_t{4} << 20;  // bytes
 
 void check(std::size_t bytes, std::size_t used, std::size_t limit) {
   if (bytes <= limit - used) return;
@@ -56,6 +59,8 @@ KvPool::Page KvPool::page(std::size_t bytes) {
       if (spares.pages.capacity() == spares.made) spares.pages.reserve(2 * spares.made + 8);
       memory = arena_.make<std::uint8_t>(bytes);
       ++spares.made;
+      made_ += bytes;
+      arena_.touch_ahead(std::min(std::max(kAhead, 2 * bytes), limit_ - std::min(made_, limit_)));
     } else {
       memory = std::move(spares.pages.back());
       spares.pages.pop_back();

@@ -20,8 +20,9 @@ class KvPoolFull : public std::runtime_error {
 };
 
 /// Memory for the keys and values of many sequences, under one limit. Pages that are given back
-/// serve the next ones of their size; the system gets the memory back with the pool's end. Safe to
-/// use from several threads; a pool is held by a shared_ptr, and its pages hold it.
+/// serve the next ones of their size; the system gets the memory back with the pool's end. The
+/// memory of the next 4 MiB of new pages (of two, if they are larger) is touched ahead, within the
+/// limit. Safe to use from several threads; a pool is held by a shared_ptr, and its pages hold it.
 class KvPool : public std::enable_shared_from_this<KvPool> {
  public:
   static constexpr std::size_t kUnlimited = std::numeric_limits<std::size_t>::max();
@@ -57,7 +58,7 @@ class KvPool : public std::enable_shared_from_this<KvPool> {
 
   std::size_t limit_;
   mutable std::mutex mutex_;
-  std::size_t used_ = 0;
+  std::size_t used_ = 0, made_ = 0;  // bytes; of all pages, held or not
   Arena arena_{std::size_t{16} << 20, Arena::Memory::kUsed};
   std::map<std::size_t, Spares> spares_;  // by size of a page
 };

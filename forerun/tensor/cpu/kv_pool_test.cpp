@@ -2,7 +2,9 @@
 
 #include <gtest/gtest.h>
 #include <malloc.h>
+#include <unistd.h>
 
+#include <fstream>
 #include <string>
 
 #include "forerun/tensor/cpu/kv_pages.h"
@@ -47,6 +49,28 @@ TEST(KvPool, LivesAsLongAsItsPages) {
   pool.reset();
   page[0] = 1;
   page.reset();
+}
+
+// Pages of this size have a region each; one that is touched ahead is mapped.
+TEST(KvPool, TouchesNoMemoryAheadBeyondItsLimit) {
+  const auto mapped = [] {
+    std::ifstream in("/proc/self/statm");
+    std::size_t pages = 0;
+    in >> pages;
+    return pages * static_cast<std::size_t>(sysconf(_SC_PAGESIZE));
+  };
+  for (const std::size_t pages : {1, 3}) {
+    const std::size_t bytes = (std::size_t{17} + 2 * pages) << 20;  // regions of no other user
+    const std::size_t before = mapped();
+    const auto pool = std::make_shared<KvPool>(pages * bytes);
+    const KvPool::Page page = pool->page(bytes);
+    if (pages == 1) {
+      EXPECT_LT(mapped() - before, bytes * 3 / 2);
+    } else {
+      EXPECT_GT(mapped() - before, bytes * 3 / 2);
+    }
+    EXPECT_EQ(pool->used(), bytes);
+  }
 }
 
 // SmolLM2-135M's shape, 500 positions each: their pages, and little beside.
