@@ -1,12 +1,14 @@
 // How an engine serves several texts at once: what a long prompt costs the texts that run, the next
 // turn of a conversation, and the memory of idle ones. Prints ratios of times measured in one run.
 //   build/release/bin/forerun_serving_bench MODEL [THREADS]
+#include <malloc.h>
+#include <time.h>
+
 #include <algorithm>
 #include <chrono>
 #include <cstdio>
 #include <cstdlib>
 #include <exception>
-#include <fstream>
 #include <optional>
 #include <string>
 #include <vector>
@@ -20,6 +22,14 @@ using Clock = std::chrono::steady_clock;
 
 double since(Clock::time_point from) {
   return std::chrono::duration<double>(Clock::now() - from).count();
+}
+
+// Seconds of processor time of this thread, which works or waits for the others in all of a round:
+// other work on the machine does not count.
+double processor_seconds() {
+  timespec now{};
+  clock_gettime(CLOCK_THREAD_CPUTIME_ID, &now);
+  return static_cast<double>(now.tv_sec) + 1e-9 * static_cast<double>(now.tv_nsec);
 }
 
 double median(std::vector<double> x) {
@@ -44,10 +54,23 @@ GenerateOptions endless(std::uint32_t request) {
   return o;
 }
 
-// Seconds from `submit` to the first output, and the longest step on the way.
+// Of every step on the way to a first output.
+struct Steps {
+  std::vector<double> seconds, processor;
+
+  std::vector<Event> run(Engine& engine) {
+    const auto start = Clock::now();
+    const double used = processor_seconds();
+    std::vector<Event> events = engine.step();
+    processor.push_back(processor_seconds() - used);
+    seconds.push_back(since(start));
+    return events;
+  }
+};
+
 struct FirstToken {
-  double seconds = 0.0;
-  std::vector<double> steps;  // of each, in falling order
+  double seconds = 0.0;  // from `submit` on
+  Steps steps;
 };
 
 FirstToken first_token(Engine& engine, const Model& model, const std::vector<Token>& prompt,
@@ -57,23 +80,29 @@ FirstToken first_token(Engine& engine, const Model& model, const std::vector<Tok
   GenerateOptions o = endless(request);
   const RequestId id = engine.submit(model, Drafter(), prompt, o, 0);
   for (;;) {
-    const auto step = Clock::now();
-    const std::vector<Event> events = engine.step();
-    out.steps.push_back(since(step));
-    for (const Event& event : events) {
+    for (const Event& event : out.steps.run(engine)) {
       const auto* token = std::get_if<TokenOutput>(&event);
       if (token == nullptr || token->id != id) continue;
       out.seconds = since(start);
       engine.cancel(id);
-      std::sort(out.steps.rbegin(), out.steps.rend());
       return out;
     }
   }
 }
 
+void print_rounds(const char* what, std::vector<double> rounds, const std::vector<double>& usual) {
+  const double one = median(usual);
+  std::sort(rounds.rbegin(), rounds.rend());
+  std::printf(
+      "  %s: usual round %.1f ms; longest of %zu %.2f times that, 99%% below %.2f, median %.2f\n",
+      what, 1e3 * one, rounds.size(), rounds[0] / one, rounds[rounds.size() / 100] / one,
+      rounds[rounds.size() / 2] / one);
+}
+
 void arrival(const Model& model) {
   constexpr std::size_t kPrompt = 4000;
-  double alone = 0.0, usual = 0.0;
+  double alone = 0.0;
+  Steps usual;
   FirstToken beside;
   {
     Engine engine({.max_prefixes = 0});
@@ -85,21 +114,13 @@ void arrival(const Model& model) {
     for (std::uint32_t i = 0; i < 4; ++i) {
       engine.submit(model, Drafter(), text(model, 100, i), endless(i));
     }
-    std::vector<double> rounds;
-    for (int i = 0; i < 60; ++i) {
-      const auto start = Clock::now();
-      engine.step();
-      if (i >= 10) rounds.push_back(since(start));
-    }
-    usual = median(rounds);
+    for (int i = 0; i < 10; ++i) engine.step();
+    for (int i = 0; i < 50; ++i) usual.run(engine);
     beside = first_token(engine, model, text(model, kPrompt, 8), 8);
   }
-  const std::vector<double>& steps = beside.steps;
-  std::printf(
-      "a prompt of %zu tokens beside 4 texts: usual round %.1f ms; longest of %zu %.2f times "
-      "that, 99%% below %.2f, median %.2f\n",
-      kPrompt, 1e3 * usual, steps.size(), steps[0] / usual, steps[steps.size() / 100] / usual,
-      steps[steps.size() / 2] / usual);
+  std::printf("a prompt of %zu tokens beside 4 texts\n", kPrompt);
+  print_rounds("on the clock", beside.steps.seconds, usual.seconds);
+  print_rounds("processor time", beside.steps.processor, usual.processor);
   std::printf("  time to its first token %.2f s, alone %.2f s: %.2f\n", beside.seconds, alone,
               beside.seconds / alone);
 }
@@ -136,11 +157,10 @@ void next_turn(const Model& model) {
       second.seconds / first);
 }
 
-std::size_t resident() {
-  std::ifstream in("/proc/self/statm");
-  std::size_t size = 0, pages = 0;
-  in >> size >> pages;
-  return pages * 4096;
+// Bytes that the program has from the heap.
+std::size_t heap() {
+  const auto now = mallinfo2();
+  return now.uordblks + now.hblkhd;
 }
 
 void idle(const Model& model) {
@@ -148,7 +168,7 @@ void idle(const Model& model) {
   Engine engine;
   first_token(engine, model, text(model, kTokens, 99), 99);
   engine.step();
-  const std::size_t used = engine.memory(model).used, before = resident();
+  const std::size_t used = engine.memory(model).used, before = heap();
   for (std::uint32_t i = 0; i < kChats; ++i) {
     GenerateOptions o = endless(i);
     o.max_tokens = 2;
@@ -156,10 +176,9 @@ void idle(const Model& model) {
     while (engine.busy()) engine.step();
   }
   const std::size_t pages = engine.memory(model).used - used;
-  const std::size_t all = resident() - before;
   std::printf("%zu idle conversations of %zu tokens: %.1f MiB of pages each, %.1f KiB beside\n",
               kChats, kTokens, static_cast<double>(pages) / kChats / 1048576.0,
-              (static_cast<double>(all) - static_cast<double>(pages)) / kChats / 1024.0);
+              (static_cast<double>(heap()) - static_cast<double>(before)) / kChats / 1024.0);
 }
 
 }  // namespace
