@@ -13,45 +13,23 @@
 #include "forerun/common.h"
 #include "forerun/method.h"
 #include "forerun/text.h"
-#include "tests/support/tiny_dflash.h"
+#include "tests/support/engine_texts.h"
 
 namespace forerun {
 namespace {
+
+using testing::drafters;
+using testing::Ended;
+using testing::finish;
+using testing::prompt;
+using testing::take;
+using testing::target;
 
 struct Job {
   std::vector<Token> prompt;
   GenerateOptions options;
   std::size_t drafter = 0;
 };
-
-const Model& target() {
-  static const Model model =
-      Model::load(testing::chat_model_path(), machine().int8 ? Precision::kInt8 : Precision::kF32);
-  return model;
-}
-
-const std::vector<Drafter>& drafters() {
-  static const std::vector<Drafter> all = [] {
-    const std::string network = testing::tiny_dflash_path();
-    std::vector<Drafter> out;
-    for (const std::string& name :
-         {std::string("none"), std::string("lookup"), "draft-model:" + testing::chat_model_path(),
-          "dflash:" + network, "dflash:" + network + "+lookup+recycling",
-          std::string("sam+recycling+lookahead")}) {
-      out.push_back(Drafter::load(name, target(), kAutoPrecision));
-    }
-    return out;
-  }();
-  return all;
-}
-
-std::vector<Token> prompt(std::mt19937& random, std::size_t n) {
-  std::vector<Token> out;
-  for (std::size_t i = 0; i < n; ++i) {
-    out.push_back(static_cast<Token>(10 + random() % 12));  // few tokens, so that lookup finds some
-  }
-  return out;
-}
 
 // All rules that promise the text, every drafter, temperatures, limits and lengths.
 std::vector<Job> jobs(std::size_t count, unsigned seed) {
@@ -89,30 +67,6 @@ std::vector<Generated> alone(const std::vector<Job>& jobs) {
     out.push_back(generate(target(), drafters()[job.drafter], job.prompt, job.options));
   }
   return out;
-}
-
-struct Ended {
-  std::map<RequestId, TextResult> texts;
-  std::map<RequestId, std::string> pieces, failures;
-  std::map<RequestId, std::vector<Token>> tokens;
-  std::size_t waits = 0;
-};
-
-void take(const std::vector<Event>& events, Ended& out) {
-  for (const Event& event : events) {
-    if (const auto* piece = std::get_if<TextPiece>(&event)) out.pieces[piece->id] += piece->text;
-    if (const auto* token = std::get_if<TokenOutput>(&event)) {
-      out.tokens[token->id].push_back(token->token);
-    }
-    if (const auto* done = std::get_if<TextFinished>(&event)) out.texts[done->id] = done->result;
-    if (const auto* failed = std::get_if<Failed>(&event))
-      out.failures[failed->id] = failed->message;
-    out.waits += std::holds_alternative<Waiting>(event) ? 1 : 0;
-  }
-}
-
-void finish(Engine& engine, Ended& out) {
-  while (engine.busy()) take(engine.step(), out);
 }
 
 RequestId submit(Engine& engine, const Job& job) {

@@ -40,6 +40,12 @@ struct Text {
   double prefill_seconds = 0.0, learning_seconds = 0.0;
   int prefill_passes = 0;
   std::size_t shared = 0;
+  /// A text that reads more of the same beginning: it is taken over once so many positions are
+  /// there.
+  struct Awaited {
+    RequestId id = 0;
+    std::int64_t positions = 0;  ///< 0: none is waited for
+  } awaited;
   bool waits = false;  ///< said to wait
 };
 

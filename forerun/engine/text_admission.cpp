@@ -12,6 +12,17 @@ namespace {
 // Positions that a new text gets room for beside its prompt.
 constexpr std::int64_t kAhead = 64;
 
+bool reads_states(const Text& text) {
+  return text.request.drafter && !text.request.drafter->features().empty();
+}
+
+// Positions that a text can take over: its newest token is always read, and a drafter that reads
+// hidden states needs those of one position at least.
+std::size_t most_shared(const Text& text) {
+  const std::size_t tokens = text.sequence.tokens().size();
+  return tokens - std::min<std::size_t>(tokens, reads_states(text) ? 2 : 1);
+}
+
 }  // namespace
 
 // Ends of texts make room first, then rows that drafters added go, then the newest texts wait.
@@ -76,6 +87,7 @@ void TextRunner::admit(std::vector<Event>& events) {
     if (options_.max_active > 0 && active_.size() >= options_.max_active) return;
     begin(text);
     if (!fits(text, events)) return;
+    text.awaited = awaited_by(text);
     active_.push_back(std::move(waiting_.front()));
     waiting_.pop_front();
     text.waits = false;
@@ -112,9 +124,8 @@ bool TextRunner::fits(Text& text, std::vector<Event>& events) {
 TextRunner::Beginning TextRunner::beginning_of(const Text& text) {
   const auto tokens = text.sequence.tokens();
   const TextDrafter* drafter = text.request.drafter.get();
-  // A drafter that reads hidden states needs those of one position at least.
-  const bool reads = drafter != nullptr && !drafter->features().empty();
-  const std::size_t most = tokens.size() - std::min<std::size_t>(tokens.size(), reads ? 2 : 1);
+  const bool reads = reads_states(text);
+  const std::size_t most = most_shared(text);
   Beginning best;
   const auto offer = [&](std::span<const Token> other, const KvCache& cache, SequenceId id,
                          const TextDrafter* of) {
@@ -130,6 +141,39 @@ TextRunner::Beginning TextRunner::beginning_of(const Text& text) {
     offer(other->sequence.tokens(), *other->cache, other->id, other->request.drafter.get());
   }
   return best;
+}
+
+// An earlier text that begins with more whole pages of this one than are known yet. Prompts are
+// read in the order of arrival, so these pages are there before this text could read them itself.
+Text::Awaited TextRunner::awaited_by(const Text& text) const {
+  Text::Awaited best;
+  if (options_.max_prefixes == 0) return best;
+  auto known = text.cache->length();
+  for (const auto& other : active_) {
+    if (other.get() == &text) break;
+    if (reads_states(text) && other->request.drafter != text.request.drafter) continue;
+    const auto alike = static_cast<std::int64_t>(std::min(
+        most_shared(text), common_prefix(other->sequence.tokens(), text.sequence.tokens())));
+    const std::int64_t pages = alike / kernel::kKeys * kernel::kKeys;
+    // What is there already has been taken, or cannot be.
+    if (pages <= std::max(known, other->cache->length())) continue;
+    known = pages;
+    best = {other->id, pages};
+  }
+  return best;
+}
+
+// Takes over beginnings that were read meanwhile, or will not be: then from what there is.
+void TextRunner::take_beginnings() {
+  for (const auto& text : active_) {
+    if (text->awaited.positions == 0) continue;
+    const auto reader = std::find_if(active_.begin(), active_.end(),
+                                     [&](const auto& t) { return t->id == text->awaited.id; });
+    if (reader != active_.end() && (*reader)->cache->length() < text->awaited.positions) continue;
+    if (text->request.drafter) text->request.drafter->forget(text->id);
+    begin(*text);
+    text->awaited = awaited_by(*text);
+  }
 }
 
 // Takes over the keys and values of the longest known beginning.

@@ -81,6 +81,7 @@ void TextRunner::step(std::vector<Event>& events) {
   admit(events);
   if (active_.empty()) return;
   const auto start = Clock::now();
+  take_beginnings();
   std::vector<Group> groups = this->groups();
   TextPass pass;
   plan_pieces(pass, groups.empty());
@@ -201,6 +202,7 @@ void TextRunner::plan_pieces(TextPass& pass, bool alone) {
   const std::int64_t most = prefill_rows(model_.lm);
   std::int64_t rows = alone ? most : std::min(most, static_cast<std::int64_t>(piece_rows_));
   for (const auto& text : active_) {
+    if (text->awaited.positions > 0) continue;
     const std::int64_t piece = std::min(rows, text->unread());
     if (piece <= 0) continue;
     pass.read(*text, piece);

@@ -77,6 +77,8 @@ class TextRunner final : public Runner {
     bool known_to_drafter = false;
   };
   Beginning beginning_of(const Text& text);
+  Text::Awaited awaited_by(const Text& text) const;
+  void take_beginnings();
   std::vector<Group> groups();
   void draft(std::vector<Group>& groups, std::size_t rows, std::vector<Event>& events);
   void check_drafts(Group& group, std::vector<Event>& events);
