@@ -3,6 +3,11 @@
 #include <utility>
 
 namespace forerun {
+namespace {
+
+constexpr std::size_t kLongMatch = 4;  // confidence_bin: from 6 tokens on
+
+}  // namespace
 
 std::vector<SequencePlan> DFlashLookupDrafter::plan(std::span<TokenSequence* const> sequences,
                                                     std::span<const std::size_t> most,
@@ -12,10 +17,13 @@ std::vector<SequencePlan> DFlashLookupDrafter::plan(std::span<TokenSequence* con
   looks_up_.assign(sequences.size(), false);
   for (std::size_t i = 0; i < sequences.size(); ++i) {
     SequencePlan& plan = plans[i];
-    // If neither pays, the block is the one to probe: matches are judged without being used.
-    looks_up_[i] =
-        plan.limit > 0 && (blocks[i].limit == 0 ||
-                           control.best_throughput(plan) > control.best_throughput(blocks[i]));
+    const auto better = [&] {
+      // A fixed length promises the text: nothing may depend on times, or on other texts.
+      if (!control.adaptive()) return plan.confidence_bin >= kLongMatch;
+      // If neither pays, the block is the one to probe: matches are judged without being used.
+      return control.best_throughput(plan) > control.best_throughput(blocks[i]);
+    };
+    looks_up_[i] = plan.limit > 0 && (blocks[i].limit == 0 || better());
     if (!looks_up_[i]) plan = blocks[i];
   }
   return plans;

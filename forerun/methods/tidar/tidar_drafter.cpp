@@ -71,7 +71,9 @@ void TidarDrafter::add_companions(std::span<TokenSequence* const> sequences,
     const SequenceId id = sequences[i]->id();
     std::vector<double> reach;
     for (std::size_t j = 0; j < drafts[i].size(); ++j) {
-      reach.push_back((j == 0 ? 1.0 : reach.back()) * kept_.probability(cell(j)));
+      // A fixed length promises the text: what other texts taught may not choose the rows.
+      const double kept = control.adaptive() ? kept_.probability(cell(j)) : kPriorKept;
+      reach.push_back((j == 0 ? 1.0 : reach.back()) * kept);
     }
     std::size_t planned = 0;
     const RowOffer offer = row_offer(control, id, companions_[i], planned, reach);
