@@ -16,7 +16,7 @@ MODEL_FILE = $(or $(MODEL),$$(tools/get_model.sh --path))
 SOURCES = $$(git ls-files --cached --others --exclude-standard 'forerun/*.h' 'forerun/*.cpp' 'tests/*.h' 'tests/*.cpp' \
             'bench/*.h' 'bench/*.cpp' 'examples/*.cpp' 'python/*.h' 'python/*.cpp')
 
-.PHONY: help demo build test test-asan test-slow format format-check lint install example python check-install clean distclean
+.PHONY: help demo build test test-asan test-slow format format-check lint install example python wheel check-install clean distclean
 
 help:  ## this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-14s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -68,6 +68,9 @@ example: install  ## build examples/ against the installed library and run it
 python:  ## build the Python package in build/python, run its tests and the notebook
 	@tools/setup.sh python
 	@build/python/bin/python -m pytest -q python/tests
+
+wheel:  ## a Python wheel in build/wheel that runs on other x86-64 machines beside torch, and its tests
+	@tools/setup.sh wheel
 
 check-install: install  ## check what is installed: run paths, and processors without AVX-512 and AVX2 (qemu-user)
 	@tools/setup.sh format

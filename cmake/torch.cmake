@@ -26,5 +26,6 @@ foreach(name torch_cpu c10 torch_cuda c10_cuda)
     target_link_libraries(torch INTERFACE forerun_lib${name})
   endif()
 endforeach()
-# Kept even if no symbol of it is used: libtorch_cuda registers its kernels as it is loaded.
-target_link_options(torch INTERFACE "LINKER:--no-as-needed")
+# Kept even if no symbol of it is used: libtorch_cuda registers its kernels as it is loaded. Targets with the property
+# FORERUN_ONLY_NEEDED go without.
+target_link_options(torch INTERFACE "$<$<NOT:$<BOOL:$<TARGET_PROPERTY:FORERUN_ONLY_NEEDED>>>:LINKER:--no-as-needed>")

@@ -5,6 +5,7 @@
 #        tools/setup.sh test   the same with every test program
 #        tools/setup.sh asan   packages, torch, the sanitized test programs of base, core, formats and HTTP
 #        tools/setup.sh python packages, torch, the library, the demo model, and the Python package in build/python
+#        tools/setup.sh wheel  packages, torch, the library, and a wheel in build/wheel that runs on other machines, tested
 #        tools/setup.sh format the packages that formatting needs
 #        tools/setup.sh lint   what clang-tidy needs: packages, torch, compile commands in build/lint
 #
@@ -150,6 +151,55 @@ install_python_package() {
     -Ccmake.define.forerun_DIR="$PWD/build/$preset" -v
 }
 
+# --- the wheel -------------------------------------------------------------------------------------------------------
+# The licences that Debian has of the libraries which the wheel will carry, one file a package.
+copy_licenses() {
+  local library package
+  ldd "$1" | sed -n 's|.* => \(/[^ ]*\) .*|\1|p' | grep -v /torch/lib/ | while read -r library; do
+    library=$(readlink -f "$library")
+    package=$({ dpkg-query -S "$library" 2>/dev/null || dpkg-query -S "${library#/usr}"; } | sed 's/:.*//')
+    case $package in
+      libc6 | libgcc-s1 | libstdc++6 | zlib1g) ;;  # every machine has these
+      *) cp "/usr/share/doc/$package/copyright" "$2/$package" ;;
+    esac
+  done
+}
+
+make_wheel() {
+  local work=$PWD/build/wheel library version
+  library=$(echo "$PWD/build/$preset"/portable/libforerun.so.*)
+  version=$(sed -n 's/.*PACKAGE_VERSION "\([0-9.]*[0-9]\).*/\1/p' "$(cached Torch_DIR)/TorchConfigVersion.cmake" | head -n 1)
+  rm -rf "$work"
+  mkdir -p "$work/licenses"
+  cp LICENSE "$work/licenses/forerun"
+  copy_licenses "$library" "$work/licenses"
+  FORERUN_WHEEL_TORCH=$version build/python/bin/python -m pip wheel --no-index --no-deps --no-build-isolation ./python \
+    -w "$work/raw" -v -Cbuild-dir="$work/cmake" -Ccmake.define.forerun_DIR="$PWD/build/$preset" \
+    -Ccmake.define.FORERUN_PORTABLE="$library" -Ccmake.define.FORERUN_LICENSES="$work/licenses"
+  PATH=$PWD/build/python/bin:$PATH build/python/bin/python -m auditwheel repair --exclude libtorch_cpu.so --exclude libc10.so \
+    -w "$work" "$work"/raw/*.whl
+}
+
+# The tests on the wheel in a virtual environment that has this torch beside it and nothing of the build.
+check_wheel() {
+  local venv=$PWD/build/wheel/check torch packages file
+  "$(find_python)" -m venv --clear "$venv"
+  "$venv/bin/python" -m pip install --no-deps --only-binary :all: --require-hashes --progress-bar off -r python/requirements.txt
+  "$venv/bin/python" -m pip install --no-index --no-deps build/wheel/*.whl
+  torch=$(dirname "$(dirname "$(dirname "$(cached Torch_DIR)")")")
+  packages=$(echo "$venv"/lib/python3*/site-packages)
+  ln -s "$torch" "$packages/torch"
+  [ ! -d "$torch/../nvidia" ] || ln -s "$torch/../nvidia" "$packages/nvidia"  # which the torch for GPUs is linked with
+  for file in "$packages"/forerun/*.so* "$packages"/forerun.libs/*.so*; do
+    if readelf -d "$file" | grep -E 'R(UN)?PATH' | grep -v '\[$ORIGIN[^:]*\(:$ORIGIN[^:]*\)*\]'; then
+      echo "$file would look for libraries elsewhere"
+      return 1
+    fi
+  done
+  cd "$venv"
+  LD_BIND_NOW=1 bin/python -m pytest -q -p no:cacheprovider --ignore ../../../python/tests/test_notebook.py ../../../python/tests
+}
+
 # --- the steps of each use -------------------------------------------------------------------------------------------
 packages_step() {
   require_root_for_packages
@@ -176,6 +226,11 @@ model_step() {
 use a GGUF file of your own: make demo MODEL=FILE.gguf" model_present tools/get_model.sh
 }
 
+python_packages_step() {
+  step "Python packages (build/python)" python-packages "check that pip reaches a package index, then run the same command \
+again" python_packages_present install_python_packages
+}
+
 mkdir -p build
 exec 9>build/.setup.lock
 flock -n 9 || { echo "another setup is running in this folder; waiting for it"; flock 9; }
@@ -186,10 +241,15 @@ case ${1:-} in
   asan) total_steps=4 preset=asan; common_steps; build_step --target base_test core_test formats_test http_test ;;
   python)
     total_steps=7 package_lists+=(tools/apt-packages-dev.txt); common_steps; build_step --target forerun; model_step
-    step "Python packages (build/python)" python-packages "check that pip reaches a package index, then run the same command \
-again" python_packages_present install_python_packages
+    python_packages_step
     step "Python package" python-package "read build/logs/python-package.log" never install_python_package ;;
+  wheel)
+    total_steps=7 package_lists+=(tools/apt-packages-dev.txt); common_steps; build_step --target forerun forerun_portable
+    python_packages_step
+    step "wheel" wheel "read build/logs/wheel.log" never make_wheel
+    step "tests of the wheel in build/wheel/check" check-wheel "read build/logs/check-wheel.log" never check_wheel
+    echo build/wheel/*.whl ;;
   format) total_steps=1; package_lists=(tools/apt-packages-dev.txt); packages_step ;;
   lint) total_steps=3 preset=lint; package_lists+=(tools/apt-packages-dev.txt); common_steps ;;
-  *) sed -n '2,15s/^# \{0,1\}//p' "$0"; exit 2 ;;
+  *) sed -n '2,16s/^# \{0,1\}//p' "$0"; exit 2 ;;
 esac
