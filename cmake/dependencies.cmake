@@ -3,6 +3,7 @@ find_package(nlohmann_json 3.11 REQUIRED)
 find_package(CLI11 REQUIRED)
 find_package(fmt REQUIRED)
 find_package(Threads REQUIRED)
+include("${CMAKE_CURRENT_LIST_DIR}/xgrammar.cmake")
 # Asio and Beast, of which the headers suffice: the server.
 find_package(Boost 1.74 REQUIRED)
 # Only the C bindings, which is why C is enabled.

@@ -605,7 +605,7 @@ class Setup(unittest.TestCase):
         self.assertEqual(r.returncode, 0, r.stdout + r.stderr)
 
     def test_packages_of_python_are_wheels_of_known_hashes(self):
-        for name in ("tools/torch.txt", "tools/torch-cuda.txt", "python/requirements.txt"):
+        for name in ("tools/torch.txt", "tools/torch-cuda.txt", "tools/xgrammar.txt", "python/requirements.txt"):
             with open(os.path.join(os.path.dirname(TESTS), name)) as f:
                 wanted = re.sub(r"\\\n|(?m:^ *#.*)", "", f.read())
             for line in filter(str.strip, wanted.splitlines()):
@@ -617,6 +617,10 @@ class Setup(unittest.TestCase):
         for call in calls:
             for flag in ("--no-deps", "--only-binary :all:", "--require-hashes"):
                 self.assertIn(flag, call)
+        with open(os.path.join(TOOLS, "get_xgrammar.sh")) as f:  # the one package of sources, of which nothing is run
+            call, = re.findall(r"pip download .*", f.read().replace("\\\n", " "))
+        for flag in ("--no-deps", "--require-hashes", "--no-build-isolation"):
+            self.assertIn(flag, call)
 
     def test_the_model_script_without_a_home_says_what_to_set(self):
         r = subprocess.run([os.path.join(TOOLS, "get_model.sh"), "--path"], env={"PATH": os.environ["PATH"]},

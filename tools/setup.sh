@@ -97,17 +97,28 @@ find_python() {
   return 1
 }
 
-install_torch() {
+make_venv() {
   local python
   if ! .venv/bin/python -m pip --version 2>/dev/null; then
     python=$(find_python)
     "$python" -m venv --clear .venv
   fi
+}
+
+install_torch() {
+  make_venv
   # Wheels alone, of known hashes, and no dependencies: Python's side of torch is not used.
   local install=(.venv/bin/python -m pip install --no-deps --only-binary :all: --require-hashes --progress-bar off)
   torch_unpacked || "${install[@]}" --force-reinstall -r tools/torch.txt
   torch_loads || "${install[@]}" -r tools/torch-cuda.txt
   torch_unpacked && torch_loads
+}
+
+# --- xgrammar --------------------------------------------------------------------------------------------------------
+xgrammar_present() { tools/get_xgrammar.sh --check; }
+install_xgrammar() {
+  make_venv
+  tools/get_xgrammar.sh
 }
 
 # --- configure and build ---------------------------------------------------------------------------------------------
@@ -212,6 +223,8 @@ common_steps() {
   step "torch $torch_version" torch "check that pip reaches a package index (.venv/bin/python -m pip download --no-deps \
 -r tools/torch.txt), then run the same command again; or set Torch_DIR to a libtorch of your own" \
     torch_present install_torch
+  step "sources of xgrammar" xgrammar "check that pip reaches a package index, then run the same command again" \
+    xgrammar_present install_xgrammar
   step "configure ($preset)" "configure-$preset" "read build/logs/configure-$preset.log; if a package is missing install \
 it, then run the same command again" configured configure
 }
@@ -236,20 +249,20 @@ exec 9>build/.setup.lock
 flock -n 9 || { echo "another setup is running in this folder; waiting for it"; flock 9; }
 
 case ${1:-} in
-  demo) total_steps=5; common_steps; build_step --target forerun_cli; model_step ;;
-  test) total_steps=5; common_steps; build_step; model_step ;;
-  asan) total_steps=4 preset=asan; common_steps; build_step --target base_test core_test formats_test http_test ;;
+  demo) total_steps=6; common_steps; build_step --target forerun_cli; model_step ;;
+  test) total_steps=6; common_steps; build_step; model_step ;;
+  asan) total_steps=5 preset=asan; common_steps; build_step --target base_test core_test formats_test http_test ;;
   python)
-    total_steps=7 package_lists+=(tools/apt-packages-dev.txt); common_steps; build_step --target forerun; model_step
+    total_steps=8 package_lists+=(tools/apt-packages-dev.txt); common_steps; build_step --target forerun; model_step
     python_packages_step
     step "Python package" python-package "read build/logs/python-package.log" never install_python_package ;;
   wheel)
-    total_steps=7 package_lists+=(tools/apt-packages-dev.txt); common_steps; build_step --target forerun forerun_portable
+    total_steps=8 package_lists+=(tools/apt-packages-dev.txt); common_steps; build_step --target forerun forerun_portable
     python_packages_step
     step "wheel" wheel "read build/logs/wheel.log" never make_wheel
     step "tests of the wheel in build/wheel/check" check-wheel "read build/logs/check-wheel.log" never check_wheel
     echo build/wheel/*.whl ;;
   format) total_steps=1; package_lists=(tools/apt-packages-dev.txt); packages_step ;;
-  lint) total_steps=3 preset=lint; package_lists+=(tools/apt-packages-dev.txt); common_steps ;;
+  lint) total_steps=4 preset=lint; package_lists+=(tools/apt-packages-dev.txt); common_steps ;;
   *) sed -n '2,16s/^# \{0,1\}//p' "$0"; exit 2 ;;
 esac
