@@ -13,6 +13,7 @@
 
 #include "forerun/common.h"
 #include "forerun/core/token.h"
+#include "forerun/core/token_grammar.h"
 
 #pragma GCC visibility push(default)
 namespace forerun {
@@ -21,6 +22,26 @@ namespace forerun {
 struct Message {
   std::string role;  ///< "system", "user" or "assistant"
   std::string content;
+};
+
+/// A function that an answer may call.
+struct Tool {
+  std::string name;
+  std::string parameters;  ///< a JSON schema of an object; empty: any object
+};
+
+struct ToolCalls {
+  bool required = false;  ///< nothing but calls; otherwise any text, in which calls are well formed
+  bool several = true;    ///< more than one call
+};
+
+/// What a tokenizer has beside pieces of text.
+struct TokenizerInfo {
+  std::size_t pieces = 0;  ///< its vocabulary; that of the model may be padded
+  std::optional<Token> bos, eos, pad, unknown;
+  bool adds_bos = false, adds_eos = false;   ///< to every text
+  std::vector<Token> end;                    ///< any of them ends an answer; rising
+  std::optional<std::string> chat_template;  ///< as the model's files have it
 };
 
 /// A language model with its tokenizer. A handle: copies share the weights, which never change.
@@ -43,6 +64,18 @@ class Model {
   std::string decode(std::span<const Token> tokens) const;
   /// The bytes that a token stands for, perhaps a part of a character; a special token's name.
   std::string_view piece(Token token) const;
+  TokenizerInfo tokenizer_info() const;
+
+  /// The texts that are JSON of a schema, for GenerateOptions::changes. Properties come in the
+  /// schema's order, none are added to those it names, and the answer has nothing beside the JSON.
+  /// @param schema  JSON Schema; docs/serving.md says what of it is kept
+  /// @throws UsageError  a schema that would not be kept in full: the message names the part
+  std::shared_ptr<const TokenGrammar> json_grammar(std::string_view schema) const;
+  /// Texts whose calls of tools have the form that Hermes and Qwen 2.5 were trained on:
+  /// <tool_call>{"name": ..., "arguments": {...}}</tool_call>.
+  /// @throws UsageError  no tool, or parameters that would not be kept
+  std::shared_ptr<const TokenGrammar> tool_grammar(std::span<const Tool> tools,
+                                                   const ToolCalls& calls) const;
 
   const std::string& path() const;
   /// A hash of the weights in its file, all of which is read: tells models apart whatever their

@@ -188,11 +188,13 @@ class Judge {
              const GoOn& go_on = {}) {
     const Generated& generated = text.generated;
     auto draft = text.drafts.begin();
+    ChangedLogits changed(options_.changes, prompt);
+    std::size_t pushed = 0;
     const auto visit = [&](std::size_t i, std::span<float> row) {
       while (draft != text.drafts.end() && draft->output < i) ++draft;
       const bool drafted = draft != text.drafts.end() && draft->output == i;
-      const auto before = std::span(generated.tokens).first(i);
-      ChangedLogits(options_.changes, prompt, before).apply_(row);
+      while (pushed < i) changed.push(generated.tokens[pushed++]);
+      changed.apply_(row);
       if (i < text.kept.size()) rounding_.add(text.kept[i], row, options_.sampling.temperature);
       const std::size_t position = prompt.size() + i;
       if (out_.deterministic) compare(prompt_index, i, position, row, generated.tokens[i]);

@@ -1,6 +1,7 @@
 #include <c10/core/InferenceMode.h>
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <filesystem>
 
 #include "forerun/api/choose_precision.h"
@@ -25,8 +26,9 @@ Tokenizer tokenizer_of(Result<TokenizerSpec> spec, const std::string& path) {
 }
 
 void set_chat_template(Model::Impl& impl, std::optional<std::string_view> text) {
-  impl.has_chat_template = text.has_value();
-  if (text) impl.chat = detect_chat_family(*text);
+  if (!text) return;
+  impl.chat_template = *text;
+  impl.chat = detect_chat_family(*text);
 }
 
 void set_end_tokens(Model::Impl& impl, const std::vector<Token>& further) {
@@ -150,8 +152,8 @@ std::vector<Token> encode_chat(const Model::Impl& model, std::span<const Message
   if (!model.chat) {
     throw UsageError(fmt::format(
         "{}: {}; give the text as it is (encode, or `forerun generate --raw`)", model.path,
-        model.has_chat_template ? "its chat template is of no known family"
-                                : "it has no chat template"));
+        model.chat_template ? "its chat template is of no known family"
+                            : "it has no chat template"));
   }
   std::vector<ChatMessage> turns;
   for (const Message& m : messages) turns.push_back({m.role, m.content});
@@ -169,6 +171,21 @@ std::string Model::decode(std::span<const Token> tokens) const {
 }
 
 std::string_view Model::piece(Token token) const { return impl_->tokenizer.piece(token); }
+
+TokenizerInfo Model::tokenizer_info() const {
+  const Tokenizer& t = impl_->tokenizer;
+  TokenizerInfo out{.pieces = t.vocab_size(),
+                    .bos = t.bos(),
+                    .eos = t.eos(),
+                    .pad = t.pad(),
+                    .unknown = t.unknown(),
+                    .adds_bos = t.add_bos(),
+                    .adds_eos = t.add_eos(),
+                    .end = {impl_->end_tokens.begin(), impl_->end_tokens.end()},
+                    .chat_template = impl_->chat_template};
+  std::sort(out.end.begin(), out.end.end());
+  return out;
+}
 
 const std::string& Model::path() const { return impl_->path; }
 Precision Model::precision() const { return impl_->lm.precision; }

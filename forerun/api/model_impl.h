@@ -1,15 +1,24 @@
 #pragma once
 
+#include <memory>
+#include <mutex>
 #include <optional>
 #include <string>
 #include <unordered_set>
 
 #include "forerun/formats/chat_template.h"
+#include "forerun/formats/grammar/grammar_compiler.h"
 #include "forerun/formats/tokenizer/tokenizer.h"
 #include "forerun/model.h"
 #include "forerun/models/decoder_lm.h"
 
 namespace forerun {
+
+/// Made when the first grammar is wanted: it sorts the vocabulary.
+struct Grammars {
+  std::once_flag made;
+  std::unique_ptr<const GrammarCompiler> compiler;
+};
 
 /// What a Model handle holds.
 struct Model::Impl {
@@ -18,8 +27,9 @@ struct Model::Impl {
   ChosenPrecision precision;
   Tokenizer tokenizer;
   std::optional<ChatFamily> chat;
-  bool has_chat_template = false;
-  std::unordered_set<Token> end_tokens;  ///< any of them ends an answer
+  std::optional<std::string> chat_template;  ///< Jinja
+  std::unordered_set<Token> end_tokens;      ///< any of them ends an answer
+  std::shared_ptr<Grammars> grammars = std::make_shared<Grammars>();
 };
 
 }  // namespace forerun

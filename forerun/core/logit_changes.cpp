@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <limits>
 #include <stdexcept>
 #include <string>
 
@@ -35,11 +36,14 @@ ChangedLogits::ChangedLogits(const LogitChanges& changes, std::span<const Token>
   if (changes.repetition_penalty != 1.0) {
     for (const Token token : prompt) entry_of(token).seen = true;
   }
+  if (changes.grammar) walk_ = changes.grammar->walk();
   for (const Token token : outputs) push(token);
 }
 
 void ChangedLogits::push(Token output) {
   if (none()) return;
+  if (walk_) outputs_.push_back(output);
+  if (!changes_->counts()) return;
   Entry& entry = entry_of(output);
   entry.seen = true;
   ++entry.outputs;
@@ -64,18 +68,29 @@ float ChangedLogits::changed(const Entry& entry, float logit) const noexcept {
   return static_cast<float>(x);
 }
 
+AllowedTokens ChangedLogits::allowed() const {
+  return walk_ ? walk_->after(outputs_) : AllowedTokens();
+}
+
 float ChangedLogits::of(Token token, float logit) const noexcept {
   const auto at = std::lower_bound(entries_.begin(), entries_.end(), token,
                                    [](const Entry& e, Token t) { return e.token < t; });
   return at != entries_.end() && at->token == token ? changed(*at, logit) : logit;
 }
 
-void ChangedLogits::apply_(std::span<float> logits) const noexcept {
+bool ChangedLogits::apply_(std::span<float> logits) const {
   for (const Entry& entry : entries_) {
-    if (static_cast<std::size_t>(entry.token) >= logits.size()) return;
+    if (static_cast<std::size_t>(entry.token) >= logits.size()) break;
     float& logit = logits[static_cast<std::size_t>(entry.token)];
     logit = changed(entry, logit);
   }
+  const AllowedTokens possible = allowed();
+  if (possible.unknown()) return true;
+  if (possible.none()) return false;
+  for (std::size_t i = 0; i < logits.size(); ++i) {
+    if (!possible(static_cast<Token>(i))) logits[i] = -std::numeric_limits<float>::infinity();
+  }
+  return true;
 }
 
 }  // namespace forerun

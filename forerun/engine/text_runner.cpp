@@ -33,6 +33,10 @@ double steady(double old, double now) {
 void check(const TextModel& model, const TextRequest& request) {
   request.settings.sampling.check();
   request.settings.changes.check(static_cast<std::size_t>(model.lm.config.vocab));
+  if (request.settings.changes.grammar && request.ignore_end) {
+    throw std::invalid_argument(
+        "a grammar ends with an end-of-sequence token: it cannot be kept where these are ignored");
+  }
   const auto context = static_cast<std::size_t>(model.lm.config.context);
   if (request.prompt.empty()) {
     throw std::invalid_argument("the prompt holds no token: give some text, or drop --raw");

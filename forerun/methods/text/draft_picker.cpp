@@ -1,5 +1,6 @@
 #include "forerun/methods/text/draft_picker.h"
 
+#include <algorithm>
 #include <limits>
 
 #include "forerun/core/apply_sampling.h"
@@ -15,6 +16,13 @@ void DraftPicker::change_(const TokenSequence& sequence, const TokenDraft& draft
   ChangedLogits changed = sequence.changed();
   for (const Token token : draft.tokens) changed.push(token);
   for (std::size_t i = 0; i < logits.size(); ++i) logits[i] = changed.of(tokens_[i], logits[i]);
+  const AllowedTokens possible = changed.allowed();
+  // Where the grammar allows none of the network's tokens, any will be rejected. Ending the draft
+  // there would be a choice by drafted values, which an exact rule does not allow.
+  if (possible.unknown() || std::none_of(tokens_.begin(), tokens_.end(), possible)) return;
+  for (std::size_t i = 0; i < logits.size(); ++i) {
+    if (!possible(tokens_[i])) logits[i] = -std::numeric_limits<float>::infinity();
+  }
 }
 
 Categorical DraftPicker::law(const TokenSequence& sequence, std::span<float> logits) {

@@ -1,9 +1,25 @@
 #include "forerun/methods/text/source_drafter.h"
 
+#include <algorithm>
 #include <stdexcept>
 #include <string>
 
 namespace forerun {
+
+namespace {
+
+// How many of the tokens the text's grammar allows.
+std::size_t possible(const TokenSequence& sequence, std::span<const Token> tokens) {
+  if (!sequence.changed().constrained()) return tokens.size();
+  ChangedLogits changed = sequence.changed();
+  for (std::size_t i = 0; i < tokens.size(); ++i) {
+    if (!changed.allowed()(tokens[i])) return i;
+    changed.push(tokens[i]);
+  }
+  return tokens.size();
+}
+
+}  // namespace
 
 std::vector<SequencePlan> SourceDrafter::plan(std::span<TokenSequence* const> sequences,
                                               std::span<const std::size_t> most,
@@ -21,7 +37,7 @@ std::vector<SequencePlan> SourceDrafter::plan(std::span<TokenSequence* const> se
   std::vector<TokenDraft> drafts(sequences.size());
   for (std::size_t i = 0; i < drafts.size(); ++i) {
     drafts[i].tokens = std::move(proposed[i]);
-    cut(drafts[i], most[i]);
+    cut(drafts[i], std::min(most[i], possible(*sequences[i], drafts[i].tokens)));
   }
   return found_.plan(sequences, std::move(drafts));
 }

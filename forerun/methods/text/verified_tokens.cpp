@@ -2,6 +2,7 @@
 
 #include <ATen/ATen.h>
 
+#include <stdexcept>
 #include <utility>
 
 #include "forerun/core/apply_sampling.h"
@@ -11,11 +12,13 @@ namespace {
 
 // What `step` drafts of a text, or those on the way to a row of its tree, change beside the text.
 ChangedLogits changed_at(const VerifiedRows& rows, std::size_t step) {
-  ChangedLogits changed = rows.changed;
+  std::vector<Token> path;
   for (auto i = static_cast<std::int32_t>(step) - 1; i >= 0;) {
-    changed.push(rows.draft->tokens[static_cast<std::size_t>(i)]);
+    path.push_back(rows.draft->tokens[static_cast<std::size_t>(i)]);
     i = rows.draft->parent(static_cast<std::size_t>(i));
   }
+  ChangedLogits changed = rows.changed;
+  for (auto token = path.rbegin(); token != path.rend(); ++token) changed.push(*token);
   return changed;
 }
 
@@ -37,7 +40,10 @@ const TokenLaw& VerifiedTokens::at(std::size_t sequence, std::size_t step) const
   if (!row.law) {
     const std::span<float> logits = row_of(logits_, of.first + static_cast<std::int64_t>(step));
     if (of.keep_raw) row.raw.assign(logits.begin(), logits.end());
-    if (!of.changed.none()) changed_at(of, step).apply_(logits);
+    if (!of.changed.none() && !changed_at(of, step).apply_(logits)) {
+      throw std::runtime_error(
+          "the grammar allows no token here: a part of its schema has no value that fits");
+    }
     row.law = apply_sampling_(logits, of.sampling);
   }
   return *row.law;

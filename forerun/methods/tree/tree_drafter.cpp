@@ -34,6 +34,20 @@ std::vector<double> reach_of(const TokenTree& tree, const TokenDraft& draft) {
   return out;
 }
 
+// What the grammar forbids after a node is no candidate.
+void keep_allowed(const TokenSequence& sequence, const TokenTree& tree, std::size_t node,
+                  std::vector<TreeChild>& children) {
+  if (children.empty()) return;
+  std::vector<Token> path(tree.node(node).depth);
+  for (; node != TokenTree::kRoot; node = tree.node(node).parent) {
+    path[tree.node(node).depth - 1] = tree.node(node).token;
+  }
+  ChangedLogits changed = sequence.changed();
+  for (const Token token : path) changed.push(token);
+  const AllowedTokens possible = changed.allowed();
+  std::erase_if(children, [&](const TreeChild& c) { return !possible(c.token); });
+}
+
 }  // namespace
 
 TreeDrafter::TreeDrafter(std::vector<std::unique_ptr<TreeSource>> found,
@@ -117,6 +131,7 @@ TokenTree TreeDrafter::grow(const TokenSequence& sequence, bool queried) {
       if (node != TokenTree::kRoot) all[i]->add(tree.node(node).parent, tree.node(node).token);
       fill(*all[i], i, text, children);
     }
+    if (sequence.changed().constrained()) keep_allowed(sequence, tree, node, children);
     children = merged(std::move(children));
     if (shape_ == Shape::kChain && children.size() > 1) {
       const auto best = std::max_element(

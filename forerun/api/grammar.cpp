@@ -1,0 +1,37 @@
+// Grammars over a model's tokens.
+
+#include <vector>
+
+#include "forerun/api/model_impl.h"
+#include "forerun/formats/grammar/json_grammar.h"
+
+namespace forerun {
+namespace {
+
+std::shared_ptr<const TokenGrammar> compiled(const Model::Impl& model,
+                                             const Result<std::string>& ebnf) {
+  if (!ebnf) throw UsageError(ebnf.error().message);
+  Grammars& grammars = *model.grammars;
+  std::call_once(grammars.made, [&] {
+    grammars.compiler = std::make_unique<const GrammarCompiler>(
+        model.tokenizer, static_cast<std::size_t>(model.lm.config.vocab), model.end_tokens);
+  });
+  Result<std::shared_ptr<const TokenGrammar>> grammar = grammars.compiler->compile(*ebnf);
+  if (!grammar) throw UsageError(grammar.error().message);
+  return *std::move(grammar);
+}
+
+}  // namespace
+
+std::shared_ptr<const TokenGrammar> Model::json_grammar(std::string_view schema) const {
+  return compiled(*impl_, json_schema_grammar(schema));
+}
+
+std::shared_ptr<const TokenGrammar> Model::tool_grammar(std::span<const Tool> tools,
+                                                        const ToolCalls& calls) const {
+  std::vector<ToolSignature> signatures;
+  for (const Tool& tool : tools) signatures.push_back({tool.name, tool.parameters});
+  return compiled(*impl_, tool_call_grammar(signatures, {calls.required, calls.several}));
+}
+
+}  // namespace forerun

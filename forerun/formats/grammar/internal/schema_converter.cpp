@@ -1,0 +1,247 @@
+#include "forerun/formats/grammar/internal/schema_converter.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cmath>
+#include <utility>
+
+#include "forerun/base/json_text.h"
+#include "forerun/base/quote.h"
+
+namespace forerun::internal {
+namespace {
+
+constexpr JsonLimits kSchemaLimits{.depth = 32, .values = 20'000};
+constexpr std::size_t kMostRules = 10'000;
+constexpr std::size_t kMostDepth = 200;  // of references to references
+constexpr const char* kRoot = "#";
+
+// White space as models write it, of bounded length: a text of white space alone would never end.
+// Of strings no control characters and no halves of characters, escaped or not. Numbers that a
+// double or 64 bits hold.
+constexpr const char* kBasics = R"(
+ws ::= "" | " " | "\n" [ \t]{0,24}
+hex ::= [0-9a-fA-F]
+escape ::= ["\\/bfnrt] | "u" ([0-9a-cA-CefEF] hex hex hex | [dD] [0-7] hex hex)
+character ::= [\u0020-\u0021\u0023-\u005b\u005d-\ud7ff\ue000-\U0010ffff] | "\\" escape
+string ::= "\"" character* "\""
+integer ::= "-"? ("0" | [1-9] [0-9]{0,15})
+number ::= integer ("." [0-9]{1,16})? ([eE] [+\-]? [0-9]{1,2})?
+boolean ::= "true" | "false"
+null ::= "null"
+pair ::= string ":" ws any
+object ::= "{" ws (pair ("," ws pair)* ws)? "}"
+array ::= "[" ws (any ("," ws any)* ws)? "]"
+any ::= string | number | boolean | null | object | array
+day ::= "0" [1-9] | "1" [0-9] | "2" [0-8]
+date ::= [0-9]{4} "-" ("02-" day | ("0" [469] | "11") "-" (day | "29" | "30") | ("0" [13578] | "1" [02]) "-" (day | "29" | "30" | "31"))
+time ::= ([01] [0-9] | "2" [0-3]) ":" [0-5] [0-9] ":" [0-5] [0-9] ("." [0-9]{1,9})? "Z"
+uuid ::= hex{8} "-" hex{4} "-" hex{4} "-" hex{4} "-" hex{12}
+byte ::= "25" [0-5] | "2" [0-4] [0-9] | "1" [0-9] [0-9] | [1-9]? [0-9]
+)";
+
+const std::set<std::string> kAnnotations = {"title",      "description", "default",    "examples",
+                                            "deprecated", "readOnly",    "writeOnly",  "$comment",
+                                            "$schema",    "$defs",       "definitions"};
+const std::set<std::string> kObjectWords = {"properties", "required", "additionalProperties"};
+const std::set<std::string> kArrayWords = {"items", "prefixItems", "minItems", "maxItems"};
+const std::set<std::string> kStringWords = {"minLength", "maxLength", "format"};
+const std::set<std::string> kNumberWords = {"minimum", "maximum", "exclusiveMinimum",
+                                            "exclusiveMaximum"};
+
+std::string schema_value_type(const SchemaJson& value) {
+  if (value.is_number()) {
+    const double x = value.get<double>();
+    return value.is_number_integer() || x == std::floor(x) ? "integer" : "number";
+  }
+  return value.is_string()    ? "string"
+         : value.is_boolean() ? "boolean"
+         : value.is_null()    ? "null"
+         : value.is_object()  ? "object"
+                              : "array";
+}
+
+}  // namespace
+
+std::string ebnf_text(std::string_view text) {
+  std::string out = "\"";
+  for (const char c : text) {
+    if (c == '"' || c == '\\') out += '\\';
+    out += c;
+  }
+  return out + "\"";
+}
+
+std::string ebnf_literal(const SchemaJson& value) {
+  return ebnf_text(value.dump(-1, ' ', false, SchemaJson::error_handler_t::replace));
+}
+
+std::string SchemaConverter::add(std::string_view text) {
+  if (const auto checked = parse_json(text, kSchemaLimits); !checked) {
+    throw SchemaRefusal{checked.error().message};
+  }
+  root_ = SchemaJson::parse(text);
+  known_.clear();
+  depth_ = 0;
+  return rule_of(root_, kRoot);
+}
+
+std::string SchemaConverter::define(const std::string& expression) {
+  if (rules_.size() >= kMostRules) throw SchemaRefusal{"has too many parts"};
+  rules_.push_back(expression);
+  return fmt::format("r{}", rules_.size() - 1);
+}
+
+std::string SchemaConverter::text(const std::string& root) const {
+  std::string out = "root ::= " + root + "\n" + kBasics;
+  for (std::size_t i = 0; i < rules_.size(); ++i) {
+    out += fmt::format("r{} ::= {}\n", i, rules_[i]);
+  }
+  return out;
+}
+
+void SchemaConverter::refuse(const std::string& where, const std::string& what) {
+  throw SchemaRefusal{quote(where, 200) + " " + what};
+}
+
+// The rule of a part of the schema, by its place: a part may refer to itself.
+std::string SchemaConverter::rule_of(const SchemaJson& schema, const std::string& where) {
+  if (const auto at = known_.find(where); at != known_.end()) return at->second;
+  if (++depth_ > kMostDepth) refuse(where, "is nested or referred to too deep");
+  const std::string name = define("");
+  known_[where] = name;
+  const std::string own = expression(schema, where);
+  rules_[std::stoul(name.substr(1))] = own;
+  --depth_;
+  return name;
+}
+
+std::string SchemaConverter::expression(const SchemaJson& s, const std::string& where) {
+  if (s.is_boolean() && s.get<bool>()) return "any";
+  if (!s.is_object()) refuse(where, "must be an object or true");
+  // A schema of one of these has annotations beside it; "type" may stand beside values.
+  if (s.contains("$ref")) return only(s, where, {"$ref"}), reference(s["$ref"], where);
+  if (s.contains("const") || s.contains("enum")) return values(s, where);
+  for (const char* word : {"anyOf", "oneOf", "allOf"}) {
+    if (s.contains(word)) return only(s, where, {word}), several(s[word], where, word);
+  }
+  return typed(s, where);
+}
+
+void SchemaConverter::only(const SchemaJson& s, const std::string& where,
+                           const std::set<std::string>& words) {
+  for (const auto& [word, value] : s.items()) {
+    if (words.contains(word) || kAnnotations.contains(word)) continue;
+    if (word == "$id" && where == kRoot) continue;  // of a part it would move its references
+    refuse(where, fmt::format("holds {}, which is not kept here: leave it out", quote(word, 60)));
+  }
+}
+
+std::string SchemaConverter::reference(const SchemaJson& to, const std::string& where) {
+  const std::string path = to.is_string() ? to.get<std::string>() : "";
+  if (path != "#" && !path.starts_with("#/")) {
+    refuse(where, "refers to something outside the schema: $ref must begin with #");
+  }
+  const SchemaJson* at = &root_;
+  try {
+    at = &root_.at(SchemaJson::json_pointer(path.substr(1)));
+  } catch (const SchemaJson::exception&) {
+    refuse(where, fmt::format("refers to {}, which is not there", quote(path, 100)));
+  }
+  return rule_of(*at, path);
+}
+
+std::string SchemaConverter::values(const SchemaJson& s, const std::string& where) {
+  only(s, where, {"const", "enum", "type"});
+  if (s.contains("const") && s.contains("enum")) refuse(where, "holds both const and enum");
+  const SchemaJson all = s.contains("const") ? SchemaJson::array({s["const"]}) : s["enum"];
+  if (!all.is_array() || all.empty()) refuse(where, "has an enum that is no list of values");
+  std::vector<std::string> out;
+  for (const SchemaJson& value : all) {
+    const std::string type = schema_value_type(value);
+    const auto is = [&](const SchemaJson& t) {
+      return t == type || (type == "integer" && t == "number");
+    };
+    if (s.contains("type")) {
+      const SchemaJson& types = s["type"];
+      if (types.is_array() ? !std::any_of(types.begin(), types.end(), is) : !is(types)) continue;
+    }
+    out.push_back(ebnf_literal(value));
+  }
+  if (out.empty()) refuse(where, "allows no value");
+  return fmt::format("{}", fmt::join(out, " | "));
+}
+
+std::string SchemaConverter::several(const SchemaJson& list, const std::string& where,
+                                     const std::string& word) {
+  if (!list.is_array() || list.empty()) refuse(where, word + " must be a list of schemas");
+  if (word == "allOf" && list.size() > 1) {
+    refuse(where, "holds an allOf of several schemas: write them as one");
+  }
+  if (word == "oneOf") different_types(list, where);
+  std::vector<std::string> out;
+  for (std::size_t i = 0; i < list.size(); ++i) {
+    out.push_back(rule_of(list[i], fmt::format("{}/{}/{}", where, word, i)));
+  }
+  return fmt::format("{}", fmt::join(out, " | "));
+}
+
+// Then no value satisfies two of them.
+void SchemaConverter::different_types(const SchemaJson& list, const std::string& where) {
+  std::set<std::string> seen;
+  for (const SchemaJson& s : list) {
+    const SchemaJson type = s.is_object() && s.contains("type") ? s["type"] : SchemaJson();
+    const std::string name = !type.is_string()                      ? ""
+                             : type.get<std::string>() == "integer" ? "number"
+                                                                    : type.get<std::string>();
+    if (name.empty() || !seen.insert(name).second) {
+      refuse(where, "holds a oneOf whose schemas are not of different types: use anyOf");
+    }
+  }
+}
+
+std::string SchemaConverter::typed(const SchemaJson& s, const std::string& where) {
+  std::vector<std::string> types;
+  if (!s.contains("type")) {
+    const auto names = [&](const char* word) { return s.contains(word); };
+    if (names("properties")) {
+      types = {"object"};
+    } else if (names("items") || names("prefixItems")) {
+      types = {"array"};
+    } else {
+      return only(s, where, {}), "any";
+    }
+  } else {
+    const SchemaJson& type = s["type"];
+    for (const SchemaJson& t : type.is_array() ? type : SchemaJson::array({type})) {
+      types.push_back(t.is_string() ? t.get<std::string>() : "");
+    }
+  }
+  std::set<std::string> words = {"type"};
+  std::vector<std::string> out;
+  for (const std::string& type : types) {
+    for (const auto& [of, its] :
+         {std::pair("object", &kObjectWords), std::pair("array", &kArrayWords),
+          std::pair("string", &kStringWords), std::pair("integer", &kNumberWords),
+          std::pair("number", &kNumberWords)}) {
+      if (type == of) words.insert(its->begin(), its->end());
+    }
+  }
+  only(s, where, words);
+  for (const std::string& type : types) out.push_back(of_type(type, s, where));
+  if (out.empty()) refuse(where, "allows no type");
+  return fmt::format("{}", fmt::join(out, " | "));
+}
+
+std::string SchemaConverter::of_type(const std::string& type, const SchemaJson& s,
+                                     const std::string& where) {
+  if (type == "boolean" || type == "null") return type;
+  if (type == "string") return string_of(s, where);
+  if (type == "integer" || type == "number") return number_of(type, s, where);
+  if (type == "array") return array_of(s, where);
+  if (type == "object") return object_of(s, where);
+  refuse(where, "has a type that JSON Schema does not know");
+}
+
+}  // namespace forerun::internal

@@ -1,0 +1,61 @@
+#pragma once
+
+#include <cstddef>
+#include <map>
+#include <nlohmann/json.hpp>
+#include <set>
+#include <string>
+#include <string_view>
+#include <vector>
+
+namespace forerun::internal {
+
+using SchemaJson = nlohmann::ordered_json;  // properties stay in their order
+
+/// Why a schema is not kept: the part, and what is wrong with it.
+struct SchemaRefusal {
+  std::string message;
+};
+
+/// A text as a literal of xgrammar's EBNF. Without control characters.
+std::string ebnf_text(std::string_view text);
+/// A value as JSON writes it, as a literal.
+std::string ebnf_literal(const SchemaJson& value);
+
+/// Turns schemas into rules of one grammar: see json_schema_grammar.
+class SchemaConverter {
+ public:
+  /// Adds the rules of a schema. @return the name of its rule @throws SchemaRefusal
+  std::string add(std::string_view text);
+  /// Adds a rule. @return its name
+  std::string define(const std::string& expression);
+  /// The grammar of all rules, from `root` on.
+  std::string text(const std::string& root) const;
+
+ private:
+  [[noreturn]] static void refuse(const std::string& where, const std::string& what);
+  std::string rule_of(const SchemaJson& schema, const std::string& where);
+  std::string expression(const SchemaJson& s, const std::string& where);
+  static void only(const SchemaJson& s, const std::string& where,
+                   const std::set<std::string>& words);
+  std::string reference(const SchemaJson& to, const std::string& where);
+  std::string values(const SchemaJson& s, const std::string& where);
+  std::string several(const SchemaJson& list, const std::string& where, const std::string& word);
+  static void different_types(const SchemaJson& list, const std::string& where);
+  std::string typed(const SchemaJson& s, const std::string& where);
+  std::string of_type(const std::string& type, const SchemaJson& s, const std::string& where);
+  static std::int64_t count_of(const SchemaJson& s, const char* word, std::int64_t otherwise,
+                               const std::string& where);
+  std::string string_of(const SchemaJson& s, const std::string& where);
+  std::string number_of(const std::string& type, const SchemaJson& s, const std::string& where);
+  std::string array_of(const SchemaJson& s, const std::string& where);
+  std::string object_of(const SchemaJson& s, const std::string& where);
+  static std::string pointer_part(const std::string& name);
+
+  SchemaJson root_;
+  std::map<std::string, std::string> known_;  // rules by place in the schema
+  std::vector<std::string> rules_;
+  std::size_t depth_ = 0;
+};
+
+}  // namespace forerun::internal

@@ -1,0 +1,37 @@
+#pragma once
+
+#include <span>
+#include <string>
+#include <string_view>
+
+#include "forerun/base/result.h"
+
+namespace forerun {
+
+/// The JSON texts that a schema (JSON Schema, draft 2020-12) allows, as a grammar in xgrammar's
+/// EBNF. Every text of the grammar satisfies the schema; some that would are left out: properties
+/// come in the schema's order, and of an object that names properties there are no others.
+/// Kept: type, enum, const, anyOf, oneOf of different types, allOf of one, $ref within the schema,
+/// properties, required, additionalProperties, items, prefixItems, minItems, maxItems, minLength,
+/// maxLength, bounds of integers, bounds of numbers that are integers, and of format date, time,
+/// date-time, uuid and ipv4. Annotations are passed over.
+/// Errors: no JSON, no schema, and anything that the grammar would not keep; the message names it.
+Result<std::string> json_schema_grammar(std::string_view schema);
+
+/// A function that a model may call.
+struct ToolSignature {
+  std::string name;
+  std::string parameters;  ///< a JSON schema of an object; empty: any object
+};
+
+struct ToolCallOptions {
+  bool required = false;  ///< nothing but calls; otherwise any text, in which calls are well formed
+  bool several = true;    ///< more than one call
+};
+
+/// Calls as <tool_call>{"name": ..., "arguments": {...}}</tool_call>, the format that Hermes and
+/// Qwen 2.5 were trained on.
+Result<std::string> tool_call_grammar(std::span<const ToolSignature> tools,
+                                      const ToolCallOptions& options);
+
+}  // namespace forerun
