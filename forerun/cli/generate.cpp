@@ -122,6 +122,7 @@ int generate_text(const GenerateFlags& f, const Command& command) {
     options.trace = true;
   }
   const Model model = load_model(f.run.model);
+  hold_to_schema(options, f.run.draft, model);
   const Drafter drafter = load_drafter(f.run.draft.drafter, f.run.draft.precision, model);
   const std::vector<Token> prompt = prompt_tokens(model, f);
   Listener listener;
@@ -195,6 +196,7 @@ void add_generate(Command& program) {
   command.add("--system", f->system, "System message, in the chat format only");
   command.add("--raw", f->raw, "Continue the text as it is, without the chat format");
   bind_text(command, f->run.text, f->run.draft);
+  bind_json_schema(command, f->run.draft);
   command.group(kTextTitle);
   command.add("--certify", f->certify,
               "Score the outputs again by plain passes and print the certificate");
@@ -220,6 +222,7 @@ void add_generate(Command& program) {
   forerun generate -m model.gguf -p "Once upon a time" --raw --temp 0.8 --seed 7
   forerun generate -m big/ --drafter draft-model:small.gguf -p "..." --temp 1 --certify
   forerun generate -m model.gguf -f prompt.txt --json > answer.json
+  forerun generate -m model.gguf -p "Describe a cat." --json-schema animal.json
   forerun generate -m dream -p "..." -n 64 --steps 16 --trace trace.html
   forerun generate -m dit --class 3,7 --count 8 --cfg 1.5 --drafter free:free --out grid.png
   forerun generate -m mar --class 3 --count 4 --drafter cspd:draft --out grid.png --trace trace.html

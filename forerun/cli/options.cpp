@@ -209,6 +209,25 @@ GenerateOptions text_options(const GenerateOptions& options, const DraftFlags& d
   return o;
 }
 
+void bind_json_schema(Command& command, DraftFlags& draft) {
+  command.group(kTextTitle);
+  command.add("--json-schema", draft.json_schema,
+              "The answer is JSON of this schema, and nothing else", {.shows = "FILE"});
+  command.group("");
+}
+
+void hold_to_schema(GenerateOptions& options, const DraftFlags& draft, const Model& model) {
+  if (draft.json_schema.empty()) return;
+  if (options.ignore_end) {
+    throw UsageError("--json-schema and --ignore-end: the answer ends where its JSON does");
+  }
+  try {
+    options.changes.grammar = model.json_grammar(read_input(draft.json_schema, "schema file"));
+  } catch (const UsageError& e) {
+    throw UsageError(fmt::format("{}: {}", draft.json_schema, e.what()));
+  }
+}
+
 std::vector<Prompt> read_prompts(const std::string& path) {
   std::istringstream in(read_input(path, "prompts file"));
   std::vector<Prompt> out;

@@ -57,6 +57,7 @@ struct DraftFlags {
   bool fixed = false;
   std::uint64_t seed = 0;
   std::vector<std::string> logit_bias;  ///< of texts: TOKEN=BIAS
+  std::string json_schema;              ///< of texts: the file of a schema that they keep
 };
 /// @param most  what --max-draft is by default, in words
 void bind_drafting(Command& command, DraftFlags& flags, Makes makes, const std::string& most);
@@ -68,6 +69,10 @@ void bind_text(Command& command, GenerateOptions& options, DraftFlags& draft);
 /// The options with what the drafting flags say.
 /// @throws UsageError  a rule for images, a bias that is no TOKEN=BIAS
 GenerateOptions text_options(const GenerateOptions& options, const DraftFlags& draft);
+/// --json-schema, of commands that call `hold_to_schema`.
+void bind_json_schema(Command& command, DraftFlags& draft);
+/// @throws UsageError  no such file, or a schema that would not be kept
+void hold_to_schema(GenerateOptions& options, const DraftFlags& draft, const Model& model);
 
 /// One line of a prompts file.
 struct Prompt {

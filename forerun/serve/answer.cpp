@@ -91,6 +91,21 @@ json Answer::logprobs_of(Choice& choice) {
   return choice.logprobs.take();
 }
 
+// The calls since the last chunk, each whole.
+void Answer::add_calls(Choice& choice, json& message) {
+  const std::vector<std::string> calls = choice.calls.take_calls();
+  if (calls.empty()) return;
+  if (!streaming_ && choice.text.empty()) message["content"] = nullptr;
+  for (const std::string& call : calls) {
+    const std::size_t place = choice.calls_sent++;
+    json one = call_json(call, "call_" + id_.substr(id_.find('-') + 1) + "_" +
+                                   std::to_string(&choice - choices_.data()) + "_" +
+                                   std::to_string(place));
+    if (streaming_) one["index"] = place;
+    message["tool_calls"].push_back(std::move(one));
+  }
+}
+
 // @param last  with the reason why the text ended
 json Answer::choice_json(std::size_t index, const std::string& text, bool last) {
   Choice& choice = choices_[index];
@@ -100,8 +115,10 @@ json Answer::choice_json(std::size_t index, const std::string& text, bool last) 
     out["text"] = text;
   } else if (streaming_) {
     out["delta"] = text.empty() ? json::object() : json{{"content", text}};
+    add_calls(choice, out["delta"]);
   } else {
     out["message"] = {{"role", "assistant"}, {"content", text}, {"refusal", nullptr}};
+    add_calls(choice, out["message"]);
   }
   if (request_.rounds) out["forerun"] = {{"rounds", std::exchange(choice.rounds, json::array())}};
   return out;
@@ -182,12 +199,23 @@ void Answer::take(std::size_t index, std::span<const ChoiceEvent> events, Metric
   if (round != nullptr && request_.rounds) {
     choice.rounds.push_back(round_json(served_.model, *round, text));
   }
+  bool called = false;
+  if (request_.calls_tools) {
+    choice.calls.push(text);
+    if (choice.ended) choice.calls.finish();
+    text = choice.calls.take_content();
+    called = choice.calls.waiting();
+    if (choice.ended && choice.calls.called() && choice.finish == "stop") {
+      choice.finish = "tool_calls";
+    }
+  }
   if (!streaming_) {
     choice.text += text;
     return;
   }
-  if (!text.empty() || choice.ended) {
-    if (choice.ended && !text.empty()) send_chunk(index, text, false);
+  if (!text.empty() || called || choice.ended) {
+    const bool more = !text.empty() || called;
+    if (choice.ended && more) send_chunk(index, text, false);
     send_chunk(index, choice.ended ? std::string() : text, choice.ended);
   }
 }

@@ -15,6 +15,7 @@
 #include "forerun/serve/http/http.h"
 #include "forerun/serve/metrics.h"
 #include "forerun/serve/served_model.h"
+#include "forerun/serve/tool_calls.h"
 #include "forerun/text.h"
 
 namespace forerun::serve {
@@ -56,6 +57,8 @@ class Answer {
  private:
   struct Choice {
     std::string text;
+    ToolCallReader calls;
+    std::size_t calls_sent = 0;
     std::vector<TokenOutput> tokens;  // not sent yet
     CompletionLogprobs logprobs;
     nlohmann::json rounds = nlohmann::json::array();
@@ -67,6 +70,7 @@ class Answer {
   nlohmann::json frame(const char* object) const;
   nlohmann::json choice_json(std::size_t index, const std::string& text, bool last);
   nlohmann::json logprobs_of(Choice& choice);
+  void add_calls(Choice& choice, nlohmann::json& message);
   void send_chunk(std::size_t index, const std::string& text, bool last);
   void event(nlohmann::json document);
   void add_extras(nlohmann::json& document) const;

@@ -142,10 +142,9 @@ void App::make_texts(HttpRequest request, const Exchange& exchange, Api api) {
   if (options_.log_prompts) head.body = body->substr(0, 10'000);
   parse(std::move(request), exchange,
         [this, body, api, head = std::move(head), exchange, arrived]() -> Parsed {
-          const json parsed = parse_object(*body);
-          *body = {};
           auto wanted = std::make_shared<GenerationRequest>(
-              api == Api::kChat ? parse_chat(parsed, served_) : parse_completion(parsed, served_));
+              api == Api::kChat ? parse_chat(*body, served_) : parse_completion(*body, served_));
+          *body = {};
           return [this, head, exchange, arrived, wanted] {
             admit(head, exchange, std::move(*wanted), arrived);
           };

@@ -67,6 +67,7 @@ class App {
   void certify(HttpRequest request, const Exchange& exchange);
   void tokenize(HttpRequest request, const Exchange& exchange);
   void detokenize(HttpRequest request, const Exchange& exchange);
+  void tokenizer_info(HttpRequest request, const Exchange& exchange);
   void models(HttpRequest request, const Exchange& exchange);
   void health(HttpRequest request, const Exchange& exchange);
   void metrics(HttpRequest request, const Exchange& exchange);

@@ -46,6 +46,7 @@ const std::vector<App::Route>& App::routes() {
       {"GET", "/v1/models", &App::models, !kOpen, !kMakes},
       {"POST", "/tokenize", &App::tokenize, !kOpen, !kMakes},
       {"POST", "/detokenize", &App::detokenize, !kOpen, !kMakes},
+      {"GET", "/tokenizer_info", &App::tokenizer_info, !kOpen, !kMakes},
       {"GET", "/metrics", &App::metrics, !kOpen, !kMakes},
       {"GET", "/props", &App::props, !kOpen, !kMakes},
       {"GET", "/health", &App::health, kOpen, !kMakes},
@@ -206,6 +207,33 @@ void App::detokenize(HttpRequest request, const Exchange& exchange) {
   });
 }
 
+void App::tokenizer_info(HttpRequest request, const Exchange& exchange) {
+  const TokenizerInfo info = served_.model.tokenizer_info();
+  const auto token = [&](std::optional<Token> t) {
+    return t ? json{{"id", *t}, {"text", text_of(served_.model, *t)}} : json();
+  };
+  json end = json::array();
+  for (const Token t : info.end) end.push_back(token(t));
+  const auto name = [&](std::optional<Token> t) {
+    return t ? json(text_of(served_.model, *t)) : json();
+  };
+  // The first are those of Hugging Face's tokenizer_config.json, which vLLM sends too.
+  reply(request, exchange,
+        {.body = dump({{"bos_token", name(info.bos)},
+                       {"eos_token", name(info.eos)},
+                       {"pad_token", name(info.pad)},
+                       {"unk_token", name(info.unknown)},
+                       {"add_bos_token", info.adds_bos},
+                       {"add_eos_token", info.adds_eos},
+                       {"chat_template", info.chat_template ? json(*info.chat_template) : json()},
+                       {"model_max_length", served_.model.context()},
+                       {"vocab_size", info.pieces},
+                       {"model_vocab_size", served_.model.vocab()},
+                       {"bos", token(info.bos)},
+                       {"eos", token(info.eos)},
+                       {"end_tokens", end}})});
+}
+
 void App::models(HttpRequest request, const Exchange& exchange) {
   const auto model = [&](const std::string& id) {
     return json{
@@ -305,10 +333,9 @@ void App::certify(HttpRequest request, const Exchange& exchange) {
   auto body = std::make_shared<std::string>(std::move(request.body));
   const HttpRequest head = request;
   parse(std::move(request), exchange, [this, body, head, exchange]() -> Parsed {
-    const json parsed = parse_object(*body);
-    const GenerationRequest wanted = parsed.contains("messages")
-                                         ? parse_chat(parsed, served_)
-                                         : parse_completion(parsed, served_);
+    const bool chat = parse_object(*body).contains("messages");
+    const GenerationRequest wanted =
+        chat ? parse_chat(*body, served_) : parse_completion(*body, served_);
     return [this, head, exchange, wanted] { certify_text(head, exchange, {"", wanted, {}}); };
   });
 }

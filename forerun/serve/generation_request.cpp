@@ -7,6 +7,7 @@
 #include <nlohmann/json.hpp>
 
 #include "forerun/serve/api_error.h"
+#include "forerun/serve/constraints.h"
 #include "forerun/serve/json.h"
 #include "forerun/serve/request_fields.h"
 
@@ -25,9 +26,7 @@ struct Unsupported {
 };
 const std::vector<Unsupported>& unsupported() {
   static const std::vector<Unsupported> all = {
-      {"tools", nlohmann::json::array()},
       {"functions", nlohmann::json::array()},
-      {"tool_choice", "none"},
       {"function_call", "none"},
       {"audio", nullptr},
       {"modalities", nlohmann::json::array({"text"})},
@@ -63,13 +62,6 @@ void refuse_unsupported(const Fields& fields) {
   if (fields.whole("min_tokens", 0, INT32_MAX).value_or(0) > 0 &&
       !fields.flag("ignore_eos", false)) {
     throw bad_field("min_tokens", "is supported with \"ignore_eos\": true alone");
-  }
-  const nlohmann::json* format = fields.find("response_format");
-  if (format == nullptr) return;
-  if (Fields(*format, "response_format.").text("type") != "text") {
-    throw bad_field("response_format",
-                    "other than {\"type\": \"text\"} is not supported: nothing would hold the "
-                    "answer to it");
   }
 }
 
@@ -269,29 +261,60 @@ std::vector<Message> parse_messages(const nlohmann::json& messages) {
     throw bad_field("messages", "is wrong: send a list with at least one message");
   }
   std::vector<Message> out;
-  for (const nlohmann::json& m : messages) {
-    const std::string where = fmt::format("messages.{}", out.size());
+  bool results = false;  // the last message holds those of tools
+  for (std::size_t i = 0; i < messages.size(); ++i) {
+    const nlohmann::json& m = messages[i];
+    const std::string where = fmt::format("messages.{}", i);
     const Fields fields(m, where + ".");
     std::string role = fields.text("role").value_or("");
     if (role == "developer") role = "system";  // its newer name
-    if (role != "system" && role != "user" && role != "assistant") {
-      throw bad_field(where + ".role", "is wrong: send system, user or assistant");
+    if (role != "system" && role != "user" && role != "assistant" && role != "tool") {
+      throw bad_field(where + ".role", "is wrong: send system, user, assistant or tool");
     }
-    if (fields.find("tool_calls") != nullptr) {
-      throw bad_field(where + ".tool_calls", "is not supported by this server");
+    std::string content = content_of(m, where);
+    if (const nlohmann::json* calls = fields.find("tool_calls")) {
+      if (!content.empty()) content += "\n";
+      content += written_calls(*calls, where + ".tool_calls");
     }
-    out.push_back({std::move(role), content_of(m, where)});
+    if (role == "tool") {
+      content = "<tool_response>\n" + content + "\n</tool_response>";
+      role = "user";
+      if (results) {  // those of one turn stand in one message
+        out.back().content += "\n" + content;
+        continue;
+      }
+      results = true;
+    } else {
+      results = false;
+    }
+    out.push_back({std::move(role), std::move(content)});
   }
   return out;
 }
 
-GenerationRequest parse_chat(const nlohmann::json& body, const ServedModel& served) {
+namespace {
+
+void add_tools(std::vector<Message>& turns, const std::string& tools) {
+  if (tools.empty()) return;
+  if (turns.front().role == "system") {
+    turns.front().content += "\n\n" + tools;
+  } else {
+    turns.insert(turns.begin(), {"system", tools});
+  }
+}
+
+}  // namespace
+
+GenerationRequest parse_chat(std::string_view text, const ServedModel& served) {
+  const nlohmann::json body = parse_object(text);
   const Fields fields(body);
   GenerationRequest r = read_common(fields, served);
+  read_constraints(r, body, text, served);
   const nlohmann::json* messages = fields.find("messages");
   if (messages == nullptr) throw bad_field("messages", "is missing: send the conversation");
   try {
-    const std::vector<Message> turns = parse_messages(*messages);
+    std::vector<Message> turns = parse_messages(*messages);
+    add_tools(turns, tools_message(body));
     std::size_t bytes = 0;
     for (const Message& m : turns) {
       check_text_size(m.content, served, "messages");
@@ -314,11 +337,13 @@ GenerationRequest parse_chat(const nlohmann::json& body, const ServedModel& serv
   return r;
 }
 
-GenerationRequest parse_completion(const nlohmann::json& body, const ServedModel& served) {
+GenerationRequest parse_completion(std::string_view text, const ServedModel& served) {
   constexpr std::int64_t kStandard = 16;  // as OpenAI's
+  const nlohmann::json body = parse_object(text);
   const Fields fields(body);
   GenerationRequest r = read_common(fields, served);
   r.api = Api::kCompletions;
+  read_constraints(r, body, text, served);
   const nlohmann::json* prompt = fields.find("prompt");
   if (prompt == nullptr) throw bad_field("prompt", "is missing: send the text to continue");
   if (fields.find("suffix") != nullptr) {

@@ -5,6 +5,7 @@
 #include <nlohmann/json_fwd.hpp>
 #include <optional>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "forerun/core/token.h"
@@ -30,14 +31,15 @@ struct GenerationRequest {
   bool usage_chunk = false;  ///< a stream ends with the numbers of tokens
   bool echo = false;         ///< the text begins with the prompt
   bool rounds = false;       ///< chunks say how their text came about
+  bool calls_tools = false;  ///< calls in the text are handed over as such
 
   std::size_t choices() const noexcept { return prompts.size() * n; }
 };
 
 /// @throws ApiError  400: a field is wrong, or asks for what the server does not do; 404: another
 /// model
-GenerationRequest parse_chat(const nlohmann::json& body, const ServedModel& served);
-GenerationRequest parse_completion(const nlohmann::json& body, const ServedModel& served);
+GenerationRequest parse_chat(std::string_view body, const ServedModel& served);
+GenerationRequest parse_completion(std::string_view body, const ServedModel& served);
 
 /// @throws ApiError 400  a text so long that its tokens need not be counted
 void check_text_size(const std::string& text, const ServedModel& served, const std::string& param);

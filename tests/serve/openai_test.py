@@ -54,8 +54,18 @@ def main():
     assert plain.choices[1].text == "1 2" and plain.choices[1].logprobs.token_logprobs[0] is None
     streamed = client.completions.create(model=model, prompt="a b", max_tokens=8, seed=1, stream=True)
     assert len("".join(c.choices[0].text for c in streamed if c.choices)) > 0
+    tool = {"type": "function", "function": {"name": "now", "parameters": {"type": "object", "additionalProperties": False}}}
+    asked = {"model": model, "messages": user("a"), "tools": [tool], "tool_choice": "required", "parallel_tool_calls": False}
+    call, = client.chat.completions.create(**asked).choices[0].message.tool_calls
+    assert (call.function.name, call.function.arguments) == ("now", "{}"), call
+    pieces = [c.choices[0].delta.tool_calls for c in client.chat.completions.create(**asked, stream=True) if c.choices]
+    assert [p[0].function.name for p in pieces if p] == ["now"], pieces
+    form = {"type": "json_schema", "json_schema": {"name": "a", "schema": {"enum": ["x", "y"]}}}
+    held = client.chat.completions.create(model=model, messages=user("a"), response_format=form)
+    assert held.choices[0].message.content in ('"x"', '"y"'), held
     for wrong, error in (({"model": "gpt-4"}, openai.NotFoundError), ({"temperature": 500}, openai.BadRequestError),
-                         ({"response_format": {"type": "json_object"}}, openai.BadRequestError)):
+                         ({"response_format": {"type": "json_schema", "json_schema": {"name": "a", "schema": {"not": {}}}}},
+                          openai.BadRequestError)):
         try:
             client.chat.completions.create(**{**common, **wrong})
             raise AssertionError(f"{wrong} was accepted")

@@ -339,7 +339,7 @@ class Other(Served):
                              ("seed", 10**30), ("stream", "yes"), ("logprobs", 3), ("top_logprobs", 5), ("messages", []),
                              ("messages", "a"), ("messages", None), ("speculative", 5), ("speculative", {"off": 3}),
                              ("stream_options", {"include_usage": True}), ("tools", [{"type": "function"}]),
-                             ("response_format", {"type": "json_object"}), ("best_of", 4), ("min_tokens", 3),
+                             ("response_format", {"type": "xml"}), ("functions", [{"name": "a"}]), ("best_of", 4), ("min_tokens", 3),
                              ("repetition_penalty", 0), ("presence_penalty", 2.1), ("frequency_penalty", "1"),
                              ("logit_bias", [1]), ("logit_bias", {"x": 1}), ("logit_bias", {"1000000": 1}),
                              ("logit_bias", {"5": 101}), ("logit_bias", {"5": "1"}), ("guided_json", {})):
@@ -347,7 +347,7 @@ class Other(Served):
             self.assertTrue(error["param"].startswith(field), (field, value, error))
         for message in ({"role": "robot", "content": "a"}, {"role": "user", "content": 5}, "a",
                         {"role": "user", "content": [{"type": "image_url", "image_url": {"url": "x"}}]},
-                        {"role": "assistant", "content": None, "tool_calls": []}):
+                        {"role": "assistant", "content": None, "tool_calls": 5}):
             error = self.refused(400, CHAT, {"messages": [message]})
             self.assertTrue(error["param"].startswith("messages.0"), error)
         for field, value in (("prompt", 5), ("prompt", []), ("prompt", [[]]), ("prompt", [1, "a"]), ("prompt", [-1]),

@@ -1,0 +1,203 @@
+#include "forerun/serve/constraints.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <nlohmann/json.hpp>
+
+#include "forerun/serve/api_error.h"
+#include "forerun/serve/json.h"
+
+namespace forerun::serve {
+namespace {
+
+using nlohmann::json;
+using nlohmann::ordered_json;
+
+constexpr std::size_t kMostTools = 128, kMostName = 64;
+constexpr std::size_t kMostSchemaBytes = 64 * 1024, kMostValues = 20'000;
+
+std::size_t values_of(const json& j) {
+  std::size_t n = 1;
+  if (j.is_structured()) {
+    for (const json& part : j) n += values_of(part);
+  }
+  return n;
+}
+
+// The request with its fields in order. `parse_object` has found the body to be sound; objects that
+// keep their order take time by the square of their size.
+ordered_json as_written(const json& request, std::string_view body) {
+  if (values_of(request) > kMostValues) {
+    throw ApiError(400, fmt::format("a request with a schema or tools holds more than {} values",
+                                    kMostValues));
+  }
+  return ordered_json::parse(body);
+}
+
+std::string schema_at(const ordered_json& document, const std::string& pointer,
+                      const std::string& param) {
+  std::string schema = document.at(ordered_json::json_pointer(pointer)).dump();
+  if (schema.size() > kMostSchemaBytes) {
+    throw bad_field(param, fmt::format("has a schema of {} bytes: {} at most", schema.size(),
+                                       kMostSchemaBytes));
+  }
+  return schema;
+}
+
+std::string name_of_tool(const json& tool, const std::string& where) {
+  const Fields fields(tool, where + ".");
+  if (fields.text("type").value_or("function") != "function" ||
+      fields.find("function") == nullptr) {
+    throw bad_field(where, R"(is wrong: send {"type": "function", "function": {"name": ...}})");
+  }
+  const Fields function(*fields.find("function"), where + ".function.");
+  const std::string name = function.text("name").value_or("");
+  const bool good = !name.empty() && name.size() <= kMostName &&
+                    std::all_of(name.begin(), name.end(), [](unsigned char c) {
+                      return std::isalnum(c) != 0 || c == '_' || c == '-' || c == '.';
+                    });
+  if (!good) {
+    throw bad_field(where + ".function.name",
+                    "is wrong: send up to 64 letters, digits, dashes and underscores");
+  }
+  return name;
+}
+
+struct ToolsWanted {
+  std::vector<std::string> names;
+  std::string chosen;  // the one to call; empty: any
+  bool none = false, required = false;
+};
+
+ToolsWanted tools_of(const json& request) {
+  const Fields fields(request);
+  ToolsWanted out;
+  const json* tools = fields.find("tools");
+  const json* choice = fields.find("tool_choice");
+  if (tools != nullptr && !tools->is_array()) {
+    throw bad_field("tools", "is wrong: send a list of functions");
+  }
+  for (std::size_t i = 0; tools != nullptr && i < tools->size(); ++i) {
+    out.names.push_back(name_of_tool((*tools)[i], fmt::format("tools.{}", i)));
+  }
+  if (out.names.size() > kMostTools) {
+    throw bad_field("tools",
+                    fmt::format("holds {} tools: {} at most", out.names.size(), kMostTools));
+  }
+  const std::string way =
+      choice != nullptr && choice->is_string() ? choice->get<std::string>() : "";
+  if (choice != nullptr && choice->is_object()) {
+    out.chosen = name_of_tool(*choice, "tool_choice");
+    if (std::find(out.names.begin(), out.names.end(), out.chosen) == out.names.end()) {
+      throw bad_field("tool_choice", "names a function that is not among the tools");
+    }
+  } else if (choice != nullptr && way != "none" && way != "auto" && way != "required") {
+    throw bad_field("tool_choice", "is wrong: send none, auto, required or one function");
+  }
+  out.required = way == "required" || !out.chosen.empty();
+  out.none = way == "none" || out.names.empty();
+  if (out.required && out.names.empty()) {
+    throw bad_field("tool_choice", "asks for a call, and there are no tools");
+  }
+  return out;
+}
+
+void read_tools(GenerationRequest& r, const json& request, const ordered_json& document,
+                const ToolsWanted& wanted, const ServedModel& served) {
+  std::vector<Tool> tools;
+  for (std::size_t i = 0; i < wanted.names.size(); ++i) {
+    if (!wanted.chosen.empty() && wanted.names[i] != wanted.chosen) continue;
+    const json& function = request["tools"][i]["function"];
+    Tool tool{.name = wanted.names[i], .parameters = ""};
+    if (Fields(function).find("parameters") != nullptr) {
+      tool.parameters =
+          schema_at(document, fmt::format("/tools/{}/function/parameters", i), "tools");
+    }
+    tools.push_back(std::move(tool));
+  }
+  try {
+    r.options.changes.grammar = served.model.tool_grammar(
+        tools,
+        {.required = wanted.required,
+         .several = Fields(request).flag("parallel_tool_calls", true) && wanted.chosen.empty()});
+  } catch (const UsageError& e) {
+    throw bad_field("tools", std::string("cannot be kept: ") + e.what());
+  }
+  r.calls_tools = true;
+}
+
+}  // namespace
+
+void read_constraints(GenerationRequest& r, const json& request, std::string_view body,
+                      const ServedModel& served) {
+  const Fields fields(request);
+  if (const json* given = fields.find("tools");
+      r.api == Api::kCompletions && given != nullptr && !given->empty()) {
+    throw bad_field("tools", "are for chats: send the request to /v1/chat/completions");
+  }
+  const ToolsWanted tools = r.api == Api::kChat ? tools_of(request) : ToolsWanted{.none = true};
+  std::string schema;
+  if (const json* format = fields.find("response_format")) {
+    const Fields of(*format, "response_format.");
+    const std::string type = of.text("type").value_or("");
+    if (type == "json_schema") {
+      const json* inner = of.find("json_schema");
+      if (inner == nullptr ||
+          Fields(*inner, "response_format.json_schema.").find("schema") == nullptr) {
+        throw bad_field(
+            "response_format",
+            R"(is wrong: send {"type": "json_schema", "json_schema": {"schema": ...}})");
+      }
+      schema = schema_at(as_written(request, body), "/response_format/json_schema/schema",
+                         "response_format");
+    } else if (type == "json_object") {
+      schema = R"({"type": "object"})";
+    } else if (type != "text") {
+      throw bad_field("response_format.type", "is wrong: send text, json_object or json_schema");
+    }
+  }
+  if (!schema.empty() && !tools.none) {
+    throw bad_field("response_format",
+                    "cannot be kept beside tools: send one of them, or \"tool_choice\": \"none\"");
+  }
+  if (schema.empty() && tools.none) return;
+  if (r.options.ignore_end) {
+    throw bad_field("ignore_eos", "leaves no end to an answer that is held to a form");
+  }
+  if (!tools.none) return read_tools(r, request, as_written(request, body), tools, served);
+  try {
+    r.options.changes.grammar = served.model.json_grammar(schema);
+  } catch (const UsageError& e) {
+    throw bad_field("response_format", std::string("cannot be kept: ") + e.what());
+  }
+}
+
+std::string tools_message(const json& request) {
+  if (tools_of(request).none) return {};
+  std::string list;
+  for (const json& tool : request["tools"]) list += dump(tool) + "\n";
+  return fmt::format(
+      "# Tools\n\nYou may call one or more functions to assist with the user query.\n\nYou are "
+      "provided with function signatures within <tools></tools> XML tags:\n<tools>\n{}</tools>\n\n"
+      "For each function call, return a json object with function name and arguments within "
+      "<tool_call></tool_call> XML tags:\n<tool_call>\n{{\"name\": <function-name>, "
+      "\"arguments\": <args-json-object>}}\n</tool_call>",
+      list);
+}
+
+std::string written_calls(const json& calls, const std::string& where) {
+  if (!calls.is_array()) throw bad_field(where, "is wrong: send a list of calls");
+  std::string out;
+  for (const json& call : calls) {
+    const std::string name = name_of_tool(call, where);
+    const std::string arguments =
+        Fields(call["function"], where + ".function.").text("arguments").value_or("{}");
+    if (!out.empty()) out += "\n";
+    out += fmt::format("<tool_call>\n{{\"name\": {}, \"arguments\": {}}}\n</tool_call>",
+                       dump(json(name)), arguments);
+  }
+  return out;
+}
+
+}  // namespace forerun::serve

@@ -1,0 +1,28 @@
+#pragma once
+
+#include <nlohmann/json_fwd.hpp>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "forerun/model.h"
+#include "forerun/serve/generation_request.h"
+#include "forerun/serve/served_model.h"
+
+namespace forerun::serve {
+
+/// Holds the answers to "response_format", or to calls of "tools" as "tool_choice" has it.
+/// @param body  the request as it came: its schemas' properties stay in their order
+/// @throws ApiError 400  a schema or a tool that would not be kept in full
+void read_constraints(GenerationRequest& request, const nlohmann::json& fields,
+                      std::string_view body, const ServedModel& served);
+
+/// What tells a model of the tools, to stand at the end of the system message; empty: there are
+/// none, or none may be called. The words are those of Qwen 2.5's and Hermes' templates.
+std::string tools_message(const nlohmann::json& fields);
+
+/// "tool_calls" of an answer in "messages", in the text that the model wrote for them.
+/// @throws ApiError 400  another form
+std::string written_calls(const nlohmann::json& calls, const std::string& where);
+
+}  // namespace forerun::serve

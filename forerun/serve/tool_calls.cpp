@@ -1,0 +1,71 @@
+#include "forerun/serve/tool_calls.h"
+
+#include <algorithm>
+#include <nlohmann/json.hpp>
+#include <utility>
+
+namespace forerun::serve {
+namespace {
+
+constexpr std::string_view kOpen = "<tool_call>", kClose = "</tool_call>";
+
+// Bytes at the end of `text` that a tag may begin with.
+std::size_t begun(std::string_view text, std::string_view tag) {
+  for (std::size_t n = std::min(text.size(), tag.size() - 1); n > 0; --n) {
+    if (text.substr(text.size() - n) == tag.substr(0, n)) return n;
+  }
+  return 0;
+}
+
+bool blank(std::string_view text) {
+  return text.find_first_not_of(" \n\r\t") == std::string_view::npos;
+}
+
+}  // namespace
+
+void ToolCallReader::push(std::string_view piece) {
+  held_ += piece;
+  for (;;) {
+    const std::string_view tag = inside_ ? kClose : kOpen;
+    const std::size_t at = held_.find(tag);
+    if (at == std::string::npos) break;
+    if (inside_) {
+      calls_.push_back(held_.substr(0, at));
+      called_ = true;
+    } else {
+      // The space around calls belongs to their form.
+      const std::string before = held_.substr(0, at);
+      if (!blank(before)) content_ += before.substr(0, before.find_last_not_of(" \n\r\t") + 1);
+    }
+    held_.erase(0, at + tag.size());
+    inside_ = !inside_;
+  }
+  if (inside_) return;
+  const std::size_t keep = begun(held_, kOpen);
+  // Space waits too: it may come before a call.
+  const std::size_t solid = held_.find_last_not_of(" \n\r\t", held_.size() - keep - 1);
+  if (held_.size() == keep || solid == std::string::npos) return;
+  content_ += held_.substr(0, solid + 1);
+  held_.erase(0, solid + 1);
+}
+
+void ToolCallReader::finish() {
+  if (!inside_ && !(called_ && blank(held_))) content_ += held_;
+  held_.clear();
+}
+
+std::string ToolCallReader::take_content() { return std::exchange(content_, {}); }
+
+std::vector<std::string> ToolCallReader::take_calls() { return std::exchange(calls_, {}); }
+
+nlohmann::json call_json(const std::string& call, const std::string& id) {
+  // The grammar has held the call to its form; properties stay in their order.
+  const auto parsed = nlohmann::ordered_json::parse(call);
+  return {{"id", id},
+          {"type", "function"},
+          {"function",
+           {{"name", parsed.at("name").get<std::string>()},
+            {"arguments", parsed.at("arguments").dump()}}}};
+}
+
+}  // namespace forerun::serve

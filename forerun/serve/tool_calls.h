@@ -1,0 +1,33 @@
+#pragma once
+
+#include <nlohmann/json_fwd.hpp>
+#include <string>
+#include <string_view>
+#include <vector>
+
+namespace forerun::serve {
+
+/// Finds the calls of tools in a text that arrives in pieces. What might begin a call waits until
+/// that is known; a call that the text breaks off is left out.
+class ToolCallReader {
+ public:
+  void push(std::string_view piece);
+  /// The text beside the calls, since the last time.
+  std::string take_content();
+  /// The calls since the last time, each {"name": ..., "arguments": {...}} as it was written.
+  std::vector<std::string> take_calls();
+  /// No more text comes: what waits is no call.
+  void finish();
+  bool called() const noexcept { return called_; }           ///< there was a call
+  bool waiting() const noexcept { return !calls_.empty(); }  ///< for take_calls
+
+ private:
+  std::string held_, content_;
+  std::vector<std::string> calls_;
+  bool inside_ = false, called_ = false;
+};
+
+/// A call in OpenAI's form, with its arguments as text.
+nlohmann::json call_json(const std::string& call, const std::string& id);
+
+}  // namespace forerun::serve

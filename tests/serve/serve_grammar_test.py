@@ -1,0 +1,219 @@
+"""Answers that are held to a schema or to calls of tools: always of the form, the same with drafts and without.
+
+usage: serve_grammar_test.py FORERUN   (runs on a tiny model, needs no download and no package)
+"""
+
+import json
+import os
+import sys
+import tempfile
+import unittest
+
+sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), ".."))
+from schemas import refused_schemas, schemas, valid
+from cli_support import forerun, make_chat_model
+from serve_support import FORERUN, Served, Server, user
+
+CHAT, COMPLETIONS = "/v1/chat/completions", "/v1/completions"
+COUNT = 200
+
+
+def held_to(schema, **more):
+    return {"response_format": {"type": "json_schema", "json_schema": {"name": "answer", "schema": schema, "strict": True}},
+            **more}
+
+
+WEATHER = {"type": "function", "function": {
+    "name": "get_weather", "description": "The weather of a city",
+    "parameters": {"type": "object", "properties": {"city": {"type": "string", "maxLength": 5},
+                                                    "days": {"type": "integer", "minimum": 1, "maximum": 9}},
+                   "required": ["city"]}}}
+NOW = {"type": "function", "function": {"name": "now", "parameters": {"type": "object", "additionalProperties": False}}}
+
+
+class Grammars(Served):
+    flags = ("--fixed-draft", "--max-draft", "5")
+
+    @classmethod
+    def setUpClass(cls):
+        cls.folder = tempfile.mkdtemp()
+        model = os.path.join(cls.folder, "chat")
+        make_chat_model(model)
+        path = os.path.join(model, "config.json")
+        with open(path) as f:
+            config = {**json.load(f), "max_position_embeddings": 2048}  # the words about tools take 700 tokens
+        with open(path, "w") as f:
+            json.dump(config, f)
+        cls.server = Server(cls.folder, *cls.flags)
+
+    def chat(self, text, **fields):
+        status, answer = self.server.post(CHAT, {"messages": user(text), **fields})
+        self.assertEqual(status, 200, answer)
+        return answer
+
+    def test_every_answer_is_of_its_schema_and_the_same_without_drafts(self):
+        drafted = kept = whole = 0
+        for i, schema in enumerate(schemas(COUNT)):
+            fields = held_to(schema, seed=i, temperature=(0, 0.8, 1.2)[i % 3], max_tokens=180)
+            answer = self.chat("a b", **fields)
+            choice = answer["choices"][0]
+            plain = self.chat("a b", speculative={"off": True}, **fields)["choices"][0]
+            self.assertEqual(choice["message"], plain["message"], schema)
+            drafted += answer["timings"]["draft_n"]
+            kept += answer["timings"]["draft_n_accepted"]
+            if choice["finish_reason"] == "length":
+                continue
+            whole += 1
+            self.assertEqual(choice["finish_reason"], "stop")
+            self.assertTrue(valid(json.loads(choice["message"]["content"]), schema), (schema, choice))
+        self.assertGreater(whole, 0.9 * COUNT)
+        self.assertGreater(kept, 500)
+        self.assertGreater(drafted, kept)
+
+    def test_the_judge_tells_wrong_answers(self):
+        """Answers of one schema mostly are none of another."""
+        all_schemas = schemas(40)
+        wrong = 0
+        for i, schema in enumerate(all_schemas):
+            answer = self.chat("a", **held_to(schema, seed=i, max_tokens=180))["choices"][0]
+            if answer["finish_reason"] == "stop":
+                wrong += not valid(json.loads(answer["message"]["content"]), all_schemas[(i + 1) % 40])
+        self.assertGreater(wrong, 25)
+
+    def test_what_cannot_be_kept_is_refused_and_never_free_text(self):
+        for schema in refused_schemas(60):
+            for path, prompt in ((CHAT, {"messages": user("a")}), (COMPLETIONS, {"prompt": "a"})):
+                error = self.refused(400, path, {**prompt, **held_to(schema)})
+                self.assertTrue(error["param"].startswith("response_format"), (schema, error))
+        for wrong in ({"response_format": {"type": "xml"}}, {"response_format": {"type": "json_schema"}},
+                      {"response_format": {"type": "json_schema", "json_schema": {"name": "a"}}}, {"response_format": 5},
+                      held_to({"type": "null"}, ignore_eos=True), held_to({"type": "null"}, tools=[NOW]),
+                      held_to({"enum": ["a" * 300000]})):
+            self.refused(400, CHAT, {"messages": user("a"), **wrong})
+
+    def test_json_object_and_completions_and_streams(self):
+        answer = self.chat("a", response_format={"type": "json_object"}, seed=3, max_tokens=60)["choices"][0]
+        self.assertTrue(answer["message"]["content"].startswith("{"))
+        schema = {"type": "object", "properties": {"z": {"type": "integer", "minimum": 0, "maximum": 9},
+                                                   "a": {"type": "boolean"}}, "required": ["z", "a"]}
+        fields = held_to(schema, seed=5, n=3)
+        status, whole = self.server.post(COMPLETIONS, {"prompt": "a b", "max_tokens": 150, **fields})
+        self.assertEqual(status, 200, whole)
+        for choice in whole["choices"]:
+            self.assertEqual(list(json.loads(choice["text"])), ["z", "a"])  # in the schema's order
+        stream = self.server.stream(COMPLETIONS, {"prompt": "a b", "max_tokens": 150, **fields})
+        texts = ["", "", ""]
+        for chunk in stream[:-1]:
+            for c in chunk["choices"]:
+                texts[c["index"]] += c["text"]
+        self.assertEqual(texts, [c["text"] for c in whole["choices"]])
+
+    def test_a_certificate_judges_by_the_schema(self):
+        fields = held_to({"type": "array", "items": {"enum": ["a", "b"]}, "minItems": 8, "maxItems": 8}, seed=9)
+        answer = self.chat("a b", **fields)
+        for request in ({"id": answer["id"]}, {"messages": user("a b"), **fields}):
+            status, c = self.server.post("/v1/forerun/certify", request)
+            self.assertEqual(status, 200, c)
+            self.assertTrue(c["passed"], c)
+
+    def test_calls_of_tools(self):
+        tools = {"tools": [WEATHER, NOW], "seed": 4, "max_tokens": 150}
+        for choice, names in (("required", {"get_weather", "now"}),
+                              ({"type": "function", "function": {"name": "get_weather"}}, {"get_weather"})):
+            for temperature in (0, 0.7, 1.2):
+                fields = {**tools, "tool_choice": choice, "temperature": temperature, "parallel_tool_calls": False}
+                answer = self.chat("a b", **fields)["choices"][0]
+                plain = self.chat("a b", speculative={"off": True}, **fields)["choices"][0]
+                call, = answer["message"]["tool_calls"]
+                self.assertEqual(call["function"], plain["message"]["tool_calls"][0]["function"])
+                self.assertEqual((answer["finish_reason"], answer["message"]["content"]), ("tool_calls", None))
+                self.assertIn(call["function"]["name"], names)
+                arguments = json.loads(call["function"]["arguments"])
+                if call["function"]["name"] == "get_weather":
+                    self.assertTrue(valid(arguments, WEATHER["function"]["parameters"]), arguments)
+                else:
+                    self.assertEqual(arguments, {})
+                streamed = self.server.stream(CHAT, {"messages": user("a b"), **fields})
+                deltas = [c["choices"][0]["delta"] for c in streamed[:-1] if c["choices"]]
+                self.assertEqual([d["tool_calls"][0]["function"] for d in deltas if "tool_calls" in d],
+                                 [call["function"]])
+                self.assertEqual(streamed[-2]["choices"][0]["finish_reason"], "tool_calls")
+
+    def test_a_model_may_also_answer_in_words(self):
+        """Free to choose, random weights write no call: the text is that without tools, of the same prompt."""
+        prompt = {"messages": [{"role": "system", "content": "s"}, *user("a b")], "seed": 2, "max_tokens": 30}
+        status, answer = self.server.post(CHAT, {**prompt, "tools": [NOW]})
+        self.assertEqual(status, 200, answer)
+        text = answer["choices"][0]["message"]["content"]
+        self.assertNotIn("tool_calls", answer["choices"][0]["message"])
+        streamed = self.server.stream(CHAT, {**prompt, "tools": [NOW]})
+        self.assertEqual("".join(c["choices"][0]["delta"].get("content", "") for c in streamed[:-1]), text)
+        hidden = self.server.post(CHAT, {**prompt, "tools": [NOW], "tool_choice": "none"})[1]
+        without = self.server.post(CHAT, prompt)[1]
+        self.assertEqual(hidden["choices"][0]["message"], without["choices"][0]["message"])
+        self.assertGreater(answer["usage"]["prompt_tokens"], without["usage"]["prompt_tokens"])
+
+    def test_results_of_tools_are_part_of_the_conversation(self):
+        messages = [*user("a"),
+                    {"role": "assistant", "content": None, "tool_calls": [
+                        {"id": "1", "type": "function", "function": {"name": "now", "arguments": "{}"}}]},
+                    {"role": "tool", "tool_call_id": "1", "content": "12"}, {"role": "tool", "content": "13"}]
+        status, read = self.server.post("/tokenize", {"messages": messages})
+        self.assertEqual(status, 200, read)
+        text = self.server.post("/detokenize", {"tokens": read["tokens"]})[1]["content"]
+        for part in ('<tool_call>\n{"name": "now", "arguments": {}}\n</tool_call>',
+                     "<tool_response>\n12\n</tool_response>\n<tool_response>\n13\n</tool_response>"):
+            self.assertIn(part.replace("\n", ""), text.replace("\n", ""))
+
+    def test_wrong_tools_are_refused(self):
+        for wrong in ({"tools": 5}, {"tools": [5]}, {"tools": [{"type": "function"}]},
+                      {"tools": [{"type": "retrieval"}]}, {"tools": [{"type": "function", "function": {"name": "a b"}}]},
+                      {"tools": [NOW] * 200}, {"tools": [NOW], "tool_choice": "sometimes"}, {"tool_choice": "required"},
+                      {"tools": [NOW], "tool_choice": {"type": "function", "function": {"name": "other"}}},
+                      {"tools": [{"type": "function", "function": {"name": "a", "parameters": {"not": {}}}}]},
+                      {"tools": [NOW], "ignore_eos": True}):
+            self.refused(400, CHAT, {"messages": user("a"), **wrong})
+        self.refused(400, COMPLETIONS, {"prompt": "a", "tools": [NOW]}, "tools")
+
+    def test_the_tokenizer_tells_what_it_is(self):
+        status, _, body = self.server.get("/tokenizer_info")
+        info = json.loads(body)
+        self.assertEqual(status, 200)
+        self.assertEqual((info["vocab_size"], info["model_vocab_size"], info["model_max_length"]), (176, 176, 2048))
+        self.assertIn("<|im_start|>", info["chat_template"])
+        self.assertIn({"id": 2, "text": "</s>"}, info["end_tokens"])
+
+
+class Command(unittest.TestCase):
+    def test_the_command_keeps_a_schema_too(self):
+        with tempfile.TemporaryDirectory() as folder:
+            model, path = os.path.join(folder, "chat"), os.path.join(folder, "schema.json")
+            make_chat_model(model)
+            with open(path, "w") as f:
+                json.dump({"type": "array", "items": {"enum": ["a", "b"]}, "maxItems": 3}, f)
+            texts = []
+            for drafter in ("none", "lookup", "auto"):
+                r = forerun("generate", "-m", model, "-p", "a", "--json-schema", path, "--seed", "3", "--temp",
+                                        "1", "--json", "--drafter", drafter, "--fixed-draft")
+                self.assertEqual(r.returncode, 0, r.stderr)
+                texts.append(json.loads(r.stdout)["text"])
+            self.assertEqual(len(set(texts)), 1, texts)
+            self.assertLessEqual(set(json.loads(texts[0])), {"a", "b"})
+            for content, says in (('{"not": {}}', "not"), ("{", "JSON"), (None, "schema file")):
+                os.remove(path)
+                if content is not None:
+                    with open(path, "w") as f:
+                        f.write(content)
+                else:
+                    path += ".none"
+                r = forerun("generate", "-m", model, "-p", "a", "--json-schema", path)
+                self.assertEqual(r.returncode, 2, r.stderr)
+                self.assertIn(says, r.stderr)
+                self.assertEqual(r.stdout, "")
+                if content is not None:
+                    self.assertIn(path, r.stderr)
+
+
+if __name__ == "__main__":
+    assert FORERUN
+    unittest.main()
