@@ -16,7 +16,7 @@ MODEL_FILE = $(or $(MODEL),$$(tools/get_model.sh --path))
 SOURCES = $$(git ls-files --cached --others --exclude-standard 'forerun/*.h' 'forerun/*.cpp' 'tests/*.h' 'tests/*.cpp' \
             'bench/*.h' 'bench/*.cpp' 'examples/*.cpp' 'python/*.h' 'python/*.cpp')
 
-.PHONY: help demo build test test-asan test-slow format format-check lint install example python wheel check-install clean distclean
+.PHONY: help demo build test test-asan test-tsan test-slow format format-check lint install example python wheel check-install clean distclean
 
 help:  ## this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-14s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -37,6 +37,11 @@ test: build  ## build and run every test
 test-asan:  ## base, core, formats and HTTP under the address and undefined-behaviour sanitizers
 	@tools/setup.sh asan
 	@FORERUN_FUZZ_SECONDS=$${FORERUN_FUZZ_SECONDS:-2} ctest --preset asan --output-on-failure -j2 -E '_NOT_BUILT$$|^(Command|Build)[.]'
+
+test-tsan:  ## the engine's tests on several threads under the thread sanitizer
+	@tools/setup.sh tsan
+	@OMP_NUM_THREADS=3 TSAN_OPTIONS="suppressions=$(CURDIR)/tests/tsan.supp $${TSAN_OPTIONS:-}" \
+	  build/tsan/test-bin/api_test --gtest_filter='InCompany*:Engine.*:SharedBeginnings*'
 
 test-slow:  ## the same with FUZZ_SECONDS (120) of mutated files for each parser
 	@$(MAKE) --no-print-directory test-asan FORERUN_FUZZ_SECONDS=$(FUZZ_SECONDS)

@@ -4,6 +4,7 @@
 # usage: tools/setup.sh demo   packages, torch, the program, the demo model
 #        tools/setup.sh test   the same with every test program
 #        tools/setup.sh asan   packages, torch, the sanitized test programs of base, core, formats and HTTP
+#        tools/setup.sh tsan   packages, torch, the tests of the API under the thread sanitizer
 #        tools/setup.sh python packages, torch, the library, the demo model, and the Python package in build/python
 #        tools/setup.sh wheel  packages, torch, the library, and a wheel in build/wheel that runs on other machines, tested
 #        tools/setup.sh format the packages that formatting needs
@@ -252,6 +253,7 @@ case ${1:-} in
   demo) total_steps=6; common_steps; build_step --target forerun_cli; model_step ;;
   test) total_steps=6; common_steps; build_step; model_step ;;
   asan) total_steps=5 preset=asan; common_steps; build_step --target base_test core_test formats_test http_test ;;
+  tsan) total_steps=5 preset=tsan; common_steps; build_step --target api_test ;;
   python)
     total_steps=8 package_lists+=(tools/apt-packages-dev.txt); common_steps; build_step --target forerun; model_step
     python_packages_step
@@ -264,5 +266,5 @@ case ${1:-} in
     echo build/wheel/*.whl ;;
   format) total_steps=1; package_lists=(tools/apt-packages-dev.txt); packages_step ;;
   lint) total_steps=4 preset=lint; package_lists+=(tools/apt-packages-dev.txt); common_steps ;;
-  *) sed -n '2,16s/^# \{0,1\}//p' "$0"; exit 2 ;;
+  *) sed -n '2,17s/^# \{0,1\}//p' "$0"; exit 2 ;;
 esac
