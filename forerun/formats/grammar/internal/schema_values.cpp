@@ -14,7 +14,7 @@
 namespace forerun::internal {
 namespace {
 
-constexpr std::int64_t kMostRepeats = 100'000;
+constexpr std::int64_t kMostRepeats = 10'000;
 constexpr double kMostBound = 1e15;        // integers that a double holds
 constexpr double kMostDecimalBound = 1e6;  // with nine digits after the point
 
