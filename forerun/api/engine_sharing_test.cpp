@@ -15,10 +15,10 @@ namespace {
 
 using testing::drafters;
 using testing::Ended;
+using testing::engine_target;
 using testing::finish;
 using testing::prompt;
 using testing::take;
-using testing::target;
 
 class SharedBeginnings : public ::testing::Test {
  protected:
@@ -61,12 +61,12 @@ std::vector<std::size_t> together(const Drafter& drafter,
   if (beside) {
     GenerateOptions o = options(99);
     o.max_tokens = 1000;
-    other = engine.submit(target(), Drafter(), std::vector<Token>{15, 11, 19}, o);
+    other = engine.submit(engine_target(), Drafter(), std::vector<Token>{15, 11, 19}, o);
     for (int i = 0; i < 3; ++i) engine.step();
   }
   std::vector<RequestId> ids;
   for (std::uint32_t i = 0; i < prompts.size(); ++i) {
-    ids.push_back(engine.submit(target(), drafter, prompts[i], options(i)));
+    ids.push_back(engine.submit(engine_target(), drafter, prompts[i], options(i)));
   }
   Ended ended;
   while (ended.texts.size() < prompts.size() && engine.busy()) take(engine.step(), ended);
@@ -76,7 +76,7 @@ std::vector<std::size_t> together(const Drafter& drafter,
   for (std::uint32_t i = 0; i < prompts.size(); ++i) {
     out.push_back(ended.texts.at(ids[i]).shared_tokens);
     EXPECT_EQ(ended.texts.at(ids[i]).tokens,
-              generate(target(), drafter, prompts[i], options(i)).tokens)
+              generate(engine_target(), drafter, prompts[i], options(i)).tokens)
         << drafter.name() << " " << i;
   }
   return out;
@@ -118,12 +118,12 @@ TEST_F(SharedBeginnings, OfACancelledTextServeTheOthersAsFarAsTheyWereRead) {
     for (const int rounds : {0, 1, 4}) {
       Engine engine;
       const RequestId other =
-          engine.submit(target(), Drafter(), std::vector<Token>{15, 11, 19}, options(99));
+          engine.submit(engine_target(), Drafter(), std::vector<Token>{15, 11, 19}, options(99));
       for (int i = 0; i < 3; ++i) engine.step();
       std::map<RequestId, std::uint32_t> ids;
       std::vector<RequestId> order;
       for (std::uint32_t i = 0; i < prompts.size(); ++i) {
-        order.push_back(engine.submit(target(), drafter, prompts[i], options(i)));
+        order.push_back(engine.submit(engine_target(), drafter, prompts[i], options(i)));
         ids[order.back()] = i;
       }
       Ended ended;
@@ -134,7 +134,7 @@ TEST_F(SharedBeginnings, OfACancelledTextServeTheOthersAsFarAsTheyWereRead) {
       EXPECT_TRUE(ended.texts.contains(other));
       for (const std::size_t i : {1, 2}) {
         EXPECT_EQ(ended.texts.at(order[i]).tokens,
-                  generate(target(), drafter, prompts[i], options(ids[order[i]])).tokens)
+                  generate(engine_target(), drafter, prompts[i], options(ids[order[i]])).tokens)
             << drafter.name() << " " << i;
       }
       EXPECT_GE(ended.texts.at(order[2]).shared_tokens, 192U);
@@ -148,26 +148,26 @@ TEST_F(SharedBeginnings, InAFullPoolNobodyWaitsForever) {
   std::size_t one = 0;
   {
     Engine engine({.max_prefixes = 0});
-    engine.submit(target(), Drafter(), prompts[0], options(0));
+    engine.submit(engine_target(), Drafter(), prompts[0], options(0));
     while (engine.busy()) {
       engine.step();
-      one = std::max(one, engine.memory(target()).used);
+      one = std::max(one, engine.memory(engine_target()).used);
     }
   }
   Engine engine({.kv_bytes = 2 * one});
   std::vector<RequestId> ids;
   for (std::uint32_t i = 0; i < prompts.size(); ++i) {
-    ids.push_back(engine.submit(target(), drafters()[i], prompts[i], options(i)));
+    ids.push_back(engine.submit(engine_target(), drafters()[i], prompts[i], options(i)));
   }
   Ended ended;
   while (engine.busy()) {
     take(engine.step(), ended);
-    EXPECT_LE(engine.memory(target()).used, 2 * one);
+    EXPECT_LE(engine.memory(engine_target()).used, 2 * one);
   }
   EXPECT_TRUE(ended.failures.empty());
   for (std::uint32_t i = 0; i < prompts.size(); ++i) {
     EXPECT_EQ(ended.texts.at(ids[i]).tokens,
-              generate(target(), drafters()[i], prompts[i], options(i)).tokens)
+              generate(engine_target(), drafters()[i], prompts[i], options(i)).tokens)
         << i;
   }
 }

@@ -20,10 +20,10 @@ namespace {
 
 using testing::drafters;
 using testing::Ended;
+using testing::engine_target;
 using testing::finish;
 using testing::prompt;
 using testing::take;
-using testing::target;
 
 struct Job {
   std::vector<Token> prompt;
@@ -64,13 +64,13 @@ std::vector<Job> jobs(std::size_t count, unsigned seed) {
 std::vector<Generated> alone(const std::vector<Job>& jobs) {
   std::vector<Generated> out;
   for (const Job& job : jobs) {
-    out.push_back(generate(target(), drafters()[job.drafter], job.prompt, job.options));
+    out.push_back(generate(engine_target(), drafters()[job.drafter], job.prompt, job.options));
   }
   return out;
 }
 
 RequestId submit(Engine& engine, const Job& job) {
-  return engine.submit(target(), drafters()[job.drafter], job.prompt, job.options);
+  return engine.submit(engine_target(), drafters()[job.drafter], job.prompt, job.options);
 }
 
 // Joins and cancels at random rounds.
@@ -116,8 +116,8 @@ void run_at_random(const std::vector<Job>& all, const std::vector<Generated>& ex
   }
   EXPECT_GT(cancelled, 0U);
   EXPECT_LT(cancelled, all.size() / 2);
-  EXPECT_EQ(engine.memory(target()).active, 0U);
-  if (options.max_prefixes == 0) EXPECT_EQ(engine.memory(target()).used, 0U);
+  EXPECT_EQ(engine.memory(engine_target()).active, 0U);
+  if (options.max_prefixes == 0) EXPECT_EQ(engine.memory(engine_target()).used, 0U);
 }
 
 class InCompany : public ::testing::Test {
@@ -148,13 +148,13 @@ TEST_F(InCompany, AFullPoolLetsTheNewestWaitAndChangesNoText) {
     submit(single, job);
     while (single.busy()) {
       single.step();
-      one = std::max(one, single.memory(target()).used);
+      one = std::max(one, single.memory(engine_target()).used);
     }
     submit(wide, job);
   }
   while (wide.busy()) {
     wide.step();
-    most = std::max(most, wide.memory(target()).used);
+    most = std::max(most, wide.memory(engine_target()).used);
   }
   for (const bool keep : {false, true}) {
     const EngineOptions options{.kv_bytes = one + (most - one) / 4,
@@ -165,7 +165,7 @@ TEST_F(InCompany, AFullPoolLetsTheNewestWaitAndChangesNoText) {
     for (std::size_t i = 0; i < all.size(); ++i) job_of[submit(engine, all[i])] = i;
     while (engine.busy()) {
       take(engine.step(), ended);
-      EXPECT_LE(engine.memory(target()).used, options.kv_bytes);
+      EXPECT_LE(engine.memory(engine_target()).used, options.kv_bytes);
     }
     EXPECT_GT(ended.waits, 0U);
     EXPECT_TRUE(ended.failures.empty());
@@ -185,20 +185,21 @@ TEST_F(InCompany, TheNextTurnReadsOnlyWhatIsNew) {
     job.options.sampling.temperature = 0.0;
     Engine engine;
     Ended ended;
-    const RequestId first = engine.submit(target(), drafter, job.prompt, job.options);
+    const RequestId first = engine.submit(engine_target(), drafter, job.prompt, job.options);
     finish(engine, ended);
     std::vector<Token> next = job.prompt;
     const auto& answer = ended.texts[first].tokens;
     next.insert(next.end(), answer.begin(), answer.end());
     const auto turn = prompt(random, 20);
     next.insert(next.end(), turn.begin(), turn.end());
-    const RequestId second = engine.submit(target(), drafter, next, job.options);
+    const RequestId second = engine.submit(engine_target(), drafter, next, job.options);
     finish(engine, ended);
     // The newest token of the first turn was never read.
     EXPECT_EQ(ended.texts[first].shared_tokens, 0U);
     EXPECT_EQ(ended.texts[second].shared_tokens, job.prompt.size() + answer.size() - 1)
         << drafter.name();
-    EXPECT_EQ(ended.texts[second].tokens, generate(target(), drafter, next, job.options).tokens);
+    EXPECT_EQ(ended.texts[second].tokens,
+              generate(engine_target(), drafter, next, job.options).tokens);
   }
 }
 
@@ -212,7 +213,7 @@ TEST(Engine, ReportsEveryRoundIfTheTraceIsWanted) {
     for (const bool trace : {false, true}) {
       job.options.trace = trace;
       Engine engine;
-      engine.submit(target(), drafter, job.prompt, job.options);
+      engine.submit(engine_target(), drafter, job.prompt, job.options);
       std::vector<Token> tokens;
       std::size_t reports = 0, bytes = 0, kept = 0;
       TextResult result;
@@ -248,7 +249,7 @@ TEST(Score, EqualsTheLogProbabilitiesOfTheEngine) {
   job.options.max_tokens = 30;
   job.options.ignore_end = true;
   Engine engine;
-  engine.submit(target(), drafters()[1], job.prompt, job.options, 3);
+  engine.submit(engine_target(), drafters()[1], job.prompt, job.options, 3);
   std::vector<TokenOutput> outputs;
   std::vector<Token> text = job.prompt;
   while (engine.busy()) {
@@ -257,7 +258,7 @@ TEST(Score, EqualsTheLogProbabilitiesOfTheEngine) {
     }
   }
   for (const TokenOutput& t : outputs) text.push_back(t.token);
-  const auto scores = score(target(), text, 3);
+  const auto scores = score(engine_target(), text, 3);
   ASSERT_EQ(scores.size(), text.size() - 1);
   for (std::size_t i = 0; i < outputs.size(); ++i) {
     const TokenScore& s = scores[job.prompt.size() - 1 + i];
@@ -266,10 +267,11 @@ TEST(Score, EqualsTheLogProbabilitiesOfTheEngine) {
     EXPECT_EQ(s.top.size(), 3U);
     EXPECT_EQ(s.top.front().first, outputs[i].top.front().first);
   }
-  EXPECT_TRUE(score(target(), std::vector<Token>{1}).empty());
-  EXPECT_THROW(score(target(), std::vector<Token>{1, -1}), UsageError);
-  EXPECT_THROW(score(target(), std::vector<Token>(target().context() + 1, 1)), UsageError);
-  EXPECT_LT(score(target(), text, 0, [n = 0]() mutable { return ++n < 2; }).size(),
+  EXPECT_TRUE(score(engine_target(), std::vector<Token>{1}).empty());
+  EXPECT_THROW(score(engine_target(), std::vector<Token>{1, -1}), UsageError);
+  EXPECT_THROW(score(engine_target(), std::vector<Token>(engine_target().context() + 1, 1)),
+               UsageError);
+  EXPECT_LT(score(engine_target(), text, 0, [n = 0]() mutable { return ++n < 2; }).size(),
             text.size() - 1);
 }
 
@@ -283,9 +285,9 @@ TEST(Engine, AFailingRequestLeavesTheOthersAlone) {
   Job bad = job;
   bad.prompt.clear();
   EXPECT_THROW(submit(engine, bad), UsageError);
-  bad.prompt = std::vector<Token>(target().context(), 10);
+  bad.prompt = std::vector<Token>(engine_target().context(), 10);
   EXPECT_THROW(submit(engine, bad), UsageError);
-  bad.prompt = {static_cast<Token>(target().vocab())};
+  bad.prompt = {static_cast<Token>(engine_target().vocab())};
   EXPECT_THROW(submit(engine, bad), UsageError);
   bad = job;
   bad.options.sampling.temperature = -1.0;
@@ -337,10 +339,10 @@ TEST(Engine, ABrokenDrafterFailsItsOwnRequestsOnly) {
     o.ignore_end = true;
     o.fixed_draft = true;
     const auto p = prompt(random, 31);
-    const RequestId plain = engine.submit(target(), Drafter(), p, o);
-    const Drafter broken = Drafter::load("broken:" + how, target());
-    const RequestId bad = engine.submit(target(), broken, p, o);
-    const RequestId other = engine.submit(target(), drafters()[1], p, o);
+    const RequestId plain = engine.submit(engine_target(), Drafter(), p, o);
+    const Drafter broken = Drafter::load("broken:" + how, engine_target());
+    const RequestId bad = engine.submit(engine_target(), broken, p, o);
+    const RequestId other = engine.submit(engine_target(), drafters()[1], p, o);
     Ended ended;
     finish(engine, ended);
     ASSERT_EQ(ended.failures.size(), 1U);
@@ -394,13 +396,13 @@ TEST(Engine, OldTurnsOfAConversationAreNotKept) {
   auto text = prompt(random, 20);
   for (std::uint32_t turn = 0; turn < 5; ++turn) {
     o.request = turn;
-    const RequestId id = engine.submit(target(), drafters()[1], text, o);
+    const RequestId id = engine.submit(engine_target(), drafters()[1], text, o);
     Ended ended;
     finish(engine, ended);
     const auto& answer = ended.texts[id].tokens;
     text.insert(text.end(), answer.begin(), answer.end());
     text.push_back(11);
-    EXPECT_EQ(engine.memory(target()).prefixes, 1U);
+    EXPECT_EQ(engine.memory(engine_target()).prefixes, 1U);
   }
 }
 
@@ -409,7 +411,7 @@ TEST(Engine, NoTokensAreAnEmptyText) {
   GenerateOptions o;
   o.max_tokens = 0;
   std::mt19937 random(10);
-  const RequestId id = engine.submit(target(), Drafter(), prompt(random, 5), o);
+  const RequestId id = engine.submit(engine_target(), Drafter(), prompt(random, 5), o);
   Ended ended;
   finish(engine, ended);
   EXPECT_TRUE(ended.texts.at(id).tokens.empty());
@@ -423,7 +425,7 @@ TEST(Engine, LogProbabilitiesAreThoseOfPlainPasses) {
   job.options.ignore_end = true;
   job.options.sampling = {.temperature = 0.8, .top_k = 5};
   Engine engine;
-  engine.submit(target(), drafters()[1], job.prompt, job.options, 3);
+  engine.submit(engine_target(), drafters()[1], job.prompt, job.options, 3);
   std::vector<TokenOutput> outputs;
   TextResult result;
   while (engine.busy()) {
@@ -435,7 +437,7 @@ TEST(Engine, LogProbabilitiesAreThoseOfPlainPasses) {
   ASSERT_EQ(outputs.size(), 12U);
   std::vector<Token> text = job.prompt;
   text.insert(text.end(), result.tokens.begin(), result.tokens.end());
-  const Logits scores = logits(target(), text);
+  const Logits scores = logits(engine_target(), text);
   for (std::size_t i = 0; i < outputs.size(); ++i) {
     EXPECT_EQ(outputs[i].token, result.tokens[i]);
     const float* row = scores.values.data() + (job.prompt.size() + i - 1) * scores.vocab;

@@ -15,7 +15,7 @@
 namespace forerun {
 namespace {
 
-using testing::target;
+using testing::engine_target;
 
 // Tells a drafter other times than those measured.
 class Clocked final : public TextDrafter {
@@ -64,9 +64,9 @@ std::vector<Token> text(const Drafter& drafter, const Setting& setting) {
   o.ignore_end = true;
   o.max_tokens = 80;
   o.seed = 3;
-  const auto shared =
-      std::make_shared<Clocked>(make_drafter(target(), drafter.fresh(), o), setting.drafting);
-  TextRunner runner(text_model(target()), {});
+  const auto shared = std::make_shared<Clocked>(make_drafter(engine_target(), drafter.fresh(), o),
+                                                setting.drafting);
+  TextRunner runner(text_model(engine_target()), {});
   std::mt19937 random(5);
   const std::vector<Token> own = testing::prompt(random, 60);
   std::vector<Event> events;
@@ -101,7 +101,7 @@ TEST_F(FixedDraft, OfSampledDraftsGivesATextThatNoClockAndNoCompanyChanges) {
   const std::string network = "dflash:" + testing::tiny_dflash_path();
   for (const std::string& name : {network, network + "+lookup+recycling",
                                   "tidar:" + testing::tiny_tidar_path(4) + "+lookup"}) {
-    const Drafter drafter = Drafter::load(name, target());
+    const Drafter drafter = Drafter::load(name, engine_target());
     for (const Rule rule : {Rule::kMaximal, Rule::kBlock}) {
       const auto expected = text(drafter, {.rule = rule});
       ASSERT_EQ(expected.size(), 80U);
@@ -114,7 +114,7 @@ TEST_F(FixedDraft, OfSampledDraftsGivesATextThatNoClockAndNoCompanyChanges) {
 // Negative control: an adaptive length reads the clock, and the text shows it.
 TEST_F(FixedDraft, TextsOfAnAdaptiveLengthDependOnTheClock) {
   const Drafter drafter =
-      Drafter::load("dflash:" + testing::tiny_dflash_path() + "+lookup", target());
+      Drafter::load("dflash:" + testing::tiny_dflash_path() + "+lookup", engine_target());
   EXPECT_NE(text(drafter, {.fixed = false, .drafting = 0.001}),
             text(drafter, {.fixed = false, .drafting = 50.0}));
 }

@@ -15,8 +15,8 @@
 /// Texts of a tiny target in an engine, with drafters of every kind.
 namespace forerun::testing {
 
-/// In int8 where the processor has it: then a text has the same bits in any company.
-inline const Model& target() {
+/// The target, in int8 where the processor has it: then a text has the same bits in any company.
+inline const Model& engine_target() {
   static const Model model =
       Model::load(chat_model_path(), machine().int8 ? Precision::kInt8 : Precision::kF32);
   return model;
@@ -30,7 +30,7 @@ inline const std::vector<Drafter>& drafters() {
          {std::string("none"), std::string("lookup"), "draft-model:" + chat_model_path(),
           "dflash:" + network, "dflash:" + network + "+lookup+recycling",
           std::string("sam+recycling+lookahead")}) {
-      out.push_back(Drafter::load(name, target(), kAutoPrecision));
+      out.push_back(Drafter::load(name, engine_target(), kAutoPrecision));
     }
     return out;
   }();
