@@ -3,7 +3,6 @@
 #include <fmt/format.h>
 #include <malloc.h>
 
-#include <limits>
 #include <nlohmann/json.hpp>
 
 #include "forerun/base/atomic_file.h"
@@ -43,7 +42,7 @@ std::string line_of(const HeldOut& h) {
 void keep_memory() {
 #ifdef __GLIBC__
   mallopt(M_MMAP_MAX, 0);
-  mallopt(M_TRIM_THRESHOLD, std::numeric_limits<int>::max());
+  mallopt(M_TRIM_THRESHOLD, -1);  // never; the largest number it takes is 2 GiB
   mallopt(M_TOP_PAD, 64 << 20);
 #endif
 }

@@ -14,7 +14,6 @@ namespace {
 using internal::has_kernel;
 using internal::load_row;
 using internal::store_row;
-using internal::sum_of;
 using internal::wide;
 using internal::Wide;
 using internal::with_type;
@@ -24,24 +23,6 @@ using torch::autograd::variable_list;
 
 // Rows whose gradients are summed by one thread; the partial sums are added in order.
 constexpr std::int64_t kChunkRows = 256;
-
-// One row, or one head of it: 1 / rms, for x already widened.
-template <class W>
-W inverse_rms(const W* x, std::int64_t n, double eps) {
-  const W squares = sum_of<W>(n, [&](std::int64_t i) { return x[i] * x[i]; });
-  return W(1) / std::sqrt(squares / static_cast<W>(n) + static_cast<W>(eps));
-}
-
-// Gradient of y = x * r(x) * w: dx over dy; adds to dw.
-template <class W>
-void norm_backward(const W* x, const W* w, W r, std::int64_t n, W* dy, W* dw) {
-  const W along = sum_of<W>(n, [&](std::int64_t i) { return dy[i] * w[i] * x[i]; });
-  const W back = r * r * r * along / static_cast<W>(n);
-  for (std::int64_t i = 0; i < n; ++i) {
-    dw[i] += dy[i] * x[i] * r;
-    dy[i] = r * dy[i] * w[i] - back * x[i];
-  }
-}
 
 // Calls f(begin, end, partial) for chunks of rows, `partial` a zeroed row of `n`; sums the
 // partials.
@@ -69,8 +50,7 @@ void norm_rows(const at::Tensor& x, const at::Tensor& w, double eps, const at::T
     std::vector<Wide<X>> row(static_cast<std::size_t>(n));
     for (std::int64_t i = begin; i < end; ++i) {
       load_row(from + i * n, n, row.data());
-      const auto r = inverse_rms(row.data(), n, eps);
-      for (std::int64_t j = 0; j < n; ++j) row[static_cast<std::size_t>(j)] *= r * weight[j];
+      internal::rms_norm(row.data(), weight, n, eps);
       store_row(row.data(), n, to + i * n);
     }
   });
@@ -93,7 +73,7 @@ void norm_rows_backward(const at::Tensor& x, const at::Tensor& w, double eps, co
                   for (std::int64_t i = begin; i < end; ++i) {
                     load_row(from + i * n, n, in);
                     load_row(slope + i * n, n, out);
-                    norm_backward(in, weight, inverse_rms(in, n, eps), n, out, partial);
+                    internal::rms_norm_backward(in, weight, n, eps, out, partial);
                     store_row(out, n, to + i * n);
                   }
                 });
@@ -123,15 +103,6 @@ struct Norm : torch::autograd::Function<Norm> {
   }
 };
 
-template <class W>
-void rotate(W* x, const W* cos, const W* sin, std::int64_t half, W sign) {
-  for (std::int64_t j = 0; j < half; ++j) {
-    const W a = x[j], b = x[j + half], s = sign * sin[j];
-    x[j] = a * cos[j] - b * s;
-    x[j + half] = b * cos[j] + a * s;
-  }
-}
-
 struct NormRotate : torch::autograd::Function<NormRotate> {
   static at::Tensor forward(AutogradContext* ctx, const at::Tensor& x, const at::Tensor& weight,
                             double eps, const at::Tensor& cos, const at::Tensor& sin) {
@@ -150,9 +121,8 @@ struct NormRotate : torch::autograd::Function<NormRotate> {
         std::vector<W> head(static_cast<std::size_t>(dim));
         for (std::int64_t i = begin * heads; i < end * heads; ++i) {
           load_row(from + i * dim, dim, head.data());
-          const W r = inverse_rms(head.data(), dim, eps);
-          for (std::int64_t j = 0; j < dim; ++j) head[static_cast<std::size_t>(j)] *= r * w[j];
-          rotate(head.data(), c + i / heads * half, s + i / heads * half, half, W(1));
+          internal::rms_norm(head.data(), w, dim, eps);
+          internal::rotate(head.data(), c + i / heads * half, s + i / heads * half, half, W(1));
           store_row(head.data(), dim, to + i * dim);
         }
       });
@@ -183,8 +153,9 @@ struct NormRotate : torch::autograd::Function<NormRotate> {
                       for (std::int64_t i = begin * heads; i < end * heads; ++i) {
                         load_row(from + i * dim, dim, in);
                         load_row(slope + i * dim, dim, out);
-                        rotate(out, c + i / heads * half, s + i / heads * half, half, W(-1));
-                        norm_backward(in, w, inverse_rms(in, dim, eps), dim, out, partial);
+                        internal::rotate(out, c + i / heads * half, s + i / heads * half, half,
+                                         W(-1));
+                        internal::rms_norm_backward(in, w, dim, eps, out, partial);
                         store_row(out, dim, to + i * dim);
                       }
                     });
@@ -214,9 +185,7 @@ struct SwiGlu : torch::autograd::Function<SwiGlu> {
                                               count = std::min(kPieceLength, n - first);
                            load_row(gates + first, count, a);
                            load_row(ups + first, count, b);
-                           for (std::int64_t i = 0; i < count; ++i) {
-                             b[i] *= a[i] / (W(1) + internal::exp_of(-a[i]));
-                           }
+                           internal::swiglu(a, b, count);
                            store_row(b, count, to + first);
                          }
                        });
@@ -245,31 +214,13 @@ struct SwiGlu : torch::autograd::Function<SwiGlu> {
                            load_row(gates + first, count, a);
                            load_row(ups + first, count, b);
                            load_row(slope + first, count, d);
-                           for (std::int64_t i = 0; i < count; ++i) {
-                             const W sigmoid = W(1) / (W(1) + internal::exp_of(-a[i]));
-                             const W silu = a[i] * sigmoid;
-                             a[i] = d[i] * b[i] * (sigmoid + silu * (W(1) - sigmoid));
-                             b[i] = d[i] * silu;
-                           }
+                           internal::swiglu_backward(a, b, d, count);
                            store_row(a, count, to_gate + first);
                            store_row(b, count, to_up + first);
                          }
                        });
     });
     return {dg, du};
-  }
-};
-
-// x * sigmoid(2 u), u = sqrt(2 / pi) (x + 0.044715 x^3): equal to the tanh form.
-template <class W>
-struct GeluTerms {
-  static constexpr W kScale = W(1.5957691216057308), kCube = W(0.044715);
-  static W sigmoid(W x) {
-    return W(1) / (W(1) + internal::exp_of(-kScale * x * (W(1) + kCube * x * x)));
-  }
-  static W slope(W x) {
-    const W s = sigmoid(x);
-    return s + x * s * (W(1) - s) * kScale * (W(1) + W(3) * kCube * x * x);
   }
 };
 
@@ -298,9 +249,8 @@ struct Gelu : torch::autograd::Function<Gelu> {
     at::Tensor out = at::empty_like(in);
     with_type(in.scalar_type(), [&](auto tag) {
       using W = Wide<decltype(tag)>;
-      elementwise<decltype(tag)>(in, out, [](W* a, std::int64_t count, std::int64_t) {
-        for (std::int64_t i = 0; i < count; ++i) a[i] *= GeluTerms<W>::sigmoid(a[i]);
-      });
+      elementwise<decltype(tag)>(
+          in, out, [](W* a, std::int64_t count, std::int64_t) { internal::gelu(a, count); });
     });
     ctx->save_for_backward({in});
     return out;
@@ -316,7 +266,7 @@ struct Gelu : torch::autograd::Function<Gelu> {
       elementwise<X>(x, dx, [&](W* a, std::int64_t count, std::int64_t first) {
         W d[kPieceLength];
         load_row(slopes + first, count, d);
-        for (std::int64_t i = 0; i < count; ++i) a[i] = d[i] * GeluTerms<W>::slope(a[i]);
+        internal::gelu_backward(a, d, count);
       });
     });
     return {dx};

@@ -14,7 +14,6 @@ namespace {
 using internal::has_kernel;
 using internal::load_row;
 using internal::store_row;
-using internal::sum_of;
 using internal::wide;
 using internal::Wide;
 using internal::with_types;
@@ -33,18 +32,6 @@ struct Sizes {
   std::int64_t batch, tokens, dim;
   explicit Sizes(const at::Tensor& x) : batch(x.size(0)), tokens(x.size(1)), dim(x.size(2)) {}
 };
-
-template <class W>
-struct Moments {
-  W mean, inverse;  // of a row: its mean, 1 / standard deviation
-};
-
-template <class W>
-Moments<W> moments(const W* x, std::int64_t n, double eps) {
-  const W mean = sum_of<W>(n, [&](std::int64_t i) { return x[i]; }) / static_cast<W>(n);
-  const W squares = sum_of<W>(n, [&](std::int64_t i) { return (x[i] - mean) * (x[i] - mean); });
-  return {mean, W(1) / std::sqrt(squares / static_cast<W>(n) + static_cast<W>(eps))};
-}
 
 // f(b, first, last, room) for pieces of the rows of each member of the batch. Gradients of
 // parameters shared by all rows of a member are summed by one thread, in order; the pieces are then
@@ -79,10 +66,7 @@ struct NormModulate : torch::autograd::Function<NormModulate> {
         const W *const c = adds + m * add.stride(0), *const k = factors + m * times.stride(0);
         for (std::int64_t i = m * s.tokens + first; i < m * s.tokens + last; ++i) {
           load_row(from + i * s.dim, s.dim, row);
-          const auto r = moments(row, s.dim, eps);
-          for (std::int64_t j = 0; j < s.dim; ++j) {
-            row[j] = (row[j] - r.mean) * r.inverse * (W(1) + k[j]) + c[j];
-          }
+          internal::norm_modulate(row, k, c, s.dim, eps);
           store_row(row, s.dim, to + i * s.dim);
         }
       });
@@ -115,23 +99,10 @@ struct NormModulate : torch::autograd::Function<NormModulate> {
         W *const normed = row, *const d = row + s.dim;
         W *const ds = to_shift + m * s.dim, *const dk = to_scale + m * s.dim;
         const W* const k = factors + m * scale.stride(0);
-        const W share = W(1) / static_cast<W>(s.dim);
         for (std::int64_t i = m * s.tokens; i < (m + 1) * s.tokens; ++i) {
           load_row(from + i * s.dim, s.dim, normed);
           load_row(slopes + i * s.dim, s.dim, d);
-          const auto r = moments(normed, s.dim, eps);
-          for (std::int64_t j = 0; j < s.dim; ++j) {
-            normed[j] = (normed[j] - r.mean) * r.inverse;
-            ds[j] += d[j];
-            dk[j] += d[j] * normed[j];
-            d[j] *= W(1) + k[j];
-          }
-          const W mean = share * sum_of<W>(s.dim, [&](std::int64_t j) { return d[j]; });
-          const W along =
-              share * sum_of<W>(s.dim, [&](std::int64_t j) { return d[j] * normed[j]; });
-          for (std::int64_t j = 0; j < s.dim; ++j) {
-            d[j] = r.inverse * (d[j] - mean - normed[j] * along);
-          }
+          internal::norm_modulate_backward(normed, k, s.dim, eps, d, dk, ds);
           store_row(d, s.dim, to + i * s.dim);
         }
       });
@@ -160,7 +131,7 @@ struct GatedSum : torch::autograd::Function<GatedSum> {
         for (std::int64_t i = m * s.tokens + first; i < m * s.tokens + last; ++i) {
           load_row(from + i * s.dim, s.dim, row);
           load_row(add + i * s.dim, s.dim, other);
-          for (std::int64_t j = 0; j < s.dim; ++j) row[j] += g[j] * other[j];
+          internal::gated_sum(row, g, other, s.dim);
           store_row(row, s.dim, to + i * s.dim);
         }
       });
@@ -190,10 +161,7 @@ struct GatedSum : torch::autograd::Function<GatedSum> {
         for (std::int64_t i = m * s.tokens; i < (m + 1) * s.tokens; ++i) {
           load_row(slopes + i * s.dim, s.dim, d);
           load_row(from + i * s.dim, s.dim, values);
-          for (std::int64_t j = 0; j < s.dim; ++j) {
-            dg[j] += d[j] * values[j];
-            d[j] *= g[j];
-          }
+          internal::gated_sum_backward(d, g, values, s.dim, dg);
           store_row(d, s.dim, to + i * s.dim);
         }
       });

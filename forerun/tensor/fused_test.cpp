@@ -8,8 +8,8 @@
 #include <cmath>
 #include <functional>
 #include <limits>
-#include <vector>
 
+#include "forerun/tensor/internal/row_math_loops.h"
 #include "forerun/tensor/internal/rows.h"
 
 namespace forerun {
@@ -137,14 +137,51 @@ TEST(Fused, ExpIsAccurateAndKeepsWhatIsNoNumber) {
   double most = 0.0;
   for (float x = -87.0f; x < 88.0f; x += 0.00917f) {
     const double exact = std::exp(static_cast<double>(x));
-    most = std::max(most, std::abs(internal::exp_of(x) - exact) / exact);
+    most = std::max(most, std::abs(internal::loops::exp_of(x) - exact) / exact);
   }
   EXPECT_LT(most, 3e-7);
-  EXPECT_EQ(internal::exp_of(0.0f), 1.0f);
-  EXPECT_EQ(internal::exp_of(-200.0f), 0.0f);
-  EXPECT_EQ(internal::exp_of(-std::numeric_limits<float>::infinity()), 0.0f);
-  EXPECT_TRUE(std::isinf(internal::exp_of(200.0f)));
-  EXPECT_TRUE(std::isnan(internal::exp_of(std::numeric_limits<float>::quiet_NaN())));
+  EXPECT_EQ(internal::loops::exp_of(0.0f), 1.0f);
+  EXPECT_EQ(internal::loops::exp_of(-200.0f), 0.0f);
+  EXPECT_EQ(internal::loops::exp_of(-std::numeric_limits<float>::infinity()), 0.0f);
+  EXPECT_TRUE(std::isinf(internal::loops::exp_of(200.0f)));
+  EXPECT_TRUE(std::isnan(internal::loops::exp_of(std::numeric_limits<float>::quiet_NaN())));
+}
+
+// The library's loops are compiled for this machine's vectors, those here for any x86-64.
+TEST(Fused, RowLoopsHaveTheSameBitsOnEveryProcessor) {
+  at::manual_seed(9);
+#define FORERUN_SAME(call)                                                                    \
+  {                                                                                           \
+    const at::Tensor library = at::randn({5, n}) * 3.0, here = library.clone();               \
+    for (const at::Tensor& rows : {library, here}) {                                          \
+      float* const x = rows.mutable_data_ptr<float>();                                        \
+      float *const y = x + n, *const w = y + n, *const a = w + n, *const b = a + n;           \
+      static_cast<void>(y), static_cast<void>(w), static_cast<void>(a), static_cast<void>(b); \
+      if (rows.is_same(here)) {                                                               \
+        internal::loops::call;                                                                \
+      } else {                                                                                \
+        internal::call;                                                                       \
+      }                                                                                       \
+    }                                                                                         \
+    EXPECT_TRUE(at::equal(library, here)) << #call << ", n = " << n;                          \
+  }
+  for (const std::int64_t n : {1, 15, 64, 1031}) {
+    FORERUN_SAME(rms_norm(x, w, n, 1e-6))
+    FORERUN_SAME(rms_norm_backward(x, w, n, 1e-6, y, a))
+    FORERUN_SAME(rotate(x, w, y, n / 2, -1.0f))
+    FORERUN_SAME(swiglu(x, y, n))
+    FORERUN_SAME(swiglu_backward(x, y, a, n))
+    FORERUN_SAME(gelu(x, n))
+    FORERUN_SAME(gelu_backward(x, y, n))
+    FORERUN_SAME(softmax(x, n, 0.3f))
+    FORERUN_SAME(softmax_backward(x, y, n, 0.3f))
+    FORERUN_SAME(norm_modulate(x, w, y, n, 1e-6))
+    FORERUN_SAME(norm_modulate_backward(x, w, n, 1e-6, y, a, b))
+    FORERUN_SAME(gated_sum(x, w, y, n))
+    FORERUN_SAME(gated_sum_backward(x, w, y, n, a))
+    FORERUN_SAME(cross_entropy(x, w, n, 0.9f, n / 2, 0.5f, 0.4f))
+  }
+#undef FORERUN_SAME
 }
 
 TEST(Fused, GradientsDoNotDependOnThreads) {

@@ -90,12 +90,7 @@ void joint_softmax_(const at::Tensor& left, const at::Tensor& right,
       const std::int64_t na = a.end - a.begin, count = na + b.end - b.begin;
       load_row(l + a.begin, na, x);
       load_row(q + b.begin, b.end - b.begin, x + na);
-      const auto s = static_cast<W>(scale);
-      const W most = internal::max_of<W>(count, -std::numeric_limits<W>::infinity(),
-                                         [&](std::int64_t i) { return x[i] * s; });
-      for (std::int64_t i = 0; i < count; ++i) x[i] = internal::exp_of(x[i] * s - most);
-      const W share = W(1) / internal::sum_of<W>(count, [&](std::int64_t i) { return x[i]; });
-      for (std::int64_t i = 0; i < count; ++i) x[i] *= share;
+      internal::softmax(x, count, static_cast<W>(scale));
       store_seen(x, a, n, l);
       store_seen(x + na, b, m, q);
     };
@@ -128,9 +123,7 @@ void joint_softmax_backward_(const at::Tensor& left, const at::Tensor& right,
       load_row(row_of<T>(right, h, r) + b.begin, nb, p + na);
       load_row(l + a.begin, na, d);
       load_row(q + b.begin, nb, d + na);
-      const W along = internal::sum_of<W>(count, [&](std::int64_t i) { return p[i] * d[i]; });
-      const auto s = static_cast<W>(scale);
-      for (std::int64_t i = 0; i < count; ++i) d[i] = p[i] * (d[i] - along) * s;
+      internal::softmax_backward(p, d, count, static_cast<W>(scale));
       store_seen(d, a, n, l);
       store_seen(d + na, b, m, q);
     };

@@ -6,8 +6,6 @@
 #include <torch/csrc/autograd/custom_function.h>
 
 #include <algorithm>
-#include <cmath>
-#include <limits>
 #include <optional>
 #include <stdexcept>
 
@@ -18,7 +16,6 @@ namespace {
 
 using internal::load_row;
 using internal::store_row;
-using internal::sum_of;
 using internal::wide;
 using internal::Wide;
 using internal::with_type;
@@ -48,37 +45,6 @@ void check(const at::Tensor& logits, const at::Tensor& addend, const MixedTarget
   if (!within(t.label, logits.size(1)) || !within(t.law_of, t.laws.size(0))) {
     throw std::invalid_argument("cross-entropy: a label or the number of a law lies outside");
   }
-}
-
-// Result of one row.
-template <class W>
-struct RowResult {
-  W loss, overlap;
-  std::int64_t best;
-};
-
-// x: the row's logits, replaced by their gradient.
-template <class W>
-RowResult<W> row_loss(W* x, const W* law, W covered, std::int64_t n, std::int64_t label, W weight,
-                      W share) {
-  const W most = internal::max_of<W>(n, -std::numeric_limits<W>::infinity(),
-                                     [&](std::int64_t i) { return x[i]; });
-  const std::int64_t best = std::find(x, x + n, most) - x;
-  const W label_logit = x[label];
-  const W mass = sum_of<W>(n, [&](std::int64_t i) { return law[i]; });
-  const W along = sum_of<W>(n, [&](std::int64_t i) { return law[i] * x[i]; });
-  for (std::int64_t i = 0; i < n; ++i) x[i] = internal::exp_of(x[i] - most);
-  const W sum = sum_of<W>(n, [&](std::int64_t i) { return x[i]; });
-  const W one = W(1) / sum, log_sum = most + std::log(sum);
-  const W overlap = sum_of<W>(n, [&](std::int64_t i) {
-    const W q = x[i] * one, p = law[i] * covered;
-    return q < p ? q : p;
-  });
-  const W up = weight * one * (W(1) - share + share * mass), down = weight * share;
-  for (std::int64_t i = 0; i < n; ++i) x[i] = x[i] * up - law[i] * down;
-  x[label] -= weight * (W(1) - share);
-  const W loss = (W(1) - share) * (log_sum - label_logit) + share * (mass * log_sum - along);
-  return {weight * loss, overlap, best < n ? best : 0};
 }
 
 // The loss of all rows; `slope` takes the gradient, if defined.
@@ -112,9 +78,9 @@ MixedCrossEntropy rows_loss(const at::Tensor& logits, const at::Tensor& addend,
         for (std::size_t i = 0; i < y.size(); ++i) x[i] += y[i];
       }
       const std::int64_t law = t.law_of[at];
-      const auto result =
-          row_loss<W>(x.data(), laws + law * n, covered ? covered[law] : W(1), n, t.label[at],
-                      static_cast<W>(t.weight[at]), static_cast<W>(t.share));
+      const auto result = internal::cross_entropy(
+          x.data(), laws + law * n, n, covered ? covered[law] : W(1), t.label[at],
+          static_cast<W>(t.weight[at]), static_cast<W>(t.share));
       loss[r] = result.loss;
       overlap[r] = result.overlap;
       best[r] = result.best;
