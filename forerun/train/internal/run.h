@@ -14,6 +14,7 @@
 #include "forerun/train/checkpoint.h"
 #include "forerun/train/data_order.h"
 #include "forerun/train/gradients.h"
+#include "forerun/train/internal/kept_blocks.h"
 #include "forerun/train/internal/sums.h"
 #include "forerun/train/muon.h"
 #include "forerun/train/objective.h"
@@ -75,6 +76,7 @@ class Run {
   double now() const;  // seconds since the process began to train
   std::span<const at::Tensor> result() const;
 
+  KeptBlocks blocks_;  // first: the others hold tensors
   Objective& objective_;
   const TrainOptions& options_;
   const TrainListener& listener_;
