@@ -33,6 +33,9 @@ build_llama() {
   llama_present
 }
 
+server_present() { "$python" -c "import fastapi, pydantic_settings, sse_starlette, starlette_context, uvicorn, yaml" 2>/dev/null; }
+add_server() { "$python" -m pip install --no-deps --only-binary :all: --require-hashes --progress-bar off -r bench/peers/server.txt; }
+
 if [ $# -ne 0 ]; then
   sed -n '2,8s/^# \{0,1\}//p' "$0"
   exit 2
@@ -42,10 +45,12 @@ mkdir -p build
 exec 9>build/.peers.lock
 flock -n 9 || { echo "another setup is running in this folder; waiting for it"; flock 9; }
 
-total_steps=2
+total_steps=3
 step "Python environment in $venv" peers-venv "install python3 and python3-venv, then run the same command again" \
   venv_present make_venv
 step "llama-cpp-python $version from source, about 10 minutes on 2 cores" peers-llama \
   "check that pip reaches a package index and that a C++ compiler is there (tools/setup.sh demo installs one); \
 if the compiler was killed, memory ran out: FORERUN_JOBS=1 bench/peers/setup.sh" llama_present build_llama
-echo "next: bench/peers/compare.py"
+step "what its server needs" peers-server "check that pip reaches a package index, then run the same command again" \
+  server_present add_server
+echo "next: bench/peers/compare.py, or bench/serve/compare.py for the servers"

@@ -78,6 +78,17 @@ def run(url, bodies, streams):
             "digest": hashlib.sha256("\0".join(t for t, _, _ in results).encode()).hexdigest()[:8]}
 
 
+def read_prompts(path):
+    with open(path) as f:
+        return [json.loads(line)["prompt"] for line in f if line.strip()]
+
+
+def bodies_of(prompts, count, tokens, first=0):
+    """Requests for so many tokens each, of the prompts from `first` on, over and over."""
+    return [{"messages": [{"role": "user", "content": prompts[(first + i) % len(prompts)]}], "temperature": 0, "max_tokens": tokens,
+             "ignore_eos": True, "stream": True, "stream_options": {"include_usage": True}} for i in range(count)]
+
+
 def main():
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--prompts", required=True)
@@ -88,10 +99,7 @@ def main():
     parser.add_argument("servers", nargs="+", metavar="NAME=URL")
     args = parser.parse_args()
     servers = dict(s.split("=", 1) for s in args.servers)
-    with open(args.prompts) as f:
-        prompts = [json.loads(line)["prompt"] for line in f if line.strip()]
-    bodies = [{"messages": [{"role": "user", "content": prompts[i % len(prompts)]}], "temperature": 0, "max_tokens": args.tokens,
-               "ignore_eos": True, "stream": True, "stream_options": {"include_usage": True}} for i in range(args.requests)]
+    bodies = bodies_of(read_prompts(args.prompts), args.requests, args.tokens)
     for url in servers.values():
         run(url, bodies[:1], 1)
     print(f"{'streams':>7}  {'server':16}  {'tok/s':>20}  {'first token, s: p50':>19}  {'p95':>6}  digest")
