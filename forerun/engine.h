@@ -66,9 +66,9 @@ class Engine {
   RequestId submit(const DiffusionModel& target, const ImageDrafter& drafter, std::int64_t label,
                    const ImageOptions& options, std::size_t previews = 0);
   /// One image of a class, token by token; the rest as above. Previews are the tokens so far.
-  /// @throws UsageError  as `generate_token_images`
-  RequestId submit(const TokenImageModel& target, const TokenImageDrafter& drafter,
-                   std::int64_t label, const TokenImageOptions& options, std::size_t previews = 0);
+  /// @throws UsageError  as `generate_images`
+  RequestId submit(const TokenImageModel& target, const ImageDrafter& drafter, std::int64_t label,
+                   const TokenImageOptions& options, std::size_t previews = 0);
 
   bool busy() const;
   /// One round of everything that runs: drafts, a pass of each model, what is kept. Errors of a

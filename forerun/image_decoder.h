@@ -8,7 +8,6 @@
 #include <string>
 
 #include "forerun/image.h"
-#include "forerun/token_image.h"
 
 #pragma GCC visibility push(default)
 namespace forerun {
@@ -22,8 +21,7 @@ class ImageDecoder {
   /// @param vae  folder of the decoder; empty: the model's own, if its values are latents
   /// @throws UsageError   latents without a decoder, or with another model's
   /// @throws FormatError  a folder that holds no decoder
-  explicit ImageDecoder(const DiffusionModel& model, const std::string& vae = "");
-  explicit ImageDecoder(const TokenImageModel& model, const std::string& vae = "");
+  explicit ImageDecoder(const ImageModel& model, const std::string& vae = "");
 
   std::int64_t side() const noexcept;  ///< of its pictures, in pixels
   /// @param values  [channels, side, side] of the model, float32

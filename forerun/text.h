@@ -13,7 +13,7 @@
 #include <utility>
 #include <vector>
 
-#include "forerun/core/certificate_report.h"
+#include "forerun/certificate.h"
 #include "forerun/core/draft_length_report.h"
 #include "forerun/core/rule.h"
 #include "forerun/core/sampling_params.h"
@@ -82,36 +82,6 @@ class Generation {
 
  private:
   std::unique_ptr<TextRun> run_;
-};
-
-/// An output of a drafted run that the undrafted target would not have chosen.
-struct Difference {
-  std::size_t prompt = 0;    ///< index of the prompt
-  std::size_t position = 0;  ///< of the output
-  Token drafted = 0, plain = 0;
-  double margin = 0.0;     ///< margin of `plain` over `drafted` under the target, in logits
-  bool tie = false;        ///< margin below the precision, or at the edge of top-k, top-p, min-p
-  bool one_ended = false;  ///< one text ends here, the other continues; no tokens, no margin
-};
-
-/// Result of certifying a run. Sampled runs are judged by z and p values, deterministic ones also
-/// by equality with plain decoding: temperature 0, shared-noise, match, and lookup's drafts under
-/// any exact rule (except bf16 with top-k, top-p or min-p, because rounding moves their edges).
-struct Certificate {
-  CertificateReport report;
-  std::size_t tokens = 0;
-  bool deterministic = false;
-  bool exact = true;        ///< whether the rule is exact
-  double tie_margin = 0.0;  ///< margins below it are ties
-  std::size_t edges =
-      0;  ///< outputs left out: at the edge of top-k, top-p or min-p, within measured rounding
-  std::vector<Difference> differences;  ///< deterministic runs only
-  RunStatistics statistics;
-
-  bool passed() const;
-  /// Sampled runs: "no bias found" or "biased"; deterministic ones: "identical", "identical up to
-  /// ties" or "different".
-  std::string verdict() const;
 };
 
 /// Generates up to `tokens` outputs over the prompts and scores them again by undrafted passes of

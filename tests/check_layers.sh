@@ -10,7 +10,7 @@ complain() { echo "$1"; bad=1; }
 for i in "${!order[@]}"; do
   layer=${order[$i]}
   allowed=$(IFS='|'; echo "${order[*]:0:$((i + 1))}")
-  [ "$layer" = api ] && allowed="$allowed|(common|text|image|image_decoder|token_image|diffusion_text|train|evaluate|engine|method|model|generate_options|forerun)\.h"
+  [ "$layer" = api ] && allowed="$allowed|(common|text|image|image_decoder|token_image|certificate|diffusion_text|train|evaluate|engine|method|model|generate_options|forerun)\.h"
   while IFS= read -r line; do
     complain "layer $layer includes upward: $line"
   done < <(grep -rnE '#include "forerun/' "forerun/$layer" | grep -vE "#include \"forerun/($allowed)[/\"]" || true)
@@ -28,12 +28,12 @@ while IFS= read -r line; do
 done < <(grep -rnE '#include "forerun/' forerun/cli forerun/serve |
          grep -vE '^forerun/cli/[^:]*:[0-9]+:#include "forerun/(cli/|serve/server\.h"|serve/served_model\.h")' |
          grep -vE '^forerun/serve/[^:]*:[0-9]+:#include "forerun/serve/' |
-         grep -vE '#include "forerun/((common|text|image|image_decoder|token_image|diffusion_text|train|evaluate|engine|method|model|generate_options|forerun)\.h"|core/|base/)' || true)
+         grep -vE '#include "forerun/((common|text|image|image_decoder|token_image|certificate|diffusion_text|train|evaluate|engine|method|model|generate_options|forerun)\.h"|core/|base/)' || true)
 
 while IFS= read -r line; do
   complain "the Python module includes what is not installed: $line"
 done < <(grep -rnE '#include <forerun/' python/src |
-         grep -vE '#include <forerun/((common|text|image|image_decoder|token_image|diffusion_text|train|evaluate|engine|method|model|generate_options|forerun)\.h|core/)' || true)
+         grep -vE '#include <forerun/((common|text|image|image_decoder|token_image|certificate|diffusion_text|train|evaluate|engine|method|model|generate_options|forerun)\.h|core/)' || true)
 
 while IFS= read -r line; do
   complain "core knows tensors: $line"
@@ -59,6 +59,7 @@ check_header forerun/model.h '^forerun/(text|image|train|evaluate|engine|method)
 check_header forerun/generate_options.h '^forerun/(text|image|train|evaluate|engine|method|model)\.h|^forerun/(train|engine)/|core/(draft_length|rng_key|categorical|speculate)\.h'
 check_header forerun/engine.h '^forerun/(text|train|evaluate)\.h|^forerun/train/|core/(draft_length|rng_key|categorical|speculate)\.h'
 check_header forerun/text.h '^forerun/(image|train|evaluate)\.h|^forerun/train/|core/(draft_length|rng_key|categorical|speculate)\.h'
+check_header forerun/certificate.h '^forerun/(common|text|image|model|train|evaluate)\.h|^forerun/(train|engine)/|core/(draft_length|rng_key|gaussian|speculate)\.h'
 check_header forerun/image.h '^forerun/(text|train|evaluate)\.h|^forerun/train/|core/(draft_length|rng_key|gaussian|speculate)\.h'
 check_header forerun/token_image.h '^forerun/(text|train|evaluate)\.h|^forerun/train/|core/(draft_length|rng_key|gaussian|speculate)\.h'
 check_header forerun/evaluate.h '^forerun/(text|image|train)\.h|^forerun/(core|train)/'

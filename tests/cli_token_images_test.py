@@ -90,7 +90,7 @@ class TokenImages(Command):
         page = self.page_data(trace)
         self.assertEqual(page["side"], 4)
         self.assertEqual(sorted(t["place"] for t in page["tokens"]), list(range(16)))
-        self.assertEqual(page["images"][-1]["tokens"], 16)
+        self.assertEqual(page["previews"][-1]["step"], 16)
 
     def test_bench_lets_drafters_take_turns(self):
         r = forerun(*self.run_on("bench", "--count", "2", "--drafts", "2,auto", "--drafters", "none,self"))

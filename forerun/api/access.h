@@ -6,7 +6,7 @@ namespace forerun {
 struct Access {
   template <class Handle>
   static const typename Handle::Impl& impl(const Handle& handle) {
-    return *handle.impl_;
+    return static_cast<const typename Handle::Impl&>(*handle.impl_);  // of a base, perhaps
   }
   template <class Handle>
   static typename Handle::Learned& learned(const Handle& drafter) {

@@ -201,9 +201,10 @@ class Judge {
       if (!options_.sampling.greedy()) {
         score(row, position, generated.tokens[i], drafted ? &*draft : nullptr);
       }
-      ++out_.tokens;
+      ++out_.outputs;
     };
     out_.statistics.add(generated.statistics);
+    out_.drafted = out_.statistics.drafted;
     try {
       rescore(target_, prompt, generated.tokens, visit, go_on);
     } catch (const Interrupted&) {
@@ -277,6 +278,7 @@ bool equals_plain(const Model& target, const Drafter& drafter, const GenerateOpt
 Certificate fresh(const Model& target, const Drafter& drafter, const GenerateOptions& options) {
   Certificate c;
   c.deterministic = equals_plain(target, drafter, options);
+  c.rule = options.rule;
   c.exact = options.exact();
   c.tie_margin = tie_margin(target.precision());
   return c;
@@ -307,19 +309,6 @@ Certificate certify_traced(const Model& target, const Drafter& drafter,
   return certificate;
 }
 
-bool Certificate::passed() const {
-  if (tokens == 0 || !report.passed()) return false;
-  return std::all_of(differences.begin(), differences.end(),
-                     [](const Difference& d) { return d.tie; });
-}
-
-std::string Certificate::verdict() const {
-  if (tokens == 0) return "nothing to judge";
-  if (!deterministic) return passed() ? "no bias found" : "biased";
-  if (!passed()) return "different";
-  return differences.empty() ? "identical" : "identical up to ties";
-}
-
 Certificate certify(const Model& target, const Drafter& drafter,
                     std::span<const std::vector<Token>> prompts, std::size_t tokens,
                     std::size_t per_prompt, const GenerateOptions& options,
@@ -330,12 +319,12 @@ Certificate certify(const Model& target, const Drafter& drafter,
   Judge judge(target, one, out);
   const auto stopped = [&] { return listener.go_on && !listener.go_on(); };
   // Each turn over the prompts has requests, hence randomness, of its own.
-  for (std::size_t i = 0; out.tokens < tokens && !stopped(); ++i) {
+  for (std::size_t i = 0; out.outputs < tokens && !stopped(); ++i) {
     if (options.sampling.greedy() && i == prompts.size()) break;  // a second turn would be the same
     const std::vector<Token>& prompt = prompts[i % prompts.size()];
     one.request = options.request + static_cast<std::uint32_t>(i);
     one.max_tokens = static_cast<std::uint32_t>(
-        std::min({per_prompt, tokens - out.tokens, std::size_t{1} << 30}));
+        std::min({per_prompt, tokens - out.outputs, std::size_t{1} << 30}));
     const TracedText t = traced(target, drafter, prompt, one, listener);
     if (t.generated.tokens.empty()) break;
     if (!judge.judge(i, prompt, t, listener.go_on)) break;
@@ -347,6 +336,7 @@ Certificate certify(const Model& target, const Drafter& drafter,
     if (d) add_once(out.differences, i, *d);
   }
   out.report = judge.report();
+  out.interrupted = stopped();
   return out;
 }
 

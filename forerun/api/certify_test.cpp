@@ -26,7 +26,7 @@ TEST(Certify, TextsCutAtTheEndOfARoundAreJudgedWhole) {
     const TracedText t =
         traced(tiny(), near_copy(), prompt(20), o, {.go_on = [&] { return ++rounds <= 8; }});
     const Certificate c = certify_traced(tiny(), near_copy(), prompt(20), t, o);
-    EXPECT_EQ(c.tokens, c.statistics.outputs);
+    EXPECT_EQ(c.outputs, c.statistics.outputs);
     const auto n = static_cast<double>(c.report.drafted);
     sum += c.report.z * std::sqrt(n);
     drafted += n;
@@ -47,7 +47,7 @@ TEST(Certify, ScoringAgainIsLeftBetweenPasses) {
     const Certificate c = certify(tiny(), near_copy(), prompts, 200, 200, o,
                                   {.go_on = [&] { return ++calls <= generating + passes; }});
     EXPECT_EQ(c.statistics.outputs, 200U);
-    EXPECT_EQ(c.tokens, 64U * static_cast<std::size_t>(passes));
+    EXPECT_EQ(c.outputs, 64U * static_cast<std::size_t>(passes));
   }
 }
 

@@ -8,70 +8,16 @@
 #include <utility>
 
 #include "forerun/api/access.h"
-#include "forerun/api/diffusion_impl.h"
+#include "forerun/api/image_impl.h"
 #include "forerun/api/learned.h"
 #include "forerun/api/make_drafter.h"
 #include "forerun/api/model_impl.h"
-#include "forerun/api/token_image_impl.h"
-#include "forerun/engine/image_runner.h"
 #include "forerun/engine/text_runner.h"
 
 namespace forerun {
 namespace {
 
-// Requests of one model that draft together.
-struct DraftGroup {
-  const void* drafter;
-  Rule rule;
-  std::uint32_t max_draft;
-  bool fixed;
-  bool samples;  // what sampled drafts taught stays apart: see `used`
-  auto operator<=>(const DraftGroup&) const = default;
-};
-
-struct Texts {
-  Texts(const Model& m, const TextRunnerOptions& options)
-      : model(m), runner(text_model(model), options) {}
-
-  Model model;
-  std::map<DraftGroup, std::shared_ptr<TextDrafter>> drafters;
-  // Random numbers that sampled drafts of a group have used: what it learned from them must not
-  // plan drafts that are drawn with them again.
-  std::map<DraftGroup, std::set<std::pair<std::uint64_t, std::uint32_t>>> used;
-  TextRunner runner;
-};
-
-struct Images {
-  Images(DiffusionModel m, ImageDrafter d, ImageOptions o)
-      : model(std::move(m)),
-        drafter(std::move(d)),
-        options(std::move(o)),
-        runner(image_setting(model, drafter, options)) {}
-
-  DiffusionModel model;
-  ImageDrafter drafter;
-  ImageOptions options;
-  ImageRunner runner;
-  // Seed and number of its images. Noise depends on the position alone: what an image taught must
-  // not plan drafts of one with the same noise.
-  std::set<std::pair<std::uint64_t, std::uint32_t>> used;
-};
-
-// The same, token by token.
-struct TokenImages {
-  TokenImages(TokenImageModel m, TokenImageDrafter d, TokenImageOptions o)
-      : model(std::move(m)),
-        drafter(std::move(d)),
-        options(std::move(o)),
-        runner(token_image_setting(model, drafter, options)) {}
-
-  TokenImageModel model;
-  TokenImageDrafter drafter;
-  TokenImageOptions options;
-  TokenImageRunner runner;
-  std::set<std::pair<std::uint64_t, std::uint32_t>> used;
-};
-
+// Images of both options can share passes.
 bool alike(const TokenImageOptions& a, const TokenImageOptions& b) {
   const auto shared = [](const TokenImageOptions& o) {
     return std::tie(o.steps, o.guidance, o.linear_guidance, o.variance, o.final_step, o.temperature,
@@ -80,7 +26,6 @@ bool alike(const TokenImageOptions& a, const TokenImageOptions& b) {
   return shared(a) == shared(b);
 }
 
-// Images of both options can share passes.
 bool alike(const ImageOptions& a, const ImageOptions& b) {
   const auto shared = [](const ImageOptions& o) {
     return std::tie(o.steps, o.guidance, o.guided_channels, o.variance_share, o.eta, o.max_draft,
@@ -92,6 +37,45 @@ bool alike(const ImageOptions& a, const ImageOptions& b) {
 }  // namespace
 
 struct Engine::Impl {
+  // Requests of one model that draft together.
+  struct DraftGroup {
+    const void* drafter;
+    Rule rule;
+    std::uint32_t max_draft;
+    bool fixed;
+    bool samples;  // what sampled drafts taught stays apart: see `used`
+    auto operator<=>(const DraftGroup&) const = default;
+  };
+
+  struct Texts {
+    Texts(const Model& m, const TextRunnerOptions& options)
+        : model(m), runner(text_model(model), options) {}
+
+    Model model;
+    std::map<DraftGroup, std::shared_ptr<TextDrafter>> drafters;
+    // Random numbers that sampled drafts of a group have used: what it learned from them must not
+    // plan drafts that are drawn with them again.
+    std::map<DraftGroup, std::set<std::pair<std::uint64_t, std::uint32_t>>> used;
+    TextRunner runner;
+  };
+
+  // Images of one kind that run side by side.
+  template <class M>
+  struct Images {
+    Images(const M& m, const ImageDrafter& d, const typename M::Options& o)
+        : model(m), drafter(d), options(o), runner(image_setting(model, drafter, options)) {}
+
+    M model;
+    ImageDrafter drafter;
+    typename M::Options options;
+    typename M::Impl::Runner runner;
+    // Seed and number of its images. Noise depends on the position alone: what an image taught must
+    // not plan drafts of one with the same noise.
+    std::set<std::pair<std::uint64_t, std::uint32_t>> used;
+  };
+  template <class M>
+  using AllImages = std::vector<std::unique_ptr<Images<M>>>;
+
   explicit Impl(const EngineOptions& o) : options(o) {}
 
   Texts& texts_of(const Model& model) {
@@ -105,19 +89,24 @@ struct Engine::Impl {
     return *texts.back();
   }
 
-  // The runner of such images, which `all` holds or gets.
-  template <class Runs, class M, class D, class O>
-  Runs& runner_of(std::vector<std::unique_ptr<Runs>>& all, const M& model, const D& drafter,
-                  const O& o) {
-    for (const auto& i : all) {
-      if (&impl_of(i->model) == &impl_of(model) && &impl_of(i->drafter) == &impl_of(drafter) &&
-          alike(i->options, o) && (o.fixed_draft || !i->used.contains({o.seed, o.first}))) {
-        return *i;
-      }
+  // Adds an image to those of its setting in `all`, or to a runner of its own.
+  template <class M>
+  RequestId submit(AllImages<M>& all, const M& model, const ImageDrafter& drafter,
+                   std::int64_t label, const typename M::Options& o, std::size_t previews) {
+    check_images(model, drafter, {&label, 1}, o);
+    auto at = std::find_if(all.begin(), all.end(), [&](const auto& i) {
+      return &impl_of(i->model) == &impl_of(model) && &impl_of(i->drafter) == &impl_of(drafter) &&
+             alike(i->options, o) && (o.fixed_draft || !i->used.contains({o.seed, o.first}));
+    });
+    if (at == all.end()) {
+      typename M::Options setting = o;
+      setting.batch_size = options.max_active;
+      at = all.insert(at, std::make_unique<Images<M>>(model, drafter, setting));
     }
-    O setting = o;
-    setting.batch_size = options.max_active;
-    return *all.emplace_back(std::make_unique<Runs>(model, drafter, setting));
+    (*at)->runner.submit(
+        next, {.label = label, .seed = o.seed, .request = o.first, .previews = previews});
+    (*at)->used.emplace(o.seed, o.first);
+    return next++;
   }
 
   std::shared_ptr<TextDrafter> drafter_of(Texts& of, const Drafter& drafter,
@@ -145,8 +134,8 @@ struct Engine::Impl {
   RequestId next = 1;
   std::vector<Event> pending;  // of cancelled requests
   std::vector<std::unique_ptr<Texts>> texts;
-  std::vector<std::unique_ptr<Images>> images;
-  std::vector<std::unique_ptr<TokenImages>> token_images;
+  AllImages<DiffusionModel> images;
+  AllImages<TokenImageModel> token_images;
 };
 
 Engine::Engine(const EngineOptions& options) : impl_(std::make_unique<Impl>(options)) {}
@@ -157,7 +146,7 @@ Engine& Engine::operator=(Engine&&) noexcept = default;
 RequestId Engine::submit(const Model& target, const Drafter& drafter, std::span<const Token> prompt,
                          const GenerateOptions& options,
                          std::optional<std::size_t> log_probabilities) {
-  Texts& texts = impl_->texts_of(target);
+  Impl::Texts& texts = impl_->texts_of(target);
   TextRequest request = text_request(prompt, options);
   request.log_probabilities = log_probabilities;
   request.report_rounds = options.trace;
@@ -168,25 +157,13 @@ RequestId Engine::submit(const Model& target, const Drafter& drafter, std::span<
 
 RequestId Engine::submit(const DiffusionModel& target, const ImageDrafter& drafter,
                          std::int64_t label, const ImageOptions& options, std::size_t previews) {
-  check_images(target, {&label, 1}, options);
-  Images& images = impl_->runner_of(impl_->images, target, drafter, options);
-  images.runner.submit(
-      impl_->next,
-      {.label = label, .seed = options.seed, .request = options.first, .previews = previews});
-  images.used.emplace(options.seed, options.first);
-  return impl_->next++;
+  return impl_->submit(impl_->images, target, drafter, label, options, previews);
 }
 
-RequestId Engine::submit(const TokenImageModel& target, const TokenImageDrafter& drafter,
+RequestId Engine::submit(const TokenImageModel& target, const ImageDrafter& drafter,
                          std::int64_t label, const TokenImageOptions& options,
                          std::size_t previews) {
-  check_token_images(target, drafter, {&label, 1}, options);
-  TokenImages& images = impl_->runner_of(impl_->token_images, target, drafter, options);
-  images.runner.submit(
-      impl_->next,
-      {.label = label, .seed = options.seed, .request = options.first, .previews = previews});
-  images.used.emplace(options.seed, options.first);
-  return impl_->next++;
+  return impl_->submit(impl_->token_images, target, drafter, label, options, previews);
 }
 
 bool Engine::busy() const {

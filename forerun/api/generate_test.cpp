@@ -232,7 +232,7 @@ TEST(Certify, PassesExactRules) {  // false alarm below 3e-4 a case, over seeds;
     for (const Rule rule : {Rule::kMaximal, Rule::kBlock, Rule::kMatch}) {
       const Certificate c = certified(d, rule, 1.0, 1500);
       EXPECT_TRUE(c.passed()) << d.name() << " " << name_of(rule) << " z " << c.report.z;
-      EXPECT_EQ(c.tokens, 1500U);
+      EXPECT_EQ(c.outputs, 1500U);
       EXPECT_GT(c.report.drafted, 20U);
       // Drafts that are points give the plain text.
       const bool equal = rule == Rule::kMatch || !d.has_laws();

@@ -91,7 +91,7 @@ TEST_F(Images, DraftedAsFarAsPaysAreAsExact) {
   o.max_draft = 63;
   o.fixed_draft = false;
   EXPECT_EQ(run("self", labels, o).values, run("none", labels, o).values);
-  const ImageCertificate c = certify_images(model, ImageDrafter::load("asd", model), labels, o);
+  const Certificate c = certify_images(model, ImageDrafter::load("asd", model), labels, o);
   EXPECT_TRUE(c.report.passed());  // if nothing paid, there was nothing to test
   EXPECT_LT(std::abs(c.expected_z), 4.0);
 }
@@ -183,8 +183,7 @@ TEST_F(Images, AreTestedByCounterfactuals) {
          {std::pair(false, Rule::kMaximal), {true, Rule::kMaximal}, {false, Rule::kBlock}}) {
       o.two_calls = two_calls;
       o.rule = rule;
-      ImageCertificate c =
-          certify_images(model, ImageDrafter::load(name, model), labels, o, {}, 12);
+      Certificate c = certify_images(model, ImageDrafter::load(name, model), labels, o, {}, 12);
       EXPECT_GT(c.counterfactuals.places, 8U);  // seeded places may meet
       EXPECT_EQ(c.counterfactuals.violations, 0U) << name;
       EXPECT_TRUE(c.passed());
@@ -210,7 +209,7 @@ TEST_F(Images, OfInterruptedRunsEveryStepIsJudged) {
     ImageOptions o = options(40);
     o.seed = 100 + run;
     int rounds = 0;
-    const ImageCertificate c =
+    const Certificate c =
         certify_images(model, drafter, labels, o, {.go_on = [&] { return ++rounds <= 14; }});
     EXPECT_TRUE(c.interrupted);
     EXPECT_EQ(c.counterfactuals.places, 0U);
@@ -226,8 +225,8 @@ TEST_F(Images, OfInterruptedRunsEveryStepIsJudged) {
 }
 
 TEST_F(Images, WithoutDraftsHaveNothingToCertify) {
-  const ImageCertificate c = certify_images(model, ImageDrafter::load("none", model),
-                                            std::vector<std::int64_t>{0}, options(20));
+  const Certificate c = certify_images(model, ImageDrafter::load("none", model),
+                                       std::vector<std::int64_t>{0}, options(20));
   EXPECT_EQ(c.report.drafted, 0U);
   EXPECT_FALSE(c.passed());
 }
@@ -255,17 +254,17 @@ TEST_F(Images, ExactRulesPassAndLooseOnesFail) {
   for (const char* const name : {"asd", "frozen"}) {
     const ImageDrafter drafter = ImageDrafter::load(name, model);
     ImageOptions o = options(600);
-    const ImageCertificate exact = certify_images(model, drafter, labels, o);
+    const Certificate exact = certify_images(model, drafter, labels, o);
     EXPECT_TRUE(exact.passed()) << name << exact.report.z << " " << exact.expected_z;
     EXPECT_EQ(exact.report.outputs, 2U * 599U);
     EXPECT_NEAR(exact.predicted_shift, 0.0, 1e-12);
     o.rule = Rule::kBlock;
-    const ImageCertificate block = certify_images(model, drafter, labels, o);
+    const Certificate block = certify_images(model, drafter, labels, o);
     EXPECT_TRUE(block.passed()) << name << block.report.z << " " << block.expected_z;
     EXPECT_NE(block.kept, exact.kept);  // another rule decided
     o.rule = Rule::kMaximal;
     o.relaxation.assign(600, 0.0);
-    const ImageCertificate relaxed = certify_images(model, drafter, labels, o);
+    const Certificate relaxed = certify_images(model, drafter, labels, o);
     EXPECT_FALSE(relaxed.passed()) << name;
     // The bias is the one that theory gives, to the error of its measurement.
     const double error = 1.0 / std::sqrt(static_cast<double>(relaxed.report.drafted));

@@ -24,7 +24,7 @@ TEST(ShippedImages, AreDraftedFarAheadAndAsExact) {
   o.seed = 11;
   const std::vector<std::int64_t> labels = {3, 9};
   EXPECT_GT(generate_images(model, drafter, labels, o).efficiency(), 4.0);
-  const ImageCertificate c = certify_images(model, drafter, labels, o);
+  const Certificate c = certify_images(model, drafter, labels, o);
   EXPECT_TRUE(c.passed()) << c.report.z;
   EXPECT_GT(c.report.drafted, 1000U);
 }

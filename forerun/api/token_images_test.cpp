@@ -47,8 +47,8 @@ const Folders& folders() {
   return made;
 }
 TokenImageModel target() { return TokenImageModel::load(folders().path("target")); }
-TokenImageDrafter cspd(const TokenImageModel& model, const std::string& name) {
-  return TokenImageDrafter::load("cspd:" + folders().path(name), model);
+ImageDrafter cspd(const TokenImageModel& model, const std::string& name) {
+  return ImageDrafter::load("cspd:" + folders().path(name), model);
 }
 TokenImageOptions fixed(Rule rule, std::uint32_t drafts) {
   TokenImageOptions o;
@@ -68,13 +68,12 @@ TEST(TokenImages, ADraftOfTheTargetMakesThePlainImage) {
     TokenImageOptions o = fixed(Rule::kStepwise, 3);
     o.guidance = guidance;
     o.linear_guidance = guidance > 1.0;
-    const auto plain =
-        generate_token_images(model, TokenImageDrafter::load("none", model), kLabels, o);
+    const auto plain = generate_images(model, ImageDrafter::load("none", model), kLabels, o);
     EXPECT_EQ(plain.statistics.tau(), 1.0);
     for (const Rule rule : {Rule::kStepwise, Rule::kPath}) {
       o.rule = rule;
-      const TokenImageRun run = generate_token_images(model, cspd(model, "target"), kLabels, o);
-      EXPECT_EQ(run.acceptance(), 1.0);
+      const ImageRun run = generate_images(model, cspd(model, "target"), kLabels, o);
+      EXPECT_EQ(run.statistics.acceptance(), 1.0);
       EXPECT_EQ(run.statistics.tau(), 4.0);
       EXPECT_EQ(run.values, plain.values);
     }
@@ -84,18 +83,18 @@ TEST(TokenImages, ADraftOfTheTargetMakesThePlainImage) {
 TEST(TokenImages, AreTheSameInAnyBatchAndOnAnyThreads) {
   const TokenImageModel model = target();
   for (const char* name : {"none", "self", "cspd"}) {
-    const TokenImageDrafter drafter =
-        name == std::string("cspd") ? cspd(model, "draft") : TokenImageDrafter::load(name, model);
+    const ImageDrafter drafter =
+        name == std::string("cspd") ? cspd(model, "draft") : ImageDrafter::load(name, model);
     TokenImageOptions o = fixed(Rule::kStepwise, 3);
-    const TokenImageRun together = generate_token_images(model, drafter, kLabels, o);
+    const ImageRun together = generate_images(model, drafter, kLabels, o);
     o.batch_size = 1;
     at::set_num_threads(2);
-    const TokenImageRun alone = generate_token_images(model, drafter, kLabels, o);
+    const ImageRun alone = generate_images(model, drafter, kLabels, o);
     at::set_num_threads(1);
     EXPECT_EQ(together.values, alone.values) << name;
     o.first = 3;
     const std::vector<std::int64_t> one = {kLabels[3]};
-    EXPECT_EQ(generate_token_images(model, drafter, one, o).values[0], together.values[3]) << name;
+    EXPECT_EQ(generate_images(model, drafter, one, o).values[0], together.values[3]) << name;
   }
 }
 
@@ -104,7 +103,7 @@ TEST(TokenImages, ExactRulesPassTheCertificate) {
   std::vector<std::int64_t> labels;
   for (std::int64_t i = 0; i < 60; ++i) labels.push_back(i % 3);
   struct Case {
-    TokenImageDrafter drafter;
+    ImageDrafter drafter;
     Rule rule;
     double guidance;
   };
@@ -113,11 +112,11 @@ TEST(TokenImages, ExactRulesPassTheCertificate) {
                                    {cspd(model, "draft"), Rule::kPath, 1.0},
                                    {cspd(model, "garbage"), Rule::kStepwise, 1.0},
                                    {cspd(model, "garbage"), Rule::kPath, 1.0},
-                                   {TokenImageDrafter::load("self", model), Rule::kStepwise, 1.0}};
+                                   {ImageDrafter::load("self", model), Rule::kStepwise, 1.0}};
   for (const Case& c : cases) {
     TokenImageOptions o = fixed(c.rule, 3);
     o.guidance = c.guidance;
-    const ImageCertificate certificate = certify_token_images(model, c.drafter, labels, o);
+    const Certificate certificate = certify_images(model, c.drafter, labels, o);
     EXPECT_TRUE(certificate.passed())
         << c.drafter.name() << " " << name_of(c.rule) << " z " << certificate.report.z << " ks "
         << certificate.report.ks_p << " energy " << certificate.report.energy_p << " expected "
@@ -132,8 +131,7 @@ TEST(TokenImages, PublishedRulesFailTheCertificate) {
   std::vector<std::int64_t> labels;
   for (std::int64_t i = 0; i < 60; ++i) labels.push_back(i % 3);
   for (const Rule rule : {Rule::kPaper, Rule::kCode}) {
-    const ImageCertificate c =
-        certify_token_images(model, cspd(model, "far"), labels, fixed(rule, 3));
+    const Certificate c = certify_images(model, cspd(model, "far"), labels, fixed(rule, 3));
     EXPECT_FALSE(c.passed()) << name_of(rule);
     EXPECT_GT(c.report.z, 5.0) << name_of(rule);
   }
@@ -141,8 +139,8 @@ TEST(TokenImages, PublishedRulesFailTheCertificate) {
 
 TEST(TokenImages, SelfDraftingKeepsSomeTokens) {
   const TokenImageModel model = target();
-  const TokenImageRun run = generate_token_images(model, TokenImageDrafter::load("self", model),
-                                                  kLabels, fixed(Rule::kStepwise, 4));
+  const ImageRun run =
+      generate_images(model, ImageDrafter::load("self", model), kLabels, fixed(Rule::kStepwise, 4));
   EXPECT_GT(run.statistics.tau(), 1.0);
   EXPECT_LE(run.statistics.tau(), 3.0);  // (W + 1) / 2 for a window of 5
 }
@@ -153,9 +151,9 @@ TEST(TokenImages, AdaptiveLengthsAndPrefillingMakeWholeImages) {
   o.fixed_draft = false;
   o.prefill = 4;
   for (const char* name : {"cspd", "self"}) {
-    const TokenImageDrafter drafter =
-        name == std::string("cspd") ? cspd(model, "draft") : TokenImageDrafter::load(name, model);
-    const TokenImageRun run = generate_token_images(model, drafter, kLabels, o);
+    const ImageDrafter drafter =
+        name == std::string("cspd") ? cspd(model, "draft") : ImageDrafter::load(name, model);
+    const ImageRun run = generate_images(model, drafter, kLabels, o);
     EXPECT_EQ(run.values.size(), kLabels.size());
     EXPECT_EQ(run.statistics.outputs, 5U * 16U);
     EXPECT_TRUE(run.draft_length.has_value());
@@ -166,26 +164,26 @@ TEST(TokenImages, ATraceTellsWhatBecameOfEveryToken) {
   const TokenImageModel model = target();
   TokenImageOptions o = fixed(Rule::kStepwise, 3);
   o.pictures = o.trace = true;
-  const TokenImageRun run = generate_token_images(model, cspd(model, "draft"), kLabels, o);
+  const ImageRun run = generate_images(model, cspd(model, "draft"), kLabels, o);
   ASSERT_EQ(run.trace.tokens.size(), 16U);
   std::size_t drafted = 0;
-  for (const TokenImageTrace::Token& t : run.trace.tokens) {
+  for (const ImageTrace::Token& t : run.trace.tokens) {
     EXPECT_EQ(t.chain.size(), 10U);  // 9 inner steps
-    if (t.fate == TokenImageTrace::Fate::kOwn) continue;
+    if (t.fate == ImageTrace::Fate::kOwn) continue;
     ++drafted;
     ASSERT_EQ(t.draft.size(), 10U);
     EXPECT_EQ(t.draft.front(), t.chain.front());
-    EXPECT_EQ(t.draft.back() == t.chain.back(), t.fate != TokenImageTrace::Fate::kRejected);
+    EXPECT_EQ(t.draft.back() == t.chain.back(), t.fate != ImageTrace::Fate::kRejected);
   }
   EXPECT_GT(drafted, 4U);
-  EXPECT_GT(run.trace.images.size(), 3U);
+  EXPECT_GT(run.trace.previews.size(), 3U);
 }
 
 TEST(TokenImages, JoinAnEngineAndLeaveIt) {
   const TokenImageModel model = target();
-  const TokenImageDrafter drafter = cspd(model, "draft");
+  const ImageDrafter drafter = cspd(model, "draft");
   const TokenImageOptions o = fixed(Rule::kStepwise, 3);
-  const TokenImageRun alone = generate_token_images(model, drafter, kLabels, o);
+  const ImageRun alone = generate_images(model, drafter, kLabels, o);
   Engine engine({.max_active = 2});
   std::map<RequestId, std::size_t> index;
   RequestId cancelled = 0;
@@ -214,9 +212,9 @@ TEST(TokenImages, JoinAnEngineAndLeaveIt) {
 
 TEST(TokenImages, WhatDoesNotFitIsRefused) {
   const TokenImageModel model = target();
-  const auto none = TokenImageDrafter::load("none", model);
+  const auto none = ImageDrafter::load("none", model);
   const auto refuses = [&](const TokenImageOptions& o, std::vector<std::int64_t> labels) {
-    EXPECT_THROW(generate_token_images(model, none, labels, o), UsageError);
+    EXPECT_THROW(generate_images(model, none, labels, o), UsageError);
   };
   const TokenImageOptions good = fixed(Rule::kStepwise, 3);
   refuses(good, {3});
@@ -233,13 +231,20 @@ TEST(TokenImages, WhatDoesNotFitIsRefused) {
   bad = good;
   bad.temperature = 0.0;
   refuses(bad, {0});
+  const DiffusionModel dit =
+      DiffusionModel::load(FORERUN_SOURCE_DIR "/tests/data/dit/reference_pixel");
+  const ImageDrafter of_another_kind = ImageDrafter::load("asd", dit);
+  EXPECT_THROW(generate_images(model, of_another_kind, kLabels, good), UsageError);
+  ImageOptions steps;
+  steps.steps = 5;
+  EXPECT_THROW(generate_images(dit, cspd(model, "draft"), kLabels, steps), UsageError);
   EXPECT_THROW(cspd(model, "of-another"), UsageError);
   EXPECT_THROW(cspd(model, "coarse"), UsageError);
-  EXPECT_THROW(TokenImageDrafter::load("asd", model), UsageError);
-  EXPECT_THROW(TokenImageDrafter::load("cspd:/nowhere", model), FormatError);
-  EXPECT_THROW(generate_token_images(model, TokenImageDrafter::load("self", model), kLabels,
-                                     fixed(Rule::kPath, 3)),
-               UsageError);
+  EXPECT_THROW(ImageDrafter::load("asd", model), UsageError);
+  EXPECT_THROW(ImageDrafter::load("cspd:/nowhere", model), FormatError);
+  EXPECT_THROW(
+      generate_images(model, ImageDrafter::load("self", model), kLabels, fixed(Rule::kPath, 3)),
+      UsageError);
 }
 
 }  // namespace

@@ -5,7 +5,7 @@
 #include <utility>
 
 #include "forerun/api/access.h"
-#include "forerun/api/diffusion_impl.h"
+#include "forerun/api/image_impl.h"
 #include "forerun/api/train_folder.h"
 #include "forerun/api/train_images.h"
 #include "forerun/api/train_on_ranks.h"

@@ -2,12 +2,11 @@
 
 #include <memory>
 #include <nlohmann/json.hpp>
+#include <utility>
 
 #include "forerun/cli/images.h"
-#include "forerun/cli/interrupt.h"
 #include "forerun/cli/options.h"
 #include "forerun/cli/terminal.h"
-#include "forerun/cli/token_images.h"
 #include "forerun/text.h"
 
 namespace forerun::cli {
@@ -20,23 +19,19 @@ struct CertifyFlags {
   bool raw = false, json = false;
 };
 
-// What is not drafted is not tested.
-bool passed(const Certificate& c) { return c.passed() && c.statistics.drafted > 0; }
-
-void report(const Certificate& c) {
-  const bool ok = passed(c);
-  const char* const verdict = ok                          ? "PASS"
-                              : c.tokens == 0             ? "NOTHING JUDGED"
-                              : c.statistics.drafted == 0 ? "NOTHING DRAFTED"
-                                                          : "FAIL";
-  write_out(fmt::format("{} {}\n", styled(stdout, ok ? Style::kGreen : Style::kRed, verdict),
-                        summary(c)));
-  if (!c.exact) write_out("the rule is INEXACT by design: it should fail\n");
-  for (const Difference& d : c.differences) write_out("  " + describe(d) + "\n");
-  write_out(fmt::format("{}\n", tau_text(c.statistics)));
+// @param settings  of the run
+int finish(const Certificate& c, const CertifyFlags& f, nlohmann::json settings) {
+  if (f.json) {
+    settings.update(to_json(c));
+    write_json(settings);
+  } else {
+    show(c);
+  }
+  if (c.interrupted) return 130;
+  return passed(c) ? 0 : 1;
 }
 
-int certify_text(const CertifyFlags& f) {
+int certify_texts(const CertifyFlags& f) {
   const std::vector<Prompt> texts = read_prompts(f.prompts);
   GenerateOptions options = text_options(f.run.text, f.run.draft);
   const Model model = load_model(f.run.model);
@@ -48,34 +43,33 @@ int certify_text(const CertifyFlags& f) {
   const Certificate c =
       certify(model, drafter, prompts, f.tokens, options.max_tokens, options, listener);
   progress.clear();
-  if (f.json) {
-    nlohmann::json j = run_json(f.run, model.chosen_precision());
-    j.update(to_json(c));
-    j.update({{"passed", passed(c)},
-              {"temperature", options.sampling.temperature},
-              {"statistics", to_json(c.statistics)}});
-    write_json(j);
-  } else {
-    report(c);
-  }
-  if (interrupted()) return 130;
-  return passed(c) ? 0 : 1;
+  nlohmann::json j = run_json(f.run, model.chosen_precision());
+  j.update({{"passed", passed(c)},
+            {"temperature", options.sampling.temperature},
+            {"statistics", to_json(c.statistics)}});
+  return finish(c, f, std::move(j));
+}
+
+template <class AnyModel>
+int certify_kind(const CertifyFlags& f, const AnyModel& model) {
+  const auto options = image_options(f.run, model);
+  const ImageDrafter drafter = ImageDrafter::load(f.run.draft.drafter, model);
+  Progress progress;
+  const Certificate c = certify_images(model, drafter, labels_of(f.run.images, model.classes()),
+                                       options, watching(progress, steps_name(model)));
+  progress.clear();
+  return finish(c, f, settings(f.run, model));
 }
 
 int run_certify(CertifyFlags& f, const Command& command) {
-  switch (settle(f.run, command, {.text = 8, .image = 7, .token = 4})) {
-    case Makes::kImages:
-      return certify_images(f.run, f.json);
-    case Makes::kTokenImages:
-      return certify_token_images(f.run, f.json);
-    default:
-      break;
+  if (settle(f.run, command, {.text = 8, .image = 7, .token = 4}) != Makes::kTexts) {
+    return with_image_model(f.run, [&](const auto& model) { return certify_kind(f, model); });
   }
   if (!command.given("--prompts")) {
     throw UsageError(
         fmt::format("{} writes texts: give it prompts with --prompts FILE", f.run.model.path));
   }
-  return certify_text(f);
+  return certify_texts(f);
 }
 
 }  // namespace

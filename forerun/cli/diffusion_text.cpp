@@ -5,6 +5,7 @@
 #include <nlohmann/json.hpp>
 #include <optional>
 
+#include "forerun/base/atomic_file.h"
 #include "forerun/cli/interrupt.h"
 #include "forerun/cli/paths.h"
 #include "forerun/cli/report/diffusion_trace.h"

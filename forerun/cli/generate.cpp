@@ -6,6 +6,7 @@
 #include <nlohmann/json.hpp>
 #include <optional>
 
+#include "forerun/base/atomic_file.h"
 #include "forerun/cli/diffusion_text.h"
 #include "forerun/cli/explain.h"
 #include "forerun/cli/images.h"
@@ -14,7 +15,6 @@
 #include "forerun/cli/paths.h"
 #include "forerun/cli/report/text_trace.h"
 #include "forerun/cli/terminal.h"
-#include "forerun/cli/token_images.h"
 #include "forerun/diffusion_text.h"
 #include "forerun/text.h"
 
@@ -170,13 +170,8 @@ int run_generate(GenerateFlags& f, const Command& command) {
     throw UsageError(
         fmt::format("{} is for diffusion language models; {} is none", flag, f.run.model.path));
   }
-  switch (settle(f.run, command, {})) {
-    case Makes::kImages:
-      return generate_images(f.run, f.files, f.json, command);
-    case Makes::kTokenImages:
-      return generate_token_images(f.run, f.files, f.json, command);
-    default:
-      break;
+  if (settle(f.run, command, {}) != Makes::kTexts) {
+    return generate_images(f.run, f.files, f.json, command);
   }
   expect_prompt(f, command);
   return generate_text(f, command);

@@ -2,6 +2,7 @@
 
 #include <gtest/gtest.h>
 
+#include <limits>
 #include <nlohmann/json.hpp>
 #include <string>
 
@@ -24,7 +25,7 @@ ImageTracePage example() {
   // One kept and one reflected; three kept and one of the target's own;
   // and of two calls one that the target gave, one kept, one reflected.
   page.rounds = {{0, 0, 0, 0, 1}, {1, 0, 3, 1, 2}, {3, 0, 3, 3, 4}, {7, 1, 3, 1, 3}};
-  page.predictions = {{0, "\x89PNG"}, {100, "a"}, {129, "ab"}};
+  page.previews = {{0, "\x89PNG"}, {100, "a"}, {129, "ab"}};
   return page;
 }
 
@@ -34,10 +35,10 @@ TEST(ImageTrace, HoldsWhatBecameOfEveryStep) {
   EXPECT_EQ(page["steps"], 130);
   EXPECT_EQ(page["rounds"],
             json({{0, 0, 0, 0, 1}, {1, 0, 3, 1, 2}, {3, 0, 3, 3, 4}, {7, 1, 3, 1, 3}}));
-  ASSERT_EQ(page["predictions"].size(), 3U);
-  EXPECT_EQ(page["predictions"][0], json({{"step", 0}, {"png", "iVBORw=="}}));  // coreutils' base64
-  EXPECT_EQ(page["predictions"][1]["png"], "YQ==");
-  EXPECT_EQ(page["predictions"][2]["png"], "YWI=");
+  ASSERT_EQ(page["previews"].size(), 3U);
+  EXPECT_EQ(page["previews"][0], json({{"step", 0}, {"png", "iVBORw=="}}));  // coreutils' base64
+  EXPECT_EQ(page["previews"][1]["png"], "YQ==");
+  EXPECT_EQ(page["previews"][2]["png"], "YWI=");
 }
 
 TEST(ImageTrace, HostileTextsStayTexts) {
@@ -58,7 +59,47 @@ TEST(ImageTrace, RoundsBeyondTheStepsAreCut) {
 TEST(ImageTrace, OfNothingIsAPage) {
   const json page = data_of(render_image_trace({}));
   EXPECT_EQ(page["cells"], "");
-  EXPECT_TRUE(page["rounds"].empty() && page["predictions"].empty() && page["facts"].empty());
+  EXPECT_TRUE(page["rounds"].empty() && page["previews"].empty() && page["facts"].empty());
+}
+
+ImageTracePage tokens_example() {
+  ImageTracePage page;
+  page.title = "An image";
+  page.side = 2;
+  page.tokens = {{.round = 0, .place = 0, .fate = 't', .chain = {{0.0F, 0.0F}, {1.23456F, 0.5F}}},
+                 {.round = 1,
+                  .place = 3,
+                  .fate = 'm',
+                  .chain = {{0.0F, 0.0F}, {1.0F, 0.0F}},
+                  .draft = {{0.0F, 0.0F}, {1.0F, 0.0F}},
+                  .together = {1}}};
+  page.rounds = {{0, 0, 0, 0, 1}, {1, 0, 2, 1, 2}};
+  page.previews = {{1, "\x89PNG"}};
+  return page;
+}
+
+TEST(TokenTrace, HoldsEveryTokenWithItsChains) {
+  const json page = data_of(render_image_trace(tokens_example()));
+  EXPECT_EQ(page["side"], 2);
+  ASSERT_EQ(page["tokens"].size(), 2U);
+  EXPECT_EQ(page["tokens"][0]["fate"], "t");
+  EXPECT_EQ(page["tokens"][0]["chain"], json({{0.0, 0.0}, {1.235, 0.5}}));
+  EXPECT_TRUE(page["tokens"][0]["draft"].empty());
+  EXPECT_EQ(page["tokens"][1]["place"], 3);
+  EXPECT_EQ(page["tokens"][1]["together"], json({1}));
+  EXPECT_EQ(page["rounds"], json({{0, 0, 0, 0, 1}, {1, 0, 2, 1, 2}}));
+  EXPECT_EQ(page["previews"][0], json({{"step", 1}, {"png", "iVBORw=="}}));
+}
+
+TEST(TokenTrace, NumbersThatAreNotFiniteAreNone) {
+  ImageTracePage page = tokens_example();
+  page.tokens[0].chain[1].first = std::numeric_limits<float>::quiet_NaN();
+  EXPECT_TRUE(data_of(render_image_trace(page))["tokens"][0]["chain"][1][0].is_null());
+}
+
+TEST(TokenTrace, OfNothingIsAPage) {
+  const json page = data_of(render_image_trace({.side = 4}));
+  EXPECT_TRUE(page["tokens"].empty() && page["rounds"].empty() && page["previews"].empty());
 }
 
 }  // namespace

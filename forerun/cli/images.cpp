@@ -2,17 +2,28 @@
 
 #include <fmt/format.h>
 
-#include <charconv>
 #include <nlohmann/json.hpp>
 
 #include "forerun/base/json_text.h"
 #include "forerun/base/settings.h"
 #include "forerun/cli/interrupt.h"
 #include "forerun/cli/paths.h"
-#include "forerun/image.h"
 
 namespace forerun::cli {
 namespace {
+
+template <class Load>
+auto loaded(const RunFlags& f, const Load& load) {
+  expect_path(f.model.path);
+  set_threads(f.model.threads);
+  auto model = load(f.model.path, precision_of(f.model.precision));
+  if (!f.images.options.vae.empty() && !model.latent()) {
+    throw UsageError(
+        fmt::format("--vae decodes latents; {} makes pixels: leave it out", f.model.path));
+  }
+  note_precision(model.chosen_precision());
+  return model;
+}
 
 std::vector<double> read_profile(const RunFlags& f, const DiffusionModel& model) {
   const std::string& path = f.images.profile;
@@ -41,163 +52,25 @@ std::vector<double> read_profile(const RunFlags& f, const DiffusionModel& model)
   }
 }
 
-// The former -L: states that a pass scores, of which all but one are drafted; "auto".
-void use_draft_length(DraftFlags& f, const std::string& text) {
-  if (text == "auto") {
-    f.fixed = false;
-    note(
-        "forerun: -L, --draft-length is a former name; auto is the default of generate, and "
-        "--adaptive elsewhere");
-    return;
-  }
-  const std::uint32_t drafts = drafts_of_states(text);
-  f.max_draft = drafts;
-  f.fixed = true;
-  note(fmt::format(
-      "forerun: -L, --draft-length is a former name; -L {} is --max-draft {} --fixed-draft", text,
-      drafts));
+CommonImageOptions common_options(const RunFlags& f) {
+  CommonImageOptions o = f.images.options;
+  o.max_draft = f.draft.max_draft.value_or(o.max_draft);
+  o.fixed_draft = f.draft.fixed;
+  o.seed = f.draft.seed;
+  return o;
 }
 
 }  // namespace
-
-std::uint32_t drafts_of_states(const std::string& text) {
-  constexpr std::uint32_t kMost = 1024;
-  std::uint32_t states = 0;
-  const char* const end = text.data() + text.size();
-  const auto read = std::from_chars(text.data(), end, states);
-  if (read.ec != std::errc() || read.ptr != end || states < 1 || states > kMost) {
-    throw UsageError(fmt::format("draft length '{}': 1 to {}, or auto", text, kMost));
-  }
-  return states - 1;
-}
-
-void bind_places(Command& command, ImageFlags& f) {
-  command.group(kImageTitle);
-  command.add("--class", f.classes, "Classes of the images, in turn; none: all of the model's",
-              {.commas = true});
-  command.add("--count", f.count, "Images", {.least = 1, .most = 1 << 20});
-  command.group("");
-}
-
-void bind_images(Command& command, RunFlags& f) {
-  ImageOptions& o = f.images.options;
-  command.group(kImageTitle);
-  command.add(
-      "--steps", o.steps,
-      "Steps of sampling; token by token, of each token; passes of a diffusion language model",
-      {.least = 1, .most = 1000, .standard = "1000; token by token 25; of texts one a token"});
-  command.add("--cfg", o.guidance, "Classifier-free guidance, 1 = none",
-              {.standard = "1.5; token by token 1"});
-  command.add("--batch-size", o.batch_size, "Images at a time; none depends on it",
-              {.least = 1, .most = 1 << 16, .old = "--lanes"});
-  command.group(kDitTitle);
-  command.add("--guided-channels", o.guided_channels,
-              "How many channels are guided, 0 = as the dialect does: reference 3 of 4, diffusers "
-              "all",
-              {.least = 0, .most = 1024});
-  command.add("--dialect", f.images.dialect,
-              "Whose arithmetic: that of facebookresearch/DiT or of diffusers",
-              {.one_of = {"reference", "diffusers"}, .shows = "NAME"});
-  command.add("--variance", o.variance_share,
-              "Of a step: 0 the posterior's, 1 beta, between them by logarithm",
-              {.least = 0, .most = 1});
-  command.add("--eta", o.eta, "Stochasticity; 1 is DDPM");
-  command.add("--profile", f.images.profile,
-              "How far --rule relax goes, by step; `forerun profile` makes it", {.shows = "FILE"});
-  command.add("--two-calls", o.two_calls,
-              "A pass of the model before drafting, and one after, as the papers count");
-  command.add("--no-reuse", o.reuse,
-              "Without correcting predictions by passes over rejected states, as published",
-              {.old = "--no-recall"});
-  command.add_old("-L,--draft-length",
-                  [&f](const std::string& text) { use_draft_length(f.draft, text); });
-  command.group(kTokenTitle);
-  TokenImageFlags& t = f.images.tokens;
-  command.add(
-      "--final-step", t.final_step,
-      "How a token's chain ends. The published last step adds no noise: such a token has no "
-      "density and no draft of it could be kept exactly. truncate leaves the step out (44 dB "
-      "below the token), noisy gives it noise",
-      {.one_of = {"truncate", "noisy"}, .shows = "NAME"});
-  command.add("--token-variance", t.variance,
-              "Of inner steps: measured on the model, beta, or the posterior's",
-              {.one_of = {"calibrated", "beta", "posterior"}, .shows = "NAME"});
-  command.add("--cfg-schedule", t.guidance_schedule,
-              "Guidance at every token, or rising along the image as in MAR",
-              {.one_of = {"constant", "linear"}, .shows = "NAME"});
-  command.add("--token-temp", t.options.temperature, "Times the noise of every inner step",
-              {.least = 0.01, .most = 100});
-  command.add("--prefill", t.options.prefill,
-              "Tokens that the model makes alone before any are drafted", {.most = 1 << 16});
-  command.group("");
-}
-
-namespace {
-
-const char* name_of(Makes kind) {
-  return kind == Makes::kImages        ? "a Diffusion Transformer"
-         : kind == Makes::kTokenImages ? "an image-token model"
-                                       : "a language model";
-}
-
-// What a flag under this title is for.
-const char* purpose_of(std::string_view title) {
-  return title == kTextTitle    ? "language models"
-         : title == kImageTitle ? "models that make images"
-         : title == kDitTitle   ? "Diffusion Transformers"
-                                : "image-token models";
-}
-
-}  // namespace
-
-Makes settle(RunFlags& f, const Command& command, const DefaultDrafts& drafts) {
-  const std::string& path = f.model.path;
-  expect_path(path);
-  const Makes kind = is_diffusion_model(path)     ? Makes::kImages
-                     : is_token_image_model(path) ? Makes::kTokenImages
-                                                  : Makes::kTexts;
-  for (const char* title : {kTextTitle, kImageTitle, kDitTitle, kTokenTitle}) {
-    if (title == kTextTitle && kind == Makes::kTexts) continue;
-    if (title == kImageTitle && kind != Makes::kTexts) continue;
-    if (title == kDitTitle && kind == Makes::kImages) continue;
-    if (title == kTokenTitle && kind == Makes::kTokenImages) continue;
-    const std::string other = command.given_under(title);
-    if (other.empty()) continue;
-    if (kind == Makes::kTexts) static_cast<void>(inspect(path));  // a damaged model says so first
-    throw UsageError(
-        fmt::format("{} is for {}; {} holds {}", other, purpose_of(title), path, name_of(kind)));
-  }
-  const bool images = kind != Makes::kTexts;
-  if (f.draft.drafter.empty()) f.draft.drafter = images ? "none" : "auto";
-  if (!f.draft.max_draft) {
-    f.draft.max_draft = kind == Makes::kTexts    ? drafts.text
-                        : kind == Makes::kImages ? drafts.image
-                                                 : drafts.token;
-  }
-  if (kind == Makes::kTokenImages) {
-    constexpr std::int64_t kSteps = 25;
-    if (f.draft.rule.empty()) f.draft.rule = "stepwise";
-    if (!command.given("--steps")) f.images.options.steps = kSteps;
-    if (!command.given("--cfg")) f.images.options.guidance = 1.0;
-  }
-  if (f.draft.rule.empty()) f.draft.rule = images ? "maximal" : "shared-noise";
-  return kind;
-}
 
 DiffusionModel load_diffusion(const RunFlags& f) {
-  expect_path(f.model.path);
-  set_threads(f.model.threads);
-  DiffusionModel model = DiffusionModel::load(
-      f.model.path,
-      f.images.dialect == "diffusers" ? DitDialect::kDiffusers : DitDialect::kReference,
-      precision_of(f.model.precision));
-  if (!f.images.options.vae.empty() && !model.latent()) {
-    throw UsageError(
-        fmt::format("--vae decodes latents; {} makes pixels: leave it out", f.model.path));
-  }
-  note_precision(model.chosen_precision());
-  return model;
+  const auto dialect =
+      f.images.dialect == "diffusers" ? DitDialect::kDiffusers : DitDialect::kReference;
+  return loaded(f, [&](const std::string& path, PrecisionRequest precision) {
+    return DiffusionModel::load(path, dialect, precision);
+  });
 }
+
+TokenImageModel load_token_images(const RunFlags& f) { return loaded(f, &TokenImageModel::load); }
 
 std::vector<std::string> inputs_of(const RunFlags& f) {
   return {f.model.path, path_of_drafter(f.draft.drafter), f.images.profile, f.images.options.vae};
@@ -234,11 +107,29 @@ ImageOptions image_options(const RunFlags& f, const DiffusionModel& model) {
                     f.draft.rule));
   }
   ImageOptions o = f.images.options;
-  o.max_draft = f.draft.max_draft.value_or(o.max_draft);
-  o.fixed_draft = f.draft.fixed;
-  o.seed = f.draft.seed;
+  static_cast<CommonImageOptions&>(o) = common_options(f);
   if (f.draft.rule == "block") o.rule = Rule::kBlock;
   if (relax) o.relaxation = read_profile(f, model);
+  return o;
+}
+
+TokenImageOptions image_options(const RunFlags& f, const TokenImageModel&) {
+  const TokenImageFlags& t = f.images.tokens;
+  TokenImageOptions o = t.options;
+  const auto rule = rule_from_name(f.draft.rule);
+  if (!rule || !is_for_chains(*rule)) {
+    throw UsageError(
+        fmt::format("--rule {} is for other models; image tokens have stepwise and path (exact), "
+                    "paper and code (INEXACT)",
+                    f.draft.rule));
+  }
+  o.variance = t.variance == "beta"        ? TokenVariance::kBeta
+               : t.variance == "posterior" ? TokenVariance::kPosterior
+                                           : TokenVariance::kCalibrated;
+  o.final_step = t.final_step == "noisy" ? TokenFinalStep::kNoisy : TokenFinalStep::kTruncate;
+  o.linear_guidance = t.guidance_schedule == "linear";
+  static_cast<CommonImageOptions&>(o) = common_options(f);
+  o.rule = *rule;
   return o;
 }
 
@@ -251,6 +142,17 @@ nlohmann::json step_settings(const ImageOptions& o, const DiffusionModel& model)
           {"eta", o.eta}};
 }
 
+nlohmann::json step_settings(const TokenImageOptions& o, const TokenImageModel&) {
+  return {{"steps", o.steps},
+          {"guidance", o.guidance},
+          {"guidance_schedule", o.linear_guidance ? "linear" : "constant"},
+          {"variance", o.variance == TokenVariance::kBeta        ? "beta"
+                       : o.variance == TokenVariance::kPosterior ? "posterior"
+                                                                 : "calibrated"},
+          {"final_step", o.final_step == TokenFinalStep::kNoisy ? "noisy" : "truncate"},
+          {"token_temperature", o.temperature}};
+}
+
 nlohmann::json profile_settings(const RunFlags& f, const DiffusionModel& model) {
   const ImageOptions& o = f.images.options;
   nlohmann::json out = step_settings(o, model);
@@ -261,6 +163,21 @@ nlohmann::json profile_settings(const RunFlags& f, const DiffusionModel& model) 
               {"reuse", o.reuse}});
   return out;
 }
+
+namespace {
+
+template <class AnyModel>
+nlohmann::json kind_settings(const RunFlags& f, const AnyModel& model,
+                             const typename AnyModel::Options& o) {
+  nlohmann::json out = run_json(f, model.chosen_precision());
+  out.update(step_settings(o, model));
+  out.update({{"model_digest", model.digest()},
+              {"classes", f.images.classes},
+              {"batch_size", o.batch_size}});
+  return out;
+}
+
+}  // namespace
 
 ImageListener watching(Progress& progress, const char* steps) {
   ImageListener out;
@@ -284,61 +201,75 @@ ImageListener watching(Progress& progress, const char* steps) {
 
 nlohmann::json settings(const RunFlags& f, const DiffusionModel& model) {
   const ImageOptions& o = f.images.options;
-  nlohmann::json out = run_json(f, model.chosen_precision());
-  out.update(step_settings(o, model));
-  out.update({{"model_digest", model.digest()},
-              {"dialect", f.images.dialect},
-              {"classes", f.images.classes},
-              {"two_calls", o.two_calls},
-              {"reuse", o.reuse},
-              {"batch_size", o.batch_size}});
+  nlohmann::json out = kind_settings(f, model, o);
+  out.update({{"dialect", f.images.dialect}, {"two_calls", o.two_calls}, {"reuse", o.reuse}});
   return out;
 }
 
-nlohmann::json to_json(const ImageRun& r) {
-  std::vector<std::uint64_t> examined, kept;
-  for (const StepStatistics& s : r.steps) {
-    examined.push_back(s.examined);
-    kept.push_back(s.kept);
-  }
+nlohmann::json settings(const RunFlags& f, const TokenImageModel& model) {
+  const TokenImageOptions o = image_options(f, model);
+  nlohmann::json out = kind_settings(f, model, o);
+  out["prefill"] = o.prefill;
+  return out;
+}
+
+namespace {
+
+nlohmann::json common_json(const ImageRun& r) {
   nlohmann::json out = to_json(r.statistics);
   out.update({{"images", r.values.size()},
               {"interrupted", r.interrupted},
-              {"examined_by_step", examined},
-              {"accepted_by_step", kept},
-              {"efficiency", r.efficiency()},
-              {"transitions", r.statistics.outputs},
-              {"target_passes", r.calls},
-              {"states", r.states},
               {"seconds", r.seconds},
               {"exact", r.exact}});
   return out;
 }
 
-nlohmann::json to_json(const ImageCertificate& c) {
-  return {{"passed", c.passed()},
-          {"interrupted", c.interrupted},
-          {"transitions", c.report.outputs},
-          {"drafted", c.report.drafted},
-          {"z", c.report.z},
-          {"ks_p", c.report.ks_p},
-          {"energy_p", c.report.energy_p},
-          {"forbidden", c.report.forbidden},
-          {"kept", c.kept},
-          {"expected", c.expected},
-          {"expected_z", c.expected_z},
-          {"shift", c.shift},
-          {"predicted_shift", c.predicted_shift},
-          {"counterfactuals", c.counterfactuals.places},
-          {"violations", c.counterfactuals.violations},
-          {"seconds", c.seconds}};
+}  // namespace
+
+nlohmann::json to_json(const ImageRun& r, const DiffusionModel&) {
+  std::vector<std::uint64_t> examined, kept;
+  for (const StepStatistics& s : r.steps) {
+    examined.push_back(s.examined);
+    kept.push_back(s.kept);
+  }
+  nlohmann::json out = common_json(r);
+  out.update({{"examined_by_step", examined},
+              {"accepted_by_step", kept},
+              {"efficiency", r.efficiency()},
+              {"transitions", r.statistics.outputs},
+              {"target_passes", r.calls},
+              {"states", r.states}});
+  return out;
 }
 
-std::string summary(const ImageRun& r) {
+nlohmann::json to_json(const ImageRun& r, const TokenImageModel&) {
+  nlohmann::json out = common_json(r);
+  out.update({{"acceptance", r.statistics.acceptance()},
+              {"remerged", r.remerged},
+              {"proposals", r.proposals},
+              {"target_passes", r.passes},
+              {"head_calls", r.head_calls},
+              {"head_rows", r.head_rows},
+              {"seconds_by_image", r.image_seconds}});
+  return out;
+}
+
+std::string summary(const ImageRun& r, const DiffusionModel&) {
   const auto steps = static_cast<double>(r.steps.size());
   // Of images that were interrupted too.
   return fmt::format("{:.0f} steps in {:.1f} target calls an image: parallel efficiency {:.2f}",
                      steps, r.efficiency() > 0.0 ? steps / r.efficiency() : 0.0, r.efficiency());
+}
+
+std::string summary(const ImageRun& r, const TokenImageModel& model) {
+  const double tau = r.statistics.tau();
+  const auto tokens = static_cast<double>(model.tokens());
+  std::string out = fmt::format("{:.0f} tokens in {:.1f} target passes an image: {:.2f} a pass",
+                                tokens, tau > 0.0 ? tokens / tau : 0.0, tau);
+  if (r.statistics.drafted > 0) {
+    out += fmt::format(", {:.2f} of the tested drafts kept", r.statistics.acceptance());
+  }
+  return out;
 }
 
 }  // namespace forerun::cli

@@ -8,38 +8,9 @@
 #include "forerun/cli/images.h"
 #include "forerun/cli/interrupt.h"
 #include "forerun/cli/provenance.h"
-#include "forerun/image.h"
 
 namespace forerun::cli {
 namespace {
-
-// How far a line of the table drafts.
-struct Drafts {
-  std::uint32_t most = 0;
-  bool fixed = true;
-
-  std::string text() const {
-    if (fixed) return fmt::format("{}", most);
-    return most == ImageOptions().max_draft ? "auto" : fmt::format("<={}", most);
-  }
-};
-
-std::vector<Drafts> drafts_of(const ImageBench& bench, const DraftFlags& f) {
-  if (bench.drafts.empty()) return {{.most = f.max_draft.value_or(0), .fixed = f.fixed}};
-  std::vector<Drafts> out;
-  for (const std::string& text : bench.drafts) {
-    Drafts one{.most = ImageOptions().max_draft, .fixed = text != "auto"};
-    if (one.fixed) {
-      const char* const end = text.data() + text.size();
-      const auto read = std::from_chars(text.data(), end, one.most);
-      if (read.ec != std::errc() || read.ptr != end) {
-        throw UsageError(fmt::format("--drafts: '{}' is no number and not auto", text));
-      }
-    }
-    out.push_back(one);
-  }
-  return out;
-}
 
 // A share of kept drafts; null where none was examined.
 nlohmann::json share(std::uint64_t kept, std::uint64_t examined) {
@@ -80,15 +51,6 @@ std::string shares_text(const nlohmann::json& shares) {
   return out;
 }
 
-double acceptance(const ImageRun& r) {
-  std::uint64_t examined = 0, kept = 0;
-  for (const StepStatistics& s : r.steps) {
-    examined += s.examined;
-    kept += s.kept;
-  }
-  return examined > 0 ? static_cast<double>(kept) / static_cast<double>(examined) : 0.0;
-}
-
 // Time of a drafted state over that of a state that the target scored; null where drafting takes a
 // pass of the target.
 nlohmann::json cost_of_draft(const ImageRun& r, const ImageOptions& o) {
@@ -98,78 +60,186 @@ nlohmann::json cost_of_draft(const ImageRun& r, const ImageOptions& o) {
          (r.statistics.seconds.target / static_cast<double>(r.states));
 }
 
+// What a run of either kind is measured by, beside its speed.
+nlohmann::json measures(const ImageRun& r, const ImageOptions& o) {
+  return {{"acceptance", r.statistics.acceptance()},
+          {"acceptance_by_position", by_position(r)},
+          {"acceptance_by_time", by_time(r)},
+          {"states_a_transition",
+           static_cast<double>(r.states) / static_cast<double>(r.statistics.outputs)},
+          {"draft_cost", cost_of_draft(r, o)}};
+}
+
+nlohmann::json measures(const ImageRun& r, const TokenImageOptions&) {
+  const auto tokens = static_cast<double>(r.statistics.outputs);
+  return {{"remerged_share", share(r.remerged, r.statistics.kept())},
+          {"rows_a_token", static_cast<double>(r.head_rows) / tokens},
+          {"calls_a_token", static_cast<double>(r.head_calls) / tokens}};
+}
+
+// A column of the table: digits after the point, and the field.
+struct Column {
+  const char* title;
+  int digits;
+  const char* field;
+};
+constexpr Column kStepColumns[] = {{"efficiency", 3, "efficiency"},
+                                   {"acceptance", 3, "acceptance"},
+                                   {"states", 2, "states_a_transition"},
+                                   {"cost", 3, "draft_cost"}};
+constexpr Column kTokenColumns[] = {{"tau", 2, "tau"},
+                                    {"acceptance", 3, "acceptance"},
+                                    {"remerged", 3, "remerged_share"},
+                                    {"rows", 1, "rows_a_token"},
+                                    {"calls", 1, "calls_a_token"}};
+constexpr Column kColumns[] = {
+    {"s an image", 3, "seconds_an_image"}, {"speed", 2, "speed"}, {"worst", 2, "worst_image"}};
+std::span<const Column> columns_of(const DiffusionModel&) { return kStepColumns; }
+std::span<const Column> columns_of(const TokenImageModel&) { return kTokenColumns; }
+
+double median(std::vector<double> values) {
+  const auto middle = values.begin() + static_cast<std::ptrdiff_t>(values.size() / 2);
+  std::nth_element(values.begin(), middle, values.end());
+  return *middle;
+}
+
+template <class AnyModel>
 class Bench {
  public:
-  Bench(const RunFlags& f, const ImageBench& bench, bool json)
+  using Options = typename AnyModel::Options;
+
+  Bench(const RunFlags& f, const ImageBench& bench, const AnyModel& model)
       : f_(f),
-        drafts_(drafts_of(bench, f.draft)),
-        with_plain_(bench.plain),
-        json_(json),
-        model_(load_diffusion(f)),
-        labels_(labels_of(f.images, model_.classes())) {
+        bench_(bench),
+        model_(model),
+        options_(image_options(f, model)),
+        labels_(labels_of(f.images, model.classes())) {
+    options_.pictures = false;
     // Plain sampling comes first: the speed of the others is against it.
-    if (with_plain_) drafters_.push_back(ImageDrafter::load("none", model_));
-    for (const std::string& name : bench.drafters) {
-      if (name != "none") drafters_.push_back(ImageDrafter::load(name, model_));
+    if (bench.plain) add("none", "0", "-");
+    std::vector<std::string> drafts = bench.drafts;
+    if (drafts.empty()) {
+      drafts = {f.draft.fixed ? std::to_string(options_.max_draft) : std::string("auto")};
     }
-    for (const ImageDrafter& d : drafters_) width_ = std::max(width_, d.name().size());
+    for (const std::string& name : bench.drafters) {
+      if (name == "none") {
+        add(name, "0", "again");
+        continue;
+      }
+      for (const std::string& one : drafts) add(name, one, "");
+    }
   }
 
-  int run() {
-    if (!json_) {
-      write_out(fmt::format("{:{}} {:>4} {:>10} {:>11} {:>9} {:>6} {:>9} {:>8}\n", "drafter",
-                            width_, "k", "efficiency", "acceptance", "states", "cost", "seconds",
-                            "speed"));
+  int run(bool json) {
+    Progress progress;
+    for (int r = 0; r < bench_.repeats; ++r) {
+      if (!run_abreast(static_cast<std::size_t>(r), progress)) return 130;
     }
+    progress.clear();
     nlohmann::json rows = nlohmann::json::array();
-    for (const ImageDrafter& drafter : drafters_) {
-      const bool plain = drafter.name() == "none";
-      for (const Drafts& drafts : plain ? std::vector<Drafts>{Drafts()} : drafts_) {
-        const auto row = measured(drafter, drafts);
-        if (!row) return 130;
-        rows.push_back(*row);
-      }
-    }
-    if (json_) {
+    for (const Entrant& e : field_) rows.push_back(row_of(e));
+    if (json) {
       write_json(document(rows));
     } else {
-      write_out(kept_drafts(rows));
+      write_out(table(rows));
     }
     return 0;
   }
 
  private:
-  std::optional<nlohmann::json> measured(const ImageDrafter& drafter, const Drafts& drafts) {
-    ImageOptions o = image_options(f_, model_);
-    o.max_draft = drafts.most;
-    o.fixed_draft = drafts.fixed;
-    o.pictures = false;
-    Progress progress;
-    const ImageRun r = forerun::generate_images(model_, drafter, labels_, o, watching(progress));
-    progress.clear();
-    if (r.interrupted) return std::nullopt;
-    if (drafter.name() == "none") plain_ = r.seconds;
-    const double speed = r.seconds > 0.0 ? plain_ / r.seconds : 0.0;
-    const nlohmann::json cost = cost_of_draft(r, o);
-    const double states = static_cast<double>(r.states) / static_cast<double>(r.statistics.outputs);
-    if (!json_) {
-      write_out(fmt::format("{:{}} {:>4} {:10.3f} {:11.3f} {:9.2f} {:>6} {:9.1f} {:>8}\n",
-                            printable(drafter.name()), width_, drafts.text(), r.efficiency(),
-                            acceptance(r), states,
-                            cost.is_null() ? "-" : fmt::format("{:.3f}", cost.get<double>()),
-                            r.seconds, with_plain_ ? fmt::format("{:.2f}", speed) : "-"));
+  // A line of the table.
+  struct Entrant {
+    ImageDrafter drafter;
+    Options options;
+    std::string drafts;               // as the table shows them
+    std::vector<ImageRun> runs = {};  // by repeat
+  };
+
+  void add(const std::string& name, const std::string& drafts, std::string shown) {
+    Options o = options_;
+    o.fixed_draft = drafts != "auto";
+    if (o.fixed_draft) {
+      const char* const end = drafts.data() + drafts.size();
+      const auto read = std::from_chars(drafts.data(), end, o.max_draft);
+      if (read.ec != std::errc() || read.ptr != end) {
+        throw UsageError(fmt::format("--drafts: '{}' is no number and not auto", drafts));
+      }
     }
-    nlohmann::json j = to_json(r);
-    j.update({{"drafter", drafter.name()},
-              {"max_draft", drafts.most},
-              {"fixed_draft", drafts.fixed},
-              {"acceptance", acceptance(r)},
-              {"acceptance_by_position", by_position(r)},
-              {"acceptance_by_time", by_time(r)},
-              {"states_a_transition", states},
-              {"draft_cost", cost},
-              {"draft_work", drafter.cost()}});
-    if (with_plain_) j["speed"] = j["speedup_vs_none"] = speed;
+    if (shown.empty()) {
+      shown = o.fixed_draft || o.max_draft == Options().max_draft
+                  ? drafts
+                  : fmt::format("<={}", o.max_draft);
+    }
+    field_.push_back({.drafter = ImageDrafter::load(name, model_), .options = o, .drafts = shown});
+  }
+
+  // All entrants sample the images a few steps at a time: the one with the fewest is next, so that
+  // what the machine does meanwhile meets them all at the same place. False if interrupted.
+  bool run_abreast(std::size_t first, Progress& progress) {
+    struct Turn {
+      ImageGeneration images;
+      bool running = true;
+    };
+    std::vector<Turn> turns;
+    turns.reserve(field_.size());
+    std::uint64_t all = 0;
+    const ImageListener listener{.on_image = {},
+                                 .on_progress = [&](const ImageProgress& p) { all = p.of_steps; },
+                                 .go_on = [] { return !interrupted(); }};
+    for (const Entrant& e : field_) {
+      turns.push_back({{model_, e.drafter, labels_, e.options, listener}});
+    }
+    // Long enough that an entrant finds its weights in the cache again.
+    const std::uint64_t turn = 16 * std::min(options_.batch_size, labels_.size());
+    while (true) {
+      Turn* least = nullptr;
+      for (std::size_t k = 0; k < turns.size(); ++k) {
+        Turn& t = turns[(k + first) % turns.size()];
+        if (!t.running) continue;
+        if (least == nullptr || t.images.outputs() < least->images.outputs()) least = &t;
+      }
+      if (least == nullptr) break;
+      least->running = least->images.advance(turn);
+      if (interrupted()) return false;
+      progress.show(fmt::format("{} of {} {}", least->images.outputs(), all, steps_name(model_)));
+    }
+    for (std::size_t k = 0; k < field_.size(); ++k) {
+      field_[k].runs.push_back(turns[k].images.finish());
+    }
+    return true;
+  }
+
+  // Speed against plain sampling: of all images, the median over repeats; of the worst single
+  // image, the median over repeats of each image's ratio.
+  void add_speed(const Entrant& e, nlohmann::json& j) const {
+    const Entrant& plain = field_.front();
+    std::vector<double> all;
+    std::vector<std::vector<double>> each(labels_.size());
+    for (std::size_t r = 0; r < e.runs.size(); ++r) {
+      all.push_back(plain.runs[r].seconds / e.runs[r].seconds);
+      for (std::size_t i = 0; i < each.size(); ++i) {
+        each[i].push_back(plain.runs[r].image_seconds[i] / e.runs[r].image_seconds[i]);
+      }
+    }
+    double worst = 1e9;
+    for (auto& one : each) worst = std::min(worst, median(std::move(one)));
+    j["speed"] = j["speedup_vs_none"] = median(std::move(all));
+    j["worst_image"] = worst;
+  }
+
+  nlohmann::json row_of(const Entrant& e) const {
+    const ImageRun& r = e.runs.front();
+    std::vector<double> seconds;
+    for (const ImageRun& run : e.runs) seconds.push_back(run.seconds);
+    nlohmann::json j = to_json(r, model_);
+    j.update(measures(r, e.options));
+    j.update({{"drafter", e.drafter.name()},
+              {"drafts", e.drafts},
+              {"max_draft", e.options.max_draft},
+              {"fixed_draft", e.options.fixed_draft},
+              {"seconds", median(std::move(seconds))},
+              {"draft_work", e.drafter.cost()}});
+    if (bench_.plain) add_speed(e, j);
     return j;
   }
 
@@ -179,37 +249,65 @@ class Bench {
     j.update({{"cpu", machine().cpu},
               {"date", utc_date()},
               {"images", labels_.size()},
+              {"repeats", bench_.repeats},
               {"results", rows}});
     return j;
   }
 
-  std::string kept_drafts(const nlohmann::json& rows) const {
-    std::string out = "\nshare of the examined drafts that were kept\n";
+  std::string table(const nlohmann::json& rows) const {
+    std::size_t width = 7;  // of the first column
+    for (const Entrant& e : field_) width = std::max(width, e.drafter.name().size());
+    std::vector<Column> columns(columns_of(model_).begin(), columns_of(model_).end());
+    columns.insert(columns.end(), std::begin(kColumns), std::end(kColumns));
+    std::string out = fmt::format("{:{}} {:>5}", "drafter", width, "k");
+    for (const Column& c : columns) out += fmt::format(" {:>10}", c.title);
+    out += "\n";
+    for (nlohmann::json row : rows) {
+      row["seconds_an_image"] =
+          row.at("seconds").get<double>() / static_cast<double>(labels_.size());
+      out += fmt::format("{:{}} {:>5}", printable(row.at("drafter").get<std::string>()), width,
+                         row.at("drafts").get<std::string>());
+      for (const Column& c : columns) {
+        const auto value = row.find(c.field);
+        out += value == row.end() || value->is_null()
+                   ? fmt::format(" {:>10}", "-")
+                   : fmt::format(" {:10.{}f}", value->template get<double>(), c.digits);
+      }
+      out += "\n";
+    }
+    const bool exact = field_.back().runs.front().exact;
+    out += fmt::format("{} images, {} at a time, {} in turns, rule {}{}, seed {}\n", labels_.size(),
+                       options_.batch_size, bench_.repeats, f_.draft.rule,
+                       exact ? "" : " (INEXACT)", options_.seed);
+    return out + kept_drafts(rows, width);
+  }
+
+  // Where along an image, and a draft, they were kept.
+  static std::string kept_drafts(const nlohmann::json& rows, std::size_t width) {
+    std::string out;
     for (const nlohmann::json& row : rows) {
-      if (row.at("drafted") == 0) continue;
-      const Drafts drafts{row.at("max_draft"), row.at("fixed_draft")};
-      out += fmt::format("{:{}} {:>4}  by position{}\n{:{}}  by tenth of sampling{}\n",
-                         printable(row.at("drafter").get<std::string>()), width_, drafts.text(),
-                         shares_text(row.at("acceptance_by_position")), "", width_ + 5,
+      if (row.at("drafted") == 0 || !row.contains("acceptance_by_time")) continue;
+      out += fmt::format("{:{}} {:>5}  by position{}\n{:{}}  by tenth of sampling{}\n",
+                         printable(row.at("drafter").get<std::string>()), width,
+                         row.at("drafts").get<std::string>(),
+                         shares_text(row.at("acceptance_by_position")), "", width + 6,
                          shares_text(row.at("acceptance_by_time")));
     }
-    return out;
+    return out.empty() ? out : "\nshare of the examined drafts that were kept\n" + out;
   }
 
   const RunFlags& f_;
-  std::vector<Drafts> drafts_;
-  bool with_plain_, json_;
-  DiffusionModel model_;
+  const ImageBench& bench_;
+  AnyModel model_;
+  Options options_;
   std::vector<std::int64_t> labels_;
-  std::vector<ImageDrafter> drafters_;
-  std::size_t width_ = 7;  // of the first column
-  double plain_ = 0.0;
+  std::vector<Entrant> field_;
 };
 
 }  // namespace
 
 int bench_images(const RunFlags& f, const ImageBench& bench, bool json) {
-  return Bench(f, bench, json).run();
+  return with_image_model(f, [&](const auto& model) { return Bench(f, bench, model).run(json); });
 }
 
 }  // namespace forerun::cli

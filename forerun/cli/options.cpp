@@ -291,60 +291,8 @@ nlohmann::json to_json(const RunStatistics& s) {
           {"seconds_rest", s.seconds.rest}};
 }
 
-nlohmann::json to_json(const Difference& d) {
-  nlohmann::json j = {{"prompt", d.prompt},   {"position", d.position},
-                      {"drafted", d.drafted}, {"one_ended", d.one_ended},
-                      {"plain", d.plain},     {"margin", d.margin},
-                      {"tie", d.tie}};
-  if (d.one_ended) j["margin"] = nullptr;
-  return j;
-}
-
-nlohmann::json to_json(const Certificate& c) {
-  nlohmann::json differences = nlohmann::json::array();
-  for (const Difference& d : c.differences) differences.push_back(to_json(d));
-  return {{"z", c.report.z},
-          {"ks_p", c.report.ks_p},
-          {"ks_statistic", c.report.ks_statistic},
-          {"tokens", c.tokens},
-          {"drafted", c.report.drafted},
-          {"drafted_tokens", c.report.drafted},
-          {"z_p", c.report.z_p},
-          {"forbidden", c.report.forbidden},
-          {"edges", c.edges},
-          {"exact", c.exact},
-          {"deterministic", c.deterministic},
-          {"tie_margin", c.tie_margin},
-          {"differences", differences},
-          {"verdict", c.verdict()}};
-}
-
 std::string tau_text(const RunStatistics& s) {
   return fmt::format("tau {:.2f} ({} tokens / {} passes)", s.tau(), s.outputs, s.rounds);
-}
-
-std::string describe(const Difference& d) {
-  if (d.one_ended) {
-    return fmt::format("prompt {}: one text ends at token {}", d.prompt, d.position);
-  }
-  return fmt::format("prompt {}, token {}: {} instead of {}, margin {:.2g} logits{}", d.prompt,
-                     d.position, d.drafted, d.plain, d.margin, d.tie ? " (a tie)" : "");
-}
-
-std::string summary(const Certificate& c) {
-  const std::size_t ties = static_cast<std::size_t>(
-      std::count_if(c.differences.begin(), c.differences.end(), [](auto& d) { return d.tie; }));
-  std::string law = fmt::format("{} of them drafted: z = {:+.2f}, KS p = {:.2g}", c.report.drafted,
-                                c.report.z, c.report.ks_p);
-  if (c.report.forbidden > 0) law += fmt::format(", {} forbidden outputs", c.report.forbidden);
-  if (c.edges > 0) law += fmt::format(", {} at the edge of a limit left out", c.edges);
-  if (!c.deterministic) {
-    return fmt::format("{}: {} tokens scored again, {}", c.verdict(), c.tokens, law);
-  }
-  return fmt::format(
-      "{}: {} tokens scored again by plain passes, {} ties within {} logits, {} differences{}",
-      c.verdict(), c.tokens, ties, c.tie_margin, c.differences.size() - ties,
-      c.report.passed() ? "" : "; " + law);
 }
 
 }  // namespace forerun::cli

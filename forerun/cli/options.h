@@ -96,8 +96,12 @@ nlohmann::json to_json(const Certificate& certificate);
 nlohmann::json to_json(const CostCurve& curve, const CostOptions& options, const Model& model);
 /// "tau 2.31 (128 tokens / 55 passes)"
 std::string tau_text(const RunStatistics& statistics);
-/// "certificate: exact, z = +0.4, ..." for one line of a terminal.
+/// "no bias found: 4000 tokens scored again, ..." for one line of a terminal.
 std::string summary(const Certificate& certificate);
+/// What is not drafted is not tested, and does not pass either.
+bool passed(const Certificate& certificate);
+/// Writes it for people, beginning with the verdict.
+void show(const Certificate& certificate);
 /// Why an equality held or not: "identical", or where and by what margin the texts part.
 std::string describe(const Difference& difference);
 

@@ -144,28 +144,24 @@ serve::ServedModel load_served(const ServeFlags& f) {
   return out;
 }
 
-template <class Options>
-Options image_options(const ServeFlags& f) {
-  Options o;
+template <class AnyModel>
+serve::ServedImages served_images(const ServeFlags& f, const AnyModel& model) {
+  note_precision(model.chosen_precision());
+  typename AnyModel::Options o;
   if (f.image_steps > 0) o.steps = f.image_steps;
   o.fixed_draft = f.fixed_draft;
   o.vae = f.vae;
-  return o;
+  return serve::serve_images(name_of_model(f.image_model), model,
+                             ImageDrafter::load(f.image_drafter, model), o);
 }
 
 std::optional<serve::ServedImages> load_images(const ServeFlags& f) {
   if (f.image_model.empty()) return std::nullopt;
-  const std::string id = name_of_model(f.image_model);
   if (is_token_image_model(f.image_model)) {
-    const auto model = TokenImageModel::load(f.image_model, kAutoPrecision);
-    note_precision(model.chosen_precision());
-    return serve::serve_images(id, model, TokenImageDrafter::load(f.image_drafter, model),
-                               image_options<TokenImageOptions>(f));
+    return served_images(f, TokenImageModel::load(f.image_model, kAutoPrecision));
   }
-  const auto model = DiffusionModel::load(f.image_model, DitDialect::kReference, kAutoPrecision);
-  note_precision(model.chosen_precision());
-  return serve::serve_images(id, model, ImageDrafter::load(f.image_drafter, model),
-                             image_options<ImageOptions>(f));
+  return served_images(f,
+                       DiffusionModel::load(f.image_model, DitDialect::kReference, kAutoPrecision));
 }
 
 int run_serve(const ServeFlags& f) {

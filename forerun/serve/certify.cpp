@@ -34,7 +34,7 @@ nlohmann::json certificate_json(const Model& model, const GenerationRequest& req
           {"verdict", certificate.verdict()},
           {"exact", certificate.exact},
           {"deterministic", certificate.deterministic},
-          {"tokens", certificate.tokens},
+          {"tokens", certificate.outputs},
           {"drafted_tokens", certificate.report.drafted},
           {"z", certificate.report.z},
           {"z_p", certificate.report.z_p},

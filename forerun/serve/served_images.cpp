@@ -3,9 +3,9 @@
 namespace forerun::serve {
 namespace {
 
-template <class Model, class Drafter, class Options>
-ServedImages serve(const std::string& id, const Model& model, const Drafter& drafter,
-                   const Options& standard) {
+template <class AnyModel>
+ServedImages serve(const std::string& id, const AnyModel& model, const ImageDrafter& drafter,
+                   const typename AnyModel::Options& standard) {
   return {.id = id,
           .classes = model.classes(),
           .drafter = drafter.name().substr(0, drafter.name().find(':')),
@@ -13,7 +13,7 @@ ServedImages serve(const std::string& id, const Model& model, const Drafter& dra
           .decoder = ImageDecoder(model, standard.vae),
           .submit = [model, drafter, standard](Engine& engine, const ImageWish& wish,
                                                std::uint32_t index) {
-            Options options = standard;
+            auto options = standard;
             options.seed = wish.seed;
             options.first = index;
             options.steps = wish.steps.value_or(options.steps);
@@ -31,7 +31,7 @@ ServedImages serve_images(const std::string& id, const DiffusionModel& model,
 }
 
 ServedImages serve_images(const std::string& id, const TokenImageModel& model,
-                          const TokenImageDrafter& drafter, const TokenImageOptions& standard) {
+                          const ImageDrafter& drafter, const TokenImageOptions& standard) {
   return serve(id, model, drafter, standard);
 }
 

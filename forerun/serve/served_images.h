@@ -36,6 +36,6 @@ struct ServedImages {
 ServedImages serve_images(const std::string& id, const DiffusionModel& model,
                           const ImageDrafter& drafter, const ImageOptions& standard);
 ServedImages serve_images(const std::string& id, const TokenImageModel& model,
-                          const TokenImageDrafter& drafter, const TokenImageOptions& standard);
+                          const ImageDrafter& drafter, const TokenImageOptions& standard);
 
 }  // namespace forerun::serve

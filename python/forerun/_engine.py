@@ -4,8 +4,8 @@ from collections.abc import Iterator
 from typing import Any
 
 from . import _forerun
-from ._forerun import Drafter, GenerateOptions, Model
-from ._image import AnyImageDrafter, AnyImageOptions, ImageModel, drafter_and_options
+from ._forerun import Drafter, GenerateOptions, ImageDrafter, ImageModel, Model
+from ._image import AnyImageOptions, drafter_and_options
 from ._text import Prompt, drafter_of, options_of, tokens_of
 
 Event = (_forerun.TextPiece | _forerun.TokenOutput | _forerun.RoundReport | _forerun.Waiting | _forerun.TextFinished
@@ -41,7 +41,7 @@ class Engine:
         return self._engine.submit(model, drafter_of(model, drafter), tokens_of(model, prompt),
                                    options_of(GenerateOptions, options, fields), log_probabilities)
 
-    def submit_image(self, model: ImageModel, label: int, drafter: AnyImageDrafter | str | None = "none", *,
+    def submit_image(self, model: ImageModel, label: int, drafter: ImageDrafter | str | None = "none", *,
                      previews: int = 0, options: AnyImageOptions | None = None, **fields: Any) -> int:
         """An image of a class; returns the request's id. About `previews` predictions are reported."""
         drafter, options = drafter_and_options(model, drafter, options, fields)

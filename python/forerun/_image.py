@@ -4,15 +4,13 @@ from collections.abc import Iterable
 from typing import Any
 
 from . import _forerun
-from ._forerun import (DiffusionModel, ImageCertificate, ImageDrafter, ImageOptions, ImageRun, TokenImageDrafter,
-                       TokenImageModel, TokenImageOptions, TokenImageRun)
+from ._forerun import (Certificate, DiffusionModel, ImageDrafter, ImageModel, ImageOptions, ImageRun, TokenImageModel,
+                       TokenImageOptions)
 from ._text import options_of
 
-ImageModel = DiffusionModel | TokenImageModel
-AnyImageDrafter = ImageDrafter | TokenImageDrafter
 AnyImageOptions = ImageOptions | TokenImageOptions
 
-_KINDS = {DiffusionModel: (ImageDrafter, ImageOptions), TokenImageModel: (TokenImageDrafter, TokenImageOptions)}
+_OPTIONS: dict[type[ImageModel], Any] = {DiffusionModel: ImageOptions, TokenImageModel: TokenImageOptions}
 
 
 def load_image_model(path: str, precision: str = "auto") -> ImageModel:
@@ -21,16 +19,16 @@ def load_image_model(path: str, precision: str = "auto") -> ImageModel:
     return TokenImageModel(path, precision) if _forerun.is_token_image_model(path) else DiffusionModel(path, precision)
 
 
-def drafter_and_options(model: ImageModel, drafter: AnyImageDrafter | str | None, options: AnyImageOptions | None,
+def drafter_and_options(model: ImageModel, drafter: ImageDrafter | str | None, options: AnyImageOptions | None,
                         fields: dict[str, Any]) -> tuple[Any, Any]:
-    kinds: tuple[Any, Any] = _KINDS[type(model)]
-    make_drafter, make_options = kinds
+    make_drafter: Any = ImageDrafter  # for a model of one of two kinds
     named = drafter is None or isinstance(drafter, str)
-    return make_drafter(drafter or "none", model) if named else drafter, options_of(make_options, options, fields)
+    made = make_drafter(drafter or "none", model) if named else drafter
+    return made, options_of(_OPTIONS[type(model)], options, fields)
 
 
-def generate_images(model: ImageModel, labels: Iterable[int], drafter: AnyImageDrafter | str | None = "none", *,
-                    options: AnyImageOptions | None = None, **fields: Any) -> ImageRun | TokenImageRun:
+def generate_images(model: ImageModel, labels: Iterable[int], drafter: ImageDrafter | str | None = "none", *,
+                    options: AnyImageOptions | None = None, **fields: Any) -> ImageRun:
     """Samples an image of each class in `labels`. `fields` are those of ImageOptions or TokenImageOptions.
 
     The result's `images` are [n, height, width, channels] uint8, its `values` [n, channels, side, side] float32.
@@ -39,9 +37,9 @@ def generate_images(model: ImageModel, labels: Iterable[int], drafter: AnyImageD
     return generate(model, *_arguments(model, labels, drafter, options, fields))
 
 
-def certify_images(model: ImageModel, labels: Iterable[int], drafter: AnyImageDrafter | str | None = "none", *,
+def certify_images(model: ImageModel, labels: Iterable[int], drafter: ImageDrafter | str | None = "none", *,
                    counterfactuals: int = 16, options: AnyImageOptions | None = None,
-                   **fields: Any) -> ImageCertificate:
+                   **fields: Any) -> Certificate:
     """Samples as `generate_images`, and scores every step again by plain passes of the target."""
     certify: Any = _forerun.certify_images  # one of two kinds
     return certify(model, *_arguments(model, labels, drafter, options, fields), counterfactuals)

@@ -153,12 +153,12 @@ void bind_events(nb::module_& m) {
 }
 
 /// Images of one kind.
-template <class Model, class Drafter, class Options>
+template <class Model>
 void def_submit_image(nb::class_<PythonEngine>& engine) {
   engine.def(
       "submit",
-      [](PythonEngine& self, const Model& model, const Drafter& drafter, std::int64_t label,
-         const Options& options, std::size_t previews) {
+      [](PythonEngine& self, const Model& model, const ImageDrafter& drafter, std::int64_t label,
+         const typename Model::Options& options, std::size_t previews) {
         return self.submit(
             [&](Engine& e) { return e.submit(model, drafter, label, options, previews); },
             std::pair(model.channels(), model.side()));
@@ -198,8 +198,8 @@ void bind_engine(nb::module_& m) {
       .def("kv_bytes", &PythonEngine::used, "model"_a,
            "Bytes of keys and values that the model's texts hold.")
       .def_prop_ro("busy", &PythonEngine::busy);
-  def_submit_image<DiffusionModel, ImageDrafter, ImageOptions>(engine);
-  def_submit_image<TokenImageModel, TokenImageDrafter, TokenImageOptions>(engine);
+  def_submit_image<DiffusionModel>(engine);
+  def_submit_image<TokenImageModel>(engine);
 }
 
 }  // namespace forerun::python

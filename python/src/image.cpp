@@ -1,9 +1,8 @@
-#include <forerun/image.h>
 #include <forerun/token_image.h>
 #include <nanobind/stl/string.h>
 #include <nanobind/stl/vector.h>
 
-#include <type_traits>
+#include <utility>
 
 #include "arrays.h"
 #include "bindings.h"
@@ -34,9 +33,8 @@ nb::ndarray<nb::numpy, std::uint8_t> pixels(const std::vector<Image>& images) {
 }
 
 /// A run with the shape of its values. They are handed out once each, as arrays.
-template <class Run>
 struct ShapedRun {
-  Run run;
+  ImageRun run;
   std::size_t channels = 0, side = 0;
 
   /// [images, channels, side, side] float32.
@@ -47,148 +45,119 @@ struct ShapedRun {
   }
 };
 
-template <class Run>
-nb::class_<ShapedRun<Run>> bind_run(nb::module_& m, const char* name) {
-  using Shaped = ShapedRun<Run>;
-  return nb::class_<Shaped>(m, name, "Sampled images, and how they came about.")
-      .def_prop_ro(
-          "images", [](const Shaped& s) { return pixels(s.run.images); }, nb::rv_policy::automatic,
-          "[images, height, width, channels] uint8")
-      .def_prop_ro("values", &Shaped::values, nb::rv_policy::automatic,
+/// A property of a run.
+template <auto kField>
+void def_field(nb::class_<ShapedRun>& c, const char* name, const char* help) {
+  c.def_prop_ro(
+      name, [](const ShapedRun& s) { return s.run.*kField; }, help);
+}
+
+void bind_run(nb::module_& m) {
+  nb::class_<ShapedRun> c(m, "ImageRun", "Sampled images, and how they came about.");
+  c.def_prop_ro(
+       "images", [](const ShapedRun& s) { return pixels(s.run.images); }, nb::rv_policy::automatic,
+       "[images, height, width, channels] uint8")
+      .def_prop_ro("values", &ShapedRun::values, nb::rv_policy::automatic,
                    "[images, channels, side, side] float32 in [-1, 1], or latents")
-      .def_prop_ro("statistics", [](const Shaped& s) { return s.run.statistics; })
-      .def_prop_ro("seconds", [](const Shaped& s) { return s.run.seconds; })
-      .def_prop_ro("exact", [](const Shaped& s) { return s.run.exact; })
-      .def_prop_ro("interrupted", [](const Shaped& s) { return s.run.interrupted; });
+      .def_prop_ro(
+          "efficiency", [](const ShapedRun& s) { return s.run.efficiency(); },
+          "steps, or tokens, for each sequential pass; 1 without drafts")
+      .def_prop_ro("acceptance", [](const ShapedRun& s) { return s.run.statistics.acceptance(); });
+  def_field<&ImageRun::statistics>(c, "statistics", "the raw counters");
+  def_field<&ImageRun::seconds>(c, "seconds", "of sampling");
+  def_field<&ImageRun::exact>(c, "exact", "the rule keeps the target's law");
+  def_field<&ImageRun::interrupted>(c, "interrupted", "some images are missing");
+  def_field<&ImageRun::calls>(c, "calls", "sequential passes of the target, summed over images");
+  def_field<&ImageRun::passes>(
+      c, "passes", "token by token: of the target's backbone, each for all images of a batch");
 }
 
-/// What models of both kinds have, and the functions that take them.
-template <class Model>
-void bind_model_properties(nb::class_<Model>& c) {
-  c.def_prop_ro("path", &Model::path)
-      .def_prop_ro("classes", &Model::classes)
-      .def_prop_ro("side", &Model::side, "of its images, or of their latents")
-      .def_prop_ro("channels", &Model::channels, "of these")
-      .def_prop_ro("parameters", &Model::parameters)
-      .def_prop_ro("latent", &Model::latent, "its images need a decoder")
-      .def("digest", &Model::digest, nb::call_guard<nb::gil_scoped_release>(),
+void bind_models(nb::module_& m) {
+  nb::class_<ImageModel>(m, "ImageModel", "A model of images, of any kind.")
+      .def_prop_ro("path", &ImageModel::path)
+      .def_prop_ro("precision",
+                   [](const ImageModel& i) { return std::string(name_of(i.precision())); })
+      .def_prop_ro("classes", &ImageModel::classes)
+      .def_prop_ro("side", &ImageModel::side, "of its images, or of their latents")
+      .def_prop_ro("channels", &ImageModel::channels, "of these")
+      .def_prop_ro("parameters", &ImageModel::parameters)
+      .def_prop_ro("latent", &ImageModel::latent, "its images need a decoder")
+      .def("digest", &ImageModel::digest, nb::call_guard<nb::gil_scoped_release>(),
            "A hash of the model's weights.");
-}
-
-template <class Drafter, class Model>
-void bind_drafter(nb::module_& m, const char* name, const char* help) {
-  nb::class_<Drafter>(m, name, "A drafter of images.")
+  nb::class_<DiffusionModel, ImageModel>(m, "DiffusionModel", "A Diffusion Transformer.")
       .def(
           "__init__",
-          [](Drafter* self, const std::string& what, const Model& target) {
+          [](DiffusionModel* self, const std::string& path, const std::string& precision,
+             bool diffusers) {
             const nb::gil_scoped_release unlocked;
-            new (self) Drafter(Drafter::load(what, target));
+            new (self) DiffusionModel(DiffusionModel::load(
+                path, diffusers ? DitDialect::kDiffusers : DitDialect::kReference,
+                precision_request(precision)));
           },
-          "name"_a, "target"_a, help)
-      .def_prop_ro("name", &Drafter::name)
-      .def_prop_ro("cost", &Drafter::cost, "of a draft, over what it stands for");
+          "path"_a, "precision"_a = "auto", "diffusers"_a = false,
+          "A folder, or one safetensors file; `diffusers`: computes as diffusers does.");
+  nb::class_<TokenImageModel, ImageModel>(
+      m, "TokenImageModel", "A transformer of image tokens with a diffusion head (MAR).")
+      .def(
+          "__init__",
+          [](TokenImageModel* self, const std::string& path, const std::string& precision) {
+            const nb::gil_scoped_release unlocked;
+            new (self) TokenImageModel(TokenImageModel::load(path, precision_request(precision)));
+          },
+          "path"_a, "precision"_a = "auto")
+      .def_prop_ro("tokens", &TokenImageModel::tokens, "of an image")
+      .def_prop_ro("dim", &TokenImageModel::dim, "numbers of a token");
 }
 
-/// @param sample, judge  the library's functions for such models
-template <class Model, class Drafter, class Options, class Sample, class Judge>
-void bind_functions(nb::module_& m, Sample sample, Judge judge) {
+/// What takes a model of one kind.
+template <class Model>
+void bind_kind(nb::module_& m, nb::class_<ImageDrafter>& drafter, const char* drafters) {
+  using Options = typename Model::Options;
+  using Labels = std::vector<std::int64_t>;
+  drafter.def(
+      "__init__",
+      [](ImageDrafter* self, const std::string& name, const Model& target) {
+        const nb::gil_scoped_release unlocked;
+        new (self) ImageDrafter(ImageDrafter::load(name, target));
+      },
+      "name"_a, "target"_a, drafters);
   m.def(
       "generate_images",
-      [sample](const Model& model, const Drafter& drafter, const std::vector<std::int64_t>& labels,
-               const Options& options) {
+      [](const Model& model, const ImageDrafter& drafts, const Labels& labels,
+         const Options& options) {
         Interrupts interrupts;
-        auto run = interrupts.during(
-            [&] { return sample(model, drafter, labels, options, listener_of(interrupts)); });
-        return ShapedRun<decltype(run)>{std::move(run), static_cast<std::size_t>(model.channels()),
-                                        static_cast<std::size_t>(model.side())};
+        return ShapedRun{
+            interrupts.during([&] {
+              return generate_images(model, drafts, labels, options, listener_of(interrupts));
+            }),
+            static_cast<std::size_t>(model.channels()), static_cast<std::size_t>(model.side())};
       },
       "model"_a, "drafter"_a, "labels"_a, "options"_a);
   m.def(
       "certify_images",
-      [judge](const Model& model, const Drafter& drafter, const std::vector<std::int64_t>& labels,
-              const Options& options, std::size_t counterfactuals) {
+      [](const Model& model, const ImageDrafter& drafts, const Labels& labels,
+         const Options& options, std::size_t counterfactuals) {
         Interrupts interrupts;
         return interrupts.during([&] {
-          return judge(model, drafter, labels, options, listener_of(interrupts), counterfactuals);
+          return certify_images(model, drafts, labels, options, listener_of(interrupts),
+                                counterfactuals);
         });
       },
       "model"_a, "drafter"_a, "labels"_a, "options"_a, "counterfactuals"_a = 16);
 }
 
-void bind_diffusion(nb::module_& m) {
-  nb::class_<DiffusionModel> model(m, "DiffusionModel", "A Diffusion Transformer.");
-  model.def(
-      "__init__",
-      [](DiffusionModel* self, const std::string& path, const std::string& precision,
-         bool diffusers) {
-        const nb::gil_scoped_release unlocked;
-        new (self) DiffusionModel(
-            DiffusionModel::load(path, diffusers ? DitDialect::kDiffusers : DitDialect::kReference,
-                                 precision_request(precision)));
-      },
-      "path"_a, "precision"_a = "auto", "diffusers"_a = false,
-      "A folder, or one safetensors file; `diffusers`: computes as diffusers does.");
-  model.def_prop_ro("precision",
-                    [](const DiffusionModel& d) { return std::string(name_of(d.precision())); });
-  bind_model_properties(model);
-  bind_drafter<ImageDrafter, DiffusionModel>(m, "ImageDrafter",
-                                             "none, asd, frozen, self, free:FOLDER");
-  bind_options<ImageOptions>(m, "ImageOptions", "How images are sampled.");
-  bind_run<ImageRun>(m, "ImageRun")
-      .def_prop_ro(
-          "calls", [](const ShapedRun<ImageRun>& s) { return s.run.calls; },
-          "sequential passes of the target, summed over images")
-      .def_prop_ro(
-          "efficiency", [](const ShapedRun<ImageRun>& s) { return s.run.efficiency(); },
-          "steps for each sequential pass; 1 without drafts");
-  bind_functions<DiffusionModel, ImageDrafter, ImageOptions>(m, &generate_images, &certify_images);
-}
-
-void bind_tokens(nb::module_& m) {
-  nb::class_<TokenImageModel> model(m, "TokenImageModel",
-                                    "A transformer of image tokens with a diffusion head (MAR).");
-  model.def(
-      "__init__",
-      [](TokenImageModel* self, const std::string& path, const std::string& precision) {
-        const nb::gil_scoped_release unlocked;
-        new (self) TokenImageModel(TokenImageModel::load(path, precision_request(precision)));
-      },
-      "path"_a, "precision"_a = "auto");
-  model.def_prop_ro("precision",
-                    [](const TokenImageModel& t) { return std::string(name_of(t.precision())); });
-  model.def_prop_ro("tokens", &TokenImageModel::tokens, "of an image")
-      .def_prop_ro("dim", &TokenImageModel::dim, "numbers of a token");
-  bind_model_properties(model);
-  bind_drafter<TokenImageDrafter, TokenImageModel>(m, "TokenImageDrafter",
-                                                   "none, self, cspd:FOLDER");
-  bind_options<TokenImageOptions>(m, "TokenImageOptions", "How images are sampled token by token.");
-  bind_run<TokenImageRun>(m, "TokenImageRun")
-      .def_prop_ro(
-          "passes", [](const ShapedRun<TokenImageRun>& s) { return s.run.passes; },
-          "of the target's backbone, each for all images of a batch")
-      .def_prop_ro("acceptance",
-                   [](const ShapedRun<TokenImageRun>& s) { return s.run.acceptance(); });
-  bind_functions<TokenImageModel, TokenImageDrafter, TokenImageOptions>(m, &generate_token_images,
-                                                                        &certify_token_images);
-}
-
 }  // namespace
 
 void bind_images(nb::module_& m) {
-  nb::class_<ImageCertificate>(m, "ImageCertificate",
-                               "Whether images of such a run have the law of plain sampling.")
-      .def_ro("report", &ImageCertificate::report)
-      .def_ro("kept", &ImageCertificate::kept)
-      .def_ro("expected", &ImageCertificate::expected, "what an exact rule keeps, on average")
-      .def_ro("expected_z", &ImageCertificate::expected_z)
-      .def_ro("shift", &ImageCertificate::shift)
-      .def_prop_ro("counterfactuals",
-                   [](const ImageCertificate& c) { return c.counterfactuals.places; })
-      .def_prop_ro("violations",
-                   [](const ImageCertificate& c) { return c.counterfactuals.violations; })
-      .def_prop_ro("passed", &ImageCertificate::passed);
-  bind_diffusion(m);
-  bind_tokens(m);
+  bind_models(m);
+  bind_options<ImageOptions>(m, "ImageOptions", "How images are sampled.");
+  bind_options<TokenImageOptions>(m, "TokenImageOptions", "How images are sampled token by token.");
+  nb::class_<ImageDrafter> drafter(m, "ImageDrafter", "A drafter of images.");
+  drafter.def_prop_ro("name", &ImageDrafter::name)
+      .def_prop_ro("cost", &ImageDrafter::cost, "of a draft, over what it stands for");
+  bind_run(m);
+  bind_kind<DiffusionModel>(m, drafter, "none, asd, frozen, self, free:FOLDER");
+  bind_kind<TokenImageModel>(m, drafter, "none, self, cspd:FOLDER");
   m.def("is_diffusion_model", &is_diffusion_model, "path"_a);
   m.def("is_token_image_model", &is_token_image_model, "path"_a);
 }

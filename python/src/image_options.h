@@ -1,6 +1,5 @@
 #pragma once
 
-#include <forerun/image.h>
 #include <forerun/token_image.h>
 
 #include <array>

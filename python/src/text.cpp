@@ -92,13 +92,23 @@ void bind_certificates(nb::module_& m) {
       .def_ro("plain", &Difference::plain)
       .def_ro("margin", &Difference::margin)
       .def_ro("tie", &Difference::tie);
-  nb::class_<Certificate>(m, "Certificate", "Whether texts of such a run have the target's law.")
+  nb::class_<Certificate>(m, "Certificate",
+                          "Whether texts or images of such a run have the target's law.")
       .def_ro("report", &Certificate::report)
-      .def_ro("tokens", &Certificate::tokens)
+      .def_ro("outputs", &Certificate::outputs,
+              "scored again: tokens, transitions of images, inner steps of image tokens")
+      .def_ro("drafted", &Certificate::drafted, "0: nothing was tested")
       .def_ro("deterministic", &Certificate::deterministic, "also compared with plain decoding")
       .def_ro("exact", &Certificate::exact)
       .def_ro("differences", &Certificate::differences)
       .def_ro("statistics", &Certificate::statistics)
+      .def_ro("interrupted", &Certificate::interrupted)
+      .def_ro("kept", &Certificate::kept, "of images: examined drafts that were kept")
+      .def_ro("expected", &Certificate::expected, "what an exact rule keeps of them, on average")
+      .def_ro("expected_z", &Certificate::expected_z)
+      .def_ro("shift", &Certificate::shift, "of images: towards their drafts, in sigmas")
+      .def_prop_ro("counterfactuals", [](const Certificate& c) { return c.counterfactuals.places; })
+      .def_prop_ro("violations", [](const Certificate& c) { return c.counterfactuals.violations; })
       .def_prop_ro("passed", &Certificate::passed)
       .def_prop_ro("verdict", &Certificate::verdict)
       .def("__repr__", [](const Certificate& c) { return "Certificate('" + c.verdict() + "')"; });

@@ -13,12 +13,12 @@
 namespace forerun::cli {
 namespace {
 
-struct ImagesCertifyFlags {
+struct ProfileFlags {
   RunFlags run;
   std::string out;
 };
 
-int profile(const ImagesCertifyFlags& f) {
+int profile(const ProfileFlags& f) {
   expect_path(f.run.model.path);
   if (!is_diffusion_model(f.run.model.path)) {
     throw UsageError(fmt::format("'{}' holds no diffusion model", f.run.model.path));
@@ -31,7 +31,8 @@ int profile(const ImagesCertifyFlags& f) {
   ImageOptions options = image_options(f.run, model);
   options.pictures = false;
   const ImageRun r = forerun::generate_images(
-      model, drafter, labels_of(f.run.images, model.classes()), options, watching(progress));
+      model, drafter, labels_of(f.run.images, model.classes()), options,
+      watching(progress, steps_name(model)));
   progress.clear();
   if (r.interrupted) return 130;
   const std::vector<double> relaxation = relaxed_profile(r);
@@ -48,41 +49,8 @@ int profile(const ImagesCertifyFlags& f) {
 
 }  // namespace
 
-int certify_images(const RunFlags& f, bool json) {
-  const DiffusionModel model = load_diffusion(f);
-  const ImageDrafter drafter = ImageDrafter::load(f.draft.drafter, model);
-  Progress progress;
-  const ImageOptions options = image_options(f, model);
-  const ImageCertificate c = forerun::certify_images(
-      model, drafter, labels_of(f.images, model.classes()), options, watching(progress));
-  progress.clear();
-  if (json) {
-    nlohmann::json j = to_json(c);
-    j.update(settings(f, model));
-    write_json(j);
-  } else {
-    const bool ok = c.passed();
-    const char* verdict = ok                      ? "PASS"
-                          : c.report.outputs == 0 ? "NOTHING JUDGED"
-                          : c.report.drafted == 0 ? "NOTHING DRAFTED"
-                                                  : "FAIL";
-    write_out(fmt::format(
-        "{} {}{} transitions, {} drafted: z = {:+.2f}, KS p = {:.3f}, energy p = {:.3f}\n"
-        "drafts kept {}, by an exact rule {:.1f}: z = {:+.2f}\n"
-        "outputs lean towards drafts by {:+.5f} sigma; this rule's are to, by {:+.5f}\n"
-        "counterfactuals: {} of {} steps decided otherwise once their own noise changes\n",
-        styled(stdout, ok ? Style::kGreen : Style::kRed, verdict),
-        c.interrupted ? "(interrupted) " : "", c.report.outputs, c.report.drafted, c.report.z,
-        c.report.ks_p, c.report.energy_p, c.kept, c.expected, c.expected_z, c.shift,
-        c.predicted_shift, c.counterfactuals.violations, c.counterfactuals.places));
-    if (!options.relaxation.empty()) write_out("the rule is INEXACT by design: it should fail\n");
-  }
-  if (c.interrupted) return 130;
-  return c.passed() ? 0 : 1;
-}
-
 void add_profile(Command& program) {
-  auto f = std::make_shared<ImagesCertifyFlags>();
+  auto f = std::make_shared<ProfileFlags>();
   f->run.images.count = 64;
   f->run.draft.fixed = true;
   Command& command = program.add_command(
