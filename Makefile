@@ -16,7 +16,7 @@ MODEL_FILE = $(or $(MODEL),$$(tools/get_model.sh --path))
 SOURCES = $$(git ls-files --cached --others --exclude-standard 'forerun/*.h' 'forerun/*.cpp' 'tests/*.h' 'tests/*.cpp' \
             'bench/*.h' 'bench/*.cpp' 'examples/*.cpp' 'python/*.h' 'python/*.cpp')
 
-.PHONY: help demo build test test-asan test-tsan test-slow format format-check lint install example python wheel check-install clean distclean
+.PHONY: help demo build test test-asan test-tsan test-slow format format-check lint install example python wheel test-clients check-install clean distclean
 
 help:  ## this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-14s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -73,6 +73,10 @@ example: install  ## build examples/ against the installed library and run it
 python:  ## build the Python package in build/python, run its tests and the notebook
 	@tools/setup.sh python
 	@build/python/bin/python -m pytest -q python/tests
+
+test-clients:  ## ready-made clients (openai, LangChain, lm-eval, guidellm, aiperf, wrk, ...) against the server, some 8 minutes
+	@tools/setup.sh clients
+	@OMP_NUM_THREADS=1 python3 tests/serve/clients/clients_test.py $(FORERUN) "$(MODEL_FILE)" build/clients
 
 wheel:  ## a Python wheel in build/wheel that runs on other x86-64 machines beside torch, and its tests
 	@tools/setup.sh wheel

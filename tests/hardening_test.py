@@ -605,7 +605,9 @@ class Setup(unittest.TestCase):
         self.assertEqual(r.returncode, 0, r.stdout + r.stderr)
 
     def test_packages_of_python_are_wheels_of_known_hashes(self):
-        for name in ("tools/torch.txt", "tools/torch-cuda.txt", "tools/xgrammar.txt", "python/requirements.txt"):
+        clients = [f"tests/serve/clients/{name}.txt" for name in ("openai", "lm-eval", "guidellm", "aiperf")]
+        for name in ("tools/torch.txt", "tools/torch-cuda.txt", "tools/xgrammar.txt", "python/requirements.txt",
+                     "bench/peers/server.txt", *clients):
             with open(os.path.join(os.path.dirname(TESTS), name)) as f:
                 wanted = re.sub(r"\\\n|(?m:^ *#.*)", "", f.read())
             for line in filter(str.strip, wanted.splitlines()):
@@ -617,6 +619,14 @@ class Setup(unittest.TestCase):
         for call in calls:
             for flag in ("--no-deps", "--only-binary :all:", "--require-hashes"):
                 self.assertIn(flag, call)
+        with open(os.path.join(TESTS, "serve", "clients", "package-lock.json")) as f:
+            packages = {name: p for name, p in json.load(f)["packages"].items() if name}
+        self.assertTrue(packages)
+        for package in packages.values():
+            self.assertRegex(package["integrity"], r"^sha512-")
+        with open(os.path.join(TOOLS, "setup.sh")) as f:
+            for call in re.findall(r"npm (?:ci|install).*", f.read()):
+                self.assertRegex(call, r"^npm ci --ignore-scripts")
         with open(os.path.join(TOOLS, "get_xgrammar.sh")) as f:  # the one package of sources, of which nothing is run
             call, = re.findall(r"pip download .*", f.read().replace("\\\n", " "))
         for flag in ("--no-deps", "--require-hashes", "--no-build-isolation"):

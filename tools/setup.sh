@@ -7,6 +7,7 @@
 #        tools/setup.sh tsan   packages, torch, the tests of the API under the thread sanitizer
 #        tools/setup.sh python packages, torch, the library, the demo model, and the Python package in build/python
 #        tools/setup.sh wheel  packages, torch, the library, and a wheel in build/wheel that runs on other machines, tested
+#        tools/setup.sh clients packages, torch, the program, the demo model, and clients of the server in build/clients
 #        tools/setup.sh format the packages that formatting needs
 #        tools/setup.sh lint   what clang-tidy needs: packages, torch, compile commands in build/lint
 #
@@ -163,6 +164,16 @@ install_python_package() {
     -Ccmake.define.forerun_DIR="$PWD/build/$preset" -v
 }
 
+# link_torch VENV: the torch of this build in another environment.
+link_torch() {
+  local torch packages
+  torch=$(dirname "$(dirname "$(dirname "$(cached Torch_DIR)")")")
+  packages=$(echo "$1"/lib/python3*/site-packages)
+  ln -sfn "$torch" "$packages/torch"
+  ln -sfn "$torch/../torchgen" "$packages/torchgen"
+  [ ! -d "$torch/../nvidia" ] || ln -sfn "$torch/../nvidia" "$packages/nvidia"  # which the torch for GPUs is linked with
+}
+
 # --- the wheel -------------------------------------------------------------------------------------------------------
 # The licences that Debian has of the libraries which the wheel will carry, one file a package.
 copy_licenses() {
@@ -194,14 +205,12 @@ make_wheel() {
 
 # The tests on the wheel in a virtual environment that has this torch beside it and nothing of the build.
 check_wheel() {
-  local venv=$PWD/build/wheel/check torch packages file
+  local venv=$PWD/build/wheel/check packages file
   "$(find_python)" -m venv --clear "$venv"
   "$venv/bin/python" -m pip install --no-deps --only-binary :all: --require-hashes --progress-bar off -r python/requirements.txt
   "$venv/bin/python" -m pip install --no-index --no-deps build/wheel/*.whl
-  torch=$(dirname "$(dirname "$(dirname "$(cached Torch_DIR)")")")
+  link_torch "$venv"
   packages=$(echo "$venv"/lib/python3*/site-packages)
-  ln -s "$torch" "$packages/torch"
-  [ ! -d "$torch/../nvidia" ] || ln -s "$torch/../nvidia" "$packages/nvidia"  # which the torch for GPUs is linked with
   for file in "$packages"/forerun/*.so* "$packages"/forerun.libs/*.so*; do
     if readelf -d "$file" | grep -E 'R(UN)?PATH' | grep -v '\[$ORIGIN[^:]*\(:$ORIGIN[^:]*\)*\]'; then
       echo "$file would look for libraries elsewhere"
@@ -210,6 +219,37 @@ check_wheel() {
   done
   cd "$venv"
   LD_BIND_NOW=1 bin/python -m pytest -q -p no:cacheprovider --ignore ../../../python/tests/test_notebook.py ../../../python/tests
+}
+
+# --- ready-made clients of the server ---------------------------------------------------------------------------------
+client_lists=tests/serve/clients
+client_list() { cat "$client_lists/$1.txt"; [ "$1" != guidellm ] || echo "$PWD"; }  # whose torch is a link to this folder's
+
+# The list that an environment was made of lies in it, so that another list makes it anew.
+clients_present() {
+  local name
+  for name in openai lm-eval guidellm aiperf; do
+    cmp -s <(client_list "$name") "build/clients/$name/installed.txt" || return 1
+  done
+  ! command -v npm >/dev/null || cmp -s "$client_lists/package-lock.json" build/clients/node/installed.json
+}
+
+install_clients() {
+  local name venv
+  for name in openai lm-eval guidellm aiperf; do
+    venv=build/clients/$name
+    if cmp -s <(client_list "$name") "$venv/installed.txt"; then continue; fi
+    "$(find_python)" -m venv --clear "$venv"
+    "$venv/bin/python" -m pip install --no-deps --only-binary :all: --require-hashes --progress-bar off \
+      -r "$client_lists/$name.txt"
+    [ "$name" != guidellm ] || link_torch "$venv"
+    client_list "$name" >"$venv/installed.txt"
+  done
+  command -v npm >/dev/null || { echo "no npm: the JavaScript client is left out"; return 0; }
+  mkdir -p build/clients/node
+  cp "$client_lists"/package*.json build/clients/node
+  (cd build/clients/node && npm ci --ignore-scripts --no-audit --no-fund)
+  cp "$client_lists/package-lock.json" build/clients/node/installed.json
 }
 
 # --- the steps of each use -------------------------------------------------------------------------------------------
@@ -264,7 +304,11 @@ case ${1:-} in
     step "wheel" wheel "read build/logs/wheel.log" never make_wheel
     step "tests of the wheel in build/wheel/check" check-wheel "read build/logs/check-wheel.log" never check_wheel
     echo build/wheel/*.whl ;;
+  clients)
+    total_steps=7 package_lists+=(tools/apt-packages-clients.txt); common_steps; build_step --target forerun_cli; model_step
+    step "clients of the server (build/clients)" clients "check that pip and npm reach a package index, then run the same \
+command again" clients_present install_clients ;;
   format) total_steps=1; package_lists=(tools/apt-packages-dev.txt); packages_step ;;
   lint) total_steps=4 preset=lint; package_lists+=(tools/apt-packages-dev.txt); common_steps ;;
-  *) sed -n '2,17s/^# \{0,1\}//p' "$0"; exit 2 ;;
+  *) sed -n '2,18s/^# \{0,1\}//p' "$0"; exit 2 ;;
 esac

@@ -1,35 +1,21 @@
 """The official Python client against the server, unchanged; and curl.
 
-usage: openai_test.py FORERUN   (makes a virtual environment of its own and installs the package openai there)
+usage: openai_test.py FORERUN   (with the Python of build/clients/openai, which make test-clients makes; on a tiny model)
 """
 
 import json
 import os
 import subprocess
-import sys
 import tempfile
 
-HERE = os.path.dirname(os.path.abspath(__file__))
+import openai
 
-
-def in_own_environment():
-    """Runs this file again where the package is."""
-    folder = os.environ.get("FORERUN_OPENAI_VENV", os.path.join(tempfile.gettempdir(), "forerun-openai-venv"))
-    python = os.path.join(folder, "bin", "python")
-    if not os.path.exists(python):
-        subprocess.run([sys.executable, "-m", "venv", folder], check=True)
-    if subprocess.run([python, "-c", "import openai"], capture_output=True).returncode != 0:
-        subprocess.run([python, "-m", "pip", "install", "-q", "openai"], check=True)
-    os.execv(python, [python, os.path.abspath(__file__), *sys.argv[1:], "--inside"])
+from serve_support import WORDS, Server, make_long_chat_model, user
 
 
 def main():
-    sys.argv.remove("--inside")
-    sys.path.insert(0, HERE)
-    import openai
-    from serve_support import WORDS, Server, user
-
     folder = tempfile.mkdtemp()
+    make_long_chat_model(folder)
     key = os.path.join(folder, "keys")
     with open(key, "w") as f:
         f.write("sk-test\n")
@@ -92,4 +78,4 @@ def main():
 
 
 if __name__ == "__main__":
-    main() if "--inside" in sys.argv else in_own_environment()
+    main()

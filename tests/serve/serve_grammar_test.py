@@ -12,7 +12,7 @@ import unittest
 sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), ".."))
 from schemas import refused_schemas, schemas, valid
 from cli_support import forerun, make_chat_model
-from serve_support import FORERUN, Served, Server, user
+from serve_support import FORERUN, Served, Server, make_long_chat_model, user
 
 CHAT, COMPLETIONS = "/v1/chat/completions", "/v1/completions"
 COUNT = 200
@@ -37,13 +37,7 @@ class Grammars(Served):
     @classmethod
     def setUpClass(cls):
         cls.folder = tempfile.mkdtemp()
-        model = os.path.join(cls.folder, "chat")
-        make_chat_model(model)
-        path = os.path.join(model, "config.json")
-        with open(path) as f:
-            config = {**json.load(f), "max_position_embeddings": 2048}  # the words about tools take 700 tokens
-        with open(path, "w") as f:
-            json.dump(config, f)
+        make_long_chat_model(cls.folder)
         cls.server = Server(cls.folder, *cls.flags)
 
     def chat(self, text, **fields):

@@ -19,18 +19,29 @@ from cli_support import FORERUN, LLAMA, make_chat_model  # noqa: E402
 WORDS = "a b a b c a b a b c 1 2 1 2 3 1 2 1 2 3"
 
 
-class Server:
-    """`forerun serve` of a tiny model on a free port."""
+def make_long_chat_model(folder):
+    """In `folder`, for a Server: the tiny model with a longer context, as the words about tools take 700 tokens."""
+    model = os.path.join(folder, "chat")
+    make_chat_model(model)
+    path = os.path.join(model, "config.json")
+    with open(path) as f:
+        config = {**json.load(f), "max_position_embeddings": 2048}
+    with open(path, "w") as f:
+        json.dump(config, f)
 
-    def __init__(self, folder, *flags, port=0):
+
+class Server:
+    """`forerun serve` on a free port, of a tiny model where none is named."""
+
+    def __init__(self, folder, *flags, port=0, model=None, precision="f32"):
         self.folder = folder
-        self.model = os.path.join(folder, "chat")
-        if not os.path.isdir(self.model):
+        self.model, self.precision = model or os.path.join(folder, "chat"), precision
+        if model is None and not os.path.isdir(self.model):
             make_chat_model(self.model)
         self.log_path = os.path.join(folder, f"log-{time.monotonic_ns()}")
         self.log = open(self.log_path, "w+")
         self.process = subprocess.Popen(
-            [FORERUN, "serve", "-m", self.model, "--precision", "f32", "--threads", "1", "--port", str(port), *flags],
+            [FORERUN, "serve", "-m", self.model, "--precision", precision, "--threads", "1", "--port", str(port), *flags],
             stdout=subprocess.PIPE, stderr=self.log, text=True)
         line = self.process.stdout.readline()
         match = re.match(r"http://([0-9.]+):(\d+)  ", line)
@@ -111,8 +122,8 @@ class Server:
         """The text that the command gives for one prompt."""
         raw = [] if chat else ["--raw"]
         r = subprocess.run(
-            [FORERUN, "generate", "-m", self.model, "--precision", "f32", "--threads", "1", "--rule", "shared-noise", "-p",
-             prompt, "--seed", str(seed), "-n", str(tokens), "--json", *raw, *flags], capture_output=True, text=True,
+            [FORERUN, "generate", "-m", self.model, "--precision", self.precision, "--threads", "1", "--rule",
+             "shared-noise", "-p", prompt, "--seed", str(seed), "-n", str(tokens), "--json", *raw, *flags], capture_output=True, text=True,
             check=True, timeout=120)
         return json.loads(r.stdout)["text"]
 
