@@ -71,4 +71,15 @@ inline void finish(Engine& engine, Ended& out) {
   while (engine.busy()) take(engine.step(), out);
 }
 
+/// A text that an engine is asked for.
+struct Job {
+  std::vector<Token> prompt;
+  GenerateOptions options;
+  std::size_t drafter = 0;
+};
+
+inline RequestId submit(Engine& engine, const Job& job) {
+  return engine.submit(engine_target(), drafters()[job.drafter], job.prompt, job.options);
+}
+
 }  // namespace forerun::testing
