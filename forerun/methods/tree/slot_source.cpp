@@ -6,6 +6,7 @@
 
 #include "forerun/core/rng_key.h"
 #include "forerun/core/shared_noise.h"
+#include "forerun/methods/tree/keep_allowed.h"
 
 namespace forerun {
 namespace {
@@ -113,18 +114,10 @@ std::vector<Token> SlotSource::path_to(const Node& node) const {
   return out;
 }
 
-// What the grammar forbids after a node is no candidate.
-void SlotSource::keep_allowed(const Node& node, std::vector<Ranked>& out) const {
-  if (!sequence_->changed().constrained()) return;
-  ChangedLogits changed = sequence_->changed();
-  for (const Token t : path_to(node)) changed.push(t);
-  const AllowedTokens possible = changed.allowed();
-  std::erase_if(out, [&](const Ranked& r) { return !possible(token(r.id)); });
-}
-
 std::vector<SlotSource::Ranked> SlotSource::ranked(const Node& node) {
   std::vector<Ranked> out = laws(node.depth, node.token);
-  keep_allowed(node, out);
+  keep_allowed(
+      *sequence_, [&] { return path_to(node); }, out, [&](const Ranked& r) { return token(r.id); });
   if (out.empty()) return out;  // scores that are not numbers
   weigh(node, out);
   if (out.empty()) return out;

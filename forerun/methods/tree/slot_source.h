@@ -73,7 +73,6 @@ class SlotSource : public NetworkSource {
   double temperature() const;
   void open(std::size_t depth, Token previous);
   std::vector<Ranked> ranked(const Node& node);
-  void keep_allowed(const Node& node, std::vector<Ranked>& out) const;
   std::vector<Ranked> laws(std::size_t slot, Token previous) const;
   void put_in_order(std::vector<Ranked>& candidates, std::size_t slot, std::size_t most) const;
   void add_noise(std::size_t slot, std::vector<Ranked>& by_q) const;

@@ -4,6 +4,7 @@
 #include <utility>
 
 #include "forerun/methods/draft_budget.h"
+#include "forerun/methods/tree/keep_allowed.h"
 
 namespace forerun {
 namespace {
@@ -34,18 +35,13 @@ std::vector<double> reach_of(const TokenTree& tree, const TokenDraft& draft) {
   return out;
 }
 
-// What the grammar forbids after a node is no candidate.
-void keep_allowed(const TokenSequence& sequence, const TokenTree& tree, std::size_t node,
-                  std::vector<TreeChild>& children) {
-  if (children.empty()) return;
-  std::vector<Token> path(tree.node(node).depth);
+// The drafted tokens on the way to a node, its own last.
+std::vector<Token> path_to(const TokenTree& tree, std::size_t node) {
+  std::vector<Token> out(tree.node(node).depth);
   for (; node != TokenTree::kRoot; node = tree.node(node).parent) {
-    path[tree.node(node).depth - 1] = tree.node(node).token;
+    out[tree.node(node).depth - 1] = tree.node(node).token;
   }
-  ChangedLogits changed = sequence.changed();
-  for (const Token token : path) changed.push(token);
-  const AllowedTokens possible = changed.allowed();
-  std::erase_if(children, [&](const TreeChild& c) { return !possible(c.token); });
+  return out;
 }
 
 }  // namespace
@@ -131,7 +127,9 @@ TokenTree TreeDrafter::grow(const TokenSequence& sequence, bool queried) {
       if (node != TokenTree::kRoot) all[i]->add(tree.node(node).parent, tree.node(node).token);
       fill(*all[i], i, text, children);
     }
-    if (sequence.changed().constrained()) keep_allowed(sequence, tree, node, children);
+    keep_allowed(
+        sequence, [&] { return path_to(tree, node); }, children,
+        [](const TreeChild& c) { return c.token; });
     children = merged(std::move(children));
     if (shape_ == Shape::kChain && children.size() > 1) {
       const auto best = std::max_element(
