@@ -4,10 +4,12 @@
 
 #include "forerun/base/json_text.h"
 #include "forerun/base/quote.h"
+#include "forerun/base/utf8.h"
 #include "forerun/formats/dequantize.h"
 #include "forerun/formats/gguf.h"
 #include "forerun/formats/hf_config.h"
 #include "forerun/formats/idx.h"
+#include "forerun/formats/jinja/jinja.h"
 #include "forerun/formats/png.h"
 #include "forerun/formats/safetensors.h"
 #include "forerun/formats/whole_numbers.h"
@@ -155,6 +157,33 @@ TEST(FormatsMutation, DamagedIdxNeverCrashes) {
     if (!file) return expect_readable(file.error());
     ASSERT_EQ(element_count(file->shape), static_cast<std::int64_t>(file->values.size()));
     walk.touch(std::as_bytes(std::span(file->values)));
+  });
+  report(walk, mutants);
+}
+
+TEST(FormatsMutation, DamagedJinjaNeverCrashes) {
+  const std::string folder = FORERUN_SOURCE_DIR "/tests/data/jinja/";
+  const auto expected =
+      nlohmann::ordered_json::parse(testing::read_file(folder + "expected.json"))["contexts"];
+  std::vector<Bytes> seeds;
+  for (const char* name : {"macros", "qwen3", "mistral", "llama31", "gemma", "deepseek"}) {
+    seeds.push_back(bytes_of(testing::read_file(folder + name + ".jinja")));
+  }
+  Walk walk;
+  const auto mutants = for_each_mutant(seeds, [&](const Bytes& mutant, std::uint64_t i) {
+    SCOPED_TRACE(i);
+    const Result<JinjaTemplate> parsed = JinjaTemplate::parse(text_of(mutant));
+    parsed ? ++walk.parsed : ++walk.refused;
+    if (!parsed) return expect_readable(parsed.error());
+    const auto out = parsed->render(expected[i % expected.size()], {},
+                                    {.limits = {.steps = 20'000, .bytes = 1 << 20}, .now = 0});
+    if (!out) return expect_readable(out.error());
+    EXPECT_TRUE(is_valid_utf8(out->text));
+    std::size_t done = 0;
+    for (const TextRange& r : out->plain) {
+      EXPECT_TRUE(done <= r.begin && r.begin < r.end && r.end <= out->text.size());
+      done = r.end;
+    }
   });
   report(walk, mutants);
 }
