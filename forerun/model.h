@@ -14,6 +14,7 @@
 #include "forerun/common.h"
 #include "forerun/core/token.h"
 #include "forerun/core/token_grammar.h"
+#include "forerun/core/tools.h"
 
 #pragma GCC visibility push(default)
 namespace forerun {
@@ -22,17 +23,6 @@ namespace forerun {
 struct Message {
   std::string role;  ///< "system", "user" or "assistant"
   std::string content;
-};
-
-/// A function that an answer may call.
-struct Tool {
-  std::string name;
-  std::string parameters;  ///< a JSON schema of an object; empty: any object
-};
-
-struct ToolCalls {
-  bool required = false;  ///< nothing but calls; otherwise any text, in which calls are well formed
-  bool several = true;    ///< more than one call
 };
 
 /// What a tokenizer has beside pieces of text.

@@ -1,7 +1,5 @@
 // Grammars over a model's tokens.
 
-#include <vector>
-
 #include "forerun/api/model_impl.h"
 #include "forerun/formats/grammar/json_grammar.h"
 
@@ -29,9 +27,7 @@ std::shared_ptr<const TokenGrammar> Model::json_grammar(std::string_view schema)
 
 std::shared_ptr<const TokenGrammar> Model::tool_grammar(std::span<const Tool> tools,
                                                         const ToolCalls& calls) const {
-  std::vector<ToolSignature> signatures;
-  for (const Tool& tool : tools) signatures.push_back({tool.name, tool.parameters});
-  return compiled(*impl_, tool_call_grammar(signatures, {calls.required, calls.several}));
+  return compiled(*impl_, tool_call_grammar(tools, calls));
 }
 
 }  // namespace forerun

@@ -23,12 +23,11 @@ Result<std::string> json_schema_grammar(std::string_view schema) {
   }
 }
 
-Result<std::string> tool_call_grammar(std::span<const ToolSignature> tools,
-                                      const ToolCallOptions& options) {
+Result<std::string> tool_call_grammar(std::span<const Tool> tools, const ToolCalls& allowed) {
   try {
     SchemaConverter converter;
     std::vector<std::string> calls;
-    for (const ToolSignature& tool : tools) {
+    for (const Tool& tool : tools) {
       try {
         const std::string arguments =
             converter.add(tool.parameters.empty() ? R"({"type": "object"})" : tool.parameters);
@@ -44,12 +43,12 @@ Result<std::string> tool_call_grammar(std::span<const ToolSignature> tools,
     const std::string body =
         converter.define(fmt::format(R"(ws ({}) ws "</tool_call>")", fmt::join(calls, " | ")));
     const std::string call = "\"<tool_call>\" " + body;
-    if (options.required) {
-      return converter.text(options.several ? fmt::format(R"({} ("\n"? {}){{0,15}})", call, call)
+    if (allowed.required) {
+      return converter.text(allowed.several ? fmt::format(R"({} ("\n"? {}){{0,15}})", call, call)
                                             : call);
     }
     return converter.text(fmt::format("TagDispatch((\"<tool_call>\", {}), loop_after_dispatch={})",
-                                      body, options.several));
+                                      body, allowed.several));
   } catch (const SchemaRefusal& r) {
     return Error{r.message};
   }

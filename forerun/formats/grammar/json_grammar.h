@@ -5,6 +5,7 @@
 #include <string_view>
 
 #include "forerun/base/result.h"
+#include "forerun/core/tools.h"
 
 namespace forerun {
 
@@ -18,20 +19,8 @@ namespace forerun {
 /// Errors: no JSON, no schema, and anything that the grammar would not keep; the message names it.
 Result<std::string> json_schema_grammar(std::string_view schema);
 
-/// A function that a model may call.
-struct ToolSignature {
-  std::string name;
-  std::string parameters;  ///< a JSON schema of an object; empty: any object
-};
-
-struct ToolCallOptions {
-  bool required = false;  ///< nothing but calls; otherwise any text, in which calls are well formed
-  bool several = true;    ///< more than one call
-};
-
 /// Calls as <tool_call>{"name": ..., "arguments": {...}}</tool_call>, the format that Hermes and
 /// Qwen 2.5 were trained on.
-Result<std::string> tool_call_grammar(std::span<const ToolSignature> tools,
-                                      const ToolCallOptions& options);
+Result<std::string> tool_call_grammar(std::span<const Tool> tools, const ToolCalls& allowed);
 
 }  // namespace forerun

@@ -300,7 +300,7 @@ TEST(JsonGrammar, NumbersBetweenBoundsAreThoseAndNoOthers) {
 }
 
 TEST(ToolCallGrammar, HoldsCallsToTheirParameters) {
-  const std::vector<ToolSignature> tools = {
+  const std::vector<Tool> tools = {
       {"get_weather",
        R"({"type": "object", "properties": {"city": {"type": "string"}}, "required": ["city"]})"},
       {"now", ""}};
@@ -325,7 +325,7 @@ TEST(ToolCallGrammar, HoldsCallsToTheirParameters) {
   EXPECT_TRUE(accepts(*forced, now + "\n" + good));
   EXPECT_FALSE(accepts(*single, now + good));
   EXPECT_FALSE(tool_call_grammar({}, {}));
-  EXPECT_FALSE(tool_call_grammar(std::vector<ToolSignature>{{"a", R"({"not": {}})"}}, {}));
+  EXPECT_FALSE(tool_call_grammar(std::vector<Tool>{{"a", R"({"not": {}})"}}, {}));
 }
 
 // A place that moves to and fro gives what a fresh one gives.

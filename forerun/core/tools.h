@@ -1,0 +1,19 @@
+#pragma once
+
+#include <string>
+
+namespace forerun {
+
+/// A function that a text may call.
+struct Tool {
+  std::string name;
+  std::string parameters;  ///< a JSON schema of an object; empty: any object
+};
+
+/// What a grammar of calls allows.
+struct ToolCalls {
+  bool required = false;  ///< nothing but calls; otherwise any text, in which calls are well formed
+  bool several = true;    ///< more than one call
+};
+
+}  // namespace forerun
