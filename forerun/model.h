@@ -21,8 +21,16 @@ namespace forerun {
 
 /// One turn of a conversation.
 struct Message {
-  std::string role;  ///< "system", "user" or "assistant"
+  std::string role;  ///< "system", "user", "assistant", or what else the model's template knows
   std::string content;
+  std::string fields = {};  ///< a JSON object of more that the template reads: "tool_calls"
+};
+
+/// What a conversation's template gets beside the messages.
+struct ChatInput {
+  std::string tools = {};      ///< a JSON list of tools as OpenAI's API has them; empty: none
+  std::string variables = {};  ///< a JSON object of further variables; empty: none
+  bool add_generation_prompt = true;  ///< end with the start of an answer
 };
 
 /// What a tokenizer has beside pieces of text.
@@ -47,10 +55,17 @@ class Model {
   /// The text itself, with a beginning-of-sequence token if the model has one. Text that spells a
   /// special token ("<|im_end|>") becomes that token.
   std::vector<Token> encode(std::string_view text) const;
-  /// A conversation in the model's chat format, ready for the next answer. Special tokens inside a
-  /// message are parsed, as in the reference: do not pass untrusted text.
-  /// @throws UsageError  the model has no chat template, or one of an unknown family
-  std::vector<Token> encode_chat(std::span<const Message> messages) const;
+  /// A conversation as the model's own chat template writes it, ready for the next answer. Nothing
+  /// in it is a special token, whatever it spells. A template that asks for the date gets today's.
+  /// Without a template that can be read, the format of a known family is taken (chat_note says
+  /// so), which takes special tokens in messages as they come.
+  /// @throws UsageError  no chat format, or what the template says against the conversation
+  std::vector<Token> encode_chat(std::span<const Message> messages,
+                                 const ChatInput& input = {}) const;
+  /// One line if it is not the model's own template that writes conversations; else empty.
+  std::string chat_note() const;
+  /// The template tells the model of ChatInput::tools, and has their calls as tool_grammar does.
+  bool chat_writes_tools() const;
   std::string decode(std::span<const Token> tokens) const;
   /// The bytes that a token stands for, perhaps a part of a character; a special token's name.
   std::string_view piece(Token token) const;

@@ -97,7 +97,7 @@ std::vector<Token> DiffusionLanguageModel::encode(std::string_view text) const {
 }
 
 std::vector<Token> DiffusionLanguageModel::encode_chat(std::span<const Message> messages) const {
-  return forerun::encode_chat(*impl_->text, messages);
+  return forerun::encode_chat(*impl_->text, messages, {});
 }
 
 std::string DiffusionLanguageModel::decode(std::span<const Token> tokens) const {

@@ -23,7 +23,8 @@ struct BodyLoaders {
 std::shared_ptr<Model::Impl> load_text_model(const std::string& path, PrecisionRequest requested,
                                              const BodyLoaders& loaders);
 
-/// Text and conversations as the model reads them; as those of Model.
-std::vector<Token> encode_chat(const Model::Impl& model, std::span<const Message> messages);
+/// As Model::encode_chat.
+std::vector<Token> encode_chat(const Model::Impl& model, std::span<const Message> messages,
+                               const ChatInput& input);
 
 }  // namespace forerun

@@ -25,12 +25,6 @@ Tokenizer tokenizer_of(Result<TokenizerSpec> spec, const std::string& path) {
   return *std::move(tokenizer);
 }
 
-void set_chat_template(Model::Impl& impl, std::optional<std::string_view> text) {
-  if (!text) return;
-  impl.chat_template = *text;
-  impl.chat = detect_chat_family(*text);
-}
-
 void set_end_tokens(Model::Impl& impl, const std::vector<Token>& further) {
   impl.end_tokens.insert(impl.tokenizer.end_tokens().begin(), impl.tokenizer.end_tokens().end());
   impl.end_tokens.insert(further.begin(), further.end());
@@ -66,7 +60,13 @@ std::shared_ptr<Model::Impl> load_gguf_model(const std::string& path, const Chos
                   .lm = loaders.from_gguf(gguf, chosen.precision),
                   .precision = chosen,
                   .tokenizer = tokenizer_of(tokenizer_spec(gguf), path)});
-  set_chat_template(*impl, gguf.get<std::string_view>("tokenizer.chat_template"));
+  const auto text = [&](const char* key) -> std::optional<std::string> {
+    const auto value = gguf.get<std::string_view>(key);
+    return value ? std::optional<std::string>(*value) : std::nullopt;
+  };
+  impl->chat = ChatFormat({.standard = text("tokenizer.chat_template"),
+                           .with_tools = text("tokenizer.chat_template.tool_use")},
+                          impl->tokenizer);
   set_end_tokens(*impl, {});
   return impl;
 }
@@ -79,15 +79,17 @@ std::optional<MappedFile> file_at(const fs::path& path) {
 }
 
 // Newer folders keep the chat template in a file of its own.
-std::optional<std::string> hf_chat_template(const fs::path& folder, std::string_view config_text) {
+ChatTemplates hf_chat_templates(const fs::path& folder, std::string_view config_text) {
   constexpr std::size_t kMost = 1 << 20;  // the largest published ones have 20 KB
   const fs::path path = folder / "chat_template.jinja";
   if (const auto own = file_at(path)) {
-    if (own->text().size() <= kMost) return std::string(own->text());
+    if (own->text().size() <= kMost) {
+      return {.standard = std::string(own->text()), .with_tools = {}};
+    }
     throw FormatError(fmt::format("{}: {} bytes, at most {} are read; check that it is a template",
                                   path.string(), own->text().size(), kMost));
   }
-  auto stored = parse_chat_template(config_text);
+  auto stored = parse_chat_templates(config_text);
   if (!stored) {
     throw FormatError((folder / "tokenizer_config.json").string() + ": " + stored.error().message);
   }
@@ -113,7 +115,7 @@ std::shared_ptr<Model::Impl> load_hf_model(const std::string& path, const Chosen
       .precision = chosen,
       .tokenizer =
           tokenizer_of(parse_tokenizer_json(tokenizer->text(), tokenizer_config), tokenizer_path)});
-  set_chat_template(*impl, hf_chat_template(folder, tokenizer_config));
+  impl->chat = ChatFormat(hf_chat_templates(folder, tokenizer_config), impl->tokenizer);
   check_end_tokens(*impl, config);
   set_end_tokens(*impl, config.end_of_sequence);
   return impl;
@@ -148,24 +150,6 @@ std::vector<Token> Model::encode(std::string_view text) const {
   return impl_->tokenizer.encode_prompt(text, Special::kParse);
 }
 
-std::vector<Token> encode_chat(const Model::Impl& model, std::span<const Message> messages) {
-  if (!model.chat) {
-    throw UsageError(fmt::format(
-        "{}: {}; give the text as it is (encode, or `forerun generate --raw`)", model.path,
-        model.chat_template ? "its chat template is of no known family"
-                            : "it has no chat template"));
-  }
-  std::vector<ChatMessage> turns;
-  for (const Message& m : messages) turns.push_back({m.role, m.content});
-  const Result<std::string> text = render_chat(*model.chat, turns, {.add_generation_prompt = true});
-  if (!text) throw UsageError(text.error().message);
-  return model.tokenizer.encode_prompt(*text, Special::kParse);
-}
-
-std::vector<Token> Model::encode_chat(std::span<const Message> messages) const {
-  return forerun::encode_chat(*impl_, messages);
-}
-
 std::string Model::decode(std::span<const Token> tokens) const {
   return impl_->tokenizer.decode(tokens);
 }
@@ -182,7 +166,7 @@ TokenizerInfo Model::tokenizer_info() const {
                     .adds_bos = t.add_bos(),
                     .adds_eos = t.add_eos(),
                     .end = {impl_->end_tokens.begin(), impl_->end_tokens.end()},
-                    .chat_template = impl_->chat_template};
+                    .chat_template = impl_->chat.templates().standard};
   std::sort(out.end.begin(), out.end.end());
   return out;
 }

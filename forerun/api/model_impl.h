@@ -2,11 +2,10 @@
 
 #include <memory>
 #include <mutex>
-#include <optional>
 #include <string>
 #include <unordered_set>
 
-#include "forerun/formats/chat_template.h"
+#include "forerun/formats/chat_format.h"
 #include "forerun/formats/grammar/grammar_compiler.h"
 #include "forerun/formats/tokenizer/tokenizer.h"
 #include "forerun/model.h"
@@ -26,9 +25,8 @@ struct Model::Impl {
   DecoderLm lm;
   ChosenPrecision precision;
   Tokenizer tokenizer;
-  std::optional<ChatFamily> chat;
-  std::optional<std::string> chat_template;  ///< Jinja
-  std::unordered_set<Token> end_tokens;      ///< any of them ends an answer
+  ChatFormat chat;
+  std::unordered_set<Token> end_tokens;  ///< any of them ends an answer
   std::shared_ptr<Grammars> grammars = std::make_shared<Grammars>();
 };
 

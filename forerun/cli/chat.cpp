@@ -73,6 +73,7 @@ int run_chat(const ChatFlags& f) {
   const Message probe{"user", "hello"};
   model.encode_chat(
       {&probe, 1});  // a model without a chat format is refused before the first question
+  note_chat(model);
   Conversation talk(f.system);
   Engine engine;
   RunStatistics total;

@@ -44,7 +44,9 @@ std::vector<Token> prompt_tokens(const Model& model, const GenerateFlags& f) {
   std::vector<Message> turns;
   if (!f.system.empty()) turns.push_back({"system", f.system});
   turns.push_back({"user", text});
-  return model.encode_chat(turns);
+  std::vector<Token> tokens = model.encode_chat(turns);
+  note_chat(model);
+  return tokens;
 }
 
 nlohmann::json document(const GenerateFlags& f, const Generated& g, std::size_t prompt_tokens,

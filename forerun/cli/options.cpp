@@ -249,9 +249,14 @@ std::vector<Prompt> read_prompts(const std::string& path) {
   return out;
 }
 
+void note_chat(const Model& model) {
+  if (const std::string line = model.chat_note(); !line.empty()) note(printable(line, 1000));
+}
+
 std::vector<std::vector<Token>> encode_prompts(const Model& model,
                                                const std::vector<Prompt>& prompts, bool raw) {
   std::vector<std::vector<Token>> out;
+  if (!raw) note_chat(model);
   for (const Prompt& p : prompts) {
     const Message turn{"user", p.text};
     out.push_back(raw ? model.encode(p.text) : model.encode_chat({&turn, 1}));

@@ -44,6 +44,8 @@ void bind_model(Command& command, ModelFlags& flags, Makes makes = Makes::kTexts
 /// One line on standard error where `auto` is not the fastest.
 /// @throws UsageError  no such path, or no language model
 Model load_model(const ModelFlags& flags);
+/// One line on standard error where conversations are not written by the model's own template.
+void note_chat(const Model& model);
 /// Nothing for "auto".
 PrecisionRequest precision_of(const std::string& name);
 void note_precision(const ChosenPrecision& chosen);

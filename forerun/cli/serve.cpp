@@ -128,6 +128,7 @@ serve::ServedModel load_served(const ServeFlags& f) {
   ModelFlags flags = f.model;
   flags.path = model_path(f);
   const Model model = load_model(flags);
+  note_chat(model);
   const std::string drafter = drafter_name(f, flags.path);
   serve::ServedModel out{.id = f.name.empty() ? name_of_model(flags.path) : f.name,
                          .model = model,

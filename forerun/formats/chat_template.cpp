@@ -8,7 +8,7 @@
 #include <vector>
 
 #include "forerun/base/json_text.h"
-#include "forerun/base/utf8.h"
+#include "forerun/base/python_space.h"
 
 namespace forerun {
 namespace {
@@ -19,28 +19,7 @@ constexpr std::string_view kQwen2System = "You are a helpful assistant.";
 constexpr std::string_view kQwen25System =
     "You are Qwen, created by Alibaba Cloud. You are a helpful assistant.";
 
-// What Python's str.strip(), and so Jinja's trim, takes for white space.
-bool is_python_space(char32_t c) {
-  return (c >= 0x9 && c <= 0xD) || (c >= 0x1C && c <= 0x20) || c == 0x85 || c == 0xA0 ||
-         c == 0x1680 || (c >= 0x2000 && c <= 0x200A) || c == 0x2028 || c == 0x2029 || c == 0x202F ||
-         c == 0x205F || c == 0x3000;
-}
-
-std::string_view trimmed(std::string_view text) {
-  std::size_t begin = 0;
-  while (begin < text.size()) {
-    const Utf8Char c = first_char(text.substr(begin));
-    if (!is_python_space(c.code)) break;
-    begin += c.size;
-  }
-  std::size_t end = begin;  // after the last character that is no space
-  for (std::size_t at = begin; at < text.size();) {
-    const Utf8Char c = first_char(text.substr(at));
-    at += c.size;
-    if (!is_python_space(c.code)) end = at;
-  }
-  return text.substr(begin, end - begin);
-}
+std::string_view trimmed(std::string_view text) { return python_lstripped(python_rstripped(text)); }
 
 std::string_view without_first(std::string_view text, char c) {
   return text.substr(std::min(text.find_first_not_of(c), text.size()));
@@ -301,20 +280,21 @@ std::string_view name_of(ChatFamily family) noexcept {
   return i < kNames.size() ? kNames[i] : "unknown";
 }
 
-Result<std::optional<std::string>> parse_chat_template(std::string_view tokenizer_config_json) {
+Result<ChatTemplates> parse_chat_templates(std::string_view tokenizer_config_json) {
   const Result<nlohmann::json> root = parse_json(tokenizer_config_json);
   if (!root) return Error{"tokenizer_config.json: " + root.error().message};
-  if (!root->is_object() || !root->contains("chat_template")) return std::optional<std::string>();
+  ChatTemplates out;
+  if (!root->is_object() || !root->contains("chat_template")) return out;
   const nlohmann::json& value = (*root)["chat_template"];
-  if (value.is_string()) return std::optional(value.get<std::string>());
-  if (value.is_array()) {
-    for (const nlohmann::json& entry : value) {
-      const Result<std::string> name = json_field<std::string>(entry, "name");
-      Result<std::string> text = json_field<std::string>(entry, "template");
-      if (name && text && *name == "default") return std::optional(*std::move(text));
-    }
+  if (value.is_string()) out.standard = value.get<std::string>();
+  if (!value.is_array()) return out;
+  for (const nlohmann::json& entry : value) {
+    const Result<std::string> name = json_field<std::string>(entry, "name");
+    Result<std::string> text = json_field<std::string>(entry, "template");
+    if (name && text && *name == "default") out.standard = *std::move(text);
+    if (name && text && *name == "tool_use") out.with_tools = *std::move(text);
   }
-  return std::optional<std::string>();
+  return out;
 }
 
 }  // namespace forerun

@@ -10,7 +10,8 @@
 
 namespace forerun {
 
-/// Chat formats, each named after the models whose template it reproduces.
+/// Chat formats, each named after the models whose template it reproduces: for models without a
+/// template that can be read (chat_format.h).
 enum class ChatFamily : std::uint8_t {
   kChatMl,   ///< <|im_start|>role ... <|im_end|>, nothing added
   kSmolLm2,  ///< ChatML with SmolLM's default system message
@@ -48,8 +49,14 @@ std::optional<ChatFamily> detect_chat_family(std::string_view jinja_template);
 
 std::string_view name_of(ChatFamily family) noexcept;
 
-/// "chat_template" of tokenizer_config.json: a string, or the one named "default" in a list.
-/// Error: not JSON. None: there is no template.
-Result<std::optional<std::string>> parse_chat_template(std::string_view tokenizer_config_json);
+/// The Jinja templates of a model's files.
+struct ChatTemplates {
+  std::optional<std::string> standard;
+  std::optional<std::string> with_tools;  ///< for conversations with tools; none: the same
+};
+
+/// "chat_template" of tokenizer_config.json: a string, or a list of named ones of which "default"
+/// and "tool_use" are read. Error: not JSON.
+Result<ChatTemplates> parse_chat_templates(std::string_view tokenizer_config_json);
 
 }  // namespace forerun

@@ -106,14 +106,16 @@ TEST(ChatTemplate, TemplatesAreIdentifiedByTheirFragments) {
   EXPECT_EQ(detect_chat_family("[INST] {{ message }} [/INST]"), std::nullopt);
 }
 
-TEST(ChatTemplate, ReadsTheTemplateOfATokenizerConfig) {
-  EXPECT_EQ(**parse_chat_template(R"({"chat_template": "x"})"), "x");
-  EXPECT_EQ(**parse_chat_template(R"({"chat_template": [{"name": "tool_use", "template": "t"},
-                                      {"name": "default", "template": "d"}]})"),
-            "d");
-  EXPECT_FALSE((*parse_chat_template(R"({"chat_template": null})")).has_value());
-  EXPECT_FALSE((*parse_chat_template("{}")).has_value());
-  EXPECT_FALSE(parse_chat_template("{"));
+TEST(ChatTemplate, ReadsTheTemplatesOfATokenizerConfig) {
+  EXPECT_EQ(parse_chat_templates(R"({"chat_template": "x"})")->standard, "x");
+  const auto named =
+      parse_chat_templates(R"({"chat_template": [{"name": "tool_use", "template": "t"},
+                               {"name": "default", "template": "d"}, {"name": "rag"}]})");
+  EXPECT_EQ(named->standard, "d");
+  EXPECT_EQ(named->with_tools, "t");
+  EXPECT_FALSE(parse_chat_templates(R"({"chat_template": null})")->standard.has_value());
+  EXPECT_FALSE(parse_chat_templates("{}")->standard.has_value());
+  EXPECT_FALSE(parse_chat_templates("{"));
 }
 
 }  // namespace

@@ -8,6 +8,7 @@
 #include "forerun/serve/api_error.h"
 #include "forerun/serve/app.h"
 #include "forerun/serve/certify.h"
+#include "forerun/serve/chat_messages.h"
 #include "forerun/serve/json.h"
 #include "forerun/serve/page/page.h"
 
@@ -163,12 +164,8 @@ void App::tokenize(HttpRequest request, const Exchange& exchange) {
     const json parsed = parse_object(body);
     const Fields fields(parsed);
     std::vector<Token> tokens;
-    if (const json* messages = fields.find("messages")) {
-      try {
-        tokens = served_.model.encode_chat(parse_messages(*messages));
-      } catch (const UsageError& e) {
-        throw ApiError(400, e.what(), "messages");
-      }
+    if (fields.find("messages") != nullptr) {
+      tokens = encode(parse_chat_prompt(parsed, body, served_), served_);
     } else {
       // "content" is llama.cpp's name, "prompt" vLLM's.
       const auto content = fields.text("content"), prompt = fields.text("prompt");

@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <nlohmann/json.hpp>
 
+#include "forerun/base/json_text.h"
 #include "forerun/serve/api_error.h"
 #include "forerun/serve/json.h"
 
@@ -186,18 +187,49 @@ std::string tools_message(const json& request) {
       list);
 }
 
-std::string written_calls(const json& calls, const std::string& where) {
+std::string tools_as_written(const json& request, std::string_view body) {
+  if (tools_of(request).none) return {};
+  return as_written(request, body)["tools"].dump();
+}
+
+namespace {
+
+// Calls `use` with the name of each call and its arguments, as text.
+template <class Use>
+void for_each_call(const json& calls, const std::string& where, Use&& use) {
   if (!calls.is_array()) throw bad_field(where, "is wrong: send a list of calls");
-  std::string out;
   for (const json& call : calls) {
     const std::string name = name_of_tool(call, where);
-    const std::string arguments =
-        Fields(call["function"], where + ".function.").text("arguments").value_or("{}");
-    if (!out.empty()) out += "\n";
-    out += fmt::format("<tool_call>\n{{\"name\": {}, \"arguments\": {}}}\n</tool_call>",
-                       dump(json(name)), arguments);
+    use(call, name,
+        Fields(call["function"], where + ".function.").text("arguments").value_or("{}"));
   }
+}
+
+}  // namespace
+
+std::string written_calls(const json& calls, const std::string& where) {
+  std::string out;
+  for_each_call(
+      calls, where, [&](const json&, const std::string& name, const std::string& arguments) {
+        if (!out.empty()) out += "\n";
+        out += fmt::format("<tool_call>\n{{\"name\": {}, \"arguments\": {}}}\n</tool_call>",
+                           dump(json(name)), arguments);
+      });
   return out;
+}
+
+std::string calls_for_template(const json& calls, const std::string& where) {
+  std::string out;
+  for_each_call(
+      calls, where, [&](const json& call, const std::string& name, const std::string& arguments) {
+        const Result<json> parsed = parse_json(arguments);
+        // Written as they came: the template keeps the order of the fields.
+        out += fmt::format(
+            R"({}{{"type": "function", "id": {}, "function": {{"name": {}, "arguments": {}}}}})",
+            out.empty() ? "" : ", ", dump(Fields(call).text("id").value_or("")), dump(name),
+            parsed && parsed->is_object() ? arguments : dump(arguments));
+      });
+  return "[" + out + "]";
 }
 
 }  // namespace forerun::serve

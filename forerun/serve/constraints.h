@@ -17,12 +17,17 @@ namespace forerun::serve {
 void read_constraints(GenerationRequest& request, const nlohmann::json& fields,
                       std::string_view body, const ServedModel& served);
 
-/// What tells a model of the tools, to stand at the end of the system message; empty: there are
-/// none, or none may be called. The words are those of Qwen 2.5's and Hermes' templates.
+/// "tools" in the order in which their fields were sent; empty: there are none, or none may be
+/// called.
+std::string tools_as_written(const nlohmann::json& fields, std::string_view body);
+/// The same in words, to stand at the end of the system message: those of Qwen 2.5's and Hermes'
+/// templates.
 std::string tools_message(const nlohmann::json& fields);
 
 /// "tool_calls" of an answer in "messages", in the text that the model wrote for them.
 /// @throws ApiError 400  another form
 std::string written_calls(const nlohmann::json& calls, const std::string& where);
+/// The same as a JSON list for templates, which want arguments as objects.
+std::string calls_for_template(const nlohmann::json& calls, const std::string& where);
 
 }  // namespace forerun::serve

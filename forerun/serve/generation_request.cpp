@@ -7,6 +7,7 @@
 #include <nlohmann/json.hpp>
 
 #include "forerun/serve/api_error.h"
+#include "forerun/serve/chat_messages.h"
 #include "forerun/serve/constraints.h"
 #include "forerun/serve/json.h"
 #include "forerun/serve/request_fields.h"
@@ -224,27 +225,6 @@ void read_completion_prompts(GenerationRequest& r, const nlohmann::json& prompt,
   }
 }
 
-std::string content_of(const nlohmann::json& message, const std::string& where) {
-  const Fields fields(message, where + ".");
-  const nlohmann::json* content = fields.find("content");
-  if (content == nullptr) return {};
-  if (content->is_string()) return content->get<std::string>();
-  if (!content->is_array()) {
-    throw bad_field(where + ".content", "is wrong: send a string, or a list of text parts");
-  }
-  std::string text;
-  for (const nlohmann::json& part : *content) {
-    const Fields p(part, where + ".content.");
-    if (p.text("type").value_or("text") != "text") {
-      throw bad_field(where + ".content",
-                      fmt::format("holds a part of type '{}': the model reads text alone",
-                                  p.text("type")->substr(0, 100)));
-    }
-    text += p.text("text").value_or("");
-  }
-  return text;
-}
-
 }  // namespace
 
 void check_text_size(const std::string& text, const ServedModel& served, const std::string& param) {
@@ -256,77 +236,12 @@ void check_text_size(const std::string& text, const ServedModel& served, const s
                  param, "context_length_exceeded");
 }
 
-std::vector<Message> parse_messages(const nlohmann::json& messages) {
-  if (!messages.is_array() || messages.empty()) {
-    throw bad_field("messages", "is wrong: send a list with at least one message");
-  }
-  std::vector<Message> out;
-  bool results = false;  // the last message holds those of tools
-  for (std::size_t i = 0; i < messages.size(); ++i) {
-    const nlohmann::json& m = messages[i];
-    const std::string where = fmt::format("messages.{}", i);
-    const Fields fields(m, where + ".");
-    std::string role = fields.text("role").value_or("");
-    if (role == "developer") role = "system";  // its newer name
-    if (role != "system" && role != "user" && role != "assistant" && role != "tool") {
-      throw bad_field(where + ".role", "is wrong: send system, user, assistant or tool");
-    }
-    std::string content = content_of(m, where);
-    if (const nlohmann::json* calls = fields.find("tool_calls")) {
-      if (!content.empty()) content += "\n";
-      content += written_calls(*calls, where + ".tool_calls");
-    }
-    if (role == "tool") {
-      content = "<tool_response>\n" + content + "\n</tool_response>";
-      role = "user";
-      if (results) {  // those of one turn stand in one message
-        out.back().content += "\n" + content;
-        continue;
-      }
-      results = true;
-    } else {
-      results = false;
-    }
-    out.push_back({std::move(role), std::move(content)});
-  }
-  return out;
-}
-
-namespace {
-
-void add_tools(std::vector<Message>& turns, const std::string& tools) {
-  if (tools.empty()) return;
-  if (turns.front().role == "system") {
-    turns.front().content += "\n\n" + tools;
-  } else {
-    turns.insert(turns.begin(), {"system", tools});
-  }
-}
-
-}  // namespace
-
 GenerationRequest parse_chat(std::string_view text, const ServedModel& served) {
   const nlohmann::json body = parse_object(text);
   const Fields fields(body);
   GenerationRequest r = read_common(fields, served);
   read_constraints(r, body, text, served);
-  const nlohmann::json* messages = fields.find("messages");
-  if (messages == nullptr) throw bad_field("messages", "is missing: send the conversation");
-  try {
-    std::vector<Message> turns = parse_messages(*messages);
-    add_tools(turns, tools_message(body));
-    std::size_t bytes = 0;
-    for (const Message& m : turns) {
-      check_text_size(m.content, served, "messages");
-      bytes += m.content.size();
-    }
-    if (bytes > served.max_prompt_bytes) {
-      check_text_size(std::string(bytes, ' '), served, "messages");
-    }
-    r.prompts.push_back(served.model.encode_chat(turns));
-  } catch (const UsageError& e) {
-    throw ApiError(400, e.what(), "messages");
-  }
+  r.prompts.push_back(encode(parse_chat_prompt(body, text, served), served));
   if (fields.flag("logprobs", false)) {
     r.top = static_cast<std::size_t>(fields.whole("top_logprobs", 0, kMostTop).value_or(0));
   } else if (fields.whole("top_logprobs", 0, kMostTop).value_or(0) > 0) {

@@ -44,7 +44,4 @@ GenerationRequest parse_completion(std::string_view body, const ServedModel& ser
 /// @throws ApiError 400  a text so long that its tokens need not be counted
 void check_text_size(const std::string& text, const ServedModel& served, const std::string& param);
 
-/// The conversation in "messages".
-std::vector<Message> parse_messages(const nlohmann::json& messages);
-
 }  // namespace forerun::serve

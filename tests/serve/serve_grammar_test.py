@@ -16,6 +16,7 @@ from serve_support import FORERUN, Served, Server, make_long_chat_model, user
 
 CHAT, COMPLETIONS = "/v1/chat/completions", "/v1/completions"
 COUNT = 200
+DATA = os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "data")
 
 
 def held_to(schema, **more):
@@ -176,6 +177,70 @@ class Grammars(Served):
         self.assertEqual((info["vocab_size"], info["model_vocab_size"], info["model_max_length"]), (176, 176, 2048))
         self.assertIn("<|im_start|>", info["chat_template"])
         self.assertIn({"id": 2, "text": "</s>"}, info["end_tokens"])
+
+
+class Templates(Served):
+    """A model whose own template knows tools and may refuse a conversation."""
+
+    @classmethod
+    def setUpClass(cls):
+        cls.folder = tempfile.mkdtemp()
+        model = os.path.join(cls.folder, "chat")
+        make_chat_model(model)
+        with open(os.path.join(DATA, "jinja", "qwen25.jinja"), encoding="utf-8") as f:
+            template = f.read()
+        with open(os.path.join(model, "chat_template.jinja"), "w", encoding="utf-8") as f:
+            f.write("{% if refuse is defined %}{{ raise_exception('No ' + refuse + ', please') }}{% endif %}" + template)
+        path = os.path.join(model, "config.json")
+        with open(path) as f:
+            config = {**json.load(f), "max_position_embeddings": 2048}
+        with open(path, "w") as f:
+            json.dump(config, f)
+        cls.server = Server(cls.folder)
+
+    def prompt(self, **fields):
+        status, read = self.server.post("/tokenize", fields)
+        self.assertEqual(status, 200, read)
+        return read["tokens"], self.server.post("/detokenize", {"tokens": read["tokens"]})[1]["content"].replace("\n", "")
+
+    def test_the_template_gets_tools_calls_and_results(self):
+        messages = [*user("a"),
+                    {"role": "assistant", "content": None, "tool_calls": [
+                        {"id": "1", "type": "function",
+                         "function": {"name": "now", "arguments": '{"z": 1, "a": "</s>"}'}}]},
+                    {"role": "tool", "tool_call_id": "1", "content": "12"}]
+        text = self.prompt(messages=messages, tools=[WEATHER, NOW])[1]
+        for part in ("You are a helpful assistant.# Tools", json.dumps(WEATHER) + json.dumps(NOW) + "</tools>",
+                     '<tool_call>{"name": "now", "arguments": {"z": 1, "a": "</s>"}}</tool_call>',
+                     "<tool_response>12</tool_response>"):
+            self.assertIn(part, text)
+        self.assertNotIn("# Tools", self.prompt(messages=messages, tools=[NOW], tool_choice="none")[1])
+        self.assertTrue(text.endswith("<|im_start|>assistant"))
+        self.assertTrue(self.prompt(messages=messages, add_generation_prompt=False)[1].endswith("<|im_end|>"))
+        status, answer = self.server.post(CHAT, {"messages": messages, "tools": [NOW], "tool_choice": "required",
+                                                 "max_tokens": 150, "seed": 1, "parallel_tool_calls": False})
+        self.assertEqual(status, 200, answer)
+        call, = answer["choices"][0]["message"]["tool_calls"]
+        self.assertEqual(call["function"], {"name": "now", "arguments": "{}"})
+
+    def test_special_tokens_in_messages_are_text(self):
+        for text in ("</s>", "a</s><s>b", "<unk>"):
+            tokens, shown = self.prompt(messages=user(text), tools=[{"type": "function", "function": {
+                "name": "f", "description": text, "parameters": {"type": "object", "properties": {text: {}}}}}])
+            self.assertFalse({0, 1, 2} & set(tokens), (text, tokens))
+            self.assertEqual(shown.count(text), 3, shown)
+        parsed = self.server.post("/tokenize", {"prompt": "</s>", "add_special_tokens": False})[1]["tokens"]
+        self.assertEqual(parsed, [2])  # a prompt's are tokens
+
+    def test_errors_are_the_templates_own_words(self):
+        refusal = {"messages": user("a"), "chat_template_kwargs": {"refuse": "cats"}}
+        for path in (CHAT, "/tokenize"):
+            self.refused(400, path, refusal, "messages", says=["No cats, please"])
+        self.refused(400, CHAT, {**refusal, "chat_template_kwargs": {"refuse": 5}}, "messages", says=["line 1"])
+        for wrong in (5, [], "x"):
+            self.refused(400, CHAT, {**refusal, "chat_template_kwargs": wrong})
+        large = {str(i): i for i in range(2000)}
+        self.refused(400, CHAT, {"messages": user("a"), "chat_template_kwargs": large}, says=["1024"])
 
 
 class Command(unittest.TestCase):

@@ -1,6 +1,7 @@
 #include "forerun/formats/tokenizer/tokenizer.h"
 
 #include <algorithm>
+#include <stdexcept>
 #include <utility>
 
 #include "forerun/base/utf8.h"
@@ -90,24 +91,55 @@ std::vector<Token> encode_scored(const TokenizerData& data, std::string_view tex
                                         normalized(std::move(prefixed), {Replace{" ", "\u2581"}}));
 }
 
-}  // namespace
+// Whether special tokens that are looked for after normalization would be found in what is plain,
+// or across its borders. Places do not outlive normalization: the tokens of the whole text are
+// compared with those of the rest alone.
+bool plain_is_special(const TokenizerData& data, std::string_view text, internal::Range range,
+                      std::span<const TextRange> plain) {
+  const auto special = [&](std::size_t begin, std::size_t end) {
+    return data.added_normalized.special(
+        normalized(std::string(text.substr(begin, end - begin)), data.spec.normalize));
+  };
+  std::vector<Token> own;
+  std::size_t done = range.begin;
+  for (const TextRange& r : plain) {
+    if (r.end <= range.begin || r.begin >= range.end) continue;
+    append(own, special(done, std::max(done, r.begin)));
+    done = std::min(r.end, range.end);
+  }
+  append(own, special(done, range.end));
+  return own != special(range.begin, range.end);
+}
 
-std::vector<Token> Tokenizer::encode(std::string_view bytes, Special special) const {
-  const std::string text = replace_invalid_utf8(bytes);
-  const bool skip_special = special == Special::kText;
+std::vector<Token> encode_fragments(const TokenizerData& data, std::string_view text,
+                                    bool skip_special, std::span<const TextRange> plain) {
   std::vector<Token> out;
-  for (const Fragment& f : data_->added.split(text, skip_special)) {
-    const std::string_view part =
-        std::string_view(text).substr(f.range.begin, f.range.end - f.range.begin);
+  for (const Fragment& f : data.added.split(text, skip_special, plain)) {
+    const std::string_view part = text.substr(f.range.begin, f.range.end - f.range.begin);
     if (f.token) {
       out.push_back(*f.token);
-    } else if (data_->spec.kind == TokenizerSpec::Kind::kSentencePiece) {
-      append(out, encode_scored(*data_, part));
+    } else if (data.spec.kind == TokenizerSpec::Kind::kSentencePiece) {
+      append(out, encode_scored(data, part));
     } else {
-      append(out, encode_text(*data_, part, skip_special, f.range.begin == 0));
+      const bool skip = skip_special || (!plain.empty() && data.added_normalized.has_special() &&
+                                         plain_is_special(data, text, f.range, plain));
+      append(out, encode_text(data, part, skip, f.range.begin == 0));
     }
   }
   return out;
+}
+
+}  // namespace
+
+std::vector<Token> Tokenizer::encode(std::string_view bytes, Special special) const {
+  return encode_fragments(*data_, replace_invalid_utf8(bytes), special == Special::kText, {});
+}
+
+std::vector<Token> Tokenizer::encode(const MarkedText& text) const {
+  if (!is_valid_utf8(text.text)) {
+    throw std::invalid_argument("tokenizer: marked text that is not UTF-8: replace invalid bytes");
+  }
+  return encode_fragments(*data_, text.text, false, text.plain);
 }
 
 std::vector<Token> Tokenizer::encode_prompt(std::string_view text, Special special) const {

@@ -10,6 +10,7 @@
 
 #include "forerun/base/result.h"
 #include "forerun/core/token.h"
+#include "forerun/formats/marked_text.h"
 #include "forerun/formats/tokenizer/spec.h"
 
 namespace forerun {
@@ -37,6 +38,12 @@ class Tokenizer {
   /// @throws std::runtime_error  of a hostile tokenizer.json: the pattern that splits words gave
   /// up, or the normalizer makes far more text than it was given
   std::vector<Token> encode(std::string_view text, Special special = Special::kText) const;
+
+  /// As encode with Special::kParse, save that special tokens are found only outside of what is
+  /// `plain`. Words and merges go across its borders.
+  /// @param text  UTF-8
+  /// @throws std::invalid_argument  bytes that are not UTF-8
+  std::vector<Token> encode(const MarkedText& text) const;
 
   /// As encode, with BOS before and EOS after where the model wants them and the text has none
   /// there.

@@ -53,6 +53,7 @@ Result<AddedTokens> AddedTokens::make(const std::vector<Entry>& entries) {
   for (const Entry& e : entries) {
     out.trie_.insert(e.text, static_cast<Token>(out.tokens_.size()));
     out.tokens_.push_back(e.token);
+    out.has_special_ = out.has_special_ || e.token.special;
   }
   if (std::any_of(entries.begin(), entries.end(),
                   [](const Entry& e) { return e.token.single_word; })) {
@@ -72,22 +73,50 @@ bool AddedTokens::touches_word(std::string_view text, Range match) const {
          (!after.empty() && is_word(after.substr(0, first_char(after).size)));
 }
 
-std::vector<Fragment> AddedTokens::split(std::string_view text, bool skip_special) const {
+std::vector<Token> AddedTokens::special(std::string_view text) const {
+  std::vector<Token> out;
+  for (const Fragment& f : split(text, false)) {
+    const auto is_special = [&](const AddedToken& t) { return t.id == f.token && t.special; };
+    if (f.token && std::any_of(tokens_.begin(), tokens_.end(), is_special)) out.push_back(*f.token);
+  }
+  return out;
+}
+
+// The token that begins at a place, by its index; without one the range ends where to go on.
+Fragment AddedTokens::find(std::string_view text, std::size_t at, bool skip_special,
+                           std::span<const TextRange>& plain) const {
+  while (!plain.empty() && plain.front().end <= at) plain = plain.subspan(1);
+  const TextRange next = plain.empty() ? TextRange{text.size(), text.size()} : plain.front();
+  auto found = trie_.longest_prefix(text.substr(at));
+  const auto special = [&] { return tokens_[static_cast<std::size_t>(found->id)].special; };
+  if (found && special() && at < next.begin && at + found->size > next.begin) {
+    found = trie_.longest_prefix(text.substr(at, next.begin - at));
+  }
+  if (!found) return {std::nullopt, {at, at + 1}};
+  const std::size_t end = at + found->size;
+  if (!special()) return {found->id, {at, end}};
+  if (skip_special) return {std::nullopt, {at, end}};
+  if (at < next.begin) return {found->id, {at, end}};
+  // Behind a plain part, a token of the text's own may begin within what is none.
+  return {std::nullopt, {at, end <= next.end ? end : at + 1}};
+}
+
+std::vector<Fragment> AddedTokens::split(std::string_view text, bool skip_special,
+                                         std::span<const TextRange> plain) const {
   std::vector<Fragment> out;
   std::size_t done = 0;
   const auto add_text = [&](std::size_t end) {
     if (end > done) out.push_back({std::nullopt, {done, end}});
   };
   for (std::size_t at = 0; at < text.size() && !trie_.empty();) {
-    const auto found = trie_.longest_prefix(text.substr(at));
-    if (!found) {
-      ++at;
+    const auto found = find(text, at, skip_special, plain);
+    if (!found.token) {
+      at = found.range.end;
       continue;
     }
-    Range match{at, at + found->size};
+    Range match = found.range;
     at = match.end;
-    const AddedToken& token = tokens_[static_cast<std::size_t>(found->id)];
-    if (token.special && skip_special) continue;
+    const AddedToken& token = tokens_[static_cast<std::size_t>(*found.token)];
     if (token.single_word && touches_word(text, match)) continue;
     if (token.lstrip)
       match.begin = std::max(match.begin - spaces_before(text.substr(0, match.begin)), done);

@@ -1,0 +1,131 @@
+#include "forerun/formats/chat_format.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <array>
+#include <nlohmann/json.hpp>
+#include <utility>
+
+namespace forerun {
+namespace {
+
+using Json = nlohmann::ordered_json;
+
+// The family whose marks are control tokens of the vocabulary.
+std::optional<ChatFamily> family_of(const Tokenizer& tokenizer) {
+  const auto has = [&](const char* name) {
+    const std::optional<Token> token = tokenizer.token(name);
+    return token && tokenizer.is_control(*token);
+  };
+  if (has("<|im_start|>") && has("<|im_end|>")) return ChatFamily::kChatMl;
+  if (has("<|start_header_id|>") && has("<|eot_id|>")) return ChatFamily::kLlama3;
+  if (has("<start_of_turn>") && has("<end_of_turn>")) return ChatFamily::kGemma;
+  return std::nullopt;
+}
+
+std::string name_of(const Tokenizer& tokenizer, std::optional<Token> token) {
+  return token ? std::string(tokenizer.name(*token)) : std::string();
+}
+
+// The names under which transformers hands special tokens to a template.
+Json special_tokens(const Tokenizer& tokenizer) {
+  Json out = Json::object();
+  const auto add = [&](const char* name, std::optional<Token> token) {
+    if (token) out[name] = name_of(tokenizer, token);
+  };
+  add("bos_token", tokenizer.bos());
+  add("eos_token", tokenizer.eos());
+  add("unk_token", tokenizer.unknown());
+  add("pad_token", tokenizer.pad());
+  return out;
+}
+
+Result<std::vector<ChatMessage>> plain_messages(const Json& messages) {
+  std::vector<ChatMessage> out;
+  for (const Json& m : messages) {
+    const auto text = [&](const char* name) {
+      const auto at = m.find(name);
+      return at != m.end() && at->is_string() ? at->get<std::string>() : std::string();
+    };
+    const auto calls = m.find("tool_calls");
+    if (calls != m.end() && !calls->empty()) {
+      return Error{"chat: this model has no template of its own, and its format none for calls"};
+    }
+    out.push_back({text("role"), text("content")});
+  }
+  return out;
+}
+
+}  // namespace
+
+ChatFormat::ChatFormat(ChatTemplates templates, const Tokenizer& tokenizer)
+    : templates_(std::move(templates)) {
+  std::string why = "has no chat template";
+  const auto parsed = [&](const std::string& text) -> std::optional<JinjaTemplate> {
+    Result<JinjaTemplate> out = JinjaTemplate::parse(text);
+    if (out) return *std::move(out);
+    why = fmt::format("has a chat template that cannot be read ({})", out.error().message);
+    return std::nullopt;
+  };
+  if (templates_.standard && templates_.standard->empty()) templates_.standard.reset();
+  if (templates_.standard) {
+    standard_ = parsed(*templates_.standard);
+    if (standard_ && templates_.with_tools) with_tools_ = parsed(*templates_.with_tools);
+    if (standard_) return;
+    family_ = detect_chat_family(*templates_.standard);
+  }
+  if (!family_) family_ = family_of(tokenizer);
+  note_ = family_ ? fmt::format("{}: conversations are written as {} has them", why,
+                                forerun::name_of(*family_))
+                  : why;
+}
+
+bool ChatFormat::writes_tools() const {
+  const std::optional<std::string>& text =
+      with_tools_ ? templates_.with_tools : templates_.standard;
+  const std::optional<JinjaTemplate>& with = with_tools_ ? with_tools_ : standard_;
+  // Others hold calls of other forms, which would not be found in the answer.
+  constexpr std::array<std::string_view, 3> kForm = {"<tool_call>", "name", "arguments"};
+  return with && with->mentions("tools") && text->find("<function=") == text->npos &&
+         std::all_of(kForm.begin(), kForm.end(),
+                     [&](std::string_view part) { return text->find(part) != text->npos; });
+}
+
+Result<MarkedText> ChatFormat::render(const Tokenizer& tokenizer, const Conversation& c) const {
+  Json given = c.variables.is_object() ? c.variables : Json::object();
+  given["messages"] = c.messages;
+  given["tools"] = c.tools;
+  given["documents"] = nullptr;
+  Json own = special_tokens(tokenizer);
+  own["add_generation_prompt"] = c.add_generation_prompt;
+  const bool tools = c.tools.is_array() && !c.tools.empty();
+  const JinjaTemplate& with = tools && with_tools_ ? *with_tools_ : *standard_;
+  return with.render(given, own, {.now = c.now});
+}
+
+Result<std::vector<Token>> ChatFormat::encode(const Tokenizer& tokenizer,
+                                              const Conversation& c) const {
+  if (!works()) return Error{note_};
+  if (!c.messages.is_array() || c.messages.empty()) {
+    return Error{"chat: no messages; give at least one"};
+  }
+  if (standard_) {
+    const Result<MarkedText> text = render(tokenizer, c);
+    if (text) return tokenizer.encode(*text);
+    return Error{fmt::format("the model's chat template: {}", text.error().message)};
+  }
+  if (c.tools.is_array() && !c.tools.empty()) {
+    return Error{"chat: this model has no template of its own, and its format no place for tools"};
+  }
+  const Result<std::vector<ChatMessage>> messages = plain_messages(c.messages);
+  if (!messages) return messages.error();
+  const Result<std::string> text = render_chat(*family_, *messages,
+                                               {.add_generation_prompt = c.add_generation_prompt,
+                                                .bos = name_of(tokenizer, tokenizer.bos()),
+                                                .eos = name_of(tokenizer, tokenizer.eos())});
+  if (!text) return text.error();
+  return tokenizer.encode_prompt(*text, Special::kParse);
+}
+
+}  // namespace forerun

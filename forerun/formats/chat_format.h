@@ -1,0 +1,60 @@
+#pragma once
+
+#include <cstdint>
+#include <nlohmann/json_fwd.hpp>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "forerun/base/result.h"
+#include "forerun/formats/chat_template.h"
+#include "forerun/formats/jinja/jinja.h"
+#include "forerun/formats/tokenizer/tokenizer.h"
+
+namespace forerun {
+
+/// What a model is asked with.
+struct Conversation {
+  const nlohmann::ordered_json& messages;   ///< objects with "role", "content" and more
+  const nlohmann::ordered_json& tools;      ///< a list as OpenAI's API has it, or null
+  const nlohmann::ordered_json& variables;  ///< an object: more for the template
+  bool add_generation_prompt = true;        ///< end with the start of an answer
+  std::optional<std::int64_t> now;          ///< as JinjaOptions
+};
+
+/// How a model's conversations become tokens: by its own template; by the format of a family
+/// (chat_template.h) if it has none, or none that can be read, and the family is plain to see; or
+/// not at all.
+class ChatFormat {
+ public:
+  ChatFormat() = default;
+  /// @param tokenizer  of the model: tells the family where there is no template
+  ChatFormat(ChatTemplates templates, const Tokenizer& tokenizer);
+
+  /// The messages can be written.
+  bool works() const { return standard_ || family_; }
+  /// One line if it is not the model's own template that writes them; else empty.
+  const std::string& note() const { return note_; }
+  /// The template tells the model of tools, whose calls are then
+  /// <tool_call>{"name": ..., "arguments": ...}</tool_call>.
+  bool writes_tools() const;
+  const ChatTemplates& templates() const { return templates_; }
+
+  /// As transformers' apply_chat_template, save that nothing in the conversation is a special
+  /// token, whatever it spells. (A family's format takes special tokens as they come.)
+  /// @param tokenizer  that of the constructor
+  /// Errors: there is no format, or the template's own.
+  Result<std::vector<Token>> encode(const Tokenizer& tokenizer,
+                                    const Conversation& conversation) const;
+
+ private:
+  Result<MarkedText> render(const Tokenizer& tokenizer, const Conversation& c) const;
+
+  ChatTemplates templates_;
+  std::optional<JinjaTemplate> standard_, with_tools_;
+  std::optional<ChatFamily> family_;
+  std::string note_;
+};
+
+}  // namespace forerun
