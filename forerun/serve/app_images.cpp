@@ -82,7 +82,7 @@ void App::image_news(const ChoiceEvent& news) {
   const auto at = image_answers_.find(news.ask);
   if (at == image_answers_.end()) return;
   if (const auto* seen = std::get_if<ImagePreview>(&news.event); seen && seen->step > 0) {
-    paint(news.ask, seen->values, {.index = news.choice, .finished = false});
+    paint(news.ask, seen->values, {.index = news.choice, .finished = false, .step = seen->step});
   } else if (const auto* done = std::get_if<ImageFinished>(&news.event)) {
     metrics_.image_finished(done->statistics);
     paint(news.ask, done->values,

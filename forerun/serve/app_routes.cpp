@@ -292,6 +292,7 @@ void App::props(HttpRequest request, const Exchange& exchange) {
         {"precision", name_of(served_.model.precision())},
         {"max_queue", options_.max_queue},
         {"image_model", images_ ? json(images_->id) : json()},
+        {"image_classes", images_ ? json(images_->classes) : json()},
         {"plain_ms_per_token", plain_seconds_ ? json(1e3 * *plain_seconds_) : json()}}}};
   reply(request, exchange, {.body = dump(out)});
 }

@@ -31,6 +31,15 @@ json ImageAnswer::frame() const {
           {"size", fmt::format("{0}x{0}", served_.decoder.side())}};
 }
 
+// How an image, or all of them, came about.
+json ImageAnswer::made(const RunStatistics& s) const {
+  return {
+      {"seed", request_.wish.seed},  {"drafter", request_.wish.drafts ? served_.drafter : "none"},
+      {"rule", served_.rule},        {"steps", s.outputs},
+      {"rounds", s.rounds},          {"draft_n", s.drafted},
+      {"draft_n_accepted", s.kept()}};
+}
+
 void ImageAnswer::event(const char* type, json document) {
   document["type"] = type;
   document["created_at"] = created_;
@@ -50,6 +59,7 @@ void ImageAnswer::take(Picture picture) {
     if (shown == request_.partial_images) return;
     document["partial_image_index"] = shown++;
     document["b64_json"] = std::move(picture.png);
+    document["forerun"] = {{"step", picture.step}};
     return event("image_generation.partial_image", std::move(document));
   }
   --left_;
@@ -60,7 +70,7 @@ void ImageAnswer::take(Picture picture) {
     return;
   }
   document["b64_json"] = std::move(picture.png);
-  document["forerun"] = {{"seed", request_.wish.seed}, {"steps", picture.statistics.outputs}};
+  document["forerun"] = made(picture.statistics);
   event("image_generation.completed", std::move(document));
 }
 
@@ -83,13 +93,7 @@ void ImageAnswer::end() {
   document["created"] = created_;
   document["data"] = json::array();
   for (std::string& png : pngs_) document["data"].push_back({{"b64_json", std::move(png)}});
-  document["forerun"] = {{"seed", request_.wish.seed},
-                         {"drafter", request_.wish.drafts ? served_.drafter : "none"},
-                         {"rule", served_.rule},
-                         {"steps", statistics_.outputs},
-                         {"rounds", statistics_.rounds},
-                         {"draft_n", statistics_.drafted},
-                         {"draft_n_accepted", statistics_.kept()}};
+  document["forerun"] = made(statistics_);
   exchange_.send({.body = dump(document)});
 }
 

@@ -18,6 +18,7 @@ struct Picture {
   std::string png;           ///< base64
   bool finished = true;      ///< all of its steps are made, or it was cancelled
   bool whole = true;         ///< false: it was cancelled
+  std::size_t step = 0;      ///< of a prediction: steps that were made
   RunStatistics statistics;  ///< of a finished one
 };
 
@@ -49,6 +50,7 @@ class ImageAnswer {
 
  private:
   nlohmann::json frame() const;
+  nlohmann::json made(const RunStatistics& s) const;
   void event(const char* type, nlohmann::json document);
 
   ImageRequest request_;

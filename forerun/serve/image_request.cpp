@@ -11,7 +11,7 @@
 namespace forerun::serve {
 namespace {
 
-constexpr std::int64_t kMostImages = 10, kMostPartial = 3, kMostSteps = 1000;
+constexpr std::int64_t kMostImages = 10, kMostPartial = 20, kMostSteps = 1000;
 
 // The models know classes by number, and no words.
 std::int64_t read_label(const Fields& fields, std::int64_t classes) {

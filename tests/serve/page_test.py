@@ -1,6 +1,6 @@
 """The page in a real browser: a conversation, its marks, a certificate, the keyboard, a phone; screenshots to look at.
 
-usage: page_test.py FORERUN [MODEL] [--shots FOLDER]
+usage: page_test.py FORERUN [MODEL] [--shots FOLDER]   (from the repository's folder, for the image model that ships)
 
 Needs Debian's chromium, and the Python package playwright in a virtual environment that is running this:
   python3 -m venv v && v/bin/pip install playwright && v/bin/python tests/serve/page_test.py build/release/bin/forerun
@@ -15,6 +15,7 @@ import tempfile
 
 from playwright.sync_api import sync_playwright
 
+IMAGES = os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "..", "models", "fashion-mnist", "")
 CHECK = """() => {
   const bad = [];
   const colours = (e) => { const s = getComputedStyle(e); let b = e, bg = s.backgroundColor;
@@ -37,10 +38,34 @@ CHECK = """() => {
 
 def serve(program, model):
     # Always drafts: what pays depends on what else this machine does.
-    args = [program, "serve", "--port", "0", "--fixed-draft", "--max-draft", "6", *(["-m", model] if model else [])]
+    args = [program, "serve", "--port", "0", "--fixed-draft", "--max-draft", "6", *(["-m", model] if model else []),
+            "--image-model", IMAGES + "dit", "--image-drafter", f"free:{IMAGES}free", "--image-steps", "24"]
     process = subprocess.Popen(args, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True)
     line = process.stdout.readline()
     return process, re.match(r"(http://\S+)  ", line)[1]
+
+
+def make_images(page, shots, name):
+    """Pictures change while they are made, and are whole at the end; Stop ends them."""
+    page.get_by_label("Class").fill("7")
+    page.get_by_role("spinbutton", name="Images", exact=True).fill("2")
+    page.get_by_label("Seed of images").fill("5")
+    page.get_by_role("button", name="Make images").click()
+    seen = set()
+    while page.locator("#image-make").is_disabled():
+        seen.add(page.locator("#pictures img").first.get_attribute("src"))
+        page.wait_for_timeout(20)
+    assert len(seen) >= 4, f"{len(seen)} pictures were seen, that of the beginning counted"
+    page.get_by_text("2 images in").wait_for()
+    page.wait_for_function("[...document.querySelectorAll('#pictures img')].every((i) => i.complete && i.naturalWidth >= 28)",
+                           timeout=10_000)
+    assert page.get_by_text("drafts kept, seed 5").count() == 1
+    assert page.get_by_role("img", name="Image 2 of class 7", exact=True).count() == 1
+    page.locator("#images").screenshot(path=os.path.join(shots, f"{name}-images.png"))
+    page.get_by_role("spinbutton", name="Images", exact=True).fill("10")
+    page.get_by_role("button", name="Make images").click()
+    page.get_by_role("button", name="Stop images").click()
+    page.locator("#image-note").get_by_text("stopped").wait_for()
 
 
 def ask(page, text, tokens):
@@ -72,6 +97,7 @@ def talk(page, shots, name):
     page.locator(".below .passed").wait_for(timeout=300_000)
     verdict = page.locator(".below .passed").inner_text()
     assert "identical" in verdict, verdict
+    make_images(page, shots, name)
     problems += page.evaluate(CHECK)
     page.screenshot(path=os.path.join(shots, f"{name}.png"))
     # The keyboard alone: Escape stops an answer, Tab reaches every control, the next turn knows the last.
@@ -80,12 +106,12 @@ def talk(page, shots, name):
     page.keyboard.press("Enter")
     page.locator(".turn.assistant").nth(1).locator(".piece").nth(3).wait_for(timeout=120_000)
     page.keyboard.press("Escape")
-    page.get_by_text("stopped").wait_for()
+    page.locator("#turns").get_by_text("stopped").wait_for()
     reached = set()
-    for _ in range(30):
+    for _ in range(45):
         page.keyboard.press("Tab")
         reached.add(page.evaluate("document.activeElement.id || document.activeElement.textContent"))
-    for control in ("text", "send", "fresh", "drafter", "temperature", "tokens", "seed", "system", "key", "marks"):
+    for control in ("image-class", "image-make", "text", "send", "fresh", "drafter", "temperature", "tokens", "seed", "system", "key", "marks"):
         assert control in reached, f"Tab does not reach {control}: {reached}"
     page.get_by_role("button", name="New conversation").click()
     assert page.locator(".turn").count() == 0

@@ -384,7 +384,7 @@ class Other(Served):
         files = re.findall(r'(?:href|src)="([^"]+)"', page.decode())
         self.assertEqual(len(files), 3)
         kinds = {"css": "text/css", "js": "text/javascript", "svg": "image/svg+xml"}
-        for file in [*files, "/rounds.js"]:
+        for file in [*files, "/rounds.js", "/images.js"]:
             status, headers, content = self.server.get(file)
             self.assertEqual((status, headers["Content-Type"]), (200, kinds[file.split(".")[-1]] + "; charset=utf-8"))
             self.assertGreater(len(content), 100)

@@ -1,4 +1,5 @@
 // The conversation: asks the server, shows the stream, certifies answers.
+import { offer_images } from '/images.js';
 import { Rounds } from '/rounds.js';
 
 const byId = (id) => document.getElementById(id);
@@ -30,6 +31,7 @@ async function connect() {
     const chosen = byId('drafter').value;
     byId('drafter').replaceChildren(...names.map((n) => new Option(n === 'none' ? 'none (plain decoding)' : n, n)));
     if (names.includes(chosen)) byId('drafter').value = chosen;
+    offer_images(props, { headers, message_of, chunks });
     if (!state.plainMs) setTimeout(connect, 2000);  // it is still being timed
   } catch (error) {
     byId('model').textContent = error.message;
