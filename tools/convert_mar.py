@@ -49,36 +49,36 @@ def network_config(w, heads=None):
             "prediction": "noise", "modulation": "joint"}
 
 
-def decoder_names(w):
-    """diffusers' name of each of the decoder's tensors; the encoder's have none."""
+def vae_names(w):
+    """diffusers' name of each tensor of the autoencoder."""
     levels = count(w, r"decoder\.up\.(\d+)\.")
     out = {}
     for name in w:
-        if name.startswith("post_quant_conv."):
-            out[name] = name
-            continue
-        if not name.startswith("decoder."):
+        if not name.startswith(("encoder.", "decoder.", "quant_conv.", "post_quant_conv.")):
             continue
         new = re.sub(r"up\.(\d+)\.block\.(\d+)", lambda m: f"up_blocks.{levels - 1 - int(m[1])}.resnets.{m[2]}", name)
         new = re.sub(r"up\.(\d+)\.upsample", lambda m: f"up_blocks.{levels - 1 - int(m[1])}.upsamplers.0", new)
+        new = re.sub(r"down\.(\d+)\.block\.(\d+)", r"down_blocks.\1.resnets.\2", new)
+        new = re.sub(r"down\.(\d+)\.attn\.(\d+)", r"down_blocks.\1.attentions.\2", new)
+        new = re.sub(r"down\.(\d+)\.downsample", r"down_blocks.\1.downsamplers.0", new)
         new = re.sub(r"mid\.block_(\d)", lambda m: f"mid_block.resnets.{int(m[1]) - 1}", new)
-        for old, other in (("mid.attn_1.norm", "mid_block.attentions.0.group_norm"),
-                           ("mid.attn_1.q.", "mid_block.attentions.0.to_q."),
-                           ("mid.attn_1.k.", "mid_block.attentions.0.to_k."),
-                           ("mid.attn_1.v.", "mid_block.attentions.0.to_v."),
-                           ("mid.attn_1.proj_out", "mid_block.attentions.0.to_out.0"),
-                           ("nin_shortcut", "conv_shortcut"), ("decoder.norm_out", "decoder.conv_norm_out")):
-            new = new.replace(old, other)
-        out[name] = new
+        new = new.replace("mid.attn_1.", "mid_block.attentions.0.")
+        if ".attentions." in new:
+            new = re.sub(r"\.norm\.", ".group_norm.", new)
+            new = re.sub(r"\.([qkv])\.(weight|bias)$", r".to_\1.\2", new).replace("proj_out", "to_out.0")
+        new = new.replace("nin_shortcut", "conv_shortcut")
+        out[name] = re.sub(r"^(en|de)coder\.norm_out", r"\1coder.conv_norm_out", new)
     return out
 
 
 def vae_config(w):
     levels = count(w, r"decoder\.up\.(\d+)\.")
     widths = [w[f"decoder.up.{i}.block.0.conv2.weight"].shape[0] for i in range(levels)]
+    down = ["AttnDownEncoderBlock2D" if f"encoder.down.{i}.attn.0.q.weight" in w else "DownEncoderBlock2D"
+            for i in range(levels)]
     return {"_class_name": "AutoencoderKL", "latent_channels": w["decoder.conv_in.weight"].shape[1],
             "block_out_channels": widths, "layers_per_block": count(w, r"decoder\.up\.0\.block\.(\d+)\.") - 1,
-            "down_block_types": ["DownEncoderBlock2D"] * levels, "up_block_types": ["UpDecoderBlock2D"] * levels,
+            "down_block_types": down, "up_block_types": ["UpDecoderBlock2D"] * levels,
             "norm_num_groups": 32, "act_fn": "silu", "in_channels": 3, "out_channels": 3, "scaling_factor": 0.2325}
 
 
@@ -112,7 +112,7 @@ def main():
         write(a.folder, "model.safetensors", w, network_config(w, a.heads))
         return
     w = read(a.checkpoint, "model")
-    names = decoder_names(w)
+    names = vae_names(w)
     tensors = {}
     for name, new in names.items():
         x = w[name]

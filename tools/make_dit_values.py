@@ -30,7 +30,8 @@ dit/sampler.safetensors                what is given is float32; results are flo
   coupling_*     reflection of a draft x' = m_hat + sigma xi: m_hat, m, xi [64, 16], u, sigma [64] are given, x [64, 16]
                  float64 and accept [64] result; case 0 has equal means
 vae/four_levels/, vae/two_levels/      an AutoencoderKL as its save_pretrained writes it, computed by diffusers
-  expected.safetensors   latents [n, C, h, w] (scaled), image [n, 3, H, W] not clamped, bytes [n, 3, H, W] int32
+  expected.safetensors   latents [n, C, h, w] (scaled), image [n, 3, H, W] not clamped, bytes [n, 3, H, W] int32;
+                         photo [n, 3, H, W] and what it is encoded to: mean, deviation [n, C, h, w] (scaled)
 """
 
 import argparse
@@ -202,7 +203,7 @@ def write_diffusers(folder, c, guided_channels, batch=4):
 
 
 def write_vae(folder, channels, **config):
-    """The decoder's weights are random enough that none could be lost unseen; the encoder is there to be left alone."""
+    """The decoder's weights are random enough that none could be lost unseen."""
     from diffusers import AutoencoderKL
 
     levels = len(channels)
@@ -218,7 +219,10 @@ def write_vae(folder, channels, **config):
     def image():
         return model.decode(latents / model.config.scaling_factor).sample
 
-    values = {"latents": latents, "image": image()}
+    photo = torch.rand(2, 3, 3 * 2 ** (levels - 1), 2 * 2 ** (levels - 1), generator=torch.Generator().manual_seed(7)) * 2 - 1
+    law = model.encode(photo).latent_dist
+    values = {"latents": latents, "image": image(), "photo": photo, "mean": law.mean * model.config.scaling_factor,
+              "deviation": law.std * model.config.scaling_factor}
     for name, p in model.named_parameters():
         if name.startswith(("encoder.", "quant_conv.")) or name.endswith("to_k.bias"):
             continue

@@ -295,92 +295,150 @@ def write(name, c, seed):
     save(DATA / name / "expected.safetensors", out)
 
 
-# The KL-16 decoder, by its own names.
+# The KL-16 autoencoder, by its own names.
 
-def decoder_weights(channels, latents, groups_of, rng):
-    out = {}
+class KlWeights:
+    """Random weights, in the order in which they are asked for."""
 
-    def conv(name, o, i, k=3):
-        out[name + ".weight"] = f32(rng.standard_normal([o, i, k, k]) / math.sqrt(i * k * k))
-        out[name + ".bias"] = f32(0.1 * rng.standard_normal(o))
+    def __init__(self, rng):
+        self.w, self.rng = {}, rng
 
-    def affine(name, width):
-        out[name + ".weight"], out[name + ".bias"] = f32(1 + 0.2 * rng.standard_normal(width)), f32(0.2 * rng.standard_normal(width))
+    def conv(self, name, o, i, k=3):
+        self.w[name + ".weight"] = f32(self.rng.standard_normal([o, i, k, k]) / math.sqrt(i * k * k))
+        self.w[name + ".bias"] = f32(0.1 * self.rng.standard_normal(o))
 
-    def resnet(name, i, o):
-        affine(name + "norm1", i), conv(name + "conv1", o, i), affine(name + "norm2", o), conv(name + "conv2", o, o)
+    def affine(self, name, width):
+        self.w[name + ".weight"] = f32(1 + 0.2 * self.rng.standard_normal(width))
+        self.w[name + ".bias"] = f32(0.2 * self.rng.standard_normal(width))
+
+    def resnet(self, name, i, o):
+        self.affine(name + "norm1", i), self.conv(name + "conv1", o, i)
+        self.affine(name + "norm2", o), self.conv(name + "conv2", o, o)
         if i != o:
-            conv(name + "nin_shortcut", o, i, 1)
+            self.conv(name + "nin_shortcut", o, i, 1)
 
-    top = channels[-1]
-    conv("post_quant_conv", latents, latents, 1), conv("decoder.conv_in", top, latents)
-    resnet("decoder.mid.block_1.", top, top), resnet("decoder.mid.block_2.", top, top)
-    affine("decoder.mid.attn_1.norm", top)
-    for part in ("q", "k", "v", "proj_out"):
-        conv("decoder.mid.attn_1." + part, top, top, 1)
-    width = top
+    def attention(self, name, width):
+        self.affine(name + "norm", width)
+        for part in ("q", "k", "v", "proj_out"):
+            self.conv(name + part, width, width, 1)
+
+    def middle(self, name, width):
+        self.resnet(name + "block_1.", width, width), self.resnet(name + "block_2.", width, width)
+        self.attention(name + "attn_1.", width)
+
+
+def decoder_weights(channels, latents, rng):
+    k = KlWeights(rng)
+    width = channels[-1]
+    k.conv("post_quant_conv", latents, latents, 1), k.conv("decoder.conv_in", width, latents)
+    k.middle("decoder.mid.", width)
     for level in reversed(range(len(channels))):
         for b in range(3):
-            resnet(f"decoder.up.{level}.block.{b}.", width, channels[level])
+            k.resnet(f"decoder.up.{level}.block.{b}.", width, channels[level])
             width = channels[level]
         if level > 0:
-            conv(f"decoder.up.{level}.upsample.conv", width, width)
-    affine("decoder.norm_out", channels[0]), conv("decoder.conv_out", 3, channels[0])
-    return out
+            k.conv(f"decoder.up.{level}.upsample.conv", width, width)
+    k.affine("decoder.norm_out", channels[0]), k.conv("decoder.conv_out", 3, channels[0])
+    return k.w
 
 
-def run_decoder(w, latents, groups, levels):
-    def conv(name, x):
-        k = w[name + ".weight"].astype(np.float64)
-        pad, (h, wide) = k.shape[2] // 2, x.shape[1:]
-        x = np.pad(x, ((0, 0), (pad, pad), (pad, pad)))
-        y = sum(np.einsum("oi,ihw->ohw", k[:, :, p, q], x[:, p:p + h, q:q + wide])
+def encoder_weights(channels, latents, rng):
+    k = KlWeights(rng)
+    width = channels[0]
+    k.conv("encoder.conv_in", width, 3)
+    for level, own in enumerate(channels):
+        for b in range(2):
+            k.resnet(f"encoder.down.{level}.block.{b}.", width, own)
+            width = own
+            if level + 1 == len(channels):
+                k.attention(f"encoder.down.{level}.attn.{b}.", width)
+        if level + 1 < len(channels):
+            k.conv(f"encoder.down.{level}.downsample.conv", width, width)
+    k.middle("encoder.mid.", width)
+    k.affine("encoder.norm_out", width), k.conv("encoder.conv_out", 2 * latents, width)
+    k.conv("quant_conv", 2 * latents, 2 * latents, 1)
+    return k.w
+
+
+class Kl:
+    def __init__(self, w, groups):
+        self.w, self.groups = w, groups
+
+    def conv(self, name, x, stride=1):
+        k = self.w[name + ".weight"].astype(np.float64)
+        # A stride of 2 has its padding on the right and below alone.
+        before, after = (k.shape[2] // 2,) * 2 if stride == 1 else (0, 1)
+        x = np.pad(x, ((0, 0), (before, after), (before, after)))
+        h, wide = ((n - k.shape[2]) // stride + 1 for n in x.shape[1:])
+        y = sum(np.einsum("oi,ihw->ohw", k[:, :, p, q], x[:, p:p + stride * h:stride, q:q + stride * wide:stride])
                 for p in range(k.shape[2]) for q in range(k.shape[3]))
-        return y + w[name + ".bias"][:, None, None]
+        return y + self.w[name + ".bias"][:, None, None]
 
-    def group_norm(name, x):
-        g = x.reshape(groups, -1)
+    def group_norm(self, name, x):
+        g = x.reshape(self.groups, -1)
         y = ((g - g.mean(1, keepdims=True)) / np.sqrt(g.var(1, keepdims=True) + 1e-6)).reshape(x.shape)
-        return y * w[name + ".weight"][:, None, None] + w[name + ".bias"][:, None, None]
+        return y * self.w[name + ".weight"][:, None, None] + self.w[name + ".bias"][:, None, None]
 
-    def resnet(name, x):
-        h = conv(name + "conv1", silu(group_norm(name + "norm1", x)))
-        h = conv(name + "conv2", silu(group_norm(name + "norm2", h)))
-        return h + (conv(name + "nin_shortcut", x) if name + "nin_shortcut.weight" in w else x)
+    def resnet(self, name, x):
+        h = self.conv(name + "conv1", silu(self.group_norm(name + "norm1", x)))
+        h = self.conv(name + "conv2", silu(self.group_norm(name + "norm2", h)))
+        return h + (self.conv(name + "nin_shortcut", x) if name + "nin_shortcut.weight" in self.w else x)
 
-    def attention(name, x):
-        y = group_norm(name + "norm", x)
-        q, k, v = (conv(name + part, y).reshape(len(x), -1) for part in "qkv")
+    def attention(self, name, x):
+        y = self.group_norm(name + "norm", x)
+        q, k, v = (self.conv(name + part, y).reshape(len(x), -1) for part in "qkv")
         e = np.exp(q.T @ k * len(x) ** -0.5)
-        return x + conv(name + "proj_out", (v @ (e / e.sum(1, keepdims=True)).T).reshape(x.shape))
+        return x + self.conv(name + "proj_out", (v @ (e / e.sum(1, keepdims=True)).T).reshape(x.shape))
 
-    x = conv("decoder.conv_in", conv("post_quant_conv", latents / 0.2325))
-    x = resnet("decoder.mid.block_2.", attention("decoder.mid.attn_1.", resnet("decoder.mid.block_1.", x)))
-    for level in reversed(range(levels)):
-        for b in range(3):
-            x = resnet(f"decoder.up.{level}.block.{b}.", x)
-        if level > 0:
-            x = conv(f"decoder.up.{level}.upsample.conv", x.repeat(2, 1).repeat(2, 2))
-    return conv("decoder.conv_out", silu(group_norm("decoder.norm_out", x)))
+    def middle(self, name, x):
+        return self.resnet(name + "block_2.", self.attention(name + "attn_1.", self.resnet(name + "block_1.", x)))
+
+    def decode(self, latents, levels):
+        x = self.middle("decoder.mid.", self.conv("decoder.conv_in", self.conv("post_quant_conv", latents / 0.2325)))
+        for level in reversed(range(levels)):
+            for b in range(3):
+                x = self.resnet(f"decoder.up.{level}.block.{b}.", x)
+            if level > 0:
+                x = self.conv(f"decoder.up.{level}.upsample.conv", x.repeat(2, 1).repeat(2, 2))
+        return self.conv("decoder.conv_out", silu(self.group_norm("decoder.norm_out", x)))
+
+    def encode(self, image, levels):
+        """Mean and standard deviation of the latents."""
+        x = self.conv("encoder.conv_in", image)
+        for level in range(levels):
+            for b in range(2):
+                x = self.resnet(f"encoder.down.{level}.block.{b}.", x)
+                if level + 1 == levels:
+                    x = self.attention(f"encoder.down.{level}.attn.{b}.", x)
+            if level + 1 < levels:
+                x = self.conv(f"encoder.down.{level}.downsample.conv", x, stride=2)
+        x = silu(self.group_norm("encoder.norm_out", self.middle("encoder.mid.", x)))
+        mean, log_variance = np.split(self.conv("quant_conv", self.conv("encoder.conv_out", x)), 2)
+        return 0.2325 * mean, 0.2325 * np.exp(0.5 * np.clip(log_variance, -30, 20))
 
 
-def write_decoder():
+def write_autoencoder():
     rng = np.random.default_rng(4)
     channels, latents = [4, 8, 8], 4
-    w = decoder_weights(channels, latents, 4, rng)
+    w = decoder_weights(channels, latents, rng)
     z = f32(rng.standard_normal([latents, 4, 3]) * 0.2325)
-    image = run_decoder(w, z.astype(np.float64), 4, len(channels))
+    w |= encoder_weights(channels, latents, rng)
+    kl = Kl(w, 4)
+    image = f32(kl.decode(z.astype(np.float64), len(channels)))
+    photo = f32(rng.uniform(-1, 1, [3, 12, 16]))
+    mean, deviation = kl.encode(photo.astype(np.float64), len(channels))
     folder = DATA / "kl"
     renamed = {new: w[name][:, :, 0, 0] if ".attentions." in new and w[name].ndim == 4 else w[name]
-               for name, new in convert_mar.decoder_names(w).items()}
+               for name, new in convert_mar.vae_names(w).items()}
     save(folder / "diffusion_pytorch_model.safetensors", renamed)
     config = convert_mar.vae_config(w) | {"norm_num_groups": 4}
     (folder / "config.json").write_text(json.dumps(config, indent=1) + "\n")
-    save(folder / "expected.safetensors", {"latents": z[None], "image": f32(image[None])})
+    save(folder / "expected.safetensors", {"latents": z[None], "image": image[None], "photo": photo[None],
+                                           "mean": f32(mean[None]), "deviation": f32(deviation[None])})
 
 
 def main():
-    write_decoder()
+    write_autoencoder()
     write("causal", CAUSAL, 1)
     write("causal_joint", JOINT, 2)
     write("masked", MASKED, 3)

@@ -1,16 +1,18 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <cmath>
 #include <filesystem>
+#include <optional>
 #include <utility>
 
+#include "forerun/api/pictures.h"
 #include "forerun/api/train_folder.h"
 #include "forerun/api/train_images.h"
 #include "forerun/api/train_on_ranks.h"
 #include "forerun/formats/labelled_images.h"
 #include "forerun/models/mar/init_mar.h"
 #include "forerun/models/mar/mar_file.h"
+#include "forerun/models/vae/vae.h"
 #include "forerun/train.h"
 #include "forerun/train/mar/mar_objective.h"
 
@@ -24,28 +26,26 @@ void check_shares(double drop, std::int64_t draws) {
   if (draws < 1 || draws > 64) throw UsageError("draws: 1 to 64 of a token");
 }
 
-// Mean and spread of the pixels of padded images, in [-1, 1].
-struct Spread {
-  double mean = 0.0, deviation = 1.0;
-};
-Spread spread_of(const LabelledImages& images) {
-  double sum = 0.0, squares = 0.0;
-  for (const std::uint8_t byte : images.pixels) {
-    const double x = static_cast<double>(byte) / 127.5 - 1.0;
-    sum += x;
-    squares += x * x;
-  }
-  const auto n = static_cast<double>(images.pixels.size());
-  const double mean = sum / n;
-  return {mean, std::sqrt(std::max(squares / n - mean * mean, 1e-6))};
+// The images of one split as the network's data.
+MarImages data_of(LabelledImages images, const std::optional<VaeEncoder>& vae, bool flips,
+                  const Note& note) {
+  if (!vae || images.size() == 0) return images;
+  note(fmt::format("encoding {} images of {} x {}", images.size(), images.width, images.height));
+  return {images, *vae, flips};
 }
 
-MarConfig config_of(const MarTraining& o, const LabelledImages& images) {
+std::optional<VaeEncoder> encoder_of(const std::string& folder) {
+  if (folder.empty()) return std::nullopt;
+  return load_vae_encoder(folder);
+}
+
+MarConfig config_of(const MarTraining& o, const MarImages& images) {
+  const ImageShape shape = images.shape("data");
   MarConfig c;
-  c.side = images.width;
-  c.channels = images.channels;
+  c.side = shape.side;
+  c.channels = shape.channels;
   c.patch = o.patch;
-  c.classes = static_cast<std::int64_t>(images.classes.size());
+  c.classes = shape.classes;
   c.hidden = o.hidden;
   c.heads = o.heads;
   c.mlp = 4 * o.hidden;
@@ -54,35 +54,39 @@ MarConfig config_of(const MarTraining& o, const LabelledImages& images) {
   c.head_blocks = o.head_blocks;
   c.modulation = o.joint ? MarModulation::kJoint : MarModulation::kSeparate;
   c.noise = o.noise;
-  const Spread pixels = spread_of(images);
-  c.mean = pixels.mean;
-  c.scale = pixels.deviation;
-  c.x0_low = (-1.0 - c.mean) / c.scale - kBounds * o.noise;
-  c.x0_high = (1.0 - c.mean) / c.scale + kBounds * o.noise;
+  const MarImages::Spread values = images.spread();
+  c.mean = values.mean;
+  c.scale = values.deviation;
+  if (!images.latents()) {  // pixels have bounds
+    c.x0_low = (-1.0 - c.mean) / c.scale - kBounds * o.noise;
+    c.x0_high = (1.0 - c.mean) / c.scale + kBounds * o.noise;
+  }
   check_mar_config(c);
   if (o.scattered) c.order = scattered_order(c.patches_per_side());
   return c;
 }
 
 std::unique_ptr<Objective> objective_of(const std::string& data, const MarTraining& o,
-                                        const TrainOptions& training) {
+                                        const TrainOptions& training, const Note& note) {
   check_shares(o.drop, o.draws);
   if (o.patch < 1) throw UsageError("patch: 1 pixel or more");
   if (!(o.noise >= 0.0 && o.noise <= 10.0)) throw UsageError("noise: 0 to 10 spreads of a token");
   expect_own_folder(training.out, "mar");
   Result<LabelledImages> read = load_labelled_images(data, ImageSplit::kTrain);
   if (!read) throw FormatError(read.error().message);
+  const std::optional<VaeEncoder> vae = encoder_of(o.vae);
+  const std::int64_t scale = vae ? vae->config.scale() : 1;  // pixels a value
   Mar model;
   if (!o.init.empty()) model = load_mar(o.init);
-  const std::int64_t most = std::max(read->width, read->height),
-                     own = (most + o.patch - 1) / o.patch * o.patch,
-                     side = !o.init.empty() ? model.config.side
+  const std::int64_t most = std::max(read->width, read->height), piece = o.patch * scale,
+                     own = (most + piece - 1) / piece * piece,
+                     side = !o.init.empty() ? model.config.side * scale
                             : o.side != 0   ? o.side
                                             : own;
-  LabelledImages images = square_images(std::move(read), side);
+  MarImages images = data_of(square_images(std::move(read), side), vae, o.flip, note);
   if (o.init.empty()) model = random_mar(config_of(o, images), training.seed);
   return std::make_unique<MarObjective>(std::make_shared<Mar>(std::move(model)), std::move(images),
-                                        held_out_images(data, side),
+                                        data_of(held_out_images(data, side), vae, false, note),
                                         MarLoss{.draws = o.draws, .drop = o.drop, .flip = o.flip});
 }
 
@@ -101,17 +105,26 @@ Mar draft_of(const Mar& target, const CspdTraining& o, std::uint64_t seed) {
 }
 
 std::unique_ptr<Objective> objective_of(const std::string& target_path, const std::string& data,
-                                        const CspdTraining& o, const TrainOptions& training) {
+                                        const CspdTraining& o, const TrainOptions& training,
+                                        const Note& note) {
   check_shares(o.drop, o.draws);
   if (!(o.distill >= 0.0 && o.distill <= 1.0)) throw UsageError("distill is a share: 0 to 1");
   expect_own_folder(training.out, "cspd");
   auto target = std::make_shared<const Mar>(load_mar(target_path));
   Mar draft = draft_of(*target, o, training.seed);
-  const std::int64_t side = target->config.side;
+  const std::optional<VaeEncoder> vae = encoder_of(o.vae);
+  if (!vae && are_latents(target->config.channels)) {
+    throw UsageError(
+        fmt::format("the target makes latents of {} channels: give --vae FOLDER, the "
+                    "autoencoder that it was trained with",
+                    target->config.channels));
+  }
+  const std::int64_t side = target->config.side * (vae ? vae->config.scale() : 1);
   return std::make_unique<MarObjective>(
       std::make_shared<Mar>(std::move(draft)),
-      square_images(load_labelled_images(data, ImageSplit::kTrain), side),
-      held_out_images(data, side),
+      data_of(square_images(load_labelled_images(data, ImageSplit::kTrain), side), vae, o.flip,
+              note),
+      data_of(held_out_images(data, side), vae, false, note),
       MarLoss{.draws = o.draws, .drop = o.drop, .flip = o.flip, .distill = o.distill},
       std::move(target));
 }
@@ -120,15 +133,17 @@ std::unique_ptr<Objective> objective_of(const std::string& target_path, const st
 
 TrainReport train_mar(const std::string& data, const MarTraining& options,
                       const TrainOptions& training, const TrainListener& listener) {
-  return train_on_ranks(training, listener,
-                        [&](const Note&) { return objective_of(data, options, training); });
+  return train_on_ranks(training, listener, [&](const Note& note) {
+    return objective_of(data, options, training, note);
+  });
 }
 
 TrainReport train_cspd(const std::string& target, const std::string& data,
                        const CspdTraining& options, const TrainOptions& training,
                        const TrainListener& listener) {
-  return train_on_ranks(training, listener,
-                        [&](const Note&) { return objective_of(target, data, options, training); });
+  return train_on_ranks(training, listener, [&](const Note& note) {
+    return objective_of(target, data, options, training, note);
+  });
 }
 
 }  // namespace forerun

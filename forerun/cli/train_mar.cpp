@@ -32,7 +32,9 @@ void add_train_mar(Command& train) {
   app.add("--heads", f->mar.heads, "Attention heads");
   app.add("--head-blocks", f->mar.head_blocks, "Blocks of the diffusion head");
   app.add("--head-width", f->mar.head_width, "Its width");
-  app.add("--patch", f->mar.patch, "Side of a token's patch, in pixels");
+  app.add("--patch", f->mar.patch, "Side of a token's patch, in pixels, or in latents");
+  app.add("--vae", f->mar.vae,
+          "Folder of an autoencoder (diffusers' AutoencoderKL): learn its latents, not pixels");
   app.add("--side", f->mar.side,
           "Side that images are padded to, 0 = their own, to a multiple of the patch");
   app.add("--scattered", f->mar.scattered,
@@ -49,6 +51,7 @@ void add_train_mar(Command& train) {
   app.add("--init", f->mar.init, "Folder of a network to start from, with its sizes");
   app.footer(R"(Examples:
   forerun train mar --data /usr/share/datasets/fashion-mnist --out mar --side 32
+  forerun train mar --data imagenet --vae kl16 --patch 1 --noise 0 --out mar
   forerun train cspd --target mar --data /usr/share/datasets/fashion-mnist --out cspd)");
   app.runs([f, &app] {
     expect_no_design_beside_init(
@@ -79,6 +82,7 @@ void add_train_cspd(Command& train) {
   app.add("--drop", f->cspd.drop, "Share of the images whose class is dropped",
           {.least = 0.0, .most = 1.0});
   app.add("--no-flip", f->cspd.flip, "Without flipped images");
+  app.add("--vae", f->cspd.vae, "Folder of the autoencoder whose latents the target makes");
   app.add("--init", f->cspd.init, "Folder of a draft to start from, with its sizes");
   app.footer(R"(Examples:
   forerun train cspd --target mar --data /usr/share/datasets/fashion-mnist --out cspd)");

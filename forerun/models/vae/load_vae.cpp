@@ -1,8 +1,12 @@
 #include <ATen/ATen.h>
 #include <fmt/format.h>
 
+#include <algorithm>
+#include <array>
 #include <stdexcept>
+#include <string_view>
 #include <system_error>
+#include <type_traits>
 #include <utility>
 
 #include "forerun/base/quote.h"
@@ -36,26 +40,32 @@ std::string name_in(const WeightReader& source, const std::string& name) {
   return name;  // missing: reported under the current name
 }
 
-VaeDecoder read(const VaeConfig& config, WeightReader source, at::Device device) {
-  VaeDecoder vae;
+// What the two halves' tensors begin with.
+template <class Half>
+constexpr std::array<std::string_view, 2> kPrefixes = {"decoder.", "post_quant_conv."};
+template <>
+constexpr std::array<std::string_view, 2> kPrefixes<VaeEncoder> = {"encoder.", "quant_conv."};
+
+template <class Half>
+Half read(const VaeConfig& config, WeightReader source, at::Device device) {
+  Half vae;
   vae.config = config;
   for (const ModelWeight& w : weights(vae)) {
     *w.tensor = source.weight(name_in(source, w.name), w.shape).to(device);
   }
   for (const std::string& name : source.left()) {
-    if (name.starts_with("decoder.") || name.starts_with("post_quant_conv.")) {
-      throw FormatError(fmt::format(
-          "tensor {} has no place in the decoder that config.json describes; the two do not belong "
-          "together, or it has parts that are not supported",
-          quote(name)));
+    if (std::ranges::any_of(kPrefixes<Half>, [&](auto p) { return name.starts_with(p); })) {
+      throw FormatError(
+          fmt::format("tensor {} has no place in the {} that config.json describes; the two do not "
+                      "belong together, or it has parts that are not supported",
+                      quote(name), std::is_same_v<Half, VaeDecoder> ? "decoder" : "encoder"));
     }
   }
   return vae;
 }
 
-}  // namespace
-
-VaeDecoder load_vae(const std::filesystem::path& path, at::ScalarType type, at::Device device) {
+template <class Half>
+Half load_half(const std::filesystem::path& path, at::ScalarType type, at::Device device) {
   if (type != at::kFloat && type != at::kDouble && type != at::kBFloat16) {
     throw std::invalid_argument(fmt::format(
         "load_vae: {} is not supported; take float32, float64 or bfloat16", c10::toString(type)));
@@ -69,13 +79,34 @@ VaeDecoder load_vae(const std::filesystem::path& path, at::ScalarType type, at::
   };
   const Result<VaeConfig> config = parse_vae_config(file.config);
   if (!config) fail(config.error().message);
+  if (std::is_same_v<Half, VaeEncoder> && !config->other_down_block.empty()) {
+    fail(
+        fmt::format("a level of the encoder of type {} is not supported; DownEncoderBlock2D and "
+                    "AttnDownEncoderBlock2D are",
+                    config->other_down_block));
+  }
   const Safetensors tensors = load_safetensors(folder / kFile);
   try {
-    return read(*config, WeightReader(tensors, type, "image decoder"), device);
+    return read<Half>(
+        *config,
+        WeightReader(tensors, type,
+                     std::is_same_v<Half, VaeDecoder> ? "image decoder" : "image encoder"),
+        device);
   } catch (const FormatError& e) {
     fail(e.what());
   }
   return {};
+}
+
+}  // namespace
+
+VaeDecoder load_vae(const std::filesystem::path& path, at::ScalarType type, at::Device device) {
+  return load_half<VaeDecoder>(path, type, device);
+}
+
+VaeEncoder load_vae_encoder(const std::filesystem::path& path, at::ScalarType type,
+                            at::Device device) {
+  return load_half<VaeEncoder>(path, type, device);
 }
 
 }  // namespace forerun

@@ -37,13 +37,16 @@ at::Tensor run(const VaeConfig& c, const VaeAttention& a, const at::Tensor& x) {
   return x + product(a.out, attended).squeeze(1).transpose(1, 2).view_as(x);
 }
 
+at::Tensor run(const VaeConfig& c, const VaeResnet& first, const VaeAttention& attention,
+               const VaeResnet& second, const at::Tensor& x) {
+  return run(c, second, run(c, attention, run(c, first, x)));
+}
+
 // latents [1, latent_channels, h, w] as the encoder gives them; [1, 3, scale h, scale w]
 at::Tensor decode_one(const VaeDecoder& vae, const at::Tensor& latents) {
   const VaeConfig& c = vae.config;
   at::Tensor x = conv(vae.conv_in, conv(vae.post_quant, latents));
-  x = run(c, vae.mid_first, x);
-  x = run(c, vae.attention, x);
-  x = run(c, vae.mid_second, x);
+  x = run(c, vae.mid_first, vae.attention, vae.mid_second, x);
   for (const VaeLevel& level : vae.levels) {
     for (const VaeResnet& resnet : level.resnets) x = run(c, resnet, x);
     if (!level.upsample.weight.defined()) continue;
@@ -52,17 +55,65 @@ at::Tensor decode_one(const VaeDecoder& vae, const at::Tensor& latents) {
   return conv(vae.conv_out, at::silu(norm(c, vae.norm_out, x)));
 }
 
+// image [1, 3, scale h, scale w]; [1, 2 latent_channels, h, w]
+at::Tensor encode_one(const VaeEncoder& vae, const at::Tensor& image) {
+  const VaeConfig& c = vae.config;
+  at::Tensor x = conv(vae.conv_in, image);
+  for (const VaeDownLevel& level : vae.levels) {
+    for (std::size_t i = 0; i < level.resnets.size(); ++i) {
+      x = run(c, level.resnets[i], x);
+      if (!level.attentions.empty()) x = run(c, level.attentions[i], x);
+    }
+    if (!level.downsample.weight.defined()) continue;
+    // One row and one column more, right and below alone.
+    x = at::conv2d(at::constant_pad_nd(x, {0, 1, 0, 1}), level.downsample.weight,
+                   level.downsample.bias, /*stride=*/2);
+  }
+  x = run(c, vae.mid_first, vae.attention, vae.mid_second, x);
+  return conv(vae.quant, conv(vae.conv_out, at::silu(norm(c, vae.norm_out, x))));
+}
+
+std::string shape_of(const at::Tensor& x) {
+  if (!x.defined()) return "nothing";
+  return fmt::format("{} [{}]", c10::toString(x.scalar_type()), fmt::join(x.sizes().vec(), ", "));
+}
+
 }  // namespace
+
+LatentLaw encode(const VaeEncoder& vae, const at::Tensor& images) {
+  const VaeConfig& c = vae.config;
+  if (!images.defined() || images.dim() != 4 || images.size(1) != 3 || images.numel() == 0 ||
+      !images.is_floating_point() || images.size(2) % c.scale() != 0 ||
+      images.size(3) % c.scale() != 0) {
+    throw std::invalid_argument(
+        fmt::format("encode: images of {}; give floating point of [n, 3, height, width], the sides "
+                    "multiples of {}",
+                    shape_of(images), c.scale()));
+  }
+  const at::Tensor& like = vae.conv_in.weight;
+  const at::Tensor mean = at::empty(
+      {images.size(0), c.latent_channels, images.size(2) / c.scale(), images.size(3) / c.scale()},
+      like.options().dtype(at::kFloat));
+  const at::Tensor deviation = at::empty_like(mean);
+  for (std::int64_t i = 0; i < images.size(0); ++i) {
+    const at::Tensor one =
+        images.narrow(0, i, 1).to(like.options()).contiguous(at::MemoryFormat::ChannelsLast);
+    const at::Tensor both = encode_one(vae, one).to(at::kFloat);
+    mean.narrow(0, i, 1).copy_(both.narrow(1, 0, c.latent_channels) * c.scaling_factor);
+    deviation.narrow(0, i, 1).copy_(
+        (0.5 * both.narrow(1, c.latent_channels, c.latent_channels).clamp(-30.0, 20.0)).exp() *
+        c.scaling_factor);
+  }
+  return {mean, deviation};
+}
 
 at::Tensor decode(const VaeDecoder& vae, const at::Tensor& latents) {
   const VaeConfig& c = vae.config;
   if (!latents.defined() || latents.dim() != 4 || latents.size(1) != c.latent_channels ||
       latents.numel() == 0 || !latents.is_floating_point()) {
-    throw std::invalid_argument(fmt::format(
-        "decode: latents of {} [{}]; give floating point of [n, {}, h, w]",
-        latents.defined() ? c10::toString(latents.scalar_type()) : "nothing",
-        fmt::join(latents.defined() ? latents.sizes().vec() : std::vector<std::int64_t>(), ", "),
-        c.latent_channels));
+    throw std::invalid_argument(
+        fmt::format("decode: latents of {}; give floating point of [n, {}, h, w]",
+                    shape_of(latents), c.latent_channels));
   }
   const at::Tensor& like = vae.conv_in.weight;
   at::Tensor out =

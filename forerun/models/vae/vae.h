@@ -46,19 +46,52 @@ struct VaeDecoder {
   VaeAffine norm_out, conv_out;  ///< 3x3, to red, green and blue
 };
 
+/// One level of the encoder.
+struct VaeDownLevel {
+  std::vector<VaeResnet> resnets;
+  std::vector<VaeAttention> attentions;  ///< after each resnet, or none
+  VaeAffine downsample;                  ///< 3x3 with a stride of 2; undefined in the last level
+};
+
+/// The encoder half. All tensors are of one dtype and on one device.
+struct VaeEncoder {
+  VaeConfig config;
+  VaeAffine conv_in;                 ///< 3x3, from red, green and blue to the finest level's width
+  std::vector<VaeDownLevel> levels;  ///< finest first
+  VaeResnet mid_first, mid_second;
+  VaeAttention attention;        ///< between the two
+  VaeAffine norm_out, conv_out;  ///< 3x3, to means and logarithms of variances
+  VaeAffine quant;               ///< 1x1, among both
+};
+
 /// All weights by the current names of diffusers, in a fixed order. Creates missing levels and
 /// resnets from the config.
 std::vector<ModelWeight> weights(VaeDecoder& vae);
+std::vector<ModelWeight> weights(VaeEncoder& vae);
 
 /// Reads config.json and diffusion_pytorch_model.safetensors of a folder of diffusers, or of the
 /// vae/ folder in it where `path` is a whole pipeline. The attention may have its older names
-/// (query, key, value, proj_attn); the encoder's tensors are ignored.
+/// (query, key, value, proj_attn); the other half's tensors are ignored.
 /// @param type  of all tensors: float32, float64 or bfloat16; float16 overflows in published VAEs
 /// @throws FormatError            the folder, then what is wrong: another network, half a file, a
 ///                                tensor missing, unknown, of another shape, or not finite
 /// @throws std::invalid_argument  another type
 VaeDecoder load_vae(const std::filesystem::path& path, at::ScalarType type = at::kFloat,
                     at::Device device = at::kCPU);
+/// As load_vae.
+VaeEncoder load_vae_encoder(const std::filesystem::path& path, at::ScalarType type = at::kFloat,
+                            at::Device device = at::kCPU);
+
+/// The law of an image's latents: independent Gaussians.
+struct LatentLaw {
+  at::Tensor mean, deviation;  ///< [n, latent_channels, h, w] float32
+};
+
+/// Encodes images to the laws of their latents, scaled by config.scaling_factor as diffusion models
+/// take them; one image at a time, as `decode`. Logarithms of variances are held within -30 and 20.
+/// @param images  [n, 3, scale() h, scale() w] of any floating type and device in [-1, 1]
+/// @throws std::invalid_argument  another shape or type
+LatentLaw encode(const VaeEncoder& vae, const at::Tensor& images);
 
 /// Decodes latents to images, one at a time, so that an image does not depend on its batch and
 /// memory does not grow with it.

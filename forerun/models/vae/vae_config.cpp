@@ -48,6 +48,21 @@ void refuse_other_blocks(Fields& f, const VaeConfig& c) {
   }
 }
 
+// What is unknown here matters to the encoder alone.
+void read_down_blocks(Fields& f, VaeConfig& c) {
+  const json* types = f.find("down_block_types");
+  if (types == nullptr) return;
+  if (!types->is_array() || types->size() != c.channels.size()) {
+    return f.fail(fmt::format("'down_block_types' does not list {} levels", c.channels.size()));
+  }
+  for (const json& type : *types) {
+    c.down_attention.push_back(type == "AttnDownEncoderBlock2D");
+    if (!c.down_attention.back() && type != "DownEncoderBlock2D") {
+      c.other_down_block = quote(type.is_string() ? type.get<std::string>() : type.dump(), 40);
+    }
+  }
+}
+
 // Unsupported options of later networks (shifted or normalised latents, no 1x1 convolution, no
 // attention).
 void refuse_options(Fields& f) {
@@ -94,6 +109,7 @@ Result<VaeConfig> parse_vae_config(const json& config) {
   VaeConfig c;
   read_channels(f, c);
   refuse_other_blocks(f, c);
+  read_down_blocks(f, c);
   refuse_options(f);
   c.latent_channels = f.integer("latent_channels", c.latent_channels);
   c.layers = f.integer("layers_per_block", c.layers);

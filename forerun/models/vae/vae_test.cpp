@@ -1,4 +1,4 @@
-// The decoder computes what diffusers computes (tools/make_dit_values.py --vae).
+// Decoder and encoder compute what diffusers computes (tools/make_dit_values.py --vae).
 #include "forerun/models/vae/vae.h"
 
 #include <ATen/ATen.h>
@@ -73,6 +73,61 @@ TEST(Vae, RefusesLatentsOfAnotherKind) {
     EXPECT_THROW(decode(vae, bad), std::invalid_argument);
   }
   EXPECT_EQ(decode(vae, at::zeros({1, 3, 1, 1})).sizes(), (std::vector<std::int64_t>{1, 3, 2, 2}));
+}
+
+TEST(VaeEncoder, EncodesAsDiffusersDoes) {
+  for (const std::string& name : kCases) {
+    const Safetensors e = expected_of(name);
+    const LatentLaw law = encode(load_vae_encoder(kVae + name), tensor_of(e, "photo"));
+    EXPECT_EQ(law.mean.scalar_type(), at::kFloat);
+    EXPECT_LT(distance(law.mean, tensor_of(e, "mean")), 1e-4) << name;
+    EXPECT_LT(distance(law.deviation, tensor_of(e, "deviation")), 1e-4) << name;
+  }
+}
+
+// Levels with attention: the published autoencoder of MAR, by its own names
+// (tools/make_mar_values.py).
+TEST(VaeEncoder, AttendsInTheLevelsThatTheConfigNames) {
+  const std::string folder = FORERUN_SOURCE_DIR "/tests/data/mar/kl";
+  const Safetensors e = load_safetensors(folder + "/expected.safetensors");
+  const LatentLaw law = encode(load_vae_encoder(folder), tensor_of(e, "photo"));
+  EXPECT_LT(distance(law.mean, tensor_of(e, "mean")), 1e-4);
+  EXPECT_LT(distance(law.deviation, tensor_of(e, "deviation")), 1e-4);
+}
+
+TEST(VaeEncoder, EveryWeightIsUsed) {
+  VaeEncoder vae = load_vae_encoder(FORERUN_SOURCE_DIR "/tests/data/mar/kl");
+  const at::Tensor photo = tensor_of(
+      load_safetensors(FORERUN_SOURCE_DIR "/tests/data/mar/kl/expected.safetensors"), "photo");
+  const LatentLaw whole = encode(vae, photo);
+  for (const ModelWeight& w : weights(vae)) {
+    if (w.name.ends_with("to_k.bias")) continue;  // equal for all keys: the softmax cancels it
+    // The finest level has one channel a group: the norm after it takes a bias away.
+    if (w.name.starts_with("encoder.down_blocks.0.") && w.name.ends_with("conv1.bias")) continue;
+    const at::Tensor kept = *w.tensor;
+    *w.tensor = at::zeros_like(kept);
+    const LatentLaw without = encode(vae, photo);
+    EXPECT_GT(distance(without.mean, whole.mean) + distance(without.deviation, whole.deviation),
+              1e-3)
+        << w.name;
+    *w.tensor = kept;
+  }
+}
+
+TEST(VaeEncoder, AnImageDoesNotDependOnItsBatch) {
+  const VaeEncoder vae = load_vae_encoder(kVae + "four_levels");
+  const at::Tensor photo = tensor_of(expected_of("four_levels"), "photo");
+  const at::Tensor both = encode(vae, photo).mean;
+  EXPECT_TRUE(at::equal(encode(vae, photo.narrow(0, 1, 1)).mean, both.narrow(0, 1, 1)));
+}
+
+TEST(VaeEncoder, RefusesImagesOfAnotherKind) {
+  const VaeEncoder vae = load_vae_encoder(kVae + "two_levels");
+  for (const at::Tensor& bad :
+       {at::Tensor(), at::zeros({3, 4, 4}), at::zeros({1, 1, 4, 4}), at::zeros({0, 3, 4, 4}),
+        at::zeros({1, 3, 3, 4}), at::zeros({1, 3, 4, 4}, at::kLong)}) {
+    EXPECT_THROW(encode(vae, bad), std::invalid_argument);
+  }
 }
 
 TEST(ImageBytes, AreThePublishedOnes) {

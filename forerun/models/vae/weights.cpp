@@ -24,6 +24,20 @@ class List {
     conv(name + ".conv2", r.conv2, out, out, 3);
     if (in != out) conv(name + ".conv_shortcut", r.shortcut, in, out, 1);
   }
+  // Two resnets with attention between them.
+  void middle(const std::string& name, VaeResnet& first, VaeAttention& a, VaeResnet& second,
+              std::int64_t width) {
+    resnet(name + ".resnets.0", first, width, width);
+    attention(name + ".attentions.0.", a, width);
+    resnet(name + ".resnets.1", second, width, width);
+  }
+  void attention(const std::string& name, VaeAttention& a, std::int64_t width) {
+    add(name + "group_norm", a.norm, {width});
+    add(name + "to_q", a.q, {width, width});
+    add(name + "to_k", a.k, {width, width});
+    add(name + "to_v", a.v, {width, width});
+    add(name + "to_out.0", a.out, {width, width});
+  }
   std::vector<ModelWeight> take() { return std::move(weights_); }
 
  private:
@@ -38,14 +52,7 @@ std::vector<ModelWeight> weights(VaeDecoder& vae) {
   List out;
   out.conv("post_quant_conv", vae.post_quant, c.latent_channels, c.latent_channels, 1);
   out.conv("decoder.conv_in", vae.conv_in, c.latent_channels, coarsest, 3);
-  out.resnet("decoder.mid_block.resnets.0", vae.mid_first, coarsest, coarsest);
-  const std::string attention = "decoder.mid_block.attentions.0.";
-  out.add(attention + "group_norm", vae.attention.norm, {coarsest});
-  out.add(attention + "to_q", vae.attention.q, {coarsest, coarsest});
-  out.add(attention + "to_k", vae.attention.k, {coarsest, coarsest});
-  out.add(attention + "to_v", vae.attention.v, {coarsest, coarsest});
-  out.add(attention + "to_out.0", vae.attention.out, {coarsest, coarsest});
-  out.resnet("decoder.mid_block.resnets.1", vae.mid_second, coarsest, coarsest);
+  out.middle("decoder.mid_block", vae.mid_first, vae.attention, vae.mid_second, coarsest);
   vae.levels.resize(c.channels.size());
   std::int64_t in = coarsest;
   for (std::size_t i = 0; i < vae.levels.size(); ++i) {
@@ -63,6 +70,39 @@ std::vector<ModelWeight> weights(VaeDecoder& vae) {
   }
   out.add("decoder.conv_norm_out", vae.norm_out, {finest});
   out.conv("decoder.conv_out", vae.conv_out, finest, 3, 3);
+  return out.take();
+}
+
+std::vector<ModelWeight> weights(VaeEncoder& vae) {
+  const VaeConfig& c = vae.config;
+  const std::int64_t coarsest = c.channels.back(), both = 2 * c.latent_channels;
+  List out;
+  out.conv("encoder.conv_in", vae.conv_in, 3, c.channels.front(), 3);
+  vae.levels.resize(c.channels.size());
+  std::int64_t in = c.channels.front();
+  for (std::size_t i = 0; i < vae.levels.size(); ++i) {
+    VaeDownLevel& level = vae.levels[i];
+    level.resnets.resize(static_cast<std::size_t>(c.layers));
+    for (std::size_t j = 0; j < level.resnets.size(); ++j) {
+      out.resnet(fmt::format("encoder.down_blocks.{}.resnets.{}", i, j), level.resnets[j], in,
+                 c.channels[i]);
+      in = c.channels[i];
+    }
+    const bool attends = !c.down_attention.empty() && c.down_attention[i];
+    level.attentions.resize(attends ? level.resnets.size() : 0);
+    for (std::size_t j = 0; j < level.attentions.size(); ++j) {
+      out.attention(fmt::format("encoder.down_blocks.{}.attentions.{}.", i, j), level.attentions[j],
+                    in);
+    }
+    if (i + 1 < vae.levels.size()) {
+      out.conv(fmt::format("encoder.down_blocks.{}.downsamplers.0.conv", i), level.downsample, in,
+               in, 3);
+    }
+  }
+  out.middle("encoder.mid_block", vae.mid_first, vae.attention, vae.mid_second, coarsest);
+  out.add("encoder.conv_norm_out", vae.norm_out, {coarsest});
+  out.conv("encoder.conv_out", vae.conv_out, coarsest, both, 3);
+  out.conv("quant_conv", vae.quant, both, both, 1);
   return out.take();
 }
 

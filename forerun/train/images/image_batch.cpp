@@ -75,17 +75,22 @@ NoisyImages noisy_images(const LabelledImages& images, std::span<const std::size
   return out;
 }
 
-void check_images(const ImageShape& s, const LabelledImages& images) {
-  if (images.size() == 0) return;
-  const auto classes = static_cast<std::int64_t>(images.classes.size());
-  if (images.width == s.side && images.height == s.side && images.channels == s.channels &&
-      classes == s.classes) {
-    return;
-  }
+void check_images(const ImageShape& s, const ImageShape& images) {
+  if (images.side == s.side && images.channels == s.channels && images.classes == s.classes) return;
   throw std::invalid_argument(fmt::format(
       "images of {} x {} with {} channels in {} classes, for a {} of {} x {} with {} in {}",
-      images.width, images.height, images.channels, classes, s.network, s.side, s.side, s.channels,
-      s.classes));
+      images.side, images.side, images.channels, images.classes, s.network, s.side, s.side,
+      s.channels, s.classes));
+}
+
+void check_images(const ImageShape& s, const LabelledImages& images) {
+  if (images.size() == 0) return;
+  if (images.width != images.height) {
+    throw std::invalid_argument(
+        fmt::format("images of {} x {} are not square", images.width, images.height));
+  }
+  const auto classes = static_cast<std::int64_t>(images.classes.size());
+  check_images(s, ImageShape{images.width, images.channels, classes});
 }
 
 void check_images(const ImageShape& shape, const LabelledImages& training,

@@ -41,8 +41,9 @@ struct ImageShape {
 };
 inline ImageShape shape_of(const DitConfig& c) { return {c.input, c.channels, c.classes}; }
 
-/// @throws std::invalid_argument  images of other sizes or classes than the network's; no images
-/// are allowed
+/// @throws std::invalid_argument  images of other sizes or classes than the network's
+void check_images(const ImageShape& shape, const ImageShape& images);
+/// The same; no images are allowed.
 void check_images(const ImageShape& shape, const LabelledImages& images);
 /// @throws std::invalid_argument  the same for both, or no training images
 void check_images(const ImageShape& shape, const LabelledImages& training,

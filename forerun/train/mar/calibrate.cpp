@@ -13,7 +13,7 @@
 
 namespace forerun {
 
-MarCalibration calibrate(const Mar& model, const LabelledImages& images, std::int64_t count) {
+MarCalibration calibrate(const Mar& model, const MarImages& images, std::int64_t count) {
   const c10::NoGradGuard no_grad;
   const MarConfig& c = model.config;
   std::vector<std::size_t> which(static_cast<std::size_t>(std::min(count, images.size())));

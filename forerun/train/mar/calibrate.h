@@ -2,8 +2,8 @@
 
 #include <cstdint>
 
-#include "forerun/formats/labelled_images.h"
 #include "forerun/models/mar/mar.h"
+#include "forerun/train/mar/mar_images.h"
 
 namespace forerun {
 
@@ -11,6 +11,6 @@ namespace forerun {
 /// of 10, 25 and 50 sampling steps, with the tokens before each known. The same images and noise
 /// at every call.
 /// @param images  of the config's size; the first `count` at most are used
-MarCalibration calibrate(const Mar& model, const LabelledImages& images, std::int64_t count = 64);
+MarCalibration calibrate(const Mar& model, const MarImages& images, std::int64_t count = 64);
 
 }  // namespace forerun

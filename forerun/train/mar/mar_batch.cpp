@@ -17,19 +17,6 @@ enum : std::uint32_t { kLabel, kFlip, kTimes };
 // Positions of the normals: added to tokens, and noise of the draws.
 enum : std::uint32_t { kOfTokens, kOfDraws };
 
-// Pixels in [-1, 1], rows flipped on request.
-std::vector<float> pixels_of(const LabelledImages& images, std::size_t image, bool flip) {
-  const auto side = static_cast<std::size_t>(images.width);
-  const auto values = static_cast<std::size_t>(images.channels) * side * side;
-  const std::uint8_t* const from = images.pixels.data() + image * values;
-  std::vector<float> out(values);
-  for (std::size_t i = 0; i < values; ++i) {
-    const std::size_t x = i % side;
-    out[i] = static_cast<float>(from[flip ? i - x + side - 1 - x : i]) / 127.5F - 1.0F;
-  }
-  return out;
-}
-
 const at::Tensor& alpha_bars() {
   static const at::Tensor table = [] {
     const at::Tensor t = at::empty({MarSchedule::kTrained}, at::kDouble);
@@ -41,9 +28,8 @@ const at::Tensor& alpha_bars() {
 
 }  // namespace
 
-MarBatch mar_batch(const MarConfig& c, const LabelledImages& images,
-                   std::span<const std::size_t> which, std::uint64_t seed,
-                   const MarBatchOptions& o) {
+MarBatch mar_batch(const MarConfig& c, const MarImages& images, std::span<const std::size_t> which,
+                   std::uint64_t seed, const MarBatchOptions& o) {
   const auto n = static_cast<std::int64_t>(which.size());
   const std::int64_t tokens = c.tokens(), values = tokens * c.dim();
   MarBatch out{.tokens = at::empty({n, tokens, c.dim()}, at::kFloat),
@@ -57,7 +43,7 @@ MarBatch mar_batch(const MarConfig& c, const LabelledImages& images,
       RngKey key{.seed = seed, .request = static_cast<std::uint32_t>(image)};
       const auto uniform = [&](std::uint32_t what) { return key.uniform(Purpose::kTarget, what); };
       const std::vector<float> clean =
-          mar_tokens(c, pixels_of(images, image, o.flip && uniform(kFlip) < 0.5));
+          mar_tokens(c, images.values(image, o.flip && uniform(kFlip) < 0.5, key));
       key.position = kOfTokens;
       key.fill_normal(Purpose::kDraft, added);
       key.position = kOfDraws;
@@ -74,7 +60,7 @@ MarBatch mar_batch(const MarConfig& c, const LabelledImages& images,
             static_cast<std::int64_t>(u * double{MarSchedule::kTrained});
       }
       out.label.data_ptr<std::int64_t>()[i] =
-          uniform(kLabel) < o.drop ? c.classes : images.labels[image];
+          uniform(kLabel) < o.drop ? c.classes : images.label(image);
     }
   });
   return out;

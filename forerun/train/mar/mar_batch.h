@@ -6,8 +6,8 @@
 #include <cstdint>
 #include <span>
 
-#include "forerun/formats/labelled_images.h"
 #include "forerun/models/mar/mar_config.h"
+#include "forerun/train/mar/mar_images.h"
 
 namespace forerun {
 
@@ -26,7 +26,7 @@ struct MarBatchOptions {
 };
 
 /// @param images  of the config's size; `which` are indices of it
-MarBatch mar_batch(const MarConfig& config, const LabelledImages& images,
+MarBatch mar_batch(const MarConfig& config, const MarImages& images,
                    std::span<const std::size_t> which, std::uint64_t seed,
                    const MarBatchOptions& options);
 

@@ -33,9 +33,8 @@ at::Tensor squared_distance(const at::Tensor& a, const at::Tensor& b) {
 
 }  // namespace
 
-MarObjective::MarObjective(std::shared_ptr<Mar> model, LabelledImages training,
-                           LabelledImages held_out, const MarLoss& loss,
-                           std::shared_ptr<const Mar> target)
+MarObjective::MarObjective(std::shared_ptr<Mar> model, MarImages training, MarImages held_out,
+                           const MarLoss& loss, std::shared_ptr<const Mar> target)
     : model_(std::move(model)),
       training_(std::move(training)),
       held_out_(std::move(held_out)),
@@ -45,7 +44,11 @@ MarObjective::MarObjective(std::shared_ptr<Mar> model, LabelledImages training,
   if (c.form != MarForm::kCausal || c.prediction != MarPrediction::kVelocity) {
     throw std::invalid_argument("only causal networks that predict velocities are trained");
   }
-  check_images({c.side, c.channels, c.classes, "MAR network"}, training_, held_out_);
+  if (training_.size() == 0) throw std::invalid_argument("there is no image to learn from");
+  for (const MarImages* images : {&training_, &held_out_}) {
+    if (images->size() == 0) continue;
+    check_images({c.side, c.channels, c.classes, "MAR network"}, images->shape("data"));
+  }
   if (!target_) return;
   const std::string why = why_other_tokens(c, target_->config);
   if (!why.empty()) throw std::invalid_argument("the draft does not fit its target: " + why);
@@ -64,7 +67,7 @@ std::vector<Parameter> MarObjective::parameters() {
   });
 }
 
-LossSum MarObjective::loss_of(const LabelledImages& images, std::span<const std::size_t> which,
+LossSum MarObjective::loss_of(const MarImages& images, std::span<const std::size_t> which,
                               std::uint64_t seed, double drop, bool flip) const {
   const MarBatch batch = mar_batch(model_->config, images, which, seed,
                                    {.draws = options_.draws, .drop = drop, .flip = flip});
@@ -123,7 +126,7 @@ std::string MarObjective::fingerprint() const {
       c.channels, c.side, c.order.empty() ? "rows" : "scattered",
       c.modulation == MarModulation::kJoint ? "joint" : "separate", c.noise, c.classes,
       options_.draws, options_.drop, options_.flip, options_.distill,
-      target_ ? digest_of(*target_) : "none", digest_of(training_), digest_of(held_out_));
+      target_ ? digest_of(*target_) : "none", training_.digest(), held_out_.digest());
 }
 
 void MarObjective::save(const std::filesystem::path& folder, std::span<const at::Tensor> values,

@@ -3,8 +3,8 @@
 #include <memory>
 #include <optional>
 
-#include "forerun/formats/labelled_images.h"
 #include "forerun/models/mar/mar.h"
+#include "forerun/train/mar/mar_images.h"
 #include "forerun/train/objective.h"
 
 namespace forerun {
@@ -23,12 +23,11 @@ struct MarLoss {
 /// distance to the target's prediction from the same noisy token and the same tokens before it.
 class MarObjective final : public Objective {
  public:
-  /// @param training, held_out  square images of one size and the same classes; held_out may be
-  ///                            empty
+  /// @param training, held_out  of one size and the same classes; held_out may be empty
   /// @param target              null: learns from the data alone
   /// @throws std::invalid_argument  images or classes that do not fit the model, or a target that
   /// it cannot draft for
-  MarObjective(std::shared_ptr<Mar> model, LabelledImages training, LabelledImages held_out,
+  MarObjective(std::shared_ptr<Mar> model, MarImages training, MarImages held_out,
                const MarLoss& loss, std::shared_ptr<const Mar> target = nullptr);
 
   std::vector<Parameter> parameters() override;
@@ -43,11 +42,11 @@ class MarObjective final : public Objective {
             const nlohmann::json& provenance) override;
 
  private:
-  LossSum loss_of(const LabelledImages& images, std::span<const std::size_t> which,
-                  std::uint64_t seed, double drop, bool flip) const;
+  LossSum loss_of(const MarImages& images, std::span<const std::size_t> which, std::uint64_t seed,
+                  double drop, bool flip) const;
 
   std::shared_ptr<Mar> model_;
-  LabelledImages training_, held_out_;
+  MarImages training_, held_out_;
   MarLoss options_;
   std::shared_ptr<const Mar> target_;
 };

@@ -7,6 +7,7 @@
 #include <nlohmann/json.hpp>
 #include <numeric>
 #include <stdexcept>
+#include <utility>
 
 #include "forerun/models/mar/init_mar.h"
 #include "forerun/models/mar/mar_file.h"
@@ -71,6 +72,51 @@ TEST(MarBatch, IsAFunctionOfSeedAndImage) {
   EXPECT_FALSE(b.noise.equal(c.noise));
 }
 
+// Two pictures of three colours, and a tiny autoencoder.
+LabelledImages colours(std::int64_t count) {
+  LabelledImages out{.width = 8, .height = 8, .channels = 3, .classes = {"a", "b"}};
+  for (std::int64_t i = 0; i < count; ++i) {
+    out.labels.push_back(static_cast<std::int32_t>(i % 2));
+    for (std::int64_t p = 0; p < 3 * 64; ++p) {
+      out.pixels.push_back(static_cast<std::uint8_t>((p * 37 + i % 2 * 101) % 256));
+    }
+  }
+  return out;
+}
+VaeEncoder tiny_encoder() { return load_vae_encoder(FORERUN_SOURCE_DIR "/tests/data/mar/kl"); }
+
+TEST(MarImages, LatentsAreDrawnFromTheLawOfTheImageOrOfItsMirrorImage) {
+  const VaeEncoder vae = tiny_encoder();
+  const LabelledImages pictures = colours(3);
+  const MarImages data(pictures, vae, true);
+  EXPECT_EQ(data.shape("x").side, 2);
+  EXPECT_EQ(data.shape("x").channels, 4);
+  const at::Tensor bytes = at::tensor(at::ArrayRef<std::uint8_t>(pictures.pixels), at::kByte);
+  const at::Tensor all = bytes.view({3, 3, 8, 8}).to(at::kFloat) / 127.5 - 1.0;
+  for (const bool flip : {false, true}) {
+    const LatentLaw law = encode(vae, (flip ? all.flip(3) : all).narrow(0, 1, 1));
+    const at::Tensor sum = at::zeros({16}, at::kDouble), squares = at::zeros({16}, at::kDouble);
+    constexpr int kDraws = 2000;
+    for (std::uint32_t r = 0; r < kDraws; ++r) {
+      const at::Tensor x = at::tensor(data.values(1, flip, {.seed = 5, .request = r}), at::kDouble);
+      sum.add_(x);
+      squares.add_(x.square());
+    }
+    const at::Tensor mean = sum / kDraws, wanted = law.mean.flatten().to(at::kDouble),
+                     deviation = law.deviation.flatten().to(at::kDouble);
+    const at::Tensor z = (mean - wanted) / deviation * std::sqrt(double{kDraws});
+    EXPECT_LT(z.abs().max().item<double>(), 4.5) << flip;
+    const at::Tensor ratio = (squares / kDraws - mean.square()).sqrt() / deviation;
+    EXPECT_LT((ratio - 1.0).abs().max().item<double>(), 0.1) << flip;
+    const LatentLaw other = encode(vae, (flip ? all : all.flip(3)).narrow(0, 1, 1));
+    EXPECT_GT((other.mean - law.mean).abs().max().item<double>(), 0.05) << flip;
+  }
+  EXPECT_THROW(MarImages(pictures, vae, false).values(0, true, {}), std::invalid_argument);
+  LabelledImages odd = colours(1);
+  odd.width = odd.height = 6;
+  EXPECT_THROW(MarImages(odd, vae, false), std::invalid_argument);
+}
+
 TEST(MarBatch, NoisyTokensAndVelocitiesGiveTheCleanOnesBack) {
   const at::Tensor tokens = at::randn({2, 4, 16}), noise = at::randn({8, 3, 16});
   const at::Tensor time = at::tensor({0L, 10L, 200L, 500L, 700L, 900L, 990L, 999L});
@@ -91,24 +137,47 @@ TEST(MarObjective, AFreshNetworkPredictsNothing) {
               1e-5);
 }
 
-TEST(MarObjective, LearnsItsImages) {
-  MarObjective objective(fresh_network(1), two_halves(32), two_halves(8), {.flip = false});
+// Held-out losses before and after 60 steps.
+std::pair<double, double> trained(MarObjective& objective, std::size_t images) {
   std::vector<Parameter> parameters = objective.parameters();
   AdamW adamw(parameters, {});
   const auto held_out = [&] {
     const at::NoGradGuard no_grad;
-    return mean_of(objective.held_out_loss(first(8)));
+    return mean_of(objective.held_out_loss(first(objective.held_out())));
   };
   const double before = held_out();
   for (std::int64_t step = 1; step <= 60; ++step) {
-    const LossSum l = objective.loss(first(32), static_cast<std::uint64_t>(step));
+    const LossSum l = objective.loss(first(images), static_cast<std::uint64_t>(step));
     (l.loss / l.weight).backward();
     std::vector<at::Tensor> gradients;
     for (const Parameter& p : parameters) gradients.push_back(p.value.grad());
     adamw.update_(gradients, 3e-3, step);
     for (const Parameter& p : parameters) p.value.mutable_grad().zero_();
   }
-  EXPECT_LT(held_out(), 0.5 * before);
+  return {before, held_out()};
+}
+
+TEST(MarObjective, LearnsItsImages) {
+  MarObjective objective(fresh_network(1), two_halves(32), two_halves(8), {.flip = false});
+  const auto [before, after] = trained(objective, 32);
+  EXPECT_LT(after, 0.5 * before);
+}
+
+TEST(MarObjective, LearnsLatents) {
+  VaeEncoder vae = tiny_encoder();  // made certain of its latents, which are not learnable else
+  vae.quant.weight.narrow(0, 4, 4).zero_();
+  vae.quant.bias.narrow(0, 4, 4).fill_(-8.0);
+  const MarImages images(colours(16), vae, true);
+  MarConfig c = trained_config();
+  c.side = 2;
+  c.patch = 1;
+  c.channels = 4;
+  c.mean = images.spread().mean;
+  c.scale = images.spread().deviation;
+  MarObjective objective(std::make_shared<Mar>(random_mar(c, 3)), images,
+                         MarImages(colours(8), vae, false), {});
+  const auto [before, after] = trained(objective, 16);
+  EXPECT_LT(after, 0.7 * before);
 }
 
 std::shared_ptr<Mar> calibrated_network(std::uint64_t seed) {

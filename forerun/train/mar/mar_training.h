@@ -19,6 +19,9 @@ struct MarTraining {
   double drop = 0.1;       ///< share of the images without their class, for guidance
   bool flip = true;        ///< half of the images flipped, left and right
   double noise = 0.1;      ///< added to tokens of spread 1: a constant background has no density
+  /// Folder of an autoencoder: tokens are patches of its latents, and `patch` counts latents.
+  /// Empty: of pixels.
+  std::string vae;
   std::string init;  ///< folder of a network to continue from, with its sizes; empty: at random
 };
 
@@ -33,6 +36,7 @@ struct CspdTraining {
   std::int64_t draws = 4;
   double drop = 0.1;
   bool flip = true;
+  std::string vae;  ///< as the target's
   std::string init;
 };
 
