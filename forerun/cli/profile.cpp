@@ -30,9 +30,9 @@ int profile(const ProfileFlags& f) {
   Progress progress;
   ImageOptions options = image_options(f.run, model);
   options.pictures = false;
-  const ImageRun r = forerun::generate_images(
-      model, drafter, labels_of(f.run.images, model.classes()), options,
-      watching(progress, steps_name(model)));
+  const ImageRun r =
+      forerun::generate_images(model, drafter, labels_of(f.run.images, model.classes()), options,
+                               watching(progress, steps_name(model)));
   progress.clear();
   if (r.interrupted) return 130;
   const std::vector<double> relaxation = relaxed_profile(r);
