@@ -36,15 +36,6 @@ inline Documents documents_in(const std::filesystem::path& folder) {
   return out;
 }
 
-// Every file of a folder and what is in it.
-inline std::map<std::string, std::string> files_in(const std::filesystem::path& folder) {
-  std::map<std::string, std::string> out;
-  for (const auto& entry : std::filesystem::directory_iterator(folder)) {
-    out[entry.path().filename().string()] = read_file(entry.path());
-  }
-  return out;
-}
-
 inline const std::vector<std::string> kPrompts = {"hello", "what is a sequence?", "a b a b", "hell",
                                                   "why?",  "one two three"};
 

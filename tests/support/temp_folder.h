@@ -4,6 +4,7 @@
 #include <filesystem>
 #include <fstream>
 #include <iterator>
+#include <map>
 #include <stdexcept>
 #include <string>
 #include <string_view>
@@ -40,6 +41,16 @@ class TempFolder {
 inline std::string read_file(const std::filesystem::path& path) {
   std::ifstream in(path, std::ios::binary);
   return {std::istreambuf_iterator<char>(in), {}};
+}
+
+/// The files of a folder and what is in them; none where there is no folder.
+inline std::map<std::string, std::string> files_in(const std::filesystem::path& folder) {
+  std::map<std::string, std::string> out;
+  if (!std::filesystem::is_directory(folder)) return out;
+  for (const auto& entry : std::filesystem::directory_iterator(folder)) {
+    out[entry.path().filename().string()] = read_file(entry.path());
+  }
+  return out;
 }
 
 }  // namespace forerun::testing

@@ -78,15 +78,6 @@ inline TrainOptions quick(const fs::path& out) {
   return o;
 }
 
-inline std::map<std::string, std::string> files_in(const fs::path& folder) {
-  std::map<std::string, std::string> out;
-  if (!fs::is_directory(folder)) return out;
-  for (const auto& entry : fs::directory_iterator(folder)) {
-    out[entry.path().filename().string()] = read_file(entry.path());
-  }
-  return out;
-}
-
 class TrainDFlash : public ::testing::Test {
  protected:
   TempFolder folder;
