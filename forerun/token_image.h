@@ -1,7 +1,8 @@
 #pragma once
 
-/// Image generation token by token: causal transformers whose tokens are vectors, each drawn by a
-/// small diffusion head (MAR), with CSpD's drafting made exact.
+/// Image generation token by token: transformers whose tokens are vectors, each drawn by a small
+/// diffusion head (MAR); causal ones with CSpD's drafting made exact, and the masked ones of the
+/// publication, which draw several tokens a pass and take no drafter.
 
 #include <cstddef>
 #include <cstdint>
@@ -21,13 +22,15 @@ class TokenImageModel : public ImageModel {
   /// A folder that `train_mar` made, or the converter of published checkpoints.
   /// @param precision  of the diffusion head, which does most of the work; float32 or bf16
   /// @throws FormatError  the path, then what is wrong
-  /// @throws UsageError   the masked form, whose tokens see later ones: it cannot be drafted for;
-  /// a precision that cannot be had
+  /// @throws UsageError   a precision that cannot be had
   static TokenImageModel load(const std::string& path,
                               PrecisionRequest precision = Precision::kF32);
 
   std::int64_t tokens() const noexcept;  ///< of an image
   std::int64_t dim() const noexcept;     ///< numbers of a token
+  /// Tokens come in a random order, and those of a step are drawn at once, given all before it: no
+  /// prefix could be verified in one pass, so nothing is drafted.
+  bool masked() const noexcept;
 
   struct Impl;
 
@@ -59,7 +62,9 @@ struct TokenImageOptions : CommonImageOptions {
   bool linear_guidance = false;  ///< it rises along the image, as in MAR; false: constant
   TokenVariance variance = TokenVariance::kCalibrated;
   TokenFinalStep final_step = TokenFinalStep::kTruncate;
-  double temperature = 1.0;   ///< times the noise of every inner step
+  double temperature = 1.0;  ///< times the noise of every inner step
+  /// Masked form: passes of the backbone over an image, 1 to its tokens; 0: 64, or its tokens.
+  std::uint32_t passes = 0;
   std::uint32_t prefill = 0;  ///< tokens that the target makes alone before any are drafted
 };
 
@@ -69,7 +74,8 @@ struct TokenImageOptions : CommonImageOptions {
 /// sampling where nothing is drafted, and where the drafter's chains are the target's own.
 /// Otherwise it depends on the drafter, and on which tokens were drafted, so with adaptive lengths
 /// on the clock; its law does not.
-/// @throws UsageError  also for a rule that the drafter does not go with
+/// @throws UsageError  also for a rule that the drafter does not go with, and for a drafter of a
+/// masked model
 ImageRun generate_images(const TokenImageModel& model, const ImageDrafter& drafter,
                          std::span<const std::int64_t> labels, const TokenImageOptions& options,
                          const ImageListener& listener = {});

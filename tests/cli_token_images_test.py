@@ -64,6 +64,20 @@ class TokenImages(Command):
             self.assertEqual(self.picture(*more, "--batch-size", "1", threads="2")[1], first)
         self.assertNotEqual(self.picture("--seed", "1")[1], self.picture()[1])
 
+    def test_the_masked_form_is_trained_and_sampled_and_takes_no_drafter(self):
+        masked = self.model("masked")
+        if not os.path.exists(masked):
+            self.train("mar", "masked", "--patch", "4", "--masked", "--decoder-depth", "2", "--buffer", "2")
+        args = ("--steps", "6", "--threads", "1", "--count", "3", "--out", self.path("grid.png"))
+        r = forerun("generate", "-m", masked, "--passes", "4", *args)
+        self.assertEqual(r.returncode, 0, r.stderr)
+        self.assertIn("in 4.0 target passes an image", r.stderr)
+        self.refused("generate", "-m", masked, "--passes", "5000", *args)
+        self.refused("generate", "-m", masked, "--drafter", "self", *args, says=["masked form", "drafter none"])
+        self.refused("generate", "-m", self.model("mar"), "--passes", "4", *args, says=["masked form"])
+        self.refused("train", "cspd", "--target", masked, "--data", self.data, "--out", self.path("d"), says=["masked form"])
+        self.refused("train", "mar", "--data", self.data, "--out", self.path("m"), "--buffer", "2", says=["masked form"])
+
     def test_a_draft_of_the_target_makes_the_plain_image(self):
         plain = self.picture()[1]
         self.assertEqual(self.picture("--drafter", "cspd:" + self.model("mar"), "--fixed-draft")[1], plain)

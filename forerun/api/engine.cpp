@@ -21,7 +21,7 @@ namespace {
 bool alike(const TokenImageOptions& a, const TokenImageOptions& b) {
   const auto shared = [](const TokenImageOptions& o) {
     return std::tie(o.steps, o.guidance, o.linear_guidance, o.variance, o.final_step, o.temperature,
-                    o.rule, o.max_draft, o.fixed_draft, o.prefill);
+                    o.rule, o.max_draft, o.fixed_draft, o.prefill, o.passes);
   };
   return shared(a) == shared(b);
 }

@@ -10,6 +10,7 @@
 #include "forerun/engine/token_image_runner.h"
 #include "forerun/models/dit/dit.h"
 #include "forerun/models/mar/mar_network.h"
+#include "forerun/models/mar/masked_network.h"
 #include "forerun/token_image.h"
 
 namespace forerun {
@@ -38,6 +39,7 @@ struct TokenImageModel::Impl final : ImageModel::Impl {
 
   std::shared_ptr<const Mar> mar;
   std::shared_ptr<const MarNetwork> network;
+  std::shared_ptr<const MaskedNetwork> masked;  ///< backbone of the masked form
 };
 
 struct ImageDrafter::Impl {

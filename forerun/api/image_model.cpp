@@ -62,12 +62,6 @@ TokenImageModel TokenImageModel::load(const std::string& path, PrecisionRequest 
   impl->precision = token_image_precision(path, precision, cpu_features());
   impl->mar = std::make_shared<const Mar>(load_mar(path));
   const MarConfig& c = impl->mar->config;
-  if (c.form != MarForm::kCausal) {
-    throw UsageError(
-        fmt::format("{} is of the masked form, where a token sees later ones: no prefix can be "
-                    "verified in one pass. Train a causal one with `forerun train mar`",
-                    path));
-  }
   const MarSize size = size_of(c);
   impl->classes = c.classes;
   impl->side = c.side;
@@ -75,11 +69,17 @@ TokenImageModel TokenImageModel::load(const std::string& path, PrecisionRequest 
   impl->parameters = size.backbone + size.head;
   impl->network =
       std::make_shared<const MarNetwork>(*impl->mar, head_precision(impl->precision.precision));
+  if (c.form == MarForm::kMasked) {
+    impl->masked = std::make_shared<const MaskedNetwork>(*impl->mar);
+  }
   return TokenImageModel(std::move(impl));
 }
 
 std::int64_t TokenImageModel::tokens() const noexcept {
   return impl_of(*this).mar->config.tokens();
+}
+bool TokenImageModel::masked() const noexcept {
+  return impl_of(*this).mar->config.form == MarForm::kMasked;
 }
 std::int64_t TokenImageModel::dim() const noexcept { return impl_of(*this).mar->config.dim(); }
 

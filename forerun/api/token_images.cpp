@@ -35,6 +35,15 @@ MarChains::Setting chains_of(const std::shared_ptr<const MarNetwork>& network,
   }
 }
 
+// The backbone of a masked model as its chains read it; null of a causal one.
+std::shared_ptr<const MaskedReader> masked_of(const TokenImageModel& model,
+                                              const TokenImageOptions& o) {
+  constexpr std::int64_t kPasses = 64;
+  if (!model.masked()) return nullptr;
+  const std::int64_t passes = o.passes == 0 ? std::min(kPasses, model.tokens()) : o.passes;
+  return std::make_shared<const MaskedReader>(impl_of(model).masked, passes);
+}
+
 // What a draft model's standard deviations are, of its own: measured on a few plain images.
 std::vector<double> measured_sigmas(const TokenImageSetting& setting) {
   constexpr std::uint32_t kImages = 4;
@@ -74,6 +83,18 @@ void check_images(const TokenImageModel& model, const ImageDrafter& drafter,
     throw UsageError(fmt::format("{} drafts a round (max_draft): an image has {} tokens",
                                  o.max_draft, model.tokens()));
   }
+  if (model.masked() && (impl_of(drafter).self || impl_of(drafter).network)) {
+    throw UsageError(
+        fmt::format("drafter {}: {} is of the masked form, which draws several tokens a pass by "
+                    "itself and in which no prefix can be verified in one pass; use drafter none",
+                    drafter.name(), model.path()));
+  }
+  if (model.masked() ? o.passes > model.tokens() : o.passes != 0) {
+    throw UsageError(
+        fmt::format("{} passes over an image: 1 to {} for a model of the masked form, "
+                    "causal ones have one a token",
+                    o.passes, model.tokens()));
+  }
   if (!is_for_chains(o.rule)) {
     throw UsageError(fmt::format(
         "rule {}: image tokens are sampled by stepwise or path, which are exact, or by the "
@@ -96,6 +117,7 @@ TokenImageSetting image_setting(const TokenImageModel& model, const ImageDrafter
                         .fixed_draft = o.fixed_draft,
                         .prefill = o.prefill,
                         .max_active = o.batch_size};
+  out.target.masked = masked_of(model, o);
   if (d.network) {
     out.draft = chains_of(d.network, o);
     // Its means alone count with an exact rule; the published ones take its own variance.
@@ -173,12 +195,13 @@ ImageTrace::Fate fate_of(const ChainToken& token, bool drafted, bool kept) {
 }
 
 // The rounds of the image with this request.
-void trace_tokens(const TokenImageRunner::Round& round, std::uint32_t request,
-                  const MarConfig& config, ImageTrace& trace) {
+void trace_tokens(const TokenImageRunner::Round& round, std::span<const Outcome> outcomes,
+                  std::uint32_t request, const MarChains& target, ImageTrace& trace) {
   for (std::size_t i = 0; i < round.sequences.size(); ++i) {
     const ChainSample& sample = *round.sequences[i];
     if (sample.request() != request) continue;
-    const Outcome& o = round.outcomes[i];
+    const MarConfig config = target.config_of(sample);
+    const Outcome& o = outcomes[i];
     const std::size_t first = sample.step() - o.emitted;
     for (std::size_t j = 0; j < o.emitted; ++j) {
       const ChainToken& token = sample.tokens()[first + j];
@@ -203,15 +226,15 @@ void trace_tokens(const TokenImageRunner::Round& round, std::uint32_t request,
 
 void record(const TokenImageRunner::Round& round, const TokenImageRunner& runner,
             const TokenImageOptions& options, bool traced, ImageRun& run) {
+  const std::vector<Outcome> outcomes = runner.outcomes(round);
   if (traced) {
-    const MarConfig& config = runner.setting().target.network->config();
-    run.trace.side = config.patches_per_side();
-    trace_tokens(round, options.first, config, run.trace);
+    run.trace.side = runner.setting().target.network->config().patches_per_side();
+    trace_tokens(round, outcomes, options.first, runner.target().model(), run.trace);
   }
-  run.calls += round.outcomes.size();
+  run.calls += outcomes.size();
   for (std::size_t i = 0; i < round.sequences.size(); ++i) {
     const ChainSample& sample = *round.sequences[i];
-    const Outcome& o = round.outcomes[i];
+    const Outcome& o = outcomes[i];
     for (std::size_t j = 0; j < o.emitted; ++j) {
       const ChainToken& token = sample.tokens()[sample.step() - o.emitted + j];
       run.proposals += token.proposals;

@@ -54,6 +54,11 @@ MarConfig config_of(const MarTraining& o, const MarImages& images) {
   c.head_blocks = o.head_blocks;
   c.modulation = o.joint ? MarModulation::kJoint : MarModulation::kSeparate;
   c.noise = o.noise;
+  if (o.masked) {
+    c.form = MarForm::kMasked;
+    c.decoder_depth = o.decoder_depth > 0 ? o.decoder_depth : o.depth;
+    c.buffer = o.buffer > 0 ? o.buffer : std::max<std::int64_t>(1, c.tokens() / 4);
+  }
   const MarImages::Spread values = images.spread();
   c.mean = values.mean;
   c.scale = values.deviation;
@@ -71,6 +76,12 @@ std::unique_ptr<Objective> objective_of(const std::string& data, const MarTraini
   check_shares(o.drop, o.draws);
   if (o.patch < 1) throw UsageError("patch: 1 pixel or more");
   if (!(o.noise >= 0.0 && o.noise <= 10.0)) throw UsageError("noise: 0 to 10 spreads of a token");
+  if (!o.masked && (o.decoder_depth != 0 || o.buffer != 0)) {
+    throw UsageError("decoder_depth and buffer are of the masked form");
+  }
+  if (o.masked && o.scattered) {
+    throw UsageError("scattered: the masked form draws its tokens in a random order anyway");
+  }
   expect_own_folder(training.out, "mar");
   Result<LabelledImages> read = load_labelled_images(data, ImageSplit::kTrain);
   if (!read) throw FormatError(read.error().message);
@@ -111,6 +122,10 @@ std::unique_ptr<Objective> objective_of(const std::string& target_path, const st
   if (!(o.distill >= 0.0 && o.distill <= 1.0)) throw UsageError("distill is a share: 0 to 1");
   expect_own_folder(training.out, "cspd");
   auto target = std::make_shared<const Mar>(load_mar(target_path));
+  if (target->config.form != MarForm::kCausal) {
+    throw UsageError(fmt::format(
+        "{} is of the masked form, which takes no drafter; train a causal one", target_path));
+  }
   Mar draft = draft_of(*target, o, training.seed);
   const std::optional<VaeEncoder> vae = encoder_of(o.vae);
   if (!vae && are_latents(target->config.channels)) {

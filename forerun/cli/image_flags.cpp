@@ -94,6 +94,10 @@ void bind_images(Command& command, RunFlags& f) {
               {.one_of = {"constant", "linear"}, .shows = "NAME"});
   command.add("--token-temp", t.options.temperature, "Times the noise of every inner step",
               {.least = 0.01, .most = 100});
+  command.add("--passes", t.options.passes,
+              "Of the backbone over an image, for models of the masked form, which draw several "
+              "tokens a pass; 0 = 64, or as many as tokens",
+              {.most = 4096});
   command.add("--prefill", t.options.prefill,
               "Tokens that the model makes alone before any are drafted", {.most = 1 << 16});
   command.group("");

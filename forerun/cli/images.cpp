@@ -142,15 +142,18 @@ nlohmann::json step_settings(const ImageOptions& o, const DiffusionModel& model)
           {"eta", o.eta}};
 }
 
-nlohmann::json step_settings(const TokenImageOptions& o, const TokenImageModel&) {
-  return {{"steps", o.steps},
-          {"guidance", o.guidance},
-          {"guidance_schedule", o.linear_guidance ? "linear" : "constant"},
-          {"variance", o.variance == TokenVariance::kBeta        ? "beta"
-                       : o.variance == TokenVariance::kPosterior ? "posterior"
-                                                                 : "calibrated"},
-          {"final_step", o.final_step == TokenFinalStep::kNoisy ? "noisy" : "truncate"},
-          {"token_temperature", o.temperature}};
+nlohmann::json step_settings(const TokenImageOptions& o, const TokenImageModel& model) {
+  nlohmann::json out = {
+      {"steps", o.steps},
+      {"guidance", o.guidance},
+      {"guidance_schedule", o.linear_guidance ? "linear" : "constant"},
+      {"variance", o.variance == TokenVariance::kBeta        ? "beta"
+                   : o.variance == TokenVariance::kPosterior ? "posterior"
+                                                             : "calibrated"},
+      {"final_step", o.final_step == TokenFinalStep::kNoisy ? "noisy" : "truncate"},
+      {"token_temperature", o.temperature}};
+  if (model.masked()) out["passes"] = o.passes;
+  return out;
 }
 
 nlohmann::json profile_settings(const RunFlags& f, const DiffusionModel& model) {

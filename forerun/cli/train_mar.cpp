@@ -25,7 +25,7 @@ struct TrainCspdFlags {
 void add_train_mar(Command& train) {
   auto f = std::make_shared<TrainMarFlags>();
   Command& app = train.add_command(
-      "mar", "A causal transformer over image tokens with a diffusion head (arXiv:2406.11838)");
+      "mar", "A transformer over image tokens with a diffusion head (arXiv:2406.11838)");
   bind_image_training(app, f->training, f->data, {.epochs = 10.0});
   app.add("--depth", f->mar.depth, "Blocks");
   app.add("--hidden", f->mar.hidden, "Width");
@@ -39,6 +39,14 @@ void add_train_mar(Command& train) {
           "Side that images are padded to, 0 = their own, to a multiple of the patch");
   app.add("--scattered", f->mar.scattered,
           "Tokens in an order in which successive ones are seldom neighbours");
+  app.add("--masked", f->mar.masked,
+          "The published form: any order of tokens, several drawn a pass; it takes no drafter");
+  app.add("--decoder-depth", f->mar.decoder_depth,
+          "Masked form: blocks that see all tokens, after --depth blocks that see the known ones; "
+          "0 = as many",
+          {.most = 1000});
+  app.add("--buffer", f->mar.buffer, "Masked form: rows of the class, 0 = a quarter of the tokens",
+          {.most = 4096});
   app.add("--joint", f->mar.joint,
           "The head is modulated by a function of time and condition together, as published, which "
           "is slower");
@@ -52,11 +60,13 @@ void add_train_mar(Command& train) {
   app.footer(R"(Examples:
   forerun train mar --data /usr/share/datasets/fashion-mnist --out mar --side 32
   forerun train mar --data imagenet --vae kl16 --patch 1 --noise 0 --out mar
+  forerun train mar --data /usr/share/datasets/fashion-mnist --side 32 --masked --out mar-masked
   forerun train cspd --target mar --data /usr/share/datasets/fashion-mnist --out cspd)");
   app.runs([f, &app] {
     expect_no_design_beside_init(
-        app, {"--depth", "--hidden", "--heads", "--head-blocks", "--head-width", "--patch",
-              "--side", "--scattered", "--joint", "--noise"});
+        app,
+        {"--depth", "--hidden", "--heads", "--head-blocks", "--head-width", "--patch", "--side",
+         "--scattered", "--masked", "--decoder-depth", "--buffer", "--joint", "--noise"});
     return run_training(app, f->training, "img",
                         [&](const TrainOptions& options, const TrainListener& listener) {
                           return train_mar(f->data, f->mar, options, listener);

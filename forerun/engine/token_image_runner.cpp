@@ -16,6 +16,9 @@ TokenImageRunner::TokenImageRunner(const TokenImageSetting& setting, Observer ob
     throw std::invalid_argument(fmt::format(
         "rule {}: a model that drafts for itself couples by stepwise", name_of(setting_.rule)));
   }
+  if (setting_.target.masked && (setting_.self || setting_.draft)) {
+    throw std::invalid_argument("a model of the masked form takes no drafter");
+  }
   std::unique_ptr<TokenDrafter> drafter;
   if (setting_.self) {
     drafter = std::make_unique<SelfTokenDrafter>(target_.model());
@@ -47,7 +50,18 @@ ChainSample TokenImageRunner::sample_of(RequestId id, const ImageRequest& r) con
 }
 
 void TokenImageRunner::run(std::span<ChainSample* const> samples, const Observer& observe) {
+  if (setting_.target.masked) {
+    MaskedSteps steps(target_.model());
+    return speculate_round<ChainSample>(samples, target_, steps, rule_, observe);
+  }
   speculate(samples, target_, drafter_, rule_, observe);
+}
+
+std::vector<Outcome> TokenImageRunner::outcomes(const Round& round) const {
+  std::vector<Outcome> out = SampleRunner::outcomes(round);
+  if (!setting_.target.masked) return out;
+  for (Outcome& o : out) o = {.emitted = o.emitted};  // its guesses are no drafts
+  return out;
 }
 
 Timings TokenImageRunner::seconds(const Round& round) const {
@@ -70,7 +84,7 @@ std::vector<float> TokenImageRunner::values(const ChainSample& sample) const {
   for (const Latent& token : sample.values()) {
     tokens.insert(tokens.end(), token.begin(), token.end());
   }
-  return mar_image(config(), tokens);
+  return mar_image(target_.model().config_of(sample), tokens);
 }
 
 void TokenImageRunner::forget(SequenceId id) {

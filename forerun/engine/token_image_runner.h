@@ -36,6 +36,8 @@ class TokenImageRunner final : public SampleRunner<ChainSample, ChainDraft, Veri
   const TokenImageSetting& setting() const noexcept { return setting_; }
   bool exact() const noexcept { return rule_.exact(); }
   std::size_t outputs() const override { return static_cast<std::size_t>(config().tokens()); }
+  /// What a step of the masked form reveals are outputs and no drafts.
+  std::vector<Outcome> outcomes(const Round& round) const override;
   /// Most of what a verified token costs is its chain under the target: that is the target's time.
   Timings seconds(const Round& round) const override;
   /// What the controller knows; nothing without a drafter.

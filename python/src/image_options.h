@@ -122,6 +122,9 @@ struct Fields<TokenImageOptions> {
     visit(
         "prefill", [](O & o) -> auto& { return o.prefill; },
         "tokens that the target makes alone first");
+    visit(
+        "passes", [](O & o) -> auto& { return o.passes; },
+        "masked form: passes over an image, 0 = 64 or as many as tokens");
   }
 };
 

@@ -30,7 +30,7 @@ MarChains::Caches& MarChains::caches_of(const ChainSample& sample) {
   return caches_.emplace(sample.id(), std::move(made)).first->second;
 }
 
-std::vector<std::vector<ChainLaw>> MarChains::read(std::span<const Reading> readings) {
+std::vector<MarChains::Conditions> MarChains::read_causal(std::span<const Reading> readings) {
   const std::size_t dimension = dim(), halves = setting_.guidance.on() ? 2 : 1;
   // Both halves read the same tokens.
   std::vector<std::vector<float>> tokens;
@@ -58,36 +58,80 @@ std::vector<std::vector<ChainLaw>> MarChains::read(std::span<const Reading> read
   for (std::size_t i = 0; i < readings.size(); ++i) {
     count.push_back(tokens[i].size() / dimension + (rows[i].cache->empty() ? 1 : 0));
   }
-  ++passes_;
   const std::vector<float> all = setting_.network->conditions(rows);
   const auto width = static_cast<std::size_t>(setting_.network->condition_width());
   const std::size_t half = halves == 1 ? 0 : all.size() / 2;  // floats of one
 
-  std::vector<MarHead::Input> inputs;
-  std::vector<std::vector<ChainLaw>> out;
+  std::vector<Conditions> out;
   std::size_t first = 0;
   for (std::size_t i = 0; i < readings.size(); ++i) {
-    const Reading& r = readings[i];
-    if (count[i] < r.laws) {
+    const std::size_t laws = readings[i].laws;
+    if (count[i] < laws) {
       throw std::logic_error(
-          fmt::format("MarChains: {} conditions wanted of {} tokens", r.laws, count[i]));
+          fmt::format("MarChains: {} conditions wanted of {} tokens", laws, count[i]));
     }
+    first += count[i];
+    const float* const with = all.data() + (first - laws) * width;
+    Conditions& own = out.emplace_back(Conditions{{with, with + laws * width}, {}});
+    if (halves == 2) own.without.assign(with + half, with + half + laws * width);
+  }
+  return out;
+}
+
+std::vector<MarChains::Conditions> MarChains::read_masked(std::span<const Reading> readings) const {
+  std::vector<Conditions> out;
+  for (const Reading& r : readings) {
+    std::vector<const Latent*> tokens;
+    for (const Latent& token : r.sample->values()) tokens.push_back(&token);
+    tokens.insert(tokens.end(), r.more.begin(), r.more.end());
+    const std::size_t first = tokens.size() + 1 - r.laws;
+    const auto of = [&](std::int64_t label) {
+      return setting_.network->conditions_of(
+          setting_.masked->outputs(*r.sample, tokens, first, r.laws, label));
+    };
+    Conditions& own = out.emplace_back(Conditions{of(r.sample->label()), {}});
+    if (setting_.guidance.on()) own.without = of(setting_.network->config().classes);
+  }
+  return out;
+}
+
+double MarChains::guidance_at(std::size_t place, std::size_t tokens) const {
+  if (!setting_.masked) return setting_.guidance.at(place, tokens);
+  // As published: by what is known after the token's step, the last token excepted.
+  const std::size_t known = std::min(setting_.masked->step_of(place).end, tokens - 1);
+  return setting_.guidance.at(std::max<std::size_t>(known, 1) - 1, tokens);
+}
+
+std::vector<std::vector<ChainLaw>> MarChains::read(std::span<const Reading> readings) {
+  ++passes_;
+  const std::vector<Conditions> conditions =
+      setting_.masked ? read_masked(readings) : read_causal(readings);
+  const auto width = static_cast<std::size_t>(setting_.network->condition_width());
+  std::vector<MarHead::Input> inputs;
+  std::vector<std::vector<ChainLaw>> out;
+  for (std::size_t i = 0; i < readings.size(); ++i) {
+    const Reading& r = readings[i];
+    const Conditions& c = conditions[i];
     std::vector<ChainLaw>& laws = out.emplace_back();
-    const std::size_t last = r.sample->step() + r.more.size();  // the place of the last law
-    for (std::size_t j = count[i] - r.laws; j < count[i]; ++j) {
-      const float* const with = all.data() + (first + j) * width;
-      const float* const without = halves == 1 ? nullptr : with + half;
-      inputs.push_back(
-          {.condition = with,
-           .null_condition = without,
-           .guidance = setting_.guidance.at(last + j + 1 - count[i], r.sample->steps())});
+    const std::size_t first = r.sample->step() + r.more.size() + 1 - r.laws;
+    for (std::size_t j = 0; j < r.laws; ++j) {
+      const float* const with = c.with.data() + j * width;
+      const float* const without = c.without.empty() ? nullptr : c.without.data() + j * width;
+      inputs.push_back({.condition = with,
+                        .null_condition = without,
+                        .guidance = guidance_at(first + j, r.sample->steps())});
       laws.push_back({this, raw_.size()});
       std::vector<float>& raw = raw_.emplace_back(with, with + width);
       if (without != nullptr) raw.insert(raw.end(), without, without + width);
     }
-    first += count[i];
   }
   for (MarCondition& c : setting_.head->prepare(inputs)) conditions_.push_back(std::move(c));
+  return out;
+}
+
+MarConfig MarChains::config_of(const ChainSample& sample) const {
+  MarConfig out = setting_.network->config();
+  if (setting_.masked) out.order = setting_.masked->order(sample);
   return out;
 }
 
@@ -97,6 +141,7 @@ void MarChains::forget_laws() {
 }
 
 void MarChains::keep(const ChainSample& sample, std::size_t tokens) {
+  if (setting_.masked) return;  // it reads all known tokens in every pass
   Caches& caches = caches_of(sample);
   const auto most = static_cast<std::int64_t>(tokens);
   for (MarCache* cache : {&caches.with_class, caches.without ? &*caches.without : nullptr}) {
@@ -127,7 +172,11 @@ std::vector<std::vector<Latent>> means_along_tokens(MarChains& model, const Chai
   if (tokens.empty()) return out;
   model.forget_laws();
   // A sample without tokens of its own: all are read at once.
-  const ChainSample fresh({.tokens = sample.steps(), .label = sample.label(), .id = 0});
+  const ChainSample fresh({.seed = sample.key_at(0).seed,
+                           .request = sample.request(),
+                           .tokens = sample.steps(),
+                           .label = sample.label(),
+                           .id = 0});
   MarChains::Reading reading{.sample = &fresh, .more = {}, .laws = tokens.size()};
   for (std::size_t i = 0; i + 1 < tokens.size(); ++i) reading.more.push_back(&tokens[i].value());
   const std::vector<ChainLaw> laws = model.read({&reading, 1}).front();

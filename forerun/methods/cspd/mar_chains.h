@@ -9,13 +9,15 @@
 
 #include "forerun/core/chain_sample.h"
 #include "forerun/methods/cspd/guidance.h"
+#include "forerun/methods/cspd/masked_reader.h"
 #include "forerun/models/mar/mar_head.h"
 #include "forerun/models/mar/mar_network.h"
 
 namespace forerun {
 
-/// A causal MAR and how its tokens are sampled, for several images at once: their caches of keys
-/// and values, the conditions of the tokens in question, and its head as the model of their chains.
+/// A MAR and how its tokens are sampled, for several images at once: the caches of keys and values
+/// of the causal form, the conditions of the tokens in question, and its head as the model of their
+/// chains.
 class MarChains final : public ChainModel {
  public:
   /// What is shared by those that read with one network.
@@ -25,6 +27,7 @@ class MarChains final : public ChainModel {
     TokenGuidance guidance;
     /// Of inner steps; empty: the head's own. A draft model takes the target's.
     std::vector<double> sigmas;
+    std::shared_ptr<const MaskedReader> masked = nullptr;  ///< the masked form's backbone
   };
   /// @throws std::invalid_argument  an inner step without noise: such a token has no density
   explicit MarChains(Setting setting);
@@ -50,6 +53,8 @@ class MarChains final : public ChainModel {
   std::size_t dim() const override { return static_cast<std::size_t>(setting_.head->dim()); }
 
   const Setting& setting() const noexcept { return setting_; }
+  /// The network's config; of the masked form with the order of this image's tokens.
+  MarConfig config_of(const ChainSample& sample) const;
   std::uint64_t passes() const noexcept { return passes_; }        ///< of the backbone
   std::uint64_t head_calls() const noexcept { return calls_; }     ///< in sequence
   std::uint64_t head_rows() const noexcept { return head_rows_; }  ///< inner steps computed
@@ -59,7 +64,14 @@ class MarChains final : public ChainModel {
     MarCache with_class;
     std::optional<MarCache> without;
   };
+  // What a reading's conditions are: [laws, width] each; nothing without guidance.
+  struct Conditions {
+    std::vector<float> with, without;
+  };
   Caches& caches_of(const ChainSample& sample);
+  std::vector<Conditions> read_causal(std::span<const Reading> readings);
+  std::vector<Conditions> read_masked(std::span<const Reading> readings) const;
+  double guidance_at(std::size_t place, std::size_t tokens) const;
 
   Setting setting_;
   std::map<SequenceId, Caches> caches_;

@@ -16,6 +16,18 @@ std::size_t read_rightly(const ChainSample& sample, const ChainDraft& draft,
   return first + same;
 }
 
+std::vector<ChainDraft> MaskedSteps::propose(std::span<ChainSample* const> samples) const {
+  std::vector<ChainDraft> out;
+  for (const ChainSample* sample : samples) {
+    const MaskedReader::Step step = model_->setting().masked->step_of(sample->step());
+    const std::size_t more = step.end - sample->step() - 1;
+    out.push_back({.paths = {more, ChainPath{.states = {Latent(model_->dim(), 0.0F)}, .means = {}}},
+                   .laws = std::vector<ChainLaw>(more),
+                   .conditions = std::vector<ChainDraft::Condition>(more)});
+  }
+  return out;
+}
+
 VerifiedChains TokenTarget::verify(std::span<ChainSample* const> samples,
                                    const std::vector<ChainDraft>& drafts) {
   model_.forget_laws();
@@ -53,6 +65,8 @@ VerifiedChains TokenTarget::verify(std::span<ChainSample* const> samples,
   }
   auto coupled = couple_stepwise(tasks);
   for (std::size_t k = 0; k < coupled.size(); ++k) {
+    // No token of a masked step depends on another of it: the walk goes on after each.
+    coupled[k].accepted = coupled[k].accepted || model_.setting().masked != nullptr;
     out.coupled[places[k].first][places[k].second] = std::move(coupled[k]);
   }
   return out;

@@ -21,14 +21,14 @@ struct VerifiedChains {
   }
 };
 
-/// A causal MAR as the target of the loop: one pass of its backbone verifies the drafts of all
-/// samples.
+/// A MAR as the target of the loop: one pass of the causal form's backbone verifies the drafts of
+/// all samples; one of the masked form's gives all tokens of a step.
 class TokenTarget {
  public:
   /// @param couples  the drafts are the target's own (SelfDrafter): every slot's chain is coupled
   /// with its former one, those after a rejected one too, in one sweep over the inner steps
   explicit TokenTarget(MarChains::Setting setting, bool couples = false)
-      : model_(std::move(setting)), couples_(couples) {}
+      : model_(std::move(setting)), couples_(couples || model_.setting().masked != nullptr) {}
 
   VerifiedChains verify(std::span<ChainSample* const> samples,
                         const std::vector<ChainDraft>& drafts);
@@ -42,6 +42,20 @@ class TokenTarget {
  private:
   MarChains model_;
   bool couples_;
+};
+
+/// The places of a masked step as the loop's draft: guesses, of which nothing depends and which the
+/// pass replaces by the tokens that it draws, all chains of the step side by side.
+class MaskedSteps {
+ public:
+  /// @param model  of the masked form, kept by reference
+  explicit MaskedSteps(const MarChains& model) : model_(&model) {}
+  std::vector<ChainDraft> propose(std::span<ChainSample* const> samples) const;
+  template <class... Seen>
+  void observe(const Seen&...) const {}
+
+ private:
+  const MarChains* model_;
 };
 
 /// How many of the sample's tokens a model has read rightly that also read the drafts: those before

@@ -107,14 +107,17 @@ at::Tensor run_head(const MarHeadWeights& head, const MarConfig& c, const at::Te
       .to(x.scalar_type());
 }
 
-double mar_backbone_work(const MarConfig& c) {
+double mar_backbone_work(const MarConfig& c, double known) {
   const auto d = static_cast<double>(c.hidden), mlp = static_cast<double>(c.mlp);
   const auto block = [&](double rows) {
     return rows * (4.0 * d * d + 2.0 * d * mlp + 2.0 * rows * d);
   };
   const double n = static_cast<double>(c.tokens() + c.buffer);
-  return static_cast<double>(c.depth + c.decoder_depth) * block(n) +
-         n * d * static_cast<double>(c.dim());
+  const double read = c.form == MarForm::kMasked
+                          ? static_cast<double>(c.buffer) + known * static_cast<double>(c.tokens())
+                          : n;  // rows of the encoder
+  return static_cast<double>(c.depth) * block(read) +
+         static_cast<double>(c.decoder_depth) * block(n) + n * d * static_cast<double>(c.dim());
 }
 
 MarHeadWork mar_head_work(const MarConfig& c) {

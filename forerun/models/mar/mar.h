@@ -108,9 +108,9 @@ at::Tensor embed_time(const MarHeadWeights& head, const at::Tensor& time);
 at::Tensor run_head(const MarHeadWeights& head, const MarConfig& config, const at::Tensor& x,
                     const at::Tensor& time, const at::Tensor& condition);
 
-/// Multiply-adds: of the backbone for a whole image (of one step of the masked form with all
-/// tokens known); of the head for the parts that a condition, and that a state has.
-double mar_backbone_work(const MarConfig& config);
+/// Multiply-adds: of the backbone for a whole image (of one pass of the masked form with this share
+/// of the tokens known); of the head for the parts that a condition, and that a state has.
+double mar_backbone_work(const MarConfig& config, double known = 1.0);
 struct MarHeadWork {
   double condition = 0.0;   ///< once a token (kJoint: once a transition)
   double transition = 0.0;  ///< once a transition and row

@@ -1,14 +1,17 @@
 #include "forerun/models/mar/mar_masked.h"
 
 #include <ATen/ATen.h>
+#include <ATen/Parallel.h>
 #include <ATen/core/grad_mode.h>
 #include <gtest/gtest.h>
 
 #include <algorithm>
 #include <cstring>
+#include <vector>
 
 #include "forerun/formats/safetensors.h"
 #include "forerun/models/mar/mar_file.h"
+#include "forerun/models/mar/masked_network.h"
 #include "forerun/models/vae/vae.h"
 #include "tests/support/float64_values.h"
 
@@ -43,6 +46,30 @@ TEST(MarMasked, BackboneAndHeadAreTheReferences) {
   const at::Tensor out = run_head(m.model.head, m.model.config, m("x").unsqueeze(1), m("time"),
                                   m("z").reshape({-1, m.model.config.hidden}));
   EXPECT_LT(distance(out.squeeze(1), m("output")), 1e-5);
+}
+
+TEST(MarMasked, ThePackedBackboneIsTheReferenceOnAnyThreads) {
+  const at::NoGradGuard no_grad;
+  const Masked m;
+  const MaskedNetwork network(m.model);
+  const at::Tensor tokens = m("tokens").contiguous(), known = m("known").to(at::kByte).contiguous(),
+                   label = m("label"), z = m("z");
+  for (std::int64_t i = 0; i < tokens.size(0); ++i) {
+    const auto run = [&](int threads) {
+      at::set_num_threads(threads);
+      std::vector<float> out = network.outputs(
+          {tokens[i].const_data_ptr<float>(), static_cast<std::size_t>(tokens[i].numel())},
+          {known[i].const_data_ptr<std::uint8_t>(), static_cast<std::size_t>(known[i].numel())},
+          label[i].item<std::int64_t>());
+      at::set_num_threads(1);
+      return out;
+    };
+    const std::vector<float> alone = run(1);
+    EXPECT_EQ(run(2), alone);
+    EXPECT_LT(distance(at::tensor(alone).view_as(z[i]), z[i]), 1e-5);
+  }
+  const std::vector<float> short_of(3);
+  EXPECT_THROW(network.outputs(short_of, {}, 0), std::invalid_argument);
 }
 
 TEST(MarMasked, UnknownTokensAreNotRead) {

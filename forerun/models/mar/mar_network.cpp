@@ -14,15 +14,8 @@
 namespace forerun {
 namespace {
 
-constexpr float kMarNormEps = 1e-6F;
 // Multiply-adds below which a call stays on one thread: waking another costs more.
 constexpr double kWorthATeam = 3e5;
-
-std::vector<float> values_of(const at::Tensor& x) {
-  const at::Tensor flat = x.detach().to(at::kFloat).contiguous();
-  const float* const p = flat.const_data_ptr<float>();
-  return {p, p + flat.numel()};
-}
 
 void check_packable(const MarConfig& c) {
   for (const std::int64_t width : {c.hidden, c.mlp, c.head_width}) {
@@ -47,24 +40,15 @@ MarNetwork::MarNetwork(const Mar& model, HeadPrecision precision)
 
 void MarNetwork::pack_backbone(const Mar& m) {
   input_ = RowMatrix::pack(m.input);
-  input_weight_ = values_of(m.input_norm.weight);
-  input_bias_ = values_of(m.input_norm.bias);
-  norm_weight_ = values_of(m.encoder_norm.weight);
-  norm_bias_ = values_of(m.encoder_norm.bias);
-  places_ = values_of(m.encoder_positions);
-  asked_ = values_of(m.query_positions);
-  head_places_ = values_of(m.head_positions);
-  labels_ = values_of(at::cat({m.classes, m.none}));
-  for (const MarBlock& b : m.encoder) {
-    blocks_.push_back({.norm1_weight = values_of(b.norm1.weight),
-                       .norm1_bias = values_of(b.norm1.bias),
-                       .norm2_weight = values_of(b.norm2.weight),
-                       .norm2_bias = values_of(b.norm2.bias),
-                       .qkv = RowMatrix::pack(b.qkv),
-                       .out = RowMatrix::pack(b.out),
-                       .up = RowMatrix::pack(b.up),
-                       .down = RowMatrix::pack(b.down)});
-  }
+  input_weight_ = packed_values(m.input_norm.weight);
+  input_bias_ = packed_values(m.input_norm.bias);
+  norm_weight_ = packed_values(m.encoder_norm.weight);
+  norm_bias_ = packed_values(m.encoder_norm.bias);
+  places_ = packed_values(m.encoder_positions);
+  asked_ = packed_values(m.query_positions);
+  head_places_ = packed_values(m.head_positions);
+  labels_ = packed_values(at::cat({m.classes, m.none}));
+  for (const MarBlock& b : m.encoder) blocks_.emplace_back(b);
 }
 
 void MarNetwork::pack_head(const Mar& m) {
@@ -78,8 +62,8 @@ void MarNetwork::pack_head(const Mar& m) {
   output_ = packed(h.output);
   std::vector<const Linear*> of_condition, of_time;
   for (const MarHeadBlock& b : h.blocks) {
-    head_blocks_.push_back({.norm_weight = values_of(b.norm.weight),
-                            .norm_bias = values_of(b.norm.bias),
+    head_blocks_.push_back({.norm_weight = packed_values(b.norm.weight),
+                            .norm_bias = packed_values(b.norm.bias),
                             .in = packed(b.in),
                             .out = packed(b.out)});
     of_condition.push_back(&b.modulation);
@@ -118,8 +102,8 @@ struct MarNetwork::Pass {
   };
   std::vector<Row> rows;
   AlignedBuffer<float> hidden, normed, wide, scores;
-  float *h = nullptr, *x = nullptr, *y = nullptr, *s = nullptr;
-  std::int64_t wide_stride = 0;
+  PackedRows at;
+  float* s = nullptr;
   std::vector<float> conditions;
 
   std::int64_t count() const { return static_cast<std::int64_t>(rows.size()); }
@@ -131,85 +115,54 @@ template <class Each>
 void MarNetwork::run_rows(Pass& pass, const Each& each) const {
   const rows::Kernels& k = rows::kernels();
   const MarConfig& c = config_;
-  const std::int64_t n = pass.count(), d = c.hidden, stride = pass.wide_stride;
-  const auto product = [&](const RowMatrix& m, const float* in, std::int64_t in_stride, float* out,
-                           std::int64_t out_stride, const auto& then) {
-    each(m.panels(), 4, [&](std::int64_t first, std::int64_t last) {
-      m.multiply({in, in_stride, out, out_stride, n}, first, last);
-      const std::int64_t from = first * rows::kPanel, width = (last - first) * rows::kPanel;
-      for (std::int64_t r = 0; r < n; ++r) then(r, from, width, out + r * out_stride + from);
-    });
-  };
+  const PackedRows& at = pass.at;
+  const std::int64_t d = c.hidden;
   const auto each_row = [&](const auto& work) {
-    each(n, 1, [&](std::int64_t first, std::int64_t last) {
-      for (std::int64_t r = first; r < last; ++r) work(r, pass.rows[static_cast<std::size_t>(r)]);
-    });
-  };
-  const auto norm = [&](std::int64_t r, const float* weight, const float* bias, float* out) {
-    k.norm({.x = pass.h + r * d,
-            .dim = d,
-            .eps = kMarNormEps,
-            .weight = weight,
-            .bias = bias,
-            .shift = nullptr,
-            .scale = nullptr,
-            .out = out + r * d});
-  };
-  const auto residual = [&](std::int64_t r, std::int64_t from, std::int64_t width, float* y) {
-    k.add(pass.h + r * d + from, y, width, pass.h + r * d + from);
+    at.each_row(each, [&](std::int64_t r) { work(r, pass.rows[static_cast<std::size_t>(r)]); });
   };
 
   each_row([&](std::int64_t r, const Pass::Row& row) {
-    float *const h = pass.h + r * d, *const y = pass.y + r * stride;
+    float *const h = at.h + r * d, *const y = at.y + r * at.wide;
     const std::int64_t asked = c.patch_of(row.at);
     std::fill_n(h, d, 0.0F);
     if (row.token != nullptr) {
-      input_.multiply({row.token, c.dim(), y, stride, 1});
+      input_.multiply({row.token, c.dim(), y, at.wide, 1});
       k.add(y, places_.data() + c.patch_of(row.at - 1) * d, d, h);
-      norm(r, input_weight_.data(), input_bias_.data(), pass.h);
+      at.norm(r, input_weight_.data(), input_bias_.data(), at.h);
     }
     k.add(h, labels_.data() + row.cache->label_ * d, d, h);
     k.add(h, asked_.data() + asked * d, d, h);
   });
   std::int64_t layer = 0;
-  for (const Block& b : blocks_) {
+  for (const PackedBlock& b : blocks_) {
     const std::int64_t of_layer = layer++ * c.tokens() * d;
-    each_row([&](std::int64_t r, const Pass::Row&) {
-      norm(r, b.norm1_weight.data(), b.norm1_bias.data(), pass.x);
+    at.run(b, each, [&] {
+      each_row([&](std::int64_t r, const Pass::Row& row) {
+        const float* const qkv = at.y + r * at.wide;
+        const std::int64_t to = of_layer + row.at * d;
+        std::copy_n(qkv + d, d, row.cache->keys_.data() + to);
+        std::copy_n(qkv + 2 * d, d, row.cache->values_.data() + to);
+      });
+      each_row([&](std::int64_t r, const Pass::Row& row) {
+        k.attention({.q = at.y + r * at.wide,
+                     .keys = row.cache->keys_.data() + of_layer,
+                     .values = row.cache->values_.data() + of_layer,
+                     .n = row.at + 1,
+                     .heads = c.heads,
+                     .head_dim = c.head_dim(),
+                     .scale = 1.0F / std::sqrt(static_cast<float>(c.head_dim())),
+                     .scores = pass.s + r * (c.tokens() + rows::kPanel),
+                     .out = at.x + r * d});
+      });
     });
-    product(b.qkv, pass.x, d, pass.y, stride, [](auto...) {});
-    each_row([&](std::int64_t r, const Pass::Row& row) {
-      const float* const qkv = pass.y + r * stride;
-      const std::int64_t to = of_layer + row.at * d;
-      std::copy_n(qkv + d, d, row.cache->keys_.data() + to);
-      std::copy_n(qkv + 2 * d, d, row.cache->values_.data() + to);
-    });
-    each_row([&](std::int64_t r, const Pass::Row& row) {
-      k.attention({.q = pass.y + r * stride,
-                   .keys = row.cache->keys_.data() + of_layer,
-                   .values = row.cache->values_.data() + of_layer,
-                   .n = row.at + 1,
-                   .heads = c.heads,
-                   .head_dim = c.head_dim(),
-                   .scale = 1.0F / std::sqrt(static_cast<float>(c.head_dim())),
-                   .scores = pass.s + r * (c.tokens() + rows::kPanel),
-                   .out = pass.x + r * d});
-    });
-    product(b.out, pass.x, d, pass.y, stride, residual);
-    each_row([&](std::int64_t r, const Pass::Row&) {
-      norm(r, b.norm2_weight.data(), b.norm2_bias.data(), pass.x);
-    });
-    product(b.up, pass.x, d, pass.y, stride,
-            [&](std::int64_t, std::int64_t, std::int64_t width, float* y) { k.gelu(y, width); });
-    // Into the room of the norms, which are no longer needed.
-    product(b.down, pass.y, stride, pass.x, d, residual);
   }
   each_row([&](std::int64_t r, const Pass::Row& row) {
-    norm(r, norm_weight_.data(), norm_bias_.data(), pass.x);
-    float* const x = pass.x + r * d;
+    at.norm(r, norm_weight_.data(), norm_bias_.data(), at.x);
+    float* const x = at.x + r * d;
     k.add(x, head_places_.data() + c.patch_of(row.at) * d, d, x);
   });
-  product(condition_, pass.x, d, pass.conditions.data(), condition_.columns(), [](auto...) {});
+  at.product(condition_, at.x, d, pass.conditions.data(), condition_.columns(), each,
+             [](auto...) {});
 }
 
 std::vector<float> MarNetwork::conditions(std::span<const Rows> images) const {
@@ -235,13 +188,16 @@ std::vector<float> MarNetwork::conditions(std::span<const Rows> images) const {
   }
   const std::int64_t n = pass.count(), d = c.hidden;
   if (n == 0) return {};
-  pass.wide_stride = std::max(3 * d, c.mlp);
+  const std::int64_t wide = std::max(3 * d, c.mlp);
   const auto room = [&](AlignedBuffer<float>& b, std::int64_t width) {
     return b.room_for(static_cast<std::size_t>(n * width));
   };
-  pass.h = room(pass.hidden, d);
-  pass.x = room(pass.normed, d);
-  pass.y = room(pass.wide, pass.wide_stride);
+  pass.at = {.count = n,
+             .hidden = d,
+             .wide = wide,
+             .h = room(pass.hidden, d),
+             .x = room(pass.normed, d),
+             .y = room(pass.wide, wide)};
   pass.s = room(pass.scores, c.tokens() + rows::kPanel);
   pass.conditions.assign(static_cast<std::size_t>(n * condition_.columns()), 0.0F);
 

@@ -7,6 +7,7 @@
 #include "forerun/models/mar/head_matrix.h"
 #include "forerun/models/mar/mar.h"
 #include "forerun/models/mar/mar_cache.h"
+#include "forerun/models/mar/packed_block.h"
 #include "forerun/tensor/cpu/rows/row_matrix.h"
 
 namespace forerun {
@@ -52,10 +53,6 @@ class MarNetwork {
 
  private:
   friend class MarHead;
-  struct Block {
-    std::vector<float> norm1_weight, norm1_bias, norm2_weight, norm2_bias;
-    RowMatrix qkv, out, up, down;
-  };
   struct HeadBlock {
     std::vector<float> norm_weight, norm_bias;
     HeadMatrix in, out;
@@ -73,7 +70,7 @@ class MarNetwork {
   RowMatrix input_;
   std::vector<float> input_weight_, input_bias_, norm_weight_, norm_bias_;  // of norms
   std::vector<float> places_, asked_, labels_, head_places_;                // tables
-  std::vector<Block> blocks_;
+  std::vector<PackedBlock> blocks_;
   // Head.
   RowMatrix condition_, head_input_, modulation_, time_modulation_;
   HeadMatrix output_;

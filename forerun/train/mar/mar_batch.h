@@ -6,7 +6,7 @@
 #include <cstdint>
 #include <span>
 
-#include "forerun/models/mar/mar_config.h"
+#include "forerun/models/mar/mar.h"
 #include "forerun/train/mar/mar_images.h"
 
 namespace forerun {
@@ -17,6 +17,13 @@ struct MarBatch {
   at::Tensor label;   ///< [batch] int64; the number of classes if dropped
   at::Tensor time;    ///< [batch * tokens] int64, uniform below 1,000: one for all draws of a token
   at::Tensor noise;   ///< [batch * tokens, draws, dim] standard normal
+  /// Masked form: [batch, tokens] bool, as many in every image; undefined in the causal form. Of
+  /// the tokens max(0.7, 1 - 0.25 |N(0, 1)|) are unknown, drawn again below 0.7 (Li et al. 2024).
+  at::Tensor known;
+
+  /// The rows of unknown tokens, of all in the causal form.
+  /// @param rows  [batch * tokens, ...]
+  at::Tensor learned(const at::Tensor& rows) const;
 };
 
 struct MarBatchOptions {
@@ -24,6 +31,10 @@ struct MarBatchOptions {
   double drop = 0.1;
   bool flip = true;
 };
+
+/// The backbone's outputs for all tokens of a batch, by the network's form; differentiable.
+/// @return  [batch * tokens, hidden]
+at::Tensor conditions_of(const Mar& model, const MarBatch& batch);
 
 /// @param images  of the config's size; `which` are indices of it
 MarBatch mar_batch(const MarConfig& config, const MarImages& images,

@@ -19,11 +19,12 @@ namespace forerun {
 namespace {
 
 constexpr std::size_t kMostHeldOut = 1024;  // images
+constexpr double kUnknownShare = 0.83;  // of the tokens of the masked form, on average (MarBatch)
 
-// What a network predicts of the noisy tokens of a batch.
+// What a network predicts of the learned tokens of a batch.
 at::Tensor predicted(const Mar& m, const MarBatch& batch, const at::Tensor& x) {
-  const at::Tensor condition = run_causal(m, batch.tokens, batch.label);
-  return run_head(m.head, m.config, x, batch.time, condition.reshape({-1, m.config.hidden}));
+  return run_head(m.head, m.config, batch.learned(x), batch.learned(batch.time),
+                  batch.learned(conditions_of(m, batch)));
 }
 
 // The mean over draws and coordinates, [tokens].
@@ -41,8 +42,11 @@ MarObjective::MarObjective(std::shared_ptr<Mar> model, MarImages training, MarIm
       options_(loss),
       target_(std::move(target)) {
   const MarConfig& c = model_->config;
-  if (c.form != MarForm::kCausal || c.prediction != MarPrediction::kVelocity) {
-    throw std::invalid_argument("only causal networks that predict velocities are trained");
+  if (c.prediction != MarPrediction::kVelocity) {
+    throw std::invalid_argument("only networks that predict velocities are trained");
+  }
+  if (target_ && c.form != MarForm::kCausal) {
+    throw std::invalid_argument("a draft is of the causal form");
   }
   if (training_.size() == 0) throw std::invalid_argument("there is no image to learn from");
   for (const MarImages* images : {&training_, &held_out_}) {
@@ -74,7 +78,7 @@ LossSum MarObjective::loss_of(const MarImages& images, std::span<const std::size
   const NoisyTokens noisy =
       noisy_tokens(model_->config.prediction, batch.tokens, batch.time, batch.noise);
   const at::Tensor y = predicted(*model_, batch, noisy.x);
-  const at::Tensor error = squared_distance(y, noisy.wanted);
+  const at::Tensor error = squared_distance(y, batch.learned(noisy.wanted));
   const auto of_images = [](const at::Tensor& tokens) { return tokens.detach().sum(); };
   const double tokens = static_cast<double>(error.numel());
   LossSum out;
@@ -92,7 +96,7 @@ LossSum MarObjective::loss_of(const MarImages& images, std::span<const std::size
     out.figures.push_back({"target", of_images(distance).item<double>(), tokens});
     loss = (1.0 - options_.distill) * error + options_.distill * distance;
   }
-  out.loss = loss.sum() / static_cast<double>(model_->config.tokens());
+  out.loss = loss.sum() * (out.weight / tokens);
   return out;
 }
 
@@ -107,8 +111,9 @@ LossSum MarObjective::held_out_loss(std::span<const std::size_t> examples) {
 double MarObjective::flops(std::span<const std::size_t> examples) const {
   const auto image = [&](const MarConfig& c) {
     const MarHeadWork head = mar_head_work(c);
-    return mar_backbone_work(c) +
-           static_cast<double>(c.tokens()) *
+    const double learned = c.form == MarForm::kMasked ? kUnknownShare : 1.0;
+    return mar_backbone_work(c, 1.0 - learned) +
+           learned * static_cast<double>(c.tokens()) *
                (head.condition + static_cast<double>(options_.draws) * head.transition);
   };
   // Forward, and back for weights and inputs.
@@ -120,10 +125,12 @@ double MarObjective::flops(std::span<const std::size_t> examples) const {
 std::string MarObjective::fingerprint() const {
   const MarConfig& c = model_->config;
   return fmt::format(
-      "{} depth={} hidden={} heads={} head={}x{} patch={} input={}x{} order={} modulation={} "
+      "{}{} depth={} hidden={} heads={} head={}x{} patch={} input={}x{} order={} modulation={} "
       "noise={} classes={} draws={} drop={} flip={} distill={} target={} data={} held_out={}",
-      target_ ? "cspd" : "mar", c.depth, c.hidden, c.heads, c.head_blocks, c.head_width, c.patch,
-      c.channels, c.side, c.order.empty() ? "rows" : "scattered",
+      target_ ? "cspd" : "mar",
+      c.form == MarForm::kMasked ? fmt::format(" masked={}+{}", c.decoder_depth, c.buffer) : "",
+      c.depth, c.hidden, c.heads, c.head_blocks, c.head_width, c.patch, c.channels, c.side,
+      c.order.empty() ? "rows" : "scattered",
       c.modulation == MarModulation::kJoint ? "joint" : "separate", c.noise, c.classes,
       options_.draws, options_.drop, options_.flip, options_.distill,
       target_ ? digest_of(*target_) : "none", training_.digest(), held_out_.digest());

@@ -17,9 +17,10 @@ struct MarLoss {
   double distill = 0.0;  ///< share of the distance to a target's prediction
 };
 
-/// A causal class-conditional network over image tokens that learns what its head should predict:
-/// the mean squared error of noisy tokens at uniform times, each given the true tokens before it
-/// (Li et al. 2024, arXiv:2406.11838, section 3). With a target, which it is to draft for, also the
+/// A class-conditional network over image tokens that learns what its head should predict: the mean
+/// squared error of noisy tokens at uniform times, each given the true tokens before it, or in the
+/// masked form that of unknown tokens given the known ones (Li et al. 2024, arXiv:2406.11838,
+/// section 3). With a target, which it is to draft for, also the
 /// distance to the target's prediction from the same noisy token and the same tokens before it.
 class MarObjective final : public Objective {
  public:

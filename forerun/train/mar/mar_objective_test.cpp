@@ -180,6 +180,61 @@ TEST(MarObjective, LearnsLatents) {
   EXPECT_LT(after, 0.7 * before);
 }
 
+MarConfig masked_training_config() {
+  MarConfig c = trained_config();
+  c.form = MarForm::kMasked;
+  c.patch = 2;
+  c.decoder_depth = 1;
+  c.buffer = 2;
+  return c;
+}
+
+TEST(MarBatch, UnknownTokensAreAsManyInEveryImageOfAStepAndFollowThePublishedLaw) {
+  const LabelledImages images = two_halves(6);
+  const MarConfig c = masked_training_config();  // 16 tokens
+  const std::vector<std::size_t> one{4};
+  double sum = 0.0, kept = 0.0;
+  constexpr std::uint64_t kSeeds = 2000;
+  for (std::uint64_t seed = 0; seed < kSeeds; ++seed) {
+    const MarBatch some = mar_batch(c, images, one, seed, {.draws = 1});
+    const auto unknown = 16 - some.known.sum().item<std::int64_t>();
+    EXPECT_GE(unknown, 12);  // ceil(0.7 * 16)
+    sum += static_cast<double>(unknown);
+    kept += some.known[0][3].item<bool>() ? 1.0 : 0.0;
+    if (seed % 100 != 0) continue;
+    const MarBatch all = mar_batch(c, images, first(6), seed, {.draws = 1});
+    EXPECT_TRUE(all.known[4].equal(some.known[0]));
+    EXPECT_TRUE(all.known.sum(1).eq(16 - unknown).all().item<bool>());
+    EXPECT_EQ(all.learned(all.time).size(0), 6 * unknown);
+  }
+  // ceil(16 s), s = 1 - 0.25 |N(0, 1)| held above 0.7: mean 14.351, deviation 1.332 (integrated).
+  EXPECT_NEAR(sum / kSeeds, 14.351, 4.5 * 1.332 / std::sqrt(double{kSeeds}));
+  EXPECT_NEAR(kept / kSeeds, 1.0 - 14.351 / 16.0, 4.5 * 0.304 / std::sqrt(double{kSeeds}));
+}
+
+TEST(MarObjective, TheMaskedFormLearnsItsImagesAndSavesItsCalibration) {
+  const auto network = std::make_shared<Mar>(random_mar(masked_training_config(), 1));
+  MarObjective objective(network, two_halves(32), two_halves(8), {.flip = false});
+  // The loss is the mean over unknown tokens of an image, and does not depend on the split.
+  const double whole = objective.loss(first(6), 3).loss.item<double>();
+  double parts = 0.0;
+  for (std::size_t i = 0; i < 6; ++i) {
+    parts += objective.loss(std::vector<std::size_t>{i}, 3).loss.item<double>();
+  }
+  EXPECT_NEAR(parts, whole, 1e-4 * whole);
+  const auto [before, after] = trained(objective, 32);
+  EXPECT_LT(after, 0.5 * before);
+  const testing::TempFolder folder;
+  std::vector<at::Tensor> values;
+  for (const Parameter& p : objective.parameters()) values.push_back(p.value);
+  objective.save(folder.path() / "masked", values, nullptr);
+  const Mar saved = load_mar(folder.path() / "masked");
+  EXPECT_EQ(saved.config.form, MarForm::kMasked);
+  const MarCalibration fresh =
+      calibrate(random_mar(masked_training_config(), 1), MarImages(two_halves(8)));
+  EXPECT_LT(saved.config.calibration.error_at(500), 0.7 * fresh.error_at(500));
+}
+
 std::shared_ptr<Mar> calibrated_network(std::uint64_t seed) {
   auto out = fresh_network(seed);
   for (const ModelWeight& w : weights(*out)) *w.tensor += at::randn(w.shape) * 0.05;
@@ -236,6 +291,9 @@ TEST(MarObjective, RefusesWhatDoesNotFit) {
   EXPECT_THROW(
       MarObjective(std::make_shared<Mar>(random_mar(finer, 1)), two_halves(4), {}, {}, target),
       std::invalid_argument);
+  EXPECT_THROW(MarObjective(std::make_shared<Mar>(random_mar(masked_training_config(), 1)),
+                            two_halves(4), {}, {}, target),
+               std::invalid_argument);  // a draft of the masked form
   EXPECT_THROW(MarObjective(fresh_network(1), two_halves(4), {}, {}, fresh_network(2)),
                std::invalid_argument);  // a target without calibration
 }

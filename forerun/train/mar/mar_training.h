@@ -5,7 +5,7 @@
 
 namespace forerun {
 
-/// An autoregressive transformer over image tokens with a diffusion head, and its training. Plain
+/// A transformer over image tokens with a diffusion head, and its training. Plain
 /// values: part of the public API.
 struct MarTraining {
   std::int64_t depth = 4, hidden = 192, heads = 4;
@@ -13,6 +13,11 @@ struct MarTraining {
   std::int64_t patch = 4;  ///< side of a token's patch, in pixels
   /// Side of the images: smaller ones are padded with their first pixel's value; 0: the data's own.
   std::int64_t side = 0;
+  /// The published form (models/mar/mar_masked.h): tokens are drawn in any order, several a pass;
+  /// it takes no drafter. `depth` blocks read the known tokens, `decoder_depth` all.
+  bool masked = false;
+  std::int64_t decoder_depth = 0;  ///< masked form; 0: as many as `depth`
+  std::int64_t buffer = 0;         ///< rows of the class, masked form; 0: a quarter of the tokens
   bool scattered = false;  ///< tokens in an order in which successive ones are seldom neighbours
   bool joint = false;      ///< the head is modulated as published, not by a sum (mar_config.h)
   std::int64_t draws = 4;  ///< noises of a token in a step, of one time
