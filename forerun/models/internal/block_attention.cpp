@@ -77,7 +77,8 @@ at::Tensor grouped(const at::Tensor& q, std::int64_t kv) {
   const std::int64_t group = q.size(1) / kv, dim = q.size(2);
   return q.reshape({q.size(0), kv, group, dim})
       .transpose(0, 1)
-      .reshape({kv, q.size(0) * group, dim});
+      .reshape({kv, q.size(0) * group, dim})
+      .contiguous();  // a group of one would stay a view
 }
 at::Tensor ungrouped(const at::Tensor& x, std::int64_t group) {
   const std::int64_t kv = x.size(0), dim = x.size(2), rows = x.size(1) / group;
