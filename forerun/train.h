@@ -98,6 +98,15 @@ TrainReport train_tidar(const std::function<Model()>& target, const std::vector<
                         const TidarTraining& options, const TrainOptions& training,
                         const TrainListener& listener = {});
 
+/// Trains all weights of a model so that it drafts for itself on rows of masks (TiDAR,
+/// arXiv:2511.08923), in the same way, on documents that anyone wrote in its tokens. The result is
+/// a whole model in Hugging Face's layout, with the tokenizer of `target`.
+/// @param target  a Hugging Face folder: config.json, tokenizer.json and, unless `options.random`,
+///                weights
+TrainReport train_tidar_model(const std::string& target, const std::vector<std::string>& data,
+                              const TidarModelTraining& options, const TrainOptions& training,
+                              const TrainListener& listener = {});
+
 struct NgramReport {
   std::size_t documents = 0, tokens = 0;
   std::vector<std::size_t> grams;  ///< different ones of one, two and three tokens

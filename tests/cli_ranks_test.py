@@ -92,6 +92,10 @@ class Ranks(Command):
         model, answers = self.answers_of_a_model()
         self.expect_two_to_be_one("tidar", "-t", model, "--data", answers, "--lora", "2", "--markov", "2", "--held-out", "0.2")
 
+    def test_a_whole_model_that_drafts_for_itself(self):
+        model, answers = self.answers_of_a_model()
+        self.expect_two_to_be_one("tidar", "--full", "-t", model, "--data", answers, "--markov", "2", "--held-out", "0.2")
+
     def test_networks_of_images(self):
         data = self.path("data")
         write_data(data)

@@ -12,6 +12,12 @@ CASE/expected.safetensors, int64 and float32:
   loss, weight [1]                    sums over the blocks at every position of the answers
   right [block - 1]                   blocks whose draft of slot 1, 2, ... is the token that came
   gradient.NAME                       by a vector; by a matrix: times the vector cos(0), cos(1), ... (rows remain)
+
+full_CASE/expected.safetensors        the same of a whole model, no adapters: every weight of tests/data/tiny/CASE learns, a text's
+                                      rows count alpha each and its masks together as many as those rows; besides
+  numbers [3]                         gamma, share of the law of the text's rows (which gets no gradient), alpha
+  start.NAME                          what mask rows have besides the decoder: mask_embedding, markov_head...
+  text [1]                            cross-entropy of the text's rows, their sum
 """
 
 import json
@@ -27,6 +33,11 @@ CASES = {  # block, first slot, rank, Markov rank, gamma, share of the law
     "llama_plain": (4, 1, 3, 2, 2.5, 0.3),
     "qwen3": (3, 0, 2, 0, 4.0, 1.0),
     "gemma3": (4, 1, 2, 3, 1.5, 0.0),
+}
+FULL = {  # block, first slot, Markov rank, gamma, share of the law, alpha
+    "llama": (4, 1, 2, 2.5, 0.3, 0.7),
+    "qwen3": (3, 0, 0, 4.0, 0.0, 1.0),
+    "gemma3": (4, 1, 3, 1.5, 1.0, 0.4),
 }
 PROJECTIONS = ["self_attn.q_proj", "self_attn.k_proj", "self_attn.v_proj", "self_attn.o_proj", "mlp.gate_proj",
                "mlp.up_proj", "mlp.down_proj"]
@@ -105,6 +116,65 @@ def loss_of(model, w, documents, case):
     return total, weight, right
 
 
+def full_loss_of(model, w, documents, case):
+    """(sum, weight, cross-entropy of the texts' rows, right drafts of slots 1, 2, ...)"""
+    block, first, markov, gamma, share, alpha = case
+    total, weight, text_sum, right = torch.zeros(()).double(), 0.0, 0.0, torch.zeros(block - 1)
+    for tokens, prompt in documents:
+        begin = max(prompt, 1)
+        starts = list(range(begin, len(tokens) - first))
+        text, masks = doubled_logits(model, w, tokens, starts, block, first)
+        log_p = text.log_softmax(-1)
+        own = -sum(log_p[t - 1, tokens[t]] for t in range(begin, len(tokens)))
+        slots, counts = torch.zeros(()).double(), 0.0
+        for b, p in enumerate(starts):
+            for s in range(first, min(block, len(tokens) - p)):
+                logits = masks[b, s - first]
+                if markov:
+                    logits = logits + w["markov_head.markov_w2.weight"] @ w["markov_head.markov_w1.weight"][
+                        tokens[p + s - 1]]
+                log_q = logits.log_softmax(-1)
+                law = log_p[p + s - 1].detach().exp()
+                count = float(torch.exp(torch.tensor(-max(s - 1, 0) / gamma).double()))
+                slots = slots + count * (-(1 - share) * log_q[tokens[p + s]] - share * (law * log_q).sum())
+                counts += count
+                if s >= 1:
+                    right[s - 1] += (log_q.argmax() == tokens[p + s]).item()
+        learned = len(tokens) - begin
+        total = total + alpha * own + slots * learned / counts
+        weight += (alpha + 1) * learned
+        text_sum += own.item()
+    return total, weight, text_sum, right
+
+
+def make_full(name, case):
+    block, first, markov, gamma, share, alpha = case
+    model = AutoModelForCausalLM.from_pretrained(ROOT / "tiny" / name, attn_implementation="eager").double().eval()
+    c = model.config
+    shapes = {"mask_embedding": (c.hidden_size,)}
+    for table in ("w1", "w2") if markov else ():
+        shapes[f"markov_head.markov_{table}.weight"] = (c.vocab_size, markov)
+    start = {n: torch.randn(s).float() for n, s in shapes.items()}
+    w = {n: t.double().requires_grad_() for n, t in start.items()}
+    documents = [(torch.randint(c.vocab_size, (n,)), prompt) for n, prompt in ((12, 4), (9, 0), (10, 6))]
+    total, weight, text, right = full_loss_of(model, w, documents, case)
+    total.backward()
+    expected = {"tokens": torch.cat([t for t, _ in documents]),
+                "ends": torch.tensor([len(t) for t, _ in documents]).cumsum(0),
+                "prompts": torch.tensor([p for _, p in documents]), "numbers": torch.tensor([gamma, share, alpha]),
+                "design": torch.tensor([block, first, markov]), "loss": total.detach()[None],
+                "weight": torch.tensor([weight]), "text": torch.tensor([text]), "right": right}
+    for n, t in {**dict(model.named_parameters()), **w}.items():
+        along = torch.cos(torch.arange(t.shape[-1]).double())
+        expected["gradient." + n] = t.grad if t.ndim == 1 else t.grad @ along
+    expected |= {"start." + n: t for n, t in start.items()}
+    folder = ROOT / "tidar" / ("full_" + name)
+    folder.mkdir(parents=True, exist_ok=True)
+    save_file({n: (t if t.dtype == torch.int64 else t.float()).contiguous() for n, t in expected.items()},
+              folder / "expected.safetensors")
+    print("full", name, total.item(), weight, text, right.tolist())
+
+
 def main():
     torch.manual_seed(7)
     for name, case in CASES.items():
@@ -145,6 +215,9 @@ def main():
                      "rank": rank, "markov_rank": markov} | sizes
         (folder / "config.json").write_text(json.dumps(described, indent=2) + "\n")
         print(name, total.item(), weight, right.tolist())
+    for name, case in FULL.items():
+        torch.manual_seed(11)
+        make_full(name, case)
 
 
 if __name__ == "__main__":

@@ -24,14 +24,14 @@ DecoderLm numbers_of(const Model& model, DecoderParts parts) {
   return load_decoder(load_hf_config(path), load_safetensors(path), path, Precision::kF32, parts);
 }
 
-std::string Model::hash() const {
+std::string hash_of_weights(const std::string& path) {
   Hash hash;
   std::error_code ignored;
-  if (!std::filesystem::is_directory(path(), ignored)) {
-    return "xxh3:" + hash.add(load_file(path()).bytes()).text();
+  if (!std::filesystem::is_directory(path, ignored)) {
+    return "xxh3:" + hash.add(load_file(path).bytes()).text();
   }
   // By name: the same tensors in other files are the same weights.
-  const Safetensors weights = load_safetensors(path());
+  const Safetensors weights = load_safetensors(path);
   std::vector<TensorView> tensors = weights.tensors();
   std::sort(tensors.begin(), tensors.end(),
             [](const TensorView& a, const TensorView& b) { return a.name < b.name; });
@@ -40,5 +40,7 @@ std::string Model::hash() const {
   }
   return "xxh3:" + hash.text();
 }
+
+std::string Model::hash() const { return hash_of_weights(path()); }
 
 }  // namespace forerun

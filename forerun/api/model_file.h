@@ -1,5 +1,7 @@
 #pragma once
 
+#include <string>
+
 #include "forerun/model.h"
 #include "forerun/models/decoder_lm.h"
 
@@ -8,5 +10,8 @@ namespace forerun {
 /// A model's weights as float32 numbers: its own where it computes in float32, else its file is
 /// read again.
 DecoderLm numbers_of(const Model& model, DecoderParts parts);
+
+/// As Model::hash, of the file or folder at `path`.
+std::string hash_of_weights(const std::string& path);
 
 }  // namespace forerun

@@ -44,14 +44,19 @@ void expect_answers_of(const Model& target, const std::string& hash, const std::
 
 }  // namespace
 
+std::vector<TokenShards> load_documents(const std::vector<std::string>& folders,
+                                        std::int64_t vocab) {
+  need(!folders.empty(), "no data: give folders that forerun distill wrote");
+  std::vector<TokenShards> out;
+  for (const std::string& folder : folders) out.push_back(TokenShards::load(folder));
+  for (const TokenShards& shards : out) check_documents(shards, vocab);
+  return out;
+}
+
 Answers load_answers(const Model& target, const std::vector<std::string>& folders,
                      const Note& note) {
-  need(!folders.empty(), "no data: give folders that forerun distill wrote");
   Answers out;
-  for (const std::string& folder : folders) out.data.push_back(TokenShards::load(folder));
-  for (const TokenShards& shards : out.data) {
-    check_documents(shards, static_cast<std::int64_t>(target.vocab()));
-  }
+  out.data = load_documents(folders, static_cast<std::int64_t>(target.vocab()));
   out.target_hash = target.hash();
   for (std::size_t i = 0; i < folders.size(); ++i) {
     if (out.data[i].size() > 0) expect_answers_of(target, out.target_hash, folders[i], note);

@@ -25,6 +25,12 @@ struct Answers {
   std::string target_hash;        ///< Model::hash of the target
 };
 
+/// The documents of folders, whoever wrote them.
+/// @throws UsageError           no folder
+/// @throws std::invalid_argument  a token outside the vocabulary; FormatError  a damaged folder
+std::vector<TokenShards> load_documents(const std::vector<std::string>& folders,
+                                        std::int64_t vocab);
+
 /// @param note  told of a folder that does not say which model wrote it
 /// @throws UsageError   no folder, or answers of another model than `target`: they would train a
 /// drafter for that model; FormatError  a damaged folder

@@ -1,3 +1,6 @@
+#include <fmt/format.h>
+
+#include <initializer_list>
 #include <memory>
 #include <string>
 #include <vector>
@@ -11,9 +14,42 @@ namespace {
 struct TrainTidarFlags {
   AnswerFlags answers;
   TidarTraining tidar;
+  TidarModelTraining model;
+  bool full = false;
 };
 
+void expect_alone(const Command& command, const char* flag,
+                  std::initializer_list<const char*> others, const char* why) {
+  for (const char* other : others) {
+    if (command.given(other))
+      throw UsageError(fmt::format("{} {} {}: leave out one", other, why, flag));
+  }
+}
+
+int run_train_tidar_model(const TrainTidarFlags& flags, const Command& command) {
+  expect_alone(command, "--full", {"--lora", "--init"}, "is of adapters, not of");
+  if (!flags.model.loss.masks) {
+    expect_alone(command, "--no-masks",
+                 {"--block", "--first-slot", "--markov", "--offsets", "--distill", "--gamma"},
+                 "is of masks, not of");
+  }
+  TidarModelTraining model = flags.model;
+  model.block = flags.tidar.block;
+  model.first_slot = flags.tidar.first_slot;
+  model.markov_rank = flags.tidar.markov_rank;
+  static_cast<TidarLossOptions&>(model.loss) = flags.tidar.loss;
+  return run_training(command, flags.answers.training, "tok",
+                      [&](const TrainOptions& options, const TrainListener& listener) {
+                        return train_tidar_model(flags.answers.target.path, flags.answers.data,
+                                                 model, options, listener);
+                      });
+}
+
 int run_train_tidar(const TrainTidarFlags& flags, const Command& command) {
+  if (flags.full) return run_train_tidar_model(flags, command);
+  for (const char* flag : {"--random", "--alpha", "--no-masks"}) {
+    if (command.given(flag)) throw UsageError(fmt::format("{} goes with --full", flag));
+  }
   expect_no_design_beside_init(command, {"--lora", "--block", "--first-slot", "--markov"});
   return run_training_on_answers(
       command, flags.answers,
@@ -28,7 +64,9 @@ void add_train_tidar(Command& train) {
   auto f = std::make_shared<TrainTidarFlags>();
   f->answers.target.precision = "f32";  // the weights themselves; products are as training's
   Command& tidar = train.add_command(
-      "tidar", "Adapters by which an unchanged target drafts on mask rows (arXiv:2511.08923)");
+      "tidar",
+      "Drafting on mask rows in the target's own pass (arXiv:2511.08923): adapters for an "
+      "unchanged target, or a whole model");
   bind_answers(tidar, f->answers, f->tidar.loss);
   TidarTraining& o = f->tidar;
   tidar.add("--lora", o.rank, "Rank of the adapters of every linear layer",
@@ -39,11 +77,22 @@ void add_train_tidar(Command& train) {
   tidar.add("--markov", o.markov_rank, "Rank of the Markov head, 0 = none");
   tidar.add("--offsets", o.loss.offsets, "Sets of blocks of an answer that share a pass over it");
   tidar.add("--init", o.init, "Folder of adapters to start from; their design is kept");
+  tidar.group("A whole model");
+  tidar.add("--full", f->full,
+            "All weights of the target learn, on documents in its tokens; the result is a model");
+  TidarModelTraining& m = f->model;
+  tidar.add("--random", m.random,
+            "From random weights: the target's folder holds config.json and the tokenizer");
+  tidar.add("--alpha", m.loss.alpha, "Weight of the text's own rows beside its masks",
+            {.least = 0.0});
+  tidar.add("--no-masks", m.loss.masks, "The text's rows alone: the autoregressive twin");
   tidar.footer(R"(Examples:
   forerun distill -m model.gguf --prompts prompts.jsonl --out answers
   forerun train tidar --target model.gguf --data answers --out adapters --lora 32 --block 4
+  forerun train tidar --full --target model --data texts --out whole --distill 0
+  forerun generate -m whole --drafter tidar:self -p "..."
 
-The target's weights do not change: rows of text never meet an adapter. Ctrl-C, or a kill, loses
+Without --full the target's weights do not change: rows of text never meet an adapter. Ctrl-C, or a kill, loses
 nothing but the steps since the last checkpoint: the same command resumes.)");
   tidar.runs([f, &tidar] { return run_train_tidar(*f, tidar); });
 }

@@ -275,16 +275,19 @@ at::Tensor forward(const DecoderLm& model, std::span<const SequenceSpan> sequenc
   at::Tensor h = rows.hidden;
   const std::vector<Masks> masks = masks_of(sequences, plans);
   std::vector<AdaptedRows> adapted;
+  std::vector<const GatedLora*> adapting;  // of `adapted`
   for (const Masks& m : masks) {
     h = h.index_copy(0, m.rows,
                      m.lora->mask_embedding.to(h.scalar_type()).expand({m.rows.numel(), -1}));
+    if (!m.lora->adapts()) continue;
     adapted.push_back({.rows = m.rows});
+    adapting.push_back(m.lora);
   }
   const Rotation full = model.rope.at(rows.positions);
   const Rotation local = model.config.window > 0 ? model.local_rope.at(rows.positions) : full;
   for (std::int64_t i = 0; i < model.config.layers; ++i) {
     const auto at = static_cast<std::size_t>(i);
-    for (std::size_t m = 0; m < masks.size(); ++m) adapted[m].lora = &masks[m].lora->layers[at];
+    for (std::size_t m = 0; m < adapted.size(); ++m) adapted[m].lora = &adapting[m]->layers[at];
     h = run_block(model.layers[at], model.config, h, model.config.sliding[at] ? local : full,
                   attention(model, i, sequences, plans), adapted);
     keep_states(h, i, sequences, plans, kept);

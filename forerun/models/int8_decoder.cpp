@@ -99,7 +99,8 @@ void Int8Pass::add_sequence(std::size_t index) {
     s_.rows.push_back({index, i});
   }
   for (const std::int32_t row : sequence.scored_rows) s_.scored.push_back(first + row);
-  for (std::size_t i = 0; i < sequence.masks.size();) {  // runs of neighbours
+  const bool adapts = !sequence.masks.empty() && sequence.adapters->adapts();
+  for (std::size_t i = 0; adapts && i < sequence.masks.size();) {  // runs of neighbours
     std::size_t end = i + 1;
     while (end < sequence.masks.size() && sequence.masks[end] == sequence.masks[end - 1] + 1) ++end;
     blocks_.adapted().add(first + sequence.masks[i], static_cast<std::int64_t>(end - i),

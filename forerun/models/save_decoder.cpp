@@ -5,6 +5,7 @@
 
 #include <cmath>
 #include <stdexcept>
+#include <utility>
 
 #include "forerun/models/internal/hf_fields.h"
 #include "forerun/models/internal/weight_reader.h"
@@ -66,7 +67,7 @@ json decoder_config_json(const DecoderConfig& c) {
 }
 
 void save_decoder(const std::filesystem::path& folder, const DecoderLm& model,
-                  const json& provenance) {
+                  const json& provenance, const DecoderExtras& extras) {
   const DecoderConfig& c = model.config;
   if (model.int8 || model.layers.empty()) {
     throw std::invalid_argument("save_decoder: the decoder is packed; load it as f32 or bf16");
@@ -81,6 +82,7 @@ void save_decoder(const std::filesystem::path& folder, const DecoderLm& model,
   const TransformerBlock& first = model.layers.front();
   described["attention_bias"] = first.q.bias.defined();
   described["mlp_bias"] = first.gate.bias.defined();
+  if (extras.config.is_object()) described.update(extras.config);
   if (!provenance.is_null()) described["forerun"] = provenance;
   std::vector<internal::NamedTensor> tensors;
   DecoderLm shared = model;  // the same tensors; only their names are asked for
@@ -93,6 +95,10 @@ void save_decoder(const std::filesystem::path& folder, const DecoderLm& model,
     // Gemma multiplies by 1 + w.
     tensors.push_back({w.name, c.gemma() && norm ? w.tensor->detach() - 1.0 : *w.tensor,
                        w.tensor->scalar_type()});
+  }
+  for (internal::NamedTensor& t : internal::named_tensors(extras.weights, "save_decoder")) {
+    t.type = t.value.scalar_type();
+    tensors.push_back(std::move(t));
   }
   internal::save_model_folder(folder, tensors, described);
 }

@@ -2,6 +2,7 @@
 
 #include <filesystem>
 #include <nlohmann/json.hpp>
+#include <vector>
 
 #include "forerun/models/decoder_lm.h"
 
@@ -9,6 +10,13 @@ namespace forerun {
 
 /// Hugging Face's config.json of a decoder, without what depends on its weights.
 nlohmann::json decoder_config_json(const DecoderConfig& config);
+
+/// What a folder holds beside a decoder. Readers of decoders pass over it.
+struct DecoderExtras {
+  nlohmann::json config =
+      nullptr;  ///< an object: fields of config.json that win over the decoder's
+  std::vector<ModelWeight> weights;  ///< each is written in its own dtype
+};
 
 /// Writes config.json and model.safetensors in Hugging Face's layout, each weight in its own dtype,
 /// into `folder`, which is created if missing. `load_decoder` in the same precision reads the same
@@ -20,6 +28,6 @@ nlohmann::json decoder_config_json(const DecoderConfig& config);
 /// layout cannot hold (rotary factors stored in a GGUF file)
 /// @throws FormatError            the folder cannot be written, the disk is full, ...
 void save_decoder(const std::filesystem::path& folder, const DecoderLm& model,
-                  const nlohmann::json& provenance = nullptr);
+                  const nlohmann::json& provenance = nullptr, const DecoderExtras& extras = {});
 
 }  // namespace forerun

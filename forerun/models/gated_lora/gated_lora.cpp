@@ -66,7 +66,7 @@ GatedLora initial_gated_lora(const GatedLoraConfig& config, const at::Tensor& me
               .markov_w1 = {},
               .markov_w2 = {},
               .int8 = {}};
-  m.layers.resize(static_cast<std::size_t>(config.layers));
+  if (m.adapts()) m.layers.resize(static_cast<std::size_t>(config.layers));
   for (const ModelWeight& w : weights(m)) {
     const bool begins_at_zero = w.name.ends_with("lora_B.weight") || w.tensor == &m.markov_w2;
     const double size = 1.0 / std::sqrt(static_cast<double>(w.shape.back()));

@@ -26,7 +26,7 @@ struct GatedLoraConfig : BlockConfig {  // the decoder's
   /// First slot of a block that has a row: slot s predicts the token at s after the block's first
   /// position. 1 where slot 0, whose token the target itself decides, has none.
   std::int64_t first_slot = 1;
-  std::int64_t rank = 32;
+  std::int64_t rank = 32;        ///< 0: no adapters, mask rows meet the decoder's own weights
   std::int64_t markov_rank = 0;  ///< 0: no Markov head
 
   /// Mask rows of a block.
@@ -37,16 +37,21 @@ struct GatedLoraConfig : BlockConfig {  // the decoder's
 /// input is one learned vector, meet them in every linear layer; all other rows do not, so their
 /// logits, keys and values are the decoder's own bit for bit. The rows of a block see the text
 /// before the block and each other, and row s predicts its own position.
+///
+/// A decoder that was itself trained on such rows needs no adapters: `layers` is empty then, and
+/// what is left is the mask embedding and the Markov head.
 /// Sources: TiDAR, arXiv:2511.08923 (the rows); gated LoRA, arXiv:2507.11851, section 3 (the gate).
 struct GatedLora {
   GatedLoraConfig config;
-  std::vector<BlockLora> layers;
-  at::Tensor mask_embedding;  ///< [hidden]: a mask row's input to the first block
+  std::vector<BlockLora> layers;  ///< empty where `config.rank` is 0
+  at::Tensor mask_embedding;      ///< [hidden]: a mask row's input to the first block
   /// Markov head (DSpark, arXiv:2607.05147): what the token before a slot adds to its logits.
   at::Tensor markov_w1;  ///< [vocab, markov_rank], of the token before; or undefined
   at::Tensor markov_w2;  ///< [vocab, markov_rank], of the token predicted
   /// The layers in the form of the int8 engine; those above are undefined then.
   std::shared_ptr<const std::vector<Int8BlockLora>> int8;
+
+  bool adapts() const noexcept { return config.rank > 0; }
 };
 
 /// The trained weights by their names in files, in a fixed order.

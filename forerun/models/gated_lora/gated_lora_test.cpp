@@ -10,6 +10,7 @@
 #include <tuple>
 
 #include "forerun/models/gated_lora/gated_lora_file.h"
+#include "forerun/models/gated_lora/mask_model.h"
 #include "forerun/models/gated_lora/mask_training.h"
 #include "forerun/tensor/cpu/cpu_features.h"
 #include "tests/support/tiny_models.h"
@@ -67,17 +68,22 @@ struct Step {
   }
 };
 
-class GatedRows : public ::testing::TestWithParam<std::tuple<std::string, Precision>> {
+// With adapters, or without: those of a model that was trained whole.
+class GatedRows : public ::testing::TestWithParam<std::tuple<std::string, Precision, bool>> {
  protected:
   void SetUp() override {
-    const auto& [name, precision] = GetParam();
+    const auto& [name, precision, adapted] = GetParam();
     if (int8() && !cpu_features().int8()) GTEST_SKIP() << "this processor has no AVX2";
     model_ = load_decoder(load_gguf(kTiny + name + "/model.gguf"), precision);
-    whole_ = adapters(name, model_.config);
+    whole_ = adapted ? adapters(name, model_.config) : masks_alone();
     lora_ = in_precision(whole_, precision);
     text_ = text_of(40, model_.config.vocab);
   }
   void TearDown() override { at::set_num_threads(1); }
+  GatedLora masks_alone() const {
+    const GatedLoraConfig c = mask_config(model_.config, 4, 1, 0);
+    return initial_gated_lora(c, at::cos(at::arange(c.hidden, at::kFloat)), 1);
+  }
   bool int8() const { return std::get<1>(GetParam()) == Precision::kInt8; }
   Step step() const { return Step({3, 1, 4, 1}, lora_.config); }
   KvCache read(std::size_t n) const {
@@ -136,7 +142,7 @@ TEST_P(GatedRows, InInt8AreTheSameBitForBitInAnyCompany) {
 }
 
 TEST_P(GatedRows, AreNearThoseOfFloat32) {
-  const auto& [name, precision] = GetParam();
+  const auto& [name, precision, adapted] = GetParam();
   if (precision == Precision::kF32) GTEST_SKIP();
   const DecoderLm exact = load_decoder(load_gguf(kTiny + name + "/model.gguf"), Precision::kF32);
   const Step step = this->step();
@@ -153,7 +159,7 @@ TEST_P(GatedRows, AreNearThoseOfFloat32) {
 }
 
 TEST_P(GatedRows, AreThoseOfTraining) {
-  const auto& [name, precision] = GetParam();
+  const auto& [name, precision, adapted] = GetParam();
   if (precision != Precision::kF32) GTEST_SKIP();
   const Step step = this->step();
   KvCache cache = read(20);
@@ -193,10 +199,12 @@ TEST_P(GatedRows, ThatHaveNoMeaningAreRefused) {
 INSTANTIATE_TEST_SUITE_P(Tiny, GatedRows,
                          ::testing::Combine(::testing::Values("llama_plain", "qwen3", "gemma3"),
                                             ::testing::Values(Precision::kF32, Precision::kBF16,
-                                                              Precision::kInt8)),
+                                                              Precision::kInt8),
+                                            ::testing::Bool()),
                          [](const auto& test) {
                            return std::get<0>(test.param) + "_" +
-                                  std::string(name_of(std::get<1>(test.param)));
+                                  std::string(name_of(std::get<1>(test.param))) +
+                                  (std::get<2>(test.param) ? "" : "_whole");
                          });
 
 }  // namespace

@@ -18,7 +18,7 @@ using internal::BlockPlaces;
 
 void check(const DecoderLm& decoder, const GatedLora& lora, const MaskBatch& batch) {
   const DecoderConfig& c = decoder.config;
-  if (c.attention_softcap > 0.0 || lora.layers.size() != decoder.layers.size() ||
+  if (c.attention_softcap > 0.0 || (lora.adapts() && lora.layers.size() != decoder.layers.size()) ||
       lora.config.hidden != c.hidden) {
     throw std::invalid_argument(fmt::format(
         "adapters of {} layers of width {} for a decoder of {} of width {}{}: make them for this "
@@ -49,12 +49,13 @@ at::Tensor slot_positions(const GatedLoraConfig& c, const MaskBatch& batch) {
 
 }  // namespace
 
-MaskStates mask_states(const DecoderLm& decoder, const GatedLora& lora, const MaskBatch& batch) {
+MaskStates mask_states(const DecoderLm& decoder, const GatedLora& lora, const MaskBatch& batch,
+                       MaskTraining training) {
   check(decoder, lora, batch);
   const DecoderConfig& c = decoder.config;
   DocumentRows text;
   {
-    const at::NoGradGuard no_autograd;
+    const at::AutoGradMode autograd(training == MaskTraining::kAll && at::GradMode::is_enabled());
     text = training_rows(decoder, batch.documents);
   }
   const at::Tensor positions = slot_positions(lora.config, batch).to(text.hidden.device());
@@ -79,9 +80,9 @@ MaskStates mask_states(const DecoderLm& decoder, const GatedLora& lora, const Ma
     const auto attend = [&](const at::Tensor& q, const KeysValues& own) {
       return (c.sliding[i] ? local : full)(scaled ? q * scale : q, own, text.keys_values[i]);
     };
-    const AdaptedRows all{.lora = &lora.layers[i], .rows = {}};
+    const AdaptedRows all{.lora = lora.adapts() ? &lora.layers[i] : nullptr, .rows = {}};
     h = run_block(decoder.layers[i], blocks, h, c.sliding[i] ? local_rotation : rotation, attend,
-                  {&all, 1});
+                  {&all, lora.adapts() ? 1U : 0U});
   }
   return {.text = text.hidden,
           .masks = decoder.final_norm.fused(h).view({rows / slots, slots, c.hidden})};

@@ -14,6 +14,7 @@
 #include "forerun/tensor/mixed_cross_entropy.h"
 #include "forerun/train/answers/draft_targets.h"
 #include "forerun/train/parameters_of.h"
+#include "forerun/train/tidar/mask_slots.h"
 
 namespace forerun {
 namespace {
@@ -44,60 +45,25 @@ std::vector<Parameter> TidarObjective::parameters() {
 
 std::vector<std::int64_t> TidarObjective::starts_of(const AnswerDocument& d,
                                                     std::uint64_t seed) const {
-  const std::int64_t block = lora_->config.block, begin = std::max<std::int64_t>(d.prompt, 1);
-  std::vector<std::int64_t> out;
-  for (const std::int64_t offset : random_positions(d, seed, 0, block, options_.offsets)) {
-    for (std::int64_t p = begin + offset; p + lora_->config.first_slot < d.size(); p += block) {
-      out.push_back(p);
-    }
-  }
-  std::sort(out.begin(), out.end());
-  return out;
-}
-
-void TidarObjective::supervise(const AnswerDocument& d, std::int64_t first_row, std::int64_t block,
-                               std::int64_t start, Slots& slots) const {
-  const GatedLoraConfig& c = lora_->config;
-  for (std::int64_t s = c.first_slot; s < c.block && start + s < d.size(); ++s) {
-    const auto at = static_cast<std::size_t>(start + s);
-    slots.row.push_back(block * c.slots() + s - c.first_slot);
-    slots.draft.push_back(s - 1);
-    slots.label.push_back(d.tokens[at]);
-    slots.previous.push_back(d.tokens[at - 1]);
-    slots.teacher.push_back(first_row + start + s - 1);
-    slots.weight.push_back(draft_weight(std::max<std::int64_t>(s - 1, 0), options_.gamma));
-  }
-}
-
-std::vector<Figure> TidarObjective::figures(const Slots& slots, const at::Tensor& best,
-                                            std::int64_t blocks) const {
-  constexpr std::int64_t kMostDrafts = 8;  // in a line of the log
-  std::vector<Figure> out = kept_drafts(slots.draft, best, slots.label, blocks);
-  const std::int64_t drafts = std::min(lora_->config.block - 1, kMostDrafts);
-  for (std::int64_t k = 1; k < drafts; ++k) out.push_back({.name = fmt::format("slot{}", k + 1)});
-  for (std::size_t i = 0; i < slots.draft.size(); ++i) {
-    if (slots.draft[i] < 1 || slots.draft[i] >= drafts) continue;
-    Figure& f = out[static_cast<std::size_t>(slots.draft[i]) + 1];
-    f.numerator += best.const_data_ptr<std::int64_t>()[i] == slots.label[i] ? 1.0 : 0.0;
-    f.denominator += 1.0;
-  }
-  return out;
+  return block_starts(d, lora_->config, options_.offsets, seed);
 }
 
 LossSum TidarObjective::loss_of(std::span<const AnswerDocument> documents, std::uint64_t seed) {
   MaskBatch batch;
-  Slots slots;
+  MaskSlots slots;
   std::int64_t row = 0, blocks = 0;
   for (const AnswerDocument& d : documents) {
     batch.documents.push_back(d.tokens);
     batch.starts.push_back(starts_of(d, seed));
-    for (const std::int64_t p : batch.starts.back()) supervise(d, row, blocks++, p, slots);
+    for (const std::int64_t p : batch.starts.back()) {
+      slots.add(d, lora_->config, blocks++, p, row, options_.gamma);
+    }
     row += d.size();
   }
   LossSum out;
   out.tokens = row;
   if (slots.label.empty()) {
-    out.figures = figures(slots, {}, blocks);
+    out.figures = slot_figures(slots, lora_->config, {}, blocks);
     return out;
   }
   const MaskStates states = mask_states(*decoder_, *lora_, batch);
@@ -115,7 +81,7 @@ LossSum TidarObjective::loss_of(std::span<const AnswerDocument> documents, std::
        .covered = {}});
   out.loss = mixed.loss;
   out.weight = std::accumulate(slots.weight.begin(), slots.weight.end(), 0.0);
-  out.figures = figures(slots, mixed.best, blocks);
+  out.figures = slot_figures(slots, lora_->config, mixed.best, blocks);
   return out;
 }
 

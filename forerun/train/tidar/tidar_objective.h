@@ -38,21 +38,7 @@ class TidarObjective : public AnswerObjective {
   std::vector<std::int64_t> starts_of(const AnswerDocument& document, std::uint64_t seed) const;
 
  private:
-  /// The supervised slots of a batch, a row each.
-  struct Slots {
-    std::vector<std::int64_t> row;       // of the batch's masks
-    std::vector<std::int64_t> draft;     // which draft of its block; -1: slot 0
-    std::vector<std::int64_t> label;     // token at the slot
-    std::vector<std::int64_t> previous;  // token before it
-    std::vector<std::int64_t> teacher;   // row of the text that predicts it
-    std::vector<float> weight;
-  };
-
   LossSum loss_of(std::span<const AnswerDocument> documents, std::uint64_t seed) override;
-  void supervise(const AnswerDocument& document, std::int64_t first_row, std::int64_t block,
-                 std::int64_t start, Slots& slots) const;
-  std::vector<Figure> figures(const Slots& slots, const at::Tensor& best,
-                              std::int64_t blocks) const;
 
   std::shared_ptr<const DecoderLm> decoder_;
   std::shared_ptr<GatedLora> lora_;

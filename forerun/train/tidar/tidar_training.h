@@ -25,4 +25,21 @@ struct TidarTraining {
   TidarLossOptions loss;
 };
 
+/// Loss of a decoder of which all weights learn.
+struct TidarModelLossOptions : TidarLossOptions {
+  /// Weight of the text's own rows: a document's count `alpha` each, its masks together as much as
+  /// those rows would with 1.
+  double alpha = 1.0;
+  bool masks = true;  ///< false: the text's rows alone, the autoregressive twin
+};
+
+/// A decoder that drafts on rows of masks with its own weights, and its training.
+struct TidarModelTraining {
+  std::int64_t block = 4;         ///< B: tokens of a block, the decided first one included
+  bool first_slot = false;        ///< a mask for the block's first token too
+  std::int64_t markov_rank = 64;  ///< 0: no Markov head
+  bool random = false;  ///< from random weights: of the target's folder, config.json alone
+  TidarModelLossOptions loss;
+};
+
 }  // namespace forerun
