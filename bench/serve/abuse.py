@@ -19,6 +19,7 @@ import tempfile
 import threading
 import time
 
+from load import parse_with_serve_flags
 from soak import Server
 
 CHAT = "/v1/chat/completions"
@@ -218,13 +219,12 @@ def main():
     p.add_argument("model")
     p.add_argument("--idle", type=int, default=10_000)
     p.add_argument("--attacks", help="some of " + ",".join(a.__name__ for a in ATTACKS))
-    own = sys.argv[1:sys.argv.index("--")] if "--" in sys.argv else sys.argv[1:]
-    args = p.parse_args(own)
+    args, serve_flags = parse_with_serve_flags(p)
     folder = tempfile.TemporaryDirectory()
     keys = os.path.join(folder.name, "keys")
     with open(keys, "w") as f:
         f.write(KEY + "\n")
-    flags = ["--api-key-file", keys, "--timeout", "4", *sys.argv[len(own) + 2:]]
+    flags = ["--api-key-file", keys, "--timeout", "4", *serve_flags]
     server = Server(args.forerun, args.model, flags)
     expect(status(server, post(json.dumps(GOOD).encode())), 200)
     before, wrong = server.resident(), []

@@ -28,7 +28,7 @@ import tempfile
 import time
 import urllib.request
 
-from load import bodies_of, read_prompts, run
+from load import bodies_of, parse_with_serve_flags, read_prompts, run
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 sys.path.insert(0, str(ROOT / "bench" / "peers"))
@@ -106,13 +106,12 @@ def main():
     p.add_argument("--repeats", type=int, default=5)
     p.add_argument("--quiet", type=float, default=0.1, help="share of the processors that other work may take")
     p.add_argument("--bars", type=float, help="such as 3: tokens a second, in multiples of the peer's")
-    own = sys.argv[1:sys.argv.index("--")] if "--" in sys.argv else sys.argv[1:]
-    args = p.parse_args(own)
+    args, serve_flags = parse_with_serve_flags(p)
     prompts, missed = read_prompts(args.prompts), 0
     print(f"{'streams':>7}  {'server':9}  {'tokens/s':>24}  {'first token, s: p50':>19}  {'p95':>7}")
     for streams in map(int, args.streams.split(",")):
         ports = free_port(), free_port()
-        ours = [args.forerun, "serve", "-m", args.model, "--threads", args.threads, "--port", ports[0], *sys.argv[len(own) + 2:]]
+        ours = [args.forerun, "serve", "-m", args.model, "--threads", args.threads, "--port", ports[0], *serve_flags]
         with served(ours, ports[0]) as a, served(peer_command(args, ports[1], streams), ports[1]) as b:
             servers = {"forerun": a, "llama.cpp": b}
             for url in servers.values():

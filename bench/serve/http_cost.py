@@ -17,6 +17,7 @@ import sys
 import threading
 import time
 
+from load import parse_with_serve_flags
 from soak import PROMPTS, Server, ask
 
 
@@ -85,9 +86,8 @@ def main():
     p.add_argument("--tokens", type=int, default=200)
     p.add_argument("--repeats", type=int, default=5)
     p.add_argument("--bar", type=float, default=0.03)
-    own = sys.argv[1:sys.argv.index("--")] if "--" in sys.argv else sys.argv[1:]
-    args = p.parse_args(own)
-    server = Server(args.forerun, args.model, sys.argv[len(own) + 2:])
+    args, serve_flags = parse_with_serve_flags(p)
+    server = Server(args.forerun, args.model, serve_flags)
     try:
         io, parsers = http_threads(server)
         turn(server, args, io, parsers)

@@ -19,6 +19,12 @@ import time
 import urllib.parse
 
 
+def parse_with_serve_flags(parser):
+    """(arguments, flags of `forerun serve`): those before and after `--` of the command line."""
+    own = sys.argv[1:sys.argv.index("--")] if "--" in sys.argv else sys.argv[1:]
+    return parser.parse_args(own), sys.argv[len(own) + 2:]
+
+
 def stream(url, body):
     """(text, tokens, seconds to the first text) of one request."""
     parts = urllib.parse.urlsplit(url)

@@ -22,6 +22,8 @@ import threading
 import time
 from collections import Counter
 
+from load import parse_with_serve_flags
+
 PROMPTS = ("Write a short story about a lighthouse.", "Explain how bread is made.", "List the planets.", "What is a prime number?",
            "Translate 'good morning' into French, German and Spanish.", "Write a Python function that reverses a string.",
            "Why is the sky blue?", "Tom is a 3 year old cat. Describe him as JSON.")
@@ -115,9 +117,8 @@ def main():
     p.add_argument("--tokens", type=int, default=48)
     p.add_argument("--cases", type=int, default=24)
     p.add_argument("--commands", type=int, default=6, help="cases that the command makes too")
-    own = sys.argv[1:sys.argv.index("--")] if "--" in sys.argv else sys.argv[1:]
-    args = p.parse_args(own)
-    server = Server(args.forerun, args.model, sys.argv[len(own) + 2:])
+    args, serve_flags = parse_with_serve_flags(p)
+    server = Server(args.forerun, args.model, serve_flags)
     all_cases = list(cases(args.cases, args.tokens))
     wrong = []
     for case in all_cases:

@@ -134,20 +134,25 @@ std::uint64_t ImageGeneration::outputs() const noexcept { return impl_->outputs(
 bool ImageGeneration::advance(std::uint64_t outputs) { return impl_->advance(outputs); }
 ImageRun ImageGeneration::finish() { return impl_->finish(); }
 
+namespace {
+
+ImageRun all_of(ImageGeneration images) {
+  images.advance(UINT64_MAX);
+  return images.finish();
+}
+
+}  // namespace
+
 ImageRun generate_images(const DiffusionModel& model, const ImageDrafter& drafter,
                          std::span<const std::int64_t> labels, const ImageOptions& options,
                          const ImageListener& listener) {
-  ImageGeneration images(model, drafter, labels, options, listener);
-  images.advance(UINT64_MAX);
-  return images.finish();
+  return all_of({model, drafter, labels, options, listener});
 }
 
 ImageRun generate_images(const TokenImageModel& model, const ImageDrafter& drafter,
                          std::span<const std::int64_t> labels, const TokenImageOptions& options,
                          const ImageListener& listener) {
-  ImageGeneration images(model, drafter, labels, options, listener);
-  images.advance(UINT64_MAX);
-  return images.finish();
+  return all_of({model, drafter, labels, options, listener});
 }
 
 }  // namespace forerun

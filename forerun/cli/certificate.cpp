@@ -51,7 +51,7 @@ nlohmann::json images_json(const Certificate& c) {
           {"seconds", c.seconds}};
 }
 
-// What images say of their steps, and of image tokens of the inner steps of their chains.
+// The words for what was scored: transitions of images, inner steps of image tokens.
 struct StepWords {
   const char *steps, *drafted, *kept, *decided, *p;
 };

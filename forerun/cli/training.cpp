@@ -1,7 +1,6 @@
 #include "forerun/cli/training.h"
 
 #include <fmt/format.h>
-#include <malloc.h>
 
 #include <nlohmann/json.hpp>
 
@@ -35,16 +34,6 @@ std::string line_of(const HeldOut& h) {
   std::string out = fmt::format("step {}: held-out loss {:.4f}", h.step, h.loss);
   for (const Figure& f : h.figures) out += fmt::format(", {} {:.3f}", f.name, f.value());
   return out;
-}
-
-// A step frees and takes the same large blocks again and again; from the system they would come
-// page by page, zeroed, which was a sixth of a step.
-void keep_memory() {
-#ifdef __GLIBC__
-  mallopt(M_MMAP_MAX, 0);
-  mallopt(M_TRIM_THRESHOLD, -1);  // never; the largest number it takes is 2 GiB
-  mallopt(M_TOP_PAD, 64 << 20);
-#endif
 }
 
 // The log as a page, beside it. A page that cannot be written stops no training.
@@ -145,7 +134,6 @@ int run_training(
     const Command& command, const TrainingFlags& flags, const std::string& unit,
     const std::function<TrainReport(const TrainOptions&, const TrainListener&)>& train) {
   catch_interrupts(kEndsAtThird);
-  keep_memory();
   TrainOptions options = flags.options;
   options.bf16 = !flags.f32 && trains_in_bf16();
   options.threads = flags.threads;

@@ -11,8 +11,7 @@ struct TextRange {
   std::size_t begin, end;
 };
 
-/// A text of which some parts are somebody else's words: nothing in them is a special token,
-/// whatever they spell.
+/// A text with ranges that came from a caller: nothing in them is parsed as a special token.
 struct MarkedText {
   std::string text;
   std::vector<TextRange> plain;  ///< rising, apart

@@ -40,11 +40,19 @@ std::string name_in(const WeightReader& source, const std::string& name) {
   return name;  // missing: reported under the current name
 }
 
-// What the two halves' tensors begin with.
+// What the two halves are called, and what their tensors begin with.
 template <class Half>
-constexpr std::array<std::string_view, 2> kPrefixes = {"decoder.", "post_quant_conv."};
+struct Names;
 template <>
-constexpr std::array<std::string_view, 2> kPrefixes<VaeEncoder> = {"encoder.", "quant_conv."};
+struct Names<VaeDecoder> {
+  static constexpr const char *kHalf = "decoder", *kModel = "image decoder";
+  static constexpr std::array<std::string_view, 2> kPrefixes = {"decoder.", "post_quant_conv."};
+};
+template <>
+struct Names<VaeEncoder> {
+  static constexpr const char *kHalf = "encoder", *kModel = "image encoder";
+  static constexpr std::array<std::string_view, 2> kPrefixes = {"encoder.", "quant_conv."};
+};
 
 template <class Half>
 Half read(const VaeConfig& config, WeightReader source, at::Device device) {
@@ -54,11 +62,11 @@ Half read(const VaeConfig& config, WeightReader source, at::Device device) {
     *w.tensor = source.weight(name_in(source, w.name), w.shape).to(device);
   }
   for (const std::string& name : source.left()) {
-    if (std::ranges::any_of(kPrefixes<Half>, [&](auto p) { return name.starts_with(p); })) {
+    if (std::ranges::any_of(Names<Half>::kPrefixes, [&](auto p) { return name.starts_with(p); })) {
       throw FormatError(
           fmt::format("tensor {} has no place in the {} that config.json describes; the two do not "
                       "belong together, or it has parts that are not supported",
-                      quote(name), std::is_same_v<Half, VaeDecoder> ? "decoder" : "encoder"));
+                      quote(name), Names<Half>::kHalf));
     }
   }
   return vae;
@@ -87,11 +95,7 @@ Half load_half(const std::filesystem::path& path, at::ScalarType type, at::Devic
   }
   const Safetensors tensors = load_safetensors(folder / kFile);
   try {
-    return read<Half>(
-        *config,
-        WeightReader(tensors, type,
-                     std::is_same_v<Half, VaeDecoder> ? "image decoder" : "image encoder"),
-        device);
+    return read<Half>(*config, WeightReader(tensors, type, Names<Half>::kModel), device);
   } catch (const FormatError& e) {
     fail(e.what());
   }
