@@ -196,6 +196,9 @@ class Training(Command):
     def test_train_failures_are_exit_code_1(self):
         self.refused(1, *self.train(), says=[self.answers, "cannot be read"])
         self.make_answers()
+        # Several folders after one flag.
+        self.refused(1, "train", "dflash", "-t", self.model, "--data", self.answers, self.path("none"), "--out",
+                     self.drafter, *TRAIN, says=[self.path("none"), "cannot be read"])
         self.drafter = self.path("file", b"precious")
         self.refused(1, *self.train(), says=[self.drafter])
         self.drafter = self.path("drafter")

@@ -226,7 +226,7 @@ void Command::add(const std::string& names, T& value, const std::string& help, c
   if (!a.excludes.empty()) flag.option->excludes(impl_->app->get_option(a.excludes));
   if constexpr (!kFlag) flag.option->type_name(a.shows.empty() ? type_of<T>() : a.shows);
   if constexpr (kIsList<T>) {
-    flag.option->expected(1, -1);
+    flag.option->expected(1, -1)->allow_extra_args();
     if (a.commas) flag.option->delimiter(',');
   }
   impl_->flags.push_back(std::move(flag));
