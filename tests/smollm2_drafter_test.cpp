@@ -1,4 +1,4 @@
-// The drafter in models/smollm2-135m with the real model: it belongs to it, drafts, and changes
+// The drafters in models/smollm2-135m with the real model: they belong to it, draft, and change
 // nothing. Needs the model file (tools/get_model.sh).
 #include <gtest/gtest.h>
 
@@ -11,7 +11,8 @@
 namespace forerun {
 namespace {
 
-const std::string kDrafter = "dflash:" FORERUN_SOURCE_DIR "/models/smollm2-135m/dflash";
+const std::string kDFlash = "dflash:" FORERUN_SOURCE_DIR "/models/smollm2-135m/dflash";
+const std::string kTidar = "tidar:" FORERUN_SOURCE_DIR "/models/smollm2-135m/tidar";
 
 const Model& target() {
   static const Model model = Model::load(demo_model_path(), Precision::kInt8);
@@ -29,10 +30,10 @@ std::vector<std::vector<Token>> prompts() {
   return out;
 }
 
-class ShippedDFlashFrom : public ::testing::TestWithParam<const char*> {};
+class ShippedDrafter : public ::testing::TestWithParam<std::string> {};
 
-TEST_P(ShippedDFlashFrom, GivesTheTargetsTextInFewerPasses) {
-  const Drafter drafter = Drafter::load(kDrafter + GetParam(), target());
+TEST_P(ShippedDrafter, GivesTheTargetsTextInFewerPasses) {
+  const Drafter drafter = Drafter::load(GetParam(), target());
   GenerateOptions o;
   o.fixed_draft = true;  // what a processor thinks of it is another question
   o.max_draft = 5;
@@ -56,12 +57,12 @@ TEST(ShippedDFlash, BesideLookupHasNoLawForEachDraft) {
   GenerateOptions o;
   o.rule = Rule::kRatioOnSearch;
   o.sampling.temperature = 1.0;
-  EXPECT_THROW(generate(target(), Drafter::load(kDrafter + "+lookup", target()), prompts()[0], o),
+  EXPECT_THROW(generate(target(), Drafter::load(kDFlash + "+lookup", target()), prompts()[0], o),
                UsageError);
 }
 
-INSTANTIATE_TEST_SUITE_P(Alone, ShippedDFlashFrom, ::testing::Values(""));
-INSTANTIATE_TEST_SUITE_P(BesideLookup, ShippedDFlashFrom, ::testing::Values("+lookup"));
+INSTANTIATE_TEST_SUITE_P(DFlash, ShippedDrafter, ::testing::Values(kDFlash, kDFlash + "+lookup"));
+INSTANTIATE_TEST_SUITE_P(Tidar, ShippedDrafter, ::testing::Values(kTidar, kTidar + "+lookup"));
 
 }  // namespace
 }  // namespace forerun

@@ -36,7 +36,18 @@ from ._forerun import (
     TokenScore,
     UsageError,
     Waiting,
+    distill,
     set_threads,
+    train_classifier,
+    train_cspd,
+    train_dflash,
+    train_dit,
+    train_dlm,
+    train_free,
+    train_mar,
+    train_ngram,
+    train_tidar,
+    train_tidar_model,
 )
 from ._image import certify_images, generate_images, load_image_model
 from ._text import certify, generate, generate_batch
@@ -47,6 +58,7 @@ __all__ = [
     "FormatError", "GenerateOptions", "Generated", "ImageDrafter", "ImageFinished", "ImageModel", "ImageOptions",
     "ImagePreview", "ImageRun", "Model", "RoundReport", "RoundTrace", "Statistics", "TextFinished", "TextPiece",
     "TextResult", "TokenImageModel", "TokenImageOptions", "TokenOutput", "TokenScore", "UsageError", "Waiting",
-    "certify", "certify_images", "generate", "generate_batch", "generate_images", "law", "load_image_model",
-    "set_threads",
+    "certify", "certify_images", "distill", "generate", "generate_batch", "generate_images", "law", "load_image_model",
+    "set_threads", "train_classifier", "train_cspd", "train_dflash", "train_dit", "train_dlm", "train_free", "train_mar",
+    "train_ngram", "train_tidar", "train_tidar_model",
 ]

@@ -13,6 +13,7 @@ NB_MODULE(_forerun, m) {
   forerun::python::bind_text(m);
   forerun::python::bind_images(m);
   forerun::python::bind_engine(m);
+  forerun::python::bind_training(m);
   nb::module_ law = m.def_submodule("law", "The law itself, on NumPy arrays.");
   forerun::python::bind_law(law);
 }

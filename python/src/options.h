@@ -25,6 +25,7 @@ struct Field {
     if constexpr (std::is_floating_point_v<T>) return "float";
     if constexpr (std::is_same_v<T, std::string>) return "str";
     if constexpr (std::is_same_v<T, std::vector<std::string>>) return "Sequence[str]";
+    if constexpr (std::is_same_v<T, std::vector<std::int64_t>>) return "Sequence[int]";
     return "Sequence[float]";
   }
   static T from(const std::string& name, nb::handle value) {
