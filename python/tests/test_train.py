@@ -78,7 +78,7 @@ def test_answers_become_adapters_that_leave_greedy_text_as_it_is(chat_model, tmp
     written = forerun.distill(chat_model, [f"question {i}" for i in range(6)], str(tmp_path / "answers"),
                               options=forerun.GenerateOptions(max_tokens=12, batch_size=2),
                               on_progress=lambda *now: seen.append(now))
-    assert written["documents"] == 6 and seen[-1][0] == 6
+    assert written["documents"] == 6 and all(done <= of == 6 for done, of, *_ in seen) and len(seen) > 1
     report = forerun.train_tidar(chat_model, [str(tmp_path / "answers")], str(tmp_path / "adapters"), **TIDAR)
     assert report["end"] == "done"
     plain = forerun.generate(chat_model, "question 1", max_tokens=12)
