@@ -6,21 +6,37 @@
 #include <span>
 
 #include "forerun/core/token.h"
+#include "forerun/tensor/cpu/int8_matrix.h"
+#include "forerun/tensor/precision.h"
 
 namespace forerun {
 
 /// What the token before a slot adds to the slot's logits: w1[previous] w2^T, of low rank. It
 /// restores what slots that are predicted in one pass do not know of each other.
 /// Source: DSpark, arXiv:2607.05147.
-struct MarkovHead {
-  at::Tensor w1;  ///< [tokens, rank] float32, contiguous, of the token before; undefined: no head
-  at::Tensor w2;  ///< [vocab, rank] float32, contiguous, of the token predicted
+class MarkovHead {
+ public:
+  MarkovHead() = default;
+  /// @param w1         [tokens, rank], of the token before; undefined: no head
+  /// @param w2         [vocab, rank], of the token predicted
+  /// @param precision  kInt8 keeps w2 in int8 too, which additions to whole rows read
+  MarkovHead(const at::Tensor& w1, const at::Tensor& w2, Precision precision);
 
+  bool defined() const noexcept { return w1_.defined(); }
+  /// [rank]: w1's row of a token.
+  std::span<const float> before(Token previous) const;
+
+  /// Runs on the calling thread alone, as a thread pool of its own beside the engine's would take
+  /// the cores from the next pass.
   /// @param logits  [vocab] float32, added to
   void add(Token previous, std::span<float> logits) const;
-  /// The same for some ids.
+  /// The same for some ids, in float32.
   /// @param add  [ids] float32, added to
   void add(Token previous, std::span<const std::int32_t> ids, std::span<float> add) const;
+
+ private:
+  at::Tensor w1_, w2_;  // float32, contiguous
+  Int8Matrix int8_;
 };
 
 }  // namespace forerun

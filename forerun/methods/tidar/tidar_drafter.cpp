@@ -58,7 +58,7 @@ void TidarDrafter::fill(const TokenSequence& sequence, std::size_t length, Token
   for (std::size_t i = 0; i < length; ++i) {
     const std::span<const float> slot = blocks_.logits(sequence.id(), i);
     row_.assign(slot.begin(), slot.end());
-    if (blocks_.markov().w1.defined()) blocks_.markov().add(previous, row_);
+    if (blocks_.markov().defined()) blocks_.markov().add(previous, row_);
     previous = picker_.pick(sequence, row_, sequence.key_at(sequence.tokens().size() + i), draft);
   }
 }

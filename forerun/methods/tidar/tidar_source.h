@@ -38,7 +38,7 @@ class TidarSource final : public SlotSource {
   std::span<const float> logits(std::size_t slot) const override {
     return blocks_.logits(growing_, slot);
   }
-  bool conditioned() const override { return blocks_.markov().w1.defined(); }
+  bool conditioned() const override { return blocks_.markov().defined(); }
   void condition(Token previous, std::span<float> row) const override {
     blocks_.markov().add(previous, row);
   }

@@ -25,7 +25,8 @@ class TensorContext : public DFlashContext {
 // With tensor operations, sequence by sequence: used without int8, and as its reference.
 class TensorPasses : public DFlashPasses {
  public:
-  explicit TensorPasses(DFlash model) : DFlashPasses(model), model_(std::move(model)) {}
+  explicit TensorPasses(DFlash model)
+      : DFlashPasses(model, Precision::kF32), model_(std::move(model)) {}
 
   std::unique_ptr<DFlashContext> make_context() const override {
     return std::make_unique<TensorContext>(model_);
@@ -54,12 +55,6 @@ class TensorPasses : public DFlashPasses {
     return out;
   }
 
-  void add_markov(Token previous, std::span<float> logits) const override {
-    const c10::InferenceMode no_autograd;
-    at::from_blob(logits.data(), {1, config_.draft_vocab}, at::kFloat)
-        .add_(markov_bias(model_, at::tensor(std::vector<std::int64_t>{previous}, at::kLong)));
-  }
-
   std::int64_t weight_bytes() const noexcept override {
     DFlash m = model_;
     auto bytes = static_cast<std::int64_t>(m.head.nbytes());
@@ -73,14 +68,13 @@ class TensorPasses : public DFlashPasses {
 
 }  // namespace
 
-DFlashPasses::DFlashPasses(const DFlash& m) : config_(m.config) {
+DFlashPasses::DFlashPasses(const DFlash& m, Precision precision)
+    : config_(m.config), markov_(m.markov_w1, m.markov_w2, precision) {
   if (m.draft_to_target.defined()) {
     const at::Tensor ids = m.draft_to_target.contiguous();
     tokens_.assign(ids.const_data_ptr<std::int64_t>(),
                    ids.const_data_ptr<std::int64_t>() + ids.numel());
   }
-  if (m.markov_w1.defined()) markov_.w1 = m.markov_w1.detach().to(at::kFloat).contiguous();
-  if (m.markov_w2.defined()) markov_.w2 = m.markov_w2.detach().to(at::kFloat).contiguous();
   if (m.confidence_weight.defined()) {
     const at::Tensor w = m.confidence_weight.detach().to(at::kFloat).contiguous();
     confidence_.assign(w.const_data_ptr<float>(), w.const_data_ptr<float>() + w.numel());
@@ -93,9 +87,8 @@ double DFlashPasses::confidence(std::span<const float> hidden, Token previous) c
   std::size_t i = 0;
   for (const float x : hidden) sum += static_cast<double>(confidence_[i++] * x);
   if (config_.confidence_sees_markov && has_markov()) {
-    const float* row = markov_.w1.const_data_ptr<float>() + previous * config_.markov_rank;
-    for (std::int64_t r = 0; r < config_.markov_rank; ++r) {
-      sum += static_cast<double>(confidence_[i++] * row[r]);
+    for (const float x : markov_.before(previous)) {
+      sum += static_cast<double>(confidence_[i++] * x);
     }
   }
   return 1.0 / (1.0 + std::exp(-sum));

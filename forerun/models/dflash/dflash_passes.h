@@ -59,7 +59,9 @@ class DFlashPasses {
   virtual Blocks forward(std::span<const BlockSpan> sequences) const = 0;
   /// Adds the previous token's Markov logits of a slot.
   /// @param logits  [draft_vocab]
-  virtual void add_markov(Token previous, std::span<float> logits) const = 0;
+  void add_markov(Token previous, std::span<float> logits) const {
+    markov_.add(previous, logits);
+  }
   /// The previous token's Markov logits of some draft ids, in float32.
   /// @param add  [ids], added to
   void add_markov(Token previous, std::span<const std::int32_t> ids, std::span<float> add) const {
@@ -74,7 +76,7 @@ class DFlashPasses {
   double confidence(std::span<const float> hidden, Token previous) const;
 
  protected:
-  explicit DFlashPasses(const DFlash& model);
+  DFlashPasses(const DFlash& model, Precision precision);
 
   DFlashConfig config_;
   std::vector<Token> tokens_;      // of draft ids; empty: all

@@ -222,7 +222,7 @@ void Int8DFlashPass::head(Worker& w) {
 }
 
 Int8DFlash::Int8DFlash(const DFlash& m)
-    : DFlashPasses(m),
+    : DFlashPasses(m, Precision::kInt8),
       embedding_(m.embedding.to(at::kBFloat16).contiguous()),
       hidden_norm_(plain_values(m.hidden_norm)),
       norm_(plain_values(m.norm)),
@@ -246,7 +246,6 @@ Int8DFlash::Int8DFlash(const DFlash& m)
     mask_ = plain_values(m.mask_embedding) * config_.embedding_scale;
   }
   if (m.slot_state.defined()) slot_state_ = matrix(m.slot_state);
-  if (m.markov_w2.defined()) markov_w2_ = matrix(m.markov_w2);
 }
 
 Int8DFlash::~Int8DFlash() = default;
@@ -259,17 +258,6 @@ std::unique_ptr<DFlashContext> Int8DFlash::make_context() const {
 Int8DFlash::Blocks Int8DFlash::forward(std::span<const BlockSpan> sequences) const {
   const std::scoped_lock only(one_pass_);
   return Int8DFlashPass(*this, sequences, at::get_num_threads()).run();
-}
-
-void Int8DFlash::add_markov(Token previous, std::span<float> logits) const {
-  // A few thousand products of one short row: too few to wake other threads.
-  thread_local Int8Activations activations;
-  thread_local AlignedBuffer<float> work;
-  const k::Int8Rows x = activations.room_for(1, config_.markov_rank);
-  kernels().quantize_row(markov_.w1.const_data_ptr<float>() + previous * config_.markov_rank,
-                         config_.markov_rank, x, 0,
-                         work.room_for(static_cast<std::size_t>(x.width)));
-  markov_w2_.multiply(0, markov_w2_.panels(), x, 1, logits.data(), config_.draft_vocab, true);
 }
 
 std::int64_t Int8DFlash::weight_bytes() const noexcept {

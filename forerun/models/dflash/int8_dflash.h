@@ -25,7 +25,6 @@ class Int8DFlash : public DFlashPasses {
 
   std::unique_ptr<DFlashContext> make_context() const override;
   Blocks forward(std::span<const BlockSpan> sequences) const override;
-  void add_markov(Token previous, std::span<float> logits) const override;
   std::int64_t weight_bytes() const noexcept override;
 
  private:
@@ -38,7 +37,6 @@ class Int8DFlash : public DFlashPasses {
   RmsNorm hidden_norm_, norm_;
   Int8Matrix fc_, slot_state_, head_;
   std::vector<Int8Block> layers_;
-  Int8Matrix markov_w2_;
   RowPlan block_;  // of the slots: a chain, one group
   std::unique_ptr<Workspace> workspace_;
   mutable std::mutex one_pass_;
