@@ -16,8 +16,9 @@ constexpr double kLikely = 0.25;       // of a pruned form, and of a trial
 }  // namespace
 
 TidarBlocks::TidarBlocks(std::shared_ptr<const GatedLora> lora, TidarForm form)
-    : lora_(std::move(lora)), markov_(lora_->markov_w1, lora_->markov_w2,
-              lora_->int8 ? Precision::kInt8 : Precision::kF32), form_(form) {}
+    : lora_(std::move(lora)),
+      markov_(lora_->markov_w1, lora_->markov_w2, lora_->int8 ? Precision::kInt8 : Precision::kF32),
+      form_(form) {}
 
 void TidarBlocks::remember(std::any& memory) {
   if (!memory.has_value()) memory = CompanionWorth(kPriorWorth, kTrial);

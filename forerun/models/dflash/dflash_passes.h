@@ -59,9 +59,7 @@ class DFlashPasses {
   virtual Blocks forward(std::span<const BlockSpan> sequences) const = 0;
   /// Adds the previous token's Markov logits of a slot.
   /// @param logits  [draft_vocab]
-  void add_markov(Token previous, std::span<float> logits) const {
-    markov_.add(previous, logits);
-  }
+  void add_markov(Token previous, std::span<float> logits) const { markov_.add(previous, logits); }
   /// The previous token's Markov logits of some draft ids, in float32.
   /// @param add  [ids], added to
   void add_markov(Token previous, std::span<const std::int32_t> ids, std::span<float> add) const {
