@@ -6,6 +6,7 @@
 #include <cstddef>
 #include <numeric>
 
+#include "forerun/models/int8_block.h"
 #include "forerun/tensor/cpu/arena.h"
 
 namespace forerun {
@@ -25,8 +26,8 @@ float dot(std::span<const float> a, const float* b) {
 
 MarkovHead::MarkovHead(const at::Tensor& w1, const at::Tensor& w2, Precision precision) {
   if (!w1.defined()) return;
-  w1_ = w1.detach().to(at::kFloat).contiguous();
-  w2_ = w2.detach().to(at::kFloat).contiguous();
+  w1_ = plain_values(w1);
+  w2_ = plain_values(w2);
   if (precision != Precision::kInt8) return;
   Arena arena(std::size_t{16} << 20);
   int8_ = Int8Matrix::pack(w2_, {}, arena);

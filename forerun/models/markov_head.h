@@ -16,7 +16,6 @@ namespace forerun {
 /// Source: DSpark, arXiv:2607.05147.
 class MarkovHead {
  public:
-  MarkovHead() = default;
   /// @param w1         [tokens, rank], of the token before; undefined: no head
   /// @param w2         [vocab, rank], of the token predicted
   /// @param precision  kInt8 keeps w2 in int8 too, which additions to whole rows read

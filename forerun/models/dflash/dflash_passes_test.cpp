@@ -89,6 +89,8 @@ TEST_P(Passes, TheHeadsAreNearToo) {
   fast->add_markov(11, have);
   const at::Tensor w = at::tensor(want), h = at::tensor(have);
   EXPECT_GT(cosine(h - 1.0, w - 1.0), 0.999);
+  const at::Tensor bias = markov_bias(model, at::tensor({std::int64_t{11}}, at::kLong)).view(-1);
+  EXPECT_LT((w - 1.0 - bias).abs().max().item<double>(), 1e-5);
   const at::Tensor hidden = states.narrow(0, 3, 1).narrow(1, 0, model.config.hidden);
   const double logit =
       confidence(model, hidden, at::tensor({std::int64_t{11}}, at::kLong)).item<double>();
