@@ -85,30 +85,33 @@ void Int8BlockPass::rotate(std::int64_t row) {
 
 void Int8BlockPass::run(Worker& w, const Int8Block& b, const Layer& layer,
                         const std::function<void(std::int64_t)>& before) {
-  norm(w, b.attention_norm, before);
-  adapted_.lower(w, layer.index, &Int8BlockLora::qkv, k::rows_from(input_, context()));
+  norm(w, b.attention_norm, before, layer.index, &Int8BlockLora::qkv);
   project(w, b, layer.index);
   each(w, (context() + full()) * c_.kv_heads,
        [&](std::int64_t i) { place(i / c_.kv_heads, i % c_.kv_heads, b, layer); });
   if (full() == 0) return;
   attention_.attend(w, layer.index, layer.mask);
-  each(w, full(), [&](std::int64_t r) {
+  each_run(w, full(), [&](std::int64_t begin, std::int64_t end) {
     float* out = scratch(w);
-    for (std::int64_t h = 0; h < c_.heads; ++h) attention_.output(r, h, out + h * c_.head_dim);
-    kernels().quantize_row(out, c_.query_width(), attended_, r, out);
+    for (std::int64_t r = begin; r < end; ++r) {
+      for (std::int64_t h = 0; h < c_.heads; ++h) attention_.output(r, h, out + h * c_.head_dim);
+      kernels().quantize_row(out, c_.query_width(), attended_, r, out);
+    }
+    adapted_.lower(layer.index, &Int8BlockLora::output, attended_, begin, end);
   });
   bool post = b.attention_post_norm.defined();
-  adapted_.lower(w, layer.index, &Int8BlockLora::output, attended_);
   const std::int64_t panels = b.output.panels(), own_end = w.own_end(panels);
   float* out = post ? branch_ : hidden_;
   w.each(panels, 1, [&](std::int64_t first, std::int64_t last) {
+    adapted_.prefetch_up(layer.index, &Int8BlockLora::output, first, last);
+    adapted_.prefetch_down(layer.index, &Int8BlockLora::gate_up, first, last, panels);
     b.output.multiply(first, last, attended_, full(), out + first * k::kPanel, c_.hidden, !post,
                       last == own_end ? b.mlp.first_panel(w) : nullptr);
     adapted_.raise(layer.index, &Int8BlockLora::output, first, last, 0, full(),
                    out + first * k::kPanel, c_.hidden);
   });
   add_branch(w, b.attention_post_norm);
-  norm(w, b.mlp_norm, {});
+  norm(w, b.mlp_norm, {}, layer.index, &Int8BlockLora::gate_up);
   post = b.mlp_post_norm.defined();
   b.mlp.run(w, {.x = k::rows_from(input_, context()),
                 .gated = gated_,
@@ -124,12 +127,16 @@ void Int8BlockPass::run(Worker& w, const Int8Block& b, const Layer& layer,
 }
 
 void Int8BlockPass::norm(Worker& w, const RmsNorm& norm,
-                         const std::function<void(std::int64_t)>& before) {
+                         const std::function<void(std::int64_t)>& before, std::int64_t index,
+                         Int8LoraPlace place) {
   const k::Int8Rows x = k::rows_from(input_, context());
-  each(w, full(), [&](std::int64_t r) {
-    if (before) before(r);
-    kernels().norm_quantize_row(hidden(r), norm.values(), static_cast<float>(norm.eps), c_.hidden,
-                                x, r, scratch(w));
+  each_run(w, full(), [&](std::int64_t begin, std::int64_t end) {
+    for (std::int64_t r = begin; r < end; ++r) {
+      if (before) before(r);
+      kernels().norm_quantize_row(hidden(r), norm.values(), static_cast<float>(norm.eps), c_.hidden,
+                                  x, r, scratch(w));
+    }
+    adapted_.lower(index, place, x, begin, end);
   });
 }
 
@@ -143,6 +150,8 @@ void Int8BlockPass::project(Worker& w, const Int8Block& b, std::int64_t index) {
     end += skipped;
     const std::uint8_t* next = end == own_end ? b.output.first_panel(w) : nullptr;
     const std::int64_t middle = std::clamp(first_key, begin, end);
+    adapted_.prefetch_up(index, &Int8BlockLora::qkv, begin, end);
+    adapted_.prefetch_down(index, &Int8BlockLora::output, begin, end, b.qkv.panels());
     b.qkv.multiply(begin, middle, k::rows_from(input_, context()), full(),
                    qkv_ + context() * width_ + begin * k::kPanel, width_, false,
                    middle == end ? next : nullptr);

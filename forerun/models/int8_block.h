@@ -79,11 +79,15 @@ class Int8BlockPass {
   void run(Worker& w, const Int8Block& block, const Layer& layer,
            const std::function<void(std::int64_t row)>& before = {});
 
-  /// A phase over some items.
+  /// A phase over some items, in runs of them.
+  template <class Work>
+  static void each_run(Worker& w, std::int64_t items, Work work) {
+    w.each(items, std::max<std::int64_t>(1, items / (2 * w.count())), work);
+  }
+  /// The same, one by one.
   template <class Work>
   static void each(Worker& w, std::int64_t items, Work work) {
-    const std::int64_t grain = std::max<std::int64_t>(1, items / (2 * w.count()));
-    w.each(items, grain, [&](std::int64_t begin, std::int64_t end) {
+    each_run(w, items, [&](std::int64_t begin, std::int64_t end) {
       for (std::int64_t i = begin; i < end; ++i) work(i);
     });
   }
@@ -96,7 +100,9 @@ class Int8BlockPass {
   }
   void project(Worker& w, const Int8Block& block, std::int64_t index);
   void place(std::int64_t row, std::int64_t kv_head, const Int8Block& block, const Layer& layer);
-  void norm(Worker& w, const RmsNorm& norm, const std::function<void(std::int64_t)>& before);
+  // Of the full rows; `place` of block `index` has the result as its input.
+  void norm(Worker& w, const RmsNorm& norm, const std::function<void(std::int64_t)>& before,
+            std::int64_t index, Int8LoraPlace place);
   // Adds `branch` to the full rows, normalised, if the network has norms there.
   void add_branch(Worker& w, const RmsNorm& post);
 

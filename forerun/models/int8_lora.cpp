@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <initializer_list>
+#include <utility>
 
 #include "forerun/models/int8_block.h"
 #include "forerun/models/int8_mlp.h"
@@ -12,16 +13,51 @@ namespace forerun {
 
 namespace k = kernel;
 
+namespace {
+
+// The panels of a layer's outputs that are not zero.
+// @param weights  [outputs, rank]
+Int8BlockLora::Up pack_up(const at::Tensor& weights, std::int64_t first_rank, Arena& arena) {
+  const std::int64_t outputs = weights.size(0);
+  std::vector<at::Tensor> kept;
+  std::vector<std::int32_t> place;
+  for (std::int64_t at = 0; at < outputs; at += k::kPanel) {
+    const at::Tensor panel = weights.narrow(0, at, std::min(k::kPanel, outputs - at));
+    const bool zero = at::equal(panel, at::zeros_like(panel));
+    place.push_back(zero ? -1 : static_cast<std::int32_t>(kept.size()));
+    if (!zero) kept.push_back(panel);
+  }
+  Int8Matrix packed;
+  if (!kept.empty()) packed = Int8Matrix::pack(at::cat(kept), {}, arena);
+  return {.weights = std::move(packed), .place = std::move(place), .first_rank = first_rank};
+}
+
+void prefetch(const std::uint8_t* data, std::int64_t bytes) noexcept {
+  constexpr std::int64_t kLine = 64;
+  for (std::int64_t i = 0; i < bytes; i += kLine) __builtin_prefetch(data + i, 0, 2);
+}
+
+}  // namespace
+
 Int8BlockLora Int8BlockLora::pack(const BlockLora& b, Arena& arena) {
   const auto pair = [&](std::initializer_list<const BlockLora::Pair*> parts, bool gates) {
-    std::vector<at::Tensor> down, up;
+    std::vector<at::Tensor> down;
+    std::int64_t outputs = 0;
     for (const BlockLora::Pair* p : parts) {
       down.push_back(plain_values(p->a));
-      up.push_back(plain_values(p->b));
+      outputs += p->b.size(0);
     }
-    const at::Tensor all = at::block_diag(up).contiguous();
-    return Pair{.down = Int8Matrix::pack(at::cat(down), {}, arena),
-                .up = Int8Matrix::pack(gates ? Int8Mlp::by_turns(all) : all, {}, arena)};
+    Pair out{.down = Int8Matrix::pack(at::cat(down), {}, arena), .ups = {}};
+    std::int64_t first_output = 0, first_rank = 0;
+    for (const BlockLora::Pair* p : parts) {
+      at::Tensor all = at::zeros({outputs, p->b.size(1)}, at::kFloat);
+      all.narrow(0, first_output, p->b.size(0)).copy_(p->b.detach());
+      if (gates) all = Int8Mlp::by_turns(all);
+      out.ups.push_back(pack_up(all, first_rank, arena));
+      first_output += p->b.size(0);
+      first_rank += p->b.size(1);
+    }
+    return out;
   };
   return {.qkv = pair({&b.q, &b.k, &b.v}, false),
           .output = pair({&b.output}, false),
@@ -36,44 +72,50 @@ void Int8AdaptedRows::add(std::int64_t first, std::int64_t rows,
 }
 
 void Int8AdaptedRows::start() {
-  rows_ = width_ = 0;
-  for (const Run& run : runs_) {
-    rows_ += run.rows;
-    width_ = std::max(width_, k::rotated_width(run.layers->front().qkv.down.outputs()));
-  }
   if (empty()) return;
-  low_ = low_room_.room_for(static_cast<std::size_t>(rows_ * width_));
-  low_rows_ = rows_room_.room_for(rows_, width_);
+  std::int64_t ranks = 0;
+  most_rank_ = 0;
+  for (const Run& run : runs_) {  // all places of an adapter have the rank of its queries
+    const Int8BlockLora::Pair& qkv = run.layers->front().qkv;
+    ranks = std::max(ranks, qkv.down.outputs());
+    most_rank_ = std::max(most_rank_, qkv.down.outputs() - qkv.ups.back().first_rank);
+  }
+  const std::int64_t rows = runs_.back().low + runs_.back().rows;
+  width_ = ranks + k::rotated_width(most_rank_);
+  low_ = low_room_.room_for(static_cast<std::size_t>(rows * width_));
+  for (std::size_t up = 0; up < kUps; ++up) {
+    low_rows_[up] = rows_room_[up].room_for(rows, most_rank_);
+  }
 }
 
-// Rows of a run from `row` of it on, as wide as its rank asks for.
-k::Int8Rows Int8AdaptedRows::low_rows(const Run& run, std::int64_t row,
+// The rows of a run, as wide as its rank asks for.
+k::Int8Rows Int8AdaptedRows::low_rows(const Run& run, std::size_t up,
                                       std::int64_t rank) const noexcept {
-  k::Int8Rows out = k::rows_from(low_rows_, run.low + row);
-  const std::int64_t width = k::rotated_width(rank);
-  out.values = low_rows_.values + run.low * width_ + row * width;
-  out.width = width;
+  k::Int8Rows out = k::rows_from(low_rows_[up], run.low);
+  out.width = k::rotated_width(rank);
   return out;
 }
 
-void Int8AdaptedRows::lower(Worker& worker, std::int64_t layer, Int8LoraPlace place,
-                            const k::Int8Rows& x) {
-  const std::int64_t grain =
-      std::max<std::int64_t>(1, (rows_ + worker.count() - 1) / worker.count());
-  worker.each(rows_, grain, [&](std::int64_t begin, std::int64_t end) {
-    for (const Run& run : runs_) {
-      const std::int64_t from = std::max(begin, run.low), to = std::min(end, run.low + run.rows);
-      if (from >= to) continue;
-      const Int8Matrix& down = ((*run.layers)[static_cast<std::size_t>(layer)].*place).down;
-      const std::int64_t rank = down.outputs();
-      down.multiply(0, down.panels(), k::rows_from(x, run.first + from - run.low), to - from,
-                    low_ + from * width_, width_, false);
-      const k::Int8Rows rows = low_rows(run, 0, rank);
-      for (std::int64_t r = from; r < to; ++r) {
-        kernels().quantize_row(low_ + r * width_, rank, rows, r - run.low, low_ + r * width_);
+void Int8AdaptedRows::lower(std::int64_t layer, Int8LoraPlace place, const k::Int8Rows& x,
+                            std::int64_t begin, std::int64_t end) const {
+  for (const Run& run : runs_) {
+    const std::int64_t from = std::max(begin, run.first), to = std::min(end, run.first + run.rows);
+    if (from >= to) continue;
+    const Int8BlockLora::Pair& pair = (*run.layers)[static_cast<std::size_t>(layer)].*place;
+    float* low = low_ + (run.low + from - run.first) * width_;
+    pair.down.multiply(0, pair.down.panels(), k::rows_from(x, from), to - from, low, width_, false);
+    for (std::size_t u = 0; u < pair.ups.size(); ++u) {
+      const std::int64_t first_rank = pair.ups[u].first_rank;
+      const std::int64_t rank = (u + 1 < pair.ups.size() ? pair.ups[u + 1].first_rank
+                                                         : pair.down.outputs()) -
+                                first_rank;
+      const k::Int8Rows rows = low_rows(run, u, rank);
+      for (std::int64_t r = 0; r < to - from; ++r) {
+        kernels().quantize_row(low + r * width_ + first_rank, rank, rows, from - run.first + r,
+                               low + (r + 1) * width_ - k::rotated_width(most_rank_));
       }
     }
-  });
+  }
 }
 
 void Int8AdaptedRows::raise(std::int64_t layer, Int8LoraPlace place, std::int64_t first,
@@ -82,9 +124,44 @@ void Int8AdaptedRows::raise(std::int64_t layer, Int8LoraPlace place, std::int64_
   for (const Run& run : runs_) {
     const std::int64_t from = std::max(begin, run.first), to = std::min(end, run.first + run.rows);
     if (from >= to) continue;
-    const Int8Matrix& up = ((*run.layers)[static_cast<std::size_t>(layer)].*place).up;
-    up.multiply(first, last, low_rows(run, from - run.first, up.inputs()), to - from,
-                out + (from - begin) * stride, stride, true);
+    const Int8BlockLora::Pair& pair = (*run.layers)[static_cast<std::size_t>(layer)].*place;
+    for (std::size_t u = 0; u < pair.ups.size(); ++u) {
+      const Int8BlockLora::Up& up = pair.ups[u];
+      if (up.weights.outputs() == 0) continue;
+      const k::Int8Rows x =
+          k::rows_from(low_rows(run, u, up.weights.inputs()), from - run.first);
+      for (std::int64_t p = first; p < last; ++p) {
+        const std::int64_t at = up.place[static_cast<std::size_t>(p)];
+        if (at < 0) continue;
+        up.weights.multiply(at, at + 1, x, to - from,
+                            out + (from - begin) * stride + (p - first) * k::kPanel, stride, true);
+      }
+    }
+  }
+}
+
+void Int8AdaptedRows::prefetch_up(std::int64_t layer, Int8LoraPlace place, std::int64_t first,
+                                  std::int64_t last) const {
+  for (const Run& run : runs_) {
+    if (run.low > 0 && run.layers == runs_.front().layers) continue;
+    for (const Int8BlockLora::Up& up :
+         ((*run.layers)[static_cast<std::size_t>(layer)].*place).ups) {
+      for (std::int64_t p = first; p < last; ++p) {
+        const std::int64_t at = up.place[static_cast<std::size_t>(p)];
+        if (at >= 0) prefetch(up.weights.panel(at), up.weights.panel_bytes());
+      }
+    }
+  }
+}
+
+void Int8AdaptedRows::prefetch_down(std::int64_t layer, Int8LoraPlace place, std::int64_t begin,
+                                    std::int64_t end, std::int64_t pieces) const {
+  for (const Run& run : runs_) {
+    if (run.low > 0 && run.layers == runs_.front().layers) continue;
+    if (layer >= static_cast<std::int64_t>(run.layers->size())) continue;
+    const Int8Matrix& down = ((*run.layers)[static_cast<std::size_t>(layer)].*place).down;
+    const std::int64_t from = down.bytes() * begin / pieces, to = down.bytes() * end / pieces;
+    prefetch(down.panel(0) + from, to - from);
   }
 }
 

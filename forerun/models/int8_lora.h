@@ -1,5 +1,7 @@
 #pragma once
 
+#include <array>
+#include <cstddef>
 #include <cstdint>
 #include <vector>
 
@@ -9,12 +11,17 @@
 
 namespace forerun {
 
-/// A BlockLora for the int8 engine. Adapters of layers that share an input are one: the low-rank
-/// values of all of them side by side, `up` zero where they do not meet.
+/// A BlockLora for the int8 engine. Adapters of layers that share an input are one matrix down,
+/// ranks side by side, and a matrix up for each.
 struct Int8BlockLora {
+  struct Up {
+    Int8Matrix weights;               ///< [outputs of its panels, rank]
+    std::vector<std::int32_t> place;  ///< of the layer's panels: which of these, or -1: zero
+    std::int64_t first_rank;          ///< of the matrix down
+  };
   struct Pair {
     Int8Matrix down;  ///< [sum of ranks, inputs]
-    Int8Matrix up;    ///< [outputs, sum of ranks]
+    std::vector<Up> ups;
   };
   Pair qkv, output, gate_up, down;
 
@@ -23,11 +30,10 @@ struct Int8BlockLora {
 using Int8LoraPlace = Int8BlockLora::Pair Int8BlockLora::*;
 
 /// Rows of a pass whose linear layers meet adapters, with the memory for their low-rank values.
-/// All threads of a job run the methods that take a worker.
+/// It adds no phases to a job: a phase that quantizes the input of a layer lowers its rows, the
+/// phase of the layer's product raises them.
 class Int8AdaptedRows {
  public:
-  using Worker = ThreadTeam::Worker;
-
   /// The rows of the next pass: `clear`, then each run of them in order, then `start`.
   void clear() { runs_.clear(); }
   /// @param layers  adapters of each layer; kept
@@ -35,13 +41,22 @@ class Int8AdaptedRows {
   void start();
   bool empty() const noexcept { return runs_.empty(); }
 
-  /// A phase, where there are such rows: the low-rank values of their inputs.
-  /// @param x  of all rows of the pass
-  void lower(Worker& worker, std::int64_t layer, Int8LoraPlace place, const kernel::Int8Rows& x);
+  /// The low-rank values of rows [begin, end).
+  /// @param x  inputs of all rows of the pass
+  void lower(std::int64_t layer, Int8LoraPlace place, const kernel::Int8Rows& x, std::int64_t begin,
+             std::int64_t end) const;
   /// Adds to the outputs of panels [first, last) of rows [begin, end).
   /// @param out  output `first * 48` of row `begin`, rows `stride` apart
   void raise(std::int64_t layer, Int8LoraPlace place, std::int64_t first, std::int64_t last,
              std::int64_t begin, std::int64_t end, float* out, std::int64_t stride) const;
+
+  /// Weights are read once a pass, so their reading has to start before they are needed: what
+  /// `raise` reads for these panels, and a thread's share of what `lower` reads.
+  void prefetch_up(std::int64_t layer, Int8LoraPlace place, std::int64_t first,
+                   std::int64_t last) const;
+  /// @param begin, end  of `pieces` of it; a layer behind the last one is none
+  void prefetch_down(std::int64_t layer, Int8LoraPlace place, std::int64_t begin, std::int64_t end,
+                     std::int64_t pieces) const;
 
  private:
   struct Run {
@@ -49,14 +64,16 @@ class Int8AdaptedRows {
     std::int64_t low;          // its first row here
     const std::vector<Int8BlockLora>* layers;
   };
-  kernel::Int8Rows low_rows(const Run& run, std::int64_t row, std::int64_t rank) const noexcept;
+  kernel::Int8Rows low_rows(const Run& run, std::size_t up, std::int64_t rank) const noexcept;
 
+  static constexpr std::size_t kUps = 3;  // of a Pair, at most
   std::vector<Run> runs_;
-  std::int64_t rows_ = 0, width_ = 0;  // of all runs; of a row
+  std::int64_t width_ = 0;  // floats of a row
   AlignedBuffer<float> low_room_;
-  Int8Activations rows_room_;
-  float* low_ = nullptr;  // [rows, width]
-  kernel::Int8Rows low_rows_{};
+  std::array<Int8Activations, kUps> rows_room_;
+  float* low_ = nullptr;  // [rows, width]: low-rank values, room to quantize them
+  std::int64_t most_rank_ = 0;
+  std::array<kernel::Int8Rows, kUps> low_rows_{};
 };
 
 }  // namespace forerun

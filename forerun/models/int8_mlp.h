@@ -41,10 +41,10 @@ class Int8Mlp {
     std::int64_t stride = 0;
     bool add = false;
     const std::uint8_t* next = nullptr;  ///< what this thread reads next, to prefetch; or null
-    Int8AdaptedRows* adapted = nullptr;  ///< of `rows`, which meet adapters of `layer`; or null
+    const Int8AdaptedRows* adapted = nullptr;  ///< of `rows`, which meet adapters of `layer`; or null
     std::int64_t layer = 0;
   };
-  /// Phases of a job: three, and two more with adapted rows.
+  /// Three phases of a job. The phase before it lowers adapted rows of `x`.
   void run(ThreadTeam::Worker& worker, const Pass& pass) const;
   /// The weights that a thread reads first.
   const std::uint8_t* first_panel(const ThreadTeam::Worker& worker) const noexcept {

@@ -33,8 +33,9 @@ std::size_t DFlashSource::slots_of(const TokenSequence& sequence) {
   return block();
 }
 
-std::span<const float> DFlashSource::logits(std::size_t slot) const {
-  return row_at(blocks_.rows.logits, row_ + static_cast<std::int64_t>(slot));
+SlotCandidates DFlashSource::likeliest(std::size_t slot) const {
+  return slot_candidates(row_at(blocks_.rows.logits, row_ + static_cast<std::int64_t>(slot)),
+                         temperature(), bounds());
 }
 
 double DFlashSource::confidence(const Node& node, Token) const {

@@ -43,12 +43,9 @@ class DFlashSource final : public SlotSource {
  private:
   std::size_t block() const { return static_cast<std::size_t>(texts_.network().config().drafts()); }
   std::size_t slots_of(const TokenSequence& sequence) override;
-  std::span<const float> logits(std::size_t slot) const override;
+  SlotCandidates likeliest(std::size_t slot) const override;
   Token token(std::int32_t column) const override { return texts_.network().token(column); }
   bool conditioned() const override { return texts_.network().has_markov(); }
-  void condition(Token previous, std::span<float> row) const override {
-    texts_.network().add_markov(previous, row);
-  }
   void condition(Token previous, std::span<const std::int32_t> columns,
                  std::span<float> logits) const override {
     texts_.network().add_markov(previous, columns, logits);

@@ -21,9 +21,7 @@ DraftPicker picker_for(const DiffuSpec& method) {
 // The candidates of a place by falling probability; none if its scores are not numbers.
 Place place_of(std::span<const float> row, double temperature, const DiffuSpec& method) {
   const SlotCandidates near = slot_candidates(row, temperature);
-  std::vector<float> logits;
-  for (const std::int32_t id : near.ids) logits.push_back(row[static_cast<std::size_t>(id)]);
-  const std::vector<double> log_q = log_laws(near, logits, temperature);
+  const std::vector<double> log_q = log_laws(near, near.logits, temperature);
   Place out;
   for (std::size_t i = 0; i < log_q.size(); ++i) {
     out.push_back({method.network.token(near.ids[i]), log_q[i]});

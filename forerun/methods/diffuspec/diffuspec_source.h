@@ -43,8 +43,8 @@ class DiffuSpecSource final : public SlotSource {
 
  private:
   std::size_t slots_of(const TokenSequence& sequence) override;
-  std::span<const float> logits(std::size_t slot) const override {
-    return texts_.logits(id_, slot);
+  SlotCandidates likeliest(std::size_t slot) const override {
+    return slot_candidates(texts_.logits(id_, slot), temperature(), bounds());
   }
   Token token(std::int32_t column) const override { return texts_.method().network.token(column); }
   void weigh(const Node& node, std::vector<Ranked>& candidates) override;

@@ -141,9 +141,7 @@ bool DiffuSpecTexts::confident(const at::Tensor& rows, const TokenSequence& sequ
   for (std::int64_t i = 0; i < rows.size(0); ++i) {
     const auto row = row_at(rows, static_cast<std::size_t>(i));
     const SlotCandidates near = slot_candidates(row, t);
-    std::vector<float> logits;
-    for (const std::int32_t id : near.ids) logits.push_back(row[static_cast<std::size_t>(id)]);
-    const std::vector<double> log_q = log_laws(near, logits, t);
+    const std::vector<double> log_q = log_laws(near, near.logits, t);
     if (log_q.empty() ||
         *std::max_element(log_q.begin(), log_q.end()) < std::log(method_->options.confidence)) {
       return false;

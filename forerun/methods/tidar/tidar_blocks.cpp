@@ -15,10 +15,11 @@ constexpr double kLikely = 0.25;       // of a pruned form, and of a trial
 
 }  // namespace
 
-TidarBlocks::TidarBlocks(std::shared_ptr<const GatedLora> lora, TidarForm form)
+TidarBlocks::TidarBlocks(std::shared_ptr<const GatedLora> lora, TidarForm form, Kept kept)
     : lora_(std::move(lora)),
       markov_(lora_->markov_w1, lora_->markov_w2, lora_->int8 ? Precision::kInt8 : Precision::kF32),
-      form_(form) {}
+      form_(form),
+      kept_(kept) {}
 
 void TidarBlocks::remember(std::any& memory) {
   if (!memory.has_value()) memory = CompanionWorth(kPriorWorth, kTrial);
@@ -32,16 +33,35 @@ CompanionWorth& TidarBlocks::worth() {
 
 std::size_t TidarBlocks::drafts(SequenceId id) const {
   const auto text = texts_.find(id);
-  return text == texts_.end() || text->second.block.empty()
+  return text == texts_.end() || (text->second.rows.empty() && text->second.likeliest.empty())
              ? 0
              : static_cast<std::size_t>(lora_->config.block - 1);
 }
 
 // Slot 0 of the block stands for the newest token itself, which is decided.
+std::size_t TidarBlocks::row(std::size_t draft) const noexcept {
+  return draft + static_cast<std::size_t>(1 - lora_->config.first_slot);
+}
+
 std::span<const float> TidarBlocks::logits(SequenceId id, std::size_t i) const {
   const auto vocab = static_cast<std::size_t>(lora_->config.vocab);
-  const std::size_t row = i + static_cast<std::size_t>(1 - lora_->config.first_slot);
-  return std::span(texts_.at(id).block).subspan(row * vocab, vocab);
+  return std::span(texts_.at(id).rows).subspan(row(i) * vocab, vocab);
+}
+
+const SlotCandidates& TidarBlocks::likeliest(SequenceId id, std::size_t i) const {
+  return texts_.at(id).likeliest[row(i)];
+}
+
+void TidarBlocks::keep(std::span<const float> logits, const TokenSequence& sequence,
+                       Text& text) const {
+  if (kept_ == Kept::kRows) {
+    text.rows.insert(text.rows.end(), logits.begin(), logits.end());
+    return;
+  }
+  const double temperature = sequence.sampling().greedy() ? 1.0 : sequence.sampling().temperature;
+  text.likeliest.push_back(slot_candidates(
+      logits, temperature,
+      markov_.defined() ? SlotCandidates::kShortlist : SlotCandidates::kDrafted));
 }
 
 // Whether a replica runs.
@@ -93,7 +113,8 @@ void TidarBlocks::observe(const VerifiedDraft& verified) {
   const auto found = texts_.find(id);
   if (found == texts_.end()) return;
   Text& text = found->second;
-  text.block.clear();
+  text.rows.clear();
+  text.likeliest.clear();
   const std::vector<std::int32_t> replicas = std::exchange(text.replicas, {});
   if (!verified.companions_ran || verified.sequence.done()) return;
   const Outcome& outcome = verified.outcome;
@@ -103,8 +124,7 @@ void TidarBlocks::observe(const VerifiedDraft& verified) {
   const auto slots = static_cast<std::size_t>(lora_->config.slots());
   const std::size_t first = static_cast<std::size_t>(at - replicas.begin()) * slots;
   for (std::size_t s = 0; s < slots; ++s) {
-    const std::span<const float> row = verified.companion(first + s);
-    text.block.insert(text.block.end(), row.begin(), row.end());
+    keep(verified.companion(first + s), verified.sequence, text);
   }
   worth().ran();
 }

@@ -9,6 +9,7 @@
 
 #include "forerun/methods/tidar/tidar_rows.h"
 #include "forerun/methods/tree/companion_worth.h"
+#include "forerun/methods/tree/slot_candidates.h"
 #include "forerun/methods/tree/tree_source.h"
 #include "forerun/models/markov_head.h"
 
@@ -23,8 +24,10 @@ namespace forerun {
 /// Source: TiDAR, arXiv:2511.08923, section 3.2; gated LoRA, arXiv:2507.11851.
 class TidarBlocks {
  public:
+  /// What of a block is kept for the next round: all logits, or the likeliest tokens.
+  enum class Kept : std::uint8_t { kRows, kLikeliest };
   /// @param lora  in the target's precision
-  TidarBlocks(std::shared_ptr<const GatedLora> lora, TidarForm form);
+  TidarBlocks(std::shared_ptr<const GatedLora> lora, TidarForm form, Kept kept);
 
   const GatedLora& lora() const noexcept { return *lora_; }
   const MarkovHead& markov() const noexcept { return markov_; }
@@ -33,8 +36,10 @@ class TidarBlocks {
 
   /// Drafts that the text's block has: 0, there is none, or B - 1.
   std::size_t drafts(SequenceId id) const;
-  /// [vocab] float32 logits of the block's draft `i`, without the Markov head.
+  /// [vocab] float32 logits of the block's draft `i`, without the Markov head, of kept rows.
   std::span<const float> logits(SequenceId id, std::size_t i) const;
+  /// The likeliest tokens by them, else; a shortlist if there is a Markov head.
+  const SlotCandidates& likeliest(SequenceId id, std::size_t i) const;
 
   /// As TreeSource::companions, earned, observe, forget.
   void companions(const TokenSequence& sequence, const TokenDraft& draft, const RowOffer& offer,
@@ -46,14 +51,19 @@ class TidarBlocks {
  private:
   struct Text {
     std::vector<std::int32_t> replicas;  // in the coming pass: after which drafted token
-    std::vector<float> block;            // [slots, vocab] logits after the text; or empty
+    // After the text; empty if there is no block.
+    std::vector<float> rows;                // [slots, vocab] logits
+    std::vector<SlotCandidates> likeliest;  // [slots]
   };
   CompanionWorth& worth();
+  std::size_t row(std::size_t draft) const noexcept;
+  void keep(std::span<const float> logits, const TokenSequence& sequence, Text& text) const;
   bool wants(double chance, bool drafted, double price);
 
   std::shared_ptr<const GatedLora> lora_;
   MarkovHead markov_;
   TidarForm form_;
+  Kept kept_;
   std::any own_;
   CompanionWorth* worth_ = nullptr;
   std::unordered_map<SequenceId, Text> texts_;

@@ -17,7 +17,7 @@ class TidarSource final : public SlotSource {
  public:
   /// @param lora  in the target's precision
   explicit TidarSource(std::shared_ptr<const GatedLora> lora, TidarForm form = TidarForm::kMeasured)
-      : blocks_(std::move(lora), form) {}
+      : blocks_(std::move(lora), form, TidarBlocks::Kept::kLikeliest) {}
 
   void remember(std::any& memory) override { blocks_.remember(memory); }
   /// The target's own pass makes them.
@@ -35,13 +35,10 @@ class TidarSource final : public SlotSource {
     growing_ = sequence.id();
     return blocks_.drafts(growing_);
   }
-  std::span<const float> logits(std::size_t slot) const override {
-    return blocks_.logits(growing_, slot);
+  SlotCandidates likeliest(std::size_t slot) const override {
+    return blocks_.likeliest(growing_, slot);
   }
   bool conditioned() const override { return blocks_.markov().defined(); }
-  void condition(Token previous, std::span<float> row) const override {
-    blocks_.markov().add(previous, row);
-  }
   void condition(Token previous, std::span<const std::int32_t> columns,
                  std::span<float> logits) const override {
     blocks_.markov().add(previous, columns, logits);

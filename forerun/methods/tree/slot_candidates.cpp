@@ -38,31 +38,59 @@ std::vector<std::int32_t> at_least(std::span<const float> logits, std::span<cons
   return ids;
 }
 
+// Keeps the largest `most` of the indices, ties by index. @return  what the others weigh
+double keep_largest(std::vector<std::int32_t>& ids, std::span<const float> logits, float best,
+                    std::size_t most) {
+  double rest = 0.0;
+  if (ids.size() <= most) return rest;
+  const auto value = [&](std::int32_t id) { return logits[static_cast<std::size_t>(id)]; };
+  const auto end = ids.begin() + static_cast<std::ptrdiff_t>(most);
+  std::nth_element(ids.begin(), end, ids.end(), [&](std::int32_t a, std::int32_t b) {
+    return value(a) != value(b) ? value(a) > value(b) : a < b;
+  });
+  for (auto id = end; id != ids.end(); ++id) {
+    rest += std::exp(static_cast<double>(value(*id) - best));
+  }
+  ids.erase(end, ids.end());
+  return rest;
+}
+
+float least_of(float best, double temperature, float within) {
+  return best - within * static_cast<float>(std::max(1.0, temperature));
+}
+
 }  // namespace
 
-SlotCandidates slot_candidates(std::span<const float> logits, double temperature) {
+SlotCandidates slot_candidates(std::span<const float> logits, double temperature,
+                               SlotCandidates::Bounds bounds) {
   std::vector<float> maxima;
   maxima.reserve(logits.size() / kPiece + 1);
   for (std::size_t i = 0; i < logits.size(); i += kPiece) {
     maxima.push_back(largest(logits.subspan(i, std::min(kPiece, logits.size() - i))));
   }
   const float best = largest(maxima);
-  const float least =
-      best - SlotCandidates::kWithin * static_cast<float>(std::max(1.0, temperature));
-  SlotCandidates out{.ids = at_least(logits, maxima, least)};
-  const auto weight = [&](std::int32_t id) {
-    return std::exp(static_cast<double>(logits[static_cast<std::size_t>(id)] - best));
-  };
-  double rest = 1e-12;  // of those too small to matter
-  if (out.ids.size() > SlotCandidates::kMost) {
-    std::nth_element(out.ids.begin(), out.ids.begin() + SlotCandidates::kMost, out.ids.end(),
-                     [&](std::int32_t a, std::int32_t b) {
-                       const auto x = logits[static_cast<std::size_t>(a)],
-                                  y = logits[static_cast<std::size_t>(b)];
-                       return x != y ? x > y : a < b;
-                     });
-    for (std::size_t i = SlotCandidates::kMost; i < out.ids.size(); ++i) rest += weight(out.ids[i]);
-    out.ids.resize(SlotCandidates::kMost);
+  SlotCandidates out{.ids = at_least(logits, maxima, least_of(best, temperature, bounds.within))};
+  const double rest = 1e-12 + keep_largest(out.ids, logits, best, bounds.most);
+  for (const std::int32_t id : out.ids) out.logits.push_back(logits[static_cast<std::size_t>(id)]);
+  out.rest = std::log(rest) + static_cast<double>(best);
+  return out;
+}
+
+SlotCandidates slot_candidates(const SlotCandidates& shortlist, std::span<const float> logits,
+                               double temperature) {
+  SlotCandidates out;
+  if (logits.empty()) return out;
+  const float best = *std::max_element(logits.begin(), logits.end());
+  const float least = least_of(best, temperature, SlotCandidates::kDrafted.within);
+  std::vector<std::int32_t> kept;
+  for (std::size_t i = 0; i < logits.size(); ++i) {
+    if (logits[i] >= least) kept.push_back(static_cast<std::int32_t>(i));
+  }
+  const double rest = std::exp(shortlist.rest - static_cast<double>(best)) +
+                      keep_largest(kept, logits, best, SlotCandidates::kDrafted.most);
+  for (const std::int32_t i : kept) {
+    out.ids.push_back(shortlist.ids[static_cast<std::size_t>(i)]);
+    out.logits.push_back(shortlist.logits[static_cast<std::size_t>(i)]);
   }
   out.rest = std::log(rest) + static_cast<double>(best);
   return out;

@@ -9,17 +9,29 @@ namespace forerun {
 
 /// The likeliest tokens of a slot, and what all others weigh together.
 struct SlotCandidates {
-  static constexpr std::size_t kMost = 64;
-  static constexpr float kWithin = 8.0F;  ///< nats below the likeliest, times the temperature
+  /// How many: at most `most` within `within` * max(1, temperature) nats of the likeliest. Tokens
+  /// further away count as a weight of 1e-12 of the likeliest.
+  struct Bounds {
+    std::size_t most;
+    float within;
+  };
+  static constexpr Bounds kDrafted{64, 8.0F};
+  /// Before what the token before the slot adds: it may bring tokens to the front.
+  static constexpr Bounds kShortlist{512, 12.0F};
 
   std::vector<std::int32_t> ids;  ///< columns of the row; empty if its values are not numbers
+  std::vector<float> logits;      ///< theirs
   double rest = 0.0;              ///< log of the sum of exp(logit) of the others
 };
 
-/// At most kMost tokens within kWithin * max(1, temperature) of the likeliest, in no order. Tokens
-/// further away count as a weight of 1e-12 of the likeliest.
+/// The candidates of a row, in no order.
 /// @param logits  [vocab] float32
-SlotCandidates slot_candidates(std::span<const float> logits, double temperature);
+SlotCandidates slot_candidates(std::span<const float> logits, double temperature,
+                               SlotCandidates::Bounds bounds = SlotCandidates::kDrafted);
+/// Those of a shortlist within kDrafted by other logits; theirs stay what they were.
+/// @param logits  of the shortlist, in its order
+SlotCandidates slot_candidates(const SlotCandidates& shortlist, std::span<const float> logits,
+                               double temperature);
 /// Their log-probabilities at a temperature, in nats.
 /// @param logits  of the candidates, in their order: the row's, or changed
 std::vector<double> log_laws(const SlotCandidates& of, std::span<const float> logits,

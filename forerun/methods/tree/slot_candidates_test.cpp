@@ -21,8 +21,8 @@ SlotCandidates sorted(std::span<const float> logits, double temperature) {
   SlotCandidates out;
   double rest = 1e-12;
   for (const std::int32_t id : order) {
-    if (value(id) < best - SlotCandidates::kWithin * std::max(1.0, temperature)) break;
-    if (out.ids.size() < SlotCandidates::kMost) {
+    if (value(id) < best - SlotCandidates::kDrafted.within * std::max(1.0, temperature)) break;
+    if (out.ids.size() < SlotCandidates::kDrafted.most) {
       out.ids.push_back(id);
     } else {
       rest += std::exp(static_cast<double>(value(id) - best));
@@ -42,11 +42,48 @@ TEST(SlotCandidates, AreThoseOfASortedRow) {
       for (const double temperature : {0.5, 1.0, 2.0}) {
         SlotCandidates got = slot_candidates(logits, temperature);
         SlotCandidates want = sorted(logits, temperature);
+        for (std::size_t i = 0; i < got.ids.size(); ++i) {
+          EXPECT_EQ(got.logits[i], logits[static_cast<std::size_t>(got.ids[i])]);
+        }
         std::sort(got.ids.begin(), got.ids.end());
         std::sort(want.ids.begin(), want.ids.end());
         EXPECT_EQ(got.ids, want.ids) << vocab << ' ' << spread;
         EXPECT_NEAR(got.rest, want.rest, 1e-9);
       }
+    }
+  }
+}
+
+// A shortlist, of which some logits change, gives the candidates of the whole row with those
+// changes.
+TEST(SlotCandidates, OfAShortlistAreThoseOfTheChangedRow) {
+  std::mt19937 random(6);
+  for (const float spread : {0.3F, 2.0F, 6.0F}) {
+    for (const double temperature : {0.5, 1.0, 1.5}) {
+      std::normal_distribution<float> normal(0.0F, spread);
+      std::vector<float> logits(5000);
+      for (float& x : logits) x = normal(random);
+      const SlotCandidates list =
+          slot_candidates(logits, temperature, SlotCandidates::kShortlist);
+      ASSERT_GT(list.ids.size(), SlotCandidates::kDrafted.most);
+      ASSERT_LE(list.ids.size(), SlotCandidates::kShortlist.most);
+      std::vector<float> changed = logits, given;
+      for (const std::int32_t id : list.ids) {
+        float& x = changed[static_cast<std::size_t>(id)];
+        x += 0.5F + 0.2F * normal(random);
+        given.push_back(x);
+      }
+      SlotCandidates got = slot_candidates(list, given, temperature);
+      SlotCandidates want = slot_candidates(changed, temperature);
+      for (std::size_t i = 0; i < got.ids.size(); ++i) {  // the row's, not the changed ones
+        EXPECT_EQ(got.logits[i], logits[static_cast<std::size_t>(got.ids[i])]);
+      }
+      std::sort(got.ids.begin(), got.ids.end());
+      std::sort(want.ids.begin(), want.ids.end());
+      EXPECT_EQ(got.ids, want.ids) << spread << ' ' << temperature;
+      // What lies behind the shortlist counts too: a little more than the row's own bounds count.
+      EXPECT_GE(got.rest, want.rest - 1e-6);
+      EXPECT_LT(got.rest, want.rest + 0.1);
     }
   }
 }
@@ -57,6 +94,7 @@ TEST(SlotCandidates, OfValuesThatAreNoNumbersThereAreNone) {
   std::vector<float> one = none;
   one[200] = 2.0F;
   EXPECT_LE(slot_candidates(one, 1.0).ids.size(), 1U);
+  EXPECT_TRUE(slot_candidates(SlotCandidates{}, {}, 1.0).ids.empty());
 }
 
 }  // namespace

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <array>
 #include <cmath>
+#include <utility>
 
 #include "forerun/core/rng_key.h"
 #include "forerun/core/shared_noise.h"
@@ -53,19 +54,14 @@ double SlotSource::temperature() const {
 
 // The candidates of the slot after `previous`, the first node of its depth, which is the likeliest.
 void SlotSource::open(std::size_t depth, Token previous) {
-  const std::span<const float> row = logits(depth);
-  Slot slot;
-  if (conditioned()) {
-    std::vector<float> given(row.begin(), row.end());
-    condition(previous, given);
-    slot.candidates = slot_candidates(given, temperature());
-  } else {
-    slot.candidates = slot_candidates(row, temperature());
+  SlotCandidates all = likeliest(depth);
+  if (!conditioned()) {
+    slots_.push_back(std::move(all));
+    return;
   }
-  for (const std::int32_t id : slot.candidates.ids) {
-    slot.logits.push_back(row[static_cast<std::size_t>(id)]);
-  }
-  slots_.push_back(std::move(slot));
+  std::vector<float> given = all.logits;
+  condition(previous, all.ids, given);
+  slots_.push_back(slot_candidates(all, given, temperature()));
 }
 
 // Top-k, top-p and min-p, on the candidates alone.
@@ -84,8 +80,8 @@ void SlotSource::cut(std::vector<Ranked>& by_q) const {
 
 // The law of the slot after a token, on its candidates.
 std::vector<SlotSource::Ranked> SlotSource::laws(std::size_t slot, Token previous) const {
-  const SlotCandidates& of = slots_[slot].candidates;
-  std::vector<float> logits = slots_[slot].logits;
+  const SlotCandidates& of = slots_[slot];
+  std::vector<float> logits = of.logits;
   if (conditioned()) condition(previous, of.ids, logits);
   // As the text so far changes them; what drafts before the slot would change is left out.
   for (std::size_t i = 0; i < logits.size(); ++i) {

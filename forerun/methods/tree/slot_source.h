@@ -27,14 +27,19 @@ class SlotSource : public NetworkSource {
  protected:
   /// Slots that the run of this round made for a sequence; 0: none.
   virtual std::size_t slots_of(const TokenSequence& sequence) = 0;
-  /// [vocab] float32, of a slot of the sequence that `slots_of` was asked of last.
-  virtual std::span<const float> logits(std::size_t slot) const = 0;
+  /// The likeliest tokens of a slot of the sequence that `slots_of` was asked of last: `bounds()`
+  /// of them.
+  virtual SlotCandidates likeliest(std::size_t slot) const = 0;
+  SlotCandidates::Bounds bounds() const {
+    return conditioned() ? SlotCandidates::kShortlist : SlotCandidates::kDrafted;
+  }
+  /// The text's, 1 if it is greedy.
+  double temperature() const;
   /// The token of a column of the logits.
   virtual Token token(std::int32_t column) const { return column; }
-  /// Whether a slot's logits change with the token before it; then `condition` changes them.
+  /// Whether a slot's logits change with the token before it; then `condition` changes some
+  /// columns' logits.
   virtual bool conditioned() const { return false; }
-  virtual void condition(Token /*previous*/, std::span<float> /*row*/) const {}
-  /// The same for some columns.
   virtual void condition(Token /*previous*/, std::span<const std::int32_t> /*columns*/,
                          std::span<float> /*logits*/) const {}
 
@@ -65,12 +70,6 @@ class SlotSource : public NetworkSource {
   std::vector<Ranked> candidates(std::size_t slot, std::size_t most);
 
  private:
-  // The candidates of one slot.
-  struct Slot {
-    SlotCandidates candidates;
-    std::vector<float> logits;  // theirs, not conditioned
-  };
-  double temperature() const;
   void open(std::size_t depth, Token previous);
   std::vector<Ranked> ranked(const Node& node);
   std::vector<Ranked> laws(std::size_t slot, Token previous) const;
@@ -80,7 +79,7 @@ class SlotSource : public NetworkSource {
 
   const TokenSequence* sequence_ = nullptr;  // whose tree grows
   std::size_t block_ = 0;
-  std::vector<Slot> slots_;
+  std::vector<SlotCandidates> slots_;  // their logits are not conditioned
   std::vector<Node> nodes_;
 };
 
