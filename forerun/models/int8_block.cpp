@@ -103,8 +103,6 @@ void Int8BlockPass::run(Worker& w, const Int8Block& b, const Layer& layer,
   const std::int64_t panels = b.output.panels(), own_end = w.own_end(panels);
   float* out = post ? branch_ : hidden_;
   w.each(panels, 1, [&](std::int64_t first, std::int64_t last) {
-    adapted_.prefetch_up(layer.index, &Int8BlockLora::output, first, last);
-    adapted_.prefetch_down(layer.index, &Int8BlockLora::gate_up, first, last, panels);
     b.output.multiply(first, last, attended_, full(), out + first * k::kPanel, c_.hidden, !post,
                       last == own_end ? b.mlp.first_panel(w) : nullptr);
     adapted_.raise(layer.index, &Int8BlockLora::output, first, last, 0, full(),
@@ -150,8 +148,6 @@ void Int8BlockPass::project(Worker& w, const Int8Block& b, std::int64_t index) {
     end += skipped;
     const std::uint8_t* next = end == own_end ? b.output.first_panel(w) : nullptr;
     const std::int64_t middle = std::clamp(first_key, begin, end);
-    adapted_.prefetch_up(index, &Int8BlockLora::qkv, begin, end);
-    adapted_.prefetch_down(index, &Int8BlockLora::output, begin, end, b.qkv.panels());
     b.qkv.multiply(begin, middle, k::rows_from(input_, context()), full(),
                    qkv_ + context() * width_ + begin * k::kPanel, width_, false,
                    middle == end ? next : nullptr);

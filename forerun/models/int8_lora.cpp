@@ -32,11 +32,6 @@ Int8BlockLora::Up pack_up(const at::Tensor& weights, std::int64_t first_rank, Ar
   return {.weights = std::move(packed), .place = std::move(place), .first_rank = first_rank};
 }
 
-void prefetch(const std::uint8_t* data, std::int64_t bytes) noexcept {
-  constexpr std::int64_t kLine = 64;
-  for (std::int64_t i = 0; i < bytes; i += kLine) __builtin_prefetch(data + i, 0, 2);
-}
-
 }  // namespace
 
 Int8BlockLora Int8BlockLora::pack(const BlockLora& b, Arena& arena) {
@@ -106,9 +101,8 @@ void Int8AdaptedRows::lower(std::int64_t layer, Int8LoraPlace place, const k::In
     pair.down.multiply(0, pair.down.panels(), k::rows_from(x, from), to - from, low, width_, false);
     for (std::size_t u = 0; u < pair.ups.size(); ++u) {
       const std::int64_t first_rank = pair.ups[u].first_rank;
-      const std::int64_t rank = (u + 1 < pair.ups.size() ? pair.ups[u + 1].first_rank
-                                                         : pair.down.outputs()) -
-                                first_rank;
+      const std::int64_t rank =
+          (u + 1 < pair.ups.size() ? pair.ups[u + 1].first_rank : pair.down.outputs()) - first_rank;
       const k::Int8Rows rows = low_rows(run, u, rank);
       for (std::int64_t r = 0; r < to - from; ++r) {
         kernels().quantize_row(low + r * width_ + first_rank, rank, rows, from - run.first + r,
@@ -128,8 +122,7 @@ void Int8AdaptedRows::raise(std::int64_t layer, Int8LoraPlace place, std::int64_
     for (std::size_t u = 0; u < pair.ups.size(); ++u) {
       const Int8BlockLora::Up& up = pair.ups[u];
       if (up.weights.outputs() == 0) continue;
-      const k::Int8Rows x =
-          k::rows_from(low_rows(run, u, up.weights.inputs()), from - run.first);
+      const k::Int8Rows x = k::rows_from(low_rows(run, u, up.weights.inputs()), from - run.first);
       for (std::int64_t p = first; p < last; ++p) {
         const std::int64_t at = up.place[static_cast<std::size_t>(p)];
         if (at < 0) continue;
@@ -137,31 +130,6 @@ void Int8AdaptedRows::raise(std::int64_t layer, Int8LoraPlace place, std::int64_
                             out + (from - begin) * stride + (p - first) * k::kPanel, stride, true);
       }
     }
-  }
-}
-
-void Int8AdaptedRows::prefetch_up(std::int64_t layer, Int8LoraPlace place, std::int64_t first,
-                                  std::int64_t last) const {
-  for (const Run& run : runs_) {
-    if (run.low > 0 && run.layers == runs_.front().layers) continue;
-    for (const Int8BlockLora::Up& up :
-         ((*run.layers)[static_cast<std::size_t>(layer)].*place).ups) {
-      for (std::int64_t p = first; p < last; ++p) {
-        const std::int64_t at = up.place[static_cast<std::size_t>(p)];
-        if (at >= 0) prefetch(up.weights.panel(at), up.weights.panel_bytes());
-      }
-    }
-  }
-}
-
-void Int8AdaptedRows::prefetch_down(std::int64_t layer, Int8LoraPlace place, std::int64_t begin,
-                                    std::int64_t end, std::int64_t pieces) const {
-  for (const Run& run : runs_) {
-    if (run.low > 0 && run.layers == runs_.front().layers) continue;
-    if (layer >= static_cast<std::int64_t>(run.layers->size())) continue;
-    const Int8Matrix& down = ((*run.layers)[static_cast<std::size_t>(layer)].*place).down;
-    const std::int64_t from = down.bytes() * begin / pieces, to = down.bytes() * end / pieces;
-    prefetch(down.panel(0) + from, to - from);
   }
 }
 

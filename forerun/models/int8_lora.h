@@ -50,14 +50,6 @@ class Int8AdaptedRows {
   void raise(std::int64_t layer, Int8LoraPlace place, std::int64_t first, std::int64_t last,
              std::int64_t begin, std::int64_t end, float* out, std::int64_t stride) const;
 
-  /// Weights are read once a pass, so their reading has to start before they are needed: what
-  /// `raise` reads for these panels, and a thread's share of what `lower` reads.
-  void prefetch_up(std::int64_t layer, Int8LoraPlace place, std::int64_t first,
-                   std::int64_t last) const;
-  /// @param begin, end  of `pieces` of it; a layer behind the last one is none
-  void prefetch_down(std::int64_t layer, Int8LoraPlace place, std::int64_t begin, std::int64_t end,
-                     std::int64_t pieces) const;
-
  private:
   struct Run {
     std::int64_t first, rows;  // of the pass

@@ -50,7 +50,6 @@ void Int8Mlp::run(ThreadTeam::Worker& worker, const Pass& p) const {
   const std::int64_t tasks = tasks_of(intermediate()), end = worker.own_end(tasks);
   const std::uint8_t* down = down_.first_panel(worker);
   worker.each(tasks, 1, [&](std::int64_t first, std::int64_t last) {
-    if (p.adapted) p.adapted->prefetch_down(p.layer, &Int8BlockLora::down, first, last, tasks);
     for (std::int64_t t = first; t < last; ++t) gate(p, t, t + 1 == end ? down : nullptr);
   });
   const std::int64_t width = intermediate();
@@ -67,10 +66,6 @@ void Int8Mlp::run(ThreadTeam::Worker& worker, const Pass& p) const {
   const std::int64_t panels = down_.panels(), own_end = worker.own_end(panels);
   worker.each(panels, 1, [&](std::int64_t first, std::int64_t last) {
     float* out = p.out + first * k::kPanel;
-    if (p.adapted) {
-      p.adapted->prefetch_up(p.layer, &Int8BlockLora::down, first, last);
-      p.adapted->prefetch_down(p.layer + 1, &Int8BlockLora::qkv, first, last, panels);
-    }
     down_.multiply(first, last, p.gated.rows, p.rows, out, p.stride, p.add,
                    last == own_end ? p.next : nullptr);
     if (p.adapted) {
@@ -85,7 +80,6 @@ void Int8Mlp::gate(const Pass& p, std::int64_t task, const std::uint8_t* next) c
   const std::int64_t width = std::min(kTask, intermediate() - task * kTask);
   const std::int64_t panel = task * kPanels;
   float* both = p.scratch;
-  if (p.adapted) p.adapted->prefetch_up(p.layer, &Int8BlockLora::gate_up, panel, panel + kPanels);
   for (std::int64_t first = 0; first < p.rows; first += kTaskRows) {
     const std::int64_t n = std::min(kTaskRows, p.rows - first);
     gate_up_.multiply(panel, panel + kPanels, k::rows_from(p.x, first), n, both, 2 * kTask, false,

@@ -41,7 +41,8 @@ class Int8Mlp {
     std::int64_t stride = 0;
     bool add = false;
     const std::uint8_t* next = nullptr;  ///< what this thread reads next, to prefetch; or null
-    const Int8AdaptedRows* adapted = nullptr;  ///< of `rows`, which meet adapters of `layer`; or null
+    const Int8AdaptedRows* adapted =
+        nullptr;  ///< of `rows`, which meet adapters of `layer`; or null
     std::int64_t layer = 0;
   };
   /// Three phases of a job. The phase before it lowers adapted rows of `x`.

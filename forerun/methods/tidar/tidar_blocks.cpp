@@ -59,9 +59,9 @@ void TidarBlocks::keep(std::span<const float> logits, const TokenSequence& seque
     return;
   }
   const double temperature = sequence.sampling().greedy() ? 1.0 : sequence.sampling().temperature;
-  text.likeliest.push_back(slot_candidates(
-      logits, temperature,
-      markov_.defined() ? SlotCandidates::kShortlist : SlotCandidates::kDrafted));
+  text.likeliest.push_back(
+      slot_candidates(logits, temperature,
+                      markov_.defined() ? SlotCandidates::kShortlist : SlotCandidates::kDrafted));
 }
 
 // Whether a replica runs.

@@ -19,7 +19,8 @@ std::vector<Token> all_tokens(const GatedLora& lora) {
 }  // namespace
 
 TidarDrafter::TidarDrafter(std::shared_ptr<const GatedLora> lora, TidarForm form)
-    : blocks_(lora, form, TidarBlocks::Kept::kRows), picker_(lora->config.vocab, all_tokens(*lora)) {}
+    : blocks_(lora, form, TidarBlocks::Kept::kRows),
+      picker_(lora->config.vocab, all_tokens(*lora)) {}
 
 std::vector<SequencePlan> TidarDrafter::plan(std::span<TokenSequence* const> sequences,
                                              std::span<const std::size_t> most,

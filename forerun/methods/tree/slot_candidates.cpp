@@ -3,12 +3,13 @@
 #include <algorithm>
 #include <array>
 #include <cmath>
+#include <functional>
 #include <limits>
 
 namespace forerun {
 namespace {
 
-constexpr std::size_t kPiece = 128;
+constexpr std::size_t kPiece = 32;
 
 // Several maxima side by side, so that the loop vectorises.
 float largest(std::span<const float> x) {
@@ -55,6 +56,14 @@ double keep_largest(std::vector<std::int32_t>& ids, std::span<const float> logit
   return rest;
 }
 
+// As many values are at least as large; minus infinity if there are fewer.
+float nth_largest(std::vector<float> x, std::size_t n) {
+  if (n > x.size()) return -std::numeric_limits<float>::infinity();
+  const auto at = x.begin() + static_cast<std::ptrdiff_t>(n) - 1;
+  std::nth_element(x.begin(), at, x.end(), std::greater<>());
+  return *at;
+}
+
 float least_of(float best, double temperature, float within) {
   return best - within * static_cast<float>(std::max(1.0, temperature));
 }
@@ -69,7 +78,11 @@ SlotCandidates slot_candidates(std::span<const float> logits, double temperature
     maxima.push_back(largest(logits.subspan(i, std::min(kPiece, logits.size() - i))));
   }
   const float best = largest(maxima);
-  SlotCandidates out{.ids = at_least(logits, maxima, least_of(best, temperature, bounds.within))};
+  const float least =
+      std::max(least_of(best, temperature, bounds.within),
+               std::min(least_of(best, temperature, SlotCandidates::kDrafted.within),
+                        nth_largest(maxima, bounds.most)));
+  SlotCandidates out{.ids = at_least(logits, maxima, least)};
   const double rest = 1e-12 + keep_largest(out.ids, logits, best, bounds.most);
   for (const std::int32_t id : out.ids) out.logits.push_back(logits[static_cast<std::size_t>(id)]);
   out.rest = std::log(rest) + static_cast<double>(best);

@@ -16,8 +16,9 @@ struct SlotCandidates {
     float within;
   };
   static constexpr Bounds kDrafted{64, 8.0F};
-  /// Before what the token before the slot adds: it may bring tokens to the front.
-  static constexpr Bounds kShortlist{512, 12.0F};
+  /// Before what the token before the slot adds, which may bring tokens to the front. What lies
+  /// behind both bounds and kDrafted's counts as far away here.
+  static constexpr Bounds kShortlist{256, 12.0F};
 
   std::vector<std::int32_t> ids;  ///< columns of the row; empty if its values are not numbers
   std::vector<float> logits;      ///< theirs

@@ -44,16 +44,10 @@ class Int8Matrix {
   std::int64_t inputs() const noexcept { return inputs_; }
   std::int64_t panels() const noexcept { return (outputs_ + kernel::kPanel - 1) / kernel::kPanel; }
   std::int64_t bytes() const noexcept { return panels() * panel_bytes(); }
-  std::int64_t panel_bytes() const noexcept {
-    return kernel::rotated_width(inputs_) * kernel::kPanel;
-  }
-  const std::uint8_t* panel(std::int64_t p) const noexcept {
-    return data_.get() + p * panel_bytes();
-  }
 
   /// What a thread reads first if all outputs are one phase.
   const std::uint8_t* first_panel(const ThreadTeam::Worker& worker) const noexcept {
-    return panel(worker.own_begin(panels()));
+    return data_.get() + worker.own_begin(panels()) * panel_bytes();
   }
 
   /// Panels [first, last) for `rows` rows: out[r * stride + j] = (or += if `add`) output j, where
@@ -69,6 +63,10 @@ class Int8Matrix {
                 const std::uint8_t* next = nullptr) const;
 
  private:
+  std::int64_t panel_bytes() const noexcept {
+    return kernel::rotated_width(inputs_) * kernel::kPanel;
+  }
+
   std::int64_t outputs_ = 0, inputs_ = 0;
   std::shared_ptr<std::uint8_t[]> data_;
   std::shared_ptr<float[]> scales_, bias_;
