@@ -112,7 +112,7 @@ struct Logits {
   std::size_t rows = 0, vocab = 0;
   std::vector<float> values;  ///< [rows, vocab]; row i predicts token i + 1
 };
-/// @param go_on  asked between passes of 256 tokens; false ends it with the rows that are there
+/// @param go_on  asked between passes of 64 tokens; false ends it with the rows that are there
 Logits logits(const Model& model, std::span<const Token> tokens,
               const std::function<bool()>& go_on = {});
 /// Writes them as a NumPy file, complete or not at all.
@@ -124,7 +124,7 @@ struct TokenScore {
   double log_probability = 0.0;  ///< nats, of the softmax at temperature 1 without limits
   std::vector<std::pair<Token, double>> top;  ///< the likeliest tokens there, in falling order
 };
-/// Scores all tokens of a text but the first, by plain passes of 64 tokens.
+/// Scores all tokens of a text but the first, by the passes of `logits`.
 /// @param top    number of the likeliest tokens to report
 /// @param go_on  asked between passes; false ends it with the scores that are there
 /// @throws UsageError  a token outside the vocabulary, more tokens than the context holds

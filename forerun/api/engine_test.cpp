@@ -4,6 +4,7 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <cmath>
 #include <map>
 #include <random>
 #include <string>
@@ -263,6 +264,26 @@ TEST(Score, EqualsTheLogProbabilitiesOfTheEngine) {
                UsageError);
   EXPECT_LT(score(engine_target(), text, 0, [n = 0]() mutable { return ++n < 2; }).size(),
             text.size() - 1);
+}
+
+// In float32 rows round as their number in a pass has it, so both read a text by the same passes.
+TEST(Score, InFloat32IsThatOfTheLogitsToTheLastBits) {
+  const Model model = Model::load(testing::chat_model_path(), Precision::kF32);
+  std::mt19937 random(8);
+  for (const std::size_t n : {2U, 5U, 64U, 65U, 150U}) {
+    const std::vector<Token> text = prompt(random, n);
+    const auto scores = score(model, text);
+    const Logits rows = logits(model, text);
+    ASSERT_EQ(rows.rows, n);
+    ASSERT_EQ(scores.size(), n - 1);
+    for (std::size_t i = 0; i < scores.size(); ++i) {
+      const float* row = rows.values.data() + i * rows.vocab;
+      double sum = 0.0;
+      for (std::size_t t = 0; t < rows.vocab; ++t) sum += std::exp(static_cast<double>(row[t]));
+      EXPECT_NEAR(scores[i].log_probability,
+                  static_cast<double>(row[scores[i].token]) - std::log(sum), 1e-12);
+    }
+  }
 }
 
 }  // namespace

@@ -78,31 +78,6 @@ FileInfo inspect(const std::string& path) {
   return info;
 }
 
-Logits logits(const Model& model, std::span<const Token> tokens,
-              const std::function<bool()>& go_on) {
-  if (tokens.empty()) throw UsageError("the text holds no token: there is nothing to score");
-  if (tokens.size() > model.context()) {
-    throw UsageError(fmt::format("the text has {} tokens, the model's context holds {}: shorten it",
-                                 tokens.size(), model.context()));
-  }
-  const c10::InferenceMode no_autograd;
-  const DecoderLm& lm = impl_of(model).lm;
-  KvCache cache = lm.make_cache();
-  Logits result{.rows = 0, .vocab = model.vocab(), .values = {}};
-  result.values.reserve(tokens.size() * result.vocab);
-  constexpr std::size_t kRows = 256;
-  for (std::size_t i = 0; i < tokens.size() && (!go_on || go_on()); i += kRows) {
-    const auto part = tokens.subspan(i, std::min(kRows, tokens.size() - i));
-    const SequenceSpan span{
-        .cache = &cache, .tokens = part, .scored = static_cast<std::int64_t>(part.size())};
-    const at::Tensor out = forward(lm, {&span, 1});
-    result.values.insert(result.values.end(), out.data_ptr<float>(),
-                         out.data_ptr<float>() + out.numel());
-    result.rows += part.size();
-  }
-  return result;
-}
-
 void save_npy(const Logits& logits, const std::string& path) {
   NpyWriter writer(path, static_cast<std::int64_t>(logits.vocab));
   writer.write_rows(logits.values);
