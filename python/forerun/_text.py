@@ -6,7 +6,7 @@ from typing import Any
 from . import _forerun
 from ._forerun import Certificate, Drafter, GenerateOptions, Generated, Model
 
-Prompt = str | Sequence[int] | Sequence[Mapping[str, str]]
+Prompt = str | Sequence[int] | Sequence[Mapping[str, Any]]
 """A text, its tokens, or a conversation: [{"role": "user", "content": "..."}]."""
 
 
@@ -16,7 +16,7 @@ def tokens_of(model: Model, prompt: Prompt) -> list[int]:
         return model.encode(prompt)
     turns: list[Any] = list(prompt)
     if turns and isinstance(turns[0], Mapping):
-        return model.encode_chat([(turn["role"], turn["content"]) for turn in turns])
+        return model.encode_chat(turns)
     return [int(token) for token in turns]
 
 

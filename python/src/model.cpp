@@ -16,6 +16,34 @@ namespace {
 
 using nb::literals::operator""_a;
 
+// JSON of a value as the json module writes it; of None none.
+std::string json_of(const nb::handle& value) {
+  if (value.is_none()) return {};
+  return nb::cast<std::string>(
+      nb::module_::import_("json").attr("dumps")(value, "ensure_ascii"_a = false));
+}
+
+// A turn of a conversation: (role, content), or a mapping of both and more.
+Message message_of(const nb::handle& turn) {
+  const auto text = [](const nb::handle& value) {
+    std::string out;
+    if (nb::try_cast(value, out)) return out;
+    throw nb::type_error("a turn is (role, content) or a mapping with both, which are strings");
+  };
+  if (!nb::hasattr(turn, "keys")) {
+    std::pair<nb::object, nb::object> both;
+    if (!nb::try_cast(turn, both)) text(nb::none());
+    return {text(both.first), text(both.second)};
+  }
+  nb::object fields = nb::module_::import_("builtins").attr("dict")(turn);
+  const nb::object role = fields.attr("pop")("role", nb::none()),
+                   content = fields.attr("pop")("content", "");
+  Message out{.role = text(role), .content = {}};
+  if (!content.is_none()) out.content = text(content);  // of a turn that only calls tools
+  if (nb::len(fields) > 0) out.fields = json_of(fields);
+  return out;
+}
+
 void bind_language_model(nb::module_& m) {
   nb::class_<Model>(m, "Model", "A language model with its tokenizer.")
       .def(
@@ -30,13 +58,22 @@ void bind_language_model(nb::module_& m) {
            "The tokens of a text, with a beginning-of-sequence token if the model has one.")
       .def(
           "encode_chat",
-          [](const Model& model, const std::vector<std::pair<std::string, std::string>>& turns) {
+          [](const Model& model, const nb::sequence& turns, const nb::object& tools,
+             const nb::object& variables, bool add_generation_prompt) {
             std::vector<Message> messages;
-            for (const auto& [role, content] : turns) messages.push_back({role, content});
-            return model.encode_chat(messages);
+            for (const nb::handle turn : turns) messages.push_back(message_of(turn));
+            const ChatInput input{.tools = json_of(tools),
+                                  .variables = json_of(variables),
+                                  .add_generation_prompt = add_generation_prompt};
+            const nb::gil_scoped_release unlocked;
+            return model.encode_chat(messages, input);
           },
-          "messages"_a,
-          "The tokens of a conversation, (role, content) by turn, ready for the next answer.")
+          "messages"_a, "tools"_a = nb::none(), "variables"_a = nb::none(),
+          "add_generation_prompt"_a = true,
+          "The tokens of a conversation, ready for the next answer.\n\n"
+          "A turn is (role, content), or a mapping of role, content and what else the model's "
+          "template reads, such as tool_calls. `tools`: a list of tools as OpenAI's API has them. "
+          "`variables`: further variables of the template, by name.")
       .def(
           "decode",
           [](const Model& model, const std::vector<Token>& tokens) { return model.decode(tokens); },

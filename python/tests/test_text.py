@@ -134,6 +134,30 @@ def test_conversations(tmp_path):
     assert model.decode(prompt) == model.decode(model.encode("<|im_start|>user\nb c<|im_end|>\n<|im_start|>assistant\n"))
     answer = forerun.generate(model, [{"role": "user", "content": "b c"}], "lookup", max_tokens=20)
     assert answer.tokens == forerun.generate(model, prompt, None, max_tokens=20).tokens
+    assert model.decode(model.encode_chat([("user", "b")], add_generation_prompt=False)).endswith("b<|im_end|>\n")
+
+
+def test_conversations_with_tools(tmp_path):
+    for name in ("config.json", "model.safetensors", "tokenizer.json"):
+        shutil.copy(LLAMA / name, tmp_path)
+    (tmp_path / "chat_template.jinja").write_text(
+        "{% for tool in tools or [] %}{{ tool.function.name }} {% endfor %}{{ mood }}"
+        "{% for message in messages %} {{ message.role }} {{ message.content }}"
+        "{% for call in message.tool_calls or [] %} calls {{ call.function.name }} {{ call.function.arguments.a }}{% endfor %}"
+        "{% endfor %}")
+    model = forerun.Model(str(tmp_path), "f32")
+    call = {"type": "function", "function": {"name": "add", "arguments": {"a": 7}}}
+    turns = [{"role": "user", "content": "b c"}, {"role": "assistant", "content": None, "tool_calls": [call]}, ("tool", "8")]
+    tools = [{"type": "function", "function": {"name": "add", "parameters": {"type": "object"}}}]
+    said = model.decode(model.encode_chat(turns, tools, {"mood": "calm"}))
+    assert said.endswith("add calm user b c assistant  calls add 7 tool 8")
+    assert model.decode(model.encode_chat(turns[:1])).endswith("user b c")
+
+
+@pytest.mark.parametrize("turn", ["user", ("user",), ("user", 3), {"content": "b"}, {"role": "user", "content": 3}, 3])
+def test_what_is_no_turn_is_refused(model, turn):
+    with pytest.raises(TypeError, match="a turn is"):
+        model.encode_chat([turn])
 
 
 @pytest.mark.parametrize("fields, message", [
