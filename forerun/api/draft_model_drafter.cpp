@@ -1,11 +1,15 @@
 #include <fmt/format.h>
 
+#include <algorithm>
+
 #include "forerun/api/access.h"
 #include "forerun/api/drafter_method.h"
 #include "forerun/api/model_impl.h"
 #include "forerun/formats/tokenizer/vocabulary.h"
 #include "forerun/methods/draft_model/draft_model.h"
+#include "forerun/methods/draft_model/draft_model_source.h"
 #include "forerun/methods/text/controlled_drafter.h"
+#include "forerun/methods/tree/tree_drafter.h"
 
 namespace forerun {
 namespace {
@@ -13,13 +17,25 @@ namespace {
 struct DraftModelMethod final : Drafter::Method {
   explicit DraftModelMethod(Model m) : drafting(std::move(m)) {}
   bool has_laws() const override { return true; }
-  bool finds() const override { return false; }
+  bool finds() const override { return !beside.empty(); }
   const Model* model() const override { return &drafting; }
   std::shared_ptr<TextDrafter> make(DrafterSetup setup) const override {
+    if (!beside.empty() && !setup.samples && setup.trees) {
+      return std::make_shared<TreeDrafter>(
+          make_sources(beside),
+          std::make_unique<DraftModelSource>(impl_of(drafting).lm,
+                                             std::min(setup.max_draft, kMostSteps)),
+          std::move(setup.control), setup.max_draft);
+    }
+    // Sources beside it have no laws: they take no part in sampled drafts.
     return std::make_shared<ControlledDrafter<DraftModelDrafter>>(
         DraftModelDrafter(impl_of(drafting).lm), std::move(setup.control), setup.max_draft);
   }
   Model drafting;
+  std::vector<FoundSource> beside;
+
+ private:
+  static constexpr std::size_t kMostSteps = 5;  // of its chain in a tree
 };
 
 Model drafting_model(const Model& target, const std::string& path, PrecisionRequest precision) {
@@ -42,12 +58,10 @@ DrafterKind draft_model_drafter() {
                    .argument = "PATH",
                    .help = "a smaller language model of the same vocabulary"},
           .load = [](const DrafterLoad& load) {
-            if (!load.beside.empty()) {
-              throw UsageError(fmt::format("a draft-model drafts alone: leave out +{}",
-                                           load.beside.front().name));
-            }
-            return std::make_shared<const DraftModelMethod>(
+            auto method = std::make_shared<DraftModelMethod>(
                 drafting_model(load.target, load.argument, load.precision));
+            method->beside = load.beside;
+            return method;
           }};
 }
 

@@ -108,7 +108,9 @@ void run_at_random(const std::vector<Job>& all, const std::vector<Generated>& ex
   EXPECT_GT(cancelled, 0U);
   EXPECT_LT(cancelled, all.size() / 2);
   EXPECT_EQ(engine.memory(engine_target()).active, 0U);
-  if (options.max_prefixes == 0) EXPECT_EQ(engine.memory(engine_target()).used, 0U);
+  if (options.max_prefixes == 0) {
+    EXPECT_EQ(engine.memory(engine_target()).used, 0U);
+  }
 }
 
 class InCompany : public ::testing::Test {

@@ -115,6 +115,30 @@ TEST(Generate, TextsOfABatchAreThoseOfSingleRuns) {
   }
 }
 
+TEST(DraftModelInATree, DraftsItsChainAndWhatIsFoundBesideIt) {
+  const Drafter same =
+      Drafter::load("draft-model:" + tiny().path() + "+lookup", tiny(), Precision::kF32);
+  const Drafter other =
+      Drafter::load("draft-model:" + kTiny + "llama_plain+lookup", tiny(), Precision::kBF16);
+  for (const double temperature : {0.0, 0.8}) {
+    GenerateOptions o = options(Rule::kSharedNoise, temperature, 36);
+    o.fixed_draft = true;
+    const Generated plain = generate(tiny(), Drafter(), prompt(20), o);
+    const Generated kept = generate(tiny(), same, prompt(20), o);
+    EXPECT_EQ(kept.tokens, plain.tokens);
+    // Every token of its chain of five is the target's own; other candidates share the eight nodes.
+    EXPECT_LE(kept.statistics.rounds, 36U / 6 + 4) << temperature;
+    EXPECT_LT(kept.statistics.rounds + 4,
+              generate(tiny(), lookup(), prompt(20), o).statistics.rounds);
+    EXPECT_EQ(generate(tiny(), other, prompt(20), o).tokens, plain.tokens);
+    o.fixed_draft = false;
+    EXPECT_EQ(generate(tiny(), same, prompt(20), o).tokens, plain.tokens);
+  }
+  // Rules with a ratio take the model's sampled chains alone.
+  EXPECT_EQ(generate(tiny(), same, prompt(20), options(Rule::kMaximal, 0.8, 20)).tokens.size(),
+            20U);
+}
+
 TEST(Generation, SlicesInTurnsGiveTheTextsOfWholeRuns) {
   GenerateOptions o = options(Rule::kMaximal, 0.8);
   o.fixed_draft = false;

@@ -29,7 +29,7 @@ inline const std::vector<Drafter>& drafters() {
     for (const std::string& name :
          {std::string("none"), std::string("lookup"), "draft-model:" + chat_model_path(),
           "dflash:" + network, "dflash:" + network + "+lookup+recycling",
-          std::string("sam+recycling+lookahead")}) {
+          std::string("sam+recycling+lookahead"), "draft-model:" + chat_model_path() + "+lookup"}) {
       out.push_back(Drafter::load(name, engine_target(), kAutoPrecision));
     }
     return out;

@@ -48,8 +48,8 @@ void SlotSource::add(std::size_t parent, Token token) {
                     .likeliest = from.likeliest && token == from.first});
 }
 
-double SlotSource::temperature() const {
-  return sequence_->sampling().greedy() ? 1.0 : sequence_->sampling().temperature;
+double SlotSource::temperature_of(const TokenSequence& sequence) {
+  return sequence.sampling().greedy() ? 1.0 : sequence.sampling().temperature;
 }
 
 // The candidates of the slot after `previous`, the first node of its depth, which is the likeliest.
@@ -168,7 +168,7 @@ void SlotSource::add_noise(std::size_t slot, std::vector<Ranked>& by_q) const {
 
 void SlotSource::children(std::vector<TreeChild>& out) {
   Node& node = nodes_.back();
-  if (node.depth >= block_) return;
+  if (node.depth >= block_ || !knows(node)) return;
   if (slots_.size() == node.depth) open(node.depth, node.token);
   const std::vector<Ranked> all = ranked(node);
   if (all.empty()) return;

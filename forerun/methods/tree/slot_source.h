@@ -34,7 +34,8 @@ class SlotSource : public NetworkSource {
     return conditioned() ? SlotCandidates::kShortlist : SlotCandidates::kDrafted;
   }
   /// The text's, 1 if it is greedy.
-  double temperature() const;
+  static double temperature_of(const TokenSequence& sequence);
+  double temperature() const { return temperature_of(*sequence_); }
   /// The token of a column of the logits.
   virtual Token token(std::int32_t column) const { return column; }
   /// Whether a slot's logits change with the token before it; then `condition` changes some
@@ -55,6 +56,8 @@ class SlotSource : public NetworkSource {
     double log_q, score;         ///< score: what candidates are ranked by, with noise or without
     bool without_noise = false;  ///< first by log_q, if the score has noise in it
   };
+  /// Whether the slots' laws hold after a node.
+  virtual bool knows(const Node& /*node*/) const { return true; }
   /// Changes the candidates' log_q by what else is known of the token after a node.
   virtual void weigh(const Node& /*node*/, std::vector<Ranked>& /*candidates*/) {}
   /// The token that a search through all slots has after a node: the first choice there.
