@@ -10,8 +10,9 @@ usage: bench/serve/compare.py MODEL.gguf --prompts FILE.jsonl [--forerun PROGRAM
 
 The server of the Python package makes one text at a time; llama.cpp's own takes as many as there are streams (--parallel). Both
 servers stay up and take turns, in an order that changes; a turn waits until the machine is quiet, and a ratio is of two turns
-next to each other. Prompts are sent greedily with the end of text ignored, so that both make the same number of tokens, and
-never twice in one run of a server but for the digest: prefixes that are kept would be compared in place of engines. Exit status
+next to each other. Prompts are sent greedily with the end of text ignored, so that both make the same number of tokens (the
+Python server cannot ignore it: there answers end), and never twice in one run of a server but for the digest: prefixes that are kept
+would be compared in place of engines. Exit status
 1 if a bar of --bars is missed: forerun makes at least so many times the tokens a second, and its p95 to the first token is no
 later.
 """
@@ -81,7 +82,7 @@ def turns(args, servers, streams, prompts):
     out = {name: [] for name in servers}
     for turn in range(args.repeats):
         # Each turn has prompts of its own, the same for both.
-        bodies = bodies_of(prompts, args.requests, args.tokens, first=turn * args.requests)
+        bodies = bodies_of(prompts, args.requests, args.tokens, first=turn * args.requests, ends=args.peer == "python")
         for name in sorted(servers, reverse=turn % 2 == 1):
             wait_for_quiet(args.quiet, 60)
             out[name].append(run(servers[name], bodies, streams))
