@@ -82,7 +82,7 @@ class Int8BlockPass {
   /// A phase over some items, in runs of them.
   template <class Work>
   static void each_run(Worker& w, std::int64_t items, Work work) {
-    w.each(items, std::max<std::int64_t>(1, items / (2 * w.count())), work);
+    w.each(items, std::max<std::int64_t>(1, items / (2L * w.count())), work);
   }
   /// The same, one by one.
   template <class Work>

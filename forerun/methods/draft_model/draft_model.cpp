@@ -56,10 +56,10 @@ void DraftModelDrafter::step(std::span<TokenSequence* const> sequences,
   const at::Tensor logits = logits_.emplace_back(texts_.next(wanted));
   for (std::size_t j = 0; j < who.size(); ++j) {
     TokenDraft& draft = drafts[who[j]];
-    DraftedToken next =
+    const DraftedToken next =
         take_token_(row_of(logits, static_cast<std::int64_t>(j)), *sequences[who[j]], draft.tokens);
     draft.tokens.push_back(next.token);
-    if (auto* law = std::get_if<Categorical>(&next.law)) draft.laws.push_back(std::move(*law));
+    if (const auto* law = std::get_if<Categorical>(&next.law)) draft.laws.push_back(*law);
   }
 }
 

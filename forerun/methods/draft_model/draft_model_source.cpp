@@ -24,6 +24,7 @@ void DraftModelSource::query(std::span<const TokenSequence* const> sequences) {
     });
     if (who.empty()) return;
     std::vector<DraftModelTexts::Wanted> wanted;
+    wanted.reserve(who.size());
     for (const TokenSequence* s : who) wanted.push_back({s, runs_[s->id()].tokens});
     const at::Tensor logits = texts_.next(wanted);
     for (std::size_t i = 0; i < who.size(); ++i) {

@@ -87,11 +87,10 @@ DraftedToken take_token_(std::span<float> row, const TokenSequence& sequence,
   ChangedLogits changed = sequence.changed();
   for (const Token token : drafted) changed.push(token);
   changed.apply_(row);
-  TokenLaw law = apply_sampling_(row, sequence.sampling());
+  const TokenLaw law = apply_sampling_(row, sequence.sampling());
   if (const auto* decided = std::get_if<PointMass>(&law)) return {decided->token, law};
   const RngKey key = sequence.key_at(sequence.tokens().size() + drafted.size());
-  const Token token = drafted_token(std::get<Categorical>(law), sequence, key);
-  return {token, std::move(law)};
+  return {drafted_token(std::get<Categorical>(law), sequence, key), law};
 }
 
 }  // namespace forerun
