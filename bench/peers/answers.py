@@ -20,7 +20,7 @@ import statistics
 import sys
 
 from compare import HERE, ROOT, WORKER, check, made_file, say, whole
-from process import Failure, run
+from process import Failure, run, said_settings
 
 
 def ours(args):
@@ -109,6 +109,8 @@ def main():
         status = 130
     if rounds:
         report(rounds)
+        if said_settings():
+            print(said_settings())
         if args.json:
             args.json.write_text(json.dumps(rounds, indent=2) + "\n")
     return status

@@ -28,7 +28,7 @@ import subprocess
 import sys
 import time
 
-from process import ATTEMPTS, Failure, run, run_quietly
+from process import ATTEMPTS, Failure, run, run_quietly, settings
 from table import FOOTNOTES, heading, rows_of_table, table
 
 HERE = pathlib.Path(__file__).resolve().parent
@@ -146,7 +146,6 @@ def measure_rounds(args, players, times, others):
 
 def describe(args, players, others, load_before):
     ours, theirs = players[0], players[1:]
-    environment = sorted(k for k in os.environ if k.startswith(("OMP_", "GOMP_", "KMP_", "GGML_", "MKL_")))
     return {
         "date": datetime.datetime.now().astimezone().isoformat(timespec="minutes"),
         "cpu": ours.note["cpu"],
@@ -159,7 +158,7 @@ def describe(args, players, others, load_before):
         "llama.cpp": {p.label: p.note for p in theirs},
         "model": args.model.name,
         "repeats": args.repeats,
-        "environment": {k: os.environ[k] for k in environment},
+        "environment": settings(),
     }
 
 

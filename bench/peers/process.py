@@ -13,6 +13,17 @@ class Failure(Exception):
     """What went wrong and what to do about it."""
 
 
+def settings():
+    """What the environment sets of the contestants' threads and kernels: OMP_WAIT_POLICY=passive makes llama.cpp three times slower."""
+    return {k: v for k, v in sorted(os.environ.items()) if k.startswith(("OMP_", "GOMP_", "KMP_", "GGML_", "MKL_"))}
+
+
+def said_settings():
+    """A line that names them; empty if there are none."""
+    found = settings()
+    return "set in the environment: " + " ".join(f"{k}={v}" for k, v in found.items()) if found else ""
+
+
 def busy_seconds():
     """CPU seconds that anything on this machine has used, those its host took away included."""
     user, nice, system, _, _, irq, softirq, steal = map(int, open("/proc/stat").readline().split()[1:9])

@@ -33,7 +33,7 @@ from load import bodies_of, parse_with_serve_flags, read_prompts, run
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 sys.path.insert(0, str(ROOT / "bench" / "peers"))
-from process import wait_for_quiet  # noqa: E402
+from process import said_settings, wait_for_quiet  # noqa: E402
 
 
 def free_port():
@@ -109,6 +109,8 @@ def main():
     p.add_argument("--bars", type=float, help="such as 3: tokens a second, in multiples of the peer's")
     args, serve_flags = parse_with_serve_flags(p)
     prompts, missed = read_prompts(args.prompts), 0
+    if said_settings():
+        print(said_settings())
     print(f"{'streams':>7}  {'server':9}  {'tokens/s':>24}  {'first token, s: p50':>19}  {'p95':>7}")
     for streams in map(int, args.streams.split(",")):
         ports = free_port(), free_port()
