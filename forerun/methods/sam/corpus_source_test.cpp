@@ -1,0 +1,130 @@
+// Estimates against their definition, and the source on texts of its corpus.
+#include "forerun/methods/sam/corpus_source.h"
+
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <cmath>
+#include <map>
+#include <memory>
+#include <random>
+#include <vector>
+
+#include "forerun/methods/sam/follower_estimates.h"
+
+namespace forerun {
+namespace {
+
+using Text = std::vector<Token>;
+
+std::shared_ptr<const CorpusIndex> index_of(const std::vector<Text>& corpus, std::size_t vocab) {
+  std::vector<CorpusDocument> documents;
+  for (const Text& text : corpus) documents.push_back({text, 0});
+  return std::make_shared<const CorpusIndex>(documents, vocab);
+}
+
+// A Markov source of order 2, some tokens likelier than others.
+Text markov_text(std::mt19937& random, std::size_t size, std::uint32_t letters) {
+  Text out = {0, 1};
+  while (out.size() < size) {
+    const auto context = static_cast<std::uint32_t>(out[out.size() - 1]) * 31U +
+                         static_cast<std::uint32_t>(out[out.size() - 2]) * 7U;
+    const std::uint32_t u = random() % 16;
+    const std::uint32_t choice = u < 9 ? 0 : u < 13 ? 1 : u < 15 ? 2 : random() % letters;
+    out.push_back(static_cast<Token>((context + choice * 5U) % letters));
+  }
+  return out;
+}
+
+TEST(FollowerEstimates, AreProbabilitiesByFallingOrder) {
+  std::mt19937 random(4);
+  const auto index = index_of({markov_text(random, 3000, 40)}, 40);
+  const Text other = markov_text(random, 400, 40);
+  for (std::size_t n = 1; n <= other.size(); ++n) {
+    const FollowerEstimates e = estimate_followers(*index, std::span(other).first(n));
+    double sum = 0.0, before = 1.0;
+    for (const FollowerEstimates::Estimate& one : e.all()) {
+      EXPECT_GT(one.probability, 0.0);
+      EXPECT_LE(one.probability, before);
+      before = one.probability;
+      sum += one.probability;
+    }
+    EXPECT_LE(sum, 1.0 + 1e-12);
+    EXPECT_EQ(e.length, index->longest(std::span(other).first(n)).length);
+  }
+}
+
+// A token that follows often has about its probability, and likelihood is near the source's own.
+TEST(FollowerEstimates, AreNearTheLawOfTheCorpus) {
+  std::mt19937 random(5);
+  const auto index = index_of({markov_text(random, 60000, 12)}, 12);
+  const Text other = markov_text(random, 4000, 12);
+  std::size_t first = 0, named = 0;
+  double expected = 0.0;
+  for (std::size_t n = 2; n < other.size(); ++n) {
+    const FollowerEstimates e = estimate_followers(*index, std::span(other).first(n));
+    ASSERT_GT(e.size, 0U);
+    first += e.best[0].token == other[n] ? 1 : 0;
+    expected += e.best[0].probability;
+    for (const auto& one : e.all()) named += one.token == other[n] ? 1 : 0;
+  }
+  const auto texts = static_cast<double>(other.size() - 2);
+  // 9/16 + 1/16 * 1/12 is the best possible; five sigma of 4000 draws are 0.04.
+  EXPECT_NEAR(static_cast<double>(first) / texts, 0.568, 0.06);
+  EXPECT_NEAR(expected / texts, 0.568, 0.1);
+  EXPECT_GT(static_cast<double>(named) / texts, 0.93);
+}
+
+TEST(EstimateCells, AreDistinctAndWithinTheRates) {
+  const HitRates rates = EstimateCells::rates();
+  std::map<std::pair<std::size_t, std::size_t>, double> seen;
+  for (const std::size_t length : {1, 2, 3, 4, 5, 6, 9, 10, 32}) {
+    double before = 0.0;
+    for (const double p : {0.0, 0.005, 0.03, 0.3, 0.6, 0.97, 0.99, 1.0}) {
+      for (const std::size_t rank : {0, 1, 2, 7}) {
+        const HitRates::Cell cell = EstimateCells::cell(length, p, rank);
+        const double probability = rates.probability(cell);
+        EXPECT_GT(probability, 0.0);
+        EXPECT_LT(probability, 1.0);
+        EXPECT_GE(probability, before) << p;
+        before = probability;
+        seen[{cell.group, cell.cell}] = probability;
+      }
+    }
+  }
+  EXPECT_EQ(seen.size(), 6U * 6U * 3U);
+}
+
+std::vector<Token> tokens_of(const std::vector<TreeChild>& children) {
+  std::vector<Token> out;
+  for (const TreeChild& c : children) out.push_back(c.token);
+  return out;
+}
+
+// Two texts share the index; nodes of a tree continue their own paths.
+TEST(CorpusSource, ContinuesAlongEachPath) {
+  const auto index = index_of({{1, 2, 3, 4, 5}, {1, 2, 6, 7, 1, 2, 6, 8}, {9, 1, 2, 6}}, 20);
+  CorpusSource source(index);
+  const TokenSequence text(1, 0, {15, 9, 1, 2}, 10), unknown(1, 1, {15, 16}, 10);
+  ASSERT_TRUE(source.begin(text));
+  std::vector<TreeChild> root, six, three, end, nothing;
+  source.children(root);
+  EXPECT_EQ(tokens_of(root), (std::vector<Token>{6, 3}));  // 6 after 9 1 2 and most often
+  source.add(0, 6);
+  source.children(six);
+  EXPECT_EQ(tokens_of(six), (std::vector<Token>{7, 8}));
+  source.add(0, 3);
+  source.children(three);
+  EXPECT_EQ(tokens_of(three), std::vector<Token>{4});
+  source.add(1, 8);  // the end of a document
+  source.children(end);
+  EXPECT_TRUE(end.empty());
+  ASSERT_TRUE(source.begin(unknown));
+  source.children(nothing);
+  EXPECT_TRUE(nothing.empty());
+  source.forget(0);
+  EXPECT_FALSE(CorpusSource(index_of({{3}}, 5)).begin(text));
+}
+
+}  // namespace
+}  // namespace forerun

@@ -1,0 +1,97 @@
+#include "forerun/methods/sam/follower_estimates.h"
+
+namespace forerun {
+namespace {
+
+constexpr std::size_t kEstimateLengths = 6, kEstimateRanks = 3;
+// Upper bounds of an estimate's bins.
+constexpr std::array kEstimateBounds = {0.01, 0.02, 0.04, 0.08, 0.15, 0.25, 0.4,
+                                        0.55, 0.7,  0.82, 0.9,  0.95, 0.98};
+constexpr std::size_t kEstimateBins = kEstimateBounds.size() + 1;
+
+// An end of 1, 2, 3, 4 to 5, 6 to 9, more tokens.
+std::size_t bin_of_length(std::size_t length) {
+  return length < 4 ? length - 1 : length < 6 ? 3 : length < 10 ? 4 : 5;
+}
+
+// Subtracted from the count of every follower of an end, for what did not follow it yet.
+double discount_of(std::size_t length) {
+  constexpr std::array<double, kEstimateLengths> kDiscounts = {0.9, 0.85, 0.8, 0.7, 0.5, 0.3};
+  return kDiscounts[bin_of_length(length)];
+}
+
+// The followers of all ends of a text.
+class EstimateSum {
+ public:
+  void add(Token token, double probability) {
+    const auto end = all_.begin() + static_cast<std::ptrdiff_t>(size_);
+    const auto at =
+        std::find_if(all_.begin(), end, [&](const auto& e) { return e.token == token; });
+    if (at != end) {
+      at->probability += probability;
+    } else if (size_ < all_.size()) {
+      all_[size_++] = {token, probability};
+    }
+  }
+  FollowerEstimates best(std::size_t length) {
+    FollowerEstimates out;
+    out.length = length;
+    out.size = std::min(size_, FollowerEstimates::kMost);
+    const auto most = all_.begin() + static_cast<std::ptrdiff_t>(out.size);
+    std::partial_sort(all_.begin(), most, all_.begin() + static_cast<std::ptrdiff_t>(size_),
+                      [](const auto& a, const auto& b) {
+                        return a.probability != b.probability ? a.probability > b.probability
+                                                              : a.token < b.token;
+                      });
+    std::copy(all_.begin(), most, out.best.begin());
+    return out;
+  }
+
+ private:
+  std::array<FollowerEstimates::Estimate, 4 * CorpusIndex::kFollowers> all_{};
+  std::size_t size_ = 0;
+};
+
+}  // namespace
+
+FollowerEstimates estimate_followers(const CorpusIndex& index, std::span<const Token> text) {
+  constexpr std::size_t kEnds = 12;
+  constexpr double kLeastWeight = 0.01;
+  CorpusIndex::Match match = index.longest(text);
+  const std::size_t length = match.length;
+  EstimateSum sum;
+  double weight = 1.0;  // of what longer ends leave
+  for (std::size_t i = 0; i < kEnds && match.length > 0 && weight >= kLeastWeight;
+       ++i, match = index.shorter(match)) {
+    const CorpusIndex::Followers followers = index.followers(match);
+    const double discount = discount_of(match.length), total = match.occurrences();
+    for (const CorpusIndex::Follower& f : followers.all()) {
+      sum.add(f.token, weight * (f.count - discount) / total);
+    }
+    weight *= discount * followers.distinct / total;
+  }
+  return sum.best(length);
+}
+
+HitRates EstimateCells::rates() {
+  std::vector<double> priors;
+  for (std::size_t length = 0; length < kEstimateLengths; ++length) {
+    for (std::size_t bin = 0; bin < kEstimateBins; ++bin) {
+      const double low = bin == 0 ? 0.0 : kEstimateBounds[bin - 1];
+      const double high = bin < kEstimateBounds.size() ? kEstimateBounds[bin] : 1.0;
+      priors.push_back((low + high) / 2.0);
+    }
+  }
+  return {priors.size() * kEstimateRanks, priors};
+}
+
+HitRates::Cell EstimateCells::cell(std::size_t length, double probability, std::size_t rank) {
+  const auto bin = static_cast<std::size_t>(
+      std::upper_bound(kEstimateBounds.begin(), kEstimateBounds.end(), probability) -
+      kEstimateBounds.begin());
+  const std::size_t group = bin_of_length(length) * kEstimateBins + bin;
+  return {static_cast<std::uint16_t>(group * kEstimateRanks + std::min(rank, kEstimateRanks - 1)),
+          static_cast<std::uint16_t>(group)};
+}
+
+}  // namespace forerun
