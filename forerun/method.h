@@ -5,6 +5,7 @@
 #include <functional>
 #include <memory>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "forerun/methods/text/draft_source.h"
@@ -15,9 +16,13 @@ namespace forerun {
 
 /// What a user needs to know of a drafter.
 struct DrafterInfo {
-  std::string name;      ///< before the colon
-  std::string argument;  ///< after it, e.g. "PATH"; empty: the drafter has none
-  std::string help;      ///< one line
+  std::string name;       ///< before the colon
+  std::string argument;   ///< after it, e.g. "PATH"; empty: the drafter has none
+  std::string help;       ///< one line
+  bool optional = false;  ///< the argument may be left out
+
+  /// How it is named: "lookup", "dflash:FOLDER", "sam[:FOLDER]".
+  std::string usage() const;
 };
 
 /// Makes a source for texts of `target`. `argument` is what follows the colon of the drafter's
@@ -32,6 +37,10 @@ void register_drafter(const DrafterInfo& info, MakeDraftSource make);
 
 /// All drafters of texts, the built-in ones first.
 std::vector<DrafterInfo> registered_drafters();
+
+/// The parts of a sum: "dflash:a+b+lookup" has "dflash:a+b" and "lookup". A plus that no source
+/// follows is a part of a path.
+std::vector<std::string> drafter_parts(std::string_view name);
 
 }  // namespace forerun
 #pragma GCC visibility pop

@@ -107,10 +107,10 @@ class Drafter {
   Drafter();  ///< none: plain decoding
   /// @param name  "none", "auto", "lookup", "recycling", "draft-model:PATH" or "dflash:PATH";
   /// sources without a model can be added to each other and to dflash:
-  /// "dflash:PATH+lookup+recycling"
+  /// "dflash:PATH+sam:FOLDER+lookup+recycling"
   /// @param precision  of a drafting model
-  /// @throws UsageError  unknown name, or a model whose vocabulary differs from the target's (the
-  /// message names the first difference)
+  /// @throws UsageError  unknown name, a model whose vocabulary differs from the target's (the
+  /// message names the first difference), or a corpus of another vocabulary or without answers
   static Drafter load(std::string_view name, const Model& target,
                       PrecisionRequest precision = Precision::kBF16);
 

@@ -14,6 +14,7 @@
 #include "forerun/base/settings.h"
 #include "forerun/base/utf8.h"
 #include "forerun/formats/token_shards.h"
+#include "forerun/formats/tokenizer/vocabulary.h"
 #include "forerun/text.h"
 #include "forerun/train.h"
 
@@ -43,6 +44,7 @@ json manifest_of(const Model& model, std::span<const std::string> prompts,
           {"target", replace_invalid_utf8(fs::path(model.path()).filename().string())},
           {"target_hash", model.hash()},
           {"vocab", model.vocab()},
+          {"vocabulary_hash", vocabulary_hash(impl_of(model).tokenizer)},
           {"precision", name_of(model.precision())},
           {"prompts", prompts.size()},
           {"prompts_hash", hash_of(prompts)},
@@ -122,6 +124,7 @@ void claim(const fs::path& folder, json wanted, const DistillListener& listener)
   } else {
     wanted.erase("target");  // a model may be renamed
   }
+  if (!there->contains("vocabulary_hash")) wanted.erase("vocabulary_hash");  // an earlier version
   const std::string difference = settings_difference(*there, wanted);
   if (difference.empty()) return;
   throw UsageError(

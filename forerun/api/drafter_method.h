@@ -52,6 +52,9 @@ struct DrafterLoad {
 struct DrafterKind {
   DrafterInfo info;
   std::function<std::unique_ptr<TreeSource>()> source = {};
+  /// Of a source that takes an argument: what it stands for with one.
+  std::function<std::vector<FoundSource>(const Model& target, const std::string& argument)>
+      sources = {};
   std::function<std::shared_ptr<const Drafter::Method>(const DrafterLoad&)> load = {};
   std::string stands_for = {};  ///< the name is short for this one
 };

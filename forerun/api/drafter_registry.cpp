@@ -50,17 +50,61 @@ const DrafterKind* find(std::span<const DrafterKind> kinds, std::string_view nam
   return at == kinds.end() ? nullptr : &*at;
 }
 
-// Sources named after pluses, the first one first; cut from `name`. A path may hold a plus.
-std::vector<FoundSource> take_beside(std::span<const DrafterKind> kinds, std::string& name) {
-  std::vector<FoundSource> out;
-  for (std::size_t plus; (plus = name.rfind('+')) != std::string::npos; name.resize(plus)) {
-    const DrafterKind* kind = find(kinds, std::string_view(name).substr(plus + 1));
-    if (kind == nullptr || !kind->source) break;
-    if (std::any_of(out.begin(), out.end(),
-                    [&](const FoundSource& s) { return s.name == kind->info.name; })) {
-      throw UsageError(fmt::format("'{}' is named twice: name each source once", kind->info.name));
+// A drafter's name, and what follows its colon.
+struct Part {
+  std::string name, argument;
+  bool colon = false;
+};
+Part part_of(std::string_view text) {
+  const std::size_t colon = text.find(':');
+  if (colon == std::string_view::npos) return {.name = std::string(text), .argument = {}};
+  return {.name = std::string(text.substr(0, colon)),
+          .argument = std::string(text.substr(colon + 1)),
+          .colon = true};
+}
+
+// A source without a model, as it may follow a plus.
+bool is_source(std::span<const DrafterKind> kinds, const Part& part) {
+  const DrafterKind* kind = find(kinds, part.name);
+  return kind != nullptr &&
+         (part.colon ? kind->sources && !part.argument.empty() : static_cast<bool>(kind->source));
+}
+
+// The first part may be anything, the others are sources. A path may hold a plus.
+std::vector<std::string> parts_of(std::span<const DrafterKind> kinds, std::string_view name) {
+  std::vector<std::string> out;
+  for (std::size_t end = name.size(); end > 0;) {
+    const std::size_t plus = name.rfind('+', end - 1);
+    if (plus == std::string_view::npos) break;
+    if (is_source(kinds, part_of(name.substr(plus + 1)))) {
+      out.insert(out.begin(), std::string(name.substr(plus + 1)));
+      name = name.substr(0, plus);
     }
-    out.insert(out.begin(), {kind->info.name, kind->source});
+    end = plus;
+  }
+  out.insert(out.begin(), std::string(name));
+  return out;
+}
+
+std::vector<FoundSource> sources_of(const DrafterKind& kind, const Part& part,
+                                    const Model& target) {
+  if (part.colon) return kind.sources(target, part.argument);
+  return {{part.name, kind.source}};
+}
+
+std::vector<FoundSource> take_sources(std::span<const DrafterKind> kinds,
+                                      std::span<const std::string> parts, const Model& target) {
+  std::vector<FoundSource> out;
+  std::vector<std::string> names;
+  for (const std::string& text : parts) {
+    const Part part = part_of(text);
+    if (std::find(names.begin(), names.end(), part.name) != names.end()) {
+      throw UsageError(fmt::format("'{}' is named twice: name each source once", part.name));
+    }
+    names.push_back(part.name);
+    for (FoundSource& source : sources_of(*find(kinds, part.name), part, target)) {
+      out.push_back(std::move(source));
+    }
   }
   return out;
 }
@@ -75,10 +119,6 @@ struct FoundMethod final : Drafter::Method {
   }
   std::vector<FoundSource> sources;
 };
-
-std::string usage_of(const DrafterInfo& info) {
-  return info.argument.empty() ? info.name : info.name + ":" + info.argument;
-}
 
 struct SourceMethod final : Drafter::Method {
   SourceMethod(Model t, std::string a, MakeDraftSource m)
@@ -124,29 +164,27 @@ Drafter Drafter::load(std::string_view name, const Model& target, PrecisionReque
   if (const DrafterKind* kind = find(kinds, name); kind != nullptr && !kind->stands_for.empty()) {
     rest = kind->stands_for;
   }
-  std::vector<FoundSource> beside = take_beside(kinds, rest);
-  const std::string head(rest.substr(0, rest.find(':')));
-  const std::string argument(rest.substr(std::min(rest.size(), head.size() + 1)));
-  const DrafterKind* kind = find(kinds, head);
+  const std::vector<std::string> parts = parts_of(kinds, rest);
+  const Part head = part_of(parts.front());
+  const DrafterKind* kind = find(kinds, head.name);
   if (kind == nullptr || !kind->stands_for.empty()) {
     std::string all = "none";
-    for (const DrafterKind& k : kinds) all += ", " + usage_of(k.info);
+    for (const DrafterKind& k : kinds) all += ", " + k.info.usage();
     throw UsageError(fmt::format(
         "unknown drafter '{}': there are {}; those without a model can be added with a plus", name,
         all));
   }
-  if (kind->info.argument.empty() ? rest.size() != head.size() : argument.empty()) {
-    throw UsageError(fmt::format("drafter '{}': give {}", name, usage_of(kind->info)));
+  const DrafterInfo& info = kind->info;
+  if (head.colon ? head.argument.empty() || info.argument.empty()
+                 : !info.argument.empty() && !info.optional) {
+    throw UsageError(fmt::format("drafter '{}': give {}", name, info.usage()));
   }
+  const std::span<const std::string> all(parts);
   if (kind->source) {
-    if (std::any_of(beside.begin(), beside.end(),
-                    [&](const FoundSource& s) { return s.name == head; })) {
-      throw UsageError(fmt::format("'{}' is named twice: name each source once", head));
-    }
-    beside.insert(beside.begin(), {head, kind->source});
-    out.method_ = std::make_shared<const FoundMethod>(std::move(beside));
+    out.method_ = std::make_shared<const FoundMethod>(take_sources(kinds, all, target));
   } else {
-    out.method_ = kind->load({target, argument, std::move(beside), precision});
+    out.method_ =
+        kind->load({target, head.argument, take_sources(kinds, all.subspan(1), target), precision});
   }
   return out;
 }
@@ -166,6 +204,15 @@ void register_drafter(const DrafterInfo& info, MakeDraftSource make) {
   if (!Registry::instance().add({.info = info, .load = with_source})) {
     throw UsageError(fmt::format("there is a drafter named '{}' already", info.name));
   }
+}
+
+std::string DrafterInfo::usage() const {
+  if (argument.empty()) return name;
+  return optional ? fmt::format("{}[:{}]", name, argument) : name + ":" + argument;
+}
+
+std::vector<std::string> drafter_parts(std::string_view name) {
+  return parts_of(Registry::instance().kinds(), name);
 }
 
 std::vector<DrafterInfo> registered_drafters() {

@@ -73,7 +73,9 @@ DiffusionModel load_diffusion(const RunFlags& f) {
 TokenImageModel load_token_images(const RunFlags& f) { return loaded(f, &TokenImageModel::load); }
 
 std::vector<std::string> inputs_of(const RunFlags& f) {
-  return {f.model.path, path_of_drafter(f.draft.drafter), f.images.profile, f.images.options.vae};
+  std::vector<std::string> out = paths_of_drafter(f.draft.drafter);
+  out.insert(out.end(), {f.model.path, f.images.profile, f.images.options.vae});
+  return out;
 }
 
 nlohmann::json run_json(const RunFlags& f, const ChosenPrecision& precision) {

@@ -93,9 +93,7 @@ Model load_model(const ModelFlags& f) {
 void bind_drafter(Command& command, DraftFlags& f, Makes makes) {
   command.group(kDraftTitle);
   std::string text = "none";
-  for (const DrafterInfo& d : registered_drafters()) {
-    text += ", " + d.name + (d.argument.empty() ? "" : ":" + d.argument);
-  }
+  for (const DrafterInfo& d : registered_drafters()) text += ", " + d.usage();
   const char* const image =
       "none, free:FOLDER, asd, frozen, or self (the model itself); token by token: none, "
       "cspd:FOLDER, or self (Jacobi iteration)";

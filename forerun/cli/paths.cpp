@@ -74,16 +74,13 @@ void expect_apart(const std::vector<Output>& outputs, const std::vector<std::str
   }
 }
 
-std::string path_of_drafter(const std::string& name) {
-  const std::size_t colon = name.find(':');
-  if (colon == std::string::npos) return "";
-  std::string path = name.substr(colon + 1);
-  for (std::size_t plus; (plus = path.rfind('+')) != std::string::npos; path.resize(plus)) {
-    const std::vector<DrafterInfo> known = registered_drafters();
-    const auto names = [&](const DrafterInfo& d) { return d.name == path.substr(plus + 1); };
-    if (std::none_of(known.begin(), known.end(), names)) break;
+std::vector<std::string> paths_of_drafter(const std::string& name) {
+  std::vector<std::string> out;
+  for (const std::string& part : drafter_parts(name)) {
+    const std::size_t colon = part.find(':');
+    if (colon != std::string::npos) out.push_back(part.substr(colon + 1));
   }
-  return path;
+  return out;
 }
 
 std::string read_input(const std::string& path, const std::string& what) {

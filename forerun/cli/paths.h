@@ -17,8 +17,8 @@ struct Output {
 ///                empty ones and those that are not there are left out
 /// @throws UsageError  an output that is an input or another output
 void expect_apart(const std::vector<Output>& outputs, const std::vector<std::string>& inputs);
-/// The path within the name of a drafter: "free:FOLDER", "dflash:PATH+lookup"; "" if there is none.
-std::string path_of_drafter(const std::string& name);
+/// The paths within the name of a drafter: "free:FOLDER", "dflash:PATH+sam:FOLDER+lookup".
+std::vector<std::string> paths_of_drafter(const std::string& name);
 
 /// The content of a file that a flag names.
 /// @param what         "prompts file", for the message

@@ -204,7 +204,7 @@ void add_serve(Command& program) {
               {.shows = "NAME", .standard = "the file's name"});
   command.group(kDraftTitle);
   command.add("-d,--drafter", f->drafter,
-              "none, auto, lookup, sam, recycling, lookahead, draft-model:PATH, "
+              "none, auto, lookup, sam[:FOLDER], recycling, lookahead, draft-model:PATH, "
               "dflash:PATH[+lookup][+...], tidar:FOLDER[+...]. "
               "Requests may choose this one, auto, lookup or none",
               {.shows = "NAME", .standard = "the shipped network for the demo's model, else auto"});

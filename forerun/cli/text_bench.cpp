@@ -302,7 +302,9 @@ int bench_texts(const TextBench& f, const Command& command) {
   std::optional<AtomicFile> report;
   if (command.given("--report")) {
     std::vector<std::string> inputs = {f.run.model.path, f.prompts};
-    for (const std::string& name : names) inputs.push_back(path_of_drafter(name));
+    for (const std::string& name : names) {
+      for (std::string& path : paths_of_drafter(name)) inputs.push_back(std::move(path));
+    }
     expect_apart({{"--report", f.report}}, inputs);
     report.emplace(f.report);
   }

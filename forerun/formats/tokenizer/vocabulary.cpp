@@ -4,6 +4,7 @@
 
 #include <algorithm>
 
+#include "forerun/base/hash.h"
 #include "forerun/base/quote.h"
 
 namespace forerun {
@@ -29,6 +30,14 @@ std::optional<std::string> vocabulary_difference(const Tokenizer& a, const Token
   if (differing == 0) return out + fmt::format("; the first {} agree", both);
   return out + fmt::format("; {} of the first {} ids differ: {}{}", differing, both, first,
                            differing > shown ? ", ..." : "");
+}
+
+std::string vocabulary_hash(const Tokenizer& tokenizer) {
+  Hash hash;
+  for (std::size_t i = 0; i < tokenizer.vocab_size(); ++i) {
+    hash.add(tokenizer.name(static_cast<Token>(i)));
+  }
+  return hash.text();
 }
 
 }  // namespace forerun

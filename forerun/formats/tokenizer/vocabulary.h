@@ -14,4 +14,7 @@ namespace forerun {
 std::optional<std::string> vocabulary_difference(const Tokenizer& a, const Tokenizer& b,
                                                  std::size_t shown = 3);
 
+/// A hash of all pieces in order: equal if the vocabularies do not differ.
+std::string vocabulary_hash(const Tokenizer& tokenizer);
+
 }  // namespace forerun
