@@ -51,8 +51,7 @@ std::vector<TokenDraft> DFlashDrafter::propose(std::span<TokenSequence* const> s
     try {
       fill(*sequences[who[j]], draft, blocks.rows.logits, blocks.first[j], wanted[j].drafts);
     } catch (const std::exception&) {  // scores that are not numbers: the target judges the text
-      draft.tokens.clear();
-      draft.laws.clear();
+      DraftPicker::end(draft);
     }
   }
   return drafts;

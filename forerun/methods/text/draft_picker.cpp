@@ -63,4 +63,9 @@ bool DraftPicker::append(const TokenSequence& sequence, Token token, std::span<f
   return true;
 }
 
+void DraftPicker::end(TokenDraft& draft) {
+  const std::size_t laws = std::min(draft.tokens.size(), draft.laws.size());
+  draft.laws.erase(draft.laws.begin() + static_cast<std::ptrdiff_t>(laws), draft.laws.end());
+}
+
 }  // namespace forerun

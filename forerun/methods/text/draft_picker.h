@@ -33,6 +33,9 @@ class DraftPicker {
   /// Appends a token that was chosen otherwise; false: the sampling forbids it.
   bool append(const TokenSequence& sequence, Token token, std::span<float> logits,
               TokenDraft& draft);
+  /// Ends a draft whose next scores are not numbers. What was drafted before stays: to drop it for
+  /// what followed would be a choice by its value, which biases the outputs.
+  static void end(TokenDraft& draft);
   Token token(std::int32_t output) const noexcept {
     return tokens_[static_cast<std::size_t>(output)];
   }

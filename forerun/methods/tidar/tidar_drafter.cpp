@@ -43,8 +43,7 @@ std::vector<TokenDraft> TidarDrafter::propose(std::span<TokenSequence* const> se
     try {
       fill(*sequences[i], lengths[i], drafts[i]);
     } catch (const std::exception&) {  // scores that are not numbers: the target judges the text
-      drafts[i].tokens.clear();
-      drafts[i].laws.clear();
+      DraftPicker::end(drafts[i]);
     }
   }
   return drafts;
