@@ -11,8 +11,8 @@ namespace {
 
 using kernel::kChunk;
 constexpr std::int64_t kBlocks = kChunk / kernel::kKeys;
-// Rows of one product that share their keys: four blocks of the kernel's six.
-constexpr std::int64_t kRows = 24;
+// Rows of one product that share their keys: four tiles of the kernel's.
+constexpr std::int64_t kTile = 6, kRows = 4 * kTile;
 constexpr float kHidden = -std::numeric_limits<float>::infinity();
 
 std::int64_t ceil_div(std::int64_t a, std::int64_t b) { return (a + b - 1) / b; }
@@ -70,19 +70,35 @@ PagedAttention::Item PagedAttention::item_of(std::size_t sequence, std::int64_t 
   return item;
 }
 
+std::int64_t PagedAttention::items_of(std::int64_t positions) const noexcept {
+  std::int64_t items = 0;
+  for (const Sequence& sequence : sequences_) {
+    items += ceil_div(sequence.rows, positions) * shape_.kv_heads;
+  }
+  return items;
+}
+
+// Of few rows fewer at a time, down to a tile of the kernel: every thread has some of them.
+std::int64_t PagedAttention::positions_of_items(int threads) const noexcept {
+  std::int64_t positions = std::max<std::int64_t>(1, kRows / group_);
+  while (positions * group_ > kTile && items_of(positions) < 2 * threads) {
+    positions = (positions + 1) / 2;
+  }
+  return positions;
+}
+
 void PagedAttention::plan(std::span<const Sequence> sequences, int threads) {
   sequences_.assign(sequences.begin(), sequences.end());
   first_row_.clear();
   plan_.clear();
   items_.clear();
   branch_pages_ = 0;
-  std::int64_t blocks = 0, end = 1;
-  const std::int64_t positions = std::max<std::int64_t>(1, kRows / group_);
+  std::int64_t end = 1;
   for (const Sequence& sequence : sequences_) {
     first_row_.push_back(static_cast<std::int64_t>(plan_.size()));
     add_rows(sequence);
-    blocks += ceil_div(sequence.rows, positions) * shape_.kv_heads;
   }
+  const std::int64_t positions = positions_of_items(threads), blocks = items_of(positions);
   rows_ = static_cast<std::int64_t>(plan_.size());
   for (const Row& row : plan_) end = std::max(end, row.end);
   const std::int64_t most_chunks = ceil_div(end, kChunk);

@@ -85,6 +85,9 @@ class PagedAttention {
     std::int64_t page, blocks, branches;
   };
   void add_rows(const Sequence& sequence);
+  // Items of all sequences if each has so many rows; how many those of a pass have.
+  std::int64_t items_of(std::int64_t positions) const noexcept;
+  std::int64_t positions_of_items(int threads) const noexcept;
   void make_room(int threads, std::int64_t chunks);
   Item item_of(std::size_t sequence, std::int64_t kv_head, std::int64_t first,
                std::int64_t count) const;

@@ -27,6 +27,7 @@ using Ints = Lanes<std::int32_t>;
 using Words = Lanes<std::uint16_t>;
 
 constexpr char kName[] = "plain loops";
+constexpr int kHeld = 1;  // the plain order of stages
 
 inline bool in(Mask m, std::size_t i) { return (m >> i & 1) != 0; }
 

@@ -22,6 +22,7 @@ struct Ints {  // 32 bits a lane
 using Words = __m256i;  // 16 bits a lane
 
 constexpr char kName[] = "AVX2";
+constexpr int kHeld = 4;  // vectors that fit the registers, with room for others
 constexpr Mask kAll = 0xffff;
 
 inline Floats operator+(Floats a, Floats b) { return {a.low + b.low, a.high + b.high}; }

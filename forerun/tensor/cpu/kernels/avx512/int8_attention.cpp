@@ -46,7 +46,7 @@ void key_tile(const KeyProduct& p, std::int64_t row, bool fetch) {
     for (int r = 0; r < R; ++r) {
       const __m512i x = spread(q + r * width + 4 * k);
 #pragma GCC unroll 4
-      for (int v = 0; v < V; ++v) dot[r][v] = _mm512_dpbusd_epi32(dot[r][v], in[v], x);
+      for (int v = 0; v < V; ++v) add_products(dot[r][v], in[v], x);
     }
   }
 #pragma GCC unroll 4
@@ -82,7 +82,7 @@ void value_tile(const ValueProduct& p, std::int64_t row, std::int64_t column) {
       for (int r = 0; r < R; ++r) {
         const __m512i w = spread(weights + r * p.stride);
 #pragma GCC unroll 4
-        for (int v = 0; v < V; ++v) sum[r][v] = _mm512_dpbusd_epi32(sum[r][v], w, in[v]);
+        for (int v = 0; v < V; ++v) add_products(sum[r][v], w, in[v]);
       }
     }
   }

@@ -53,7 +53,7 @@ void block(const Int8Panels& w, std::int64_t panel, const Int8Rows& x, std::int6
       for (int r = 0; r < R; ++r) {
         const __m512i a = spread(values + r * w.width + i + 4 * k);
 #pragma GCC unroll 3
-        for (int v = 0; v < kVectors; ++v) dot[r][v] = _mm512_dpbusd_epi32(dot[r][v], in[v], a);
+        for (int v = 0; v < kVectors; ++v) add_products(dot[r][v], in[v], a);
       }
     }
   }

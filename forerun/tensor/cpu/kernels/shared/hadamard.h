@@ -12,12 +12,12 @@ void rms_norm_row(const float* x, const float* weight, float eps, std::int64_t k
 
 namespace {
 
-// Sums and differences of lanes whose indices differ in bit `h`.
+// Sums and differences of lanes whose indices differ in bit `h`: x + other, other - x.
 template <int h>
 inline Floats butterfly(Floats x) {
-  const Floats other = exchanged<h>(x);
   constexpr unsigned second = h == 1 ? 0xaaaa : h == 2 ? 0xcccc : h == 4 ? 0xf0f0 : 0xff00;
-  return subtract(x + other, static_cast<Mask>(second), other, x);
+  const Floats sign = select(static_cast<Mask>(second), floats(-1.0F), floats(1.0F));
+  return fmadd(x, sign, exchanged<h>(x));
 }
 
 // A sign for each of 16 values, from their index.
@@ -45,14 +45,44 @@ inline void four(float* x, std::int64_t h) {
   store(x + 3 * h, a_b - c_d);
 }
 
+// All stages of n vectors of 16 values that are held in registers.
+template <int n>
+inline void held(float* x) {
+  Floats v[n];
+#pragma GCC unroll 16
+  for (int i = 0; i < n; ++i) {
+    const Floats w = butterfly<2>(butterfly<1>(load(x + 16 * i)));
+    v[i] = butterfly<8>(butterfly<4>(w));
+  }
+#pragma GCC unroll 4
+  for (int h = 1; h < n; h *= 2) {
+#pragma GCC unroll 16
+    for (int i = 0; i < n; ++i) {
+      if ((i & h) != 0) continue;
+      const Floats a = v[i], b = v[i + h];
+      v[i] = a + b;
+      v[i + h] = a - b;
+    }
+  }
+#pragma GCC unroll 16
+  for (int i = 0; i < n; ++i) store(x + 16 * i, v[i]);
+}
+
+// The stages of up to `kHeld` vectors of each block; returns how many values these are.
+template <int n = kHeld>
+inline std::int64_t first_stages(float* x, std::int64_t all, std::int64_t block) {
+  constexpr std::int64_t size = 16 * n;
+  if constexpr (n > 1) {
+    if (block < size) return first_stages<n / 2>(x, all, block);
+  }
+  for (std::int64_t i = 0; i < all; i += size) held<n>(x + i);
+  return size;
+}
+
 }  // namespace
 
 void hadamard_row(float* x, std::int64_t n, std::int64_t block) {
-  for (std::int64_t i = 0; i < n; i += 16) {
-    const Floats v = butterfly<2>(butterfly<1>(load(x + i)));
-    store(x + i, butterfly<8>(butterfly<4>(v)));
-  }
-  std::int64_t h = 16;
+  std::int64_t h = first_stages(x, n, block);
   for (; 4 * h <= block; h *= 4) {
     for (std::int64_t first = 0; first < n; first += 4 * h) {
       for (std::int64_t i = first; i < first + h; i += 16) four(x + i, h);
