@@ -242,16 +242,32 @@ std::size_t DraftLength::planned_drafts() const noexcept {
 
 double DraftLength::price(std::size_t rows) const noexcept {
   if (!options_.adaptive) return 0.0;
-  return std::max(planned_rate_, plain_rate_) *
-         (pass_.seconds(planned_rows_ + rows) - pass_.seconds(planned_rows_));
+  return std::max(planned_rate_, plain_rate_) * more_rows_seconds(rows);
+}
+
+// Of companions more in the planned pass.
+double DraftLength::more_rows_seconds(std::size_t companions) const noexcept {
+  return pass_.seconds(planned_rows_ + companions) - pass_.seconds(planned_rows_) +
+         companion_.seconds(companions);
 }
 
 bool DraftLength::covers(SequenceId id, std::size_t rows) const {
   if (!options_.adaptive) return true;
   const auto state = sequences_.find(id);
   const double saved = state == sequences_.end() ? 0.0 : state->second.saved;
-  return pass_.seconds(planned_rows_ + rows) - pass_.seconds(planned_rows_) <=
-         plain_seconds(std::max(0.0, options_.credit + saved));
+  return more_rows_seconds(rows) <= plain_seconds(std::max(0.0, options_.credit + saved));
+}
+
+// Rows of companions do not teach what rows cost, unless nothing else has.
+void DraftLength::observe_pass(const PassSeen& pass) noexcept {
+  if (pass.companions == 0) {
+    pass_.observe(pass.rows, pass.target_seconds);
+    return;
+  }
+  if (pass_.seen(pass.rows) < kFewPasses) {
+    pass_.observe(pass.rows, pass.target_seconds - companion_.seconds(pass.companions));
+  }
+  companion_.observe(pass.companions, pass.target_seconds, pass_.seconds(pass.rows));
 }
 
 void DraftLength::observe(std::span<const SequenceOutcome> sequences, const PassSeen& pass) {
@@ -270,7 +286,7 @@ void DraftLength::observe(std::span<const SequenceOutcome> sequences, const Pass
     }
   }
   made_ = 0;
-  pass_.observe(pass.rows, pass.target_seconds);
+  observe_pass(pass);
   rest_.observe(pass.rest_seconds);
   if (pass.read > 0) read_.observe(pass.read_seconds / static_cast<double>(pass.read));
   if (pass.drafted == 0) {
@@ -308,6 +324,7 @@ void DraftLength::settle(std::span<const SequenceOutcome> sequences) {
       continue;
     }
     const double spent = static_cast<double>(seen.drafted + seen.companions) * checking +
+                         companion_.seconds(seen.companions) +
                          static_cast<double>(seen.made) * making;
     const double lost = spent > 0.0 ? spent / output : 0.0;
     const double kept = static_cast<double>(seen.accepted);

@@ -9,6 +9,7 @@
 
 #include "forerun/core/acceptance.h"
 #include "forerun/core/agreement.h"
+#include "forerun/core/companion_cost.h"
 #include "forerun/core/counterfactual_acceptance.h"
 #include "forerun/core/draft_cost.h"
 #include "forerun/core/hit_rates.h"
@@ -84,6 +85,7 @@ struct PassSeen {
   double rest_seconds = 0.0;     ///< couplings, bookkeeping, observers
   std::size_t read = 0;          ///< unread tokens that it read,
   double read_seconds = 0.0;     ///< and their time, not included in drafter_seconds
+  std::size_t companions = 0;    ///< of the rows: those beside sequences and drafts
 };
 
 /// Chooses the number of drafts of every sequence, so that drafting is not slower than not
@@ -100,7 +102,8 @@ struct PassSeen {
 /// starts with `credit` and gains `credit_share` for every output: a text of n outputs loses at
 /// most about credit / n + share. A drafter that has to read a prompt first is used only if that
 /// costs no more than another `credit_share` of the outputs the text may still have. Rows that a
-/// pass has beside drafts (companions) are planned with and debited as drafts are.
+/// pass has beside drafts (companions) are planned with and debited as drafts are, and by what they
+/// cost beyond a row (CompanionCost).
 ///
 ///   T, D   PassCost, DraftCost, from the seconds passed in; the class reads no clock.
 ///   s      Acceptance over all sequences by confidence_bin and position, the odds biased by
@@ -216,13 +219,16 @@ class DraftLength {
   double plain_seconds(double outputs) const noexcept;
   bool worth_reading(const SequencePlan& plan, const SequenceState& sequence) const noexcept;
   double round_seconds(Drafts drafts) const noexcept {
-    return round_seconds(rows_ + companions_, drafts);
+    return round_seconds(rows_ + companions_, drafts) + companion_.seconds(companions_);
   }
+  void observe_pass(const PassSeen& pass) noexcept;
+  double more_rows_seconds(std::size_t companions) const noexcept;
   std::size_t planned_drafts() const noexcept;
   double round_seconds(std::size_t rows, Drafts drafts) const noexcept;
 
   DraftLengthOptions options_;
   PassCost pass_;
+  CompanionCost companion_;
   DraftCost draft_;
   SteadySeconds no_draft_;  // of the drafter, for any plan
   SteadySeconds rest_;

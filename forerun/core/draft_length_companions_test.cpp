@@ -78,6 +78,35 @@ TEST(Companions, AreDebitedAndThenNotCovered) {
   EXPECT_TRUE(lucky.control.covers(1, 20));
 }
 
+// A pass with companions costs more than one of as many drafts: companions pay for that, drafts do
+// not.
+TEST(Companions, DearerRowsAreTheirsAlone) {
+  constexpr double kDear = 0.004;  // seconds a companion row
+  DraftLength control;
+  const auto pass = [&](std::size_t drafts, std::size_t companions) {
+    const std::size_t rows = 1 + drafts + companions;
+    control.observe(
+        {}, {.rows = rows,
+             .target_seconds = seconds(rows) + kDear * static_cast<double>(companions),
+             .companions = companions});
+  };
+  const auto price = [&](std::size_t rows) {
+    const std::vector<double> reach;
+    const SequencePlan plan{.id = 1, .deterministic = true, .reach = reach};
+    control.plan({&plan, 1});
+    return control.price(rows);
+  };
+  for (int i = 0; i < 8; ++i) {
+    for (const std::size_t drafts : {0, 1, 2, 3, 5, 7}) pass(drafts, 0);
+  }
+  EXPECT_NEAR(price(3), 0.3, 0.03);
+  for (int i = 0; i < 200; ++i) pass(i % 2, 3);
+  EXPECT_NEAR(price(3), 0.3 + 3 * kDear / seconds(1), 0.1);
+  // What drafts are thought to cost has not moved.
+  EXPECT_NEAR(control.report().pass[2].seconds, seconds(control.report().pass[2].rows), 1e-4);
+  EXPECT_NEAR(control.report().pass[3].seconds, seconds(control.report().pass[3].rows), 1e-4);
+}
+
 TEST(Companions, ArePricedAtTheOutputsOfThePlan) {
   Text text{.control = DraftLength(), .reach = {}};
   for (int i = 0; i < 6; ++i) text.round(static_cast<std::size_t>(i % 3));

@@ -105,6 +105,7 @@ class AdaptiveDrafter {
       }
       seen_.push_back(seen);
       pass.rows += out.drafted + seen.companions;
+      pass.companions += seen.companions;
       pass.drafted += seen_.back().made;
     }
     if constexpr (Sequence::kReusesNoise) {

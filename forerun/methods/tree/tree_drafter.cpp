@@ -339,6 +339,7 @@ void TreeDrafter::learn(const TextRound& round, const Timings& seconds, std::siz
                     .accepted = out.accepted,
                     .done = sequence.done()});
     pass.rows += out.drafted + seen.back().companions;
+    pass.companions += seen.back().companions;
     if (sequence.done()) texts_.erase(sequence.id());
   }
   control_.observe(seen, pass);

@@ -1,0 +1,32 @@
+#pragma once
+
+#include <algorithm>
+#include <cmath>
+#include <cstddef>
+
+namespace forerun {
+
+/// What a companion row costs a pass beyond one row more: adapters that run on it, for example. A
+/// running mean over 32 passes; a pass counts at most as twice its expected time.
+class CompanionCost {
+ public:
+  /// @param companions  rows of the pass
+  /// @param seconds     of the pass
+  /// @param expected    what PassCost says of as many rows, companions included
+  void observe(std::size_t companions, double seconds, double expected) noexcept {
+    if (companions == 0 || !std::isfinite(seconds) || seconds <= 0.0 || expected <= 0.0) return;
+    const double extra = std::clamp(seconds - expected, -expected, expected);
+    seen_ = std::min(seen_ + 1.0, kAveraged);
+    mean_ += (extra / static_cast<double>(companions) - mean_) / seen_;
+  }
+  /// Expected seconds of so many companions beyond those of as many rows; 0 without measurements.
+  double seconds(std::size_t companions) const noexcept {
+    return std::max(0.0, mean_) * static_cast<double>(companions);
+  }
+
+ private:
+  static constexpr double kAveraged = 32.0;  // passes
+  double mean_ = 0.0, seen_ = 0.0;
+};
+
+}  // namespace forerun
