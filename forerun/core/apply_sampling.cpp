@@ -7,6 +7,7 @@
 #include <stdexcept>
 #include <vector>
 
+#include "forerun/core/internal/vocabulary_loops.h"
 #include "forerun/core/sampling_params.h"
 
 namespace forerun {
@@ -79,9 +80,7 @@ TokenLaw apply_sampling_(std::span<float> logits, const SamplingParams& sampling
     // token.
     const float max = logits[static_cast<std::size_t>(best)];
     const double inverse = 1.0 / sampling.temperature;
-    for (float& x : logits) x = static_cast<float>(static_cast<double>(x - max) * inverse);
-    // 0 * inf, at temperatures below 1e-308
-    for (float& x : logits) x = x != x ? 0.0F : x;
+    internal::scale_logits(logits.data(), logits.size(), max, inverse);  // NaN, 0 * inf, is 0
   }
   if (sampling.top_k > 0) keep_top_k_(logits, sampling.top_k);
   if (sampling.top_p < 1.0)

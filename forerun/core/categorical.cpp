@@ -7,44 +7,22 @@
 #include <string>
 
 #include "forerun/core/internal/exp.h"
+#include "forerun/core/internal/vocabulary_loops.h"
 
 namespace forerun {
 namespace {
 
 using internal::exp_nonpositive;
+using internal::Scaled;
 constexpr float kNegInf = -std::numeric_limits<float>::infinity();
 constexpr std::size_t kBlock = 512;
 
-// Sum of exp(w - max) over one stretch of weights.
 double mass(std::span<const float> w, double max) noexcept {
-  double sum = 0.0;
-  const std::size_t n = w.size();
-#pragma omp simd reduction(+ : sum)
-  for (std::size_t i = 0; i < n; ++i) sum += exp_nonpositive(static_cast<double>(w[i]) - max);
-  return sum;
+  return internal::exp_sum(w.data(), w.size(), max);
 }
-
-// One side of a residual: log-weights, and the constants that turn exp(w - max) into a probability.
-struct Scaled {
-  const float* w;
-  double max, scale;
-
-  double prob(std::size_t i) const noexcept {
-    return exp_nonpositive(static_cast<double>(w[i]) - max) * scale;
-  }
-};
 
 double excess(const Scaled& p, const Scaled& q, std::size_t i) noexcept {
-  const double d = p.prob(i) - q.prob(i);
-  return d > 0.0 ? d : 0.0;
-}
-
-// Sum of (p - q)+ over [begin, end).
-double excess_mass(Scaled p, Scaled q, std::size_t begin, std::size_t end) noexcept {
-  double sum = 0.0;
-#pragma omp simd reduction(+ : sum)
-  for (std::size_t i = begin; i < end; ++i) sum += excess(p, q, i);
-  return sum;
+  return internal::excess_sum(p, q, i, i + 1);
 }
 
 // The index at which the running sum of weight(i) passes `goal`: block_mass(begin, end) skips whole
@@ -80,14 +58,8 @@ void check_sizes(const Categorical& target, const Categorical& draft) {
 }  // namespace
 
 Token argmax(std::span<const float> w) {
-  float best = kNegInf;
-  const std::size_t n = w.size();
-#pragma omp simd reduction(max : best)
-  for (std::size_t i = 0; i < n; ++i) best = w[i] > best ? w[i] : best;
-  unsigned nan = 0;
-#pragma omp simd reduction(| : nan)
-  for (std::size_t i = 0; i < n; ++i) nan |= static_cast<unsigned>(w[i] != w[i]);
-  if (nan != 0) {
+  const auto [best, nan] = internal::largest(w.data(), w.size());
+  if (nan) {
     throw std::invalid_argument(
         "logits hold NaN: the weights or a kernel are broken; try --precision f32, or check the "
         "file");
@@ -133,7 +105,7 @@ double residual_mass(const Categorical& target, const Categorical& draft, double
   check_sizes(target, draft);
   const Scaled p{target.log_weights_.data(), target.max_, weight / target.sum_};
   const Scaled q{draft.log_weights_.data(), draft.max_, 1.0 / draft.sum_};
-  return excess_mass(p, q, 0, target.size());
+  return internal::excess_sum(p, q, 0, target.size());
 }
 
 Token sample_residual(const Categorical& target, const Categorical& draft, double u,
@@ -143,7 +115,7 @@ Token sample_residual(const Categorical& target, const Categorical& draft, doubl
   const Scaled q{draft.log_weights_.data(), draft.max_, 1.0 / draft.sum_};
   const auto excess_at = [&](std::size_t i) { return excess(p, q, i); };
   const auto block = [&](std::size_t begin, std::size_t end) {
-    return excess_mass(p, q, begin, end);
+    return internal::excess_sum(p, q, begin, end);
   };
   double total = 0.0;
   for (std::size_t b = 0; b < target.size(); b += kBlock) {

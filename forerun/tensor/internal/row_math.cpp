@@ -1,33 +1,25 @@
 #include "forerun/tensor/internal/row_math.h"
 
+#include "forerun/base/vector_clones.h"
 #include "forerun/tensor/internal/row_math_loops.h"
-
-// Sanitizers cannot run before main, where the loader chooses.
-#if defined(__x86_64__) && defined(__GLIBC__) && defined(__GNUC__) && !defined(__clang__) && \
-    !defined(__SANITIZE_ADDRESS__) && !defined(__SANITIZE_THREAD__)
-#define FORERUN_ROW_LOOP \
-  __attribute__((target_clones("default", "arch=x86-64-v3", "arch=x86-64-v4")))
-#else
-#define FORERUN_ROW_LOOP
-#endif
 
 namespace forerun::internal {
 
-FORERUN_ROW_LOOP void load_row(const std::uint16_t* from, std::int64_t n, float* to) {
+FORERUN_VECTOR_CLONES void load_row(const std::uint16_t* from, std::int64_t n, float* to) {
   loops::load_row(from, n, to);
 }
-FORERUN_ROW_LOOP void store_row(const float* from, std::int64_t n, std::uint16_t* to) {
+FORERUN_VECTOR_CLONES void store_row(const float* from, std::int64_t n, std::uint16_t* to) {
   loops::store_row(from, n, to);
 }
 
-FORERUN_ROW_LOOP void rms_norm(float* x, const float* w, std::int64_t n, double eps) {
+FORERUN_VECTOR_CLONES void rms_norm(float* x, const float* w, std::int64_t n, double eps) {
   loops::rms_norm(x, w, n, eps);
 }
 void rms_norm(double* x, const double* w, std::int64_t n, double eps) {
   loops::rms_norm(x, w, n, eps);
 }
 
-FORERUN_ROW_LOOP void rms_norm_backward(const float* x, const float* w, std::int64_t n, double eps,
+FORERUN_VECTOR_CLONES void rms_norm_backward(const float* x, const float* w, std::int64_t n, double eps,
                                         float* dy, float* dw) {
   loops::rms_norm_backward(x, w, n, eps, dy, dw);
 }
@@ -36,7 +28,7 @@ void rms_norm_backward(const double* x, const double* w, std::int64_t n, double 
   loops::rms_norm_backward(x, w, n, eps, dy, dw);
 }
 
-FORERUN_ROW_LOOP void rotate(float* x, const float* cos, const float* sin, std::int64_t half,
+FORERUN_VECTOR_CLONES void rotate(float* x, const float* cos, const float* sin, std::int64_t half,
                              float sign) {
   loops::rotate(x, cos, sin, half, sign);
 }
@@ -44,39 +36,39 @@ void rotate(double* x, const double* cos, const double* sin, std::int64_t half, 
   loops::rotate(x, cos, sin, half, sign);
 }
 
-FORERUN_ROW_LOOP void swiglu(const float* gate, float* up, std::int64_t n) {
+FORERUN_VECTOR_CLONES void swiglu(const float* gate, float* up, std::int64_t n) {
   loops::swiglu(gate, up, n);
 }
 void swiglu(const double* gate, double* up, std::int64_t n) { loops::swiglu(gate, up, n); }
 
-FORERUN_ROW_LOOP void swiglu_backward(float* gate, float* up, const float* dy, std::int64_t n) {
+FORERUN_VECTOR_CLONES void swiglu_backward(float* gate, float* up, const float* dy, std::int64_t n) {
   loops::swiglu_backward(gate, up, dy, n);
 }
 void swiglu_backward(double* gate, double* up, const double* dy, std::int64_t n) {
   loops::swiglu_backward(gate, up, dy, n);
 }
 
-FORERUN_ROW_LOOP void gelu(float* x, std::int64_t n) { loops::gelu(x, n); }
+FORERUN_VECTOR_CLONES void gelu(float* x, std::int64_t n) { loops::gelu(x, n); }
 void gelu(double* x, std::int64_t n) { loops::gelu(x, n); }
 
-FORERUN_ROW_LOOP void gelu_backward(float* x, const float* dy, std::int64_t n) {
+FORERUN_VECTOR_CLONES void gelu_backward(float* x, const float* dy, std::int64_t n) {
   loops::gelu_backward(x, dy, n);
 }
 void gelu_backward(double* x, const double* dy, std::int64_t n) { loops::gelu_backward(x, dy, n); }
 
-FORERUN_ROW_LOOP void softmax(float* x, std::int64_t n, float scale) {
+FORERUN_VECTOR_CLONES void softmax(float* x, std::int64_t n, float scale) {
   loops::softmax(x, n, scale);
 }
 void softmax(double* x, std::int64_t n, double scale) { loops::softmax(x, n, scale); }
 
-FORERUN_ROW_LOOP void softmax_backward(const float* p, float* d, std::int64_t n, float scale) {
+FORERUN_VECTOR_CLONES void softmax_backward(const float* p, float* d, std::int64_t n, float scale) {
   loops::softmax_backward(p, d, n, scale);
 }
 void softmax_backward(const double* p, double* d, std::int64_t n, double scale) {
   loops::softmax_backward(p, d, n, scale);
 }
 
-FORERUN_ROW_LOOP void norm_modulate(float* x, const float* scale, const float* shift,
+FORERUN_VECTOR_CLONES void norm_modulate(float* x, const float* scale, const float* shift,
                                     std::int64_t n, double eps) {
   loops::norm_modulate(x, scale, shift, n, eps);
 }
@@ -85,7 +77,7 @@ void norm_modulate(double* x, const double* scale, const double* shift, std::int
   loops::norm_modulate(x, scale, shift, n, eps);
 }
 
-FORERUN_ROW_LOOP void norm_modulate_backward(float* x, const float* scale, std::int64_t n,
+FORERUN_VECTOR_CLONES void norm_modulate_backward(float* x, const float* scale, std::int64_t n,
                                              double eps, float* dy, float* dscale, float* dshift) {
   loops::norm_modulate_backward(x, scale, n, eps, dy, dscale, dshift);
 }
@@ -94,14 +86,14 @@ void norm_modulate_backward(double* x, const double* scale, std::int64_t n, doub
   loops::norm_modulate_backward(x, scale, n, eps, dy, dscale, dshift);
 }
 
-FORERUN_ROW_LOOP void gated_sum(float* x, const float* gate, const float* y, std::int64_t n) {
+FORERUN_VECTOR_CLONES void gated_sum(float* x, const float* gate, const float* y, std::int64_t n) {
   loops::gated_sum(x, gate, y, n);
 }
 void gated_sum(double* x, const double* gate, const double* y, std::int64_t n) {
   loops::gated_sum(x, gate, y, n);
 }
 
-FORERUN_ROW_LOOP void gated_sum_backward(float* dx, const float* gate, const float* y,
+FORERUN_VECTOR_CLONES void gated_sum_backward(float* dx, const float* gate, const float* y,
                                          std::int64_t n, float* dgate) {
   loops::gated_sum_backward(dx, gate, y, n, dgate);
 }
@@ -110,7 +102,7 @@ void gated_sum_backward(double* dx, const double* gate, const double* y, std::in
   loops::gated_sum_backward(dx, gate, y, n, dgate);
 }
 
-FORERUN_ROW_LOOP RowLoss<float> cross_entropy(float* x, const float* law, std::int64_t n,
+FORERUN_VECTOR_CLONES RowLoss<float> cross_entropy(float* x, const float* law, std::int64_t n,
                                               float covered, std::int64_t label, float weight,
                                               float share) {
   return loops::cross_entropy(x, law, n, covered, label, weight, share);

@@ -1,0 +1,44 @@
+#pragma once
+
+#include <array>
+#include <cstddef>
+#include <cstdint>
+
+#include "forerun/core/rng_key.h"
+
+/// The loops over a whole vocabulary that every output costs, compiled for several processors with
+/// the same bits.
+namespace forerun::internal {
+
+/// The largest of n log-weights, -infinity of none.
+struct Largest {
+  float value;
+  bool nan;  ///< one of them is NaN; then `value` means nothing
+};
+Largest largest(const float* w, std::size_t n) noexcept;
+
+/// Sum of exp(w - max), in an order that depends on n alone.
+double exp_sum(const float* w, std::size_t n, double max) noexcept;
+
+/// One side of a residual: log-weights, and the constants that turn them into probabilities
+/// exp(w - max) * scale.
+struct Scaled {
+  const float* w;
+  double max, scale;
+};
+/// Sum of (p - q)+ over [begin, end), in an order that depends on their number alone.
+double excess_sum(const Scaled& p, const Scaled& q, std::size_t begin, std::size_t end) noexcept;
+
+/// w = (w - max) * inverse in double, rounded; 0 where that is NaN.
+void scale_logits(float* w, std::size_t n, float max, double inverse) noexcept;
+
+constexpr std::size_t kNoiseTile = 64;  ///< tokens: 16 Philox calls
+/// exp(w - max) of the tokens [first, first + n), n <= kNoiseTile, and their coarse noise: word j of
+/// call c is that of token 4c + j.
+/// @param first  a multiple of kNoiseTile
+/// @return  whether one of them has noise * 2^-32 <= bar * weight and weight > 0
+bool noise_tile(const float* w, std::size_t first, std::size_t n, double max, double bar,
+                const RngKey& key, std::array<double, kNoiseTile>& weight,
+                std::array<std::uint32_t, kNoiseTile>& noise) noexcept;
+
+}  // namespace forerun::internal
