@@ -134,8 +134,8 @@ void bind_model(nb::module_& m) {
             new (self) Drafter(Drafter::load(name, target, precision_request(precision)));
           },
           "name"_a, "target"_a, "precision"_a = "bf16",
-          "none, auto, lookup, recycling, sam, sam:FOLDER, draft-model:PATH, dflash:PATH, and sums of them "
-          "(dflash:PATH+lookup). `precision` is that of a drafting model.")
+          "none, auto, lookup, recycling, sam[:FOLDER], draft-model:PATH, dflash:PATH, and sums of "
+          "them (dflash:PATH+lookup). `precision` is that of a drafting model.")
       .def_prop_ro("name", &Drafter::name)
       .def("fresh", &Drafter::fresh, "The same drafter without its statistics.")
       .def("__repr__", [](const Drafter& d) { return "Drafter('" + d.name() + "')"; });
