@@ -93,6 +93,23 @@ class Contract(Command):
         self.assertIn("tau", r.stderr)
         self.assertNotIn("\x1b", r.stdout + r.stderr)  # no colours where there is no terminal
 
+    def test_a_released_model_with_its_own_mask_rows_writes_the_text_of_plain_decoding(self):
+        model = os.path.join(os.path.dirname(TINY), "nemotron")
+        for precision in ("f32", "int8"):
+            run = ("generate", "-m", model, "--precision", precision, "-p", "one two three", "--raw", "-n", "40", "--temp", "0",
+                   "--ignore-end", "--json")
+            plain = json.loads(forerun(*run, "--drafter", "none").stdout)
+            for drafter in ("tidar:self", f"tidar:{model}/linear_spec_lora:block=4+lookup"):
+                r = forerun(*run, "--drafter", drafter, "--fixed-draft", "--max-draft", "3")
+                self.assertEqual(r.returncode, 0, r.stderr)
+                drafted = json.loads(r.stdout)
+                self.assertEqual(drafted["tokens"], plain["tokens"])
+                self.assertTrue(drafted["exact"])
+                self.assertGreater(drafted["drafted"], 0)
+        self.refused(2, "generate", "-m", model, "--drafter", "tidar:self:block=0", "-p", "a", says=("from 2 to 256",))
+        self.refused(2, "generate", "-m", LLAMA, "--drafter", f"tidar:{model}/linear_spec_lora", "-p", "a",
+                     says=("Nemotron-Labs-Diffusion",))
+
     def test_same_seed_same_tokens(self):
         def run(seed):
             r = forerun("generate", "-m", GGUF, "-p", "a b", "--raw", "--temp", "1", "--seed", seed, "--json", "-n", "20")

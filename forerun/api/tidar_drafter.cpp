@@ -3,21 +3,27 @@
 #include <c10/core/InferenceMode.h>
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <filesystem>
+#include <nlohmann/json.hpp>
 
 #include "forerun/api/access.h"
 #include "forerun/api/drafter_method.h"
 #include "forerun/api/model_file.h"
 #include "forerun/api/model_impl.h"
+#include "forerun/api/tidar_options.h"
 #include "forerun/formats/hf_config.h"
 #include "forerun/methods/text/controlled_drafter.h"
 #include "forerun/methods/tidar/tidar_source.h"
 #include "forerun/methods/tree/tree_drafter.h"
 #include "forerun/models/gated_lora/gated_lora_file.h"
 #include "forerun/models/gated_lora/mask_model.h"
+#include "forerun/models/gated_lora/peft_adapters.h"
 
 namespace forerun {
 namespace {
+
+using nlohmann::json;
 
 // Mask rows of the target itself, which was trained on them, and of no other weights.
 GatedLora own_masks(const std::string& path, const Model& target) {
@@ -34,11 +40,64 @@ GatedLora own_masks(const std::string& path, const Model& target) {
   return out;
 }
 
-// In the precision of the target, in whose passes they run.
-std::shared_ptr<const GatedLora> load_adapters(const std::string& argument, const Model& target) {
-  const std::string& path = argument == "self" ? target.path() : argument;
+// Fewer tokens than trained for: the first slots of a block do not need the later ones.
+void shorten(GatedLora& lora, const TidarArgument& argument) {
+  if (!argument.block) return;
+  if (*argument.block > lora.config.block) {
+    throw UsageError(fmt::format("tidar: block={}: {} was trained for blocks of {} at most",
+                                 *argument.block, argument.folder, lora.config.block));
+  }
+  lora.config.block = *argument.block;
+}
+
+// Rows of a block of Nemotron-Labs-Diffusion, which may have any number: its config's block_size is
+// meant for GPUs.
+std::int64_t seeded_rows(const TidarArgument& argument, const json& config) {
+  constexpr std::int64_t kMost = 16;
+  if (argument.block) return *argument.block;
+  const auto found = config.find("block_size");
+  const bool named = found != config.end() && found->is_number_integer();
+  return named ? std::clamp<std::int64_t>(found->get<std::int64_t>(), 3, kMost) : kMost;
+}
+
+// Mask rows of a target that reads a mask token, with the adapters that lie in `folder`, if any.
+GatedLora seeded(const std::filesystem::path& folder, const TidarArgument& argument,
+                 const Model& target) {
+  const DecoderConfig& decoder = impl_of(target).lm.config;
+  if (!decoder.mask_token) {
+    throw UsageError(fmt::format(
+        "{} holds adapters of PEFT, which draft for Nemotron-Labs-Diffusion models alone; {} is "
+        "none: forerun train tidar makes adapters for it",
+        folder.string(), target.path()));
+  }
+  const std::int64_t rows = seeded_rows(argument, load_hf_config(target.path()).config);
+  if (rows < 3) throw UsageError("tidar: block=2 leaves no row for a draft: give 3 or more");
+  return is_peft_folder(folder) ? load_peft_adapters(folder, decoder, rows)
+                                : seeded_masks(decoder, rows);
+}
+
+GatedLora load_any(const std::string& folder, const TidarArgument& argument, const Model& target) {
+  namespace fs = std::filesystem;
+  const DecoderConfig& decoder = impl_of(target).lm.config;
+  const fs::path beside = fs::path(folder) / "linear_spec_lora";
+  if (is_peft_folder(folder)) return seeded(folder, argument, target);
+  if (is_peft_folder(beside)) return seeded(beside, argument, target);
   std::error_code ignored;
-  if (argument == "self" && !std::filesystem::is_directory(path, ignored)) {
+  const bool own = fs::equivalent(folder, target.path(), ignored);
+  const bool whole = is_mask_model(load_hf_config(folder).config);
+  if (own && !whole && decoder.mask_token) return seeded(folder, argument, target);
+  GatedLora out =
+      own || whole ? own_masks(folder, target) : load_gated_lora(folder, decoder, target.hash());
+  shorten(out, argument);
+  return out;
+}
+
+// In the precision of the target, in whose passes they run.
+std::shared_ptr<const GatedLora> load_adapters(const TidarArgument& argument, const Model& target) {
+  const bool own = argument.folder == "self";
+  const std::string& path = own ? target.path() : argument.folder;
+  std::error_code ignored;
+  if (own && !std::filesystem::is_directory(path, ignored)) {
     throw UsageError(fmt::format(
         "tidar:self: {} is no folder of forerun train tidar --full: give one as the model", path));
   }
@@ -47,11 +106,8 @@ std::shared_ptr<const GatedLora> load_adapters(const std::string& argument, cons
         "no adapters at '{}': give a folder with config.json and model.safetensors", path));
   }
   const c10::InferenceMode no_autograd;
-  const DecoderLm& lm = impl_of(target).lm;
-  const bool whole = argument == "self" || is_mask_model(load_hf_config(path).config);
-  return std::make_shared<const GatedLora>(in_precision(
-      whole ? own_masks(path, target) : load_gated_lora(path, lm.config, target.hash()),
-      lm.precision));
+  return std::make_shared<const GatedLora>(
+      in_precision(load_any(path, argument, target), impl_of(target).lm.precision));
 }
 
 struct TidarMethod final : Drafter::Method {
@@ -76,12 +132,12 @@ struct TidarMethod final : Drafter::Method {
 
 DrafterKind tidar_drafter() {
   return {.info = {.name = "tidar",
-                   .argument = "FOLDER",
+                   .argument = "FOLDER[:block=N]",
                    .help = "mask rows in the target's own pass: adapters, or (FOLDER or self) a "
                            "target trained so"},
           .load = [](const DrafterLoad& load) {
             auto method = std::make_shared<TidarMethod>();
-            method->lora = load_adapters(load.argument, load.target);
+            method->lora = load_adapters(parse_tidar(load.argument), load.target);
             method->beside = load.beside;
             return method;
           }};

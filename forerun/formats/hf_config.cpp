@@ -20,17 +20,6 @@ namespace fs = std::filesystem;
   throw FormatError(fmt::format("{}: {}", path.string(), message));
 }
 
-json load_object(const fs::path& path) {
-  const MappedFile file = load_file(path);
-  Result<json> parsed = parse_json(file.text());
-  if (!parsed) fail(path, parsed.error().message);
-  if (!parsed->is_object()) {
-    fail(path, fmt::format("holds a JSON {}, expected an object; download it again",
-                           parsed->type_name()));
-  }
-  return *std::move(parsed);
-}
-
 const json* find_ids(const json& object) {
   if (!object.is_object()) return nullptr;
   const auto found = object.find("eos_token_id");
@@ -73,6 +62,17 @@ Result<std::vector<Token>> parse_end_of_sequence(const json& config, const json&
   return out;
 }
 
+json load_json_object(const fs::path& path) {
+  const MappedFile file = load_file(path);
+  Result<json> parsed = parse_json(file.text());
+  if (!parsed) fail(path, parsed.error().message);
+  if (!parsed->is_object()) {
+    fail(path, fmt::format("holds a JSON {}, expected an object; download it again",
+                           parsed->type_name()));
+  }
+  return *std::move(parsed);
+}
+
 HfConfig load_hf_config(const fs::path& folder) {
   std::error_code ignored;
   if (!fs::is_directory(folder, ignored)) {
@@ -80,8 +80,8 @@ HfConfig load_hf_config(const fs::path& folder) {
   }
   const fs::path generation = folder / "generation_config.json";
   HfConfig out{
-      .config = load_object(folder / "config.json"),
-      .generation = fs::exists(generation, ignored) ? load_object(generation) : json::object(),
+      .config = load_json_object(folder / "config.json"),
+      .generation = fs::exists(generation, ignored) ? load_json_object(generation) : json::object(),
       .end_of_sequence = {},
       .end_file = {}};
   const fs::path from = find_ids(out.generation) != nullptr ? generation : folder / "config.json";

@@ -24,6 +24,10 @@ struct HfConfig {
 Result<std::vector<Token>> parse_end_of_sequence(const nlohmann::json& config,
                                                  const nlohmann::json& generation);
 
+/// A file that holds a JSON object.
+/// @throws FormatError  the path, then what is wrong
+nlohmann::json load_json_object(const std::filesystem::path& path);
+
 /// @throws FormatError  no such folder, no config.json, or a file that is not a JSON object
 HfConfig load_hf_config(const std::filesystem::path& folder);
 

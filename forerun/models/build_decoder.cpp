@@ -57,8 +57,8 @@ class Builder {
     for (std::int64_t i = 0; parts == DecoderParts::kAll && i < c_.layers; ++i) {
       m.layers.push_back(layer(i));
     }
-    m.rope = Rope(inverse_frequencies(c_, false));
-    if (c_.window > 0) m.local_rope = Rope(inverse_frequencies(c_, true));
+    m.rope = rope_of(c_, false);
+    if (c_.window > 0) m.local_rope = rope_of(c_, true);
     return m;
   }
 
@@ -117,6 +117,7 @@ class Builder {
   // The file's name of a tensor.
   std::string stored_name(const std::string& name) const {
     if (naming_ == Naming::kHuggingFace) return name;
+    if (naming_ == Naming::kNemotronDiffusion) return nemotron_name(name);
     constexpr std::string_view kLayers = "model.layers.";
     std::string prefix, rest = name;
     if (name.starts_with(kLayers)) {
@@ -225,6 +226,12 @@ class Builder {
 };
 
 }  // namespace
+
+std::string nemotron_name(const std::string& name) {
+  constexpr std::string_view kModel = "model.";
+  return name.starts_with(kModel) ? "encoder." + name.substr(kModel.size())
+                                  : "diffusion_head.weight";
+}
 
 DecoderLm build_decoder(const DecoderConfig& config, Naming naming, const FindTensor& find,
                         Precision precision, DecoderParts parts) {

@@ -12,8 +12,12 @@ namespace forerun {
 enum class Naming : std::uint8_t {
   kGguf,  ///< llama.cpp's; rows of Llama's queries and keys interleaved, Gemma's norms stored as 1
           ///< + w
-  kHuggingFace,  ///< transformers'
+  kHuggingFace,        ///< transformers'
+  kNemotronDiffusion,  ///< Nemotron-Labs-Diffusion's: the same behind "encoder.", diffusion_head
 };
+
+/// The name of a decoder's weight in the files of Nemotron-Labs-Diffusion.
+std::string nemotron_name(const std::string& name);
 
 /// A tensor of the file by name, or null.
 using FindTensor = std::function<const TensorView*(const std::string&)>;

@@ -1,5 +1,6 @@
 #include "forerun/models/decoder_config.h"
 
+#include <algorithm>
 #include <cmath>
 #include <numbers>
 
@@ -21,16 +22,40 @@ double frequency(std::size_t j, double theta, std::int64_t head_dim) {
   return std::pow(theta, -2.0 * static_cast<double>(j) / static_cast<double>(head_dim));
 }
 
-double scaled(double frequency, const RopeScaling& s) {
+// The pair of dimensions that turns so often within the original context.
+double yarn_edge(double turns, double theta, std::int64_t head_dim, const RopeScaling& s) {
+  return static_cast<double>(head_dim) *
+         std::log(s.original_context / (turns * 2.0 * std::numbers::pi)) / (2.0 * std::log(theta));
+}
+
+double yarn_scaled(std::size_t j, double theta, std::int64_t head_dim, const RopeScaling& s) {
+  double low = yarn_edge(s.beta_fast, theta, head_dim, s);
+  double high = yarn_edge(s.beta_slow, theta, head_dim, s);
+  if (s.truncate) {
+    low = std::floor(low);
+    high = std::ceil(high);
+  }
+  low = std::max(low, 0.0);
+  high = std::min(high, static_cast<double>(head_dim - 1));
+  if (low == high) high += 0.001;
+  const double stretched = std::clamp((static_cast<double>(j) - low) / (high - low), 0.0, 1.0);
+  const double f = frequency(j, theta, head_dim);
+  return f / s.factor * stretched + f * (1.0 - stretched);
+}
+
+double scaled(std::size_t j, double theta, std::int64_t head_dim, const RopeScaling& s) {
+  const double f = frequency(j, theta, head_dim);
   switch (s.kind) {
     case RopeScaling::Kind::kNone:
-      return frequency;
+      return f;
     case RopeScaling::Kind::kLinear:
-      return frequency / s.factor;
+      return f / s.factor;
     case RopeScaling::Kind::kLlama3:
-      return llama3_scaled(frequency, s);
+      return llama3_scaled(f, s);
+    case RopeScaling::Kind::kYarn:
+      return yarn_scaled(j, theta, head_dim, s);
   }
-  return frequency;
+  return f;
 }
 
 }  // namespace
@@ -42,7 +67,7 @@ std::vector<float> inverse_frequencies(const DecoderConfig& c, bool sliding) {
     double f = frequency(j, theta, c.head_dim);
     // In Gemma, scaling stretches full attention only: a window never reaches far positions.
     if (!sliding || !c.gemma()) {
-      f = c.rope_factors.empty() ? scaled(f, c.rope_scaling)
+      f = c.rope_factors.empty() ? scaled(j, theta, c.head_dim, c.rope_scaling)
                                  : f / static_cast<double>(c.rope_factors[j]);
     }
     out[j] = static_cast<float>(f);
@@ -54,9 +79,17 @@ std::vector<float> inverse_frequencies(std::int64_t head_dim, double theta,
                                        const RopeScaling& scaling) {
   std::vector<float> out(static_cast<std::size_t>(head_dim / 2));
   for (std::size_t j = 0; j < out.size(); ++j) {
-    out[j] = static_cast<float>(scaled(frequency(j, theta, head_dim), scaling));
+    out[j] = static_cast<float>(scaled(j, theta, head_dim, scaling));
   }
   return out;
+}
+
+double rope_size(const DecoderConfig& c, bool sliding) {
+  return sliding && c.gemma() ? 1.0 : c.rope_scaling.size();
+}
+
+Rope rope_of(const DecoderConfig& c, bool sliding) {
+  return Rope(inverse_frequencies(c, sliding), rope_size(c, sliding), c.query_growth);
 }
 
 std::string name_of(Family family) {

@@ -7,7 +7,9 @@
 #include <vector>
 
 #include "forerun/base/result.h"
+#include "forerun/core/token.h"
 #include "forerun/models/block_config.h"
+#include "forerun/tensor/rope.h"
 
 namespace forerun {
 
@@ -15,11 +17,19 @@ enum class Family : std::uint8_t { kLlama, kQwen2, kQwen3, kGemma3 };
 
 /// How wavelengths of the rotary embedding are stretched.
 struct RopeScaling {
-  enum class Kind : std::uint8_t { kNone, kLinear, kLlama3 };
+  enum class Kind : std::uint8_t { kNone, kLinear, kLlama3, kYarn };
   Kind kind = Kind::kNone;
   double factor = 1.0;
   double low_freq_factor = 1.0, high_freq_factor = 4.0;  // kLlama3
-  double original_context = 8192.0;                      // kLlama3
+  double original_context = 8192.0;                      // kLlama3, kYarn
+  /// kYarn: wavelengths that turn more often than beta_fast within the original context stay, those
+  /// that turn less often than beta_slow are stretched, others in between.
+  double beta_fast = 32.0, beta_slow = 1.0;
+  bool truncate = true;           ///< kYarn: the edges between them are whole dimensions
+  double attention_factor = 1.0;  ///< kYarn: of cosines and sines
+
+  /// What cosines and sines are multiplied by.
+  double size() const noexcept { return kind == Kind::kYarn ? attention_factor : 1.0; }
 };
 
 /// Differences between the decoders of the supported families.
@@ -28,9 +38,13 @@ struct DecoderConfig : BlockConfig {
   std::int64_t vocab = 0, layers = 0;
   std::int64_t context = 0;      ///< context length of the model
   double query_scale = 0.0;      ///< of query-key products
+  QueryGrowth query_growth;      ///< of queries by their positions
   double embedding_scale = 1.0;  ///< Gemma multiplies embeddings by sqrt(hidden)
   double attention_softcap = 0.0, logit_softcap = 0.0;  ///< 0 = none
   bool tied_head = false;
+  /// A token that stands for what is not known yet (Nemotron-Labs-Diffusion). No text has it: its
+  /// logits are minus infinity.
+  std::optional<Token> mask_token;
 
   double rope_theta = 10000.0;
   RopeScaling rope_scaling;
@@ -51,10 +65,15 @@ struct DecoderConfig : BlockConfig {
 };
 
 /// Frequencies of the rotary embedding, [head_dim / 2], of full or of sliding-window layers.
-/// Source: Llama-3 scaling as in transformers' modeling_rope_utils.py.
+/// Source: Llama-3 scaling and YaRN (arXiv:2309.00071) as in transformers' modeling_rope_utils.py.
 std::vector<float> inverse_frequencies(const DecoderConfig& config, bool sliding);
 std::vector<float> inverse_frequencies(std::int64_t head_dim, double theta,
                                        const RopeScaling& scaling);
+
+/// What cosines and sines of such layers are multiplied by.
+double rope_size(const DecoderConfig& config, bool sliding);
+/// Frequencies, sizes and what else positions do.
+Rope rope_of(const DecoderConfig& config, bool sliding);
 
 /// From a Hugging Face config.json.
 Result<DecoderConfig> parse_decoder_config(const nlohmann::json& config);

@@ -1,5 +1,6 @@
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <cmath>
 #include <nlohmann/json.hpp>
 
@@ -15,8 +16,10 @@ using internal::Fields;
 using internal::read_rope;
 using nlohmann::json;
 
+constexpr const char* kNemotronDiffusion = "nemotron_labs_diffusion";
+
 std::optional<Family> family_of(const std::string& type) {
-  if (type == "llama") return Family::kLlama;
+  if (type == "llama" || type == kNemotronDiffusion) return Family::kLlama;
   if (type == "qwen2") return Family::kQwen2;
   if (type == "qwen3") return Family::kQwen3;
   if (type == "gemma3_text" || type == "gemma3") return Family::kGemma3;
@@ -42,6 +45,21 @@ void read_ropes(Fields& f, DecoderConfig& c) {
     read_rope(*parameters, f, c.rope_theta, c.rope_scaling);
     if (!c.gemma()) c.local_rope_theta = c.rope_theta;
   }
+}
+
+// Ministral 3 with a mask token; AR and diffusion share the weights (arXiv:2607.05722).
+void read_nemotron(Fields& f, DecoderConfig& c) {
+  const std::int64_t mask = f.integer("mask_token_id");
+  c.mask_token = static_cast<Token>(std::clamp<std::int64_t>(mask, -1, c.vocab));
+  if (f.find("sliding_window") != nullptr) f.fail("'sliding_window' is not supported here");
+  const json* rope = f.find("rope_parameters");
+  if (rope == nullptr || !rope->is_object()) return f.fail("'rope_parameters' is missing");
+  Fields growth(*rope);
+  c.query_growth.beta = growth.number("llama_4_scaling_beta", 0.0);
+  if (!c.query_growth.none()) {
+    c.query_growth.context = growth.number("original_max_position_embeddings", std::nullopt);
+  }
+  if (!growth.error().empty()) f.fail("rope parameters: " + growth.error());
 }
 
 void read_windows(Fields& f, DecoderConfig& c) {
@@ -88,7 +106,7 @@ Result<DecoderConfig> parse_decoder_config(const json& config) {
   if (!family) {
     return Error{f.error().empty()
                      ? fmt::format("config.json: model_type {} is not supported; llama, qwen2, "
-                                   "qwen3 and gemma3_text are",
+                                   "qwen3, gemma3_text and nemotron_labs_diffusion are",
                                    quote(type))
                      : "config.json: " + f.error()};
   }
@@ -123,6 +141,7 @@ Result<DecoderConfig> parse_decoder_config(const json& config) {
     }
   }
   read_ropes(f, c);
+  if (type == kNemotronDiffusion) read_nemotron(f, c);
   read_windows(f, c);
   if (const auto bad = internal::check_numbers(c)) f.fail(*bad);
   if (!f.error().empty()) return Error{"config.json: " + f.error()};

@@ -4,6 +4,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <limits>
 #include <map>
 #include <stdexcept>
 #include <utility>
@@ -265,11 +266,11 @@ std::int64_t DecoderLm::weight_bytes() const {
   return bytes;
 }
 
-at::Tensor forward(const DecoderLm& model, std::span<const SequenceSpan> sequences,
-                   std::span<const std::int64_t> kept) {
-  std::vector<RowPlan> plans = checked(model, sequences, kept);
-  require_memory(sequences, plans);
-  if (model.int8) return model.int8->forward(sequences, plans, kept);
+namespace {
+
+// As `forward` without int8, of checked sequences.
+at::Tensor float_forward(const DecoderLm& model, std::span<const SequenceSpan> sequences,
+                         std::span<RowPlan> plans, std::span<const std::int64_t> kept) {
   const Packed rows = pack(model, sequences, plans);
   for (std::size_t s = 0; s < sequences.size(); ++s) sequences[s].cache->reserve(plans[s]);
   at::Tensor h = rows.hidden;
@@ -277,8 +278,10 @@ at::Tensor forward(const DecoderLm& model, std::span<const SequenceSpan> sequenc
   std::vector<AdaptedRows> adapted;
   std::vector<const GatedLora*> adapting;  // of `adapted`
   for (const Masks& m : masks) {
-    h = h.index_copy(0, m.rows,
-                     m.lora->mask_embedding.to(h.scalar_type()).expand({m.rows.numel(), -1}));
+    if (m.lora->mask_embedding.defined()) {
+      h = h.index_copy(0, m.rows,
+                       m.lora->mask_embedding.to(h.scalar_type()).expand({m.rows.numel(), -1}));
+    }
     if (!m.lora->adapts()) continue;
     adapted.push_back({.rows = m.rows});
     adapting.push_back(m.lora);
@@ -298,6 +301,20 @@ at::Tensor forward(const DecoderLm& model, std::span<const SequenceSpan> sequenc
   if (rows.scored.numel() == 0) return at::empty({0, model.config.vocab}, at::kFloat);
   const at::Tensor last = model.final_norm(h.index_select(0, rows.scored));
   return head_logits(model, last).to(at::kFloat).contiguous();
+}
+
+}  // namespace
+
+at::Tensor forward(const DecoderLm& model, std::span<const SequenceSpan> sequences,
+                   std::span<const std::int64_t> kept) {
+  std::vector<RowPlan> plans = checked(model, sequences, kept);
+  require_memory(sequences, plans);
+  at::Tensor logits = model.int8 ? model.int8->forward(sequences, plans, kept)
+                                 : float_forward(model, sequences, plans, kept);
+  if (model.config.mask_token) {
+    logits.select(1, *model.config.mask_token).fill_(-std::numeric_limits<float>::infinity());
+  }
+  return logits;
 }
 
 int prefill(const DecoderLm& model, KvCache& cache, std::span<const Token> tokens, float* states,

@@ -22,7 +22,8 @@ namespace forerun {
 class Int8Decoder;
 struct GatedLora;
 
-/// A decoder-only language model of the Llama, Qwen2, Qwen3 or Gemma 3 family.
+/// A decoder-only language model of the Llama, Qwen2, Qwen3 or Gemma 3 family;
+/// Nemotron-Labs-Diffusion is a Llama here.
 struct DecoderLm {
   DecoderConfig config;
   Precision precision = Precision::kF32;
@@ -69,8 +70,9 @@ struct SequenceSpan {
   std::span<const std::int32_t> scored_rows;  ///< rows whose logits are needed, if `scored` is 0
   /// [rows, hidden] float32 in place of `tokens`: the rows' input to the first block, as it is.
   std::span<const float> embeddings;
-  /// Adapters in the model's precision, for the rows `masks`: rising, whatever their tokens. The
-  /// others' numbers are those of a pass without adapters, bit for bit.
+  /// Adapters in the model's precision, for the rows `masks`: rising, whatever their tokens, which
+  /// are read where the adapters have no mask embedding. The others' numbers are those of a pass
+  /// without adapters, bit for bit.
   const GatedLora* adapters = nullptr;
   std::span<const std::int32_t> masks;
 };

@@ -59,7 +59,7 @@ void Int8BlockPass::start(int threads, std::int64_t scratch) {
   qkv_ = room(qkv_room_, all * width_);
   branch_ = room(branch_room_, c_.post_norms ? rows * c_.hidden : 0);
   scratch_ = room(scratch_room_, threads * scratch_size_);
-  const auto ropes = static_cast<std::int64_t>(shape_.frequencies.size());
+  const auto ropes = static_cast<std::int64_t>(shape_.ropes.size());
   rotations_ = room(rotations_room_, ropes * all * c_.head_dim);
   input_ = input_room_.room_for(all, c_.hidden);
   attended_ = attended_room_.room_for(rows, c_.query_width());
@@ -71,13 +71,14 @@ void Int8BlockPass::start(int threads, std::int64_t scratch) {
 void Int8BlockPass::rotate(std::int64_t row) {
   const std::int64_t half = c_.head_dim / 2, angles = (context() + full()) * half;
   float* cos = rotations_ + row * half;
-  for (const std::vector<float>& frequencies : shape_.frequencies) {
+  for (const Attention::Rotary& rope : shape_.ropes) {
+    const auto size = static_cast<float>(rope.size);
     float* sin = cos + angles;
     for (std::int64_t j = 0; j < half; ++j) {
       const float angle =
-          static_cast<float>(at(row).position) * frequencies[static_cast<std::size_t>(j)];
-      cos[j] = std::cos(angle);
-      sin[j] = std::sin(angle);
+          static_cast<float>(at(row).position) * rope.frequencies[static_cast<std::size_t>(j)];
+      cos[j] = std::cos(angle) * size;
+      sin[j] = std::sin(angle) * size;
     }
     cos = sin + angles;
   }
@@ -174,9 +175,9 @@ void Int8BlockPass::place(std::int64_t row, std::int64_t kv_head, const Int8Bloc
     return x;
   };
   float* qkv = qkv_ + row * width_;
+  const auto scale = static_cast<float>(shape_.scale * shape_.growth.at(at(row).position));
   for (std::int64_t h = kv_head * group; row >= first && h < (kv_head + 1) * group; ++h) {
-    attention_.set_query(row - first, h, turned(qkv + h * dim, b.q_norm),
-                         static_cast<float>(shape_.scale));
+    attention_.set_query(row - first, h, turned(qkv + h * dim, b.q_norm), scale);
   }
   const float* keys = turned(qkv + (c_.heads + kv_head) * dim, b.k_norm);
   at(row).pages->write(layer.index, kv_head, at(row).place, keys,

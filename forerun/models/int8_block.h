@@ -37,9 +37,14 @@ class Int8BlockPass {
   static constexpr std::int64_t kPhases = 16;  ///< of one block in a job, at most
 
   struct Attention {
-    double scale;                                 ///< of query-key products
-    double softcap;                               ///< 0 = none
-    std::vector<std::vector<float>> frequencies;  ///< of rotary embeddings: [head_dim / 2] each
+    double scale;    ///< of query-key products
+    double softcap;  ///< 0 = none
+    struct Rotary {
+      std::vector<float> frequencies;  ///< [head_dim / 2]
+      double size = 1.0;               ///< of cosines and sines
+    };
+    std::vector<Rotary> ropes;
+    QueryGrowth growth = {};
   };
   struct Row {
     KvPages* pages;

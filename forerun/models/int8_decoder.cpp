@@ -154,7 +154,8 @@ void Int8Pass::keep_state(std::int64_t r, std::int64_t index) const {
 void Int8Pass::embed(std::int64_t r) {
   const Int8Workspace::Row& row = s_.rows[static_cast<std::size_t>(r)];
   const SequenceSpan& sequence = sequences_[row.sequence];
-  if (std::binary_search(sequence.masks.begin(), sequence.masks.end(), row.index)) {
+  if (sequence.adapters != nullptr && sequence.adapters->mask_embedding.defined() &&
+      std::binary_search(sequence.masks.begin(), sequence.masks.end(), row.index)) {
     std::copy_n(sequence.adapters->mask_embedding.const_data_ptr<float>(), c_.hidden,
                 blocks_.hidden(r));
   } else if (sequence.embeddings.empty()) {
@@ -194,8 +195,13 @@ Int8Decoder::Int8Decoder(const DecoderConfig& config, at::Tensor embedding,
       head_(std::move(head)) {
   Int8BlockPass::Attention attention{.scale = config.query_scale,
                                      .softcap = config.attention_softcap,
-                                     .frequencies = {inverse_frequencies(config, false)}};
-  if (config.window > 0) attention.frequencies.push_back(inverse_frequencies(config, true));
+                                     .ropes = {},
+                                     .growth = config.query_growth};
+  for (const bool sliding : {false, true}) {
+    if (sliding && config.window <= 0) continue;
+    attention.ropes.push_back(
+        {.frequencies = inverse_frequencies(config, sliding), .size = rope_size(config, sliding)});
+  }
   workspace_ = std::make_unique<Int8Workspace>(Int8BlockPass(config, std::move(attention)));
 }
 

@@ -36,6 +36,7 @@ Int8BlockLora::Up pack_up(const at::Tensor& weights, std::int64_t first_rank, Ar
 
 Int8BlockLora Int8BlockLora::pack(const BlockLora& b, Arena& arena) {
   const auto pair = [&](std::initializer_list<const BlockLora::Pair*> parts, bool gates) {
+    if (!(*parts.begin())->a.defined()) return Pair{};
     std::vector<at::Tensor> down;
     std::int64_t outputs = 0;
     for (const BlockLora::Pair* p : parts) {
@@ -70,10 +71,15 @@ void Int8AdaptedRows::start() {
   if (empty()) return;
   std::int64_t ranks = 0;
   most_rank_ = 0;
-  for (const Run& run : runs_) {  // all places of an adapter have the rank of its queries
-    const Int8BlockLora::Pair& qkv = run.layers->front().qkv;
-    ranks = std::max(ranks, qkv.down.outputs());
-    most_rank_ = std::max(most_rank_, qkv.down.outputs() - qkv.ups.back().first_rank);
+  for (const Run& run : runs_) {
+    const Int8BlockLora& layer = run.layers->front();
+    for (const Int8BlockLora::Pair* pair :
+         {&layer.qkv, &layer.output, &layer.gate_up, &layer.down}) {
+      if (pair->ups.empty()) continue;
+      ranks = std::max(ranks, pair->down.outputs());
+      // Places that share an input have one rank.
+      most_rank_ = std::max(most_rank_, pair->down.outputs() - pair->ups.back().first_rank);
+    }
   }
   const std::int64_t rows = runs_.back().low + runs_.back().rows;
   width_ = ranks + k::rotated_width(most_rank_);
@@ -97,6 +103,7 @@ void Int8AdaptedRows::lower(std::int64_t layer, Int8LoraPlace place, const k::In
     const std::int64_t from = std::max(begin, run.first), to = std::min(end, run.first + run.rows);
     if (from >= to) continue;
     const Int8BlockLora::Pair& pair = (*run.layers)[static_cast<std::size_t>(layer)].*place;
+    if (pair.ups.empty()) continue;
     float* low = low_ + (run.low + from - run.first) * width_;
     pair.down.multiply(0, pair.down.panels(), k::rows_from(x, from), to - from, low, width_, false);
     for (std::size_t u = 0; u < pair.ups.size(); ++u) {

@@ -12,7 +12,7 @@
 namespace forerun {
 
 /// A BlockLora for the int8 engine. Adapters of layers that share an input are one matrix down,
-/// ranks side by side, and a matrix up for each.
+/// ranks side by side, and a matrix up for each; nothing where those layers have none.
 struct Int8BlockLora {
   struct Up {
     Int8Matrix weights;               ///< [outputs of its panels, rank]

@@ -28,8 +28,10 @@ DecoderLm load_decoder(const Gguf& gguf, Precision precision, DecoderParts parts
 DecoderLm load_decoder(const HfConfig& config, const Safetensors& weights, const std::string& path,
                        Precision precision, DecoderParts parts) {
   const auto find = [&](const std::string& name) { return weights.find(name); };
-  return build(parse_decoder_config(config.config), Naming::kHuggingFace, find, path, precision,
-               parts);
+  const Result<DecoderConfig> parsed = parse_decoder_config(config.config);
+  const bool nemotron = parsed && parsed->mask_token;
+  return build(parsed, nemotron ? Naming::kNemotronDiffusion : Naming::kHuggingFace, find, path,
+               precision, parts);
 }
 
 }  // namespace forerun

@@ -31,8 +31,8 @@ DecoderLm random_decoder(const DecoderConfig& c, std::uint64_t seed) {
                                             : at::ones(w.shape, at::kFloat);
     }
   }
-  m.rope = Rope(inverse_frequencies(c, false));
-  if (c.window > 0) m.local_rope = Rope(inverse_frequencies(c, true));
+  m.rope = rope_of(c, false);
+  if (c.window > 0) m.local_rope = rope_of(c, true);
   return m;
 }
 

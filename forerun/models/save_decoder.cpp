@@ -7,6 +7,7 @@
 #include <stdexcept>
 #include <utility>
 
+#include "forerun/models/build_decoder.h"
 #include "forerun/models/internal/hf_fields.h"
 #include "forerun/models/internal/weight_reader.h"
 
@@ -24,10 +25,29 @@ bool survives(const json& written, const DecoderConfig& c) {
   const Result<DecoderConfig> read = parse_decoder_config(written);
   const auto near = [](double a, double b) { return std::abs(a - b) <= 1e-12 * std::abs(b); };
   return read && inverse_frequencies(*read, false) == inverse_frequencies(c, false) &&
-         read->window == c.window && (c.window == 0 || read->sliding == c.sliding) &&
+         rope_size(*read, false) == rope_size(c, false) && read->query_growth == c.query_growth &&
+         read->mask_token == c.mask_token && read->window == c.window &&
+         (c.window == 0 || read->sliding == c.sliding) &&
          (c.window == 0 || inverse_frequencies(*read, true) == inverse_frequencies(c, true)) &&
          near(read->query_scale, c.query_scale) && near(read->embedding_scale, c.embedding_scale) &&
          read->attention_softcap == c.attention_softcap && read->logit_softcap == c.logit_softcap;
+}
+
+// What Nemotron-Labs-Diffusion has in place of Llama's fields.
+void describe_nemotron(json& out, const DecoderConfig& c) {
+  out["architectures"] = {"NemotronLabsDiffusionModel"};
+  out["model_type"] = "nemotron_labs_diffusion";
+  out["mask_token_id"] = *c.mask_token;
+  json rope = internal::rope_scaling_json(c.rope_scaling);
+  if (rope.is_null()) rope = {{"rope_type", "default"}};
+  rope["rope_theta"] = c.rope_theta;
+  if (!c.query_growth.none()) {
+    rope["llama_4_scaling_beta"] = c.query_growth.beta;
+    rope["original_max_position_embeddings"] = c.query_growth.context;
+  }
+  out["rope_parameters"] = std::move(rope);
+  out.erase("rope_theta");
+  out.erase("rope_scaling");
 }
 
 }  // namespace
@@ -56,6 +76,7 @@ json decoder_config_json(const DecoderConfig& c) {
     if (c.attention_softcap > 0.0) out["attn_logit_softcapping"] = c.attention_softcap;
     if (c.logit_softcap > 0.0) out["final_logit_softcapping"] = c.logit_softcap;
   }
+  if (c.mask_token) describe_nemotron(out, c);
   if (c.gemma() || c.window > 0) {
     if (!c.gemma()) out["use_sliding_window"] = true;
     out["sliding_window"] = c.window;
@@ -93,7 +114,8 @@ void save_decoder(const std::filesystem::path& folder, const DecoderLm& model,
     }
     const bool norm = w.name.ends_with("norm.weight");
     // Gemma multiplies by 1 + w.
-    tensors.push_back({w.name, c.gemma() && norm ? w.tensor->detach() - 1.0 : *w.tensor,
+    tensors.push_back({c.mask_token ? nemotron_name(w.name) : w.name,
+                       c.gemma() && norm ? w.tensor->detach() - 1.0 : *w.tensor,
                        w.tensor->scalar_type()});
   }
   for (internal::NamedTensor& t : internal::named_tensors(extras.weights, "save_decoder")) {

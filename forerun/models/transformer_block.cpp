@@ -46,14 +46,15 @@ std::vector<at::Tensor> adapted_products(const at::Tensor& x,
     const at::Tensor input = some.rows.defined() ? x.index_select(0, some.rows) : x;
     std::size_t i = 0;
     for (const auto pair : pairs) {
+      at::Tensor& sum = out[i++];
       const auto& [a, b] = some.lora->*pair;
+      if (!a.defined()) continue;
       const at::Tensor more = at::linear(at::linear(input, a), b);
       if (some.rows.defined()) {
-        out[i].index_add_(0, some.rows, more);  // in place: other strides would round other rows
+        sum.index_add_(0, some.rows, more);  // in place: other strides would round other rows
       } else {
-        out[i] = out[i] + more;
+        sum = sum + more;
       }
-      ++i;
     }
   }
   return out;
@@ -104,7 +105,7 @@ at::Tensor run_block(const TransformerBlock& b, const BlockConfig& c, const at::
   using Lora = BlockLora;
   const auto qkv = adapted_products(normed(b.attention_norm, c, h), {&b.q, &b.k, &b.v},
                                     {&Lora::q, &Lora::k, &Lora::v}, adapted);
-  const at::Tensor attended = attend(placed(qkv[0], b.q_norm, c, rotation),
+  const at::Tensor attended = attend(rotation.grown(placed(qkv[0], b.q_norm, c, rotation)),
                                      {placed(qkv[1], b.k_norm, c, rotation), by_head(qkv[2], c)});
   const auto output = adapted_products(attended, {&b.output}, {&Lora::output}, adapted);
   const at::Tensor middle = added(h, output[0], b.attention_post_norm, c);

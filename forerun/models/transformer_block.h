@@ -45,7 +45,7 @@ struct KeysValues {
 };
 
 /// What is added to a block's linear layers: B A x, by two small products (LoRA, Hu et al. 2021,
-/// arXiv:2106.09685).
+/// arXiv:2106.09685). Layers without one have undefined tensors.
 struct BlockLora {
   struct Pair {
     at::Tensor a;  ///< [rank, inputs]

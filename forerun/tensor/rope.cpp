@@ -2,6 +2,8 @@
 
 #include <ATen/ATen.h>
 
+#include <cmath>
+
 #include "forerun/tensor/internal/rows.h"
 
 namespace forerun {
@@ -12,13 +14,38 @@ at::Tensor document_positions(std::span<const std::int64_t> lengths) {
   return at::cat(out);
 }
 
-Rope::Rope(const std::vector<float>& f) : inverse_frequencies(at::tensor(f, at::kFloat)) {}
+double QueryGrowth::at(std::int64_t position) const noexcept {
+  return none() ? 1.0
+                : 1.0 + beta * std::log1p(std::floor(static_cast<double>(position) / context));
+}
+
+Rope::Rope(const std::vector<float>& f, double s, const QueryGrowth& g)
+    : inverse_frequencies(at::tensor(f, at::kFloat)), size(s), growth(g) {}
 
 Rotation Rope::at(const at::Tensor& positions, at::ScalarType network) const {
   const at::Tensor angles =
       at::outer(positions.to(at::kFloat), inverse_frequencies.to(positions.device())).unsqueeze(1);
   const auto type = network == at::kDouble ? at::kDouble : at::kFloat;
-  return {angles.cos().to(type), angles.sin().to(type)};
+  Rotation out{.cos = angles.cos().to(type), .sin = angles.sin().to(type), .growth = {}};
+  if (size != 1.0) {
+    out.cos = out.cos * size;
+    out.sin = out.sin * size;
+  }
+  if (!growth.none()) {
+    out.growth = positions.to(at::kDouble)
+                     .div(growth.context)
+                     .floor()
+                     .log1p()
+                     .mul(growth.beta)
+                     .add(1.0)
+                     .to(type)
+                     .view({-1, 1, 1});
+  }
+  return out;
+}
+
+at::Tensor Rotation::grown(const at::Tensor& queries) const {
+  return growth.defined() ? queries * growth.to(queries.scalar_type()) : queries;
 }
 
 at::Tensor Rotation::operator()(const at::Tensor& x) const {

@@ -8,6 +8,8 @@
 namespace forerun {
 namespace {
 
+// Slot 0 of a block stands for the output that the target decides itself.
+constexpr std::int64_t kFirstDrafted = 1;
 constexpr double kPriorWorth = 0.6;    // outputs of a block
 constexpr std::size_t kTrial = 4;      // rounds
 constexpr double kLeastChance = 0.02;  // that a replica is needed: of those that cost nothing
@@ -38,18 +40,13 @@ std::size_t TidarBlocks::drafts(SequenceId id) const {
              : static_cast<std::size_t>(lora_->config.block - 1);
 }
 
-// Slot 0 of the block stands for the newest token itself, which is decided.
-std::size_t TidarBlocks::row(std::size_t draft) const noexcept {
-  return draft + static_cast<std::size_t>(1 - lora_->config.first_slot);
-}
-
 std::span<const float> TidarBlocks::logits(SequenceId id, std::size_t i) const {
   const auto vocab = static_cast<std::size_t>(lora_->config.vocab);
-  return std::span(texts_.at(id).rows).subspan(row(i) * vocab, vocab);
+  return std::span(texts_.at(id).rows).subspan(i * vocab, vocab);
 }
 
 const SlotCandidates& TidarBlocks::likeliest(SequenceId id, std::size_t i) const {
-  return texts_.at(id).likeliest[row(i)];
+  return texts_.at(id).likeliest[i];
 }
 
 void TidarBlocks::keep(std::span<const float> logits, const TokenSequence& sequence,
@@ -94,18 +91,21 @@ void TidarBlocks::companions(const TokenSequence& sequence, const TokenDraft& dr
   std::stable_sort(order.begin(), order.end(),
                    [&](std::int32_t a, std::int32_t b) { return chance(a) > chance(b); });
   const std::size_t before = rows.rows();
-  const auto slots = static_cast<std::size_t>(lora_->config.slots());
+  const auto own = static_cast<std::size_t>(lora_->config.rows());
+  const Token newest = sequence.tokens().back();
+  const auto add = [&](std::int32_t after) {
+    text.replicas.push_back(after);
+    add_replica(lora_, {.after = after, .newest = newest, .first_wanted = kFirstDrafted}, draft,
+                rows);
+  };
   for (const std::int32_t after : order) {
-    const double price = offer.price(rows.rows() - before + slots) -
+    const double price = offer.price(rows.rows() - before + own) -
                          (rows.rows() > before ? offer.price(rows.rows() - before) : 0.0);
     if (!wants(chance(after), draft.size() > 0, price)) break;
-    text.replicas.push_back(after);
-    add_replica(lora_, after, draft, rows);
+    add(after);
   }
   if (form_ != TidarForm::kMeasured || !text.replicas.empty()) return;
-  if (!worth().tries(offer.price(slots))) return;
-  text.replicas.push_back(order[0]);
-  add_replica(lora_, order[0], draft, rows);
+  if (worth().tries(offer.price(own))) add(order[0]);
 }
 
 void TidarBlocks::observe(const VerifiedDraft& verified) {
@@ -121,9 +121,9 @@ void TidarBlocks::observe(const VerifiedDraft& verified) {
   const auto last = static_cast<std::int32_t>(outcome.decided_by(outcome.accepted)) - 1;
   const auto at = std::find(replicas.begin(), replicas.end(), last);
   if (at == replicas.end()) return;
-  const auto slots = static_cast<std::size_t>(lora_->config.slots());
-  const std::size_t first = static_cast<std::size_t>(at - replicas.begin()) * slots;
-  for (std::size_t s = 0; s < slots; ++s) {
+  const auto drafts = static_cast<std::size_t>(lora_->config.block - kFirstDrafted);
+  const std::size_t first = static_cast<std::size_t>(at - replicas.begin()) * drafts;
+  for (std::size_t s = 0; s < drafts; ++s) {
     keep(verified.companion(first + s), verified.sequence, text);
   }
   worth().ran();

@@ -52,11 +52,10 @@ class TidarBlocks {
   struct Text {
     std::vector<std::int32_t> replicas;  // in the coming pass: after which drafted token
     // After the text; empty if there is no block.
-    std::vector<float> rows;                // [slots, vocab] logits
-    std::vector<SlotCandidates> likeliest;  // [slots]
+    std::vector<float> rows;                // [drafts, vocab] logits
+    std::vector<SlotCandidates> likeliest;  // [drafts]
   };
   CompanionWorth& worth();
-  std::size_t row(std::size_t draft) const noexcept;
   void keep(std::span<const float> logits, const TokenSequence& sequence, Text& text) const;
   bool wants(double chance, bool drafted, double price);
 

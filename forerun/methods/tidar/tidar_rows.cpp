@@ -6,15 +6,23 @@
 
 namespace forerun {
 
-void add_replica(const std::shared_ptr<const GatedLora>& lora, std::int32_t after,
+void add_replica(const std::shared_ptr<const GatedLora>& lora, const Replica& replica,
                  const TokenDraft& draft, CompanionRows& rows) {
   const GatedLoraConfig& c = lora->config;
   const auto drafted = static_cast<std::int32_t>(draft.size());
   const auto group = static_cast<std::int32_t>(rows.rows());
   rows.lora = lora;
-  std::int32_t parent = after, skip = static_cast<std::int32_t>(c.first_slot);
+  std::int32_t parent = replica.after, skip = static_cast<std::int32_t>(c.first_slot);
+  if (c.seeded) {
+    const bool newest = parent < 0;
+    const auto at = static_cast<std::size_t>(newest ? 0 : parent);
+    const std::int32_t before = newest ? CompanionRows::kBeforeNewest : draft.parent(at);
+    const Token seed = newest ? replica.newest : draft.tokens[at];
+    parent = drafted + rows.add_mask(seed, before, 0, group, false);
+  }
   for (std::int64_t slot = c.first_slot; slot < c.block; ++slot) {
-    parent = drafted + rows.add_mask(parent, skip, group);
+    parent =
+        drafted + rows.add_mask(c.mask_token, parent, skip, group, slot >= replica.first_wanted);
     skip = 0;
   }
 }

@@ -20,11 +20,17 @@ enum class TidarForm : std::uint8_t {
   kPlain,     ///< none
 };
 
-/// Adds a replica: the mask rows that predict what follows if the outputs end with drafted token
-/// `after` (-1: with the text's newest token) and one token more, c. Slot s stands s positions
-/// after c's; slots before `config.first_slot` have no row. The rows see the text, the drafted
-/// tokens up to `after`, and each other.
-void add_replica(const std::shared_ptr<const GatedLora>& lora, std::int32_t after,
+/// The mask rows that predict what follows if the outputs end with drafted token `after` and one
+/// token more, c.
+struct Replica {
+  std::int32_t after = -1;        ///< -1: the text's newest token
+  Token newest = 0;               ///< that token
+  std::int64_t first_wanted = 0;  ///< the first slot whose logits are wanted
+};
+/// Adds a replica. Slot s stands s positions after c's; slots before `config.first_slot` have no
+/// row. The rows see the text, the drafted tokens up to `after`, and each other. Where
+/// `config.seeded`, a copy of token `after` comes first, and they see it in that token's place.
+void add_replica(const std::shared_ptr<const GatedLora>& lora, const Replica& replica,
                  const TokenDraft& draft, CompanionRows& rows);
 
 /// P(the last kept draft is token i), by i + 1: of the text itself, then of each drafted token.

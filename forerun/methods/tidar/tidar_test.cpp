@@ -58,7 +58,7 @@ std::vector<Row> planned(const TokenDraft& draft, const CompanionRows& rows) {
   std::vector<std::int32_t> parents = {-1}, groups(draft.size() + 1, -1), skips(groups.size(), 0);
   for (std::size_t i = 0; i < draft.size(); ++i) parents.push_back(draft.parent(i) + 1);
   for (std::size_t i = 0; i < rows.rows(); ++i) {
-    parents.push_back(rows.parents[i] + 1);
+    parents.push_back(rows.parents[i] + 1);  // kBeforeNewest: no row of the pass
     groups.push_back(rows.groups[i]);
     skips.push_back(rows.skips[i]);
   }
@@ -82,7 +82,7 @@ TEST(TidarRows, AreThoseOfThePaper) {
       const TokenDraft draft = chain(block - 1);
       CompanionRows rows;
       for (std::int32_t after = -1; after < static_cast<std::int32_t>(block) - 1; ++after) {
-        add_replica(lora, after, draft, rows);
+        add_replica(lora, {.after = after}, draft, rows);
       }
       EXPECT_EQ(rows.rows(), static_cast<std::size_t>(block * (block - first_slot)));
       EXPECT_EQ(rows.scored.size(), rows.rows());
@@ -96,11 +96,33 @@ TEST(TidarRows, AReplicaOfATreeSeesItsOwnPathOnly) {
   const auto lora = adapters(3, 1);
   const TokenDraft tree{.tokens = {1, 2, 3}, .parents = {-1, -1, 1}};
   CompanionRows rows;
-  add_replica(lora, 0, tree, rows);
-  add_replica(lora, 2, tree, rows);
+  add_replica(lora, {.after = 0}, tree, rows);
+  add_replica(lora, {.after = 2}, tree, rows);
   const std::vector<Row> got = planned(tree, rows);
   EXPECT_EQ(got[4], (Row{3, {0, 1, 4, 5}}));
   EXPECT_EQ(got[7], (Row{5, {0, 2, 3, 6, 7}}));
+}
+
+// Of Nemotron-Labs-Diffusion: a copy of the token before the block is in it, and is seen in place
+// of that token.
+TEST(TidarRows, SeededReplicasSeeTheCopyOfTheirToken) {
+  GatedLora seeded = *adapters(3, 0);
+  seeded.config.seeded = true;
+  seeded.config.mask_token = 6;
+  const auto lora = std::make_shared<const GatedLora>(std::move(seeded));
+  const TokenDraft tree{.tokens = {1, 2, 3}, .parents = {-1, -1, 1}};
+  CompanionRows rows;
+  add_replica(lora, {.after = -1, .newest = 5, .first_wanted = 1}, tree, rows);
+  add_replica(lora, {.after = 2, .newest = 5, .first_wanted = 1}, tree, rows);
+  EXPECT_EQ(rows.tokens, (std::vector<Token>{5, 6, 6, 6, 3, 6, 6, 6}));
+  EXPECT_EQ(rows.masks, (std::vector<std::int32_t>{0, 1, 2, 3, 4, 5, 6, 7}));
+  EXPECT_EQ(rows.scored, (std::vector<std::int32_t>{2, 3, 6, 7}));
+  const std::vector<Row> got = planned(tree, rows);
+  EXPECT_EQ(got[4], (Row{0, {4, 5, 6, 7}}));
+  EXPECT_EQ(got[7], (Row{3, {4, 5, 6, 7}}));
+  EXPECT_EQ(got[8], (Row{2, {0, 2, 8, 9, 10, 11}}));
+  EXPECT_EQ(got[11], (Row{5, {0, 2, 8, 9, 10, 11}}));
+  EXPECT_EQ(rows.depths(tree), 5U);
 }
 
 TEST(TidarRows, EndsAreTheChancesOfEveryOutcome) {
@@ -215,7 +237,8 @@ TEST(TidarDocs, DrawTheRowsAsTheyAre) {
   docs << file.rdbuf();
   const TokenDraft draft = chain(3);
   CompanionRows rows;
-  for (std::int32_t after = -1; after < 3; ++after) add_replica(adapters(4, 1), after, draft, rows);
+  for (std::int32_t after = -1; after < 3; ++after)
+    add_replica(adapters(4, 1), {.after = after}, draft, rows);
   EXPECT_NE(docs.str().find(drawn(draft, rows, 10)), std::string::npos) << drawn(draft, rows, 10);
 }
 

@@ -140,7 +140,7 @@ TEST(DFlashFile, RefusesConfigsThatCannotBe) {
   expect([](json& c) { c["rms_norm_eps"] = 0; }, "epsilon");
   expect([](json& c) { c["attention_bias"] = true; }, "'attention_bias' is not supported");
   expect([](json& c) { c["hidden_act"] = "gelu"; }, "activation 'gelu' is not supported");
-  expect([](json& c) { c["rope_scaling"] = {{"rope_type", "yarn"}}; }, "'yarn' is not supported");
+  expect([](json& c) { c["rope_scaling"] = {{"rope_type", "ntk"}}; }, "'ntk' is not supported");
   expect([](json& c) { c["rope_parameters"]["partial_rotary_factor"] = 0.5; }, "part of a head");
   expect([](json& c) { c["partial_rotary_factor"] = 0.25; }, "part of a head");
   expect([](json& c) { c["layer_types"] = {"full_attention"}; }, "does not list 2 layers");

@@ -231,8 +231,9 @@ Int8DFlash::Int8DFlash(const DFlash& m)
       workspace_(std::make_unique<Workspace>(Int8BlockPass(
           m.config, {.scale = 1.0 / std::sqrt(static_cast<double>(m.config.head_dim)),
                      .softcap = 0.0,
-                     .frequencies = {inverse_frequencies(m.config.head_dim, m.config.rope_theta,
-                                                         m.config.rope_scaling)}}))) {
+                     .ropes = {{.frequencies = inverse_frequencies(
+                                    m.config.head_dim, m.config.rope_theta, m.config.rope_scaling),
+                                .size = m.config.rope_scaling.size()}}}))) {
   Arena arena(std::size_t{16} << 20);
   const auto matrix = [&](const at::Tensor& weight) {
     return Int8Matrix::pack(plain_values(weight), {}, arena);

@@ -64,12 +64,13 @@ DiffusionLm block_diffusion_for(const DecoderLm& decoder, std::int64_t layers, s
   c = d;
   c.layers = layers;
   c.vocab = outputs;
+  c.mask_token.reset();
   c.tied_head = true;
   c.sliding.resize(static_cast<std::size_t>(layers));
   m.body.layers.assign(static_cast<std::size_t>(layers), TransformerBlock(c));
   m.body.final_norm.eps = c.norm_eps;
-  m.body.rope = Rope(inverse_frequencies(c, false));
-  if (c.window > 0) m.body.local_rope = Rope(inverse_frequencies(c, true));
+  m.body.rope = rope_of(c, false);
+  if (c.window > 0) m.body.local_rope = rope_of(c, true);
   return m;
 }
 

@@ -90,6 +90,7 @@ GatedLora in_precision(const GatedLora& lora, Precision precision) {
   }
   for (BlockLora& layer : out.layers) {
     for (BlockLora::Pair* pair : layer.pairs()) {
+      if (!pair->a.defined()) continue;
       pair->a = pair->a.detach().to(scalar_type(precision));
       pair->b = pair->b.detach().to(scalar_type(precision));
     }

@@ -26,11 +26,17 @@ struct GatedLoraConfig : BlockConfig {  // the decoder's
   /// First slot of a block that has a row: slot s predicts the token at s after the block's first
   /// position. 1 where slot 0, whose token the target itself decides, has none.
   std::int64_t first_slot = 1;
-  std::int64_t rank = 32;        ///< 0: no adapters, mask rows meet the decoder's own weights
+  std::int64_t rank = 32;  ///< 0: no adapters, mask rows meet the decoder's own weights
+  /// The rows of a block begin with a copy of the token before it, which meets the adapters too
+  /// (Nemotron-Labs-Diffusion).
+  bool seeded = false;
+  Token mask_token = 0;          ///< whose embedding a mask row has without a mask embedding
   std::int64_t markov_rank = 0;  ///< 0: no Markov head
 
   /// Mask rows of a block.
   std::int64_t slots() const noexcept { return block - first_slot; }
+  /// Its rows in all.
+  std::int64_t rows() const noexcept { return slots() + (seeded ? 1 : 0); }
 };
 
 /// Adapters by which an unchanged decoder predicts several tokens in one pass: mask rows, whose
@@ -44,7 +50,8 @@ struct GatedLoraConfig : BlockConfig {  // the decoder's
 struct GatedLora {
   GatedLoraConfig config;
   std::vector<BlockLora> layers;  ///< empty where `config.rank` is 0
-  at::Tensor mask_embedding;      ///< [hidden]: a mask row's input to the first block
+  /// [hidden]: a mask row's input to the first block; undefined: the embedding of its token.
+  at::Tensor mask_embedding;
   /// Markov head (DSpark, arXiv:2607.05147): what the token before a slot adds to its logits.
   at::Tensor markov_w1;  ///< [vocab, markov_rank], of the token before; or undefined
   at::Tensor markov_w2;  ///< [vocab, markov_rank], of the token predicted

@@ -46,6 +46,20 @@ inline std::optional<std::string> check_numbers(const DecoderConfig& c) {
       !(s.high_freq_factor > s.low_freq_factor)) {
     return "the factors of the rope scaling are out of range";
   }
+  if (s.kind == RopeScaling::Kind::kYarn &&
+      (!positive(s.beta_slow) || !positive(s.beta_fast) || !positive(s.attention_factor) ||
+       !(c.rope_theta > 1.0))) {
+    return "the numbers of the rope scaling yarn are out of range";
+  }
+  if (!(c.query_growth.beta >= 0.0) || !std::isfinite(c.query_growth.beta) ||
+      !positive(c.query_growth.context)) {
+    return fmt::format("queries cannot grow by {} every {} positions", c.query_growth.beta,
+                       c.query_growth.context);
+  }
+  if (c.mask_token && (*c.mask_token < 0 || *c.mask_token >= c.vocab)) {
+    return fmt::format("mask_token_id {} lies outside the vocabulary of {}", *c.mask_token,
+                       c.vocab);
+  }
   if (!positive(c.query_scale)) return "the scale of attention scores must be positive";
   if (!(c.attention_softcap >= 0.0 && c.logit_softcap >= 0.0)) return "a soft cap is negative";
   return std::nullopt;

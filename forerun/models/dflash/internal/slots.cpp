@@ -8,7 +8,7 @@ namespace forerun::internal {
 
 Rotation rotation_at(const DFlash& model, const at::Tensor& positions) {
   const DFlashConfig& c = model.config;
-  return Rope(inverse_frequencies(c.head_dim, c.rope_theta, c.rope_scaling))
+  return Rope(inverse_frequencies(c.head_dim, c.rope_theta, c.rope_scaling), c.rope_scaling.size())
       .at(positions, model.fc.scalar_type());
 }
 
