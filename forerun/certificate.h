@@ -42,7 +42,8 @@ enum class Scored : std::uint8_t { kTokens, kTransitions, kInnerSteps };
 struct Certificate {
   Scored scored = Scored::kTokens;
   Rule rule = Rule::kMaximal;
-  bool exact = true;  ///< whether the rule is exact; with a relaxation none is
+  /// Whether the rule is exact and the drafter keeps the law; with a relaxation none is.
+  bool exact = true;
   CertificateReport report;
   std::uint64_t outputs = 0;  ///< scored again by plain passes
   std::uint64_t drafted = 0;  ///< drafts of texts, examined ones of images; 0: nothing was tested

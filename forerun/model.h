@@ -120,6 +120,9 @@ class Drafter {
   std::optional<Model> model() const;
   /// It has laws for its drafts; they are not only deterministic.
   bool has_laws() const;
+  /// Outputs follow the target's law if the rule is exact. False: that of another model, made of
+  /// the target's logits and the drafter's (tidar with beta below 1).
+  bool keeps_law() const;
 
   /// The same drafter without its statistics.
   Drafter fresh() const;

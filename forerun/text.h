@@ -34,7 +34,7 @@ struct TextTrace {
 
 struct Generated : TextResult {
   Rule rule = Rule::kMaximal;
-  bool exact = true;  ///< the rule keeps the target's law
+  bool exact = true;  ///< rule and drafter keep the target's law
   std::uint64_t seed = 0;
   std::optional<DraftLengthReport> draft_length;  ///< the controller's estimates
   std::optional<TextTrace> trace;                 ///< if the options want it

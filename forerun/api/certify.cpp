@@ -279,7 +279,7 @@ Certificate fresh(const Model& target, const Drafter& drafter, const GenerateOpt
   Certificate c;
   c.deterministic = equals_plain(target, drafter, options);
   c.rule = options.rule;
-  c.exact = options.exact();
+  c.exact = options.exact() && drafter.keeps_law();
   c.tie_margin = tie_margin(target.precision());
   return c;
 }

@@ -26,6 +26,8 @@ struct Drafter::Method {
   virtual ~Method() = default;
   virtual bool has_laws() const { return false; }  ///< some drafts have one
   virtual bool finds() const { return true; }      ///< some drafts have none
+  /// Outputs follow the target's law, by exact rules.
+  virtual bool keeps_law() const { return true; }
   /// The model that drafts, if it is one of its own.
   virtual const Model* model() const { return nullptr; }
   virtual std::shared_ptr<TextDrafter> make(DrafterSetup setup) const = 0;

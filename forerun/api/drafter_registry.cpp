@@ -150,6 +150,8 @@ Drafter Drafter::fresh() const {
 
 bool Drafter::has_laws() const { return method_ && method_->has_laws(); }
 
+bool Drafter::keeps_law() const { return !method_ || method_->keeps_law(); }
+
 std::optional<Model> Drafter::model() const {
   const Model* model = method_ ? method_->model() : nullptr;
   return model != nullptr ? std::optional(*model) : std::nullopt;

@@ -60,7 +60,7 @@ std::shared_ptr<TextDrafter> make_drafter(const Model& target, const Drafter& dr
         "dflash:PATH, diffuspec:PATH); '{}' finds some: use --rule maximal, which is exact",
         drafter.name()));
   }
-  if (options.max_draft == 0) return nullptr;
+  if (options.max_draft == 0 && drafter.keeps_law()) return nullptr;
   std::shared_ptr<TextDrafter> made =
       Access::method(drafter)->make({.control = control_of(target, drafter, options),
                                      .max_draft = options.max_draft,

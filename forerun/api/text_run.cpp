@@ -16,6 +16,7 @@ TextRun::TextRun(Model target, Drafter drafter, std::span<const std::vector<Toke
     : model_(std::move(target)),
       options_(std::move(options)),
       listener_(std::move(listener)),
+      keeps_law_(drafter.keeps_law()),
       drafter_(make_drafter(model_, drafter, options_)),
       runner_(text_model(model_), {.max_active = options_.batch_size}),
       results_(prompts.size()) {
@@ -66,7 +67,7 @@ std::vector<Generated> TextRun::finish() {
   take(events);
   for (Generated& text : results_) {
     text.rule = options_.rule;
-    text.exact = options_.exact();
+    text.exact = options_.exact() && keeps_law_;
     text.seed = options_.seed;
     if (drafter_ && drafter_->control() != nullptr) {
       text.draft_length = drafter_->control()->report();

@@ -37,6 +37,7 @@ class TextRun {
   Model model_;
   GenerateOptions options_;
   Listener listener_;
+  bool keeps_law_;
   std::shared_ptr<TextDrafter> drafter_;
   TextRunner runner_;
   std::vector<Generated> results_;

@@ -113,7 +113,12 @@ std::shared_ptr<const GatedLora> load_adapters(const TidarArgument& argument, co
 struct TidarMethod final : Drafter::Method {
   bool has_laws() const override { return true; }
   bool finds() const override { return !beside.empty(); }
+  bool keeps_law() const override { return mix.beta >= 1.0; }
   std::shared_ptr<TextDrafter> make(DrafterSetup setup) const override {
+    if (!keeps_law()) {
+      return std::make_shared<ControlledDrafter<TidarDrafter>>(
+          TidarDrafter(lora, TidarForm::kFused, mix), std::move(setup.control), setup.max_draft);
+    }
     if (setup.samples || !setup.trees) {
       // Sources beside it have no laws: they take no part in sampled drafts.
       return std::make_shared<ControlledDrafter<TidarDrafter>>(
@@ -126,21 +131,38 @@ struct TidarMethod final : Drafter::Method {
   }
   std::shared_ptr<const GatedLora> lora;
   std::vector<FoundSource> beside;
+  TidarMix mix;
 };
+
+std::shared_ptr<const Drafter::Method> load_method(const DrafterLoad& load) {
+  const TidarArgument argument = parse_tidar(load.argument);
+  auto method = std::make_shared<TidarMethod>();
+  method->lora = load_adapters(argument, load.target);
+  method->beside = load.beside;
+  method->mix = {.beta = argument.beta.value_or(1.0),
+                 .context = impl_of(load.target).lm.config.context};
+  if (method->keeps_law()) return method;
+  if (!load.beside.empty()) {
+    throw UsageError(fmt::format(
+        "tidar: beta below 1 is a law of its own, for which +{} has no rows: leave it out",
+        load.beside.front().name));
+  }
+  try {
+    TidarDrafter(method->lora, TidarForm::kFused, method->mix);
+  } catch (const std::invalid_argument& e) {
+    throw UsageError(e.what());
+  }
+  return method;
+}
 
 }  // namespace
 
 DrafterKind tidar_drafter() {
   return {.info = {.name = "tidar",
-                   .argument = "FOLDER[:block=N]",
+                   .argument = "FOLDER[:block=N][:beta=B]",
                    .help = "mask rows in the target's own pass: adapters, or (FOLDER or self) a "
                            "target trained so"},
-          .load = [](const DrafterLoad& load) {
-            auto method = std::make_shared<TidarMethod>();
-            method->lora = load_adapters(parse_tidar(load.argument), load.target);
-            method->beside = load.beside;
-            return method;
-          }};
+          .load = load_method};
 }
 
 }  // namespace forerun

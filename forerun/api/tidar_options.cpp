@@ -41,6 +41,8 @@ TidarArgument parse_tidar(const std::string& argument) {
         equals == std::string_view::npos ? std::string_view() : piece.substr(equals + 1);
     if (name == "block") {
       set(out.block, name, number<std::int64_t>(name, value, 2, 256));
+    } else if (name == "beta") {
+      set(out.beta, name, number(name, value, 0.0, 1.0));
     } else {
       break;
     }

@@ -137,7 +137,11 @@ void show(const Certificate& c) {
                               : c.outputs == 0 ? "NOTHING JUDGED"
                               : c.drafted == 0 ? "NOTHING DRAFTED"
                                                : "FAIL";
-  const char* const inexact = c.exact ? "" : "the rule is INEXACT by design: it should fail\n";
+  const char* const inexact =
+      c.exact ? ""
+      : is_exact(c.rule)
+          ? "the outputs' law is another than the target's, INEXACT by design: it should fail\n"
+          : "the rule is INEXACT by design: it should fail\n";
   std::string out =
       fmt::format("{} {}\n", styled(stdout, ok ? Style::kGreen : Style::kRed, verdict), summary(c));
   if (c.scored != Scored::kTokens) return write_out(out + steps_details(c) + inexact);

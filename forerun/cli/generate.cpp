@@ -67,9 +67,17 @@ nlohmann::json document(const GenerateFlags& f, const Generated& g, std::size_t 
   return j;
 }
 
+// Of an exact rule that judged another law than the target's, the drafter is to blame.
+std::string exactness(const Generated& g) {
+  return g.exact            ? "exact"
+         : is_exact(g.rule) ? "INEXACT: another law than the target's"
+                            : "INEXACT";
+}
+
 void report(const GenerateFlags& f, const Generated& g, std::size_t prompt_tokens) {
-  const std::string rule = fmt::format(
-      "{} ({})", name_of(g.rule), g.exact ? "exact" : styled(stderr, Style::kYellow, "INEXACT"));
+  const std::string rule =
+      fmt::format("{} ({})", name_of(g.rule),
+                  g.exact ? exactness(g) : styled(stderr, Style::kYellow, exactness(g)));
   note(styled(stderr, Style::kDim,
               fmt::format("{:.1f} tok/s, {}, prompt {} tokens in {:.2f} s, drafter {}, rule ",
                           g.tokens_per_second(), tau_text(g.statistics), prompt_tokens,
@@ -107,7 +115,7 @@ TextTracePage page_of(const GenerateFlags& f, const Generated& g, const Model& m
     page.rounds.push_back(std::move(round));
   }
   page.facts = {{"drafter", f.run.draft.drafter},
-                {"rule", fmt::format("{} ({})", name_of(g.rule), g.exact ? "exact" : "INEXACT")},
+                {"rule", fmt::format("{} ({})", name_of(g.rule), exactness(g))},
                 {"temperature", fmt::format("{}", f.run.text.sampling.temperature)},
                 {"tokens a pass", fmt::format("{:.2f}", g.statistics.tau())},
                 {"tokens a second", fmt::format("{:.1f}", g.tokens_per_second())},

@@ -183,7 +183,7 @@ nlohmann::json contestant_json(const Contestant& c, const Contestant& none,
             {"rule", name_of(o.rule)},
             {"max_draft", o.max_draft},
             {"fixed_draft", o.fixed_draft},
-            {"exact", o.exact()}});
+            {"exact", o.exact() && c.drafter.keeps_law()}});
   j["draft_lengths"] = lengths_json(s);
   j["by_prompt"] = nlohmann::json::array();
   for (std::size_t i = 0; i < c.by_prompt.size(); ++i) {
@@ -215,6 +215,7 @@ nlohmann::json contestant_json(const Contestant& c, const Contestant& none,
 std::string verdict(const Contestant& c, const GenerateOptions& o, std::size_t prompts) {
   if (c.drafter.none()) return "-";
   if (!o.exact()) return "INEXACT rule";
+  if (!c.drafter.keeps_law()) return "INEXACT: another law";
   if (!o.deterministic()) return "same law (see certify)";
   if (c.differences.empty()) return "identical";
   return fmt::format("{} ({} of {} texts)", c.identical() ? "ties only" : "DIFFERENT",
@@ -341,7 +342,8 @@ int bench_texts(const TextBench& f, const Command& command) {
     note(fmt::format("{}: report on {} of {} prompts", printable(f.report), done, prompts.size()));
   }
   if (done < prompts.size()) return 130;  // not where Ctrl-C came too late to leave anything out
-  const bool same = std::all_of(field.begin(), field.end(), [](auto& c) { return c.identical(); });
+  const bool same = std::all_of(field.begin(), field.end(),
+                                [](auto& c) { return c.identical() || !c.drafter.keeps_law(); });
   return same || !options.exact() ? 0 : 1;
 }
 

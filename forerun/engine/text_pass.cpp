@@ -205,7 +205,8 @@ VerifiedRows TextPass::verified(const Text& text, const TokenDraft& draft) const
           .keep_raw = text.request.log_probabilities.has_value(),
           .states = states(text),
           .companions = static_cast<std::int64_t>(item.companions.scored.size()),
-          .companion_rows = static_cast<std::int64_t>(item.companions.rows())};
+          .companion_rows = static_cast<std::int64_t>(item.companions.rows()),
+          .mix = item.companions.mix};
 }
 
 double TextPass::reading_seconds() const {

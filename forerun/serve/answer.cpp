@@ -140,7 +140,7 @@ void Answer::add_extras(json& document) const {
   document["forerun"] = {
       {"seed", request_.options.seed},
       {"rule", name_of(request_.options.rule)},
-      {"exact", request_.options.exact()},
+      {"exact", request_.options.exact() && request_.drafter.keeps_law()},
       {"drafter", request_.drafter.name().substr(0, request_.drafter.name().find(':'))}};
 }
 

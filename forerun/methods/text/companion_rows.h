@@ -8,6 +8,7 @@
 
 #include "forerun/core/token.h"
 #include "forerun/core/token_rule.h"
+#include "forerun/methods/text/logit_mix.h"
 #include "forerun/models/gated_lora/gated_lora.h"
 
 namespace forerun {
@@ -29,6 +30,7 @@ struct CompanionRows {
   /// adapters' mask embedding, whatever their tokens, if there is one.
   std::vector<std::int32_t> masks;
   std::shared_ptr<const GatedLora> lora;  ///< of mask rows
+  LogitMix mix;                           ///< of the verified rows' laws
 
   std::size_t rows() const noexcept { return tokens.size(); }
   bool empty() const noexcept { return tokens.empty(); }

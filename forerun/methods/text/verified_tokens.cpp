@@ -39,6 +39,10 @@ const TokenLaw& VerifiedTokens::at(std::size_t sequence, std::size_t step) const
   Row& row = rows_[sequence][step];
   if (!row.law) {
     const std::span<float> logits = row_of(logits_, of.first + static_cast<std::int64_t>(step));
+    const std::int32_t mixed = of.mix.companions.empty() ? -1 : of.mix.companions[step];
+    if (mixed >= 0) {
+      mix_logits_(logits, companion(sequence, static_cast<std::size_t>(mixed)), of.mix.own);
+    }
     if (of.keep_raw) row.raw.assign(logits.begin(), logits.end());
     if (!of.changed.none() && !changed_at(of, step).apply_(logits)) {
       throw std::runtime_error(

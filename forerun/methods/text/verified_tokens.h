@@ -11,6 +11,7 @@
 #include "forerun/core/sequence.h"
 #include "forerun/core/speculate.h"
 #include "forerun/core/token_rule.h"
+#include "forerun/methods/text/logit_mix.h"
 
 namespace forerun {
 
@@ -30,6 +31,7 @@ struct VerifiedRows {
   HiddenStates states;          ///< of the positions that the pass read; valid until the next pass
   std::int64_t companions = 0;  ///< rows of the logits after those: of companion rows, as scored,
   std::int64_t companion_rows = 0;  ///< of so many that ran
+  LogitMix mix = {};                ///< of the rows' logits with theirs
 };
 
 /// The conditionals of one verifying pass, computed on demand: rows after a rejection cost nothing.
@@ -39,7 +41,7 @@ class VerifiedTokens {
   VerifiedTokens(at::Tensor logits, std::vector<VerifiedRows> sequences);
 
   /// The target's law of the output at draft step `step` of sequence `sequence` (by index in the
-  /// round).
+  /// round), or that of VerifiedRows::mix.
   const TokenLaw& at(std::size_t sequence, std::size_t step) const;
   /// The logits of a row that `at` has used, if they are kept.
   std::span<const float> raw(std::size_t sequence, std::size_t step) const;

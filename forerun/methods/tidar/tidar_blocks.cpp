@@ -1,30 +1,51 @@
 #include "forerun/methods/tidar/tidar_blocks.h"
 
 #include <ATen/core/Tensor.h>
+#include <fmt/format.h>
 
 #include <algorithm>
+#include <stdexcept>
 #include <utility>
 
 namespace forerun {
 namespace {
 
-// Slot 0 of a block stands for the output that the target decides itself.
-constexpr std::int64_t kFirstDrafted = 1;
 constexpr double kPriorWorth = 0.6;    // outputs of a block
+constexpr double kPriorKept = 0.75;    // of a released model's drafts; its paper has 0.85
 constexpr std::size_t kTrial = 4;      // rounds
 constexpr double kLeastChance = 0.02;  // that a replica is needed: of those that cost nothing
 constexpr double kLikely = 0.25;       // of a pruned form, and of a trial
 
+// Expected outputs of a block before any is known.
+double prior_worth(const GatedLoraConfig& c) {
+  if (!c.seeded) return kPriorWorth;
+  double sum = 0.0, reach = 1.0;
+  for (std::int64_t draft = 1; draft < c.block; ++draft) sum += reach *= kPriorKept;
+  return sum;
+}
+
 }  // namespace
 
-TidarBlocks::TidarBlocks(std::shared_ptr<const GatedLora> lora, TidarForm form, Kept kept)
+TidarBlocks::TidarBlocks(std::shared_ptr<const GatedLora> lora, TidarForm form, Kept kept,
+                         const TidarMix& mix)
     : lora_(std::move(lora)),
       markov_(lora_->markov_w1, lora_->markov_w2, lora_->int8 ? Precision::kInt8 : Precision::kF32),
       form_(form),
-      kept_(kept) {}
+      kept_(kept),
+      mix_(mix) {
+  const GatedLoraConfig& c = lora_->config;
+  if (!mixes()) return;
+  if (form == TidarForm::kFused && c.first_slot == 0 && !markov_.defined() && mix.beta >= 0.0) {
+    return;
+  }
+  throw std::invalid_argument(fmt::format(
+      "tidar: beta {} needs a slot 0 and no Markov head; these adapters have first_slot {} and "
+      "markov_rank {}: train with --first-slot and --markov 0",
+      mix.beta, c.first_slot, c.markov_rank));
+}
 
 void TidarBlocks::remember(std::any& memory) {
-  if (!memory.has_value()) memory = CompanionWorth(kPriorWorth, kTrial);
+  if (!memory.has_value()) memory = CompanionWorth(prior_worth(lora_->config), kTrial);
   worth_ = std::any_cast<CompanionWorth>(&memory);
 }
 
@@ -83,7 +104,7 @@ void TidarBlocks::companions(const TokenSequence& sequence, const TokenDraft& dr
                              const RowOffer& offer, CompanionRows& rows) {
   Text& text = texts_[sequence.id()];
   text.replicas.clear();
-  if (sequence.remaining() < 2) return;
+  if (sequence.remaining() < 2 && !mixes()) return;
   const std::vector<double> ends = ends_of(draft, offer.reach);
   std::vector<std::int32_t> order(ends.size());
   for (std::size_t i = 0; i < order.size(); ++i) order[i] = static_cast<std::int32_t>(i) - 1;
@@ -95,17 +116,36 @@ void TidarBlocks::companions(const TokenSequence& sequence, const TokenDraft& dr
   const Token newest = sequence.tokens().back();
   const auto add = [&](std::int32_t after) {
     text.replicas.push_back(after);
-    add_replica(lora_, {.after = after, .newest = newest, .first_wanted = kFirstDrafted}, draft,
+    add_replica(lora_, {.after = after, .newest = newest, .first_wanted = first_wanted()}, draft,
                 rows);
   };
   for (const std::int32_t after : order) {
+    if (mixes() && !fits(sequence, after)) continue;
     const double price = offer.price(rows.rows() - before + own) -
                          (rows.rows() > before ? offer.price(rows.rows() - before) : 0.0);
     if (!wants(chance(after), draft.size() > 0, price)) break;
     add(after);
   }
+  if (mixes()) mix(draft, text, rows);
   if (form_ != TidarForm::kMeasured || !text.replicas.empty()) return;
   if (worth().tries(offer.price(own))) add(order[0]);
+}
+
+// Whether the block after a drafted token of a chain lies within the context.
+bool TidarBlocks::fits(const TokenSequence& sequence, std::int32_t after) const noexcept {
+  const auto read = static_cast<std::int64_t>(sequence.tokens().size());
+  return read + after + 1 + lora_->config.block <= mix_.context;
+}
+
+// The replica after a token has slot 0 where the row of that token has the next output. Replicas
+// are the first rows of the pass's companions: nothing else drafts beside them.
+void TidarBlocks::mix(const TokenDraft& draft, const Text& text, CompanionRows& rows) const {
+  const auto slots = static_cast<std::int32_t>(lora_->config.slots());
+  rows.mix = {.own = mix_.beta, .companions = std::vector<std::int32_t>(draft.size() + 1, -1)};
+  for (std::size_t r = 0; r < text.replicas.size(); ++r) {
+    rows.mix.companions[static_cast<std::size_t>(text.replicas[r] + 1)] =
+        static_cast<std::int32_t>(r) * slots;
+  }
 }
 
 void TidarBlocks::observe(const VerifiedDraft& verified) {
@@ -121,8 +161,11 @@ void TidarBlocks::observe(const VerifiedDraft& verified) {
   const auto last = static_cast<std::int32_t>(outcome.decided_by(outcome.accepted)) - 1;
   const auto at = std::find(replicas.begin(), replicas.end(), last);
   if (at == replicas.end()) return;
-  const auto drafts = static_cast<std::size_t>(lora_->config.block - kFirstDrafted);
-  const std::size_t first = static_cast<std::size_t>(at - replicas.begin()) * drafts;
+  // Slot 0 stands for the output that is decided already.
+  const auto drafts = static_cast<std::size_t>(lora_->config.block - 1);
+  const auto scored = drafts + (mixes() ? 1 : 0);
+  const std::size_t first =
+      static_cast<std::size_t>(at - replicas.begin()) * scored + scored - drafts;
   for (std::size_t s = 0; s < drafts; ++s) {
     keep(verified.companion(first + s), verified.sequence, text);
   }

@@ -15,6 +15,15 @@
 
 namespace forerun {
 
+/// Another law for the outputs: that of beta times the target's logits and 1 - beta times those of
+/// slot 0, which predicts the same output (the paper's trust in AR or in diffusion). It needs a
+/// replica for every number of kept drafts, so the form is kFused and a draft a chain.
+struct TidarMix {
+  double beta = 1.0;  ///< 1: the target's own law
+  /// Of the decoder, in positions: outputs whose block does not fit in have the target's own law.
+  std::int64_t context = 0;
+};
+
 /// The blocks of drafts of texts whose mask rows run in the target's own passes: which replicas a
 /// pass gets, and of those that ran the one that fits the outcome.
 ///
@@ -27,9 +36,14 @@ class TidarBlocks {
   /// What of a block is kept for the next round: all logits, or the likeliest tokens.
   enum class Kept : std::uint8_t { kRows, kLikeliest };
   /// @param lora  in the target's precision
-  TidarBlocks(std::shared_ptr<const GatedLora> lora, TidarForm form, Kept kept);
+  /// @throws std::invalid_argument  a mix with another form, without a slot 0, or with a Markov
+  /// head
+  TidarBlocks(std::shared_ptr<const GatedLora> lora, TidarForm form, Kept kept,
+              const TidarMix& mix = {});
 
   const GatedLora& lora() const noexcept { return *lora_; }
+  /// Outputs do not follow the target's own law.
+  bool mixes() const noexcept { return mix_.beta < 1.0; }
   const MarkovHead& markov() const noexcept { return markov_; }
   /// What it learns lives in `memory`, which outlives it; empty the first time.
   void remember(std::any& memory);
@@ -57,12 +71,16 @@ class TidarBlocks {
   };
   CompanionWorth& worth();
   void keep(std::span<const float> logits, const TokenSequence& sequence, Text& text) const;
+  bool fits(const TokenSequence& sequence, std::int32_t after) const noexcept;
+  void mix(const TokenDraft& draft, const Text& text, CompanionRows& rows) const;
+  std::int64_t first_wanted() const noexcept { return mixes() ? 0 : 1; }
   bool wants(double chance, bool drafted, double price);
 
   std::shared_ptr<const GatedLora> lora_;
   MarkovHead markov_;
   TidarForm form_;
   Kept kept_;
+  TidarMix mix_;
   std::any own_;
   CompanionWorth* worth_ = nullptr;
   std::unordered_map<SequenceId, Text> texts_;

@@ -18,8 +18,9 @@ std::vector<Token> all_tokens(const GatedLora& lora) {
 
 }  // namespace
 
-TidarDrafter::TidarDrafter(std::shared_ptr<const GatedLora> lora, TidarForm form)
-    : blocks_(lora, form, TidarBlocks::Kept::kRows),
+TidarDrafter::TidarDrafter(std::shared_ptr<const GatedLora> lora, TidarForm form,
+                           const TidarMix& mix)
+    : blocks_(lora, form, TidarBlocks::Kept::kRows, mix),
       picker_(lora->config.vocab, all_tokens(*lora)) {}
 
 std::vector<SequencePlan> TidarDrafter::plan(std::span<TokenSequence* const> sequences,
@@ -66,7 +67,7 @@ void TidarDrafter::fill(const TokenSequence& sequence, std::size_t length, Token
 void TidarDrafter::add_companions(std::span<TokenSequence* const> sequences,
                                   std::span<const TokenDraft> drafts, DraftLength& control) {
   companions_.assign(sequences.size(), {});
-  if (control.measuring()) return;
+  if (control.measuring() && !blocks_.mixes()) return;
   for (std::size_t i = 0; i < sequences.size(); ++i) {
     const SequenceId id = sequences[i]->id();
     std::vector<double> reach;

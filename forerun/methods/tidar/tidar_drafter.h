@@ -20,8 +20,9 @@ namespace forerun {
 /// Source: TiDAR, arXiv:2511.08923, section 3.2; the ratio test of maximal instead of its matching.
 class TidarDrafter {
  public:
+  /// @param form, mix  as TidarBlocks
   explicit TidarDrafter(std::shared_ptr<const GatedLora> lora,
-                        TidarForm form = TidarForm::kMeasured);
+                        TidarForm form = TidarForm::kMeasured, const TidarMix& mix = {});
 
   std::vector<SequencePlan> plan(std::span<TokenSequence* const> sequences,
                                  std::span<const std::size_t> most, const DraftLength& control);

@@ -89,8 +89,8 @@ GatedLora seeded_masks(const DecoderConfig& decoder, std::int64_t rows) {
   }
   if (rows < 3 || rows > kMostRows) {
     throw std::invalid_argument(
-        fmt::format("a block of {} rows: give 3 to {}: the newest token, the place of the next "
-                    "one, and a row for each draft",
+        fmt::format("a block of {} rows: give 3 to {}: the newest token, the next one's place, and "
+                    "at least one behind it",
                     rows, kMostRows));
   }
   GatedLora out;
