@@ -104,13 +104,16 @@ FORERUN_VECTOR_CLONES bool noise_tile(const float* w, std::size_t first, std::si
     noise[4 * i + 2] = c2[i];
     noise[4 * i + 3] = c3[i];
   }
+#pragma omp simd
+  for (std::size_t i = 0; i < n; ++i) {
+    weight[i] = exp_nonpositive(static_cast<double>(w[first + i]) - max);
+  }
   const double scaled_bar = bar * 0x1p32;
   unsigned any = 0;
 #pragma omp simd reduction(| : any)
   for (std::size_t i = 0; i < n; ++i) {
-    const double x = exp_nonpositive(static_cast<double>(w[first + i]) - max);
-    weight[i] = x;
-    any |= static_cast<unsigned>(static_cast<double>(noise[i]) <= scaled_bar * x && x > 0.0);
+    any |= static_cast<unsigned>(static_cast<double>(noise[i]) <= scaled_bar * weight[i] &&
+                                 weight[i] > 0.0);
   }
   return any != 0;
 }
