@@ -4,15 +4,14 @@
 
 #include <algorithm>
 #include <chrono>
-#include <filesystem>
 #include <map>
 #include <optional>
 #include <utility>
 
 #include "forerun/api/access.h"
+#include "forerun/api/load_diffusion_model.h"
 #include "forerun/api/load_text_model.h"
 #include "forerun/models/diffusion_lm/denoise.h"
-#include "forerun/models/diffusion_lm/published_diffusion_lm.h"
 
 namespace forerun {
 
@@ -22,8 +21,6 @@ struct DiffusionLanguageModel::Impl {
 };
 
 namespace {
-
-namespace fs = std::filesystem;
 
 std::optional<Unmasking> unmasking_named(const std::string& name) {
   static const std::map<std::string, Unmasking> kNames = {
@@ -52,21 +49,11 @@ DenoiseOptions denoise_options(const DiffusionTextOptions& o) {
           .seed = o.seed};
 }
 
-// The network's body, and the rest of it into `rest`.
-DecoderLm split(DiffusionLm model, DiffusionLm& rest) {
-  rest = model;
-  return std::move(model.body);
-}
-
 }  // namespace
 
 bool is_diffusion_language_model(const std::string& path) noexcept {
   try {
-    if (fs::is_directory(path)) {
-      return fs::exists(fs::path(path) / "config.json") &&
-             is_published_diffusion_lm(load_hf_config(path).config);
-    }
-    return is_published_diffusion_lm(load_gguf(path));
+    return holds_diffusion_model(path);
   } catch (const std::exception&) {
     return false;
   }
@@ -74,21 +61,10 @@ bool is_diffusion_language_model(const std::string& path) noexcept {
 
 DiffusionLanguageModel DiffusionLanguageModel::load(const std::string& path,
                                                     PrecisionRequest precision) {
-  DiffusionLm network;
-  auto text = load_text_model(
-      path, precision,
-      {.from_gguf =
-           [&](const Gguf& gguf, Precision p) {
-             return split(load_published_diffusion_lm(gguf, p), network);
-           },
-       .from_folder =
-           [&](const HfConfig& config, const Safetensors& weights, const std::string& at,
-               Precision p) {
-             return split(load_published_diffusion_lm(config, weights, at, p), network);
-           }});
+  DiffusionModelFile file = load_diffusion_model(path, precision);
   auto impl = std::make_shared<Impl>();
-  impl->text = std::move(text);
-  impl->passes = std::make_shared<const DiffusionPasses>(std::move(network));
+  impl->text = std::move(file.text);
+  impl->passes = std::make_shared<const DiffusionPasses>(std::move(file.network));
   return DiffusionLanguageModel(std::move(impl));
 }
 

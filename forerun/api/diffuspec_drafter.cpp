@@ -9,10 +9,12 @@
 #include "forerun/api/choose_precision.h"
 #include "forerun/api/diffuspec_options.h"
 #include "forerun/api/drafter_method.h"
+#include "forerun/api/load_diffusion_model.h"
 #include "forerun/api/model_file.h"
 #include "forerun/api/model_impl.h"
 #include "forerun/core/backoff_ngram.h"
 #include "forerun/formats/arpa.h"
+#include "forerun/formats/tokenizer/vocabulary.h"
 #include "forerun/methods/diffuspec/diffuspec_source.h"
 #include "forerun/methods/text/controlled_drafter.h"
 #include "forerun/methods/tree/tree_drafter.h"
@@ -51,20 +53,40 @@ std::shared_ptr<const NgramLaw> load_proxy(const std::filesystem::path& path, co
   return std::make_shared<const BackoffNgram>(std::move(law));
 }
 
+// Dream, LLaDA: a model with a tokenizer, which has to be the target's.
+std::shared_ptr<DiffuSpec> published_drafter(const std::string& path, const DrafterLoad& load) {
+  DiffusionModelFile file = load_diffusion_model(path, load.precision);
+  const Tokenizer& own = impl_of(load.target).tokenizer;
+  if (const auto difference = missing_of(own, file.text->tokenizer)) {
+    throw UsageError(fmt::format(
+        "{} cannot draft for {}: {}; a diffusion language model has to have the target's "
+        "vocabulary",
+        path, load.target.path(), *difference));
+  }
+  return std::make_shared<DiffuSpec>(std::move(file.network), load.target.vocab(),
+                                     static_cast<std::int64_t>(own.vocab_size()));
+}
+
+// One that forerun train dlm made from the target.
+std::shared_ptr<DiffuSpec> trained_drafter(const std::string& path, const DrafterLoad& load) {
+  const DiffusionLm model = load_diffusion_lm(path, numbers_of(load.target, DecoderParts::kEnds));
+  const Precision precision = text_precision(path, load.precision, cpu_features()).precision;
+  return std::make_shared<DiffuSpec>(in_precision(model, precision), load.target.vocab());
+}
+
 std::shared_ptr<const DiffuSpec> load_method(const DrafterLoad& load) {
   const DiffuSpecArgument argument = parse_diffuspec(load.argument);
+  const std::string& path = argument.folder;
   std::error_code ignored;
-  if (!std::filesystem::is_directory(argument.folder, ignored)) {
+  if (path.empty() || !std::filesystem::exists(path, ignored)) {
     throw UsageError(fmt::format(
-        "no drafter at '{}': give a folder of a diffusion language model (forerun train dlm)",
-        argument.folder));
+        "no drafter at '{}': give a folder of a diffusion language model (forerun train dlm), or a "
+        "Dream or LLaDA model",
+        path));
   }
   const c10::InferenceMode no_autograd;
-  const DiffusionLm model =
-      load_diffusion_lm(argument.folder, numbers_of(load.target, DecoderParts::kEnds));
-  const Precision precision =
-      text_precision(argument.folder, load.precision, cpu_features()).precision;
-  auto out = std::make_shared<DiffuSpec>(in_precision(model, precision), load.target.vocab());
+  const bool trained = std::filesystem::is_directory(path, ignored) && !holds_diffusion_model(path);
+  auto out = trained ? trained_drafter(path, load) : published_drafter(path, load);
   out->options = argument.options;
   // A text's own trigrams are few, so they weigh little; a file's as in the paper.
   constexpr double kBesideText = 0.9, kBesideFile = 0.5;
@@ -81,9 +103,9 @@ std::shared_ptr<const DiffuSpec> load_method(const DrafterLoad& load) {
 DrafterKind diffuspec_drafter() {
   return {
       .info = {.name = "diffuspec",
-               .argument = "FOLDER[:OPTION=VALUE...]",
-               .help = "a diffusion language model: a block of tokens in one pass, and a search "
-                       "for the path through them"},
+               .argument = "PATH[:OPTION=VALUE...]",
+               .help = "a diffusion language model (of forerun train dlm, Dream or LLaDA): a block "
+                       "of tokens in one pass, and a search for the path through them"},
       .load = [](const DrafterLoad& load) {
         auto method = std::make_shared<DiffuSpecMethod>();
         method->method = load_method(load);

@@ -8,7 +8,7 @@
 
 namespace forerun {
 
-/// `FOLDER[:OPTION=VALUE...]`, the argument of the drafter diffuspec.
+/// `PATH[:OPTION=VALUE...]`, the argument of the drafter diffuspec.
 struct DiffuSpecArgument {
   std::string folder;
   DiffuSpecOptions options;      ///< the weight apart

@@ -165,7 +165,7 @@ void refused(const std::string& spec, const std::string& says) {
 }
 
 TEST(DiffuSpecRefused, WithAOneLineReason) {
-  refused("diffuspec:", "give diffuspec:FOLDER");
+  refused("diffuspec:", "give diffuspec:PATH");
   refused("diffuspec:/no/such/folder", "/no/such/folder");
   refused("diffuspec:" + network() + ":beams=many", "beams takes a number from 0 to 64");
   refused("diffuspec:" + network() + ":beams=3:beams=4", "given twice");
@@ -176,6 +176,19 @@ TEST(DiffuSpecRefused, WithAOneLineReason) {
   const auto arpa = folder.path() / "law.arpa";
   std::ofstream(arpa) << "\\data\\\nngram 1=1\n\n\\1-grams:\n-1\t4000\n\n\\end\\\n";
   refused("diffuspec:" + network() + ":ngram=" + arpa.string(), "token 4000");
+  const std::string header = "\\data\\\nngram 1=2\n\n\\1-grams:\n-1\t4\n";
+  for (const auto& [text, says] :
+       {std::pair(header, std::string("is the file whole?")),
+        std::pair(header + "\n\\end\\\n", std::string("fewer 1-grams than the header says")),
+        std::pair(header + "-1\tword\n\\end\\\n", std::string("is no token id")),
+        std::pair(header + "0.5\t5\n\\end\\\n", std::string("no log10 of a probability")),
+        std::pair(std::string("\x7f"
+                              "ELF"),
+                  std::string("not an ARPA file"))}) {
+    std::ofstream(arpa) << text;
+    refused("diffuspec:" + network() + ":ngram=" + arpa.string(), arpa.string());
+    refused("diffuspec:" + network() + ":ngram=" + arpa.string(), says);
+  }
   const Model other = Model::load(FORERUN_SOURCE_DIR "/tests/data/tiny/qwen2");
   EXPECT_THROW(Drafter::load("diffuspec:" + network(), other), std::exception);
 }

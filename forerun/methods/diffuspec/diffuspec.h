@@ -30,11 +30,16 @@ struct DiffuSpecOptions {
   double confidence = 0.45;  ///< FailFast: of the least confident prediction of a block
 };
 
-/// A diffusion language model that drafts for a target.
+/// A diffusion language model that drafts for a target. What drafting needs of it are the laws of
+/// the places after a text, which DiffusionPasses gives for networks of both kinds: those that keep
+/// their text, and those that read it again in every pass.
 /// Source: DiffuSpec, arXiv:2510.02358.
 struct DiffuSpec {
-  DiffuSpec(DiffusionLm model, std::int64_t target_vocab)
-      : network(std::move(model), target_vocab), vocab(target_vocab) {}
+  /// @param target_vocab  ids that the target scores
+  /// @param named         ids of its tokenizer, if fewer: those beyond them are never drafted
+  DiffuSpec(DiffusionLm model, std::int64_t target_vocab, std::int64_t named = 0)
+      : network(std::move(model), named > 0 ? std::min(named, target_vocab) : target_vocab),
+        vocab(target_vocab) {}
 
   bool searches() const noexcept { return options.search.beams > 0; }
   bool ends(Token token) const { return std::find(end.begin(), end.end(), token) != end.end(); }

@@ -57,6 +57,13 @@ DiffuSpecTexts::Text& DiffuSpecTexts::text_of(SequenceId id) {
 
 std::size_t DiffuSpecTexts::places(const TokenSequence& sequence) const {
   const auto found = texts_.find(sequence.id());
+  // A target may have ids that the network lacks: padding, or tokens that were added to it.
+  const std::int64_t known = method_->network.config().vocab;
+  const auto text = sequence.tokens();
+  if (known < method_->vocab &&
+      std::any_of(text.begin(), text.end(), [&](Token t) { return t >= known; })) {
+    return 0;
+  }
   std::size_t wanted = method_->most();
   if (method_->options.control == PlaceControl::kFailFast) wanted = method_->least();
   if (method_->options.control == PlaceControl::kPaper && found != texts_.end()) {

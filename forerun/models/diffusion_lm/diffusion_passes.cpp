@@ -30,12 +30,12 @@ DiffusionPasses::DiffusionPasses(DiffusionLm model, std::int64_t vocab)
     tokens_.assign(ids.const_data_ptr<std::int64_t>(),
                    ids.const_data_ptr<std::int64_t>() + ids.numel());
   }
-  std::vector<std::int64_t> forbidden;
-  for (std::int64_t i = 0; i < model_.config.outputs; ++i) {
-    const Token t = token(i);
-    if (t == model_.config.mask_token || (vocab > 0 && t >= vocab)) forbidden.push_back(i);
+  // Tokens of outputs rise: those beyond a vocabulary are the last ones.
+  std::int64_t& outputs = model_.config.outputs;
+  while (vocab > 0 && outputs > 0 && token(outputs - 1) >= vocab) --outputs;
+  for (std::int64_t i = 0; i < outputs; ++i) {
+    if (token(i) == model_.config.mask_token) forbidden_ = i;
   }
-  if (!forbidden.empty()) forbidden_ = at::tensor(forbidden, at::kLong);
 }
 
 DiffusionText DiffusionPasses::begin() const {
@@ -176,8 +176,9 @@ at::Tensor DiffusionPasses::forward(std::span<const MaskedSpan> texts) const {
       text.cache_->keep(rows[i].kept);
     }
   }
-  if (forbidden_.defined()) {
-    logits.index_fill_(1, forbidden_, -std::numeric_limits<double>::infinity());
+  logits = logits.narrow(1, 0, model_.config.outputs);
+  if (forbidden_ >= 0) {
+    logits.select(1, forbidden_).fill_(-std::numeric_limits<double>::infinity());
   }
   return logits;
 }

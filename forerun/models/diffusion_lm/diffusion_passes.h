@@ -40,7 +40,7 @@ struct MaskedSpan {
 /// Passes of a diffusion language model over texts. Thread-safe.
 class DiffusionPasses {
  public:
-  /// @param vocab  of the target: ids beyond it are never predicted; 0: no limit
+  /// @param vocab  of the target: ids beyond it are no outputs; 0: no limit
   explicit DiffusionPasses(DiffusionLm model, std::int64_t vocab = 0);
 
   const DiffusionConfig& config() const noexcept { return model_.config; }
@@ -49,8 +49,9 @@ class DiffusionPasses {
 
   /// One pass (a long piece of text is read in several). The prediction of a place is that of its
   /// token given the text and all places: independent of the other places' predictions.
-  /// @return  [sum of places, outputs] float32 logits, text by text; -infinity where a token must
-  ///          not be predicted: the mask token, and ids beyond the target's vocabulary
+  /// @return  [sum of places, outputs] float32 logits, text by text, those of config(); -infinity
+  /// of
+  ///          the mask token, which is never predicted
   /// @throws std::invalid_argument  an id outside the vocabulary, no text before the places, or
   /// more positions than the context. No text has changed then.
   at::Tensor forward(std::span<const MaskedSpan> texts) const;
@@ -73,7 +74,7 @@ class DiffusionPasses {
 
   DiffusionLm model_;
   std::vector<Token> tokens_;     // of outputs; empty: all
-  at::Tensor forbidden_;          // [n] int64: outputs that are never predicted; or undefined
+  std::int64_t forbidden_ = -1;   // output of the mask token; -1: it has none
   std::shared_ptr<KvPool> pool_;  // of all texts
 };
 

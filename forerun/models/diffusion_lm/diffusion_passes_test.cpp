@@ -162,8 +162,9 @@ TEST(DiffusionPasses, NeverPredictsTheMaskOrATokenThatTheTargetLacks) {
   DiffusionText read = network.begin();
   const MaskedSpan span{.text = &read, .tokens = text, .places = some};
   const at::Tensor logits = network.forward({&span, 1});
-  EXPECT_TRUE(at::isfinite(logits.narrow(1, 0, 140)).all().item<bool>());
-  EXPECT_TRUE(at::isneginf(logits.narrow(1, 140, 20)).all().item<bool>());
+  EXPECT_EQ(network.config().outputs, 140);
+  EXPECT_EQ(logits.size(1), 140);
+  EXPECT_TRUE(at::isfinite(logits).all().item<bool>());
 }
 
 TEST(DiffusionPasses, RefusesWhatCannotBeRead) {
