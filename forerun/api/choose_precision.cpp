@@ -5,6 +5,9 @@
 #include <algorithm>
 #include <initializer_list>
 
+#include "forerun/base/available_memory.h"
+#include "forerun/formats/weight_source.h"
+
 namespace forerun {
 namespace {
 
@@ -46,13 +49,38 @@ std::string lacking(const CpuFeatures& cpu) {
 
 }  // namespace
 
+TextModelSizes text_model_sizes(const std::string& path) {
+  TextModelSizes out{.available = available_memory()};
+  try {
+    const WeightSource file = load_weights(path);
+    for (const TensorView& t : file.tensors()) {
+      out.weights += static_cast<std::uint64_t>(element_count(t.shape).value_or(0));
+    }
+  } catch (const FormatError&) {
+    return {};
+  }
+  return out;
+}
+
 ChosenPrecision text_precision(const std::string& path, PrecisionRequest requested,
-                               const CpuFeatures& cpu) {
+                               const CpuFeatures& cpu, const TextModelSizes& sizes) {
+  const std::string lacks = cpu.int8() ? "" : lacking(cpu);
+  // int8 takes a byte a weight, and a quarter more while they are packed; float32 four bytes.
+  const double bytes = static_cast<double>(sizes.weights) * (lacks.empty() ? 1.25 : 4.0);
+  if (!requested && bytes > static_cast<double>(sizes.available)) {
+    constexpr double kGigabyte = 1e9;
+    return {.precision = Precision::kFile,
+            .reason = fmt::format("{:.1f} GB of memory are free, {} takes {:.1f}",
+                                  static_cast<double>(sizes.available) / kGigabyte,
+                                  lacks.empty() ? "int8" : "f32", bytes / kGigabyte),
+            .fastest = false};
+  }
   // Without int8 products float32 is the fastest there is: such processors have none for bf16.
   return choose(path, requested,
-                {{Precision::kInt8, cpu.int8() ? "" : lacking(cpu)},
+                {{Precision::kInt8, lacks},
                  {Precision::kF32, ""},
-                 {Precision::kBF16, ""}});
+                 {Precision::kBF16, ""},
+                 {Precision::kFile, ""}});
 }
 
 ChosenPrecision image_precision(const std::string& path, PrecisionRequest requested,

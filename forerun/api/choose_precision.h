@@ -1,5 +1,7 @@
 #pragma once
 
+#include <cstdint>
+#include <limits>
 #include <string>
 
 #include "forerun/common.h"
@@ -7,11 +9,21 @@
 
 namespace forerun {
 
+/// What of a language model decides its precision.
+struct TextModelSizes {
+  std::uint64_t weights = 0;
+  std::uint64_t available = std::numeric_limits<std::uint64_t>::max();  ///< bytes of memory
+};
+
+/// Of the model at `path`, by its tensors; no weights where it cannot be read: its loader says why.
+TextModelSizes text_model_sizes(const std::string& path);
+
 /// The one policy for precisions: `auto` is the fastest that can be had and never fails, anything
-/// else is what was requested or a UsageError that names what can be had.
+/// else is what was requested or a UsageError that names what can be had. Weights that do not fit
+/// the memory stay in their file.
 /// @param path  of the model, for the message
 ChosenPrecision text_precision(const std::string& path, PrecisionRequest requested,
-                               const CpuFeatures& cpu);
+                               const CpuFeatures& cpu, const TextModelSizes& sizes = {});
 /// @param fits  the network's sizes suit the bf16 kernels (Bf16Stack::fits, which is false, too,
 /// where the processor lacks the instructions)
 ChosenPrecision image_precision(const std::string& path, PrecisionRequest requested,

@@ -28,6 +28,23 @@ TEST(ChoosePrecision, AutoIsTheFastestThatCanBeHadAndNeverFails) {
   EXPECT_EQ(image_precision("m", kAutoPrecision, kOld, false).precision, Precision::kF32);
 }
 
+TEST(ChoosePrecision, WeightsThatDoNotFitInInt8StayInTheirFile) {
+  const TextModelSizes large{.weights = 7'600'000'000, .available = 6'000'000'000};
+  const ChosenPrecision chosen = text_precision("m", kAutoPrecision, kNew, large);
+  EXPECT_EQ(chosen.precision, Precision::kFile);
+  EXPECT_FALSE(chosen.fastest);
+  EXPECT_EQ(chosen.reason, "6.0 GB of memory are free, int8 takes 9.5");
+  EXPECT_EQ(text_precision("m", Precision::kInt8, kNew, large).precision, Precision::kInt8);
+  EXPECT_EQ(text_precision("m", Precision::kFile, kNew).precision, Precision::kFile);
+  EXPECT_EQ(text_precision("m", kAutoPrecision, kNew, {.weights = 4, .available = 6}).precision,
+            Precision::kInt8);
+  const TextModelSizes tiny =
+      text_model_sizes(FORERUN_SOURCE_DIR "/tests/data/tiny/qwen2/model.gguf");
+  EXPECT_GT(tiny.weights, 1000U);
+  EXPECT_LT(tiny.weights, tiny.available);
+  EXPECT_EQ(text_model_sizes("/no/such/model").weights, 0U);
+}
+
 TEST(ChoosePrecision, ImageTokensAreInBf16WhereThatIsFasterAndOnRequest) {
   CpuFeatures fast = kNew;
   fast.fast_bf16 = true;
@@ -56,7 +73,7 @@ TEST(ChoosePrecision, UnavailablePrecisionIsRefusedForTextsAndImages) {
   const std::string text =
       refusal([] { static_cast<void>(text_precision("m.gguf", Precision::kInt8, kOld)); });
   EXPECT_NE(text.find("m.gguf cannot be computed in int8"), std::string::npos) << text;
-  EXPECT_NE(text.find("ask for bf16, f32, auto"), std::string::npos) << text;
+  EXPECT_NE(text.find("ask for file, bf16, f32, auto"), std::string::npos) << text;
   const std::string image =
       refusal([] { static_cast<void>(image_precision("dit", Precision::kBF16, kOld, false)); });
   EXPECT_NE(image.find("dit cannot be computed in bf16"), std::string::npos) << image;

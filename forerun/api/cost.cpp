@@ -80,7 +80,8 @@ CostCurve measure_cost(const Model& model, const CostOptions& options) {
   CostCurve out;
   out.threads = at::get_num_threads();
   out.weight_bytes = static_cast<double>(lm.weight_bytes());
-  const double width = model.precision() == Precision::kF32 ? 4.0 : 2.0;
+  const bool wide = model.precision() == Precision::kF32 || model.precision() == Precision::kFile;
+  const double width = wide ? 4.0 : 2.0;
   double positions = 0.0;  // read, over all layers
   for (const bool sliding : lm.config.sliding) {
     const auto window = static_cast<std::size_t>(lm.config.window);

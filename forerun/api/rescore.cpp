@@ -14,6 +14,7 @@ namespace forerun {
 double tie_margin(Precision precision) noexcept {
   switch (precision) {
     case Precision::kF32:
+    case Precision::kFile:
       return 1e-3;
     case Precision::kBF16:
       return 0.25;

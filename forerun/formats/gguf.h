@@ -33,6 +33,9 @@ class Gguf {
   const std::vector<Entry>& metadata() const noexcept { return metadata_; }
   const std::vector<TensorView>& tensors() const noexcept { return tensors_; }
 
+  /// Keeps the file mapped; null if parsed from memory.
+  std::shared_ptr<const void> mapping() const noexcept { return file_; }
+
   const TensorView* find(std::string_view tensor) const;
   const GgufValue* find_value(std::string_view key) const;
 

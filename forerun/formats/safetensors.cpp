@@ -168,6 +168,11 @@ const TensorView* Safetensors::find(std::string_view name) const {
   return found == index_.end() ? nullptr : &tensors_[found->second];
 }
 
+std::shared_ptr<const void> Safetensors::mapping() const {
+  if (files_.empty()) return nullptr;
+  return std::make_shared<const std::vector<std::shared_ptr<const MappedFile>>>(files_);
+}
+
 Result<Safetensors> parse_safetensors(std::span<const std::byte> file) {
   const Result<std::string_view> text = header_text(file);
   if (!text) return text.error();

@@ -29,6 +29,8 @@ class Safetensors {
   const TensorView* find(std::string_view name) const;
   const std::vector<TensorView>& tensors() const noexcept { return tensors_; }  ///< as they lie
   const Metadata& metadata() const noexcept { return metadata_; }
+  /// Keeps the files mapped; null if parsed from memory.
+  std::shared_ptr<const void> mapping() const;
 
  private:
   std::vector<TensorView> tensors_;

@@ -35,20 +35,29 @@ constexpr std::pair<std::string_view, std::string_view> kGgufNames[] = {
     {"mlp.up_proj.", "ffn_up."},
     {"mlp.down_proj.", "ffn_down."}};
 
-// Which stored row holds row `r` of the matrix.
-using RowMap = std::function<std::int64_t(std::int64_t)>;
-
 class Builder {
  public:
-  Builder(const DecoderConfig& config, Naming naming, const FindTensor& find, Precision precision)
-      : c_(config), naming_(naming), find_(find), precision_(precision) {}
+  Builder(const DecoderConfig& config, const DecoderFile& file, Precision precision)
+      : c_(config),
+        naming_(file.naming),
+        find_(file.find),
+        memory_(file.memory),
+        precision_(precision) {}
 
   DecoderLm build(DecoderParts parts) {
     DecoderLm m;
     m.config = c_;
     m.precision = precision_;
     m.final_norm.eps = c_.norm_eps;
-    for (const ModelWeight& w : weights(m)) read(w);
+    for (const ModelWeight& w : weights(m)) {
+      if (w.tensor == &m.embedding && mapped()) {
+        m.stored_embedding = stored(w);
+      } else if (w.tensor == &m.own_head && mapped()) {
+        m.stored_head = stored(w);
+      } else {
+        read(w);
+      }
+    }
     if (precision_ == Precision::kInt8) {
       m.int8 = packed(m);
       m.embedding = m.own_head = m.final_norm.weight = at::Tensor();
@@ -83,19 +92,49 @@ class Builder {
     };
     for (Linear* l : b.linears()) l->bias = at::empty({0});  // those that the file has
     for (const ModelWeight& w : listed()) {
-      if (w.name.ends_with(".bias") && find_(stored_name(w.name)) == nullptr)
-        *w.tensor = at::Tensor();
+      if (w.name.ends_with(".bias") && find_(stored_name(w.name)) == nullptr) *w.tensor = at::Tensor();
     }
     const std::vector<ModelWeight> all = listed();
     for (const ModelWeight& w : all) get(w);  // before anything is allocated
-    side_by_side({&b.q, &b.k, &b.v}, {c_.query_width(), c_.kv_width(), c_.kv_width()});
-    side_by_side({&b.gate, &b.up}, {c_.intermediate, c_.intermediate});
+    const bool biased = has_biases({&b.q, &b.k, &b.v});
+    has_biases({&b.gate, &b.up});
+    if (mapped()) {
+      keep_in_file(b, all);
+      return b;
+    }
+    side_by_side({&b.q, &b.k, &b.v}, {c_.query_width(), c_.kv_width(), c_.kv_width()}, biased);
+    side_by_side({&b.gate, &b.up}, {c_.intermediate, c_.intermediate}, b.gate.bias.defined());
     for (const ModelWeight& w : all) read(w);
     return b;
   }
 
-  // Memory for the weights and biases of linear layers of one input, which are one product then.
-  void side_by_side(const std::vector<Linear*>& parts, const std::vector<std::int64_t>& rows) {
+  bool mapped() const noexcept { return precision_ == Precision::kFile; }
+
+  // Matrices stay in the file; norms and biases are read.
+  void keep_in_file(TransformerBlock& b, const std::vector<ModelWeight>& all) const {
+    for (const ModelWeight& w : all) {
+      Linear* matrix = nullptr;
+      for (Linear* l : b.linears()) {
+        if (w.tensor == &l->weight) matrix = l;
+      }
+      if (matrix != nullptr) {
+        matrix->stored = stored(w);
+      } else {
+        read(w);
+      }
+    }
+  }
+
+  std::shared_ptr<const StoredMatrix> stored(const ModelWeight& w) const {
+    try {
+      return std::make_shared<const StoredMatrix>(get(w), row_order(w.name), memory_);
+    } catch (const std::invalid_argument& e) {
+      throw FormatError(e.what());
+    }
+  }
+
+  // Whether linear layers of one input have biases: all of them, or none.
+  bool has_biases(const std::vector<Linear*>& parts) const {
     const auto biased = static_cast<std::size_t>(std::count_if(
         parts.begin(), parts.end(), [](const Linear* l) { return l->bias.defined(); }));
     const bool wants_bias = c_.family == Family::kQwen2 && parts.size() == 3;
@@ -104,13 +143,19 @@ class Builder {
           "{} of {} biases of a block's {} are there: the file is incomplete", biased, parts.size(),
           parts.size() == 3 ? "queries, keys and values" : "gate and up"));
     }
+    return biased > 0;
+  }
+
+  // Memory for the weights and biases of linear layers of one input, which are one product then.
+  void side_by_side(const std::vector<Linear*>& parts, const std::vector<std::int64_t>& rows,
+                    bool biased) {
     const std::int64_t total = std::accumulate(rows.begin(), rows.end(), std::int64_t{0});
     const at::Tensor weight = at::empty({total, c_.hidden}, scalar_type(precision_));
     const at::Tensor bias = at::empty({total}, scalar_type(precision_));
     std::int64_t first = 0;
     for (std::size_t i = 0; i < parts.size(); first += rows[i++]) {
       parts[i]->weight = weight.narrow(0, first, rows[i]);
-      if (biased > 0) parts[i]->bias = bias.narrow(0, first, rows[i]);
+      if (biased) parts[i]->bias = bias.narrow(0, first, rows[i]);
     }
   }
 
@@ -222,6 +267,7 @@ class Builder {
   const DecoderConfig& c_;
   Naming naming_;
   const FindTensor& find_;
+  const std::shared_ptr<const void>& memory_;
   Precision precision_;
 };
 
@@ -233,9 +279,9 @@ std::string nemotron_name(const std::string& name) {
                                   : "diffusion_head.weight";
 }
 
-DecoderLm build_decoder(const DecoderConfig& config, Naming naming, const FindTensor& find,
-                        Precision precision, DecoderParts parts) {
-  return Builder(config, naming, find, precision).build(parts);
+DecoderLm build_decoder(const DecoderConfig& config, const DecoderFile& file, Precision precision,
+                        DecoderParts parts) {
+  return Builder(config, file, precision).build(parts);
 }
 
 }  // namespace forerun

@@ -1,6 +1,7 @@
 #pragma once
 
 #include <functional>
+#include <memory>
 #include <string>
 
 #include "forerun/formats/tensor_view.h"
@@ -22,11 +23,18 @@ std::string nemotron_name(const std::string& name);
 /// A tensor of the file by name, or null.
 using FindTensor = std::function<const TensorView*(const std::string&)>;
 
+/// The tensors of a file.
+struct DecoderFile {
+  Naming naming;
+  FindTensor find;
+  std::shared_ptr<const void> memory = nullptr;  ///< keeps them mapped, for Precision::kFile
+};
+
 /// Reads every weight of a decoder in the model's precision, q/k/v and gate/up side by side. Norms
-/// stay float32.
+/// stay float32. Of kFile matrices are not read, they stay where they are.
 /// @param parts  kEnds: without the layers; not for int8
 /// @throws FormatError  a tensor is missing, or its shape differs from the config
-DecoderLm build_decoder(const DecoderConfig& config, Naming naming, const FindTensor& find,
-                        Precision precision, DecoderParts parts = DecoderParts::kAll);
+DecoderLm build_decoder(const DecoderConfig& config, const DecoderFile& file, Precision precision,
+                        DecoderParts parts = DecoderParts::kAll);
 
 }  // namespace forerun

@@ -211,14 +211,17 @@ void keep_states(const at::Tensor& h, std::int64_t index, std::span<const Sequen
 }  // namespace
 
 at::Tensor embed(const DecoderLm& model, const at::Tensor& ids) {
-  const at::Tensor rows = model.embedding.index_select(0, ids);
+  const at::Tensor rows = model.stored_embedding ? model.stored_embedding->select(ids)
+                                                 : model.embedding.index_select(0, ids);
   if (model.config.embedding_scale == 1.0) return rows;
   // The scale is rounded to the model's precision first, as the reference does.
   return rows * at::scalar_tensor(model.config.embedding_scale, rows.options());
 }
 
 at::Tensor head_logits(const DecoderLm& model, const at::Tensor& hidden) {
-  return softcapped(at::linear(hidden, model.head()), model.config.logit_softcap);
+  const auto& stored = model.stored_head ? model.stored_head : model.stored_embedding;
+  const at::Tensor logits = stored ? stored->multiply(hidden) : at::linear(hidden, model.head());
+  return softcapped(logits, model.config.logit_softcap);
 }
 
 void check_tokens(const DecoderLm& model, std::span<const Token> tokens) {
@@ -259,9 +262,12 @@ KvCache DecoderLm::make_cache(std::shared_ptr<KvPool> pool) const {
 
 std::int64_t DecoderLm::weight_bytes() const {
   if (int8) return int8->weight_bytes();
-  auto bytes = static_cast<std::int64_t>(head().nbytes());
+  const auto& stored = stored_head ? stored_head : stored_embedding;
+  std::int64_t bytes = stored ? stored->bytes() : static_cast<std::int64_t>(head().nbytes());
   for (TransformerBlock l : layers) {  // the same tensors
-    for (const Linear* w : l.linears()) bytes += static_cast<std::int64_t>(w->weight.nbytes());
+    for (const Linear* w : l.linears()) {
+      bytes += w->stored ? w->stored->bytes() : static_cast<std::int64_t>(w->weight.nbytes());
+    }
   }
   return bytes;
 }

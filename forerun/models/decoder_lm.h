@@ -35,6 +35,9 @@ struct DecoderLm {
   /// All weights in the form of the int8 engine (precision kInt8); the tensors above are undefined
   /// then.
   std::shared_ptr<const Int8Decoder> int8;
+  /// Embedding and head as the file has them (precision kFile, as the matrices of the layers); the
+  /// tensors are undefined then. Without a head the embedding serves.
+  std::shared_ptr<const StoredMatrix> stored_embedding, stored_head;
 
   const at::Tensor& head() const { return config.tied_head ? embedding : own_head; }
   /// @param pool  where its memory comes from; none: a pool of its own, without limit

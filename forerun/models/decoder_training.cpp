@@ -11,7 +11,9 @@ namespace forerun {
 DocumentRows training_rows(const DecoderLm& model,
                            std::span<const std::span<const Token>> documents) {
   const DecoderConfig& c = model.config;
-  if (model.int8) throw std::invalid_argument("training: a packed decoder: load it as f32");
+  if (model.int8 || model.precision == Precision::kFile) {
+    throw std::invalid_argument("training: a packed decoder: load it as f32");
+  }
   for (const std::span<const Token> tokens : documents) check_tokens(model, tokens);
   const internal::PackedDocuments packed(documents, c);
   BlockConfig blocks = c;

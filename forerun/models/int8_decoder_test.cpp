@@ -169,7 +169,7 @@ class OddModel : public testing::Test {
       const auto found = views_.find(name);
       return found == views_.end() ? nullptr : &found->second;
     };
-    return build_decoder(config_, Naming::kHuggingFace, find, precision);
+    return build_decoder(config_, {Naming::kHuggingFace, find}, precision);
   }
 
   const c10::InferenceMode no_autograd_;

@@ -8,11 +8,11 @@
 namespace forerun {
 namespace {
 
-DecoderLm build(const Result<DecoderConfig>& config, Naming naming, const FindTensor& find,
+DecoderLm build(const Result<DecoderConfig>& config, const DecoderFile& file,
                 const std::string& path, Precision precision, DecoderParts parts) {
   if (!config) throw FormatError(path + ": " + config.error().message);
   try {
-    return build_decoder(*config, naming, find, precision, parts);
+    return build_decoder(*config, file, precision, parts);
   } catch (const FormatError& e) {
     throw FormatError(path + ": " + e.what());
   }
@@ -22,7 +22,8 @@ DecoderLm build(const Result<DecoderConfig>& config, Naming naming, const FindTe
 
 DecoderLm load_decoder(const Gguf& gguf, Precision precision, DecoderParts parts) {
   const auto find = [&](const std::string& name) { return gguf.find(name); };
-  return build(parse_decoder_config(gguf), Naming::kGguf, find, gguf.path(), precision, parts);
+  return build(parse_decoder_config(gguf), {Naming::kGguf, find, gguf.mapping()}, gguf.path(),
+               precision, parts);
 }
 
 DecoderLm load_decoder(const HfConfig& config, const Safetensors& weights, const std::string& path,
@@ -30,8 +31,10 @@ DecoderLm load_decoder(const HfConfig& config, const Safetensors& weights, const
   const auto find = [&](const std::string& name) { return weights.find(name); };
   const Result<DecoderConfig> parsed = parse_decoder_config(config.config);
   const bool nemotron = parsed && parsed->mask_token;
-  return build(parsed, nemotron ? Naming::kNemotronDiffusion : Naming::kHuggingFace, find, path,
-               precision, parts);
+  return build(
+      parsed,
+      {nemotron ? Naming::kNemotronDiffusion : Naming::kHuggingFace, find, weights.mapping()}, path,
+      precision, parts);
 }
 
 }  // namespace forerun

@@ -7,6 +7,7 @@
 #include <string>
 
 #include "forerun/models/build_decoder.h"
+#include "tests/support/tiny_models.h"
 
 namespace forerun {
 namespace {
@@ -25,7 +26,7 @@ TEST(LoadDecoder, OfTheEndsReadsNoLayer) {
   const auto decoder = parse_decoder_config(config.config);
   ASSERT_TRUE(decoder);
   const DecoderLm ends =
-      build_decoder(*decoder, Naming::kHuggingFace, find, Precision::kF32, DecoderParts::kEnds);
+      build_decoder(*decoder, {Naming::kHuggingFace, find}, Precision::kF32, DecoderParts::kEnds);
   for (const std::string& name : read) EXPECT_EQ(name.find("layers"), name.npos) << name;
   EXPECT_TRUE(ends.layers.empty());
   const DecoderLm whole = load_decoder(config, weights, kFolder, Precision::kF32);
@@ -33,6 +34,33 @@ TEST(LoadDecoder, OfTheEndsReadsNoLayer) {
   EXPECT_TRUE(at::equal(ends.embedding, whole.embedding));
   EXPECT_TRUE(at::equal(ends.head(), whole.head()));
   EXPECT_TRUE(at::equal(ends.final_norm.weight, whole.final_norm.weight));
+}
+
+// Weights that stay in their file: the logits are those of float32, of every family and format.
+TEST(LoadDecoder, InTheFormOfTheFileGivesTheSameLogits) {
+  for (const char* name : {"llama", "llama_plain", "qwen2", "qwen3", "gemma3", "gemma3_softcap"}) {
+    const std::string folder = kTiny + name;
+    const auto logits = [&](const DecoderLm& m) {
+      KvCache cache = m.make_cache();
+      std::vector<Token> text;
+      for (Token i = 0; i < 40; ++i) text.push_back((i * i * 7 + 3) % 150);
+      return pass(m, cache, text);
+    };
+    const auto from_folder = [&](Precision p) {
+      return load_decoder(load_hf_config(folder), load_safetensors(folder), folder, p);
+    };
+    const auto from_gguf = [&](Precision p) {
+      return load_decoder(load_gguf(folder + "/model.gguf"), p);
+    };
+    const DecoderLm stored = from_gguf(Precision::kFile);
+    EXPECT_FALSE(stored.embedding.defined());
+    EXPECT_FALSE(stored.layers[0].gate.weight.defined());
+    EXPECT_GT(stored.weight_bytes(), 0);
+    EXPECT_LT(distance(logits(stored), logits(from_gguf(Precision::kF32))), 1e-4) << name;
+    EXPECT_LT(distance(logits(from_folder(Precision::kFile)), logits(from_folder(Precision::kF32))),
+              1e-4)
+        << name;
+  }
 }
 
 }  // namespace

@@ -90,7 +90,7 @@ json decoder_config_json(const DecoderConfig& c) {
 void save_decoder(const std::filesystem::path& folder, const DecoderLm& model,
                   const json& provenance, const DecoderExtras& extras) {
   const DecoderConfig& c = model.config;
-  if (model.int8 || model.layers.empty()) {
+  if (model.int8 || model.precision == Precision::kFile || model.layers.empty()) {
     throw std::invalid_argument("save_decoder: the decoder is packed; load it as f32 or bf16");
   }
   json described = decoder_config_json(c);

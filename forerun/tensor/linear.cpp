@@ -14,6 +14,7 @@ using Parts = std::initializer_list<const Linear*>;
 // True if the weights lie one after another in memory.
 bool side_by_side(Parts parts) {
   const at::Tensor& first = (*parts.begin())->weight;
+  if (!first.defined()) return false;
   std::int64_t end = first.storage_offset();
   return std::all_of(parts.begin(), parts.end(), [&](const Linear* part) {
     const at::Tensor& w = part->weight;
@@ -26,6 +27,10 @@ bool side_by_side(Parts parts) {
 }  // namespace
 
 at::Tensor Linear::operator()(const at::Tensor& x) const {
+  if (stored) {
+    const at::Tensor out = stored->multiply(x);
+    return bias.defined() ? out + bias : out;
+  }
   return bias.defined() ? at::linear(x, weight, bias) : at::linear(x, weight);
 }
 

@@ -3,14 +3,18 @@
 #include <ATen/core/Tensor.h>
 
 #include <initializer_list>
+#include <memory>
 #include <vector>
+
+#include "forerun/tensor/stored_matrix.h"
 
 namespace forerun {
 
 /// y = x W^T + b over the packed rows of every sequence.
 struct Linear {
-  at::Tensor weight;  ///< [out, in] in the model's precision
-  at::Tensor bias;    ///< [out], or undefined
+  at::Tensor weight;                           ///< [out, in] in the model's precision
+  at::Tensor bias;                             ///< [out], or undefined
+  std::shared_ptr<const StoredMatrix> stored;  ///< in place of `weight`: as the file has it
 
   /// @param x  [rows, in] of the weight's dtype, or any under autocast
   /// @return   [rows, out]

@@ -11,7 +11,9 @@ namespace forerun {
 /// kInt8: weights, activations, queries, keys and values in int8, rotated by Hadamard matrices, one
 /// scale an output, row, or position and head; attention weights in 8 bits; everything else in
 /// float32.
-enum class Precision : std::uint8_t { kF32, kBF16, kInt8 };
+/// kFile: weights stay as their file stores them, mapped, and are unpacked to float32 some rows at
+/// a time in every pass: slow, for models that fit in no other form.
+enum class Precision : std::uint8_t { kF32, kBF16, kInt8, kFile };
 
 constexpr std::string_view name_of(Precision p) noexcept {
   switch (p) {
@@ -21,6 +23,8 @@ constexpr std::string_view name_of(Precision p) noexcept {
       return "bf16";
     case Precision::kInt8:
       return "int8";
+    case Precision::kFile:
+      return "file";
   }
   return "?";
 }
@@ -28,6 +32,7 @@ constexpr std::optional<Precision> precision_from_name(std::string_view name) no
   if (name == "f32") return Precision::kF32;
   if (name == "bf16") return Precision::kBF16;
   if (name == "int8") return Precision::kInt8;
+  if (name == "file") return Precision::kFile;
   return std::nullopt;
 }
 

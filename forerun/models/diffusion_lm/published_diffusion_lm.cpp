@@ -92,7 +92,7 @@ std::string llada_name(const std::string& name) {
 }
 
 DiffusionLm built(const Result<DecoderConfig>& config, const Kind& kind, std::int64_t mask,
-                  Naming naming, const FindTensor& find, Precision precision) {
+                  const DecoderFile& file, Precision precision) {
   if (!config) throw FormatError(config.error().message);
   if (mask < 0 || mask >= config->vocab) {
     throw FormatError(fmt::format(
@@ -100,7 +100,7 @@ DiffusionLm built(const Result<DecoderConfig>& config, const Kind& kind, std::in
         config->vocab, mask < 0 ? "mask_token_id is missing" : fmt::format("id {}", mask)));
   }
   DiffusionLm m;
-  m.body = build_decoder(*config, naming, find, precision);
+  m.body = build_decoder(*config, file, precision);
   m.config = {.attention = DiffusionAttention::kBidirectional,
               .shifted = kind.shifted,
               .mask_token = static_cast<Token>(mask),
@@ -147,8 +147,8 @@ DiffusionLm load_published_diffusion_lm(const Gguf& gguf, Precision precision) {
     }
     kind->shifted = *shifted;
     const auto find = [&](const std::string& tensor) { return gguf.find(tensor); };
-    return built(parse_decoder_config(gguf, kind->family), *kind, *mask, Naming::kGguf, find,
-                 precision);
+    return built(parse_decoder_config(gguf, kind->family), *kind, *mask,
+                 {Naming::kGguf, find, gguf.mapping()}, precision);
   });
 }
 
@@ -168,7 +168,7 @@ DiffusionLm load_published_diffusion_lm(const HfConfig& config, const Safetensor
       return weights.find(llada ? llada_name(tensor) : tensor);
     };
     return built(parse_decoder_config(as_decoder_config(config.config, *kind)), *kind, mask,
-                 Naming::kHuggingFace, find, precision);
+                 {Naming::kHuggingFace, find, weights.mapping()}, precision);
   });
 }
 

@@ -29,10 +29,10 @@ DiffusionPasses from_folder(const std::string& name, Precision precision = Preci
                                                      load_safetensors(folder), folder, precision));
 }
 
-DiffusionPasses from_gguf(const std::string& name) {
+DiffusionPasses from_gguf(const std::string& name, Precision precision = Precision::kF32) {
   const Gguf file = load_gguf(kDiffusion + name + "/model.gguf");
   EXPECT_TRUE(is_published_diffusion_lm(file));
-  return DiffusionPasses(load_published_diffusion_lm(file, Precision::kF32));
+  return DiffusionPasses(load_published_diffusion_lm(file, precision));
 }
 
 class Published : public ::testing::TestWithParam<std::string> {
@@ -52,12 +52,19 @@ TEST_P(Published, LogitsAreThoseOfPyTorch) {
   const at::Tensor reference = tensor_of(expected, "logits");
   EXPECT_LT(distance(logits(from_folder(GetParam())), reference), 1e-4);
   EXPECT_LT(distance(logits(from_gguf(GetParam())), reference), 1e-4);
-  if (!cpu_features().int8()) return;
+  // Weights in the form of the file.
+  EXPECT_LT(distance(logits(from_folder(GetParam(), Precision::kFile)), reference), 1e-4);
+  EXPECT_LT(distance(logits(from_gguf(GetParam(), Precision::kFile)), reference), 1e-4);
   const at::Tensor told = reference.gt(-1e29);
-  const at::Tensor error =
-      (logits(from_folder(GetParam(), Precision::kInt8)) - reference).masked_select(told);
-  EXPECT_LT(error.square().mean().sqrt().item<double>(),
-            0.15 * reference.masked_select(told).square().mean().sqrt().item<double>());
+  const auto spread = [&](const at::Tensor& x) {
+    return x.masked_select(told).square().mean().sqrt().item<double>();
+  };
+  const auto error = [&](Precision p) {
+    return spread(logits(from_folder(GetParam(), p)) - reference) / spread(reference);
+  };
+  EXPECT_LT(error(Precision::kBF16), 0.1);
+  if (!cpu_features().int8()) return;
+  EXPECT_LT(error(Precision::kInt8), 0.15);
 }
 
 // The rule, its steps and its blocks are in the name of a run.

@@ -1,0 +1,47 @@
+#include "forerun/base/available_memory.h"
+
+#include <algorithm>
+#include <charconv>
+#include <fstream>
+#include <iterator>
+#include <limits>
+#include <string>
+
+namespace forerun {
+namespace {
+
+constexpr std::uint64_t kUnknown = std::numeric_limits<std::uint64_t>::max();
+
+std::string text_of(const char* path) {
+  std::ifstream file(path);
+  return {std::istreambuf_iterator<char>(file), std::istreambuf_iterator<char>()};
+}
+
+// The number that a text begins with, or kUnknown ("max").
+std::uint64_t number(std::string_view text) noexcept {
+  std::uint64_t out = 0;
+  const auto end = std::from_chars(text.data(), text.data() + text.size(), out);
+  return end.ec == std::errc() ? out : kUnknown;
+}
+
+}  // namespace
+
+std::uint64_t parse_available_memory(std::string_view meminfo) noexcept {
+  constexpr std::string_view kName = "MemAvailable:";
+  const std::size_t at = meminfo.find(kName);
+  if (at == std::string_view::npos) return kUnknown;
+  std::string_view rest = meminfo.substr(at + kName.size());
+  rest.remove_prefix(std::min(rest.find_first_not_of(' '), rest.size()));
+  const std::uint64_t kilobytes = number(rest);
+  return kilobytes > kUnknown / 1024 ? kUnknown : kilobytes * 1024;
+}
+
+std::uint64_t available_memory() {
+  const std::uint64_t system = parse_available_memory(text_of("/proc/meminfo"));
+  const std::uint64_t limit = number(text_of("/sys/fs/cgroup/memory.max"));
+  if (limit == kUnknown) return system;
+  const std::uint64_t used = number(text_of("/sys/fs/cgroup/memory.current"));
+  return std::min(system, limit - std::min(limit, used == kUnknown ? 0 : used));
+}
+
+}  // namespace forerun

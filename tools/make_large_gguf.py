@@ -1,0 +1,138 @@
+#!/usr/bin/env python3
+"""Writes a GGUF file of the size of a published model, with random weights in Q4_K: for tests of memory and loading.
+
+usage: make_large_gguf.py KIND OUT     KIND: dream-7b   Dream-v0-7B's sizes (4.3 GB)
+                                             target     a decoder of one small block with the same vocabulary (48 MB)
+                                             dream-tiny, target-tiny   the same with a few hundred tokens, for a quick look
+
+Needs NumPy alone. Matrices repeat the same 4,096 random blocks, whose weights have mean 0 and a standard deviation of about
+0.02; norms are 1, biases 0. The file is written to a temporary name and renamed.
+"""
+
+import os
+import pathlib
+import struct
+import sys
+
+import numpy as np
+
+F32, Q4_K = 0, 12
+UINT32, FLOAT32, BOOL, STRING, ARRAY = 4, 6, 7, 8, 9
+BLOCK, BLOCK_BYTES, ALIGNMENT, BLOCKS = 256, 144, 32, 4096
+QWEN = {"hidden": 3584, "heads": 28, "kv": 4, "mlp": 18944, "layers": 28}
+SMALL = {"hidden": 256, "heads": 4, "kv": 2, "mlp": 512, "layers": 1}
+KINDS = {"dream-7b": ("dream", QWEN, 152064), "target": ("qwen2", SMALL, 152064),
+         "dream-tiny": ("dream", {**SMALL, "layers": 2}, 512), "target-tiny": ("qwen2", SMALL, 512)}
+
+
+def random_blocks(seed):
+    """BLOCKS blocks of Q4_K: f16 d, f16 dmin, eight (scale, min) pairs of 6 bits, all 32, and 256 random nibbles."""
+    blocks = np.zeros((BLOCKS, BLOCK_BYTES), np.uint8)
+    d = np.float16(0.02 / (32 * 4.61))  # nibbles have a standard deviation of 4.61 and a mean of 7.5
+    blocks[:, 0:4] = np.array([d, np.float16(7.5 * d)]).view(np.uint8)
+    blocks[:, 4:12] = 32 | 2 << 6  # the first four of each; the upper bits of the others, whose lower ones are 0
+    blocks[:, 16:] = np.random.default_rng(seed).integers(0, 256, (BLOCKS, 128), np.uint8)
+    return blocks.tobytes()
+
+
+def text(value):
+    raw = value.encode()
+    return struct.pack("<Q", len(raw)) + raw
+
+
+def pair(key, kind, value):
+    packed = {UINT32: "<I", FLOAT32: "<f", BOOL: "<?"}
+    raw = text(value) if kind == STRING else struct.pack(packed[kind], value)
+    return text(key) + struct.pack("<I", kind) + raw
+
+
+def array(key, kind, values):
+    items = b"".join(text(v) if kind == STRING else struct.pack("<i", v) for v in values)
+    return text(key) + struct.pack("<IIQ", ARRAY, kind, len(values)) + items
+
+
+def vocabulary(size):
+    """Printable ASCII as byte-level BPE spells it, a merge, unused tokens, and at the end those that Dream names."""
+    letters = [chr(c) for c in range(ord("!"), ord("~") + 1)] + ["\u0120", "\u010a", "he"]
+    tokens = letters + [f"<unused{i}>" for i in range(size - len(letters))]
+    kinds = [1] * len(letters) + [5] * (size - len(letters))
+    end, mask = (151643, 151666) if size > 151666 else (size - 2, size - 1)
+    for token, name in ((end, "<|endoftext|>"), (mask, "<|mask|>")):
+        tokens[token], kinds[token] = name, 3
+    return tokens, kinds, end, mask
+
+
+def metadata(arch, s, vocab):
+    tokens, kinds, end, mask = vocabulary(vocab)
+    out = [pair("general.architecture", STRING, arch), pair("general.name", STRING, "random weights"),
+           pair(f"{arch}.context_length", UINT32, 2048), pair(f"{arch}.embedding_length", UINT32, s["hidden"]),
+           pair(f"{arch}.block_count", UINT32, s["layers"]), pair(f"{arch}.feed_forward_length", UINT32, s["mlp"]),
+           pair(f"{arch}.attention.head_count", UINT32, s["heads"]),
+           pair(f"{arch}.attention.head_count_kv", UINT32, s["kv"]),
+           pair(f"{arch}.attention.layer_norm_rms_epsilon", FLOAT32, 1e-6),
+           pair(f"{arch}.rope.freq_base", FLOAT32, 1e6), pair("tokenizer.ggml.model", STRING, "gpt2"),
+           pair("tokenizer.ggml.pre", STRING, "qwen2"), array("tokenizer.ggml.tokens", STRING, tokens),
+           array("tokenizer.ggml.token_type", 5, kinds), array("tokenizer.ggml.merges", STRING, ["h e"]),
+           pair("tokenizer.ggml.eos_token_id", UINT32, end)]
+    if arch == "dream":
+        out += [pair("tokenizer.ggml.mask_token_id", UINT32, mask), pair("diffusion.shift_logits", BOOL, True)]
+    return out
+
+
+def tensors(s, vocab):
+    """(name, shape, outermost first)."""
+    h, width = s["hidden"], s["hidden"] // s["heads"]
+    out = [("token_embd.weight", (vocab, h)), ("output_norm.weight", (h,)), ("output.weight", (vocab, h))]
+    for i in range(s["layers"]):
+        kv = s["kv"] * width
+        shapes = {"attn_norm.weight": (h,), "attn_q.weight": (h, h), "attn_q.bias": (h,), "attn_k.weight": (kv, h),
+                  "attn_k.bias": (kv,), "attn_v.weight": (kv, h), "attn_v.bias": (kv,), "attn_output.weight": (h, h),
+                  "ffn_norm.weight": (h,), "ffn_gate.weight": (s["mlp"], h), "ffn_up.weight": (s["mlp"], h),
+                  "ffn_down.weight": (h, s["mlp"])}
+        out += [(f"blk.{i}.{name}", shape) for name, shape in shapes.items()]
+    return out
+
+
+def aligned(n):
+    return -(-n // ALIGNMENT) * ALIGNMENT
+
+
+def write_repeated(file, blocks, size, at):
+    """`size` bytes of the repeated blocks, from place `at` of them on."""
+    at = at % BLOCKS * BLOCK_BYTES
+    while size > 0:
+        piece = blocks[at:at + size]
+        file.write(piece)
+        size, at = size - len(piece), 0
+
+
+def write(kind, path):
+    arch, sizes, vocab = KINDS[kind]
+    entries, listed, offset = metadata(arch, sizes, vocab), tensors(sizes, vocab), 0
+    header = b"GGUF" + struct.pack("<IQQ", 3, len(listed), len(entries)) + b"".join(entries)
+    planned = []
+    for name, shape in listed:
+        matrix, count = len(shape) == 2, int(np.prod(shape))
+        size = count // BLOCK * BLOCK_BYTES if matrix else 4 * count
+        header += text(name) + struct.pack(f"<I{len(shape)}QIQ", len(shape), *reversed(shape), Q4_K if matrix else F32, offset)
+        planned.append((name, matrix, size))
+        offset += aligned(size)
+    blocks = random_blocks(1)
+    temporary = path.with_name(path.name + ".part")
+    with open(temporary, "wb") as file:
+        file.write(header.ljust(aligned(len(header)), b"\0"))
+        for number, (name, matrix, size) in enumerate(planned):
+            if matrix:
+                write_repeated(file, blocks, size, 37 * number)
+            else:
+                value = 0.0 if name.endswith(".bias") else 1.0
+                file.write(np.full(size // 4, value, np.float32).tobytes())
+            file.write(bytes(aligned(size) - size))
+    os.replace(temporary, path)
+    print(f"{path}: {path.stat().st_size} bytes, {sum(int(np.prod(s)) for _, s in listed)} weights")
+
+
+if __name__ == "__main__":
+    if len(sys.argv) != 3 or sys.argv[1] not in KINDS:
+        sys.exit(__doc__)
+    write(sys.argv[1], pathlib.Path(sys.argv[2]))
