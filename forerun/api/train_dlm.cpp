@@ -34,8 +34,11 @@ DiffusionLm first_diffusion_lm(const Model& target, const DecoderLm& numbers,
        fmt::format("{} layers are asked for, the target has {}", options.layers,
                    numbers.config.layers));
   need(!numbers.config.gemma(), "targets of the Gemma family have no drafter of this kind yet");
-  return diffusion_from_decoder(numbers, options.layers, options.block,
-                                draft_vocabulary(impl_of(target), data, options.draft_vocab));
+  DiffusionLm model =
+      diffusion_from_decoder(numbers, options.layers, options.block,
+                             draft_vocabulary(impl_of(target), data, options.draft_vocab));
+  if (options.bidirectional) model.config.attention = DiffusionAttention::kBidirectional;
+  return model;
 }
 
 std::unique_ptr<Objective> dlm_objective(const Model& target, const std::vector<std::string>& data,

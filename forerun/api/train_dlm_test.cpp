@@ -8,6 +8,7 @@
 
 #include "forerun/api/model_file.h"
 #include "forerun/models/diffusion_lm/diffusion_file.h"
+#include "forerun/text.h"
 #include "forerun/train.h"
 #include "tests/support/tiny_drafter.h"
 
@@ -89,6 +90,52 @@ TEST_F(TrainDlm, ResumedEndsInTheSameWeights) {
   EXPECT_EQ(calls, 4);
   EXPECT_TRUE(read_file(out / "model.safetensors") ==
               read_file(fs::path(stopped.out) / "model.safetensors"));
+}
+
+// Every row sees every other: trained, resumed and loaded in the same way.
+TEST_F(TrainDlm, ABidirectionalOneLearnsResumesAndDrafts) {
+  DlmTraining options = small_dlm();
+  options.bidirectional = true;
+  options.loss.anchors = 2;
+  options.layers = 3;  // all of the target's
+  std::vector<double> losses;
+  TrainListener listener;
+  listener.on_step = [&](const Progress& p) { losses.push_back(p.loss); };
+  TrainOptions training = quick(out);
+  training.steps = 48;
+  training.learning_rate = 3e-3;
+  train_small(options, training, listener);
+  ASSERT_EQ(losses.size(), 48U);
+  const auto mean = [&](std::ptrdiff_t begin) {
+    return std::accumulate(losses.begin() + begin, losses.begin() + begin + 8, 0.0) / 8.0;
+  };
+  EXPECT_LT(mean(40), mean(0) - 0.2);
+  EXPECT_EQ(load_made(out).config.attention, DiffusionAttention::kBidirectional);
+
+  const Drafter drafter = Drafter::load("diffuspec:" + out.string(), target());
+  GenerateOptions o;
+  o.rule = Rule::kSharedNoise;
+  o.sampling.temperature = 0.8;
+  o.max_tokens = 40;
+  o.max_draft = 4;
+  o.fixed_draft = o.ignore_end = true;
+  const std::vector<Token> prompt = {10, 11, 12, 13};
+  const Generated drafted = generate(target(), drafter, prompt, o);
+  EXPECT_EQ(drafted.tokens, generate(target(), Drafter(), prompt, o).tokens);
+  EXPECT_GT(drafted.statistics.drafted, 0U);
+
+  const fs::path whole = folder.path() / "whole";
+  train_small(options, quick(whole));
+  TrainOptions stopped = quick(folder.path() / "stopped");
+  stopped.time_limit = 1e-9;
+  int calls = 0;
+  while (train_small(options, stopped).end == TrainEnd::kTimeLimit) ASSERT_LT(++calls, 10);
+  EXPECT_GT(calls, 1);
+  EXPECT_TRUE(read_file(whole / "model.safetensors") ==
+              read_file(fs::path(stopped.out) / "model.safetensors"));
+  TrainOptions other = quick(stopped.out);
+  options.bidirectional = false;
+  EXPECT_THROW(train_small(options, other), UsageError);  // another network in the same folder
 }
 
 TEST_F(TrainDlm, ContinuesOneWithAnotherBlock) {

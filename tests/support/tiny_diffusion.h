@@ -27,6 +27,13 @@ inline DiffusionLm tiny_diffusion(const std::string& name, bool reduced = false)
   return m;
 }
 
+/// The same whose rows all see each other.
+inline DiffusionLm tiny_bidirectional(const std::string& name, bool reduced = false) {
+  DiffusionLm m = tiny_diffusion(name, reduced);
+  m.config.attention = DiffusionAttention::kBidirectional;
+  return m;
+}
+
 inline std::vector<Token> count_up(std::int64_t n, std::int64_t vocab) {
   std::vector<Token> out;
   for (std::int64_t i = 0; i < n; ++i) out.push_back(static_cast<Token>((7 + i * 37) % vocab));

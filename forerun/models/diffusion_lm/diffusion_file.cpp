@@ -6,6 +6,7 @@
 #include <stdexcept>
 #include <string>
 
+#include "forerun/base/quote.h"
 #include "forerun/formats/hf_config.h"
 #include "forerun/formats/safetensors.h"
 #include "forerun/models/internal/hf_fields.h"
@@ -22,7 +23,11 @@ constexpr const char* kModelType = "forerun-diffusion-lm";
 struct StoredSizes {
   std::int64_t hidden = 0, vocab = 0, layers = 0, block = 0, outputs = 0;
   std::string target;
+  DiffusionAttention attention = DiffusionAttention::kBlock;
 };
+
+constexpr const char* kBlockName = "block";
+constexpr const char* kBidirectionalName = "bidirectional";
 
 Result<StoredSizes> parse_sizes(const nlohmann::json& config) {
   if (!is_block_diffusion(config)) {
@@ -37,6 +42,12 @@ Result<StoredSizes> parse_sizes(const nlohmann::json& config) {
                 .outputs = f.integer("output_vocab_size")};
   if (f.find("target") == nullptr) f.fail("'target' is missing: whose first blocks these are");
   s.target = f.text("target", std::string());
+  const std::string attention = f.text("attention", kBlockName);
+  if (attention == kBidirectionalName) s.attention = DiffusionAttention::kBidirectional;
+  if (s.attention == DiffusionAttention::kBlock && attention != kBlockName) {
+    f.fail(fmt::format("attention {} is unknown; {} and {} are known", quote(attention), kBlockName,
+                       kBidirectionalName));
+  }
   if (s.block < 1 || s.block > 256 || s.outputs < 1 || s.outputs > s.vocab) {
     f.fail(fmt::format("a block of {} places and {} of {} tokens are out of range", s.block,
                        s.outputs, s.vocab));
@@ -67,6 +78,7 @@ DiffusionLm read_network(const StoredSizes& s, const DecoderLm& decoder, WeightR
     throw FormatError(fmt::format("{} blocks; the target has {}", s.layers, decoder.config.layers));
   }
   DiffusionLm m = block_diffusion_for(decoder, s.layers, s.block, s.outputs);
+  m.config.attention = s.attention;
   for (TransformerBlock& layer : m.body.layers) {
     for (Linear* l : layer.linears()) l->bias = at::empty({0});  // those that the file has
   }
@@ -91,14 +103,19 @@ bool is_block_diffusion(const nlohmann::json& config) {
 void save_diffusion_lm(const std::filesystem::path& folder, const DiffusionLm& model,
                        const nlohmann::json& provenance) {
   const DiffusionConfig& c = model.config;
-  if (c.mask_token >= 0 || c.attention != DiffusionAttention::kBlock) {
+  if (c.mask_token >= 0 || !model.mask.defined()) {
     throw std::invalid_argument("save_diffusion_lm: only networks of a decoder's blocks are saved");
   }
   nlohmann::json described = {
-      {"model_type", kModelType}, {"hidden_size", model.body.config.hidden},
-      {"vocab_size", c.vocab},    {"num_hidden_layers", model.body.config.layers},
-      {"block_size", c.block},    {"output_vocab_size", c.outputs},
-      {"target", c.target},       {"dtype", "bfloat16"}};
+      {"model_type", kModelType},
+      {"hidden_size", model.body.config.hidden},
+      {"vocab_size", c.vocab},
+      {"num_hidden_layers", model.body.config.layers},
+      {"block_size", c.block},
+      {"output_vocab_size", c.outputs},
+      {"target", c.target},
+      {"dtype", "bfloat16"},
+      {"attention", c.attention == DiffusionAttention::kBlock ? kBlockName : kBidirectionalName}};
   if (!provenance.is_null()) described["forerun"] = provenance;
   DiffusionLm shared = model;  // the same tensors; only their names are asked for
   std::vector<internal::NamedTensor> tensors =

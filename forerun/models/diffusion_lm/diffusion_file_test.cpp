@@ -38,6 +38,18 @@ TEST(DiffusionFile, LoadsWhatWasSaved) {
   }
 }
 
+TEST(DiffusionFile, KnowsWhomTheRowsSee) {
+  const testing::TempFolder folder;
+  const std::string path = folder.path() / "bidirectional";
+  save_diffusion_lm(path, tiny_bidirectional("llama_plain"));
+  const DiffusionLm read = load_diffusion_lm(path, tiny_decoder("llama_plain"));
+  EXPECT_EQ(read.config.attention, DiffusionAttention::kBidirectional);
+  const testing::TempFolder other;
+  EXPECT_EQ(
+      load_diffusion_lm(saved("llama_plain", other), tiny_decoder("llama_plain")).config.attention,
+      DiffusionAttention::kBlock);
+}
+
 struct DiffusionCopy : testing::CheckpointCopy {
   explicit DiffusionCopy(const testing::TempFolder& from)
       : CheckpointCopy(saved("llama_plain", from), "model.safetensors") {}
@@ -71,6 +83,7 @@ TEST(DiffusionFile, RefusesDamage) {
   says("out of range", [](auto& c) { c.config["block_size"] = 1 << 30; });
   says("out of range", [](auto& c) { c.config["output_vocab_size"] = 1 << 20; });
   says("'target' is missing", [](auto& c) { c.config.erase("target"); });
+  says("attention 'causal' is unknown", [](auto& c) { c.config["attention"] = "causal"; });
   says("mask_embedding", [](auto& c) { c.tensors.erase("mask_embedding"); });
   says("d2t", [](auto& c) { c.tensors.erase("d2t"); });
   says("model.layers.2", [](auto& c) {

@@ -99,7 +99,7 @@ DiffusionLm diffusion_from_decoder(const DecoderLm& decoder, std::int64_t layers
   // The residual stream of early blocks gives logits of several times the spread of the last one's:
   // a cross-entropy of 16.2 instead of 7.8 nats for 5 of the 30 blocks of SmolLM2-135M.
   constexpr double kSpread = 0.3;
-  m.body.final_norm.weight.mul_(kSpread);
+  if (layers < decoder.config.layers) m.body.final_norm.weight.mul_(kSpread);
   return m;
 }
 

@@ -65,8 +65,9 @@ DiffusionLm block_diffusion_for(const DecoderLm& decoder, std::int64_t layers, s
 void share_ends(DiffusionLm& model, const DecoderLm& decoder, const at::Tensor& output_tokens);
 
 /// A network of kind kBlock from the first blocks of a decoder, with its embedding and head, and
-/// its last norm scaled down; the mask vector begins as the mean row of the embedding. float32 on
-/// the CPU, nothing is shared with the decoder's memory.
+/// its last norm, scaled down unless all blocks are there; the mask vector begins as the mean row
+/// of the embedding. float32 on the CPU, nothing is shared with the decoder's memory. The weights
+/// are those of a kBidirectional network, too.
 /// @param output_tokens  [outputs] int64, rising; undefined: every token
 /// @throws std::invalid_argument  a packed (int8) decoder or a Gemma one, or more layers than it
 /// has
@@ -85,15 +86,19 @@ struct MaskedBatch {
 };
 
 struct MaskedStates {
-  at::Tensor text;   ///< [rows, hidden], documents concatenated: the output of the last norm
+  /// The output of the last norm: [rows, hidden], documents concatenated; of kBidirectional
+  /// networks [sum of anchors, hidden], the row of each anchor.
+  at::Tensor text;
   at::Tensor masks;  ///< [sum of anchors, block - 1, hidden]: likewise
 };
 
-/// The documents' own rows and all blocks at once: a block sees its document up to its anchor, and
-/// itself. Differentiable in all of `weights(model)`, which are float32 or float64; under autocast
-/// products run in its dtype.
+/// Of kBlock networks the documents' own rows and all blocks at once: a block sees its document up
+/// to its anchor, and itself. Of kBidirectional ones each block with its own copy of the document
+/// up to its anchor, all of whose rows see all others.
+/// Differentiable in all of `weights(model)`, which are float32 or float64; under autocast products
+/// run in its dtype.
 /// @throws std::invalid_argument  an id outside the vocabulary, an empty document or one longer
-/// than the context, an anchor outside its document, or a network of another kind than kBlock
+/// than the context, an anchor outside its document, or a network with its own embedding
 MaskedStates training_states(const DiffusionLm& model, const MaskedBatch& batch);
 
 }  // namespace forerun

@@ -56,6 +56,29 @@ TEST_P(TrainingStates, AreTheDecodingPassOfEveryBlock) {
   EXPECT_EQ(out.masks.size(0), block);
 }
 
+TEST_P(TrainingStates, OfABidirectionalNetworkAreThePassOfEveryBlock) {
+  const DiffusionLm m = tiny_bidirectional(GetParam());
+  const DiffusionPasses passes(m);
+  const Documents documents;
+  const MaskedBatch batch = documents.batch();
+  const MaskedStates out = training_states(m, batch);
+  std::int64_t block = 0;
+  for (std::size_t d = 0; d < batch.documents.size(); ++d) {
+    for (const std::int64_t p : batch.anchors[d]) {
+      DiffusionText text = passes.begin();
+      const Tokens places(5, kMaskedToken);
+      const MaskedSpan span{.text = &text,
+                            .tokens = batch.documents[d].first(static_cast<std::size_t>(p) + 1),
+                            .places = places};
+      const at::Tensor trained = at::cat({out.text.narrow(0, block, 1), out.masks[block]});
+      EXPECT_LT(distance(head_logits(m.body, trained), passes.forward({&span, 1})), 1e-4) << p;
+      ++block;
+    }
+  }
+  EXPECT_EQ(out.text.size(0), block);
+  EXPECT_EQ(out.masks.size(0), block);
+}
+
 TEST_P(TrainingStates, NoBlockSeesWhatItPredicts) {
   const DiffusionLm m = in_float64(tiny_diffusion(GetParam()));
   Documents documents;
@@ -96,6 +119,14 @@ TEST_P(TrainingStates, GradientsAreThoseOfTheStates) {
 INSTANTIATE_TEST_SUITE_P(Families, TrainingStates, testing::Values("llama_plain", "qwen2", "qwen3"),
                          [](const auto& family) { return family.param; });
 
+TEST(TrainingStates, ABatchOfABidirectionalNetworkWithoutBlocksIsEmpty) {
+  const Tokens text = count_up(6, 150);
+  const MaskedStates out =
+      training_states(tiny_bidirectional("llama_plain"), {.documents = {text}, .anchors = {{}}});
+  EXPECT_EQ(out.text.size(0), 0);
+  EXPECT_EQ(out.masks.size(0), 0);
+}
+
 TEST(TrainingStates, ABatchWithoutBlocksIsItsText) {
   const DiffusionLm m = tiny_diffusion("llama_plain");
   const Tokens text = count_up(6, 150);
@@ -105,12 +136,13 @@ TEST(TrainingStates, ABatchWithoutBlocksIsItsText) {
 }
 
 TEST(TrainingStates, RefusesWhatDoesNotFit) {
-  const DiffusionLm m = tiny_diffusion("llama_plain");
+  const DiffusionLm m = tiny_diffusion("llama_plain"), other = tiny_bidirectional("llama_plain");
   const auto refuses = [&](const std::function<void(MaskedBatch&)>& change) {
     const Documents documents;
     MaskedBatch batch = documents.batch();
     change(batch);
     EXPECT_THROW(training_states(m, batch), std::invalid_argument);
+    EXPECT_THROW(training_states(other, batch), std::invalid_argument);
   };
   const Tokens unknown = {1, 4000};
   refuses([](MaskedBatch& b) { b.anchors[0][0] = 13; });

@@ -63,8 +63,11 @@ std::int64_t DlmObjective::output_at(const AnswerDocument& d, std::int64_t posit
 DlmObjective::Drafts DlmObjective::supervised(std::span<const AnswerDocument> documents,
                                               const MaskedBatch& batch) const {
   const std::int64_t slots = model_->config.block - 1;
-  std::int64_t rows = 0, first_row = 0, block = 0;
-  for (const AnswerDocument& d : documents) rows += d.size();
+  const bool kept = model_->config.attention == DiffusionAttention::kBlock;
+  std::int64_t rows = 0, first_row = 0, block = 0;  // rows: of the text in the states
+  for (std::size_t i = 0; i < documents.size(); ++i) {
+    rows += kept ? documents[i].size() : static_cast<std::int64_t>(batch.anchors[i].size());
+  }
   Drafts out, others;
   const auto add = [&](Drafts& to, std::int64_t row, std::int64_t k, std::int64_t label,
                        std::int64_t teacher, float weight) {
@@ -77,17 +80,19 @@ DlmObjective::Drafts DlmObjective::supervised(std::span<const AnswerDocument> do
   for (std::size_t i = 0; i < documents.size(); ++i) {
     const AnswerDocument& d = documents[i];
     const std::vector<std::int64_t>& anchors = batch.anchors[i];
-    const auto of_text = static_cast<float>(anchors.size()) / static_cast<float>(answer_rows(d));
+    const float of_text =
+        kept ? static_cast<float>(anchors.size()) / static_cast<float>(answer_rows(d)) : 1.0F;
     for (const std::int64_t p : anchors) {
       for (std::int64_t k = 0; k <= slots && p + 1 + k < d.size(); ++k) {
         const std::int64_t label = output_at(d, p + 1 + k);
         if (label < 0) break;
-        add(out, k == 0 ? first_row + p : rows + block * slots + k - 1, k, label, first_row + p + k,
+        const std::int64_t anchor = kept ? first_row + p : block;
+        add(out, k == 0 ? anchor : rows + block * slots + k - 1, k, label, first_row + p + k,
             k == 0 ? of_text : draft_weight(k, options_.gamma));
       }
       ++block;
     }
-    for (std::int64_t p = first_anchor(d); p + 1 < d.size(); ++p) {
+    for (std::int64_t p = first_anchor(d); kept && p + 1 < d.size(); ++p) {
       const std::int64_t label = output_at(d, p + 1);
       if (label < 0 || std::binary_search(anchors.begin(), anchors.end(), p)) continue;
       add(others, first_row + p, 0, label, first_row + p, of_text);
@@ -157,6 +162,12 @@ double DlmObjective::flops(std::span<const std::size_t> examples) const {
     const auto answer = static_cast<double>(answer_rows(d));
     const double blocks = std::min(answer, static_cast<double>(options_.anchors));
     const double masks = blocks * static_cast<double>(model_->config.block - 1);
+    if (model_->config.attention == DiffusionAttention::kBidirectional) {
+      const double rows = text - answer * 0.5 + static_cast<double>(model_->config.block);
+      sum += 3.0 * layers * blocks * rows * (row + 2.0 * inner * rows);
+      sum += 2.0 * (blocks + masks) * head + answer * head;
+      continue;
+    }
     // Forward, and back for weights and inputs; the head's weights are frozen.
     sum += 3.0 * layers * (text + masks) * row + 2.0 * (answer + masks) * head;
     sum += 6.0 * layers * inner * (text * text + masks * text * 0.5);
@@ -168,9 +179,10 @@ double DlmObjective::flops(std::span<const std::size_t> examples) const {
 std::string DlmObjective::fingerprint() const {
   const DiffusionConfig& c = model_->config;
   return fmt::format(
-      "dlm {} layers={} block={} draft_vocab={} drafted={:016x} anchors={} length={} gamma={} "
+      "dlm{} {} layers={} block={} draft_vocab={} drafted={:016x} anchors={} length={} gamma={} "
       "distill={} documents={} data={:016x}",
-      target_, model_->body.config.layers, c.block, c.outputs, Hash().add_all(outputs_).value(),
+      c.attention == DiffusionAttention::kBidirectional ? " bidirectional" : "", target_,
+      model_->body.config.layers, c.block, c.outputs, Hash().add_all(outputs_).value(),
       options_.anchors, options_.length, options_.gamma, options_.distill, size(), data_hash());
 }
 

@@ -20,9 +20,11 @@ namespace forerun {
 /// Draft k of a block, counted from 0, weighs exp(-k / gamma), and counts until the first token
 /// that the outputs lack. Draft 0 is predicted by a row of the text, which every position has: the
 /// draft 0 of the positions without a block is learned too, and all of an answer weigh together
-/// what those of its blocks would. The figures are of the blocks: the share of right first drafts,
-/// `tau`, the leading right drafts and 1, and the share of right drafts at every second place.
-/// Source: block diffusion, Arriola et al. 2025, arXiv:2503.09573; shifted predictions as in Dream.
+/// what those of its blocks would. In a network whose rows all see each other every block has rows
+/// of its own, so that there each draft 0 is a block's. The figures are of the blocks: the share of
+/// right first drafts, `tau`, the leading right drafts and 1, and the share of right drafts at
+/// every second place. Source: block diffusion, Arriola et al. 2025, arXiv:2503.09573; shifted
+/// predictions as in Dream.
 class DlmObjective : public AnswerObjective {
  public:
   /// @param target  the author of the answers; its passes make the laws

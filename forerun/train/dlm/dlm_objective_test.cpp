@@ -52,8 +52,10 @@ double by_name(const LossSum& sum, const std::string& name) {
 
 // Every block is run as it is when drafting; the target's law is that of plain decoding.
 TEST(DlmObjective, LossIsThatOfTheDraftingPasses) {
-  for (const bool reduced : {false, true}) {
+  for (const auto& [reduced, bidirectional] :
+       {std::pair(false, false), std::pair(true, false), std::pair(true, true)}) {
     DlmParts parts(reduced);
+    if (bidirectional) *parts.model = tiny_bidirectional("llama_plain", reduced);
     parts.options.distill = 0.3;
     parts.options.gamma = 2.0;
     const TokenDocument d = document(0, 16, 4);

@@ -14,8 +14,11 @@ struct DlmLossOptions : AnswerLossOptions {
 
 /// A diffusion language model from a target's first blocks, and its training.
 struct DlmTraining {
-  std::int64_t layers = 5;          ///< the target's first blocks that it begins as
-  std::int64_t block = 8;           ///< drafts of a pass: of the newest token, then of masks
+  std::int64_t layers = 5;  ///< the target's first blocks that it begins as
+  std::int64_t block = 8;   ///< drafts of a pass: of the newest token, then of masks
+  /// Every row sees every other, as in Dream: drafting reads the text again in every pass, and
+  /// every block of an answer is trained in a pass of its own. Else the text is causal and kept.
+  bool bidirectional = false;
   std::int64_t draft_vocab = 8192;  ///< the target's most frequent tokens; 0: all
   /// Folder of one to continue from, with its design except `block`; empty: from the target.
   std::string init;
