@@ -1,10 +1,10 @@
 #!/usr/bin/env python3
-"""Makes tests/data/diffusion_lm/{dream,llada}/: tiny random diffusion language models, and what PyTorch computes with them.
+"""Makes tests/data/diffusion_lm/{dream,llada,llada_moe}/: tiny random diffusion language models, and what PyTorch computes with them.
 
 usage: make_diffusion_lm_values.py      (run with tools/requirements.txt installed; offline)
 
 The networks are written out below after the published modelling code (Dream-org/Dream-v0-Instruct-7B, GSAI-ML/LLaDA-8B-
-Instruct), the sampling loops after generation_utils.py and generate.py there; the mask token is never predicted. Each folder
+Instruct, inclusionAI/LLaDA-MoE-7B-A1B-Instruct), the sampling loops after generation_utils.py and generate.py there; the mask token is never predicted. Each folder
 holds config.json and model.safetensors with the published names, model.gguf as llama.cpp's converter writes it,
 tokenizer.json, and expected.safetensors:
   tokens [n], places [m]  a text, and places after it: ids, -1 where masked
@@ -27,15 +27,22 @@ ROOT = pathlib.Path(__file__).resolve().parent.parent / "tests" / "data"
 VOCAB, MASK, EPS = 160, 157, 1e-3
 SEED = 11  # of forerun's random numbers, where a rule draws any
 SIZES = {"dream": {"hidden": 32, "heads": 4, "kv": 2, "mlp": 48, "layers": 2, "eps": 1e-6, "theta": 1e6},
-         "llada": {"hidden": 32, "heads": 2, "kv": 2, "mlp": 40, "layers": 2, "eps": 1e-5, "theta": 5e5}}
+         "llada": {"hidden": 32, "heads": 2, "kv": 2, "mlp": 40, "layers": 2, "eps": 1e-5, "theta": 5e5},
+         "llada_moe": {"hidden": 32, "heads": 2, "kv": 2, "mlp": 24, "layers": 2, "eps": 1e-5, "theta": 5e4, "experts": 6,
+                       "used": 2}}
 
 
 def names(kind):
     """(ours: published name without .weight), by layer and at the ends."""
-    if kind == "dream":
+    if kind != "llada":
         layer = {"attn_norm": "input_layernorm", "q": "self_attn.q_proj", "k": "self_attn.k_proj", "v": "self_attn.v_proj",
-                 "o": "self_attn.o_proj", "mlp_norm": "post_attention_layernorm", "gate": "mlp.gate_proj",
-                 "up": "mlp.up_proj", "down": "mlp.down_proj"}
+                 "o": "self_attn.o_proj", "mlp_norm": "post_attention_layernorm"}
+        if kind == "dream":
+            layer |= {"gate": "mlp.gate_proj", "up": "mlp.up_proj", "down": "mlp.down_proj"}
+        else:
+            layer |= {"q_norm": "self_attn.q_norm", "k_norm": "self_attn.k_norm", "router": "mlp.gate"}
+            for e in range(SIZES[kind]["experts"]):
+                layer |= {f"{m}{e}": f"mlp.experts.{e}.{m}_proj" for m in ("gate", "up", "down")}
         return "model.layers.{}.", layer, {"embed": "model.embed_tokens", "norm": "model.norm", "head": "lm_head"}
     layer = {"attn_norm": "attn_norm", "q": "q_proj", "k": "k_proj", "v": "v_proj", "o": "attn_out", "mlp_norm": "ff_norm",
              "gate": "ff_proj", "up": "up_proj", "down": "ff_out"}
@@ -49,17 +56,19 @@ def random_state(kind):
     prefix, layer, ends = names(kind)
     shapes = {"q": (s["heads"] * width, s["hidden"]), "k": (s["kv"] * width, s["hidden"]),
               "v": (s["kv"] * width, s["hidden"]), "o": (s["hidden"], s["heads"] * width),
-              "gate": (s["mlp"], s["hidden"]), "up": (s["mlp"], s["hidden"]), "down": (s["hidden"], s["mlp"])}
+              "gate": (s["mlp"], s["hidden"]), "up": (s["mlp"], s["hidden"]), "down": (s["hidden"], s["mlp"]),
+              "router": (s.get("experts", 0), s["hidden"])}
     state = {ends["embed"] + ".weight": torch.randn(VOCAB, s["hidden"]),
              ends["norm"] + ".weight": 1.0 + 0.3 * torch.randn(s["hidden"]),
              ends["head"] + ".weight": 0.4 * torch.randn(VOCAB, s["hidden"])}
     for i in range(s["layers"]):
         for ours, theirs in layer.items():
             name = prefix.format(i) + theirs
+            ours = ours.rstrip("0123456789")
             if ours in shapes:
                 state[name + ".weight"] = 0.3 * torch.randn(shapes[ours])
             else:
-                state[name + ".weight"] = 1.0 + 0.3 * torch.randn(s["hidden"])
+                state[name + ".weight"] = 1.0 + 0.3 * torch.randn(width if ours in ("q_norm", "k_norm") else s["hidden"])
             if kind == "dream" and ours in "qkv":
                 state[name + ".bias"] = 0.5 * torch.randn(shapes[ours][0])
     return state
@@ -77,6 +86,19 @@ class Network:
         x = x.float()
         return x * torch.rsqrt(x.pow(2).mean(-1, keepdim=True) + SIZES[self.kind]["eps"]) * self.state[name + ".weight"]
 
+    def mlp(self, at, x):
+        """Of a layer whose names are `at`."""
+        def one(e):
+            gate, up = self.linear(at[f"gate{e}"], x), self.linear(at[f"up{e}"], x)
+            return self.linear(at[f"down{e}"], torch.nn.functional.silu(gate) * up)
+
+        if self.kind != "llada_moe":
+            return one("")
+        law = torch.softmax(self.linear(at["router"], x).float(), -1)
+        weights, chosen = law.topk(SIZES[self.kind]["used"], -1)  # not divided by their sum
+        share = torch.zeros_like(law).scatter(1, chosen, weights)
+        return sum(share[:, e:e + 1] * one(e) for e in range(law.shape[1]))
+
     def logits(self, ids):
         """[n, vocab] by rows, not shifted; every row sees every other."""
         s = SIZES[self.kind]
@@ -93,12 +115,14 @@ class Network:
             at = {k: self.prefix.format(i) + v for k, v in self.layer.items()}
             x = self.norm(at["attn_norm"], h)
             q, k, v = (self.linear(at[p], x).view(n, -1, width).transpose(0, 1) for p in "qkv")
+            if self.kind == "llada_moe":
+                q, k = self.norm(at["q_norm"], q), self.norm(at["k_norm"], k)
             q, k = rotated(q), rotated(k)
             k, v = (t.repeat_interleave(s["heads"] // s["kv"], 0) for t in (k, v))
             weights = torch.softmax(q @ k.transpose(1, 2) / width**0.5, -1)
             h = h + self.linear(at["o"], (weights @ v).transpose(0, 1).reshape(n, -1))
             x = self.norm(at["mlp_norm"], h)
-            h = h + self.linear(at["down"], torch.nn.functional.silu(self.linear(at["gate"], x)) * self.linear(at["up"], x))
+            h = h + self.mlp(at, x)
         return self.linear(self.ends["head"], self.norm(self.ends["norm"], h))
 
     def places(self, ids):
@@ -183,6 +207,14 @@ def llada_run(network, text, length, steps, block):
 
 def config_of(kind):
     s = SIZES[kind]
+    if kind == "llada_moe":
+        return {"architectures": ["LLaDAMoEModelLM"], "model_type": "llada_moe", "hidden_act": "silu",
+                "hidden_size": s["hidden"], "expert_intermediate_size": s["mlp"], "dense_intermediate_size": 99,
+                "num_experts": s["experts"], "num_experts_per_tok": s["used"], "num_hidden_layers": s["layers"],
+                "num_attention_heads": s["heads"], "num_key_value_heads": s["kv"], "vocab_size": VOCAB,
+                "mask_token_id": MASK, "eos_token_id": 2, "pad_token_id": 2, "max_position_embeddings": 256,
+                "rms_norm_eps": s["eps"], "rope_theta": s["theta"], "tie_word_embeddings": False, "qk_layernorm": True,
+                "moe_router_score_function": "softmax", "norm_topk_prob": None, "shared_expert_intermediate_size": None}
     if kind == "dream":
         return {"architectures": ["DreamModel"], "model_type": "Dream", "hidden_act": "silu", "hidden_size": s["hidden"],
                 "intermediate_size": s["mlp"], "num_hidden_layers": s["layers"], "num_attention_heads": s["heads"],
@@ -199,17 +231,21 @@ def config_of(kind):
 
 def write_gguf(path, kind, state):
     s = SIZES[kind]
-    writer = GGUFWriter(path, kind)
+    writer = GGUFWriter(path, kind.replace("_", "-"))
     writer.add_context_length(256)
     writer.add_embedding_length(s["hidden"])
     writer.add_block_count(s["layers"])
-    writer.add_feed_forward_length(s["mlp"])
+    writer.add_feed_forward_length(99 if kind == "llada_moe" else s["mlp"])
+    if kind == "llada_moe":
+        writer.add_expert_count(s["experts"])
+        writer.add_expert_used_count(s["used"])
+        writer.add_expert_feed_forward_length(s["mlp"])
     writer.add_head_count(s["heads"])
     writer.add_head_count_kv(s["kv"])
     writer.add_layer_norm_rms_eps(s["eps"])
     writer.add_rope_freq_base(s["theta"])
     writer.add_causal_attention(False)
-    if kind == "llada":
+    if kind != "dream":
         writer.add_bool("diffusion.shift_logits", False)
     writer.add_uint32("tokenizer.ggml.mask_token_id", MASK)
     tokens, merges, kinds = tiny_gguf.tiny_vocabulary(VOCAB)
@@ -220,8 +256,14 @@ def write_gguf(path, kind, state):
     writer.add_token_merges(merges)
     writer.add_bos_token_id(1)
     writer.add_eos_token_id(2)
-    table = get_tensor_name_map(MODEL_ARCH.DREAM if kind == "dream" else MODEL_ARCH.LLADA, s["layers"])
-    for name, value in state.items():
+    archs = {"dream": MODEL_ARCH.DREAM, "llada": MODEL_ARCH.LLADA, "llada_moe": MODEL_ARCH.LLADA_MOE}
+    table = get_tensor_name_map(archs[kind], s["layers"])
+    merged = {}  # all experts of a layer are one tensor
+    for name in [n for n in state if ".experts." in n]:
+        layer, _, part = name.partition(".experts.")
+        merged.setdefault(f"{layer}.experts.{part.partition('.')[2]}", []).append(state[name])
+    plain = {n: v for n, v in state.items() if ".experts." not in n}
+    for name, value in {**plain, **{n: torch.stack(v) for n, v in merged.items()}}.items():
         stored = value.numpy()
         if kind == "llada" and name.endswith(("q_proj.weight", "k_proj.weight")):
             stored = tiny_gguf.permute_halves(stored, s["heads"] if "q_proj" in name else s["kv"])
@@ -265,3 +307,4 @@ if __name__ == "__main__":
     with torch.no_grad():
         make("dream", 1)
         make("llada", 2)
+        make("llada_moe", 3)

@@ -55,6 +55,8 @@ TextModelSizes text_model_sizes(const std::string& path) {
     const WeightSource file = load_weights(path);
     for (const TensorView& t : file.tensors()) {
       out.weights += static_cast<std::uint64_t>(element_count(t.shape).value_or(0));
+      out.experts = out.experts || t.name.find("_exps.") != t.name.npos ||
+                    t.name.find(".experts.") != t.name.npos;
     }
   } catch (const FormatError&) {
     return {};
@@ -64,7 +66,8 @@ TextModelSizes text_model_sizes(const std::string& path) {
 
 ChosenPrecision text_precision(const std::string& path, PrecisionRequest requested,
                                const CpuFeatures& cpu, const TextModelSizes& sizes) {
-  const std::string lacks = cpu.int8() ? "" : lacking(cpu);
+  std::string lacks = cpu.int8() ? "" : lacking(cpu);
+  if (sizes.experts) lacks = "its layers have experts, of which int8 has no products";
   // int8 takes a byte a weight, and a quarter more while they are packed; float32 four bytes.
   const double bytes = static_cast<double>(sizes.weights) * (lacks.empty() ? 1.25 : 4.0);
   if (!requested && bytes > static_cast<double>(sizes.available)) {

@@ -13,6 +13,7 @@ namespace forerun {
 struct TextModelSizes {
   std::uint64_t weights = 0;
   std::uint64_t available = std::numeric_limits<std::uint64_t>::max();  ///< bytes of memory
+  bool experts = false;  ///< in its layers, of which there are no int8 products
 };
 
 /// Of the model at `path`, by its tensors; no weights where it cannot be read: its loader says why.

@@ -45,6 +45,19 @@ TEST(ChoosePrecision, WeightsThatDoNotFitInInt8StayInTheirFile) {
   EXPECT_EQ(text_model_sizes("/no/such/model").weights, 0U);
 }
 
+TEST(ChoosePrecision, ExpertsHaveNoInt8) {
+  const TextModelSizes experts{.weights = 1000, .available = 10000, .experts = true};
+  EXPECT_EQ(text_precision("m", kAutoPrecision, kNew, experts).precision, Precision::kF32);
+  EXPECT_EQ(text_precision("m", Precision::kBF16, kNew, experts).precision, Precision::kBF16);
+  const std::string said =
+      refusal([&] { static_cast<void>(text_precision("m", Precision::kInt8, kNew, experts)); });
+  EXPECT_EQ(said,
+            "m cannot be computed in int8: its layers have experts, of which int8 has no products; "
+            "ask for file, bf16, f32, auto");
+  const TextModelSizes large{.weights = 1000, .available = 3000, .experts = true};
+  EXPECT_EQ(text_precision("m", kAutoPrecision, kNew, large).precision, Precision::kFile);
+}
+
 TEST(ChoosePrecision, ImageTokensAreInBf16WhereThatIsFasterAndOnRequest) {
   CpuFeatures fast = kNew;
   fast.fast_bf16 = true;

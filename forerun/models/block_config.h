@@ -16,6 +16,8 @@ struct BlockConfig {
   /// Norms and gates in one pass over memory each (tensor/fused.h), for training; else by ATen's
   /// operations, whose rounding decoders keep when they generate.
   bool fused = false;
+  std::int64_t experts = 0;       ///< of the MLP, each `intermediate` wide; 0: one MLP for all rows
+  std::int64_t experts_used = 0;  ///< by each row
 
   std::int64_t query_width() const noexcept { return heads * head_dim; }
   std::int64_t kv_width() const noexcept { return kv_heads * head_dim; }

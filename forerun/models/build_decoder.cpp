@@ -6,6 +6,7 @@
 #include <fmt/ranges.h>
 
 #include <algorithm>
+#include <map>
 #include <numeric>
 #include <string_view>
 #include <utility>
@@ -31,6 +32,7 @@ constexpr std::pair<std::string_view, std::string_view> kGgufNames[] = {
     {"self_attn.k_norm.", "attn_k_norm."},
     {"pre_feedforward_layernorm.", "ffn_norm."},
     {"post_feedforward_layernorm.", "post_ffw_norm."},
+    {"mlp.gate.", "ffn_gate_inp."},
     {"mlp.gate_proj.", "ffn_gate."},
     {"mlp.up_proj.", "ffn_up."},
     {"mlp.down_proj.", "ffn_down."}};
@@ -45,6 +47,10 @@ class Builder {
         precision_(precision) {}
 
   DecoderLm build(DecoderParts parts) {
+    if (precision_ == Precision::kInt8 && c_.experts > 0) {
+      throw FormatError(
+          "its layers have experts, of which int8 has no products: load it in f32, bf16 or file");
+    }
     DecoderLm m;
     m.config = c_;
     m.precision = precision_;
@@ -92,20 +98,30 @@ class Builder {
     };
     for (Linear* l : b.linears()) l->bias = at::empty({0});  // those that the file has
     for (const ModelWeight& w : listed()) {
-      if (w.name.ends_with(".bias") && find_(stored_name(w.name)) == nullptr) *w.tensor = at::Tensor();
+      if (w.name.ends_with(".bias") && find(w.name) == nullptr) *w.tensor = at::Tensor();
     }
     const std::vector<ModelWeight> all = listed();
     for (const ModelWeight& w : all) get(w);  // before anything is allocated
     const bool biased = has_biases({&b.q, &b.k, &b.v});
-    has_biases({&b.gate, &b.up});
+    for (auto& [gate, up] : gates(b)) has_biases({gate, up});
     if (mapped()) {
       keep_in_file(b, all);
       return b;
     }
     side_by_side({&b.q, &b.k, &b.v}, {c_.query_width(), c_.kv_width(), c_.kv_width()}, biased);
-    side_by_side({&b.gate, &b.up}, {c_.intermediate, c_.intermediate}, b.gate.bias.defined());
+    for (auto& [gate, up] : gates(b)) {
+      side_by_side({gate, up}, {c_.intermediate, c_.intermediate}, gate->bias.defined());
+    }
     for (const ModelWeight& w : all) read(w);
     return b;
+  }
+
+  // The first matrices of every MLP.
+  static std::vector<std::pair<Linear*, Linear*>> gates(TransformerBlock& b) {
+    if (b.experts.empty()) return {{&b.gate, &b.up}};
+    std::vector<std::pair<Linear*, Linear*>> out;
+    for (GatedMlp& e : b.experts) out.emplace_back(&e.gate, &e.up);
+    return out;
   }
 
   bool mapped() const noexcept { return precision_ == Precision::kFile; }
@@ -170,6 +186,13 @@ class Builder {
       prefix = fmt::format("blk.{}.", name.substr(kLayers.size(), end - kLayers.size()));
       rest = name.substr(end + 1);
     }
+    constexpr std::string_view kExperts = "mlp.experts.";
+    if (rest.starts_with(kExperts)) {  // one tensor of all: the number is cut off
+      const std::size_t end = rest.find('.', kExperts.size());
+      const std::size_t kind = rest.find("_proj.", end);
+      return fmt::format("{}ffn_{}_exps.{}", prefix, rest.substr(end + 1, kind - end - 1),
+                         rest.substr(kind + 6));
+    }
     for (const auto& [theirs, gguf] : kGgufNames) {
       if (rest.starts_with(theirs))
         return fmt::format("{}{}{}", prefix, gguf, rest.substr(theirs.size()));
@@ -178,10 +201,33 @@ class Builder {
     return prefix + (c_.gemma() ? "post_attention_norm.weight" : "ffn_norm.weight");
   }
 
-  const TensorView& get(const ModelWeight& w) const { return get(stored_name(w.name), w.shape); }
+  // Which expert a weight belongs to in a file that has all of them in one tensor; -1: none.
+  std::int64_t expert_of(const std::string& name) const {
+    constexpr std::string_view kExperts = ".mlp.experts.";
+    const std::size_t at = name.find(kExperts);
+    if (naming_ != Naming::kGguf || at == std::string::npos) return -1;
+    return std::stoll(name.substr(at + kExperts.size()));
+  }
 
-  const TensorView& get(const std::string& tensor, std::vector<std::int64_t> shape) const {
-    const TensorView* view = find_(tensor);
+  // The file's tensor of a weight, or null; a part of one that holds all experts.
+  const TensorView* find(const std::string& name) const {
+    const TensorView* view = find_(stored_name(name));
+    const std::int64_t expert = expert_of(name);
+    if (view == nullptr || expert < 0) return view;
+    if (view->shape.size() != 3 || view->shape[0] != c_.experts) return view;
+    const std::size_t bytes = view->bytes.size() / static_cast<std::size_t>(c_.experts);
+    TensorView& part = parts_[name];
+    part = {.name = view->name,
+            .dtype = view->dtype,
+            .shape = {view->shape[1], view->shape[2]},
+            .bytes = view->bytes.subspan(static_cast<std::size_t>(expert) * bytes, bytes)};
+    return &part;
+  }
+
+  const TensorView& get(const ModelWeight& w) const {
+    const std::vector<std::int64_t>& shape = w.shape;
+    const std::string tensor = stored_name(w.name);
+    const TensorView* view = find(w.name);
     if (view == nullptr) {
       throw FormatError(fmt::format(
           "tensor '{}' is missing: the file is incomplete, or of another architecture than it says",
@@ -268,6 +314,7 @@ class Builder {
   Naming naming_;
   const FindTensor& find_;
   const std::shared_ptr<const void>& memory_;
+  mutable std::map<std::string, TensorView> parts_;  // of tensors that hold all experts
   Precision precision_;
 };
 

@@ -103,7 +103,13 @@ void read_windows(const Gguf& gguf, Keys& k, DecoderConfig& c) {
   }
 }
 
-void read_sizes(const Gguf& gguf, Keys& k, DecoderConfig& c) {
+void read_experts(Keys& k, DecoderConfig& c) {
+  c.experts = k.integer("expert_count");
+  c.experts_used = k.integer("expert_used_count");
+  c.intermediate = k.integer("expert_feed_forward_length");
+}
+
+void read_sizes(const Gguf& gguf, Keys& k, DecoderConfig& c, bool experts) {
   const TensorView* embedding = gguf.find("token_embd.weight");
   if (embedding == nullptr || embedding->shape.size() != 2) {
     return k.fail("tensor 'token_embd.weight' is missing: no embedding, no vocabulary");
@@ -114,7 +120,11 @@ void read_sizes(const Gguf& gguf, Keys& k, DecoderConfig& c) {
   c.heads = k.integer("attention.head_count");
   c.kv_heads = k.integer("attention.head_count_kv", c.heads);
   c.head_dim = k.integer("attention.key_length", c.heads > 0 ? c.hidden / c.heads : 0);
-  c.intermediate = k.integer("feed_forward_length");
+  if (experts) {
+    read_experts(k, c);
+  } else {
+    c.intermediate = k.integer("feed_forward_length");
+  }
   c.context = k.integer("context_length");
   c.norm_eps = k.number("attention.layer_norm_rms_epsilon", 1e-6);
   if (k.integer("rope.dimension_count", c.head_dim) != c.head_dim) {
@@ -139,12 +149,12 @@ Result<DecoderConfig> parse_decoder_config(const Gguf& gguf) {
   return parse_decoder_config(gguf, *family);
 }
 
-Result<DecoderConfig> parse_decoder_config(const Gguf& gguf, Family family) {
+Result<DecoderConfig> parse_decoder_config(const Gguf& gguf, Family family, bool experts) {
   const Result<std::string_view> architecture = gguf.read<std::string_view>("general.architecture");
   if (!architecture) return architecture.error();
   Keys k(gguf, std::string(*architecture));
   DecoderConfig c(family);
-  read_sizes(gguf, k, c);
+  read_sizes(gguf, k, c, experts);
   if (!k.error().empty()) return Error{k.error()};
   read_rope(gguf, k, c);
   read_windows(gguf, k, c);

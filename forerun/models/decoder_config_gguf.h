@@ -10,6 +10,7 @@ namespace forerun {
 Result<DecoderConfig> parse_decoder_config(const Gguf& gguf);
 
 /// Of another architecture with the blocks of a family, under its own keys.
-Result<DecoderConfig> parse_decoder_config(const Gguf& gguf, Family family);
+/// @param experts  its MLPs have experts
+Result<DecoderConfig> parse_decoder_config(const Gguf& gguf, Family family, bool experts = false);
 
 }  // namespace forerun

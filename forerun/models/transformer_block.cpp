@@ -30,6 +30,24 @@ at::Tensor gated(const at::Tensor& gate, const at::Tensor& up, const BlockConfig
   return c.fused ? fused_swiglu(gate, up) : at::silu(gate).mul(up);
 }
 
+// The likeliest experts of every row, by probabilities over all that do not sum to one then.
+// Source: LLaDA-MoE, modeling_lladamoe.py in inclusionAI/LLaDA-MoE-7B-A1B-Instruct.
+at::Tensor mixed(const TransformerBlock& b, const BlockConfig& c, const at::Tensor& x) {
+  const at::Tensor law = at::softmax(b.router(x).to(at::kFloat), 1);
+  const auto [weights, chosen] = law.topk(c.experts_used, 1);
+  at::Tensor out = at::zeros_like(x);
+  for (std::size_t e = 0; e < b.experts.size(); ++e) {
+    const at::Tensor here = chosen.eq(static_cast<std::int64_t>(e));  // [rows, experts_used]
+    const at::Tensor rows = here.any(1).nonzero().squeeze(1);
+    if (rows.numel() == 0) continue;
+    const auto both = products(x.index_select(0, rows), {&b.experts[e].gate, &b.experts[e].up});
+    const at::Tensor own = b.experts[e].down(gated(both[0], both[1], c));
+    const at::Tensor share = (weights * here).sum(1).index_select(0, rows).unsqueeze(1);
+    out = out.index_add(0, rows, own * share.to(own.scalar_type()));
+  }
+  return out;
+}
+
 // The residual stream with the output of attention or MLP.
 at::Tensor added(const at::Tensor& h, const at::Tensor& branch, const RmsNorm& post,
                  const BlockConfig& c) {
@@ -67,6 +85,18 @@ TransformerBlock::TransformerBlock(const BlockConfig& config) {
        {&attention_norm, &mlp_norm, &attention_post_norm, &mlp_post_norm, &q_norm, &k_norm}) {
     norm->eps = config.norm_eps;
   }
+  experts.resize(static_cast<std::size_t>(config.experts));
+}
+
+std::vector<Linear*> TransformerBlock::linears() {
+  std::vector<Linear*> out = {&q, &k, &v, &output};
+  if (experts.empty()) {
+    out.insert(out.end(), {&gate, &up, &down});
+    return out;
+  }
+  out.push_back(&router);
+  for (GatedMlp& e : experts) out.insert(out.end(), {&e.gate, &e.up, &e.down});
+  return out;
 }
 
 void add_weights(TransformerBlock& b, const BlockConfig& c, const std::string& prefix,
@@ -74,7 +104,8 @@ void add_weights(TransformerBlock& b, const BlockConfig& c, const std::string& p
   const auto norm = [&](const char* name, RmsNorm& n, std::int64_t width) {
     out.push_back({prefix + name + ".weight", &n.weight, {width}});
   };
-  const auto linear = [&](const char* name, Linear& l, std::int64_t rows, std::int64_t cols) {
+  const auto linear = [&](const std::string& name, Linear& l, std::int64_t rows,
+                          std::int64_t cols) {
     out.push_back({prefix + name + ".weight", &l.weight, {rows, cols}});
     if (l.bias.defined()) out.push_back({prefix + name + ".bias", &l.bias, {rows}});
   };
@@ -94,9 +125,17 @@ void add_weights(TransformerBlock& b, const BlockConfig& c, const std::string& p
     norm("self_attn.q_norm", b.q_norm, c.head_dim);
     norm("self_attn.k_norm", b.k_norm, c.head_dim);
   }
-  linear("mlp.gate_proj", b.gate, c.intermediate, c.hidden);
-  linear("mlp.up_proj", b.up, c.intermediate, c.hidden);
-  linear("mlp.down_proj", b.down, c.hidden, c.intermediate);
+  const auto mlp = [&](const std::string& name, Linear& gate, Linear& up, Linear& down) {
+    linear(name + "gate_proj", gate, c.intermediate, c.hidden);
+    linear(name + "up_proj", up, c.intermediate, c.hidden);
+    linear(name + "down_proj", down, c.hidden, c.intermediate);
+  };
+  if (b.experts.empty()) return mlp("mlp.", b.gate, b.up, b.down);
+  linear("mlp.gate", b.router, c.experts, c.hidden);
+  for (std::size_t e = 0; e < b.experts.size(); ++e) {
+    GatedMlp& expert = b.experts[e];
+    mlp("mlp.experts." + std::to_string(e) + ".", expert.gate, expert.up, expert.down);
+  }
 }
 
 at::Tensor run_block(const TransformerBlock& b, const BlockConfig& c, const at::Tensor& h,
@@ -109,6 +148,9 @@ at::Tensor run_block(const TransformerBlock& b, const BlockConfig& c, const at::
                                      {placed(qkv[1], b.k_norm, c, rotation), by_head(qkv[2], c)});
   const auto output = adapted_products(attended, {&b.output}, {&Lora::output}, adapted);
   const at::Tensor middle = added(h, output[0], b.attention_post_norm, c);
+  if (!b.experts.empty()) {
+    return added(middle, mixed(b, c, normed(b.mlp_norm, c, middle)), b.mlp_post_norm, c);
+  }
   const auto both = adapted_products(normed(b.mlp_norm, c, middle), {&b.gate, &b.up},
                                      {&Lora::gate, &Lora::up}, adapted);
   const auto down = adapted_products(gated(both[0], both[1], c), {&b.down}, {&Lora::down}, adapted);

@@ -15,6 +15,12 @@
 
 namespace forerun {
 
+/// A gated MLP.
+struct GatedMlp {
+  Linear gate, up;  ///< [intermediate, hidden]
+  Linear down;      ///< [hidden, intermediate]
+};
+
 /// Attention and a gated MLP, each after a norm, of every network here that reads text.
 /// Weights of q, k and v, and of gate and up, that lie one after another in memory are one product
 /// where no gradient is needed.
@@ -27,11 +33,16 @@ struct TransformerBlock {
   Linear output;                               ///< [hidden, heads * head_dim]
   Linear gate, up;                             ///< [intermediate, hidden]
   Linear down;                                 ///< [hidden, intermediate]
+  /// In place of gate, up and down where BlockConfig::experts: a row's output is the sum of those
+  /// of its likeliest experts, each times its probability by the softmax over all.
+  std::vector<GatedMlp> experts;
+  Linear router;  ///< [experts, hidden]
 
   TransformerBlock() = default;
   /// Without weights.
   explicit TransformerBlock(const BlockConfig& config);
-  std::vector<Linear*> linears() { return {&q, &k, &v, &output, &gate, &up, &down}; }
+  /// Those that it has.
+  std::vector<Linear*> linears();
 };
 
 /// Adds the block's weights by their names in Hugging Face's decoders, behind `prefix`; biases are

@@ -20,13 +20,19 @@ using nlohmann::json;
 struct Kind {
   Family family;  // of the blocks
   bool shifted;
+  bool experts = false;
+  std::int64_t mask = -1;  // of the published vocabulary, for files that do not name it
 };
 
-constexpr Kind kDream{Family::kQwen2, true}, kLlada{Family::kLlama, false};
+// llama.cpp's converter writes no mask token of LLaDA's, LLaDA-MoE's configuration has none.
+constexpr Kind kDream{.family = Family::kQwen2, .shifted = true},
+    kLlada{.family = Family::kLlama, .shifted = false, .mask = 126336},
+    kLladaMoe{.family = Family::kQwen3, .shifted = false, .experts = true, .mask = 156895};
 
 std::optional<Kind> kind_named(std::string_view name) {
   if (name == "dream" || name == "Dream") return kDream;
   if (name == "llada") return kLlada;
+  if (name == "llada-moe" || name == "llada_moe" || name == "lladamoe") return kLladaMoe;
   return std::nullopt;
 }
 
@@ -34,14 +40,42 @@ std::optional<Kind> kind_of(const json& config) {
   if (!config.is_object()) return std::nullopt;
   const auto type = config.find("model_type");
   if (type == config.end() || !type->is_string()) return std::nullopt;
-  return kind_named(type->get_ref<const std::string&>());
+  const auto kind = kind_named(type->get_ref<const std::string&>());
+  // Some files of LLaDA-MoE name the type of LLaDA.
+  const bool experts = config.contains("num_experts") && config["num_experts"].is_number_integer();
+  return kind && !kind->shifted && experts ? kLladaMoe : kind;
+}
+
+// LLaDA-MoE's experts, and what of its modelling code the published files do not use.
+void read_experts(internal::Fields& f, DecoderConfig& c) {
+  c.experts = f.integer("num_experts");
+  c.experts_used = f.integer("num_experts_per_tok");
+  constexpr const char* kUnknown = "'{}' is not supported for LLaDA-MoE";
+  for (const char* key : {"norm_topk_prob", "moe_router_enable_expert_bias", "attention_bias"}) {
+    if (f.flag(key, false)) f.fail(fmt::format(kUnknown, key));
+  }
+  if (f.integer("shared_expert_intermediate_size", 0) != 0) {
+    f.fail(fmt::format(kUnknown, "shared_expert_intermediate_size"));
+  }
+  if (!f.flag("qk_layernorm", true)) f.fail("'qk_layernorm': false is not supported for LLaDA-MoE");
+  if (f.text("moe_router_score_function", "softmax") != "softmax" ||
+      f.number("partial_rotary_factor", 1.0) != 1.0 ||
+      f.number("routed_scaling_factor", 1.0) != 1.0) {
+    f.fail("LLaDA-MoE with another router than softmax, or a rotary embedding of part of a head");
+  }
+  if (c.experts < 1 || c.experts > 4096 || c.experts_used < 1 || c.experts_used > c.experts) {
+    f.fail(fmt::format("{} of {} experts are out of range", c.experts_used, c.experts));
+  }
 }
 
 // LLaDA's config.json in Llama's names; Dream's has Qwen2's already.
 json as_decoder_config(const json& config, const Kind& kind) {
   json out = config;
-  out["model_type"] = kind.family == Family::kQwen2 ? "qwen2" : "llama";
-  if (kind.family == Family::kQwen2) return out;
+  out["model_type"] = name_of(kind.family);
+  if (kind.experts && config.contains("expert_intermediate_size")) {
+    out["intermediate_size"] = config["expert_intermediate_size"];
+  }
+  if (kind.family != Family::kLlama) return out;
   constexpr std::pair<const char*, const char*> kNames[] = {
       {"d_model", "hidden_size"},
       {"n_layers", "num_hidden_layers"},
@@ -133,13 +167,12 @@ DiffusionLm load_published_diffusion_lm(const Gguf& gguf, Precision precision) {
     const auto name = gguf.get<std::string_view>("general.architecture").value_or("");
     std::optional<Kind> kind = kind_named(name);
     if (!kind) {
-      throw FormatError(fmt::format(
-          "architecture {} is not a diffusion language model; dream and llada are", quote(name)));
+      throw FormatError(
+          fmt::format("architecture {} is not a diffusion language model; dream, llada and "
+                      "llada-moe are",
+                      quote(name)));
     }
-    // llama.cpp's converter does not write LLaDA's.
-    constexpr std::int64_t kLladaMask = 126336;
-    const auto mask =
-        gguf.read_or<std::int64_t>("tokenizer.ggml.mask_token_id", kind->shifted ? -1 : kLladaMask);
+    const auto mask = gguf.read_or<std::int64_t>("tokenizer.ggml.mask_token_id", kind->mask);
     const auto shifted = gguf.read_or<bool>("diffusion.shift_logits", true);
     for (const std::string& wrong : {mask ? std::string() : mask.error().message,
                                      shifted ? std::string() : shifted.error().message}) {
@@ -147,7 +180,7 @@ DiffusionLm load_published_diffusion_lm(const Gguf& gguf, Precision precision) {
     }
     kind->shifted = *shifted;
     const auto find = [&](const std::string& tensor) { return gguf.find(tensor); };
-    return built(parse_decoder_config(gguf, kind->family), *kind, *mask,
+    return built(parse_decoder_config(gguf, kind->family, kind->experts), *kind, *mask,
                  {Naming::kGguf, find, gguf.mapping()}, precision);
   });
 }
@@ -158,17 +191,20 @@ DiffusionLm load_published_diffusion_lm(const HfConfig& config, const Safetensor
     const std::optional<Kind> kind = kind_of(config.config);
     if (!kind) {
       throw FormatError(
-          "config.json: not a diffusion language model; model_type Dream and llada are");
+          "config.json: not a diffusion language model; model_type Dream, llada and llada_moe are");
     }
     internal::Fields fields(config.config, "diffusion language model");
-    const std::int64_t mask = fields.integer("mask_token_id", -1);
+    const std::int64_t mask = fields.integer("mask_token_id", kind->experts ? kind->mask : -1);
+    Result<DecoderConfig> decoder = parse_decoder_config(as_decoder_config(config.config, *kind));
+    if (!decoder) throw FormatError(decoder.error().message);
+    DecoderConfig sizes = *std::move(decoder);
+    if (kind->experts) read_experts(fields, sizes);
     if (!fields.error().empty()) throw FormatError("config.json: " + fields.error());
     const bool llada = kind->family == Family::kLlama;
     const auto find = [&](const std::string& tensor) {
       return weights.find(llada ? llada_name(tensor) : tensor);
     };
-    return built(parse_decoder_config(as_decoder_config(config.config, *kind)), *kind, mask,
-                 {Naming::kHuggingFace, find, weights.mapping()}, precision);
+    return built(sizes, *kind, mask, {Naming::kHuggingFace, find, weights.mapping()}, precision);
   });
 }
 

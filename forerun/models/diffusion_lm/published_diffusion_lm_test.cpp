@@ -63,7 +63,7 @@ TEST_P(Published, LogitsAreThoseOfPyTorch) {
     return spread(logits(from_folder(GetParam(), p)) - reference) / spread(reference);
   };
   EXPECT_LT(error(Precision::kBF16), 0.1);
-  if (!cpu_features().int8()) return;
+  if (!cpu_features().int8() || GetParam() == "llada_moe") return;
   EXPECT_LT(error(Precision::kInt8), 0.15);
 }
 
@@ -118,7 +118,7 @@ TEST_P(Published, AStepFillsMaskedPlacesAndChangesNoOther) {
   EXPECT_NE(denoise(passes, text, options), out);
 }
 
-INSTANTIATE_TEST_SUITE_P(Models, Published, ::testing::Values("dream", "llada"),
+INSTANTIATE_TEST_SUITE_P(Models, Published, ::testing::Values("dream", "llada", "llada_moe"),
                          [](const auto& model) { return model.param; });
 
 // One place is drawn from the model's law: chi-square of 2,000 draws over its likeliest tokens; a
@@ -199,11 +199,45 @@ TEST(PublishedDiffusionLm, RefusesOtherModelsAndDamage) {
   says("dream", "mask_token_id is missing", [](auto& c) { c.config.erase("mask_token_id"); });
   says("dream", "id 160", [](auto& c) { c.config["mask_token_id"] = 160; });
   says("llada", "'mask_token_id' is \"x\"", [](auto& c) { c.config["mask_token_id"] = "x"; });
-  says("llada", "model_type Dream and llada are",
+  says("llada", "model_type Dream, llada and llada_moe are",
        [](auto& c) { c.config["model_type"] = "llama"; });
   says("llada", "'hidden_size' is missing", [](auto& c) { c.config.erase("d_model"); });
   says("llada", "'model.layers.1.mlp.gate_proj.weight' is missing",
        [](auto& c) { c.tensors.erase("model.transformer.blocks.1.ff_proj.weight"); });
+  says("llada_moe", "3 of 2 experts", [](auto& c) {
+    c.config["num_experts"] = 2;
+    c.config["num_experts_per_tok"] = 3;
+  });
+  says("llada_moe", "'model.layers.0.mlp.experts.4.up_proj.weight' is missing",
+       [](auto& c) { c.tensors.erase("model.layers.0.mlp.experts.4.up_proj.weight"); });
+  says("llada_moe", "'model.layers.0.mlp.gate.weight' has shape [6, 32]",
+       [](auto& c) { c.config["num_experts"] = 7; });
+  says("llada_moe", "'norm_topk_prob' is not supported",
+       [](auto& c) { c.config["norm_topk_prob"] = true; });
+  says("llada_moe", "another router than softmax",
+       [](auto& c) { c.config["moe_router_score_function"] = "sigmoid"; });
+  says("llada_moe", "id 156895", [](auto& c) { c.config.erase("mask_token_id"); });
+}
+
+TEST(PublishedDiffusionLm, ExpertsHaveNoInt8Form) {
+  const std::string folder = kDiffusion + "llada_moe";
+  const std::string said = testing::thrown_by([&] {
+    load_published_diffusion_lm(load_hf_config(folder), load_safetensors(folder), folder,
+                                Precision::kInt8);
+  });
+  EXPECT_NE(said.find("load it in f32, bf16 or file"), std::string::npos) << said;
+}
+
+// Some published files have the type of LLaDA, and experts.
+TEST(PublishedDiffusionLm, ExpertsAreKnownByTheirNumber) {
+  PublishedCopy copy("llada_moe");
+  copy.config["model_type"] = "llada";
+  copy.write();
+  const DiffusionLm m = load_published_diffusion_lm(load_hf_config(copy.folder.path()),
+                                                    load_safetensors(copy.folder.path()),
+                                                    copy.folder.path(), Precision::kF32);
+  EXPECT_EQ(m.body.config.experts, 6);
+  EXPECT_FALSE(m.config.shifted);
 }
 
 }  // namespace

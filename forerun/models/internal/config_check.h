@@ -28,6 +28,10 @@ inline std::optional<std::string> check_sizes(const DecoderConfig& c) {
   if (c.heads % c.kv_heads != 0) {
     return fmt::format("{} query heads cannot share {} key heads evenly", c.heads, c.kv_heads);
   }
+  if (c.experts < 0 || c.experts > 4096 || c.experts_used < 0 || c.experts_used > c.experts ||
+      (c.experts > 0 && c.experts_used == 0)) {
+    return fmt::format("{} of {} experts are out of range", c.experts_used, c.experts);
+  }
   if (c.head_dim % 2 != 0) return fmt::format("head dimension {} is odd", c.head_dim);
   if (!(c.norm_eps > 0.0 && c.norm_eps < 1.0)) return "the norm's epsilon is out of range";
   return std::nullopt;
