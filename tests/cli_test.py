@@ -15,6 +15,8 @@ import unittest
 
 from cli_support import FORERUN, GGUF, LLAMA, TINY, Command, forerun
 
+DIFFUSION = os.path.join(os.path.dirname(TINY), "diffusion_lm")
+
 
 class Contract(Command):
     def prompts(self):
@@ -24,7 +26,7 @@ class Contract(Command):
     # --- what passes cost, and what precisions change -------------------------------------------------------------
 
     def test_cost_json_has_the_fixed_fields(self):
-        for precision in ("f32", "int8"):
+        for precision in ("f32", "int8", "file"):
             r = forerun("cost", "-m", GGUF, "--precision", precision, "--prefix", "20", "--repeats", "2", "--json")
             self.assertEqual(r.returncode, 0, r.stderr)
             j = json.loads(r.stdout)
@@ -277,6 +279,38 @@ class Contract(Command):
         other = os.path.join(TINY, "llama", "model.gguf")
         self.refused(2, "generate", "-m", GGUF, "-p", "x", "--raw", "--drafter", "draft-model:" + other,
                      says=["vocabular", "160", "176"])
+
+    def test_diffusion_language_models_draft_whatever_their_form(self):
+        target = os.path.join(TINY, "qwen2", "model.gguf")
+        call = ("generate", "-m", target, "-p", "hello you", "--raw", "-n", "24", "--temp", "0", "--ignore-end")
+        plain = forerun(*call, "--drafter", "none")
+        self.assertEqual(plain.returncode, 0, plain.stderr)
+        for name in ("dream", "dream/model.gguf", "llada", "llada/model.gguf", "llada_moe", "llada_moe/model.gguf"):
+            for precision in ("auto", "f32", "bf16", "file"):
+                drafter = "diffuspec:" + os.path.join(DIFFUSION, name) + ":most=4"
+                r = forerun(*call, "--drafter", drafter, "--draft-precision", precision, "--fixed-draft")
+                self.assertEqual((r.returncode, r.stdout), (0, plain.stdout), f"{name} {precision}: {r.stderr}")
+
+    def test_diffusion_language_models_that_cannot_draft_are_refused_in_one_line(self):
+        target = os.path.join(TINY, "qwen2", "model.gguf")
+        dream = os.path.join(DIFFUSION, "dream")
+
+        def refused(code, drafter, says, model=target):
+            self.refused(code, "generate", "-m", model, "-p", "x", "--raw", "--drafter", "diffuspec:" + drafter, says=says)
+
+        refused(2, dream, ["cannot draft", "vocabular", "160", "176"], GGUF)
+        refused(2, os.path.join(dream, "model.gguf"), ["cannot draft", "vocabular", "160", "176"], GGUF)
+        refused(2, self.path("nothing"), ["nothing", "Dream or LLaDA"])
+        refused(1, target, ["qwen2", "dream, llada and llada-moe"])
+        with open(os.path.join(dream, "model.gguf"), "rb") as f:
+            good = f.read()
+        maskless = good.replace(b"tokenizer.ggml.mask_token_id", b"tokenizer.ggml.musk_token_id")
+        refused(1, self.path("maskless.gguf", maskless), ["maskless.gguf", "mask_token_id is missing"])
+        refused(1, self.path("half.gguf", good[: len(good) // 2]), ["half.gguf"])
+        law = self.path("law.arpa", b"\\data\\\nngram 1=2\n\n\\1-grams:\n-1\t4\n\n\\end\\\n")
+        refused(1, f"{dream}:ngram={law}", ["law.arpa", "fewer 1-grams"])
+        self.refused(2, "generate", "-m", os.path.join(DIFFUSION, "llada_moe"), "-p", "x", "--raw", "--precision", "int8",
+                     says=["experts", "file, bf16, f32, auto"])
 
     def test_broken_files_fail_with_one_line(self):
         with open(GGUF, "rb") as f:

@@ -54,7 +54,9 @@ TextModelSizes text_model_sizes(const std::string& path) {
   try {
     const WeightSource file = load_weights(path);
     for (const TensorView& t : file.tensors()) {
-      out.weights += static_cast<std::uint64_t>(element_count(t.shape).value_or(0));
+      const auto count = static_cast<std::uint64_t>(element_count(t.shape).value_or(0));
+      out.weights += count;
+      out.largest = std::max(out.largest, count);
       out.experts = out.experts || t.name.find("_exps.") != t.name.npos ||
                     t.name.find(".experts.") != t.name.npos;
     }
@@ -68,8 +70,10 @@ ChosenPrecision text_precision(const std::string& path, PrecisionRequest request
                                const CpuFeatures& cpu, const TextModelSizes& sizes) {
   std::string lacks = cpu.int8() ? "" : lacking(cpu);
   if (sizes.experts) lacks = "its layers have experts, of which int8 has no products";
-  // int8 takes a byte a weight, and a quarter more while they are packed; float32 four bytes.
-  const double bytes = static_cast<double>(sizes.weights) * (lacks.empty() ? 1.25 : 4.0);
+  // int8 takes a byte a weight, and embedding and head are float32 while the others are packed.
+  const double weights = static_cast<double>(sizes.weights);
+  const double bytes =
+      lacks.empty() ? weights + 8.0 * static_cast<double>(sizes.largest) : 4.0 * weights;
   if (!requested && bytes > static_cast<double>(sizes.available)) {
     constexpr double kGigabyte = 1e9;
     return {.precision = Precision::kFile,

@@ -12,6 +12,7 @@ namespace forerun {
 /// What of a language model decides its precision.
 struct TextModelSizes {
   std::uint64_t weights = 0;
+  std::uint64_t largest = 0;  ///< of them in one tensor: the embedding, or the head
   std::uint64_t available = std::numeric_limits<std::uint64_t>::max();  ///< bytes of memory
   bool experts = false;  ///< in its layers, of which there are no int8 products
 };

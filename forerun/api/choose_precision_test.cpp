@@ -29,11 +29,12 @@ TEST(ChoosePrecision, AutoIsTheFastestThatCanBeHadAndNeverFails) {
 }
 
 TEST(ChoosePrecision, WeightsThatDoNotFitInInt8StayInTheirFile) {
-  const TextModelSizes large{.weights = 7'600'000'000, .available = 6'000'000'000};
+  const TextModelSizes large{
+      .weights = 7'600'000'000, .largest = 545'000'000, .available = 9'000'000'000};
   const ChosenPrecision chosen = text_precision("m", kAutoPrecision, kNew, large);
   EXPECT_EQ(chosen.precision, Precision::kFile);
   EXPECT_FALSE(chosen.fastest);
-  EXPECT_EQ(chosen.reason, "6.0 GB of memory are free, int8 takes 9.5");
+  EXPECT_EQ(chosen.reason, "9.0 GB of memory are free, int8 takes 12.0");
   EXPECT_EQ(text_precision("m", Precision::kInt8, kNew, large).precision, Precision::kInt8);
   EXPECT_EQ(text_precision("m", Precision::kFile, kNew).precision, Precision::kFile);
   EXPECT_EQ(text_precision("m", kAutoPrecision, kNew, {.weights = 4, .available = 6}).precision,
