@@ -12,6 +12,7 @@
 #include "forerun/core/kneser_ney.h"
 #include "forerun/formats/arpa.h"
 #include "forerun/models/diffusion_lm/diffusion_file.h"
+#include "forerun/tensor/cpu/cpu_features.h"
 #include "forerun/text.h"
 #include "tests/support/temp_folder.h"
 #include "tests/support/tiny_diffusion.h"
@@ -39,6 +40,16 @@ const std::string& network(bool reduced = false) {
 
 Drafter drafter(const std::string& suffix, bool reduced = false) {
   return Drafter::load("diffuspec:" + network(reduced) + suffix, target());
+}
+
+// The same network, of which every row sees every other.
+const std::string& bidirectional() {
+  static const testing::TempFolder folder;
+  static const std::string path = [] {
+    save_diffusion_lm(folder.path() / "bidirectional", tiny_bidirectional("llama_plain"));
+    return (folder.path() / "bidirectional").string();
+  }();
+  return path;
 }
 
 // Trigrams of a text of the target.
@@ -106,6 +117,27 @@ TEST(DiffuSpec, CertificatesPass) {
   };
   for (const std::string& form : kForms) passes(form, Rule::kMaximal, 1.0);
   for (const Rule rule : {Rule::kMaximal, Rule::kBlock, Rule::kMatch}) passes("", rule, 0.7);
+}
+
+TEST(DiffuSpec, ANetworkWhoseRowsSeeEachOtherDraftsInTheSameWay) {
+  const auto o = options(Rule::kSharedNoise, 0.8);
+  const Generated plain = generate(target(), Drafter(), prompt(20), o);
+  std::vector<Precision> precisions = {Precision::kF32, Precision::kBF16, Precision::kFile};
+  if (cpu_features().int8()) precisions.push_back(Precision::kInt8);
+  for (const Precision precision : precisions) {
+    for (const std::string& form : kForms) {
+      const Drafter d = Drafter::load("diffuspec:" + bidirectional() + form, target(), precision);
+      const Generated g = generate(target(), d, prompt(20), o);
+      EXPECT_EQ(g.tokens, plain.tokens) << form << " " << name_of(precision);
+      EXPECT_GT(g.statistics.drafted, 0U) << form;
+    }
+  }
+  std::vector<std::vector<Token>> prompts;
+  for (Token i = 0; i < 4; ++i) prompts.push_back(prompt(30, i));
+  const Certificate c = certify(target(), Drafter::load("diffuspec:" + bidirectional(), target()),
+                                prompts, 800, 64, options(Rule::kMaximal, 1.0));
+  EXPECT_TRUE(c.passed()) << c.report.z;
+  EXPECT_GT(c.report.drafted, 20U);
 }
 
 // The published rule tests p / q on a path that a search has found.

@@ -51,13 +51,14 @@ void bind_model(Command& command, ModelFlags& f, Makes makes, bool required) {
               : makes == Makes::kImages ? image
                                         : fmt::format("Language model: {}. {}", text, image),
               {.required = required, .shows = "PATH"});
-  command.add("--precision", f.precision,
-              makes == Makes::kTexts
-                  ? "What passes are computed in; auto is int8 where the processor allows it, else "
-                    "f32"
-                  : "What passes are computed in; auto is the fastest here: int8 for texts, bf16 "
-                    "for images, else f32",
-              {.one_of = kPrecisions, .shows = "NAME"});
+  command.add(
+      "--precision", f.precision,
+      makes == Makes::kTexts
+          ? "What passes are computed in; auto is int8 where processor and memory allow it, "
+            "else f32; file: weights stay in their file"
+          : "What passes are computed in; auto is the fastest here: int8 for texts, bf16 "
+            "for images, else f32; file (texts): weights stay in their file",
+      {.one_of = kPrecisions, .shows = "NAME"});
   command.add("--threads", f.threads, "CPU threads, 0 = one a core", {.least = 0, .most = 1024});
   command.group("");
 }
