@@ -20,11 +20,11 @@ import gzip
 import json
 import os
 import re
-import struct
-from array import array
 from pathlib import Path
 
 from tokenizers import Tokenizer, decoders, models, pre_tokenizers, trainers
+
+from token_shards import read_shard, shard, write
 
 SPECIAL = ["<|endoftext|>", "<|im_start|>", "<|im_end|>"]
 TEMPLATE = ("{% for message in messages %}{{ '<|im_start|>' + message['role'] + '\n' + message['content'] + '<|im_end|>' + '\n' }}"
@@ -77,23 +77,9 @@ def decoder_of(path):
     return decode
 
 
-def read_shard(path):
-    """(prompt's tokens, the others) of each document."""
-    with open(path, "rb") as f:
-        header = json.loads(f.read(int.from_bytes(f.read(8), "little")))
-        data = f.read()
-    part = {n: array("i" if t["dtype"] == "I32" else "q", data[slice(*t["data_offsets"])])
-            for n, t in header.items() if n != "__metadata__"}
-    begin = 0
-    for end, prompt in zip(part["ends"], part["prompts"]):
-        if end > begin:
-            yield part["tokens"][begin:begin + prompt], part["tokens"][begin + prompt:end]
-        begin = end
-
-
 def distilled(folder, decode):
-    for shard in sorted(Path(folder).glob("*.safetensors")):
-        for prompt, answer in read_shard(shard):
+    for path in sorted(Path(folder).glob("*.safetensors")):
+        for _, prompt, answer in read_shard(path):
             turns = re.findall(r"<\|im_start\|>user\n(.*?)<\|im_end\|>", decode(prompt), re.S)
             if turns:
                 yield {"prompt": turns[-1], "answer": decode(answer).split("<|im_end|>")[0]}
@@ -122,14 +108,6 @@ def documents(sources, pieces):
 
 
 # --- what is written ---
-
-def write(path, data):
-    """Complete or not at all."""
-    temporary = f"{path}.tmp-{os.getpid()}"
-    with open(temporary, "wb") as f:
-        f.write(data)
-    os.replace(temporary, path)
-
 
 def begin(args):
     tokenizer = Tokenizer(models.BPE())
@@ -175,23 +153,8 @@ def shards(args):
     if not kept:
         raise SystemExit("the sources hold nothing to learn from")
     os.makedirs(args.out, exist_ok=True)
-    parts, tokens, ends = {}, array("i"), array("q")
-    for t, _ in kept:
-        tokens.extend(t)
-        ends.append(len(tokens))
-    for name, kind, values in (("ends", "I64", ends), ("ids", "I64", array("q", range(len(kept)))),
-                               ("prompts", "I64", array("q", (p for _, p in kept))), ("tokens", "I32", tokens)):
-        parts[name] = (kind, values)
-    header, at = {"__metadata__": {"format": "forerun token shard 1"}}, 0
-    for name, (kind, values) in parts.items():
-        size = len(values) * values.itemsize
-        header[name] = {"dtype": kind, "shape": [len(values)], "data_offsets": [at, at + size]}
-        at += size
-    text = json.dumps(header).encode()
-    text += b" " * (-len(text) % 8)
-    write(os.path.join(args.out, "tokens-00000.safetensors"),
-          struct.pack("<Q", len(text)) + text + b"".join(v.tobytes() for _, v in parts.values()))
-    print(f"{args.out}: {len(kept)} documents, {len(tokens)} tokens")
+    write(os.path.join(args.out, "tokens-00000.safetensors"), shard((t[:p], t[p:]) for t, p in kept))
+    print(f"{args.out}: {len(kept)} documents, {sum(len(t) for t, _ in kept)} tokens")
 
 
 def main():

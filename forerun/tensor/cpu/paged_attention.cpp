@@ -81,7 +81,7 @@ std::int64_t PagedAttention::items_of(std::int64_t positions) const noexcept {
 // Of few rows fewer at a time, down to a tile of the kernel: every thread has some of them.
 std::int64_t PagedAttention::positions_of_items(int threads) const noexcept {
   std::int64_t positions = std::max<std::int64_t>(1, kRows / group_);
-  while (positions * group_ > kTile && items_of(positions) < 2 * threads) {
+  while (positions > 1 && positions * group_ > kTile && items_of(positions) < 2 * threads) {
     positions = (positions + 1) / 2;
   }
   return positions;
