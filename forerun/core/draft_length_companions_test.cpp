@@ -85,10 +85,9 @@ TEST(Companions, DearerRowsAreTheirsAlone) {
   DraftLength control;
   const auto pass = [&](std::size_t drafts, std::size_t companions) {
     const std::size_t rows = 1 + drafts + companions;
-    control.observe(
-        {}, {.rows = rows,
-             .target_seconds = seconds(rows) + kDear * static_cast<double>(companions),
-             .companions = companions});
+    control.observe({}, {.rows = rows,
+                         .target_seconds = seconds(rows) + kDear * static_cast<double>(companions),
+                         .companions = companions});
   };
   const auto price = [&](std::size_t rows) {
     const std::vector<double> reach;

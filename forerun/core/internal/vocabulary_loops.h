@@ -33,8 +33,8 @@ double excess_sum(const Scaled& p, const Scaled& q, std::size_t begin, std::size
 void scale_logits(float* w, std::size_t n, float max, double inverse) noexcept;
 
 constexpr std::size_t kNoiseTile = 64;  ///< tokens: 16 Philox calls
-/// exp(w - max) of the tokens [first, first + n), n <= kNoiseTile, and their coarse noise: word j of
-/// call c is that of token 4c + j.
+/// exp(w - max) of the tokens [first, first + n), n <= kNoiseTile, and their coarse noise: word j
+/// of call c is that of token 4c + j.
 /// @param first  a multiple of kNoiseTile
 /// @return  whether one of them has noise * 2^-32 <= bar * weight and weight > 0
 bool noise_tile(const float* w, std::size_t first, std::size_t n, double max, double bar,

@@ -11,10 +11,10 @@ namespace forerun {
 /// adapter_model.safetensors beside it.
 bool is_peft_folder(const std::filesystem::path& folder);
 
-/// Mask rows of a decoder that was trained on them and reads a mask token (Nemotron-Labs-Diffusion),
-/// without adapters. A block's rows are a copy of the newest token and `rows` - 1 masks, which see
-/// each other and the text before that token. Rank 0, no mask embedding.
-/// Source: arXiv:2607.05722, the rows of its linear loop.
+/// Mask rows of a decoder that was trained on them and reads a mask token
+/// (Nemotron-Labs-Diffusion), without adapters. A block's rows are a copy of the newest token and
+/// `rows` - 1 masks, which see each other and the text before that token. Rank 0, no mask
+/// embedding. Source: arXiv:2607.05722, the rows of its linear loop.
 /// @param rows  at least 3
 /// @throws std::invalid_argument  another number of rows, or a decoder without a mask token
 GatedLora seeded_masks(const DecoderConfig& decoder, std::int64_t rows);

@@ -19,8 +19,8 @@ void rms_norm(double* x, const double* w, std::int64_t n, double eps) {
   loops::rms_norm(x, w, n, eps);
 }
 
-FORERUN_VECTOR_CLONES void rms_norm_backward(const float* x, const float* w, std::int64_t n, double eps,
-                                        float* dy, float* dw) {
+FORERUN_VECTOR_CLONES void rms_norm_backward(const float* x, const float* w, std::int64_t n,
+                                             double eps, float* dy, float* dw) {
   loops::rms_norm_backward(x, w, n, eps, dy, dw);
 }
 void rms_norm_backward(const double* x, const double* w, std::int64_t n, double eps, double* dy,
@@ -29,7 +29,7 @@ void rms_norm_backward(const double* x, const double* w, std::int64_t n, double 
 }
 
 FORERUN_VECTOR_CLONES void rotate(float* x, const float* cos, const float* sin, std::int64_t half,
-                             float sign) {
+                                  float sign) {
   loops::rotate(x, cos, sin, half, sign);
 }
 void rotate(double* x, const double* cos, const double* sin, std::int64_t half, double sign) {
@@ -41,7 +41,8 @@ FORERUN_VECTOR_CLONES void swiglu(const float* gate, float* up, std::int64_t n) 
 }
 void swiglu(const double* gate, double* up, std::int64_t n) { loops::swiglu(gate, up, n); }
 
-FORERUN_VECTOR_CLONES void swiglu_backward(float* gate, float* up, const float* dy, std::int64_t n) {
+FORERUN_VECTOR_CLONES void swiglu_backward(float* gate, float* up, const float* dy,
+                                           std::int64_t n) {
   loops::swiglu_backward(gate, up, dy, n);
 }
 void swiglu_backward(double* gate, double* up, const double* dy, std::int64_t n) {
@@ -69,7 +70,7 @@ void softmax_backward(const double* p, double* d, std::int64_t n, double scale) 
 }
 
 FORERUN_VECTOR_CLONES void norm_modulate(float* x, const float* scale, const float* shift,
-                                    std::int64_t n, double eps) {
+                                         std::int64_t n, double eps) {
   loops::norm_modulate(x, scale, shift, n, eps);
 }
 void norm_modulate(double* x, const double* scale, const double* shift, std::int64_t n,
@@ -78,7 +79,8 @@ void norm_modulate(double* x, const double* scale, const double* shift, std::int
 }
 
 FORERUN_VECTOR_CLONES void norm_modulate_backward(float* x, const float* scale, std::int64_t n,
-                                             double eps, float* dy, float* dscale, float* dshift) {
+                                                  double eps, float* dy, float* dscale,
+                                                  float* dshift) {
   loops::norm_modulate_backward(x, scale, n, eps, dy, dscale, dshift);
 }
 void norm_modulate_backward(double* x, const double* scale, std::int64_t n, double eps, double* dy,
@@ -94,7 +96,7 @@ void gated_sum(double* x, const double* gate, const double* y, std::int64_t n) {
 }
 
 FORERUN_VECTOR_CLONES void gated_sum_backward(float* dx, const float* gate, const float* y,
-                                         std::int64_t n, float* dgate) {
+                                              std::int64_t n, float* dgate) {
   loops::gated_sum_backward(dx, gate, y, n, dgate);
 }
 void gated_sum_backward(double* dx, const double* gate, const double* y, std::int64_t n,
@@ -103,8 +105,8 @@ void gated_sum_backward(double* dx, const double* gate, const double* y, std::in
 }
 
 FORERUN_VECTOR_CLONES RowLoss<float> cross_entropy(float* x, const float* law, std::int64_t n,
-                                              float covered, std::int64_t label, float weight,
-                                              float share) {
+                                                   float covered, std::int64_t label, float weight,
+                                                   float share) {
   return loops::cross_entropy(x, law, n, covered, label, weight, share);
 }
 RowLoss<double> cross_entropy(double* x, const double* law, std::int64_t n, double covered,
