@@ -261,6 +261,7 @@ bool DraftLength::covers(SequenceId id, std::size_t rows) const {
 // Rows of companions do not teach what rows cost, unless nothing else has.
 void DraftLength::observe_pass(const PassSeen& pass) noexcept {
   if (pass.companions == 0) {
+    companion_.pass_without();
     pass_.observe(pass.rows, pass.target_seconds);
     return;
   }

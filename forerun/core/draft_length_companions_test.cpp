@@ -104,6 +104,9 @@ TEST(Companions, DearerRowsAreTheirsAlone) {
   // What drafts are thought to cost has not moved.
   EXPECT_NEAR(control.report().pass[2].seconds, seconds(control.report().pass[2].rows), 1e-4);
   EXPECT_NEAR(control.report().pass[3].seconds, seconds(control.report().pass[3].rows), 1e-4);
+  // Not measured for long, the surplus is forgotten.
+  for (int i = 0; i < 600; ++i) pass(i % 2, 0);
+  EXPECT_NEAR(price(3), 0.3, 0.03);
 }
 
 TEST(Companions, ArePricedAtTheOutputsOfThePlan) {
