@@ -6,6 +6,7 @@
 #include <optional>
 #include <unordered_map>
 
+#include "forerun/api/access.h"
 #include "forerun/api/drafter_method.h"
 #include "forerun/api/model_impl.h"
 #include "forerun/base/hash.h"

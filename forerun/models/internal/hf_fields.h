@@ -44,7 +44,7 @@ class Fields {
   std::string text(const char* key, std::optional<std::string> otherwise) {
     const nlohmann::json* v = find(key);
     if (v != nullptr && v->is_string()) return v->get<std::string>();
-    return fallback<std::string>(key, v, "a string", otherwise);
+    return fallback<std::string>(key, v, "a string", std::move(otherwise));
   }
   /// The value if present and not null.
   const nlohmann::json* find(const char* key) const {
