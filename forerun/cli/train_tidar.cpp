@@ -30,7 +30,8 @@ int run_train_tidar_model(const TrainTidarFlags& flags, const Command& command) 
   expect_alone(command, "--full", {"--lora", "--init"}, "is of adapters, not of");
   if (!flags.model.loss.masks) {
     expect_alone(command, "--no-masks",
-                 {"--block", "--first-slot", "--markov", "--offsets", "--distill", "--gamma"},
+                 {"--block", "--first-slot", "--markov", "--offsets", "--distill", "--gamma",
+                  "--random-masks"},
                  "is of masks, not of");
   }
   TidarModelTraining model = flags.model;
@@ -47,7 +48,7 @@ int run_train_tidar_model(const TrainTidarFlags& flags, const Command& command) 
 
 int run_train_tidar(const TrainTidarFlags& flags, const Command& command) {
   if (flags.full) return run_train_tidar_model(flags, command);
-  for (const char* flag : {"--random", "--alpha", "--no-masks"}) {
+  for (const char* flag : {"--random", "--alpha", "--no-masks", "--random-masks"}) {
     if (command.given(flag)) throw UsageError(fmt::format("{} goes with --full", flag));
   }
   expect_no_design_beside_init(command, {"--lora", "--block", "--first-slot", "--markov"});
@@ -86,6 +87,8 @@ void add_train_tidar(Command& train) {
   tidar.add("--alpha", m.loss.alpha, "Weight of the text's own rows beside its masks",
             {.least = 0.0});
   tidar.add("--no-masks", m.loss.masks, "The text's rows alone: the autoregressive twin");
+  tidar.add("--random-masks", m.loss.random_masks,
+            "Some slots of a block show their token, at random; without it all are masks");
   tidar.footer(R"(Examples:
   forerun distill -m model.gguf --prompts prompts.jsonl --out answers
   forerun train tidar --target model.gguf --data answers --out adapters --lora 32 --block 4

@@ -3,13 +3,13 @@
 #include <algorithm>
 #include <cmath>
 
+#include "forerun/core/internal/vocabulary_loops.h"
+
 namespace forerun {
 
 double log_sum_exp(std::span<const float> x) {
   const double most = *std::max_element(x.begin(), x.end());
-  double sum = 0.0;
-  for (const float v : x) sum += std::exp(static_cast<double>(v) - most);
-  return most + std::log(sum);
+  return most + std::log(internal::exp_sum(x.data(), x.size(), most));
 }
 
 }  // namespace forerun

@@ -216,6 +216,9 @@ struct Fields<Training<TidarModelTraining>> {
         "masks", [](O & o) -> auto& { return o.method.loss.masks; },
         "False: the autoregressive twin");
     visit(
+        "random_masks", [](O & o) -> auto& { return o.method.loss.random_masks; },
+        "some slots of a block show their token");
+    visit(
         "length", [](O & o) -> auto& { return o.method.loss.length; },
         "tokens of a document at most");
     visit(

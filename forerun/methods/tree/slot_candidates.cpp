@@ -6,10 +6,12 @@
 #include <functional>
 #include <limits>
 
+#include "forerun/core/log_sum_exp.h"
+
 namespace forerun {
 namespace {
 
-constexpr std::size_t kPiece = 32;
+constexpr std::size_t kPiece = 16;
 
 // Several maxima side by side, so that the loop vectorises.
 float largest(std::span<const float> x) {
@@ -24,36 +26,54 @@ float largest(std::span<const float> x) {
   return out;
 }
 
-// Tokens that are at least as likely, in order. Most pieces of a row hold none, and one comparison
-// with their maximum tells.
-std::vector<std::int32_t> at_least(std::span<const float> logits, std::span<const float> maxima,
-                                   float least) {
-  std::vector<std::int32_t> ids;
+struct Entry {  // values beside their indices: partitioning reads nothing else
+  float value;
+  std::int32_t id;
+};
+
+bool larger(const Entry& a, const Entry& b) {
+  return a.value != b.value ? a.value > b.value : a.id < b.id;
+}
+
+// The values that are at least as large. Most pieces of a row hold none, and one comparison with
+// their maximum tells.
+std::vector<Entry> at_least(std::span<const float> logits, std::span<const float> maxima,
+                            float least) {
+  std::vector<Entry> out;
   for (std::size_t piece = 0; piece < maxima.size(); ++piece) {
     if (!(maxima[piece] >= least)) continue;
     const std::size_t end = std::min(logits.size(), (piece + 1) * kPiece);
     for (std::size_t i = piece * kPiece; i < end; ++i) {
-      if (logits[i] >= least) ids.push_back(static_cast<std::int32_t>(i));
+      if (logits[i] >= least) out.push_back({logits[i], static_cast<std::int32_t>(i)});
     }
   }
-  return ids;
+  return out;
 }
 
-// Keeps the largest `most` of the indices, ties by index. @return  what the others weigh
-double keep_largest(std::vector<std::int32_t>& ids, std::span<const float> logits, float best,
-                    std::size_t most) {
-  double rest = 0.0;
-  if (ids.size() <= most) return rest;
-  const auto value = [&](std::int32_t id) { return logits[static_cast<std::size_t>(id)]; };
-  const auto end = ids.begin() + static_cast<std::ptrdiff_t>(most);
-  std::nth_element(ids.begin(), end, ids.end(), [&](std::int32_t a, std::int32_t b) {
-    return value(a) != value(b) ? value(a) > value(b) : a < b;
-  });
-  for (auto id = end; id != ids.end(); ++id) {
-    rest += std::exp(static_cast<double>(value(*id) - best));
+// Appends the values in [least, below).
+void append_between(std::span<const float> logits, float least, float below,
+                    std::vector<float>& out) {
+  std::size_t n = out.size();
+  out.resize(n + logits.size() + 1);
+  for (const float x : logits) {  // without branches, which would be taken at random
+    out[n] = x;
+    n += static_cast<std::size_t>(x >= least && x < below);
   }
-  ids.erase(end, ids.end());
-  return rest;
+  out.resize(n);
+}
+
+// Keeps the largest `most` of the entries, ties by index; moves the values of the others.
+void keep_largest(std::vector<Entry>& entries, std::size_t most, std::vector<float>& others) {
+  if (entries.size() <= most) return;
+  const auto end = entries.begin() + static_cast<std::ptrdiff_t>(most);
+  std::nth_element(entries.begin(), end, entries.end(), larger);
+  for (auto e = end; e != entries.end(); ++e) others.push_back(e->value);
+  entries.erase(end, entries.end());
+}
+
+// What they weigh together beside the likeliest.
+double weight_of(std::span<const float> values, float best) {
+  return values.empty() ? 0.0 : std::exp(log_sum_exp(values) - static_cast<double>(best));
 }
 
 // As many values are at least as large; minus infinity if there are fewer.
@@ -78,14 +98,21 @@ SlotCandidates slot_candidates(std::span<const float> logits, double temperature
     maxima.push_back(largest(logits.subspan(i, std::min(kPiece, logits.size() - i))));
   }
   const float best = largest(maxima);
+  const float nth = nth_largest(maxima, bounds.most);
   const float least =
       std::max(least_of(best, temperature, bounds.within),
-               std::min(least_of(best, temperature, SlotCandidates::kDrafted.within),
-                        nth_largest(maxima, bounds.most)));
-  SlotCandidates out{.ids = at_least(logits, maxima, least)};
-  const double rest = 1e-12 + keep_largest(out.ids, logits, best, bounds.most);
-  for (const std::int32_t id : out.ids) out.logits.push_back(logits[static_cast<std::size_t>(id)]);
-  out.rest = std::log(rest) + static_cast<double>(best);
+               std::min(least_of(best, temperature, SlotCandidates::kDrafted.within), nth));
+  // As many as are kept are at least `nth`; the rest only counts.
+  std::vector<Entry> kept = at_least(logits, maxima, std::max(least, nth));
+  std::vector<float> others;
+  if (nth > least) append_between(logits, least, nth, others);
+  keep_largest(kept, bounds.most, others);
+  SlotCandidates out;
+  for (const Entry& e : kept) {
+    out.ids.push_back(e.id);
+    out.logits.push_back(e.value);
+  }
+  out.rest = std::log(1e-12 + weight_of(others, best)) + static_cast<double>(best);
   return out;
 }
 
@@ -95,17 +122,19 @@ SlotCandidates slot_candidates(const SlotCandidates& shortlist, std::span<const 
   if (logits.empty()) return out;
   const float best = *std::max_element(logits.begin(), logits.end());
   const float least = least_of(best, temperature, SlotCandidates::kDrafted.within);
-  std::vector<std::int32_t> kept;
+  std::vector<Entry> kept;
   for (std::size_t i = 0; i < logits.size(); ++i) {
-    if (logits[i] >= least) kept.push_back(static_cast<std::int32_t>(i));
+    if (logits[i] >= least) kept.push_back({logits[i], static_cast<std::int32_t>(i)});
   }
-  const double rest = std::exp(shortlist.rest - static_cast<double>(best)) +
-                      keep_largest(kept, logits, best, SlotCandidates::kDrafted.most);
-  for (const std::int32_t i : kept) {
-    out.ids.push_back(shortlist.ids[static_cast<std::size_t>(i)]);
-    out.logits.push_back(shortlist.logits[static_cast<std::size_t>(i)]);
+  std::vector<float> others;
+  keep_largest(kept, SlotCandidates::kDrafted.most, others);
+  for (const Entry& e : kept) {
+    const auto i = static_cast<std::size_t>(e.id);
+    out.ids.push_back(shortlist.ids[i]);
+    out.logits.push_back(shortlist.logits[i]);
   }
-  out.rest = std::log(rest) + static_cast<double>(best);
+  const double rest = std::exp(shortlist.rest - static_cast<double>(best));
+  out.rest = std::log(rest + weight_of(others, best)) + static_cast<double>(best);
   return out;
 }
 

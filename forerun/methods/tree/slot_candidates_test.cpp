@@ -25,7 +25,7 @@ SlotCandidates sorted(std::span<const float> logits, double temperature) {
     if (out.ids.size() < SlotCandidates::kDrafted.most) {
       out.ids.push_back(id);
     } else {
-      rest += std::exp(static_cast<double>(value(id) - best));
+      rest += std::exp(static_cast<double>(value(id)) - static_cast<double>(best));
     }
   }
   out.rest = std::log(rest) + static_cast<double>(best);

@@ -47,6 +47,27 @@ at::Tensor slot_positions(const GatedLoraConfig& c, const MaskBatch& batch) {
   return at::tensor(out, at::kLong);
 }
 
+// What the rows of the blocks begin as: the mask embedding, or the token that a row shows.
+at::Tensor inputs(const DecoderLm& decoder, const GatedLora& lora, const MaskBatch& batch,
+                  std::int64_t rows) {
+  const at::Tensor masks =
+      lora.mask_embedding.unsqueeze(0).expand({rows, decoder.config.hidden}).contiguous();
+  if (batch.shown.empty()) return masks;
+  if (static_cast<std::int64_t>(batch.shown.size()) != rows) {
+    throw std::invalid_argument(
+        fmt::format("{} shown tokens for {} rows of masks", batch.shown.size(), rows));
+  }
+  std::vector<std::int64_t> ids(batch.shown.begin(), batch.shown.end());
+  for (const std::int64_t id : ids) {
+    if (id >= -1 && id < decoder.config.vocab) continue;
+    throw std::invalid_argument(fmt::format("a row of masks shows token {}, of a vocabulary of {}",
+                                            id, decoder.config.vocab));
+  }
+  const at::Tensor index = at::tensor(ids, at::kLong).to(masks.device());
+  const at::Tensor tokens = embed(decoder, index.clamp_min(0)).to(masks.scalar_type());
+  return at::where(index.lt(0).unsqueeze(1), masks, tokens);
+}
+
 }  // namespace
 
 MaskStates mask_states(const DecoderLm& decoder, const GatedLora& lora, const MaskBatch& batch,
@@ -75,7 +96,7 @@ MaskStates mask_states(const DecoderLm& decoder, const GatedLora& lora, const Ma
   // BlockAttention divides scores by sqrt(head_dim).
   const double scale = c.query_scale * std::sqrt(static_cast<double>(c.head_dim));
   const bool scaled = std::abs(scale - 1.0) > 1e-12;
-  at::Tensor h = lora.mask_embedding.unsqueeze(0).expand({rows, c.hidden}).contiguous();
+  at::Tensor h = inputs(decoder, lora, batch, rows);
   for (std::size_t i = 0; rows > 0 && i < decoder.layers.size(); ++i) {
     const auto attend = [&](const at::Tensor& q, const KeysValues& own) {
       return (c.sliding[i] ? local : full)(scaled ? q * scale : q, own, text.keys_values[i]);

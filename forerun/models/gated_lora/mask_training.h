@@ -17,6 +17,9 @@ struct MaskBatch {
   /// Of each document, rising: first positions of blocks, at least 1. A block sees the rows before
   /// its first position; several may overlap.
   std::vector<std::vector<std::int64_t>> starts;
+  /// Of each row of the blocks, in order: the token that it shows in place of a mask, or -1. Empty:
+  /// all are masks.
+  std::vector<Token> shown;
 };
 
 /// What learns in a pass.
@@ -37,7 +40,7 @@ struct MaskStates {
 /// may have where they do not learn.
 /// @throws std::invalid_argument  a packed (int8) decoder, one of other sizes or with a soft cap on
 /// attention scores, an empty document or one longer than the context, a block that begins outside
-/// its document
+/// its document, shown tokens of another number than rows or outside the vocabulary
 MaskStates mask_states(const DecoderLm& decoder, const GatedLora& lora, const MaskBatch& batch,
                        MaskTraining training = MaskTraining::kAdapters);
 

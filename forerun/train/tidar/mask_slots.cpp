@@ -22,6 +22,34 @@ void MaskSlots::add(const AnswerDocument& d, const GatedLoraConfig& c, std::int6
   }
 }
 
+void MaskSlots::append(const MaskSlots& from, std::size_t slot) {
+  row.push_back(from.row[slot]);
+  draft.push_back(from.draft[slot]);
+  label.push_back(from.label[slot]);
+  previous.push_back(from.previous[slot]);
+  teacher.push_back(from.teacher[slot]);
+  weight.push_back(from.weight[slot]);
+}
+
+MaskSlots mask_at_random(const MaskSlots& slots, const AnswerDocument& d, std::uint64_t seed,
+                         std::span<Token> shown) {
+  constexpr std::uint32_t kWords = 0x80000000U;  // those below choose positions of blocks
+  constexpr double kLeast = 0.001;
+  const auto uniform = [&](std::size_t i) {
+    return random_word(seed, d, kWords + static_cast<std::uint32_t>(i)) * 0x1p-32;
+  };
+  const double p = kLeast + (1.0 - kLeast) * uniform(0);
+  MaskSlots out;
+  for (std::size_t i = 0; i < slots.row.size(); ++i) {
+    if (uniform(i + 1) < p) {
+      out.append(slots, i);
+    } else {
+      shown[static_cast<std::size_t>(slots.row[i])] = static_cast<Token>(slots.label[i]);
+    }
+  }
+  return out;
+}
+
 std::vector<std::int64_t> block_starts(const AnswerDocument& d, const GatedLoraConfig& c,
                                        std::int64_t offsets, std::uint64_t seed) {
   const std::int64_t begin = std::max<std::int64_t>(d.prompt, 1);

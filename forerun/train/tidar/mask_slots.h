@@ -3,6 +3,7 @@
 #include <ATen/core/Tensor.h>
 
 #include <cstdint>
+#include <span>
 #include <vector>
 
 #include "forerun/models/gated_lora/gated_lora.h"
@@ -26,7 +27,17 @@ struct MaskSlots {
   /// @param gamma     draft k counts exp(-k / gamma)
   void add(const AnswerDocument& document, const GatedLoraConfig& config, std::int64_t block,
            std::int64_t start, std::int64_t text_row, double gamma);
+  /// Adds one of another's.
+  void append(const MaskSlots& from, std::size_t slot);
 };
+
+/// Masks at random (SDAR, arXiv:2510.06303; Nemotron-Labs-Diffusion, arXiv:2607.05722): each of a
+/// document's slots stays a mask with probability p, drawn for the document from (0.001, 1). The
+/// others show their token and are not learned.
+/// @param shown  of each row of the batch's masks, -1 on entry; that of a slot is written
+/// @return  the slots that stay
+MaskSlots mask_at_random(const MaskSlots& slots, const AnswerDocument& document, std::uint64_t seed,
+                         std::span<Token> shown);
 
 /// First positions of a document's blocks, rising: `offsets` sets at most, the blocks of a set
 /// follow each other from a random position of the answer's first `config.block` on.

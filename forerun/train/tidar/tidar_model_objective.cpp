@@ -82,13 +82,19 @@ TidarModelObjective::Plan TidarModelObjective::plan_of(std::span<const AnswerDoc
     out.rows += d.size();
     if (!options_.masks) continue;
     out.batch.starts.back() = block_starts(d, masks_->config, options_.offsets, seed);
-    const std::size_t before = out.slots.weight.size();
+    MaskSlots own;
     for (const std::int64_t p : out.batch.starts.back()) {
-      out.slots.add(d, masks_->config, out.blocks++, p, text_row, options_.gamma);
+      own.add(d, masks_->config, out.blocks++, p, text_row, options_.gamma);
     }
-    const std::span<float> own = std::span(out.slots.weight).subspan(before);
-    const double sum = std::accumulate(own.begin(), own.end(), 0.0);
-    for (float& w : own) w = static_cast<float>(w * static_cast<double>(learned) / sum);
+    if (options_.random_masks) {
+      out.batch.shown.resize(static_cast<std::size_t>(out.blocks * masks_->config.slots()), -1);
+      if (d.number < AnswerObjective::size()) own = mask_at_random(own, d, seed, out.batch.shown);
+    }
+    const double sum = sum_of(own.weight);
+    for (std::size_t i = 0; i < own.weight.size(); ++i) {
+      own.weight[i] = static_cast<float>(own.weight[i] * static_cast<double>(learned) / sum);
+      out.slots.append(own, i);
+    }
   }
   return out;
 }
@@ -166,9 +172,9 @@ std::string TidarModelObjective::fingerprint() const {
   const GatedLoraConfig& c = masks_->config;
   const std::string design =
       options_.masks
-          ? fmt::format("block={} first_slot={} markov={} offsets={} gamma={} distill={}", c.block,
+          ? fmt::format("block={} first_slot={} markov={} offsets={} gamma={} distill={}{}", c.block,
                         c.first_slot, c.markov_rank, options_.offsets, options_.gamma,
-                        options_.distill)
+                        options_.distill, options_.random_masks ? " random masks" : "")
           : "without masks";
   return fmt::format("tidar-full start={} {} alpha={} length={} documents={} data={:016x}", start_,
                      design, options_.alpha, options_.length, size(), data_hash());

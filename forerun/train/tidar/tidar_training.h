@@ -31,6 +31,9 @@ struct TidarModelLossOptions : TidarLossOptions {
   /// those rows would with 1.
   double alpha = 1.0;
   bool masks = true;  ///< false: the text's rows alone, the autoregressive twin
+  /// Slots show their token, and are not learned, at random (`mask_at_random`). Held-out documents
+  /// have all masks, as drafting has.
+  bool random_masks = false;
 };
 
 /// A decoder that drafts on rows of masks with its own weights, and its training.
