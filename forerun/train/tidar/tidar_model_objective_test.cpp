@@ -1,9 +1,11 @@
 #include "forerun/train/tidar/tidar_model_objective.h"
 
 #include <ATen/ATen.h>
+#include <ATen/core/grad_mode.h>
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <array>
 #include <functional>
 #include <set>
 
@@ -121,11 +123,113 @@ TEST_F(TidarModel, WhatARunMustKeepIsInTheFingerprint) {
   differs([](TidarModelParts& p) { p.options.length = 20; });
   differs([](TidarModelParts& p) { p.options.alpha = 0.5; });
   differs([](TidarModelParts& p) { p.options.masks = false; });
+  differs([](TidarModelParts& p) { p.options.random_masks = true; });
   differs([](TidarModelParts& p) { p.masks->config.first_slot = 0; });
   differs([](TidarModelParts& p) { p.masks->config.block = 5; });
   differs([](TidarModelParts& p) { p.decoder->embedding = p.decoder->embedding * 1.1; });
   differs([](TidarModelParts& p) { p.masks->mask_embedding = p.masks->mask_embedding + 1.0; });
   differs([](TidarModelParts& p) { p.data.push_back(p.data[0]); });
+}
+
+// Rows of a block that show tokens, against a pass of decoding whose rows begin as those tokens.
+TEST(TidarShownTokens, AreReadAsTheDecoderReadsThem) {
+  const TidarModelParts parts("llama_plain", 4, 0, 0);
+  const DecoderLm& model = *parts.decoder;
+  const std::vector<Token> text = some_tokens(30, 1), shown = {text[9], -1, text[11], -1};
+  const at::AutoGradMode no_autograd(false);
+  const MaskStates states = mask_states(
+      model, *parts.masks, {.documents = {text}, .starts = {{9}}, .shown = shown},
+      MaskTraining::kAll);
+  const at::Tensor there = head_logits(model, states.masks.flatten(0, 1)).to(at::kFloat);
+
+  KvCache cache = model.make_cache();
+  pass(model, cache, std::span(text).first(9));
+  std::vector<float> rows;
+  for (const Token t : shown) {
+    const at::Tensor row =
+        t < 0 ? parts.masks->mask_embedding : embed(model, at::full({1}, t, at::kLong))[0];
+    const at::Tensor x = row.to(at::kFloat).contiguous();
+    rows.insert(rows.end(), x.const_data_ptr<float>(), x.const_data_ptr<float>() + x.numel());
+  }
+  const std::vector<std::int32_t> groups(4, 0), scored = {0, 1, 2, 3};
+  const SequenceSpan span{
+      .cache = &cache, .groups = groups, .scored_rows = scored, .embeddings = rows};
+  const at::Tensor here = forward(model, {&span, 1});
+  const double largest = there.abs().max().item<double>();
+  EXPECT_LT(distance(here, there), 1e-4 * largest);
+
+  const MaskStates masks = mask_states(model, *parts.masks, {.documents = {text}, .starts = {{9}}},
+                                       MaskTraining::kAll);
+  EXPECT_GT(distance(head_logits(model, masks.masks.flatten(0, 1)).to(at::kFloat), there),
+            1e-2 * largest);
+  const auto refused = [&](std::vector<Token> wrong) {
+    EXPECT_THROW(mask_states(model, *parts.masks,
+                             {.documents = {text}, .starts = {{9}}, .shown = std::move(wrong)}),
+                 std::invalid_argument);
+  };
+  refused({-1, -1, -1});
+  refused({-1, -1, -1, -2});
+  refused({-1, -1, -1, static_cast<Token>(model.config.vocab)});
+}
+
+// A document's slots stay masks with one probability, which is uniform over documents and seeds.
+TEST(TidarRandomMasks, AreAUniformShareOfTheSlots) {
+  constexpr std::size_t kSlots = 200;
+  MaskSlots slots;
+  for (std::size_t i = 0; i < kSlots; ++i) {
+    slots.row.push_back(static_cast<std::int64_t>(i));
+    slots.label.push_back(static_cast<std::int64_t>(1000 + i));
+    slots.draft.push_back(0);
+    slots.previous.push_back(0);
+    slots.teacher.push_back(0);
+    slots.weight.push_back(1.0F);
+  }
+  std::array<int, 10> shares{};
+  constexpr std::uint64_t kDocuments = 2000;
+  for (std::uint64_t key = 0; key < kDocuments; ++key) {
+    std::vector<Token> shown(kSlots, -1);
+    const AnswerDocument document{.tokens = {}, .prompt = 0, .key = key};
+    const MaskSlots kept = mask_at_random(slots, document, 7, shown);
+    std::size_t masks = 0;
+    for (std::size_t i = 0; i < kSlots; ++i) {
+      if (shown[i] < 0) {
+        ASSERT_LT(masks, kept.row.size());
+        EXPECT_EQ(kept.row[masks++], static_cast<std::int64_t>(i));
+      } else {
+        EXPECT_EQ(shown[i], static_cast<Token>(1000 + i));
+      }
+    }
+    EXPECT_EQ(masks, kept.row.size());
+    ++shares.at(std::min<std::size_t>(9, masks * 10 / kSlots));
+  }
+  // Standard deviation of a count: 13.4. All masks, or one probability for all, would fill one bin.
+  for (const int n : shares) EXPECT_NEAR(n, kDocuments / 10.0, 70.0);
+}
+
+TEST_F(TidarModel, MasksAtRandomWhatItLearnsAndAllOfWhatIsHeldOut) {
+  const LossSum all = loss_of(parts);
+  parts.options.random_masks = true;
+  const LossSum some = loss_of(parts);
+  EXPECT_NEAR(some.weight, 128.0, 1e-3);  // a document's masks count as its text, however many
+  EXPECT_EQ(some.figures.at(0).numerator, all.figures.at(0).numerator);
+  EXPECT_LT(some.figures.at(3).denominator, 0.95 * all.figures.at(3).denominator);
+  EXPECT_GT(some.figures[3].denominator, 0.0);
+  EXPECT_NE(some.loss.item<double>(), all.loss.item<double>());
+
+  parts.options.held_out = 0.5;
+  std::vector<TokenDocument> documents;
+  for (std::int64_t i = 0; i < 20; ++i) {
+    documents.push_back({.id = i, .prompt = 0, .tokens = some_tokens(30, 1)});
+  }
+  parts.data = {shards_in(folder.path() / "more", documents)};
+  const auto held_out = [&] {
+    TidarModelObjective objective = parts.make();
+    EXPECT_GT(objective.held_out(), 2U);
+    return objective.held_out_loss(std::vector<std::size_t>{0, 1, 2}).loss.item<double>();
+  };
+  const double shown = held_out();
+  parts.options.random_masks = false;
+  EXPECT_EQ(shown, held_out());
 }
 
 // Each query head with a copy of the keys and values that it shared: the same numbers.
