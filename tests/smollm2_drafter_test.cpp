@@ -13,6 +13,7 @@ namespace {
 
 const std::string kDFlash = "dflash:" FORERUN_SOURCE_DIR "/models/smollm2-135m/dflash";
 const std::string kTidar = "tidar:" FORERUN_SOURCE_DIR "/models/smollm2-135m/tidar";
+const std::string kDiffusion = "diffuspec:" FORERUN_SOURCE_DIR "/models/smollm2-135m/dlm";
 const std::string kAnswers = "sam:" FORERUN_SOURCE_DIR "/models/smollm2-135m/answers";
 
 const Model& target() {
@@ -63,6 +64,8 @@ TEST(ShippedDFlash, BesideLookupHasNoLawForEachDraft) {
 }
 
 INSTANTIATE_TEST_SUITE_P(DFlash, ShippedDrafter, ::testing::Values(kDFlash, kDFlash + "+lookup"));
+INSTANTIATE_TEST_SUITE_P(DiffuSpec, ShippedDrafter,
+                         ::testing::Values(kDiffusion, kDiffusion + "+lookup+recycling"));
 INSTANTIATE_TEST_SUITE_P(Answers, ShippedDrafter,
                          ::testing::Values(kAnswers, kAnswers + "+lookup+recycling"));
 INSTANTIATE_TEST_SUITE_P(Tidar, ShippedDrafter, ::testing::Values(kTidar, kTidar + "+lookup"));
