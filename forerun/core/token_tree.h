@@ -20,8 +20,6 @@ struct TreeChild {
   std::uint8_t source = 0;     ///< which source gave it,
   HitRates::Cell cell;         ///< and what its rate was learned from
   double first = 0.0, second = 0.0;  ///< the estimates that `probability` was made of (Agreement)
-  double before = 0.0;  ///< the source's before the noise of the position was known (NoiseOdds),
-  double noise = 0.0;   ///< and this noise; before 0: noise says nothing, or is the source's affair
 };
 
 /// A tree of drafted tokens, grown by falling probability of being reached: its first n nodes are

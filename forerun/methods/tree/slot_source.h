@@ -21,7 +21,6 @@ class SlotSource : public NetworkSource {
   bool begin(const TokenSequence& sequence) final;
   void add(std::size_t parent, Token token) final;
   void children(std::vector<TreeChild>& out) final;
-  bool knows_noise() const override { return true; }
   /// The slots of a run.
   std::size_t made() const override = 0;
 

@@ -1,11 +1,8 @@
 #include "forerun/methods/tree/tree_drafter.h"
 
 #include <algorithm>
-#include <optional>
 #include <utility>
 
-#include "forerun/core/rng_key.h"
-#include "forerun/core/shared_noise.h"
 #include "forerun/methods/draft_budget.h"
 #include "forerun/methods/tree/keep_allowed.h"
 
@@ -36,21 +33,6 @@ std::vector<double> reach_of(const TokenTree& tree, const TokenDraft& draft) {
     out.push_back(tree.node(nodes.back()).reach);
   }
   return out;
-}
-
-// The likeliest candidate before noise, of the sources that do not know it. Which token it is does
-// not depend on the noise, nor does whether there is one: the certificate may score it. (Whether a
-// network runs depends on the noise, so its first choice may not stand in for this one.)
-std::optional<Token> without_noise(std::span<const TreeChild> children) {
-  const TreeChild* best = nullptr;
-  for (const TreeChild& child : children) {
-    if (child.before == 0.0) continue;
-    if (best == nullptr || child.before > best->before ||
-        (child.before == best->before && child.token < best->token)) {
-      best = &child;
-    }
-  }
-  return best == nullptr ? std::nullopt : std::optional(best->token);
 }
 
 // The drafted tokens on the way to a node, its own last.
@@ -95,12 +77,8 @@ std::span<const std::int64_t> TreeDrafter::features() const {
 }
 std::int64_t TreeDrafter::state_width() const { return network_ ? network_->state_width() : 0; }
 
-struct TreeDrafter::Noise {
-  RngKey key;
-};
-
 // The candidates of a source after the newest node, with what was learned of them.
-void TreeDrafter::fill(TreeSource& source, std::size_t index, const Text& text, const Noise* noise,
+void TreeDrafter::fill(TreeSource& source, std::size_t index, const Text& text,
                        std::vector<TreeChild>& out) {
   const HitRates& rates = control_.trees().rates[index];
   const std::size_t from = out.size();
@@ -108,10 +86,6 @@ void TreeDrafter::fill(TreeSource& source, std::size_t index, const Text& text, 
   for (std::size_t i = from; i < out.size(); ++i) {
     out[i].source = static_cast<std::uint8_t>(index);
     out[i].probability = text.bias[index].apply(rates.probability(out[i].cell));
-    if (noise == nullptr || source.knows_noise()) continue;
-    out[i].before = out[i].probability;
-    out[i].noise = shared_noise(out[i].token, noise->key);
-    out[i].probability = control_.trees().noise.probability(out[i].before, out[i].noise);
   }
 }
 
@@ -147,22 +121,16 @@ TokenTree TreeDrafter::grow(const TokenSequence& sequence, bool queried) {
   const TokenTree::Limits limits{.nodes = draft_budget(sequence, max_draft_) > 0 ? max_draft_ : 0,
                                  .depth = draft_budget(sequence, max_draft_),
                                  .least = adaptive_ ? kLeastReach : 0.0};
-  const bool noisy = sequence.rule() == Rule::kSharedNoise && !sequence.sampling().greedy();
   return TokenTree::grow(limits, [&](const TokenTree& tree, std::size_t node) {
     std::vector<TreeChild> children;
-    const Noise noise{sequence.key_at(sequence.tokens().size() + tree.node(node).depth)};
     for (const std::size_t i : used) {
       if (node != TokenTree::kRoot) all[i]->add(tree.node(node).parent, tree.node(node).token);
-      fill(*all[i], i, text, noisy ? &noise : nullptr, children);
+      fill(*all[i], i, text, children);
     }
     keep_allowed(
         sequence, [&] { return path_to(tree, node); }, children,
         [](const TreeChild& c) { return c.token; });
-    const std::optional<Token> first = without_noise(children);
     children = merged(std::move(children));
-    if (first) {
-      for (TreeChild& child : children) child.without_noise = child.token == *first;
-    }
     if (shape_ == Shape::kChain && children.size() > 1) {
       const auto best = std::max_element(
           children.begin(), children.end(), [](const TreeChild& a, const TreeChild& b) {
@@ -337,9 +305,6 @@ void TreeDrafter::judge(const TokenSequence& sequence, const Planned& planned,
                        text.bias[child.source].observe(rates.probability(child.cell), hit);
                        rates.observe(child.cell, hit);
                        known.agreement.observe(child.first, child.second, hit);
-                       if (child.before > 0.0) {
-                         known.noise.observe(child.before, child.noise, hit);
-                       }
                      });
   for (SequenceBias& bias : text.bias) bias.next_round();
 }

@@ -66,14 +66,10 @@ class TreeDrafter final : public TextDrafter {
     std::array<std::size_t, kMostSources> first_companion{};  // of each source, of those scored
   };
 
-  // The noise of a position, for sources that do not know it.
-  struct Noise;
-
   std::vector<TreeSource*> sources() const;
   TokenTree grow(const TokenSequence& sequence, bool queried);
   std::vector<TreeChild> merged(std::vector<TreeChild> children);
-  void fill(TreeSource& source, std::size_t index, const Text& text, const Noise* noise,
-            std::vector<TreeChild>& out);
+  void fill(TreeSource& source, std::size_t index, const Text& text, std::vector<TreeChild>& out);
   std::vector<std::size_t> to_query(std::span<TokenSequence* const> sequences);
   bool query_pays(const TokenSequence& sequence, const Planned& planned);
   bool probe_due();

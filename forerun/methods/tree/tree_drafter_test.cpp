@@ -8,8 +8,6 @@
 #include <random>
 #include <vector>
 
-#include "forerun/core/rng_key.h"
-#include "forerun/core/shared_noise.h"
 #include "forerun/methods/lookup/lookup_source.h"
 
 namespace forerun {
@@ -215,66 +213,6 @@ TEST(LookupSource, FallsBackToTheLastTokenAlone) {
   EXPECT_EQ(tree.node(1).token, 1);
   EXPECT_EQ(Grown({5, 6, 1, 7}).tree(3, 3).size(), 0U);
   EXPECT_EQ(Grown({5}).tree(3, 3).size(), 0U);
-}
-
-// The first draft after a text under shared noise.
-TokenDraft first_draft(std::vector<Token> text, std::uint64_t seed, double temperature,
-                       std::unique_ptr<NetworkSource> network = nullptr) {
-  std::vector<std::unique_ptr<TreeSource>> found;
-  found.push_back(std::make_unique<LookupSource>());
-  TreeDrafter drafter(std::move(found), std::move(network), DraftLength({.adaptive = false}), 1);
-  TokenSequence sequence(seed, 0, std::move(text), 100, {},
-                         {.sampling = {.temperature = static_cast<float>(temperature)},
-                          .rule = Rule::kSharedNoise,
-                          .changes = {}});
-  TokenSequence* const sequences[] = {&sequence};
-  return drafter.propose(sequences, 0).at(0);
-}
-
-TEST(TreeDrafter, RanksFoundTokensByTheNoiseThatDecides) {
-  // After 5 6 came 7 (twice) and 8.
-  const std::vector<Token> text = {5, 6, 7, 1, 5, 6, 8, 2, 5, 6, 7, 3, 5, 6};
-  int eights = 0;
-  for (std::uint64_t seed = 0; seed < 400; ++seed) {
-    EXPECT_EQ(first_draft(text, seed, 0.0).tokens, std::vector<Token>{7});
-    EXPECT_FALSE(first_draft(text, seed, 0.0).without_noise);
-    const TokenDraft draft = first_draft(text, seed, 0.7);
-    EXPECT_EQ(draft.without_noise, 7);
-    ASSERT_EQ(draft.size(), 1U);
-    const RngKey key = TokenSequence(seed, 0, text, 100).key_at(text.size());
-    const double more = shared_noise(8, key) - shared_noise(7, key);
-    if (draft.tokens[0] == 8) {
-      EXPECT_GT(more, 0.0) << seed;
-      ++eights;
-    } else if (more > 4.0) {
-      ADD_FAILURE() << "noise of " << more << " for 8, seed " << seed;
-    }
-  }
-  EXPECT_GT(eights, 20);
-  EXPECT_LT(eights, 200);
-}
-
-// A network that ranks by the noise itself, and says what it would name without.
-class Ranking final : public Scripted {
- public:
-  Ranking() : Scripted({.right = 1.0, .depth = 1, .ranks = 2}, true) {}
-  bool knows_noise() const override { return true; }
-  void children(std::vector<TreeChild>& out) override {
-    const std::size_t from = out.size();
-    Scripted::children(out);
-    if (out.size() > from) out[from].without_noise = true;
-  }
-};
-
-// Whether a network runs depends on the noise of what was found, so its first choice is what the
-// certificate scores only where nothing was found.
-TEST(TreeDrafter, WhatTheCertificateScoresDoesNotDependOnNoise) {
-  const std::vector<Token> found = {5, 6, 9, 1, 5, 6}, nothing = {5, 6, 9, 1, 7, 20};
-  for (std::uint64_t seed = 0; seed < 50; ++seed) {
-    EXPECT_EQ(first_draft(found, seed, 1.0, std::make_unique<Ranking>()).without_noise, 9);
-    EXPECT_EQ(first_draft(found, seed, 1.0).without_noise, 9);
-    EXPECT_EQ(first_draft(nothing, seed, 1.0, std::make_unique<Ranking>()).without_noise, 21);
-  }
 }
 
 }  // namespace

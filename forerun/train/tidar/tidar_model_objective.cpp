@@ -88,11 +88,12 @@ TidarModelObjective::Plan TidarModelObjective::plan_of(std::span<const AnswerDoc
     }
     if (options_.random_masks) {
       out.batch.shown.resize(static_cast<std::size_t>(out.blocks * masks_->config.slots()), -1);
-      if (d.number < AnswerObjective::size()) own = mask_at_random(own, d, seed, out.batch.shown);
+      if (d.number < size()) own = mask_at_random(own, d, seed, out.batch.shown);
     }
     const double sum = sum_of(own.weight);
+    const double scale = sum > 0.0 ? static_cast<double>(learned) / sum : 0.0;
     for (std::size_t i = 0; i < own.weight.size(); ++i) {
-      own.weight[i] = static_cast<float>(own.weight[i] * static_cast<double>(learned) / sum);
+      own.weight[i] = static_cast<float>(own.weight[i] * scale);
       out.slots.append(own, i);
     }
   }
@@ -138,6 +139,8 @@ LossSum TidarModelObjective::loss_of(std::span<const AnswerDocument> documents,
     out.weight += sum_of(plan.slots.weight);
     best = mixed.best;
   }
+  // Of shown slots nobody knows whether they would have been right.
+  if (options_.random_masks && documents.front().number < size()) return out;
   for (Figure& f : slot_figures(plan.slots, masks_->config, best, plan.blocks)) {
     out.figures.push_back(std::move(f));
   }

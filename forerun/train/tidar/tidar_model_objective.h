@@ -28,7 +28,7 @@ struct ModelFiles {
 /// masks, whatever their number.
 ///
 /// The figures: "text", the cross-entropy of the text's rows in nats a token, comparable with that
-/// of a twin without masks; then those of TidarObjective.
+/// of a twin without masks; then those of TidarObjective, but of batches with random masks.
 class TidarModelObjective : public AnswerObjective {
  public:
   /// @param decoder  float32 leaves that will be trained; kept

@@ -212,8 +212,7 @@ TEST_F(TidarModel, MasksAtRandomWhatItLearnsAndAllOfWhatIsHeldOut) {
   const LossSum some = loss_of(parts);
   EXPECT_NEAR(some.weight, 128.0, 1e-3);  // a document's masks count as its text, however many
   EXPECT_EQ(some.figures.at(0).numerator, all.figures.at(0).numerator);
-  EXPECT_LT(some.figures.at(3).denominator, 0.95 * all.figures.at(3).denominator);
-  EXPECT_GT(some.figures[3].denominator, 0.0);
+  EXPECT_EQ(some.figures.size(), 1U);
   EXPECT_NE(some.loss.item<double>(), all.loss.item<double>());
 
   parts.options.held_out = 0.5;
@@ -225,7 +224,9 @@ TEST_F(TidarModel, MasksAtRandomWhatItLearnsAndAllOfWhatIsHeldOut) {
   const auto held_out = [&] {
     TidarModelObjective objective = parts.make();
     EXPECT_GT(objective.held_out(), 2U);
-    return objective.held_out_loss(std::vector<std::size_t>{0, 1, 2}).loss.item<double>();
+    const LossSum sum = objective.held_out_loss(std::vector<std::size_t>{0, 1, 2});
+    EXPECT_GT(sum.figures.size(), 3U);
+    return sum.loss.item<double>();
   };
   const double shown = held_out();
   parts.options.random_masks = false;
