@@ -175,8 +175,8 @@ std::string TidarModelObjective::fingerprint() const {
   const GatedLoraConfig& c = masks_->config;
   const std::string design =
       options_.masks
-          ? fmt::format("block={} first_slot={} markov={} offsets={} gamma={} distill={}{}", c.block,
-                        c.first_slot, c.markov_rank, options_.offsets, options_.gamma,
+          ? fmt::format("block={} first_slot={} markov={} offsets={} gamma={} distill={}{}",
+                        c.block, c.first_slot, c.markov_rank, options_.offsets, options_.gamma,
                         options_.distill, options_.random_masks ? " random masks" : "")
           : "without masks";
   return fmt::format("tidar-full start={} {} alpha={} length={} documents={} data={:016x}", start_,

@@ -137,9 +137,9 @@ TEST(TidarShownTokens, AreReadAsTheDecoderReadsThem) {
   const DecoderLm& model = *parts.decoder;
   const std::vector<Token> text = some_tokens(30, 1), shown = {text[9], -1, text[11], -1};
   const at::AutoGradMode no_autograd(false);
-  const MaskStates states = mask_states(
-      model, *parts.masks, {.documents = {text}, .starts = {{9}}, .shown = shown},
-      MaskTraining::kAll);
+  const MaskStates states =
+      mask_states(model, *parts.masks, {.documents = {text}, .starts = {{9}}, .shown = shown},
+                  MaskTraining::kAll);
   const at::Tensor there = head_logits(model, states.masks.flatten(0, 1)).to(at::kFloat);
 
   KvCache cache = model.make_cache();
@@ -158,8 +158,8 @@ TEST(TidarShownTokens, AreReadAsTheDecoderReadsThem) {
   const double largest = there.abs().max().item<double>();
   EXPECT_LT(distance(here, there), 1e-4 * largest);
 
-  const MaskStates masks = mask_states(model, *parts.masks, {.documents = {text}, .starts = {{9}}},
-                                       MaskTraining::kAll);
+  const MaskStates masks =
+      mask_states(model, *parts.masks, {.documents = {text}, .starts = {{9}}}, MaskTraining::kAll);
   EXPECT_GT(distance(head_logits(model, masks.masks.flatten(0, 1)).to(at::kFloat), there),
             1e-2 * largest);
   const auto refused = [&](std::vector<Token> wrong) {
