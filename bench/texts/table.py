@@ -10,8 +10,8 @@ import sys
 
 
 def label(drafter: str) -> str:
-    """The name without folders: dflash:a/b/c+lookup is dflash+lookup."""
-    return "+".join(part.split(":")[0] for part in drafter.split("+"))
+    """The name without folders: dflash:a/b/c+lookup is dflash+lookup. sam works with and without one: sam:FOLDER."""
+    return "+".join("sam:FOLDER" if part.startswith("sam:") else part.split(":")[0] for part in drafter.split("+"))
 
 
 def speedups(entry: dict) -> list[float]:
