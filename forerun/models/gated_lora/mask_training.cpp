@@ -50,7 +50,7 @@ at::Tensor slot_positions(const GatedLoraConfig& c, const MaskBatch& batch) {
 // What the rows of the blocks begin as: the mask embedding, or the token that a row shows.
 at::Tensor inputs(const DecoderLm& decoder, const GatedLora& lora, const MaskBatch& batch,
                   std::int64_t rows) {
-  const at::Tensor masks =
+  at::Tensor masks =
       lora.mask_embedding.unsqueeze(0).expand({rows, decoder.config.hidden}).contiguous();
   if (batch.shown.empty()) return masks;
   if (static_cast<std::int64_t>(batch.shown.size()) != rows) {
