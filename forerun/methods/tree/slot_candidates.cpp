@@ -1,30 +1,15 @@
 #include "forerun/methods/tree/slot_candidates.h"
 
 #include <algorithm>
-#include <array>
 #include <cmath>
-#include <functional>
-#include <limits>
 
+#include "forerun/core/block_maxima.h"
 #include "forerun/core/log_sum_exp.h"
 
 namespace forerun {
 namespace {
 
-constexpr std::size_t kPiece = 16;
-
-// Several maxima side by side, so that the loop vectorises.
-float largest(std::span<const float> x) {
-  std::array<float, 16> most;
-  most.fill(-std::numeric_limits<float>::infinity());
-  std::size_t i = 0;
-  for (; i + most.size() <= x.size(); i += most.size()) {
-    for (std::size_t j = 0; j < most.size(); ++j) most[j] = x[i + j] > most[j] ? x[i + j] : most[j];
-  }
-  float out = *std::max_element(most.begin(), most.end());
-  for (; i < x.size(); ++i) out = std::max(out, x[i]);
-  return out;
-}
+constexpr std::size_t kBlock = 16;
 
 struct Entry {  // values beside their indices: partitioning reads nothing else
   float value;
@@ -35,15 +20,14 @@ bool larger(const Entry& a, const Entry& b) {
   return a.value != b.value ? a.value > b.value : a.id < b.id;
 }
 
-// The values that are at least as large. Most pieces of a row hold none, and one comparison with
-// their maximum tells.
+// The values that are at least as large.
 std::vector<Entry> at_least(std::span<const float> logits, std::span<const float> maxima,
                             float least) {
   std::vector<Entry> out;
-  for (std::size_t piece = 0; piece < maxima.size(); ++piece) {
-    if (!(maxima[piece] >= least)) continue;
-    const std::size_t end = std::min(logits.size(), (piece + 1) * kPiece);
-    for (std::size_t i = piece * kPiece; i < end; ++i) {
+  for (std::size_t block = 0; block < maxima.size(); ++block) {
+    if (!(maxima[block] >= least)) continue;
+    const std::size_t end = std::min(logits.size(), (block + 1) * kBlock);
+    for (std::size_t i = block * kBlock; i < end; ++i) {
       if (logits[i] >= least) out.push_back({logits[i], static_cast<std::int32_t>(i)});
     }
   }
@@ -76,14 +60,6 @@ double weight_of(std::span<const float> values, float best) {
   return values.empty() ? 0.0 : std::exp(log_sum_exp(values) - static_cast<double>(best));
 }
 
-// As many values are at least as large; minus infinity if there are fewer.
-float nth_largest(std::vector<float> x, std::size_t n) {
-  if (n > x.size()) return -std::numeric_limits<float>::infinity();
-  const auto at = x.begin() + static_cast<std::ptrdiff_t>(n) - 1;
-  std::nth_element(x.begin(), at, x.end(), std::greater<>());
-  return *at;
-}
-
 float least_of(float best, double temperature, float within) {
   return best - within * static_cast<float>(std::max(1.0, temperature));
 }
@@ -92,11 +68,7 @@ float least_of(float best, double temperature, float within) {
 
 SlotCandidates slot_candidates(std::span<const float> logits, double temperature,
                                SlotCandidates::Bounds bounds) {
-  std::vector<float> maxima;
-  maxima.reserve(logits.size() / kPiece + 1);
-  for (std::size_t i = 0; i < logits.size(); i += kPiece) {
-    maxima.push_back(largest(logits.subspan(i, std::min(kPiece, logits.size() - i))));
-  }
+  const std::vector<float> maxima = block_maxima(logits, kBlock);
   const float best = largest(maxima);
   const float nth = nth_largest(maxima, bounds.most);
   const float least =

@@ -1,0 +1,59 @@
+#include "forerun/core/block_maxima.h"
+
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <functional>
+#include <limits>
+#include <random>
+
+namespace forerun {
+namespace {
+
+constexpr float kNone = -std::numeric_limits<float>::infinity();
+
+TEST(BlockMaxima, AreTheLargestOfEachBlock) {
+  std::mt19937 random(2);
+  std::normal_distribution<float> normal;
+  for (const std::size_t size : {1U, 15U, 16U, 17U, 63U, 64U, 65U, 1000U}) {
+    std::vector<float> x(size);
+    for (float& v : x) v = normal(random);
+    for (const std::size_t block : {1U, 16U, 64U, 100U}) {
+      const std::vector<float> maxima = block_maxima(x, block);
+      ASSERT_EQ(maxima.size(), (size + block - 1) / block);
+      for (std::size_t b = 0; b < maxima.size(); ++b) {
+        const auto begin = x.begin() + static_cast<std::ptrdiff_t>(b * block);
+        const auto end = x.begin() + static_cast<std::ptrdiff_t>(std::min(size, (b + 1) * block));
+        EXPECT_EQ(maxima[b], *std::max_element(begin, end));
+      }
+      for (std::size_t n = 1; n <= maxima.size(); ++n) {
+        EXPECT_GE(
+            std::count_if(x.begin(), x.end(), [&](float v) { return v >= nth_largest(maxima, n); }),
+            static_cast<std::ptrdiff_t>(n));
+      }
+    }
+  }
+}
+
+TEST(BlockMaxima, NthLargestIsThatOfASortedRow) {
+  const std::vector<float> x = {2.0F, -1.0F, 2.0F, 0.5F, 7.0F};
+  std::vector<float> sorted = x;
+  std::sort(sorted.begin(), sorted.end(), std::greater<>());
+  for (std::size_t n = 1; n <= x.size(); ++n) EXPECT_EQ(nth_largest(x, n), sorted[n - 1]);
+  EXPECT_EQ(nth_largest(x, x.size() + 1), kNone);
+}
+
+TEST(BlockMaxima, PassOverNaN) {
+  constexpr float kNan = std::numeric_limits<float>::quiet_NaN();
+  std::vector<float> x(40, kNan);
+  EXPECT_EQ(largest(x), kNone);
+  x[3] = -5.0F;
+  x[38] = 4.0F;  // behind the last whole 16
+  EXPECT_EQ(largest(x), 4.0F);
+  EXPECT_EQ(block_maxima(x, 16), (std::vector<float>{-5.0F, kNone, 4.0F}));
+  EXPECT_EQ(largest({}), kNone);
+  EXPECT_TRUE(block_maxima({}, 16).empty());
+}
+
+}  // namespace
+}  // namespace forerun
