@@ -67,6 +67,10 @@ std::vector<Parameter> TidarModelObjective::parameters() {
   });
 }
 
+bool TidarModelObjective::masked_at_random(const AnswerDocument& document) const noexcept {
+  return options_.random_masks && document.number < size();
+}
+
 TidarModelObjective::Plan TidarModelObjective::plan_of(std::span<const AnswerDocument> documents,
                                                        std::uint64_t seed) const {
   Plan out;
@@ -86,9 +90,9 @@ TidarModelObjective::Plan TidarModelObjective::plan_of(std::span<const AnswerDoc
     for (const std::int64_t p : out.batch.starts.back()) {
       own.add(d, masks_->config, out.blocks++, p, text_row, options_.gamma);
     }
-    if (options_.random_masks) {
+    if (masked_at_random(d)) {
       out.batch.shown.resize(static_cast<std::size_t>(out.blocks * masks_->config.slots()), -1);
-      if (d.number < size()) own = mask_at_random(own, d, seed, out.batch.shown);
+      own = mask_at_random(own, d, seed, out.batch.shown);
     }
     const double sum = sum_of(own.weight);
     const double scale = sum > 0.0 ? static_cast<double>(learned) / sum : 0.0;
@@ -140,7 +144,7 @@ LossSum TidarModelObjective::loss_of(std::span<const AnswerDocument> documents,
     best = mixed.best;
   }
   // Of shown slots nobody knows whether they would have been right.
-  if (options_.random_masks && documents.front().number < size()) return out;
+  if (masked_at_random(documents.front())) return out;
   for (Figure& f : slot_figures(plan.slots, masks_->config, best, plan.blocks)) {
     out.figures.push_back(std::move(f));
   }

@@ -53,6 +53,8 @@ class TidarModelObjective : public AnswerObjective {
     std::vector<std::int64_t> text_label;  // their next token
     MaskSlots slots;                       // their teachers are numbers in `text_row`
   };
+  /// Held-out documents never are. The documents of a batch are all held out, or none is.
+  bool masked_at_random(const AnswerDocument& document) const noexcept;
   Plan plan_of(std::span<const AnswerDocument> documents, std::uint64_t seed) const;
   LossSum loss_of(std::span<const AnswerDocument> documents, std::uint64_t seed) override;
   std::vector<ModelWeight> all_weights() const;
