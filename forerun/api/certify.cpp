@@ -16,16 +16,17 @@ namespace {
 
 constexpr float kNegInf = -std::numeric_limits<float>::infinity();
 
-// Remembers the examined drafts of a text.
+// Remembers the examined drafts of a text. None under shared noise: drafters may read the noise
+// that decides the outputs, so which outputs have a draft, and which one, depends on it, and no z
+// would be a martingale's. The text is compared with plain decoding's instead, and every output
+// scored.
 std::vector<JudgedDraft> record(const TextRound& round, std::size_t index) {
   std::vector<JudgedDraft> out;
   const TokenSequence& sequence = *round.sequences[index];
+  if (sequence.rule() == Rule::kSharedNoise) return out;
   const TokenDraft& draft = round.drafts[index];
   const Outcome& outcome = round.outcomes[index];
   const std::size_t first = sequence.outputs().size() - outcome.emitted;
-  if (draft.without_noise) {
-    return {{.output = first, .tokens = {*draft.without_noise}, .sampled = false, .law = {}}};
-  }
   for (std::size_t i = 0; i < outcome.examined; ++i) {
     JudgedDraft d{.output = first + i, .tokens = {}, .sampled = false, .law = {}};
     const auto after = static_cast<std::int32_t>(outcome.decided_by(i)) - 1;

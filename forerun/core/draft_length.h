@@ -13,6 +13,7 @@
 #include "forerun/core/counterfactual_acceptance.h"
 #include "forerun/core/draft_cost.h"
 #include "forerun/core/hit_rates.h"
+#include "forerun/core/noise_odds.h"
 #include "forerun/core/pass_cost.h"
 #include "forerun/core/reach_curve.h"
 #include "forerun/core/sequence_id.h"
@@ -71,6 +72,7 @@ struct SequenceOutcome {
 struct TreeKnowledge {
   std::vector<HitRates> rates;
   Agreement agreement;             ///< of sources that name the same token
+  NoiseOdds noise;                 ///< what noise says of tokens of sources that do not know it
   std::vector<std::any> memories;  ///< what a source keeps between texts
   std::vector<ReachCurve>
       queried;  ///< trees with the drafts of a network, by what was found before

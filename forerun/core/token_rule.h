@@ -31,9 +31,6 @@ struct TokenDraft {
   std::vector<Categorical>
       laws;  ///< one a token, or none if the origin is kChosen; views of the drafter's rows
   Origin origin = Origin::kChosen;
-  /// Of drafts ranked by the noise that decides the outputs: the token that was likeliest without
-  /// it as the first output. Only that one may be judged by a certificate.
-  std::optional<Token> without_noise = {};
   std::uint8_t confidence_bin =
       0;  ///< 0 to 7: the drafter's estimate of its acceptance before any token
 

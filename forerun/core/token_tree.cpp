@@ -92,9 +92,6 @@ TokenDraft TokenTree::draft(std::size_t n) const {
     draft.tokens.push_back(nodes_[node].token);
     if (path < n) draft.parents.push_back(row_of[nodes_[node].parent]);
   }
-  for (const TreeChild& child : nodes_[kRoot].children) {
-    if (child.without_noise) draft.without_noise = child.token;
-  }
   return draft;
 }
 

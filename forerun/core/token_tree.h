@@ -15,11 +15,12 @@ namespace forerun {
 /// A token that may follow a node of a tree.
 struct TreeChild {
   Token token = 0;
-  double probability = 0.0;    ///< that it is the output there, if the node is reached
-  bool without_noise = false;  ///< the source's first choice without the noise of the position
-  std::uint8_t source = 0;     ///< which source gave it,
-  HitRates::Cell cell;         ///< and what its rate was learned from
+  double probability = 0.0;          ///< that it is the output there, if the node is reached
+  std::uint8_t source = 0;           ///< which source gave it,
+  HitRates::Cell cell;               ///< and what its rate was learned from
   double first = 0.0, second = 0.0;  ///< the estimates that `probability` was made of (Agreement)
+  double before = 0.0;  ///< the source's before the noise of the position was known (NoiseOdds),
+  double noise = 0.0;   ///< and this noise; before 0: noise says nothing, or is the source's affair
 };
 
 /// A tree of drafted tokens, grown by falling probability of being reached: its first n nodes are

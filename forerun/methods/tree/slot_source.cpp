@@ -149,17 +149,10 @@ void SlotSource::put_in_order(std::vector<Ranked>& out, std::size_t slot, std::s
   for (const Ranked& r : out) all += std::exp(r.score - out[0].score);
   const double log_all = out[0].score + std::log(all);
   for (Ranked& r : out) r.score -= log_all;
-  // The first without noise stays among the candidates, wherever the noise puts it.
-  const auto first =
-      std::find_if(out.begin(), out.end(), [](const Ranked& r) { return r.without_noise; });
-  if (first - out.begin() >= static_cast<std::ptrdiff_t>(most)) {
-    std::rotate(out.begin() + static_cast<std::ptrdiff_t>(most) - 1, first, first + 1);
-  }
   out.resize(std::min(out.size(), most));
 }
 
 void SlotSource::add_noise(std::size_t slot, std::vector<Ranked>& by_q) const {
-  by_q[0].without_noise = true;
   const RngKey key = sequence_->key_at(sequence_->tokens().size() + slot);
   for (Ranked& r : by_q) {
     r.score = (r.log_q + shared_noise(token(r.id), key)) / kNoiseTemperature;
@@ -184,7 +177,6 @@ void SlotSource::children(std::vector<TreeChild>& out) {
                                               kBounds.begin());
     const std::size_t kind = rank == 0 ? sure : kConfidences + std::min(rank, kRanks - 1) - 1;
     out.push_back({.token = token(all[rank].id),
-                   .without_noise = all[rank].without_noise,
                    .cell = {static_cast<std::uint16_t>(first_cell + kind * kScores + bin),
                             static_cast<std::uint16_t>(beside * kScores + bin)}});
   }

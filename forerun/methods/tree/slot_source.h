@@ -21,6 +21,7 @@ class SlotSource : public NetworkSource {
   bool begin(const TokenSequence& sequence) final;
   void add(std::size_t parent, Token token) final;
   void children(std::vector<TreeChild>& out) final;
+  bool knows_noise() const override { return true; }
   /// The slots of a run.
   std::size_t made() const override = 0;
 
@@ -52,9 +53,8 @@ class SlotSource : public NetworkSource {
   };
   /// A candidate after a node.
   struct Ranked {
-    std::int32_t id;             ///< a column of the logits
-    double log_q, score;         ///< score: what candidates are ranked by, with noise or without
-    bool without_noise = false;  ///< first by log_q, if the score has noise in it
+    std::int32_t id;      ///< a column of the logits
+    double log_q, score;  ///< score: what candidates are ranked by, with noise or without
   };
   /// Whether the slots' laws hold after a node.
   virtual bool knows(const Node& /*node*/) const { return true; }

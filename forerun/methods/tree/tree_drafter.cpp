@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <utility>
 
+#include "forerun/core/rng_key.h"
+#include "forerun/core/shared_noise.h"
 #include "forerun/methods/draft_budget.h"
 #include "forerun/methods/tree/keep_allowed.h"
 
@@ -78,7 +80,7 @@ std::span<const std::int64_t> TreeDrafter::features() const {
 std::int64_t TreeDrafter::state_width() const { return network_ ? network_->state_width() : 0; }
 
 // The candidates of a source after the newest node, with what was learned of them.
-void TreeDrafter::fill(TreeSource& source, std::size_t index, const Text& text,
+void TreeDrafter::fill(TreeSource& source, std::size_t index, const Text& text, const RngKey* noise,
                        std::vector<TreeChild>& out) {
   const HitRates& rates = control_.trees().rates[index];
   const std::size_t from = out.size();
@@ -86,6 +88,10 @@ void TreeDrafter::fill(TreeSource& source, std::size_t index, const Text& text,
   for (std::size_t i = from; i < out.size(); ++i) {
     out[i].source = static_cast<std::uint8_t>(index);
     out[i].probability = text.bias[index].apply(rates.probability(out[i].cell));
+    if (noise == nullptr || source.knows_noise()) continue;
+    out[i].before = out[i].probability;
+    out[i].noise = shared_noise(out[i].token, *noise);
+    out[i].probability = control_.trees().noise.probability(out[i].before, out[i].noise);
   }
 }
 
@@ -102,7 +108,6 @@ std::vector<TreeChild> TreeDrafter::merged(std::vector<TreeChild> children) {
     std::size_t end = i + 1;
     for (; end < children.size() && children[end].token == child.token; ++end) {
       child.second = std::max(child.second, children[end].probability);
-      child.without_noise = child.without_noise || children[end].without_noise;
     }
     child.probability = agreement.probability(child.first, child.second);
     out.push_back(child);
@@ -121,11 +126,13 @@ TokenTree TreeDrafter::grow(const TokenSequence& sequence, bool queried) {
   const TokenTree::Limits limits{.nodes = draft_budget(sequence, max_draft_) > 0 ? max_draft_ : 0,
                                  .depth = draft_budget(sequence, max_draft_),
                                  .least = adaptive_ ? kLeastReach : 0.0};
+  const bool noisy = sequence.rule() == Rule::kSharedNoise && !sequence.sampling().greedy();
   return TokenTree::grow(limits, [&](const TokenTree& tree, std::size_t node) {
     std::vector<TreeChild> children;
+    const RngKey noise = sequence.key_at(sequence.tokens().size() + tree.node(node).depth);
     for (const std::size_t i : used) {
       if (node != TokenTree::kRoot) all[i]->add(tree.node(node).parent, tree.node(node).token);
-      fill(*all[i], i, text, children);
+      fill(*all[i], i, text, noisy ? &noise : nullptr, children);
     }
     keep_allowed(
         sequence, [&] { return path_to(tree, node); }, children,
@@ -305,6 +312,9 @@ void TreeDrafter::judge(const TokenSequence& sequence, const Planned& planned,
                        text.bias[child.source].observe(rates.probability(child.cell), hit);
                        rates.observe(child.cell, hit);
                        known.agreement.observe(child.first, child.second, hit);
+                       if (child.before > 0.0) {
+                         known.noise.observe(child.before, child.noise, hit);
+                       }
                      });
   for (SequenceBias& bias : text.bias) bias.next_round();
 }

@@ -69,7 +69,9 @@ class TreeDrafter final : public TextDrafter {
   std::vector<TreeSource*> sources() const;
   TokenTree grow(const TokenSequence& sequence, bool queried);
   std::vector<TreeChild> merged(std::vector<TreeChild> children);
-  void fill(TreeSource& source, std::size_t index, const Text& text, std::vector<TreeChild>& out);
+  // noise: of the position, where it decides the output
+  void fill(TreeSource& source, std::size_t index, const Text& text, const RngKey* noise,
+            std::vector<TreeChild>& out);
   std::vector<std::size_t> to_query(std::span<TokenSequence* const> sequences);
   bool query_pays(const TokenSequence& sequence, const Planned& planned);
   bool probe_due();

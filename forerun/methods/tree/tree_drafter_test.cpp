@@ -8,6 +8,8 @@
 #include <random>
 #include <vector>
 
+#include "forerun/core/rng_key.h"
+#include "forerun/core/shared_noise.h"
 #include "forerun/methods/lookup/lookup_source.h"
 
 namespace forerun {
@@ -213,6 +215,40 @@ TEST(LookupSource, FallsBackToTheLastTokenAlone) {
   EXPECT_EQ(tree.node(1).token, 1);
   EXPECT_EQ(Grown({5, 6, 1, 7}).tree(3, 3).size(), 0U);
   EXPECT_EQ(Grown({5}).tree(3, 3).size(), 0U);
+}
+
+// The first draft after a text under shared noise.
+TokenDraft first_draft(std::vector<Token> text, std::uint64_t seed, double temperature) {
+  std::vector<std::unique_ptr<TreeSource>> found;
+  found.push_back(std::make_unique<LookupSource>());
+  TreeDrafter drafter(std::move(found), nullptr, DraftLength({.adaptive = false}), 1);
+  TokenSequence sequence(seed, 0, std::move(text), 100, {},
+                         {.sampling = {.temperature = static_cast<float>(temperature)},
+                          .rule = Rule::kSharedNoise,
+                          .changes = {}});
+  TokenSequence* const sequences[] = {&sequence};
+  return drafter.propose(sequences, 0).at(0);
+}
+
+TEST(TreeDrafter, RanksFoundTokensByTheNoiseThatDecides) {
+  // After 5 6 came 7 (twice) and 8.
+  const std::vector<Token> text = {5, 6, 7, 1, 5, 6, 8, 2, 5, 6, 7, 3, 5, 6};
+  int eights = 0;
+  for (std::uint64_t seed = 0; seed < 400; ++seed) {
+    EXPECT_EQ(first_draft(text, seed, 0.0).tokens, std::vector<Token>{7});
+    const TokenDraft draft = first_draft(text, seed, 0.7);
+    ASSERT_EQ(draft.size(), 1U);
+    const RngKey key = TokenSequence(seed, 0, text, 100).key_at(text.size());
+    const double more = shared_noise(8, key) - shared_noise(7, key);
+    if (draft.tokens[0] == 8) {
+      EXPECT_GT(more, 0.0) << seed;
+      ++eights;
+    } else if (more > 4.0) {
+      ADD_FAILURE() << "noise of " << more << " for 8, seed " << seed;
+    }
+  }
+  EXPECT_GT(eights, 20);
+  EXPECT_LT(eights, 200);
 }
 
 }  // namespace

@@ -53,6 +53,9 @@ class TreeSource {
   virtual void add(std::size_t parent, Token token) = 0;
   /// Appends the candidates after the newest node: tokens and cells.
   virtual void children(std::vector<TreeChild>& out) = 0;
+  /// Whether it ranks candidates by the noise that will decide the output, under shared noise; if
+  /// not, TreeDrafter does (NoiseOdds).
+  virtual bool knows_noise() const { return false; }
   /// Adds rows of its own to the coming pass over the sequence and its draft, if they are worth
   /// their price: now or in later rounds. `observe` gets their logits, if they ran.
   virtual void companions(const TokenSequence& /*sequence*/, const TokenDraft& /*draft*/,
