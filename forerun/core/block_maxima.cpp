@@ -1,9 +1,10 @@
 #include "forerun/core/block_maxima.h"
 
 #include <algorithm>
-#include <array>
 #include <functional>
 #include <limits>
+
+#include "forerun/core/internal/vocabulary_loops.h"
 
 namespace forerun {
 namespace {
@@ -12,25 +13,15 @@ constexpr float kNone = -std::numeric_limits<float>::infinity();
 
 }  // namespace
 
-// Several maxima side by side, so that the loop vectorises.
 float largest(std::span<const float> x) {
-  std::array<float, 16> most;
-  most.fill(kNone);
-  std::size_t i = 0;
-  for (; i + most.size() <= x.size(); i += most.size()) {
-    for (std::size_t j = 0; j < most.size(); ++j) most[j] = x[i + j] > most[j] ? x[i + j] : most[j];
-  }
-  float out = *std::max_element(most.begin(), most.end());
-  for (; i < x.size(); ++i) out = std::max(out, x[i]);
+  float out = kNone;
+  if (!x.empty()) internal::block_maxima(x.data(), x.size(), x.size(), &out);
   return out;
 }
 
 std::vector<float> block_maxima(std::span<const float> x, std::size_t block) {
-  std::vector<float> out;
-  out.reserve(x.size() / block + 1);
-  for (std::size_t i = 0; i < x.size(); i += block) {
-    out.push_back(largest(x.subspan(i, std::min(block, x.size() - i))));
-  }
+  std::vector<float> out((x.size() + block - 1) / block);
+  internal::block_maxima(x.data(), x.size(), block, out.data());
   return out;
 }
 

@@ -74,6 +74,9 @@ Token argmax(std::span<const float> w) {
 Categorical::Categorical(std::span<const float> log_weights)
     : log_weights_(log_weights), argmax_(forerun::argmax(log_weights)) {
   max_ = static_cast<double>(log_weights[static_cast<std::size_t>(argmax_)]);
+}
+
+void Categorical::take_sum() const noexcept {
   sum_ = mass(log_weights_, max_);
   log_sum_ = std::log(sum_);
 }
@@ -88,7 +91,7 @@ double Categorical::entropy() const noexcept {
     const double e = exp_nonpositive(x);
     if (e > 0.0) weighted += e * x;
   }
-  return std::log(sum_) - weighted / sum_;
+  return log_sum() - weighted / sum();
 }
 
 Token Categorical::sample(double u) const noexcept {
@@ -98,21 +101,21 @@ Token Categorical::sample(double u) const noexcept {
   const auto block = [this](std::size_t begin, std::size_t end) {
     return mass(log_weights_.subspan(begin, end - begin), max_);
   };
-  return crossing(size(), u * sum_, block, weight);
+  return crossing(size(), u * sum(), block, weight);
 }
 
 double residual_mass(const Categorical& target, const Categorical& draft, double weight) {
   check_sizes(target, draft);
-  const Scaled p{target.log_weights_.data(), target.max_, weight / target.sum_};
-  const Scaled q{draft.log_weights_.data(), draft.max_, 1.0 / draft.sum_};
+  const Scaled p{target.log_weights_.data(), target.max_, weight / target.sum()};
+  const Scaled q{draft.log_weights_.data(), draft.max_, 1.0 / draft.sum()};
   return internal::excess_sum(p, q, 0, target.size());
 }
 
 Token sample_residual(const Categorical& target, const Categorical& draft, double u,
                       double weight) {
   check_sizes(target, draft);
-  const Scaled p{target.log_weights_.data(), target.max_, weight / target.sum_};
-  const Scaled q{draft.log_weights_.data(), draft.max_, 1.0 / draft.sum_};
+  const Scaled p{target.log_weights_.data(), target.max_, weight / target.sum()};
+  const Scaled q{draft.log_weights_.data(), draft.max_, 1.0 / draft.sum()};
   const auto excess_at = [&](std::size_t i) { return excess(p, q, i); };
   const auto block = [&](std::size_t begin, std::size_t end) {
     return internal::excess_sum(p, q, begin, end);

@@ -14,7 +14,8 @@ struct PointMass {
 };
 
 /// A law over token ids, given by float log-weights and normalised in double.
-/// A view: the weights must outlive it.
+/// A view: the weights must outlive it, unchanged. The sum over all of them is taken when it is
+/// first needed (shared noise never does), so not from two threads at once.
 class Categorical {
  public:
   /// @param log_weights  [vocab] float32, natural log, up to a common offset; -inf forbids a token
@@ -26,7 +27,7 @@ class Categorical {
   Token argmax() const noexcept { return argmax_; }
   double log_prob(Token t) const noexcept {
     // The maximum first: a large common offset must not absorb log(sum).
-    return (static_cast<double>(log_weights_[static_cast<std::size_t>(t)]) - max_) - log_sum_;
+    return (static_cast<double>(log_weights_[static_cast<std::size_t>(t)]) - max_) - log_sum();
   }
   double prob(Token t) const noexcept;
   /// Entropy in nats.
@@ -39,8 +40,19 @@ class Categorical {
   friend Token sample_residual(const Categorical&, const Categorical&, double, double);
   friend double residual_mass(const Categorical&, const Categorical&, double);
   std::span<const float> log_weights_;
-  double max_ = 0.0, sum_ = 0.0;  // largest log-weight; sum of exp(weight - max)
-  double log_sum_ = 0.0;
+  // Of exp(weight - max), which is at least 1.
+  double sum() const noexcept {
+    if (sum_ == 0.0) take_sum();
+    return sum_;
+  }
+  double log_sum() const noexcept {
+    if (sum_ == 0.0) take_sum();
+    return log_sum_;
+  }
+  void take_sum() const noexcept;
+
+  double max_ = 0.0;  // largest log-weight
+  mutable double sum_ = 0.0, log_sum_ = 0.0;
   Token argmax_ = 0;
 };
 

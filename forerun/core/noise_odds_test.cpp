@@ -39,7 +39,9 @@ TEST(NoiseOdds, LearnsHowMuchNoiseSays) {
     std::mt19937 random(3);
     NoiseOdds odds;
     const auto sample = [&](double noise) {
-      const double p = exact ? 0.5 : std::generate_canonical<double, 53>(random) < 0.5 ? 0.999 : 0.001;
+      const double p = exact                                               ? 0.5
+                       : std::generate_canonical<double, 53>(random) < 0.5 ? 0.999
+                                                                           : 0.001;
       return wins(p, noise, random);
     };
     for (int i = 0; i < 20000; ++i) {

@@ -2,12 +2,15 @@
 
 #include <algorithm>
 #include <limits>
+#include <type_traits>
 
 #include "forerun/base/vector_clones.h"
 #include "forerun/core/internal/exp.h"
 
 namespace forerun::internal {
 namespace {
+
+constexpr float kNone = -std::numeric_limits<float>::infinity();
 
 // Partial sums: as many as the widest vectors have, for all processors.
 constexpr std::size_t kSums = 8;
@@ -26,13 +29,35 @@ inline double excess(const Scaled& p, const Scaled& q, std::size_t i) noexcept {
 }  // namespace
 
 FORERUN_VECTOR_CLONES Largest largest(const float* w, std::size_t n) noexcept {
-  float best = -std::numeric_limits<float>::infinity();
-#pragma omp simd reduction(max : best)
-  for (std::size_t i = 0; i < n; ++i) best = w[i] > best ? w[i] : best;
+  float best = kNone;
   unsigned nan = 0;
-#pragma omp simd reduction(| : nan)
-  for (std::size_t i = 0; i < n; ++i) nan |= static_cast<unsigned>(w[i] != w[i]);
+#pragma omp simd reduction(max : best) reduction(| : nan)
+  for (std::size_t i = 0; i < n; ++i) {
+    best = w[i] > best ? w[i] : best;
+    nan |= static_cast<unsigned>(w[i] != w[i]);
+  }
   return {best, nan != 0};
+}
+
+FORERUN_VECTOR_CLONES void block_maxima(const float* w, std::size_t n, std::size_t block,
+                                        float* out) noexcept {
+  std::size_t i = 0;
+  // The sizes in use, known to the compiler: the maximum of a block stays in registers.
+  const auto whole = [&](auto size) {
+    for (; i + size() <= n; i += size()) {
+      float best = kNone;
+#pragma omp simd reduction(max : best)
+      for (std::size_t j = 0; j < size(); ++j) best = w[i + j] > best ? w[i + j] : best;
+      *out++ = best;
+    }
+  };
+  if (block == 16) whole(std::integral_constant<std::size_t, 16>());
+  if (block == 64) whole(std::integral_constant<std::size_t, 64>());
+  for (; i < n; i += block) {
+    float best = kNone;
+    for (std::size_t j = i; j < std::min(n, i + block); ++j) best = w[j] > best ? w[j] : best;
+    *out++ = best;
+  }
 }
 
 FORERUN_VECTOR_CLONES double exp_sum(const float* w, std::size_t n, double max) noexcept {
@@ -72,7 +97,7 @@ FORERUN_VECTOR_CLONES void scale_logits(float* w, std::size_t n, float max,
 }
 
 FORERUN_VECTOR_CLONES bool noise_tile(const float* w, std::size_t first, std::size_t n, double max,
-                                      double bar, const RngKey& key,
+                                      double most, double bar, const RngKey& key,
                                       std::array<double, kNoiseTile>& weight,
                                       std::array<std::uint32_t, kNoiseTile>& noise) noexcept {
   constexpr std::size_t kCalls = kNoiseTile / 4;
@@ -98,6 +123,18 @@ FORERUN_VECTOR_CLONES bool noise_tile(const float* w, std::size_t first, std::si
     philox_key[0] += 0x9E3779B9U;
     philox_key[1] += 0xBB67AE85U;
   }
+  const double scaled_bar = bar * 0x1p32;
+  // Most tiles hold no token that even the least noise and the largest weight could bring below the
+  // bar; the rest need a weight for each token.
+  std::uint32_t least = ~0U;
+#pragma omp simd reduction(min : least)
+  for (std::size_t i = 0; i < kCalls; ++i) {
+    const std::uint32_t a = c0[i] < c1[i] ? c0[i] : c1[i];
+    const std::uint32_t b = c2[i] < c3[i] ? c2[i] : c3[i];
+    const std::uint32_t c = a < b ? a : b;
+    least = c < least ? c : least;
+  }
+  if (static_cast<double>(least) > scaled_bar * most) return false;
   for (std::size_t i = 0; i < kCalls; ++i) {
     noise[4 * i] = c0[i];
     noise[4 * i + 1] = c1[i];
@@ -108,7 +145,6 @@ FORERUN_VECTOR_CLONES bool noise_tile(const float* w, std::size_t first, std::si
   for (std::size_t i = 0; i < n; ++i) {
     weight[i] = exp_nonpositive(static_cast<double>(w[first + i]) - max);
   }
-  const double scaled_bar = bar * 0x1p32;
   unsigned any = 0;
 #pragma omp simd reduction(| : any)
   for (std::size_t i = 0; i < n; ++i) {

@@ -17,6 +17,10 @@ struct Largest {
 };
 Largest largest(const float* w, std::size_t n) noexcept;
 
+/// The largest of each block of so many, NaN passed over; -infinity of none.
+/// @param out  [ceil(n / block)]
+void block_maxima(const float* w, std::size_t n, std::size_t block, float* out) noexcept;
+
 /// Sum of exp(w - max), in an order that depends on n alone.
 double exp_sum(const float* w, std::size_t n, double max) noexcept;
 
@@ -35,10 +39,12 @@ void scale_logits(float* w, std::size_t n, float max, double inverse) noexcept;
 constexpr std::size_t kNoiseTile = 64;  ///< tokens: 16 Philox calls
 /// exp(w - max) of the tokens [first, first + n), n <= kNoiseTile, and their coarse noise: word j
 /// of call c is that of token 4c + j.
+/// Where the answer is no, they may be left as they were.
 /// @param first  a multiple of kNoiseTile
+/// @param most   at least the largest weight of the tile
 /// @return  whether one of them has noise * 2^-32 <= bar * weight and weight > 0
-bool noise_tile(const float* w, std::size_t first, std::size_t n, double max, double bar,
-                const RngKey& key, std::array<double, kNoiseTile>& weight,
+bool noise_tile(const float* w, std::size_t first, std::size_t n, double max, double most,
+                double bar, const RngKey& key, std::array<double, kNoiseTile>& weight,
                 std::array<std::uint32_t, kNoiseTile>& noise) noexcept;
 
 }  // namespace forerun::internal
