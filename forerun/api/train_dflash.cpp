@@ -97,6 +97,7 @@ DFlash continued(const DecoderLm& numbers, const DFlashTraining& options) {
   model.head = head;
   model.config.block = options.block;
   for (const ModelWeight& w : weights(model)) *w.tensor = w.tensor->clone();
+  if (options.conv) add_convolutions(model);
   return model;
 }
 
@@ -108,10 +109,16 @@ DFlash first_network(const Model::Impl& target, const DecoderLm& numbers, const 
   const at::Tensor drafted = draft_vocabulary(target, data, options.draft_vocab);
   const DFlashConfig config = config_of(numbers.config, options,
                                         drafted.defined() ? drafted.numel() : numbers.config.vocab);
-  if (!options.from_target) return random_dflash(config, DFlashTarget(numbers), seed, drafted);
-  const std::shared_ptr<const DecoderLm> lm(std::shared_ptr<const void>(), &target.lm);
-  const at::Tensor states = sample_states(lm, head, config.feature_layers, data);
-  return dflash_from_target(numbers, config, states, seed, drafted);
+  DFlash model;
+  if (options.from_target) {
+    const std::shared_ptr<const DecoderLm> lm(std::shared_ptr<const void>(), &target.lm);
+    const at::Tensor states = sample_states(lm, head, config.feature_layers, data);
+    model = dflash_from_target(numbers, config, states, seed, drafted);
+  } else {
+    model = random_dflash(config, DFlashTarget(numbers), seed, drafted);
+  }
+  if (options.conv) add_convolutions(model);
+  return model;
 }
 
 std::unique_ptr<Objective> objective_of(const Model& target, const std::vector<std::string>& data,

@@ -61,6 +61,7 @@ TEST_F(TrainDFlash, EveryShapeOfNetworkLoadsAgain) {
     o.predicts_next = false;
     o.slot_state = false;
   });
+  trains("conv", [](DFlashTraining& o) { o.conv = true; });
   trains("random", [](DFlashTraining& o) {
     o.from_target = false;
     o.layers = 5;  // more than the target has

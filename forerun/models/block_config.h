@@ -18,9 +18,14 @@ struct BlockConfig {
   bool fused = false;
   std::int64_t experts = 0;       ///< of the MLP, each `intermediate` wide; 0: one MLP for all rows
   std::int64_t experts_used = 0;  ///< by each row
+  /// Rows that the convolutions around attention and MLP reach, the own one included; 0: none.
+  std::int64_t conv_taps = 0;
+  std::int64_t conv_group = 16;  ///< channels that share the dynamic part of a kernel
 
   std::int64_t query_width() const noexcept { return heads * head_dim; }
   std::int64_t kv_width() const noexcept { return kv_heads * head_dim; }
+  /// Numbers of a row's kernels around one sublayer: of input and output, taps, groups.
+  std::int64_t conv_outputs() const noexcept { return 2 * conv_taps * (hidden / conv_group); }
 };
 
 }  // namespace forerun

@@ -83,7 +83,7 @@ class Builder {
     Arena arena;
     std::vector<Int8Block> layers;
     for (std::int64_t i = 0; i < c_.layers; ++i)
-      layers.push_back(Int8Block::pack(layer(i), c_.activation, arena));
+      layers.push_back(Int8Block::pack(layer(i), c_, arena));
     Int8Matrix head = Int8Matrix::pack(ends.head(), {}, arena);
     return std::make_shared<Int8Decoder>(c_, ends.embedding.to(at::kBFloat16), std::move(layers),
                                          ends.final_norm, std::move(head));

@@ -16,7 +16,7 @@ at::Tensor plain_values(const at::Tensor& t) {
 
 RmsNorm plain_values(const RmsNorm& norm) { return {plain_values(norm.weight), norm.eps}; }
 
-Int8Block Int8Block::pack(const TransformerBlock& b, Activation activation, Arena& arena) {
+Int8Block Int8Block::pack(const TransformerBlock& b, const BlockConfig& c, Arena& arena) {
   const auto plain = [](const Linear& l) {
     return Linear{plain_values(l.weight), plain_values(l.bias)};
   };
@@ -29,7 +29,9 @@ Int8Block Int8Block::pack(const TransformerBlock& b, Activation activation, Aren
           .k_norm = plain_values(b.k_norm),
           .qkv = matrix(plain(joined({&b.q, &b.k, &b.v}))),
           .output = matrix(plain(b.output)),
-          .mlp = Int8Mlp::pack(plain(joined({&b.gate, &b.up})), plain(b.down), activation, arena)};
+          .mlp = Int8Mlp::pack(plain(joined({&b.gate, &b.up})), plain(b.down), c.activation, arena),
+          .attention_conv = Int8Conv::pack(b.attention_conv, c, arena),
+          .mlp_conv = Int8Conv::pack(b.mlp_conv, c, arena)};
 }
 
 Int8BlockPass::Int8BlockPass(const BlockConfig& config, Attention attention)
@@ -57,7 +59,14 @@ void Int8BlockPass::start(int threads, std::int64_t scratch) {
                             k::rotated_width(c_.hidden), k::rotated_width(c_.query_width())});
   hidden_ = room(hidden_room_, rows * c_.hidden);
   qkv_ = room(qkv_room_, all * width_);
-  branch_ = room(branch_room_, c_.post_norms ? rows * c_.hidden : 0);
+  const bool convolves = c_.conv_taps > 0;
+  branch_ = room(branch_room_, c_.post_norms || convolves ? rows * c_.hidden : 0);
+  normed_ = room(normed_room_, convolves ? rows * c_.hidden : 0);
+  deltas_ = room(deltas_room_, convolves ? rows * c_.conv_outputs() : 0);
+  places_.clear();
+  for (const PagedAttention::Sequence& s : sequences_) {
+    for (std::int64_t i = 0; convolves && i < s.rows; ++i) places_.push_back(i);
+  }
   scratch_ = room(scratch_room_, threads * scratch_size_);
   const auto ropes = static_cast<std::int64_t>(shape_.ropes.size());
   rotations_ = room(rotations_room_, ropes * all * c_.head_dim);
@@ -86,7 +95,12 @@ void Int8BlockPass::rotate(std::int64_t row) {
 
 void Int8BlockPass::run(Worker& w, const Int8Block& b, const Layer& layer,
                         const std::function<void(std::int64_t)>& before) {
-  norm(w, b.attention_norm, before, layer.index, &Int8BlockLora::qkv);
+  if (b.attention_conv.defined()) {
+    convolve(w, b.attention_norm, b.attention_conv, before, layer.index, &Int8BlockLora::qkv,
+             b.qkv.first_panel(w));
+  } else {
+    norm(w, b.attention_norm, before, layer.index, &Int8BlockLora::qkv);
+  }
   project(w, b, layer.index);
   each(w, (context() + full()) * c_.kv_heads,
        [&](std::int64_t i) { place(i / c_.kv_heads, i % c_.kv_heads, b, layer); });
@@ -100,29 +114,34 @@ void Int8BlockPass::run(Worker& w, const Int8Block& b, const Layer& layer,
     }
     adapted_.lower(layer.index, &Int8BlockLora::output, attended_, begin, end);
   });
-  bool post = b.attention_post_norm.defined();
+  bool direct = !b.attention_post_norm.defined() && !b.attention_conv.defined();
   const std::int64_t panels = b.output.panels(), own_end = w.own_end(panels);
-  float* out = post ? branch_ : hidden_;
+  float* out = direct ? hidden_ : branch_;
   w.each(panels, 1, [&](std::int64_t first, std::int64_t last) {
-    b.output.multiply(first, last, attended_, full(), out + first * k::kPanel, c_.hidden, !post,
+    b.output.multiply(first, last, attended_, full(), out + first * k::kPanel, c_.hidden, direct,
                       last == own_end ? b.mlp.first_panel(w) : nullptr);
     adapted_.raise(layer.index, &Int8BlockLora::output, first, last, 0, full(),
                    out + first * k::kPanel, c_.hidden);
   });
-  add_branch(w, b.attention_post_norm);
-  norm(w, b.mlp_norm, {}, layer.index, &Int8BlockLora::gate_up);
-  post = b.mlp_post_norm.defined();
+  add_branch(w, b.attention_conv, b.attention_post_norm);
+  if (b.mlp_conv.defined()) {
+    convolve(w, b.mlp_norm, b.mlp_conv, {}, layer.index, &Int8BlockLora::gate_up,
+             b.mlp.first_panel(w));
+  } else {
+    norm(w, b.mlp_norm, {}, layer.index, &Int8BlockLora::gate_up);
+  }
+  direct = !b.mlp_post_norm.defined() && !b.mlp_conv.defined();
   b.mlp.run(w, {.x = k::rows_from(input_, context()),
                 .gated = gated_,
                 .rows = full(),
                 .scratch = scratch(w),
-                .out = post ? branch_ : hidden_,
+                .out = direct ? hidden_ : branch_,
                 .stride = c_.hidden,
-                .add = !post,
+                .add = direct,
                 .next = layer.next,
                 .adapted = &adapted_,
                 .layer = layer.index});
-  add_branch(w, b.mlp_post_norm);
+  add_branch(w, b.mlp_conv, b.mlp_post_norm);
 }
 
 void Int8BlockPass::norm(Worker& w, const RmsNorm& norm,
@@ -134,6 +153,30 @@ void Int8BlockPass::norm(Worker& w, const RmsNorm& norm,
       if (before) before(r);
       kernels().norm_quantize_row(hidden(r), norm.values(), static_cast<float>(norm.eps), c_.hidden,
                                   x, r, scratch(w));
+    }
+    adapted_.lower(index, place, x, begin, end);
+  });
+}
+
+void Int8BlockPass::convolve(Worker& w, const RmsNorm& norm, const Int8Conv& conv,
+                             const std::function<void(std::int64_t)>& before, std::int64_t index,
+                             Int8LoraPlace place, const std::uint8_t* next) {
+  if (full() == 0) return;
+  const k::Int8Rows x = k::rows_from(input_, context());
+  const std::int64_t width = c_.hidden, deltas = c_.conv_outputs();
+  each(w, full(), [&](std::int64_t r) {
+    if (before) before(r);
+    float* y = normed_ + r * width;
+    kernels().rms_norm_row(hidden(r), norm.values(), static_cast<float>(norm.eps), width, y);
+    kernels().quantize_row(y, width, x, r, scratch(w));
+  });
+  conv.projection().multiply(w, x, full(), deltas_, deltas, false, next);
+  each_run(w, full(), [&](std::int64_t begin, std::int64_t end) {
+    float* y = scratch(w);
+    for (std::int64_t r = begin; r < end; ++r) {
+      conv.row(0, normed_ + r * width, places_[static_cast<std::size_t>(r)], deltas_ + r * deltas,
+               y);
+      kernels().quantize_row(y, width, x, r, y);
     }
     adapted_.lower(index, place, x, begin, end);
   });
@@ -184,11 +227,18 @@ void Int8BlockPass::place(std::int64_t row, std::int64_t kv_head, const Int8Bloc
                        qkv + (c_.heads + c_.kv_heads + kv_head) * dim);
 }
 
-void Int8BlockPass::add_branch(Worker& w, const RmsNorm& post) {
-  if (!post.defined()) return;
+void Int8BlockPass::add_branch(Worker& w, const Int8Conv& conv, const RmsNorm& post) {
+  if (!post.defined() && !conv.defined()) return;
   each(w, full(), [&](std::int64_t r) {
     float* x = branch_ + r * c_.hidden;
-    kernels().rms_norm_row(x, post.values(), static_cast<float>(post.eps), c_.hidden, x);
+    if (conv.defined()) {  // the rows after it read this one
+      const float* from = x;
+      x = scratch(w);
+      conv.row(1, from, places_[static_cast<std::size_t>(r)], deltas_ + r * c_.conv_outputs(), x);
+    }
+    if (post.defined()) {
+      kernels().rms_norm_row(x, post.values(), static_cast<float>(post.eps), c_.hidden, x);
+    }
     kernels().add_row(x, c_.hidden, hidden(r));
   });
 }

@@ -5,6 +5,7 @@
 #include <vector>
 
 #include "forerun/models/block_config.h"
+#include "forerun/models/int8_conv.h"
 #include "forerun/models/int8_lora.h"
 #include "forerun/models/int8_mlp.h"
 #include "forerun/models/transformer_block.h"
@@ -18,9 +19,12 @@ struct Int8Block {
   RmsNorm attention_norm, mlp_norm, attention_post_norm, mlp_post_norm, q_norm, k_norm;
   Int8Matrix qkv, output;
   Int8Mlp mlp;
+  Int8Conv attention_conv, mlp_conv;
 
-  static Int8Block pack(const TransformerBlock& block, Activation activation, Arena& arena);
-  std::int64_t bytes() const noexcept { return qkv.bytes() + output.bytes() + mlp.bytes(); }
+  static Int8Block pack(const TransformerBlock& block, const BlockConfig& config, Arena& arena);
+  std::int64_t bytes() const noexcept {
+    return qkv.bytes() + output.bytes() + mlp.bytes() + attention_conv.bytes() + mlp_conv.bytes();
+  }
 };
 
 /// A tensor or norm as the packing and the inner loops read it: float32, without gradients.
@@ -34,8 +38,6 @@ RmsNorm plain_values(const RmsNorm& norm);
 class Int8BlockPass {
  public:
   using Worker = ThreadTeam::Worker;
-  static constexpr std::int64_t kPhases = 16;  ///< of one block in a job, at most
-
   struct Attention {
     double scale;    ///< of query-key products
     double softcap;  ///< 0 = none
@@ -51,9 +53,11 @@ class Int8BlockPass {
     std::int64_t position, place;  ///< place: of keys and values in the pages
   };
   Int8BlockPass(const BlockConfig& config, Attention attention);
+  /// Phases of one block in a job, at most.
+  std::int64_t phases() const noexcept { return c_.conv_taps > 0 ? 22 : 16; }
 
   /// The rows of the next pass: `clear`, then each of them, then `start`. The sequences' rows are
-  /// the full ones, in their order.
+  /// the full ones, in their order; convolutions see those of one sequence, alone.
   void clear();
   void add_context(const Row& row) { context_rows_.push_back(row); }
   void add_full(const Row& row) { full_rows_.push_back(row); }
@@ -108,8 +112,13 @@ class Int8BlockPass {
   // Of the full rows; `place` of block `index` has the result as its input.
   void norm(Worker& w, const RmsNorm& norm, const std::function<void(std::int64_t)>& before,
             std::int64_t index, Int8LoraPlace place);
-  // Adds `branch` to the full rows, normalised, if the network has norms there.
-  void add_branch(Worker& w, const RmsNorm& post);
+  // The same with a convolution behind the norm.
+  // @param next  what this thread reads after it, to prefetch
+  void convolve(Worker& w, const RmsNorm& norm, const Int8Conv& conv,
+                const std::function<void(std::int64_t)>& before, std::int64_t index,
+                Int8LoraPlace place, const std::uint8_t* next);
+  // Adds `branch` to the full rows, convolved and normalised, if the network does so there.
+  void add_branch(Worker& w, const Int8Conv& conv, const RmsNorm& post);
 
   BlockConfig c_;
   Attention shape_;
@@ -118,12 +127,14 @@ class Int8BlockPass {
   Int8AdaptedRows adapted_;
   std::vector<Row> context_rows_, full_rows_;
   std::vector<PagedAttention::Sequence> sequences_;
+  std::vector<std::int64_t> places_;  // of full rows in their sequences, if there are convolutions
   AlignedBuffer<float> hidden_room_, qkv_room_, branch_room_, gates_room_, scratch_room_,
-      rotations_room_;
+      rotations_room_, normed_room_, deltas_room_;
   Int8Activations input_room_, attended_room_, gated_room_;
   // Of the current pass.
   float *hidden_ = nullptr, *qkv_ = nullptr, *branch_ = nullptr, *scratch_ = nullptr;
-  float* rotations_ = nullptr;  // [frequencies, cos and sin, rows, head_dim / 2]
+  float* rotations_ = nullptr;                   // [frequencies, cos and sin, rows, head_dim / 2]
+  float *normed_ = nullptr, *deltas_ = nullptr;  // for convolutions
   std::int64_t scratch_size_ = 0;
   kernel::Int8Rows input_{}, attended_{};
   Int8Mlp::Gated gated_{};

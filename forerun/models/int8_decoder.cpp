@@ -111,7 +111,7 @@ void Int8Pass::add_sequence(std::size_t index) {
 
 at::Tensor Int8Pass::run() {
   constexpr std::int64_t kOtherPhases = 5;
-  const auto phases = static_cast<std::size_t>(c_.layers * Int8BlockPass::kPhases + kOtherPhases);
+  const auto phases = static_cast<std::size_t>(c_.layers * blocks_.phases() + kOtherPhases);
   ThreadTeam::instance().run(threads_, phases, [this](Worker& w) { work(w); });
   for (std::size_t l = 0; l < sequences_.size(); ++l) {
     sequences_[l].cache->advance(std::move(plans_[l]));

@@ -54,6 +54,26 @@ at::Tensor added(const at::Tensor& h, const at::Tensor& branch, const RmsNorm& p
   return h + (post.defined() ? normed(post, c, branch) : branch);
 }
 
+// A sublayer's input and output, convolved if there is a convolution around it.
+class Convolved {
+ public:
+  Convolved(const DynamicConv& conv, const BlockConfig& c, at::Tensor x, std::int64_t run)
+      : conv_(conv), run_(run), input_(std::move(x)) {
+    if (!conv.defined()) return;
+    deltas_ = conv.deltas(c, input_);
+    input_ = conv(input_, deltas_, 0, run);
+  }
+  const at::Tensor& input() const { return input_; }
+  at::Tensor output(const at::Tensor& y) const {
+    return conv_.defined() ? conv_(y, deltas_, 1, run_) : y;
+  }
+
+ private:
+  const DynamicConv& conv_;
+  std::int64_t run_;
+  at::Tensor input_, deltas_;
+};
+
 // The outputs of linear layers of one input, with what adapters add to them.
 std::vector<at::Tensor> adapted_products(const at::Tensor& x,
                                          std::initializer_list<const Linear*> parts,
@@ -130,6 +150,10 @@ void add_weights(TransformerBlock& b, const BlockConfig& c, const std::string& p
     linear(name + "up_proj", up, c.intermediate, c.hidden);
     linear(name + "down_proj", down, c.hidden, c.intermediate);
   };
+  if (c.conv_taps > 0) {
+    add_weights(b.attention_conv, c, prefix + "attention_conv", out);
+    add_weights(b.mlp_conv, c, prefix + "mlp_conv", out);
+  }
   if (b.experts.empty()) return mlp("mlp.", b.gate, b.up, b.down);
   linear("mlp.gate", b.router, c.experts, c.hidden);
   for (std::size_t e = 0; e < b.experts.size(); ++e) {
@@ -140,21 +164,23 @@ void add_weights(TransformerBlock& b, const BlockConfig& c, const std::string& p
 
 at::Tensor run_block(const TransformerBlock& b, const BlockConfig& c, const at::Tensor& h,
                      const Rotation& rotation, const Attend& attend,
-                     std::span<const AdaptedRows> adapted) {
+                     std::span<const AdaptedRows> adapted, std::int64_t run) {
   using Lora = BlockLora;
-  const auto qkv = adapted_products(normed(b.attention_norm, c, h), {&b.q, &b.k, &b.v},
+  const Convolved attention(b.attention_conv, c, normed(b.attention_norm, c, h), run);
+  const auto qkv = adapted_products(attention.input(), {&b.q, &b.k, &b.v},
                                     {&Lora::q, &Lora::k, &Lora::v}, adapted);
   const at::Tensor attended = attend(rotation.grown(placed(qkv[0], b.q_norm, c, rotation)),
                                      {placed(qkv[1], b.k_norm, c, rotation), by_head(qkv[2], c)});
   const auto output = adapted_products(attended, {&b.output}, {&Lora::output}, adapted);
-  const at::Tensor middle = added(h, output[0], b.attention_post_norm, c);
+  const at::Tensor middle = added(h, attention.output(output[0]), b.attention_post_norm, c);
+  const Convolved mlp(b.mlp_conv, c, normed(b.mlp_norm, c, middle), run);
   if (!b.experts.empty()) {
-    return added(middle, mixed(b, c, normed(b.mlp_norm, c, middle)), b.mlp_post_norm, c);
+    return added(middle, mlp.output(mixed(b, c, mlp.input())), b.mlp_post_norm, c);
   }
-  const auto both = adapted_products(normed(b.mlp_norm, c, middle), {&b.gate, &b.up},
-                                     {&Lora::gate, &Lora::up}, adapted);
+  const auto both =
+      adapted_products(mlp.input(), {&b.gate, &b.up}, {&Lora::gate, &Lora::up}, adapted);
   const auto down = adapted_products(gated(both[0], both[1], c), {&b.down}, {&Lora::down}, adapted);
-  return added(middle, down[0], b.mlp_post_norm, c);
+  return added(middle, mlp.output(down[0]), b.mlp_post_norm, c);
 }
 
 KeysValues keys_values(const TransformerBlock& b, const BlockConfig& c, const at::Tensor& x,

@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "forerun/models/block_config.h"
+#include "forerun/models/dynamic_conv.h"
 #include "forerun/models/model_weight.h"
 #include "forerun/tensor/linear.h"
 #include "forerun/tensor/norm.h"
@@ -36,7 +37,8 @@ struct TransformerBlock {
   /// In place of gate, up and down where BlockConfig::experts: a row's output is the sum of those
   /// of its likeliest experts, each times its probability by the softmax over all.
   std::vector<GatedMlp> experts;
-  Linear router;  ///< [experts, hidden]
+  Linear router;                         ///< [experts, hidden]
+  DynamicConv attention_conv, mlp_conv;  ///< around the sublayers; where BlockConfig::conv_taps
 
   TransformerBlock() = default;
   /// Without weights.
@@ -80,10 +82,11 @@ using Attend = std::function<at::Tensor(const at::Tensor& q, const KeysValues& o
 /// The block over packed rows; differentiable in every weight.
 /// @param h  [rows, hidden]: the residual stream
 /// @param adapted  no row twice; the other rows' numbers are those without any, bit for bit
+/// @param run      rows that the block's convolutions see as one sequence; not read without any
 /// @return   the same after the block
 at::Tensor run_block(const TransformerBlock& block, const BlockConfig& config, const at::Tensor& h,
                      const Rotation& rotation, const Attend& attend,
-                     std::span<const AdaptedRows> adapted = {});
+                     std::span<const AdaptedRows> adapted = {}, std::int64_t run = 0);
 
 /// Keys and values alone, for rows that others attend to.
 /// @param x  [rows, hidden]: in place of the output of the block's first norm

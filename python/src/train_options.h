@@ -84,6 +84,9 @@ struct Fields<Training<DFlashTraining>> {
         "markov_rank", [](O & o) -> auto& { return o.method.markov_rank; },
         "of the Markov head; 0: none");
     visit(
+        "conv", [](O & o) -> auto& { return o.method.conv; },
+        "convolutions over neighbouring slots around each sublayer");
+    visit(
         "slot_state", [](O & o) -> auto& { return o.method.slot_state; },
         "the newest state is added to the slots");
     visit(

@@ -39,7 +39,13 @@ inline DFlash noisy_dflash(const DFlashConfig& c, at::ScalarType type, std::uint
   const auto norm = [&](std::int64_t n) { return normal({n}, 0.3).add_(1.0); };
   DFlash m(c);
   for (const ModelWeight& w : weights(m)) {
-    *w.tensor = w.shape.size() == 1 ? norm(w.shape[0]) : matrix(w.shape[0], w.shape[1]);
+    if (w.name.ends_with("base_kernel")) {
+      *w.tensor = normal(w.shape, 0.6);
+    } else if (w.name.ends_with("kernel_projection.weight")) {
+      *w.tensor = matrix(w.shape[0], w.shape[1]).mul_(0.3);
+    } else {
+      *w.tensor = w.shape.size() == 1 ? norm(w.shape[0]) : matrix(w.shape[0], w.shape[1]);
+    }
   }
   m.embedding = normal({c.vocab, c.hidden}, 1.0);
   m.head = matrix(c.draft_vocab, c.hidden);

@@ -121,7 +121,7 @@ at::Tensor block_hidden(const DFlash& model, const DFlashCache& cache, std::span
                   after(cache.kv().values(layer, 0, known), own.v),
                   seen_by_slots(c.attention[i], known, start, slots, h.device()), options);
   };
-  return internal::run_layers(model, h, rotation, attend_layer);
+  return internal::run_layers(model, h, slots, rotation, attend_layer);
 }
 
 std::vector<Token> masked_block(const DFlash& model, Token anchor) {

@@ -19,6 +19,7 @@ using internal::Fields;
 using nlohmann::json;
 
 const char* const kDflash = "DFlash drafter";
+constexpr std::int64_t kConvGroup = 16;  // channels, where a file names none
 
 // The sizes and numbers of a Qwen3 block, with the same names in both formats.
 void read_body(Fields& f, DFlashConfig& c) {
@@ -99,6 +100,13 @@ std::optional<std::string> check_block(const DFlashConfig& c, std::int64_t targe
   if (c.mask_token < -1 || c.mask_token >= c.vocab) {
     return fmt::format("mask token {} lies outside the vocabulary of {}", c.mask_token, c.vocab);
   }
+  if (c.conv_taps < 0 || c.conv_taps > c.block) {
+    return fmt::format("convolutions over {} slots of a block of {}", c.conv_taps, c.block);
+  }
+  if (c.conv_group < 1 || (c.conv_taps > 0 && c.hidden % c.conv_group != 0)) {
+    return fmt::format("convolutions of {} channels in groups of {}; whole groups are supported",
+                       c.hidden, c.conv_group);
+  }
   if (c.markov_rank < 0 || c.markov_rank > 1 << 16) {
     return fmt::format("a Markov head of rank {}; at most 65536 is supported", c.markov_rank);
   }
@@ -166,10 +174,9 @@ class Nested {
 void read_zlab(const json& inner_object, Fields& outer, DFlashConfig& c) {
   Fields inner(inner_object, kDflash);
   const Nested both(inner, outer);
-  for (const char* key :
-       {"conv_kernel_size", "conv_group_size", "selector_rank", "selector_top_k"}) {
+  for (const char* key : {"selector_rank", "selector_top_k"}) {
     if (both.having(key).find(key)) {
-      outer.fail(fmt::format("'{}': DFlash2 checkpoints are not supported", key));
+      outer.fail(fmt::format("'{}': DFlash2's selector is not supported", key));
     }
   }
   const Windows windows = read_windows(outer, c.layers);
@@ -190,7 +197,12 @@ void read_zlab(const json& inner_object, Fields& outer, DFlashConfig& c) {
   const auto number = [&](const char* key, double otherwise) {
     return both.having(key).number(key, otherwise);
   };
-  c.mask_token = both.having("mask_token_id").integer("mask_token_id", -1);
+  const auto integer = [&](const char* key, std::int64_t otherwise) {
+    return both.having(key).integer(key, otherwise);
+  };
+  c.mask_token = integer("mask_token_id", -1);
+  c.conv_taps = integer("conv_kernel_size", 0);
+  c.conv_group = integer("conv_group_size", kConvGroup);
   c.embedding_scale = number("input_embedding_scale", 1.0);
   c.output_multiplier = number("output_multiplier", 1.0);
   c.final_softcap = number("final_logit_softcapping", 0.0);
@@ -312,6 +324,10 @@ json dflash_config_json(const DFlashConfig& c) {
   if (c.draft_vocab != c.vocab) inner["draft_vocab_size"] = c.draft_vocab;
   if (c.predicts_next) inner["sample_from_anchor"] = true;
   if (c.slot_state) inner["slot_state"] = true;
+  if (c.conv_taps > 0) {
+    inner["conv_kernel_size"] = c.conv_taps;
+    inner["conv_group_size"] = c.conv_group;
+  }
   if (c.markov_rank > 0) inner["markov_rank"] = c.markov_rank;
   if (c.confidence) {
     inner["enable_confidence_head"] = true;

@@ -74,8 +74,8 @@ TEST(DFlashFile, RefusesUnknownAndMissingTensors) {
   expect_with("aux_hidden_norms.0.weight",
               "1 tensors are unknown, the first is 'aux_hidden_norms.0.weight'");
   expect_with("layers.2.input_layernorm.weight", "1 tensors are unknown");
-  expect_with("layers.0.attention_conv.base_kernel", "belongs to a DFlash2 drafter");
-  expect_with("candidate_selector.successor_codebook", "belongs to a DFlash2 drafter");
+  expect_with("layers.0.attention_conv.base_kernel", "1 tensors are unknown");
+  expect_with("candidate_selector.successor_codebook", "belongs to DFlash2's selector");
   expect_with("markov_head.markov_w1.weight", "1 tensors are unknown");
   copy.tensors.erase("layers.1.mlp.up_proj.weight");
   copy.expect_says("tensor 'layers.1.mlp.up_proj.weight' is missing");
@@ -112,7 +112,7 @@ TEST(DFlashFile, RefusesOtherNetworks) {
   second.expect_says("DFlash2 checkpoints are not supported");
   second.config["architectures"] = {"DFlashDraftModel"};
   second.config["dflash_config"]["selector_rank"] = 32;
-  second.expect_says("'selector_rank': DFlash2 checkpoints are not supported");
+  second.expect_says("'selector_rank': DFlash2's selector is not supported");
   Copy eagle("speculators_full");
   eagle.config["speculators_model_type"] = "eagle3";
   eagle.expect_says("speculators_model_type 'eagle3' is not supported");
@@ -152,6 +152,14 @@ TEST(DFlashFile, RefusesConfigsThatCannotBe) {
   expect([](json& c) { c["dflash_config"]["draft_vocab_size"] = 30; }, "tensor 'd2t' is missing");
   expect([](json& c) { c["dflash_config"]["markov_rank"] = -1; }, "a Markov head of rank -1");
   expect([](json& c) { c["dflash_config"]["output_multiplier"] = "x"; }, "a number is expected");
+  expect([](json& c) { c["dflash_config"]["conv_kernel_size"] = 2; },
+         "convolutions of 24 channels in groups of 16");
+  expect([](json& c) { c["conv_kernel_size"] = 7; }, "convolutions over 7 slots of a block of 6");
+  expect([](json& c) { c["conv_kernel_size"] = -1; }, "convolutions over -1 slots");
+  expect([](json& c) { c["conv_kernel_size"] = 2.5; }, "where an integer is expected");
+  expect([](json& c) { c["conv_group_size"] = 0; }, "in groups of 0");
+  expect([](json& c) { c.update({{"conv_kernel_size", 2}, {"conv_group_size", 8}}); },
+         "tensor 'layers.0.attention_conv.base_kernel' is missing");
 }
 
 TEST(DFlashFile, RefusesVocabulariesThatContradictThemselves) {
@@ -191,6 +199,8 @@ TEST(DFlashFile, SharesTheTargetsMatricesAndPrefersItsOwn) {
 TEST(DFlashFile, WhatIsSavedIsLoaded) {
   DFlashConfig c = small_dflash({{.window = 6, .causal = true}, {}});
   c.draft_vocab = 12;
+  c.conv_taps = 2;
+  c.conv_group = 6;
   c.markov_rank = 3;
   c.confidence = true;
   c.predicts_next = true;

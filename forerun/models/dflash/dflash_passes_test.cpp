@@ -19,6 +19,7 @@ struct Kind {
   const char* name;
   bool slot_state, markov, reduced, next;
   double softcap = 0.0;
+  std::int64_t conv_taps = 0;
 };
 
 DFlash network(const Kind& kind) {
@@ -33,6 +34,7 @@ DFlash network(const Kind& kind) {
   c.confidence = kind.markov;
   c.predicts_next = kind.next;
   c.final_softcap = kind.softcap;
+  c.conv_taps = kind.conv_taps;
   DFlash m = noisy_dflash(c, at::kFloat, 5);
   if (kind.reduced) m.draft_to_target = at::arange(5, 53, at::kLong);
   return m;
@@ -150,7 +152,9 @@ INSTANTIATE_TEST_SUITE_P(Kinds, Passes,
                                          Kind{"Reduced", false, false, true, true},
                                          Kind{"DSpark", false, true, true, true},
                                          Kind{"SlotState", true, true, true, true},
-                                         Kind{"Everything", true, true, true, true, 8.0}),
+                                         Kind{"Everything", true, true, true, true, 8.0},
+                                         Kind{"Convolved", false, false, false, false, 0.0, 2},
+                                         Kind{"WideConvolved", true, true, true, true, 0.0, 4}),
                          [](const auto& kind) { return std::string(kind.param.name); });
 
 }  // namespace

@@ -43,7 +43,28 @@ std::int64_t entering(const DFlashConfig& c, std::int64_t first) {
   return std::max<std::int64_t>(best, 0);
 }
 
+void make_identity(DFlash& m) {
+  for (TransformerBlock& layer : m.layers) {
+    make_identity(layer.attention_conv, m.config);
+    make_identity(layer.mlp_conv, m.config);
+  }
+}
+
 }  // namespace
+
+void add_convolutions(DFlash& model) {
+  DFlashConfig& c = model.config;
+  constexpr std::int64_t kTaps = 2, kGroup = 16;
+  if (c.conv_taps > 0) return;
+  if (c.hidden % kGroup != 0) {
+    throw std::invalid_argument(fmt::format(
+        "dflash: convolutions need a hidden size that is a multiple of {}, this one is {}", kGroup,
+        c.hidden));
+  }
+  c.conv_taps = kTaps;
+  c.conv_group = kGroup;
+  make_identity(model);
+}
 
 DFlashConfig dflash_config_for(const DecoderConfig& target, std::int64_t layers,
                                std::int64_t features, std::int64_t block) {
@@ -68,6 +89,7 @@ DFlashConfig dflash_config_for(const DecoderConfig& target, std::int64_t layers,
 DFlash random_dflash(const DFlashConfig& config, const DFlashTarget& target, std::uint64_t seed,
                      const at::Tensor& draft_to_target) {
   check(config, target, draft_to_target);
+  const DFlashConfig& c = config;
   auto generator = at::make_generator<at::CPUGeneratorImpl>(seed);
   DFlash m(config);
   for (const ModelWeight& w : weights(m)) {
@@ -75,6 +97,7 @@ DFlash random_dflash(const DFlashConfig& config, const DFlashTarget& target, std
     *w.tensor = norm ? at::ones(w.shape, at::kFloat)
                      : at::randn(w.shape, generator, at::TensorOptions(at::kFloat)).mul_(0.02);
   }
+  if (c.conv_taps > 0) make_identity(m);
   if (m.mask_embedding.defined()) m.mask_embedding = target.embedding.to(at::kFloat).mean(0);
   if (m.slot_state.defined()) m.slot_state.zero_();
   if (m.markov_w2.defined()) m.markov_w2.zero_();

@@ -16,12 +16,19 @@ DFlashConfig dflash_config_for(const DecoderConfig& target, std::int64_t layers,
                                std::int64_t features, std::int64_t block);
 
 /// Matrices N(0, 0.02), norms one, the mask vector the mean row of the embedding, heads that start
-/// without effect (markov_w2 and the confidence head zero). float32, on the CPU.
+/// without effect (markov_w2 and the confidence head zero), convolutions that change nothing.
+/// float32, on the CPU.
 /// @param draft_to_target  [config.draft_vocab] int64, rising; undefined: every token
 /// Source of the numbers: NVIDIA/Model-Optimizer's and speculators' trainers.
 /// @throws std::invalid_argument  sizes other than the target's, or a map that does not match
 DFlash random_dflash(const DFlashConfig& config, const DFlashTarget& target, std::uint64_t seed,
                      const at::Tensor& draft_to_target = {});
+
+/// Adds convolutions that change nothing, over two slots in groups of 16 channels, to a network
+/// without any.
+/// @throws std::invalid_argument  a hidden size that is not a multiple of 16
+/// Source: DFlash 2, z-lab/dflash; NeMo-Automodel's initial weights.
+void add_convolutions(DFlash& model);
 
 /// As random_dflash, but the layers are initialised from the target's last blocks, so that keys and
 /// values of the context equal the target's at first. fc passes on the feature that enters the

@@ -121,6 +121,28 @@ TEST(InitDFlash, TheSeedDecides) {
   EXPECT_EQ(markov_bias(a, at::tensor({1, 2}, at::kLong)).abs().max().item<double>(), 0.0);
 }
 
+TEST(InitDFlash, AddedConvolutionsChangeNothing) {
+  const DecoderLm target = tiny("llama_plain");
+  DFlash m = random_dflash(config_of(target), DFlashTarget(target), 1);
+  DFlashCache cache(m);
+  cache.append(m, features_of(target, 9));
+  const auto hidden = [&] { return block_hidden(m, cache, masked_block(m, 8), 9); };
+  const at::Tensor before = hidden();
+  const std::size_t weights_before = weights(m).size();
+  add_convolutions(m);
+  EXPECT_EQ(weights(m).size(), weights_before + 4);
+  EXPECT_EQ(m.config.conv_taps, 2);
+  EXPECT_TRUE(at::equal(hidden(), before));
+  m.layers[0].mlp_conv.base.select(1, 1).fill_(0.5);
+  EXPECT_GT(distance(hidden(), before), 1e-3);
+  add_convolutions(m);  // has them: stays as it is
+  EXPECT_EQ(m.layers[0].mlp_conv.base.select(1, 1).min().item<float>(), 0.5F);
+  DFlash odd = m;
+  odd.config.conv_taps = 0;
+  odd.config.hidden = 24;
+  EXPECT_THROW(add_convolutions(odd), std::invalid_argument);
+}
+
 TEST(InitDFlash, RefusesWhatDoesNotFit) {
   const DecoderLm target = tiny("llama_plain");
   const DFlashConfig c = config_of(target);

@@ -122,7 +122,7 @@ void Int8DFlashPass::add_sequence(std::size_t index) {
 
 Int8DFlash::Blocks Int8DFlashPass::run() {
   constexpr std::int64_t kOtherPhases = 9;
-  const auto phases = static_cast<std::size_t>(c_.layers * Int8BlockPass::kPhases + kOtherPhases);
+  const auto phases = static_cast<std::size_t>(c_.layers * blocks_.phases() + kOtherPhases);
   ThreadTeam::instance().run(threads_, phases, [this](Worker& w) { work(w); });
   // The slots' entries after the context are never read.
   for (const BlockSpan& sequence : sequences_) cache_of(sequence).advance(sequence.fresh);
@@ -241,7 +241,7 @@ Int8DFlash::Int8DFlash(const DFlash& m)
   fc_ = matrix(m.fc);
   head_ = matrix(m.head);
   for (const TransformerBlock& l : m.layers) {
-    layers_.push_back(Int8Block::pack(l, config_.activation, arena));
+    layers_.push_back(Int8Block::pack(l, config_, arena));
   }
   if (m.mask_embedding.defined()) {
     mask_ = plain_values(m.mask_embedding) * config_.embedding_scale;

@@ -18,12 +18,12 @@ namespace {
 
 using internal::WeightReader;
 
-// The error for DFlash2.
+// The error for DFlash2's selector.
 void expect_nothing_left(const WeightReader& source) {
   for (const std::string& name : source.left()) {
-    if (name.find("_conv.") != std::string::npos || name.starts_with("candidate_selector.")) {
+    if (name.starts_with("candidate_selector.")) {
       throw FormatError(fmt::format(
-          "tensor {} belongs to a DFlash2 drafter, which is not supported", quote(name)));
+          "tensor {} belongs to DFlash2's selector, which is not supported", quote(name)));
     }
   }
   source.expect_nothing_left();

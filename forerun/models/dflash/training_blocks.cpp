@@ -104,8 +104,8 @@ at::Tensor training_blocks(const DFlash& model, const BlockBatch& batch) {
   const auto attend = [&](std::size_t i, const at::Tensor& q, const KeysValues& own) {
     return attention[i](q, own, keys_values(model.layers[i], c, rows, row_rotation));
   };
-  return internal::run_layers(model, h, internal::rotation_at(model, slot_positions.flatten()),
-                              attend)
+  return internal::run_layers(model, h, c.block,
+                              internal::rotation_at(model, slot_positions.flatten()), attend)
       .view({blocks, c.block, c.hidden});
 }
 

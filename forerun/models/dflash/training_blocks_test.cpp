@@ -48,6 +48,7 @@ struct Layers {
   const char* name;
   std::vector<LayerAttention> attention;
   bool slot_state = false;
+  std::int64_t conv_taps = 0;
 };
 
 class EveryAttention : public testing::TestWithParam<Layers> {
@@ -55,6 +56,8 @@ class EveryAttention : public testing::TestWithParam<Layers> {
   DFlash model() const {
     DFlashConfig c = small_dflash(GetParam().attention);
     c.slot_state = GetParam().slot_state;
+    c.conv_taps = GetParam().conv_taps;
+    c.conv_group = 8;
     return noisy_dflash(c, at::kDouble, 20);
   }
 };
@@ -110,9 +113,28 @@ INSTANTIATE_TEST_SUITE_P(Layers, EveryAttention,
                          testing::Values(Layers{"Full", {kFull, kFull}},
                                          Layers{"FullWithSlotState", {kFull, kFull}, true},
                                          Layers{"Mixed", {kCausalWindow, kFull}},
+                                         Layers{"Convolved", {kFull, kCausalWindow}, true, 2},
+                                         Layers{"ConvolvedOverTheBlock", {kFull}, false, 5},
                                          Layers{"NarrowBothWays", {kBothWaysWindow}},
                                          Layers{"CausalWindow", {kCausalWindow, kCausalWindow}}),
                          [](const auto& layers) { return std::string(layers.param.name); });
+
+// In a causal layer a slot sees itself and what lies before it in its block: also through taps.
+TEST(TrainingBlocks, ConvolutionsReachBackOnly) {
+  DFlashConfig c = small_dflash({{.causal = true}});
+  c.conv_taps = 2;
+  c.conv_group = 4;
+  DFlash m = noisy_dflash(c, at::kDouble, 25);
+  m.mask_embedding = at::Tensor();
+  m.config.mask_token = 30;  // the anchor's row, where it is the anchor
+  DFlashCache cache(m);
+  cache.append(m, random_features(c, 7, at::kDouble, 26));
+  const at::Tensor before = block_hidden(m, cache, std::vector<Token>{3, 4, 5, 6, 7}, 7);
+  const at::Tensor moved =
+      (block_hidden(m, cache, std::vector<Token>{3, 4, 9, 6, 7}, 7) - before).abs().amax(1);
+  EXPECT_EQ(moved.narrow(0, 0, 2).max().item<double>(), 0.0);
+  for (std::int64_t slot = 2; slot < 5; ++slot) EXPECT_GT(moved[slot].item<double>(), 1e-6) << slot;
+}
 
 TEST(TrainingBlocks, ABatchWithoutBlocksIsEmpty) {
   const DFlash m = noisy_dflash(small_dflash({kFull}), at::kDouble, 22);

@@ -20,7 +20,7 @@ std::shared_ptr<const Int8Decoder> packed_body(const DecoderLm& body) {
   Arena arena;
   std::vector<Int8Block> layers;
   for (const TransformerBlock& l : body.layers) {
-    layers.push_back(Int8Block::pack(l, body.config.activation, arena));
+    layers.push_back(Int8Block::pack(l, body.config, arena));
   }
   Int8Matrix head = Int8Matrix::pack(plain_values(body.head()), {}, arena);
   return std::make_shared<Int8Decoder>(body.config, at::Tensor(), std::move(layers),

@@ -21,6 +21,11 @@ namespace {
 
 at::Tensor ids(const std::vector<std::int64_t>& values) { return at::tensor(values, at::kLong); }
 
+// Of the fingerprint: parts that earlier versions lacked, so that their runs still resume.
+std::string added_design(const DFlashConfig& c) {
+  return c.conv_taps > 0 ? fmt::format(" conv={}", c.conv_taps) : "";
+}
+
 }  // namespace
 
 DFlashObjective::DFlashObjective(const std::shared_ptr<const DecoderLm>& target,
@@ -61,7 +66,8 @@ TargetStates::Batch DFlashObjective::states_of(std::span<const AnswerDocument> d
 
 std::vector<Parameter> DFlashObjective::parameters() {
   return parameters_of(weights(*model_), [](const ModelWeight& w) {
-    return w.name.ends_with("_proj.weight") || w.name == "fc.weight";
+    return w.name.ends_with("_proj.weight") || w.name.ends_with("_projection.weight") ||
+           w.name == "fc.weight";
   });
 }
 
@@ -147,7 +153,8 @@ double DFlashObjective::flops(std::span<const std::size_t> examples) const {
   const double kv = static_cast<double>(2 * c.kv_heads * c.head_dim);
   const auto hidden = static_cast<double>(c.hidden), layers = static_cast<double>(c.layers);
   const double slot =
-      layers * hidden * (2.0 * inner + kv + 3.0 * static_cast<double>(c.intermediate));
+      layers * hidden *
+      (2.0 * inner + kv + static_cast<double>(3 * c.intermediate + 2 * c.conv_outputs()));
   const auto head = static_cast<double>(c.draft_vocab * c.hidden);
   const auto markov = static_cast<double>(c.draft_vocab * c.markov_rank);
   double sum = 0.0;  // multiply-adds
@@ -175,11 +182,11 @@ std::string DFlashObjective::fingerprint() const {
   const DFlashConfig& c = model_->config;
   return fmt::format(
       "dflash {} layers={} block={} features={} draft_vocab={} drafted={:016x} markov={} next={} "
-      "slot_state={} anchors={} length={} gamma={} distill={} confidence={} state_store={} "
+      "slot_state={}{} anchors={} length={} gamma={} distill={} confidence={} state_store={} "
       "documents={} data={:016x}",
       target_, c.layers, c.block, fmt::join(c.feature_layers, ","), c.draft_vocab,
       Hash().add_all(drafted_).value(), c.markov_rank, c.predicts_next, c.slot_state,
-      options_.anchors, options_.length, options_.gamma, options_.distill,
+      added_design(c), options_.anchors, options_.length, options_.gamma, options_.distill,
       c.confidence ? options_.confidence : 0.0, store_ ? "on" : "off", size(), data_hash());
 }
 

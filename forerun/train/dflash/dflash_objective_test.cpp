@@ -347,6 +347,10 @@ TEST_F(DFlashAnchors, WhatARunMustKeepIsInTheFingerprint) {
         load_decoder(load_hf_config(tiny), load_safetensors(tiny), tiny, Precision::kBF16));
   });
   differs([&](ObjectiveParts& p) { p.options.state_store = (folder.path() / "states").string(); });
+  differs([&](ObjectiveParts& p) {
+    p.model = small_network(*p.target);
+    add_convolutions(*p.model);
+  });
   for (const int first : {0, 1}) {  // the same number of draft tokens, but others
     differs([&](ObjectiveParts& p) {
       p.model = small_network(*p.target, at::arange(first, kVocab, 20, at::kLong));

@@ -25,10 +25,12 @@ struct DFlashTraining {
   std::vector<std::int64_t> features;  ///< target blocks whose output is read; empty: 5, evenly
   std::int64_t draft_vocab = 8192;     ///< the target's most frequent tokens; 0: all
   std::int64_t markov_rank = 64;       ///< 0: no Markov head
+  bool conv = false;       ///< convolutions over neighbouring slots around each sublayer (DFlash 2)
   bool slot_state = true;  ///< the target's newest state, projected, is added to the slots
   bool confidence = true;  ///< with a confidence head
-  /// Folder of a drafter to continue from, with its design except `block`: for more data, other
-  /// options, or a growing block. Empty: from the target, or at random.
+  /// Folder of a drafter to continue from, with its design except `block`, and `conv`, which it
+  /// gets if it lacks it: for more data, other options, or a growing block. Empty: from the target,
+  /// or at random.
   std::string init;
   bool from_target = true;  ///< initialised from the target's last blocks, not with random weights
   DFlashLossOptions loss;

@@ -12,11 +12,13 @@ Rotation rotation_at(const DFlash& model, const at::Tensor& positions) {
       .at(positions, model.fc.scalar_type());
 }
 
-at::Tensor run_layers(const DFlash& model, at::Tensor h, const Rotation& rotation,
-                      const AttendLayer& attend) {
+at::Tensor run_layers(const DFlash& model, at::Tensor h, std::int64_t slots,
+                      const Rotation& rotation, const AttendLayer& attend) {
   for (std::size_t i = 0; i < model.layers.size(); ++i) {
-    h = run_block(model.layers[i], model.config, h, rotation,
-                  [&](const at::Tensor& q, const KeysValues& own) { return attend(i, q, own); });
+    const auto attend_here = [&](const at::Tensor& q, const KeysValues& own) {
+      return attend(i, q, own);
+    };
+    h = run_block(model.layers[i], model.config, h, rotation, attend_here, {}, slots);
   }
   return model.norm.fused(h);
 }

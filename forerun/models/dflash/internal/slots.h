@@ -16,10 +16,11 @@ using AttendLayer =
     std::function<at::Tensor(std::size_t layer, const at::Tensor& q, const KeysValues& own)>;
 
 /// All layers over the slots of one or many blocks.
-/// @param h  [rows, hidden]: their embeddings
+/// @param h      [rows, hidden]: their embeddings
+/// @param slots  of one block
 /// @return   [rows, hidden]: the output of the last norm
-at::Tensor run_layers(const DFlash& model, at::Tensor h, const Rotation& rotation,
-                      const AttendLayer& attend);
+at::Tensor run_layers(const DFlash& model, at::Tensor h, std::int64_t slots,
+                      const Rotation& rotation, const AttendLayer& attend);
 
 /// [hidden]: the input of a masked slot, scaled as an embedding.
 /// @throws std::invalid_argument  the model has neither a mask vector nor a mask token
