@@ -143,11 +143,12 @@ class Training(Command):
         self.make_answers()
         for flag, value in (("--layers", "0"), ("--layers", "65"), ("--block", "1"), ("--block", "65"),
                             ("--distill", "1.5"), ("--held-out", "1"), ("--features", "a"), ("--precision", "f16"),
-                            ("--epochs", "x"), ("--no-such-flag", "1")):
+                            ("--epochs", "x"), ("--markov-head", "rnn"), ("--no-such-flag", "1")):
             self.assertEqual(forerun(*self.having(self.train(), flag, value)).returncode, 2, flag)
         for flag, value, word in (("--lr", "0", "learning rate"), ("--batch", "0", "batch"), ("--gamma", "0", "gamma"),
                                   ("--gamma", "nan", "gamma"), ("--anchors", "0", "anchors"), ("--length", "1", "length"),
                                   ("--markov", "-1", "markov"), ("--draft-vocab", "-1", "draft-vocab"),
+                                  ("--selector", "4", "leave out --markov"),
                                   ("--features", "0,2", "feature layer 2"), ("--features", "-1", "feature layer -1"),
                                   ("--layers", "4", "begin at random"), ("--clip", "-1", "gradient"),
                                   ("--warmup", "1", "warm-up"), ("--time-limit", "-1", "time limit")):
@@ -182,10 +183,11 @@ class Training(Command):
         again = ("train", "dflash", "-t", self.model, "--data", self.answers, "--out", self.path("again"), "--steps", "1",
                  "--batch", "2", "--f32", "--precision", "f32", "--init", self.drafter)
         for flag in (("--layers", "2"), ("--features", "0,1"), ("--draft-vocab", "8192"), ("--markov", "64"),
+                     ("--markov-head", "gated"), ("--selector", "64"),
                      ("--own-position",), ("--random",), ("--no-confidence",), ("--no-slot-state",)):
             self.refused(2, *again, *flag, says=[flag[0], "--init"])
         self.assertFalse(os.path.exists(self.path("again")))
-        r = forerun(*again, "--block", "3", "--anchors", "4")
+        r = forerun(*again, "--block", "3", "--anchors", "4", "--conv")
         self.assertEqual(r.returncode, 0, r.stderr)
         dit = os.path.join(SHIPPED, "dit")
         self.refused(2, "train", "dit", "--data", self.path("none"), "--out", self.path("dit"), "--init", dit, "--depth",

@@ -118,10 +118,13 @@ TEST_P(DFlashKinds, TextsOfABatchAreThoseOfSingleRuns) {
   }
 }
 
-INSTANTIATE_TEST_SUITE_P(Kinds, DFlashKinds,
-                         ::testing::Values(Kind{}, Kind{.reduced = true}, Kind{.block = 2},
-                                           Kind{.block = 16, .next = false, .dspark = false},
-                                           Kind{.block = 5, .next = false, .reduced = true}));
+INSTANTIATE_TEST_SUITE_P(
+    Kinds, DFlashKinds,
+    ::testing::Values(Kind{}, Kind{.reduced = true}, Kind{.block = 2},
+                      Kind{.block = 16, .next = false, .dspark = false},
+                      Kind{.block = 5, .next = false, .reduced = true}, Kind{.second = true},
+                      Kind{.block = 6, .next = false, .reduced = true, .second = true},
+                      Kind{.reduced = true, .gated = true}));
 
 // Tokens that cannot be drafted are emitted all the same.
 TEST(DFlashReduced, WhatCannotBeDraftedIsStillSaid) {

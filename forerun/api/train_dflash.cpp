@@ -27,6 +27,9 @@ void check(const DFlashTraining& o) {
   need(o.block >= 2 && o.block <= 256, "a block of 2 to 256 slots is supported");
   need(o.draft_vocab >= 0, "draft-vocab: 0 (all tokens) or more");
   need(o.markov_rank >= 0 && o.markov_rank <= 1 << 16, "markov: a rank of 0 (none) to 65536");
+  need(o.markov_head == "vanilla" || o.markov_head == "gated",
+       "markov-head: vanilla and gated are supported");
+  need(o.selector_rank >= 0 && o.selector_rank <= 1 << 16, "selector: a rank of 0 (none) to 65536");
   need(o.loss.anchors >= 1, "anchors: 1 or more blocks of an answer");
   check_answer_options(o.loss);
   need(std::isfinite(o.loss.confidence) && o.loss.confidence >= 0.0,
@@ -46,7 +49,10 @@ DFlashConfig config_of(const DecoderConfig& t, const DFlashTraining& o, std::int
         t.layers - 2));
   }
   c.predicts_next = o.predicts_next;
-  c.markov_rank = o.markov_rank;
+  c.selector_rank = o.selector_rank;
+  c.selector_top_k = std::min(c.selector_top_k, draft_vocab);
+  c.markov_rank = o.selector_rank > 0 ? 0 : o.markov_rank;
+  c.markov_gated = c.markov_rank > 0 && o.markov_head == "gated";
   c.confidence = o.confidence;
   c.slot_state = o.slot_state;
   return c;

@@ -98,6 +98,9 @@ TEST_F(TrainDFlashRefuses, SizesOutOfRange) {
   }
   says("block", [](auto& o) { o.block = 1; });
   says("markov", [](auto& o) { o.markov_rank = -1; });
+  says("markov-head", [](auto& o) { o.markov_head = "rnn"; });
+  says("selector", [](auto& o) { o.selector_rank = -1; });
+  says("selector", [](auto& o) { o.selector_rank = 1 << 17; });
   says("draft-vocab", [](auto& o) { o.draft_vocab = -1; });
   says("anchors", [](auto& o) { o.loss.anchors = 0; });
   says("length", [](auto& o) { o.loss.length = 1; });

@@ -62,6 +62,16 @@ TEST_F(TrainDFlash, EveryShapeOfNetworkLoadsAgain) {
     o.slot_state = false;
   });
   trains("conv", [](DFlashTraining& o) { o.conv = true; });
+  trains("selector", [](DFlashTraining& o) {
+    o.conv = true;
+    o.selector_rank = 4;
+  });
+  trains("few candidates", [](DFlashTraining& o) {
+    o.selector_rank = 4;
+    o.draft_vocab = 9;
+    o.predicts_next = false;
+  });
+  trains("gated", [](DFlashTraining& o) { o.markov_head = "gated"; });
   trains("random", [](DFlashTraining& o) {
     o.from_target = false;
     o.layers = 5;  // more than the target has

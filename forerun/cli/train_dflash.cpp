@@ -1,3 +1,5 @@
+#include <fmt/format.h>
+
 #include <memory>
 #include <string>
 #include <vector>
@@ -16,8 +18,14 @@ struct TrainDflashFlags {
 
 int run_train_dflash(const TrainDflashFlags& flags, const Command& command) {
   expect_no_design_beside_init(
-      command, {"--layers", "--features", "--draft-vocab", "--markov", "--own-position", "--random",
-                "--no-confidence", "--no-slot-state"});
+      command, {"--layers", "--features", "--draft-vocab", "--markov", "--markov-head",
+                "--selector", "--own-position", "--random", "--no-confidence", "--no-slot-state"});
+  for (const char* flag : {"--markov", "--markov-head"}) {
+    if (flags.dflash.selector_rank > 0 && command.given(flag)) {
+      throw UsageError(
+          fmt::format("--selector stands in place of the Markov head: leave out {}", flag));
+    }
+  }
   DFlashTraining dflash = flags.dflash;
   dflash.predicts_next = !flags.own_position;
   dflash.from_target = !flags.random;
@@ -35,6 +43,11 @@ void bind_dflash(Command& app, DFlashTraining& o) {
           {.commas = true});
   app.add("--draft-vocab", o.draft_vocab, "Tokens it can draft, 0 = all");
   app.add("--markov", o.markov_rank, "Rank of the Markov head, 0 = none");
+  app.add("--markov-head", o.markov_head, "Kind of Markov head: gated by the slot's output, or not",
+          {.one_of = {"vanilla", "gated"}});
+  app.add("--selector", o.selector_rank,
+          "Rank of a selector among 16 candidates of a slot, in place of the Markov head; 0 = none "
+          "(DFlash 2)");
   app.add("--anchors", o.loss.anchors, "Blocks of an answer");
   app.add("--state-store", o.loss.state_store,
           "File that keeps the target's states between epochs (4 KB a token for a hidden "

@@ -2,32 +2,21 @@
 
 #include <ATen/ATen.h>
 
-#include <array>
+#include <cmath>
 #include <cstddef>
-#include <numeric>
+#include <vector>
 
 #include "forerun/models/int8_block.h"
+#include "forerun/models/internal/dot.h"
 #include "forerun/tensor/cpu/arena.h"
 
 namespace forerun {
-namespace {
-
-float dot(std::span<const float> a, const float* b) {
-  std::array<float, 16> sums{};  // side by side, so that the loop vectorises
-  std::size_t i = 0;
-  for (; i + sums.size() <= a.size(); i += sums.size()) {
-    for (std::size_t j = 0; j < sums.size(); ++j) sums[j] += a[i + j] * b[i + j];
-  }
-  for (; i < a.size(); ++i) sums[0] += a[i] * b[i];
-  return std::accumulate(sums.begin(), sums.end(), 0.0F);
-}
-
-}  // namespace
-
-MarkovHead::MarkovHead(const at::Tensor& w1, const at::Tensor& w2, Precision precision) {
+MarkovHead::MarkovHead(const at::Tensor& w1, const at::Tensor& w2, Precision precision,
+                       const at::Tensor& gate) {
   if (!w1.defined()) return;
   w1_ = plain_values(w1);
   w2_ = plain_values(w2);
+  gate_ = plain_values(gate);
   if (precision != Precision::kInt8) return;
   Arena arena(std::size_t{16} << 20);
   int8_ = Int8Matrix::pack(w2_, {}, arena);
@@ -38,8 +27,20 @@ std::span<const float> MarkovHead::before(Token previous) const {
   return {w1_.const_data_ptr<float>() + static_cast<std::size_t>(previous) * rank, rank};
 }
 
-void MarkovHead::add(Token previous, std::span<float> logits) const {
+std::span<const float> MarkovHead::row(Token previous, std::span<const float> state) const {
   const std::span<const float> from = before(previous);
+  if (!gate_.defined()) return from;
+  thread_local std::vector<float> gated;
+  gated.resize(from.size());
+  const float* weights = gate_.const_data_ptr<float>();
+  for (std::size_t i = 0; i < from.size(); ++i, weights += from.size()) {
+    gated[i] = from[i] / (1.0F + std::exp(-(state[i] + internal::dot(from, weights))));
+  }
+  return gated;
+}
+
+void MarkovHead::add(Token previous, std::span<float> logits, std::span<const float> state) const {
+  const std::span<const float> from = row(previous, state);
   const auto rank = static_cast<std::int64_t>(from.size());
   if (int8_.outputs() > 0) {
     thread_local Int8Activations activations;
@@ -52,17 +53,17 @@ void MarkovHead::add(Token previous, std::span<float> logits) const {
   }
   const float* to = w2_.const_data_ptr<float>();
   for (float& logit : logits) {
-    logit += dot(from, to);
+    logit += internal::dot(from, to);
     to += rank;
   }
 }
 
-void MarkovHead::add(Token previous, std::span<const std::int32_t> ids,
-                     std::span<float> add) const {
-  const std::span<const float> from = before(previous);
+void MarkovHead::add(Token previous, std::span<const std::int32_t> ids, std::span<float> add,
+                     std::span<const float> state) const {
+  const std::span<const float> from = row(previous, state);
+  const float* to = w2_.const_data_ptr<float>();
   for (std::size_t i = 0; i < ids.size(); ++i) {
-    const std::size_t row = static_cast<std::size_t>(ids[i]) * from.size();
-    add[i] += dot(from, w2_.const_data_ptr<float>() + row);
+    add[i] += internal::dot(from, to + static_cast<std::size_t>(ids[i]) * from.size());
   }
 }
 

@@ -2,6 +2,8 @@
 
 #include <ATen/ATen.h>
 
+#include <utility>
+
 #include "forerun/tensor/fused.h"
 
 namespace forerun {
@@ -63,7 +65,7 @@ class Convolved {
     deltas_ = conv.deltas(c, input_);
     input_ = conv(input_, deltas_, 0, run);
   }
-  const at::Tensor& input() const { return input_; }
+  at::Tensor take_input() { return std::move(input_); }  // once: it is not kept after its use
   at::Tensor output(const at::Tensor& y) const {
     return conv_.defined() ? conv_(y, deltas_, 1, run_) : y;
   }
@@ -166,19 +168,19 @@ at::Tensor run_block(const TransformerBlock& b, const BlockConfig& c, const at::
                      const Rotation& rotation, const Attend& attend,
                      std::span<const AdaptedRows> adapted, std::int64_t run) {
   using Lora = BlockLora;
-  const Convolved attention(b.attention_conv, c, normed(b.attention_norm, c, h), run);
-  const auto qkv = adapted_products(attention.input(), {&b.q, &b.k, &b.v},
+  Convolved attention(b.attention_conv, c, normed(b.attention_norm, c, h), run);
+  const auto qkv = adapted_products(attention.take_input(), {&b.q, &b.k, &b.v},
                                     {&Lora::q, &Lora::k, &Lora::v}, adapted);
   const at::Tensor attended = attend(rotation.grown(placed(qkv[0], b.q_norm, c, rotation)),
                                      {placed(qkv[1], b.k_norm, c, rotation), by_head(qkv[2], c)});
   const auto output = adapted_products(attended, {&b.output}, {&Lora::output}, adapted);
   const at::Tensor middle = added(h, attention.output(output[0]), b.attention_post_norm, c);
-  const Convolved mlp(b.mlp_conv, c, normed(b.mlp_norm, c, middle), run);
+  Convolved mlp(b.mlp_conv, c, normed(b.mlp_norm, c, middle), run);
   if (!b.experts.empty()) {
-    return added(middle, mlp.output(mixed(b, c, mlp.input())), b.mlp_post_norm, c);
+    return added(middle, mlp.output(mixed(b, c, mlp.take_input())), b.mlp_post_norm, c);
   }
   const auto both =
-      adapted_products(mlp.input(), {&b.gate, &b.up}, {&Lora::gate, &Lora::up}, adapted);
+      adapted_products(mlp.take_input(), {&b.gate, &b.up}, {&Lora::gate, &Lora::up}, adapted);
   const auto down = adapted_products(gated(both[0], both[1], c), {&b.down}, {&Lora::down}, adapted);
   return added(middle, mlp.output(down[0]), b.mlp_post_norm, c);
 }

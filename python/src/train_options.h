@@ -84,6 +84,12 @@ struct Fields<Training<DFlashTraining>> {
         "markov_rank", [](O & o) -> auto& { return o.method.markov_rank; },
         "of the Markov head; 0: none");
     visit(
+        "markov_head", [](O & o) -> auto& { return o.method.markov_head; },
+        "'vanilla' or 'gated', by the slot's output");
+    visit(
+        "selector_rank", [](O & o) -> auto& { return o.method.selector_rank; },
+        "of DFlash 2's selector, in place of the Markov head; 0: none");
+    visit(
         "conv", [](O & o) -> auto& { return o.method.conv; },
         "convolutions over neighbouring slots around each sublayer");
     visit(

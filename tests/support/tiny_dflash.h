@@ -1,8 +1,14 @@
 #pragma once
 
+#include <ATen/ATen.h>
+
+#include <cmath>
 #include <string>
 #include <vector>
 
+#include "forerun/formats/hf_config.h"
+#include "forerun/models/dflash/dflash_file.h"
+#include "forerun/models/load_decoder.h"
 #include "forerun/text.h"
 #include "forerun/train.h"
 #include "tests/support/chat_model.h"
@@ -44,7 +50,26 @@ inline const std::string& chat_answers() {
 struct DFlashKind {
   std::int64_t block = 8;
   bool next = true, dspark = true, reduced = false;
+  bool second = false,
+       gated = false;  ///< DFlash 2's convolutions and selector; DSpark's gated head
 };
+
+/// Gives the matrices of a folder random values: parts that begin without effect have one.
+inline void make_random(const std::string& folder) {
+  const DecoderLm target =
+      load_decoder(load_hf_config(chat_model_path()), load_safetensors(chat_model_path()),
+                   chat_model_path(), Precision::kF32);
+  DFlash m = load_dflash(folder, DFlashTarget(target));
+  at::manual_seed(9);
+  for (const ModelWeight& w : weights(m)) {
+    if (w.shape.size() == 1) continue;
+    const double inputs = static_cast<double>(w.shape.back());
+    *w.tensor = w.name.ends_with("codebook") || w.name.ends_with("base_kernel")
+                    ? at::randn(w.shape)
+                    : at::randn(w.shape) / std::sqrt(inputs);
+  }
+  save_dflash(folder, m);
+}
 
 /// Trains a network of this kind for three steps.
 inline void make_tiny_dflash(const DFlashKind& kind, const std::string& folder) {
@@ -55,6 +80,9 @@ inline void make_tiny_dflash(const DFlashKind& kind, const std::string& folder) 
   o.markov_rank = kind.dspark ? 16 : 0;
   o.confidence = kind.dspark;
   o.slot_state = kind.dspark;
+  o.conv = kind.second;
+  o.selector_rank = kind.second ? 8 : 0;
+  o.markov_head = kind.gated ? "gated" : "vanilla";
   o.draft_vocab = kind.reduced ? 100 : 0;
   o.from_target = false;
   o.loss.anchors = 4;
@@ -66,6 +94,7 @@ inline void make_tiny_dflash(const DFlashKind& kind, const std::string& folder) 
   t.bf16 = false;
   t.threads = 1;
   train_dflash(chat_model(), {chat_answers()}, o, t);
+  if (kind.second || kind.gated) make_random(folder);
 }
 
 /// The folder of one of the default kind.

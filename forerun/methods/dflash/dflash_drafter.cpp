@@ -49,7 +49,7 @@ std::vector<TokenDraft> DFlashDrafter::propose(std::span<TokenSequence* const> s
     if (blocks.first[j] < 0) continue;
     TokenDraft& draft = drafts[who[j]];
     try {
-      fill(*sequences[who[j]], draft, blocks.rows.logits, blocks.first[j], wanted[j].drafts);
+      fill(*sequences[who[j]], draft, blocks.rows, blocks.first[j], wanted[j].drafts);
     } catch (const std::exception&) {  // scores that are not numbers: the target judges the text
       DraftPicker::end(draft);
     }
@@ -57,14 +57,15 @@ std::vector<TokenDraft> DFlashDrafter::propose(std::span<TokenSequence* const> s
   return drafts;
 }
 
-void DFlashDrafter::fill(const TokenSequence& sequence, TokenDraft& draft, const at::Tensor& logits,
-                         std::int64_t row, std::int64_t count) {
+void DFlashDrafter::fill(const TokenSequence& sequence, TokenDraft& draft,
+                         const DFlashPasses::Blocks& rows, std::int64_t row, std::int64_t count) {
+  const at::Tensor& logits = rows.logits;
   const auto vocab = static_cast<std::size_t>(logits.size(1));
   Token previous = sequence.tokens().back();
   for (std::int64_t k = 0; k < count; ++k) {
     const std::span<float> own(logits.data_ptr<float>() + static_cast<std::size_t>(row + k) * vocab,
                                vocab);
-    if (texts_.network().has_markov()) texts_.network().add_markov(previous, own);
+    texts_.network().condition(previous, rows.state(row + k), own);
     const auto position = sequence.tokens().size() + static_cast<std::size_t>(k);
     previous = picker_.pick(sequence, own, sequence.key_at(position), draft);
   }

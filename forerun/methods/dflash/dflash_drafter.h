@@ -20,11 +20,12 @@ namespace forerun {
 /// Drafts a whole block in one pass from the target's hidden states of the verifying passes.
 ///
 /// Tokens are chosen slot by slot: the likeliest, or one drawn from the slot's law, given the
-/// previous token if the network has a Markov head. Tokens outside a reduced vocabulary have
-/// probability zero.
+/// previous token if the network has a Markov head or a selector. Tokens outside a reduced
+/// vocabulary, or a selector's candidates, have probability zero.
 /// The network always predicts the block size it was trained for; the first `lengths` drafts are
 /// used.
-/// Source: Chen, Liang and Liu 2026, arXiv:2602.06036, section 3; Markov head: arXiv:2607.05147.
+/// Source: Chen, Liang and Liu 2026, arXiv:2602.06036, section 3; Markov head: arXiv:2607.05147;
+/// selector: DFlash 2, z-lab/dflash.
 class DFlashDrafter {
  public:
   explicit DFlashDrafter(std::shared_ptr<const DFlashPasses> network)
@@ -67,7 +68,7 @@ class DFlashDrafter {
     return static_cast<std::size_t>(texts_.network().config().drafts());
   }
   static DraftPicker picker_for(const DFlashPasses& network);
-  void fill(const TokenSequence& sequence, TokenDraft& draft, const at::Tensor& logits,
+  void fill(const TokenSequence& sequence, TokenDraft& draft, const DFlashPasses::Blocks& rows,
             std::int64_t row, std::int64_t count);
 
   DFlashTexts texts_;

@@ -2,6 +2,7 @@
 
 #include <ATen/core/Tensor.h>
 
+#include <limits>
 #include <vector>
 
 namespace forerun {
@@ -34,8 +35,19 @@ std::size_t DFlashSource::slots_of(const TokenSequence& sequence) {
 }
 
 SlotCandidates DFlashSource::likeliest(std::size_t slot) const {
-  return slot_candidates(row_at(blocks_.rows.logits, row_ + static_cast<std::int64_t>(slot)),
-                         temperature(), bounds());
+  const std::span<const float> logits =
+      row_at(blocks_.rows.logits, row_ + static_cast<std::int64_t>(slot));
+  if (!texts_.network().selects()) return slot_candidates(logits, temperature(), bounds());
+  SlotCandidates out{.ids = texts_.network().candidates(logits), .complete = true};
+  for (const std::int32_t id : out.ids) out.logits.push_back(logits[static_cast<std::size_t>(id)]);
+  out.rest = -std::numeric_limits<double>::infinity();  // nothing else can be drafted
+  return out;
+}
+
+void DFlashSource::condition(std::size_t slot, Token previous,
+                             std::span<const std::int32_t> columns, std::span<float> logits) const {
+  texts_.network().condition(previous, blocks_.rows.state(row_ + static_cast<std::int64_t>(slot)),
+                             columns, logits);
 }
 
 double DFlashSource::confidence(const Node& node, Token) const {

@@ -13,7 +13,7 @@
 namespace forerun {
 
 /// The slots of a DFlash block, for trees; given a node's own token if the network has a Markov
-/// head. Markov and confidence heads: DSpark, arXiv:2607.05147.
+/// head or a selector. Markov and confidence heads: DSpark, arXiv:2607.05147; selector: DFlash 2.
 class DFlashSource final : public SlotSource {
  public:
   explicit DFlashSource(std::shared_ptr<const DFlashPasses> network) : texts_(std::move(network)) {}
@@ -45,11 +45,9 @@ class DFlashSource final : public SlotSource {
   std::size_t slots_of(const TokenSequence& sequence) override;
   SlotCandidates likeliest(std::size_t slot) const override;
   Token token(std::int32_t column) const override { return texts_.network().token(column); }
-  bool conditioned() const override { return texts_.network().has_markov(); }
-  void condition(Token previous, std::span<const std::int32_t> columns,
-                 std::span<float> logits) const override {
-    texts_.network().add_markov(previous, columns, logits);
-  }
+  bool conditioned() const override { return texts_.network().conditioned(); }
+  void condition(std::size_t slot, Token previous, std::span<const std::int32_t> columns,
+                 std::span<float> logits) const override;
   double confidence(const Node& node, Token first) const override;
 
   DFlashTexts texts_;

@@ -17,11 +17,17 @@ void DraftPicker::change_(const TokenSequence& sequence, const TokenDraft& draft
   for (const Token token : draft.tokens) changed.push(token);
   for (std::size_t i = 0; i < logits.size(); ++i) logits[i] = changed.of(tokens_[i], logits[i]);
   const AllowedTokens possible = changed.allowed();
-  // Where the grammar allows none of the network's tokens, any will be rejected. Ending the draft
-  // there would be a choice by drafted values, which an exact rule does not allow.
-  if (possible.unknown() || std::none_of(tokens_.begin(), tokens_.end(), possible)) return;
+  if (possible.unknown()) return;
+  constexpr float kNever = -std::numeric_limits<float>::infinity();
+  bool some = false;
+  for (std::size_t i = 0; i < logits.size() && !some; ++i) {
+    some = logits[i] > kNever && possible(tokens_[i]);
+  }
+  // Where the grammar allows none of what the network may draft, any will be rejected. Ending the
+  // draft there would be a choice by drafted values, which an exact rule does not allow.
+  if (!some) return;
   for (std::size_t i = 0; i < logits.size(); ++i) {
-    if (!possible(tokens_[i])) logits[i] = -std::numeric_limits<float>::infinity();
+    if (!possible(tokens_[i])) logits[i] = kNever;
   }
 }
 

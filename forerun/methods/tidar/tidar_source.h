@@ -39,7 +39,7 @@ class TidarSource final : public SlotSource {
     return blocks_.likeliest(growing_, slot);
   }
   bool conditioned() const override { return blocks_.markov().defined(); }
-  void condition(Token previous, std::span<const std::int32_t> columns,
+  void condition(std::size_t /*slot*/, Token previous, std::span<const std::int32_t> columns,
                  std::span<float> logits) const override {
     blocks_.markov().add(previous, columns, logits);
   }

@@ -23,6 +23,7 @@ struct SlotCandidates {
   std::vector<std::int32_t> ids;  ///< columns of the row; empty if its values are not numbers
   std::vector<float> logits;      ///< theirs
   double rest = 0.0;              ///< log of the sum of exp(logit) of the others
+  bool complete = false;          ///< nothing else can be drafted, whatever comes before the slot
 };
 
 /// The candidates of a row, in no order.

@@ -55,12 +55,12 @@ double SlotSource::temperature_of(const TokenSequence& sequence) {
 // The candidates of the slot after `previous`, the first node of its depth, which is the likeliest.
 void SlotSource::open(std::size_t depth, Token previous) {
   SlotCandidates all = likeliest(depth);
-  if (!conditioned()) {
+  if (!conditioned() || all.complete) {
     slots_.push_back(std::move(all));
     return;
   }
   std::vector<float> given = all.logits;
-  condition(previous, all.ids, given);
+  condition(depth, previous, all.ids, given);
   slots_.push_back(slot_candidates(all, given, temperature()));
 }
 
@@ -82,7 +82,7 @@ void SlotSource::cut(std::vector<Ranked>& by_q) const {
 std::vector<SlotSource::Ranked> SlotSource::laws(std::size_t slot, Token previous) const {
   const SlotCandidates& of = slots_[slot];
   std::vector<float> logits = of.logits;
-  if (conditioned()) condition(previous, of.ids, logits);
+  if (conditioned()) condition(slot, previous, of.ids, logits);
   // As the text so far changes them; what drafts before the slot would change is left out.
   for (std::size_t i = 0; i < logits.size(); ++i) {
     logits[i] = sequence_->changed().of(token(of.ids[i]), logits[i]);

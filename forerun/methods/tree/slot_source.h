@@ -42,7 +42,8 @@ class SlotSource : public NetworkSource {
   /// Whether a slot's logits change with the token before it; then `condition` changes some
   /// columns' logits.
   virtual bool conditioned() const { return false; }
-  virtual void condition(Token /*previous*/, std::span<const std::int32_t> /*columns*/,
+  virtual void condition(std::size_t /*slot*/, Token /*previous*/,
+                         std::span<const std::int32_t> /*columns*/,
                          std::span<float> /*logits*/) const {}
 
   struct Node {

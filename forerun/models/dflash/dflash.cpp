@@ -137,8 +137,28 @@ at::Tensor block_logits(const DFlash& model, const at::Tensor& hidden) {
   return softcapped(logits, c.final_softcap);
 }
 
-at::Tensor markov_bias(const DFlash& model, const at::Tensor& previous) {
-  return at::linear(model.markov_w1.index_select(0, previous), model.markov_w2);
+at::Tensor markov_bias(const DFlash& model, const at::Tensor& hidden, const at::Tensor& previous) {
+  const at::Tensor rows = model.markov_w1.index_select(0, previous);
+  if (!model.config.markov_gated) return at::linear(rows, model.markov_w2);
+  const at::Tensor gate = model.markov_gate(at::cat({hidden.to(rows.scalar_type()), rows}, -1));
+  return at::linear(gate.sigmoid().mul(rows), model.markov_w2);
+}
+
+at::Tensor transition_scores(const DFlash& model, const at::Tensor& hidden,
+                             const at::Tensor& previous, const at::Tensor& candidates) {
+  const at::Tensor state = at::linear(hidden, model.selector_projection);
+  const at::Tensor context = model.predecessors.index_select(0, previous) * state;
+  const at::Tensor to = model.successors.index_select(0, candidates.flatten())
+                            .view({candidates.size(0), candidates.size(1), -1});
+  return (context.unsqueeze(1) * to).sum(-1);
+}
+
+Linear slot_projection(const DFlash& model) {
+  if (model.config.selector_rank > 0) return {.weight = model.selector_projection};
+  if (!model.config.markov_gated) return {};
+  // The gate's columns of the slot; those of the token before follow.
+  return {.weight = model.markov_gate.weight.narrow(1, 0, model.config.hidden),
+          .bias = model.markov_gate.bias};
 }
 
 at::Tensor confidence(const DFlash& model, const at::Tensor& hidden, const at::Tensor& previous) {

@@ -26,12 +26,17 @@ struct DFlash {
   /// Keys and values of the context use the same k and v as the slots.
   std::vector<TransformerBlock> layers;
   at::Tensor slot_state;  ///< [hidden, hidden], or undefined: the last context row, added to slots
-  at::Tensor mask_embedding;     ///< [hidden], or undefined: row mask_token of the embedding
-  at::Tensor embedding;          ///< [vocab, hidden]: the target's, or the checkpoint's own
-  at::Tensor head;               ///< [draft_vocab, hidden]: likewise, rows of draft_to_target
-  at::Tensor draft_to_target;    ///< [draft_vocab] int64, rising; undefined: every token
-  at::Tensor markov_w1;          ///< [vocab, rank], or undefined
-  at::Tensor markov_w2;          ///< [draft_vocab, rank], or undefined
+  at::Tensor mask_embedding;   ///< [hidden], or undefined: row mask_token of the embedding
+  at::Tensor embedding;        ///< [vocab, hidden]: the target's, or the checkpoint's own
+  at::Tensor head;             ///< [draft_vocab, hidden]: likewise, rows of draft_to_target
+  at::Tensor draft_to_target;  ///< [draft_vocab] int64, rising; undefined: every token
+  at::Tensor markov_w1;        ///< [vocab, rank], or undefined
+  at::Tensor markov_w2;        ///< [draft_vocab, rank], or undefined
+  Linear markov_gate;          ///< [rank, hidden + rank] with a bias, or undefined
+  /// The selector: codebooks of the token before [vocab, rank] and of a candidate [draft_vocab,
+  /// rank], and [rank, hidden]; or undefined. Published files have no reduced vocabulary; in ours
+  /// only what can be a candidate has a row of the second, but any token may come before a slot.
+  at::Tensor predecessors, successors, selector_projection;
   at::Tensor confidence_weight;  ///< [1, hidden + rank] or [1, hidden], or undefined
   at::Tensor confidence_bias;    ///< [1]
 
@@ -90,15 +95,28 @@ at::Tensor block_hidden(const DFlash& model, const DFlashCache& cache, std::span
 /// The anchor and block - 1 masks.
 std::vector<Token> masked_block(const DFlash& model, Token anchor);
 
-/// Logits over the draft vocabulary, multiplier and soft cap applied, without the Markov head.
+/// Logits over the draft vocabulary, multiplier and soft cap applied, without Markov head and
+/// selector.
 /// @param hidden  [n, hidden], rows of block_hidden or training_blocks
 /// @return        [n, draft_vocab] of the product's type; of at least float32 under a soft cap
 at::Tensor block_logits(const DFlash& model, const at::Tensor& hidden);
 
-/// The previous token's addition to a slot's logits: markov_w1[previous] markov_w2^T.
+/// The previous token's addition to a slot's logits: markov_w1[previous] markov_w2^T, gated if the
+/// head is.
+/// @param hidden    [n, hidden], rows of block_hidden or training_blocks; read by a gated head
 /// @param previous  [n] int64, ids of the target's vocabulary
 /// @return          [n, draft_vocab] of the product's type
-at::Tensor markov_bias(const DFlash& model, const at::Tensor& previous);
+at::Tensor markov_bias(const DFlash& model, const at::Tensor& hidden, const at::Tensor& previous);
+
+/// What the selector adds to the logits of candidates: <A[previous] * (H hidden), B[candidate]>.
+/// @param candidates  [n, k] int64, ids of the draft vocabulary
+/// @return            [n, k] of at least float32
+at::Tensor transition_scores(const DFlash& model, const at::Tensor& hidden,
+                             const at::Tensor& previous, const at::Tensor& candidates);
+
+/// What Markov head or selector read of a slot beside the token before it, config.slot_numbers()
+/// numbers: weight [numbers, hidden] and bias, or undefined without such a head.
+Linear slot_projection(const DFlash& model);
 
 /// Logit of the probability that a slot's draft is accepted.
 /// @param hidden    [n, hidden], rows of block_hidden or training_blocks

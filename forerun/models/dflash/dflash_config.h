@@ -9,7 +9,8 @@
 namespace forerun {
 
 /// Configuration of a DFlash network.
-/// Source: Chen, Liang and Liu 2026, arXiv:2602.06036; the two heads: DSpark, arXiv:2607.05147.
+/// Source: Chen, Liang and Liu 2026, arXiv:2602.06036; Markov and confidence head: DSpark,
+/// arXiv:2607.05147; convolutions (BlockConfig) and selector: DFlash 2, z-lab/dflash.
 struct DFlashConfig : BlockConfig {  // hidden is the target's
   std::int64_t layers = 0;
   std::int64_t vocab = 0;        ///< rows of the target's embedding and head
@@ -32,6 +33,9 @@ struct DFlashConfig : BlockConfig {  // hidden is the target's
   double embedding_scale = 1.0, output_multiplier = 1.0;
   double final_softcap = 0.0;          ///< logits become c * tanh(logit / c); 0 = none
   std::int64_t markov_rank = 0;        ///< 0 = no Markov head
+  bool markov_gated = false;           ///< it is gated by a slot's output
+  std::int64_t selector_rank = 0;      ///< 0 = no selector; never beside a Markov head
+  std::int64_t selector_top_k = 16;    ///< candidates of a slot
   bool confidence = false;             ///< has a confidence head
   bool confidence_sees_markov = true;  ///< which reads the Markov head's row of the previous token
 
@@ -40,6 +44,10 @@ struct DFlashConfig : BlockConfig {  // hidden is the target's
     return static_cast<std::int64_t>(feature_layers.size());
   }
   std::int64_t first_drafting_slot() const noexcept { return predicts_next ? 0 : 1; }
+  /// Numbers that Markov head or selector read of a slot; 0: none.
+  std::int64_t slot_numbers() const noexcept {
+    return selector_rank > 0 ? selector_rank : markov_gated ? markov_rank : 0;
+  }
   std::int64_t drafts() const noexcept { return block - first_drafting_slot(); }
   std::int64_t confidence_inputs() const noexcept {
     return hidden + (confidence_sees_markov ? markov_rank : 0);

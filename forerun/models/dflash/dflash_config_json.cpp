@@ -19,7 +19,6 @@ using internal::Fields;
 using nlohmann::json;
 
 const char* const kDflash = "DFlash drafter";
-constexpr std::int64_t kConvGroup = 16;  // channels, where a file names none
 
 // The sizes and numbers of a Qwen3 block, with the same names in both formats.
 void read_body(Fields& f, DFlashConfig& c) {
@@ -107,8 +106,22 @@ std::optional<std::string> check_block(const DFlashConfig& c, std::int64_t targe
     return fmt::format("convolutions of {} channels in groups of {}; whole groups are supported",
                        c.hidden, c.conv_group);
   }
-  if (c.markov_rank < 0 || c.markov_rank > 1 << 16) {
-    return fmt::format("a Markov head of rank {}; at most 65536 is supported", c.markov_rank);
+  return std::nullopt;
+}
+
+std::optional<std::string> check_heads(const DFlashConfig& c) {
+  constexpr std::int64_t kRank = 1 << 16, kCandidates = 1024;
+  if (c.markov_rank < 0 || c.markov_rank > kRank) {
+    return fmt::format("a Markov head of rank {}; at most {} is supported", c.markov_rank, kRank);
+  }
+  if (c.selector_rank < 0 || c.selector_rank > kRank) {
+    return fmt::format("a selector of rank {}; at most {} is supported", c.selector_rank, kRank);
+  }
+  if (c.selector_rank == 0) return std::nullopt;
+  if (c.markov_rank > 0) return "a Markov head and a selector; one of them is supported";
+  if (c.selector_top_k < 1 || c.selector_top_k > std::min(c.draft_vocab, kCandidates)) {
+    return fmt::format("a selector among {} candidates of {} tokens; 1 to {} are supported",
+                       c.selector_top_k, c.draft_vocab, std::min(c.draft_vocab, kCandidates));
   }
   return std::nullopt;
 }
@@ -171,14 +184,18 @@ class Nested {
   Fields &inner_, &outer_;
 };
 
+void read_markov_type(Fields& f, DFlashConfig& c) {
+  const std::string type = f.text("markov_head_type", "vanilla");
+  if (c.markov_rank > 0 && type != "vanilla" && type != "gated") {
+    f.fail(fmt::format("a Markov head of type {} is not supported; vanilla and gated are",
+                       quote(type)));
+  }
+  c.markov_gated = c.markov_rank > 0 && type == "gated";
+}
+
 void read_zlab(const json& inner_object, Fields& outer, DFlashConfig& c) {
   Fields inner(inner_object, kDflash);
   const Nested both(inner, outer);
-  for (const char* key : {"selector_rank", "selector_top_k"}) {
-    if (both.having(key).find(key)) {
-      outer.fail(fmt::format("'{}': DFlash2's selector is not supported", key));
-    }
-  }
   const Windows windows = read_windows(outer, c.layers);
   std::optional<bool> causal;
   if (outer.find("is_causal")) causal = outer.flag("is_causal", false);
@@ -202,7 +219,9 @@ void read_zlab(const json& inner_object, Fields& outer, DFlashConfig& c) {
   };
   c.mask_token = integer("mask_token_id", -1);
   c.conv_taps = integer("conv_kernel_size", 0);
-  c.conv_group = integer("conv_group_size", kConvGroup);
+  c.conv_group = integer("conv_group_size", c.conv_group);
+  c.selector_rank = integer("selector_rank", 0);
+  c.selector_top_k = integer("selector_top_k", c.selector_top_k);
   c.embedding_scale = number("input_embedding_scale", 1.0);
   c.output_multiplier = number("output_multiplier", 1.0);
   c.final_softcap = number("final_logit_softcapping", 0.0);
@@ -211,6 +230,7 @@ void read_zlab(const json& inner_object, Fields& outer, DFlashConfig& c) {
   c.predicts_next = inner.flag("sample_from_anchor", false);
   c.slot_state = inner.flag("slot_state", false);
   c.markov_rank = inner.integer("markov_rank", 0);
+  read_markov_type(inner, c);
   c.confidence = inner.flag("enable_confidence_head", false);
   c.confidence_sees_markov = inner.flag("confidence_head_with_markov", true);
   if (!inner.error().empty()) outer.fail("dflash_config: " + inner.error());
@@ -218,15 +238,13 @@ void read_zlab(const json& inner_object, Fields& outer, DFlashConfig& c) {
 
 void read_speculators(Fields& outer, Fields& body, DFlashConfig& c) {
   const std::string type = outer.text("speculators_model_type", std::nullopt);
-  const bool dspark = type == "dspark";
-  if (type != "dflash" && !dspark) {
-    return outer.fail(
-        fmt::format("speculators_model_type {} is not supported; dflash and dspark "
-                    "are",
-                    quote(type)));
+  const bool dspark = type == "dspark", second = type == "dflash2";
+  if (type != "dflash" && !dspark && !second) {
+    return outer.fail(fmt::format(
+        "speculators_model_type {} is not supported; dflash, dflash2 and dspark are", quote(type)));
   }
   const Windows windows = read_windows(body, c.layers);
-  const bool both_ways = outer.flag("sliding_window_non_causal", false);
+  const bool both_ways = outer.flag("sliding_window_non_causal", second);
   for (const bool sliding : windows.sliding) {
     c.attention.push_back(
         {.window = sliding ? windows.window : 0, .causal = sliding && !both_ways});
@@ -244,13 +262,16 @@ void read_speculators(Fields& outer, Fields& body, DFlashConfig& c) {
   }
   c.mask_token = outer.integer("mask_token_id", -1);
   c.draft_vocab = outer.integer("draft_vocab_size", 32000);
+  if (second) {
+    c.conv_taps = outer.integer("conv_kernel_size", 2);
+    c.conv_group = outer.integer("conv_group_size", c.conv_group);
+    c.selector_rank = outer.integer("selector_rank", 256);
+    c.selector_top_k = outer.integer("selector_top_k", c.selector_top_k);
+  }
   c.predicts_next = outer.flag("sample_from_anchor", dspark);
   if (!dspark) return;
   c.markov_rank = outer.integer("markov_rank", 256);
-  const std::string head = outer.text("markov_head_type", "vanilla");
-  if (c.markov_rank > 0 && head != "vanilla") {
-    outer.fail(fmt::format("a Markov head of type {} is not supported; vanilla is", quote(head)));
-  }
+  read_markov_type(outer, c);
   c.confidence = outer.flag("enable_confidence_head", true);
   c.confidence_sees_markov = outer.flag("confidence_head_with_markov", true);
 }
@@ -265,15 +286,13 @@ bool names_architecture(const json& config, const char* name) {
 
 Result<DFlashConfig> parse_dflash_config(const json& config, std::int64_t target_layers) {
   if (!config.is_object()) return config_error("not an object");
-  if (names_architecture(config, "DFlash2DraftModel")) {
-    return config_error("DFlash2 checkpoints are not supported");
-  }
+  const bool second = names_architecture(config, "DFlash2DraftModel");
   Fields outer(config, kDflash);
   const json* layer_config = outer.find("transformer_layer_config");
   const bool speculators = outer.find("speculators_model_type") != nullptr;
   const json* nested = outer.find("dflash_config");
   if (speculators ? !(layer_config && layer_config->is_object())
-                  : !nested && !names_architecture(config, "DFlashDraftModel")) {
+                  : !nested && !second && !names_architecture(config, "DFlashDraftModel")) {
     return config_error(
         "this is no DFlash drafter; expected one of z-lab's (dflash_config) or of speculators "
         "(transformer_layer_config)");
@@ -291,7 +310,11 @@ Result<DFlashConfig> parse_dflash_config(const json& config, std::int64_t target
     read_zlab(nested ? *nested : json::object(), outer, c);
   }
   if (!outer.error().empty()) return config_error(outer.error());
+  if (second && c.conv_taps == 0 && c.selector_rank == 0) {
+    return config_error("a DFlash2 drafter has a 'conv_kernel_size' or a 'selector_rank'");
+  }
   if (const auto bad = check_block(c, target_layers)) return config_error(*bad);
+  if (const auto bad = check_heads(c)) return config_error(*bad);
   const auto finite = [](double x) { return x > -1e30 && x < 1e30; };  // false for NaN
   if (!finite(c.embedding_scale) || !finite(c.output_multiplier) || !(c.final_softcap >= 0.0)) {
     return config_error("a scale of embeddings or logits is out of range");
@@ -328,12 +351,18 @@ json dflash_config_json(const DFlashConfig& c) {
     inner["conv_kernel_size"] = c.conv_taps;
     inner["conv_group_size"] = c.conv_group;
   }
+  if (c.selector_rank > 0) {
+    inner["selector_rank"] = c.selector_rank;
+    inner["selector_top_k"] = c.selector_top_k;
+  }
   if (c.markov_rank > 0) inner["markov_rank"] = c.markov_rank;
+  if (c.markov_gated) inner["markov_head_type"] = "gated";
   if (c.confidence) {
     inner["enable_confidence_head"] = true;
     inner["confidence_head_with_markov"] = c.confidence_sees_markov && c.markov_rank > 0;
   }
-  json out = {{"architectures", {"DFlashDraftModel"}},
+  const bool second = c.conv_taps > 0 || c.selector_rank > 0;
+  json out = {{"architectures", {second ? "DFlash2DraftModel" : "DFlashDraftModel"}},
               {"model_type", "qwen3"},
               {"hidden_size", c.hidden},
               {"intermediate_size", c.intermediate},

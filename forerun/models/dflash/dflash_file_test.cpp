@@ -75,7 +75,7 @@ TEST(DFlashFile, RefusesUnknownAndMissingTensors) {
               "1 tensors are unknown, the first is 'aux_hidden_norms.0.weight'");
   expect_with("layers.2.input_layernorm.weight", "1 tensors are unknown");
   expect_with("layers.0.attention_conv.base_kernel", "1 tensors are unknown");
-  expect_with("candidate_selector.successor_codebook", "belongs to DFlash2's selector");
+  expect_with("candidate_selector.successor_codebook", "1 tensors are unknown");
   expect_with("markov_head.markov_w1.weight", "1 tensors are unknown");
   copy.tensors.erase("layers.1.mlp.up_proj.weight");
   copy.expect_says("tensor 'layers.1.mlp.up_proj.weight' is missing");
@@ -109,16 +109,15 @@ TEST(DFlashFile, RefusesHalfAFileAndWhatIsNoNumber) {
 TEST(DFlashFile, RefusesOtherNetworks) {
   Copy second("zlab_full");
   second.config["architectures"] = {"DFlash2DraftModel"};
-  second.expect_says("DFlash2 checkpoints are not supported");
-  second.config["architectures"] = {"DFlashDraftModel"};
-  second.config["dflash_config"]["selector_rank"] = 32;
-  second.expect_says("'selector_rank': DFlash2's selector is not supported");
+  second.expect_says("a DFlash2 drafter has a 'conv_kernel_size' or a 'selector_rank'");
   Copy eagle("speculators_full");
   eagle.config["speculators_model_type"] = "eagle3";
   eagle.expect_says("speculators_model_type 'eagle3' is not supported");
-  Copy gated("dspark");
-  gated.config["markov_head_type"] = "gated";
-  gated.expect_says("a Markov head of type 'gated' is not supported");
+  Copy rnn("dspark");
+  rnn.config["markov_head_type"] = "rnn";
+  rnn.expect_says("a Markov head of type 'rnn' is not supported; vanilla and gated are");
+  rnn.config["markov_head_type"] = "gated";
+  rnn.expect_says("tensor 'markov_head.gate_proj.weight' is missing");
   Copy decoder("zlab_full");
   decoder.config = json{{"architectures", {"Qwen3ForCausalLM"}}, {"hidden_size", 24}};
   decoder.expect_says("this is no DFlash drafter");
@@ -158,8 +157,38 @@ TEST(DFlashFile, RefusesConfigsThatCannotBe) {
   expect([](json& c) { c["conv_kernel_size"] = -1; }, "convolutions over -1 slots");
   expect([](json& c) { c["conv_kernel_size"] = 2.5; }, "where an integer is expected");
   expect([](json& c) { c["conv_group_size"] = 0; }, "in groups of 0");
-  expect([](json& c) { c.update({{"conv_kernel_size", 2}, {"conv_group_size", 8}}); },
-         "tensor 'layers.0.attention_conv.base_kernel' is missing");
+  expect(
+      [](json& c) {
+        c.update({{"conv_kernel_size", 2}, {"conv_group_size", 8}});
+      },
+      "tensor 'layers.0.attention_conv.base_kernel' is missing");
+}
+
+TEST(DFlashFile, RefusesConvolutionsAndSelectorsThatCannotBe) {
+  const auto expect = [](const char* key, const json& value, const char* part) {
+    Copy copy("zlab_dflash2");
+    EXPECT_NO_THROW(copy.load());
+    copy.config["dflash_config"][key] = value;
+    copy.expect_says(part);
+  };
+  expect("conv_kernel_size", 7, "convolutions over 7 slots of a block of 6");
+  expect("conv_kernel_size", 3, "'layers.0.attention_conv.base_kernel' has shape [2, 2, 24]");
+  expect("conv_kernel_size", INT64_MAX, "slots of a block of 6");
+  expect("conv_group_size", 5, "convolutions of 24 channels in groups of 5");
+  expect("conv_group_size", -4, "in groups of -4");
+  expect("conv_group_size", 8, "kernel_projection.weight' has shape [24, 24]");
+  expect("conv_group_size", "4", "where an integer is expected");
+  expect("selector_rank", -1, "a selector of rank -1");
+  expect("selector_rank", 1 << 17, "a selector of rank 131072; at most 65536");
+  expect("selector_rank", 6, "has shape [64, 7]");
+  expect("selector_rank", 0, "3 tensors are unknown");
+  expect("selector_rank", json::array(), "where an integer is expected");
+  expect("selector_top_k", 0, "a selector among 0 candidates of 64 tokens; 1 to 64 are supported");
+  expect("selector_top_k", 65, "a selector among 65 candidates");
+  expect("markov_rank", 4, "a Markov head and a selector; one of them is supported");
+  Copy lacking("zlab_dflash2");
+  lacking.tensors.erase("candidate_selector.successor_codebook");
+  lacking.expect_says("tensor 'candidate_selector.successor_codebook' is missing");
 }
 
 TEST(DFlashFile, RefusesVocabulariesThatContradictThemselves) {
@@ -196,12 +225,21 @@ TEST(DFlashFile, SharesTheTargetsMatricesAndPrefersItsOwn) {
   EXPECT_TRUE(load_dflash(kDFlash + "speculators_full", target).head.defined());
 }
 
-TEST(DFlashFile, WhatIsSavedIsLoaded) {
+class DFlashSaved : public ::testing::TestWithParam<const char*> {};
+
+TEST_P(DFlashSaved, IsLoaded) {
+  const std::string head = GetParam();
   DFlashConfig c = small_dflash({{.window = 6, .causal = true}, {}});
   c.draft_vocab = 12;
-  c.conv_taps = 2;
-  c.conv_group = 6;
-  c.markov_rank = 3;
+  if (head == "Selector") {
+    c.conv_taps = 2;
+    c.conv_group = 6;
+    c.selector_rank = 4;
+    c.selector_top_k = 7;
+  } else {
+    c.markov_rank = 3;
+    c.markov_gated = head == "Gated";
+  }
   c.confidence = true;
   c.predicts_next = true;
   c.rope_theta = 1e5;
@@ -242,6 +280,9 @@ TEST(DFlashFile, WhatIsSavedIsLoaded) {
   };
   EXPECT_EQ(distance(hidden(model), hidden(read)), 0.0);
 }
+
+INSTANTIATE_TEST_SUITE_P(DFlash, DFlashSaved, ::testing::Values("Markov", "Gated", "Selector"),
+                         [](const auto& head) { return std::string(head.param); });
 
 TEST(DFlashFile, EveryPublishedMixOfAttentionSurvivesTheConfig) {
   for (const std::vector<LayerAttention>& mix : std::vector<std::vector<LayerAttention>>{

@@ -49,9 +49,12 @@ class TensorPasses : public DFlashPasses {
                            .narrow(0, config_.first_drafting_slot(), sequence.drafts)
                            .to(at::kFloat));
     }
-    Blocks out{.logits = {}, .hidden = at::cat(hidden).contiguous()};
+    Blocks out{.logits = {}, .hidden = at::cat(hidden).contiguous(), .states = {}};
     out.logits =
         block_logits(model_, out.hidden.to(model_.fc.scalar_type())).to(at::kFloat).contiguous();
+    const Linear states = slot_projection(model_);
+    out.states = states.weight.defined() ? states(out.hidden).to(at::kFloat).contiguous()
+                                         : at::empty({out.hidden.size(0), 0}, at::kFloat);
     return out;
   }
 
@@ -69,7 +72,12 @@ class TensorPasses : public DFlashPasses {
 }  // namespace
 
 DFlashPasses::DFlashPasses(const DFlash& m, Precision precision)
-    : config_(m.config), markov_(m.markov_w1, m.markov_w2, precision) {
+    : config_(m.config),
+      markov_(m.markov_w1, m.markov_w2, precision,
+              m.config.markov_gated
+                  ? m.markov_gate.weight.narrow(1, m.config.hidden, m.config.markov_rank)
+                  : at::Tensor()),
+      selector_(m.predecessors, m.successors, m.config.selector_top_k) {
   if (m.draft_to_target.defined()) {
     const at::Tensor ids = m.draft_to_target.contiguous();
     tokens_.assign(ids.const_data_ptr<std::int64_t>(),
@@ -82,11 +90,23 @@ DFlashPasses::DFlashPasses(const DFlash& m, Precision precision)
   }
 }
 
+void DFlashPasses::condition(Token previous, std::span<const float> state,
+                             std::span<float> logits) const {
+  if (selects()) return selector_.select(previous, state, logits);
+  if (markov_.defined()) markov_.add(previous, logits, state);
+}
+
+void DFlashPasses::condition(Token previous, std::span<const float> state,
+                             std::span<const std::int32_t> ids, std::span<float> logits) const {
+  if (selects()) return selector_.add(previous, state, ids, logits);
+  if (markov_.defined()) markov_.add(previous, ids, logits, state);
+}
+
 double DFlashPasses::confidence(std::span<const float> hidden, Token previous) const {
   double sum = static_cast<double>(confidence_.back());
   std::size_t i = 0;
   for (const float x : hidden) sum += static_cast<double>(confidence_[i++] * x);
-  if (config_.confidence_sees_markov && has_markov()) {
+  if (config_.confidence_sees_markov && markov_.defined()) {
     for (const float x : markov_.before(previous)) {
       sum += static_cast<double>(confidence_[i++] * x);
     }

@@ -7,6 +7,7 @@
 #include <span>
 #include <vector>
 
+#include "forerun/models/candidate_selector.h"
 #include "forerun/models/dflash/dflash.h"
 #include "forerun/models/markov_head.h"
 #include "forerun/tensor/precision.h"
@@ -47,23 +48,38 @@ class DFlashPasses {
     return tokens_.empty() ? static_cast<Token>(draft_id)
                            : tokens_[static_cast<std::size_t>(draft_id)];
   }
-  bool has_markov() const noexcept { return config_.markov_rank > 0; }
+  /// Whether a slot's logits change with the token before it.
+  bool conditioned() const noexcept { return markov_.defined() || selects(); }
+  /// Whether only the selector's candidates can be drafted.
+  bool selects() const noexcept { return selector_.defined(); }
 
   virtual std::unique_ptr<DFlashContext> make_context() const = 0;
 
   struct Blocks {
-    at::Tensor logits;  ///< [sum of drafts, draft_vocab] float32, without the Markov head
+    at::Tensor logits;  ///< [sum of drafts, draft_vocab] float32, without the token before
     at::Tensor hidden;  ///< [sum of drafts, hidden] float32: the output of the last norm
+    /// [sum of drafts, config().slot_numbers()] float32: what `condition` reads of a slot.
+    at::Tensor states;
+
+    std::span<const float> state(std::int64_t row) const {
+      const auto width = static_cast<std::size_t>(states.size(1));
+      return {states.const_data_ptr<float>() + static_cast<std::size_t>(row) * width, width};
+    }
   };
   /// One pass, sequence by sequence. Sequences with drafts = 0 only read their context.
   virtual Blocks forward(std::span<const BlockSpan> sequences) const = 0;
-  /// Adds the previous token's Markov logits of a slot.
+  /// Makes a slot's logits those after a token; of what a selector does not take, -infinity.
+  /// @param state   of the slot
   /// @param logits  [draft_vocab]
-  void add_markov(Token previous, std::span<float> logits) const { markov_.add(previous, logits); }
-  /// The previous token's Markov logits of some draft ids, in float32.
-  /// @param add  [ids], added to
-  void add_markov(Token previous, std::span<const std::int32_t> ids, std::span<float> add) const {
-    markov_.add(previous, ids, add);
+  void condition(Token previous, std::span<const float> state, std::span<float> logits) const;
+  /// The same for some draft ids, in float32: with a selector some of `candidates`.
+  /// @param logits  [ids]
+  void condition(Token previous, std::span<const float> state, std::span<const std::int32_t> ids,
+                 std::span<float> logits) const;
+  /// Draft ids that the selector takes of a slot.
+  /// @param logits  [draft_vocab]
+  std::vector<std::int32_t> candidates(std::span<const float> logits) const {
+    return selector_.candidates(logits);
   }
   bool has_confidence() const noexcept { return !confidence_.empty(); }
   /// Bytes of the weights that a pass reads.
@@ -77,8 +93,9 @@ class DFlashPasses {
   DFlashPasses(const DFlash& model, Precision precision);
 
   DFlashConfig config_;
-  std::vector<Token> tokens_;      // of draft ids; empty: all
-  MarkovHead markov_;              // of w2 the rows of draft ids
+  std::vector<Token> tokens_;  // of draft ids; empty: all
+  MarkovHead markov_;          // of w2 the rows of draft ids
+  CandidateSelector selector_;
   std::vector<float> confidence_;  // weights, then the bias
 };
 

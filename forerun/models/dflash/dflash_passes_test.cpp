@@ -20,6 +20,8 @@ struct Kind {
   bool slot_state, markov, reduced, next;
   double softcap = 0.0;
   std::int64_t conv_taps = 0;
+  bool gated = false;
+  std::int64_t selector = 0;  // its rank
 };
 
 DFlash network(const Kind& kind) {
@@ -35,6 +37,9 @@ DFlash network(const Kind& kind) {
   c.predicts_next = kind.next;
   c.final_softcap = kind.softcap;
   c.conv_taps = kind.conv_taps;
+  c.markov_gated = kind.gated;
+  c.selector_rank = kind.selector;
+  c.selector_top_k = 6;
   DFlash m = noisy_dflash(c, at::kFloat, 5);
   if (kind.reduced) m.draft_to_target = at::arange(5, 53, at::kLong);
   return m;
@@ -78,6 +83,10 @@ TEST_P(Passes, Int8IsNearTheTensors) {
     ASSERT_EQ(have.logits.sizes(), want.logits.sizes());
     EXPECT_GT(cosine(have.logits, want.logits), 0.995);
     EXPECT_GT(cosine(have.hidden, want.hidden), 0.995);
+    ASSERT_EQ(have.states.sizes(), want.states.sizes());
+    if (have.states.numel() > 0) {
+      EXPECT_GT(cosine(have.states, want.states), 0.99);
+    }
     EXPECT_EQ(a->length(), b->length());
   }
 }
@@ -87,13 +96,21 @@ TEST_P(Passes, TheHeadsAreNearToo) {
   const auto exact = DFlashPasses::make(model, Precision::kF32);
   const auto fast = DFlashPasses::make(model, Precision::kInt8);
   std::vector<float> want(static_cast<std::size_t>(model.config.draft_vocab), 1.0F), have = want;
-  exact->add_markov(11, want);
-  fast->add_markov(11, have);
+  const at::Tensor hidden = states.narrow(0, 3, 1).narrow(1, 0, model.config.hidden);
+  const Linear projection = slot_projection(model);
+  const at::Tensor slot = projection.weight.defined() ? projection(hidden) : at::Tensor();
+  const std::vector<float> state = slot.defined() ? numbers(slot) : std::vector<float>();
+  exact->condition(11, state, want);
+  fast->condition(11, state, have);
   const at::Tensor w = at::tensor(want), h = at::tensor(have);
   EXPECT_GT(cosine(h - 1.0, w - 1.0), 0.999);
-  const at::Tensor bias = markov_bias(model, at::tensor({std::int64_t{11}}, at::kLong)).view(-1);
+  const at::Tensor bias =
+      markov_bias(model, hidden, at::tensor({std::int64_t{11}}, at::kLong)).view(-1);
   EXPECT_LT((w - 1.0 - bias).abs().max().item<double>(), 1e-5);
-  const at::Tensor hidden = states.narrow(0, 3, 1).narrow(1, 0, model.config.hidden);
+  std::vector<float> some = {0.0F, 0.0F};
+  fast->condition(11, state, std::vector<std::int32_t>{7, 2}, some);
+  EXPECT_NEAR(some[0], bias[7].item<double>(), 1e-5);
+  EXPECT_NEAR(some[1], bias[2].item<double>(), 1e-5);
   const double logit =
       confidence(model, hidden, at::tensor({std::int64_t{11}}, at::kLong)).item<double>();
   EXPECT_NEAR(fast->confidence(numbers(hidden), 11), 1.0 / (1.0 + std::exp(-logit)), 1e-5);
@@ -138,6 +155,35 @@ TEST_P(Passes, Int8DoesNotDependOnThreads) {
   at::set_num_threads(before);
 }
 
+// Only the largest logits are candidates, and each gets what the token before says of it.
+TEST_P(Passes, TheSelectorScoresItsCandidates) {
+  if (GetParam().selector == 0) GTEST_SKIP();
+  const auto net = DFlashPasses::make(model, Precision::kInt8);
+  const auto context = net->make_context();
+  const BlockSpan all = span(*context, 23, 7, 4);
+  const auto blocks = net->forward({&all, 1});
+  for (const Token previous : {0, 11, 89}) {
+    for (std::int64_t k = 0; k < 4; ++k) {
+      std::vector<float> row = numbers(blocks.logits[k]);
+      const at::Tensor plain = at::tensor(row);
+      net->condition(previous, blocks.state(k), row);
+      const auto [values, ids] = plain.topk(6);
+      const at::Tensor state = blocks.states[k];
+      const at::Tensor added =
+          at::matmul(model.successors.index_select(0, ids), model.predecessors[previous] * state);
+      at::Tensor want = at::full_like(plain, -INFINITY).index_put({ids}, values + added);
+      EXPECT_TRUE(at::allclose(at::tensor(row), want, 1e-4, 1e-4)) << previous << " " << k;
+      const std::vector<std::int32_t> candidates = net->candidates(numbers(plain));
+      std::vector<float> some = {plain[candidates[4]].item<float>(),
+                                 plain[candidates[1]].item<float>()};
+      net->condition(previous, blocks.state(k),
+                     std::vector<std::int32_t>{candidates[4], candidates[1]}, some);
+      EXPECT_EQ(some[0], row[static_cast<std::size_t>(candidates[4])]);
+      EXPECT_EQ(some[1], row[static_cast<std::size_t>(candidates[1])]);
+    }
+  }
+}
+
 TEST_P(Passes, DraftIdsAreTokensOfTheTarget) {
   const auto net = DFlashPasses::make(model, Precision::kInt8);
   for (std::int64_t i = 0; i < model.config.draft_vocab; ++i) {
@@ -147,15 +193,19 @@ TEST_P(Passes, DraftIdsAreTokensOfTheTarget) {
   }
 }
 
-INSTANTIATE_TEST_SUITE_P(Kinds, Passes,
-                         testing::Values(Kind{"Paper", false, false, false, false},
-                                         Kind{"Reduced", false, false, true, true},
-                                         Kind{"DSpark", false, true, true, true},
-                                         Kind{"SlotState", true, true, true, true},
-                                         Kind{"Everything", true, true, true, true, 8.0},
-                                         Kind{"Convolved", false, false, false, false, 0.0, 2},
-                                         Kind{"WideConvolved", true, true, true, true, 0.0, 4}),
-                         [](const auto& kind) { return std::string(kind.param.name); });
+INSTANTIATE_TEST_SUITE_P(
+    Kinds, Passes,
+    testing::Values(Kind{"Paper", false, false, false, false},
+                    Kind{"Reduced", false, false, true, true},
+                    Kind{"DSpark", false, true, true, true},
+                    Kind{"SlotState", true, true, true, true},
+                    Kind{"Everything", true, true, true, true, 8.0},
+                    Kind{"Convolved", false, false, false, false, 0.0, 2},
+                    Kind{"WideConvolved", true, true, true, true, 0.0, 4},
+                    Kind{"Gated", false, true, true, true, 0.0, 0, true},
+                    Kind{"Selector", true, false, true, true, 0.0, 0, false, 16},
+                    Kind{"DFlash2", false, false, false, false, 0.0, 2, false, 20}),
+    [](const auto& kind) { return std::string(kind.param.name); });
 
 }  // namespace
 }  // namespace forerun

@@ -101,6 +101,8 @@ DFlash random_dflash(const DFlashConfig& config, const DFlashTarget& target, std
   if (m.mask_embedding.defined()) m.mask_embedding = target.embedding.to(at::kFloat).mean(0);
   if (m.slot_state.defined()) m.slot_state.zero_();
   if (m.markov_w2.defined()) m.markov_w2.zero_();
+  if (m.markov_gate.bias.defined()) m.markov_gate.bias.zero_();
+  if (m.successors.defined()) m.successors.zero_();
   if (m.confidence_weight.defined()) m.confidence_weight.zero_();
   if (m.confidence_bias.defined()) m.confidence_bias.zero_();
   m.draft_to_target = draft_to_target;

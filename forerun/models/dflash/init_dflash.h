@@ -16,10 +16,10 @@ DFlashConfig dflash_config_for(const DecoderConfig& target, std::int64_t layers,
                                std::int64_t features, std::int64_t block);
 
 /// Matrices N(0, 0.02), norms one, the mask vector the mean row of the embedding, heads that start
-/// without effect (markov_w2 and the confidence head zero), convolutions that change nothing.
-/// float32, on the CPU.
+/// without effect (markov_w2, the codebook of candidates and the confidence head zero),
+/// convolutions that change nothing. float32, on the CPU.
 /// @param draft_to_target  [config.draft_vocab] int64, rising; undefined: every token
-/// Source of the numbers: NVIDIA/Model-Optimizer's and speculators' trainers.
+/// Source of the numbers: NVIDIA/Model-Optimizer's, NeMo-Automodel's and speculators' trainers.
 /// @throws std::invalid_argument  sizes other than the target's, or a map that does not match
 DFlash random_dflash(const DFlashConfig& config, const DFlashTarget& target, std::uint64_t seed,
                      const at::Tensor& draft_to_target = {});

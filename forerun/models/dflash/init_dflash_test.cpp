@@ -118,7 +118,7 @@ TEST(InitDFlash, TheSeedDecides) {
   EXPECT_EQ(distance(a.layers[0].q_norm.weight, at::ones({c.head_dim})), 0.0);
   EXPECT_EQ(distance(a.head, target.head().index_select(0, map)), 0.0);
   EXPECT_EQ(distance(a.mask_embedding, target.embedding.mean(0)), 0.0);
-  EXPECT_EQ(markov_bias(a, at::tensor({1, 2}, at::kLong)).abs().max().item<double>(), 0.0);
+  EXPECT_EQ(markov_bias(a, {}, at::tensor({1, 2}, at::kLong)).abs().max().item<double>(), 0.0);
 }
 
 TEST(InitDFlash, AddedConvolutionsChangeNothing) {

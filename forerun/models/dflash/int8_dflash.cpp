@@ -69,7 +69,7 @@ class Int8DFlashPass {
   int threads_;
   float *context_, *shifts_;
   k::Int8Rows features_{}, last_{};
-  at::Tensor logits_, final_;
+  at::Tensor logits_, final_, states_;
 };
 
 Int8DFlashPass::Int8DFlashPass(const Int8DFlash& model, std::span<const BlockSpan> sequences,
@@ -96,6 +96,7 @@ Int8DFlashPass::Int8DFlashPass(const Int8DFlash& model, std::span<const BlockSpa
   const auto drafting = static_cast<std::int64_t>(s_.drafting.size());
   logits_ = at::empty({drafting, c_.draft_vocab}, at::kFloat);
   final_ = at::empty({drafting, c_.hidden}, at::kFloat);
+  states_ = at::empty({drafting, c_.slot_numbers()}, at::kFloat);
 }
 
 void Int8DFlashPass::add_sequence(std::size_t index) {
@@ -121,12 +122,12 @@ void Int8DFlashPass::add_sequence(std::size_t index) {
 }
 
 Int8DFlash::Blocks Int8DFlashPass::run() {
-  constexpr std::int64_t kOtherPhases = 9;
+  constexpr std::int64_t kOtherPhases = 10;
   const auto phases = static_cast<std::size_t>(c_.layers * blocks_.phases() + kOtherPhases);
   ThreadTeam::instance().run(threads_, phases, [this](Worker& w) { work(w); });
   // The slots' entries after the context are never read.
   for (const BlockSpan& sequence : sequences_) cache_of(sequence).advance(sequence.fresh);
-  return {std::move(logits_), std::move(final_)};
+  return {std::move(logits_), std::move(final_), std::move(states_)};
 }
 
 void Int8DFlashPass::work(Worker& w) {
@@ -212,6 +213,9 @@ void Int8DFlashPass::head(Worker& w) {
   });
   float* logits = logits_.data_ptr<float>();
   m_.head_.multiply(w, blocks_.input(), drafting, logits, c_.draft_vocab, false);
+  if (const std::int64_t numbers = c_.slot_numbers(); numbers > 0) {
+    m_.states_.multiply(w, blocks_.input(), drafting, states_.data_ptr<float>(), numbers, false);
+  }
   if (c_.output_multiplier == 1.0 && c_.final_softcap <= 0.0) return;
   const auto times = static_cast<float>(c_.output_multiplier);
   const auto cap = static_cast<float>(c_.final_softcap);
@@ -247,6 +251,9 @@ Int8DFlash::Int8DFlash(const DFlash& m)
     mask_ = plain_values(m.mask_embedding) * config_.embedding_scale;
   }
   if (m.slot_state.defined()) slot_state_ = matrix(m.slot_state);
+  if (const Linear states = slot_projection(m); states.weight.defined()) {
+    states_ = Int8Matrix::pack(plain_values(states.weight), plain_values(states.bias), arena);
+  }
 }
 
 Int8DFlash::~Int8DFlash() = default;
@@ -262,7 +269,7 @@ Int8DFlash::Blocks Int8DFlash::forward(std::span<const BlockSpan> sequences) con
 }
 
 std::int64_t Int8DFlash::weight_bytes() const noexcept {
-  std::int64_t bytes = fc_.bytes() + slot_state_.bytes() + head_.bytes();
+  std::int64_t bytes = fc_.bytes() + slot_state_.bytes() + head_.bytes() + states_.bytes();
   for (const Int8Block& l : layers_) bytes += l.bytes();
   return bytes;
 }

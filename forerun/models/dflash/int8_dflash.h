@@ -35,7 +35,7 @@ class Int8DFlash : public DFlashPasses {
   at::Tensor embedding_;  // [vocab, hidden] bf16
   at::Tensor mask_;       // [hidden] float32
   RmsNorm hidden_norm_, norm_;
-  Int8Matrix fc_, slot_state_, head_;
+  Int8Matrix fc_, slot_state_, head_, states_;  // states_: of slot_projection
   std::vector<Int8Block> layers_;
   RowPlan block_;  // of the slots: a chain, one group
   std::unique_ptr<Workspace> workspace_;

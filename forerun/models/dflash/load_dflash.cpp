@@ -18,17 +18,6 @@ namespace {
 
 using internal::WeightReader;
 
-// The error for DFlash2's selector.
-void expect_nothing_left(const WeightReader& source) {
-  for (const std::string& name : source.left()) {
-    if (name.starts_with("candidate_selector.")) {
-      throw FormatError(fmt::format(
-          "tensor {} belongs to DFlash2's selector, which is not supported", quote(name)));
-    }
-  }
-  source.expect_nothing_left();
-}
-
 void check_target(const DFlashConfig& c, const DFlashTarget& target) {
   if (c.hidden != target.hidden) {
     throw FormatError(fmt::format(
@@ -68,7 +57,7 @@ DFlash read(const DFlashConfig& config, const DFlashTarget& target, WeightReader
                               ? target.head.index_select(0, m.draft_to_target)
                               : target.head;
   m.head = own_or_shared(source, "lm_head.weight", {c.draft_vocab, c.hidden}, rows, type);
-  expect_nothing_left(source);
+  source.expect_nothing_left();
   return m;
 }
 

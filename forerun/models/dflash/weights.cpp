@@ -1,6 +1,8 @@
 #include <ATen/core/Tensor.h>
 #include <fmt/format.h>
 
+#include <string>
+
 #include "forerun/models/dflash/dflash.h"
 
 namespace forerun {
@@ -25,6 +27,17 @@ std::vector<ModelWeight> weights(DFlash& m) {
   if (c.markov_rank > 0) {
     out.push_back({"markov_head.markov_w1.weight", &m.markov_w1, {c.vocab, c.markov_rank}});
     out.push_back({"markov_head.markov_w2.weight", &m.markov_w2, {c.draft_vocab, c.markov_rank}});
+  }
+  if (c.markov_gated) {
+    const std::int64_t inputs = c.hidden + c.markov_rank;
+    out.push_back({"markov_head.gate_proj.weight", &m.markov_gate.weight, {c.markov_rank, inputs}});
+    out.push_back({"markov_head.gate_proj.bias", &m.markov_gate.bias, {c.markov_rank}});
+  }
+  if (const std::int64_t rank = c.selector_rank; rank > 0) {
+    const std::string prefix = "candidate_selector.";
+    out.push_back({prefix + "predecessor_codebook", &m.predecessors, {c.vocab, rank}});
+    out.push_back({prefix + "successor_codebook", &m.successors, {c.draft_vocab, rank}});
+    out.push_back({prefix + "hidden_projection.weight", &m.selector_projection, {rank, c.hidden}});
   }
   if (c.confidence) {
     out.push_back(

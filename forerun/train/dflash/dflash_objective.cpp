@@ -14,6 +14,7 @@
 #include "forerun/models/dflash/dflash_file.h"
 #include "forerun/tensor/mixed_cross_entropy.h"
 #include "forerun/train/answers/draft_targets.h"
+#include "forerun/train/dflash/selector_loss.h"
 #include "forerun/train/parameters_of.h"
 
 namespace forerun {
@@ -23,7 +24,13 @@ at::Tensor ids(const std::vector<std::int64_t>& values) { return at::tensor(valu
 
 // Of the fingerprint: parts that earlier versions lacked, so that their runs still resume.
 std::string added_design(const DFlashConfig& c) {
-  return c.conv_taps > 0 ? fmt::format(" conv={}", c.conv_taps) : "";
+  std::string out;
+  if (c.conv_taps > 0) out += fmt::format(" conv={}", c.conv_taps);
+  if (c.selector_rank > 0) {
+    out += fmt::format(" selector={} of {}", c.selector_rank, c.selector_top_k);
+  }
+  if (c.markov_gated) out += " gated";
+  return out;
 }
 
 }  // namespace
@@ -122,18 +129,24 @@ LossSum DFlashObjective::loss_of(std::span<const AnswerDocument> documents, std:
                                 .view({-1, c.hidden})
                                 .index_select(0, ids(slots.block) * c.block + slot);
   const at::Tensor addend =
-      model_->markov_w1.defined() ? markov_bias(*model_, previous) : at::Tensor();
+      model_->markov_w1.defined() ? markov_bias(*model_, hidden, previous) : at::Tensor();
   const DistinctRows teachers = distinct_rows(slots.teacher);
   const at::Tensor last = states.last.index_select(0, teachers.rows);
-  const MixedCrossEntropy mixed =
-      mixed_cross_entropy(block_logits(*model_, hidden), addend,
-                          {.label = slots.label,
-                           .laws = states_.probabilities(last),
-                           .law_of = teachers.of,
-                           .weight = slots.weight,
-                           .share = options_.distill,
-                           .covered = confident() ? states_.covered(last) : at::Tensor()});
+  const MixedTargets targets{.label = slots.label,
+                             .laws = states_.probabilities(last),
+                             .law_of = teachers.of,
+                             .weight = slots.weight,
+                             .share = options_.distill,
+                             .covered = confident() ? states_.covered(last) : at::Tensor()};
+  const at::Tensor logits = block_logits(*model_, hidden);
+  MixedCrossEntropy mixed = mixed_cross_entropy(logits, addend, targets);
   out.loss = mixed.loss;
+  if (c.selector_rank > 0) {
+    const SelectorLoss selected = selector_loss(*model_, logits, hidden, previous, targets);
+    out.loss = out.loss + selected.loss;
+    mixed.overlap = selected.overlap;
+    mixed.best = selected.best;
+  }
   if (confident()) {
     // The head reads the network without training it.
     const at::Tensor sure = confidence(*model_, hidden.detach(), previous);
@@ -156,7 +169,9 @@ double DFlashObjective::flops(std::span<const std::size_t> examples) const {
       layers * hidden *
       (2.0 * inner + kv + static_cast<double>(3 * c.intermediate + 2 * c.conv_outputs()));
   const auto head = static_cast<double>(c.draft_vocab * c.hidden);
-  const auto markov = static_cast<double>(c.draft_vocab * c.markov_rank);
+  const auto markov =
+      static_cast<double>(c.draft_vocab * c.markov_rank + c.slot_numbers() * c.hidden +
+                          (c.selector_rank > 0 ? c.selector_rank * (c.selector_top_k + 1) : 0));
   double sum = 0.0;  // multiply-adds
   for (const std::size_t i : examples) {
     const AnswerDocument& d = documents()[i];

@@ -15,8 +15,9 @@
 namespace forerun {
 
 /// Block diffusion with a target's hidden states: the loss of Chen, Liang and Liu 2026
-/// (arXiv:2602.06036, section 3.3), with DSpark's heads (arXiv:2607.05147) where the network has
-/// them.
+/// (arXiv:2602.06036, section 3.3), with DSpark's heads (arXiv:2607.05147) or DFlash 2's selector
+/// where the network has them. The selector's loss (selector_loss.h) is added to that of the
+/// logits.
 ///
 /// A slot counts until the first token of its block that the draft vocabulary lacks: no draft
 /// behind it can be kept. The confidence head learns the probability that a slot's draft is kept:

@@ -351,6 +351,17 @@ TEST_F(DFlashAnchors, WhatARunMustKeepIsInTheFingerprint) {
     p.model = small_network(*p.target);
     add_convolutions(*p.model);
   });
+  differs([&](ObjectiveParts& p) {
+    p.model = small_network(*p.target);
+    p.model->config.markov_gated = true;
+  });
+  for (const std::int64_t rank : {3, 4}) {
+    differs([&](ObjectiveParts& p) {
+      p.model = small_network(*p.target);
+      p.model->config.markov_rank = 0;
+      p.model->config.selector_rank = rank;
+    });
+  }
   for (const int first : {0, 1}) {  // the same number of draft tokens, but others
     differs([&](ObjectiveParts& p) {
       p.model = small_network(*p.target, at::arange(first, kVocab, 20, at::kLong));

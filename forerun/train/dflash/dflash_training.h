@@ -20,11 +20,13 @@ struct DFlashLossOptions : AnswerLossOptions {
 /// The DFlash network and its training.
 struct DFlashTraining {
   std::int64_t layers = 2;
-  std::int64_t block = 8;              ///< slots: the anchor, then masks
-  bool predicts_next = true;           ///< slot k predicts the token after it, also the anchor
-  std::vector<std::int64_t> features;  ///< target blocks whose output is read; empty: 5, evenly
-  std::int64_t draft_vocab = 8192;     ///< the target's most frequent tokens; 0: all
-  std::int64_t markov_rank = 64;       ///< 0: no Markov head
+  std::int64_t block = 8;               ///< slots: the anchor, then masks
+  bool predicts_next = true;            ///< slot k predicts the token after it, also the anchor
+  std::vector<std::int64_t> features;   ///< target blocks whose output is read; empty: 5, evenly
+  std::int64_t draft_vocab = 8192;      ///< the target's most frequent tokens; 0: all
+  std::int64_t markov_rank = 64;        ///< 0: no Markov head
+  std::string markov_head = "vanilla";  ///< or "gated", by the slot's output (DSpark)
+  std::int64_t selector_rank = 0;  ///< of DFlash 2's selector, in place of the Markov head; 0: none
   bool conv = false;       ///< convolutions over neighbouring slots around each sublayer (DFlash 2)
   bool slot_state = true;  ///< the target's newest state, projected, is added to the slots
   bool confidence = true;  ///< with a confidence head
