@@ -71,6 +71,35 @@ TEST(KneserNey, ListsWhatItHasSeen) {
                                                  {BackoffNgram::kBegin, BackoffNgram::kEnd}}));
   EXPECT_EQ(law.size(3), 3U);
   EXPECT_EQ(law.largest(), 6);
+  const Token begin = BackoffNgram::kBegin;
+  ASSERT_NE(law.find({&begin, 1}), nullptr);
+  EXPECT_EQ(law.find({&begin, 1})->log10_p, -99.0F);  // it never comes next
+}
+
+// Every order has too few n-grams of some count for discounts of its own, here by hand: 0.5, 1 and
+// 1.5 of n-grams that count 1, 2 and more.
+TEST(KneserNey, OrdersWithFewCountsHaveFixedDiscounts) {
+  std::vector<Document> documents = {{8}};
+  for (int i = 0; i < 3; ++i) documents.insert(documents.end(), {{5}, {6}, {7}});
+  for (int i = 0; i < 2; ++i) documents.push_back({9});
+  const BackoffNgram law = estimated(documents);
+  const Token none = NgramLaw::kNoToken, end = BackoffNgram::kEnd;
+  // Single tokens: five follow one other token, the end follows five. Seven with the unknown one.
+  const double uniform = (5 * 0.5 + 1.5) / 10 / 7;
+  const double token = 0.5 / 10 + uniform, ends = 3.5 / 10 + uniform;
+  EXPECT_NEAR(law.log_prob(4, 4, 8), std::log(token), 1e-6);
+  EXPECT_NEAR(law.log_prob(4, 4, 4), std::log(uniform), 1e-6);
+  // Twelve documents begin, with tokens seen three times, twice and once.
+  const double left = (3 * 1.5 + 1.0 + 0.5) / 12;
+  EXPECT_NEAR(law.log_prob(none, none, 5), std::log(1.5 / 12 + left * token), 1e-6);
+  EXPECT_NEAR(law.log_prob(none, none, 9), std::log(1.0 / 12 + left * token), 1e-6);
+  EXPECT_NEAR(law.log_prob(none, none, 8), std::log(0.5 / 12 + left * token), 1e-6);
+  // Of n-grams that count 3, 2 and 1 and have no other ending, half is left.
+  const double after_any = 0.5 + 0.5 * ends;
+  for (const Token t : {5, 9, 8}) {
+    EXPECT_NEAR(law.log_prob(none, t, end), std::log(0.5 + 0.5 * after_any), 1e-6) << t;
+    EXPECT_NEAR(law.log_prob(4, t, end), std::log(after_any), 1e-6) << t;
+  }
 }
 
 TEST(KneserNey, RefusesNothingAndWrongIds) {

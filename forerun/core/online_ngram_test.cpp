@@ -55,6 +55,13 @@ TEST(OnlineNgram, IsWittenBellsLaw) {
         }
       }
     }
+    const Token none = NgramLaw::kNoToken;
+    for (Token b = 0; b < kVocab; ++b) {  // where the text begins there is less context
+      for (Token c = 0; c < kVocab; ++c) {
+        EXPECT_NEAR(law.log_prob(none, b, c), std::log(by_definition(known, {b}, c)), 1e-12);
+      }
+      EXPECT_NEAR(law.log_prob(none, none, b), std::log(by_definition(known, {}, b)), 1e-12);
+    }
   }
 }
 

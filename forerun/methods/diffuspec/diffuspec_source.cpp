@@ -25,7 +25,7 @@ void DiffuSpecSource::search() {
   std::vector<Place> places;
   for (std::size_t i = 0; i < texts_.predicted(id_); ++i) {
     Place place;
-    for (const Ranked& r : candidates(i, method.options.search.most)) {
+    for (const Ranked& r : candidates(i, SlotCandidates::kDrafted.most)) {
       place.push_back({token(r.id), r.score});
     }
     if (place.empty()) break;  // scores that are not numbers

@@ -33,6 +33,22 @@ TEST(DraftWindow, FollowsTheEndOfTheTextWithinItsLimits) {
   EXPECT_EQ(window.length(), 4U);
   window.observe(0, 0);  // 2: at least 3
   EXPECT_EQ(window.length(), 3U);
+  DraftWindow kept({.memory = 0.5, .step = 10.0, .least = 3, .most = 8});
+  kept.observe(8, 8);  // 4 + 10: at most 8
+  EXPECT_EQ(kept.length(), 8U);
+}
+
+TEST(DraftWindow, TheNewestRoundHasTheWeightOfMemory) {
+  DraftWindow window({.memory = 0.25, .step = 5.0, .least = 1, .most = 40});
+  EXPECT_EQ(window.length(), 40U);
+  window.observe(40, 40);  // G = A = 10: 10 + 5
+  EXPECT_EQ(window.length(), 15U);
+  window.observe(15, 5);  // G = 11.25, A = 8.75: rounded up
+  EXPECT_EQ(window.length(), 12U);
+  window.observe(6, 12);  // G = 9.94, A = 9.56
+  EXPECT_EQ(window.length(), 10U);
+  window.observe(0, 2);  // G = 7.45, A = 7.67: longer again
+  EXPECT_EQ(window.length(), 13U);
 }
 
 }  // namespace

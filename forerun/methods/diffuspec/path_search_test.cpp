@@ -145,6 +145,49 @@ TEST(PathSearch, CutsAPlaceToItsMassAndKeepsTheEnd) {
   EXPECT_EQ(tokens(two), (std::vector<Token>{0, 1, kEnd}));
   cut_place(all, {.mass = 1.1, .most = 15}, ends);
   EXPECT_EQ(tokens(all).size(), 6U);
+  Place sure = {{3, 0.0}, {1, -20.0}};
+  cut_place(sure, {.mass = 1.0}, never);  // one token has all of it
+  EXPECT_EQ(tokens(sure), std::vector<Token>{3});
+}
+
+TEST(PathSearch, OfEqualPathsTheOneOfLikelierTokensIsFirst) {
+  const OnlineNgram law(kVocab);
+  const double half = std::log(0.5);
+  const std::vector<Place> places = {{{3, half}, {1, half}}, {{4, half}, {0, half}, {2, half}}};
+  const auto found = search_paths(places, kText, law, never, {.beams = 4});
+  ASSERT_EQ(found.size(), 4U);
+  EXPECT_EQ(found[0].tokens, (std::vector<Token>{3, 4}));
+  EXPECT_EQ(found[1].tokens, (std::vector<Token>{3, 0}));
+  EXPECT_EQ(found[2].tokens, (std::vector<Token>{3, 2}));
+  EXPECT_EQ(found[3].tokens, (std::vector<Token>{1, 4}));
+}
+
+TEST(PathSearch, TokensBeforeAPlaceAreThePathsThenTheTexts) {
+  const std::vector<Token> text = {7, 8}, path = {9, 5};
+  EXPECT_EQ(token_before(text, path, 1), 5);
+  EXPECT_EQ(token_before(text, path, 2), 9);
+  EXPECT_EQ(token_before(text, path, 3), 8);
+  EXPECT_EQ(token_before(text, path, 4), 7);
+  EXPECT_EQ(token_before(text, path, 5), NgramLaw::kNoToken);
+  EXPECT_EQ(token_before(text, {}, 1), 8);
+}
+
+// Three beams, 0.8 of a place's probability, at most 15 tokens; paths by score a token.
+TEST(PathSearch, HasThePapersConstants) {
+  const OnlineNgram law(kVocab);
+  const std::vector<Place> places = {{{0, -1.0}, {1, -1.5}, {2, -2.0}, {3, -2.5}, {kEnd, -1.25}},
+                                     {{4, -1.0}}};
+  const auto found = search_paths(places, kText, law, ends, {});
+  ASSERT_EQ(found.size(), 3U);
+  // The law is uniform. By its sum the path of one token would be first.
+  EXPECT_EQ(found[0].tokens, (std::vector<Token>{0, 4}));
+  EXPECT_NEAR(found[0].score, 0.5 * -2.0 - 0.5 * 2.0 * std::log(6.0), 1e-12);
+  Place few = {{0, std::log(0.7)}, {1, std::log(0.12)}, {2, std::log(0.1)}, {3, std::log(0.08)}};
+  cut_place(few, {}, never);
+  EXPECT_EQ(few.size(), 2U);
+  Place many(40, {0, std::log(0.02)});
+  cut_place(many, {}, never);
+  EXPECT_EQ(many.size(), 15U);
 }
 
 }  // namespace

@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <map>
 #include <random>
+#include <set>
 #include <utility>
 #include <vector>
 
@@ -48,6 +49,10 @@ TEST(NgramPool, StaysBounded) {
   EXPECT_EQ(pool.keys(), 100U);
   EXPECT_TRUE(pool.after(0).empty());
   EXPECT_EQ(pool.after(999).size(), 1U);
+  // More n-grams of a key that is there take no other key's place.
+  for (Token next = 0; next < 200; ++next) pool.add(999, Gram{next, 2});
+  EXPECT_EQ(pool.keys(), 100U);
+  for (Token key = 900; key < 1000; ++key) EXPECT_FALSE(pool.after(key).empty()) << key;
 }
 
 // A target whose next token is a function of all that a row sees.
@@ -76,7 +81,8 @@ TEST(LookaheadWindow, RowsSeeLevelZeroAndTheirColumnAndGiveTheNgrams) {
   std::mt19937 random(9);
   LookaheadWindow window(kColumns, kNgram);
   std::vector<Token> text = {3, 1, 4, 1, 5, 9, 2, 6};
-  std::size_t told = 0;
+  std::map<std::pair<std::size_t, std::size_t>, Token> kept;  // of earlier rounds, moved along
+  std::size_t told = 0, stayed = 0;
   for (int round = 0; round < 60; ++round) {
     TokenDraft draft;
     for (std::uint32_t n = random() % 3; n > 0; --n) {
@@ -99,8 +105,15 @@ TEST(LookaheadWindow, RowsSeeLevelZeroAndTheirColumnAndGiveTheNgrams) {
       EXPECT_EQ(way_to(static_cast<std::int32_t>(r), draft, rows), want);
       EXPECT_EQ(rows.groups[r], -1);
       EXPECT_EQ(rows.skips[r], 0);
+      const auto before = kept.find({level, column});
+      if (before == kept.end()) {  // a guess
+        EXPECT_NE(std::find(text.begin(), text.end(), rows.tokens[r]), text.end());
+      } else {
+        EXPECT_EQ(rows.tokens[r], before->second) << level << ' ' << column;
+        ++stayed;
+      }
     }
-    const std::size_t emitted = 1 + random() % 3;
+    const std::size_t emitted = 1 + random() % (kColumns + 2);  // more than the window at times
     std::vector<Token> predicted;
     if (window.flat()) predicted.push_back(next_of(text));
     for (const std::int32_t row : rows.scored) {
@@ -125,10 +138,30 @@ TEST(LookaheadWindow, RowsSeeLevelZeroAndTheirColumnAndGiveTheNgrams) {
       }
       EXPECT_EQ(got, want);
       told += got.size();
+      for (std::size_t c = 0; c < kColumns; ++c) entries[{levels, c}] = predicted[c];
+    }
+    // What level l of column i says of the token l + i places on stands where it says so now.
+    const std::size_t down = runs && levels == kNgram - 1 ? 1 : 0;
+    kept.clear();
+    for (const auto& [at, token] : entries) {
+      const auto [level, column] = at;
+      if (level < down || column + down < emitted) continue;
+      kept[{level - down, column + down - emitted}] = token;
     }
     text = std::move(longer);
   }
   EXPECT_GT(told, 50U);
+  EXPECT_GT(stayed, 50U);
+}
+
+TEST(LookaheadWindow, GuessesDifferFromEachOther) {
+  std::vector<Token> text(100);
+  for (std::size_t i = 0; i < text.size(); ++i) text[i] = static_cast<Token>(i);
+  LookaheadWindow window(20, 4);
+  CompanionRows rows;
+  window.add_rows(text, {}, rows);
+  ASSERT_EQ(rows.rows(), 19U);
+  EXPECT_GT(std::set<Token>(rows.tokens.begin(), rows.tokens.end()).size(), 10U);
 }
 
 // Column 0 of a window whose guesses were all right holds what the target says next.

@@ -6,6 +6,8 @@
 
 #include <algorithm>
 #include <any>
+#include <cmath>
+#include <limits>
 #include <map>
 #include <random>
 #include <vector>
@@ -51,6 +53,53 @@ TEST(Successors, AreTheLastPredictionsAfterEachContext) {
   }
   EXPECT_EQ(successors.after(std::vector<Token>{39, 39}, 2), nullptr);
   EXPECT_EQ(successors.after(std::vector<Token>{}, 1), nullptr);
+}
+
+// A prediction has the likeliest tokens' shares of what they have together, in bins, whatever is
+// added to all logits.
+TEST(Successors, KnowTheSharesOfTheirTokens) {
+  Successors successors;
+  const std::vector<Token> text = {4};
+  const auto scores = [&](const std::vector<double>& shares) {
+    std::vector<float> logits;
+    for (const double share : shares) logits.push_back(static_cast<float>(std::log(share) + 60.0));
+    successors.learn(text, logits);
+    const Successors::Prediction* found = successors.after(text, 1);
+    return std::vector<int>(found->score.begin(), found->score.begin() + found->count);
+  };
+  EXPECT_EQ(scores({0.6, 0.3, 0.1}), (std::vector<int>{5, 4, 2}));
+  EXPECT_EQ(scores({0.01, 0.95, 0.04}), (std::vector<int>{7, 1, 0}));
+  EXPECT_EQ(scores({0.25, 0.25, 0.25, 0.25}), (std::vector<int>(4, 4)));  // a bound opens its bin
+  EXPECT_EQ(scores({1.0}), std::vector<int>{7});
+  // Ten tokens alike: eight are kept, an eighth each.
+  EXPECT_EQ(scores(std::vector<double>(10, 0.1)), std::vector<int>(8, 3));
+}
+
+TEST(Successors, CountHowOftenTheLikeliestTokenWasTheSame) {
+  Successors successors;
+  const std::vector<Token> text = {4};
+  const auto stable = [&](Token first, Token second) {
+    std::vector<float> logits(20, 0.0F);
+    logits[static_cast<std::size_t>(first)] = 2.0F;
+    logits[static_cast<std::size_t>(second)] = 1.0F;
+    successors.learn(text, logits);
+    return static_cast<int>(successors.after(text, 1)->stable);
+  };
+  EXPECT_EQ(stable(0, 1), 0);
+  EXPECT_EQ(stable(0, 2), 1);
+  EXPECT_EQ(stable(0, 1), 2);
+  EXPECT_EQ(stable(0, 1), 2);  // at most
+  EXPECT_EQ(stable(3, 1), 0);
+  EXPECT_EQ(stable(3, 0), 1);
+  EXPECT_EQ(stable(0, 3), 0);
+}
+
+TEST(Successors, OfLogitsThatAreNoNumbersAreNone) {
+  Successors successors;
+  const std::vector<Token> text = {4, 5};
+  successors.learn(text, std::vector<float>(9, std::numeric_limits<float>::quiet_NaN()));
+  EXPECT_EQ(successors.size(), 0U);
+  EXPECT_EQ(successors.after(text, 1), nullptr);
 }
 
 TEST(Successors, StayBounded) {

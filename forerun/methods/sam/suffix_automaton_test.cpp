@@ -95,5 +95,19 @@ TEST(SuffixAutomaton, StaysLinearInALoop) {
   EXPECT_EQ(automaton.step(automaton.repeated(), 7).length, text.size());
 }
 
+// In a loop a place ends as many classes as there are tokens before it: the newest are counted.
+TEST(SuffixAutomaton, CountsTheNewestClassesOfEveryPlace) {
+  constexpr std::size_t kLength = 3 * SuffixAutomaton::kCounted;
+  SuffixAutomaton automaton;
+  automaton.extend(Text(kLength, 7));
+  SuffixAutomaton::State state = SuffixAutomaton::kRoot;
+  for (std::size_t length = 1; length <= kLength; ++length) {
+    state = automaton.next(state, 7);
+    EXPECT_EQ(automaton.occurrences(state),
+              std::min(SuffixAutomaton::kCounted, kLength + 1 - length))
+        << length;
+  }
+}
+
 }  // namespace
 }  // namespace forerun

@@ -92,7 +92,7 @@ SlotCandidates slot_candidates(const SlotCandidates& shortlist, std::span<const 
                                double temperature) {
   SlotCandidates out;
   if (logits.empty()) return out;
-  const float best = *std::max_element(logits.begin(), logits.end());
+  const float best = largest(logits);
   const float least = least_of(best, temperature, SlotCandidates::kDrafted.within);
   std::vector<Entry> kept;
   for (std::size_t i = 0; i < logits.size(); ++i) {
@@ -114,7 +114,7 @@ std::vector<double> log_laws(const SlotCandidates& of, std::span<const float> lo
                              double temperature) {
   std::vector<double> out;
   if (logits.empty()) return out;
-  const double best = static_cast<double>(*std::max_element(logits.begin(), logits.end()));
+  const double best = static_cast<double>(largest(logits));
   double sum = std::exp((of.rest - best) / temperature);
   for (const float x : logits) sum += std::exp((static_cast<double>(x) - best) / temperature);
   for (const float x : logits) {

@@ -80,6 +80,10 @@ TEST(SlotCandidates, OfAShortlistAreThoseOfTheChangedRow) {
       std::sort(got.ids.begin(), got.ids.end());
       std::sort(want.ids.begin(), want.ids.end());
       EXPECT_EQ(got.ids, want.ids) << spread << ' ' << temperature;
+      EXPECT_TRUE(std::binary_search(
+          got.ids.begin(), got.ids.end(),
+          static_cast<std::int32_t>(std::max_element(changed.begin(), changed.end()) -
+                                    changed.begin())));
       // Beside the likeliest token; far ones weigh nothing.
       const double best = *std::max_element(changed.begin(), changed.end());
       const double weight = std::exp(want.rest - best);
@@ -91,10 +95,39 @@ TEST(SlotCandidates, OfAShortlistAreThoseOfTheChangedRow) {
 TEST(SlotCandidates, OfValuesThatAreNoNumbersThereAreNone) {
   const std::vector<float> none(300, std::numeric_limits<float>::quiet_NaN());
   EXPECT_TRUE(slot_candidates(none, 1.0).ids.empty());
-  std::vector<float> one = none;
-  one[200] = 2.0F;
-  EXPECT_LE(slot_candidates(one, 1.0).ids.size(), 1U);
+  EXPECT_TRUE(slot_candidates(none, 1.0, SlotCandidates::kShortlist).ids.empty());
   EXPECT_TRUE(slot_candidates(SlotCandidates{}, {}, 1.0).ids.empty());
+}
+
+// Values that are no numbers are passed over, wherever they stand.
+TEST(SlotCandidates, OfOneNumberAmongThemThereIsThatOne) {
+  for (const std::size_t vocab : {1U, 16U, 300U, 5000U}) {
+    for (const std::size_t at : {std::size_t{0}, vocab / 2, vocab - 1}) {
+      std::vector<float> one(vocab, std::numeric_limits<float>::quiet_NaN());
+      one[at] = 2.0F;
+      for (const auto& bounds : {SlotCandidates::kDrafted, SlotCandidates::kShortlist}) {
+        const SlotCandidates got = slot_candidates(one, 1.0, bounds);
+        ASSERT_EQ(got.ids, std::vector<std::int32_t>{static_cast<std::int32_t>(at)})
+            << vocab << ' ' << at;
+        EXPECT_EQ(got.logits, std::vector<float>{2.0F});
+        EXPECT_NEAR(got.rest, 2.0 + std::log(1e-12), 1e-9);
+        EXPECT_NEAR(log_laws(got, got.logits, 1.0)[0], 0.0, 1e-9);
+        const std::vector<float> changed = {-3.0F};
+        const SlotCandidates again = slot_candidates(got, changed, 1.0);
+        ASSERT_EQ(again.ids, got.ids);
+        EXPECT_EQ(again.logits, got.logits);
+      }
+    }
+  }
+}
+
+TEST(SlotCandidates, OfAShortlistANumberCountsWhereverItStands) {
+  constexpr float kNan = std::numeric_limits<float>::quiet_NaN();
+  const SlotCandidates list{.ids = {3, 8}, .logits = {1.0F, 0.5F}, .rest = -20.0};
+  EXPECT_EQ(slot_candidates(list, std::vector<float>{2.0F, kNan}, 1.0).ids,
+            std::vector<std::int32_t>{3});
+  EXPECT_EQ(slot_candidates(list, std::vector<float>{kNan, 2.0F}, 1.0).ids,
+            std::vector<std::int32_t>{8});
 }
 
 }  // namespace
