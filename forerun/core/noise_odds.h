@@ -43,8 +43,7 @@ class NoiseOdds {
  private:
   static constexpr double kPrior = 8.0, kMemory = 512.0, kLeast = 0.001;
   static constexpr std::array kBounds = {0.02, 0.05, 0.1, 0.2, 0.35, 0.5, 0.7, 0.85, 0.95};
-  static constexpr std::array kMiddles = {0.01, 0.03, 0.07, 0.15, 0.27,
-                                          0.42, 0.6,  0.78, 0.9,  0.97};
+  static constexpr std::array kMiddles = {0.01, 0.03, 0.07, 0.15, 0.27, 0.42, 0.6, 0.78, 0.9, 0.97};
   static constexpr std::array kNoiseBounds = {-1.0, -0.5, 0.0, 0.5, 1.0, 1.75, 2.5, 3.5};
   static constexpr std::array kNoises = {-1.2, -0.7, -0.2, 0.2, 0.75, 1.3, 2.1, 3.0, 4.5};
 
