@@ -13,11 +13,7 @@ constexpr float kNone = -std::numeric_limits<float>::infinity();
 
 }  // namespace
 
-float largest(std::span<const float> x) {
-  float out = kNone;
-  if (!x.empty()) internal::block_maxima(x.data(), x.size(), x.size(), &out);
-  return out;
-}
+float largest(std::span<const float> x) { return internal::largest(x.data(), x.size()).value; }
 
 std::vector<float> block_maxima(std::span<const float> x, std::size_t block) {
   std::vector<float> out((x.size() + block - 1) / block);

@@ -1,5 +1,6 @@
 #pragma once
 
+#include <algorithm>
 #include <cstddef>
 #include <span>
 #include <vector>
@@ -17,5 +18,19 @@ std::vector<float> block_maxima(std::span<const float> x, std::size_t block);
 /// values of the row are as large.
 /// @param n  at least 1
 float nth_largest(std::vector<float> x, std::size_t n);
+
+/// Calls f(i) for every value that is at least `least`, in order.
+/// @param maxima  block_maxima(x, block)
+template <class F>
+void each_at_least(std::span<const float> x, std::span<const float> maxima, std::size_t block,
+                   float least, F&& f) {
+  for (std::size_t b = 0; b < maxima.size(); ++b) {
+    if (!(maxima[b] >= least)) continue;
+    const std::size_t end = std::min(x.size(), (b + 1) * block);
+    for (std::size_t i = b * block; i < end; ++i) {
+      if (x[i] >= least) f(i);
+    }
+  }
+}
 
 }  // namespace forerun

@@ -72,7 +72,7 @@ struct SequenceOutcome {
 struct TreeKnowledge {
   std::vector<HitRates> rates;
   Agreement agreement;             ///< of sources that name the same token
-  NoiseOdds noise;                 ///< what noise says of tokens of sources that do not know it
+  NoiseOdds noise;                 ///< corrects estimates of sources that do not rank by noise
   std::vector<std::any> memories;  ///< what a source keeps between texts
   std::vector<ReachCurve>
       queried;  ///< trees with the drafts of a network, by what was found before

@@ -14,12 +14,9 @@ std::vector<Token> likeliest(std::span<const float> weights, std::size_t n) {
   constexpr float kNone = -std::numeric_limits<float>::infinity();
   const std::vector<float> maxima = block_maxima(weights, kBlock);
   const float least = nth_largest(maxima, n);
-  for (std::size_t b = 0; b < maxima.size(); ++b) {
-    if (maxima[b] < least) continue;
-    for (std::size_t i = b * kBlock; i < std::min(weights.size(), (b + 1) * kBlock); ++i) {
-      if (weights[i] >= least && weights[i] > kNone) out.push_back(static_cast<Token>(i));
-    }
-  }
+  each_at_least(weights, maxima, kBlock, least, [&](std::size_t i) {
+    if (weights[i] > kNone) out.push_back(static_cast<Token>(i));
+  });
   const auto likelier = [&](Token a, Token b) {
     const float x = weights[static_cast<std::size_t>(a)], y = weights[static_cast<std::size_t>(b)];
     return x != y ? x > y : a < b;

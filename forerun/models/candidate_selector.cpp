@@ -5,7 +5,7 @@
 #include <algorithm>
 #include <limits>
 
-#include "forerun/core/block_maxima.h"
+#include "forerun/core/likeliest.h"
 #include "forerun/models/int8_block.h"
 #include "forerun/models/internal/dot.h"
 
@@ -18,25 +18,8 @@ CandidateSelector::CandidateSelector(const at::Tensor& predecessors, const at::T
       top_k_(static_cast<std::size_t>(top_k)) {}
 
 std::vector<std::int32_t> CandidateSelector::candidates(std::span<const float> logits) const {
-  constexpr std::size_t kBlock = 16;
-  const std::vector<float> maxima = block_maxima(logits, kBlock);
-  const float least = nth_largest(maxima, top_k_);  // at least so many are as large
-  std::vector<std::int32_t> out;
-  for (std::size_t block = 0; block < maxima.size(); ++block) {
-    if (!(maxima[block] >= least)) continue;
-    const std::size_t end = std::min(logits.size(), (block + 1) * kBlock);
-    for (std::size_t i = block * kBlock; i < end; ++i) {
-      if (logits[i] >= least) out.push_back(static_cast<std::int32_t>(i));
-    }
-  }
+  std::vector<Token> out = likeliest(logits, top_k_);
   if (out.size() < top_k_) return {};
-  const auto larger = [&](std::int32_t a, std::int32_t b) {
-    const float x = logits[static_cast<std::size_t>(a)], y = logits[static_cast<std::size_t>(b)];
-    return x != y ? x > y : a < b;
-  };
-  const auto end = out.begin() + static_cast<std::ptrdiff_t>(top_k_);
-  if (end != out.end()) std::nth_element(out.begin(), end, out.end(), larger);
-  out.erase(end, out.end());
   std::sort(out.begin(), out.end());
   return out;
 }

@@ -24,10 +24,10 @@ class CandidateSelector {
 
   bool defined() const noexcept { return predecessors_.defined(); }
   /// Ids of the largest logits of a slot, rising; of equal ones the first. None if too few of the
-  /// logits are numbers.
+  /// logits are finite.
   /// @param logits  [vocab] float32
   std::vector<std::int32_t> candidates(std::span<const float> logits) const;
-  /// Adds to some ids' logits what the token before says of them.
+  /// Adds <A[previous] * state, B[id]> to the logits of some ids.
   /// @param state  [rank] float32: H g of the slot
   /// @param add    [ids] float32, added to
   void add(Token previous, std::span<const float> state, std::span<const std::int32_t> ids,

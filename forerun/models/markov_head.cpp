@@ -11,6 +11,7 @@
 #include "forerun/tensor/cpu/arena.h"
 
 namespace forerun {
+
 MarkovHead::MarkovHead(const at::Tensor& w1, const at::Tensor& w2, Precision precision,
                        const at::Tensor& gate) {
   if (!w1.defined()) return;

@@ -10,10 +10,10 @@
 /// the same bits.
 namespace forerun::internal {
 
-/// The largest of n log-weights, -infinity of none.
+/// The largest of n log-weights, NaN passed over; -infinity of none.
 struct Largest {
   float value;
-  bool nan;  ///< one of them is NaN; then `value` means nothing
+  bool nan;  ///< one of them is NaN
 };
 Largest largest(const float* w, std::size_t n) noexcept;
 

@@ -140,7 +140,7 @@ TEST(LookaheadWindow, RowsSeeLevelZeroAndTheirColumnAndGiveTheNgrams) {
       told += got.size();
       for (std::size_t c = 0; c < kColumns; ++c) entries[{levels, c}] = predicted[c];
     }
-    // What level l of column i says of the token l + i places on stands where it says so now.
+    // Level l of column i keeps its prediction of the token l + i places on.
     const std::size_t down = runs && levels == kNgram - 1 ? 1 : 0;
     kept.clear();
     for (const auto& [at, token] : entries) {

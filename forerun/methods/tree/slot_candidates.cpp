@@ -24,13 +24,9 @@ bool larger(const Entry& a, const Entry& b) {
 std::vector<Entry> at_least(std::span<const float> logits, std::span<const float> maxima,
                             float least) {
   std::vector<Entry> out;
-  for (std::size_t block = 0; block < maxima.size(); ++block) {
-    if (!(maxima[block] >= least)) continue;
-    const std::size_t end = std::min(logits.size(), (block + 1) * kBlock);
-    for (std::size_t i = block * kBlock; i < end; ++i) {
-      if (logits[i] >= least) out.push_back({logits[i], static_cast<std::int32_t>(i)});
-    }
-  }
+  each_at_least(logits, maxima, kBlock, least, [&](std::size_t i) {
+    out.push_back({logits[i], static_cast<std::int32_t>(i)});
+  });
   return out;
 }
 

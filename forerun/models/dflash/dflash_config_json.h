@@ -8,12 +8,11 @@
 namespace forerun {
 
 /// From the config.json of a z-lab checkpoint, a vllm-project/speculators one (DFlash, DFlash 2 or
-/// DSpark),
-/// or one of ours, told apart by their keys. Feature layers come out zero-based, by default by the
-/// rule of the format.
+/// DSpark), or one of ours, told apart by their keys. Feature layers come out zero-based, by
+/// default by the rule of the format.
 /// @param target_layers  blocks of the target, which speculators' files lack
-/// Errors: another kind of file or network, a missing or mistyped field, another
-/// number of target layers, feature layers outside the target.
+/// Errors: another kind of file or network, a missing or mistyped field, another number of
+/// target layers, feature layers outside the target.
 Result<DFlashConfig> parse_dflash_config(const nlohmann::json& config, std::int64_t target_layers);
 
 /// The config.json of a network in z-lab's keys; keys that z-lab lacks are in dflash_config under

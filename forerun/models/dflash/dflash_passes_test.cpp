@@ -155,7 +155,7 @@ TEST_P(Passes, Int8DoesNotDependOnThreads) {
   at::set_num_threads(before);
 }
 
-// Only the largest logits are candidates, and each gets what the token before says of it.
+// Only the largest logits are candidates, and each gets its score after the token before.
 TEST_P(Passes, TheSelectorScoresItsCandidates) {
   if (GetParam().selector == 0) GTEST_SKIP();
   const auto net = DFlashPasses::make(model, Precision::kInt8);

@@ -89,7 +89,6 @@ DFlashConfig dflash_config_for(const DecoderConfig& target, std::int64_t layers,
 DFlash random_dflash(const DFlashConfig& config, const DFlashTarget& target, std::uint64_t seed,
                      const at::Tensor& draft_to_target) {
   check(config, target, draft_to_target);
-  const DFlashConfig& c = config;
   auto generator = at::make_generator<at::CPUGeneratorImpl>(seed);
   DFlash m(config);
   for (const ModelWeight& w : weights(m)) {
@@ -97,7 +96,7 @@ DFlash random_dflash(const DFlashConfig& config, const DFlashTarget& target, std
     *w.tensor = norm ? at::ones(w.shape, at::kFloat)
                      : at::randn(w.shape, generator, at::TensorOptions(at::kFloat)).mul_(0.02);
   }
-  if (c.conv_taps > 0) make_identity(m);
+  if (config.conv_taps > 0) make_identity(m);
   if (m.mask_embedding.defined()) m.mask_embedding = target.embedding.to(at::kFloat).mean(0);
   if (m.slot_state.defined()) m.slot_state.zero_();
   if (m.markov_w2.defined()) m.markov_w2.zero_();
