@@ -143,7 +143,7 @@ class Training(Command):
         self.make_answers()
         for flag, value in (("--layers", "0"), ("--layers", "65"), ("--block", "1"), ("--block", "65"),
                             ("--distill", "1.5"), ("--held-out", "1"), ("--features", "a"), ("--precision", "f16"),
-                            ("--epochs", "x"), ("--markov-head", "rnn"), ("--no-such-flag", "1")):
+                            ("--epochs", "x"), ("--markov-head", "rnn"), ("--law-loss", "l2"), ("--no-such-flag", "1")):
             self.assertEqual(forerun(*self.having(self.train(), flag, value)).returncode, 2, flag)
         for flag, value, word in (("--lr", "0", "learning rate"), ("--batch", "0", "batch"), ("--gamma", "0", "gamma"),
                                   ("--gamma", "nan", "gamma"), ("--anchors", "0", "anchors"), ("--length", "1", "length"),

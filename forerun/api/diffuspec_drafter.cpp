@@ -88,10 +88,10 @@ std::shared_ptr<const DiffuSpec> load_method(const DrafterLoad& load) {
   const bool trained = std::filesystem::is_directory(path, ignored) && !holds_diffusion_model(path);
   auto out = trained ? trained_drafter(path, load) : published_drafter(path, load);
   out->options = argument.options;
-  // A text's own trigrams are few, so they weigh little; a file's as in the paper.
-  constexpr double kBesideText = 0.9, kBesideFile = 0.5;
-  out->options.search.marginal =
-      argument.weight.value_or(argument.ngram.empty() ? kBesideText : kBesideFile);
+  // Of a text's own trigrams most are unseen, which logarithms punish.
+  constexpr double kLogBesideText = 0.9, kElse = 0.5;
+  const bool rare = argument.ngram.empty() && !out->options.search.linear;
+  out->options.search.marginal = argument.weight.value_or(rare ? kLogBesideText : kElse);
   out->proxy = load_proxy(argument.ngram, load.target);
   const auto& end = impl_of(load.target).end_tokens;
   out->end.assign(end.begin(), end.end());

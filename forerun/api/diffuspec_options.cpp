@@ -48,6 +48,11 @@ const std::vector<Option>& known() {
       {"candidates",
        [](auto& a, auto n, auto v) { a.options.search.most = number<std::size_t>(n, v, 1, 64); }},
       {"weight", [](auto& a, auto n, auto v) { a.weight = number(n, v, 0.0, 1.0); }},
+      {"mix",
+       [](auto& a, auto n, auto v) {
+         if (v != "linear" && v != "log") refuse(n, v, "linear or log");
+         a.options.search.linear = v == "linear";
+       }},
       {"length", [](auto& a, auto n, auto v) { a.options.control = control(n, v); }},
       {"least", [](auto& a, auto n, auto v) { a.options.least = number(n, v, kOne, kMostPlaces); }},
       {"most", [](auto& a, auto n, auto v) { a.options.most = number(n, v, kOne, kMostPlaces); }},

@@ -68,6 +68,7 @@ const std::string& trigrams() {
 const std::vector<std::string> kForms = {"",
                                          ":beams=0",
                                          ":weight=1:beams=5",
+                                         ":mix=log",
                                          ":length=paper:least=2:most=4",
                                          ":length=failfast:least=2:most=9:confidence=0.01",
                                          ":ngram=" + trigrams(),
@@ -202,6 +203,7 @@ TEST(DiffuSpecRefused, WithAOneLineReason) {
   refused("diffuspec:" + network() + ":beams=many", "beams takes a number from 0 to 64");
   refused("diffuspec:" + network() + ":beams=3:beams=4", "given twice");
   refused("diffuspec:" + network() + ":length=long", "measured, paper or failfast");
+  refused("diffuspec:" + network() + ":mix=both", "linear or log");
   refused("diffuspec:" + network() + ":depth=3", ":depth=3");  // a path
   refused("diffuspec:" + network() + ":ngram=/no/such/file", "/no/such/file");
   const testing::TempFolder folder;
@@ -226,10 +228,12 @@ TEST(DiffuSpecRefused, WithAOneLineReason) {
 }
 
 TEST(DiffuSpecOptions, AreReadFromTheEndOfTheName) {
-  const DiffuSpecArgument a = parse_diffuspec("a:b=c/d:beams=2:weight=0.25:length=paper:most=9");
+  const DiffuSpecArgument a =
+      parse_diffuspec("a:b=c/d:beams=2:weight=0.25:mix=log:length=paper:most=9");
   EXPECT_EQ(a.folder, "a:b=c/d");
   EXPECT_EQ(a.options.search.beams, 2U);
   EXPECT_EQ(a.weight, 0.25);
+  EXPECT_FALSE(a.options.search.linear);
   EXPECT_EQ(a.options.control, PlaceControl::kPaper);
   EXPECT_EQ(a.options.most, 9U);
   EXPECT_EQ(a.options.least, 0U);

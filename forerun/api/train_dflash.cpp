@@ -32,6 +32,8 @@ void check(const DFlashTraining& o) {
   need(o.selector_rank >= 0 && o.selector_rank <= 1 << 16, "selector: a rank of 0 (none) to 65536");
   need(o.loss.anchors >= 1, "anchors: 1 or more blocks of an answer");
   check_answer_options(o.loss);
+  need(o.loss.law_loss == "cross-entropy" || o.loss.law_loss == "l1",
+       "law-loss: cross-entropy and l1 are supported");
   need(std::isfinite(o.loss.confidence) && o.loss.confidence >= 0.0,
        "the confidence head's loss counts 0 or more");
 }

@@ -99,6 +99,7 @@ TEST_F(TrainDFlashRefuses, SizesOutOfRange) {
   says("block", [](auto& o) { o.block = 1; });
   says("markov", [](auto& o) { o.markov_rank = -1; });
   says("markov-head", [](auto& o) { o.markov_head = "rnn"; });
+  says("law-loss", [](auto& o) { o.loss.law_loss = "l2"; });
   says("selector", [](auto& o) { o.selector_rank = -1; });
   says("selector", [](auto& o) { o.selector_rank = 1 << 17; });
   says("draft-vocab", [](auto& o) { o.draft_vocab = -1; });

@@ -72,6 +72,7 @@ TEST_F(TrainDFlash, EveryShapeOfNetworkLoadsAgain) {
     o.predicts_next = false;
   });
   trains("gated", [](DFlashTraining& o) { o.markov_head = "gated"; });
+  trains("l1", [](DFlashTraining& o) { o.loss.law_loss = "l1"; });
   trains("random", [](DFlashTraining& o) {
     o.from_target = false;
     o.layers = 5;  // more than the target has

@@ -49,6 +49,9 @@ void bind_dflash(Command& app, DFlashTraining& o) {
           "Rank of a selector among 16 candidates of a slot, in place of the Markov head; 0 = none "
           "(DFlash 2)");
   app.add("--anchors", o.loss.anchors, "Blocks of an answer");
+  app.add("--law-loss", o.loss.law_loss,
+          "Loss against the target's law: l1 is DSpark's, with --distill 0.9",
+          {.one_of = {"cross-entropy", "l1"}});
   app.add("--state-store", o.loss.state_store,
           "File that keeps the target's states between epochs (4 KB a token for a hidden "
           "size of 576)");

@@ -27,7 +27,7 @@ struct DraftLengthOptions {
   double margin = 0.02;       ///< draft only for a gain of at least this share in outputs a second
   double probe_share = 0.01;  ///< largest share of the time spent on drafts that only test whether
                               ///< drafting pays again
-  double credit = 0.3;  ///< outputs: a sequence may lose the time of this many to drafts before it
+  double credit = 1.0;  ///< outputs: a sequence may lose the time of this many to drafts before it
                         ///< has gained any,
   double credit_share = 0.02;  ///< and of this share of every further output
 };

@@ -62,10 +62,10 @@ TEST(Companions, TakeThePlaceOfDraftsWhereRowsGetDear) {
 }
 
 TEST(Companions, AreDebitedAndThenNotCovered) {
-  Text text{.control = DraftLength(), .reach = {}};
+  Text text{.control = DraftLength({.credit = 0.3}), .reach = {}};
   text.round(0);
   EXPECT_EQ(text.measured, 1U);  // the first round measures a plain pass
-  // The account begins with 0.3 outputs: three rows of a tenth of a pass each.
+  // Three rows of a tenth of a pass each.
   text.round(0);
   text.round(1);
   ASSERT_TRUE(text.control.covers(1, 2));

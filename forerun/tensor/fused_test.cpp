@@ -179,7 +179,8 @@ TEST(Fused, RowLoopsHaveTheSameBitsOnEveryProcessor) {
     FORERUN_SAME(norm_modulate_backward(x, w, n, 1e-6, y, a, b))
     FORERUN_SAME(gated_sum(x, w, y, n))
     FORERUN_SAME(gated_sum_backward(x, w, y, n, a))
-    FORERUN_SAME(cross_entropy(x, w, n, 0.9f, n / 2, 0.5f, 0.4f))
+    FORERUN_SAME(cross_entropy(x, w, n, 0.9f, n / 2, 0.5f, 0.4f, false))
+    FORERUN_SAME(cross_entropy(x, w, n, 0.9f, n / 2, 0.5f, 0.4f, true))
   }
 #undef FORERUN_SAME
 }

@@ -80,7 +80,7 @@ MixedCrossEntropy rows_loss(const at::Tensor& logits, const at::Tensor& addend,
       const std::int64_t law = t.law_of[at];
       const auto result = internal::cross_entropy(
           x.data(), laws + law * n, n, covered ? covered[law] : W(1), t.label[at],
-          static_cast<W>(t.weight[at]), static_cast<W>(t.share));
+          static_cast<W>(t.weight[at]), static_cast<W>(t.share), t.law_loss == LawLoss::kL1);
       loss[r] = result.loss;
       overlap[r] = result.overlap;
       best[r] = result.best;
@@ -129,7 +129,9 @@ MixedCrossEntropy composed(const at::Tensor& logits, const at::Tensor& addend,
       t.covered.defined() ? p * t.covered.index_select(0, law_of).unsqueeze(1) : p;
   const at::Tensor token =
       log_q.gather(1, there(at::tensor(t.label, at::kLong)).unsqueeze(1)).squeeze(1).neg();
-  const at::Tensor law = (p * log_q).sum(1).neg();
+  const at::Tensor law = t.law_loss == LawLoss::kL1
+                             ? 2.0 - 2.0 * at::minimum(kept, log_q.exp()).sum(1)
+                             : (p * log_q).sum(1).neg();
   const at::Tensor weight = there(at::tensor(t.weight, at::kFloat)).to(x.scalar_type());
   return {.loss = ((token * (1.0 - t.share) + law * t.share) * weight).sum(),
           .overlap = at::minimum(kept, log_q.detach().exp()).sum(1),

@@ -68,6 +68,37 @@ TEST_P(MixedLoss, AndItsGradientAreThoseOfTheDefinition) {
   EXPECT_TRUE(at::equal(got.best, (a + b).argmax(1)));
 }
 
+// The distance's slope jumps where p = q, which no column of the example meets.
+TEST_P(MixedLoss, AsADistanceOfLawsAndItsGradientAreThoseOfTheDefinition) {
+  const auto [type, share] = GetParam();
+  Example e = example(type, share);
+  e.targets.law_loss = LawLoss::kL1;
+  e.targets.covered = at::tensor({0.9, 0.2, 1.0, 0.05, 0.6}, e.targets.laws.options());
+  const at::Tensor a = e.logits.to(at::kDouble).requires_grad_(true);
+  const at::Tensor b = e.addend.to(at::kDouble).requires_grad_(true);
+  const at::Tensor log_q = at::log_softmax(a + b, 1);
+  const at::Tensor of = at::tensor(e.targets.law_of, at::kLong);
+  const at::Tensor covered = e.targets.covered.to(at::kDouble).index_select(0, of);
+  const at::Tensor p = e.targets.laws.to(at::kDouble).index_select(0, of) * covered.unsqueeze(1);
+  const at::Tensor token =
+      log_q.gather(1, at::tensor(e.targets.label, at::kLong).unsqueeze(1)).squeeze(1).neg();
+  const at::Tensor far = (log_q.exp() - p).abs().sum(1) + (1.0 - covered);
+  const at::Tensor weight = at::tensor(e.targets.weight, at::kFloat).to(at::kDouble);
+  const at::Tensor expected = ((token * (1.0 - share) + far * share) * weight).sum();
+  (expected * 0.3).backward();
+
+  e.logits.requires_grad_(true);
+  e.addend.requires_grad_(true);
+  const MixedCrossEntropy got = mixed_cross_entropy(e.logits, e.addend, e.targets);
+  (got.loss * 0.3).backward();
+  const double bound = type == at::kDouble ? 1e-12 : type == at::kFloat ? 1e-5 : 3e-3;
+  EXPECT_LT(distance(got.loss, expected), type == at::kDouble ? 1e-10 : 1e-3);
+  EXPECT_LT(distance(e.logits.grad(), a.grad()), bound);
+  EXPECT_LT(distance(e.addend.grad(), b.grad()), bound);
+  EXPECT_LT(distance(got.overlap, at::minimum(p, log_q.exp()).sum(1)),
+            type == at::kDouble ? 1e-12 : 1e-5);
+}
+
 // Laws partly outside the columns: the loss uses their normalised part, the overlap their actual
 // mass.
 TEST_P(MixedLoss, OfLawsThatAreCoveredInPartDiffersInTheOverlapAlone) {

@@ -109,6 +109,9 @@ struct Fields<Training<DFlashTraining>> {
         "confidence_weight", [](O & o) -> auto& { return o.method.loss.confidence; },
         "of the confidence head's loss");
     visit(
+        "law_loss", [](O & o) -> auto& { return o.method.loss.law_loss; },
+        "against the target's law: cross-entropy or l1");
+    visit(
         "state_store", [](O & o) -> auto& { return o.method.loss.state_store; },
         "file that keeps the target's states");
     visit(

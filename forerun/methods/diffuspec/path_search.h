@@ -1,5 +1,7 @@
 #pragma once
 
+#include <algorithm>
+#include <cmath>
 #include <cstddef>
 #include <functional>
 #include <span>
@@ -22,11 +24,14 @@ struct PathSearchOptions {
   std::size_t beams = 3;
   double mass = 0.8;      ///< candidates of a place: the fewest that have so much of it,
   std::size_t most = 15;  ///< at most so many
-  double marginal = 0.5;  ///< weight of log_q; the n-gram law has the rest
+  double marginal = 0.5;  ///< weight of the place; the n-gram law has the rest
+  /// Their weighted mean. False: that of their logarithms, as the paper prints it; a token that one
+  /// of them finds unlikely is then never drafted.
+  bool linear = true;
   bool per_token = true;  ///< compares paths of different lengths by score a token, else by score
 };
 
-/// Tokens of a path and the sum of their weighted log-probabilities.
+/// Tokens of a path and the sum of their scores.
 struct DraftPath {
   std::vector<Token> tokens;
   double score = 0.0;
@@ -52,9 +57,12 @@ std::vector<DraftPath> search_paths(std::span<const Place> places, std::span<con
 /// the text.
 Token token_before(std::span<const Token> text, const std::vector<Token>& path, std::size_t back);
 
-/// log_q and an n-gram law together, as the search weighs them.
+/// What a place and an n-gram law say of a token together, in nats.
 inline double path_score(double log_q, double log_ngram, const PathSearchOptions& options) {
-  return options.marginal * log_q + (1.0 - options.marginal) * log_ngram;
+  const double w = options.marginal;
+  if (!options.linear) return w * log_q + (1.0 - w) * log_ngram;
+  const double most = std::max(log_q, log_ngram);
+  return most + std::log(w * std::exp(log_q - most) + (1.0 - w) * std::exp(log_ngram - most));
 }
 
 }  // namespace forerun

@@ -52,9 +52,12 @@ void all_paths(std::span<const Place> places, std::vector<Token>& text, double s
   }
   for (const PlaceToken& c : places[length]) {
     const double ngram = law.log_prob(text[text.size() - 2], text.back(), c.token);
+    const double w = options.marginal;
+    const double more = options.linear
+                            ? std::log(w * std::exp(c.log_q) + (1.0 - w) * std::exp(ngram))
+                            : w * c.log_q + (1.0 - w) * ngram;
     text.push_back(c.token);
-    all_paths(places, text, score + options.marginal * c.log_q + (1.0 - options.marginal) * ngram,
-              law, options, out);
+    all_paths(places, text, score + more, law, options, out);
     text.pop_back();
   }
 }
@@ -64,8 +67,10 @@ TEST(PathSearch, WithAllBeamsFindsTheBestPathsOfAll) {
   const OnlineNgram law = law_of(kText);
   for (int trial = 0; trial < 8; ++trial) {
     const std::vector<Place> places = random_places(4, random);
-    for (const bool per_token : {true, false}) {
-      const PathSearchOptions options{.beams = 5000, .per_token = per_token};
+    for (const int form : {0, 1, 2, 3}) {
+      const bool per_token = form % 2 == 0;
+      const PathSearchOptions options{
+          .beams = 5000, .marginal = 0.6, .linear = form < 2, .per_token = per_token};
       std::vector<DraftPath> all;
       std::vector<Token> text = kText;
       all_paths(places, text, 0.0, law, options, all);
@@ -177,7 +182,7 @@ TEST(PathSearch, HasThePapersConstants) {
   const OnlineNgram law(kVocab);
   const std::vector<Place> places = {{{0, -1.0}, {1, -1.5}, {2, -2.0}, {3, -2.5}, {kEnd, -1.25}},
                                      {{4, -1.0}}};
-  const auto found = search_paths(places, kText, law, ends, {});
+  const auto found = search_paths(places, kText, law, ends, {.linear = false});
   ASSERT_EQ(found.size(), 3U);
   // The law is uniform. By its sum the path of one token would be first.
   EXPECT_EQ(found[0].tokens, (std::vector<Token>{0, 4}));

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <utility>
 
 #include "forerun/core/block_maxima.h"
 #include "forerun/core/log_sum_exp.h"
@@ -51,9 +52,16 @@ void keep_largest(std::vector<Entry>& entries, std::size_t most, std::vector<flo
   entries.erase(end, entries.end());
 }
 
-// What they weigh together beside the likeliest.
-double weight_of(std::span<const float> values, float best) {
-  return values.empty() ? 0.0 : std::exp(log_sum_exp(values) - static_cast<double>(best));
+// What they weigh together beside the likeliest, at a temperature.
+double weight_of(std::vector<float> values, float best, double temperature) {
+  if (values.empty()) return 0.0;
+  for (float& x : values) x = static_cast<float>(static_cast<double>(x - best) / temperature);
+  return std::exp(log_sum_exp(values));
+}
+
+// As a logit.
+double rest_of(double weight, float best, double temperature) {
+  return temperature * std::log(weight) + static_cast<double>(best);
 }
 
 float least_of(float best, double temperature, float within) {
@@ -80,7 +88,7 @@ SlotCandidates slot_candidates(std::span<const float> logits, double temperature
     out.ids.push_back(e.id);
     out.logits.push_back(e.value);
   }
-  out.rest = std::log(1e-12 + weight_of(others, best)) + static_cast<double>(best);
+  out.rest = rest_of(1e-12 + weight_of(std::move(others), best, temperature), best, temperature);
   return out;
 }
 
@@ -101,8 +109,8 @@ SlotCandidates slot_candidates(const SlotCandidates& shortlist, std::span<const 
     out.ids.push_back(shortlist.ids[i]);
     out.logits.push_back(shortlist.logits[i]);
   }
-  const double rest = std::exp(shortlist.rest - static_cast<double>(best));
-  out.rest = std::log(rest + weight_of(others, best)) + static_cast<double>(best);
+  const double rest = std::exp((shortlist.rest - static_cast<double>(best)) / temperature);
+  out.rest = rest_of(rest + weight_of(std::move(others), best, temperature), best, temperature);
   return out;
 }
 

@@ -22,8 +22,9 @@ struct SlotCandidates {
 
   std::vector<std::int32_t> ids;  ///< columns of the row; empty if its values are not numbers
   std::vector<float> logits;      ///< theirs
-  double rest = 0.0;              ///< log of the sum of exp(logit) of the others
-  bool complete = false;          ///< nothing else can be drafted, whatever comes before the slot
+  /// What the others weigh, as one logit: T * log of the sum of exp(logit / T).
+  double rest = 0.0;
+  bool complete = false;  ///< nothing else can be drafted, whatever comes before the slot
 };
 
 /// The candidates of a row, in no order.
@@ -32,6 +33,7 @@ SlotCandidates slot_candidates(std::span<const float> logits, double temperature
                                SlotCandidates::Bounds bounds = SlotCandidates::kDrafted);
 /// Those of a shortlist within kDrafted by other logits; theirs stay what they were.
 /// @param logits  of the shortlist, in its order
+/// @param temperature  that of the shortlist
 SlotCandidates slot_candidates(const SlotCandidates& shortlist, std::span<const float> logits,
                                double temperature);
 /// Their log-probabilities at a temperature, in nats.

@@ -25,10 +25,10 @@ SlotCandidates sorted(std::span<const float> logits, double temperature) {
     if (out.ids.size() < SlotCandidates::kDrafted.most) {
       out.ids.push_back(id);
     } else {
-      rest += std::exp(static_cast<double>(value(id)) - static_cast<double>(best));
+      rest += std::exp((static_cast<double>(value(id)) - static_cast<double>(best)) / temperature);
     }
   }
-  out.rest = std::log(rest) + static_cast<double>(best);
+  out.rest = temperature * std::log(rest) + static_cast<double>(best);
   return out;
 }
 
@@ -48,7 +48,7 @@ TEST(SlotCandidates, AreThoseOfASortedRow) {
         std::sort(got.ids.begin(), got.ids.end());
         std::sort(want.ids.begin(), want.ids.end());
         EXPECT_EQ(got.ids, want.ids) << vocab << ' ' << spread;
-        EXPECT_NEAR(got.rest, want.rest, 1e-9);
+        EXPECT_NEAR(got.rest, want.rest, 1e-6);
       }
     }
   }
@@ -84,11 +84,43 @@ TEST(SlotCandidates, OfAShortlistAreThoseOfTheChangedRow) {
           got.ids.begin(), got.ids.end(),
           static_cast<std::int32_t>(std::max_element(changed.begin(), changed.end()) -
                                     changed.begin())));
-      // Beside the likeliest token; far ones weigh nothing.
+      // Of the others some are left out as too far away: of the row those far from its new best, of
+      // the list fewer.
       const double best = *std::max_element(changed.begin(), changed.end());
-      const double weight = std::exp(want.rest - best);
-      EXPECT_NEAR(std::exp(got.rest - best), weight, 0.05 * weight + 1e-9);
+      const auto weight = [&](double logit) { return std::exp((logit - best) / temperature); };
+      double others = 0.0;
+      for (std::size_t i = 0; i < changed.size(); ++i) {
+        const bool kept =
+            std::binary_search(got.ids.begin(), got.ids.end(), static_cast<std::int32_t>(i));
+        if (!kept) others += weight(changed[i]);
+      }
+      EXPECT_GT(weight(got.rest) + 1e-9, 0.95 * weight(want.rest)) << spread << ' ' << temperature;
+      EXPECT_LT(weight(got.rest), 1.001 * others + 1e-9) << spread << ' ' << temperature;
     }
+  }
+}
+
+// Most of a flat row's weight lies outside its candidates, and counts at the temperature.
+TEST(SlotCandidates, HaveTheLawOfTheWholeRowAtEveryTemperature) {
+  std::mt19937 random(7);
+  std::normal_distribution<float> normal(0.0F, 0.7F);
+  std::vector<float> logits(3000);
+  for (float& x : logits) x = normal(random);
+  const double best = *std::max_element(logits.begin(), logits.end());
+  for (const double temperature : {0.3, 0.7, 1.0, 1.6}) {
+    double sum = 0.0;
+    for (const float x : logits) sum += std::exp((static_cast<double>(x) - best) / temperature);
+    const auto agrees = [&](const SlotCandidates& of) {
+      const std::vector<double> laws = log_laws(of, of.logits, temperature);
+      for (std::size_t i = 0; i < laws.size(); ++i) {
+        const double own = (static_cast<double>(of.logits[i]) - best) / temperature;
+        EXPECT_NEAR(laws[i], own - std::log(sum), 1e-4) << temperature;
+      }
+    };
+    agrees(slot_candidates(logits, temperature));
+    const SlotCandidates list = slot_candidates(logits, temperature, SlotCandidates::kShortlist);
+    agrees(list);
+    agrees(slot_candidates(list, list.logits, temperature));
   }
 }
 

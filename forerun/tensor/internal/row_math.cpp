@@ -106,12 +106,12 @@ void gated_sum_backward(double* dx, const double* gate, const double* y, std::in
 
 FORERUN_VECTOR_CLONES RowLoss<float> cross_entropy(float* x, const float* law, std::int64_t n,
                                                    float covered, std::int64_t label, float weight,
-                                                   float share) {
-  return loops::cross_entropy(x, law, n, covered, label, weight, share);
+                                                   float share, bool l1) {
+  return loops::cross_entropy(x, law, n, covered, label, weight, share, l1);
 }
 RowLoss<double> cross_entropy(double* x, const double* law, std::int64_t n, double covered,
-                              std::int64_t label, double weight, double share) {
-  return loops::cross_entropy(x, law, n, covered, label, weight, share);
+                              std::int64_t label, double weight, double share, bool l1) {
+  return loops::cross_entropy(x, law, n, covered, label, weight, share, l1);
 }
 
 }  // namespace forerun::internal

@@ -62,9 +62,10 @@ void gated_sum_backward(float* dx, const float* gate, const float* y, std::int64
 void gated_sum_backward(double* dx, const double* gate, const double* y, std::int64_t n,
                         double* dgate);
 /// Loss of one row of logits, which become their gradient; see mixed_cross_entropy.h.
+/// @param l1  the law's loss is a distance, not a cross-entropy
 RowLoss<float> cross_entropy(float* x, const float* law, std::int64_t n, float covered,
-                             std::int64_t label, float weight, float share);
+                             std::int64_t label, float weight, float share, bool l1);
 RowLoss<double> cross_entropy(double* x, const double* law, std::int64_t n, double covered,
-                              std::int64_t label, double weight, double share);
+                              std::int64_t label, double weight, double share, bool l1);
 
 }  // namespace forerun::internal

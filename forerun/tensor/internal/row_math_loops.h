@@ -216,7 +216,7 @@ FORERUN_INLINE void gated_sum_backward(W* dx, const W* gate, const W* y, std::in
 
 template <class W>
 FORERUN_INLINE RowLoss<W> cross_entropy(W* x, const W* law, std::int64_t n, W covered,
-                                        std::int64_t label, W weight, W share) {
+                                        std::int64_t label, W weight, W share, bool l1) {
   const W most = max_of<W>(n, [&](std::int64_t i) { return x[i]; });
   const std::int64_t best = std::find(x, x + n, most) - x;
   const W label_logit = x[label];
@@ -229,6 +229,21 @@ FORERUN_INLINE RowLoss<W> cross_entropy(W* x, const W* law, std::int64_t n, W co
     const W q = x[i] * one, p = law[i] * covered;
     return q < p ? q : p;
   });
+  if (l1) {
+    const auto side = [&](W q, W p) { return static_cast<W>(q > p) - static_cast<W>(q < p); };
+    const W tilt = sum_of<W>(n, [&](std::int64_t i) {
+      const W q = x[i] * one;
+      return q * side(q, law[i] * covered);
+    });
+    for (std::int64_t i = 0; i < n; ++i) {
+      const W q = x[i] * one;
+      x[i] = weight * q * (W(1) - share + share * (side(q, law[i] * covered) - tilt));
+    }
+    x[label] -= weight * (W(1) - share);
+    // What the law has outside the columns is as far away as it can be.
+    const W loss = (W(1) - share) * (log_sum - label_logit) + share * W(2) * (W(1) - overlap);
+    return {weight * loss, overlap, best < n ? best : 0};
+  }
   const W up = weight * one * (W(1) - share + share * mass), down = weight * share;
   for (std::int64_t i = 0; i < n; ++i) x[i] = x[i] * up - law[i] * down;
   x[label] -= weight * (W(1) - share);

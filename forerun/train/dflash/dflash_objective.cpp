@@ -137,7 +137,8 @@ LossSum DFlashObjective::loss_of(std::span<const AnswerDocument> documents, std:
                              .law_of = teachers.of,
                              .weight = slots.weight,
                              .share = options_.distill,
-                             .covered = confident() ? states_.covered(last) : at::Tensor()};
+                             .covered = confident() || l1() ? states_.covered(last) : at::Tensor(),
+                             .law_loss = l1() ? LawLoss::kL1 : LawLoss::kCrossEntropy};
   const at::Tensor logits = block_logits(*model_, hidden);
   MixedCrossEntropy mixed = mixed_cross_entropy(logits, addend, targets);
   out.loss = mixed.loss;
@@ -186,7 +187,7 @@ double DFlashObjective::flops(std::span<const std::size_t> examples) const {
            (2.0 * hidden * hidden * static_cast<double>(c.features()) + 3.0 * layers * hidden * kv);
     sum += 3.0 * layers * slots * inner * (rows + 2.0 * static_cast<double>(c.block));
     sum += answer * head;  // the target's law
-    if (confident() && c.draft_vocab < c.vocab) {
+    if ((confident() || l1()) && c.draft_vocab < c.vocab) {
       sum += answer * static_cast<double>(c.vocab * c.hidden);
     }
   }
@@ -197,12 +198,13 @@ std::string DFlashObjective::fingerprint() const {
   const DFlashConfig& c = model_->config;
   return fmt::format(
       "dflash {} layers={} block={} features={} draft_vocab={} drafted={:016x} markov={} next={} "
-      "slot_state={}{} anchors={} length={} gamma={} distill={} confidence={} state_store={} "
+      "slot_state={}{} anchors={} length={} gamma={} distill={}{} confidence={} state_store={} "
       "documents={} data={:016x}",
       target_, c.layers, c.block, fmt::join(c.feature_layers, ","), c.draft_vocab,
       Hash().add_all(drafted_).value(), c.markov_rank, c.predicts_next, c.slot_state,
       added_design(c), options_.anchors, options_.length, options_.gamma, options_.distill,
-      c.confidence ? options_.confidence : 0.0, store_ ? "on" : "off", size(), data_hash());
+      l1() ? " law_loss=l1" : "", c.confidence ? options_.confidence : 0.0, store_ ? "on" : "off",
+      size(), data_hash());
 }
 
 void DFlashObjective::save(const std::filesystem::path& folder, std::span<const at::Tensor> values,

@@ -46,6 +46,7 @@ class DFlashObjective : public AnswerObjective {
 
  private:
   bool confident() const { return model_->confidence_weight.defined(); }
+  bool l1() const { return options_.law_loss == "l1"; }
 
   /// The supervised slots of a batch, a row each.
   struct Slots {

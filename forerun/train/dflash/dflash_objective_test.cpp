@@ -4,6 +4,7 @@
 #include <ATen/core/grad_mode.h>
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <cmath>
 #include <functional>
 #include <numbers>
@@ -109,6 +110,22 @@ TEST_P(ByHand, LossIsTheCrossEntropyOfTheTokensThatCame) {
   }
   EXPECT_NEAR(sum.loss.item<double>(), expected, 1e-4);
   EXPECT_NEAR(sum.weight, 21.0, 1e-5);
+}
+
+// The distance of two laws is at most 2. The target's is over its whole vocabulary and nearly flat:
+// eleven draft tokens of 176 overlap with little of it, all of them with more.
+TEST_P(ByHand, AsADistanceTheLossIsThatFromTheWholeLaw) {
+  parts.options.distill = 1.0;
+  const double entropy = loss(kCounted).loss.item<double>();
+  parts.options.law_loss = "l1";
+  const LossSum all = loss(kCounted);
+  std::vector<std::int64_t> used(kCounted.tokens.begin(), kCounted.tokens.end());
+  std::sort(used.begin(), used.end());
+  const LossSum few = loss(kCounted, at::tensor(used, at::kLong));
+  EXPECT_NE(all.loss.item<double>(), entropy);
+  EXPECT_LT(all.loss.item<double>(), 1.6 * all.weight);
+  EXPECT_GT(few.loss.item<double>(), 1.7 * few.weight);
+  EXPECT_LT(few.loss.item<double>(), 2.0 * few.weight);
 }
 
 TEST_P(ByHand, BlocksOfWhichNothingCanBeDraftedCountAsBlocks) {

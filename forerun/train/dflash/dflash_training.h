@@ -12,6 +12,9 @@ namespace forerun {
 struct DFlashLossOptions : AnswerLossOptions {
   std::int64_t anchors = 64;  ///< blocks of an answer, at random positions
   double confidence = 1.0;    ///< weight of the confidence head's loss
+  /// Against the target's law: "cross-entropy", or "l1", the distance of the laws, which is twice
+  /// the chance that a sampled draft is rejected (DSpark).
+  std::string law_loss = "cross-entropy";
   /// File that keeps the target's states from one epoch to the next, about 4 KB a token and 1,000
   /// hidden channels; empty: they are computed again.
   std::string state_store;
