@@ -10,6 +10,8 @@
 #include <memory>
 #include <vector>
 
+#include "forerun/core/ngram_key.h"
+#include "forerun/core/online_ngram.h"
 #include "forerun/core/tests_of_fit.h"
 #include "forerun/methods/dflash/dflash_drafter.h"
 #include "forerun/methods/dflash/dflash_source.h"
@@ -139,6 +141,17 @@ TEST_P(DFlashLaw, AChainIsDrawnFromTheLawsThatItHandsOver) {
   EXPECT_LT(other, kLeastP);
 }
 
+// A quarter of what the text has had after two tokens, for tokens that a slot may draft.
+std::vector<double> with_trigrams(std::vector<double> law, Token before, Token last) {
+  OnlineNgram text(ngram_key::kMostTokens);
+  text.read(kPrompt);
+  for (std::size_t t = 0; t < law.size(); ++t) {
+    const double seen = std::exp(text.log_prob(before, last, static_cast<Token>(t)));
+    law[t] = law[t] > 0.0 ? 0.75 * law[t] + 0.25 * seen : 0.0;
+  }
+  return law;
+}
+
 TEST_P(DFlashLaw, ATreeRanksWhatFollowsANodeByItsOwnToken) {
   DFlashSource source(passes);
   TokenSequence text = sequence(Rule::kMatch, kTemperature);
@@ -153,7 +166,9 @@ TEST_P(DFlashLaw, ATreeRanksWhatFollowsANodeByItsOwnToken) {
       const Token previous = slot == 0 ? kPrompt.back() : drafted;
       children.clear();
       source.children(children);
-      const std::vector<double> law = law_after(slot, previous);
+      const std::vector<double> law =
+          with_trigrams(law_after(slot, previous),
+                        slot == 0 ? kPrompt[kPrompt.size() - 2] : kPrompt.back(), previous);
       ASSERT_FALSE(children.empty());
       EXPECT_LE(children.size(), GetParam().selector > 0 ? 5U : 8U);
       double least = 2.0;

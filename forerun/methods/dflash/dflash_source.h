@@ -18,7 +18,10 @@ class DFlashSource final : public SlotSource {
  public:
   explicit DFlashSource(std::shared_ptr<const DFlashPasses> network) : texts_(std::move(network)) {}
 
-  void forget(SequenceId id) override { texts_.forget(id); }
+  void forget(SequenceId id) override {
+    SlotSource::forget(id);
+    texts_.forget(id);
+  }
   std::size_t made() const override { return block(); }
   State state(const TokenSequence& sequence) const override {
     return {.ready = texts_.known(sequence.id()), .unread = texts_.unread(sequence.id())};

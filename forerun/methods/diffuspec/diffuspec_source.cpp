@@ -47,19 +47,13 @@ void DiffuSpecSource::weigh(const Node& node, std::vector<Ranked>& candidates) {
   std::vector<Token> next;
   for (const Ranked& r : candidates) next.push_back(token(r.id));
   const std::vector<Token> path = path_to(node);
-  const std::vector<double> ngram =
+  std::vector<double> scores =
       texts_.law(sequence())
           .log_probs(token_before(sequence().tokens(), path, 2), node.token, next);
-  // What the places give to the candidates they have together.
-  double before = 0.0, after = 0.0;
   for (std::size_t i = 0; i < candidates.size(); ++i) {
-    double& log_q = candidates[i].log_q;
-    before += std::exp(log_q);
-    log_q = path_score(log_q, ngram[i], method.options.search);
-    after += std::exp(log_q);
+    scores[i] = path_score(candidates[i].log_q, scores[i], method.options.search);
   }
-  const double shift = std::log(before) - std::log(after);
-  for (Ranked& r : candidates) r.log_q += shift;
+  reweigh(candidates, scores);
 }
 
 std::optional<Token> DiffuSpecSource::preferred(const Node& node) const {

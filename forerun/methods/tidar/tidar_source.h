@@ -28,7 +28,10 @@ class TidarSource final : public SlotSource {
   }
   void earned(SequenceId) override { blocks_.earned(); }
   void observe(const VerifiedDraft& verified) override { blocks_.observe(verified); }
-  void forget(SequenceId id) override { blocks_.forget(id); }
+  void forget(SequenceId id) override {
+    SlotSource::forget(id);
+    blocks_.forget(id);
+  }
 
  private:
   std::size_t slots_of(const TokenSequence& sequence) override {

@@ -5,6 +5,7 @@
 #include <cmath>
 #include <utility>
 
+#include "forerun/core/ngram_key.h"
 #include "forerun/core/rng_key.h"
 #include "forerun/core/shared_noise.h"
 #include "forerun/methods/tree/keep_allowed.h"
@@ -125,6 +126,34 @@ std::vector<SlotSource::Ranked> SlotSource::ranked(const Node& node) {
     if (at != out.end()) std::rotate(out.begin(), at, at + 1);
   }
   return out;
+}
+
+void SlotSource::weigh(const Node& node, std::vector<Ranked>& candidates) {
+  const std::span<const Token> text = sequence_->tokens();
+  OnlineNgram& law =
+      trigrams_.try_emplace(sequence_->id(), std::int64_t{ngram_key::kMostTokens}).first->second;
+  law.read(text);
+  std::vector<Token> next;
+  for (const Ranked& r : candidates) next.push_back(token(r.id));
+  const Token before = node.depth > 0     ? nodes_[node.parent].token
+                       : text.size() >= 2 ? text[text.size() - 2]
+                                          : NgramLaw::kNoToken;
+  std::vector<double> mixed = law.log_probs(before, node.token, next);
+  for (std::size_t i = 0; i < mixed.size(); ++i) {
+    mixed[i] = std::log((1.0 - kTextShare) * std::exp(candidates[i].log_q) +
+                        kTextShare * std::exp(mixed[i]));
+  }
+  reweigh(candidates, mixed);
+}
+
+void SlotSource::reweigh(std::vector<Ranked>& candidates, std::span<const double> log_q) {
+  double before = 0.0, after = 0.0;
+  for (std::size_t i = 0; i < candidates.size(); ++i) {
+    before += std::exp(candidates[i].log_q);
+    after += std::exp(log_q[i]);
+  }
+  const double shift = std::log(before) - std::log(after);
+  for (std::size_t i = 0; i < candidates.size(); ++i) candidates[i].log_q = log_q[i] + shift;
 }
 
 // By falling score; the best alone.

@@ -4,8 +4,11 @@
 #include <cstdint>
 #include <optional>
 #include <span>
+#include <unordered_map>
 #include <vector>
 
+#include "forerun/core/online_ngram.h"
+#include "forerun/core/sequence_id.h"
 #include "forerun/methods/tree/slot_candidates.h"
 #include "forerun/methods/tree/tree_source.h"
 
@@ -14,7 +17,8 @@ namespace forerun {
 /// A network that gives laws for several slots in one run: the likeliest tokens of each slot, for
 /// trees. A node of depth d - 1, whoever drafted it, is followed by the tokens of slot d. Under
 /// shared noise they are ranked by log q + g, with the noise that will decide the output.
-/// Source: DDTree, arXiv:2604.12989.
+/// Source: DDTree, arXiv:2604.12989. What the text itself has had after the same two tokens is
+/// mixed into the laws: a network of few layers does not keep it.
 class SlotSource : public NetworkSource {
  public:
   HitRates rates() const override;
@@ -24,6 +28,7 @@ class SlotSource : public NetworkSource {
   bool knows_noise() const override { return true; }
   /// The slots of a run.
   std::size_t made() const override = 0;
+  void forget(SequenceId id) override { trigrams_.erase(id); }
 
  protected:
   /// Slots that the run of this round made for a sequence; 0: none.
@@ -36,6 +41,7 @@ class SlotSource : public NetworkSource {
   }
   /// The text's, 1 if it is greedy.
   static double temperature_of(const TokenSequence& sequence);
+  static constexpr double kTextShare = 0.25;
   double temperature() const { return temperature_of(*sequence_); }
   /// The token of a column of the logits.
   virtual Token token(std::int32_t column) const { return column; }
@@ -59,8 +65,12 @@ class SlotSource : public NetworkSource {
   };
   /// Whether the slots' laws hold after a node.
   virtual bool knows(const Node& /*node*/) const { return true; }
-  /// Changes the candidates' log_q by what else is known of the token after a node.
-  virtual void weigh(const Node& /*node*/, std::vector<Ranked>& /*candidates*/) {}
+  /// Changes the candidates' log_q by what else is known of the token after a node: here trigrams
+  /// of the text and the path, with a share of kTextShare.
+  virtual void weigh(const Node& node, std::vector<Ranked>& candidates);
+  /// Gives the candidates other log-probabilities, which they scale so that all together weigh what
+  /// they did.
+  static void reweigh(std::vector<Ranked>& candidates, std::span<const double> log_q);
   /// The token that a search through all slots has after a node: the first choice there.
   virtual std::optional<Token> preferred(const Node& /*node*/) const { return {}; }
   /// The network's estimate that its first choice after a node is kept, in [0, 1].
@@ -82,6 +92,7 @@ class SlotSource : public NetworkSource {
   void cut(std::vector<Ranked>& by_q) const;
 
   const TokenSequence* sequence_ = nullptr;  // whose tree grows
+  std::unordered_map<SequenceId, OnlineNgram> trigrams_;
   std::size_t block_ = 0;
   std::vector<SlotCandidates> slots_;  // their logits are not conditioned
   std::vector<Node> nodes_;

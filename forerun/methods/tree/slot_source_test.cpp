@@ -1,0 +1,112 @@
+// Laws of slots with the trigrams of the text, against their definition.
+#include "forerun/methods/tree/slot_source.h"
+
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <cmath>
+#include <map>
+#include <vector>
+
+#include "forerun/core/ngram_key.h"
+#include "forerun/core/online_ngram.h"
+
+namespace forerun {
+namespace {
+
+constexpr Token kVocab = 40;
+
+// Every slot has the same logits. Keeps the candidates as they are ranked.
+class OneLaw final : public SlotSource {
+ public:
+  explicit OneLaw(std::vector<float> logits) : logits_(std::move(logits)) {}
+  std::size_t made() const override { return kSlots; }
+
+  // Of the newest node, by token.
+  std::map<Token, double> laws() const { return laws_; }
+
+ private:
+  static constexpr std::size_t kSlots = 3;
+  std::size_t slots_of(const TokenSequence&) override { return kSlots; }
+  SlotCandidates likeliest(std::size_t) const override {
+    return slot_candidates(logits_, temperature(), bounds());
+  }
+  void weigh(const Node& node, std::vector<Ranked>& candidates) override {
+    SlotSource::weigh(node, candidates);
+    laws_.clear();
+    for (const Ranked& r : candidates) laws_[r.id] = std::exp(r.log_q);
+  }
+
+  std::vector<float> logits_;
+  std::map<Token, double> laws_;
+};
+
+TokenSequence sequence_of(std::vector<Token> text) {
+  return {7, 1, std::move(text), 100, {}, {.sampling = {.temperature = 0.0}, .rule = Rule::kMatch}};
+}
+
+// Of all candidates, by the definition: three parts of the slot's law and one of the trigrams'.
+void expect_mixed(const OneLaw& source, const std::vector<float>& logits, const OnlineNgram& law,
+                  Token before, Token last) {
+  std::vector<double> mixed;
+  double sum = 0.0, all = 0.0;
+  for (const float x : logits) sum += std::exp(static_cast<double>(x));
+  for (Token t = 0; t < kVocab; ++t) {
+    mixed.push_back(0.75 * std::exp(static_cast<double>(logits[static_cast<std::size_t>(t)])) /
+                        sum +
+                    0.25 * std::exp(law.log_prob(before, last, t)));
+    all += mixed.back();
+  }
+  ASSERT_EQ(source.laws().size(), std::size_t{kVocab});
+  for (const auto& [t, p] : source.laws()) {
+    EXPECT_NEAR(p, mixed[static_cast<std::size_t>(t)] / all, 1e-6) << t;
+  }
+}
+
+TEST(SlotSource, MixesTrigramsOfTheTextIntoItsLaws) {
+  std::vector<float> logits;
+  for (Token t = 0; t < kVocab; ++t) logits.push_back(std::sin(static_cast<float>(3 * t)));
+  OneLaw source(logits);
+  const std::vector<Token> text = {4, 5, 6, 7, 1, 4, 5, 6, 9, 2, 4, 5};
+  const TokenSequence sequence = sequence_of(text);
+  OnlineNgram law(ngram_key::kMostTokens);
+  law.read(text);
+  ASSERT_TRUE(source.begin(sequence));
+  std::vector<TreeChild> children;
+  source.children(children);
+  expect_mixed(source, logits, law, 4, 5);
+  EXPECT_EQ(children.front().token, 6);  // whatever the slot's own law says
+  source.add(TokenTree::kRoot, 6);
+  source.children(children);
+  expect_mixed(source, logits, law, 5, 6);
+  source.add(1, 9);
+  source.children(children);
+  expect_mixed(source, logits, law, 6, 9);
+}
+
+// Other texts, and one of the same id after it was forgotten, have trigrams of their own.
+TEST(SlotSource, TrigramsAreThoseOfTheTextAlone) {
+  const std::vector<float> logits(kVocab, 0.0F);
+  OneLaw source(logits);
+  std::vector<TreeChild> children;
+  for (const std::vector<Token>& text :
+       {std::vector<Token>{1, 2, 3, 1, 2}, std::vector<Token>{1, 2, 8, 5, 7, 1, 2}}) {
+    const TokenSequence sequence = sequence_of(text);
+    OnlineNgram law(ngram_key::kMostTokens);
+    law.read(text);
+    ASSERT_TRUE(source.begin(sequence));
+    source.children(children);
+    expect_mixed(source, logits, law, 1, 2);
+    source.forget(sequence.id());
+  }
+  // The first token of a text has none before it.
+  const TokenSequence one = sequence_of({3});
+  OnlineNgram law(ngram_key::kMostTokens);
+  law.read(std::vector<Token>{3});
+  ASSERT_TRUE(source.begin(one));
+  source.children(children);
+  expect_mixed(source, logits, law, NgramLaw::kNoToken, 3);
+}
+
+}  // namespace
+}  // namespace forerun
