@@ -37,6 +37,15 @@ double distance(const at::Tensor& a, const at::Tensor& b) {
   return (a.to(at::kDouble) - b.to(at::kDouble)).abs().max().item<double>();
 }
 
+// Its gradient is that of 0.3 times the loss.
+MixedCrossEntropy with_gradient(Example& e) {
+  e.logits.requires_grad_(true);
+  e.addend.requires_grad_(true);
+  MixedCrossEntropy out = mixed_cross_entropy(e.logits, e.addend, e.targets);
+  (out.loss * 0.3).backward();
+  return out;
+}
+
 class MixedLoss : public testing::TestWithParam<std::tuple<at::ScalarType, double>> {};
 
 TEST_P(MixedLoss, AndItsGradientAreThoseOfTheDefinition) {
@@ -54,10 +63,7 @@ TEST_P(MixedLoss, AndItsGradientAreThoseOfTheDefinition) {
   const at::Tensor expected = ((token * (1.0 - share) - (p * log_q).sum(1) * share) * weight).sum();
   (expected * 0.3).backward();
 
-  e.logits.requires_grad_(true);
-  e.addend.requires_grad_(true);
-  const MixedCrossEntropy got = mixed_cross_entropy(e.logits, e.addend, e.targets);
-  (got.loss * 0.3).backward();
+  const MixedCrossEntropy got = with_gradient(e);
   const double bound = type == at::kDouble ? 1e-12 : type == at::kFloat ? 1e-5 : 3e-3;
   const double loss_bound = type == at::kDouble ? 1e-10 : 1e-3;  // a sum of some 100
   EXPECT_LT(distance(got.loss, expected), loss_bound);
@@ -87,10 +93,7 @@ TEST_P(MixedLoss, AsADistanceOfLawsAndItsGradientAreThoseOfTheDefinition) {
   const at::Tensor expected = ((token * (1.0 - share) + far * share) * weight).sum();
   (expected * 0.3).backward();
 
-  e.logits.requires_grad_(true);
-  e.addend.requires_grad_(true);
-  const MixedCrossEntropy got = mixed_cross_entropy(e.logits, e.addend, e.targets);
-  (got.loss * 0.3).backward();
+  const MixedCrossEntropy got = with_gradient(e);
   const double bound = type == at::kDouble ? 1e-12 : type == at::kFloat ? 1e-5 : 3e-3;
   EXPECT_LT(distance(got.loss, expected), type == at::kDouble ? 1e-10 : 1e-3);
   EXPECT_LT(distance(e.logits.grad(), a.grad()), bound);
