@@ -1,12 +1,11 @@
 #pragma once
 
-#include <algorithm>
-#include <cmath>
 #include <cstddef>
 #include <functional>
 #include <span>
 #include <vector>
 
+#include "forerun/core/log_sum_exp.h"
 #include "forerun/core/ngram_law.h"
 #include "forerun/core/token.h"
 
@@ -57,12 +56,10 @@ std::vector<DraftPath> search_paths(std::span<const Place> places, std::span<con
 /// the text.
 Token token_before(std::span<const Token> text, const std::vector<Token>& path, std::size_t back);
 
-/// What a place and an n-gram law say of a token together, in nats.
+/// Score of a token: log-probabilities of its place and of the n-gram law, combined.
 inline double path_score(double log_q, double log_ngram, const PathSearchOptions& options) {
   const double w = options.marginal;
-  if (!options.linear) return w * log_q + (1.0 - w) * log_ngram;
-  const double most = std::max(log_q, log_ngram);
-  return most + std::log(w * std::exp(log_q - most) + (1.0 - w) * std::exp(log_ngram - most));
+  return options.linear ? log_mix(w, log_q, log_ngram) : w * log_q + (1.0 - w) * log_ngram;
 }
 
 }  // namespace forerun

@@ -5,6 +5,7 @@
 #include <cmath>
 #include <utility>
 
+#include "forerun/core/log_sum_exp.h"
 #include "forerun/core/ngram_key.h"
 #include "forerun/core/rng_key.h"
 #include "forerun/core/shared_noise.h"
@@ -140,8 +141,7 @@ void SlotSource::weigh(const Node& node, std::vector<Ranked>& candidates) {
                                           : NgramLaw::kNoToken;
   std::vector<double> mixed = law.log_probs(before, node.token, next);
   for (std::size_t i = 0; i < mixed.size(); ++i) {
-    mixed[i] = std::log((1.0 - kTextShare) * std::exp(candidates[i].log_q) +
-                        kTextShare * std::exp(mixed[i]));
+    mixed[i] = log_mix(kTextShare, mixed[i], candidates[i].log_q);
   }
   reweigh(candidates, mixed);
 }
