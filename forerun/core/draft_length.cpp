@@ -96,10 +96,10 @@ void DraftLength::collect(std::span<const SequencePlan> sequences) {
   for (std::size_t i = 0; i < sequences.size(); ++i) {
     const SequenceState& sequence = sequences_[sequences[i].id];
     const bool deterministic = sequences[i].deterministic;
-    if (!worth_reading(sequences[i], sequence)) continue;
+    if (!worth_reading(sequences[i])) continue;
     // Seconds that the round may spend on this sequence if none of its drafts is kept.
-    const double most =
-        round_seconds({}) + plain_seconds(std::max(0.0, options_.credit + sequence.saved));
+    const double most = round_seconds({}) +
+                        plain_seconds(sequence.account.for_drafts(terms(), ahead(sequences[i])));
     Drafts drafts;
     survivals(sequences[i], sequence.bias, [&](double survival) {
       drafts.add(deterministic);
@@ -166,12 +166,10 @@ double DraftLength::plain_seconds(double outputs) const noexcept {
   return round_seconds(rows_, {}) * outputs / static_cast<double>(rows_);
 }
 
-bool DraftLength::worth_reading(const SequencePlan& plan,
-                                const SequenceState& sequence) const noexcept {
+bool DraftLength::worth_reading(const SequencePlan& plan) const {
   if (plan.deterministic || plan.unread == 0) return true;
-  const double outputs = options_.credit + sequence.saved +
-                         options_.credit_share * static_cast<double>(plan.remaining);
-  return read_.mean() * static_cast<double>(plan.unread) <= plain_seconds(outputs);
+  return read_.mean() * static_cast<double>(plan.unread) <=
+         plain_seconds(account(plan.id).for_reading(terms(), ahead(plan)));
 }
 
 // How many of the candidates to take: the number with the most outputs a second, or 0 if that does
@@ -208,8 +206,8 @@ bool DraftLength::probe_due() {
          options_.probe_share * unprobed_seconds_ >= round_seconds({.queried = kProbe}) - plain;
 }
 
-bool DraftLength::may_probe(const SequencePlan& plan) {
-  return plan.limit > 0 && worth_reading(plan, sequences_[plan.id]);
+bool DraftLength::may_probe(const SequencePlan& plan) const {
+  return plan.limit > 0 && worth_reading(plan);
 }
 
 // Sequences get the probe in turn.
@@ -230,10 +228,20 @@ double DraftLength::round_seconds(std::size_t rows, Drafts drafts) const noexcep
 }
 
 bool DraftLength::affords(const SequencePlan& sequence, std::size_t tokens) const {
-  const auto state = sequences_.find(sequence.id);
-  const double saved = state == sequences_.end() ? 0.0 : state->second.saved;
-  if (state != sequences_.end() && !worth_reading(sequence, state->second)) return false;
-  return draft_.seconds(tokens) <= plain_seconds(std::max(0.0, options_.credit + saved));
+  return draft_.seconds(tokens) <=
+         plain_seconds(account(sequence.id).for_drafts(terms(), ahead(sequence)));
+}
+
+const DraftAccount& DraftLength::account(SequenceId id) const {
+  static const DraftAccount fresh;
+  const auto state = sequences_.find(id);
+  return state == sequences_.end() ? fresh : state->second.account;
+}
+
+// Outputs that a sequence is expected to have yet: no more than texts have had.
+double DraftLength::ahead(const SequencePlan& sequence) const {
+  return std::clamp(text_length_ - account(sequence.id).outputs(), 0.0,
+                    static_cast<double>(sequence.remaining));
 }
 
 std::size_t DraftLength::planned_drafts() const noexcept {
@@ -253,9 +261,7 @@ double DraftLength::more_rows_seconds(std::size_t companions) const noexcept {
 
 bool DraftLength::covers(SequenceId id, std::size_t rows) const {
   if (!options_.adaptive) return true;
-  const auto state = sequences_.find(id);
-  const double saved = state == sequences_.end() ? 0.0 : state->second.saved;
-  return more_rows_seconds(rows) <= plain_seconds(std::max(0.0, options_.credit + saved));
+  return more_rows_seconds(rows) <= plain_seconds(account(id).for_drafts(terms(), 0.0));
 }
 
 // Rows of companions do not teach what rows cost, unless nothing else has.
@@ -299,18 +305,19 @@ void DraftLength::observe(std::span<const SequenceOutcome> sequences, const Pass
     if (probing_ && seen.accepted > 0) probe_after_ = kFirstProbe;  // it may pay again
     learn(seen);
   }
-  settle(sequences);
+  settle(sequences, pass.read_seconds);
   acceptance_.next_round();
 }
 
 // Credits the kept drafts and debits the cost of drafting, each sequence its share.
-void DraftLength::settle(std::span<const SequenceOutcome> sequences) {
+void DraftLength::settle(std::span<const SequenceOutcome> sequences, double read_seconds) {
   if (sequences.empty()) return;
   rows_ = std::max(rows_, sequences.size());
-  std::size_t rows = 0, made = 0;
+  std::size_t rows = 0, made = 0, unread = 0;
   for (const SequenceOutcome& seen : sequences) {
     rows += seen.drafted + seen.companions;
     made += seen.made;
+    unread += seen.unread;
   }
   const auto each = [](double seconds, std::size_t n) {
     return n > 0 ? std::max(0.0, seconds) / static_cast<double>(n) : 0.0;
@@ -319,17 +326,18 @@ void DraftLength::settle(std::span<const SequenceOutcome> sequences) {
   const double checking =
       each(round_seconds(rows_, {.deterministic = rows}) - round_seconds(rows_, {}), rows);
   const double making = each(draft_.seconds(made) - no_draft_.mean(), made);
+  const double reading = each(read_seconds, unread);
   for (const SequenceOutcome& seen : sequences) {
-    if (seen.done) {
-      sequences_.erase(seen.id);
-      continue;
-    }
+    DraftAccount& account = sequences_[seen.id].account;
     const double spent = static_cast<double>(seen.drafted + seen.companions) * checking +
                          companion_.seconds(seen.companions) +
                          static_cast<double>(seen.made) * making;
-    const double lost = spent > 0.0 ? spent / output : 0.0;
-    const double kept = static_cast<double>(seen.accepted);
-    sequences_[seen.id].saved += kept - lost + options_.credit_share * (1.0 + kept);
+    const double read = static_cast<double>(seen.unread) * reading;
+    account.settle(static_cast<double>(seen.accepted), spent > 0.0 ? spent / output : 0.0,
+                   read > 0.0 ? read / output : 0.0);
+    if (!seen.done) continue;
+    text_length_ += (account.outputs() - text_length_) / kTextMemory;
+    sequences_.erase(seen.id);
   }
 }
 

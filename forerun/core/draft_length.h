@@ -11,6 +11,7 @@
 #include "forerun/core/agreement.h"
 #include "forerun/core/companion_cost.h"
 #include "forerun/core/counterfactual_acceptance.h"
+#include "forerun/core/draft_account.h"
 #include "forerun/core/draft_cost.h"
 #include "forerun/core/hit_rates.h"
 #include "forerun/core/noise_odds.h"
@@ -43,7 +44,7 @@ struct SequencePlan {
                                ///< plan. Else the drafter makes as many drafts as planned
   Origin origin = Origin::kChosen;  ///< of the draft, if deterministic
   std::size_t unread = 0;           ///< tokens that the drafter has to read before it can draft,
-  std::size_t remaining = 0;   ///< outputs the sequence may still have; used only with `unread`
+  std::size_t remaining = 0;        ///< outputs the sequence may still have; where a drafter reads
   std::size_t companions = 0;  ///< rows that the pass is expected to have for it beside its drafts
   /// P(draft j is an output), falling, if the drafter knows it: of the nodes of a tree. Empty: by
   /// position and confidence_bin, from what was kept before.
@@ -53,15 +54,16 @@ struct SequencePlan {
 /// Result of a round for one sequence.
 struct SequenceOutcome {
   SequenceId id = 0;
-  std::size_t confidence_bin = 0;        ///< as planned
-  bool deterministic = false;            ///< as planned
-  std::size_t drafted = 0;               ///< drafts the pass verified
-  std::size_t made = 0;                  ///< tokens that the drafter made for it
-  bool tree = false;                     ///< planned by `reach`: `observe` learns no acceptance
-  std::size_t companions = 0;            ///< rows that the pass had for it beside its drafts
-  std::size_t examined = 0;              ///< of these, examined by the rule
-  std::size_t accepted = 0;              ///< drafts kept: examined, or one less
-  bool done = false;                     ///< the sequence ended: its statistics are dropped
+  std::size_t confidence_bin = 0;  ///< as planned
+  bool deterministic = false;      ///< as planned
+  std::size_t drafted = 0;         ///< drafts the pass verified
+  std::size_t made = 0;            ///< tokens that the drafter made for it
+  bool tree = false;               ///< planned by `reach`: `observe` learns no acceptance
+  std::size_t companions = 0;      ///< rows that the pass had for it beside its drafts
+  std::size_t unread = 0;    ///< tokens that the drafter had to read, if it was asked to draft
+  std::size_t examined = 0;  ///< of these, examined by the rule
+  std::size_t accepted = 0;  ///< drafts kept: examined, or one less
+  bool done = false;         ///< the sequence ended: its statistics are dropped
   std::span<const Token> draft = {};     ///< the round's deterministic draft, uncut, used or not,
   std::size_t draft_confidence_bin = 0;  ///< its confidence_bin,
   Origin draft_origin = Origin::kChosen;
@@ -99,13 +101,13 @@ struct PassSeen {
 /// best prefix wins (T need not be convex). It must beat no drafts at all by `margin`.
 ///
 /// What pays on average can lose on one text. So each sequence has an account, in outputs of plain
-/// decoding: it is credited with kept drafts and debited with the time of making and checking
-/// drafts. A sequence gets no more drafts than the account covers if none is kept. The account
-/// starts with `credit` and gains `credit_share` for every output: a text of n outputs loses at
-/// most about credit / n + share. A drafter that has to read a prompt first is used only if that
-/// costs no more than another `credit_share` of the outputs the text may still have. Rows that a
-/// pass has beside drafts (companions) are planned with and debited as drafts are, and by what they
-/// cost beyond a row (CompanionCost).
+/// decoding (DraftAccount): it is credited with kept drafts and debited with the time of making and
+/// checking drafts. A sequence gets no more drafts than the account covers if none is kept. The
+/// account starts with `credit` and gains `credit_share` for every output: a text of n outputs
+/// loses at most about credit / n + share. A drafter that has to read first, a prompt or what it
+/// missed while it did not draft, may spend the share of the outputs ahead for it, as many as texts
+/// have had so far. Rows that a pass has beside drafts (companions) are planned with and debited as
+/// drafts are, and by what they cost beyond a row (CompanionCost).
 ///
 ///   T, D   PassCost, DraftCost, from the seconds passed in; the class reads no clock.
 ///   s      Acceptance over all sequences by confidence_bin and position, the odds biased by
@@ -158,6 +160,8 @@ class DraftLength {
   double best_throughput(std::span<const double> reach, std::size_t made) const;
   bool adaptive() const noexcept { return options_.adaptive; }
 
+  /// Whether a drafter should read what it has not read of the text, at what reading has cost.
+  bool worth_reading(const SequencePlan& plan) const;
   /// Whether the sequence's account covers making `tokens` for it, none of which is kept.
   bool affords(const SequencePlan& sequence, std::size_t tokens) const;
   /// Seconds of a round that drafts nothing, and of making `tokens`.
@@ -187,6 +191,7 @@ class DraftLength {
  private:
   static constexpr std::size_t kPlainCheck = 128, kEarlyCheck = 8;  // rounds that drafted
   static constexpr std::size_t kFirstProbe = 8, kLastProbe = 256;   // rounds that did not
+  static constexpr double kTextLength = 128.0, kTextMemory = 16.0;  // outputs; texts
 
   struct Candidate {
     double survival;
@@ -196,7 +201,7 @@ class DraftLength {
   struct SequenceState {
     SequenceBias bias;
     CounterfactualAcceptance counterfactual;
-    double saved = 0.0;  // outputs gained by drafts, and the credit of every output
+    DraftAccount account;
   };
   struct Drafts {  // of a round
     std::size_t deterministic = 0, queried = 0;
@@ -212,14 +217,16 @@ class DraftLength {
   std::size_t best_prefix();
   bool plain_check_due() const;
   bool probe_due();
-  bool may_probe(const SequencePlan& plan);
+  bool may_probe(const SequencePlan& plan) const;
   void probe(std::span<const SequencePlan> sequences);
   void learn(const SequenceOutcome& seen);
-  void settle(std::span<const SequenceOutcome> sequences);
+  void settle(std::span<const SequenceOutcome> sequences, double read_seconds);
   template <class Each>
   void survivals(const SequencePlan& sequence, const SequenceBias& bias, Each&& each) const;
   double plain_seconds(double outputs) const noexcept;
-  bool worth_reading(const SequencePlan& plan, const SequenceState& sequence) const noexcept;
+  const DraftAccount& account(SequenceId id) const;
+  DraftAccount::Terms terms() const noexcept { return {options_.credit, options_.credit_share}; }
+  double ahead(const SequencePlan& sequence) const;
   double round_seconds(Drafts drafts) const noexcept {
     return round_seconds(rows_ + companions_, drafts) + companion_.seconds(companions_);
   }
@@ -234,7 +241,8 @@ class DraftLength {
   DraftCost draft_;
   SteadySeconds no_draft_;  // of the drafter, for any plan
   SteadySeconds rest_;
-  SteadySeconds read_;  // a token of a drafter's prompt
+  SteadySeconds read_;                // a token of a drafter's prompt
+  double text_length_ = kTextLength;  // outputs of texts that ended, a running mean
   Acceptance acceptance_;
   TreeKnowledge trees_;
   std::unordered_map<SequenceId, SequenceState> sequences_;

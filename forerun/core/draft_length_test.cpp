@@ -247,10 +247,32 @@ TEST(DraftLength, APromptIsReadWhereTheTextMayStillBecomeLong) {
   const auto length = [&](SequencePlan sequence) { return plan(control, {sequence})[0]; };
   // A thousand tokens take as long as ten outputs.
   EXPECT_EQ(length({.id = 1, .limit = 4, .unread = 1000, .remaining = 100}), 0U);
-  EXPECT_EQ(length({.id = 1, .limit = 4, .unread = 1000, .remaining = 1000}), 4U);
   EXPECT_EQ(length({.id = 1, .limit = 4, .unread = 200, .remaining = 100}), 4U);
   EXPECT_EQ(length({.id = 1, .limit = 4, .remaining = 100}), 4U);
   EXPECT_EQ(length({.id = 1, .limit = 4, .deterministic = true, .unread = 1000}), 4U);
+  // Texts may become long, but have not been so far.
+  const SequencePlan open{.id = 1, .limit = 4, .unread = 1000, .remaining = 1000};
+  EXPECT_EQ(length(open), 0U);
+  for (SequenceId id = 2; id < 20; ++id) {
+    for (int round = 0; round < 1000; ++round) {
+      observe(control, {{.id = id, .done = round == 999}}, {.rows = 1, .target_seconds = 0.01});
+    }
+  }
+  EXPECT_GT(length(open), 0U);
+}
+
+TEST(DraftLength, WhatReadingCostIsNotLostAgainToDrafts) {
+  DraftLength control = seasoned({}, 40);
+  observe(control, {}, {.read = 500, .read_seconds = 0.05});
+  plan(control, {{.id = 1, .limit = 8}});
+  // Two outputs' worth is read, of the 1 + 0.02 * 60 that the text may lose: what is left covers no
+  // draft near its end, and covers one while much is ahead.
+  observe(control, {{.id = 1, .unread = 200}},
+          {.rows = 1, .target_seconds = 0.01, .read = 200, .read_seconds = 0.02});
+  EXPECT_FALSE(control.worth_reading({.id = 1, .unread = 100, .remaining = 60}));
+  EXPECT_TRUE(control.affords({.id = 1, .remaining = 60}, 1));
+  EXPECT_FALSE(control.affords({.id = 1, .remaining = 10}, 1));
+  EXPECT_TRUE(control.affords({.id = 2, .remaining = 10}, 1));
 }
 
 TEST(DraftLength, ASequenceThatEndsIsForgotten) {

@@ -17,6 +17,7 @@ constexpr std::uint64_t kNoContext = ~std::uint64_t{0};
 void OnlineNgram::count(std::uint64_t context, Token next) {
   Context& seen = contexts_[context == ngram_key::kEmpty ? kNoContext : context];
   ++seen.tokens;
+  seen.newest = next;
   if (++grams_[with(context, next)] == 1) ++seen.different;
 }
 
@@ -42,6 +43,27 @@ void OnlineNgram::interpolate(std::uint64_t context, std::span<const Token> next
     const std::uint32_t* gram = grams_.find(with(context, next[i]));
     p[i] = ((gram == nullptr ? 0.0 : *gram) + different * p[i]) * scale;
   }
+}
+
+// Null: they have not been followed by a token.
+const OnlineNgram::Context* OnlineNgram::context_of(Token before, Token last) const {
+  if (before == kNoToken || last == kNoToken) return nullptr;
+  return contexts_.find(with(with(ngram_key::kEmpty, before), last));
+}
+
+double OnlineNgram::evidence(Token before, Token last) const {
+  const Context* seen = context_of(before, last);
+  if (seen == nullptr) return 0.0;
+  return static_cast<double>(seen->tokens) / (seen->tokens + seen->different);
+}
+
+std::vector<Token> OnlineNgram::followers(Token before, Token last) const {
+  std::vector<Token> out;
+  if (last == kNoToken) return out;
+  if (const Context* both = context_of(before, last)) out.push_back(both->newest);
+  const Context* one = contexts_.find(with(ngram_key::kEmpty, last));
+  if (one != nullptr && (out.empty() || out[0] != one->newest)) out.push_back(one->newest);
+  return out;
 }
 
 std::vector<double> OnlineNgram::log_probs(Token before, Token last,

@@ -23,12 +23,19 @@ class OnlineNgram final : public NgramLaw {
   std::size_t length() const noexcept { return read_; }
   std::vector<double> log_probs(Token before, Token last,
                                 std::span<const Token> next) const override;
+  /// Share of the law after two tokens that comes from what followed both; 0 if nothing did.
+  double evidence(Token before, Token last) const;
+  /// The token that followed both of them last, and the one that followed the second last, if there
+  /// are such.
+  std::vector<Token> followers(Token before, Token last) const;
 
  private:
   struct Context {
     std::uint32_t tokens = 0, different = 0;
+    Token newest = 0;
   };
   void count(std::uint64_t context, Token next);
+  const Context* context_of(Token before, Token last) const;
   void interpolate(std::uint64_t context, std::span<const Token> next,
                    std::vector<double>& p) const;
 

@@ -65,6 +65,52 @@ TEST(OnlineNgram, IsWittenBellsLaw) {
   }
 }
 
+// The newest token after a context, by going back through the text.
+std::vector<Token> newest_after(const std::vector<Token>& text, const std::vector<Token>& context) {
+  const auto n = static_cast<long>(context.size());
+  for (long i = static_cast<long>(text.size()) - 1; i >= n; --i) {
+    if (std::equal(context.begin(), context.end(), text.begin() + i - n)) {
+      return {text[static_cast<std::size_t>(i)]};
+    }
+  }
+  return {};
+}
+
+TEST(OnlineNgram, KnowsTheNewestFollowers) {
+  const std::vector<Token> text = random_text(40);
+  const Token none = NgramLaw::kNoToken;
+  OnlineNgram law(kVocab);
+  EXPECT_TRUE(law.followers(1, 2).empty());
+  for (std::size_t size = 1; size <= text.size(); ++size) {
+    const std::vector<Token> known(text.begin(), text.begin() + static_cast<long>(size));
+    law.read(known);
+    for (Token b = 0; b < kVocab; ++b) {
+      const std::vector<Token> one = newest_after(known, {b});
+      EXPECT_EQ(law.followers(none, b), one);
+      for (Token a = 0; a < kVocab; ++a) {
+        std::vector<Token> both = newest_after(known, {a, b});
+        if (!both.empty() && !one.empty() && both != one) both.push_back(one[0]);
+        EXPECT_EQ(law.followers(a, b), both.empty() ? one : both);
+      }
+    }
+  }
+  EXPECT_TRUE(law.followers(none, none).empty());
+}
+
+// The law is evidence * what followed + (1 - evidence) * the law after the last token.
+TEST(OnlineNgram, EvidenceIsTheShareOfWhatFollowedBoth) {
+  const std::vector<Token> text = {1, 2, 3, 1, 2, 3, 1, 2, 5, 4, 1};
+  OnlineNgram law(kVocab);
+  law.read(text);
+  const double share = law.evidence(1, 2);
+  EXPECT_DOUBLE_EQ(share, 3.0 / (3.0 + 2.0));
+  const double below = std::exp(law.log_prob(NgramLaw::kNoToken, 2, 3));
+  EXPECT_NEAR(std::exp(law.log_prob(1, 2, 3)), share * 2.0 / 3.0 + (1.0 - share) * below, 1e-12);
+  EXPECT_DOUBLE_EQ(law.evidence(2, 1), 0.0);
+  EXPECT_DOUBLE_EQ(law.evidence(4, 1), 0.0);  // the text ends with them
+  EXPECT_DOUBLE_EQ(law.evidence(NgramLaw::kNoToken, 2), 0.0);
+}
+
 TEST(OnlineNgram, IsALaw) {
   OnlineNgram law(kVocab);
   const Token none = NgramLaw::kNoToken;

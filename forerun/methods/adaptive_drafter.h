@@ -91,6 +91,7 @@ class AdaptiveDrafter {
                            .deterministic = plans_[at].deterministic,
                            .drafted = out.drafted,
                            .made = plans_[at].deterministic ? 0 : out.drafted,
+                           .unread = lengths_[at] > 0 ? plans_[at].unread : 0,
                            .examined = out.examined,
                            .accepted = out.accepted,
                            .done = sequence.done()};

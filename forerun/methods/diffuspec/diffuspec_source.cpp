@@ -26,7 +26,7 @@ void DiffuSpecSource::search() {
   for (std::size_t i = 0; i < texts_.predicted(id_); ++i) {
     Place place;
     for (const Ranked& r : candidates(i, SlotCandidates::kDrafted.most)) {
-      place.push_back({token(r.id), r.score});
+      place.push_back({r.token, r.score});
     }
     if (place.empty()) break;  // scores that are not numbers
     cut_place(place, method.options.search, ends);
@@ -45,7 +45,7 @@ void DiffuSpecSource::weigh(const Node& node, std::vector<Ranked>& candidates) {
   if (!method.searches()) return;
   if (node.depth == 0) search();
   std::vector<Token> next;
-  for (const Ranked& r : candidates) next.push_back(token(r.id));
+  for (const Ranked& r : candidates) next.push_back(r.token);
   const std::vector<Token> path = path_to(node);
   std::vector<double> scores =
       texts_.law(sequence())

@@ -47,6 +47,7 @@ class DiffuSpecSource final : public SlotSource {
     return slot_candidates(texts_.logits(id_, slot), temperature(), bounds());
   }
   Token token(std::int32_t column) const override { return texts_.method().network.token(column); }
+  const OnlineNgram& trigrams() override { return texts_.trigrams(sequence()); }
   void weigh(const Node& node, std::vector<Ranked>& candidates) override;
   std::optional<Token> preferred(const Node& node) const override;
   double confidence(const Node& node, Token first) const override;

@@ -174,6 +174,10 @@ Token DiffuSpecTexts::likeliest_at(SequenceId id, std::size_t place) const {
 
 const NgramLaw& DiffuSpecTexts::law(const TokenSequence& sequence) {
   if (method_->proxy) return *method_->proxy;
+  return trigrams(sequence);
+}
+
+const OnlineNgram& DiffuSpecTexts::trigrams(const TokenSequence& sequence) {
   Text& text = text_of(sequence.id());
   if (!text.trigrams) text.trigrams.emplace(method_->vocab);
   text.trigrams->read(sequence.tokens());

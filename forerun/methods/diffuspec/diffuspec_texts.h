@@ -42,6 +42,8 @@ class DiffuSpecTexts {
   std::span<const float> logits(SequenceId id, std::size_t place) const;
   /// The proxy's law after the text.
   const NgramLaw& law(const TokenSequence& sequence);
+  /// Those of the text so far.
+  const OnlineNgram& trigrams(const TokenSequence& sequence);
 
   /// The result of a round for a text.
   void observe(SequenceId id, std::size_t accepted);

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <array>
 #include <cmath>
+#include <limits>
 #include <utility>
 
 #include "forerun/core/log_sum_exp.h"
@@ -16,6 +17,7 @@ namespace {
 
 constexpr std::size_t kChildren = 8;  // of a node
 constexpr double kNoiseTemperature = 0.8;
+constexpr double kImpossible = -std::numeric_limits<double>::infinity();  // a law's logarithm of 0
 
 constexpr std::size_t kDepths = 6, kRanks = 4, kConfidences = 4;
 constexpr std::array<double, 7> kBounds = {0.02, 0.06, 0.15, 0.3, 0.5, 0.7, 0.87};
@@ -92,7 +94,7 @@ std::vector<SlotSource::Ranked> SlotSource::laws(std::size_t slot, Token previou
   const std::vector<double> log_q = log_laws(of, logits, temperature());
   std::vector<Ranked> out;
   for (std::size_t i = 0; i < log_q.size(); ++i) {
-    out.push_back({of.ids[i], log_q[i], log_q[i]});
+    out.push_back({token(of.ids[i]), log_q[i], log_q[i]});
   }
   return out;
 }
@@ -114,34 +116,55 @@ std::vector<Token> SlotSource::path_to(const Node& node) const {
 
 std::vector<SlotSource::Ranked> SlotSource::ranked(const Node& node) {
   std::vector<Ranked> out = laws(node.depth, node.token);
-  keep_allowed(
-      *sequence_, [&] { return path_to(node); }, out, [&](const Ranked& r) { return token(r.id); });
   if (out.empty()) return out;  // scores that are not numbers
+  if (alone_) add_followers(node, out);
   weigh(node, out);
+  std::erase_if(out, [](const Ranked& r) { return r.log_q == kImpossible; });
+  keep_allowed(
+      *sequence_, [&] { return path_to(node); }, out, [](const Ranked& r) { return r.token; });
   if (out.empty()) return out;
   for (Ranked& r : out) r.score = r.log_q;
   put_in_order(out, node.depth, kChildren);
   if (const std::optional<Token> first = preferred(node)) {
-    const auto at = std::find_if(out.begin(), out.end(),
-                                 [&](const Ranked& r) { return token(r.id) == *first; });
+    const auto at =
+        std::find_if(out.begin(), out.end(), [&](const Ranked& r) { return r.token == *first; });
     if (at != out.end()) std::rotate(out.begin(), at, at + 1);
   }
   return out;
 }
 
-void SlotSource::weigh(const Node& node, std::vector<Ranked>& candidates) {
-  const std::span<const Token> text = sequence_->tokens();
+const OnlineNgram& SlotSource::trigrams() {
   OnlineNgram& law =
       trigrams_.try_emplace(sequence_->id(), std::int64_t{ngram_key::kMostTokens}).first->second;
-  law.read(text);
+  law.read(sequence_->tokens());
+  return law;
+}
+
+Token SlotSource::before(const Node& node) const {
+  if (node.depth > 0) return nodes_[node.parent].token;
+  const std::span<const Token> text = sequence_->tokens();
+  return text.size() >= 2 ? text[text.size() - 2] : NgramLaw::kNoToken;
+}
+
+void SlotSource::add_followers(const Node& node, std::vector<Ranked>& candidates) {
+  for (const Token t : trigrams().followers(before(node), node.token)) {
+    if (std::none_of(candidates.begin(), candidates.end(),
+                     [&](const Ranked& r) { return r.token == t; })) {
+      candidates.push_back({t, kImpossible, kImpossible});
+    }
+  }
+}
+
+void SlotSource::weigh(const Node& node, std::vector<Ranked>& candidates) {
+  const OnlineNgram& law = trigrams();
   std::vector<Token> next;
-  for (const Ranked& r : candidates) next.push_back(token(r.id));
-  const Token before = node.depth > 0     ? nodes_[node.parent].token
-                       : text.size() >= 2 ? text[text.size() - 2]
-                                          : NgramLaw::kNoToken;
-  std::vector<double> mixed = law.log_probs(before, node.token, next);
+  for (const Ranked& r : candidates) next.push_back(r.token);
+  std::vector<double> mixed = law.log_probs(before(node), node.token, next);
+  const double share =
+      alone_ ? kLeastTextShare + kEvidenceShare * law.evidence(before(node), node.token)
+             : kTextShare;
   for (std::size_t i = 0; i < mixed.size(); ++i) {
-    mixed[i] = log_mix(kTextShare, mixed[i], candidates[i].log_q);
+    mixed[i] = log_mix(share, mixed[i], candidates[i].log_q);
   }
   reweigh(candidates, mixed);
 }
@@ -159,7 +182,7 @@ void SlotSource::reweigh(std::vector<Ranked>& candidates, std::span<const double
 // By falling score; the best alone.
 void SlotSource::put_in_order(std::vector<Ranked>& out, std::size_t slot, std::size_t most) const {
   const auto by_score = [](const Ranked& a, const Ranked& b) {
-    return a.score != b.score ? a.score > b.score : a.id < b.id;
+    return a.score != b.score ? a.score > b.score : a.token < b.token;
   };
   const bool greedy = sequence_->sampling().greedy();
   if (greedy || sequence_->rule() != Rule::kSharedNoise) {
@@ -184,7 +207,7 @@ void SlotSource::put_in_order(std::vector<Ranked>& out, std::size_t slot, std::s
 void SlotSource::add_noise(std::size_t slot, std::vector<Ranked>& by_q) const {
   const RngKey key = sequence_->key_at(sequence_->tokens().size() + slot);
   for (Ranked& r : by_q) {
-    r.score = (r.log_q + shared_noise(token(r.id), key)) / kNoiseTemperature;
+    r.score = (r.log_q + shared_noise(r.token, key)) / kNoiseTemperature;
   }
 }
 
@@ -194,7 +217,7 @@ void SlotSource::children(std::vector<TreeChild>& out) {
   if (slots_.size() == node.depth) open(node.depth, node.token);
   const std::vector<Ranked> all = ranked(node);
   if (all.empty()) return;
-  node.first = token(all[0].id);
+  node.first = all[0].token;
   const std::size_t beside = node.likeliest ? 0 : 1;
   const std::size_t first_cell =
       (beside * kDepths + std::min(node.depth, kDepths - 1)) * kCellsOfDepth;
@@ -205,7 +228,7 @@ void SlotSource::children(std::vector<TreeChild>& out) {
     const auto bin = static_cast<std::size_t>(std::upper_bound(kBounds.begin(), kBounds.end(), p) -
                                               kBounds.begin());
     const std::size_t kind = rank == 0 ? sure : kConfidences + std::min(rank, kRanks - 1) - 1;
-    out.push_back({.token = token(all[rank].id),
+    out.push_back({.token = all[rank].token,
                    .cell = {static_cast<std::uint16_t>(first_cell + kind * kScores + bin),
                             static_cast<std::uint16_t>(beside * kScores + bin)}});
   }

@@ -29,6 +29,7 @@ class SlotSource : public NetworkSource {
   /// The slots of a run.
   std::size_t made() const override = 0;
   void forget(SequenceId id) override { trigrams_.erase(id); }
+  void alone() final { alone_ = true; }
 
  protected:
   /// Slots that the run of this round made for a sequence; 0: none.
@@ -41,7 +42,9 @@ class SlotSource : public NetworkSource {
   }
   /// The text's, 1 if it is greedy.
   static double temperature_of(const TokenSequence& sequence);
-  static constexpr double kTextShare = 0.25;
+  /// Of the text's trigrams in a law: beside sources that know the text too; alone, without
+  /// evidence for a token, and with all of it.
+  static constexpr double kTextShare = 0.25, kLeastTextShare = 0.1, kEvidenceShare = 0.6;
   double temperature() const { return temperature_of(*sequence_); }
   /// The token of a column of the logits.
   virtual Token token(std::int32_t column) const { return column; }
@@ -60,13 +63,14 @@ class SlotSource : public NetworkSource {
   };
   /// A candidate after a node.
   struct Ranked {
-    std::int32_t id;      ///< a column of the logits
+    Token token;
     double log_q, score;  ///< score: what candidates are ranked by, with noise or without
   };
   /// Whether the slots' laws hold after a node.
   virtual bool knows(const Node& /*node*/) const { return true; }
   /// Changes the candidates' log_q by what else is known of the token after a node: here trigrams
-  /// of the text and the path, with a share of kTextShare.
+  /// of the text and the path. Some may be tokens that the network gives no probability (log_q is
+  /// minus infinity); those that keep it are dropped.
   virtual void weigh(const Node& node, std::vector<Ranked>& candidates);
   /// Gives the candidates other log-probabilities, which they scale so that all together weigh what
   /// they did.
@@ -76,6 +80,8 @@ class SlotSource : public NetworkSource {
   /// The network's estimate that its first choice after a node is kept, in [0, 1].
   virtual double confidence(const Node& /*node*/, Token /*first*/) const { return 0.0; }
 
+  /// Trigrams of the text so far.
+  virtual const OnlineNgram& trigrams();
   /// Whose tree grows.
   const TokenSequence& sequence() const noexcept { return *sequence_; }
   /// Drafted tokens on the way to a node, its own last.
@@ -87,11 +93,14 @@ class SlotSource : public NetworkSource {
   void open(std::size_t depth, Token previous);
   std::vector<Ranked> ranked(const Node& node);
   std::vector<Ranked> laws(std::size_t slot, Token previous) const;
+  Token before(const Node& node) const;
+  void add_followers(const Node& node, std::vector<Ranked>& candidates);
   void put_in_order(std::vector<Ranked>& candidates, std::size_t slot, std::size_t most) const;
   void add_noise(std::size_t slot, std::vector<Ranked>& by_q) const;
   void cut(std::vector<Ranked>& by_q) const;
 
   const TokenSequence* sequence_ = nullptr;  // whose tree grows
+  bool alone_ = false;
   std::unordered_map<SequenceId, OnlineNgram> trigrams_;
   std::size_t block_ = 0;
   std::vector<SlotCandidates> slots_;  // their logits are not conditioned

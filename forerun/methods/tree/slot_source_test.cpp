@@ -34,7 +34,7 @@ class OneLaw final : public SlotSource {
   void weigh(const Node& node, std::vector<Ranked>& candidates) override {
     SlotSource::weigh(node, candidates);
     laws_.clear();
-    for (const Ranked& r : candidates) laws_[r.id] = std::exp(r.log_q);
+    for (const Ranked& r : candidates) laws_[r.token] = std::exp(r.log_q);
   }
 
   std::vector<float> logits_;
@@ -63,6 +63,24 @@ void expect_mixed(const OneLaw& source, const std::vector<float>& logits, const 
   }
 }
 
+// The same of a source that is alone: by the evidence for what followed the two tokens, with the
+// newest followers of theirs that the network does not know.
+void expect_mixed_alone(const OneLaw& source, const std::vector<float>& logits,
+                        const OnlineNgram& law, Token before, Token last) {
+  const double share = 0.1 + 0.6 * law.evidence(before, last);
+  double sum = 0.0, all = 0.0;
+  for (const float x : logits) sum += std::exp(static_cast<double>(x));
+  std::map<Token, double> mixed;
+  for (Token t = 0; t < kVocab; ++t) {
+    mixed[t] =
+        (1.0 - share) * std::exp(static_cast<double>(logits[static_cast<std::size_t>(t)])) / sum;
+  }
+  for (const Token t : law.followers(before, last)) mixed[t] += 0.0;
+  for (auto& [t, p] : mixed) all += p += share * std::exp(law.log_prob(before, last, t));
+  ASSERT_EQ(source.laws().size(), mixed.size());
+  for (const auto& [t, p] : source.laws()) EXPECT_NEAR(p, mixed.at(t) / all, 1e-6) << t;
+}
+
 TEST(SlotSource, MixesTrigramsOfTheTextIntoItsLaws) {
   std::vector<float> logits;
   for (Token t = 0; t < kVocab; ++t) logits.push_back(std::sin(static_cast<float>(3 * t)));
@@ -82,6 +100,29 @@ TEST(SlotSource, MixesTrigramsOfTheTextIntoItsLaws) {
   source.add(1, 9);
   source.children(children);
   expect_mixed(source, logits, law, 6, 9);
+}
+
+TEST(SlotSource, AloneItTrustsTheTextByEvidenceAndDraftsItsOtherTokens) {
+  std::vector<float> logits;
+  for (Token t = 0; t < kVocab; ++t) logits.push_back(std::sin(static_cast<float>(3 * t)));
+  OneLaw source(logits);
+  source.alone();
+  const std::vector<Token> text = {4, 5, 77, 7, 5, 88, 4, 5, 77, 2, 9, 4, 5};
+  const TokenSequence sequence = sequence_of(text);
+  OnlineNgram law(ngram_key::kMostTokens);
+  law.read(text);
+  ASSERT_TRUE(source.begin(sequence));
+  std::vector<TreeChild> children;
+  source.children(children);
+  expect_mixed_alone(source, logits, law, 4, 5);
+  EXPECT_EQ(source.laws().size(), std::size_t{kVocab} + 1);
+  EXPECT_EQ(children.front().token, 77);  // which the network cannot draft
+  source.add(TokenTree::kRoot, 77);
+  source.children(children);
+  expect_mixed_alone(source, logits, law, 5, 77);
+  source.add(1, 30);  // nothing followed
+  source.children(children);
+  expect_mixed_alone(source, logits, law, 77, 30);
 }
 
 // Other texts, and one of the same id after it was forgotten, have trigrams of their own.

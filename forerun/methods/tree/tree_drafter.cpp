@@ -65,6 +65,7 @@ TreeDrafter::TreeDrafter(std::vector<std::unique_ptr<TreeSource>> found,
   known.memories.resize(all.size());
   for (std::size_t i = 0; i < all.size(); ++i) all[i]->remember(known.memories[i]);
   known.queried.resize(kSituations);
+  if (all.size() == 1) all[0]->alone();
 }
 
 std::vector<TreeSource*> TreeDrafter::sources() const {
@@ -155,7 +156,8 @@ std::vector<TokenDraft> TreeDrafter::propose(std::span<TokenSequence* const> seq
   planned_.clear();
   made_ = 0;
   for (const TokenSequence* sequence : sequences) {
-    Planned planned{.id = sequence->id(), .tree = grow(*sequence, false)};
+    Planned planned{
+        .id = sequence->id(), .remaining = sequence->remaining(), .tree = grow(*sequence, false)};
     planned.reach = planned.tree.reaches();
     planned.situation = situation_of(planned.tree);
     planned_.push_back(std::move(planned));
@@ -166,6 +168,7 @@ std::vector<TokenDraft> TreeDrafter::propose(std::span<TokenSequence* const> seq
     plans.push_back({.id = planned.id,
                      .limit = planned.reach.size(),
                      .deterministic = true,
+                     .remaining = planned.remaining,
                      .companions = texts_[planned.id].companions,
                      .reach = planned.reach});
   }
@@ -203,11 +206,17 @@ void TreeDrafter::add_companions(std::span<TokenSequence* const> sequences,
 std::vector<std::size_t> TreeDrafter::to_query(std::span<TokenSequence* const> sequences) {
   std::vector<std::size_t> which, possible;
   for (std::size_t i = 0; i < sequences.size(); ++i) {
-    if (draft_budget(*sequences[i], max_draft_) == 0 || !network_->state(*sequences[i]).ready) {
-      continue;
-    }
+    const TokenSequence& sequence = *sequences[i];
+    const NetworkSource::State state = network_->state(sequence);
+    if (draft_budget(sequence, max_draft_) == 0 || !state.ready) continue;
+    const SequencePlan plan{.id = sequence.id(),
+                            .limit = ReachCurve::kNodes,
+                            .unread = state.unread,
+                            .remaining = sequence.remaining()};
+    // Probes too: each would read a piece of a prompt, and none would draft.
+    if (adaptive_ && !control_.worth_reading(plan)) continue;
     possible.push_back(i);
-    if (!adaptive_ || query_pays(*sequences[i], planned_[i])) which.push_back(i);
+    if (!adaptive_ || query_pays(plan, planned_[i])) which.push_back(i);
   }
   if (!which.empty()) {
     since_query_ = 0;
@@ -220,16 +229,11 @@ std::vector<std::size_t> TreeDrafter::to_query(std::span<TokenSequence* const> s
 }
 
 // Whether the expected outputs a second are higher with a run of the network.
-bool TreeDrafter::query_pays(const TokenSequence& sequence, const Planned& planned) {
-  const NetworkSource::State state = network_->state(sequence);
-  const SequencePlan plan{.id = sequence.id(),
-                          .limit = ReachCurve::kNodes,
-                          .unread = state.unread,
-                          .remaining = sequence.remaining()};
-  if (!control_.affords(plan, network_->made())) return false;
+bool TreeDrafter::query_pays(const SequencePlan& sequence, const Planned& planned) {
+  if (!control_.affords(sequence, network_->made())) return false;
   const ReachCurve& curve = control_.trees().queried[planned.situation];
   if (!curve.known()) return true;
-  const std::vector<double> expected = curve.scaled(texts_[sequence.id()].scale);
+  const std::vector<double> expected = curve.scaled(texts_[planned.id].scale);
   return control_.best_throughput(expected, network_->made()) >
          control_.best_throughput(planned.reach, 0);
 }
@@ -251,7 +255,10 @@ void TreeDrafter::query(std::span<TokenSequence* const> sequences,
                         std::span<const std::size_t> which) {
   if (which.empty()) return;
   std::vector<const TokenSequence*> queried;
-  for (const std::size_t i : which) queried.push_back(sequences[i]);
+  for (const std::size_t i : which) {
+    planned_[i].unread = network_->state(*sequences[i]).unread;
+    queried.push_back(sequences[i]);
+  }
   network_->query(queried);
   for (const std::size_t i : which) {
     Planned& planned = planned_[i];
@@ -345,6 +352,7 @@ void TreeDrafter::learn(const TextRound& round, const Timings& seconds, std::siz
                     .made = planned_[at].queried ? network_->made() : 0,
                     .tree = true,
                     .companions = round.verified.companion_rows(i),
+                    .unread = planned_[at].unread,
                     .examined = out.examined,
                     .accepted = out.accepted,
                     .done = sequence.done()});

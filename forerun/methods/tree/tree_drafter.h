@@ -59,10 +59,12 @@ class TreeDrafter final : public TextDrafter {
   // The tree of a sequence in a round.
   struct Planned {
     SequenceId id = 0;
+    std::size_t remaining = 0;
     TokenTree tree;
     std::vector<double> reach;
     std::size_t situation = 0;
     bool queried = false;
+    std::size_t unread = 0;                                   // by the network, before it was asked
     std::array<std::size_t, kMostSources> first_companion{};  // of each source, of those scored
   };
 
@@ -73,7 +75,7 @@ class TreeDrafter final : public TextDrafter {
   void fill(TreeSource& source, std::size_t index, const Text& text, const RngKey* noise,
             std::vector<TreeChild>& out);
   std::vector<std::size_t> to_query(std::span<TokenSequence* const> sequences);
-  bool query_pays(const TokenSequence& sequence, const Planned& planned);
+  bool query_pays(const SequencePlan& sequence, const Planned& planned);
   bool probe_due();
   void query(std::span<TokenSequence* const> sequences, std::span<const std::size_t> which);
   void add_companions(std::span<TokenSequence* const> sequences,

@@ -21,12 +21,14 @@ struct Script {
   std::size_t depth = 5;  // of its drafts
   std::size_t ranks = 3;  // candidates; the others are never right
   unsigned seed = 1;
+  std::size_t unread = 0;      // tokens of the prompt, which a network reads in pieces
+  double token_seconds = 0.0;  // of one of them
 };
 
 class Scripted : public NetworkSource {
  public:
   Scripted(const Script& script, bool network)
-      : script_(script), network_(network), random_(script.seed) {}
+      : script_(script), network_(network), unread_(script.unread), random_(script.seed) {}
 
   HitRates rates() const override { return {script_.ranks, std::array{0.5}}; }
   bool begin(const TokenSequence& sequence) override {
@@ -49,12 +51,16 @@ class Scripted : public NetworkSource {
   }
   void forget(SequenceId) override {}
   std::size_t made() const override { return script_.depth; }
-  State state(const TokenSequence&) const override { return {.ready = true, .unread = 0}; }
+  State state(const TokenSequence&) const override { return {.ready = true, .unread = unread_}; }
   void query(std::span<const TokenSequence* const>) override {
-    queried_ = true;
-    ++queries;
+    const std::size_t piece = std::min<std::size_t>(unread_, 128);
+    unread_ -= piece;
+    prefilled_.tokens += piece;
+    prefilled_.seconds += static_cast<double>(piece) * script_.token_seconds;
+    queried_ = unread_ == 0;
+    queries += queried_ ? 1 : 0;
   }
-  Prefilled prefilled() const override { return {}; }
+  Prefilled prefilled() const override { return prefilled_; }
   std::span<const std::int64_t> features() const override { return {}; }
   std::int64_t state_width() const override { return 0; }
   void read(const TokenSequence&, const HiddenStates&) override {}
@@ -66,6 +72,8 @@ class Scripted : public NetworkSource {
  private:
   Script script_;
   bool network_, queried_ = false;
+  std::size_t unread_;
+  Prefilled prefilled_;
   std::mt19937 random_;
   std::vector<Token> tokens_;
   std::vector<std::size_t> depths_;
@@ -90,6 +98,7 @@ Measured measure(std::vector<std::unique_ptr<TreeSource>> found, std::unique_ptr
   Measured out;
   while (!sequence.done()) {
     const int before = asked != nullptr ? asked->queries : 0;
+    const double read = asked != nullptr ? asked->prefilled().seconds : 0.0;
     const auto drafts = drafter.propose(sequences, 0);
     Outcome outcome{.drafted = static_cast<std::uint32_t>(drafts[0].size())};
     std::int32_t at = -1;
@@ -103,7 +112,8 @@ Measured measure(std::vector<std::unique_ptr<TreeSource>> found, std::unique_ptr
     }
     const bool queried = asked != nullptr && asked->queries > before;
     const Timings seconds{
-        .drafter = 1e-5 + (queried ? 0.01 * world.network : 0.0),
+        .drafter = 1e-5 + (queried ? 0.01 * world.network : 0.0) +
+                   (asked != nullptr ? asked->prefilled().seconds - read : 0.0),
         .target = 0.01 * (1.0 + world.row * static_cast<double>(drafts[0].size())),
         .rest = 1e-5};
     const VerifiedTokens none({}, {{}});
@@ -132,6 +142,21 @@ TEST(TreeDrafter, DraftsWhatPaysAndNotWhatDoesNot) {
   EXPECT_LT(useless.seconds, 1.02 * 0.01 * 3000);
   const Measured costly = measure(one({.right = 0.3}), nullptr, {.row = 0.5}, 3000);
   EXPECT_LT(costly.seconds, 1.02 * 0.01 * 3000);
+}
+
+TEST(TreeDrafter, ReadsAPromptOnlyWhereTheTextCoversIt) {
+  const auto text = [](double token_seconds) {
+    return measure(
+        {},
+        std::make_unique<Scripted>(
+            Script{.right = 0.9, .seed = 3, .unread = 700, .token_seconds = token_seconds}, true),
+        {.network = 0.1}, 128);
+  };
+  // One piece is read before its cost is known; the rest would cost 11 more outputs of the 128.
+  const double piece = 128 * 2e-4;
+  EXPECT_LT(text(2e-4).seconds, 0.01 * (128 + 1) * 1.01 + piece);
+  EXPECT_EQ(text(2e-4).queries, 0);
+  EXPECT_LT(text(1e-5).seconds, 0.7 * 0.01 * 128);
 }
 
 TEST(TreeDrafter, RunsTheNetworkWhereItPays) {

@@ -45,6 +45,8 @@ class TreeSource {
 
   /// Of all its cells, with nothing learned.
   virtual HitRates rates() const = 0;
+  /// No other source drafts beside it.
+  virtual void alone() {}
   /// What it keeps between texts lives in `memory`, which outlives it; empty the first time.
   virtual void remember(std::any& /*memory*/) {}
   /// @return  false: it has nothing for this sequence in this round
