@@ -8,7 +8,8 @@ namespace forerun {
 ///
 /// It has `credit` before it has gained anything, and `share` of every output. Drafts may cost what
 /// it has now. What a drafter reads before it drafts may also cost the share of the outputs still
-/// ahead, which drafts cannot spend again: a text of n outputs loses at most credit + share n.
+/// ahead, which drafts cannot spend again: a text that gets the outputs that were expected, n in
+/// all, loses at most credit + share n.
 class DraftAccount {
  public:
   struct Terms {
@@ -28,8 +29,9 @@ class DraftAccount {
   double outputs() const noexcept { return outputs_; }
   /// What the drafts of a round may cost if none is kept; at least 0.
   /// @param ahead  outputs that the text is expected to have yet
-  double for_drafts(const Terms& terms, double ahead) const noexcept {
-    return std::max(0.0, now(terms) - std::max(0.0, read_ - terms.share * ahead));
+  /// @param reading  worth of what has to be read for them first
+  double for_drafts(const Terms& terms, double ahead, double reading = 0.0) const noexcept {
+    return std::max(0.0, now(terms) - std::max(0.0, read_ + reading - terms.share * ahead));
   }
   /// What reading may cost.
   double for_reading(const Terms& terms, double ahead) const noexcept {

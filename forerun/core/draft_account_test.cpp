@@ -42,8 +42,7 @@ TEST(DraftAccount, NoOrderOfSpendingLosesMoreThanCreditAndShare) {
         const double ahead = outputs - i;
         const double read =
             i >= reads_from ? std::max(0.0, account.for_reading(kTerms, ahead)) : 0.0;
-        const double lost =
-            i >= drafts_from && read == 0.0 ? account.for_drafts(kTerms, ahead) : 0.0;
+        const double lost = i >= drafts_from ? account.for_drafts(kTerms, ahead, read) : 0.0;
         account.settle(0, lost, read);
         spent += lost + read;
       }

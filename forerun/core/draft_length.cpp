@@ -25,6 +25,7 @@ void check_confidence_bin(SequenceId id, std::size_t confidence_bin) {
 
 std::span<const std::uint32_t> DraftLength::plan(std::span<const SequencePlan> sequences,
                                                  std::size_t other_rows, std::size_t made) {
+  texts_ = std::max<std::size_t>(1, sequences.size());
   rows_ = sequences.size() + other_rows;
   made_ = made;
   companions_ = 0;
@@ -38,6 +39,7 @@ std::span<const std::uint32_t> DraftLength::plan(std::span<const SequencePlan> s
                                   "before drafting");
     }
   }
+  for (const SequencePlan& s : sequences) sequences_[s.id].remaining = s.remaining;
   lengths_.assign(sequences.size(), 0);
   if (options_.adaptive) {
     adapt(sequences);
@@ -98,8 +100,7 @@ void DraftLength::collect(std::span<const SequencePlan> sequences) {
     const bool deterministic = sequences[i].deterministic;
     if (!worth_reading(sequences[i])) continue;
     // Seconds that the round may spend on this sequence if none of its drafts is kept.
-    const double most = round_seconds({}) +
-                        plain_seconds(sequence.account.for_drafts(terms(), ahead(sequences[i])));
+    const double most = round_seconds({}) + plain_seconds(for_drafts(sequences[i]));
     Drafts drafts;
     survivals(sequences[i], sequence.bias, [&](double survival) {
       drafts.add(deterministic);
@@ -161,15 +162,17 @@ double DraftLength::best_throughput(std::span<const double> reach, std::size_t m
   return best;
 }
 
-// Time of this many outputs without drafts: a round makes one for each of its rows.
+// Time of this many outputs without drafts: a round makes one for each text. Prompts that are read
+// beside them in the planned pass are none of a text's cost.
 double DraftLength::plain_seconds(double outputs) const noexcept {
-  return round_seconds(rows_, {}) * outputs / static_cast<double>(rows_);
+  return round_seconds(texts_, {}) * outputs / static_cast<double>(texts_);
 }
 
-bool DraftLength::worth_reading(const SequencePlan& plan) const {
+bool DraftLength::worth_reading(const SequencePlan& plan, std::size_t tokens) const {
   if (plan.deterministic || plan.unread == 0) return true;
-  return read_.mean() * static_cast<double>(plan.unread) <=
-         plain_seconds(account(plan.id).for_reading(terms(), ahead(plan)));
+  const DraftAccount& of = account(plan.id);
+  return read_.mean() * static_cast<double>(plan.unread) + draft_.seconds(tokens) <=
+         plain_seconds(of.for_reading(terms(), ahead(of, plan.remaining)));
 }
 
 // How many of the candidates to take: the number with the most outputs a second, or 0 if that does
@@ -228,8 +231,7 @@ double DraftLength::round_seconds(std::size_t rows, Drafts drafts) const noexcep
 }
 
 bool DraftLength::affords(const SequencePlan& sequence, std::size_t tokens) const {
-  return draft_.seconds(tokens) <=
-         plain_seconds(account(sequence.id).for_drafts(terms(), ahead(sequence)));
+  return pass_.known() && draft_.seconds(tokens) <= plain_seconds(for_drafts(sequence));
 }
 
 const DraftAccount& DraftLength::account(SequenceId id) const {
@@ -239,9 +241,17 @@ const DraftAccount& DraftLength::account(SequenceId id) const {
 }
 
 // Outputs that a sequence is expected to have yet: no more than texts have had.
-double DraftLength::ahead(const SequencePlan& sequence) const {
-  return std::clamp(text_length_ - account(sequence.id).outputs(), 0.0,
-                    static_cast<double>(sequence.remaining));
+double DraftLength::ahead(const DraftAccount& account, std::size_t remaining) const noexcept {
+  return std::clamp(text_length_ - account.outputs(), 0.0, static_cast<double>(remaining));
+}
+
+// What its drafts of a round may cost, in outputs, after what has to be read for them.
+double DraftLength::for_drafts(const SequencePlan& sequence) const {
+  const double output = plain_seconds(1.0);
+  const std::size_t unread = sequence.deterministic ? 0 : sequence.unread;
+  const double reading = output > 0.0 ? read_.mean() * static_cast<double>(unread) / output : 0.0;
+  const DraftAccount& of = account(sequence.id);
+  return of.for_drafts(terms(), ahead(of, sequence.remaining), reading);
 }
 
 std::size_t DraftLength::planned_drafts() const noexcept {
@@ -261,7 +271,9 @@ double DraftLength::more_rows_seconds(std::size_t companions) const noexcept {
 
 bool DraftLength::covers(SequenceId id, std::size_t rows) const {
   if (!options_.adaptive) return true;
-  return more_rows_seconds(rows) <= plain_seconds(account(id).for_drafts(terms(), 0.0));
+  const auto state = sequences_.find(id);
+  const std::size_t remaining = state == sequences_.end() ? 0 : state->second.remaining;
+  return more_rows_seconds(rows) <= plain_seconds(for_drafts({.id = id, .remaining = remaining}));
 }
 
 // Rows of companions do not teach what rows cost, unless nothing else has.
@@ -305,36 +317,40 @@ void DraftLength::observe(std::span<const SequenceOutcome> sequences, const Pass
     if (probing_ && seen.accepted > 0) probe_after_ = kFirstProbe;  // it may pay again
     learn(seen);
   }
-  settle(sequences, pass.read_seconds);
+  settle(sequences, pass);
   acceptance_.next_round();
 }
 
 // Credits the kept drafts and debits the cost of drafting, each sequence its share.
-void DraftLength::settle(std::span<const SequenceOutcome> sequences, double read_seconds) {
+void DraftLength::settle(std::span<const SequenceOutcome> sequences, const PassSeen& pass) {
   if (sequences.empty()) return;
+  texts_ = std::max(texts_, sequences.size());
   rows_ = std::max(rows_, sequences.size());
-  std::size_t rows = 0, made = 0, unread = 0;
+  std::size_t rows = 0, made = 0, read = 0;
   for (const SequenceOutcome& seen : sequences) {
     rows += seen.drafted + seen.companions;
     made += seen.made;
-    unread += seen.unread;
+    read += seen.read;
   }
   const auto each = [](double seconds, std::size_t n) {
     return n > 0 ? std::max(0.0, seconds) / static_cast<double>(n) : 0.0;
   };
-  const double output = plain_seconds(1.0);
+  // Nothing is debited before a pass has said what an output costs.
+  const double output = pass_.known() ? plain_seconds(1.0) : 0.0;
+  const auto worth = [&](double seconds) {
+    return output > 0.0 && seconds > 0.0 ? seconds / output : 0.0;
+  };
   const double checking =
       each(round_seconds(rows_, {.deterministic = rows}) - round_seconds(rows_, {}), rows);
   const double making = each(draft_.seconds(made) - no_draft_.mean(), made);
-  const double reading = each(read_seconds, unread);
+  const double reading = each(pass.read_seconds, std::max(read, pass.read));
   for (const SequenceOutcome& seen : sequences) {
     DraftAccount& account = sequences_[seen.id].account;
     const double spent = static_cast<double>(seen.drafted + seen.companions) * checking +
                          companion_.seconds(seen.companions) +
                          static_cast<double>(seen.made) * making;
-    const double read = static_cast<double>(seen.unread) * reading;
-    account.settle(static_cast<double>(seen.accepted), spent > 0.0 ? spent / output : 0.0,
-                   read > 0.0 ? read / output : 0.0);
+    account.settle(static_cast<double>(seen.accepted), worth(spent),
+                   worth(static_cast<double>(seen.read) * reading));
     if (!seen.done) continue;
     text_length_ += (account.outputs() - text_length_) / kTextMemory;
     sequences_.erase(seen.id);

@@ -44,7 +44,7 @@ struct SequencePlan {
                                ///< plan. Else the drafter makes as many drafts as planned
   Origin origin = Origin::kChosen;  ///< of the draft, if deterministic
   std::size_t unread = 0;           ///< tokens that the drafter has to read before it can draft,
-  std::size_t remaining = 0;        ///< outputs the sequence may still have; where a drafter reads
+  std::size_t remaining = 0;        ///< outputs the sequence may still have
   std::size_t companions = 0;  ///< rows that the pass is expected to have for it beside its drafts
   /// P(draft j is an output), falling, if the drafter knows it: of the nodes of a tree. Empty: by
   /// position and confidence_bin, from what was kept before.
@@ -54,17 +54,17 @@ struct SequencePlan {
 /// Result of a round for one sequence.
 struct SequenceOutcome {
   SequenceId id = 0;
-  std::size_t confidence_bin = 0;  ///< as planned
-  bool deterministic = false;      ///< as planned
-  std::size_t drafted = 0;         ///< drafts the pass verified
-  std::size_t made = 0;            ///< tokens that the drafter made for it
-  bool tree = false;               ///< planned by `reach`: `observe` learns no acceptance
-  std::size_t companions = 0;      ///< rows that the pass had for it beside its drafts
-  std::size_t unread = 0;    ///< tokens that the drafter had to read, if it was asked to draft
-  std::size_t examined = 0;  ///< of these, examined by the rule
-  std::size_t accepted = 0;  ///< drafts kept: examined, or one less
-  bool done = false;         ///< the sequence ended: its statistics are dropped
-  std::span<const Token> draft = {};     ///< the round's deterministic draft, uncut, used or not,
+  std::size_t confidence_bin = 0;     ///< as planned
+  bool deterministic = false;         ///< as planned
+  std::size_t drafted = 0;            ///< drafts the pass verified
+  std::size_t made = 0;               ///< tokens that the drafter made for it
+  bool tree = false;                  ///< planned by `reach`: `observe` learns no acceptance
+  std::size_t companions = 0;         ///< rows that the pass had for it beside its drafts
+  std::size_t read = 0;               ///< tokens that the drafter read for it before it could draft
+  std::size_t examined = 0;           ///< of these, examined by the rule
+  std::size_t accepted = 0;           ///< drafts kept: examined, or one less
+  bool done = false;                  ///< the sequence ended: its statistics are dropped
+  std::span<const Token> draft = {};  ///< the round's deterministic draft, uncut, used or not,
   std::size_t draft_confidence_bin = 0;  ///< its confidence_bin,
   Origin draft_origin = Origin::kChosen;
   std::span<const Token> outputs = {};  ///< and the outputs of the round
@@ -101,12 +101,12 @@ struct PassSeen {
 /// best prefix wins (T need not be convex). It must beat no drafts at all by `margin`.
 ///
 /// What pays on average can lose on one text. So each sequence has an account, in outputs of plain
-/// decoding (DraftAccount): it is credited with kept drafts and debited with the time of making and
-/// checking drafts. A sequence gets no more drafts than the account covers if none is kept. The
-/// account starts with `credit` and gains `credit_share` for every output: a text of n outputs
-/// loses at most about credit / n + share. A drafter that has to read first, a prompt or what it
-/// missed while it did not draft, may spend the share of the outputs ahead for it, as many as texts
-/// have had so far. Rows that a pass has beside drafts (companions) are planned with and debited as
+/// decoding (DraftAccount): credited with kept drafts, debited with the time of making and checking
+/// drafts, which it must cover, each apart, if none is kept. It has `credit` and `credit_share` of
+/// every output, so a text of n outputs loses about credit / n + share, what one round overdraws,
+/// and probes, which are only debited. A drafter that has to read first, a prompt or what it missed
+/// while it did not draft, may spend the share of the outputs ahead for it, as many as texts have
+/// had so far. Rows that a pass has beside drafts (companions) are planned with and debited as
 /// drafts are, and by what they cost beyond a row (CompanionCost).
 ///
 ///   T, D   PassCost, DraftCost, from the seconds passed in; the class reads no clock.
@@ -160,9 +160,11 @@ class DraftLength {
   double best_throughput(std::span<const double> reach, std::size_t made) const;
   bool adaptive() const noexcept { return options_.adaptive; }
 
-  /// Whether a drafter should read what it has not read of the text, at what reading has cost.
-  bool worth_reading(const SequencePlan& plan) const;
-  /// Whether the sequence's account covers making `tokens` for it, none of which is kept.
+  /// Whether a drafter should read what it has not read of the text and make `tokens` after it, at
+  /// what both have cost; true where nothing is unread.
+  bool worth_reading(const SequencePlan& plan, std::size_t tokens = 1) const;
+  /// Whether the sequence's account covers making `tokens` for it, none of which is kept. False
+  /// while no pass is known.
   bool affords(const SequencePlan& sequence, std::size_t tokens) const;
   /// Seconds of a round that drafts nothing, and of making `tokens`.
   double plain_round_seconds() const noexcept { return round_seconds(rows_, {}); }
@@ -202,6 +204,7 @@ class DraftLength {
     SequenceBias bias;
     CounterfactualAcceptance counterfactual;
     DraftAccount account;
+    std::size_t remaining = 0;  // as planned last
   };
   struct Drafts {  // of a round
     std::size_t deterministic = 0, queried = 0;
@@ -220,13 +223,14 @@ class DraftLength {
   bool may_probe(const SequencePlan& plan) const;
   void probe(std::span<const SequencePlan> sequences);
   void learn(const SequenceOutcome& seen);
-  void settle(std::span<const SequenceOutcome> sequences, double read_seconds);
+  void settle(std::span<const SequenceOutcome> sequences, const PassSeen& pass);
   template <class Each>
   void survivals(const SequencePlan& sequence, const SequenceBias& bias, Each&& each) const;
   double plain_seconds(double outputs) const noexcept;
   const DraftAccount& account(SequenceId id) const;
   DraftAccount::Terms terms() const noexcept { return {options_.credit, options_.credit_share}; }
-  double ahead(const SequencePlan& sequence) const;
+  double ahead(const DraftAccount& account, std::size_t remaining) const noexcept;
+  double for_drafts(const SequencePlan& sequence) const;
   double round_seconds(Drafts drafts) const noexcept {
     return round_seconds(rows_ + companions_, drafts) + companion_.seconds(companions_);
   }
@@ -247,8 +251,9 @@ class DraftLength {
   TreeKnowledge trees_;
   std::unordered_map<SequenceId, SequenceState> sequences_;
 
-  std::size_t rows_ = 0;  // of the planned pass without these drafts
-  std::size_t made_ = 0;  // tokens made before the plan
+  std::size_t texts_ = 1;  // sequences of the last plan
+  std::size_t rows_ = 0;   // of the planned pass without these drafts
+  std::size_t made_ = 0;   // tokens made before the plan
   std::size_t companions_ = 0, planned_rows_ = 0;
   bool measuring_ = false;
   std::vector<Candidate> candidates_;

@@ -267,12 +267,54 @@ TEST(DraftLength, WhatReadingCostIsNotLostAgainToDrafts) {
   plan(control, {{.id = 1, .limit = 8}});
   // Two outputs' worth is read, of the 1 + 0.02 * 60 that the text may lose: what is left covers no
   // draft near its end, and covers one while much is ahead.
-  observe(control, {{.id = 1, .unread = 200}},
+  observe(control, {{.id = 1, .read = 200}},
           {.rows = 1, .target_seconds = 0.01, .read = 200, .read_seconds = 0.02});
   EXPECT_FALSE(control.worth_reading({.id = 1, .unread = 100, .remaining = 60}));
   EXPECT_TRUE(control.affords({.id = 1, .remaining = 60}, 1));
   EXPECT_FALSE(control.affords({.id = 1, .remaining = 10}, 1));
   EXPECT_TRUE(control.affords({.id = 2, .remaining = 10}, 1));
+}
+
+TEST(DraftLength, ReadersPayForWhatTheyRead) {
+  DraftLength control = seasoned({}, 40);
+  plan(control, {{.id = 1, .limit = 8}, {.id = 2, .limit = 8}, {.id = 3, .limit = 8}});
+  // Three texts make an output each in a pass; the time of 1.2 outputs is read, of one for one
+  // text.
+  observe(control, {{.id = 1, .read = 100}, {.id = 2, .read = 20}, {.id = 3}},
+          {.rows = 3, .target_seconds = 0.01, .read = 120, .read_seconds = 0.004});
+  const auto most = [&](SequenceId id) {  // outputs that it may yet spend on reading
+    std::size_t tokens = 0;
+    while (control.worth_reading({.id = id, .unread = tokens + 1, .remaining = 100}, 0)) ++tokens;
+    return static_cast<double>(tokens) / 100.0;
+  };
+  EXPECT_NEAR(most(3) - most(1), 1.0, 0.1);
+  EXPECT_NEAR(most(3) - most(2), 0.2, 0.05);
+}
+
+TEST(DraftLength, ATextThatReadDraftsOnWhatIsLeft) {
+  DraftLength control = seasoned({.credit = 0.05}, 40);
+  plan(control, {{.id = 1, .limit = 8}});
+  observe(control, {{.id = 1, .read = 200}},
+          {.rows = 1, .target_seconds = 0.01, .read = 200, .read_seconds = 0.02});
+  // Two outputs of reading: 100 outputs ahead cover them, ten do not.
+  EXPECT_GT(plan(control, {{.id = 1, .limit = 4, .remaining = 110}})[0], 0U);
+  EXPECT_EQ(plan(control, {{.id = 1, .limit = 4, .remaining = 10}})[0], 0U);
+  EXPECT_EQ(control.covers(1, 1), false);
+}
+
+// A pass with prompts says nothing of what an output costs: the engine gives no time for it.
+TEST(DraftLength, NothingIsDebitedWhileNoPassIsKnown) {
+  DraftLength control;
+  plan(control, {{.id = 1, .limit = 4}});
+  observe(control, {{.id = 1, .made = 4, .read = 100}},
+          {.drafted = 4,
+           .drafter_seconds = 0.01,
+           .rest_seconds = 1e-5,
+           .read = 100,
+           .read_seconds = 0.01});
+  EXPECT_FALSE(control.affords({.id = 1, .remaining = 100}, 1));
+  observe(control, {{.id = 1}}, {.rows = 1, .target_seconds = 0.1});
+  EXPECT_TRUE(control.affords({.id = 1, .remaining = 100}, 1));
 }
 
 TEST(DraftLength, ASequenceThatEndsIsForgotten) {

@@ -51,6 +51,11 @@ class AdaptiveDrafter {
         plans_.push_back({.id = sequences[i]->id(), .limit = lengths_[i]});
       }
     }
+    if constexpr (requires { sequences[0]->remaining(); }) {
+      for (std::size_t i = 0; i < plans_.size(); ++i) {
+        plans_[i].remaining = sequences[i]->remaining();
+      }
+    }
     const auto planned = control_.plan(plans_, other_rows);
     std::copy(planned.begin(), planned.end(), lengths_.begin());
     std::vector<Draft> drafts = drafter_.propose(sequences, lengths_);
@@ -91,7 +96,7 @@ class AdaptiveDrafter {
                            .deterministic = plans_[at].deterministic,
                            .drafted = out.drafted,
                            .made = plans_[at].deterministic ? 0 : out.drafted,
-                           .unread = lengths_[at] > 0 ? plans_[at].unread : 0,
+                           .read = lengths_[at] > 0 ? plans_[at].unread : 0,
                            .examined = out.examined,
                            .accepted = out.accepted,
                            .done = sequence.done()};

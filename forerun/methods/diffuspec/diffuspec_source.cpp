@@ -44,6 +44,7 @@ void DiffuSpecSource::weigh(const Node& node, std::vector<Ranked>& candidates) {
   }
   if (!method.searches()) return;
   if (node.depth == 0) search();
+  if (method.options.search.linear) add_followers(node, candidates);
   std::vector<Token> next;
   for (const Ranked& r : candidates) next.push_back(r.token);
   const std::vector<Token> path = path_to(node);

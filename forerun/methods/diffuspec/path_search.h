@@ -59,8 +59,7 @@ Token token_before(std::span<const Token> text, const std::vector<Token>& path, 
 /// Score of a token: log-probabilities of its place and of the n-gram law, combined.
 inline double path_score(double log_q, double log_ngram, const PathSearchOptions& options) {
   const double w = options.marginal;
-  if (options.linear) return log_mix(w, log_q, log_ngram);
-  return (w > 0.0 ? w * log_q : 0.0) + (1.0 - w) * log_ngram;  // log_q may be minus infinity
+  return options.linear ? log_mix(w, log_q, log_ngram) : w * log_q + (1.0 - w) * log_ngram;
 }
 
 }  // namespace forerun

@@ -117,9 +117,7 @@ std::vector<Token> SlotSource::path_to(const Node& node) const {
 std::vector<SlotSource::Ranked> SlotSource::ranked(const Node& node) {
   std::vector<Ranked> out = laws(node.depth, node.token);
   if (out.empty()) return out;  // scores that are not numbers
-  if (alone_) add_followers(node, out);
   weigh(node, out);
-  std::erase_if(out, [](const Ranked& r) { return r.log_q == kImpossible; });
   keep_allowed(
       *sequence_, [&] { return path_to(node); }, out, [](const Ranked& r) { return r.token; });
   if (out.empty()) return out;
@@ -147,6 +145,7 @@ Token SlotSource::before(const Node& node) const {
 }
 
 void SlotSource::add_followers(const Node& node, std::vector<Ranked>& candidates) {
+  if (!alone_) return;
   for (const Token t : trigrams().followers(before(node), node.token)) {
     if (std::none_of(candidates.begin(), candidates.end(),
                      [&](const Ranked& r) { return r.token == t; })) {
@@ -156,14 +155,17 @@ void SlotSource::add_followers(const Node& node, std::vector<Ranked>& candidates
 }
 
 void SlotSource::weigh(const Node& node, std::vector<Ranked>& candidates) {
+  add_followers(node, candidates);
   const OnlineNgram& law = trigrams();
   std::vector<Token> next;
   for (const Ranked& r : candidates) next.push_back(r.token);
-  std::vector<double> mixed = law.log_probs(before(node), node.token, next);
+  const Token previous = before(node);
+  std::vector<double> mixed = law.log_probs(previous, node.token, next);
   const double share =
-      alone_ ? kLeastTextShare + kEvidenceShare * law.evidence(before(node), node.token)
-             : kTextShare;
+      alone_ ? kLeastTextShare + kEvidenceShare * law.evidence(previous, node.token) : kTextShare;
   for (std::size_t i = 0; i < mixed.size(); ++i) {
+    // As a bias or a penalty changes a token's logit, so its part of the text's law.
+    mixed[i] += sequence_->changed().of(next[i], 0.0F) / temperature();
     mixed[i] = log_mix(share, mixed[i], candidates[i].log_q);
   }
   reweigh(candidates, mixed);

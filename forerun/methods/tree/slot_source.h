@@ -42,8 +42,8 @@ class SlotSource : public NetworkSource {
   }
   /// The text's, 1 if it is greedy.
   static double temperature_of(const TokenSequence& sequence);
-  /// Of the text's trigrams in a law: beside sources that know the text too; alone, without
-  /// evidence for a token, and with all of it.
+  /// Share of the text's trigrams in a law: beside sources that know the text too; alone, without
+  /// evidence, and what evidence of 1 adds.
   static constexpr double kTextShare = 0.25, kLeastTextShare = 0.1, kEvidenceShare = 0.6;
   double temperature() const { return temperature_of(*sequence_); }
   /// The token of a column of the logits.
@@ -68,9 +68,8 @@ class SlotSource : public NetworkSource {
   };
   /// Whether the slots' laws hold after a node.
   virtual bool knows(const Node& /*node*/) const { return true; }
-  /// Changes the candidates' log_q by what else is known of the token after a node: here trigrams
-  /// of the text and the path. Some may be tokens that the network gives no probability (log_q is
-  /// minus infinity); those that keep it are dropped.
+  /// Changes the candidates' log_q by what else is known of the token after a node, and may add
+  /// candidates: here by the text's trigrams.
   virtual void weigh(const Node& node, std::vector<Ranked>& candidates);
   /// Gives the candidates other log-probabilities, which they scale so that all together weigh what
   /// they did.
@@ -80,6 +79,9 @@ class SlotSource : public NetworkSource {
   /// The network's estimate that its first choice after a node is kept, in [0, 1].
   virtual double confidence(const Node& /*node*/, Token /*first*/) const { return 0.0; }
 
+  /// Adds what the text had after the same tokens, if no other source drafts beside this one: log_q
+  /// is minus infinity where the network does not know a token, or finds it too unlikely.
+  void add_followers(const Node& node, std::vector<Ranked>& candidates);
   /// Trigrams of the text so far.
   virtual const OnlineNgram& trigrams();
   /// Whose tree grows.
@@ -94,7 +96,6 @@ class SlotSource : public NetworkSource {
   std::vector<Ranked> ranked(const Node& node);
   std::vector<Ranked> laws(std::size_t slot, Token previous) const;
   Token before(const Node& node) const;
-  void add_followers(const Node& node, std::vector<Ranked>& candidates);
   void put_in_order(std::vector<Ranked>& candidates, std::size_t slot, std::size_t most) const;
   void add_noise(std::size_t slot, std::vector<Ranked>& by_q) const;
   void cut(std::vector<Ranked>& by_q) const;

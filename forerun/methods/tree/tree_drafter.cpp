@@ -156,19 +156,19 @@ std::vector<TokenDraft> TreeDrafter::propose(std::span<TokenSequence* const> seq
   planned_.clear();
   made_ = 0;
   for (const TokenSequence* sequence : sequences) {
-    Planned planned{
-        .id = sequence->id(), .remaining = sequence->remaining(), .tree = grow(*sequence, false)};
+    Planned planned{.id = sequence->id(), .tree = grow(*sequence, false)};
     planned.reach = planned.tree.reaches();
     planned.situation = situation_of(planned.tree);
     planned_.push_back(std::move(planned));
   }
   if (network_) query(sequences, to_query(sequences));
   std::vector<SequencePlan> plans;
-  for (const Planned& planned : planned_) {
+  for (std::size_t i = 0; i < sequences.size(); ++i) {
+    const Planned& planned = planned_[i];
     plans.push_back({.id = planned.id,
                      .limit = planned.reach.size(),
                      .deterministic = true,
-                     .remaining = planned.remaining,
+                     .remaining = sequences[i]->remaining(),
                      .companions = texts_[planned.id].companions,
                      .reach = planned.reach});
   }
@@ -213,8 +213,8 @@ std::vector<std::size_t> TreeDrafter::to_query(std::span<TokenSequence* const> s
                             .limit = ReachCurve::kNodes,
                             .unread = state.unread,
                             .remaining = sequence.remaining()};
-    // Probes too: each would read a piece of a prompt, and none would draft.
-    if (adaptive_ && !control_.worth_reading(plan)) continue;
+    // Probes too: they would read a long prompt piece by piece.
+    if (adaptive_ && !control_.worth_reading(plan, network_->made())) continue;
     possible.push_back(i);
     if (!adaptive_ || query_pays(plan, planned_[i])) which.push_back(i);
   }
@@ -256,12 +256,13 @@ void TreeDrafter::query(std::span<TokenSequence* const> sequences,
   if (which.empty()) return;
   std::vector<const TokenSequence*> queried;
   for (const std::size_t i : which) {
-    planned_[i].unread = network_->state(*sequences[i]).unread;
+    planned_[i].read = network_->state(*sequences[i]).unread;
     queried.push_back(sequences[i]);
   }
   network_->query(queried);
   for (const std::size_t i : which) {
     Planned& planned = planned_[i];
+    planned.read -= std::min(planned.read, network_->state(*sequences[i]).unread);
     if (!network_->begin(*sequences[i])) continue;
     made_ += network_->made();
     planned.queried = true;
@@ -352,7 +353,7 @@ void TreeDrafter::learn(const TextRound& round, const Timings& seconds, std::siz
                     .made = planned_[at].queried ? network_->made() : 0,
                     .tree = true,
                     .companions = round.verified.companion_rows(i),
-                    .unread = planned_[at].unread,
+                    .read = planned_[at].read,
                     .examined = out.examined,
                     .accepted = out.accepted,
                     .done = sequence.done()});

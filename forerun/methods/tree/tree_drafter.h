@@ -59,12 +59,11 @@ class TreeDrafter final : public TextDrafter {
   // The tree of a sequence in a round.
   struct Planned {
     SequenceId id = 0;
-    std::size_t remaining = 0;
     TokenTree tree;
     std::vector<double> reach;
     std::size_t situation = 0;
     bool queried = false;
-    std::size_t unread = 0;                                   // by the network, before it was asked
+    std::size_t read = 0;                                     // by the network before it drafted
     std::array<std::size_t, kMostSources> first_companion{};  // of each source, of those scored
   };
 

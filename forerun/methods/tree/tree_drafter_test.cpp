@@ -66,8 +66,10 @@ class Scripted : public NetworkSource {
   void read(const TokenSequence&, const HiddenStates&) override {}
   void observe_states(const TokenSequence&, const HiddenStates&) override { queried_ = false; }
   bool share(SequenceId, SequenceId, std::int64_t) override { return true; }
+  void alone() override { told_alone = true; }
 
   int queries = 0;
+  bool told_alone = false;
 
  private:
   Script script_;
@@ -145,18 +147,31 @@ TEST(TreeDrafter, DraftsWhatPaysAndNotWhatDoesNot) {
 }
 
 TEST(TreeDrafter, ReadsAPromptOnlyWhereTheTextCoversIt) {
-  const auto text = [](double token_seconds) {
+  const auto text = [](double token_seconds, double right = 0.9) {
     return measure(
         {},
         std::make_unique<Scripted>(
-            Script{.right = 0.9, .seed = 3, .unread = 700, .token_seconds = token_seconds}, true),
+            Script{.right = right, .seed = 3, .unread = 700, .token_seconds = token_seconds}, true),
         {.network = 0.1}, 128);
   };
   // One piece is read before its cost is known; the rest would cost 11 more outputs of the 128.
   const double piece = 128 * 2e-4;
   EXPECT_LT(text(2e-4).seconds, 0.01 * (128 + 1) * 1.01 + piece);
   EXPECT_EQ(text(2e-4).queries, 0);
+  // Worth reading, but nothing comes of it: credit, share, and what trial runs may cost.
+  EXPECT_LT(text(2e-5, 0.0).seconds, 0.01 * (1 + 128 * (1 + 0.02 + 0.01)));
   EXPECT_LT(text(1e-5).seconds, 0.7 * 0.01 * 128);
+}
+
+TEST(TreeDrafter, TellsASourceThatNoOtherDraftsBesideIt) {
+  const auto told = [](std::vector<std::unique_ptr<TreeSource>> found) {
+    auto network = std::make_unique<Scripted>(Script{}, true);
+    const Scripted& asked = *network;
+    const TreeDrafter drafter(std::move(found), std::move(network), DraftLength(), 31);
+    return asked.told_alone;
+  };
+  EXPECT_TRUE(told({}));
+  EXPECT_FALSE(told(one({})));
 }
 
 TEST(TreeDrafter, RunsTheNetworkWhereItPays) {
