@@ -41,6 +41,12 @@ class OneLaw final : public SlotSource {
   std::map<Token, double> laws_;
 };
 
+std::vector<float> sines() {
+  std::vector<float> out;
+  for (Token t = 0; t < kVocab; ++t) out.push_back(std::sin(static_cast<float>(3 * t)));
+  return out;
+}
+
 TokenSequence sequence_of(std::vector<Token> text) {
   return {7, 1, std::move(text), 100, {}, {.sampling = {.temperature = 0.0}, .rule = Rule::kMatch}};
 }
@@ -82,8 +88,7 @@ void expect_mixed_alone(const OneLaw& source, const std::vector<float>& logits,
 }
 
 TEST(SlotSource, MixesTrigramsOfTheTextIntoItsLaws) {
-  std::vector<float> logits;
-  for (Token t = 0; t < kVocab; ++t) logits.push_back(std::sin(static_cast<float>(3 * t)));
+  const std::vector<float> logits = sines();
   OneLaw source(logits);
   const std::vector<Token> text = {4, 5, 6, 7, 1, 4, 5, 6, 9, 2, 4, 5};
   const TokenSequence sequence = sequence_of(text);
@@ -103,8 +108,7 @@ TEST(SlotSource, MixesTrigramsOfTheTextIntoItsLaws) {
 }
 
 TEST(SlotSource, AloneItTrustsTheTextByEvidenceAndDraftsItsOtherTokens) {
-  std::vector<float> logits;
-  for (Token t = 0; t < kVocab; ++t) logits.push_back(std::sin(static_cast<float>(3 * t)));
+  const std::vector<float> logits = sines();
   OneLaw source(logits);
   source.alone();
   const std::vector<Token> text = {4, 5, 77, 7, 5, 88, 4, 5, 77, 2, 9, 4, 5};
