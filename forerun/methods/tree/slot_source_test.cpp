@@ -87,46 +87,45 @@ void expect_mixed_alone(const OneLaw& source, const std::vector<float>& logits,
   for (const auto& [t, p] : source.laws()) EXPECT_NEAR(p, mixed.at(t) / all, 1e-6) << t;
 }
 
-TEST(SlotSource, MixesTrigramsOfTheTextIntoItsLaws) {
+// A source whose tree grows after a text.
+struct Growing {
+  Growing(const std::vector<Token>& text, bool alone) : sequence(sequence_of(text)) {
+    if (alone) source.alone();
+    law.read(text);
+    EXPECT_TRUE(source.begin(sequence));
+    source.children(children);
+  }
+  void add(std::size_t parent, Token token) {
+    source.add(parent, token);
+    source.children(children);
+  }
+
   const std::vector<float> logits = sines();
-  OneLaw source(logits);
-  const std::vector<Token> text = {4, 5, 6, 7, 1, 4, 5, 6, 9, 2, 4, 5};
-  const TokenSequence sequence = sequence_of(text);
-  OnlineNgram law(ngram_key::kMostTokens);
-  law.read(text);
-  ASSERT_TRUE(source.begin(sequence));
+  OneLaw source{logits};
+  const TokenSequence sequence;
+  OnlineNgram law{ngram_key::kMostTokens};
   std::vector<TreeChild> children;
-  source.children(children);
-  expect_mixed(source, logits, law, 4, 5);
-  EXPECT_EQ(children.front().token, 6);  // whatever the slot's own law says
-  source.add(TokenTree::kRoot, 6);
-  source.children(children);
-  expect_mixed(source, logits, law, 5, 6);
-  source.add(1, 9);
-  source.children(children);
-  expect_mixed(source, logits, law, 6, 9);
+};
+
+TEST(SlotSource, MixesTrigramsOfTheTextIntoItsLaws) {
+  Growing g({4, 5, 6, 7, 1, 4, 5, 6, 9, 2, 4, 5}, false);
+  expect_mixed(g.source, g.logits, g.law, 4, 5);
+  EXPECT_EQ(g.children.front().token, 6);  // whatever the slot's own law says
+  g.add(TokenTree::kRoot, 6);
+  expect_mixed(g.source, g.logits, g.law, 5, 6);
+  g.add(1, 9);
+  expect_mixed(g.source, g.logits, g.law, 6, 9);
 }
 
 TEST(SlotSource, AloneItTrustsTheTextByEvidenceAndDraftsItsOtherTokens) {
-  const std::vector<float> logits = sines();
-  OneLaw source(logits);
-  source.alone();
-  const std::vector<Token> text = {4, 5, 77, 7, 5, 88, 4, 5, 77, 2, 9, 4, 5};
-  const TokenSequence sequence = sequence_of(text);
-  OnlineNgram law(ngram_key::kMostTokens);
-  law.read(text);
-  ASSERT_TRUE(source.begin(sequence));
-  std::vector<TreeChild> children;
-  source.children(children);
-  expect_mixed_alone(source, logits, law, 4, 5);
-  EXPECT_EQ(source.laws().size(), std::size_t{kVocab} + 1);
-  EXPECT_EQ(children.front().token, 77);  // which the network cannot draft
-  source.add(TokenTree::kRoot, 77);
-  source.children(children);
-  expect_mixed_alone(source, logits, law, 5, 77);
-  source.add(1, 30);  // nothing followed
-  source.children(children);
-  expect_mixed_alone(source, logits, law, 77, 30);
+  Growing g({4, 5, 77, 7, 5, 88, 4, 5, 77, 2, 9, 4, 5}, true);
+  expect_mixed_alone(g.source, g.logits, g.law, 4, 5);
+  EXPECT_EQ(g.source.laws().size(), std::size_t{kVocab} + 1);
+  EXPECT_EQ(g.children.front().token, 77);  // which the network cannot draft
+  g.add(TokenTree::kRoot, 77);
+  expect_mixed_alone(g.source, g.logits, g.law, 5, 77);
+  g.add(1, 30);  // nothing followed
+  expect_mixed_alone(g.source, g.logits, g.law, 77, 30);
 }
 
 // Other texts, and one of the same id after it was forgotten, have trigrams of their own.
