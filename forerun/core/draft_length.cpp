@@ -168,13 +168,6 @@ double DraftLength::plain_seconds(double outputs) const noexcept {
   return round_seconds(texts_, {}) * outputs / static_cast<double>(texts_);
 }
 
-bool DraftLength::worth_reading(const SequencePlan& plan, std::size_t tokens) const {
-  if (plan.deterministic || plan.unread == 0) return true;
-  const DraftAccount& of = account(plan.id);
-  return read_.mean() * static_cast<double>(plan.unread) + draft_.seconds(tokens) <=
-         plain_seconds(of.for_reading(terms(), ahead(of, plan.remaining)));
-}
-
 // How many of the candidates to take: the number with the most outputs a second, or 0 if that does
 // not beat no drafts by the margin.
 std::size_t DraftLength::best_prefix() {
@@ -230,30 +223,6 @@ double DraftLength::round_seconds(std::size_t rows, Drafts drafts) const noexcep
          std::max(draft_.seconds(drafts.queried + made_), no_draft_.mean());
 }
 
-bool DraftLength::affords(const SequencePlan& sequence, std::size_t tokens) const {
-  return pass_.known() && draft_.seconds(tokens) <= plain_seconds(for_drafts(sequence));
-}
-
-const DraftAccount& DraftLength::account(SequenceId id) const {
-  static const DraftAccount fresh;
-  const auto state = sequences_.find(id);
-  return state == sequences_.end() ? fresh : state->second.account;
-}
-
-// Outputs that a sequence is expected to have yet: no more than texts have had.
-double DraftLength::ahead(const DraftAccount& account, std::size_t remaining) const noexcept {
-  return std::clamp(text_length_ - account.outputs(), 0.0, static_cast<double>(remaining));
-}
-
-// What its drafts of a round may cost, in outputs, after what has to be read for them.
-double DraftLength::for_drafts(const SequencePlan& sequence) const {
-  const double output = plain_seconds(1.0);
-  const std::size_t unread = sequence.deterministic ? 0 : sequence.unread;
-  const double reading = output > 0.0 ? read_.mean() * static_cast<double>(unread) / output : 0.0;
-  const DraftAccount& of = account(sequence.id);
-  return of.for_drafts(terms(), ahead(of, sequence.remaining), reading);
-}
-
 std::size_t DraftLength::planned_drafts() const noexcept {
   return std::accumulate(lengths_.begin(), lengths_.end(), std::size_t{0});
 }
@@ -267,13 +236,6 @@ double DraftLength::price(std::size_t rows) const noexcept {
 double DraftLength::more_rows_seconds(std::size_t companions) const noexcept {
   return pass_.seconds(planned_rows_ + companions) - pass_.seconds(planned_rows_) +
          companion_.seconds(companions);
-}
-
-bool DraftLength::covers(SequenceId id, std::size_t rows) const {
-  if (!options_.adaptive) return true;
-  const auto state = sequences_.find(id);
-  const std::size_t remaining = state == sequences_.end() ? 0 : state->second.remaining;
-  return more_rows_seconds(rows) <= plain_seconds(for_drafts({.id = id, .remaining = remaining}));
 }
 
 // Rows of companions do not teach what rows cost, unless nothing else has.
@@ -319,42 +281,6 @@ void DraftLength::observe(std::span<const SequenceOutcome> sequences, const Pass
   }
   settle(sequences, pass);
   acceptance_.next_round();
-}
-
-// Credits the kept drafts and debits the cost of drafting, each sequence its share.
-void DraftLength::settle(std::span<const SequenceOutcome> sequences, const PassSeen& pass) {
-  if (sequences.empty()) return;
-  texts_ = std::max(texts_, sequences.size());
-  rows_ = std::max(rows_, sequences.size());
-  std::size_t rows = 0, made = 0, read = 0;
-  for (const SequenceOutcome& seen : sequences) {
-    rows += seen.drafted + seen.companions;
-    made += seen.made;
-    read += seen.read;
-  }
-  const auto each = [](double seconds, std::size_t n) {
-    return n > 0 ? std::max(0.0, seconds) / static_cast<double>(n) : 0.0;
-  };
-  // Nothing is debited before a pass has said what an output costs.
-  const double output = pass_.known() ? plain_seconds(1.0) : 0.0;
-  const auto worth = [&](double seconds) {
-    return output > 0.0 && seconds > 0.0 ? seconds / output : 0.0;
-  };
-  const double checking =
-      each(round_seconds(rows_, {.deterministic = rows}) - round_seconds(rows_, {}), rows);
-  const double making = each(draft_.seconds(made) - no_draft_.mean(), made);
-  const double reading = each(pass.read_seconds, std::max(read, pass.read));
-  for (const SequenceOutcome& seen : sequences) {
-    DraftAccount& account = sequences_[seen.id].account;
-    const double spent = static_cast<double>(seen.drafted + seen.companions) * checking +
-                         companion_.seconds(seen.companions) +
-                         static_cast<double>(seen.made) * making;
-    account.settle(static_cast<double>(seen.accepted), worth(spent),
-                   worth(static_cast<double>(seen.read) * reading));
-    if (!seen.done) continue;
-    text_length_ += (account.outputs() - text_length_) / kTextMemory;
-    sequences_.erase(seen.id);
-  }
 }
 
 void DraftLength::learn(const SequenceOutcome& seen) {

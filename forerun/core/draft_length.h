@@ -231,6 +231,8 @@ class DraftLength {
   DraftAccount::Terms terms() const noexcept { return {options_.credit, options_.credit_share}; }
   double ahead(const DraftAccount& account, std::size_t remaining) const noexcept;
   double for_drafts(const SequencePlan& sequence) const;
+  double reading_seconds(const SequencePlan& plan) const noexcept;
+  double worth(double seconds) const noexcept;
   double round_seconds(Drafts drafts) const noexcept {
     return round_seconds(rows_ + companions_, drafts) + companion_.seconds(companions_);
   }

@@ -25,8 +25,7 @@ std::vector<SequencePlan> DFlashDrafter::plan(std::span<TokenSequence* const> se
     const SequenceId id = sequences[i]->id();
     plans.push_back({.id = id,
                      .limit = texts_.known(id) ? std::min(most[i], block()) : 0,
-                     .unread = texts_.unread(id),
-                     .remaining = sequences[i]->remaining()});
+                     .unread = texts_.unread(id)});
   }
   return plans;
 }

@@ -46,8 +46,7 @@ std::vector<SequencePlan> DiffuSpecDrafter::plan(std::span<TokenSequence* const>
     const std::size_t places = texts_.places(sequence) > 0 ? texts_.method().most() : 0;
     plans.push_back({.id = sequence.id(),
                      .limit = std::min(most[i], places),
-                     .unread = texts_.unread(sequence),
-                     .remaining = sequence.remaining()});
+                     .unread = texts_.unread(sequence)});
   }
   return plans;
 }

@@ -47,10 +47,7 @@ void DiffuSpecSource::weigh(const Node& node, std::vector<Ranked>& candidates) {
   if (method.options.search.linear) add_followers(node, candidates);
   std::vector<Token> next;
   for (const Ranked& r : candidates) next.push_back(r.token);
-  const std::vector<Token> path = path_to(node);
-  std::vector<double> scores =
-      texts_.law(sequence())
-          .log_probs(token_before(sequence().tokens(), path, 2), node.token, next);
+  std::vector<double> scores = texts_.law(sequence()).log_probs(before(node), node.token, next);
   for (std::size_t i = 0; i < candidates.size(); ++i) {
     scores[i] = path_score(candidates[i].log_q, scores[i], method.options.search);
   }

@@ -17,8 +17,7 @@ std::vector<SequencePlan> DraftModelDrafter::plan(std::span<TokenSequence* const
     const TokenSequence& sequence = *sequences[i];
     plans.push_back({.id = sequence.id(),
                      .limit = std::min(most[i], texts_.room(sequence)),
-                     .unread = texts_.unread(sequence),
-                     .remaining = sequence.remaining()});
+                     .unread = texts_.unread(sequence)});
   }
   return plans;
 }

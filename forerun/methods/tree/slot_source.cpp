@@ -17,6 +17,9 @@ namespace {
 
 constexpr std::size_t kChildren = 8;  // of a node
 constexpr double kNoiseTemperature = 0.8;
+// Share of the text's trigrams in a law: beside sources that know the text too; alone, without
+// evidence, and what evidence of 1 adds.
+constexpr double kTextShare = 0.25, kLeastTextShare = 0.1, kEvidenceShare = 0.6;
 constexpr double kImpossible = -std::numeric_limits<double>::infinity();  // a law's logarithm of 0
 
 constexpr std::size_t kDepths = 6, kRanks = 4, kConfidences = 4;

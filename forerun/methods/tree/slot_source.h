@@ -42,9 +42,6 @@ class SlotSource : public NetworkSource {
   }
   /// The text's, 1 if it is greedy.
   static double temperature_of(const TokenSequence& sequence);
-  /// Share of the text's trigrams in a law: beside sources that know the text too; alone, without
-  /// evidence, and what evidence of 1 adds.
-  static constexpr double kTextShare = 0.25, kLeastTextShare = 0.1, kEvidenceShare = 0.6;
   double temperature() const { return temperature_of(*sequence_); }
   /// The token of a column of the logits.
   virtual Token token(std::int32_t column) const { return column; }
@@ -82,6 +79,8 @@ class SlotSource : public NetworkSource {
   /// Adds what the text had after the same tokens, if no other source drafts beside this one: log_q
   /// is minus infinity where the network does not know a token, or finds it too unlikely.
   void add_followers(const Node& node, std::vector<Ranked>& candidates);
+  /// The token before a node's, of the text or its path; NgramLaw::kNoToken where the text begins.
+  Token before(const Node& node) const;
   /// Trigrams of the text so far.
   virtual const OnlineNgram& trigrams();
   /// Whose tree grows.
@@ -95,7 +94,6 @@ class SlotSource : public NetworkSource {
   void open(std::size_t depth, Token previous);
   std::vector<Ranked> ranked(const Node& node);
   std::vector<Ranked> laws(std::size_t slot, Token previous) const;
-  Token before(const Node& node) const;
   void put_in_order(std::vector<Ranked>& candidates, std::size_t slot, std::size_t most) const;
   void add_noise(std::size_t slot, std::vector<Ranked>& by_q) const;
   void cut(std::vector<Ranked>& by_q) const;

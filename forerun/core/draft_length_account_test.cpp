@@ -1,0 +1,130 @@
+// What a text may lose to its drafter: drafts, and what is read for them.
+#include <gtest/gtest.h>
+
+#include <algorithm>
+
+#include "forerun/core/draft_length.h"
+#include "tests/support/draft_length_rounds.h"
+
+namespace forerun {
+namespace {
+
+using namespace rounds;
+
+// Outputs lost on a text whose drafts are never kept, while those of another sequence always are.
+double lost_on_a_bad_text(double credit, int outputs) {
+  constexpr double kPass = 0.01, kRow = 8e-4;
+  DraftLength control({.credit = credit});
+  const auto round = [&](std::uint32_t request, std::size_t drafts, bool kept) {
+    const std::size_t accepted = kept ? drafts : 0;
+    const double seconds = kPass + kRow * static_cast<double>(drafts);
+    observe(control,
+            {{.id = request,
+              .drafted = drafts,
+              .examined = kept ? drafts : std::min<std::size_t>(drafts, 1),
+              .accepted = accepted}},
+            {.rows = 1 + drafts,
+             .target_seconds = seconds,
+             .drafted = drafts,
+             .drafter_seconds = drafts > 0 ? 1e-4 : 1e-6});
+    return seconds;
+  };
+  const auto good = [&] {
+    for (int i = 0; i < 8; ++i) round(0, i % 4 == 0 ? 0 : 8, true);
+  };
+  for (int i = 0; i < 8; ++i) good();
+  double seconds = 0.0;
+  for (int i = 0; i < outputs; ++i) {
+    seconds += round(1, plan(control, {{.id = 1, .limit = 8}})[0], false);
+    good();
+  }
+  return seconds / kPass - outputs;
+}
+
+TEST(DraftLength, ATextLosesNoMoreThanItsCredit) {
+  const double credit = DraftLengthOptions().credit, share = DraftLengthOptions().credit_share;
+  for (const int outputs : {5, 10, 20, 40, 80}) {
+    EXPECT_LE(lost_on_a_bad_text(credit, outputs), credit + (share + 0.01) * outputs) << outputs;
+  }
+  EXPECT_GT(lost_on_a_bad_text(1e9, 20), 2.0);  // the cost of learning it from this text alone
+}
+
+TEST(DraftLength, APromptIsReadWhereTheTextMayStillBecomeLong) {
+  DraftLength control = seasoned({}, 40);
+  observe(control, {}, {.read = 500, .read_seconds = 0.05});
+  plan(control, {{.id = 1, .limit = 8}});  // a plain round, as reference
+  const auto length = [&](SequencePlan sequence) { return plan(control, {sequence})[0]; };
+  // A thousand tokens take as long as ten outputs.
+  EXPECT_EQ(length({.id = 1, .limit = 4, .unread = 1000, .remaining = 100}), 0U);
+  EXPECT_EQ(length({.id = 1, .limit = 4, .unread = 200, .remaining = 100}), 4U);
+  EXPECT_EQ(length({.id = 1, .limit = 4, .remaining = 100}), 4U);
+  EXPECT_EQ(length({.id = 1, .limit = 4, .deterministic = true, .unread = 1000}), 4U);
+  // Texts may become long, but have not been so far.
+  const SequencePlan open{.id = 1, .limit = 4, .unread = 1000, .remaining = 1000};
+  EXPECT_EQ(length(open), 0U);
+  for (SequenceId id = 2; id < 20; ++id) {
+    for (int round = 0; round < 1000; ++round) {
+      observe(control, {{.id = id, .done = round == 999}}, {.rows = 1, .target_seconds = 0.01});
+    }
+  }
+  EXPECT_GT(length(open), 0U);
+}
+
+TEST(DraftLength, WhatReadingCostIsNotLostAgainToDrafts) {
+  DraftLength control = seasoned({}, 40);
+  observe(control, {}, {.read = 500, .read_seconds = 0.05});
+  plan(control, {{.id = 1, .limit = 8}});
+  // Two outputs' worth is read, of the 1 + 0.02 * 60 that the text may lose: what is left covers no
+  // draft near its end, and covers one while much is ahead.
+  observe(control, {{.id = 1, .read = 200}},
+          {.rows = 1, .target_seconds = 0.01, .read = 200, .read_seconds = 0.02});
+  EXPECT_FALSE(control.worth_reading({.id = 1, .unread = 100, .remaining = 60}));
+  EXPECT_TRUE(control.affords({.id = 1, .remaining = 60}, 1));
+  EXPECT_FALSE(control.affords({.id = 1, .remaining = 10}, 1));
+  EXPECT_TRUE(control.affords({.id = 2, .remaining = 10}, 1));
+}
+
+TEST(DraftLength, ReadersPayForWhatTheyRead) {
+  DraftLength control = seasoned({}, 40);
+  plan(control, {{.id = 1, .limit = 8}, {.id = 2, .limit = 8}, {.id = 3, .limit = 8}});
+  // Three texts make an output each in a pass; the time of 1.2 outputs is read, of one for one
+  // text.
+  observe(control, {{.id = 1, .read = 100}, {.id = 2, .read = 20}, {.id = 3}},
+          {.rows = 3, .target_seconds = 0.01, .read = 120, .read_seconds = 0.004});
+  const auto most = [&](SequenceId id) {  // outputs that it may yet spend on reading
+    std::size_t tokens = 0;
+    while (control.worth_reading({.id = id, .unread = tokens + 1, .remaining = 100}, 0)) ++tokens;
+    return static_cast<double>(tokens) / 100.0;
+  };
+  EXPECT_NEAR(most(3) - most(1), 1.0, 0.1);
+  EXPECT_NEAR(most(3) - most(2), 0.2, 0.05);
+}
+
+TEST(DraftLength, ATextThatReadDraftsOnWhatIsLeft) {
+  DraftLength control = seasoned({.credit = 0.05}, 40);
+  plan(control, {{.id = 1, .limit = 8}});
+  observe(control, {{.id = 1, .read = 200}},
+          {.rows = 1, .target_seconds = 0.01, .read = 200, .read_seconds = 0.02});
+  // Two outputs of reading: 100 outputs ahead cover them, ten do not.
+  EXPECT_GT(plan(control, {{.id = 1, .limit = 4, .remaining = 110}})[0], 0U);
+  EXPECT_EQ(plan(control, {{.id = 1, .limit = 4, .remaining = 10}})[0], 0U);
+  EXPECT_EQ(control.covers(1, 1), false);
+}
+
+// A pass with prompts says nothing of what an output costs: the engine gives no time for it.
+TEST(DraftLength, NothingIsDebitedWhileNoPassIsKnown) {
+  DraftLength control;
+  plan(control, {{.id = 1, .limit = 4}});
+  observe(control, {{.id = 1, .made = 4, .read = 100}},
+          {.drafted = 4,
+           .drafter_seconds = 0.01,
+           .rest_seconds = 1e-5,
+           .read = 100,
+           .read_seconds = 0.01});
+  EXPECT_FALSE(control.affords({.id = 1, .remaining = 100}, 1));
+  observe(control, {{.id = 1}}, {.rows = 1, .target_seconds = 0.1});
+  EXPECT_TRUE(control.affords({.id = 1, .remaining = 100}, 1));
+}
+
+}  // namespace
+}  // namespace forerun
