@@ -24,6 +24,7 @@ class Int8Activations {
   AlignedBuffer<std::int8_t> values_;
   AlignedBuffer<float> scales_;
   AlignedBuffer<std::int32_t> offsets_;
+  AlignedBuffer<std::int16_t> halves_;
 };
 
 /// Weights [n, k] in int8, rotated like the rows, symmetric, one scale an output, packed for

@@ -20,11 +20,15 @@ struct Int8Rows {
   float* scales;          ///< [rows]
   std::int32_t* offsets;  ///< [rows]: -128 times the sum of the row's values
   std::int64_t width;     ///< a multiple of 16
+  /// [rows, width]: of every four values the first, third, second and fourth, where
+  /// Kernels::needs_halves; else null.
+  std::int16_t* halves;
 };
 
 /// The rows from `row` on.
 inline Int8Rows rows_from(const Int8Rows& x, std::int64_t row) noexcept {
-  return {x.values + row * x.width, x.scales + row, x.offsets + row, x.width};
+  return {x.values + row * x.width, x.scales + row, x.offsets + row, x.width,
+          x.halves != nullptr ? x.halves + row * x.width : nullptr};
 }
 
 /// A row in int8: its scale, and the sum of the rounded values.
@@ -105,7 +109,8 @@ namespace forerun {
 /// depend on the kind of vectors, but for `pair_product`, of which there is a second kind
 /// (native bf16 products) that rounds otherwise.
 struct Kernels {
-  const char* name;  ///< of the instructions: "AVX2"
+  const char* name;   ///< of the instructions: "AVX2"
+  bool needs_halves;  ///< int8_panel reads Int8Rows::halves
 
   /// x = x H, with H the Hadamard matrix (entries +-1) on every `block` values: it multiplies the
   /// product of two vectors by `block`, and spreads an outlier over its block.

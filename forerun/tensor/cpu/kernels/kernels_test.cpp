@@ -198,7 +198,9 @@ TEST_F(KernelsTest, Rotations) {
             std::vector<std::int8_t> values(static_cast<std::size_t>(width));
             Row scales(1), work(static_cast<std::size_t>(width));
             std::vector<std::int32_t> offsets(1);
-            const kernel::Int8Rows rows{values.data(), scales.data(), offsets.data(), width};
+            std::vector<std::int16_t> halves(static_cast<std::size_t>(width));
+            const kernel::Int8Rows rows{values.data(), scales.data(), offsets.data(), width,
+                                        t % 2 == 0 ? halves.data() : nullptr};
             if (norm) {
               kind.norm_quantize_row(x.data(), b.data(), 1e-6F, k, rows, 0, work.data());
             } else {
@@ -207,6 +209,7 @@ TEST_F(KernelsTest, Rotations) {
             append(x, values);
             append(x, scales);
             append(x, offsets);
+            append(x, halves);
             append(x, work);
           },
           "quantize_row");
@@ -326,14 +329,20 @@ TEST_F(KernelsTest, Int8Panels) {
         }
         offsets.push_back(-128 * total);
       }
+      std::vector<std::int16_t> halves(values.size());
+      for (std::size_t i = 0; i < values.size(); ++i) {
+        constexpr std::size_t kFrom[] = {0, 2, 1, 3};
+        halves[i] = values[i / 4 * 4 + kFrom[i % 4]];
+      }
       const std::uint8_t* const panels = aligned(data);
       for (const bool add : {false, true}) {
         compare(
             numbers(rows * stride, false),
             [&](const Kernels& kind, Row& x) {
               kind.int8_panel({panels, scales.data(), add ? bias.data() : nullptr, width}, 1,
-                              {values.data(), row_scales.data(), offsets.data(), width}, rows,
-                              x.data(), stride, outputs, add, add ? panels : nullptr);
+                              {values.data(), row_scales.data(), offsets.data(), width,
+                               kind.needs_halves ? halves.data() : nullptr},
+                              rows, x.data(), stride, outputs, add, add ? panels : nullptr);
             },
             std::to_string(rows) + " rows of " + std::to_string(width) + ", " +
                 std::to_string(outputs) + " outputs");

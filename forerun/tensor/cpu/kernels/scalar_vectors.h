@@ -27,6 +27,7 @@ using Ints = Lanes<std::int32_t>;
 using Words = Lanes<std::uint16_t>;
 
 constexpr char kName[] = "plain loops";
+constexpr bool kNeedsHalves = false;
 constexpr int kHeld = 1;  // the plain order of stages
 
 inline bool in(Mask m, std::size_t i) { return (m >> i & 1) != 0; }
@@ -85,6 +86,11 @@ inline void store(std::uint16_t* p, const Words& x) { store_lanes(p, 0xffff, x);
 inline void store(std::uint16_t* p, Mask m, const Words& x) { store_lanes(p, m, x); }
 inline void store_int8(std::int8_t* p, Mask m, const Ints& x) {
   store_lanes(p, m, each<int>([](int v) { return std::clamp(v, -128, 127); }, x));
+}
+inline void store_halves(std::int16_t* p, const std::int8_t* values) {
+  for (int i = 0; i < 16; i += 4) {
+    for (const int j : {0, 2, 1, 3}) *p++ = values[i + j];
+  }
 }
 inline void store_uint8(std::uint8_t* p, const Ints& x) {
   const auto bounded = [](int v) { return std::min(static_cast<unsigned>(v), 255U); };

@@ -14,11 +14,11 @@ using kernel::kPanel;
 namespace {
 
 constexpr std::int64_t kStepBytes = 4 * kPanel;  // weights of 4 inputs
-constexpr std::int64_t kSteps = 4;               // unrolled: 16 inputs
+constexpr int kVectors = kPanel / 8;
 
 struct Prefetch {
-  const char* at;      // or null
-  std::int64_t lines;  // for every 16 inputs
+  const std::uint8_t* at;  // whatever is there, if there is nothing to prefetch
+  std::int64_t step;       // bytes for every 4 inputs; a line may be asked for several times
 };
 
 struct Sink {
@@ -42,46 +42,62 @@ void put(const Int8Panels& w, std::int64_t output, float row_scale, __m256i dot,
   _mm256_maskstore_ps(to, m, y);
 }
 
+// The signs' way: nothing of the weights is worth keeping for another row.
+void row_block(const Int8Panels& w, std::int64_t panel, const Int8Rows& x, const Sink& sink,
+               const std::uint8_t* next) {
+  const std::uint8_t* weights = w.data + panel * kPanel * w.width;
+  __m256i dot[kVectors];
+#pragma GCC unroll 6
+  for (int v = 0; v < kVectors; ++v) dot[v] = _mm256_setzero_si256();
+#pragma GCC unroll 4
+  for (std::int64_t i = 0; i < w.width; i += 4, weights += kStepBytes) {
+    if (next != nullptr) {
+#pragma GCC unroll 3
+      for (int line = 0; line < 3; ++line) {
+        _mm_prefetch(next + i * kPanel + 64 * line, _MM_HINT_T1);
+      }
+    }
+    const Quad a = quad(x.values + i);
+#pragma GCC unroll 6
+    for (int v = 0; v < kVectors; ++v) {
+      dot[v] = add_quads(dot[v], a, load_offset(weights + 32 * v));
+    }
+  }
+#pragma GCC unroll 6
+  for (int v = 0; v < kVectors; ++v) {
+    const std::int64_t left = sink.width - 8 * v;
+    if (left <= 0) break;
+    put(w, panel * kPanel + 8 * v, x.scales[0], dot[v], sink.out + 8 * v, left, sink.add);
+  }
+}
+
 // R rows with V vectors of 8 outputs of a panel, from vector `from` on. Sums are exact integers.
-// One row takes the signs' way. For several rows the weights are split once, and the bytes + 128
-// start at the rows' offsets: a sixth faster on Zen 4.
+// The weights are split once for all rows, the rows when they were rounded, and the bytes + 128
+// start at the rows' offsets.
 template <int R, int V>
 void block(const Int8Panels& w, std::int64_t panel, const Int8Rows& x, std::int64_t first,
            std::int64_t from, const Sink& sink, Prefetch next) {
   const std::uint8_t* weights = w.data + panel * kPanel * w.width + 32 * from;
-  const std::int8_t* values = x.values + first * w.width;
+  const std::int16_t* halves = x.halves + first * w.width;
   __m256i dot[R][V];
 #pragma GCC unroll 4
   for (int r = 0; r < R; ++r) {
-    const __m256i start = R == 1 ? _mm256_setzero_si256() : _mm256_set1_epi32(x.offsets[first + r]);
 #pragma GCC unroll 6
-    for (int v = 0; v < V; ++v) dot[r][v] = start;
+    for (int v = 0; v < V; ++v) dot[r][v] = _mm256_set1_epi32(x.offsets[first + r]);
   }
-  for (std::int64_t i = 0; i < w.width; i += 4 * kSteps) {
-    for (std::int64_t l = 0; l < next.lines; ++l, next.at += 64) _mm_prefetch(next.at, _MM_HINT_T1);
-    if constexpr (R == 1) {
-#pragma GCC unroll 4
-      for (int k = 0; k < kSteps; ++k, weights += kStepBytes) {
-        const Quad a = quad(values + i + 4 * k);
-#pragma GCC unroll 6
-        for (int v = 0; v < V; ++v) {
-          dot[0][v] = add_quads(dot[0][v], a, load_offset(weights + 32 * v));
-        }
-      }
-    } else {
 // Unrolled, the compiler would mix the steps and keep sums in memory.
 #pragma GCC unroll 1
-      for (int k = 0; k < kSteps; ++k, weights += kStepBytes) {
-        Halves in[V];
+  for (std::int64_t i = 0; i < w.width; i += 4, weights += kStepBytes, next.at += next.step) {
+    _mm_prefetch(next.at, _MM_HINT_T1);
+    Halves in[V];
 #pragma GCC unroll 6
-        for (int v = 0; v < V; ++v) in[v] = unsigned_halves(load_bytes(weights + 32 * v));
+    for (int v = 0; v < V; ++v) in[v] = unsigned_halves(load_bytes(weights + 32 * v));
 #pragma GCC unroll 4
-        for (int r = 0; r < R; ++r) {
-          const Halves a = signed_halves(spread(values + r * w.width + i + 4 * k));
+    for (int r = 0; r < R; ++r) {
+      const std::int16_t* at = halves + r * w.width + i;
+      const Halves a{spread(at), spread(at + 2)};
 #pragma GCC unroll 6
-          for (int v = 0; v < V; ++v) dot[r][v] = add_halves(dot[r][v], in[v], a);
-        }
-      }
+      for (int v = 0; v < V; ++v) dot[r][v] = add_halves(dot[r][v], in[v], a);
     }
   }
 #pragma GCC unroll 6
@@ -98,29 +114,24 @@ void block(const Int8Panels& w, std::int64_t panel, const Int8Rows& x, std::int6
 
 }  // namespace
 
-constexpr int kVectors = kPanel / 8;
-
 void int8_panel(const Int8Panels& w, std::int64_t panel, const Int8Rows& x, std::int64_t rows,
                 float* out, std::int64_t stride, std::int64_t width, bool add,
                 const std::uint8_t* next) {
   if (rows == 0) return;
   const Sink sink{out, stride, width, add};
-  constexpr std::int64_t kLines = kSteps * kStepBytes / 64;
-  const char* ahead = reinterpret_cast<const char*>(next);
   if (rows == 1) {
-    block<1, kVectors>(w, panel, x, 0, 0, sink, {ahead, next == nullptr ? 0 : kLines});
+    row_block(w, panel, x, sink, next);
     return;
   }
   // The next panel is prefetched in equal parts during each block's products.
   constexpr int kMost = 4, kWide = 2;
   const std::int64_t blocks = blocks_of(rows, kMost) * (kVectors / kWide);
-  const std::int64_t lines = next == nullptr ? 0 : (kLines + blocks - 1) / blocks;
-  std::int64_t b = 0;
+  Prefetch fetch{w.data + panel * kPanel * w.width, 0};
+  if (next != nullptr) fetch = {next, (kStepBytes + blocks - 1) / blocks};
   each_block<kMost>(rows, [&](auto height, std::int64_t first, std::int64_t) {
-    for (std::int64_t v = 0; v < kVectors; v += kWide, ++b) {
-      const Prefetch fetch{ahead, b * lines < kLines ? lines : 0};
+    for (std::int64_t v = 0; v < kVectors; v += kWide) {
       block<decltype(height)::value, kWide>(w, panel, x, first, v, sink, fetch);
-      ahead += fetch.lines * 64 * (w.width / 16);
+      fetch.at += fetch.step * (w.width / 4);
     }
   });
 }

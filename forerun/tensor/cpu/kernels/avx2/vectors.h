@@ -22,7 +22,8 @@ struct Ints {  // 32 bits a lane
 using Words = __m256i;  // 16 bits a lane
 
 constexpr char kName[] = "AVX2";
-constexpr int kHeld = 4;  // vectors that fit the registers, with room for others
+constexpr bool kNeedsHalves = true;  // its products of bytes are those of 16 bits
+constexpr int kHeld = 4;             // vectors that fit the registers, with room for others
 constexpr Mask kAll = 0xffff;
 
 inline Floats operator+(Floats a, Floats b) { return {a.low + b.low, a.high + b.high}; }
@@ -116,6 +117,14 @@ inline void store_int8(std::int8_t* p, Mask m, Ints x) {
   alignas(16) std::int8_t values[16];
   _mm_store_si128(reinterpret_cast<__m128i*>(values), bytes);
   store_some(p, m, values);
+}
+// 16 values as 16 bits, of every four the first, third, second and fourth.
+inline void store_halves(std::int16_t* p, const std::int8_t* values) {
+  const __m256i wide =
+      _mm256_cvtepi8_epi16(_mm_loadu_si128(reinterpret_cast<const __m128i*>(values)));
+  const __m256i order = _mm256_broadcastsi128_si256(
+      _mm_setr_epi8(0, 1, 4, 5, 2, 3, 6, 7, 8, 9, 12, 13, 10, 11, 14, 15));
+  _mm256_storeu_si256(reinterpret_cast<__m256i*>(p), _mm256_shuffle_epi8(wide, order));
 }
 inline void store_uint8(std::uint8_t* p, Ints x) {
   const __m256i most = _mm256_set1_epi32(255);

@@ -145,6 +145,10 @@ void quantize_row(const float* x, std::int64_t n, const Int8Rows& out, std::int6
   const Rounded rounded = round_to_int8(work, out.width, out.values + r * out.width);
   out.scales[r] = rounded.scale;
   out.offsets[r] = -128 * rounded.sum;
+  if (out.halves == nullptr) return;
+  for (std::int64_t i = r * out.width; i < (r + 1) * out.width; i += 16) {
+    store_halves(out.halves + i, out.values + i);
+  }
 }
 
 void norm_quantize_row(const float* x, const float* weight, float eps, std::int64_t k,
