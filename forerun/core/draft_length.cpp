@@ -4,6 +4,7 @@
 #include <numeric>
 #include <stdexcept>
 #include <string>
+#include <utility>
 
 namespace forerun {
 namespace {
@@ -64,6 +65,7 @@ void DraftLength::adapt(std::span<const SequencePlan> sequences) {
   planned_rate_ = plain_rate_ = 0.0;
   probing_ = false;
   if (sequences.empty()) return;
+  const bool measure = std::exchange(measure_next_, false);
   if (!pass_.known()) {  // no reference
     measuring_ = true;
     since_plain_ = 0;
@@ -71,7 +73,7 @@ void DraftLength::adapt(std::span<const SequencePlan> sequences) {
   }
   collect(sequences);
   std::size_t take = best_prefix();
-  if (take > 0 && plain_check_due()) {
+  if (measure || (take > 0 && plain_check_due())) {
     ++plain_checks_;
     take = 0;
     measuring_ = true;
@@ -186,6 +188,11 @@ std::size_t DraftLength::best_prefix() {
     best = n;
   }
   return best;
+}
+
+bool DraftLength::measure_next() noexcept {
+  measure_next_ = options_.adaptive && (!pass_.known() || plain_check_due());
+  return measure_next_;
 }
 
 bool DraftLength::plain_check_due() const {

@@ -174,6 +174,10 @@ class DraftLength {
   TreeKnowledge& trees() noexcept { return trees_; }
   const TreeKnowledge& trees() const noexcept { return trees_; }
 
+  /// Whether the coming plan is to draft nothing, only to measure what plain rounds cost; it then
+  /// does. A drafter that asks before it makes drafts need not make any. If it does not ask, the
+  /// plan decides.
+  bool measure_next() noexcept;
   /// Whether the last plan drafts nothing only to measure what plain rounds cost: such a pass is to
   /// have no companion rows either.
   bool measuring() const noexcept { return measuring_; }
@@ -257,7 +261,7 @@ class DraftLength {
   std::size_t rows_ = 0;   // of the planned pass without these drafts
   std::size_t made_ = 0;   // tokens made before the plan
   std::size_t companions_ = 0, planned_rows_ = 0;
-  bool measuring_ = false;
+  bool measuring_ = false, measure_next_ = false;
   std::vector<Candidate> candidates_;
   std::vector<std::uint32_t> lengths_;
   std::vector<std::uint64_t> chosen_;

@@ -264,6 +264,29 @@ TEST(DraftLength, LooksAtAPlainRoundSoonAfterOnlyPassesWithDraftsGotDearer) {
   EXPECT_LE(std::count_if(plain.begin(), plain.end(), [](int i) { return i >= 72; }), 6);
 }
 
+TEST(DraftLength, SaysBeforeDraftsAreMadeThatTheNextRoundIsPlain) {
+  DraftLength control = seasoned({}, 0);
+  int measured = 0;
+  for (int i = 0; i < 300; ++i) {
+    const bool measure = control.measure_next();
+    const std::uint32_t k = plan(control, {{.id = 0, .limit = 4}})[0];
+    EXPECT_EQ(control.measuring(), measure) << i;
+    EXPECT_EQ(k == 0, measure) << i;
+    measured += measure ? 1 : 0;
+    observe(control, {{.id = 0, .examined = k, .accepted = k}},
+            {.rows = 1 + k, .target_seconds = k == 0 ? 0.01 : 0.011});
+  }
+  EXPECT_GE(measured, 2);
+  EXPECT_LE(measured, 5);
+  EXPECT_FALSE(DraftLength({.adaptive = false}).measure_next());
+  // One question counts for one plan.
+  DraftLength fresh;
+  EXPECT_TRUE(fresh.measure_next());
+  plan(fresh, {{.id = 0, .limit = 4}});
+  observe(fresh, {{.id = 0}}, {.rows = 1, .target_seconds = 0.01});
+  EXPECT_FALSE(fresh.measure_next());
+}
+
 TEST(DraftLength, ReportsWhatItDid) {
   DraftLength control = seasoned({}, 40);
   for (int i = 0; i < 3; ++i) plan(control, {{.id = 0, .limit = 4}});

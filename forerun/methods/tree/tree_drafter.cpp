@@ -161,7 +161,7 @@ std::vector<TokenDraft> TreeDrafter::propose(std::span<TokenSequence* const> seq
     planned.situation = situation_of(planned.tree);
     planned_.push_back(std::move(planned));
   }
-  if (network_) query(sequences, to_query(sequences));
+  if (network_ && !control_.measure_next()) query(sequences, to_query(sequences));
   std::vector<SequencePlan> plans;
   for (std::size_t i = 0; i < sequences.size(); ++i) {
     const Planned& planned = planned_[i];

@@ -84,11 +84,12 @@ class Scripted : public NetworkSource {
 struct World {
   double row = 0.03;     // of a row more, of a pass
   double network = 0.0;  // of a run, of a pass
+  double drift = 0.0;    // of every pass for ten rounds, and not for ten
 };
 struct Measured {
   double seconds = 0.0;
   std::size_t outputs = 0, rounds = 0, drafted = 0;
-  int queries = 0;
+  int queries = 0, wasted = 0;  // runs of the network; those none of whose drafts were checked
 };
 
 Measured measure(std::vector<std::unique_ptr<TreeSource>> found, std::unique_ptr<Scripted> network,
@@ -113,17 +114,19 @@ Measured measure(std::vector<std::unique_ptr<TreeSource>> found, std::unique_ptr
       ++outcome.emitted;
     }
     const bool queried = asked != nullptr && asked->queries > before;
-    const Timings seconds{
-        .drafter = 1e-5 + (queried ? 0.01 * world.network : 0.0) +
-                   (asked != nullptr ? asked->prefilled().seconds - read : 0.0),
-        .target = 0.01 * (1.0 + world.row * static_cast<double>(drafts[0].size())),
-        .rest = 1e-5};
+    const Timings seconds{.drafter = 1e-5 + (queried ? 0.01 * world.network : 0.0) +
+                                     (asked != nullptr ? asked->prefilled().seconds - read : 0.0),
+                          .target = 0.01 *
+                                    (1.0 + world.row * static_cast<double>(drafts[0].size())) *
+                                    (1.0 + (out.rounds / 10 % 2 == 0 ? 0.0 : world.drift)),
+                          .rest = 1e-5};
     const VerifiedTokens none({}, {{}});
     const TextRound round{sequences, drafts, none, {&outcome, 1}, seconds};
     drafter.observe(round);
     drafter.learn(round, seconds, 0);
     out.seconds += seconds.total();
     out.drafted += outcome.drafted;
+    out.wasted += queried && outcome.drafted == 0 ? 1 : 0;
     ++out.rounds;
   }
   out.outputs = outputs;
@@ -187,6 +190,13 @@ TEST(TreeDrafter, RunsTheNetworkWhereItPays) {
   // What is found for nothing is as good.
   const Measured needless = measure(one({.right = 0.8}), network(0.3), {.network = 0.5}, 3000);
   EXPECT_LT(needless.queries, static_cast<int>(needless.rounds / 4));
+}
+
+TEST(TreeDrafter, RunsNoNetworkForARoundThatOnlyMeasures) {
+  const Measured m = measure({}, std::make_unique<Scripted>(Script{.right = 0.9, .seed = 3}, true),
+                             {.network = 0.3, .drift = 0.5}, 3000);
+  EXPECT_GT(static_cast<int>(m.rounds) - m.queries, 20);  // many rounds measure
+  EXPECT_LT(m.wasted, 5);
 }
 
 TEST(TreeDrafter, AlwaysDraftsAllIfTheLengthIsFixed) {
