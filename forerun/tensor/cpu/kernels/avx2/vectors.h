@@ -9,6 +9,8 @@
 
 #define FORERUN_KERNELS avx2
 
+#include "forerun/tensor/cpu/kernels/shared/store_halves.h"
+
 namespace forerun::avx2 {
 namespace {
 
@@ -117,14 +119,6 @@ inline void store_int8(std::int8_t* p, Mask m, Ints x) {
   alignas(16) std::int8_t values[16];
   _mm_store_si128(reinterpret_cast<__m128i*>(values), bytes);
   store_some(p, m, values);
-}
-// 16 values as 16 bits, of every four the first, third, second and fourth.
-inline void store_halves(std::int16_t* p, const std::int8_t* values) {
-  const __m256i wide =
-      _mm256_cvtepi8_epi16(_mm_loadu_si128(reinterpret_cast<const __m128i*>(values)));
-  const __m256i order = _mm256_broadcastsi128_si256(
-      _mm_setr_epi8(0, 1, 4, 5, 2, 3, 6, 7, 8, 9, 12, 13, 10, 11, 14, 15));
-  _mm256_storeu_si256(reinterpret_cast<__m256i*>(p), _mm256_shuffle_epi8(wide, order));
 }
 inline void store_uint8(std::uint8_t* p, Ints x) {
   const __m256i most = _mm256_set1_epi32(255);

@@ -9,6 +9,8 @@
 
 #define FORERUN_KERNELS avx512
 
+#include "forerun/tensor/cpu/kernels/shared/store_halves.h"
+
 namespace forerun::avx512 {
 namespace {
 
@@ -41,14 +43,6 @@ inline void store(std::uint16_t* p, Mask m, Words x) { _mm256_mask_storeu_epi16(
 // Bounded to those of 8 bits; the lanes of the second are without a sign.
 inline void store_int8(std::int8_t* p, Mask m, Ints x) {
   _mm_mask_storeu_epi8(p, m, _mm512_cvtsepi32_epi8(x));
-}
-// 16 values as 16 bits, of every four the first, third, second and fourth.
-inline void store_halves(std::int16_t* p, const std::int8_t* values) {
-  const __m256i wide =
-      _mm256_cvtepi8_epi16(_mm_loadu_si128(reinterpret_cast<const __m128i*>(values)));
-  const __m256i order = _mm256_broadcastsi128_si256(
-      _mm_setr_epi8(0, 1, 4, 5, 2, 3, 6, 7, 8, 9, 12, 13, 10, 11, 14, 15));
-  _mm256_storeu_si256(reinterpret_cast<__m256i*>(p), _mm256_shuffle_epi8(wide, order));
 }
 inline void store_uint8(std::uint8_t* p, Ints x) {
   _mm_storeu_si128(reinterpret_cast<__m128i*>(p), _mm512_cvtusepi32_epi8(x));
