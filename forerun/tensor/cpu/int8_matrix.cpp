@@ -35,9 +35,9 @@ float pack_row(const float* w, std::int64_t k, std::int64_t sequence, std::uint8
 kernel::Int8Rows Int8Activations::room_for(std::int64_t rows, std::int64_t k) {
   const std::int64_t width = kernel::rotated_width(k);
   const auto n = static_cast<std::size_t>(rows);
-  return {values_.room_for(n * static_cast<std::size_t>(width)), scales_.room_for(n),
-          offsets_.room_for(n), width,
-          kernels().needs_halves ? halves_.room_for(n * static_cast<std::size_t>(width)) : nullptr};
+  const std::size_t values = n * static_cast<std::size_t>(width);
+  return {values_.room_for(values), scales_.room_for(n), offsets_.room_for(n), width,
+          rows > 1 && kernels().needs_halves ? halves_.room_for(values) : nullptr};
 }
 
 Int8Matrix Int8Matrix::pack(const at::Tensor& weight, const at::Tensor& bias, Arena& arena) {

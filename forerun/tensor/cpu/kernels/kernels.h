@@ -20,8 +20,8 @@ struct Int8Rows {
   float* scales;          ///< [rows]
   std::int32_t* offsets;  ///< [rows]: -128 times the sum of the row's values
   std::int64_t width;     ///< a multiple of 16
-  /// [rows, width]: of every four values the first, third, second and fourth, where
-  /// Kernels::needs_halves; else null.
+  /// [rows, width]: of every four values the first, third, second and fourth, for several rows
+  /// where Kernels::needs_halves; else null.
   std::int16_t* halves;
 };
 
@@ -110,7 +110,7 @@ namespace forerun {
 /// (native bf16 products) that rounds otherwise.
 struct Kernels {
   const char* name;   ///< of the instructions: "AVX2"
-  bool needs_halves;  ///< int8_panel reads Int8Rows::halves
+  bool needs_halves;  ///< int8_panel reads Int8Rows::halves of several rows
 
   /// x = x H, with H the Hadamard matrix (entries +-1) on every `block` values: it multiplies the
   /// product of two vectors by `block`, and spreads an outlier over its block.

@@ -330,9 +330,8 @@ TEST_F(KernelsTest, Int8Panels) {
         offsets.push_back(-128 * total);
       }
       std::vector<std::int16_t> halves(values.size());
-      for (std::size_t i = 0; i < values.size(); ++i) {
-        constexpr std::size_t kFrom[] = {0, 2, 1, 3};
-        halves[i] = values[i / 4 * 4 + kFrom[i % 4]];
+      for (std::size_t i = 0; i < values.size(); i += 16) {
+        scalar::store_halves(&halves[i], &values[i]);
       }
       const std::uint8_t* const panels = aligned(data);
       for (const bool add : {false, true}) {
