@@ -36,9 +36,10 @@ std::string explain(const DraftLengthReport& r) {
   }
   out += fmt::format(
       "\n  of them to learn: {} with drafts, {} without\n  last choice: {} drafts, {:.0f} tok/s "
-      "expected; {:.0f} without",
+      "expected; {:.0f} without\n  a text may lose the time of {:.1f} tokens to drafts before it "
+      "gains",
       r.probes, r.plain_checks, r.lengths.empty() ? 0 : r.lengths.front(), r.planned_per_second,
-      r.plain_per_second);
+      r.plain_per_second, r.credit);
   return out;
 }
 

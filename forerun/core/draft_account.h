@@ -27,6 +27,8 @@ class DraftAccount {
   }
 
   double outputs() const noexcept { return outputs_; }
+  /// Outputs of plain decoding that drafting saved so far; negative: lost.
+  double gained() const noexcept { return saved_ - read_; }
   /// What the drafts of a round may cost if none is kept; at least 0.
   /// @param ahead  outputs that the text is expected to have yet
   /// @param reading  worth of what has to be read for them first

@@ -317,6 +317,7 @@ DraftLengthReport DraftLength::report() const {
                       .lengths = lengths_,
                       .planned_per_second = planned_rate_,
                       .plain_per_second = plain_rate_,
+                      .credit = credit(),
                       .chosen = chosen_,
                       .probes = probes_,
                       .plain_checks = plain_checks_};

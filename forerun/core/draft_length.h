@@ -13,6 +13,7 @@
 #include "forerun/core/counterfactual_acceptance.h"
 #include "forerun/core/draft_account.h"
 #include "forerun/core/draft_cost.h"
+#include "forerun/core/ended_texts.h"
 #include "forerun/core/hit_rates.h"
 #include "forerun/core/noise_odds.h"
 #include "forerun/core/pass_cost.h"
@@ -28,9 +29,10 @@ struct DraftLengthOptions {
   double margin = 0.02;       ///< draft only for a gain of at least this share in outputs a second
   double probe_share = 0.01;  ///< largest share of the time spent on drafts that only test whether
                               ///< drafting pays again
-  double credit = 1.0;  ///< outputs: a sequence may lose the time of this many to drafts before it
-                        ///< has gained any,
-  double credit_share = 0.02;  ///< and of this share of every further output
+  double credit_share = 0.02;  ///< of a sequence's outputs: it may lose their time to drafts,
+  double gain_share = 0.5;     ///< and of what drafting saves texts, on average of those that ended,
+  double credit = 1.0;         ///< at least of this many outputs,
+  double most_credit = 16.0;   ///< at most of this many
 };
 
 /// One sequence in a call of `plan`. It has no tokens on purpose, see DraftLength.
@@ -102,9 +104,11 @@ struct PassSeen {
 ///
 /// What pays on average can lose on one text. So each sequence has an account, in outputs of plain
 /// decoding (DraftAccount): credited with kept drafts, debited with the time of making and checking
-/// drafts, which it must cover, each apart, if none is kept. It has `credit` and `credit_share` of
+/// drafts, which it must cover, each apart, if none is kept. It has a credit and `credit_share` of
 /// every output, so a text of n outputs loses about credit / n + share, what one round overdraws,
-/// and probes, which are only debited. A drafter that has to read first, a prompt or what it missed
+/// and probes, which are only debited. Even a text that gains may lose at first, so the credit is
+/// the larger the more texts have gained (EndedTexts): `gain_share` of it, so that what is lost on
+/// some texts is less than what others gain. A drafter that has to read first, a prompt or what it missed
 /// while it did not draft, may spend the share of the outputs ahead for it, as many as texts have
 /// had so far. Rows that a pass has beside drafts (companions) are planned with and debited as
 /// drafts are, and by what they cost beyond a row (CompanionCost).
@@ -189,6 +193,9 @@ class DraftLength {
   /// Adds companion rows to the planned pass.
   void add_rows(std::size_t rows) noexcept { planned_rows_ += rows; }
 
+  /// Outputs whose time a text may lose to drafts before it has gained any.
+  double credit() const noexcept;
+
   /// Drops the statistics of a sequence that ends without being done.
   void forget(SequenceId id) { sequences_.erase(id); }
 
@@ -197,7 +204,6 @@ class DraftLength {
  private:
   static constexpr std::size_t kPlainCheck = 128, kEarlyCheck = 8;  // rounds that drafted
   static constexpr std::size_t kFirstProbe = 8, kLastProbe = 256;   // rounds that did not
-  static constexpr double kTextLength = 128.0, kTextMemory = 16.0;  // outputs; texts
 
   struct Candidate {
     double survival;
@@ -228,11 +234,12 @@ class DraftLength {
   void probe(std::span<const SequencePlan> sequences);
   void learn(const SequenceOutcome& seen);
   void settle(std::span<const SequenceOutcome> sequences, const PassSeen& pass);
+  double over_expected(double expected, const PassSeen& pass) const noexcept;
   template <class Each>
   void survivals(const SequencePlan& sequence, const SequenceBias& bias, Each&& each) const;
   double plain_seconds(double outputs) const noexcept;
   const DraftAccount& account(SequenceId id) const;
-  DraftAccount::Terms terms() const noexcept { return {options_.credit, options_.credit_share}; }
+  DraftAccount::Terms terms() const noexcept { return {credit(), options_.credit_share}; }
   double ahead(const DraftAccount& account, std::size_t remaining) const noexcept;
   double for_drafts(const SequencePlan& sequence) const;
   double reading_seconds(const SequencePlan& plan) const noexcept;
@@ -251,8 +258,8 @@ class DraftLength {
   DraftCost draft_;
   SteadySeconds no_draft_;  // of the drafter, for any plan
   SteadySeconds rest_;
-  SteadySeconds read_;                // a token of a drafter's prompt
-  double text_length_ = kTextLength;  // outputs of texts that ended, a running mean
+  SteadySeconds read_;  // a token of a drafter's prompt
+  EndedTexts ended_;
   Acceptance acceptance_;
   TreeKnowledge trees_;
   std::unordered_map<SequenceId, SequenceState> sequences_;

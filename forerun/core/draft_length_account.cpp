@@ -1,5 +1,6 @@
 // What a sequence may spend on its drafter, and what it has spent.
 #include <algorithm>
+#include <cmath>
 
 #include "forerun/core/draft_length.h"
 
@@ -33,9 +34,14 @@ const DraftAccount& DraftLength::account(SequenceId id) const {
   return state == sequences_.end() ? fresh : state->second.account;
 }
 
+double DraftLength::credit() const noexcept {
+  return std::clamp(options_.gain_share * ended_.gained(), options_.credit,
+                    std::max(options_.credit, options_.most_credit));
+}
+
 // Outputs that a sequence is expected to have yet: no more than texts have had.
 double DraftLength::ahead(const DraftAccount& account, std::size_t remaining) const noexcept {
-  return std::clamp(text_length_ - account.outputs(), 0.0, static_cast<double>(remaining));
+  return std::clamp(ended_.length() - account.outputs(), 0.0, static_cast<double>(remaining));
 }
 
 // What its drafts of a round may cost, in outputs, after what has to be read for them.
@@ -51,14 +57,24 @@ bool DraftLength::covers(SequenceId id, std::size_t rows) const {
   return more_rows_seconds(rows) <= plain_seconds(for_drafts({.id = id, .remaining = remaining}));
 }
 
+// What the drafts of a round cost, over what was expected of them. Within a factor of two: other
+// processes delay a pass. 1 if the pass is not known.
+double DraftLength::over_expected(double expected, const PassSeen& pass) const noexcept {
+  const double undrafted = pass_.seconds(rows_) + no_draft_.mean();
+  const double seconds = pass.target_seconds + pass.drafter_seconds;
+  if (expected <= 0.0 || !(pass.target_seconds > 0.0) || !std::isfinite(seconds)) return 1.0;
+  return std::clamp((seconds - undrafted) / expected, 0.5, 2.0);
+}
+
 // Credits the kept drafts and debits the cost of drafting, each sequence its share.
 void DraftLength::settle(std::span<const SequenceOutcome> sequences, const PassSeen& pass) {
   if (sequences.empty()) return;
   texts_ = std::max(texts_, sequences.size());
   rows_ = std::max(rows_, sequences.size());
-  std::size_t rows = 0, made = 0, read = 0;
+  std::size_t rows = 0, companions = 0, made = 0, read = 0;
   for (const SequenceOutcome& seen : sequences) {
     rows += seen.drafted + seen.companions;
+    companions += seen.companions;
     made += seen.made;
     read += seen.read;
   }
@@ -69,15 +85,18 @@ void DraftLength::settle(std::span<const SequenceOutcome> sequences, const PassS
       each(round_seconds(rows_, {.deterministic = rows}) - round_seconds(rows_, {}), rows);
   const double making = each(draft_.seconds(made) - no_draft_.mean(), made);
   const double reading = each(pass.read_seconds, std::max(read, pass.read));
+  const auto cost = [&](std::size_t checked, std::size_t beside, std::size_t drafted) {
+    return static_cast<double>(checked) * checking + companion_.seconds(beside) +
+           static_cast<double>(drafted) * making;
+  };
+  const double over = over_expected(cost(rows, companions, made), pass);
   for (const SequenceOutcome& seen : sequences) {
     DraftAccount& account = sequences_[seen.id].account;
-    const double spent = static_cast<double>(seen.drafted + seen.companions) * checking +
-                         companion_.seconds(seen.companions) +
-                         static_cast<double>(seen.made) * making;
-    account.settle(static_cast<double>(seen.accepted), worth(spent),
+    const double spent = cost(seen.drafted + seen.companions, seen.companions, seen.made);
+    account.settle(static_cast<double>(seen.accepted), worth(over * spent),
                    worth(static_cast<double>(seen.read) * reading));
     if (!seen.done) continue;
-    text_length_ += (account.outputs() - text_length_) / kTextMemory;
+    ended_.observe(account);
     sequences_.erase(seen.id);
   }
 }

@@ -2,6 +2,7 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <random>
 
 #include "forerun/core/draft_length.h"
 #include "tests/support/draft_length_rounds.h"
@@ -42,9 +43,9 @@ double lost_on_a_bad_text(double credit, int outputs) {
 }
 
 TEST(DraftLength, ATextLosesNoMoreThanItsCredit) {
-  const double credit = DraftLengthOptions().credit, share = DraftLengthOptions().credit_share;
+  const double credit = DraftLength().credit(), share = DraftLengthOptions().credit_share;
   for (const int outputs : {5, 10, 20, 40, 80}) {
-    EXPECT_LE(lost_on_a_bad_text(credit, outputs), credit + (share + 0.01) * outputs) << outputs;
+    EXPECT_LE(lost_on_a_bad_text(DraftLengthOptions().credit, outputs), credit + (share + 0.01) * outputs) << outputs;
   }
   EXPECT_GT(lost_on_a_bad_text(1e9, 20), 2.0);  // the cost of learning it from this text alone
 }
@@ -71,7 +72,7 @@ TEST(DraftLength, APromptIsReadWhereTheTextMayStillBecomeLong) {
 }
 
 TEST(DraftLength, WhatReadingCostIsNotLostAgainToDrafts) {
-  DraftLength control = seasoned({}, 40);
+  DraftLength control = seasoned({.most_credit = 1.0}, 40);
   observe(control, {}, {.read = 500, .read_seconds = 0.05});
   plan(control, {{.id = 1, .limit = 8}});
   // Two outputs' worth is read, of the 1 + 0.02 * 60 that the text may lose: what is left covers no
@@ -101,7 +102,7 @@ TEST(DraftLength, ReadersPayForWhatTheyRead) {
 }
 
 TEST(DraftLength, ATextThatReadDraftsOnWhatIsLeft) {
-  DraftLength control = seasoned({.credit = 0.05}, 40);
+  DraftLength control = seasoned({.credit = 0.05, .most_credit = 0.05}, 40);
   plan(control, {{.id = 1, .limit = 8}});
   observe(control, {{.id = 1, .read = 200}},
           {.rows = 1, .target_seconds = 0.01, .read = 200, .read_seconds = 0.02});
@@ -109,6 +110,81 @@ TEST(DraftLength, ATextThatReadDraftsOnWhatIsLeft) {
   EXPECT_GT(plan(control, {{.id = 1, .limit = 4, .remaining = 110}})[0], 0U);
   EXPECT_EQ(plan(control, {{.id = 1, .limit = 4, .remaining = 10}})[0], 0U);
   EXPECT_EQ(control.covers(1, 1), false);
+}
+
+// A text of plain rounds of 10 ms, `kept` and `drafts` a round; returns outputs.
+double ended(DraftLength& control, SequenceId id, int rounds, std::size_t drafts,
+             std::size_t kept) {
+  for (int i = 0; i < rounds; ++i) {
+    observe(control,
+            {{.id = id,
+              .deterministic = true,
+              .drafted = drafts,
+              .examined = std::min(drafts, kept + 1),
+              .accepted = kept,
+              .done = i + 1 == rounds}},
+            {.rows = 1 + drafts, .target_seconds = 0.01 + 5e-4 * static_cast<double>(drafts)});
+  }
+  return rounds * (1.0 + static_cast<double>(kept));
+}
+
+TEST(DraftLength, TextsThatGainGiveOthersCreditAndTextsThatLoseTakeIt) {
+  DraftLength control;
+  EXPECT_DOUBLE_EQ(control.credit(), 4.0);
+  for (int i = 0; i < 10; ++i) observe(control, {}, {.rows = 1, .target_seconds = 0.01});
+  for (SequenceId id = 1; id < 30; ++id) ended(control, id, 64, 4, 1);
+  EXPECT_DOUBLE_EQ(control.credit(), 16.0);
+  EXPECT_DOUBLE_EQ(control.report().credit, 16.0);
+  // One that lost a little does not undo them, all do.
+  ended(control, 30, 100, 1, 0);
+  EXPECT_GT(control.credit(), 12.0);
+  for (SequenceId id = 31; id < 80; ++id) ended(control, id, 100, 1, 0);
+  EXPECT_DOUBLE_EQ(control.credit(), 1.0);
+}
+
+// However texts alternate, what is lost to credit is less than what others gain, beside the first
+// texts' and the least credit.
+TEST(DraftLength, CreditIsLessThanWhatTextsGain) {
+  for (const double losing : {0.3, 0.7, 0.95}) {
+    std::mt19937_64 random(5);
+    EndedTexts record;
+    DraftLengthOptions options;
+    double gained = 0.0, lost = 0.0, least = 0.0;
+    for (int i = 0; i < 4000; ++i) {
+      const double credit =
+          std::clamp(options.gain_share * record.gained(), options.credit, options.most_credit);
+      const bool loses = std::uniform_real_distribution<double>()(random) < losing;
+      (loses ? lost : gained) += loses ? credit : 20.0;
+      least += loses ? options.credit : 0.0;
+      DraftAccount account;
+      for (int j = 0; j < 100; ++j) account.settle(0, 0.01 * (loses ? credit : -20.0), 0);
+      record.observe(account);
+    }
+    EXPECT_LT(lost, 0.6 * gained + least) << losing;
+  }
+}
+
+TEST(DraftLength, DraftsAreDebitedByWhatThePassTookWithinAFactorOfTwo) {
+  // Outputs that a text may still spend after a round with four drafts, none of them kept.
+  const auto left = [](double seconds) {
+    DraftLength control({.credit = 2.0, .most_credit = 2.0});
+    for (int i = 0; i < 40; ++i) {
+      observe(control, {}, {.rows = 1, .target_seconds = 0.01});
+      observe(control, {},
+              {.rows = 5, .target_seconds = 0.014, .drafted = 100, .drafter_seconds = 0.01});
+    }
+    plan(control, {{.id = 1, .limit = 4, .deterministic = true}});
+    observe(control, {{.id = 1, .deterministic = true, .drafted = 4, .examined = 1}},
+            {.rows = 5, .target_seconds = seconds});
+    std::size_t tokens = 0;  // of a hundredth of an output each
+    while (control.affords({.id = 1}, tokens + 1)) ++tokens;
+    return 0.01 * static_cast<double>(tokens);
+  };
+  EXPECT_NEAR(left(0.014), 2.02 - 0.4, 0.05);
+  EXPECT_NEAR(left(0.016), 2.02 - 0.6, 0.05);
+  EXPECT_NEAR(left(0.0125), 2.02 - 0.25, 0.05);
+  EXPECT_NEAR(left(0.05), 2.02 - 0.8, 0.15);
+  EXPECT_NEAR(left(0.011), 2.02 - 0.2, 0.05);
 }
 
 // A pass with prompts says nothing of what an output costs: the engine gives no time for it.

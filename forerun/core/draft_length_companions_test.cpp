@@ -62,7 +62,7 @@ TEST(Companions, TakeThePlaceOfDraftsWhereRowsGetDear) {
 }
 
 TEST(Companions, AreDebitedAndThenNotCovered) {
-  Text text{.control = DraftLength({.credit = 0.3}), .reach = {}};
+  Text text{.control = DraftLength({.credit = 0.3, .most_credit = 0.3}), .reach = {}};
   text.round(0);
   EXPECT_EQ(text.measured, 1U);  // the first round measures a plain pass
   // Three rows of a tenth of a pass each.

@@ -28,6 +28,7 @@ struct DraftLengthReport {
   std::vector<std::uint32_t> lengths;  ///< last plan, by sequence
   double planned_per_second = 0.0;     ///< expected outputs
   double plain_per_second = 0.0;       ///< expected outputs without drafts
+  double credit = 0.0;                 ///< outputs whose time a text may lose to drafts
   std::vector<std::uint64_t> chosen;   ///< by length: how many sequences got it
   std::uint64_t probes = 0;            ///< rounds that drafted only to measure
   std::uint64_t plain_checks = 0;      ///< rounds that did not draft, only to measure

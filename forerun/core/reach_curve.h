@@ -9,11 +9,17 @@
 namespace forerun {
 
 /// What trees of a drafter are like before one is made: the mean probability of reaching the best
-/// node, the second best, and so on, of recent trees.
+/// node, the second best, and so on, of recent trees. A prior counts as four of them: the first
+/// tokens of a text are often hard to draft, and one bad tree says little.
 class ReachCurve {
  public:
   static constexpr std::size_t kNodes = 32;
 
+  /// @param prior  of the best node, in (0, 1); each further one is so much less likely
+  explicit ReachCurve(double prior = 0.6) noexcept {
+    double reach = 1.0;
+    for (double& mean : mean_) mean = reach *= prior;
+  }
   /// @param reach  of a tree's nodes, falling
   void observe(std::span<const double> reach) noexcept {
     seen_ = std::min(seen_ + 1.0, kMost);
@@ -21,7 +27,6 @@ class ReachCurve {
       mean_[i] += ((i < reach.size() ? reach[i] : 0.0) - mean_[i]) / seen_;
     }
   }
-  bool known() const noexcept { return seen_ > 0.0; }
   /// Falling; each mean times `scale`, at most 1.
   std::vector<double> scaled(double scale) const {
     std::vector<double> out;
@@ -35,9 +40,9 @@ class ReachCurve {
   }
 
  private:
-  static constexpr double kMost = 64.0;  // trees
+  static constexpr double kPrior = 4.0, kMost = 64.0;  // trees
   std::array<double, kNodes> mean_{};
-  double seen_ = 0.0;
+  double seen_ = kPrior;
 };
 
 }  // namespace forerun

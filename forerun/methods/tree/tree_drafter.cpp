@@ -1,6 +1,7 @@
 #include "forerun/methods/tree/tree_drafter.h"
 
 #include <algorithm>
+#include <array>
 #include <utility>
 
 #include "forerun/core/rng_key.h"
@@ -21,7 +22,8 @@ std::size_t situation_of(const TokenTree& tree) {
   const double best = tree.node(1).reach;
   return best < 0.25 ? 1 : best < 0.5 ? 2 : best < 0.8 ? 3 : 4;
 }
-constexpr std::size_t kSituations = 5;
+// What to expect of the best node of a tree with the drafts of the network, in each.
+constexpr std::array<double, 5> kPriors = {0.6, 0.6, 0.7, 0.8, 0.92};
 
 // P(reached) of each drafted token, in the draft's order.
 std::vector<double> reach_of(const TokenTree& tree, const TokenDraft& draft) {
@@ -64,7 +66,9 @@ TreeDrafter::TreeDrafter(std::vector<std::unique_ptr<TreeSource>> found,
   }
   known.memories.resize(all.size());
   for (std::size_t i = 0; i < all.size(); ++i) all[i]->remember(known.memories[i]);
-  known.queried.resize(kSituations);
+  for (std::size_t i = known.queried.size(); i < kPriors.size(); ++i) {
+    known.queried.emplace_back(kPriors[i]);
+  }
   if (all.size() == 1) all[0]->alone();
 }
 
@@ -232,7 +236,6 @@ std::vector<std::size_t> TreeDrafter::to_query(std::span<TokenSequence* const> s
 bool TreeDrafter::query_pays(const SequencePlan& sequence, const Planned& planned) {
   if (!control_.affords(sequence, network_->made())) return false;
   const ReachCurve& curve = control_.trees().queried[planned.situation];
-  if (!curve.known()) return true;
   const std::vector<double> expected = curve.scaled(texts_[planned.id].scale);
   return control_.best_throughput(expected, network_->made()) >
          control_.best_throughput(planned.reach, 0);
@@ -271,7 +274,7 @@ void TreeDrafter::query(std::span<TokenSequence* const> sequences,
     ReachCurve& curve = control_.trees().queried[planned.situation];
     double sum = 0.0;
     for (const double reach : planned.reach) sum += reach;
-    if (curve.known() && curve.sum() > 0.0) {
+    if (curve.sum() > 0.0) {
       double& scale = texts_[planned.id].scale;
       scale += (std::clamp(sum / curve.sum(), 0.25, 4.0) - scale) / kScaleMemory;
     }

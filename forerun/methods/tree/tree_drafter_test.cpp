@@ -162,7 +162,7 @@ TEST(TreeDrafter, ReadsAPromptOnlyWhereTheTextCoversIt) {
   EXPECT_LT(text(2e-4).seconds, 0.01 * (128 + 1) * 1.01 + piece);
   EXPECT_EQ(text(2e-4).queries, 0);
   // Worth reading, but nothing comes of it: credit, share, and what trial runs may cost.
-  EXPECT_LT(text(2e-5, 0.0).seconds, 0.01 * (1 + 128 * (1 + 0.02 + 0.01)));
+  EXPECT_LT(text(2e-5, 0.0).seconds, 0.01 * (DraftLength().credit() + 128 * (1 + 0.02 + 0.01)));
   EXPECT_LT(text(1e-5).seconds, 0.7 * 0.01 * 128);
 }
 
