@@ -25,14 +25,15 @@
 namespace forerun {
 
 struct DraftLengthOptions {
-  bool adaptive = true;       ///< false: always the limit, as the loop does without a plan
-  double margin = 0.02;       ///< draft only for a gain of at least this share in outputs a second
-  double probe_share = 0.01;  ///< largest share of the time spent on drafts that only test whether
-                              ///< drafting pays again
+  bool adaptive = true;        ///< false: always the limit, as the loop does without a plan
+  double margin = 0.02;        ///< draft only for a gain of at least this share in outputs a second
+  double probe_share = 0.01;   ///< largest share of the time spent on drafts that only test whether
+                               ///< drafting pays again
   double credit_share = 0.02;  ///< of a sequence's outputs: it may lose their time to drafts,
-  double gain_share = 0.5;     ///< and of what drafting saves texts, on average of those that ended,
-  double credit = 1.0;         ///< at least of this many outputs,
-  double most_credit = 16.0;   ///< at most of this many
+  double gain_share = 0.5;     ///< and of the outputs that drafting saves the texts that ended, on
+  double gain_margin = 0.0625;  ///< average, beyond this share of all,
+  double credit = 1.0;          ///< at least of this many outputs,
+  double most_credit = 16.0;    ///< at most of this many
 };
 
 /// One sequence in a call of `plan`. It has no tokens on purpose, see DraftLength.
@@ -108,10 +109,11 @@ struct PassSeen {
 /// every output, so a text of n outputs loses about credit / n + share, what one round overdraws,
 /// and probes, which are only debited. Even a text that gains may lose at first, so the credit is
 /// the larger the more texts have gained (EndedTexts): `gain_share` of it, so that what is lost on
-/// some texts is less than what others gain. A drafter that has to read first, a prompt or what it missed
-/// while it did not draft, may spend the share of the outputs ahead for it, as many as texts have
-/// had so far. Rows that a pass has beside drafts (companions) are planned with and debited as
-/// drafts are, and by what they cost beyond a row (CompanionCost).
+/// some texts is less than what others gain, and none of a gain below `gain_margin`, with which
+/// many texts may lose. A drafter that has to read first, a prompt or what it missed while it did
+/// not draft, may spend the share of the outputs ahead for it, as many as texts have had so far.
+/// Rows that a pass has beside drafts (companions) are planned with and debited as drafts are, and
+/// by what they cost beyond a row (CompanionCost).
 ///
 ///   T, D   PassCost, DraftCost, from the seconds passed in; the class reads no clock.
 ///   s      Acceptance over all sequences by confidence_bin and position, the odds biased by

@@ -35,7 +35,8 @@ const DraftAccount& DraftLength::account(SequenceId id) const {
 }
 
 double DraftLength::credit() const noexcept {
-  return std::clamp(options_.gain_share * ended_.gained(), options_.credit,
+  const double gained = ended_.gained() - options_.gain_margin * ended_.length();
+  return std::clamp(options_.gain_share * gained, options_.credit,
                     std::max(options_.credit, options_.most_credit));
 }
 
@@ -57,13 +58,13 @@ bool DraftLength::covers(SequenceId id, std::size_t rows) const {
   return more_rows_seconds(rows) <= plain_seconds(for_drafts({.id = id, .remaining = remaining}));
 }
 
-// What the drafts of a round cost, over what was expected of them. Within a factor of two: other
-// processes delay a pass. 1 if the pass is not known.
+// What the drafts of a round cost, over what was expected of them: 0 to 2, as other processes delay
+// a pass. 1 if the pass is not known.
 double DraftLength::over_expected(double expected, const PassSeen& pass) const noexcept {
   const double undrafted = pass_.seconds(rows_) + no_draft_.mean();
   const double seconds = pass.target_seconds + pass.drafter_seconds;
   if (expected <= 0.0 || !(pass.target_seconds > 0.0) || !std::isfinite(seconds)) return 1.0;
-  return std::clamp((seconds - undrafted) / expected, 0.5, 2.0);
+  return std::clamp((seconds - undrafted) / expected, 0.0, 2.0);
 }
 
 // Credits the kept drafts and debits the cost of drafting, each sequence its share.

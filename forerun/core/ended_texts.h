@@ -24,8 +24,8 @@ class EndedTexts {
  private:
   static constexpr double kMemory = 16.0;  // texts
   static constexpr double kLength = 128.0;
-  // As if three texts had gained this: a first text may lose some of it.
-  static constexpr double kTexts = 3.0, kGained = 8.0;
+  // As if four texts had gained this: a first text may lose some of it.
+  static constexpr double kTexts = 4.0, kGained = 16.0;
 
   double length_ = kLength;
   double outputs_ = kTexts * kLength, gained_ = kTexts * kGained;

@@ -14,7 +14,7 @@ DraftAccount text(int outputs, double gained) {
 
 TEST(EndedTexts, ExpectsALittleOfTheFirst) {
   EXPECT_DOUBLE_EQ(EndedTexts().length(), 128.0);
-  EXPECT_DOUBLE_EQ(EndedTexts().gained(), 8.0);
+  EXPECT_DOUBLE_EQ(EndedTexts().gained(), 16.0);
 }
 
 TEST(EndedTexts, FollowsWhatTextsHad) {
@@ -31,10 +31,10 @@ TEST(EndedTexts, FollowsWhatTextsHad) {
 TEST(EndedTexts, AShortTextSaysLittle) {
   EndedTexts ended;
   ended.observe(text(8, -2));
-  EXPECT_GT(ended.gained(), 6.0);
+  EXPECT_GT(ended.gained(), 14.0);
   EndedTexts other;
   other.observe(text(128, -32));
-  EXPECT_LT(other.gained(), 0.0);
+  EXPECT_LT(other.gained(), 8.0);
 }
 
 TEST(EndedTexts, WhatWasReadIsNoGain) {
