@@ -29,11 +29,11 @@ struct DraftLengthOptions {
   double margin = 0.02;        ///< draft only for a gain of at least this share in outputs a second
   double probe_share = 0.01;   ///< largest share of the time spent on drafts that only test whether
                                ///< drafting pays again
-  double credit_share = 0.02;  ///< of a sequence's outputs: it may lose their time to drafts,
-  double gain_share = 0.5;     ///< and of the outputs that drafting saves the texts that ended, on
-  double gain_margin = 0.0625;  ///< average, beyond this share of all,
-  double credit = 1.0;          ///< at least of this many outputs,
-  double most_credit = 16.0;    ///< at most of this many
+  double credit_share = 0.02;  ///< of its outputs a sequence may lose to drafts, beside a credit:
+  double gain_share = 0.5;     ///< this share of what drafting saves a text, on average,
+  double gain_margin = 0.0625;  ///< beyond this share of its outputs;
+  double credit = 1.0;          ///< at least so many outputs,
+  double most_credit = 16.0;    ///< at most so many
 };
 
 /// One sequence in a call of `plan`. It has no tokens on purpose, see DraftLength.

@@ -13,9 +13,9 @@ namespace {
 using namespace rounds;
 
 // Outputs lost on a text whose drafts are never kept, while those of another sequence always are.
-double lost_on_a_bad_text(double credit, int outputs) {
+double lost_on_a_bad_text(const DraftLengthOptions& options, int outputs) {
   constexpr double kPass = 0.01, kRow = 8e-4;
-  DraftLength control({.credit = credit});
+  DraftLength control(options);
   const auto round = [&](std::uint32_t request, std::size_t drafts, bool kept) {
     const std::size_t accepted = kept ? drafts : 0;
     const double seconds = kPass + kRow * static_cast<double>(drafts);
@@ -43,13 +43,15 @@ double lost_on_a_bad_text(double credit, int outputs) {
 }
 
 TEST(DraftLength, ATextLosesNoMoreThanItsCredit) {
-  const double credit = DraftLength().credit(), share = DraftLengthOptions().credit_share;
-  for (const int outputs : {5, 10, 20, 40, 80}) {
-    EXPECT_LE(lost_on_a_bad_text(DraftLengthOptions().credit, outputs),
-              credit + (share + 0.01) * outputs)
-        << outputs;
+  for (const DraftLengthOptions& options :
+       {DraftLengthOptions(), DraftLengthOptions{.most_credit = 1.0}}) {
+    const double credit = DraftLength(options).credit(), share = options.credit_share;
+    for (const int outputs : {5, 10, 20, 40, 80}) {
+      EXPECT_LE(lost_on_a_bad_text(options, outputs), credit + (share + 0.01) * outputs) << outputs;
+    }
   }
-  EXPECT_GT(lost_on_a_bad_text(1e9, 20), 2.0);  // the cost of learning it from this text alone
+  EXPECT_GT(lost_on_a_bad_text({.credit = 1e9}, 20),
+            2.0);  // the cost of learning it from this text alone
 }
 
 TEST(DraftLength, APromptIsReadWhereTheTextMayStillBecomeLong) {
@@ -114,9 +116,9 @@ TEST(DraftLength, ATextThatReadDraftsOnWhatIsLeft) {
   EXPECT_EQ(control.covers(1, 1), false);
 }
 
-// A text of plain rounds of 10 ms, `kept` and `drafts` a round; returns outputs.
-double ended(DraftLength& control, SequenceId id, int rounds, std::size_t drafts,
-             std::size_t kept) {
+// A text that ends after `rounds`, each with `drafts`, of which `kept` are kept.
+void end_text(DraftLength& control, SequenceId id, int rounds, std::size_t drafts,
+              std::size_t kept) {
   for (int i = 0; i < rounds; ++i) {
     observe(control,
             {{.id = id,
@@ -127,20 +129,19 @@ double ended(DraftLength& control, SequenceId id, int rounds, std::size_t drafts
               .done = i + 1 == rounds}},
             {.rows = 1 + drafts, .target_seconds = 0.01 + 5e-4 * static_cast<double>(drafts)});
   }
-  return rounds * (1.0 + static_cast<double>(kept));
 }
 
 TEST(DraftLength, TextsThatGainGiveOthersCreditAndTextsThatLoseTakeIt) {
   DraftLength control;
   EXPECT_DOUBLE_EQ(control.credit(), 4.0);
   for (int i = 0; i < 10; ++i) observe(control, {}, {.rows = 1, .target_seconds = 0.01});
-  for (SequenceId id = 1; id < 30; ++id) ended(control, id, 64, 4, 1);
+  for (SequenceId id = 1; id < 30; ++id) end_text(control, id, 64, 4, 1);
   EXPECT_DOUBLE_EQ(control.credit(), 16.0);
   EXPECT_DOUBLE_EQ(control.report().credit, 16.0);
   // One that lost a little does not undo them, all do.
-  ended(control, 30, 100, 1, 0);
+  end_text(control, 30, 100, 1, 0);
   EXPECT_GT(control.credit(), 12.0);
-  for (SequenceId id = 31; id < 80; ++id) ended(control, id, 100, 1, 0);
+  for (SequenceId id = 31; id < 80; ++id) end_text(control, id, 100, 1, 0);
   EXPECT_DOUBLE_EQ(control.credit(), 1.0);
 }
 
@@ -149,19 +150,22 @@ TEST(DraftLength, TextsThatGainGiveOthersCreditAndTextsThatLoseTakeIt) {
 TEST(DraftLength, CreditIsLessThanWhatTextsGain) {
   for (const double losing : {0.3, 0.7, 0.95}) {
     std::mt19937_64 random(5);
-    EndedTexts record;
-    DraftLengthOptions options;
+    DraftLength control;
+    for (int i = 0; i < 10; ++i) observe(control, {}, {.rows = 1, .target_seconds = 0.01});
     double gained = 0.0, lost = 0.0, least = 0.0;
-    for (int i = 0; i < 4000; ++i) {
-      const double credit =
-          std::clamp(options.gain_share * (record.gained() - options.gain_margin * record.length()),
-                     options.credit, options.most_credit);
+    for (SequenceId id = 1; id <= 4000; ++id) {
       const bool loses = std::uniform_real_distribution<double>()(random) < losing;
+      const double credit = control.credit();
       (loses ? lost : gained) += loses ? credit : 20.0;
-      least += loses ? options.credit : 0.0;
-      DraftAccount account;
-      for (int j = 0; j < 100; ++j) account.settle(0, 0.01 * (loses ? credit : -20.0), 0);
-      record.observe(account);
+      least += loses ? DraftLengthOptions().credit : 0.0;
+      // A hundred outputs: all plain, after reading for the credit; or 20 of them for nothing.
+      const std::size_t kept = loses ? 0 : 20;
+      observe(control, {{.id = id, .read = loses ? 1U : 0U, .examined = kept, .accepted = kept}},
+              {.rows = 1,
+               .target_seconds = 0.01,
+               .read = loses ? 1U : 0U,
+               .read_seconds = loses ? 0.01 * credit : 0.0});
+      end_text(control, id, 99 - static_cast<int>(kept), 0, 0);
     }
     EXPECT_LT(lost, 0.6 * gained + least) << losing;
   }

@@ -16,7 +16,7 @@ class ReachCurve {
   static constexpr std::size_t kNodes = 32;
 
   /// @param prior  of the best node, in (0, 1); each further one is so much less likely
-  explicit ReachCurve(double prior = 0.6) noexcept {
+  explicit ReachCurve(double prior) noexcept {
     double reach = 1.0;
     for (double& mean : mean_) mean = reach *= prior;
   }

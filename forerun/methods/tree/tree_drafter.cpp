@@ -22,7 +22,7 @@ std::size_t situation_of(const TokenTree& tree) {
   const double best = tree.node(1).reach;
   return best < 0.25 ? 1 : best < 0.5 ? 2 : best < 0.8 ? 3 : 4;
 }
-// What to expect of the best node of a tree with the drafts of the network, in each.
+// P(reached) of the best node of a tree with the drafts of the network, a prior by situation.
 constexpr std::array<double, 5> kPriors = {0.6, 0.6, 0.7, 0.8, 0.92};
 
 // P(reached) of each drafted token, in the draft's order.
