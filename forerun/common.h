@@ -55,7 +55,9 @@ Machine machine();
 /// for a training rate.
 /// @param bf16     bfloat16 matrices; else float32
 /// @param threads  0: one a core
-double product_rate(bool bf16, int threads = 0);
+/// @param device   as TrainOptions::device
+/// @throws std::invalid_argument  no such device
+double product_rate(bool bf16, int threads = 0, const std::string& device = "cpu");
 
 /// What a model file holds, as lines of (name, value); reads metadata only.
 struct FileInfo {

@@ -7,23 +7,31 @@
 #include "forerun/api/model_impl.h"
 #include "forerun/tensor/cpu/cpu_features.h"
 #include "forerun/train.h"
+#include "forerun/train/device.h"
 
 namespace forerun {
 
-double product_rate(bool bf16, int threads) {
-  constexpr std::int64_t kSide = 2048;
+double product_rate(bool bf16, int threads, const std::string& device) {
+  const at::Device where = device_of(device);
+  const std::int64_t side = where.is_cpu() ? 2048 : 8192;
   constexpr int kRepeats = 5;
   set_threads(threads);
   const c10::InferenceMode no_autograd;
   const auto type = bf16 ? at::kBFloat16 : at::kFloat;
-  const at::Tensor a = at::ones({kSide, kSide}, type), b = at::ones({kSide, kSide}, type);
+  const auto options = at::TensorOptions(type).device(where);
+  const at::Tensor a = at::rand({side, side}, options), b = at::rand({side, side}, options);
   at::Tensor out = at::mm(a, b);  // the first call chooses and compiles its code
+  const auto wait = [&] {         // until a device has computed it
+    if (!where.is_cpu()) out[0][0].item<float>();
+  };
+  wait();
   double best = 0.0;
   for (int i = 0; i < kRepeats; ++i) {
     const auto start = std::chrono::steady_clock::now();
     at::mm_out(out, a, b);
+    wait();
     const std::chrono::duration<double> took = std::chrono::steady_clock::now() - start;
-    best = std::max(best, 2.0 * static_cast<double>(kSide * kSide * kSide) / took.count());
+    best = std::max(best, 2.0 * static_cast<double>(side * side * side) / took.count());
   }
   return best;
 }

@@ -6,8 +6,11 @@
 #include <filesystem>
 #include <nlohmann/json.hpp>
 
+#include "forerun/api/access.h"
+#include "forerun/api/model_impl.h"
 #include "forerun/base/settings.h"
 #include "forerun/common.h"
+#include "forerun/models/frozen_decoder.h"
 #include "forerun/train/answers/answer_objective.h"
 
 namespace forerun {
@@ -62,6 +65,18 @@ Answers load_answers(const Model& target, const std::vector<std::string>& folder
     if (out.data[i].size() > 0) expect_answers_of(target, out.target_hash, folders[i], note);
   }
   return out;
+}
+
+bool reads_numbers(const TrainOptions& training) { return training.device != "cpu"; }
+
+std::shared_ptr<const DecoderLm> target_of_states(const Model& target, const DecoderLm& numbers,
+                                                  const TrainOptions& training) {
+  if (reads_numbers(training)) {
+    return std::make_shared<const DecoderLm>(
+        frozen_decoder(numbers, training.bf16 ? at::kBFloat16 : at::kFloat));
+  }
+  const auto kept = std::make_shared<const Model>(target);
+  return {kept, &impl_of(*kept).lm};
 }
 
 }  // namespace forerun

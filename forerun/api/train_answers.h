@@ -1,5 +1,6 @@
 #pragma once
 
+#include <memory>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -7,6 +8,7 @@
 #include "forerun/api/train_on_ranks.h"
 #include "forerun/formats/token_shards.h"
 #include "forerun/model.h"
+#include "forerun/models/decoder_lm.h"
 #include "forerun/train/answers/answer_training.h"
 
 namespace forerun {
@@ -36,5 +38,13 @@ std::vector<TokenShards> load_documents(const std::vector<std::string>& folders,
 /// drafter for that model; FormatError  a damaged folder
 Answers load_answers(const Model& target, const std::vector<std::string>& folders,
                      const Note& note);
+
+/// Whether the target's states are computed from its weights as numbers: on other devices than the
+/// CPU, where the packed model does not run.
+bool reads_numbers(const TrainOptions& training);
+/// What computes the target's states: the model itself, or its numbers.
+/// @param numbers  all parts, where reads_numbers
+std::shared_ptr<const DecoderLm> target_of_states(const Model& target, const DecoderLm& numbers,
+                                                  const TrainOptions& training);
 
 }  // namespace forerun

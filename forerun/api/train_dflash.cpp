@@ -137,10 +137,9 @@ std::unique_ptr<Objective> objective_of(const Model& target, const std::vector<s
   Answers answers = load_answers(target, data, note);
   // Weights as numbers: embedding, head, and what the network begins as.
   const bool begins_as_target = options.init.empty() && options.from_target;
-  const DecoderLm whole =
-      numbers_of(target, begins_as_target ? DecoderParts::kAll : DecoderParts::kEnds);
-  const auto kept = std::make_shared<const Model>(target);
-  const std::shared_ptr<const DecoderLm> lm(kept, &impl_of(*kept).lm);
+  const bool all = begins_as_target || reads_numbers(training);
+  const DecoderLm whole = numbers_of(target, all ? DecoderParts::kAll : DecoderParts::kEnds);
+  const std::shared_ptr<const DecoderLm> lm = target_of_states(target, whole, training);
   // The states alone are of use to begin with.
   DFlash model = first_network(impl_of(target), whole, head_over(whole, {}, {}), options,
                                training.seed, answers.data);

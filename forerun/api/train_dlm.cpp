@@ -47,10 +47,9 @@ std::unique_ptr<Objective> dlm_objective(const Model& target, const std::vector<
   check_dlm(options);
   expect_own_folder(training.out, "dlm");
   Answers answers = load_answers(target, data, note);
-  const DecoderLm numbers =
-      numbers_of(target, options.init.empty() ? DecoderParts::kAll : DecoderParts::kEnds);
-  const auto kept = std::make_shared<const Model>(target);
-  const std::shared_ptr<const DecoderLm> lm(kept, &impl_of(*kept).lm);
+  const bool all = options.init.empty() || reads_numbers(training);
+  const DecoderLm numbers = numbers_of(target, all ? DecoderParts::kAll : DecoderParts::kEnds);
+  const std::shared_ptr<const DecoderLm> lm = target_of_states(target, numbers, training);
   const auto model =
       std::make_shared<DiffusionLm>(first_diffusion_lm(target, numbers, options, answers.data));
   return std::make_unique<DlmObjective>(

@@ -4,6 +4,7 @@
 #include "forerun/api/train_answers.h"
 #include "forerun/api/train_folder.h"
 #include "forerun/api/train_on_ranks.h"
+#include "forerun/models/frozen_decoder.h"
 #include "forerun/models/gated_lora/gated_lora_file.h"
 #include "forerun/text.h"
 #include "forerun/train.h"
@@ -18,32 +19,6 @@ void check(const TidarTraining& o) {
   need(o.markov_rank >= 0 && o.markov_rank <= 1 << 16, "markov: a rank of 0 (none) to 65536");
   need(o.loss.offsets >= 1, "offsets: 1 or more sets of blocks of an answer");
   check_answer_options(o.loss);
-}
-
-// The decoder's weights as training reads them: matrices in the type of products, copies that can
-// take part in autograd.
-std::shared_ptr<const DecoderLm> frozen(const Model& target, bool bf16) {
-  auto out = std::make_shared<DecoderLm>(numbers_of(target, DecoderParts::kAll));
-  for (const ModelWeight& w : weights(*out)) {
-    const bool matrix = w.shape.size() == 2;
-    *w.tensor = w.tensor->to(matrix && bf16 ? at::kBFloat16 : at::kFloat, false, true);
-  }
-  for (TransformerBlock& b : out->layers) {
-    // Side by side again: one product each.
-    for (const std::vector<Linear*>& parts :
-         {std::vector<Linear*>{&b.q, &b.k, &b.v}, std::vector<Linear*>{&b.gate, &b.up}}) {
-      std::vector<at::Tensor> matrices;
-      for (const Linear* part : parts) matrices.push_back(part->weight);
-      const at::Tensor whole = at::cat(matrices);
-      std::int64_t row = 0;
-      for (Linear* part : parts) {
-        const std::int64_t rows = part->weight.size(0);
-        part->weight = whole.narrow(0, row, rows);
-        row += rows;
-      }
-    }
-  }
-  return out;
 }
 
 GatedLora first_adapters(const DecoderLm& decoder, const TidarTraining& options,
@@ -65,7 +40,8 @@ std::unique_ptr<Objective> objective_of(const Model& target, const std::vector<s
   check(options);
   expect_own_folder(training.out, "tidar");
   Answers answers = load_answers(target, data, note);
-  const auto decoder = frozen(target, training.bf16);
+  const auto decoder = std::make_shared<const DecoderLm>(frozen_decoder(
+      numbers_of(target, DecoderParts::kAll), training.bf16 ? at::kBFloat16 : at::kFloat));
   auto lora = std::make_shared<GatedLora>(
       first_adapters(*decoder, options, answers.target_hash, training.seed));
   return std::make_unique<TidarObjective>(decoder, std::move(lora), std::move(answers.data),

@@ -68,6 +68,9 @@ struct Work {
 void bind_training(Command& app, TrainingFlags& flags, const std::string& what) {
   TrainOptions& o = flags.options;
   app.add("--threads", flags.threads, "CPU threads, 0 = one a core", {.least = 0, .most = 1024});
+  app.add("--device", o.device,
+          "What computes: cpu, cuda or cuda:N; dflash, dlm and tidar, in a build with a libtorch "
+          "for CUDA");
   app.add("--out", o.out,
           "Folder of the result, the checkpoint and the log; a run found there is resumed",
           {.required = true});
@@ -87,7 +90,7 @@ void bind_training(Command& app, TrainingFlags& flags, const std::string& what) 
   app.add("--evaluate-steps", o.evaluate_steps, "Steps between held-out losses");
   app.add("--time-limit", o.time_limit, "Seconds after which it stops, to be resumed");
   app.add("--f32", flags.f32,
-          "Matrix products in float32, not bfloat16; without AVX-512 they always are");
+          "Matrix products in float32, not bfloat16; on a CPU without AVX-512 they always are");
 }
 
 void bind_image_training(Command& app, TrainingFlags& flags, std::string& data,
@@ -135,7 +138,7 @@ int run_training(
     const std::function<TrainReport(const TrainOptions&, const TrainListener&)>& train) {
   catch_interrupts(kEndsAtThird);
   TrainOptions options = flags.options;
-  options.bf16 = !flags.f32 && trains_in_bf16();
+  options.bf16 = !flags.f32 && (options.device != "cpu" || trains_in_bf16());
   options.threads = flags.threads;
   options.provenance = nlohmann::json({{"forerun", FORERUN_VERSION},
                                        {"date", utc_date()},
@@ -169,7 +172,8 @@ int run_training(
   if (work.seconds > 0.0) {
     write_curves(options.out);
     // Measuring the machine takes seconds, which an interrupted command has not.
-    if (code == 0) write_out(work.text(product_rate(options.bf16, options.threads)) + "\n");
+    if (code == 0)
+      write_out(work.text(product_rate(options.bf16, options.threads, options.device)) + "\n");
     write_out(options.out + "/curves.html: the curves\n");
   }
   return code;

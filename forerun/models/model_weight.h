@@ -1,6 +1,7 @@
 #pragma once
 
 #include <ATen/core/Tensor.h>
+#include <c10/core/Device.h>
 
 #include <cstdint>
 #include <span>
@@ -15,6 +16,11 @@ struct ModelWeight {
   at::Tensor* tensor;               ///< inside the model
   std::vector<std::int64_t> shape;  ///< as the config asks for it
 };
+
+/// Moves weights to a device; those that are there stay. What was computed from them is not moved.
+inline void move_to(const std::vector<ModelWeight>& weights, const at::Device& device) {
+  for (const ModelWeight& w : weights) *w.tensor = w.tensor->detach().to(device);
+}
 
 /// The model with other values, in the order of `weights(model)`; everything else is shared.
 template <class Model>

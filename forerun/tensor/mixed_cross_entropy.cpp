@@ -124,7 +124,7 @@ MixedCrossEntropy composed(const at::Tensor& logits, const at::Tensor& addend,
   const at::Tensor x = addend.defined() ? wide(logits) + wide(addend) : wide(logits);
   const at::Tensor log_q = at::log_softmax(x, -1);
   const at::Tensor law_of = there(at::tensor(t.law_of, at::kLong));
-  const at::Tensor p = t.laws.index_select(0, law_of);
+  const at::Tensor p = there(t.laws).index_select(0, law_of);
   const at::Tensor kept =
       t.covered.defined() ? p * t.covered.index_select(0, law_of).unsqueeze(1) : p;
   const at::Tensor token =

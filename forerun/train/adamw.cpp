@@ -31,7 +31,7 @@ void AdamW::update_(const std::vector<at::Tensor>& gradients, double rate, std::
       g.push_back(gradients[i]);
       m.push_back(m_[i]);
       v.push_back(v_[i]);
-      steps.push_back(at::scalar_tensor(static_cast<double>(step), at::kFloat));
+      steps.push_back(at::full({}, static_cast<double>(step), m_[i].options()));
     }
     at::_fused_adamw_(p, g, m, v, {}, steps, rate * group.rate, options_.beta1, options_.beta2,
                       group.decay ? options_.weight_decay : 0.0, options_.epsilon,

@@ -62,8 +62,10 @@ std::vector<const TensorView*> pointers(const std::vector<TensorView>& tensors) 
 void write_checkpoint(const std::filesystem::path& path, const NamedTensors& tensors,
                       const nlohmann::json& state) {
   std::vector<TensorView> views;
+  std::vector<at::Tensor> here;
   for (const auto& [name, t] : tensors) {
-    views.push_back({name, DType::kF32, t.sizes().vec(), bytes_of(t)});
+    here.push_back(t.cpu());
+    views.push_back({name, DType::kF32, t.sizes().vec(), bytes_of(here.back())});
   }
   const std::string text = state.dump();
   write_safetensors(path, views, {{kState, text}, {kChecksum, checksum(pointers(views), text)}});
@@ -103,7 +105,13 @@ void Checkpoint::restore_(const NamedTensors& tensors) const {
   }
   for (const auto& [name, t] : tensors) {
     const auto bytes = file_.find(name)->bytes;
-    std::memcpy(t.data_ptr<float>(), bytes.data(), bytes.size());
+    if (t.is_cpu()) {
+      std::memcpy(t.data_ptr<float>(), bytes.data(), bytes.size());
+      continue;
+    }
+    const at::Tensor here = at::empty(t.sizes(), at::kFloat);
+    std::memcpy(here.data_ptr<float>(), bytes.data(), bytes.size());
+    t.detach().copy_(here);
   }
 }
 

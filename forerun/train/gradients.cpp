@@ -13,10 +13,9 @@ namespace {
 void expect_master_copy(const Parameter& p) {
   const at::Tensor& t = p.value;
   if (!t.defined() || t.scalar_type() != at::kFloat || !t.is_contiguous() || !t.is_leaf() ||
-      !t.requires_grad() || !t.device().is_cpu()) {
+      !t.requires_grad()) {
     throw std::invalid_argument(fmt::format(
-        "train: parameter {} must be a contiguous float32 leaf on the CPU that requires grad",
-        p.name));
+        "train: parameter {} must be a contiguous float32 leaf that requires grad", p.name));
   }
 }
 
@@ -30,10 +29,14 @@ Gradients::Gradients(std::vector<Parameter>& parameters) : parameters_(parameter
     if (!names.insert(p.name).second) {
       throw std::invalid_argument(fmt::format("train: two parameters are named {}", p.name));
     }
+    if (p.value.device() != parameters.front().value.device()) {
+      throw std::invalid_argument(fmt::format("train: parameter {} is on another device than {}",
+                                              p.name, parameters.front().name));
+    }
     total += p.value.numel();
   }
   if (total == 0) throw std::invalid_argument("train: there are no parameters to train");
-  flat_ = at::zeros({total}, at::kFloat);
+  flat_ = at::zeros({total}, parameters.front().value.options().requires_grad(false));
   std::int64_t begin = 0;
   for (Parameter& p : parameters) {
     views_.push_back(flat_.narrow(0, begin, p.value.numel()).view(p.value.sizes()));

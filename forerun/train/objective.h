@@ -1,6 +1,7 @@
 #pragma once
 
 #include <ATen/core/Tensor.h>
+#include <c10/core/Device.h>
 
 #include <cstddef>
 #include <cstdint>
@@ -42,6 +43,10 @@ struct LossSum {
 class Objective {
  public:
   virtual ~Objective() = default;
+
+  /// Moves everything that the loss reads to a device; called once, before `parameters`.
+  /// @throws std::invalid_argument  this objective supports the CPU alone
+  virtual void move_to(const at::Device& device);
 
   /// The same tensors in the same order at every call; the trainer writes into them.
   virtual std::vector<Parameter> parameters() = 0;

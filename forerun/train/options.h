@@ -37,6 +37,8 @@ struct TrainOptions {
   double time_limit = 0.0;  ///< seconds of this process after which it stops, after at least one
                             ///< step; 0: none
   int threads = 0;          ///< a rank; 0: the cores of the machine over its ranks
+  /// What computes: "cpu", "cuda" or "cuda:N" (with a libtorch for CUDA; one rank; text drafters).
+  std::string device = "cpu";
 
   std::string provenance = "{}";  ///< JSON object: command line, data, version; goes into the log
 };

@@ -60,6 +60,9 @@ void each_training_field(Visit&& visit) {
       "seconds after which it stops, to be resumed; 0: none");
   visit(
       "threads", [](O & o) -> auto& { return o.train.threads; }, "0: one a core");
+  visit(
+      "device", [](O & o) -> auto& { return o.train.device; },
+      "'cpu', or 'cuda' in a build with a libtorch for CUDA");
 }
 
 template <>

@@ -130,7 +130,8 @@ MaskedStates bidirectional_states(const DiffusionLm& m, const MaskedBatch& batch
 
 MaskedStates block_states(const DiffusionLm& m, const MaskedBatch& batch) {
   const DecoderConfig& c = m.body.config;
-  const internal::PackedDocuments documents(batch.documents, c);
+  const at::Device device = m.mask.device();
+  const internal::PackedDocuments documents(batch.documents, c, device);
   const std::int64_t slots = m.config.block - 1, rows = documents.rows();
   const auto first = first_masks(batch);
   const at::Tensor starts = flat(first);
@@ -142,7 +143,8 @@ MaskedStates block_states(const DiffusionLm& m, const MaskedBatch& batch) {
                           m.mask.unsqueeze(0).expand({masks, c.hidden})});
   const at::Tensor positions =
       at::cat({document_positions(documents.lengths()),
-               (starts.unsqueeze(1) + at::arange(slots, at::kLong)).flatten()});
+               (starts.unsqueeze(1) + at::arange(slots, at::kLong)).flatten()})
+          .to(device);
   const Rotation rotation = m.body.rope.at(positions, h.scalar_type());
   const internal::BlockAttention inside(
       {.block = slots, .lengths = documents.lengths(), .anchors = first}, {});

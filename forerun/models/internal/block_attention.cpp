@@ -5,8 +5,11 @@
 
 #include <algorithm>
 #include <cmath>
+#include <optional>
 #include <utility>
 
+#include "forerun/models/internal/block_visibility.h"
+#include "forerun/models/internal/padded_blocks.h"
 #include "forerun/tensor/joint_softmax.h"
 
 namespace forerun::internal {
@@ -23,6 +26,9 @@ struct BlockAttention::Plan {
   std::int64_t slots = 0;  // of a block
   std::vector<Chunk> chunks;
   std::vector<Visible> own;  // of each slot, among those of its block
+  BlockPlaces places;
+  LayerAttention attention;
+  mutable std::optional<PaddedBlocks> padded;  // on other devices than the CPU
 };
 
 namespace {
@@ -33,21 +39,6 @@ using Plan = BlockAttention::Plan;
 
 // Small enough that few unseen scores are computed, large enough for an efficient product.
 constexpr std::int64_t kChunkBlocks = 16;
-
-// Which rows of its document a slot sees.
-Visible rows_before(std::int64_t anchor, std::int64_t slot, const LayerAttention& attention) {
-  // Strictly before: when a block is decoded, its anchor has no row yet.
-  const std::int64_t first =
-      attention.window > 0 ? std::max<std::int64_t>(0, anchor + slot - attention.window + 1) : 0;
-  return {static_cast<std::int32_t>(std::min(first, anchor)), static_cast<std::int32_t>(anchor)};
-}
-
-Visible slots_of_block(std::int64_t slot, std::int64_t block, const LayerAttention& attention) {
-  const std::int64_t reach = attention.window > 0 ? attention.window : block;
-  const std::int64_t end = attention.causal ? slot + 1 : std::min(block, slot + reach);
-  return {static_cast<std::int32_t>(std::max<std::int64_t>(0, slot - reach + 1)),
-          static_cast<std::int32_t>(end)};
-}
 
 Chunk chunk_of(std::span<const std::int64_t> anchors, std::int64_t block, std::int64_t document_row,
                const BlockPlaces& places, const LayerAttention& attention) {
@@ -189,6 +180,8 @@ struct AttendBlocks : torch::autograd::Function<AttendBlocks> {
 BlockAttention::BlockAttention(const BlockPlaces& places, const LayerAttention& attention) {
   auto plan = std::make_shared<Plan>();
   plan->slots = places.block;
+  plan->places = places;
+  plan->attention = attention;
   for (std::int64_t k = 0; k < places.block; ++k) {
     plan->own.push_back(slots_of_block(k, places.block, attention));
   }
@@ -207,6 +200,10 @@ BlockAttention::BlockAttention(const BlockPlaces& places, const LayerAttention& 
 
 at::Tensor BlockAttention::operator()(const at::Tensor& q, const KeysValues& own,
                                       const KeysValues& context) const {
+  if (!q.is_cpu()) {
+    if (!plan_->padded) plan_->padded.emplace(plan_->places, plan_->attention, q);
+    return (*plan_->padded)(q, own, context);
+  }
   return AttendBlocks::apply(q, own.k, own.v, context.k, context.v, plan_);
 }
 

@@ -10,7 +10,11 @@
 namespace forerun::internal {
 
 PackedDocuments::PackedDocuments(std::span<const std::span<const Token>> documents,
-                                 const DecoderConfig& config)
+                                 const DecoderConfig& config, const at::Device& device)
+    : PackedDocuments(documents, config, device, !device.is_cpu()) {}
+
+PackedDocuments::PackedDocuments(std::span<const std::span<const Token>> documents,
+                                 const DecoderConfig& config, const at::Device& device, bool padded)
     : config_(config) {
   if (documents.empty()) throw std::invalid_argument("training: no documents in a pass");
   std::vector<std::int64_t> ids;
@@ -23,22 +27,51 @@ PackedDocuments::PackedDocuments(std::span<const std::span<const Token>> documen
     }
     ids.insert(ids.end(), tokens.begin(), tokens.end());
     lengths_.push_back(n);
-    seen_.push_back(causal_mask(n, {}));
-    seen_locally_.push_back(config.window > 0 ? causal_mask(n, config.window) : seen_.back());
   }
-  ids_ = at::tensor(ids, at::kLong);
+  ids_ = at::tensor(ids, at::kLong).to(device);
+  if (padded && config.attention_softcap <= 0.0) {
+    padded_.emplace(lengths_, device, 8);
+    if (config.window > 0) {
+      seen_locally_.push_back(causal_mask(padded_->length(), config.window).to(device));
+    }
+    return;
+  }
+  for (const std::int64_t n : lengths_) {
+    seen_.push_back(causal_mask(n, {}));
+    if (seen_.back().defined()) seen_.back() = seen_.back().to(device);
+    const auto local = [&] { return causal_mask(n, config.window).to(device); };
+    seen_locally_.push_back(config.window > 0 && n > 1 ? local() : seen_.back());
+  }
 }
 
 at::Tensor PackedDocuments::attention(std::size_t layer, const at::Tensor& q,
                                       const KeysValues& own) const {
+  const bool sliding = config_.sliding[layer];
+  return padded_ ? at_once(q, own, sliding) : one_by_one(q, own, sliding ? seen_locally_ : seen_);
+}
+
+// One call for all documents: rows behind a document's last see what no row before sees.
+at::Tensor PackedDocuments::at_once(const at::Tensor& q, const KeysValues& own,
+                                    bool sliding) const {
+  const auto by_head = [&](const at::Tensor& x) { return padded_->pad(x).transpose(1, 2); };
+  const bool local = sliding && config_.window > 0;
+  const at::Tensor out = at::scaled_dot_product_attention(
+      by_head(q), by_head(own.k), by_head(own.v),
+      local ? std::optional<at::Tensor>(seen_locally_.front()) : std::nullopt, 0.0, !local,
+      config_.query_scale, /*enable_gqa=*/q.size(1) != own.k.size(1));
+  return padded_->unpad(out.transpose(1, 2)).flatten(1);
+}
+
+at::Tensor PackedDocuments::one_by_one(const at::Tensor& q, const KeysValues& own,
+                                       std::span<const at::Tensor> seen) const {
   const AttentionOptions options{.scale = config_.query_scale,
                                  .softcap = config_.attention_softcap};
   std::vector<at::Tensor> out;
   std::int64_t row = 0;
   for (std::size_t d = 0; d < lengths_.size(); row += lengths_[d++]) {
     const auto rows = [&](const at::Tensor& x) { return x.narrow(0, row, lengths_[d]); };
-    out.push_back(attend(rows(q), rows(own.k).transpose(0, 1), rows(own.v).transpose(0, 1),
-                         (config_.sliding[layer] ? seen_locally_ : seen_)[d], options));
+    out.push_back(attend(rows(q), rows(own.k).transpose(0, 1), rows(own.v).transpose(0, 1), seen[d],
+                         options));
   }
   return at::cat(out);
 }

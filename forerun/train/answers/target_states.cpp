@@ -4,7 +4,11 @@
 #include <ATen/core/grad_mode.h>
 
 #include <algorithm>
+#include <stdexcept>
 #include <utility>
+
+#include "forerun/models/decoder_training.h"
+#include "forerun/models/frozen_decoder.h"
 
 namespace forerun {
 
@@ -14,9 +18,26 @@ TargetStates::TargetStates(std::shared_ptr<const DecoderLm> target, TargetHead h
   kept_.push_back(target_->config.layers - 1);
 }
 
+void TargetStates::move_to(const at::Device& device) {
+  if (target_->int8 || target_->precision == Precision::kFile) {
+    throw std::invalid_argument("training: a packed target computes on the CPU alone");
+  }
+  target_ = std::make_shared<const DecoderLm>(
+      frozen_decoder(*target_, target_->layers.front().q.weight.scalar_type(), device));
+  for (at::Tensor* t : {&head_.norm, &head_.rows, &head_.whole, &head_.drafted}) {
+    if (t->defined()) *t = t->to(device);
+  }
+  moved_ = true;
+}
+
 TargetStates::Batch TargetStates::of(std::span<const std::span<const Token>> documents) {
   const at::NoGradGuard no_autograd;
   const std::int64_t width = target_->config.hidden, all = static_cast<std::int64_t>(kept_.size());
+  if (moved_) {
+    const at::Tensor kept = training_rows(*target_, documents, kept_).kept;
+    return {.features = kept.narrow(1, 0, (all - 1) * width),
+            .last = kept.narrow(1, (all - 1) * width, width)};
+  }
   std::int64_t rows = 0;
   for (const auto& tokens : documents) rows += static_cast<std::int64_t>(tokens.size());
   const at::Tensor states = at::empty({rows, all * width}, at::kFloat);
@@ -89,7 +110,7 @@ at::Tensor TargetStates::covered(const at::Tensor& last) const {
   const at::NoGradGuard no_autograd;
   constexpr std::int64_t kRows = 512;  // of large vocabularies' logits at a time
   const std::int64_t n = last.size(0);
-  const at::Tensor out = at::empty({n}, at::kFloat);
+  const at::Tensor out = at::empty({n}, last.options().dtype(at::kFloat));
   for (std::int64_t begin = 0; begin < n; begin += kRows) {
     const std::int64_t rows = std::min(kRows, n - begin);
     const at::Tensor all = logits(last.narrow(0, begin, rows), head_.whole);

@@ -1,6 +1,7 @@
 #pragma once
 
 #include <ATen/core/Tensor.h>
+#include <c10/core/Device.h>
 
 #include <cstdint>
 #include <memory>
@@ -26,6 +27,8 @@ struct TargetHead {
 /// Runs a target over documents for its hidden states.
 class TargetStates {
  public:
+  /// @param target  packed or not, on the CPU; or a frozen_decoder on any device
+  /// @param head    on the target's device
   /// @param layers  zero-based ids of the blocks whose output is wanted
   TargetStates(std::shared_ptr<const DecoderLm> target, TargetHead head,
                std::vector<std::int64_t> layers);
@@ -36,6 +39,9 @@ class TargetStates {
   };
   /// One packed pass over the documents.
   Batch of(std::span<const std::span<const Token>> documents);
+  /// Copies target and head to a device, where they are computed as in training.
+  /// @throws std::invalid_argument  a packed target
+  void move_to(const at::Device& device);
   /// The same for documents by their number in `store`; missing ones are computed and stored.
   Batch of(std::span<const std::span<const Token>> documents, std::span<const std::size_t> numbers,
            StateStore& store);
@@ -55,6 +61,7 @@ class TargetStates {
   std::shared_ptr<const DecoderLm> target_;
   TargetHead head_;
   std::vector<std::int64_t> kept_;  // the layers, and the last block
+  bool moved_ = false;              // then the target is a frozen_decoder somewhere
   std::vector<KvCache> caches_;     // reused: their pages are large
 };
 

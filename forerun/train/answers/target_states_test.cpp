@@ -40,6 +40,22 @@ TEST(TargetStates, OfPackedDocumentsEqualTransformersInTheRequestedOrder) {
   }
 }
 
+// As on another device: from the weights as numbers, all documents in one padded pass.
+TEST(TargetStates, MovedToADeviceAreTheSame) {
+  const std::vector<Token> first = some_tokens(23, 1, 150), second = some_tokens(40, 2, 150);
+  const std::vector<std::span<const Token>> documents = {second, first};
+  for (const char* const family : {"llama_plain", "qwen3", "gemma3"}) {
+    const auto target = tiny_target(family);
+    TargetStates here(target, head_of(*target), {1, 0}), there(target, head_of(*target), {1, 0});
+    there.move_to(at::kCPU);
+    const TargetStates::Batch want = here.of(documents), have = there.of(documents);
+    EXPECT_EQ(want.features.sizes(), have.features.sizes());
+    EXPECT_LT(distance(have.features, want.features), 2e-4) << family;
+    EXPECT_LT(distance(have.last, want.last), 2e-4) << family;
+    EXPECT_LT(distance(there.probabilities(have.last), here.probabilities(want.last)), 2e-5);
+  }
+}
+
 TEST(TargetStates, LawIsTheTargetsOverTheDraftVocabularyAlone) {
   const Reference r;
   const auto target = tiny_target();

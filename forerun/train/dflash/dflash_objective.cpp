@@ -8,6 +8,7 @@
 #include <algorithm>
 #include <nlohmann/json.hpp>
 #include <numeric>
+#include <stdexcept>
 #include <utility>
 
 #include "forerun/base/hash.h"
@@ -71,6 +72,16 @@ TargetStates::Batch DFlashObjective::states_of(std::span<const AnswerDocument> d
   return store_ ? states_.of(tokens, numbers, *store_) : states_.of(tokens);
 }
 
+void DFlashObjective::move_to(const at::Device& device) {
+  if (store_ && !device.is_cpu()) {
+    throw std::invalid_argument("training: the target's states are stored on the CPU alone");
+  }
+  states_.move_to(device);
+  forerun::move_to(weights(*model_), device);
+  model_->embedding = model_->embedding.to(device);
+  model_->head = model_->head.to(device);
+}
+
 std::vector<Parameter> DFlashObjective::parameters() {
   return parameters_of(weights(*model_), [](const ModelWeight& w) {
     return w.name.ends_with("_proj.weight") || w.name.ends_with("_projection.weight") ||
@@ -123,15 +134,16 @@ LossSum DFlashObjective::loss_of(std::span<const AnswerDocument> documents, std:
   batch.features = states.features;
   batch.anchor_tokens = ids(anchor_tokens);
   const DFlashConfig& c = model_->config;
+  const auto there = [&](const at::Tensor& x) { return x.to(model_->fc.device()); };
   const at::Tensor slot = ids(slots.draft) + c.first_drafting_slot(),
-                   previous = ids(slots.previous);
+                   previous = there(ids(slots.previous));
   const at::Tensor hidden = training_blocks(*model_, batch)
                                 .view({-1, c.hidden})
-                                .index_select(0, ids(slots.block) * c.block + slot);
+                                .index_select(0, there(ids(slots.block) * c.block + slot));
   const at::Tensor addend =
       model_->markov_w1.defined() ? markov_bias(*model_, hidden, previous) : at::Tensor();
   const DistinctRows teachers = distinct_rows(slots.teacher);
-  const at::Tensor last = states.last.index_select(0, teachers.rows);
+  const at::Tensor last = states.last.index_select(0, there(teachers.rows));
   const MixedTargets targets{.label = slots.label,
                              .laws = states_.probabilities(last),
                              .law_of = teachers.of,
@@ -153,8 +165,8 @@ LossSum DFlashObjective::loss_of(std::span<const AnswerDocument> documents, std:
     const at::Tensor sure = confidence(*model_, hidden.detach(), previous);
     const at::Tensor wrong =
         at::binary_cross_entropy_with_logits(sure, mixed.overlap.clamp(0.0, 1.0), {}, {}, 0);
-    out.loss =
-        out.loss + (wrong * at::tensor(slots.weight, at::kFloat)).sum() * options_.confidence;
+    out.loss = out.loss +
+               (wrong * there(at::tensor(slots.weight, at::kFloat))).sum() * options_.confidence;
   }
   out.weight = std::accumulate(slots.weight.begin(), slots.weight.end(), 0.0);
   out.figures = kept_drafts(slots.draft, mixed.best, slots.label, blocks);

@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <nlohmann/json.hpp>
 #include <numeric>
+#include <stdexcept>
 #include <utility>
 
 #include "forerun/base/hash.h"
@@ -26,12 +27,13 @@ std::int64_t answer_rows(const AnswerDocument& d) { return d.size() - 1 - first_
 std::vector<Figure> right_by_place(std::span<const std::int64_t> draft, const at::Tensor& best,
                                    std::span<const std::int64_t> label, std::int64_t places) {
   std::vector<Figure> out;
+  const at::Tensor drafted = best.defined() ? best.cpu() : best;
   for (std::int64_t k = 1; k < places; k += 2) {
     Figure figure{.name = fmt::format("place{}", k + 1)};
     for (std::size_t i = 0; i < draft.size(); ++i) {
       if (draft[i] != k) continue;
       figure.denominator += 1.0;
-      figure.numerator += best.const_data_ptr<std::int64_t>()[i] == label[i] ? 1.0 : 0.0;
+      figure.numerator += drafted.const_data_ptr<std::int64_t>()[i] == label[i] ? 1.0 : 0.0;
     }
     out.push_back(std::move(figure));
   }
@@ -50,6 +52,17 @@ DlmObjective::DlmObjective(const std::shared_ptr<const DecoderLm>& target,
       target_(fmt::format("target={} precision={}", target_hash, name_of(target->precision))),
       states_(target, head, {}),
       outputs_(places_of_tokens(model_->config.vocab, model_->output_tokens)) {}
+
+void DlmObjective::move_to(const at::Device& device) {
+  if (model_->config.attention != DiffusionAttention::kBlock && !device.is_cpu()) {
+    throw std::invalid_argument(
+        "training: bidirectional networks are trained on the CPU alone; leave out --device");
+  }
+  states_.move_to(device);
+  forerun::move_to(weights(*model_), device);
+  forerun::move_to(weights(model_->body), device);
+  model_->embedding = model_->embedding.to(device);
+}
 
 std::vector<Parameter> DlmObjective::parameters() {
   return parameters_of(weights(*model_),
@@ -129,12 +142,13 @@ LossSum DlmObjective::loss_of(std::span<const AnswerDocument> documents, std::ui
     figures({});
     return out;
   }
+  const auto there = [&](const at::Tensor& x) { return x.to(model_->mask.device()); };
   const DistinctRows teachers = distinct_rows(drafts.teacher);
   const at::Tensor laws =
-      states_.probabilities(states_.of(batch.documents).last.index_select(0, teachers.rows));
+      states_.probabilities(states_.of(batch.documents).last.index_select(0, there(teachers.rows)));
   const MaskedStates states = training_states(*model_, batch);
   const at::Tensor hidden = at::cat({states.text, states.masks.flatten(0, 1)})
-                                .index_select(0, at::tensor(drafts.row, at::kLong));
+                                .index_select(0, there(at::tensor(drafts.row, at::kLong)));
   const MixedCrossEntropy mixed = mixed_cross_entropy(head_logits(model_->body, hidden), {},
                                                       {.label = drafts.label,
                                                        .laws = laws,

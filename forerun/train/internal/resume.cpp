@@ -105,9 +105,11 @@ json Run::fixed_options() const {
 
 // Everything that may differ; the last digits then differ.
 json Run::surroundings() const {
-  return {{"ranks", ranks_.size()},
-          {"threads", at::get_num_threads()},
-          {"micro_batch", options_.micro_batch}};
+  json out = {{"ranks", ranks_.size()},
+              {"threads", at::get_num_threads()},
+              {"micro_batch", options_.micro_batch}};
+  if (!device_.is_cpu()) out["device"] = device_.str();
+  return out;
 }
 
 NamedTensors Run::tensors() const {
@@ -221,6 +223,7 @@ void Run::start() {
 }
 
 void Run::share_state() {
+  if (ranks_.size() == 1) return;
   for (const auto& [name, t] : tensors()) {
     ranks_.broadcast_({t.data_ptr<float>(), static_cast<std::size_t>(t.numel())});
   }
@@ -238,7 +241,9 @@ void Run::save_result() {
   if (state_.held_out) {
     provenance["held_out"] = {{"step", state_.held_out->step}, {"loss", state_.held_out->loss}};
   }
-  objective_.save(folder_, result(), provenance);
+  std::vector<at::Tensor> here;
+  for (const at::Tensor& t : result()) here.push_back(t.cpu());
+  objective_.save(folder_, here, provenance);
 }
 
 void Run::checkpoint() {

@@ -4,9 +4,11 @@
 
 #include <algorithm>
 #include <cmath>
+#include <stdexcept>
 #include <thread>
 #include <utility>
 
+#include "forerun/train/device.h"
 #include "forerun/train/internal/options_check.h"
 
 namespace forerun::internal {
@@ -16,6 +18,17 @@ const TrainOptions& checked(const TrainOptions& options, const Objective& object
                             const Ranks& ranks) {
   check(options, objective.size(), ranks.size());
   return options;
+}
+
+// The parameters where they are trained.
+std::vector<Parameter> placed(Objective& objective, const at::Device& device, const Ranks& ranks) {
+  if (!device.is_cpu()) {
+    if (ranks.size() > 1) {
+      throw std::invalid_argument("train: several ranks compute on the CPU; leave out --device");
+    }
+    objective.move_to(device);
+  }
+  return objective.parameters();
 }
 
 std::vector<at::Tensor> values_of(const std::vector<Parameter>& parameters) {
@@ -48,7 +61,8 @@ Run::Run(Objective& objective, const TrainOptions& options, const TrainListener&
       options_(checked(options, objective, ranks)),
       listener_(listener),
       ranks_(ranks),
-      parameters_(objective.parameters()),
+      device_(device_of(options.device)),
+      parameters_(placed(objective, device_, ranks)),
       values_(values_of(parameters_)),
       gradients_(parameters_),
       optimizer_(parameters_,

@@ -1,5 +1,7 @@
 #pragma once
 
+#include <c10/core/Device.h>
+
 #include <chrono>
 #include <filesystem>
 #include <memory>
@@ -83,6 +85,7 @@ class Run {
   Ranks& ranks_;
   Clock::time_point began_ = Clock::now();
 
+  at::Device device_;
   std::vector<Parameter> parameters_;
   std::vector<at::Tensor> values_;
   Gradients gradients_;

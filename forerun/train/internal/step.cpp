@@ -55,7 +55,7 @@ Run::Accumulated Run::accumulate(const DataOrder::Batch& batch) {
   const auto leave = [&] { return hears_stop() && (asked_ || state_.step > resumed_from_); };
   const bool whole = in_micro_batches(mine, options_.micro_batch, leave, [&](auto examples) {
     const LossSum part = [&] {
-      const Autocast autocast(options_.bf16);
+      const Autocast autocast(options_.bf16, device_.type());
       return objective_.loss(examples, batch.seed);
     }();
     const double loss = number_of(part.loss);
@@ -79,7 +79,7 @@ bool Run::step() {
   if (ranks_.any(!mine.whole)) return false;
   Sums& sums = mine.sums;
   sums.add_ranks_(ranks_);
-  ranks_.sum_(gradients_.values_());
+  if (ranks_.size() > 1) ranks_.sum_(gradients_.values_());
 
   double norm = 0.0;
   // All ranks hold the same numbers here, so all of them stop or none does.
@@ -160,7 +160,7 @@ bool Run::evaluate() {
     const c10::NoGradGuard no_grad;
     whole = in_micro_batches(part_of(all, ranks_.rank(), ranks_.size()), options_.micro_batch,
                              leave, [&](auto examples) {
-                               const Autocast autocast(options_.bf16);
+                               const Autocast autocast(options_.bf16, device_.type());
                                const LossSum part = objective_.held_out_loss(examples);
                                sums.add(number_of(part.loss), part);
                              });

@@ -61,6 +61,11 @@ std::vector<ModelWeight> TidarModelObjective::all_weights() const {
   return out;
 }
 
+void TidarModelObjective::move_to(const at::Device& device) {
+  forerun::move_to(weights(*decoder_), device);
+  forerun::move_to(weights(*masks_), device);
+}
+
 std::vector<Parameter> TidarModelObjective::parameters() {
   return parameters_of(all_weights(), [](const ModelWeight& w) {
     return w.shape.size() == 2 && w.name.starts_with("model.layers.");
@@ -112,8 +117,9 @@ LossSum TidarModelObjective::loss_of(std::span<const AnswerDocument> documents,
   const MaskStates states =
       masked ? mask_states(*decoder_, *masks_, plan.batch, MaskTraining::kAll)
              : MaskStates{.text = training_hidden(*decoder_, plan.batch.documents), .masks = {}};
+  const auto there = [&](const at::Tensor& x) { return x.to(decoder_->embedding.device()); };
   const at::Tensor text =
-      head_logits(*decoder_, states.text.index_select(0, row_ids(plan.text_row)));
+      head_logits(*decoder_, states.text.index_select(0, there(row_ids(plan.text_row))));
   const auto learned = static_cast<double>(plan.text_row.size());
   const MixedCrossEntropy own = mixed_cross_entropy(
       text, {},
@@ -134,11 +140,13 @@ LossSum TidarModelObjective::loss_of(std::span<const AnswerDocument> documents,
       targets.law_of = plan.slots.teacher;
       targets.share = options_.distill;
     }
-    const at::Tensor hidden = states.masks.flatten(0, 1).index_select(0, row_ids(plan.slots.row));
+    const at::Tensor hidden =
+        states.masks.flatten(0, 1).index_select(0, there(row_ids(plan.slots.row)));
     const bool markov = masks_->config.markov_rank > 0;
     const MixedCrossEntropy mixed = mixed_cross_entropy(
         head_logits(*decoder_, hidden),
-        markov ? markov_logits(*masks_, row_ids(plan.slots.previous)) : at::Tensor(), targets);
+        markov ? markov_logits(*masks_, there(row_ids(plan.slots.previous))) : at::Tensor(),
+        targets);
     out.loss = out.loss + mixed.loss;
     out.weight += sum_of(plan.slots.weight);
     best = mixed.best;

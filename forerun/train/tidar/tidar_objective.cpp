@@ -9,6 +9,7 @@
 #include <numeric>
 #include <utility>
 
+#include "forerun/models/frozen_decoder.h"
 #include "forerun/models/gated_lora/gated_lora_file.h"
 #include "forerun/models/gated_lora/mask_training.h"
 #include "forerun/tensor/mixed_cross_entropy.h"
@@ -37,6 +38,12 @@ TidarObjective::TidarObjective(std::shared_ptr<const DecoderLm> decoder,
       decoder_(std::move(decoder)),
       lora_(std::move(lora)),
       options_(options) {}
+
+void TidarObjective::move_to(const at::Device& device) {
+  decoder_ = std::make_shared<const DecoderLm>(
+      frozen_decoder(*decoder_, decoder_->layers.front().q.weight.scalar_type(), device));
+  forerun::move_to(weights(*lora_), device);
+}
 
 std::vector<Parameter> TidarObjective::parameters() {
   return parameters_of(weights(*lora_),
@@ -67,14 +74,16 @@ LossSum TidarObjective::loss_of(std::span<const AnswerDocument> documents, std::
     return out;
   }
   const MaskStates states = mask_states(*decoder_, *lora_, batch);
+  const auto there = [&](const at::Tensor& x) { return x.to(lora_->mask_embedding.device()); };
   const DistinctRows teachers = distinct_rows(slots.teacher);
   const at::Tensor hidden =
-      states.masks.view({-1, lora_->config.hidden}).index_select(0, ids(slots.row));
+      states.masks.view({-1, lora_->config.hidden}).index_select(0, there(ids(slots.row)));
   const MixedCrossEntropy mixed = mixed_cross_entropy(
       head_logits(*decoder_, hidden),
-      lora_->config.markov_rank > 0 ? markov_logits(*lora_, ids(slots.previous)) : at::Tensor(),
+      lora_->config.markov_rank > 0 ? markov_logits(*lora_, there(ids(slots.previous)))
+                                    : at::Tensor(),
       {.label = slots.label,
-       .laws = laws(*decoder_, states.text.index_select(0, teachers.rows)),
+       .laws = laws(*decoder_, states.text.index_select(0, there(teachers.rows))),
        .law_of = teachers.of,
        .weight = slots.weight,
        .share = options_.distill,
