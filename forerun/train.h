@@ -157,9 +157,10 @@ TrainReport train_cspd(const std::string& target, const std::string& data,
 TrainReport train_classifier(const std::string& data, const ClassifierTraining& options,
                              const TrainOptions& training, const TrainListener& listener = {});
 
-/// Whether this processor trains faster with bfloat16 products than with float32 ones: those with
-/// AVX-512 do, on others bfloat16 is emulated, many times slower.
-bool trains_in_bf16() noexcept;
+/// Whether a device trains faster with bfloat16 products than with float32 ones: processors
+/// with AVX-512 do, on others bfloat16 is emulated, many times slower. GPUs do.
+/// @param device  as TrainOptions::device
+bool trains_in_bf16(const std::string& device = "cpu") noexcept;
 
 }  // namespace forerun
 #pragma GCC visibility pop

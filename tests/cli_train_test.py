@@ -151,8 +151,13 @@ class Training(Command):
                                   ("--selector", "4", "leave out --markov"),
                                   ("--features", "0,2", "feature layer 2"), ("--features", "-1", "feature layer -1"),
                                   ("--layers", "4", "begin at random"), ("--clip", "-1", "gradient"),
-                                  ("--warmup", "1", "warm-up"), ("--time-limit", "-1", "time limit")):
+                                  ("--warmup", "1", "warm-up"), ("--time-limit", "-1", "time limit"),
+                                  ("--device", "cuda:99", "--precision")):
             self.refused(2, *self.having(self.train(), flag, value), says=[word])
+        for device, word in (("gpu", "cuda:N"), ("cuda:", "cuda:N"), ("cuda:99", "cuda:99")):
+            self.refused(2, "train", "dflash", "-t", self.model, "--data", self.answers, "--out", self.drafter, "--device", device,
+                         says=[word])
+        self.assertEqual(forerun("train", "dit", "--data", self.path("none"), "--out", self.drafter, "--device", "cuda").returncode, 2)
         self.refused(2, "train", "dflash", "-t", self.path("none"), "--data", self.answers, "--out", self.drafter,
                      says=["none"])
         self.refused(2, "train", "dflash", "-t", self.model, "--data", self.answers, "--out", self.model, *TRAIN,

@@ -14,7 +14,7 @@ Ctrl-C); texts begin in the order of their prompts' lengths, or with --order ran
 FILE.001, ... of at most 15 MB each, which --unpack restores.
 
 All slots of a batch advance by one token a step, captured as CUDA graphs; every 16 steps the host takes finished texts and refills their slots.
-The same seed, batch and machine give the same answers. They are those of float32 or bf16 arithmetic, not bit for bit those of forerun.
+The same seed, batch, --attention and machine give the same answers. They are those of float32 or bf16 arithmetic, not bit for bit those of forerun.
 """
 
 import argparse
@@ -253,11 +253,11 @@ class Slots:
             q = q.reshape(b, m.kv, group, m.width)
             if self.attention == "sdpa":
                 with sdpa_kernel([SDPBackend.EFFICIENT_ATTENTION, SDPBackend.MATH]):
-                    return F.scaled_dot_product_attention(q, k, v, attn_mask=whole).reshape(b, m.hidden)
+                    return F.scaled_dot_product_attention(q, k, v, attn_mask=whole).reshape(b, m.heads * m.width)
             k, v = (t.view(b * m.kv, width, m.width) for t in (k, v))  # a view, or an error: never a copy of the cache
             q = q.reshape(b * m.kv, group, m.width) * m.width ** -0.5
             p = torch.baddbmm(rows, q, k.transpose(1, 2)).softmax(-1)
-            return torch.bmm(p, v).reshape(b, m.hidden)
+            return torch.bmm(p, v).reshape(b, m.heads * m.width)
 
         return attend
 
@@ -580,11 +580,14 @@ def shard(documents):
     return struct.pack("<Q", len(text)) + text + b"".join(v.tobytes() for v in values.values())
 
 
+def expect_empty(folder):
+    if os.path.isdir(folder) and any(p.suffix == ".safetensors" or p.name == "distill.json" for p in Path(folder).iterdir()):
+        raise SystemExit(f"{folder} holds answers already: choose another --out")
+
+
 def write_folder(folder, manifest, documents):
     """@param documents  (id, size of the prompt, tokens), by id"""
     os.makedirs(folder, exist_ok=True)
-    if any(p.suffix == ".safetensors" or p.name == "distill.json" for p in Path(folder).iterdir()):
-        raise SystemExit(f"{folder} holds answers already: choose another --out")
     write(os.path.join(folder, "distill.json"), (json.dumps(manifest, indent=2, sort_keys=True) + "\n").encode())
     part, size, number = [], 0, 0
     for d in documents + [None]:
@@ -703,8 +706,11 @@ def main():
     clock = time.monotonic()
     args = arguments()
     if args.unpack:
+        expect_empty(args.out)
         unpack(args.unpack, args.out)
         return
+    for sample in range(args.samples):
+        expect_empty(folder_name(args.out, sample))
     torch.set_grad_enabled(False)
     torch.set_float32_matmul_precision("high")  # logits: inputs of 10 bits or more, sums of float32
     torch.manual_seed(args.seed)
@@ -739,7 +745,10 @@ def main():
 
     signal.signal(signal.SIGINT, stop)
     signal.signal(signal.SIGTERM, stop)
-    run.go()
+    try:
+        run.go()
+    except torch.cuda.OutOfMemoryError as e:
+        say(f"{str(e).splitlines()[0]}: what is complete is written; try a smaller --batch for the rest")
     if run.refused or run.unfinished:
         say(f"{run.refused} prompts of the model were refused: cut short, empty, with control tokens, or too long; "
             f"{run.unfinished} texts are not finished")

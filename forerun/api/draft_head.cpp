@@ -44,13 +44,14 @@ at::Tensor draft_vocabulary(const Model::Impl& target, const std::vector<TokenSh
 }
 
 TargetHead head_over(const DecoderLm& numbers, const at::Tensor& tokens, const at::Tensor& rows) {
-  TargetHead head{.norm = numbers.final_norm.weight.to(at::kFloat),
+  const at::Device device = rows.defined() ? rows.device() : at::Device(at::kCPU);
+  TargetHead head{.norm = numbers.final_norm.weight.to(device, at::kFloat),
                   .norm_eps = numbers.final_norm.eps,
                   .rows = rows,
                   .softcap = numbers.config.logit_softcap};
   if (tokens.defined()) {
-    head.whole = numbers.head().to(at::kFloat);
-    head.drafted = tokens;
+    head.whole = numbers.head().to(device, at::kFloat);
+    head.drafted = tokens.to(device);
   }
   return head;
 }

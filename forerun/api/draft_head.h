@@ -21,7 +21,8 @@ at::Tensor draft_vocabulary(const Model::Impl& target, const std::vector<TokenSh
 /// What makes a target's laws over a draft vocabulary.
 /// @param numbers  the target's last norm and head as float32
 /// @param tokens   [draft_vocab] int64; undefined: all tokens
-/// @param rows     [draft_vocab, hidden] float32: their rows of the head
+/// @param rows     [draft_vocab, hidden] float32: their rows of the head; everything is on their
+///                 device
 TargetHead head_over(const DecoderLm& numbers, const at::Tensor& tokens, const at::Tensor& rows);
 
 }  // namespace forerun

@@ -12,6 +12,7 @@
 #include "forerun/common.h"
 #include "forerun/models/frozen_decoder.h"
 #include "forerun/train/answers/answer_objective.h"
+#include "forerun/train/device.h"
 
 namespace forerun {
 
@@ -67,13 +68,13 @@ Answers load_answers(const Model& target, const std::vector<std::string>& folder
   return out;
 }
 
-bool reads_numbers(const TrainOptions& training) { return training.device != "cpu"; }
+bool reads_numbers(const TrainOptions& training) { return !device_of(training.device).is_cpu(); }
 
 std::shared_ptr<const DecoderLm> target_of_states(const Model& target, const DecoderLm& numbers,
                                                   const TrainOptions& training) {
   if (reads_numbers(training)) {
-    return std::make_shared<const DecoderLm>(
-        frozen_decoder(numbers, training.bf16 ? at::kBFloat16 : at::kFloat));
+    return std::make_shared<const DecoderLm>(frozen_decoder(
+        numbers, training.bf16 ? at::kBFloat16 : at::kFloat, device_of(training.device)));
   }
   const auto kept = std::make_shared<const Model>(target);
   return {kept, &impl_of(*kept).lm};

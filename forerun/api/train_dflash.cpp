@@ -16,6 +16,7 @@
 #include "forerun/models/dflash/init_dflash.h"
 #include "forerun/text.h"
 #include "forerun/train.h"
+#include "forerun/train/device.h"
 #include "forerun/train/dflash/dflash_objective.h"
 
 namespace forerun {
@@ -133,6 +134,8 @@ std::unique_ptr<Objective> objective_of(const Model& target, const std::vector<s
                                         const DFlashTraining& options, const TrainOptions& training,
                                         const Note& note) {
   check(options);
+  need(options.loss.state_store.empty() || !reads_numbers(training),
+       "state-store: states that a GPU computes are not stored; leave out one of them");
   expect_own_folder(training.out, "dflash");
   Answers answers = load_answers(target, data, note);
   // Weights as numbers: embedding, head, and what the network begins as.
@@ -144,8 +147,10 @@ std::unique_ptr<Objective> objective_of(const Model& target, const std::vector<s
   DFlash model = first_network(impl_of(target), whole, head_over(whole, {}, {}), options,
                                training.seed, answers.data);
   // What was loaded for inference cannot take part in training.
-  model.embedding = model.embedding.clone();
-  model.head = model.head.clone();
+  const at::Device device = device_of(training.device);
+  model.embedding = model.embedding.clone().to(device);
+  model.head = model.head.clone().to(device);
+  move_to(weights(model), device);
   const TargetHead head = head_over(whole, model.draft_to_target, model.head);
   return std::make_unique<DFlashObjective>(lm, std::make_shared<DFlash>(std::move(model)),
                                            std::move(answers.data), head, options.loss,

@@ -10,6 +10,7 @@
 #include "forerun/api/train_on_ranks.h"
 #include "forerun/models/diffusion_lm/diffusion_file.h"
 #include "forerun/train.h"
+#include "forerun/train/device.h"
 #include "forerun/train/dlm/dlm_objective.h"
 
 namespace forerun {
@@ -52,6 +53,12 @@ std::unique_ptr<Objective> dlm_objective(const Model& target, const std::vector<
   const std::shared_ptr<const DecoderLm> lm = target_of_states(target, numbers, training);
   const auto model =
       std::make_shared<DiffusionLm>(first_diffusion_lm(target, numbers, options, answers.data));
+  const at::Device device = device_of(training.device);
+  need(device.is_cpu() || model->config.attention == DiffusionAttention::kBlock,
+       "bidirectional networks are trained on the CPU alone: leave out the device");
+  move_to(weights(*model), device);
+  model->embedding = model->embedding.to(device);
+  model->body.embedding = model->body.embedding.to(device);
   return std::make_unique<DlmObjective>(
       lm, model, std::move(answers.data),
       head_over(numbers, model->output_tokens, model->body.embedding), options.loss,

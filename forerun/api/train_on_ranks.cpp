@@ -3,6 +3,7 @@
 #include <stdexcept>
 
 #include "forerun/train.h"
+#include "forerun/train/device.h"
 #include "forerun/train/ranks.h"
 #include "forerun/train/trainer.h"
 
@@ -17,7 +18,13 @@ TrainReport train_on_ranks(const TrainOptions& training, const TrainListener& li
     const Note note = [&](std::string_view line) {
       if (ranks.first() && listener.on_note) listener.on_note(line);
     };
-    ranks.together([&] { objective = make(note); });
+    ranks.together([&] {
+      // Before the models are loaded, which takes time and memory.
+      if (!device_of(training.device).is_cpu() && ranks.size() > 1) {
+        throw UsageError("several ranks compute on the CPU: leave out the device");
+      }
+      objective = make(note);
+    });
     return train(*objective, training, listener, ranks);
   } catch (const UsageError&) {
     throw;

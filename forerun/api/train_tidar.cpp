@@ -8,6 +8,7 @@
 #include "forerun/models/gated_lora/gated_lora_file.h"
 #include "forerun/text.h"
 #include "forerun/train.h"
+#include "forerun/train/device.h"
 #include "forerun/train/tidar/tidar_objective.h"
 
 namespace forerun {
@@ -30,7 +31,7 @@ GatedLora first_adapters(const DecoderLm& decoder, const TidarTraining& options,
   c.block = options.block;
   c.first_slot = options.first_slot ? 0 : 1;
   c.markov_rank = options.markov_rank;
-  const at::Tensor mean = decoder.embedding.mean(0, false, at::kFloat);
+  const at::Tensor mean = decoder.embedding.mean(0, false, at::kFloat).cpu();
   return initial_gated_lora(c, mean * decoder.config.embedding_scale, seed);
 }
 
@@ -44,6 +45,7 @@ std::unique_ptr<Objective> objective_of(const Model& target, const std::vector<s
       numbers_of(target, DecoderParts::kAll), training.bf16 ? at::kBFloat16 : at::kFloat));
   auto lora = std::make_shared<GatedLora>(
       first_adapters(*decoder, options, answers.target_hash, training.seed));
+  move_to(weights(*lora), device_of(training.device));
   return std::make_unique<TidarObjective>(decoder, std::move(lora), std::move(answers.data),
                                           options.loss);
 }

@@ -18,6 +18,7 @@
 #include "forerun/models/load_decoder.h"
 #include "forerun/models/random_decoder.h"
 #include "forerun/train.h"
+#include "forerun/train/device.h"
 #include "forerun/train/tidar/tidar_model_objective.h"
 
 namespace forerun {
@@ -145,6 +146,9 @@ std::unique_ptr<Objective> tidar_model_objective(const std::string& target,
   note_authors(target, options.random, data, note);
   auto masks =
       std::make_shared<GatedLora>(first_masks(target, config, *decoder, options, training.seed));
+  const at::Device device = device_of(training.device);
+  move_to(weights(*decoder), device);
+  move_to(weights(*masks), device);
   return std::make_unique<TidarModelObjective>(
       std::move(decoder), std::move(masks), std::move(documents), options.loss, std::move(files));
 }

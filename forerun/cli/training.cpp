@@ -68,9 +68,6 @@ struct Work {
 void bind_training(Command& app, TrainingFlags& flags, const std::string& what) {
   TrainOptions& o = flags.options;
   app.add("--threads", flags.threads, "CPU threads, 0 = one a core", {.least = 0, .most = 1024});
-  app.add("--device", o.device,
-          "What computes: cpu, cuda or cuda:N; dflash, dlm and tidar, in a build with a libtorch "
-          "for CUDA");
   app.add("--out", o.out,
           "Folder of the result, the checkpoint and the log; a run found there is resumed",
           {.required = true});
@@ -113,6 +110,8 @@ void bind_answers(Command& app, AnswerFlags& flags, AnswerLossOptions& loss) {
           {.required = true});
   app.add("--data", flags.data, "Folders that forerun distill wrote", {.required = true});
   bind_training(app, flags.training, "Answers");
+  app.add("--device", flags.training.options.device,
+          "What computes: cpu, cuda or cuda:N, of a program with a libtorch for CUDA");
   app.add("--length", loss.length, "Tokens of a document at most");
   app.add("--gamma", loss.gamma, "Draft k of a block counts exp(-k / gamma)");
   app.add("--distill", loss.distill,
@@ -138,7 +137,7 @@ int run_training(
     const std::function<TrainReport(const TrainOptions&, const TrainListener&)>& train) {
   catch_interrupts(kEndsAtThird);
   TrainOptions options = flags.options;
-  options.bf16 = !flags.f32 && (options.device != "cpu" || trains_in_bf16());
+  options.bf16 = !flags.f32 && trains_in_bf16(options.device);
   options.threads = flags.threads;
   options.provenance = nlohmann::json({{"forerun", FORERUN_VERSION},
                                        {"date", utc_date()},
@@ -186,6 +185,13 @@ int run_training_on_answers(
                                     const TrainListener&)>& train) {
   ModelFlags path = flags.target;
   path.threads = flags.training.threads;
+  if (flags.training.options.device != "cpu") {
+    if (command.given("--precision")) {
+      throw UsageError(
+          "--precision is of the target's passes on the CPU: leave out it, or --device");
+    }
+    path.precision = "f32";  // nothing is packed that would not run
+  }
   return run_training(command, flags.training, "tok",
                       [&](const TrainOptions& options, const TrainListener& listener) {
                         return train([&] { return load_model(path); }, flags.data, options,

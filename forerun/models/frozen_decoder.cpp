@@ -25,6 +25,7 @@ void join(const std::vector<Linear*>& parts) {
 DecoderLm frozen_decoder(const DecoderLm& decoder, at::ScalarType matrices,
                          const at::Device& device) {
   DecoderLm out = decoder;
+  out.precision = matrices == at::kBFloat16 ? Precision::kBF16 : Precision::kF32;
   for (const ModelWeight& w : weights(out)) {
     *w.tensor = w.tensor->detach().to(device, w.shape.size() == 2 ? matrices : at::kFloat, false,
                                       /*copy=*/true);

@@ -8,8 +8,8 @@
 namespace forerun {
 
 /// A copy of a decoder that takes part in training without being trained: matrices in the type of
-/// products, everything else in float32, q/k/v and gate/up side by side, so that each is one
-/// product.
+/// products, everything else in float32, q/k/v and gate/up (but of experts) side by side, so that
+/// each is one product.
 /// @param decoder   of numbers (not packed); unchanged
 /// @param matrices  bfloat16 under autocast, else float32
 DecoderLm frozen_decoder(const DecoderLm& decoder, at::ScalarType matrices,

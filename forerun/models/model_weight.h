@@ -17,7 +17,7 @@ struct ModelWeight {
   std::vector<std::int64_t> shape;  ///< as the config asks for it
 };
 
-/// Moves weights to a device; those that are there stay. What was computed from them is not moved.
+/// Puts weights on a device, as leaves; nothing else of the model is moved.
 inline void move_to(const std::vector<ModelWeight>& weights, const at::Device& device) {
   for (const ModelWeight& w : weights) *w.tensor = w.tensor->detach().to(device);
 }

@@ -9,7 +9,7 @@ namespace forerun {
 std::string digest_of(std::span<const ModelWeight> weights) {
   Hash hash;
   for (const ModelWeight& w : weights) {
-    const at::Tensor x = w.tensor->detach().to(at::kBFloat16).contiguous();
+    const at::Tensor x = w.tensor->detach().to(at::kCPU, at::kBFloat16).contiguous();
     hash.add(std::as_bytes(
         std::span(x.const_data_ptr<at::BFloat16>(), static_cast<std::size_t>(x.numel()))));
   }

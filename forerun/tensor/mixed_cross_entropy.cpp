@@ -9,6 +9,7 @@
 #include <optional>
 #include <stdexcept>
 
+#include "forerun/tensor/ids.h"
 #include "forerun/tensor/internal/rows.h"
 
 namespace forerun {
@@ -120,19 +121,18 @@ class Fused : public torch::autograd::Function<Fused> {
 // The same from ATen's operations, for other devices.
 MixedCrossEntropy composed(const at::Tensor& logits, const at::Tensor& addend,
                            const MixedTargets& t) {
-  const auto there = [&](const at::Tensor& x) { return x.to(logits.device()); };
+  const at::Device device = logits.device();
   const at::Tensor x = addend.defined() ? wide(logits) + wide(addend) : wide(logits);
   const at::Tensor log_q = at::log_softmax(x, -1);
-  const at::Tensor law_of = there(at::tensor(t.law_of, at::kLong));
-  const at::Tensor p = there(t.laws).index_select(0, law_of);
+  const at::Tensor law_of = ids_on(device, t.law_of);
+  const at::Tensor p = t.laws.index_select(0, law_of);
   const at::Tensor kept =
       t.covered.defined() ? p * t.covered.index_select(0, law_of).unsqueeze(1) : p;
-  const at::Tensor token =
-      log_q.gather(1, there(at::tensor(t.label, at::kLong)).unsqueeze(1)).squeeze(1).neg();
+  const at::Tensor token = log_q.gather(1, ids_on(device, t.label).unsqueeze(1)).squeeze(1).neg();
   const at::Tensor law = t.law_loss == LawLoss::kL1
                              ? 2.0 - 2.0 * at::minimum(kept, log_q.exp()).sum(1)
                              : (p * log_q).sum(1).neg();
-  const at::Tensor weight = there(at::tensor(t.weight, at::kFloat)).to(x.scalar_type());
+  const at::Tensor weight = at::tensor(t.weight, at::kFloat).to(device, x.scalar_type());
   return {.loss = ((token * (1.0 - t.share) + law * t.share) * weight).sum(),
           .overlap = at::minimum(kept, log_q.detach().exp()).sum(1),
           .best = x.detach().argmax(1)};

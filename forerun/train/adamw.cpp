@@ -25,14 +25,15 @@ AdamW::AdamW(std::vector<Parameter> parameters, Options options)
 void AdamW::update_(const std::vector<at::Tensor>& gradients, double rate, std::int64_t step) {
   const c10::NoGradGuard no_grad;
   for (const Group& group : groups_) {
-    std::vector<at::Tensor> p, g, m, v, steps;
+    std::vector<at::Tensor> p, g, m, v;
     for (const std::size_t i : group.members) {
       p.push_back(parameters_[i].value);
       g.push_back(gradients[i]);
       m.push_back(m_[i]);
       v.push_back(v_[i]);
-      steps.push_back(at::full({}, static_cast<double>(step), m_[i].options()));
     }
+    const std::vector<at::Tensor> steps(
+        p.size(), at::full({}, static_cast<double>(step), m.front().options()));
     at::_fused_adamw_(p, g, m, v, {}, steps, rate * group.rate, options_.beta1, options_.beta2,
                       group.decay ? options_.weight_decay : 0.0, options_.epsilon,
                       /*amsgrad=*/false, /*maximize=*/false);

@@ -4,11 +4,10 @@
 #include <ATen/detail/CUDAHooksInterface.h>
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <charconv>
 #include <stdexcept>
 #include <string_view>
-
-#include "forerun/train/objective.h"
 
 namespace forerun {
 
@@ -29,22 +28,17 @@ at::Device device_of(const std::string& name) {
   }
   if (!at::hasCUDA()) {
     throw std::invalid_argument(
-        fmt::format("train: device {}: there is no GPU, or this libtorch was built without CUDA; "
-                    "leave out --device to train on the CPU",
+        fmt::format("train: device {}: there is no GPU, or the libtorch of this program was built "
+                    "without CUDA; leave it out to train on the CPU",
                     name));
   }
   const int count = at::detail::getCUDAHooks().deviceCount();
   if (number >= count) {
     throw std::invalid_argument(
-        fmt::format("train: device {}: this machine has {}, numbered from 0", name, count));
+        fmt::format("train: device {}: this machine has {} of them, cuda:0 to cuda:{}", name, count,
+                    count - 1));
   }
   return {at::kCUDA, static_cast<at::DeviceIndex>(number)};
-}
-
-void Objective::move_to(const at::Device& device) {
-  if (device.is_cpu()) return;
-  throw std::invalid_argument(
-      "train: this kind of network is trained on the CPU alone; leave out --device");
 }
 
 }  // namespace forerun

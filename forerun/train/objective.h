@@ -1,7 +1,6 @@
 #pragma once
 
 #include <ATen/core/Tensor.h>
-#include <c10/core/Device.h>
 
 #include <cstddef>
 #include <cstdint>
@@ -21,7 +20,8 @@ inline constexpr std::uint64_t kHeldOutSeed = 0x4e1d0e7ULL;
 /// A tensor that training changes.
 struct Parameter {
   std::string name;   ///< unique, stable: the key in checkpoints
-  at::Tensor value;   ///< float32, contiguous, a leaf with requires_grad; the master copy
+  at::Tensor value;   ///< float32, contiguous, a leaf with requires_grad; the master copy. All
+                      ///< parameters are on one device, where the loss is computed
   double rate = 1.0;  ///< factor on the learning rate
   bool decay = true;  ///< weight decay applies (not to norms and biases)
 };
@@ -43,10 +43,6 @@ struct LossSum {
 class Objective {
  public:
   virtual ~Objective() = default;
-
-  /// Moves everything that the loss reads to a device; called once, before `parameters`.
-  /// @throws std::invalid_argument  this objective supports the CPU alone
-  virtual void move_to(const at::Device& device);
 
   /// The same tensors in the same order at every call; the trainer writes into them.
   virtual std::vector<Parameter> parameters() = 0;

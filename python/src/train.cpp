@@ -103,8 +103,8 @@ nb::dict trained(const std::string& out, const nb::kwargs& keywords, const Train
   given.update(keywords);
   const Callbacks callbacks(given);
   Training<Method> t;
-  t.train.bf16 = trains_in_bf16();
   set_fields(t, nb::borrow<nb::kwargs>(given));
+  if (!given.contains("bf16")) t.train.bf16 = trains_in_bf16(t.train.device);
   t.train.out = out;
   Interrupts interrupts;
   const TrainListener listener = callbacks.listener(interrupts);

@@ -69,7 +69,11 @@ void CorpusIndex::order(std::span<const CorpusDocument> documents, std::size_t v
   followers_.reserve(kept);
   common_.reserve(kept);
   begins_.assign(vocab + 1, 0);
-  for (const std::uint32_t end : sorted) {
+  constexpr std::size_t kAhead = 16;
+  for (std::size_t i = 0; i < sorted.size(); ++i) {
+    // Places lie anywhere in the text: their tokens are asked for in time.
+    if (i + kAhead < sorted.size()) __builtin_prefetch(&text_[sorted[i + kAhead]]);
+    const std::uint32_t end = sorted[i];
     if (!followed[end]) continue;
     const std::size_t before = ends_.size();
     std::size_t n = 0;

@@ -201,7 +201,9 @@ BlockAttention::BlockAttention(const BlockPlaces& places, const LayerAttention& 
 at::Tensor BlockAttention::operator()(const at::Tensor& q, const KeysValues& own,
                                       const KeysValues& context) const {
   if (!q.is_cpu()) {
-    if (!plan_->padded) plan_->padded.emplace(plan_->places, plan_->attention, q);
+    if (!plan_->padded) {
+      plan_->padded.emplace(plan_->places, plan_->attention, q, q.size(1) / own.k.size(1));
+    }
     return (*plan_->padded)(q, own, context);
   }
   return AttendBlocks::apply(q, own.k, own.v, context.k, context.v, plan_);

@@ -22,7 +22,8 @@ class PackedDocuments {
   /// @throws std::invalid_argument  no documents, an empty one, or one longer than the context
   PackedDocuments(std::span<const std::span<const Token>> documents, const DecoderConfig& config,
                   const at::Device& device = at::kCPU);
-  /// @param padded  attention over all documents at once, padded: faster but on the CPU
+  /// @param padded  attention over all documents at once, padded: faster on all devices
+  ///                but the CPU
   PackedDocuments(std::span<const std::span<const Token>> documents, const DecoderConfig& config,
                   const at::Device& device, bool padded);
 

@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "forerun/models/internal/block_visibility.h"
+#include "forerun/tensor/ids.h"
 
 namespace forerun::internal {
 namespace {
@@ -52,12 +53,12 @@ Seen seen_by(const BlockPlaces& places, const LayerAttention& attention, std::in
 }  // namespace
 
 PaddedBlocks::PaddedBlocks(const BlockPlaces& places, const LayerAttention& attention,
-                           const at::Tensor& like)
+                           const at::Tensor& like, std::int64_t group)
     : rows_(places.lengths, like.device(), 8), slots_(slots_of(places), like.device(), 8) {
   const std::int64_t documents = rows_.groups(), n = slots_.length();
   const Seen seen = seen_by(places, attention, n);
   const auto column = [&](const std::vector<std::int64_t>& values) {
-    return at::tensor(values, at::kLong).to(like.device()).view({documents, n, 1});
+    return ids_on(like.device(), values).view({documents, n, 1});
   };
   const auto between = [&](std::int64_t count, const std::vector<std::int64_t>& begin,
                            const std::vector<std::int64_t>& end) {
@@ -67,8 +68,10 @@ PaddedBlocks::PaddedBlocks(const BlockPlaces& places, const LayerAttention& atte
   const at::Tensor visible = at::cat({between(rows_.length(), seen.row_begin, seen.row_end),
                                       between(n, seen.slot_begin, seen.slot_end)},
                                      2);
+  // The query heads of a group become rows.
   bias_ = at::zeros(visible.sizes(), like.options().requires_grad(false))
               .masked_fill_(visible.logical_not(), -std::numeric_limits<double>::infinity())
+              .repeat({1, group, 1})
               .unsqueeze(1);
 }
 
@@ -79,16 +82,13 @@ at::Tensor PaddedBlocks::operator()(const at::Tensor& q, const KeysValues& own,
   const auto keys = [&](const at::Tensor& rows, const at::Tensor& slots) {
     return at::cat({rows_.pad(rows), slots_.pad(slots)}, 1).transpose(1, 2);
   };
-  // The query heads of a group become rows.
   const at::Tensor queries = slots_.pad(q)
                                  .view({documents, n, kv, group, dim})
                                  .permute({0, 2, 3, 1, 4})
                                  .reshape({documents, kv, group * n, dim});
-  const at::Tensor bias =
-      bias_.expand({documents, group, n, bias_.size(3)}).reshape({documents, 1, group * n, -1});
   const at::Tensor out =
       at::scaled_dot_product_attention(queries, keys(context.k, own.k), keys(context.v, own.v),
-                                       bias.expand({documents, kv, group * n, bias.size(3)}), 0.0,
+                                       bias_.expand({documents, kv, group * n, bias_.size(3)}), 0.0,
                                        false, 1.0 / std::sqrt(static_cast<double>(dim)));
   return slots_.unpad(out.view({documents, kv, group, n, dim})
                           .permute({0, 3, 1, 2, 4})

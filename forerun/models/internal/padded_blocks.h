@@ -13,8 +13,10 @@ namespace forerun::internal {
 /// than the CPU. Scores that no slot sees are computed too.
 class PaddedBlocks {
  public:
-  /// @param like  a tensor of the queries' device and type
-  PaddedBlocks(const BlockPlaces& places, const LayerAttention& attention, const at::Tensor& like);
+  /// @param like   a tensor of the queries' device and type
+  /// @param group  query heads that share a key head
+  PaddedBlocks(const BlockPlaces& places, const LayerAttention& attention, const at::Tensor& like,
+               std::int64_t group);
 
   /// As BlockAttention.
   at::Tensor operator()(const at::Tensor& q, const KeysValues& own,
@@ -22,7 +24,8 @@ class PaddedBlocks {
 
  private:
   PaddedRows rows_, slots_;
-  at::Tensor bias_;  // [documents, 1, padded slots, rows + padded slots]: 0 or -infinity
+  // [documents, 1, group * padded slots, padded rows + padded slots]: 0 or -infinity
+  at::Tensor bias_;
 };
 
 }  // namespace forerun::internal

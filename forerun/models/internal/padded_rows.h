@@ -18,7 +18,7 @@ class PaddedRows {
              std::int64_t multiple = 1);
 
   /// @param x  [sum of lengths, ...]
-  /// @return   [groups, padded length, ...]; places behind a group's rows hold some row
+  /// @return   [groups, padded length, ...]; zeros behind a group's rows
   at::Tensor pad(const at::Tensor& x) const;
   /// The inverse: [groups, padded length, ...] as [sum of lengths, ...].
   at::Tensor unpad(const at::Tensor& x) const;
@@ -28,8 +28,7 @@ class PaddedRows {
 
  private:
   std::int64_t groups_, length_;
-  at::Tensor from_;  // [groups * length]: the row of each place
-  at::Tensor to_;    // [rows]: the place of each row
+  at::Tensor to_;  // [rows]: the place of each row
 };
 
 }  // namespace forerun::internal

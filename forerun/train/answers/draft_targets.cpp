@@ -57,13 +57,12 @@ float draft_weight(std::int64_t k, double gamma) {
 
 std::vector<Figure> kept_drafts(std::span<const std::int64_t> draft, const at::Tensor& best,
                                 std::span<const std::int64_t> label, std::int64_t blocks) {
-  const at::Tensor drafted = best.defined() ? best.cpu() : best;
   double first = 0.0, run = 0.0;
   bool alive = false;
   for (std::size_t i = 0; i < draft.size(); ++i) {
     if (draft[i] < 0) continue;
     const bool begins = draft[i] == 0;
-    const bool right = drafted.const_data_ptr<std::int64_t>()[i] == label[i];
+    const bool right = best.const_data_ptr<std::int64_t>()[i] == label[i];
     alive = (begins || alive) && right;
     first += begins && right ? 1.0 : 0.0;
     run += alive ? 1.0 : 0.0;

@@ -4,37 +4,31 @@
 #include <ATen/core/grad_mode.h>
 
 #include <algorithm>
-#include <stdexcept>
 #include <utility>
 
 #include "forerun/models/decoder_training.h"
-#include "forerun/models/frozen_decoder.h"
 
 namespace forerun {
 
 TargetStates::TargetStates(std::shared_ptr<const DecoderLm> target, TargetHead head,
                            std::vector<std::int64_t> layers)
-    : target_(std::move(target)), head_(std::move(head)), kept_(std::move(layers)) {
-  kept_.push_back(target_->config.layers - 1);
-}
+    : TargetStates(target, std::move(head), std::move(layers),
+                   target->embedding.defined() && !target->embedding.is_cpu()) {}
 
-void TargetStates::move_to(const at::Device& device) {
-  if (target_->int8 || target_->precision == Precision::kFile) {
-    throw std::invalid_argument("training: a packed target computes on the CPU alone");
-  }
-  target_ = std::make_shared<const DecoderLm>(
-      frozen_decoder(*target_, target_->layers.front().q.weight.scalar_type(), device));
-  for (at::Tensor* t : {&head_.norm, &head_.rows, &head_.whole, &head_.drafted}) {
-    if (t->defined()) *t = t->to(device);
-  }
-  moved_ = true;
+TargetStates::TargetStates(std::shared_ptr<const DecoderLm> target, TargetHead head,
+                           std::vector<std::int64_t> layers, bool as_training)
+    : target_(std::move(target)),
+      head_(std::move(head)),
+      kept_(std::move(layers)),
+      as_training_(as_training) {
+  kept_.push_back(target_->config.layers - 1);
 }
 
 TargetStates::Batch TargetStates::of(std::span<const std::span<const Token>> documents) {
   const at::NoGradGuard no_autograd;
   const std::int64_t width = target_->config.hidden, all = static_cast<std::int64_t>(kept_.size());
-  if (moved_) {
-    const at::Tensor kept = training_rows(*target_, documents, kept_).kept;
+  if (as_training_) {
+    const at::Tensor kept = training_streams(*target_, documents, kept_);
     return {.features = kept.narrow(1, 0, (all - 1) * width),
             .last = kept.narrow(1, (all - 1) * width, width)};
   }
@@ -52,6 +46,15 @@ TargetStates::Batch TargetStates::of(std::span<const std::span<const Token>> doc
   forward(*target_, sequences, kept_);
   return {.features = states.narrow(1, 0, (all - 1) * width),
           .last = states.narrow(1, (all - 1) * width, width)};
+}
+
+double TargetStates::products_of_row() const {
+  if (!as_training_) return 0.0;
+  double sum = 0.0;
+  for (TransformerBlock block : target_->layers) {
+    for (const Linear* l : block.linears()) sum += static_cast<double>(l->weight.numel());
+  }
+  return sum;
 }
 
 StateStore::Shape TargetStates::shape() const {

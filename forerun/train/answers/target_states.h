@@ -1,7 +1,6 @@
 #pragma once
 
 #include <ATen/core/Tensor.h>
-#include <c10/core/Device.h>
 
 #include <cstdint>
 #include <memory>
@@ -27,11 +26,15 @@ struct TargetHead {
 /// Runs a target over documents for its hidden states.
 class TargetStates {
  public:
-  /// @param target  packed or not, on the CPU; or a frozen_decoder on any device
+  /// @param target  packed or not, on the CPU; or a frozen_decoder on another device, whose states
+  ///                are computed as in training (decoder_training.h)
   /// @param head    on the target's device
   /// @param layers  zero-based ids of the blocks whose output is wanted
   TargetStates(std::shared_ptr<const DecoderLm> target, TargetHead head,
                std::vector<std::int64_t> layers);
+  /// @param as_training  whether the states are computed as in training, on any device
+  TargetStates(std::shared_ptr<const DecoderLm> target, TargetHead head,
+               std::vector<std::int64_t> layers, bool as_training);
 
   struct Batch {
     at::Tensor features;  ///< [rows, layers * hidden] float32, one document behind the other
@@ -39,13 +42,12 @@ class TargetStates {
   };
   /// One packed pass over the documents.
   Batch of(std::span<const std::span<const Token>> documents);
-  /// Copies target and head to a device, where they are computed as in training.
-  /// @throws std::invalid_argument  a packed target
-  void move_to(const at::Device& device);
   /// The same for documents by their number in `store`; missing ones are computed and stored.
   Batch of(std::span<const std::span<const Token>> documents, std::span<const std::size_t> numbers,
            StateStore& store);
   StateStore::Shape shape() const;
+  /// Multiply-adds of the matrix products of a row, where they are those of training; else 0.
+  double products_of_row() const;
 
   /// The law at temperature 1, over the draft vocabulary alone.
   /// @param last  [n, hidden]
@@ -61,8 +63,8 @@ class TargetStates {
   std::shared_ptr<const DecoderLm> target_;
   TargetHead head_;
   std::vector<std::int64_t> kept_;  // the layers, and the last block
-  bool moved_ = false;              // then the target is a frozen_decoder somewhere
-  std::vector<KvCache> caches_;     // reused: their pages are large
+  bool as_training_;
+  std::vector<KvCache> caches_;  // reused: their pages are large
 };
 
 }  // namespace forerun

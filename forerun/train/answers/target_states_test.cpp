@@ -3,6 +3,7 @@
 
 #include <gtest/gtest.h>
 
+#include "forerun/models/frozen_decoder.h"
 #include "tests/support/dflash_training.h"
 #include "tests/support/file_size_limit.h"
 #include "tests/support/temp_folder.h"
@@ -40,14 +41,17 @@ TEST(TargetStates, OfPackedDocumentsEqualTransformersInTheRequestedOrder) {
   }
 }
 
-// As on another device: from the weights as numbers, all documents in one padded pass.
-TEST(TargetStates, MovedToADeviceAreTheSame) {
+// As on another device: by the pass of training, from a frozen copy.
+TEST(TargetStates, AsInTrainingAreTheSame) {
   const std::vector<Token> first = some_tokens(23, 1, 150), second = some_tokens(40, 2, 150);
   const std::vector<std::span<const Token>> documents = {second, first};
   for (const char* const family : {"llama_plain", "qwen3", "gemma3"}) {
     const auto target = tiny_target(family);
-    TargetStates here(target, head_of(*target), {1, 0}), there(target, head_of(*target), {1, 0});
-    there.move_to(at::kCPU);
+    const auto copy = std::make_shared<const DecoderLm>(frozen_decoder(*target, at::kFloat));
+    TargetStates here(target, head_of(*target), {1, 0}),
+        there(copy, head_of(*target), {1, 0}, /*as_training=*/true);
+    EXPECT_EQ(here.products_of_row(), 0.0);
+    EXPECT_GT(there.products_of_row(), 0.0);
     const TargetStates::Batch want = here.of(documents), have = there.of(documents);
     EXPECT_EQ(want.features.sizes(), have.features.sizes());
     EXPECT_LT(distance(have.features, want.features), 2e-4) << family;

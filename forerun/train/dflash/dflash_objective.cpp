@@ -8,11 +8,11 @@
 #include <algorithm>
 #include <nlohmann/json.hpp>
 #include <numeric>
-#include <stdexcept>
 #include <utility>
 
 #include "forerun/base/hash.h"
 #include "forerun/models/dflash/dflash_file.h"
+#include "forerun/tensor/ids.h"
 #include "forerun/tensor/mixed_cross_entropy.h"
 #include "forerun/train/answers/draft_targets.h"
 #include "forerun/train/dflash/selector_loss.h"
@@ -20,8 +20,6 @@
 
 namespace forerun {
 namespace {
-
-at::Tensor ids(const std::vector<std::int64_t>& values) { return at::tensor(values, at::kLong); }
 
 // Of the fingerprint: parts that earlier versions lacked, so that their runs still resume.
 std::string added_design(const DFlashConfig& c) {
@@ -72,16 +70,6 @@ TargetStates::Batch DFlashObjective::states_of(std::span<const AnswerDocument> d
   return store_ ? states_.of(tokens, numbers, *store_) : states_.of(tokens);
 }
 
-void DFlashObjective::move_to(const at::Device& device) {
-  if (store_ && !device.is_cpu()) {
-    throw std::invalid_argument("training: the target's states are stored on the CPU alone");
-  }
-  states_.move_to(device);
-  forerun::move_to(weights(*model_), device);
-  model_->embedding = model_->embedding.to(device);
-  model_->head = model_->head.to(device);
-}
-
 std::vector<Parameter> DFlashObjective::parameters() {
   return parameters_of(weights(*model_), [](const ModelWeight& w) {
     return w.name.ends_with("_proj.weight") || w.name.ends_with("_projection.weight") ||
@@ -130,20 +118,22 @@ LossSum DFlashObjective::loss_of(std::span<const AnswerDocument> documents, std:
     return out;
   }
 
+  const auto ids = [device = model_->fc.device()](const std::vector<std::int64_t>& values) {
+    return ids_on(device, values);
+  };
   const TargetStates::Batch states = states_of(documents);
   batch.features = states.features;
   batch.anchor_tokens = ids(anchor_tokens);
   const DFlashConfig& c = model_->config;
-  const auto there = [&](const at::Tensor& x) { return x.to(model_->fc.device()); };
   const at::Tensor slot = ids(slots.draft) + c.first_drafting_slot(),
-                   previous = there(ids(slots.previous));
+                   previous = ids(slots.previous);
   const at::Tensor hidden = training_blocks(*model_, batch)
                                 .view({-1, c.hidden})
-                                .index_select(0, there(ids(slots.block) * c.block + slot));
+                                .index_select(0, ids(slots.block) * c.block + slot);
   const at::Tensor addend =
       model_->markov_w1.defined() ? markov_bias(*model_, hidden, previous) : at::Tensor();
   const DistinctRows teachers = distinct_rows(slots.teacher);
-  const at::Tensor last = states.last.index_select(0, there(teachers.rows));
+  const at::Tensor last = states.last.index_select(0, teachers.rows.to(slot.device()));
   const MixedTargets targets{.label = slots.label,
                              .laws = states_.probabilities(last),
                              .law_of = teachers.of,
@@ -160,17 +150,21 @@ LossSum DFlashObjective::loss_of(std::span<const AnswerDocument> documents, std:
     mixed.overlap = selected.overlap;
     mixed.best = selected.best;
   }
-  if (confident()) {
-    // The head reads the network without training it.
-    const at::Tensor sure = confidence(*model_, hidden.detach(), previous);
-    const at::Tensor wrong =
-        at::binary_cross_entropy_with_logits(sure, mixed.overlap.clamp(0.0, 1.0), {}, {}, 0);
-    out.loss = out.loss +
-               (wrong * there(at::tensor(slots.weight, at::kFloat))).sum() * options_.confidence;
-  }
+  if (confident()) out.loss = out.loss + confidence_loss(hidden, previous, mixed, slots.weight);
   out.weight = std::accumulate(slots.weight.begin(), slots.weight.end(), 0.0);
-  out.figures = kept_drafts(slots.draft, mixed.best, slots.label, blocks);
+  out.figures = kept_drafts(slots.draft, mixed.best.cpu(), slots.label, blocks);
   return out;
+}
+
+// The head reads the network without training it.
+at::Tensor DFlashObjective::confidence_loss(const at::Tensor& hidden, const at::Tensor& previous,
+                                            const MixedCrossEntropy& mixed,
+                                            const std::vector<float>& weight) const {
+  const at::Tensor sure = confidence(*model_, hidden.detach(), previous);
+  const at::Tensor wrong =
+      at::binary_cross_entropy_with_logits(sure, mixed.overlap.clamp(0.0, 1.0), {}, {}, 0);
+  const at::Tensor counts = at::tensor(weight, at::kFloat).to(wrong.device());
+  return (wrong * counts).sum() * options_.confidence;
 }
 
 double DFlashObjective::flops(std::span<const std::size_t> examples) const {
@@ -198,7 +192,7 @@ double DFlashObjective::flops(std::span<const std::size_t> examples) const {
     sum += rows *
            (2.0 * hidden * hidden * static_cast<double>(c.features()) + 3.0 * layers * hidden * kv);
     sum += 3.0 * layers * slots * inner * (rows + 2.0 * static_cast<double>(c.block));
-    sum += answer * head;  // the target's law
+    sum += rows * states_.products_of_row() + answer * head;  // the target's states and law
     if ((confident() || l1()) && c.draft_vocab < c.vocab) {
       sum += answer * static_cast<double>(c.vocab * c.hidden);
     }

@@ -8,6 +8,7 @@
 #include "forerun/formats/token_shards.h"
 #include "forerun/models/decoder_lm.h"
 #include "forerun/models/dflash/dflash.h"
+#include "forerun/tensor/mixed_cross_entropy.h"
 #include "forerun/train/answers/answer_objective.h"
 #include "forerun/train/answers/target_states.h"
 #include "forerun/train/dflash/dflash_training.h"
@@ -27,8 +28,9 @@ namespace forerun {
 /// kept, plus 1.
 class DFlashObjective : public AnswerObjective {
  public:
-  /// @param target  the author of the answers; its passes make the features
-  /// @param model   float32 leaves that will be trained, but for embedding and head; kept
+  /// @param target  the author of the answers; its passes make the features, as TargetStates
+  /// @param model   float32 leaves that will be trained, but for embedding and head, all of them on
+  ///                the target's device; kept
   /// @param data    kept mapped
   /// @param target_hash  of the target's weights (Model::hash): identifies the target in the state
   /// store and on resumption
@@ -38,7 +40,6 @@ class DFlashObjective : public AnswerObjective {
                   std::vector<TokenShards> data, const TargetHead& head,
                   const DFlashLossOptions& options, const std::string& target_hash);
 
-  void move_to(const at::Device& device) override;
   std::vector<Parameter> parameters() override;
   double flops(std::span<const std::size_t> examples) const override;
   std::string fingerprint() const override;
@@ -59,6 +60,9 @@ class DFlashObjective : public AnswerObjective {
     std::vector<float> weight;
   };
 
+  at::Tensor confidence_loss(const at::Tensor& hidden, const at::Tensor& previous,
+                             const MixedCrossEntropy& mixed,
+                             const std::vector<float>& weight) const;
   LossSum loss_of(std::span<const AnswerDocument> documents, std::uint64_t seed) override;
   TargetStates::Batch states_of(std::span<const AnswerDocument> documents);
   void open_store();

@@ -96,19 +96,6 @@ TEST_P(TrainingLoss, AndItsGradientByEveryWeightMatchPyTorch) {
   EXPECT_EQ(compared, 3U + 2U * 11U + 1U + more);
 }
 
-// What is moved to a device computes the same loss; here the device is the CPU again.
-TEST_P(TrainingLoss, MovedToADeviceIsTheSame) {
-  const std::vector<std::size_t> all = {0, 1, 2};
-  const ObjectiveParts first = parts(), second = parts();
-  DFlashObjective here = first.make(), there = second.make();
-  there.move_to(at::kCPU);
-  const LossSum want = here.loss(all, 1), have = there.loss(all, 1);
-  const double loss = want.loss.item<double>();
-  EXPECT_NEAR(have.loss.item<double>(), loss, 2e-5 * loss);
-  EXPECT_EQ(have.figures.at(1).numerator, want.figures.at(1).numerator);
-  for (const Parameter& p : there.parameters()) EXPECT_TRUE(p.value.is_leaf()) << p.name;
-}
-
 // Documents in separate passes give the same sums: no document affects another.
 TEST_P(TrainingLoss, OfABatchIsTheSumOverItsDocuments) {
   DFlashObjective objective = parts().make();

@@ -2,6 +2,8 @@
 
 #include <ATen/ATen.h>
 
+#include "forerun/tensor/ids.h"
+
 namespace forerun {
 namespace {
 
@@ -16,9 +18,9 @@ at::Tensor wide(const at::Tensor& x) {
 SelectorLoss selector_loss(const DFlash& model, const at::Tensor& logits, const at::Tensor& hidden,
                            const at::Tensor& previous, const MixedTargets& t) {
   const std::int64_t k = model.config.selector_top_k;
-  const auto there = [&](const at::Tensor& x) { return x.to(logits.device()); };
-  const at::Tensor label = there(at::tensor(t.label, at::kLong)).unsqueeze(1);
-  const at::Tensor law_of = there(at::tensor(t.law_of, at::kLong)).unsqueeze(1);
+  const at::Device device = logits.device();
+  const at::Tensor label = ids_on(device, t.label).unsqueeze(1);
+  const at::Tensor law_of = ids_on(device, t.law_of).unsqueeze(1);
   const at::Tensor drafted = std::get<1>(logits.detach().topk(k, 1));  // [rows, k], weakest last
   const at::Tensor is_label = drafted.eq(label), found = is_label.any(1, true);
   const at::Tensor candidates = at::cat({drafted, label}, 1);
@@ -37,7 +39,7 @@ SelectorLoss selector_loss(const DFlash& model, const at::Tensor& logits, const 
   const at::Tensor law = laws.masked_fill(left_out, 0.0);
   const at::Tensor all = law.sum(1, true).clamp_min(1e-30);
   const at::Tensor of_law = (law / all * log_q).sum(1).neg();
-  const at::Tensor weight = there(at::tensor(t.weight, at::kFloat)).to(scores.scalar_type());
+  const at::Tensor weight = at::tensor(t.weight, at::kFloat).to(device, scores.scalar_type());
   const at::Tensor loss = (token * (1.0 - t.share) + of_law * t.share) * weight;
 
   const at::Tensor own = scores.detach().narrow(1, 0, k);

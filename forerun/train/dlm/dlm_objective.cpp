@@ -6,11 +6,11 @@
 #include <algorithm>
 #include <nlohmann/json.hpp>
 #include <numeric>
-#include <stdexcept>
 #include <utility>
 
 #include "forerun/base/hash.h"
 #include "forerun/models/diffusion_lm/diffusion_file.h"
+#include "forerun/tensor/ids.h"
 #include "forerun/tensor/mixed_cross_entropy.h"
 #include "forerun/train/answers/draft_targets.h"
 #include "forerun/train/parameters_of.h"
@@ -27,13 +27,12 @@ std::int64_t answer_rows(const AnswerDocument& d) { return d.size() - 1 - first_
 std::vector<Figure> right_by_place(std::span<const std::int64_t> draft, const at::Tensor& best,
                                    std::span<const std::int64_t> label, std::int64_t places) {
   std::vector<Figure> out;
-  const at::Tensor drafted = best.defined() ? best.cpu() : best;
   for (std::int64_t k = 1; k < places; k += 2) {
     Figure figure{.name = fmt::format("place{}", k + 1)};
     for (std::size_t i = 0; i < draft.size(); ++i) {
       if (draft[i] != k) continue;
       figure.denominator += 1.0;
-      figure.numerator += drafted.const_data_ptr<std::int64_t>()[i] == label[i] ? 1.0 : 0.0;
+      figure.numerator += best.const_data_ptr<std::int64_t>()[i] == label[i] ? 1.0 : 0.0;
     }
     out.push_back(std::move(figure));
   }
@@ -52,17 +51,6 @@ DlmObjective::DlmObjective(const std::shared_ptr<const DecoderLm>& target,
       target_(fmt::format("target={} precision={}", target_hash, name_of(target->precision))),
       states_(target, head, {}),
       outputs_(places_of_tokens(model_->config.vocab, model_->output_tokens)) {}
-
-void DlmObjective::move_to(const at::Device& device) {
-  if (model_->config.attention != DiffusionAttention::kBlock && !device.is_cpu()) {
-    throw std::invalid_argument(
-        "training: bidirectional networks are trained on the CPU alone; leave out --device");
-  }
-  states_.move_to(device);
-  forerun::move_to(weights(*model_), device);
-  forerun::move_to(weights(model_->body), device);
-  model_->embedding = model_->embedding.to(device);
-}
 
 std::vector<Parameter> DlmObjective::parameters() {
   return parameters_of(weights(*model_),
@@ -142,13 +130,13 @@ LossSum DlmObjective::loss_of(std::span<const AnswerDocument> documents, std::ui
     figures({});
     return out;
   }
-  const auto there = [&](const at::Tensor& x) { return x.to(model_->mask.device()); };
+  const at::Device device = model_->mask.device();
   const DistinctRows teachers = distinct_rows(drafts.teacher);
-  const at::Tensor laws =
-      states_.probabilities(states_.of(batch.documents).last.index_select(0, there(teachers.rows)));
+  const at::Tensor laws = states_.probabilities(
+      states_.of(batch.documents).last.index_select(0, teachers.rows.to(device)));
   const MaskedStates states = training_states(*model_, batch);
   const at::Tensor hidden = at::cat({states.text, states.masks.flatten(0, 1)})
-                                .index_select(0, there(at::tensor(drafts.row, at::kLong)));
+                                .index_select(0, ids_on(device, drafts.row));
   const MixedCrossEntropy mixed = mixed_cross_entropy(head_logits(model_->body, hidden), {},
                                                       {.label = drafts.label,
                                                        .laws = laws,
@@ -158,7 +146,7 @@ LossSum DlmObjective::loss_of(std::span<const AnswerDocument> documents, std::ui
                                                        .covered = {}});
   out.loss = mixed.loss;
   out.weight = std::accumulate(drafts.weight.begin(), drafts.weight.end(), 0.0);
-  figures(mixed.best);
+  figures(mixed.best.cpu());
   return out;
 }
 
@@ -174,6 +162,7 @@ double DlmObjective::flops(std::span<const std::size_t> examples) const {
     const AnswerDocument& d = documents()[i];
     const auto text = static_cast<double>(d.size());
     const auto answer = static_cast<double>(answer_rows(d));
+    sum += text * states_.products_of_row();
     const double blocks = std::min(answer, static_cast<double>(options_.anchors));
     const double masks = blocks * static_cast<double>(model_->config.block - 1);
     if (model_->config.attention == DiffusionAttention::kBidirectional) {

@@ -37,7 +37,6 @@ class DlmObjective : public AnswerObjective {
                std::vector<TokenShards> data, const TargetHead& head, const DlmLossOptions& options,
                const std::string& target_hash);
 
-  void move_to(const at::Device& device) override;
   std::vector<Parameter> parameters() override;
   double flops(std::span<const std::size_t> examples) const override;
   std::string fingerprint() const override;

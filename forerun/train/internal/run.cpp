@@ -20,15 +20,14 @@ const TrainOptions& checked(const TrainOptions& options, const Objective& object
   return options;
 }
 
-// The parameters where they are trained.
-std::vector<Parameter> placed(Objective& objective, const at::Device& device, const Ranks& ranks) {
-  if (!device.is_cpu()) {
-    if (ranks.size() > 1) {
-      throw std::invalid_argument("train: several ranks compute on the CPU; leave out --device");
-    }
-    objective.move_to(device);
+// An objective computes where its parameters are.
+std::vector<Parameter> expect_on(const at::Device& device, std::vector<Parameter> parameters) {
+  for (const Parameter& p : parameters) {
+    if (p.value.device().type() == device.type()) continue;
+    throw std::invalid_argument(
+        "train: this kind of network is trained on the CPU alone; leave out the device");
   }
-  return objective.parameters();
+  return parameters;
 }
 
 std::vector<at::Tensor> values_of(const std::vector<Parameter>& parameters) {
@@ -62,7 +61,7 @@ Run::Run(Objective& objective, const TrainOptions& options, const TrainListener&
       listener_(listener),
       ranks_(ranks),
       device_(device_of(options.device)),
-      parameters_(placed(objective, device_, ranks)),
+      parameters_(expect_on(device_, objective.parameters())),
       values_(values_of(parameters_)),
       gradients_(parameters_),
       optimizer_(parameters_,

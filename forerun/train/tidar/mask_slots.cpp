@@ -66,14 +66,13 @@ std::vector<std::int64_t> block_starts(const AnswerDocument& d, const GatedLoraC
 std::vector<Figure> slot_figures(const MaskSlots& slots, const GatedLoraConfig& c,
                                  const at::Tensor& best, std::int64_t blocks) {
   constexpr std::int64_t kMostDrafts = 8;  // in a line of the log
-  const at::Tensor drafted = best.defined() ? best.cpu() : best;
-  std::vector<Figure> out = kept_drafts(slots.draft, drafted, slots.label, blocks);
+  std::vector<Figure> out = kept_drafts(slots.draft, best, slots.label, blocks);
   const std::int64_t drafts = std::min(c.block - 1, kMostDrafts);
   for (std::int64_t k = 1; k < drafts; ++k) out.push_back({.name = fmt::format("slot{}", k + 1)});
   for (std::size_t i = 0; i < slots.draft.size(); ++i) {
     if (slots.draft[i] < 1 || slots.draft[i] >= drafts) continue;
     Figure& f = out[static_cast<std::size_t>(slots.draft[i]) + 1];
-    f.numerator += drafted.const_data_ptr<std::int64_t>()[i] == slots.label[i] ? 1.0 : 0.0;
+    f.numerator += best.const_data_ptr<std::int64_t>()[i] == slots.label[i] ? 1.0 : 0.0;
     f.denominator += 1.0;
   }
   return out;

@@ -12,24 +12,21 @@
 #include "forerun/models/decoder_training.h"
 #include "forerun/models/gated_lora/mask_model.h"
 #include "forerun/models/weights_digest.h"
+#include "forerun/tensor/ids.h"
 #include "forerun/tensor/mixed_cross_entropy.h"
 #include "forerun/train/parameters_of.h"
 
 namespace forerun {
 namespace {
 
-at::Tensor row_ids(const std::vector<std::int64_t>& values) {
-  return at::tensor(values, at::kLong);
-}
-
 std::int64_t first_learned(const AnswerDocument& d) { return std::max<std::int64_t>(d.prompt, 1); }
 
 // Targets that are tokens alone.
 MixedTargets tokens_alone(std::vector<std::int64_t> labels, std::vector<float> weights,
-                          std::int64_t vocab) {
+                          std::int64_t vocab, const at::Device& device) {
   std::vector<std::int64_t> no_law(labels.size(), 0);
   return {.label = std::move(labels),
-          .laws = at::zeros({1, vocab}, at::kFloat),
+          .laws = at::zeros({1, vocab}, at::TensorOptions(at::kFloat).device(device)),
           .law_of = std::move(no_law),
           .weight = std::move(weights),
           .share = 0.0,
@@ -59,11 +56,6 @@ std::vector<ModelWeight> TidarModelObjective::all_weights() const {
   if (!options_.masks) return out;
   for (ModelWeight& w : weights(*masks_)) out.push_back(std::move(w));
   return out;
-}
-
-void TidarModelObjective::move_to(const at::Device& device) {
-  forerun::move_to(weights(*decoder_), device);
-  forerun::move_to(weights(*masks_), device);
 }
 
 std::vector<Parameter> TidarModelObjective::parameters() {
@@ -117,13 +109,16 @@ LossSum TidarModelObjective::loss_of(std::span<const AnswerDocument> documents,
   const MaskStates states =
       masked ? mask_states(*decoder_, *masks_, plan.batch, MaskTraining::kAll)
              : MaskStates{.text = training_hidden(*decoder_, plan.batch.documents), .masks = {}};
-  const auto there = [&](const at::Tensor& x) { return x.to(decoder_->embedding.device()); };
+  const auto row_ids = [device = decoder_->embedding.device()](const auto& values) {
+    return ids_on(device, values);
+  };
   const at::Tensor text =
-      head_logits(*decoder_, states.text.index_select(0, there(row_ids(plan.text_row))));
+      head_logits(*decoder_, states.text.index_select(0, row_ids(plan.text_row)));
   const auto learned = static_cast<double>(plan.text_row.size());
   const MixedCrossEntropy own = mixed_cross_entropy(
       text, {},
-      tokens_alone(plan.text_label, std::vector<float>(plan.text_row.size(), 1.0F), vocab));
+      tokens_alone(plan.text_label, std::vector<float>(plan.text_row.size(), 1.0F), vocab,
+                   text.device()));
   LossSum out;
   out.tokens = plan.rows;
   out.loss = own.loss * options_.alpha;
@@ -132,7 +127,7 @@ LossSum TidarModelObjective::loss_of(std::span<const AnswerDocument> documents,
   if (!options_.masks) return out;
   at::Tensor best;
   if (masked) {
-    MixedTargets targets = tokens_alone(plan.slots.label, plan.slots.weight, vocab);
+    MixedTargets targets = tokens_alone(plan.slots.label, plan.slots.weight, vocab, text.device());
     if (options_.distill > 0.0) {
       const at::Tensor logits = text.detach();
       targets.laws =
@@ -140,16 +135,14 @@ LossSum TidarModelObjective::loss_of(std::span<const AnswerDocument> documents,
       targets.law_of = plan.slots.teacher;
       targets.share = options_.distill;
     }
-    const at::Tensor hidden =
-        states.masks.flatten(0, 1).index_select(0, there(row_ids(plan.slots.row)));
+    const at::Tensor hidden = states.masks.flatten(0, 1).index_select(0, row_ids(plan.slots.row));
     const bool markov = masks_->config.markov_rank > 0;
     const MixedCrossEntropy mixed = mixed_cross_entropy(
         head_logits(*decoder_, hidden),
-        markov ? markov_logits(*masks_, there(row_ids(plan.slots.previous))) : at::Tensor(),
-        targets);
+        markov ? markov_logits(*masks_, row_ids(plan.slots.previous)) : at::Tensor(), targets);
     out.loss = out.loss + mixed.loss;
     out.weight += sum_of(plan.slots.weight);
-    best = mixed.best;
+    best = mixed.best.cpu();
   }
   // Of shown slots nobody knows whether they would have been right.
   if (masked_at_random(documents.front())) return out;

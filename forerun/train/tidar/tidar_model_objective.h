@@ -38,7 +38,6 @@ class TidarModelObjective : public AnswerObjective {
                       std::vector<TokenShards> data, const TidarModelLossOptions& options,
                       ModelFiles files);
 
-  void move_to(const at::Device& device) override;
   std::vector<Parameter> parameters() override;
   double flops(std::span<const std::size_t> examples) const override;
   std::string fingerprint() const override;

@@ -9,9 +9,9 @@
 #include <numeric>
 #include <utility>
 
-#include "forerun/models/frozen_decoder.h"
 #include "forerun/models/gated_lora/gated_lora_file.h"
 #include "forerun/models/gated_lora/mask_training.h"
+#include "forerun/tensor/ids.h"
 #include "forerun/tensor/mixed_cross_entropy.h"
 #include "forerun/train/answers/draft_targets.h"
 #include "forerun/train/parameters_of.h"
@@ -19,8 +19,6 @@
 
 namespace forerun {
 namespace {
-
-at::Tensor ids(const std::vector<std::int64_t>& values) { return at::tensor(values, at::kLong); }
 
 // The decoder's law at temperature 1 from outputs of its last norm, [n, vocab] of at least float32.
 at::Tensor laws(const DecoderLm& decoder, const at::Tensor& hidden) {
@@ -38,12 +36,6 @@ TidarObjective::TidarObjective(std::shared_ptr<const DecoderLm> decoder,
       decoder_(std::move(decoder)),
       lora_(std::move(lora)),
       options_(options) {}
-
-void TidarObjective::move_to(const at::Device& device) {
-  decoder_ = std::make_shared<const DecoderLm>(
-      frozen_decoder(*decoder_, decoder_->layers.front().q.weight.scalar_type(), device));
-  forerun::move_to(weights(*lora_), device);
-}
 
 std::vector<Parameter> TidarObjective::parameters() {
   return parameters_of(weights(*lora_),
@@ -74,23 +66,23 @@ LossSum TidarObjective::loss_of(std::span<const AnswerDocument> documents, std::
     return out;
   }
   const MaskStates states = mask_states(*decoder_, *lora_, batch);
-  const auto there = [&](const at::Tensor& x) { return x.to(lora_->mask_embedding.device()); };
+  const at::Device device = lora_->mask_embedding.device();
   const DistinctRows teachers = distinct_rows(slots.teacher);
   const at::Tensor hidden =
-      states.masks.view({-1, lora_->config.hidden}).index_select(0, there(ids(slots.row)));
+      states.masks.view({-1, lora_->config.hidden}).index_select(0, ids_on(device, slots.row));
   const MixedCrossEntropy mixed = mixed_cross_entropy(
       head_logits(*decoder_, hidden),
-      lora_->config.markov_rank > 0 ? markov_logits(*lora_, there(ids(slots.previous)))
+      lora_->config.markov_rank > 0 ? markov_logits(*lora_, ids_on(device, slots.previous))
                                     : at::Tensor(),
       {.label = slots.label,
-       .laws = laws(*decoder_, states.text.index_select(0, there(teachers.rows))),
+       .laws = laws(*decoder_, states.text.index_select(0, teachers.rows.to(device))),
        .law_of = teachers.of,
        .weight = slots.weight,
        .share = options_.distill,
        .covered = {}});
   out.loss = mixed.loss;
   out.weight = std::accumulate(slots.weight.begin(), slots.weight.end(), 0.0);
-  out.figures = slot_figures(slots, lora_->config, mixed.best, blocks);
+  out.figures = slot_figures(slots, lora_->config, mixed.best.cpu(), blocks);
   return out;
 }
 

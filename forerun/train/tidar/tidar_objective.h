@@ -28,7 +28,6 @@ class TidarObjective : public AnswerObjective {
   TidarObjective(std::shared_ptr<const DecoderLm> decoder, std::shared_ptr<GatedLora> lora,
                  std::vector<TokenShards> data, const TidarLossOptions& options);
 
-  void move_to(const at::Device& device) override;
   std::vector<Parameter> parameters() override;
   double flops(std::span<const std::size_t> examples) const override;
   std::string fingerprint() const override;
