@@ -18,6 +18,19 @@ using internal::PackedDocuments;
 using internal::PaddedBlocks;
 using internal::PaddedRows;
 
+// What `f` computes, and the gradients by its inputs of a sum that weighs every number of it.
+template <class F>
+std::vector<at::Tensor> with_gradients(std::vector<at::Tensor>& inputs, F&& f) {
+  const at::Tensor out = f();
+  std::vector<at::Tensor> result = {out.detach()};
+  (out * at::arange(out.numel(), out.options()).view(out.sizes()).sin()).sum().backward();
+  for (at::Tensor& x : inputs) {
+    result.push_back(x.grad().clone());
+    x.mutable_grad().reset();
+  }
+  return result;
+}
+
 constexpr std::int64_t kHeads = 6, kKvHeads = 2, kDim = 8;
 
 TEST(PaddedRows, ComeBackInOrder) {
@@ -52,17 +65,10 @@ TEST_P(PaddedBlocksTest, AreTheBlocksOneByOne) {
   std::vector<at::Tensor> inputs = {random(slots, kHeads), random(slots, kKvHeads),
                                     random(slots, kKvHeads), random(rows, kKvHeads),
                                     random(rows, kKvHeads)};
-  const at::Tensor direction = at::randn({slots, kHeads * kDim}, at::kDouble);
   const auto run = [&](const auto& attention) {
-    const at::Tensor out =
-        attention(inputs[0], {inputs[1], inputs[2]}, KeysValues{inputs[3], inputs[4]});
-    std::vector<at::Tensor> result = {out.detach()};
-    (out * direction).sum().backward();
-    for (at::Tensor& x : inputs) {
-      result.push_back(x.grad().clone());
-      x.mutable_grad().reset();
-    }
-    return result;
+    return with_gradients(inputs, [&] {
+      return attention(inputs[0], {inputs[1], inputs[2]}, KeysValues{inputs[3], inputs[4]});
+    });
   };
   const auto want = run(BlockAttention(places, GetParam().attention));
   const auto have = run(PaddedBlocks(places, GetParam().attention, inputs[0], kHeads / kKvHeads));
@@ -90,16 +96,10 @@ TEST_P(PaddedDocumentsTest, AreTheDocumentsOneByOne) {
     return at::randn({42, heads, c.head_dim}, at::kDouble).requires_grad_();
   };
   std::vector<at::Tensor> inputs = {random(c.heads), random(c.kv_heads), random(c.kv_heads)};
-  const at::Tensor direction = at::randn({42, c.heads * c.head_dim}, at::kDouble);
   const auto run = [&](const PackedDocuments& packed, std::size_t layer) {
-    const at::Tensor out = packed.attention(layer, inputs[0], {inputs[1], inputs[2]});
-    std::vector<at::Tensor> result = {out.detach()};
-    (out * direction).sum().backward();
-    for (at::Tensor& x : inputs) {
-      result.push_back(x.grad().clone());
-      x.mutable_grad().reset();
-    }
-    return result;
+    return with_gradients(inputs, [&] {
+      return packed.attention(layer, inputs[0], {inputs[1], inputs[2]});
+    });
   };
   const PackedDocuments one(documents, c), all(documents, c, at::kCPU, true);
   EXPECT_TRUE(at::equal(one.ids(), all.ids()));
