@@ -56,7 +56,7 @@ Machine machine();
 /// @param bf16     bfloat16 matrices; else float32
 /// @param threads  0: one a core
 /// @param device   as TrainOptions::device
-/// @throws std::invalid_argument  no such device
+/// @throws UsageError  no such device
 double product_rate(bool bf16, int threads = 0, const std::string& device = "cpu");
 
 /// What a model file holds, as lines of (name, value); reads metadata only.

@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <chrono>
+#include <stdexcept>
 
 #include "forerun/api/model_impl.h"
 #include "forerun/tensor/cpu/cpu_features.h"
@@ -11,8 +12,20 @@
 
 namespace forerun {
 
+namespace {
+
+at::Device usable(const std::string& device) {
+  try {
+    return device_of(device);
+  } catch (const std::invalid_argument& e) {
+    throw UsageError(e.what());
+  }
+}
+
+}  // namespace
+
 double product_rate(bool bf16, int threads, const std::string& device) {
-  const at::Device where = device_of(device);
+  const at::Device where = usable(device);
   const std::int64_t side = where.is_cpu() ? 2048 : 8192;
   constexpr int kRepeats = 5;
   set_threads(threads);
