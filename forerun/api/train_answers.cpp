@@ -70,12 +70,15 @@ Answers load_answers(const Model& target, const std::vector<std::string>& folder
 
 bool reads_numbers(const TrainOptions& training) { return !device_of(training.device).is_cpu(); }
 
+std::shared_ptr<const DecoderLm> frozen_numbers(const DecoderLm& numbers,
+                                                const TrainOptions& training) {
+  return std::make_shared<const DecoderLm>(frozen_decoder(
+      numbers, training.bf16 ? at::kBFloat16 : at::kFloat, device_of(training.device)));
+}
+
 std::shared_ptr<const DecoderLm> target_of_states(const Model& target, const DecoderLm& numbers,
                                                   const TrainOptions& training) {
-  if (reads_numbers(training)) {
-    return std::make_shared<const DecoderLm>(frozen_decoder(
-        numbers, training.bf16 ? at::kBFloat16 : at::kFloat, device_of(training.device)));
-  }
+  if (reads_numbers(training)) return frozen_numbers(numbers, training);
   const auto kept = std::make_shared<const Model>(target);
   return {kept, &impl_of(*kept).lm};
 }

@@ -42,6 +42,9 @@ Answers load_answers(const Model& target, const std::vector<std::string>& folder
 /// Whether the target's states are computed from its weights as numbers: on other devices than the
 /// CPU, where the packed model does not run.
 bool reads_numbers(const TrainOptions& training);
+/// A target's numbers where and as training computes with them.
+std::shared_ptr<const DecoderLm> frozen_numbers(const DecoderLm& numbers,
+                                                const TrainOptions& training);
 /// What computes the target's states: the model itself, or its numbers on the device of training.
 /// @param numbers  all parts, where reads_numbers
 std::shared_ptr<const DecoderLm> target_of_states(const Model& target, const DecoderLm& numbers,

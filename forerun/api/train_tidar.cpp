@@ -4,7 +4,6 @@
 #include "forerun/api/train_answers.h"
 #include "forerun/api/train_folder.h"
 #include "forerun/api/train_on_ranks.h"
-#include "forerun/models/frozen_decoder.h"
 #include "forerun/models/gated_lora/gated_lora_file.h"
 #include "forerun/text.h"
 #include "forerun/train.h"
@@ -41,8 +40,7 @@ std::unique_ptr<Objective> objective_of(const Model& target, const std::vector<s
   check(options);
   expect_own_folder(training.out, "tidar");
   Answers answers = load_answers(target, data, note);
-  const auto decoder = std::make_shared<const DecoderLm>(frozen_decoder(
-      numbers_of(target, DecoderParts::kAll), training.bf16 ? at::kBFloat16 : at::kFloat));
+  const auto decoder = frozen_numbers(numbers_of(target, DecoderParts::kAll), training);
   auto lora = std::make_shared<GatedLora>(
       first_adapters(*decoder, options, answers.target_hash, training.seed));
   move_to(weights(*lora), device_of(training.device));
