@@ -19,7 +19,6 @@ The same seed, batch, --attention and machine give the same answers. They are th
 
 import argparse
 import gc
-import gzip
 import hashlib
 import json
 import os
@@ -34,7 +33,7 @@ import torch
 import torch.nn.functional as F
 from torch.nn.attention import SDPBackend, sdpa_kernel
 
-from token_shards import write
+from token_shards import read_shard, shard, write
 
 STEPS = 16                # between two looks of the host
 BUCKET = 64               # attention spans are multiples of it
@@ -533,24 +532,10 @@ class Run:
 
 # --- files --------------------------------------------------------------------------------------------------------------------------------
 
-def shard_arrays(path):
-    data = gzip.decompress(Path(path).read_bytes()) if str(path).endswith(".gz") else Path(path).read_bytes()
-    size = int.from_bytes(data[:8], "little")
-    header, body = json.loads(data[8:8 + size]), data[8 + size:]
-    kinds = {"I32": "<i4", "I64": "<i8", "U16": "<u2"}
-    return {n: np.frombuffer(body[slice(*t["data_offsets"])], kinds[t["dtype"]]) for n, t in header.items() if n != "__metadata__"}
-
-
 def read_prompts(folder):
     """(id, tokens of the prompt) of the documents of a folder."""
-    out = []
     paths = sorted(p for p in Path(folder).iterdir() if p.name.endswith((".safetensors", ".safetensors.gz")))
-    for path in paths:
-        part, begin = shard_arrays(path), 0
-        for end, prompt, number in zip(part["ends"], part["prompts"], part["ids"]):
-            if prompt > 0:
-                out.append((int(number), part["tokens"][begin:begin + prompt].astype(np.int32)))
-            begin = end
+    out = [(number, np.array(prompt, np.int32)) for path in paths for number, prompt, _ in read_shard(path) if prompt]
     if not out:
         raise SystemExit(f"{folder}: holds no prompts")
     return out
@@ -566,20 +551,6 @@ def common_beginning(arrays):
     return first[:same]
 
 
-def shard(documents):
-    """The bytes of a shard of (id, size of the prompt, tokens)."""
-    tokens = np.concatenate([d[2] for d in documents]).astype("<i4")
-    values = {"ends": np.cumsum([len(d[2]) for d in documents]).astype("<i8"), "ids": np.array([d[0] for d in documents], "<i8"),
-              "prompts": np.array([d[1] for d in documents], "<i8"), "tokens": tokens}
-    header, at = {"__metadata__": {"format": "forerun token shard 1"}}, 0
-    for name, v in values.items():
-        header[name] = {"dtype": "I32" if name == "tokens" else "I64", "shape": [len(v)], "data_offsets": [at, at + v.nbytes]}
-        at += v.nbytes
-    text = json.dumps(header).encode()
-    text += b" " * (-len(text) % 8)
-    return struct.pack("<Q", len(text)) + text + b"".join(v.tobytes() for v in values.values())
-
-
 def expect_empty(folder):
     if os.path.isdir(folder) and any(p.suffix == ".safetensors" or p.name == "distill.json" for p in Path(folder).iterdir()):
         raise SystemExit(f"{folder} holds answers already: choose another --out")
@@ -593,7 +564,8 @@ def write_folder(folder, manifest, documents):
     for d in documents + [None]:
         grown = size + 24 + 4 * len(d[2]) if d else 0
         if part and (d is None or len(part) == 4000 or grown > PART - 1000):
-            write(os.path.join(folder, f"tokens-{number:05}.safetensors"), shard(part))
+            pairs = [(text[:prompt].tolist(), text[prompt:].tolist()) for _, prompt, text in part]
+            write(os.path.join(folder, f"tokens-{number:05}.safetensors"), shard(pairs, [i for i, _, _ in part]))
             part, number, grown = [], number + 1, grown - size
         if d:
             part.append(d)

@@ -1,5 +1,6 @@
 """Token shards of forerun (formats/token_shards.h): documents of tokens, each a prompt and an answer, in one safetensors file."""
 
+import gzip
 import json
 import os
 import struct
@@ -7,11 +8,12 @@ from array import array
 
 
 def read_shard(path):
-    """(id of the prompt, its tokens, those of the answer) of each document."""
-    with open(path, "rb") as f:
+    """(id of the prompt, its tokens, those of the answer) of each document; of a file that may be compressed (.gz)."""
+    with (gzip.open if str(path).endswith(".gz") else open)(path, "rb") as f:
         header = json.loads(f.read(int.from_bytes(f.read(8), "little")))
         data = f.read()
-    part = {n: array("i" if t["dtype"] == "I32" else "q", data[slice(*t["data_offsets"])])
+    kinds = {"U16": "H", "I32": "i", "I64": "q"}
+    part = {n: array(kinds[t["dtype"]], data[slice(*t["data_offsets"])])
             for n, t in header.items() if n != "__metadata__"}
     begin = 0
     for end, prompt, i in zip(part["ends"], part["prompts"], part["ids"]):
@@ -27,8 +29,8 @@ def write(path, data):
     os.replace(temporary, path)
 
 
-def shard(documents):
-    """The bytes of a shard of (prompt's tokens, answer's) pairs; ids count them."""
+def shard(documents, ids=None):
+    """The bytes of a shard of (prompt's tokens, answer's) pairs; without ids these count them."""
     tokens, ends, prompts = array("i"), array("q"), array("q")
     for prompt, answer in documents:
         tokens.extend(prompt)
@@ -36,7 +38,7 @@ def shard(documents):
         ends.append(len(tokens))
         prompts.append(len(prompt))
     header, at, body = {"__metadata__": {"format": "forerun token shard 1"}}, 0, b""
-    for name, kind, values in (("ends", "I64", ends), ("ids", "I64", array("q", range(len(ends)))),
+    for name, kind, values in (("ends", "I64", ends), ("ids", "I64", array("q", range(len(ends)) if ids is None else ids)),
                                ("prompts", "I64", prompts), ("tokens", "I32", tokens)):
         size = len(values) * values.itemsize
         header[name] = {"dtype": kind, "shape": [len(values)], "data_offsets": [at, at + size]}

@@ -105,10 +105,6 @@ void Checkpoint::restore_(const NamedTensors& tensors) const {
   }
   for (const auto& [name, t] : tensors) {
     const auto bytes = file_.find(name)->bytes;
-    if (t.is_cpu()) {
-      std::memcpy(t.data_ptr<float>(), bytes.data(), bytes.size());
-      continue;
-    }
     const at::Tensor here = at::empty(t.sizes(), at::kFloat);
     std::memcpy(here.data_ptr<float>(), bytes.data(), bytes.size());
     t.detach().copy_(here);

@@ -7,6 +7,7 @@
 #include "forerun/models/dflash/dflash.h"
 #include "forerun/models/dflash/internal/slots.h"
 #include "forerun/models/internal/block_attention.h"
+#include "forerun/tensor/ids.h"
 
 namespace forerun {
 namespace {
@@ -42,7 +43,7 @@ void check(const BlockBatch& batch) {
 at::Tensor anchor_positions(const BlockBatch& batch, const at::Device& device) {
   std::vector<std::int64_t> out;
   for (const auto& anchors : batch.anchors) out.insert(out.end(), anchors.begin(), anchors.end());
-  return at::tensor(out, at::kLong).to(device);
+  return ids_on(device, out);
 }
 
 // [blocks, hidden]: the context row before each anchor; zeros if there is none.
@@ -56,11 +57,8 @@ at::Tensor rows_before_anchors(const BlockBatch& batch, const at::Tensor& rows) 
     }
     first += batch.lengths[d];
   }
-  const auto there = [&](const std::vector<std::int64_t>& i) {
-    return at::tensor(i, at::kLong).to(rows.device());
-  };
-  const at::Tensor out = rows.index_select(0, there(index));
-  return first_anchors.empty() ? out : out.index_fill(0, there(first_anchors), 0.0);
+  const at::Tensor out = rows.index_select(0, ids_on(rows.device(), index));
+  return first_anchors.empty() ? out : out.index_fill(0, ids_on(rows.device(), first_anchors), 0.0);
 }
 
 // One for each layer; layers with the same mask share it.

@@ -9,6 +9,7 @@
 
 #include "forerun/models/decoder_training.h"
 #include "forerun/models/internal/block_attention.h"
+#include "forerun/tensor/ids.h"
 
 namespace forerun {
 namespace {
@@ -63,7 +64,7 @@ at::Tensor inputs(const DecoderLm& decoder, const GatedLora& lora, const MaskBat
     throw std::invalid_argument(fmt::format("a row of masks shows token {}, of a vocabulary of {}",
                                             id, decoder.config.vocab));
   }
-  const at::Tensor index = at::tensor(ids, at::kLong).to(masks.device());
+  const at::Tensor index = ids_on(masks.device(), ids);
   const at::Tensor tokens = embed(decoder, index.clamp_min(0)).to(masks.scalar_type());
   return at::where(index.lt(0).unsqueeze(1), masks, tokens);
 }

@@ -6,6 +6,7 @@
 #include <stdexcept>
 
 #include "forerun/tensor/attention.h"
+#include "forerun/tensor/ids.h"
 
 namespace forerun::internal {
 
@@ -28,7 +29,7 @@ PackedDocuments::PackedDocuments(std::span<const std::span<const Token>> documen
     ids.insert(ids.end(), tokens.begin(), tokens.end());
     lengths_.push_back(n);
   }
-  ids_ = at::tensor(ids, at::kLong).to(device);
+  ids_ = ids_on(device, ids);
   if (padded && config.attention_softcap <= 0.0) {
     padded_.emplace(lengths_, device, 8);
     if (config.window > 0) {
@@ -37,10 +38,12 @@ PackedDocuments::PackedDocuments(std::span<const std::span<const Token>> documen
     return;
   }
   for (const std::int64_t n : lengths_) {
-    seen_.push_back(causal_mask(n, {}));
-    if (seen_.back().defined()) seen_.back() = seen_.back().to(device);
-    const auto local = [&] { return causal_mask(n, config.window).to(device); };
-    seen_locally_.push_back(config.window > 0 && n > 1 ? local() : seen_.back());
+    const auto there = [&](const at::Tensor& seen) {
+      return seen.defined() ? seen.to(device) : seen;  // undefined: everything is seen
+    };
+    seen_.push_back(there(causal_mask(n, {})));
+    seen_locally_.push_back(config.window > 0 ? there(causal_mask(n, config.window))
+                                              : seen_.back());
   }
 }
 

@@ -22,6 +22,12 @@ TargetStates::TargetStates(std::shared_ptr<const DecoderLm> target, TargetHead h
       kept_(std::move(layers)),
       as_training_(as_training) {
   kept_.push_back(target_->config.layers - 1);
+  if (!as_training_) return;
+  for (TransformerBlock block : target_->layers) {
+    for (const Linear* l : block.linears()) {
+      products_of_row_ += static_cast<double>(l->weight.numel());
+    }
+  }
 }
 
 TargetStates::Batch TargetStates::of(std::span<const std::span<const Token>> documents) {
@@ -46,15 +52,6 @@ TargetStates::Batch TargetStates::of(std::span<const std::span<const Token>> doc
   forward(*target_, sequences, kept_);
   return {.features = states.narrow(1, 0, (all - 1) * width),
           .last = states.narrow(1, (all - 1) * width, width)};
-}
-
-double TargetStates::products_of_row() const {
-  if (!as_training_) return 0.0;
-  double sum = 0.0;
-  for (TransformerBlock block : target_->layers) {
-    for (const Linear* l : block.linears()) sum += static_cast<double>(l->weight.numel());
-  }
-  return sum;
 }
 
 StateStore::Shape TargetStates::shape() const {

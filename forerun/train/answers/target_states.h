@@ -47,7 +47,7 @@ class TargetStates {
            StateStore& store);
   StateStore::Shape shape() const;
   /// Multiply-adds of the matrix products of a row, where they are those of training; else 0.
-  double products_of_row() const;
+  double products_of_row() const noexcept { return products_of_row_; }
 
   /// The law at temperature 1, over the draft vocabulary alone.
   /// @param last  [n, hidden]
@@ -64,6 +64,7 @@ class TargetStates {
   TargetHead head_;
   std::vector<std::int64_t> kept_;  // the layers, and the last block
   bool as_training_;
+  double products_of_row_ = 0.0;
   std::vector<KvCache> caches_;  // reused: their pages are large
 };
 

@@ -223,7 +223,6 @@ void Run::start() {
 }
 
 void Run::share_state() {
-  if (ranks_.size() == 1) return;
   for (const auto& [name, t] : tensors()) {
     ranks_.broadcast_({t.data_ptr<float>(), static_cast<std::size_t>(t.numel())});
   }

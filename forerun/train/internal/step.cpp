@@ -79,7 +79,7 @@ bool Run::step() {
   if (ranks_.any(!mine.whole)) return false;
   Sums& sums = mine.sums;
   sums.add_ranks_(ranks_);
-  if (ranks_.size() > 1) ranks_.sum_(gradients_.values_());
+  ranks_.sum_(gradients_.values_());
 
   double norm = 0.0;
   // All ranks hold the same numbers here, so all of them stop or none does.
