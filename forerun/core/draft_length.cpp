@@ -164,6 +164,16 @@ double DraftLength::best_throughput(std::span<const double> reach, std::size_t m
   return best;
 }
 
+GrowthLimit DraftLength::growth_limit(std::size_t most, std::size_t companions) const {
+  if (!options_.adaptive || !pass_.known()) return {};
+  std::vector<double> seconds;
+  for (std::size_t n = 0; n <= most; ++n) {
+    seconds.push_back(round_seconds(1 + companions, {.deterministic = n}) +
+                      companion_.seconds(companions));
+  }
+  return GrowthLimit(std::move(seconds));
+}
+
 // Time of this many outputs without drafts: a round makes one for each text. Prompts that are read
 // beside them in the planned pass are none of a text's cost.
 double DraftLength::plain_seconds(double outputs) const noexcept {

@@ -14,6 +14,7 @@
 #include "forerun/core/draft_account.h"
 #include "forerun/core/draft_cost.h"
 #include "forerun/core/ended_texts.h"
+#include "forerun/core/growth_limit.h"
 #include "forerun/core/hit_rates.h"
 #include "forerun/core/noise_odds.h"
 #include "forerun/core/pass_cost.h"
@@ -165,6 +166,10 @@ class DraftLength {
   /// made.
   double best_throughput(std::span<const double> reach, std::size_t made) const;
   bool adaptive() const noexcept { return options_.adaptive; }
+  /// How far a tree of found drafts is worth growing for a sequence that is alone in its pass.
+  /// @param most        nodes at most
+  /// @param companions  rows that the pass is expected to have for it beside its drafts
+  GrowthLimit growth_limit(std::size_t most, std::size_t companions) const;
 
   /// Whether a drafter should read what it has not read of the text and make `tokens` after it, at
   /// what both have cost; true where nothing is unread.

@@ -45,6 +45,27 @@ TEST(DraftLength, DraftsNothingForNoSequencesAndNothingBeyondALimit) {
   EXPECT_EQ(plan(fresh, {}), Lengths{});
 }
 
+TEST(DraftLength, LimitsATreeByWhatRowsCost) {
+  const auto grows = [](GrowthLimit limit) {
+    std::size_t n = 0;
+    while (n < 15 && limit.grow(0.2)) ++n;
+    return n;
+  };
+  EXPECT_EQ(grows(DraftLength().growth_limit(15, 0)), 15U);  // no pass is known
+  DraftLength cheap, dear, fixed({.adaptive = false});
+  for (std::size_t rows = 1; rows <= 16; rows *= 2) {
+    const auto pass = [&](double row) {
+      return PassSeen{.rows = rows, .target_seconds = 0.01 * (1.0 + row * (rows - 1.0))};
+    };
+    observe(cheap, {}, pass(0.05));
+    observe(dear, {}, pass(0.5));
+    observe(fixed, {}, pass(0.5));
+  }
+  EXPECT_EQ(grows(cheap.growth_limit(15, 0)), 15U);
+  EXPECT_EQ(grows(dear.growth_limit(15, 0)), GrowthLimit::kLeast);
+  EXPECT_EQ(grows(fixed.growth_limit(15, 0)), 15U);
+}
+
 TEST(DraftLength, FixedGivesEverySequenceItsLimit) {
   DraftLength control({.adaptive = false});
   for (int i = 0; i < 3; ++i) {

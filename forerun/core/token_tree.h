@@ -6,6 +6,7 @@
 #include <utility>
 #include <vector>
 
+#include "forerun/core/growth_limit.h"
 #include "forerun/core/hit_rates.h"
 #include "forerun/core/token.h"
 #include "forerun/core/token_rule.h"
@@ -47,12 +48,13 @@ class TokenTree {
   ///                node in turn (the last one may be left out): the
   ///                candidates that may follow it, in any order; of equal tokens the likelier
   ///                counts
+  /// @param worth   may end the tree before `limits` do
   template <class Expand>
-  static TokenTree grow(const Limits& limits, Expand&& expand) {
+  static TokenTree grow(const Limits& limits, Expand&& expand, GrowthLimit worth = {}) {
     TokenTree tree;
     std::vector<Next> heap;
     if (limits.nodes > 0 && limits.depth > 0) tree.open(kRoot, expand(tree, kRoot), limits, heap);
-    while (!heap.empty() && tree.size() < limits.nodes) {
+    while (!heap.empty() && tree.size() < limits.nodes && worth.grow(heap.front().reach)) {
       const std::size_t node = tree.add(pop(heap), limits, heap);
       if (tree.size() == limits.nodes) break;
       std::vector<TreeChild> children = expand(tree, node);

@@ -121,7 +121,7 @@ std::vector<TreeChild> TreeDrafter::merged(std::vector<TreeChild> children) {
   return out;
 }
 
-TokenTree TreeDrafter::grow(const TokenSequence& sequence, bool queried) {
+TokenTree TreeDrafter::grow(const TokenSequence& sequence, bool queried, GrowthLimit worth) {
   const Text& text = texts_[sequence.id()];
   const std::vector<TreeSource*> all = sources();
   std::vector<std::size_t> used;
@@ -132,7 +132,7 @@ TokenTree TreeDrafter::grow(const TokenSequence& sequence, bool queried) {
                                  .depth = draft_budget(sequence, max_draft_),
                                  .least = adaptive_ ? kLeastReach : 0.0};
   const bool noisy = sequence.rule() == Rule::kSharedNoise && !sequence.sampling().greedy();
-  return TokenTree::grow(limits, [&](const TokenTree& tree, std::size_t node) {
+  const auto expand = [&](const TokenTree& tree, std::size_t node) {
     std::vector<TreeChild> children;
     const RngKey noise = sequence.key_at(sequence.tokens().size() + tree.node(node).depth);
     for (const std::size_t i : used) {
@@ -152,15 +152,21 @@ TokenTree TreeDrafter::grow(const TokenSequence& sequence, bool queried) {
       children = {*best};
     }
     return children;
-  });
+  };
+  return TokenTree::grow(limits, expand, std::move(worth));
 }
 
 std::vector<TokenDraft> TreeDrafter::propose(std::span<TokenSequence* const> sequences,
                                              std::size_t other_rows) {
   planned_.clear();
   made_ = 0;
+  // Beside others the pass has more rows, whose cost each tree would have to know.
+  const bool alone = sequences.size() + other_rows == 1;
   for (const TokenSequence* sequence : sequences) {
-    Planned planned{.id = sequence->id(), .tree = grow(*sequence, false)};
+    const SequenceId id = sequence->id();
+    GrowthLimit worth =
+        alone ? control_.growth_limit(max_draft_, texts_[id].companions) : GrowthLimit();
+    Planned planned{.id = id, .tree = grow(*sequence, false, std::move(worth))};
     planned.reach = planned.tree.reaches();
     planned.situation = situation_of(planned.tree);
     planned_.push_back(std::move(planned));
@@ -269,7 +275,7 @@ void TreeDrafter::query(std::span<TokenSequence* const> sequences,
     if (!network_->begin(*sequences[i])) continue;
     made_ += network_->made();
     planned.queried = true;
-    planned.tree = grow(*sequences[i], true);
+    planned.tree = grow(*sequences[i], true, {});  // whole: the curve is of whole trees
     planned.reach = planned.tree.reaches();
     ReachCurve& curve = control_.trees().queried[planned.situation];
     double sum = 0.0;

@@ -68,7 +68,7 @@ class TreeDrafter final : public TextDrafter {
   };
 
   std::vector<TreeSource*> sources() const;
-  TokenTree grow(const TokenSequence& sequence, bool queried);
+  TokenTree grow(const TokenSequence& sequence, bool queried, GrowthLimit worth);
   std::vector<TreeChild> merged(std::vector<TreeChild> children);
   // noise: of the position, where it decides the output
   void fill(TreeSource& source, std::size_t index, const Text& text, const RngKey* noise,

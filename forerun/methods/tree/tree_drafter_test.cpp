@@ -4,6 +4,7 @@
 #include <gtest/gtest.h>
 
 #include <array>
+#include <functional>
 #include <memory>
 #include <random>
 #include <vector>
@@ -38,6 +39,7 @@ class Scripted : public NetworkSource {
     return true;
   }
   void add(std::size_t parent, Token token) override {
+    ++added;
     tokens_.push_back(token);
     depths_.push_back(depths_[parent] + 1);
   }
@@ -69,6 +71,7 @@ class Scripted : public NetworkSource {
   void alone() override { told_alone = true; }
 
   int queries = 0;
+  std::size_t added = 0;  // nodes of all trees
   bool told_alone = false;
 
  private:
@@ -92,8 +95,9 @@ struct Measured {
   int queries = 0, wasted = 0;  // runs of the network; those none of whose drafts were checked
 };
 
-Measured measure(std::vector<std::unique_ptr<TreeSource>> found, std::unique_ptr<Scripted> network,
-                 const World& world, std::size_t outputs) {
+Measured measure(
+    std::vector<std::unique_ptr<TreeSource>> found, std::unique_ptr<Scripted> network,
+    const World& world, std::size_t outputs, const std::function<void()>& after_round = [] {}) {
   Scripted* const asked = network.get();
   TreeDrafter drafter(std::move(found), std::move(network), DraftLength(), 31);
   TokenSequence sequence(1, 0, {1, 2}, outputs);
@@ -128,6 +132,7 @@ Measured measure(std::vector<std::unique_ptr<TreeSource>> found, std::unique_ptr
     out.drafted += outcome.drafted;
     out.wasted += queried && outcome.drafted == 0 ? 1 : 0;
     ++out.rounds;
+    after_round();
   }
   out.outputs = outputs;
   out.queries = asked != nullptr ? asked->queries : 0;
@@ -147,6 +152,21 @@ TEST(TreeDrafter, DraftsWhatPaysAndNotWhatDoesNot) {
   EXPECT_LT(useless.seconds, 1.02 * 0.01 * 3000);
   const Measured costly = measure(one({.right = 0.3}), nullptr, {.row = 0.5}, 3000);
   EXPECT_LT(costly.seconds, 1.02 * 0.01 * 3000);
+}
+
+TEST(TreeDrafter, GrowsNoFurtherThanPays) {
+  const auto nodes_of_a_tree = [](double row) {
+    std::vector<std::unique_ptr<TreeSource>> found = one({.right = 0.6});
+    const auto& source = static_cast<const Scripted&>(*found[0]);
+    std::size_t nodes = 0, rounds = 0;
+    measure(std::move(found), nullptr, {.row = row}, 2000, [&] {
+      nodes = source.added;
+      ++rounds;
+    });
+    return static_cast<double>(nodes) / static_cast<double>(rounds);
+  };
+  EXPECT_LT(nodes_of_a_tree(0.5), 2.2);   // those that tests of drafting may need
+  EXPECT_GT(nodes_of_a_tree(0.02), 4.0);  // as deep as the source drafts
 }
 
 TEST(TreeDrafter, ReadsAPromptOnlyWhereTheTextCoversIt) {
