@@ -46,7 +46,7 @@ TEST(GrowthLimit, EndsWhereNothingThatFollowsCanPay) {
 }
 
 TEST(GrowthLimit, LooksBeyondARowThatCostsMuch) {
-  // The second node does not pay by itself; with the two after it, which are free, it does.
+  // The third node does not pay by itself; with the two after it, which are free, it does.
   const std::vector<double> seconds = {1.0, 1.01, 1.02, 1.4, 1.4, 1.4};
   EXPECT_EQ(grown(GrowthLimit(seconds), {0.5, 0.4, 0.35, 0.35, 0.35}), 5U);
   EXPECT_EQ(grown(GrowthLimit(seconds), {0.5, 0.4, 0.2, 0.2, 0.2}), 2U);
