@@ -2,6 +2,10 @@
 
 #if defined(__x86_64__)
 #include <cpuid.h>
+#if defined(__linux__)
+#include <sys/syscall.h>
+#include <unistd.h>
+#endif
 
 #include <array>
 #include <cstring>
@@ -22,6 +26,16 @@ std::string brand() {
   out.erase(out.find_last_not_of(' ') + 1);
   return out.empty() ? "x86-64" : out;
 }
+
+// The system keeps room for tiles in a process's saved state only if the process asks for it.
+bool may_use_tiles() {
+#if defined(__linux__)
+  constexpr long kRequestPermission = 0x1023, kTileData = 18;  // asm/prctl.h, since Linux 5.16
+  return ::syscall(SYS_arch_prctl, kRequestPermission, kTileData) == 0;
+#else
+  return false;
+#endif
+}
 #endif
 
 CpuFeatures detect() {
@@ -33,6 +47,7 @@ CpuFeatures detect() {
   f.avx2 = __builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma");
   f.avx512_vnni = base && __builtin_cpu_supports("avx512vnni");
   f.avx512_bf16 = base && __builtin_cpu_supports("avx512bf16");
+  f.amx_int8 = f.avx512_vnni && __builtin_cpu_supports("amx-int8") && may_use_tiles();
   f.fast_bf16 = f.avx512_bf16 && !__builtin_cpu_is("intel");
 #else
   f.name = "not x86-64";

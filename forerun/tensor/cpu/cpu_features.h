@@ -10,6 +10,7 @@ struct CpuFeatures {
   bool avx2 = false;         ///< with FMA
   bool avx512_vnni = false;  ///< int8 products (with AVX-512 F, BW, DQ and VL)
   bool avx512_bf16 = false;  ///< bf16 products
+  bool amx_int8 = false;     ///< int8 products of tiles, which the system lets this process use
   /// Whether bf16 products are faster than two float32 products. Intel's are not: Emerald Rapids
   /// makes one in two cycles, and four of float32.
   bool fast_bf16 = false;

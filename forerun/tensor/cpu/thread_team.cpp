@@ -2,6 +2,8 @@
 
 #include <sched.h>
 
+#include "forerun/tensor/cpu/kernels/kernels.h"
+
 #if defined(__x86_64__)
 #include <immintrin.h>
 #endif
@@ -32,6 +34,14 @@ void wait_until(Ready ready) noexcept {
   }
 }
 
+// A job on this thread, while products may keep the processor's state.
+void run_job(const std::function<void(ThreadTeam::Worker&)>& job, ThreadTeam::Worker& worker) {
+  const Kernels& k = kernels();
+  if (k.begin_job != nullptr) k.begin_job();
+  job(worker);
+  if (k.end_job != nullptr) k.end_job();
+}
+
 }  // namespace
 
 ThreadTeam& ThreadTeam::instance() {
@@ -59,7 +69,7 @@ void ThreadTeam::serve(int index, std::uint32_t seen) {
     ++seen;
     if (stop_) return;
     Worker worker(*this, index, count_);
-    (*job_)(worker);
+    run_job(*job_, worker);
     inside_.fetch_sub(1, std::memory_order_release);
   }
 }
@@ -93,7 +103,7 @@ void ThreadTeam::run(int threads, std::size_t phases, const std::function<void(W
   resize(threads < 1 ? 1 : threads);
   Worker own(*this, 0, count_);
   if (count_ == 1) {
-    job(own);
+    run_job(job, own);
     return;
   }
   phases_ = phases;
@@ -106,7 +116,7 @@ void ThreadTeam::run(int threads, std::size_t phases, const std::function<void(W
   inside_.store(count_ - 1, std::memory_order_relaxed);
   started_.fetch_add(1, std::memory_order_release);
   started_.notify_all();
-  [&]() noexcept { job(own); }();  // helpers use the job until they have left it
+  [&]() noexcept { run_job(job, own); }();  // helpers use the job until they have left it
   wait_until([this] { return inside_.load(std::memory_order_acquire) == 0; });
 }
 

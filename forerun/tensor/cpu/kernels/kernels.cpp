@@ -11,6 +11,15 @@ namespace forerun {
 namespace avx512 {
 extern const Kernels kKernels;
 void pair_product_native(const kernel::PairProduct& p);
+namespace amx {
+void int8_panel(const kernel::Int8Panels& w, std::int64_t panel, const kernel::Int8Rows& x,
+                std::int64_t rows, float* out, std::int64_t stride, std::int64_t width, bool add,
+                const std::uint8_t* next);
+void key_product(const kernel::KeyProduct& p);
+void value_product(const kernel::ValueProduct& p);
+void begin_job();
+void end_job();
+}  // namespace amx
 }  // namespace avx512
 namespace avx2 {
 extern const Kernels kKernels;
@@ -28,6 +37,16 @@ std::vector<Kernels> runnable_kernels() {
       native.name = "AVX-512 VNNI and BF16";
       native.pair_product = &avx512::pair_product_native;
       out.insert(cpu.fast_bf16 ? out.begin() : out.end(), native);
+    }
+    if (cpu.amx_int8) {
+      Kernels tiles = out.front();
+      tiles.name = "AVX-512 VNNI and AMX";
+      tiles.int8_panel = &avx512::amx::int8_panel;
+      tiles.key_product = &avx512::amx::key_product;
+      tiles.value_product = &avx512::amx::value_product;
+      tiles.begin_job = &avx512::amx::begin_job;
+      tiles.end_job = &avx512::amx::end_job;
+      out.insert(out.begin(), tiles);
     }
   }
   if (cpu.avx2) out.push_back(avx2::kKernels);

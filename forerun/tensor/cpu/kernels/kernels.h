@@ -186,6 +186,12 @@ struct Kernels {
   /// @param n  a multiple of 16
   kernel::SoftmaxPart (*exp_row)(const float* scores, std::int64_t n, std::uint16_t* p);
   void (*pair_product)(const kernel::PairProduct& p);
+
+  /// Between them products may keep state of this thread's processor (tiles of AMX), which else
+  /// every call sets up and gives back; nothing but kernels may run there. Null where there is no
+  /// such state.
+  void (*begin_job)() = nullptr;
+  void (*end_job)() = nullptr;
 };
 
 /// The fastest of this processor. Requires cpu_features().int8().

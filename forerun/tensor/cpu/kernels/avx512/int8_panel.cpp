@@ -1,5 +1,6 @@
 #if defined(__x86_64__)
 
+#include "forerun/tensor/cpu/kernels/avx512/panel_output.h"
 #include "forerun/tensor/cpu/kernels/avx512/vectors.h"
 #include "forerun/tensor/cpu/kernels/kernels.h"
 #include "forerun/tensor/cpu/kernels/shared/tiles.h"
@@ -12,8 +13,6 @@ using kernel::kPanel;
 
 namespace {
 
-constexpr int kVectors = 3;                         // of 16 outputs: a panel
-constexpr std::int64_t kStepBytes = kVectors * 64;  // weights of 4 inputs
 constexpr std::int64_t kSteps = 4;                  // unrolled: 16 inputs
 constexpr std::int64_t kLines = kSteps * kVectors;  // of their weights
 constexpr int kMost = 8;  // rows: 24 sums, 3 weights and an input of the 32 registers
@@ -21,12 +20,6 @@ constexpr int kMost = 8;  // rows: 24 sums, 3 weights and an input of the 32 reg
 struct Prefetch {
   const char* at;      // or null
   std::int64_t lines;  // for every 16 inputs
-};
-
-struct Sink {
-  float* out;
-  std::int64_t stride, width;
-  bool add;
 };
 
 // R rows with one panel. Sums are exact integers.
@@ -59,20 +52,10 @@ void block(const Int8Panels& w, std::int64_t panel, const Int8Rows& x, std::int6
   }
 #pragma GCC unroll 3
   for (int v = 0; v < kVectors; ++v) {
-    const std::int64_t left = sink.width - 16 * v;
-    if (left <= 0) break;
-    const __mmask16 mask = left >= 16 ? 0xffff : static_cast<__mmask16>((1U << left) - 1);
-    const __m512 scale = _mm512_loadu_ps(w.scales + panel * kPanel + 16 * v);
-    const __m512 bias =
-        w.bias != nullptr ? _mm512_loadu_ps(w.bias + panel * kPanel + 16 * v) : _mm512_setzero_ps();
+    if (16 * v >= sink.width) break;
+    const Columns columns = columns_of(w, panel, v, sink.width);
 #pragma GCC unroll 8
-    for (int r = 0; r < R; ++r) {
-      float* to = sink.out + (first + r) * sink.stride + 16 * v;
-      const __m512 by = _mm512_mul_ps(scale, _mm512_set1_ps(x.scales[first + r]));
-      __m512 y = _mm512_fmadd_ps(_mm512_cvtepi32_ps(dot[r][v]), by, bias);
-      if (sink.add) y = _mm512_add_ps(y, _mm512_maskz_loadu_ps(mask, to));
-      _mm512_mask_storeu_ps(to, mask, y);
-    }
+    for (int r = 0; r < R; ++r) put(dot[r][v], columns, x.scales[first + r], sink, first + r);
   }
 }
 

@@ -1,0 +1,271 @@
+#if defined(__x86_64__)
+
+// Products of several rows by AMX: tiles of 16 rows by 64 bytes in place of vectors. A product of
+// tiles takes the time of eight of vectors and makes 16 times as many sums.
+
+#include "forerun/tensor/cpu/kernels/avx512/panel_output.h"
+#include "forerun/tensor/cpu/kernels/avx512/vectors.h"
+#include "forerun/tensor/cpu/kernels/kernels.h"
+#include "forerun/tensor/cpu/kernels/shared/tiles.h"
+
+namespace forerun::avx512 {
+
+using kernel::Int8Panels;
+using kernel::Int8Rows;
+using kernel::KeyProduct;
+using kernel::kKeys;
+using kernel::kPanel;
+using kernel::ValueProduct;
+
+void int8_panel(const Int8Panels& w, std::int64_t panel, const Int8Rows& x, std::int64_t rows,
+                float* out, std::int64_t stride, std::int64_t width, bool add,
+                const std::uint8_t* next);
+void key_product(const KeyProduct& p);
+void value_product(const ValueProduct& p);
+
+namespace amx {
+
+void int8_panel(const Int8Panels& w, std::int64_t panel, const Int8Rows& x, std::int64_t rows,
+                float* out, std::int64_t stride, std::int64_t width, bool add,
+                const std::uint8_t* next);
+void key_product(const KeyProduct& p);
+void value_product(const ValueProduct& p);
+void begin_job();
+void end_job();
+
+namespace {
+
+constexpr int kTileRows = 16;
+constexpr std::int64_t kTileBytes = 64;                      // of a row
+constexpr std::int64_t kQuads = kTileBytes / 4;              // of inputs, of a product
+constexpr std::int64_t kTileLines = kQuads * kVectors;       // of a panel's weights for them
+constexpr std::int64_t kTileValues = kTileRows * kTileRows;  // of sums
+constexpr int kFewest = 4;                                   // rows: fewer wait for memory alone
+
+// Tiles 0 to 3 are sums, 4 rows, 5 and 6 what they are multiplied by.
+struct alignas(64) Configuration {
+  std::uint8_t palette = 1, start_row = 0, reserved[14] = {};
+  std::uint16_t bytes[16] = {kTileBytes, kTileBytes, kTileBytes, kTileBytes,
+                             kTileBytes, kTileBytes, kTileBytes};
+  std::uint8_t rows[16] = {};
+};
+
+struct Configurations {
+  Configuration of[kTileRows + 1];  // by rows
+};
+
+constexpr Configurations all_configurations() {
+  Configurations all;
+  for (int n = 1; n <= kTileRows; ++n) {
+    for (int tile = 0; tile < 5; ++tile) all.of[n].rows[tile] = static_cast<std::uint8_t>(n);
+    all.of[n].rows[5] = all.of[n].rows[6] = kTileRows;
+  }
+  return all;
+}
+
+constexpr Configurations kConfigurations = all_configurations();
+
+// gcc 12's intrinsics do not say what memory they read.
+inline void memory_is_read() { asm volatile("" ::: "memory"); }
+
+// The tiles of this thread. Others (oneDNN) use tiles as well, so they stay configured in a job
+// alone, where nothing else runs.
+struct State {
+  bool in_job;
+  int rows;  // configured, or 0
+};
+constinit thread_local State state{};
+
+class Tiles {
+ public:
+  explicit Tiles(int rows) {
+    memory_is_read();
+    if (state.rows == rows) return;
+    _tile_loadconfig(&kConfigurations.of[rows]);
+    if (state.in_job) state.rows = rows;
+  }
+  ~Tiles() {
+    if (!state.in_job) _tile_release();
+  }
+  Tiles(const Tiles&) = delete;
+  Tiles& operator=(const Tiles&) = delete;
+};
+
+// work(first row, rows, block) for blocks of at most 16 rows.
+template <class Work>
+inline void each_tile(std::int64_t rows, const Work& work) {
+  const std::int64_t blocks = blocks_of(rows, kTileRows);
+  for (std::int64_t b = 0; b < blocks; ++b) {
+    const std::int64_t first = rows * b / blocks;
+    work(first, static_cast<int>(rows * (b + 1) / blocks - first), b);
+  }
+}
+
+// Up to 16 rows with one panel.
+void block(const Int8Panels& w, std::int64_t panel, const Int8Rows& x, std::int64_t first, int rows,
+           const Sink& sink, const char* next, std::int64_t lines) {
+  const std::uint8_t* weights = w.data + panel * kPanel * w.width;
+  const std::int8_t* values = x.values + first * w.width;
+  alignas(64) std::int32_t sums[kTileRows][kPanel];
+  {
+    const Tiles tiles(rows);
+    _tile_zero(0);
+    _tile_zero(1);
+    _tile_zero(2);
+    for (std::int64_t i = 0; i < w.width; i += kTileBytes) {
+      for (std::int64_t l = 0; l < lines; ++l, next += 64) _mm_prefetch(next, _MM_HINT_T1);
+      _tile_loadd(4, values + i, w.width);
+      _tile_loadd(5, weights, kStepBytes);
+      _tile_dpbsud(0, 4, 5);
+      _tile_loadd(6, weights + 64, kStepBytes);
+      _tile_dpbsud(1, 4, 6);
+      _tile_loadd(5, weights + 128, kStepBytes);
+      _tile_dpbsud(2, 4, 5);
+      weights += kQuads * kStepBytes;
+    }
+    _tile_stored(0, sums[0], sizeof sums[0]);
+    _tile_stored(1, sums[0] + 16, sizeof sums[0]);
+    _tile_stored(2, sums[0] + 32, sizeof sums[0]);
+  }
+  for (int v = 0; v < kVectors; ++v) {
+    if (16 * v >= sink.width) break;
+    const Columns columns = columns_of(w, panel, v, sink.width);
+    for (int r = 0; r < rows; ++r) {
+      const __m512i dot = _mm512_add_epi32(_mm512_load_si512(sums[r] + 16 * v),
+                                           _mm512_set1_epi32(x.offsets[first + r]));
+      put(dot, columns, x.scales[first + r], sink, first + r);
+    }
+  }
+}
+
+inline void prefetch_page(const std::uint8_t* from, std::int64_t bytes) {
+  if (from == nullptr) return;
+  for (std::int64_t i = 0; i < bytes; i += 64) _mm_prefetch(from + i, _MM_HINT_T0);
+}
+
+// The four tiles of sums as [4][rows][16].
+inline void store_sums(std::int32_t (*sums)[kTileValues]) {
+  _tile_stored(0, sums[0], 64);
+  _tile_stored(1, sums[1], 64);
+  _tile_stored(2, sums[2], 64);
+  _tile_stored(3, sums[3], 64);
+}
+
+inline void zero_sums() {
+  _tile_zero(0);
+  _tile_zero(1);
+  _tile_zero(2);
+  _tile_zero(3);
+}
+
+}  // namespace
+
+void int8_panel(const Int8Panels& w, std::int64_t panel, const Int8Rows& x, std::int64_t rows,
+                float* out, std::int64_t stride, std::int64_t width, bool add,
+                const std::uint8_t* next) {
+  if (rows < kFewest || w.width % kTileBytes != 0) {
+    avx512::int8_panel(w, panel, x, rows, out, stride, width, add, next);
+    return;
+  }
+  const Sink sink{out, stride, width, add};
+  // The next panel is prefetched in equal parts during each block's products.
+  const std::int64_t blocks = blocks_of(rows, kTileRows);
+  const std::int64_t lines = next == nullptr ? 0 : (kTileLines + blocks - 1) / blocks;
+  const char* ahead = reinterpret_cast<const char*>(next);
+  each_tile(rows, [&](std::int64_t first, int n, std::int64_t b) {
+    const std::int64_t fetched = b * lines < kTileLines ? lines : 0;
+    block(w, panel, x, first, n, sink, ahead, fetched);
+    ahead += fetched * 64 * (w.width / kTileBytes);
+  });
+}
+
+void key_product(const KeyProduct& p) {
+  if (p.rows < kFewest || p.quads % kQuads != 0) {
+    avx512::key_product(p);
+    return;
+  }
+  const std::int64_t width = 4 * p.quads;
+  each_tile(p.rows, [&](std::int64_t first, int n, std::int64_t b) {
+    alignas(64) std::int32_t sums[4][kTileValues];
+    {
+      const Tiles tiles(n);
+      zero_sums();
+      for (std::int64_t k = 0; k < p.quads; k += kQuads) {
+        const std::uint8_t* keys = p.keys + k * 4 * kKeys;
+        _tile_loadd(4, p.q + first * width + 4 * k, width);
+        _tile_loadd(5, keys, 4 * kKeys);
+        _tile_dpbsud(0, 4, 5);
+        _tile_loadd(6, keys + 64, 4 * kKeys);
+        _tile_dpbsud(1, 4, 6);
+        _tile_loadd(5, keys + 128, 4 * kKeys);
+        _tile_dpbsud(2, 4, 5);
+        _tile_loadd(6, keys + 192, 4 * kKeys);
+        _tile_dpbsud(3, 4, 6);
+      }
+      if (b == 0) {
+        prefetch_page(p.next, width * kKeys);
+        prefetch_page(p.also, width * kKeys);
+      }
+      store_sums(sums);
+    }
+    for (int v = 0; v < 4; ++v) {
+      const __m512 scale = _mm512_load_ps(p.key_scales + 16 * v);
+      for (int r = 0; r < n; ++r) {
+        const __m512i dot = _mm512_add_epi32(_mm512_load_si512(sums[v] + 16 * r),
+                                             _mm512_set1_epi32(p.starts[first + r]));
+        _mm512_storeu_ps(p.out + (first + r) * p.stride + 16 * v,
+                         _mm512_mul_ps(_mm512_cvtepi32_ps(dot), scale));
+      }
+    }
+  });
+}
+
+void value_product(const ValueProduct& p) {
+  if (p.rows < kFewest || p.columns % 64 != 0) {
+    avx512::value_product(p);
+    return;
+  }
+  for (std::int64_t column = 0; column < p.columns; column += 64) {
+    each_tile(p.rows, [&](std::int64_t first, int n, std::int64_t b) {
+      alignas(64) std::int32_t sums[4][kTileValues];
+      {
+        const Tiles tiles(n);
+        zero_sums();
+        for (std::int64_t page = 0; page < p.pages; ++page) {
+          const std::int8_t* values = p.values[page] + 4 * column;
+          _tile_loadd(4, p.weights + first * p.stride + page * kKeys, p.stride);
+          _tile_loadd(5, values, 4 * p.columns);
+          _tile_dpbusd(0, 4, 5);
+          _tile_loadd(6, values + 64, 4 * p.columns);
+          _tile_dpbusd(1, 4, 6);
+          _tile_loadd(5, values + 128, 4 * p.columns);
+          _tile_dpbusd(2, 4, 5);
+          _tile_loadd(6, values + 192, 4 * p.columns);
+          _tile_dpbusd(3, 4, 6);
+        }
+        if (b == 0 && column == 0) prefetch_page(p.next, p.columns * kKeys);
+        store_sums(sums);
+      }
+      for (int r = 0; r < n; ++r) {
+        const __m512 unit = _mm512_set1_ps(p.units[first + r]);
+        for (int v = 0; v < 4; ++v) {
+          const __m512 sum = _mm512_cvtepi32_ps(_mm512_load_si512(sums[v] + 16 * r));
+          _mm512_storeu_ps(p.out + (first + r) * p.columns + column + 16 * v,
+                           _mm512_mul_ps(sum, unit));
+        }
+      }
+    });
+  }
+}
+
+void begin_job() { state = {.in_job = true, .rows = 0}; }
+
+void end_job() {
+  if (state.rows != 0) _tile_release();
+  state = {};
+}
+
+}  // namespace amx
+}  // namespace forerun::avx512
+
+#endif  // __x86_64__

@@ -1,0 +1,46 @@
+#pragma once
+
+// What becomes of the integer sums of a panel.
+
+#include "forerun/tensor/cpu/kernels/avx512/vectors.h"
+#include "forerun/tensor/cpu/kernels/kernels.h"
+
+namespace forerun::avx512 {
+namespace {
+
+constexpr int kVectors = 3;                         // of 16 outputs: a panel
+constexpr std::int64_t kStepBytes = kVectors * 64;  // weights of 4 inputs
+
+struct Sink {
+  float* out;
+  std::int64_t stride, width;
+  bool add;
+};
+
+// Vector `at` of a panel's outputs.
+struct Columns {
+  int at;
+  __mmask16 mask;  // those that exist
+  __m512 scale, bias;
+};
+
+inline Columns columns_of(const kernel::Int8Panels& w, std::int64_t panel, int at,
+                          std::int64_t width) {
+  const std::int64_t left = width - 16 * at, first = panel * kernel::kPanel + 16 * at;
+  return {at, left >= 16 ? __mmask16{0xffff} : static_cast<__mmask16>((1U << left) - 1),
+          _mm512_loadu_ps(w.scales + first),
+          w.bias != nullptr ? _mm512_loadu_ps(w.bias + first) : _mm512_setzero_ps()};
+}
+
+// Outputs of row `row`, whose values were divided by `scale`.
+inline void put(__m512i dot, const Columns& columns, float scale, const Sink& sink,
+                std::int64_t row) {
+  float* to = sink.out + row * sink.stride + 16 * columns.at;
+  const __m512 by = _mm512_mul_ps(columns.scale, _mm512_set1_ps(scale));
+  __m512 y = _mm512_fmadd_ps(_mm512_cvtepi32_ps(dot), by, columns.bias);
+  if (sink.add) y = _mm512_add_ps(y, _mm512_maskz_loadu_ps(columns.mask, to));
+  _mm512_mask_storeu_ps(to, columns.mask, y);
+}
+
+}  // namespace
+}  // namespace forerun::avx512
