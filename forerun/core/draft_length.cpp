@@ -140,13 +140,13 @@ double DraftLength::best_throughput(const SequencePlan& sequence) const {
   check_confidence_bin(sequence.id, sequence.confidence_bin);
   if (!pass_.known()) return 0.0;
   const auto state = sequences_.find(sequence.id);
-  double outputs = 1.0, best = 1.0 / round_seconds(1, {});
+  double outputs = 1.0, best = 1.0 / believed_seconds(1, {});
   Drafts drafts;
   survivals(sequence, state == sequences_.end() ? SequenceBias() : state->second.bias,
             [&](double survival) {
               drafts.add(sequence.deterministic);
               outputs += survival;
-              best = std::max(best, outputs / round_seconds(1, drafts));
+              best = std::max(best, outputs / believed_seconds(1, drafts));
               return true;
             });
   return best;
@@ -156,10 +156,10 @@ double DraftLength::best_throughput(std::span<const double> reach, std::size_t m
   if (!pass_.known()) return 0.0;
   // As queried: made whether they are taken or not.
   const double making = std::max(0.0, draft_.seconds(made) - no_draft_.mean());
-  double outputs = 1.0, best = 1.0 / (round_seconds(1, {}) + making);
+  double outputs = 1.0, best = 1.0 / (believed_seconds(1, {}) + making);
   for (std::size_t n = 1; n <= reach.size(); ++n) {
     outputs += reach[n - 1];
-    best = std::max(best, outputs / (round_seconds(1, {.deterministic = n}) + making));
+    best = std::max(best, outputs / (believed_seconds(1, {.deterministic = n}) + making));
   }
   return best;
 }
@@ -168,7 +168,7 @@ GrowthLimit DraftLength::growth_limit(std::size_t most, std::size_t companions) 
   if (!options_.adaptive || !pass_.known()) return {};
   std::vector<double> seconds;
   for (std::size_t n = 0; n <= most; ++n) {
-    seconds.push_back(round_seconds(1 + companions, {.deterministic = n}) +
+    seconds.push_back(believed_seconds(1 + companions, {.deterministic = n}) +
                       companion_.seconds(companions));
   }
   return GrowthLimit(std::move(seconds));
@@ -184,15 +184,17 @@ double DraftLength::plain_seconds(double outputs) const noexcept {
 // not beat no drafts by the margin.
 std::size_t DraftLength::best_prefix() {
   double outputs = static_cast<double>(rows_);
+  const std::size_t undrafted = rows_ + companions_;
+  const double beside = companion_.seconds(companions_);
   plain_rate_ = planned_rate_ = outputs / round_seconds({});
   Drafts drafts;
   double needed = plain_rate_ * (1.0 + options_.margin);
   std::size_t best = 0;
   for (std::size_t n = 1; n <= candidates_.size(); ++n) {
-    if (rows_ + companions_ + n > pass_.explored()) break;
+    if (undrafted + n > pass_.explored()) break;
     outputs += candidates_[n - 1].survival;
     drafts.add(candidates_[n - 1].deterministic);
-    const double rate = outputs / round_seconds(drafts);
+    const double rate = outputs / (believed_seconds(undrafted, drafts) + beside);
     if (rate <= needed) continue;
     needed = planned_rate_ = rate;
     best = n;
@@ -235,9 +237,8 @@ void DraftLength::probe(std::span<const SequencePlan> sequences) {
   probe_after_ = std::min(2 * probe_after_, kLastProbe);
 }
 
-double DraftLength::round_seconds(std::size_t rows, Drafts drafts) const noexcept {
-  return pass_.seconds(rows + drafts.all()) + rest_.mean() +
-         std::max(draft_.seconds(drafts.queried + made_), no_draft_.mean());
+double DraftLength::beside_pass_seconds(Drafts drafts) const noexcept {
+  return rest_.mean() + std::max(draft_.seconds(drafts.queried + made_), no_draft_.mean());
 }
 
 std::size_t DraftLength::planned_drafts() const noexcept {

@@ -257,7 +257,14 @@ class DraftLength {
   void observe_pass(const PassSeen& pass) noexcept;
   double more_rows_seconds(std::size_t companions) const noexcept;
   std::size_t planned_drafts() const noexcept;
-  double round_seconds(std::size_t rows, Drafts drafts) const noexcept;
+  double round_seconds(std::size_t rows, Drafts drafts) const noexcept {
+    return pass_.seconds(rows + drafts.all()) + beside_pass_seconds(drafts);
+  }
+  // What a plan counts with, beside companions.
+  double believed_seconds(std::size_t rows, Drafts drafts) const noexcept {
+    return pass_.believed_seconds(rows + drafts.all()) + beside_pass_seconds(drafts);
+  }
+  double beside_pass_seconds(Drafts drafts) const noexcept;
 
   DraftLengthOptions options_;
   PassCost pass_;

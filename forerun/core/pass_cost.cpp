@@ -13,6 +13,8 @@ constexpr double kMostSeen = 16.0;
 constexpr double kStaleAfter = 8.0;  // passes
 constexpr double kPassDrift = 0.1;
 constexpr std::uint32_t kForgotten = 512;
+constexpr double kBelieved = 12.0;  // passes, for each that a knot rests on and two more
+constexpr double kRaised = 1.05;
 
 double prior(double rows) noexcept { return 1.0 + kPriorSlope * (rows - 1.0); }
 
@@ -27,28 +29,46 @@ double gain(double seen, std::uint32_t age, bool sudden) noexcept {
 
 }  // namespace
 
-double PassCost::seconds(std::size_t rows) const noexcept {
+double PassCost::on_curve(std::size_t rows, const Seconds& knots) noexcept {
   const double m = static_cast<double>(std::max<std::size_t>(rows, 1));
   std::size_t below = kRows.size(), before = kRows.size();  // the last two measured knots up to m
   for (std::size_t k = 0; k < kRows.size(); ++k) {
-    if (knots_[k].seen == 0.0) continue;
+    if (knots[k] == 0.0) continue;
     const double at = static_cast<double>(kRows[k]);
     if (at > m) {
-      if (below == kRows.size()) return knots_[k].seconds * prior(m) / prior(at);
-      return between(static_cast<double>(kRows[below]), knots_[below].seconds, at,
-                     knots_[k].seconds, m);
+      if (below == kRows.size()) return knots[k] * prior(m) / prior(at);
+      return between(static_cast<double>(kRows[below]), knots[below], at, knots[k], m);
     }
     before = below;
     below = k;
   }
   if (below == kRows.size()) return 0.0;
-  const double at = static_cast<double>(kRows[below]), last = knots_[below].seconds;
+  const double at = static_cast<double>(kRows[below]), last = knots[below];
   double slope = last * kPriorSlope / prior(at);
   if (before < kRows.size()) {
-    slope = std::max(slope,
-                     (last - knots_[before].seconds) / (at - static_cast<double>(kRows[before])));
+    slope = std::max(slope, (last - knots[before]) / (at - static_cast<double>(kRows[before])));
   }
   return last + slope * (m - at);
+}
+
+void PassCost::take_costs() noexcept {
+  for (std::size_t k = 0; k < kRows.size(); ++k) {
+    measured_[k] = knots_[k].seen > 0.0 ? knots_[k].seconds : 0.0;
+  }
+  believed_ = measured_;
+  std::size_t below = kRows.size();
+  for (std::size_t k = 0; k < kRows.size(); ++k) {
+    const Knot& knot = knots_[k];
+    if (knot.seen == 0.0) continue;
+    const double believed = kBelieved * (knot.seen + 2.0);
+    if (below < kRows.size() && knot.age > believed) {
+      const double least = believed_[below] * prior(static_cast<double>(kRows[k])) /
+                           prior(static_cast<double>(kRows[below]));
+      const double left = std::exp2(1.0 - knot.age / believed);
+      believed_[k] -= (1.0 - left) * std::max(0.0, knot.seconds - least);
+    }
+    below = k;
+  }
 }
 
 double PassCost::drift(std::size_t rows) const noexcept {
@@ -68,6 +88,7 @@ void PassCost::observe(std::size_t rows, double seconds_seen) noexcept {
   if (!known()) {
     knots_[at.high_part > 0.5 ? at.high : at.low] = {.seconds = seconds_seen, .seen = 1.0};
     find_top();
+    take_costs();
     return;
   }
   const double excess = outlier_clip_.clip(std::log(seconds_seen / seconds(rows)));
@@ -81,6 +102,7 @@ void PassCost::observe(std::size_t rows, double seconds_seen) noexcept {
   follow(at, carried);
   order(at.high_part > 0.5 ? at.high : at.low);
   find_top();
+  take_costs();
 }
 
 std::vector<PassCost::Point> PassCost::curve() const {
@@ -135,7 +157,11 @@ void PassCost::follow(const Share& at, double carried) noexcept {
 void PassCost::order(std::size_t knot) noexcept {
   double bound = knots_[knot].seconds;
   for (std::size_t j = knot; j < kRows.size(); ++j) {
-    if (knots_[j].seen > 0.0) bound = knots_[j].seconds = std::max(knots_[j].seconds, bound);
+    Knot& k = knots_[j];
+    if (k.seen == 0.0) continue;
+    // No longer what its own passes have shown.
+    if (bound > kRaised * k.seconds) k.seen = std::min(k.seen, 1.0);
+    bound = k.seconds = std::max(k.seconds, bound);
   }
   bound = knots_[knot].seconds;
   for (std::size_t j = knot; j-- > 0;) {

@@ -20,13 +20,19 @@ namespace forerun {
 /// lately follow those that are, in proportion: a longer context, or another process on a core,
 /// changes them all. This drift is reported, so that the caller can measure again. A knot without a
 /// pass among the last 512 expires.
+///
+/// A caller that avoids what it takes for dear would never measure it again. So what a knot costs
+/// above the minimal slope from the knot below is believed for 12 passes for each pass that it
+/// rests on and two more, and then halves every as many.
 class PassCost {
  public:
   using Point = PassPoint;
 
   bool known() const noexcept { return top_ > 0; }  ///< has it measured a pass
   /// Expected seconds of a pass; 0 while none is known.
-  double seconds(std::size_t rows) const noexcept;
+  double seconds(std::size_t rows) const noexcept { return on_curve(rows, measured_); }
+  /// What a plan counts with: less where nothing was measured for long.
+  double believed_seconds(std::size_t rows) const noexcept { return on_curve(rows, believed_); }
   /// Largest number of rows to try: twice the largest measured, so that an unknown curve is
   /// explored in steps.
   std::size_t explored() const noexcept { return 2 * top_; }
@@ -53,6 +59,10 @@ class PassCost {
     double high_part = 0.0;
   };
 
+  using Seconds = std::array<double, kRows.size()>;  // of knots; 0: unknown
+
+  static double on_curve(std::size_t rows, const Seconds& knots) noexcept;
+  void take_costs() noexcept;
   static Share share(std::size_t rows) noexcept;
   double move_knot(std::size_t knot, double part, double expected, double excess) noexcept;
   void follow(const Share& at, double carried) noexcept;
@@ -60,6 +70,7 @@ class PassCost {
   void find_top() noexcept;
 
   std::array<Knot, kRows.size()> knots_{};
+  Seconds measured_{}, believed_{};
   OutlierClip outlier_clip_;
   std::size_t top_ = 0;  ///< rows of the largest knot seen, 0 if none
 };

@@ -122,5 +122,35 @@ TEST(PassCost, ForgetsAMeasurementThatNoPassConfirms) {
   EXPECT_LT(cost.seconds(8), 0.013);
 }
 
+// One dear pass of four rows among cheap ones of one and two: a caller that believed it for as long
+// as a knot lives would draft one token a round for 512 rounds.
+TEST(PassCost, SoonTriesAgainWhatWasMeasuredOnceAndDear) {
+  PassCost cost;
+  for (int i = 0; i < 20; ++i) cost.observe(1, 0.010);
+  cost.observe(4, 0.020);
+  const double dear = cost.believed_seconds(4);
+  EXPECT_GT(dear, 0.012);
+  for (int i = 0; i < 32; ++i) cost.observe(2, 0.0103);
+  EXPECT_NEAR(cost.believed_seconds(4), dear, 1e-9);
+  double last = dear;
+  for (int i = 0; i < 160; ++i) {
+    cost.observe(2, 0.0103);
+    EXPECT_LE(cost.believed_seconds(4), last + 1e-12);
+    last = cost.believed_seconds(4);
+  }
+  EXPECT_NEAR(last, 0.0109, 2e-4);
+  EXPECT_NEAR(cost.seconds(4), dear, 1e-9);  // as measured
+  cost.observe(4, 0.0115);                   // again: in full, as it is short
+  EXPECT_NEAR(cost.believed_seconds(4), 0.0115, 2e-4);
+}
+
+TEST(PassCost, BelievesForLongWhatManyPassesMeasured) {
+  PassCost cost;
+  for (int i = 0; i < 20; ++i) cost.observe(1, 0.010);
+  for (int i = 0; i < 20; ++i) cost.observe(4, 0.020);
+  for (int i = 0; i < 192; ++i) cost.observe(2, 0.0103);
+  EXPECT_GT(cost.believed_seconds(4), 0.016);
+}
+
 }  // namespace
 }  // namespace forerun
