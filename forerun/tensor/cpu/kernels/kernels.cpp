@@ -40,7 +40,7 @@ std::vector<Kernels> runnable_kernels() {
     }
     if (cpu.amx_int8) {
       Kernels tiles = out.front();
-      tiles.name = "AVX-512 VNNI and AMX";
+      tiles.name = cpu.fast_bf16 ? "AVX-512 VNNI, BF16 and AMX" : "AVX-512 VNNI and AMX";
       tiles.int8_panel = &avx512::amx::int8_panel;
       tiles.key_product = &avx512::amx::key_product;
       tiles.value_product = &avx512::amx::value_product;

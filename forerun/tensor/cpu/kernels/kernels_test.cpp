@@ -141,6 +141,20 @@ class KernelsTest : public testing::Test {
     for (const T v : x) out.push_back(static_cast<float>(v));
   }
 
+  void compare_int8_panels();
+  void compare_keys_and_values();
+  // `work` between begin_job and end_job of the kinds that have them.
+  template <class Work>
+  void in_a_job(const Work& work) {
+    for (const Kernels& kind : kinds_) {
+      if (kind.begin_job != nullptr) kind.begin_job();
+    }
+    work();
+    for (const Kernels& kind : kinds_) {
+      if (kind.end_job != nullptr) kind.end_job();
+    }
+  }
+
   std::mt19937_64 random_{7};
   std::vector<Kernels> kinds_ = runnable_kernels();
 };
@@ -309,10 +323,11 @@ T* aligned(std::vector<T>& room) {
 }
 
 // Some rows of the largest and smallest values: sums of two products that do not fit 16 bits.
-TEST_F(KernelsTest, Int8Panels) {
+void KernelsTest::compare_int8_panels() {
   for (const bool extreme : {false, true}) {
-    for (std::int64_t rows = 1; rows <= 19; ++rows) {
-      const std::int64_t width = 16 * up_to(8), outputs = up_to(kPanel), stride = 60;
+    for (std::int64_t rows = 1; rows <= 35; ++rows) {
+      const std::int64_t width = rows % 3 == 0 ? 16 * up_to(8) : 64 * up_to(3);
+      const std::int64_t outputs = up_to(kPanel), stride = 60;
       auto values = bytes<std::int8_t>(rows * width, -127, 127);
       auto data = bytes<std::uint8_t>(2 * kPanel * width + 64, 1, 255);
       if (extreme) {
@@ -350,10 +365,13 @@ TEST_F(KernelsTest, Int8Panels) {
   }
 }
 
-TEST_F(KernelsTest, KeysAndValues) {
+TEST_F(KernelsTest, Int8Panels) { compare_int8_panels(); }
+
+void KernelsTest::compare_keys_and_values() {
   for (const bool extreme : {false, true}) {
-    for (std::int64_t rows = 1; rows <= 26; ++rows) {
-      const std::int64_t dim = 16 * up_to(9), pages = up_to(4), stride = 300;
+    for (std::int64_t rows = 1; rows <= 35; ++rows) {
+      const std::int64_t dim = rows % 3 == 0 ? 16 * up_to(9) : 64 * up_to(2);
+      const std::int64_t pages = up_to(4), stride = 300;
       auto q = bytes<std::int8_t>(rows * dim, -127, 127);
       auto keys = bytes<std::uint8_t>(kKeys * dim + 64, 1, 255);
       auto values = bytes<std::int8_t>(pages * kKeys * dim + 64, -128, 127);
@@ -389,6 +407,17 @@ TEST_F(KernelsTest, KeysAndValues) {
           "value_product of " + std::to_string(rows) + " rows");
     }
   }
+}
+
+TEST_F(KernelsTest, KeysAndValues) { compare_keys_and_values(); }
+
+// State that products keep from one call to the next fits other numbers of rows as well.
+TEST_F(KernelsTest, ProductsWithinAJob) {
+  in_a_job([&] {
+    compare_int8_panels();
+    compare_keys_and_values();
+  });
+  compare_int8_panels();
 }
 
 // Native products of pairs round otherwise: no number here shows it but for a small difference.
