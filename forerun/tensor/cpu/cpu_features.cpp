@@ -27,6 +27,14 @@ std::string brand() {
   return out.empty() ? "x86-64" : out;
 }
 
+// By the processor's own word: not every compiler's __builtin_cpu_supports knows the name.
+bool has_tiles() {
+  std::array<unsigned, 4> r{};
+  constexpr unsigned kTile = 1U << 24U, kInt8 = 1U << 25U;
+  return __get_cpuid_count(7, 0, &r[0], &r[1], &r[2], &r[3]) != 0 && (r[3] & kTile) != 0 &&
+         (r[3] & kInt8) != 0;
+}
+
 // The system keeps room for tiles in a process's saved state only if the process asks for it.
 bool may_use_tiles() {
 #if defined(__linux__)
@@ -47,7 +55,7 @@ CpuFeatures detect() {
   f.avx2 = __builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma");
   f.avx512_vnni = base && __builtin_cpu_supports("avx512vnni");
   f.avx512_bf16 = base && __builtin_cpu_supports("avx512bf16");
-  f.amx_int8 = f.avx512_vnni && __builtin_cpu_supports("amx-int8") && may_use_tiles();
+  f.amx_int8 = f.avx512_vnni && has_tiles() && may_use_tiles();
   f.fast_bf16 = f.avx512_bf16 && !__builtin_cpu_is("intel");
 #else
   f.name = "not x86-64";

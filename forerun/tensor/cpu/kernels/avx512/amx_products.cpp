@@ -36,11 +36,11 @@ void end_job();
 namespace {
 
 constexpr int kTileRows = 16;
-constexpr std::int64_t kTileBytes = 64;                      // of a row
-constexpr std::int64_t kQuads = kTileBytes / 4;              // of inputs, of a product
-constexpr std::int64_t kTileLines = kQuads * kVectors;       // of a panel's weights for them
-constexpr std::int64_t kTileValues = kTileRows * kTileRows;  // of sums
-constexpr int kFewest = 4;                                   // rows: fewer wait for memory alone
+constexpr std::int64_t kTileBytes = 64;                 // of a row
+constexpr std::int64_t kQuads = kTileBytes / 4;         // of inputs, of a product
+constexpr std::int64_t kTileLines = kQuads * kVectors;  // of a panel's weights for them
+constexpr std::int64_t kTileValues = std::int64_t{kTileRows} * kTileRows;  // of sums
+constexpr int kFewest = 4;  // rows: fewer wait for memory alone
 
 // Tiles 0 to 3 are sums, 4 rows, 5 and 6 what they are multiplied by.
 struct alignas(64) Configuration {
@@ -74,21 +74,28 @@ struct State {
   bool in_job;
   int rows;  // configured, or 0
 };
-constinit thread_local State state{};
+
+State& state() noexcept {
+  thread_local constinit State of_thread{};
+  return of_thread;
+}
 
 class Tiles {
  public:
-  explicit Tiles(int rows) {
+  explicit Tiles(int rows) : state_(state()) {
     memory_is_read();
-    if (state.rows == rows) return;
+    if (state_.rows == rows) return;
     _tile_loadconfig(&kConfigurations.of[rows]);
-    if (state.in_job) state.rows = rows;
+    if (state_.in_job) state_.rows = rows;
   }
   ~Tiles() {
-    if (!state.in_job) _tile_release();
+    if (!state_.in_job) _tile_release();
   }
   Tiles(const Tiles&) = delete;
   Tiles& operator=(const Tiles&) = delete;
+
+ private:
+  State& state_;
 };
 
 // work(first row, rows, block) for blocks of at most 16 rows.
@@ -128,10 +135,11 @@ void block(const Int8Panels& w, std::int64_t panel, const Int8Rows& x, std::int6
     _tile_stored(2, sums[0] + 32, sizeof sums[0]);
   }
   for (int v = 0; v < kVectors; ++v) {
-    if (16 * v >= sink.width) break;
+    const std::int64_t at = std::int64_t{16} * v;
+    if (at >= sink.width) break;
     const Columns columns = columns_of(w, panel, v, sink.width);
     for (int r = 0; r < rows; ++r) {
-      const __m512i dot = _mm512_add_epi32(_mm512_load_si512(sums[r] + 16 * v),
+      const __m512i dot = _mm512_add_epi32(_mm512_load_si512(sums[r] + at),
                                            _mm512_set1_epi32(x.offsets[first + r]));
       put(dot, columns, x.scales[first + r], sink, first + r);
     }
@@ -208,9 +216,9 @@ void key_product(const KeyProduct& p) {
       }
       store_sums(sums);
     }
-    for (int v = 0; v < 4; ++v) {
+    for (std::int64_t v = 0; v < 4; ++v) {
       const __m512 scale = _mm512_load_ps(p.key_scales + 16 * v);
-      for (int r = 0; r < n; ++r) {
+      for (std::int64_t r = 0; r < n; ++r) {
         const __m512i dot = _mm512_add_epi32(_mm512_load_si512(sums[v] + 16 * r),
                                              _mm512_set1_epi32(p.starts[first + r]));
         _mm512_storeu_ps(p.out + (first + r) * p.stride + 16 * v,
@@ -246,9 +254,9 @@ void value_product(const ValueProduct& p) {
         if (b == 0 && column == 0) prefetch_page(p.next, p.columns * kKeys);
         store_sums(sums);
       }
-      for (int r = 0; r < n; ++r) {
+      for (std::int64_t r = 0; r < n; ++r) {
         const __m512 unit = _mm512_set1_ps(p.units[first + r]);
-        for (int v = 0; v < 4; ++v) {
+        for (std::int64_t v = 0; v < 4; ++v) {
           const __m512 sum = _mm512_cvtepi32_ps(_mm512_load_si512(sums[v] + 16 * r));
           _mm512_storeu_ps(p.out + (first + r) * p.columns + column + 16 * v,
                            _mm512_mul_ps(sum, unit));
@@ -258,11 +266,11 @@ void value_product(const ValueProduct& p) {
   }
 }
 
-void begin_job() { state = {.in_job = true, .rows = 0}; }
+void begin_job() { state() = {.in_job = true, .rows = 0}; }
 
 void end_job() {
-  if (state.rows != 0) _tile_release();
-  state = {};
+  if (state().rows != 0) _tile_release();
+  state() = {};
 }
 
 }  // namespace amx
