@@ -184,17 +184,15 @@ double DraftLength::plain_seconds(double outputs) const noexcept {
 // not beat no drafts by the margin.
 std::size_t DraftLength::best_prefix() {
   double outputs = static_cast<double>(rows_);
-  const std::size_t undrafted = rows_ + companions_;
-  const double beside = companion_.seconds(companions_);
   plain_rate_ = planned_rate_ = outputs / round_seconds({});
   Drafts drafts;
   double needed = plain_rate_ * (1.0 + options_.margin);
   std::size_t best = 0;
   for (std::size_t n = 1; n <= candidates_.size(); ++n) {
-    if (undrafted + n > pass_.explored()) break;
+    if (rows_ + companions_ + n > pass_.explored()) break;
     outputs += candidates_[n - 1].survival;
     drafts.add(candidates_[n - 1].deterministic);
-    const double rate = outputs / (believed_seconds(undrafted, drafts) + beside);
+    const double rate = outputs / believed_seconds(drafts);
     if (rate <= needed) continue;
     needed = planned_rate_ = rate;
     best = n;

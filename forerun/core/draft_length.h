@@ -254,13 +254,16 @@ class DraftLength {
   double round_seconds(Drafts drafts) const noexcept {
     return round_seconds(rows_ + companions_, drafts) + companion_.seconds(companions_);
   }
+  double believed_seconds(Drafts drafts) const noexcept {
+    return believed_seconds(rows_ + companions_, drafts) + companion_.seconds(companions_);
+  }
   void observe_pass(const PassSeen& pass) noexcept;
   double more_rows_seconds(std::size_t companions) const noexcept;
   std::size_t planned_drafts() const noexcept;
   double round_seconds(std::size_t rows, Drafts drafts) const noexcept {
     return pass_.seconds(rows + drafts.all()) + beside_pass_seconds(drafts);
   }
-  // What a plan counts with, beside companions.
+  // What a plan counts with.
   double believed_seconds(std::size_t rows, Drafts drafts) const noexcept {
     return pass_.believed_seconds(rows + drafts.all()) + beside_pass_seconds(drafts);
   }

@@ -14,7 +14,7 @@ constexpr double kStaleAfter = 8.0;  // passes
 constexpr double kPassDrift = 0.1;
 constexpr std::uint32_t kForgotten = 512;
 constexpr double kBelieved = 12.0;  // passes, for each that a knot rests on and two more
-constexpr double kRaised = 1.05;
+constexpr double kRaised = 1.05;    // by a smaller pass: what a knot rests on counts once from here
 
 double prior(double rows) noexcept { return 1.0 + kPriorSlope * (rows - 1.0); }
 
