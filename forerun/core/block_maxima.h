@@ -19,6 +19,12 @@ std::vector<float> block_maxima(std::span<const float> x, std::size_t block);
 /// @param n  at least 1
 float nth_largest(std::vector<float> x, std::size_t n);
 
+/// A value at or little below the nth largest: at least n values are as large. With fewer than n
+/// within `range` of the largest, `best - range` or a little less.
+/// @param best   the largest of x, finite
+/// @param range  above 0; the answer is below the nth largest by at most range / 128
+float near_nth_largest(std::span<const float> x, float best, float range, std::size_t n);
+
 /// Calls f(i) for every value that is at least `least`, in order.
 /// @param maxima  block_maxima(x, block)
 template <class F>

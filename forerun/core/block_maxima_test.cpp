@@ -43,6 +43,41 @@ TEST(BlockMaxima, NthLargestIsThatOfASortedRow) {
   EXPECT_EQ(nth_largest(x, x.size() + 1), kNone);
 }
 
+TEST(BlockMaxima, NthLargestIsThatOfASortedRowForFewAndMany) {
+  std::mt19937 random(3);
+  std::uniform_int_distribution<int> value(-40, 40);  // with ties
+  std::vector<float> x(300);
+  for (float& v : x) v = static_cast<float>(value(random)) * 0.25F;
+  x[7] = x[100] = kNone;
+  std::vector<float> sorted = x;
+  std::sort(sorted.begin(), sorted.end(), std::greater<>());
+  for (std::size_t n = 1; n <= x.size(); ++n) EXPECT_EQ(nth_largest(x, n), sorted[n - 1]) << n;
+}
+
+TEST(BlockMaxima, NearNthLargestIsALittleBelowIt) {
+  std::mt19937 random(4);
+  constexpr float kRange = 12.0F;
+  for (const float spread : {0.0F, 1e-4F, 2.0F, 9.0F}) {
+    for (const float centre : {0.0F, -3e4F, 700.0F}) {
+      std::normal_distribution<float> normal(0.0F, std::max(spread, 1e-6F));
+      std::vector<float> x(500);
+      for (float& v : x) v = centre + (spread == 0.0F ? 0.0F : normal(random));
+      x[3] = kNone;
+      x[4] = std::numeric_limits<float>::quiet_NaN();
+      std::vector<float> sorted = x;
+      sorted.erase(sorted.begin() + 4);
+      std::sort(sorted.begin(), sorted.end(), std::greater<>());
+      const float rounding = std::abs(centre) * 1e-6F;
+      for (std::size_t n = 1; n <= sorted.size(); ++n) {
+        const float near = near_nth_largest(x, sorted[0], kRange, n);
+        const float nth = std::max(sorted[n - 1], sorted[0] - kRange);
+        EXPECT_LE(near, nth + (nth > sorted[0] - kRange ? 0.0F : rounding)) << n;
+        EXPECT_GE(near, nth - kRange / 128.0F - rounding) << n << ' ' << spread << ' ' << centre;
+      }
+    }
+  }
+}
+
 TEST(BlockMaxima, PassOverNaN) {
   constexpr float kNan = std::numeric_limits<float>::quiet_NaN();
   std::vector<float> x(40, kNan);

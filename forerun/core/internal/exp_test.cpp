@@ -35,6 +35,21 @@ TEST(ExpNonpositive, IsExactAtZeroAndZeroBelowMinus708) {
   EXPECT_EQ(exp_nonpositive(-kInf), 0.0);
 }
 
+TEST(ExpNonpositive, InFloat32IsWithin3e7OfTheExponential) {
+  double worst = 0.0;
+  for (int i = 0; i <= 87 * 4096; ++i) {
+    const float x = static_cast<float>(-i) / 4096.0F;
+    const double exact = std::exp(static_cast<double>(x));
+    worst = std::max(worst, std::abs(static_cast<double>(exp_nonpositive(x)) - exact) / exact);
+  }
+  EXPECT_LT(worst, 3e-7);
+  EXPECT_EQ(exp_nonpositive(0.0F), 1.0F);
+  EXPECT_GT(exp_nonpositive(-87.0F), 0.0F);
+  EXPECT_EQ(exp_nonpositive(-87.1F), 0.0F);
+  EXPECT_EQ(exp_nonpositive(-std::numeric_limits<float>::infinity()), 0.0F);
+  EXPECT_TRUE(std::isnan(exp_nonpositive(std::numeric_limits<float>::quiet_NaN())));
+}
+
 TEST(ExpNonpositive, PassesNanOn) {
   EXPECT_TRUE(std::isnan(exp_nonpositive(std::numeric_limits<double>::quiet_NaN())));
 }

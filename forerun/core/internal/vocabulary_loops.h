@@ -24,6 +24,18 @@ void block_maxima(const float* w, std::size_t n, std::size_t block, float* out) 
 /// Sum of exp(w - max), in an order that depends on n alone.
 double exp_sum(const float* w, std::size_t n, double max) noexcept;
 
+constexpr std::size_t kMaximaBlock = 16;  ///< of `maxima` below
+/// Values of a row of logits, as weights exp((w - best) * inverse).
+struct Weighted {
+  const float* w;
+  std::size_t n;
+  const float* maxima;  ///< block_maxima(w, n, kMaximaBlock)
+  float best, inverse;
+};
+/// What those in [least, below) weigh together, to float32 precision. Blocks without one are
+/// skipped.
+double weight_between(const Weighted& x, float least, float below) noexcept;
+
 /// One side of a residual: log-weights, and the constants that turn them into probabilities
 /// exp(w - max) * scale.
 struct Scaled {

@@ -5,12 +5,12 @@
 #include <utility>
 
 #include "forerun/core/block_maxima.h"
-#include "forerun/core/log_sum_exp.h"
+#include "forerun/core/internal/vocabulary_loops.h"
 
 namespace forerun {
 namespace {
 
-constexpr std::size_t kBlock = 16;
+constexpr std::size_t kBlock = internal::kMaximaBlock;
 
 struct Entry {  // values beside their indices: partitioning reads nothing else
   float value;
@@ -24,39 +24,34 @@ bool larger(const Entry& a, const Entry& b) {
 // The values that are at least as large.
 std::vector<Entry> at_least(std::span<const float> logits, std::span<const float> maxima,
                             float least) {
-  std::vector<Entry> out;
-  each_at_least(logits, maxima, kBlock, least, [&](std::size_t i) {
-    out.push_back({logits[i], static_cast<std::int32_t>(i)});
-  });
+  const auto blocks =
+      std::count_if(maxima.begin(), maxima.end(), [&](float m) { return m >= least; });
+  std::vector<Entry> out(static_cast<std::size_t>(blocks) * kBlock + 1);
+  std::size_t n = 0;
+  for (std::size_t b = 0; b < maxima.size(); ++b) {
+    if (!(maxima[b] >= least)) continue;
+    const std::size_t end = std::min(logits.size(), (b + 1) * kBlock);
+    for (std::size_t i = b * kBlock; i < end; ++i) {
+      out[n] = {logits[i], static_cast<std::int32_t>(i)};
+      n += static_cast<std::size_t>(logits[i] >= least);  // a branch would be taken at random
+    }
+  }
+  out.resize(n);
   return out;
 }
 
-// Appends the values in [least, below).
-void append_between(std::span<const float> logits, float least, float below,
-                    std::vector<float>& out) {
-  std::size_t n = out.size();
-  out.resize(n + logits.size() + 1);
-  for (const float x : logits) {  // without branches, which would be taken at random
-    out[n] = x;
-    n += static_cast<std::size_t>(x >= least && x < below);
-  }
-  out.resize(n);
-}
-
-// Keeps the largest `most` of the entries, ties by index; moves the values of the others.
-void keep_largest(std::vector<Entry>& entries, std::size_t most, std::vector<float>& others) {
-  if (entries.size() <= most) return;
+// Keeps the largest `most` of the entries, ties by index.
+// @return  what the others weigh beside the likeliest, at a temperature
+double keep_largest(std::vector<Entry>& entries, std::size_t most, float best, double temperature) {
+  if (entries.size() <= most) return 0.0;
   const auto end = entries.begin() + static_cast<std::ptrdiff_t>(most);
   std::nth_element(entries.begin(), end, entries.end(), larger);
-  for (auto e = end; e != entries.end(); ++e) others.push_back(e->value);
+  std::vector<float> others;
+  for (auto e = end; e != entries.end(); ++e) {
+    others.push_back(static_cast<float>(static_cast<double>(e->value - best) / temperature));
+  }
   entries.erase(end, entries.end());
-}
-
-// What they weigh together beside the likeliest, at a temperature.
-double weight_of(std::vector<float> values, float best, double temperature) {
-  if (values.empty()) return 0.0;
-  for (float& x : values) x = static_cast<float>(static_cast<double>(x - best) / temperature);
-  return std::exp(log_sum_exp(values));
+  return internal::exp_sum(others.data(), others.size(), 0.0);
 }
 
 // As a logit.
@@ -74,21 +69,28 @@ SlotCandidates slot_candidates(std::span<const float> logits, double temperature
                                SlotCandidates::Bounds bounds) {
   const std::vector<float> maxima = block_maxima(logits, kBlock);
   const float best = largest(maxima);
-  const float nth = nth_largest(maxima, bounds.most);
-  const float least =
-      std::max(least_of(best, temperature, bounds.within),
-               std::min(least_of(best, temperature, SlotCandidates::kDrafted.within), nth));
-  // As many as are kept are at least `nth`; the rest only counts.
-  std::vector<Entry> kept = at_least(logits, maxima, std::max(least, nth));
-  std::vector<float> others;
-  if (nth > least) append_between(logits, least, nth, others);
-  keep_largest(kept, bounds.most, others);
   SlotCandidates out;
+  if (!std::isfinite(best)) return out;
+  const float drafted = least_of(best, temperature, SlotCandidates::kDrafted.within);
+  const float furthest = std::min(drafted, least_of(best, temperature, bounds.within));
+  // As many as are kept are at least this; the rest only counts.
+  const float nth = near_nth_largest(maxima, best, best - furthest, bounds.most);
+  const float least = std::max(furthest, std::min(drafted, nth));
+  std::vector<Entry> kept = at_least(logits, maxima, std::max(least, nth));
+  double others = keep_largest(kept, bounds.most, best, temperature);
+  if (nth > least) {
+    others += internal::weight_between({.w = logits.data(),
+                                        .n = logits.size(),
+                                        .maxima = maxima.data(),
+                                        .best = best,
+                                        .inverse = static_cast<float>(1.0 / temperature)},
+                                       least, nth);
+  }
   for (const Entry& e : kept) {
     out.ids.push_back(e.id);
     out.logits.push_back(e.value);
   }
-  out.rest = rest_of(1e-12 + weight_of(std::move(others), best, temperature), best, temperature);
+  out.rest = rest_of(1e-12 + others, best, temperature);
   return out;
 }
 
@@ -102,15 +104,14 @@ SlotCandidates slot_candidates(const SlotCandidates& shortlist, std::span<const 
   for (std::size_t i = 0; i < logits.size(); ++i) {
     if (logits[i] >= least) kept.push_back({logits[i], static_cast<std::int32_t>(i)});
   }
-  std::vector<float> others;
-  keep_largest(kept, SlotCandidates::kDrafted.most, others);
+  const double others = keep_largest(kept, SlotCandidates::kDrafted.most, best, temperature);
   for (const Entry& e : kept) {
     const auto i = static_cast<std::size_t>(e.id);
     out.ids.push_back(shortlist.ids[i]);
     out.logits.push_back(shortlist.logits[i]);
   }
   const double rest = std::exp((shortlist.rest - static_cast<double>(best)) / temperature);
-  out.rest = rest_of(rest + weight_of(std::move(others), best, temperature), best, temperature);
+  out.rest = rest_of(rest + others, best, temperature);
   return out;
 }
 
