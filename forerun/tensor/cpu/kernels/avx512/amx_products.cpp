@@ -108,11 +108,37 @@ inline void each_tile(std::int64_t rows, const Work& work) {
   }
 }
 
+// Lines of a panel to prefetch, from where on: some in each step of a product, the others while the
+// sums are written, for which memory would wait.
+class Ahead {
+ public:
+  static constexpr std::int64_t kPerOutput = 2;  // vectors of outputs
+
+  Ahead(const char* from, std::int64_t lines, std::int64_t outputs, std::int64_t steps)
+      : next_(from),
+        end_(from + 64 * lines),
+        per_step_(lines > kPerOutput * outputs ? (lines - kPerOutput * outputs) / steps : 0) {}
+  void step() { fetch(per_step_); }
+  void output() {
+    const std::int64_t left = (end_ - next_) / 64;
+    fetch(left < kPerOutput ? left : kPerOutput);
+  }
+
+ private:
+  void fetch(std::int64_t lines) {
+    for (std::int64_t l = 0; l < lines; ++l, next_ += 64) _mm_prefetch(next_, _MM_HINT_T1);
+  }
+  const char *next_, *end_;
+  std::int64_t per_step_;
+};
+
 // Up to 16 rows with one panel.
+// @param lines  to prefetch from `next` on
 void block(const Int8Panels& w, std::int64_t panel, const Int8Rows& x, std::int64_t first, int rows,
            const Sink& sink, const char* next, std::int64_t lines) {
   const std::uint8_t* weights = w.data + panel * kPanel * w.width;
   const std::int8_t* values = x.values + first * w.width;
+  Ahead ahead(next, lines, kVectors * rows, w.width / kTileBytes);
   alignas(64) std::int32_t sums[kTileRows][kPanel];
   {
     const Tiles tiles(rows);
@@ -120,7 +146,7 @@ void block(const Int8Panels& w, std::int64_t panel, const Int8Rows& x, std::int6
     _tile_zero(1);
     _tile_zero(2);
     for (std::int64_t i = 0; i < w.width; i += kTileBytes) {
-      for (std::int64_t l = 0; l < lines; ++l, next += 64) _mm_prefetch(next, _MM_HINT_T1);
+      ahead.step();
       _tile_loadd(4, values + i, w.width);
       _tile_loadd(5, weights, kStepBytes);
       _tile_dpbsud(0, 4, 5);
@@ -139,6 +165,7 @@ void block(const Int8Panels& w, std::int64_t panel, const Int8Rows& x, std::int6
     if (at >= sink.width) break;
     const Columns columns = columns_of(w, panel, v, sink.width);
     for (int r = 0; r < rows; ++r) {
+      ahead.output();
       const __m512i dot = _mm512_add_epi32(_mm512_load_si512(sums[r] + at),
                                            _mm512_set1_epi32(x.offsets[first + r]));
       put(dot, columns, x.scales[first + r], sink, first + r);
@@ -178,12 +205,10 @@ void int8_panel(const Int8Panels& w, std::int64_t panel, const Int8Rows& x, std:
   const Sink sink{out, stride, width, add};
   // The next panel is prefetched in equal parts during each block's products.
   const std::int64_t blocks = blocks_of(rows, kTileRows);
-  const std::int64_t lines = next == nullptr ? 0 : (kTileLines + blocks - 1) / blocks;
-  const char* ahead = reinterpret_cast<const char*>(next);
+  const std::int64_t lines = next == nullptr ? 0 : kTileLines * (w.width / kTileBytes);
   each_tile(rows, [&](std::int64_t first, int n, std::int64_t b) {
-    const std::int64_t fetched = b * lines < kTileLines ? lines : 0;
-    block(w, panel, x, first, n, sink, ahead, fetched);
-    ahead += fetched * 64 * (w.width / kTileBytes);
+    const std::int64_t from = lines * b / blocks, to = lines * (b + 1) / blocks;
+    block(w, panel, x, first, n, sink, reinterpret_cast<const char*>(next) + 64 * from, to - from);
   });
 }
 
