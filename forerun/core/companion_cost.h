@@ -6,14 +6,14 @@
 
 namespace forerun {
 
-/// What a companion row costs a pass beyond one row more: adapters that run on it, for example. A
-/// running mean over 32 passes; a pass counts at most as twice its expected time. What was measured
-/// long ago counts less, as in PassCost, and 512 passes later no more: rows that do not run are not
-/// thought dear forever.
+/// What a companion row costs a round beyond one row more of its pass: adapters that run on it, and
+/// the drafter's work on what it brings. A running mean over 32 passes; a pass counts at most as
+/// twice its expected time. What was measured long ago counts less, as in PassCost, and 512 passes
+/// later no more: rows that do not run are not thought dear forever.
 class CompanionCost {
  public:
   /// @param companions  rows of the pass
-  /// @param seconds     of the pass
+  /// @param seconds     of the pass, and of that work
   /// @param expected    what PassCost says of as many rows, companions included
   void observe(std::size_t companions, double seconds, double expected) noexcept {
     if (companions == 0 || !std::isfinite(seconds) || seconds <= 0.0 || expected <= 0.0) return;

@@ -1,6 +1,7 @@
 #include "forerun/core/draft_length.h"
 
 #include <algorithm>
+#include <cmath>
 #include <numeric>
 #include <stdexcept>
 #include <string>
@@ -62,7 +63,7 @@ void DraftLength::take_limits(std::span<const SequencePlan> sequences) {
 }
 
 void DraftLength::adapt(std::span<const SequencePlan> sequences) {
-  planned_rate_ = plain_rate_ = 0.0;
+  planned_rate_ = plain_rate_ = undrafted_rate_ = 0.0;
   probing_ = false;
   if (sequences.empty()) return;
   const bool measure = std::exchange(measure_next_, false);
@@ -71,6 +72,7 @@ void DraftLength::adapt(std::span<const SequencePlan> sequences) {
     since_plain_ = 0;
     return;
   }
+  undrafted_rate_ = static_cast<double>(rows_) / round_seconds(rows_, {});
   collect(sequences);
   std::size_t take = best_prefix();
   if (measure || (take > 0 && plain_check_due())) {
@@ -245,7 +247,7 @@ std::size_t DraftLength::planned_drafts() const noexcept {
 
 double DraftLength::price(std::size_t rows) const noexcept {
   if (!options_.adaptive) return 0.0;
-  return std::max(planned_rate_, plain_rate_) * more_rows_seconds(rows);
+  return std::max({planned_rate_, plain_rate_, undrafted_rate_}) * more_rows_seconds(rows);
 }
 
 // Of companions more in the planned pass.
@@ -264,7 +266,11 @@ void DraftLength::observe_pass(const PassSeen& pass) noexcept {
   if (pass_.seen(pass.rows) < kFewPasses) {
     pass_.observe(pass.rows, pass.target_seconds - companion_.seconds(pass.companions));
   }
-  companion_.observe(pass.companions, pass.target_seconds, pass_.seconds(pass.rows));
+  // What the drafter does with the rows is their price too, unless it made drafts beside.
+  const double work = std::max(0.0, pass.drafter_seconds - no_draft_.mean());
+  const bool known = pass.drafted == 0 && no_draft_.mean() > 0.0 && std::isfinite(work);
+  companion_.observe(pass.companions, pass.target_seconds + (known ? work : 0.0),
+                     pass_.seconds(pass.rows));
 }
 
 void DraftLength::observe(std::span<const SequenceOutcome> sequences, const PassSeen& pass) {
@@ -286,10 +292,10 @@ void DraftLength::observe(std::span<const SequenceOutcome> sequences, const Pass
   observe_pass(pass);
   rest_.observe(pass.rest_seconds);
   if (pass.read > 0) read_.observe(pass.read_seconds / static_cast<double>(pass.read));
-  if (pass.drafted == 0) {
-    no_draft_.observe(pass.drafter_seconds);
-  } else {
+  if (pass.drafted > 0) {
     draft_.observe(pass.drafted, pass.drafter_seconds);
+  } else if (pass.companions == 0) {
+    no_draft_.observe(pass.drafter_seconds);
   }
   for (const SequenceOutcome& seen : sequences) {
     if (probing_ && seen.accepted > 0) probe_after_ = kFirstProbe;  // it may pay again

@@ -109,6 +109,50 @@ TEST(Companions, DearerRowsAreTheirsAlone) {
   EXPECT_NEAR(price(3), 0.3, 0.03);
 }
 
+// The work on what they bring is not what drafting nothing costs.
+TEST(Companions, WhatTheDrafterDoesWithThemIsTheirPriceAlone) {
+  constexpr double kLittle = 1e-5, kWork = 0.006;  // seconds of the drafter
+  DraftLength control;
+  const auto pass = [&](std::size_t drafts, std::size_t companions) {
+    const std::size_t rows = 1 + drafts + companions;
+    control.observe({}, {.rows = rows,
+                         .target_seconds = seconds(rows),
+                         .drafter_seconds = companions > 0 ? kWork : kLittle,
+                         .companions = companions});
+  };
+  const auto price = [&](std::size_t rows) {
+    const std::vector<double> reach;
+    const SequencePlan plan{.id = 1, .deterministic = true, .reach = reach};
+    control.plan({&plan, 1});
+    return control.price(rows);
+  };
+  for (int i = 0; i < 8; ++i) {
+    for (const std::size_t drafts : {0, 1, 2, 3, 5, 7}) pass(drafts, 0);
+  }
+  EXPECT_NEAR(price(3), 0.3, 0.03);
+  for (int i = 0; i < 200; ++i) pass(i % 2, 3);
+  EXPECT_NEAR(price(3), 0.3 + kWork / seconds(1), 0.1);
+  EXPECT_NEAR(control.plain_round_seconds(), seconds(1) + kLittle, 1e-4);
+}
+
+// A row may not be worth more than the rounds without any would give in its time.
+TEST(Companions, ArePricedAtLeastAtTheRateWithoutThem) {
+  const auto price = [](std::size_t companions) {
+    DraftLength control;
+    for (const std::size_t rows : {1, 2, 4, 6, 8, 12}) {
+      for (int i = 0; i < 4; ++i)
+        control.observe({}, {.rows = rows, .target_seconds = seconds(rows)});
+    }
+    const std::vector<double> reach;
+    const SequencePlan plan{
+        .id = 1, .deterministic = true, .companions = companions, .reach = reach};
+    control.plan({&plan, 1});  // measures a plain round
+    control.plan({&plan, 1});
+    return control.price(1);
+  };
+  EXPECT_NEAR(price(8), price(0), 0.01);
+}
+
 TEST(Companions, ArePricedAtTheOutputsOfThePlan) {
   Text text{.control = DraftLength(), .reach = {}};
   for (int i = 0; i < 6; ++i) text.round(static_cast<std::size_t>(i % 3));
