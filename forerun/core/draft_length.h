@@ -290,7 +290,7 @@ class DraftLength {
   std::vector<std::uint32_t> lengths_;
   std::vector<std::uint64_t> chosen_;
   double planned_rate_ = 0.0, plain_rate_ = 0.0;
-  double undrafted_rate_ = 0.0;  // without companions as well
+  double undrafted_rate_ = 0.0;            // without companions as well
   std::size_t since_plain_ = kPlainCheck;  // rounds that drafted; so the first is plain
   std::size_t since_drafts_ = 0;           // rounds that could have, but did not
   double unprobed_seconds_ = 0.0;          // their time

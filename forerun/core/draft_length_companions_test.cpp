@@ -78,6 +78,14 @@ TEST(Companions, AreDebitedAndThenNotCovered) {
   EXPECT_TRUE(lucky.control.covers(1, 20));
 }
 
+// Of rows beside a plan without drafts.
+double price_of(DraftLength& control, std::size_t rows) {
+  const std::vector<double> reach;
+  const SequencePlan plan{.id = 1, .deterministic = true, .reach = reach};
+  control.plan({&plan, 1});
+  return control.price(rows);
+}
+
 // A pass with companions costs more than one of as many drafts: companions pay for that, drafts do
 // not.
 TEST(Companions, DearerRowsAreTheirsAlone) {
@@ -89,24 +97,18 @@ TEST(Companions, DearerRowsAreTheirsAlone) {
                          .target_seconds = seconds(rows) + kDear * static_cast<double>(companions),
                          .companions = companions});
   };
-  const auto price = [&](std::size_t rows) {
-    const std::vector<double> reach;
-    const SequencePlan plan{.id = 1, .deterministic = true, .reach = reach};
-    control.plan({&plan, 1});
-    return control.price(rows);
-  };
   for (int i = 0; i < 8; ++i) {
     for (const std::size_t drafts : {0, 1, 2, 3, 5, 7}) pass(drafts, 0);
   }
-  EXPECT_NEAR(price(3), 0.3, 0.03);
+  EXPECT_NEAR(price_of(control, 3), 0.3, 0.03);
   for (int i = 0; i < 200; ++i) pass(i % 2, 3);
-  EXPECT_NEAR(price(3), 0.3 + 3 * kDear / seconds(1), 0.1);
+  EXPECT_NEAR(price_of(control, 3), 0.3 + 3 * kDear / seconds(1), 0.1);
   // What drafts are thought to cost has not moved.
   EXPECT_NEAR(control.report().pass[2].seconds, seconds(control.report().pass[2].rows), 1e-4);
   EXPECT_NEAR(control.report().pass[3].seconds, seconds(control.report().pass[3].rows), 1e-4);
   // Not measured for long, the surplus is forgotten.
   for (int i = 0; i < 600; ++i) pass(i % 2, 0);
-  EXPECT_NEAR(price(3), 0.3, 0.03);
+  EXPECT_NEAR(price_of(control, 3), 0.3, 0.03);
 }
 
 // The work on what they bring is not what drafting nothing costs.
@@ -120,18 +122,12 @@ TEST(Companions, WhatTheDrafterDoesWithThemIsTheirPriceAlone) {
                          .drafter_seconds = companions > 0 ? kWork : kLittle,
                          .companions = companions});
   };
-  const auto price = [&](std::size_t rows) {
-    const std::vector<double> reach;
-    const SequencePlan plan{.id = 1, .deterministic = true, .reach = reach};
-    control.plan({&plan, 1});
-    return control.price(rows);
-  };
   for (int i = 0; i < 8; ++i) {
     for (const std::size_t drafts : {0, 1, 2, 3, 5, 7}) pass(drafts, 0);
   }
-  EXPECT_NEAR(price(3), 0.3, 0.03);
+  EXPECT_NEAR(price_of(control, 3), 0.3, 0.03);
   for (int i = 0; i < 200; ++i) pass(i % 2, 3);
-  EXPECT_NEAR(price(3), 0.3 + kWork / seconds(1), 0.1);
+  EXPECT_NEAR(price_of(control, 3), 0.3 + kWork / seconds(1), 0.1);
   EXPECT_NEAR(control.plain_round_seconds(), seconds(1) + kLittle, 1e-4);
 }
 
