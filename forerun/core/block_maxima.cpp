@@ -37,6 +37,13 @@ float near_nth_largest(std::span<const float> x, float best, float range, std::s
   return best - static_cast<float>(bin + 2) * width;  // one more for what rounding moves
 }
 
+double weight_between(std::span<const float> x, std::span<const float> maxima, float best,
+                      float inverse, float least, float below) {
+  return internal::weight_between(
+      {.w = x.data(), .n = x.size(), .maxima = maxima.data(), .best = best, .inverse = inverse},
+      least, below);
+}
+
 float nth_largest(std::vector<float> x, std::size_t n) {
   if (n > x.size()) return kNone;
   constexpr std::size_t kFew = 16;

@@ -25,6 +25,12 @@ float nth_largest(std::vector<float> x, std::size_t n);
 /// @param range  above 0; the answer is below the nth largest by at most range / 128
 float near_nth_largest(std::span<const float> x, float best, float range, std::size_t n);
 
+constexpr std::size_t kWeighedBlock = 16;  ///< of the maxima of weight_between
+/// Sum of exp((x - best) * inverse) over the values in [least, below), to float32 precision.
+/// @param maxima  block_maxima(x, kWeighedBlock): blocks without such a value are skipped
+double weight_between(std::span<const float> x, std::span<const float> maxima, float best,
+                      float inverse, float least, float below);
+
 /// Calls f(i) for every value that is at least `least`, in order.
 /// @param maxima  block_maxima(x, block)
 template <class F>

@@ -78,7 +78,7 @@ FORERUN_VECTOR_CLONES double exp_sum(const float* w, std::size_t n, double max) 
 FORERUN_VECTOR_CLONES double weight_between(const Weighted& x, float least, float below) noexcept {
   constexpr std::size_t kFlushed = 16;  // blocks of which float32 holds the sum
   double sum = 0.0;
-  std::array<float, kMaximaBlock> sums{};
+  std::array<float, kWeighedBlock> sums{};
   std::size_t held = 0;
   const auto flush = [&] {
     for (float& s : sums) {
@@ -87,19 +87,19 @@ FORERUN_VECTOR_CLONES double weight_between(const Weighted& x, float least, floa
     }
     held = 0;
   };
-  const std::size_t whole = x.n / kMaximaBlock;
+  const std::size_t whole = x.n / kWeighedBlock;
   for (std::size_t b = 0; b < whole; ++b) {
     if (!(x.maxima[b] >= least)) continue;
-    const float* w = x.w + b * kMaximaBlock;
+    const float* w = x.w + b * kWeighedBlock;
 #pragma omp simd
-    for (std::size_t j = 0; j < kMaximaBlock; ++j) {
+    for (std::size_t j = 0; j < kWeighedBlock; ++j) {
       const float e = exp_nonpositive((w[j] - x.best) * x.inverse);
       sums[j] += w[j] >= least && w[j] < below ? e : 0.0F;
     }
     if (++held == kFlushed) flush();
   }
   flush();
-  for (std::size_t i = whole * kMaximaBlock; i < x.n; ++i) {
+  for (std::size_t i = whole * kWeighedBlock; i < x.n; ++i) {
     if (x.w[i] >= least && x.w[i] < below) {
       sum += static_cast<double>(exp_nonpositive((x.w[i] - x.best) * x.inverse));
     }

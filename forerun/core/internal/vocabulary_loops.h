@@ -4,6 +4,7 @@
 #include <cstddef>
 #include <cstdint>
 
+#include "forerun/core/block_maxima.h"
 #include "forerun/core/rng_key.h"
 
 /// The loops over a whole vocabulary that every output costs, compiled for several processors with
@@ -24,12 +25,11 @@ void block_maxima(const float* w, std::size_t n, std::size_t block, float* out) 
 /// Sum of exp(w - max), in an order that depends on n alone.
 double exp_sum(const float* w, std::size_t n, double max) noexcept;
 
-constexpr std::size_t kMaximaBlock = 16;  ///< of `maxima` below
 /// Values of a row of logits, as weights exp((w - best) * inverse).
 struct Weighted {
   const float* w;
   std::size_t n;
-  const float* maxima;  ///< block_maxima(w, n, kMaximaBlock)
+  const float* maxima;  ///< block_maxima(w, n, kWeighedBlock)
   float best, inverse;
 };
 /// What those in [least, below) weigh together, to float32 precision. Blocks without one are

@@ -5,12 +5,12 @@
 #include <utility>
 
 #include "forerun/core/block_maxima.h"
-#include "forerun/core/internal/vocabulary_loops.h"
+#include "forerun/core/log_sum_exp.h"
 
 namespace forerun {
 namespace {
 
-constexpr std::size_t kBlock = internal::kMaximaBlock;
+constexpr std::size_t kBlock = kWeighedBlock;
 
 struct Entry {  // values beside their indices: partitioning reads nothing else
   float value;
@@ -51,7 +51,7 @@ double keep_largest(std::vector<Entry>& entries, std::size_t most, float best, d
     others.push_back(static_cast<float>(static_cast<double>(e->value - best) / temperature));
   }
   entries.erase(end, entries.end());
-  return internal::exp_sum(others.data(), others.size(), 0.0);
+  return std::exp(log_sum_exp(others));
 }
 
 // As a logit.
@@ -79,12 +79,8 @@ SlotCandidates slot_candidates(std::span<const float> logits, double temperature
   std::vector<Entry> kept = at_least(logits, maxima, std::max(least, nth));
   double others = keep_largest(kept, bounds.most, best, temperature);
   if (nth > least) {
-    others += internal::weight_between({.w = logits.data(),
-                                        .n = logits.size(),
-                                        .maxima = maxima.data(),
-                                        .best = best,
-                                        .inverse = static_cast<float>(1.0 / temperature)},
-                                       least, nth);
+    others +=
+        weight_between(logits, maxima, best, static_cast<float>(1.0 / temperature), least, nth);
   }
   for (const Entry& e : kept) {
     out.ids.push_back(e.id);
