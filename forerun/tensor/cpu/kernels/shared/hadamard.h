@@ -21,19 +21,52 @@ inline Floats butterfly(Floats x) {
 }
 
 // A sign for each of 16 values, from their index.
-inline Mask signs(std::uint32_t place) {
+constexpr std::uint16_t signs(std::uint32_t place) {
   std::uint32_t h = (place + 1) * 0x9e3779b1U;
   h = (h ^ (h >> 15)) * 0x85ebca6bU;
-  return static_cast<Mask>(h >> 16);
+  return static_cast<std::uint16_t>(h >> 16);
 }
 
-void flip_and_scale(float* x, std::int64_t n, std::uint32_t salt, float by) {
-  const Floats plus = floats(by), minus = floats(-by);
-  for (std::int64_t i = 0; i < n; i += 16) {
-    const Mask m = signs(salt + static_cast<std::uint32_t>(i / 16));
-    store(x + i, load(x + i) * select(m, minus, plus));
+constexpr std::uint32_t kSecond = 1U << 16;  // places of the second signs
+
+// Those of rows of up to 4,096 values.
+struct Signs {
+  static constexpr std::uint32_t kPlaces = 256;
+  std::uint16_t first[kPlaces], second[kPlaces];
+};
+constexpr Signs all_signs() {
+  Signs out{};
+  for (std::uint32_t i = 0; i < Signs::kPlaces; ++i) {
+    out.first[i] = signs(i);
+    out.second[i] = signs(kSecond + i);
   }
+  return out;
 }
+alignas(64) constexpr Signs kSigns = all_signs();
+
+// Vectors of a row that are read as they are.
+struct AsTheyAre {
+  Floats operator()(const float* x, std::int64_t) const { return load(x); }
+};
+// Vectors of a row, with signs and scaled.
+class Flipped {
+ public:
+  Flipped(std::uint32_t salt, float by)
+      : table_(salt == 0 ? kSigns.first : kSigns.second),
+        salt_(salt),
+        plus_(floats(by)),
+        minus_(floats(-by)) {}
+  Floats operator()(const float* x, std::int64_t i) const {
+    const std::uint16_t m =
+        i < Signs::kPlaces ? table_[i] : signs(salt_ + static_cast<std::uint32_t>(i));
+    return load(x) * select(static_cast<Mask>(m), minus_, plus_);
+  }
+
+ private:
+  const std::uint16_t* table_;
+  std::uint32_t salt_;
+  Floats plus_, minus_;
+};
 
 // Two stages at once: sums and differences of values h apart, then of those 2 h apart.
 inline void four(float* x, std::int64_t h) {
@@ -46,12 +79,14 @@ inline void four(float* x, std::int64_t h) {
 }
 
 // All stages of n vectors of 16 values that are held in registers.
-template <int n>
-inline void held(float* x) {
+// @param read   reads a vector, given its number in the row
+// @param first  number of the first of them
+template <int n, class Read>
+inline void held(float* x, const Read& read, std::int64_t first) {
   Floats v[n];
 #pragma GCC unroll 16
   for (int i = 0; i < n; ++i) {
-    const Floats w = butterfly<2>(butterfly<1>(load(x + 16 * i)));
+    const Floats w = butterfly<2>(butterfly<1>(read(x + 16 * i, first + i)));
     v[i] = butterfly<8>(butterfly<4>(w));
   }
 #pragma GCC unroll 4
@@ -69,20 +104,20 @@ inline void held(float* x) {
 }
 
 // The stages of up to `kHeld` vectors of each block; returns how many values these are.
-template <int n = kHeld>
-inline std::int64_t first_stages(float* x, std::int64_t all, std::int64_t block) {
+template <class Read, int n = kHeld>
+inline std::int64_t first_stages(float* x, std::int64_t all, std::int64_t block, const Read& read) {
   constexpr std::int64_t size = 16 * n;
   if constexpr (n > 1) {
-    if (block < size) return first_stages<n / 2>(x, all, block);
+    if (block < size) return first_stages<Read, n / 2>(x, all, block, read);
   }
-  for (std::int64_t i = 0; i < all; i += size) held<n>(x + i);
+  for (std::int64_t i = 0; i < all; i += size) held<n>(x + i, read, i / 16);
   return size;
 }
 
-}  // namespace
-
-void hadamard_row(float* x, std::int64_t n, std::int64_t block) {
-  std::int64_t h = first_stages(x, n, block);
+// The Hadamard matrix on every block of vectors as `read` gives them.
+template <class Read>
+void transform(float* x, std::int64_t n, std::int64_t block, const Read& read) {
+  std::int64_t h = first_stages(x, n, block, read);
   for (; 4 * h <= block; h *= 4) {
     for (std::int64_t first = 0; first < n; first += 4 * h) {
       for (std::int64_t i = first; i < first + h; i += 16) four(x + i, h);
@@ -98,16 +133,19 @@ void hadamard_row(float* x, std::int64_t n, std::int64_t block) {
   }
 }
 
+}  // namespace
+
+void hadamard_row(float* x, std::int64_t n, std::int64_t block) {
+  transform(x, n, block, AsTheyAre());
+}
+
 void rotate_row(float* x, std::int64_t n) {
-  constexpr std::uint32_t kFirst = 0, kSecond = 1U << 16;
   std::int64_t block = 16;
   while (2 * block <= n) block *= 2;
   const float by = 1.0F / __builtin_sqrtf(static_cast<float>(block));
-  flip_and_scale(x, block, kFirst, by);
-  hadamard_row(x, block, block);
+  transform(x, block, block, Flipped(0, by));
   if (block == n) return;
-  flip_and_scale(x + n - block, block, kSecond, by);
-  hadamard_row(x + n - block, block, block);
+  transform(x + n - block, block, block, Flipped(kSecond, by));
 }
 
 Rounded round_to_int8(const float* x, std::int64_t n, std::int8_t* values) {
@@ -137,7 +175,7 @@ Rounded round_to_int8(const float* x, std::int64_t n, std::int8_t* values) {
 
 void quantize_row(const float* x, std::int64_t n, const Int8Rows& out, std::int64_t r,
                   float* work) {
-  for (std::int64_t i = 0; i < out.width; i += 16) {
+  for (std::int64_t i = 0; (work != x || n < out.width) && i < out.width; i += 16) {
     const Mask m = n > i ? first_lanes(n - i) : static_cast<Mask>(0);
     store(work + i, load(m, x + i));
   }
