@@ -23,6 +23,12 @@ std::vector<float> block_maxima(std::span<const float> x, std::size_t block) {
   return out;
 }
 
+std::vector<float> strided_maxima(std::span<const float> x, std::size_t pieces) {
+  std::vector<float> out(pieces);
+  internal::strided_maxima(x.data(), x.size(), pieces, out.data());
+  return out;
+}
+
 float near_nth_largest(std::span<const float> x, float best, float range, std::size_t n) {
   constexpr std::size_t kBins = 256;
   std::array<std::uint32_t, kBins> count{};

@@ -14,6 +14,11 @@ float largest(std::span<const float> x);
 /// that is looked for, and one comparison tells.
 std::vector<float> block_maxima(std::span<const float> x, std::size_t block);
 
+/// The largest value of each of `pieces` pieces: of the values whose indices leave the same
+/// remainder, NaN passed over.
+/// @param pieces  from 1 to the size of x
+std::vector<float> strided_maxima(std::span<const float> x, std::size_t pieces);
+
 /// The nth largest value, -infinity if there are fewer. Of block maxima, a lower bound: at least n
 /// values of the row are as large.
 /// @param n  at least 1

@@ -35,6 +35,24 @@ TEST(BlockMaxima, AreTheLargestOfEachBlock) {
   }
 }
 
+TEST(BlockMaxima, OfStridedPiecesAreTheirLargest) {
+  std::mt19937 random(6);
+  std::normal_distribution<float> normal;
+  for (const std::size_t size : {1U, 16U, 17U, 100U, 1000U}) {
+    std::vector<float> x(size);
+    for (float& v : x) v = normal(random);
+    x[size / 2] = std::numeric_limits<float>::quiet_NaN();
+    for (const std::size_t pieces : {std::size_t{1}, std::size_t{7}, std::size_t{16}, size}) {
+      if (pieces > size) continue;
+      std::vector<float> want(pieces, kNone);
+      for (std::size_t i = 0; i < size; ++i) {
+        if (x[i] > want[i % pieces]) want[i % pieces] = x[i];
+      }
+      EXPECT_EQ(strided_maxima(x, pieces), want) << size << ' ' << pieces;
+    }
+  }
+}
+
 TEST(BlockMaxima, NthLargestIsThatOfASortedRow) {
   const std::vector<float> x = {2.0F, -1.0F, 2.0F, 0.5F, 7.0F};
   std::vector<float> sorted = x;

@@ -61,6 +61,16 @@ FORERUN_VECTOR_CLONES void block_maxima(const float* w, std::size_t n, std::size
   }
 }
 
+FORERUN_VECTOR_CLONES void strided_maxima(const float* w, std::size_t n, std::size_t pieces,
+                                          float* out) noexcept {
+  std::fill_n(out, pieces, kNone);
+  for (std::size_t first = 0; first < n; first += pieces) {
+    const std::size_t width = std::min(pieces, n - first);
+#pragma omp simd
+    for (std::size_t j = 0; j < width; ++j) out[j] = w[first + j] > out[j] ? w[first + j] : out[j];
+  }
+}
+
 FORERUN_VECTOR_CLONES double exp_sum(const float* w, std::size_t n, double max) noexcept {
   Sums sums{};
   std::size_t i = 0;

@@ -22,6 +22,11 @@ Largest largest(const float* w, std::size_t n) noexcept;
 /// @param out  [ceil(n / block)]
 void block_maxima(const float* w, std::size_t n, std::size_t block, float* out) noexcept;
 
+/// The largest of each of so many pieces: of the values whose indices leave the same remainder, NaN
+/// passed over.
+/// @param out  [pieces]
+void strided_maxima(const float* w, std::size_t n, std::size_t pieces, float* out) noexcept;
+
 /// Sum of exp(w - max), in an order that depends on n alone.
 double exp_sum(const float* w, std::size_t n, double max) noexcept;
 

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <memory>
 #include <utility>
 
 #include "forerun/core/block_maxima.h"
@@ -26,18 +27,29 @@ std::vector<Entry> at_least(std::span<const float> logits, std::span<const float
                             float least) {
   const auto blocks =
       std::count_if(maxima.begin(), maxima.end(), [&](float m) { return m >= least; });
-  std::vector<Entry> out(static_cast<std::size_t>(blocks) * kBlock + 1);
+  const auto room =
+      std::make_unique_for_overwrite<Entry[]>(static_cast<std::size_t>(blocks) * kBlock + 1);
   std::size_t n = 0;
   for (std::size_t b = 0; b < maxima.size(); ++b) {
     if (!(maxima[b] >= least)) continue;
     const std::size_t end = std::min(logits.size(), (b + 1) * kBlock);
     for (std::size_t i = b * kBlock; i < end; ++i) {
-      out[n] = {logits[i], static_cast<std::int32_t>(i)};
+      room[n] = {logits[i], static_cast<std::int32_t>(i)};
       n += static_cast<std::size_t>(logits[i] >= least);  // a branch would be taken at random
     }
   }
-  out.resize(n);
-  return out;
+  return {room.get(), room.get() + n};
+}
+
+// A value that `most` of the row's reach and few others. Of a short row most blocks have one of the
+// largest values and their maxima exclude little: then it is cut into more pieces than blocks.
+float near_nth_value(std::span<const float> logits, std::span<const float> maxima, float best,
+                     float range, std::size_t most) {
+  const std::size_t pieces = 4 * most;
+  if (maxima.size() >= pieces || logits.size() < 2 * pieces) {
+    return near_nth_largest(maxima, best, range, most);
+  }
+  return near_nth_largest(strided_maxima(logits, pieces), best, range, most);
 }
 
 // Keeps the largest `most` of the entries, ties by index.
@@ -47,6 +59,7 @@ double keep_largest(std::vector<Entry>& entries, std::size_t most, float best, d
   const auto end = entries.begin() + static_cast<std::ptrdiff_t>(most);
   std::nth_element(entries.begin(), end, entries.end(), larger);
   std::vector<float> others;
+  others.reserve(entries.size() - most);
   for (auto e = end; e != entries.end(); ++e) {
     others.push_back(static_cast<float>(static_cast<double>(e->value - best) / temperature));
   }
@@ -74,7 +87,7 @@ SlotCandidates slot_candidates(std::span<const float> logits, double temperature
   const float drafted = least_of(best, temperature, SlotCandidates::kDrafted.within);
   const float furthest = std::min(drafted, least_of(best, temperature, bounds.within));
   // As many as are kept are at least this; the rest only counts.
-  const float nth = near_nth_largest(maxima, best, best - furthest, bounds.most);
+  const float nth = near_nth_value(logits, maxima, best, best - furthest, bounds.most);
   const float least = std::max(furthest, std::min(drafted, nth));
   std::vector<Entry> kept = at_least(logits, maxima, std::max(least, nth));
   double others = keep_largest(kept, bounds.most, best, temperature);
