@@ -4,7 +4,7 @@
 #include <ATen/Parallel.h>
 
 #include <algorithm>
-#include <cmath>
+#include <cstring>
 #include <stdexcept>
 #include <vector>
 
@@ -13,21 +13,14 @@ namespace {
 
 using kernel::kPanel;
 
-// Rotates and rounds one output's weights into its panel; returns its scale.
-float pack_row(const float* w, std::int64_t k, std::int64_t sequence, std::uint8_t* panel) {
-  float most = 0.0F;
-  for (std::int64_t i = 0; i < k; ++i) {
-    // Written so that NaN propagates to the logits, where it is reported.
-    most = std::isnan(w[i]) || !(std::fabs(w[i]) <= most) ? std::fabs(w[i]) : most;
-    if (std::isnan(most)) break;
+// Puts one output's weights, rounded, into its panel.
+void place(const std::int8_t* weights, std::int64_t k, std::int64_t output, std::uint8_t* panel) {
+  for (std::int64_t i = 0; i < k; i += 4) {
+    std::uint32_t quad;
+    std::memcpy(&quad, weights + i, sizeof quad);
+    quad ^= 0x80808080U;  // + 128
+    std::memcpy(panel + (i * kPanel + output * 4), &quad, sizeof quad);
   }
-  const float inverse = most > 0.0F && std::isfinite(127.0F / most) ? 127.0F / most : 0.0F;
-  for (std::int64_t i = 0; i < k; ++i) {
-    const float q = std::nearbyint(w[i] * inverse);
-    const int bounded = std::isfinite(q) ? std::clamp(static_cast<int>(q), -127, 127) : 0;
-    panel[(i / 4 * kPanel + sequence) * 4 + i % 4] = static_cast<std::uint8_t>(bounded + 128);
-  }
-  return inverse > 0.0F || !std::isfinite(most) ? most / 127.0F : 0.0F;
 }
 
 }  // namespace
@@ -54,6 +47,7 @@ Int8Matrix Int8Matrix::pack(const at::Tensor& weight, const at::Tensor& bias, Ar
   at::parallel_for(0, m.panels(), 1, [&](std::int64_t begin, std::int64_t end) {
     const std::int64_t width = kernel::rotated_width(m.inputs_);
     std::vector<float> rotated(static_cast<std::size_t>(width));
+    std::vector<std::int8_t> rounded(static_cast<std::size_t>(width));
     for (std::int64_t p = begin; p < end; ++p) {
       std::uint8_t* panel = m.data_.get() + p * m.panel_bytes();
       std::fill(panel, panel + m.panel_bytes(), std::uint8_t{128});
@@ -62,7 +56,9 @@ Int8Matrix Int8Matrix::pack(const at::Tensor& weight, const at::Tensor& bias, Ar
         std::copy_n(w + row * m.inputs_, m.inputs_, rotated.begin());
         std::fill(rotated.begin() + m.inputs_, rotated.end(), 0.0F);
         kernels().rotate_row(rotated.data(), width);
-        m.scales_.get()[row] = pack_row(rotated.data(), width, j, panel);
+        // NaN propagates by the scale to the logits, where it is reported.
+        m.scales_.get()[row] = kernels().round_to_int8(rotated.data(), width, rounded.data()).scale;
+        place(rounded.data(), width, j, panel);
       }
     }
   });
