@@ -1,7 +1,13 @@
 #include "forerun/methods/sam/context_order.h"
 
+#include <ATen/Parallel.h>
+
 #include <algorithm>
+#include <exception>
+#include <mutex>
 #include <utility>
+
+#include "forerun/tensor/cpu/thread_team.h"
 
 namespace forerun {
 namespace {
@@ -13,7 +19,8 @@ struct Group {
 
 class ContextSort {
  public:
-  explicit ContextSort(std::span<const Token> text) : order_(text.size()), rank_(text.size()) {}
+  explicit ContextSort(std::span<const Token> text)
+      : order_(text.size()), rank_(text.size()), next_(text.size()) {}
 
   // Document starts differ from each other, so that no comparison goes beyond one.
   void by_token(std::span<const Token> text, std::size_t vocab) {
@@ -27,45 +34,86 @@ class ContextSort {
       order_[at] = place;
       rank_[place] = key == 0 ? at : begin[key];
     }
-    for (std::size_t key = 1; key + 1 < begin.size(); ++key) keep({begin[key], begin[key + 1]});
+    for (std::size_t key = 1; key + 1 < begin.size(); ++key)
+      keep({begin[key], begin[key + 1]}, groups_);
   }
 
-  // Groups are equal in `known` tokens; afterwards in twice as many.
+  // Groups are equal in `known` tokens; afterwards in twice as many. All are sorted by the ranks
+  // from before, so that threads take them in any order.
   void refine(std::uint32_t known) {
-    for (const Group& group : std::exchange(groups_, {})) split(group, known);
+    const std::vector<Group> groups = std::exchange(groups_, {});
+    const auto size = static_cast<std::int64_t>(groups.size());
+    std::vector<std::vector<Group>> found;  // by each thread
+    found.reserve(static_cast<std::size_t>(at::get_num_threads()));
+    std::mutex together;
+    std::exception_ptr failed;
+    ThreadTeam::instance().run(at::get_num_threads(), 2, [&](ThreadTeam::Worker& w) {
+      Split split;
+      w.each(size, kGroups, [&](std::int64_t begin, std::int64_t end) {
+        try {
+          for (std::int64_t i = begin; i < end; ++i) {
+            sort(groups[static_cast<std::size_t>(i)], known, split);
+          }
+        } catch (...) {  // out of memory
+          const std::scoped_lock lock(together);
+          failed = std::current_exception();
+        }
+      });
+      w.each(size, kGroups, [&](std::int64_t begin, std::int64_t end) {
+        for (std::int64_t g = begin; g < end; ++g) {
+          const Group& group = groups[static_cast<std::size_t>(g)];
+          for (std::uint32_t i = group.first; i < group.last; ++i) rank_[order_[i]] = next_[i];
+        }
+      });
+      const std::scoped_lock lock(together);
+      found.push_back(std::move(split.groups));
+    });
+    if (failed) std::rethrow_exception(failed);
+    for (const std::vector<Group>& some : found) {
+      groups_.insert(groups_.end(), some.begin(), some.end());
+    }
   }
 
   bool sorted() const noexcept { return groups_.empty(); }
   std::vector<std::uint32_t> take() { return std::move(order_); }
 
  private:
-  void keep(Group group) {
-    if (group.last - group.first > 1) groups_.push_back(group);
+  static constexpr std::int64_t kGroups = 256;  // that a thread takes at a time
+
+  // What a thread makes of its groups.
+  struct Split {
+    std::vector<Group> groups;  // of two or more
+    std::vector<std::uint64_t> keyed;
+  };
+
+  static void keep(Group group, std::vector<Group>& groups) {
+    if (group.last - group.first > 1) groups.push_back(group);
   }
 
-  void split(Group group, std::uint32_t known) {
-    keyed_.clear();
+  void sort(Group group, std::uint32_t known, Split& split) {
+    std::vector<std::uint64_t>& keyed = split.keyed;
+    keyed.clear();
     for (std::uint32_t i = group.first; i < group.last; ++i) {
-      keyed_.push_back(std::uint64_t{rank_[order_[i] - known]} << 32U | order_[i]);
+      keyed.push_back(std::uint64_t{rank_[order_[i] - known]} << 32U | order_[i]);
     }
-    std::sort(keyed_.begin(), keyed_.end());
+    std::sort(keyed.begin(), keyed.end());
     std::uint32_t first = group.first;
     for (std::uint32_t i = group.first; i < group.last; ++i) {
-      const std::uint64_t key = keyed_[i - group.first];
-      if (i > group.first && key >> 32U != keyed_[i - group.first - 1] >> 32U) {
-        keep({first, i});
+      const std::uint64_t key = keyed[i - group.first];
+      if (i > group.first && key >> 32U != keyed[i - group.first - 1] >> 32U) {
+        keep({first, i}, split.groups);
         first = i;
       }
       order_[i] = static_cast<std::uint32_t>(key);
-      rank_[order_[i]] = first;
+      next_[i] = first;
     }
-    keep({first, group.last});
+    keep({first, group.last}, split.groups);
   }
 
   std::vector<std::uint32_t> order_;
   std::vector<std::uint32_t> rank_;  // of a place: the first of its group
+  std::vector<std::uint32_t> next_;  // of a place in order: its rank after the groups are sorted
   std::vector<Group> groups_;        // of two or more
-  std::vector<std::uint64_t> keyed_;
 };
 
 }  // namespace

@@ -44,8 +44,8 @@ Int8Matrix Int8Matrix::pack(const at::Tensor& weight, const at::Tensor& bias, Ar
   m.data_ = arena.make<std::uint8_t>(static_cast<std::size_t>(m.bytes()));
   m.scales_ = arena.make<float>(padded);
   const float* w = weight.const_data_ptr<float>();
-  at::parallel_for(0, m.panels(), 1, [&](std::int64_t begin, std::int64_t end) {
-    const std::int64_t width = kernel::rotated_width(m.inputs_);
+  const std::int64_t width = kernel::rotated_width(m.inputs_);
+  const auto some = [&](std::int64_t begin, std::int64_t end) {
     std::vector<float> rotated(static_cast<std::size_t>(width));
     std::vector<std::int8_t> rounded(static_cast<std::size_t>(width));
     for (std::int64_t p = begin; p < end; ++p) {
@@ -61,7 +61,10 @@ Int8Matrix Int8Matrix::pack(const at::Tensor& weight, const at::Tensor& bias, Ar
         place(rounded.data(), width, j, panel);
       }
     }
-  });
+  };
+  // Not at::parallel_for, which is a loop on one thread where OpenMP is not compiled in.
+  ThreadTeam::instance().run(at::get_num_threads(), 1,
+                             [&](ThreadTeam::Worker& worker) { worker.each(m.panels(), 8, some); });
   if (bias.defined()) {
     m.bias_ = arena.make<float>(padded);
     std::copy_n(bias.const_data_ptr<float>(), m.outputs_, m.bias_.get());
