@@ -21,7 +21,8 @@ int run_train_dflash(const TrainDflashFlags& flags, const Command& command) {
       command, {"--layers", "--features", "--draft-vocab", "--markov", "--markov-head",
                 "--selector", "--own-position", "--random", "--no-confidence", "--no-slot-state"});
   for (const char* flag : {"--markov", "--markov-head"}) {
-    if (flags.dflash.selector_rank > 0 && command.given(flag)) {
+    const bool none = flags.dflash.markov_rank == 0;  // which is the same
+    if (flags.dflash.selector_rank > 0 && command.given(flag) && !none) {
       throw UsageError(
           fmt::format("--selector stands in place of the Markov head: leave out {}", flag));
     }
