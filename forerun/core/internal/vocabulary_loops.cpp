@@ -46,6 +46,7 @@ FORERUN_VECTOR_CLONES void block_maxima(const float* w, std::size_t n, std::size
   const auto whole = [&](auto size) {
     for (; i + size() <= n; i += size()) {
       float best = kNone;
+      // Parts of a row of logits lie in other cores' caches.
       for (std::size_t j = 0; j < size(); j += 16) __builtin_prefetch(w + i + 768 + j);
 #pragma omp simd reduction(max : best)
       for (std::size_t j = 0; j < size(); ++j) best = w[i + j] > best ? w[i + j] : best;
