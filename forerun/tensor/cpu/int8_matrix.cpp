@@ -4,26 +4,14 @@
 #include <ATen/Parallel.h>
 
 #include <algorithm>
-#include <cstring>
 #include <stdexcept>
 #include <vector>
 
+#include "forerun/tensor/cpu/quads.h"
+
 namespace forerun {
-namespace {
 
 using kernel::kPanel;
-
-// Puts one output's weights, rounded, into its panel.
-void place(const std::int8_t* weights, std::int64_t k, std::int64_t output, std::uint8_t* panel) {
-  for (std::int64_t i = 0; i < k; i += 4) {
-    std::uint32_t quad;
-    std::memcpy(&quad, weights + i, sizeof quad);
-    quad ^= 0x80808080U;  // + 128
-    std::memcpy(panel + (i * kPanel + output * 4), &quad, sizeof quad);
-  }
-}
-
-}  // namespace
 
 kernel::Int8Rows Int8Activations::room_for(std::int64_t rows, std::int64_t k) {
   const std::int64_t width = kernel::rotated_width(k);
@@ -58,7 +46,7 @@ Int8Matrix Int8Matrix::pack(const at::Tensor& weight, const at::Tensor& bias, Ar
         kernels().rotate_row(rotated.data(), width);
         // NaN propagates by the scale to the logits, where it is reported.
         m.scales_.get()[row] = kernels().round_to_int8(rotated.data(), width, rounded.data()).scale;
-        place(rounded.data(), width, j, panel);
+        put_quads(rounded.data(), width, j, kPanel, panel);
       }
     }
   };

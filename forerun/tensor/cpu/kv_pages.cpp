@@ -7,6 +7,7 @@
 #include <utility>
 
 #include "forerun/tensor/cpu/aligned_buffer.h"
+#include "forerun/tensor/cpu/quads.h"
 
 namespace forerun {
 
@@ -82,12 +83,7 @@ void KvPages::write(std::int64_t layer, std::int64_t head, std::int64_t place, c
   auto* values = reinterpret_cast<std::int8_t*>(keys + block()) + slot / 4 * 4 * dim_ + slot % 4;
   auto* scales = reinterpret_cast<float*>(keys + 2 * block());
   float key_scale = round_head(k, shape_.head_dim, rounded).scale;
-  for (std::int64_t d = 0; d < dim_; d += 4) {
-    std::uint32_t quad;
-    std::memcpy(&quad, rounded + d, sizeof quad);
-    quad ^= 0x80808080U;  // + 128
-    std::memcpy(keys + (d / 4 * kernel::kKeys + slot) * 4, &quad, sizeof quad);
-  }
+  put_quads(rounded, dim_, slot, kernel::kKeys, keys);
   float value_scale = round_head(v, shape_.head_dim, rounded).scale;
   for (std::int64_t d = 0; d < dim_; ++d) values[4 * d] = rounded[d];
   if (std::isnan(value_scale)) {
