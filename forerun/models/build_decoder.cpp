@@ -1,7 +1,6 @@
 #include "forerun/models/build_decoder.h"
 
 #include <ATen/ATen.h>
-#include <ATen/Parallel.h>
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
@@ -14,6 +13,7 @@
 #include "forerun/base/result.h"
 #include "forerun/formats/dequantize.h"
 #include "forerun/models/int8_decoder.h"
+#include "forerun/tensor/parallel_for.h"
 
 namespace forerun {
 namespace {
@@ -297,7 +297,7 @@ class Builder {
       const auto stored = static_cast<std::size_t>(order ? order(r) : r);
       return view.bytes.subspan(stored * row_bytes, row_bytes);
     };
-    at::parallel_for(0, rows, 64, [&](std::int64_t begin, std::int64_t end) {
+    parallel_for(0, rows, 64, [&](std::int64_t begin, std::int64_t end) {
       for (std::int64_t r = begin; r < end; ++r) {
         const std::size_t at = static_cast<std::size_t>(r) * cols;
         if (precision_ != Precision::kBF16) {

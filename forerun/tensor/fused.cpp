@@ -1,12 +1,12 @@
 #include "forerun/tensor/fused.h"
 
 #include <ATen/ATen.h>
-#include <ATen/Parallel.h>
 #include <torch/csrc/autograd/custom_function.h>
 
 #include <vector>
 
 #include "forerun/tensor/internal/rows.h"
+#include "forerun/tensor/parallel_for.h"
 
 namespace forerun {
 namespace {
@@ -30,7 +30,7 @@ template <class W, class F>
 void with_partials(std::int64_t rows, std::int64_t n, W* total, F&& f) {
   const std::int64_t chunks = (rows + kChunkRows - 1) / kChunkRows;
   std::vector<W> partials(static_cast<std::size_t>(chunks * n), W(0));
-  at::parallel_for(0, chunks, 1, [&](std::int64_t first, std::int64_t last) {
+  parallel_for(0, chunks, 1, [&](std::int64_t first, std::int64_t last) {
     for (std::int64_t c = first; c < last; ++c) {
       f(c * kChunkRows, std::min(rows, (c + 1) * kChunkRows), partials.data() + c * n);
     }
@@ -46,7 +46,7 @@ void norm_rows(const at::Tensor& x, const at::Tensor& w, double eps, const at::T
   const auto* from = x.const_data_ptr<X>();
   const auto* weight = w.const_data_ptr<Wide<X>>();
   auto* to = y.mutable_data_ptr<Y>();
-  at::parallel_for(0, rows, 32, [&](std::int64_t begin, std::int64_t end) {
+  parallel_for(0, rows, 32, [&](std::int64_t begin, std::int64_t end) {
     std::vector<Wide<X>> row(static_cast<std::size_t>(n));
     for (std::int64_t i = begin; i < end; ++i) {
       load_row(from + i * n, n, row.data());
@@ -117,7 +117,7 @@ struct NormRotate : torch::autograd::Function<NormRotate> {
       auto* to = out.mutable_data_ptr<X>();
       const auto *w = weight.const_data_ptr<W>(), *c = cos.const_data_ptr<W>(),
                  *s = sin.const_data_ptr<W>();
-      at::parallel_for(0, rows, 32, [&](std::int64_t begin, std::int64_t end) {
+      parallel_for(0, rows, 32, [&](std::int64_t begin, std::int64_t end) {
         std::vector<W> head(static_cast<std::size_t>(dim));
         for (std::int64_t i = begin * heads; i < end * heads; ++i) {
           load_row(from + i * dim, dim, head.data());
@@ -177,18 +177,18 @@ struct SwiGlu : torch::autograd::Function<SwiGlu> {
       const auto *gates = g.const_data_ptr<X>(), *ups = u.const_data_ptr<X>();
       auto* to = out.mutable_data_ptr<X>();
       const std::int64_t n = g.numel();
-      at::parallel_for(0, (n + kPieceLength - 1) / kPieceLength, 8,
-                       [&](std::int64_t begin, std::int64_t end) {
-                         W a[kPieceLength], b[kPieceLength];
-                         for (std::int64_t p = begin; p < end; ++p) {
-                           const std::int64_t first = p * kPieceLength,
-                                              count = std::min(kPieceLength, n - first);
-                           load_row(gates + first, count, a);
-                           load_row(ups + first, count, b);
-                           internal::swiglu(a, b, count);
-                           store_row(b, count, to + first);
-                         }
-                       });
+      parallel_for(0, (n + kPieceLength - 1) / kPieceLength, 8,
+                   [&](std::int64_t begin, std::int64_t end) {
+                     W a[kPieceLength], b[kPieceLength];
+                     for (std::int64_t p = begin; p < end; ++p) {
+                       const std::int64_t first = p * kPieceLength,
+                                          count = std::min(kPieceLength, n - first);
+                       load_row(gates + first, count, a);
+                       load_row(ups + first, count, b);
+                       internal::swiglu(a, b, count);
+                       store_row(b, count, to + first);
+                     }
+                   });
     });
     ctx->save_for_backward({g, u});
     return out;
@@ -205,20 +205,20 @@ struct SwiGlu : torch::autograd::Function<SwiGlu> {
                  *slope = dy.const_data_ptr<X>();
       auto *to_gate = dg.mutable_data_ptr<X>(), *to_up = du.mutable_data_ptr<X>();
       const std::int64_t n = g.numel();
-      at::parallel_for(0, (n + kPieceLength - 1) / kPieceLength, 8,
-                       [&](std::int64_t begin, std::int64_t end) {
-                         W a[kPieceLength], b[kPieceLength], d[kPieceLength];
-                         for (std::int64_t p = begin; p < end; ++p) {
-                           const std::int64_t first = p * kPieceLength,
-                                              count = std::min(kPieceLength, n - first);
-                           load_row(gates + first, count, a);
-                           load_row(ups + first, count, b);
-                           load_row(slope + first, count, d);
-                           internal::swiglu_backward(a, b, d, count);
-                           store_row(a, count, to_gate + first);
-                           store_row(b, count, to_up + first);
-                         }
-                       });
+      parallel_for(0, (n + kPieceLength - 1) / kPieceLength, 8,
+                   [&](std::int64_t begin, std::int64_t end) {
+                     W a[kPieceLength], b[kPieceLength], d[kPieceLength];
+                     for (std::int64_t p = begin; p < end; ++p) {
+                       const std::int64_t first = p * kPieceLength,
+                                          count = std::min(kPieceLength, n - first);
+                       load_row(gates + first, count, a);
+                       load_row(ups + first, count, b);
+                       load_row(slope + first, count, d);
+                       internal::swiglu_backward(a, b, d, count);
+                       store_row(a, count, to_gate + first);
+                       store_row(b, count, to_up + first);
+                     }
+                   });
     });
     return {dg, du};
   }
@@ -231,7 +231,7 @@ void elementwise(const at::Tensor& x, const at::Tensor& out, F&& f) {
   const auto* const from = x.const_data_ptr<X>();
   auto* const to = out.mutable_data_ptr<X>();
   const std::int64_t n = x.numel();
-  at::parallel_for(
+  parallel_for(
       0, (n + kPieceLength - 1) / kPieceLength, 8, [&](std::int64_t begin, std::int64_t end) {
         W a[kPieceLength];
         for (std::int64_t p = begin; p < end; ++p) {

@@ -1,12 +1,12 @@
 #include "forerun/tensor/fused_modulation.h"
 
 #include <ATen/ATen.h>
-#include <ATen/Parallel.h>
 #include <torch/csrc/autograd/custom_function.h>
 
 #include <vector>
 
 #include "forerun/tensor/internal/rows.h"
+#include "forerun/tensor/parallel_for.h"
 
 namespace forerun {
 namespace {
@@ -40,7 +40,7 @@ template <class W, class F>
 void for_rows(const Sizes& s, bool whole, std::int64_t room, F&& f) {
   const std::int64_t rows = whole ? s.tokens : 16;
   const std::int64_t pieces = (s.tokens + rows - 1) / rows;
-  at::parallel_for(0, s.batch * pieces, 1, [&](std::int64_t begin, std::int64_t end) {
+  parallel_for(0, s.batch * pieces, 1, [&](std::int64_t begin, std::int64_t end) {
     std::vector<W> space(static_cast<std::size_t>(room * s.dim));
     for (std::int64_t i = begin; i < end; ++i) {
       const std::int64_t first = i % pieces * rows;

@@ -1,12 +1,12 @@
 #include "forerun/tensor/joint_softmax.h"
 
 #include <ATen/ATen.h>
-#include <ATen/Parallel.h>
 
 #include <algorithm>
 #include <limits>
 
 #include "forerun/tensor/internal/rows.h"
+#include "forerun/tensor/parallel_for.h"
 
 namespace forerun {
 namespace {
@@ -37,7 +37,7 @@ void for_each_row(const at::Tensor& left, const at::Tensor& right,
                   const std::vector<Visible>& left_seen, const std::vector<Visible>& right_seen,
                   std::int64_t group, F&& f) {
   const std::int64_t rows = right.size(1), n = left.size(2), m = right.size(2);
-  at::parallel_for(0, right.size(0) * rows, 16, [&](std::int64_t begin, std::int64_t end) {
+  parallel_for(0, right.size(0) * rows, 16, [&](std::int64_t begin, std::int64_t end) {
     std::vector<Wide<T>> room(static_cast<std::size_t>(2 * (n + m)));
     for (std::int64_t i = begin; i < end; ++i) {
       const std::int64_t h = i / rows, r = i % rows;

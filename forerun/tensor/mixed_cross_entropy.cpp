@@ -1,7 +1,6 @@
 #include "forerun/tensor/mixed_cross_entropy.h"
 
 #include <ATen/ATen.h>
-#include <ATen/Parallel.h>
 #include <fmt/format.h>
 #include <torch/csrc/autograd/custom_function.h>
 
@@ -11,6 +10,7 @@
 
 #include "forerun/tensor/ids.h"
 #include "forerun/tensor/internal/rows.h"
+#include "forerun/tensor/parallel_for.h"
 
 namespace forerun {
 namespace {
@@ -69,7 +69,7 @@ MixedCrossEntropy rows_loss(const at::Tensor& logits, const at::Tensor& addend,
                                                             : nullptr;
   W *const loss = losses.mutable_data_ptr<W>(), *const overlap = out.overlap.mutable_data_ptr<W>();
   std::int64_t* const best = out.best.mutable_data_ptr<std::int64_t>();
-  at::parallel_for(0, rows, 8, [&](std::int64_t begin, std::int64_t end) {
+  parallel_for(0, rows, 8, [&](std::int64_t begin, std::int64_t end) {
     std::vector<W> x(static_cast<std::size_t>(n)), y(static_cast<std::size_t>(more ? n : 0));
     for (std::int64_t r = begin; r < end; ++r) {
       const auto at = static_cast<std::size_t>(r);

@@ -1,7 +1,6 @@
 #include "forerun/tensor/stored_matrix.h"
 
 #include <ATen/ATen.h>
-#include <ATen/Parallel.h>
 #include <c10/core/InferenceMode.h>
 #include <fmt/format.h>
 
@@ -10,6 +9,7 @@
 #include <utility>
 
 #include "forerun/formats/dequantize.h"
+#include "forerun/tensor/parallel_for.h"
 
 namespace forerun {
 namespace {
@@ -61,7 +61,7 @@ at::Tensor StoredMatrix::multiply(const at::Tensor& x) const {
   at::Tensor out = at::empty({in.size(0), rows_}, at::kFloat);
   if (in.size(0) == 0) return out;
   const std::int64_t panel = panel_rows(columns_), panels = (rows_ + panel - 1) / panel;
-  at::parallel_for(0, panels, 1, [&](std::int64_t begin, std::int64_t end) {
+  parallel_for(0, panels, 1, [&](std::int64_t begin, std::int64_t end) {
     const c10::InferenceMode no_autograd;  // of this thread
     const at::Tensor unpacked = at::empty({panel, columns_}, at::kFloat);
     for (std::int64_t p = begin; p < end; ++p) {

@@ -13,6 +13,7 @@
 #include "forerun/tensor/cpu/cpu_features.h"
 #include "forerun/tensor/cpu/kernels/kernels.h"
 #include "forerun/tensor/cpu/thread_team.h"
+#include "forerun/tensor/parallel_for.h"
 
 namespace forerun {
 namespace {
@@ -27,7 +28,7 @@ Bf16Matrix packed(const Linear& l, Arena& arena) {
 // Of all times, each separately: a product over many rows might depend on their number.
 at::Tensor embedded_times(const DitTime& time, const DitConfig& c) {
   at::Tensor out = at::empty({DdpmSchedule::kTrained, c.hidden}, at::kFloat);
-  at::parallel_for(0, out.size(0), 1, [&](std::int64_t begin, std::int64_t end) {
+  parallel_for(0, out.size(0), 1, [&](std::int64_t begin, std::int64_t end) {
     const c10::InferenceMode no_autograd;
     for (std::int64_t t = begin; t < end; ++t) {
       out[t].copy_(embed_time(time, at::full({1}, t, at::kLong), c.time_divisor)[0]);

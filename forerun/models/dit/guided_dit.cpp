@@ -1,16 +1,15 @@
 #include "forerun/models/dit/guided_dit.h"
 
 #include <ATen/ATen.h>
-#include <ATen/Parallel.h>
 #include <ATen/core/grad_mode.h>
 #include <c10/core/InferenceMode.h>
 #include <fmt/format.h>
 
 #include <cmath>
-#include <exception>
-#include <mutex>
 #include <stdexcept>
 #include <utility>
+
+#include "forerun/tensor/parallel_for.h"
 
 namespace forerun {
 
@@ -21,27 +20,19 @@ GuidedOutput run_halves(const DitConfig& c, const DitRows& rows, const Guidance&
   GuidedOutput out{.noise = at::empty({n, c.channels, c.input, c.input}, at::kFloat),
                    .feature = at::empty({n, halves, c.tokens(), c.hidden}, at::kFloat)};
   const at::Tensor noise = at::empty({n, halves, c.channels, c.input, c.input}, at::kFloat);
-  std::mutex mutex;
-  std::exception_ptr failed;
-  at::parallel_for(0, n * halves, 1, [&](std::int64_t begin, std::int64_t end) {
+  parallel_for(0, n * halves, 1, [&](std::int64_t begin, std::int64_t end) {
     const c10::InferenceMode here_too;  // a thread's own
     for (std::int64_t i = begin; i < end; ++i) {
       const std::int64_t row = i / halves, half = i % halves;
       const auto at = static_cast<std::size_t>(row);
-      try {
-        const at::Tensor time = at::full({1}, rows.times[at], at::kLong);
-        const at::Tensor label = at::full({1}, half == 0 ? rows.labels[at] : c.classes, at::kLong);
-        const DitOutput o = pass(row, rows.states.narrow(0, row, 1), time, label,
-                                 inputs.defined() ? inputs[row].narrow(0, half, 1) : at::Tensor());
-        noise[row][half].copy_(o.noise[0]);
-        out.feature[row][half].copy_(o.feature[0]);
-      } catch (...) {
-        const std::lock_guard lock(mutex);
-        failed = std::current_exception();
-      }
+      const at::Tensor time = at::full({1}, rows.times[at], at::kLong);
+      const at::Tensor label = at::full({1}, half == 0 ? rows.labels[at] : c.classes, at::kLong);
+      const DitOutput o = pass(row, rows.states.narrow(0, row, 1), time, label,
+                               inputs.defined() ? inputs[row].narrow(0, half, 1) : at::Tensor());
+      noise[row][half].copy_(o.noise[0]);
+      out.feature[row][half].copy_(o.feature[0]);
     }
   });
-  if (failed) std::rethrow_exception(failed);
   for (std::int64_t row = 0; row < n; ++row) out.noise[row].copy_(guided(noise[row], guidance));
   return out;
 }

@@ -1,11 +1,11 @@
 #include "forerun/train/classifier/augmented_images.h"
 
 #include <ATen/ATen.h>
-#include <ATen/Parallel.h>
 
 #include <algorithm>
 
 #include "forerun/core/rng_key.h"
+#include "forerun/tensor/parallel_for.h"
 
 namespace forerun {
 namespace {
@@ -49,7 +49,7 @@ at::Tensor augmented_images(const LabelledImages& images, std::span<const std::s
   const std::int64_t plane = images.height * images.width;
   at::Tensor out = at::empty({n, images.channels, images.height, images.width}, at::kFloat);
   float* const to = out.data_ptr<float>();
-  at::parallel_for(0, n, 8, [&](std::int64_t begin, std::int64_t end) {
+  parallel_for(0, n, 8, [&](std::int64_t begin, std::int64_t end) {
     for (std::int64_t i = begin; i < end; ++i) {
       const std::size_t image = which[static_cast<std::size_t>(i)];
       const Move move = move_of(image, seed, options);

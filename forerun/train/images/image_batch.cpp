@@ -1,7 +1,6 @@
 #include "forerun/train/images/image_batch.h"
 
 #include <ATen/ATen.h>
-#include <ATen/Parallel.h>
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -11,6 +10,7 @@
 #include "forerun/base/hash.h"
 #include "forerun/core/rng_key.h"
 #include "forerun/models/ddpm_schedule.h"
+#include "forerun/tensor/parallel_for.h"
 
 namespace forerun {
 namespace {
@@ -50,7 +50,7 @@ NoisyImages noisy_images(const LabelledImages& images, std::span<const std::size
   out.time = at::empty({n}, at::kLong);
   out.label = at::empty({n}, at::kLong);
   const std::int64_t values = rows * side;
-  at::parallel_for(0, n, 1, [&](std::int64_t begin, std::int64_t end) {
+  parallel_for(0, n, 1, [&](std::int64_t begin, std::int64_t end) {
     for (std::int64_t i = begin; i < end; ++i) {
       const std::size_t image = which[static_cast<std::size_t>(i)];
       const RngKey key{.seed = seed, .request = static_cast<std::uint32_t>(image)};

@@ -1,7 +1,6 @@
 #include "forerun/train/mar/mar_batch.h"
 
 #include <ATen/ATen.h>
-#include <ATen/Parallel.h>
 
 #include <algorithm>
 #include <array>
@@ -12,6 +11,7 @@
 #include "forerun/models/mar/mar_masked.h"
 #include "forerun/models/mar/mar_schedule.h"
 #include "forerun/models/mar/mar_tokens.h"
+#include "forerun/tensor/parallel_for.h"
 
 namespace forerun {
 namespace {
@@ -82,7 +82,7 @@ MarBatch mar_batch(const MarConfig& c, const MarImages& images, std::span<const 
                .noise = at::empty({n * tokens, o.draws, c.dim()}, at::kFloat),
                .known = {}};
   if (c.form == MarForm::kMasked) out.known = known_tokens(c, which, seed);
-  at::parallel_for(0, n, 1, [&](std::int64_t begin, std::int64_t end) {
+  parallel_for(0, n, 1, [&](std::int64_t begin, std::int64_t end) {
     std::vector<float> added(static_cast<std::size_t>(values));
     for (std::int64_t i = begin; i < end; ++i) {
       const std::size_t image = which[static_cast<std::size_t>(i)];
