@@ -30,7 +30,7 @@ std::span<const std::uint32_t> DraftLength::plan(std::span<const SequencePlan> s
   texts_ = std::max<std::size_t>(1, sequences.size());
   rows_ = sequences.size() + other_rows;
   made_ = made;
-  companions_ = 0;
+  companions_ = planned_companions_ = 0;
   measuring_ = false;
   for (const SequencePlan& sequence : sequences) {
     companions_ += sequence.companions;
@@ -253,24 +253,27 @@ double DraftLength::price(std::size_t rows) const noexcept {
 // Of companions more in the planned pass.
 double DraftLength::more_rows_seconds(std::size_t companions) const noexcept {
   return pass_.seconds(planned_rows_ + companions) - pass_.seconds(planned_rows_) +
-         companion_.seconds(companions);
+         (planned_companions_ > 0 ? 0.0 : companion_.seconds(companions));
 }
 
-// Rows of companions do not teach what rows cost, unless nothing else has.
+// Rows of companions do not teach what rows cost, unless nothing else has; and before it is known
+// what companions cost, they teach no more than is expected of rows.
 void DraftLength::observe_pass(const PassSeen& pass) noexcept {
   if (pass.companions == 0) {
     companion_.pass_without();
     pass_.observe(pass.rows, pass.target_seconds);
     return;
   }
+  const double expected = pass_.seconds(pass.rows);
   if (pass_.seen(pass.rows) < kFewPasses) {
-    pass_.observe(pass.rows, pass.target_seconds - companion_.seconds(pass.companions));
+    const double seconds = pass.target_seconds - companion_.seconds(pass.companions);
+    pass_.observe(pass.rows,
+                  companion_.known() || !pass_.known() ? seconds : std::min(seconds, expected));
   }
   // What the drafter does with the rows is their price too, unless it made drafts beside.
   const double work = std::max(0.0, pass.drafter_seconds - no_draft_.mean());
   const bool known = pass.drafted == 0 && no_draft_.mean() > 0.0 && std::isfinite(work);
-  companion_.observe(pass.companions, pass.target_seconds + (known ? work : 0.0),
-                     pass_.seconds(pass.rows));
+  companion_.observe(pass.target_seconds + (known ? work : 0.0), pass_.seconds(pass.rows));
 }
 
 void DraftLength::observe(std::span<const SequenceOutcome> sequences, const PassSeen& pass) {

@@ -114,7 +114,7 @@ struct PassSeen {
 /// many texts may lose. A drafter that has to read first, a prompt or what it missed while it did
 /// not draft, may spend the share of the outputs ahead for it, as many as texts have had so far.
 /// Rows that a pass has beside drafts (companions) are planned with and debited as drafts are, and
-/// by what they cost beyond a row (CompanionCost).
+/// by what a pass with them costs beyond its rows (CompanionCost).
 ///
 ///   T, D   PassCost, DraftCost, from the seconds passed in; the class reads no clock.
 ///   s      Acceptance over all sequences by confidence_bin and position, the odds biased by
@@ -198,7 +198,10 @@ class DraftLength {
   /// Whether the sequence's account covers them.
   bool covers(SequenceId id, std::size_t rows) const;
   /// Adds companion rows to the planned pass.
-  void add_rows(std::size_t rows) noexcept { planned_rows_ += rows; }
+  void add_rows(std::size_t rows) noexcept {
+    planned_rows_ += rows;
+    planned_companions_ += rows;
+  }
 
   /// Outputs whose time a text may lose to drafts before it has gained any.
   double credit() const noexcept;
@@ -284,7 +287,7 @@ class DraftLength {
   std::size_t texts_ = 1;  // sequences of the last plan
   std::size_t rows_ = 0;   // of the planned pass without these drafts
   std::size_t made_ = 0;   // tokens made before the plan
-  std::size_t companions_ = 0, planned_rows_ = 0;
+  std::size_t companions_ = 0, planned_rows_ = 0, planned_companions_ = 0;
   bool measuring_ = false, measure_next_ = false;
   std::vector<Candidate> candidates_;
   std::vector<std::uint32_t> lengths_;

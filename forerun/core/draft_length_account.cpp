@@ -85,9 +85,10 @@ void DraftLength::settle(std::span<const SequenceOutcome> sequences, const PassS
   const double checking =
       each(round_seconds(rows_, {.deterministic = rows}) - round_seconds(rows_, {}), rows);
   const double making = each(draft_.seconds(made) - no_draft_.mean(), made);
+  const double beside_rows = each(companion_.seconds(companions), companions);
   const double reading = each(pass.read_seconds, std::max(read, pass.read));
   const auto cost = [&](std::size_t checked, std::size_t beside, std::size_t drafted) {
-    return static_cast<double>(checked) * checking + companion_.seconds(beside) +
+    return static_cast<double>(checked) * checking + static_cast<double>(beside) * beside_rows +
            static_cast<double>(drafted) * making;
   };
   const double over = over_expected(cost(rows, companions, made), pass);

@@ -111,6 +111,27 @@ TEST(Companions, DearerRowsAreTheirsAlone) {
   EXPECT_NEAR(price_of(control, 3), 0.3, 0.03);
 }
 
+// A slow first pass, which reads adapters that nothing has read yet, says nothing of later ones.
+TEST(Companions, AFirstSlowPassDoesNotStopThem) {
+  DraftLength control;
+  const auto pass = [&](std::size_t companions, double extra) {
+    const std::size_t rows = 1 + companions;
+    control.observe(
+        {}, {.rows = rows, .target_seconds = seconds(rows) + extra, .companions = companions});
+  };
+  for (int i = 0; i < 8; ++i) pass(0, 0.0);
+  const double before = price_of(control, 3);
+  pass(3, seconds(1));
+  EXPECT_NEAR(price_of(control, 3), before, 0.01);
+  EXPECT_EQ(control.report().pass.size(), 2U);  // the size was seen, not what it cost
+  EXPECT_NEAR(control.report().pass[1].seconds, seconds(1) * (1.0 + before), 1e-4);
+  // What all of them cost is theirs, and what larger passes cost beyond it is that of their rows.
+  for (int i = 0; i < 100; ++i) pass(3, 0.003);
+  EXPECT_NEAR(price_of(control, 3), (seconds(4) + 0.003) / seconds(1) - 1.0, 0.05);
+  for (int i = 0; i < 3; ++i) pass(15, 0.003);
+  EXPECT_NEAR(price_of(control, 15), (seconds(16) + 0.003) / seconds(1) - 1.0, 0.4);
+}
+
 // The work on what they bring is not what drafting nothing costs.
 TEST(Companions, WhatTheDrafterDoesWithThemIsTheirPriceAlone) {
   constexpr double kLittle = 1e-5, kWork = 0.006;  // seconds of the drafter
