@@ -296,7 +296,8 @@ void DraftLength::observe(std::span<const SequenceOutcome> sequences, const Pass
   rest_.observe(pass.rest_seconds);
   if (pass.read > 0) read_.observe(pass.read_seconds / static_cast<double>(pass.read));
   if (pass.drafted > 0) {
-    draft_.observe(pass.drafted, pass.drafter_seconds);
+    // The first drafts read what nothing has read yet, and make room.
+    if (std::exchange(drafted_, true)) draft_.observe(pass.drafted, pass.drafter_seconds);
   } else if (pass.companions == 0) {
     no_draft_.observe(pass.drafter_seconds);
   }

@@ -288,7 +288,7 @@ class DraftLength {
   std::size_t rows_ = 0;   // of the planned pass without these drafts
   std::size_t made_ = 0;   // tokens made before the plan
   std::size_t companions_ = 0, planned_rows_ = 0, planned_companions_ = 0;
-  bool measuring_ = false, measure_next_ = false;
+  bool measuring_ = false, measure_next_ = false, drafted_ = false;
   std::vector<Candidate> candidates_;
   std::vector<std::uint32_t> lengths_;
   std::vector<std::uint64_t> chosen_;
