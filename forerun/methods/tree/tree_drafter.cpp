@@ -2,7 +2,6 @@
 
 #include <algorithm>
 #include <array>
-#include <cmath>
 #include <utility>
 
 #include "forerun/core/rng_key.h"
@@ -16,11 +15,6 @@ namespace {
 constexpr double kLeastReach = 0.03;   // a row costs more than such a node gives
 constexpr double kProbeShare = 0.01;   // of the time, for runs of the network that only test it
 constexpr double kScaleMemory = 16.0;  // trees
-// How much better a text's trees may be than its scale says, after none of them; by the root of
-// their number less later. Texts differ by more than a factor of two, and what the first of them
-// taught would otherwise decide for all: nothing is learned where the network does not run. A
-// trial costs little beside what it may find, and each text's account limits it.
-constexpr double kOptimism = 0.5;
 
 // How good the drafts are that were found before the network runs.
 std::size_t situation_of(const TokenTree& tree) {
@@ -248,9 +242,7 @@ std::vector<std::size_t> TreeDrafter::to_query(std::span<TokenSequence* const> s
 bool TreeDrafter::query_pays(const SequencePlan& sequence, const Planned& planned) {
   if (!control_.affords(sequence, network_->made())) return false;
   const ReachCurve& curve = control_.trees().queried[planned.situation];
-  const Text& text = texts_[planned.id];
-  const std::vector<double> expected =
-      curve.scaled(text.scale + kOptimism / std::sqrt(1.0 + static_cast<double>(text.queried)));
+  const std::vector<double> expected = curve.scaled(texts_[planned.id].scale);
   return control_.best_throughput(expected, network_->made()) >
          control_.best_throughput(planned.reach, 0);
 }
@@ -285,7 +277,6 @@ void TreeDrafter::query(std::span<TokenSequence* const> sequences,
     planned.queried = true;
     planned.tree = grow(*sequences[i], true, {});  // whole: the curve is of whole trees
     planned.reach = planned.tree.reaches();
-    ++texts_[planned.id].queried;
     ReachCurve& curve = control_.trees().queried[planned.situation];
     double sum = 0.0;
     for (const double reach : planned.reach) sum += reach;
