@@ -1,13 +1,13 @@
 #include "forerun/tensor/cpu/int8_matrix.h"
 
 #include <ATen/ATen.h>
-#include <ATen/Parallel.h>
 
 #include <algorithm>
 #include <stdexcept>
 #include <vector>
 
 #include "forerun/tensor/cpu/quads.h"
+#include "forerun/tensor/parallel_for.h"
 
 namespace forerun {
 
@@ -50,9 +50,7 @@ Int8Matrix Int8Matrix::pack(const at::Tensor& weight, const at::Tensor& bias, Ar
       }
     }
   };
-  // Not at::parallel_for, which is a loop on one thread where OpenMP is not compiled in.
-  ThreadTeam::instance().run(at::get_num_threads(), 1,
-                             [&](ThreadTeam::Worker& worker) { worker.each(m.panels(), 8, some); });
+  parallel_for(0, m.panels(), 8, some);
   if (bias.defined()) {
     m.bias_ = arena.make<float>(padded);
     std::copy_n(bias.const_data_ptr<float>(), m.outputs_, m.bias_.get());
