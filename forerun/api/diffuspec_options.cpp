@@ -40,7 +40,7 @@ struct Option {
 };
 
 const std::vector<Option>& known() {
-  constexpr std::size_t kOne = 1, kMostPlaces = 256;
+  constexpr std::size_t kOne = 1, kMostPlaces = 256, kMostContext = 1 << 20;
   static const std::vector<Option> all = {
       {"beams",
        [](auto& a, auto n, auto v) { a.options.search.beams = number<std::size_t>(n, v, 0, 64); }},
@@ -58,6 +58,8 @@ const std::vector<Option>& known() {
       {"most", [](auto& a, auto n, auto v) { a.options.most = number(n, v, kOne, kMostPlaces); }},
       {"confidence",
        [](auto& a, auto n, auto v) { a.options.confidence = number(n, v, 0.0, 1.0); }},
+      {"context",
+       [](auto& a, auto n, auto v) { a.options.context = number(n, v, kOne, kMostContext); }},
       {"ngram", [](auto& a, auto n, auto v) {
          if (v.empty()) refuse(n, v, "an ARPA file");
          a.ngram = std::string(v);

@@ -43,4 +43,8 @@ void DraftCost::observe(std::size_t tokens, double seconds_seen) noexcept {
   fixed_ = seconds_ - per_token_ * tokens_;
 }
 
+void DraftCost::scale(double factor) noexcept {
+  for (double* seconds : {&seconds_, &shared_, &fixed_, &per_token_}) *seconds *= factor;
+}
+
 }  // namespace forerun

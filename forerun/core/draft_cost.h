@@ -36,6 +36,8 @@ class DraftCost {
   }
   /// Ignores no tokens, or seconds that are not finite and positive.
   void observe(std::size_t tokens, double seconds) noexcept;
+  /// All of it costs `factor` as much, as something else does that is measured when this is not.
+  void scale(double factor) noexcept;
 
  private:
   OutlierClip outlier_clip_;

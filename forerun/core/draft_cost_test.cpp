@@ -43,6 +43,22 @@ TEST(DraftCost, ABusyMomentHardlyMovesItALastingChangeDoes) {
   EXPECT_NEAR(cost.seconds(4), 0.002, 3e-4);
 }
 
+TEST(DraftCost, ScalesAllItsParts) {
+  DraftCost cost, twice;
+  for (int i = 0; i < 10; ++i) {
+    const std::size_t n = i % 2 == 0 ? 2 : 6;
+    cost.observe(n, 0.003 + 0.001 * static_cast<double>(n));
+    twice.observe(n, 0.006 + 0.002 * static_cast<double>(n));
+  }
+  cost.scale(2.0);
+  for (int i = 0; i < 3; ++i) {
+    EXPECT_NEAR(cost.fixed(), twice.fixed(), 1e-12);
+    EXPECT_NEAR(cost.per_token(), twice.per_token(), 1e-12);
+    cost.observe(4, 0.015);  // and goes on as if it had been so before
+    twice.observe(4, 0.015);
+  }
+}
+
 TEST(DraftCost, IgnoresWhatIsNoTime) {
   DraftCost cost;
   for (const double s : {kNan, -1.0, 0.0}) cost.observe(4, s);

@@ -14,7 +14,8 @@ constexpr double kLeastSurvival =
     0.005;                         // drafts with a lower survival probability are not considered
 constexpr std::size_t kProbe = 2;  // drafts
 constexpr double kFewPasses = 3.0;
-constexpr double kDrift = 0.1;  // |log| of seconds
+constexpr std::size_t kPause = 4;  // rounds
+constexpr double kDrift = 0.1;     // |log| of seconds
 
 void check_confidence_bin(SequenceId id, std::size_t confidence_bin) {
   if (confidence_bin < kConfidenceBins) return;
@@ -276,6 +277,17 @@ void DraftLength::observe_pass(const PassSeen& pass) noexcept {
   companion_.observe(pass.target_seconds + (known ? work : 0.0), pass_.seconds(pass.rows));
 }
 
+// The first drafts, and those after a pause, read what was not read yet and what the caches have
+// lost: they do not tell what drafting costs that goes on, unless they take less.
+void DraftLength::observe_drafting(const PassSeen& pass) noexcept {
+  const bool first = !std::exchange(drafted_, true);
+  const double expected = draft_.seconds(pass.drafted);
+  if (first) return;
+  const bool paused = undrafted_ > kPause && expected > 0.0;
+  draft_.observe(pass.drafted,
+                 paused ? std::min(pass.drafter_seconds, expected) : pass.drafter_seconds);
+}
+
 void DraftLength::observe(std::span<const SequenceOutcome> sequences, const PassSeen& pass) {
   for (const SequenceOutcome& seen : sequences) {
     check_confidence_bin(seen.id, seen.confidence_bin);
@@ -292,15 +304,19 @@ void DraftLength::observe(std::span<const SequenceOutcome> sequences, const Pass
     }
   }
   made_ = 0;
+  const double before = pass_.seconds(1);
   observe_pass(pass);
+  // While nothing is drafted, what drafts cost follows what passes cost: a machine that was slow
+  // for a moment would else keep a drafter from running long after.
+  if (pass.drafted == 0 && before > 0.0) draft_.scale(pass_.seconds(1) / before);
   rest_.observe(pass.rest_seconds);
   if (pass.read > 0) read_.observe(pass.read_seconds / static_cast<double>(pass.read));
   if (pass.drafted > 0) {
-    // The first drafts read what nothing has read yet, and make room.
-    if (std::exchange(drafted_, true)) draft_.observe(pass.drafted, pass.drafter_seconds);
+    observe_drafting(pass);
   } else if (pass.companions == 0) {
     no_draft_.observe(pass.drafter_seconds);
   }
+  undrafted_ = pass.drafted > 0 ? 0 : undrafted_ + 1;
   for (const SequenceOutcome& seen : sequences) {
     if (probing_ && seen.accepted > 0) probe_after_ = kFirstProbe;  // it may pay again
     learn(seen);

@@ -261,6 +261,7 @@ class DraftLength {
     return believed_seconds(rows_ + companions_, drafts) + companion_.seconds(companions_);
   }
   void observe_pass(const PassSeen& pass) noexcept;
+  void observe_drafting(const PassSeen& pass) noexcept;
   double more_rows_seconds(std::size_t companions) const noexcept;
   std::size_t planned_drafts() const noexcept;
   double round_seconds(std::size_t rows, Drafts drafts) const noexcept {
@@ -296,6 +297,7 @@ class DraftLength {
   double undrafted_rate_ = 0.0;            // without companions as well
   std::size_t since_plain_ = kPlainCheck;  // rounds that drafted; so the first is plain
   std::size_t since_drafts_ = 0;           // rounds that could have, but did not
+  std::size_t undrafted_ = 0;              // rounds in which the drafter made nothing
   double unprobed_seconds_ = 0.0;          // their time
   std::size_t probe_after_ = kFirstProbe;  // rounds
   bool probing_ = false;

@@ -209,5 +209,39 @@ TEST(DraftLength, NothingIsDebitedWhileNoPassIsKnown) {
   EXPECT_TRUE(control.affords({.id = 1, .remaining = 100}, 1));
 }
 
+// Rounds of one sequence, told to the controller: what its pass and its drafts took.
+void round_of(DraftLength& control, std::size_t made, double pass, double drafter) {
+  SequenceOutcome outcome{.id = 1, .deterministic = true, .made = made, .tree = true};
+  control.observe({&outcome, 1},
+                  {.rows = 1, .target_seconds = pass, .drafted = made, .drafter_seconds = drafter});
+}
+
+TEST(DraftLength, DraftsAfterAPauseDoNotTellWhatDraftingCosts) {
+  DraftLength control;
+  for (int i = 0; i < 4; ++i) round_of(control, 0, 0.004, 0.0);
+  round_of(control, 6, 0.004, 0.009);  // reads, and nothing is in the caches
+  EXPECT_EQ(control.making_seconds(6), 0.0);
+  for (int i = 0; i < 3; ++i) round_of(control, 6, 0.004, 0.001);
+  EXPECT_NEAR(control.making_seconds(6), 0.001, 1e-6);
+  for (int i = 0; i < 40; ++i) {
+    for (int j = 0; j < 8; ++j) round_of(control, 0, 0.004, 0.0);
+    round_of(control, 6, 0.004, 0.003);
+  }
+  EXPECT_NEAR(control.making_seconds(6), 0.001, 1e-6);
+  for (int i = 0; i < 40; ++i) {  // it runs every other round: that is what it costs
+    round_of(control, 0, 0.004, 0.0);
+    round_of(control, 6, 0.004, 0.002);
+  }
+  EXPECT_NEAR(control.making_seconds(6), 0.002, 1e-4);
+}
+
+TEST(DraftLength, WhatDraftsCostFollowsPassesWhileNothingIsDrafted) {
+  DraftLength control;
+  for (int i = 0; i < 20; ++i) round_of(control, i > 3 ? 6 : 0, 0.008, i > 3 ? 0.002 : 0.0);
+  EXPECT_NEAR(control.making_seconds(6), 0.002, 1e-5);
+  for (int i = 0; i < 40; ++i) round_of(control, 0, 0.004, 0.0);  // the machine is free again
+  EXPECT_NEAR(control.making_seconds(6), 0.001, 1e-4);
+}
+
 }  // namespace
 }  // namespace forerun

@@ -9,8 +9,9 @@
 namespace forerun {
 
 /// What trees of a drafter are like before one is made: the mean probability of reaching the best
-/// node, the second best, and so on, of recent trees. A prior counts as four of them: the first
-/// tokens of a text are often hard to draft, and one bad tree says little.
+/// node, the second best, and so on, of trees of many texts. A prior counts as much as a few texts,
+/// and the mean is slow: a text whose trees are worse than those of others is told by its own
+/// scale, and the next one is to begin with what texts are like.
 class ReachCurve {
  public:
   static constexpr std::size_t kNodes = 32;
@@ -20,11 +21,13 @@ class ReachCurve {
     double reach = 1.0;
     for (double& mean : mean_) mean = reach *= prior;
   }
-  /// @param reach  of a tree's nodes, falling
-  void observe(std::span<const double> reach) noexcept {
-    seen_ = std::min(seen_ + 1.0, kMost);
+  /// @param reach   of a tree's nodes, falling
+  /// @param before  trees of the same text before it: the more, the less it counts
+  void observe(std::span<const double> reach, std::size_t before) noexcept {
+    const double weight = kOfText / (kOfText + static_cast<double>(before));
+    seen_ = std::min(seen_ + weight, kMost);
     for (std::size_t i = 0; i < kNodes; ++i) {
-      mean_[i] += ((i < reach.size() ? reach[i] : 0.0) - mean_[i]) / seen_;
+      mean_[i] += weight * ((i < reach.size() ? reach[i] : 0.0) - mean_[i]) / seen_;
     }
   }
   /// Falling; each mean times `scale`, at most 1.
@@ -40,7 +43,8 @@ class ReachCurve {
   }
 
  private:
-  static constexpr double kPrior = 4.0, kMost = 64.0;  // trees
+  static constexpr double kPrior = 32.0, kMost = 512.0;  // trees
+  static constexpr double kOfText = 8.0;                 // trees, of which the next counts half
   std::array<double, kNodes> mean_{};
   double seen_ = kPrior;
 };

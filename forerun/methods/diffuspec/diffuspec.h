@@ -28,6 +28,10 @@ struct DiffuSpecOptions {
   std::size_t least = 0;     ///< places of a pass; 0: 20 of the paper, 10 of FailFast
   std::size_t most = 0;      ///< places of a round; 0: 30 and 60, or those of the block
   double confidence = 0.45;  ///< FailFast: of the least confident prediction of a block
+  /// Tokens of the text that a network with a cache reads where it begins: the last ones. It keeps
+  /// those that follow. Drafts hardly depend on what is further back, and a long prompt costs more
+  /// to read than they save.
+  std::size_t context = 32;
 };
 
 /// A diffusion language model that drafts for a target. What drafting needs of it are the laws of
@@ -43,6 +47,13 @@ struct DiffuSpec {
 
   bool searches() const noexcept { return options.search.beams > 0; }
   bool ends(Token token) const { return std::find(end.begin(), end.end(), token) != end.end(); }
+  /// Whether the network keeps what it has read: else it reads the whole text in every pass.
+  bool keeps() const noexcept { return network.config().attention == DiffusionAttention::kBlock; }
+  /// options.context, as far as a quarter of the network's is left for what follows.
+  std::size_t context() const {
+    const auto all = static_cast<std::size_t>(network.context());
+    return std::clamp<std::size_t>((all - std::min(all, most())) / 4 * 3, 1, options.context);
+  }
   /// Places of a pass at most: what the network was trained for.
   std::size_t block() const {
     const auto trained = static_cast<std::size_t>(network.config().block);

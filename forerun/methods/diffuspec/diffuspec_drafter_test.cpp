@@ -130,8 +130,9 @@ TEST(DiffuSpecDrafts, OfThePublishedRatioEndBeforeATokenThatTheSamplingForbids) 
   EXPECT_GT(gaps, 0U);
 }
 
-TEST(DiffuSpecDrafts, ArePlannedUpToTheBlockAndTheContext) {
+TEST(DiffuSpecDrafts, ArePlannedUpToTheBlockAndReadTheirContext) {
   const auto m = method();
+  m->options.context = 40;
   const DiffuSpecDrafter drafter(m);
   const auto context = static_cast<std::size_t>(m->network.context());
   TokenSequence some = sequence_of(text_of(9, 5), 1), full = sequence_of(text_of(context, 0), 2);
@@ -141,8 +142,8 @@ TEST(DiffuSpecDrafts, ArePlannedUpToTheBlockAndTheContext) {
   EXPECT_EQ(plans[0].limit, 3U);
   EXPECT_EQ(plans[1].limit, kBlock);
   EXPECT_EQ(plans[1].unread, 0U);
-  EXPECT_EQ(plans[2].limit, 0U);
-  EXPECT_EQ(plans[2].unread, context);
+  EXPECT_EQ(plans[2].limit, kBlock);  // its context would end: it begins with the last tokens
+  EXPECT_EQ(plans[2].unread, 40U);
 }
 
 }  // namespace

@@ -28,12 +28,14 @@ struct Asked {
   std::vector<Token> places;
 };
 
-Asked ask(DiffusionText& read, const TokenSequence& sequence, std::vector<Token> places) {
+// @param first  position of the first token that it reads
+Asked ask(DiffusionText& read, std::size_t first, const TokenSequence& sequence,
+          std::vector<Token> places) {
   // The newest token is read again if a round came to nothing: it predicts the first place.
-  const auto size = static_cast<std::int64_t>(sequence.tokens().size());
+  const auto text = sequence.tokens().subspan(first);
+  const auto size = static_cast<std::int64_t>(text.size());
   if (read.length() >= size) read = read.share(size - 1);
-  return {&read, sequence.tokens().subspan(static_cast<std::size_t>(read.length())),
-          std::move(places)};
+  return {&read, text.subspan(static_cast<std::size_t>(read.length())), std::move(places)};
 }
 
 at::Tensor pass(const DiffusionPasses& network, std::span<const Asked> asked) {
@@ -50,7 +52,18 @@ DiffuSpecTexts::Text& DiffuSpecTexts::text_of(SequenceId id) {
   Text& text = texts_[id];
   if (!text.read) {
     text.read = method_->network.begin();
+    text.first = 0;
     text.window = DraftWindow({.least = method_->least(), .most = method_->most()});
+  }
+  return text;
+}
+
+DiffuSpecTexts::Text& DiffuSpecTexts::text_to_read(const TokenSequence& sequence) {
+  const std::size_t first = first_read(sequence);
+  Text& text = text_of(sequence.id());
+  if (text.first != first) {
+    text.read = method_->network.begin();
+    text.first = first;
   }
   return text;
 }
@@ -69,19 +82,36 @@ std::size_t DiffuSpecTexts::places(const TokenSequence& sequence) const {
   if (method_->options.control == PlaceControl::kPaper && found != texts_.end()) {
     wanted = found->second.window.length();
   }
-  const auto room =
-      method_->network.context() - static_cast<std::int64_t>(sequence.tokens().size());
-  return std::min(wanted, static_cast<std::size_t>(std::max<std::int64_t>(0, room)));
+  return std::min(wanted, room(sequence));
+}
+
+// The first position that the network has read, or is to read if it begins anew: where it has read
+// nothing, or lacks more than that, or its context ends. A network that keeps nothing reads all.
+std::size_t DiffuSpecTexts::first_read(const TokenSequence& sequence) const {
+  if (!method_->keeps()) return 0;
+  const std::size_t size = sequence.tokens().size();
+  const std::size_t anew = size - std::min(size, method_->context());
+  const auto found = texts_.find(sequence.id());
+  if (found == texts_.end() || !found->second.read) return anew;
+  const Text& text = found->second;
+  const auto context = static_cast<std::size_t>(method_->network.context());
+  const bool ends = size - text.first + method_->most() > context;
+  return ends || text.position() < anew ? anew : text.first;
+}
+
+// Places that its context leaves.
+std::size_t DiffuSpecTexts::room(const TokenSequence& sequence) const {
+  const auto context = static_cast<std::size_t>(method_->network.context());
+  return context - std::min(context, sequence.tokens().size() - first_read(sequence));
 }
 
 std::size_t DiffuSpecTexts::unread(const TokenSequence& sequence) const {
-  // A network that keeps nothing reads the whole text in every pass.
-  if (method_->network.config().attention != DiffusionAttention::kBlock) return 0;
+  if (!method_->keeps()) return 0;  // it reads the text in every pass
   const auto found = texts_.find(sequence.id());
-  const std::size_t read = found == texts_.end() || !found->second.read
-                               ? 0
-                               : static_cast<std::size_t>(found->second.read->length());
-  const std::size_t missing = sequence.tokens().size() - std::min(sequence.tokens().size(), read);
+  const std::size_t first = first_read(sequence), size = sequence.tokens().size();
+  const bool goes_on = found != texts_.end() && found->second.read && found->second.first == first;
+  const std::size_t position = goes_on ? found->second.position() : first;
+  const std::size_t missing = size - std::min(size, position);
   return missing > kPending ? missing : 0;
 }
 
@@ -90,7 +120,8 @@ bool DiffuSpecTexts::catch_up(const TokenSequence& sequence) {
   const std::size_t missing = unread(sequence);
   if (missing == 0) return true;
   const auto start = std::chrono::steady_clock::now();
-  Asked piece = ask(*text_of(sequence.id()).read, sequence, {});
+  Text& text = text_to_read(sequence);
+  Asked piece = ask(*text.read, text.first, sequence, {});
   piece.fresh = piece.fresh.first(std::min(kPiece, missing - 1));
   pass(method_->network, {&piece, 1});
   prefilled_.tokens += piece.fresh.size();
@@ -106,8 +137,8 @@ void DiffuSpecTexts::predict(std::span<const TokenSequence* const> sequences) {
   for (const TokenSequence* sequence : sequences) {
     const std::size_t n = places(*sequence);
     if (n == 0 || !catch_up(*sequence)) continue;
-    asked.push_back(
-        ask(*text_of(sequence->id()).read, *sequence, std::vector<Token>(n, kMaskedToken)));
+    Text& text = text_to_read(*sequence);
+    asked.push_back(ask(*text.read, text.first, *sequence, std::vector<Token>(n, kMaskedToken)));
     who.push_back(sequence);
   }
   if (asked.empty()) return;
@@ -126,17 +157,15 @@ void DiffuSpecTexts::predict(std::span<const TokenSequence* const> sequences) {
 // before.
 void DiffuSpecTexts::extend(const TokenSequence& sequence) {
   Text& text = texts_.at(sequence.id());
-  const std::size_t room =
-      std::min(method_->most(),
-               static_cast<std::size_t>(method_->network.context()) - sequence.tokens().size());
+  const std::size_t most = std::min(method_->most(), room(sequence));
   const std::size_t chunk = method_->least();
   at::Tensor newest = text.rows;
   for (std::size_t have = predicted(sequence.id());
-       have + chunk <= room && confident(newest, sequence); have += chunk) {
+       have + chunk <= most && confident(newest, sequence); have += chunk) {
     std::vector<Token> places;
     for (std::size_t i = 0; i < have; ++i) places.push_back(likeliest_at(sequence.id(), i));
     places.resize(have + chunk, kMaskedToken);
-    const Asked asked = ask(*text.read, sequence, std::move(places));
+    const Asked asked = ask(*text.read, text.first, sequence, std::move(places));
     newest = pass(method_->network, {&asked, 1})
                  .narrow(0, static_cast<std::int64_t>(have), static_cast<std::int64_t>(chunk));
     text.rows = at::cat({text.rows, newest});
@@ -199,9 +228,14 @@ bool DiffuSpecTexts::share(SequenceId from, SequenceId to, std::int64_t position
   const auto found = texts_.find(from);
   if (found == texts_.end() || !found->second.read) return true;
   const DiffusionText& read = *found->second.read;
-  DiffusionText copy = read.share(std::min(positions, read.length()));
+  const std::size_t first = found->second.first;
+  const std::int64_t shared = std::min(positions - static_cast<std::int64_t>(first), read.length());
+  if (shared <= 0) return true;
+  DiffusionText copy = read.share(shared);
   forget(to);
-  text_of(to).read = std::move(copy);
+  Text& text = text_of(to);
+  text.read = std::move(copy);
+  text.first = first;
   return true;
 }
 

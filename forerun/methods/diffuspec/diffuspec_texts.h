@@ -54,12 +54,18 @@ class DiffuSpecTexts {
  private:
   struct Text {
     std::optional<DiffusionText> read;
+    std::size_t first = 0;  // position of the first token that it read
     std::optional<OnlineNgram> trigrams;
     DraftWindow window;
     at::Tensor rows;  // [places, outputs] of the round, or undefined
+    // Of the next token to read.
+    std::size_t position() const { return first + static_cast<std::size_t>(read->length()); }
   };
 
   Text& text_of(SequenceId id);
+  Text& text_to_read(const TokenSequence& sequence);
+  std::size_t first_read(const TokenSequence& sequence) const;
+  std::size_t room(const TokenSequence& sequence) const;
   bool catch_up(const TokenSequence& sequence);
   void extend(const TokenSequence& sequence);
   bool confident(const at::Tensor& rows, const TokenSequence& sequence) const;

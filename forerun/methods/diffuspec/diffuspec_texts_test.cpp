@@ -7,6 +7,8 @@
 #include <algorithm>
 #include <memory>
 #include <set>
+#include <span>
+#include <tuple>
 #include <vector>
 
 #include "tests/support/searched_drafts.h"
@@ -161,22 +163,80 @@ TEST(DiffuSpecTexts, TrigramsAreThoseOfTheWholeText) {
   }
 }
 
+std::vector<Token> last(std::span<const Token> text, std::size_t n) {
+  return {text.end() - static_cast<std::ptrdiff_t>(std::min(n, text.size())), text.end()};
+}
+
 // Long texts are read in pieces, over rounds that predict nothing.
 TEST(DiffuSpecTexts, AreReadInPiecesIfTheyAreLong) {
   const auto m = method();
+  m->options.context = 180;
   DiffuSpecTexts texts(m);
   const std::vector<Token> text = text_of(200, 4);
   const TokenSequence sequence = sequence_of(text, 1);
   const TokenSequence* const one = &sequence;
-  EXPECT_EQ(texts.unread(sequence), 200U);
+  EXPECT_EQ(texts.unread(sequence), 180U);
   texts.predict({&one, 1});
   EXPECT_EQ(texts.predicted(1), 0U);
-  EXPECT_EQ(texts.unread(sequence), 72U);
+  EXPECT_EQ(texts.unread(sequence), 52U);
   texts.predict({&one, 1});
   EXPECT_EQ(texts.unread(sequence), 0U);
-  EXPECT_EQ(texts.prefilled().tokens, 199U);  // the newest token is read with the places
+  EXPECT_EQ(texts.prefilled().tokens, 179U);  // the newest token is read with the places
   ASSERT_EQ(texts.predicted(1), kBlock);
-  EXPECT_LT(difference(texts, 1, laws_of(*m, text, kBlock)), 1e-3);
+  EXPECT_LT(difference(texts, 1, laws_of(*m, last(text, 180), kBlock)), 1e-3);
+}
+
+TEST(DiffuSpecTexts, BeginWithTheLastTokensAndKeepWhatFollows) {
+  const auto m = method();
+  m->options.context = 12;
+  DiffuSpecTexts texts(m);
+  TokenSequence sequence = sequence_of(text_of(90, 4), 1);
+  const TokenSequence* const one = &sequence;
+  const auto predicts_from = [&](std::size_t tokens) {
+    EXPECT_EQ(texts.unread(sequence), 0U);
+    texts.predict({&one, 1});
+    EXPECT_EQ(texts.predicted(1), kBlock);
+    EXPECT_LT(difference(texts, 1, laws_of(*m, last(sequence.tokens(), tokens), kBlock)), 1e-4);
+  };
+  predicts_from(12);
+  for (int i = 0; i < 5; ++i) sequence.push(static_cast<Token>(30 + i));
+  predicts_from(17);
+  // Another text that begins like it: shares what was read of it, or begins by itself.
+  EXPECT_TRUE(texts.share(1, 2, 85));
+  EXPECT_TRUE(texts.share(1, 3, 40));
+  for (const auto& [id, size, read] : {std::tuple{SequenceId{2}, 85, 16}, {3, 40, 12}}) {
+    std::vector<Token> begun(sequence.tokens().begin(), sequence.tokens().begin() + size);
+    for (int i = 0; i < (id == 2 ? 9 : 0); ++i) begun.push_back(static_cast<Token>(50 + i));
+    const TokenSequence other = sequence_of(begun, id);
+    const TokenSequence* const its = &other;
+    texts.predict({&its, 1});
+    ASSERT_EQ(texts.predicted(id), kBlock);
+    EXPECT_LT(
+        difference(texts, id, laws_of(*m, last(begun, static_cast<std::size_t>(read)), kBlock)),
+        1e-4);
+  }
+  // More than that was written without it: it begins anew.
+  for (int i = 0; i < 13; ++i) sequence.push(static_cast<Token>(40 + i));
+  predicts_from(12);
+}
+
+TEST(DiffuSpecTexts, GoOnWhereTheContextEnds) {
+  const auto m = method();
+  const auto context = static_cast<std::size_t>(m->network.context());
+  DiffuSpecTexts texts(m);
+  TokenSequence sequence = sequence_of(text_of(9, 4), 1);
+  const TokenSequence* const one = &sequence;
+  std::size_t anew = 0;
+  for (std::size_t i = 0; i < 2 * context; ++i) {
+    ASSERT_EQ(texts.places(sequence), kBlock) << i;
+    if (i % 8 == 0) {
+      texts.predict({&one, 1});
+      ASSERT_EQ(texts.predicted(1), kBlock) << i;
+    }
+    anew += sequence.tokens().size() > context ? 1 : 0;
+    sequence.push(static_cast<Token>(30 + i % 20));
+  }
+  EXPECT_GT(anew, 0U);
 }
 
 }  // namespace

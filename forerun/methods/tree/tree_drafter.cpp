@@ -280,11 +280,11 @@ void TreeDrafter::query(std::span<TokenSequence* const> sequences,
     ReachCurve& curve = control_.trees().queried[planned.situation];
     double sum = 0.0;
     for (const double reach : planned.reach) sum += reach;
+    Text& text = texts_[planned.id];
     if (curve.sum() > 0.0) {
-      double& scale = texts_[planned.id].scale;
-      scale += (std::clamp(sum / curve.sum(), 0.25, 4.0) - scale) / kScaleMemory;
+      text.scale += (std::clamp(sum / curve.sum(), 0.25, 4.0) - text.scale) / kScaleMemory;
     }
-    curve.observe(planned.reach);
+    curve.observe(planned.reach, text.queried++);
   }
 }
 

@@ -54,6 +54,7 @@ class TreeDrafter final : public TextDrafter {
   struct Text {
     std::array<SequenceBias, kMostSources> bias;
     double scale = 1.0;          // of its queried trees, to those of all texts
+    std::size_t queried = 0;     // trees
     std::size_t companions = 0;  // rows, in the round before
   };
   // The tree of a sequence in a round.
