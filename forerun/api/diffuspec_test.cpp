@@ -202,6 +202,7 @@ TEST(DiffuSpecRefused, WithAOneLineReason) {
   refused("diffuspec:/no/such/folder", "/no/such/folder");
   refused("diffuspec:" + network() + ":beams=many", "beams takes a number from 0 to 64");
   refused("diffuspec:" + network() + ":beams=3:beams=4", "given twice");
+  refused("diffuspec:" + network() + ":context=0", "context takes a number from 1 to 1048576");
   refused("diffuspec:" + network() + ":length=long", "measured, paper or failfast");
   refused("diffuspec:" + network() + ":mix=both", "linear or log");
   refused("diffuspec:" + network() + ":depth=3", ":depth=3");  // a path

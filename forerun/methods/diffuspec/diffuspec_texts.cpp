@@ -65,6 +65,7 @@ DiffuSpecTexts::Text& DiffuSpecTexts::text_to_read(const TokenSequence& sequence
     text.read = method_->network.begin();
     text.first = first;
   }
+  text.shared = false;
   return text;
 }
 
@@ -94,6 +95,9 @@ std::size_t DiffuSpecTexts::first_read(const TokenSequence& sequence) const {
   const auto found = texts_.find(sequence.id());
   if (found == texts_.end() || !found->second.read) return anew;
   const Text& text = found->second;
+  // What another text has read serves where it began as this one would alone: the same drafts in
+  // any company.
+  if (text.shared) return anew;
   const auto context = static_cast<std::size_t>(method_->network.context());
   const bool ends = size - text.first + method_->most() > context;
   return ends || text.position() < anew ? anew : text.first;
@@ -236,6 +240,7 @@ bool DiffuSpecTexts::share(SequenceId from, SequenceId to, std::int64_t position
   Text& text = text_of(to);
   text.read = std::move(copy);
   text.first = first;
+  text.shared = method_->keeps();
   return true;
 }
 

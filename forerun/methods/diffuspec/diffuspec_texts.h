@@ -55,6 +55,7 @@ class DiffuSpecTexts {
   struct Text {
     std::optional<DiffusionText> read;
     std::size_t first = 0;  // position of the first token that it read
+    bool shared = false;    // read by another text, and not used yet
     std::optional<OnlineNgram> trigrams;
     DraftWindow window;
     at::Tensor rows;  // [places, outputs] of the round, or undefined

@@ -201,19 +201,20 @@ TEST(DiffuSpecTexts, BeginWithTheLastTokensAndKeepWhatFollows) {
   predicts_from(12);
   for (int i = 0; i < 5; ++i) sequence.push(static_cast<Token>(30 + i));
   predicts_from(17);
-  // Another text that begins like it: shares what was read of it, or begins by itself.
-  EXPECT_TRUE(texts.share(1, 2, 85));
-  EXPECT_TRUE(texts.share(1, 3, 40));
-  for (const auto& [id, size, read] : {std::tuple{SequenceId{2}, 85, 16}, {3, 40, 12}}) {
-    std::vector<Token> begun(sequence.tokens().begin(), sequence.tokens().begin() + size);
-    for (int i = 0; i < (id == 2 ? 9 : 0); ++i) begun.push_back(static_cast<Token>(50 + i));
-    const TokenSequence other = sequence_of(begun, id);
+  // Texts that begin like it predict what they would alone, whether they use what was read or not.
+  for (const auto& [id, shared, more] :
+       {std::tuple{SequenceId{2}, 85, 9}, {3, 85, 5}, {4, 40, 0}}) {
+    EXPECT_TRUE(texts.share(1, id, shared));
+    std::vector<Token> begun(sequence.tokens().begin(), sequence.tokens().begin() + shared);
+    for (int i = 0; i < more; ++i) begun.push_back(static_cast<Token>(50 + i));
+    TokenSequence other = sequence_of(begun, id);
     const TokenSequence* const its = &other;
-    texts.predict({&its, 1});
-    ASSERT_EQ(texts.predicted(id), kBlock);
-    EXPECT_LT(
-        difference(texts, id, laws_of(*m, last(begun, static_cast<std::size_t>(read)), kBlock)),
-        1e-4);
+    for (const std::size_t read : {12, 13}) {
+      texts.predict({&its, 1});
+      ASSERT_EQ(texts.predicted(id), kBlock);
+      EXPECT_LT(difference(texts, id, laws_of(*m, last(other.tokens(), read), kBlock)), 1e-4);
+      other.push(7);
+    }
   }
   // More than that was written without it: it begins anew.
   for (int i = 0; i < 13; ++i) sequence.push(static_cast<Token>(40 + i));
