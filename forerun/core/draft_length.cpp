@@ -316,7 +316,7 @@ void DraftLength::observe(std::span<const SequenceOutcome> sequences, const Pass
   } else if (pass.companions == 0) {
     no_draft_.observe(pass.drafter_seconds);
   }
-  undrafted_ = pass.drafted > 0 ? 0 : undrafted_ + 1;
+  if (pass.rows > 0) undrafted_ = pass.drafted > 0 ? 0 : undrafted_ + 1;
   for (const SequenceOutcome& seen : sequences) {
     if (probing_ && seen.accepted > 0) probe_after_ = kFirstProbe;  // it may pay again
     learn(seen);
