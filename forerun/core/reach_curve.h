@@ -10,8 +10,8 @@ namespace forerun {
 
 /// What trees of a drafter are like before one is made: the mean probability of reaching the best
 /// node, the second best, and so on, of trees of many texts. A prior counts as much as a few texts,
-/// and the mean is slow: a text whose trees are worse than those of others is told by its own
-/// scale, and the next one is to begin with what texts are like.
+/// and the mean changes slowly: what differs in one text is in the caller's scale of that text, and
+/// the next text begins with the mean of many.
 class ReachCurve {
  public:
   static constexpr std::size_t kNodes = 32;

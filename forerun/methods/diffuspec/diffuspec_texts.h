@@ -27,8 +27,8 @@ class DiffuSpecTexts {
   explicit DiffuSpecTexts(std::shared_ptr<const DiffuSpec> method) : method_(std::move(method)) {}
 
   const DiffuSpec& method() const noexcept { return *method_; }
-  /// Places that a pass would predict now; 0 where the network's context ends, and after a token
-  /// that it does not know.
+  /// Places that a pass would predict now; 0 where the context of a network without a cache ends,
+  /// and after a token that it does not know.
   std::size_t places(const TokenSequence& sequence) const;
   /// Tokens that have to be read before a pass; 0 if they fit into it.
   std::size_t unread(const TokenSequence& sequence) const;
