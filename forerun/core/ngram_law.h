@@ -1,5 +1,6 @@
 #pragma once
 
+#include <cmath>
 #include <span>
 #include <vector>
 
@@ -17,6 +18,12 @@ class NgramLaw {
   /// @param before  kNoToken: `last` begins the text
   virtual std::vector<double> log_probs(Token before, Token last,
                                         std::span<const Token> next) const = 0;
+  /// P(token | before, last) of each of `next`.
+  virtual std::vector<double> probs(Token before, Token last, std::span<const Token> next) const {
+    std::vector<double> p = log_probs(before, last, next);
+    for (double& x : p) x = std::exp(x);
+    return p;
+  }
   double log_prob(Token before, Token last, Token next) const {
     return log_probs(before, last, {&next, 1})[0];
   }

@@ -66,8 +66,8 @@ std::vector<Token> OnlineNgram::followers(Token before, Token last) const {
   return out;
 }
 
-std::vector<double> OnlineNgram::log_probs(Token before, Token last,
-                                           std::span<const Token> next) const {
+std::vector<double> OnlineNgram::probs(Token before, Token last,
+                                       std::span<const Token> next) const {
   std::vector<double> p(next.size(), 1.0 / vocab_);
   interpolate(ngram_key::kEmpty, next, p);
   if (last != kNoToken) {
@@ -75,6 +75,12 @@ std::vector<double> OnlineNgram::log_probs(Token before, Token last,
     interpolate(one, next, p);
     if (before != kNoToken) interpolate(with(with(ngram_key::kEmpty, before), last), next, p);
   }
+  return p;
+}
+
+std::vector<double> OnlineNgram::log_probs(Token before, Token last,
+                                           std::span<const Token> next) const {
+  std::vector<double> p = probs(before, last, next);
   for (double& x : p) x = std::log(x);
   return p;
 }

@@ -23,6 +23,7 @@ class OnlineNgram final : public NgramLaw {
   std::size_t length() const noexcept { return read_; }
   std::vector<double> log_probs(Token before, Token last,
                                 std::span<const Token> next) const override;
+  std::vector<double> probs(Token before, Token last, std::span<const Token> next) const override;
   /// Share of the law after two tokens that comes from what followed both; 0 if nothing did.
   double evidence(Token before, Token last) const;
   /// The token that followed both of them last, and the one that followed the second last, if there

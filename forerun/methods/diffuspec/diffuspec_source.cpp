@@ -26,7 +26,7 @@ void DiffuSpecSource::search() {
   for (std::size_t i = 0; i < texts_.predicted(id_); ++i) {
     Place place;
     for (const Ranked& r : candidates(i, SlotCandidates::kDrafted.most)) {
-      place.push_back({r.token, r.score});
+      place.push_back({r.token, std::log(r.score)});
     }
     if (place.empty()) break;  // scores that are not numbers
     cut_place(place, method.options.search, ends);
@@ -47,11 +47,11 @@ void DiffuSpecSource::weigh(const Node& node, std::vector<Ranked>& candidates) {
   if (method.options.search.linear) add_followers(node, candidates);
   std::vector<Token> next;
   for (const Ranked& r : candidates) next.push_back(r.token);
-  std::vector<double> scores = texts_.law(sequence()).log_probs(before(node), node.token, next);
+  std::vector<double> weights = texts_.law(sequence()).probs(before(node), node.token, next);
   for (std::size_t i = 0; i < candidates.size(); ++i) {
-    scores[i] = path_score(candidates[i].log_q, scores[i], method.options.search);
+    weights[i] = path_weight(candidates[i].q, weights[i], method.options.search);
   }
-  reweigh(candidates, scores);
+  reweigh(candidates, weights);
 }
 
 std::optional<Token> DiffuSpecSource::preferred(const Node& node) const {

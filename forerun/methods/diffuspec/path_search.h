@@ -1,5 +1,6 @@
 #pragma once
 
+#include <cmath>
 #include <cstddef>
 #include <functional>
 #include <span>
@@ -60,6 +61,11 @@ Token token_before(std::span<const Token> text, const std::vector<Token>& path, 
 inline double path_score(double log_q, double log_ngram, const PathSearchOptions& options) {
   const double w = options.marginal;
   return options.linear ? log_mix(w, log_q, log_ngram) : w * log_q + (1.0 - w) * log_ngram;
+}
+/// Its exponential, of the probabilities themselves.
+inline double path_weight(double q, double ngram, const PathSearchOptions& options) {
+  const double w = options.marginal;
+  return options.linear ? w * q + (1.0 - w) * ngram : std::pow(q, w) * std::pow(ngram, 1.0 - w);
 }
 
 }  // namespace forerun

@@ -195,5 +195,17 @@ TEST(PathSearch, HasThePapersConstants) {
   EXPECT_EQ(many.size(), 15U);
 }
 
+TEST(PathSearch, WeightsAreTheExponentialsOfScores) {
+  for (const bool linear : {true, false}) {
+    for (const double marginal : {0.0, 0.3, 1.0}) {
+      PathSearchOptions options;
+      options.linear = linear;
+      options.marginal = marginal;
+      EXPECT_NEAR(path_weight(0.2, 0.05, options),
+                  std::exp(path_score(std::log(0.2), std::log(0.05), options)), 1e-12);
+    }
+  }
+}
+
 }  // namespace
 }  // namespace forerun

@@ -94,11 +94,12 @@ void LookaheadSource::companions(const TokenSequence& sequence, const TokenDraft
   Text& text = text_of(sequence.id());
   const double price = offer.price(text.window.most_rows());
   CompanionWorth& worth = memory().worth;
-  text.asked = text.window.most_rows() > 0 && (worth.mean() > price || worth.tries(price));
+  text.asked =
+      text.window.most_rows() > 0 && (worth.mean(text.worth) > price || worth.tries(price));
   if (text.asked) text.window.add_rows(sequence.tokens(), draft, rows);
 }
 
-void LookaheadSource::earned(SequenceId) { memory().worth.earned(); }
+void LookaheadSource::earned(SequenceId id) { memory().worth.earned(text_of(id).worth); }
 
 void LookaheadSource::observe(const VerifiedDraft& verified) {
   Text& text = text_of(verified.sequence.id());
@@ -117,7 +118,7 @@ void LookaheadSource::observe(const VerifiedDraft& verified) {
   Memory& m = memory();
   text.window.take(top, verified.sequence.tokens(), emitted,
                    [&](Token key, std::span<const Token> next) { m.pool.add(key, next); });
-  m.worth.ran();
+  m.worth.ran(text.worth);
 }
 
 }  // namespace forerun

@@ -52,6 +52,7 @@ class LookaheadSource final : public TreeSource {
   struct Text {
     LookaheadWindow window;
     bool asked = false;  // its rows are in the coming pass
+    CompanionWorth::Text worth;
   };
   struct Match {
     const std::vector<Token>* next;

@@ -77,17 +77,17 @@ void TidarBlocks::keep(std::span<const float> logits, const TokenSequence& seque
     return;
   }
   const double temperature = sequence.sampling().greedy() ? 1.0 : sequence.sampling().temperature;
-  text.likeliest.push_back(
-      slot_candidates(logits, temperature,
-                      markov_.defined() ? SlotCandidates::kShortlist : SlotCandidates::kDrafted));
+  text.likeliest.push_back(slot_candidates(
+      logits, temperature,
+      markov_.defined() ? SlotCandidates::shortlist_of(logits.size()) : SlotCandidates::kDrafted));
 }
 
 // Whether a replica runs.
 // @param drafted  the pass has drafts
-bool TidarBlocks::wants(double chance, bool drafted, double price) {
+bool TidarBlocks::wants(const Text& text, double chance, bool drafted, double price) {
   switch (form_) {
     case TidarForm::kMeasured:
-      return chance >= kLeastChance && chance * worth().mean() > price;
+      return chance >= kLeastChance && chance * worth().mean(text.worth) > price;
     case TidarForm::kFused:
       return true;
     case TidarForm::kPruned:
@@ -123,7 +123,7 @@ void TidarBlocks::companions(const TokenSequence& sequence, const TokenDraft& dr
     if (mixes() && !fits(sequence, after)) continue;
     const double price = offer.price(rows.rows() - before + own) -
                          (rows.rows() > before ? offer.price(rows.rows() - before) : 0.0);
-    if (!wants(chance(after), draft.size() > 0, price)) break;
+    if (!wants(text, chance(after), draft.size() > 0, price)) break;
     add(after);
   }
   if (mixes()) mix(draft, text, rows);
@@ -169,7 +169,7 @@ void TidarBlocks::observe(const VerifiedDraft& verified) {
   for (std::size_t s = 0; s < drafts; ++s) {
     keep(verified.companion(first + s), verified.sequence, text);
   }
-  worth().ran();
+  worth().ran(text.worth);
 }
 
 }  // namespace forerun

@@ -58,7 +58,7 @@ class TidarBlocks {
   /// As TreeSource::companions, earned, observe, forget.
   void companions(const TokenSequence& sequence, const TokenDraft& draft, const RowOffer& offer,
                   CompanionRows& rows);
-  void earned() { worth().earned(); }
+  void earned(SequenceId id) { worth().earned(texts_[id].worth); }
   void observe(const VerifiedDraft& verified);
   void forget(SequenceId id) { texts_.erase(id); }
 
@@ -68,13 +68,14 @@ class TidarBlocks {
     // After the text; empty if there is no block.
     std::vector<float> rows;                // [drafts, vocab] logits
     std::vector<SlotCandidates> likeliest;  // [drafts]
+    CompanionWorth::Text worth;
   };
   CompanionWorth& worth();
   void keep(std::span<const float> logits, const TokenSequence& sequence, Text& text) const;
   bool fits(const TokenSequence& sequence, std::int32_t after) const noexcept;
   void mix(const TokenDraft& draft, const Text& text, CompanionRows& rows) const;
   std::int64_t first_wanted() const noexcept { return mixes() ? 0 : 1; }
-  bool wants(double chance, bool drafted, double price);
+  bool wants(const Text& text, double chance, bool drafted, double price);
 
   std::shared_ptr<const GatedLora> lora_;
   MarkovHead markov_;

@@ -92,7 +92,7 @@ void TidarDrafter::observe(std::span<TokenSequence* const> sequences,
     for (std::size_t j = 0; j < outcomes[i].examined; ++j) {
       const bool kept = j < outcomes[i].accepted;
       kept_.observe(cell(j), kept);
-      if (kept) blocks_.earned();
+      if (kept) blocks_.earned(sequence.id());
     }
     blocks_.observe(
         {.sequence = sequence,

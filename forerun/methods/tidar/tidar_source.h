@@ -26,7 +26,7 @@ class TidarSource final : public SlotSource {
                   CompanionRows& rows) override {
     blocks_.companions(sequence, draft, offer, rows);
   }
-  void earned(SequenceId) override { blocks_.earned(); }
+  void earned(SequenceId id) override { blocks_.earned(id); }
   void observe(const VerifiedDraft& verified) override { blocks_.observe(verified); }
   void forget(SequenceId id) override {
     SlotSource::forget(id);

@@ -7,20 +7,40 @@ namespace forerun {
 /// What companion rows are worth: the outputs that earlier ones brought in, a run. Where that is
 /// below their price they run in trials now and then, for a hundredth of the rounds' outputs, so
 /// that a change is noticed.
+///
+/// A text begins with the mean of many texts and follows what it sees itself. In the mean of many a
+/// run counts less the more its text had: one text does not decide for the next.
 class CompanionWorth {
  public:
+  /// What a text has seen.
+  struct Text {
+    double earned = 0.0, runs = 0.0;  ///< of its recent runs
+    double all = 0.0;                 ///< its runs
+    double share = 1.0;               ///< what its last run counts in the mean of many
+  };
+
   /// @param prior  outputs of a run before any is known
   /// @param trial  rounds of a trial
   CompanionWorth(double prior, std::size_t trial) : prior_(prior), trial_(trial) {}
 
   /// Expected outputs of a run.
-  double mean() const noexcept { return (earned_ + prior_ * kPriorRuns) / (runs_ + kPriorRuns); }
+  double mean(const Text& text) const noexcept {
+    const double many = (earned_ + prior_ * kPriorRuns) / (runs_ + kPriorRuns);
+    return (text.earned + many * kManyRuns) / (text.runs + kManyRuns);
+  }
   /// An output that these rows alone brought in.
-  void earned() noexcept { earned_ += 1.0; }
+  void earned(Text& text) noexcept {
+    text.earned += 1.0;
+    earned_ += text.share;
+  }
   /// A run that may bring in some.
-  void ran() noexcept {
-    earned_ *= 1.0 - 1.0 / kMemory;
-    runs_ += 1.0 - runs_ / kMemory;
+  void ran(Text& text) noexcept {
+    text.share = kManyRuns / (kManyRuns + text.all);
+    text.all += 1.0;
+    text.earned *= 1.0 - 1.0 / kTextMemory;
+    text.runs += 1.0 - text.runs / kTextMemory;
+    earned_ *= 1.0 - text.share / kMemory;
+    runs_ += text.share * (1.0 - runs_ / kMemory);
   }
   /// Whether this round, of rows that do not pay, belongs to a trial. Ask once a round.
   bool tries(double price) noexcept {
@@ -36,8 +56,9 @@ class CompanionWorth {
   }
 
  private:
-  static constexpr double kMemory = 64.0, kPriorRuns = 8.0;  // runs
-  static constexpr double kTrialShare = 0.01;                // of the outputs: one a round
+  static constexpr double kPriorRuns = 8.0, kMemory = 256.0;    // runs, of many texts
+  static constexpr double kManyRuns = 8.0, kTextMemory = 32.0;  // that many texts are worth; of one
+  static constexpr double kTrialShare = 0.01;                   // of the outputs: one a round
   double prior_;
   std::size_t trial_, left_ = 0;  // rounds
   double earned_ = 0.0, runs_ = 0.0;

@@ -124,16 +124,33 @@ SlotCandidates slot_candidates(const SlotCandidates& shortlist, std::span<const 
   return out;
 }
 
+std::vector<double> laws(const SlotCandidates& of, std::span<const float> logits,
+                         double temperature) {
+  std::vector<double> out;
+  if (logits.empty()) return out;
+  out.reserve(logits.size());
+  const double best = static_cast<double>(largest(logits));
+  double sum = std::exp((of.rest - best) / temperature);
+  for (const float x : logits) {
+    out.push_back(std::exp((static_cast<double>(x) - best) / temperature));
+    sum += out.back();
+  }
+  for (double& p : out) p /= sum;
+  return out;
+}
+
 std::vector<double> log_laws(const SlotCandidates& of, std::span<const float> logits,
                              double temperature) {
   std::vector<double> out;
   if (logits.empty()) return out;
   const double best = static_cast<double>(largest(logits));
   double sum = std::exp((of.rest - best) / temperature);
-  for (const float x : logits) sum += std::exp((static_cast<double>(x) - best) / temperature);
   for (const float x : logits) {
-    out.push_back((static_cast<double>(x) - best) / temperature - std::log(sum));
+    out.push_back((static_cast<double>(x) - best) / temperature);
+    sum += std::exp(out.back());
   }
+  const double log_sum = std::log(sum);
+  for (double& p : out) p -= log_sum;
   return out;
 }
 

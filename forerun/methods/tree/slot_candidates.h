@@ -1,5 +1,6 @@
 #pragma once
 
+#include <algorithm>
 #include <cstddef>
 #include <cstdint>
 #include <span>
@@ -19,6 +20,10 @@ struct SlotCandidates {
   /// Before what the token before the slot adds, which may bring tokens to the front. What lies
   /// behind both bounds and kDrafted's counts as far away here.
   static constexpr Bounds kShortlist{256, 12.0F};
+  /// Of a short row, where fewer do: with 4,096 tokens 128 of them bring as many outputs as 256.
+  static constexpr Bounds shortlist_of(std::size_t row) noexcept {
+    return {std::clamp(row / 32, kDrafted.most, kShortlist.most), kShortlist.within};
+  }
 
   std::vector<std::int32_t> ids;  ///< columns of the row; empty if its values are not numbers
   std::vector<float> logits;      ///< theirs
@@ -36,7 +41,11 @@ SlotCandidates slot_candidates(std::span<const float> logits, double temperature
 /// @param temperature  that of the shortlist
 SlotCandidates slot_candidates(const SlotCandidates& shortlist, std::span<const float> logits,
                                double temperature);
-/// Their log-probabilities at a temperature, in nats.
+/// Their probabilities at a temperature.
+/// @param logits  of the candidates, in their order: the row's, or changed
+std::vector<double> laws(const SlotCandidates& of, std::span<const float> logits,
+                         double temperature);
+/// The logarithms of these, in nats.
 /// @param logits  of the candidates, in their order: the row's, or changed
 std::vector<double> log_laws(const SlotCandidates& of, std::span<const float> logits,
                              double temperature);

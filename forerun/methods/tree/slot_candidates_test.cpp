@@ -111,10 +111,14 @@ TEST(SlotCandidates, HaveTheLawOfTheWholeRowAtEveryTemperature) {
     double sum = 0.0;
     for (const float x : logits) sum += std::exp((static_cast<double>(x) - best) / temperature);
     const auto agrees = [&](const SlotCandidates& of) {
-      const std::vector<double> laws = log_laws(of, of.logits, temperature);
-      for (std::size_t i = 0; i < laws.size(); ++i) {
+      const std::vector<double> p = laws(of, of.logits, temperature);
+      const std::vector<double> log_p = log_laws(of, of.logits, temperature);
+      ASSERT_EQ(p.size(), of.logits.size());
+      ASSERT_EQ(log_p.size(), of.logits.size());
+      for (std::size_t i = 0; i < p.size(); ++i) {
         const double own = (static_cast<double>(of.logits[i]) - best) / temperature;
-        EXPECT_NEAR(laws[i], own - std::log(sum), 1e-4) << temperature;
+        EXPECT_NEAR(log_p[i], own - std::log(sum), 1e-4) << temperature;
+        EXPECT_NEAR(std::log(p[i]), log_p[i], 1e-12) << temperature;
       }
     };
     agrees(slot_candidates(logits, temperature));

@@ -6,7 +6,6 @@
 #include <limits>
 #include <utility>
 
-#include "forerun/core/log_sum_exp.h"
 #include "forerun/core/ngram_key.h"
 #include "forerun/core/rng_key.h"
 #include "forerun/core/shared_noise.h"
@@ -20,7 +19,6 @@ constexpr double kNoiseTemperature = 0.8;
 // Share of the text's trigrams in a law: beside sources that know the text too; alone, without
 // evidence, and what evidence of 1 adds.
 constexpr double kTextShare = 0.25, kLeastTextShare = 0.1, kEvidenceShare = 0.6;
-constexpr double kImpossible = -std::numeric_limits<double>::infinity();  // a law's logarithm of 0
 
 constexpr std::size_t kDepths = 6, kRanks = 4, kConfidences = 4;
 constexpr std::array<double, 7> kBounds = {0.02, 0.06, 0.15, 0.3, 0.5, 0.7, 0.87};
@@ -63,12 +61,12 @@ double SlotSource::temperature_of(const TokenSequence& sequence) {
 void SlotSource::open(std::size_t depth, Token previous) {
   SlotCandidates all = likeliest(depth);
   if (!conditioned() || all.complete) {
-    slots_.push_back(std::move(all));
+    slots_.push_back({.likeliest = std::move(all)});
     return;
   }
   std::vector<float> given = all.logits;
   condition(depth, previous, all.ids, given);
-  slots_.push_back(slot_candidates(all, given, temperature()));
+  slots_.push_back({.likeliest = slot_candidates(all, given, temperature())});
 }
 
 // Top-k, top-p and min-p, on the candidates alone.
@@ -78,27 +76,27 @@ void SlotSource::cut(std::vector<Ranked>& by_q) const {
   if (s.top_k > 0) keep = std::min<std::size_t>(keep, s.top_k);
   double mass = 0.0;
   for (std::size_t i = 0; i < keep; ++i) {
-    const double q = std::exp(by_q[i].log_q);
-    if (mass >= s.top_p || (i > 0 && q < s.min_p * std::exp(by_q[0].log_q))) keep = i;
-    mass += q;
+    if (mass >= s.top_p || (i > 0 && by_q[i].q < s.min_p * by_q[0].q)) keep = i;
+    mass += by_q[i].q;
   }
   by_q.resize(keep);
 }
 
 // The law of the slot after a token, on its candidates.
-std::vector<SlotSource::Ranked> SlotSource::laws(std::size_t slot, Token previous) const {
-  const SlotCandidates& of = slots_[slot];
-  std::vector<float> logits = of.logits;
-  if (conditioned()) condition(slot, previous, of.ids, logits);
+std::vector<SlotSource::Ranked> SlotSource::laws(std::size_t slot, Token previous) {
+  Slot& of = slots_[slot];
+  if (!of.laws.empty()) return of.laws;
+  std::vector<float> logits = of.likeliest.logits;
+  if (conditioned()) condition(slot, previous, of.likeliest.ids, logits);
   // As the text so far changes them; what drafts before the slot would change is left out.
   for (std::size_t i = 0; i < logits.size(); ++i) {
-    logits[i] = sequence_->changed().of(token(of.ids[i]), logits[i]);
+    logits[i] = sequence_->changed().of(token(of.likeliest.ids[i]), logits[i]);
   }
-  const std::vector<double> log_q = log_laws(of, logits, temperature());
+  const std::vector<double> q = forerun::laws(of.likeliest, logits, temperature());
   std::vector<Ranked> out;
-  for (std::size_t i = 0; i < log_q.size(); ++i) {
-    out.push_back({token(of.ids[i]), log_q[i], log_q[i]});
-  }
+  out.reserve(q.size());
+  for (std::size_t i = 0; i < q.size(); ++i) out.push_back({token(of.likeliest.ids[i]), q[i]});
+  if (!conditioned()) of.laws = out;
   return out;
 }
 
@@ -124,7 +122,6 @@ std::vector<SlotSource::Ranked> SlotSource::ranked(const Node& node) {
   keep_allowed(
       *sequence_, [&] { return path_to(node); }, out, [](const Ranked& r) { return r.token; });
   if (out.empty()) return out;
-  for (Ranked& r : out) r.score = r.log_q;
   put_in_order(out, node.depth, kChildren);
   if (const std::optional<Token> first = preferred(node)) {
     const auto at =
@@ -152,7 +149,7 @@ void SlotSource::add_followers(const Node& node, std::vector<Ranked>& candidates
   for (const Token t : trigrams().followers(before(node), node.token)) {
     if (std::none_of(candidates.begin(), candidates.end(),
                      [&](const Ranked& r) { return r.token == t; })) {
-      candidates.push_back({t, kImpossible, kImpossible});
+      candidates.push_back({t, 0.0});
     }
   }
 }
@@ -161,59 +158,69 @@ void SlotSource::weigh(const Node& node, std::vector<Ranked>& candidates) {
   add_followers(node, candidates);
   const OnlineNgram& law = trigrams();
   std::vector<Token> next;
+  next.reserve(candidates.size());
   for (const Ranked& r : candidates) next.push_back(r.token);
   const Token previous = before(node);
-  std::vector<double> mixed = law.log_probs(previous, node.token, next);
+  std::vector<double> mixed = law.probs(previous, node.token, next);
   const double share =
       alone_ ? kLeastTextShare + kEvidenceShare * law.evidence(previous, node.token) : kTextShare;
   for (std::size_t i = 0; i < mixed.size(); ++i) {
     // As a bias or a penalty changes a token's logit, so its part of the text's law.
-    mixed[i] += sequence_->changed().of(next[i], 0.0F) / temperature();
-    mixed[i] = log_mix(share, mixed[i], candidates[i].log_q);
+    const float change = sequence_->changed().of(next[i], 0.0F);
+    if (change != 0.0F) mixed[i] *= std::exp(static_cast<double>(change) / temperature());
+    mixed[i] = share * mixed[i] + (1.0 - share) * candidates[i].q;
   }
   reweigh(candidates, mixed);
 }
 
-void SlotSource::reweigh(std::vector<Ranked>& candidates, std::span<const double> log_q) {
+void SlotSource::reweigh(std::vector<Ranked>& candidates, std::span<const double> weights) {
   double before = 0.0, after = 0.0;
   for (std::size_t i = 0; i < candidates.size(); ++i) {
-    before += std::exp(candidates[i].log_q);
-    after += std::exp(log_q[i]);
+    before += candidates[i].q;
+    after += weights[i];
   }
-  const double shift = std::log(before) - std::log(after);
-  for (std::size_t i = 0; i < candidates.size(); ++i) candidates[i].log_q = log_q[i] + shift;
+  const double scale = before / after;
+  for (std::size_t i = 0; i < candidates.size(); ++i) candidates[i].q = scale * weights[i];
 }
 
 // By falling score; the best alone.
 void SlotSource::put_in_order(std::vector<Ranked>& out, std::size_t slot, std::size_t most) const {
-  const auto by_score = [](const Ranked& a, const Ranked& b) {
-    return a.score != b.score ? a.score > b.score : a.token < b.token;
+  const auto by = [](double Ranked::*what) {
+    return [what](const Ranked& a, const Ranked& b) {
+      return a.*what != b.*what ? a.*what > b.*what : a.token < b.token;
+    };
   };
-  const bool greedy = sequence_->sampling().greedy();
-  if (greedy || sequence_->rule() != Rule::kSharedNoise) {
+  const SamplingParams& s = sequence_->sampling();
+  if (s.greedy() || sequence_->rule() != Rule::kSharedNoise) {
     const std::size_t n = std::min(out.size(), most);
     std::partial_sort(out.begin(), out.begin() + static_cast<std::ptrdiff_t>(n), out.end(),
-                      by_score);
+                      by(&Ranked::q));
     out.resize(n);
-    if (!greedy) cut(out);
+    if (!s.greedy()) cut(out);
+    for (Ranked& r : out) r.score = r.q;
     return;
   }
-  std::sort(out.begin(), out.end(), by_score);
-  cut(out);
+  if (s.top_k > 0 || s.top_p < 1.0 || s.min_p > 0.0) {
+    std::sort(out.begin(), out.end(), by(&Ranked::q));
+    cut(out);
+  }
   add_noise(slot, out);
-  std::sort(out.begin(), out.end(), by_score);
-  double all = 0.0;
-  for (const Ranked& r : out) all += std::exp(r.score - out[0].score);
-  const double log_all = out[0].score + std::log(all);
-  for (Ranked& r : out) r.score -= log_all;
-  out.resize(std::min(out.size(), most));
+  const std::size_t n = std::min(out.size(), most);
+  std::partial_sort(out.begin(), out.begin() + static_cast<std::ptrdiff_t>(n), out.end(),
+                    by(&Ranked::score));
+  out.resize(n);
 }
 
-void SlotSource::add_noise(std::size_t slot, std::vector<Ranked>& by_q) const {
+// The noise that will decide is known: how likely each is the first choice with it.
+void SlotSource::add_noise(std::size_t slot, std::vector<Ranked>& candidates) const {
   const RngKey key = sequence_->key_at(sequence_->tokens().size() + slot);
-  for (Ranked& r : by_q) {
-    r.score = (r.log_q + shared_noise(r.token, key)) / kNoiseTemperature;
+  double best = -std::numeric_limits<double>::infinity(), all = 0.0;
+  for (Ranked& r : candidates) {
+    r.score = (std::log(r.q) + shared_noise(r.token, key)) / kNoiseTemperature;
+    best = std::max(best, r.score);
   }
+  for (Ranked& r : candidates) all += r.score = std::exp(r.score - best);
+  for (Ranked& r : candidates) r.score /= all;
 }
 
 void SlotSource::children(std::vector<TreeChild>& out) {
@@ -229,7 +236,7 @@ void SlotSource::children(std::vector<TreeChild>& out) {
   const auto bin_of = [](double p) { return static_cast<std::size_t>(p * double{kConfidences}); };
   const std::size_t sure = std::min(kConfidences - 1, bin_of(confidence(node, node.first)));
   for (std::size_t rank = 0; rank < all.size(); ++rank) {
-    const double p = std::exp(all[rank].score);
+    const double p = all[rank].score;
     const auto bin = static_cast<std::size_t>(std::upper_bound(kBounds.begin(), kBounds.end(), p) -
                                               kBounds.begin());
     const std::size_t kind = rank == 0 ? sure : kConfidences + std::min(rank, kRanks - 1) - 1;

@@ -61,23 +61,23 @@ class SlotSource : public NetworkSource {
   /// A candidate after a node.
   struct Ranked {
     Token token;
-    double log_q, score;  ///< score: what candidates are ranked by, with noise or without
+    double q;            ///< its probability
+    double score = 0.0;  ///< that it is the first choice, with noise or without: by it they rank
   };
   /// Whether the slots' laws hold after a node.
   virtual bool knows(const Node& /*node*/) const { return true; }
-  /// Changes the candidates' log_q by what else is known of the token after a node, and may add
+  /// Changes the candidates' q by what else is known of the token after a node, and may add
   /// candidates: here by the text's trigrams.
   virtual void weigh(const Node& node, std::vector<Ranked>& candidates);
-  /// Gives the candidates other log-probabilities, which they scale so that all together weigh what
-  /// they did.
-  static void reweigh(std::vector<Ranked>& candidates, std::span<const double> log_q);
+  /// Gives the candidates other weights, scaled so that all together weigh what they did.
+  static void reweigh(std::vector<Ranked>& candidates, std::span<const double> weights);
   /// The token that a search through all slots has after a node: the first choice there.
   virtual std::optional<Token> preferred(const Node& /*node*/) const { return {}; }
   /// The network's estimate that its first choice after a node is kept, in [0, 1].
   virtual double confidence(const Node& /*node*/, Token /*first*/) const { return 0.0; }
 
-  /// Adds what the text had after the same tokens, if no other source drafts beside this one: log_q
-  /// is minus infinity where the network does not know a token, or finds it too unlikely.
+  /// Adds what the text had after the same tokens, if no other source drafts beside this one: q is
+  /// 0 where the network does not know a token, or finds it too unlikely.
   void add_followers(const Node& node, std::vector<Ranked>& candidates);
   /// The token before a node's, of the text or its path; NgramLaw::kNoToken where the text begins.
   Token before(const Node& node) const;
@@ -93,16 +93,20 @@ class SlotSource : public NetworkSource {
  private:
   void open(std::size_t depth, Token previous);
   std::vector<Ranked> ranked(const Node& node);
-  std::vector<Ranked> laws(std::size_t slot, Token previous) const;
+  std::vector<Ranked> laws(std::size_t slot, Token previous);
   void put_in_order(std::vector<Ranked>& candidates, std::size_t slot, std::size_t most) const;
-  void add_noise(std::size_t slot, std::vector<Ranked>& by_q) const;
+  void add_noise(std::size_t slot, std::vector<Ranked>& candidates) const;
   void cut(std::vector<Ranked>& by_q) const;
 
   const TokenSequence* sequence_ = nullptr;  // whose tree grows
   bool alone_ = false;
   std::unordered_map<SequenceId, OnlineNgram> trigrams_;
   std::size_t block_ = 0;
-  std::vector<SlotCandidates> slots_;  // their logits are not conditioned
+  struct Slot {
+    SlotCandidates likeliest;  // their logits are not conditioned
+    std::vector<Ranked> laws;  // of a network that conditions nothing; empty until they are asked
+  };
+  std::vector<Slot> slots_;
   std::vector<Node> nodes_;
 };
 

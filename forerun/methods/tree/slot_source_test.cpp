@@ -5,11 +5,15 @@
 
 #include <algorithm>
 #include <cmath>
+#include <cstdint>
 #include <map>
+#include <utility>
 #include <vector>
 
 #include "forerun/core/ngram_key.h"
 #include "forerun/core/online_ngram.h"
+#include "forerun/core/rng_key.h"
+#include "forerun/core/shared_noise.h"
 
 namespace forerun {
 namespace {
@@ -34,7 +38,7 @@ class OneLaw final : public SlotSource {
   void weigh(const Node& node, std::vector<Ranked>& candidates) override {
     SlotSource::weigh(node, candidates);
     laws_.clear();
-    for (const Ranked& r : candidates) laws_[r.token] = std::exp(r.log_q);
+    for (const Ranked& r : candidates) laws_[r.token] = r.q;
   }
 
   std::vector<float> logits_;
@@ -150,6 +154,37 @@ TEST(SlotSource, TrigramsAreThoseOfTheTextAlone) {
   ASSERT_TRUE(source.begin(one));
   source.children(children);
   expect_mixed(source, logits, law, NgramLaw::kNoToken, 3);
+}
+
+// Under shared noise the first choices are those that the noise favours, by the law at the text's
+// temperature; top-k leaves out what it would have favoured of the others.
+TEST(SlotSource, RanksByTheNoiseThatDecides) {
+  for (const std::uint32_t top_k : {0U, 12U}) {
+    for (std::uint32_t seed = 1; seed <= 20; ++seed) {
+      const TokenSequence sequence{
+          7,
+          seed,
+          {4, 5, 6, 1, 4, 5},
+          100,
+          {},
+          {.sampling = {.temperature = 0.9, .top_k = top_k}, .rule = Rule::kSharedNoise}};
+      OneLaw source(sines());
+      std::vector<TreeChild> children;
+      ASSERT_TRUE(source.begin(sequence));
+      source.children(children);
+      std::vector<std::pair<double, Token>> laws;
+      for (const auto& [token, p] : source.laws()) laws.emplace_back(-p, token);
+      std::sort(laws.begin(), laws.end());
+      if (top_k > 0) laws.resize(static_cast<std::size_t>(top_k));
+      for (auto& [score, token] : laws) {
+        score = -std::log(-score) - shared_noise(token, sequence.key_at(sequence.tokens().size()));
+      }
+      std::sort(laws.begin(), laws.end());
+      ASSERT_EQ(children.size(), 8U);
+      for (std::size_t i = 0; i < children.size(); ++i)
+        EXPECT_EQ(children[i].token, laws[i].second);
+    }
+  }
 }
 
 }  // namespace
