@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <limits>
 
 namespace forerun {
 namespace {
@@ -26,7 +27,7 @@ void DiffuSpecSource::search() {
   for (std::size_t i = 0; i < texts_.predicted(id_); ++i) {
     Place place;
     for (const Ranked& r : candidates(i, SlotCandidates::kDrafted.most)) {
-      place.push_back({r.token, std::log(r.score)});
+      place.push_back({r.token, std::log(std::max(r.score, std::numeric_limits<double>::min()))});
     }
     if (place.empty()) break;  // scores that are not numbers
     cut_place(place, method.options.search, ends);

@@ -37,7 +37,8 @@ HitRates LookaheadSource::rates() const {
 void LookaheadSource::remember(std::any& memory) {
   if (!memory.has_value()) {
     memory = Memory{.pool = NgramPool(options_.pool),
-                    .worth = {kPriorWorth, options_.ngram + kMoreTrials}};
+                    .worth = {kPriorWorth, options_.ngram + kMoreTrials},
+                    .texts = {}};
   }
   memory_ = std::any_cast<Memory>(&memory);
 }
@@ -93,13 +94,13 @@ void LookaheadSource::companions(const TokenSequence& sequence, const TokenDraft
                                  const RowOffer& offer, CompanionRows& rows) {
   Text& text = text_of(sequence.id());
   const double price = offer.price(text.window.most_rows());
-  CompanionWorth& worth = memory().worth;
+  Memory& m = memory();
   text.asked =
-      text.window.most_rows() > 0 && (worth.mean(text.worth) > price || worth.tries(price));
+      text.window.most_rows() > 0 && (m.worth.mean(m.texts) > price || m.worth.tries(price));
   if (text.asked) text.window.add_rows(sequence.tokens(), draft, rows);
 }
 
-void LookaheadSource::earned(SequenceId id) { memory().worth.earned(text_of(id).worth); }
+void LookaheadSource::earned(SequenceId) { memory().worth.earned(memory().texts); }
 
 void LookaheadSource::observe(const VerifiedDraft& verified) {
   Text& text = text_of(verified.sequence.id());
@@ -118,7 +119,7 @@ void LookaheadSource::observe(const VerifiedDraft& verified) {
   Memory& m = memory();
   text.window.take(top, verified.sequence.tokens(), emitted,
                    [&](Token key, std::span<const Token> next) { m.pool.add(key, next); });
-  m.worth.ran(text.worth);
+  m.worth.ran(m.texts);
 }
 
 }  // namespace forerun

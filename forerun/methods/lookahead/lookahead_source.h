@@ -47,12 +47,12 @@ class LookaheadSource final : public TreeSource {
   // What is kept between texts.
   struct Memory {
     NgramPool pool;
-    CompanionWorth worth;  // of a window
+    CompanionWorth worth;        // of a window
+    CompanionWorth::Text texts;  // all, as they share the pool
   };
   struct Text {
     LookaheadWindow window;
     bool asked = false;  // its rows are in the coming pass
-    CompanionWorth::Text worth;
   };
   struct Match {
     const std::vector<Token>* next;

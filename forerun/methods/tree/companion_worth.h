@@ -9,14 +9,15 @@ namespace forerun {
 /// that a change is noticed.
 ///
 /// A text begins with the mean of many texts and follows what it sees itself. In the mean of many a
-/// run counts less the more its text had: one text does not decide for the next.
+/// run counts less the more its text had, and a text no more than some nine runs: one text does not
+/// decide for the next.
 class CompanionWorth {
  public:
   /// What a text has seen.
   struct Text {
     double earned = 0.0, runs = 0.0;  ///< of its recent runs
-    double all = 0.0;                 ///< its runs
-    double share = 1.0;               ///< what its last run counts in the mean of many
+    double all_runs = 0.0;
+    double share = 0.0;  ///< what its last run counts in the mean of many
   };
 
   /// @param prior  outputs of a run before any is known
@@ -26,17 +27,18 @@ class CompanionWorth {
   /// Expected outputs of a run.
   double mean(const Text& text) const noexcept {
     const double many = (earned_ + prior_ * kPriorRuns) / (runs_ + kPriorRuns);
-    return (text.earned + many * kManyRuns) / (text.runs + kManyRuns);
+    return (text.earned + many * kRunsOfMany) / (text.runs + kRunsOfMany);
   }
-  /// An output that these rows alone brought in.
+  /// An output that the rows of the last run alone brought in.
   void earned(Text& text) noexcept {
     text.earned += 1.0;
     earned_ += text.share;
   }
   /// A run that may bring in some.
   void ran(Text& text) noexcept {
-    text.share = kManyRuns / (kManyRuns + text.all);
-    text.all += 1.0;
+    const double fresh = kFresh / (kFresh + text.all_runs);
+    text.share = fresh * fresh;
+    text.all_runs += 1.0;
     text.earned *= 1.0 - 1.0 / kTextMemory;
     text.runs += 1.0 - text.runs / kTextMemory;
     earned_ *= 1.0 - text.share / kMemory;
@@ -56,9 +58,10 @@ class CompanionWorth {
   }
 
  private:
-  static constexpr double kPriorRuns = 8.0, kMemory = 256.0;    // runs, of many texts
-  static constexpr double kManyRuns = 8.0, kTextMemory = 32.0;  // that many texts are worth; of one
-  static constexpr double kTrialShare = 0.01;                   // of the outputs: one a round
+  static constexpr double kPriorRuns = 8.0, kMemory = 256.0;  // of the mean of many, in runs
+  // Of a text's: what the mean of many is worth; its memory; after how many a run counts a quarter.
+  static constexpr double kRunsOfMany = 8.0, kTextMemory = 64.0, kFresh = 8.0;
+  static constexpr double kTrialShare = 0.01;  // of the outputs: one a round
   double prior_;
   std::size_t trial_, left_ = 0;  // rounds
   double earned_ = 0.0, runs_ = 0.0;

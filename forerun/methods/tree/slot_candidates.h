@@ -22,7 +22,7 @@ struct SlotCandidates {
   static constexpr Bounds kShortlist{256, 12.0F};
   /// Of a short row, where fewer do: with 4,096 tokens 128 of them bring as many outputs as 256.
   static constexpr Bounds shortlist_of(std::size_t row) noexcept {
-    return {std::clamp(row / 32, kDrafted.most, kShortlist.most), kShortlist.within};
+    return {std::clamp(row / 32, 2 * kDrafted.most, kShortlist.most), kShortlist.within};
   }
 
   std::vector<std::int32_t> ids;  ///< columns of the row; empty if its values are not numbers

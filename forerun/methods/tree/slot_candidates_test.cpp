@@ -166,5 +166,13 @@ TEST(SlotCandidates, OfAShortlistANumberCountsWhereverItStands) {
             std::vector<std::int32_t>{8});
 }
 
+TEST(SlotCandidates, OfAShortRowHaveAShorterList) {
+  EXPECT_EQ(SlotCandidates::shortlist_of(100).most, 128U);
+  EXPECT_EQ(SlotCandidates::shortlist_of(4096).most, 128U);
+  EXPECT_EQ(SlotCandidates::shortlist_of(6400).most, 200U);
+  EXPECT_EQ(SlotCandidates::shortlist_of(49152).most, SlotCandidates::kShortlist.most);
+  EXPECT_EQ(SlotCandidates::shortlist_of(4096).within, SlotCandidates::kShortlist.within);
+}
+
 }  // namespace
 }  // namespace forerun

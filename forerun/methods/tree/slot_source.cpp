@@ -19,6 +19,7 @@ constexpr double kNoiseTemperature = 0.8;
 // Share of the text's trigrams in a law: beside sources that know the text too; alone, without
 // evidence, and what evidence of 1 adds.
 constexpr double kTextShare = 0.25, kLeastTextShare = 0.1, kEvidenceShare = 0.6;
+constexpr double kMostChange = 600.0;  // nats: its exponential is finite
 
 constexpr std::size_t kDepths = 6, kRanks = 4, kConfidences = 4;
 constexpr std::array<double, 7> kBounds = {0.02, 0.06, 0.15, 0.3, 0.5, 0.7, 0.87};
@@ -167,7 +168,9 @@ void SlotSource::weigh(const Node& node, std::vector<Ranked>& candidates) {
   for (std::size_t i = 0; i < mixed.size(); ++i) {
     // As a bias or a penalty changes a token's logit, so its part of the text's law.
     const float change = sequence_->changed().of(next[i], 0.0F);
-    if (change != 0.0F) mixed[i] *= std::exp(static_cast<double>(change) / temperature());
+    if (change != 0.0F) {
+      mixed[i] *= std::exp(std::clamp(change / temperature(), -kMostChange, kMostChange));
+    }
     mixed[i] = share * mixed[i] + (1.0 - share) * candidates[i].q;
   }
   reweigh(candidates, mixed);
@@ -180,10 +183,11 @@ void SlotSource::reweigh(std::vector<Ranked>& candidates, std::span<const double
     after += weights[i];
   }
   const double scale = before / after;
+  if (!(after > 0.0) || !std::isfinite(scale)) return;
   for (std::size_t i = 0; i < candidates.size(); ++i) candidates[i].q = scale * weights[i];
 }
 
-// By falling score; the best alone.
+// By falling probability, with noise by falling score; the best alone.
 void SlotSource::put_in_order(std::vector<Ranked>& out, std::size_t slot, std::size_t most) const {
   const auto by = [](double Ranked::*what) {
     return [what](const Ranked& a, const Ranked& b) {

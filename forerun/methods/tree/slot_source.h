@@ -35,7 +35,7 @@ class SlotSource : public NetworkSource {
   /// Slots that the run of this round made for a sequence; 0: none.
   virtual std::size_t slots_of(const TokenSequence& sequence) = 0;
   /// The likeliest tokens of a slot of the sequence that `slots_of` was asked of last: `bounds()`
-  /// of them.
+  /// of them, or `shortlist_of` a short row.
   virtual SlotCandidates likeliest(std::size_t slot) const = 0;
   SlotCandidates::Bounds bounds() const {
     return conditioned() ? SlotCandidates::kShortlist : SlotCandidates::kDrafted;
@@ -62,7 +62,7 @@ class SlotSource : public NetworkSource {
   struct Ranked {
     Token token;
     double q;            ///< its probability
-    double score = 0.0;  ///< that it is the first choice, with noise or without: by it they rank
+    double score = 0.0;  ///< the same without noise; with it how likely it is the first choice
   };
   /// Whether the slots' laws hold after a node.
   virtual bool knows(const Node& /*node*/) const { return true; }

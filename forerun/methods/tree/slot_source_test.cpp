@@ -119,6 +119,56 @@ TEST(SlotSource, MixesTrigramsOfTheTextIntoItsLaws) {
   expect_mixed(g.source, g.logits, g.law, 5, 6);
   g.add(1, 9);
   expect_mixed(g.source, g.logits, g.law, 6, 9);
+  g.add(TokenTree::kRoot, 9);  // another node of a slot that was asked before
+  expect_mixed(g.source, g.logits, g.law, 5, 9);
+}
+
+// A bias changes the text's part of a law as it changes the network's; however large, what it
+// forces comes first and probabilities stay numbers.
+TEST(SlotSource, ABiasChangesBothParts) {
+  const std::vector<Token> text{4, 5, 6, 7, 1, 4, 5, 6, 9, 2, 4, 5};
+  const std::vector<float> logits = sines();
+  OnlineNgram law(ngram_key::kMostTokens);
+  law.read(text);
+  for (const float bias : {-1.5F, 2.0F, 100.0F, 2000.0F}) {
+    for (const double temperature : {0.1, 1.0}) {
+      const TokenSequence sequence{7,
+                                   1,
+                                   text,
+                                   100,
+                                   {},
+                                   {.sampling = {.temperature = temperature},
+                                    .rule = Rule::kMatch,
+                                    .changes = {.bias = {{30, bias}}}}};
+      OneLaw source(logits);
+      std::vector<TreeChild> children;
+      ASSERT_TRUE(source.begin(sequence));
+      source.children(children);
+      for (const auto& [token, p] : source.laws()) ASSERT_TRUE(std::isfinite(p)) << token;
+      if (bias > 10.0F) {
+        EXPECT_EQ(children.at(0).token, 30) << temperature << ' ' << bias;
+      }
+    }
+    if (bias > 10.0F) continue;
+    OneLaw source(logits);
+    std::vector<TreeChild> children;
+    const TokenSequence sequence{
+        7, 1, text, 100, {}, {.rule = Rule::kMatch, .changes = {.bias = {{30, bias}}}}};
+    ASSERT_TRUE(source.begin(sequence));
+    source.children(children);
+    double sum = 0.0;
+    for (const float x : logits) sum += std::exp(static_cast<double>(x));
+    // The network's law is normalised after the bias.
+    const double z = 1.0 + (std::exp(static_cast<double>(bias)) - 1.0) *
+                               std::exp(static_cast<double>(logits[30])) / sum;
+    const auto of = [&](Token t, double change) {
+      const double own =
+          std::exp(static_cast<double>(logits[static_cast<std::size_t>(t)]) + change);
+      return 0.75 * own / sum / z + 0.25 * std::exp(law.log_prob(4, 5, t) + change);
+    };
+    EXPECT_NEAR(source.laws().at(30) / source.laws().at(31),
+                of(30, static_cast<double>(bias)) / of(31, 0.0), 1e-4);
+  }
 }
 
 TEST(SlotSource, AloneItTrustsTheTextByEvidenceAndDraftsItsOtherTokens) {
@@ -181,8 +231,15 @@ TEST(SlotSource, RanksByTheNoiseThatDecides) {
       }
       std::sort(laws.begin(), laws.end());
       ASSERT_EQ(children.size(), 8U);
-      for (std::size_t i = 0; i < children.size(); ++i)
+      double sum = 0.0;  // how likely each is the first choice, by the scores at a temperature
+      for (const auto& [score, token] : laws) sum += std::exp((laws[0].first - score) / 0.8);
+      for (std::size_t i = 0; i < children.size(); ++i) {
         EXPECT_EQ(children[i].token, laws[i].second);
+        const double p = std::exp((laws[0].first - laws[i].first) / 0.8) / sum;
+        const std::vector<double> bounds{0.02, 0.06, 0.15, 0.3, 0.5, 0.7, 0.87};
+        EXPECT_EQ(children[i].cell.group,
+                  std::upper_bound(bounds.begin(), bounds.end(), p) - bounds.begin());
+      }
     }
   }
 }

@@ -296,7 +296,9 @@ void TreeDrafter::observe(const TextRound& round) {
   const std::vector<TreeSource*> all = sources();
   for (std::size_t i = 0, at = 0; i < round.sequences.size(); ++i, ++at) {
     const TokenSequence& sequence = *round.sequences[i];
+    // Sequences that were planned may have left the round.
     while (planned_[at].id != sequence.id()) ++at;
+    judge(sequence, planned_[at], round.outcomes[i]);
     VerifiedDraft verified{
         .sequence = sequence,
         .text = sequence.tokens().first(sequence.tokens().size() - round.outcomes[i].emitted),
@@ -353,9 +355,7 @@ void TreeDrafter::learn(const TextRound& round, const Timings& seconds, std::siz
   for (std::size_t i = 0, at = 0; i < round.sequences.size(); ++i, ++at) {
     const TokenSequence& sequence = *round.sequences[i];
     const Outcome& out = round.outcomes[i];
-    // Sequences that were planned may have left the round.
     while (planned_[at].id != sequence.id()) ++at;
-    judge(sequence, planned_[at], out);
     seen.push_back({.id = sequence.id(),
                     .deterministic = true,
                     .drafted = out.drafted,
