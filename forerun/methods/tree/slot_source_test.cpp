@@ -7,6 +7,7 @@
 #include <cmath>
 #include <cstdint>
 #include <map>
+#include <span>
 #include <utility>
 #include <vector>
 
@@ -20,10 +21,16 @@ namespace {
 
 constexpr Token kVocab = 40;
 
+// What a token before a slot adds to a logit of a source that is conditioned.
+float added(Token previous, Token token) {
+  return std::cos(static_cast<float>(5 * previous + token));
+}
+
 // Every slot has the same logits. Keeps the candidates as they are ranked.
 class OneLaw final : public SlotSource {
  public:
-  explicit OneLaw(std::vector<float> logits) : logits_(std::move(logits)) {}
+  explicit OneLaw(std::vector<float> logits, bool conditioned = false)
+      : logits_(std::move(logits)), conditioned_(conditioned) {}
   std::size_t made() const override { return kSlots; }
 
   // Of the newest node, by token.
@@ -35,6 +42,11 @@ class OneLaw final : public SlotSource {
   SlotCandidates likeliest(std::size_t) const override {
     return slot_candidates(logits_, temperature(), bounds());
   }
+  bool conditioned() const override { return conditioned_; }
+  void condition(std::size_t, Token previous, std::span<const std::int32_t> columns,
+                 std::span<float> logits) const override {
+    for (std::size_t i = 0; i < columns.size(); ++i) logits[i] += added(previous, columns[i]);
+  }
   void weigh(const Node& node, std::vector<Ranked>& candidates) override {
     SlotSource::weigh(node, candidates);
     laws_.clear();
@@ -42,6 +54,7 @@ class OneLaw final : public SlotSource {
   }
 
   std::vector<float> logits_;
+  bool conditioned_;
   std::map<Token, double> laws_;
 };
 
@@ -121,6 +134,25 @@ TEST(SlotSource, MixesTrigramsOfTheTextIntoItsLaws) {
   expect_mixed(g.source, g.logits, g.law, 6, 9);
   g.add(TokenTree::kRoot, 9);  // another node of a slot that was asked before
   expect_mixed(g.source, g.logits, g.law, 5, 9);
+}
+
+// Nodes of one depth have the law of their slot given their own token.
+TEST(SlotSource, ConditionsEachNodeOnItsOwnToken) {
+  const std::vector<Token> text{4, 5, 6, 7, 1, 4, 5};
+  const TokenSequence sequence = sequence_of(text);
+  OneLaw source(sines(), true);
+  OnlineNgram law(ngram_key::kMostTokens);
+  law.read(text);
+  std::vector<TreeChild> children;
+  ASSERT_TRUE(source.begin(sequence));
+  source.children(children);
+  for (const Token node : {6, 9, 21}) {
+    source.add(TokenTree::kRoot, node);
+    source.children(children);
+    std::vector<float> given = sines();
+    for (Token t = 0; t < kVocab; ++t) given[static_cast<std::size_t>(t)] += added(node, t);
+    expect_mixed(source, given, law, 5, node);
+  }
 }
 
 // A bias changes the text's part of a law as it changes the network's; however large, what it
