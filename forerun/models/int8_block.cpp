@@ -148,11 +148,12 @@ void Int8BlockPass::norm(Worker& w, const RmsNorm& norm,
                          const std::function<void(std::int64_t)>& before, std::int64_t index,
                          Int8LoraPlace place) {
   const k::Int8Rows x = k::rows_from(input_, context());
+  const float* const weight = norm.values();
   each_run(w, full(), [&](std::int64_t begin, std::int64_t end) {
     for (std::int64_t r = begin; r < end; ++r) {
       if (before) before(r);
-      kernels().norm_quantize_row(hidden(r), norm.values(), static_cast<float>(norm.eps), c_.hidden,
-                                  x, r, scratch(w));
+      kernels().norm_quantize_row(hidden(r), weight, static_cast<float>(norm.eps), c_.hidden, x, r,
+                                  scratch(w));
     }
     adapted_.lower(index, place, x, begin, end);
   });

@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "forerun/models/int8_block.h"
+#include "forerun/models/internal/bf16_dots.h"
 #include "forerun/models/internal/dot.h"
 #include "forerun/tensor/cpu/arena.h"
 
@@ -21,6 +22,8 @@ MarkovHead::MarkovHead(const at::Tensor& w1, const at::Tensor& w2, Precision pre
   if (precision != Precision::kInt8) return;
   Arena arena(std::size_t{16} << 20);
   int8_ = Int8Matrix::pack(w2_, {}, arena);
+  const at::Tensor halves = w2_.to(at::kBFloat16);
+  if (halves.to(at::kFloat).equal(w2_)) w2_ = halves;
 }
 
 std::span<const float> MarkovHead::before(Token previous) const {
@@ -62,6 +65,11 @@ void MarkovHead::add(Token previous, std::span<float> logits, std::span<const fl
 void MarkovHead::add(Token previous, std::span<const std::int32_t> ids, std::span<float> add,
                      std::span<const float> state) const {
   const std::span<const float> from = row(previous, state);
+  if (w2_.scalar_type() == at::kBFloat16) {
+    const auto* table = reinterpret_cast<const std::uint16_t*>(w2_.const_data_ptr<at::BFloat16>());
+    internal::add_dots(from, table, ids, add);
+    return;
+  }
   const float* to = w2_.const_data_ptr<float>();
   for (std::size_t i = 0; i < ids.size(); ++i) {
     add[i] += internal::dot(from, to + static_cast<std::size_t>(ids[i]) * from.size());

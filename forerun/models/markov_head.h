@@ -19,7 +19,8 @@ class MarkovHead {
  public:
   /// @param w1         [tokens, rank], of the token before; undefined: no head
   /// @param w2         [vocab, rank], of the token predicted
-  /// @param precision  kInt8 keeps w2 in int8 too, which additions to whole rows read
+  /// @param precision  kInt8 keeps w2 in int8 for additions to whole rows; for those to some ids it
+  ///                   stays as it is, in half the memory if bf16 holds it exactly, as files do
   /// @param gate       [rank, rank]; undefined: not gated
   MarkovHead(const at::Tensor& w1, const at::Tensor& w2, Precision precision,
              const at::Tensor& gate = {});
@@ -42,7 +43,7 @@ class MarkovHead {
   // w1's row, gated if the head is; valid until the thread's next call.
   std::span<const float> row(Token previous, std::span<const float> state) const;
 
-  at::Tensor w1_, w2_, gate_;  // float32, contiguous
+  at::Tensor w1_, w2_, gate_;  // float32, contiguous; w2 perhaps bf16
   Int8Matrix int8_;
 };
 

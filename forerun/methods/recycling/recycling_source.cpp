@@ -1,6 +1,11 @@
 #include "forerun/methods/recycling/recycling_source.h"
 
+#include <ATen/Parallel.h>
+
 #include <algorithm>
+#include <cstdint>
+
+#include "forerun/tensor/cpu/thread_team.h"
 
 namespace forerun {
 namespace {
@@ -9,6 +14,7 @@ namespace {
 constexpr std::array<double, Successors::kScores> kMiddles = {0.01, 0.03, 0.08, 0.18,
                                                               0.35, 0.57, 0.8,  0.95};
 constexpr std::array<double, Successors::kOrders> kTrust = {0.35, 0.55, 0.7};
+constexpr std::int64_t kFewRows = 3;  // one thread is enough for fewer
 
 }  // namespace
 
@@ -69,13 +75,34 @@ void RecyclingSource::children(std::vector<TreeChild>& out) {
 
 void RecyclingSource::observe(const VerifiedDraft& verified) {
   if (successors_ == nullptr) remember(own_);
+  const std::vector<Successors::Prediction> predictions = predictions_of(verified);
   std::vector<Node> rows = {node_of(verified.text)};
-  successors_->learn(rows.front().tokens(), verified.logits(0));
+  successors_->learn(rows.front().tokens(), predictions.front());
   for (std::size_t i = 0; i < verified.draft.size(); ++i) {
     const auto parent = static_cast<std::size_t>(verified.draft.parent(i) + 1);
     rows.push_back(below(rows[parent], verified.draft.tokens[i]));
-    successors_->learn(rows.back().tokens(), verified.logits(i + 1));
+    successors_->learn(rows.back().tokens(), predictions[i + 1]);
   }
+}
+
+// Of the text and of every drafted token, in order. Rows of logits lie in the caches of the cores
+// that have computed them: reading a few of them takes longer than waking the other threads.
+std::vector<Successors::Prediction> RecyclingSource::predictions_of(const VerifiedDraft& verified) {
+  std::vector<Successors::Prediction> out(verified.draft.size() + 1);
+  const auto some = [&](std::int64_t begin, std::int64_t end) {
+    for (std::int64_t i = begin; i < end; ++i) {
+      const auto at = static_cast<std::size_t>(i);
+      out[at] = Successors::prediction_of(verified.logits(at));
+    }
+  };
+  const auto rows = static_cast<std::int64_t>(out.size());
+  if (rows < kFewRows) {
+    some(0, rows);
+    return out;
+  }
+  ThreadTeam::instance().run(at::get_num_threads(), 1,
+                             [&](ThreadTeam::Worker& w) { w.each(rows, 1, some); });
+  return out;
 }
 
 }  // namespace forerun

@@ -35,6 +35,7 @@ class RecyclingSource final : public TreeSource {
   };
   static Node node_of(std::span<const Token> text);
   static Node below(const Node& parent, Token token);
+  static std::vector<Successors::Prediction> predictions_of(const VerifiedDraft& verified);
 
   std::any own_;
   Successors* successors_ = nullptr;

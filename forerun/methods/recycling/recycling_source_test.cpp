@@ -40,7 +40,7 @@ TEST(Successors, AreTheLastPredictionsAfterEachContext) {
   for (int i = 0; i < 4000; ++i) {
     text.push_back(static_cast<Token>(random() % 12));
     const std::vector<float> logits = random_logits(random, 40);
-    successors.learn(text, logits);
+    successors.learn(text, Successors::prediction_of(logits));
     for (std::size_t n = 1; n <= std::min(text.size(), Successors::kOrders); ++n) {
       known[{text.end() - static_cast<std::ptrdiff_t>(n), text.end()}] = by_sorting(logits);
     }
@@ -63,7 +63,7 @@ TEST(Successors, KnowTheSharesOfTheirTokens) {
   const auto scores = [&](const std::vector<double>& shares) {
     std::vector<float> logits;
     for (const double share : shares) logits.push_back(static_cast<float>(std::log(share) + 60.0));
-    successors.learn(text, logits);
+    successors.learn(text, Successors::prediction_of(logits));
     const Successors::Prediction* found = successors.after(text, 1);
     return std::vector<int>(found->score.begin(), found->score.begin() + found->count);
   };
@@ -82,7 +82,7 @@ TEST(Successors, CountHowOftenTheLikeliestTokenWasTheSame) {
     std::vector<float> logits(20, 0.0F);
     logits[static_cast<std::size_t>(first)] = 2.0F;
     logits[static_cast<std::size_t>(second)] = 1.0F;
-    successors.learn(text, logits);
+    successors.learn(text, Successors::prediction_of(logits));
     return static_cast<int>(successors.after(text, 1)->stable);
   };
   EXPECT_EQ(stable(0, 1), 0);
@@ -97,7 +97,8 @@ TEST(Successors, CountHowOftenTheLikeliestTokenWasTheSame) {
 TEST(Successors, OfLogitsThatAreNoNumbersAreNone) {
   Successors successors;
   const std::vector<Token> text = {4, 5};
-  successors.learn(text, std::vector<float>(9, std::numeric_limits<float>::quiet_NaN()));
+  successors.learn(text, Successors::prediction_of(
+                             std::vector<float>(9, std::numeric_limits<float>::quiet_NaN())));
   EXPECT_EQ(successors.size(), 0U);
   EXPECT_EQ(successors.after(text, 1), nullptr);
 }
@@ -109,7 +110,7 @@ TEST(Successors, StayBounded) {
   const std::vector<float> logits = random_logits(random, 40);
   for (int i = 0; i < 50000; ++i) {
     text.push_back(static_cast<Token>(random() % 1000000));
-    successors.learn(text, logits);
+    successors.learn(text, Successors::prediction_of(logits));
     ASSERT_LE(successors.size(), 2048U);
   }
   // The newest are there.

@@ -19,11 +19,13 @@ std::uint8_t bin_of(double share) {
                                    kBounds.begin());
 }
 
-Successors::Prediction prediction_of(std::span<const float> logits) {
-  const std::vector<Token> tokens = likeliest(logits, Successors::kTokens);
-  Successors::Prediction out;
+}  // namespace
+
+Successors::Prediction Successors::prediction_of(std::span<const float> logits) {
+  const std::vector<Token> tokens = likeliest(logits, kTokens);
+  Prediction out;
   out.count = static_cast<std::uint8_t>(tokens.size());
-  std::array<double, Successors::kTokens> weights{};
+  std::array<double, kTokens> weights{};
   double sum = 0.0;
   for (std::size_t i = 0; i < tokens.size(); ++i) {
     const auto logit = [&](std::size_t of) {
@@ -38,8 +40,6 @@ Successors::Prediction prediction_of(std::span<const float> logits) {
   }
   return out;
 }
-
-}  // namespace
 
 // The context's tokens, mixed (the finaliser of MurmurHash3). Contexts that collide predict wrong
 // tokens, which costs a draft and nothing else.
@@ -78,8 +78,7 @@ void Successors::grow() {
   }
 }
 
-void Successors::learn(std::span<const Token> context, std::span<const float> logits) {
-  const Prediction prediction = prediction_of(logits);
+void Successors::learn(std::span<const Token> context, const Prediction& prediction) {
   if (prediction.count == 0) return;
   for (std::size_t order = 1; order <= std::min(kOrders, context.size()); ++order) {
     const std::uint64_t key = key_of(context, order);

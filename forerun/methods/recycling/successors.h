@@ -21,9 +21,9 @@ class Successors {
   static constexpr std::size_t kScores = 8;  ///< a token's share of their probability, in bins
 
   struct Prediction {
-    std::array<Token, kTokens> tokens{};      ///< by falling probability
-    std::array<std::uint8_t, kTokens> score;  ///< bins below kScores
-    std::uint8_t count = 0;                   ///< of tokens
+    std::array<Token, kTokens> tokens{};        ///< by falling probability
+    std::array<std::uint8_t, kTokens> score{};  ///< bins below kScores
+    std::uint8_t count = 0;                     ///< of tokens; 0: no logit is a number
     /// How often in a row the likeliest token was the same as before, at most kStable - 1.
     std::uint8_t stable = 0;
   };
@@ -31,9 +31,11 @@ class Successors {
   /// @param most  contexts that are kept; a power of two
   explicit Successors(std::size_t most = std::size_t{1} << 17) : most_(most) {}
 
-  /// Makes it what the last min(kOrders, size) tokens of `context` predict, for each length.
+  /// What logits predict; any number of threads may ask.
   /// @param logits  [vocab] float32
-  void learn(std::span<const Token> context, std::span<const float> logits);
+  static Prediction prediction_of(std::span<const float> logits);
+  /// Makes it what the last min(kOrders, size) tokens of `context` predict, for each length.
+  void learn(std::span<const Token> context, const Prediction& prediction);
   /// The prediction after the last `order` tokens of `context`; null if there is none.
   const Prediction* after(std::span<const Token> context, std::size_t order) const;
   std::size_t size() const noexcept { return used_; }

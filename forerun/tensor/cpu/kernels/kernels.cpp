@@ -56,18 +56,26 @@ std::vector<Kernels> runnable_kernels() {
 
 namespace {
 
-std::atomic<const Kernels*>& active() noexcept {
+// Those in use; null before the first call.
+constinit std::atomic<const Kernels*> active{nullptr};
+
+const Kernels& choose() noexcept {
   static const std::vector<Kernels> all = runnable_kernels();
   static const Kernels none{};
-  static std::atomic<const Kernels*> chosen{all.empty() ? &none : all.data()};
-  return chosen;
+  const Kernels* const fastest = all.empty() ? &none : all.data();
+  const Kernels* now = nullptr;
+  return active.compare_exchange_strong(now, fastest) ? *fastest : *now;
 }
 
 }  // namespace
 
-const Kernels& kernels() noexcept { return *active().load(std::memory_order_relaxed); }
+// Rows ask in their innermost loops.
+const Kernels& kernels() noexcept {
+  const Kernels* const now = active.load(std::memory_order_acquire);
+  return now != nullptr ? *now : choose();
+}
 
-ForcedKernels::ForcedKernels(const Kernels& use) noexcept : before_(active().exchange(&use)) {}
-ForcedKernels::~ForcedKernels() { active() = before_; }
+ForcedKernels::ForcedKernels(const Kernels& use) noexcept : before_(&kernels()) { active = &use; }
+ForcedKernels::~ForcedKernels() { active = before_; }
 
 }  // namespace forerun
