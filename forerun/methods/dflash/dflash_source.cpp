@@ -37,7 +37,9 @@ std::size_t DFlashSource::slots_of(const TokenSequence& sequence) {
 SlotCandidates DFlashSource::likeliest(std::size_t slot) const {
   const std::span<const float> logits =
       row_at(blocks_.rows.logits, row_ + static_cast<std::int64_t>(slot));
-  if (!texts_.network().selects()) return slot_candidates(logits, temperature(), bounds());
+  if (!texts_.network().selects()) {
+    return slot_candidates(logits, temperature(), bounds_of(logits));
+  }
   SlotCandidates out{.ids = texts_.network().candidates(logits), .complete = true};
   for (const std::int32_t id : out.ids) out.logits.push_back(logits[static_cast<std::size_t>(id)]);
   out.rest = -std::numeric_limits<double>::infinity();  // nothing else can be drafted

@@ -44,7 +44,8 @@ class DiffuSpecSource final : public SlotSource {
  private:
   std::size_t slots_of(const TokenSequence& sequence) override;
   SlotCandidates likeliest(std::size_t slot) const override {
-    return slot_candidates(texts_.logits(id_, slot), temperature(), bounds());
+    const std::span<const float> row = texts_.logits(id_, slot);
+    return slot_candidates(row, temperature(), bounds_of(row));
   }
   Token token(std::int32_t column) const override { return texts_.method().network.token(column); }
   const OnlineNgram& trigrams() override { return texts_.trigrams(sequence()); }

@@ -52,7 +52,6 @@ DiffuSpecTexts::Text& DiffuSpecTexts::text_of(SequenceId id) {
   Text& text = texts_[id];
   if (!text.read) {
     text.read = method_->network.begin();
-    text.first = 0;
     text.window = DraftWindow({.least = method_->least(), .most = method_->most()});
   }
   return text;

@@ -30,7 +30,7 @@ void DraftModelSource::query(std::span<const TokenSequence* const> sequences) {
     for (std::size_t i = 0; i < who.size(); ++i) {
       const std::span<float> row = row_of(logits, static_cast<std::int64_t>(i));
       Run& run = runs_[who[i]->id()];
-      SlotCandidates slot = slot_candidates(row, temperature_of(*who[i]), bounds());
+      SlotCandidates slot = slot_candidates(row, temperature_of(*who[i]), bounds_of(row));
       try {
         run.tokens.push_back(take_token_(row, *who[i], run.tokens).token);
         run.slots.push_back(std::move(slot));

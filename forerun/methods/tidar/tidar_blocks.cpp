@@ -78,8 +78,7 @@ void TidarBlocks::keep(std::span<const float> logits, const TokenSequence& seque
   }
   const double temperature = sequence.sampling().greedy() ? 1.0 : sequence.sampling().temperature;
   text.likeliest.push_back(slot_candidates(
-      logits, temperature,
-      markov_.defined() ? SlotCandidates::shortlist_of(logits.size()) : SlotCandidates::kDrafted));
+      logits, temperature, SlotCandidates::bounds_of(logits.size(), markov_.defined())));
 }
 
 // Whether a replica runs.

@@ -76,6 +76,22 @@ float least_of(float best, double temperature, float within) {
   return best - within * static_cast<float>(std::max(1.0, temperature));
 }
 
+// each(how far a candidate is behind the likeliest, its weight beside it), in nats and in order.
+// @return  the weight of all tokens
+template <class Each>
+double weigh_candidates(const SlotCandidates& of, std::span<const float> logits, double temperature,
+                        const Each& each) {
+  if (logits.empty()) return 1.0;
+  const auto best = static_cast<double>(largest(logits));
+  double sum = std::exp((of.rest - best) / temperature);
+  for (const float x : logits) {
+    const double behind = (static_cast<double>(x) - best) / temperature, weight = std::exp(behind);
+    each(behind, weight);
+    sum += weight;
+  }
+  return sum;
+}
+
 }  // namespace
 
 SlotCandidates slot_candidates(std::span<const float> logits, double temperature,
@@ -127,14 +143,9 @@ SlotCandidates slot_candidates(const SlotCandidates& shortlist, std::span<const 
 std::vector<double> laws(const SlotCandidates& of, std::span<const float> logits,
                          double temperature) {
   std::vector<double> out;
-  if (logits.empty()) return out;
   out.reserve(logits.size());
-  const double best = static_cast<double>(largest(logits));
-  double sum = std::exp((of.rest - best) / temperature);
-  for (const float x : logits) {
-    out.push_back(std::exp((static_cast<double>(x) - best) / temperature));
-    sum += out.back();
-  }
+  const double sum = weigh_candidates(of, logits, temperature,
+                                      [&](double, double weight) { out.push_back(weight); });
   for (double& p : out) p /= sum;
   return out;
 }
@@ -142,14 +153,9 @@ std::vector<double> laws(const SlotCandidates& of, std::span<const float> logits
 std::vector<double> log_laws(const SlotCandidates& of, std::span<const float> logits,
                              double temperature) {
   std::vector<double> out;
-  if (logits.empty()) return out;
-  const double best = static_cast<double>(largest(logits));
-  double sum = std::exp((of.rest - best) / temperature);
-  for (const float x : logits) {
-    out.push_back((static_cast<double>(x) - best) / temperature);
-    sum += std::exp(out.back());
-  }
-  const double log_sum = std::log(sum);
+  out.reserve(logits.size());
+  const double log_sum = std::log(weigh_candidates(
+      of, logits, temperature, [&](double behind, double) { out.push_back(behind); }));
   for (double& p : out) p -= log_sum;
   return out;
 }

@@ -20,8 +20,10 @@ struct SlotCandidates {
   /// Before what the token before the slot adds, which may bring tokens to the front. What lies
   /// behind both bounds and kDrafted's counts as far away here.
   static constexpr Bounds kShortlist{256, 12.0F};
-  /// Of a short row, where fewer do: with 4,096 tokens 128 of them bring as many outputs as 256.
-  static constexpr Bounds shortlist_of(std::size_t row) noexcept {
+  /// Of a row of so many tokens: those drafted, or a shortlist if the token before the slot
+  /// `conditions` it. Of a short row fewer do: with 4,096 tokens 128 bring as many outputs as 256.
+  static constexpr Bounds bounds_of(std::size_t row, bool conditions) noexcept {
+    if (!conditions) return kDrafted;
     return {std::clamp(row / 32, 2 * kDrafted.most, kShortlist.most), kShortlist.within};
   }
 

@@ -167,11 +167,15 @@ TEST(SlotCandidates, OfAShortlistANumberCountsWhereverItStands) {
 }
 
 TEST(SlotCandidates, OfAShortRowHaveAShorterList) {
-  EXPECT_EQ(SlotCandidates::shortlist_of(100).most, 128U);
-  EXPECT_EQ(SlotCandidates::shortlist_of(4096).most, 128U);
-  EXPECT_EQ(SlotCandidates::shortlist_of(6400).most, 200U);
-  EXPECT_EQ(SlotCandidates::shortlist_of(49152).most, SlotCandidates::kShortlist.most);
-  EXPECT_EQ(SlotCandidates::shortlist_of(4096).within, SlotCandidates::kShortlist.within);
+  EXPECT_EQ(SlotCandidates::bounds_of(100, true).most, 128U);
+  EXPECT_EQ(SlotCandidates::bounds_of(4096, true).most, 128U);
+  EXPECT_EQ(SlotCandidates::bounds_of(6400, true).most, 200U);
+  EXPECT_EQ(SlotCandidates::bounds_of(49152, true).most, SlotCandidates::kShortlist.most);
+  EXPECT_EQ(SlotCandidates::bounds_of(4096, true).within, SlotCandidates::kShortlist.within);
+  for (const std::size_t row : {100, 4096, 49152}) {  // nothing brings others to the front
+    EXPECT_EQ(SlotCandidates::bounds_of(row, false).most, SlotCandidates::kDrafted.most);
+    EXPECT_EQ(SlotCandidates::bounds_of(row, false).within, SlotCandidates::kDrafted.within);
+  }
 }
 
 }  // namespace

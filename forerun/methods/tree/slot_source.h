@@ -34,11 +34,11 @@ class SlotSource : public NetworkSource {
  protected:
   /// Slots that the run of this round made for a sequence; 0: none.
   virtual std::size_t slots_of(const TokenSequence& sequence) = 0;
-  /// The likeliest tokens of a slot of the sequence that `slots_of` was asked of last: `bounds()`
-  /// of them, or `shortlist_of` a short row.
+  /// The likeliest tokens of a slot of the sequence that `slots_of` was asked of last, `bounds_of`
+  /// its row.
   virtual SlotCandidates likeliest(std::size_t slot) const = 0;
-  SlotCandidates::Bounds bounds() const {
-    return conditioned() ? SlotCandidates::kShortlist : SlotCandidates::kDrafted;
+  SlotCandidates::Bounds bounds_of(std::span<const float> row) const {
+    return SlotCandidates::bounds_of(row.size(), conditioned());
   }
   /// The text's, 1 if it is greedy.
   static double temperature_of(const TokenSequence& sequence);

@@ -40,7 +40,7 @@ class OneLaw final : public SlotSource {
   static constexpr std::size_t kSlots = 3;
   std::size_t slots_of(const TokenSequence&) override { return kSlots; }
   SlotCandidates likeliest(std::size_t) const override {
-    return slot_candidates(logits_, temperature(), bounds());
+    return slot_candidates(logits_, temperature(), bounds_of(logits_));
   }
   bool conditioned() const override { return conditioned_; }
   void condition(std::size_t, Token previous, std::span<const std::int32_t> columns,

@@ -8,80 +8,10 @@
 #include <random>
 #include <vector>
 
-#include "forerun/tensor/cpu/kernels/scalar_vectors.h"
-#include "forerun/tensor/cpu/kernels/shared/table.h"
+#include "forerun/tensor/cpu/kernels/scalar_products.h"
 #include "forerun/tensor/cpu/kernels/variants.h"
 
 namespace forerun {
-
-namespace scalar {
-
-using namespace kernel;
-
-void int8_panel(const Int8Panels& w, std::int64_t panel, const Int8Rows& x, std::int64_t rows,
-                float* out, std::int64_t stride, std::int64_t width, bool add,
-                const std::uint8_t* /*next*/) {
-  for (std::int64_t r = 0; r < rows; ++r) {
-    for (std::int64_t j = 0; j < width; ++j) {
-      std::int32_t dot = 0;
-      for (std::int64_t i = 0; i < w.width; ++i) {
-        const int weight = w.data[panel * kPanel * w.width + (i / 4 * kPanel + j) * 4 + i % 4];
-        dot += (weight - 128) * x.values[r * w.width + i];
-      }
-      const std::int64_t output = panel * kPanel + j;
-      const float y = std::fma(static_cast<float>(dot), w.scales[output] * x.scales[r],
-                               w.bias != nullptr ? w.bias[output] : 0.0F);
-      out[r * stride + j] = add ? y + out[r * stride + j] : y;
-    }
-  }
-}
-
-void key_product(const KeyProduct& p) {
-  for (std::int64_t r = 0; r < p.rows; ++r) {
-    for (std::int64_t key = 0; key < kKeys; ++key) {
-      std::int32_t dot = 0;
-      for (std::int64_t d = 0; d < 4 * p.quads; ++d) {
-        dot += (p.keys[(d / 4 * kKeys + key) * 4 + d % 4] - 128) * p.q[r * 4 * p.quads + d];
-      }
-      p.out[r * p.stride + key] = static_cast<float>(dot) * p.key_scales[key];
-    }
-  }
-}
-
-void value_product(const ValueProduct& p) {
-  for (std::int64_t r = 0; r < p.rows; ++r) {
-    for (std::int64_t d = 0; d < p.columns; ++d) {
-      std::int32_t dot = 0;
-      for (std::int64_t i = 0; i < p.pages * kKeys; ++i) {
-        const std::int64_t key = i % kKeys;
-        dot += p.weights[r * p.stride + i] *
-               p.values[i / kKeys][(key / 4 * p.columns + d) * 4 + key % 4];
-      }
-      p.out[r * p.columns + d] = static_cast<float>(dot) * p.units[r];
-    }
-  }
-}
-
-void pair_product_emulated(const PairProduct& p) {
-  const auto wide = [](std::uint16_t x) {
-    return std::bit_cast<float>(static_cast<std::uint32_t>(x) << 16);
-  };
-  for (std::int64_t r = 0; r < p.rows; ++r) {
-    for (std::int64_t j = 0; j < p.columns; ++j) {
-      float* c = p.c + r * p.c_stride + j;
-      float total = p.add ? *c : p.start != nullptr ? p.start[j] : 0.0F;
-      for (std::int64_t k = 0; k < p.pairs; ++k) {
-        const std::uint16_t *a = p.a + r * p.a_stride + 2 * k, *b = p.b + k * p.b_stride + 2 * j;
-        total = std::fma(wide(a[0]), wide(b[0]), total);
-        total = std::fma(wide(a[1]), wide(b[1]), total);
-      }
-      *c = total;
-    }
-  }
-}
-
-}  // namespace scalar
-
 namespace {
 
 using kernel::kKeys;
