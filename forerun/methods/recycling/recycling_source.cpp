@@ -96,12 +96,12 @@ std::vector<Successors::Prediction> RecyclingSource::predictions_of(const Verifi
     }
   };
   const auto rows = static_cast<std::int64_t>(out.size());
-  if (rows < kFewRows) {
+  const int threads = at::get_num_threads();
+  if (threads == 1 || rows < kFewRows) {
     some(0, rows);
     return out;
   }
-  ThreadTeam::instance().run(at::get_num_threads(), 1,
-                             [&](ThreadTeam::Worker& w) { w.each(rows, 1, some); });
+  ThreadTeam::instance().run(threads, 1, [&](ThreadTeam::Worker& w) { w.each(rows, 1, some); });
   return out;
 }
 

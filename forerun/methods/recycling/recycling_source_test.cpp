@@ -2,6 +2,7 @@
 #include "forerun/methods/recycling/recycling_source.h"
 
 #include <ATen/ATen.h>
+#include <ATen/Parallel.h>
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -150,6 +151,59 @@ TEST(RecyclingSource, DraftsWhatThePassPredictedAlsoBesideThePath) {
   children.clear();
   other.children(children);
   EXPECT_TRUE(children.empty());  // nothing was seen after 9
+}
+
+// Rows are read by all threads and learned in the draft's order, whoever read them.
+TEST(RecyclingSource, LearnsTheSameOnAnyNumberOfThreads) {
+  const int before = at::get_num_threads();
+  const TokenDraft draft{.tokens = {7, 8, 7, 7, 9, 8, 7}, .parents = {-1, -1, 0, 1, 1, 2, 2}};
+  const std::vector<std::vector<Token>> paths = {{},     {7},    {8},       {7, 7},
+                                                 {8, 7}, {8, 9}, {7, 7, 8}, {7, 7, 7}};
+  std::mt19937 random(7);
+  for (const int threads : {1, 2, 5}) {
+    at::set_num_threads(threads);
+    RecyclingSource source;
+    std::any memory;
+    source.remember(memory);
+    Successors expected;
+    for (int round = 0; round < 20; ++round) {
+      TokenSequence sequence(1, 0, {5, static_cast<Token>(round % 3)}, 100);
+      std::vector<float> values;
+      for (std::size_t row = 0; row < paths.size(); ++row) {
+        const std::vector<float> logits = random_logits(random, 40);
+        values.insert(values.end(), logits.begin(), logits.end());
+        std::vector<Token> context(sequence.tokens().begin(), sequence.tokens().end());
+        context.insert(context.end(), paths[row].begin(), paths[row].end());
+        expected.learn(context, Successors::prediction_of(logits));
+      }
+      const VerifiedTokens rows(at::tensor(values).view({8, 40}), {{.first = 0, .count = 8}});
+      const Outcome outcome;
+      source.observe({.sequence = sequence,
+                      .text = sequence.tokens(),
+                      .draft = draft,
+                      .outcome = outcome,
+                      .rows = rows,
+                      .index = 0});
+    }
+    const Successors& learned = *std::any_cast<Successors>(&memory);
+    ASSERT_EQ(learned.size(), expected.size());
+    for (Token newest = 0; newest < 3; ++newest) {
+      for (const std::vector<Token>& path : paths) {
+        std::vector<Token> context = {5, newest};
+        context.insert(context.end(), path.begin(), path.end());
+        for (std::size_t order = 1; order <= std::min(context.size(), Successors::kOrders);
+             ++order) {
+          const Successors::Prediction *a = expected.after(context, order),
+                                       *b = learned.after(context, order);
+          ASSERT_TRUE(a != nullptr && b != nullptr);
+          EXPECT_EQ(b->tokens, a->tokens);
+          EXPECT_EQ(b->score, a->score);
+          EXPECT_EQ(b->stable, a->stable);
+        }
+      }
+    }
+  }
+  at::set_num_threads(before);
 }
 
 }  // namespace
