@@ -33,6 +33,17 @@ std::vector<Token> by_sorting(const std::vector<float>& logits) {
   return out;
 }
 
+void observe(RecyclingSource& source, const TokenSequence& sequence, const TokenDraft& draft,
+             const VerifiedTokens& rows) {
+  const Outcome outcome;
+  source.observe({.sequence = sequence,
+                  .text = sequence.tokens(),
+                  .draft = draft,
+                  .outcome = outcome,
+                  .rows = rows,
+                  .index = 0});
+}
+
 TEST(Successors, AreTheLastPredictionsAfterEachContext) {
   std::mt19937 random(5);
   Successors successors;
@@ -131,13 +142,7 @@ TEST(RecyclingSource, DraftsWhatThePassPredictedAlsoBesideThePath) {
   logits[1][3] = 5.0F;
   logits[2][9] = 5.0F;
   const VerifiedTokens rows(logits, {{.first = 0, .count = 3}});
-  const Outcome outcome;
-  source.observe({.sequence = sequence,
-                  .text = sequence.tokens(),
-                  .draft = draft,
-                  .outcome = outcome,
-                  .rows = rows,
-                  .index = 0});
+  observe(source, sequence, draft, rows);
   // The same last words again, in another text that shares the memory.
   RecyclingSource other;
   other.remember(memory);
@@ -177,13 +182,7 @@ TEST(RecyclingSource, LearnsTheSameOnAnyNumberOfThreads) {
         expected.learn(context, Successors::prediction_of(logits));
       }
       const VerifiedTokens rows(at::tensor(values).view({8, 40}), {{.first = 0, .count = 8}});
-      const Outcome outcome;
-      source.observe({.sequence = sequence,
-                      .text = sequence.tokens(),
-                      .draft = draft,
-                      .outcome = outcome,
-                      .rows = rows,
-                      .index = 0});
+      observe(source, sequence, draft, rows);
     }
     const Successors& learned = *std::any_cast<Successors>(&memory);
     ASSERT_EQ(learned.size(), expected.size());
