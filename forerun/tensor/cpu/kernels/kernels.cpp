@@ -57,25 +57,28 @@ std::vector<Kernels> runnable_kernels() {
 namespace {
 
 // Those in use; null before the first call.
-constinit std::atomic<const Kernels*> active{nullptr};
+std::atomic<const Kernels*>& active() noexcept {
+  static constinit std::atomic<const Kernels*> chosen{nullptr};
+  return chosen;
+}
 
 const Kernels& choose() noexcept {
   static const std::vector<Kernels> all = runnable_kernels();
   static const Kernels none{};
   const Kernels* const fastest = all.empty() ? &none : all.data();
   const Kernels* now = nullptr;
-  return active.compare_exchange_strong(now, fastest) ? *fastest : *now;
+  return active().compare_exchange_strong(now, fastest) ? *fastest : *now;
 }
 
 }  // namespace
 
 // Rows ask in their innermost loops.
 const Kernels& kernels() noexcept {
-  const Kernels* const now = active.load(std::memory_order_acquire);
+  const Kernels* const now = active().load(std::memory_order_acquire);
   return now != nullptr ? *now : choose();
 }
 
-ForcedKernels::ForcedKernels(const Kernels& use) noexcept : before_(&kernels()) { active = &use; }
-ForcedKernels::~ForcedKernels() { active = before_; }
+ForcedKernels::ForcedKernels(const Kernels& use) noexcept : before_(&kernels()) { active() = &use; }
+ForcedKernels::~ForcedKernels() { active() = before_; }
 
 }  // namespace forerun
