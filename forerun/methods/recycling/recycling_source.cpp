@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <cstdint>
+#include <new>
 
 #include "forerun/tensor/cpu/thread_team.h"
 
@@ -92,7 +93,11 @@ std::vector<Successors::Prediction> RecyclingSource::predictions_of(const Verifi
   const auto some = [&](std::int64_t begin, std::int64_t end) {
     for (std::int64_t i = begin; i < end; ++i) {
       const auto at = static_cast<std::size_t>(i);
-      out[at] = Successors::prediction_of(verified.logits(at));
+      try {
+        out[at] = Successors::prediction_of(verified.logits(at));
+      } catch (const std::bad_alloc&) {  // a job must not throw; the row is not learned
+        out[at] = {};
+      }
     }
   };
   const auto rows = static_cast<std::int64_t>(out.size());

@@ -160,7 +160,10 @@ TEST(RecyclingSource, DraftsWhatThePassPredictedAlsoBesideThePath) {
 
 // Rows are read by all threads and learned in the draft's order, whoever read them.
 TEST(RecyclingSource, LearnsTheSameOnAnyNumberOfThreads) {
-  const int before = at::get_num_threads();
+  const struct Restored {
+    int before = at::get_num_threads();
+    ~Restored() { at::set_num_threads(before); }
+  } restored;
   const TokenDraft draft{.tokens = {7, 8, 7, 7, 9, 8, 7}, .parents = {-1, -1, 0, 1, 1, 2, 2}};
   const std::vector<std::vector<Token>> paths = {{},     {7},    {8},       {7, 7},
                                                  {8, 7}, {8, 9}, {7, 7, 8}, {7, 7, 7}};
@@ -202,7 +205,6 @@ TEST(RecyclingSource, LearnsTheSameOnAnyNumberOfThreads) {
       }
     }
   }
-  at::set_num_threads(before);
 }
 
 }  // namespace

@@ -159,7 +159,7 @@ CorpusIndex::Match CorpusIndex::longest(std::span<const Token> text) const {
     // Places lie anywhere in memory: those of the next step, whichever half it takes, are asked for
     // while this one waits for its tokens.
     __builtin_prefetch(&ends_[low + (middle - low) / 2]);
-    __builtin_prefetch(&ends_[middle + (high - middle) / 2]);
+    __builtin_prefetch(ends_.data() + middle + 1 + (high - middle - 1) / 2);
     const std::size_t n = shared(middle, text, std::min(below, above));
     if (n > best.length) best = {n, middle, middle};
     if (n == std::min(text.size(), kLongest)) break;

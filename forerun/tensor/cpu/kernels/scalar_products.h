@@ -14,9 +14,9 @@ namespace forerun::scalar {
 
 using namespace kernel;
 
-void int8_panel(const Int8Panels& w, std::int64_t panel, const Int8Rows& x, std::int64_t rows,
-                float* out, std::int64_t stride, std::int64_t width, bool add,
-                const std::uint8_t* /*next*/) {
+inline void int8_panel(const Int8Panels& w, std::int64_t panel, const Int8Rows& x,
+                       std::int64_t rows, float* out, std::int64_t stride, std::int64_t width,
+                       bool add, const std::uint8_t* /*next*/) {
   for (std::int64_t r = 0; r < rows; ++r) {
     for (std::int64_t j = 0; j < width; ++j) {
       std::int32_t dot = 0;
@@ -32,7 +32,7 @@ void int8_panel(const Int8Panels& w, std::int64_t panel, const Int8Rows& x, std:
   }
 }
 
-void key_product(const KeyProduct& p) {
+inline void key_product(const KeyProduct& p) {
   for (std::int64_t r = 0; r < p.rows; ++r) {
     for (std::int64_t key = 0; key < kKeys; ++key) {
       std::int32_t dot = 0;
@@ -44,7 +44,7 @@ void key_product(const KeyProduct& p) {
   }
 }
 
-void value_product(const ValueProduct& p) {
+inline void value_product(const ValueProduct& p) {
   for (std::int64_t r = 0; r < p.rows; ++r) {
     for (std::int64_t d = 0; d < p.columns; ++d) {
       std::int32_t dot = 0;
@@ -58,7 +58,7 @@ void value_product(const ValueProduct& p) {
   }
 }
 
-void pair_product_emulated(const PairProduct& p) {
+inline void pair_product_emulated(const PairProduct& p) {
   const auto wide = [](std::uint16_t x) {
     return std::bit_cast<float>(static_cast<std::uint32_t>(x) << 16);
   };
