@@ -1,18 +1,14 @@
 #include "forerun/models/internal/bf16_dots.h"
 
-#include <bit>
 #include <cstddef>
 
 #include "forerun/base/vector_clones.h"
+#include "forerun/formats/half.h"
 
 namespace forerun::internal {
 namespace {
 
 constexpr std::size_t kLanes = 16;
-
-inline float widened(std::uint16_t x) {
-  return std::bit_cast<float>(static_cast<std::uint32_t>(x) << 16U);
-}
 
 // Halves onto each other: the order of the sums is the same for vectors of any size.
 inline float sum(float (&lanes)[kLanes]) {
@@ -35,9 +31,9 @@ FORERUN_VECTOR_CLONES void add_dots(std::span<const float> from, const std::uint
     std::size_t k = 0;
     for (; k + kLanes <= width; k += kLanes) {
 #pragma omp simd
-      for (std::size_t j = 0; j < kLanes; ++j) lanes[j] += a[k + j] * widened(b[k + j]);
+      for (std::size_t j = 0; j < kLanes; ++j) lanes[j] += a[k + j] * float_of_bf16(b[k + j]);
     }
-    for (; k < width; ++k) lanes[0] += a[k] * widened(b[k]);
+    for (; k < width; ++k) lanes[0] += a[k] * float_of_bf16(b[k]);
     add[i] += sum(lanes);
   }
 }

@@ -2,19 +2,16 @@
 
 #include <gtest/gtest.h>
 
-#include <bit>
 #include <cmath>
 #include <cstddef>
 #include <cstdint>
 #include <random>
 #include <vector>
 
+#include "forerun/formats/half.h"
+
 namespace forerun::internal {
 namespace {
-
-double widened(std::uint16_t x) {
-  return static_cast<double>(std::bit_cast<float>(static_cast<std::uint32_t>(x) << 16U));
-}
 
 // Widths below, at and above whole vectors, rows in any order and twice.
 TEST(Bf16Dots, AreTheDotProductsOfTheRowsNamed) {
@@ -25,9 +22,7 @@ TEST(Bf16Dots, AreTheDotProductsOfTheRowsNamed) {
     std::vector<float> from(width);
     for (float& x : from) x = normal(random);
     std::vector<std::uint16_t> table(kRows * width);
-    for (std::uint16_t& x : table) {
-      x = static_cast<std::uint16_t>(std::bit_cast<std::uint32_t>(normal(random)) >> 16U);
-    }
+    for (std::uint16_t& x : table) x = bf16_of_float(normal(random));
     const std::vector<std::int32_t> ids = {5, 36, 0, 5, 20};
     std::vector<float> add = {1.0F, -2.0F, 0.0F, 1.0F, 0.5F};
     const std::vector<float> before = add;
@@ -35,8 +30,9 @@ TEST(Bf16Dots, AreTheDotProductsOfTheRowsNamed) {
     for (std::size_t i = 0; i < ids.size(); ++i) {
       double sum = static_cast<double>(before[i]), size = std::abs(sum);
       for (std::size_t k = 0; k < width; ++k) {
-        const double term = static_cast<double>(from[k]) *
-                            widened(table[static_cast<std::size_t>(ids[i]) * width + k]);
+        const double term =
+            static_cast<double>(from[k]) *
+            static_cast<double>(float_of_bf16(table[static_cast<std::size_t>(ids[i]) * width + k]));
         sum += term;
         size += std::abs(term);
       }

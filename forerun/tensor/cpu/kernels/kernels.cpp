@@ -56,29 +56,18 @@ std::vector<Kernels> runnable_kernels() {
 
 namespace {
 
-// Those in use; null before the first call.
 std::atomic<const Kernels*>& active() noexcept {
-  static constinit std::atomic<const Kernels*> chosen{nullptr};
-  return chosen;
-}
-
-const Kernels& choose() noexcept {
   static const std::vector<Kernels> all = runnable_kernels();
   static const Kernels none{};
-  const Kernels* const fastest = all.empty() ? &none : all.data();
-  const Kernels* now = nullptr;
-  return active().compare_exchange_strong(now, fastest) ? *fastest : *now;
+  static std::atomic<const Kernels*> chosen{all.empty() ? &none : all.data()};
+  return chosen;
 }
 
 }  // namespace
 
-// Rows ask in their innermost loops.
-const Kernels& kernels() noexcept {
-  const Kernels* const now = active().load(std::memory_order_acquire);
-  return now != nullptr ? *now : choose();
-}
+const Kernels& kernels() noexcept { return *active().load(std::memory_order_relaxed); }
 
-ForcedKernels::ForcedKernels(const Kernels& use) noexcept : before_(&kernels()) { active() = &use; }
+ForcedKernels::ForcedKernels(const Kernels& use) noexcept : before_(active().exchange(&use)) {}
 ForcedKernels::~ForcedKernels() { active() = before_; }
 
 }  // namespace forerun
