@@ -57,6 +57,7 @@ CpuFeatures detect() {
   f.avx512_bf16 = base && __builtin_cpu_supports("avx512bf16");
   f.amx_int8 = f.avx512_vnni && has_tiles() && may_use_tiles();
   f.fast_bf16 = f.avx512_bf16 && !__builtin_cpu_is("intel");
+  f.drops_prefetches = __builtin_cpu_is("amd");
 #else
   f.name = "not x86-64";
 #endif

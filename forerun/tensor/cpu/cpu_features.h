@@ -14,6 +14,9 @@ struct CpuFeatures {
   /// Whether bf16 products are faster than two float32 products. Intel's are not: Emerald Rapids
   /// makes one in two cycles, and four of float32.
   bool fast_bf16 = false;
+  /// AMD's: its own prefetchers follow a stream of weights faster than instructions that prefetch,
+  /// of which it drops those that find the queues full.
+  bool drops_prefetches = false;
 
   /// Whether there are kernels for it (kernels/kernels.h).
   bool int8() const noexcept { return avx512_vnni || avx2; }

@@ -62,8 +62,10 @@ void Int8Matrix::multiply(std::int64_t first, std::int64_t last, const kernel::I
                           std::int64_t rows, float* out, std::int64_t stride, bool add,
                           const std::uint8_t* next) const {
   const kernel::Int8Panels w{data_.get(), scales_.get(), bias_.get(), x.width};
+  const bool ahead = rows >= kernels().prefetched_rows;
   for (std::int64_t p = first; p < last; ++p) {
-    const std::uint8_t* behind = p + 1 < panels() ? data_.get() + (p + 1) * panel_bytes() : nullptr;
+    const std::uint8_t* behind =
+        ahead && p + 1 < panels() ? data_.get() + (p + 1) * panel_bytes() : nullptr;
     kernels().int8_panel(w, p, x, rows, out + (p - first) * kPanel, stride,
                          std::min(kPanel, outputs_ - p * kPanel), add,
                          p + 1 == last && next != nullptr ? next : behind);

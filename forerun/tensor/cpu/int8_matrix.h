@@ -53,7 +53,7 @@ class Int8Matrix {
 
   /// Panels [first, last) for `rows` rows: out[r * stride + j] = (or += if `add`) output j, where
   /// out[0] is output `first * 48` if `out` starts there.
-  /// @param next  what the thread reads next, to prefetch; null: the next panel
+  /// @param next  what the thread reads next, to prefetch; null: the next panel, if that pays
   void multiply(std::int64_t first, std::int64_t last, const kernel::Int8Rows& x, std::int64_t rows,
                 float* out, std::int64_t stride, bool add,
                 const std::uint8_t* next = nullptr) const;

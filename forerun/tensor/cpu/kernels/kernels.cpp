@@ -32,8 +32,10 @@ std::vector<Kernels> runnable_kernels() {
   const CpuFeatures& cpu = cpu_features();
   if (cpu.avx512_vnni) {
     out.push_back(avx512::kKernels);
+    // Up to there products leave time to wait for memory (docs/performance.md).
+    if (cpu.drops_prefetches) out.back().prefetched_rows = 6;
     if (cpu.avx512_bf16) {
-      Kernels native = avx512::kKernels;
+      Kernels native = out.back();
       native.name = "AVX-512 VNNI and BF16";
       native.pair_product = &avx512::pair_product_native;
       out.insert(cpu.fast_bf16 ? out.begin() : out.end(), native);

@@ -111,6 +111,9 @@ namespace forerun {
 struct Kernels {
   const char* name;   ///< of the instructions: "AVX2"
   bool needs_halves;  ///< int8_panel reads Int8Rows::halves of several rows
+  /// From so many rows on panels that follow each other in memory are read faster if int8_panel
+  /// prefetches them: with fewer the processor is ahead by itself.
+  std::int64_t prefetched_rows = 1;
 
   /// x = x H, with H the Hadamard matrix (entries +-1) on every `block` values: it multiplies the
   /// product of two vectors by `block`, and spreads an outlier over its block.
