@@ -13,6 +13,13 @@ std::span<const std::int64_t> features_of(const Text& text) {
   return text.request.drafter ? text.request.drafter->features() : std::span<const std::int64_t>();
 }
 
+// Whether the outputs are the largest logits as they are, and nobody reads those of the rows that
+// they do not reach.
+bool reads_reached_rows_alone(const Text& text, const CompanionRows& companions) {
+  return text.sequence.sampling().greedy() && text.sequence.changed().none() &&
+         companions.empty() && text.request.drafter && !text.request.drafter->reads_all_logits();
+}
+
 }  // namespace
 
 void TextPass::verify(Text& text, const TokenDraft& draft, const CompanionRows& companions) {
@@ -33,6 +40,7 @@ void TextPass::verify(Text& text, const TokenDraft& draft, const CompanionRows& 
   }
   item.tokens.insert(item.tokens.end(), draft.tokens.begin(), draft.tokens.end());
   if (!companions.empty()) add(item, companions);
+  item.greedy = reads_reached_rows_alone(text, companions);
   rows_ += static_cast<std::int64_t>(item.tokens.size());
   items_.push_back(std::move(item));
 }
@@ -134,7 +142,8 @@ void TextPass::run(const DecoderLm& model) {
                      .skips = item.skips,
                      .scored_rows = item.scored_rows,
                      .adapters = item.companions.lora.get(),
-                     .masks = item.masks});
+                     .masks = item.masks,
+                     .greedy = item.greedy});
   }
   logits_ = forward(model, spans, kept_);
   for (Item& item : items_) gather(item, hidden_);

@@ -60,6 +60,7 @@ class TextPass {
     std::int64_t before = 0;                                      // rows before the draft
     CompanionRows companions;                                     // the last rows
     std::vector<std::int32_t> skips, groups, scored_rows, masks;  // with companions
+    bool greedy = false;                                          // as SequenceSpan
     std::int64_t first_logits = 0;
     std::vector<float> states;    // [rows, all blocks * hidden]
     std::vector<float> gathered;  // [rows, the drafter's blocks * hidden], if they are not all

@@ -78,6 +78,10 @@ struct SequenceSpan {
   /// without adapters, bit for bit.
   const GatedLora* adapters = nullptr;
   std::span<const std::int32_t> masks;
+  /// The sequence is decoded greedily: logits of a scored row that follows a scored row are needed
+  /// only if its token has the largest logit there, and if that row's logits are needed. Of other
+  /// rows the pass may leave them out: the first is NaN then, and the rest undefined.
+  bool greedy = false;
 };
 
 /// One pass over the rows of several sequences: linear layers over all rows packed, attention per

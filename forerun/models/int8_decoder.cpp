@@ -8,6 +8,7 @@
 #include <utility>
 
 #include "forerun/models/gated_lora/gated_lora.h"
+#include "forerun/models/greedy_head.h"
 
 namespace forerun {
 
@@ -17,6 +18,7 @@ struct Int8Workspace {
   explicit Int8Workspace(Int8BlockPass b) : blocks(std::move(b)) {}
 
   Int8BlockPass blocks;
+  GreedyHead greedy;
   std::vector<std::int64_t> scored;
   struct Row {
     std::size_t sequence;
@@ -49,6 +51,7 @@ class Int8Pass {
  private:
   using Worker = ThreadTeam::Worker;
   void add_sequence(std::size_t index);
+  void add_conditions(const SequenceSpan& sequence, const RowPlan& plan, std::int64_t first);
   void work(Worker& w);
   void embed(std::int64_t row);
   // Copies a row of the residual stream after block `index` to its sequence, if needed.
@@ -79,8 +82,10 @@ Int8Pass::Int8Pass(const Int8Decoder& model, std::span<const SequenceSpan> seque
   blocks_.clear();
   s_.rows.clear();
   s_.scored.clear();
+  s_.greedy.clear();
   for (std::size_t l = 0; l < sequences.size(); ++l) add_sequence(l);
   blocks_.start(threads);
+  s_.greedy.start(m_.head_, threads);
   logits_ = s_.free_logits(static_cast<std::int64_t>(s_.scored.size()), c_.vocab);
 }
 
@@ -99,6 +104,7 @@ void Int8Pass::add_sequence(std::size_t index) {
     s_.rows.push_back({index, i});
   }
   for (const std::int32_t row : sequence.scored_rows) s_.scored.push_back(first + row);
+  add_conditions(sequence, plan, first);
   const bool adapts = !sequence.masks.empty() && sequence.adapters->adapts();
   for (std::size_t i = 0; adapts && i < sequence.masks.size();) {  // runs of neighbours
     std::size_t end = i + 1;
@@ -109,13 +115,32 @@ void Int8Pass::add_sequence(std::size_t index) {
   }
 }
 
+// Those of the scored rows that were added last.
+void Int8Pass::add_conditions(const SequenceSpan& sequence, const RowPlan& plan,
+                              std::int64_t first) {
+  const auto before = static_cast<std::ptrdiff_t>(s_.greedy.rows());
+  const auto rows = std::span(s_.scored).subspan(static_cast<std::size_t>(before));
+  for (const std::int64_t row : rows) {
+    const auto parent = sequence.greedy && c_.logit_softcap <= 0.0
+                            ? std::find(rows.begin(), rows.end(), first + plan.parent(row - first))
+                            : rows.end();
+    if (parent == rows.end()) {
+      s_.greedy.add(GreedyHead::kNone);
+    } else {
+      s_.greedy.add(static_cast<std::int32_t>(before + (parent - rows.begin())),
+                    sequence.tokens[static_cast<std::size_t>(row - first)]);
+    }
+  }
+}
+
 at::Tensor Int8Pass::run() {
-  constexpr std::int64_t kOtherPhases = 5;
+  constexpr std::int64_t kOtherPhases = 4 + GreedyHead::kPhases;
   const auto phases = static_cast<std::size_t>(c_.layers * blocks_.phases() + kOtherPhases);
   ThreadTeam::instance().run(threads_, phases, [this](Worker& w) { work(w); });
   for (std::size_t l = 0; l < sequences_.size(); ++l) {
     sequences_[l].cache->advance(std::move(plans_[l]));
   }
+  if (s_.greedy.conditional()) s_.greedy.mark_excluded(logits_.data_ptr<float>(), c_.vocab);
   return std::move(logits_);
 }
 
@@ -179,7 +204,11 @@ void Int8Pass::head(Worker& w) {
                                 c_.hidden, x, i, blocks_.scratch(w));
   });
   float* out = logits_.data_ptr<float>();
-  m_.head_.multiply(w, x, scored, out, c_.vocab, false);
+  if (s_.greedy.conditional()) {
+    s_.greedy.multiply(w, m_.head_, x, out);
+  } else {
+    m_.head_.multiply(w, x, scored, out, c_.vocab, false);
+  }
   if (c_.logit_softcap <= 0.0) return;
   const auto cap = static_cast<float>(c_.logit_softcap);
   blocks_.each(w, scored * c_.vocab,

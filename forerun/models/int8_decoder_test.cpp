@@ -103,6 +103,38 @@ TEST_P(Int8Family, RejectedTokensLeaveNoTrace) {
   }
 }
 
+TEST_P(Int8Family, AGreedyPassHasTheLogitsOfTheRowsThatItReaches) {
+  KvCache cache = model_.make_cache();
+  pass(model_, cache, std::span(a_).first(11));
+  const std::vector<Token> first = {a_[11]};
+  const auto best = [](const at::Tensor& row) { return row.argmax().item<std::int64_t>(); };
+  std::vector<Token> path = first;  // and what the model says after it
+  for (int i = 0; i < 2; ++i) {
+    path.push_back(best(pass(model_, cache, path)[i]));
+    cache.truncate(11);
+  }
+  const Token wrong = path[1] == 7 ? 8 : 7;
+  const std::vector<Token> tokens = {path[0], wrong, path[1], path[2], path[2]};
+  const std::vector<std::int32_t> parents = {-1, 0, 0, 1, 2};
+  const auto run = [&](bool greedy, std::int64_t scored) {
+    const SequenceSpan span{.cache = &cache,
+                            .tokens = tokens,
+                            .scored = scored,
+                            .parents = parents,
+                            .greedy = greedy};
+    const at::Tensor out = forward(model_, {&span, 1}).clone();
+    cache.truncate(11);
+    return out;
+  };
+  const at::Tensor all = run(false, 5), some = run(true, 5);
+  const bool capped = model_.config.logit_softcap > 0.0;  // its rounding may make logits equal
+  for (const int row : {0, 2, 4}) EXPECT_TRUE(at::equal(some[row], all[row])) << row;
+  for (const int row : {1, 3}) EXPECT_NE(some[row][0].isnan().item<bool>(), capped) << row;
+  // Rows that follow none whose logits are asked for are needed whatever these are.
+  const at::Tensor last = run(true, 2);
+  EXPECT_TRUE(at::equal(last, all.narrow(0, 3, 2)));
+}
+
 TEST_P(Int8Family, ThreadsDoNotMatter) {
   const int before = at::get_num_threads();
   const at::Tensor all = whole(a_);

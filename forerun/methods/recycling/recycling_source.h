@@ -22,6 +22,7 @@ class RecyclingSource final : public TreeSource {
   bool begin(const TokenSequence& sequence) override;
   void add(std::size_t parent, Token token) override;
   void children(std::vector<TreeChild>& out) override;
+  bool reads_all_logits() const override { return true; }
   void observe(const VerifiedDraft& verified) override;
   void forget(SequenceId) override {}
 

@@ -38,6 +38,7 @@ class TreeDrafter final : public TextDrafter {
 
   std::span<const std::int64_t> features() const override;
   std::int64_t state_width() const override;
+  bool reads_all_logits() const override;
   std::vector<TokenDraft> propose(std::span<TokenSequence* const> sequences,
                                   std::size_t other_rows) override;
   std::span<const CompanionRows> companions() const override { return companions_; }

@@ -64,6 +64,8 @@ class TreeSource {
                           const RowOffer& /*offer*/, CompanionRows& /*rows*/) {}
   /// An output was drafted by this source and by no other.
   virtual void earned(SequenceId /*id*/) {}
+  /// As TextDrafter::reads_all_logits.
+  virtual bool reads_all_logits() const { return false; }
   /// After every pass, for every sequence in it.
   virtual void observe(const VerifiedDraft& /*verified*/) {}
   virtual void forget(SequenceId id) = 0;
