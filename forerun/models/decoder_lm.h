@@ -78,9 +78,9 @@ struct SequenceSpan {
   /// without adapters, bit for bit.
   const GatedLora* adapters = nullptr;
   std::span<const std::int32_t> masks;
-  /// The sequence is decoded greedily: logits of a scored row that follows a scored row are needed
-  /// only if its token has the largest logit there, and if that row's logits are needed. Of other
-  /// rows the pass may leave them out: the first is NaN then, and the rest undefined.
+  /// The sequence is decoded greedily: of the last `scored` rows the logits of one that follows
+  /// another are needed only if its token has the largest logit there, and if that row's are
+  /// needed. The pass may leave out those of others: the first is NaN then, the rest undefined.
   bool greedy = false;
 };
 

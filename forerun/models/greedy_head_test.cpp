@@ -6,21 +6,25 @@
 #include <ATen/CPUGeneratorImpl.h>
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <cmath>
+#include <optional>
 #include <set>
+#include <vector>
 
 #include "forerun/tensor/cpu/arena.h"
-#include "forerun/tensor/cpu/cpu_features.h"
+#include "forerun/tensor/cpu/kernels/variants.h"
 
 namespace forerun {
 namespace {
 
 constexpr std::int64_t kVocab = 1000, kInputs = 64, kRows = 9;
 
-class GreedyHeadTest : public testing::Test {
+class GreedyHeadTest : public testing::TestWithParam<std::size_t> {
  protected:
   void SetUp() override {
-    if (!cpu_features().int8()) GTEST_SKIP() << "this processor has no AVX2";
+    if (kinds_.empty()) GTEST_SKIP() << "this processor has no AVX2";
+    use_.emplace(kinds_[GetParam()]);
     generator_ = at::make_generator<at::CPUGeneratorImpl>(3);
     weight_ = at::randn({kVocab, kInputs}, generator_);
     set_rows(at::randn({kRows, kInputs}, generator_));
@@ -65,6 +69,8 @@ class GreedyHeadTest : public testing::Test {
     }
   }
 
+  const std::vector<Kernels> kinds_ = runnable_kernels();
+  std::optional<ForcedKernels> use_;
   at::Generator generator_;
   at::Tensor weight_, all_;
   Arena arena_{std::size_t{1} << 20};
@@ -74,14 +80,14 @@ class GreedyHeadTest : public testing::Test {
   GreedyHead greedy_;
 };
 
-TEST_F(GreedyHeadTest, OfATreeTheRowsOnTheWayOfTheLargestLogits) {
+TEST_P(GreedyHeadTest, OfATreeTheRowsOnTheWayOfTheLargestLogits) {
   const std::vector<Follows> tree = {{},           {0, other(0)}, {0, best(0)},
                                      {1, best(1)}, {2, best(2)},  {2, other(2)},
                                      {5, best(5)}, {4, other(4)}, {3, best(3)}};
   for (const int threads : {1, 2, 3}) expect(tree, {0, 2, 4}, threads);
 }
 
-TEST_F(GreedyHeadTest, OfAChainTheRowsBeforeTheFirstThatIsNotTheLargest) {
+TEST_P(GreedyHeadTest, OfAChainTheRowsBeforeTheFirstThatIsNotTheLargest) {
   for (int right = 0; right <= 8; ++right) {
     std::vector<Follows> chain = {{}};
     std::set<std::int64_t> reached = {0};
@@ -93,11 +99,11 @@ TEST_F(GreedyHeadTest, OfAChainTheRowsBeforeTheFirstThatIsNotTheLargest) {
   }
 }
 
-TEST_F(GreedyHeadTest, SequencesDoNotExcludeEachOthersRows) {
+TEST_P(GreedyHeadTest, SequencesDoNotExcludeEachOthersRows) {
   expect({{}, {0, other(0)}, {}, {2, best(2)}, {3, other(3)}, {}}, {0, 2, 3, 5}, 2);
 }
 
-TEST_F(GreedyHeadTest, EqualLogitsExcludeNothing) {  // which of them is taken is not its business
+TEST_P(GreedyHeadTest, EqualLogitsExcludeNothing) {  // which of them is taken is not its business
   const Token first = best(0), second = first < 500 ? 990 : 5;
   weight_[second].copy_(weight_[first]);
   generator_ = at::make_generator<at::CPUGeneratorImpl>(3);
@@ -107,7 +113,7 @@ TEST_F(GreedyHeadTest, EqualLogitsExcludeNothing) {  // which of them is taken i
   expect({{}, {0, first}, {0, second}, {0, other(0)}}, {0, 1, 2}, 2);
 }
 
-TEST_F(GreedyHeadTest, OneLargerLogitAnywhereExcludes) {
+TEST_P(GreedyHeadTest, OneLargerLogitAnywhereExcludes) {
   for (int i = 0; i < 40; ++i) {
     weight_ = at::randn({kVocab, kInputs}, generator_);
     set_rows(at::randn({kRows, kInputs}, generator_));
@@ -116,6 +122,10 @@ TEST_F(GreedyHeadTest, OneLargerLogitAnywhereExcludes) {
     expect({{}, {0, best(0)}, {1, best(1)}}, {0, 1, 2}, 2);
   }
 }
+
+INSTANTIATE_TEST_SUITE_P(
+    Kinds, GreedyHeadTest,
+    testing::Range<std::size_t>(0, std::max<std::size_t>(1, runnable_kernels().size())));
 
 }  // namespace
 }  // namespace forerun

@@ -115,13 +115,16 @@ void Int8Pass::add_sequence(std::size_t index) {
   }
 }
 
-// Those of the scored rows that were added last.
+// Those of the scored rows that were added last. None where the logits that decide are others than
+// the head's: a soft cap may round two to one, a mask token's is removed.
 void Int8Pass::add_conditions(const SequenceSpan& sequence, const RowPlan& plan,
                               std::int64_t first) {
   const auto before = static_cast<std::ptrdiff_t>(s_.greedy.rows());
   const auto rows = std::span(s_.scored).subspan(static_cast<std::size_t>(before));
+  const bool conditional = sequence.greedy && sequence.scored > 0 && sequence.embeddings.empty() &&
+                           c_.logit_softcap <= 0.0 && !c_.mask_token;
   for (const std::int64_t row : rows) {
-    const auto parent = sequence.greedy && c_.logit_softcap <= 0.0
+    const auto parent = conditional
                             ? std::find(rows.begin(), rows.end(), first + plan.parent(row - first))
                             : rows.end();
     if (parent == rows.end()) {

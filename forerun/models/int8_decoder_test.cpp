@@ -117,11 +117,8 @@ TEST_P(Int8Family, AGreedyPassHasTheLogitsOfTheRowsThatItReaches) {
   const std::vector<Token> tokens = {path[0], wrong, path[1], path[2], path[2]};
   const std::vector<std::int32_t> parents = {-1, 0, 0, 1, 2};
   const auto run = [&](bool greedy, std::int64_t scored) {
-    const SequenceSpan span{.cache = &cache,
-                            .tokens = tokens,
-                            .scored = scored,
-                            .parents = parents,
-                            .greedy = greedy};
+    const SequenceSpan span{
+        .cache = &cache, .tokens = tokens, .scored = scored, .parents = parents, .greedy = greedy};
     const at::Tensor out = forward(model_, {&span, 1}).clone();
     cache.truncate(11);
     return out;

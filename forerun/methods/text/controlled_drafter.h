@@ -32,6 +32,13 @@ class ControlledDrafter : public TextDrafter {
       return 0;
     }
   }
+  bool reads_all_logits() const override {
+    if constexpr (requires { drafter_.drafter().reads_all_logits(); }) {
+      return drafter_.drafter().reads_all_logits();
+    } else {
+      return false;
+    }
+  }
   std::vector<TokenDraft> propose(std::span<TokenSequence* const> sequences,
                                   std::size_t other_rows) override {
     return drafter_.propose(sequences, other_rows);

@@ -12,6 +12,7 @@
 #include "forerun/core/rng_key.h"
 #include "forerun/core/shared_noise.h"
 #include "forerun/methods/lookup/lookup_source.h"
+#include "forerun/methods/recycling/recycling_source.h"
 
 namespace forerun {
 namespace {
@@ -195,6 +196,16 @@ TEST(TreeDrafter, TellsASourceThatNoOtherDraftsBesideIt) {
   };
   EXPECT_TRUE(told({}));
   EXPECT_FALSE(told(one({})));
+}
+
+TEST(TreeDrafter, ReadsAllLogitsIfASourceDoes) {
+  const auto reads = [](std::unique_ptr<TreeSource> source) {
+    std::vector<std::unique_ptr<TreeSource>> found = one({});
+    if (source) found.push_back(std::move(source));
+    return TreeDrafter(std::move(found), nullptr, DraftLength(), 31).reads_all_logits();
+  };
+  EXPECT_FALSE(reads(nullptr));
+  EXPECT_TRUE(reads(std::make_unique<RecyclingSource>()));
 }
 
 TEST(TreeDrafter, RunsTheNetworkWhereItPays) {
