@@ -50,7 +50,7 @@ class GreedyHead {
   // What a thread computes: the rows that are needed still, side by side.
   struct Local {
     Int8Activations room;
-    kernel::Int8Rows x;
+    kernel::Int8Rows x{};
     AlignedBuffer<float> out;  // [needed rows, kPanel]
     std::vector<std::int32_t> needed;
     std::vector<Condition> conditions;
