@@ -26,7 +26,7 @@ struct Prefetch {
 inline void fetch(Prefetch& next) {
   if (next.lines == kLines) {  // of one block: a loop of unknown length costs 2% of a pass
 #pragma GCC unroll 12
-    for (int l = 0; l < kLines; ++l) _mm_prefetch(next.at + 64 * l, _MM_HINT_T1);
+    for (std::int64_t l = 0; l < kLines; ++l) _mm_prefetch(next.at + 64 * l, _MM_HINT_T1);
   } else {
     for (std::int64_t l = 0; l < next.lines; ++l) _mm_prefetch(next.at + 64 * l, _MM_HINT_T1);
   }
@@ -85,11 +85,11 @@ void int8_panel(const Int8Panels& w, std::int64_t panel, const Int8Rows& x, std:
   const char* ahead = reinterpret_cast<const char*>(next);
   each_block<kMost>(rows, [&](auto height, std::int64_t first, std::int64_t b) {
     const Prefetch fetch{ahead, b * lines < kLines ? lines : 0};
-    constexpr int R = decltype(height)::value;
+    constexpr int kHeight = decltype(height)::value;
     if (fetch.lines > 0) {
-      block<R, true>(w, panel, x, first, sink, fetch);
+      block<kHeight, true>(w, panel, x, first, sink, fetch);
     } else {
-      block<R, false>(w, panel, x, first, sink, fetch);
+      block<kHeight, false>(w, panel, x, first, sink, fetch);
     }
     ahead += fetch.lines * 64 * (w.width / 16);
   });
