@@ -2,6 +2,9 @@
 
 #include <algorithm>
 #include <limits>
+#include <span>
+
+#include "forerun/core/block_maxima.h"
 
 namespace forerun {
 
@@ -90,11 +93,9 @@ void GreedyHead::gather(Local& local, const kernel::Int8Rows& x) const {
 
 void GreedyHead::compare(const Local& local, std::int64_t width) {
   for (const Condition& c : local.conditions) {
-    const float* const logits = local.out.data() + c.parent_at * kPanel;
-    const float own = rows_[static_cast<std::size_t>(c.row)].logit;
-    int larger = 0;
-    for (std::int64_t j = 0; j < width; ++j) larger |= static_cast<int>(logits[j] > own);
-    if (larger != 0) exclude(c.row);
+    const std::span logits(local.out.data() + c.parent_at * kPanel,
+                           static_cast<std::size_t>(width));
+    if (largest(logits) > rows_[static_cast<std::size_t>(c.row)].logit) exclude(c.row);
   }
 }
 

@@ -143,7 +143,7 @@ at::Tensor Int8Pass::run() {
   for (std::size_t l = 0; l < sequences_.size(); ++l) {
     sequences_[l].cache->advance(std::move(plans_[l]));
   }
-  if (s_.greedy.conditional()) s_.greedy.mark_excluded(logits_.data_ptr<float>(), c_.vocab);
+  s_.greedy.mark_excluded(logits_.data_ptr<float>(), c_.vocab);
   return std::move(logits_);
 }
 

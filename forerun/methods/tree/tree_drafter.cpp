@@ -82,13 +82,12 @@ std::vector<TreeSource*> TreeDrafter::sources() const {
 std::span<const std::int64_t> TreeDrafter::features() const {
   return network_ ? network_->features() : std::span<const std::int64_t>();
 }
-bool TreeDrafter::reads_all_logits() const {
-  const auto sources = this->sources();
-  return std::any_of(sources.begin(), sources.end(),
-                     [](const TreeSource* s) { return s->reads_all_logits(); });
-}
-
 std::int64_t TreeDrafter::state_width() const { return network_ ? network_->state_width() : 0; }
+bool TreeDrafter::reads_all_logits() const {
+  return (network_ && network_->reads_all_logits()) ||
+         std::any_of(found_.begin(), found_.end(),
+                     [](const auto& source) { return source->reads_all_logits(); });
+}
 
 // The candidates of a source after the newest node, with what was learned of them.
 void TreeDrafter::fill(TreeSource& source, std::size_t index, const Text& text, const RngKey* noise,

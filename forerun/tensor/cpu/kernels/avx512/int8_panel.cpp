@@ -84,14 +84,14 @@ void int8_panel(const Int8Panels& w, std::int64_t panel, const Int8Rows& x, std:
   const std::int64_t lines = next == nullptr ? 0 : (kLines + blocks - 1) / blocks;
   const char* ahead = reinterpret_cast<const char*>(next);
   each_block<kMost>(rows, [&](auto height, std::int64_t first, std::int64_t b) {
-    const Prefetch fetch{ahead, b * lines < kLines ? lines : 0};
+    const Prefetch part{ahead, b * lines < kLines ? lines : 0};
     constexpr int kHeight = decltype(height)::value;
-    if (fetch.lines > 0) {
-      block<kHeight, true>(w, panel, x, first, sink, fetch);
+    if (part.lines > 0) {
+      block<kHeight, true>(w, panel, x, first, sink, part);
     } else {
-      block<kHeight, false>(w, panel, x, first, sink, fetch);
+      block<kHeight, false>(w, panel, x, first, sink, part);
     }
-    ahead += fetch.lines * 64 * (w.width / 16);
+    ahead += part.lines * 64 * (w.width / 16);
   });
 }
 

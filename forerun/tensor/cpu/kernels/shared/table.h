@@ -20,7 +20,6 @@ void pair_product_emulated(const kernel::PairProduct& p);
 extern const Kernels kKernels;
 const Kernels kKernels{.name = kName,
                        .needs_halves = kNeedsHalves,
-                       .prefetched_rows = 1,
                        .hadamard_row = &hadamard_row,
                        .rotate_row = &rotate_row,
                        .round_to_int8 = &round_to_int8,
