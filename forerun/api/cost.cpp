@@ -39,7 +39,7 @@ double read_speed(int threads) {
   double best = 0.0;
   for (int repeat = 0; repeat < 5; ++repeat) {
     const auto start = Clock::now();
-    ThreadTeam::instance().run(threads, 1, [&](ThreadTeam::Worker& w) {
+    ThreadTeam::instance().run(threads, [&](ThreadTeam::Worker& w) {
       w.each(kWords, kWords / (8 * threads), [&](std::int64_t begin, std::int64_t end) {
         const std::uint64_t* words = buffer.get();
         sums[static_cast<std::size_t>(w.index()) * 8] +=

@@ -19,8 +19,6 @@ class GreedyHead {
  public:
   using Worker = ThreadTeam::Worker;
   static constexpr std::int32_t kNone = -1;
-  /// Phases of `multiply` in a job.
-  static constexpr std::int64_t kPhases = 2;
 
   void clear() { rows_.clear(); }
   /// The next row: it follows row `parent`, an earlier one, with `token`; kNone: it is needed

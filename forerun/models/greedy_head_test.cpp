@@ -56,9 +56,9 @@ class GreedyHeadTest : public testing::TestWithParam<std::size_t> {
     greedy_.start(head_, threads);
     ASSERT_TRUE(greedy_.conditional());
     at::Tensor out = at::full({kRows, kVocab}, -1.0);
-    ThreadTeam::instance().run(
-        threads, static_cast<std::size_t>(GreedyHead::kPhases),
-        [&](ThreadTeam::Worker& w) { greedy_.multiply(w, head_, x_, out.data_ptr<float>()); });
+    ThreadTeam::instance().run(threads, [&](ThreadTeam::Worker& w) {
+      greedy_.multiply(w, head_, x_, out.data_ptr<float>());
+    });
     greedy_.mark_excluded(out.data_ptr<float>(), kVocab);
     for (std::int64_t r = 0; r < static_cast<std::int64_t>(rows.size()); ++r) {
       if (reached.contains(r)) {

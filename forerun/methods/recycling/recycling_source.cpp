@@ -106,7 +106,7 @@ std::vector<Successors::Prediction> RecyclingSource::predictions_of(const Verifi
     some(0, rows);
     return out;
   }
-  ThreadTeam::instance().run(threads, 1, [&](ThreadTeam::Worker& w) { w.each(rows, 1, some); });
+  ThreadTeam::instance().run(threads, [&](ThreadTeam::Worker& w) { w.each(rows, 1, some); });
   return out;
 }
 

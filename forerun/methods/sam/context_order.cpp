@@ -47,7 +47,7 @@ class ContextSort {
     found.reserve(static_cast<std::size_t>(at::get_num_threads()));
     std::mutex together;
     std::exception_ptr failed;
-    ThreadTeam::instance().run(at::get_num_threads(), 2, [&](ThreadTeam::Worker& w) {
+    ThreadTeam::instance().run(at::get_num_threads(), [&](ThreadTeam::Worker& w) {
       Split split;
       w.each(size, kGroups, [&](std::int64_t begin, std::int64_t end) {
         try {

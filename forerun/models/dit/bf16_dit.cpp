@@ -221,8 +221,7 @@ GuidedOutput Bf16Stack::run(const DitRows& rows, const Guidance& guidance,
     }
     head(m, h, room, noises + image * c.values());
   };
-  const auto phases = blocks_.size() + 3;
-  ThreadTeam::instance().run(threads, phases, [&](ThreadTeam::Worker& w) {
+  ThreadTeam::instance().run(threads, [&](ThreadTeam::Worker& w) {
     w.each(images, 4, [&](std::int64_t first, std::int64_t last) {
       for (std::int64_t i = first; i < last; ++i) condition(i);
     });

@@ -86,7 +86,7 @@ void MarHead::modulate(std::span<const float> sums, std::span<float* const> to) 
   if (threads == 1) {
     some(0, matrix.panels());
   } else {
-    ThreadTeam::instance().run(threads, 1,
+    ThreadTeam::instance().run(threads,
                                [&](ThreadTeam::Worker& w) { w.each(matrix.panels(), 8, some); });
   }
   for (std::int64_t i = 0; i < n; ++i) {
@@ -252,14 +252,13 @@ MarHead::Output MarHead::run(std::span<const Row> rows) const {
   Pass& shared = pass;  // the helpers have their own thread_local
   if (threads > 1 && n < 2 * threads) {
     // Few rows: the threads share the outputs of every product.
-    ThreadTeam::instance().run(
-        threads, 3 * network_->head_blocks_.size() + 3, [&](ThreadTeam::Worker& worker) {
-          run_rows(shared, 0, n,
-                   [&](auto items, auto grain, const auto& f) { worker.each(items, grain, f); });
-        });
+    ThreadTeam::instance().run(threads, [&](ThreadTeam::Worker& worker) {
+      run_rows(shared, 0, n,
+               [&](auto items, auto grain, const auto& f) { worker.each(items, grain, f); });
+    });
   } else if (threads > 1) {
     const std::int64_t grain = std::min(kRowsAtOnce, (n + threads - 1) / threads);
-    ThreadTeam::instance().run(threads, 1, [&](ThreadTeam::Worker& worker) {
+    ThreadTeam::instance().run(threads, [&](ThreadTeam::Worker& worker) {
       worker.each(n, grain, [&](std::int64_t first, std::int64_t last) {
         run_rows(shared, first, last, alone);
       });

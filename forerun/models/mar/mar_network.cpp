@@ -204,12 +204,11 @@ std::vector<float> MarNetwork::conditions(std::span<const Rows> images) const {
   const double work =
       static_cast<double>(n) * mar_backbone_work(c) / static_cast<double>(c.tokens());
   const int threads = work < kWorthATeam ? 1 : at::get_num_threads();
-  const std::size_t phases = 8 * blocks_.size() + 3;
   if (threads == 1) {
     run_rows(pass, [](std::int64_t items, std::int64_t, const auto& w) { w(0, items); });
   } else {
     Pass& shared = pass;  // the helpers have their own thread_local
-    ThreadTeam::instance().run(threads, phases, [&](ThreadTeam::Worker& w) {
+    ThreadTeam::instance().run(threads, [&](ThreadTeam::Worker& w) {
       run_rows(shared, [&](std::int64_t items, std::int64_t grain, const auto& work_on) {
         w.each(items, grain, work_on);
       });

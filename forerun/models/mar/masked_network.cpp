@@ -166,17 +166,17 @@ std::vector<float> MaskedNetwork::outputs(std::span<const float> tokens,
   constexpr double kWorthATeam = 3e5;
   const int threads = mar_backbone_work(c, 0.0) < kWorthATeam ? 1 : at::get_num_threads();
   const auto run = [&](Pass& p, auto&& with) {
-    with([&](const auto& each) { encode(p, each); }, 8 * encoder_.size() + 4);
+    with([&](const auto& each) { encode(p, each); });
     p.rows.count = all;
     p.rows.h = p.second;
-    with([&](const auto& each) { decode(p, each); }, 8 * decoder_.size() + 1);
+    with([&](const auto& each) { decode(p, each); });
   };
-  run(pass, [&](const auto& part, std::size_t phases) {
+  run(pass, [&](const auto& part) {
     if (threads == 1) {
       part([](std::int64_t items, std::int64_t, const auto& w) { w(0, items); });
       return;
     }
-    ThreadTeam::instance().run(threads, phases, [&](ThreadTeam::Worker& w) {
+    ThreadTeam::instance().run(threads, [&](ThreadTeam::Worker& w) {
       part([&](std::int64_t items, std::int64_t grain, const auto& work) {
         w.each(items, grain, work);
       });

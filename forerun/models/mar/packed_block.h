@@ -24,8 +24,6 @@ std::vector<float> packed_values(const at::Tensor& x);
 /// it sees, alone.
 struct PackedRows {
   static constexpr float kEps = 1e-6F;  // of norms
-  /// `each(items, grain, work)` calls that a block makes, without those of `attend`.
-  static constexpr std::size_t kPhases = 6;
 
   std::int64_t count = 0, hidden = 0;
   std::int64_t wide = 0;  ///< values of a row of `y`: max(3 hidden, mlp)

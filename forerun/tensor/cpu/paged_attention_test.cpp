@@ -92,7 +92,7 @@ std::vector<std::vector<float>> pass(PagedAttention& a, const Setting& s,
       }
     }
   }
-  ThreadTeam::instance().run(threads, 1, [&](ThreadTeam::Worker& w) { a.attend(w, 1, s.mask); });
+  ThreadTeam::instance().run(threads, [&](ThreadTeam::Worker& w) { a.attend(w, 1, s.mask); });
   std::vector<std::vector<float>> out;
   for (std::int64_t r = 0; r < row; ++r) {
     auto& values = out.emplace_back(static_cast<std::size_t>(s.shape.heads * s.shape.head_dim));

@@ -3,36 +3,14 @@
 #include <sched.h>
 
 #include "forerun/tensor/cpu/kernels/kernels.h"
-
-#if defined(__x86_64__)
-#include <immintrin.h>
-#endif
+#include "forerun/tensor/cpu/spin_wait.h"
 
 namespace forerun {
 namespace {
 
-void relax() noexcept {
-#if defined(__x86_64__)
-  _mm_pause();
-#endif
-}
-
-// Pauses of 10 ns to 40 ns each: about 50 us before the core is yielded.
-constexpr int kSpins = 2000;
 // Yields before an idle helper sleeps; between passes the calling thread works alone for a fraction
 // of a millisecond.
 constexpr int kYields = 200;
-
-template <class Ready>
-void wait_until(Ready ready) noexcept {
-  for (int i = 0; !ready(); ++i) {
-    if (i < kSpins) {
-      relax();
-    } else {
-      sched_yield();
-    }
-  }
-}
 
 // A job on this thread, while products may keep the processor's state.
 void run_job(const std::function<void(ThreadTeam::Worker&)>& job, ThreadTeam::Worker& worker) {
@@ -51,8 +29,18 @@ ThreadTeam& ThreadTeam::instance() {
 
 ThreadTeam::~ThreadTeam() { stop(); }
 
-void ThreadTeam::Worker::wait_for(const Counter& done, std::int64_t pieces) noexcept {
-  wait_until([&] { return done.value.load(std::memory_order_acquire) >= pieces; });
+bool ThreadTeam::Worker::ended(std::int64_t pieces) const noexcept {
+  std::uint64_t done = 0;
+  for (int k = 0; k < count_; ++k) {
+    const std::uint64_t seen = seat(k).done.load(std::memory_order_acquire);
+    if (seen >= phase_ + kPhase) return true;  // that thread has left this phase
+    if (seen > phase_) done += seen - phase_;
+  }
+  return done >= static_cast<std::uint64_t>(pieces);
+}
+
+void ThreadTeam::Worker::wait(std::int64_t pieces) const noexcept {
+  wait_until([&] { return ended(pieces); });
 }
 
 void ThreadTeam::serve(int index, std::uint32_t seen) {
@@ -98,7 +86,7 @@ void ThreadTeam::resize(int threads) {
   }
 }
 
-void ThreadTeam::run(int threads, std::size_t phases, const std::function<void(Worker&)>& job) {
+void ThreadTeam::run(int threads, const std::function<void(Worker&)>& job) {
   const std::scoped_lock only(one_job_);
   resize(threads < 1 ? 1 : threads);
   Worker own(*this, 0, count_);
@@ -106,11 +94,12 @@ void ThreadTeam::run(int threads, std::size_t phases, const std::function<void(W
     run_job(job, own);
     return;
   }
-  phases_ = phases;
-  const std::size_t counters = phases * static_cast<std::size_t>(count_ + 1);
-  if (counters_.size() < counters) counters_ = std::vector<Worker::Counter>(counters);
-  for (std::size_t i = 0; i < counters; ++i) {
-    counters_[i].value.store(0, std::memory_order_relaxed);
+  if (seats_.size() < static_cast<std::size_t>(count_)) {
+    seats_ = std::vector<Seat>(static_cast<std::size_t>(count_));
+  }
+  for (Seat& seat : seats_) {
+    seat.taken.store(0, std::memory_order_relaxed);
+    seat.done.store(0, std::memory_order_relaxed);
   }
   job_ = &job;
   inside_.store(count_ - 1, std::memory_order_relaxed);

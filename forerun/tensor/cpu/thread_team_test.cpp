@@ -14,7 +14,7 @@ TEST(ThreadTeam, EveryPhaseSeesTheWholePhaseBefore) {
     constexpr std::int64_t kItems = 37, kPhases = 200;
     std::vector<std::int64_t> even(kItems, 0), odd(kItems, 0);
     for (int repeat = 0; repeat < 10; ++repeat) {
-      ThreadTeam::instance().run(threads, kPhases, [&](ThreadTeam::Worker& w) {
+      ThreadTeam::instance().run(threads, [&](ThreadTeam::Worker& w) {
         for (std::int64_t phase = 0; phase < kPhases; ++phase) {
           auto& from = phase % 2 == 0 ? even : odd;
           auto& to = phase % 2 == 0 ? odd : even;
@@ -35,7 +35,7 @@ TEST(ThreadTeam, EveryItemIsDoneOnce) {
   for (const std::int64_t items : {0, 1, 2, 7, 64, 1000}) {
     for (const std::int64_t grain : {1, 3, 2000}) {
       std::vector<std::atomic<int>> done(static_cast<std::size_t>(items));
-      ThreadTeam::instance().run(3, 1, [&](ThreadTeam::Worker& w) {
+      ThreadTeam::instance().run(3, [&](ThreadTeam::Worker& w) {
         w.each(items, grain, [&](std::int64_t begin, std::int64_t end) {
           for (; begin < end; ++begin) ++done[static_cast<std::size_t>(begin)];
         });
@@ -45,6 +45,27 @@ TEST(ThreadTeam, EveryItemIsDoneOnce) {
   }
 }
 
+// Others do the pieces of a thread that is late, and go on; its own phases are in order when it
+// comes.
+TEST(ThreadTeam, ALateThreadFindsItsPiecesDone) {
+  constexpr int kThreads = 3, kPhases = 60;
+  std::vector<std::atomic<int>> done(kPhases);
+  std::atomic<int> others{0};
+  ThreadTeam::instance().run(kThreads, [&](ThreadTeam::Worker& w) {
+    for (int phase = 0; phase < kPhases; ++phase) {
+      if (w.index() == 1 && phase % 20 == 10) {  // until the others are some phases ahead
+        while (others.load() < 2 * (phase + 5)) std::this_thread::yield();
+      }
+      w.each(7, 1, [&](std::int64_t begin, std::int64_t end) {
+        done[static_cast<std::size_t>(phase)] += static_cast<int>(end - begin);
+      });
+      EXPECT_EQ(done[static_cast<std::size_t>(phase)].load(), 7);
+      if (w.index() != 1) ++others;
+    }
+  });
+  for (const auto& d : done) EXPECT_EQ(d.load(), 7);
+}
+
 // Several callers: their jobs run one after the other, whole.
 TEST(ThreadTeam, JobsDoNotMix) {
   std::int64_t inside = 0, most = 0;
@@ -52,7 +73,7 @@ TEST(ThreadTeam, JobsDoNotMix) {
   for (int i = 0; i < 4; ++i) {
     callers.emplace_back([&] {
       for (int repeat = 0; repeat < 50; ++repeat) {
-        ThreadTeam::instance().run(2, 1, [&](ThreadTeam::Worker& w) {
+        ThreadTeam::instance().run(2, [&](ThreadTeam::Worker& w) {
           w.each(1, 1, [&](std::int64_t, std::int64_t) { most = std::max(most, ++inside); });
           if (w.index() == 0) --inside;
         });
