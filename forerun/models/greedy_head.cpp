@@ -85,7 +85,6 @@ void GreedyHead::gather(Local& local, const kernel::Int8Rows& x) const {
     const auto to = kernel::rows_from(local.x, static_cast<std::int64_t>(needed.size()));
     std::copy_n(from.values, x.width, to.values);
     *to.scales = *from.scales;
-    *to.offsets = *from.offsets;
     if (from.halves != nullptr) std::copy_n(from.halves, x.width, to.halves);
     needed.push_back(row);
   }

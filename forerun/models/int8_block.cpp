@@ -6,9 +6,21 @@
 #include <cmath>
 #include <utility>
 
+#include "forerun/tensor/cpu/handover.h"
+
 namespace forerun {
 
 namespace k = kernel;
+
+namespace {
+
+// Values that this thread is about to read and most often did not compute: too few in a row for the
+// processor to ask for them by itself.
+void prefetch(const float* x, std::int64_t n) {
+  for (std::int64_t i = 0; i < n; i += 16) __builtin_prefetch(x + i);
+}
+
+}  // namespace
 
 at::Tensor plain_values(const at::Tensor& t) {
   return t.defined() ? t.detach().to(at::kFloat).contiguous() : t;
@@ -57,6 +69,7 @@ void Int8BlockPass::start(int threads, std::int64_t scratch) {
   };
   scratch_size_ = std::max({scratch, Int8Mlp::scratch_size(c_.intermediate),
                             k::rotated_width(c_.hidden), k::rotated_width(c_.query_width())});
+  const bool far = threads_are_far(threads);
   hidden_ = room(hidden_room_, rows * c_.hidden);
   qkv_ = room(qkv_room_, all * width_);
   const bool convolves = c_.conv_taps > 0;
@@ -70,9 +83,10 @@ void Int8BlockPass::start(int threads, std::int64_t scratch) {
   scratch_ = room(scratch_room_, threads * scratch_size_);
   const auto ropes = static_cast<std::int64_t>(shape_.ropes.size());
   rotations_ = room(rotations_room_, ropes * all * c_.head_dim);
-  input_ = input_room_.room_for(all, c_.hidden);
-  attended_ = attended_room_.room_for(rows, c_.query_width());
-  gated_ = {room(gates_room_, rows * c_.intermediate), gated_room_.room_for(rows, c_.intermediate)};
+  input_ = input_room_.room_for(all, c_.hidden, far);
+  attended_ = attended_room_.room_for(rows, c_.query_width(), far);
+  gated_ = {room(gates_room_, rows * c_.intermediate),
+            gated_room_.room_for(rows, c_.intermediate, far)};
   adapted_.start();
   attention_.plan(sequences_, threads);
 }
@@ -102,8 +116,10 @@ void Int8BlockPass::run(Worker& w, const Int8Block& b, const Layer& layer,
     norm(w, b.attention_norm, before, layer.index, &Int8BlockLora::qkv);
   }
   project(w, b, layer.index);
-  each(w, (context() + full()) * c_.kv_heads,
-       [&](std::int64_t i) { place(i / c_.kv_heads, i % c_.kv_heads, b, layer); });
+  // By heads: rows of one head go to the same lines of its pages.
+  const std::int64_t placed = context() + full();
+  each(w, placed * c_.kv_heads,
+       [&](std::int64_t i) { place(w, i % placed, i / placed, b, layer); });
   if (full() == 0) return;
   attention_.attend(w, layer.index, layer.mask);
   each_run(w, full(), [&](std::int64_t begin, std::int64_t end) {
@@ -204,28 +220,33 @@ void Int8BlockPass::project(Worker& w, const Int8Block& b, std::int64_t index) {
 }
 
 // Keys and values of a row, and queries of a full one, in the layout of attention: those of one key
-// head.
-void Int8BlockPass::place(std::int64_t row, std::int64_t kv_head, const Int8Block& b,
+// head. The products' outputs stay as they are: their lines are most often another thread's.
+void Int8BlockPass::place(Worker& w, std::int64_t row, std::int64_t kv_head, const Int8Block& b,
                           const Layer& layer) {
   const std::int64_t dim = c_.head_dim, half = dim / 2, group = c_.heads / c_.kv_heads;
   const std::int64_t first = context(), all = first + full();
   const float* cos = rotations_ + static_cast<std::int64_t>(layer.rope) * all * dim + row * half;
   const float* sin = cos + all * half;
-  const auto turned = [&](float* x, const RmsNorm& norm) {
+  const auto turned = [&](const float* x, const RmsNorm& norm) {
+    float* y = scratch(w);
     if (norm.defined()) {
-      kernels().rms_norm_row(x, norm.values(), static_cast<float>(norm.eps), dim, x);
+      kernels().rms_norm_row(x, norm.values(), static_cast<float>(norm.eps), dim, y);
+      x = y;
     }
-    kernels().rope_row(x, cos, sin, half);
-    return x;
+    kernels().rope_row(x, cos, sin, half, y);
+    return y;
   };
-  float* qkv = qkv_ + row * width_;
+  const float* qkv = qkv_ + row * width_;
+  const float* const key = qkv + (c_.heads + kv_head) * dim;
+  const float* const value = key + c_.kv_heads * dim;
+  if (row >= first) prefetch(qkv + kv_head * group * dim, group * dim);
+  prefetch(key, dim);
+  prefetch(value, dim);
   const auto scale = static_cast<float>(shape_.scale * shape_.growth.at(at(row).position));
   for (std::int64_t h = kv_head * group; row >= first && h < (kv_head + 1) * group; ++h) {
     attention_.set_query(row - first, h, turned(qkv + h * dim, b.q_norm), scale);
   }
-  const float* keys = turned(qkv + (c_.heads + kv_head) * dim, b.k_norm);
-  at(row).pages->write(layer.index, kv_head, at(row).place, keys,
-                       qkv + (c_.heads + c_.kv_heads + kv_head) * dim);
+  at(row).pages->write(layer.index, kv_head, at(row).place, turned(key, b.k_norm), value);
 }
 
 void Int8BlockPass::add_branch(Worker& w, const Int8Conv& conv, const RmsNorm& post) {

@@ -53,8 +53,6 @@ class Int8BlockPass {
     std::int64_t position, place;  ///< place: of keys and values in the pages
   };
   Int8BlockPass(const BlockConfig& config, Attention attention);
-  /// Phases of one block in a job, at most.
-  std::int64_t phases() const noexcept { return c_.conv_taps > 0 ? 22 : 16; }
 
   /// The rows of the next pass: `clear`, then each of them, then `start`. The sequences' rows are
   /// the full ones, in their order; convolutions see those of one sequence, alone.
@@ -108,7 +106,8 @@ class Int8BlockPass {
                        : full_rows_[static_cast<std::size_t>(row - first)];
   }
   void project(Worker& w, const Int8Block& block, std::int64_t index);
-  void place(std::int64_t row, std::int64_t kv_head, const Int8Block& block, const Layer& layer);
+  void place(Worker& w, std::int64_t row, std::int64_t kv_head, const Int8Block& block,
+             const Layer& layer);
   // Of the full rows; `place` of block `index` has the result as its input.
   void norm(Worker& w, const RmsNorm& norm, const std::function<void(std::int64_t)>& before,
             std::int64_t index, Int8LoraPlace place);

@@ -137,9 +137,7 @@ void Int8Pass::add_conditions(const SequenceSpan& sequence, const RowPlan& plan,
 }
 
 at::Tensor Int8Pass::run() {
-  constexpr std::int64_t kOtherPhases = 4 + GreedyHead::kPhases;
-  const auto phases = static_cast<std::size_t>(c_.layers * blocks_.phases() + kOtherPhases);
-  ThreadTeam::instance().run(threads_, phases, [this](Worker& w) { work(w); });
+  ThreadTeam::instance().run(threads_, [this](Worker& w) { work(w); });
   for (std::size_t l = 0; l < sequences_.size(); ++l) {
     sequences_[l].cache->advance(std::move(plans_[l]));
   }
@@ -200,12 +198,13 @@ void Int8Pass::embed(std::int64_t r) {
 void Int8Pass::head(Worker& w) {
   const auto scored = static_cast<std::int64_t>(s_.scored.size());
   if (scored == 0) return;
-  const k::Int8Rows& x = blocks_.input();
+  k::Int8Rows x = blocks_.input();
   blocks_.each(w, scored, [&](std::int64_t i) {
     kernels().norm_quantize_row(blocks_.hidden(s_.scored[static_cast<std::size_t>(i)]),
                                 m_.final_norm_.values(), static_cast<float>(m_.final_norm_.eps),
                                 c_.hidden, x, i, blocks_.scratch(w));
   });
+  x.far = false;  // one thread reads all logits, half of them its own
   float* out = logits_.data_ptr<float>();
   if (s_.greedy.conditional()) {
     s_.greedy.multiply(w, m_.head_, x, out);

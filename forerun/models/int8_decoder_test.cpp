@@ -14,6 +14,7 @@
 
 #include "forerun/models/build_decoder.h"
 #include "forerun/tensor/cpu/cpu_features.h"
+#include "forerun/tensor/cpu/handover.h"
 #include "tests/support/tiny_models.h"
 
 namespace forerun {
@@ -140,6 +141,19 @@ TEST_P(Int8Family, ThreadsDoNotMatter) {
     EXPECT_TRUE(at::equal(whole(a_), all)) << threads << " threads";
   }
   at::set_num_threads(before);
+}
+
+TEST_P(Int8Family, NorDoesHowFarTheThreadsAre) {
+  const int before = at::get_num_threads();
+  at::set_num_threads(2);
+  std::vector<at::Tensor> logits;
+  for (const bool far : {false, true}) {
+    set_threads_are_far(far);
+    logits.push_back(whole(a_));
+  }
+  set_threads_are_far({});
+  at::set_num_threads(before);
+  EXPECT_TRUE(at::equal(logits[0], logits[1]));
 }
 
 INSTANTIATE_TEST_SUITE_P(Tiny, Int8Family,

@@ -82,8 +82,9 @@ void Int8Mlp::gate(const Pass& p, std::int64_t task, const std::uint8_t* next) c
   float* both = p.scratch;
   for (std::int64_t first = 0; first < p.rows; first += kTaskRows) {
     const std::int64_t n = std::min(kTaskRows, p.rows - first);
-    gate_up_.multiply(panel, panel + kPanels, k::rows_from(p.x, first), n, both, 2 * kTask, false,
-                      next);
+    k::Int8Rows x = k::rows_from(p.x, first);
+    x.far = false;  // no other thread reads `both`
+    gate_up_.multiply(panel, panel + kPanels, x, n, both, 2 * kTask, false, next);
     if (p.adapted) {
       p.adapted->raise(p.layer, &Int8BlockLora::gate_up, panel, panel + kPanels, first, first + n,
                        both, 2 * kTask);
@@ -92,9 +93,9 @@ void Int8Mlp::gate(const Pass& p, std::int64_t task, const std::uint8_t* next) c
       const float* gates = both + r * 2 * kTask;
       float* active = p.gated.values + (first + r) * intermediate() + task * kTask;
       if (activation_ == Activation::kSilu) {
-        kernels().silu_gate_row(gates, gates + kTask, width, active);
+        kernels().silu_gate_row(gates, gates + kTask, width, active, p.gated.rows.far);
       } else {
-        kernels().gelu_gate_row(gates, gates + kTask, width, active);
+        kernels().gelu_gate_row(gates, gates + kTask, width, active, p.gated.rows.far);
       }
     }
   }

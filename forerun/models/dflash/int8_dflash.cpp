@@ -122,9 +122,7 @@ void Int8DFlashPass::add_sequence(std::size_t index) {
 }
 
 Int8DFlash::Blocks Int8DFlashPass::run() {
-  constexpr std::int64_t kOtherPhases = 10;
-  const auto phases = static_cast<std::size_t>(c_.layers * blocks_.phases() + kOtherPhases);
-  ThreadTeam::instance().run(threads_, phases, [this](Worker& w) { work(w); });
+  ThreadTeam::instance().run(threads_, [this](Worker& w) { work(w); });
   // The slots' entries after the context are never read.
   for (const BlockSpan& sequence : sequences_) cache_of(sequence).advance(sequence.fresh);
   return {std::move(logits_), std::move(final_), std::move(states_)};
@@ -212,9 +210,11 @@ void Int8DFlashPass::head(Worker& w) {
     kernels().quantize_row(out, c_.hidden, blocks_.input(), i, blocks_.scratch(w));
   });
   float* logits = logits_.data_ptr<float>();
-  m_.head_.multiply(w, blocks_.input(), drafting, logits, c_.draft_vocab, false);
+  k::Int8Rows x = blocks_.input();
+  x.far = false;  // one thread reads all logits, half of them its own
+  m_.head_.multiply(w, x, drafting, logits, c_.draft_vocab, false);
   if (const std::int64_t numbers = c_.slot_numbers(); numbers > 0) {
-    m_.states_.multiply(w, blocks_.input(), drafting, states_.data_ptr<float>(), numbers, false);
+    m_.states_.multiply(w, x, drafting, states_.data_ptr<float>(), numbers, false);
   }
   if (c_.output_multiplier == 1.0 && c_.final_softcap <= 0.0) return;
   const auto times = static_cast<float>(c_.output_multiplier);

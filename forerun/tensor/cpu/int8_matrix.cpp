@@ -13,12 +13,12 @@ namespace forerun {
 
 using kernel::kPanel;
 
-kernel::Int8Rows Int8Activations::room_for(std::int64_t rows, std::int64_t k) {
+kernel::Int8Rows Int8Activations::room_for(std::int64_t rows, std::int64_t k, bool far) {
   const std::int64_t width = kernel::rotated_width(k);
   const auto n = static_cast<std::size_t>(rows);
   const std::size_t values = n * static_cast<std::size_t>(width);
-  return {values_.room_for(values), scales_.room_for(n), offsets_.room_for(n), width,
-          rows > 1 && kernels().needs_halves ? halves_.room_for(values) : nullptr};
+  return {values_.room_for(values), scales_.room_for(n), width,
+          rows > 1 && kernels().needs_halves ? halves_.room_for(values) : nullptr, far};
 }
 
 Int8Matrix Int8Matrix::pack(const at::Tensor& weight, const at::Tensor& bias, Arena& arena) {

@@ -18,12 +18,12 @@ namespace forerun {
 class Int8Activations {
  public:
   /// Room for `rows` rows of `k` values; allocates nothing if the room exists.
-  kernel::Int8Rows room_for(std::int64_t rows, std::int64_t k);
+  /// @param far  kernel::Int8Rows::far
+  kernel::Int8Rows room_for(std::int64_t rows, std::int64_t k, bool far = false);
 
  private:
   AlignedBuffer<std::int8_t> values_;
-  AlignedBuffer<float> scales_;
-  AlignedBuffer<std::int32_t> offsets_;
+  AlignedBuffer<kernel::RowScale> scales_;
   AlignedBuffer<std::int16_t> halves_;
 };
 

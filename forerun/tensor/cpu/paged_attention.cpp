@@ -357,9 +357,11 @@ void PagedAttention::attend_chunk(const Item& item, std::int64_t chunk, std::int
   }
 }
 
-void PagedAttention::output(std::int64_t row, std::int64_t head, float* out) {
+void PagedAttention::output(std::int64_t row, std::int64_t head, float* out) const {
+  thread_local AlignedBuffer<float> room;
+  float* sum = room.room_for(static_cast<std::size_t>(dim_));
   const std::int64_t slot = index(row, head);
-  float* sum = outputs_.data() + slot * dim_;
+  std::copy_n(outputs_.data() + slot * dim_, dim_, sum);  // another thread's, and left to it
   kernel::SoftmaxPart total = parts_[static_cast<std::size_t>(slot)];
   const std::int64_t chunks =
       split_ ? ceil_div(plan_[static_cast<std::size_t>(row)].end, kChunk) : 1;

@@ -48,8 +48,8 @@ class PagedAttention {
   /// after the capacity. Scores and weights are indexed by position in either case, so a row of a
   /// tree has the bits of the same row in a chain.
   void attend(ThreadTeam::Worker& worker, std::int64_t layer, const Visibility& mask);
-  /// The output of a row and head, [head_dim] float32; call it once.
-  void output(std::int64_t row, std::int64_t head, float* out);
+  /// The output of a row and head, [head_dim] float32.
+  void output(std::int64_t row, std::int64_t head, float* out) const;
 
  private:
   struct Row {

@@ -14,21 +14,31 @@ constexpr std::int64_t kChunk = 256;  ///< keys of one partial softmax
 /// Values of a rotated row: k, padded with zeros to a multiple of 16.
 constexpr std::int64_t rotated_width(std::int64_t k) noexcept { return (k + 15) / 16 * 16; }
 
+/// What a row of int8 activations is multiplied by, and -128 times the sum of its values. A cache
+/// line of its own: threads that round neighbouring rows would take a shared one from each other.
+struct alignas(64) RowScale {
+  float scale;
+  std::int32_t offset;
+};
+
 /// Rows of int8 activations, rotated: x[i] = values[i] * scale of the row.
 struct Int8Rows {
-  std::int8_t* values;    ///< [rows, width], within +-127
-  float* scales;          ///< [rows]
-  std::int32_t* offsets;  ///< [rows]: -128 times the sum of the row's values
-  std::int64_t width;     ///< a multiple of 16
+  std::int8_t* values;  ///< [rows, width], within +-127
+  RowScale* scales;     ///< [rows]
+  std::int64_t width;   ///< a multiple of 16
   /// [rows, width]: of every four values the first, third, second and fourth, for several rows
   /// where Kernels::needs_halves; else null.
   std::int16_t* halves;
+  /// What other threads read, these rows and products of them, is stored past the caches where it
+  /// fills whole lines (where Kernels::streams; with the same bits). A later release by this thread
+  /// needs a fence before it: ThreadTeam has one.
+  bool far = false;
 };
 
 /// The rows from `row` on.
 inline Int8Rows rows_from(const Int8Rows& x, std::int64_t row) noexcept {
-  return {x.values + row * x.width, x.scales + row, x.offsets + row, x.width,
-          x.halves != nullptr ? x.halves + row * x.width : nullptr};
+  return {x.values + row * x.width, x.scales + row, x.width,
+          x.halves != nullptr ? x.halves + row * x.width : nullptr, x.far};
 }
 
 /// A row in int8: its scale, and the sum of the rounded values.
@@ -111,6 +121,7 @@ namespace forerun {
 struct Kernels {
   const char* name;   ///< of the instructions: "AVX2"
   bool needs_halves;  ///< int8_panel reads Int8Rows::halves of several rows
+  bool streams;       ///< has stores past the caches
   /// From so many rows on panels that follow each other in memory are read faster if int8_panel
   /// prefetches them: with fewer the processor is ahead by itself.
   std::int64_t prefetched_rows = 1;
@@ -143,15 +154,16 @@ struct Kernels {
   void (*rms_norm_row)(const float* x, const float* weight, float eps, std::int64_t k, float* y);
   void (*add_row)(const float* x, std::int64_t n, float* y);  ///< y += x
   void (*scale_row)(float* x, std::int64_t n, float by);      ///< x *= by
-  /// Rotary embedding in place: dimension j is paired with j + half.
-  void (*rope_row)(float* x, const float* cos, const float* sin, std::int64_t half);
+  /// Rotary embedding: dimension j is paired with j + half. `y` may be `x`.
+  void (*rope_row)(const float* x, const float* cos, const float* sin, std::int64_t half, float* y);
 
-  /// out = activation(gate) * up.
-  void (*silu_gate_row)(const float* gate, const float* up, std::int64_t n, float* out);
-  void (*gelu_gate_row)(const float* gate, const float* up, std::int64_t n, float* out);
+  /// out = activation(gate) * up. `far`: as Int8Rows::far.
+  void (*silu_gate_row)(const float* gate, const float* up, std::int64_t n, float* out, bool far);
+  void (*gelu_gate_row)(const float* gate, const float* up, std::int64_t n, float* out, bool far);
 
   /// Products of `rows` rows with one panel: out[r * stride + j] = (or += if `add`) the j-th
-  /// output, for j < width <= 48. `next` (or null) is a panel to prefetch.
+  /// output, for j < width <= 48. `next` (or null) is a panel to prefetch. `x.far` holds for the
+  /// outputs.
   void (*int8_panel)(const kernel::Int8Panels& w, std::int64_t panel, const kernel::Int8Rows& x,
                      std::int64_t rows, float* out, std::int64_t stride, std::int64_t width,
                      bool add, const std::uint8_t* next);

@@ -8,6 +8,7 @@
 #include <random>
 #include <vector>
 
+#include "forerun/tensor/cpu/int8_matrix.h"
 #include "forerun/tensor/cpu/kernels/scalar_products.h"
 #include "forerun/tensor/cpu/kernels/variants.h"
 
@@ -71,6 +72,7 @@ class KernelsTest : public testing::Test {
     for (const T v : x) out.push_back(static_cast<float>(v));
   }
 
+  void compare_far();
   void compare_int8_panels();
   void compare_keys_and_values();
   // `work` between begin_job and end_job of the kinds that have them.
@@ -104,11 +106,14 @@ TEST_F(KernelsTest, RowsInPlace) {
         [&](const Kernels& k, Row& x) { k.rms_norm_row(x.data(), b.data(), 1e-5F, n, x.data()); });
     row("add_row", [&](const Kernels& k, Row& x) { k.add_row(b.data(), n, x.data()); });
     row("scale_row", [&](const Kernels& k, Row& x) { k.scale_row(x.data(), n, 0.37F); });
-    row("rope_row", [&](const Kernels& k, Row& x) { k.rope_row(x.data(), b.data(), c.data(), n); });
-    row("silu_gate_row",
-        [&](const Kernels& k, Row& x) { k.silu_gate_row(b.data(), c.data(), n, x.data()); });
-    row("gelu_gate_row",
-        [&](const Kernels& k, Row& x) { k.gelu_gate_row(b.data(), c.data(), n, x.data()); });
+    row("rope_row",
+        [&](const Kernels& k, Row& x) { k.rope_row(x.data(), b.data(), c.data(), n, x.data()); });
+    row("silu_gate_row", [&](const Kernels& k, Row& x) {
+      k.silu_gate_row(b.data(), c.data(), n, x.data(), n % 2 == 0);
+    });
+    row("gelu_gate_row", [&](const Kernels& k, Row& x) {
+      k.gelu_gate_row(b.data(), c.data(), n, x.data(), n % 2 == 0);
+    });
     row("add_gated_row",
         [&](const Kernels& k, Row& x) { k.add_gated_row(b.data(), c.data(), n, x.data()); });
     row("merge_softmax", [&](const Kernels& k, Row& x) {
@@ -140,10 +145,10 @@ TEST_F(KernelsTest, Rotations) {
           [&](const Kernels& kind, Row& x) {
             const std::int64_t width = kernel::rotated_width(k);
             std::vector<std::int8_t> values(static_cast<std::size_t>(width));
-            Row scales(1), work(static_cast<std::size_t>(width));
-            std::vector<std::int32_t> offsets(1);
+            Row work(static_cast<std::size_t>(width));
+            kernel::RowScale scale{};
             std::vector<std::int16_t> halves(static_cast<std::size_t>(width));
-            const kernel::Int8Rows rows{values.data(), scales.data(), offsets.data(), width,
+            const kernel::Int8Rows rows{values.data(), &scale, width,
                                         t % 2 == 0 ? halves.data() : nullptr};
             if (norm) {
               kind.norm_quantize_row(x.data(), b.data(), 1e-6F, k, rows, 0, work.data());
@@ -151,8 +156,8 @@ TEST_F(KernelsTest, Rotations) {
               kind.quantize_row(x.data(), k, rows, 0, work.data());
             }
             append(x, values);
-            append(x, scales);
-            append(x, offsets);
+            x.push_back(scale.scale);
+            x.push_back(static_cast<float>(scale.offset));
             append(x, halves);
             append(x, work);
           },
@@ -264,15 +269,14 @@ void KernelsTest::compare_int8_panels() {
         for (auto& x : values) x = static_cast<std::int8_t>(x < 0 ? -127 : 127);
         for (auto& x : data) x = x % 4 == 0 ? 1 : 255;
       }
-      Row scales = numbers(2 * kPanel, false), bias = numbers(2 * kPanel, false),
-          row_scales = numbers(rows, false);
-      std::vector<std::int32_t> offsets;
+      Row scales = numbers(2 * kPanel, false), bias = numbers(2 * kPanel, false);
+      std::vector<kernel::RowScale> row_scales;
       for (std::int64_t r = 0; r < rows; ++r) {
         std::int32_t total = 0;
         for (std::int64_t i = 0; i < width; ++i) {
           total += values[static_cast<std::size_t>(r * width + i)];
         }
-        offsets.push_back(-128 * total);
+        row_scales.push_back({numbers(1, false)[0], -128 * total});
       }
       std::vector<std::int16_t> halves(values.size());
       for (std::size_t i = 0; i < values.size(); i += 16) {
@@ -284,7 +288,7 @@ void KernelsTest::compare_int8_panels() {
             numbers(rows * stride, false),
             [&](const Kernels& kind, Row& x) {
               kind.int8_panel({panels, scales.data(), add ? bias.data() : nullptr, width}, 1,
-                              {values.data(), row_scales.data(), offsets.data(), width,
+                              {values.data(), row_scales.data(), width,
                                kind.needs_halves ? halves.data() : nullptr},
                               rows, x.data(), stride, outputs, add, add ? panels : nullptr);
             },
@@ -294,6 +298,43 @@ void KernelsTest::compare_int8_panels() {
     }
   }
 }
+
+// Stores past the caches, of whole and other lines.
+void KernelsTest::compare_far() {
+  for (int t = 0; t < kTrials; ++t) {
+    const std::int64_t n = t % 2 == 0 ? 64 * up_to(12) : up_to(700), rows = up_to(12);
+    const std::int64_t width = kernel::rotated_width(n), shift = t % 3 == 0 ? 1 : 0;
+    const Row x = numbers(n, t % 5 == 0), up = numbers(n, false);
+    const Row w_scales = numbers(kPanel, false), start = numbers(rows * 2 * kPanel, false);
+    auto data = bytes<std::uint8_t>(kPanel * width + 64, 1, 255);
+    for (const Kernels& kind : kinds_) {
+      const auto all = [&](bool far) {
+        Int8Activations room;
+        const kernel::Int8Rows q = room.room_for(rows, n, far);
+        AlignedBuffer<float> work(static_cast<std::size_t>(width)),
+            gated(static_cast<std::size_t>(n + 1)), out(start.size() + 1);
+        for (std::int64_t r = 0; r < rows; ++r) kind.quantize_row(x.data(), n, q, r, work.data());
+        kind.silu_gate_row(x.data(), up.data(), n, gated.data() + shift, far);
+        Row got(gated.data() + shift, gated.data() + shift + n);
+        kind.gelu_gate_row(x.data(), up.data(), n, gated.data() + shift, far);
+        got.insert(got.end(), gated.data() + shift, gated.data() + shift + n);
+        std::copy(start.begin(), start.end(), out.data());
+        const std::int64_t columns = t % 4 == 0 ? 17 : kPanel;
+        kind.int8_panel({aligned(data), w_scales.data(), nullptr, width}, 0, q,
+                        kind.needs_halves ? 1 : rows, out.data() + shift, 2 * kPanel, columns,
+                        t % 2 == 1, nullptr);
+        got.insert(got.end(), out.data(), out.data() + start.size() + 1);
+        for (std::int64_t i = 0; i < rows * width; ++i) got.push_back(q.values[i]);
+        return got;
+      };
+      const Row near = all(false), far = all(true);
+      ASSERT_EQ(near.size(), far.size());
+      ASSERT_EQ(difference(far, near), near.size()) << kind.name << ", " << n << " values";
+    }
+  }
+}
+
+TEST_F(KernelsTest, StoresPastTheCachesChangeNoBit) { compare_far(); }
 
 TEST_F(KernelsTest, Int8Panels) { compare_int8_panels(); }
 
@@ -344,6 +385,7 @@ TEST_F(KernelsTest, KeysAndValues) { compare_keys_and_values(); }
 // State that products keep from one call to the next fits other numbers of rows as well.
 TEST_F(KernelsTest, ProductsWithinAJob) {
   in_a_job([&] {
+    compare_far();
     compare_int8_panels();
     compare_keys_and_values();
   });

@@ -25,7 +25,7 @@ inline void int8_panel(const Int8Panels& w, std::int64_t panel, const Int8Rows& 
         dot += (weight - 128) * x.values[r * w.width + i];
       }
       const std::int64_t output = panel * kPanel + j;
-      const float y = std::fma(static_cast<float>(dot), w.scales[output] * x.scales[r],
+      const float y = std::fma(static_cast<float>(dot), w.scales[output] * x.scales[r].scale,
                                w.bias != nullptr ? w.bias[output] : 0.0F);
       out[r * stride + j] = add ? y + out[r * stride + j] : y;
     }

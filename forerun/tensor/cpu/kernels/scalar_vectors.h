@@ -28,6 +28,7 @@ using Words = Lanes<std::uint16_t>;
 
 constexpr char kName[] = "plain loops";
 constexpr bool kNeedsHalves = false;
+constexpr bool kStreams = false;
 constexpr int kHeld = 1;  // the plain order of stages
 
 inline bool in(Mask m, std::size_t i) { return (m >> i & 1) != 0; }
@@ -76,6 +77,8 @@ inline Floats load(const Floats& rest, Mask m, const float* p) { return load_lan
 inline Ints load_bits(Mask m, const float* p) { return bits(load(m, p)); }
 inline Words load(Mask m, const std::uint16_t* p) { return load_lanes(Words{}, m, p); }
 inline void store(float* p, const Floats& x) { store_lanes(p, 0xffff, x); }
+inline void stream(float* p, const Floats& x) { store(p, x); }
+inline void stream(std::int8_t* p, const std::int8_t* x) { std::copy_n(x, 64, p); }
 inline void store(float* p, Mask m, const Floats& x) { store_lanes(p, m, x); }
 inline void store(void* p, Mask m, const Ints& x) {
   for (std::size_t i = 0; i < 16; ++i) {

@@ -67,7 +67,7 @@ void row_block(const Int8Panels& w, std::int64_t panel, const Int8Rows& x, const
   for (int v = 0; v < kVectors; ++v) {
     const std::int64_t left = sink.width - 8 * v;
     if (left <= 0) break;
-    put(w, panel * kPanel + 8 * v, x.scales[0], dot[v], sink.out + 8 * v, left, sink.add);
+    put(w, panel * kPanel + 8 * v, x.scales[0].scale, dot[v], sink.out + 8 * v, left, sink.add);
   }
 }
 
@@ -83,7 +83,7 @@ void block(const Int8Panels& w, std::int64_t panel, const Int8Rows& x, std::int6
 #pragma GCC unroll 4
   for (int r = 0; r < R; ++r) {
 #pragma GCC unroll 6
-    for (int v = 0; v < V; ++v) dot[r][v] = _mm256_set1_epi32(x.offsets[first + r]);
+    for (int v = 0; v < V; ++v) dot[r][v] = _mm256_set1_epi32(x.scales[first + r].offset);
   }
 // Unrolled, the compiler would mix the steps and keep sums in memory.
 #pragma GCC unroll 1
@@ -106,7 +106,7 @@ void block(const Int8Panels& w, std::int64_t panel, const Int8Rows& x, std::int6
     if (left <= 0) break;
 #pragma GCC unroll 8
     for (int r = 0; r < R; ++r) {
-      put(w, panel * kPanel + 8 * (from + v), x.scales[first + r], dot[r][v],
+      put(w, panel * kPanel + 8 * (from + v), x.scales[first + r].scale, dot[r][v],
           sink.out + (first + r) * sink.stride + 8 * (from + v), left, sink.add);
     }
   }

@@ -25,7 +25,8 @@ using Words = __m256i;  // 16 bits a lane
 
 constexpr char kName[] = "AVX2";
 constexpr bool kNeedsHalves = true;  // its products of bytes are those of 16 bits
-constexpr int kHeld = 4;             // vectors that fit the registers, with room for others
+constexpr bool kStreams = false;
+constexpr int kHeld = 4;  // vectors that fit the registers, with room for others
 constexpr Mask kAll = 0xffff;
 
 inline Floats operator+(Floats a, Floats b) { return {a.low + b.low, a.high + b.high}; }
@@ -68,6 +69,8 @@ inline void store(float* p, Floats x) {
   _mm256_storeu_ps(p, x.low);
   _mm256_storeu_ps(p + 8, x.high);
 }
+inline void stream(float* p, Floats x) { store(p, x); }
+inline void stream(std::int8_t* p, const std::int8_t* x) { __builtin_memcpy(p, x, 64); }
 inline void store(float* p, Mask m, Floats x) {
   if (m == kAll) {
     store(p, x);

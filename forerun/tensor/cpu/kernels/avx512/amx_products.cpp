@@ -167,8 +167,8 @@ void block(const Int8Panels& w, std::int64_t panel, const Int8Rows& x, std::int6
     for (int r = 0; r < rows; ++r) {
       ahead.output();
       const __m512i dot = _mm512_add_epi32(_mm512_load_si512(sums[r] + at),
-                                           _mm512_set1_epi32(x.offsets[first + r]));
-      put(dot, columns, x.scales[first + r], sink, first + r);
+                                           _mm512_set1_epi32(x.scales[first + r].offset));
+      put(dot, columns, x.scales[first + r].scale, sink, first + r);
     }
   }
 }
@@ -202,7 +202,7 @@ void int8_panel(const Int8Panels& w, std::int64_t panel, const Int8Rows& x, std:
     avx512::int8_panel(w, panel, x, rows, out, stride, width, add, next);
     return;
   }
-  const Sink sink{out, stride, width, add};
+  const Sink sink = sink_of(out, stride, width, add, x.far);
   // The next panel is prefetched in equal parts during each block's products.
   const std::int64_t blocks = blocks_of(rows, kTileRows);
   const std::int64_t lines = next == nullptr ? 0 : kTileLines * (w.width / kTileBytes);

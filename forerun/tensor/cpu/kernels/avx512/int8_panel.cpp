@@ -44,7 +44,7 @@ template <int R, bool Ahead>
   __m512i dot[R][kVectors];
 #pragma GCC unroll 8
   for (int r = 0; r < R; ++r) {
-    const __m512i start = _mm512_set1_epi32(x.offsets[first + r]);
+    const __m512i start = _mm512_set1_epi32(x.scales[first + r].offset);
 #pragma GCC unroll 3
     for (int v = 0; v < kVectors; ++v) dot[r][v] = start;
   }
@@ -68,7 +68,7 @@ template <int R, bool Ahead>
     if (16 * v >= sink.width) break;
     const Columns columns = columns_of(w, panel, v, sink.width);
 #pragma GCC unroll 8
-    for (int r = 0; r < R; ++r) put(dot[r][v], columns, x.scales[first + r], sink, first + r);
+    for (int r = 0; r < R; ++r) put(dot[r][v], columns, x.scales[first + r].scale, sink, first + r);
   }
 }
 
@@ -78,7 +78,7 @@ void int8_panel(const Int8Panels& w, std::int64_t panel, const Int8Rows& x, std:
                 float* out, std::int64_t stride, std::int64_t width, bool add,
                 const std::uint8_t* next) {
   if (rows == 0) return;
-  const Sink sink{out, stride, width, add};
+  const Sink sink = sink_of(out, stride, width, add, x.far);
   // The next panel is prefetched in equal parts during each block's products.
   const std::int64_t blocks = blocks_of(rows, kMost);
   const std::int64_t lines = next == nullptr ? 0 : (kLines + blocks - 1) / blocks;

@@ -15,7 +15,15 @@ struct Sink {
   float* out;
   std::int64_t stride, width;
   bool add;
+  bool far;  // whole lines past the caches
 };
+
+// @param far  kernel::Int8Rows::far
+inline Sink sink_of(float* out, std::int64_t stride, std::int64_t width, bool add, bool far) {
+  const bool lines = width == kernel::kPanel && stride % 16 == 0 &&
+                     reinterpret_cast<std::uintptr_t>(out) % 64 == 0;
+  return {out, stride, width, add, far && lines};
+}
 
 // Vector `at` of a panel's outputs.
 struct Columns {
@@ -39,7 +47,11 @@ inline void put(__m512i dot, const Columns& columns, float scale, const Sink& si
   const __m512 by = _mm512_mul_ps(columns.scale, _mm512_set1_ps(scale));
   __m512 y = _mm512_fmadd_ps(_mm512_cvtepi32_ps(dot), by, columns.bias);
   if (sink.add) y = _mm512_add_ps(y, _mm512_maskz_loadu_ps(columns.mask, to));
-  _mm512_mask_storeu_ps(to, columns.mask, y);
+  if (sink.far) {
+    _mm512_stream_ps(to, y);
+  } else {
+    _mm512_mask_storeu_ps(to, columns.mask, y);
+  }
 }
 
 }  // namespace

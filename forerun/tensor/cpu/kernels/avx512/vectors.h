@@ -21,6 +21,7 @@ using Words = __m256i;  // 16 bits a lane
 
 constexpr char kName[] = "AVX-512 VNNI";
 constexpr bool kNeedsHalves = false;
+constexpr bool kStreams = true;
 constexpr int kHeld = 16;  // vectors that fit the registers, with room for others
 
 inline Floats floats(float x) { return _mm512_set1_ps(x); }
@@ -34,6 +35,11 @@ inline Ints load_bits(Mask m, const float* p) { return _mm512_maskz_loadu_epi32(
 inline Words load(Mask m, const std::uint16_t* p) { return _mm256_maskz_loadu_epi16(m, p); }
 
 inline void store(float* p, Floats x) { _mm512_storeu_ps(p, x); }
+// Past the caches: 16 values, or 64 bytes, at a multiple of 64 bytes.
+inline void stream(float* p, Floats x) { _mm512_stream_ps(p, x); }
+inline void stream(std::int8_t* p, const std::int8_t* x) {
+  _mm512_stream_si512(reinterpret_cast<__m512i*>(p), _mm512_loadu_si512(x));
+}
 inline void store(float* p, Mask m, Floats x) { _mm512_mask_storeu_ps(p, m, x); }
 inline void store(void* p, Mask m, Ints x) { _mm512_mask_storeu_epi32(p, m, x); }
 inline void store(std::uint16_t* p, Words x) {

@@ -180,9 +180,13 @@ void quantize_row(const float* x, std::int64_t n, const Int8Rows& out, std::int6
     store(work + i, load(m, x + i));
   }
   rotate_row(work, out.width);
-  const Rounded rounded = round_to_int8(work, out.width, out.values + r * out.width);
-  out.scales[r] = rounded.scale;
-  out.offsets[r] = -128 * rounded.sum;
+  std::int8_t* const values = out.values + r * out.width;
+  // Whole lines are rounded in `work`, a value behind the one it is made of, and go on from there.
+  const bool lines = out.far && out.width % 64 == 0;
+  auto* const to = lines ? reinterpret_cast<std::int8_t*>(work) : values;
+  const Rounded rounded = round_to_int8(work, out.width, to);
+  for (std::int64_t i = 0; lines && i < out.width; i += 64) stream(values + i, to + i);
+  out.scales[r] = {rounded.scale, -128 * rounded.sum};
   if (out.halves == nullptr) return;
   for (std::int64_t i = r * out.width; i < (r + 1) * out.width; i += 16) {
     store_halves(out.halves + i, out.values + i);

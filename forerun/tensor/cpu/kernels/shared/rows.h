@@ -28,6 +28,15 @@ inline Floats gelu(Floats x) {
   return x / (floats(1.0F) + e);
 }
 
+// @param far  kernel::Int8Rows::far
+inline void put(float* to, std::int64_t left, Floats x, bool far) {
+  if (far && left >= 16 && reinterpret_cast<std::uintptr_t>(to) % 64 == 0) {
+    stream(to, x);
+  } else {
+    store(to, first_lanes(left), x);
+  }
+}
+
 }  // namespace
 
 void rms_norm_row(const float* x, const float* weight, float eps, std::int64_t k, float* y) {
@@ -54,31 +63,31 @@ void scale_row(float* x, std::int64_t n, float by) {
   }
 }
 
-void rope_row(float* x, const float* cos, const float* sin, std::int64_t half) {
+void rope_row(const float* x, const float* cos, const float* sin, std::int64_t half, float* y) {
   for (std::int64_t i = 0; i < half; i += 16) {
     const Mask m = first_lanes(half - i);
     const Floats a = load(m, x + i), b = load(m, x + half + i);
     const Floats c = load(m, cos + i), s = load(m, sin + i);
-    store(x + i, m, fmsub(a, c, b * s));
-    store(x + half + i, m, fmadd(b, c, a * s));
+    store(y + i, m, fmsub(a, c, b * s));
+    store(y + half + i, m, fmadd(b, c, a * s));
   }
 }
 
-void silu_gate_row(const float* gate, const float* up, std::int64_t n, float* out) {
+void silu_gate_row(const float* gate, const float* up, std::int64_t n, float* out, bool far) {
   const Floats one = floats(1.0F), zero = floats(0.0F);
   for (std::int64_t i = 0; i < n; i += 16) {
     const Mask m = first_lanes(n - i);
     const Floats g = load(m, gate + i), u = load(m, up + i);
     const Floats silu = g / (one + exp(zero - g));
-    store(out + i, m, silu * u);
+    put(out + i, n - i, silu * u, far);
   }
 }
 
-void gelu_gate_row(const float* gate, const float* up, std::int64_t n, float* out) {
+void gelu_gate_row(const float* gate, const float* up, std::int64_t n, float* out, bool far) {
   for (std::int64_t i = 0; i < n; i += 16) {
     const Mask m = first_lanes(n - i);
     const Floats g = load(m, gate + i), u = load(m, up + i);
-    store(out + i, m, gelu(g) * u);
+    put(out + i, n - i, gelu(g) * u, far);
   }
 }
 

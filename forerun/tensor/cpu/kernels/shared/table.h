@@ -20,6 +20,7 @@ void pair_product_emulated(const kernel::PairProduct& p);
 extern const Kernels kKernels;
 const Kernels kKernels{.name = kName,
                        .needs_halves = kNeedsHalves,
+                       .streams = kStreams,
                        .hadamard_row = &hadamard_row,
                        .rotate_row = &rotate_row,
                        .round_to_int8 = &round_to_int8,

@@ -1,0 +1,98 @@
+#include "forerun/tensor/cpu/handover.h"
+
+#include <algorithm>
+#include <atomic>
+#include <chrono>
+#include <cstdint>
+#include <limits>
+#include <mutex>
+
+#include "forerun/tensor/cpu/kernels/kernels.h"
+#include "forerun/tensor/cpu/spin_wait.h"
+#include "forerun/tensor/cpu/stream_fence.h"
+#include "forerun/tensor/cpu/thread_team.h"
+
+namespace forerun {
+namespace {
+
+using Clock = std::chrono::steady_clock;
+
+constexpr std::int64_t kLines = 256, kFloats = 16 * kLines;
+constexpr int kTurns = 12;  // of each kind one half; the fastest counts
+
+// A host leaves a processor where it is for seconds. If a turn takes long (more threads than
+// processors), it is not measured again soon.
+constexpr double kInterval = 0.1, kTimes = 10'000.0;  // seconds; times a turn
+
+struct Mailbox {
+  alignas(128) std::atomic<int> asked{0};
+  alignas(128) std::atomic<int> written{0};
+  alignas(128) float lines[kFloats] = {};
+};
+
+double seconds_since(Clock::time_point start) {
+  return std::chrono::duration<double>(Clock::now() - start).count();
+}
+
+void write(Mailbox& box, int turn) {
+  alignas(64) static constexpr float kZeros[kFloats] = {};
+  // The kernel that writes most of a pass: out = silu(gate) * up.
+  kernels().silu_gate_row(kZeros, kZeros, kFloats, box.lines, turn % 2 == 1);
+  fence_streams();
+  box.written.store(turn, std::memory_order_release);
+}
+
+double read(Mailbox& box, int turn) {
+  const auto start = Clock::now();
+  box.asked.store(turn, std::memory_order_release);
+  wait_until([&] { return box.written.load(std::memory_order_acquire) == turn; });
+  const volatile float* lines = box.lines;
+  for (std::int64_t i = 0; i < kFloats; i += 16) static_cast<void>(lines[i]);
+  return seconds_since(start);
+}
+
+std::atomic<int> forced{-1};
+
+}  // namespace
+
+Handover Handover::measured(int threads) {
+  if (threads < 2 || !kernels().streams) return {};
+  Mailbox box;
+  double best[2] = {std::numeric_limits<double>::max(), std::numeric_limits<double>::max()};
+  ThreadTeam::instance().run(threads, [&](ThreadTeam::Worker& w) {
+    for (int turn = 1; turn <= kTurns; ++turn) {
+      if (w.index() == 0) {
+        best[turn % 2] = std::min(best[turn % 2], read(box, turn));
+      } else if (w.index() == w.count() - 1) {
+        wait_until([&] { return box.asked.load(std::memory_order_acquire) == turn; });
+        write(box, turn);
+      }
+    }
+  });
+  return {.cached = best[0], .past = best[1]};
+}
+
+bool threads_are_far(int threads) {
+  static std::mutex one;
+  static int measured_threads = 0;
+  static Clock::time_point next;
+  static bool far = false;
+  if (const int answer = forced.load(std::memory_order_relaxed); answer >= 0) return answer == 1;
+  if (threads < 2 || !kernels().streams) return false;
+  const std::scoped_lock lock(one);
+  const auto now = Clock::now();
+  if (threads != measured_threads || now >= next) {
+    const Handover measured = Handover::measured(threads);
+    far = measured.far();
+    measured_threads = threads;
+    const double wait = std::max(kInterval, kTimes * std::max(measured.cached, measured.past));
+    next = now + std::chrono::duration_cast<Clock::duration>(std::chrono::duration<double>(wait));
+  }
+  return far;
+}
+
+void set_threads_are_far(std::optional<bool> far) {
+  forced.store(far.has_value() ? static_cast<int>(*far) : -1, std::memory_order_relaxed);
+}
+
+}  // namespace forerun

@@ -1,0 +1,28 @@
+#pragma once
+
+#include <optional>
+
+namespace forerun {
+
+/// How long one thread of the team waits for what another writes: 256 lines of memory that it has
+/// read before.
+struct Handover {
+  double cached = 0.0;  ///< seconds, by plain stores
+  double past = 0.0;    ///< seconds, by stores past the caches
+  /// Between cores with a common last-level cache plain stores are sooner there. Between others a
+  /// line that both have read is first taken back from the reader, which takes 10 to 30 ns a line.
+  bool far() const noexcept { return past < cached; }
+
+  /// Measures it between the first and the last of `threads` threads, in about 50 us. Both are zero
+  /// with one thread or without such stores.
+  static Handover measured(int threads);
+};
+
+/// Whether the rows of a pass on so many threads are kernel::Int8Rows::far. Measured anew from time
+/// to time, as hosts move virtual processors; results are the same bits either way.
+bool threads_are_far(int threads);
+
+/// For tests: the answer of `threads_are_far`, or none for what is measured.
+void set_threads_are_far(std::optional<bool> far);
+
+}  // namespace forerun
