@@ -69,7 +69,8 @@ void Int8BlockPass::start(int threads, std::int64_t scratch) {
   };
   scratch_size_ = std::max({scratch, Int8Mlp::scratch_size(c_.intermediate),
                             k::rotated_width(c_.hidden), k::rotated_width(c_.query_width())});
-  const bool far = threads_are_far(threads);
+  // Adapters add to products that would have left the caches.
+  const bool far = adapted_.empty() && threads_are_far(threads);
   hidden_ = room(hidden_room_, rows * c_.hidden);
   qkv_ = room(qkv_room_, all * width_);
   const bool convolves = c_.conv_taps > 0;

@@ -9,11 +9,12 @@ namespace forerun {
 struct Handover {
   double cached = 0.0;  ///< seconds, by plain stores
   double past = 0.0;    ///< seconds, by stores past the caches
+  double all = 0.0;     ///< seconds that measuring both took
   /// Between cores with a common last-level cache plain stores are sooner there. Between others a
   /// line that both have read is first taken back from the reader, which takes 10 to 30 ns a line.
   bool far() const noexcept { return past < cached; }
 
-  /// Measures it between the first and the last of `threads` threads, in about 50 us. Both are zero
+  /// Measures it between the first and the last of `threads` threads, in about 50 us. All are zero
   /// with one thread or without such stores.
   static Handover measured(int threads);
 };

@@ -144,8 +144,8 @@ struct Kernels {
   kernel::Rounded (*round_to_int8)(const float* x, std::int64_t n, std::int8_t* values);
 
   /// Rotates and rounds `n` values into row `r`. NaN and infinity make NaN outputs, never a crash.
-  /// @param work  room for out.width floats; may be x itself if that is as long and no longer
-  /// needed
+  /// @param work  room for out.width floats, which hold nothing of use then; may be x itself if
+  /// that is as long and no longer needed
   void (*quantize_row)(const float* x, std::int64_t n, const kernel::Int8Rows& out, std::int64_t r,
                        float* work);
   /// The same after an RMS norm: x / sqrt(mean(x^2) + eps) * weight.
