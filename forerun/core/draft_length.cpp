@@ -155,13 +155,10 @@ double DraftLength::best_throughput(const SequencePlan& sequence) const {
   return best;
 }
 
-double DraftLength::making_beside(std::size_t made) const {
-  return std::max(0.0, draft_.seconds(made) - no_draft_.mean());
-}
-
 double DraftLength::best_throughput(std::span<const double> reach, std::size_t made) const {
   if (!pass_.known()) return 0.0;
-  const double making = making_beside(made);  // whether they are taken or not
+  // As queried: made whether they are taken or not.
+  const double making = std::max(0.0, draft_.seconds(made) - no_draft_.mean());
   double outputs = 1.0, best = 1.0 / (believed_seconds(1, {}) + making);
   for (std::size_t n = 1; n <= reach.size(); ++n) {
     outputs += reach[n - 1];
@@ -170,14 +167,12 @@ double DraftLength::best_throughput(std::span<const double> reach, std::size_t m
   return best;
 }
 
-GrowthLimit DraftLength::growth_limit(std::size_t most, std::size_t companions,
-                                      std::size_t made) const {
+GrowthLimit DraftLength::growth_limit(std::size_t most, std::size_t companions) const {
   if (!options_.adaptive || !pass_.known()) return {};
-  const double making = making_beside(made);
   std::vector<double> seconds;
   for (std::size_t n = 0; n <= most; ++n) {
     seconds.push_back(believed_seconds(1 + companions, {.deterministic = n}) +
-                      companion_.seconds(companions) + making);
+                      companion_.seconds(companions));
   }
   return GrowthLimit(std::move(seconds));
 }

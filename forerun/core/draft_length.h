@@ -166,11 +166,10 @@ class DraftLength {
   /// made.
   double best_throughput(std::span<const double> reach, std::size_t made) const;
   bool adaptive() const noexcept { return options_.adaptive; }
-  /// How far a tree is worth growing for a sequence that is alone in its pass.
+  /// How far a tree of found drafts is worth growing for a sequence that is alone in its pass.
   /// @param most        nodes at most
   /// @param companions  rows that the pass is expected to have for it beside its drafts
-  /// @param made        tokens that were made for it, whether they are taken or not
-  GrowthLimit growth_limit(std::size_t most, std::size_t companions, std::size_t made = 0) const;
+  GrowthLimit growth_limit(std::size_t most, std::size_t companions) const;
 
   /// Whether a drafter should read what it has not read of the text and make `tokens` after it, at
   /// what both have cost; true where nothing is unread.
@@ -213,8 +212,6 @@ class DraftLength {
   DraftLengthReport report() const;
 
  private:
-  // Seconds that making so many tokens adds to a round.
-  double making_beside(std::size_t made) const;
   static constexpr std::size_t kPlainCheck = 128, kEarlyCheck = 8;  // rounds that drafted
   static constexpr std::size_t kFirstProbe = 8, kLastProbe = 256;   // rounds that did not
 

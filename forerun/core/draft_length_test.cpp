@@ -64,11 +64,6 @@ TEST(DraftLength, LimitsATreeByWhatRowsCost) {
   EXPECT_EQ(grows(cheap.growth_limit(15, 0)), 15U);
   EXPECT_EQ(grows(dear.growth_limit(15, 0)), GrowthLimit::kLeast);
   EXPECT_EQ(grows(fixed.growth_limit(15, 0)), 15U);
-  // The more a round costs before its rows, the more of them pay.
-  for (std::size_t i = 0; i < 40; ++i) {
-    observe(dear, {}, {.rows = 1, .target_seconds = 0.01, .drafted = 4, .drafter_seconds = 0.2});
-  }
-  EXPECT_GT(grows(dear.growth_limit(15, 0, 4)), grows(dear.growth_limit(15, 0)));
 }
 
 TEST(DraftLength, FixedGivesEverySequenceItsLimit) {

@@ -15,9 +15,6 @@ namespace {
 constexpr double kLeastReach = 0.03;   // a row costs more than such a node gives
 constexpr double kProbeShare = 0.01;   // of the time, for runs of the network that only test it
 constexpr double kScaleMemory = 16.0;  // trees
-// Of the trees of a text with the network's drafts one of so many is grown whole, to learn what
-// whole ones are like; the others as far as it pays.
-constexpr std::size_t kWholeTrees = 4;
 
 // How good the drafts are that were found before the network runs.
 std::size_t situation_of(const TokenTree& tree) {
@@ -179,7 +176,7 @@ std::vector<TokenDraft> TreeDrafter::propose(std::span<TokenSequence* const> seq
     planned.situation = situation_of(planned.tree);
     planned_.push_back(std::move(planned));
   }
-  if (network_ && !control_.measure_next()) query(sequences, to_query(sequences), alone);
+  if (network_ && !control_.measure_next()) query(sequences, to_query(sequences));
   std::vector<SequencePlan> plans;
   for (std::size_t i = 0; i < sequences.size(); ++i) {
     const Planned& planned = planned_[i];
@@ -269,7 +266,7 @@ bool TreeDrafter::probe_due() {
 }
 
 void TreeDrafter::query(std::span<TokenSequence* const> sequences,
-                        std::span<const std::size_t> which, bool alone) {
+                        std::span<const std::size_t> which) {
   if (which.empty()) return;
   std::vector<const TokenSequence*> queried;
   for (const std::size_t i : which) {
@@ -283,21 +280,16 @@ void TreeDrafter::query(std::span<TokenSequence* const> sequences,
     if (!network_->begin(*sequences[i])) continue;
     made_ += network_->made();
     planned.queried = true;
-    Text& text = texts_[planned.id];
-    const bool whole = !alone || text.queried % kWholeTrees == 0;
-    planned.tree =
-        grow(*sequences[i], true,
-             whole ? GrowthLimit() : control_.growth_limit(max_draft_, text.companions, made_));
+    planned.tree = grow(*sequences[i], true, {});  // whole: the curve is of whole trees
     planned.reach = planned.tree.reaches();
-    const std::size_t before = text.queried++;
-    if (!whole) continue;
     ReachCurve& curve = control_.trees().queried[planned.situation];
     double sum = 0.0;
     for (const double reach : planned.reach) sum += reach;
+    Text& text = texts_[planned.id];
     if (curve.sum() > 0.0) {
       text.scale += (std::clamp(sum / curve.sum(), 0.25, 4.0) - text.scale) / kScaleMemory;
     }
-    curve.observe(planned.reach, before);
+    curve.observe(planned.reach, text.queried++);
   }
 }
 

@@ -78,8 +78,7 @@ class TreeDrafter final : public TextDrafter {
   std::vector<std::size_t> to_query(std::span<TokenSequence* const> sequences);
   bool query_pays(const SequencePlan& sequence, const Planned& planned);
   bool probe_due();
-  void query(std::span<TokenSequence* const> sequences, std::span<const std::size_t> which,
-             bool alone);
+  void query(std::span<TokenSequence* const> sequences, std::span<const std::size_t> which);
   void add_companions(std::span<TokenSequence* const> sequences,
                       std::span<const TokenDraft> drafts);
   void judge(const TokenSequence& sequence, const Planned& planned, const Outcome& outcome);
