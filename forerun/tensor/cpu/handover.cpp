@@ -51,9 +51,8 @@ double read(Mailbox& box, int turn) {
   return seconds_since(start);
 }
 
-// 0, 1, or -1: what is measured.
-std::atomic<int>& forced() {
-  static std::atomic<int> answer{-1};
+std::atomic<std::optional<bool>>& forced() {
+  static std::atomic<std::optional<bool>> answer{};
   return answer;
 }
 
@@ -85,7 +84,7 @@ bool threads_are_far(int threads) {
   static Clock::time_point next;
   static bool far = false;
   if (threads < 2 || !kernels().streams) return false;
-  if (const int answer = forced().load(std::memory_order_relaxed); answer >= 0) return answer == 1;
+  if (const auto answer = forced().load(std::memory_order_relaxed)) return *answer;
   const std::scoped_lock lock(one);
   if (threads != measured_threads || Clock::now() >= next) {
     const Handover measured = Handover::measured(threads);
@@ -98,7 +97,7 @@ bool threads_are_far(int threads) {
 }
 
 void set_threads_are_far(std::optional<bool> far) {
-  forced().store(far.has_value() ? static_cast<int>(*far) : -1, std::memory_order_relaxed);
+  forced().store(far, std::memory_order_relaxed);
 }
 
 }  // namespace forerun

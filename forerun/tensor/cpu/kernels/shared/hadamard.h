@@ -181,7 +181,8 @@ void quantize_row(const float* x, std::int64_t n, const Int8Rows& out, std::int6
   }
   rotate_row(work, out.width);
   std::int8_t* const values = out.values + r * out.width;
-  // Whole lines are rounded in `work`, a value behind the one it is made of, and go on from there.
+  // For whole lines the int8 values are first written to the start of `work`: never past the floats
+  // that are still to be read.
   const bool lines =
       out.far && out.width % 64 == 0 && reinterpret_cast<std::uintptr_t>(values) % 64 == 0;
   auto* const to = lines ? reinterpret_cast<std::int8_t*>(work) : values;
