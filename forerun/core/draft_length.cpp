@@ -248,7 +248,13 @@ std::size_t DraftLength::planned_drafts() const noexcept {
 
 double DraftLength::price(std::size_t rows) const noexcept {
   if (!options_.adaptive) return 0.0;
-  return std::max({planned_rate_, plain_rate_, undrafted_rate_}) * more_rows_seconds(rows);
+  return best_rate() * more_rows_seconds(rows);
+}
+
+double DraftLength::checking_price(std::size_t drafts) const noexcept {
+  if (!options_.adaptive) return 0.0;
+  const std::size_t others = planned_rows_ - std::min(planned_rows_, drafts);
+  return best_rate() * std::max(0.0, pass_.seconds(planned_rows_) - pass_.seconds(others));
 }
 
 // Of companions more in the planned pass.

@@ -1,5 +1,6 @@
 #pragma once
 
+#include <algorithm>
 #include <any>
 #include <cstddef>
 #include <cstdint>
@@ -195,6 +196,8 @@ class DraftLength {
   /// What `rows` more rows of the planned pass have to be worth, in outputs: their time at the
   /// outputs a second of the plan. 0 for a fixed length.
   double price(std::size_t rows) const noexcept;
+  /// What checking `drafts` of the planned ones costs, in the same outputs. 0 for a fixed length.
+  double checking_price(std::size_t drafts) const noexcept;
   /// Whether the sequence's account covers them.
   bool covers(SequenceId id, std::size_t rows) const;
   /// Adds companion rows to the planned pass.
@@ -263,6 +266,9 @@ class DraftLength {
   void observe_pass(const PassSeen& pass) noexcept;
   void observe_drafting(const PassSeen& pass) noexcept;
   double more_rows_seconds(std::size_t companions) const noexcept;
+  double best_rate() const noexcept {
+    return std::max({planned_rate_, plain_rate_, undrafted_rate_});
+  }
   std::size_t planned_drafts() const noexcept;
   double round_seconds(std::size_t rows, Drafts drafts) const noexcept {
     return pass_.seconds(rows + drafts.all()) + beside_pass_seconds(drafts);

@@ -170,6 +170,22 @@ TEST(Companions, ArePricedAtLeastAtTheRateWithoutThem) {
   EXPECT_NEAR(price(8), price(0), 0.01);
 }
 
+// Rows of drafts are those of companions: what checking them costs is what as many more would.
+TEST(Companions, DraftsOfThePlanArePricedAsTheyAre) {
+  const std::vector<double> reach = {0.9, 0.8, 0.7};
+  Text text{.control = DraftLength(), .reach = reach};
+  for (int i = 0; i < 6; ++i) text.round(static_cast<std::size_t>(i % 3), 3);
+  ASSERT_EQ(text.round(0, 3), 3U);
+  const double rate = (1.0 + 0.9 + 0.8 + 0.7) / seconds(4);
+  EXPECT_NEAR(text.control.checking_price(3), rate * (seconds(4) - seconds(1)), 0.05);
+  EXPECT_NEAR(text.control.checking_price(1), text.control.price(1), 0.02);  // of a line
+  EXPECT_EQ(text.control.checking_price(0), 0.0);
+  DraftLength fixed({.adaptive = false});
+  const SequencePlan plan{.id = 1, .limit = 3};
+  fixed.plan({&plan, 1});
+  EXPECT_EQ(fixed.checking_price(3), 0.0);
+}
+
 TEST(Companions, ArePricedAtTheOutputsOfThePlan) {
   Text text{.control = DraftLength(), .reach = {}};
   for (int i = 0; i < 6; ++i) text.round(static_cast<std::size_t>(i % 3));

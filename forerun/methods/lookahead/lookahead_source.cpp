@@ -101,6 +101,9 @@ void LookaheadSource::companions(const TokenSequence& sequence, const TokenDraft
 }
 
 void LookaheadSource::earned(SequenceId) { memory().worth.earned(memory().texts); }
+void LookaheadSource::spent(SequenceId, double outputs) {
+  memory().worth.spent(memory().texts, outputs);
+}
 
 void LookaheadSource::observe(const VerifiedDraft& verified) {
   Text& text = text_of(verified.sequence.id());

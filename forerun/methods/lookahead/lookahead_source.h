@@ -40,6 +40,7 @@ class LookaheadSource final : public TreeSource {
   void companions(const TokenSequence& sequence, const TokenDraft& draft, const RowOffer& offer,
                   CompanionRows& rows) override;
   void earned(SequenceId id) override;
+  void spent(SequenceId id, double outputs) override;
   void observe(const VerifiedDraft& verified) override;
   void forget(SequenceId id) override { texts_.erase(id); }
 

@@ -29,13 +29,15 @@ double prior_worth(const GatedLoraConfig& c) {
 TidarBlocks::TidarBlocks(std::shared_ptr<const GatedLora> lora, TidarForm form, Kept kept,
                          const TidarMix& mix)
     : lora_(std::move(lora)),
-      markov_(lora_->markov_w1, lora_->markov_w2, lora_->int8 ? Precision::kInt8 : Precision::kF32),
+      markov_(lora_->markov ? lora_->markov
+                            : std::make_shared<const MarkovHead>(
+                                  lora_->markov_w1, lora_->markov_w2, Precision::kF32)),
       form_(form),
       kept_(kept),
       mix_(mix) {
   const GatedLoraConfig& c = lora_->config;
   if (!mixes()) return;
-  if (form == TidarForm::kFused && c.first_slot == 0 && !markov_.defined() && mix.beta >= 0.0) {
+  if (form == TidarForm::kFused && c.first_slot == 0 && !markov().defined() && mix.beta >= 0.0) {
     return;
   }
   throw std::invalid_argument(fmt::format(
@@ -78,7 +80,7 @@ void TidarBlocks::keep(std::span<const float> logits, const TokenSequence& seque
   }
   const double temperature = sequence.sampling().greedy() ? 1.0 : sequence.sampling().temperature;
   text.likeliest.push_back(slot_candidates(
-      logits, temperature, SlotCandidates::bounds_of(logits.size(), markov_.defined())));
+      logits, temperature, SlotCandidates::bounds_of(logits.size(), markov().defined())));
 }
 
 // Whether a replica runs.

@@ -44,7 +44,7 @@ class TidarBlocks {
   const GatedLora& lora() const noexcept { return *lora_; }
   /// Outputs do not follow the target's own law.
   bool mixes() const noexcept { return mix_.beta < 1.0; }
-  const MarkovHead& markov() const noexcept { return markov_; }
+  const MarkovHead& markov() const noexcept { return *markov_; }
   /// What it learns lives in `memory`, which outlives it; empty the first time.
   void remember(std::any& memory);
 
@@ -55,10 +55,11 @@ class TidarBlocks {
   /// The likeliest tokens by them, else; a shortlist if there is a Markov head.
   const SlotCandidates& likeliest(SequenceId id, std::size_t i) const;
 
-  /// As TreeSource::companions, earned, observe, forget.
+  /// As TreeSource::companions, earned, spent, observe, forget.
   void companions(const TokenSequence& sequence, const TokenDraft& draft, const RowOffer& offer,
                   CompanionRows& rows);
   void earned(SequenceId id) { worth().earned(texts_[id].worth); }
+  void spent(SequenceId id, double outputs) { worth().spent(texts_[id].worth, outputs); }
   void observe(const VerifiedDraft& verified);
   void forget(SequenceId id) { texts_.erase(id); }
 
@@ -78,7 +79,7 @@ class TidarBlocks {
   bool wants(const Text& text, double chance, bool drafted, double price);
 
   std::shared_ptr<const GatedLora> lora_;
-  MarkovHead markov_;
+  std::shared_ptr<const MarkovHead> markov_;
   TidarForm form_;
   Kept kept_;
   TidarMix mix_;

@@ -76,6 +76,7 @@ void TidarDrafter::add_companions(std::span<TokenSequence* const> sequences,
       const double kept = control.adaptive() ? kept_.probability(cell(j)) : kPriorKept;
       reach.push_back((j == 0 ? 1.0 : reach.back()) * kept);
     }
+    blocks_.spent(id, control.checking_price(drafts[i].size()));
     std::size_t planned = 0;
     const RowOffer offer = row_offer(control, id, companions_[i], planned, reach);
     blocks_.companions(*sequences[i], drafts[i], offer, companions_[i]);

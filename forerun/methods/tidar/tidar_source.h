@@ -27,6 +27,7 @@ class TidarSource final : public SlotSource {
     blocks_.companions(sequence, draft, offer, rows);
   }
   void earned(SequenceId id) override { blocks_.earned(id); }
+  void spent(SequenceId id, double outputs) override { blocks_.spent(id, outputs); }
   void observe(const VerifiedDraft& verified) override { blocks_.observe(verified); }
   void forget(SequenceId id) override {
     SlotSource::forget(id);

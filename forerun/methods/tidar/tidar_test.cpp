@@ -173,6 +173,51 @@ TEST(TidarSource, FormsFollowFromWhatRowsCost) {
   EXPECT_EQ(replicas(TidarForm::kMeasured, {}, 0.1, {}), Rows{-1});
 }
 
+// Checking the drafts of a block costs rows too.
+TEST(TidarSource, RunsNoRowsWhoseDraftsCostMoreThanTheyBring) {
+  const auto rows_of_the_last = [](double cost) {
+    TidarSource source(adapters(3, 1));
+    TokenSequence sequence(1, 0, {5}, 100);
+    at::Tensor logits = at::zeros({3, 8});
+    std::size_t ran = 0;
+    for (int round = 0; round < 30; ++round) {
+      CompanionRows rows;
+      source.companions(sequence, {}, offer(0.05, {}), rows);
+      ran = rows.rows();
+      if (ran == 0) break;
+      const VerifiedTokens verified(
+          logits, {{.first = 0, .count = 1, .companions = 2, .companion_rows = 2}});
+      sequence.push(7);
+      source.observe({.sequence = sequence,
+                      .text = sequence.tokens().first(sequence.tokens().size() - 1),
+                      .draft = {},
+                      .outcome = {.emitted = 1},
+                      .rows = verified,
+                      .index = 0,
+                      .companions_ran = true});
+      source.earned(sequence.id());
+      source.spent(sequence.id(), cost);
+    }
+    return ran;
+  };
+  EXPECT_EQ(rows_of_the_last(0.5), 2U);
+  EXPECT_EQ(rows_of_the_last(2.0), 0U);
+}
+
+// A Markov head is packed once, however many texts draft with it.
+TEST(TidarSource, TextsShareTheMarkovHeadOfTheAdapters) {
+  GatedLora lora;
+  lora.config.block = 3;
+  lora.config.vocab = 8;
+  lora.markov_w1 = at::randn({8, 2});
+  lora.markov_w2 = at::randn({8, 2});
+  const auto ready = std::make_shared<const GatedLora>(in_precision(lora, Precision::kF32));
+  const TidarBlocks one(ready, TidarForm::kMeasured, TidarBlocks::Kept::kLikeliest),
+      two(ready, TidarForm::kMeasured, TidarBlocks::Kept::kRows);
+  ASSERT_TRUE(one.markov().defined());
+  EXPECT_EQ(&one.markov(), &two.markov());
+}
+
 // Of the replicas that ran the one after the last kept draft is the next block.
 TEST(TidarSource, DraftsFromTheReplicaThatFitsTheOutcome) {
   for (const std::uint32_t accepted : {0U, 1U, 2U}) {

@@ -4,8 +4,8 @@
 
 namespace forerun {
 
-/// What companion rows are worth: the outputs that earlier ones brought in, a run. Where that is
-/// below their price they run in trials now and then, for a hundredth of the rounds' outputs, so
+/// What companion rows are worth: the outputs that earlier ones brought in, a run, less what
+/// checking their drafts cost. Where that is below their price they run in trials now and then, for a hundredth of the rounds' outputs, so
 /// that a change is noticed.
 ///
 /// A text begins with the mean of many texts and follows what it sees itself. In the mean of many a
@@ -15,7 +15,7 @@ class CompanionWorth {
  public:
   /// What a text has seen.
   struct Text {
-    double earned = 0.0, runs = 0.0;  ///< of its recent runs
+    double earned = 0.0, runs = 0.0;  ///< outputs of its recent runs, less what they cost
     double all_runs = 0.0;
     double share = 0.0;  ///< what its last run counts in the mean of many
   };
@@ -24,7 +24,7 @@ class CompanionWorth {
   /// @param trial  rounds of a trial
   CompanionWorth(double prior, std::size_t trial) : prior_(prior), trial_(trial) {}
 
-  /// Expected outputs of a run.
+  /// Expected outputs of a run; negative if checking its drafts costs more.
   double mean(const Text& text) const noexcept {
     const double many = (earned_ + prior_ * kPriorRuns) / (runs_ + kPriorRuns);
     return (text.earned + many * kRunsOfMany) / (text.runs + kRunsOfMany);
@@ -33,6 +33,11 @@ class CompanionWorth {
   void earned(Text& text) noexcept {
     text.earned += 1.0;
     earned_ += text.share;
+  }
+  /// Drafts of the last run alone are checked, which costs the time of so many outputs.
+  void spent(Text& text, double outputs) noexcept {
+    text.earned -= outputs;
+    earned_ -= outputs * text.share;
   }
   /// A run that may bring in some.
   void ran(Text& text) noexcept {

@@ -29,6 +29,24 @@ TEST(CompanionWorth, OfATextIsTheOutputsOfItsRecentRuns) {
   EXPECT_LT(worth.mean(text), 0.1);
 }
 
+TEST(CompanionWorth, IsLessWhatCheckingTheDraftsCost) {
+  CompanionWorth worth(0.5, 4);
+  CompanionWorth::Text text;
+  for (int i = 0; i < 600; ++i) {
+    worth.ran(text);
+    worth.spent(text, 0.75);
+    worth.earned(text);
+  }
+  EXPECT_NEAR(worth.mean(text), 0.25, 0.05);
+  EXPECT_GT(worth.mean({}), 0.25);  // of many: between the prior and this text
+  EXPECT_LT(worth.mean({}), 0.5);
+  for (int i = 0; i < 600; ++i) {
+    worth.ran(text);
+    worth.spent(text, 0.75);
+  }
+  EXPECT_LT(worth.mean(text), -0.6);
+}
+
 TEST(CompanionWorth, OfANewTextIsTheMeanOfManyWhateverTheLastOneWas) {
   CompanionWorth worth(0.5, 4);
   CompanionWorth::Text first;

@@ -191,9 +191,27 @@ std::vector<TokenDraft> TreeDrafter::propose(std::span<TokenSequence* const> seq
   std::vector<TokenDraft> drafts;
   for (std::size_t i = 0; i < sequences.size(); ++i) {
     drafts.push_back(planned_[i].tree.draft(lengths[i]));
+    charge(planned_[i], drafts.back().size());
   }
   add_companions(sequences, drafts);
   return drafts;
+}
+
+// Tells the sources what checking the drafts costs that they alone have named.
+void TreeDrafter::charge(const Planned& planned, std::size_t drafted) {
+  std::array<std::size_t, kMostSources> alone{};
+  for (std::size_t i = 1; i <= drafted; ++i) {
+    const TokenTree::Node& node = planned.tree.node(i);
+    for (const TreeChild& child : planned.tree.node(node.parent).children) {
+      if (child.token != node.token) continue;
+      if (child.second == 0.0) ++alone[child.source];
+      break;
+    }
+  }
+  const std::vector<TreeSource*> all = sources();
+  for (std::size_t s = 0; s < all.size(); ++s) {
+    if (alone[s] > 0) all[s]->spent(planned.id, control_.checking_price(alone[s]));
+  }
 }
 
 void TreeDrafter::add_companions(std::span<TokenSequence* const> sequences,

@@ -79,6 +79,7 @@ class TreeDrafter final : public TextDrafter {
   bool query_pays(const SequencePlan& sequence, const Planned& planned);
   bool probe_due();
   void query(std::span<TokenSequence* const> sequences, std::span<const std::size_t> which);
+  void charge(const Planned& planned, std::size_t drafted);
   void add_companions(std::span<TokenSequence* const> sequences,
                       std::span<const TokenDraft> drafts);
   void judge(const TokenSequence& sequence, const Planned& planned, const Outcome& outcome);

@@ -7,6 +7,7 @@
 #include <functional>
 #include <memory>
 #include <random>
+#include <tuple>
 #include <vector>
 
 #include "forerun/core/rng_key.h"
@@ -70,7 +71,11 @@ class Scripted : public NetworkSource {
   void observe_states(const TokenSequence&, const HiddenStates&) override { queried_ = false; }
   bool share(SequenceId, SequenceId, std::int64_t) override { return true; }
   void alone() override { told_alone = true; }
+  void earned(SequenceId) override { ++earnings; }
+  void spent(SequenceId, double outputs) override { costs += outputs; }
 
+  int earnings = 0;    // outputs that it alone has named,
+  double costs = 0.0;  // and what checking its tokens cost, in outputs
   int queries = 0;
   std::size_t added = 0;  // nodes of all trees
   bool told_alone = false;
@@ -196,6 +201,31 @@ TEST(TreeDrafter, TellsASourceThatNoOtherDraftsBesideIt) {
   };
   EXPECT_TRUE(told({}));
   EXPECT_FALSE(told(one({})));
+}
+
+// A source pays for the rows of tokens that no other names, and is paid for those that are right.
+TEST(TreeDrafter, ChargesASourceForWhatItAloneDrafts) {
+  const auto text = [](bool twice) {
+    std::vector<std::unique_ptr<TreeSource>> found = one({.right = 0.8, .ranks = 1});
+    if (twice) found.push_back(std::make_unique<Scripted>(Script{.right = 0.8, .ranks = 1}, false));
+    const auto& source = static_cast<const Scripted&>(*found[0]);
+    double costs = 0.0;
+    int earned = 0;
+    const Measured seen = measure(std::move(found), nullptr, {.row = 0.1}, 1000, [&] {
+      costs = source.costs;
+      earned = source.earnings;
+    });
+    return std::tuple(seen, costs, earned);
+  };
+  const auto [seen, costs, earned] = text(false);
+  const double plain = 0.01, saved = plain * static_cast<double>(seen.outputs) - seen.seconds;
+  EXPECT_EQ(static_cast<std::size_t>(earned), seen.outputs - seen.rounds);
+  // Rows of a tenth of a pass, at the outputs a second of each plan.
+  const double rate = static_cast<double>(seen.outputs) / seen.seconds;
+  EXPECT_NEAR(costs, 0.1 * plain * rate * static_cast<double>(seen.drafted), 0.15 * costs);
+  EXPECT_GT(saved, 0.3 * plain * static_cast<double>(seen.outputs));
+  EXPECT_EQ(std::get<1>(text(true)), 0.0);  // the other one, of the same seed, names them all
+  EXPECT_EQ(std::get<2>(text(true)), 0);
 }
 
 TEST(TreeDrafter, ReadsAllLogitsIfASourceDoes) {

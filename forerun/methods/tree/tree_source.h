@@ -64,6 +64,8 @@ class TreeSource {
                           const RowOffer& /*offer*/, CompanionRows& /*rows*/) {}
   /// An output was drafted by this source and by no other.
   virtual void earned(SequenceId /*id*/) {}
+  /// Drafts of this source and of no other are in the coming pass, at the price of so many outputs.
+  virtual void spent(SequenceId /*id*/, double /*outputs*/) {}
   /// As TextDrafter::reads_all_logits.
   virtual bool reads_all_logits() const { return false; }
   /// After every pass, for every sequence in it.

@@ -8,6 +8,7 @@
 #include <utility>
 
 #include "forerun/models/int8_lora.h"
+#include "forerun/models/markov_head.h"
 #include "forerun/tensor/scalar_type.h"
 
 namespace forerun {
@@ -65,7 +66,8 @@ GatedLora initial_gated_lora(const GatedLoraConfig& config, const at::Tensor& me
               .mask_embedding = {},
               .markov_w1 = {},
               .markov_w2 = {},
-              .int8 = {}};
+              .int8 = {},
+              .markov = {}};
   if (m.adapts()) m.layers.resize(static_cast<std::size_t>(config.layers));
   for (const ModelWeight& w : weights(m)) {
     const bool begins_at_zero = w.name.ends_with("lora_B.weight") || w.tensor == &m.markov_w2;
@@ -80,6 +82,9 @@ GatedLora initial_gated_lora(const GatedLoraConfig& config, const at::Tensor& me
 
 GatedLora in_precision(const GatedLora& lora, Precision precision) {
   GatedLora out = lora;
+  out.markov = std::make_shared<const MarkovHead>(
+      lora.markov_w1, lora.markov_w2,
+      precision == Precision::kInt8 ? Precision::kInt8 : Precision::kF32);
   if (precision == Precision::kInt8) {
     Arena arena;
     std::vector<Int8BlockLora> layers;

@@ -17,6 +17,7 @@
 namespace forerun {
 
 struct Int8BlockLora;
+class MarkovHead;
 
 /// What adapters were trained as, and for which decoder.
 struct GatedLoraConfig : BlockConfig {  // the decoder's
@@ -57,6 +58,8 @@ struct GatedLora {
   at::Tensor markov_w2;  ///< [vocab, markov_rank], of the token predicted
   /// The layers in the form of the int8 engine; those above are undefined then.
   std::shared_ptr<const std::vector<Int8BlockLora>> int8;
+  /// The Markov head in the form of drafting, made once for all texts; null before `in_precision`.
+  std::shared_ptr<const MarkovHead> markov;
 
   bool adapts() const noexcept { return config.rank > 0; }
 };
@@ -72,7 +75,7 @@ GatedLoraConfig gated_lora_config(const DecoderConfig& decoder);
 GatedLora initial_gated_lora(const GatedLoraConfig& config, const at::Tensor& mean,
                              std::uint64_t seed);
 
-/// Float32 adapters in the precision of the decoder that they will serve.
+/// Float32 adapters in the precision of the decoder that they will serve, ready to draft.
 GatedLora in_precision(const GatedLora& lora, Precision precision);
 
 /// The Markov head's logits, [n, vocab].
