@@ -50,7 +50,7 @@ class Model {
   /// @throws UsageError   no such path
   /// @throws FormatError  broken file, unsupported architecture or quantisation
   /// @throws UsageError   a precision that this processor does not support
-  static Model load(const std::string& path, PrecisionRequest precision = Precision::kF32);
+  static Model load(const std::string& path, PrecisionRequest precision = kAutoPrecision);
 
   /// The text itself, with a beginning-of-sequence token if the model has one. Text that spells a
   /// special token ("<|im_end|>") becomes that token.
@@ -108,11 +108,11 @@ class Drafter {
   /// @param name  "none", "auto", "lookup", "recycling", "draft-model:PATH" or "dflash:PATH";
   /// sources without a model can be added to each other and to dflash:
   /// "dflash:PATH+sam:FOLDER+lookup+recycling"
-  /// @param precision  of a drafting model
+  /// @param precision  of a drafting model; kAutoPrecision: the fastest on this processor
   /// @throws UsageError  unknown name, a model whose vocabulary differs from the target's (the
   /// message names the first difference), or a corpus of another vocabulary or without answers
   static Drafter load(std::string_view name, const Model& target,
-                      PrecisionRequest precision = Precision::kBF16);
+                      PrecisionRequest precision = kAutoPrecision);
 
   const std::string& name() const { return name_; }
   bool none() const { return name_ == "none"; }

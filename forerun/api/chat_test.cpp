@@ -20,7 +20,7 @@ class Chat : public ::testing::Test {
     const std::filesystem::path folder = folder_.path() / std::to_string(++made_);
     testing::make_chat_model(folder);
     std::ofstream(folder / "chat_template.jinja", std::ios::binary) << text;
-    return Model::load(folder.string());
+    return Model::load(folder.string(), Precision::kF32);
   }
   static std::string jinja(const std::string& name) {
     return read_file(FORERUN_SOURCE_DIR "/tests/data/jinja/" + name);

@@ -70,7 +70,7 @@ TEST(DiffusionText, SaysWhatCannotBeDone) {
   EXPECT_FALSE(is_diffusion_language_model(decoder));
   EXPECT_FALSE(is_diffusion_language_model("/nowhere"));
   EXPECT_THROW(DiffusionLanguageModel::load(decoder), FormatError);
-  EXPECT_THROW(Model::load(kModels + "dream"), FormatError);
+  EXPECT_THROW(Model::load(kModels + "dream", Precision::kF32), FormatError);
 }
 
 }  // namespace

@@ -224,7 +224,7 @@ TEST(DiffuSpecRefused, WithAOneLineReason) {
     refused("diffuspec:" + network() + ":ngram=" + arpa.string(), arpa.string());
     refused("diffuspec:" + network() + ":ngram=" + arpa.string(), says);
   }
-  const Model other = Model::load(FORERUN_SOURCE_DIR "/tests/data/tiny/qwen2");
+  const Model other = Model::load(FORERUN_SOURCE_DIR "/tests/data/tiny/qwen2", Precision::kF32);
   EXPECT_THROW(Drafter::load("diffuspec:" + network(), other), std::exception);
 }
 

@@ -61,13 +61,14 @@ TEST_F(DistillFolder, KnowsItsModelByItsWeights) {
   bytes.back() ^= 1;
   std::ofstream(weights, std::ios::binary) << bytes;
   std::filesystem::rename(model_in("c"), folder.path() / "renamed");
-  distill(Model::load(model_in("a").string()), kPrompts, out.string(), o);
+  distill(Model::load(model_in("a").string(), Precision::kF32), kPrompts, out.string(), o);
   const auto before = files_in(out);
   const std::string line =
-      complaint<UsageError>(Model::load(model_in("b").string()), kPrompts, out, o);
+      complaint<UsageError>(Model::load(model_in("b").string(), Precision::kF32), kPrompts, out, o);
   EXPECT_NE(line.find("target_hash = \"xxh3:"), line.npos) << line;
   EXPECT_EQ(
-      complaint<UsageError>(Model::load((folder.path() / "renamed").string()), kPrompts, out, o),
+      complaint<UsageError>(Model::load((folder.path() / "renamed").string(), Precision::kF32),
+                            kPrompts, out, o),
       "")
       << "the same weights";
   EXPECT_EQ(files_in(out), before);
@@ -130,7 +131,8 @@ TEST_F(DistillFolder, ThatCannotBeMadeIsNamed) {
 
 // What cannot work is said before there is a folder that would stand in the way of the next call.
 TEST_F(DistillFolder, IsNotMadeForRequestsThatCannotBeMet) {
-  const Model silent = Model::load(FORERUN_SOURCE_DIR "/tests/data/tiny/llama_plain");
+  const Model silent =
+      Model::load(FORERUN_SOURCE_DIR "/tests/data/tiny/llama_plain", Precision::kF32);
   EXPECT_NE(complaint<UsageError>(silent, kPrompts, out, options(0.0)).find("chat template"),
             std::string::npos);
   DistillOptions o = options(-1.0);
@@ -154,7 +156,7 @@ TEST_F(DistillFolder, SelfPromptsOfAVocabularyWithoutAMarkAreRefused) {
                              std::filesystem::copy_options::overwrite_existing);
   DistillOptions o = options(0.7);
   o.self_prompts = 2;
-  const Model model = Model::load(path.string());
+  const Model model = Model::load(path.string(), Precision::kF32);
   const std::string line = complaint<UsageError>(model, {}, out, o);
   EXPECT_NE(line.find("self-prompts"), line.npos) << line;
   // Beside given prompts it is said before the first answer, and all of those are answered.

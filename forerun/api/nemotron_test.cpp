@@ -21,7 +21,7 @@ const std::string kFolder = FORERUN_SOURCE_DIR "/tests/data/nemotron";
 constexpr Token kMask = 100;
 
 const Model& target() {
-  static const Model model = Model::load(kFolder);
+  static const Model model = Model::load(kFolder, Precision::kF32);
   return model;
 }
 
@@ -151,7 +151,7 @@ TEST(NemotronModel, WritesToTheEndOfTheContext) {
 TEST(NemotronModel, DraftsWithoutAnAdapterToo) {
   const testing::TempFolder folder;
   fs::copy(kFolder, folder.path());  // without folders in it
-  const Model model = Model::load(folder.path().string());
+  const Model model = Model::load(folder.path().string(), Precision::kF32);
   const GenerateOptions o = options(Rule::kMatch, 0.0);
   EXPECT_EQ(generate(model, Drafter::load("tidar:self", model), values("prompt"), o).tokens,
             values("text"));
@@ -167,7 +167,7 @@ TEST(NemotronModel, WhatDoesNotFitIsRefusedWithALine) {
     EXPECT_NE(message(name).find(words), std::string::npos) << message(name);
     EXPECT_EQ(message(name).find('\n'), std::string::npos);
   }
-  const Model llama = Model::load(kTiny + "llama");
+  const Model llama = Model::load(kTiny + "llama", Precision::kF32);
   const std::string line = message("tidar:" + kFolder + "/linear_spec_lora", llama);
   EXPECT_NE(line.find("Nemotron-Labs-Diffusion models alone"), std::string::npos) << line;
 }

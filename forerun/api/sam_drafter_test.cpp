@@ -158,7 +158,8 @@ TEST_F(SamCorpus, OfAnotherVocabularyIsRefused) {
 
 // Answers of a model that shares the vocabulary serve too.
 TEST_F(SamCorpus, FromDistillServesModelsOfOneVocabulary) {
-  const Model chat = Model::load(testing::make_chat_model(folder.path() / "model"));
+  const Model chat =
+      Model::load(testing::make_chat_model(folder.path() / "model"), Precision::kF32);
   const auto answers = folder.path() / "answers";
   DistillOptions o;
   o.generate.max_tokens = 12;

@@ -102,7 +102,7 @@ struct Case {
 
 std::vector<Case> cases() {
   const std::string own = adapters_path(0, 0);
-  const Model nemotron = Model::load(kNemotron);
+  const Model nemotron = Model::load(kNemotron, Precision::kF32);
   const DecoderConfig& c = impl_of(nemotron).lm.config;
   return {
       {chat_model(), "tidar:" + own,

@@ -127,7 +127,7 @@ TEST_F(TrainDFlashRefuses, TrainingOptionsOutOfRange) {
 }
 
 TEST_F(TrainDFlashRefuses, ATargetWhoseBlocksCannotServe) {
-  const Model gemma = Model::load(FORERUN_SOURCE_DIR "/tests/data/tiny/gemma3");
+  const Model gemma = Model::load(FORERUN_SOURCE_DIR "/tests/data/tiny/gemma3", Precision::kF32);
   const std::string data = data_of("few", {{.id = 1, .prompt = 1, .tokens = {1, 2, 3, 4}}});
   expect_says(complaint({data}, small(), quick(out), gemma), {"usage: ", "begin at random"});
 }

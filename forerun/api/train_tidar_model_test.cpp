@@ -156,7 +156,8 @@ TEST_F(TrainTidarModel, ResumedEndsInTheSameWeights) {
   int calls = 0;
   while (learn(small_model(), stopped).end == TrainEnd::kTimeLimit) {
     ASSERT_LT(++calls, 10);
-    Drafter::load("tidar:self", Model::load(stopped.out));  // there is a model after every call
+    Drafter::load("tidar:self",
+                  Model::load(stopped.out, Precision::kF32));  // there is a model after every call
   }
   EXPECT_EQ(calls, 4);
   EXPECT_TRUE(read_file(out / "model.safetensors") ==
@@ -188,7 +189,7 @@ TEST_F(TrainTidarModel, ATwinIsAnOrdinaryModel) {
   TidarModelTraining o = small_model();
   o.loss.masks = false;
   learn(o, quick(out));
-  const Model model = Model::load(out.string());
+  const Model model = Model::load(out.string(), Precision::kF32);
   EXPECT_EQ(generate(model, Drafter(), model.encode("hello"), {.max_tokens = 5}).tokens.size(), 5U);
   EXPECT_FALSE(is_mask_model(load_hf_config(out).config));
   EXPECT_THROW(Drafter::load("tidar:self", model), FormatError);
@@ -200,7 +201,8 @@ TEST_F(TrainTidarModel, DraftsForItselfAlone) {
   // A copy has the same weights.
   const fs::path copy = folder.path() / "copy";
   fs::copy(out, copy);
-  EXPECT_TRUE(Drafter::load("tidar:" + copy.string(), Model::load(out.string())).has_laws());
+  EXPECT_TRUE(Drafter::load("tidar:" + copy.string(), Model::load(out.string(), Precision::kF32))
+                  .has_laws());
 }
 
 TEST_F(TrainTidarModel, RefusesWhatCannotBeTrained) {

@@ -155,7 +155,7 @@ class RequestMutation : public ::testing::Test {
     const std::string text = testing::read_file(config);
     std::ofstream(config) << testing::replaced(text, R"("max_position_embeddings": 256)",
                                                R"("max_position_embeddings": 2048)");
-    const Model model = Model::load(folder);
+    const Model model = Model::load(folder, Precision::kF32);
     served_ = new ServedModel{.id = "m",
                               .model = model,
                               .drafters = {Drafter::load("lookup", model), Drafter()},

@@ -133,7 +133,7 @@ void bind_model(nb::module_& m) {
             const nb::gil_scoped_release unlocked;
             new (self) Drafter(Drafter::load(name, target, precision_request(precision)));
           },
-          "name"_a, "target"_a, "precision"_a = "bf16",
+          "name"_a, "target"_a, "precision"_a = "auto",
           "none, auto, lookup, recycling, sam[:FOLDER], draft-model:PATH, dflash:PATH, and sums of "
           "them (dflash:PATH+lookup). `precision` is that of a drafting model.")
       .def_prop_ro("name", &Drafter::name)

@@ -18,7 +18,7 @@ namespace forerun::testing {
 
 inline const Model& chatty() {
   static const TempFolder folder;
-  static const Model model = Model::load(make_chat_model(folder.path() / "model"));
+  static const Model model = Model::load(make_chat_model(folder.path() / "model"), Precision::kF32);
   return model;
 }
 

@@ -29,7 +29,7 @@ inline const std::string& chat_model_path() {
 }
 
 inline const Model& chat_model() {
-  static const Model model = Model::load(chat_model_path());
+  static const Model model = Model::load(chat_model_path(), Precision::kF32);
   return model;
 }
 

@@ -25,7 +25,8 @@ inline const TempFolder& kept() {
 
 /// The target; loaded once in a process.
 inline const Model& target() {
-  static const Model model = Model::load(testing::make_chat_model(kept().path() / "model"));
+  static const Model model =
+      Model::load(testing::make_chat_model(kept().path() / "model"), Precision::kF32);
   return model;
 }
 
@@ -37,7 +38,7 @@ inline Model other_target(const fs::path& folder) {
   std::string bytes = read_file(folder / "model.safetensors");
   bytes[bytes.size() - 4 * 37000 - 1] ^= 1;  // the exponent of a number in a block
   std::ofstream(folder / "model.safetensors", std::ios::binary) << bytes;
-  return Model::load(folder.string());
+  return Model::load(folder.string(), Precision::kF32);
 }
 
 /// Folder of some dozens of the target's answers.

@@ -11,7 +11,7 @@ namespace forerun::testing {
 inline const std::string kTiny = FORERUN_SOURCE_DIR "/tests/data/tiny/";
 
 inline const Model& tiny() {
-  static const Model model = Model::load(kTiny + "llama_plain");
+  static const Model model = Model::load(kTiny + "llama_plain", Precision::kF32);
   return model;
 }
 
