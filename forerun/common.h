@@ -51,6 +51,12 @@ struct Machine {
 };
 Machine machine();
 
+/// Whether the threads of passes run on cores with a common cache at the moment, by how long one
+/// waits for what another writes; measured again every 0.1 s. Hosts move the cores of virtual
+/// machines: without a common cache passes of many rows take longer, and memory is often faster.
+/// @return  none: one thread, or a processor for which it is not measured
+std::optional<bool> threads_share_cache();
+
 /// Floating-point operations a second of a large matrix product, the best of a few: the reference
 /// for a training rate.
 /// @param bf16     bfloat16 matrices; else float32

@@ -151,6 +151,8 @@ struct CostCurve {
   double cache_bytes = 0.0;       ///< of the keys and values that a pass reads
   double bytes_per_second = 0.0;  ///< of a plain read of memory on the same threads
   int threads = 0;
+  /// Share of the passes before which the threads had a common cache (`threads_share_cache`).
+  std::optional<double> common_cache;
   bool interrupted = false;
 
   /// No pass can be faster: every weight is read once.

@@ -34,6 +34,14 @@ class Contract(Command):
             self.assertTrue(all(ms > 0 for ms in j["ms"].values()))
             self.assertGreater(j["bandwidth_limit_ms"], 0)
             self.assertEqual(j["prefix"], 20)
+            self.assertNotIn("common_cache", j)  # of one thread
+
+    def test_cost_says_how_often_two_threads_had_a_common_cache(self):
+        r = forerun("cost", "-m", GGUF, "--threads", "2", "--rows", "1", "--prefix", "8", "--repeats", "2", "--json")
+        self.assertEqual(r.returncode, 0, r.stderr)
+        share = json.loads(r.stdout).get("common_cache", 0.5)  # not measured on every processor
+        self.assertGreaterEqual(share, 0)
+        self.assertLessEqual(share, 1)
 
     def test_cost_as_a_table_and_beyond_the_context(self):
         r = forerun("cost", "-m", GGUF, "--rows", "1,3", "--prefix", "8", "--sequences", "2", "--repeats", "1")

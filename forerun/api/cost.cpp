@@ -11,6 +11,8 @@
 #include "forerun/api/model_impl.h"
 #include "forerun/tensor/cpu/arena.h"
 #include "forerun/tensor/cpu/cpu_features.h"
+#include "forerun/tensor/cpu/handover.h"
+#include "forerun/tensor/cpu/kernels/kernels.h"
 #include "forerun/tensor/cpu/thread_team.h"
 
 namespace forerun {
@@ -104,6 +106,7 @@ CostCurve measure_cost(const Model& model, const CostOptions& options) {
     return out;
   }
   std::vector<std::vector<double>> seconds(options.rows.size());
+  double passes = 0.0, together = 0.0;
   for (int repeat = -1; repeat < options.repeats && go_on(); ++repeat) {  // the first warms up
     for (std::size_t i = 0; i < options.rows.size() && go_on(); ++i) {
       const std::vector<Token> tokens =
@@ -111,6 +114,10 @@ CostCurve measure_cost(const Model& model, const CostOptions& options) {
       std::vector<SequenceSpan> spans;
       for (KvCache& cache : caches) {
         spans.push_back({.cache = &cache, .tokens = tokens, .scored = options.rows[i]});
+      }
+      if (const auto common = threads_share_cache()) {
+        passes += 1.0;
+        together += *common ? 1.0 : 0.0;
       }
       const auto start = Clock::now();
       forward(lm, spans);
@@ -121,8 +128,15 @@ CostCurve measure_cost(const Model& model, const CostOptions& options) {
   for (std::size_t i = 0; i < options.rows.size(); ++i) {
     if (!seconds[i].empty()) out.points.push_back({options.rows[i], median(seconds[i])});
   }
+  if (passes > 0.0) out.common_cache = together / passes;
   out.interrupted = !go_on();
   return out;
+}
+
+std::optional<bool> threads_share_cache() {
+  const int threads = at::get_num_threads();
+  if (threads < 2 || !kernels().streams) return {};
+  return !threads_are_far(threads);
 }
 
 Machine machine() {

@@ -33,6 +33,10 @@ void print_table(const CostCurve& curve, const CostFlags& f, const Model& model)
       f.cost.prefix, f.cost.sequences, f.cost.sequences == 1 ? "" : "s", name_of(model.precision()),
       curve.threads, f.cost.repeats, curve.weight_bytes / 1e6, curve.cache_bytes / 1e6,
       curve.bytes_per_second / 1e9, 1e3 * limit, machine().cpu);
+  if (curve.common_cache) {
+    out += fmt::format("threads on cores with a common cache in {:.0f}% of the passes\n",
+                       100.0 * *curve.common_cache);
+  }
   write_out(out);
 }
 
@@ -55,17 +59,19 @@ int run_cost(const CostFlags& f) {
 nlohmann::json to_json(const CostCurve& curve, const CostOptions& options, const Model& model) {
   nlohmann::json ms = nlohmann::json::object();
   for (const auto& p : curve.points) ms[std::to_string(p.rows)] = 1e3 * p.seconds;
-  return {{"ms", ms},
-          {"prefix", options.prefix},
-          {"sequences", options.sequences},
-          {"precision", name_of(model.precision())},
-          {"threads", curve.threads},
-          {"repeats", options.repeats},
-          {"weight_bytes", curve.weight_bytes},
-          {"cache_bytes", curve.cache_bytes},
-          {"gb_per_second", curve.bytes_per_second / 1e9},
-          {"bandwidth_limit_ms", 1e3 * curve.memory_limit()},
-          {"cpu", machine().cpu}};
+  nlohmann::json out = {{"ms", ms},
+                        {"prefix", options.prefix},
+                        {"sequences", options.sequences},
+                        {"precision", name_of(model.precision())},
+                        {"threads", curve.threads},
+                        {"repeats", options.repeats},
+                        {"weight_bytes", curve.weight_bytes},
+                        {"cache_bytes", curve.cache_bytes},
+                        {"gb_per_second", curve.bytes_per_second / 1e9},
+                        {"bandwidth_limit_ms", 1e3 * curve.memory_limit()},
+                        {"cpu", machine().cpu}};
+  if (curve.common_cache) out["common_cache"] = *curve.common_cache;
+  return out;
 }
 
 void add_cost(Command& program) {
@@ -88,7 +94,8 @@ void add_cost(Command& program) {
   forerun cost -m model.gguf --rows 1 --sequences 8
 
 'x first' is the price of checking so many tokens in units of the first line's; 'x memory' compares
-with reading every weight once at the speed of this machine's memory, measured in the same run.)");
+with reading every weight once at the speed of this machine's memory, measured in the same run. Hosts of
+virtual machines move their cores: compare runs whose threads had a common cache equally often.)");
   command.runs([f] { return run_cost(*f); });
 }
 

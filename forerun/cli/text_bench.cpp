@@ -42,6 +42,7 @@ struct Contestant {
   std::vector<Tally> by_prompt;      // the run of median speed
   std::vector<Difference> differences;
   std::optional<DraftLengthReport> draft_length;  // of the last text
+  double turns = 0.0, common_cache = 0.0;         // those before which the threads had one
 
   bool identical() const {
     return std::all_of(differences.begin(), differences.end(), [](auto& d) { return d.tie; });
@@ -95,21 +96,22 @@ void note_difference(const Model& model, Contestant& who, std::size_t index,
 // One text by every drafter, a few outputs at a time: the one with the fewest outputs is next, so
 // that a machine that slows down or is busy for a moment does so for all of them at the same place
 // of the text. `first` has the first turn.
-std::vector<Generated> run_abreast(const Model& model, const std::vector<Contestant>& field,
+std::vector<Generated> run_abreast(const Model& model, std::vector<Contestant>& field,
                                    std::size_t repeat, const std::vector<Token>& prompt,
                                    const GenerateOptions& options, std::size_t first) {
   constexpr std::size_t kTurn = 8;  // outputs
   struct Runner {
     Generation text;
+    Contestant* who;
     bool running = true;
   };
   Listener listener;
   listener.go_on = [] { return !interrupted(); };
   std::vector<Runner> runners;
   runners.reserve(field.size());
-  for (const Contestant& who : field) {
+  for (Contestant& who : field) {
     // Each repeat has a drafter of its own: none has seen this very text before.
-    runners.push_back({{model, who.drafters[repeat], {&prompt, 1}, options, listener}});
+    runners.push_back({{model, who.drafters[repeat], {&prompt, 1}, options, listener}, &who});
   }
   while (true) {
     Runner* shortest = nullptr;
@@ -120,6 +122,10 @@ std::vector<Generated> run_abreast(const Model& model, const std::vector<Contest
       }
     }
     if (shortest == nullptr) break;
+    if (const auto common = threads_share_cache()) {
+      shortest->who->turns += 1.0;
+      shortest->who->common_cache += *common ? 1.0 : 0.0;
+    }
     shortest->running = shortest->text.advance(kTurn);
   }
   std::vector<Generated> out;
@@ -184,6 +190,7 @@ nlohmann::json contestant_json(const Contestant& c, const Contestant& none,
             {"max_draft", o.max_draft},
             {"fixed_draft", o.fixed_draft},
             {"exact", o.exact() && c.drafter.keeps_law()}});
+  if (c.turns > 0.0) j["common_cache"] = c.common_cache / c.turns;
   j["draft_lengths"] = lengths_json(s);
   j["by_prompt"] = nlohmann::json::array();
   for (std::size_t i = 0; i < c.by_prompt.size(); ++i) {
@@ -249,6 +256,15 @@ void print_table(const std::vector<Contestant>& field, const GenerateOptions& o,
   out +=
       fmt::format("{} prompts, {} tokens each drafter at most, rule {}, temperature {}, seed {}\n",
                   prompts, none.outputs, name_of(o.rule), o.sampling.temperature, o.seed);
+  double turns = 0.0, together = 0.0;
+  for (const Contestant& c : field) {
+    turns += c.turns;
+    together += c.common_cache;
+  }
+  if (turns > 0.0) {
+    out += fmt::format("threads on cores with a common cache in {:.0f}% of the turns\n",
+                       100.0 * together / turns);
+  }
   write_out(out);
 }
 
