@@ -30,8 +30,8 @@ TidarBlocks::TidarBlocks(std::shared_ptr<const GatedLora> lora, TidarForm form, 
                          const TidarMix& mix)
     : lora_(std::move(lora)),
       markov_(lora_->markov ? lora_->markov
-                            : std::make_shared<const MarkovHead>(
-                                  lora_->markov_w1, lora_->markov_w2, Precision::kF32)),
+                            : std::make_shared<const MarkovHead>(lora_->markov_w1, lora_->markov_w2,
+                                                                 Precision::kF32)),
       form_(form),
       kept_(kept),
       mix_(mix) {

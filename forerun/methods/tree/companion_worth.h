@@ -5,8 +5,8 @@
 namespace forerun {
 
 /// What companion rows are worth: the outputs that earlier ones brought in, a run, less what
-/// checking their drafts cost. Where that is below their price they run in trials now and then, for a hundredth of the rounds' outputs, so
-/// that a change is noticed.
+/// checking their drafts cost. Where that is below their price they run in trials now and then, for
+/// a hundredth of the rounds' outputs, so that a change is noticed.
 ///
 /// A text begins with the mean of many texts and follows what it sees itself. In the mean of many a
 /// run counts less the more its text had, and a text no more than some nine runs: one text does not
