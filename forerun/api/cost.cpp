@@ -14,6 +14,7 @@
 #include "forerun/tensor/cpu/handover.h"
 #include "forerun/tensor/cpu/kernels/kernels.h"
 #include "forerun/tensor/cpu/thread_team.h"
+#include "forerun/text.h"
 
 namespace forerun {
 namespace {
