@@ -58,7 +58,8 @@ struct GatedLora {
   at::Tensor markov_w2;  ///< [vocab, markov_rank], of the token predicted
   /// The layers in the form of the int8 engine; those above are undefined then.
   std::shared_ptr<const std::vector<Int8BlockLora>> int8;
-  /// The Markov head in the form of drafting, made once for all texts; null before `in_precision`.
+  /// The Markov head in the form of the engine, made once for all texts; null before
+  /// `in_precision`.
   std::shared_ptr<const MarkovHead> markov;
 
   bool adapts() const noexcept { return config.rank > 0; }
@@ -75,7 +76,8 @@ GatedLoraConfig gated_lora_config(const DecoderConfig& decoder);
 GatedLora initial_gated_lora(const GatedLoraConfig& config, const at::Tensor& mean,
                              std::uint64_t seed);
 
-/// Float32 adapters in the precision of the decoder that they will serve, ready to draft.
+/// Float32 adapters in the precision of the decoder that they will serve, in the form of the
+/// engine.
 GatedLora in_precision(const GatedLora& lora, Precision precision);
 
 /// The Markov head's logits, [n, vocab].
