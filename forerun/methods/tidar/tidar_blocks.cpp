@@ -28,13 +28,7 @@ double prior_worth(const GatedLoraConfig& c) {
 
 TidarBlocks::TidarBlocks(std::shared_ptr<const GatedLora> lora, TidarForm form, Kept kept,
                          const TidarMix& mix)
-    : lora_(std::move(lora)),
-      markov_(lora_->markov ? lora_->markov
-                            : std::make_shared<const MarkovHead>(lora_->markov_w1, lora_->markov_w2,
-                                                                 Precision::kF32)),
-      form_(form),
-      kept_(kept),
-      mix_(mix) {
+    : lora_(std::move(lora)), form_(form), kept_(kept), mix_(mix) {
   const GatedLoraConfig& c = lora_->config;
   if (!mixes()) return;
   if (form == TidarForm::kFused && c.first_slot == 0 && !markov().defined() && mix.beta >= 0.0) {

@@ -35,7 +35,7 @@ class TidarBlocks {
  public:
   /// What of a block is kept for the next round: all logits, or the likeliest tokens.
   enum class Kept : std::uint8_t { kRows, kLikeliest };
-  /// @param lora  in the target's precision
+  /// @param lora  in the target's precision, by `in_precision`
   /// @throws std::invalid_argument  a mix with another form, without a slot 0, or with a Markov
   /// head
   TidarBlocks(std::shared_ptr<const GatedLora> lora, TidarForm form, Kept kept,
@@ -44,7 +44,7 @@ class TidarBlocks {
   const GatedLora& lora() const noexcept { return *lora_; }
   /// Outputs do not follow the target's own law.
   bool mixes() const noexcept { return mix_.beta < 1.0; }
-  const MarkovHead& markov() const noexcept { return *markov_; }
+  const MarkovHead& markov() const noexcept { return *lora_->markov; }
   /// What it learns lives in `memory`, which outlives it; empty the first time.
   void remember(std::any& memory);
 
@@ -79,7 +79,6 @@ class TidarBlocks {
   bool wants(const Text& text, double chance, bool drafted, double price);
 
   std::shared_ptr<const GatedLora> lora_;
-  std::shared_ptr<const MarkovHead> markov_;
   TidarForm form_;
   Kept kept_;
   TidarMix mix_;

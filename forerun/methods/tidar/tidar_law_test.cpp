@@ -26,7 +26,7 @@ constexpr double kLeastP = 1e-6;  // fails by chance once in a million runs of a
 constexpr std::uint32_t kTexts = 15000;
 
 // Their mask rows are the target's (TableTarget), the Markov head is theirs.
-std::shared_ptr<GatedLora> adapters() {
+GatedLora weights_of_adapters() {
   GatedLora lora;
   lora.config.block = 4;
   lora.config.first_slot = 1;
@@ -34,7 +34,11 @@ std::shared_ptr<GatedLora> adapters() {
   at::manual_seed(3);
   lora.markov_w1 = at::randn({kVocab, 2});
   lora.markov_w2 = at::randn({kVocab, 2});
-  return std::make_shared<GatedLora>(std::move(lora));
+  return lora;
+}
+
+std::shared_ptr<const GatedLora> adapters(const GatedLora& weights = weights_of_adapters()) {
+  return std::make_shared<const GatedLora>(in_precision(weights, Precision::kF32));
 }
 
 struct Form {
@@ -81,11 +85,11 @@ TEST(TidarLaw, OfSampledChainsIsTheTargets) {
 
 // The head knows nothing after token 1: chains end there, whatever it is that they then leave out.
 TEST(TidarLaw, OfChainsThatEndWhereScoresAreNotNumbersIsTheTargets) {
-  const auto broken = adapters();
-  broken->markov_w1[1][0] = std::numeric_limits<float>::quiet_NaN();
+  GatedLora broken = weights_of_adapters();
+  broken.markov_w1[1][0] = std::numeric_limits<float>::quiet_NaN();
   for (const Rule rule : {Rule::kMaximal, Rule::kBlock}) {
-    const TextLawSeen seen =
-        sample({.rule = rule, .form = TidarForm::kFused, .adaptive = false, .lora = broken});
+    const TextLawSeen seen = sample(
+        {.rule = rule, .form = TidarForm::kFused, .adaptive = false, .lora = adapters(broken)});
     EXPECT_GT(p_value(seen), kLeastP) << name_of(rule);
     EXPECT_GT(seen.accepted, kTexts / 5);
   }

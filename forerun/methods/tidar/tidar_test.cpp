@@ -19,7 +19,7 @@ std::shared_ptr<const GatedLora> adapters(std::int64_t block, std::int64_t first
   lora.config.block = block;
   lora.config.first_slot = first_slot;
   lora.config.vocab = 8;
-  return std::make_shared<const GatedLora>(std::move(lora));
+  return std::make_shared<const GatedLora>(in_precision(lora, Precision::kF32));
 }
 
 TokenDraft chain(std::int64_t drafts) {
