@@ -280,7 +280,9 @@ void DraftLength::observe_pass(const PassSeen& pass) noexcept {
   // What the drafter does with the rows is their price too, unless it made drafts beside.
   const double work = std::max(0.0, pass.drafter_seconds - no_draft_.mean());
   const bool known = pass.drafted == 0 && no_draft_.mean() > 0.0 && std::isfinite(work);
-  companion_.observe(pass.target_seconds + (known ? work : 0.0), pass_.seconds(pass.rows));
+  if (pass.target_seconds > 0.0) {  // else it read a prompt too
+    companion_.observe(pass.target_seconds + (known ? work : 0.0), pass_.seconds(pass.rows));
+  }
 }
 
 // The first drafts, and those after a pause, read what was not read yet and what the caches have
@@ -310,10 +312,10 @@ void DraftLength::observe(std::span<const SequenceOutcome> sequences, const Pass
     }
   }
   made_ = 0;
-  const double before = pass_.seconds(1);
+  const double before = pass_.seen(1) < kFewPasses ? 0.0 : pass_.seconds(1);
   observe_pass(pass);
-  // While nothing is drafted, what drafts cost follows what passes cost: a machine that was slow
-  // for a moment would else keep a drafter from running long after.
+  // While nothing is drafted, what drafts cost follows what passes cost, if that was known: a
+  // machine that was slow for a moment would else keep a drafter from running long after.
   if (pass.drafted == 0 && before > 0.0) draft_.scale(pass_.seconds(1) / before);
   rest_.observe(pass.rest_seconds);
   if (pass.read > 0) read_.observe(pass.read_seconds / static_cast<double>(pass.read));

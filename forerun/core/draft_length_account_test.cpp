@@ -243,5 +243,23 @@ TEST(DraftLength, WhatDraftsCostFollowsPassesWhileNothingIsDrafted) {
   EXPECT_NEAR(control.making_seconds(6), 0.001, 1e-4);
 }
 
+// Passes of a size that was not measured for long correct what was thought of it: that tells
+// nothing of the machine.
+TEST(DraftLength, WhatDraftsCostDoesNotFollowACorrection) {
+  DraftLength control;
+  const auto pass = [&](std::size_t rows, std::size_t made, double seconds) {
+    const SequenceOutcome outcome{.id = 1, .deterministic = true, .made = made, .tree = true};
+    control.observe({&outcome, 1}, {.rows = rows,
+                                    .target_seconds = seconds,
+                                    .drafted = made,
+                                    .drafter_seconds = made > 0 ? 0.001 : 0.0});
+  };
+  for (int i = 0; i < 8; ++i) pass(1, 0, 0.004);
+  for (int i = 0; i < 40; ++i) pass(1, 6, 0.004);
+  for (int i = 0; i < 600; ++i) pass(8, 6, 0.010);  // in company; the size of one row expires
+  for (int i = 0; i < 8; ++i) pass(1, 0, 0.004);
+  EXPECT_NEAR(control.making_seconds(6), 0.001, 1e-5);
+}
+
 }  // namespace
 }  // namespace forerun

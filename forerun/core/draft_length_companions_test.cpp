@@ -152,6 +152,25 @@ TEST(Companions, WhatTheDrafterDoesWithThemIsTheirPriceAlone) {
   EXPECT_NEAR(control.plain_round_seconds(), seconds(1) + kLittle, 1e-4);
 }
 
+// The time of a pass that reads a prompt too is not known.
+TEST(Companions, PassesThatReadAPromptDoNotTellWhatTheyCost) {
+  constexpr double kExtra = 0.005;  // seconds
+  DraftLength control;
+  const auto pass = [&](std::size_t companions, bool known) {
+    const std::size_t rows = 1 + companions;
+    const double extra = companions > 0 ? kExtra : 0.0;
+    control.observe({}, {.rows = rows,
+                         .target_seconds = known ? seconds(rows) + extra : 0.0,
+                         .drafter_seconds = companions > 0 ? 3e-4 : 1e-4,
+                         .companions = companions});
+  };
+  for (int i = 0; i < 100; ++i) pass(i % 2 == 0 ? 0 : 3, true);
+  const double before = price_of(control, 3);
+  EXPECT_GT(before, (seconds(4) + 0.9 * kExtra) / seconds(1) - 1.0);
+  for (int i = 0; i < 100; ++i) pass(3, false);
+  EXPECT_NEAR(price_of(control, 3), before, 0.01);
+}
+
 // A row may not be worth more than the rounds without any would give in its time.
 TEST(Companions, ArePricedAtLeastAtTheRateWithoutThem) {
   const auto price = [](std::size_t companions) {

@@ -106,7 +106,6 @@ void TidarBlocks::companions(const TokenSequence& sequence, const TokenDraft& dr
   const auto chance = [&](std::int32_t after) { return ends[static_cast<std::size_t>(after + 1)]; };
   std::stable_sort(order.begin(), order.end(),
                    [&](std::int32_t a, std::int32_t b) { return chance(a) > chance(b); });
-  const std::size_t before = rows.rows();
   const auto own = static_cast<std::size_t>(lora_->config.rows());
   const Token newest = sequence.tokens().back();
   const auto add = [&](std::int32_t after) {
@@ -116,9 +115,7 @@ void TidarBlocks::companions(const TokenSequence& sequence, const TokenDraft& dr
   };
   for (const std::int32_t after : order) {
     if (mixes() && !fits(sequence, after)) continue;
-    const double price = offer.price(rows.rows() - before + own) -
-                         (rows.rows() > before ? offer.price(rows.rows() - before) : 0.0);
-    if (!wants(text, chance(after), draft.size() > 0, price)) break;
+    if (!wants(text, chance(after), draft.size() > 0, offer.price(own))) break;
     add(after);
   }
   if (mixes()) mix(draft, text, rows);

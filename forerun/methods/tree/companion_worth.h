@@ -1,6 +1,7 @@
 #pragma once
 
 #include <cstddef>
+#include <utility>
 
 namespace forerun {
 
@@ -17,7 +18,8 @@ class CompanionWorth {
   struct Text {
     double earned = 0.0, runs = 0.0;  ///< outputs of its recent runs, less what they cost
     double all_runs = 0.0;
-    double share = 0.0;  ///< what its last run counts in the mean of many
+    double share = 0.0;    ///< what its last run counts in the mean of many
+    bool charged = false;  ///< since its last run
   };
 
   /// @param prior  outputs of a run before any is known
@@ -34,8 +36,10 @@ class CompanionWorth {
     text.earned += 1.0;
     earned_ += text.share;
   }
-  /// Drafts of the last run alone are checked, which costs the time of so many outputs.
+  /// Drafts of runs alone are checked, which costs the time of so many outputs. Those of a run may
+  /// be checked in many rounds: then each forgets as a run does, or the debt had no bound.
   void spent(Text& text, double outputs) noexcept {
+    if (std::exchange(text.charged, true)) forget(text);
     text.earned -= outputs;
     earned_ -= outputs * text.share;
   }
@@ -44,9 +48,9 @@ class CompanionWorth {
     const double fresh = kFresh / (kFresh + text.all_runs);
     text.share = fresh * fresh;
     text.all_runs += 1.0;
-    text.earned *= 1.0 - 1.0 / kTextMemory;
+    text.charged = false;
+    forget(text);
     text.runs += 1.0 - text.runs / kTextMemory;
-    earned_ *= 1.0 - text.share / kMemory;
     runs_ += text.share * (1.0 - runs_ / kMemory);
   }
   /// Whether this round, of rows that do not pay, belongs to a trial. Ask once a round.
@@ -67,6 +71,12 @@ class CompanionWorth {
   // Of a text's: what the mean of many is worth; its memory; after how many a run counts a quarter.
   static constexpr double kRunsOfMany = 8.0, kTextMemory = 64.0, kFresh = 8.0;
   static constexpr double kTrialShare = 0.01;  // of the outputs: one a round
+
+  void forget(Text& text) noexcept {
+    text.earned *= 1.0 - 1.0 / kTextMemory;
+    earned_ *= 1.0 - text.share / kMemory;
+  }
+
   double prior_;
   std::size_t trial_, left_ = 0;  // rounds
   double earned_ = 0.0, runs_ = 0.0;

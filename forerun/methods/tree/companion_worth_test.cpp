@@ -47,6 +47,22 @@ TEST(CompanionWorth, IsLessWhatCheckingTheDraftsCost) {
   EXPECT_LT(worth.mean(text), -0.6);
 }
 
+// Drafts that outlive their run are checked in every round, while no run may decide against them.
+TEST(CompanionWorth, WhatIsSpentWithoutARunHasABound) {
+  CompanionWorth worth(0.5, 4);
+  CompanionWorth::Text text;
+  for (int i = 0; i < 600; ++i) worth.ran(text);
+  for (int i = 0; i < 5000; ++i) worth.spent(text, 0.05);
+  EXPECT_LT(worth.mean(text), 0.0);
+  EXPECT_GT(worth.mean(text), -0.05);  // 64 times 0.05 among as many runs
+  int runs = 0;
+  for (; worth.mean(text) < 0.3; ++runs) {  // rows are worth something again
+    worth.ran(text);
+    worth.earned(text);
+  }
+  EXPECT_LT(runs, 35);
+}
+
 TEST(CompanionWorth, OfANewTextIsTheMeanOfManyWhateverTheLastOneWas) {
   CompanionWorth worth(0.5, 4);
   CompanionWorth::Text first;

@@ -20,6 +20,7 @@ constexpr double kNoiseTemperature = 0.8;
 // evidence, and what evidence of 1 adds.
 constexpr double kTextShare = 0.25, kLeastTextShare = 0.1, kEvidenceShare = 0.6;
 constexpr double kMostChange = 600.0;  // nats: its exponential is finite
+constexpr double kLeastLikely = 1e-6;  // no noise makes less the choice
 
 constexpr std::size_t kDepths = 6, kRanks = 4, kConfidences = 4;
 constexpr std::array<double, 7> kBounds = {0.02, 0.06, 0.15, 0.3, 0.5, 0.7, 0.87};
@@ -215,8 +216,10 @@ void SlotSource::put_in_order(std::vector<Ranked>& out, std::size_t slot, std::s
   out.resize(n);
 }
 
-// The noise that will decide is known: how likely each is the first choice with it.
+// The noise that will decide is known: how likely each is the first choice with it. Scores add up
+// to 1, so candidates go that a bias has made improbable.
 void SlotSource::add_noise(std::size_t slot, std::vector<Ranked>& candidates) const {
+  std::erase_if(candidates, [](const Ranked& r) { return !(r.q >= kLeastLikely); });
   const RngKey key = sequence_->key_at(sequence_->tokens().size() + slot);
   double best = -std::numeric_limits<double>::infinity(), all = 0.0;
   for (Ranked& r : candidates) {
@@ -237,7 +240,9 @@ void SlotSource::children(std::vector<TreeChild>& out) {
   const std::size_t beside = node.likeliest ? 0 : 1;
   const std::size_t first_cell =
       (beside * kDepths + std::min(node.depth, kDepths - 1)) * kCellsOfDepth;
-  const auto bin_of = [](double p) { return static_cast<std::size_t>(p * double{kConfidences}); };
+  const auto bin_of = [](double p) {
+    return p >= 0.0 ? static_cast<std::size_t>(p * double{kConfidences}) : 0;  // not NaN
+  };
   const std::size_t sure = std::min(kConfidences - 1, bin_of(confidence(node, node.first)));
   for (std::size_t rank = 0; rank < all.size(); ++rank) {
     const double p = all[rank].score;

@@ -35,6 +35,7 @@ class OneLaw final : public SlotSource {
 
   // Of the newest node, by token.
   std::map<Token, double> laws() const { return laws_; }
+  double sure = 0.0;
 
  private:
   static constexpr std::size_t kSlots = 3;
@@ -43,6 +44,7 @@ class OneLaw final : public SlotSource {
     return slot_candidates(logits_, temperature(), bounds_of(logits_));
   }
   bool conditioned() const override { return conditioned_; }
+  double confidence(const Node&, Token) const override { return sure; }
   void condition(std::size_t, Token previous, std::span<const std::int32_t> columns,
                  std::span<float> logits) const override {
     for (std::size_t i = 0; i < columns.size(); ++i) logits[i] += added(previous, columns[i]);
@@ -236,6 +238,49 @@ TEST(SlotSource, TrigramsAreThoseOfTheTextAlone) {
   ASSERT_TRUE(source.begin(one));
   source.children(children);
   expect_mixed(source, logits, law, NgramLaw::kNoToken, 3);
+}
+
+// Noise does not choose what a bias forbids, though no other candidate be left.
+TEST(SlotSource, DraftsNothingThatABiasForbids) {
+  std::vector<float> logits(kVocab, 0.0F);
+  logits[3] = 60.0F;
+  for (const Rule rule : {Rule::kSharedNoise, Rule::kMatch}) {
+    for (const double temperature : {0.1, 1.0}) {
+      for (const float bias : {0.0F, -100.0F}) {
+        const TokenSequence sequence{7,
+                                     1,
+                                     {4, 5, 6},
+                                     100,
+                                     {},
+                                     {.sampling = {.temperature = temperature},
+                                      .rule = rule,
+                                      .changes = {.bias = {{3, bias}}}}};
+        OneLaw source(logits);
+        std::vector<TreeChild> children;
+        ASSERT_TRUE(source.begin(sequence));
+        source.children(children);
+        if (bias == 0.0F) {
+          ASSERT_FALSE(children.empty());
+          EXPECT_EQ(children[0].token, 3);
+        } else if (rule == Rule::kSharedNoise) {
+          for (const TreeChild& child : children) EXPECT_NE(child.token, 3) << temperature;
+        }
+      }
+    }
+  }
+}
+
+TEST(SlotSource, AConfidenceThatIsNoNumberIsNone) {
+  const TokenSequence sequence = sequence_of({4, 5, 6});
+  std::vector<TreeChild> cells[2];
+  for (const bool broken : {false, true}) {
+    OneLaw source(sines());
+    source.sure = broken ? std::nan("") : 0.0;
+    ASSERT_TRUE(source.begin(sequence));
+    source.children(cells[broken ? 1 : 0]);
+  }
+  ASSERT_FALSE(cells[0].empty());
+  EXPECT_EQ(cells[0][0].cell.cell, cells[1][0].cell.cell);
 }
 
 // Under shared noise the first choices are those that the noise favours, by the law at the text's

@@ -1,0 +1,68 @@
+// What an engine tells drafters of texts that end with it.
+#include "forerun/engine/text_runner.h"
+
+#include <c10/core/InferenceMode.h>
+#include <gtest/gtest.h>
+
+#include <array>
+#include <memory>
+#include <set>
+#include <unordered_set>
+#include <vector>
+
+#include "forerun/formats/gguf_tokenizer.h"
+#include "tests/support/tiny_models.h"
+
+namespace forerun {
+namespace {
+
+// Drafts nothing, reads hidden states, and knows a text until it is told to forget it.
+class Remembers final : public TextDrafter {
+ public:
+  explicit Remembers(std::int64_t width) : width_(width) {}
+  std::span<const std::int64_t> features() const override { return blocks_; }
+  std::int64_t state_width() const override { return width_; }
+  std::vector<TokenDraft> propose(std::span<TokenSequence* const> sequences, std::size_t) override {
+    for (const TokenSequence* sequence : sequences) known.insert(sequence->id());
+    return std::vector<TokenDraft>(sequences.size());
+  }
+  void observe(const TextRound&) override {}
+  void forget(SequenceId id) override { known.erase(id); }
+
+  std::set<SequenceId> known;
+
+ private:
+  std::array<std::int64_t, 1> blocks_ = {0};
+  std::int64_t width_;
+};
+
+// Ids come again in the next engine that a drafter serves.
+TEST(TextRunner, NothingIsKnownOfTextsWhenItEnds) {
+  const Gguf gguf = load_gguf(kTiny + "llama_plain/model.gguf");
+  const DecoderLm lm = load_decoder(gguf, Precision::kF32);
+  Result<Tokenizer> tokenizer = make_tokenizer(*tokenizer_spec(gguf));
+  ASSERT_TRUE(tokenizer);
+  const std::unordered_set<Token> none;
+  const auto drafter = std::make_shared<Remembers>(lm.config.hidden);
+  {
+    const c10::InferenceMode no_autograd;
+    TextRunner runner({lm, *tokenizer, none}, {.max_prefixes = 4});
+    const auto submit = [&](RequestId id, std::size_t max_tokens) {
+      TextRequest request{.prompt = {1, 2, 3, static_cast<Token>(4 + id)}};
+      request.max_tokens = max_tokens;
+      request.ignore_end = true;
+      request.drafter = drafter;
+      runner.submit(id, std::move(request));
+    };
+    submit(1, 2);
+    submit(2, 50);
+    std::vector<Event> events;
+    for (int i = 0; i < 10; ++i) runner.step(events);
+    ASSERT_TRUE(runner.busy());                               // the second
+    EXPECT_EQ(drafter->known, (std::set<SequenceId>{1, 2}));  // the first as a prefix
+  }
+  EXPECT_TRUE(drafter->known.empty());
+}
+
+}  // namespace
+}  // namespace forerun
