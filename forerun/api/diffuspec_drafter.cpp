@@ -43,6 +43,11 @@ struct DiffuSpecMethod final : Drafter::Method {
 // Null: none is named.
 std::shared_ptr<const NgramLaw> load_proxy(const std::filesystem::path& path, const Model& target) {
   if (path.empty()) return nullptr;
+  std::error_code ignored;
+  if (!std::filesystem::exists(path, ignored)) {
+    throw UsageError(fmt::format("diffuspec: no ARPA file at '{}': forerun train ngram writes one",
+                                 path.string()));
+  }
   BackoffNgram law = load_arpa(path);
   if (law.largest() >= static_cast<Token>(target.vocab())) {
     throw UsageError(fmt::format(

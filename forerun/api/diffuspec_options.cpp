@@ -1,30 +1,24 @@
 #include "forerun/api/diffuspec_options.h"
 
-#include <fmt/format.h>
-
-#include <charconv>
+#include <algorithm>
 #include <functional>
-#include <set>
 #include <string_view>
+#include <vector>
 
-#include "forerun/model.h"
+#include "forerun/api/drafter_options.h"
 
 namespace forerun {
 namespace {
 
+constexpr std::string_view kMethod = "diffuspec";
+
 [[noreturn]] void refuse(std::string_view name, std::string_view value, std::string_view takes) {
-  throw UsageError(
-      fmt::format("diffuspec: '{}={}' is not possible; {} takes {}", name, value, name, takes));
+  refuse_option(kMethod, name, value, takes);
 }
 
 template <class Number>
 Number number(std::string_view name, std::string_view value, Number least, Number most) {
-  Number out{};
-  const auto [end, error] = std::from_chars(value.data(), value.data() + value.size(), out);
-  if (error == std::errc() && end == value.data() + value.size() && out >= least && out <= most) {
-    return out;
-  }
-  refuse(name, value, fmt::format("a number from {} to {}", least, most));
+  return option_number(kMethod, name, value, least, most);
 }
 
 PlaceControl control(std::string_view name, std::string_view value) {
@@ -71,23 +65,14 @@ const std::vector<Option>& known() {
 
 DiffuSpecArgument parse_diffuspec(const std::string& argument) {
   DiffuSpecArgument out;
-  std::set<std::string_view> named;
-  std::string_view rest = argument;
-  // From the end: a path may hold a colon.
-  for (std::size_t colon; (colon = rest.rfind(':')) != std::string_view::npos;) {
-    const std::string_view piece = rest.substr(colon + 1);
-    const std::size_t equals = piece.find('=');
-    const std::string_view name = piece.substr(0, equals);
-    const auto option = std::find_if(known().begin(), known().end(),
-                                     [&](const Option& o) { return o.name == name; });
-    if (option == known().end()) break;
-    if (!named.insert(option->name).second) {
-      throw UsageError(fmt::format("diffuspec: '{}' is given twice: give it once", name));
-    }
-    option->set(out, name, equals == std::string_view::npos ? "" : piece.substr(equals + 1));
-    rest = rest.substr(0, colon);
-  }
-  out.folder = std::string(rest);
+  std::vector<std::string_view> names;
+  for (const Option& option : known()) names.push_back(option.name);
+  out.folder =
+      take_options(kMethod, argument, names, [&](std::string_view name, std::string_view value) {
+        const auto option = std::find_if(known().begin(), known().end(),
+                                         [&](const Option& o) { return o.name == name; });
+        option->set(out, name, value);
+      });
   return out;
 }
 

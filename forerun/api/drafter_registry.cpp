@@ -66,8 +66,8 @@ Part part_of(std::string_view text) {
 // A source without a model, as it may follow a plus.
 bool is_source(std::span<const DrafterKind> kinds, const Part& part) {
   const DrafterKind* kind = find(kinds, part.name);
-  return kind != nullptr &&
-         (part.colon ? kind->sources && !part.argument.empty() : static_cast<bool>(kind->source));
+  return kind != nullptr && (part.colon ? kind->sources && !part.argument.empty()
+                                        : kind->source || !kind->stands_for.empty());
 }
 
 // The first part may be anything, the others are sources. A path may hold a plus.
@@ -86,6 +86,21 @@ std::vector<std::string> parts_of(std::span<const DrafterKind> kinds, std::strin
   return out;
 }
 
+// The same with what short names stand for.
+std::vector<std::string> expanded(std::span<const DrafterKind> kinds,
+                                  std::span<const std::string> parts) {
+  std::vector<std::string> out;
+  for (const std::string& part : parts) {
+    const DrafterKind* kind = find(kinds, part);
+    if (kind == nullptr || kind->stands_for.empty()) {
+      out.push_back(part);
+      continue;
+    }
+    for (std::string& meant : parts_of(kinds, kind->stands_for)) out.push_back(std::move(meant));
+  }
+  return out;
+}
+
 std::vector<FoundSource> sources_of(const DrafterKind& kind, const Part& part,
                                     const Model& target) {
   if (part.colon) return kind.sources(target, part.argument);
@@ -99,7 +114,8 @@ std::vector<FoundSource> take_sources(std::span<const DrafterKind> kinds,
   for (const std::string& text : parts) {
     const Part part = part_of(text);
     if (std::find(names.begin(), names.end(), part.name) != names.end()) {
-      throw UsageError(fmt::format("'{}' is named twice: name each source once", part.name));
+      throw UsageError(fmt::format("'{}' is named twice in {}: name each source once", part.name,
+                                   fmt::join(parts, "+")));
     }
     names.push_back(part.name);
     for (FoundSource& source : sources_of(*find(kinds, part.name), part, target)) {
@@ -162,19 +178,16 @@ Drafter Drafter::load(std::string_view name, const Model& target, PrecisionReque
   out.name_ = std::string(name);
   if (name == "none") return out;
   const std::vector<DrafterKind> kinds = Registry::instance().kinds();
-  std::string rest(name);
-  if (const DrafterKind* kind = find(kinds, name); kind != nullptr && !kind->stands_for.empty()) {
-    rest = kind->stands_for;
-  }
-  const std::vector<std::string> parts = parts_of(kinds, rest);
+  const std::vector<std::string> parts = expanded(kinds, parts_of(kinds, name));
   const Part head = part_of(parts.front());
   const DrafterKind* kind = find(kinds, head.name);
-  if (kind == nullptr || !kind->stands_for.empty()) {
+  if (kind == nullptr) {
     std::string all = "none";
     for (const DrafterKind& k : kinds) all += ", " + k.info.usage();
     throw UsageError(fmt::format(
-        "unknown drafter '{}': there are {}; those without a model can be added with a plus", name,
-        all));
+        "unknown drafter '{}': there are {}; sources without a network, such as lookup, can be "
+        "added to any with a plus",
+        name, all));
   }
   const DrafterInfo& info = kind->info;
   if (head.colon ? head.argument.empty() || info.argument.empty()

@@ -93,6 +93,8 @@ TEST(DrafterRegistry, NamesAreUniqueAndPlain) {
   EXPECT_THROW(Drafter::load("lookup+auto", tiny()), UsageError);
   EXPECT_THROW(Drafter::load("none+lookup", tiny()), UsageError);
   EXPECT_THROW(Drafter::load("repeater:3+lookup", tiny()), UsageError);  // drafts alone
+  EXPECT_EQ(Drafter::load("auto+sam", tiny()).name(), "auto+sam");       // of three sources
+  EXPECT_NO_THROW(Drafter::load("sam+auto", tiny()));
   std::vector<std::string> names;
   for (const DrafterInfo& d : registered_drafters()) names.push_back(d.name);
   EXPECT_EQ(std::count(names.begin(), names.end(), "dflash"), 1);

@@ -32,10 +32,13 @@ void expect_tokens_of(const Model& target, const std::string& folder) {
                         : settings->value("vocab", nlohmann::json()) == target.vocab() &&
                               settings->value("target_hash", nlohmann::json()) == target.hash();
   if (same) return;
-  throw UsageError(fmt::format(
-      "{} holds answers of {}, whose vocabulary is not known to be that of {}: give "
-      "answers that forerun distill made with this target",
-      folder, settings->value("target", nlohmann::json()).dump(-1, ' ', true), target.path()));
+  throw UsageError(
+      fmt::format("{} holds answers of {}, whose vocabulary is not known to be that of {}: give "
+                  "answers that forerun distill made with this target",
+                  folder,
+                  settings->contains("target") ? settings->at("target").dump(-1, ' ', true)
+                                               : "an unnamed model",
+                  target.path()));
 }
 
 // An index for every corpus in use, whatever its folder's name.

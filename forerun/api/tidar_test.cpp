@@ -133,6 +133,9 @@ TEST(Tidar, AdaptersOfAnotherModelAreRefusedWithALine) {
       << message("tidar:" + other);
   EXPECT_NE(message("tidar:/nowhere").find("no adapters at"), std::string::npos);
   EXPECT_NE(message("tidar"), "");
+  EXPECT_NE(message("tidar:" + other + ":blok=3").find("no option 'blok'; there are block, beta"),
+            std::string::npos);
+  EXPECT_NE(message("tidar:/nowhere:blok=3").find("no adapters at"), std::string::npos);
 }
 
 }  // namespace

@@ -82,9 +82,9 @@ void add_bench(Command& program) {
   command.group(kDraftTitle);
   command.add(
       "--drafters", f->drafters,
-      "Texts: none, auto, lookup, sam[:FOLDER], recycling, lookahead, draft-model:PATH, "
-      "dflash:PATH[+lookup][+...], tidar:FOLDER. Images: asd, frozen, self, free:FOLDER; token by "
-      "token: cspd:FOLDER, self",
+      fmt::format("Texts: {}. Images: asd, frozen, self, free:FOLDER; token by token: cspd:FOLDER, "
+                  "self",
+                  text_drafters()),
       {.commas = true,
        .standard = "none,lookup,auto for texts, frozen,asd for images, self token by token"});
   bind_drafting(command, f->run.draft, Makes::kBoth, "15 for texts; images: see --drafts");

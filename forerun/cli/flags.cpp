@@ -292,6 +292,9 @@ Action Command::parse(int argc, const char* const* argv) {
   };
   try {
     impl_->app->parse(argc, argv);
+  } catch (const CLI::ExtrasError&) {
+    return misuse(
+        fmt::format("not expected: {}", fmt::join(impl_->named().app->remaining(true), " ")));
   } catch (const CLI::ParseError& e) {
     if (e.get_exit_code() != 0) return misuse(e.what());
     return [code = impl_->app->exit(e)] { return code; };

@@ -91,10 +91,15 @@ Model load_model(const ModelFlags& f) {
   return model;
 }
 
+std::string text_drafters() {
+  std::string out = "none";
+  for (const DrafterInfo& d : registered_drafters()) out += ", " + d.usage();
+  return out + "; sources without a network can be added with a plus";
+}
+
 void bind_drafter(Command& command, DraftFlags& f, Makes makes) {
   command.group(kDraftTitle);
-  std::string text = "none";
-  for (const DrafterInfo& d : registered_drafters()) text += ", " + d.usage();
+  const std::string text = text_drafters();
   const char* const image =
       "none, free:FOLDER, asd, frozen, or self (the model itself); token by token: none, "
       "cspd:FOLDER, or self (Jacobi iteration)";
@@ -220,8 +225,9 @@ void hold_to_schema(GenerateOptions& options, const DraftFlags& draft, const Mod
   if (options.ignore_end) {
     throw UsageError("--json-schema and --ignore-end: the answer ends where its JSON does");
   }
+  const std::string schema = read_input(draft.json_schema, "schema file");
   try {
-    options.changes.grammar = model.json_grammar(read_input(draft.json_schema, "schema file"));
+    options.changes.grammar = model.json_grammar(schema);
   } catch (const UsageError& e) {
     throw UsageError(fmt::format("{}: {}", draft.json_schema, e.what()));
   }

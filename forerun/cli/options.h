@@ -64,6 +64,8 @@ struct DraftFlags {
 /// @param most  what --max-draft is by default, in words
 void bind_drafting(Command& command, DraftFlags& flags, Makes makes, const std::string& most);
 void bind_drafter(Command& command, DraftFlags& flags, Makes makes);
+/// The drafters of texts, for help.
+std::string text_drafters();
 Drafter load_drafter(const std::string& name, const std::string& precision, const Model& target);
 
 /// How one text is drawn.

@@ -165,9 +165,10 @@ int run_training(
   progress.clear();
   const int code = r.end == TrainEnd::kInterrupted ? 130 : 0;
   if (r.rank != 0) return code;
-  write_out(fmt::format("{}: {} after step {} of {}, loss {:.4f}, {} {} in {}\n", options.out,
-                        name_of(r.end), r.step, r.steps, r.smoothed_loss, r.tokens,
-                        unit == "tok" ? "tokens" : "images", clock_text(r.seconds)));
+  const std::string loss = r.step > 0 ? fmt::format(", loss {:.4f}", r.smoothed_loss) : "";
+  write_out(fmt::format("{}: {} after step {} of {}{}, {} {} in {}\n", options.out, name_of(r.end),
+                        r.step, r.steps, loss, r.tokens, unit == "tok" ? "tokens" : "images",
+                        clock_text(r.seconds)));
   if (work.seconds > 0.0) {
     write_curves(options.out);
     // Measuring the machine takes seconds, which an interrupted command has not.

@@ -39,7 +39,7 @@ void check(const TextModel& model, const TextRequest& request) {
   }
   const auto context = static_cast<std::size_t>(model.lm.config.context);
   if (request.prompt.empty()) {
-    throw std::invalid_argument("the prompt holds no token: give some text, or drop --raw");
+    throw std::invalid_argument("the prompt holds no token: give some text");
   }
   if (request.prompt.size() >= context) {
     throw std::invalid_argument(

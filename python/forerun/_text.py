@@ -14,6 +14,9 @@ def tokens_of(model: Model, prompt: Prompt) -> list[int]:
     """The tokens of a prompt; a conversation is put into the model's chat format."""
     if isinstance(prompt, str):
         return model.encode(prompt)
+    if isinstance(prompt, (bytes, bytearray, memoryview, Mapping)):
+        raise TypeError(f"a prompt is a str, tokens, or a list of messages, not {type(prompt).__name__}: decode bytes "
+                        "first, put a message into a list")
     turns: list[Any] = list(prompt)
     if turns and isinstance(turns[0], Mapping):
         return model.encode_chat(turns)

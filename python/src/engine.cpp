@@ -119,7 +119,10 @@ class PythonEngine {
 void bind_events(nb::module_& m) {
   nb::class_<TextPiece>(m, "TextPiece", "Finished characters of a text.")
       .def_ro("id", &TextPiece::id)
-      .def_ro("text", &TextPiece::text);
+      .def_ro("text", &TextPiece::text)
+      .def("__repr__", [](const TextPiece& e) {
+        return nb::str("TextPiece(id={}, text={!r})").format(e.id, e.text);
+      });
   nb::class_<TokenOutput>(m, "TokenOutput", "An output with its log-probability in nats.")
       .def_ro("id", &TokenOutput::id)
       .def_ro("token", &TokenOutput::token)
@@ -131,13 +134,22 @@ void bind_events(nb::module_& m) {
       .def_ro("bytes", &RoundReport::bytes, "by output: bytes of finished text that it added");
   nb::class_<Waiting>(m, "Waiting", "The request waits for memory, and starts by itself.")
       .def_ro("id", &Waiting::id)
-      .def_ro("reason", &Waiting::reason);
+      .def_ro("reason", &Waiting::reason)
+      .def("__repr__", [](const Waiting& e) {
+        return nb::str("Waiting(id={}, reason={!r})").format(e.id, e.reason);
+      });
   nb::class_<TextFinished>(m, "TextFinished", "A text has ended.")
       .def_ro("id", &TextFinished::id)
-      .def_ro("result", &TextFinished::result);
+      .def_ro("result", &TextFinished::result)
+      .def("__repr__", [](const TextFinished& e) {
+        return nb::str("TextFinished(id={}, {} tokens)").format(e.id, e.result.tokens.size());
+      });
   nb::class_<Failed>(m, "Failed", "The request ended without a result.")
       .def_ro("id", &Failed::id)
-      .def_ro("message", &Failed::message);
+      .def_ro("message", &Failed::message)
+      .def("__repr__", [](const Failed& e) {
+        return nb::str("Failed(id={}, message={!r})").format(e.id, e.message);
+      });
   nb::class_<Preview>(m, "ImagePreview", "A prediction of the finished image.")
       .def_ro("id", &Preview::id)
       .def_ro("step", &Preview::step)

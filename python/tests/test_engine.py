@@ -38,6 +38,15 @@ def test_events_of_texts_and_an_image_in_one_engine(model, dit):
     np.testing.assert_array_equal(done.values, alone.values[0])
 
 
+def test_events_say_what_they_are(model):
+    engine = forerun.Engine()
+    engine.submit(model, PROMPT, "lookup", **OPTIONS)
+    for event in engine:
+        said = repr(event)
+        assert said.startswith(type(event).__name__ + "(id=") and (
+            not isinstance(event, forerun.TextPiece) or repr(event.text) in said)
+
+
 def test_rounds_are_reported(model):
     engine = forerun.Engine()
     engine.submit(model, PROMPT, "lookup", trace=True, **OPTIONS)

@@ -154,6 +154,12 @@ def test_conversations_with_tools(tmp_path):
     assert model.decode(model.encode_chat(turns[:1])).endswith("user b c")
 
 
+@pytest.mark.parametrize("prompt", [b"a b", bytearray(b"a b"), {"role": "user", "content": "a"}])
+def test_what_is_no_prompt_is_refused(model, prompt):
+    with pytest.raises(TypeError, match="a prompt is a str"):
+        forerun.generate(model, prompt, None, max_tokens=2)
+
+
 @pytest.mark.parametrize("turn", ["user", ("user",), ("user", 3), {"content": "b"}, {"role": "user", "content": 3}, 3])
 def test_what_is_no_turn_is_refused(model, turn):
     with pytest.raises(TypeError, match="a turn is"):

@@ -294,8 +294,8 @@ Result<DFlashConfig> parse_dflash_config(const json& config, std::int64_t target
   if (speculators ? !(layer_config && layer_config->is_object())
                   : !nested && !second && !names_architecture(config, "DFlashDraftModel")) {
     return config_error(
-        "this is no DFlash drafter; expected one of z-lab's (dflash_config) or of speculators "
-        "(transformer_layer_config)");
+        "this is no DFlash drafter; expected one of forerun train dflash or of z-lab "
+        "(dflash_config), or one of speculators (transformer_layer_config)");
   }
   DFlashConfig c;
   c.target_layers = target_layers;

@@ -27,7 +27,9 @@ void JinjaRun::takes(std::size_t steps) {
 
 void JinjaRun::made(std::size_t bytes) {
   bytes_ += bytes;
-  if (bytes_ > options_.limits.bytes) throw JinjaError("the template takes too much memory");
+  if (bytes_ > options_.limits.bytes) {
+    throw JinjaError("the template makes more text than fits into memory: shorten the messages");
+  }
 }
 
 void JinjaRun::made(const JinjaValue& v) {
