@@ -57,6 +57,24 @@ Machine machine();
 /// @return  none: one thread, or a processor for which it is not measured
 std::optional<bool> threads_share_cache();
 
+/// How often the threads had a common cache, of the times at which it was asked.
+class CommonCache {
+ public:
+  void ask();  ///< `threads_share_cache`
+  CommonCache& operator+=(const CommonCache& other) noexcept {
+    asked_ += other.asked_;
+    common_ += other.common_;
+    return *this;
+  }
+  /// In [0, 1]; nothing where it is not measured.
+  std::optional<double> share() const noexcept {
+    return asked_ > 0.0 ? std::optional(common_ / asked_) : std::nullopt;
+  }
+
+ private:
+  double asked_ = 0.0, common_ = 0.0;
+};
+
 /// Floating-point operations a second of a large matrix product, the best of a few: the reference
 /// for a training rate.
 /// @param bf16     bfloat16 matrices; else float32

@@ -30,7 +30,7 @@ class DiffusionLanguageModel {
   /// @throws UsageError   no such path, or a precision that this processor does not support
   /// @throws FormatError  broken file, another kind of model, no mask token
   static DiffusionLanguageModel load(const std::string& path,
-                                     PrecisionRequest precision = Precision::kF32);
+                                     PrecisionRequest precision = kAutoPrecision);
 
   /// As those of Model.
   std::vector<Token> encode(std::string_view text) const;

@@ -56,11 +56,12 @@ struct ImageOptions;
 class DiffusionModel : public ImageModel {
  public:
   using Options = ImageOptions;
-  /// A folder of ours or of diffusers, or one safetensors file with facebookresearch/DiT's names.
+  /// A folder of forerun or of diffusers, or one safetensors file with facebookresearch/DiT's
+  /// names.
   /// @throws FormatError  the path, then what is wrong
   /// @throws UsageError   a precision that this machine or these sizes do not support
   static DiffusionModel load(const std::string& path, DitDialect dialect = DitDialect::kReference,
-                             PrecisionRequest precision = Precision::kF32);
+                             PrecisionRequest precision = kAutoPrecision);
   struct Impl;
 
  private:

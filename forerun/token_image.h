@@ -23,8 +23,7 @@ class TokenImageModel : public ImageModel {
   /// @param precision  of the diffusion head, which does most of the work; float32 or bf16
   /// @throws FormatError  the path, then what is wrong
   /// @throws UsageError   a precision that cannot be had
-  static TokenImageModel load(const std::string& path,
-                              PrecisionRequest precision = Precision::kF32);
+  static TokenImageModel load(const std::string& path, PrecisionRequest precision = kAutoPrecision);
 
   std::int64_t tokens() const noexcept;  ///< of an image
   std::int64_t dim() const noexcept;     ///< numbers of a token

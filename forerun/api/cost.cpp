@@ -107,7 +107,7 @@ CostCurve measure_cost(const Model& model, const CostOptions& options) {
     return out;
   }
   std::vector<std::vector<double>> seconds(options.rows.size());
-  double passes = 0.0, together = 0.0;
+  CommonCache common;
   for (int repeat = -1; repeat < options.repeats && go_on(); ++repeat) {  // the first warms up
     for (std::size_t i = 0; i < options.rows.size() && go_on(); ++i) {
       const std::vector<Token> tokens =
@@ -116,10 +116,7 @@ CostCurve measure_cost(const Model& model, const CostOptions& options) {
       for (KvCache& cache : caches) {
         spans.push_back({.cache = &cache, .tokens = tokens, .scored = options.rows[i]});
       }
-      if (const auto common = threads_share_cache()) {
-        passes += 1.0;
-        together += *common ? 1.0 : 0.0;
-      }
+      common.ask();
       const auto start = Clock::now();
       forward(lm, spans);
       if (repeat >= 0) seconds[i].push_back(since(start));
@@ -129,7 +126,7 @@ CostCurve measure_cost(const Model& model, const CostOptions& options) {
   for (std::size_t i = 0; i < options.rows.size(); ++i) {
     if (!seconds[i].empty()) out.points.push_back({options.rows[i], median(seconds[i])});
   }
-  if (passes > 0.0) out.common_cache = together / passes;
+  out.common_cache = common.share();
   out.interrupted = !go_on();
   return out;
 }
@@ -138,6 +135,13 @@ std::optional<bool> threads_share_cache() {
   const int threads = at::get_num_threads();
   if (threads < 2 || !kernels().streams) return {};
   return !threads_are_far(threads);
+}
+
+void CommonCache::ask() {
+  if (const auto common = threads_share_cache()) {
+    asked_ += 1.0;
+    common_ += *common ? 1.0 : 0.0;
+  }
 }
 
 Machine machine() {

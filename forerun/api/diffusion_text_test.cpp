@@ -15,8 +15,8 @@ TEST(DiffusionText, IsTheSameFromFolderAndFile) {
   for (const std::string name : {"dream", "llada"}) {
     ASSERT_TRUE(is_diffusion_language_model(kModels + name));
     ASSERT_TRUE(is_diffusion_language_model(kModels + name + "/model.gguf"));
-    const auto folder = DiffusionLanguageModel::load(kModels + name);
-    const auto file = DiffusionLanguageModel::load(kModels + name + "/model.gguf");
+    const auto folder = DiffusionLanguageModel::load(kModels + name, Precision::kF32);
+    const auto file = DiffusionLanguageModel::load(kModels + name + "/model.gguf", Precision::kF32);
     const std::vector<Token> prompt = folder.encode("hello you");
     EXPECT_EQ(prompt, file.encode("hello you"));
     const DiffusionTextOptions options{.length = 24, .steps = 7, .ignore_end = true};
@@ -30,7 +30,7 @@ TEST(DiffusionText, IsTheSameFromFolderAndFile) {
 }
 
 TEST(DiffusionText, EveryStepIsReportedAndCanBeTheLast) {
-  const auto model = DiffusionLanguageModel::load(kModels + "llada");
+  const auto model = DiffusionLanguageModel::load(kModels + "llada", Precision::kF32);
   const std::vector<Token> prompt = model.encode("hello");
   std::ptrdiff_t masked = 12;
   DiffusionTextListener listener;
@@ -52,7 +52,7 @@ TEST(DiffusionText, EveryStepIsReportedAndCanBeTheLast) {
 }
 
 TEST(DiffusionText, SaysWhatCannotBeDone) {
-  const auto model = DiffusionLanguageModel::load(kModels + "dream");
+  const auto model = DiffusionLanguageModel::load(kModels + "dream", Precision::kF32);
   const std::vector<Token> prompt = model.encode("hello");
   const auto says = [&](const std::string& part, const DiffusionTextOptions& options) {
     try {
@@ -69,7 +69,7 @@ TEST(DiffusionText, SaysWhatCannotBeDone) {
   const std::string decoder = FORERUN_SOURCE_DIR "/tests/data/tiny/qwen2";
   EXPECT_FALSE(is_diffusion_language_model(decoder));
   EXPECT_FALSE(is_diffusion_language_model("/nowhere"));
-  EXPECT_THROW(DiffusionLanguageModel::load(decoder), FormatError);
+  EXPECT_THROW(DiffusionLanguageModel::load(decoder, Precision::kF32), FormatError);
   EXPECT_THROW(Model::load(kModels + "dream", Precision::kF32), FormatError);
 }
 

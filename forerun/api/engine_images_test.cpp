@@ -12,7 +12,8 @@ namespace {
 const std::string kImages = FORERUN_SOURCE_DIR "/models/fashion-mnist";
 
 TEST(EngineImages, JoinLeaveAndAreTheImagesOfARunAlone) {
-  const DiffusionModel model = DiffusionModel::load(kImages + "/dit");
+  const DiffusionModel model =
+      DiffusionModel::load(kImages + "/dit", DitDialect::kReference, Precision::kF32);
   ImageOptions o;
   o.steps = 12;
   o.seed = 3;
@@ -58,7 +59,8 @@ TEST(EngineImages, JoinLeaveAndAreTheImagesOfARunAlone) {
 }
 
 TEST(EngineImages, RefuseWhatTheModelLacks) {
-  const DiffusionModel model = DiffusionModel::load(kImages + "/dit");
+  const DiffusionModel model =
+      DiffusionModel::load(kImages + "/dit", DitDialect::kReference, Precision::kF32);
   Engine engine;
   EXPECT_THROW(engine.submit(model, ImageDrafter::load("none", model), 10, ImageOptions()),
                UsageError);

@@ -149,7 +149,7 @@ TEST_F(Evaluation, WhatCannotBeEvaluatedIsSaid) {
 
 // What lets a run be cut into parts: an image belongs to its place.
 TEST(ImagePlaces, PartsOfARunAreTheRun) {
-  const DiffusionModel model = DiffusionModel::load(kDit);
+  const DiffusionModel model = DiffusionModel::load(kDit, DitDialect::kReference, Precision::kF32);
   const ImageDrafter drafter = ImageDrafter::load("asd", model);
   ImageOptions o;
   o.steps = 8;

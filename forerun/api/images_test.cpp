@@ -15,7 +15,7 @@ const std::string kDit = FORERUN_SOURCE_DIR "/tests/data/dit/reference_pixel";
 
 class Images : public ::testing::Test {
  protected:
-  const DiffusionModel model = DiffusionModel::load(kDit);
+  const DiffusionModel model = DiffusionModel::load(kDit, DitDialect::kReference, Precision::kF32);
 
   ImageRun run(const std::string& drafter, const std::vector<std::int64_t>& labels,
                const ImageOptions& options) const {
@@ -234,8 +234,8 @@ TEST_F(Images, WithoutDraftsHaveNothingToCertify) {
 // facebookresearch/DiT guides the first 3 of 4 channels, diffusers all of them.
 TEST_F(Images, AreGuidedAsTheDialectDoes) {
   const auto values = [](DitDialect dialect, std::int64_t channels) {
-    const DiffusionModel latents =
-        DiffusionModel::load(FORERUN_SOURCE_DIR "/tests/data/dit/reference", dialect);
+    const DiffusionModel latents = DiffusionModel::load(
+        FORERUN_SOURCE_DIR "/tests/data/dit/reference", dialect, Precision::kF32);
     ImageOptions o = options(3);
     o.pictures = false;  // which needs no decoder
     o.guided_channels = channels;
@@ -313,8 +313,8 @@ TEST_F(Images, RefusesInvalidOptions) {
   EXPECT_THROW(ImageDrafter::load("lookup", model), UsageError);
   EXPECT_THROW(ImageDrafter::load("free:" + kDit, model), std::runtime_error);
   EXPECT_THROW(ImageDrafter::load("free:nowhere", model), std::runtime_error);
-  const DiffusionModel latents =
-      DiffusionModel::load(FORERUN_SOURCE_DIR "/tests/data/dit/reference");
+  const DiffusionModel latents = DiffusionModel::load(
+      FORERUN_SOURCE_DIR "/tests/data/dit/reference", DitDialect::kReference, Precision::kF32);
   EXPECT_THROW(generate_images(latents, ImageDrafter::load("none", latents),
                                std::vector<std::int64_t>{0}, options(2)),
                UsageError);

@@ -42,7 +42,9 @@ const MaskedFolders& masked_folders() {
   static const MaskedFolders made;
   return made;
 }
-TokenImageModel masked_model() { return TokenImageModel::load(masked_folders().path("masked")); }
+TokenImageModel masked_model() {
+  return TokenImageModel::load(masked_folders().path("masked"), Precision::kF32);
+}
 
 TokenImageOptions masked_options(std::uint32_t passes) {
   TokenImageOptions o;
@@ -168,7 +170,7 @@ TEST(MaskedImages, TakeNoDrafterAndNoMorePassesThanTokens) {
   refuses(model, "self", 4);
   refuses(model, "none", 17);
   EXPECT_THROW(ImageDrafter::load("cspd:" + masked_folders().path("causal"), model), UsageError);
-  const auto causal = TokenImageModel::load(masked_folders().path("causal"));
+  const auto causal = TokenImageModel::load(masked_folders().path("causal"), Precision::kF32);
   refuses(causal, "none", 4);
   EXPECT_THROW(ImageDrafter::load("cspd:" + masked_folders().path("masked"), causal), UsageError);
   EXPECT_EQ(sampled(model, kMaskedLabels, masked_options(0)).passes, 16U);

@@ -46,7 +46,9 @@ const Folders& folders() {
   static const Folders made;
   return made;
 }
-TokenImageModel target() { return TokenImageModel::load(folders().path("target")); }
+TokenImageModel target() {
+  return TokenImageModel::load(folders().path("target"), Precision::kF32);
+}
 ImageDrafter cspd(const TokenImageModel& model, const std::string& name) {
   return ImageDrafter::load("cspd:" + folders().path(name), model);
 }
@@ -232,7 +234,8 @@ TEST(TokenImages, WhatDoesNotFitIsRefused) {
   bad.temperature = 0.0;
   refuses(bad, {0});
   const DiffusionModel dit =
-      DiffusionModel::load(FORERUN_SOURCE_DIR "/tests/data/dit/reference_pixel");
+      DiffusionModel::load(FORERUN_SOURCE_DIR "/tests/data/dit/reference_pixel",
+                           DitDialect::kReference, Precision::kF32);
   const ImageDrafter of_another_kind = ImageDrafter::load("asd", dit);
   EXPECT_THROW(generate_images(model, of_another_kind, kLabels, good), UsageError);
   ImageOptions steps;

@@ -5,6 +5,7 @@
 
 #include "forerun/cli/interrupt.h"
 #include "forerun/cli/options.h"
+#include "forerun/cli/provenance.h"
 #include "forerun/cli/terminal.h"
 #include "forerun/text.h"
 
@@ -33,10 +34,7 @@ void print_table(const CostCurve& curve, const CostFlags& f, const Model& model)
       f.cost.prefix, f.cost.sequences, f.cost.sequences == 1 ? "" : "s", name_of(model.precision()),
       curve.threads, f.cost.repeats, curve.weight_bytes / 1e6, curve.cache_bytes / 1e6,
       curve.bytes_per_second / 1e9, 1e3 * limit, machine().cpu);
-  if (curve.common_cache) {
-    out += fmt::format("threads on cores with a common cache in {:.0f}% of the passes\n",
-                       100.0 * *curve.common_cache);
-  }
+  out += common_cache_line(curve.common_cache, "passes");
   write_out(out);
 }
 

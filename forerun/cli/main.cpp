@@ -55,7 +55,8 @@ int main(int argc, char** argv) {
       "ahead, the target checks the draft in one pass, an exact coupling decides what to keep.",
       FORERUN_VERSION);
   program.footer(
-      "forerun COMMAND --help explains a command. Exit status: 0 done, 1 failed, 2 misuse.");
+      "forerun COMMAND --help explains a command. Exit status: 0 done, 1 failed, 2 misuse, "
+      "130 interrupted.");
   for (auto* add :
        {&add_generate, &add_chat, &add_bench, &add_cost, &add_certify, &add_compare, &add_distill,
         &add_train, &add_profile, &add_evaluate, &add_info, &add_logits, &add_demo, &add_serve}) {

@@ -138,7 +138,7 @@ void bind_drafting(Command& command, DraftFlags& f, Makes makes, const std::stri
               fmt::format("Drafted {} a round at most; 0 = no drafts",
                           makes == Makes::kTexts    ? "tokens"
                           : makes == Makes::kImages ? "steps, or tokens of an image,"
-                                                    : "tokens, or steps of an image,"),
+                                                    : "tokens (64 at most), or steps of an image,"),
               {.least = 0, .most = makes == Makes::kTexts ? 64.0 : 1023.0, .standard = most});
   if (f.fixed) {
     command.add("--adaptive", f.fixed,

@@ -42,7 +42,7 @@ struct Contestant {
   std::vector<Tally> by_prompt;      // the run of median speed
   std::vector<Difference> differences;
   std::optional<DraftLengthReport> draft_length;  // of the last text
-  double turns = 0.0, common_cache = 0.0;         // those before which the threads had one
+  CommonCache common_cache;                       // before each turn
 
   bool identical() const {
     return std::all_of(differences.begin(), differences.end(), [](auto& d) { return d.tie; });
@@ -122,10 +122,7 @@ std::vector<Generated> run_abreast(const Model& model, std::vector<Contestant>& 
       }
     }
     if (shortest == nullptr) break;
-    if (const auto common = threads_share_cache()) {
-      shortest->who->turns += 1.0;
-      shortest->who->common_cache += *common ? 1.0 : 0.0;
-    }
+    shortest->who->common_cache.ask();
     shortest->running = shortest->text.advance(kTurn);
   }
   std::vector<Generated> out;
@@ -190,7 +187,7 @@ nlohmann::json contestant_json(const Contestant& c, const Contestant& none,
             {"max_draft", o.max_draft},
             {"fixed_draft", o.fixed_draft},
             {"exact", o.exact() && c.drafter.keeps_law()}});
-  if (c.turns > 0.0) j["common_cache"] = c.common_cache / c.turns;
+  if (const auto share = c.common_cache.share()) j["common_cache"] = *share;
   j["draft_lengths"] = lengths_json(s);
   j["by_prompt"] = nlohmann::json::array();
   for (std::size_t i = 0; i < c.by_prompt.size(); ++i) {
@@ -256,15 +253,9 @@ void print_table(const std::vector<Contestant>& field, const GenerateOptions& o,
   out +=
       fmt::format("{} prompts, {} tokens each drafter at most, rule {}, temperature {}, seed {}\n",
                   prompts, none.outputs, name_of(o.rule), o.sampling.temperature, o.seed);
-  double turns = 0.0, together = 0.0;
-  for (const Contestant& c : field) {
-    turns += c.turns;
-    together += c.common_cache;
-  }
-  if (turns > 0.0) {
-    out += fmt::format("threads on cores with a common cache in {:.0f}% of the turns\n",
-                       100.0 * together / turns);
-  }
+  CommonCache common;
+  for (const Contestant& c : field) common += c.common_cache;
+  out += common_cache_line(common.share(), "turns");
   write_out(out);
 }
 

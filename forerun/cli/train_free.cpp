@@ -46,11 +46,14 @@ void add_train_free(Command& train) {
   forerun bench -m dit --drafters asd,frozen,free:free --drafts 3,7 --count 16)");
   app.runs([f, &app] {
     expect_no_design_beside_init(app, {"--no-frozen-image"});
-    return run_training(app, f->training, "img",
-                        [&](const TrainOptions& options, const TrainListener& listener) {
-                          return train_free([&] { return DiffusionModel::load(f->target); },
-                                            f->data, f->free, options, listener);
-                        });
+    return run_training(
+        app, f->training, "img", [&](const TrainOptions& options, const TrainListener& listener) {
+          return train_free(
+              [&] {
+                return DiffusionModel::load(f->target, DitDialect::kReference, Precision::kF32);
+              },
+              f->data, f->free, options, listener);
+        });
   });
 }
 

@@ -219,7 +219,8 @@ TEST_F(RequestMutation, DamagedCompletionsAreRefusedOrSound) {
 
 TEST_F(RequestMutation, DamagedRequestsForImagesAreRefusedOrSound) {
   const DiffusionModel dit =
-      DiffusionModel::load(FORERUN_SOURCE_DIR "/tests/data/dit/reference_pixel");
+      DiffusionModel::load(FORERUN_SOURCE_DIR "/tests/data/dit/reference_pixel",
+                           DitDialect::kReference, Precision::kF32);
   const ServedImages images = serve_images("i", dit, ImageDrafter::load("asd", dit), {});
   try_mutants({kImages}, [&](std::string_view body) {
     const ImageRequest r = parse_images(parse_object(body), images);
