@@ -205,7 +205,8 @@ TEST(DiffuSpecRefused, WithAOneLineReason) {
   refused("diffuspec:" + network() + ":context=0", "context takes a number from 1 to 1048576");
   refused("diffuspec:" + network() + ":length=long", "measured, paper or failfast");
   refused("diffuspec:" + network() + ":mix=both", "linear or log");
-  refused("diffuspec:" + network() + ":depth=3", ":depth=3");  // a path
+  refused("diffuspec:" + network() + ":depth=3", "no option 'depth'; there are beams, ");
+  refused("diffuspec:/no/such/folder:depth=3", "'/no/such/folder:depth=3'");  // a path
   refused("diffuspec:" + network() + ":ngram=/no/such/file", "/no/such/file");
   const testing::TempFolder folder;
   const auto arpa = folder.path() / "law.arpa";
