@@ -107,6 +107,10 @@ std::size_t bytes_of(const std::string& size) {
                     "limit",
                     size));
   }
+  constexpr double kLeast = 16 * 0x1p20;  // less holds no text of a common model
+  if (bytes > 0.0 && bytes < kLeast) {
+    throw UsageError(fmt::format("--memory {}: give 16MiB or more, or 0 for no limit", size));
+  }
   return static_cast<std::size_t>(bytes);
 }
 

@@ -356,7 +356,8 @@ class End(unittest.TestCase):
     def test_wrong_flags_are_one_line(self):
         taken = socket.create_server(("127.0.0.1", 0))
         for flags, word in ((["--port", str(taken.getsockname()[1])], "--port"), (["--host", "nowhere"], "--host"),
-                            (["--memory", "lots"], "--memory"), (["--api-key-file", "/no/such"], "/no/such"),
+                            (["--memory", "lots"], "--memory"), (["--memory", "1KiB"], "16MiB"),
+                            (["--api-key-file", "/no/such"], "/no/such"),
                             (["--rule", "typical"], "typical"), (["--drafter", "dflash:/no/such"], "/no/such")):
             with self.assertRaises(RuntimeError) as failed:
                 Server(self.folder, *flags)
