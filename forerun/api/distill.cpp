@@ -290,7 +290,9 @@ Distilled distill(const Model& model, std::span<const std::string> prompts,
                   const std::string& folder, const DistillOptions& options,
                   const DistillListener& listener) {
   if (prompts.empty() && options.self_prompts == 0) {
-    throw UsageError("nothing to answer: give prompts, or a number of self-prompts");
+    throw UsageError(
+        "nothing to answer: give prompts (--prompts), or a number of self-prompts "
+        "(--self-prompts)");
   }
   check(model, options);
   DistillOptions possible = options;

@@ -32,11 +32,6 @@ int run_distill(const DistillFlags& f) {
   }
   catch_interrupts(kEndsAtThird);
   const Model model = load_model(f.model);
-  if (f.prompts.empty() && f.options.self_prompts == 0) {
-    throw UsageError(
-        "distill: name prompts with --prompts FILE, or let the model write some with "
-        "--self-prompts N");
-  }
   Progress progress;
   DistillListener listener;
   listener.go_on = [] { return !interrupted(); };
