@@ -6,6 +6,7 @@
 #include <initializer_list>
 
 #include "forerun/base/available_memory.h"
+#include "forerun/formats/four_bit_groups.h"
 #include "forerun/formats/weight_source.h"
 
 namespace forerun {
@@ -57,6 +58,7 @@ TextModelSizes text_model_sizes(const std::string& path) {
       const auto count = static_cast<std::uint64_t>(element_count(t.shape).value_or(0));
       out.weights += count;
       out.largest = std::max(out.largest, count);
+      out.four_bits = out.four_bits || (t.name.starts_with("blk.") && has_four_bit_groups(t.dtype));
       out.experts = out.experts || t.name.find("_exps.") != t.name.npos ||
                     t.name.find(".experts.") != t.name.npos;
     }
@@ -69,7 +71,7 @@ TextModelSizes text_model_sizes(const std::string& path) {
 ChosenPrecision text_precision(const std::string& path, PrecisionRequest requested,
                                const CpuFeatures& cpu, const TextModelSizes& sizes) {
   std::string lacks = cpu.int8() ? "" : lacking(cpu);
-  if (sizes.experts) lacks = "its layers have experts, of which int8 has no products";
+  if (sizes.experts) lacks = "its layers have experts, of which int8 and int4 have no products";
   // int8 takes a byte a weight, and embedding and head are float32 while the others are packed.
   const double weights = static_cast<double>(sizes.weights);
   const double bytes =
@@ -85,6 +87,10 @@ ChosenPrecision text_precision(const std::string& path, PrecisionRequest request
   // Without int8 products float32 is the fastest there is: such processors have none for bf16.
   return choose(path, requested,
                 {{Precision::kInt8, lacks},
+                 {Precision::kInt4, !lacks.empty()    ? lacks
+                                    : sizes.four_bits ? ""
+                                                      : "none of its layers' matrices is stored in "
+                                                        "4 bits (GGUF's Q4_0, Q4_1 or Q4_K)"},
                  {Precision::kF32, ""},
                  {Precision::kBF16, ""},
                  {Precision::kFile, ""}});

@@ -14,7 +14,8 @@ struct TextModelSizes {
   std::uint64_t weights = 0;
   std::uint64_t largest = 0;  ///< of them in one tensor: the embedding, or the head
   std::uint64_t available = std::numeric_limits<std::uint64_t>::max();  ///< bytes of memory
-  bool experts = false;  ///< in its layers, of which there are no int8 products
+  bool experts = false;    ///< in its layers, of which there are no int8 products
+  bool four_bits = false;  ///< some matrices of its layers are stored in groups of 4-bit numbers
 };
 
 /// Of the model at `path`, by its tensors; no weights where it cannot be read: its loader says why.

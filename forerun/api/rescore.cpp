@@ -19,6 +19,7 @@ double tie_margin(Precision precision) noexcept {
     case Precision::kBF16:
       return 0.25;
     case Precision::kInt8:
+    case Precision::kInt4:
       break;  // a row's logits do not depend on the rows beside it: no difference is excused
   }
   return 0.0;

@@ -64,7 +64,7 @@ void add_compare(Command& program) {
   bind_model(command, f->model);
   command.add("--reference", f->reference.path, "Model to compare with; default: the same");
   command.add("--reference-precision", f->reference.precision, "Its precision",
-              {.one_of = {"auto", "f32", "bf16", "int8", "file"}});
+              {.one_of = {"auto", "f32", "bf16", "int8", "int4", "file"}});
   command.add("--prompts", f->prompts, "JSON lines, each with a \"prompt\"", {.required = true});
   command.add("--tokens", f->tokens, "Places to compare, over all prompts",
               {.least = 1, .most = 100000000});

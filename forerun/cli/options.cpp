@@ -21,7 +21,7 @@
 namespace forerun::cli {
 namespace {
 
-const std::vector<std::string> kPrecisions = {"auto", "f32", "bf16", "int8", "file"};
+const std::vector<std::string> kPrecisions = {"auto", "f32", "bf16", "int8", "int4", "file"};
 const std::vector<std::string> kTextRules = {"maximal",      "block",   "match",
                                              "shared-noise", "typical", "ratio-on-search"};
 

@@ -213,7 +213,7 @@ void add_serve(Command& program) {
               "Requests may choose this one, auto, lookup or none",
               {.shows = "NAME", .standard = "the shipped network for the demo's model, else auto"});
   command.add("--draft-precision", f->draft_precision, "Precision of a drafting model",
-              {.one_of = {"auto", "f32", "bf16", "int8", "file"}, .shows = "NAME"});
+              {.one_of = {"auto", "f32", "bf16", "int8", "int4", "file"}, .shows = "NAME"});
   command.add("--rule", f->rule,
               "What decides on drafts; with shared-noise and match a seed has the same text "
               "whatever the drafter and the load",

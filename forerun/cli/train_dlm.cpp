@@ -34,7 +34,7 @@ void add_train_dlm(Command& train) {
       "dlm", "A diffusion language model from the target's first blocks, that drafts for it");
   bind_answers(dlm, f->answers, f->dlm.loss);
   dlm.add("--precision", f->answers.target.precision, "Of the target's passes",
-          {.one_of = {"auto", "f32", "bf16", "int8"}});
+          {.one_of = {"auto", "f32", "bf16", "int8", "int4"}});
   dlm.add("--layers", f->dlm.layers, "Blocks of the target that it begins as",
           {.least = 1, .most = 256});
   dlm.add("--block", f->dlm.block, "Drafts of a pass", {.least = 1, .most = 64});

@@ -47,9 +47,10 @@ class Builder {
         precision_(precision) {}
 
   DecoderLm build(DecoderParts parts) {
-    if (precision_ == Precision::kInt8 && c_.experts > 0) {
-      throw FormatError(
-          "its layers have experts, of which int8 has no products: load it in f32, bf16 or file");
+    if (has_int8_products(precision_) && c_.experts > 0) {
+      throw FormatError(fmt::format(
+          "its layers have experts, of which {} has no products: load it in f32, bf16 or file",
+          name_of(precision_)));
     }
     DecoderLm m;
     m.config = c_;
@@ -64,7 +65,7 @@ class Builder {
         read(w);
       }
     }
-    if (precision_ == Precision::kInt8) {
+    if (has_int8_products(precision_)) {
       m.int8 = packed(m);
       m.embedding = m.own_head = m.final_norm.weight = at::Tensor();
       return m;
@@ -104,7 +105,7 @@ class Builder {
     for (const ModelWeight& w : all) get(w);  // before anything is allocated
     const bool biased = has_biases({&b.q, &b.k, &b.v});
     for (auto& [gate, up] : gates(b)) has_biases({gate, up});
-    if (mapped()) {
+    if (mapped() || precision_ == Precision::kInt4) {
       keep_in_file(b, all);
       return b;
     }

@@ -22,26 +22,16 @@ void prefetch(const float* x, std::int64_t n) {
 
 }  // namespace
 
-at::Tensor plain_values(const at::Tensor& t) {
-  return t.defined() ? t.detach().to(at::kFloat).contiguous() : t;
-}
-
-RmsNorm plain_values(const RmsNorm& norm) { return {plain_values(norm.weight), norm.eps}; }
-
 Int8Block Int8Block::pack(const TransformerBlock& b, const BlockConfig& c, Arena& arena) {
-  const auto plain = [](const Linear& l) {
-    return Linear{plain_values(l.weight), plain_values(l.bias)};
-  };
-  const auto matrix = [&](const Linear& l) { return Int8Matrix::pack(l.weight, l.bias, arena); };
   return {.attention_norm = plain_values(b.attention_norm),
           .mlp_norm = plain_values(b.mlp_norm),
           .attention_post_norm = plain_values(b.attention_post_norm),
           .mlp_post_norm = plain_values(b.mlp_post_norm),
           .q_norm = plain_values(b.q_norm),
           .k_norm = plain_values(b.k_norm),
-          .qkv = matrix(plain(joined({&b.q, &b.k, &b.v}))),
-          .output = matrix(plain(b.output)),
-          .mlp = Int8Mlp::pack(plain(joined({&b.gate, &b.up})), plain(b.down), c.activation, arena),
+          .qkv = pack_linear({&b.q, &b.k, &b.v}, nullptr, arena),
+          .output = pack_linear({&b.output}, nullptr, arena),
+          .mlp = Int8Mlp::pack(b.gate, b.up, b.down, c.activation, arena),
           .attention_conv = Int8Conv::pack(b.attention_conv, c, arena),
           .mlp_conv = Int8Conv::pack(b.mlp_conv, c, arena)};
 }
@@ -114,7 +104,8 @@ void Int8BlockPass::run(Worker& w, const Int8Block& b, const Layer& layer,
     convolve(w, b.attention_norm, b.attention_conv, before, layer.index, &Int8BlockLora::qkv,
              b.qkv.first_panel(w));
   } else {
-    norm(w, b.attention_norm, before, layer.index, &Int8BlockLora::qkv);
+    norm(w, b.attention_norm, before, layer.index, &Int8BlockLora::qkv,
+         b.qkv.in_form(k::rows_from(input_, context())));
   }
   project(w, b, layer.index);
   // By heads: rows of one head go to the same lines of its pages.
@@ -123,19 +114,20 @@ void Int8BlockPass::run(Worker& w, const Int8Block& b, const Layer& layer,
        [&](std::int64_t i) { place(w, i % placed, i / placed, b, layer); });
   if (full() == 0) return;
   attention_.attend(w, layer.index, layer.mask);
+  const k::Int8Rows attended = b.output.in_form(attended_);
   each_run(w, full(), [&](std::int64_t begin, std::int64_t end) {
     float* out = scratch(w);
     for (std::int64_t r = begin; r < end; ++r) {
       for (std::int64_t h = 0; h < c_.heads; ++h) attention_.output(r, h, out + h * c_.head_dim);
-      kernels().quantize_row(out, c_.query_width(), attended_, r, out);
+      kernels().quantize_row(out, c_.query_width(), attended, r, out);
     }
-    adapted_.lower(layer.index, &Int8BlockLora::output, attended_, begin, end);
+    adapted_.lower(layer.index, &Int8BlockLora::output, attended, begin, end, scratch(w));
   });
   bool direct = !b.attention_post_norm.defined() && !b.attention_conv.defined();
   const std::int64_t panels = b.output.panels(), own_end = w.own_end(panels);
   float* out = direct ? hidden_ : branch_;
   w.each(panels, 1, [&](std::int64_t first, std::int64_t last) {
-    b.output.multiply(first, last, attended_, full(), out + first * k::kPanel, c_.hidden, direct,
+    b.output.multiply(first, last, attended, full(), out + first * k::kPanel, c_.hidden, direct,
                       last == own_end ? b.mlp.first_panel(w) : nullptr);
     adapted_.raise(layer.index, &Int8BlockLora::output, first, last, 0, full(),
                    out + first * k::kPanel, c_.hidden);
@@ -145,10 +137,11 @@ void Int8BlockPass::run(Worker& w, const Int8Block& b, const Layer& layer,
     convolve(w, b.mlp_norm, b.mlp_conv, {}, layer.index, &Int8BlockLora::gate_up,
              b.mlp.first_panel(w));
   } else {
-    norm(w, b.mlp_norm, {}, layer.index, &Int8BlockLora::gate_up);
+    norm(w, b.mlp_norm, {}, layer.index, &Int8BlockLora::gate_up,
+         b.mlp.in_form(k::rows_from(input_, context())));
   }
   direct = !b.mlp_post_norm.defined() && !b.mlp_conv.defined();
-  b.mlp.run(w, {.x = k::rows_from(input_, context()),
+  b.mlp.run(w, {.x = b.mlp.in_form(k::rows_from(input_, context())),
                 .gated = gated_,
                 .rows = full(),
                 .scratch = scratch(w),
@@ -163,8 +156,7 @@ void Int8BlockPass::run(Worker& w, const Int8Block& b, const Layer& layer,
 
 void Int8BlockPass::norm(Worker& w, const RmsNorm& norm,
                          const std::function<void(std::int64_t)>& before, std::int64_t index,
-                         Int8LoraPlace place) {
-  const k::Int8Rows x = k::rows_from(input_, context());
+                         Int8LoraPlace place, const k::Int8Rows& x) {
   const float* const weight = norm.values();
   each_run(w, full(), [&](std::int64_t begin, std::int64_t end) {
     for (std::int64_t r = begin; r < end; ++r) {
@@ -172,7 +164,7 @@ void Int8BlockPass::norm(Worker& w, const RmsNorm& norm,
       kernels().norm_quantize_row(hidden(r), weight, static_cast<float>(norm.eps), c_.hidden, x, r,
                                   scratch(w));
     }
-    adapted_.lower(index, place, x, begin, end);
+    adapted_.lower(index, place, x, begin, end, scratch(w));
   });
 }
 
@@ -196,7 +188,7 @@ void Int8BlockPass::convolve(Worker& w, const RmsNorm& norm, const Int8Conv& con
                y);
       kernels().quantize_row(y, width, x, r, y);
     }
-    adapted_.lower(index, place, x, begin, end);
+    adapted_.lower(index, place, x, begin, end, scratch(w));
   });
 }
 
@@ -205,16 +197,17 @@ void Int8BlockPass::project(Worker& w, const Int8Block& b, std::int64_t index) {
   const std::int64_t first_key = c_.query_width() / k::kPanel;
   const std::int64_t skipped = full() > 0 ? 0 : first_key, panels = b.qkv.panels() - skipped;
   const std::int64_t own_end = w.own_end(panels) + skipped;
+  const k::Int8Rows all = b.qkv.in_form(input_);
   w.each(panels, 1, [&](std::int64_t begin, std::int64_t end) {
     begin += skipped;
     end += skipped;
     const std::uint8_t* next = end == own_end ? b.output.first_panel(w) : nullptr;
     const std::int64_t middle = std::clamp(first_key, begin, end);
-    b.qkv.multiply(begin, middle, k::rows_from(input_, context()), full(),
+    b.qkv.multiply(begin, middle, k::rows_from(all, context()), full(),
                    qkv_ + context() * width_ + begin * k::kPanel, width_, false,
                    middle == end ? next : nullptr);
-    b.qkv.multiply(middle, end, input_, context() + full(), qkv_ + middle * k::kPanel, width_,
-                   false, next);
+    b.qkv.multiply(middle, end, all, context() + full(), qkv_ + middle * k::kPanel, width_, false,
+                   next);
     adapted_.raise(index, &Int8BlockLora::qkv, begin, end, 0, full(),
                    qkv_ + context() * width_ + begin * k::kPanel, width_);
   });

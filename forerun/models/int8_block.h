@@ -6,6 +6,7 @@
 
 #include "forerun/models/block_config.h"
 #include "forerun/models/int8_conv.h"
+#include "forerun/models/int8_linear.h"
 #include "forerun/models/int8_lora.h"
 #include "forerun/models/int8_mlp.h"
 #include "forerun/models/transformer_block.h"
@@ -26,10 +27,6 @@ struct Int8Block {
     return qkv.bytes() + output.bytes() + mlp.bytes() + attention_conv.bytes() + mlp_conv.bytes();
   }
 };
-
-/// A tensor or norm as the packing and the inner loops read it: float32, without gradients.
-at::Tensor plain_values(const at::Tensor& t);
-RmsNorm plain_values(const RmsNorm& norm);
 
 /// Blocks over the rows of a pass, with the memory between their phases, which grows to the largest
 /// pass so far. Context rows give keys and values alone, from an input that is the same for all
@@ -108,9 +105,9 @@ class Int8BlockPass {
   void project(Worker& w, const Int8Block& block, std::int64_t index);
   void place(Worker& w, std::int64_t row, std::int64_t kv_head, const Int8Block& block,
              const Layer& layer);
-  // Of the full rows; `place` of block `index` has the result as its input.
+  // Of the full rows, to `x`; `place` of block `index` has the result as its input.
   void norm(Worker& w, const RmsNorm& norm, const std::function<void(std::int64_t)>& before,
-            std::int64_t index, Int8LoraPlace place);
+            std::int64_t index, Int8LoraPlace place, const kernel::Int8Rows& x);
   // The same with a convolution behind the norm.
   // @param next  what this thread reads after it, to prefetch
   void convolve(Worker& w, const RmsNorm& norm, const Int8Conv& conv,

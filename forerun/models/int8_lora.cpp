@@ -48,7 +48,7 @@ Int8BlockLora Int8BlockLora::pack(const BlockLora& b, Arena& arena) {
     for (const BlockLora::Pair* p : parts) {
       at::Tensor all = at::zeros({outputs, p->b.size(1)}, at::kFloat);
       all.narrow(0, first_output, p->b.size(0)).copy_(p->b.detach());
-      if (gates) all = Int8Mlp::by_turns(all);
+      if (gates) all = Int8Mlp::by_turns(outputs / 2).of(all);
       out.ups.push_back(pack_up(all, first_rank, arena));
       first_output += p->b.size(0);
       first_rank += p->b.size(1);
@@ -69,7 +69,7 @@ void Int8AdaptedRows::add(std::int64_t first, std::int64_t rows,
 
 void Int8AdaptedRows::start() {
   if (empty()) return;
-  std::int64_t ranks = 0;
+  std::int64_t ranks = 0, inputs = 0;
   most_rank_ = 0;
   for (const Run& run : runs_) {
     const Int8BlockLora& layer = run.layers->front();
@@ -77,12 +77,14 @@ void Int8AdaptedRows::start() {
          {&layer.qkv, &layer.output, &layer.gate_up, &layer.down}) {
       if (pair->ups.empty()) continue;
       ranks = std::max(ranks, pair->down.outputs());
+      inputs = std::max(inputs, pair->down.inputs());
       // Places that share an input have one rank.
       most_rank_ = std::max(most_rank_, pair->down.outputs() - pair->ups.back().first_rank);
     }
   }
   const std::int64_t rows = runs_.back().low + runs_.back().rows;
   width_ = ranks + k::rotated_width(most_rank_);
+  inputs_ = inputs_room_.room_for(rows, inputs);
   low_ = low_room_.room_for(static_cast<std::size_t>(rows * width_));
   for (std::size_t up = 0; up < kUps; ++up) {
     low_rows_[up] = rows_room_[up].room_for(rows, most_rank_);
@@ -97,15 +99,33 @@ k::Int8Rows Int8AdaptedRows::low_rows(const Run& run, std::size_t up,
   return out;
 }
 
+// Rows [from, to) of grouped ones, rotated: adapters are in int8.
+k::Int8Rows Int8AdaptedRows::rotated(const Run& run, const k::Int8Rows& x, std::int64_t from,
+                                     std::int64_t to, std::int64_t inputs, float* work) const {
+  k::Int8Rows out = k::rows_from(inputs_, run.low);
+  out.width = k::rotated_width(inputs);
+  out = k::rows_from(out, from - run.first);
+  for (std::int64_t r = from; r < to; ++r) {
+    const k::Int8Rows row = k::rows_from(x, r);
+    for (std::int64_t i = 0; i < inputs; ++i) {
+      work[i] = static_cast<float>(row.values[i]) * row.groups[i / k::kGroup].scale;
+    }
+    kernels().quantize_row(work, inputs, out, r - from, work);
+  }
+  return out;
+}
+
 void Int8AdaptedRows::lower(std::int64_t layer, Int8LoraPlace place, const k::Int8Rows& x,
-                            std::int64_t begin, std::int64_t end) const {
+                            std::int64_t begin, std::int64_t end, float* work) const {
   for (const Run& run : runs_) {
     const std::int64_t from = std::max(begin, run.first), to = std::min(end, run.first + run.rows);
     if (from >= to) continue;
     const Int8BlockLora::Pair& pair = (*run.layers)[static_cast<std::size_t>(layer)].*place;
     if (pair.ups.empty()) continue;
     float* low = low_ + (run.low + from - run.first) * width_;
-    pair.down.multiply(0, pair.down.panels(), k::rows_from(x, from), to - from, low, width_, false);
+    const k::Int8Rows in =
+        x.grouped ? rotated(run, x, from, to, pair.down.inputs(), work) : k::rows_from(x, from);
+    pair.down.multiply(0, pair.down.panels(), in, to - from, low, width_, false);
     for (std::size_t u = 0; u < pair.ups.size(); ++u) {
       const std::int64_t first_rank = pair.ups[u].first_rank;
       const std::int64_t rank =

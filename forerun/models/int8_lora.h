@@ -42,9 +42,10 @@ class Int8AdaptedRows {
   bool empty() const noexcept { return runs_.empty(); }
 
   /// The low-rank values of rows [begin, end).
-  /// @param x  inputs of all rows of the pass
+  /// @param x     inputs of all rows of the pass
+  /// @param work  floats for a row, of this thread
   void lower(std::int64_t layer, Int8LoraPlace place, const kernel::Int8Rows& x, std::int64_t begin,
-             std::int64_t end) const;
+             std::int64_t end, float* work) const;
   /// Adds to the outputs of panels [first, last) of rows [begin, end).
   /// @param out  output `first * 48` of row `begin`, rows `stride` apart
   void raise(std::int64_t layer, Int8LoraPlace place, std::int64_t first, std::int64_t last,
@@ -56,6 +57,8 @@ class Int8AdaptedRows {
     std::int64_t low;          // its first row here
     const std::vector<Int8BlockLora>* layers;
   };
+  kernel::Int8Rows rotated(const Run& run, const kernel::Int8Rows& x, std::int64_t from,
+                           std::int64_t to, std::int64_t inputs, float* work) const;
   kernel::Int8Rows low_rows(const Run& run, std::size_t up, std::int64_t rank) const noexcept;
 
   static constexpr std::size_t kUps = 3;  // of a Pair, at most
@@ -63,7 +66,9 @@ class Int8AdaptedRows {
   std::int64_t width_ = 0;  // floats of a row
   AlignedBuffer<float> low_room_;
   std::array<Int8Activations, kUps> rows_room_;
-  float* low_ = nullptr;  // [rows, width]: low-rank values, room to quantize them
+  Int8Activations inputs_room_;
+  kernel::Int8Rows inputs_{};  // of grouped rows: rotated
+  float* low_ = nullptr;       // [rows, width]: low-rank values, room to quantize them
   std::int64_t most_rank_ = 0;
   std::array<kernel::Int8Rows, kUps> low_rows_{};
 };

@@ -19,25 +19,21 @@ std::int64_t tasks_of(std::int64_t intermediate) { return (intermediate + kTask 
 
 }  // namespace
 
-at::Tensor Int8Mlp::by_turns(const at::Tensor& gate_up) {
-  const std::int64_t width = gate_up.size(0) / 2, tasks = tasks_of(width);
-  at::Tensor out = at::zeros({tasks * 2 * kTask, gate_up.size(1)}, at::kFloat);
-  for (std::int64_t t = 0; t < tasks; ++t) {
-    const std::int64_t first = t * kTask, n = std::min(kTask, width - first);
-    out.narrow(0, 2 * first, n).copy_(gate_up.narrow(0, first, n));
-    out.narrow(0, 2 * first + kTask, n).copy_(gate_up.narrow(0, width + first, n));
-  }
-  return out;
+OutputOrder Int8Mlp::by_turns(std::int64_t intermediate) {
+  return {.outputs = tasks_of(intermediate) * 2 * kTask, .from = [intermediate](std::int64_t i) {
+            const std::int64_t gate = i / (2 * kTask) * kTask + i % kTask;
+            if (gate >= intermediate) return std::int64_t{-1};
+            return i % (2 * kTask) < kTask ? gate : intermediate + gate;
+          }};
 }
 
-Int8Mlp Int8Mlp::pack(const Linear& gate_up, const Linear& down, Activation activation,
-                      Arena& arena) {
+Int8Mlp Int8Mlp::pack(const Linear& gate, const Linear& up, const Linear& down,
+                      Activation activation, Arena& arena) {
   Int8Mlp out;
-  const at::Tensor& bias = gate_up.bias;
-  out.gate_up_ = Int8Matrix::pack(
-      by_turns(gate_up.weight),
-      bias.defined() ? by_turns(bias.unsqueeze(1)).squeeze(1).contiguous() : at::Tensor(), arena);
-  out.down_ = Int8Matrix::pack(down.weight, down.bias, arena);
+  const OutputOrder order =
+      by_turns(gate.stored != nullptr ? gate.stored->rows() : gate.weight.size(0));
+  out.gate_up_ = pack_linear({&gate, &up}, &order, arena);
+  out.down_ = pack_linear({&down}, nullptr, arena);
   out.activation_ = activation;
   return out;
 }
@@ -53,20 +49,20 @@ void Int8Mlp::run(ThreadTeam::Worker& worker, const Pass& p) const {
     for (std::int64_t t = first; t < last; ++t) gate(p, t, t + 1 == end ? down : nullptr);
   });
   const std::int64_t width = intermediate();
+  const k::Int8Rows gated = down_.in_form(p.gated.rows);
   worker.each(p.rows, std::max<std::int64_t>(1, p.rows / (2 * worker.count())),
               [&](std::int64_t first, std::int64_t last) {
                 for (std::int64_t r = first; r < last; ++r) {
-                  kernels().quantize_row(p.gated.values + r * width, width, p.gated.rows, r,
-                                         p.scratch);
+                  kernels().quantize_row(p.gated.values + r * width, width, gated, r, p.scratch);
                 }
                 if (p.adapted) {
-                  p.adapted->lower(p.layer, &Int8BlockLora::down, p.gated.rows, first, last);
+                  p.adapted->lower(p.layer, &Int8BlockLora::down, gated, first, last, p.scratch);
                 }
               });
   const std::int64_t panels = down_.panels(), own_end = worker.own_end(panels);
   worker.each(panels, 1, [&](std::int64_t first, std::int64_t last) {
     float* out = p.out + first * k::kPanel;
-    down_.multiply(first, last, p.gated.rows, p.rows, out, p.stride, p.add,
+    down_.multiply(first, last, gated, p.rows, out, p.stride, p.add,
                    last == own_end ? p.next : nullptr);
     if (p.adapted) {
       p.adapted->raise(p.layer, &Int8BlockLora::down, first, last, 0, p.rows, out, p.stride);

@@ -3,6 +3,7 @@
 #include <cstdint>
 
 #include "forerun/models/decoder_config.h"
+#include "forerun/models/int8_linear.h"
 #include "forerun/models/int8_lora.h"
 #include "forerun/tensor/cpu/int8_matrix.h"
 #include "forerun/tensor/linear.h"
@@ -13,13 +14,11 @@ namespace forerun {
 class Int8Mlp {
  public:
   Int8Mlp() = default;
-  /// @param gate_up  [2 * intermediate, hidden], gates first
-  static Int8Mlp pack(const Linear& gate_up, const Linear& down, Activation activation,
-                      Arena& arena);
+  static Int8Mlp pack(const Linear& gate, const Linear& up, const Linear& down,
+                      Activation activation, Arena& arena);
 
-  /// Rows of gates and ups in the order of their packing.
-  /// @param gate_up  [2 * intermediate, inputs], gates first
-  static at::Tensor by_turns(const at::Tensor& gate_up);
+  /// The order of gates and ups in their packing, from all gates followed by all ups.
+  static OutputOrder by_turns(std::int64_t intermediate);
 
   /// Scratch memory of a thread, in floats.
   static std::int64_t scratch_size(std::int64_t intermediate) noexcept;
@@ -45,7 +44,9 @@ class Int8Mlp {
         nullptr;  ///< of `rows`, which meet adapters of `layer`; or null
     std::int64_t layer = 0;
   };
-  /// Three phases of a job. The phase before it lowers adapted rows of `x`.
+  /// The rows in the form that it reads.
+  kernel::Int8Rows in_form(const kernel::Int8Rows& x) const noexcept { return gate_up_.in_form(x); }
+  /// Three phases of a job. The phase before it lowers adapted rows of `x`, which are in_form.
   void run(ThreadTeam::Worker& worker, const Pass& pass) const;
   /// The weights that a thread reads first.
   const std::uint8_t* first_panel(const ThreadTeam::Worker& worker) const noexcept {

@@ -11,9 +11,16 @@ namespace forerun {
 /// kInt8: weights, activations, queries, keys and values in int8, rotated by Hadamard matrices, one
 /// scale an output, row, or position and head; attention weights in 8 bits; everything else in
 /// float32.
+/// kInt4: as kInt8, but matrices of layers that their file stores in groups of 4-bit numbers
+/// (GGUF's Q4_0, Q4_1, Q4_K) keep these, and their inputs are int8 with one scale for 32 values.
 /// kFile: weights stay as their file stores them, mapped, and are unpacked to float32 some rows at
 /// a time in every pass: slow, for models that fit in no other form.
-enum class Precision : std::uint8_t { kF32, kBF16, kInt8, kFile };
+enum class Precision : std::uint8_t { kF32, kBF16, kInt8, kInt4, kFile };
+
+/// Whether the int8 engine computes it.
+constexpr bool has_int8_products(Precision p) noexcept {
+  return p == Precision::kInt8 || p == Precision::kInt4;
+}
 
 constexpr std::string_view name_of(Precision p) noexcept {
   switch (p) {
@@ -23,6 +30,8 @@ constexpr std::string_view name_of(Precision p) noexcept {
       return "bf16";
     case Precision::kInt8:
       return "int8";
+    case Precision::kInt4:
+      return "int4";
     case Precision::kFile:
       return "file";
   }
@@ -32,6 +41,7 @@ constexpr std::optional<Precision> precision_from_name(std::string_view name) no
   if (name == "f32") return Precision::kF32;
   if (name == "bf16") return Precision::kBF16;
   if (name == "int8") return Precision::kInt8;
+  if (name == "int4") return Precision::kInt4;
   if (name == "file") return Precision::kFile;
   return std::nullopt;
 }

@@ -44,16 +44,22 @@ StoredMatrix::StoredMatrix(const TensorView& view, RowMap order, std::shared_ptr
 
 void StoredMatrix::unpack(std::int64_t first, std::int64_t count, float* out) const {
   const auto width = static_cast<std::size_t>(columns_);
-  const auto at = [&](std::int64_t row, std::size_t rows) {
-    return bytes_.subspan(static_cast<std::size_t>(row) * row_bytes_, rows * row_bytes_);
-  };
   if (!order_) {
     const auto rows = static_cast<std::size_t>(count);
-    return dequantize(dtype_, at(first, rows), {out, rows * width});
+    const auto from = bytes_.subspan(static_cast<std::size_t>(first) * row_bytes_);
+    return dequantize(dtype_, from.first(rows * row_bytes_), {out, rows * width});
   }
   for (std::int64_t r = 0; r < count; ++r) {
-    dequantize(dtype_, at(order_(first + r), 1), {out + r * columns_, width});
+    dequantize(dtype_, row(first + r), {out + r * columns_, width});
   }
+}
+
+at::Tensor StoredMatrix::unpacked() const {
+  at::Tensor out = at::empty({rows_, columns_}, at::kFloat);
+  parallel_for(0, rows_, 64, [&](std::int64_t begin, std::int64_t end) {
+    unpack(begin, end - begin, out.data_ptr<float>() + begin * columns_);
+  });
+  return out;
 }
 
 at::Tensor StoredMatrix::multiply(const at::Tensor& x) const {

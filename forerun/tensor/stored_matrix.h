@@ -30,6 +30,14 @@ class StoredMatrix {
   std::int64_t columns() const noexcept { return columns_; }
   /// Of the file.
   std::int64_t bytes() const noexcept { return static_cast<std::int64_t>(bytes_.size()); }
+  DType dtype() const noexcept { return dtype_; }
+  /// The stored bytes of row `r` of the matrix.
+  std::span<const std::byte> row(std::int64_t r) const {
+    return bytes_.subspan(static_cast<std::size_t>(order_ ? order_(r) : r) * row_bytes_,
+                          row_bytes_);
+  }
+  /// [rows, columns] float32: all of it.
+  at::Tensor unpacked() const;
 
   /// @param x  [n, columns] float32
   /// @return   [n, rows] float32: x W^T, the product of the unpacked matrix up to the order of sums

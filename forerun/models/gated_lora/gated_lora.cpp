@@ -84,8 +84,8 @@ GatedLora in_precision(const GatedLora& lora, Precision precision) {
   GatedLora out = lora;
   out.markov = std::make_shared<const MarkovHead>(
       lora.markov_w1, lora.markov_w2,
-      precision == Precision::kInt8 ? Precision::kInt8 : Precision::kF32);
-  if (precision == Precision::kInt8) {
+      has_int8_products(precision) ? Precision::kInt8 : Precision::kF32);
+  if (has_int8_products(precision)) {
     Arena arena;
     std::vector<Int8BlockLora> layers;
     for (const BlockLora& layer : lora.layers) layers.push_back(Int8BlockLora::pack(layer, arena));

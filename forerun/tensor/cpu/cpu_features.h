@@ -7,7 +7,7 @@ namespace forerun {
 /// Features of this processor that the kernels of this folder use.
 struct CpuFeatures {
   std::string name;          ///< the processor's name
-  bool avx2 = false;         ///< with FMA
+  bool avx2 = false;         ///< with FMA and F16C
   bool avx512_vnni = false;  ///< int8 products (with AVX-512 F, BW, DQ and VL)
   bool avx512_bf16 = false;  ///< bf16 products
   bool amx_int8 = false;     ///< int8 products of tiles, which the system lets this process use

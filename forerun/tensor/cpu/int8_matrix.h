@@ -3,8 +3,11 @@
 #include <ATen/core/Tensor.h>
 
 #include <cstdint>
+#include <functional>
 #include <memory>
+#include <span>
 
+#include "forerun/formats/four_bit_groups.h"
 #include "forerun/tensor/cpu/aligned_buffer.h"
 #include "forerun/tensor/cpu/arena.h"
 #include "forerun/tensor/cpu/kernels/kernels.h"
@@ -14,7 +17,7 @@ namespace forerun {
 
 /// Activations of a pass as int8, rotated (Kernels::rotate_row), one scale a row. Without the
 /// rotation one scale a row would cost the models here 0.03 nats a token: a few channels are far
-/// larger than the others.
+/// larger than the others. For matrices that are `grouped` every 32 values have a scale instead.
 class Int8Activations {
  public:
   /// Room for `rows` rows of `k` values; allocates nothing if the room exists.
@@ -25,10 +28,11 @@ class Int8Activations {
   AlignedBuffer<std::int8_t> values_;
   AlignedBuffer<kernel::RowScale> scales_;
   AlignedBuffer<std::int16_t> halves_;
+  AlignedBuffer<kernel::GroupScale> groups_;
 };
 
 /// Weights [n, k] in int8, rotated like the rows, symmetric, one scale an output, packed for
-/// Kernels::int8_panel.
+/// Kernels::int8_panel. Or in 4 bits, as their file groups them, for Kernels::int4_panel.
 class Int8Matrix {
  public:
   /// Per row: its integer sums fit 32 bits.
@@ -40,6 +44,22 @@ class Int8Matrix {
   /// @param arena   for the packed weights
   /// @throws std::invalid_argument  more inputs
   static Int8Matrix pack(const at::Tensor& weight, const at::Tensor& bias, Arena& arena);
+
+  /// The groups of output `row`, or none: its weights are zero.
+  using GroupsOf = std::function<bool(std::int64_t row, std::span<FourBitGroup> out)>;
+  /// In 4 bits. Levels are those of the groups, scales and least values are rounded to float16.
+  /// @param inputs  a multiple of 32, at most kMostInputs
+  /// @param groups  called by several threads
+  static Int8Matrix pack_groups(std::int64_t outputs, std::int64_t inputs, const GroupsOf& groups,
+                                const at::Tensor& bias, Arena& arena);
+
+  /// Whether its weights have 4 bits: then it multiplies grouped rows.
+  bool grouped() const noexcept { return grouped_; }
+  /// The rows in the form that it multiplies, to be filled by Kernels::quantize_row.
+  kernel::Int8Rows in_form(kernel::Int8Rows x) const noexcept {
+    x.grouped = grouped_;
+    return x;
+  }
 
   std::int64_t outputs() const noexcept { return outputs_; }
   std::int64_t inputs() const noexcept { return inputs_; }
@@ -65,10 +85,13 @@ class Int8Matrix {
 
  private:
   std::int64_t panel_bytes() const noexcept {
-    return kernel::rotated_width(inputs_) * kernel::kPanel;
+    return grouped_ ? inputs_ / kernel::kGroup * kernel::kInt4GroupBytes
+                    : kernel::rotated_width(inputs_) * kernel::kPanel;
   }
+  void keep_bias(const at::Tensor& bias, Arena& arena);
 
   std::int64_t outputs_ = 0, inputs_ = 0;
+  bool grouped_ = false;
   std::shared_ptr<std::uint8_t[]> data_;
   std::shared_ptr<float[]> scales_, bias_;
 };

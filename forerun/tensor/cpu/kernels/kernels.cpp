@@ -33,7 +33,10 @@ std::vector<Kernels> runnable_kernels() {
   if (cpu.avx512_vnni) {
     out.push_back(avx512::kKernels);
     // Up to there products leave time to wait for memory (docs/performance.md).
-    if (cpu.drops_prefetches) out.back().prefetched_rows = 6;
+    if (cpu.drops_prefetches) {
+      out.back().prefetched_rows = 6;
+      out.back().prefetched_rows4 = 3;
+    }
     if (cpu.avx512_bf16) {
       Kernels native = out.back();
       native.name = "AVX-512 VNNI and BF16";

@@ -10,6 +10,7 @@ namespace forerun::kernel {
 constexpr std::int64_t kPanel = 48;   ///< outputs computed together
 constexpr std::int64_t kKeys = 64;    ///< keys of a page of the cache
 constexpr std::int64_t kChunk = 256;  ///< keys of one partial softmax
+constexpr std::int64_t kGroup = 32;   ///< inputs that share a scale where rows are grouped
 
 /// Values of a rotated row: k, padded with zeros to a multiple of 16.
 constexpr std::int64_t rotated_width(std::int64_t k) noexcept { return (k + 15) / 16 * 16; }
@@ -21,7 +22,13 @@ struct alignas(64) RowScale {
   std::int32_t offset;
 };
 
-/// Rows of int8 activations, rotated: x[i] = values[i] * scale of the row.
+/// Of a group of a row: what its values are multiplied by, and that times their sum.
+struct GroupScale {
+  float scale, sum;
+};
+
+/// Rows of int8 activations, rotated: x[i] = values[i] * scale of the row. Or, if `grouped`, as
+/// they are: x[i] = values[i] * scale of its group.
 struct Int8Rows {
   std::int8_t* values;  ///< [rows, width], within +-127
   RowScale* scales;     ///< [rows]
@@ -33,12 +40,19 @@ struct Int8Rows {
   /// fills whole lines (where Kernels::streams; with the same bits). A later release by this thread
   /// needs a fence before it: ThreadTeam has one.
   bool far = false;
+  GroupScale* groups = nullptr;  ///< [rows, width / kGroup]; or null: never grouped
+  bool grouped = false;
 };
 
 /// The rows from `row` on.
 inline Int8Rows rows_from(const Int8Rows& x, std::int64_t row) noexcept {
-  return {x.values + row * x.width, x.scales + row, x.width,
-          x.halves != nullptr ? x.halves + row * x.width : nullptr, x.far};
+  return {x.values + row * x.width,
+          x.scales + row,
+          x.width,
+          x.halves != nullptr ? x.halves + row * x.width : nullptr,
+          x.far,
+          x.groups != nullptr ? x.groups + row * (x.width / kGroup) : nullptr,
+          x.grouped};
 }
 
 /// A row in int8: its scale, and the sum of the rounded values.
@@ -55,6 +69,23 @@ struct Int8Panels {
   const float* bias;    ///< [panels * 48] or null
   std::int64_t width;   ///< at most 65,536: sums of 255 * 127 fit 32 bits
 };
+
+/// 16 outputs' weights of a group: value = scale * level + least.
+struct Int4Group {
+  std::uint16_t scale[16], least[16];  ///< float16
+  /// [pairs of quads][outputs][4]: levels of inputs 8 p to 8 p + 3 in the lower four bits, of the
+  /// next four in the upper ones.
+  std::uint8_t levels[kGroup / 8][16][4];
+};
+
+/// A matrix [n, k] of 4-bit weights in groups, stored in panels of 48 outputs: [panels][width / 32]
+/// [3].
+struct Int4Panels {
+  const std::uint8_t* data;  ///< Int4Group, aligned to 64 bytes
+  const float* bias;         ///< [panels * 48] or null
+  std::int64_t width;        ///< a multiple of 32
+};
+constexpr std::int64_t kInt4GroupBytes = kPanel / 16 * sizeof(Int4Group);  ///< of a panel
 
 /// Scores of rows of queries with the keys of a page: out[r, j] = key_scales[j] * q_r k_j. Exact
 /// for keys and queries within +-127; a page's other bytes give any score.
@@ -125,6 +156,7 @@ struct Kernels {
   /// From so many rows on panels that follow each other in memory are read faster if int8_panel
   /// prefetches them: with fewer the processor is ahead by itself.
   std::int64_t prefetched_rows = 1;
+  std::int64_t prefetched_rows4 = 1;  ///< the same of int4_panel
 
   /// x = x H, with H the Hadamard matrix (entries +-1) on every `block` values: it multiplies the
   /// product of two vectors by `block`, and spreads an outlier over its block.
@@ -143,7 +175,8 @@ struct Kernels {
   /// and the values are zeros.
   kernel::Rounded (*round_to_int8)(const float* x, std::int64_t n, std::int8_t* values);
 
-  /// Rotates and rounds `n` values into row `r`. NaN and infinity make NaN outputs, never a crash.
+  /// Rotates and rounds `n` values into row `r`; if `out.grouped` rounds them by groups, and n is
+  /// out.width. NaN and infinity make NaN outputs, never a crash.
   /// @param work  room for out.width floats, which hold nothing of use then; may be x itself if
   /// that is as long and no longer needed
   void (*quantize_row)(const float* x, std::int64_t n, const kernel::Int8Rows& out, std::int64_t r,
@@ -165,6 +198,12 @@ struct Kernels {
   /// output, for j < width <= 48. `next` (or null) is a panel to prefetch. `x.far` holds for the
   /// outputs.
   void (*int8_panel)(const kernel::Int8Panels& w, std::int64_t panel, const kernel::Int8Rows& x,
+                     std::int64_t rows, float* out, std::int64_t stride, std::int64_t width,
+                     bool add, const std::uint8_t* next);
+
+  /// The same with 4-bit weights and grouped rows: the sum over groups, in their order, of
+  /// (integer products * (scale * row scale)) and (least * row sum), each added by one rounding.
+  void (*int4_panel)(const kernel::Int4Panels& w, std::int64_t panel, const kernel::Int8Rows& x,
                      std::int64_t rows, float* out, std::int64_t stride, std::int64_t width,
                      bool add, const std::uint8_t* next);
 

@@ -7,6 +7,7 @@
 #include <cmath>
 #include <cstdint>
 
+#include "forerun/formats/half.h"
 #include "forerun/tensor/cpu/kernels/scalar_vectors.h"
 #include "forerun/tensor/cpu/kernels/shared/table.h"
 
@@ -27,6 +28,31 @@ inline void int8_panel(const Int8Panels& w, std::int64_t panel, const Int8Rows& 
       const std::int64_t output = panel * kPanel + j;
       const float y = std::fma(static_cast<float>(dot), w.scales[output] * x.scales[r].scale,
                                w.bias != nullptr ? w.bias[output] : 0.0F);
+      out[r * stride + j] = add ? y + out[r * stride + j] : y;
+    }
+  }
+}
+
+inline void int4_panel(const Int4Panels& w, std::int64_t panel, const Int8Rows& x,
+                       std::int64_t rows, float* out, std::int64_t stride, std::int64_t width,
+                       bool add, const std::uint8_t* /*next*/) {
+  const std::int64_t groups = w.width / kGroup;
+  const auto* const all = reinterpret_cast<const Int4Group*>(w.data) + 3 * panel * groups;
+  for (std::int64_t r = 0; r < rows; ++r) {
+    for (std::int64_t j = 0; j < width; ++j) {
+      float sum = 0.0F;
+      for (std::int64_t g = 0; g < groups; ++g) {
+        const Int4Group& group = all[3 * g + j / 16];
+        std::int32_t dot = 0;
+        for (std::int64_t i = 0; i < kGroup; ++i) {
+          const int both = group.levels[i / 8][j % 16][i % 4];
+          dot += (i % 8 < 4 ? both & 15 : both >> 4) * x.values[r * w.width + g * kGroup + i];
+        }
+        const GroupScale& of = x.groups[r * groups + g];
+        sum = std::fma(static_cast<float>(dot), float_of_f16(group.scale[j % 16]) * of.scale, sum);
+        sum = std::fma(float_of_f16(group.least[j % 16]), of.sum, sum);
+      }
+      const float y = w.bias != nullptr ? sum + w.bias[panel * kPanel + j] : sum;
       out[r * stride + j] = add ? y + out[r * stride + j] : y;
     }
   }

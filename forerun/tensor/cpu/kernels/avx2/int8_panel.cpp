@@ -1,9 +1,9 @@
 #if defined(__x86_64__)
 
 #include "forerun/tensor/cpu/kernels/avx2/int8_products.h"
+#include "forerun/tensor/cpu/kernels/avx2/panel_output.h"
 #include "forerun/tensor/cpu/kernels/kernels.h"
 #include "forerun/tensor/cpu/kernels/shared/tiles.h"
-#include "forerun/tensor/cpu/kernels/shared/vector_math.h"
 
 namespace forerun::avx2 {
 
@@ -21,25 +21,11 @@ struct Prefetch {
   std::int64_t step;       // bytes for every 4 inputs; a line may be asked for several times
 };
 
-struct Sink {
-  float* out;
-  std::int64_t stride, width;
-  bool add;
-};
-
 void put(const Int8Panels& w, std::int64_t output, float row_scale, __m256i dot, float* to,
          std::int64_t left, bool add) {
   const __m256 by = _mm256_mul_ps(_mm256_loadu_ps(w.scales + output), _mm256_set1_ps(row_scale));
   const __m256 bias = w.bias != nullptr ? _mm256_loadu_ps(w.bias + output) : _mm256_setzero_ps();
-  __m256 y = _mm256_fmadd_ps(_mm256_cvtepi32_ps(dot), by, bias);
-  if (left >= 8) {
-    if (add) y = _mm256_add_ps(y, _mm256_loadu_ps(to));
-    _mm256_storeu_ps(to, y);
-    return;
-  }
-  const __m256i m = spread_mask(first_lanes(left)).low;
-  if (add) y = _mm256_add_ps(y, _mm256_maskload_ps(to, m));
-  _mm256_maskstore_ps(to, m, y);
+  put(_mm256_fmadd_ps(_mm256_cvtepi32_ps(dot), by, bias), to, left, add);
 }
 
 // The signs' way: nothing of the weights is worth keeping for another row.

@@ -1,6 +1,6 @@
 #pragma once
 
-// What becomes of the integer sums of a panel.
+// What becomes of the sums of a panel.
 
 #include "forerun/tensor/cpu/kernels/avx512/vectors.h"
 #include "forerun/tensor/cpu/kernels/kernels.h"
@@ -32,26 +32,40 @@ struct Columns {
   __m512 scale, bias;
 };
 
-inline Columns columns_of(const kernel::Int8Panels& w, std::int64_t panel, int at,
-                          std::int64_t width) {
-  const std::int64_t left = width - 16 * at, first = panel * kernel::kPanel + 16 * at;
-  return {at, left >= 16 ? __mmask16{0xffff} : static_cast<__mmask16>((1U << left) - 1),
-          _mm512_loadu_ps(w.scales + first),
-          w.bias != nullptr ? _mm512_loadu_ps(w.bias + first) : _mm512_setzero_ps()};
+inline __mmask16 columns_mask(int at, std::int64_t width) {
+  const std::int64_t left = width - 16 * at;
+  return left >= 16 ? __mmask16{0xffff} : static_cast<__mmask16>((1U << left) - 1);
 }
 
-// Outputs of row `row`, whose values were divided by `scale`.
-inline void put(__m512i dot, const Columns& columns, float scale, const Sink& sink,
-                std::int64_t row) {
-  float* to = sink.out + row * sink.stride + 16 * columns.at;
-  const __m512 by = _mm512_mul_ps(columns.scale, _mm512_set1_ps(scale));
-  __m512 y = _mm512_fmadd_ps(_mm512_cvtepi32_ps(dot), by, columns.bias);
-  if (sink.add) y = _mm512_add_ps(y, _mm512_maskz_loadu_ps(columns.mask, to));
+// @param bias  of all outputs, or null
+inline __m512 bias_of(const float* bias, std::int64_t panel, int at) {
+  return bias != nullptr ? _mm512_loadu_ps(bias + panel * kernel::kPanel + 16 * at)
+                         : _mm512_setzero_ps();
+}
+
+inline Columns columns_of(const kernel::Int8Panels& w, std::int64_t panel, int at,
+                          std::int64_t width) {
+  return {at, columns_mask(at, width), _mm512_loadu_ps(w.scales + panel * kernel::kPanel + 16 * at),
+          bias_of(w.bias, panel, at)};
+}
+
+// Outputs of row `row`.
+inline void put(__m512 y, int at, __mmask16 mask, const Sink& sink, std::int64_t row) {
+  float* to = sink.out + row * sink.stride + 16 * at;
+  if (sink.add) y = _mm512_add_ps(y, _mm512_maskz_loadu_ps(mask, to));
   if (sink.far) {
     _mm512_stream_ps(to, y);
   } else {
-    _mm512_mask_storeu_ps(to, columns.mask, y);
+    _mm512_mask_storeu_ps(to, mask, y);
   }
+}
+
+// The same from integer sums of a row whose values were divided by `scale`.
+inline void put(__m512i dot, const Columns& columns, float scale, const Sink& sink,
+                std::int64_t row) {
+  const __m512 by = _mm512_mul_ps(columns.scale, _mm512_set1_ps(scale));
+  put(_mm512_fmadd_ps(_mm512_cvtepi32_ps(dot), by, columns.bias), columns.at, columns.mask, sink,
+      row);
 }
 
 }  // namespace

@@ -173,21 +173,41 @@ Rounded round_to_int8(const float* x, std::int64_t n, std::int8_t* values) {
   return {finite ? most_value / 127.0F : __builtin_nanf(""), sum(total)};
 }
 
+// The bytes of a row where they go, or at the start of `work` if they are to be streamed from
+// there: never past the floats of `work` that are still to be read.
+inline std::int8_t* bytes_of(const Int8Rows& out, std::int64_t r, float* work) {
+  std::int8_t* const values = out.values + r * out.width;
+  const bool lines =
+      out.far && out.width % 64 == 0 && reinterpret_cast<std::uintptr_t>(values) % 64 == 0;
+  return lines ? reinterpret_cast<std::int8_t*>(work) : values;
+}
+
+inline void stream_bytes(const Int8Rows& out, std::int64_t r, const std::int8_t* from) {
+  std::int8_t* const values = out.values + r * out.width;
+  for (std::int64_t i = 0; from != values && i < out.width; i += 64) stream(values + i, from + i);
+}
+
+inline void round_groups(const float* x, const Int8Rows& out, std::int64_t r, float* work) {
+  std::int8_t* const to = bytes_of(out, r, work);
+  kernel::GroupScale* const groups = out.groups + r * (out.width / kernel::kGroup);
+  for (std::int64_t i = 0; i < out.width; i += kernel::kGroup) {
+    const Rounded rounded = round_to_int8(x + i, kernel::kGroup, to + i);
+    groups[i / kernel::kGroup] = {rounded.scale, rounded.scale * static_cast<float>(rounded.sum)};
+  }
+  stream_bytes(out, r, to);
+}
+
 void quantize_row(const float* x, std::int64_t n, const Int8Rows& out, std::int64_t r,
                   float* work) {
+  if (out.grouped) return round_groups(x, out, r, work);
   for (std::int64_t i = 0; (work != x || n < out.width) && i < out.width; i += 16) {
     const Mask m = n > i ? first_lanes(n - i) : static_cast<Mask>(0);
     store(work + i, load(m, x + i));
   }
   rotate_row(work, out.width);
-  std::int8_t* const values = out.values + r * out.width;
-  // For whole lines the int8 values are first written to the start of `work`: never past the floats
-  // that are still to be read.
-  const bool lines =
-      out.far && out.width % 64 == 0 && reinterpret_cast<std::uintptr_t>(values) % 64 == 0;
-  auto* const to = lines ? reinterpret_cast<std::int8_t*>(work) : values;
+  std::int8_t* const to = bytes_of(out, r, work);
   const Rounded rounded = round_to_int8(work, out.width, to);
-  for (std::int64_t i = 0; lines && i < out.width; i += 64) stream(values + i, to + i);
+  stream_bytes(out, r, to);
   out.scales[r] = {rounded.scale, -128 * rounded.sum};
   if (out.halves == nullptr) return;
   for (std::int64_t i = r * out.width; i < (r + 1) * out.width; i += 16) {

@@ -13,6 +13,9 @@ namespace forerun::FORERUN_KERNELS {
 void int8_panel(const kernel::Int8Panels& w, std::int64_t panel, const Int8Rows& x,
                 std::int64_t rows, float* out, std::int64_t stride, std::int64_t width, bool add,
                 const std::uint8_t* next);
+void int4_panel(const kernel::Int4Panels& w, std::int64_t panel, const Int8Rows& x,
+                std::int64_t rows, float* out, std::int64_t stride, std::int64_t width, bool add,
+                const std::uint8_t* next);
 void key_product(const kernel::KeyProduct& p);
 void value_product(const kernel::ValueProduct& p);
 void pair_product_emulated(const kernel::PairProduct& p);
@@ -33,6 +36,7 @@ const Kernels kKernels{.name = kName,
                        .silu_gate_row = &silu_gate_row,
                        .gelu_gate_row = &gelu_gate_row,
                        .int8_panel = &int8_panel,
+                       .int4_panel = &int4_panel,
                        .key_product = &key_product,
                        .weigh_row = &weigh_row,
                        .value_product = &value_product,

@@ -1,0 +1,133 @@
+#if defined(__x86_64__)
+
+#include "forerun/tensor/cpu/kernels/avx512/panel_output.h"
+#include "forerun/tensor/cpu/kernels/avx512/vectors.h"
+#include "forerun/tensor/cpu/kernels/kernels.h"
+#include "forerun/tensor/cpu/kernels/shared/tiles.h"
+
+namespace forerun::avx512 {
+
+using kernel::Int4Group;
+using kernel::Int4Panels;
+using kernel::Int8Rows;
+using kernel::kGroup;
+using kernel::kInt4GroupBytes;
+using kernel::kPanel;
+
+namespace {
+
+constexpr std::int64_t kLines = kInt4GroupBytes / 64;  // of a group of all outputs
+constexpr int kMost = 4;  // rows: 12 integer and 12 float sums of the 32 registers
+
+struct Prefetch {
+  const char* at;      // or null
+  std::int64_t lines;  // for every group
+};
+
+inline void fetch(Prefetch& next) {
+  for (std::int64_t l = 0; l < next.lines; ++l) _mm_prefetch(next.at + 64 * l, _MM_HINT_T1);
+  next.at += 64 * next.lines;
+}
+
+inline __m512 from_half(const std::uint16_t* x) {
+  return _mm512_cvtph_ps(_mm256_load_si256(reinterpret_cast<const __m256i*>(x)));
+}
+
+// Levels of four inputs of 16 outputs, from bits `shift` on.
+template <int shift>
+inline __m512i levels(const Int4Group& group, int pair) {
+  const __m512i both = _mm512_load_si512(group.levels[pair]);
+  return _mm512_and_si512(_mm512_srli_epi16(both, shift), _mm512_set1_epi8(15));
+}
+
+// Adds the integer products of a group with R rows.
+template <int R>
+inline void add_group(__m512i (&dot)[R][kVectors], const Int4Group* group, const std::int8_t* x,
+                      std::int64_t width) {
+#pragma GCC unroll 8
+  for (int k = 0; k < kGroup / 4; ++k) {
+    __m512i in[kVectors];
+#pragma GCC unroll 3
+    for (int v = 0; v < kVectors; ++v) {
+      in[v] = k % 2 == 0 ? levels<0>(group[v], k / 2) : levels<4>(group[v], k / 2);
+    }
+#pragma GCC unroll 4
+    for (int r = 0; r < R; ++r) {
+      const __m512i a = spread(x + r * width + 4 * k);
+#pragma GCC unroll 3
+      for (int v = 0; v < kVectors; ++v) add_products(dot[r][v], in[v], a);
+    }
+  }
+}
+
+// R rows with one panel.
+template <int R, bool Ahead>
+[[gnu::noinline]] void block(const Int4Panels& w, std::int64_t panel, const Int8Rows& x,
+                             std::int64_t first, const Sink& sink, Prefetch next) {
+  const std::int64_t groups = w.width / kGroup;
+  const auto* group = reinterpret_cast<const Int4Group*>(w.data) + kVectors * panel * groups;
+  __m512 sum[R][kVectors];
+#pragma GCC unroll 4
+  for (int r = 0; r < R; ++r) {
+#pragma GCC unroll 3
+    for (int v = 0; v < kVectors; ++v) sum[r][v] = _mm512_setzero_ps();
+  }
+  for (std::int64_t g = 0; g < groups; ++g, group += kVectors) {
+    if constexpr (Ahead) fetch(next);
+    __m512i dot[R][kVectors];
+#pragma GCC unroll 4
+    for (int r = 0; r < R; ++r) {
+#pragma GCC unroll 3
+      for (int v = 0; v < kVectors; ++v) dot[r][v] = _mm512_setzero_si512();
+    }
+    add_group<R>(dot, group, x.values + first * w.width + g * kGroup, w.width);
+#pragma GCC unroll 3
+    for (int v = 0; v < kVectors; ++v) {
+      const __m512 scale = from_half(group[v].scale), least = from_half(group[v].least);
+#pragma GCC unroll 4
+      for (int r = 0; r < R; ++r) {
+        const kernel::GroupScale& of = x.groups[(first + r) * groups + g];
+        const __m512 by = _mm512_mul_ps(scale, _mm512_set1_ps(of.scale));
+        sum[r][v] = _mm512_fmadd_ps(_mm512_cvtepi32_ps(dot[r][v]), by, sum[r][v]);
+        sum[r][v] = _mm512_fmadd_ps(least, _mm512_set1_ps(of.sum), sum[r][v]);
+      }
+    }
+  }
+#pragma GCC unroll 3
+  for (int v = 0; v < kVectors; ++v) {
+    if (16 * v >= sink.width) break;
+    const __m512 bias = bias_of(w.bias, panel, v);
+    const __mmask16 mask = columns_mask(v, sink.width);
+#pragma GCC unroll 4
+    for (int r = 0; r < R; ++r) {
+      put(w.bias != nullptr ? _mm512_add_ps(sum[r][v], bias) : sum[r][v], v, mask, sink, first + r);
+    }
+  }
+}
+
+}  // namespace
+
+void int4_panel(const Int4Panels& w, std::int64_t panel, const Int8Rows& x, std::int64_t rows,
+                float* out, std::int64_t stride, std::int64_t width, bool add,
+                const std::uint8_t* next) {
+  if (rows == 0) return;
+  const Sink sink = sink_of(out, stride, width, add, x.far);
+  // The next panel is prefetched in equal parts during each block's products.
+  const std::int64_t blocks = blocks_of(rows, kMost);
+  const std::int64_t lines = next == nullptr ? 0 : (kLines + blocks - 1) / blocks;
+  const char* ahead = reinterpret_cast<const char*>(next);
+  each_block<kMost>(rows, [&](auto height, std::int64_t first, std::int64_t b) {
+    const Prefetch part{ahead, b * lines < kLines ? lines : 0};
+    constexpr int kHeight = decltype(height)::value;
+    if (part.lines > 0) {
+      block<kHeight, true>(w, panel, x, first, sink, part);
+    } else {
+      block<kHeight, false>(w, panel, x, first, sink, part);
+    }
+    ahead += part.lines * 64 * (w.width / kGroup);
+  });
+}
+
+}  // namespace forerun::avx512
+
+#endif  // __x86_64__

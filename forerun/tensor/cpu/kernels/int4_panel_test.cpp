@@ -1,0 +1,139 @@
+// Products with 4-bit weights and the rows for them, of every kind of kernels, against plain loops:
+// bit for bit.
+#include <algorithm>
+#include <cstring>
+
+#include "forerun/tensor/cpu/kernels/kernels_fixture.h"
+
+namespace forerun {
+namespace {
+
+using kernel::GroupScale;
+using kernel::Int4Group;
+using kernel::Int8Rows;
+using kernel::kGroup;
+using kernel::kPanel;
+
+class Int4Kernels : public KernelsFixture {
+ protected:
+  // Levels at random; scales are any float16 but infinity and NaN.
+  std::vector<Int4Group> panels(std::int64_t count, std::int64_t groups) {
+    std::vector<Int4Group> out(static_cast<std::size_t>(3 * count * groups + 1));
+    for (Int4Group& g : out) {
+      const auto levels = bytes<std::uint8_t>(sizeof g.levels, 0, 255);
+      std::memcpy(g.levels, levels.data(), sizeof g.levels);
+      for (auto* half : {g.scale, g.least}) {
+        for (int j = 0; j < 16; ++j) {
+          half[j] = static_cast<std::uint16_t>(random_() % 0x7c00 | random_() % 2 << 15);
+        }
+      }
+    }
+    return out;
+  }
+};
+
+TEST_F(Int4Kernels, PanelsAreThePlainSums) {
+  for (const bool extreme : {false, true}) {
+    for (std::int64_t rows = 1; rows <= 21; ++rows) {
+      const std::int64_t groups = up_to(7), width = groups * kGroup;
+      const std::int64_t outputs = rows % 4 == 0 ? kPanel : up_to(kPanel), stride = 60;
+      auto values = bytes<std::int8_t>(rows * width, -127, 127);
+      auto weights = panels(2, groups);
+      if (extreme) {  // the largest sums that a group has
+        for (auto& x : values) x = 127;
+        for (Int4Group& g : weights) std::memset(g.levels, 0xff, sizeof g.levels);
+      }
+      std::vector<std::uint8_t> room(weights.size() * sizeof(Int4Group) + 64);
+      std::uint8_t* const data = aligned(room);
+      std::memcpy(data, weights.data(), (weights.size() - 1) * sizeof(Int4Group));
+      std::vector<GroupScale> scales(static_cast<std::size_t>(rows * groups));
+      for (GroupScale& s : scales) s = {numbers(1, false)[0], numbers(1, false)[0]};
+      const Row bias = numbers(2 * kPanel, false);
+      for (const bool add : {false, true}) {
+        compare(
+            numbers(rows * stride, false),
+            [&](const Kernels& kind, Row& x) {
+              const Int8Rows in{.values = values.data(),
+                                .scales = nullptr,
+                                .width = width,
+                                .halves = nullptr,
+                                .groups = scales.data(),
+                                .grouped = true};
+              kind.int4_panel({data, add ? bias.data() : nullptr, width}, 1, in, rows, x.data(),
+                              stride, outputs, add, add ? data : nullptr);
+            },
+            std::to_string(rows) + " rows of " + std::to_string(width) + ", " +
+                std::to_string(outputs) + " outputs");
+      }
+    }
+  }
+}
+
+// Each group by its own scale, in place of the work or beside it, streamed or not.
+TEST_F(Int4Kernels, RowsAreRoundedByGroups) {
+  for (int t = 0; t < 200; ++t) {
+    const std::int64_t groups = up_to(20), width = groups * kGroup;
+    const Row weight = numbers(width, false);
+    for (const bool far : {false, true}) {
+      for (const int how : {0, 1, 2}) {
+        compare(
+            numbers(width, t % 5 == 0),
+            [&](const Kernels& kind, Row& x) {
+              std::vector<std::int8_t> room(static_cast<std::size_t>(width + 64));
+              std::vector<GroupScale> scales(static_cast<std::size_t>(groups));
+              Row work(static_cast<std::size_t>(width));
+              const Int8Rows out{.values = aligned(room),
+                                 .scales = nullptr,
+                                 .width = width,
+                                 .halves = nullptr,
+                                 .far = far,
+                                 .groups = scales.data(),
+                                 .grouped = true};
+              if (how == 0) kind.quantize_row(x.data(), width, out, 0, work.data());
+              if (how == 1) {
+                work = x;
+                kind.quantize_row(work.data(), width, out, 0, work.data());
+              }
+              if (how == 2) {
+                kind.norm_quantize_row(x.data(), weight.data(), 1e-5F, width, out, 0, work.data());
+              }
+              for (std::int64_t i = 0; i < width; ++i) x.push_back(out.values[i]);
+              for (const GroupScale& s : scales) {
+                x.push_back(s.scale);
+                x.push_back(s.sum);
+              }
+            },
+            std::to_string(width) + " values");
+      }
+    }
+  }
+}
+
+TEST_F(Int4Kernels, AGroupsScaleIsThatOfItsLargestValue) {
+  Row x = numbers(96, false);
+  for (std::size_t i = 32; i < 64; ++i) x[i] *= 1000.0F;
+  std::fill(x.begin() + 64, x.end(), 0.0F);
+  for (const Kernels& kind : kinds_) {
+    std::vector<std::int8_t> values(96);
+    std::vector<GroupScale> scales(3);
+    Row work(96);
+    kind.quantize_row(x.data(), 96,
+                      {.values = values.data(),
+                       .scales = nullptr,
+                       .width = 96,
+                       .halves = nullptr,
+                       .groups = scales.data(),
+                       .grouped = true},
+                      0, work.data());
+    for (std::size_t i = 0; i < 96; ++i) {
+      const GroupScale& of = scales[i / 32];
+      EXPECT_NEAR(static_cast<float>(values[i]) * of.scale, x[i], 0.51F * of.scale) << i;
+    }
+    EXPECT_GT(scales[1].scale, 50.0F * scales[0].scale);
+    EXPECT_EQ(scales[2].scale, 0.0F);
+    EXPECT_EQ(scales[2].sum, 0.0F);
+  }
+}
+
+}  // namespace
+}  // namespace forerun
