@@ -55,6 +55,28 @@ TEST_P(ShippedDrafter, GivesTheTargetsTextInFewerPasses) {
   }
 }
 
+// The file stores its layers in 4 bits; drafters that learned beside int8 draft for these as well.
+TEST_P(ShippedDrafter, GivesTheTextOfInt4) {
+  const Model int4 = Model::load(demo_model_path(), Precision::kInt4);
+  ASSERT_EQ(int4.precision(), Precision::kInt4);
+  const Drafter drafter = Drafter::load(GetParam(), int4);
+  GenerateOptions o;
+  o.fixed_draft = true;
+  o.max_draft = 5;
+  o.max_tokens = 48;
+  o.rule = Rule::kSharedNoise;
+  for (const double temperature : {0.0, 0.8}) {
+    o.sampling.temperature = temperature;
+    RunStatistics all;
+    for (const std::vector<Token>& prompt : prompts()) {
+      const Generated drafted = generate(int4, drafter, prompt, o);
+      EXPECT_EQ(drafted.tokens, generate(int4, Drafter(), prompt, o).tokens);
+      all.add(drafted.statistics);
+    }
+    EXPECT_GT(all.tau(), 1.1) << "T = " << temperature;
+  }
+}
+
 TEST(ShippedDFlash, BesideLookupHasNoLawForEachDraft) {
   GenerateOptions o;
   o.rule = Rule::kRatioOnSearch;

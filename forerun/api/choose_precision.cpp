@@ -58,7 +58,7 @@ TextModelSizes text_model_sizes(const std::string& path) {
       const auto count = static_cast<std::uint64_t>(element_count(t.shape).value_or(0));
       out.weights += count;
       out.largest = std::max(out.largest, count);
-      out.four_bits = out.four_bits || (t.name.starts_with("blk.") && has_four_bit_groups(t.dtype));
+      if (t.name.starts_with("blk.") && has_four_bit_groups(t.dtype)) out.four_bits += count;
       out.experts = out.experts || t.name.find("_exps.") != t.name.npos ||
                     t.name.find(".experts.") != t.name.npos;
     }
@@ -72,25 +72,31 @@ ChosenPrecision text_precision(const std::string& path, PrecisionRequest request
                                const CpuFeatures& cpu, const TextModelSizes& sizes) {
   std::string lacks = cpu.int8() ? "" : lacking(cpu);
   if (sizes.experts) lacks = "its layers have experts, of which int8 and int4 have no products";
-  // int8 takes a byte a weight, and embedding and head are float32 while the others are packed.
+  const std::string no_int4 =
+      !lacks.empty() ? lacks
+      : sizes.four_bits == 0
+          ? "none of its layers' matrices is stored in 4 bits (GGUF's Q4_0, Q4_1 or Q4_K)"
+          : "";
+  // int8 takes a byte a weight, int4 five bits, and embedding and head are float32 while the others
+  // are packed.
   const double weights = static_cast<double>(sizes.weights);
   const double bytes =
       lacks.empty() ? weights + 8.0 * static_cast<double>(sizes.largest) : 4.0 * weights;
-  if (!requested && bytes > static_cast<double>(sizes.available)) {
+  const double spared = no_int4.empty() ? 0.375 * static_cast<double>(sizes.four_bits) : 0.0;
+  const auto available = static_cast<double>(sizes.available);
+  if (!requested && bytes > available) {
     constexpr double kGigabyte = 1e9;
-    return {.precision = Precision::kFile,
-            .reason = fmt::format("{:.1f} GB of memory are free, {} takes {:.1f}",
-                                  static_cast<double>(sizes.available) / kGigabyte,
-                                  lacks.empty() ? "int8" : "f32", bytes / kGigabyte),
+    return {.precision =
+                spared > 0.0 && bytes - spared <= available ? Precision::kInt4 : Precision::kFile,
+            .reason =
+                fmt::format("{:.1f} GB of memory are free, {} takes {:.1f}", available / kGigabyte,
+                            lacks.empty() ? "int8" : "f32", bytes / kGigabyte),
             .fastest = false};
   }
   // Without int8 products float32 is the fastest there is: such processors have none for bf16.
   return choose(path, requested,
                 {{Precision::kInt8, lacks},
-                 {Precision::kInt4, !lacks.empty()    ? lacks
-                                    : sizes.four_bits ? ""
-                                                      : "none of its layers' matrices is stored in "
-                                                        "4 bits (GGUF's Q4_0, Q4_1 or Q4_K)"},
+                 {Precision::kInt4, no_int4},
                  {Precision::kF32, ""},
                  {Precision::kBF16, ""},
                  {Precision::kFile, ""}});

@@ -14,8 +14,8 @@ struct TextModelSizes {
   std::uint64_t weights = 0;
   std::uint64_t largest = 0;  ///< of them in one tensor: the embedding, or the head
   std::uint64_t available = std::numeric_limits<std::uint64_t>::max();  ///< bytes of memory
-  bool experts = false;    ///< in its layers, of which there are no int8 products
-  bool four_bits = false;  ///< some matrices of its layers are stored in groups of 4-bit numbers
+  std::uint64_t four_bits = 0;  ///< of its layers' weights, stored in groups of 4-bit numbers
+  bool experts = false;         ///< in its layers, of which there are no int8 products
 };
 
 /// Of the model at `path`, by its tensors; no weights where it cannot be read: its loader says why.
@@ -23,7 +23,7 @@ TextModelSizes text_model_sizes(const std::string& path);
 
 /// The one policy for precisions: `auto` is the fastest that can be had and never fails, anything
 /// else is what was requested or a UsageError that names what can be had. Weights that do not fit
-/// the memory stay in their file.
+/// the memory in int8 are in int4 where that fits, else they stay in their file.
 /// @param path  of the model, for the message
 ChosenPrecision text_precision(const std::string& path, PrecisionRequest requested,
                                const CpuFeatures& cpu, const TextModelSizes& sizes = {});

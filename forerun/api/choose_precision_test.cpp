@@ -46,6 +46,35 @@ TEST(ChoosePrecision, WeightsThatDoNotFitInInt8StayInTheirFile) {
   EXPECT_EQ(text_model_sizes("/no/such/model").weights, 0U);
 }
 
+TEST(ChoosePrecision, Int4IsForFilesWithMatricesInFourBits) {
+  const TextModelSizes four{.weights = 1000, .largest = 100, .available = 2000, .four_bits = 800};
+  EXPECT_EQ(text_precision("m", Precision::kInt4, kNew, four).precision, Precision::kInt4);
+  EXPECT_EQ(text_precision("m", Precision::kInt4, kCommon, four).precision, Precision::kInt4);
+  EXPECT_EQ(text_precision("m", kAutoPrecision, kNew, four).precision, Precision::kInt8);
+  EXPECT_EQ(
+      refusal([] { static_cast<void>(text_precision("m", Precision::kInt4, kNew)); }),
+      "m cannot be computed in int4: none of its layers' matrices is stored in 4 bits (GGUF's "
+      "Q4_0, Q4_1 or Q4_K); ask for file, bf16, f32, int8, auto");
+  EXPECT_NE(refusal([&] { static_cast<void>(text_precision("m", Precision::kInt4, kOld, four)); }),
+            "");
+  EXPECT_EQ(text_model_sizes(FORERUN_SOURCE_DIR "/tests/data/tiny/qwen2/model.gguf").four_bits, 0U);
+}
+
+// Of 1,800 bytes in int8 300 are spared.
+TEST(ChoosePrecision, WhatFitsInInt4AloneIsInInt4) {
+  TextModelSizes sizes{.weights = 1000, .largest = 100, .available = 1799, .four_bits = 800};
+  const ChosenPrecision chosen = text_precision("m", kAutoPrecision, kNew, sizes);
+  EXPECT_EQ(chosen.precision, Precision::kInt4);
+  EXPECT_FALSE(chosen.fastest);
+  sizes.available = 1500;
+  EXPECT_EQ(text_precision("m", kAutoPrecision, kNew, sizes).precision, Precision::kInt4);
+  sizes.available = 1499;
+  EXPECT_EQ(text_precision("m", kAutoPrecision, kNew, sizes).precision, Precision::kFile);
+  sizes.available = 1799;
+  sizes.experts = true;
+  EXPECT_EQ(text_precision("m", kAutoPrecision, kNew, sizes).precision, Precision::kFile);
+}
+
 TEST(ChoosePrecision, ExpertsHaveNoInt8) {
   const TextModelSizes experts{.weights = 1000, .available = 10000, .experts = true};
   EXPECT_EQ(text_precision("m", kAutoPrecision, kNew, experts).precision, Precision::kF32);
@@ -53,7 +82,8 @@ TEST(ChoosePrecision, ExpertsHaveNoInt8) {
   const std::string said =
       refusal([&] { static_cast<void>(text_precision("m", Precision::kInt8, kNew, experts)); });
   EXPECT_EQ(said,
-            "m cannot be computed in int8: its layers have experts, of which int8 has no products; "
+            "m cannot be computed in int8: its layers have experts, of which int8 and int4 have no "
+            "products; "
             "ask for file, bf16, f32, auto");
   const TextModelSizes large{.weights = 1000, .available = 3000, .experts = true};
   EXPECT_EQ(text_precision("m", kAutoPrecision, kNew, large).precision, Precision::kFile);

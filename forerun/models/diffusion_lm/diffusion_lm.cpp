@@ -106,7 +106,7 @@ DiffusionLm diffusion_from_decoder(const DecoderLm& decoder, std::int64_t layers
 DiffusionLm in_precision(const DiffusionLm& model, Precision precision) {
   DiffusionLm m = model;
   m.body.precision = precision;
-  if (precision == Precision::kInt8) {
+  if (has_int8_products(precision)) {
     m.body.int8 = packed_body(model.body);
     m.body.layers.clear();
     m.body.embedding = m.body.own_head = m.body.final_norm.weight = at::Tensor();

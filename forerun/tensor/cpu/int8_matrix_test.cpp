@@ -132,6 +132,69 @@ TEST_F(Int8, AddsToWhatIsThereAndTouchesNothingElse) {
   }
 }
 
+// In 4 bits: rows and outputs that do not fill a panel, outputs without groups, biases.
+TEST_F(Int8, GroupedProductsAreThoseOfTheGroupsNumbers) {
+  struct Case {
+    std::int64_t n, k, rows;
+    bool bias;
+  };
+  for (const Case& c : {Case{48, 32, 1, false}, Case{50, 64, 2, true}, Case{1, 96, 3, false},
+                        Case{150, 576, 5, true}, Case{97, 1536, 13, false}}) {
+    const std::int64_t groups = c.k / 32;
+    std::vector<FourBitGroup> all(static_cast<std::size_t>(c.n * groups));
+    at::Tensor w = at::zeros({c.n, c.k});
+    for (std::int64_t g = 0; g < c.n * groups; ++g) {
+      FourBitGroup& group = all[static_cast<std::size_t>(g)];
+      group.scale = 0x1p-8F * static_cast<float>(1 + random_() % 100);  // exact in float16
+      group.least = -0x1p-7F * static_cast<float>(random_() % 500);
+      for (std::size_t i = 0; i < 32; ++i) {
+        group.levels[i] = static_cast<std::uint8_t>(random_() % 16);
+        if (g / groups == 7) continue;  // of that output none is given
+        w.data_ptr<float>()[g * 32 + static_cast<std::int64_t>(i)] =
+            group.scale * group.levels[i] + group.least;
+      }
+    }
+    const auto bias = normal(c.n);
+    const Int8Matrix m = Int8Matrix::pack_groups(
+        c.n, c.k,
+        [&](std::int64_t row, std::span<FourBitGroup> out) {
+          if (row == 7) return false;
+          std::copy_n(all.begin() + row * groups, groups, out.begin());
+          return true;
+        },
+        c.bias ? at::tensor(bias, at::kFloat) : at::Tensor(), arena);
+    EXPECT_TRUE(m.grouped());
+    EXPECT_EQ(m.bytes(), m.panels() * 48 * groups * 20);
+    Int8Activations activations;
+    const auto x = m.in_form(activations.room_for(c.rows, c.k));
+    std::vector<float> work(static_cast<std::size_t>(x.width));
+    at::Tensor rounded = at::empty({c.rows, c.k});
+    for (std::int64_t r = 0; r < c.rows; ++r) {
+      auto row = normal(c.k);
+      row[0] = 300.0F;
+      kernels().quantize_row(row.data(), c.k, x, r, work.data());
+      for (std::int64_t i = 0; i < c.k; ++i) {
+        rounded[r][i] = x.values[r * c.k + i] * x.groups[r * groups + i / 32].scale;
+      }
+    }
+    const at::Tensor expected = at::linear(rounded.to(at::kDouble), w.to(at::kDouble),
+                                           c.bias ? at::tensor(bias, at::kDouble) : at::Tensor());
+    at::Tensor one = at::full({c.rows, c.n}, -7.0F);
+    for (std::int64_t r = 0; r < c.rows; ++r) {
+      m.multiply(0, m.panels(), kernel::rows_from(x, r), 1, one[r].data_ptr<float>(), c.n, false);
+    }
+    EXPECT_LT((one - expected).abs().max().item<double>(),
+              1e-5 * expected.abs().max().item<double>());
+    for (const int threads : {1, 2}) {
+      at::Tensor out = at::full({c.rows, c.n}, -7.0F);
+      ThreadTeam::instance().run(threads, [&](ThreadTeam::Worker& worker) {
+        m.multiply(worker, x, c.rows, out.data_ptr<float>(), c.n, false);
+      });
+      EXPECT_TRUE(at::equal(out, one)) << c.n << " x " << c.k << ", " << threads << " threads";
+    }
+  }
+}
+
 TEST_F(Int8, ZerosAndTinyValuesAreZeroAndNanStaysNan) {
   const Int8Matrix m = Int8Matrix::pack(at::ones({3, 64}), {}, arena);
   Int8Activations activations;
