@@ -49,6 +49,7 @@ inline void add_group(__m256i (&dot)[R][H], const Int4Group& group, int half, co
 #pragma GCC unroll 2
       for (int h = 0; h < H; ++h) {
         dot[r][h] = _mm256_add_epi16(dot[r][h], _mm256_maddubs_epi16(in[h], a));
+        asm("" : "+x"(dot[r][h]));  // gcc 12 keeps products in memory to add them in another order
       }
     }
   }
