@@ -35,10 +35,12 @@ function(forerun_unity target)
   set_target_properties(${target} PROPERTIES UNITY_BUILD ${FORERUN_UNITY} UNITY_BUILD_BATCH_SIZE 8)
 endfunction()
 
-# Tests run several at a time: each on one thread, or they would wait for each other's.
+# The suites of a test program become tests of ctest, listed when it runs.
 function(forerun_discover_tests program)
-  gtest_discover_tests(${program} DISCOVERY_MODE PRE_TEST DISCOVERY_TIMEOUT 60
-                       PROPERTIES ENVIRONMENT "OMP_NUM_THREADS=1")
+  set(suites "${CMAKE_CURRENT_BINARY_DIR}/${program}_suites.cmake")
+  file(GENERATE OUTPUT "${suites}" CONTENT
+       "set(program \"$<TARGET_FILE:${program}>\")\ninclude(\"${PROJECT_SOURCE_DIR}/cmake/add_suites.cmake\")\n")
+  set_property(DIRECTORY APPEND PROPERTY TEST_INCLUDE_FILES "${suites}")
 endfunction()
 
 # forerun_test(NAME SOURCES ... LINK ... [TORCH]): a program of tests. With TORCH every test begins with one seed.

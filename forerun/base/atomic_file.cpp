@@ -5,6 +5,8 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include <array>
+#include <atomic>
 #include <cerrno>
 #include <cstdio>
 #include <stdexcept>
@@ -34,6 +36,17 @@ const char* remedy(int code) noexcept {
   }
 }
 
+// Names of temporary files, for a signal handler, which may not wait for a lock. Of more at a time than
+// there are places the last stay without.
+std::array<std::atomic<const char*>, 32> unfinished{};  // NOLINT: nothing else reaches a handler
+
+void change(const char* from, const char* to) noexcept {
+  for (auto& place : unfinished) {
+    const char* expected = from;
+    if (place.compare_exchange_strong(expected, to)) return;
+  }
+}
+
 // Makes the new name survive a power cut. If this fails, the file itself is still complete.
 void flush_folder(const std::filesystem::path& file) noexcept {
   const std::filesystem::path folder = file.has_parent_path() ? file.parent_path() : ".";
@@ -58,12 +71,18 @@ AtomicFile::AtomicFile(std::filesystem::path path) : path_(std::move(path)) {
     if (fd_ < 0 && errno != EEXIST) break;
   }
   if (fd_ < 0) fail("cannot be created", errno);
+  change(nullptr, temporary_.c_str());
 }
 
 AtomicFile::~AtomicFile() {
   if (fd_ < 0) return;
-  close(fd_);
   unlink(temporary_.c_str());
+  end();
+}
+
+void AtomicFile::end() noexcept {
+  change(temporary_.c_str(), nullptr);
+  close(std::exchange(fd_, -1));
 }
 
 void AtomicFile::append(std::span<const std::byte> bytes) {
@@ -82,7 +101,7 @@ void AtomicFile::commit() {
   if (fd_ < 0) throw std::logic_error("AtomicFile: commit() called twice");
   if (fsync(fd_) != 0) fail("cannot be flushed to disk", errno);
   if (std::rename(temporary_.c_str(), path_.c_str()) != 0) fail("cannot be renamed", errno);
-  close(std::exchange(fd_, -1));
+  end();
   flush_folder(path_);
 }
 
@@ -94,6 +113,12 @@ void AtomicFile::fail(std::string_view action, int code) const {
 void AtomicFile::commit(std::string_view text) {
   append(std::as_bytes(std::span(text)));
   commit();
+}
+
+void remove_unfinished_files() noexcept {
+  for (const auto& place : unfinished) {
+    if (const char* const name = place.load()) unlink(name);
+  }
 }
 
 }  // namespace forerun

@@ -39,11 +39,15 @@ class AtomicFile {
 
  private:
   [[noreturn]] void fail(std::string_view action, int code) const;
+  void end() noexcept;
 
   std::filesystem::path path_;
   std::string temporary_;
   int fd_ = -1;
   std::uint64_t size_ = 0;  // bytes appended
 };
+
+/// Removes the temporary files of all objects that live: for a signal handler that ends the process.
+void remove_unfinished_files() noexcept;
 
 }  // namespace forerun

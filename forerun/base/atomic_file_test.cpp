@@ -46,6 +46,21 @@ TEST(AtomicFile, AppearsWholeOnCommit) {
   EXPECT_THROW(file.commit(), std::logic_error);
 }
 
+TEST(AtomicFile, OnesThatAProcessEndsInAreRemoved) {
+  const testing::TempFolder folder;
+  const auto done = folder.write("done", "");
+  AtomicFile(done).commit("whole");
+  {
+    AtomicFile gone(folder.path() / "gone");
+  }
+  AtomicFile a(folder.path() / "a"), b(folder.path() / "b");
+  a.append(bytes("half"));
+  EXPECT_EQ(entries(folder), 3);
+  remove_unfinished_files();
+  EXPECT_EQ(entries(folder), 1);
+  EXPECT_EQ(testing::read_file(done), "whole");
+}
+
 TEST(AtomicFile, LeavesNoTraceWithoutCommit) {
   const testing::TempFolder folder;
   const auto path = folder.write("f", "old");

@@ -94,8 +94,10 @@ int generate_diffusion_text(const RunFlags& run, const DiffusionTextFlags& flags
     file.emplace(trace);
   }
   set_threads(run.model.threads);
-  const auto model =
-      DiffusionLanguageModel::load(run.model.path, precision_of(run.model.precision));
+  const auto model = [&] {
+    const EndsAtFirst loading;
+    return DiffusionLanguageModel::load(run.model.path, precision_of(run.model.precision));
+  }();
   note_precision(model.chosen_precision());
   const DiffusionTextOptions options = options_of(run, flags, command);
   const std::vector<Token> tokens = encoded(model, prompt);

@@ -63,6 +63,7 @@ CommonImageOptions common_options(const RunFlags& f) {
 }  // namespace
 
 DiffusionModel load_diffusion(const RunFlags& f) {
+  const EndsAtFirst loading;
   const auto dialect =
       f.images.dialect == "diffusers" ? DitDialect::kDiffusers : DitDialect::kReference;
   return loaded(f, [&](const std::string& path, PrecisionRequest precision) {
@@ -70,7 +71,10 @@ DiffusionModel load_diffusion(const RunFlags& f) {
   });
 }
 
-TokenImageModel load_token_images(const RunFlags& f) { return loaded(f, &TokenImageModel::load); }
+TokenImageModel load_token_images(const RunFlags& f) {
+  const EndsAtFirst loading;
+  return loaded(f, &TokenImageModel::load);
+}
 
 std::vector<std::string> inputs_of(const RunFlags& f) {
   std::vector<std::string> out = paths_of_drafter(f.draft.drafter);

@@ -4,6 +4,8 @@
 
 #include <csignal>
 
+#include "forerun/base/atomic_file.h"
+
 namespace forerun::cli {
 namespace {
 
@@ -15,7 +17,9 @@ volatile std::sig_atomic_t ends_at_request = kEndsAtSecond;
 
 void handle(int) {
   requested = requested + 1;
-  if (requested >= ends_at_request) _exit(130);
+  if (requested < ends_at_request) return;
+  remove_unfinished_files();
+  _exit(130);
 }
 
 }  // namespace
@@ -34,5 +38,10 @@ void catch_interrupts(int ends_at) {
 bool interrupted() noexcept { return requested != 0; }
 
 void clear_interrupt() noexcept { requested = 0; }
+
+EndsAtFirst::EndsAtFirst() noexcept : before_(ends_at_request) {
+  if (before_ == kEndsAtSecond) ends_at_request = 1;
+}
+EndsAtFirst::~EndsAtFirst() { ends_at_request = before_; }
 
 }  // namespace forerun::cli

@@ -9,4 +9,17 @@ void catch_interrupts(int ends_at = kEndsAtSecond);
 bool interrupted() noexcept;
 void clear_interrupt() noexcept;
 
+/// While it lives the first Ctrl-C ends the process at once, unless a third one was asked for: of
+/// work that nothing is lost of, as reading a model.
+class EndsAtFirst {
+ public:
+  EndsAtFirst() noexcept;
+  ~EndsAtFirst();
+  EndsAtFirst(const EndsAtFirst&) = delete;
+  EndsAtFirst& operator=(const EndsAtFirst&) = delete;
+
+ private:
+  int before_;
+};
+
 }  // namespace forerun::cli

@@ -53,7 +53,8 @@ void bind_language_model(nb::module_& m) {
             new (self) Model(Model::load(path, precision_request(precision)));
           },
           "path"_a, "precision"_a = "auto",
-          "Loads a GGUF file or a Hugging Face folder. `precision`: auto, int8, bf16, f32, file.")
+          "Loads a GGUF file or a Hugging Face folder. `precision`: auto, int8, int4, bf16, f32, "
+          "file.")
       .def("encode", &Model::encode, "text"_a, nb::call_guard<nb::gil_scoped_release>(),
            "The tokens of a text, with a beginning-of-sequence token if the model has one.")
       .def(
