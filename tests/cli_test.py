@@ -257,17 +257,6 @@ class Contract(Command):
         elif p.returncode != 130:  # before the handler was there, or past it
             self.assertEqual(p.returncode, -signal.SIGINT, err)
 
-    def test_interrupt_while_a_model_is_read_ends_at_once_and_leaves_nothing(self):
-        model = self.path("model.gguf")
-        os.mkfifo(model)  # which nobody writes to
-        p = subprocess.Popen([FORERUN, "generate", "-m", model, "-p", "a", "--trace", self.path("trace.html")],
-                             stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
-        time.sleep(3)
-        p.send_signal(signal.SIGINT)
-        p.communicate(timeout=10)
-        self.assertEqual(p.returncode, 130)
-        self.assertEqual(os.listdir(self.dir), ["model.gguf"])
-
     def test_chat_answers_from_a_pipe(self):
         r = forerun("chat", "-m", GGUF, input="hello\n/exit\n", stdin=None)
         self.assertIn("chat template", r.stderr)  # the tiny model has none, and the user is told
