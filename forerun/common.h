@@ -45,7 +45,7 @@ ChosenPrecision auto_image_precision();
 /// The processor, and how the int8 engine uses it.
 struct Machine {
   std::string cpu;
-  bool int8 = false;    ///< has AVX2 and FMA, which int8 language models require
+  bool int8 = false;    ///< has AVX2, FMA and F16C, which int8 language models require
   std::string kernels;  ///< in words
   int threads = 0;
 };

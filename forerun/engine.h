@@ -25,7 +25,7 @@ struct EngineOptions {
   std::size_t kv_bytes = 0;
   /// Ended texts whose keys and values are kept, so that a text that begins alike (the next turn of
   /// a conversation, a system prompt) reads only what is new; 0 = none. The text is the same in
-  /// int8, and the same up to rounding in float precisions.
+  /// int8 and int4, and the same up to rounding in float precisions.
   std::size_t max_prefixes = 64;
 };
 
@@ -39,8 +39,8 @@ struct EngineMemory {
 /// Generates texts and images for many requests: `submit`, then `step` until nothing is left.
 /// Sampling, rule, seed, drafter and limits are each request's own. Requests may join and leave
 /// between any two steps. A text whose rule keeps it (temperature 0, shared-noise, drafts found
-/// without a model) is that of the request alone; in int8 bit for bit, in float precisions up to
-/// rounding.
+/// without a model) is that of the request alone; in int8 and int4 bit for bit, in float precisions
+/// up to rounding.
 ///
 /// Requests of the same seed and `request` number draw the same random numbers. Give each its own;
 /// two such requests with sampled drafts of adaptive length must not run at the same time, or one

@@ -68,7 +68,8 @@ Distilled distill(const Model& model, std::span<const std::string> prompts,
 /// Trains a DFlash drafter for `target` on the answers in `data`, folders of `distill`. The drafter
 /// appears in `training.out` (config.json, model.safetensors) with every checkpoint; the same call
 /// resumes a run that ended early. Under mpirun all ranks call it.
-/// @param target  kInt8 if it will draft for an int8 target: it then learns from the same states
+/// @param target  in the precision of the target that it will draft for: it then learns from the
+/// same states. What learned from int8 drafts as well for int4.
 /// @throws UsageError  options or data that do not match; other failures as `train` of
 /// train/trainer.h; StoppedByOtherRank if another rank reports the failure
 TrainReport train_dflash(const Model& target, const std::vector<std::string>& data,

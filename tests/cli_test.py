@@ -237,6 +237,12 @@ class Contract(Command):
             self.assertEqual(r.returncode, 0, r.stderr)
             self.assertGreater(len(json.loads(r.stdout)["tensors"]), 20)
 
+    def test_int4_is_for_files_that_store_four_bits_and_a_damaged_one_is_told_as_such(self):
+        self.refused(2, "generate", "-m", GGUF, "--precision", "int4", "-p", "a", "--raw", says=["4 bits", "Q4_K", "int8"])
+        with open(GGUF, "rb") as f:
+            short = self.path("short.gguf", f.read()[:-100])
+        self.refused(1, "generate", "-m", short, "--precision", "int4", "-p", "a", "--raw", says=["missing"])
+
     def test_every_command_explains_itself(self):
         for command in ("generate", "chat", "bench", "certify", "info", "logits", "demo"):
             r = forerun(command, "--help")

@@ -2,6 +2,7 @@
 """Writes a GGUF file of the size of a published model, with random weights in Q4_K: for tests of memory and loading.
 
 usage: make_large_gguf.py KIND OUT     KIND: dream-7b   Dream-v0-7B's sizes (4.3 GB)
+                                             qwen2-7b   a decoder of the same sizes, those of Qwen2.5-7B
                                              target     a decoder of one small block with the same vocabulary (48 MB)
                                              dream-tiny, target-tiny   the same with a few hundred tokens, for a quick look
 
@@ -21,7 +22,7 @@ UINT32, FLOAT32, BOOL, STRING, ARRAY = 4, 6, 7, 8, 9
 BLOCK, BLOCK_BYTES, ALIGNMENT, BLOCKS = 256, 144, 32, 4096
 QWEN = {"hidden": 3584, "heads": 28, "kv": 4, "mlp": 18944, "layers": 28}
 SMALL = {"hidden": 256, "heads": 4, "kv": 2, "mlp": 512, "layers": 1}
-KINDS = {"dream-7b": ("dream", QWEN, 152064), "target": ("qwen2", SMALL, 152064),
+KINDS = {"dream-7b": ("dream", QWEN, 152064), "qwen2-7b": ("qwen2", QWEN, 152064), "target": ("qwen2", SMALL, 152064),
          "dream-tiny": ("dream", {**SMALL, "layers": 2}, 512), "target-tiny": ("qwen2", SMALL, 512)}
 
 

@@ -4,6 +4,8 @@
 
 #include <algorithm>
 #include <initializer_list>
+#include <string_view>
+#include <vector>
 
 #include "forerun/base/available_memory.h"
 #include "forerun/formats/four_bit_groups.h"
@@ -50,6 +52,29 @@ std::string lacking(const CpuFeatures& cpu) {
 
 }  // namespace
 
+namespace {
+
+// GGUF's matrices of one input, which are one product: all of them are in 4 bits, or none is.
+bool stays_in_four_bits(const WeightSource& file, const std::string& name) {
+  const std::size_t block = name.find('.', 4) + 1;
+  if (!name.starts_with("blk.") || block == 0) return false;
+  std::vector<std::string_view> together = {std::string_view(name).substr(block)};
+  for (const std::vector<std::string_view>& parts :
+       {std::vector<std::string_view>{"attn_q.weight", "attn_k.weight", "attn_v.weight"},
+        std::vector<std::string_view>{"ffn_gate.weight", "ffn_up.weight"}}) {
+    if (std::ranges::find(parts, together[0]) != parts.end()) {
+      together = parts;
+      break;
+    }
+  }
+  return std::ranges::all_of(together, [&](std::string_view part) {
+    const TensorView* t = file.find(name.substr(0, block) + std::string(part));
+    return t != nullptr && has_four_bit_groups(t->dtype);
+  });
+}
+
+}  // namespace
+
 TextModelSizes text_model_sizes(const std::string& path) {
   TextModelSizes out{.available = available_memory()};
   try {
@@ -58,12 +83,12 @@ TextModelSizes text_model_sizes(const std::string& path) {
       const auto count = static_cast<std::uint64_t>(element_count(t.shape).value_or(0));
       out.weights += count;
       out.largest = std::max(out.largest, count);
-      if (t.name.starts_with("blk.") && has_four_bit_groups(t.dtype)) out.four_bits += count;
+      if (stays_in_four_bits(file, t.name)) out.four_bits += count;
       out.experts = out.experts || t.name.find("_exps.") != t.name.npos ||
                     t.name.find(".experts.") != t.name.npos;
     }
   } catch (const FormatError&) {
-    return {};
+    return {.read = false};
   }
   return out;
 }
@@ -74,7 +99,7 @@ ChosenPrecision text_precision(const std::string& path, PrecisionRequest request
   if (sizes.experts) lacks = "its layers have experts, of which int8 and int4 have no products";
   const std::string no_int4 =
       !lacks.empty() ? lacks
-      : sizes.four_bits == 0
+      : sizes.four_bits == 0 && sizes.read
           ? "none of its layers' matrices is stored in 4 bits (GGUF's Q4_0, Q4_1 or Q4_K)"
           : "";
   // int8 takes a byte a weight, int4 five bits, and embedding and head are float32 while the others

@@ -14,11 +14,12 @@ struct TextModelSizes {
   std::uint64_t weights = 0;
   std::uint64_t largest = 0;  ///< of them in one tensor: the embedding, or the head
   std::uint64_t available = std::numeric_limits<std::uint64_t>::max();  ///< bytes of memory
-  std::uint64_t four_bits = 0;  ///< of its layers' weights, stored in groups of 4-bit numbers
+  std::uint64_t four_bits = 0;  ///< of its weights, those that int4 keeps in 4 bits
+  bool read = true;             ///< false: the file cannot be read, and its loader will say why
   bool experts = false;         ///< in its layers, of which there are no int8 products
 };
 
-/// Of the model at `path`, by its tensors; no weights where it cannot be read: its loader says why.
+/// Of the model at `path`, by its tensors.
 TextModelSizes text_model_sizes(const std::string& path);
 
 /// The one policy for precisions: `auto` is the fastest that can be had and never fails, anything

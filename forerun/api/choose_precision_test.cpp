@@ -43,7 +43,10 @@ TEST(ChoosePrecision, WeightsThatDoNotFitInInt8StayInTheirFile) {
       text_model_sizes(FORERUN_SOURCE_DIR "/tests/data/tiny/qwen2/model.gguf");
   EXPECT_GT(tiny.weights, 1000U);
   EXPECT_LT(tiny.weights, tiny.available);
-  EXPECT_EQ(text_model_sizes("/no/such/model").weights, 0U);
+  const TextModelSizes none = text_model_sizes("/no/such/model");
+  EXPECT_EQ(none.weights, 0U);
+  // Its loader says what is wrong with it.
+  EXPECT_EQ(text_precision("m", Precision::kInt4, kNew, none).precision, Precision::kInt4);
 }
 
 TEST(ChoosePrecision, Int4IsForFilesWithMatricesInFourBits) {

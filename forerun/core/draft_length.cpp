@@ -167,12 +167,13 @@ double DraftLength::best_throughput(std::span<const double> reach, std::size_t m
   return best;
 }
 
-GrowthLimit DraftLength::growth_limit(std::size_t most, std::size_t companions) const {
+GrowthLimit DraftLength::growth_limit(std::size_t most, std::size_t companions,
+                                      std::size_t made) const {
   if (!options_.adaptive || !pass_.known()) return {};
   std::vector<double> seconds;
   for (std::size_t n = 0; n <= most; ++n) {
     seconds.push_back(believed_seconds(1 + companions, {.deterministic = n}) +
-                      companion_.seconds(companions));
+                      companion_.seconds(companions) + making_seconds(made));
   }
   return GrowthLimit(std::move(seconds));
 }

@@ -167,10 +167,11 @@ class DraftLength {
   /// made.
   double best_throughput(std::span<const double> reach, std::size_t made) const;
   bool adaptive() const noexcept { return options_.adaptive; }
-  /// How far a tree of found drafts is worth growing for a sequence that is alone in its pass.
+  /// How far a tree is worth growing for a sequence that is alone in its pass.
   /// @param most        nodes at most
   /// @param companions  rows that the pass is expected to have for it beside its drafts
-  GrowthLimit growth_limit(std::size_t most, std::size_t companions) const;
+  /// @param made        tokens that were made for the tree: their time is part of the round's
+  GrowthLimit growth_limit(std::size_t most, std::size_t companions, std::size_t made = 0) const;
 
   /// Whether a drafter should read what it has not read of the text and make `tokens` after it, at
   /// what both have cost; true where nothing is unread.

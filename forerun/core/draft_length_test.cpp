@@ -64,6 +64,12 @@ TEST(DraftLength, LimitsATreeByWhatRowsCost) {
   EXPECT_EQ(grows(cheap.growth_limit(15, 0)), 15U);
   EXPECT_EQ(grows(dear.growth_limit(15, 0)), GrowthLimit::kLeast);
   EXPECT_EQ(grows(fixed.growth_limit(15, 0)), 15U);
+  // Drafts that took long to make are worth more rows.
+  for (int i = 0; i < 8; ++i) {
+    observe(dear, {}, {.rows = 1, .target_seconds = 0.01, .drafted = 5, .drafter_seconds = 0.02});
+  }
+  EXPECT_NEAR(dear.making_seconds(5), 0.02, 0.001);
+  EXPECT_GT(grows(dear.growth_limit(15, 0, 5)), grows(dear.growth_limit(15, 0)));
 }
 
 TEST(DraftLength, FixedGivesEverySequenceItsLimit) {

@@ -32,8 +32,8 @@ struct DecoderLm {
   RmsNorm final_norm;
   at::Tensor own_head;    ///< [vocab, hidden]; undefined if the embedding serves: config.tied_head
   Rope rope, local_rope;  ///< of full and of sliding-window attention
-  /// All weights in the form of the int8 engine (precision kInt8); the tensors above are undefined
-  /// then.
+  /// All weights in the form of the int8 engine (precisions kInt8 and kInt4); the tensors above are
+  /// undefined then.
   std::shared_ptr<const Int8Decoder> int8;
   /// Embedding and head as the file has them (precision kFile, as the matrices of the layers); the
   /// tensors are undefined then. Without a head the embedding serves.

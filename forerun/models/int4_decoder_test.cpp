@@ -10,9 +10,11 @@
 #include <algorithm>
 #include <cstring>
 #include <deque>
+#include <limits>
 #include <map>
 #include <tuple>
 
+#include "forerun/base/result.h"
 #include "forerun/models/build_decoder.h"
 #include "forerun/models/int8_decoder.h"
 #include "forerun/tensor/cpu/cpu_features.h"
@@ -92,6 +94,11 @@ class Int4Model : public testing::Test {
     views_[name] = {
         .name = name, .dtype = dtype, .shape = std::move(shape), .bytes = bytes_.back()};
   }
+  std::vector<std::byte>& bytes_of(const std::string& name) {
+    return *std::find_if(bytes_.begin(), bytes_.end(), [&](const std::vector<std::byte>& b) {
+      return b.data() == views_.at(name).bytes.data();
+    });
+  }
   DecoderLm build(Precision precision) const {
     const FindTensor find = [this](const std::string& name) -> const TensorView* {
       const auto found = views_.find(name);
@@ -165,29 +172,61 @@ TEST_F(Int4Model, RowsOfATreeAreThoseOfChains) {
   }
 }
 
-// The rows of adapters are rotated for them; the others stay as they were.
+// The rows of adapters are rotated for them, in passes of one sequence and of two; the others stay
+// as they were.
 TEST_F(Int4Model, RowsMeetAdapters) {
   const DecoderLm f32 = build(Precision::kF32), int4 = build(Precision::kInt4);
   const GatedLora whole = random_adapters(config_, "t", 4);
-  const std::vector<std::int32_t> masks = {2, 3, 4};
-  const auto run = [&](const DecoderLm& model, const GatedLora* lora) {
-    KvCache cache = model.make_cache();
-    pass(model, cache, std::span(text_).first(70));
-    SequenceSpan span{.cache = &cache, .tokens = std::span(text_).subspan(70, 5), .scored = 5};
-    if (lora != nullptr) {
-      span.adapters = lora;
-      span.masks = masks;
+  const std::vector<std::int32_t> masks = {2, 3, 4, 5, 6, 7, 8, 9, 10, 11};
+  const auto run = [&](const DecoderLm& model, const GatedLora* lora, std::size_t sequences) {
+    std::vector<KvCache> caches;
+    std::vector<SequenceSpan> spans;
+    for (std::size_t i = 0; i < sequences; ++i) {
+      caches.push_back(model.make_cache());
+      pass(model, caches.back(), std::span(text_).first(70 + 30 * i));
     }
-    return forward(model, {&span, 1}).to(at::kFloat).clone();
+    for (std::size_t i = 0; i < sequences; ++i) {
+      spans.push_back(
+          {.cache = &caches[i], .tokens = std::span(text_).subspan(70 + 30 * i, 12), .scored = 12});
+      if (lora == nullptr) continue;
+      spans.back().adapters = lora;
+      spans.back().masks = masks;
+    }
+    return forward(model, spans).to(at::kFloat).clone();
   };
   const GatedLora exact = in_precision(whole, Precision::kF32),
                   packed = in_precision(whole, Precision::kInt4);
-  const at::Tensor with = run(int4, &packed), without = run(int4, nullptr), x = run(f32, &exact);
+  const at::Tensor with = run(int4, &packed, 2), without = run(int4, nullptr, 2),
+                   x = run(f32, &exact, 2);
   EXPECT_LT(size(with - x), 0.03 * size(x));
-  EXPECT_GT(size((with - without).narrow(0, 2, 3)), 0.1 * size(x));
+  EXPECT_GT(size((with - without).narrow(0, 2, 10)), 0.1 * size(x));
   EXPECT_TRUE(at::equal(with.narrow(0, 0, 2), without.narrow(0, 0, 2)));
+  EXPECT_TRUE(at::equal(run(int4, &packed, 1), with.narrow(0, 0, 12)));
   at::set_num_threads(3);
-  EXPECT_TRUE(at::equal(run(int4, &packed), with));
+  for (int again = 0; again < 5; ++again) {
+    EXPECT_TRUE(at::equal(run(int4, &packed, 2), with)) << again;
+  }
+}
+
+// Scales that float32 holds and float16 does not: that matrix is in int8.
+TEST_F(Int4Model, LargeScalesAreNotLost) {
+  std::vector<std::byte>& q4_0 = bytes_of("blk.2.ffn_up.weight");
+  const c10::Half large(9000.0F);  // times -8 it is more than 65504
+  for (std::size_t at = 0; at < q4_0.size(); at += 18) std::memcpy(&q4_0[at], &large.x, 2);
+  const at::Tensor exact = whole(build(Precision::kF32)), four = whole(build(Precision::kInt4));
+  EXPECT_TRUE(four.isfinite().all().item<bool>());
+  EXPECT_LT(size(four - exact), 0.05 * size(exact));
+}
+
+TEST_F(Int4Model, NorAreThoseThatAreNoNumbers) {
+  const c10::Half endless(std::numeric_limits<float>::infinity());
+  std::memcpy(&bytes_of("blk.0.attn_k.weight")[20], &endless.x, 2);
+  EXPECT_FALSE(whole(build(Precision::kInt4)).isfinite().all().item<bool>());
+}
+
+TEST_F(Int4Model, ExpertsAreRefused) {
+  config_.experts = 4;
+  EXPECT_THROW(build(Precision::kInt4), FormatError);
 }
 
 TEST_F(Int4Model, WithoutMatricesInFourBitsItIsInt8) {

@@ -100,12 +100,12 @@ void Int8BlockPass::rotate(std::int64_t row) {
 
 void Int8BlockPass::run(Worker& w, const Int8Block& b, const Layer& layer,
                         const std::function<void(std::int64_t)>& before) {
+  const k::Int8Rows normed = b.qkv.in_form(k::rows_from(input_, context()));
   if (b.attention_conv.defined()) {
     convolve(w, b.attention_norm, b.attention_conv, before, layer.index, &Int8BlockLora::qkv,
-             b.qkv.first_panel(w));
+             normed, b.qkv.first_panel(w));
   } else {
-    norm(w, b.attention_norm, before, layer.index, &Int8BlockLora::qkv,
-         b.qkv.in_form(k::rows_from(input_, context())));
+    norm(w, b.attention_norm, before, layer.index, &Int8BlockLora::qkv, normed);
   }
   project(w, b, layer.index);
   // By heads: rows of one head go to the same lines of its pages.
@@ -133,15 +133,15 @@ void Int8BlockPass::run(Worker& w, const Int8Block& b, const Layer& layer,
                    out + first * k::kPanel, c_.hidden);
   });
   add_branch(w, b.attention_conv, b.attention_post_norm);
+  const k::Int8Rows mlp_input = b.mlp.in_form(k::rows_from(input_, context()));
   if (b.mlp_conv.defined()) {
-    convolve(w, b.mlp_norm, b.mlp_conv, {}, layer.index, &Int8BlockLora::gate_up,
+    convolve(w, b.mlp_norm, b.mlp_conv, {}, layer.index, &Int8BlockLora::gate_up, mlp_input,
              b.mlp.first_panel(w));
   } else {
-    norm(w, b.mlp_norm, {}, layer.index, &Int8BlockLora::gate_up,
-         b.mlp.in_form(k::rows_from(input_, context())));
+    norm(w, b.mlp_norm, {}, layer.index, &Int8BlockLora::gate_up, mlp_input);
   }
   direct = !b.mlp_post_norm.defined() && !b.mlp_conv.defined();
-  b.mlp.run(w, {.x = b.mlp.in_form(k::rows_from(input_, context())),
+  b.mlp.run(w, {.x = mlp_input,
                 .gated = gated_,
                 .rows = full(),
                 .scratch = scratch(w),
@@ -170,17 +170,17 @@ void Int8BlockPass::norm(Worker& w, const RmsNorm& norm,
 
 void Int8BlockPass::convolve(Worker& w, const RmsNorm& norm, const Int8Conv& conv,
                              const std::function<void(std::int64_t)>& before, std::int64_t index,
-                             Int8LoraPlace place, const std::uint8_t* next) {
+                             Int8LoraPlace place, const k::Int8Rows& x, const std::uint8_t* next) {
   if (full() == 0) return;
-  const k::Int8Rows x = k::rows_from(input_, context());
+  const k::Int8Rows plain = k::rows_from(input_, context());
   const std::int64_t width = c_.hidden, deltas = c_.conv_outputs();
   each(w, full(), [&](std::int64_t r) {
     if (before) before(r);
     float* y = normed_ + r * width;
     kernels().rms_norm_row(hidden(r), norm.values(), static_cast<float>(norm.eps), width, y);
-    kernels().quantize_row(y, width, x, r, scratch(w));
+    kernels().quantize_row(y, width, plain, r, scratch(w));
   });
-  conv.projection().multiply(w, x, full(), deltas_, deltas, false, next);
+  conv.projection().multiply(w, plain, full(), deltas_, deltas, false, next);
   each_run(w, full(), [&](std::int64_t begin, std::int64_t end) {
     float* y = scratch(w);
     for (std::int64_t r = begin; r < end; ++r) {

@@ -66,7 +66,8 @@ class Int8BlockPass {
   std::int64_t full() const noexcept { return static_cast<std::int64_t>(full_rows_.size()); }
   /// The residual stream of a full row, [hidden].
   float* hidden(std::int64_t row) const noexcept { return hidden_ + row * c_.hidden; }
-  /// [context + full, hidden]: of context rows for all blocks; of full rows free between blocks.
+  /// [context + full, hidden]: of context rows for all blocks, none of which has 4-bit weights; of
+  /// full rows free between blocks.
   const kernel::Int8Rows& input() const noexcept { return input_; }
   float* scratch(const Worker& w) const noexcept { return scratch_ + w.index() * scratch_size_; }
   /// Sets the rotary embedding of a row, context rows first.
@@ -112,7 +113,7 @@ class Int8BlockPass {
   // @param next  what this thread reads after it, to prefetch
   void convolve(Worker& w, const RmsNorm& norm, const Int8Conv& conv,
                 const std::function<void(std::int64_t)>& before, std::int64_t index,
-                Int8LoraPlace place, const std::uint8_t* next);
+                Int8LoraPlace place, const kernel::Int8Rows& x, const std::uint8_t* next);
   // Adds `branch` to the full rows, convolved and normalised, if the network does so there.
   void add_branch(Worker& w, const Int8Conv& conv, const RmsNorm& post);
 

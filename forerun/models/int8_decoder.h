@@ -16,10 +16,10 @@ namespace forerun {
 /// Working memory of a pass; grows to the largest pass so far.
 struct Int8Workspace;
 
-/// A decoder whose linear layers are int8 (Precision::kInt8), on processors with AVX2. One
-/// job runs through all layers on all threads. The logits of a row depend only on the tokens that
-/// it sees: bit for bit the same in a chain or in a tree, in a pass of one row or of many, with any
-/// other sequences, on any number of threads.
+/// A decoder whose linear layers are int8 or 4 bits (Precision::kInt8, kInt4), on processors with
+/// AVX2. One job runs through all layers on all threads. The logits of a row depend only on the
+/// tokens that it sees: bit for bit the same in a chain or in a tree, in a pass of one row or of
+/// many, with any other sequences, on any number of threads.
 class Int8Decoder {
  public:
   Int8Decoder(const DecoderConfig& config, at::Tensor embedding, std::vector<Int8Block> layers,

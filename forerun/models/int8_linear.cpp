@@ -3,6 +3,10 @@
 #include <ATen/ATen.h>
 
 #include <algorithm>
+#include <atomic>
+#include <cmath>
+#include <optional>
+#include <utility>
 #include <vector>
 
 namespace forerun {
@@ -25,7 +29,10 @@ at::Tensor bias_of(Parts parts, const OutputOrder* order) {
   return order != nullptr ? order->of(all) : all;
 }
 
-Int8Matrix pack_groups(Parts parts, const OutputOrder* order, Arena& arena) {
+// Nothing if a scale or a least value is too large for float16.
+std::optional<Int8Matrix> pack_groups(Parts parts, const OutputOrder* order, Arena& arena) {
+  constexpr float kMostHalf = 65504.0F;
+  std::atomic<bool> fits = true;
   std::int64_t outputs = 0;
   for (const Linear* part : parts) outputs += part->stored->rows();
   const auto groups = [&](std::int64_t row, std::span<FourBitGroup> out) {
@@ -34,11 +41,16 @@ Int8Matrix pack_groups(Parts parts, const OutputOrder* order, Arena& arena) {
     const auto* part = parts.begin();
     for (; row >= (*part)->stored->rows(); ++part) row -= (*part)->stored->rows();
     four_bit_groups((*part)->stored->dtype(), (*part)->stored->row(row), out);
+    for (const FourBitGroup& g : out) {
+      const float most = std::max(std::abs(g.scale), std::abs(g.least));
+      if (most > kMostHalf && std::isfinite(most)) fits = false;
+    }
     return true;
   };
-  return Int8Matrix::pack_groups(order != nullptr ? order->outputs : outputs,
-                                 (*parts.begin())->stored->columns(), groups, bias_of(parts, order),
-                                 arena);
+  Int8Matrix packed = Int8Matrix::pack_groups(order != nullptr ? order->outputs : outputs,
+                                              (*parts.begin())->stored->columns(), groups,
+                                              bias_of(parts, order), arena);
+  return fits ? std::optional(std::move(packed)) : std::nullopt;
 }
 
 at::Tensor values_of(Parts parts) {
@@ -51,7 +63,7 @@ at::Tensor values_of(Parts parts) {
   for (const Linear* l : parts) {
     all.push_back(l->stored != nullptr ? l->stored->unpacked() : plain_values(l->weight));
   }
-  return at::cat(all);
+  return all.size() == 1 ? all[0] : at::cat(all);
 }
 
 }  // namespace
@@ -78,7 +90,9 @@ at::Tensor OutputOrder::of(const at::Tensor& rows) const {
 
 Int8Matrix pack_linear(Parts parts, const OutputOrder* order, Arena& arena) {
   if (std::all_of(parts.begin(), parts.end(), [](const Linear* l) { return in_groups(*l); })) {
-    return pack_groups(parts, order, arena);
+    if (std::optional<Int8Matrix> packed = pack_groups(parts, order, arena)) {
+      return *std::move(packed);
+    }
   }
   const at::Tensor weights = values_of(parts);
   return Int8Matrix::pack(order != nullptr ? order->of(weights) : weights, bias_of(parts, order),

@@ -21,7 +21,7 @@ struct OutputOrder {
 };
 
 /// Linear layers of one input as one matrix of the int8 engine: in 4 bits if all of them are
-/// `stored` in groups of 4-bit numbers, else in int8.
+/// `stored` in groups of 4-bit numbers whose scales float16 holds, else in int8.
 /// @param order  of the outputs of all, side by side; null: as they are
 Int8Matrix pack_linear(std::initializer_list<const Linear*> parts, const OutputOrder* order,
                        Arena& arena);

@@ -186,7 +186,7 @@ def test_what_else_can_be_wrong(model, tmp_path):
         forerun.generate(model, [], None)
     with pytest.raises(forerun.UsageError, match="nothing-of-the-kind"):
         forerun.generate(model, PROMPT, "nothing-of-the-kind")
-    with pytest.raises(forerun.UsageError, match="use auto, int8, bf16, f32 or file"):
+    with pytest.raises(forerun.UsageError, match="use auto, int8, int4, bf16, f32 or file"):
         forerun.Model(str(LLAMA), "f16")
     with pytest.raises(TypeError, match="not both"):
         forerun.generate(model, PROMPT, options=forerun.GenerateOptions(), seed=3)

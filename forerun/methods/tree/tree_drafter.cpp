@@ -159,17 +159,19 @@ TokenTree TreeDrafter::grow(const TokenSequence& sequence, bool queried, GrowthL
   return TokenTree::grow(limits, expand, std::move(worth));
 }
 
+// Beside others the pass has more rows, whose cost each tree would have to know.
+GrowthLimit TreeDrafter::worth(SequenceId id, std::size_t made) {
+  return alone_ ? control_.growth_limit(max_draft_, texts_[id].companions, made) : GrowthLimit();
+}
+
 std::vector<TokenDraft> TreeDrafter::propose(std::span<TokenSequence* const> sequences,
                                              std::size_t other_rows) {
   planned_.clear();
   made_ = 0;
-  // Beside others the pass has more rows, whose cost each tree would have to know.
-  const bool alone = sequences.size() + other_rows == 1;
+  alone_ = sequences.size() + other_rows == 1;
   for (const TokenSequence* sequence : sequences) {
     const SequenceId id = sequence->id();
-    GrowthLimit worth =
-        alone ? control_.growth_limit(max_draft_, texts_[id].companions) : GrowthLimit();
-    Planned planned{.id = id, .tree = grow(*sequence, false, std::move(worth))};
+    Planned planned{.id = id, .tree = grow(*sequence, false, worth(id, 0))};
     planned.reach = planned.tree.reaches();
     planned.situation = situation_of(planned.tree);
     planned_.push_back(std::move(planned));

@@ -70,6 +70,7 @@ class TreeDrafter final : public TextDrafter {
   };
 
   std::vector<TreeSource*> sources() const;
+  GrowthLimit worth(SequenceId id, std::size_t made);
   TokenTree grow(const TokenSequence& sequence, bool queried, GrowthLimit worth);
   std::vector<TreeChild> merged(std::vector<TreeChild> children);
   // noise: of the position, where it decides the output
@@ -95,6 +96,7 @@ class TreeDrafter final : public TextDrafter {
   std::vector<CompanionRows> companions_;  // of the round
   std::size_t made_ = 0;                   // tokens of the round
   Prefilled prefilled_;
+  bool alone_ = false;                                       // the round has one sequence
   std::size_t since_query_ = 0, probe_after_ = kFirstProbe;  // rounds
   double unqueried_seconds_ = 0.0;
 };

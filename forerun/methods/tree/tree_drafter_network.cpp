@@ -76,7 +76,7 @@ void TreeDrafter::query(std::span<TokenSequence* const> sequences,
     if (!network_->begin(*sequences[i])) continue;
     made_ += network_->made();
     planned.queried = true;
-    planned.tree = grow(*sequences[i], true, {});  // whole: the curve is of whole trees
+    planned.tree = grow(*sequences[i], true, worth(planned.id, network_->made()));
     planned.reach = planned.tree.reaches();
     ReachCurve& curve = control_.trees().queried[planned.situation];
     double sum = 0.0;

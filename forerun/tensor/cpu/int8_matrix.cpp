@@ -30,7 +30,8 @@ namespace {
 
 void check_inputs(std::int64_t inputs) {
   if (inputs > Int8Matrix::kMostInputs) {
-    throw std::invalid_argument("int8 products take at most 65536 inputs; use another precision");
+    throw std::invalid_argument(
+        "products of bytes take at most 65536 inputs; use another precision");
   }
 }
 

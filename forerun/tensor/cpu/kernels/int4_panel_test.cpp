@@ -69,6 +69,39 @@ TEST_F(Int4Kernels, PanelsAreThePlainSums) {
   }
 }
 
+TEST_F(Int4Kernels, StoresPastTheCachesChangeNoBit) {
+  for (std::int64_t rows = 1; rows <= 9; ++rows) {
+    const std::int64_t groups = up_to(4), width = groups * kGroup, stride = 2 * kPanel;
+    auto values = bytes<std::int8_t>(rows * width, -127, 127);
+    const auto weights = panels(1, groups);
+    std::vector<std::uint8_t> room(weights.size() * sizeof(Int4Group) + 64);
+    std::uint8_t* const data = aligned(room);
+    std::memcpy(data, weights.data(), (weights.size() - 1) * sizeof(Int4Group));
+    std::vector<GroupScale> scales(static_cast<std::size_t>(rows * groups), {0.5F, -3.0F});
+    const Row start = numbers(rows * stride + 16, false);
+    for (const Kernels& kind : kinds_) {
+      for (const std::int64_t outputs : {kPanel, up_to(kPanel)}) {
+        Row results[2];
+        for (const bool far : {false, true}) {
+          Row space = start;
+          float* const out = aligned(space);
+          kind.int4_panel({data, nullptr, width}, 0,
+                          {.values = values.data(),
+                           .scales = nullptr,
+                           .width = width,
+                           .halves = nullptr,
+                           .far = far,
+                           .groups = scales.data(),
+                           .grouped = true},
+                          rows, out, stride, outputs, rows % 2 == 0, nullptr);
+          results[far ? 1 : 0].assign(out, out + rows * stride);
+        }
+        ASSERT_EQ(difference(results[1], results[0]), results[0].size()) << kind.name;
+      }
+    }
+  }
+}
+
 // Each group by its own scale, in place of the work or beside it, streamed or not.
 TEST_F(Int4Kernels, RowsAreRoundedByGroups) {
   for (int t = 0; t < 200; ++t) {

@@ -35,7 +35,7 @@ std::vector<Kernels> runnable_kernels() {
     // Up to there products leave time to wait for memory (docs/performance.md).
     if (cpu.drops_prefetches) {
       out.back().prefetched_rows = 6;
-      out.back().prefetched_rows4 = 3;
+      out.back().prefetched_rows4 = 2;
     }
     if (cpu.avx512_bf16) {
       Kernels native = out.back();
