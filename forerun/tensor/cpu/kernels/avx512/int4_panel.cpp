@@ -1,9 +1,9 @@
 #if defined(__x86_64__)
 
 #include "forerun/tensor/cpu/kernels/avx512/panel_output.h"
+#include "forerun/tensor/cpu/kernels/avx512/panel_prefetch.h"
 #include "forerun/tensor/cpu/kernels/avx512/vectors.h"
 #include "forerun/tensor/cpu/kernels/kernels.h"
-#include "forerun/tensor/cpu/kernels/shared/tiles.h"
 
 namespace forerun::avx512 {
 
@@ -18,11 +18,6 @@ namespace {
 
 constexpr std::int64_t kLines = kInt4GroupBytes / 64;  // of a group of all outputs
 constexpr int kMost = 4;  // rows: 12 integer and 12 float sums of the 32 registers
-
-struct Prefetch {
-  const char* at;      // or null
-  std::int64_t lines;  // for every group
-};
 
 inline void fetch(Prefetch& next) {
   for (std::int64_t l = 0; l < next.lines; ++l) _mm_prefetch(next.at + 64 * l, _MM_HINT_T1);
@@ -112,20 +107,11 @@ void int4_panel(const Int4Panels& w, std::int64_t panel, const Int8Rows& x, std:
                 const std::uint8_t* next) {
   if (rows == 0) return;
   const Sink sink = sink_of(out, stride, width, add, x.far);
-  // The next panel is prefetched in equal parts during each block's products.
-  const std::int64_t blocks = blocks_of(rows, kMost);
-  const std::int64_t lines = next == nullptr ? 0 : (kLines + blocks - 1) / blocks;
-  const char* ahead = reinterpret_cast<const char*>(next);
-  each_block<kMost>(rows, [&](auto height, std::int64_t first, std::int64_t b) {
-    const Prefetch part{ahead, b * lines < kLines ? lines : 0};
-    constexpr int kHeight = decltype(height)::value;
-    if (part.lines > 0) {
-      block<kHeight, true>(w, panel, x, first, sink, part);
-    } else {
-      block<kHeight, false>(w, panel, x, first, sink, part);
-    }
-    ahead += part.lines * 64 * (w.width / kGroup);
-  });
+  each_block_ahead<kMost, kLines>(
+      rows, next, w.width / kGroup,
+      [&](auto height, auto is_ahead, std::int64_t first, const Prefetch& part) {
+        block<decltype(height)::value, decltype(is_ahead)::value>(w, panel, x, first, sink, part);
+      });
 }
 
 }  // namespace forerun::avx512

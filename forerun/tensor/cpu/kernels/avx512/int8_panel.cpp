@@ -1,9 +1,9 @@
 #if defined(__x86_64__)
 
 #include "forerun/tensor/cpu/kernels/avx512/panel_output.h"
+#include "forerun/tensor/cpu/kernels/avx512/panel_prefetch.h"
 #include "forerun/tensor/cpu/kernels/avx512/vectors.h"
 #include "forerun/tensor/cpu/kernels/kernels.h"
-#include "forerun/tensor/cpu/kernels/shared/tiles.h"
 
 namespace forerun::avx512 {
 
@@ -16,11 +16,6 @@ namespace {
 constexpr std::int64_t kSteps = 4;                  // unrolled: 16 inputs
 constexpr std::int64_t kLines = kSteps * kVectors;  // of their weights
 constexpr int kMost = 8;  // rows: 24 sums, 3 weights and an input of the 32 registers
-
-struct Prefetch {
-  const char* at;      // or null
-  std::int64_t lines;  // for every 16 inputs
-};
 
 // Lines of the next panel during 16 inputs.
 inline void fetch(Prefetch& next) {
@@ -79,20 +74,11 @@ void int8_panel(const Int8Panels& w, std::int64_t panel, const Int8Rows& x, std:
                 const std::uint8_t* next) {
   if (rows == 0) return;
   const Sink sink = sink_of(out, stride, width, add, x.far);
-  // The next panel is prefetched in equal parts during each block's products.
-  const std::int64_t blocks = blocks_of(rows, kMost);
-  const std::int64_t lines = next == nullptr ? 0 : (kLines + blocks - 1) / blocks;
-  const char* ahead = reinterpret_cast<const char*>(next);
-  each_block<kMost>(rows, [&](auto height, std::int64_t first, std::int64_t b) {
-    const Prefetch part{ahead, b * lines < kLines ? lines : 0};
-    constexpr int kHeight = decltype(height)::value;
-    if (part.lines > 0) {
-      block<kHeight, true>(w, panel, x, first, sink, part);
-    } else {
-      block<kHeight, false>(w, panel, x, first, sink, part);
-    }
-    ahead += part.lines * 64 * (w.width / 16);
-  });
+  each_block_ahead<kMost, kLines>(
+      rows, next, w.width / 16,
+      [&](auto height, auto is_ahead, std::int64_t first, const Prefetch& part) {
+        block<decltype(height)::value, decltype(is_ahead)::value>(w, panel, x, first, sink, part);
+      });
 }
 
 }  // namespace forerun::avx512
