@@ -36,8 +36,8 @@ const char* remedy(int code) noexcept {
   }
 }
 
-// Names of temporary files, for a signal handler, which may not wait for a lock. Of more at a time than
-// there are places the last stay without.
+// Names of temporary files, for a signal handler, which may not wait for a lock. Of more at a time
+// than there are places the last stay without.
 std::array<std::atomic<const char*>, 32> unfinished{};  // NOLINT: nothing else reaches a handler
 
 void change(const char* from, const char* to) noexcept {

@@ -47,7 +47,8 @@ class AtomicFile {
   std::uint64_t size_ = 0;  // bytes appended
 };
 
-/// Removes the temporary files of all objects that live: for a signal handler that ends the process.
+/// Removes the temporary files of all objects that live: for a signal handler that ends the
+/// process.
 void remove_unfinished_files() noexcept;
 
 }  // namespace forerun

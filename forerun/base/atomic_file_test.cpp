@@ -50,9 +50,7 @@ TEST(AtomicFile, OnesThatAProcessEndsInAreRemoved) {
   const testing::TempFolder folder;
   const auto done = folder.write("done", "");
   AtomicFile(done).commit("whole");
-  {
-    AtomicFile gone(folder.path() / "gone");
-  }
+  { AtomicFile gone(folder.path() / "gone"); }
   AtomicFile a(folder.path() / "a"), b(folder.path() / "b");
   a.append(bytes("half"));
   EXPECT_EQ(entries(folder), 3);
