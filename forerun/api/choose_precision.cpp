@@ -9,7 +9,6 @@
 
 #include "forerun/base/available_memory.h"
 #include "forerun/formats/four_bit_groups.h"
-#include "forerun/formats/weight_source.h"
 
 namespace forerun {
 namespace {
@@ -75,15 +74,24 @@ bool stays_in_four_bits(const WeightSource& file, const std::string& name) {
 
 }  // namespace
 
+std::uint64_t weights_in_four_bits(const WeightSource& file) {
+  std::uint64_t out = 0;
+  for (const TensorView& t : file.tensors()) {
+    if (!stays_in_four_bits(file, t.name)) continue;
+    out += static_cast<std::uint64_t>(element_count(t.shape).value_or(0));
+  }
+  return out;
+}
+
 TextModelSizes text_model_sizes(const std::string& path) {
   TextModelSizes out{.available = available_memory()};
   try {
     const WeightSource file = load_weights(path);
+    out.four_bits = weights_in_four_bits(file);
     for (const TensorView& t : file.tensors()) {
       const auto count = static_cast<std::uint64_t>(element_count(t.shape).value_or(0));
       out.weights += count;
       out.largest = std::max(out.largest, count);
-      if (stays_in_four_bits(file, t.name)) out.four_bits += count;
       out.experts = out.experts || t.name.find("_exps.") != t.name.npos ||
                     t.name.find(".experts.") != t.name.npos;
     }

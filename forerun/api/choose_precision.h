@@ -5,6 +5,7 @@
 #include <string>
 
 #include "forerun/common.h"
+#include "forerun/formats/weight_source.h"
 #include "forerun/tensor/cpu/cpu_features.h"
 
 namespace forerun {
@@ -19,6 +20,8 @@ struct TextModelSizes {
   bool experts = false;         ///< in its layers, of which there are no int8 products
 };
 
+/// Weights of a language model's file that int4 keeps in 4 bits.
+std::uint64_t weights_in_four_bits(const WeightSource& file);
 /// Of the model at `path`, by its tensors.
 TextModelSizes text_model_sizes(const std::string& path);
 

@@ -8,6 +8,7 @@
 #include <type_traits>
 
 #include "forerun/api/access.h"
+#include "forerun/api/choose_precision.h"
 #include "forerun/api/model_impl.h"
 #include "forerun/base/quote.h"
 #include "forerun/formats/hf_config.h"
@@ -62,6 +63,10 @@ FileInfo inspect(const std::string& path) {
   if (const Gguf* gguf = weights.gguf()) {
     info.facts.emplace_back("format", fmt::format("GGUF v{}", gguf->version()));
     add_tensors(info, weights.tensors());
+    if (const std::uint64_t four = weights_in_four_bits(weights); four > 0) {
+      info.facts.emplace_back("parameters in 4 bits", millions(static_cast<std::int64_t>(four)) +
+                                                          ", which --precision int4 keeps so");
+    }
     for (const auto& entry : gguf->metadata()) {
       info.facts.emplace_back(std::string(entry.key), value_text(entry.value));
     }

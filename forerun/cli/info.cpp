@@ -3,7 +3,6 @@
 
 #include <memory>
 #include <nlohmann/json.hpp>
-#include <string>
 
 #include "forerun/cli/options.h"
 #include "forerun/cli/paths.h"
@@ -12,21 +11,6 @@
 
 namespace forerun::cli {
 namespace {
-
-// How many of the layers' weights a GGUF file stores in 4 bits; nothing: none.
-std::string in_four_bits(const FileInfo& info) {
-  double all = 0.0, four = 0.0;
-  for (const auto& t : info.tensors) {
-    double count = 1.0;
-    for (const auto size : t.shape) count *= static_cast<double>(size);
-    all += count;
-    const bool small = t.dtype == "Q4_0" || t.dtype == "Q4_1" || t.dtype == "Q4_K";
-    if (small && t.name.starts_with("blk.")) four += count;
-  }
-  if (four == 0.0) return "";
-  return fmt::format("{:.0f}% of the weights are stored in 4 bits and stay so: faster for one text",
-                     100.0 * four / all);
-}
 
 struct InfoFlags {
   std::string path;
@@ -42,9 +26,6 @@ int run_info(const InfoFlags& f) {
   info.facts.emplace_back("precision auto on it",
                           fmt::format("{} ({})", name_of(chosen.precision), chosen.reason));
   info.facts.emplace_back("precision int8 on it", machine().kernels);
-  if (const std::string four = in_four_bits(info); machine().int8 && !four.empty()) {
-    info.facts.emplace_back("precision int4 on it", four);
-  }
   if (f.json) {
     nlohmann::json j = {{"facts", nlohmann::json::object()}, {"tensors", nlohmann::json::array()}};
     for (const auto& [name, value] : info.facts) j["facts"][name] = value;

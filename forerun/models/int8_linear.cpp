@@ -55,8 +55,6 @@ std::optional<Int8Matrix> pack_groups(Parts parts, const OutputOrder* order, Are
 
 at::Tensor values_of(Parts parts) {
   if (std::none_of(parts.begin(), parts.end(), [](const Linear* l) { return l->stored; })) {
-    std::vector<const Linear*> all(parts);
-    if (all.size() == 1) return plain_values(all[0]->weight);
     return plain_values(joined(parts).weight);
   }
   std::vector<at::Tensor> all;
