@@ -13,6 +13,7 @@
 #include "forerun/base/result.h"
 #include "forerun/formats/dequantize.h"
 #include "forerun/models/int8_decoder.h"
+#include "forerun/tensor/huge_table.h"
 #include "forerun/tensor/parallel_for.h"
 
 namespace forerun {
@@ -86,8 +87,8 @@ class Builder {
     for (std::int64_t i = 0; i < c_.layers; ++i)
       layers.push_back(Int8Block::pack(layer(i), c_, arena));
     Int8Matrix head = Int8Matrix::pack(ends.head(), {}, arena);
-    return std::make_shared<Int8Decoder>(c_, ends.embedding.to(at::kBFloat16), std::move(layers),
-                                         ends.final_norm, std::move(head));
+    return std::make_shared<Int8Decoder>(c_, huge_table(ends.embedding, at::kBFloat16),
+                                         std::move(layers), ends.final_norm, std::move(head));
   }
 
   TransformerBlock layer(std::int64_t index) {

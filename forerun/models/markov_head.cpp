@@ -10,20 +10,22 @@
 #include "forerun/models/internal/bf16_dots.h"
 #include "forerun/models/internal/dot.h"
 #include "forerun/tensor/cpu/arena.h"
+#include "forerun/tensor/huge_table.h"
 
 namespace forerun {
 
 MarkovHead::MarkovHead(const at::Tensor& w1, const at::Tensor& w2, Precision precision,
                        const at::Tensor& gate) {
   if (!w1.defined()) return;
-  w1_ = plain_values(w1);
+  w1_ = huge_table(w1, at::kFloat);
   w2_ = plain_values(w2);
   gate_ = plain_values(gate);
   if (precision != Precision::kInt8) return;
   Arena arena(std::size_t{16} << 20);
   int8_ = Int8Matrix::pack(w2_, {}, arena);
   const at::Tensor halves = w2_.to(at::kBFloat16);
-  if (halves.to(at::kFloat).equal(w2_)) w2_ = halves;
+  const bool exact = halves.to(at::kFloat).equal(w2_);
+  w2_ = huge_table(exact ? halves : w2_, exact ? at::kBFloat16 : at::kFloat);
 }
 
 std::span<const float> MarkovHead::before(Token previous) const {

@@ -67,7 +67,7 @@ Successors::Slot& Successors::place(std::uint64_t key) {
 }
 
 void Successors::grow() {
-  std::vector<Slot> old = std::exchange(slots_, {});
+  HugeVector<Slot> old = std::exchange(slots_, {});
   slots_.resize(std::max(kFirst, 2 * old.size()));
   used_ = 0;
   for (const Slot& slot : old) {

@@ -6,6 +6,7 @@
 #include <span>
 #include <vector>
 
+#include "forerun/base/huge_pages.h"
 #include "forerun/core/token.h"
 
 namespace forerun {
@@ -50,7 +51,7 @@ class Successors {
   void grow();
 
   std::size_t most_, used_ = 0;
-  std::vector<Slot> slots_;  // open addressing, a power of two
+  HugeVector<Slot> slots_;  // open addressing, a power of two
 };
 
 }  // namespace forerun

@@ -75,7 +75,7 @@ class ContextSort {
   }
 
   bool sorted() const noexcept { return groups_.empty(); }
-  std::vector<std::uint32_t> take() { return std::move(order_); }
+  HugeVector<std::uint32_t> take() { return std::move(order_); }
 
  private:
   static constexpr std::int64_t kGroups = 256;  // that a thread takes at a time
@@ -110,16 +110,16 @@ class ContextSort {
     keep({first, group.last}, split.groups);
   }
 
-  std::vector<std::uint32_t> order_;
-  std::vector<std::uint32_t> rank_;  // of a place: the first of its group
-  std::vector<std::uint32_t> next_;  // of a place in order: its rank after the groups are sorted
-  std::vector<Group> groups_;        // of two or more
+  HugeVector<std::uint32_t> order_;
+  HugeVector<std::uint32_t> rank_;  // of a place: the first of its group
+  HugeVector<std::uint32_t> next_;  // of a place in order: its rank after the groups are sorted
+  std::vector<Group> groups_;       // of two or more
 };
 
 }  // namespace
 
-std::vector<std::uint32_t> context_order(std::span<const Token> text, std::size_t vocab,
-                                         std::size_t depth) {
+HugeVector<std::uint32_t> context_order(std::span<const Token> text, std::size_t vocab,
+                                        std::size_t depth) {
   ContextSort sort(text);
   sort.by_token(text, vocab);
   for (std::size_t known = 1; known < depth && !sort.sorted(); known *= 2) {

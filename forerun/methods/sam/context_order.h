@@ -3,8 +3,8 @@
 #include <cstddef>
 #include <cstdint>
 #include <span>
-#include <vector>
 
+#include "forerun/base/huge_pages.h"
 #include "forerun/core/token.h"
 
 namespace forerun {
@@ -20,7 +20,7 @@ inline constexpr Token kDocumentStart = -1;
 /// @param text   tokens below `vocab`, kDocumentStart at the first place
 /// @param depth  tokens that are compared, a power of two
 /// @return       every place of the text once, document starts first
-std::vector<std::uint32_t> context_order(std::span<const Token> text, std::size_t vocab,
-                                         std::size_t depth);
+HugeVector<std::uint32_t> context_order(std::span<const Token> text, std::size_t vocab,
+                                        std::size_t depth);
 
 }  // namespace forerun

@@ -64,7 +64,7 @@ void CorpusIndex::order(std::span<const CorpusDocument> documents, std::size_t v
     }
     at += d.tokens.size() + 1;
   }
-  const std::vector<std::uint32_t> sorted = context_order(text_, vocab, kLongest);
+  const HugeVector<std::uint32_t> sorted = context_order(text_, vocab, kLongest);
   ends_.reserve(kept);
   followers_.reserve(kept);
   common_.reserve(kept);

@@ -6,6 +6,7 @@
 #include <span>
 #include <vector>
 
+#include "forerun/base/huge_pages.h"
 #include "forerun/core/token.h"
 
 namespace forerun {
@@ -78,13 +79,13 @@ class CorpusIndex {
   std::size_t shared(std::uint32_t place, std::span<const Token> text, std::size_t known) const;
   Match match_of(std::uint32_t place, std::size_t length) const;
 
-  std::vector<Token> text_;            // the documents, kDocumentStart before each
-  std::vector<std::uint32_t> ends_;    // of a place: index of its last token in text_
-  std::vector<Token> followers_;       // of a place
-  std::vector<std::uint8_t> common_;   // tokens that a place shares with the place before it
-  std::vector<std::uint32_t> begins_;  // of a last token: the first place that ends with it
-  std::vector<Range> ranges_;          // a range behind those around it
-  std::vector<std::uint32_t> around_;  // of a place: the smallest range that holds it, or kNone
+  HugeVector<Token> text_;            // the documents, kDocumentStart before each
+  HugeVector<std::uint32_t> ends_;    // of a place: index of its last token in text_
+  HugeVector<Token> followers_;       // of a place
+  HugeVector<std::uint8_t> common_;   // tokens that a place shares with the place before it
+  HugeVector<std::uint32_t> begins_;  // of a last token: the first place that ends with it
+  HugeVector<Range> ranges_;          // a range behind those around it
+  HugeVector<std::uint32_t> around_;  // of a place: the smallest range that holds it, or kNone
 };
 
 }  // namespace forerun

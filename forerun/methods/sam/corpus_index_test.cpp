@@ -190,8 +190,8 @@ TEST(ContextOrder, SortsByTheTokensBefore) {
         }
         return out;
       };
-      const std::vector<std::uint32_t> order = context_order(text, letters, depth);
-      std::vector<std::uint32_t> places = order;
+      const HugeVector<std::uint32_t> order = context_order(text, letters, depth);
+      HugeVector<std::uint32_t> places = order;
       std::sort(places.begin(), places.end());
       for (std::uint32_t i = 0; i < text.size(); ++i) ASSERT_EQ(places[i], i);
       for (std::size_t i = 1; i < order.size(); ++i) {

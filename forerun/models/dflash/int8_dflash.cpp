@@ -7,6 +7,8 @@
 #include <cmath>
 #include <utility>
 
+#include "forerun/tensor/huge_table.h"
+
 namespace forerun {
 
 namespace k = kernel;
@@ -227,7 +229,7 @@ void Int8DFlashPass::head(Worker& w) {
 
 Int8DFlash::Int8DFlash(const DFlash& m)
     : DFlashPasses(m, Precision::kInt8),
-      embedding_(m.embedding.to(at::kBFloat16).contiguous()),
+      embedding_(huge_table(m.embedding, at::kBFloat16)),
       hidden_norm_(plain_values(m.hidden_norm)),
       norm_(plain_values(m.norm)),
       block_(RowPlan::of(m.config.block, {},

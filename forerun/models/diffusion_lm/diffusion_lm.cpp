@@ -9,6 +9,7 @@
 
 #include "forerun/models/int8_decoder.h"
 #include "forerun/models/weights_digest.h"
+#include "forerun/tensor/huge_table.h"
 
 namespace forerun {
 namespace {
@@ -110,7 +111,7 @@ DiffusionLm in_precision(const DiffusionLm& model, Precision precision) {
     m.body.int8 = packed_body(model.body);
     m.body.layers.clear();
     m.body.embedding = m.body.own_head = m.body.final_norm.weight = at::Tensor();
-    m.embedding = model.embedding.to(at::kBFloat16);
+    m.embedding = huge_table(model.embedding, at::kBFloat16);
     return m;
   }
   const at::ScalarType type = scalar_type(precision);
