@@ -38,8 +38,9 @@ struct ChosenPrecision {
   std::string reason;
   bool fastest = true;  ///< false: `auto` is faster on some other processor or model
 };
-/// What `auto` chooses here for language models, and for a Diffusion Transformer of common sizes.
-ChosenPrecision auto_text_precision();
+/// What `auto` chooses here for the language model at `path`, and for a Diffusion Transformer of
+/// common sizes.
+ChosenPrecision auto_text_precision(const std::string& path);
 ChosenPrecision auto_image_precision();
 
 /// The processor, and how the int8 engine uses it.

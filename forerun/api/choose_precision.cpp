@@ -5,9 +5,11 @@
 #include <algorithm>
 #include <initializer_list>
 #include <string_view>
+#include <utility>
 #include <vector>
 
 #include "forerun/base/available_memory.h"
+#include "forerun/diffusion_text.h"
 #include "forerun/formats/four_bit_groups.h"
 
 namespace forerun {
@@ -117,7 +119,11 @@ ChosenPrecision text_precision(const std::string& path, PrecisionRequest request
       lacks.empty() ? weights + 8.0 * static_cast<double>(sizes.largest) : 4.0 * weights;
   const double spared = no_int4.empty() ? 0.375 * static_cast<double>(sizes.four_bits) : 0.0;
   const auto available = static_cast<double>(sizes.available);
-  if (!requested && bytes > available) {
+  // Up to some ten tokens a pass waits for its weights. More take 1.15 times as long in int4, and
+  // more than that where int8 has AMX, of which int4 has no products.
+  const bool half = spared > 0.0 && 2 * sizes.four_bits >= sizes.weights;
+  const bool prefers_int4 = half && !sizes.many_rows && !cpu.amx_int8;
+  if (!requested && (prefers_int4 ? bytes - spared : bytes) > available) {
     constexpr double kGigabyte = 1e9;
     return {.precision =
                 spared > 0.0 && bytes - spared <= available ? Precision::kInt4 : Precision::kFile,
@@ -126,10 +132,12 @@ ChosenPrecision text_precision(const std::string& path, PrecisionRequest request
                             lacks.empty() ? "int8" : "f32", bytes / kGigabyte),
             .fastest = false};
   }
+  Offer first{Precision::kInt8, lacks}, second{Precision::kInt4, no_int4};
+  if (prefers_int4) std::swap(first, second);
   // Without int8 products float32 is the fastest there is: such processors have none for bf16.
   return choose(path, requested,
-                {{Precision::kInt8, lacks},
-                 {Precision::kInt4, no_int4},
+                {first,
+                 second,
                  {Precision::kF32, ""},
                  {Precision::kBF16, ""},
                  {Precision::kFile, ""}});
@@ -150,7 +158,11 @@ ChosenPrecision token_image_precision(const std::string& path, PrecisionRequest 
   return choose(path, requested, {f32, bf16});
 }
 
-ChosenPrecision auto_text_precision() { return text_precision("", kAutoPrecision, cpu_features()); }
+ChosenPrecision auto_text_precision(const std::string& path) {
+  TextModelSizes sizes = text_model_sizes(path);
+  sizes.many_rows = is_diffusion_language_model(path);
+  return text_precision(path, kAutoPrecision, cpu_features(), sizes);
+}
 ChosenPrecision auto_image_precision() {
   return image_precision("", kAutoPrecision, cpu_features(), true);
 }

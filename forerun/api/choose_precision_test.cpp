@@ -53,7 +53,7 @@ TEST(ChoosePrecision, Int4IsForFilesWithMatricesInFourBits) {
   const TextModelSizes four{.weights = 1000, .largest = 100, .available = 2000, .four_bits = 800};
   EXPECT_EQ(text_precision("m", Precision::kInt4, kNew, four).precision, Precision::kInt4);
   EXPECT_EQ(text_precision("m", Precision::kInt4, kCommon, four).precision, Precision::kInt4);
-  EXPECT_EQ(text_precision("m", kAutoPrecision, kNew, four).precision, Precision::kInt8);
+  EXPECT_EQ(text_precision("m", Precision::kInt8, kNew, four).precision, Precision::kInt8);
   EXPECT_EQ(
       refusal([] { static_cast<void>(text_precision("m", Precision::kInt4, kNew)); }),
       "m cannot be computed in int4: none of its layers' matrices is stored in 4 bits (GGUF's "
@@ -63,9 +63,33 @@ TEST(ChoosePrecision, Int4IsForFilesWithMatricesInFourBits) {
   EXPECT_EQ(text_model_sizes(FORERUN_SOURCE_DIR "/tests/data/tiny/qwen2/model.gguf").four_bits, 0U);
 }
 
+TEST(ChoosePrecision, AutoIsInt4WhereHalfOfTheWeightsAreInFourBits) {
+  TextModelSizes sizes{.weights = 1000, .largest = 100, .available = 10000, .four_bits = 500};
+  const auto chosen = [&](const CpuFeatures& cpu) {
+    return text_precision("m", kAutoPrecision, cpu, sizes);
+  };
+  EXPECT_EQ(chosen(kNew).precision, Precision::kInt4);
+  EXPECT_EQ(chosen(kCommon).precision, Precision::kInt4);
+  EXPECT_TRUE(chosen(kNew).fastest);
+  EXPECT_EQ(chosen(kNew).reason, "the fastest on this processor");
+  EXPECT_EQ(chosen(kOld).precision, Precision::kF32);
+  CpuFeatures amx = kNew;
+  amx.amx_int8 = true;  // int4 has no products of tiles
+  EXPECT_EQ(chosen(amx).precision, Precision::kInt8);
+  sizes.four_bits = 499;
+  EXPECT_EQ(chosen(kNew).precision, Precision::kInt8);
+  sizes.four_bits = 1000;
+  sizes.many_rows = true;
+  EXPECT_EQ(chosen(kNew).precision, Precision::kInt8);
+  sizes.many_rows = false;
+  sizes.experts = true;
+  EXPECT_EQ(chosen(kNew).precision, Precision::kF32);
+}
+
 // Of 1,800 bytes in int8 300 are spared.
 TEST(ChoosePrecision, WhatFitsInInt4AloneIsInInt4) {
-  TextModelSizes sizes{.weights = 1000, .largest = 100, .available = 1799, .four_bits = 800};
+  TextModelSizes sizes{
+      .weights = 1000, .largest = 100, .available = 1799, .four_bits = 800, .many_rows = true};
   const ChosenPrecision chosen = text_precision("m", kAutoPrecision, kNew, sizes);
   EXPECT_EQ(chosen.precision, Precision::kInt4);
   EXPECT_FALSE(chosen.fastest);
@@ -73,6 +97,11 @@ TEST(ChoosePrecision, WhatFitsInInt4AloneIsInInt4) {
   EXPECT_EQ(text_precision("m", kAutoPrecision, kNew, sizes).precision, Precision::kInt4);
   sizes.available = 1499;
   EXPECT_EQ(text_precision("m", kAutoPrecision, kNew, sizes).precision, Precision::kFile);
+  sizes.many_rows = false;  // int4 is the first choice then, and memory the same limit
+  EXPECT_EQ(text_precision("m", kAutoPrecision, kNew, sizes).precision, Precision::kFile);
+  sizes.available = 1500;
+  EXPECT_EQ(text_precision("m", kAutoPrecision, kNew, sizes).precision, Precision::kInt4);
+  EXPECT_TRUE(text_precision("m", kAutoPrecision, kNew, sizes).fastest);
   sizes.available = 1799;
   sizes.experts = true;
   EXPECT_EQ(text_precision("m", kAutoPrecision, kNew, sizes).precision, Precision::kFile);

@@ -37,7 +37,8 @@ DiffusionModelFile load_diffusion_model(const std::string& path, PrecisionReques
            [&](const HfConfig& config, const Safetensors& weights, const std::string& at,
                Precision p) {
              return split(load_published_diffusion_lm(config, weights, at, p), out.network);
-           }});
+           },
+       .many_rows = true});
   return out;
 }
 

@@ -54,12 +54,13 @@ void bind_model(Command& command, ModelFlags& f, Makes makes, bool required) {
   command.add(
       "--precision", f.precision,
       makes == Makes::kTexts
-          ? "What passes are computed in; auto is int8 where processor and memory allow it, "
-            "else f32; int4: what a GGUF file stores in 4 bits (Q4_0, Q4_1, Q4_K) stays so, faster "
-            "for one text at a time; file: weights stay in their file"
-          : "What passes are computed in; auto is the fastest here: int8 for texts, bf16 "
-            "for images, else f32; int4 (texts): what a GGUF file stores in 4 bits stays so; file "
-            "(texts): weights stay in their file",
+          ? "What passes are computed in; auto: the fastest here for one text at a time, int4 for "
+            "GGUF files in Q4_0, Q4_1 or Q4_K, whose weights then stay in 4 bits, else int8; "
+            "without AVX2 f32; file: weights stay in their file. int8 is faster for many texts at "
+            "a time and long prompts"
+          : "What passes are computed in; auto is the fastest here: for texts int8, or int4 where "
+            "a GGUF file stores 4 bits; bf16 for images; else f32; file (texts): weights stay in "
+            "their file",
       {.one_of = kPrecisions, .shows = "NAME"});
   command.add("--threads", f.threads, "CPU threads, 0 = one a core", {.least = 0, .most = 1024});
   command.group("");
