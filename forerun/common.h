@@ -38,10 +38,15 @@ struct ChosenPrecision {
   std::string reason;
   bool fastest = true;  ///< false: `auto` is faster on some other processor or model
 };
-/// What `auto` chooses here for the language model at `path`, and for a Diffusion Transformer of
-/// common sizes.
-ChosenPrecision auto_text_precision(const std::string& path);
-ChosenPrecision auto_image_precision();
+/// What the passes of a language model mostly compute.
+enum class PassRows : std::uint8_t {
+  kFew,   ///< tokens of one text, or of a few: generation
+  kMany,  ///< whole texts, or many at a time: training, distillation
+};
+/// What `auto` chooses here for the model at `path`: a language model, an image-token model, or a
+/// Diffusion Transformer of common sizes. Loading with `kAutoPrecision` chooses for few rows.
+/// @param rows  language models only
+ChosenPrecision auto_precision(const std::string& path, PassRows rows = PassRows::kFew);
 
 /// The processor, and how the int8 engine uses it.
 struct Machine {

@@ -11,6 +11,8 @@
 #include "forerun/base/available_memory.h"
 #include "forerun/diffusion_text.h"
 #include "forerun/formats/four_bit_groups.h"
+#include "forerun/image.h"
+#include "forerun/token_image.h"
 
 namespace forerun {
 namespace {
@@ -74,9 +76,16 @@ bool stays_in_four_bits(const WeightSource& file, const std::string& name) {
   });
 }
 
+bool has_experts(const WeightSource& file) {
+  return std::ranges::any_of(file.tensors(), [](const TensorView& t) {
+    return t.name.find("_exps.") != t.name.npos || t.name.find(".experts.") != t.name.npos;
+  });
+}
+
 }  // namespace
 
 std::uint64_t weights_in_four_bits(const WeightSource& file) {
+  if (has_experts(file)) return 0;
   std::uint64_t out = 0;
   for (const TensorView& t : file.tensors()) {
     if (!stays_in_four_bits(file, t.name)) continue;
@@ -90,12 +99,11 @@ TextModelSizes text_model_sizes(const std::string& path) {
   try {
     const WeightSource file = load_weights(path);
     out.four_bits = weights_in_four_bits(file);
+    out.experts = has_experts(file);
     for (const TensorView& t : file.tensors()) {
       const auto count = static_cast<std::uint64_t>(element_count(t.shape).value_or(0));
       out.weights += count;
       out.largest = std::max(out.largest, count);
-      out.experts = out.experts || t.name.find("_exps.") != t.name.npos ||
-                    t.name.find(".experts.") != t.name.npos;
     }
   } catch (const FormatError&) {
     return {.read = false};
@@ -122,25 +130,23 @@ ChosenPrecision text_precision(const std::string& path, PrecisionRequest request
   // Up to some ten tokens a pass waits for its weights. More take 1.15 times as long in int4, and
   // more than that where int8 has AMX, of which int4 has no products.
   const bool half = spared > 0.0 && 2 * sizes.four_bits >= sizes.weights;
-  const bool prefers_int4 = half && !sizes.many_rows && !cpu.amx_int8;
-  if (!requested && (prefers_int4 ? bytes - spared : bytes) > available) {
+  const bool prefers_int4 = half && sizes.rows == PassRows::kFew && !cpu.amx_int8;
+  const double taken = prefers_int4 ? bytes - spared : bytes;
+  if (!requested && taken > available) {
     constexpr double kGigabyte = 1e9;
+    const std::string_view first = !lacks.empty() ? "f32" : prefers_int4 ? "int4" : "int8";
     return {.precision =
                 spared > 0.0 && bytes - spared <= available ? Precision::kInt4 : Precision::kFile,
-            .reason =
-                fmt::format("{:.1f} GB of memory are free, {} takes {:.1f}", available / kGigabyte,
-                            lacks.empty() ? "int8" : "f32", bytes / kGigabyte),
+            .reason = fmt::format("{:.1f} GB of memory are free, {} takes {:.1f}",
+                                  available / kGigabyte, first, taken / kGigabyte),
             .fastest = false};
   }
   Offer first{Precision::kInt8, lacks}, second{Precision::kInt4, no_int4};
   if (prefers_int4) std::swap(first, second);
   // Without int8 products float32 is the fastest there is: such processors have none for bf16.
-  return choose(path, requested,
-                {first,
-                 second,
-                 {Precision::kF32, ""},
-                 {Precision::kBF16, ""},
-                 {Precision::kFile, ""}});
+  return choose(
+      path, requested,
+      {first, second, {Precision::kF32, ""}, {Precision::kBF16, ""}, {Precision::kFile, ""}});
 }
 
 ChosenPrecision image_precision(const std::string& path, PrecisionRequest requested,
@@ -158,13 +164,13 @@ ChosenPrecision token_image_precision(const std::string& path, PrecisionRequest 
   return choose(path, requested, {f32, bf16});
 }
 
-ChosenPrecision auto_text_precision(const std::string& path) {
+ChosenPrecision auto_precision(const std::string& path, PassRows rows) {
+  const CpuFeatures& cpu = cpu_features();
+  if (is_diffusion_model(path)) return image_precision(path, kAutoPrecision, cpu, true);
+  if (is_token_image_model(path)) return token_image_precision(path, kAutoPrecision, cpu);
   TextModelSizes sizes = text_model_sizes(path);
-  sizes.many_rows = is_diffusion_language_model(path);
-  return text_precision(path, kAutoPrecision, cpu_features(), sizes);
-}
-ChosenPrecision auto_image_precision() {
-  return image_precision("", kAutoPrecision, cpu_features(), true);
+  sizes.rows = is_diffusion_language_model(path) ? PassRows::kMany : rows;
+  return text_precision(path, kAutoPrecision, cpu, sizes);
 }
 
 }  // namespace forerun

@@ -18,17 +18,17 @@ struct TextModelSizes {
   std::uint64_t four_bits = 0;  ///< of its weights, those that int4 keeps in 4 bits
   bool read = true;             ///< false: the file cannot be read, and its loader will say why
   bool experts = false;         ///< in its layers, of which there are no int8 products
-  bool many_rows = false;       ///< a pass computes a whole text, not some tokens after it
+  PassRows rows = PassRows::kFew;
 };
 
-/// Weights of a language model's file that int4 keeps in 4 bits.
+/// Weights of a language model's file that int4 keeps in 4 bits: none of a model with experts.
 std::uint64_t weights_in_four_bits(const WeightSource& file);
 /// Of the model at `path`, by its tensors.
 TextModelSizes text_model_sizes(const std::string& path);
 
 /// The one policy for precisions: `auto` is the fastest that can be had and never fails, anything
-/// else is what was requested or a UsageError that names what can be had. Of a file with half of its
-/// weights in 4 bits that is int4, where passes have few rows and the processor has no AMX; of
+/// else is what was requested or a UsageError that names what can be had. Of a file with half of
+/// its weights in 4 bits that is int4, where passes have few rows and the processor has no AMX; of
 /// others int8. Weights that do not fit the memory in int8 are in int4 where that fits, else they
 /// stay in their file.
 /// @param path  of the model, for the message

@@ -79,17 +79,20 @@ TEST(ChoosePrecision, AutoIsInt4WhereHalfOfTheWeightsAreInFourBits) {
   sizes.four_bits = 499;
   EXPECT_EQ(chosen(kNew).precision, Precision::kInt8);
   sizes.four_bits = 1000;
-  sizes.many_rows = true;
+  sizes.rows = PassRows::kMany;
   EXPECT_EQ(chosen(kNew).precision, Precision::kInt8);
-  sizes.many_rows = false;
+  sizes.rows = PassRows::kFew;
   sizes.experts = true;
   EXPECT_EQ(chosen(kNew).precision, Precision::kF32);
 }
 
 // Of 1,800 bytes in int8 300 are spared.
 TEST(ChoosePrecision, WhatFitsInInt4AloneIsInInt4) {
-  TextModelSizes sizes{
-      .weights = 1000, .largest = 100, .available = 1799, .four_bits = 800, .many_rows = true};
+  TextModelSizes sizes{.weights = 1000,
+                       .largest = 100,
+                       .available = 1799,
+                       .four_bits = 800,
+                       .rows = PassRows::kMany};
   const ChosenPrecision chosen = text_precision("m", kAutoPrecision, kNew, sizes);
   EXPECT_EQ(chosen.precision, Precision::kInt4);
   EXPECT_FALSE(chosen.fastest);
@@ -97,11 +100,15 @@ TEST(ChoosePrecision, WhatFitsInInt4AloneIsInInt4) {
   EXPECT_EQ(text_precision("m", kAutoPrecision, kNew, sizes).precision, Precision::kInt4);
   sizes.available = 1499;
   EXPECT_EQ(text_precision("m", kAutoPrecision, kNew, sizes).precision, Precision::kFile);
-  sizes.many_rows = false;  // int4 is the first choice then, and memory the same limit
+  sizes.rows = PassRows::kFew;  // int4 is the first choice then, and memory the same limit
   EXPECT_EQ(text_precision("m", kAutoPrecision, kNew, sizes).precision, Precision::kFile);
   sizes.available = 1500;
   EXPECT_EQ(text_precision("m", kAutoPrecision, kNew, sizes).precision, Precision::kInt4);
   EXPECT_TRUE(text_precision("m", kAutoPrecision, kNew, sizes).fastest);
+  EXPECT_EQ(chosen.reason, "0.0 GB of memory are free, int8 takes 0.0");
+  sizes.available = 1499;
+  EXPECT_EQ(text_precision("m", kAutoPrecision, kNew, sizes).reason,
+            "0.0 GB of memory are free, int4 takes 0.0");
   sizes.available = 1799;
   sizes.experts = true;
   EXPECT_EQ(text_precision("m", kAutoPrecision, kNew, sizes).precision, Precision::kFile);

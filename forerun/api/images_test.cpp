@@ -61,7 +61,7 @@ TEST_F(Images, DoNotDependOnSamplesOrThreads) {
 }
 
 TEST_F(Images, InBf16AreAsExact) {
-  if (!auto_image_precision().fastest) GTEST_SKIP() << "this processor has no AVX2";
+  if (!machine().int8) GTEST_SKIP() << "this processor has no AVX2";
   const DiffusionModel packed =
       DiffusionModel::load(kDit, DitDialect::kReference, Precision::kBF16);
   EXPECT_EQ(packed.precision(), Precision::kBF16);

@@ -38,7 +38,7 @@ DiffusionModelFile load_diffusion_model(const std::string& path, PrecisionReques
                Precision p) {
              return split(load_published_diffusion_lm(config, weights, at, p), out.network);
            },
-       .many_rows = true});
+       .rows = PassRows::kMany});
   return out;
 }
 

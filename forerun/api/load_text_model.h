@@ -16,7 +16,7 @@ struct BodyLoaders {
   std::function<DecoderLm(const Gguf&, Precision)> from_gguf;
   std::function<DecoderLm(const HfConfig&, const Safetensors&, const std::string& path, Precision)>
       from_folder;
-  bool many_rows = false;  ///< TextModelSizes::many_rows
+  PassRows rows = PassRows::kFew;  ///< TextModelSizes::rows
 };
 
 /// A GGUF file or a Hugging Face folder, with tokenizer, chat format and end tokens.

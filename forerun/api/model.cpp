@@ -132,7 +132,7 @@ std::shared_ptr<Model::Impl> load_text_model(const std::string& path, PrecisionR
         fmt::format("no model at '{}': give a GGUF file or a Hugging Face folder", path));
   }
   TextModelSizes sizes = text_model_sizes(path);
-  sizes.many_rows = loaders.many_rows;
+  sizes.rows = loaders.rows;
   const ChosenPrecision chosen = text_precision(path, requested, cpu_features(), sizes);
   auto impl = fs::is_directory(path, ignored) ? load_hf_model(path, chosen, loaders)
                                               : load_gguf_model(path, chosen, loaders);

@@ -13,9 +13,8 @@ const std::string kShipped = FORERUN_SOURCE_DIR "/models/";
 const std::string kModels = kShipped + "fashion-mnist/";
 
 TEST(ShippedImages, AreDraftedFarAheadAndAsExact) {
-  const Precision precision = auto_image_precision().precision;
   const DiffusionModel model =
-      DiffusionModel::load(kModels + "dit", DitDialect::kReference, precision);
+      DiffusionModel::load(kModels + "dit", DitDialect::kReference, kAutoPrecision);
   EXPECT_EQ(model.classes(), 10);
   EXPECT_EQ(model.side(), 32);
   const ImageDrafter drafter = ImageDrafter::load("free:" + kModels + "free", model);
@@ -40,7 +39,7 @@ TEST(ShippedTokenImages, AreDraftedAsTheirCardsSay) {
   };
   for (const Pair& pair : {Pair{"fashion-mnist/", 10, 0.55}, Pair{"emoji/", 9, 0.2}}) {
     const TokenImageModel model =
-        TokenImageModel::load(kShipped + pair.folder + "mar", auto_image_precision().precision);
+        TokenImageModel::load(kShipped + pair.folder + "mar", kAutoPrecision);
     EXPECT_EQ(model.classes(), pair.classes);
     const ImageDrafter drafter =
         ImageDrafter::load("cspd:" + kShipped + pair.folder + "cspd", model);

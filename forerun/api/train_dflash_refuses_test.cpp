@@ -214,6 +214,20 @@ TEST_F(TrainDFlashRefuses, ResumingWithOtherOptions) {
               {"usage: ", "state_store=off (now state_store=on)"});
 }
 
+// A store takes hours to fill.
+TEST_F(TrainDFlashRefuses, ResumingKeepsTheStateStore) {
+  DFlashTraining o = small();
+  o.loss.state_store = (folder.path() / "states").string();
+  TrainOptions stopped = quick(out);
+  stopped.time_limit = 1e-9;
+  train_dflash(target(), {answers()}, o, stopped);
+  const std::string states = read_file(o.loss.state_store);
+  const Model other = Model::load(target().path(), Precision::kBF16);
+  ASSERT_NE(other.precision(), target().precision());
+  expect_says(complaint({answers()}, o, quick(out), other), {"usage: ", "precision=bf16"});
+  EXPECT_EQ(read_file(o.loss.state_store), states);
+}
+
 // Of equal shape, so that nothing but the numbers tells them apart.
 TEST_F(TrainDFlashRefuses, ResumingWithAnotherTargetOrOtherAnswers) {
   TrainOptions stopped = quick(out);

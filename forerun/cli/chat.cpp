@@ -78,7 +78,9 @@ int run_chat(const ChatFlags& f) {
   Engine engine;
   RunStatistics total;
   note(styled(stderr, Style::kDim,
-              "/clear forgets the conversation, /exit ends it; Ctrl-C stops an answer"));
+              fmt::format("{}, drafter {}; /clear forgets the conversation, /exit ends it; Ctrl-C "
+                          "stops an answer",
+                          name_of(model.precision()), printable(drafter.name()))));
   for (;;) {
     const auto line = ask();
     if (!line || *line == "/exit" || interrupted()) break;

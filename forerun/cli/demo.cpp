@@ -98,7 +98,8 @@ int run_demo(const DemoFlags& f) {
   warm.max_tokens = std::min(16U, options.max_tokens);
   static_cast<void>(generate(model, Drafter(), prompt, warm));
   write_out(styled(stdout, Style::kDim, "prompt: " + f.prompt) + "\n\n");
-  const Generated plain = stream(model, Drafter(), prompt, options, "plain decoding");
+  const Generated plain = stream(model, Drafter(), prompt, options,
+                                 fmt::format("plain decoding in {}", name_of(model.precision())));
   if (interrupted()) return 130;
   const Generated drafted = stream(model, drafter, prompt, options, "drafted by " + drafter.name());
   if (interrupted()) return 130;

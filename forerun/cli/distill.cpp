@@ -13,7 +13,7 @@ namespace forerun::cli {
 namespace {
 
 struct DistillFlags {
-  ModelFlags model;
+  ModelFlags model{.rows = PassRows::kMany};
   DistillOptions options;
   std::string prompts, out;
   bool json = false;

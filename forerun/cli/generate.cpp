@@ -74,14 +74,16 @@ std::string exactness(const Generated& g) {
                             : "INEXACT";
 }
 
-void report(const GenerateFlags& f, const Generated& g, std::size_t prompt_tokens) {
+void report(const GenerateFlags& f, const Generated& g, std::size_t prompt_tokens,
+            const Model& model) {
   const std::string rule =
       fmt::format("{} ({})", name_of(g.rule),
                   g.exact ? exactness(g) : styled(stderr, Style::kYellow, exactness(g)));
   note(styled(stderr, Style::kDim,
-              fmt::format("{:.1f} tok/s, {}, prompt {} tokens in {:.2f} s, drafter {}, rule ",
+              fmt::format("{:.1f} tok/s, {}, prompt {} tokens in {:.2f} s, {}, drafter {}, rule ",
                           g.tokens_per_second(), tau_text(g.statistics), prompt_tokens,
-                          g.prefill_seconds, printable(f.run.draft.drafter))) +
+                          g.prefill_seconds, name_of(model.precision()),
+                          printable(f.run.draft.drafter))) +
        rule +
        styled(stderr, Style::kDim,
               fmt::format(", seed {}, ended by {}", g.seed, name_of(g.finish))));
@@ -115,6 +117,7 @@ TextTracePage page_of(const GenerateFlags& f, const Generated& g, const Model& m
     page.rounds.push_back(std::move(round));
   }
   page.facts = {{"drafter", f.run.draft.drafter},
+                {"precision", std::string(name_of(model.precision()))},
                 {"rule", fmt::format("{} ({})", name_of(g.rule), exactness(g))},
                 {"temperature", fmt::format("{}", f.run.text.sampling.temperature)},
                 {"tokens a pass", fmt::format("{:.2f}", g.statistics.tau())},
@@ -155,7 +158,7 @@ int generate_text(const GenerateFlags& f, const Command& command) {
     write_json(j);
   } else {
     write_out("\n");
-    report(f, g, prompt.size());
+    report(f, g, prompt.size(), model);
     if (f.verbose && g.draft_length) note(explain(*g.draft_length));
     if (certificate) note("certificate: " + summary(*certificate));
   }

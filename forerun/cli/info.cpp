@@ -20,8 +20,7 @@ struct InfoFlags {
 int run_info(const InfoFlags& f) {
   expect_path(f.path);
   FileInfo info = inspect(f.path);
-  const bool images = is_diffusion_model(f.path);
-  const ChosenPrecision chosen = images ? auto_image_precision() : auto_text_precision(f.path);
+  const ChosenPrecision chosen = auto_precision(f.path);
   info.facts.emplace_back("this processor", machine().cpu);
   info.facts.emplace_back("precision auto on it",
                           fmt::format("{} ({})", name_of(chosen.precision), chosen.reason));

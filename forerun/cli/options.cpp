@@ -53,11 +53,15 @@ void bind_model(Command& command, ModelFlags& f, Makes makes, bool required) {
               {.required = required, .shows = "PATH"});
   command.add(
       "--precision", f.precision,
-      makes == Makes::kTexts
-          ? "What passes are computed in; auto: the fastest here for one text at a time, int4 for "
-            "GGUF files in Q4_0, Q4_1 or Q4_K, whose weights then stay in 4 bits, else int8; "
-            "without AVX2 f32; file: weights stay in their file. int8 is faster for many texts at "
-            "a time and long prompts"
+      f.rows == PassRows::kMany
+          ? "What passes are computed in; auto: int8, the fastest for passes of many rows, where "
+            "processor and memory allow it; int4: what a GGUF file stores in 4 bits stays so; "
+            "without AVX2 f32; file: weights stay in their file"
+      : makes == Makes::kTexts
+          ? "What passes are computed in; auto: int4 for GGUF files with half of their weights in "
+            "Q4_0, Q4_1 or Q4_K, which then stay in 4 bits, on processors without AMX; else int8; "
+            "without AVX2 f32; file: weights stay in their file. int8 is faster than int4 for many "
+            "texts at a time and for long prompts"
           : "What passes are computed in; auto is the fastest here: for texts int8, or int4 where "
             "a GGUF file stores 4 bits; bf16 for images; else f32; file (texts): weights stay in "
             "their file",
@@ -90,7 +94,13 @@ Model load_model(const ModelFlags& f) {
         f.path));
   }
   set_threads(f.threads);
-  Model model = Model::load(f.path, precision_of(f.precision));
+  PrecisionRequest precision = precision_of(f.precision);
+  if (!precision && f.rows != PassRows::kFew) {
+    const ChosenPrecision chosen = auto_precision(f.path, f.rows);
+    note_precision(chosen);
+    precision = chosen.precision;
+  }
+  Model model = Model::load(f.path, precision);
   note_precision(model.chosen_precision());
   return model;
 }

@@ -38,6 +38,7 @@ struct ModelFlags {
   std::string path;
   std::string precision = "auto";
   int threads = 0;
+  PassRows rows = PassRows::kFew;  ///< by which `auto` chooses the precision of a language model
 };
 void bind_model(Command& command, ModelFlags& flags, Makes makes = Makes::kTexts,
                 bool required = true);

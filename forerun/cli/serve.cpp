@@ -189,8 +189,8 @@ int run_serve(const ServeFlags& f) {
               .log = [](const std::string& line) { note(line); },
               .ready =
                   [&] {
-                    write_out(fmt::format("{}  {}, drafter {}, rule {}\n", server.url(),
-                                          printable(served.id),
+                    write_out(fmt::format("{}  {}, {}, drafter {}, rule {}\n", server.url(),
+                                          printable(served.id), name_of(served.model.precision()),
                                           printable(served.drafters.front().name()), f.rule));
                   }});
   return 0;

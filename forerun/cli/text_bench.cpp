@@ -172,7 +172,7 @@ nlohmann::json lengths_json(const RunStatistics& s) {
 }
 
 nlohmann::json contestant_json(const Contestant& c, const Contestant& none,
-                               const GenerateOptions& o) {
+                               const GenerateOptions& o, Precision precision) {
   const RunStatistics& s = c.all.statistics;
   const auto rounds = static_cast<double>(std::max<std::uint64_t>(s.rounds, 1));
   nlohmann::json j = cli::to_json(s);
@@ -183,6 +183,7 @@ nlohmann::json contestant_json(const Contestant& c, const Contestant& none,
             {"ms_per_target_pass", 1e3 * s.seconds.target / rounds},
             {"ms_per_draft", 1e3 * s.seconds.drafter / rounds},
             {"ms_rest_per_round", 1e3 * s.seconds.rest / rounds},
+            {"precision", name_of(precision)},
             {"rule", name_of(o.rule)},
             {"max_draft", o.max_draft},
             {"fixed_draft", o.fixed_draft},
@@ -227,11 +228,11 @@ std::string verdict(const Contestant& c, const GenerateOptions& o, std::size_t p
 }
 
 void print_table(const std::vector<Contestant>& field, const GenerateOptions& o,
-                 std::size_t prompts) {
+                 std::size_t prompts, Precision precision) {
   std::string out = fmt::format("{:<28} {:>8} {:>7} {:>6} {:>9} {:>9}  {}\n", "drafter", "tok/s",
                                 "ratio", "tau", "ms/pass", "ms/draft", "against none");
   for (const Contestant& c : field) {
-    const auto j = contestant_json(c, field[0], o);
+    const auto j = contestant_json(c, field[0], o, precision);
     out += fmt::format("{:<28} {:>8.1f} {:>7.2f} {:>6.2f} {:>9.2f} {:>9.2f}  {}\n",
                        printable(c.label), c.all.tok_s(), j["speedup_vs_none"].get<double>(),
                        c.all.statistics.tau(), j["ms_per_target_pass"].get<double>(),
@@ -250,9 +251,9 @@ void print_table(const std::vector<Contestant>& field, const GenerateOptions& o,
     for (const Difference& d : c.differences) out += "    " + describe(d) + "\n";
   }
   const auto& none = field[0].all.statistics;
-  out +=
-      fmt::format("{} prompts, {} tokens each drafter at most, rule {}, temperature {}, seed {}\n",
-                  prompts, none.outputs, name_of(o.rule), o.sampling.temperature, o.seed);
+  out += fmt::format(
+      "{} prompts, {} tokens each drafter at most, {}, rule {}, temperature {}, seed {}\n", prompts,
+      none.outputs, name_of(precision), name_of(o.rule), o.sampling.temperature, o.seed);
   CommonCache common;
   for (const Contestant& c : field) common += c.common_cache;
   out += common_cache_line(common.share(), "turns");
@@ -335,11 +336,12 @@ int bench_texts(const TextBench& f, const Command& command) {
   const std::size_t done = run_prompts(model, field, texts, prompts, options, f.repeats);
   if (done == 0) return 130;
   nlohmann::json list = nlohmann::json::array();
-  for (const Contestant& c : field) list.push_back(contestant_json(c, field[0], options));
+  for (const Contestant& c : field)
+    list.push_back(contestant_json(c, field[0], options, model.precision()));
   if (f.json) {
     write_json(list);
   } else {
-    print_table(field, options, done);
+    print_table(field, options, done, model.precision());
     for (const Contestant& c : field) {
       if (f.verbose && c.draft_length) note(printable(c.label) + ": " + explain(*c.draft_length));
     }

@@ -28,7 +28,7 @@ void bind_image_training(Command& app, TrainingFlags& flags, std::string& data,
 
 /// The same for training on a target's answers, with the target and what all such losses have.
 struct AnswerFlags {
-  ModelFlags target;
+  ModelFlags target{.rows = PassRows::kMany};
   std::vector<std::string> data;
   TrainingFlags training;
 };

@@ -54,7 +54,27 @@ bool begins_as_store(int fd) {
          kFormat.starts_with(std::string_view(there).substr(0, static_cast<std::size_t>(n)));
 }
 
+int opened(const std::filesystem::path& path) {
+  const int fd = ::open(path.c_str(), O_RDWR | O_CREAT | O_CLOEXEC, 0644);
+  if (fd >= 0) return fd;
+  throw FormatError(fmt::format("{}: cannot be opened ({}); choose another --state-store",
+                                path.string(), std::strerror(errno)));
+}
+
+FormatError no_store(const std::filesystem::path& path) {
+  return FormatError(fmt::format(
+      "{}: not a file of target states, and not overwritten; choose another --state-store",
+      path.string()));
+}
+
 }  // namespace
+
+void StateStore::expect_usable(const std::filesystem::path& path) {
+  const int fd = opened(path);
+  const bool usable = begins_as_store(fd);
+  ::close(fd);
+  if (!usable) throw no_store(path);
+}
 
 StateStore::StateStore(const std::filesystem::path& path, Shape shape,
                        std::span<const std::int64_t> rows, const std::string& key)
@@ -67,11 +87,7 @@ StateStore::StateStore(const std::filesystem::path& path, Shape shape,
     begin_.push_back(place);
     place += n * row_bytes();
   }
-  fd_ = ::open(path.c_str(), O_RDWR | O_CREAT | O_CLOEXEC, 0644);
-  if (fd_ < 0) {
-    throw FormatError(fmt::format("{}: cannot be opened ({}); choose another --state-store",
-                                  path.string(), std::strerror(errno)));
-  }
+  fd_ = opened(path);
   try {
     claim(header);
   } catch (...) {
@@ -91,12 +107,7 @@ void StateStore::claim(const std::string& header) {
   const bool alone = lock_alone(fd_) != EWOULDBLOCK;
   if (!alone) lock_shared(fd_);  // the exclusive holder is writing the header: a short wait
   if (!begins_as(fd_, header)) {
-    if (!begins_as_store(fd_)) {
-      throw FormatError(
-          fmt::format("{}: not a file of target states, and not overwritten; choose "
-                      "another --state-store",
-                      path_.string()));
-    }
+    if (!begins_as_store(fd_)) throw no_store(path_);
     if (!alone) throw used_by_other();
     begin(header);
   }

@@ -21,6 +21,10 @@ class StateStore {
     std::int64_t last;
   };
 
+  /// What the constructor throws of a path that cannot be a store. Another key is none of it, and
+  /// such a store stays as it is.
+  static void expect_usable(const std::filesystem::path& path);
+
   /// Opens or creates the file.
   /// @param rows  of each document
   /// @param key   of target, layers and documents: a file with another key is reset, unless another

@@ -44,9 +44,10 @@ DFlashObjective::DFlashObjective(const std::shared_ptr<const DecoderLm>& target,
       target_(fmt::format("target={} precision={}", target_hash, name_of(target->precision))),
       states_(target, head, model_->config.feature_layers),
       drafted_(places_of_tokens(model_->config.vocab, model_->draft_to_target)) {
-  if (!options_.state_store.empty()) open_store();
+  if (!options_.state_store.empty()) StateStore::expect_usable(options_.state_store);
 }
 
+// At the first loss: until then the run can be refused, and opening resets a store of another key.
 void DFlashObjective::open_store() {
   std::vector<std::int64_t> rows;
   Hash hash;  // of lengths too: they determine where rows are
@@ -61,6 +62,7 @@ void DFlashObjective::open_store() {
 }
 
 TargetStates::Batch DFlashObjective::states_of(std::span<const AnswerDocument> documents) {
+  if (!options_.state_store.empty() && store_ == nullptr) open_store();
   std::vector<std::span<const Token>> tokens;
   std::vector<std::size_t> numbers;
   for (const AnswerDocument& d : documents) {
@@ -209,8 +211,8 @@ std::string DFlashObjective::fingerprint() const {
       target_, c.layers, c.block, fmt::join(c.feature_layers, ","), c.draft_vocab,
       Hash().add_all(drafted_).value(), c.markov_rank, c.predicts_next, c.slot_state,
       added_design(c), options_.anchors, options_.length, options_.gamma, options_.distill,
-      l1() ? " law_loss=l1" : "", c.confidence ? options_.confidence : 0.0, store_ ? "on" : "off",
-      size(), data_hash());
+      l1() ? " law_loss=l1" : "", c.confidence ? options_.confidence : 0.0,
+      options_.state_store.empty() ? "off" : "on", size(), data_hash());
 }
 
 void DFlashObjective::save(const std::filesystem::path& folder, std::span<const at::Tensor> values,

@@ -18,7 +18,9 @@ namespace {
 
 constexpr std::int64_t kLines = kInt4GroupBytes / 64;  // of a group of all outputs
 constexpr int kVectors = kPanel / 16;                  // of 16 outputs
-constexpr int kMost = 4;  // rows: four sums of 16 bits and four of float, of the 16 registers
+// Rows: 12 sums of 16 bits, two vectors of weights, one of a row and a mask fill the 16 registers.
+// Sums of groups lie in memory then, which every group reads and writes once.
+constexpr int kMost = 6;
 
 struct Prefetch {
   const std::uint8_t* at;  // whatever is there, if there is nothing to prefetch
@@ -29,25 +31,25 @@ inline __m256 from_half(const std::uint16_t* x) {
   return _mm256_cvtph_ps(_mm_load_si128(reinterpret_cast<const __m128i*>(x)));
 }
 
-// Adds products of a group with R rows, for H halves of 8 of the 16 outputs from half `half` on.
-// All of a group fits sums of 16 bits: 8 * 2 * 15 * 127.
-template <int R, int H>
-inline void add_group(__m256i (&dot)[R][H], const Int4Group& group, int half, const std::int8_t* x,
-                      std::int64_t width) {
+// Adds products of a group, from input `at` on of each row. All of a group fits sums of 16 bits:
+// 8 * 2 * 15 * 127.
+template <int R>
+inline void add_group(__m256i (&dot)[R][2], const Int4Group& group,
+                      const std::int8_t* const (&rows)[R], std::int64_t at) {
   const __m256i low = _mm256_set1_epi8(15);
 #pragma GCC unroll 8
   for (int k = 0; k < kGroup / 4; ++k) {
-    __m256i in[H];
+    __m256i in[2];
 #pragma GCC unroll 2
-    for (int h = 0; h < H; ++h) {
-      const __m256i both = load_bytes(group.levels[k / 2][8 * (half + h)]);
+    for (int h = 0; h < 2; ++h) {
+      const __m256i both = load_bytes(group.levels[k / 2][8 * h]);
       in[h] = _mm256_and_si256(k % 2 == 0 ? both : _mm256_srli_epi16(both, 4), low);
     }
-#pragma GCC unroll 4
+#pragma GCC unroll 6
     for (int r = 0; r < R; ++r) {
-      const __m256i a = spread(x + r * width + 4 * k);
+      const __m256i a = spread(rows[r] + at + 4 * k);
 #pragma GCC unroll 2
-      for (int h = 0; h < H; ++h) {
+      for (int h = 0; h < 2; ++h) {
         dot[r][h] = _mm256_add_epi16(dot[r][h], _mm256_maddubs_epi16(in[h], a));
         asm("" : "+x"(dot[r][h]));  // gcc 12 keeps products in memory to add them in another order
       }
@@ -55,36 +57,37 @@ inline void add_group(__m256i (&dot)[R][H], const Int4Group& group, int half, co
   }
 }
 
-// R rows with H halves of the 16 outputs of vector `v` of a panel.
-template <int R, int H>
-void block(const Int4Panels& w, std::int64_t panel, int v, int half, const Int8Rows& x,
-           std::int64_t first, const Sink& sink, Prefetch next) {
+// R rows with the 16 outputs of vector `v` of a panel.
+template <int R>
+void block(const Int4Panels& w, std::int64_t panel, int v, const Int8Rows& x, std::int64_t first,
+           const Sink& sink, Prefetch next) {
   const std::int64_t groups = w.width / kGroup;
   const auto* group = reinterpret_cast<const Int4Group*>(w.data) + kVectors * panel * groups + v;
   const __m256i ones = _mm256_set1_epi16(1);
-  __m256 sum[R][H];
-#pragma GCC unroll 4
+  const std::int8_t* rows[R];
+  const kernel::GroupScale* scales[R];
+  __m256 sum[R][2];
+#pragma GCC unroll 6
   for (int r = 0; r < R; ++r) {
-#pragma GCC unroll 2
-    for (int h = 0; h < H; ++h) sum[r][h] = _mm256_setzero_ps();
+    rows[r] = x.values + (first + r) * w.width;
+    scales[r] = x.groups + (first + r) * groups;
+    sum[r][0] = sum[r][1] = _mm256_setzero_ps();
+    asm("" : "+r"(rows[r]));  // gcc 12 computes them from one in every step
   }
   for (std::int64_t g = 0; g < groups; ++g, group += kVectors) {
     for (std::int64_t l = 0; l < next.lines; ++l) _mm_prefetch(next.at + 64 * l, _MM_HINT_T1);
     next.at += 64 * next.lines;
-    __m256i dot[R][H];
-#pragma GCC unroll 4
-    for (int r = 0; r < R; ++r) {
+    __m256i dot[R][2];
+#pragma GCC unroll 6
+    for (int r = 0; r < R; ++r) dot[r][0] = dot[r][1] = _mm256_setzero_si256();
+    add_group<R>(dot, *group, rows, g * kGroup);
 #pragma GCC unroll 2
-      for (int h = 0; h < H; ++h) dot[r][h] = _mm256_setzero_si256();
-    }
-    add_group<R, H>(dot, *group, half, x.values + first * w.width + g * kGroup, w.width);
-#pragma GCC unroll 2
-    for (int h = 0; h < H; ++h) {
-      const __m256 scale = from_half(group->scale + 8 * (half + h));
-      const __m256 least = from_half(group->least + 8 * (half + h));
-#pragma GCC unroll 4
+    for (int h = 0; h < 2; ++h) {
+      const __m256 scale = from_half(group->scale + 8 * h);
+      const __m256 least = from_half(group->least + 8 * h);
+#pragma GCC unroll 6
       for (int r = 0; r < R; ++r) {
-        const kernel::GroupScale& of = x.groups[(first + r) * groups + g];
+        const kernel::GroupScale& of = scales[r][g];
         const __m256 by = _mm256_mul_ps(scale, _mm256_set1_ps(of.scale));
         const __m256 products = _mm256_cvtepi32_ps(_mm256_madd_epi16(dot[r][h], ones));
         sum[r][h] = _mm256_fmadd_ps(products, by, sum[r][h]);
@@ -93,11 +96,11 @@ void block(const Int4Panels& w, std::int64_t panel, int v, int half, const Int8R
     }
   }
 #pragma GCC unroll 2
-  for (int h = 0; h < H; ++h) {
-    const std::int64_t column = 16 * v + 8 * (half + h), left = sink.width - column;
+  for (int h = 0; h < 2; ++h) {
+    const std::int64_t column = 16 * v + 8 * h, left = sink.width - column;
     if (left <= 0) break;
     const float* const bias = w.bias != nullptr ? w.bias + panel * kPanel + column : nullptr;
-#pragma GCC unroll 4
+#pragma GCC unroll 6
     for (int r = 0; r < R; ++r) {
       const __m256 y =
           bias != nullptr ? _mm256_add_ps(sum[r][h], _mm256_loadu_ps(bias)) : sum[r][h];
@@ -118,14 +121,8 @@ void int4_panel(const Int4Panels& w, std::int64_t panel, const Int8Rows& x, std:
   Prefetch fetch{w.data, 0};
   if (next != nullptr) fetch = {next, (kLines + blocks - 1) / blocks};
   each_block<kMost>(rows, [&](auto height, std::int64_t first, std::int64_t) {
-    constexpr int kHeight = decltype(height)::value;
     for (int v = 0; v < kVectors; ++v) {
-      if constexpr (kHeight <= 2) {
-        block<kHeight, 2>(w, panel, v, 0, x, first, sink, fetch);
-      } else {
-        block<kHeight, 1>(w, panel, v, 0, x, first, sink, fetch);
-        block<kHeight, 1>(w, panel, v, 1, x, first, sink, {w.data, 0});
-      }
+      block<decltype(height)::value>(w, panel, v, x, first, sink, fetch);
       fetch.at += 64 * fetch.lines * (w.width / kGroup);
     }
   });
