@@ -41,10 +41,11 @@ struct ChosenPrecision {
 /// What the passes of a language model mostly compute.
 enum class PassRows : std::uint8_t {
   kFew,   ///< tokens of one text, or of a few: generation
-  kMany,  ///< whole texts, or many at a time: training, distillation
+  kMany,  ///< whole texts, or many at a time: training, distillation. `auto` is int8 where it can
+          ///< be had, whatever the file: the run resumes on other processors
 };
 /// What `auto` chooses here for the model at `path`: a language model, an image-token model, or a
-/// Diffusion Transformer of common sizes. Loading with `kAutoPrecision` chooses for few rows.
+/// Diffusion Transformer of common sizes. Loading with `kAutoPrecision` chooses as for few rows.
 /// @param rows  language models only
 ChosenPrecision auto_precision(const std::string& path, PassRows rows = PassRows::kFew);
 

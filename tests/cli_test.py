@@ -15,6 +15,7 @@ import unittest
 
 from cli_support import FORERUN, GGUF, LLAMA, TINY, Command, forerun
 
+SHIPPED = os.path.join(os.path.dirname(os.path.dirname(os.path.abspath(__file__))), "models")
 DIFFUSION = os.path.join(os.path.dirname(TINY), "diffusion_lm")
 
 
@@ -151,6 +152,18 @@ class Contract(Command):
         r = forerun("generate", "-m", GGUF, "-p", "a b", "--raw", "--temp", "1", "--rule", "typical")
         self.assertIn("INEXACT", r.stderr)
 
+    def test_says_the_precision_that_it_computes_in(self):
+        r = forerun("generate", "-m", GGUF, "-p", "a b", "--raw", "-n", "4", "--precision", "bf16")
+        self.assertIn(", bf16, drafter ", r.stderr)
+        r = forerun("bench", "-m", GGUF, "--drafters", "lookup", "--prompts", self.prompts(), "-n", "4", "--raw", "--precision", "bf16")
+        self.assertIn(", bf16, rule ", r.stdout)
+        for path, name in ((os.path.join(SHIPPED, "smollm2-135m", "dflash"), None), (os.path.join(SHIPPED, "fashion-mnist", "dit"), "bf16|f32")):
+            facts = json.loads(forerun("info", path, "--json").stdout)["facts"]
+            if name is None:
+                self.assertNotIn("precision auto on it", facts)  # its target's
+            else:
+                self.assertRegex(facts["precision auto on it"], f"^({name}) ")
+
     def test_bench_json_has_the_fixed_fields_and_finds_greedy_texts_identical(self):
         r = forerun("bench", "-m", GGUF, "--drafters", f"none,lookup,draft-model:{LLAMA}", "--prompts", self.prompts(),
                     "-n", "16", "--temp", "0", "--raw", "--json")
@@ -160,6 +173,7 @@ class Contract(Command):
         for row in rows:
             for key in ("tau tok_s speedup_vs_none by_category ms_per_target_pass ms_per_draft identical_to_none").split():
                 self.assertIn(key, row)
+            self.assertIn(row["precision"], ("int8", "f32"))
             self.assertIs(row["identical_up_to_ties"], True)
             self.assertEqual(set(row["by_category"]), {"a", "b"})
 

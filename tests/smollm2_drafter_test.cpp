@@ -55,6 +55,16 @@ TEST_P(ShippedDrafter, GivesTheTargetsTextInFewerPasses) {
   }
 }
 
+TEST(AutomaticPrecision, IsInt4ForTheDemoModelWhereTokensAreMade) {
+  const std::string path = demo_model_path();
+  if (!machine().int8) GTEST_SKIP() << "this processor has no AVX2";
+  const Precision chosen = auto_precision(path).precision;
+  const bool amx = machine().kernels.find("AMX") != std::string::npos;
+  EXPECT_EQ(chosen, amx ? Precision::kInt8 : Precision::kInt4);
+  EXPECT_EQ(Model::load(path).precision(), chosen);
+  EXPECT_EQ(auto_precision(path, PassRows::kMany).precision, Precision::kInt8);
+}
+
 // The file stores its layers in 4 bits; drafters that learned beside int8 draft for these as well.
 TEST_P(ShippedDrafter, GivesTheTextOfInt4) {
   const Model int4 = Model::load(demo_model_path(), Precision::kInt4);

@@ -127,8 +127,8 @@ ChosenPrecision text_precision(const std::string& path, PrecisionRequest request
       lacks.empty() ? weights + 8.0 * static_cast<double>(sizes.largest) : 4.0 * weights;
   const double spared = no_int4.empty() ? 0.375 * static_cast<double>(sizes.four_bits) : 0.0;
   const auto available = static_cast<double>(sizes.available);
-  // Up to some ten tokens a pass waits for its weights. More take 1.15 times as long in int4, and
-  // more than that where int8 has AMX, of which int4 has no products.
+  // Up to some ten tokens a pass waits for its weights. More take 1.15 times as long in int4 with
+  // AVX-512, and more than that where int8 has AMX, of which int4 has no products.
   const bool half = spared > 0.0 && 2 * sizes.four_bits >= sizes.weights;
   const bool prefers_int4 = half && sizes.rows == PassRows::kFew && !cpu.amx_int8;
   const double taken = prefers_int4 ? bytes - spared : bytes;
@@ -147,6 +147,10 @@ ChosenPrecision text_precision(const std::string& path, PrecisionRequest request
   return choose(
       path, requested,
       {first, second, {Precision::kF32, ""}, {Precision::kBF16, ""}, {Precision::kFile, ""}});
+}
+
+PassRows rows_of_whole_texts(const CpuFeatures& cpu) noexcept {
+  return cpu.avx512_vnni ? PassRows::kMany : PassRows::kFew;
 }
 
 ChosenPrecision image_precision(const std::string& path, PrecisionRequest requested,
@@ -169,7 +173,7 @@ ChosenPrecision auto_precision(const std::string& path, PassRows rows) {
   if (is_diffusion_model(path)) return image_precision(path, kAutoPrecision, cpu, true);
   if (is_token_image_model(path)) return token_image_precision(path, kAutoPrecision, cpu);
   TextModelSizes sizes = text_model_sizes(path);
-  sizes.rows = is_diffusion_language_model(path) ? PassRows::kMany : rows;
+  sizes.rows = is_diffusion_language_model(path) ? rows_of_whole_texts(cpu) : rows;
   return text_precision(path, kAutoPrecision, cpu, sizes);
 }
 

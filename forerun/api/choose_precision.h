@@ -34,6 +34,9 @@ TextModelSizes text_model_sizes(const std::string& path);
 /// @param path  of the model, for the message
 ChosenPrecision text_precision(const std::string& path, PrecisionRequest requested,
                                const CpuFeatures& cpu, const TextModelSizes& sizes = {});
+/// For models that compute whole texts in every pass: with AVX2 alone int4 is the faster one for
+/// any number of rows.
+PassRows rows_of_whole_texts(const CpuFeatures& cpu) noexcept;
 /// @param fits  the network's sizes suit the bf16 kernels (Bf16Stack::fits, which is false, too,
 /// where the processor lacks the instructions)
 ChosenPrecision image_precision(const std::string& path, PrecisionRequest requested,

@@ -2,6 +2,12 @@
 
 #include <gtest/gtest.h>
 
+#include <cstdint>
+#include <string>
+
+#include "tests/support/gguf_builder.h"
+#include "tests/support/temp_folder.h"
+
 namespace forerun {
 namespace {
 
@@ -61,6 +67,36 @@ TEST(ChoosePrecision, Int4IsForFilesWithMatricesInFourBits) {
   EXPECT_NE(refusal([&] { static_cast<void>(text_precision("m", Precision::kInt4, kOld, four)); }),
             "");
   EXPECT_EQ(text_model_sizes(FORERUN_SOURCE_DIR "/tests/data/tiny/qwen2/model.gguf").four_bits, 0U);
+}
+
+// Of layers alone, and of matrices that are one product all or none.
+TEST(ChoosePrecision, CountsWhatInt4Keeps) {
+  constexpr std::uint32_t kQ4_1 = 3, kQ6_K = 14;
+  constexpr std::uint64_t kWeights = 256 * 256;
+  const testing::TempFolder folder;
+  const auto counted = [&](std::initializer_list<std::pair<const char*, std::uint32_t>> tensors) {
+    testing::GgufBuilder file;
+    for (const auto& [name, type] : tensors) {
+      file.tensor(name, {256, 256}, type, file.data.size());
+      file.data.append(type == kQ6_K ? kWeights / 256 * 210 : kWeights / 32 * 20, '\0');
+    }
+    return text_model_sizes(folder.write("m.gguf", file.bytes()).string()).four_bits / kWeights;
+  };
+  EXPECT_EQ(counted({{"token_embd.weight", kQ4_1}, {"blk.0.ffn_down.weight", kQ4_1}}), 1U);
+  EXPECT_EQ(counted({{"blk.0.ffn_down.weight", kQ6_K}, {"blk.1.ffn_down.weight", kQ4_1}}), 1U);
+  for (const std::uint32_t v : {kQ4_1, kQ6_K}) {
+    EXPECT_EQ(counted({{"blk.0.attn_q.weight", kQ4_1},
+                       {"blk.0.attn_k.weight", kQ4_1},
+                       {"blk.0.attn_v.weight", v}}),
+              v == kQ4_1 ? 3U : 0U);
+  }
+  EXPECT_EQ(counted({{"blk.0.ffn_down.weight", kQ4_1}, {"blk.0.ffn_gate_exps.weight", kQ4_1}}), 0U);
+}
+
+// In every pass whole texts: int4 is slower with AVX-512, and faster with AVX2 alone.
+TEST(ChoosePrecision, DiffusionLanguageModelsHaveManyRows) {
+  EXPECT_EQ(rows_of_whole_texts(kNew), PassRows::kMany);
+  EXPECT_EQ(rows_of_whole_texts(kCommon), PassRows::kFew);
 }
 
 TEST(ChoosePrecision, AutoIsInt4WhereHalfOfTheWeightsAreInFourBits) {

@@ -38,7 +38,7 @@ DiffusionModelFile load_diffusion_model(const std::string& path, PrecisionReques
                Precision p) {
              return split(load_published_diffusion_lm(config, weights, at, p), out.network);
            },
-       .rows = PassRows::kMany});
+       .rows = rows_of_whole_texts(cpu_features())});
   return out;
 }
 

@@ -226,6 +226,10 @@ TEST_F(TrainDFlashRefuses, ResumingKeepsTheStateStore) {
   ASSERT_NE(other.precision(), target().precision());
   expect_says(complaint({answers()}, o, quick(out), other), {"usage: ", "precision=bf16"});
   EXPECT_EQ(read_file(o.loss.state_store), states);
+  std::vector<TokenDocument> documents = documents_of(answers());
+  documents[2].tokens.back() ^= 1;
+  expect_says(complaint({data_of("changed", documents)}, o, quick(out)), {"usage: ", "data="});
+  EXPECT_EQ(read_file(o.loss.state_store), states);
 }
 
 // Of equal shape, so that nothing but the numbers tells them apart.

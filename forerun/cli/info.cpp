@@ -1,6 +1,7 @@
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
+#include <filesystem>
 #include <memory>
 #include <nlohmann/json.hpp>
 
@@ -8,6 +9,7 @@
 #include "forerun/cli/paths.h"
 #include "forerun/cli/terminal.h"
 #include "forerun/image.h"
+#include "forerun/token_image.h"
 
 namespace forerun::cli {
 namespace {
@@ -17,13 +19,24 @@ struct InfoFlags {
   bool json = false, tensors = false;
 };
 
+// Not a drafter, whose precision is its target's, nor a file of tensors.
+bool is_model(const std::string& path) {
+  std::error_code ignored;
+  return std::filesystem::is_directory(path, ignored)
+             ? is_diffusion_model(path) || is_token_image_model(path) ||
+                   std::filesystem::exists(std::filesystem::path(path) / "tokenizer.json", ignored)
+             : is_diffusion_model(path) || path.ends_with(".gguf");
+}
+
 int run_info(const InfoFlags& f) {
   expect_path(f.path);
   FileInfo info = inspect(f.path);
-  const ChosenPrecision chosen = auto_precision(f.path);
   info.facts.emplace_back("this processor", machine().cpu);
-  info.facts.emplace_back("precision auto on it",
-                          fmt::format("{} ({})", name_of(chosen.precision), chosen.reason));
+  if (is_model(f.path)) {
+    const ChosenPrecision chosen = auto_precision(f.path);
+    info.facts.emplace_back("precision auto on it",
+                            fmt::format("{} ({})", name_of(chosen.precision), chosen.reason));
+  }
   info.facts.emplace_back("precision int8 on it", machine().kernels);
   if (f.json) {
     nlohmann::json j = {{"facts", nlohmann::json::object()}, {"tensors", nlohmann::json::array()}};

@@ -17,7 +17,7 @@ using forerun::printable;
 constexpr int kFailure = 1;
 constexpr int kMisuse = 2;
 constexpr const char* kOutOfMemory =
-    "forerun: out of memory; try a smaller --precision (int4, int8, bf16), a shorter prompt or a "
+    "forerun: out of memory; try a smaller --precision, a shorter prompt or a "
     "smaller model";
 
 // Libraries below append a backtrace to their message; a user needs its first line. It may hold

@@ -38,6 +38,31 @@ std::pair<Token, float> bias_of(const std::string& text) {
   throw UsageError(fmt::format("--logit-bias {}: write TOKEN=BIAS, as 42=-100", printable(text)));
 }
 
+const char* precision_help(Makes makes, PassRows rows) {
+  if (rows == PassRows::kMany) {
+    return "What passes are computed in; auto: int8 where processor and memory allow it, so that "
+           "runs resume on other processors; without AVX2 f32. int4: what a GGUF file stores in 4 "
+           "bits stays so, faster than int8 with AVX2 alone; file: weights stay in their file";
+  }
+  switch (makes) {
+    case Makes::kTexts:
+      return "What passes are computed in; auto: int4 for GGUF files with half of their weights in "
+             "Q4_0, Q4_1 or Q4_K, which then stay in 4 bits, on processors without AMX; else int8; "
+             "without AVX2 f32; file: weights stay in their file. With AVX-512 int8 is faster than "
+             "int4 for many texts at a time and for long prompts";
+    case Makes::kBoth:
+      return "What passes are computed in; auto: texts in int4 for GGUF files with half of their "
+             "weights in Q4_0, Q4_1 or Q4_K on processors without AMX, else in int8; images in "
+             "bf16, token by token where the processor has bf16 products; else f32. file (texts): "
+             "weights stay in their file";
+    case Makes::kImages:
+    case Makes::kTokenImages:
+      break;
+  }
+  return "What passes are computed in; auto: bf16, of image-token models where the processor has "
+         "bf16 products; else f32";
+}
+
 }  // namespace
 
 void bind_model(Command& command, ModelFlags& f, Makes makes, bool required) {
@@ -51,21 +76,8 @@ void bind_model(Command& command, ModelFlags& f, Makes makes, bool required) {
               : makes == Makes::kImages ? image
                                         : fmt::format("Language model: {}. {}", text, image),
               {.required = required, .shows = "PATH"});
-  command.add(
-      "--precision", f.precision,
-      f.rows == PassRows::kMany
-          ? "What passes are computed in; auto: int8, the fastest for passes of many rows, where "
-            "processor and memory allow it; int4: what a GGUF file stores in 4 bits stays so; "
-            "without AVX2 f32; file: weights stay in their file"
-      : makes == Makes::kTexts
-          ? "What passes are computed in; auto: int4 for GGUF files with half of their weights in "
-            "Q4_0, Q4_1 or Q4_K, which then stay in 4 bits, on processors without AMX; else int8; "
-            "without AVX2 f32; file: weights stay in their file. int8 is faster than int4 for many "
-            "texts at a time and for long prompts"
-          : "What passes are computed in; auto is the fastest here: for texts int8, or int4 where "
-            "a GGUF file stores 4 bits; bf16 for images; else f32; file (texts): weights stay in "
-            "their file",
-      {.one_of = kPrecisions, .shows = "NAME"});
+  command.add("--precision", f.precision, precision_help(makes, f.rows),
+              {.one_of = kPrecisions, .shows = "NAME"});
   command.add("--threads", f.threads, "CPU threads, 0 = one a core", {.least = 0, .most = 1024});
   command.group("");
 }

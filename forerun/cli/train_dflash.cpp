@@ -65,7 +65,8 @@ void add_train_dflash(Command& train) {
   Command& dflash = train.add_command(
       "dflash", "Block diffusion that reads the target's hidden states (arXiv:2602.06036)");
   bind_answers(dflash, f->answers, f->dflash.loss);
-  dflash.add("--precision", f->answers.target.precision, "Of the target's passes; auto: int8",
+  dflash.add("--precision", f->answers.target.precision,
+             "Of the target's passes; auto: int8 where it can be had",
              {.one_of = {"auto", "f32", "bf16", "int8", "int4"}});
   bind_dflash(dflash, f->dflash);
   dflash.add("--own-position", f->own_position,

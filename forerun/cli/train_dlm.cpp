@@ -33,7 +33,8 @@ void add_train_dlm(Command& train) {
   Command& dlm = train.add_command(
       "dlm", "A diffusion language model from the target's first blocks, that drafts for it");
   bind_answers(dlm, f->answers, f->dlm.loss);
-  dlm.add("--precision", f->answers.target.precision, "Of the target's passes; auto: int8",
+  dlm.add("--precision", f->answers.target.precision,
+          "Of the target's passes; auto: int8 where it can be had",
           {.one_of = {"auto", "f32", "bf16", "int8", "int4"}});
   dlm.add("--layers", f->dlm.layers, "Blocks of the target that it begins as",
           {.least = 1, .most = 256});

@@ -70,6 +70,12 @@ FormatError no_store(const std::filesystem::path& path) {
 }  // namespace
 
 void StateStore::expect_usable(const std::filesystem::path& path) {
+  const int made = ::open(path.c_str(), O_RDWR | O_CREAT | O_EXCL | O_CLOEXEC, 0644);
+  if (made >= 0) {
+    ::close(made);
+    ::unlink(path.c_str());
+    return;
+  }
   const int fd = opened(path);
   const bool usable = begins_as_store(fd);
   ::close(fd);

@@ -21,8 +21,8 @@ class StateStore {
     std::int64_t last;
   };
 
-  /// What the constructor throws of a path that cannot be a store. Another key is none of it, and
-  /// such a store stays as it is.
+  /// Throws what the constructor would of a path that cannot be a store. Changes nothing: a store
+  /// of another key stays as it is, and no file is left where there was none.
   static void expect_usable(const std::filesystem::path& path);
 
   /// Opens or creates the file.

@@ -86,6 +86,18 @@ TEST_F(StateStoreFile, GivesFeaturesBackWithinInt8AndLastStatesAsBf16) {
   EXPECT_TRUE(at::equal(back.last, s.last.to(at::kBFloat16).to(at::kFloat)));
 }
 
+TEST_F(StateStoreFile, ThatCanBeUsedIsNotChangedByAsking) {
+  StateStore::expect_usable(path);
+  EXPECT_FALSE(std::filesystem::exists(path));
+  ASSERT_TRUE(put(*open(), 1, random(1, 5)));
+  const std::string before = read_file(path);
+  StateStore::expect_usable(path);
+  EXPECT_EQ(read_file(path), before);
+  EXPECT_THROW(StateStore::expect_usable(folder.write("other", "precious")), FormatError);
+  EXPECT_EQ(read_file(folder.path() / "other"), "precious");
+  EXPECT_THROW(StateStore::expect_usable(folder.path() / "none" / "states"), FormatError);
+}
+
 TEST_F(StateStoreFile, HasWhatWasPutAndNothingElse) {
   const auto store = open();
   for (std::size_t i = 0; i < 3; ++i) EXPECT_FALSE(store->has(i));

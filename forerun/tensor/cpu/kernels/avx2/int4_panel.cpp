@@ -1,5 +1,7 @@
 #if defined(__x86_64__)
 
+#include <algorithm>
+
 #include "forerun/tensor/cpu/kernels/avx2/int8_products.h"
 #include "forerun/tensor/cpu/kernels/avx2/panel_output.h"
 #include "forerun/tensor/cpu/kernels/kernels.h"
@@ -23,8 +25,8 @@ constexpr int kVectors = kPanel / 16;                  // of 16 outputs
 constexpr int kMost = 6;
 
 struct Prefetch {
-  const std::uint8_t* at;  // whatever is there, if there is nothing to prefetch
-  std::int64_t lines;      // for every group
+  const std::uint8_t* at;
+  std::int64_t lines;  // for every group
 };
 
 inline __m256 from_half(const std::uint16_t* x) {
@@ -118,10 +120,13 @@ void int4_panel(const Int4Panels& w, std::int64_t panel, const Int8Rows& x, std:
   const Sink sink{out, stride, width, add};
   // The next panel is prefetched in equal parts during each block's products.
   const std::int64_t blocks = blocks_of(rows, kMost) * kVectors;
-  Prefetch fetch{w.data, 0};
-  if (next != nullptr) fetch = {next, (kLines + blocks - 1) / blocks};
+  const std::int64_t most = (kLines + blocks - 1) / blocks;
+  std::int64_t left = next != nullptr ? kLines : 0;
+  Prefetch fetch{next, 0};
   each_block<kMost>(rows, [&](auto height, std::int64_t first, std::int64_t) {
     for (int v = 0; v < kVectors; ++v) {
+      fetch.lines = std::min(most, left);
+      left -= fetch.lines;
       block<decltype(height)::value>(w, panel, v, x, first, sink, fetch);
       fetch.at += 64 * fetch.lines * (w.width / kGroup);
     }

@@ -112,12 +112,16 @@ void int8_panel(const Int8Panels& w, std::int64_t panel, const Int8Rows& x, std:
   // The next panel is prefetched in equal parts during each block's products.
   constexpr int kMost = 4, kWide = 2;
   const std::int64_t blocks = blocks_of(rows, kMost) * (kVectors / kWide);
-  Prefetch fetch{w.data + panel * kPanel * w.width, 0};
+  const std::uint8_t* const here = w.data + panel * kPanel * w.width;
+  Prefetch fetch{here, 0};
   if (next != nullptr) fetch = {next, (kStepBytes + blocks - 1) / blocks};
+  std::int64_t fetched = 0;  // bytes for every 4 inputs
   each_block<kMost>(rows, [&](auto height, std::int64_t first, std::int64_t) {
     for (std::int64_t v = 0; v < kVectors; v += kWide) {
       block<decltype(height)::value, kWide>(w, panel, x, first, v, sink, fetch);
       fetch.at += fetch.step * (w.width / 4);
+      fetched += fetch.step;
+      if (fetched >= kStepBytes) fetch = {here, 0};
     }
   });
 }
