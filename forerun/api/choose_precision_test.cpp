@@ -72,7 +72,7 @@ TEST(ChoosePrecision, Int4IsForFilesWithMatricesInFourBits) {
 // Of layers alone, and of matrices that are one product all or none.
 TEST(ChoosePrecision, CountsWhatInt4Keeps) {
   constexpr std::uint32_t kQ4_1 = 3, kQ6_K = 14;
-  constexpr std::uint64_t kWeights = 256 * 256;
+  constexpr std::uint64_t kWeights = 65536;  // [256, 256]
   const testing::TempFolder folder;
   const auto counted = [&](std::initializer_list<std::pair<const char*, std::uint32_t>> tensors) {
     testing::GgufBuilder file;
