@@ -3,8 +3,10 @@
 #include <filesystem>
 #include <utility>
 
+#include "forerun/api/choose_precision.h"
 #include "forerun/api/load_text_model.h"
 #include "forerun/models/diffusion_lm/published_diffusion_lm.h"
+#include "forerun/tensor/cpu/cpu_features.h"
 
 namespace forerun {
 namespace {
