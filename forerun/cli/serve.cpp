@@ -41,7 +41,7 @@ std::string environment(const char* name) {
 
 // Where tools/get_model.sh puts the demo's model.
 std::string demo_model() {
-  if (const std::string own = environment("FORERUN_MODEL"); !own.empty()) return own;
+  if (std::string own = environment("FORERUN_MODEL"); !own.empty()) return own;
   fs::path cache = environment("FORERUN_MODEL_CACHE");
   if (cache.empty() && !environment("XDG_CACHE_HOME").empty()) {
     cache = fs::path(environment("XDG_CACHE_HOME")) / "forerun";
@@ -64,7 +64,7 @@ std::string demo_drafter() {
 
 std::string model_path(const ServeFlags& f) {
   if (!f.model.path.empty()) return f.model.path;
-  const std::string path = demo_model();
+  std::string path = demo_model();
   std::error_code failed;
   if (!fs::exists(path, failed)) {
     throw UsageError(

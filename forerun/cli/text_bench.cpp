@@ -152,6 +152,7 @@ bool run_prompt(const Model& model, std::vector<Contestant>& field, std::size_t 
     field[k].prompt_ratio.push_back(paired_ratio(runs[k], runs[0]));
   }
   std::vector<Generated> texts;
+  texts.reserve(runs.size());
   for (auto& r : runs) texts.push_back(median_run(r));
   for (std::size_t k = 0; k < field.size(); ++k) {
     field[k].all.add(texts[k]);

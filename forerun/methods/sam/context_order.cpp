@@ -29,7 +29,8 @@ class ContextSort {
     for (std::size_t i = 1; i < first.size(); ++i) first[i] += first[i - 1];
     const std::vector<std::uint32_t> begin = first;
     for (std::uint32_t place = 0; place < text.size(); ++place) {
-      const auto key = static_cast<std::size_t>(text[place] + 1);
+      const Token next = text[place] + 1;  // from 0 on
+      const auto key = static_cast<std::size_t>(next);
       const std::uint32_t at = first[key]++;
       order_[at] = place;
       rank_[place] = key == 0 ? at : begin[key];

@@ -24,6 +24,7 @@ struct Document {
 
 CorpusIndex index_of(const std::vector<Document>& corpus, std::size_t vocab) {
   std::vector<CorpusDocument> documents;
+  documents.reserve(corpus.size());
   for (const Document& d : corpus) documents.push_back({d.tokens, d.first});
   return {documents, vocab};
 }
