@@ -27,7 +27,7 @@ TEST(HugePages, LargeTablesBeginAHugePage) {
   EXPECT_EQ(reinterpret_cast<std::uintptr_t>(large.data()) % (std::size_t{2} << 20), 0);
 }
 
-// What the kernel says of the mapping that holds an address: "hg" is advised to be huge.
+// VmFlags in /proc/self/smaps of the mapping that holds an address; "hg" after MADV_HUGEPAGE.
 bool advised(const void* at) {
   std::ifstream maps("/proc/self/smaps");
   bool inside = false;

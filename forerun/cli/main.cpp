@@ -17,8 +17,7 @@ using forerun::printable;
 constexpr int kFailure = 1;
 constexpr int kMisuse = 2;
 constexpr const char* kOutOfMemory =
-    "forerun: out of memory; try a smaller --precision, a shorter prompt or a "
-    "smaller model";
+    "forerun: out of memory; try a smaller --precision, a shorter prompt or a smaller model";
 
 // Libraries below append a backtrace to their message; a user needs its first line. It may hold
 // names and strings of files.
