@@ -48,8 +48,8 @@ class Model {
   /// @param path  a GGUF file, or a Hugging Face folder (config.json, tokenizer.json,
   /// *.safetensors)
   /// @param precision  `auto` depends on the file, the processor and the free memory: int4 for a
-  /// file with half of its weights in 4-bit matrices of its layers, without AMX; else int8; without
-  /// AVX2 float32. Texts of a seed are those of a precision: name one to get the same on every
+  /// file with half of its weights in 4-bit matrices of its layers; else int8; without AVX2
+  /// float32. Texts of a seed are those of a precision: name one to get the same on every
   /// processor, and int8 to resume training that the command began
   /// @throws UsageError   no such path
   /// @throws FormatError  broken file, unsupported architecture or quantisation

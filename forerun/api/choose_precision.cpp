@@ -128,9 +128,9 @@ ChosenPrecision text_precision(const std::string& path, PrecisionRequest request
   const double spared = no_int4.empty() ? 0.375 * static_cast<double>(sizes.four_bits) : 0.0;
   const auto available = static_cast<double>(sizes.available);
   // Up to some ten tokens a pass waits for its weights. More take 1.15 times as long in int4 with
-  // AVX-512, and more than that where int8 has AMX, of which int4 has no products.
+  // AVX-512, and up to twice as long with AMX.
   const bool half = spared > 0.0 && 2 * sizes.four_bits >= sizes.weights;
-  const bool prefers_int4 = half && sizes.rows == PassRows::kFew && !cpu.amx_int8;
+  const bool prefers_int4 = half && sizes.rows == PassRows::kFew;
   const double taken = prefers_int4 ? bytes - spared : bytes;
   if (!requested && taken > available) {
     constexpr double kGigabyte = 1e9;

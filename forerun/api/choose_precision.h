@@ -28,9 +28,8 @@ TextModelSizes text_model_sizes(const std::string& path);
 
 /// The one policy for precisions: `auto` is the fastest that can be had and never fails, anything
 /// else is what was requested or a UsageError that names what can be had. Of a file with half of
-/// its weights in 4 bits that is int4, where passes have few rows and the processor has no AMX; of
-/// others int8. Weights that do not fit the memory in int8 are in int4 where that fits, else they
-/// stay in their file.
+/// its weights in 4 bits that is int4, where passes have few rows; of others int8. Weights that do
+/// not fit the memory in int8 are in int4 where that fits, else they stay in their file.
 /// @param path  of the model, for the message
 ChosenPrecision text_precision(const std::string& path, PrecisionRequest requested,
                                const CpuFeatures& cpu, const TextModelSizes& sizes = {});

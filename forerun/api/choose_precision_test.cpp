@@ -110,8 +110,8 @@ TEST(ChoosePrecision, AutoIsInt4WhereHalfOfTheWeightsAreInFourBits) {
   EXPECT_EQ(chosen(kNew).reason, "the fastest on this processor");
   EXPECT_EQ(chosen(kOld).precision, Precision::kF32);
   CpuFeatures amx = kNew;
-  amx.amx_int8 = true;  // int4 has no products of tiles
-  EXPECT_EQ(chosen(amx).precision, Precision::kInt8);
+  amx.amx_int8 = true;  // one choice for all processors with AVX2: a seed has one text
+  EXPECT_EQ(chosen(amx).precision, Precision::kInt4);
   sizes.four_bits = 499;
   EXPECT_EQ(chosen(kNew).precision, Precision::kInt8);
   sizes.four_bits = 1000;

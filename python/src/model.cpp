@@ -54,8 +54,8 @@ void bind_language_model(nb::module_& m) {
           },
           "path"_a, "precision"_a = "auto",
           "Loads a GGUF file or a Hugging Face folder. `precision`: auto, int8, int4, bf16, f32, "
-          "file; auto is int4 for GGUF files with half of their weights in 4 bits on processors "
-          "without AMX, else int8. A run of distill or train resumes in the precision that it "
+          "file; auto is int4 for GGUF files with half of their weights in 4 bits, else int8. "
+          "A run of distill or train resumes in the precision that it "
           "began in; those of the command are in int8.")
       .def("encode", &Model::encode, "text"_a, nb::call_guard<nb::gil_scoped_release>(),
            "The tokens of a text, with a beginning-of-sequence token if the model has one.")

@@ -30,11 +30,12 @@ class Int4Kernels : public KernelsFixture {
     }
     return out;
   }
+  void compare_panels();
 };
 
-TEST_F(Int4Kernels, PanelsAreThePlainSums) {
+void Int4Kernels::compare_panels() {
   for (const bool extreme : {false, true}) {
-    for (std::int64_t rows = 1; rows <= 21; ++rows) {
+    for (std::int64_t rows = 1; rows <= 36; ++rows) {
       const std::int64_t groups = up_to(7), width = groups * kGroup;
       const std::int64_t outputs = rows % 4 == 0 ? kPanel : up_to(kPanel), stride = 60;
       auto values = bytes<std::int8_t>(rows * width, -127, 127);
@@ -65,6 +66,50 @@ TEST_F(Int4Kernels, PanelsAreThePlainSums) {
             std::to_string(rows) + " rows of " + std::to_string(width) + ", " +
                 std::to_string(outputs) + " outputs");
       }
+    }
+  }
+}
+
+TEST_F(Int4Kernels, PanelsAreThePlainSums) { compare_panels(); }
+
+// State that products keep from one call to the next fits other numbers of rows and products of
+// bytes as well.
+TEST_F(Int4Kernels, ProductsWithinAJob) {
+  in_a_job([&] { compare_panels(); });
+  constexpr std::int64_t kWidth = 128, kGroups = kWidth / kGroup;
+  const auto weights = panels(1, kGroups);
+  std::vector<std::uint8_t> room(weights.size() * sizeof(Int4Group) + 64);
+  std::uint8_t* const nibbles = aligned(room);
+  std::memcpy(nibbles, weights.data(), (weights.size() - 1) * sizeof(Int4Group));
+  auto bytes_room = bytes<std::uint8_t>(kPanel * kWidth + 64, 1, 255);
+  std::uint8_t* const byte_panel = aligned(bytes_room);
+  const Row output_scales = numbers(kPanel, false);
+  for (std::int64_t rows = 1; rows <= 33; ++rows) {
+    auto values = bytes<std::int8_t>(rows * kWidth, -127, 127);
+    std::vector<std::int16_t> halves(values.size());  // what they hold is the same for both turns
+    std::vector<GroupScale> groups(static_cast<std::size_t>(rows * kGroups), {0.5F, -3.0F});
+    std::vector<kernel::RowScale> scales(static_cast<std::size_t>(rows), {0.5F, -7});
+    const Int8Rows x{.values = values.data(),
+                     .scales = scales.data(),
+                     .width = kWidth,
+                     .halves = halves.data(),
+                     .groups = groups.data(),
+                     .grouped = true};
+    for (const Kernels& kind : kinds_) {
+      const auto both = [&] {
+        Row out(static_cast<std::size_t>(2 * rows * kPanel));
+        kind.int4_panel({nibbles, nullptr, kWidth}, 0, x, rows, out.data(), kPanel, kPanel, false,
+                        nullptr);
+        kind.int8_panel({byte_panel, output_scales.data(), nullptr, kWidth}, 0, x, rows,
+                        out.data() + rows * kPanel, kPanel, kPanel, false, nullptr);
+        return out;
+      };
+      const Row alone = both();
+      if (kind.begin_job != nullptr) kind.begin_job();
+      const Row first = both(), second = both();
+      if (kind.end_job != nullptr) kind.end_job();
+      ASSERT_EQ(difference(first, alone), alone.size()) << kind.name << ", " << rows << " rows";
+      ASSERT_EQ(difference(second, alone), alone.size()) << kind.name << ", " << rows << " rows";
     }
   }
 }

@@ -15,6 +15,9 @@ namespace amx {
 void int8_panel(const kernel::Int8Panels& w, std::int64_t panel, const kernel::Int8Rows& x,
                 std::int64_t rows, float* out, std::int64_t stride, std::int64_t width, bool add,
                 const std::uint8_t* next);
+void int4_panel(const kernel::Int4Panels& w, std::int64_t panel, const kernel::Int8Rows& x,
+                std::int64_t rows, float* out, std::int64_t stride, std::int64_t width, bool add,
+                const std::uint8_t* next);
 void key_product(const kernel::KeyProduct& p);
 void value_product(const kernel::ValueProduct& p);
 void begin_job();
@@ -47,6 +50,7 @@ std::vector<Kernels> runnable_kernels() {
       Kernels tiles = out.front();
       tiles.name = cpu.fast_bf16 ? "AVX-512 VNNI, BF16 and AMX" : "AVX-512 VNNI and AMX";
       tiles.int8_panel = &avx512::amx::int8_panel;
+      tiles.int4_panel = &avx512::amx::int4_panel;
       tiles.key_product = &avx512::amx::key_product;
       tiles.value_product = &avx512::amx::value_product;
       tiles.begin_job = &avx512::amx::begin_job;

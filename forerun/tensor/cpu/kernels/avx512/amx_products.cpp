@@ -3,10 +3,9 @@
 // Products of several rows by AMX: tiles of 16 rows by 64 bytes in place of vectors. A product of
 // tiles takes the time of eight of vectors and makes 16 times as many sums.
 
+#include "forerun/tensor/cpu/kernels/avx512/amx_tiles.h"
 #include "forerun/tensor/cpu/kernels/avx512/panel_output.h"
-#include "forerun/tensor/cpu/kernels/avx512/vectors.h"
 #include "forerun/tensor/cpu/kernels/kernels.h"
-#include "forerun/tensor/cpu/kernels/shared/tiles.h"
 
 namespace forerun::avx512 {
 
@@ -35,102 +34,9 @@ void end_job();
 
 namespace {
 
-constexpr int kTileRows = 16;
-constexpr std::int64_t kTileBytes = 64;                 // of a row
 constexpr std::int64_t kQuads = kTileBytes / 4;         // of inputs, of a product
 constexpr std::int64_t kTileLines = kQuads * kVectors;  // of a panel's weights for them
 constexpr std::int64_t kTileValues = std::int64_t{kTileRows} * kTileRows;  // of sums
-constexpr int kFewest = 4;  // rows: fewer wait for memory alone
-
-// Tiles 0 to 3 are sums, 4 rows, 5 and 6 what they are multiplied by.
-struct alignas(64) Configuration {
-  std::uint8_t palette = 1, start_row = 0, reserved[14] = {};
-  std::uint16_t bytes[16] = {kTileBytes, kTileBytes, kTileBytes, kTileBytes,
-                             kTileBytes, kTileBytes, kTileBytes};
-  std::uint8_t rows[16] = {};
-};
-
-struct Configurations {
-  Configuration of[kTileRows + 1];  // by rows
-};
-
-constexpr Configurations all_configurations() {
-  Configurations all;
-  for (int n = 1; n <= kTileRows; ++n) {
-    for (int tile = 0; tile < 5; ++tile) all.of[n].rows[tile] = static_cast<std::uint8_t>(n);
-    all.of[n].rows[5] = all.of[n].rows[6] = kTileRows;
-  }
-  return all;
-}
-
-constexpr Configurations kConfigurations = all_configurations();
-
-// gcc 12's intrinsics do not say what memory they read.
-inline void memory_is_read() { asm volatile("" ::: "memory"); }
-
-// The tiles of this thread. Others (oneDNN) use tiles as well, so they stay configured in a job
-// alone, where nothing else runs.
-struct State {
-  bool in_job;
-  int rows;  // configured, or 0
-};
-
-State& state() noexcept {
-  thread_local constinit State of_thread{};
-  return of_thread;
-}
-
-class Tiles {
- public:
-  explicit Tiles(int rows) : state_(state()) {
-    memory_is_read();
-    if (state_.rows == rows) return;
-    _tile_loadconfig(&kConfigurations.of[rows]);
-    if (state_.in_job) state_.rows = rows;
-  }
-  ~Tiles() {
-    if (!state_.in_job) _tile_release();
-  }
-  Tiles(const Tiles&) = delete;
-  Tiles& operator=(const Tiles&) = delete;
-
- private:
-  State& state_;
-};
-
-// work(first row, rows, block) for blocks of at most 16 rows.
-template <class Work>
-inline void each_tile(std::int64_t rows, const Work& work) {
-  const std::int64_t blocks = blocks_of(rows, kTileRows);
-  for (std::int64_t b = 0; b < blocks; ++b) {
-    const std::int64_t first = rows * b / blocks;
-    work(first, static_cast<int>(rows * (b + 1) / blocks - first), b);
-  }
-}
-
-// Lines of a panel to prefetch, from where on: some in each step of a product, the others while the
-// sums are written, for which memory would wait.
-class Ahead {
- public:
-  static constexpr std::int64_t kPerOutput = 2;  // vectors of outputs
-
-  Ahead(const char* from, std::int64_t lines, std::int64_t outputs, std::int64_t steps)
-      : next_(from),
-        end_(from + 64 * lines),
-        per_step_(lines > kPerOutput * outputs ? (lines - kPerOutput * outputs) / steps : 0) {}
-  void step() { fetch(per_step_); }
-  void output() {
-    const std::int64_t left = (end_ - next_) / 64;
-    fetch(left < kPerOutput ? left : kPerOutput);
-  }
-
- private:
-  void fetch(std::int64_t lines) {
-    for (std::int64_t l = 0; l < lines; ++l, next_ += 64) _mm_prefetch(next_, _MM_HINT_T1);
-  }
-  const char *next_, *end_;
-  std::int64_t per_step_;
-};
 
 // Up to 16 rows with one panel.
 // @param lines  to prefetch from `next` on
@@ -291,10 +197,15 @@ void value_product(const ValueProduct& p) {
   }
 }
 
-void begin_job() { state() = {.in_job = true, .rows = 0}; }
+State& state() noexcept {
+  thread_local constinit State of_thread{};
+  return of_thread;
+}
+
+void begin_job() { state() = {.in_job = true, .configured = 0}; }
 
 void end_job() {
-  if (state().rows != 0) _tile_release();
+  if (state().configured != 0) _tile_release();
   state() = {};
 }
 

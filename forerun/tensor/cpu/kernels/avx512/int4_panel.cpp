@@ -1,5 +1,6 @@
 #if defined(__x86_64__)
 
+#include "forerun/tensor/cpu/kernels/avx512/int4_group.h"
 #include "forerun/tensor/cpu/kernels/avx512/panel_output.h"
 #include "forerun/tensor/cpu/kernels/avx512/panel_prefetch.h"
 #include "forerun/tensor/cpu/kernels/avx512/vectors.h"
@@ -22,17 +23,6 @@ constexpr int kMost = 4;  // rows: 12 integer and 12 float sums of the 32 regist
 inline void fetch(Prefetch& next) {
   for (std::int64_t l = 0; l < next.lines; ++l) _mm_prefetch(next.at + 64 * l, _MM_HINT_T1);
   next.at += 64 * next.lines;
-}
-
-inline __m512 from_half(const std::uint16_t* x) {
-  return _mm512_cvtph_ps(_mm256_load_si256(reinterpret_cast<const __m256i*>(x)));
-}
-
-// Levels of four inputs of 16 outputs, from bits `shift` on.
-template <int shift>
-inline __m512i levels(const Int4Group& group, int pair) {
-  const __m512i both = _mm512_load_si512(group.levels[pair]);
-  return _mm512_and_si512(_mm512_srli_epi16(both, shift), _mm512_set1_epi8(15));
 }
 
 // Adds the integer products of a group with R rows.
