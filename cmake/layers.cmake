@@ -50,6 +50,8 @@ function(forerun_test name)
   target_link_libraries(${name}_objects PUBLIC ${ARG_LINK} forerun_flags fmt::fmt nlohmann_json::nlohmann_json
                         GTest::gtest_main)
   target_compile_definitions(${name}_objects PRIVATE FORERUN_SOURCE_DIR="${PROJECT_SOURCE_DIR}")
+  forerun_unity(${name}_objects)
+  target_compile_options(${name}_objects PRIVATE $<$<CONFIG:Release>:-O1>)  # what takes time is in the library
   if(ARG_TORCH)
     target_sources(${name}_objects PRIVATE "${PROJECT_SOURCE_DIR}/tests/support/seeded_tests.cpp")
     target_link_libraries(${name}_objects PUBLIC torch)

@@ -97,15 +97,16 @@ int refused(const Model& model, const SamplingParams& made, const SamplingParams
   return count;
 }
 
-// What rounding explains at the edge of a limit is measured, not the most that bf16 could do.
+// What rounding explains at the edge of a limit is measured, not the most that bf16 could do. The
+// other limits are so far off that a third of a text would show it, however a processor rounds.
 TEST(Certify, LimitsThatAreNotTheOnesClaimedAreCaughtInBf16) {
   const Model model = Model::load(kTiny + "llama_plain", Precision::kBF16);
   const SamplingParams top_p{.temperature = 1.0, .top_p = 0.9},
-      wide{.temperature = 1.0, .top_p = 0.97};
+      wide{.temperature = 1.0, .top_p = 0.99};
   EXPECT_EQ(refused(model, top_p, top_p), 0);
   EXPECT_EQ(refused(model, wide, top_p), 12);
   const SamplingParams top_k{.temperature = 1.0, .top_k = 40},
-      more{.temperature = 1.0, .top_k = 50};
+      more{.temperature = 1.0, .top_k = 70};
   EXPECT_EQ(refused(model, top_k, top_k), 0);
   EXPECT_EQ(refused(model, more, top_k), 12);
 }

@@ -1,6 +1,6 @@
 // Dream and LLaDA as drafters, from both file formats: texts are those of plain decoding, drafts
 // are what the diffusion model predicts by itself, and a vocabulary that is not the target's is
-// refused.
+// refuses_published.
 #include <ATen/ATen.h>
 #include <gtest/gtest.h>
 
@@ -149,7 +149,8 @@ INSTANTIATE_TEST_SUITE_P(Models, DiffuSpecPublished,
                            return name;
                          });
 
-void refused(const std::string& path, const std::string& says, const Model& by = target()) {
+void refuses_published(const std::string& path, const std::string& says,
+                       const Model& by = target()) {
   try {
     Drafter::load("diffuspec:" + path, by);
     FAIL() << path << " was accepted";
@@ -161,22 +162,23 @@ void refused(const std::string& path, const std::string& says, const Model& by =
 
 TEST(DiffuSpecVocabulary, AnotherOneIsRefusedWithTheDifference) {
   for (const std::string file : {"dream", "dream/model.gguf", "llada", "llada/model.gguf"}) {
-    refused(kDiffusion + file, "vocabularies differ: 176 and 160 entries", testing::tiny());
+    refuses_published(kDiffusion + file, "vocabularies differ: 176 and 160 entries",
+                      testing::tiny());
   }
 }
 
 TEST(DiffuSpecVocabulary, FilesThatAreNoDrafterAreRefused) {
-  refused(kTargetFolder, "not a diffusion language model");
-  refused(FORERUN_SOURCE_DIR "/tests/data/tiny/qwen2/model.gguf", "'qwen2'");
+  refuses_published(kTargetFolder, "not a diffusion language model");
+  refuses_published(FORERUN_SOURCE_DIR "/tests/data/tiny/qwen2/model.gguf", "'qwen2'");
   const testing::TempFolder folder;
   const fs::path file = folder.path() / "text.gguf";
   std::ofstream(file) << "not a model";
-  refused(file.string(), file.string());
+  refuses_published(file.string(), file.string());
   testing::CheckpointCopy copy(kDiffusion + "dream", "model.safetensors");
   fs::copy(kDiffusion + "dream/tokenizer.json", copy.folder.path());
   copy.config.erase("mask_token_id");
   copy.write();
-  refused(copy.folder.path().string(), "mask_token_id is missing");
+  refuses_published(copy.folder.path().string(), "mask_token_id is missing");
 }
 
 // A copy of a model with `more` rows of embedding and head; those of the head are `scale` times

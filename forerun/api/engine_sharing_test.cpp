@@ -27,7 +27,7 @@ class SharedBeginnings : public ::testing::Test {
   }
 };
 
-GenerateOptions options(std::uint32_t request) {
+GenerateOptions request_options(std::uint32_t request) {
   GenerateOptions o;
   o.sampling.temperature = 0.8;
   o.max_tokens = 12;
@@ -59,14 +59,14 @@ std::vector<std::size_t> together(const Drafter& drafter,
   Engine engine({.max_prefixes = prefixes});
   RequestId other = 0;
   if (beside) {
-    GenerateOptions o = options(99);
+    GenerateOptions o = request_options(99);
     o.max_tokens = 1000;
     other = engine.submit(engine_target(), Drafter(), std::vector<Token>{15, 11, 19}, o);
     for (int i = 0; i < 3; ++i) engine.step();
   }
   std::vector<RequestId> ids;
   for (std::uint32_t i = 0; i < prompts.size(); ++i) {
-    ids.push_back(engine.submit(engine_target(), drafter, prompts[i], options(i)));
+    ids.push_back(engine.submit(engine_target(), drafter, prompts[i], request_options(i)));
   }
   Ended ended;
   while (ended.texts.size() < prompts.size() && engine.busy()) take(engine.step(), ended);
@@ -76,7 +76,7 @@ std::vector<std::size_t> together(const Drafter& drafter,
   for (std::uint32_t i = 0; i < prompts.size(); ++i) {
     out.push_back(ended.texts.at(ids[i]).shared_tokens);
     EXPECT_EQ(ended.texts.at(ids[i]).tokens,
-              generate(engine_target(), drafter, prompts[i], options(i)).tokens)
+              generate(engine_target(), drafter, prompts[i], request_options(i)).tokens)
         << drafter.name() << " " << i;
   }
   return out;
@@ -117,13 +117,13 @@ TEST_F(SharedBeginnings, OfACancelledTextServeTheOthersAsFarAsTheyWereRead) {
   for (const Drafter& drafter : drafters()) {
     for (const int rounds : {0, 1, 4}) {
       Engine engine;
-      const RequestId other =
-          engine.submit(engine_target(), Drafter(), std::vector<Token>{15, 11, 19}, options(99));
+      const RequestId other = engine.submit(engine_target(), Drafter(),
+                                            std::vector<Token>{15, 11, 19}, request_options(99));
       for (int i = 0; i < 3; ++i) engine.step();
       std::map<RequestId, std::uint32_t> ids;
       std::vector<RequestId> order;
       for (std::uint32_t i = 0; i < prompts.size(); ++i) {
-        order.push_back(engine.submit(engine_target(), drafter, prompts[i], options(i)));
+        order.push_back(engine.submit(engine_target(), drafter, prompts[i], request_options(i)));
         ids[order.back()] = i;
       }
       Ended ended;
@@ -133,8 +133,9 @@ TEST_F(SharedBeginnings, OfACancelledTextServeTheOthersAsFarAsTheyWereRead) {
       EXPECT_TRUE(ended.failures.empty());
       EXPECT_TRUE(ended.texts.contains(other));
       for (const std::size_t i : {1, 2}) {
-        EXPECT_EQ(ended.texts.at(order[i]).tokens,
-                  generate(engine_target(), drafter, prompts[i], options(ids[order[i]])).tokens)
+        EXPECT_EQ(
+            ended.texts.at(order[i]).tokens,
+            generate(engine_target(), drafter, prompts[i], request_options(ids[order[i]])).tokens)
             << drafter.name() << " " << i;
       }
       EXPECT_GE(ended.texts.at(order[2]).shared_tokens, 192U);
@@ -148,7 +149,7 @@ TEST_F(SharedBeginnings, InAFullPoolNobodyWaitsForever) {
   std::size_t one = 0;
   {
     Engine engine({.max_prefixes = 0});
-    engine.submit(engine_target(), Drafter(), prompts[0], options(0));
+    engine.submit(engine_target(), Drafter(), prompts[0], request_options(0));
     while (engine.busy()) {
       engine.step();
       one = std::max(one, engine.memory(engine_target()).used);
@@ -157,7 +158,7 @@ TEST_F(SharedBeginnings, InAFullPoolNobodyWaitsForever) {
   Engine engine({.kv_bytes = 2 * one});
   std::vector<RequestId> ids;
   for (std::uint32_t i = 0; i < prompts.size(); ++i) {
-    ids.push_back(engine.submit(engine_target(), drafters()[i], prompts[i], options(i)));
+    ids.push_back(engine.submit(engine_target(), drafters()[i], prompts[i], request_options(i)));
   }
   Ended ended;
   while (engine.busy()) {
@@ -167,7 +168,7 @@ TEST_F(SharedBeginnings, InAFullPoolNobodyWaitsForever) {
   EXPECT_TRUE(ended.failures.empty());
   for (std::uint32_t i = 0; i < prompts.size(); ++i) {
     EXPECT_EQ(ended.texts.at(ids[i]).tokens,
-              generate(engine_target(), drafters()[i], prompts[i], options(i)).tokens)
+              generate(engine_target(), drafters()[i], prompts[i], request_options(i)).tokens)
         << i;
   }
 }

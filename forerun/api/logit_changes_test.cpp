@@ -31,7 +31,7 @@ GenerateOptions changed(Rule rule, double temperature, std::uint32_t n = 60) {
   return o;
 }
 
-std::vector<Drafter> drafters(const Model& model) {
+std::vector<Drafter> changed_drafters(const Model& model) {
   std::vector<Drafter> out = {near_copy()};
   for (const char* name : {"lookup", "sam", "auto"}) out.push_back(Drafter::load(name, model));
   return out;
@@ -45,7 +45,7 @@ TEST(LogitChangesOfTexts, TheTextIsThePlainOneWhateverTheDrafts) {
         plain.tokens,
         generate(tiny(), Drafter(), prompt(20), options(Rule::kSharedNoise, temperature)).tokens);
     std::uint64_t kept = 0;
-    for (const Drafter& d : drafters(tiny())) {
+    for (const Drafter& d : changed_drafters(tiny())) {
       const Generated drafted = generate(tiny(), d, prompt(20), o);
       EXPECT_EQ(drafted.tokens, plain.tokens) << d.name() << " at " << temperature;
       EXPECT_GT(drafted.statistics.drafted, 0U) << d.name();
@@ -86,7 +86,7 @@ TEST(LogitChangesOfTexts, PenaltiesCountTheDraftsBeforeARow) {
   for (const Rule rule : {Rule::kMaximal, Rule::kBlock, Rule::kMatch, Rule::kSharedNoise}) {
     GenerateOptions o = options(rule, 1.0, 100);
     o.changes.presence_penalty = 1e4;
-    for (const Drafter& d : drafters(tiny())) {
+    for (const Drafter& d : changed_drafters(tiny())) {
       const std::vector<Token> tokens = generate(tiny(), d, prompt(20), o).tokens;
       EXPECT_EQ(std::set<Token>(tokens.begin(), tokens.end()).size(), tokens.size())
           << d.name() << " " << name_of(rule);
@@ -99,7 +99,7 @@ TEST(LogitChangesOfTexts, ABiasForbidsAndForces) {
   for (Token t = 0; t < static_cast<Token>(tiny().vocab()); t += 2) {
     o.changes.bias.emplace_back(t, -1e4F);
   }
-  for (const Drafter& d : drafters(tiny())) {
+  for (const Drafter& d : changed_drafters(tiny())) {
     const Generated g = generate(tiny(), d, prompt(20), o);
     EXPECT_TRUE(std::all_of(g.tokens.begin(), g.tokens.end(), [](Token t) { return t % 2 == 1; }));
   }
@@ -133,7 +133,7 @@ TEST(LogitChangesOfTexts, CertificatesJudgeByTheChangedLaw) {
   for (const double temperature : {0.0, 0.9}) {
     GenerateOptions o = changed(Rule::kSharedNoise, temperature);
     o.sampling.top_p = temperature > 0.0 ? 0.9 : 1.0;
-    for (const Drafter& d : drafters(tiny())) {
+    for (const Drafter& d : changed_drafters(tiny())) {
       EXPECT_EQ(certify(tiny(), d, prompts, 120, 60, o).verdict(), "identical") << d.name();
     }
   }

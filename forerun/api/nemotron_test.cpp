@@ -30,7 +30,7 @@ std::vector<Token> values(const std::string& name) {
   return tokens_of(file, name);
 }
 
-GenerateOptions options(Rule rule, double temperature) {
+GenerateOptions short_options(Rule rule, double temperature) {
   GenerateOptions o;
   o.rule = rule;
   o.sampling.temperature = temperature;
@@ -56,7 +56,8 @@ std::string message(const std::string& name, const Model& model = target()) {
 }
 
 TEST(NemotronModel, WritesTheTextOfPyTorch) {
-  const auto plain = generate(target(), Drafter(), values("prompt"), options(Rule::kMaximal, 0.0));
+  const auto plain =
+      generate(target(), Drafter(), values("prompt"), short_options(Rule::kMaximal, 0.0));
   EXPECT_EQ(plain.tokens, values("text"));
 }
 
@@ -71,7 +72,7 @@ TEST(NemotronModel, EveryTextIsThatOfPlainDecoding) {
         for (const double temperature : {0.0, 0.9}) {
           if (rule == Rule::kBlock && temperature > 0.0) continue;  // another text of the same law
           for (const bool fixed : {false, true}) {
-            GenerateOptions o = options(rule, temperature);
+            GenerateOptions o = short_options(rule, temperature);
             o.fixed_draft = fixed;
             const auto plain = generate(model, Drafter(), values("prompt"), o);
             const auto drafted = generate(model, drafter, values("prompt"), o);
@@ -93,7 +94,7 @@ TEST(NemotronModel, TheMaskTokenExcludesNoRow) {
   const Model model = Model::load(kFolder, Precision::kInt8);
   const Drafter drafter = Drafter::load("recycling+lookup", model),
                 found = Drafter::load("lookup", model);
-  GenerateOptions o = options(Rule::kSharedNoise, 0.0);
+  GenerateOptions o = short_options(Rule::kSharedNoise, 0.0);
   o.max_tokens = 150;
   o.fixed_draft = true;
   std::uint64_t kept = 0;
@@ -118,7 +119,7 @@ TEST(NemotronModel, SampledDraftsHaveCertificates) {
   const Drafter drafter = Drafter::load("tidar:self", target());
   const std::vector<std::vector<Token>> prompts = {values("prompt"), {5, 6, 7}};
   for (const Rule rule : {Rule::kMaximal, Rule::kBlock}) {
-    GenerateOptions o = options(rule, 1.0);
+    GenerateOptions o = short_options(rule, 1.0);
     o.fixed_draft = true;
     const Certificate c = certify(target(), drafter, prompts, 1500, 64, o);
     EXPECT_TRUE(c.passed()) << name_of(rule) << " z " << c.report.z;
@@ -129,7 +130,7 @@ TEST(NemotronModel, SampledDraftsHaveCertificates) {
 // Untrained logits of the mask token are as large as any: left in, it would come every 160 outputs.
 TEST(NemotronModel, NeverWritesTheMaskToken) {
   const Drafter drafter = Drafter::load("tidar:self", target());
-  GenerateOptions o = options(Rule::kMaximal, 8.0);
+  GenerateOptions o = short_options(Rule::kMaximal, 8.0);
   o.changes.bias = {{kMask, 50.0F}};
   o.fixed_draft = true;
   for (o.request = 0; o.request < 20; ++o.request) {
@@ -140,7 +141,7 @@ TEST(NemotronModel, NeverWritesTheMaskToken) {
 
 TEST(NemotronModel, WritesToTheEndOfTheContext) {
   const Drafter drafter = Drafter::load("tidar:self", target());
-  GenerateOptions o = options(Rule::kSharedNoise, 0.0);
+  GenerateOptions o = short_options(Rule::kSharedNoise, 0.0);
   o.max_tokens = 100000;
   o.fixed_draft = true;
   const auto plain = generate(target(), Drafter(), values("prompt"), o);
@@ -152,7 +153,7 @@ TEST(NemotronModel, DraftsWithoutAnAdapterToo) {
   const testing::TempFolder folder;
   fs::copy(kFolder, folder.path());  // without folders in it
   const Model model = Model::load(folder.path().string(), Precision::kF32);
-  const GenerateOptions o = options(Rule::kMatch, 0.0);
+  const GenerateOptions o = short_options(Rule::kMatch, 0.0);
   EXPECT_EQ(generate(model, Drafter::load("tidar:self", model), values("prompt"), o).tokens,
             values("text"));
 }

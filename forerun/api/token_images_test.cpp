@@ -46,7 +46,7 @@ const Folders& folders() {
   static const Folders made;
   return made;
 }
-TokenImageModel target() {
+TokenImageModel image_target() {
   return TokenImageModel::load(folders().path("target"), Precision::kF32);
 }
 ImageDrafter cspd(const TokenImageModel& model, const std::string& name) {
@@ -65,7 +65,7 @@ TokenImageOptions fixed(Rule rule, std::uint32_t drafts) {
 const std::vector<std::int64_t> kLabels = {0, 1, 2, 1, 0};
 
 TEST(TokenImages, ADraftOfTheTargetMakesThePlainImage) {
-  const TokenImageModel model = target();
+  const TokenImageModel model = image_target();
   for (const double guidance : {1.0, 2.0}) {
     TokenImageOptions o = fixed(Rule::kStepwise, 3);
     o.guidance = guidance;
@@ -83,7 +83,7 @@ TEST(TokenImages, ADraftOfTheTargetMakesThePlainImage) {
 }
 
 TEST(TokenImages, AreTheSameInAnyBatchAndOnAnyThreads) {
-  const TokenImageModel model = target();
+  const TokenImageModel model = image_target();
   for (const char* name : {"none", "self", "cspd"}) {
     const ImageDrafter drafter =
         name == std::string("cspd") ? cspd(model, "draft") : ImageDrafter::load(name, model);
@@ -101,7 +101,7 @@ TEST(TokenImages, AreTheSameInAnyBatchAndOnAnyThreads) {
 }
 
 TEST(TokenImages, ExactRulesPassTheCertificate) {
-  const TokenImageModel model = target();
+  const TokenImageModel model = image_target();
   std::vector<std::int64_t> labels;
   for (std::int64_t i = 0; i < 60; ++i) labels.push_back(i % 3);
   struct Case {
@@ -129,7 +129,7 @@ TEST(TokenImages, ExactRulesPassTheCertificate) {
 }
 
 TEST(TokenImages, PublishedRulesFailTheCertificate) {
-  const TokenImageModel model = target();
+  const TokenImageModel model = image_target();
   std::vector<std::int64_t> labels;
   for (std::int64_t i = 0; i < 60; ++i) labels.push_back(i % 3);
   for (const Rule rule : {Rule::kPaper, Rule::kCode}) {
@@ -140,7 +140,7 @@ TEST(TokenImages, PublishedRulesFailTheCertificate) {
 }
 
 TEST(TokenImages, SelfDraftingKeepsSomeTokens) {
-  const TokenImageModel model = target();
+  const TokenImageModel model = image_target();
   const ImageRun run =
       generate_images(model, ImageDrafter::load("self", model), kLabels, fixed(Rule::kStepwise, 4));
   EXPECT_GT(run.statistics.tau(), 1.0);
@@ -148,7 +148,7 @@ TEST(TokenImages, SelfDraftingKeepsSomeTokens) {
 }
 
 TEST(TokenImages, AdaptiveLengthsAndPrefillingMakeWholeImages) {
-  const TokenImageModel model = target();
+  const TokenImageModel model = image_target();
   TokenImageOptions o = fixed(Rule::kStepwise, 8);
   o.fixed_draft = false;
   o.prefill = 4;
@@ -163,7 +163,7 @@ TEST(TokenImages, AdaptiveLengthsAndPrefillingMakeWholeImages) {
 }
 
 TEST(TokenImages, ATraceTellsWhatBecameOfEveryToken) {
-  const TokenImageModel model = target();
+  const TokenImageModel model = image_target();
   TokenImageOptions o = fixed(Rule::kStepwise, 3);
   o.pictures = o.trace = true;
   const ImageRun run = generate_images(model, cspd(model, "draft"), kLabels, o);
@@ -182,7 +182,7 @@ TEST(TokenImages, ATraceTellsWhatBecameOfEveryToken) {
 }
 
 TEST(TokenImages, JoinAnEngineAndLeaveIt) {
-  const TokenImageModel model = target();
+  const TokenImageModel model = image_target();
   const ImageDrafter drafter = cspd(model, "draft");
   const TokenImageOptions o = fixed(Rule::kStepwise, 3);
   const ImageRun alone = generate_images(model, drafter, kLabels, o);
@@ -213,7 +213,7 @@ TEST(TokenImages, JoinAnEngineAndLeaveIt) {
 }
 
 TEST(TokenImages, WhatDoesNotFitIsRefused) {
-  const TokenImageModel model = target();
+  const TokenImageModel model = image_target();
   const auto none = ImageDrafter::load("none", model);
   const auto refuses = [&](const TokenImageOptions& o, std::vector<std::int64_t> labels) {
     EXPECT_THROW(generate_images(model, none, labels, o), UsageError);

@@ -7,12 +7,15 @@
 namespace forerun {
 namespace {
 
-std::span<const std::byte> bytes(std::string_view text) { return std::as_bytes(std::span(text)); }
+std::span<const std::byte> bytes_of(std::string_view text) {
+  return std::as_bytes(std::span(text));
+}
 
 TEST(Hash, IsXxh3OfTheStream) {
   EXPECT_EQ(Hash().value(), 0x2d06800538d394c2U);  // xxhsum -H3 of nothing
-  EXPECT_EQ(Hash().add(bytes("ab")).add(bytes("c")).text(), Hash().add(bytes("abc")).text());
-  EXPECT_EQ(Hash().add(bytes("abc")).text(), "78af5f94892f3950");
+  EXPECT_EQ(Hash().add(bytes_of("ab")).add(bytes_of("c")).text(),
+            Hash().add(bytes_of("abc")).text());
+  EXPECT_EQ(Hash().add(bytes_of("abc")).text(), "78af5f94892f3950");
 }
 
 TEST(Hash, KeepsItemsApart) {

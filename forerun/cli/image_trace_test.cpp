@@ -16,7 +16,7 @@ using testing::data_of;
 using testing::kHostile;
 using testing::kHostileShown;
 
-ImageTracePage example() {
+ImageTracePage example_page() {
   ImageTracePage page;
   page.title = "An image of class 3 <b>";
   page.command = "forerun generate -m 'a & b'";
@@ -30,7 +30,7 @@ ImageTracePage example() {
 }
 
 TEST(ImageTrace, HoldsWhatBecameOfEveryStep) {
-  const json page = data_of(render_image_trace(example()));
+  const json page = data_of(render_image_trace(example_page()));
   EXPECT_EQ(page["cells"], "tkrkkkttkr" + std::string(120, ' '));
   EXPECT_EQ(page["steps"], 130);
   EXPECT_EQ(page["rounds"],
@@ -42,7 +42,7 @@ TEST(ImageTrace, HoldsWhatBecameOfEveryStep) {
 }
 
 TEST(ImageTrace, HostileTextsStayTexts) {
-  ImageTracePage hostile = example();
+  ImageTracePage hostile = example_page();
   hostile.title = hostile.command = hostile.version = kHostile;
   hostile.facts = {{kHostile, kHostile}};
   const json page = data_of(render_image_trace(hostile));
@@ -51,7 +51,7 @@ TEST(ImageTrace, HostileTextsStayTexts) {
 }
 
 TEST(ImageTrace, RoundsBeyondTheStepsAreCut) {
-  ImageTracePage page = example();
+  ImageTracePage page = example_page();
   page.steps = 8;
   EXPECT_EQ(data_of(render_image_trace(page))["cells"], "tkrkkktt");
 }

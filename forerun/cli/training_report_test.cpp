@@ -28,7 +28,7 @@ json step_line(int step) {
           {"figures", {{"accuracy", 0.01 * step}}}};
 }
 
-std::vector<json> example() {
+std::vector<json> example_run() {
   std::vector<json> lines = {
       {{"run",
         {{"options", {{"objective", "dflash for a model"}, {"steps", 100}, {"batch", 32}}},
@@ -54,7 +54,7 @@ std::string text(const std::vector<json>& lines) {
   return out;
 }
 
-json page_of(const std::vector<json>& lines) { return data_of(render_training(text(lines))); }
+json page_of_run(const std::vector<json>& lines) { return data_of(render_training(text(lines))); }
 
 json curve(const json& curves, const std::string& name) {
   for (const json& c : curves) {
@@ -64,8 +64,8 @@ json curve(const json& curves, const std::string& name) {
 }
 
 TEST(TrainingReport, HoldsEveryCurveAndFact) {
-  const json page = page_of(example());
-  EXPECT_EQ(page["run"], example()[0]["run"]);
+  const json page = page_of_run(example_run());
+  EXPECT_EQ(page["run"], example_run()[0]["run"]);
   EXPECT_EQ(page["resumed"], json({20.0}));
   EXPECT_EQ(page["tokens"], 4000);
   EXPECT_EQ(page["seconds"], 280.0);
@@ -82,7 +82,7 @@ TEST(TrainingReport, HoldsEveryCurveAndFact) {
 }
 
 TEST(TrainingReport, HostileTextsStayTexts) {
-  std::vector<json> lines = example();
+  std::vector<json> lines = example_run();
   // The log is JSON, so bytes that are no UTF-8 cannot stand in it.
   const std::string hostile = kHostile.substr(0, kHostile.size() - 3);
   lines[0]["run"]["options"]["objective"] = hostile;
@@ -90,7 +90,7 @@ TEST(TrainingReport, HostileTextsStayTexts) {
   lines[0]["run"]["provenance"]["command"] = hostile;
   lines[1]["figures"][hostile] = 1.0;
   lines[1]["figures"]["__proto__"] = 1.0;
-  const json page = page_of(lines);
+  const json page = page_of_run(lines);
   EXPECT_EQ(page["run"]["options"][hostile], hostile);
   EXPECT_EQ(page["run"]["provenance"]["command"], hostile);
   EXPECT_EQ(curve(page["figures"], hostile)["last"], 1.0);
@@ -104,18 +104,18 @@ TEST(TrainingReport, ToleratesMissingAndInvalidFields) {
   const json whole = step_line(1);
   for (const json& value : bad) {
     for (const auto& [key, unused] : whole.items()) {
-      std::vector<json> lines = example();
+      std::vector<json> lines = example_run();
       lines[3][key] = value;
-      EXPECT_EQ(page_of(lines)["held_out"].size(), 2U) << key << value;
+      EXPECT_EQ(page_of_run(lines)["held_out"].size(), 2U) << key << value;
     }
     for (const char* key : {"run", "held_out", "resumed"}) {
-      EXPECT_TRUE(page_of({{{key, value}}})["series"].empty()) << key << value;
-      EXPECT_TRUE(page_of({{{key, {{"options", value}, {"step", 3}}}}})["series"].empty());
+      EXPECT_TRUE(page_of_run({{{key, value}}})["series"].empty()) << key << value;
+      EXPECT_TRUE(page_of_run({{{key, {{"options", value}, {"step", 3}}}}})["series"].empty());
     }
   }
   EXPECT_TRUE(data_of(render_training(""))["run"].is_null());
   EXPECT_TRUE(data_of(render_training("{\"step\": 1, \"lo"))["series"].empty());
-  EXPECT_EQ(page_of({step_line(1)})["series"].size(), 6U) << "one step alone";
+  EXPECT_EQ(page_of_run({step_line(1)})["series"].size(), 6U) << "one step alone";
 }
 
 TEST(TrainingReport, StaysSmallHoweverLongTheRun) {

@@ -75,7 +75,7 @@ Latent target_mean(const Latent& x) {
   return {0.8F * x[0] + 0.4F * std::sin(2.0F * x[1]), 0.7F * x[1] + 0.3F * std::cos(x[0])};
 }
 
-struct ToyTarget {
+struct GaussianToyTarget {
   struct Verified {
     std::vector<std::vector<Latent>> means;
     Gaussian at(std::size_t sample, std::size_t step) const {
@@ -97,7 +97,7 @@ struct ToyTarget {
 
 // Off by `delta` sigmas, in a direction that leans on the discarded state of the round before:
 // means may depend on all noise of earlier steps, also on noise that was since renewed.
-struct ToyDrafter {
+struct GaussianToyDrafter {
   double delta;
   std::size_t length;
   std::map<std::pair<SequenceId, std::size_t>, Latent> discarded = {};  // by step
@@ -122,7 +122,7 @@ struct ToyDrafter {
     return drafts;
   }
   void observe(std::span<LatentSample* const> samples, const std::vector<LatentDraft>& drafts,
-               const ToyTarget::Verified&, std::span<const Outcome> outcomes) {
+               const GaussianToyTarget::Verified&, std::span<const Outcome> outcomes) {
     for (std::size_t i = 0; i < samples.size(); ++i) {
       const std::size_t first = samples[i]->step() - outcomes[i].emitted;
       for (std::size_t j = 0; j < drafts[i].size(); ++j) {
@@ -177,13 +177,13 @@ Look look_at(double delta, std::size_t length, const Rule& rule, std::uint32_t c
   std::vector<std::size_t> cells(256, 0);
   std::array<std::vector<double>, 2 * kSteps> values;
   double rounds = 0.0;
-  ToyTarget target;
+  GaussianToyTarget target;
   for (std::uint32_t first = 0; first < chains; first += 1000) {
     std::vector<LatentSample> samples;
     for (std::uint32_t i = 0; i < 1000; ++i) {
       samples.emplace_back(9, first + i, Latent{1.0F, -0.5F}, kSteps, true);
     }
-    ToyDrafter drafter{delta, length};
+    GaussianToyDrafter drafter{delta, length};
     speculate<LatentSample>(samples, target, drafter, rule, [] { return true; });
     for (const LatentSample& sample : samples) {
       rounds += sample.round();
@@ -238,8 +238,8 @@ struct Mean {
 Mean kept_in_a_round(double delta, std::size_t drafts, const LatentRule& rule, double& expected_z) {
   constexpr std::uint32_t kRounds = 40000;
   double sum = 0.0, squares = 0.0, expected = 0.0, variance = 0.0;
-  const ToyTarget target;
-  const ToyDrafter drafter{delta, drafts};
+  const GaussianToyTarget target;
+  const GaussianToyDrafter drafter{delta, drafts};
   for (std::uint32_t i = 0; i < kRounds; ++i) {
     LatentSample sample(3, i, Latent{0.3F, 0.1F}, 64);
     std::array<LatentSample*, 1> one = {&sample};

@@ -10,7 +10,7 @@
 namespace forerun {
 namespace {
 
-constexpr float kNone = -std::numeric_limits<float>::infinity();
+constexpr float kMinusInfinity = -std::numeric_limits<float>::infinity();
 
 TEST(BlockMaxima, AreTheLargestOfEachBlock) {
   std::mt19937 random(2);
@@ -44,7 +44,7 @@ TEST(BlockMaxima, OfStridedPiecesAreTheirLargest) {
     x[size / 2] = std::numeric_limits<float>::quiet_NaN();
     for (const std::size_t pieces : {std::size_t{1}, std::size_t{7}, std::size_t{16}, size}) {
       if (pieces > size) continue;
-      std::vector<float> want(pieces, kNone);
+      std::vector<float> want(pieces, kMinusInfinity);
       for (std::size_t i = 0; i < size; ++i) {
         if (x[i] > want[i % pieces]) want[i % pieces] = x[i];
       }
@@ -58,7 +58,7 @@ TEST(BlockMaxima, NthLargestIsThatOfASortedRow) {
   std::vector<float> sorted = x;
   std::sort(sorted.begin(), sorted.end(), std::greater<>());
   for (std::size_t n = 1; n <= x.size(); ++n) EXPECT_EQ(nth_largest(x, n), sorted[n - 1]);
-  EXPECT_EQ(nth_largest(x, x.size() + 1), kNone);
+  EXPECT_EQ(nth_largest(x, x.size() + 1), kMinusInfinity);
 }
 
 TEST(BlockMaxima, NthLargestIsThatOfASortedRowForFewAndMany) {
@@ -66,7 +66,7 @@ TEST(BlockMaxima, NthLargestIsThatOfASortedRowForFewAndMany) {
   std::uniform_int_distribution<int> value(-40, 40);  // with ties
   std::vector<float> x(300);
   for (float& v : x) v = static_cast<float>(value(random)) * 0.25F;
-  x[7] = x[100] = kNone;
+  x[7] = x[100] = kMinusInfinity;
   std::vector<float> sorted = x;
   std::sort(sorted.begin(), sorted.end(), std::greater<>());
   for (std::size_t n = 1; n <= x.size(); ++n) EXPECT_EQ(nth_largest(x, n), sorted[n - 1]) << n;
@@ -80,7 +80,7 @@ TEST(BlockMaxima, NearNthLargestIsALittleBelowIt) {
       std::normal_distribution<float> normal(0.0F, std::max(spread, 1e-6F));
       std::vector<float> x(500);
       for (float& v : x) v = centre + (spread == 0.0F ? 0.0F : normal(random));
-      x[3] = kNone;
+      x[3] = kMinusInfinity;
       x[4] = std::numeric_limits<float>::quiet_NaN();
       std::vector<float> sorted = x;
       sorted.erase(sorted.begin() + 4);
@@ -99,12 +99,12 @@ TEST(BlockMaxima, NearNthLargestIsALittleBelowIt) {
 TEST(BlockMaxima, PassOverNaN) {
   constexpr float kNan = std::numeric_limits<float>::quiet_NaN();
   std::vector<float> x(40, kNan);
-  EXPECT_EQ(largest(x), kNone);
+  EXPECT_EQ(largest(x), kMinusInfinity);
   x[3] = -5.0F;
   x[38] = 4.0F;  // behind the last whole 16
   EXPECT_EQ(largest(x), 4.0F);
-  EXPECT_EQ(block_maxima(x, 16), (std::vector<float>{-5.0F, kNone, 4.0F}));
-  EXPECT_EQ(largest({}), kNone);
+  EXPECT_EQ(block_maxima(x, 16), (std::vector<float>{-5.0F, kMinusInfinity, 4.0F}));
+  EXPECT_EQ(largest({}), kMinusInfinity);
   EXPECT_TRUE(block_maxima({}, 16).empty());
 }
 

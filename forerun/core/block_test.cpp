@@ -242,7 +242,7 @@ TEST(Block, ABrokenRatioIsNeverAccepted) {
 }
 
 // Rules with one error each. The decision is the exact one except where an error is in it.
-struct Broken {
+struct BrokenRule {
   enum Kind { kTokenResidual, kStopAtFirstFailure, kNotNormalised } kind;
 
   Token draw(const TokenLaw& target, const RngKey& key) const { return exact.draw(target, key); }
@@ -289,8 +289,8 @@ TEST(Block, ChiSquareCatchesEveryBrokenForm) {
   };
   EXPECT_GT(p_of(TokenRule(Rule::kBlock)), 1e-6);
   for (const auto kind :
-       {Broken::kTokenResidual, Broken::kStopAtFirstFailure, Broken::kNotNormalised}) {
-    EXPECT_LT(p_of(Broken{kind}), 1e-9) << kind;
+       {BrokenRule::kTokenResidual, BrokenRule::kStopAtFirstFailure, BrokenRule::kNotNormalised}) {
+    EXPECT_LT(p_of(BrokenRule{kind}), 1e-9) << kind;
   }
 }
 

@@ -21,7 +21,7 @@ namespace {
 using support::five_sigma;
 using support::MixtureChain;
 using support::MixtureOptions;
-using Couple = std::vector<Coupled<ChainToken>> (*)(std::span<const ChainTask>);
+using CoupleChains = std::vector<Coupled<ChainToken>> (*)(std::span<const ChainTask>);
 
 constexpr std::size_t kBatch = 500;
 
@@ -29,8 +29,8 @@ ChainKey place(std::uint64_t seed, std::uint32_t i) { return {{.seed = seed, .re
 
 // Couples `n` tokens that `draft` drafted.
 template <class Each>
-void couple_many(const MixtureOptions& t, const MixtureOptions& d, Couple rule, std::uint32_t n,
-                 const Each& each) {
+void couple_many(const MixtureOptions& t, const MixtureOptions& d, CoupleChains rule,
+                 std::uint32_t n, const Each& each) {
   MixtureChain target(t), draft(d);
   const ChainLaw law = target.after({}), other = draft.after({});
   for (std::uint32_t first = 0; first < n; first += kBatch) {
@@ -83,7 +83,7 @@ std::function<double(double)> end_of_chain(const MixtureOptions& o) {
 }
 
 // KS of `rule`'s outputs in one dimension against the quadrature.
-double p_of(Couple rule, const MixtureOptions& draft, std::uint32_t n) {
+double p_of(CoupleChains rule, const MixtureOptions& draft, std::uint32_t n) {
   const MixtureOptions target;
   const auto cdf = end_of_chain(target);
   std::vector<double> u;
@@ -112,7 +112,7 @@ double two_samples_p(std::vector<double> a, std::vector<double> b) {
 
 // The smallest p over both coordinates, their sum and their product: of `rule` in two dimensions
 // against chains drawn from the target itself.
-double p_in_two(Couple rule, MixtureOptions draft, std::uint32_t n) {
+double p_in_two(CoupleChains rule, MixtureOptions draft, std::uint32_t n) {
   MixtureOptions target;
   target.dim = draft.dim = 2;
   std::array<std::vector<double>, 4> ours, direct;
@@ -176,7 +176,7 @@ TEST(Chain, ThePapersRuleIsExactForOneSetOfDeviations) {
 struct Acceptance {
   double accepted = 0.0, proposals = 0.0, square = 0.0;
 };
-Acceptance measured(Couple rule, const MixtureOptions& t, const MixtureOptions& d,
+Acceptance measured(CoupleChains rule, const MixtureOptions& t, const MixtureOptions& d,
                     std::uint32_t n) {
   Acceptance out;
   couple_many(t, d, rule, n, [&](const ChainPath& draft, const Coupled<ChainToken>& c) {
@@ -320,7 +320,7 @@ TEST(Chain, PathDrawsOnePathForEachTestedToken) {
 }
 
 TEST(Chain, ADraftOfTheTargetIsKeptAlways) {
-  for (const Couple rule : {couple_stepwise, couple_path, couple_paper}) {
+  for (const CoupleChains rule : {couple_stepwise, couple_path, couple_paper}) {
     EXPECT_EQ(measured(rule, {}, {}, 5000).accepted, 1.0);
   }
 }
@@ -331,7 +331,7 @@ TEST(Chain, ATokenWithoutADraftIsThatOfPlainSampling) {
   const ChainTask task{.target = law, .key = place(3, 5)};
   const FreeChain plain{law, place(3, 5), Purpose::kTarget};
   const Latent value = draw_chains({&plain, 1}).front().value();
-  for (const Couple rule : {couple_stepwise, couple_path, couple_paper, couple_code}) {
+  for (const CoupleChains rule : {couple_stepwise, couple_path, couple_paper, couple_code}) {
     const auto out = rule({&task, 1});
     EXPECT_EQ(out.front().value.value(), value);
     EXPECT_FALSE(out.front().accepted);
@@ -366,7 +366,7 @@ TEST(Chain, ADraftThatIsNotFiniteIsNotKept) {
   const FreeChain chain{other, place(1, 1), Purpose::kTarget};
   const auto paths = draw_chains({&chain, 1});
   const ChainTask task{law, &paths[0], other, chain.key};
-  for (const Couple rule : {couple_stepwise, couple_path}) {
+  for (const CoupleChains rule : {couple_stepwise, couple_path}) {
     const auto out = rule({&task, 1});
     EXPECT_FALSE(out.front().accepted);
     EXPECT_TRUE(std::isfinite(out.front().value.value()[0]));

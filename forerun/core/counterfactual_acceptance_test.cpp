@@ -13,7 +13,7 @@ using Tokens = std::vector<Token>;
 using Scores =
     std::vector<std::tuple<std::size_t, std::size_t, bool>>;  // confidence_bin, position, kept
 
-struct Scorer {
+struct ScoreList {
   Scores scores;
   void operator()(std::size_t confidence_bin, std::size_t position, bool kept) {
     scores.emplace_back(confidence_bin, position, kept);
@@ -23,7 +23,7 @@ struct Scorer {
 
 TEST(CounterfactualAcceptance, JudgesACutDraftAsTheOutputsArriveUpToItsFirstMiss) {
   CounterfactualAcceptance counterfactual;
-  Scorer score;
+  ScoreList score;
   counterfactual.add(3, Tokens{5, 6, 7, 8, 9}, 0, Tokens{5}, score);
   EXPECT_EQ(score.take(), (Scores{{3, 0, true}}));
   counterfactual.advance(Tokens{6}, score);
@@ -36,7 +36,7 @@ TEST(CounterfactualAcceptance, JudgesACutDraftAsTheOutputsArriveUpToItsFirstMiss
 
 TEST(CounterfactualAcceptance, ContinuesAfterTheKeptDrafts) {
   CounterfactualAcceptance counterfactual;
-  Scorer score;
+  ScoreList score;
   counterfactual.add(0, Tokens{5, 6, 7, 8}, 2, Tokens{7}, score);  // 5, 6 kept; 7 was the bonus
   EXPECT_EQ(score.take(), (Scores{{0, 2, true}}));
   counterfactual.advance(Tokens{8, 4}, score);
@@ -48,7 +48,7 @@ TEST(CounterfactualAcceptance, ContinuesAfterTheKeptDrafts) {
 
 TEST(CounterfactualAcceptance, TracksSeveralDraftsAndDropsTheOldest) {
   CounterfactualAcceptance counterfactual;
-  Scorer score;
+  ScoreList score;
   for (std::size_t g = 0; g < 9; ++g) counterfactual.add(g, Tokens{1, 1, 1}, 0, Tokens{}, score);
   counterfactual.advance(Tokens{1}, score);
   Scores expected;

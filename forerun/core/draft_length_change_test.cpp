@@ -104,7 +104,7 @@ std::vector<Change> changing() {
   return all;
 }
 
-class Changing : public testing::TestWithParam<Change> {};
+class Changing : public ::testing::TestWithParam<Change> {};
 
 TEST_P(Changing, IsNeverSlowerAndFollows) {
   const auto& [w, within] = GetParam();
@@ -123,8 +123,10 @@ TEST_P(Changing, IsNeverSlowerAndFollows) {
   EXPECT_GE(over_plain, 0.98);
   EXPECT_GE(after, 0.95);
 }
-std::string name(const testing::TestParamInfo<Change>& change) { return change.param.world.name; }
-INSTANTIATE_TEST_SUITE_P(DraftLength, Changing, testing::ValuesIn(changing()), name);
+std::string name_of_change(const ::testing::TestParamInfo<Change>& change) {
+  return change.param.world.name;
+}
+INSTANTIATE_TEST_SUITE_P(DraftLength, Changing, ::testing::ValuesIn(changing()), name_of_change);
 
 }  // namespace
 }  // namespace forerun

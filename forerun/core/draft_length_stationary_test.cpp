@@ -213,14 +213,14 @@ Ratios ratios(const World& w) {
 }
 
 void record(const Ratios& r) {
-  testing::Test::RecordProperty("over_plain", std::to_string(r.over_plain));
-  testing::Test::RecordProperty("over_best_fixed", std::to_string(r.over_best));
-  testing::Test::RecordProperty("least_over_plain", std::to_string(r.least_over_plain));
+  ::testing::Test::RecordProperty("over_plain", std::to_string(r.over_plain));
+  ::testing::Test::RecordProperty("over_best_fixed", std::to_string(r.over_best));
+  ::testing::Test::RecordProperty("least_over_plain", std::to_string(r.least_over_plain));
 }
 
-std::string name(const testing::TestParamInfo<World>& info) { return info.param.name; }
+std::string name_of_world(const ::testing::TestParamInfo<World>& info) { return info.param.name; }
 
-class Stationary : public testing::TestWithParam<World> {};
+class Stationary : public ::testing::TestWithParam<World> {};
 
 TEST_P(Stationary, IsNeverSlowerAndNearTheBestFixedLength) {
   const Ratios r = ratios(GetParam());
@@ -228,10 +228,10 @@ TEST_P(Stationary, IsNeverSlowerAndNearTheBestFixedLength) {
   EXPECT_GE(r.least_over_plain, 0.98);
   EXPECT_GE(r.over_best, 0.95);
 }
-INSTANTIATE_TEST_SUITE_P(DraftLength, Stationary, testing::ValuesIn(stationary()), name);
+INSTANTIATE_TEST_SUITE_P(DraftLength, Stationary, ::testing::ValuesIn(stationary()), name_of_world);
 
 // The first rounds five times too slow, or a wrong measurement at load.
-class BadStart : public testing::TestWithParam<World> {};
+class BadStart : public ::testing::TestWithParam<World> {};
 
 TEST_P(BadStart, IsNeverSlowerAndRecovers) {
   const Ratios r = ratios(GetParam());
@@ -239,7 +239,7 @@ TEST_P(BadStart, IsNeverSlowerAndRecovers) {
   EXPECT_GE(r.least_over_plain, 0.98);
   EXPECT_GE(r.over_best, 0.9);
 }
-INSTANTIATE_TEST_SUITE_P(DraftLength, BadStart, testing::ValuesIn(bad_starts()), name);
+INSTANTIATE_TEST_SUITE_P(DraftLength, BadStart, ::testing::ValuesIn(bad_starts()), name_of_world);
 
 }  // namespace
 }  // namespace forerun

@@ -22,7 +22,7 @@ using support::OwnedLaw;
 using support::random_law;
 using support::random_weights;
 
-RngKey place(std::uint32_t i) {
+RngKey place_of_race(std::uint32_t i) {
   return {.seed = 23 + i / 1000, .request = 2, .position = i % 1000};
 }
 
@@ -54,7 +54,7 @@ TEST(SharedNoise, OutputFollowsTheLawOverSeedsAndPositions) {
   laws.push_back(OwnedLaw(std::vector<float>(8, 0.0F)));
   for (const OwnedLaw& law : laws) {
     const auto counts = counts_of(law.size(), 1000000, [&](std::uint32_t i) {
-      return sample_shared_noise(law, place(i)).token;
+      return sample_shared_noise(law, place_of_race(i)).token;
     });
     EXPECT_GT(chi_square_p(exact_probabilities(law), counts), 1e-5);
   }
@@ -64,7 +64,7 @@ TEST(SharedNoise, ChiSquareRejectsARaceWithUniformsForExponentials) {
   const OwnedLaw law = law_of({0.5, 0.3, 0.15, 0.05});
   const auto p = exact_probabilities(law);
   const auto counts = counts_of(4, 100000, [&](std::uint32_t i) {
-    const auto words = place(i).words(Purpose::kSharedNoise, 0);
+    const auto words = place_of_race(i).words(Purpose::kSharedNoise, 0);
     std::size_t best = 0;
     for (std::size_t t = 1; t < 4; ++t) best = words[t] / p[t] < words[best] / p[best] ? t : best;
     return best;
@@ -77,8 +77,8 @@ TEST(SharedNoise, WinnerAndMarginEqualTheRaceOverAllTokens) {
     for (const float spread : {0.0F, 1.0F, 8.0F, 60.0F}) {
       const OwnedLaw law = random_law(vocab, vocab, spread);
       for (std::uint32_t i = 0; i < 60; ++i) {
-        const NoiseDraw expected = brute_force(law, place(i));
-        const NoiseDraw got = sample_shared_noise(law, place(i));
+        const NoiseDraw expected = brute_force(law, place_of_race(i));
+        const NoiseDraw got = sample_shared_noise(law, place_of_race(i));
         ASSERT_EQ(got.token, expected.token) << vocab << " spread " << spread;
         ASSERT_NEAR(got.margin, expected.margin, 1e-9 * (1.0 + expected.margin));
         ASSERT_GE(got.margin, 0.0);
@@ -90,11 +90,12 @@ TEST(SharedNoise, WinnerAndMarginEqualTheRaceOverAllTokens) {
 TEST(SharedNoise, TheScoreIsWhatTheRaceMaximises) {
   const OwnedLaw law = random_law(9, 100, 2.0F);
   for (std::uint32_t i = 0; i < 50; ++i) {
-    const NoiseDraw drawn = sample_shared_noise(law, place(i));
-    const double best = shared_noise_score(law, drawn.token, place(i));
+    const NoiseDraw drawn = sample_shared_noise(law, place_of_race(i));
+    const double best = shared_noise_score(law, drawn.token, place_of_race(i));
     double runner_up = -std::numeric_limits<double>::infinity();
     for (Token t = 0; t < 100; ++t) {
-      if (t != drawn.token) runner_up = std::max(runner_up, shared_noise_score(law, t, place(i)));
+      if (t != drawn.token)
+        runner_up = std::max(runner_up, shared_noise_score(law, t, place_of_race(i)));
     }
     ASSERT_NEAR(best - runner_up, drawn.margin, 1e-9);
   }
@@ -107,8 +108,8 @@ TEST(SharedNoise, LargeVocabulariesPeakedAndFlatEqualTheRaceOverAllTokens) {
                            random_law(5, 49152, 4.0F)};
   for (const OwnedLaw& law : laws) {
     for (std::uint32_t i = 0; i < 10; ++i) {
-      const NoiseDraw expected = brute_force(law, place(i));
-      const NoiseDraw got = sample_shared_noise(law, place(i));
+      const NoiseDraw expected = brute_force(law, place_of_race(i));
+      const NoiseDraw got = sample_shared_noise(law, place_of_race(i));
       ASSERT_EQ(got.token, expected.token);
       ASSERT_NEAR(got.margin, expected.margin, 1e-9 * (1.0 + expected.margin));
     }
@@ -123,9 +124,10 @@ TEST(SharedNoise, NeverReturnsAForbiddenTokenAndIsSureOfALoneOne) {
   w[2] = w[299] = -2.0F;
   const OwnedLaw three(w);
   for (std::uint32_t i = 0; i < 5000; ++i) {
-    ASSERT_EQ(sample_shared_noise(alone, place(i)).token, 130);
-    ASSERT_EQ(sample_shared_noise(alone, place(i)).margin, std::numeric_limits<double>::infinity());
-    const Token t = sample_shared_noise(three, place(i)).token;
+    ASSERT_EQ(sample_shared_noise(alone, place_of_race(i)).token, 130);
+    ASSERT_EQ(sample_shared_noise(alone, place_of_race(i)).margin,
+              std::numeric_limits<double>::infinity());
+    const Token t = sample_shared_noise(three, place_of_race(i)).token;
     ASSERT_TRUE(t == 2 || t == 130 || t == 299) << t;
   }
 }
@@ -134,7 +136,7 @@ TEST(SharedNoise, TheTextDependsOnSeedRequestPositionAndTargetAlone) {
   const OwnedLaw law = random_law(6, 50, 1.0F);
   int seeds = 0, requests = 0, positions = 0;
   for (std::uint32_t i = 0; i < 200; ++i) {
-    const RngKey here = place(i);
+    const RngKey here = place_of_race(i);
     const Token plain = sample_shared_noise(law, here).token;
     for (const std::uint32_t round : {1U, 2U, 77U}) {
       const RngKey later{here.seed, here.request, round, here.position};
@@ -168,7 +170,7 @@ TEST(SharedNoise, CloseLawsAgreeMoreOftenThanIndependentDraws) {
   constexpr int kTries = 100000;
   int shared = 0, independent = 0;
   for (std::uint32_t i = 0; i < kTries; ++i) {
-    const RngKey key = place(i);
+    const RngKey key = place_of_race(i);
     shared += sample_shared_noise(p, key).token == sample_shared_noise(q, key).token;
     independent += p.law().sample(key.uniform(Purpose::kTarget)) ==
                    q.law().sample(key.uniform(Purpose::kDraft));

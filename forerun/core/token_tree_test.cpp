@@ -127,7 +127,7 @@ TEST(HitRates, GoFromThePriorOverTheGroupToTheCell) {
 }
 
 // The law of the outputs: a small target, drawn by the walk over random trees.
-constexpr std::size_t kVocab = 4, kLength = 3;
+constexpr std::size_t kVocab = 4, kTextLength = 3;
 
 std::vector<float> logits_after(std::span<const Token> text) {
   std::vector<float> out(kVocab);
@@ -184,7 +184,7 @@ TokenDraft drafted(const TokenSequence& sequence, Drafts how, std::mt19937& rand
 
 std::vector<Token> text(std::uint32_t request, Rule rule, Drafts how, std::mt19937& random,
                         std::size_t& accepted) {
-  TokenSequence sequence(11, request, {1}, kLength);
+  TokenSequence sequence(11, request, {1}, kTextLength);
   while (!sequence.done()) {
     const TokenDraft draft = drafted(sequence, how, random);
     accepted += resolve(sequence, 0, verified(sequence, draft), draft, TokenRule(rule)).accepted;
@@ -211,7 +211,7 @@ double chi_square(const std::map<std::vector<Token>, int>& counts, int trials) {
   double sum = 0.0;
   const std::function<void(std::vector<Token>, double)> walk = [&](std::vector<Token> text,
                                                                    double p) {
-    if (text.size() == kLength + 1) {
+    if (text.size() == kTextLength + 1) {
       const auto at = counts.find({text.begin() + 1, text.end()});
       const double expected = p * trials, seen = at == counts.end() ? 0.0 : at->second;
       sum += (seen - expected) * (seen - expected) / expected;
@@ -239,7 +239,7 @@ TEST(ResolveTree, NoiseRankedTreesKeepTheLaw) {
     ++counts[text(i, Rule::kSharedNoise, Drafts::kNoiseRanked, random, accepted)];
     text(i, Rule::kSharedNoise, Drafts::kRandom, random, blind);
     // Control: a rule that keeps any draft that the drafter ranked first.
-    TokenSequence sequence(11, i, {1}, kLength);
+    TokenSequence sequence(11, i, {1}, kTextLength);
     while (!sequence.done()) {
       const TokenDraft draft = drafted(sequence, Drafts::kNoiseRanked, random);
       const Rows rows = verified(sequence, draft);

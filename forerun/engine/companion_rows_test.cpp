@@ -154,7 +154,7 @@ class RandomRows final : public TextDrafter {
   std::map<SequenceId, CompanionRows> asked_;
 };
 
-class Companions : public testing::TestWithParam<Precision> {
+class Companions : public ::testing::TestWithParam<Precision> {
  protected:
   void SetUp() override {
     if (GetParam() == Precision::kInt8 && !cpu_features().int8()) {
@@ -335,7 +335,8 @@ TEST_P(Companions, FourFormsOfMaskRowsGiveOneTextAndReplicasAreTheirOwnPasses) {
   }
 }
 
-INSTANTIATE_TEST_SUITE_P(Precisions, Companions, testing::Values(Precision::kF32, Precision::kInt8),
+INSTANTIATE_TEST_SUITE_P(Precisions, Companions,
+                         ::testing::Values(Precision::kF32, Precision::kInt8),
                          [](const auto& kind) {
                            return std::string(kind.param == Precision::kF32 ? "F32" : "Int8");
                          });

@@ -11,12 +11,12 @@
 namespace forerun {
 namespace {
 
-constexpr const char* kBlocks = FORERUN_SOURCE_DIR "/tests/data/formats/blocks.gguf";
+constexpr const char* kBlocksFile = FORERUN_SOURCE_DIR "/tests/data/formats/blocks.gguf";
 
 class FourBitGroups : public ::testing::TestWithParam<DType> {};
 
 TEST_P(FourBitGroups, GiveTheNumbersOfTheReference) {
-  const Gguf file = load_gguf(kBlocks);
+  const Gguf file = load_gguf(kBlocksFile);
   const std::string name(name_of(GetParam()));
   const TensorView *stored = file.find(name), *expected = file.find(name + ".expected");
   ASSERT_TRUE(stored != nullptr && expected != nullptr);

@@ -16,7 +16,7 @@ using testing::some_values;
 
 std::span<const std::byte> raw(std::string_view text) { return std::as_bytes(std::span(text)); }
 
-std::string error_of(std::string_view file) {
+std::string idx_error(std::string_view file) {
   const Result<IdxBytes> parsed = parse_idx(raw(file));
   return parsed ? "no error" : parsed.error().message;
 }
@@ -71,55 +71,55 @@ TEST(Idx, EveryTruncationIsAnError) {
 
 TEST(Idx, ErrorsNameMissingAndExcessData) {
   const std::string file = idx_file({3, 5}, some_values(15));
-  EXPECT_EQ(error_of(file.substr(0, 3)),
+  EXPECT_EQ(idx_error(file.substr(0, 3)),
             "ends after 3 bytes, within the header of an IDX file; download it again");
-  EXPECT_EQ(error_of(file.substr(0, 11)),
+  EXPECT_EQ(idx_error(file.substr(0, 11)),
             "ends after 11 bytes, within the header of an IDX file; download it again");
-  EXPECT_EQ(error_of(file.substr(0, 20)),
+  EXPECT_EQ(idx_error(file.substr(0, 20)),
             "truncated: the shape 3 x 5 takes 15 bytes, 8 are there; download it again");
-  EXPECT_EQ(error_of(file + 'x'),
+  EXPECT_EQ(idx_error(file + 'x'),
             "goes on behind the 15 bytes that its shape 3 x 5 takes; download it again");
-  EXPECT_EQ(error_of(gzipped(file + 'x')),
+  EXPECT_EQ(idx_error(gzipped(file + 'x')),
             "goes on behind the 15 bytes that its shape 3 x 5 takes; download it again");
-  EXPECT_EQ(error_of(gzipped(file) + "xyz"),
+  EXPECT_EQ(idx_error(gzipped(file) + "xyz"),
             "3 bytes of something else behind the gzip data; download it again");
   const std::string packed = gzipped(file);
-  EXPECT_EQ(error_of(packed.substr(0, packed.size() - 1)),
+  EXPECT_EQ(idx_error(packed.substr(0, packed.size() - 1)),
             "truncated gzip data; download it again");
 }
 
 TEST(Idx, ChecksTheChecksumOfGzipData) {
   std::string packed = gzipped(idx_file({3, 5}, some_values(15)));
   packed[packed.size() - 8] ^= 1;
-  EXPECT_EQ(error_of(packed), "damaged gzip data (incorrect data check); download it again");
+  EXPECT_EQ(idx_error(packed), "damaged gzip data (incorrect data check); download it again");
 }
 
 TEST(Idx, RefusesOtherFilesAndElementTypes) {
-  EXPECT_EQ(error_of("\x89PNG\r\n\x1a\n"),
+  EXPECT_EQ(idx_error("\x89PNG\r\n\x1a\n"),
             "starts with 89 50 4e 47, which is not the start of an IDX file; give a file such as "
             "train-images-idx3-ubyte.gz");
-  EXPECT_EQ(error_of(idx_file({1}, "x", 0x07)),
+  EXPECT_EQ(idx_error(idx_file({1}, "x", 0x07)),
             "starts with 00 00 07 01, which is not the start of an IDX file; give a file such as "
             "train-images-idx3-ubyte.gz");
-  EXPECT_EQ(error_of(idx_file({1}, "abcd", 0x0D)),
+  EXPECT_EQ(idx_error(idx_file({1}, "abcd", 0x0D)),
             "holds 32-bit floats; forerun reads IDX files of unsigned bytes only");
-  EXPECT_EQ(error_of(idx_file({}, "")),
+  EXPECT_EQ(idx_error(idx_file({}, "")),
             "claims 0 dimensions; images have 3 and labels 1: download it again");
-  EXPECT_EQ(error_of(idx_file({1, 1, 1, 1, 1, 1, 1, 1, 1}, "x")),
+  EXPECT_EQ(idx_error(idx_file({1, 1, 1, 1, 1, 1, 1, 1, 1}, "x")),
             "claims 9 dimensions; images have 3 and labels 1: download it again");
 }
 
 // 4 GiB less one byte are claimed: filling them with zeros first would show in time and memory.
 TEST(Idx, AClaimedSizeCostsNoMemory) {
   const std::string plain = idx_file({0xffffffff}, "x");
-  EXPECT_EQ(error_of(plain),
+  EXPECT_EQ(idx_error(plain),
             "truncated: the shape 4294967295 takes 4294967295 bytes, 1 are there; download it "
             "again");
-  EXPECT_EQ(error_of(gzipped(plain)), error_of(plain));
+  EXPECT_EQ(idx_error(gzipped(plain)), idx_error(plain));
 }
 
 TEST(Idx, RefusesShapesThatOverflow) {
-  EXPECT_EQ(error_of(idx_file({0x80000000, 4}, "x")),
+  EXPECT_EQ(idx_error(idx_file({0x80000000, 4}, "x")),
             "claims a shape of 2147483648 x 4, more than the 4 GiB that forerun reads; download "
             "it again, or split it");
   const std::uint32_t most = 0xffffffff;

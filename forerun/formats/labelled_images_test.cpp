@@ -20,7 +20,7 @@ using testing::TempFolder;
 constexpr auto kTrain = ImageSplit::kTrain;
 constexpr auto kTest = ImageSplit::kTest;
 
-std::string error_of(const fs::path& folder, ImageSplit split = kTrain) {
+std::string images_error(const fs::path& folder, ImageSplit split = kTrain) {
   const Result<LabelledImages> loaded = load_labelled_images(folder, split);
   return loaded ? "no error" : loaded.error().message;
 }
@@ -101,14 +101,14 @@ TEST(LabelledImages, FindsTheSplitsOfMnist) {
   const TempFolder folder;
   folder.write("train-images-idx3-ubyte.gz", gzipped(idx_file({1, 1, 2}, "ab")));
   folder.write("train-labels-idx1-ubyte", idx_file({1}, digits({3})));
-  EXPECT_EQ(error_of(folder.path(), kTest),
+  EXPECT_EQ(images_error(folder.path(), kTest),
             folder.path().string() +
                 ": has IDX files, but neither t10k-images-idx3-ubyte nor "
                 "t10k-images-idx3-ubyte.gz; download it");
   EXPECT_FALSE(*has_test_images(folder.path()));
   folder.write("t10k-images-idx3-ubyte", idx_file({2, 1, 2}, "cdef"));
   EXPECT_TRUE(*has_test_images(folder.path())) << "one of two files is a damaged split, not none";
-  EXPECT_EQ(error_of(folder.path(), kTest),
+  EXPECT_EQ(images_error(folder.path(), kTest),
             folder.path().string() +
                 ": has IDX files, but neither t10k-labels-idx1-ubyte nor "
                 "t10k-labels-idx1-ubyte.gz; download it");
@@ -139,7 +139,7 @@ TEST(LabelledImages, ReadsAFolderOfPngsByClass) {
   EXPECT_EQ(loaded->labels, (std::vector<std::int32_t>{0, 0, 1}));
   EXPECT_EQ(loaded->pixels,
             (std::vector<std::uint8_t>{20, 21, 22, 23, 30, 31, 32, 33, 10, 11, 12, 13}));
-  EXPECT_EQ(error_of(folder.path(), kTest),
+  EXPECT_EQ(images_error(folder.path(), kTest),
             folder.path().string() +
                 ": has no test images; expected test/CLASS/*.png beside train/CLASS/*.png");
 }
@@ -162,13 +162,13 @@ TEST(LabelledImages, ASplitPicksItsSubFolder) {
   const TempFolder folder;
   put(folder, "train/a/1.png", counting(1));
   put(folder, "train/b/1.png", counting(2));
-  EXPECT_EQ(error_of(folder.path(), kTest),
+  EXPECT_EQ(images_error(folder.path(), kTest),
             folder.path().string() +
                 ": has no test images; expected test/CLASS/*.png beside train/CLASS/*.png");
   EXPECT_FALSE(*has_test_images(folder.path()));
   put(folder, "test/b/1.png", counting(3));
   EXPECT_TRUE(*has_test_images(folder.path()));
-  EXPECT_EQ(error_of(folder.path(), kTest),
+  EXPECT_EQ(images_error(folder.path(), kTest),
             folder.path().string() +
                 ": class 'a' is in one of train and test only; both need the same classes");
   put(folder, "test/a/1.png", counting(4));
@@ -196,39 +196,39 @@ TEST(LabelledImages, NamesTheFirstImageThatDiffers) {
   put(folder, "a/2.png", counting(1, 3, 2));
   put(folder, "b/1.png", counting(1, 2, 3, 3));
   const std::string first = (folder.path() / "a/1.png").string();
-  EXPECT_EQ(error_of(folder.path()),
+  EXPECT_EQ(images_error(folder.path()),
             (folder.path() / "a/2.png").string() + ": is 3 x 2 with 1 channels, but " + first +
                 " is 2 x 3 with 1; make all images equal in size and channels");
   fs::remove(folder.path() / "a/2.png");
-  EXPECT_EQ(error_of(folder.path()),
+  EXPECT_EQ(images_error(folder.path()),
             (folder.path() / "b/1.png").string() + ": is 2 x 3 with 3 channels, but " + first +
                 " is 2 x 3 with 1; make all images equal in size and channels");
 }
 
 TEST(LabelledImages, ErrorsNameWhatWasExpected) {
   const TempFolder folder;
-  EXPECT_EQ(error_of(folder.path()),
+  EXPECT_EQ(images_error(folder.path()),
             folder.path().string() +
                 ": holds no data set; expected train-images-idx3-ubyte[.gz] and "
                 "train-labels-idx1-ubyte[.gz] as MNIST has them, or one sub-folder of .png files "
                 "for each class");
   write_png(folder.path() / "1.png", counting(1));
-  EXPECT_NE(error_of(folder.path()).find("one sub-folder of .png files"), std::string::npos);
+  EXPECT_NE(images_error(folder.path()).find("one sub-folder of .png files"), std::string::npos);
   fs::create_directory(folder.path() / "a");
-  EXPECT_EQ(error_of(folder.path()),
+  EXPECT_EQ(images_error(folder.path()),
             (folder.path() / "a").string() +
                 ": this class has no .png files; put its images there, or remove it");
   folder.write("a/1.JPEG", "");
-  EXPECT_EQ(error_of(folder.path()), (folder.path() / "a/1.JPEG").string() +
-                                         ": pictures are read as PNG only; convert it to PNG");
+  EXPECT_EQ(images_error(folder.path()), (folder.path() / "a/1.JPEG").string() +
+                                             ": pictures are read as PNG only; convert it to PNG");
   fs::remove(folder.path() / "a/1.JPEG");
   folder.write("a/1.png", "\xff\xd8");
-  EXPECT_EQ(error_of(folder.path()),
+  EXPECT_EQ(images_error(folder.path()),
             (folder.path() / "a/1.png").string() + ": is not a PNG file; convert it to PNG");
-  EXPECT_EQ(error_of(folder.path() / "none"),
+  EXPECT_EQ(images_error(folder.path() / "none"),
             (folder.path() / "none").string() +
                 ": cannot be read as a folder (No such file or directory); check the path");
-  EXPECT_EQ(error_of(folder.path() / "1.png"),
+  EXPECT_EQ(images_error(folder.path() / "1.png"),
             (folder.path() / "1.png").string() +
                 ": cannot be read as a folder (Not a directory); check the path");
 }

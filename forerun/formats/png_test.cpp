@@ -16,10 +16,12 @@ using testing::build_png;
 using testing::PngSpec;
 using testing::SplitMix64;
 
-std::span<const std::byte> raw(std::string_view text) { return std::as_bytes(std::span(text)); }
+std::span<const std::byte> png_bytes(std::string_view text) {
+  return std::as_bytes(std::span(text));
+}
 
-std::string error_of(std::string_view file) {
-  const Result<Image> parsed = parse_png(raw(file));
+std::string png_error(std::string_view file) {
+  const Result<Image> parsed = parse_png(png_bytes(file));
   return parsed ? "no error" : parsed.error().message;
 }
 
@@ -100,7 +102,7 @@ TEST(Png, ReadsEveryColourTypeAndDepth) {
         SCOPED_TRACE(::testing::Message() << "colour type " << colour << ", " << depth
                                           << " bits, interlaced " << interlaced);
         const PngSpec spec = random_spec(colour, depth, interlaced);
-        const Result<Image> parsed = parse_png(raw(build_png(spec)));
+        const Result<Image> parsed = parse_png(png_bytes(build_png(spec)));
         ASSERT_TRUE(parsed) << parsed.error().message;
         expect_equal(*parsed, expected(spec));
       }
@@ -111,7 +113,7 @@ TEST(Png, ReadsEveryColourTypeAndDepth) {
 TEST(Png, RoundsSixteenBitsToTheNearest) {
   PngSpec spec{.width = 1024, .height = 64, .depth = 16, .samples = {}};
   for (int i = 0; i < 65536; ++i) spec.samples.push_back(static_cast<std::uint16_t>(i));
-  const Result<Image> parsed = parse_png(raw(build_png(spec)));
+  const Result<Image> parsed = parse_png(png_bytes(build_png(spec)));
   ASSERT_TRUE(parsed) << parsed.error().message;
   expect_equal(*parsed, expected(spec));
 }
@@ -122,7 +124,7 @@ TEST(Png, LaysEveryAlphaOntoWhite) {
     spec.samples.push_back(static_cast<std::uint16_t>(i / 256));
     spec.samples.push_back(static_cast<std::uint16_t>(i % 256));
   }
-  const Result<Image> parsed = parse_png(raw(build_png(spec)));
+  const Result<Image> parsed = parse_png(png_bytes(build_png(spec)));
   ASSERT_TRUE(parsed) << parsed.error().message;
   EXPECT_EQ(parsed->channels, 1);
   expect_equal(*parsed, expected(spec));
@@ -131,13 +133,14 @@ TEST(Png, LaysEveryAlphaOntoWhite) {
 TEST(Png, LaysTransparentColoursOntoWhite) {
   const PngSpec grey{
       .width = 3, .depth = 2, .samples = {0, 1, 2}, .transparency = std::string("\0\1", 2)};
-  EXPECT_EQ((*parse_png(raw(build_png(grey)))).pixels, (std::vector<std::uint8_t>{0, 255, 170}));
+  EXPECT_EQ((*parse_png(png_bytes(build_png(grey)))).pixels,
+            (std::vector<std::uint8_t>{0, 255, 170}));
 
   const PngSpec rgb{.width = 2,
                     .colour = 2,
                     .samples = {1, 2, 3, 1, 2, 4},
                     .transparency = std::string("\0\1\0\2\0\3", 6)};
-  EXPECT_EQ((*parse_png(raw(build_png(rgb)))).pixels,
+  EXPECT_EQ((*parse_png(png_bytes(build_png(rgb)))).pixels,
             (std::vector<std::uint8_t>{255, 255, 255, 1, 2, 4}));
 
   const PngSpec palette{.width = 3,
@@ -146,7 +149,7 @@ TEST(Png, LaysTransparentColoursOntoWhite) {
                         .samples = {2, 1, 0},
                         .palette = std::string("\0\0\0\x0a\x14\x1e\x28\x32\x3c", 9),
                         .transparency = std::string("\0\x80", 2)};
-  EXPECT_EQ((*parse_png(raw(build_png(palette)))).pixels,
+  EXPECT_EQ((*parse_png(png_bytes(build_png(palette)))).pixels,
             (std::vector<std::uint8_t>{40, 50, 60, on_white(10, 128), on_white(20, 128),
                                        on_white(30, 128), 255, 255, 255}));
 }
@@ -155,7 +158,7 @@ TEST(Png, LaysTransparentColoursOntoWhite) {
 TEST(Png, LeavesGammaAlone) {
   PngSpec spec = random_spec(2, 8, false);
   spec.chunks = testing::png_chunk("gAMA", testing::big_endian(100000));
-  const Result<Image> parsed = parse_png(raw(build_png(spec)));
+  const Result<Image> parsed = parse_png(png_bytes(build_png(spec)));
   ASSERT_TRUE(parsed) << parsed.error().message;
   expect_equal(*parsed, expected(spec));
 }
@@ -164,7 +167,7 @@ TEST(Png, EncodingAndParsingGivesTheImageBack) {
   for (const std::int64_t channels : {1, 3}) {
     for (const auto& [width, height] : {std::pair{1, 1}, {1, 9}, {28, 28}, {127, 33}, {16384, 2}}) {
       const Image image = random_image(width, height, channels, 7);
-      const Result<Image> parsed = parse_png(raw(encode_png(image)));
+      const Result<Image> parsed = parse_png(png_bytes(encode_png(image)));
       ASSERT_TRUE(parsed) << parsed.error().message;
       expect_equal(*parsed, image);
     }
@@ -175,11 +178,11 @@ TEST(Png, EveryTruncationIsAnError) {
   for (const std::string& file :
        {encode_png(random_image(9, 7, 3, 1)), build_png(random_spec(3, 4, true))}) {
     for (std::size_t n = 0; n < file.size(); ++n) {
-      const std::string message = error_of(file.substr(0, n));
+      const std::string message = png_error(file.substr(0, n));
       EXPECT_EQ(message, "the file ends too early; write it again") << n << " of " << file.size();
     }
-    EXPECT_EQ(error_of(file), "no error");
-    EXPECT_EQ(error_of(file + "behind"), "no error");
+    EXPECT_EQ(png_error(file), "no error");
+    EXPECT_EQ(png_error(file + "behind"), "no error");
   }
 }
 
@@ -189,32 +192,33 @@ TEST(Png, DamageToPixelsIsAnErrorAndToCommentsIsNot) {
   comment.back() ^= 1;
   spec.chunks = comment;
   std::string file = build_png(spec);
-  EXPECT_EQ(error_of(file), "no error");
+  EXPECT_EQ(png_error(file), "no error");
   const std::size_t data = file.find("IDAT") + 4;
   file[data + 16] ^= 1;
-  EXPECT_EQ(error_of(file), "IDAT: incorrect data check; write it again");
+  EXPECT_EQ(png_error(file), "IDAT: incorrect data check; write it again");
   file[data + 16] ^= 1;
   file[file.find("IEND") - 5] ^= 1;  // the checksum of the chunk before
-  EXPECT_EQ(error_of(file), "IDAT: CRC error; write it again");
+  EXPECT_EQ(png_error(file), "IDAT: CRC error; write it again");
 }
 
 TEST(Png, DataForFewerRowsThanPromisedIsAnError) {
   PngSpec spec = random_spec(0, 8, false);
   std::string file = build_png(spec);
   file.replace(20, 4, testing::big_endian(spec.height + 1));
-  EXPECT_EQ(error_of(testing::with_right_checksums(file)), "Not enough image data; write it again");
+  EXPECT_EQ(png_error(testing::with_right_checksums(file)),
+            "Not enough image data; write it again");
 }
 
 TEST(Png, RefusesOtherFiles) {
-  EXPECT_EQ(error_of("\xff\xd8\xff\xe0 JFIF"), "is not a PNG file; convert it to PNG");
-  EXPECT_EQ(error_of(""), "the file ends too early; write it again");
+  EXPECT_EQ(png_error("\xff\xd8\xff\xe0 JFIF"), "is not a PNG file; convert it to PNG");
+  EXPECT_EQ(png_error(""), "the file ends too early; write it again");
 }
 
 TEST(Png, RefusesExcessiveSizesBeforeAllocating) {
   const auto claiming = [](std::uint32_t width, std::uint32_t height) {
     std::string file = build_png({.samples = {0}});
     file.replace(16, 8, testing::big_endian(width) + testing::big_endian(height));
-    return error_of(testing::with_right_checksums(file));
+    return png_error(testing::with_right_checksums(file));
   };
   EXPECT_EQ(claiming(1, 16385),
             "1 x 16385 pixels; forerun reads up to 16384 a side and 67108864 in all: make it "
@@ -231,7 +235,7 @@ TEST(Png, RefusesExcessiveSizesBeforeAllocating) {
 TEST(Png, TheBestCompressedImageIsNotRefused) {
   Image image{.width = 2048, .height = 2048, .channels = 3, .pixels = {}};
   image.pixels.assign(std::size_t{3} << 22, 0);
-  const Result<Image> parsed = parse_png(raw(encode_png(image)));
+  const Result<Image> parsed = parse_png(png_bytes(encode_png(image)));
   ASSERT_TRUE(parsed) << parsed.error().message;
   EXPECT_EQ(parsed->pixels, image.pixels);
 }

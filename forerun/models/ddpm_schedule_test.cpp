@@ -14,7 +14,7 @@
 namespace forerun {
 namespace {
 
-class DdpmValues : public testing::TestWithParam<int> {
+class DdpmValues : public ::testing::TestWithParam<int> {
  protected:
   const Safetensors file =
       load_safetensors(FORERUN_SOURCE_DIR "/tests/data/dit/sampler.safetensors");
@@ -60,7 +60,7 @@ TEST_P(DdpmValues, TablesAreThoseOfTheDefinition) {
   }
 }
 
-INSTANTIATE_TEST_SUITE_P(Steps, DdpmValues, testing::Values(10, 50, 250, 1000));
+INSTANTIATE_TEST_SUITE_P(Steps, DdpmValues, ::testing::Values(10, 50, 250, 1000));
 
 using DdpmTrajectory = DdpmValues;
 
@@ -84,7 +84,7 @@ TEST_P(DdpmTrajectory, OfAKnownNoiseIsTheReferences) {
   }
 }
 
-INSTANTIATE_TEST_SUITE_P(Steps, DdpmTrajectory, testing::Values(20));
+INSTANTIATE_TEST_SUITE_P(Steps, DdpmTrajectory, ::testing::Values(20));
 
 TEST(DdpmSchedule, VariancesShareTheMean) {
   const DdpmSchedule small({.steps = 100}), large({.steps = 100, .variance_share = 1.0}),

@@ -14,7 +14,7 @@
 namespace forerun {
 namespace {
 
-class Family : public testing::TestWithParam<std::string> {
+class Family : public ::testing::TestWithParam<std::string> {
  protected:
   DecoderLm hugging_face() const {
     const std::string folder = kTiny + GetParam();
@@ -138,8 +138,8 @@ TEST_P(Family, Bf16StaysClose) {  // a wrong cast or a lost scale is far larger 
 }
 
 INSTANTIATE_TEST_SUITE_P(Tiny, Family,
-                         testing::Values("llama", "llama_plain", "qwen2", "qwen3", "gemma3",
-                                         "gemma3_softcap"),
+                         ::testing::Values("llama", "llama_plain", "qwen2", "qwen3", "gemma3",
+                                           "gemma3_softcap"),
                          [](const auto& family) { return family.param; });
 
 }  // namespace

@@ -43,7 +43,7 @@ struct Tree {
   }
 };
 
-class DecoderRows : public testing::TestWithParam<std::tuple<std::string, Precision>> {
+class DecoderRows : public ::testing::TestWithParam<std::tuple<std::string, Precision>> {
  protected:
   void SetUp() override {
     const auto& [name, precision] = GetParam();
@@ -302,8 +302,8 @@ TEST_P(DecoderRows, EmbeddingsTakeTheTokensPlace) {
 
 INSTANTIATE_TEST_SUITE_P(
     Tiny, DecoderRows,
-    testing::Combine(testing::Values("llama", "qwen2", "qwen3", "gemma3", "gemma3_softcap"),
-                     testing::Values(Precision::kF32, Precision::kBF16, Precision::kInt8)),
+    ::testing::Combine(::testing::Values("llama", "qwen2", "qwen3", "gemma3", "gemma3_softcap"),
+                       ::testing::Values(Precision::kF32, Precision::kBF16, Precision::kInt8)),
     [](const auto& p) {
       return std::get<0>(p.param) + "_" + std::string(name_of(std::get<1>(p.param)));
     });

@@ -5,6 +5,7 @@
 #include <gtest/gtest.h>
 
 #include "forerun/models/int8_conv.h"
+#include "tests/support/distance.h"
 
 namespace forerun {
 namespace {
@@ -47,10 +48,6 @@ struct Case {
   DynamicConv conv;
   at::Tensor x;
 };
-
-double distance(const at::Tensor& a, const at::Tensor& b) {
-  return (a - b).abs().max().item<double>();
-}
 
 TEST(DynamicConv, IsItsDefinition) {
   for (const std::int64_t taps : {1, 2, 4, 6}) {  // longer than a run too

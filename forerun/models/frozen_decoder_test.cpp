@@ -8,7 +8,7 @@
 namespace forerun {
 namespace {
 
-class FrozenDecoder : public testing::TestWithParam<std::string> {};
+class FrozenDecoder : public ::testing::TestWithParam<std::string> {};
 
 TEST_P(FrozenDecoder, IsACopyWhoseProductsLieSideBySide) {
   const std::string folder = kTiny + GetParam();
@@ -34,7 +34,7 @@ TEST_P(FrozenDecoder, IsACopyWhoseProductsLieSideBySide) {
 }
 
 INSTANTIATE_TEST_SUITE_P(Families, FrozenDecoder,
-                         testing::Values("llama", "llama_plain", "qwen2", "gemma3"),
+                         ::testing::Values("llama", "llama_plain", "qwen2", "gemma3"),
                          [](const auto& family) { return family.param; });
 
 }  // namespace

@@ -18,27 +18,27 @@
 namespace forerun {
 namespace {
 
-constexpr std::int64_t kVocab = 1000, kInputs = 64, kRows = 9;
+constexpr std::int64_t kHeadVocab = 1000, kInputs = 64, kHeadRows = 9;
 
-class GreedyHeadTest : public testing::TestWithParam<std::size_t> {
+class GreedyHeadTest : public ::testing::TestWithParam<std::size_t> {
  protected:
   void SetUp() override {
     if (kinds_.empty()) GTEST_SKIP() << "this processor has no AVX2";
     use_.emplace(kinds_[GetParam()]);
     generator_ = at::make_generator<at::CPUGeneratorImpl>(3);
-    weight_ = at::randn({kVocab, kInputs}, generator_);
-    set_rows(at::randn({kRows, kInputs}, generator_));
+    weight_ = at::randn({kHeadVocab, kInputs}, generator_);
+    set_rows(at::randn({kHeadRows, kInputs}, generator_));
   }
 
   void set_rows(const at::Tensor& rows) {
     head_ = Int8Matrix::pack(weight_, {}, arena_);
-    x_ = room_.room_for(kRows, kInputs);
+    x_ = room_.room_for(kHeadRows, kInputs);
     std::vector<float> work(static_cast<std::size_t>(x_.width));
-    for (std::int64_t r = 0; r < kRows; ++r) {
+    for (std::int64_t r = 0; r < kHeadRows; ++r) {
       kernels().quantize_row(rows.data_ptr<float>() + r * kInputs, kInputs, x_, r, work.data());
     }
-    all_ = at::empty({kRows, kVocab});
-    head_.multiply(0, head_.panels(), x_, kRows, all_.data_ptr<float>(), kVocab, false);
+    all_ = at::empty({kHeadRows, kHeadVocab});
+    head_.multiply(0, head_.panels(), x_, kHeadRows, all_.data_ptr<float>(), kHeadVocab, false);
   }
 
   Token best(std::int64_t row) const { return all_[row].argmax().item<std::int64_t>(); }
@@ -55,11 +55,11 @@ class GreedyHeadTest : public testing::TestWithParam<std::size_t> {
     for (const Follows& row : rows) greedy_.add(row.parent, row.token);
     greedy_.start(head_, threads);
     ASSERT_TRUE(greedy_.conditional());
-    at::Tensor out = at::full({kRows, kVocab}, -1.0);
+    at::Tensor out = at::full({kHeadRows, kHeadVocab}, -1.0);
     ThreadTeam::instance().run(threads, [&](ThreadTeam::Worker& w) {
       greedy_.multiply(w, head_, x_, out.data_ptr<float>());
     });
-    greedy_.mark_excluded(out.data_ptr<float>(), kVocab);
+    greedy_.mark_excluded(out.data_ptr<float>(), kHeadVocab);
     for (std::int64_t r = 0; r < static_cast<std::int64_t>(rows.size()); ++r) {
       if (reached.contains(r)) {
         EXPECT_TRUE(at::equal(out[r], all_[r])) << "row " << r << ", " << threads << " threads";
@@ -91,7 +91,7 @@ TEST_P(GreedyHeadTest, OfAChainTheRowsBeforeTheFirstThatIsNotTheLargest) {
   for (int right = 0; right <= 8; ++right) {
     std::vector<Follows> chain = {{}};
     std::set<std::int64_t> reached = {0};
-    for (std::int32_t r = 0; r + 1 < kRows; ++r) {
+    for (std::int32_t r = 0; r + 1 < kHeadRows; ++r) {
       chain.push_back({r, r < right ? best(r) : other(r)});
       if (r < right) reached.insert(r + 1);
     }
@@ -107,16 +107,16 @@ TEST_P(GreedyHeadTest, EqualLogitsExcludeNothing) {  // which of them is taken i
   const Token first = best(0), second = first < 500 ? 990 : 5;
   weight_[second].copy_(weight_[first]);
   generator_ = at::make_generator<at::CPUGeneratorImpl>(3);
-  at::randn({kVocab, kInputs}, generator_);
-  set_rows(at::randn({kRows, kInputs}, generator_));
+  at::randn({kHeadVocab, kInputs}, generator_);
+  set_rows(at::randn({kHeadRows, kInputs}, generator_));
   ASSERT_EQ(all_[0][first].item<float>(), all_[0][second].item<float>());
   expect({{}, {0, first}, {0, second}, {0, other(0)}}, {0, 1, 2}, 2);
 }
 
 TEST_P(GreedyHeadTest, OneLargerLogitAnywhereExcludes) {
   for (int i = 0; i < 40; ++i) {
-    weight_ = at::randn({kVocab, kInputs}, generator_);
-    set_rows(at::randn({kRows, kInputs}, generator_));
+    weight_ = at::randn({kHeadVocab, kInputs}, generator_);
+    set_rows(at::randn({kHeadRows, kInputs}, generator_));
     const Token second = std::get<1>(at::topk(all_[0], 2))[1].item<std::int64_t>();
     expect({{}, {0, second}, {1, best(1)}}, {0}, 2);
     expect({{}, {0, best(0)}, {1, best(1)}}, {0, 1, 2}, 2);
@@ -125,7 +125,7 @@ TEST_P(GreedyHeadTest, OneLargerLogitAnywhereExcludes) {
 
 INSTANTIATE_TEST_SUITE_P(
     Kinds, GreedyHeadTest,
-    testing::Range<std::size_t>(0, std::max<std::size_t>(1, runnable_kernels().size())));
+    ::testing::Range<std::size_t>(0, std::max<std::size_t>(1, runnable_kernels().size())));
 
 }  // namespace
 }  // namespace forerun

@@ -52,7 +52,7 @@ std::vector<std::byte> stored(const at::Tensor& w, DType dtype) {
   return out;
 }
 
-class Int4Model : public testing::Test {
+class Int4Model : public ::testing::Test {
  protected:
   void SetUp() override {
     if (!cpu_features().int8()) GTEST_SKIP() << "this processor has no AVX2";

@@ -21,7 +21,7 @@
 namespace forerun {
 namespace {
 
-class Int8Family : public testing::TestWithParam<std::string> {
+class Int8Family : public ::testing::TestWithParam<std::string> {
  protected:
   void SetUp() override {
     if (!cpu_features().int8()) GTEST_SKIP() << "this processor has no AVX2";
@@ -159,13 +159,13 @@ TEST_P(Int8Family, NorDoesHowFarTheThreadsAre) {
 }
 
 INSTANTIATE_TEST_SUITE_P(Tiny, Int8Family,
-                         testing::Values("llama", "llama_plain", "qwen2", "qwen3", "gemma3",
-                                         "gemma3_softcap"),
+                         ::testing::Values("llama", "llama_plain", "qwen2", "qwen3", "gemma3",
+                                           "gemma3_softcap"),
                          [](const auto& family) { return family.param; });
 
 // Awkward sizes: more than one task of gates, chunk of keys and block of rows, tails in every
 // direction, biases everywhere, windows and caps.
-class OddModel : public testing::Test {
+class OddModel : public ::testing::Test {
  protected:
   void SetUp() override {
     if (!cpu_features().int8()) GTEST_SKIP() << "this processor has no AVX2";

@@ -13,7 +13,7 @@
 namespace forerun {
 namespace {
 
-class SharedCache : public testing::TestWithParam<std::tuple<std::string, Precision>> {
+class SharedCache : public ::testing::TestWithParam<std::tuple<std::string, Precision>> {
  protected:
   void SetUp() override {
     const auto& [name, precision] = GetParam();
@@ -121,9 +121,9 @@ TEST_P(SharedCache, MoreThanThereIsCannotBeShared) {
 }
 
 INSTANTIATE_TEST_SUITE_P(Tiny, SharedCache,
-                         testing::Combine(testing::Values("llama", "qwen2", "gemma3"),
-                                          testing::Values(Precision::kF32, Precision::kBF16,
-                                                          Precision::kInt8)),
+                         ::testing::Combine(::testing::Values("llama", "qwen2", "gemma3"),
+                                            ::testing::Values(Precision::kF32, Precision::kBF16,
+                                                              Precision::kInt8)),
                          [](const auto& p) {
                            return std::get<0>(p.param) + "_" +
                                   std::string(name_of(std::get<1>(p.param)));

@@ -18,7 +18,7 @@ at::Tensor tensor(const json& numbers, const json& shape) {
       .view(shape.get<std::vector<std::int64_t>>());
 }
 
-double distance(const at::Tensor& a, const at::Tensor& b) {
+double relative_distance(const at::Tensor& a, const at::Tensor& b) {
   return (a - b).norm().item<double>() / b.norm().item<double>();
 }
 
@@ -48,8 +48,8 @@ TEST(Muon, ZeroGradientsMoveNothing) {
 
 TEST(Muon, BFloat16IsNearFloat32) {
   const at::Tensor x = matrix(24, 60);
-  const double far =
-      distance(orthogonalized(x, at::kBFloat16).to(at::kFloat), orthogonalized(x, at::kFloat));
+  const double far = relative_distance(orthogonalized(x, at::kBFloat16).to(at::kFloat),
+                                       orthogonalized(x, at::kFloat));
   EXPECT_GT(far, 0.0);
   EXPECT_LT(far, 0.03);
 }
@@ -77,7 +77,7 @@ TEST(Muon, StepsAsPyTorchDoes) {
     optimizer.update_(gradients, e["rate"], ++step);
     for (std::size_t i = 0; i < 2; ++i) {
       const at::Tensor want = tensor(s["after"][i], e["shapes"][i]);
-      EXPECT_LT(distance(parameters[i].value.detach() - before[i], want - before[i]), 0.03)
+      EXPECT_LT(relative_distance(parameters[i].value.detach() - before[i], want - before[i]), 0.03)
           << "step " << step << ", matrix " << i;
     }
   }

@@ -12,6 +12,10 @@
 /// queries.
 namespace forerun {
 
+inline constexpr LayerAttention kFull{};
+inline constexpr LayerAttention kCausalWindow{.window = 6, .causal = true};
+inline constexpr LayerAttention kBothWaysWindow{.window = 3};
+
 inline DFlashConfig small_dflash(std::vector<LayerAttention> attention) {
   DFlashConfig c;
   c.hidden = 24;

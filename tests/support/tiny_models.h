@@ -9,11 +9,11 @@
 
 #include "forerun/formats/dequantize.h"
 #include "forerun/models/load_decoder.h"
+#include "tests/support/distance.h"
+#include "tests/support/tiny_folder.h"
 
 /// The tiny random models of tests/data/tiny and transformers' results for them.
 namespace forerun {
-
-inline const std::string kTiny = FORERUN_SOURCE_DIR "/tests/data/tiny/";
 
 inline at::Tensor tensor_of(const Safetensors& file, const std::string& name) {
   const TensorView* view = file.find(name);
@@ -30,10 +30,6 @@ inline std::vector<Token> tokens_of(const Safetensors& file, const std::string& 
   for (std::int64_t i = 0; i < t.numel(); ++i)
     out.push_back(static_cast<Token>(t.data_ptr<float>()[i]));
   return out;
-}
-
-inline double distance(const at::Tensor& a, const at::Tensor& b) {
-  return a.sizes() == b.sizes() ? (a - b).abs().max().item<double>() : 1e9;
 }
 
 inline at::Tensor pass(const DecoderLm& model, KvCache& cache, std::span<const Token> tokens) {

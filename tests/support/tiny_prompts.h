@@ -4,11 +4,12 @@
 #include <vector>
 
 #include "forerun/text.h"
+#include "tests/support/tiny_folder.h"
 
 /// The tiny text models of tests/data/tiny, and prompts for them.
 namespace forerun::testing {
 
-inline const std::string kTiny = FORERUN_SOURCE_DIR "/tests/data/tiny/";
+using forerun::kTiny;
 
 inline const Model& tiny() {
   static const Model model = Model::load(kTiny + "llama_plain", Precision::kF32);

@@ -26,7 +26,7 @@ using testing::tokenizer_file;
 using testing::tokenizer_values;
 using testing::with_prompts;
 
-Tokenizer trained(const std::string& name) {
+Tokenizer trained_tokenizer(const std::string& name) {
   Result<TokenizerSpec> spec = parse_tokenizer_json(tokenizer_file(name + ".json"), "");
   if (!spec) throw std::runtime_error(spec.error().message);
   Result<Tokenizer> tokenizer = make_tokenizer(*std::move(spec));
@@ -64,7 +64,7 @@ std::string random_text(SplitMix64& rng) {
 class TrainedTokenizer : public ::testing::TestWithParam<const char*> {};
 
 TEST_P(TrainedTokenizer, GivesTheIdsOfHuggingFaceOnHostileTexts) {
-  const Tokenizer tokenizer = trained(GetParam());
+  const Tokenizer tokenizer = trained_tokenizer(GetParam());
   const nlohmann::json ids = tokenizer_values(std::string(GetParam()) + ".ids.json");
   const std::vector<std::string> texts = with_prompts(hostile_texts());
   EXPECT_EQ(expect_ids(tokenizer, texts, ids["parse"], Special::kParse), 260U);
@@ -72,7 +72,7 @@ TEST_P(TrainedTokenizer, GivesTheIdsOfHuggingFaceOnHostileTexts) {
 }
 
 TEST_P(TrainedTokenizer, DecodesToTheTextOfHuggingFace) {
-  const Tokenizer tokenizer = trained(GetParam());
+  const Tokenizer tokenizer = trained_tokenizer(GetParam());
   const nlohmann::json decoded = tokenizer_values(std::string(GetParam()) + ".ids.json")["decoded"];
   const std::vector<std::string> texts = with_prompts(hostile_texts());
   for (std::size_t i = 0; i < texts.size(); ++i) {
@@ -149,7 +149,7 @@ TEST(Tokenizer, SentencePieceFindsControlTokensOnlyOnRequest) {
 
 TEST(Tokenizer, DecodingInvertsEncodingForByteLevelTokenizers) {
   for (const char* name : {"gpt2", "llama3"}) {
-    const Tokenizer tokenizer = trained(name);
+    const Tokenizer tokenizer = trained_tokenizer(name);
     SplitMix64 rng{7};
     for (int i = 0; i < 2000; ++i) {
       const std::string text = random_text(rng);
@@ -160,13 +160,13 @@ TEST(Tokenizer, DecodingInvertsEncodingForByteLevelTokenizers) {
 }
 
 TEST(Tokenizer, InvalidUtf8EncodesAsItsReplacement) {
-  const Tokenizer tokenizer = trained("gpt2");
+  const Tokenizer tokenizer = trained_tokenizer("gpt2");
   EXPECT_EQ(tokenizer.encode("a\xE2\x82z\xFF"), tokenizer.encode("a\uFFFDz\uFFFD"));
 }
 
 TEST(Tokenizer, LongRunsTakeNearlyLinearTime) {
   for (const char* name : {"gpt2", "llama3", "qwen2", "gemma", "llama2"}) {
-    const Tokenizer tokenizer = trained(name);
+    const Tokenizer tokenizer = trained_tokenizer(name);
     for (const std::string& text :
          {std::string(1 << 20, ' '), std::string(1 << 20, ' ') + "x", std::string(100'000, 'a'),
           std::string(1 << 20, '\n'), std::string(200'000, '7')}) {
@@ -180,18 +180,18 @@ TEST(Tokenizer, LongRunsTakeNearlyLinearTime) {
 }
 
 TEST(Tokenizer, EncodePromptAddsBosOnce) {
-  const Tokenizer tokenizer = trained("llama3");
+  const Tokenizer tokenizer = trained_tokenizer("llama3");
   const Token bos = *tokenizer.bos();
   EXPECT_TRUE(tokenizer.add_bos());
   EXPECT_EQ(tokenizer.encode_prompt("").size(), 1U);
   const std::vector<Token> once = tokenizer.encode_prompt("hi", Special::kParse);
   EXPECT_EQ(once.front(), bos);
   EXPECT_EQ(tokenizer.encode_prompt("<|begin_of_text|>hi", Special::kParse), once);
-  EXPECT_FALSE(trained("gpt2").add_bos());
+  EXPECT_FALSE(trained_tokenizer("gpt2").add_bos());
 }
 
 TEST(Tokenizer, EndTokensAreTheWellKnownControlTokens) {
-  const Tokenizer tokenizer = trained("llama3");
+  const Tokenizer tokenizer = trained_tokenizer("llama3");
   EXPECT_EQ(tokenizer.end_tokens().size(), 2U);
   EXPECT_TRUE(tokenizer.is_end(*tokenizer.token("<|eot_id|>")));
   EXPECT_TRUE(tokenizer.is_end(*tokenizer.token("<|end_of_text|>")));
@@ -200,7 +200,7 @@ TEST(Tokenizer, EndTokensAreTheWellKnownControlTokens) {
 }
 
 TEST(Tokenizer, IdsOutsideTheVocabularyAreEmpty) {
-  const Tokenizer tokenizer = trained("gpt2");
+  const Tokenizer tokenizer = trained_tokenizer("gpt2");
   const std::vector<Token> ids = {-1, 1 << 30, static_cast<Token>(tokenizer.vocab_size())};
   EXPECT_EQ(tokenizer.decode(ids), "");
   EXPECT_FALSE(tokenizer.is_control(-1));
@@ -208,7 +208,7 @@ TEST(Tokenizer, IdsOutsideTheVocabularyAreEmpty) {
 }
 
 TEST(Tokenizer, CopiesServeManyThreads) {
-  const Tokenizer tokenizer = trained("qwen2");
+  const Tokenizer tokenizer = trained_tokenizer("qwen2");
   const std::vector<std::string> texts = with_prompts({});
   std::vector<std::vector<Token>> want;
   for (const std::string& text : texts) want.push_back(tokenizer.encode(text));
@@ -261,8 +261,8 @@ TEST(Tokenizer, NormalizersThatGrowTheirTextAreRefused) {
 }
 
 TEST(Vocabulary, DifferenceQuotesTheFirstIds) {
-  const Tokenizer gpt2 = trained("gpt2"), llama3 = trained("llama3");
-  EXPECT_FALSE(vocabulary_difference(gpt2, trained("gpt2")));
+  const Tokenizer gpt2 = trained_tokenizer("gpt2"), llama3 = trained_tokenizer("llama3");
+  EXPECT_FALSE(vocabulary_difference(gpt2, trained_tokenizer("gpt2")));
   const std::optional<std::string> text = vocabulary_difference(gpt2, llama3, 1);
   ASSERT_TRUE(text);
   EXPECT_TRUE(text->starts_with(fmt::format("vocabularies differ: {} and {} entries; ",

@@ -22,7 +22,7 @@ namespace forerun {
 namespace {
 
 constexpr double kLeastP = 1e-6;  // fails by chance once in a million runs of a form
-constexpr std::uint64_t kSeed = 5;
+constexpr std::uint64_t kLawSeed = 5;
 constexpr double kTemperature = 1.5;
 const std::vector<Token> kPrompt = {4, 17, 30, 9, 41, 2};
 
@@ -58,7 +58,7 @@ class DFlashLaw : public ::testing::TestWithParam<Kind> {
   }
 
   TokenSequence sequence(Rule rule, double temperature) const {
-    return TokenSequence(kSeed, 1, kPrompt, 100, {},
+    return TokenSequence(kLawSeed, 1, kPrompt, 100, {},
                          {.sampling = {.temperature = temperature}, .rule = rule});
   }
   HiddenStates states() const {
@@ -211,7 +211,7 @@ TEST_P(DFlashLaw, AChainGoesOnWhereAGrammarAllowsNoCandidate) {
   ASSERT_FALSE(inside.empty());
   const auto drafted = [&](std::span<const Token> allowed) {
     DFlashDrafter drafter(passes);
-    TokenSequence text(kSeed, 1, kPrompt, 100, {},
+    TokenSequence text(kLawSeed, 1, kPrompt, 100, {},
                        {.sampling = {.temperature = kTemperature},
                         .rule = Rule::kMaximal,
                         .changes = {.grammar = std::make_shared<Allowed>(allowed)}});

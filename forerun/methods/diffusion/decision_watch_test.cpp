@@ -18,7 +18,7 @@
 namespace forerun {
 namespace {
 
-constexpr std::uint64_t kSeed = 21;
+constexpr std::uint64_t kWatchSeed = 21;
 constexpr std::size_t kSteps = 40;
 
 double sigma_of(const DitTarget& target, std::size_t step) {
@@ -26,9 +26,9 @@ double sigma_of(const DitTarget& target, std::size_t step) {
 }
 
 // MUTANT: a mean shifted along one axis by the size of that axis' own noise.
-class Leaning final : public StepPredictor {
+class LeaningPredictor final : public StepPredictor {
  public:
-  explicit Leaning(const DitTarget& target) : inner_(target.schedule()), target_(target) {}
+  explicit LeaningPredictor(const DitTarget& target) : inner_(target.schedule()), target_(target) {}
   void anchor(LatentMemory& memory, std::size_t step, const Latent& state, const at::Tensor& noise,
               const at::Tensor& feature) const override {
     inner_.anchor(memory, step, state, noise, feature);
@@ -129,9 +129,9 @@ Run run(const Setting& s, std::set<DecisionWatch::Place> places, std::uint32_t f
       Skipping(std::move(guesses), target, s.skip_above), DraftLength({.adaptive = false}), 7);
   std::vector<LatentSample> samples;
   for (std::uint32_t i = first; i < (alone ? first + 1 : s.images); ++i) {
-    samples.emplace_back(kSeed, i, LatentSample::noise(kSeed, i, 16), kSteps, true);
+    samples.emplace_back(kWatchSeed, i, LatentSample::noise(kWatchSeed, i, 16), kSteps, true);
   }
-  samples[0].resample_from(resampled_from, kSeed + 1, kept);
+  samples[0].resample_from(resampled_from, kWatchSeed + 1, kept);
   Run out{DecisionWatch(std::move(places)), {}};
   GaussianCertificate certificate;
   const auto judge = [&](const auto& round) {
@@ -154,7 +154,7 @@ Run run(const Setting& s, std::set<DecisionWatch::Place> places, std::uint32_t f
 }
 
 std::size_t violations(const Setting& s, std::size_t count) {
-  const auto places = seeded_places(kSeed, 0, s.images, kSteps, count);
+  const auto places = seeded_places(kWatchSeed, 0, s.images, kSteps, count);
   EXPECT_GT(places.size(), count / 2);
   const Run original = run(s, places, 0, SIZE_MAX);
   EXPECT_TRUE(original.watch.complete());
@@ -166,17 +166,19 @@ std::size_t violations(const Setting& s, std::size_t count) {
   return found;
 }
 
-const Make kAsd = [](DitTarget& t) { return std::make_shared<AsdPredictor>(t.schedule()); };
-const Make kFrozen = [](DitTarget& t) { return std::make_shared<FrozenPredictor>(t.schedule()); };
-const Make kFree = [](DitTarget& t) {
+const Make kWatchedAsd = [](DitTarget& t) { return std::make_shared<AsdPredictor>(t.schedule()); };
+const Make kWatchedFrozen = [](DitTarget& t) {
+  return std::make_shared<FrozenPredictor>(t.schedule());
+};
+const Make kWatchedFree = [](DitTarget& t) {
   auto n = std::make_shared<FreeNetwork>(free_from(t.model().model(), 2, true));
   for (const ModelWeight& w : weights(*n)) w.tensor->add_(0.02);
   return std::make_shared<FreePredictor>(GuidedFree(n), t);
 };
-const Make kLeaning = [](DitTarget& t) { return std::make_shared<Leaning>(t); };
+const Make kWatchedLeaning = [](DitTarget& t) { return std::make_shared<LeaningPredictor>(t); };
 
 TEST(DecisionWatch, DraftersDecideByEarlierNoiseAlone) {
-  for (const Make& make : {kAsd, kFrozen, kFree}) {
+  for (const Make& make : {kWatchedAsd, kWatchedFrozen, kWatchedFree}) {
     for (const TargetCalls calls : {TargetCalls::kOne, TargetCalls::kTwo}) {
       EXPECT_EQ(violations({.make = make, .calls = calls}, 24), 0U);
       EXPECT_EQ(violations({.make = make, .calls = calls, .rule = LatentRule::block()}, 24), 0U);
@@ -186,7 +188,7 @@ TEST(DecisionWatch, DraftersDecideByEarlierNoiseAlone) {
 
 // Half of the drafted steps show it: with 24 of them it is missed once in a million runs.
 TEST(DecisionWatch, CatchesAMeanThatLeansOnItsOwnNoise) {
-  const Setting s{.make = kLeaning, .images = 16, .reuse = false};
+  const Setting s{.make = kWatchedLeaning, .images = 16, .reuse = false};
   EXPECT_GE(violations(s, 24), 6U);
   EXPECT_TRUE(run(s, {}, 0, SIZE_MAX).report.passed());  // z, KS and energy miss it
   Setting block = s;
@@ -195,7 +197,7 @@ TEST(DecisionWatch, CatchesAMeanThatLeansOnItsOwnNoise) {
 }
 
 TEST(DecisionWatch, CatchesStepsThatAreSkippedByTheirNoise) {
-  const Setting s{.make = kAsd, .skip_above = 2.7, .images = 16};
+  const Setting s{.make = kWatchedAsd, .skip_above = 2.7, .images = 16};
   EXPECT_GE(violations(s, 64), 3U);
   Setting block = s;
   block.rule = LatentRule::block();

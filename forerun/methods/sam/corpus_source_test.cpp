@@ -16,7 +16,8 @@ namespace {
 
 using Text = std::vector<Token>;
 
-std::shared_ptr<const CorpusIndex> index_of(const std::vector<Text>& corpus, std::size_t vocab) {
+std::shared_ptr<const CorpusIndex> shared_index_of(const std::vector<Text>& corpus,
+                                                   std::size_t vocab) {
   std::vector<CorpusDocument> documents;
   for (const Text& text : corpus) documents.push_back({text, 0});
   return std::make_shared<const CorpusIndex>(documents, vocab);
@@ -25,7 +26,7 @@ std::shared_ptr<const CorpusIndex> index_of(const std::vector<Text>& corpus, std
 // By hand: an end gives (count - discount) / occurrences, and discount * distinct / occurrences to
 // shorter ones.
 TEST(FollowerEstimates, InterpolateEndsWithDiscounts) {
-  const auto index = index_of({{1, 2}, {1, 2}, {5, 1, 2}, {1, 3}}, 9);
+  const auto index = shared_index_of({{1, 2}, {1, 2}, {5, 1, 2}, {1, 3}}, 9);
   const FollowerEstimates one = estimate_followers(*index, Text{7, 1});
   ASSERT_EQ(one.size, 2U);
   ASSERT_EQ(one.length, 1U);
@@ -60,7 +61,7 @@ Text markov_text(std::mt19937& random, std::size_t size, std::uint32_t letters) 
 
 TEST(FollowerEstimates, AreProbabilitiesByFallingOrder) {
   std::mt19937 random(4);
-  const auto index = index_of({markov_text(random, 3000, 40)}, 40);
+  const auto index = shared_index_of({markov_text(random, 3000, 40)}, 40);
   const Text other = markov_text(random, 400, 40);
   for (std::size_t n = 1; n <= other.size(); ++n) {
     const FollowerEstimates e = estimate_followers(*index, std::span(other).first(n));
@@ -78,7 +79,7 @@ TEST(FollowerEstimates, AreProbabilitiesByFallingOrder) {
 
 TEST(FollowerEstimates, NameTheTokensOfTheLawThatWroteTheCorpus) {
   std::mt19937 random(5);
-  const auto index = index_of({markov_text(random, 60000, 12)}, 12);
+  const auto index = shared_index_of({markov_text(random, 60000, 12)}, 12);
   const Text other = markov_text(random, 4000, 12);
   std::size_t first = 0, named = 0;
   for (std::size_t n = 2; n < other.size(); ++n) {
@@ -121,7 +122,7 @@ std::vector<Token> tokens_of(const std::vector<TreeChild>& children) {
 
 // Two texts share the index; nodes of a tree continue their own paths.
 TEST(CorpusSource, ContinuesAlongEachPath) {
-  const auto index = index_of({{1, 2, 3, 4, 5}, {1, 2, 6, 7, 1, 2, 6, 8}, {9, 1, 2, 6}}, 20);
+  const auto index = shared_index_of({{1, 2, 3, 4, 5}, {1, 2, 6, 7, 1, 2, 6, 8}, {9, 1, 2, 6}}, 20);
   CorpusSource source(index);
   const TokenSequence text(1, 0, {15, 9, 1, 2}, 10), unknown(1, 1, {15, 16}, 10);
   ASSERT_TRUE(source.begin(text));
@@ -141,7 +142,7 @@ TEST(CorpusSource, ContinuesAlongEachPath) {
   source.children(nothing);
   EXPECT_TRUE(nothing.empty());
   source.forget(0);
-  EXPECT_FALSE(CorpusSource(index_of({{3}}, 5)).begin(text));
+  EXPECT_FALSE(CorpusSource(shared_index_of({{3}}, 5)).begin(text));
 }
 
 }  // namespace

@@ -20,7 +20,7 @@ using support::TextLaw;
 using support::TextLawRun;
 using support::TextLawSeen;
 
-constexpr std::int64_t kVocab = 3;
+constexpr std::int64_t kLawVocab = 3;
 constexpr std::size_t kLength = 5;
 constexpr double kLeastP = 1e-6;  // fails by chance once in a million runs of a form
 constexpr std::uint32_t kTexts = 15000;
@@ -30,10 +30,10 @@ GatedLora weights_of_adapters() {
   GatedLora lora;
   lora.config.block = 4;
   lora.config.first_slot = 1;
-  lora.config.vocab = kVocab;
+  lora.config.vocab = kLawVocab;
   at::manual_seed(3);
-  lora.markov_w1 = at::randn({kVocab, 2});
-  lora.markov_w2 = at::randn({kVocab, 2});
+  lora.markov_w1 = at::randn({kLawVocab, 2});
+  lora.markov_w2 = at::randn({kLawVocab, 2});
   return lora;
 }
 
@@ -49,7 +49,7 @@ struct Form {
 };
 
 const TableTarget& target() {
-  static const TableTarget target(17, kVocab, 0.8);
+  static const TableTarget target(17, kLawVocab, 0.8);
   return target;
 }
 

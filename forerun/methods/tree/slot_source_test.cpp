@@ -19,7 +19,7 @@
 namespace forerun {
 namespace {
 
-constexpr Token kVocab = 40;
+constexpr Token kSlotVocab = 40;
 
 // What a token before a slot adds to a logit of a source that is conditioned.
 float added(Token previous, Token token) {
@@ -62,7 +62,7 @@ class OneLaw final : public SlotSource {
 
 std::vector<float> sines() {
   std::vector<float> out;
-  for (Token t = 0; t < kVocab; ++t) out.push_back(std::sin(static_cast<float>(3 * t)));
+  for (Token t = 0; t < kSlotVocab; ++t) out.push_back(std::sin(static_cast<float>(3 * t)));
   return out;
 }
 
@@ -76,13 +76,13 @@ void expect_mixed(const OneLaw& source, const std::vector<float>& logits, const 
   std::vector<double> mixed;
   double sum = 0.0, all = 0.0;
   for (const float x : logits) sum += std::exp(static_cast<double>(x));
-  for (Token t = 0; t < kVocab; ++t) {
+  for (Token t = 0; t < kSlotVocab; ++t) {
     mixed.push_back(0.75 * std::exp(static_cast<double>(logits[static_cast<std::size_t>(t)])) /
                         sum +
                     0.25 * std::exp(law.log_prob(before, last, t)));
     all += mixed.back();
   }
-  ASSERT_EQ(source.laws().size(), std::size_t{kVocab});
+  ASSERT_EQ(source.laws().size(), std::size_t{kSlotVocab});
   for (const auto& [t, p] : source.laws()) {
     EXPECT_NEAR(p, mixed[static_cast<std::size_t>(t)] / all, 1e-6) << t;
   }
@@ -96,7 +96,7 @@ void expect_mixed_alone(const OneLaw& source, const std::vector<float>& logits,
   double sum = 0.0, all = 0.0;
   for (const float x : logits) sum += std::exp(static_cast<double>(x));
   std::map<Token, double> mixed;
-  for (Token t = 0; t < kVocab; ++t) {
+  for (Token t = 0; t < kSlotVocab; ++t) {
     mixed[t] =
         (1.0 - share) * std::exp(static_cast<double>(logits[static_cast<std::size_t>(t)])) / sum;
   }
@@ -152,7 +152,7 @@ TEST(SlotSource, ConditionsEachNodeOnItsOwnToken) {
     source.add(TokenTree::kRoot, node);
     source.children(children);
     std::vector<float> given = sines();
-    for (Token t = 0; t < kVocab; ++t) given[static_cast<std::size_t>(t)] += added(node, t);
+    for (Token t = 0; t < kSlotVocab; ++t) given[static_cast<std::size_t>(t)] += added(node, t);
     expect_mixed(source, given, law, 5, node);
   }
 }
@@ -208,7 +208,7 @@ TEST(SlotSource, ABiasChangesBothParts) {
 TEST(SlotSource, AloneItTrustsTheTextByEvidenceAndDraftsItsOtherTokens) {
   Growing g({4, 5, 77, 7, 5, 88, 4, 5, 77, 2, 9, 4, 5}, true);
   expect_mixed_alone(g.source, g.logits, g.law, 4, 5);
-  EXPECT_EQ(g.source.laws().size(), std::size_t{kVocab} + 1);
+  EXPECT_EQ(g.source.laws().size(), std::size_t{kSlotVocab} + 1);
   EXPECT_EQ(g.children.front().token, 77);  // which the network cannot draft
   g.add(TokenTree::kRoot, 77);
   expect_mixed_alone(g.source, g.logits, g.law, 5, 77);
@@ -218,7 +218,7 @@ TEST(SlotSource, AloneItTrustsTheTextByEvidenceAndDraftsItsOtherTokens) {
 
 // Other texts, and one of the same id after it was forgotten, have trigrams of their own.
 TEST(SlotSource, TrigramsAreThoseOfTheTextAlone) {
-  const std::vector<float> logits(kVocab, 0.0F);
+  const std::vector<float> logits(kSlotVocab, 0.0F);
   OneLaw source(logits);
   std::vector<TreeChild> children;
   for (const std::vector<Token>& text :
@@ -242,7 +242,7 @@ TEST(SlotSource, TrigramsAreThoseOfTheTextAlone) {
 
 // Noise does not choose what a bias forbids, though no other candidate be left.
 TEST(SlotSource, DraftsNothingThatABiasForbids) {
-  std::vector<float> logits(kVocab, 0.0F);
+  std::vector<float> logits(kSlotVocab, 0.0F);
   logits[3] = 60.0F;
   for (const Rule rule : {Rule::kSharedNoise, Rule::kMatch}) {
     for (const double temperature : {0.1, 1.0}) {

@@ -23,7 +23,7 @@ std::vector<float> values_of(const at::Tensor& row) {
 
 // ---- z-lab checkpoints: decoding rounds ----
 
-class ZLab : public testing::TestWithParam<std::string> {
+class ZLab : public ::testing::TestWithParam<std::string> {
  protected:
   DFlash model() const {
     return load_dflash(kDFlash + GetParam(), dflash_target(GetParam() == "zlab_hybrid" ? 7 : 9));
@@ -87,13 +87,13 @@ TEST_P(ZLab, ATrainingPassMatchesTheirDecoding) {
 }
 
 INSTANTIATE_TEST_SUITE_P(DFlash, ZLab,
-                         testing::Values("zlab_full", "zlab_scaled", "zlab_hybrid",
-                                         "zlab_both_ways", "zlab_dflash2"),
+                         ::testing::Values("zlab_full", "zlab_scaled", "zlab_hybrid",
+                                           "zlab_both_ways", "zlab_dflash2"),
                          [](const auto& name) { return name.param; });
 
 // ---- speculators checkpoints: their training forward ----
 
-class Speculators : public testing::TestWithParam<std::string> {
+class Speculators : public ::testing::TestWithParam<std::string> {
  protected:
   DFlash model() const { return load_dflash(kDFlash + GetParam(), dflash_target()); }
   Safetensors expected() const { return dflash_expected(GetParam()); }
@@ -219,9 +219,9 @@ TEST(DFlash2, ARoundDraftsByTheLawsOfZLab) {
 }
 
 INSTANTIATE_TEST_SUITE_P(DFlash, Speculators,
-                         testing::Values("speculators_full", "speculators_reduced",
-                                         "speculators_both_ways", "speculators_dflash2", "dspark",
-                                         "dspark_from_mask", "dspark_gated"),
+                         ::testing::Values("speculators_full", "speculators_reduced",
+                                           "speculators_both_ways", "speculators_dflash2", "dspark",
+                                           "dspark_from_mask", "dspark_gated"),
                          [](const auto& name) { return name.param; });
 
 // ---- one network in both formats ----
@@ -266,7 +266,7 @@ at::Tensor loss_of(const DFlash& m, const Safetensors& e, at::ScalarType type) {
 }
 
 using GradientCase = std::tuple<const char*, at::ScalarType>;
-class Gradients : public testing::TestWithParam<GradientCase> {};
+class Gradients : public ::testing::TestWithParam<GradientCase> {};
 
 TEST_P(Gradients, OfEveryWeightMatchPyTorch) {
   const auto [name, type] = GetParam();
@@ -299,9 +299,9 @@ TEST_P(Gradients, OfEveryWeightMatchPyTorch) {
 }
 
 INSTANTIATE_TEST_SUITE_P(DFlash, Gradients,
-                         testing::Combine(testing::Values("gradients", "gradients_dflash2",
-                                                          "gradients_gated"),
-                                          testing::Values(at::kDouble, at::kFloat)),
+                         ::testing::Combine(::testing::Values("gradients", "gradients_dflash2",
+                                                              "gradients_gated"),
+                                            ::testing::Values(at::kDouble, at::kFloat)),
                          [](const auto& test) {
                            return std::string(std::get<0>(test.param)) + "_" +
                                   at::toString(std::get<1>(test.param));

@@ -13,8 +13,6 @@
 namespace forerun {
 namespace {
 
-constexpr LayerAttention kFull{}, kCausalWindow{.window = 6, .causal = true};
-
 struct Kind {
   const char* name;
   bool slot_state, markov, reduced, next;
@@ -54,7 +52,7 @@ double cosine(const at::Tensor& a, const at::Tensor& b) {
   return ((a * b).sum() / (a.norm() * b.norm())).item<double>();
 }
 
-class Passes : public testing::TestWithParam<Kind> {
+class Passes : public ::testing::TestWithParam<Kind> {
  protected:
   void SetUp() override {
     if (!cpu_features().int8()) GTEST_SKIP() << "this processor has no AVX2";
@@ -195,16 +193,16 @@ TEST_P(Passes, DraftIdsAreTokensOfTheTarget) {
 
 INSTANTIATE_TEST_SUITE_P(
     Kinds, Passes,
-    testing::Values(Kind{"Paper", false, false, false, false},
-                    Kind{"Reduced", false, false, true, true},
-                    Kind{"DSpark", false, true, true, true},
-                    Kind{"SlotState", true, true, true, true},
-                    Kind{"Everything", true, true, true, true, 8.0},
-                    Kind{"Convolved", false, false, false, false, 0.0, 2},
-                    Kind{"WideConvolved", true, true, true, true, 0.0, 4},
-                    Kind{"Gated", false, true, true, true, 0.0, 0, true},
-                    Kind{"Selector", true, false, true, true, 0.0, 0, false, 16},
-                    Kind{"DFlash2", false, false, false, false, 0.0, 2, false, 20}),
+    ::testing::Values(Kind{"Paper", false, false, false, false},
+                      Kind{"Reduced", false, false, true, true},
+                      Kind{"DSpark", false, true, true, true},
+                      Kind{"SlotState", true, true, true, true},
+                      Kind{"Everything", true, true, true, true, 8.0},
+                      Kind{"Convolved", false, false, false, false, 0.0, 2},
+                      Kind{"WideConvolved", true, true, true, true, 0.0, 4},
+                      Kind{"Gated", false, true, true, true, 0.0, 0, true},
+                      Kind{"Selector", true, false, true, true, 0.0, 0, false, 16},
+                      Kind{"DFlash2", false, false, false, false, 0.0, 2, false, 20}),
     [](const auto& kind) { return std::string(kind.param.name); });
 
 }  // namespace

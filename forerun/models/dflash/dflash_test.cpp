@@ -7,19 +7,13 @@
 #include <limits>
 #include <stdexcept>
 
+#include "tests/support/distance.h"
 #include "tests/support/random_dflash.h"
 
 namespace forerun {
 namespace {
 
-constexpr LayerAttention kFull{};
-constexpr LayerAttention kCausalWindow{.window = 6, .causal = true};
-constexpr LayerAttention kBothWaysWindow{.window = 3};
 constexpr LayerAttention kCausal{.causal = true};
-
-double distance(const at::Tensor& a, const at::Tensor& b) {
-  return a.sizes() == b.sizes() ? (a - b).abs().max().item<double>() : 1e9;
-}
 
 at::Tensor decoded(const DFlash& model, const at::Tensor& features, std::span<const Token> block) {
   DFlashCache cache(model);

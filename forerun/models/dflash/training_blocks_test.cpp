@@ -6,18 +6,11 @@
 #include <stdexcept>
 
 #include "forerun/models/dflash/dflash.h"
+#include "tests/support/distance.h"
 #include "tests/support/random_dflash.h"
 
 namespace forerun {
 namespace {
-
-constexpr LayerAttention kFull{};
-constexpr LayerAttention kCausalWindow{.window = 6, .causal = true};
-constexpr LayerAttention kBothWaysWindow{.window = 3};
-
-double distance(const at::Tensor& a, const at::Tensor& b) {
-  return a.sizes() == b.sizes() ? (a - b).abs().max().item<double>() : 1e9;
-}
 
 // Two documents and one without blocks between them; anchors closer than a block, at the first row
 // and at the last.
@@ -51,7 +44,7 @@ struct Layers {
   std::int64_t conv_taps = 0;
 };
 
-class EveryAttention : public testing::TestWithParam<Layers> {
+class EveryAttention : public ::testing::TestWithParam<Layers> {
  protected:
   DFlash model() const {
     DFlashConfig c = small_dflash(GetParam().attention);
@@ -110,13 +103,13 @@ TEST_P(EveryAttention, NoBlockSeesAnother) {
 }
 
 INSTANTIATE_TEST_SUITE_P(Layers, EveryAttention,
-                         testing::Values(Layers{"Full", {kFull, kFull}},
-                                         Layers{"FullWithSlotState", {kFull, kFull}, true},
-                                         Layers{"Mixed", {kCausalWindow, kFull}},
-                                         Layers{"Convolved", {kFull, kCausalWindow}, true, 2},
-                                         Layers{"ConvolvedOverTheBlock", {kFull}, false, 5},
-                                         Layers{"NarrowBothWays", {kBothWaysWindow}},
-                                         Layers{"CausalWindow", {kCausalWindow, kCausalWindow}}),
+                         ::testing::Values(Layers{"Full", {kFull, kFull}},
+                                           Layers{"FullWithSlotState", {kFull, kFull}, true},
+                                           Layers{"Mixed", {kCausalWindow, kFull}},
+                                           Layers{"Convolved", {kFull, kCausalWindow}, true, 2},
+                                           Layers{"ConvolvedOverTheBlock", {kFull}, false, 5},
+                                           Layers{"NarrowBothWays", {kBothWaysWindow}},
+                                           Layers{"CausalWindow", {kCausalWindow, kCausalWindow}}),
                          [](const auto& layers) { return std::string(layers.param.name); });
 
 // In a causal layer a slot sees itself and what lies before it in its block: also through taps.

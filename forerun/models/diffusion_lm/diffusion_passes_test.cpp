@@ -16,7 +16,7 @@ using Tokens = std::vector<Token>;
 
 Tokens masks(std::size_t n) { return Tokens(n, kMaskedToken); }
 
-class BlockPasses : public testing::TestWithParam<std::string> {
+class BlockPasses : public ::testing::TestWithParam<std::string> {
  protected:
   DiffusionPasses passes(Precision precision = Precision::kF32, bool reduced = false) const {
     return DiffusionPasses(in_precision(tiny_diffusion(GetParam(), reduced), precision));
@@ -106,7 +106,7 @@ TEST_P(BlockPasses, AReducedHeadGivesTheRowsOfTheWholeOne) {
   EXPECT_LT(distance(in_pieces(some, text, {8}, 0, masks(3)), all.index_select(1, rows)), 1e-4);
 }
 
-INSTANTIATE_TEST_SUITE_P(Families, BlockPasses, testing::Values("llama_plain", "qwen2", "qwen3"),
+INSTANTIATE_TEST_SUITE_P(Families, BlockPasses, ::testing::Values("llama_plain", "qwen2", "qwen3"),
                          [](const auto& family) { return family.param; });
 
 // All rows in one group of a decoder's plan; masks by an id of the vocabulary.

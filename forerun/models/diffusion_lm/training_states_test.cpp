@@ -31,7 +31,7 @@ DiffusionLm in_float64(DiffusionLm m) {
   return m;
 }
 
-class TrainingStates : public testing::TestWithParam<std::string> {};
+class TrainingStates : public ::testing::TestWithParam<std::string> {};
 
 TEST_P(TrainingStates, AreTheDecodingPassOfEveryBlock) {
   const DiffusionLm m = tiny_diffusion(GetParam());
@@ -116,7 +116,8 @@ TEST_P(TrainingStates, GradientsAreThoseOfTheStates) {
   }
 }
 
-INSTANTIATE_TEST_SUITE_P(Families, TrainingStates, testing::Values("llama_plain", "qwen2", "qwen3"),
+INSTANTIATE_TEST_SUITE_P(Families, TrainingStates,
+                         ::testing::Values("llama_plain", "qwen2", "qwen3"),
                          [](const auto& family) { return family.param; });
 
 TEST(TrainingStates, ABatchOfABidirectionalNetworkWithoutBlocksIsEmpty) {

@@ -6,6 +6,7 @@
 #include <filesystem>
 
 #include "forerun/base/result.h"
+#include "tests/support/distance.h"
 #include "tests/support/noisy_dit.h"
 #include "tests/support/temp_folder.h"
 
@@ -23,10 +24,6 @@ struct Inputs {
              feature = at::randn({3, 4, 16}), time = at::tensor({5, 800, 1}, at::kLong),
              label = at::tensor({0, 3, 1}, at::kLong);
 };
-
-double distance(const at::Tensor& a, const at::Tensor& b) {
-  return (a - b).abs().max().item<double>();
-}
 
 // The lagged feature through the target's head, at the new time.
 TEST(FreeNetwork, BeginsAsTheFeatureThatStays) {

@@ -50,7 +50,7 @@ struct Case {
   std::int64_t first_slot;
 };
 
-class PaddedBlocksTest : public testing::TestWithParam<Case> {};
+class PaddedBlocksTest : public ::testing::TestWithParam<Case> {};
 
 TEST_P(PaddedBlocksTest, AreTheBlocksOneByOne) {
   // Both ends, neighbours closer than a block, a document without blocks, an anchor without rows.
@@ -79,11 +79,12 @@ TEST_P(PaddedBlocksTest, AreTheBlocksOneByOne) {
 }
 
 INSTANTIATE_TEST_SUITE_P(Masks, PaddedBlocksTest,
-                         testing::Values(Case{"everything", {}, 0}, Case{"causal", {0, true}, 0},
-                                         Case{"window", {4, false}, 1}, Case{"both", {3, true}, 1}),
+                         ::testing::Values(Case{"everything", {}, 0}, Case{"causal", {0, true}, 0},
+                                           Case{"window", {4, false}, 1},
+                                           Case{"both", {3, true}, 1}),
                          [](const auto& test) { return std::string(test.param.name); });
 
-class PaddedDocumentsTest : public testing::TestWithParam<std::string> {};
+class PaddedDocumentsTest : public ::testing::TestWithParam<std::string> {};
 
 TEST_P(PaddedDocumentsTest, AreTheDocumentsOneByOne) {
   const std::string folder = kTiny + GetParam();
@@ -112,8 +113,8 @@ TEST_P(PaddedDocumentsTest, AreTheDocumentsOneByOne) {
 }
 
 INSTANTIATE_TEST_SUITE_P(Families, PaddedDocumentsTest,
-                         testing::Values("llama", "llama_plain", "qwen3", "gemma3",
-                                         "gemma3_softcap"),
+                         ::testing::Values("llama", "llama_plain", "qwen3", "gemma3",
+                                           "gemma3_softcap"),
                          [](const auto& family) { return family.param; });
 
 }  // namespace

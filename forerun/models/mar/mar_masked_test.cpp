@@ -26,7 +26,7 @@ at::Tensor masked_value(const Safetensors& file, const char* name) {
   return out;
 }
 
-double distance(const at::Tensor& a, const at::Tensor& b) {
+double relative_distance(const at::Tensor& a, const at::Tensor& b) {
   return ((a - b).norm() / b.norm()).item<double>();
 }
 
@@ -42,10 +42,10 @@ TEST(MarMasked, BackboneAndHeadAreTheReferences) {
   const at::NoGradGuard no_grad;
   const Masked m;
   const at::Tensor z = run_masked(m.model, m("tokens"), m("known").to(at::kBool), m("label"));
-  EXPECT_LT(distance(z, m("z")), 1e-5);
+  EXPECT_LT(relative_distance(z, m("z")), 1e-5);
   const at::Tensor out = run_head(m.model.head, m.model.config, m("x").unsqueeze(1), m("time"),
                                   m("z").reshape({-1, m.model.config.hidden}));
-  EXPECT_LT(distance(out.squeeze(1), m("output")), 1e-5);
+  EXPECT_LT(relative_distance(out.squeeze(1), m("output")), 1e-5);
 }
 
 TEST(MarMasked, ThePackedBackboneIsTheReferenceOnAnyThreads) {
@@ -66,7 +66,7 @@ TEST(MarMasked, ThePackedBackboneIsTheReferenceOnAnyThreads) {
     };
     const std::vector<float> alone = run(1);
     EXPECT_EQ(run(2), alone);
-    EXPECT_LT(distance(at::tensor(alone).view_as(z[i]), z[i]), 1e-5);
+    EXPECT_LT(relative_distance(at::tensor(alone).view_as(z[i]), z[i]), 1e-5);
   }
   const std::vector<float> short_of(3);
   EXPECT_THROW(network.outputs(short_of, {}, 0), std::invalid_argument);
@@ -107,7 +107,7 @@ TEST(MarMasked, ASampledTrajectoryIsTheReferences) {
   const MaskedSampling sampling{.steps = steps, .guidance = 3.0};
   sample_masked(m.model, *network, head, std::array<std::int64_t, 2>{0, 2}, orders, sampling, given,
                 [&](const at::Tensor& tokens) {
-                  EXPECT_LT(distance(tokens, path[step]), 1e-4) << step;
+                  EXPECT_LT(relative_distance(tokens, path[step]), 1e-4) << step;
                   ++step;
                 });
   EXPECT_EQ(step, steps);
@@ -157,9 +157,9 @@ TEST(MarMasked, DecoderOfItsLatentsIsTheReferences) {
   const VaeDecoder vae = load_vae(folder);
   EXPECT_EQ(vae.config.scaling_factor, 0.2325);
   const Safetensors expected = load_safetensors(folder / "expected.safetensors");
-  EXPECT_LT(
-      distance(decode(vae, masked_value(expected, "latents")), masked_value(expected, "image")),
-      1e-5);
+  EXPECT_LT(relative_distance(decode(vae, masked_value(expected, "latents")),
+                              masked_value(expected, "image")),
+            1e-5);
 }
 
 }  // namespace

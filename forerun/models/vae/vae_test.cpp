@@ -13,17 +13,17 @@
 namespace forerun {
 namespace {
 
-const std::string kVae = FORERUN_SOURCE_DIR "/tests/data/vae/";
+const std::string kVaeFolder = FORERUN_SOURCE_DIR "/tests/data/vae/";
 const std::vector<std::string> kCases = {"four_levels", "two_levels"};
 
 Safetensors expected_of(const std::string& name) {
-  return load_safetensors(kVae + name + "/expected.safetensors");
+  return load_safetensors(kVaeFolder + name + "/expected.safetensors");
 }
 
 TEST(Vae, DecodesAsDiffusersDoes) {
   for (const std::string& name : kCases) {
     const Safetensors e = expected_of(name);
-    const at::Tensor out = decode(load_vae(kVae + name), tensor_of(e, "latents"));
+    const at::Tensor out = decode(load_vae(kVaeFolder + name), tensor_of(e, "latents"));
     EXPECT_EQ(out.scalar_type(), at::kFloat);
     EXPECT_LT(distance(out, tensor_of(e, "image")), 1e-4) << name;
   }
@@ -31,7 +31,7 @@ TEST(Vae, DecodesAsDiffusersDoes) {
 
 TEST(Vae, EveryWeightIsUsed) {
   for (const std::string& name : kCases) {
-    VaeDecoder vae = load_vae(kVae + name);
+    VaeDecoder vae = load_vae(kVaeFolder + name);
     const at::Tensor latents = tensor_of(expected_of(name), "latents");
     const at::Tensor whole = decode(vae, latents);
     for (const ModelWeight& w : weights(vae)) {
@@ -47,16 +47,16 @@ TEST(Vae, EveryWeightIsUsed) {
 TEST(Vae, OtherPrecisionsStayClose) {
   const Safetensors e = expected_of("four_levels");
   const at::Tensor latents = tensor_of(e, "latents"), image = tensor_of(e, "image");
-  const at::Tensor exact = decode(load_vae(kVae + "four_levels", at::kDouble), latents);
+  const at::Tensor exact = decode(load_vae(kVaeFolder + "four_levels", at::kDouble), latents);
   EXPECT_LT(distance(exact, image), 1e-4);
-  const at::Tensor coarse = decode(load_vae(kVae + "four_levels", at::kBFloat16), latents);
+  const at::Tensor coarse = decode(load_vae(kVaeFolder + "four_levels", at::kBFloat16), latents);
   EXPECT_EQ(coarse.scalar_type(), at::kFloat);
   EXPECT_LT((coarse - image).square().mean().sqrt().item<double>(), 0.05);
-  EXPECT_THROW(load_vae(kVae + "four_levels", at::kHalf), std::invalid_argument);
+  EXPECT_THROW(load_vae(kVaeFolder + "four_levels", at::kHalf), std::invalid_argument);
 }
 
 TEST(Vae, AnImageDoesNotDependOnItsBatch) {
-  const VaeDecoder vae = load_vae(kVae + "four_levels");
+  const VaeDecoder vae = load_vae(kVaeFolder + "four_levels");
   const at::Tensor latents = tensor_of(expected_of("four_levels"), "latents");
   const at::Tensor both = decode(vae, latents);
   EXPECT_TRUE(at::equal(decode(vae, latents.narrow(0, 1, 1)), both.narrow(0, 1, 1)));
@@ -66,7 +66,7 @@ TEST(Vae, AnImageDoesNotDependOnItsBatch) {
 }
 
 TEST(Vae, RefusesLatentsOfAnotherKind) {
-  const VaeDecoder vae = load_vae(kVae + "two_levels");
+  const VaeDecoder vae = load_vae(kVaeFolder + "two_levels");
   for (const at::Tensor& bad :
        {at::Tensor(), at::zeros({3, 4, 4}), at::zeros({1, 4, 4, 4}), at::zeros({0, 3, 4, 4}),
         at::zeros({1, 3, 0, 4}), at::zeros({1, 3, 4, 4}, at::kLong)}) {
@@ -78,7 +78,7 @@ TEST(Vae, RefusesLatentsOfAnotherKind) {
 TEST(VaeEncoder, EncodesAsDiffusersDoes) {
   for (const std::string& name : kCases) {
     const Safetensors e = expected_of(name);
-    const LatentLaw law = encode(load_vae_encoder(kVae + name), tensor_of(e, "photo"));
+    const LatentLaw law = encode(load_vae_encoder(kVaeFolder + name), tensor_of(e, "photo"));
     EXPECT_EQ(law.mean.scalar_type(), at::kFloat);
     EXPECT_LT(distance(law.mean, tensor_of(e, "mean")), 1e-4) << name;
     EXPECT_LT(distance(law.deviation, tensor_of(e, "deviation")), 1e-4) << name;
@@ -115,14 +115,14 @@ TEST(VaeEncoder, EveryWeightIsUsed) {
 }
 
 TEST(VaeEncoder, AnImageDoesNotDependOnItsBatch) {
-  const VaeEncoder vae = load_vae_encoder(kVae + "four_levels");
+  const VaeEncoder vae = load_vae_encoder(kVaeFolder + "four_levels");
   const at::Tensor photo = tensor_of(expected_of("four_levels"), "photo");
   const at::Tensor both = encode(vae, photo).mean;
   EXPECT_TRUE(at::equal(encode(vae, photo.narrow(0, 1, 1)).mean, both.narrow(0, 1, 1)));
 }
 
 TEST(VaeEncoder, RefusesImagesOfAnotherKind) {
-  const VaeEncoder vae = load_vae_encoder(kVae + "two_levels");
+  const VaeEncoder vae = load_vae_encoder(kVaeFolder + "two_levels");
   for (const at::Tensor& bad :
        {at::Tensor(), at::zeros({3, 4, 4}), at::zeros({1, 1, 4, 4}), at::zeros({0, 3, 4, 4}),
         at::zeros({1, 3, 3, 4}), at::zeros({1, 3, 4, 4}, at::kLong)}) {

@@ -15,20 +15,20 @@
 namespace forerun {
 namespace {
 
-constexpr std::int64_t kRows = 6, kVocab = 12, kCandidates = 4;
+constexpr std::int64_t kRows = 6, kSelectorVocab = 12, kCandidates = 4;
 
 struct Case {
   Case() {
     DFlashConfig c = small_dflash({{}});
-    c.draft_vocab = kVocab;
+    c.draft_vocab = kSelectorVocab;
     c.selector_rank = 5;
     c.selector_top_k = kCandidates;
     model = noisy_dflash(c, at::kDouble, 3);
     at::manual_seed(4);
-    logits = at::randn({kRows, kVocab}, at::kDouble);
+    logits = at::randn({kRows, kSelectorVocab}, at::kDouble);
     hidden = at::randn({kRows, c.hidden}, at::kDouble);
     previous = at::tensor({49, 3, 0, 17, 3, 20}, at::kLong);
-    targets.laws = at::softmax(at::randn({3, kVocab}, at::kDouble), 1);
+    targets.laws = at::softmax(at::randn({3, kSelectorVocab}, at::kDouble), 1);
     targets.law_of = {0, 2, 1, 1, 0, 2};
     targets.weight = {1.0F, 0.5F, 0.25F, 1.0F, 2.0F, 1.0F};
     targets.covered = at::tensor({0.9, 0.5, 0.7}, at::kDouble);
