@@ -4,6 +4,8 @@
 #include <ATen/Parallel.h>
 #include <gtest/gtest.h>
 
+#include "tests/support/distance.h"
+
 namespace forerun {
 namespace {
 
@@ -25,16 +27,12 @@ struct Inputs {
 
 at::Tensor leaf(const at::Tensor& x) { return x.detach().to(at::kDouble).requires_grad_(true); }
 
-double distance(const at::Tensor& a, const at::Tensor& b) {
-  return (a.to(at::kDouble) - b.to(at::kDouble)).abs().max().item<double>();
-}
-
 struct Case {
   at::ScalarType type, narrow;
   double bound;
 };
 
-class Modulation : public testing::TestWithParam<Case> {};
+class Modulation : public ::testing::TestWithParam<Case> {};
 
 TEST_P(Modulation, NormAndItsGradientsAreThoseOfTheDefinition) {
   Inputs in(GetParam().type, GetParam().narrow);
@@ -78,9 +76,9 @@ TEST_P(Modulation, GatedSumAndItsGradientsAreThoseOfTheDefinition) {
 }
 
 INSTANTIATE_TEST_SUITE_P(Types, Modulation,
-                         testing::Values(Case{at::kDouble, at::kDouble, 1e-13},
-                                         Case{at::kFloat, at::kFloat, 3e-6},
-                                         Case{at::kFloat, at::kBFloat16, 4e-2}),
+                         ::testing::Values(Case{at::kDouble, at::kDouble, 1e-13},
+                                           Case{at::kFloat, at::kFloat, 3e-6},
+                                           Case{at::kFloat, at::kBFloat16, 4e-2}),
                          [](const auto& test) {
                            return std::string(at::toString(test.param.type)) +
                                   at::toString(test.param.narrow);

@@ -49,7 +49,7 @@ struct Kind {
   double bound;  // bfloat16: one rounding of the result, one of each gradient
 };
 
-class Fused : public testing::TestWithParam<Kind> {
+class Fused : public ::testing::TestWithParam<Kind> {
  protected:
   at::Tensor random(at::IntArrayRef shape, double size = 1.0) const {
     return (at::randn(shape, at::kDouble) * size).to(GetParam().type);
@@ -127,8 +127,8 @@ TEST_P(Fused, TheFallbackIsTheSameFunction) {
 }
 
 INSTANTIATE_TEST_SUITE_P(Types, Fused,
-                         testing::Values(Kind{at::kDouble, 1e-13}, Kind{at::kFloat, 2e-6},
-                                         Kind{at::kBFloat16, 1e-2}),
+                         ::testing::Values(Kind{at::kDouble, 1e-13}, Kind{at::kFloat, 2e-6},
+                                           Kind{at::kBFloat16, 1e-2}),
                          [](const auto& kind) {
                            return std::string(at::toString(kind.param.type));
                          });

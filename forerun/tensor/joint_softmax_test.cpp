@@ -22,7 +22,7 @@ at::Tensor mask(const std::vector<Visible>& seen, std::int64_t rows, std::int64_
   return out;
 }
 
-class JointSoftmax : public testing::TestWithParam<at::ScalarType> {};
+class JointSoftmax : public ::testing::TestWithParam<at::ScalarType> {};
 
 TEST_P(JointSoftmax, IsOneSoftmaxOverWhatCountsOfBoth) {
   at::manual_seed(1);
@@ -56,7 +56,7 @@ TEST_P(JointSoftmax, IsOneSoftmaxOverWhatCountsOfBoth) {
 }
 
 INSTANTIATE_TEST_SUITE_P(Types, JointSoftmax,
-                         testing::Values(at::kDouble, at::kFloat, at::kBFloat16),
+                         ::testing::Values(at::kDouble, at::kFloat, at::kBFloat16),
                          [](const auto& type) { return std::string(at::toString(type.param)); });
 
 }  // namespace

@@ -7,6 +7,8 @@
 #include <stdexcept>
 #include <string>
 
+#include "tests/support/distance.h"
+
 namespace forerun {
 namespace {
 
@@ -33,10 +35,6 @@ Example example(at::ScalarType type, double share) {
   return e;
 }
 
-double distance(const at::Tensor& a, const at::Tensor& b) {
-  return (a.to(at::kDouble) - b.to(at::kDouble)).abs().max().item<double>();
-}
-
 // Its gradient is that of 0.3 times the loss.
 MixedCrossEntropy with_gradient(Example& e) {
   e.logits.requires_grad_(true);
@@ -46,7 +44,7 @@ MixedCrossEntropy with_gradient(Example& e) {
   return out;
 }
 
-class MixedLoss : public testing::TestWithParam<std::tuple<at::ScalarType, double>> {};
+class MixedLoss : public ::testing::TestWithParam<std::tuple<at::ScalarType, double>> {};
 
 TEST_P(MixedLoss, AndItsGradientAreThoseOfTheDefinition) {
   const auto [type, share] = GetParam();
@@ -135,8 +133,9 @@ TEST_P(MixedLoss, WithoutAnAddendIsThatOfAnAddendOfZeros) {
 }
 
 INSTANTIATE_TEST_SUITE_P(Types, MixedLoss,
-                         testing::Combine(testing::Values(at::kDouble, at::kFloat, at::kBFloat16),
-                                          testing::Values(0.0, 0.4, 1.0)),
+                         ::testing::Combine(::testing::Values(at::kDouble, at::kFloat,
+                                                              at::kBFloat16),
+                                            ::testing::Values(0.0, 0.4, 1.0)),
                          [](const auto& test) {
                            return std::string(at::toString(std::get<0>(test.param))) +
                                   std::to_string(static_cast<int>(10 * std::get<1>(test.param)));

@@ -14,7 +14,7 @@
 namespace forerun {
 namespace {
 
-class Int8 : public testing::Test {
+class Int8 : public ::testing::Test {
  protected:
   void SetUp() override {
     if (!cpu_features().int8()) GTEST_SKIP() << "this processor has no AVX2";

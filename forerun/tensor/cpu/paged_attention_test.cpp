@@ -20,7 +20,7 @@ struct Text {
   std::vector<std::vector<float>> q, k, v;  // by position: [heads * dim], [kv_heads * dim]
 };
 
-class Attention : public testing::Test {
+class Attention : public ::testing::Test {
  protected:
   void SetUp() override {
     if (!cpu_features().int8()) GTEST_SKIP() << "this processor has no AVX2";

@@ -18,7 +18,8 @@ using kernel::kPanel;
 namespace {
 
 constexpr std::int64_t kLines = kInt4GroupBytes / 64;  // of a group of all outputs
-constexpr int kMost = 4;  // rows: 12 integer and 12 float sums of the 32 registers
+constexpr int kMost = 4;     // rows: 12 integer and 12 float sums of the 32 registers
+constexpr int kTallest = 8;  // of 24 integer sums, float sums in memory
 
 inline void fetch(Prefetch& next) {
   for (std::int64_t l = 0; l < next.lines; ++l) _mm_prefetch(next.at + 64 * l, _MM_HINT_T1);
@@ -36,7 +37,7 @@ inline void add_group(__m512i (&dot)[R][kVectors], const Int4Group* group, const
     for (int v = 0; v < kVectors; ++v) {
       in[v] = k % 2 == 0 ? levels<0>(group[v], k / 2) : levels<4>(group[v], k / 2);
     }
-#pragma GCC unroll 4
+#pragma GCC unroll 8
     for (int r = 0; r < R; ++r) {
       const __m512i a = spread(x + r * width + 4 * k);
 #pragma GCC unroll 3
@@ -90,6 +91,50 @@ template <int R, bool Ahead>
   }
 }
 
+// More rows: levels are unpacked once for all of them, and the float sums, which a group touches
+// once, lie in memory.
+template <int R, bool Ahead>
+[[gnu::noinline]] void tall_block(const Int4Panels& w, std::int64_t panel, const Int8Rows& x,
+                                  std::int64_t first, const Sink& sink, Prefetch next) {
+  const std::int64_t width = w.width, groups = width / kGroup;
+  const auto* group = reinterpret_cast<const Int4Group*>(w.data) + kVectors * panel * groups;
+  const std::int8_t* values = x.values + first * width;
+  const kernel::GroupScale* scales = x.groups + first * groups;
+  alignas(64) float sums[R][kVectors][16] = {};
+  for (std::int64_t g = 0; g < groups; ++g, group += kVectors, values += kGroup, ++scales) {
+    if constexpr (Ahead) fetch(next);
+    __m512i dot[R][kVectors];
+#pragma GCC unroll 8
+    for (int r = 0; r < R; ++r) {
+#pragma GCC unroll 3
+      for (int v = 0; v < kVectors; ++v) dot[r][v] = _mm512_setzero_si512();
+    }
+    add_group<R>(dot, group, values, width);
+#pragma GCC unroll 3
+    for (int v = 0; v < kVectors; ++v) {
+      const __m512 scale = from_half(group[v].scale), least = from_half(group[v].least);
+#pragma GCC unroll 8
+      for (int r = 0; r < R; ++r) {
+        const kernel::GroupScale& of = scales[r * groups];
+        const __m512 by = _mm512_mul_ps(scale, _mm512_set1_ps(of.scale));
+        const __m512 sum =
+            _mm512_fmadd_ps(_mm512_cvtepi32_ps(dot[r][v]), by, _mm512_load_ps(sums[r][v]));
+        _mm512_store_ps(sums[r][v], _mm512_fmadd_ps(least, _mm512_set1_ps(of.sum), sum));
+      }
+    }
+  }
+#pragma GCC unroll 3
+  for (int v = 0; v < kVectors; ++v) {
+    if (16 * v >= sink.width) break;
+    const __m512 bias = bias_of(w.bias, panel, v);
+    const __mmask16 mask = columns_mask(v, sink.width);
+    for (int r = 0; r < R; ++r) {
+      const __m512 sum = _mm512_load_ps(sums[r][v]);
+      put(w.bias != nullptr ? _mm512_add_ps(sum, bias) : sum, v, mask, sink, first + r);
+    }
+  }
+}
+
 }  // namespace
 
 void int4_panel(const Int4Panels& w, std::int64_t panel, const Int8Rows& x, std::int64_t rows,
@@ -97,10 +142,16 @@ void int4_panel(const Int4Panels& w, std::int64_t panel, const Int8Rows& x, std:
                 const std::uint8_t* next) {
   if (rows == 0) return;
   const Sink sink = sink_of(out, stride, width, add, x.far);
-  each_block_ahead<kMost, kLines>(
+  each_block_ahead<kTallest, kLines>(
       rows, next, w.width / kGroup,
       [&](auto height, auto is_ahead, std::int64_t first, const Prefetch& part) {
-        block<decltype(height)::value, decltype(is_ahead)::value>(w, panel, x, first, sink, part);
+        constexpr int kHeight = decltype(height)::value;
+        constexpr bool kAhead = decltype(is_ahead)::value;
+        if constexpr (kHeight <= kMost) {
+          block<kHeight, kAhead>(w, panel, x, first, sink, part);
+        } else {
+          tall_block<kHeight, kAhead>(w, panel, x, first, sink, part);
+        }
       });
 }
 
