@@ -2,6 +2,8 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
+#include <cstddef>
 #include <cstdint>
 #include <fstream>
 #include <limits>
@@ -52,10 +54,38 @@ TEST(HugePages, TheSystemIsAskedForThem) {
   EXPECT_FALSE(advised(small.data()));
 }
 
+// No small allocation may later lie in pages of 2 MiB.
+TEST(HugePages, WhatWasAskedForGoesBackToTheSystem) {
+  if (!std::ifstream("/sys/kernel/mm/transparent_hugepage/enabled")) {
+    GTEST_SKIP() << "this system has no huge pages on request";
+  }
+  for (const std::size_t bytes : {std::size_t{1} << 20, (std::size_t{4} << 20) - 1}) {
+    void* const at = allocate_huge(bytes);
+    static_cast<char*>(at)[bytes - 1] = 1;
+    EXPECT_TRUE(advised(at));
+    free_huge(at, bytes);
+    EXPECT_FALSE(advised(at)) << bytes;
+  }
+}
+
+TEST(HugePages, MappedMemoryIsZeroed) {
+  for (const std::size_t pages : {std::size_t{1}, std::size_t{3}}) {
+    const std::size_t bytes = pages * kHugePage;
+    char* const at = static_cast<char*>(map_huge(bytes));
+    EXPECT_EQ(reinterpret_cast<std::uintptr_t>(at) % kHugePage, 0U);
+    EXPECT_EQ(std::count(at, at + bytes, '\0'), static_cast<std::ptrdiff_t>(bytes));
+    at[0] = at[bytes - 1] = 1;
+    unmap_huge(at, bytes);
+  }
+}
+
 TEST(HugePages, MoreThanThereIsThrows) {
   HugePages<std::uint64_t> pages;
   EXPECT_THROW(pages.allocate(std::numeric_limits<std::size_t>::max() / 8), std::bad_alloc);
   EXPECT_THROW(allocate_huge(std::numeric_limits<std::size_t>::max() - 100), std::bad_alloc);
+  EXPECT_THROW(map_huge(0), std::bad_alloc);
+  EXPECT_THROW(map_huge(std::numeric_limits<std::size_t>::max() / kHugePage * kHugePage),
+               std::bad_alloc);
 }
 
 }  // namespace

@@ -9,7 +9,7 @@ namespace forerun {
 at::Tensor huge_table(const at::Tensor& t, at::ScalarType type) {
   const std::size_t bytes = static_cast<std::size_t>(t.numel()) * at::elementSize(type);
   const at::Tensor out = at::from_blob(
-      allocate_huge(bytes), t.sizes(), [](void* at) { free_huge(at); }, type);
+      allocate_huge(bytes), t.sizes(), [bytes](void* at) { free_huge(at, bytes); }, type);
   return out.copy_(t.detach());
 }
 

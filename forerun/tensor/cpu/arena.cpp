@@ -1,43 +1,22 @@
 #include "forerun/tensor/cpu/arena.h"
 
-#include <sys/mman.h>
-
 #include <algorithm>
 #include <array>
-#include <cstdint>
 #include <mutex>
 #include <new>
 #include <utility>
 
+#include "forerun/base/huge_pages.h"
+
 namespace forerun {
 namespace {
-
-constexpr std::size_t kHuge = std::size_t{2} << 20;
 
 std::size_t round_up(std::size_t n, std::size_t to) { return (n + to - 1) / to * to; }
 
 struct Region {
-  void* raw = nullptr;
-  std::size_t mapped = 0;
-
-  // A huge page starts at a multiple of its size.
-  void* first() const {
-    return reinterpret_cast<void*>(round_up(reinterpret_cast<std::uintptr_t>(raw), kHuge));
-  }
+  void* at = nullptr;
+  std::size_t bytes = 0;
 };
-
-Region map_region(std::size_t bytes) {
-  Region region{.mapped = bytes + kHuge};
-  region.raw =
-      mmap(nullptr, region.mapped, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
-  if (region.raw == MAP_FAILED) throw std::bad_alloc();
-#ifdef MADV_HUGEPAGE
-  madvise(region.first(), bytes, MADV_HUGEPAGE);  // optional: small pages work as well
-#endif
-  return region;
-}
-
-void unmap(const Region& region) noexcept { munmap(region.raw, region.mapped); }
 
 // Regions that are unused at the moment.
 class Spares {
@@ -50,14 +29,14 @@ class Spares {
   Region take(std::size_t bytes) {
     const std::scoped_lock lock(mutex_);
     for (std::size_t i = count_; i-- > 0;) {
-      if (regions_[i].mapped != bytes + kHuge) continue;
+      if (regions_[i].bytes != bytes) continue;
       return std::exchange(regions_[i], regions_[--count_]);
     }
-    return map_region(bytes);
+    return {map_huge(bytes), bytes};
   }
   void give(const Region& region) noexcept {
     const std::scoped_lock lock(mutex_);
-    if (count_ == regions_.size()) return unmap(region);
+    if (count_ == regions_.size()) return unmap_huge(region.at, region.bytes);
     regions_[count_++] = region;
   }
 
@@ -69,17 +48,16 @@ class Spares {
 
 std::shared_ptr<void> own(std::size_t bytes, Arena::Memory memory) {
   if (memory == Arena::Memory::kZeroed) {
-    const Region region = map_region(bytes);
-    return {region.first(), [region](void*) { unmap(region); }};
+    return {map_huge(bytes), [bytes](void* at) { unmap_huge(at, bytes); }};
   }
   const Region region = Spares::instance().take(bytes);
-  return {region.first(), [region](void*) { Spares::instance().give(region); }};
+  return {region.at, [region](void*) { Spares::instance().give(region); }};
 }
 
 }  // namespace
 
 Arena::Span Arena::map(std::size_t bytes) const {
-  const std::size_t size = round_up(std::max(bytes, region_), kHuge);
+  const std::size_t size = round_up(std::max(bytes, region_), kHugePage);
   return {.owner = own(size, memory_), .size = size};
 }
 
@@ -105,8 +83,8 @@ void Arena::touch_ahead(std::size_t bytes) noexcept try {
 
 // The huge page that is in use already is left out.
 void Arena::touch(Span& span, std::size_t end) {
-  const std::size_t begin = std::max(span.touched, round_up(span.used, kHuge));
-  end = round_up(end, kHuge);
+  const std::size_t begin = std::max(span.touched, round_up(span.used, kHugePage));
+  end = round_up(end, kHugePage);
   if (end <= begin) return;
   if (!prefault_) prefault_ = std::make_unique<Prefault>();
   prefault_->add(span.owner, static_cast<char*>(span.owner.get()) + begin, end - begin);
