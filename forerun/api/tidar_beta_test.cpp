@@ -94,13 +94,13 @@ class Reference {
   double beta_;
 };
 
-struct Case {
+struct BetaCase {
   Model model;
   std::string drafter;  // without beta
   GatedLora lora;
 };
 
-std::vector<Case> cases() {
+std::vector<BetaCase> cases() {
   const std::string own = adapters_path(0, 0);
   const Model nemotron = Model::load(kNemotron, Precision::kF32);
   const DecoderConfig& c = impl_of(nemotron).lm.config;
@@ -124,7 +124,7 @@ GenerateOptions options(double temperature) {
 const std::vector<Token> kPrompt = {10, 14, 19, 11, 16, 21, 12};
 
 TEST(TidarBeta, GreedyTextIsThatOfTheMix) {
-  for (const Case& c : cases()) {
+  for (const BetaCase& c : cases()) {
     const auto plain = generate(c.model, Drafter(), kPrompt, options(0.0)).tokens;
     for (const double beta : {0.0, 0.4, 0.8}) {
       const Drafter drafter = Drafter::load(c.drafter + fmt::format(":beta={}", beta), c.model);
@@ -148,7 +148,7 @@ TEST(TidarBeta, GreedyTextIsThatOfTheMix) {
 
 // Where the block no longer fits, the target's own law decides, whatever the draft.
 TEST(TidarBeta, TextsToTheEndOfTheContextDoNotDependOnTheDraft) {
-  for (const Case& c : cases()) {
+  for (const BetaCase& c : cases()) {
     const Drafter drafter = Drafter::load(c.drafter + ":beta=0.4", c.model);
     GenerateOptions o = options(0.0);
     o.max_tokens = 100000;
@@ -162,7 +162,7 @@ TEST(TidarBeta, TextsToTheEndOfTheContextDoNotDependOnTheDraft) {
 
 // False alarm below 3e-4 a case, over seeds; seeded, so once.
 TEST(TidarBeta, SampledOutputsFollowTheMixAndNotTheTarget) {
-  for (const Case& c : cases()) {
+  for (const BetaCase& c : cases()) {
     const Drafter drafter = Drafter::load(c.drafter + ":beta=0.5", c.model);
     const Reference half(c.model, c.lora, 0.5), own(c.model, c.lora, 1.0);
     for (const Rule rule : {Rule::kMaximal, Rule::kBlock}) {
@@ -191,7 +191,7 @@ TEST(TidarBeta, SampledOutputsFollowTheMixAndNotTheTarget) {
 
 TEST(TidarBeta, TheCertificateTellsItFromTheTarget) {
   const std::vector<std::vector<Token>> prompts = {kPrompt, {5, 6, 7}};
-  for (const Case& c : cases()) {
+  for (const BetaCase& c : cases()) {
     const Drafter half = Drafter::load(c.drafter + ":beta=0.5", c.model);
     const Drafter own = Drafter::load(c.drafter + ":beta=1", c.model);
     EXPECT_TRUE(own.keeps_law());

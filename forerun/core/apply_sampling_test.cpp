@@ -16,7 +16,7 @@ namespace {
 using support::kForbidden;
 using support::random_weights;
 
-constexpr float kNan = std::numeric_limits<float>::quiet_NaN();
+constexpr float kNotANumber = std::numeric_limits<float>::quiet_NaN();
 
 std::vector<double> softmax(const std::vector<double>& x) {
   const double max = *std::max_element(x.begin(), x.end());
@@ -176,7 +176,7 @@ TEST(SamplingParams, RefusesLogitsThatHoldNan) {
   for (const SamplingParams& r : all) {
     for (std::size_t at : {0U, 50U, 99U}) {
       std::vector<float> logits = random_weights(1, 100, 1.0F);
-      logits[at] = kNan;
+      logits[at] = kNotANumber;
       EXPECT_THROW(apply_sampling_(logits, r), std::invalid_argument)
           << r.temperature << " " << r.top_k;
     }

@@ -9,7 +9,7 @@
 namespace forerun {
 namespace {
 
-constexpr double kNan = std::numeric_limits<double>::quiet_NaN();
+constexpr double kNoSeconds = std::numeric_limits<double>::quiet_NaN();
 
 TEST(DraftCost, FindsTheFixedPartAndThatOfAToken) {
   std::mt19937_64 random(2);
@@ -61,11 +61,11 @@ TEST(DraftCost, ScalesAllItsParts) {
 
 TEST(DraftCost, IgnoresWhatIsNoTime) {
   DraftCost cost;
-  for (const double s : {kNan, -1.0, 0.0}) cost.observe(4, s);
+  for (const double s : {kNoSeconds, -1.0, 0.0}) cost.observe(4, s);
   cost.observe(0, 1.0);
   EXPECT_EQ(cost.seconds(4), 0.0);
   SteadySeconds steady;
-  for (const double s : {kNan, -1.0, 0.0}) steady.observe(s);
+  for (const double s : {kNoSeconds, -1.0, 0.0}) steady.observe(s);
   EXPECT_EQ(steady.mean(), 0.0);
   steady.observe(0.25);
   EXPECT_EQ(steady.mean(), 0.25);

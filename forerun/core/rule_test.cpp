@@ -23,7 +23,7 @@ using support::OwnedLaw;
 constexpr std::array kRules = {Rule::kMaximal,     Rule::kBlock,   Rule::kMatch,
                                Rule::kSharedNoise, Rule::kTypical, Rule::kRatioOnSearch};
 constexpr std::array kOrigins = {Origin::kChosen, Origin::kSearched, Origin::kSampled};
-constexpr std::uint32_t kTries = 100000;
+constexpr std::uint32_t kRuleTries = 100000;
 
 RngKey place(std::uint32_t i) {
   return {.seed = 31, .request = i / 5000, .round = i % 4, .position = i % 5000};
@@ -46,7 +46,7 @@ struct Fixture {
 
 template <class AnyRule>
 std::vector<std::size_t> outputs(const Fixture& f, const AnyRule& rule, Origin origin) {
-  return counts_of(4, kTries, [&](std::uint32_t i) {
+  return counts_of(4, kRuleTries, [&](std::uint32_t i) {
     return rule.couple(f.target.law(), f.drafted(origin, place(i)), 0, place(i)).value;
   });
 }
@@ -145,8 +145,9 @@ TEST(TokenRule, UndraftedOutputsFollowTheTargetUnderEveryRule) {
   const Fixture f;
   const auto p = exact_probabilities(f.target);
   for (const Rule rule : kRules) {
-    const auto counts = counts_of(
-        4, kTries, [&](std::uint32_t i) { return TokenRule(rule).draw(f.target.law(), place(i)); });
+    const auto counts = counts_of(4, kRuleTries, [&](std::uint32_t i) {
+      return TokenRule(rule).draw(f.target.law(), place(i));
+    });
     EXPECT_GT(chi_square_p(p, counts), 1e-5) << name_of(rule);
     EXPECT_LT(chi_square_p(exact_probabilities(f.draft), counts), 1e-9);
   }

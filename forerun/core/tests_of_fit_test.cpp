@@ -11,7 +11,7 @@ namespace forerun {
 namespace {
 
 constexpr double kInf = std::numeric_limits<double>::infinity();
-constexpr double kNan = std::numeric_limits<double>::quiet_NaN();
+constexpr double kNoStatistic = std::numeric_limits<double>::quiet_NaN();
 
 // Reference values of this file: SciPy 1.17.1.
 
@@ -55,7 +55,8 @@ TEST(ChiSquareTail, IsOneAtZeroAndZeroAtInfinityOrForNan) {
   EXPECT_EQ(chi_square_tail(kInf, 3), 0.0);
   EXPECT_EQ(chi_square_tail(kInf, 1e6), 0.0);
   EXPECT_EQ(chi_square_tail(1e300, 3), 0.0);
-  EXPECT_EQ(chi_square_tail(kNan, 3), 0.0) << "a broken statistic is no evidence of a good fit";
+  EXPECT_EQ(chi_square_tail(kNoStatistic, 3), 0.0)
+      << "a broken statistic is no evidence of a good fit";
 }
 
 // Statistics are those of scipy.stats.kstest; p-values are scipy.stats.kstwobign.sf (the limit law)
@@ -84,7 +85,7 @@ TEST(KsUniform, NoValuesAreNoEvidenceAndValuesThatAreNoNumbersAreDamning) {
   EXPECT_EQ(ks_uniform(grid).p, 1.0);
   for (const std::size_t at : {0U, 500U, 999U}) {
     std::vector<double> broken = grid;
-    broken[at] = kNan;
+    broken[at] = kNoStatistic;
     EXPECT_EQ(ks_uniform(broken).p, 0.0) << at;
   }
   EXPECT_LT(ks_uniform(std::vector<double>(100, 1.0)).p, 1e-12);

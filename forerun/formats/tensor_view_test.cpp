@@ -7,7 +7,7 @@
 namespace forerun {
 namespace {
 
-constexpr std::int64_t kMost = std::numeric_limits<std::int64_t>::max();
+constexpr std::int64_t kLargest = std::numeric_limits<std::int64_t>::max();
 
 TEST(TensorView, NamesAndSizesBelongTogether) {
   EXPECT_EQ(name_of(DType::kF32), "F32");
@@ -41,9 +41,9 @@ TEST(TensorView, ByteSizeCountsWholeBlocks) {
 }
 
 TEST(TensorView, ByteSizeStopsAtOverflow) {
-  EXPECT_EQ(byte_size(DType::kF32, kMost), std::nullopt);
-  EXPECT_EQ(byte_size(DType::kF32, kMost / 4), kMost / 4 * 4);
-  EXPECT_EQ(byte_size(DType::kQ8_0, kMost / 32 * 32), std::nullopt);
+  EXPECT_EQ(byte_size(DType::kF32, kLargest), std::nullopt);
+  EXPECT_EQ(byte_size(DType::kF32, kLargest / 4), kLargest / 4 * 4);
+  EXPECT_EQ(byte_size(DType::kQ8_0, kLargest / 32 * 32), std::nullopt);
 }
 
 TEST(TensorView, ElementCountMultipliesTheShape) {

@@ -11,7 +11,7 @@
 namespace forerun {
 namespace {
 
-struct Case {
+struct AttentionCase {
   std::vector<std::int32_t> parents, groups;
   AttentionOptions options;
   std::vector<std::int32_t> skips = {};
@@ -52,7 +52,7 @@ at::Tensor expected(const at::Tensor& q, const at::Tensor& k, const at::Tensor& 
 TEST(FloatAttention, MatchesTheDefinitionForChainsTreesAndBlocks) {
   const AttentionOptions plain{.scale = 0.5}, near{.scale = 0.5, .window = 3},
       capped{.scale = 0.5, .softcap = 2.0};
-  std::vector<Case> cases;
+  std::vector<AttentionCase> cases;
   for (const AttentionOptions& o : {plain, near, capped}) {
     cases.push_back({{-1, 0, 1, 2, 3, 4}, {}, o});                      // spelled out, a chain
     cases.push_back({{-1, -1, 0, 0, 1, 2}, {}, o});                     // a tree
@@ -63,7 +63,7 @@ TEST(FloatAttention, MatchesTheDefinitionForChainsTreesAndBlocks) {
     cases.push_back({{}, {}, o});
   }
   for (const std::int64_t length : {0, 1, 7}) {
-    for (const Case& c : cases) {
+    for (const AttentionCase& c : cases) {
       constexpr std::int64_t kRows = 6;
       const RowPlan plan = RowPlan::of(kRows, c.parents, c.groups, c.skips);
       const at::Tensor q = at::randn({kRows, 4, 8}), k = at::randn({length + kRows, 2, 8}),

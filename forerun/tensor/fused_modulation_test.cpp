@@ -27,12 +27,12 @@ struct Inputs {
 
 at::Tensor leaf(const at::Tensor& x) { return x.detach().to(at::kDouble).requires_grad_(true); }
 
-struct Case {
+struct ModulationCase {
   at::ScalarType type, narrow;
   double bound;
 };
 
-class Modulation : public ::testing::TestWithParam<Case> {};
+class Modulation : public ::testing::TestWithParam<ModulationCase> {};
 
 TEST_P(Modulation, NormAndItsGradientsAreThoseOfTheDefinition) {
   Inputs in(GetParam().type, GetParam().narrow);
@@ -76,9 +76,9 @@ TEST_P(Modulation, GatedSumAndItsGradientsAreThoseOfTheDefinition) {
 }
 
 INSTANTIATE_TEST_SUITE_P(Types, Modulation,
-                         ::testing::Values(Case{at::kDouble, at::kDouble, 1e-13},
-                                           Case{at::kFloat, at::kFloat, 3e-6},
-                                           Case{at::kFloat, at::kBFloat16, 4e-2}),
+                         ::testing::Values(ModulationCase{at::kDouble, at::kDouble, 1e-13},
+                                           ModulationCase{at::kFloat, at::kFloat, 3e-6},
+                                           ModulationCase{at::kFloat, at::kBFloat16, 4e-2}),
                          [](const auto& test) {
                            return std::string(at::toString(test.param.type)) +
                                   at::toString(test.param.narrow);

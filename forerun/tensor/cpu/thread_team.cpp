@@ -12,12 +12,25 @@ namespace {
 // of a millisecond.
 constexpr int kYields = 200;
 
-// A job on this thread, while products may keep the processor's state.
+// While products may keep the processor's state on this thread.
+class KernelJob {
+ public:
+  KernelJob() {
+    if (kernels_.begin_job != nullptr) kernels_.begin_job();
+  }
+  ~KernelJob() {
+    if (kernels_.end_job != nullptr) kernels_.end_job();
+  }
+  KernelJob(const KernelJob&) = delete;
+  KernelJob& operator=(const KernelJob&) = delete;
+
+ private:
+  const Kernels& kernels_ = kernels();
+};
+
 void run_job(const std::function<void(ThreadTeam::Worker&)>& job, ThreadTeam::Worker& worker) {
-  const Kernels& k = kernels();
-  if (k.begin_job != nullptr) k.begin_job();
+  const KernelJob begun;
   job(worker);
-  if (k.end_job != nullptr) k.end_job();
 }
 
 }  // namespace

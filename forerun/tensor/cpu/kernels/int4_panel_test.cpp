@@ -1,7 +1,11 @@
 // Products with 4-bit weights and the rows for them, of every kind of kernels, against plain loops:
 // bit for bit.
+#include <sys/mman.h>
+
 #include <algorithm>
 #include <cstring>
+#include <new>
+#include <stdexcept>
 
 #include "forerun/tensor/cpu/kernels/kernels_fixture.h"
 
@@ -13,6 +17,46 @@ using kernel::Int4Group;
 using kernel::Int8Rows;
 using kernel::kGroup;
 using kernel::kPanel;
+
+// Bytes that end where the process has no memory.
+class BeforeNoMemory {
+ public:
+  BeforeNoMemory(const void* bytes, std::size_t n)
+      : mapped_((n + kPage - 1) / kPage * kPage + kPage) {
+    start_ = mmap(nullptr, mapped_, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    if (start_ == MAP_FAILED) throw std::bad_alloc();
+    char* const end = static_cast<char*>(start_) + mapped_ - kPage;
+    if (mprotect(end, kPage, PROT_NONE) != 0) throw std::runtime_error("mprotect failed");
+    at_ = static_cast<char*>(std::memcpy(end - n, bytes, n));
+  }
+  ~BeforeNoMemory() { munmap(start_, mapped_); }
+  BeforeNoMemory(const BeforeNoMemory&) = delete;
+  BeforeNoMemory& operator=(const BeforeNoMemory&) = delete;
+
+  template <class T>
+  T* at() const {
+    return reinterpret_cast<T*>(at_);
+  }
+
+ private:
+  static constexpr std::size_t kPage = 4096;
+
+  std::size_t mapped_;
+  void* start_;
+  char* at_;
+};
+
+// Whether this thread's tiles hold anything, for which the system would save them: XGETBV with
+// 1, bits 17 and 18. For processors with AMX.
+bool tiles_in_use() {
+#if defined(__x86_64__)
+  std::uint32_t low = 0, high = 0;
+  asm volatile("xgetbv" : "=a"(low), "=d"(high) : "c"(1));
+  return (low >> 17 & 3U) != 0;
+#else
+  return false;
+#endif
+}
 
 class Int4Kernels : public KernelsFixture {
  protected:
@@ -36,7 +80,8 @@ class Int4Kernels : public KernelsFixture {
 void Int4Kernels::compare_panels() {
   for (const bool extreme : {false, true}) {
     for (std::int64_t rows = 1; rows <= 36; ++rows) {
-      const std::int64_t groups = up_to(7), width = groups * kGroup;
+      // Up to 8 groups are unpacked ahead.
+      const std::int64_t groups = rows % 2 == 0 ? up_to(7) : 8 + up_to(12), width = groups * kGroup;
       const std::int64_t outputs = rows % 4 == 0 ? kPanel : up_to(kPanel), stride = 60;
       auto values = bytes<std::int8_t>(rows * width, -127, 127);
       auto weights = panels(2, groups);
@@ -110,6 +155,37 @@ TEST_F(Int4Kernels, ProductsWithinAJob) {
       if (kind.end_job != nullptr) kind.end_job();
       ASSERT_EQ(difference(first, alone), alone.size()) << kind.name << ", " << rows << " rows";
       ASSERT_EQ(difference(second, alone), alone.size()) << kind.name << ", " << rows << " rows";
+      const bool has_tiles = kind.begin_job != nullptr;
+      ASSERT_FALSE(has_tiles && tiles_in_use()) << rows << " rows";
+    }
+  }
+}
+
+// Weights, rows and their scales end where the process has no memory: also of instructions that
+// sanitizers do not see.
+TEST_F(Int4Kernels, NothingIsReadPastTheEnd) {
+  for (const std::int64_t rows : {1, 5, 8, 9, 16, 17, 33}) {
+    for (const std::int64_t groups : {1, 2, 8, 9}) {
+      const std::int64_t width = groups * kGroup, stride = kPanel;
+      const auto weights = panels(1, groups);
+      const BeforeNoMemory data(weights.data(), (weights.size() - 1) * sizeof(Int4Group));
+      const auto bytes_of_rows = bytes<std::int8_t>(rows * width, -127, 127);
+      const BeforeNoMemory values(bytes_of_rows.data(), bytes_of_rows.size());
+      const std::vector<GroupScale> plain(static_cast<std::size_t>(rows * groups), {0.5F, -3.0F});
+      const BeforeNoMemory scales(plain.data(), plain.size() * sizeof(GroupScale));
+      const auto panel = [&](const Kernels& kind, Row& x) {
+        kind.int4_panel({data.at<std::uint8_t>(), nullptr, width}, 0,
+                        {.values = values.at<std::int8_t>(),
+                         .scales = nullptr,
+                         .width = width,
+                         .halves = nullptr,
+                         .groups = scales.at<GroupScale>(),
+                         .grouped = true},
+                        rows, x.data(), stride, kPanel, false, nullptr);
+      };
+      const std::string what = std::to_string(rows) + " rows, " + std::to_string(groups);
+      compare(Row(static_cast<std::size_t>(rows * stride)), panel, what);
+      in_a_job([&] { compare(Row(static_cast<std::size_t>(rows * stride)), panel, what); });
     }
   }
 }

@@ -143,7 +143,7 @@ TEST_P(RowKernels, AttentionIsThatOfFloat64) {
 }
 
 INSTANTIATE_TEST_SUITE_P(Processors, RowKernels, ::testing::ValuesIn(available_kernels()),
-                         [](const auto& info) { return std::string(info.param->name); });
+                         [](const auto& kind) { return std::string(kind.param->name); });
 
 }  // namespace
 }  // namespace forerun

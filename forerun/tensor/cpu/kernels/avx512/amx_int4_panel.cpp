@@ -4,8 +4,6 @@
 // 16 rows, which vectors scale and add. Beside products of tiles vectors have one port in place of
 // two, so this gains less than it does for bytes.
 
-#include <algorithm>
-
 #include "forerun/tensor/cpu/kernels/avx512/amx_tiles.h"
 #include "forerun/tensor/cpu/kernels/avx512/int4_group.h"
 #include "forerun/tensor/cpu/kernels/avx512/panel_output.h"
@@ -45,6 +43,9 @@ struct alignas(64) Work {
   std::int32_t sums[kSums][kTileRows][16];
 };
 
+// Not std::min, which an unoptimised build would emit for all to use.
+inline std::int64_t least_of(std::int64_t a, std::int64_t b) { return b < a ? b : a; }
+
 inline void widen(const Int4Group& group, std::uint8_t (*to)[16][4]) {
 #pragma GCC unroll 4
   for (int p = 0; p < kQuads / 2; ++p) {
@@ -64,7 +65,9 @@ inline void multiply(const std::int8_t* x, std::int64_t width,
       "tilezero %%tmm0\n\t"
       "tdpbsud %%tmm5, %%tmm4, %%tmm0"
       :
-      : [x] "r"(x), [width] "r"(width), [by] "r"(&by), "m"(by), [line] "r"(std::int64_t{64}));
+      : [x] "r"(x),
+        "m"(*reinterpret_cast<const std::int8_t(*)[]>(x)), [width] "r"(width), [by] "r"(&by),
+        "m"(by), [line] "r"(std::int64_t{64}));
 }
 
 inline void store(std::int32_t (&sums)[kTileRows][16]) {
@@ -85,18 +88,19 @@ template <int R>
   __m512 sum[R];
 #pragma GCC unroll 16
   for (int r = 0; r < R; ++r) sum[r] = _mm512_setzero_ps();
-  for (std::int64_t g = 0; g < std::min(groups, kLevels); ++g) {
+  for (std::int64_t g = 0; g < least_of(groups, kLevels); ++g) {
     widen(group[kVectors * g], work.levels[g]);
   }
-  for (std::int64_t g = 0; g < std::min<std::int64_t>(groups, 2); ++g) {
+  for (std::int64_t g = 0; g < least_of(groups, 2); ++g) {
     multiply(values + g * kGroup, width, work.levels[g]);
     store(work.sums[g]);
   }
-  for (std::int64_t g = 0; g < groups; ++g, group += kVectors, values += kGroup, ++scales) {
+  for (std::int64_t g = 0; g < groups; ++g, ++scales) {
     ahead.step();
-    if (g + 2 < groups) multiply(values + 2 * kGroup, width, work.levels[(g + 2) % kLevels]);
-    if (g + kLevels < groups) widen(group[kVectors * kLevels], work.levels[g % kLevels]);
-    const __m512 scale = from_half(group->scale), least = from_half(group->least);
+    if (g + 2 < groups) multiply(values + (g + 2) * kGroup, width, work.levels[(g + 2) % kLevels]);
+    if (g + kLevels < groups) widen(group[kVectors * (g + kLevels)], work.levels[g % kLevels]);
+    const Int4Group& of = group[kVectors * g];
+    const __m512 scale = from_half(of.scale), least = from_half(of.least);
     const auto& dots = work.sums[g % kSums];
 #pragma GCC unroll 16
     for (int r = 0; r < R; ++r) {
@@ -134,8 +138,11 @@ void int4_panel(const Int4Panels& w, std::int64_t panel, const Int8Rows& x, std:
                 std::int64_t{kVectors} * n, kVectors * groups);
     const Tiles tiles(n, Inputs::kGroup);
     with_height<kTileRows>(n, [&](auto height) {
-      for (int v = 0; v < kVectors && 16 * v < width; ++v) {
-        block<decltype(height)::value>(w, panel, v, x, first, sink, ahead);
+      constexpr int kHeight = decltype(height)::value;
+      if constexpr (kHeight >= kTileRows / 2) {  // no block has fewer
+        for (int v = 0; v < kVectors && 16 * v < width; ++v) {
+          block<kHeight>(w, panel, v, x, first, sink, ahead);
+        }
       }
     });
   });
