@@ -30,7 +30,8 @@ if(FORERUN_TESTS)
 endif()
 
 # forerun_unity(TARGET): sources compiled several at a time, since most of a file's time goes to the headers. Files of one
-# target therefore share a scope: names in their unnamed namespaces differ.
+# target therefore share a scope, tests too: names in their unnamed namespaces differ. FORERUN_UNITY=OFF compiles each by
+# itself.
 function(forerun_unity target)
   set_target_properties(${target} PROPERTIES UNITY_BUILD ${FORERUN_UNITY} UNITY_BUILD_BATCH_SIZE 8)
 endfunction()
