@@ -16,7 +16,6 @@ using kernel::Int4Panels;
 using kernel::Int8Rows;
 using kernel::kGroup;
 using kernel::kInt4GroupBytes;
-using kernel::kPanel;
 
 void int4_panel(const Int4Panels& w, std::int64_t panel, const Int8Rows& x, std::int64_t rows,
                 float* out, std::int64_t stride, std::int64_t width, bool add,
@@ -54,6 +53,8 @@ inline void widen(const Int4Group& group, std::uint8_t (*to)[16][4]) {
   }
 }
 
+using RowBytes = std::int8_t[kTileRows << 16];  // those of 16 rows lie within
+
 // Tile 0 = rows times levels. In assembly, as is its store, since gcc 12's intrinsics do not say
 // what memory they read, and say that they may write all: float sums would not stay in registers.
 // @param x  a group of the first row; others follow at a distance of `width` bytes
@@ -65,8 +66,7 @@ inline void multiply(const std::int8_t* x, std::int64_t width,
       "tilezero %%tmm0\n\t"
       "tdpbsud %%tmm5, %%tmm4, %%tmm0"
       :
-      : [x] "r"(x),
-        "m"(*reinterpret_cast<const std::int8_t(*)[]>(x)), [width] "r"(width), [by] "r"(&by),
+      : [x] "r"(x), "m"(*reinterpret_cast<const RowBytes*>(x)), [width] "r"(width), [by] "r"(&by),
         "m"(by), [line] "r"(std::int64_t{64}));
 }
 

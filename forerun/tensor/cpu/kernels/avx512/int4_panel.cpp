@@ -13,7 +13,6 @@ using kernel::Int4Panels;
 using kernel::Int8Rows;
 using kernel::kGroup;
 using kernel::kInt4GroupBytes;
-using kernel::kPanel;
 
 namespace {
 
