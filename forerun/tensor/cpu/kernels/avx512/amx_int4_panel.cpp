@@ -130,12 +130,9 @@ void int4_panel(const Int4Panels& w, std::int64_t panel, const Int8Rows& x, std:
     return;
   }
   const Sink sink = sink_of(out, stride, width, add, x.far);
-  const std::int64_t blocks = blocks_of(rows, kTileRows), groups = w.width / kGroup;
-  const std::int64_t lines = next == nullptr ? 0 : kLines * groups;
-  each_tile(rows, [&](std::int64_t first, int n, std::int64_t b) {
-    const std::int64_t from = lines * b / blocks, to = lines * (b + 1) / blocks;
-    Ahead ahead(reinterpret_cast<const char*>(next) + 64 * from, to - from,
-                std::int64_t{kVectors} * n, kVectors * groups);
+  const std::int64_t groups = w.width / kGroup;
+  const auto some = [&](std::int64_t first, int n, const char* from, std::int64_t lines) {
+    Ahead ahead(from, lines, std::int64_t{kVectors} * n, kVectors * groups);
     const Tiles tiles(n, Inputs::kGroup);
     with_height<kTileRows>(n, [&](auto height) {
       constexpr int kHeight = decltype(height)::value;
@@ -145,7 +142,8 @@ void int4_panel(const Int4Panels& w, std::int64_t panel, const Int8Rows& x, std:
         }
       }
     });
-  });
+  };
+  each_tile_ahead(rows, next, kLines * groups, some);
 }
 
 }  // namespace amx

@@ -109,13 +109,10 @@ void int8_panel(const Int8Panels& w, std::int64_t panel, const Int8Rows& x, std:
     return;
   }
   const Sink sink = sink_of(out, stride, width, add, x.far);
-  // The next panel is prefetched in equal parts during each block's products.
-  const std::int64_t blocks = blocks_of(rows, kTileRows);
-  const std::int64_t lines = next == nullptr ? 0 : kTileLines * (w.width / kTileBytes);
-  each_tile(rows, [&](std::int64_t first, int n, std::int64_t b) {
-    const std::int64_t from = lines * b / blocks, to = lines * (b + 1) / blocks;
-    block(w, panel, x, first, n, sink, reinterpret_cast<const char*>(next) + 64 * from, to - from);
-  });
+  each_tile_ahead(rows, next, kTileLines * (w.width / kTileBytes),
+                  [&](std::int64_t first, int n, const char* from, std::int64_t lines) {
+                    block(w, panel, x, first, n, sink, from, lines);
+                  });
 }
 
 void key_product(const KeyProduct& p) {

@@ -84,6 +84,18 @@ inline void each_tile(std::int64_t rows, const Work& work) {
   }
 }
 
+// work(first row, rows, from where on and how many lines to prefetch): the next panel, or none, in
+// equal parts during each block's products.
+template <class Work>
+inline void each_tile_ahead(std::int64_t rows, const std::uint8_t* next, std::int64_t next_lines,
+                            const Work& work) {
+  const std::int64_t blocks = blocks_of(rows, kTileRows), lines = next == nullptr ? 0 : next_lines;
+  each_tile(rows, [&](std::int64_t first, int n, std::int64_t b) {
+    const std::int64_t from = lines * b / blocks, to = lines * (b + 1) / blocks;
+    work(first, n, reinterpret_cast<const char*>(next) + 64 * from, to - from);
+  });
+}
+
 // Lines of a panel to prefetch, from where on: some in each step of a product, the others while the
 // sums are written, for which memory would wait.
 class Ahead {
