@@ -35,6 +35,12 @@ bool has_tiles() {
          (r[3] & kInt8) != 0;
 }
 
+// Of data, as AMD's processors tell it.
+unsigned first_level_kilobytes() {
+  std::array<unsigned, 4> r{};
+  return __get_cpuid(0x80000005U, &r[0], &r[1], &r[2], &r[3]) != 0 ? r[2] >> 24U : 0;
+}
+
 // The system keeps room for tiles in a process's saved state only if the process asks for it.
 bool may_use_tiles() {
 #if defined(__linux__)
@@ -59,6 +65,7 @@ CpuFeatures detect() {
   f.amx_int8 = f.avx512_vnni && has_tiles() && may_use_tiles();
   f.fast_bf16 = f.avx512_bf16 && !__builtin_cpu_is("intel");
   f.drops_prefetches = __builtin_cpu_is("amd");
+  f.fetches_near = f.drops_prefetches && first_level_kilobytes() >= 48;
 #else
   f.name = "not x86-64";
 #endif

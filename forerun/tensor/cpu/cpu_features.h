@@ -17,6 +17,9 @@ struct CpuFeatures {
   /// AMD's: its own prefetchers follow a stream of weights faster than instructions that prefetch,
   /// of which it drops those that find the queues full.
   bool drops_prefetches = false;
+  /// AMD's with a first-level data cache of 48 KB (Zen 5): weights that are fetched ahead go there,
+  /// not to the second level.
+  bool fetches_near = false;
 
   /// Whether there are kernels for it (kernels/kernels.h).
   bool int8() const noexcept { return avx512_vnni || avx2; }

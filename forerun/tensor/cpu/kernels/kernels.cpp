@@ -11,6 +11,12 @@ namespace forerun {
 namespace avx512 {
 extern const Kernels kKernels;
 void pair_product_native(const kernel::PairProduct& p);
+void int8_panel_near(const kernel::Int8Panels& w, std::int64_t panel, const kernel::Int8Rows& x,
+                     std::int64_t rows, float* out, std::int64_t stride, std::int64_t width,
+                     bool add, const std::uint8_t* next);
+void int4_panel_near(const kernel::Int4Panels& w, std::int64_t panel, const kernel::Int8Rows& x,
+                     std::int64_t rows, float* out, std::int64_t stride, std::int64_t width,
+                     bool add, const std::uint8_t* next);
 namespace amx {
 void int8_panel(const kernel::Int8Panels& w, std::int64_t panel, const kernel::Int8Rows& x,
                 std::int64_t rows, float* out, std::int64_t stride, std::int64_t width, bool add,
@@ -40,8 +46,14 @@ std::vector<Kernels> runnable_kernels() {
       out.back().prefetched_rows = 6;
       out.back().prefetched_rows4 = 2;
     }
+    Kernels near = out.back();
+    near.name = "AVX-512 VNNI, fetching near";
+    near.int8_panel = &avx512::int8_panel_near;
+    near.int4_panel = &avx512::int4_panel_near;
+    near.prefetched_rows4 = 1;
+    out.insert(cpu.fetches_near ? out.begin() : out.end(), near);
     if (cpu.avx512_bf16) {
-      Kernels native = out.back();
+      Kernels native = out.front();
       native.name = "AVX-512 VNNI and BF16";
       native.pair_product = &avx512::pair_product_native;
       out.insert(cpu.fast_bf16 ? out.begin() : out.end(), native);

@@ -20,8 +20,9 @@ constexpr std::int64_t kLines = kInt4GroupBytes / 64;  // of a group of all outp
 constexpr int kMost = 4;     // rows: 12 integer and 12 float sums of the 32 registers
 constexpr int kTallest = 8;  // of 24 integer sums, float sums in memory
 
+template <Fetch to>
 inline void fetch(Prefetch& next) {
-  for (std::int64_t l = 0; l < next.lines; ++l) _mm_prefetch(next.at + 64 * l, _MM_HINT_T1);
+  for (std::int64_t l = 0; l < next.lines; ++l) fetch_line<to>(next.at + 64 * l);
   next.at += 64 * next.lines;
 }
 
@@ -46,7 +47,7 @@ inline void add_group(__m512i (&dot)[R][kVectors], const Int4Group* group, const
 }
 
 // R rows with one panel.
-template <int R, bool Ahead>
+template <int R, Fetch Ahead>
 [[gnu::noinline]] void block(const Int4Panels& w, std::int64_t panel, const Int8Rows& x,
                              std::int64_t first, const Sink& sink, Prefetch next) {
   const std::int64_t groups = w.width / kGroup;
@@ -58,7 +59,7 @@ template <int R, bool Ahead>
     for (int v = 0; v < kVectors; ++v) sum[r][v] = _mm512_setzero_ps();
   }
   for (std::int64_t g = 0; g < groups; ++g, group += kVectors) {
-    if constexpr (Ahead) fetch(next);
+    if constexpr (Ahead != Fetch::kNone) fetch<Ahead>(next);
     __m512i dot[R][kVectors];
 #pragma GCC unroll 4
     for (int r = 0; r < R; ++r) {
@@ -92,7 +93,7 @@ template <int R, bool Ahead>
 
 // More rows: levels are unpacked once for all of them, and the float sums, which a group touches
 // once, lie in memory.
-template <int R, bool Ahead>
+template <int R, Fetch Ahead>
 [[gnu::noinline]] void tall_block(const Int4Panels& w, std::int64_t panel, const Int8Rows& x,
                                   std::int64_t first, const Sink& sink, Prefetch next) {
   const std::int64_t width = w.width, groups = width / kGroup;
@@ -101,7 +102,7 @@ template <int R, bool Ahead>
   const kernel::GroupScale* scales = x.groups + first * groups;
   alignas(64) float sums[R][kVectors][16] = {};
   for (std::int64_t g = 0; g < groups; ++g, group += kVectors, values += kGroup, ++scales) {
-    if constexpr (Ahead) fetch(next);
+    if constexpr (Ahead != Fetch::kNone) fetch<Ahead>(next);
     __m512i dot[R][kVectors];
 #pragma GCC unroll 8
     for (int r = 0; r < R; ++r) {
@@ -134,24 +135,37 @@ template <int R, bool Ahead>
   }
 }
 
-}  // namespace
-
-void int4_panel(const Int4Panels& w, std::int64_t panel, const Int8Rows& x, std::int64_t rows,
-                float* out, std::int64_t stride, std::int64_t width, bool add,
-                const std::uint8_t* next) {
+template <Fetch to>
+inline void panel_product(const Int4Panels& w, std::int64_t panel, const Int8Rows& x,
+                          std::int64_t rows, const Sink& sink, const std::uint8_t* next) {
   if (rows == 0) return;
-  const Sink sink = sink_of(out, stride, width, add, x.far);
-  each_block_ahead<kTallest, kLines>(
+  each_block_ahead<kTallest, kLines, to>(
       rows, next, w.width / kGroup,
-      [&](auto height, auto is_ahead, std::int64_t first, const Prefetch& part) {
+      [&](auto height, auto ahead, std::int64_t first, const Prefetch& part) {
         constexpr int kHeight = decltype(height)::value;
-        constexpr bool kAhead = decltype(is_ahead)::value;
+        constexpr Fetch kAhead = decltype(ahead)::value;
         if constexpr (kHeight <= kMost) {
           block<kHeight, kAhead>(w, panel, x, first, sink, part);
         } else {
           tall_block<kHeight, kAhead>(w, panel, x, first, sink, part);
         }
       });
+}
+
+}  // namespace
+
+void int4_panel(const Int4Panels& w, std::int64_t panel, const Int8Rows& x, std::int64_t rows,
+                float* out, std::int64_t stride, std::int64_t width, bool add,
+                const std::uint8_t* next) {
+  const Sink sink = sink_of(out, stride, width, add, x.far);
+  panel_product<Fetch::kSecondLevel>(w, panel, x, rows, sink, next);
+}
+
+void int4_panel_near(const Int4Panels& w, std::int64_t panel, const Int8Rows& x, std::int64_t rows,
+                     float* out, std::int64_t stride, std::int64_t width, bool add,
+                     const std::uint8_t* next) {
+  const Sink sink = sink_of(out, stride, width, add, x.far);
+  panel_product<Fetch::kFirstLevel>(w, panel, x, rows, sink, next);
 }
 
 }  // namespace forerun::avx512

@@ -18,20 +18,21 @@ constexpr std::int64_t kLines = kSteps * kVectors;  // of their weights
 constexpr int kMost = 8;  // rows: 24 sums, 3 weights and an input of the 32 registers
 
 // Lines of the next panel during 16 inputs.
+template <Fetch to>
 inline void fetch(Prefetch& next) {
   if (next.lines == kLines) {  // of one block: a loop of unknown length costs 2% of a pass
 #pragma GCC unroll 12
-    for (std::int64_t l = 0; l < kLines; ++l) _mm_prefetch(next.at + 64 * l, _MM_HINT_T1);
+    for (std::int64_t l = 0; l < kLines; ++l) fetch_line<to>(next.at + 64 * l);
   } else {
-    for (std::int64_t l = 0; l < next.lines; ++l) _mm_prefetch(next.at + 64 * l, _MM_HINT_T1);
+    for (std::int64_t l = 0; l < next.lines; ++l) fetch_line<to>(next.at + 64 * l);
   }
   next.at += 64 * next.lines;
 }
 
 // R rows with one panel. Sums are exact integers. Not inlined: gcc 12 then makes loops of three and
 // four rows that take a quarter longer.
-// @param Ahead  whether `next` is prefetched
-template <int R, bool Ahead>
+// @param Ahead  where `next` is prefetched to
+template <int R, Fetch Ahead>
 [[gnu::noinline]] void block(const Int8Panels& w, std::int64_t panel, const Int8Rows& x,
                              std::int64_t first, const Sink& sink, Prefetch next) {
   const std::uint8_t* weights = w.data + panel * kPanel * w.width;
@@ -44,7 +45,7 @@ template <int R, bool Ahead>
     for (int v = 0; v < kVectors; ++v) dot[r][v] = start;
   }
   for (std::int64_t i = 0; i < w.width; i += 4 * kSteps) {
-    if constexpr (Ahead) fetch(next);
+    if constexpr (Ahead != Fetch::kNone) fetch<Ahead>(next);
 #pragma GCC unroll 4
     for (int k = 0; k < kSteps; ++k, weights += kStepBytes) {
       __m512i in[kVectors];
@@ -67,18 +68,31 @@ template <int R, bool Ahead>
   }
 }
 
+template <Fetch to>
+inline void panel_product(const Int8Panels& w, std::int64_t panel, const Int8Rows& x,
+                          std::int64_t rows, const Sink& sink, const std::uint8_t* next) {
+  if (rows == 0) return;
+  each_block_ahead<kMost, kLines, to>(
+      rows, next, w.width / 16,
+      [&](auto height, auto ahead, std::int64_t first, const Prefetch& part) {
+        block<decltype(height)::value, decltype(ahead)::value>(w, panel, x, first, sink, part);
+      });
+}
+
 }  // namespace
 
 void int8_panel(const Int8Panels& w, std::int64_t panel, const Int8Rows& x, std::int64_t rows,
                 float* out, std::int64_t stride, std::int64_t width, bool add,
                 const std::uint8_t* next) {
-  if (rows == 0) return;
   const Sink sink = sink_of(out, stride, width, add, x.far);
-  each_block_ahead<kMost, kLines>(
-      rows, next, w.width / 16,
-      [&](auto height, auto is_ahead, std::int64_t first, const Prefetch& part) {
-        block<decltype(height)::value, decltype(is_ahead)::value>(w, panel, x, first, sink, part);
-      });
+  panel_product<Fetch::kSecondLevel>(w, panel, x, rows, sink, next);
+}
+
+void int8_panel_near(const Int8Panels& w, std::int64_t panel, const Int8Rows& x, std::int64_t rows,
+                     float* out, std::int64_t stride, std::int64_t width, bool add,
+                     const std::uint8_t* next) {
+  const Sink sink = sink_of(out, stride, width, add, x.far);
+  panel_product<Fetch::kFirstLevel>(w, panel, x, rows, sink, next);
 }
 
 }  // namespace forerun::avx512
