@@ -9,6 +9,7 @@
 
 #include "forerun/models/gated_lora/gated_lora.h"
 #include "forerun/models/greedy_head.h"
+#include "forerun/tensor/reused_rows.h"
 
 namespace forerun {
 
@@ -25,20 +26,7 @@ struct Int8Workspace {
     std::int64_t index;  // of the sequence's rows
   };
   std::vector<Row> rows;
-  std::vector<at::Tensor> logits;  // returned before; free again when no one else holds them
-
-  // a view of it is still held
-  at::Tensor free_logits(std::int64_t n, std::int64_t vocab) {
-    constexpr std::size_t kKept = 16;
-    for (at::Tensor& t : logits) {
-      if (t.storage().use_count() > 1) continue;  // a view of the returned memory
-      if (t.size(0) < n) t = at::empty({n, vocab}, at::kFloat);
-      return t.narrow(0, 0, n);
-    }
-    const at::Tensor fresh = at::empty({n, vocab}, at::kFloat);
-    if (logits.size() < kKept) logits.push_back(fresh);
-    return fresh.narrow(0, 0, n);
-  }
+  ReusedRows logits;
 };
 
 // One pass: the state that its phases share. All workers run every method that takes a worker.
@@ -86,7 +74,7 @@ Int8Pass::Int8Pass(const Int8Decoder& model, std::span<const SequenceSpan> seque
   for (std::size_t l = 0; l < sequences.size(); ++l) add_sequence(l);
   blocks_.start(threads);
   s_.greedy.start(m_.head_, threads);
-  logits_ = s_.free_logits(static_cast<std::int64_t>(s_.scored.size()), c_.vocab);
+  logits_ = s_.logits.take(static_cast<std::int64_t>(s_.scored.size()), c_.vocab);
 }
 
 void Int8Pass::add_sequence(std::size_t index) {

@@ -8,6 +8,7 @@
 #include <utility>
 
 #include "forerun/tensor/huge_table.h"
+#include "forerun/tensor/reused_rows.h"
 
 namespace forerun {
 
@@ -38,6 +39,7 @@ struct Int8DFlash::Workspace {
 
   Int8BlockPass blocks;  // context rows are the fresh rows of the context, full rows the slots
   AlignedBuffer<float> context, shifts;
+  ReusedRows logits, final, states;
   Int8Activations features, last;
   struct Row {
     std::size_t sequence;
@@ -96,9 +98,9 @@ Int8DFlashPass::Int8DFlashPass(const Int8DFlash& model, std::span<const BlockSpa
   last_ = s_.last.room_for(count, c_.hidden);
   features_ = s_.features.room_for(blocks_.context(), features);
   const auto drafting = static_cast<std::int64_t>(s_.drafting.size());
-  logits_ = at::empty({drafting, c_.draft_vocab}, at::kFloat);
-  final_ = at::empty({drafting, c_.hidden}, at::kFloat);
-  states_ = at::empty({drafting, c_.slot_numbers()}, at::kFloat);
+  logits_ = s_.logits.take(drafting, c_.draft_vocab);
+  final_ = s_.final.take(drafting, c_.hidden);
+  states_ = s_.states.take(drafting, c_.slot_numbers());
 }
 
 void Int8DFlashPass::add_sequence(std::size_t index) {

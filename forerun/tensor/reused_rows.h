@@ -1,0 +1,21 @@
+#pragma once
+
+#include <ATen/core/Tensor.h>
+
+#include <cstdint>
+#include <vector>
+
+namespace forerun {
+
+/// Results of passes, [rows, width] float32, in memory that is used again as soon as no tensor
+/// holds it: the system clears the pages of every new allocation of this size.
+class ReusedRows {
+ public:
+  /// Undefined values; the memory is a view's of what other rows had before.
+  at::Tensor take(std::int64_t rows, std::int64_t width);
+
+ private:
+  std::vector<at::Tensor> kept_;
+};
+
+}  // namespace forerun
