@@ -53,7 +53,9 @@ TEST(DrafterRegistry, ARegisteredSourceDraftsAndChangesNoText) {
         EXPECT_FALSE(drafter.has_laws());
         const Generated drafted = generate(tiny(), drafter, prompt(20), o);
         EXPECT_EQ(drafted.tokens, plain.tokens) << name_of(rule) << " " << temperature;
-        if (fixed) EXPECT_GT(drafted.statistics.drafted, 0U);
+        if (fixed) {
+          EXPECT_GT(drafted.statistics.drafted, 0U);
+        }
       }
     }
   }

@@ -79,7 +79,9 @@ TEST(NemotronModel, EveryTextIsThatOfPlainDecoding) {
             EXPECT_EQ(drafted.tokens, plain.tokens)
                 << name << " " << name_of(rule) << temperature << name_of(precision);
             EXPECT_TRUE(drafted.exact);
-            if (fixed) EXPECT_GT(drafted.statistics.drafted, 0U) << name;
+            if (fixed) {
+              EXPECT_GT(drafted.statistics.drafted, 0U) << name;
+            }
           }
         }
       }

@@ -130,7 +130,9 @@ TEST(TidarBeta, GreedyTextIsThatOfTheMix) {
       const Drafter drafter = Drafter::load(c.drafter + fmt::format(":beta={}", beta), c.model);
       EXPECT_FALSE(drafter.keeps_law());
       const auto want = Reference(c.model, c.lora, beta).greedy(kPrompt, 30);
-      if (beta < 0.5) EXPECT_NE(want, plain) << c.drafter << beta;
+      if (beta < 0.5) {
+        EXPECT_NE(want, plain) << c.drafter << beta;
+      }
       for (const bool fixed : {false, true}) {
         for (const std::uint32_t most : {0U, 3U}) {
           GenerateOptions o = options(0.0);
@@ -139,7 +141,9 @@ TEST(TidarBeta, GreedyTextIsThatOfTheMix) {
           const Generated g = generate(c.model, drafter, kPrompt, o);
           EXPECT_EQ(g.tokens, want) << c.drafter << " " << beta << " " << fixed << " " << most;
           EXPECT_FALSE(g.exact);
-          if (fixed) EXPECT_EQ(g.statistics.drafted > 0, most > 0);
+          if (fixed) {
+            EXPECT_EQ(g.statistics.drafted > 0, most > 0);
+          }
         }
       }
     }

@@ -72,7 +72,9 @@ TEST(Tidar, SampledDraftsHaveCertificates) {
     const Certificate c = certify(chat_model(), drafter, prompts, 1500, 64, o);
     EXPECT_TRUE(c.passed()) << name_of(rule) << " z " << c.report.z;
     EXPECT_EQ(c.deterministic, rule == Rule::kSharedNoise);
-    if (rule != Rule::kSharedNoise) EXPECT_GT(c.report.drafted, 500U);
+    if (rule != Rule::kSharedNoise) {
+      EXPECT_GT(c.report.drafted, 500U);
+    }
   }
 }
 
@@ -99,7 +101,9 @@ TEST(Tidar, TextsOfOneEngineAreThoseAlone) {
       EXPECT_FALSE(std::holds_alternative<Failed>(event));
       if (done == nullptr) continue;
       ++ended;
-      if (machine().int8) EXPECT_EQ(done->result.tokens, want.at(done->id)) << done->id;
+      if (machine().int8) {
+        EXPECT_EQ(done->result.tokens, want.at(done->id)) << done->id;
+      }
     }
   }
   EXPECT_EQ(ended, 10U);

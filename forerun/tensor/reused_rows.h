@@ -11,7 +11,7 @@ namespace forerun {
 /// holds it: the system clears the pages of every new allocation of this size.
 class ReusedRows {
  public:
-  /// Undefined values; the memory is a view's of what other rows had before.
+  /// Values are undefined: those of rows that were there before.
   at::Tensor take(std::int64_t rows, std::int64_t width);
 
  private:

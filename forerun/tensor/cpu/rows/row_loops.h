@@ -45,7 +45,7 @@ inline F weight(const void* weights, std::int64_t at, int v) {
       std::memcpy(&wide, &both, sizeof wide);
       wide = wide << shifts & 0xffff0000U;
     } else {
-      constexpr int kLoads = kPanel / 2 / kLanes;
+      constexpr int kLoads = kLanes < kPanel ? kPanel / 2 / kLanes : 1;  // 1: never reached
       std::memcpy(&wide, words + v % kLoads * kLanes, sizeof wide);
       wide = v < kLoads ? wide << 16 : wide & 0xffff0000U;
     }
