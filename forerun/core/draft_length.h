@@ -78,7 +78,9 @@ struct SequenceOutcome {
 /// What a drafter of trees learns of its sources, in their order.
 struct TreeKnowledge {
   std::vector<HitRates> rates;
-  Agreement agreement;             ///< of sources that name the same token
+  /// Of sources that name the same token; where a network drafts too, a token that it does not
+  /// name is right less often.
+  Agreement agreement, agreement_with_network;
   NoiseOdds noise;                 ///< corrects estimates of sources that do not rank by noise
   std::vector<std::any> memories;  ///< what a source keeps between texts
   std::vector<ReachCurve>

@@ -104,11 +104,11 @@ void TreeDrafter::fill(TreeSource& source, std::size_t index, const Text& text, 
 }
 
 // One candidate a token, with the probability that all who name it give it together.
-std::vector<TreeChild> TreeDrafter::merged(std::vector<TreeChild> children) {
+std::vector<TreeChild> TreeDrafter::merged(std::vector<TreeChild> children,
+                                           const Agreement& agreement) {
   std::sort(children.begin(), children.end(), [](const TreeChild& a, const TreeChild& b) {
     return a.token != b.token ? a.token < b.token : a.probability > b.probability;
   });
-  const Agreement& agreement = control_.trees().agreement;
   std::vector<TreeChild> out;
   for (std::size_t i = 0; i < children.size();) {
     TreeChild child = children[i];
@@ -145,7 +145,7 @@ TokenTree TreeDrafter::grow(const TokenSequence& sequence, bool queried, GrowthL
     keep_allowed(
         sequence, [&] { return path_to(tree, node); }, children,
         [](const TreeChild& c) { return c.token; });
-    children = merged(std::move(children));
+    children = merged(std::move(children), agreement_of(queried));
     if (shape_ == Shape::kChain && children.size() > 1) {
       const auto best = std::max_element(
           children.begin(), children.end(), [](const TreeChild& a, const TreeChild& b) {
@@ -267,21 +267,30 @@ void TreeDrafter::judge(const TokenSequence& sequence, const Planned& planned,
   Text& text = texts_[sequence.id()];
   TreeKnowledge& known = control_.trees();
   const std::vector<TreeSource*> all = sources();
+  const std::span<const Token> outputs = sequence.tokens().last(outcome.emitted);
+  const auto teach = [&](const TreeChild& child, bool hit) {
+    HitRates& rates = known.rates[child.source];
+    text.bias[child.source].observe(rates.probability(child.cell), hit);
+    rates.observe(child.cell, hit);
+    if (child.before > 0.0) known.noise.observe(child.before, child.noise, hit);
+  };
+  // Beside the network other sources keep the tokens that it finds less likely: what they are worth
+  // without it is taught by the tree from before it ran.
+  if (planned.queried) {
+    planned.found.judge(outputs, [&](const TreeChild& child, bool hit) {
+      teach(child, hit);
+      known.agreement.observe(child.first, child.second, hit);
+    });
+  }
   std::size_t hits = 0;
-  planned.tree.judge(sequence.tokens().last(outcome.emitted),
-                     [&](const TreeChild& child, bool hit) {
-                       hits += hit ? 1 : 0;
-                       if (hit && hits <= outcome.accepted && child.second == 0.0) {
-                         all[child.source]->earned(sequence.id());
-                       }
-                       HitRates& rates = known.rates[child.source];
-                       text.bias[child.source].observe(rates.probability(child.cell), hit);
-                       rates.observe(child.cell, hit);
-                       known.agreement.observe(child.first, child.second, hit);
-                       if (child.before > 0.0) {
-                         known.noise.observe(child.before, child.noise, hit);
-                       }
-                     });
+  planned.tree.judge(outputs, [&](const TreeChild& child, bool hit) {
+    hits += hit ? 1 : 0;
+    if (hit && hits <= outcome.accepted && child.second == 0.0) {
+      all[child.source]->earned(sequence.id());
+    }
+    if (!planned.queried || child.source == found_.size()) teach(child, hit);
+    agreement_of(planned.queried).observe(child.first, child.second, hit);
+  });
   for (SequenceBias& bias : text.bias) bias.next_round();
 }
 

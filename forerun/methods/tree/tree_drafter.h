@@ -65,6 +65,7 @@ class TreeDrafter final : public TextDrafter {
     std::vector<double> reach;
     std::size_t situation = 0;
     bool queried = false;
+    TokenTree found;                                          // the tree before the network ran
     std::size_t read = 0;                                     // by the network before it drafted
     std::array<std::size_t, kMostSources> first_companion{};  // of each source, of those scored
   };
@@ -72,7 +73,10 @@ class TreeDrafter final : public TextDrafter {
   std::vector<TreeSource*> sources() const;
   GrowthLimit worth(SequenceId id, std::size_t made);
   TokenTree grow(const TokenSequence& sequence, bool queried, GrowthLimit worth);
-  std::vector<TreeChild> merged(std::vector<TreeChild> children);
+  static std::vector<TreeChild> merged(std::vector<TreeChild> children, const Agreement& agreement);
+  Agreement& agreement_of(bool queried) {
+    return queried ? control_.trees().agreement_with_network : control_.trees().agreement;
+  }
   // noise: of the position, where it decides the output
   void fill(TreeSource& source, std::size_t index, const Text& text, const RngKey* noise,
             std::vector<TreeChild>& out);

@@ -1,5 +1,6 @@
 // When the network of a tree drafter runs, and what its runs teach.
 #include <algorithm>
+#include <utility>
 #include <vector>
 
 #include "forerun/methods/draft_budget.h"
@@ -76,6 +77,7 @@ void TreeDrafter::query(std::span<TokenSequence* const> sequences,
     if (!network_->begin(*sequences[i])) continue;
     made_ += network_->made();
     planned.queried = true;
+    planned.found = std::move(planned.tree);
     planned.tree = grow(*sequences[i], true, worth(planned.id, network_->made()));
     planned.reach = planned.tree.reaches();
     ReachCurve& curve = control_.trees().queried[planned.situation];

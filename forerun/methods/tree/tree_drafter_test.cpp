@@ -103,7 +103,8 @@ struct Measured {
 
 Measured measure(
     std::vector<std::unique_ptr<TreeSource>> found, std::unique_ptr<Scripted> network,
-    const World& world, std::size_t outputs, const std::function<void()>& after_round = [] {}) {
+    const World& world, std::size_t outputs, const std::function<void()>& after_round = [] {},
+    const std::function<void(const TreeKnowledge&)>& at_end = [](const TreeKnowledge&) {}) {
   Scripted* const asked = network.get();
   TreeDrafter drafter(std::move(found), std::move(network), DraftLength(), 31);
   TokenSequence sequence(1, 0, {1, 2}, outputs);
@@ -140,6 +141,7 @@ Measured measure(
     ++out.rounds;
     after_round();
   }
+  at_end(drafter.control()->trees());
   out.outputs = outputs;
   out.queries = asked != nullptr ? asked->queries : 0;
   return out;
@@ -251,6 +253,23 @@ TEST(TreeDrafter, RunsTheNetworkWhereItPays) {
   // What is found for nothing is as good.
   const Measured needless = measure(one({.right = 0.8}), network(0.3), {.network = 0.5}, 3000);
   EXPECT_LT(needless.queries, static_cast<int>(needless.rounds / 4));
+}
+
+// Of a source that is right half the time beside a network that is right nine times of ten, and is
+// credited with the tokens that both name, a tenth of the other tokens are right.
+TEST(TreeDrafter, LearnsWhatFoundTokensAreWorthWithAndWithoutTheNetwork) {
+  int looked = 0;
+  measure(
+      one({.right = 0.5}), std::make_unique<Scripted>(Script{.right = 0.9, .seed = 3}, true), {},
+      4000, [] {},
+      [&](const TreeKnowledge& known) {
+        ++looked;
+        EXPECT_NEAR(known.rates[0].probability({0, 0}), 0.5, 0.08);
+        EXPECT_NEAR(known.rates[1].probability({0, 0}), 0.9, 0.06);
+        EXPECT_NEAR(known.agreement.probability(0.5, 0.0), 0.5, 0.08);
+        EXPECT_LT(known.agreement_with_network.probability(0.5, 0.0), 0.2);
+      });
+  EXPECT_EQ(looked, 1);
 }
 
 TEST(TreeDrafter, RunsNoNetworkForARoundThatOnlyMeasures) {
