@@ -25,7 +25,7 @@ namespace forerun {
 /// the first nodes of all trees that pay (DraftLength::plan). Then sources may add rows of their
 /// own to the pass (TreeSource::companions), at the price that the controller names. Afterwards
 /// every candidate of each node on the way of the outputs, in the tree or not, is counted as a hit
-/// or a miss.
+/// or a miss: where the network ran its own there, the other sources' in the tree from before.
 class TreeDrafter final : public TextDrafter {
  public:
   enum class Shape : std::uint8_t { kTree, kChain };
