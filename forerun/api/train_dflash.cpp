@@ -32,6 +32,7 @@ void check(const DFlashTraining& o) {
        "markov-head: vanilla and gated are supported");
   need(o.selector_rank >= 0 && o.selector_rank <= 1 << 16, "selector: a rank of 0 (none) to 65536");
   need(o.loss.anchors >= 1, "anchors: 1 or more blocks of an answer");
+  need(o.weight_bits == 0 || o.weight_bits == 4, "weight-bits: 0 (not rounded) or 4");
   check_answer_options(o.loss);
   need(o.loss.law_loss == "cross-entropy" || o.loss.law_loss == "l1",
        "law-loss: cross-entropy and l1 are supported");
@@ -58,6 +59,7 @@ DFlashConfig config_of(const DecoderConfig& t, const DFlashTraining& o, std::int
   c.markov_gated = c.markov_rank > 0 && o.markov_head == "gated";
   c.confidence = o.confidence;
   c.slot_state = o.slot_state;
+  c.weight_bits = o.weight_bits;
   return c;
 }
 
@@ -105,6 +107,7 @@ DFlash continued(const DecoderLm& numbers, const DFlashTraining& options) {
   model.embedding = embedding;
   model.head = head;
   model.config.block = options.block;
+  model.config.weight_bits = options.weight_bits;
   for (const ModelWeight& w : weights(model)) *w.tensor = w.tensor->clone();
   if (options.conv) add_convolutions(model);
   return model;
@@ -146,6 +149,9 @@ std::unique_ptr<Objective> objective_of(const Model& target, const std::vector<s
   // The states alone are of use to begin with.
   DFlash model = first_network(impl_of(target), whole, head_over(whole, {}, {}), options,
                                training.seed, answers.data);
+  if (model.config.weight_bits > 0 && !model.config.takes_four_bits()) {
+    throw UsageError("weight-bits: the target's sizes are not multiples of 32, as 4 bits need");
+  }
   // What was loaded for inference cannot take part in training.
   const at::Device device = device_of(training.device);
   model.embedding = model.embedding.clone().to(device);

@@ -96,6 +96,9 @@ struct Fields<Training<DFlashTraining>> {
         "conv", [](O & o) -> auto& { return o.method.conv; },
         "convolutions over neighbouring slots around each sublayer");
     visit(
+        "weight_bits", [](O & o) -> auto& { return o.method.weight_bits; },
+        "4: weights are rounded to 4 bits in training as in passes; 0: not");
+    visit(
         "slot_state", [](O & o) -> auto& { return o.method.slot_state; },
         "the newest state is added to the slots");
     visit(

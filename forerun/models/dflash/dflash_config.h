@@ -31,11 +31,14 @@ struct DFlashConfig : BlockConfig {  // hidden is the target's
   RopeScaling rope_scaling;
   std::vector<LayerAttention> attention;  ///< [layers]
   double embedding_scale = 1.0, output_multiplier = 1.0;
-  double final_softcap = 0.0;          ///< logits become c * tanh(logit / c); 0 = none
-  std::int64_t markov_rank = 0;        ///< 0 = no Markov head
-  bool markov_gated = false;           ///< it is gated by a slot's output
-  std::int64_t selector_rank = 0;      ///< 0 = no selector; never beside a Markov head
-  std::int64_t selector_top_k = 16;    ///< candidates of a slot
+  double final_softcap = 0.0;        ///< logits become c * tanh(logit / c); 0 = none
+  std::int64_t markov_rank = 0;      ///< 0 = no Markov head
+  bool markov_gated = false;         ///< it is gated by a slot's output
+  std::int64_t selector_rank = 0;    ///< 0 = no selector; never beside a Markov head
+  std::int64_t selector_top_k = 16;  ///< candidates of a slot
+  /// Matrices that a pass reads whole are trained to be rounded to so many bits: 4, in groups of 32
+  /// (four_bit_weights.h), or 0: they are not.
+  std::int64_t weight_bits = 0;
   bool confidence = false;             ///< has a confidence head
   bool confidence_sees_markov = true;  ///< which reads the Markov head's row of the previous token
 
@@ -51,6 +54,10 @@ struct DFlashConfig : BlockConfig {  // hidden is the target's
   std::int64_t drafts() const noexcept { return block - first_drafting_slot(); }
   std::int64_t confidence_inputs() const noexcept {
     return hidden + (confidence_sees_markov ? markov_rank : 0);
+  }
+  /// Whether every matrix has whole groups of weight_bits.
+  bool takes_four_bits() const noexcept {
+    return hidden % 32 == 0 && query_width() % 32 == 0 && intermediate % 32 == 0;
   }
 };
 

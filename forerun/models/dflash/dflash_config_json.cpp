@@ -106,6 +106,12 @@ std::optional<std::string> check_block(const DFlashConfig& c, std::int64_t targe
     return fmt::format("convolutions of {} channels in groups of {}; whole groups are supported",
                        c.hidden, c.conv_group);
   }
+  if (c.weight_bits != 0 && c.weight_bits != 4) {
+    return fmt::format("weights of {} bits; 4 are supported", c.weight_bits);
+  }
+  if (c.weight_bits != 0 && !c.takes_four_bits()) {
+    return "weights of 4 bits in matrices whose inputs are not multiples of 32";
+  }
   return std::nullopt;
 }
 
@@ -229,6 +235,7 @@ void read_zlab(const json& inner_object, Fields& outer, DFlashConfig& c) {
   c.draft_vocab = inner.integer("draft_vocab_size", c.vocab);
   c.predicts_next = inner.flag("sample_from_anchor", false);
   c.slot_state = inner.flag("slot_state", false);
+  c.weight_bits = inner.integer("weight_bits", 0);
   c.markov_rank = inner.integer("markov_rank", 0);
   read_markov_type(inner, c);
   c.confidence = inner.flag("enable_confidence_head", false);
@@ -347,6 +354,7 @@ json dflash_config_json(const DFlashConfig& c) {
   if (c.draft_vocab != c.vocab) inner["draft_vocab_size"] = c.draft_vocab;
   if (c.predicts_next) inner["sample_from_anchor"] = true;
   if (c.slot_state) inner["slot_state"] = true;
+  if (c.weight_bits > 0) inner["weight_bits"] = c.weight_bits;
   if (c.conv_taps > 0) {
     inner["conv_kernel_size"] = c.conv_taps;
     inner["conv_group_size"] = c.conv_group;

@@ -145,6 +145,9 @@ TEST(DFlashFile, RefusesConfigsThatCannotBe) {
   expect([](json& c) { c["layer_types"] = {"full_attention"}; }, "does not list 2 layers");
   expect([](json& c) { c["layer_types"] = {"full_attention", "linear"}; }, "\"linear\"");
   expect([](json& c) { c["dflash_config"]["block_size"] = 1; }, "a block of 1 slots");
+  expect([](json& c) { c["dflash_config"]["weight_bits"] = 3; }, "weights of 3 bits; 4 are");
+  expect([](json& c) { c["dflash_config"]["weight_bits"] = 4; }, "are not multiples of 32");
+  expect([](json& c) { c["dflash_config"]["weight_bits"] = "4"; }, "an integer is expected");
   expect([](json& c) { c["dflash_config"]["mask_token_id"] = 64; }, "mask token 64 lies outside");
   expect([](json& c) { c["dflash_config"].erase("mask_token_id"); }, "neither a mask_embedding");
   expect([](json& c) { c["dflash_config"]["draft_vocab_size"] = 65; }, "a draft vocabulary of 65");
@@ -283,6 +286,15 @@ TEST_P(DFlashSaved, IsLoaded) {
 
 INSTANTIATE_TEST_SUITE_P(DFlash, DFlashSaved, ::testing::Values("Markov", "Gated", "Selector"),
                          [](const auto& head) { return std::string(head.param); });
+
+TEST(DFlashFile, BitsOfWeightsSurviveTheConfig) {
+  DFlashConfig c = small_dflash({{}, {}});
+  c.hidden = c.intermediate = 32;
+  const auto bits = [&] { return (*parse_dflash_config(dflash_config_json(c), 9)).weight_bits; };
+  EXPECT_EQ(bits(), 0);
+  c.weight_bits = 4;
+  EXPECT_EQ(bits(), 4);
+}
 
 TEST(DFlashFile, EveryPublishedMixOfAttentionSurvivesTheConfig) {
   for (const std::vector<LayerAttention>& mix : std::vector<std::vector<LayerAttention>>{

@@ -6,6 +6,7 @@
 #include <cmath>
 #include <utility>
 
+#include "forerun/models/dflash/four_bit_dflash.h"
 #include "forerun/models/dflash/int8_dflash.h"
 
 namespace forerun {
@@ -117,6 +118,7 @@ double DFlashPasses::confidence(std::span<const float> hidden, Token previous) c
 std::unique_ptr<DFlashPasses> DFlashPasses::make(DFlash model, Precision precision) {
   const bool fits = model.config.features() * model.config.hidden <= Int8Matrix::kMostInputs;
   if (precision == Precision::kInt8 && fits) return std::make_unique<Int8DFlash>(model);
+  if (model.config.weight_bits == 4) model = rounded_to_four_bits(model);
   return std::make_unique<TensorPasses>(std::move(model));
 }
 

@@ -20,6 +20,7 @@ struct Kind {
   std::int64_t conv_taps = 0;
   bool gated = false;
   std::int64_t selector = 0;  // its rank
+  std::int64_t bits = 0;      // of weights
 };
 
 DFlash network(const Kind& kind) {
@@ -38,6 +39,7 @@ DFlash network(const Kind& kind) {
   c.markov_gated = kind.gated;
   c.selector_rank = kind.selector;
   c.selector_top_k = 6;
+  c.weight_bits = kind.bits;
   DFlash m = noisy_dflash(c, at::kFloat, 5);
   if (kind.reduced) m.draft_to_target = at::arange(5, 53, at::kLong);
   return m;
@@ -87,6 +89,32 @@ TEST_P(Passes, Int8IsNearTheTensors) {
     }
     EXPECT_EQ(a->length(), b->length());
   }
+}
+
+TEST_P(Passes, FourBitsAreReadWhereTheyAreLearned) {
+  DFlash other = model;
+  other.config.weight_bits = 4 - model.config.weight_bits;
+  const auto bytes = [](const DFlash& m) {
+    return static_cast<double>(DFlashPasses::make(m, Precision::kInt8)->weight_bytes());
+  };
+  const double four = bytes(model.config.weight_bits == 4 ? model : other),
+               eight = bytes(model.config.weight_bits == 4 ? other : model);
+  EXPECT_LT(four, 0.75 * eight);  // 5 bits a weight with the groups' scales; convolutions have 8
+}
+
+// Weights that a scale of float16 cannot reach stay in 8 bits, all of them.
+TEST_P(Passes, TooLargeWeightsAreNotPackedInFourBits) {
+  if (model.config.weight_bits != 4) GTEST_SKIP();
+  DFlash large = model;
+  large.layers[1].v.weight = large.layers[1].v.weight * 1e8;
+  DFlash eight = large;
+  eight.config.weight_bits = 0;
+  const auto have = DFlashPasses::make(large, Precision::kInt8),
+             want = DFlashPasses::make(eight, Precision::kInt8);
+  EXPECT_EQ(have->weight_bytes(), want->weight_bytes());
+  const auto a = have->make_context(), b = want->make_context();
+  const BlockSpan of_a = span(*a, 9, 7, 4), of_b = span(*b, 9, 7, 4);
+  EXPECT_TRUE(at::equal(have->forward({&of_a, 1}).logits, want->forward({&of_b, 1}).logits));
 }
 
 TEST_P(Passes, TheHeadsAreNearToo) {
@@ -202,7 +230,10 @@ INSTANTIATE_TEST_SUITE_P(
                       Kind{"WideConvolved", true, true, true, true, 0.0, 4},
                       Kind{"Gated", false, true, true, true, 0.0, 0, true},
                       Kind{"Selector", true, false, true, true, 0.0, 0, false, 16},
-                      Kind{"DFlash2", false, false, false, false, 0.0, 2, false, 20}),
+                      Kind{"DFlash2", false, false, false, false, 0.0, 2, false, 20},
+                      Kind{"FourBits", true, true, true, true, 0.0, 0, false, 0, 4},
+                      Kind{"FourBitsGated", true, true, false, true, 0.0, 2, true, 0, 4},
+                      Kind{"FourBitsSelector", true, false, true, true, 0.0, 0, false, 16, 4}),
     [](const auto& kind) { return std::string(kind.param.name); });
 
 }  // namespace

@@ -7,6 +7,7 @@
 #include <cmath>
 #include <utility>
 
+#include "forerun/tensor/four_bit_weights.h"
 #include "forerun/tensor/huge_table.h"
 #include "forerun/tensor/reused_rows.h"
 
@@ -31,6 +32,15 @@ PagedContext& context_of(const BlockSpan& sequence) {
   return static_cast<PagedContext&>(*sequence.context);
 }
 KvCache& cache_of(const BlockSpan& sequence) { return context_of(sequence).cache; }
+
+// Whether float16 holds the scales of all weights in 4 bits.
+bool fits_half(DFlash m) {
+  constexpr float kMost = 32768.0F;
+  const auto fits = [](const at::Tensor& w) { return w.abs().max().item<float>() < kMost; };
+  const std::vector<ModelWeight> all = weights(m);
+  return fits(m.head) &&
+         std::all_of(all.begin(), all.end(), [&](const ModelWeight& w) { return fits(*w.tensor); });
+}
 
 }  // namespace
 
@@ -150,25 +160,28 @@ void Int8DFlashPass::work(Worker& w) {
 // RMSNorm(fc X) of the fresh rows, quantised: the same input for the keys and values of all layers.
 void Int8DFlashPass::read_context(Worker& w) {
   const std::int64_t width = c_.features() * c_.hidden;
+  const k::Int8Rows features = m_.fc_.in_form(features_);
+  const k::Int8Rows normed = m_.layers_.front().qkv.in_form(blocks_.input());
   blocks_.each(w, blocks_.context(), [&](std::int64_t r) {
     const auto& at = s_.fresh[static_cast<std::size_t>(r)];
-    kernels().quantize_row(sequences_[at.sequence].features + at.index * width, width, features_, r,
+    kernels().quantize_row(sequences_[at.sequence].features + at.index * width, width, features, r,
                            blocks_.scratch(w));
     blocks_.rotate(r);
   });
   if (blocks_.context() > 0) {
-    m_.fc_.multiply(w, features_, blocks_.context(), context_, c_.hidden, false);
+    m_.fc_.multiply(w, features, blocks_.context(), context_, c_.hidden, false);
   }
   blocks_.each(w, blocks_.context(), [&](std::int64_t r) {
     kernels().norm_quantize_row(context_ + r * c_.hidden, m_.hidden_norm_.values(),
-                                static_cast<float>(m_.hidden_norm_.eps), c_.hidden, blocks_.input(),
-                                r, blocks_.scratch(w));
+                                static_cast<float>(m_.hidden_norm_.eps), c_.hidden, normed, r,
+                                blocks_.scratch(w));
   });
 }
 
 // The newest context row's addition to the slots of its sequence.
 void Int8DFlashPass::read_last(Worker& w) {
   const auto count = static_cast<std::int64_t>(sequences_.size());
+  const k::Int8Rows newest = m_.slot_state_.in_form(last_);
   blocks_.each(w, count, [&](std::int64_t i) {
     const BlockSpan& sequence = sequences_[static_cast<std::size_t>(i)];
     std::vector<float>& last = context_of(sequence).last;
@@ -179,10 +192,10 @@ void Int8DFlashPass::read_last(Worker& w) {
     }
     if (last.empty()) last.assign(static_cast<std::size_t>(c_.hidden), 0.0F);
     kernels().norm_quantize_row(last.data(), m_.hidden_norm_.values(),
-                                static_cast<float>(m_.hidden_norm_.eps), c_.hidden, last_, i,
+                                static_cast<float>(m_.hidden_norm_.eps), c_.hidden, newest, i,
                                 blocks_.scratch(w));
   });
-  m_.slot_state_.multiply(w, last_, count, shifts_, c_.hidden, false);
+  m_.slot_state_.multiply(w, newest, count, shifts_, c_.hidden, false);
 }
 
 void Int8DFlashPass::embed(std::int64_t slot) {
@@ -207,14 +220,14 @@ void Int8DFlashPass::head(Worker& w) {
   const auto drafting = static_cast<std::int64_t>(s_.drafting.size());
   if (drafting == 0) return;
   float* final = final_.data_ptr<float>();
+  k::Int8Rows x = m_.head_.in_form(blocks_.input());
   blocks_.each(w, drafting, [&](std::int64_t i) {
     float* out = final + i * c_.hidden;
     kernels().rms_norm_row(blocks_.hidden(s_.drafting[static_cast<std::size_t>(i)]),
                            m_.norm_.values(), static_cast<float>(m_.norm_.eps), c_.hidden, out);
-    kernels().quantize_row(out, c_.hidden, blocks_.input(), i, blocks_.scratch(w));
+    kernels().quantize_row(out, c_.hidden, x, i, blocks_.scratch(w));
   });
   float* logits = logits_.data_ptr<float>();
-  k::Int8Rows x = blocks_.input();
   x.far = false;  // one thread reads all logits, half of them its own
   m_.head_.multiply(w, x, drafting, logits, c_.draft_vocab, false);
   if (const std::int64_t numbers = c_.slot_numbers(); numbers > 0) {
@@ -242,21 +255,32 @@ Int8DFlash::Int8DFlash(const DFlash& m)
                      .ropes = {{.frequencies = inverse_frequencies(
                                     m.config.head_dim, m.config.rope_theta, m.config.rope_scaling),
                                 .size = m.config.rope_scaling.size()}}}))) {
-  Arena arena(std::size_t{16} << 20);
-  const auto matrix = [&](const at::Tensor& weight) {
-    return Int8Matrix::pack(plain_values(weight), {}, arena);
-  };
-  fc_ = matrix(m.fc);
-  head_ = matrix(m.head);
-  for (const TransformerBlock& l : m.layers) {
-    layers_.push_back(Int8Block::pack(l, config_, arena));
-  }
   if (m.mask_embedding.defined()) {
     mask_ = plain_values(m.mask_embedding) * config_.embedding_scale;
   }
+  pack(m, m.config.weight_bits == 4 && fits_half(m));
+}
+
+void Int8DFlash::pack(const DFlash& m, bool four_bits) {
+  Arena arena(std::size_t{16} << 20);
+  const auto rounded = [&](Linear l) {
+    if (four_bits) l.stored = four_bit_weights(l.weight);
+    return l;
+  };
+  const auto matrix = [&](const at::Tensor& weight, const at::Tensor& bias = {}) {
+    const Linear l = rounded({.weight = weight, .bias = bias, .stored = {}});
+    return pack_linear({&l}, nullptr, arena);
+  };
+  fc_ = matrix(m.fc);
+  head_ = matrix(m.head);
+  layers_.clear();
+  for (TransformerBlock l : m.layers) {
+    for (Linear* linear : l.linears()) *linear = rounded(*linear);
+    layers_.push_back(Int8Block::pack(l, config_, arena));
+  }
   if (m.slot_state.defined()) slot_state_ = matrix(m.slot_state);
   if (const Linear states = slot_projection(m); states.weight.defined()) {
-    states_ = Int8Matrix::pack(plain_values(states.weight), plain_values(states.bias), arena);
+    states_ = matrix(states.weight, states.bias);
   }
 }
 

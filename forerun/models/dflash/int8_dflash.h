@@ -29,6 +29,7 @@ class Int8DFlash : public DFlashPasses {
 
  private:
   friend class Int8DFlashPass;
+  void pack(const DFlash& model, bool four_bits);
   std::shared_ptr<KvPool> pool_ = std::make_shared<KvPool>();  // of all contexts
   struct Workspace;
 

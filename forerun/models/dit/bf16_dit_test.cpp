@@ -16,7 +16,7 @@
 namespace forerun {
 namespace {
 
-double relative(const at::Tensor& a, const at::Tensor& b) {
+double relative_error_of(const at::Tensor& a, const at::Tensor& b) {
   return ((a - b).norm() / b.norm()).item<double>();
 }
 
@@ -35,8 +35,8 @@ DitConfig odd() {
   return c;
 }
 
-struct Inputs {
-  Inputs(const DitConfig& c, std::vector<std::int64_t> t, std::vector<std::int64_t> l)
+struct DitInputs {
+  DitInputs(const DitConfig& c, std::vector<std::int64_t> t, std::vector<std::int64_t> l)
       : times(std::move(t)), labels(std::move(l)) {
     at::manual_seed(3);
     const auto n = static_cast<std::int64_t>(times.size());
@@ -55,7 +55,7 @@ class Bf16Models : public ::testing::TestWithParam<DitConfig> {
     if (!Bf16Stack::fits(GetParam())) GTEST_SKIP() << "this processor has no AVX2";
   }
   const std::shared_ptr<const Dit> model = std::make_shared<Dit>(testing::noisy_dit(GetParam(), 1));
-  const Inputs in{GetParam(), {0, 999, 500, 17, 3}, {0, 2, 1, 1, 0}};
+  const DitInputs in{GetParam(), {0, 999, 500, 17, 3}, {0, 2, 1, 1, 0}};
 
   GuidedFree free(bool frozen, bool packed) const {
     auto n = std::make_shared<FreeNetwork>(free_from(*model, 2, frozen));
@@ -71,9 +71,9 @@ TEST_P(Bf16Models, AreNearThoseInFloat32) {
     const GuidedOutput exact = GuidedDit(model, guidance).run(in.rows());
     const GuidedOutput out =
         GuidedDit(model, guidance, std::make_shared<Bf16Dit>(*model)).run(in.rows());
-    EXPECT_LT(relative(out.noise, exact.noise), 0.02) << guidance.scale;
-    EXPECT_LT(relative(out.feature, exact.feature), 0.01);
-    EXPECT_GT(relative(out.noise, exact.noise), 1e-6);  // it is another path
+    EXPECT_LT(relative_error_of(out.noise, exact.noise), 0.02) << guidance.scale;
+    EXPECT_LT(relative_error_of(out.feature, exact.feature), 0.01);
+    EXPECT_GT(relative_error_of(out.noise, exact.noise), 1e-6);  // it is another path
   }
 }
 
@@ -84,8 +84,8 @@ TEST_P(Bf16Models, OfFreeAreNearThoseInFloat32) {
       return free(frozen, packed).run(in.rows(), guidance, in.features, in.fresh);
     };
     const GuidedOutput exact = run(false), out = run(true);
-    EXPECT_LT(relative(out.noise, exact.noise), 0.02);
-    EXPECT_LT(relative(out.feature, exact.feature), 0.01);
+    EXPECT_LT(relative_error_of(out.noise, exact.noise), 0.02);
+    EXPECT_LT(relative_error_of(out.feature, exact.feature), 0.01);
   }
 }
 
@@ -118,7 +118,7 @@ INSTANTIATE_TEST_SUITE_P(Sizes, Bf16Models,
 TEST(GuidedDit, RefusesWhatItCannotRead) {
   const auto model = std::make_shared<Dit>(testing::noisy_dit(testing::small_dit(8, 2)));
   const GuidedDit guided(model, {.scale = 1.5});
-  const auto refused = [&](const Inputs& in) {
+  const auto refused = [&](const DitInputs& in) {
     EXPECT_THROW(guided.run(in.rows()), std::invalid_argument);
   };
   refused({model->config, {0}, {4}});
@@ -126,7 +126,7 @@ TEST(GuidedDit, RefusesWhatItCannotRead) {
   refused({model->config, {1000}, {0}});
   refused({model->config, {-1}, {0}});
   refused({testing::small_dit(16, 2), {0}, {0}});
-  Inputs uneven(model->config, {0, 1}, {0});
+  DitInputs uneven(model->config, {0, 1}, {0});
   refused(uneven);
 }
 
@@ -134,7 +134,7 @@ TEST(Bf16Dit, NanStaysNan) {
   Dit model = testing::noisy_dit(testing::small_dit(8, 2));
   if (!Bf16Stack::fits(model.config)) GTEST_SKIP() << "this processor has no AVX2";
   model.blocks[0].qkv.weight.fill_(std::numeric_limits<float>::quiet_NaN());
-  const Inputs in(model.config, {5}, {1});
+  const DitInputs in(model.config, {5}, {1});
   EXPECT_TRUE(Bf16Dit(model).run(in.rows(), {}).noise.isnan().all().item<bool>());
 }
 

@@ -12,6 +12,7 @@
 
 #include "forerun/base/hash.h"
 #include "forerun/models/dflash/dflash_file.h"
+#include "forerun/models/dflash/four_bit_dflash.h"
 #include "forerun/tensor/ids.h"
 #include "forerun/tensor/mixed_cross_entropy.h"
 #include "forerun/train/answers/draft_targets.h"
@@ -29,6 +30,7 @@ std::string added_design(const DFlashConfig& c) {
     out += fmt::format(" selector={} of {}", c.selector_rank, c.selector_top_k);
   }
   if (c.markov_gated) out += " gated";
+  if (c.weight_bits > 0) out += fmt::format(" weight_bits={}", c.weight_bits);
   return out;
 }
 
@@ -127,13 +129,14 @@ LossSum DFlashObjective::loss_of(std::span<const AnswerDocument> documents, std:
   batch.features = states.features;
   batch.anchor_tokens = ids(anchor_tokens);
   const DFlashConfig& c = model_->config;
+  const DFlash network = c.weight_bits > 0 ? rounded_to_four_bits(*model_) : *model_;
   const at::Tensor slot = ids(slots.draft) + c.first_drafting_slot(),
                    previous = ids(slots.previous);
-  const at::Tensor hidden = training_blocks(*model_, batch)
+  const at::Tensor hidden = training_blocks(network, batch)
                                 .view({-1, c.hidden})
                                 .index_select(0, ids(slots.block) * c.block + slot);
   const at::Tensor addend =
-      model_->markov_w1.defined() ? markov_bias(*model_, hidden, previous) : at::Tensor();
+      network.markov_w1.defined() ? markov_bias(network, hidden, previous) : at::Tensor();
   const DistinctRows teachers = distinct_rows(slots.teacher);
   const at::Tensor last = states.last.index_select(0, teachers.rows.to(slot.device()));
   const MixedTargets targets{.label = slots.label,
@@ -143,11 +146,11 @@ LossSum DFlashObjective::loss_of(std::span<const AnswerDocument> documents, std:
                              .share = options_.distill,
                              .covered = confident() || l1() ? states_.covered(last) : at::Tensor(),
                              .law_loss = l1() ? LawLoss::kL1 : LawLoss::kCrossEntropy};
-  const at::Tensor logits = block_logits(*model_, hidden);
+  const at::Tensor logits = block_logits(network, hidden);
   MixedCrossEntropy mixed = mixed_cross_entropy(logits, addend, targets);
   out.loss = mixed.loss;
   if (c.selector_rank > 0) {
-    const SelectorLoss selected = selector_loss(*model_, logits, hidden, previous, targets);
+    const SelectorLoss selected = selector_loss(network, logits, hidden, previous, targets);
     out.loss = out.loss + selected.loss;
     mixed.overlap = selected.overlap;
     mixed.best = selected.best;
