@@ -149,9 +149,8 @@ std::unique_ptr<Objective> objective_of(const Model& target, const std::vector<s
   // The states alone are of use to begin with.
   DFlash model = first_network(impl_of(target), whole, head_over(whole, {}, {}), options,
                                training.seed, answers.data);
-  if (model.config.weight_bits > 0 && !model.config.takes_four_bits()) {
-    throw UsageError("weight-bits: the target's sizes are not multiples of 32, as 4 bits need");
-  }
+  need(model.config.weight_bits == 0 || model.config.takes_four_bits(),
+       "weight-bits: the target's sizes are not multiples of 32, as 4 bits need");
   // What was loaded for inference cannot take part in training.
   const at::Device device = device_of(training.device);
   model.embedding = model.embedding.clone().to(device);

@@ -21,6 +21,7 @@ void check_dlm(const DlmTraining& o) {
   need(o.block >= 1 && o.block <= 256, "a block of 1 to 256 drafts is supported");
   need(o.draft_vocab >= 0, "draft-vocab: 0 (all tokens) or more");
   need(o.loss.anchors >= 1, "anchors: 1 or more blocks of an answer");
+  need(o.weight_bits == 0 || o.weight_bits == 4, "weight-bits: 0 (not rounded) or 4");
   check_answer_options(o.loss);
 }
 
@@ -29,6 +30,7 @@ DiffusionLm first_diffusion_lm(const Model& target, const DecoderLm& numbers,
   if (!options.init.empty()) {
     DiffusionLm model = load_diffusion_lm(options.init, numbers);
     model.config.block = options.block;
+    model.config.weight_bits = options.weight_bits;
     return model;
   }
   need(options.layers <= numbers.config.layers,
@@ -38,6 +40,7 @@ DiffusionLm first_diffusion_lm(const Model& target, const DecoderLm& numbers,
   DiffusionLm model =
       diffusion_from_decoder(numbers, options.layers, options.block,
                              draft_vocabulary(impl_of(target), data, options.draft_vocab));
+  model.config.weight_bits = options.weight_bits;
   if (options.bidirectional) model.config.attention = DiffusionAttention::kBidirectional;
   return model;
 }
@@ -53,6 +56,8 @@ std::unique_ptr<Objective> dlm_objective(const Model& target, const std::vector<
   const std::shared_ptr<const DecoderLm> lm = target_of_states(target, numbers, training);
   const auto model =
       std::make_shared<DiffusionLm>(first_diffusion_lm(target, numbers, options, answers.data));
+  need(model->config.weight_bits == 0 || model->body.config.takes_four_bits(),
+       "weight-bits: the target's sizes are not multiples of 32, as 4 bits need");
   const at::Device device = device_of(training.device);
   need(device.is_cpu() || model->config.attention == DiffusionAttention::kBlock,
        "bidirectional networks are trained on the CPU alone: leave out the device");

@@ -24,6 +24,10 @@ struct BlockConfig {
 
   std::int64_t query_width() const noexcept { return heads * head_dim; }
   std::int64_t kv_width() const noexcept { return kv_heads * head_dim; }
+  /// Whether linear layers have whole groups of 32 inputs, as weights of 4 bits need.
+  bool takes_four_bits() const noexcept {
+    return hidden % 32 == 0 && query_width() % 32 == 0 && intermediate % 32 == 0;
+  }
   /// Numbers of a row's kernels around one sublayer: of input and output, taps, groups.
   std::int64_t conv_outputs() const noexcept { return 2 * conv_taps * (hidden / conv_group); }
 };

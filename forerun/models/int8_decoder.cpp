@@ -186,7 +186,7 @@ void Int8Pass::embed(std::int64_t r) {
 void Int8Pass::head(Worker& w) {
   const auto scored = static_cast<std::int64_t>(s_.scored.size());
   if (scored == 0) return;
-  k::Int8Rows x = blocks_.input();
+  k::Int8Rows x = m_.head_.in_form(blocks_.input());
   blocks_.each(w, scored, [&](std::int64_t i) {
     kernels().norm_quantize_row(blocks_.hidden(s_.scored[static_cast<std::size_t>(i)]),
                                 m_.final_norm_.values(), static_cast<float>(m_.final_norm_.eps),

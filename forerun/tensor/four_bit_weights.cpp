@@ -127,4 +127,10 @@ std::shared_ptr<const StoredMatrix> four_bit_weights(const at::Tensor& weight) {
   return std::make_shared<const StoredMatrix>(view, RowMap(), memory);
 }
 
+at::Tensor straight_through_four_bits(const at::Tensor& weight) {
+  const at::Tensor values = weight.detach();
+  const at::Tensor rounded = four_bit_weights(values.cpu())->unpacked().to(values.device());
+  return weight + (rounded - values);
+}
+
 }  // namespace forerun

@@ -150,6 +150,9 @@ struct Fields<Training<DlmTraining>> {
         "draft_vocab", [](O & o) -> auto& { return o.method.draft_vocab; },
         "the target's most frequent tokens; 0: all");
     visit(
+        "weight_bits", [](O & o) -> auto& { return o.method.weight_bits; },
+        "4: weights are rounded to 4 bits in training as in passes; 0: not");
+    visit(
         "init", [](O & o) -> auto& { return o.method.init; }, "folder of one to continue from");
     visit(
         "anchors", [](O & o) -> auto& { return o.method.loss.anchors; }, "blocks of an answer");

@@ -55,10 +55,6 @@ struct DFlashConfig : BlockConfig {  // hidden is the target's
   std::int64_t confidence_inputs() const noexcept {
     return hidden + (confidence_sees_markov ? markov_rank : 0);
   }
-  /// Whether every matrix has whole groups of weight_bits.
-  bool takes_four_bits() const noexcept {
-    return hidden % 32 == 0 && query_width() % 32 == 0 && intermediate % 32 == 0;
-  }
 };
 
 /// Default feature blocks of a target: `count` of them, evenly from the second to the third from

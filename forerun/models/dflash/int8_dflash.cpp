@@ -7,7 +7,7 @@
 #include <cmath>
 #include <utility>
 
-#include "forerun/tensor/four_bit_weights.h"
+#include "forerun/models/four_bit_block.h"
 #include "forerun/tensor/huge_table.h"
 #include "forerun/tensor/reused_rows.h"
 
@@ -32,15 +32,6 @@ PagedContext& context_of(const BlockSpan& sequence) {
   return static_cast<PagedContext&>(*sequence.context);
 }
 KvCache& cache_of(const BlockSpan& sequence) { return context_of(sequence).cache; }
-
-// Whether float16 holds the scales of all weights in 4 bits.
-bool fits_half(DFlash m) {
-  constexpr float kMost = 32768.0F;
-  const auto fits = [](const at::Tensor& w) { return w.abs().max().item<float>() < kMost; };
-  const std::vector<ModelWeight> all = weights(m);
-  return fits(m.head) &&
-         std::all_of(all.begin(), all.end(), [&](const ModelWeight& w) { return fits(*w.tensor); });
-}
 
 }  // namespace
 
@@ -258,25 +249,23 @@ Int8DFlash::Int8DFlash(const DFlash& m)
   if (m.mask_embedding.defined()) {
     mask_ = plain_values(m.mask_embedding) * config_.embedding_scale;
   }
-  pack(m, m.config.weight_bits == 4 && fits_half(m));
+  DFlash all = m;
+  std::vector<ModelWeight> named = weights(all);
+  named.push_back({"lm_head.weight", &all.head, {}});
+  pack(m, m.config.weight_bits == 4 && fits_four_bits(named));
 }
 
 void Int8DFlash::pack(const DFlash& m, bool four_bits) {
   Arena arena(std::size_t{16} << 20);
-  const auto rounded = [&](Linear l) {
-    if (four_bits) l.stored = four_bit_weights(l.weight);
-    return l;
-  };
   const auto matrix = [&](const at::Tensor& weight, const at::Tensor& bias = {}) {
-    const Linear l = rounded({.weight = weight, .bias = bias, .stored = {}});
+    Linear l{.weight = weight, .bias = bias, .stored = {}};
+    if (four_bits) l = in_four_bits(l);
     return pack_linear({&l}, nullptr, arena);
   };
   fc_ = matrix(m.fc);
   head_ = matrix(m.head);
-  layers_.clear();
-  for (TransformerBlock l : m.layers) {
-    for (Linear* linear : l.linears()) *linear = rounded(*linear);
-    layers_.push_back(Int8Block::pack(l, config_, arena));
+  for (const TransformerBlock& l : m.layers) {
+    layers_.push_back(Int8Block::pack(four_bits ? in_four_bits(l) : l, config_, arena));
   }
   if (m.slot_state.defined()) slot_state_ = matrix(m.slot_state);
   if (const Linear states = slot_projection(m); states.weight.defined()) {

@@ -21,7 +21,7 @@ using internal::WeightReader;
 constexpr const char* kModelType = "forerun-diffusion-lm";
 
 struct StoredSizes {
-  std::int64_t hidden = 0, vocab = 0, layers = 0, block = 0, outputs = 0;
+  std::int64_t hidden = 0, vocab = 0, layers = 0, block = 0, outputs = 0, weight_bits = 0;
   std::string target;
   DiffusionAttention attention = DiffusionAttention::kBlock;
 };
@@ -39,7 +39,8 @@ Result<StoredSizes> parse_sizes(const nlohmann::json& config) {
                 .vocab = f.integer("vocab_size"),
                 .layers = f.integer("num_hidden_layers"),
                 .block = f.integer("block_size"),
-                .outputs = f.integer("output_vocab_size")};
+                .outputs = f.integer("output_vocab_size"),
+                .weight_bits = f.integer("weight_bits", 0)};
   if (f.find("target") == nullptr) f.fail("'target' is missing: whose first blocks these are");
   s.target = f.text("target", std::string());
   const std::string attention = f.text("attention", kBlockName);
@@ -51,6 +52,9 @@ Result<StoredSizes> parse_sizes(const nlohmann::json& config) {
   if (s.block < 1 || s.block > 256 || s.outputs < 1 || s.outputs > s.vocab) {
     f.fail(fmt::format("a block of {} places and {} of {} tokens are out of range", s.block,
                        s.outputs, s.vocab));
+  }
+  if (s.weight_bits != 0 && s.weight_bits != 4) {
+    f.fail(fmt::format("weights of {} bits; 4 are supported", s.weight_bits));
   }
   if (!f.error().empty()) return internal::config_error(f.error());
   return s;
@@ -79,6 +83,10 @@ DiffusionLm read_network(const StoredSizes& s, const DecoderLm& decoder, WeightR
   }
   DiffusionLm m = block_diffusion_for(decoder, s.layers, s.block, s.outputs);
   m.config.attention = s.attention;
+  m.config.weight_bits = s.weight_bits;
+  if (s.weight_bits != 0 && !m.body.config.takes_four_bits()) {
+    throw FormatError("weights of 4 bits in matrices whose inputs are not multiples of 32");
+  }
   for (TransformerBlock& layer : m.body.layers) {
     for (Linear* l : layer.linears()) l->bias = at::empty({0});  // those that the file has
   }
@@ -116,6 +124,7 @@ void save_diffusion_lm(const std::filesystem::path& folder, const DiffusionLm& m
       {"target", c.target},
       {"dtype", "bfloat16"},
       {"attention", c.attention == DiffusionAttention::kBlock ? kBlockName : kBidirectionalName}};
+  if (c.weight_bits > 0) described["weight_bits"] = c.weight_bits;
   if (!provenance.is_null()) described["forerun"] = provenance;
   DiffusionLm shared = model;  // the same tensors; only their names are asked for
   std::vector<internal::NamedTensor> tensors =

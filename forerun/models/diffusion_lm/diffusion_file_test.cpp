@@ -50,6 +50,15 @@ TEST(DiffusionFile, KnowsWhomTheRowsSee) {
       DiffusionAttention::kBlock);
 }
 
+TEST(DiffusionFile, KnowsTheBitsOfTheWeights) {
+  const testing::TempFolder folder;
+  DiffusionLm made = tiny_diffusion("qwen3", true);
+  made.config.weight_bits = 4;
+  save_diffusion_lm(folder.path() / "four", made);
+  EXPECT_EQ(load_diffusion_lm(folder.path() / "four", tiny_decoder("qwen3")).config.weight_bits, 4);
+  EXPECT_EQ(load_diffusion_lm(saved("qwen3", folder), tiny_decoder("qwen3")).config.weight_bits, 0);
+}
+
 struct DiffusionCopy : testing::CheckpointCopy {
   explicit DiffusionCopy(const testing::TempFolder& from)
       : CheckpointCopy(saved("llama_plain", from), "model.safetensors") {}
@@ -83,6 +92,8 @@ TEST(DiffusionFile, RefusesDamage) {
   says("out of range", [](auto& c) { c.config["block_size"] = 1 << 30; });
   says("out of range", [](auto& c) { c.config["output_vocab_size"] = 1 << 20; });
   says("'target' is missing", [](auto& c) { c.config.erase("target"); });
+  says("weights of 8 bits; 4 are supported", [](auto& c) { c.config["weight_bits"] = 8; });
+  says("not multiples of 32", [](auto& c) { c.config["weight_bits"] = 4; });
   says("attention 'causal' is unknown", [](auto& c) { c.config["attention"] = "causal"; });
   says("mask_embedding", [](auto& c) { c.tensors.erase("mask_embedding"); });
   says("d2t", [](auto& c) { c.tensors.erase("d2t"); });

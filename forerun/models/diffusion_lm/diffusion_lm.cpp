@@ -7,8 +7,11 @@
 #include <stdexcept>
 #include <utility>
 
+#include "forerun/models/four_bit_block.h"
 #include "forerun/models/int8_decoder.h"
+#include "forerun/models/int8_linear.h"
 #include "forerun/models/weights_digest.h"
+#include "forerun/tensor/four_bit_weights.h"
 #include "forerun/tensor/huge_table.h"
 
 namespace forerun {
@@ -17,13 +20,15 @@ namespace {
 // In memory of its own, also if it is an inference tensor.
 at::Tensor own_numbers(const at::Tensor& t) { return t.detach().to(at::kFloat, false, true); }
 
-std::shared_ptr<const Int8Decoder> packed_body(const DecoderLm& body) {
+std::shared_ptr<const Int8Decoder> packed_body(const DecoderLm& body, bool four_bits) {
   Arena arena;
   std::vector<Int8Block> layers;
   for (const TransformerBlock& l : body.layers) {
-    layers.push_back(Int8Block::pack(l, body.config, arena));
+    layers.push_back(Int8Block::pack(four_bits ? in_four_bits(l) : l, body.config, arena));
   }
-  Int8Matrix head = Int8Matrix::pack(plain_values(body.head()), {}, arena);
+  Linear of_head{.weight = body.head(), .bias = {}, .stored = {}};
+  if (four_bits) of_head = in_four_bits(of_head);
+  Int8Matrix head = pack_linear({&of_head}, nullptr, arena);
   return std::make_shared<Int8Decoder>(body.config, at::Tensor(), std::move(layers),
                                        plain_values(body.final_norm), std::move(head));
 }
@@ -104,11 +109,31 @@ DiffusionLm diffusion_from_decoder(const DecoderLm& decoder, std::int64_t layers
   return m;
 }
 
+namespace {
+
+// What passes in 4 bits read as such, and more.
+std::vector<ModelWeight> numbers(DiffusionLm& m) {
+  std::vector<ModelWeight> out = weights(m);
+  out.push_back({"lm_head.weight", &m.body.embedding, {}});
+  return out;
+}
+
+}  // namespace
+
+DiffusionLm rounded_to_four_bits(const DiffusionLm& model) {
+  DiffusionLm out = model;
+  for (TransformerBlock& layer : out.body.layers) round_to_four_bits(layer);
+  out.body.embedding = straight_through_four_bits(model.body.embedding);
+  return out;
+}
+
 DiffusionLm in_precision(const DiffusionLm& model, Precision precision) {
   DiffusionLm m = model;
+  const bool four_bits = model.config.weight_bits == 4 && fits_four_bits(numbers(m));
+  if (four_bits && !has_int8_products(precision)) m = rounded_to_four_bits(model);
   m.body.precision = precision;
   if (has_int8_products(precision)) {
-    m.body.int8 = packed_body(model.body);
+    m.body.int8 = packed_body(model.body, four_bits);
     m.body.layers.clear();
     m.body.embedding = m.body.own_head = m.body.final_norm.weight = at::Tensor();
     m.embedding = huge_table(model.embedding, at::kBFloat16);

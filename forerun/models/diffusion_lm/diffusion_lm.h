@@ -30,6 +30,9 @@ struct DiffusionConfig {
   std::int64_t vocab = 0;    ///< ids of the text
   std::int64_t outputs = 0;  ///< ids that it can predict; == vocab if not reduced
   std::int64_t block = 0;    ///< places that it was trained to predict in one pass; 0: any number
+  /// The linear layers and the head are trained to be rounded to so many bits: 4, in groups of 32
+  /// (four_bit_weights.h), or 0: they are not.
+  std::int64_t weight_bits = 0;
   /// Fingerprint of the decoder whose embedding and head it uses; empty: its own.
   std::string target;
 };
@@ -73,6 +76,11 @@ void share_ends(DiffusionLm& model, const DecoderLm& decoder, const at::Tensor& 
 /// has
 DiffusionLm diffusion_from_decoder(const DecoderLm& decoder, std::int64_t layers,
                                    std::int64_t block, const at::Tensor& output_tokens = {});
+
+/// The network as passes in 4 bits compute it, for training: straight_through_four_bits of its
+/// linear layers and of the head; everything else is shared.
+/// @param model  float32, without an embedding of its own
+DiffusionLm rounded_to_four_bits(const DiffusionLm& model);
 
 /// A float32 network in the precision in which it is run.
 DiffusionLm in_precision(const DiffusionLm& model, Precision precision);

@@ -67,6 +67,27 @@ TEST_P(BlockPasses, Int8RowsAreTheSameInAnyCompany) {
   EXPECT_EQ(distance(together.narrow(0, 5, 5), in_pieces(network, b, {4}, 0, some)), 0.0);
 }
 
+// Int8 passes in 4 bits against the float network of the rounded weights, which in_precision makes.
+TEST(FourBitDiffusion, IsNearTheRoundedNetwork) {
+  DiffusionLm made = tiny_diffusion("qwen3", true);
+  made.config.weight_bits = 4;
+  const Tokens text = count_up(23, 150), some = masks(5);
+  const auto logits = [&](const DiffusionLm& network, Precision precision) {
+    const DiffusionPasses passes(in_precision(network, precision));
+    DiffusionText read = passes.begin();
+    const MaskedSpan span{.text = &read, .tokens = text, .places = some};
+    return passes.forward({&span, 1}).clone();
+  };
+  const at::Tensor rounded = logits(made, Precision::kF32);
+  DiffusionLm plain = made;
+  plain.config.weight_bits = 0;
+  EXPECT_TRUE(at::equal(rounded, logits(rounded_to_four_bits(plain), Precision::kF32)));
+  const double by_rounding = distance(rounded, logits(plain, Precision::kF32));
+  EXPECT_GT(by_rounding, 1e-3);
+  if (!cpu_features().int8()) GTEST_SKIP() << "this processor has no AVX2";
+  EXPECT_LT(distance(rounded, logits(made, Precision::kInt8)), 0.5 * by_rounding);
+}
+
 TEST_P(BlockPasses, ASharedTextGoesOnAsItsOwn) {
   const DiffusionPasses network = passes();
   const Tokens text = count_up(12, 150), other = {3, 1, 4}, some = masks(3);

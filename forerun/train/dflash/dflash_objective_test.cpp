@@ -11,6 +11,7 @@
 #include <numeric>
 #include <set>
 
+#include "forerun/models/dflash/four_bit_dflash.h"
 #include "tests/support/dflash_training.h"
 #include "tests/support/temp_folder.h"
 
@@ -150,6 +151,41 @@ std::shared_ptr<const DecoderLm> another_target() {
   out->layers[1].output.weight = out->layers[1].output.weight.clone();
   out->layers[1].output.weight[3][5] += 0.5;
   return out;
+}
+
+// In 4 bits the loss is that of the rounded network, and its gradients are those by the rounded
+// weights.
+TEST(DFlashObjective, LearnsWithTheWeightsOfItsPasses) {
+  ObjectiveParts rounded, plain;
+  const TempFolder folder;
+  plain.target = rounded.target = testing::tiny_target("qwen3");
+  rounded.data = {shards_in(folder.path() / "a", std::vector<TokenDocument>{kCounted})};
+  plain.data = {shards_in(folder.path() / "b", std::vector<TokenDocument>{kCounted})};
+  const auto network = [&] {
+    auto m = small_network(*rounded.target);
+    m->head = m->head.to(at::kFloat);
+    return m;
+  };
+  rounded.model = network();
+  rounded.model->config.weight_bits = 4;
+  plain.model = std::make_shared<DFlash>(rounded_to_four_bits(*rounded.model));
+  plain.model->config.weight_bits = 0;
+  DFlashObjective learns = rounded.make(), reference = plain.make();
+  const auto parameters = learns.parameters(), others = reference.parameters();
+  LossSum sum = learns.loss(Indices{0}, 1), want = reference.loss(Indices{0}, 1);
+  EXPECT_NEAR(sum.loss.item<double>(), want.loss.item<double>(), 1e-5 * want.loss.item<double>());
+  sum.loss.backward();
+  want.loss.backward();
+  for (std::size_t i = 0; i < parameters.size(); ++i) {
+    const at::Tensor is = parameters[i].value.grad(), was = others[i].value.grad();
+    const double largest = was.abs().max().item<double>();
+    EXPECT_GT(largest, 0.0) << parameters[i].name;
+    EXPECT_LT((is - was).abs().max().item<double>(), 1e-4 * largest) << parameters[i].name;
+  }
+  plain.model = network();
+  const double unrounded = plain.make().loss(Indices{0}, 1).loss.item<double>();
+  EXPECT_GT(std::abs(unrounded - sum.loss.item<double>()), 1e-4 * unrounded);
+  EXPECT_NE(learns.fingerprint(), reference.fingerprint());
 }
 
 // ---- documents ----

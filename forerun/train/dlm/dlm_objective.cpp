@@ -134,10 +134,12 @@ LossSum DlmObjective::loss_of(std::span<const AnswerDocument> documents, std::ui
   const DistinctRows teachers = distinct_rows(drafts.teacher);
   const at::Tensor laws = states_.probabilities(
       states_.of(batch.documents).last.index_select(0, teachers.rows.to(device)));
-  const MaskedStates states = training_states(*model_, batch);
+  const DiffusionLm network =
+      model_->config.weight_bits > 0 ? rounded_to_four_bits(*model_) : *model_;
+  const MaskedStates states = training_states(network, batch);
   const at::Tensor hidden = at::cat({states.text, states.masks.flatten(0, 1)})
                                 .index_select(0, ids_on(device, drafts.row));
-  const MixedCrossEntropy mixed = mixed_cross_entropy(head_logits(model_->body, hidden), {},
+  const MixedCrossEntropy mixed = mixed_cross_entropy(head_logits(network.body, hidden), {},
                                                       {.label = drafts.label,
                                                        .laws = laws,
                                                        .law_of = teachers.of,
@@ -182,9 +184,10 @@ double DlmObjective::flops(std::span<const std::size_t> examples) const {
 std::string DlmObjective::fingerprint() const {
   const DiffusionConfig& c = model_->config;
   return fmt::format(
-      "dlm{} {} layers={} block={} draft_vocab={} drafted={:016x} anchors={} length={} gamma={} "
+      "dlm{}{} {} layers={} block={} draft_vocab={} drafted={:016x} anchors={} length={} gamma={} "
       "distill={} documents={} data={:016x}",
-      c.attention == DiffusionAttention::kBidirectional ? " bidirectional" : "", target_,
+      c.attention == DiffusionAttention::kBidirectional ? " bidirectional" : "",
+      c.weight_bits > 0 ? fmt::format(" weight_bits={}", c.weight_bits) : "", target_,
       model_->body.config.layers, c.block, c.outputs, Hash().add_all(outputs_).value(),
       options_.anchors, options_.length, options_.gamma, options_.distill, size(), data_hash());
 }

@@ -98,6 +98,35 @@ TEST(DlmObjective, LossIsThatOfTheDraftingPasses) {
   }
 }
 
+// In 4 bits the loss is that of the rounded network, and its gradients are those by the rounded
+// weights.
+TEST(DlmObjective, LearnsWithTheWeightsOfItsPasses) {
+  DlmParts rounded, plain;
+  plain.target = rounded.target = testing::tiny_target("qwen3");
+  DiffusionLm made = tiny_diffusion("qwen3");
+  made.config.weight_bits = 4;
+  *rounded.model = made;
+  *plain.model = rounded_to_four_bits(made);
+  plain.model->config.weight_bits = 0;
+  const TokenDocument d{.id = 0, .prompt = 3, .tokens = testing::some_tokens(16, 4, 150)};
+  DlmObjective learns = rounded.of({d}), reference = plain.of({d});
+  const auto parameters = learns.parameters(), others = reference.parameters();
+  LossSum sum = learns.loss(Indices{0}, 1), want = reference.loss(Indices{0}, 1);
+  EXPECT_NEAR(sum.loss.item<double>(), want.loss.item<double>(), 1e-5 * want.loss.item<double>());
+  sum.loss.backward();
+  want.loss.backward();
+  for (std::size_t i = 0; i < parameters.size(); ++i) {
+    const at::Tensor is = parameters[i].value.grad(), was = others[i].value.grad();
+    const double largest = was.abs().max().item<double>();
+    EXPECT_GT(largest, 0.0) << parameters[i].name;
+    EXPECT_LT(distance(is, was), 1e-4 * largest) << parameters[i].name;
+  }
+  plain.model = std::make_shared<DiffusionLm>(tiny_diffusion("qwen3"));
+  const double unrounded = plain.of({d}).loss(Indices{0}, 1).loss.item<double>();
+  EXPECT_GT(std::abs(unrounded - sum.loss.item<double>()), 1e-4 * unrounded);
+  EXPECT_NE(learns.fingerprint(), reference.fingerprint());
+}
+
 TEST(DlmObjective, FirstDraftsOfAllPositionsWeighAsThoseOfTheBlocks) {
   DlmParts parts;
   parts.options.anchors = 4;
