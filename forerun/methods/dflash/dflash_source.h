@@ -47,8 +47,6 @@ class DFlashSource final : public SlotSource {
   std::size_t block() const { return static_cast<std::size_t>(texts_.network().config().drafts()); }
   std::size_t slots_of(const TokenSequence& sequence) override;
   SlotCandidates likeliest(std::size_t slot) const override;
-  SlotCandidates candidates_of(std::int64_t row, double temperature) const;
-  void find_likeliest(std::span<const double> temperatures);
   Token token(std::int32_t column) const override { return texts_.network().token(column); }
   bool conditioned() const override { return texts_.network().conditioned(); }
   void condition(std::size_t slot, Token previous, std::span<const std::int32_t> columns,
@@ -57,7 +55,6 @@ class DFlashSource final : public SlotSource {
 
   DFlashTexts texts_;
   DFlashTexts::Blocks blocks_;
-  std::vector<SlotCandidates> likeliest_;               // of each row of the round
   std::unordered_map<SequenceId, std::int64_t> first_;  // row of each block of the round
   std::int64_t row_ = 0;                                // of the sequence whose tree grows
 };

@@ -37,6 +37,7 @@ class DraftModelSource final : public SlotSource {
   };
   std::size_t slots_of(const TokenSequence& sequence) override;
   SlotCandidates likeliest(std::size_t slot) const override { return growing_->slots[slot]; }
+  bool abreast() const override { return false; }
   bool knows(const Node& node) const override;
   // A model of its own has read the text.
   void weigh(const Node&, std::vector<Ranked>&) override {}

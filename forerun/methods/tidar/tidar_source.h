@@ -42,6 +42,7 @@ class TidarSource final : public SlotSource {
   SlotCandidates likeliest(std::size_t slot) const override {
     return blocks_.likeliest(growing_, slot);
   }
+  bool abreast() const override { return false; }
   bool conditioned() const override { return blocks_.markov().defined(); }
   void condition(std::size_t /*slot*/, Token previous, std::span<const std::int32_t> columns,
                  std::span<float> logits) const override {

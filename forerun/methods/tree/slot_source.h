@@ -37,6 +37,8 @@ class SlotSource : public NetworkSource {
   /// The likeliest tokens of a slot of the sequence that `slots_of` was asked of last, `bounds_of`
   /// its row.
   virtual SlotCandidates likeliest(std::size_t slot) const = 0;
+  /// Whether finding them takes time, and threads may find those of several slots at once.
+  virtual bool abreast() const { return true; }
   SlotCandidates::Bounds bounds_of(std::span<const float> row) const {
     return SlotCandidates::bounds_of(row.size(), conditioned());
   }
@@ -91,6 +93,7 @@ class SlotSource : public NetworkSource {
   std::vector<Ranked> candidates(std::size_t slot, std::size_t most);
 
  private:
+  void find_likeliest();
   void open(std::size_t depth, Token previous);
   std::vector<Ranked> ranked(const Node& node);
   std::vector<Ranked> laws(std::size_t slot, Token previous);
@@ -102,6 +105,7 @@ class SlotSource : public NetworkSource {
   bool alone_ = false;
   std::unordered_map<SequenceId, OnlineNgram> trigrams_;
   std::size_t block_ = 0;
+  std::vector<SlotCandidates> found_;  // of every slot, where several threads have found them
   struct Slot {
     SlotCandidates likeliest;  // their logits are not conditioned
     std::vector<Ranked> laws;  // of a network that conditions nothing; empty until they are asked

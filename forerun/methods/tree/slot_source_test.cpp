@@ -1,9 +1,11 @@
 // Laws of slots with the trigrams of the text, against their definition.
 #include "forerun/methods/tree/slot_source.h"
 
+#include <ATen/Parallel.h>
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <atomic>
 #include <cmath>
 #include <cstdint>
 #include <map>
@@ -319,6 +321,70 @@ TEST(SlotSource, RanksByTheNoiseThatDecides) {
       }
     }
   }
+}
+
+// Slots of unlike laws, which count how often they are asked for.
+class UnlikeSlots final : public SlotSource {
+ public:
+  explicit UnlikeSlots(bool abreast) : abreast_(abreast) {}
+  std::size_t made() const override { return kSlots; }
+  int asked() const { return asked_; }
+
+ private:
+  static constexpr std::size_t kSlots = 5;
+  std::size_t slots_of(const TokenSequence&) override { return kSlots; }
+  SlotCandidates likeliest(std::size_t slot) const override {
+    ++asked_;
+    std::vector<float> logits;
+    for (Token t = 0; t < kSlotVocab; ++t) {
+      logits.push_back(3.0F * std::sin(static_cast<float>((slot + 2) * (t + 1))));
+    }
+    return slot_candidates(logits, temperature(), bounds_of(logits));
+  }
+  bool abreast() const override { return abreast_; }
+  bool conditioned() const override { return true; }
+  void condition(std::size_t, Token previous, std::span<const std::int32_t> columns,
+                 std::span<float> logits) const override {
+    for (std::size_t i = 0; i < columns.size(); ++i) logits[i] += added(previous, columns[i]);
+  }
+
+  bool abreast_;
+  mutable std::atomic<int> asked_ = 0;
+};
+
+// Tokens and cells of the children on the path of first choices.
+std::vector<std::pair<Token, std::uint16_t>> grown(UnlikeSlots& source, std::size_t deep) {
+  const TokenSequence sequence = sequence_of({3, 1, 4, 1, 5});
+  std::vector<std::pair<Token, std::uint16_t>> out;
+  EXPECT_TRUE(source.begin(sequence));
+  for (std::size_t depth = 0; depth < deep; ++depth) {
+    std::vector<TreeChild> children;
+    source.children(children);
+    for (const TreeChild& c : children) out.emplace_back(c.token, c.cell.cell);
+    source.add(depth, children.at(0).token);
+  }
+  return out;
+}
+
+TEST(SlotSource, ThreadsFindTheSlotsOfOneThread) {
+  const int before = at::get_num_threads();
+  at::set_num_threads(1);
+  UnlikeSlots one(true);
+  const auto want = grown(one, 5);
+  EXPECT_EQ(one.asked(), 5);
+  UnlikeSlots few(true);
+  grown(few, 2);
+  EXPECT_EQ(few.asked(), 2);  // as they are asked for
+  for (const int threads : {2, 3, 8}) {
+    at::set_num_threads(threads);
+    UnlikeSlots source(true);
+    for (int round = 0; round < 20; ++round) EXPECT_EQ(grown(source, 5), want) << threads;
+    EXPECT_EQ(source.asked(), 20 * 5);
+    UnlikeSlots ready(false);
+    EXPECT_EQ(grown(ready, 2), std::vector(want.begin(), want.begin() + 16));
+    EXPECT_EQ(ready.asked(), 2);
+  }
+  at::set_num_threads(before);
 }
 
 }  // namespace
