@@ -107,7 +107,7 @@ DFlash continued(const DecoderLm& numbers, const DFlashTraining& options) {
   model.embedding = embedding;
   model.head = head;
   model.config.block = options.block;
-  model.config.weight_bits = options.weight_bits;
+  if (options.weight_bits > 0) model.config.weight_bits = options.weight_bits;
   for (const ModelWeight& w : weights(model)) *w.tensor = w.tensor->clone();
   if (options.conv) add_convolutions(model);
   return model;

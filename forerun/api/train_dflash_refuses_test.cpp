@@ -92,6 +92,8 @@ TEST_F(TrainDFlashRefuses, SizesOutOfRange) {
   says("feature layer -1", [](auto& o) { o.features = {-1}; });
   says("name the layers", [](auto& o) { o.features.clear(); });
   says("begin at random", [](auto& o) { o.layers = 4; });
+  says("weight-bits: 0", [](auto& o) { o.weight_bits = 8; });
+  says("not multiples of 32", [](auto& o) { o.weight_bits = 4; });
   for (const std::int64_t bad : {-1, 0, 257}) {
     says("layers", [&](auto& o) { o.layers = bad; });
     says("block", [&](auto& o) { o.block = bad; });

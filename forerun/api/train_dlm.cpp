@@ -30,7 +30,7 @@ DiffusionLm first_diffusion_lm(const Model& target, const DecoderLm& numbers,
   if (!options.init.empty()) {
     DiffusionLm model = load_diffusion_lm(options.init, numbers);
     model.config.block = options.block;
-    model.config.weight_bits = options.weight_bits;
+    if (options.weight_bits > 0) model.config.weight_bits = options.weight_bits;
     return model;
   }
   need(options.layers <= numbers.config.layers,

@@ -165,6 +165,8 @@ TEST_F(TrainDlm, RefusesWhatCannotBeTrained) {
   refuses("a block of 1 to 256", [](DlmTraining& o) { o.block = 0; });
   refuses("anchors", [](DlmTraining& o) { o.loss.anchors = 0; });
   refuses("distill", [](DlmTraining& o) { o.loss.distill = NAN; });
+  refuses("weight-bits: 0", [](DlmTraining& o) { o.weight_bits = 3; });
+  refuses("not multiples of 32", [](DlmTraining& o) { o.weight_bits = 4; });
 }
 
 TEST_F(TrainDlm, DoesNotGoOnFromANetworkOfAnotherTarget) {

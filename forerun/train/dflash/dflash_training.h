@@ -31,14 +31,14 @@ struct DFlashTraining {
   std::string markov_head = "vanilla";  ///< or "gated", by the slot's output (DSpark)
   std::int64_t selector_rank = 0;  ///< of DFlash 2's selector, in place of the Markov head; 0: none
   bool conv = false;  ///< convolutions over neighbouring slots around each sublayer (DFlash 2)
-  /// 4: weights are rounded to 4 bits in training as in passes (quantisation-aware); 0: not in
-  /// training, to 8 in passes of int8.
+  /// 4: weights are rounded to 4 bits in training as in passes (quantisation-aware); 0: as those of
+  /// `init`, else not in training, and to 8 bits in passes of int8.
   std::int64_t weight_bits = 0;
   bool slot_state = true;  ///< the target's newest state, projected, is added to the slots
   bool confidence = true;  ///< with a confidence head
-  /// Folder of a drafter to continue from, with its design except `block` and `weight_bits`, and
-  /// `conv`, which it gets if it lacks it: for more data, other options, or a growing block. Empty:
-  /// from the target, or at random.
+  /// Folder of a drafter to continue from, with its design except `block`, and `conv` and
+  /// `weight_bits`, which it gets if it lacks them: for more data, other options, or a growing
+  /// block. Empty: from the target, or at random.
   std::string init;
   bool from_target = true;  ///< initialised from the target's last blocks, not with random weights
   DFlashLossOptions loss;

@@ -20,11 +20,11 @@ struct DlmTraining {
   /// every block of an answer is trained in a pass of its own. Else the text is causal and kept.
   bool bidirectional = false;
   std::int64_t draft_vocab = 8192;  ///< the target's most frequent tokens; 0: all
-  /// 4: weights are rounded to 4 bits in training as in passes (quantisation-aware); 0: not in
-  /// training, to 8 in passes of int8.
+  /// 4: weights are rounded to 4 bits in training as in passes (quantisation-aware); 0: as those of
+  /// `init`, else not in training, and to 8 bits in passes of int8.
   std::int64_t weight_bits = 0;
-  /// Folder of one to continue from, with its design except `block` and `weight_bits`; empty: from
-  /// the target.
+  /// Folder of one to continue from, with its design except `block`, and `weight_bits`, which it
+  /// gets if it lacks them; empty: from the target.
   std::string init;
   DlmLossOptions loss;
 };
