@@ -5,7 +5,9 @@
 #include <algorithm>
 #include <array>
 #include <cmath>
+#include <exception>
 #include <limits>
+#include <mutex>
 #include <utility>
 
 #include "forerun/core/ngram_key.h"
@@ -47,24 +49,31 @@ bool SlotSource::begin(const TokenSequence& sequence) {
   sequence_ = &sequence;
   slots_.clear();
   nodes_.assign(1, {.token = sequence.tokens().back()});
-  find_likeliest();
+  found_.clear();
   return true;
 }
 
-// One thread would take a tenth of a draft's time for it, while the others wait. Alone it finds
-// them when they are asked for: small trees have few slots.
+// Before the first is opened: one thread would take a tenth of a draft's time for them, while the
+// others wait. A thread alone finds each when it is asked for.
 void SlotSource::find_likeliest() {
-  found_.clear();
-  const auto slots = static_cast<std::int64_t>(block_);
-  const int threads = static_cast<int>(std::min<std::int64_t>(at::get_num_threads(), slots));
-  if (threads <= 1 || !abreast()) return;
+  const int threads = at::get_num_threads();
+  if (threads <= 1 || block_ <= 1 || !abreast()) return;
   found_.resize(block_);
-  const auto find = [this](std::int64_t begin, std::int64_t end) {
-    for (auto i = static_cast<std::size_t>(begin); i < static_cast<std::size_t>(end); ++i) {
-      found_[i] = likeliest(i);
+  std::mutex mutex;
+  std::exception_ptr failed;
+  const auto find = [&](std::int64_t begin, std::int64_t end) {
+    try {
+      for (auto i = static_cast<std::size_t>(begin); i < static_cast<std::size_t>(end); ++i) {
+        found_[i] = likeliest(i);
+      }
+    } catch (...) {  // a job of the team must not throw
+      const std::scoped_lock lock(mutex);
+      failed = std::current_exception();
     }
   };
+  const auto slots = static_cast<std::int64_t>(block_);
   ThreadTeam::instance().run(threads, [&](ThreadTeam::Worker& w) { w.each(slots, 1, find); });
+  if (failed) std::rethrow_exception(failed);
 }
 
 void SlotSource::add(std::size_t parent, Token token) {
@@ -81,6 +90,7 @@ double SlotSource::temperature_of(const TokenSequence& sequence) {
 
 // The candidates of the slot after `previous`, the first node of its depth, which is the likeliest.
 void SlotSource::open(std::size_t depth, Token previous) {
+  if (depth == 0) find_likeliest();
   SlotCandidates all = found_.empty() ? likeliest(depth) : std::move(found_[depth]);
   if (!conditioned() || all.complete) {
     slots_.push_back({.likeliest = std::move(all)});

@@ -37,7 +37,7 @@ class SlotSource : public NetworkSource {
   /// The likeliest tokens of a slot of the sequence that `slots_of` was asked of last, `bounds_of`
   /// its row.
   virtual SlotCandidates likeliest(std::size_t slot) const = 0;
-  /// Whether finding them takes time, and threads may find those of several slots at once.
+  /// Whether finding them takes time, and any threads may find those of several slots at once.
   virtual bool abreast() const { return true; }
   SlotCandidates::Bounds bounds_of(std::span<const float> row) const {
     return SlotCandidates::bounds_of(row.size(), conditioned());

@@ -118,7 +118,7 @@ double DFlashPasses::confidence(std::span<const float> hidden, Token previous) c
 std::unique_ptr<DFlashPasses> DFlashPasses::make(DFlash model, Precision precision) {
   const bool fits = model.config.features() * model.config.hidden <= Int8Matrix::kMostInputs;
   if (precision == Precision::kInt8 && fits) return std::make_unique<Int8DFlash>(model);
-  if (model.config.weight_bits == 4) model = rounded_to_four_bits(model);
+  if (model.config.weight_bits == 4 && fits_four_bits(model)) model = rounded_to_four_bits(model);
   return std::make_unique<TensorPasses>(std::move(model));
 }
 

@@ -115,6 +115,10 @@ TEST_P(Passes, TooLargeWeightsAreNotPackedInFourBits) {
   const auto a = have->make_context(), b = want->make_context();
   const BlockSpan of_a = span(*a, 9, 7, 4), of_b = span(*b, 9, 7, 4);
   EXPECT_TRUE(at::equal(have->forward({&of_a, 1}).logits, want->forward({&of_b, 1}).logits));
+  const auto exact = DFlashPasses::make(large, Precision::kF32);
+  const auto c = exact->make_context();
+  const BlockSpan of_c = span(*c, 9, 7, 4);
+  EXPECT_TRUE(exact->forward({&of_c, 1}).logits.isfinite().all().item<bool>());
 }
 
 TEST_P(Passes, TheHeadsAreNearToo) {

@@ -22,4 +22,10 @@ DFlash rounded_to_four_bits(const DFlash& model) {
   return out;
 }
 
+bool fits_four_bits(DFlash model) {
+  std::vector<ModelWeight> all = weights(model);
+  all.push_back({"lm_head.weight", &model.head, {}});
+  return fits_four_bits(std::span<const ModelWeight>(all));
+}
+
 }  // namespace forerun

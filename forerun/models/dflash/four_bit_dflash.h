@@ -9,4 +9,8 @@ namespace forerun {
 /// @param model  of float32, every matrix with multiples of 32 inputs
 DFlash rounded_to_four_bits(const DFlash& model);
 
+/// Whether float16 holds the scales of all its weights in 4 bits; else passes keep them as they
+/// are.
+bool fits_four_bits(DFlash model);
+
 }  // namespace forerun

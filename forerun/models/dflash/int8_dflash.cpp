@@ -7,6 +7,7 @@
 #include <cmath>
 #include <utility>
 
+#include "forerun/models/dflash/four_bit_dflash.h"
 #include "forerun/models/four_bit_block.h"
 #include "forerun/tensor/huge_table.h"
 #include "forerun/tensor/reused_rows.h"
@@ -249,10 +250,7 @@ Int8DFlash::Int8DFlash(const DFlash& m)
   if (m.mask_embedding.defined()) {
     mask_ = plain_values(m.mask_embedding) * config_.embedding_scale;
   }
-  DFlash all = m;
-  std::vector<ModelWeight> named = weights(all);
-  named.push_back({"lm_head.weight", &all.head, {}});
-  pack(m, m.config.weight_bits == 4 && fits_four_bits(named));
+  pack(m, m.config.weight_bits == 4 && fits_four_bits(m));
 }
 
 void Int8DFlash::pack(const DFlash& m, bool four_bits) {

@@ -109,17 +109,6 @@ DiffusionLm diffusion_from_decoder(const DecoderLm& decoder, std::int64_t layers
   return m;
 }
 
-namespace {
-
-// What passes in 4 bits read as such, and more.
-std::vector<ModelWeight> numbers(DiffusionLm& m) {
-  std::vector<ModelWeight> out = weights(m);
-  out.push_back({"lm_head.weight", &m.body.embedding, {}});
-  return out;
-}
-
-}  // namespace
-
 DiffusionLm rounded_to_four_bits(const DiffusionLm& model) {
   DiffusionLm out = model;
   for (TransformerBlock& layer : out.body.layers) round_to_four_bits(layer);
@@ -129,7 +118,9 @@ DiffusionLm rounded_to_four_bits(const DiffusionLm& model) {
 
 DiffusionLm in_precision(const DiffusionLm& model, Precision precision) {
   DiffusionLm m = model;
-  const bool four_bits = model.config.weight_bits == 4 && fits_four_bits(numbers(m));
+  std::vector<ModelWeight> all = weights(m);
+  all.push_back({"lm_head.weight", &m.body.embedding, {}});
+  const bool four_bits = model.config.weight_bits == 4 && fits_four_bits(all);
   if (four_bits && !has_int8_products(precision)) m = rounded_to_four_bits(model);
   m.body.precision = precision;
   if (has_int8_products(precision)) {
