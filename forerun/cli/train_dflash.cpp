@@ -73,10 +73,7 @@ void add_train_dflash(Command& train) {
              "Slots predict their own position (as the paper's), not the next");
   dflash.add("--conv", f->dflash.conv,
              "Convolutions over neighbouring slots around attention and MLP (DFlash 2)");
-  dflash.add(
-      "--weight-bits", f->dflash.weight_bits,
-      "4: weights are rounded to 4 bits, in training as in passes; 0: as those of --init, else not",
-      {.least = 0, .most = 4});
+  bind_weight_bits(dflash, f->dflash.weight_bits);
   dflash.add("--no-confidence", f->dflash.confidence, "Without the confidence head");
   dflash.add("--no-slot-state", f->dflash.slot_state,
              "Slots do not begin with the target's newest state (as the paper's)");

@@ -47,10 +47,7 @@ void add_train_dlm(Command& train) {
           "Blocks of an answer; each is a pass of its own if bidirectional");
   dlm.add("--init", f->dlm.init,
           "Folder of one to start from; its design is kept but for --block and --weight-bits");
-  dlm.add(
-      "--weight-bits", f->dlm.weight_bits,
-      "4: weights are rounded to 4 bits, in training as in passes; 0: as those of --init, else not",
-      {.least = 0, .most = 4});
+  bind_weight_bits(dlm, f->dlm.weight_bits);
   dlm.footer(R"(Examples:
   forerun distill -m model.gguf --prompts prompts.jsonl --out answers
   forerun train dlm --target model.gguf --data answers --out drafter --layers 5 --block 8

@@ -105,6 +105,13 @@ void bind_image_training(Command& app, TrainingFlags& flags, std::string& data,
   bind_training(app, flags, "Images");
 }
 
+void bind_weight_bits(Command& app, std::int64_t& bits) {
+  app.add(
+      "--weight-bits", bits,
+      "4: weights are rounded to 4 bits, in training as in passes; 0: as those of --init, else not",
+      {.least = 0, .most = 4});
+}
+
 void bind_answers(Command& app, AnswerFlags& flags, AnswerLossOptions& loss) {
   app.add("-t,--target", flags.target.path, "GGUF file, or Hugging Face folder",
           {.required = true});

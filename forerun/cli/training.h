@@ -33,6 +33,8 @@ struct AnswerFlags {
   TrainingFlags training;
 };
 void bind_answers(Command& app, AnswerFlags& flags, AnswerLossOptions& loss);
+/// --weight-bits of networks that draft.
+void bind_weight_bits(Command& app, std::int64_t& bits);
 
 /// With --init the design is that of the network named there.
 /// @param flags  what would choose another
