@@ -111,7 +111,8 @@ class Drafter {
   Drafter();  ///< none: plain decoding
   /// @param name  "none", "auto", "lookup", "recycling", "draft-model:PATH" or "dflash:PATH";
   /// sources without a model can be added to each other and to dflash:
-  /// "dflash:PATH+sam:FOLDER+lookup+recycling"
+  /// "dflash:PATH+sam:FOLDER+lookup+recycling". "auto" is "lookup+recycling", and
+  /// "sam:FOLDER" of answers_folder(target) where that holds answers
   /// @param precision  of a drafting model; kAutoPrecision: the fastest on this processor
   /// @throws UsageError  unknown name, a model whose vocabulary differs from the target's (the
   /// message names the first difference), or a corpus of another vocabulary or without answers
@@ -120,6 +121,8 @@ class Drafter {
 
   const std::string& name() const { return name_; }
   bool none() const { return name_ == "none"; }
+  /// The parts of its name, with those that "auto" stands for; empty: none.
+  const std::vector<std::string>& parts() const { return parts_; }
   /// The drafting model, if there is one.
   std::optional<Model> model() const;
   /// It has laws for its drafts; they are not only deterministic.
@@ -137,9 +140,14 @@ class Drafter {
  private:
   friend struct Access;
   std::string name_ = "none";
+  std::vector<std::string> parts_;
   std::shared_ptr<const Method> method_;  // null: none
   std::shared_ptr<Learned> learned_;
 };
+
+/// Where the drafter "auto" looks for answers of the model that forerun distill wrote: beside its
+/// file or folder, "DIR/model.answers" of "DIR/model.gguf". An absolute path.
+std::string answers_folder(const Model& model);
 
 }  // namespace forerun
 #pragma GCC visibility pop

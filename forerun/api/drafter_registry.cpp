@@ -66,8 +66,8 @@ Part part_of(std::string_view text) {
 // A source without a model, as it may follow a plus.
 bool is_source(std::span<const DrafterKind> kinds, const Part& part) {
   const DrafterKind* kind = find(kinds, part.name);
-  return kind != nullptr && (part.colon ? kind->sources && !part.argument.empty()
-                                        : kind->source || !kind->stands_for.empty());
+  return kind != nullptr &&
+         (part.colon ? kind->sources && !part.argument.empty() : kind->source || kind->stands_for);
 }
 
 // The first part may be anything, the others are sources. A path may hold a plus.
@@ -86,17 +86,25 @@ std::vector<std::string> parts_of(std::span<const DrafterKind> kinds, std::strin
   return out;
 }
 
-// The same with what short names stand for.
+// The same with what short names stand for, but for a folder's source that is named beside them
+// with a folder of its own.
 std::vector<std::string> expanded(std::span<const DrafterKind> kinds,
-                                  std::span<const std::string> parts) {
+                                  std::span<const std::string> parts, const Model& target) {
+  const auto named = [&](const std::string& source) {
+    return std::any_of(parts.begin(), parts.end(),
+                       [&](const std::string& part) { return part_of(part).name == source; });
+  };
   std::vector<std::string> out;
   for (const std::string& part : parts) {
     const DrafterKind* kind = find(kinds, part);
-    if (kind == nullptr || kind->stands_for.empty()) {
+    if (kind == nullptr || !kind->stands_for) {
       out.push_back(part);
       continue;
     }
-    for (std::string& meant : parts_of(kinds, kind->stands_for)) out.push_back(std::move(meant));
+    for (std::string& meant : kind->stands_for(target)) {
+      const Part source = part_of(meant);
+      if (!source.colon || !named(source.name)) out.push_back(std::move(meant));
+    }
   }
   return out;
 }
@@ -178,7 +186,8 @@ Drafter Drafter::load(std::string_view name, const Model& target, PrecisionReque
   out.name_ = std::string(name);
   if (name == "none") return out;
   const std::vector<DrafterKind> kinds = Registry::instance().kinds();
-  const std::vector<std::string> parts = expanded(kinds, parts_of(kinds, name));
+  out.parts_ = expanded(kinds, parts_of(kinds, name), target);
+  const std::vector<std::string>& parts = out.parts_;
   const Part head = part_of(parts.front());
   const DrafterKind* kind = find(kinds, head.name);
   if (kind == nullptr) {

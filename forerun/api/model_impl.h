@@ -5,6 +5,7 @@
 #include <string>
 #include <unordered_set>
 
+#include "forerun/api/corpus.h"
 #include "forerun/formats/chat_format.h"
 #include "forerun/formats/grammar/grammar_compiler.h"
 #include "forerun/formats/tokenizer/tokenizer.h"
@@ -28,6 +29,7 @@ struct Model::Impl {
   ChatFormat chat;
   std::unordered_set<Token> end_tokens;  ///< any of them ends an answer
   std::shared_ptr<Grammars> grammars = std::make_shared<Grammars>();
+  std::shared_ptr<AnswersBeside> answers = std::make_shared<AnswersBeside>();
 };
 
 }  // namespace forerun

@@ -1,3 +1,4 @@
+#include "forerun/api/corpus.h"
 #include "forerun/api/drafter_method.h"
 #include "forerun/methods/recycling/recycling_source.h"
 
@@ -15,8 +16,13 @@ DrafterKind recycling_drafter() {
 DrafterKind auto_drafter() {
   return {.info = {.name = "auto",
                    .argument = "",
-                   .help = "all that needs no training, in one tree: lookup+recycling"},
-          .stands_for = "lookup+recycling"};
+                   .help = "all that needs no training, in one tree: lookup+recycling, and "
+                           "sam:MODEL.answers where forerun distill has written that folder"},
+          .stands_for = [](const Model& target) {
+            std::vector<std::string> out = {"lookup", "recycling"};
+            if (has_answers_beside(target)) out.push_back("sam:" + answers_folder(target));
+            return out;
+          }};
 }
 
 }  // namespace forerun

@@ -5,6 +5,7 @@
 #include <fstream>
 #include <functional>
 #include <nlohmann/json.hpp>
+#include <random>
 #include <string>
 #include <vector>
 
@@ -20,6 +21,7 @@ namespace {
 
 using testing::options;
 using testing::prompt;
+using testing::read_file;
 using testing::TempFolder;
 using testing::tiny;
 
@@ -182,6 +184,112 @@ TEST_F(SamCorpus, DamagedShardsAreRefused) {
     folder.write("answers-0.safetensors", whole.substr(0, size));
     refusal<FormatError>(folder.path());
   }
+}
+
+// A model in a folder of its own, with room for answers beside it.
+class AnswersBesideModel : public SamCorpus {
+ protected:
+  AnswersBesideModel() {
+    std::filesystem::copy(kTiny + "llama_plain", folder.path() / "tiny.gguf.d");
+  }
+  Model model() const {
+    return Model::load((folder.path() / "tiny.gguf.d").string(), Precision::kF32);
+  }
+  std::filesystem::path beside() const { return folder.path() / "tiny.gguf.d.answers"; }
+  void put_answers(const nlohmann::json& settings) const {
+    std::filesystem::copy(corpus(), beside(), std::filesystem::copy_options::recursive);
+    std::ofstream(beside() / "distill.json") << settings.dump();
+  }
+  static nlohmann::json settings() {
+    return {{"target", "tiny"}, {"vocab", tiny().vocab()}, {"target_hash", tiny().hash()}};
+  }
+};
+
+TEST_F(AnswersBesideModel, AutoDraftsFromThem) {
+  using Names = std::vector<std::string>;
+  EXPECT_EQ(answers_folder(model()), beside().string());
+  EXPECT_EQ(Drafter::load("auto", model()).parts(), (Names{"lookup", "recycling"}));
+  std::filesystem::create_directories(beside());
+  EXPECT_EQ(Drafter::load("auto", model()).parts(), (Names{"lookup", "recycling"}));
+  put_answers(settings());
+  const Model target = model();
+  const std::string found = "sam:" + beside().string();
+  const Drafter drafter = Drafter::load("auto", target);
+  EXPECT_EQ(drafter.name(), "auto");
+  EXPECT_EQ(drafter.parts(), (Names{"lookup", "recycling", found}));
+  EXPECT_EQ(Drafter::load("lookahead+auto", target).parts(),
+            (Names{"lookahead", "lookup", "recycling", found}));
+  // What is named goes before what is found.
+  EXPECT_EQ(Drafter::load("auto+sam:" + corpus(), target).parts(),
+            (Names{"lookup", "recycling", "sam:" + corpus()}));
+  EXPECT_EQ(Drafter::load("lookup", target).parts(), Names{"lookup"});
+  EXPECT_TRUE(Drafter().parts().empty());
+
+  const GenerateOptions o = options(Rule::kSharedNoise, 0.0);
+  const Generated plain = generate(target, Drafter(), prompt(20), o);
+  const Generated drafted = generate(target, drafter, prompt(20), o);
+  EXPECT_EQ(drafted.tokens, plain.tokens);
+  const Generated without =
+      generate(target, Drafter::load("lookup+recycling", target), prompt(20), o);
+  EXPECT_GT(drafted.statistics.tau(), without.statistics.tau());
+
+  std::filesystem::remove_all(beside());  // the model keeps what it has loaded
+  EXPECT_EQ(Drafter::load("sam:" + beside().string(), target).parts(), Names{found});
+}
+
+TEST_F(AnswersBesideModel, OfAnotherModelAreRefused) {
+  nlohmann::json other = settings();
+  other["target_hash"] = "xxh3:0";
+  put_answers(other);
+  EXPECT_THROW(Drafter::load("auto", model()), UsageError);
+  EXPECT_NO_THROW(Drafter::load("lookup+recycling", model()));
+}
+
+// Of many answers: sorted once, then read from the file beside them, unless it is another's.
+TEST_F(SamCorpus, TheirOrderIsKept) {
+  constexpr std::size_t kTokens = 75000;
+  std::mt19937 random(3);
+  std::vector<Token> tokens(kTokens);
+  for (Token& t : tokens) t = static_cast<Token>(random() % 50);
+  const TokenDocument document{.id = 1, .prompt = 0, .tokens = tokens};
+  write_token_shard(folder.path() / "a.safetensors", std::vector{document, document});
+  const std::filesystem::path file = folder.path() / "answers.order";
+  const auto load = [&] { Drafter::load("sam:" + folder.path().string(), tiny()); };
+  load();
+  const std::string sorted = read_file(file);
+  ASSERT_GT(sorted.size(), 2 * sizeof(Token) * (kTokens - 1));
+
+  // Both documents end alike at the same place: their order is free, and taken as it is.
+  const std::size_t values = sorted.size() - 2 * sizeof(Token) * (kTokens - 1);
+  std::string swapped = sorted;
+  const std::size_t pair = values + 2 * sizeof(Token) * (kTokens / 2);
+  std::rotate(swapped.begin() + static_cast<std::ptrdiff_t>(pair),
+              swapped.begin() + static_cast<std::ptrdiff_t>(pair + sizeof(Token)),
+              swapped.begin() + static_cast<std::ptrdiff_t>(pair + 2 * sizeof(Token)));
+  ASSERT_NE(swapped, sorted);
+  folder.write("answers.order", swapped);
+  load();
+  EXPECT_EQ(read_file(file), swapped);
+
+  // A damaged one is made anew.
+  for (const std::size_t at : {std::size_t{9}, values / 2, values + 4000, sorted.size() - 1}) {
+    std::string damaged = sorted;
+    damaged[at] = static_cast<char>(damaged[at] ^ 0x55);
+    folder.write("answers.order", damaged);
+    load();
+    EXPECT_EQ(read_file(file), sorted) << at;
+  }
+  folder.write("answers.order", sorted.substr(0, sorted.size() / 2));
+  load();
+  EXPECT_EQ(read_file(file), sorted);
+
+  // So is that of other answers; a file that cannot be made costs time alone.
+  write_token_shard(folder.path() / "b.safetensors", std::vector{document});
+  load();
+  EXPECT_GT(read_file(file).size(), sorted.size());
+  std::filesystem::remove(file);
+  std::filesystem::create_directory(file);
+  EXPECT_NO_THROW(load());
 }
 
 }  // namespace

@@ -32,6 +32,7 @@ int run_distill(const DistillFlags& f) {
   }
   catch_interrupts(kEndsAtThird);
   const Model model = load_model(f.model);
+  const std::string out = f.out.empty() ? answers_folder(model) : f.out;
   Progress progress;
   DistillListener listener;
   listener.go_on = [] { return !interrupted(); };
@@ -44,7 +45,7 @@ int run_distill(const DistillFlags& f) {
                               tokens, static_cast<double>(tokens) / std::max(s, 1e-9),
                               duration(s)));
   };
-  const Distilled d = distill(model, texts, f.out, f.options, listener);
+  const Distilled d = distill(model, texts, out, f.options, listener);
   progress.clear();
   if (f.json) {
     write_json({{"documents", d.documents},
@@ -58,7 +59,7 @@ int run_distill(const DistillFlags& f) {
   } else {
     write_out(fmt::format(
         "{}: {} answers of {} tokens, {} of them ({:.1f}%) end in a loop; {} new in {}\n",
-        printable(f.out), d.documents, d.answer_tokens, d.looping,
+        printable(out), d.documents, d.answer_tokens, d.looping,
         100.0 * static_cast<double>(d.looping) /
             static_cast<double>(std::max<std::size_t>(d.documents, 1)),
         d.added, duration(d.seconds)));
@@ -85,7 +86,8 @@ void add_distill(Command& program) {
               "Prompts that the model writes itself, after those of the file",
               {.least = 0, .most = 2147483648.0});
   command.add("--out", f->out, "Folder of the answers; resumed if it holds some",
-              {.required = true});
+              {.shows = "FOLDER",
+               .standard = "MODEL.answers beside the model, where the drafter auto finds them"});
   command.add("--temp", o.sampling.temperature, "Of the answers, 0 = greedy",
               {.least = 0.0, .most = 1000.0});
   command.add("--top-k", o.sampling.top_k, "Keep the k likeliest tokens, 0 = all");
@@ -102,10 +104,11 @@ void add_distill(Command& program) {
   command.footer(R"(Examples:
   forerun distill -m model.gguf --prompts prompts.jsonl --out answers-greedy
   forerun distill -m model.gguf --prompts prompts.jsonl --out answers-0.7 --temp 0.7
-  forerun distill -m model.gguf --self-prompts 20000 --out answers-own
+  forerun distill -m model.gguf --self-prompts 1000
 
-A drafter learns best from texts of its target. Ctrl-C keeps what is finished, and the same command resumes
-from there. The folder holds token shards (safetensors: tokens, ends, prompts, ids), which forerun train reads.)");
+The last one needs no data: from then on texts of that model are drafted from those answers too. A drafter
+learns best from texts of its target. Ctrl-C keeps what is finished, and the same command resumes from there.
+The folder holds token shards (safetensors: tokens, ends, prompts, ids), which forerun train reads.)");
   command.runs([f] { return run_distill(*f); });
 }
 

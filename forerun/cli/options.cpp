@@ -63,6 +63,17 @@ const char* precision_help(Makes makes, PassRows rows) {
          "bf16 products; else f32";
 }
 
+// Answers that were not named are drafted from.
+void note_answers(const std::string& name, const Drafter& drafter) {
+  const std::vector<std::string> named = drafter_parts(name);
+  for (const std::string& part : drafter.parts()) {
+    const bool found =
+        part.find(':') != part.npos && std::find(named.begin(), named.end(), part) == named.end();
+    if (!found) continue;
+    note(styled(stderr, Style::kDim, fmt::format("drafts from {} too", printable(part))));
+  }
+}
+
 }  // namespace
 
 void bind_model(Command& command, ModelFlags& f, Makes makes, bool required) {
@@ -185,6 +196,7 @@ Drafter load_drafter(const std::string& name, const std::string& precision, cons
   const EndsAtFirst loading;
   Drafter drafter = Drafter::load(name, target, precision_of(precision));
   if (const auto model = drafter.model()) note_precision(model->chosen_precision());
+  note_answers(name, drafter);
   return drafter;
 }
 

@@ -21,7 +21,7 @@ namespace fs = std::filesystem;
 
 struct ServeFlags {
   ModelFlags model;
-  std::string drafter, draft_precision = "auto", rule = "shared-noise";
+  std::string drafter = "auto", draft_precision = "auto", rule = "shared-noise";
   std::string image_model, image_drafter = "none", vae;
   std::uint32_t image_steps = 0;
   std::uint32_t max_draft = 15;
@@ -50,18 +50,6 @@ std::string demo_model() {
   return (cache / "SmolLM2-135M-Instruct.Q4_1.gguf").string();
 }
 
-// The folder that ships with the sources: from the working directory, or from a build's program.
-std::string demo_drafter() {
-  std::error_code failed;
-  const fs::path program = fs::read_symlink("/proc/self/exe", failed).parent_path();
-  for (const fs::path& root : {fs::path("."), program / "../../.."}) {
-    const fs::path folder = root / "models" / "smollm2-135m" / "dflash";
-    if (fs::is_directory(folder, failed))
-      return "dflash:" + folder.lexically_normal().string() + "+lookup+recycling";
-  }
-  return "auto";
-}
-
 std::string model_path(const ServeFlags& f) {
   if (!f.model.path.empty()) return f.model.path;
   std::string path = demo_model();
@@ -73,12 +61,6 @@ std::string model_path(const ServeFlags& f) {
                     path));
   }
   return path;
-}
-
-std::string drafter_name(const ServeFlags& f, const std::string& model) {
-  if (!f.drafter.empty()) return f.drafter;
-  const bool demo = fs::path(model).filename() == "SmolLM2-135M-Instruct.Q4_1.gguf";
-  return demo ? demo_drafter() : "auto";
 }
 
 // "auto": a quarter of the machine's memory.
@@ -133,16 +115,15 @@ serve::ServedModel load_served(const ServeFlags& f) {
   flags.path = model_path(f);
   const Model model = load_model(flags);
   note_chat(model);
-  const std::string drafter = drafter_name(f, flags.path);
   serve::ServedModel out{.id = f.name.empty() ? name_of_model(flags.path) : f.name,
                          .model = model,
-                         .drafters = {load_drafter(drafter, f.draft_precision, model)},
+                         .drafters = {load_drafter(f.drafter, f.draft_precision, model)},
                          .rule = *rule_from_name(f.rule),
                          .max_draft = f.max_draft,
                          .fixed_draft = f.fixed_draft,
                          .created = static_cast<std::int64_t>(std::time(nullptr))};
   for (const char* other : {"auto", "lookup"}) {
-    if (drafter != other) out.drafters.push_back(load_drafter(other, "auto", model));
+    if (f.drafter != other) out.drafters.push_back(load_drafter(other, "auto", model));
   }
   // Normalizers may shorten a text, but hardly to a quarter.
   out.max_prompt_bytes = 4 * model.context() * longest_piece(model);
@@ -211,7 +192,7 @@ void add_serve(Command& program) {
               "none, auto, lookup, sam[:FOLDER], recycling, lookahead, draft-model:PATH, "
               "dflash:PATH[+lookup][+...], tidar:FOLDER[+...]. "
               "Requests may choose this one, auto, lookup or none",
-              {.shows = "NAME", .standard = "the shipped network for the demo's model, else auto"});
+              {.shows = "NAME"});
   command.add("--draft-precision", f->draft_precision, "Precision of a drafting model",
               {.one_of = {"auto", "f32", "bf16", "int8", "int4", "file"}, .shows = "NAME"});
   command.add("--rule", f->rule,

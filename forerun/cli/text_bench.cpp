@@ -178,6 +178,7 @@ nlohmann::json contestant_json(const Contestant& c, const Contestant& none,
   const auto rounds = static_cast<double>(std::max<std::uint64_t>(s.rounds, 1));
   nlohmann::json j = cli::to_json(s);
   j.update({{"drafter", c.label},
+            {"parts", c.drafter.parts()},
             {"tok_s", c.all.tok_s()},
             {"seconds", c.all.seconds},
             {"speedup_vs_none", c.all.tok_s() / none.all.tok_s()},

@@ -218,8 +218,11 @@ nb::dict distilled(const Model& model, const std::vector<std::string>& prompts,
       interrupts.run([&] { on_progress(documents, of, tokens, seconds); });
     };
   }
-  const Distilled d = interrupts.during([&] { return distill(model, prompts, out, o, listener); });
+  const std::string folder = out.empty() ? answers_folder(model) : out;
+  const Distilled d =
+      interrupts.during([&] { return distill(model, prompts, folder, o, listener); });
   nb::dict result;
+  result["folder"] = folder;
   result["documents"] = d.documents;
   result["answer_tokens"] = d.answer_tokens;
   result["looping"] = d.looping;
@@ -235,14 +238,13 @@ nb::dict distilled(const Model& model, const std::vector<std::string>& prompts,
 void bind_training(nb::module_& m) {
   bind_training_on_answers(m);
   bind_training_on_images(m);
-  m.def("distill", &distilled, "model"_a, "prompts"_a, "out"_a, nb::kw_only(),
-        "options"_a.none() = nb::none(), "self_prompts"_a = 0, "self_temperature"_a = 1.0,
-        "on_progress"_a = nb::none(),
+  m.def("distill", &distilled, "model"_a, "prompts"_a = std::vector<std::string>(), "out"_a = "",
+        nb::kw_only(), "options"_a.none() = nb::none(), "self_prompts"_a = 0,
+        "self_temperature"_a = 1.0, "on_progress"_a = nb::none(),
         "The model answers prompts; the answers are kept as token shards in the folder `out`, as "
-        "data "
-        "to train a drafter on.\nThe same call resumes one that was interrupted. "
-        "on_progress(documents, "
-        "of, tokens, seconds) is called after every round.");
+        "data to train a drafter on.\nWithout `out` the folder is MODEL.answers beside the model, "
+        "where the drafter auto finds them. The same call resumes one that was interrupted. "
+        "on_progress(documents, of, tokens, seconds) is called after every round.");
   m.def(
       "train_ngram",
       [](const std::vector<std::string>& data, const std::string& out) {

@@ -87,6 +87,17 @@ def test_answers_become_adapters_that_leave_greedy_text_as_it_is(chat_model, tmp
     assert forerun.train_ngram([str(tmp_path / "answers")], str(tmp_path / "trigrams.arpa"))["documents"] == 6
 
 
+def test_auto_drafts_from_answers_beside_the_model(chat_model):
+    assert forerun.Drafter("auto", chat_model).parts == ["lookup", "recycling"]
+    written = forerun.distill(chat_model, ["question 1"], options=forerun.GenerateOptions(max_tokens=12, temperature=0.0))
+    drafter = forerun.Drafter("auto", chat_model)
+    assert drafter.name == "auto" and drafter.parts == ["lookup", "recycling", "sam:" + written["folder"]]
+    plain = forerun.generate(chat_model, "question 1", None, max_tokens=12, temperature=0.0)
+    drafted = forerun.generate(chat_model, "question 1", drafter, max_tokens=12, temperature=0.0, fixed_draft=True)
+    assert drafted.tokens == plain.tokens and drafted.statistics.tau > 2
+    shutil.rmtree(written["folder"])
+
+
 def test_help_names_every_option():
     assert "hidden: int = 192" in forerun.train_mar.__nb_signature__[0][0]
     for name in ("train_dflash", "train_dlm", "train_tidar", "train_tidar_model", "train_dit", "train_free", "train_mar",

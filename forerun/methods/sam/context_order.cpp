@@ -3,7 +3,6 @@
 #include <ATen/Parallel.h>
 
 #include <algorithm>
-#include <exception>
 #include <mutex>
 #include <utility>
 
@@ -47,17 +46,11 @@ class ContextSort {
     std::vector<std::vector<Group>> found;  // by each thread
     found.reserve(static_cast<std::size_t>(at::get_num_threads()));
     std::mutex together;
-    std::exception_ptr failed;
     ThreadTeam::instance().run(at::get_num_threads(), [&](ThreadTeam::Worker& w) {
       Split split;
       w.each(size, kGroups, [&](std::int64_t begin, std::int64_t end) {
-        try {
-          for (std::int64_t i = begin; i < end; ++i) {
-            sort(groups[static_cast<std::size_t>(i)], known, split);
-          }
-        } catch (...) {  // out of memory
-          const std::scoped_lock lock(together);
-          failed = std::current_exception();
+        for (std::int64_t i = begin; i < end; ++i) {
+          sort(groups[static_cast<std::size_t>(i)], known, split);
         }
       });
       w.each(size, kGroups, [&](std::int64_t begin, std::int64_t end) {
@@ -69,7 +62,6 @@ class ContextSort {
       const std::scoped_lock lock(together);
       found.push_back(std::move(split.groups));
     });
-    if (failed) std::rethrow_exception(failed);
     for (const std::vector<Group>& some : found) {
       groups_.insert(groups_.end(), some.begin(), some.end());
     }

@@ -3,9 +3,11 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <atomic>
 #include <stdexcept>
 
 #include "forerun/methods/sam/context_order.h"
+#include "forerun/tensor/parallel_for.h"
 
 namespace forerun {
 namespace {
@@ -25,9 +27,14 @@ CorpusIndex::Followers most_frequent(std::span<CorpusIndex::Follower> counted) {
 
 }  // namespace
 
-CorpusIndex::CorpusIndex(std::span<const CorpusDocument> documents, std::size_t vocab) {
+CorpusIndex::CorpusIndex(std::span<const CorpusDocument> documents, std::size_t vocab,
+                         std::span<const std::uint32_t> order) {
   copy(documents, vocab);
-  order(documents, vocab);
+  take_places(documents, vocab, order);
+  if (!compare_neighbours()) {
+    throw std::invalid_argument("corpus: the order is not that of its documents");
+  }
+  find_begins(vocab);
   find_ranges();
   count_ranges(vocab);
 }
@@ -54,8 +61,9 @@ void CorpusIndex::copy(std::span<const CorpusDocument> documents, std::size_t vo
   }
 }
 
-// Keeps the places that something follows.
-void CorpusIndex::order(std::span<const CorpusDocument> documents, std::size_t vocab) {
+// Keeps the places that something follows, each once.
+void CorpusIndex::take_places(std::span<const CorpusDocument> documents, std::size_t vocab,
+                              std::span<const std::uint32_t> order) {
   std::vector<bool> followed(text_.size());
   std::size_t at = 0, kept = 0;
   for (const CorpusDocument& d : documents) {
@@ -64,29 +72,61 @@ void CorpusIndex::order(std::span<const CorpusDocument> documents, std::size_t v
     }
     at += d.tokens.size() + 1;
   }
-  const HugeVector<std::uint32_t> sorted = context_order(text_, vocab, kLongest);
   ends_.reserve(kept);
-  followers_.reserve(kept);
-  common_.reserve(kept);
-  begins_.assign(vocab + 1, 0);
-  constexpr std::size_t kAhead = 16;
-  for (std::size_t i = 0; i < sorted.size(); ++i) {
-    // Places lie anywhere in the text: their tokens are asked for in time.
-    if (i + kAhead < sorted.size()) __builtin_prefetch(&text_[sorted[i + kAhead]]);
-    const std::uint32_t end = sorted[i];
-    if (!followed[end]) continue;
-    const std::size_t before = ends_.size();
-    std::size_t n = 0;
-    while (before > 0 && n < kLongest && text_[end - n] != kDocumentStart &&
-           text_[end - n] == text_[ends_.back() - n]) {
-      ++n;
+  const auto take = [&](std::uint32_t end) {
+    const bool takes = end < followed.size() && followed[end];
+    if (takes) {
+      followed[end] = false;
+      ends_.push_back(end);
     }
-    ends_.push_back(end);
-    followers_.push_back(text_[end + 1]);
-    common_.push_back(static_cast<std::uint8_t>(n));
-    ++begins_[static_cast<std::size_t>(text_[end]) + 1];
+    return takes;
+  };
+  if (order.empty()) {
+    for (const std::uint32_t end : context_order(text_, vocab, kLongest)) take(end);
+  } else if (order.size() != kept || !std::all_of(order.begin(), order.end(), take)) {
+    throw std::invalid_argument("corpus: the order is that of other documents");
   }
-  for (std::size_t t = 1; t <= vocab; ++t) begins_[t] += begins_[t - 1];
+}
+
+// What a place has in common with the one before it. False where that one belongs behind it.
+bool CorpusIndex::compare_neighbours() {
+  constexpr std::int64_t kGrain = 1 << 14, kAhead = 16;
+  const auto size = static_cast<std::int64_t>(ends_.size());
+  followers_.resize(ends_.size());
+  common_.resize(ends_.size());
+  std::atomic<bool> sorted = true;
+  parallel_for(0, size, kGrain, [&](std::int64_t begin, std::int64_t end) {
+    for (std::int64_t i = begin; i < end; ++i) {
+      // Places lie anywhere in the text: their tokens are asked for in time.
+      if (i + kAhead < size)
+        __builtin_prefetch(&text_[ends_[static_cast<std::size_t>(i + kAhead)]]);
+      const auto place = static_cast<std::size_t>(i);
+      const std::uint32_t own = ends_[place];
+      followers_[place] = text_[own + 1];
+      if (place == 0) continue;
+      const std::uint32_t before = ends_[place - 1];
+      std::uint32_t n = 0;
+      while (n < kLongest && text_[own - n] != kDocumentStart &&
+             text_[own - n] == text_[before - n]) {
+        ++n;
+      }
+      common_[place] = static_cast<std::uint8_t>(n);
+      if (n < kLongest && text_[before - n] > text_[own - n]) {
+        sorted.store(false, std::memory_order_relaxed);
+      }
+    }
+  });
+  return sorted;
+}
+
+void CorpusIndex::find_begins(std::size_t vocab) {
+  const auto size = static_cast<std::uint32_t>(ends_.size());
+  begins_.assign(vocab + 1, size);
+  for (std::uint32_t place = 0; place < size; ++place) {
+    if (common_[place] == 0) begins_[static_cast<std::size_t>(text_[ends_[place]])] = place;
+  }
+  // Tokens that no place ends with.
+  for (std::size_t t = vocab; t-- > 0;) begins_[t] = std::min(begins_[t], begins_[t + 1]);
 }
 
 // The ranges of more than kScanned places, from the common tokens of neighbours (Abouelhoda et al.

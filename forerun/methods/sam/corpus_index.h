@@ -51,12 +51,18 @@ class CorpusIndex {
   };
 
   /// Memory: 17 bytes a token, 28 while it is made.
+  /// @param order  `order()` of an index of the same documents: they are not sorted again, which is
+  ///               most of the time. Empty: they are. It is checked
   /// @throws std::invalid_argument  a token that is negative or not below `vocab`, kMostTokens
-  ///                                tokens or more
-  CorpusIndex(std::span<const CorpusDocument> documents, std::size_t vocab);
+  ///                                tokens or more, an order of other documents
+  CorpusIndex(std::span<const CorpusDocument> documents, std::size_t vocab,
+              std::span<const std::uint32_t> order = {});
 
   /// Tokens that followed something.
   std::size_t size() const noexcept { return followers_.size(); }
+  /// Of every place where its last token lies: in the documents one behind the other, with one
+  /// entry before each.
+  std::span<const std::uint32_t> order() const noexcept { return ends_; }
   /// The longest end of `text` that occurs, of kLongest tokens at most.
   Match longest(std::span<const Token> text) const;
   /// The next shorter end that occurs at more places; of length 0 at last.
@@ -73,7 +79,10 @@ class CorpusIndex {
     Followers followers;
   };
   void copy(std::span<const CorpusDocument> documents, std::size_t vocab);
-  void order(std::span<const CorpusDocument> documents, std::size_t vocab);
+  void take_places(std::span<const CorpusDocument> documents, std::size_t vocab,
+                   std::span<const std::uint32_t> order);
+  bool compare_neighbours();
+  void find_begins(std::size_t vocab);
   void find_ranges();
   void count_ranges(std::size_t vocab);
   std::size_t shared(std::uint32_t place, std::span<const Token> text, std::size_t known) const;

@@ -7,6 +7,7 @@
 #include <map>
 #include <random>
 #include <stdexcept>
+#include <tuple>
 #include <vector>
 
 #include "forerun/methods/sam/context_order.h"
@@ -22,12 +23,17 @@ struct Document {
   std::size_t first = 0;
 };
 
-CorpusIndex index_of(const std::vector<Document>& corpus, std::size_t vocab) {
+using Order = std::vector<std::uint32_t>;
+
+CorpusIndex index_of(const std::vector<Document>& corpus, std::size_t vocab,
+                     const Order& order = {}) {
   std::vector<CorpusDocument> documents;
   documents.reserve(corpus.size());
   for (const Document& d : corpus) documents.push_back({d.tokens, d.first});
-  return {documents, vocab};
+  return {documents, vocab, order};
 }
+
+Order order_of(const CorpusIndex& index) { return {index.order().begin(), index.order().end()}; }
 
 // What followed `end` in the documents.
 Counts followed(const std::vector<Document>& corpus, std::span<const Token> end) {
@@ -170,6 +176,74 @@ TEST(CorpusIndex, RefusesTokensOutsideTheVocabulary) {
     const std::vector<Document> corpus = {{{1, 2}}, {{4, t}}};
     EXPECT_THROW(index_of(corpus, 5), std::invalid_argument) << t;
   }
+}
+
+// Documents of few tokens, of which some are prompts.
+std::vector<Document> random_corpus(std::mt19937& random, unsigned letters) {
+  std::vector<Document> corpus;
+  for (int d = 0; d < 20; ++d) {
+    corpus.push_back({random_text(random, random() % 90, letters), random() % 4});
+  }
+  return corpus;
+}
+
+TEST(CorpusIndex, OfAKeptOrderIsTheSame) {
+  std::mt19937 random(8);
+  for (const unsigned letters : {1U, 2U, 3U, 40U}) {
+    const std::vector<Document> corpus = random_corpus(random, letters);
+    const CorpusIndex sorted = index_of(corpus, letters);
+    const CorpusIndex kept = index_of(corpus, letters, order_of(sorted));
+    EXPECT_EQ(order_of(kept), order_of(sorted));
+    for (int i = 0; i < 200; ++i) {
+      const Text text = random_text(random, 1 + random() % 12, letters);
+      for (CorpusIndex::Match a = sorted.longest(text), b = kept.longest(text); a.length > 0;
+           a = sorted.shorter(a), b = kept.shorter(b)) {
+        ASSERT_EQ(std::tie(a.length, a.first, a.last), std::tie(b.length, b.first, b.last));
+        expect_all_ends(kept, corpus, text);
+      }
+    }
+  }
+}
+
+// Whatever a damaged file holds: every place once, and each behind the one that is before it.
+TEST(CorpusIndex, RefusesAnOrderOfOtherDocuments) {
+  std::mt19937 random(9);
+  int refused = 0;
+  for (int i = 0; i < 400; ++i) {
+    const unsigned letters = 2 + random() % 5;
+    const std::vector<Document> corpus = random_corpus(random, letters);
+    const CorpusIndex index = index_of(corpus, letters);
+    const Order right = order_of(index);
+    Order wrong = right;
+    const std::size_t at = random() % wrong.size(), other = random() % wrong.size();
+    switch (i % 5) {
+      case 0:
+        std::swap(wrong[at], wrong[other]);
+        break;
+      case 1:
+        wrong[at] = wrong[other];
+        break;
+      case 2:
+        wrong[at] = random();
+        break;
+      case 3:
+        wrong.pop_back();
+        break;
+      default:
+        std::shuffle(wrong.begin(), wrong.end(), random);
+    }
+    try {
+      const CorpusIndex taken = index_of(corpus, letters, wrong);
+      EXPECT_EQ(taken.size(), index.size());  // the two places end alike
+      for (int t = 0; t < 20; ++t) {
+        expect_all_ends(taken, corpus, random_text(random, 1 + random() % 12, letters));
+      }
+    } catch (const std::invalid_argument&) {
+      ++refused;
+      EXPECT_NE(wrong, right);
+    }
+  }
+  EXPECT_GT(refused, 300);
 }
 
 TEST(ContextOrder, SortsByTheTokensBefore) {

@@ -5,9 +5,7 @@
 #include <algorithm>
 #include <array>
 #include <cmath>
-#include <exception>
 #include <limits>
-#include <mutex>
 #include <utility>
 
 #include "forerun/core/ngram_key.h"
@@ -59,21 +57,14 @@ void SlotSource::find_likeliest() {
   const int threads = at::get_num_threads();
   if (threads <= 1 || block_ <= 1 || !abreast()) return;
   found_.resize(block_);
-  std::mutex mutex;
-  std::exception_ptr failed;
-  const auto find = [&](std::int64_t begin, std::int64_t end) {
-    try {
+  const auto slots = static_cast<std::int64_t>(block_);
+  ThreadTeam::instance().run(threads, [&](ThreadTeam::Worker& w) {
+    w.each(slots, 1, [&](std::int64_t begin, std::int64_t end) {
       for (auto i = static_cast<std::size_t>(begin); i < static_cast<std::size_t>(end); ++i) {
         found_[i] = likeliest(i);
       }
-    } catch (...) {  // a job of the team must not throw
-      const std::scoped_lock lock(mutex);
-      failed = std::current_exception();
-    }
-  };
-  const auto slots = static_cast<std::int64_t>(block_);
-  ThreadTeam::instance().run(threads, [&](ThreadTeam::Worker& w) { w.each(slots, 1, find); });
-  if (failed) std::rethrow_exception(failed);
+    });
+  });
 }
 
 void SlotSource::add(std::size_t parent, Token token) {

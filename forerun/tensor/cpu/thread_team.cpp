@@ -2,6 +2,8 @@
 
 #include <sched.h>
 
+#include <utility>
+
 #include "forerun/tensor/cpu/kernels/kernels.h"
 #include "forerun/tensor/cpu/spin_wait.h"
 
@@ -28,11 +30,6 @@ class KernelJob {
   const Kernels& kernels_ = kernels();
 };
 
-void run_job(const std::function<void(ThreadTeam::Worker&)>& job, ThreadTeam::Worker& worker) {
-  const KernelJob begun;
-  job(worker);
-}
-
 }  // namespace
 
 ThreadTeam& ThreadTeam::instance() {
@@ -56,6 +53,20 @@ void ThreadTeam::Worker::wait(std::int64_t pieces) const noexcept {
   wait_until([&] { return ended(pieces); });
 }
 
+void ThreadTeam::run_job(Worker& worker) noexcept {
+  const KernelJob begun;
+  try {
+    (*job_)(worker);
+  } catch (...) {
+    keep_failure();
+  }
+}
+
+void ThreadTeam::keep_failure() noexcept {
+  const std::scoped_lock lock(failing_);
+  if (!failed_) failed_ = std::current_exception();
+}
+
 void ThreadTeam::serve(int index, std::uint32_t seen) {
   for (;;) {
     for (int i = 0; started_.load(std::memory_order_acquire) == seen; ++i) {
@@ -70,7 +81,7 @@ void ThreadTeam::serve(int index, std::uint32_t seen) {
     ++seen;
     if (stop_) return;
     Worker worker(*this, index, count_);
-    run_job(*job_, worker);
+    run_job(worker);
     inside_.fetch_sub(1, std::memory_order_release);
   }
 }
@@ -99,13 +110,18 @@ void ThreadTeam::resize(int threads) {
   }
 }
 
+void ThreadTeam::throw_failure() {
+  if (failed_) std::rethrow_exception(std::exchange(failed_, nullptr));
+}
+
 void ThreadTeam::run(int threads, const std::function<void(Worker&)>& job) {
   const std::scoped_lock only(one_job_);
   resize(threads < 1 ? 1 : threads);
   Worker own(*this, 0, count_);
+  job_ = &job;
   if (count_ == 1) {
-    run_job(job, own);
-    return;
+    run_job(own);
+    return throw_failure();
   }
   if (seats_.size() < static_cast<std::size_t>(count_)) {
     seats_ = std::vector<Seat>(static_cast<std::size_t>(count_));
@@ -114,12 +130,12 @@ void ThreadTeam::run(int threads, const std::function<void(Worker&)>& job) {
     seat.taken.store(0, std::memory_order_relaxed);
     seat.done.store(0, std::memory_order_relaxed);
   }
-  job_ = &job;
   inside_.store(count_ - 1, std::memory_order_relaxed);
   started_.fetch_add(1, std::memory_order_release);
   started_.notify_all();
-  [&]() noexcept { run_job(job, own); }();  // helpers use the job until they have left it
+  run_job(own);
   wait_until([this] { return inside_.load(std::memory_order_acquire) == 0; });
+  throw_failure();
 }
 
 }  // namespace forerun

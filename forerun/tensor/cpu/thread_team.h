@@ -64,7 +64,11 @@ class ThreadTeam {
         const std::int64_t begin = pieces * whose / count_, end = pieces * (whose + 1) / count_;
         const std::uint64_t before = mine;
         for (std::int64_t i; (i = begin + take(whose, end - begin)) < end; ++mine) {
-          work(i * grain, i + 1 < pieces ? (i + 1) * grain : items);
+          try {
+            work(i * grain, i + 1 < pieces ? (i + 1) * grain : items);
+          } catch (...) {  // the piece counts as done: the others wait for it
+            team_.keep_failure();
+          }
         }
         // Before the others' pieces are looked for: these may wait for nothing else.
         if (mine != before) {
@@ -104,7 +108,8 @@ class ThreadTeam {
   static ThreadTeam& instance();
 
   /// Runs `job` on `threads` threads, including the calling one; returns when all have finished.
-  /// One job at a time: further callers wait. `job` must not throw.
+  /// One job at a time: further callers wait. What `job`, or the work of a phase, throws is thrown
+  /// here when all have finished, of several one. Later phases run nevertheless.
   void run(int threads, const std::function<void(Worker&)>& job);
 
   ThreadTeam(const ThreadTeam&) = delete;
@@ -116,8 +121,12 @@ class ThreadTeam {
   void resize(int threads);
   void stop();
   void serve(int index, std::uint32_t seen);
+  void run_job(Worker& worker) noexcept;
+  void keep_failure() noexcept;
+  void throw_failure();
 
-  std::mutex one_job_;
+  std::mutex one_job_, failing_;
+  std::exception_ptr failed_;  // the first of a job
   std::vector<std::thread> helpers_;
   const std::function<void(Worker&)>* job_ = nullptr;
   int count_ = 1;

@@ -2,6 +2,7 @@
 
 #include <gtest/gtest.h>
 
+#include <stdexcept>
 #include <thread>
 #include <vector>
 
@@ -83,6 +84,28 @@ TEST(ThreadTeam, JobsDoNotMix) {
   for (std::thread& t : callers) t.join();
   EXPECT_EQ(most, 1);
   EXPECT_EQ(inside, 0);
+}
+
+// Nobody waits for a thread that threw, whether in a phase or between two, and the next job is
+// whole.
+TEST(ThreadTeam, WhatAJobThrowsIsThrownByRun) {
+  for (const int threads : {1, 2, 3}) {
+    for (int place = 0; place < 12; ++place) {
+      const auto job = [&](ThreadTeam::Worker& w) {
+        if (place == 11 && w.index() == w.count() - 1) throw std::runtime_error("between");
+        for (int phase = 0; phase < 3; ++phase) {
+          w.each(7, 1, [&](std::int64_t begin, std::int64_t end) {
+            if (begin <= place && place < end) throw std::runtime_error("in a phase");
+          });
+        }
+      };
+      if (place < 7 || place == 11) {
+        EXPECT_THROW(ThreadTeam::instance().run(threads, job), std::runtime_error) << place;
+      } else {
+        EXPECT_NO_THROW(ThreadTeam::instance().run(threads, job));
+      }
+    }
+  }
 }
 
 }  // namespace
