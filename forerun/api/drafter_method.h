@@ -49,6 +49,12 @@ struct DrafterLoad {
   PrecisionRequest precision;
 };
 
+/// What a short name stands for: what is at hand for the target.
+struct StandsFor {
+  std::vector<std::string> parts;
+  std::string left_out = {};  ///< why something at hand is not among them
+};
+
 /// An entry of the registry: a source without a model, which drafts alone or beside others, or a
 /// drafter of another kind.
 struct DrafterKind {
@@ -58,8 +64,8 @@ struct DrafterKind {
   std::function<std::vector<FoundSource>(const Model& target, const std::string& argument)>
       sources = {};
   std::function<std::shared_ptr<const Drafter::Method>(const DrafterLoad&)> load = {};
-  /// The name is short for these, what is at hand for the target.
-  std::function<std::vector<std::string>(const Model& target)> stands_for = {};
+  /// The name is short for others.
+  std::function<StandsFor(const Model& target)> stands_for = {};
 };
 
 /// The built-in ones, each defined in a file of its own.

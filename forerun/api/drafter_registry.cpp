@@ -86,26 +86,34 @@ std::vector<std::string> parts_of(std::span<const DrafterKind> kinds, std::strin
   return out;
 }
 
-// The same with what short names stand for, but for a folder's source that is named beside them
-// with a folder of its own.
-std::vector<std::string> expanded(std::span<const DrafterKind> kinds,
-                                  std::span<const std::string> parts, const Model& target) {
-  const auto named = [&](const std::string& source) {
-    return std::any_of(parts.begin(), parts.end(),
-                       [&](const std::string& part) { return part_of(part).name == source; });
-  };
-  std::vector<std::string> out;
+// The same with what short names stand for. What they found gives way to a folder that is named for
+// the same source, and has the source without a folder in it.
+StandsFor expanded(std::span<const DrafterKind> kinds, std::span<const std::string> parts,
+                   const Model& target) {
+  StandsFor out;
+  std::vector<Part> named;
+  for (const std::string& part : parts) named.push_back(part_of(part));
+  std::string found;  // the source that one of them found
   for (const std::string& part : parts) {
     const DrafterKind* kind = find(kinds, part);
     if (kind == nullptr || !kind->stands_for) {
-      out.push_back(part);
+      out.parts.push_back(part);
       continue;
     }
-    for (std::string& meant : kind->stands_for(target)) {
-      const Part source = part_of(meant);
-      if (!source.colon || !named(source.name)) out.push_back(std::move(meant));
+    StandsFor meant = kind->stands_for(target);
+    for (std::string& one : meant.parts) {
+      const Part source = part_of(one);
+      const bool gives_way =
+          source.colon && std::any_of(named.begin(), named.end(), [&](const Part& p) {
+            return p.colon && p.name == source.name;
+          });
+      if (gives_way) continue;
+      if (source.colon) found = source.name;
+      out.parts.push_back(std::move(one));
     }
+    out.left_out = std::move(meant.left_out);
   }
+  if (!found.empty()) std::erase(out.parts, found);
   return out;
 }
 
@@ -186,7 +194,9 @@ Drafter Drafter::load(std::string_view name, const Model& target, PrecisionReque
   out.name_ = std::string(name);
   if (name == "none") return out;
   const std::vector<DrafterKind> kinds = Registry::instance().kinds();
-  out.parts_ = expanded(kinds, parts_of(kinds, name), target);
+  StandsFor meant = expanded(kinds, parts_of(kinds, name), target);
+  out.left_out_ = std::move(meant.left_out);
+  out.parts_ = std::move(meant.parts);
   const std::vector<std::string>& parts = out.parts_;
   const Part head = part_of(parts.front());
   const DrafterKind* kind = find(kinds, head.name);

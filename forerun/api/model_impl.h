@@ -29,7 +29,7 @@ struct Model::Impl {
   ChatFormat chat;
   std::unordered_set<Token> end_tokens;  ///< any of them ends an answer
   std::shared_ptr<Grammars> grammars = std::make_shared<Grammars>();
-  std::shared_ptr<AnswersBeside> answers = std::make_shared<AnswersBeside>();
+  std::shared_ptr<AnswersBeside> answers = std::make_shared<AnswersBeside>(path);
 };
 
 }  // namespace forerun

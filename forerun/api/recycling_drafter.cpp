@@ -19,8 +19,10 @@ DrafterKind auto_drafter() {
                    .help = "all that needs no training, in one tree: lookup+recycling, and "
                            "sam:MODEL.answers where forerun distill has written that folder"},
           .stands_for = [](const Model& target) {
-            std::vector<std::string> out = {"lookup", "recycling"};
-            if (has_answers_beside(target)) out.push_back("sam:" + answers_folder(target));
+            StandsFor out{.parts = {"lookup", "recycling"}};
+            if (has_answers_beside(target, out.left_out)) {
+              out.parts.push_back("sam:" + answers_folder(target));
+            }
             return out;
           }};
 }

@@ -219,9 +219,10 @@ TEST_F(AnswersBesideModel, AutoDraftsFromThem) {
   EXPECT_EQ(drafter.parts(), (Names{"lookup", "recycling", found}));
   EXPECT_EQ(Drafter::load("lookahead+auto", target).parts(),
             (Names{"lookahead", "lookup", "recycling", found}));
-  // What is named goes before what is found.
+  // What is named goes before what is found, and a source without a folder is part of it.
   EXPECT_EQ(Drafter::load("auto+sam:" + corpus(), target).parts(),
             (Names{"lookup", "recycling", "sam:" + corpus()}));
+  EXPECT_EQ(Drafter::load("sam+auto", target).parts(), (Names{"lookup", "recycling", found}));
   EXPECT_EQ(Drafter::load("lookup", target).parts(), Names{"lookup"});
   EXPECT_TRUE(Drafter().parts().empty());
 
@@ -233,16 +234,50 @@ TEST_F(AnswersBesideModel, AutoDraftsFromThem) {
       generate(target, Drafter::load("lookup+recycling", target), prompt(20), o);
   EXPECT_GT(drafted.statistics.tau(), without.statistics.tau());
 
-  std::filesystem::remove_all(beside());  // the model keeps what it has loaded
-  EXPECT_EQ(Drafter::load("sam:" + beside().string(), target).parts(), Names{found});
+  // A model that has drafted from answers sees that they change.
+  std::filesystem::remove_all(beside());
+  EXPECT_EQ(Drafter::load("auto", target).parts(), (Names{"lookup", "recycling"}));
+  EXPECT_THROW(Drafter::load(found, target), UsageError);
+  put_answers(settings());
+  EXPECT_EQ(Drafter::load("auto", target).parts(), (Names{"lookup", "recycling", found}));
 }
 
-TEST_F(AnswersBesideModel, OfAnotherModelAreRefused) {
+// The user has named none of them: drafts are made of the rest, and why is told.
+TEST_F(AnswersBesideModel, ThatCannotBeUsedAreLeftOut) {
+  const auto expect_left_out = [&](const std::string& why) {
+    const Drafter drafter = Drafter::load("auto", model());
+    EXPECT_EQ(drafter.parts(), (std::vector<std::string>{"lookup", "recycling"})) << why;
+    EXPECT_NE(drafter.left_out().find(why), std::string::npos) << drafter.left_out();
+    EXPECT_EQ(drafter.left_out().empty(), why.empty());
+    EXPECT_ANY_THROW(Drafter::load("sam:" + beside().string(), model())) << why;
+  };
   nlohmann::json other = settings();
   other["target_hash"] = "xxh3:0";
   put_answers(other);
-  EXPECT_THROW(Drafter::load("auto", model()), UsageError);
-  EXPECT_NO_THROW(Drafter::load("lookup+recycling", model()));
+  expect_left_out("vocabulary");
+  EXPECT_TRUE(Drafter::load("lookup", model()).left_out().empty());
+  std::ofstream(beside() / "distill.json") << "{";
+  expect_left_out("distill.json");
+  std::ofstream(beside() / "distill.json") << settings().dump();
+  EXPECT_TRUE(Drafter::load("auto", model()).left_out().empty());
+  std::ofstream(beside() / "answers-1.safetensors") << "damaged";
+  expect_left_out("answers-1.safetensors");
+  std::filesystem::remove_all(beside());
+  std::filesystem::create_directories(beside());
+  std::ofstream(beside() / "distill.json") << settings().dump();
+  write_token_shard(beside() / "a.safetensors",
+                    std::vector<TokenDocument>{{.id = 1, .prompt = 0, .tokens = {}}});
+  expect_left_out("");  // distill has kept no answer
+}
+
+TEST_F(AnswersBesideModel, TheirFolderHasTheNameOfTheModel) {
+  const std::string path = (folder.path() / "tiny.gguf.d").string();
+  for (const std::string& name : {path, path + "/", path + "/."}) {
+    EXPECT_EQ(answers_folder(Model::load(name, Precision::kF32)), beside().string()) << name;
+  }
+  std::filesystem::copy(kTiny + "llama_plain/model.gguf", folder.path() / "m.gguf");
+  EXPECT_EQ(answers_folder(Model::load((folder.path() / "m.gguf").string(), Precision::kF32)),
+            (folder.path() / "m.answers").string());
 }
 
 // Of many answers: sorted once, then read from the file beside them, unless it is another's.

@@ -45,10 +45,21 @@ int run_distill(const DistillFlags& f) {
                               tokens, static_cast<double>(tokens) / std::max(s, 1e-9),
                               duration(s)));
   };
-  const Distilled d = distill(model, texts, out, f.options, listener);
+  const Distilled d = [&] {
+    try {
+      return distill(model, texts, out, f.options, listener);
+    } catch (const UsageError& e) {
+      if (!f.out.empty()) throw;
+      throw UsageError(
+          fmt::format("{} (without --out answers go beside the model, where auto "
+                      "finds them; auto+sam:FOLDER drafts from another folder)",
+                      e.what()));
+    }
+  }();
   progress.clear();
   if (f.json) {
-    write_json({{"documents", d.documents},
+    write_json({{"folder", out},
+                {"documents", d.documents},
                 {"answer_tokens", d.answer_tokens},
                 {"looping", d.looping},
                 {"dropped", d.dropped},

@@ -72,6 +72,9 @@ void note_answers(const std::string& name, const Drafter& drafter) {
     if (!found) continue;
     note(styled(stderr, Style::kDim, fmt::format("drafts from {} too", printable(part))));
   }
+  if (!drafter.left_out().empty()) {
+    note(fmt::format("answers beside the model are left out: {}", printable(drafter.left_out())));
+  }
 }
 
 }  // namespace

@@ -63,8 +63,9 @@ void ThreadTeam::run_job(Worker& worker) noexcept {
 }
 
 void ThreadTeam::keep_failure() noexcept {
-  const std::scoped_lock lock(failing_);
+  const std::scoped_lock lock(keeping_);
   if (!failed_) failed_ = std::current_exception();
+  failing_.store(true, std::memory_order_relaxed);
 }
 
 void ThreadTeam::serve(int index, std::uint32_t seen) {
@@ -111,6 +112,7 @@ void ThreadTeam::resize(int threads) {
 }
 
 void ThreadTeam::throw_failure() {
+  failing_.store(false, std::memory_order_relaxed);
   if (failed_) std::rethrow_exception(std::exchange(failed_, nullptr));
 }
 

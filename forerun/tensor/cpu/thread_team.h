@@ -10,6 +10,7 @@
 #include <utility>
 #include <vector>
 
+#include "forerun/tensor/cpu/spin_wait.h"
 #include "forerun/tensor/cpu/stream_fence.h"
 
 namespace forerun {
@@ -59,11 +60,12 @@ class ThreadTeam {
       const std::int64_t pieces = (items + grain - 1) / grain;
       std::uint64_t mine = 0;
       for (int k = 0; k < count_; ++k) {
-        if (k == 1 && ended(pieces)) return;
+        if (k == 1 && (ended(pieces) || ended_soon(pieces))) return;
         const int whose = (index_ + k) % count_;
         const std::int64_t begin = pieces * whose / count_, end = pieces * (whose + 1) / count_;
         const std::uint64_t before = mine;
         for (std::int64_t i; (i = begin + take(whose, end - begin)) < end; ++mine) {
+          if (team_.failing_.load(std::memory_order_relaxed)) continue;
           try {
             work(i * grain, i + 1 < pieces ? (i + 1) * grain : items);
           } catch (...) {  // the piece counts as done: the others wait for it
@@ -74,6 +76,7 @@ class ThreadTeam {
         if (mine != before) {
           fence_streams();
           seat(index_).done.store(phase_ + mine, std::memory_order_release);
+          if (k > 0) helped_ = true;
         }
       }
       wait(pieces);
@@ -97,11 +100,25 @@ class ThreadTeam {
       }
     }
     bool ended(std::int64_t pieces) const noexcept;
+    // Whether the others end their own pieces in about a microsecond. To look for pieces of theirs
+    // that are left takes the line of the counter away from a thread that is about to end, which
+    // then waits for it in the next phase. One that was late is not waited for again.
+    bool ended_soon(std::int64_t pieces) noexcept {
+      constexpr int kPauses = 64;
+      for (int i = helped_ ? kPauses : 0; i < kPauses; ++i) {
+        relax();
+        if (ended(pieces)) return true;
+      }
+      helped_ = false;
+      return false;
+    }
+
     void wait(std::int64_t pieces) const noexcept;
 
     ThreadTeam& team_;
     int index_, count_;
     std::uint64_t phase_ = 0;  // times kPhase
+    bool helped_ = false;      // took pieces of others in the phase before
   };
 
   /// The process's team.
@@ -109,7 +126,8 @@ class ThreadTeam {
 
   /// Runs `job` on `threads` threads, including the calling one; returns when all have finished.
   /// One job at a time: further callers wait. What `job`, or the work of a phase, throws is thrown
-  /// here when all have finished, of several one. Later phases run nevertheless.
+  /// here when all have finished, of several one; pieces that begin after it are skipped. Threads
+  /// that wait for each other in a way of their own must not throw.
   void run(int threads, const std::function<void(Worker&)>& job);
 
   ThreadTeam(const ThreadTeam&) = delete;
@@ -125,8 +143,9 @@ class ThreadTeam {
   void keep_failure() noexcept;
   void throw_failure();
 
-  std::mutex one_job_, failing_;
+  std::mutex one_job_, keeping_;
   std::exception_ptr failed_;  // the first of a job
+  alignas(64) std::atomic<bool> failing_{false};
   std::vector<std::thread> helpers_;
   const std::function<void(Worker&)>* job_ = nullptr;
   int count_ = 1;

@@ -86,25 +86,51 @@ TEST(ThreadTeam, JobsDoNotMix) {
   EXPECT_EQ(inside, 0);
 }
 
-// Nobody waits for a thread that threw, whether in a phase or between two, and the next job is
-// whole.
+// Nobody waits for a thread that threw, whether in a phase or between two; what comes after is
+// skipped, and the next job is whole.
 TEST(ThreadTeam, WhatAJobThrowsIsThrownByRun) {
+  constexpr std::int64_t kItems = 7, kBetween = kItems;
   for (const int threads : {1, 2, 3}) {
-    for (int place = 0; place < 12; ++place) {
-      const auto job = [&](ThreadTeam::Worker& w) {
-        if (place == 11 && w.index() == w.count() - 1) throw std::runtime_error("between");
+    for (std::int64_t place = 0; place <= kBetween; ++place) {
+      std::atomic<int> after{0};
+      const auto failing = [&](ThreadTeam::Worker& w) {
+        w.each(kItems, 1, [&](std::int64_t begin, std::int64_t end) {
+          if (begin <= place && place < end) throw std::runtime_error("in a phase");
+        });
+        if (place == kBetween && w.index() == w.count() - 1) throw std::runtime_error("between");
+        w.each(kItems, 1, [&](std::int64_t begin, std::int64_t end) {
+          after += static_cast<int>(end - begin);
+        });
+      };
+      try {
+        ThreadTeam::instance().run(threads, failing);
+        ADD_FAILURE() << place;
+      } catch (const std::runtime_error& e) {
+        EXPECT_STREQ(e.what(), place == kBetween ? "between" : "in a phase");
+      }
+      EXPECT_TRUE(place == kBetween || after.load() == 0) << threads;
+      std::vector<std::atomic<int>> done(kItems);
+      ThreadTeam::instance().run(threads, [&](ThreadTeam::Worker& w) {
         for (int phase = 0; phase < 3; ++phase) {
-          w.each(7, 1, [&](std::int64_t begin, std::int64_t end) {
-            if (begin <= place && place < end) throw std::runtime_error("in a phase");
+          w.each(kItems, 1, [&](std::int64_t begin, std::int64_t end) {
+            for (; begin < end; ++begin) ++done[static_cast<std::size_t>(begin)];
           });
         }
-      };
-      if (place < 7 || place == 11) {
-        EXPECT_THROW(ThreadTeam::instance().run(threads, job), std::runtime_error) << place;
-      } else {
-        EXPECT_NO_THROW(ThreadTeam::instance().run(threads, job));
-      }
+      });
+      for (const auto& d : done) EXPECT_EQ(d.load(), 3);
     }
+  }
+}
+
+TEST(ThreadTeam, OfSeveralFailuresOneIsThrown) {
+  for (int repeat = 0; repeat < 20; ++repeat) {
+    EXPECT_THROW(ThreadTeam::instance().run(3,
+                                            [](ThreadTeam::Worker& w) {
+                                              w.each(30, 1, [](std::int64_t, std::int64_t) {
+                                                throw std::runtime_error("each");
+                                              });
+                                            }),
+                 std::runtime_error);
   }
 }
 
