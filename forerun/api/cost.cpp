@@ -12,7 +12,6 @@
 #include "forerun/tensor/cpu/arena.h"
 #include "forerun/tensor/cpu/cpu_features.h"
 #include "forerun/tensor/cpu/handover.h"
-#include "forerun/tensor/cpu/kernels/kernels.h"
 #include "forerun/tensor/cpu/thread_team.h"
 #include "forerun/text.h"
 
@@ -132,9 +131,7 @@ CostCurve measure_cost(const Model& model, const CostOptions& options) {
 }
 
 std::optional<bool> threads_share_cache() {
-  const int threads = at::get_num_threads();
-  if (threads < 2 || !kernels().streams) return {};
-  return !threads_are_far(threads);
+  return threads_have_common_cache(at::get_num_threads());
 }
 
 void CommonCache::ask() {

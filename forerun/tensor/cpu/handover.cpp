@@ -18,7 +18,9 @@ namespace {
 using Clock = std::chrono::steady_clock;
 
 constexpr std::int64_t kLines = 256, kFloats = 16 * kLines;
-constexpr int kTurns = 12;  // of each kind one half; the fastest counts
+constexpr int kTurns = 12;   // of each kind one half; the fastest counts
+constexpr int kTrips = 8;    // of a line alone, after these
+constexpr int kBusy = 1000;  // looks at one
 
 // A host leaves a processor where it is for seconds. Where measuring takes long (other work on the
 // processors, a thread that sleeps) it takes no more than 1% of the time.
@@ -51,6 +53,26 @@ double read(Mailbox& box, int turn) {
   return seconds_since(start);
 }
 
+// Without the pauses of wait_until at first, which are as long as what is measured.
+void expect(const std::atomic<int>& word, int turn) {
+  for (int i = 0; i < kBusy; ++i) {
+    if (word.load(std::memory_order_acquire) == turn) return;
+  }
+  wait_until([&] { return word.load(std::memory_order_acquire) == turn; });
+}
+
+double trip(Mailbox& box, int turn) {
+  const auto start = Clock::now();
+  box.asked.store(turn, std::memory_order_release);
+  expect(box.written, turn);
+  return seconds_since(start);
+}
+
+void answer(Mailbox& box, int turn) {
+  expect(box.asked, turn);
+  box.written.store(turn, std::memory_order_release);
+}
+
 std::atomic<std::optional<bool>>& forced() {
   static std::atomic<std::optional<bool>> answer{};
   return answer;
@@ -62,7 +84,7 @@ Handover Handover::measured(int threads) {
   if (threads < 2 || !kernels().streams) return {};
   Mailbox box;
   double best[2] = {std::numeric_limits<double>::max(), std::numeric_limits<double>::max()};
-  double all = 0.0;
+  double all = 0.0, trips = std::numeric_limits<double>::max();
   ThreadTeam::instance().run(threads, [&](ThreadTeam::Worker& w) {
     const auto start = Clock::now();
     for (int turn = 1; turn <= kTurns; ++turn) {
@@ -74,26 +96,46 @@ Handover Handover::measured(int threads) {
         write(box, turn);
       }
     }
+    for (int turn = kTurns + 1; turn <= kTurns + kTrips; ++turn) {
+      if (w.index() == 0) {
+        trips = std::min(trips, trip(box, turn));
+        all = seconds_since(start);
+      } else if (w.index() == w.count() - 1) {
+        answer(box, turn);
+      }
+    }
   });
-  return {.cached = best[0], .past = best[1], .all = all};
+  return {.cached = best[0], .past = best[1], .there_and_back = trips, .all = all};
 }
 
-bool threads_are_far(int threads) {
+namespace {
+
+Handover lately(int threads) {
   static std::mutex one;
   static int measured_threads = 0;
   static Clock::time_point next;
-  static bool far = false;
-  if (threads < 2 || !kernels().streams) return false;
-  if (const auto answer = forced().load(std::memory_order_relaxed)) return *answer;
+  static Handover last;
   const std::scoped_lock lock(one);
   if (threads != measured_threads || Clock::now() >= next) {
-    const Handover measured = Handover::measured(threads);
-    far = measured.far();
+    last = Handover::measured(threads);
     measured_threads = threads;
-    const std::chrono::duration<double> wait(std::max(kInterval, kTimes * measured.all));
+    const std::chrono::duration<double> wait(std::max(kInterval, kTimes * last.all));
     next = Clock::now() + std::chrono::duration_cast<Clock::duration>(wait);
   }
-  return far;
+  return last;
+}
+
+}  // namespace
+
+bool threads_are_far(int threads) {
+  if (threads < 2 || !kernels().streams) return false;
+  if (const auto known = forced().load(std::memory_order_relaxed)) return *known;
+  return lately(threads).far();
+}
+
+std::optional<bool> threads_have_common_cache(int threads) {
+  if (threads < 2 || !kernels().streams) return {};
+  return lately(threads).common_cache();
 }
 
 void set_threads_are_far(std::optional<bool> far) {

@@ -65,6 +65,7 @@ class ThreadTeam {
         const std::int64_t begin = pieces * whose / count_, end = pieces * (whose + 1) / count_;
         const std::uint64_t before = mine;
         for (std::int64_t i; (i = begin + take(whose, end - begin)) < end; ++mine) {
+          if (k == 0 && i + 2 >= end) ask_who_is_done();
           if (team_.failing_.load(std::memory_order_relaxed)) continue;
           try {
             work(i * grain, i + 1 < pieces ? (i + 1) * grain : items);
@@ -100,6 +101,12 @@ class ThreadTeam {
       }
     }
     bool ended(std::int64_t pieces) const noexcept;
+    // The counters of threads that are done already have arrived when this one is.
+    void ask_who_is_done() const noexcept {
+      for (int k = 0; k < count_; ++k) {
+        if (k != index_) __builtin_prefetch(&seat(k).done);
+      }
+    }
     // Whether the others end their own pieces in about a microsecond. To look for pieces of theirs
     // that are left takes the line of the counter away from a thread that is about to end, which
     // then waits for it in the next phase. One that was late is not waited for again.
