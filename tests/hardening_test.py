@@ -4,9 +4,11 @@ usage: hardening_test.py FORERUN [TEST ...]   (runs on the tiny models of tests/
 """
 
 import gzip
+import hashlib
 import json
 import math
 import os
+import pathlib
 import pty
 import re
 import shutil
@@ -596,7 +598,7 @@ class Training(cli_support.Command):
         self.assertTrue(os.path.exists(os.path.join(out, "checkpoint.safetensors")))
 
 
-class Setup(unittest.TestCase):
+class Setup(cli_support.Command):
     """What is built and downloaded."""
 
     def test_no_library_is_taken_from_the_current_folder(self):
@@ -637,6 +639,47 @@ class Setup(unittest.TestCase):
                            capture_output=True, text=True, timeout=60)
         self.assertEqual((r.returncode, r.stdout), (1, ""))
         self.assertIn("HOME is not set. Set FORERUN_MODEL_CACHE", r.stderr)
+
+    def test_the_model_script_replaces_nothing_but_what_it_has_put_there(self):
+        tools, shipped, cache = (self.path(name) for name in ("tools", "models/smollm2-135m/answers", "cache"))
+        for folder in (tools, shipped, cache):
+            os.makedirs(folder)
+        for name in ("README.md", "distill.json", "tokens-0.safetensors"):
+            self.path("models/smollm2-135m/answers/" + name, b"first")
+        with open(os.path.join(TOOLS, "get_model.sh")) as f:
+            model = b"a model"
+            text = re.sub("sha256=[0-9a-f]{64}", "sha256=" + hashlib.sha256(model).hexdigest(), f.read())
+        script = self.path("tools/get_model.sh", text.encode())
+        self.path("cache/SmolLM2-135M-Instruct.Q4_1.gguf", model)
+        answers = os.path.join(cache, "SmolLM2-135M-Instruct.Q4_1.answers")
+
+        def run(*args):
+            return subprocess.run(["bash", script, *args], env={**os.environ, "FORERUN_MODEL_CACHE": cache}, capture_output=True,
+                                  text=True, timeout=60)
+
+        def there():
+            return {entry.name: pathlib.Path(entry.path).read_bytes() for entry in os.scandir(answers)}
+
+        self.assertEqual(run("--check").returncode, 1)
+        self.assertEqual(run().returncode, 0)
+        self.assertEqual((run("--check").returncode, there()["tokens-0.safetensors"]), (0, b"first"))
+        # What the program keeps beside them does not make them someone's own.
+        for name in ("answers.order", "answers.order.tmp-12-0"):
+            self.path("cache/SmolLM2-135M-Instruct.Q4_1.answers/" + name, b"x")
+        self.path("models/smollm2-135m/answers/tokens-0.safetensors", b"second")
+        self.assertEqual(run("--check").returncode, 1)
+        self.assertEqual((run().returncode, there()["tokens-0.safetensors"]), (0, b"second"))
+        self.assertNotIn("answers.order", there())
+        for change in ("mine.safetensors", "notes.txt", "README.md"):
+            self.path("cache/SmolLM2-135M-Instruct.Q4_1.answers/" + change, b"mine")
+            before = there()
+            self.path("models/smollm2-135m/answers/tokens-0.safetensors", change.encode())
+            self.assertEqual((run("--check").returncode, run().returncode), (0, 0))
+            self.assertEqual(there(), before)
+            shutil.rmtree(answers)
+            os.makedirs(answers)  # empty: nobody's
+            self.assertEqual((run().returncode, there()["tokens-0.safetensors"]), (0, change.encode()))
+        self.assertEqual(sorted(os.listdir(cache)), sorted(os.path.basename(p) for p in (answers, answers[:-8] + ".gguf")))
 
 
 # Each defect and the tests that cover it, by class and words of their names. Tests of single functions cover a few

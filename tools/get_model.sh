@@ -23,12 +23,12 @@ model=$cache/$(basename "$member")
 readonly shipped=$root/models/smollm2-135m/answers answers=${model%.gguf}.answers
 
 # What the sources hold, as a list of hashes, which is kept beside what was put there.
-listed() { (cd "$1" && sha256sum README.md distill.json ./*.safetensors); }
+listed() { (cd "$1" && sha256sum README.md distill.json ./*.safetensors) 2>/dev/null; }
 
 # Those of the sources as they are now, or someone's own, which are left alone.
 answers_there() {
   if [ ! -f "$shipped/distill.json" ]; then return 0; fi
-  if [ ! -e "$answers" ]; then return 1; fi
+  if [ ! -e "$answers" ] || rmdir "$answers" 2>/dev/null; then return 1; fi
   if [ ! -f "$answers/installed.sha256" ]; then return 0; fi
   [ "$(listed "$shipped")" = "$(cat "$answers/installed.sha256")" ] || changed_by_someone
 }
@@ -37,7 +37,7 @@ answers_there() {
 changed_by_someone() {
   [ "$(listed "$answers")" != "$(cat "$answers/installed.sha256")" ] ||
     [ -n "$(find "$answers" -mindepth 1 ! -name README.md ! -name distill.json ! -name '*.safetensors' \
-      ! -name answers.order ! -name installed.sha256)" ]
+      ! -name 'answers.order*' ! -name installed.sha256)" ]
 }
 
 # The model is of use without them.

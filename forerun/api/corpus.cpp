@@ -185,9 +185,7 @@ void look_beside(const Model& target, AnswersBeside& beside) {
     if (auto index = read_corpus(beside.folder, target); index->size() > 0) {
       beside.index = std::move(index);
     }
-  } catch (const UsageError& e) {
-    beside.left_out = e.what();
-  } catch (const FormatError& e) {
+  } catch (const std::exception& e) {
     beside.left_out = e.what();
   }
 }
@@ -196,11 +194,11 @@ void look_beside(const Model& target, AnswersBeside& beside) {
 
 AnswersBeside::AnswersBeside(const std::string& model_path)
     : folder([&] {
+        fs::path path = model_path;
         std::error_code failed;
-        fs::path path = fs::absolute(model_path, failed);
-        if (failed) path = model_path;
+        if (const fs::path whole = fs::absolute(path, failed); !failed) path = whole;
         if (path.filename() == "." || path.filename() == "..") {
-          path = fs::weakly_canonical(path, failed);
+          if (const fs::path plain = fs::weakly_canonical(path, failed); !failed) path = plain;
         }
         if (!path.has_filename()) path = path.parent_path();  // a folder's name ends in a slash
         if (path.extension() == ".gguf") path.replace_extension();

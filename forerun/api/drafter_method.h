@@ -64,8 +64,9 @@ struct DrafterKind {
   std::function<std::vector<FoundSource>(const Model& target, const std::string& argument)>
       sources = {};
   std::function<std::shared_ptr<const Drafter::Method>(const DrafterLoad&)> load = {};
-  /// The name is short for others.
-  std::function<StandsFor(const Model& target)> stands_for = {};
+  /// The name is short for others: with what is found for the target, or without, if a folder is
+  /// named beside it.
+  std::function<StandsFor(const Model& target, bool finds)> stands_for = {};
 };
 
 /// The built-in ones, each defined in a file of its own.

@@ -86,29 +86,26 @@ std::vector<std::string> parts_of(std::span<const DrafterKind> kinds, std::strin
   return out;
 }
 
-// The same with what short names stand for. What they found gives way to a folder that is named for
-// the same source, and has the source without a folder in it.
+// The same with what short names stand for. What they found gives way to a source's folder that is
+// named, and has the source without a folder in it.
 StandsFor expanded(std::span<const DrafterKind> kinds, std::span<const std::string> parts,
                    const Model& target) {
+  const bool names_folder = std::any_of(parts.begin(), parts.end(), [&](const std::string& text) {
+    const Part part = part_of(text);
+    const DrafterKind* kind = find(kinds, part.name);
+    return part.colon && kind != nullptr && kind->sources;
+  });
   StandsFor out;
-  std::vector<Part> named;
-  for (const std::string& part : parts) named.push_back(part_of(part));
-  std::string found;  // the source that one of them found
+  std::string found;  // the source of a folder that one of them found
   for (const std::string& part : parts) {
     const DrafterKind* kind = find(kinds, part);
     if (kind == nullptr || !kind->stands_for) {
       out.parts.push_back(part);
       continue;
     }
-    StandsFor meant = kind->stands_for(target);
+    StandsFor meant = kind->stands_for(target, !names_folder);
     for (std::string& one : meant.parts) {
-      const Part source = part_of(one);
-      const bool gives_way =
-          source.colon && std::any_of(named.begin(), named.end(), [&](const Part& p) {
-            return p.colon && p.name == source.name;
-          });
-      if (gives_way) continue;
-      if (source.colon) found = source.name;
+      if (const Part source = part_of(one); source.colon) found = source.name;
       out.parts.push_back(std::move(one));
     }
     out.left_out = std::move(meant.left_out);

@@ -18,9 +18,9 @@ DrafterKind auto_drafter() {
                    .argument = "",
                    .help = "all that needs no training, in one tree: lookup+recycling, and "
                            "sam:MODEL.answers where forerun distill has written that folder"},
-          .stands_for = [](const Model& target) {
+          .stands_for = [](const Model& target, bool finds) {
             StandsFor out{.parts = {"lookup", "recycling"}};
-            if (has_answers_beside(target, out.left_out)) {
+            if (finds && has_answers_beside(target, out.left_out)) {
               out.parts.push_back("sam:" + answers_folder(target));
             }
             return out;

@@ -1,6 +1,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <filesystem>
 #include <memory>
 #include <nlohmann/json.hpp>
 
@@ -49,7 +50,8 @@ int run_distill(const DistillFlags& f) {
     try {
       return distill(model, texts, out, f.options, listener);
     } catch (const UsageError& e) {
-      if (!f.out.empty()) throw;
+      std::error_code failed;
+      if (!f.out.empty() || !std::filesystem::is_directory(out, failed)) throw;
       throw UsageError(
           fmt::format("{} (without --out answers go beside the model, where auto "
                       "finds them; auto+sam:FOLDER drafts from another folder)",

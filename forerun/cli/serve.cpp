@@ -123,6 +123,7 @@ serve::ServedModel load_served(const ServeFlags& f) {
                          .fixed_draft = f.fixed_draft,
                          .created = static_cast<std::int64_t>(std::time(nullptr))};
   for (const char* other : {"auto", "lookup"}) {
+    const EndsAtFirst loading;
     if (f.drafter != other) out.drafters.push_back(Drafter::load(other, model));
   }
   // Normalizers may shorten a text, but hardly to a quarter.

@@ -4,8 +4,8 @@
 
 namespace forerun {
 
-/// How long one thread of the team waits for what another writes: 256 lines of memory that it has
-/// read before.
+/// How long one thread of the team waits for what another writes, by stores of two kinds: 256 lines
+/// of memory that it has read before; and for the answer to a single line.
 struct Handover {
   double cached = 0.0;          ///< seconds, by plain stores
   double past = 0.0;            ///< seconds, by stores past the caches
@@ -17,7 +17,7 @@ struct Handover {
   /// Whether the two cores have a last-level cache in common. There and back takes 60 ns between
   /// two threads of a core, 110 to 145 ns with a common cache, 320 to 500 ns without (AMD, Zen 4
   /// and 5). Stores alone do not tell: without a common cache both ways can be as fast.
-  bool common_cache() const noexcept { return there_and_back < 230e-9; }
+  bool common_cache() const noexcept { return there_and_back > 0.0 && there_and_back < 230e-9; }
 
   /// Measures it between the first and the last of `threads` threads, in about 50 us. All are zero
   /// with one thread or without such stores.

@@ -28,6 +28,7 @@ TEST(Handover, IsFarIfStoresPastTheCachesAreSooner) {
 TEST(Handover, TheWayOfALineTellsOfACommonCache) {
   EXPECT_TRUE((Handover{.there_and_back = 145e-9}).common_cache());
   EXPECT_FALSE((Handover{.there_and_back = 320e-9}).common_cache());
+  EXPECT_FALSE(Handover::measured(1).common_cache());
   EXPECT_EQ(threads_have_common_cache(1), std::nullopt);
   EXPECT_EQ(threads_have_common_cache(2).has_value(), kernels().streams);
 }

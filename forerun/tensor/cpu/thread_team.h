@@ -59,13 +59,14 @@ class ThreadTeam {
       grain = std::max(grain, (items >> kCountBits) + 1);
       const std::int64_t pieces = (items + grain - 1) / grain;
       std::uint64_t mine = 0;
+      const bool helped = std::exchange(helped_, false);
       for (int k = 0; k < count_; ++k) {
-        if (k == 1 && (ended(pieces) || ended_soon(pieces))) return;
+        if (k == 1 && (ended(pieces) || (!helped && ended_soon(pieces)))) return;
         const int whose = (index_ + k) % count_;
         const std::int64_t begin = pieces * whose / count_, end = pieces * (whose + 1) / count_;
         const std::uint64_t before = mine;
         for (std::int64_t i; (i = begin + take(whose, end - begin)) < end; ++mine) {
-          if (k == 0 && i + 2 >= end) ask_who_is_done();
+          if (k == 0 && i == std::max(begin, end - 2)) ask_who_is_done();
           if (team_.failing_.load(std::memory_order_relaxed)) continue;
           try {
             work(i * grain, i + 1 < pieces ? (i + 1) * grain : items);
@@ -101,22 +102,24 @@ class ThreadTeam {
       }
     }
     bool ended(std::int64_t pieces) const noexcept;
-    // The counters of threads that are done already have arrived when this one is.
+    // The counters of threads that are done already have arrived when this one is. Measured with
+    // two threads; with many each counter would have many readers.
     void ask_who_is_done() const noexcept {
+      constexpr int kMost = 4;
       for (int k = 0; k < count_; ++k) {
-        if (k != index_) __builtin_prefetch(&seat(k).done);
+        if (k != index_ && count_ <= kMost) __builtin_prefetch(&seat(k).done);
       }
     }
-    // Whether the others end their own pieces in about a microsecond. To look for pieces of theirs
-    // that are left takes the line of the counter away from a thread that is about to end, which
-    // then waits for it in the next phase. One that was late is not waited for again.
-    bool ended_soon(std::int64_t pieces) noexcept {
+    // Whether the others end their own pieces within one or two microseconds. To look for pieces of
+    // theirs that are left takes the line of the counter away from a thread that is about to end,
+    // which then waits for it in the next phase. After a phase in which another was late nobody
+    // waits so.
+    bool ended_soon(std::int64_t pieces) const noexcept {
       constexpr int kPauses = 64;
-      for (int i = helped_ ? kPauses : 0; i < kPauses; ++i) {
+      for (int i = 0; i < kPauses; ++i) {
         relax();
         if (ended(pieces)) return true;
       }
-      helped_ = false;
       return false;
     }
 

@@ -123,14 +123,19 @@ TEST(ThreadTeam, WhatAJobThrowsIsThrownByRun) {
 }
 
 TEST(ThreadTeam, OfSeveralFailuresOneIsThrown) {
+  constexpr int kThreads = 3;
   for (int repeat = 0; repeat < 20; ++repeat) {
-    EXPECT_THROW(ThreadTeam::instance().run(3,
-                                            [](ThreadTeam::Worker& w) {
-                                              w.each(30, 1, [](std::int64_t, std::int64_t) {
-                                                throw std::runtime_error("each");
-                                              });
-                                            }),
-                 std::runtime_error);
+    std::atomic<int> inside{0};
+    const auto all_fail = [&](ThreadTeam::Worker& w) {
+      w.each(kThreads, 1, [&](std::int64_t, std::int64_t) {
+        ++inside;
+        while (inside.load() < kThreads) std::this_thread::yield();
+        throw std::runtime_error("each");
+      });
+    };
+    EXPECT_THROW(ThreadTeam::instance().run(kThreads, all_fail), std::runtime_error);
+    EXPECT_EQ(inside.load(), kThreads);
+    EXPECT_NO_THROW(ThreadTeam::instance().run(kThreads, [](ThreadTeam::Worker&) {}));
   }
 }
 
