@@ -92,8 +92,9 @@ def test_auto_drafts_from_answers_beside_the_model(chat_model):
     written = forerun.distill(chat_model, ["question 1"], options=forerun.GenerateOptions(max_tokens=12, temperature=0.0))
     drafter = forerun.Drafter("auto", chat_model)
     assert drafter.name == "auto" and drafter.parts == ["lookup", "recycling", "sam:" + written["folder"]]
-    plain = forerun.generate(chat_model, "question 1", None, max_tokens=12, temperature=0.0)
-    drafted = forerun.generate(chat_model, "question 1", drafter, max_tokens=12, temperature=0.0, fixed_draft=True)
+    asked = [{"role": "user", "content": "question 1"}]
+    plain = forerun.generate(chat_model, asked, None, max_tokens=12, temperature=0.0)
+    drafted = forerun.generate(chat_model, asked, drafter, max_tokens=12, temperature=0.0, fixed_draft=True)
     assert drafted.tokens == plain.tokens and drafted.statistics.tau > 2
     shutil.rmtree(written["folder"])
 
