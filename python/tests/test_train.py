@@ -91,11 +91,14 @@ def test_auto_drafts_from_answers_beside_the_model(chat_model):
     assert forerun.Drafter("auto", chat_model).parts == ["lookup", "recycling"]
     written = forerun.distill(chat_model, ["question 1"], options=forerun.GenerateOptions(max_tokens=12, temperature=0.0))
     drafter = forerun.Drafter("auto", chat_model)
+    assert drafter.left_out == ""
     assert drafter.name == "auto" and drafter.parts == ["lookup", "recycling", "sam:" + written["folder"]]
     asked = [{"role": "user", "content": "question 1"}]
     plain = forerun.generate(chat_model, asked, None, max_tokens=12, temperature=0.0)
     drafted = forerun.generate(chat_model, asked, drafter, max_tokens=12, temperature=0.0, fixed_draft=True)
     assert drafted.tokens == plain.tokens and drafted.statistics.tau > 2
+    (pathlib.Path(written["folder"]) / "distill.json").write_text("{")
+    assert "distill.json" in forerun.Drafter("auto", chat_model).left_out
     shutil.rmtree(written["folder"])
 
 
