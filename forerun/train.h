@@ -36,6 +36,7 @@ struct DistillOptions {
 
 /// Content of the folder, and the call's part of it.
 struct Distilled {
+  std::string folder;                            ///< of the answers
   std::size_t documents = 0, answer_tokens = 0;  ///< in the folder
   std::size_t looping =
       0;  ///< of these documents: answers that end in the same words again and again
@@ -57,6 +58,7 @@ struct DistillListener {
 /// The model answers prompts, each in its chat format, and documents are kept as token shards in
 /// `folder` (formats/token_shards.h). Existing answers are not made again: the same call resumes an
 /// interrupted one.
+/// @param folder        empty: answers_folder(model), where the drafter "auto" finds them
 /// @throws UsageError   a folder with answers of other options (the message names them), or with
 /// other files; no chat format
 /// @throws FormatError  the folder cannot be written, holds damaged files, or another process

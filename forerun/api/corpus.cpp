@@ -23,7 +23,6 @@ namespace {
 
 namespace fs = std::filesystem;
 
-constexpr const char* kManifest = "distill.json";
 constexpr const char* kOrderFormat = "forerun corpus order 1";
 // Fewer places are sorted in less time than a file takes.
 constexpr std::size_t kManyPlaces = std::size_t{1} << 17;
@@ -31,7 +30,7 @@ constexpr std::size_t kManyPlaces = std::size_t{1} << 17;
 // Tokens mean the same to the target, whoever wrote the answers. Shards without a manifest do not
 // tell whose tokens they are.
 void expect_tokens_of(const Model& target, const fs::path& folder) {
-  const auto settings = load_settings(folder / kManifest);
+  const auto settings = load_settings(folder / kDistillManifest);
   if (!settings) return;
   const std::string own = vocabulary_hash(impl_of(target).tokenizer);
   const bool same = settings->contains("vocabulary_hash")
@@ -65,14 +64,9 @@ class KeptOrder {
       const auto at = read_.metadata().find(name);
       return at != read_.metadata().end() && at->second == value;
     };
-    const TensorView* places = read_.find("places");
-    if (!is("format", kOrderFormat) || !is("corpus", corpus_) || places == nullptr ||
-        places->dtype != DType::kI32 || places->shape.size() != 1 ||
-        reinterpret_cast<std::uintptr_t>(places->bytes.data()) % alignof(std::uint32_t) != 0) {
-      return;
-    }
-    places_ = {reinterpret_cast<const std::uint32_t*>(places->bytes.data()),
-               static_cast<std::size_t>(places->shape[0])};
+    if (!is("format", kOrderFormat) || !is("corpus", corpus_)) return;
+    const auto places = numbers_of<std::uint32_t>(read_, "places", DType::kI32);
+    if (places) places_ = *places;
   }
 
   std::span<const std::uint32_t> places() const noexcept { return places_; }
@@ -99,7 +93,7 @@ std::shared_ptr<const CorpusIndex> make_index(std::span<const CorpusDocument> do
   if (!kept.places().empty()) {
     try {
       return std::make_shared<const CorpusIndex>(documents, vocab, kept.places());
-    } catch (const std::invalid_argument&) {  // the file is damaged, or the tokens are: see below
+    } catch (const std::invalid_argument&) {  // a damaged file
     }
   }
   auto index = std::make_shared<const CorpusIndex>(documents, vocab);
@@ -158,11 +152,11 @@ std::shared_ptr<const CorpusIndex> read_corpus(const std::string& folder, const 
 // Names, sizes and times of the files that forerun distill writes; empty where it wrote none.
 std::string state_of(const fs::path& folder) {
   std::error_code failed;
-  if (!fs::is_regular_file(folder / kManifest, failed)) return "";
+  if (!fs::is_regular_file(folder / kDistillManifest, failed)) return "";
   std::vector<std::string> files;
   for (fs::directory_iterator at(folder, failed), end; !failed && at != end; at.increment(failed)) {
     const fs::path& path = at->path();
-    if (path.extension() != ".safetensors" && path.filename() != kManifest) continue;
+    if (path.extension() != ".safetensors" && path.filename() != kDistillManifest) continue;
     std::error_code unknown;
     files.push_back(fmt::format("{}\n{}\n{}\n", path.filename().string(),
                                 fs::file_size(path, unknown),

@@ -24,7 +24,6 @@ namespace {
 namespace fs = std::filesystem;
 using nlohmann::json;
 
-constexpr const char* kManifest = "distill.json";
 constexpr const char* kFormat = "forerun distill 2";
 constexpr const char* kFormatWithoutHashes = "forerun distill 1";
 // Prompts that the model writes draw numbers of their own.
@@ -96,10 +95,10 @@ void make_folder(const fs::path& folder) {
 void expect_empty(const fs::path& folder) {
   for (const auto& entry : fs::directory_iterator(folder)) {
     const std::string name = entry.path().filename().string();
-    if (name.starts_with(std::string(kManifest) + ".tmp-")) continue;  // of a killed process
+    if (name.starts_with(std::string(kDistillManifest) + ".tmp-")) continue;  // of a killed process
     throw UsageError(
         fmt::format("{} holds {} and no {}: it is not of forerun distill, choose another --out",
-                    folder.string(), name, kManifest));
+                    folder.string(), name, kDistillManifest));
   }
 }
 
@@ -109,10 +108,10 @@ void say(const DistillListener& listener, const std::string& line) {
 
 // Begins the folder, or makes sure that it was begun with the same options.
 void claim(const fs::path& folder, json wanted, const DistillListener& listener) {
-  const std::optional<json> there = load_settings(folder / kManifest);
+  const std::optional<json> there = load_settings(folder / kDistillManifest);
   if (!there) {
     expect_empty(folder);
-    save_settings(folder / kManifest, wanted);
+    save_settings(folder / kDistillManifest, wanted);
     return;
   }
   if (there->value("format", json()) == kFormatWithoutHashes) {
@@ -287,8 +286,9 @@ class Distiller {
 }  // namespace
 
 Distilled distill(const Model& model, std::span<const std::string> prompts,
-                  const std::string& folder, const DistillOptions& options,
+                  const std::string& given_folder, const DistillOptions& options,
                   const DistillListener& listener) {
+  const std::string folder = given_folder.empty() ? answers_folder(model) : given_folder;
   if (prompts.empty() && options.self_prompts == 0) {
     throw UsageError(
         "nothing to answer: give prompts (--prompts), or a number of self-prompts "
@@ -310,7 +310,9 @@ Distilled distill(const Model& model, std::span<const std::string> prompts,
                         "another process writes answers into it; wait for its end, or choose "
                         "another --out");
   claim(folder, manifest_of(model, prompts, options), listener);
-  return Distiller(model, prompts, folder, possible, listener, std::move(opening)).run();
+  Distilled out = Distiller(model, prompts, folder, possible, listener, std::move(opening)).run();
+  out.folder = folder;
+  return out;
 }
 
 bool ends_in_loop(std::span<const Token> tokens) {

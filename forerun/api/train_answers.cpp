@@ -10,6 +10,7 @@
 #include "forerun/api/model_impl.h"
 #include "forerun/base/settings.h"
 #include "forerun/common.h"
+#include "forerun/formats/token_shards.h"
 #include "forerun/models/frozen_decoder.h"
 #include "forerun/train/answers/answer_objective.h"
 #include "forerun/train/device.h"
@@ -33,7 +34,7 @@ namespace {
 
 void expect_answers_of(const Model& target, const std::string& hash, const std::string& folder,
                        const Note& note) {
-  const auto settings = load_settings(std::filesystem::path(folder) / "distill.json");
+  const auto settings = load_settings(std::filesystem::path(folder) / kDistillManifest);
   if (!settings || !settings->contains("target_hash")) {
     note(fmt::format("{}: holds no hash of a model; that {} wrote its answers is taken on trust",
                      folder, target.path()));

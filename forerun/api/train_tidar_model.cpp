@@ -12,6 +12,7 @@
 #include "forerun/api/train_on_ranks.h"
 #include "forerun/base/mapped_file.h"
 #include "forerun/base/settings.h"
+#include "forerun/formats/token_shards.h"
 #include "forerun/formats/tokenizer/tokenizer.h"
 #include "forerun/formats/tokenizer/tokenizer_json.h"
 #include "forerun/models/gated_lora/mask_model.h"
@@ -117,7 +118,7 @@ void note_authors(const std::string& target, bool random, const std::vector<std:
                   const Note& note) {
   const std::string hash = random ? "" : hash_of_weights(target);
   for (const std::string& folder : folders) {
-    const auto settings = load_settings(fs::path(folder) / "distill.json");
+    const auto settings = load_settings(fs::path(folder) / kDistillManifest);
     if (settings && settings->value("target_hash", nlohmann::json()) == hash) continue;
     note(
         fmt::format("{}: written by another model; that its tokens are those of {} is taken on "

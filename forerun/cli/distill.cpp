@@ -33,7 +33,6 @@ int run_distill(const DistillFlags& f) {
   }
   catch_interrupts(kEndsAtThird);
   const Model model = load_model(f.model);
-  const std::string out = f.out.empty() ? answers_folder(model) : f.out;
   Progress progress;
   DistillListener listener;
   listener.go_on = [] { return !interrupted(); };
@@ -48,10 +47,10 @@ int run_distill(const DistillFlags& f) {
   };
   const Distilled d = [&] {
     try {
-      return distill(model, texts, out, f.options, listener);
+      return distill(model, texts, f.out, f.options, listener);
     } catch (const UsageError& e) {
       std::error_code failed;
-      if (!f.out.empty() || !std::filesystem::is_directory(out, failed)) throw;
+      if (!f.out.empty() || !std::filesystem::is_directory(answers_folder(model), failed)) throw;
       throw UsageError(
           fmt::format("{} (without --out answers go beside the model, where auto "
                       "finds them; auto+sam:FOLDER drafts from another folder)",
@@ -60,7 +59,7 @@ int run_distill(const DistillFlags& f) {
   }();
   progress.clear();
   if (f.json) {
-    write_json({{"folder", out},
+    write_json({{"folder", d.folder},
                 {"documents", d.documents},
                 {"answer_tokens", d.answer_tokens},
                 {"looping", d.looping},
@@ -72,7 +71,7 @@ int run_distill(const DistillFlags& f) {
   } else {
     write_out(fmt::format(
         "{}: {} answers of {} tokens, {} of them ({:.1f}%) end in a loop; {} new in {}\n",
-        printable(out), d.documents, d.answer_tokens, d.looping,
+        printable(d.folder), d.documents, d.answer_tokens, d.looping,
         100.0 * static_cast<double>(d.looping) /
             static_cast<double>(std::max<std::size_t>(d.documents, 1)),
         d.added, duration(d.seconds)));

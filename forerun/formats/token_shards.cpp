@@ -17,35 +17,19 @@ TensorView view(const char* name, DType dtype, const std::vector<T>& values) {
       name, dtype, {static_cast<std::int64_t>(values.size())}, std::as_bytes(std::span(values))};
 }
 
-// safetensors does not promise alignment, but files of the reference writers and of ours have it.
-template <class T>
-Result<std::span<const T>> numbers(const Safetensors& file, const char* name, DType dtype) {
-  const TensorView* tensor = file.find(name);
-  const bool fits = tensor != nullptr && tensor->dtype == dtype && tensor->shape.size() == 1;
-  if (!fits) {
-    return Error{fmt::format("no tensor '{}' of one row of {}; this is no token shard", name,
-                             name_of(dtype))};
-  }
-  if (reinterpret_cast<std::uintptr_t>(tensor->bytes.data()) % alignof(T) != 0) {
-    return Error{fmt::format("tensor '{}' is not aligned; the file is damaged", name)};
-  }
-  return std::span(reinterpret_cast<const T*>(tensor->bytes.data()),
-                   static_cast<std::size_t>(tensor->shape[0]));
-}
-
 struct Shard {
   std::span<const Token> tokens;
   std::span<const std::int64_t> ends, prompts, ids;
 };
 
 Result<Shard> parse_shard(const Safetensors& file) {
-  const auto tokens = numbers<Token>(file, "tokens", DType::kI32);
+  const auto tokens = numbers_of<Token>(file, "tokens", DType::kI32);
   if (!tokens) return tokens.error();
   Shard out{.tokens = *tokens};
   const auto all = {std::pair{"ends", &out.ends}, std::pair{"prompts", &out.prompts},
                     std::pair{"ids", &out.ids}};
   for (const auto& [name, place] : all) {
-    const auto read = numbers<std::int64_t>(file, name, DType::kI64);
+    const auto read = numbers_of<std::int64_t>(file, name, DType::kI64);
     if (!read) return read.error();
     *place = *read;
   }

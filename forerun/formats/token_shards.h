@@ -1,14 +1,39 @@
 #pragma once
 
+#include <fmt/format.h>
+
+#include <cstddef>
 #include <cstdint>
 #include <filesystem>
 #include <span>
 #include <vector>
 
+#include "forerun/base/result.h"
 #include "forerun/core/token.h"
 #include "forerun/formats/safetensors.h"
 
 namespace forerun {
+
+/// What forerun distill keeps beside the shards of a folder: whose answers they are.
+inline constexpr const char* kDistillManifest = "distill.json";
+
+/// A tensor of one row of numbers. T is a type of `dtype`'s size.
+/// Errors: none of this name, another dtype or shape, not aligned for T.
+template <class T>
+Result<std::span<const T>> numbers_of(const Safetensors& file, const char* name, DType dtype) {
+  const TensorView* tensor = file.find(name);
+  const bool fits = tensor != nullptr && tensor->dtype == dtype && tensor->shape.size() == 1;
+  if (!fits) {
+    return Error{fmt::format("no tensor '{}' of one row of {}; this is no token shard", name,
+                             name_of(dtype))};
+  }
+  // safetensors does not promise alignment, but files of the reference writers and of ours have it.
+  if (reinterpret_cast<std::uintptr_t>(tensor->bytes.data()) % alignof(T) != 0) {
+    return Error{fmt::format("tensor '{}' is not aligned; the file is damaged", name)};
+  }
+  return std::span(reinterpret_cast<const T*>(tensor->bytes.data()),
+                   static_cast<std::size_t>(tensor->shape[0]));
+}
 
 /// A prompt and its answer, as training reads them.
 struct TokenDocument {

@@ -218,11 +218,9 @@ nb::dict distilled(const Model& model, const std::vector<std::string>& prompts,
       interrupts.run([&] { on_progress(documents, of, tokens, seconds); });
     };
   }
-  const std::string folder = out.empty() ? answers_folder(model) : out;
-  const Distilled d =
-      interrupts.during([&] { return distill(model, prompts, folder, o, listener); });
+  const Distilled d = interrupts.during([&] { return distill(model, prompts, out, o, listener); });
   nb::dict result;
-  result["folder"] = folder;
+  result["folder"] = d.folder;
   result["documents"] = d.documents;
   result["answer_tokens"] = d.answer_tokens;
   result["looping"] = d.looping;

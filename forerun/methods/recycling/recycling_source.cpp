@@ -95,7 +95,7 @@ std::vector<Successors::Prediction> RecyclingSource::predictions_of(const Verifi
       const auto at = static_cast<std::size_t>(i);
       try {
         out[at] = Successors::prediction_of(verified.logits(at));
-      } catch (const std::bad_alloc&) {  // a job must not throw; the row is not learned
+      } catch (const std::bad_alloc&) {  // the text goes on; the row is not learned
         out[at] = {};
       }
     }

@@ -61,7 +61,7 @@ class ThreadTeam {
       std::uint64_t mine = 0;
       const bool helped = std::exchange(helped_, false);
       for (int k = 0; k < count_; ++k) {
-        if (k == 1 && (ended(pieces) || (!helped && ended_soon(pieces)))) return;
+        if (k == 1 && ended_within(helped ? 0 : kPauses, pieces)) return;
         const int whose = (index_ + k) % count_;
         const std::int64_t begin = pieces * whose / count_, end = pieces * (whose + 1) / count_;
         const std::uint64_t before = mine;
@@ -101,6 +101,8 @@ class ThreadTeam {
         }
       }
     }
+    static constexpr int kPauses = 64;  // pauses: one or two microseconds
+
     bool ended(std::int64_t pieces) const noexcept;
     // The counters of threads that are done already have arrived when this one is. Measured with
     // two threads; with many each counter would have many readers.
@@ -110,17 +112,16 @@ class ThreadTeam {
         if (k != index_ && count_ <= kMost) __builtin_prefetch(&seat(k).done);
       }
     }
-    // Whether the others end their own pieces within one or two microseconds. To look for pieces of
+    // Whether the phase ends before so many pauses have passed. To look for pieces of
     // theirs that are left takes the line of the counter away from a thread that is about to end,
     // which then waits for it in the next phase. After a phase in which another was late nobody
     // waits so.
-    bool ended_soon(std::int64_t pieces) const noexcept {
-      constexpr int kPauses = 64;
-      for (int i = 0; i < kPauses; ++i) {
+    bool ended_within(int pauses, std::int64_t pieces) const noexcept {
+      for (; !ended(pieces); --pauses) {
+        if (pauses == 0) return false;
         relax();
-        if (ended(pieces)) return true;
       }
-      return false;
+      return true;
     }
 
     void wait(std::int64_t pieces) const noexcept;
