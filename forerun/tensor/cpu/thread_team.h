@@ -112,9 +112,9 @@ class ThreadTeam {
         if (k != index_ && count_ <= kMost) __builtin_prefetch(&seat(k).done);
       }
     }
-    // Whether the phase ends before so many pauses have passed. To look for pieces of
-    // theirs that are left takes the line of the counter away from a thread that is about to end,
-    // which then waits for it in the next phase. After a phase in which another was late nobody
+    // Whether the phase ends before so many pauses have passed. Looking for pieces that another
+    // thread has left takes the line of its counter away from it; if it is about to end, it then
+    // waits for that line in the next phase. After a phase in which another was late nobody
     // waits so.
     bool ended_within(int pauses, std::int64_t pieces) const noexcept {
       for (; !ended(pieces); --pauses) {
