@@ -19,6 +19,7 @@
 #include "forerun/train/dlm/dlm_training.h"
 #include "forerun/train/free/free_training.h"
 #include "forerun/train/mar/mar_training.h"
+#include "forerun/train/medusa/medusa_training.h"
 #include "forerun/train/options.h"
 #include "forerun/train/tidar/tidar_training.h"
 #include "forerun/train/train_error.h"
@@ -82,6 +83,16 @@ TrainReport train_dflash(const Model& target, const std::vector<std::string>& da
 /// once.
 TrainReport train_dflash(const std::function<Model()>& target, const std::vector<std::string>& data,
                          const DFlashTraining& options, const TrainOptions& training,
+                         const TrainListener& listener = {});
+
+/// Trains Medusa heads for `target` on its answers, in the same way.
+TrainReport train_medusa(const Model& target, const std::vector<std::string>& data,
+                         const MedusaTraining& options, const TrainOptions& training,
+                         const TrainListener& listener = {});
+
+/// The same with a target that is loaded after all ranks have started.
+TrainReport train_medusa(const std::function<Model()>& target, const std::vector<std::string>& data,
+                         const MedusaTraining& options, const TrainOptions& training,
                          const TrainListener& listener = {});
 
 /// Trains a diffusion language model that drafts for `target`, from the target's first blocks, on

@@ -39,10 +39,10 @@ while IFS= read -r line; do
   complain "core knows tensors: $line"
 done < <(grep -rnE '#include <(ATen|torch|c10)/' forerun/core forerun/formats forerun/cli forerun/serve forerun/*.h || true)
 
-# models/dflash is exempt: its published checkpoints name what they hold so (draft_vocab_size, speculators_config, ...).
+# models/dflash and models/medusa are exempt: checkpoints name what they hold so (draft_vocab_size, speculators_config, ...).
 while IFS= read -r line; do
   complain "a model knows speculation: $line"
-done < <(grep -rniE --exclude-dir=dflash 'draft|specul|couple|accept' forerun/models forerun/tensor --include='*.h' --include='*.cpp' |
+done < <(grep -rniE --exclude-dir=dflash --exclude-dir=medusa 'draft|specul|couple|accept' forerun/models forerun/tensor --include='*.h' --include='*.cpp' |
          grep -vE '_test\.cpp|[Aa]ccepts \(|rejected' || true)
 
 # A public header pulls in no other one's world. The compiler lists what it includes; only the standard library's headers

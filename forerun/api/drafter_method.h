@@ -78,6 +78,7 @@ DrafterKind tidar_drafter();
 DrafterKind auto_drafter();
 DrafterKind draft_model_drafter();
 DrafterKind dflash_drafter();
+DrafterKind medusa_drafter();
 DrafterKind diffuspec_drafter();
 
 }  // namespace forerun

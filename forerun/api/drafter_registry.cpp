@@ -38,10 +38,10 @@ class Registry {
  private:
   mutable std::mutex mutex_;
   // A new method is a line here.
-  std::vector<DrafterKind> kinds_ = {
-      lookup_drafter(),    sam_drafter(),       recycling_drafter(),
-      lookahead_drafter(), tidar_drafter(),     draft_model_drafter(),
-      dflash_drafter(),    diffuspec_drafter(), auto_drafter()};
+  std::vector<DrafterKind> kinds_ = {lookup_drafter(),    sam_drafter(),    recycling_drafter(),
+                                     lookahead_drafter(), tidar_drafter(),  draft_model_drafter(),
+                                     dflash_drafter(),    medusa_drafter(), diffuspec_drafter(),
+                                     auto_drafter()};
 };
 
 const DrafterKind* find(std::span<const DrafterKind> kinds, std::string_view name) {

@@ -6,6 +6,7 @@ namespace forerun::cli {
 void add_train(Command& program) {
   Command& train = program.add_command("train", "Train a drafter, or a small model to try one on");
   add_train_dflash(train);
+  add_train_medusa(train);
   add_train_dlm(train);
   add_train_tidar(train);
   add_train_ngram(train);

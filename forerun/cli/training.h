@@ -59,6 +59,7 @@ int run_training_on_answers(
 
 /// The subcommands of `forerun train`.
 void add_train_dflash(Command& train);
+void add_train_medusa(Command& train);
 void add_train_tidar(Command& train);
 void add_train_dit(Command& train);
 void add_train_dlm(Command& train);

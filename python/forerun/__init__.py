@@ -45,6 +45,7 @@ from ._forerun import (
     train_dlm,
     train_free,
     train_mar,
+    train_medusa,
     train_ngram,
     train_tidar,
     train_tidar_model,
@@ -60,5 +61,5 @@ __all__ = [
     "TextResult", "TokenImageModel", "TokenImageOptions", "TokenOutput", "TokenScore", "UsageError", "Waiting",
     "certify", "certify_images", "distill", "generate", "generate_batch", "generate_images", "law", "load_image_model",
     "set_threads", "train_classifier", "train_cspd", "train_dflash", "train_dit", "train_dlm", "train_free", "train_mar",
-    "train_ngram", "train_tidar", "train_tidar_model",
+    "train_medusa", "train_ngram", "train_tidar", "train_tidar_model",
 ]

@@ -137,8 +137,10 @@ void bind_model(nb::module_& m) {
             new (self) Drafter(Drafter::load(name, target, precision_request(precision)));
           },
           "name"_a, "target"_a, "precision"_a = "auto",
-          "none, auto, lookup, recycling, sam[:FOLDER], draft-model:PATH, dflash:PATH, and sums of "
-          "them (dflash:PATH+lookup). auto is lookup+recycling, and answers of `forerun distill` "
+          "none, auto, lookup, recycling, sam[:FOLDER], draft-model:PATH, dflash:PATH, "
+          "medusa:PATH, and "
+          "sums of them (dflash:PATH+lookup). auto is lookup+recycling, and answers of `forerun "
+          "distill` "
           "beside the model. `precision` is that of a drafting model.")
       .def_prop_ro("name", &Drafter::name)
       .def_prop_ro("parts", &Drafter::parts, "What it drafts from: those that auto stands for.")

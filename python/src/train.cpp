@@ -165,6 +165,10 @@ void bind_training_on_answers(nb::module_& m) {
       m, "train_dflash", kOfModel,
       "Trains a DFlash drafter for `target` on folders that `distill` wrote.",
       [](const Model& target, const auto&... rest) { return train_dflash(target, rest...); });
+  def_training<MedusaTraining, Model, Folders>(
+      m, "train_medusa", kOfModel,
+      "Trains Medusa heads for `target` on folders that `distill` wrote.",
+      [](const Model& target, const auto&... rest) { return train_medusa(target, rest...); });
   def_training<DlmTraining, Model, Folders>(
       m, "train_dlm", kOfModel,
       "Trains a diffusion language model that drafts for `target`, from its first blocks.",

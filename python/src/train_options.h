@@ -65,6 +65,23 @@ void each_training_field(Visit&& visit) {
       "'cpu', or 'cuda' in a build with a libtorch for CUDA");
 }
 
+// What all training on a target's answers has.
+template <class O, class Visit>
+void each_answer_field(Visit&& visit) {
+  visit(
+      "length", [](O & o) -> auto& { return o.method.loss.length; },
+      "tokens of a document at most");
+  visit(
+      "gamma", [](O & o) -> auto& { return o.method.loss.gamma; },
+      "draft k counts exp(-k / gamma)");
+  visit(
+      "distill", [](O & o) -> auto& { return o.method.loss.distill; },
+      "share of the loss against the target's law");
+  visit(
+      "held_out", [](O & o) -> auto& { return o.method.loss.held_out; },
+      "share of the answers not trained on");
+}
+
 template <>
 struct Fields<Training<DFlashTraining>> {
   template <class Visit>
@@ -120,18 +137,44 @@ struct Fields<Training<DFlashTraining>> {
     visit(
         "state_store", [](O & o) -> auto& { return o.method.loss.state_store; },
         "file that keeps the target's states");
+    each_answer_field<O>(visit);
+    each_training_field<O>(visit);
+  }
+};
+
+template <>
+struct Fields<Training<MedusaTraining>> {
+  template <class Visit>
+  static void each(Visit&& visit) {
+    using O = Training<MedusaTraining>;
     visit(
-        "length", [](O & o) -> auto& { return o.method.loss.length; },
-        "tokens of a document at most");
+        "heads", [](O & o) -> auto& { return o.method.heads; }, "tokens that they predict");
     visit(
-        "gamma", [](O & o) -> auto& { return o.method.loss.gamma; },
-        "draft k counts exp(-k / gamma)");
+        "width", [](O & o) -> auto& { return o.method.width; }, "of the trunk and of the heads");
     visit(
-        "distill", [](O & o) -> auto& { return o.method.loss.distill; },
-        "share of the loss against the target's law");
+        "intermediate", [](O & o) -> auto& { return o.method.intermediate; },
+        "width of the trunk's MLP");
     visit(
-        "held_out", [](O & o) -> auto& { return o.method.loss.held_out; },
-        "share of the answers not trained on");
+        "features", [](O & o) -> auto& { return o.method.features; },
+        "target blocks whose output is read; none: 3, evenly");
+    visit(
+        "draft_vocab", [](O & o) -> auto& { return o.method.draft_vocab; },
+        "the target's most frequent tokens; 0: all");
+    visit(
+        "markov_rank", [](O & o) -> auto& { return o.method.markov_rank; },
+        "of the Markov head; 0: none");
+    visit(
+        "weight_bits", [](O & o) -> auto& { return o.method.weight_bits; },
+        "4: weights are rounded to 4 bits in training as in passes; 0: not");
+    visit(
+        "init", [](O & o) -> auto& { return o.method.init; }, "folder of heads to continue from");
+    visit(
+        "anchors", [](O & o) -> auto& { return o.method.loss.anchors; },
+        "places of an answer at which heads are trained");
+    visit(
+        "state_store", [](O & o) -> auto& { return o.method.loss.state_store; },
+        "file that keeps the target's states");
+    each_answer_field<O>(visit);
     each_training_field<O>(visit);
   }
 };
@@ -156,18 +199,7 @@ struct Fields<Training<DlmTraining>> {
         "init", [](O & o) -> auto& { return o.method.init; }, "folder of one to continue from");
     visit(
         "anchors", [](O & o) -> auto& { return o.method.loss.anchors; }, "blocks of an answer");
-    visit(
-        "length", [](O & o) -> auto& { return o.method.loss.length; },
-        "tokens of a document at most");
-    visit(
-        "gamma", [](O & o) -> auto& { return o.method.loss.gamma; },
-        "draft k counts exp(-k / gamma)");
-    visit(
-        "distill", [](O & o) -> auto& { return o.method.loss.distill; },
-        "share of the loss against the target's law");
-    visit(
-        "held_out", [](O & o) -> auto& { return o.method.loss.held_out; },
-        "share of the answers not trained on");
+    each_answer_field<O>(visit);
     each_training_field<O>(visit);
   }
 };
@@ -195,18 +227,7 @@ struct Fields<Training<TidarTraining>> {
     visit(
         "offsets", [](O & o) -> auto& { return o.method.loss.offsets; },
         "sets of blocks of an answer");
-    visit(
-        "length", [](O & o) -> auto& { return o.method.loss.length; },
-        "tokens of a document at most");
-    visit(
-        "gamma", [](O & o) -> auto& { return o.method.loss.gamma; },
-        "draft k counts exp(-k / gamma)");
-    visit(
-        "distill", [](O & o) -> auto& { return o.method.loss.distill; },
-        "share of the loss against the target's law");
-    visit(
-        "held_out", [](O & o) -> auto& { return o.method.loss.held_out; },
-        "share of the answers not trained on");
+    each_answer_field<O>(visit);
     each_training_field<O>(visit);
   }
 };
@@ -239,18 +260,7 @@ struct Fields<Training<TidarModelTraining>> {
     visit(
         "random_masks", [](O & o) -> auto& { return o.method.loss.random_masks; },
         "some slots of a block show their token");
-    visit(
-        "length", [](O & o) -> auto& { return o.method.loss.length; },
-        "tokens of a document at most");
-    visit(
-        "gamma", [](O & o) -> auto& { return o.method.loss.gamma; },
-        "draft k counts exp(-k / gamma)");
-    visit(
-        "distill", [](O & o) -> auto& { return o.method.loss.distill; },
-        "share of the loss against the target's law");
-    visit(
-        "held_out", [](O & o) -> auto& { return o.method.loss.held_out; },
-        "share of the answers not trained on");
+    each_answer_field<O>(visit);
     each_training_field<O>(visit);
   }
 };

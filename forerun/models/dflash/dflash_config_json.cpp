@@ -8,6 +8,7 @@
 #include <string>
 
 #include "forerun/base/quote.h"
+#include "forerun/models/feature_layers.h"
 #include "forerun/models/internal/config_check.h"
 #include "forerun/models/internal/hf_fields.h"
 

@@ -7,6 +7,7 @@
 #include <limits>
 #include <stdexcept>
 
+#include "forerun/models/feature_layers.h"
 #include "tests/support/distance.h"
 #include "tests/support/random_dflash.h"
 

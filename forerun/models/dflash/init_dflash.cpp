@@ -7,6 +7,8 @@
 #include <cmath>
 #include <stdexcept>
 
+#include "forerun/models/feature_layers.h"
+
 namespace forerun {
 namespace {
 

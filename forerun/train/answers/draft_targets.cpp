@@ -55,6 +55,23 @@ float draft_weight(std::int64_t k, double gamma) {
   return static_cast<float>(std::exp(-static_cast<double>(k) / gamma));
 }
 
+void DraftLabels::add(const AnswerDocument& d, std::int64_t first_row, std::int64_t block,
+                      std::int64_t anchor, DraftSlots& slots) const {
+  for (std::int64_t k = 0; k < drafts; ++k) {
+    const std::int64_t position = anchor + 1 + k;
+    if (position >= d.size()) return;
+    const auto at = static_cast<std::size_t>(position);
+    const std::int64_t label = drafted[static_cast<std::size_t>(d.tokens[at])];
+    if (label < 0) return;
+    slots.block.push_back(block);
+    slots.draft.push_back(k);
+    slots.label.push_back(label);
+    slots.previous.push_back(d.tokens[at - 1]);
+    slots.teacher.push_back(first_row + position - 1);
+    slots.weight.push_back(draft_weight(k, gamma));
+  }
+}
+
 std::vector<Figure> kept_drafts(std::span<const std::int64_t> draft, const at::Tensor& best,
                                 std::span<const std::int64_t> label, std::int64_t blocks) {
   double first = 0.0, run = 0.0;

@@ -33,6 +33,30 @@ std::vector<std::int64_t> random_positions(const AnswerDocument& document, std::
 /// Weight of draft k of a block, counted from 0.
 float draft_weight(std::int64_t k, double gamma);
 
+/// The supervised drafts of a batch of blocks, a row each.
+struct DraftSlots {
+  std::vector<std::int64_t> block;     ///< which block of the batch
+  std::vector<std::int64_t> draft;     ///< which draft of it, counted from 0
+  std::vector<std::int64_t> label;     ///< id in the draft vocabulary
+  std::vector<std::int64_t> previous;  ///< token before, of the target's vocabulary
+  std::vector<std::int64_t> teacher;   ///< row of the target's states that predicts it
+  std::vector<float> weight;
+};
+
+/// Drafts after an anchor: the tokens behind it, until the first that the draft vocabulary lacks:
+/// no draft after that can be kept.
+struct DraftLabels {
+  std::span<const std::int64_t> drafted;  ///< places_of_tokens
+  std::int64_t drafts = 0;                ///< of a block
+  double gamma = 4.0;                     ///< draft_weight
+
+  /// Adds the drafts of block number `block` of the batch.
+  /// @param first_row  of the document, among the batch's rows
+  /// @param anchor     position in the document
+  void add(const AnswerDocument& document, std::int64_t first_row, std::int64_t block,
+           std::int64_t anchor, DraftSlots& slots) const;
+};
+
 /// The leading right drafts of blocks.
 /// @param draft   number k of each row's draft in its block; the rows of a block follow each other
 ///                and begin with k = 0, a block without rows keeps none; -1: no draft

@@ -97,9 +97,9 @@ TEST(TargetStates, SoftCapsAreThoseOfTheTarget) {
   EXPECT_LT(distance(law.log(), at::log_softmax(tensor_of(file, "logits_0"), -1)), 2e-4);
 }
 
-class StoredStates : public ::testing::Test {
+class StatesInAStore : public ::testing::Test {
  protected:
-  StoredStates() {
+  StatesInAStore() {
     for (std::size_t i = 0; i < 4; ++i) {
       texts.push_back(some_tokens(6 + 5 * i, static_cast<std::uint32_t>(i)));
       rows.push_back(static_cast<std::int64_t>(texts.back().size()));
@@ -126,7 +126,7 @@ class StoredStates : public ::testing::Test {
   TargetStates states{target, head_of(*target), {0, 1}};
 };
 
-TEST_F(StoredStates, StatesAreThoseOfAPassWithinTheStoresError) {
+TEST_F(StatesInAStore, StatesAreThoseOfAPassWithinTheStoresError) {
   StateStore store(folder.path() / "s", states.shape(), rows, "key");
   const std::vector<std::size_t> numbers = {2, 0};
   expect_close(of(numbers, store), states.of(chosen(numbers)));
@@ -134,7 +134,7 @@ TEST_F(StoredStates, StatesAreThoseOfAPassWithinTheStoresError) {
 }
 
 // Some stored, some not, in any order: every epoch and every process learns from the same numbers.
-TEST_F(StoredStates, EpochsReadTheSameNumbersWhateverElseIsInTheBatch) {
+TEST_F(StatesInAStore, EpochsReadTheSameNumbersWhateverElseIsInTheBatch) {
   std::vector<TargetStates::Batch> single;
   {
     StateStore store(folder.path() / "s", states.shape(), rows, "key");
@@ -154,14 +154,14 @@ TEST_F(StoredStates, EpochsReadTheSameNumbersWhateverElseIsInTheBatch) {
 }
 
 // The store is read, not only written: a document with another's number would be noticed.
-TEST_F(StoredStates, WhatIsThereIsNotComputedAgain) {
+TEST_F(StatesInAStore, WhatIsThereIsNotComputedAgain) {
   StateStore store(folder.path() / "s", states.shape(), rows, "key");
   const TargetStates::Batch before = of({1}, store);
   texts[1].assign(texts[1].size(), 5);
   EXPECT_TRUE(at::equal(of({1}, store).features, before.features));
 }
 
-TEST_F(StoredStates, AFullDiskCostsAPassAndNothingElse) {
+TEST_F(StatesInAStore, AFullDiskCostsAPassAndNothingElse) {
   StateStore store(folder.path() / "s", states.shape(), rows, "key");
   const FileSizeLimit full(std::filesystem::file_size(folder.path() / "s") + 64);
   const std::vector<std::size_t> numbers = {0, 3};

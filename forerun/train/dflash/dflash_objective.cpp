@@ -44,35 +44,8 @@ DFlashObjective::DFlashObjective(const std::shared_ptr<const DecoderLm>& target,
       model_(std::move(model)),
       options_(options),
       target_(fmt::format("target={} precision={}", target_hash, name_of(target->precision))),
-      states_(target, head, model_->config.feature_layers),
-      drafted_(places_of_tokens(model_->config.vocab, model_->draft_to_target)) {
-  if (!options_.state_store.empty()) StateStore::expect_usable(options_.state_store);
-}
-
-// At the first loss: until then the run can be refused, and opening resets a store of another key.
-void DFlashObjective::open_store() {
-  std::vector<std::int64_t> rows;
-  Hash hash;  // of lengths too: they determine where rows are
-  for (const AnswerDocument& d : documents()) {
-    rows.push_back(d.size());
-    hash.add_all(d.tokens);
-  }
-  const std::string key =
-      fmt::format("{} layers {} documents {} {:016x}", target_,
-                  fmt::join(model_->config.feature_layers, ","), rows.size(), hash.value());
-  store_ = std::make_unique<StateStore>(options_.state_store, states_.shape(), rows, key);
-}
-
-TargetStates::Batch DFlashObjective::states_of(std::span<const AnswerDocument> documents) {
-  if (!options_.state_store.empty() && store_ == nullptr) open_store();
-  std::vector<std::span<const Token>> tokens;
-  std::vector<std::size_t> numbers;
-  for (const AnswerDocument& d : documents) {
-    tokens.push_back(d.tokens);
-    numbers.push_back(d.number);
-  }
-  return store_ ? states_.of(tokens, numbers, *store_) : states_.of(tokens);
-}
+      states_(target, head, model_->config.feature_layers, options.state_store, target_),
+      drafted_(places_of_tokens(model_->config.vocab, model_->draft_to_target)) {}
 
 std::vector<Parameter> DFlashObjective::parameters() {
   return parameters_of(weights(*model_), [](const ModelWeight& w) {
@@ -81,27 +54,11 @@ std::vector<Parameter> DFlashObjective::parameters() {
   });
 }
 
-void DFlashObjective::supervise(const AnswerDocument& d, std::int64_t first_row, std::int64_t block,
-                                std::int64_t anchor, Slots& slots) const {
-  const DFlashConfig& c = model_->config;
-  for (std::int64_t k = 0; k < c.drafts(); ++k) {
-    const std::int64_t position = anchor + 1 + k;
-    if (position >= d.size()) return;
-    const auto at = static_cast<std::size_t>(position);
-    const std::int64_t label = drafted_[static_cast<std::size_t>(d.tokens[at])];
-    if (label < 0) return;
-    slots.block.push_back(block);
-    slots.draft.push_back(k);
-    slots.label.push_back(label);
-    slots.previous.push_back(d.tokens[at - 1]);
-    slots.teacher.push_back(first_row + position - 1);
-    slots.weight.push_back(draft_weight(k, options_.gamma));
-  }
-}
-
 LossSum DFlashObjective::loss_of(std::span<const AnswerDocument> documents, std::uint64_t seed) {
   BlockBatch batch;
-  Slots slots;
+  DraftSlots slots;
+  const DraftLabels labels{
+      .drafted = drafted_, .drafts = model_->config.drafts(), .gamma = options_.gamma};
   std::vector<std::int64_t> anchor_tokens;
   std::int64_t row = 0, blocks = 0;
   LossSum out;
@@ -112,7 +69,7 @@ LossSum DFlashObjective::loss_of(std::span<const AnswerDocument> documents, std:
                                              d.size() - 1, options_.anchors));
     for (const std::int64_t p : batch.anchors.back()) {
       anchor_tokens.push_back(d.tokens[static_cast<std::size_t>(p)]);
-      supervise(d, row, blocks++, p, slots);
+      labels.add(d, row, blocks++, p, slots);
     }
     row += d.size();
   }
@@ -125,7 +82,7 @@ LossSum DFlashObjective::loss_of(std::span<const AnswerDocument> documents, std:
   const auto ids = [device = model_->fc.device()](const std::vector<std::int64_t>& values) {
     return ids_on(device, values);
   };
-  const TargetStates::Batch states = states_of(documents);
+  const TargetStates::Batch states = states_.of(documents, this->documents());
   batch.features = states.features;
   batch.anchor_tokens = ids(anchor_tokens);
   const DFlashConfig& c = model_->config;
@@ -139,13 +96,14 @@ LossSum DFlashObjective::loss_of(std::span<const AnswerDocument> documents, std:
       network.markov_w1.defined() ? markov_bias(network, hidden, previous) : at::Tensor();
   const DistinctRows teachers = distinct_rows(slots.teacher);
   const at::Tensor last = states.last.index_select(0, teachers.rows.to(slot.device()));
-  const MixedTargets targets{.label = slots.label,
-                             .laws = states_.probabilities(last),
-                             .law_of = teachers.of,
-                             .weight = slots.weight,
-                             .share = options_.distill,
-                             .covered = confident() || l1() ? states_.covered(last) : at::Tensor(),
-                             .law_loss = l1() ? LawLoss::kL1 : LawLoss::kCrossEntropy};
+  const MixedTargets targets{
+      .label = slots.label,
+      .laws = states_.target().probabilities(last),
+      .law_of = teachers.of,
+      .weight = slots.weight,
+      .share = options_.distill,
+      .covered = confident() || l1() ? states_.target().covered(last) : at::Tensor(),
+      .law_loss = l1() ? LawLoss::kL1 : LawLoss::kCrossEntropy};
   const at::Tensor logits = block_logits(network, hidden);
   MixedCrossEntropy mixed = mixed_cross_entropy(logits, addend, targets);
   out.loss = mixed.loss;
@@ -197,7 +155,8 @@ double DFlashObjective::flops(std::span<const std::size_t> examples) const {
     sum += rows *
            (2.0 * hidden * hidden * static_cast<double>(c.features()) + 3.0 * layers * hidden * kv);
     sum += 3.0 * layers * slots * inner * (rows + 2.0 * static_cast<double>(c.block));
-    sum += rows * states_.products_of_row() + answer * head;  // the target's states and law
+    sum +=
+        rows * states_.target().products_of_row() + answer * head;  // the target's states and law
     if ((confident() || l1()) && c.draft_vocab < c.vocab) {
       sum += answer * static_cast<double>(c.vocab * c.hidden);
     }

@@ -10,7 +10,7 @@
 #include "forerun/models/dflash/dflash.h"
 #include "forerun/tensor/mixed_cross_entropy.h"
 #include "forerun/train/answers/answer_objective.h"
-#include "forerun/train/answers/target_states.h"
+#include "forerun/train/answers/stored_states.h"
 #include "forerun/train/dflash/dflash_training.h"
 
 namespace forerun {
@@ -50,31 +50,16 @@ class DFlashObjective : public AnswerObjective {
   bool confident() const { return model_->confidence_weight.defined(); }
   bool l1() const { return options_.law_loss == "l1"; }
 
-  /// The supervised slots of a batch, a row each.
-  struct Slots {
-    std::vector<std::int64_t> block;     // which block of the batch
-    std::vector<std::int64_t> draft;     // which draft of it, counted from 0
-    std::vector<std::int64_t> label;     // id in the draft vocabulary
-    std::vector<std::int64_t> previous;  // token before, of the target's vocabulary
-    std::vector<std::int64_t> teacher;   // row of the target's states that predicts it
-    std::vector<float> weight;
-  };
-
   at::Tensor confidence_loss(const at::Tensor& hidden, const at::Tensor& previous,
                              const MixedCrossEntropy& mixed,
                              const std::vector<float>& weight) const;
   LossSum loss_of(std::span<const AnswerDocument> documents, std::uint64_t seed) override;
-  TargetStates::Batch states_of(std::span<const AnswerDocument> documents);
-  void open_store();
-  void supervise(const AnswerDocument& document, std::int64_t first_row, std::int64_t block,
-                 std::int64_t anchor, Slots& slots) const;
 
   std::shared_ptr<DFlash> model_;
   DFlashLossOptions options_;
   std::string target_;  // name and precision of the target: part of the fingerprint
-  TargetStates states_;
+  StoredStates states_;
   std::vector<std::int64_t> drafted_;  // of the target's vocabulary: id in the draft's, or -1
-  std::unique_ptr<StateStore> store_;
 };
 
 }  // namespace forerun

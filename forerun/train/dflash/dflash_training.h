@@ -15,7 +15,7 @@ struct DFlashLossOptions : AnswerLossOptions {
   /// Against the target's law: "cross-entropy", or "l1", the distance of the laws, which is twice
   /// the chance that a sampled draft is rejected (DSpark).
   std::string law_loss = "cross-entropy";
-  /// File that keeps the target's states from one epoch to the next, about 4 KB a token and 1,000
+  /// File that keeps the target's states from one epoch to the next, about 8 KB a token and 1,000
   /// hidden channels; empty: they are computed again.
   std::string state_store;
 };

@@ -1,4 +1,4 @@
-#include "forerun/models/dflash/dflash_config.h"
+#include "forerun/models/feature_layers.h"
 
 #include <fmt/format.h>
 

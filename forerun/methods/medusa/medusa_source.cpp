@@ -1,0 +1,46 @@
+#include "forerun/methods/medusa/medusa_source.h"
+
+namespace forerun {
+
+NetworkSource::State MedusaSource::state(const TokenSequence& sequence) const {
+  const auto found = last_.find(sequence.id());
+  const auto before_newest = static_cast<std::int64_t>(sequence.tokens().size()) - 2;
+  return {.ready = found != last_.end() && found->second.at == before_newest};
+}
+
+void MedusaSource::keep(const TokenSequence& sequence, const HiddenStates& states,
+                        std::int64_t end) {
+  const std::int64_t row = end - 1 - states.first, width = state_width();
+  if (row < 0 || row >= states.count) return;
+  Last& last = last_[sequence.id()];
+  last.at = end - 1;
+  last.states.assign(states.rows + row * width, states.rows + (row + 1) * width);
+}
+
+void MedusaSource::query(std::span<const TokenSequence* const> sequences) {
+  std::vector<MedusaInput> inputs;
+  first_.clear();
+  for (const TokenSequence* sequence : sequences) {
+    first_[sequence->id()] = static_cast<std::int64_t>(inputs.size() * heads());
+    inputs.push_back(
+        {.features = last_.at(sequence->id()).states.data(), .newest = sequence->tokens().back()});
+  }
+  if (!inputs.empty()) logits_ = network_->forward(inputs);
+}
+
+std::size_t MedusaSource::slots_of(const TokenSequence& sequence) {
+  const auto found = first_.find(sequence.id());
+  if (found == first_.end()) return 0;
+  row_ = found->second;
+  return heads();
+}
+
+SlotCandidates MedusaSource::likeliest(std::size_t slot) const {
+  const std::int64_t columns = logits_.size(1);
+  const std::span<const float> logits(
+      logits_.const_data_ptr<float>() + (row_ + static_cast<std::int64_t>(slot)) * columns,
+      static_cast<std::size_t>(columns));
+  return slot_candidates(logits, temperature(), bounds_of(logits));
+}
+
+}  // namespace forerun
