@@ -110,7 +110,7 @@ class Drafter {
  public:
   Drafter();  ///< none: plain decoding
   /// @param name  "none", "auto", "lookup", "recycling", "draft-model:PATH", "dflash:PATH" or
-  /// "medusa:PATH"; sources without a model can be added to each other and to dflash:
+  /// "medusa:PATH"; sources without a model can be added to each other and to these:
   /// "dflash:PATH+sam:FOLDER+lookup+recycling". "auto" is "lookup+recycling", and
   /// "sam:FOLDER" of answers_folder(target) where that holds answers
   /// @param precision  of a drafting model; kAutoPrecision: the fastest on this processor

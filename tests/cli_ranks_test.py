@@ -88,6 +88,12 @@ class Ranks(Command):
                                   "4", "--features", "0,1", "--markov", "2", "--draft-vocab", "60", "--anchors", "4",
                                   "--held-out", "0.2")
 
+    def test_medusa_heads(self):
+        model, answers = self.answers_of_a_model()
+        self.expect_two_to_be_one("medusa", "-t", model, "--data", answers, "--precision", "f32", "--heads", "2", "--width",
+                                  "16", "--mlp", "32", "--features", "0,1", "--markov", "2", "--draft-vocab", "60", "--anchors",
+                                  "4", "--held-out", "0.2")
+
     def test_adapters_of_a_target(self):
         model, answers = self.answers_of_a_model()
         self.expect_two_to_be_one("tidar", "-t", model, "--data", answers, "--lora", "2", "--markov", "2", "--held-out", "0.2")

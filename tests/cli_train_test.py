@@ -68,6 +68,27 @@ class Training(Command):
         self.refused(1, "generate", "-m", os.path.join(LLAMA, "..", "llama"), "--drafter", "dflash:" + self.drafter,
                      "-p", "a", "--raw", says=["made for a target of 3 layers"])
 
+    def test_answers_become_medusa_heads_that_leave_greedy_text_as_it_is(self):
+        self.make_answers()
+        heads = self.path("heads")
+        train = ("train", "medusa", "-t", self.model, "--data", self.answers, "--heads", "2", "--width", "16", "--mlp", "32",
+                 "--features", "0,1", "--markov", "2", "--draft-vocab", "60", "--batch", "2", "--micro-batch", "2", "--steps",
+                 "2", "--f32", "--precision", "f32", "--threads", "1")
+        r = forerun(*train, "--out", heads)
+        self.assertEqual(r.returncode, 0, r.stderr)
+        self.assertIn("step 2 of 2", r.stdout)
+        texts = set()
+        for drafter in ("none", "medusa:" + heads, "medusa:" + heads + "+lookup"):
+            r = forerun("generate", "-m", self.model, "--precision", "f32", "--drafter", drafter, "-p", "a b a b",
+                        "--raw", "-n", "40", "--temp", "0", "--fixed-draft")
+            self.assertEqual(r.returncode, 0, r.stderr)
+            texts.add(r.stdout)
+        self.assertEqual(len(texts), 1)
+        self.refused(2, *train, "--out", self.path("more"), "--init", heads, says=["--heads"])
+        self.refused(2, *train, "--out", self.model, says=["choose another --out"])
+        self.refused(2, "generate", "-m", self.model, "--drafter", "medusa:" + self.path("none"), "-p", "a", "--raw",
+                     says=["no drafter at", "forerun train medusa"])
+
     def test_prompts_without_room_are_told(self):
         self.prompts = self.path("long.jsonl", json.dumps({"prompt": "x" * 400}).encode() + b'\n{"prompt": "y"}\n')
         r = forerun(*self.distill())

@@ -346,6 +346,26 @@ TEST(MedusaDrafter, TextsOfAnEngineAreThoseAlone) {
   EXPECT_GT(ended.texts.at(alike[1]).statistics.drafted, 0U);
 }
 
+// Nothing of a prompt has to be read for it: a beginning that plain texts have read will do.
+TEST(MedusaDrafter, TakesOverWhatTextsWithoutItHaveRead) {
+  const Model& target = testing::engine_target();
+  const HeadsFolder folder(HeadsShape{"", true, true});
+  std::mt19937 random(4);
+  std::vector<Token> prompt = testing::prompt(random, 150);
+  Engine engine({.max_prefixes = 16});
+  GenerateOptions o = testing::options(Rule::kSharedNoise, 0.0, 12);
+  testing::Ended ended;
+  engine.submit(target, Drafter(), prompt, o);
+  testing::finish(engine, ended);
+  prompt.push_back(7);
+  const RequestId id = engine.submit(target, folder.drafter("", target), prompt, o);
+  testing::finish(engine, ended);
+  EXPECT_GE(ended.texts.at(id).shared_tokens, 64U);
+  EXPECT_GT(ended.texts.at(id).statistics.drafted, 0U);
+  if (machine().int8)
+    EXPECT_EQ(ended.texts.at(id).tokens, generate(target, Drafter(), prompt, o).tokens);
+}
+
 // @param says  a part of the one line that is thrown
 template <class Thrown>
 void expect_heads_refused(const std::string& spec, const std::string& says,

@@ -35,9 +35,8 @@ void check(const MedusaTraining& o) {
   check_answer_options(o.loss);
 }
 
-// Of five even blocks three, most of them late: the text before the newest token has passed through
-// all of them.
-std::vector<std::int64_t> upper_features(std::int64_t target_layers) {
+// Of five even blocks the second, fourth and fifth.
+std::vector<std::int64_t> default_features(std::int64_t target_layers) {
   const std::vector<std::int64_t> all = default_feature_layers(target_layers, 5);
   std::vector<std::int64_t> out = {all[1], all[3], all[4]};
   out.erase(std::unique(out.begin(), out.end()), out.end());  // of a few blocks some are the same
@@ -56,7 +55,7 @@ MedusaConfig config_of(const DecoderConfig& t, const MedusaTraining& o, std::int
   c.draft_vocab = draft_vocab;
   c.markov_rank = o.markov_rank;
   c.weight_bits = o.weight_bits;
-  c.feature_layers = o.features.empty() ? upper_features(t.layers) : o.features;
+  c.feature_layers = o.features.empty() ? default_features(t.layers) : o.features;
   for (const std::int64_t layer : c.feature_layers) {
     if (layer >= 0 && layer + 1 < t.layers) continue;
     throw UsageError(fmt::format(
@@ -100,11 +99,11 @@ std::unique_ptr<Objective> objective_of(const Model& target, const std::vector<s
   for (const ModelWeight& w : weights(model)) *w.tensor = w.tensor->clone();
   model.embedding = model.embedding.clone().to(device);
   move_to(weights(model), device);
-  const at::Tensor head = whole.head().to(device, at::kFloat);
   const at::Tensor rows = model.draft_to_target.defined()
-                              ? head.index_select(0, model.draft_to_target.to(device))
-                              : head.clone();
-  const TargetHead laws = head_over(whole, model.draft_to_target, rows);
+                              ? whole.head().index_select(0, model.draft_to_target)
+                              : whole.head().clone();
+  // Without the map: of a law no share outside the draft vocabulary is asked for.
+  const TargetHead laws = head_over(whole, {}, rows.to(device, at::kFloat));
   return std::make_unique<MedusaObjective>(lm, std::make_shared<Medusa>(std::move(model)),
                                            std::move(answers.data), laws, options.loss,
                                            answers.target_hash);

@@ -25,14 +25,23 @@ int run_train_medusa(const TrainMedusaFlags& flags, const Command& command) {
 
 void bind_medusa(Command& app, MedusaTraining& o) {
   app.add("--heads", o.heads, "Tokens that it predicts, a head each", {.least = 1, .most = 64});
-  app.add("--width", o.width, "Width of the trunk and of the heads; multiples of 96 cost least",
+  app.add("--width", o.width,
+          "Width of the trunk and of the heads; multiples of 48 cost least, 4 bits need multiples "
+          "of 32",
           {.least = 1});
-  app.add("--mlp", o.intermediate, "Width of the trunk's MLP", {.least = 1});
-  app.add("--features", o.features, "Target blocks that it reads, counted from 0",
-          {.commas = true});
+  app.add("--mlp", o.intermediate, "Width of the trunk's MLP; multiples of 96 cost least",
+          {.least = 1});
+  app.add(
+      "--features", o.features,
+      "Target blocks that it reads, counted from 0; of five even ones the second, fourth and fifth "
+      "if none are named",
+      {.commas = true});
   app.add("--draft-vocab", o.draft_vocab, "Tokens it can draft, 0 = all");
-  app.add("--markov", o.markov_rank, "Rank of the Markov head, 0 = none");
-  app.add("--anchors", o.loss.anchors, "Places of an answer at which heads are trained");
+  app.add("--markov", o.markov_rank,
+          "Rank of the Markov head, by which a head knows the token before, 0 = none");
+  app.add("--anchors", o.loss.anchors,
+          "Positions of an answer at which heads are trained; more cost little beside the target's "
+          "pass");
   app.add("--state-store", o.loss.state_store,
           "File that keeps the target's states between epochs (3 KB a token for a hidden "
           "size of 576)");

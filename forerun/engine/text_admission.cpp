@@ -16,6 +16,10 @@ bool reads_states(const Text& text) {
   return text.request.drafter && !text.request.drafter->features().empty();
 }
 
+bool reads_whole_text(const Text& text) {
+  return text.request.drafter && text.request.drafter->reads_whole_text();
+}
+
 // Positions that a text can take over: its newest token is always read, and a drafter that reads
 // hidden states needs those of one position at least.
 std::size_t most_shared(const Text& text) {
@@ -124,7 +128,7 @@ bool TextRunner::fits(Text& text, std::vector<Event>& events) {
 TextRunner::Beginning TextRunner::beginning_of(const Text& text) {
   const auto tokens = text.sequence.tokens();
   const TextDrafter* drafter = text.request.drafter.get();
-  const bool reads = reads_states(text);
+  const bool reads = reads_whole_text(text);
   const std::size_t most = most_shared(text);
   Beginning best;
   const auto offer = [&](std::span<const Token> other, const KvCache& cache, SequenceId id,
@@ -151,7 +155,7 @@ Text::Awaited TextRunner::awaited_by(const Text& text) const {
   auto known = text.cache->length();
   for (const auto& other : active_) {
     if (other.get() == &text) break;
-    if (reads_states(text) && other->request.drafter != text.request.drafter) continue;
+    if (reads_whole_text(text) && other->request.drafter != text.request.drafter) continue;
     const auto alike = static_cast<std::int64_t>(std::min(
         most_shared(text), common_prefix(other->sequence.tokens(), text.sequence.tokens())));
     const std::int64_t pages = alike / kernel::kKeys * kernel::kKeys;

@@ -334,7 +334,7 @@ void TextRunner::finish(Text& text, std::vector<Event>& events) {
   events.emplace_back(TextFinished{text.id, std::move(result)});
   const std::shared_ptr<TextDrafter>& drafter = text.request.drafter;
   const bool keeps = options_.max_prefixes > 0 && text.cache && text.cache->length() > 0;
-  const bool reads = drafter && !drafter->features().empty();
+  const bool reads = drafter && drafter->reads_whole_text();
   if (drafter && !(keeps && reads)) drafter->forget(text.id);
   if (keeps) {
     const auto kept = text.sequence.tokens().first(static_cast<std::size_t>(text.cache->length()));

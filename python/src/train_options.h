@@ -156,7 +156,7 @@ struct Fields<Training<MedusaTraining>> {
         "width of the trunk's MLP");
     visit(
         "features", [](O & o) -> auto& { return o.method.features; },
-        "target blocks whose output is read; none: 3, evenly");
+        "target blocks whose output is read; none: of five even ones the second, fourth, fifth");
     visit(
         "draft_vocab", [](O & o) -> auto& { return o.method.draft_vocab; },
         "the target's most frequent tokens; 0: all");

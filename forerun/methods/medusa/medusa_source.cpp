@@ -18,14 +18,15 @@ void MedusaSource::keep(const TokenSequence& sequence, const HiddenStates& state
 }
 
 void MedusaSource::query(std::span<const TokenSequence* const> sequences) {
-  std::vector<MedusaInput> inputs;
+  inputs_.clear();
   first_.clear();
+  logits_ = at::Tensor();  // its memory is that of the next
   for (const TokenSequence* sequence : sequences) {
-    first_[sequence->id()] = static_cast<std::int64_t>(inputs.size() * heads());
-    inputs.push_back(
+    first_[sequence->id()] = static_cast<std::int64_t>(inputs_.size() * heads());
+    inputs_.push_back(
         {.features = last_.at(sequence->id()).states.data(), .newest = sequence->tokens().back()});
   }
-  if (!inputs.empty()) logits_ = network_->forward(inputs);
+  if (!inputs_.empty()) logits_ = network_->forward(inputs_);
 }
 
 std::size_t MedusaSource::slots_of(const TokenSequence& sequence) {

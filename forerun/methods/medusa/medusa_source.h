@@ -16,8 +16,8 @@
 namespace forerun {
 
 /// The heads of a Medusa network, for trees: head k for the nodes of depth k, given a node's own
-/// token if the network has a Markov head. It reads the target's states at the last token of a text
-/// alone, so nothing of a prompt has to be read and nothing is kept but that.
+/// token if the network has a Markov head. Of a text's states it keeps those of the last position
+/// that the target has read.
 class MedusaSource final : public SlotSource {
  public:
   explicit MedusaSource(std::shared_ptr<const MedusaPasses> network)
@@ -34,6 +34,7 @@ class MedusaSource final : public SlotSource {
   std::span<const std::int64_t> features() const override {
     return network_->config().feature_layers;
   }
+  bool reads_whole_text() const override { return false; }
   std::int64_t state_width() const override { return network_->config().feature_width(); }
   void read(const TokenSequence& sequence, const HiddenStates& states) override {
     keep(sequence, states, states.first + states.count);
@@ -42,7 +43,6 @@ class MedusaSource final : public SlotSource {
     // The newest token has not been read by the target.
     keep(sequence, states, static_cast<std::int64_t>(sequence.tokens().size()) - 1);
   }
-  // Of the first positions of a text nothing is kept: the next states are enough.
 
  private:
   // The states at a text's position `at`.
@@ -62,6 +62,7 @@ class MedusaSource final : public SlotSource {
   }
 
   std::shared_ptr<const MedusaPasses> network_;
+  std::vector<MedusaInput> inputs_;  // of the round
   std::unordered_map<SequenceId, Last> last_;
   at::Tensor logits_;                                   // of the round
   std::unordered_map<SequenceId, std::int64_t> first_;  // of the round: row of each text's heads

@@ -22,6 +22,9 @@ class TextDrafter {
   /// Zero-based ids of the target's blocks whose output it reads, in the order in which it expects
   /// them. Constant.
   virtual std::span<const std::int64_t> features() const { return {}; }
+  /// Whether it has to have read the states of a text from its start: then the first positions can
+  /// be taken over from texts of this drafter alone. Constant.
+  virtual bool reads_whole_text() const { return !features().empty(); }
   /// Floats of a position's states, of all its blocks. Constant.
   virtual std::int64_t state_width() const { return 0; }
   /// Whether `observe` reads logits of drafted tokens that the outputs did not reach: greedy passes

@@ -37,6 +37,7 @@ class TreeDrafter final : public TextDrafter {
               Shape shape = Shape::kTree);
 
   std::span<const std::int64_t> features() const override;
+  bool reads_whole_text() const override { return network_ && network_->reads_whole_text(); }
   std::int64_t state_width() const override;
   bool reads_all_logits() const override;
   std::vector<TokenDraft> propose(std::span<TokenSequence* const> sequences,

@@ -89,6 +89,8 @@ class NetworkSource : public TreeSource {
   virtual Prefilled prefilled() const { return {}; }
 
   virtual std::span<const std::int64_t> features() const { return {}; }
+  /// As TextDrafter::reads_whole_text.
+  virtual bool reads_whole_text() const { return !features().empty(); }
   virtual std::int64_t state_width() const { return 0; }
   virtual void read(const TokenSequence& /*sequence*/, const HiddenStates& /*states*/) {}
   virtual void observe_states(const TokenSequence& /*sequence*/, const HiddenStates& /*states*/) {}

@@ -25,8 +25,14 @@ void check(const MedusaConfig& c, const DecoderLm& target, const at::Tensor& dra
       c.hidden, c.vocab, c.target_layers, c.draft_vocab, t.hidden, t.vocab, t.layers, mapped));
 }
 
+// Weights of the last norms with which logits begin with a standard deviation of a half: the first
+// law is near the uniform one, whatever the size of the target's rows.
+double first_scale(const at::Tensor& head) {
+  return 0.5 / std::max(head.square().sum(1).sqrt().mean().item<double>(), 1e-6);
+}
+
 // [draft_vocab, width]: the target's rows in the directions of their largest singular values.
-at::Tensor narrowed(const at::Tensor& rows, std::int64_t width) {
+at::Tensor truncated(const at::Tensor& rows, std::int64_t width) {
   const std::int64_t kept = std::min(width, rows.size(1));
   const auto [values, vectors] = at::linalg_eigh(at::matmul(rows.t(), rows));  // rising
   at::Tensor out = at::zeros({rows.size(0), width}, at::kFloat);
@@ -58,7 +64,8 @@ Medusa medusa_from_target(const MedusaConfig& c, const DecoderLm& target, std::u
   const at::Tensor rows =
       (draft_to_target.defined() ? head.index_select(0, draft_to_target) : head) *
       target.final_norm.weight.to(at::kFloat);
-  m.head = narrowed(rows, c.width);
+  m.head = truncated(rows, c.width);
+  for (RmsNorm& n : m.head_norms) n.weight.mul_(first_scale(m.head));
   return m;
 }
 

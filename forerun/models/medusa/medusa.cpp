@@ -59,7 +59,7 @@ at::Tensor head_states(const Medusa& m, const at::Tensor& features, const at::Te
   parts.push_back(m.embedding_norm.fused(m.embedding.index_select(0, newest).to(x.scalar_type())));
   at::Tensor z = m.fc(at::cat(parts, 1));
   const at::Tensor normed = m.mlp_norm.fused(z);
-  z = z + m.down(at::silu(m.gate(normed)) * m.up(normed));
+  z = z + m.down(fused_swiglu(m.gate(normed), m.up(normed)));
   const at::Tensor y = m.norm.fused(z);
   const at::Tensor all = y.unsqueeze(1) + m.heads(y).view({-1, c.heads, c.width});
   std::vector<at::Tensor> out;

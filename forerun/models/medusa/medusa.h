@@ -12,7 +12,7 @@
 
 namespace forerun {
 
-/// Heads that predict the next few tokens of a text, each in one product, from the target's hidden
+/// Heads that predict the next few tokens of a text, all in one pass, from the target's hidden
 /// states at the last token that it has read and from the token that came out there:
 ///
 ///   z = fc [norm(feature), ..., norm(embedding of the newest token)]

@@ -2,7 +2,6 @@
 
 #include <fmt/format.h>
 
-#include <cmath>
 #include <nlohmann/json.hpp>
 #include <optional>
 #include <string>
@@ -44,7 +43,7 @@ std::optional<std::string> check_sizes(const MedusaConfig& c) {
     return fmt::format("a Markov head of rank {}; at most {} is supported", c.markov_rank,
                        kMostMarkovRank);
   }
-  if (!(c.norm_eps > 0.0) || !std::isfinite(c.norm_eps)) return "rms_norm_eps is not above 0";
+  if (!(c.norm_eps > 0.0 && c.norm_eps < 1.0)) return "rms_norm_eps is not between 0 and 1";
   if (c.weight_bits != 0 && c.weight_bits != 4) {
     return fmt::format("weights of {} bits; 4 are supported", c.weight_bits);
   }

@@ -13,6 +13,7 @@ namespace forerun {
 /// of target layers, feature layers outside the target.
 Result<MedusaConfig> parse_medusa_config(const nlohmann::json& config, std::int64_t target_layers);
 
+/// The config.json of heads.
 nlohmann::json medusa_config_json(const MedusaConfig& config);
 
 }  // namespace forerun

@@ -154,8 +154,9 @@ TEST(MedusaFile, RefusesSizesThatCannotBe) {
     expect_medusa_refused("num_target_layers", layers,
                           "made for a target of " + std::to_string(layers) + " layers");
   }
-  expect_medusa_refused("rms_norm_eps", 0, "rms_norm_eps is not above 0");
-  expect_medusa_refused("rms_norm_eps", -1e-6, "rms_norm_eps is not above 0");
+  for (const double eps : {0.0, -1e-6, 1.0, 1e300}) {
+    expect_medusa_refused("rms_norm_eps", eps, "rms_norm_eps is not between 0 and 1");
+  }
   expect_medusa_refused("weight_bits", 3, "weights of 3 bits; 4 are supported");
   expect_medusa_refused("weight_bits", -4, "weights of -4 bits; 4 are supported");
   expect_medusa_refused("weight_bits", 4, "inputs are not multiples of 32");

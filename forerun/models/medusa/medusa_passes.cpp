@@ -55,7 +55,8 @@ MedusaPasses::MedusaPasses(const Medusa& m, Precision precision)
 }
 
 std::unique_ptr<MedusaPasses> MedusaPasses::make(Medusa model, Precision precision) {
-  const bool fits = model.config.inputs() <= Int8Matrix::kMostInputs;
+  const MedusaConfig& c = model.config;
+  const bool fits = std::max({c.inputs(), c.width, c.intermediate}) <= Int8Matrix::kMostInputs;
   if (precision == Precision::kInt8 && fits) return std::make_unique<Int8Medusa>(model);
   if (model.config.weight_bits == 4 && fits_four_bits(model)) model = rounded_to_four_bits(model);
   return std::make_unique<TensorMedusa>(std::move(model));

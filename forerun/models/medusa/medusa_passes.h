@@ -17,7 +17,7 @@ namespace forerun {
 /// Where a text ends, as Medusa heads read it.
 struct MedusaInput {
   const float* features = nullptr;  ///< [feature_width], at the last token that the target has read
-  Token newest = 0;                 ///< the token after it
+  Token newest = 0;                 ///< the token after it, of the target's vocabulary
 };
 
 /// Medusa heads for decoding, in a fixed precision. Thread-safe; passes of one network run one at a
@@ -25,6 +25,7 @@ struct MedusaInput {
 class MedusaPasses {
  public:
   /// @param model  float32, with the embedding
+  /// @param precision  all but kInt8 is computed in float32
   static std::unique_ptr<MedusaPasses> make(Medusa model, Precision precision);
   virtual ~MedusaPasses() = default;
 
@@ -42,7 +43,7 @@ class MedusaPasses {
     if (markov_.defined()) markov_.add(previous, ids, logits);
   }
 
-  /// One pass over the ends of some texts.
+  /// One pass over the ends of some texts, at least one.
   /// @return  [texts * heads, draft_vocab] float32, a text's heads one behind the other, without
   ///          what the token before adds
   virtual at::Tensor forward(std::span<const MedusaInput> inputs) const = 0;

@@ -235,20 +235,23 @@ INSTANTIATE_TEST_SUITE_P(Medusa, MedusaPrecisions,
                          [](const auto& kind) { return std::string(kind.param.name); });
 
 // Products of bytes take so many inputs at most: other heads are computed in float32.
-TEST(MedusaPasses, WiderInputsThanTheEngineTakesAreComputedInFloats) {
-  MedusaConfig c = small_medusa();
-  c.hidden = Int8Matrix::kMostInputs / 4 + 1;
-  c.width = c.intermediate = 16;
-  c.heads = 1;
-  c.vocab = c.draft_vocab = 8;
-  const Medusa m = noisy_medusa(c, at::kFloat, 7);
-  ASSERT_GT(c.inputs(), Int8Matrix::kMostInputs);
-  const at::Tensor x = random_features(c, 1, at::kFloat, 8);
-  const MedusaInput input{.features = x.const_data_ptr<float>(), .newest = 7};
-  const auto wide = MedusaPasses::make(m, Precision::kInt8),
-             floats = MedusaPasses::make(m, Precision::kF32);
-  EXPECT_TRUE(at::equal(wide->forward({&input, 1}), floats->forward({&input, 1})));
-  EXPECT_EQ(wide->weight_bytes(), floats->weight_bytes());
+TEST(MedusaPasses, WiderRowsThanTheEngineTakesAreComputedInFloats) {
+  MedusaConfig small = small_medusa();
+  small.hidden = small.width = small.intermediate = 16;
+  small.heads = 1;
+  small.vocab = small.draft_vocab = 8;
+  MedusaConfig wide_inputs = small, wide_mlp = small;
+  wide_inputs.hidden = Int8Matrix::kMostInputs / 4 + 1;
+  wide_mlp.intermediate = Int8Matrix::kMostInputs + 1;
+  for (const MedusaConfig& c : {wide_inputs, wide_mlp}) {
+    const Medusa m = noisy_medusa(c, at::kFloat, 7);
+    const at::Tensor x = random_features(c, 1, at::kFloat, 8);
+    const MedusaInput input{.features = x.const_data_ptr<float>(), .newest = 7};
+    const auto wide = MedusaPasses::make(m, Precision::kInt8),
+               floats = MedusaPasses::make(m, Precision::kF32);
+    EXPECT_TRUE(at::equal(wide->forward({&input, 1}), floats->forward({&input, 1})));
+    EXPECT_EQ(wide->weight_bytes(), floats->weight_bytes());
+  }
 }
 
 // ---- which weights are rounded ----

@@ -30,8 +30,8 @@ MedusaObjective::MedusaObjective(const std::shared_ptr<const DecoderLm>& target,
       states_(target, head, model_->config.feature_layers, options.state_store, target_),
       drafted_(places_of_tokens(model_->config.vocab, model_->draft_to_target)) {}
 
-// The product with the vocabulary is left out: it begins as the target's, and decay or Muon would
-// take it away from there.
+// Neither decay nor Muon for the product with the vocabulary: it begins as the target's, and they
+// would take it away from there.
 std::vector<Parameter> MedusaObjective::parameters() {
   return parameters_of(weights(*model_), [](const ModelWeight& w) {
     return w.name.ends_with("_proj.weight") || w.name == "fc.weight" || w.name == "heads.weight";
