@@ -1,6 +1,7 @@
 #include "forerun/api/draft_head.h"
 
 #include <ATen/ATen.h>
+#include <fmt/format.h>
 
 #include <algorithm>
 
@@ -41,6 +42,21 @@ at::Tensor draft_vocabulary(const Model::Impl& target, const std::vector<TokenSh
   order.resize(static_cast<std::size_t>(size));
   std::sort(order.begin(), order.end());
   return at::tensor(order, at::kLong);
+}
+
+void check_feature_layers(const std::vector<std::int64_t>& layers, const DecoderConfig& target) {
+  for (const std::int64_t layer : layers) {
+    if (layer >= 0 && layer + 1 < target.layers) continue;
+    throw UsageError(fmt::format(
+        "feature layer {}: name some of 0 to {}; the target's last block is not to be read", layer,
+        target.layers - 2));
+  }
+}
+
+at::Tensor head_rows(const DecoderLm& numbers, const at::Tensor& tokens) {
+  const at::Tensor rows =
+      tokens.defined() ? numbers.head().index_select(0, tokens) : numbers.head();
+  return rows.to(at::kFloat);
 }
 
 TargetHead head_over(const DecoderLm& numbers, const at::Tensor& tokens, const at::Tensor& rows) {

@@ -18,6 +18,14 @@ namespace forerun {
 at::Tensor draft_vocabulary(const Model::Impl& target, const std::vector<TokenShards>& data,
                             std::int64_t size);
 
+/// @throws UsageError  a block that is not the target's, or its last one
+void check_feature_layers(const std::vector<std::int64_t>& layers, const DecoderConfig& target);
+
+/// The rows of a target's head that a draft vocabulary names.
+/// @param tokens  [draft_vocab] int64; undefined: all tokens
+/// @return        [draft_vocab, hidden] float32
+at::Tensor head_rows(const DecoderLm& numbers, const at::Tensor& tokens);
+
 /// What makes a target's laws over a draft vocabulary.
 /// @param numbers  the target's last norm and head as float32
 /// @param tokens   [draft_vocab] int64; undefined: all tokens

@@ -46,12 +46,7 @@ DFlashConfig config_of(const DecoderConfig& t, const DFlashTraining& o, std::int
   DFlashConfig c = dflash_config_for(t, o.layers, o.features.empty() ? kFeatures : 1, o.block);
   c.draft_vocab = draft_vocab;
   if (!o.features.empty()) c.feature_layers = o.features;
-  for (const std::int64_t layer : c.feature_layers) {
-    if (layer >= 0 && layer + 1 < t.layers) continue;
-    throw UsageError(fmt::format(
-        "feature layer {}: name some of 0 to {}; the target's last block is not to be read", layer,
-        t.layers - 2));
-  }
+  check_feature_layers(c.feature_layers, t);
   c.predicts_next = o.predicts_next;
   c.selector_rank = o.selector_rank;
   c.selector_top_k = std::min(c.selector_top_k, draft_vocab);
@@ -78,13 +73,6 @@ at::Tensor sample_states(const std::shared_ptr<const DecoderLm>& target, const T
   }
   if (documents.empty()) throw UsageError("the data holds no document: run forerun distill first");
   return TargetStates(target, head, layers).of(documents).features;
-}
-
-// The rows of the target's head that a draft vocabulary names.
-at::Tensor head_rows(const DecoderLm& numbers, const at::Tensor& draft_to_target) {
-  const at::Tensor rows =
-      draft_to_target.defined() ? numbers.head().index_select(0, draft_to_target) : numbers.head();
-  return rows.to(at::kFloat);
 }
 
 // A drafter to go on from. Embedding and head are the target's, in training as in what is saved: a

@@ -1,5 +1,4 @@
 #include <ATen/ATen.h>
-#include <fmt/format.h>
 
 #include <algorithm>
 #include <memory>
@@ -56,12 +55,7 @@ MedusaConfig config_of(const DecoderConfig& t, const MedusaTraining& o, std::int
   c.markov_rank = o.markov_rank;
   c.weight_bits = o.weight_bits;
   c.feature_layers = o.features.empty() ? default_features(t.layers) : o.features;
-  for (const std::int64_t layer : c.feature_layers) {
-    if (layer >= 0 && layer + 1 < t.layers) continue;
-    throw UsageError(fmt::format(
-        "feature layer {}: name some of 0 to {}; the target's last block is not to be read", layer,
-        t.layers - 2));
-  }
+  check_feature_layers(c.feature_layers, t);
   return c;
 }
 
@@ -99,11 +93,9 @@ std::unique_ptr<Objective> objective_of(const Model& target, const std::vector<s
   for (const ModelWeight& w : weights(model)) *w.tensor = w.tensor->clone();
   model.embedding = model.embedding.clone().to(device);
   move_to(weights(model), device);
-  const at::Tensor rows = model.draft_to_target.defined()
-                              ? whole.head().index_select(0, model.draft_to_target)
-                              : whole.head().clone();
+  const at::Tensor rows = head_rows(whole, model.draft_to_target).clone();
   // Without the map: of a law no share outside the draft vocabulary is asked for.
-  const TargetHead laws = head_over(whole, {}, rows.to(device, at::kFloat));
+  const TargetHead laws = head_over(whole, {}, rows.to(device));
   return std::make_unique<MedusaObjective>(lm, std::make_shared<Medusa>(std::move(model)),
                                            std::move(answers.data), laws, options.loss,
                                            answers.target_hash);

@@ -5,6 +5,7 @@
 
 #include <stdexcept>
 #include <string>
+#include <utility>
 
 #include "forerun/base/quote.h"
 #include "forerun/formats/hf_config.h"
@@ -125,14 +126,9 @@ void save_diffusion_lm(const std::filesystem::path& folder, const DiffusionLm& m
       {"dtype", "bfloat16"},
       {"attention", c.attention == DiffusionAttention::kBlock ? kBlockName : kBidirectionalName}};
   if (c.weight_bits > 0) described["weight_bits"] = c.weight_bits;
-  if (!provenance.is_null()) described["forerun"] = provenance;
   DiffusionLm shared = model;  // the same tensors; only their names are asked for
-  std::vector<internal::NamedTensor> tensors =
-      internal::named_tensors(weights(shared), "save_diffusion_lm");
-  if (model.output_tokens.defined()) {
-    tensors.push_back(internal::output_vocabulary_tensor(model.output_tokens));
-  }
-  internal::save_model_folder(folder, tensors, described);
+  internal::save_network_folder(folder, weights(shared), model.output_tokens, std::move(described),
+                                provenance, "save_diffusion_lm");
 }
 
 DiffusionLm load_diffusion_lm(const std::filesystem::path& folder, const DecoderLm& decoder) {

@@ -34,9 +34,16 @@ at::Tensor read_output_vocabulary(WeightReader& source, std::int64_t vocab, std:
   return at::tensor(ids, at::kLong);
 }
 
-NamedTensor output_vocabulary_tensor(const at::Tensor& tokens) {
-  const at::Tensor ids = tokens.to(at::kCPU);
-  return {"d2t", ids - at::arange(ids.size(0))};
+void save_network_folder(const std::filesystem::path& folder, std::span<const ModelWeight> weights,
+                         const at::Tensor& tokens, nlohmann::json config,
+                         const nlohmann::json& provenance, std::string_view who) {
+  if (!provenance.is_null()) config["forerun"] = provenance;
+  std::vector<NamedTensor> tensors = named_tensors(weights, who);
+  if (tokens.defined()) {
+    const at::Tensor ids = tokens.to(at::kCPU);
+    tensors.push_back({"d2t", ids - at::arange(ids.size(0))});
+  }
+  save_model_folder(folder, tensors, config);
 }
 
 }  // namespace forerun::internal

@@ -3,6 +3,10 @@
 #include <ATen/core/Tensor.h>
 
 #include <cstdint>
+#include <filesystem>
+#include <nlohmann/json.hpp>
+#include <span>
+#include <string_view>
 
 #include "forerun/models/internal/weight_reader.h"
 
@@ -15,8 +19,14 @@ namespace forerun::internal {
 /// @throws FormatError  ids out of order or outside the vocabulary
 at::Tensor read_output_vocabulary(WeightReader& source, std::int64_t vocab, std::int64_t outputs);
 
-/// The same of files that we write.
-/// @param tokens  [outputs] int64
-NamedTensor output_vocabulary_tensor(const at::Tensor& tokens);
+/// Writes the folder of a network for a target, as save_model_folder: its weights, and the tokens
+/// of a reduced head.
+/// @param tokens      [outputs] int64; undefined: every token
+/// @param config      of config.json
+/// @param provenance  kept there under "forerun"; null: none
+/// @param who         as named_tensors, which throws for weights
+void save_network_folder(const std::filesystem::path& folder, std::span<const ModelWeight> weights,
+                         const at::Tensor& tokens, nlohmann::json config,
+                         const nlohmann::json& provenance, std::string_view who);
 
 }  // namespace forerun::internal

@@ -50,15 +50,9 @@ Medusa load_medusa(const std::filesystem::path& folder, const DecoderLm& target,
 
 void save_medusa(const std::filesystem::path& folder, const Medusa& model,
                  const nlohmann::json& provenance) {
-  nlohmann::json described = medusa_config_json(model.config);
-  if (!provenance.is_null()) described["forerun"] = provenance;
   Medusa shared = model;  // the same tensors; only their names are asked for
-  std::vector<internal::NamedTensor> tensors =
-      internal::named_tensors(weights(shared), "save_medusa");
-  if (model.draft_to_target.defined()) {
-    tensors.push_back(internal::output_vocabulary_tensor(model.draft_to_target));
-  }
-  internal::save_model_folder(folder, tensors, described);
+  internal::save_network_folder(folder, weights(shared), model.draft_to_target,
+                                medusa_config_json(model.config), provenance, "save_medusa");
 }
 
 }  // namespace forerun
