@@ -111,8 +111,9 @@ class Drafter {
   Drafter();  ///< none: plain decoding
   /// @param name  "none", "auto", "lookup", "recycling", "draft-model:PATH", "dflash:PATH" or
   /// "medusa:PATH"; sources without a model can be added to each other and to these:
-  /// "dflash:PATH+sam:FOLDER+lookup+recycling". "auto" is "lookup+recycling", and
-  /// "sam:FOLDER" of answers_folder(target) where that holds answers
+  /// "dflash:PATH+sam:FOLDER+lookup+recycling". "auto" is "lookup", "sam:FOLDER" of
+  /// answers_folder(target) where that holds answers, and the trained drafter of
+  /// drafter_folder(target) where there is one and none is named, else "recycling"
   /// @param precision  of a drafting model; kAutoPrecision: the fastest on this processor
   /// @throws UsageError  unknown name, a model whose vocabulary differs from the target's (the
   /// message names the first difference), or a corpus of another vocabulary or without answers
@@ -123,7 +124,7 @@ class Drafter {
   bool none() const { return name_ == "none"; }
   /// The parts of its name, with those that "auto" stands for; empty: none.
   const std::vector<std::string>& parts() const { return parts_; }
-  /// Why "auto" leaves out answers that lie beside the model; empty: it does not.
+  /// What lies beside the model and "auto" leaves out, and why; empty: nothing.
   const std::string& left_out() const { return left_out_; }
   /// The drafting model, if there is one.
   std::optional<Model> model() const;
@@ -147,6 +148,11 @@ class Drafter {
   std::shared_ptr<const Method> method_;  // null: none
   std::shared_ptr<Learned> learned_;
 };
+
+/// Where the drafter "auto" looks for a trained drafter, a folder of forerun train dflash, medusa
+/// or tidar: beside the model's file or folder, "DIR/model.drafter" of "DIR/model.gguf". An
+/// absolute path.
+std::string drafter_folder(const Model& model);
 
 /// Where the drafter "auto" looks for answers of the model that forerun distill wrote: beside its
 /// file or folder, "DIR/model.answers" of "DIR/model.gguf". An absolute path. The index of those

@@ -641,45 +641,53 @@ class Setup(cli_support.Command):
         self.assertIn("HOME is not set. Set FORERUN_MODEL_CACHE", r.stderr)
 
     def test_the_model_script_replaces_nothing_but_what_it_has_put_there(self):
-        tools, shipped, cache = (self.path(name) for name in ("tools", "models/smollm2-135m/answers", "cache"))
-        for folder in (tools, shipped, cache):
-            os.makedirs(folder)
-        for name in ("README.md", "distill.json", "tokens-0.safetensors"):
-            self.path("models/smollm2-135m/answers/" + name, b"first")
+        for folder in ("tools", "cache", "models/smollm2-135m/answers", "models/smollm2-135m/medusa"):
+            os.makedirs(self.path(folder))
+        model = b"a model"
         with open(os.path.join(TOOLS, "get_model.sh")) as f:
-            model = b"a model"
             text = re.sub("sha256=[0-9a-f]{64}", "sha256=" + hashlib.sha256(model).hexdigest(), f.read())
         script = self.path("tools/get_model.sh", text.encode())
         self.path("cache/SmolLM2-135M-Instruct.Q4_1.gguf", model)
-        answers = os.path.join(cache, "SmolLM2-135M-Instruct.Q4_1.answers")
+        cache = self.path("cache")
+        # The file whose contents change, and what the program keeps beside it.
+        kinds = {"answers": ("answers", "distill.json", ("answers.order", "answers.order.tmp-12-0")),
+                 "drafter": ("medusa", "config.json", ())}
 
         def run(*args):
             return subprocess.run(["bash", script, *args], env={**os.environ, "FORERUN_MODEL_CACHE": cache}, capture_output=True,
                                   text=True, timeout=60)
 
-        def there():
-            return {entry.name: pathlib.Path(entry.path).read_bytes() for entry in os.scandir(answers)}
+        def beside(ending):
+            return os.path.join(cache, "SmolLM2-135M-Instruct.Q4_1." + ending)
 
-        self.assertEqual(run("--check").returncode, 1)
-        self.assertEqual(run().returncode, 0)
-        self.assertEqual((run("--check").returncode, there()["tokens-0.safetensors"]), (0, b"first"))
-        # What the program keeps beside them does not make them someone's own.
-        for name in ("answers.order", "answers.order.tmp-12-0"):
-            self.path("cache/SmolLM2-135M-Instruct.Q4_1.answers/" + name, b"x")
-        self.path("models/smollm2-135m/answers/tokens-0.safetensors", b"second")
-        self.assertEqual(run("--check").returncode, 1)
-        self.assertEqual((run().returncode, there()["tokens-0.safetensors"]), (0, b"second"))
-        self.assertNotIn("answers.order", there())
-        for change in ("mine.safetensors", "notes.txt", "README.md"):
-            self.path("cache/SmolLM2-135M-Instruct.Q4_1.answers/" + change, b"mine")
-            before = there()
-            self.path("models/smollm2-135m/answers/tokens-0.safetensors", change.encode())
-            self.assertEqual((run("--check").returncode, run().returncode), (0, 0))
-            self.assertEqual(there(), before)
-            shutil.rmtree(answers)
-            os.makedirs(answers)  # empty: nobody's
-            self.assertEqual((run().returncode, there()["tokens-0.safetensors"]), (0, change.encode()))
-        self.assertEqual(sorted(os.listdir(cache)), sorted(os.path.basename(p) for p in (answers, answers[:-8] + ".gguf")))
+        def there(ending):
+            return {entry.name: pathlib.Path(entry.path).read_bytes() for entry in os.scandir(beside(ending))}
+
+        for ending, (source, settings, kept) in kinds.items():
+            with self.subTest(ending):
+                for name in ("README.md", settings, "a.safetensors"):
+                    self.path(f"models/smollm2-135m/{source}/{name}", b"first")
+                self.assertEqual(run("--check").returncode, 1)
+                self.assertEqual(run().returncode, 0)
+                self.assertEqual((run("--check").returncode, there(ending)["a.safetensors"]), (0, b"first"))
+                # What the program keeps beside them does not make them someone's own.
+                for name in kept:
+                    self.path(os.path.join(beside(ending), name), b"x")
+                self.path(f"models/smollm2-135m/{source}/a.safetensors", b"second")
+                self.assertEqual(run("--check").returncode, 1)
+                self.assertEqual((run().returncode, there(ending)["a.safetensors"]), (0, b"second"))
+                self.assertNotIn("answers.order", there(ending))
+                for change in ("mine.safetensors", "notes.txt", "README.md", settings):
+                    self.path(os.path.join(beside(ending), change), b"mine")
+                    before = there(ending)
+                    self.path(f"models/smollm2-135m/{source}/a.safetensors", change.encode())
+                    self.assertEqual((run("--check").returncode, run().returncode), (0, 0))
+                    self.assertEqual(there(ending), before)
+                    shutil.rmtree(beside(ending))
+                    os.makedirs(beside(ending))  # empty: nobody's
+                    self.assertEqual((run().returncode, there(ending)["a.safetensors"]), (0, change.encode()))
+        self.assertEqual(sorted(os.listdir(cache)),
+                         sorted(os.path.basename(p) for p in (beside("answers"), beside("drafter"), beside("gguf"))))
 
 
 # Each defect and the tests that cover it, by class and words of their names. Tests of single functions cover a few

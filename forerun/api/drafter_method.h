@@ -49,10 +49,15 @@ struct DrafterLoad {
   PrecisionRequest precision;
 };
 
-/// What a short name stands for: what is at hand for the target.
+/// What lies beside the target and a short name may stand for.
+struct AtHand {
+  bool answers = true;  ///< false: a corpus is named, which goes before
+  std::string network;  ///< the drafter of drafter_folder, as it is named; empty: none
+};
+/// What a short name stands for. A network that it takes comes first.
 struct StandsFor {
   std::vector<std::string> parts;
-  std::string left_out = {};  ///< why something at hand is not among them
+  std::string left_out = {};  ///< what is at hand and not among them, and why
 };
 
 /// An entry of the registry: a source without a model, which drafts alone or beside others, or a
@@ -64,9 +69,10 @@ struct DrafterKind {
   std::function<std::vector<FoundSource>(const Model& target, const std::string& argument)>
       sources = {};
   std::function<std::shared_ptr<const Drafter::Method>(const DrafterLoad&)> load = {};
-  /// The name is short for others: with what is found for the target, or without, if a folder is
-  /// named beside it.
-  std::function<StandsFor(const Model& target, bool finds)> stands_for = {};
+  /// What the folders of its networks call themselves (network_in).
+  std::vector<std::string> networks = {};
+  /// The name is short for others.
+  std::function<StandsFor(const Model& target, const AtHand& at_hand)> stands_for = {};
 };
 
 /// The built-in ones, each defined in a file of its own.

@@ -5,6 +5,7 @@
 #include <span>
 #include <utility>
 
+#include "forerun/api/beside_model.h"
 #include "forerun/api/drafter_method.h"
 #include "forerun/api/learned.h"
 #include "forerun/methods/text/controlled_drafter.h"
@@ -86,32 +87,61 @@ std::vector<std::string> parts_of(std::span<const DrafterKind> kinds, std::strin
   return out;
 }
 
+// The drafter in drafter_folder(target), as it is named; empty: there is none.
+// @throws FormatError  a config.json that cannot be read, or of what is no drafter
+std::string network_beside(std::span<const DrafterKind> kinds, const Model& target) {
+  const std::string folder = drafter_folder(target);
+  const std::string network = network_in(folder);
+  if (network.empty()) return "";
+  for (const DrafterKind& kind : kinds) {
+    if (std::find(kind.networks.begin(), kind.networks.end(), network) != kind.networks.end()) {
+      return kind.info.name + ":" + folder;
+    }
+  }
+  throw FormatError(
+      fmt::format("{}: config.json names '{}', which no drafter reads", folder, network));
+}
+
 // The same with what short names stand for. What they found gives way to a source's folder that is
 // named, and has the source without a folder in it.
 StandsFor expanded(std::span<const DrafterKind> kinds, std::span<const std::string> parts,
-                   const Model& target) {
+                   const Model& target, const std::string& network) {
   const bool names_folder = std::any_of(parts.begin(), parts.end(), [&](const std::string& text) {
     const Part part = part_of(text);
     const DrafterKind* kind = find(kinds, part.name);
     return part.colon && kind != nullptr && kind->sources;
   });
+  const AtHand at_hand{.answers = !names_folder, .network = network};
   StandsFor out;
-  std::string found;  // the source of a folder that one of them found
+  std::vector<std::string> found;  // the sources of folders that they found
   for (const std::string& part : parts) {
     const DrafterKind* kind = find(kinds, part);
     if (kind == nullptr || !kind->stands_for) {
       out.parts.push_back(part);
       continue;
     }
-    StandsFor meant = kind->stands_for(target, !names_folder);
+    StandsFor meant = kind->stands_for(target, at_hand);
     for (std::string& one : meant.parts) {
-      if (const Part source = part_of(one); source.colon) found = source.name;
-      out.parts.push_back(std::move(one));
+      if (const Part source = part_of(one); source.colon) found.push_back(source.name);
+      // Only the first part may be a network.
+      out.parts.insert(one == network ? out.parts.begin() : out.parts.end(), std::move(one));
     }
     out.left_out = std::move(meant.left_out);
   }
-  if (!found.empty()) std::erase(out.parts, found);
+  for (const std::string& name : found) std::erase(out.parts, name);
   return out;
+}
+
+// Whether all of these names are of sources or short: a network may still be added.
+bool names_no_network(std::span<const DrafterKind> kinds, std::span<const std::string> parts) {
+  return std::all_of(parts.begin(), parts.end(),
+                     [&](const std::string& part) { return is_source(kinds, part_of(part)); });
+}
+bool is_short(std::span<const DrafterKind> kinds, std::span<const std::string> parts) {
+  return std::any_of(parts.begin(), parts.end(), [&](const std::string& part) {
+    const DrafterKind* kind = find(kinds, part);
+    return kind != nullptr && kind->stands_for;
+  });
 }
 
 std::vector<FoundSource> sources_of(const DrafterKind& kind, const Part& part,
@@ -161,6 +191,33 @@ struct SourceMethod final : Drafter::Method {
   MakeDraftSource make_source;
 };
 
+// @param parts  the first may be anything, the others are sources
+std::shared_ptr<const Drafter::Method> load_method(std::span<const DrafterKind> kinds,
+                                                   std::span<const std::string> parts,
+                                                   const Model& target,
+                                                   PrecisionRequest precision) {
+  const Part head = part_of(parts.front());
+  const DrafterKind* kind = find(kinds, head.name);
+  if (kind == nullptr) {
+    std::string all = "none";
+    for (const DrafterKind& k : kinds) all += ", " + k.info.usage();
+    throw UsageError(fmt::format(
+        "unknown drafter '{}': there are {}; sources without a network, such as lookup, can be "
+        "added to any with a plus",
+        parts.front(), all));
+  }
+  const DrafterInfo& info = kind->info;
+  if (head.colon ? head.argument.empty() || info.argument.empty()
+                 : !info.argument.empty() && !info.optional) {
+    throw UsageError(fmt::format("drafter '{}': give {}", fmt::join(parts, "+"), info.usage()));
+  }
+  if (kind->source) {
+    return std::make_shared<const FoundMethod>(take_sources(kinds, parts, target));
+  }
+  return kind->load(
+      {target, head.argument, take_sources(kinds, parts.subspan(1), target), precision});
+}
+
 }  // namespace
 
 std::vector<std::unique_ptr<TreeSource>> make_sources(std::span<const FoundSource> sources) {
@@ -191,31 +248,28 @@ Drafter Drafter::load(std::string_view name, const Model& target, PrecisionReque
   out.name_ = std::string(name);
   if (name == "none") return out;
   const std::vector<DrafterKind> kinds = Registry::instance().kinds();
-  StandsFor meant = expanded(kinds, parts_of(kinds, name), target);
-  out.left_out_ = std::move(meant.left_out);
-  out.parts_ = std::move(meant.parts);
-  const std::vector<std::string>& parts = out.parts_;
-  const Part head = part_of(parts.front());
-  const DrafterKind* kind = find(kinds, head.name);
-  if (kind == nullptr) {
-    std::string all = "none";
-    for (const DrafterKind& k : kinds) all += ", " + k.info.usage();
-    throw UsageError(fmt::format(
-        "unknown drafter '{}': there are {}; sources without a network, such as lookup, can be "
-        "added to any with a plus",
-        name, all));
+  const std::vector<std::string> named = parts_of(kinds, name);
+  const auto load = [&](const std::string& network) {
+    StandsFor meant = expanded(kinds, named, target, network);
+    out.method_ = load_method(kinds, meant.parts, target, precision);
+    out.parts_ = std::move(meant.parts);
+    out.left_out_ = std::move(meant.left_out);
+  };
+  std::string left_out;
+  if (is_short(kinds, named) && names_no_network(kinds, named)) {
+    // It only saves time: one that cannot be used is left out.
+    try {
+      if (const std::string network = network_beside(kinds, target); !network.empty()) {
+        load(network);
+        return out;
+      }
+    } catch (const std::exception& e) {
+      left_out = e.what();
+    }
   }
-  const DrafterInfo& info = kind->info;
-  if (head.colon ? head.argument.empty() || info.argument.empty()
-                 : !info.argument.empty() && !info.optional) {
-    throw UsageError(fmt::format("drafter '{}': give {}", name, info.usage()));
-  }
-  const std::span<const std::string> all(parts);
-  if (kind->source) {
-    out.method_ = std::make_shared<const FoundMethod>(take_sources(kinds, all, target));
-  } else {
-    out.method_ =
-        kind->load({target, head.argument, take_sources(kinds, all.subspan(1), target), precision});
+  load("");
+  if (!left_out.empty()) {
+    out.left_out_ += (out.left_out_.empty() ? "" : "; ") + left_out;
   }
   return out;
 }

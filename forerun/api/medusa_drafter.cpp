@@ -35,7 +35,7 @@ std::shared_ptr<const MedusaPasses> load_heads(const std::string& path, const Mo
                     path));
   }
   const c10::InferenceMode no_autograd;
-  Medusa network = load_medusa(path, numbers_of(target, DecoderParts::kEnds));
+  Medusa network = load_medusa(path, with_embedding(target));
   const Precision precision = text_precision(path, requested, cpu_features()).precision;
   return MedusaPasses::make(std::move(network), precision);
 }
@@ -47,12 +47,14 @@ DrafterKind medusa_drafter() {
                    .argument = "FOLDER",
                    .help = "trained heads that predict the next tokens from the target's hidden "
                            "states at the last one"},
-          .load = [](const DrafterLoad& load) {
-            auto method = std::make_shared<MedusaMethod>();
-            method->beside = load.beside;
-            method->network = load_heads(load.argument, load.target, load.precision);
-            return method;
-          }};
+          .load =
+              [](const DrafterLoad& load) {
+                auto method = std::make_shared<MedusaMethod>();
+                method->beside = load.beside;
+                method->network = load_heads(load.argument, load.target, load.precision);
+                return method;
+              },
+          .networks = {"ForerunMedusa"}};
 }
 
 }  // namespace forerun

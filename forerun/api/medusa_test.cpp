@@ -362,8 +362,9 @@ TEST(MedusaDrafter, TakesOverWhatTextsWithoutItHaveRead) {
   testing::finish(engine, ended);
   EXPECT_GE(ended.texts.at(id).shared_tokens, 64U);
   EXPECT_GT(ended.texts.at(id).statistics.drafted, 0U);
-  if (machine().int8)
+  if (machine().int8) {
     EXPECT_EQ(ended.texts.at(id).tokens, generate(target, Drafter(), prompt, o).tokens);
+  }
 }
 
 // @param says  a part of the one line that is thrown

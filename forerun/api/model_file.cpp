@@ -9,6 +9,7 @@
 #include "forerun/api/model_impl.h"
 #include "forerun/base/hash.h"
 #include "forerun/base/mapped_file.h"
+#include "forerun/models/int8_decoder.h"
 #include "forerun/models/load_decoder.h"
 
 namespace forerun {
@@ -22,6 +23,15 @@ DecoderLm numbers_of(const Model& model, DecoderParts parts) {
     return load_decoder(load_gguf(path), Precision::kF32, parts);
   }
   return load_decoder(load_hf_config(path), load_safetensors(path), path, Precision::kF32, parts);
+}
+
+DecoderLm with_embedding(const Model& model) {
+  const DecoderLm& lm = impl_of(model).lm;
+  if (lm.stored_embedding) return numbers_of(model, DecoderParts::kEnds);
+  DecoderLm out;
+  out.config = lm.config;
+  out.embedding = lm.int8 ? lm.int8->embedding() : lm.embedding;
+  return out;
 }
 
 std::string hash_of_weights(const std::string& path) {

@@ -11,6 +11,10 @@ namespace forerun {
 /// read again.
 DecoderLm numbers_of(const Model& model, DecoderParts parts);
 
+/// A model's configuration, and its embedding in the type in which it has it, without a copy; where
+/// the embedding stays in its file, it is read as float32 numbers.
+DecoderLm with_embedding(const Model& model);
+
 /// As Model::hash, of the file or folder at `path`.
 std::string hash_of_weights(const std::string& path);
 

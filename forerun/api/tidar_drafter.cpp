@@ -162,7 +162,8 @@ DrafterKind tidar_drafter() {
                    .argument = "FOLDER[:block=N][:beta=B]",
                    .help = "mask rows in the target's own pass: adapters, or (FOLDER or self) a "
                            "target trained so"},
-          .load = load_method};
+          .load = load_method,
+          .networks = {"forerun_gated_lora"}};
 }
 
 }  // namespace forerun

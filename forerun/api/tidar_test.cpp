@@ -18,7 +18,7 @@ namespace {
 using testing::chat_model;
 using testing::tiny_tidar_path;
 
-GenerateOptions options(Rule rule, double temperature) {
+GenerateOptions tidar_options(Rule rule, double temperature) {
   GenerateOptions o;
   o.rule = rule;
   o.sampling.temperature = temperature;
@@ -29,7 +29,7 @@ GenerateOptions options(Rule rule, double temperature) {
   return o;
 }
 
-std::vector<Token> prompt(std::size_t i) {
+std::vector<Token> tidar_prompt(std::size_t i) {
   std::vector<Token> out;
   for (std::size_t j = 0; j < 8 + 5 * i; ++j) {
     out.push_back(static_cast<Token>(10 + (i * 7 + j * j) % 12));
@@ -50,10 +50,10 @@ TEST(Tidar, EveryTextIsThatOfPlainDecoding) {
         const bool samples = rule == Rule::kMaximal || rule == Rule::kBlock;
         if (samples && temperature > 0.0) continue;  // another text of the same law
         for (const bool fixed : {false, true}) {
-          GenerateOptions o = options(rule, temperature);
+          GenerateOptions o = tidar_options(rule, temperature);
           o.fixed_draft = fixed;
-          const auto plain = generate(chat_model(), Drafter(), prompt(2), o);
-          const auto drafted = generate(chat_model(), drafter, prompt(2), o);
+          const auto plain = generate(chat_model(), Drafter(), tidar_prompt(2), o);
+          const auto drafted = generate(chat_model(), drafter, tidar_prompt(2), o);
           EXPECT_EQ(drafted.tokens, plain.tokens) << name << " " << name_of(rule) << temperature;
           EXPECT_TRUE(drafted.exact);
         }
@@ -66,9 +66,10 @@ TEST(Tidar, EveryTextIsThatOfPlainDecoding) {
 TEST(Tidar, SampledDraftsHaveCertificates) {
   const Drafter drafter = Drafter::load(names()[0], chat_model());
   for (const Rule rule : {Rule::kMaximal, Rule::kBlock, Rule::kSharedNoise}) {
-    GenerateOptions o = options(rule, 1.0);
+    GenerateOptions o = tidar_options(rule, 1.0);
     o.fixed_draft = true;
-    const std::vector<std::vector<Token>> prompts = {prompt(1), prompt(2), prompt(3)};
+    const std::vector<std::vector<Token>> prompts = {tidar_prompt(1), tidar_prompt(2),
+                                                     tidar_prompt(3)};
     const Certificate c = certify(chat_model(), drafter, prompts, 1500, 64, o);
     EXPECT_TRUE(c.passed()) << name_of(rule) << " z " << c.report.z;
     EXPECT_EQ(c.deterministic, rule == Rule::kSharedNoise);
@@ -87,12 +88,12 @@ TEST(Tidar, TextsOfOneEngineAreThoseAlone) {
   std::map<RequestId, std::vector<Token>> want;
   for (std::size_t i = 0; i < 10; ++i) {
     GenerateOptions o =
-        options(i % 2 == 0 ? Rule::kSharedNoise : Rule::kMatch, i % 3 == 0 ? 0.0 : 0.8);
+        tidar_options(i % 2 == 0 ? Rule::kSharedNoise : Rule::kMatch, i % 3 == 0 ? 0.0 : 0.8);
     o.request = static_cast<std::uint32_t>(i);
     o.fixed_draft = i % 4 == 0;
     const Drafter& drafter = drafters[i % drafters.size()];
-    want[engine.submit(target, drafter, prompt(i), o)] =
-        generate(target, Drafter(), prompt(i), o).tokens;
+    want[engine.submit(target, drafter, tidar_prompt(i), o)] =
+        generate(target, Drafter(), tidar_prompt(i), o).tokens;
   }
   std::size_t ended = 0;
   while (engine.busy()) {
@@ -111,11 +112,11 @@ TEST(Tidar, TextsOfOneEngineAreThoseAlone) {
 
 TEST(Tidar, WritesToTheEndOfTheContext) {
   const Drafter drafter = Drafter::load(names()[2], chat_model());
-  GenerateOptions o = options(Rule::kSharedNoise, 0.0);
+  GenerateOptions o = tidar_options(Rule::kSharedNoise, 0.0);
   o.max_tokens = 100000;
   o.fixed_draft = true;
-  const auto plain = generate(chat_model(), Drafter(), prompt(1), o);
-  EXPECT_EQ(generate(chat_model(), drafter, prompt(1), o).tokens, plain.tokens);
+  const auto plain = generate(chat_model(), Drafter(), tidar_prompt(1), o);
+  EXPECT_EQ(generate(chat_model(), drafter, tidar_prompt(1), o).tokens, plain.tokens);
 }
 
 TEST(Tidar, AdaptersOfAnotherModelAreRefusedWithALine) {

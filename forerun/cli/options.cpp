@@ -63,8 +63,8 @@ const char* precision_help(Makes makes, PassRows rows) {
          "bf16 products; else f32";
 }
 
-// Answers that were not named are drafted from.
-void note_answers(const std::string& name, const Drafter& drafter) {
+// Answers or a network that were not named are drafted from.
+void note_found(const std::string& name, const Drafter& drafter) {
   const std::vector<std::string> named = drafter_parts(name);
   for (const std::string& part : drafter.parts()) {
     const bool found =
@@ -73,7 +73,7 @@ void note_answers(const std::string& name, const Drafter& drafter) {
     note(styled(stderr, Style::kDim, fmt::format("drafts from {} too", printable(part))));
   }
   if (!drafter.left_out().empty()) {
-    note(fmt::format("answers beside the model are left out: {}", printable(drafter.left_out())));
+    note(fmt::format("left out, beside the model: {}", printable(drafter.left_out())));
   }
 }
 
@@ -199,7 +199,7 @@ Drafter load_drafter(const std::string& name, const std::string& precision, cons
   const EndsAtFirst loading;
   Drafter drafter = Drafter::load(name, target, precision_of(precision));
   if (const auto model = drafter.model()) note_precision(model->chosen_precision());
-  note_answers(name, drafter);
+  note_found(name, drafter);
   return drafter;
 }
 

@@ -33,11 +33,13 @@ class Int8Decoder {
                      std::span<const std::int64_t> kept) const;
   /// Bytes that one pass reads of the weights.
   std::int64_t weight_bytes() const noexcept;
+  /// [vocab, hidden] bfloat16, contiguous.
+  const at::Tensor& embedding() const noexcept { return embedding_; }
 
  private:
   friend class Int8Pass;
   DecoderConfig config_;
-  at::Tensor embedding_;  // [vocab, hidden] bf16
+  at::Tensor embedding_;
   std::vector<Int8Block> layers_;
   RmsNorm final_norm_;
   Int8Matrix head_;

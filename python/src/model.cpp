@@ -145,7 +145,7 @@ void bind_model(nb::module_& m) {
       .def_prop_ro("name", &Drafter::name)
       .def_prop_ro("parts", &Drafter::parts, "What it drafts from: those that auto stands for.")
       .def_prop_ro("left_out", &Drafter::left_out,
-                   "Why auto leaves out answers beside the model; empty: it does not.")
+                   "What lies beside the model and auto leaves out, and why; empty: nothing.")
       .def("fresh", &Drafter::fresh, "The same drafter without its statistics.")
       .def("__repr__", [](const Drafter& d) { return "Drafter('" + d.name() + "')"; });
 }

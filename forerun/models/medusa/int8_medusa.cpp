@@ -134,7 +134,9 @@ void Int8MedusaPass::work(Worker& w) {
 
 Int8Medusa::Int8Medusa(const Medusa& m)
     : MedusaPasses(m, Precision::kInt8),
-      embedding_(huge_table(m.embedding, at::kBFloat16)),
+      embedding_(m.embedding.scalar_type() == at::kBFloat16 && m.embedding.is_contiguous()
+                     ? m.embedding  // an int8 target's own
+                     : huge_table(m.embedding, at::kBFloat16)),
       embedding_norm_(plain_values(m.embedding_norm)),
       mlp_norm_(plain_values(m.mlp_norm)),
       norm_(plain_values(m.norm)),

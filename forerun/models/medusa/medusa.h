@@ -38,7 +38,7 @@ struct Medusa {
   at::Tensor draft_to_target;  ///< [draft_vocab] int64, rising; undefined: every token
   at::Tensor markov_w1;        ///< [vocab, rank], of the token before; or undefined
   at::Tensor markov_w2;        ///< [draft_vocab, rank], of the token predicted; or undefined
-  at::Tensor embedding;        ///< [vocab, hidden]: the target's
+  at::Tensor embedding;        ///< [vocab, hidden]: the target's, of any type
 
   Medusa() = default;
   /// Without weights.

@@ -44,7 +44,7 @@ Medusa load_medusa(const std::filesystem::path& folder, const DecoderLm& target,
   } catch (const FormatError& e) {
     fail(e.what());
   }
-  m.embedding = target.embedding.to(type);
+  m.embedding = target.embedding;
   return m;
 }
 

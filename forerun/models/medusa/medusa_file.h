@@ -11,9 +11,9 @@
 namespace forerun {
 
 /// Reads a folder of forerun train medusa: config.json and model.safetensors. The embedding is the
-/// target's.
-/// @param target  with its embedding as numbers
-/// @param type    of all tensors: float32 or float64
+/// target's, as it is there.
+/// @param target  its configuration and its embedding, in any floating-point type
+/// @param type    of the other tensors: float32 or float64
 /// @throws FormatError  the folder, then what is wrong: not such heads, made for another target,
 /// half a file, a tensor missing, unknown, of another shape or with a value that is not finite
 Medusa load_medusa(const std::filesystem::path& folder, const DecoderLm& target,

@@ -24,7 +24,7 @@ struct MedusaInput {
 /// time.
 class MedusaPasses {
  public:
-  /// @param model  float32, with the embedding
+  /// @param model  float32; its embedding may be of another type
   /// @param precision  all but kInt8 is computed in float32
   static std::unique_ptr<MedusaPasses> make(Medusa model, Precision precision);
   virtual ~MedusaPasses() = default;
