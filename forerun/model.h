@@ -149,9 +149,10 @@ class Drafter {
   std::shared_ptr<Learned> learned_;
 };
 
-/// Where the drafter "auto" looks for a trained drafter, a folder of forerun train dflash, medusa
-/// or tidar: beside the model's file or folder, "DIR/model.drafter" of "DIR/model.gguf". An
-/// absolute path.
+/// Where the drafter "auto" looks for a trained drafter, a folder of forerun train dflash, medusa,
+/// dlm or tidar: beside the model's file or folder, "DIR/model.drafter" of "DIR/model.gguf". An
+/// absolute path. Its network stays in memory as long as the model does. It is left out where the
+/// model's weights stay in their file (Precision::kFile).
 std::string drafter_folder(const Model& model);
 
 /// Where the drafter "auto" looks for answers of the model that forerun distill wrote: beside its

@@ -84,6 +84,16 @@ class Training(Command):
             self.assertEqual(r.returncode, 0, r.stderr)
             texts.add(r.stdout)
         self.assertEqual(len(texts), 1)
+        beside = self.model + ".drafter"
+        shutil.copytree(heads, beside)
+        ask = ("generate", "-m", self.model, "--precision", "f32", "-p", "a b a b", "--raw", "-n", "40", "--temp", "0")
+        r = forerun(*ask, "--fixed-draft")
+        self.assertIn(f"drafts from medusa:{beside} too", r.stderr)
+        self.assertEqual({r.stdout}, texts)
+        os.truncate(os.path.join(beside, "model.safetensors"), 100)
+        r = forerun(*ask)
+        self.assertIn(f"left out, beside the model: {beside}", r.stderr)
+        self.assertEqual({r.stdout}, texts)
         self.refused(2, *train, "--out", self.path("more"), "--init", heads, says=["--heads"])
         self.refused(2, *train, "--out", self.model, says=["choose another --out"])
         self.refused(2, "generate", "-m", self.model, "--drafter", "medusa:" + self.path("none"), "-p", "a", "--raw",

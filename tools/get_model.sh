@@ -26,12 +26,14 @@ readonly sources=("$root/models/smollm2-135m/answers" "$root/models/smollm2-135m
 readonly folders=("${model%.gguf}.answers" "${model%.gguf}.drafter")
 
 # What a folder of the sources holds, as a list of hashes, which is kept beside what was put there.
-listed() { (cd "$1" && sha256sum -- README.md *.json ./*.safetensors) 2>/dev/null; }
+# Nothing where one is missing.
+listed() { (cd "$1" && hashes=$(sha256sum -- README.md *.json ./*.safetensors) && echo "$hashes") 2>/dev/null || true; }
 
 # is_there SOURCE FOLDER: what the sources hold now, or someone's own, which is left alone.
 is_there() {
-  if [ ! -f "$1/README.md" ]; then return 0; fi
-  if [ ! -e "$2" ] || rmdir "$2" 2>/dev/null; then return 1; fi
+  if [ -z "$(listed "$1")" ]; then return 0; fi
+  if [ ! -e "$2" ] && [ ! -L "$2" ]; then return 1; fi
+  if [ -d "$2" ] && [ -z "$(ls -A "$2")" ]; then return 1; fi  # empty: nobody's
   if [ ! -f "$2/installed.sha256" ]; then return 0; fi
   [ "$(listed "$1")" = "$(cat "$2/installed.sha256")" ] || changed_by_someone "$2"
 }
@@ -57,6 +59,7 @@ put_beside() {
       cp "$from"/README.md "$from"/*.json "$from"/*.safetensors "$made" &&
       listed "$made" >"$made/installed.sha256" && rm -rf "$to" && mv -T "$made" "$to"; }; then
       echo "what the drafter auto drafts with could not be put into $to" >&2
+      rm -rf "$made"
     fi
   done
 }

@@ -1,5 +1,7 @@
 #pragma once
 
+#include <memory>
+
 namespace forerun {
 
 /// The way from a handle of the public API to what it holds, for the implementation alone.
@@ -11,6 +13,10 @@ struct Access {
   template <class Handle>
   static typename Handle::Learned& learned(const Handle& drafter) {
     return *drafter.learned_;
+  }
+  template <class Handle>
+  static std::shared_ptr<typename Handle::Learned> shared_learned(const Handle& drafter) {
+    return drafter.learned_;
   }
   template <class Handle>
   static const typename Handle::Method* method(const Handle& drafter) {

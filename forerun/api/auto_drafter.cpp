@@ -7,9 +7,8 @@ namespace {
 // A network drafts where the text and the answers know nothing, as `recycling` does, and better.
 StandsFor what_is_at_hand(const Model& target, const AtHand& at_hand) {
   StandsFor out;
-  if (!at_hand.network.empty()) out.parts.push_back(at_hand.network);
   out.parts.emplace_back("lookup");
-  if (at_hand.network.empty()) out.parts.emplace_back("recycling");
+  if (!at_hand.network) out.parts.emplace_back("recycling");
   if (at_hand.answers && has_answers_beside(target, out.left_out)) {
     out.parts.push_back("sam:" + answers_folder(target));
   }

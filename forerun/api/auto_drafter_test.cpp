@@ -4,12 +4,16 @@
 
 #include <filesystem>
 #include <fstream>
+#include <nlohmann/json.hpp>
 #include <string>
 #include <vector>
 
 #include "forerun/api/access.h"
+#include "forerun/api/drafter_method.h"
+#include "forerun/api/model_file.h"
 #include "forerun/api/model_impl.h"
 #include "forerun/common.h"
+#include "forerun/models/int8_decoder.h"
 #include "forerun/models/medusa/medusa_file.h"
 #include "forerun/text.h"
 #include "tests/support/random_medusa.h"
@@ -72,8 +76,6 @@ TEST_F(AutoDrafter, TakesTheTrainedOneBesideTheModel) {
   EXPECT_EQ(drafter.left_out(), "");
   EXPECT_EQ(Drafter::load("lookahead+auto", target).parts(),
             (Names{network, "lookahead", "lookup"}));
-  EXPECT_EQ(Drafter::load("auto+recycling", target).parts(),
-            (Names{network, "lookup", "recycling"}));
   EXPECT_EQ(Drafter::load("lookup", target).parts(), Names{"lookup"});
   fs::copy(testing::chat_answers(), path() + ".answers", fs::copy_options::recursive);
   EXPECT_EQ(Drafter::load("auto", target).parts(),
@@ -82,12 +84,16 @@ TEST_F(AutoDrafter, TakesTheTrainedOneBesideTheModel) {
             (Names{network, "lookup", "sam:" + testing::chat_answers()}));
 }
 
-// A tree has one network: what is named goes before what is found.
-TEST_F(AutoDrafter, LeavesItAloneBesideANamedOne) {
+// A tree has one network, and one source of each kind.
+TEST_F(AutoDrafter, GivesWayToWhatIsNamed) {
+  EXPECT_EQ(Drafter::load("auto+recycling", model()).parts(), (Names{"lookup", "recycling"}));
+  EXPECT_EQ(Drafter::load("recycling+auto", model()).parts(), (Names{"recycling", "lookup"}));
   put_heads();
   const Model target = model();
   const std::string other = path() + " of my own";
   put_heads(other, config_for(impl_of(target).lm.config));
+  EXPECT_EQ(Drafter::load("auto+recycling", target).parts(),
+            (Names{"medusa:" + beside(), "lookup", "recycling"}));
   EXPECT_EQ(Drafter::load("medusa:" + other + "+auto", target).parts(),
             (Names{"medusa:" + other, "lookup", "recycling"}));
   EXPECT_EQ(Drafter::load("tidar:" + testing::tiny_tidar_path(2) + "+auto", target).parts(),
@@ -95,22 +101,79 @@ TEST_F(AutoDrafter, LeavesItAloneBesideANamedOne) {
 }
 
 TEST_F(AutoDrafter, KnowsTheKindFromItsConfig) {
+  const Model target = model();
   put(testing::tiny_tidar_path(2));
-  EXPECT_EQ(Drafter::load("auto", model()).parts(), (Names{"tidar:" + beside(), "lookup"}));
-  put(testing::tiny_dflash_path());
-  EXPECT_EQ(Drafter::load("auto", model()).parts(), (Names{"dflash:" + beside(), "lookup"}));
+  EXPECT_EQ(Drafter::load("auto", target).parts(), (Names{"tidar:" + beside(), "lookup"}));
+  put(testing::tiny_dflash_path());  // the same model sees that it has changed
+  EXPECT_EQ(Drafter::load("auto", target).parts(), (Names{"dflash:" + beside(), "lookup"}));
+  nlohmann::json config = nlohmann::json::parse(testing::read_file(beside() + "/config.json"));
+  for (const char* kinds : {R"(["Qwen3ForCausalLM"])", R"(["Other", "DFlashDraftModel"])"}) {
+    config["architectures"] = nlohmann::json::parse(kinds);
+    write("config.json", config.dump());
+    EXPECT_EQ(Drafter::load("auto", target).parts(), (Names{"dflash:" + beside(), "lookup"}));
+  }
 }
 
-TEST_F(AutoDrafter, KeepsTheTextWithIt) {
+// A path may hold what would else be an option.
+TEST_F(AutoDrafter, TakesItWhateverItsFolderIsNamed) {
+  const std::string named = path() + ":block=3";
+  fs::copy(path(), named, fs::copy_options::recursive);
+  fs::copy(testing::tiny_tidar_path(2), named + ".drafter", fs::copy_options::recursive);
+  const Drafter drafter = Drafter::load("auto", Model::load(named, Precision::kF32));
+  EXPECT_EQ(drafter.parts(), (Names{"tidar:" + named + ".drafter", "lookup"}));
+  EXPECT_EQ(drafter.left_out(), "");
+}
+
+TEST_F(AutoDrafter, IsLookedForWhereTheModelWasLoaded) {
+  put_heads();
+  const fs::path before = fs::current_path();
+  fs::current_path(fs::path(path()).parent_path());
+  const Model target = Model::load("model", Precision::kF32);
+  fs::current_path(before);
+  EXPECT_EQ(Drafter::load("auto", target).parts(), (Names{"medusa:" + beside(), "lookup"}));
+}
+
+TEST_F(AutoDrafter, SharesOneNetwork) {
   put_heads();
   const Model target = model();
-  const Drafter drafter = Drafter::load("auto", target);
-  for (const double temperature : {0.0, 0.8}) {
-    const GenerateOptions o = testing::options(Rule::kSharedNoise, temperature, 40);
-    const Generated plain = generate(target, Drafter(), testing::prompt(20), o);
-    EXPECT_EQ(generate(target, drafter, testing::prompt(20), o).tokens, plain.tokens)
-        << temperature;
+  Drafter::load("auto", target);
+  const auto first = impl_of(target).drafter->network;
+  ASSERT_NE(first, nullptr);
+  Drafter::load("auto+recycling", target);
+  EXPECT_EQ(impl_of(target).drafter->network, first);
+  Drafter::load("auto", target, Precision::kF32);
+  EXPECT_NE(impl_of(target).drafter->network, first);
+}
+
+// Of the same text in every precision of the target, and the network drafts.
+TEST_F(AutoDrafter, KeepsTheTextWithIt) {
+  put_heads();
+  for (const Precision precision : {Precision::kF32, Precision::kBF16, Precision::kInt8}) {
+    if (precision == Precision::kInt8 && !machine().int8) continue;
+    const Model target = Model::load(path(), precision);
+    const Drafter drafter = Drafter::load("auto", target);
+    ASSERT_EQ(drafter.parts().front(), "medusa:" + beside()) << drafter.left_out();
+    for (const double temperature : {0.0, 0.8}) {
+      GenerateOptions o = testing::options(Rule::kSharedNoise, temperature, 40);
+      o.fixed_draft = true;
+      o.max_draft = 4;
+      const Generated plain = generate(target, Drafter(), testing::prompt(20), o);
+      const Generated drafted = generate(target, drafter, testing::prompt(20), o);
+      if (precision != Precision::kBF16) {
+        EXPECT_EQ(drafted.tokens, plain.tokens) << temperature;
+      }
+      EXPECT_GE(drafted.statistics.drafted, 3 * (drafted.statistics.rounds - 1)) << temperature;
+    }
   }
+}
+
+// Passes read the same bits; a copy of every target's embedding would take as much memory again.
+TEST_F(AutoDrafter, ReadsTheEmbeddingOfTheTargetItself) {
+  if (!machine().int8) GTEST_SKIP() << "no int8 passes here";
+  const Model target = Model::load(path(), Precision::kInt8);
+  const DecoderLm read = with_embedding(target);
+  EXPECT_EQ(read.embedding.const_data_ptr(), impl_of(target).lm.int8->embedding().const_data_ptr());
+  EXPECT_EQ(read.embedding.scalar_type(), at::kBFloat16);
 }
 
 // The user has not named it: drafts are made of the rest, and why is told.
@@ -119,23 +182,24 @@ TEST_F(AutoDrafter, LeavesOutWhatCannotBeUsed) {
     const Drafter drafter = Drafter::load("auto", model());
     EXPECT_EQ(drafter.parts(), without()) << why;
     EXPECT_NE(drafter.left_out().find(why), std::string::npos) << drafter.left_out();
-    EXPECT_EQ(drafter.left_out().empty(), why.empty()) << drafter.left_out();
+    EXPECT_NE(drafter.left_out().find(beside()), std::string::npos) << drafter.left_out();
     EXPECT_NO_THROW(generate(model(), drafter, testing::prompt(8),
                              testing::options(Rule::kSharedNoise, 0.0, 4)));
+    EXPECT_EQ(Drafter::load("auto+recycling", model()).left_out(), drafter.left_out());
+  };
+  const auto expect_none = [&] {
+    EXPECT_EQ(Drafter::load("auto", model()).parts(), without());
+    EXPECT_EQ(Drafter::load("auto", model()).left_out(), "");
   };
   fs::create_directories(beside());
-  expect_left_out("");  // training has not ended
-  write("config.json", "{");
-  expect_left_out("config.json");
-  write("config.json", "[]");
-  expect_left_out("config.json");
-  for (const char* none : {"{}", R"({"architectures": []})", R"({"architectures": [7]})",
-                           R"({"architectures": 7, "model_type": 7})"}) {
-    write("config.json", none);
-    expect_left_out("");
+  expect_none();
+  write("checkpoint.safetensors", "training has not ended");
+  expect_none();
+  for (const char* damaged : {"{", "[]", "{}", R"({"architectures": []})", R"({"model_type": 7})",
+                              R"({"architectures": ["LlamaForCausalLM"]})"}) {
+    write("config.json", damaged);
+    expect_left_out("config.json");
   }
-  write("config.json", R"({"architectures": ["LlamaForCausalLM"]})");
-  expect_left_out("'LlamaForCausalLM', which no drafter reads");
   fs::remove_all(beside());
   MedusaConfig other = config_for(impl_of(chat_model()).lm.config);
   other.hidden += 8;
@@ -143,14 +207,21 @@ TEST_F(AutoDrafter, LeavesOutWhatCannotBeUsed) {
   expect_left_out("hidden");
   put_heads();
   EXPECT_EQ(Drafter::load("auto", model()).left_out(), "");
+  EXPECT_THROW(Drafter::load("auto", model(), Precision::kInt4), UsageError);  // asked for
   write("model.safetensors", "damaged");
   expect_left_out("model.safetensors");
   // Beside answers that do not fit either, both are named.
   fs::copy(testing::chat_answers(), path() + ".answers", fs::copy_options::recursive);
   std::ofstream(path() + ".answers/distill.json") << "{";
-  expect_left_out("model.safetensors");
   expect_left_out("distill.json: ");
   expect_left_out("; " + beside());
+}
+
+TEST_F(AutoDrafter, LeavesItOutWhereWeightsStayInTheirFile) {
+  put_heads();
+  const Drafter drafter = Drafter::load("auto", Model::load(path(), Precision::kFile));
+  EXPECT_EQ(drafter.parts(), without());
+  EXPECT_NE(drafter.left_out().find("stay in their file"), std::string::npos);
 }
 
 }  // namespace

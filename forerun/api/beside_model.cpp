@@ -1,9 +1,10 @@
 #include "forerun/api/beside_model.h"
 
-#include <filesystem>
-#include <nlohmann/json.hpp>
+#include <fmt/format.h>
 
-#include "forerun/formats/hf_config.h"
+#include <algorithm>
+#include <filesystem>
+#include <vector>
 
 namespace forerun {
 
@@ -21,19 +22,21 @@ std::string beside_model(const std::string& model_path, std::string_view ending)
   return path.string().append(ending);
 }
 
-std::string network_in(const std::string& folder) {
+std::string state_of_folder(const std::string& folder, std::string_view settings) {
   std::error_code failed;
-  if (!fs::is_regular_file(fs::path(folder) / "config.json", failed)) return "";
-  const nlohmann::json config = load_json_object(fs::path(folder) / "config.json");
-  const auto text = [](const nlohmann::json& value) {
-    return value.is_string() ? value.get<std::string>() : std::string();
-  };
-  if (const auto kinds = config.find("architectures");
-      kinds != config.end() && kinds->is_array() && !kinds->empty()) {
-    return text(kinds->front());
+  if (!fs::is_regular_file(fs::path(folder) / settings, failed)) return "";
+  std::vector<std::string> files;
+  for (fs::directory_iterator at(folder, failed), end; !failed && at != end; at.increment(failed)) {
+    const fs::path& path = at->path();
+    if (path.extension() != ".safetensors" && path.filename() != settings) continue;
+    std::error_code unknown;
+    files.push_back(fmt::format("{}\n{}\n{}\n", path.filename().string(),
+                                fs::file_size(path, unknown),
+                                fs::last_write_time(path, unknown).time_since_epoch().count()));
   }
-  const auto type = config.find("model_type");
-  return type != config.end() ? text(*type) : "";
+  if (files.size() < 2) return "";
+  std::sort(files.begin(), files.end());
+  return fmt::format("{}", fmt::join(files, ""));
 }
 
 }  // namespace forerun

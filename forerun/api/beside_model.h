@@ -9,8 +9,8 @@ namespace forerun {
 /// "DIR/model.gguf" or of the folder "DIR/model". An absolute path.
 std::string beside_model(const std::string& model_path, std::string_view ending);
 
-/// What config.json in a folder calls its network: the first of its "architectures", else its
-/// "model_type"; empty where it has neither or there is no such file.
-std::string network_in(const std::string& folder);
+/// Names, sizes and times of a folder's file `settings` and of its safetensors files, which change
+/// when they do; empty where one of the two is missing.
+std::string state_of_folder(const std::string& folder, std::string_view settings);
 
 }  // namespace forerun

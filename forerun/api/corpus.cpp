@@ -150,27 +150,9 @@ std::shared_ptr<const CorpusIndex> read_corpus(const std::string& folder, const 
   return index;
 }
 
-// Names, sizes and times of the files that forerun distill writes; empty where it wrote none.
-std::string state_of(const fs::path& folder) {
-  std::error_code failed;
-  if (!fs::is_regular_file(folder / kDistillManifest, failed)) return "";
-  std::vector<std::string> files;
-  for (fs::directory_iterator at(folder, failed), end; !failed && at != end; at.increment(failed)) {
-    const fs::path& path = at->path();
-    if (path.extension() != ".safetensors" && path.filename() != kDistillManifest) continue;
-    std::error_code unknown;
-    files.push_back(fmt::format("{}\n{}\n{}\n", path.filename().string(),
-                                fs::file_size(path, unknown),
-                                fs::last_write_time(path, unknown).time_since_epoch().count()));
-  }
-  if (files.size() < 2) return "";
-  std::sort(files.begin(), files.end());
-  return fmt::format("{}", fmt::join(files, ""));
-}
-
 // Found answers only save time: those that cannot be used are left out.
 void look_beside(const Model& target, AnswersBeside& beside) {
-  const std::string state = state_of(beside.folder);
+  const std::string state = state_of_folder(beside.folder, kDistillManifest);
   if (state == beside.state) return;
   beside.state = state;
   beside.index = nullptr;
@@ -215,9 +197,5 @@ bool has_answers_beside(const Model& target, std::string& left_out) {
 }
 
 std::string answers_folder(const Model& model) { return impl_of(model).answers->folder; }
-
-std::string drafter_folder(const Model& model) {
-  return beside_model(impl_of(model).path, ".drafter");
-}
 
 }  // namespace forerun

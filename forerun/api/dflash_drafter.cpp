@@ -15,13 +15,14 @@
 #include "forerun/methods/dflash/dflash_source.h"
 #include "forerun/methods/text/controlled_drafter.h"
 #include "forerun/methods/tree/tree_drafter.h"
+#include "forerun/models/dflash/dflash_config_json.h"
 #include "forerun/models/dflash/dflash_file.h"
 #include "forerun/tensor/cpu/cpu_features.h"
 
 namespace forerun {
 namespace {
 
-struct DFlashMethod final : Drafter::Method {
+struct DFlashMethod final : NetworkMethod<DFlashMethod> {
   bool has_laws() const override { return true; }
   bool finds() const override { return !beside.empty(); }
   std::shared_ptr<TextDrafter> make(DrafterSetup setup) const override {
@@ -42,7 +43,6 @@ struct DFlashMethod final : Drafter::Method {
         DFlashLookupDrafter(std::move(block)), std::move(setup.control), setup.max_draft);
   }
   std::shared_ptr<const DFlashPasses> network;
-  std::vector<FoundSource> beside;
 };
 
 // The network, with the target's embedding and head, which int8 targets hold in another form.
@@ -72,7 +72,7 @@ DrafterKind dflash_drafter() {
                 method->network = load_network(load.argument, load.target, load.precision);
                 return method;
               },
-          .networks = {"DFlashDraftModel", "DFlash2DraftModel"}};
+          .reads = describes_dflash};
 }
 
 }  // namespace forerun

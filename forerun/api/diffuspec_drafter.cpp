@@ -24,7 +24,7 @@
 namespace forerun {
 namespace {
 
-struct DiffuSpecMethod final : Drafter::Method {
+struct DiffuSpecMethod final : NetworkMethod<DiffuSpecMethod> {
   bool has_laws() const override { return true; }
   bool finds() const override { return !beside.empty(); }
   std::shared_ptr<TextDrafter> make(DrafterSetup setup) const override {
@@ -37,7 +37,6 @@ struct DiffuSpecMethod final : Drafter::Method {
         DiffuSpecDrafter(method), std::move(setup.control), setup.max_draft);
   }
   std::shared_ptr<const DiffuSpec> method;
-  std::vector<FoundSource> beside;  // not used by sampled chains
 };
 
 // Null: none is named.
@@ -111,12 +110,14 @@ DrafterKind diffuspec_drafter() {
                .argument = "PATH[:OPTION=VALUE...]",
                .help = "a diffusion language model (of forerun train dlm, Dream or LLaDA): a block "
                        "of tokens in one pass, and a search for the path through them"},
-      .load = [](const DrafterLoad& load) {
-        auto method = std::make_shared<DiffuSpecMethod>();
-        method->method = load_method(load);
-        method->beside = load.beside;
-        return method;
-      }};
+      .load =
+          [](const DrafterLoad& load) {
+            auto method = std::make_shared<DiffuSpecMethod>();
+            method->method = load_method(load);
+            method->beside = load.beside;
+            return method;
+          },
+      .reads = is_block_diffusion};
 }
 
 }  // namespace forerun

@@ -2,8 +2,10 @@
 
 #include <functional>
 #include <memory>
+#include <nlohmann/json_fwd.hpp>
 #include <span>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "forerun/core/draft_length.h"
@@ -21,6 +23,14 @@ struct DrafterSetup {
   bool trees = true;     ///< the rule takes trees of deterministic drafts
 };
 
+/// A source of drafts that needs no model, as it is named after a plus.
+struct FoundSource {
+  std::string name;
+  std::function<std::unique_ptr<TreeSource>()> make;
+};
+/// One of each.
+std::vector<std::unique_ptr<TreeSource>> make_sources(std::span<const FoundSource> sources);
+
 /// A drafter as it was loaded: what runs with it share.
 struct Drafter::Method {
   virtual ~Method() = default;
@@ -31,15 +41,22 @@ struct Drafter::Method {
   /// The model that drafts, if it is one of its own.
   virtual const Model* model() const { return nullptr; }
   virtual std::shared_ptr<TextDrafter> make(DrafterSetup setup) const = 0;
+  /// The same network with these beside it; null: it is none that a folder holds.
+  virtual std::shared_ptr<const Method> with(std::vector<FoundSource> /*beside*/) const {
+    return nullptr;
+  }
 };
 
-/// A source of drafts that needs no model, as it is named after a plus.
-struct FoundSource {
-  std::string name;
-  std::function<std::unique_ptr<TreeSource>()> make;
+/// A network, and what drafts beside it.
+template <class Derived>
+struct NetworkMethod : Drafter::Method {
+  std::shared_ptr<const Method> with(std::vector<FoundSource> sources) const override {
+    auto out = std::make_shared<Derived>(static_cast<const Derived&>(*this));
+    out->beside = std::move(sources);
+    return out;
+  }
+  std::vector<FoundSource> beside;
 };
-/// One of each.
-std::vector<std::unique_ptr<TreeSource>> make_sources(std::span<const FoundSource> sources);
 
 /// What a drafter is loaded with.
 struct DrafterLoad {
@@ -52,9 +69,9 @@ struct DrafterLoad {
 /// What lies beside the target and a short name may stand for.
 struct AtHand {
   bool answers = true;  ///< false: a corpus is named, which goes before
-  std::string network;  ///< the drafter of drafter_folder, as it is named; empty: none
+  bool network = false;
 };
-/// What a short name stands for. A network that it takes comes first.
+/// What a short name stands for: sources, beside the network if there is one.
 struct StandsFor {
   std::vector<std::string> parts;
   std::string left_out = {};  ///< what is at hand and not among them, and why
@@ -69,8 +86,8 @@ struct DrafterKind {
   std::function<std::vector<FoundSource>(const Model& target, const std::string& argument)>
       sources = {};
   std::function<std::shared_ptr<const Drafter::Method>(const DrafterLoad&)> load = {};
-  /// What the folders of its networks call themselves (network_in).
-  std::vector<std::string> networks = {};
+  /// Whether a folder with this config.json, an object, holds one of its networks.
+  std::function<bool(const nlohmann::json& config)> reads = {};
   /// The name is short for others.
   std::function<StandsFor(const Model& target, const AtHand& at_hand)> stands_for = {};
 };

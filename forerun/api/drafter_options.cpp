@@ -21,11 +21,12 @@ std::string take_options(
   std::set<std::string_view> given;
   std::string_view rest = argument;
   for (std::size_t colon; (colon = rest.rfind(':')) != std::string_view::npos;) {
+    if (is_there(rest)) break;  // a path may hold colons
     const std::string_view piece = rest.substr(colon + 1), before = rest.substr(0, colon);
     const std::size_t equals = piece.find('=');
     const std::string_view name = piece.substr(0, equals);
     if (std::find(known.begin(), known.end(), name) == known.end()) {
-      if (is_there(rest) || !is_there(before)) break;
+      if (!is_there(before)) break;
       throw UsageError(fmt::format("{}: there is no option '{}'; there are {}", method, name,
                                    fmt::join(known, ", ")));
     }

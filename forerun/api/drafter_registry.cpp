@@ -5,7 +5,7 @@
 #include <span>
 #include <utility>
 
-#include "forerun/api/beside_model.h"
+#include "forerun/api/drafter_beside.h"
 #include "forerun/api/drafter_method.h"
 #include "forerun/api/learned.h"
 #include "forerun/methods/text/controlled_drafter.h"
@@ -87,61 +87,44 @@ std::vector<std::string> parts_of(std::span<const DrafterKind> kinds, std::strin
   return out;
 }
 
-// The drafter in drafter_folder(target), as it is named; empty: there is none.
-// @throws FormatError  a config.json that cannot be read, or of what is no drafter
-std::string network_beside(std::span<const DrafterKind> kinds, const Model& target) {
-  const std::string folder = drafter_folder(target);
-  const std::string network = network_in(folder);
-  if (network.empty()) return "";
-  for (const DrafterKind& kind : kinds) {
-    if (std::find(kind.networks.begin(), kind.networks.end(), network) != kind.networks.end()) {
-      return kind.info.name + ":" + folder;
-    }
-  }
-  throw FormatError(
-      fmt::format("{}: config.json names '{}', which no drafter reads", folder, network));
-}
-
-// The same with what short names stand for. What they found gives way to a source's folder that is
-// named, and has the source without a folder in it.
+// The same with what short names stand for. What is named goes before it: a folder before the one
+// that they find, a source before their own.
 StandsFor expanded(std::span<const DrafterKind> kinds, std::span<const std::string> parts,
-                   const Model& target, const std::string& network) {
+                   const Model& target, bool network) {
   const bool names_folder = std::any_of(parts.begin(), parts.end(), [&](const std::string& text) {
     const Part part = part_of(text);
     const DrafterKind* kind = find(kinds, part.name);
     return part.colon && kind != nullptr && kind->sources;
   });
-  const AtHand at_hand{.answers = !names_folder, .network = network};
   StandsFor out;
-  std::vector<std::string> found;  // the sources of folders that they found
+  std::string found;  // the source of a folder that one of them found
   for (const std::string& part : parts) {
     const DrafterKind* kind = find(kinds, part);
     if (kind == nullptr || !kind->stands_for) {
       out.parts.push_back(part);
       continue;
     }
-    StandsFor meant = kind->stands_for(target, at_hand);
+    StandsFor meant = kind->stands_for(target, {.answers = !names_folder, .network = network});
     for (std::string& one : meant.parts) {
-      if (const Part source = part_of(one); source.colon) found.push_back(source.name);
-      // Only the first part may be a network.
-      out.parts.insert(one == network ? out.parts.begin() : out.parts.end(), std::move(one));
+      if (std::find(parts.begin(), parts.end(), one) != parts.end()) continue;
+      if (const Part source = part_of(one); source.colon) found = source.name;
+      out.parts.push_back(std::move(one));
     }
     out.left_out = std::move(meant.left_out);
   }
-  for (const std::string& name : found) std::erase(out.parts, name);
+  if (!found.empty()) std::erase(out.parts, found);
   return out;
 }
 
-// Whether all of these names are of sources or short: a network may still be added.
-bool names_no_network(std::span<const DrafterKind> kinds, std::span<const std::string> parts) {
-  return std::all_of(parts.begin(), parts.end(),
-                     [&](const std::string& part) { return is_source(kinds, part_of(part)); });
-}
-bool is_short(std::span<const DrafterKind> kinds, std::span<const std::string> parts) {
-  return std::any_of(parts.begin(), parts.end(), [&](const std::string& part) {
+// Whether a network may be found for them: one of them is short, and none names a network.
+bool may_find_network(std::span<const DrafterKind> kinds, std::span<const std::string> parts) {
+  const auto is_short = [&](const std::string& part) {
     const DrafterKind* kind = find(kinds, part);
     return kind != nullptr && kind->stands_for;
-  });
+  };
+  return std::any_of(parts.begin(), parts.end(), is_short) &&
+         std::all_of(parts.begin(), parts.end(),
+                     [&](const std::string& part) { return is_source(kinds, part_of(part)); });
 }
 
 std::vector<FoundSource> sources_of(const DrafterKind& kind, const Part& part,
@@ -193,6 +176,7 @@ struct SourceMethod final : Drafter::Method {
 
 // @param parts  the first may be anything, the others are sources
 std::shared_ptr<const Drafter::Method> load_method(std::span<const DrafterKind> kinds,
+                                                   std::string_view name,
                                                    std::span<const std::string> parts,
                                                    const Model& target,
                                                    PrecisionRequest precision) {
@@ -204,12 +188,12 @@ std::shared_ptr<const Drafter::Method> load_method(std::span<const DrafterKind> 
     throw UsageError(fmt::format(
         "unknown drafter '{}': there are {}; sources without a network, such as lookup, can be "
         "added to any with a plus",
-        parts.front(), all));
+        name, all));
   }
   const DrafterInfo& info = kind->info;
   if (head.colon ? head.argument.empty() || info.argument.empty()
                  : !info.argument.empty() && !info.optional) {
-    throw UsageError(fmt::format("drafter '{}': give {}", fmt::join(parts, "+"), info.usage()));
+    throw UsageError(fmt::format("drafter '{}': give {}", name, info.usage()));
   }
   if (kind->source) {
     return std::make_shared<const FoundMethod>(take_sources(kinds, parts, target));
@@ -249,27 +233,19 @@ Drafter Drafter::load(std::string_view name, const Model& target, PrecisionReque
   if (name == "none") return out;
   const std::vector<DrafterKind> kinds = Registry::instance().kinds();
   const std::vector<std::string> named = parts_of(kinds, name);
-  const auto load = [&](const std::string& network) {
-    StandsFor meant = expanded(kinds, named, target, network);
-    out.method_ = load_method(kinds, meant.parts, target, precision);
-    out.parts_ = std::move(meant.parts);
-    out.left_out_ = std::move(meant.left_out);
-  };
-  std::string left_out;
-  if (is_short(kinds, named) && names_no_network(kinds, named)) {
-    // It only saves time: one that cannot be used is left out.
-    try {
-      if (const std::string network = network_beside(kinds, target); !network.empty()) {
-        load(network);
-        return out;
-      }
-    } catch (const std::exception& e) {
-      left_out = e.what();
-    }
+  NetworkBeside found;
+  if (may_find_network(kinds, named)) found = network_beside(kinds, target, precision);
+  StandsFor meant = expanded(kinds, named, target, found.network != nullptr);
+  out.parts_ = std::move(meant.parts);
+  if (found.network) {
+    out.method_ = found.network->with(take_sources(kinds, out.parts_, target));
+    out.parts_.insert(out.parts_.begin(), found.name);
+  } else {
+    out.method_ = load_method(kinds, name, out.parts_, target, precision);
   }
-  load("");
-  if (!left_out.empty()) {
-    out.left_out_ += (out.left_out_.empty() ? "" : "; ") + left_out;
+  out.left_out_ = std::move(meant.left_out);
+  if (!found.left_out.empty()) {
+    out.left_out_ += (out.left_out_.empty() ? "" : "; ") + found.left_out;
   }
   return out;
 }

@@ -47,12 +47,19 @@ struct Engine::Impl {
     auto operator<=>(const DraftGroup&) const = default;
   };
 
+  struct GroupDrafter {
+    std::shared_ptr<TextDrafter> drafter;  // keeps a copy of the handle that it was made for
+    std::weak_ptr<const Drafter::Learned> learned;
+    // No text runs with it, and no handle is left to submit others with.
+    bool ended() const { return drafter.use_count() <= 1 && learned.use_count() <= 1; }
+  };
+
   struct Texts {
     Texts(const Model& m, const TextRunnerOptions& options)
         : model(m), runner(text_model(model), options) {}
 
     Model model;
-    std::map<DraftGroup, std::shared_ptr<TextDrafter>> drafters;
+    std::map<DraftGroup, GroupDrafter> drafters;
     // Random numbers that sampled drafts of a group have used: what it learned from them must not
     // plan drafts that are drawn with them again.
     std::map<DraftGroup, std::set<std::pair<std::uint64_t, std::uint32_t>>> used;
@@ -114,7 +121,17 @@ struct Engine::Impl {
     if (drafter.none() || o.max_draft == 0) return nullptr;
     const bool samples = samples_drafts(drafter, o);
     const DraftGroup group{&Access::learned(drafter), o.rule, o.max_draft, o.fixed_draft, samples};
-    std::shared_ptr<TextDrafter>& there = of.drafters[group];
+    for (auto at = of.drafters.begin(); at != of.drafters.end();) {
+      if (at->first != group && at->second.ended()) {
+        of.used.erase(at->first);
+        at = of.drafters.erase(at);
+      } else {
+        ++at;
+      }
+    }
+    GroupDrafter& kept = of.drafters[group];
+    kept.learned = Access::shared_learned(drafter);
+    std::shared_ptr<TextDrafter>& there = kept.drafter;
     if (samples && !o.fixed_draft && !of.used[group].emplace(o.seed, o.request).second) {
       there.reset();  // running requests keep theirs
       of.used[group] = {{o.seed, o.request}};

@@ -6,10 +6,12 @@
 #include <algorithm>
 #include <cmath>
 #include <map>
+#include <memory>
 #include <random>
 #include <string>
 #include <vector>
 
+#include "forerun/api/access.h"
 #include "forerun/common.h"
 #include "forerun/text.h"
 #include "tests/support/engine_texts.h"
@@ -234,6 +236,31 @@ TEST(Engine, ReportsEveryRoundIfTheTraceIsWanted) {
       EXPECT_EQ(kept, accepted);
     }
   }
+}
+
+// A server that names a drafter in every request makes one for each.
+TEST(Engine, ForgetsDraftersThatNobodyHasAnyMore) {
+  Engine engine;
+  testing::Ended ended;
+  std::mt19937 random(5);
+  GenerateOptions o;
+  o.max_tokens = 12;
+  std::vector<std::weak_ptr<Drafter::Learned>> learned;
+  Drafter kept = Drafter::load("lookup", engine_target());
+  learned.emplace_back(Access::shared_learned(kept));
+  engine.submit(engine_target(), kept, prompt(random, 9), o);
+  for (int i = 0; i < 3; ++i) {
+    const Drafter one = Drafter::load("lookup", engine_target());
+    learned.emplace_back(Access::shared_learned(one));
+    engine.submit(engine_target(), one, prompt(random, 9), o);
+  }
+  for (const auto& l : learned) EXPECT_FALSE(l.expired());  // their texts run
+  testing::finish(engine, ended);
+  engine.submit(engine_target(), kept, prompt(random, 9), o);
+  EXPECT_FALSE(learned[0].expired());
+  for (std::size_t i = 1; i < learned.size(); ++i) EXPECT_TRUE(learned[i].expired()) << i;
+  testing::finish(engine, ended);
+  EXPECT_EQ(ended.texts.size(), 5U);
 }
 
 TEST(Score, EqualsTheLogProbabilitiesOfTheEngine) {

@@ -9,20 +9,20 @@
 #include "forerun/api/model_file.h"
 #include "forerun/methods/medusa/medusa_source.h"
 #include "forerun/methods/tree/tree_drafter.h"
+#include "forerun/models/medusa/medusa_config_json.h"
 #include "forerun/models/medusa/medusa_file.h"
 #include "forerun/tensor/cpu/cpu_features.h"
 
 namespace forerun {
 namespace {
 
-struct MedusaMethod final : Drafter::Method {
+struct MedusaMethod final : NetworkMethod<MedusaMethod> {
   std::shared_ptr<TextDrafter> make(DrafterSetup setup) const override {
     return std::make_shared<TreeDrafter>(
         make_sources(beside), std::make_unique<MedusaSource>(network), std::move(setup.control),
         setup.max_draft, setup.trees ? TreeDrafter::Shape::kTree : TreeDrafter::Shape::kChain);
   }
   std::shared_ptr<const MedusaPasses> network;
-  std::vector<FoundSource> beside;
 };
 
 std::shared_ptr<const MedusaPasses> load_heads(const std::string& path, const Model& target,
@@ -54,7 +54,7 @@ DrafterKind medusa_drafter() {
                 method->network = load_heads(load.argument, load.target, load.precision);
                 return method;
               },
-          .networks = {"ForerunMedusa"}};
+          .reads = describes_medusa};
 }
 
 }  // namespace forerun

@@ -6,6 +6,7 @@
 #include <unordered_set>
 
 #include "forerun/api/corpus.h"
+#include "forerun/api/drafter_beside.h"
 #include "forerun/formats/chat_format.h"
 #include "forerun/formats/grammar/grammar_compiler.h"
 #include "forerun/formats/tokenizer/tokenizer.h"
@@ -30,6 +31,7 @@ struct Model::Impl {
   std::unordered_set<Token> end_tokens;  ///< any of them ends an answer
   std::shared_ptr<Grammars> grammars = std::make_shared<Grammars>();
   std::shared_ptr<AnswersBeside> answers = std::make_shared<AnswersBeside>(path);
+  std::shared_ptr<DrafterBeside> drafter = std::make_shared<DrafterBeside>(path);
 };
 
 }  // namespace forerun

@@ -110,7 +110,7 @@ std::shared_ptr<const GatedLora> load_adapters(const TidarArgument& argument, co
       in_precision(load_any(path, argument, target), impl_of(target).lm.precision));
 }
 
-struct TidarMethod final : Drafter::Method {
+struct TidarMethod final : NetworkMethod<TidarMethod> {
   bool has_laws() const override { return true; }
   bool finds() const override { return !beside.empty(); }
   bool keeps_law() const override { return mix.beta >= 1.0; }
@@ -130,7 +130,6 @@ struct TidarMethod final : Drafter::Method {
                                          setup.max_draft);
   }
   std::shared_ptr<const GatedLora> lora;
-  std::vector<FoundSource> beside;
   TidarMix mix;
 };
 
@@ -163,7 +162,7 @@ DrafterKind tidar_drafter() {
                    .help = "mask rows in the target's own pass: adapters, or (FOLDER or self) a "
                            "target trained so"},
           .load = load_method,
-          .networks = {"forerun_gated_lora"}};
+          .reads = describes_gated_lora};
 }
 
 }  // namespace forerun

@@ -124,7 +124,9 @@ serve::ServedModel load_served(const ServeFlags& f) {
                          .created = static_cast<std::int64_t>(std::time(nullptr))};
   for (const char* other : {"auto", "lookup"}) {
     const EndsAtFirst loading;
-    if (f.drafter != other) out.drafters.push_back(Drafter::load(other, model));
+    if (f.drafter != other) {
+      out.drafters.push_back(Drafter::load(other, model, precision_of(f.draft_precision)));
+    }
   }
   // Normalizers may shorten a text, but hardly to a quarter.
   out.max_prompt_bytes = 4 * model.context() * longest_piece(model);

@@ -65,6 +65,7 @@ void add_train_medusa(Command& train) {
   medusa.footer(R"(Examples:
   forerun distill -m model.gguf --self-prompts 4000 --out answers
   forerun train medusa --target model.gguf --data answers --out heads --epochs 4
+  forerun train medusa --target model.gguf --data answers --out model.drafter   # where auto finds them
   forerun generate -m model.gguf -p "..." --drafter medusa:heads+auto
 
 Ctrl-C, or a kill, loses nothing but the steps since the last checkpoint: the same command resumes.)");

@@ -292,6 +292,12 @@ bool names_architecture(const json& config, const char* name) {
 
 }  // namespace
 
+bool describes_dflash(const json& config) {
+  return config.contains("speculators_model_type") || config.contains("dflash_config") ||
+         names_architecture(config, "DFlashDraftModel") ||
+         names_architecture(config, "DFlash2DraftModel");
+}
+
 Result<DFlashConfig> parse_dflash_config(const json& config, std::int64_t target_layers) {
   if (!config.is_object()) return config_error("not an object");
   const bool second = names_architecture(config, "DFlash2DraftModel");

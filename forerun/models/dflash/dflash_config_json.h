@@ -15,6 +15,10 @@ namespace forerun {
 /// target layers, feature layers outside the target.
 Result<DFlashConfig> parse_dflash_config(const nlohmann::json& config, std::int64_t target_layers);
 
+/// Whether an object of a config.json is that of such a network, or of another kind that
+/// speculators writes, which parse_dflash_config refuses.
+bool describes_dflash(const nlohmann::json& config);
+
 /// The config.json of a network in z-lab's keys; keys that z-lab lacks are in dflash_config under
 /// speculators' names.
 /// @throws std::invalid_argument  layers with attention that no published file can describe

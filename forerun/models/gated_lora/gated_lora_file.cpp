@@ -87,6 +87,10 @@ GatedLora load_gated_lora(const std::filesystem::path& folder, const DecoderConf
   }
 }
 
+bool describes_gated_lora(const json& config) {
+  return config.value("model_type", json()) == kKind;
+}
+
 void save_gated_lora(const std::filesystem::path& folder, const GatedLora& lora,
                      const json& provenance) {
   const GatedLoraConfig& c = lora.config;

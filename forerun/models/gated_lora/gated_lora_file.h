@@ -15,6 +15,9 @@ namespace forerun {
 GatedLora load_gated_lora(const std::filesystem::path& folder, const DecoderConfig& decoder,
                           const std::string& hash);
 
+/// Whether an object of a config.json is that of such adapters.
+bool describes_gated_lora(const nlohmann::json& config);
+
 /// Writes config.json and model.safetensors (bf16) into `folder`, which is created if missing; each
 /// file appears complete or not at all.
 /// @param provenance  kept in config.json under "forerun"; null: none

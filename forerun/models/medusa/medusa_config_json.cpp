@@ -90,11 +90,16 @@ void read_layers(Fields& f, MedusaConfig& c) {
 
 }  // namespace
 
+bool describes_medusa(const json& config) {
+  const auto kinds = config.find("architectures");
+  return kinds != config.end() && kinds->is_array() && !kinds->empty() &&
+         kinds->front() == kMedusaKind;
+}
+
 Result<MedusaConfig> parse_medusa_config(const json& config, std::int64_t target_layers) {
   Fields f(config, "folder of Medusa heads");
   MedusaConfig c;
-  if (const json* kinds = f.find("architectures");
-      kinds == nullptr || !kinds->is_array() || kinds->empty() || kinds->front() != kMedusaKind) {
+  if (!config.is_object() || !describes_medusa(config)) {
     return config_error("it does not describe Medusa heads of forerun train medusa");
   }
   c.hidden = f.integer("hidden_size");

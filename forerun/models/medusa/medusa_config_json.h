@@ -13,6 +13,9 @@ namespace forerun {
 /// of target layers, feature layers outside the target.
 Result<MedusaConfig> parse_medusa_config(const nlohmann::json& config, std::int64_t target_layers);
 
+/// Whether an object of a config.json is that of such heads.
+bool describes_medusa(const nlohmann::json& config);
+
 /// The config.json of heads.
 nlohmann::json medusa_config_json(const MedusaConfig& config);
 
