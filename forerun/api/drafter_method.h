@@ -5,7 +5,6 @@
 #include <nlohmann/json_fwd.hpp>
 #include <span>
 #include <string>
-#include <utility>
 #include <vector>
 
 #include "forerun/core/draft_length.h"
@@ -42,7 +41,7 @@ struct Drafter::Method {
   virtual const Model* model() const { return nullptr; }
   virtual std::shared_ptr<TextDrafter> make(DrafterSetup setup) const = 0;
   /// The same network with these beside it; null: it is none that a folder holds.
-  virtual std::shared_ptr<const Method> with(std::vector<FoundSource> /*beside*/) const {
+  virtual std::shared_ptr<const Method> with(std::span<const FoundSource> /*beside*/) const {
     return nullptr;
   }
 };
@@ -50,9 +49,9 @@ struct Drafter::Method {
 /// A network, and what drafts beside it.
 template <class Derived>
 struct NetworkMethod : Drafter::Method {
-  std::shared_ptr<const Method> with(std::vector<FoundSource> sources) const override {
+  std::shared_ptr<const Method> with(std::span<const FoundSource> sources) const override {
     auto out = std::make_shared<Derived>(static_cast<const Derived&>(*this));
-    out->beside = std::move(sources);
+    out->beside.assign(sources.begin(), sources.end());
     return out;
   }
   std::vector<FoundSource> beside;

@@ -20,12 +20,12 @@ namespace forerun {
 ///   head k: norm(y + W_k y) with y = norm(z), then a product with the rows of the draft vocabulary
 ///
 /// and, with a Markov head, what the token before a place adds to its logits. There is no
-/// attention and no cache: the target's states hold the text. All tensors are of one dtype, float32
-/// or float64, and on one device; under autocast products run in its dtype. Every function below is
-/// differentiable in every weight.
-/// Source: Medusa, Cai et al. 2024, arXiv:2401.10774. The newest token as input: Hydra, Ankner et
-/// al. 2024, arXiv:2402.05109; states of several layers: EAGLE-3, Li et al. 2025, arXiv:2503.01840;
-/// Markov head: DSpark, arXiv:2607.05147.
+/// attention and no cache: the target's states hold the text. All tensors but the embedding are of
+/// one dtype, float32 or float64, and all on one device; under autocast products run in its dtype.
+/// Every function below is differentiable in every weight. Source: Medusa, Cai et al. 2024,
+/// arXiv:2401.10774. The newest token as input: Hydra, Ankner et al. 2024, arXiv:2402.05109; states
+/// of several layers: EAGLE-3, Li et al. 2025, arXiv:2503.01840; Markov head: DSpark,
+/// arXiv:2607.05147.
 struct Medusa {
   MedusaConfig config;
   std::vector<RmsNorm> feature_norms;  ///< of each feature
