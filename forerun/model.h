@@ -111,9 +111,9 @@ class Drafter {
   Drafter();  ///< none: plain decoding
   /// @param name  "none", "auto", "lookup", "recycling", "draft-model:PATH", "dflash:PATH" or
   /// "medusa:PATH"; sources without a model can be added to each other and to these:
-  /// "dflash:PATH+sam:FOLDER+lookup+recycling". "auto" is "lookup", "sam:FOLDER" of
-  /// answers_folder(target) where that holds answers, and the trained drafter of
-  /// drafter_folder(target) where there is one and none is named, else "recycling"
+  /// "dflash:PATH+sam:FOLDER+lookup+recycling". "auto" is "lookup+recycling",
+  /// "sam:FOLDER" of answers_folder(target) where that holds answers, and the trained drafter of
+  /// drafter_folder(target) where there is one and none is named
   /// @param precision  of a drafting model; kAutoPrecision: the fastest on this processor
   /// @throws UsageError  unknown name, a model whose vocabulary differs from the target's (the
   /// message names the first difference), or a corpus of another vocabulary or without answers

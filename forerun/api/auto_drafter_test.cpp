@@ -72,16 +72,16 @@ TEST_F(AutoDrafter, TakesTheTrainedOneBesideTheModel) {
   const std::string network = "medusa:" + beside();
   const Drafter drafter = Drafter::load("auto", target);
   EXPECT_EQ(drafter.name(), "auto");
-  EXPECT_EQ(drafter.parts(), (Names{network, "lookup"}));
+  EXPECT_EQ(drafter.parts(), (Names{network, "lookup", "recycling"}));
   EXPECT_EQ(drafter.left_out(), "");
   EXPECT_EQ(Drafter::load("lookahead+auto", target).parts(),
-            (Names{network, "lookahead", "lookup"}));
+            (Names{network, "lookahead", "lookup", "recycling"}));
   EXPECT_EQ(Drafter::load("lookup", target).parts(), Names{"lookup"});
   fs::copy(testing::chat_answers(), path() + ".answers", fs::copy_options::recursive);
   EXPECT_EQ(Drafter::load("auto", target).parts(),
-            (Names{network, "lookup", "sam:" + path() + ".answers"}));
+            (Names{network, "lookup", "recycling", "sam:" + path() + ".answers"}));
   EXPECT_EQ(Drafter::load("auto+sam:" + testing::chat_answers(), target).parts(),
-            (Names{network, "lookup", "sam:" + testing::chat_answers()}));
+            (Names{network, "lookup", "recycling", "sam:" + testing::chat_answers()}));
 }
 
 // A tree has one network, and one source of each kind.
@@ -103,14 +103,17 @@ TEST_F(AutoDrafter, GivesWayToWhatIsNamed) {
 TEST_F(AutoDrafter, KnowsTheKindFromItsConfig) {
   const Model target = model();
   put(testing::tiny_tidar_path(2));
-  EXPECT_EQ(Drafter::load("auto", target).parts(), (Names{"tidar:" + beside(), "lookup"}));
+  EXPECT_EQ(Drafter::load("auto", target).parts(),
+            (Names{"tidar:" + beside(), "lookup", "recycling"}));
   put(testing::tiny_dflash_path());  // the same model sees that it has changed
-  EXPECT_EQ(Drafter::load("auto", target).parts(), (Names{"dflash:" + beside(), "lookup"}));
+  EXPECT_EQ(Drafter::load("auto", target).parts(),
+            (Names{"dflash:" + beside(), "lookup", "recycling"}));
   nlohmann::json config = nlohmann::json::parse(testing::read_file(beside() + "/config.json"));
   for (const char* kinds : {R"(["Qwen3ForCausalLM"])", R"(["Other", "DFlashDraftModel"])"}) {
     config["architectures"] = nlohmann::json::parse(kinds);
     write("config.json", config.dump());
-    EXPECT_EQ(Drafter::load("auto", target).parts(), (Names{"dflash:" + beside(), "lookup"}));
+    EXPECT_EQ(Drafter::load("auto", target).parts(),
+              (Names{"dflash:" + beside(), "lookup", "recycling"}));
   }
 }
 
@@ -120,7 +123,7 @@ TEST_F(AutoDrafter, TakesItWhateverItsFolderIsNamed) {
   fs::copy(path(), named, fs::copy_options::recursive);
   fs::copy(testing::tiny_tidar_path(2), named + ".drafter", fs::copy_options::recursive);
   const Drafter drafter = Drafter::load("auto", Model::load(named, Precision::kF32));
-  EXPECT_EQ(drafter.parts(), (Names{"tidar:" + named + ".drafter", "lookup"}));
+  EXPECT_EQ(drafter.parts(), (Names{"tidar:" + named + ".drafter", "lookup", "recycling"}));
   EXPECT_EQ(drafter.left_out(), "");
 }
 
@@ -130,7 +133,8 @@ TEST_F(AutoDrafter, IsLookedForWhereTheModelWasLoaded) {
   fs::current_path(fs::path(path()).parent_path());
   const Model target = Model::load("model", Precision::kF32);
   fs::current_path(before);
-  EXPECT_EQ(Drafter::load("auto", target).parts(), (Names{"medusa:" + beside(), "lookup"}));
+  EXPECT_EQ(Drafter::load("auto", target).parts(),
+            (Names{"medusa:" + beside(), "lookup", "recycling"}));
 }
 
 TEST_F(AutoDrafter, SharesOneNetwork) {

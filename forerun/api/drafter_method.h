@@ -65,12 +65,7 @@ struct DrafterLoad {
   PrecisionRequest precision;
 };
 
-/// What lies beside the target and a short name may stand for.
-struct AtHand {
-  bool answers = true;  ///< false: a corpus is named, which goes before
-  bool network = false;
-};
-/// What a short name stands for: sources, beside the network if there is one.
+/// What a short name stands for: sources, beside the network of drafter_folder if there is one.
 struct StandsFor {
   std::vector<std::string> parts;
   std::string left_out = {};  ///< what is at hand and not among them, and why
@@ -87,8 +82,8 @@ struct DrafterKind {
   std::function<std::shared_ptr<const Drafter::Method>(const DrafterLoad&)> load = {};
   /// Whether a folder with this config.json, an object, holds one of its networks.
   std::function<bool(const nlohmann::json& config)> reads = {};
-  /// The name is short for others.
-  std::function<StandsFor(const Model& target, const AtHand& at_hand)> stands_for = {};
+  /// The name is short for others: with answers that are found, or without, if a corpus is named.
+  std::function<StandsFor(const Model& target, bool finds)> stands_for = {};
 };
 
 /// The built-in ones, each defined in a file of its own.

@@ -90,7 +90,7 @@ std::vector<std::string> parts_of(std::span<const DrafterKind> kinds, std::strin
 // The same with what short names stand for. What is named goes before it: a folder before the one
 // that they find, a source before their own.
 StandsFor expanded(std::span<const DrafterKind> kinds, std::span<const std::string> parts,
-                   const Model& target, bool network) {
+                   const Model& target) {
   const bool names_folder = std::any_of(parts.begin(), parts.end(), [&](const std::string& text) {
     const Part part = part_of(text);
     const DrafterKind* kind = find(kinds, part.name);
@@ -104,7 +104,7 @@ StandsFor expanded(std::span<const DrafterKind> kinds, std::span<const std::stri
       out.parts.push_back(part);
       continue;
     }
-    StandsFor meant = kind->stands_for(target, {.answers = !names_folder, .network = network});
+    StandsFor meant = kind->stands_for(target, !names_folder);
     for (std::string& one : meant.parts) {
       if (std::find(parts.begin(), parts.end(), one) != parts.end()) continue;
       if (const Part source = part_of(one); source.colon) found = source.name;
@@ -235,7 +235,7 @@ Drafter Drafter::load(std::string_view name, const Model& target, PrecisionReque
   const std::vector<std::string> named = parts_of(kinds, name);
   NetworkBeside found;
   if (may_find_network(kinds, named)) found = network_beside(kinds, target, precision);
-  StandsFor meant = expanded(kinds, named, target, found.network != nullptr);
+  StandsFor meant = expanded(kinds, named, target);
   out.parts_ = std::move(meant.parts);
   if (found.network) {
     out.method_ = found.network->with(take_sources(kinds, out.parts_, target));
