@@ -141,12 +141,12 @@ TEST_F(AutoDrafter, SharesOneNetwork) {
   put_heads();
   const Model target = model();
   Drafter::load("auto", target);
-  const auto first = impl_of(target).drafter->network;
+  const auto first = impl_of(target).drafter->found.network;
   ASSERT_NE(first, nullptr);
   Drafter::load("auto+recycling", target);
-  EXPECT_EQ(impl_of(target).drafter->network, first);
+  EXPECT_EQ(impl_of(target).drafter->found.network, first);
   Drafter::load("auto", target, Precision::kF32);
-  EXPECT_NE(impl_of(target).drafter->network, first);
+  EXPECT_NE(impl_of(target).drafter->found.network, first);
 }
 
 // Of the same text in every precision of the target, and the network drafts.

@@ -27,6 +27,30 @@ const DrafterKind& kind_of(std::span<const DrafterKind> kinds, const std::string
   return *kind;
 }
 
+// Found drafters only save time: one that cannot be used is left out.
+// @throws UsageError  it cannot be had in the precision that is asked for
+NetworkBeside load_beside(std::span<const DrafterKind> kinds, const Model& target,
+                          const std::string& folder, PrecisionRequest precision) {
+  const auto left_out = [&](const std::string& why) {
+    const bool named = why.find(folder) != std::string::npos;
+    return NetworkBeside{.name = {}, .network = {}, .left_out = named ? why : folder + ": " + why};
+  };
+  if (target.precision() == Precision::kFile) {
+    return left_out("weights stay in their file, and a network would hold some of them in memory");
+  }
+  try {
+    const DrafterKind& kind = kind_of(kinds, folder);
+    return {.name = kind.info.name + ":" + folder,
+            .network = kind.load({target, folder, {}, precision}),
+            .left_out = {}};
+  } catch (const FormatError& e) {
+    return left_out(e.what());
+  } catch (const UsageError& e) {
+    if (precision) throw;
+    return left_out(e.what());
+  }
+}
+
 }  // namespace
 
 DrafterBeside::DrafterBeside(const std::string& model_path)
@@ -36,36 +60,15 @@ NetworkBeside network_beside(std::span<const DrafterKind> kinds, const Model& ta
                              PrecisionRequest precision) {
   DrafterBeside& beside = *impl_of(target).drafter;
   const std::scoped_lock lock(beside.mutex);
-  const std::string files = state_of_folder(beside.folder, kSettings);
-  const std::string state =
-      files.empty() ? "" : fmt::format("{}{}", files, precision ? name_of(*precision) : "auto");
+  std::string state = state_of_folder(beside.folder, kSettings);
+  if (!state.empty()) state += precision ? name_of(*precision) : "auto";
   if (state != beside.state) {
     beside.state.clear();
-    beside.network = nullptr;
-    if (state.empty()) return {};
-    // Found drafters only save time: one that cannot be used is left out.
-    const auto left_out = [&](const std::string& why) {
-      const bool named = why.find(beside.folder) != std::string::npos;
-      return NetworkBeside{.left_out = named ? why : beside.folder + ": " + why};
-    };
-    if (target.precision() == Precision::kFile) {
-      return left_out(
-          "weights stay in their file, and a network would hold some of them in memory");
-    }
-    try {
-      const DrafterKind& kind = kind_of(kinds, beside.folder);
-      beside.network = kind.load({target, beside.folder, {}, precision});
-      beside.name = kind.info.name + ":" + beside.folder;
-      beside.state = state;
-    } catch (const FormatError& e) {
-      return left_out(e.what());
-    } catch (const UsageError& e) {
-      if (precision) throw;  // it was asked for
-      return left_out(e.what());
-    }
+    beside.found = {};
+    if (!state.empty()) beside.found = load_beside(kinds, target, beside.folder, precision);
+    beside.state = state;
   }
-  if (beside.network == nullptr) return {};
-  return {.name = beside.name, .network = beside.network, .left_out = {}};
+  return beside.found;
 }
 
 std::string drafter_folder(const Model& model) { return impl_of(model).drafter->folder; }

@@ -122,7 +122,7 @@ struct Engine::Impl {
     const bool samples = samples_drafts(drafter, o);
     const DraftGroup group{&Access::learned(drafter), o.rule, o.max_draft, o.fixed_draft, samples};
     for (auto at = of.drafters.begin(); at != of.drafters.end();) {
-      if (at->first != group && at->second.ended()) {
+      if (at->second.ended()) {
         of.used.erase(at->first);
         at = of.drafters.erase(at);
       } else {
