@@ -50,7 +50,7 @@ std::vector<Kernels> runnable_kernels() {
     near.name = "AVX-512 VNNI, fetching near";
     near.int8_panel = &avx512::int8_panel_near;
     near.int4_panel = &avx512::int4_panel_near;
-    near.prefetched_rows4 = 1;
+    near.prefetched_rows = near.prefetched_rows4 = 1;
     out.insert(cpu.fetches_near ? out.begin() : out.end(), near);
     if (cpu.avx512_bf16) {
       Kernels native = out.front();

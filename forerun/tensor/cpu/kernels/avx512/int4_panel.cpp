@@ -16,22 +16,27 @@ using kernel::kInt4GroupBytes;
 
 namespace {
 
-constexpr std::int64_t kLines = kInt4GroupBytes / 64;  // of a group of all outputs
+constexpr int kLines = kInt4GroupBytes / 64;  // of a group of all outputs
 constexpr int kMost = 4;     // rows: 12 integer and 12 float sums of the 32 registers
 constexpr int kTallest = 8;  // of 24 integer sums, float sums in memory
 
+// Before a group.
 template <Fetch to>
 inline void fetch(Prefetch& next) {
+  if constexpr (to == Fetch::kNone) return;
+  if constexpr (to == Fetch::kSoon) return next.turn();
   for (std::int64_t l = 0; l < next.lines; ++l) fetch_line<to>(next.at + 64 * l);
   next.at += 64 * next.lines;
 }
 
 // Adds the integer products of a group with R rows.
-template <int R>
+template <int R, Fetch Ahead>
 inline void add_group(__m512i (&dot)[R][kVectors], const Int4Group* group, const std::int8_t* x,
-                      std::int64_t width) {
+                      std::int64_t width, Prefetch& next) {
+  constexpr int kSteps = kGroup / 4;
 #pragma GCC unroll 8
-  for (int k = 0; k < kGroup / 4; ++k) {
+  for (int k = 0; k < kSteps; ++k) {
+    fetch_part<Ahead>(next, k, kSteps, kLines);
     __m512i in[kVectors];
 #pragma GCC unroll 3
     for (int v = 0; v < kVectors; ++v) {
@@ -59,14 +64,14 @@ template <int R, Fetch Ahead>
     for (int v = 0; v < kVectors; ++v) sum[r][v] = _mm512_setzero_ps();
   }
   for (std::int64_t g = 0; g < groups; ++g, group += kVectors) {
-    if constexpr (Ahead != Fetch::kNone) fetch<Ahead>(next);
+    fetch<Ahead>(next);
     __m512i dot[R][kVectors];
 #pragma GCC unroll 4
     for (int r = 0; r < R; ++r) {
 #pragma GCC unroll 3
       for (int v = 0; v < kVectors; ++v) dot[r][v] = _mm512_setzero_si512();
     }
-    add_group<R>(dot, group, x.values + first * w.width + g * kGroup, w.width);
+    add_group<R, Ahead>(dot, group, x.values + first * w.width + g * kGroup, w.width, next);
 #pragma GCC unroll 3
     for (int v = 0; v < kVectors; ++v) {
       const __m512 scale = from_half(group[v].scale), least = from_half(group[v].least);
@@ -102,14 +107,14 @@ template <int R, Fetch Ahead>
   const kernel::GroupScale* scales = x.groups + first * groups;
   alignas(64) float sums[R][kVectors][16] = {};
   for (std::int64_t g = 0; g < groups; ++g, group += kVectors, values += kGroup, ++scales) {
-    if constexpr (Ahead != Fetch::kNone) fetch<Ahead>(next);
+    fetch<Ahead>(next);
     __m512i dot[R][kVectors];
 #pragma GCC unroll 8
     for (int r = 0; r < R; ++r) {
 #pragma GCC unroll 3
       for (int v = 0; v < kVectors; ++v) dot[r][v] = _mm512_setzero_si512();
     }
-    add_group<R>(dot, group, values, width);
+    add_group<R, Ahead>(dot, group, values, width, next);
 #pragma GCC unroll 3
     for (int v = 0; v < kVectors; ++v) {
       const __m512 scale = from_half(group[v].scale), least = from_half(group[v].least);
@@ -139,8 +144,9 @@ template <Fetch to>
 inline void panel_product(const Int4Panels& w, std::int64_t panel, const Int8Rows& x,
                           std::int64_t rows, const Sink& sink, const std::uint8_t* next) {
   if (rows == 0) return;
+  const std::int64_t groups = w.width / kGroup;
   each_block_ahead<kTallest, kLines, to>(
-      rows, next, w.width / kGroup,
+      rows, w.data + panel * groups * kInt4GroupBytes, next, groups,
       [&](auto height, auto ahead, std::int64_t first, const Prefetch& part) {
         constexpr int kHeight = decltype(height)::value;
         constexpr Fetch kAhead = decltype(ahead)::value;

@@ -13,13 +13,15 @@ using kernel::kPanel;
 
 namespace {
 
-constexpr std::int64_t kSteps = 4;                  // unrolled: 16 inputs
-constexpr std::int64_t kLines = kSteps * kVectors;  // of their weights
+constexpr int kSteps = 4;                  // unrolled: 16 inputs
+constexpr int kLines = kSteps * kVectors;  // of their weights
 constexpr int kMost = 8;  // rows: 24 sums, 3 weights and an input of the 32 registers
 
-// Lines of the next panel during 16 inputs.
+// Before 16 inputs.
 template <Fetch to>
 inline void fetch(Prefetch& next) {
+  if constexpr (to == Fetch::kNone) return;
+  if constexpr (to == Fetch::kSoon) return next.turn();
   if (next.lines == kLines) {  // of one block: a loop of unknown length costs 2% of a pass
 #pragma GCC unroll 12
     for (std::int64_t l = 0; l < kLines; ++l) fetch_line<to>(next.at + 64 * l);
@@ -45,9 +47,10 @@ template <int R, Fetch Ahead>
     for (int v = 0; v < kVectors; ++v) dot[r][v] = start;
   }
   for (std::int64_t i = 0; i < w.width; i += 4 * kSteps) {
-    if constexpr (Ahead != Fetch::kNone) fetch<Ahead>(next);
+    fetch<Ahead>(next);
 #pragma GCC unroll 4
     for (int k = 0; k < kSteps; ++k, weights += kStepBytes) {
+      fetch_part<Ahead>(next, k, kSteps, kLines);
       __m512i in[kVectors];
 #pragma GCC unroll 3
       for (int v = 0; v < kVectors; ++v) in[v] = _mm512_load_si512(weights + 64 * v);
@@ -73,7 +76,7 @@ inline void panel_product(const Int8Panels& w, std::int64_t panel, const Int8Row
                           std::int64_t rows, const Sink& sink, const std::uint8_t* next) {
   if (rows == 0) return;
   each_block_ahead<kMost, kLines, to>(
-      rows, next, w.width / 16,
+      rows, w.data + panel * kPanel * w.width, next, w.width / 16,
       [&](auto height, auto ahead, std::int64_t first, const Prefetch& part) {
         block<decltype(height)::value, decltype(ahead)::value>(w, panel, x, first, sink, part);
       });

@@ -1,7 +1,11 @@
 #pragma once
 
-// Weights of the next panel, fetched in equal parts during the products of each block of rows.
+// Weights that are fetched during the products of blocks of rows. Of several blocks each fetches a
+// part of the next panel. A block alone that fetches into the first-level cache fetches what it
+// comes to soon, so that it is still there then, and a few lines at every step: AMD's processors
+// drop a prefetch that finds no free miss buffer, as those of a burst do.
 
+#include <algorithm>
 #include <cstdint>
 #include <type_traits>
 
@@ -11,33 +15,69 @@
 namespace forerun::avx512 {
 namespace {
 
-// Whether and into which cache a block of rows fetches its part.
-enum class Fetch : std::uint8_t { kNone, kSecondLevel, kFirstLevel };
+// Whether and into which cache a block of rows fetches; kSoon: into the first-level one, shortly
+// before the weights are needed.
+enum class Fetch : std::uint8_t { kNone, kSecondLevel, kFirstLevel, kSoon };
+
+constexpr std::int64_t kSoonBytes = 9600;
 
 struct Prefetch {
   const char* at;
-  std::int64_t lines;  // for every step of the products
+  std::int64_t lines;  // for every step of the products, at once
+
+  // Of kSoon: the end of the panel, and what comes after it.
+  const char* end = nullptr;
+  const char* then = nullptr;
+
+  // Before the lines of a step.
+  void turn() {
+    if (at < end) return;
+    at = then + (at - end);
+    end = reinterpret_cast<const char*>(~std::uintptr_t{0});
+  }
 };
 
 template <Fetch to>
 inline void fetch_line(const char* at) {
-  if constexpr (to == Fetch::kFirstLevel) {
-    _mm_prefetch(at, _MM_HINT_T0);
-  } else {
+  if constexpr (to == Fetch::kSecondLevel) {
     _mm_prefetch(at, _MM_HINT_T1);
+  } else {
+    _mm_prefetch(at, _MM_HINT_T0);
+  }
+}
+
+// In part `k` of the `parts` of a step, which has `lines`; kSoon alone fetches in parts.
+template <Fetch to>
+inline void fetch_part(Prefetch& next, int k, int parts, int lines) {
+  if constexpr (to == Fetch::kSoon) {
+#pragma GCC unroll 4
+    for (int l = k * lines / parts; l < (k + 1) * lines / parts; ++l, next.at += 64) {
+      fetch_line<to>(next.at);
+    }
+    asm volatile("" : "+r"(next.at) : : "memory");  // or gcc puts the parts together
   }
 }
 
 // work(Height<n>, constant of type Fetch, first row, part) for blocks of rows.
 // @param Lines  of a panel for every step, of which there are `steps`
 // @param To     where they are fetched to
+// @param panel  that is multiplied
 // @param next   the next panel; or null
 template <int Most, std::int64_t Lines, Fetch To, class Work>
-inline void each_block_ahead(std::int64_t rows, const std::uint8_t* next, std::int64_t steps,
-                             const Work& work) {
+inline void each_block_ahead(std::int64_t rows, const std::uint8_t* panel, const std::uint8_t* next,
+                             std::int64_t steps, const Work& work) {
   const std::int64_t blocks = blocks_of(rows, Most);
   const std::int64_t lines = next == nullptr ? 0 : (Lines + blocks - 1) / blocks;
   const char* ahead = reinterpret_cast<const char*>(next);
+  if (To == Fetch::kFirstLevel && blocks == 1 && next != nullptr) {
+    const auto* const begin = reinterpret_cast<const char*>(panel);
+    const std::int64_t bytes = Lines * 64 * steps;
+    const Prefetch soon{begin + std::min(kSoonBytes, bytes), 0, begin + bytes, ahead};
+    each_block<Most>(rows, [&](auto height, std::int64_t first, std::int64_t) {
+      work(height, std::integral_constant<Fetch, Fetch::kSoon>(), first, soon);
+    });
+    return;
+  }
   each_block<Most>(rows, [&](auto height, std::int64_t first, std::int64_t b) {
     const Prefetch part{ahead, b * lines < Lines ? lines : 0};
     if (part.lines > 0) {
