@@ -124,5 +124,12 @@ inline void add_products(__m512i& sums, __m512i a, __m512i b) {
   asm("vpdpbusd %2, %1, %0" : "+v"(sums) : "v"(a), "v"(b));
 }
 
+// The same with four bytes from memory for every lane: needs no register of them.
+inline void add_products_of(__m512i& sums, __m512i a, const std::int8_t* quad) {
+  asm("vpdpbusd %2%{1to16%}, %1, %0"
+      : "+v"(sums)
+      : "v"(a), "m"(*reinterpret_cast<const std::int8_t(*)[4]>(quad)));
+}
+
 }  // namespace
 }  // namespace forerun::avx512
