@@ -15,6 +15,7 @@ bool CorpusSource::begin(const TokenSequence& sequence) {
   std::copy(text.end() - static_cast<std::ptrdiff_t>(root.known), text.end(),
             root.context.end() - static_cast<std::ptrdiff_t>(root.known));
   nodes_.assign(1, root);
+  sequence_ = &sequence;
   return index_->size() > 0;
 }
 
@@ -22,12 +23,19 @@ void CorpusSource::add(std::size_t parent, Token token) {
   Node node = nodes_[parent];
   std::copy(node.context.begin() + 1, node.context.end(), node.context.begin());
   node.context.back() = token;
+  ++node.depth;
   node.known = std::min(node.known + 1, node.context.size());
   nodes_.push_back(node);
 }
 
 void CorpusSource::children(std::vector<TreeChild>& out) {
-  const FollowerEstimates estimates = estimate_followers(*index_, nodes_.back().tokens());
+  const Node& node = nodes_.back();
+  const bool noisy = sequence_->rule() == Rule::kSharedNoise && !sequence_->sampling().greedy();
+  FollowerEstimates estimates = estimate_followers(
+      *index_, node.tokens(), noisy ? FollowerEstimates::kAll : FollowerEstimates::kMost);
+  if (noisy) {
+    weigh_by_noise(estimates, sequence_->key_at(sequence_->tokens().size() + node.depth));
+  }
   for (std::size_t rank = 0; rank < estimates.size; ++rank) {
     const FollowerEstimates::Estimate& e = estimates.best[rank];
     out.push_back(

@@ -26,17 +26,20 @@ class CorpusSource final : public TreeSource {
   void add(std::size_t parent, Token token) override;
   void children(std::vector<TreeChild>& out) override;
   void forget(SequenceId) override {}
+  bool knows_noise() const override { return true; }
 
  private:
   // The last tokens of the path to a node, the newest last.
   struct Node {
     std::array<Token, CorpusIndex::kLongest> context{};
     std::size_t known = 0;  // tokens of it
+    std::size_t depth = 0;
     std::span<const Token> tokens() const { return std::span<const Token>(context).last(known); }
   };
 
   std::shared_ptr<const CorpusIndex> index_;
-  std::vector<Node> nodes_;  // of the tree that grows
+  const TokenSequence* sequence_ = nullptr;  // whose tree grows
+  std::vector<Node> nodes_;
 };
 
 }  // namespace forerun

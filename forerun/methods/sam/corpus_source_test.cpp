@@ -4,11 +4,14 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <cmath>
 #include <map>
 #include <memory>
 #include <random>
 #include <vector>
 
+#include "forerun/core/categorical.h"
+#include "forerun/core/shared_noise.h"
 #include "forerun/methods/sam/follower_estimates.h"
 
 namespace forerun {
@@ -92,6 +95,60 @@ TEST(FollowerEstimates, NameTheTokensOfTheLawThatWroteTheCorpus) {
   // 9/16 + 1/16 * 1/12 = 0.57 is the best possible, 1/12 that of one token for all texts.
   EXPECT_GT(static_cast<double>(first) / texts, 0.42);
   EXPECT_GT(static_cast<double>(named) / texts, 0.88);
+}
+
+// Estimates that are the law itself, and noise of many positions: what is named first is the output
+// far more often than the likeliest token is, and is named with less than certainty.
+TEST(FollowerEstimates, NameTheOutputWhoseNoiseIsKnown) {
+  std::vector<Text> corpus;
+  const std::vector<int> counts = {50, 25, 15, 10};
+  for (std::size_t i = 0; i < counts.size(); ++i) {
+    for (int n = 0; n < counts[i]; ++n) corpus.push_back({9, static_cast<Token>(i)});
+  }
+  const auto index = shared_index_of(corpus, 10);
+  const FollowerEstimates estimates = estimate_followers(*index, Text{9}, FollowerEstimates::kAll);
+  ASSERT_EQ(estimates.size, counts.size());
+  const std::vector<float> logs = {std::log(0.5F), std::log(0.25F), std::log(0.15F),
+                                   std::log(0.1F)};
+  const Categorical law(logs);
+  int named = 0, likeliest = 0;
+  constexpr int kDraws = 1000;
+  for (std::uint64_t seed = 0; seed < kDraws; ++seed) {
+    const RngKey key = TokenSequence(seed, 0, {9}, 1).key_at(1);
+    FollowerEstimates weighed = estimates;
+    weigh_by_noise(weighed, key);
+    double sum = 0.0, before = 1.0;
+    for (const FollowerEstimates::Estimate& one : weighed.all()) {
+      EXPECT_GE(one.probability, 0.0);
+      EXPECT_LE(one.probability, before);
+      before = one.probability;
+      sum += one.probability;
+    }
+    EXPECT_LT(sum, 1.0);
+    const Token output = sample_shared_noise(law, key).token;
+    if (weighed.best[0].token == output) ++named;
+    if (output == 0) ++likeliest;
+  }
+  EXPECT_NEAR(likeliest, 0.5 * kDraws, 60);  // 3.8 standard errors
+  EXPECT_GT(named, 0.95 * kDraws);
+}
+
+// Of more than kMost estimates those stay that the noise favours.
+TEST(FollowerEstimates, KeepTheFewThatNoiseFavours) {
+  FollowerEstimates all;
+  all.size = FollowerEstimates::kAll;
+  for (std::size_t i = 0; i < all.size; ++i) all.best[i] = {static_cast<Token>(i), 0.03};
+  const RngKey key = TokenSequence(3, 0, {9}, 1).key_at(1);
+  weigh_by_noise(all, key);
+  ASSERT_EQ(all.size, FollowerEstimates::kMost);
+  for (std::size_t i = 0; i < FollowerEstimates::kAll; ++i) {
+    const auto kept = all.all();
+    const auto token = static_cast<Token>(i);
+    const bool is_kept =
+        std::any_of(kept.begin(), kept.end(), [&](const auto& e) { return e.token == token; });
+    const double worst = shared_noise(kept.back().token, key);
+    EXPECT_EQ(is_kept, shared_noise(token, key) >= worst) << i;
+  }
 }
 
 TEST(EstimateCells, AreDistinctAndWithinTheRates) {

@@ -1,5 +1,11 @@
 #include "forerun/methods/sam/follower_estimates.h"
 
+#include <algorithm>
+#include <cmath>
+#include <limits>
+
+#include "forerun/core/shared_noise.h"
+
 namespace forerun {
 namespace {
 
@@ -33,28 +39,31 @@ class EstimateSum {
       all_[size_++] = {token, probability};
     }
   }
-  FollowerEstimates best(std::size_t length) {
-    FollowerEstimates out;
-    out.length = length;
-    out.size = std::min(size_, FollowerEstimates::kMost);
-    const auto most = all_.begin() + static_cast<std::ptrdiff_t>(out.size);
-    std::partial_sort(all_.begin(), most, all_.begin() + static_cast<std::ptrdiff_t>(size_),
-                      [](const auto& a, const auto& b) {
-                        return a.probability != b.probability ? a.probability > b.probability
-                                                              : a.token < b.token;
-                      });
-    std::copy(all_.begin(), most, out.best.begin());
+  FollowerEstimates best(std::size_t length, std::size_t most) {
+    FollowerEstimates out{.best = all_, .size = size_, .length = length};
+    out.keep_best(most);
     return out;
   }
 
  private:
-  std::array<FollowerEstimates::Estimate, 4 * CorpusIndex::kFollowers> all_{};
+  std::array<FollowerEstimates::Estimate, FollowerEstimates::kAll> all_{};
   std::size_t size_ = 0;
 };
 
 }  // namespace
 
-FollowerEstimates estimate_followers(const CorpusIndex& index, std::span<const Token> text) {
+void FollowerEstimates::keep_best(std::size_t most) {
+  const std::size_t kept = std::min(size, most);
+  std::partial_sort(
+      best.begin(), best.begin() + static_cast<std::ptrdiff_t>(kept),
+      best.begin() + static_cast<std::ptrdiff_t>(size), [](const Estimate& a, const Estimate& b) {
+        return a.probability != b.probability ? a.probability > b.probability : a.token < b.token;
+      });
+  size = kept;
+}
+
+FollowerEstimates estimate_followers(const CorpusIndex& index, std::span<const Token> text,
+                                     std::size_t most) {
   constexpr std::size_t kEnds = 12;
   constexpr double kLeastWeight = 0.01;
   CorpusIndex::Match match = index.longest(text);
@@ -70,7 +79,30 @@ FollowerEstimates estimate_followers(const CorpusIndex& index, std::span<const T
     }
     weight *= discount * followers.distinct / total;
   }
-  return sum.best(length);
+  return sum.best(length, most);
+}
+
+void weigh_by_noise(FollowerEstimates& estimates, const RngKey& position) {
+  // Of the differences of log estimates from those of log p, as of a logistic law's scale: drafts
+  // of six tokens at T = 0.7 are kept best with 1.8 (tried: 0.6 to 4).
+  constexpr double kError = 1.8, kLeastRest = 1e-3;
+  const std::span<FollowerEstimates::Estimate> all(estimates.best.data(), estimates.size);
+  std::array<double, FollowerEstimates::kAll> scores{};
+  double rest = 1.0, most = -std::numeric_limits<double>::infinity(), sum = 0.0;
+  for (std::size_t i = 0; i < all.size(); ++i) {
+    rest -= all[i].probability;
+    scores[i] = std::log(all[i].probability) + shared_noise(all[i].token, position);
+    most = std::max(most, scores[i]);
+  }
+  rest = std::max(rest, kLeastRest);
+  for (std::size_t i = 0; i < all.size(); ++i) {
+    sum += all[i].probability = std::exp((scores[i] - most) / kError);
+  }
+  for (std::size_t i = 0; i < all.size(); ++i) {
+    const double beats_rest = std::exp(-rest * std::exp(-scores[i]));
+    all[i].probability *= beats_rest / sum;
+  }
+  estimates.keep_best(FollowerEstimates::kMost);
 }
 
 HitRates EstimateCells::rates() {

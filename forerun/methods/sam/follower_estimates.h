@@ -1,6 +1,5 @@
 #pragma once
 
-#include <algorithm>
 #include <array>
 #include <cstddef>
 #include <cstdint>
@@ -8,6 +7,7 @@
 #include <vector>
 
 #include "forerun/core/hit_rates.h"
+#include "forerun/core/rng_key.h"
 #include "forerun/methods/sam/corpus_index.h"
 
 namespace forerun {
@@ -19,18 +19,29 @@ struct FollowerEstimates {
     double probability = 0.0;
   };
   static constexpr std::size_t kMost = 8;
+  static constexpr std::size_t kAll = 4 * CorpusIndex::kFollowers;
 
-  std::array<Estimate, kMost> best{};  ///< by falling probability
+  std::array<Estimate, kAll> best{};  ///< by falling probability
   std::size_t size = 0;
   std::size_t length = 0;  ///< of the longest end that occurs
 
   std::span<const Estimate> all() const noexcept { return {best.data(), size}; }
+  /// Puts the likeliest `most` in order, the lower token first among equals; the others go.
+  void keep_best(std::size_t most);
 };
 
 /// Of all ends that occur, the longest first: each gives its followers by their counts less a
 /// discount, and leaves what the discounts add up to for the shorter ones.
 /// Source: interpolated absolute discounting, Ney et al. 1994; Chen and Goodman 1999.
-FollowerEstimates estimate_followers(const CorpusIndex& index, std::span<const Token> text);
+/// @param most  tokens, at most kAll
+FollowerEstimates estimate_followers(const CorpusIndex& index, std::span<const Token> text,
+                                     std::size_t most = FollowerEstimates::kMost);
+
+/// How likely each token is the output, now that the noise of its position is known: the output is
+/// argmax log p + g, of which the estimates stand for log p up to an error of some nats. Tokens
+/// that are not estimated win with what the estimates leave. Keeps the likeliest kMost.
+/// Source: Gumbel-max, Maddison et al. 2014, arXiv:1411.0030, section 2.
+void weigh_by_noise(FollowerEstimates& estimates, const RngKey& position);
 
 /// What is known of an estimated token: length of the longest end, the estimate, its rank.
 struct EstimateCells {
