@@ -5,10 +5,11 @@ usage: answer_corpus.py [--prompts PROMPTS.jsonl [--sources NAME,NAME,...]] [--c
 
 PROMPTS.jsonl is the file that forerun distill read; --sources keeps the answers to prompts whose "source" is listed. Folders of prompts that
 the model wrote itself, and corpora of this tool, are kept whole. Of a prompt its last --context tokens stay, as the context in which an answer
-begins. The same input makes the same files.
+begins. The same input makes the same files, each of at most 8,000,000 tokens (34 MB). Answers that are equal, with an equal context, are kept once.
 """
 
 import argparse
+import hashlib
 import json
 import os
 from pathlib import Path
@@ -16,6 +17,7 @@ from pathlib import Path
 from token_shards import read_shard, shard, write
 
 
+MOST_TOKENS = 8_000_000  # of a file
 KEPT = ("format", "max_tokens", "min_p", "precision", "seed", "self_temperature", "target", "target_hash", "temperature", "top_k", "top_p", "vocab",
         "vocabulary_hash")
 
@@ -30,6 +32,29 @@ def answers_of(folder, settings, source_of, wanted):
             # The prompts behind those of the file are the model's own.
             if answer and (i >= prompts or source_of[i] in wanted):
                 yield prompt, answer
+
+
+def once(documents):
+    """Of equal documents the first."""
+    seen = set()
+    for prompt, answer in documents:
+        key = hashlib.blake2b(prompt.tobytes() + b"|" + answer.tobytes(), digest_size=16).digest()
+        if key not in seen:
+            seen.add(key)
+            yield prompt, answer
+
+
+def parts(documents, most):
+    """Lists of at most `most` tokens, in order."""
+    part, size = [], 0
+    for prompt, answer in documents:
+        tokens = len(prompt) + len(answer)
+        if part and size + tokens > most:
+            yield part
+            part, size = [], 0
+        part.append((prompt, answer))
+        size += tokens
+    yield part
 
 
 def main():
@@ -59,7 +84,11 @@ def main():
             m["target"] = manifests[0].get("target")  # one file under several names
     os.makedirs(args.out, exist_ok=True)
     kept = {k: manifests[0][k] for k in KEPT if k in manifests[0] and all(m.get(k) == manifests[0][k] for m in manifests)}
-    write(os.path.join(args.out, "tokens-00000.safetensors"), shard(documents))
+    documents = list(once(documents))
+    first = 0
+    for number, part in enumerate(parts(documents, MOST_TOKENS)):
+        write(os.path.join(args.out, f"tokens-{number:05}.safetensors"), shard(part, range(first, first + len(part))))
+        first += len(part)
     write(os.path.join(args.out, "distill.json"), (json.dumps(kept, indent=2) + "\n").encode())
     print(f"{args.out}: {len(documents)} answers, {sum(len(a) for _, a in documents)} tokens")
 
