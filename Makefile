@@ -4,8 +4,7 @@ SHELL := /bin/bash
 .DEFAULT_GOAL := help
 
 MODEL := $(FORERUN_MODEL)
-# The drafter that ships belongs to the default model.
-DRAFTER ?= $(if $(MODEL),auto,dflash:models/smollm2-135m/dflash+lookup+recycling)
+DRAFTER ?= auto
 PREFIX ?= $(CURDIR)/build/install
 FUZZ_SECONDS ?= 120
 export FORERUN_MODEL = $(MODEL)
