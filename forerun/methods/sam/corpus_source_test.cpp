@@ -22,6 +22,7 @@ using Text = std::vector<Token>;
 std::shared_ptr<const CorpusIndex> shared_index_of(const std::vector<Text>& corpus,
                                                    std::size_t vocab) {
   std::vector<CorpusDocument> documents;
+  documents.reserve(corpus.size());
   for (const Text& text : corpus) documents.push_back({text, 0});
   return std::make_shared<const CorpusIndex>(documents, vocab);
 }
@@ -101,9 +102,9 @@ TEST(FollowerEstimates, NameTheTokensOfTheLawThatWroteTheCorpus) {
 // far more often than the likeliest token is, and is named with less than certainty.
 TEST(FollowerEstimates, NameTheOutputWhoseNoiseIsKnown) {
   std::vector<Text> corpus;
-  const std::vector<int> counts = {50, 25, 15, 10};
+  const std::vector<std::size_t> counts = {50, 25, 15, 10};
   for (std::size_t i = 0; i < counts.size(); ++i) {
-    for (int n = 0; n < counts[i]; ++n) corpus.push_back({9, static_cast<Token>(i)});
+    corpus.insert(corpus.end(), counts[i], {9, static_cast<Token>(i)});
   }
   const auto index = shared_index_of(corpus, 10);
   const FollowerEstimates estimates = estimate_followers(*index, Text{9}, FollowerEstimates::kAll);
