@@ -25,15 +25,15 @@ struct Prefetch {
   const char* at;
   std::int64_t lines;  // for every step of the products, at once
 
-  // Of kSoon: the end of the panel, and what comes after it.
+  // Of kSoon: the end of the panel, and what comes after it until it has been turned to.
   const char* end = nullptr;
   const char* then = nullptr;
 
   // Before the lines of a step.
   void turn() {
-    if (at < end) return;
+    if (then == nullptr || at < end) return;
     at = then + (at - end);
-    end = reinterpret_cast<const char*>(~std::uintptr_t{0});
+    then = nullptr;
   }
 };
 
