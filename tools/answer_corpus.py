@@ -6,6 +6,7 @@ usage: answer_corpus.py [--prompts PROMPTS.jsonl [--sources NAME,NAME,...]] [--c
 PROMPTS.jsonl is the file that forerun distill read; --sources keeps the answers to prompts whose "source" is listed. Folders of prompts that
 the model wrote itself, and corpora of this tool, are kept whole. Of a prompt its last --context tokens stay, as the context in which an answer
 begins. The same input makes the same files, each of at most 8,000,000 tokens (34 MB). Answers that are equal, with an equal context, are kept once.
+A corpus that OUT holds already stays; what it lacks goes into further files.
 """
 
 import argparse
@@ -34,11 +35,14 @@ def answers_of(folder, settings, source_of, wanted):
                 yield prompt, answer
 
 
-def once(documents):
-    """Of equal documents the first."""
-    seen = set()
+def key_of(prompt, answer):
+    return hashlib.blake2b(prompt.tobytes() + b"|" + answer.tobytes(), digest_size=16).digest()
+
+
+def once(documents, seen):
+    """Of equal documents the first, if it is not in `seen`."""
     for prompt, answer in documents:
-        key = hashlib.blake2b(prompt.tobytes() + b"|" + answer.tobytes(), digest_size=16).digest()
+        key = key_of(prompt, answer)
         if key not in seen:
             seen.add(key)
             yield prompt, answer
@@ -70,13 +74,16 @@ def main():
         with open(args.prompts, encoding="utf-8") as f:
             source_of = [json.loads(line).get("source", "") for line in f if line.strip()]
     wanted = set(args.sources.split(",")) if args.sources else set(source_of)
-    documents, manifests = [], []
+    there = sorted(Path(args.out).glob("tokens-*.safetensors"))
+    kept_keys = [key_of(prompt, answer) for path in there for _, prompt, answer in read_shard(path)]
+    documents, manifests = [], [json.loads(Path(args.out, "distill.json").read_text())] if there else []
     for folder in args.answers:
         manifests.append(json.loads(Path(folder, "distill.json").read_text()))
         documents += [(prompt[max(0, len(prompt) - args.context):], answer)
                       for prompt, answer in answers_of(folder, manifests[-1], source_of, wanted)]
+    documents = list(once(documents, set(kept_keys)))
     if not documents:
-        raise SystemExit("no answer is left: see --sources")
+        raise SystemExit("no answer is left: see --sources, or OUT holds them all")
     if any(m.get("vocabulary_hash") != manifests[0].get("vocabulary_hash") for m in manifests):
         raise SystemExit("answers of different vocabularies: make a corpus of each")
     for m in manifests:
@@ -84,9 +91,8 @@ def main():
             m["target"] = manifests[0].get("target")  # one file under several names
     os.makedirs(args.out, exist_ok=True)
     kept = {k: manifests[0][k] for k in KEPT if k in manifests[0] and all(m.get(k) == manifests[0][k] for m in manifests)}
-    documents = list(once(documents))
-    first = 0
-    for number, part in enumerate(parts(documents, MOST_TOKENS)):
+    first = len(kept_keys)
+    for number, part in enumerate(parts(documents, MOST_TOKENS), start=len(there)):
         write(os.path.join(args.out, f"tokens-{number:05}.safetensors"), shard(part, range(first, first + len(part))))
         first += len(part)
     write(os.path.join(args.out, "distill.json"), (json.dumps(kept, indent=2) + "\n").encode())
