@@ -5,8 +5,8 @@ usage: answer_corpus.py [--prompts PROMPTS.jsonl [--sources NAME,NAME,...]] [--c
 
 PROMPTS.jsonl is the file that forerun distill read; --sources keeps the answers to prompts whose "source" is listed. Folders of prompts that
 the model wrote itself, and corpora of this tool, are kept whole. Of a prompt its last --context tokens stay, as the context in which an answer
-begins. The same input makes the same files, each of at most 8,000,000 tokens (34 MB). Answers that are equal, with an equal context, are kept once.
-A corpus that OUT holds already stays; what it lacks goes into further files.
+begins. The same input and OUT make the same files, each of at most 8,000,000 tokens (34 MB). Answers that are equal, with an equal context, are kept once.
+A corpus of this tool that OUT holds already stays; what it lacks, as cut with the same --context, goes into further files.
 """
 
 import argparse
@@ -75,13 +75,20 @@ def main():
             source_of = [json.loads(line).get("source", "") for line in f if line.strip()]
     wanted = set(args.sources.split(",")) if args.sources else set(source_of)
     there = sorted(Path(args.out).glob("tokens-*.safetensors"))
-    kept_keys = [key_of(prompt, answer) for path in there for _, prompt, answer in read_shard(path)]
-    documents, manifests = [], [json.loads(Path(args.out, "distill.json").read_text())] if there else []
+    documents, manifests = [], []
+    if there:
+        manifest = Path(args.out, "distill.json")
+        if not manifest.exists():
+            raise SystemExit(f"{args.out}: holds shards without a distill.json; give another folder")
+        manifests.append(json.loads(manifest.read_text()))
+        if "prompts" in manifests[0]:
+            raise SystemExit(f"{args.out}: holds answers of forerun distill, not a corpus of this tool; give another folder")
+    held = [(i, key_of(prompt, answer)) for path in there for i, prompt, answer in read_shard(path)]
     for folder in args.answers:
         manifests.append(json.loads(Path(folder, "distill.json").read_text()))
         documents += [(prompt[max(0, len(prompt) - args.context):], answer)
                       for prompt, answer in answers_of(folder, manifests[-1], source_of, wanted)]
-    documents = list(once(documents, set(kept_keys)))
+    documents = list(once(documents, {key for _, key in held}))
     if not documents:
         raise SystemExit("no answer is left: see --sources, or OUT holds them all")
     if any(m.get("vocabulary_hash") != manifests[0].get("vocabulary_hash") for m in manifests):
@@ -91,12 +98,13 @@ def main():
             m["target"] = manifests[0].get("target")  # one file under several names
     os.makedirs(args.out, exist_ok=True)
     kept = {k: manifests[0][k] for k in KEPT if k in manifests[0] and all(m.get(k) == manifests[0][k] for m in manifests)}
-    first = len(kept_keys)
-    for number, part in enumerate(parts(documents, MOST_TOKENS), start=len(there)):
+    first = max((i for i, _ in held), default=-1) + 1
+    for number, part in enumerate(parts(documents, MOST_TOKENS), start=1 + max((int(path.stem.split("-")[1]) for path in there), default=-1)):
         write(os.path.join(args.out, f"tokens-{number:05}.safetensors"), shard(part, range(first, first + len(part))))
         first += len(part)
     write(os.path.join(args.out, "distill.json"), (json.dumps(kept, indent=2) + "\n").encode())
-    print(f"{args.out}: {len(documents)} answers, {sum(len(a) for _, a in documents)} tokens")
+    more = f" beside the {len(held)} of before" if held else ""
+    print(f"{args.out}: {len(documents)} answers{more}, {sum(len(a) for _, a in documents)} tokens")
 
 
 if __name__ == "__main__":

@@ -34,12 +34,13 @@ void CorpusSource::children(std::vector<TreeChild>& out) {
   FollowerEstimates estimates = estimate_followers(
       *index_, node.tokens(), noisy ? FollowerEstimates::kAll : FollowerEstimates::kMost);
   if (noisy) {
-    weigh_by_noise(estimates, sequence_->key_at(sequence_->tokens().size() + node.depth));
+    weigh_by_noise(estimates, sequence_->sampling().temperature,
+                   sequence_->key_at(sequence_->tokens().size() + node.depth));
   }
   for (std::size_t rank = 0; rank < estimates.size; ++rank) {
     const FollowerEstimates::Estimate& e = estimates.best[rank];
-    out.push_back(
-        {.token = e.token, .cell = EstimateCells::cell(estimates.length, e.probability, rank)});
+    out.push_back({.token = e.token,
+                   .cell = EstimateCells::cell(estimates.length, e.probability, rank, noisy)});
   }
 }
 

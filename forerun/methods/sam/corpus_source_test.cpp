@@ -117,7 +117,7 @@ TEST(FollowerEstimates, NameTheOutputWhoseNoiseIsKnown) {
   for (std::uint64_t seed = 0; seed < kDraws; ++seed) {
     const RngKey key = TokenSequence(seed, 0, {9}, 1).key_at(1);
     FollowerEstimates weighed = estimates;
-    weigh_by_noise(weighed, key);
+    weigh_by_noise(weighed, 0.7F, key);
     double sum = 0.0, before = 1.0;
     for (const FollowerEstimates::Estimate& one : weighed.all()) {
       EXPECT_GE(one.probability, 0.0);
@@ -140,7 +140,7 @@ TEST(FollowerEstimates, KeepTheFewThatNoiseFavours) {
   all.size = FollowerEstimates::kAll;
   for (std::size_t i = 0; i < all.size; ++i) all.best[i] = {static_cast<Token>(i), 0.03};
   const RngKey key = TokenSequence(3, 0, {9}, 1).key_at(1);
-  weigh_by_noise(all, key);
+  weigh_by_noise(all, 0.7F, key);
   ASSERT_EQ(all.size, FollowerEstimates::kMost);
   for (std::size_t i = 0; i < FollowerEstimates::kAll; ++i) {
     const auto kept = all.all();
@@ -155,21 +155,23 @@ TEST(FollowerEstimates, KeepTheFewThatNoiseFavours) {
 TEST(EstimateCells, AreDistinctAndWithinTheRates) {
   const HitRates rates = EstimateCells::rates();
   std::map<std::pair<std::size_t, std::size_t>, double> seen;
-  for (const std::size_t length : {1, 2, 3, 4, 5, 6, 9, 10, 32}) {
-    double before = 0.0;
-    for (const double p : {0.0, 0.005, 0.03, 0.3, 0.6, 0.97, 0.99, 1.0}) {
-      for (const std::size_t rank : {0, 1, 2, 7}) {
-        const HitRates::Cell cell = EstimateCells::cell(length, p, rank);
-        const double probability = rates.probability(cell);
-        EXPECT_GT(probability, 0.0);
-        EXPECT_LT(probability, 1.0);
-        EXPECT_GE(probability, before) << p;
-        before = probability;
-        seen[{cell.group, cell.cell}] = probability;
+  for (const bool weighed : {false, true}) {
+    for (const std::size_t length : {1, 2, 3, 4, 5, 6, 9, 10, 32}) {
+      double before = 0.0;
+      for (const double p : {0.0, 0.005, 0.03, 0.3, 0.6, 0.97, 0.99, 1.0}) {
+        for (const std::size_t rank : {0, 1, 2, 7}) {
+          const HitRates::Cell cell = EstimateCells::cell(length, p, rank, weighed);
+          const double probability = rates.probability(cell);
+          EXPECT_GT(probability, 0.0);
+          EXPECT_LT(probability, 1.0);
+          EXPECT_GE(probability, before) << p;
+          before = probability;
+          seen[{cell.group, cell.cell}] = probability;
+        }
       }
     }
   }
-  EXPECT_EQ(seen.size(), 6U * 6U * 3U);
+  EXPECT_EQ(seen.size(), 2U * 6U * 6U * 3U);
 }
 
 std::vector<Token> tokens_of(const std::vector<TreeChild>& children) {
@@ -201,6 +203,40 @@ TEST(CorpusSource, ContinuesAlongEachPath) {
   EXPECT_TRUE(nothing.empty());
   source.forget(0);
   EXPECT_FALSE(CorpusSource(shared_index_of({{3}}, 5)).begin(text));
+}
+
+TokenSequence sampled(std::uint64_t seed, Rule rule) {
+  return {seed, 0, {9}, 10, {}, {.sampling = {.temperature = 0.7F}, .rule = rule, .changes = {}}};
+}
+
+// After 9 came 1 and 2 as often, and 3 and 4 after either: a node's children are in the order of
+// the noise of its own position, under the rule that shares it; under another in that of the
+// tokens.
+TEST(CorpusSource, RanksEqualFollowersByTheNoiseOfTheirPosition) {
+  const auto index = shared_index_of({{9, 1, 3}, {9, 1, 4}, {9, 2, 3}, {9, 2, 4}}, 10);
+  CorpusSource source(index);
+  int higher = 0;
+  for (std::uint64_t seed = 0; seed < 60; ++seed) {
+    for (const Rule rule : {Rule::kSharedNoise, Rule::kMaximal}) {
+      const TokenSequence text = sampled(seed, rule);
+      ASSERT_TRUE(source.begin(text));
+      for (std::size_t depth = 0; depth < 2; ++depth) {
+        if (depth > 0) source.add(0, 1);
+        std::vector<TreeChild> children;
+        source.children(children);
+        const Token low = depth == 0 ? 1 : 3, high = depth == 0 ? 2 : 4;
+        const RngKey key = text.key_at(1 + depth);
+        const bool noise = shared_noise(high, key) > shared_noise(low, key);
+        const bool first = rule == Rule::kSharedNoise && noise;
+        if (first) ++higher;
+        ASSERT_GE(children.size(), 2U);
+        EXPECT_EQ(children[0].token, first ? high : low) << seed << ' ' << depth;
+        EXPECT_EQ(children[1].token, first ? low : high);
+      }
+    }
+  }
+  EXPECT_GT(higher, 30);
+  EXPECT_LT(higher, 90);
 }
 
 }  // namespace

@@ -10,6 +10,7 @@ namespace forerun {
 namespace {
 
 constexpr std::size_t kEstimateLengths = 6, kEstimateRanks = 3;
+constexpr std::size_t kEstimateKinds = 2;  // plain, weighed by noise
 // Upper bounds of an estimate's bins.
 constexpr std::array kEstimateBounds = {0.01, 0.02, 0.04, 0.08, 0.15, 0.25, 0.4,
                                         0.55, 0.7,  0.82, 0.9,  0.95, 0.98};
@@ -82,7 +83,9 @@ FollowerEstimates estimate_followers(const CorpusIndex& index, std::span<const T
   return sum.best(length, most);
 }
 
-void weigh_by_noise(FollowerEstimates& estimates, const RngKey& position) {
+void weigh_by_noise(FollowerEstimates& estimates, float temperature, const RngKey& position) {
+  // What a corpus of answers at temperatures from 0 to 0.7 tells of log p.
+  const double sharpness = 0.7 / static_cast<double>(temperature);
   // Of the differences of log estimates from those of log p, as of a logistic law's scale: drafts
   // of six tokens at T = 0.7 are kept best with 1.8 (tried: 0.6 to 4).
   constexpr double kError = 1.8, kLeastRest = 1e-3;
@@ -91,15 +94,15 @@ void weigh_by_noise(FollowerEstimates& estimates, const RngKey& position) {
   double rest = 1.0, most = -std::numeric_limits<double>::infinity(), sum = 0.0;
   for (std::size_t i = 0; i < all.size(); ++i) {
     rest -= all[i].probability;
-    scores[i] = std::log(all[i].probability) + shared_noise(all[i].token, position);
+    scores[i] = sharpness * std::log(all[i].probability) + shared_noise(all[i].token, position);
     most = std::max(most, scores[i]);
   }
-  rest = std::max(rest, kLeastRest);
+  const double rest_score = sharpness * std::log(std::max(rest, kLeastRest));
   for (std::size_t i = 0; i < all.size(); ++i) {
     sum += all[i].probability = std::exp((scores[i] - most) / kError);
   }
   for (std::size_t i = 0; i < all.size(); ++i) {
-    const double beats_rest = std::exp(-rest * std::exp(-scores[i]));
+    const double beats_rest = std::exp(-std::exp(rest_score - scores[i]));
     all[i].probability *= beats_rest / sum;
   }
   estimates.keep_best(FollowerEstimates::kMost);
@@ -107,7 +110,7 @@ void weigh_by_noise(FollowerEstimates& estimates, const RngKey& position) {
 
 HitRates EstimateCells::rates() {
   std::vector<double> priors;
-  for (std::size_t length = 0; length < kEstimateLengths; ++length) {
+  for (std::size_t kind = 0; kind < kEstimateKinds * kEstimateLengths; ++kind) {
     for (std::size_t bin = 0; bin < kEstimateBins; ++bin) {
       const double low = bin == 0 ? 0.0 : kEstimateBounds[bin - 1];
       const double high = bin < kEstimateBounds.size() ? kEstimateBounds[bin] : 1.0;
@@ -117,11 +120,13 @@ HitRates EstimateCells::rates() {
   return {priors.size() * kEstimateRanks, priors};
 }
 
-HitRates::Cell EstimateCells::cell(std::size_t length, double probability, std::size_t rank) {
+HitRates::Cell EstimateCells::cell(std::size_t length, double probability, std::size_t rank,
+                                   bool weighed) {
   const auto bin = static_cast<std::size_t>(
       std::upper_bound(kEstimateBounds.begin(), kEstimateBounds.end(), probability) -
       kEstimateBounds.begin());
-  const std::size_t group = bin_of_length(length) * kEstimateBins + bin;
+  const std::size_t kind = (weighed ? kEstimateLengths : 0) + bin_of_length(length);
+  const std::size_t group = kind * kEstimateBins + bin;
   return {static_cast<std::uint16_t>(group * kEstimateRanks + std::min(rank, kEstimateRanks - 1)),
           static_cast<std::uint16_t>(group)};
 }

@@ -41,13 +41,16 @@ FollowerEstimates estimate_followers(const CorpusIndex& index, std::span<const T
 /// argmax log p + g, of which the estimates stand for log p up to an error of some nats. Tokens
 /// that are not estimated win with what the estimates leave. Keeps the likeliest kMost.
 /// Source: Gumbel-max, Maddison et al. 2014, arXiv:1411.0030, section 2.
-void weigh_by_noise(FollowerEstimates& estimates, const RngKey& position);
+/// @param temperature  of the output, above 0
+void weigh_by_noise(FollowerEstimates& estimates, float temperature, const RngKey& position);
 
 /// What is known of an estimated token: length of the longest end, the estimate, its rank.
 struct EstimateCells {
   static HitRates rates();
-  /// @param length  at least 1
-  static HitRates::Cell cell(std::size_t length, double probability, std::size_t rank);
+  /// @param length   at least 1
+  /// @param weighed  by noise
+  static HitRates::Cell cell(std::size_t length, double probability, std::size_t rank,
+                             bool weighed);
 };
 
 }  // namespace forerun

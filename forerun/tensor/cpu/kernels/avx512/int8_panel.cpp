@@ -16,7 +16,8 @@ namespace {
 constexpr int kSteps = 4;                  // unrolled: 16 inputs
 constexpr int kLines = kSteps * kVectors;  // of their weights
 constexpr int kMost = 8;  // rows: 24 sums, 3 weights and an input of the 32 registers
-// Where a block alone fetches better than two: 27 sums and the same; 30 sums and a weight.
+// Where blocks fetch into the first-level cache, fewer of them are better: 27 sums and the same;
+// alone, 30 sums and a weight.
 constexpr int kMostSpread = 9, kMostAlone = 10;
 
 // Before 16 inputs.

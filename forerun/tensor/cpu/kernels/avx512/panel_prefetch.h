@@ -19,7 +19,7 @@ namespace {
 // before the weights are needed.
 enum class Fetch : std::uint8_t { kNone, kSecondLevel, kFirstLevel, kSoon };
 
-constexpr std::int64_t kSoonBytes = 9600;
+constexpr std::int64_t kSoonLines = 150;  // about so many, of whole steps
 
 struct Prefetch {
   const char* at;
@@ -72,7 +72,8 @@ inline void each_block_ahead(std::int64_t rows, const std::uint8_t* panel, const
   if (To == Fetch::kFirstLevel && blocks == 1 && next != nullptr) {
     const auto* const begin = reinterpret_cast<const char*>(panel);
     const std::int64_t bytes = Lines * 64 * steps;
-    const Prefetch soon{begin + std::min(kSoonBytes, bytes), 0, begin + bytes, ahead};
+    constexpr std::int64_t kSoon = kSoonLines / Lines * Lines * 64;
+    const Prefetch soon{begin + std::min(kSoon, bytes), 0, begin + bytes, ahead};
     each_block<Most>(rows, [&](auto height, std::int64_t first, std::int64_t) {
       work(height, std::integral_constant<Fetch, Fetch::kSoon>(), first, soon);
     });
