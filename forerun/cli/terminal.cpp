@@ -9,8 +9,20 @@
 #include <cstring>
 #include <nlohmann/json.hpp>
 #include <stdexcept>
+#include <utility>
 
 namespace forerun::cli {
+namespace {
+
+std::size_t progress_columns = 0;  // of the line that Progress shows
+
+// Writes over that line, and returns to its start; empty if there is none.
+std::string blank_line() {
+  const std::size_t columns = std::exchange(progress_columns, 0);
+  return columns == 0 ? std::string() : fmt::format("\r{:{}}\r", "", columns);
+}
+
+}  // namespace
 
 void open_standard_streams() {
   for (int fd = STDIN_FILENO; fd <= STDERR_FILENO; ++fd) {
@@ -49,7 +61,7 @@ void write_json(const nlohmann::json& document) {
 
 void note(std::string_view line) {
   // A closed standard error must not end the program.
-  const std::string text = std::string(line) + "\n";
+  const std::string text = blank_line() + std::string(line) + "\n";
   std::fwrite(text.data(), 1, text.size(), stderr);
 }
 
@@ -59,17 +71,16 @@ Progress::~Progress() { clear(); }
 void Progress::show(const std::string& line) {
   if (!on_) return;
   const std::string text =
-      "\r" + line + std::string(shown_ > line.size() ? shown_ - line.size() : 0, ' ');
+      "\r" + line +
+      std::string(progress_columns > line.size() ? progress_columns - line.size() : 0, ' ');
   std::fwrite(text.data(), 1, text.size(), stderr);
   std::fflush(stderr);
-  shown_ = line.size();
+  progress_columns = line.size();
 }
 
 void Progress::clear() {
-  if (!on_ || shown_ == 0) return;
-  const std::string blank = fmt::format("\r{:{}}\r", "", shown_);
+  const std::string blank = blank_line();
   std::fwrite(blank.data(), 1, blank.size(), stderr);
-  shown_ = 0;
 }
 
 }  // namespace forerun::cli

@@ -25,7 +25,7 @@ std::string styled(std::FILE* stream, Style style, std::string_view text);
 void write_out(std::string_view text);
 /// One JSON document and a newline on standard output; invalid UTF-8 becomes U+FFFD.
 void write_json(const nlohmann::json& document);
-/// A line on standard error.
+/// A line on standard error, in place of the one that Progress shows.
 void note(std::string_view line);
 
 /// A line on standard error that is written over by the next; silent where that is no terminal.
@@ -40,7 +40,6 @@ class Progress {
 
  private:
   bool on_;
-  std::size_t shown_ = 0;
 };
 
 }  // namespace forerun::cli
