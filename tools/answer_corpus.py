@@ -99,7 +99,8 @@ def main():
     os.makedirs(args.out, exist_ok=True)
     kept = {k: manifests[0][k] for k in KEPT if k in manifests[0] and all(m.get(k) == manifests[0][k] for m in manifests)}
     first = max((i for i, _ in held), default=-1) + 1
-    for number, part in enumerate(parts(documents, MOST_TOKENS), start=1 + max((int(path.stem.split("-")[1]) for path in there), default=-1)):
+    behind = max((int(path.stem.split("-")[1]) for path in there), default=-1) + 1
+    for number, part in enumerate(parts(documents, MOST_TOKENS), start=behind):
         write(os.path.join(args.out, f"tokens-{number:05}.safetensors"), shard(part, range(first, first + len(part))))
         first += len(part)
     write(os.path.join(args.out, "distill.json"), (json.dumps(kept, indent=2) + "\n").encode())

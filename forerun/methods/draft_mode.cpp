@@ -29,6 +29,10 @@ Origin draft_origin(const TokenSequence& sequence) noexcept {
   return chosen ? Origin::kSearched : Origin::kSampled;
 }
 
+bool noise_decides(const TokenSequence& sequence) noexcept {
+  return sequence.rule() == Rule::kSharedNoise && !sequence.sampling().greedy();
+}
+
 bool needs_laws(const TokenSequence& sequence) noexcept {
   if (draft_origin(sequence) == Origin::kSampled) return true;
   // The published ratio reads the laws of chosen drafts as well.

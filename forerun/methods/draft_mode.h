@@ -21,6 +21,8 @@ enum class DraftMode : std::uint8_t {
 DraftMode draft_mode(Rule rule) noexcept;
 /// What such a network's drafts of a sequence are to its rule: at temperature 0 they are chosen.
 Origin draft_origin(const TokenSequence& sequence) noexcept;
+/// Whether noise that a drafter can know decides the sequence's outputs.
+bool noise_decides(const TokenSequence& sequence) noexcept;
 /// Whether the sequence's rule reads the laws of its drafts.
 bool needs_laws(const TokenSequence& sequence) noexcept;
 /// The token that the sequence takes from a network's law.

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "forerun/methods/draft_mode.h"
 #include "forerun/methods/sam/follower_estimates.h"
 
 namespace forerun {
@@ -30,7 +31,7 @@ void CorpusSource::add(std::size_t parent, Token token) {
 
 void CorpusSource::children(std::vector<TreeChild>& out) {
   const Node& node = nodes_.back();
-  const bool noisy = sequence_->rule() == Rule::kSharedNoise && !sequence_->sampling().greedy();
+  const bool noisy = noise_decides(*sequence_);
   FollowerEstimates estimates = estimate_followers(
       *index_, node.tokens(), noisy ? FollowerEstimates::kAll : FollowerEstimates::kMost);
   if (noisy) {

@@ -63,20 +63,26 @@ Text markov_text(std::mt19937& random, std::size_t size, std::uint32_t letters) 
   return out;
 }
 
+// Of probabilities by falling order: their sum.
+double falling_sum(const FollowerEstimates& estimates) {
+  double sum = 0.0, before = 1.0;
+  for (const FollowerEstimates::Estimate& one : estimates.all()) {
+    EXPECT_GE(one.probability, 0.0);
+    EXPECT_LE(one.probability, before);
+    before = one.probability;
+    sum += one.probability;
+  }
+  return sum;
+}
+
 TEST(FollowerEstimates, AreProbabilitiesByFallingOrder) {
   std::mt19937 random(4);
   const auto index = shared_index_of({markov_text(random, 3000, 40)}, 40);
   const Text other = markov_text(random, 400, 40);
   for (std::size_t n = 1; n <= other.size(); ++n) {
     const FollowerEstimates e = estimate_followers(*index, std::span(other).first(n));
-    double sum = 0.0, before = 1.0;
-    for (const FollowerEstimates::Estimate& one : e.all()) {
-      EXPECT_GT(one.probability, 0.0);
-      EXPECT_LE(one.probability, before);
-      before = one.probability;
-      sum += one.probability;
-    }
-    EXPECT_LE(sum, 1.0 + 1e-12);
+    EXPECT_LE(falling_sum(e), 1.0 + 1e-12);
+    for (const FollowerEstimates::Estimate& one : e.all()) EXPECT_GT(one.probability, 0.0);
     EXPECT_EQ(e.length, index->longest(std::span(other).first(n)).length);
   }
 }
@@ -118,14 +124,7 @@ TEST(FollowerEstimates, NameTheOutputWhoseNoiseIsKnown) {
     const RngKey key = TokenSequence(seed, 0, {9}, 1).key_at(1);
     FollowerEstimates weighed = estimates;
     weigh_by_noise(weighed, 0.7F, key);
-    double sum = 0.0, before = 1.0;
-    for (const FollowerEstimates::Estimate& one : weighed.all()) {
-      EXPECT_GE(one.probability, 0.0);
-      EXPECT_LE(one.probability, before);
-      before = one.probability;
-      sum += one.probability;
-    }
-    EXPECT_LT(sum, 1.0);
+    EXPECT_LT(falling_sum(weighed), 1.0);
     const Token output = sample_shared_noise(law, key).token;
     if (weighed.best[0].token == output) ++named;
     if (output == 0) ++likeliest;

@@ -11,6 +11,7 @@
 #include "forerun/core/ngram_key.h"
 #include "forerun/core/rng_key.h"
 #include "forerun/core/shared_noise.h"
+#include "forerun/methods/draft_mode.h"
 #include "forerun/methods/tree/keep_allowed.h"
 #include "forerun/tensor/cpu/thread_team.h"
 
@@ -217,7 +218,7 @@ void SlotSource::put_in_order(std::vector<Ranked>& out, std::size_t slot, std::s
     };
   };
   const SamplingParams& s = sequence_->sampling();
-  if (s.greedy() || sequence_->rule() != Rule::kSharedNoise) {
+  if (!noise_decides(*sequence_)) {
     const std::size_t n = std::min(out.size(), most);
     std::partial_sort(out.begin(), out.begin() + static_cast<std::ptrdiff_t>(n), out.end(),
                       by(&Ranked::q));

@@ -7,6 +7,7 @@
 #include "forerun/core/rng_key.h"
 #include "forerun/core/shared_noise.h"
 #include "forerun/methods/draft_budget.h"
+#include "forerun/methods/draft_mode.h"
 #include "forerun/methods/tree/keep_allowed.h"
 
 namespace forerun {
@@ -134,7 +135,7 @@ TokenTree TreeDrafter::grow(const TokenSequence& sequence, bool queried, GrowthL
   const TokenTree::Limits limits{.nodes = draft_budget(sequence, max_draft_) > 0 ? max_draft_ : 0,
                                  .depth = draft_budget(sequence, max_draft_),
                                  .least = adaptive_ ? kLeastReach : 0.0};
-  const bool noisy = sequence.rule() == Rule::kSharedNoise && !sequence.sampling().greedy();
+  const bool noisy = noise_decides(sequence);
   const auto expand = [&](const TokenTree& tree, std::size_t node) {
     std::vector<TreeChild> children;
     const RngKey noise = sequence.key_at(sequence.tokens().size() + tree.node(node).depth);
