@@ -13,11 +13,10 @@ std::span<const std::int64_t> features_of(const Text& text) {
   return text.request.drafter ? text.request.drafter->features() : std::span<const std::int64_t>();
 }
 
-// Whether the outputs are the largest logits as they are, and nobody reads those of the rows that
-// they do not reach.
-bool reads_reached_rows_alone(const Text& text, const CompanionRows& companions) {
+// Whether the outputs are the largest logits as they are.
+bool largest_logits_decide(const Text& text, const CompanionRows& companions) {
   return text.sequence.sampling().greedy() && text.sequence.changed().none() &&
-         companions.empty() && text.request.drafter && !text.request.drafter->reads_all_logits();
+         companions.empty() && text.request.drafter;
 }
 
 }  // namespace
@@ -40,7 +39,7 @@ void TextPass::verify(Text& text, const TokenDraft& draft, const CompanionRows& 
   }
   item.tokens.insert(item.tokens.end(), draft.tokens.begin(), draft.tokens.end());
   if (!companions.empty()) add(item, companions);
-  item.greedy = reads_reached_rows_alone(text, companions);
+  item.greedy = largest_logits_decide(text, companions);
   rows_ += static_cast<std::int64_t>(item.tokens.size());
   items_.push_back(std::move(item));
 }
@@ -143,7 +142,9 @@ void TextPass::run(const DecoderLm& model) {
                      .scored_rows = item.scored_rows,
                      .adapters = item.companions.lora.get(),
                      .masks = item.masks,
-                     .greedy = item.greedy});
+                     .greedy = item.greedy,
+                     .unreached_logits =
+                         item.greedy ? item.text->request.drafter->unreached_logits() : 0});
   }
   logits_ = forward(model, spans, kept_);
   for (Item& item : items_) gather(item, hidden_);

@@ -80,8 +80,10 @@ struct SequenceSpan {
   std::span<const std::int32_t> masks;
   /// The sequence is decoded greedily: of the last `scored` rows the logits of one that follows
   /// another are needed only if its token has the largest logit there, and if that row's are
-  /// needed. The pass may leave out those of others: the first is NaN then, the rest undefined.
+  /// needed. The pass may leave out those of others: the first is NaN then, the rest undefined, but
+  /// for those below `unreached_logits`.
   bool greedy = false;
+  std::int64_t unreached_logits = 0;
 };
 
 /// One pass over the rows of several sequences: linear layers over all rows packed, attention per

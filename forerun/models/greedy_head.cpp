@@ -27,6 +27,7 @@ void GreedyHead::start(const Int8Matrix& head, int threads) {
     local.needed.reserve(rows_.size());
     local.conditions.reserve(rows_.size());
     local.version = 0;
+    local.all = false;
   }
 }
 
@@ -52,10 +53,11 @@ void GreedyHead::multiply(Worker& w, const Int8Matrix& head, const kernel::Int8R
   const std::int64_t vocab = head.outputs();
   const auto some = [&](std::int64_t first, std::int64_t last) {
     for (std::int64_t panel = first; panel < last; ++panel) {
+      const bool all = panel < first_panels_;
       const std::uint32_t version = version_.load(std::memory_order_acquire);
-      if (local.version != version) {
+      if (local.version != version || local.all != all) {
         local.version = version;
-        gather(local, x);
+        gather(local, x, all);
       }
       const auto n = static_cast<std::int64_t>(local.needed.size());
       head.multiply(panel, panel + 1, local.x, n, local.out.data(), kPanel, false);
@@ -70,14 +72,16 @@ void GreedyHead::multiply(Worker& w, const Int8Matrix& head, const kernel::Int8R
   w.each(head.panels(), 1, some);
 }
 
-void GreedyHead::gather(Local& local, const kernel::Int8Rows& x) const {
+void GreedyHead::gather(Local& local, const kernel::Int8Rows& x, bool all) const {
+  local.all = all;
   local.needed.clear();
   local.conditions.clear();
   std::vector<std::int32_t>& needed = local.needed;
   for (std::int32_t row = 0; row < static_cast<std::int32_t>(rows_.size()); ++row) {
-    if (excluded(row)) continue;
+    const bool out = excluded(row);
+    if (out && !all) continue;
     const std::int32_t parent = rows_[static_cast<std::size_t>(row)].parent;
-    if (parent != kNone) {
+    if (parent != kNone && !out) {
       const auto at = std::lower_bound(needed.begin(), needed.end(), parent);
       local.conditions.push_back({row, static_cast<std::int32_t>(at - needed.begin())});
     }

@@ -1,5 +1,6 @@
 #pragma once
 
+#include <algorithm>
 #include <atomic>
 #include <cstdint>
 #include <vector>
@@ -12,19 +13,26 @@ namespace forerun {
 
 /// Logits of rows that greedy decoding may reach. A row that follows another is reached only if its
 /// token has the other's largest logit: as soon as any logit there is larger, the row and all that
-/// follow it are excluded, and no more of their logits are computed. The first panels of the
-/// vocabulary, its most frequent tokens, exclude most rows of a tree. Rows that are not excluded
-/// have the bits of Int8Matrix::multiply, on any number of threads.
+/// follow it are excluded, and no more of their logits are computed than asked for. The first panels
+/// of the vocabulary, its most frequent tokens, exclude most rows of a tree. What is computed has the
+/// bits of Int8Matrix::multiply, on any number of threads.
 class GreedyHead {
  public:
   using Worker = ThreadTeam::Worker;
   static constexpr std::int32_t kNone = -1;
 
-  void clear() { rows_.clear(); }
+  void clear() {
+    rows_.clear();
+    first_panels_ = 0;
+  }
   /// The next row: it follows row `parent`, an earlier one, with `token`; kNone: it is needed
   /// whatever the logits.
   void add(std::int32_t parent, Token token = 0) { rows_.push_back({parent, token, 0.0F}); }
   std::size_t rows() const noexcept { return rows_.size(); }
+  /// Of every row at least the first `outputs` logits are computed.
+  void need_first(std::int64_t outputs) noexcept {
+    first_panels_ = std::max(first_panels_, (outputs + kernel::kPanel - 1) / kernel::kPanel);
+  }
   /// Whether any row follows another.
   bool conditional() const noexcept { return !conditions_.empty(); }
   /// After all rows were added: makes room for a pass by so many threads.
@@ -53,6 +61,7 @@ class GreedyHead {
     std::vector<std::int32_t> needed;
     std::vector<Condition> conditions;
     std::uint32_t version = 0;
+    bool all = false;  // rows, excluded or not
   };
 
   bool excluded(std::int32_t row) const noexcept {
@@ -60,10 +69,11 @@ class GreedyHead {
   }
   void exclude(std::int32_t row);
   void find_logits(Worker& w, const Int8Matrix& head, const kernel::Int8Rows& x);
-  void gather(Local& local, const kernel::Int8Rows& x) const;
+  void gather(Local& local, const kernel::Int8Rows& x, bool all) const;
   void compare(const Local& local, std::int64_t width);
 
   std::vector<Row> rows_;
+  std::int64_t first_panels_ = 0;         // of every row
   std::vector<std::int32_t> conditions_;  // rows that follow another
   std::vector<std::atomic<bool>> excluded_;
   std::vector<Local> locals_;

@@ -48,10 +48,12 @@ class GreedyHeadTest : public ::testing::TestWithParam<std::size_t> {
     std::int32_t parent = GreedyHead::kNone;
     Token token = 0;
   };
-  // Row by row: of these the reached ones are whole, the others begin with NaN.
-  void expect(const std::vector<Follows>& rows, const std::set<std::int64_t>& reached,
-              int threads) {
+  // Row by row: of these the reached ones are whole, the others begin with NaN; of those the first
+  // `needed` logits but that one are computed.
+  void expect(const std::vector<Follows>& rows, const std::set<std::int64_t>& reached, int threads,
+              std::int64_t needed = 0) {
     greedy_.clear();
+    greedy_.need_first(needed);
     for (const Follows& row : rows) greedy_.add(row.parent, row.token);
     greedy_.start(head_, threads);
     ASSERT_TRUE(greedy_.conditional());
@@ -65,6 +67,9 @@ class GreedyHeadTest : public ::testing::TestWithParam<std::size_t> {
         EXPECT_TRUE(at::equal(out[r], all_[r])) << "row " << r << ", " << threads << " threads";
       } else {
         EXPECT_TRUE(std::isnan(out[r][0].item<float>())) << "row " << r;
+        const std::int64_t rest = std::max<std::int64_t>(needed - 1, 0);
+        EXPECT_TRUE(at::equal(out[r].narrow(0, 1, rest), all_[r].narrow(0, 1, rest)))
+            << "row " << r << ", " << threads << " threads";
       }
     }
   }
@@ -84,7 +89,11 @@ TEST_P(GreedyHeadTest, OfATreeTheRowsOnTheWayOfTheLargestLogits) {
   const std::vector<Follows> tree = {{},           {0, other(0)}, {0, best(0)},
                                      {1, best(1)}, {2, best(2)},  {2, other(2)},
                                      {5, best(5)}, {4, other(4)}, {3, best(3)}};
-  for (const int threads : {1, 2, 3}) expect(tree, {0, 2, 4}, threads);
+  for (const int threads : {1, 2, 3}) {
+    for (const std::int64_t needed : {0, 1, 90, 480, 1000}) {
+      expect(tree, {0, 2, 4}, threads, needed);
+    }
+  }
 }
 
 TEST_P(GreedyHeadTest, OfAChainTheRowsBeforeTheFirstThatIsNotTheLargest) {

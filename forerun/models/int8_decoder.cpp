@@ -93,6 +93,7 @@ void Int8Pass::add_sequence(std::size_t index) {
   }
   for (const std::int32_t row : sequence.scored_rows) s_.scored.push_back(first + row);
   add_conditions(sequence, plan, first);
+  s_.greedy.need_first(std::min(sequence.unreached_logits, c_.vocab));
   const bool adapts = !sequence.masks.empty() && sequence.adapters->adapts();
   for (std::size_t i = 0; adapts && i < sequence.masks.size();) {  // runs of neighbours
     std::size_t end = i + 1;

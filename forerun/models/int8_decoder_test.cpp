@@ -118,9 +118,13 @@ TEST_P(Int8Family, AGreedyPassHasTheLogitsOfTheRowsThatItReaches) {
   const Token wrong = path[1] == 7 ? 8 : 7;
   const std::vector<Token> tokens = {path[0], wrong, path[1], path[2], path[2]};
   const std::vector<std::int32_t> parents = {-1, 0, 0, 1, 2};
-  const auto run = [&](bool greedy, std::int64_t scored) {
-    const SequenceSpan span{
-        .cache = &cache, .tokens = tokens, .scored = scored, .parents = parents, .greedy = greedy};
+  const auto run = [&](bool greedy, std::int64_t scored, std::int64_t unreached = 0) {
+    const SequenceSpan span{.cache = &cache,
+                            .tokens = tokens,
+                            .scored = scored,
+                            .parents = parents,
+                            .greedy = greedy,
+                            .unreached_logits = unreached};
     const at::Tensor out = forward(model_, {&span, 1}).clone();
     cache.truncate(11);
     return out;
@@ -129,6 +133,9 @@ TEST_P(Int8Family, AGreedyPassHasTheLogitsOfTheRowsThatItReaches) {
   const bool capped = model_.config.logit_softcap > 0.0;  // its rounding may make logits equal
   for (const int row : {0, 2, 4}) EXPECT_TRUE(at::equal(some[row], all[row])) << row;
   for (const int row : {1, 3}) EXPECT_NE(some[row][0].isnan().item<bool>(), capped) << row;
+  const at::Tensor more = run(true, 5, 20);
+  EXPECT_TRUE(at::equal(more.slice(1, 1, 20), all.slice(1, 1, 20)));
+  EXPECT_TRUE(at::equal(more.select(1, 0).isnan(), some.select(1, 0).isnan()));
   // Rows that follow none whose logits are asked for are needed whatever these are.
   const at::Tensor last = run(true, 2);
   EXPECT_TRUE(at::equal(last, all.narrow(0, 3, 2)));

@@ -3,6 +3,7 @@
 #include <ATen/Parallel.h>
 
 #include <algorithm>
+#include <cmath>
 #include <cstdint>
 #include <new>
 
@@ -16,8 +17,19 @@ constexpr std::array<double, Successors::kScores> kMiddles = {0.01, 0.03, 0.08, 
                                                               0.35, 0.57, 0.8,  0.95};
 constexpr std::array<double, Successors::kOrders> kTrust = {0.35, 0.55, 0.7};
 constexpr std::int64_t kFewRows = 3;  // one thread is enough for fewer
+// Logits of a row that the outputs did not reach. The tokens of most vocabularies lie in the order
+// in which they were merged, the most frequent ones in front.
+constexpr std::int64_t kUnreached = 8192;
+
+// Those of a row that the pass has computed.
+std::span<const float> known(std::span<const float> logits) {
+  return std::isnan(logits[0]) ? logits.first(std::min<std::size_t>(logits.size(), kUnreached))
+                               : logits;
+}
 
 }  // namespace
+
+std::int64_t RecyclingSource::unreached_logits() const { return kUnreached; }
 
 HitRates RecyclingSource::rates() const {
   std::vector<double> priors;
@@ -94,7 +106,7 @@ std::vector<Successors::Prediction> RecyclingSource::predictions_of(const Verifi
     for (std::int64_t i = begin; i < end; ++i) {
       const auto at = static_cast<std::size_t>(i);
       try {
-        out[at] = Successors::prediction_of(verified.logits(at));
+        out[at] = Successors::prediction_of(known(verified.logits(at)));
       } catch (const std::bad_alloc&) {  // the text goes on; the row is not learned
         out[at] = {};
       }

@@ -3,6 +3,7 @@
 #include <any>
 #include <array>
 #include <cstddef>
+#include <cstdint>
 #include <span>
 #include <vector>
 
@@ -22,7 +23,7 @@ class RecyclingSource final : public TreeSource {
   bool begin(const TokenSequence& sequence) override;
   void add(std::size_t parent, Token token) override;
   void children(std::vector<TreeChild>& out) override;
-  bool reads_all_logits() const override { return true; }
+  std::int64_t unreached_logits() const override;
   void observe(const VerifiedDraft& verified) override;
   void forget(SequenceId) override {}
 

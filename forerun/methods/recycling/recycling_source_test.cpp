@@ -158,6 +158,31 @@ TEST(RecyclingSource, DraftsWhatThePassPredictedAlsoBesideThePath) {
   EXPECT_TRUE(children.empty());  // nothing was seen after 9
 }
 
+// Greedy passes leave out logits of rows that the outputs do not reach: the first is NaN then, and
+// what lies behind those that were asked for is not read.
+TEST(RecyclingSource, OfUnreachedRowsLearnsTheLogitsThatItAskedFor) {
+  RecyclingSource source;
+  std::any memory;
+  source.remember(memory);
+  const std::int64_t known = source.unreached_logits();
+  at::Tensor logits = at::zeros({2, known + 100});
+  logits[0][known + 3] = 5.0F;  // of the reached row all are there
+  logits[1][0] = std::numeric_limits<float>::quiet_NaN();
+  logits[1][known - 1] = 2.0F;
+  logits[1][9] = 1.0F;
+  logits[1][known] = 5.0F;
+  TokenSequence sequence(1, 0, {5, 6}, 100);
+  const TokenDraft draft{.tokens = {7}};
+  observe(source, sequence, draft, VerifiedTokens(logits, {{.first = 0, .count = 2}}));
+  const auto after = [&](std::vector<Token> text) {
+    const auto* found = std::any_cast<Successors>(&memory)->after(text, text.size());
+    return found == nullptr ? std::vector<Token>()
+                            : std::vector<Token>(found->tokens.begin(), found->tokens.begin() + 2);
+  };
+  EXPECT_EQ(after({5, 6}).at(0), known + 3);
+  EXPECT_EQ(after({6, 7}), (std::vector<Token>{static_cast<Token>(known - 1), 9}));
+}
+
 // Rows are read by all threads and learned in the draft's order, whoever read them.
 TEST(RecyclingSource, LearnsTheSameOnAnyNumberOfThreads) {
   const struct Restored {

@@ -32,9 +32,9 @@ class ControlledDrafter : public TextDrafter {
       return 0;
     }
   }
-  bool reads_all_logits() const override {
-    if constexpr (requires { drafter_.drafter().reads_all_logits(); }) {
-      return drafter_.drafter().reads_all_logits();
+  std::int64_t unreached_logits() const override {
+    if constexpr (requires { drafter_.drafter().unreached_logits(); }) {
+      return drafter_.drafter().unreached_logits();
     } else {
       return false;
     }

@@ -82,10 +82,10 @@ std::span<const std::int64_t> TreeDrafter::features() const {
   return network_ ? network_->features() : std::span<const std::int64_t>();
 }
 std::int64_t TreeDrafter::state_width() const { return network_ ? network_->state_width() : 0; }
-bool TreeDrafter::reads_all_logits() const {
-  return (network_ && network_->reads_all_logits()) ||
-         std::any_of(found_.begin(), found_.end(),
-                     [](const auto& source) { return source->reads_all_logits(); });
+std::int64_t TreeDrafter::unreached_logits() const {
+  std::int64_t out = 0;
+  for (const TreeSource* source : sources()) out = std::max(out, source->unreached_logits());
+  return out;
 }
 
 // The candidates of a source after the newest node, with what was learned of them.

@@ -39,7 +39,7 @@ class TreeDrafter final : public TextDrafter {
   std::span<const std::int64_t> features() const override;
   bool reads_whole_text() const override { return network_ && network_->reads_whole_text(); }
   std::int64_t state_width() const override;
-  bool reads_all_logits() const override;
+  std::int64_t unreached_logits() const override;
   std::vector<TokenDraft> propose(std::span<TokenSequence* const> sequences,
                                   std::size_t other_rows) override;
   std::span<const CompanionRows> companions() const override { return companions_; }

@@ -230,14 +230,15 @@ TEST(TreeDrafter, ChargesASourceForWhatItAloneDrafts) {
   EXPECT_EQ(std::get<2>(text(true)), 0);
 }
 
-TEST(TreeDrafter, ReadsAllLogitsIfASourceDoes) {
+TEST(TreeDrafter, ReadsUnreachedLogitsIfASourceDoes) {
   const auto reads = [](std::unique_ptr<TreeSource> source) {
     std::vector<std::unique_ptr<TreeSource>> found = one({});
     if (source) found.push_back(std::move(source));
-    return TreeDrafter(std::move(found), nullptr, DraftLength(), 31).reads_all_logits();
+    return TreeDrafter(std::move(found), nullptr, DraftLength(), 31).unreached_logits();
   };
-  EXPECT_FALSE(reads(nullptr));
-  EXPECT_TRUE(reads(std::make_unique<RecyclingSource>()));
+  EXPECT_EQ(reads(nullptr), 0);
+  EXPECT_EQ(reads(std::make_unique<RecyclingSource>()), RecyclingSource().unreached_logits());
+  EXPECT_GT(RecyclingSource().unreached_logits(), 0);
 }
 
 TEST(TreeDrafter, RunsTheNetworkWhereItPays) {

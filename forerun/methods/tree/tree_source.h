@@ -66,8 +66,8 @@ class TreeSource {
   virtual void earned(SequenceId /*id*/) {}
   /// Drafts of this source and of no other are in the coming pass, at the price of so many outputs.
   virtual void spent(SequenceId /*id*/, double /*outputs*/) {}
-  /// As TextDrafter::reads_all_logits.
-  virtual bool reads_all_logits() const { return false; }
+  /// As TextDrafter::unreached_logits.
+  virtual std::int64_t unreached_logits() const { return 0; }
   /// After every pass, for every sequence in it.
   virtual void observe(const VerifiedDraft& /*verified*/) {}
   virtual void forget(SequenceId id) = 0;
