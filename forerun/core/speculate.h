@@ -58,7 +58,7 @@ Outcome resolve_tree(Sequence& sequence, std::size_t index, const Verified& veri
   std::int32_t at = -1;
   for (bool more = true; more;) {
     const auto output =
-        rule.draw(verified.at(index, static_cast<std::size_t>(at + 1)), sequence.key());
+        rule.draw(verified.at(index, static_cast<std::size_t>(at) + 1), sequence.key());
     out.examined += draft.continues(at) ? 1 : 0;
     at = draft.following(at, output);
     if (at >= 0) out.path.push_back(at);

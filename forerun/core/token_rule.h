@@ -42,14 +42,14 @@ struct TokenDraft {
   }
   /// The drafted token equal to `token` that follows token `after`, -1 the text; -1 if none does.
   std::int32_t following(std::int32_t after, Token token) const noexcept {
-    for (std::size_t i = static_cast<std::size_t>(after + 1); i < tokens.size(); ++i) {
+    for (std::size_t i = static_cast<std::size_t>(after) + 1; i < tokens.size(); ++i) {
       if (parent(i) == after && tokens[i] == token) return static_cast<std::int32_t>(i);
     }
     return -1;
   }
   /// Whether any drafted token follows it.
   bool continues(std::int32_t after) const noexcept {
-    if (!tree()) return static_cast<std::size_t>(after + 1) < tokens.size();
+    if (!tree()) return static_cast<std::size_t>(after) + 1 < tokens.size();
     return std::find(parents.begin() + after + 1, parents.end(), after) != parents.end();
   }
 };
