@@ -1,6 +1,7 @@
 #include "forerun/core/token_tree.h"
 
 #include <algorithm>
+#include <numeric>
 #include <utility>
 
 namespace forerun {
@@ -30,16 +31,25 @@ void TokenTree::offer(std::size_t parent, std::size_t rank, const Limits& limits
   if (reach >= limits.least) push({reach, parent, rank}, heap);
 }
 
-void TokenTree::open(std::size_t node, std::vector<TreeChild> children, const Limits& limits,
+void TokenTree::open(std::size_t node, std::span<const TreeChild> children, const Limits& limits,
                      std::vector<Next>& heap) {
-  std::sort(children.begin(), children.end(), [](const TreeChild& a, const TreeChild& b) {
-    return a.probability != b.probability ? a.probability > b.probability : a.token < b.token;
+  // Places are sorted in place of the candidates, which are long.
+  std::vector<std::uint32_t> order(children.size());
+  std::iota(order.begin(), order.end(), 0U);
+  std::sort(order.begin(), order.end(), [&](std::uint32_t i, std::uint32_t j) {
+    const TreeChild &a = children[i], &b = children[j];
+    if (a.probability != b.probability) return a.probability > b.probability;
+    return a.token != b.token ? a.token < b.token : i < j;
   });
   std::vector<TreeChild>& distinct = nodes_[node].children;
-  for (const TreeChild& child : children) {
-    const bool there = std::any_of(distinct.begin(), distinct.end(),
-                                   [&](const TreeChild& c) { return c.token == child.token; });
-    if (!there) distinct.push_back(child);
+  std::vector<Token> tokens;
+  distinct.reserve(order.size());
+  tokens.reserve(order.size());
+  for (const std::uint32_t i : order) {
+    const Token token = children[i].token;
+    if (std::find(tokens.begin(), tokens.end(), token) != tokens.end()) continue;
+    tokens.push_back(token);
+    distinct.push_back(children[i]);
   }
   offer(node, 0, limits, heap);
 }

@@ -57,10 +57,8 @@ class TokenTree {
     while (!heap.empty() && tree.size() < limits.nodes && worth.grow(heap.front().reach)) {
       const std::size_t node = tree.add(pop(heap), limits, heap);
       if (tree.size() == limits.nodes) break;
-      std::vector<TreeChild> children = expand(tree, node);
-      if (tree.nodes_[node].depth < limits.depth) {
-        tree.open(node, std::move(children), limits, heap);
-      }
+      const std::vector<TreeChild> children = expand(tree, node);
+      if (tree.nodes_[node].depth < limits.depth) tree.open(node, children, limits, heap);
     }
     return tree;
   }
@@ -93,7 +91,7 @@ class TokenTree {
   static bool later(const Next& a, const Next& b) noexcept;
   static Next pop(std::vector<Next>& heap);
   static void push(Next next, std::vector<Next>& heap);
-  void open(std::size_t node, std::vector<TreeChild> children, const Limits& limits,
+  void open(std::size_t node, std::span<const TreeChild> children, const Limits& limits,
             std::vector<Next>& heap);
   std::size_t add(const Next& next, const Limits& limits, std::vector<Next>& heap);
   void offer(std::size_t parent, std::size_t rank, const Limits& limits,

@@ -13,9 +13,9 @@ namespace forerun {
 
 /// Logits of rows that greedy decoding may reach. A row that follows another is reached only if its
 /// token has the other's largest logit: as soon as any logit there is larger, the row and all that
-/// follow it are excluded, and no more of their logits are computed than asked for. The first panels
-/// of the vocabulary, its most frequent tokens, exclude most rows of a tree. What is computed has the
-/// bits of Int8Matrix::multiply, on any number of threads.
+/// follow it are excluded, and no more of their logits are computed than asked for. The first
+/// panels of the vocabulary, its most frequent tokens, exclude most rows of a tree. What is
+/// computed has the bits of Int8Matrix::multiply, on any number of threads.
 class GreedyHead {
  public:
   using Worker = ThreadTeam::Worker;

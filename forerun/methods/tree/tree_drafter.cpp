@@ -104,23 +104,32 @@ void TreeDrafter::fill(TreeSource& source, std::size_t index, const Text& text, 
   }
 }
 
-// One candidate a token, with the probability that all who name it give it together.
-std::vector<TreeChild> TreeDrafter::merged(std::vector<TreeChild> children,
+// One candidate a token, with the probability that all who name it give it together; of equally
+// likely ones that of the first source.
+std::vector<TreeChild> TreeDrafter::merged(std::span<const TreeChild> children,
                                            const Agreement& agreement) {
-  std::sort(children.begin(), children.end(), [](const TreeChild& a, const TreeChild& b) {
-    return a.token != b.token ? a.token < b.token : a.probability > b.probability;
-  });
   std::vector<TreeChild> out;
-  for (std::size_t i = 0; i < children.size();) {
-    TreeChild child = children[i];
-    child.first = child.probability;
-    std::size_t end = i + 1;
-    for (; end < children.size() && children[end].token == child.token; ++end) {
-      child.second = std::max(child.second, children[end].probability);
+  std::vector<Token> tokens;  // of `out`, side by side: there are some twenty
+  out.reserve(children.size());
+  tokens.reserve(children.size());
+  for (const TreeChild& child : children) {
+    const auto at = static_cast<std::size_t>(std::find(tokens.begin(), tokens.end(), child.token) -
+                                             tokens.begin());
+    if (at == tokens.size()) {
+      tokens.push_back(child.token);
+      out.push_back(child);
+      out.back().second = 0.0;
+    } else if (child.probability > out[at].probability) {
+      const double second = out[at].probability;
+      out[at] = child;
+      out[at].second = second;
+    } else {
+      out[at].second = std::max(out[at].second, child.probability);
     }
+  }
+  for (TreeChild& child : out) {
+    child.first = child.probability;
     child.probability = agreement.probability(child.first, child.second);
-    out.push_back(child);
-    i = end;
   }
   return out;
 }
@@ -146,7 +155,7 @@ TokenTree TreeDrafter::grow(const TokenSequence& sequence, bool queried, GrowthL
     keep_allowed(
         sequence, [&] { return path_to(tree, node); }, children,
         [](const TreeChild& c) { return c.token; });
-    children = merged(std::move(children), agreement_of(queried));
+    children = merged(children, agreement_of(queried));
     if (shape_ == Shape::kChain && children.size() > 1) {
       const auto best = std::max_element(
           children.begin(), children.end(), [](const TreeChild& a, const TreeChild& b) {
