@@ -26,6 +26,7 @@ class Clocked final : public TextDrafter {
 
   std::span<const std::int64_t> features() const override { return drafter_->features(); }
   std::int64_t state_width() const override { return drafter_->state_width(); }
+  std::int64_t unreached_logits() const override { return drafter_->unreached_logits(); }
   std::vector<TokenDraft> propose(std::span<TokenSequence* const> sequences,
                                   std::size_t other_rows) override {
     return drafter_->propose(sequences, other_rows);

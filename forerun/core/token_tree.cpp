@@ -2,7 +2,6 @@
 
 #include <algorithm>
 #include <numeric>
-#include <utility>
 
 namespace forerun {
 
@@ -33,7 +32,7 @@ void TokenTree::offer(std::size_t parent, std::size_t rank, const Limits& limits
 
 void TokenTree::open(std::size_t node, std::span<const TreeChild> children, const Limits& limits,
                      std::vector<Next>& heap) {
-  // Places are sorted in place of the candidates, which are long.
+  // Indices are sorted, not candidates: these are large.
   std::vector<std::uint32_t> order(children.size());
   std::iota(order.begin(), order.end(), 0U);
   std::sort(order.begin(), order.end(), [&](std::uint32_t i, std::uint32_t j) {

@@ -87,6 +87,16 @@ TEST(TokenTree, OfEqualCandidatesTheLikelierCounts) {
   EXPECT_EQ(tree.node(0).children[0].source, 1);
 }
 
+TEST(TokenTree, OfEqualCandidatesThatAreAsLikelyTheFirstCounts) {
+  const TokenTree tree = TokenTree::grow({.nodes = 9, .depth = 1}, [](const auto&, std::size_t) {
+    std::vector<TreeChild> children(40, {.token = 4, .probability = 0.5, .source = 1});
+    children[0].source = 3;
+    return children;
+  });
+  ASSERT_EQ(tree.node(0).children.size(), 1U);
+  EXPECT_EQ(tree.node(0).children[0].source, 3);
+}
+
 TEST(TokenTree, ADraftHasItsLikeliestPathFirstAndEveryParentBefore) {
   std::mt19937 random(5);
   for (int trial = 0; trial < 50; ++trial) {

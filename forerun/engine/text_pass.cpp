@@ -13,8 +13,8 @@ std::span<const std::int64_t> features_of(const Text& text) {
   return text.request.drafter ? text.request.drafter->features() : std::span<const std::int64_t>();
 }
 
-// Whether the outputs are the largest logits as they are.
-bool largest_logits_decide(const Text& text, const CompanionRows& companions) {
+// Whether the outputs are the largest logits as they are, and drafts are checked.
+bool checks_greedily(const Text& text, const CompanionRows& companions) {
   return text.sequence.sampling().greedy() && text.sequence.changed().none() &&
          companions.empty() && text.request.drafter;
 }
@@ -39,7 +39,7 @@ void TextPass::verify(Text& text, const TokenDraft& draft, const CompanionRows& 
   }
   item.tokens.insert(item.tokens.end(), draft.tokens.begin(), draft.tokens.end());
   if (!companions.empty()) add(item, companions);
-  item.greedy = largest_logits_decide(text, companions);
+  item.greedy = checks_greedily(text, companions);
   rows_ += static_cast<std::int64_t>(item.tokens.size());
   items_.push_back(std::move(item));
 }

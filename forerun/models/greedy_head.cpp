@@ -72,25 +72,33 @@ void GreedyHead::multiply(Worker& w, const Int8Matrix& head, const kernel::Int8R
   w.each(head.panels(), 1, some);
 }
 
+// The rows whose logits are computed: those not excluded, or all.
 void GreedyHead::gather(Local& local, const kernel::Int8Rows& x, bool all) const {
+  const bool there = all && local.all;
   local.all = all;
+  if (there) return find_conditions(local);
   local.needed.clear();
-  local.conditions.clear();
-  std::vector<std::int32_t>& needed = local.needed;
   for (std::int32_t row = 0; row < static_cast<std::int32_t>(rows_.size()); ++row) {
-    const bool out = excluded(row);
-    if (out && !all) continue;
-    const std::int32_t parent = rows_[static_cast<std::size_t>(row)].parent;
-    if (parent != kNone && !out) {
-      const auto at = std::lower_bound(needed.begin(), needed.end(), parent);
-      local.conditions.push_back({row, static_cast<std::int32_t>(at - needed.begin())});
-    }
+    if (!all && excluded(row)) continue;
     const kernel::Int8Rows from = kernel::rows_from(x, row);
-    const auto to = kernel::rows_from(local.x, static_cast<std::int64_t>(needed.size()));
+    const auto to = kernel::rows_from(local.x, static_cast<std::int64_t>(local.needed.size()));
     std::copy_n(from.values, x.width, to.values);
     *to.scales = *from.scales;
     if (from.halves != nullptr) std::copy_n(from.halves, x.width, to.halves);
-    needed.push_back(row);
+    local.needed.push_back(row);
+  }
+  find_conditions(local);
+}
+
+// Those of the rows that are not excluded yet.
+void GreedyHead::find_conditions(Local& local) const {
+  const std::vector<std::int32_t>& needed = local.needed;
+  local.conditions.clear();
+  for (const std::int32_t row : needed) {
+    const std::int32_t parent = rows_[static_cast<std::size_t>(row)].parent;
+    if (parent == kNone || excluded(row)) continue;
+    const auto at = std::lower_bound(needed.begin(), needed.end(), parent);
+    local.conditions.push_back({row, static_cast<std::int32_t>(at - needed.begin())});
   }
 }
 

@@ -70,6 +70,7 @@ class GreedyHead {
   void exclude(std::int32_t row);
   void find_logits(Worker& w, const Int8Matrix& head, const kernel::Int8Rows& x);
   void gather(Local& local, const kernel::Int8Rows& x, bool all) const;
+  void find_conditions(Local& local) const;
   void compare(const Local& local, std::int64_t width);
 
   std::vector<Row> rows_;

@@ -57,7 +57,8 @@ class GreedyHeadTest : public ::testing::TestWithParam<std::size_t> {
     for (const Follows& row : rows) greedy_.add(row.parent, row.token);
     greedy_.start(head_, threads);
     ASSERT_TRUE(greedy_.conditional());
-    at::Tensor out = at::full({kHeadRows, kHeadVocab}, -1.0);
+    out_ = at::full({kHeadRows, kHeadVocab}, -1.0);
+    at::Tensor& out = out_;
     ThreadTeam::instance().run(threads, [&](ThreadTeam::Worker& w) {
       greedy_.multiply(w, head_, x_, out.data_ptr<float>());
     });
@@ -77,7 +78,7 @@ class GreedyHeadTest : public ::testing::TestWithParam<std::size_t> {
   const std::vector<Kernels> kinds_ = runnable_kernels();
   std::optional<ForcedKernels> use_;
   at::Generator generator_;
-  at::Tensor weight_, all_;
+  at::Tensor weight_, all_, out_;
   Arena arena_{std::size_t{1} << 20};
   Int8Matrix head_;
   Int8Activations room_;
@@ -94,6 +95,17 @@ TEST_P(GreedyHeadTest, OfATreeTheRowsOnTheWayOfTheLargestLogits) {
       expect(tree, {0, 2, 4}, threads, needed);
     }
   }
+}
+
+TEST_P(GreedyHeadTest, LeavesOutWhatNobodyNeeds) {
+  const std::vector<Follows> tree = {{}, {0, other(0)}, {1, best(1)}};
+  const auto computed = [&](std::int64_t needed) {
+    expect(tree, {0}, 1, needed);
+    return (out_[2] != -1.0).sum().item<std::int64_t>();
+  };
+  EXPECT_EQ(computed(1000), kHeadVocab);
+  EXPECT_LT(computed(480), kHeadVocab);
+  EXPECT_LT(computed(0), 480);  // what was needed before is not any more
 }
 
 TEST_P(GreedyHeadTest, OfAChainTheRowsBeforeTheFirstThatIsNotTheLargest) {

@@ -111,7 +111,8 @@ void Int8Pass::add_conditions(const SequenceSpan& sequence, const RowPlan& plan,
   const auto before = static_cast<std::ptrdiff_t>(s_.greedy.rows());
   const auto rows = std::span(s_.scored).subspan(static_cast<std::size_t>(before));
   const bool conditional = !m_.head_.grouped() && sequence.greedy && sequence.scored > 0 &&
-                           sequence.embeddings.empty() && c_.logit_softcap <= 0.0 && !c_.mask_token;
+                           sequence.unreached_logits < c_.vocab && sequence.embeddings.empty() &&
+                           c_.logit_softcap <= 0.0 && !c_.mask_token;
   for (const std::int64_t row : rows) {
     const auto parent = conditional
                             ? std::find(rows.begin(), rows.end(), first + plan.parent(row - first))

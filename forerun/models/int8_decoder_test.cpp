@@ -133,8 +133,12 @@ TEST_P(Int8Family, AGreedyPassHasTheLogitsOfTheRowsThatItReaches) {
   const bool capped = model_.config.logit_softcap > 0.0;  // its rounding may make logits equal
   for (const int row : {0, 2, 4}) EXPECT_TRUE(at::equal(some[row], all[row])) << row;
   for (const int row : {1, 3}) EXPECT_NE(some[row][0].isnan().item<bool>(), capped) << row;
-  const at::Tensor more = run(true, 5, 20);
-  EXPECT_TRUE(at::equal(more.slice(1, 1, 20), all.slice(1, 1, 20)));
+  // Of those all the same the first so many, not what an earlier pass has left in their memory.
+  const std::vector<Token> others = {1, 2, 3, 4, 5};
+  for (int i = 0; i < 2; ++i) pass(model_, cache, others);
+  cache.truncate(11);
+  const at::Tensor more = run(true, 5, 100);
+  EXPECT_TRUE(at::equal(more.slice(1, 1, 100), all.slice(1, 1, 100)));
   EXPECT_TRUE(at::equal(more.select(1, 0).isnan(), some.select(1, 0).isnan()));
   // Rows that follow none whose logits are asked for are needed whatever these are.
   const at::Tensor last = run(true, 2);

@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <cmath>
 #include <cstdint>
+#include <limits>
 #include <new>
 
 #include "forerun/tensor/cpu/thread_team.h"
@@ -18,18 +19,23 @@ constexpr std::array<double, Successors::kScores> kMiddles = {0.01, 0.03, 0.08, 
 constexpr std::array<double, Successors::kOrders> kTrust = {0.35, 0.55, 0.7};
 constexpr std::int64_t kFewRows = 3;  // one thread is enough for fewer
 // Logits of a row that the outputs did not reach. The tokens of most vocabularies lie in the order
-// in which they were merged, the most frequent ones in front.
+// in which they were merged, the most frequent ones in front; of a text of others all are asked
+// for.
 constexpr std::int64_t kUnreached = 8192;
+constexpr double kMemory = 64.0, kLeastShare = 0.5;
+
+bool reached(std::span<const float> logits) { return !std::isnan(logits[0]); }
 
 // Those of a row that the pass has computed.
 std::span<const float> known(std::span<const float> logits) {
-  return std::isnan(logits[0]) ? logits.first(std::min<std::size_t>(logits.size(), kUnreached))
-                               : logits;
+  return reached(logits) ? logits : logits.first(std::min<std::size_t>(logits.size(), kUnreached));
 }
 
 }  // namespace
 
-std::int64_t RecyclingSource::unreached_logits() const { return kUnreached; }
+std::int64_t RecyclingSource::unreached_logits() const {
+  return frequent_ < kLeastShare ? std::numeric_limits<std::int64_t>::max() : kUnreached;
+}
 
 HitRates RecyclingSource::rates() const {
   std::vector<double> priors;
@@ -89,6 +95,10 @@ void RecyclingSource::children(std::vector<TreeChild>& out) {
 void RecyclingSource::observe(const VerifiedDraft& verified) {
   if (successors_ == nullptr) remember(own_);
   const std::vector<Successors::Prediction> predictions = predictions_of(verified);
+  for (std::size_t i = 0; i < predictions.size(); ++i) {
+    if (predictions[i].count == 0 || !reached(verified.logits(i))) continue;
+    frequent_ += ((predictions[i].tokens[0] < kUnreached ? 1.0 : 0.0) - frequent_) / kMemory;
+  }
   std::vector<Node> rows = {node_of(verified.text)};
   successors_->learn(rows.front().tokens(), predictions.front());
   for (std::size_t i = 0; i < verified.draft.size(); ++i) {

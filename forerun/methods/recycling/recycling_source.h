@@ -13,7 +13,8 @@
 namespace forerun {
 
 /// The target's own predictions after the same last tokens, at an earlier place of this text or of
-/// others: every row of a pass, of a kept draft or not, is a prediction that is kept. No model.
+/// others: every row of a pass, of a kept draft or not, is a prediction that is kept. Rows that a
+/// greedy text does not reach have the first logits of the vocabulary alone. No model.
 /// Source: Token Recycling, Luo et al. 2024, arXiv:2408.08696; here with up to three tokens of
 /// context, and candidates ranked by how often such ones were right instead of a fixed tree.
 class RecyclingSource final : public TreeSource {
@@ -42,6 +43,7 @@ class RecyclingSource final : public TreeSource {
   std::any own_;
   Successors* successors_ = nullptr;
   std::vector<Node> nodes_;  // of the tree that grows
+  double frequent_ = 1.0;    // share of predicted tokens that lie among the first of the vocabulary
 };
 
 }  // namespace forerun

@@ -183,6 +183,23 @@ TEST(RecyclingSource, OfUnreachedRowsLearnsTheLogitsThatItAskedFor) {
   EXPECT_EQ(after({6, 7}), (std::vector<Token>{static_cast<Token>(known - 1), 9}));
 }
 
+TEST(RecyclingSource, AsksForAllLogitsWhereTheFirstAreNotThoseThatComeOut) {
+  RecyclingSource source;
+  const std::int64_t few = source.unreached_logits();
+  const TokenSequence sequence(1, 0, {5, 6}, 100);
+  const auto observed = [&](Token best) {
+    at::Tensor logits = at::zeros({1, few + 100});
+    logits[0][best] = 1.0F;
+    observe(source, sequence, {}, VerifiedTokens(logits, {{.first = 0, .count = 1}}));
+    return source.unreached_logits();
+  };
+  EXPECT_EQ(observed(few), few);  // one alone changes nothing
+  for (int i = 0; i < 100; ++i) observed(few + i % 9);
+  EXPECT_GT(source.unreached_logits(), few + 100);
+  for (int i = 0; i < 100; ++i) observed(static_cast<Token>(few) - 1);
+  EXPECT_EQ(source.unreached_logits(), few);
+}
+
 // Rows are read by all threads and learned in the draft's order, whoever read them.
 TEST(RecyclingSource, LearnsTheSameOnAnyNumberOfThreads) {
   const struct Restored {

@@ -36,7 +36,7 @@ class ControlledDrafter : public TextDrafter {
     if constexpr (requires { drafter_.drafter().unreached_logits(); }) {
       return drafter_.drafter().unreached_logits();
     } else {
-      return false;
+      return 0;
     }
   }
   std::vector<TokenDraft> propose(std::span<TokenSequence* const> sequences,

@@ -27,8 +27,8 @@ class TextDrafter {
   virtual bool reads_whole_text() const { return !features().empty(); }
   /// Floats of a position's states, of all its blocks. Constant.
   virtual std::int64_t state_width() const { return 0; }
-  /// Of drafted tokens that the outputs did not reach, `observe` reads the logits below this one:
-  /// greedy passes may leave out the others, and make the first NaN where they do. Constant.
+  /// Of drafted tokens that the outputs of the coming pass do not reach, `observe` reads the logits
+  /// below this one: greedy passes may leave out the others, and make the first NaN where they do.
   virtual std::int64_t unreached_logits() const { return 0; }
   /// A draft for each sequence, of 0 or more tokens. Views into it stay valid until the next call.
   /// @param other_rows  rows of the coming pass that belong to none of these sequences

@@ -9,6 +9,7 @@
 #include "forerun/methods/draft_budget.h"
 #include "forerun/methods/draft_mode.h"
 #include "forerun/methods/tree/keep_allowed.h"
+#include "forerun/methods/tree/merge_children.h"
 
 namespace forerun {
 namespace {
@@ -104,36 +105,6 @@ void TreeDrafter::fill(TreeSource& source, std::size_t index, const Text& text, 
   }
 }
 
-// One candidate a token, with the probability that all who name it give it together; of equally
-// likely ones that of the first source.
-std::vector<TreeChild> TreeDrafter::merged(std::span<const TreeChild> children,
-                                           const Agreement& agreement) {
-  std::vector<TreeChild> out;
-  std::vector<Token> tokens;  // of `out`, side by side: there are some twenty
-  out.reserve(children.size());
-  tokens.reserve(children.size());
-  for (const TreeChild& child : children) {
-    const auto at = static_cast<std::size_t>(std::find(tokens.begin(), tokens.end(), child.token) -
-                                             tokens.begin());
-    if (at == tokens.size()) {
-      tokens.push_back(child.token);
-      out.push_back(child);
-      out.back().second = 0.0;
-    } else if (child.probability > out[at].probability) {
-      const double second = out[at].probability;
-      out[at] = child;
-      out[at].second = second;
-    } else {
-      out[at].second = std::max(out[at].second, child.probability);
-    }
-  }
-  for (TreeChild& child : out) {
-    child.first = child.probability;
-    child.probability = agreement.probability(child.first, child.second);
-  }
-  return out;
-}
-
 TokenTree TreeDrafter::grow(const TokenSequence& sequence, bool queried, GrowthLimit worth) {
   const Text& text = texts_[sequence.id()];
   const std::vector<TreeSource*> all = sources();
@@ -155,7 +126,7 @@ TokenTree TreeDrafter::grow(const TokenSequence& sequence, bool queried, GrowthL
     keep_allowed(
         sequence, [&] { return path_to(tree, node); }, children,
         [](const TreeChild& c) { return c.token; });
-    children = merged(children, agreement_of(queried));
+    children = merge_children(children, agreement_of(queried));
     if (shape_ == Shape::kChain && children.size() > 1) {
       const auto best = std::max_element(
           children.begin(), children.end(), [](const TreeChild& a, const TreeChild& b) {

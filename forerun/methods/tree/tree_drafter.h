@@ -74,8 +74,6 @@ class TreeDrafter final : public TextDrafter {
   std::vector<TreeSource*> sources() const;
   GrowthLimit worth(SequenceId id, std::size_t made);
   TokenTree grow(const TokenSequence& sequence, bool queried, GrowthLimit worth);
-  static std::vector<TreeChild> merged(std::span<const TreeChild> children,
-                                       const Agreement& agreement);
   Agreement& agreement_of(bool queried) {
     return queried ? control_.trees().agreement_with_network : control_.trees().agreement;
   }
