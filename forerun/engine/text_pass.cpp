@@ -132,19 +132,19 @@ void TextPass::run(const DecoderLm& model) {
     }
     item.first_logits = logits;
     logits += item.scored + static_cast<std::int64_t>(item.companions.scored.size());
-    spans.push_back({.cache = &*item.text->cache,
-                     .tokens = item.tokens,
-                     .scored = item.scored_rows.empty() ? item.scored : 0,
-                     .states = keeps ? item.states.data() : nullptr,
-                     .parents = item.parents,
-                     .groups = item.groups,
-                     .skips = item.skips,
-                     .scored_rows = item.scored_rows,
-                     .adapters = item.companions.lora.get(),
-                     .masks = item.masks,
-                     .greedy = item.greedy,
-                     .unreached_logits =
-                         item.greedy ? item.text->request.drafter->unreached_logits() : 0});
+    spans.push_back(
+        {.cache = &*item.text->cache,
+         .tokens = item.tokens,
+         .scored = item.scored_rows.empty() ? item.scored : 0,
+         .states = keeps ? item.states.data() : nullptr,
+         .parents = item.parents,
+         .groups = item.groups,
+         .skips = item.skips,
+         .scored_rows = item.scored_rows,
+         .adapters = item.companions.lora.get(),
+         .masks = item.masks,
+         .greedy = item.greedy,
+         .unreached_logits = item.greedy ? item.text->request.drafter->unreached_logits() : 0});
   }
   logits_ = forward(model, spans, kept_);
   for (Item& item : items_) gather(item, hidden_);
