@@ -102,7 +102,7 @@ void RecyclingSource::observe(const VerifiedDraft& verified) {
   std::vector<Node> rows = {node_of(verified.text)};
   successors_->learn(rows.front().tokens(), predictions.front());
   for (std::size_t i = 0; i < verified.draft.size(); ++i) {
-    const auto parent = static_cast<std::size_t>(verified.draft.parent(i) + 1);
+    const auto parent = static_cast<std::size_t>(verified.draft.parent(i)) + 1;
     rows.push_back(below(rows[parent], verified.draft.tokens[i]));
     successors_->learn(rows.back().tokens(), predictions[i + 1]);
   }

@@ -194,7 +194,7 @@ TEST(RecyclingSource, AsksForAllLogitsWhereTheFirstAreNotThoseThatComeOut) {
     return source.unreached_logits();
   };
   EXPECT_EQ(observed(few), few);  // one alone changes nothing
-  for (int i = 0; i < 100; ++i) observed(few + i % 9);
+  for (int i = 0; i < 100; ++i) observed(static_cast<Token>(few + i % 9));
   EXPECT_GT(source.unreached_logits(), few + 100);
   for (int i = 0; i < 100; ++i) observed(static_cast<Token>(few) - 1);
   EXPECT_EQ(source.unreached_logits(), few);
