@@ -56,8 +56,9 @@ void GreedyHead::multiply(Worker& w, const Int8Matrix& head, const kernel::Int8R
       const bool all = panel < first_panels_;
       const std::uint32_t version = version_.load(std::memory_order_acquire);
       if (local.version != version || local.all != all) {
+        if (!all || !local.all) gather(local, x, all);
+        find_conditions(local);
         local.version = version;
-        gather(local, x, all);
       }
       const auto n = static_cast<std::int64_t>(local.needed.size());
       head.multiply(panel, panel + 1, local.x, n, local.out.data(), kPanel, false);
@@ -74,9 +75,7 @@ void GreedyHead::multiply(Worker& w, const Int8Matrix& head, const kernel::Int8R
 
 // The rows whose logits are computed: those not excluded, or all.
 void GreedyHead::gather(Local& local, const kernel::Int8Rows& x, bool all) const {
-  const bool there = all && local.all;
   local.all = all;
-  if (there) return find_conditions(local);
   local.needed.clear();
   for (std::int32_t row = 0; row < static_cast<std::int32_t>(rows_.size()); ++row) {
     if (!all && excluded(row)) continue;
@@ -87,7 +86,6 @@ void GreedyHead::gather(Local& local, const kernel::Int8Rows& x, bool all) const
     if (from.halves != nullptr) std::copy_n(from.halves, x.width, to.halves);
     local.needed.push_back(row);
   }
-  find_conditions(local);
 }
 
 // Those of the rows that are not excluded yet.

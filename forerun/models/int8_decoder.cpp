@@ -93,7 +93,6 @@ void Int8Pass::add_sequence(std::size_t index) {
   }
   for (const std::int32_t row : sequence.scored_rows) s_.scored.push_back(first + row);
   add_conditions(sequence, plan, first);
-  s_.greedy.need_first(std::min(sequence.unreached_logits, c_.vocab));
   const bool adapts = !sequence.masks.empty() && sequence.adapters->adapts();
   for (std::size_t i = 0; adapts && i < sequence.masks.size();) {  // runs of neighbours
     std::size_t end = i + 1;
@@ -113,6 +112,7 @@ void Int8Pass::add_conditions(const SequenceSpan& sequence, const RowPlan& plan,
   const bool conditional = !m_.head_.grouped() && sequence.greedy && sequence.scored > 0 &&
                            sequence.unreached_logits < c_.vocab && sequence.embeddings.empty() &&
                            c_.logit_softcap <= 0.0 && !c_.mask_token;
+  if (conditional) s_.greedy.need_first(sequence.unreached_logits);
   for (const std::int64_t row : rows) {
     const auto parent = conditional
                             ? std::find(rows.begin(), rows.end(), first + plan.parent(row - first))

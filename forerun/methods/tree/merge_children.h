@@ -8,9 +8,9 @@
 
 namespace forerun {
 
-/// What several sources say of the tokens that may follow a node: one candidate a token, the
-/// likeliest, of equally likely ones the first. `first` and `second` are the largest and the next
-/// estimate of it, 0 if there is one alone, and `probability` is what they make together.
+/// Merges the candidates of several sources for the token after a node into one candidate a token:
+/// the likeliest, of equally likely ones the first. Its `first` and `second` are the largest and
+/// the next estimate (0 if there is one alone), its `probability` is that of Agreement.
 std::vector<TreeChild> merge_children(std::span<const TreeChild> children,
                                       const Agreement& agreement);
 

@@ -124,8 +124,8 @@ inline void add_products(__m512i& sums, __m512i a, __m512i b) {
   asm("vpdpbusd %2, %1, %0" : "+v"(sums) : "v"(a), "v"(b));
 }
 
-// The same with four bytes for every lane that the instruction reads from memory itself, so that no
-// register holds them.
+// The same, where the instruction reads the four bytes of every lane from memory: no register holds
+// them.
 inline void add_products_of(__m512i& sums, __m512i a, const std::int8_t* quad) {
   asm("vpdpbusd %2%{1to16%}, %1, %0"
       : "+v"(sums)
