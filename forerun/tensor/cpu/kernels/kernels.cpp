@@ -11,7 +11,13 @@ namespace forerun {
 namespace avx512 {
 extern const Kernels kKernels;
 void pair_product_native(const kernel::PairProduct& p);
+void int8_panel_soon(const kernel::Int8Panels& w, std::int64_t panel, const kernel::Int8Rows& x,
+                     std::int64_t rows, float* out, std::int64_t stride, std::int64_t width,
+                     bool add, const std::uint8_t* next);
 void int8_panel_near(const kernel::Int8Panels& w, std::int64_t panel, const kernel::Int8Rows& x,
+                     std::int64_t rows, float* out, std::int64_t stride, std::int64_t width,
+                     bool add, const std::uint8_t* next);
+void int4_panel_soon(const kernel::Int4Panels& w, std::int64_t panel, const kernel::Int8Rows& x,
                      std::int64_t rows, float* out, std::int64_t stride, std::int64_t width,
                      bool add, const std::uint8_t* next);
 void int4_panel_near(const kernel::Int4Panels& w, std::int64_t panel, const kernel::Int8Rows& x,
@@ -46,12 +52,16 @@ std::vector<Kernels> runnable_kernels() {
       out.back().prefetched_rows = 6;
       out.back().prefetched_rows4 = 2;
     }
-    Kernels near = out.back();
+    Kernels near = out.back(), soon = out.back();
     near.name = "AVX-512 VNNI, fetching near";
     near.int8_panel = &avx512::int8_panel_near;
     near.int4_panel = &avx512::int4_panel_near;
     near.prefetched_rows = near.prefetched_rows4 = 1;
     out.insert(cpu.fetches_near ? out.begin() : out.end(), near);
+    soon.name = "AVX-512 VNNI, fetching soon";
+    soon.int8_panel = &avx512::int8_panel_soon;
+    soon.int4_panel = &avx512::int4_panel_soon;
+    out.insert(cpu.fetches_soon ? out.begin() : out.end(), soon);
     if (cpu.avx512_bf16) {
       Kernels native = out.front();
       native.name = "AVX-512 VNNI and BF16";

@@ -17,7 +17,7 @@ using kernel::Int8Rows;
 using kernel::kGroup;
 using kernel::kInt4GroupBytes;
 
-void int4_panel(const Int4Panels& w, std::int64_t panel, const Int8Rows& x, std::int64_t rows,
+void int4_panel_soon(const Int4Panels& w, std::int64_t panel, const Int8Rows& x, std::int64_t rows,
                 float* out, std::int64_t stride, std::int64_t width, bool add,
                 const std::uint8_t* next);
 
@@ -126,7 +126,7 @@ void int4_panel(const Int4Panels& w, std::int64_t panel, const Int8Rows& x, std:
                 float* out, std::int64_t stride, std::int64_t width, bool add,
                 const std::uint8_t* next) {
   if (rows < kFewestGrouped) {
-    avx512::int4_panel(w, panel, x, rows, out, stride, width, add, next);
+    avx512::int4_panel_soon(w, panel, x, rows, out, stride, width, add, next);
     return;
   }
   const Sink sink = sink_of(out, stride, width, add, x.far);

@@ -16,7 +16,7 @@ using kernel::kKeys;
 using kernel::kPanel;
 using kernel::ValueProduct;
 
-void int8_panel(const Int8Panels& w, std::int64_t panel, const Int8Rows& x, std::int64_t rows,
+void int8_panel_soon(const Int8Panels& w, std::int64_t panel, const Int8Rows& x, std::int64_t rows,
                 float* out, std::int64_t stride, std::int64_t width, bool add,
                 const std::uint8_t* next);
 void key_product(const KeyProduct& p);
@@ -33,6 +33,11 @@ void begin_job();
 void end_job();
 
 namespace {
+
+// Rows with weights: fewer are one block of vectors, which waits for memory and, without tiles to
+// load, for less.
+constexpr int kFewestRows = 10;
+constexpr int kFewest = 4;  // rows with keys or values
 
 constexpr std::int64_t kQuads = kTileBytes / 4;         // of inputs, of a product
 constexpr std::int64_t kTileLines = kQuads * kVectors;  // of a panel's weights for them
@@ -104,8 +109,8 @@ inline void zero_sums() {
 void int8_panel(const Int8Panels& w, std::int64_t panel, const Int8Rows& x, std::int64_t rows,
                 float* out, std::int64_t stride, std::int64_t width, bool add,
                 const std::uint8_t* next) {
-  if (rows < kFewest || w.width % kTileBytes != 0) {
-    avx512::int8_panel(w, panel, x, rows, out, stride, width, add, next);
+  if (rows < kFewestRows || w.width % kTileBytes != 0) {
+    avx512::int8_panel_soon(w, panel, x, rows, out, stride, width, add, next);
     return;
   }
   const Sink sink = sink_of(out, stride, width, add, x.far);

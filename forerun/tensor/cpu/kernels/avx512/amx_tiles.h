@@ -22,7 +22,6 @@ namespace {
 
 constexpr int kTileRows = 16;
 constexpr std::int64_t kTileBytes = 64;  // of a row
-constexpr int kFewest = 4;               // rows: fewer wait for memory alone
 
 // What a product of tiles takes of each row, in bytes: a tile's row, or a group of int4's.
 enum class Inputs : std::uint8_t { kLine, kGroup };

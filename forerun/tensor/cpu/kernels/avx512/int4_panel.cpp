@@ -24,7 +24,7 @@ constexpr int kTallest = 8;  // of 24 integer sums, float sums in memory
 template <Fetch to>
 inline void fetch(Prefetch& next) {
   if constexpr (to == Fetch::kNone) return;
-  if constexpr (to == Fetch::kSoon) return next.turn();
+  if constexpr (is_soon(to)) return next.turn();
   for (std::int64_t l = 0; l < next.lines; ++l) fetch_line<to>(next.at + 64 * l);
   next.at += 64 * next.lines;
 }
@@ -140,12 +140,12 @@ template <int R, Fetch Ahead>
   }
 }
 
-template <Fetch to>
+template <Fetch to, Fetch alone>
 inline void panel_product(const Int4Panels& w, std::int64_t panel, const Int8Rows& x,
                           std::int64_t rows, const Sink& sink, const std::uint8_t* next) {
   if (rows == 0) return;
   const std::int64_t groups = w.width / kGroup;
-  each_block_ahead<kTallest, kLines, to>(
+  each_block_ahead<kTallest, kLines, to, alone>(
       rows, w.data + panel * groups * kInt4GroupBytes, next, groups,
       [&](auto height, auto ahead, std::int64_t first, const Prefetch& part) {
         constexpr int kHeight = decltype(height)::value;
@@ -164,14 +164,21 @@ void int4_panel(const Int4Panels& w, std::int64_t panel, const Int8Rows& x, std:
                 float* out, std::int64_t stride, std::int64_t width, bool add,
                 const std::uint8_t* next) {
   const Sink sink = sink_of(out, stride, width, add, x.far);
-  panel_product<Fetch::kSecondLevel>(w, panel, x, rows, sink, next);
+  panel_product<Fetch::kSecondLevel, Fetch::kSecondLevel>(w, panel, x, rows, sink, next);
+}
+
+void int4_panel_soon(const Int4Panels& w, std::int64_t panel, const Int8Rows& x, std::int64_t rows,
+                     float* out, std::int64_t stride, std::int64_t width, bool add,
+                     const std::uint8_t* next) {
+  const Sink sink = sink_of(out, stride, width, add, x.far);
+  panel_product<Fetch::kSecondLevel, Fetch::kSoonSecondLevel>(w, panel, x, rows, sink, next);
 }
 
 void int4_panel_near(const Int4Panels& w, std::int64_t panel, const Int8Rows& x, std::int64_t rows,
                      float* out, std::int64_t stride, std::int64_t width, bool add,
                      const std::uint8_t* next) {
   const Sink sink = sink_of(out, stride, width, add, x.far);
-  panel_product<Fetch::kFirstLevel>(w, panel, x, rows, sink, next);
+  panel_product<Fetch::kFirstLevel, Fetch::kSoonFirstLevel>(w, panel, x, rows, sink, next);
 }
 
 }  // namespace forerun::avx512

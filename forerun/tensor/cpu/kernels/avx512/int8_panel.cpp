@@ -16,15 +16,15 @@ namespace {
 constexpr int kSteps = 4;                  // unrolled: 16 inputs
 constexpr int kLines = kSteps * kVectors;  // of their weights
 constexpr int kMost = 8;  // rows: 24 sums, 3 weights and an input of the 32 registers
-// Where blocks fetch into the first-level cache, fewer of them are better: 27 sums and the same;
-// alone, 30 sums and a weight.
+// Fewer blocks are better where they fetch into the first-level cache, and nine rows where a block
+// alone fetches soon: 27 sums and the same; alone, 30 sums and a weight.
 constexpr int kMostSpread = 9, kMostAlone = 10;
 
 // Before 16 inputs.
 template <Fetch to>
 inline void fetch(Prefetch& next) {
   if constexpr (to == Fetch::kNone) return;
-  if constexpr (to == Fetch::kSoon) return next.turn();
+  if constexpr (is_soon(to)) return next.turn();
   if (next.lines == kLines) {  // of one block: a loop of unknown length costs 2% of a pass
 #pragma GCC unroll 12
     for (std::int64_t l = 0; l < kLines; ++l) fetch_line<to>(next.at + 64 * l);
@@ -90,11 +90,11 @@ template <int R, Fetch Ahead>
   }
 }
 
-template <Fetch to, int most>
+template <Fetch to, Fetch alone, int most>
 inline void panel_product(const Int8Panels& w, std::int64_t panel, const Int8Rows& x,
                           std::int64_t rows, const Sink& sink, const std::uint8_t* next) {
   if (rows == 0) return;
-  each_block_ahead<most, kLines, to>(
+  each_block_ahead<most, kLines, to, alone>(
       rows, w.data + panel * kPanel * w.width, next, w.width / 16,
       [&](auto height, auto ahead, std::int64_t first, const Prefetch& part) {
         block<decltype(height)::value, decltype(ahead)::value>(w, panel, x, first, sink, part);
@@ -107,17 +107,30 @@ void int8_panel(const Int8Panels& w, std::int64_t panel, const Int8Rows& x, std:
                 float* out, std::int64_t stride, std::int64_t width, bool add,
                 const std::uint8_t* next) {
   const Sink sink = sink_of(out, stride, width, add, x.far);
-  panel_product<Fetch::kSecondLevel, kMost>(w, panel, x, rows, sink, next);
+  panel_product<Fetch::kSecondLevel, Fetch::kSecondLevel, kMost>(w, panel, x, rows, sink, next);
+}
+
+void int8_panel_soon(const Int8Panels& w, std::int64_t panel, const Int8Rows& x, std::int64_t rows,
+                     float* out, std::int64_t stride, std::int64_t width, bool add,
+                     const std::uint8_t* next) {
+  constexpr Fetch kTo = Fetch::kSecondLevel, kAlone = Fetch::kSoonSecondLevel;
+  const Sink sink = sink_of(out, stride, width, add, x.far);
+  if (rows == kMostSpread) {
+    panel_product<kTo, kAlone, kMostSpread>(w, panel, x, rows, sink, next);
+  } else {
+    panel_product<kTo, kAlone, kMost>(w, panel, x, rows, sink, next);
+  }
 }
 
 void int8_panel_near(const Int8Panels& w, std::int64_t panel, const Int8Rows& x, std::int64_t rows,
                      float* out, std::int64_t stride, std::int64_t width, bool add,
                      const std::uint8_t* next) {
+  constexpr Fetch kTo = Fetch::kFirstLevel, kAlone = Fetch::kSoonFirstLevel;
   const Sink sink = sink_of(out, stride, width, add, x.far);
   if (rows == kMostAlone) {
-    panel_product<Fetch::kFirstLevel, kMostAlone>(w, panel, x, rows, sink, next);
+    panel_product<kTo, kAlone, kMostAlone>(w, panel, x, rows, sink, next);
   } else {
-    panel_product<Fetch::kFirstLevel, kMostSpread>(w, panel, x, rows, sink, next);
+    panel_product<kTo, kAlone, kMostSpread>(w, panel, x, rows, sink, next);
   }
 }
 

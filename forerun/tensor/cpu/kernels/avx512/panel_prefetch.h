@@ -1,9 +1,9 @@
 #pragma once
 
 // Weights that are fetched during the products of blocks of rows. Of several blocks each fetches a
-// part of the next panel. A block alone that fetches into the first-level cache fetches what it
-// comes to soon, so that it is still there then, and a few lines at every step: AMD's processors
-// drop a prefetch that finds no free miss buffer, as those of a burst do.
+// part of the next panel. A block alone may fetch what it comes to soon, a few lines at every step:
+// AMD's processors drop a prefetch that finds no free miss buffer, as those of a burst do, on
+// Intel's the products wait for one, and what the first-level cache gets is still there then.
 
 #include <algorithm>
 #include <cstdint>
@@ -15,17 +15,27 @@
 namespace forerun::avx512 {
 namespace {
 
-// Whether and into which cache a block of rows fetches; kSoon: into the first-level one, shortly
-// before the weights are needed.
-enum class Fetch : std::uint8_t { kNone, kSecondLevel, kFirstLevel, kSoon };
+// Whether and into which cache a block of rows fetches; soon: shortly before the weights are needed.
+enum class Fetch : std::uint8_t {
+  kNone,
+  kSecondLevel,
+  kFirstLevel,
+  kSoonSecondLevel,
+  kSoonFirstLevel
+};
 
-constexpr std::int64_t kSoonLines = 150;  // about so many, of whole steps
+constexpr bool is_soon(Fetch to) {
+  return to == Fetch::kSoonSecondLevel || to == Fetch::kSoonFirstLevel;
+}
+// About so many lines before, of whole steps: a fifth of the first-level cache, or what is on its
+// way from memory.
+constexpr std::int64_t soon_lines(Fetch to) { return to == Fetch::kSoonFirstLevel ? 150 : 300; }
 
 struct Prefetch {
   const char* at;
   std::int64_t lines;  // for every step of the products, at once
 
-  // Of kSoon: the end of the panel, and what comes after it until it has been turned to.
+  // Of those that fetch soon: the end of the panel, and what comes after it until it has been turned to.
   const char* end = nullptr;
   const char* then = nullptr;
 
@@ -39,17 +49,17 @@ struct Prefetch {
 
 template <Fetch to>
 inline void fetch_line(const char* at) {
-  if constexpr (to == Fetch::kSecondLevel) {
+  if constexpr (to == Fetch::kSecondLevel || to == Fetch::kSoonSecondLevel) {
     _mm_prefetch(at, _MM_HINT_T1);
   } else {
     _mm_prefetch(at, _MM_HINT_T0);
   }
 }
 
-// In part `k` of the `parts` of a step, which has `lines`; kSoon alone fetches in parts.
+// In part `k` of the `parts` of a step, which has `lines`: those that fetch soon do it in parts.
 template <Fetch to>
 inline void fetch_part(Prefetch& next, int k, int parts, int lines) {
-  if constexpr (to == Fetch::kSoon) {
+  if constexpr (is_soon(to)) {
 #pragma GCC unroll 4
     for (int l = k * lines / parts; l < (k + 1) * lines / parts; ++l, next.at += 64) {
       fetch_line<to>(next.at);
@@ -60,22 +70,23 @@ inline void fetch_part(Prefetch& next, int k, int parts, int lines) {
 
 // work(Height<n>, constant of type Fetch, first row, part) for blocks of rows.
 // @param Lines  of a panel for every step, of which there are `steps`
-// @param To     where they are fetched to
+// @param To     where several blocks fetch them to
+// @param Alone  where a block alone does
 // @param panel  that is multiplied
 // @param next   the next panel; or null
-template <int Most, std::int64_t Lines, Fetch To, class Work>
+template <int Most, std::int64_t Lines, Fetch To, Fetch Alone, class Work>
 inline void each_block_ahead(std::int64_t rows, const std::uint8_t* panel, const std::uint8_t* next,
                              std::int64_t steps, const Work& work) {
   const std::int64_t blocks = blocks_of(rows, Most);
   const std::int64_t lines = next == nullptr ? 0 : (Lines + blocks - 1) / blocks;
   const char* ahead = reinterpret_cast<const char*>(next);
-  if (To == Fetch::kFirstLevel && blocks == 1 && next != nullptr) {
+  if (is_soon(Alone) && blocks == 1 && next != nullptr) {
     const auto* const begin = reinterpret_cast<const char*>(panel);
     const std::int64_t bytes = Lines * 64 * steps;
-    constexpr std::int64_t kSoon = kSoonLines / Lines * Lines * 64;
+    constexpr std::int64_t kSoon = soon_lines(Alone) / Lines * Lines * 64;
     const Prefetch soon{begin + std::min(kSoon, bytes), 0, begin + bytes, ahead};
     each_block<Most>(rows, [&](auto height, std::int64_t first, std::int64_t) {
-      work(height, std::integral_constant<Fetch, Fetch::kSoon>(), first, soon);
+      work(height, std::integral_constant<Fetch, Alone>(), first, soon);
     });
     return;
   }
