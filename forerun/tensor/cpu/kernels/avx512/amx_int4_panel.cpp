@@ -31,7 +31,7 @@ namespace {
 
 constexpr std::int64_t kLines = kInt4GroupBytes / 64;  // of a group of all outputs
 constexpr int kQuads = kGroup / 4;
-constexpr int kFewestGrouped = 9;  // rows: fewer are multiplied as fast by vectors
+constexpr int kFewestGrouped = 25;  // rows: fewer are multiplied faster by vectors
 
 // Tiles wait until what they read has left the store buffer, behind what was stored before: levels
 // become bytes some groups before their product, and sums are read two groups after it.
