@@ -37,7 +37,9 @@ namespace {
 // Rows with weights: fewer are one block of vectors, which waits for memory and, without tiles to
 // load, for less.
 constexpr int kFewestRows = 10;
-constexpr int kFewest = 4;  // rows with keys or values
+// Rows with keys or values, of one key head: with eight fewer tiles would be ahead after some 1,000
+// tokens, vectors are before.
+constexpr int kFewest = 13;
 
 constexpr std::int64_t kQuads = kTileBytes / 4;         // of inputs, of a product
 constexpr std::int64_t kTileLines = kQuads * kVectors;  // of a panel's weights for them
