@@ -65,6 +65,7 @@ KvPages KvPages::share(std::int64_t positions) const {
 
 kernel::Rounded KvPages::round_head(const float* head, std::int64_t head_dim,
                                     std::int8_t* rounded) {
+  if (whole(head_dim)) return kernels().round_head(head, head_dim, rounded);
   thread_local AlignedBuffer<float> values;
   const std::int64_t dim = padded(head_dim);
   float* x = values.room_for(static_cast<std::size_t>(dim));

@@ -32,6 +32,11 @@ class KvPages {
     return padded(head_dim) & -padded(head_dim);
   }
 
+  /// Whether one Hadamard matrix takes a whole head, as the kernels for heads do.
+  static bool whole(std::int64_t head_dim) noexcept {
+    return rotation(head_dim) == head_dim && head_dim <= kernel::kMostHead;
+  }
+
   /// Rotates the values of a head, padded, and rounds them to `rounded` [padded(head_dim)]: for
   /// keys, values and queries.
   static kernel::Rounded round_head(const float* head, std::int64_t head_dim, std::int8_t* rounded);

@@ -23,7 +23,8 @@ PagedAttention::PagedAttention(Shape shape)
     : shape_(shape),
       group_(shape.heads / shape.kv_heads),
       dim_(KvPages::padded(shape.head_dim)),
-      rotation_(KvPages::rotation(shape.head_dim)) {}
+      rotation_(KvPages::rotation(shape.head_dim)),
+      whole_(KvPages::whole(shape.head_dim)) {}
 
 void PagedAttention::add_rows(const Sequence& sequence) {
   const RowPlan* plan =
@@ -359,20 +360,27 @@ void PagedAttention::attend_chunk(const Item& item, std::int64_t chunk, std::int
 
 void PagedAttention::output(std::int64_t row, std::int64_t head, float* out) const {
   thread_local AlignedBuffer<float> room;
-  float* sum = room.room_for(static_cast<std::size_t>(dim_));
   const std::int64_t slot = index(row, head);
-  std::copy_n(outputs_.data() + slot * dim_, dim_, sum);  // another thread's, and left to it
+  const float* sum = outputs_.data() + slot * dim_;
   kernel::SoftmaxPart total = parts_[static_cast<std::size_t>(slot)];
   const std::int64_t chunks =
       split_ ? ceil_div(plan_[static_cast<std::size_t>(row)].end, kChunk) : 1;
-  for (std::int64_t c = 1; c < chunks; ++c) {
-    const std::int64_t place = c * rows_ * shape_.heads + slot;
-    kernels().merge_softmax(sum, &total, outputs_.data() + place * dim_,
-                            parts_[static_cast<std::size_t>(place)], dim_);
+  if (chunks > 1 || !whole_) {
+    float* own = room.room_for(static_cast<std::size_t>(dim_));
+    std::copy_n(sum, dim_, own);  // another thread's, and left to it
+    for (std::int64_t c = 1; c < chunks; ++c) {
+      const std::int64_t place = c * rows_ * shape_.heads + slot;
+      kernels().merge_softmax(own, &total, outputs_.data() + place * dim_,
+                              parts_[static_cast<std::size_t>(place)], dim_);
+    }
+    sum = own;
   }
-  kernels().hadamard_row(sum, dim_, rotation_);
-  std::copy_n(sum, shape_.head_dim, out);
-  kernels().scale_row(out, shape_.head_dim, 1.0F / (total.sum * static_cast<float>(rotation_)));
+  const float by = 1.0F / (total.sum * static_cast<float>(rotation_));
+  if (whole_) return kernels().turn_head_back(sum, dim_, by, out);
+  float* own = room.data();
+  kernels().hadamard_row(own, dim_, rotation_);
+  std::copy_n(own, shape_.head_dim, out);
+  kernels().scale_row(out, shape_.head_dim, by);
 }
 
 }  // namespace forerun

@@ -114,6 +114,7 @@ class PagedAttention {
 
   Shape shape_;
   std::int64_t group_, dim_, rotation_;
+  bool whole_;  // KvPages::whole
 
   std::vector<Sequence> sequences_;
   std::vector<std::int64_t> first_row_;

@@ -118,6 +118,35 @@ TEST_F(KernelsTest, RoundingToInt8) {
   }
 }
 
+// Their parts, with plain loops: sums of one order, one rounding each.
+kernel::Rounded rounded_in_parts(std::vector<float> x, std::int64_t n, std::int8_t* values) {
+  scalar::kKernels.hadamard_row(x.data(), n, n);
+  return scalar::kKernels.round_to_int8(x.data(), n, values);
+}
+
+TEST_F(KernelsTest, HeadsAreRoundedAndTurnedBackAsInParts) {
+  for (int t = 0; t < kTrials; ++t) {
+    const std::int64_t n = std::int64_t{16} << (t % 5);
+    const float by = numbers(1, false)[0];
+    Row row = numbers(n, t % 4 == 0);
+    if (t % 10 == 0) std::fill(row.begin(), row.end(), t % 20 == 0 ? 0.0F : 1e-38F);
+    std::vector<std::int8_t> expected(static_cast<std::size_t>(n)), values = expected;
+    const kernel::Rounded in_parts = rounded_in_parts(row, n, expected.data());
+    Row turned = row;
+    scalar::kKernels.hadamard_row(turned.data(), n, n);
+    scalar::kKernels.scale_row(turned.data(), n, by);
+    for (const Kernels& kind : kinds_) {
+      const kernel::Rounded at_once = kind.round_head(row.data(), n, values.data());
+      EXPECT_EQ(difference({at_once.scale}, {in_parts.scale}), 1U) << kind.name << ", " << n;
+      EXPECT_EQ(at_once.sum, in_parts.sum) << kind.name << ", " << n;
+      EXPECT_EQ(values, expected) << kind.name << ", " << n;
+      Row got(static_cast<std::size_t>(n));
+      kind.turn_head_back(row.data(), n, by, got.data());
+      EXPECT_EQ(difference(got, turned), turned.size()) << kind.name << ", " << n;
+    }
+  }
+}
+
 TEST_F(KernelsTest, RowsInBf16) {
   for (int t = 0; t < kTrials; ++t) {
     const std::int64_t n = up_to(90);

@@ -82,8 +82,7 @@ inline void four(float* x, std::int64_t h) {
 // @param read   reads a vector, given its number in the row
 // @param first  number of the first of them
 template <int n, class Read>
-inline void held(float* x, const Read& read, std::int64_t first) {
-  Floats v[n];
+inline void all_stages(Floats (&v)[n], const float* x, const Read& read, std::int64_t first) {
 #pragma GCC unroll 16
   for (int i = 0; i < n; ++i) {
     const Floats w = butterfly<2>(butterfly<1>(read(x + 16 * i, first + i)));
@@ -99,6 +98,12 @@ inline void held(float* x, const Read& read, std::int64_t first) {
       v[i + h] = a - b;
     }
   }
+}
+
+template <int n, class Read>
+inline void held(float* x, const Read& read, std::int64_t first) {
+  Floats v[n];
+  all_stages(v, x, read, first);
 #pragma GCC unroll 16
   for (int i = 0; i < n; ++i) store(x + 16 * i, v[i]);
 }
@@ -148,29 +153,97 @@ void rotate_row(float* x, std::int64_t n) {
   transform(x + n - block, block, block, Flipped(kSecond, by));
 }
 
+namespace {
+
+// From the bits of the largest absolute value: as integers these compare like floats, with NaN
+// above all of them.
+struct Rounding {
+  explicit Rounding(int top) : finite(top < 0x7f800000) {
+    __builtin_memcpy(&most, &top, sizeof most);
+    // Values so small that 127 / most overflows count as zeros.
+    by = floats(finite && most > 1e-30F ? 127.0F / most : 0.0F);
+  }
+  Rounded of(Ints total) const {
+    return {finite ? most / 127.0F : __builtin_nanf(""), sum(total)};
+  }
+  bool finite;
+  float most;
+  Floats by;
+};
+
+// n vectors under one Hadamard matrix, rounded as round_to_int8 does.
+template <int n>
+inline Rounded round_held(const float* x, std::int8_t* values) {
+  Floats v[n];
+  all_stages(v, x, AsTheyAre(), 0);
+  const Ints magnitude = ints(0x7fffffff);
+  Ints most = ints(0);
+#pragma GCC unroll 8
+  for (int i = 0; i < n; ++i) most = max(most, both(bits(v[i]), magnitude));
+  const Rounding rounding(largest(most));
+  Ints total = ints(0);
+#pragma GCC unroll 8
+  for (int i = 0; i < n; ++i) {
+    const Ints whole = rounded((rounding.finite ? v[i] : floats(0.0F)) * rounding.by);
+    total = add(total, whole);
+    store_int8(values + 16 * i, first_lanes(16), whole);
+  }
+  return rounding.of(total);
+}
+
+template <int n>
+inline void scale_held(const float* x, float by, float* y) {
+  Floats v[n];
+  all_stages(v, x, AsTheyAre(), 0);
+  const Floats factor = floats(by);
+#pragma GCC unroll 8
+  for (int i = 0; i < n; ++i) store(y + 16 * i, v[i] * factor);
+}
+
+}  // namespace
+
 Rounded round_to_int8(const float* x, std::int64_t n, std::int8_t* values) {
   const Ints magnitude = ints(0x7fffffff);
   Ints most = ints(0);
   for (std::int64_t i = 0; i < n; i += 16) {
-    // As integers, absolute values compare like floats, with NaN above all of them.
-    const Ints v = load_bits(first_lanes(n - i), x + i);
-    most = max(most, both(v, magnitude));
+    most = max(most, both(load_bits(first_lanes(n - i), x + i), magnitude));
   }
-  const int top = largest(most);
-  const bool finite = top < 0x7f800000;
-  float most_value;
-  __builtin_memcpy(&most_value, &top, sizeof most_value);
-  // Values so small that 127 / most_value overflows count as zeros.
-  const Floats by = floats(finite && most_value > 1e-30F ? 127.0F / most_value : 0.0F);
+  const Rounding rounding(largest(most));
   Ints total = ints(0);
   for (std::int64_t i = 0; i < n; i += 16) {
     const Mask m = first_lanes(n - i);
-    const Floats v = finite ? load(m, x + i) : floats(0.0F);
-    const Ints whole = rounded(v * by);
+    const Floats v = rounding.finite ? load(m, x + i) : floats(0.0F);
+    const Ints whole = rounded(v * rounding.by);
     total = add(total, whole);
     store_int8(values + i, m, whole);
   }
-  return {finite ? most_value / 127.0F : __builtin_nanf(""), sum(total)};
+  return rounding.of(total);
+}
+
+Rounded round_head(const float* x, std::int64_t n, std::int8_t* values) {
+  if constexpr (kHeld >= 4) {
+    if (n == 64) return round_held<4>(x, values);
+  }
+  if constexpr (kHeld >= 8) {
+    if (n == 128) return round_held<8>(x, values);
+  }
+  float work[kernel::kMostHead];
+  __builtin_memcpy(work, x, sizeof(float) * static_cast<std::size_t>(n));
+  hadamard_row(work, n, n);
+  return round_to_int8(work, n, values);
+}
+
+void turn_head_back(const float* x, std::int64_t n, float by, float* y) {
+  if constexpr (kHeld >= 4) {
+    if (n == 64) return scale_held<4>(x, by, y);
+  }
+  if constexpr (kHeld >= 8) {
+    if (n == 128) return scale_held<8>(x, by, y);
+  }
+  float work[kernel::kMostHead];
+  __builtin_memcpy(work, x, sizeof(float) * static_cast<std::size_t>(n));
+  hadamard_row(work, n, n);
+  for (std::int64_t i = 0; i < n; i += 16) store(y + i, load(work + i) * floats(by));
 }
 
 // The bytes of a row where they go, or at the start of `work` if they are to be streamed from
