@@ -25,6 +25,12 @@ DiffusionText DiffusionText::share(std::int64_t positions) const {
 
 DiffusionPasses::DiffusionPasses(DiffusionLm model, std::int64_t vocab)
     : model_(std::move(model)), pool_(std::make_shared<KvPool>()) {
+  if (model_.embedding.defined()) {
+    const bool bf16 = model_.embedding.scalar_type() == at::kBFloat16;
+    model_.embedding = model_.embedding.to(bf16 ? at::kBFloat16 : at::kFloat).contiguous();
+    const at::Tensor mask = model_.mask.to(at::kFloat).contiguous();
+    mask_.assign(mask.const_data_ptr<float>(), mask.const_data_ptr<float>() + mask.numel());
+  }
   if (model_.output_tokens.defined()) {
     const at::Tensor ids = model_.output_tokens.contiguous();
     tokens_.assign(ids.const_data_ptr<std::int64_t>(),
@@ -112,17 +118,30 @@ DiffusionPasses::Rows DiffusionPasses::rows_of(const MaskedSpan& span,
   return out;
 }
 
+// Not by operations on tensors: from some thousand values on they run on other threads than a pass,
+// which take the cores from each other for milliseconds.
 void DiffusionPasses::embed(Rows& rows) const {
   if (!model_.embedding.defined()) {
     std::replace(rows.ids.begin(), rows.ids.end(), kMaskedToken, model_.config.mask_token);
     return;
   }
-  const std::vector<std::int64_t> ids(rows.ids.begin(), rows.ids.end());
-  const at::Tensor index = at::tensor(ids, at::kLong);
-  const at::Tensor x = model_.embedding.index_select(0, index.clamp_min(0)).to(at::kFloat);
-  const at::Tensor filled = at::where(index.lt(0).unsqueeze(1), model_.mask.to(at::kFloat), x);
-  const at::Tensor out = filled.contiguous();
-  rows.embeddings.assign(out.const_data_ptr<float>(), out.const_data_ptr<float>() + out.numel());
+  const auto width = static_cast<std::size_t>(model_.embedding.size(1));
+  const auto* halves = model_.embedding.scalar_type() == at::kBFloat16
+                           ? model_.embedding.const_data_ptr<at::BFloat16>()
+                           : nullptr;
+  const float* floats = halves == nullptr ? model_.embedding.const_data_ptr<float>() : nullptr;
+  rows.embeddings.resize(rows.ids.size() * width);
+  auto out = rows.embeddings.begin();
+  for (const Token id : rows.ids) {
+    const std::size_t from = static_cast<std::size_t>(std::max(id, 0)) * width;
+    if (id < 0) {
+      out = std::copy(mask_.begin(), mask_.end(), out);
+    } else if (halves != nullptr) {
+      out = std::copy_n(halves + from, width, out);
+    } else {
+      out = std::copy_n(floats + from, width, out);
+    }
+  }
 }
 
 SequenceSpan DiffusionPasses::span_of(const Rows& rows, KvCache& cache) const {
