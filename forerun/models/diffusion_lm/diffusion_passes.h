@@ -73,7 +73,7 @@ class DiffusionPasses {
   SequenceSpan span_of(const Rows& rows, KvCache& cache) const;
 
   DiffusionLm model_;
-  std::vector<float> mask_;  // the embedding of a masked place, where embeddings are the input
+  std::vector<float> mask_;       // the embedding of a masked place, where embeddings are the input
   std::vector<Token> tokens_;     // of outputs; empty: all
   std::int64_t forbidden_ = -1;   // output of the mask token; -1: it has none
   std::shared_ptr<KvPool> pool_;  // of all texts

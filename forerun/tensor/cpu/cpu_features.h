@@ -20,8 +20,8 @@ struct CpuFeatures {
   /// AMD's with a first-level data cache of 48 KB (Zen 5): weights that are fetched ahead go there,
   /// not to the second level.
   bool fetches_near = false;
-  /// Intel's: weights that are fetched ahead are those that a product comes to soon, into the second
-  /// level, not all of the next panel.
+  /// Intel's: weights that are fetched ahead are those that a product comes to soon, into the
+  /// second level, not all of the next panel.
   bool fetches_soon = false;
 
   /// Whether there are kernels for it (kernels/kernels.h).

@@ -10,8 +10,8 @@
 namespace forerun {
 namespace {
 
-// Yields before an idle helper sleeps: some 2 ms. Between passes the calling thread works alone for up
-// to one; a thread that sleeps takes 30 to 80 us to come back on a virtual machine.
+// Yields before an idle helper sleeps: some 2 ms. Between passes the calling thread works alone for
+// up to one; a thread that sleeps takes 30 to 80 us to come back on a virtual machine.
 constexpr int kYields = 10000;
 
 // While products may keep the processor's state on this thread.

@@ -7,10 +7,10 @@
 /// with the rest that could be emitted there.
 namespace forerun::kernel {
 
-constexpr std::int64_t kPanel = 48;   ///< outputs computed together
-constexpr std::int64_t kKeys = 64;    ///< keys of a page of the cache
-constexpr std::int64_t kChunk = 256;  ///< keys of one partial softmax
-constexpr std::int64_t kGroup = 32;   ///< inputs that share a scale where rows are grouped
+constexpr std::int64_t kPanel = 48;      ///< outputs computed together
+constexpr std::int64_t kKeys = 64;       ///< keys of a page of the cache
+constexpr std::int64_t kChunk = 256;     ///< keys of one partial softmax
+constexpr std::int64_t kGroup = 32;      ///< inputs that share a scale where rows are grouped
 constexpr std::int64_t kMostHead = 256;  ///< values of a head that round_head takes
 
 /// Values of a rotated row: k, padded with zeros to a multiple of 16.

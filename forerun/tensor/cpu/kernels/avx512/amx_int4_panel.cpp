@@ -18,8 +18,8 @@ using kernel::kGroup;
 using kernel::kInt4GroupBytes;
 
 void int4_panel_soon(const Int4Panels& w, std::int64_t panel, const Int8Rows& x, std::int64_t rows,
-                float* out, std::int64_t stride, std::int64_t width, bool add,
-                const std::uint8_t* next);
+                     float* out, std::int64_t stride, std::int64_t width, bool add,
+                     const std::uint8_t* next);
 
 namespace amx {
 

@@ -17,8 +17,8 @@ using kernel::kPanel;
 using kernel::ValueProduct;
 
 void int8_panel_soon(const Int8Panels& w, std::int64_t panel, const Int8Rows& x, std::int64_t rows,
-                float* out, std::int64_t stride, std::int64_t width, bool add,
-                const std::uint8_t* next);
+                     float* out, std::int64_t stride, std::int64_t width, bool add,
+                     const std::uint8_t* next);
 void key_product(const KeyProduct& p);
 void value_product(const ValueProduct& p);
 

@@ -15,7 +15,8 @@
 namespace forerun::avx512 {
 namespace {
 
-// Whether and into which cache a block of rows fetches; soon: shortly before the weights are needed.
+// Whether and into which cache a block of rows fetches; soon: shortly before the weights are
+// needed.
 enum class Fetch : std::uint8_t {
   kNone,
   kSecondLevel,
@@ -35,7 +36,8 @@ struct Prefetch {
   const char* at;
   std::int64_t lines;  // for every step of the products, at once
 
-  // Of those that fetch soon: the end of the panel, and what comes after it until it has been turned to.
+  // Of those that fetch soon: the end of the panel, and what comes after it until it has been
+  // turned to.
   const char* end = nullptr;
   const char* then = nullptr;
 

@@ -163,9 +163,7 @@ struct Rounding {
     // Values so small that 127 / most overflows count as zeros.
     by = floats(finite && most > 1e-30F ? 127.0F / most : 0.0F);
   }
-  Rounded of(Ints total) const {
-    return {finite ? most / 127.0F : __builtin_nanf(""), sum(total)};
-  }
+  Rounded of(Ints total) const { return {finite ? most / 127.0F : __builtin_nanf(""), sum(total)}; }
   bool finite;
   float most;
   Floats by;
