@@ -141,7 +141,7 @@ TEST(DiffuSpecDrafts, ArePlannedUpToTheBlockAndReadTheirContext) {
   const auto plans = drafter.plan(texts, most, DraftLength());
   EXPECT_EQ(plans[0].limit, 3U);
   EXPECT_EQ(plans[1].limit, kBlock);
-  EXPECT_EQ(plans[1].unread, 9U);
+  EXPECT_EQ(plans[1].unread, 0U);
   EXPECT_EQ(plans[2].limit, kBlock);  // its context would end: it begins with the last tokens
   EXPECT_EQ(plans[2].unread, 40U);
 }

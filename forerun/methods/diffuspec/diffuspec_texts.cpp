@@ -115,9 +115,7 @@ std::size_t DiffuSpecTexts::unread(const TokenSequence& sequence) const {
   const bool goes_on = found != texts_.end() && found->second.read && found->second.first == first;
   const std::size_t position = goes_on ? found->second.position() : first;
   const std::size_t missing = size - std::min(size, position);
-  // The first piece too, however short: it costs as much as several drafts, and is worth what it
-  // brings to all of the text.
-  return missing > kPending || (!goes_on && missing > 1) ? missing : 0;
+  return missing > kPending ? missing : 0;
 }
 
 // Reads a piece of what the network lacks, if that is much; false: much is left.

@@ -29,6 +29,11 @@ DiffusionPasses::DiffusionPasses(DiffusionLm model, std::int64_t vocab)
     const bool bf16 = model_.embedding.scalar_type() == at::kBFloat16;
     model_.embedding = model_.embedding.to(bf16 ? at::kBFloat16 : at::kFloat).contiguous();
     const at::Tensor mask = model_.mask.to(at::kFloat).contiguous();
+    const at::Tensor& table = model_.embedding;
+    if (table.dim() != 2 || table.size(0) < model_.config.vocab || mask.numel() != table.size(1)) {
+      throw std::invalid_argument(
+          "the diffusion language model's embedding lacks tokens, or its mask has another width");
+    }
     mask_.assign(mask.const_data_ptr<float>(), mask.const_data_ptr<float>() + mask.numel());
   }
   if (model_.output_tokens.defined()) {
@@ -133,14 +138,13 @@ void DiffusionPasses::embed(Rows& rows) const {
   rows.embeddings.resize(rows.ids.size() * width);
   auto out = rows.embeddings.begin();
   for (const Token id : rows.ids) {
-    const std::size_t from = static_cast<std::size_t>(std::max(id, 0)) * width;
     if (id < 0) {
       out = std::copy(mask_.begin(), mask_.end(), out);
-    } else if (halves != nullptr) {
-      out = std::copy_n(halves + from, width, out);
-    } else {
-      out = std::copy_n(floats + from, width, out);
+      continue;
     }
+    const std::size_t from = static_cast<std::size_t>(id) * width;
+    out = halves != nullptr ? std::copy_n(halves + from, width, out)
+                            : std::copy_n(floats + from, width, out);
   }
 }
 

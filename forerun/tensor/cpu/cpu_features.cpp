@@ -63,8 +63,9 @@ CpuFeatures detect() {
   f.avx512_vnni = base && __builtin_cpu_supports("avx512vnni");
   f.avx512_bf16 = base && __builtin_cpu_supports("avx512bf16");
   f.amx_int8 = f.avx512_vnni && has_tiles() && may_use_tiles();
-  f.fetches_soon = __builtin_cpu_is("intel");
-  f.fast_bf16 = f.avx512_bf16 && !f.fetches_soon;
+  const bool intel = __builtin_cpu_is("intel");
+  f.fetches_soon = intel;
+  f.fast_bf16 = f.avx512_bf16 && !intel;
   f.drops_prefetches = __builtin_cpu_is("amd");
   f.fetches_near = f.drops_prefetches && first_level_kilobytes() >= 48;
 #else

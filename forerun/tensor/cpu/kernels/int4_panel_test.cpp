@@ -79,9 +79,9 @@ class Int4Kernels : public KernelsFixture {
 
 void Int4Kernels::compare_panels() {
   for (const bool extreme : {false, true}) {
-    for (std::int64_t rows = 1; rows <= 36; ++rows) {
+    for (std::int64_t rows = 1; rows <= 50; ++rows) {
       // Up to 8 groups are unpacked ahead.
-      const std::int64_t groups = rows % 2 == 0 ? up_to(7) : 8 + up_to(12), width = groups * kGroup;
+      const std::int64_t groups = rows % 2 == 0 ? up_to(7) : 8 + up_to(30), width = groups * kGroup;
       const std::int64_t outputs = rows % 4 == 0 ? kPanel : up_to(kPanel), stride = 60;
       auto values = bytes<std::int8_t>(rows * width, -127, 127);
       auto weights = panels(2, groups);

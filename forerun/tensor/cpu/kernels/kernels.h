@@ -11,7 +11,7 @@ constexpr std::int64_t kPanel = 48;      ///< outputs computed together
 constexpr std::int64_t kKeys = 64;       ///< keys of a page of the cache
 constexpr std::int64_t kChunk = 256;     ///< keys of one partial softmax
 constexpr std::int64_t kGroup = 32;      ///< inputs that share a scale where rows are grouped
-constexpr std::int64_t kMostHead = 256;  ///< values of a head that round_head takes
+constexpr std::int64_t kMostHead = 256;  ///< values of a head in the kernels for heads
 
 /// Values of a rotated row: k, padded with zeros to a multiple of 16.
 constexpr std::int64_t rotated_width(std::int64_t k) noexcept { return (k + 15) / 16 * 16; }
@@ -179,7 +179,7 @@ struct Kernels {
   /// hadamard_row and round_to_int8 of a head, which stays as it is.
   /// @param n  a power of two from 16 to kMostHead, which is the block
   kernel::Rounded (*round_head)(const float* x, std::int64_t n, std::int8_t* values);
-  /// y = (x H) * by, of as many values.
+  /// y = (x H) * by, with H and n as in round_head; `y` may be `x`.
   void (*turn_head_back)(const float* x, std::int64_t n, float by, float* y);
 
   /// Rotates and rounds `n` values into row `r`; if `out.grouped` rounds them by groups, and n is

@@ -125,24 +125,30 @@ kernel::Rounded rounded_in_parts(std::vector<float> x, std::int64_t n, std::int8
 }
 
 TEST_F(KernelsTest, HeadsAreRoundedAndTurnedBackAsInParts) {
+  constexpr std::size_t kGuard = 20;
   for (int t = 0; t < kTrials; ++t) {
     const std::int64_t n = std::int64_t{16} << (t % 5);
-    const float by = numbers(1, false)[0];
+    const auto size = static_cast<std::size_t>(n);
+    const float by = t % 9 == 0 ? INFINITY : t % 11 == 0 ? NAN : numbers(1, false)[0];
     Row row = numbers(n, t % 4 == 0);
-    if (t % 10 == 0) std::fill(row.begin(), row.end(), t % 20 == 0 ? 0.0F : 1e-38F);
-    std::vector<std::int8_t> expected(static_cast<std::size_t>(n)), values = expected;
+    if (t % 7 == 0) std::fill(row.begin(), row.end(), t % 14 == 0 ? 0.0F : 1e-38F);
+    const Row before = row;
+    std::vector<std::int8_t> expected(size + kGuard, 99);
     const kernel::Rounded in_parts = rounded_in_parts(row, n, expected.data());
     Row turned = row;
     scalar::kKernels.hadamard_row(turned.data(), n, n);
     scalar::kKernels.scale_row(turned.data(), n, by);
+    turned.resize(size + kGuard, 7.0F);
     for (const Kernels& kind : kinds_) {
+      std::vector<std::int8_t> values(size + kGuard, 99);
       const kernel::Rounded at_once = kind.round_head(row.data(), n, values.data());
       EXPECT_EQ(difference({at_once.scale}, {in_parts.scale}), 1U) << kind.name << ", " << n;
       EXPECT_EQ(at_once.sum, in_parts.sum) << kind.name << ", " << n;
       EXPECT_EQ(values, expected) << kind.name << ", " << n;
-      Row got(static_cast<std::size_t>(n));
+      Row got(size + kGuard, 7.0F);
       kind.turn_head_back(row.data(), n, by, got.data());
       EXPECT_EQ(difference(got, turned), turned.size()) << kind.name << ", " << n;
+      EXPECT_EQ(difference(row, before), size) << kind.name << ", " << n;
     }
   }
 }

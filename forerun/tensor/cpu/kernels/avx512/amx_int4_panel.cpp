@@ -31,7 +31,7 @@ namespace {
 
 constexpr std::int64_t kLines = kInt4GroupBytes / 64;  // of a group of all outputs
 constexpr int kQuads = kGroup / 4;
-constexpr int kFewestGrouped = 25;  // rows: fewer are multiplied faster by vectors
+constexpr int kFewestGrouped = 25;  // rows: vectors are as fast for 16, faster for fewer and for 20
 
 // Tiles wait until what they read has left the store buffer, behind what was stored before: levels
 // become bytes some groups before their product, and sums are read two groups after it.
@@ -136,7 +136,7 @@ void int4_panel(const Int4Panels& w, std::int64_t panel, const Int8Rows& x, std:
     const Tiles tiles(n, Inputs::kGroup);
     with_height<kTileRows>(n, [&](auto height) {
       constexpr int kHeight = decltype(height)::value;
-      if constexpr (kHeight >= kTileRows / 2) {  // no block has fewer
+      if constexpr (kHeight >= 11) {  // of 33 rows; no block has fewer
         for (int v = 0; v < kVectors && 16 * v < width; ++v) {
           block<kHeight>(w, panel, v, x, first, sink, ahead);
         }

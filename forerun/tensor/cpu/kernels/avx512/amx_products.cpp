@@ -34,11 +34,11 @@ void end_job();
 
 namespace {
 
-// Rows with weights: fewer are one block of vectors, which waits for memory and, without tiles to
-// load, for less.
+// Rows with weights: fewer are one block of vectors, which takes little more than reading the
+// weights does; tiles would have to be loaded as well.
 constexpr int kFewestRows = 10;
-// Rows with keys or values, of one key head: with eight fewer tiles would be ahead after some 1,000
-// tokens, vectors are before.
+// Rows with keys or values of one key head: for fewer, vectors are faster in texts of up to some
+// 1,000 tokens.
 constexpr int kFewest = 13;
 
 constexpr std::int64_t kQuads = kTileBytes / 4;         // of inputs, of a product
