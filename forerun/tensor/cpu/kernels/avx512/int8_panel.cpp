@@ -101,6 +101,17 @@ inline void panel_product(const Int8Panels& w, std::int64_t panel, const Int8Row
       });
 }
 
+// The same with `highest` rows as one block too.
+template <Fetch to, Fetch alone, int most, int highest>
+inline void soon_product(const Int8Panels& w, std::int64_t panel, const Int8Rows& x,
+                         std::int64_t rows, const Sink& sink, const std::uint8_t* next) {
+  if (rows == highest) {
+    panel_product<to, alone, highest>(w, panel, x, rows, sink, next);
+  } else {
+    panel_product<to, alone, most>(w, panel, x, rows, sink, next);
+  }
+}
+
 }  // namespace
 
 void int8_panel(const Int8Panels& w, std::int64_t panel, const Int8Rows& x, std::int64_t rows,
@@ -113,25 +124,17 @@ void int8_panel(const Int8Panels& w, std::int64_t panel, const Int8Rows& x, std:
 void int8_panel_soon(const Int8Panels& w, std::int64_t panel, const Int8Rows& x, std::int64_t rows,
                      float* out, std::int64_t stride, std::int64_t width, bool add,
                      const std::uint8_t* next) {
-  constexpr Fetch kTo = Fetch::kSecondLevel, kAlone = Fetch::kSoonSecondLevel;
   const Sink sink = sink_of(out, stride, width, add, x.far);
-  if (rows == kMostSpread) {
-    panel_product<kTo, kAlone, kMostSpread>(w, panel, x, rows, sink, next);
-  } else {
-    panel_product<kTo, kAlone, kMost>(w, panel, x, rows, sink, next);
-  }
+  soon_product<Fetch::kSecondLevel, Fetch::kSoonSecondLevel, kMost, kMostSpread>(w, panel, x, rows,
+                                                                                 sink, next);
 }
 
 void int8_panel_near(const Int8Panels& w, std::int64_t panel, const Int8Rows& x, std::int64_t rows,
                      float* out, std::int64_t stride, std::int64_t width, bool add,
                      const std::uint8_t* next) {
-  constexpr Fetch kTo = Fetch::kFirstLevel, kAlone = Fetch::kSoonFirstLevel;
   const Sink sink = sink_of(out, stride, width, add, x.far);
-  if (rows == kMostAlone) {
-    panel_product<kTo, kAlone, kMostAlone>(w, panel, x, rows, sink, next);
-  } else {
-    panel_product<kTo, kAlone, kMostSpread>(w, panel, x, rows, sink, next);
-  }
+  soon_product<Fetch::kFirstLevel, Fetch::kSoonFirstLevel, kMostSpread, kMostAlone>(
+      w, panel, x, rows, sink, next);
 }
 
 }  // namespace forerun::avx512
