@@ -2,6 +2,7 @@
 
 #include <sched.h>
 
+#include <chrono>
 #include <utility>
 
 #include "forerun/tensor/cpu/kernels/kernels.h"
@@ -10,9 +11,25 @@
 namespace forerun {
 namespace {
 
-// Yields before an idle helper sleeps: some 2 ms. Between passes the calling thread works alone for
-// up to one; a thread that sleeps takes 30 to 80 us to come back on a virtual machine.
-constexpr int kYields = 10000;
+// Keeps an idle helper awake for 2 ms: between passes the calling thread works alone for up to one,
+// and a thread that sleeps takes 30 to 80 us to come back on a virtual machine. If another thread
+// wants the core, the helper sleeps at once: one that yields comes back only when that thread's
+// slice of milliseconds has ended, one that sleeps interrupts it.
+class Wakefulness {
+ public:
+  /// Yields; whether to stay awake.
+  bool yield() noexcept {
+    sched_yield();
+    const Clock::time_point now = Clock::now();
+    const bool wanted = now - std::exchange(before_, now) > kWanted;
+    return !wanted && now - start_ < kAwake;
+  }
+
+ private:
+  using Clock = std::chrono::steady_clock;
+  static constexpr std::chrono::microseconds kAwake{2000}, kWanted{200};
+  Clock::time_point start_ = Clock::now(), before_ = start_;
+};
 
 // While products may keep the processor's state on this thread.
 class KernelJob {
@@ -70,15 +87,11 @@ void ThreadTeam::keep_failure() noexcept {
 
 void ThreadTeam::serve(int index, std::uint32_t seen) {
   for (;;) {
-    for (int i = 0; started_.load(std::memory_order_acquire) == seen; ++i) {
-      if (i < kSpins) {
-        relax();
-      } else if (i < kSpins + kYields) {
-        sched_yield();
-      } else {
-        started_.wait(seen, std::memory_order_acquire);
-      }
+    const auto idle = [&] { return started_.load(std::memory_order_acquire) == seen; };
+    for (int i = 0; i < kSpins && idle(); ++i) relax();
+    for (Wakefulness awake; idle() && awake.yield();) {
     }
+    while (idle()) started_.wait(seen, std::memory_order_acquire);
     ++seen;
     if (stop_) return;
     Worker worker(*this, index, count_);
