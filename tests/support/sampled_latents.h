@@ -1,6 +1,7 @@
 #pragma once
 
 #include <ATen/ATen.h>
+#include <c10/core/InferenceMode.h>
 #include <gtest/gtest.h>
 
 #include <cmath>
@@ -78,6 +79,7 @@ struct Sampled {
 
 // Images with a drafter, or none; plain passes score every transition again.
 inline Sampled sampled(const Make& make, const Setting& s) {
+  const c10::InferenceMode no_autograd;
   const auto dit = shared_dit();
   const GuidedDit model(dit, {.scale = s.guidance});
   const DdpmSchedule schedule({.steps = s.steps});
