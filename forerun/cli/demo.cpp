@@ -116,7 +116,7 @@ void add_demo(Command& program) {
   auto f = std::make_shared<DemoFlags>();
   f->options.max_tokens = 200;
   Command& command = program.add_command(
-      "demo", "Answer a prompt plain and drafted, and prove that drafting changed nothing");
+      "demo", "Answer a prompt plain and drafted, and check that drafting changed nothing");
   bind_model(command, f->model);
   bind_drafter(command, f->draft, Makes::kTexts);
   command.add("-n,--max-tokens", f->options.max_tokens, "Tokens to generate at most",

@@ -193,7 +193,8 @@ void add_serve(Command& program) {
   command.group(kDraftTitle);
   command.add("-d,--drafter", f->drafter,
               "none, auto, lookup, sam[:FOLDER], recycling, lookahead, draft-model:PATH, "
-              "dflash:PATH[+lookup][+...], medusa:PATH[+...], tidar:FOLDER[+...]. "
+              "dflash:FOLDER[+lookup][+...], medusa:FOLDER[+...], tidar:FOLDER[+...], "
+              "diffuspec:PATH[:OPTION=VALUE...]. "
               "Requests may choose this one, auto, lookup or none",
               {.shows = "NAME"});
   command.add("--draft-precision", f->draft_precision, "Precision of a drafting model",

@@ -13,6 +13,8 @@
 namespace forerun {
 namespace {
 
+constexpr double kLeastTopP = 1e-9;  // for 0: the likeliest token alone, and ties
+
 constexpr float kRemoved = -std::numeric_limits<float>::infinity();
 
 void forbid_below_(std::span<float> w, float threshold) {
@@ -66,7 +68,7 @@ void SamplingParams::check() const {
   if (!(temperature >= 0.0) || std::isinf(temperature)) {
     throw std::invalid_argument("temperature must be a finite number >= 0 (0 = greedy)");
   }
-  if (!(top_p > 0.0 && top_p <= 1.0)) throw std::invalid_argument("top-p must lie in (0, 1]");
+  if (!(top_p >= 0.0 && top_p <= 1.0)) throw std::invalid_argument("top-p must lie in [0, 1]");
   if (!(min_p >= 0.0 && min_p <= 1.0)) throw std::invalid_argument("min-p must lie in [0, 1]");
 }
 
@@ -84,7 +86,7 @@ TokenLaw apply_sampling_(std::span<float> logits, const SamplingParams& sampling
   }
   if (sampling.top_k > 0) keep_top_k_(logits, sampling.top_k);
   if (sampling.top_p < 1.0)
-    forbid_below_(logits, nucleus_edge(Categorical(logits), sampling.top_p));
+    forbid_below_(logits, nucleus_edge(Categorical(logits), std::max(sampling.top_p, kLeastTopP)));
   if (sampling.min_p > 0.0) {
     const float max = logits[static_cast<std::size_t>(argmax(logits))];
     forbid_below_(logits, max + static_cast<float>(std::log(sampling.min_p)));

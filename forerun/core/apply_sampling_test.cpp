@@ -119,6 +119,7 @@ TEST(SamplingParams, TopPKeepsTheTokenThatCrosses) {
   EXPECT_EQ(kept_by(w, {1.0, 0, 0.84}), (Kept{false, true, false, true}));
   EXPECT_EQ(kept_by(w, {1.0, 0, 0.86}), (Kept{true, true, false, true}));
   EXPECT_EQ(kept_by(w, {1.0, 0, 1e-12}), (Kept{false, true, false, false}));
+  EXPECT_EQ(kept_by(w, {1.0, 0, 0.0}), (Kept{false, true, false, false}));
   EXPECT_EQ(kept_by(w, {1.0, 0, 1.0}), (Kept{true, true, true, true}));
 }
 
@@ -193,7 +194,6 @@ TEST(SamplingParams, RefusesParametersOutsideTheirRange) {
                                            {-1e-300},
                                            {kQuiet},
                                            {kInf},
-                                           {1.0, 0, 0.0},
                                            {1.0, 0, -0.1},
                                            {1.0, 0, 1.0001},
                                            {1.0, 0, kQuiet},

@@ -15,7 +15,7 @@ struct SamplingParams {
   double min_p = 0.0;  ///< drop tokens less likely than min_p times the likeliest
 
   bool greedy() const noexcept { return temperature == 0.0; }
-  /// @throws std::invalid_argument  temperature < 0, top_p outside (0, 1], min_p outside [0, 1],
+  /// @throws std::invalid_argument  temperature < 0, top_p outside [0, 1], min_p outside [0, 1],
   /// NaN
   void check() const;
 };

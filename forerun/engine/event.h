@@ -97,6 +97,7 @@ struct ImageFinished {
 struct Failed {
   RequestId id = 0;
   std::string message;
+  bool by_request = false;  ///< it asks for what cannot be had here: sent again, it fails again
 };
 
 /// What a step of an engine reports. Every event names its request.

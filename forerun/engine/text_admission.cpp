@@ -55,7 +55,7 @@ void TextRunner::make_room(TextPass& pass, std::vector<Group>& groups, std::vect
            fmt::format("the text needs more keys and values than the limit of {} MiB holds: raise "
                        "it, or ask for fewer tokens",
                        pool_->limit() >> 20),
-           events);
+           events, true);
       return;
     }
     pause(newest, events);
@@ -114,9 +114,11 @@ bool TextRunner::fits(Text& text, std::vector<Event>& events) {
       waiting_.pop_front();
       if (text.request.drafter) text.request.drafter->forget(text.id);
       events.emplace_back(Failed{
-          text.id, fmt::format("the prompt of {} tokens needs more keys and values than the limit "
-                               "of {} MiB holds: raise it, or shorten the prompt",
-                               text.request.prompt.size(), pool_->limit() >> 20)});
+          text.id,
+          fmt::format("the prompt of {} tokens needs more keys and values than the limit of {} MiB "
+                      "holds: raise it, or shorten the prompt",
+                      text.request.prompt.size(), pool_->limit() >> 20),
+          true});
       return false;
     }
     wait(text, events);

@@ -248,7 +248,7 @@ void TextRunner::resolve(Group& group, TextPass& pass, std::size_t texts,
                                                 TokenRule(text.sequence.rule())));
     } catch (const std::exception& e) {
       group.outcomes.push_back({});
-      group.errors[i] = e.what();
+      group.errors[i] = {e.what(), dynamic_cast<const NoTokenAllowed*>(&e) != nullptr};
     }
     pass.keep(text, group.outcomes.back());
   }
@@ -259,7 +259,7 @@ void TextRunner::resolve(Group& group, TextPass& pass, std::size_t texts,
   try {
     if (group.drafter != nullptr) learn(group, round, pass);
   } catch (const std::exception& e) {
-    for (std::string& error : group.errors) error = fmt::format("drafting failed: {}", e.what());
+    for (auto& error : group.errors) error = {fmt::format("drafting failed: {}", e.what())};
   }
   const auto each = static_cast<double>(n);
   const Timings share{.drafter = group.seconds.drafter / each,
@@ -298,7 +298,9 @@ void TextRunner::learn(Group& group, const TextRound& round, const TextPass& pas
 void TextRunner::report(Group& group, std::size_t index, const TextRound& round,
                         std::vector<Event>& events) {
   Text& text = *group.texts[index];
-  if (!group.errors[index].empty()) return fail(text, group.errors[index], events);
+  if (const auto& error = group.errors[index]; !error.message.empty()) {
+    return fail(text, error.message, events, error.by_request);
+  }
   if (const auto count = text.request.log_probabilities) {
     const auto outputs = text.sequence.outputs().last(group.outcomes[index].emitted);
     for (std::size_t j = 0; j < outputs.size(); ++j) {
@@ -347,9 +349,10 @@ void TextRunner::finish(Text& text, std::vector<Event>& events) {
   remove(text);
 }
 
-void TextRunner::fail(Text& text, const std::string& message, std::vector<Event>& events) {
+void TextRunner::fail(Text& text, const std::string& message, std::vector<Event>& events,
+                      bool by_request) {
   if (text.request.drafter) text.request.drafter->forget(text.id);
-  events.emplace_back(Failed{text.id, message});
+  events.emplace_back(Failed{text.id, message, by_request});
   remove(text);
 }
 

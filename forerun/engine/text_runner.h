@@ -52,7 +52,11 @@ class TextRunner final : public Runner {
     std::vector<TokenDraft> drafts;
     std::vector<CompanionRows> companions;  // of each text
     std::vector<Outcome> outcomes;
-    std::vector<std::string> errors;  // of each text; empty: none
+    struct Error {
+      std::string message;  // empty: none
+      bool by_request = false;
+    };
+    std::vector<Error> errors;  // of each text
     Timings seconds;
     bool dropped = false;  // drafts were made in vain: their seconds say nothing
 
@@ -93,7 +97,8 @@ class TextRunner final : public Runner {
   void report(Group& group, std::size_t index, const TextRound& round, std::vector<Event>& events);
   void learn_pieces(const TextPass& pass, double seconds);
   void finish(Text& text, std::vector<Event>& events);
-  void fail(Text& text, const std::string& message, std::vector<Event>& events);
+  void fail(Text& text, const std::string& message, std::vector<Event>& events,
+            bool by_request = false);
   void remove(const Text& text);
 
   TextModel model_;

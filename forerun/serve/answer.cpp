@@ -176,7 +176,8 @@ void Answer::finish(Choice& choice, const TextResult& result, bool first, Metric
 
 void Answer::take(std::size_t index, std::span<const ChoiceEvent> events, Metrics& metrics) {
   Choice& choice = choices_[index];
-  std::string text, failure;
+  std::string text;
+  const Failed* failure = nullptr;
   const RoundReport* round = nullptr;
   for (const ChoiceEvent& e : events) {
     if (const auto* token = std::get_if<TokenOutput>(&e.event)) choice.tokens.push_back(*token);
@@ -191,10 +192,10 @@ void Answer::take(std::size_t index, std::span<const ChoiceEvent> events, Metric
     if (const auto* failed = std::get_if<Failed>(&e.event)) {
       choice.ended = true;
       --left_;
-      failure = failed->message;
+      failure = failed;
     }
   }
-  if (!failure.empty()) return fail(500, failure);
+  if (failure != nullptr) return fail(failure->by_request ? 400 : 500, failure->message);
   if (failed_ || gone) return;
   if (round != nullptr && request_.rounds) {
     choice.rounds.push_back(round_json(served_.model, *round, text));

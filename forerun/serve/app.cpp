@@ -217,12 +217,14 @@ void App::news(EngineNews news) {
     } else {
       Answer& answer = *at->second.second;
       const unsigned before = answer.status();
-      answer.take(events[i].choice, std::span(events).subspan(i, end - i), metrics_);
-      if (answer.status() != before) loop_.cancel(ask);  // the other texts of a failed request
-      if (answer.complete()) {
-        answer.end();
-        ended(ask);
+      try {
+        answer.take(events[i].choice, std::span(events).subspan(i, end - i), metrics_);
+        if (answer.complete()) answer.end();
+      } catch (const std::exception& e) {
+        answer.fail(500, e.what());
       }
+      if (answer.status() != before) loop_.cancel(ask);  // the other texts of a failed request
+      if (answer.complete()) ended(ask);
     }
     i = end;
   }

@@ -18,6 +18,10 @@ void check_model(const Fields& fields, const std::string& id) {
 }
 
 std::uint64_t read_seed(const Fields& fields) {
+  // A negative seed is told as the large one that it stands for, which may be sent again.
+  if (const auto* told = fields.find("seed"); told != nullptr && told->is_number_unsigned()) {
+    return told->get<std::uint64_t>();
+  }
   if (const auto seed = fields.whole("seed", INT64_MIN, INT64_MAX)) {
     return static_cast<std::uint64_t>(*seed);
   }

@@ -181,7 +181,7 @@ class RequestMutation : public ::testing::Test {
     }
     ASSERT_LE(r.options.max_tokens, served_->model.context());
     ASSERT_TRUE(r.options.sampling.temperature >= 0 && r.options.sampling.temperature <= 1000);
-    ASSERT_TRUE(r.options.sampling.top_p > 0 && r.options.sampling.top_p <= 1);
+    ASSERT_TRUE(r.options.sampling.top_p >= 0 && r.options.sampling.top_p <= 1);
     ASSERT_TRUE(r.options.sampling.min_p >= 0 && r.options.sampling.min_p <= 1);
     for (const auto& [token, bias] : r.options.changes.bias) {
       ASSERT_LT(static_cast<std::size_t>(token), served_->model.vocab());

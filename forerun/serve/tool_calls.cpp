@@ -23,11 +23,28 @@ bool blank(std::string_view text) {
 
 }  // namespace
 
+// Where the call ends; npos: not yet. The tag may also stand in a string of its arguments.
+std::size_t ToolCallReader::close() {
+  for (; seen_ < held_.size(); ++seen_) {
+    const char c = held_[seen_];
+    if (quoted_) {
+      quoted_ = c != '"' || escaped_;
+      escaped_ = c == '\\' && !escaped_;
+    } else if (c == '"') {
+      quoted_ = true;
+    } else if (const auto rest = std::string_view(held_).substr(seen_, kClose.size());
+               kClose.starts_with(rest)) {
+      return rest.size() == kClose.size() ? seen_ : std::string::npos;
+    }
+  }
+  return std::string::npos;
+}
+
 void ToolCallReader::push(std::string_view piece) {
   held_ += piece;
   for (;;) {
     const std::string_view tag = inside_ ? kClose : kOpen;
-    const std::size_t at = held_.find(tag);
+    const std::size_t at = inside_ ? close() : held_.find(tag);
     if (at == std::string::npos) break;
     if (inside_) {
       calls_.push_back(held_.substr(0, at));
@@ -39,6 +56,7 @@ void ToolCallReader::push(std::string_view piece) {
     }
     held_.erase(0, at + tag.size());
     inside_ = !inside_;
+    seen_ = 0;
   }
   if (inside_) return;
   const std::size_t keep = begun(held_, kOpen);

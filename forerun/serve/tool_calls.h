@@ -22,9 +22,15 @@ class ToolCallReader {
   bool waiting() const noexcept { return !calls_.empty(); }  ///< for take_calls
 
  private:
+  std::size_t close();
+
   std::string held_, content_;
   std::vector<std::string> calls_;
   bool inside_ = false, called_ = false;
+  // Of the call that is being read: bytes of held_ seen, and whether the next is in a JSON string,
+  // there after a backslash.
+  std::size_t seen_ = 0;
+  bool quoted_ = false, escaped_ = false;
 };
 
 /// A call in OpenAI's form, with its arguments as text.

@@ -127,7 +127,11 @@ void bind_events(nb::module_& m) {
       .def_ro("id", &TokenOutput::id)
       .def_ro("token", &TokenOutput::token)
       .def_ro("log_probability", &TokenOutput::log_probability)
-      .def_ro("top", &TokenOutput::top);
+      .def_ro("top", &TokenOutput::top)
+      .def("__repr__", [](const TokenOutput& e) {
+        return nb::str("TokenOutput(id={}, token={}, log_probability={:.4f})")
+            .format(e.id, e.token, e.log_probability);
+      });
   nb::class_<RoundReport>(m, "RoundReport", "A round of a text that asked for its trace.")
       .def_ro("id", &RoundReport::id)
       .def_ro("trace", &RoundReport::trace)
@@ -147,6 +151,7 @@ void bind_events(nb::module_& m) {
   nb::class_<Failed>(m, "Failed", "The request ended without a result.")
       .def_ro("id", &Failed::id)
       .def_ro("message", &Failed::message)
+      .def_ro("by_request", &Failed::by_request)
       .def("__repr__", [](const Failed& e) {
         return nb::str("Failed(id={}, message={!r})").format(e.id, e.message);
       });

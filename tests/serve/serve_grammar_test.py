@@ -134,6 +134,23 @@ class Grammars(Served):
                                  [call["function"]])
                 self.assertEqual(streamed[-2]["choices"][0]["finish_reason"], "tool_calls")
 
+    def test_arguments_may_hold_the_tag_that_ends_a_call(self):
+        for x in ("</tool_call>", 'a"\\</tool_call>\\'):
+            tool = {"type": "function", "function": {"name": "f", "parameters": {
+                "type": "object", "properties": {"x": {"enum": [x]}}, "required": ["x"], "additionalProperties": False}}}
+            fields = {"tools": [tool], "tool_choice": "required", "max_tokens": 150, "parallel_tool_calls": False}
+            call, = self.chat("a b", **fields)["choices"][0]["message"]["tool_calls"]
+            self.assertEqual(json.loads(call["function"]["arguments"]), {"x": x})
+            streamed = self.server.stream(CHAT, {"messages": user("a b"), **fields})
+            self.assertEqual([c["choices"][0]["delta"]["tool_calls"][0]["function"] for c in streamed[:-1]
+                              if c["choices"] and "tool_calls" in c["choices"][0]["delta"]], [call["function"]])
+
+    def test_a_schema_without_an_end_is_refused(self):
+        for schema in ({"$ref": "#"}, {"properties": {"x": {"$ref": "#"}}, "required": ["x"]}):
+            status, answer = self.server.post(CHAT, {"messages": user("a b"), **held_to(schema)})
+            self.assertEqual(status, 400, answer)
+            self.assertIn("no value that ends", answer["error"]["message"])
+
     def test_a_model_may_also_answer_in_words(self):
         """Free to choose, random weights write no call: the text is that without tools, of the same prompt."""
         prompt = {"messages": [{"role": "system", "content": "s"}, *user("a b")], "seed": 2, "max_tokens": 30}

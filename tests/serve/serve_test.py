@@ -50,6 +50,9 @@ class Texts(Served):
         self.assertEqual(len({t["choices"][0]["text"] for t in texts}), 5)
         again = {"prompt": "a b", "max_tokens": 30, "ignore_eos": True, "seed": texts[3]["forerun"]["seed"]}
         self.assertEqual(self.server.post(COMPLETIONS, again)[1]["choices"][0]["text"], texts[3]["choices"][0]["text"])
+        self.assertEqual(texts[2]["forerun"]["seed"], 2**64 - 1)
+        again["seed"] = 2**64 - 1
+        self.assertEqual(self.server.post(COMPLETIONS, again)[1]["choices"][0]["text"], texts[2]["choices"][0]["text"])
 
     def test_lists_of_prompts_and_several_texts_of_each(self):
         body = {"seed": 7, "max_tokens": 12, "ignore_eos": True}

@@ -4,6 +4,7 @@
 #include <cstddef>
 #include <map>
 #include <random>
+#include <set>
 #include <string>
 #include <vector>
 
@@ -50,6 +51,7 @@ inline std::vector<Token> prompt(std::mt19937& random, std::size_t n) {
 struct Ended {
   std::map<RequestId, TextResult> texts;
   std::map<RequestId, std::string> pieces, failures;
+  std::set<RequestId> failed_by_request;
   std::map<RequestId, std::vector<Token>> tokens;
   std::size_t waits = 0;
 };
@@ -61,8 +63,10 @@ inline void take(const std::vector<Event>& events, Ended& out) {
       out.tokens[token->id].push_back(token->token);
     }
     if (const auto* done = std::get_if<TextFinished>(&event)) out.texts[done->id] = done->result;
-    if (const auto* failed = std::get_if<Failed>(&event))
+    if (const auto* failed = std::get_if<Failed>(&event)) {
       out.failures[failed->id] = failed->message;
+      if (failed->by_request) out.failed_by_request.insert(failed->id);
+    }
     out.waits += std::holds_alternative<Waiting>(event) ? 1 : 0;
   }
 }

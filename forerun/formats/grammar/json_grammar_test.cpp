@@ -213,7 +213,32 @@ TEST(JsonGrammar, RefusesWhatItWouldNotKeep) {
   }
   EXPECT_FALSE(json_schema_grammar(chain + R"("a3000": {}}})"));
   // Without an end there is no text.
-  EXPECT_FALSE(compiler().compile(*json_schema_grammar(R"({"$ref": "#"})")));
+  for (
+      const char* endless : {
+          R"({"$ref": "#"})",
+          R"({"$ref": "#/$defs/a", "$defs": {"a": {"$ref": "#/$defs/b"}, "b": {"$ref": "#/$defs/a"}}})",
+          R"({"properties": {"x": {"$ref": "#"}}, "required": ["x"]})",
+          R"({"type": "object", "required": ["x"], "additionalProperties": {"$ref": "#"}})",
+          R"({"properties": {"x": {"type": "array", "items": {"$ref": "#"}, "minItems": 1}}, "required": ["x"]})",
+          R"({"prefixItems": [true, {"$ref": "#"}], "minItems": 2})",
+          R"({"anyOf": [{"$ref": "#"}, {"type": "array", "items": {"$ref": "#"}, "minItems": 2}]})",
+          R"({"properties": {"x": {"$ref": "#/properties/x"}}})",
+      }) {
+    const auto grammar = json_schema_grammar(endless);
+    ASSERT_FALSE(grammar) << endless;
+    EXPECT_TRUE(grammar.error().message.find("no value that ends") != std::string::npos)
+        << grammar.error().message;
+  }
+  for (
+      const char* ends : {
+          R"({"properties": {"x": {"$ref": "#"}}})",
+          R"({"type": "array", "items": {"$ref": "#"}})",
+          R"({"properties": {"x": {"type": ["object", "null"], "properties": {"y": {"$ref": "#"}}, "required": ["y"]}}, "required": ["x"]})",
+          R"({"anyOf": [{"$ref": "#/$defs/a"}, {"type": "null"}], "$defs": {"a": {"properties": {"x": {"$ref": "#"}}, "required": ["x"]}}})",
+          R"({"prefixItems": [true, {"$ref": "#"}], "minItems": 1})",
+      }) {
+    EXPECT_TRUE(json_schema_grammar(ends)) << ends;
+  }
   EXPECT_FALSE(compiler().compile("root ::= "));
   EXPECT_FALSE(GrammarCompiler(bytes(), kPadded, {}).compile("root ::= \"a\""));
 }

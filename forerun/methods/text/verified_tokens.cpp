@@ -45,7 +45,7 @@ const TokenLaw& VerifiedTokens::at(std::size_t sequence, std::size_t step) const
     }
     if (of.keep_raw) row.raw.assign(logits.begin(), logits.end());
     if (!of.changed.none() && !changed_at(of, step).apply_(logits)) {
-      throw std::runtime_error(
+      throw NoTokenAllowed(
           "the grammar allows no token here: a part of its schema has no value that fits");
     }
     row.law = apply_sampling_(logits, of.sampling);

@@ -5,6 +5,7 @@
 #include <cstdint>
 #include <optional>
 #include <span>
+#include <stdexcept>
 #include <vector>
 
 #include "forerun/core/sampling_params.h"
@@ -32,6 +33,12 @@ struct VerifiedRows {
   std::int64_t companions = 0;  ///< rows of the logits after those: of companion rows, as scored,
   std::int64_t companion_rows = 0;  ///< of so many that ran
   LogitMix mix = {};                ///< of the rows' logits with theirs
+};
+
+/// The text's grammar can neither go on nor end here.
+class NoTokenAllowed : public std::runtime_error {
+ public:
+  using std::runtime_error::runtime_error;
 };
 
 /// The conditionals of one verifying pass, computed on demand: rows after a rejection cost nothing.

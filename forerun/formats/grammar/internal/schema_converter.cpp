@@ -83,8 +83,34 @@ std::string SchemaConverter::add(std::string_view text) {
   }
   root_ = SchemaJson::parse(text);
   known_.clear();
+  needs_.clear();
+  ways_.clear();
   depth_ = 0;
-  return rule_of(root_, kRoot);
+  const std::string root = rule_of(root_, kRoot);
+  check_values();
+  return root;
+}
+
+// Refuses parts of which every value would have to hold another of the same part, without end.
+void SchemaConverter::check_values() const {
+  std::set<std::string> have;
+  const auto written = [&](const std::vector<std::string>& way) {
+    return std::all_of(way.begin(), way.end(), [&](const std::string& rule) {
+      return have.contains(rule) || !needs_.contains(rule);
+    });
+  };
+  for (bool more = true; std::exchange(more, false);) {
+    for (const auto& [rule, ways] : needs_) {
+      if (!have.contains(rule) && std::any_of(ways.begin(), ways.end(), written)) {
+        more = have.insert(rule).second;
+      }
+    }
+  }
+  for (const auto& [where, rule] : known_) {
+    if (!have.contains(rule)) {
+      refuse(where, "allows no value that ends: each would hold another of the same schema");
+    }
+  }
 }
 
 std::string SchemaConverter::define(const std::string& expression) {
@@ -111,14 +137,16 @@ std::string SchemaConverter::rule_of(const SchemaJson& schema, const std::string
   if (++depth_ > kMostDepth) refuse(where, "is nested or referred to too deep");
   const std::string name = define("");
   known_[where] = name;
+  Ways outer = std::exchange(ways_, {});
   const std::string own = expression(schema, where);
   rules_[std::stoul(name.substr(1))] = own;
+  needs_[name] = std::exchange(ways_, std::move(outer));
   --depth_;
   return name;
 }
 
 std::string SchemaConverter::expression(const SchemaJson& s, const std::string& where) {
-  if (s.is_boolean() && s.get<bool>()) return "any";
+  if (s.is_boolean() && s.get<bool>()) return ways_.emplace_back(), "any";
   if (!s.is_object()) refuse(where, "must be an object or true");
   // A schema of one of these has annotations beside it; "type" may stand beside values.
   if (s.contains("$ref")) return only(s, where, {"$ref"}), reference(s["$ref"], where);
@@ -149,7 +177,9 @@ std::string SchemaConverter::reference(const SchemaJson& to, const std::string& 
   } catch (const SchemaJson::exception&) {
     refuse(where, fmt::format("refers to {}, which is not there", quote(path, 100)));
   }
-  return rule_of(*at, path);
+  std::string rule = rule_of(*at, path);
+  ways_.push_back({rule});
+  return rule;
 }
 
 std::string SchemaConverter::values(const SchemaJson& s, const std::string& where) {
@@ -170,6 +200,7 @@ std::string SchemaConverter::values(const SchemaJson& s, const std::string& wher
     out.push_back(ebnf_literal(value));
   }
   if (out.empty()) refuse(where, "allows no value");
+  ways_.emplace_back();
   return fmt::format("{}", fmt::join(out, " | "));
 }
 
@@ -183,6 +214,7 @@ std::string SchemaConverter::several(const SchemaJson& list, const std::string& 
   std::vector<std::string> out;
   for (std::size_t i = 0; i < list.size(); ++i) {
     out.push_back(rule_of(list[i], fmt::format("{}/{}/{}", where, word, i)));
+    ways_.push_back({out.back()});
   }
   return fmt::format("{}", fmt::join(out, " | "));
 }
@@ -210,6 +242,7 @@ std::string SchemaConverter::typed(const SchemaJson& s, const std::string& where
     } else if (names("items") || names("prefixItems")) {
       types = {"array"};
     } else {
+      ways_.emplace_back();
       return only(s, where, {}), "any";
     }
   } else {
@@ -236,11 +269,12 @@ std::string SchemaConverter::typed(const SchemaJson& s, const std::string& where
 
 std::string SchemaConverter::of_type(const std::string& type, const SchemaJson& s,
                                      const std::string& where) {
+  if (type == "array") return array_of(s, where);
+  if (type == "object") return object_of(s, where);
+  ways_.emplace_back();
   if (type == "boolean" || type == "null") return type;
   if (type == "string") return string_of(s, where);
   if (type == "integer" || type == "number") return number_of(type, s, where);
-  if (type == "array") return array_of(s, where);
-  if (type == "object") return object_of(s, where);
   refuse(where, "has a type that JSON Schema does not know");
 }
 

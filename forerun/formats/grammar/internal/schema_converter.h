@@ -51,10 +51,15 @@ class SchemaConverter {
   std::string array_of(const SchemaJson& s, const std::string& where);
   std::string object_of(const SchemaJson& s, const std::string& where);
   static std::string pointer_part(const std::string& name);
+  void check_values() const;
 
   SchemaJson root_;
   std::map<std::string, std::string> known_;  // rules by place in the schema
   std::vector<std::string> rules_;
+  // Rules that a value must hold values of, one list for each way to write it.
+  using Ways = std::vector<std::vector<std::string>>;
+  std::map<std::string, Ways> needs_;  // by the name of a rule in known_
+  Ways ways_;                          // of the part that is being converted
   std::size_t depth_ = 0;
 };
 

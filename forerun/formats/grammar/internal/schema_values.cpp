@@ -116,6 +116,9 @@ std::string SchemaConverter::array_of(const SchemaJson& s, const std::string& wh
   const std::string item = closed                ? ""
                            : s.contains("items") ? rule_of(s["items"], where + "/items")
                                                  : "any";
+  std::vector<std::string> needed(first.begin(), first.begin() + std::min(least, given));
+  if (least > given) needed.push_back(item);
+  ways_.push_back(std::move(needed));
   if (given == 0) {
     if (closed || most == 0) return R"("[" ws "]")";
     const std::string to = most < 0 ? "" : std::to_string(most - 1);
@@ -154,7 +157,9 @@ std::string SchemaConverter::object_of(const SchemaJson& s, const std::string& w
   }
   const SchemaJson further =
       s.contains("additionalProperties") ? s["additionalProperties"] : SchemaJson(true);
+  std::vector<std::string> needed_rules;
   if (properties.empty() && required.empty()) {
+    ways_.emplace_back();
     if (further == false) return R"("{" ws "}")";
     if (further == true) return "object";
     const std::string pair =
@@ -167,6 +172,7 @@ std::string SchemaConverter::object_of(const SchemaJson& s, const std::string& w
   };
   std::vector<Property> all;
   const auto add = [&](const std::string& name, const std::string& rule, bool needed) {
+    if (needed) needed_rules.push_back(rule);
     all.push_back({define(fmt::format(R"({} ":" ws {})", ebnf_literal(name), rule)), needed});
   };
   for (const auto& [name, schema] : properties.items()) {
@@ -181,6 +187,7 @@ std::string SchemaConverter::object_of(const SchemaJson& s, const std::string& w
     }
     add(name, rule_of(further, where + "/additionalProperties"), true);
   }
+  ways_.push_back(std::move(needed_rules));
   // after: what follows once a pair is there; first: what begins with this property or a later.
   std::string after = define("\"\""), first = after;
   for (std::size_t i = all.size(); i-- > 0;) {

@@ -1,0 +1,42 @@
+#include "forerun/serve/tool_calls.h"
+
+#include <gtest/gtest.h>
+
+#include <nlohmann/json.hpp>
+#include <string>
+#include <string_view>
+#include <vector>
+
+namespace forerun::serve {
+namespace {
+
+// In one piece and in pieces of one byte.
+void expect_calls(std::string_view text, const std::vector<std::string>& calls,
+                  const std::string& content) {
+  ToolCallReader whole, bytes;
+  whole.push(text);
+  for (std::size_t i = 0; i < text.size(); ++i) bytes.push(text.substr(i, 1));
+  for (ToolCallReader* reader : {&whole, &bytes}) {
+    reader->finish();
+    EXPECT_EQ(reader->take_calls(), calls) << text;
+    EXPECT_EQ(reader->take_content(), content) << text;
+  }
+}
+
+TEST(ToolCalls, ATagInAStringEndsNoCall) {
+  const std::string tag = R"({"name": "f", "arguments": {"x": "</tool_call>"}})";
+  const std::string escaped =
+      R"({"name": "f", "arguments": {"</tool_call>": "\\\"</tool_call>\\"}})";
+  expect_calls("a <tool_call>" + tag + "</tool_call>\n<tool_call>" + escaped + "</tool_call>",
+               {tag, escaped}, "a");
+  EXPECT_EQ(call_json(tag, "1")["function"]["arguments"], R"({"x":"</tool_call>"})");
+}
+
+TEST(ToolCalls, ACallThatBreaksOffIsLeftOut) {
+  expect_calls(R"(a <tool_call>{"x": "</tool_call>)", {}, "a");
+  expect_calls(R"(a <tool_call>{"x": 1}</tool_)", {}, "a");
+  expect_calls(R"(<tool_call>{"x": 1}<</tool_call> b)", {R"({"x": 1}<)"}, " b");
+}
+
+}  // namespace
+}  // namespace forerun::serve
