@@ -86,6 +86,10 @@ void App::tick() {
   http_.stop(5.0);
 }
 
+void App::failed(const char* what) const {
+  if (hooks_.log) hooks_.log(dump({{"time", now_text()}, {"event", "error"}, {"error", what}}));
+}
+
 std::string App::new_id(const char* prefix) {
   return fmt::format("{}-{:016x}{:08x}", prefix, random_(), random_() & 0xFFFFFFFFU);
 }

@@ -32,6 +32,8 @@ class App {
 
   HttpHandler handler();
   void tick();
+  /// Logs an error that belongs to no answer.
+  void failed(const char* what) const;
   EngineLoop& loop() noexcept { return loop_; }
 
  private:

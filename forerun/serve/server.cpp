@@ -28,7 +28,10 @@ void Server::run(const ServedModel& model, const std::optional<ServedImages>& im
                  const ServeHooks& hooks) {
   HttpServer& http = impl_->http;
   App app(impl_->options, model, images, hooks, http);
-  std::thread io([&] { http.run(app.handler(), [&] { app.tick(); }); });
+  std::thread io([&] {
+    http.run(
+        app.handler(), [&] { app.tick(); }, [&](const char* what) { app.failed(what); });
+  });
   if (hooks.ready) hooks.ready();
   try {
     app.loop().run();

@@ -9,6 +9,7 @@
 #include <boost/asio/post.hpp>
 #include <boost/asio/steady_timer.hpp>
 #include <chrono>
+#include <exception>
 #include <vector>
 
 #include "forerun/common.h"
@@ -83,6 +84,7 @@ struct HttpServer::Impl {
     timer.expires_after(kTick);
     timer.async_wait([this](const error_code& error) {
       if (error) return;
+      wait_for_tick();
       const auto now = Clock::now();
       const std::vector<std::shared_ptr<Connection>> all(hub->open.begin(), hub->open.end());
       for (const auto& c : all) c->tick(now);
@@ -92,7 +94,6 @@ struct HttpServer::Impl {
         if (quiet || now > stop_at) return io.stop();
       }
       tick();
-      wait_for_tick();
     });
   }
 
@@ -131,12 +132,19 @@ std::string HttpServer::url() const {
                               : fmt::format("http://{}:{}", address, at.port());
 }
 
-void HttpServer::run(HttpHandler handler, std::function<void()> tick) {
+void HttpServer::run(HttpHandler handler, std::function<void()> tick,
+                     const std::function<void(const char* what)>& failed) {
   impl_->hub->handler = std::move(handler);
   impl_->tick = std::move(tick);
   impl_->accept();
   impl_->wait_for_tick();
-  impl_->io.run();
+  while (!impl_->io.stopped()) {
+    try {
+      impl_->io.run();
+    } catch (const std::exception& e) {
+      failed(e.what());
+    }
+  }
   // Their handlers may belong to something that ends before this server.
   const std::vector<std::shared_ptr<Connection>> all(impl_->hub->open.begin(),
                                                      impl_->hub->open.end());

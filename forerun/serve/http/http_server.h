@@ -24,8 +24,11 @@ class HttpServer {
   /// Where it listens: "http://127.0.0.1:8080".
   std::string url() const;
   /// Answers requests until `stop`.
-  /// @param tick  called a few times a second
-  void run(HttpHandler handler, std::function<void()> tick);
+  /// @param tick    called a few times a second
+  /// @param failed  told what a call threw, of the handler, of `tick` or of `post`: the others go
+  /// on
+  void run(HttpHandler handler, std::function<void()> tick,
+           const std::function<void(const char* what)>& failed);
   /// Has the thread of `run` call it. From any thread.
   void post(std::function<void()> call);
   /// Ends `run`, once answers that are on their way are out or `seconds` have passed. Called on the

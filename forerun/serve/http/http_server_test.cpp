@@ -11,6 +11,7 @@
 #include <chrono>
 #include <cstdlib>
 #include <random>
+#include <stdexcept>
 #include <string>
 #include <thread>
 #include <vector>
@@ -69,13 +70,15 @@ class TestServer {
     const std::string url = server_.url();
     port_ = std::stoi(url.substr(url.rfind(':') + 1));
     thread_ = std::thread([this] {
-      server_.run({.check = [](const HttpRequest& r) { return check(r); },
-                   .handle = [this](HttpRequest r, const Exchange& e) { handle(std::move(r), e); },
-                   .refuse =
-                       [](unsigned status, const std::string& message) {
-                         return HttpResponse{.status = status, .body = message};
-                       }},
-                  [this] { connections = server_.connections(); });
+      server_.run(
+          {.check = [](const HttpRequest& r) { return check(r); },
+           .handle = [this](HttpRequest r, const Exchange& e) { handle(std::move(r), e); },
+           .refuse =
+               [](unsigned status, const std::string& message) {
+                 return HttpResponse{.status = status, .body = message};
+               }},
+          [this] { connections = server_.connections(); },
+          [this](const char* what) { failed += std::string(what) == "lost" ? 1 : 0; });
     });
   }
   ~TestServer() {
@@ -92,7 +95,7 @@ class TestServer {
   }
 
   std::atomic<std::size_t> connections = 0;
-  std::atomic<int> gone = 0, handled = 0;
+  std::atomic<int> gone = 0, handled = 0, failed = 0;
 
  private:
   static std::optional<HttpResponse> check(const HttpRequest& r) {
@@ -103,6 +106,10 @@ class TestServer {
     ++handled;
     exchange.on_gone([this] { ++gone; });
     if (request.path == "/never") return;
+    if (request.path == "/lost") throw std::runtime_error("lost");
+    if (request.path == "/lost-later") {
+      return server_.post([] { throw std::runtime_error("lost"); });
+    }
     if (request.path != "/stream") return exchange.send({.body = request.body});
     exchange.begin();
     streams_.emplace_back([this, exchange] {
@@ -151,6 +158,16 @@ TEST(HttpServer, AnswersOneRequestAfterTheOther) {
   EXPECT_EQ(count(answers, "data: 19\n"), 17U);
   EXPECT_TRUE(answers.ends_with("the last"));
   EXPECT_EQ(server.gone, 0);
+}
+
+TEST(HttpServer, WhatACallThrowsEndsNoOther) {
+  TestServer server;
+  Client lost(server.port()), later(server.port());
+  lost.send(post("/lost", "a"));
+  later.send(post("/lost-later", "a"));
+  EXPECT_TRUE(becomes([&] { return server.failed == 2; }));
+  EXPECT_TRUE(server.ask(post("/", "still here")).ends_with("still here"));
+  EXPECT_TRUE(becomes([&] { return server.connections > 0; })) << "it ticks";
 }
 
 TEST(HttpServer, RefusesAtTheHeadAndReadsNoBody) {
