@@ -152,7 +152,7 @@ class Training(Command):
         for flag, value in (("--temp", "-1"), ("--temp", "x"), ("--top-p", "2"), ("--batch-size", "0"), ("-n", "0"),
                             ("--self-prompts", "-1"), ("--self-temp", "0"), ("--no-such-flag", "1")):
             self.assertEqual(forerun(*self.having(self.distill(), flag, value)).returncode, 2, flag)
-        self.refused(2, *self.distill("--top-p", "0"), says=["top-p"])
+        self.refused(2, *self.distill("--top-p", "1.5"), says=["top-p"])
         self.refused(2, "distill", "-m", self.model, "--out", self.answers, says=["prompts"])
         self.refused(2, "distill", "-m", self.path("none"), "--prompts", self.prompts, "--out", self.answers,
                      says=["none"])
