@@ -138,7 +138,7 @@ TEST_F(DistillFolder, IsNotMadeForRequestsThatCannotBeMet) {
   DistillOptions o = options(-1.0);
   EXPECT_NE(complaint<UsageError>(chatty(), kPrompts, out, o), "");
   o = options(0.7);
-  o.generate.sampling.top_p = 0.0;
+  o.generate.sampling.top_p = 1.5;
   EXPECT_NE(complaint<UsageError>(chatty(), kPrompts, out, o), "");
   o = options(0.7);
   o.shard = 0;
