@@ -222,7 +222,7 @@ TEST(Generate, RefusesBadOptionsWithAdvice) {
   GenerateOptions o = options(Rule::kMaximal, -1.0);
   EXPECT_THROW(generate(tiny(), Drafter(), prompt(5), o), UsageError);
   o = options(Rule::kMaximal, 1.0);
-  o.sampling.top_p = 0.0;
+  o.sampling.top_p = 1.5;
   EXPECT_THROW(generate(tiny(), Drafter(), prompt(5), o), UsageError);
   try {
     generate(tiny(), lookup(), prompt(5), options(Rule::kRatioOnSearch, 1.0));

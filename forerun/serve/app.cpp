@@ -76,7 +76,9 @@ void App::tick() {
   if (!draining_ && hooks_.stop && hooks_.stop()) {
     draining_ = true;
     if (hooks_.log) {
-      hooks_.log(dump({{"time", now_text()}, {"event", "draining"}, {"answers", answers_.size()}}));
+      hooks_.log(dump({{"time", now_text()},
+                       {"event", "draining"},
+                       {"answers", answers_.size() + image_answers_.size()}}));
     }
   }
   if (!draining_ || stopped_) return;

@@ -47,7 +47,9 @@ std::vector<std::string> read_keys(const std::string& path) {
   std::ifstream in(path);
   if (!in) throw UsageError(fmt::format("cannot read the key file '{}'", path));
   std::vector<std::string> keys;
+  bool first = true;
   for (std::string line; std::getline(in, line);) {
+    if (std::exchange(first, false) && line.starts_with("\xEF\xBB\xBF")) line.erase(0, 3);
     const std::size_t begin = line.find_first_not_of(" \t\r");
     if (begin == std::string::npos || line[begin] == '#') continue;
     keys.push_back(line.substr(begin, line.find_last_not_of(" \t\r") + 1 - begin));

@@ -227,7 +227,12 @@ void Connection::begin_stream(std::uint64_t request) {
 
 void Connection::write(std::uint64_t request, std::string_view events) {
   if (!answers(request) || state_ != State::kStreaming || events.empty()) return;
-  if (out_.size() + events.size() > hub_->limits.backlog) return close();  // reads too slowly
+  // One call may bring more than the limit to a reader that takes all of it at once.
+  const std::chrono::duration<double> patience(hub_->limits.patience);
+  if (out_.size() + events.size() > hub_->limits.backlog && sending_ &&
+      Clock::now() - last_write_ > patience) {
+    return close();
+  }
   if (old_) {
     out_ += events;
   } else {

@@ -110,8 +110,22 @@ class TestServer {
     if (request.path == "/lost-later") {
       return server_.post([] { throw std::runtime_error("lost"); });
     }
-    if (request.path != "/stream") return exchange.send({.body = request.body});
+    const bool burst = request.path == "/burst", flood = request.path == "/flood";
+    if (request.path != "/stream" && !burst && !flood) return exchange.send({.body = request.body});
     exchange.begin();
+    if (burst) {
+      for (int i = 0; i < 64; ++i) exchange.write(std::string(std::size_t{64} << 10, 'x'));
+      return exchange.end();
+    }
+    if (flood) {
+      streams_.emplace_back([this, exchange] {
+        for (int i = 0; i < 400 && gone == 0; ++i) {
+          server_.post([exchange] { exchange.write(std::string(std::size_t{64} << 10, 'x')); });
+          std::this_thread::sleep_for(std::chrono::milliseconds(10));
+        }
+      });
+      return;
+    }
     streams_.emplace_back([this, exchange] {
       for (int i = 0; i < 20; ++i) {
         server_.post([exchange, i] { exchange.write("data: " + std::to_string(i) + "\n\n"); });
@@ -226,6 +240,22 @@ TEST(HttpServer, ClientsThatAreLateAreGivenUp) {
   EXPECT_TRUE(
       server.ask("POST / HTTP/1.1\r\nContent-Length: 5\r\n\r\nabc").starts_with("HTTP/1.1 408"));
   EXPECT_TRUE(becomes([&] { return server.connections == 0; }));
+}
+
+TEST(HttpServer, AStreamMayBringMoreAtOnceThanASlowReaderMayOwe) {
+  TestServer server;
+  const std::string all = server.ask(post("/burst", "a"));
+  EXPECT_GT(all.size(), std::size_t{4} << 20);
+  EXPECT_TRUE(all.ends_with("0\r\n\r\n"));
+}
+
+TEST(HttpServer, AStreamWhoseReaderTakesNothingIsGivenUp) {
+  HttpLimits limits;
+  limits.patience = 0.3;
+  TestServer server(limits);
+  Client client(server.port());
+  client.send(post("/flood", "a"));
+  EXPECT_TRUE(becomes([&] { return server.gone == 1; }));
 }
 
 TEST(HttpServer, AReaderThatDoesNotReadIsGivenUp) {
