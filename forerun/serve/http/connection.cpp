@@ -229,8 +229,9 @@ void Connection::write(std::uint64_t request, std::string_view events) {
   if (!answers(request) || state_ != State::kStreaming || events.empty()) return;
   // One call may bring more than the limit to a reader that takes all of it at once.
   const std::chrono::duration<double> patience(hub_->limits.patience);
-  if (out_.size() + events.size() > hub_->limits.backlog && sending_ &&
-      Clock::now() - last_write_ > patience) {
+  const std::size_t waits = out_.size() + events.size();
+  if (sending_ && (waits > hub_->limits.burst ||
+                   (waits > hub_->limits.backlog && Clock::now() - last_write_ > patience))) {
     return close();
   }
   if (old_) {

@@ -22,9 +22,10 @@ struct HttpLimits {
   double idle = 75.0;         ///< between requests
   double read_header = 10.0;  ///< from the first byte of a request to its last header
   double read_body = 60.0;
-  double write = 30.0;    ///< a second more for every 16 KiB
-  double patience = 2.0;  ///< one that has not taken what was sent so long ago
-  double comment = 15.0;  ///< a stream that was silent so long sends a comment
+  double write = 30.0;                       ///< a second more for every 16 KiB
+  std::size_t burst = std::size_t{8} << 20;  ///< of a stream, however fast its reader
+  double patience = 2.0;                     ///< one that has not taken what was sent so long ago
+  double comment = 15.0;                     ///< a stream that was silent so long sends a comment
 };
 
 /// A part of HttpLimits::bodies; given back when the last copy goes.
