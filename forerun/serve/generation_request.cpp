@@ -103,7 +103,6 @@ void read_stop(GenerationRequest& r, const Fields& fields) {
 void read_sampling(GenerationRequest& r, const Fields& fields) {
   SamplingParams& s = r.options.sampling;
   s.temperature = fields.number("temperature", 0.0, 1000.0).value_or(1.0);
-  // 0 keeps the likeliest token, as the smallest number does.
   s.top_p = fields.number("top_p", 0.0, 1.0).value_or(1.0);
   s.top_k = static_cast<std::uint32_t>(
       std::max<std::int64_t>(0, fields.whole("top_k", -1, INT32_MAX).value_or(0)));

@@ -17,15 +17,16 @@ struct HttpLimits {
   std::size_t header = std::size_t{16} << 10;
   std::size_t body = std::size_t{8} << 20;
   std::size_t bodies = std::size_t{256} << 20;   ///< all bodies that are being read or parsed
-  std::size_t backlog = std::size_t{512} << 10;  ///< of a stream whose reader is slow:
+  std::size_t backlog = std::size_t{512} << 10;  ///< of a stream beside a write that lasts longer
+                                                 ///< than `patience`,
+  std::size_t burst = std::size_t{8} << 20;      ///< and however short it has lasted
   std::size_t connections = 12'000;
   double idle = 75.0;         ///< between requests
   double read_header = 10.0;  ///< from the first byte of a request to its last header
   double read_body = 60.0;
-  double write = 30.0;                       ///< a second more for every 16 KiB
-  std::size_t burst = std::size_t{8} << 20;  ///< of a stream, however fast its reader
-  double patience = 2.0;                     ///< one that has not taken what was sent so long ago
-  double comment = 15.0;                     ///< a stream that was silent so long sends a comment
+  double write = 30.0;  ///< a second more for every 16 KiB
+  double patience = 2.0;
+  double comment = 15.0;  ///< a stream that was silent so long sends a comment
 };
 
 /// A part of HttpLimits::bodies; given back when the last copy goes.
