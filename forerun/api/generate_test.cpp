@@ -205,6 +205,8 @@ TEST(Generate, StopStringsCutTheTextAndEndTheSequence) {
   EXPECT_EQ(cut.text, whole.text.substr(0, whole.text.find(o.stop[0])));
   EXPECT_EQ(streamed, cut.text);
   EXPECT_EQ(cut.finish, Finish::kStopString);
+  o.stop.emplace_back();
+  EXPECT_THROW(generate(tiny(), lookup(), p, o), UsageError);
 }
 
 TEST(Generate, InterruptionKeepsWhatThereIs) {

@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <mutex>
 #include <utility>
 
@@ -85,6 +86,9 @@ TextRequest text_request(std::span<const Token> prompt, const GenerateOptions& o
         fmt::format("rule {} is for image tokens; texts have maximal, block, match "
                     "and shared-noise",
                     name_of(options.rule)));
+  }
+  if (std::find(options.stop.begin(), options.stop.end(), "") != options.stop.end()) {
+    throw UsageError("stop: an empty text ends no answer; leave it out");
   }
   return {
       .prompt = {prompt.begin(), prompt.end()},

@@ -54,7 +54,7 @@ void bind_images(Command& command, RunFlags& f) {
       "Steps of sampling; token by token, of each token; passes of a diffusion language model",
       {.least = 1, .most = 1000, .standard = "1000; token by token 25; of texts one a token"});
   command.add("--cfg", o.guidance, "Classifier-free guidance, 1 = none",
-              {.standard = "1.5; token by token 1"});
+              {.least = -1000, .most = 1000, .standard = "1.5; token by token 1"});
   command.add("--batch-size", o.batch_size, "Images at a time; none depends on it",
               {.least = 1, .most = 1 << 16, .old = "--lanes"});
   command.group(kDitTitle);

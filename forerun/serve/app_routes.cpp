@@ -1,6 +1,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <cctype>
 #include <exception>
 #include <filesystem>
 #include <utility>
@@ -64,8 +65,14 @@ const App::Route* App::route_of(const std::string& path) const {
 }
 
 bool App::knows(const std::string& authorization) const {
-  constexpr std::string_view kScheme = "Bearer ";
-  if (!authorization.starts_with(kScheme)) return false;
+  constexpr std::string_view kScheme = "bearer ";  // in any case (RFC 9110, 11.1)
+  const auto same_letter = [](char a, char b) {
+    return a == static_cast<char>(std::tolower(static_cast<unsigned char>(b)));
+  };
+  if (authorization.size() < kScheme.size() ||
+      !std::equal(kScheme.begin(), kScheme.end(), authorization.begin(), same_letter)) {
+    return false;
+  }
   const std::string key = authorization.substr(kScheme.size());
   bool known = false;
   for (const std::string& k : options_.keys) known = same(key, k) || known;

@@ -257,8 +257,8 @@ class Keys(Served):
                       "Bearer # comment"):
             headers = {} if value is None else {"Authorization": value}
             self.assertEqual(self.refused(401, CHAT, body, headers=headers)["code"], "invalid_api_key")
-        for key in ("first-key", "second-key"):
-            self.assertEqual(self.server.post(CHAT, body, headers={"Authorization": "Bearer " + key})[0], 200)
+        for value in ("Bearer first-key", "Bearer second-key", "bearer first-key"):
+            self.assertEqual(self.server.post(CHAT, body, headers={"Authorization": value})[0], 200)
         for path in ("/metrics", "/props", "/v1/models"):
             self.assertEqual(self.server.get(path)[0], 401)
         for path in ("/health", "/"):

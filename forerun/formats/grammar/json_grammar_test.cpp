@@ -181,6 +181,8 @@ TEST(JsonGrammar, RefusesWhatItWouldNotKeep) {
         R"({"$ref": "#/$defs/none"})",
         R"({"$ref": "#", "minLength": 2})",
         R"({"enum": []})",
+        R"({"const": 36893488147419103232})",
+        R"({"enum": [{"a": [-9223372036854775809]}]})",
         R"({"anyOf": []})",
         R"({"anyOf": [{}], "type": "object"})",
         R"({"type": "string", "minItems": 1})",

@@ -62,6 +62,13 @@ std::string schema_value_type(const SchemaJson& value) {
                               : "array";
 }
 
+// Whether it holds a number that may have lost digits: of more than 64 bits.
+bool is_rounded(const SchemaJson& value) {
+  constexpr double kLimit = 9223372036854775808.0;  // 2^63
+  if (value.is_number_float()) return std::abs(value.get<double>()) >= kLimit;
+  return value.is_structured() && std::any_of(value.begin(), value.end(), is_rounded);
+}
+
 }  // namespace
 
 std::string ebnf_text(std::string_view text) {
@@ -197,6 +204,7 @@ std::string SchemaConverter::values(const SchemaJson& s, const std::string& wher
       const SchemaJson& types = s["type"];
       if (types.is_array() ? !std::any_of(types.begin(), types.end(), is) : !is(types)) continue;
     }
+    if (is_rounded(value)) refuse(where, "allows a number of more than 64 bits: make it a text");
     out.push_back(ebnf_literal(value));
   }
   if (out.empty()) refuse(where, "allows no value");

@@ -1,7 +1,5 @@
 #if defined(__x86_64__)
 
-#include <algorithm>
-
 #include "forerun/tensor/cpu/kernels/avx2/int8_products.h"
 #include "forerun/tensor/cpu/kernels/avx2/panel_output.h"
 #include "forerun/tensor/cpu/kernels/kernels.h"
@@ -125,7 +123,7 @@ void int4_panel(const Int4Panels& w, std::int64_t panel, const Int8Rows& x, std:
   Prefetch fetch{next, 0};
   each_block<kMost>(rows, [&](auto height, std::int64_t first, std::int64_t) {
     for (int v = 0; v < kVectors; ++v) {
-      fetch.lines = std::min(most, left);
+      fetch.lines = least_of(most, left);
       left -= fetch.lines;
       block<decltype(height)::value>(w, panel, v, x, first, sink, fetch);
       fetch.at += 64 * fetch.lines * (w.width / kGroup);

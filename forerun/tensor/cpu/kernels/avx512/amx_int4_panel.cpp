@@ -42,9 +42,6 @@ struct alignas(64) Work {
   std::int32_t sums[kSums][kTileRows][16];
 };
 
-// Not std::min, which an unoptimised build would emit for all to use.
-inline std::int64_t least_of(std::int64_t a, std::int64_t b) { return b < a ? b : a; }
-
 inline void widen(const Int4Group& group, std::uint8_t (*to)[16][4]) {
 #pragma GCC unroll 4
   for (int p = 0; p < kQuads / 2; ++p) {

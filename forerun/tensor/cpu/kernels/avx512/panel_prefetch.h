@@ -5,7 +5,6 @@
 // AMD's processors drop a prefetch that finds no free miss buffer, as those of a burst do, on
 // Intel's the products wait for one, and what the first-level cache gets is still there then.
 
-#include <algorithm>
 #include <cstdint>
 #include <type_traits>
 
@@ -86,7 +85,7 @@ inline void each_block_ahead(std::int64_t rows, const std::uint8_t* panel, const
     const auto* const begin = reinterpret_cast<const char*>(panel);
     const std::int64_t bytes = Lines * 64 * steps;
     constexpr std::int64_t kSoon = soon_lines(Alone) / Lines * Lines * 64;
-    const Prefetch soon{begin + std::min(kSoon, bytes), 0, begin + bytes, ahead};
+    const Prefetch soon{begin + least_of(kSoon, bytes), 0, begin + bytes, ahead};
     each_block<Most>(rows, [&](auto height, std::int64_t first, std::int64_t) {
       work(height, std::integral_constant<Fetch, Alone>(), first, soon);
     });

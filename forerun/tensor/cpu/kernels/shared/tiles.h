@@ -24,6 +24,10 @@ inline void with_height(std::int64_t n, const Work& work) {
   work(Height<Most>());
 }
 
+// Not std::min, which an unoptimised build would emit, in this processor's instructions, for all to
+// use.
+inline std::int64_t least_of(std::int64_t a, std::int64_t b) { return b < a ? b : a; }
+
 inline std::int64_t blocks_of(std::int64_t rows, std::int64_t most) {
   return (rows + most - 1) / most;
 }
