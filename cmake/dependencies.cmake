@@ -15,6 +15,8 @@ pkg_check_modules(utf8proc REQUIRED IMPORTED_TARGET libutf8proc)
 pkg_check_modules(xxhash REQUIRED IMPORTED_TARGET libxxhash)
 pkg_check_modules(zlib REQUIRED IMPORTED_TARGET zlib)
 pkg_check_modules(libpng REQUIRED IMPORTED_TARGET libpng)
+# Editing of lines in `forerun chat`, which does without.
+pkg_check_modules(libedit IMPORTED_TARGET libedit)
 if(FORERUN_TESTS)
   find_package(GTest REQUIRED)
 endif()

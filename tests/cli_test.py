@@ -3,17 +3,22 @@
 usage: cli_test.py FORERUN   (runs on the tiny models of tests/data/tiny, needs no download)
 """
 
+import fcntl
 import json
 import os
+import pty
 import random
+import re
+import select
 import shutil
 import signal
 import struct
 import subprocess
+import termios
 import time
 import unittest
 
-from cli_support import FORERUN, GGUF, LLAMA, TINY, Command, forerun
+from cli_support import FORERUN, GGUF, LLAMA, TINY, Command, forerun, make_chat_model
 
 SHIPPED = os.path.join(os.path.dirname(os.path.dirname(os.path.abspath(__file__))), "models")
 DIFFUSION = os.path.join(os.path.dirname(TINY), "diffusion_lm")
@@ -280,6 +285,42 @@ class Contract(Command):
     def test_chat_answers_from_a_pipe(self):
         r = forerun("chat", "-m", GGUF, input="hello\n/exit\n", stdin=None)
         self.assertIn("chat template", r.stderr)  # the tiny model has none, and the user is told
+
+    def terminal(self, *args):
+        """Starts the command at a terminal. -> a function that sends bytes and waits for others, and the process"""
+        ours, theirs = pty.openpty()
+        self.addCleanup(os.close, ours)
+        process = subprocess.Popen([FORERUN, *args], stdin=theirs, stdout=theirs, stderr=theirs, start_new_session=True,
+                                   preexec_fn=lambda: fcntl.ioctl(0, termios.TIOCSCTTY, 0),
+                                   env={**os.environ, "TERM": "xterm", "NO_COLOR": "1", "LC_ALL": "C"})
+        self.addCleanup(process.kill)
+        os.close(theirs)
+
+        def exchange(sent, until):
+            os.write(ours, sent)
+            seen, end = b"", time.monotonic() + 100
+            while not re.search(until, seen, re.S):
+                self.assertTrue(select.select([ours], [], [], max(0, end - time.monotonic()))[0], seen)
+                seen += os.read(ours, 65536)
+            return seen
+        return exchange, process
+
+    def test_chat_edits_lines_and_takes_a_paste_for_one_message(self):
+        if "libedit" not in subprocess.run(["ldd", FORERUN], capture_output=True, text=True).stdout:
+            self.skipTest("built without libedit")
+        model = self.path("chat")
+        make_chat_model(model)
+        chat, process = self.terminal("chat", "-m", model, "-n", "2")
+        answered = b"2 tokens / .*> "
+        chat(b"", b"> ")
+        chat(b"/exit\n\nmore\n", answered)
+        chat(b"/exit\\\n", b"\n  ")  # goes on behind the backslash
+        chat(b"\n", answered)
+        chat(b"half a line", b"half a line")
+        chat(b"\x03", b"\\^C.*> ")  # discards it
+        chat(b"\x1b[A\x15", b"\r")  # the line before, which is then cleared
+        chat("/xit\u00e4\x7f\x1b[D\x1b[D\x1b[De\n".encode(), b"in all")
+        self.assertEqual(process.wait(60), 0)
 
     # --- what is refused ----------------------------------------------------------------------------------------
 

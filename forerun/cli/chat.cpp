@@ -1,9 +1,9 @@
 #include <fmt/format.h>
 
-#include <iostream>
 #include <memory>
 
 #include "forerun/cli/interrupt.h"
+#include "forerun/cli/line_editor.h"
 #include "forerun/cli/options.h"
 #include "forerun/cli/terminal.h"
 #include "forerun/engine.h"
@@ -30,16 +30,6 @@ class Conversation {
  private:
   std::string system_;
 };
-
-// Reads one line; nothing at the end of input or on Ctrl-C at the prompt.
-std::optional<std::string> ask() {
-  const std::string mark = styled(stderr, Style::kGreen, "> ");
-  std::fwrite(mark.data(), 1, mark.size(), stderr);
-  std::string line;
-  if (!std::getline(std::cin, line)) return std::nullopt;
-  while (line.ends_with('\r')) line.pop_back();
-  return line;
-}
 
 // The engine still has the keys and values of earlier turns: only what is new is read.
 TextResult answer(Engine& engine, RequestId id) {
@@ -77,12 +67,13 @@ int run_chat(const ChatFlags& f) {
   Conversation talk(f.system);
   Engine engine;
   RunStatistics total;
+  LineEditor editor;
   note(styled(stderr, Style::kDim,
               fmt::format("{}, drafter {}; /clear forgets the conversation, /exit ends it; Ctrl-C "
                           "stops an answer",
                           name_of(model.precision()), printable(drafter.name()))));
   for (;;) {
-    const auto line = ask();
+    const auto line = editor.read();
     if (!line || *line == "/exit" || interrupted()) break;
     if (line->empty()) continue;
     if (*line == "/clear") {
@@ -120,7 +111,12 @@ void add_chat(Command& program) {
   bind_drafting(command, f->draft, Makes::kTexts, "15");
   bind_text(command, f->text, f->draft);
   command.add("--system", f->system, "System message");
-  command.footer(R"(Examples:
+  command.footer(
+      R"(At a terminal lines can be edited; the up arrow and Ctrl-R find earlier messages. A message has several
+lines if it is pasted, or where a line ends in a backslash. /clear forgets the conversation, /exit or Ctrl-D
+ends it; Ctrl-C stops an answer, or discards what was typed.
+
+Examples:
   forerun chat -m model.gguf
   forerun chat -m model.gguf --system "Answer in one sentence." --temp 0)");
   command.runs([f] { return run_chat(*f); });

@@ -307,6 +307,9 @@ std::vector<std::vector<Token>> encode_prompts(const Model& model,
   for (const Prompt& p : prompts) {
     const Message turn{"user", p.text};
     out.push_back(raw ? model.encode(p.text) : model.encode_chat({&turn, 1}));
+    if (out.back().empty()) {
+      throw UsageError(fmt::format("prompt {} holds no token: give some text", out.size()));
+    }
     if (out.back().size() >= model.context()) {
       throw UsageError(
           fmt::format("prompt {} has {} tokens, the model's context holds {}: shorten it",
