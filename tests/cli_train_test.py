@@ -144,6 +144,20 @@ class Training(Command):
         self.assertIn("left out", broken.stderr)
         self.assertEqual(json.loads(broken.stdout)["tokens"], json.loads(plain.stdout)["tokens"])
 
+    def test_answers_become_trigrams_which_replace_nothing_that_is_read(self):
+        self.make_answers()
+        arpa = self.path("a.arpa")
+        for _ in range(2):  # an ARPA file is replaced
+            r = forerun("train", "ngram", "--data", self.answers, "--out", arpa)
+            self.assertEqual((r.returncode, r.stdout.split(": ")[1].split(" of")[0]), (0, "6 documents"), r.stderr)
+        shard = os.path.join(self.answers, "tokens-00000.safetensors")
+        gguf = self.path("m.gguf", b"GGUF" + bytes(100))
+        self.refused(2, "train", "ngram", "--data", self.answers, "--out", shard, says=["would replace"])
+        self.refused(2, "train", "ngram", "--data", self.answers, "--out", gguf, says=["no ARPA file"])
+        self.assertEqual(os.path.getsize(gguf), 104)
+        os.mkdir(self.path("empty"))
+        self.refused(2, *self.train("--data", self.path("empty")), says=["empty", "holds no answers"])
+
     # --- what is refused ----------------------------------------------------------------------------------------
 
     def test_distill_misuse_is_exit_code_2(self):

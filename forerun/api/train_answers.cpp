@@ -54,7 +54,11 @@ std::vector<TokenShards> load_documents(const std::vector<std::string>& folders,
   need(!folders.empty(), "no data: give folders that forerun distill wrote");
   std::vector<TokenShards> out;
   for (const std::string& folder : folders) out.push_back(TokenShards::load(folder));
-  for (const TokenShards& shards : out) check_documents(shards, vocab);
+  for (std::size_t i = 0; i < folders.size(); ++i) {
+    need(out[i].size() > 0,
+         fmt::format("{} holds no answers: give folders that forerun distill wrote", folders[i]));
+    check_documents(out[i], vocab);
+  }
   return out;
 }
 

@@ -150,6 +150,14 @@ TEST_F(TrainDlm, ContinuesOneWithAnotherBlock) {
   EXPECT_EQ(made.config.outputs, 60);
 }
 
+// Then no place is masked, and the text's own states learn.
+TEST_F(TrainDlm, OfOneTokenABlock) {
+  DlmTraining o = small_dlm();
+  o.block = 1;
+  train_small(o, quick(out));
+  EXPECT_EQ(load_made(out).config.block, 1);
+}
+
 TEST_F(TrainDlm, RefusesWhatCannotBeTrained) {
   const auto refuses = [&](const std::string& part, const auto& change) {
     DlmTraining o = small_dlm();

@@ -41,6 +41,12 @@ std::string method_of_result(const fs::path& config) {
 }  // namespace
 
 void expect_own_folder(const fs::path& out, std::string_view method) {
+  if (fs::exists(out / "distill.json")) {
+    throw UsageError(fmt::format(
+        "{} holds answers of forerun distill, which could not be read beside a model: choose "
+        "another --out",
+        out.string()));
+  }
   // With a checkpoint it is for the trainer to say whether this is its run.
   if (fs::exists(out / "checkpoint.safetensors")) return;
   const bool model = fs::exists(out / "config.json") || fs::exists(out / "model.safetensors");

@@ -38,6 +38,11 @@ class TrainFolder : public ::testing::Test {
   TempFolder folder;
 };
 
+TEST_F(TrainFolder, OfAnswersIsNotFree) {
+  folder.write("distill.json", "{}");
+  EXPECT_FALSE(allows("medusa"));
+}
+
 TEST_F(TrainFolder, IsFreeWithoutAModel) {
   EXPECT_TRUE(allows("dit"));
   folder.write("log.jsonl", log_of("dit"));  // begun, and killed before its first checkpoint

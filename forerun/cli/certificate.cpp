@@ -30,6 +30,7 @@ nlohmann::json texts_json(const Certificate& c) {
           {"z_p", c.report.z_p},
           {"edges", c.edges},
           {"exact", c.exact},
+          {"interrupted", c.interrupted},
           {"deterministic", c.deterministic},
           {"tie_margin", c.tie_margin},
           {"differences", differences},
@@ -120,12 +121,13 @@ std::string summary(const Certificate& c) {
                                 c.report.z, c.report.ks_p);
   if (c.report.forbidden > 0) law += fmt::format(", {} forbidden outputs", c.report.forbidden);
   if (c.edges > 0) law += fmt::format(", {} at the edge of a limit left out", c.edges);
+  const std::string verdict = c.verdict() + (c.interrupted ? " (interrupted)" : "");
   if (!c.deterministic) {
-    return fmt::format("{}: {} tokens scored again, {}", c.verdict(), c.outputs, law);
+    return fmt::format("{}: {} tokens scored again, {}", verdict, c.outputs, law);
   }
   return fmt::format(
       "{}: {} tokens scored again by plain passes, {} ties within {} logits, {} differences{}",
-      c.verdict(), c.outputs, ties, c.tie_margin, c.differences.size() - ties,
+      verdict, c.outputs, ties, c.tie_margin, c.differences.size() - ties,
       c.report.passed() ? "" : "; " + law);
 }
 

@@ -7,6 +7,7 @@
 
 #include "forerun/base/atomic_file.h"
 #include "forerun/cli/interrupt.h"
+#include "forerun/cli/options.h"
 #include "forerun/cli/paths.h"
 #include "forerun/cli/report/diffusion_trace.h"
 #include "forerun/cli/terminal.h"
@@ -17,13 +18,22 @@ namespace {
 
 // Drafting and its checks are for models that write token by token.
 void expect_own_flags(const Command& command, const std::string& path) {
-  for (const char* flag : {"--drafter", "--rule", "--max-draft", "--fixed-draft",
-                           "--draft-precision", "--certify", "--verbose", "--stop", "--out"}) {
-    if (!command.given(flag)) continue;
+  std::string other;
+  for (const char* flag :
+       {"--drafter", "--rule", "--max-draft", "--fixed-draft", "--draft-precision", "--certify",
+        "--verbose", "--stop", "--out", "--json-schema", "--logit-bias", "--presence-penalty",
+        "--frequency-penalty", "--repetition-penalty", "--class", "--count", "--cfg",
+        "--batch-size"}) {
+    if (command.given(flag)) other = flag;
+  }
+  for (const char* title : {kDitTitle, kTokenTitle}) {
+    if (other.empty()) other = command.given_under(title);
+  }
+  if (!other.empty()) {
     throw UsageError(fmt::format(
         "{} is for other models; {} holds a diffusion language model, which writes many tokens in "
         "a pass: leave it out",
-        flag, path));
+        other, path));
   }
 }
 
@@ -90,7 +100,7 @@ int generate_diffusion_text(const RunFlags& run, const DiffusionTextFlags& flags
   expect_own_flags(command, run.model.path);
   std::optional<AtomicFile> file;
   if (command.given("--trace")) {
-    expect_apart({{"--trace", trace}}, {run.model.path});
+    expect_apart({{"--trace", trace}}, {run.model.path, prompt.file});
     file.emplace(trace);
   }
   set_threads(run.model.threads);

@@ -17,6 +17,7 @@ void bind_diffusion_text(Command& command, DiffusionTextFlags& flags);
 struct GivenPrompt {
   std::string text, system;
   bool raw = false;
+  std::string file;  // where it was read, if it was
 };
 
 /// Writes a text with a diffusion language model.

@@ -76,7 +76,7 @@ int run_distill(const DistillFlags& f) {
             static_cast<double>(std::max<std::size_t>(d.documents, 1)),
         d.added, duration(d.seconds)));
     if (d.dropped > 0) {
-      note(fmt::format("{} prompts have no answer: too long, or not finished by the model",
+      note(fmt::format("{} prompts have no answer: empty, too long, or not finished by the model",
                        d.dropped));
     }
     if (d.interrupted) note("interrupted: the same command resumes it");

@@ -30,7 +30,7 @@ struct GenerateFlags {
 };
 
 std::string read_prompt(const std::string& path) {
-  if (path == "-") return {std::istreambuf_iterator<char>(std::cin), {}};
+  if (path == "-") return read_input(std::cin, path, "prompt");
   return read_input(path, "prompt file");
 }
 
@@ -130,7 +130,9 @@ int generate_text(const GenerateFlags& f, const Command& command) {
   GenerateOptions options = text_options(f.run.text, f.run.draft);
   std::optional<AtomicFile> trace;
   if (command.given("--trace")) {
-    expect_apart({{"--trace", f.files.trace}}, inputs_of(f.run));
+    std::vector<std::string> inputs = inputs_of(f.run);
+    inputs.insert(inputs.end(), {f.prompt_file, f.run.draft.json_schema});
+    expect_apart({{"--trace", f.files.trace}}, inputs);
     trace.emplace(f.files.trace);
     options.trace = true;
   }
@@ -176,7 +178,7 @@ int run_generate(GenerateFlags& f, const Command& command) {
   if (is_diffusion_language_model(f.run.model.path)) {
     expect_prompt(f, command);
     return generate_diffusion_text(f.run, f.diffusion,
-                                   {.text = prompt_of(f), .system = f.system, .raw = f.raw},
+                                   {.text = prompt_of(f), .system = f.system, .raw = f.raw, .file = f.prompt_file},
                                    f.files.trace, f.json, command);
   }
   if (const std::string flag = command.given_under(kDiffusionTextTitle); !flag.empty()) {

@@ -33,6 +33,11 @@ void catch_interrupts(int ends_at) {
   sigaction(SIGUSR1, &action, nullptr);  // the one mpirun hands on to all ranks and does not act on
   // A reader that went away is an error to report, not a reason to die.
   std::signal(SIGPIPE, SIG_IGN);
+  std::signal(SIGXFSZ, SIG_IGN);  // nor is a limit on the size of files
+  // A terminal that went away asks as Ctrl-C does, unless nohup has it ignored.
+  struct sigaction hangup = {};
+  sigaction(SIGHUP, nullptr, &hangup);
+  if (hangup.sa_handler != SIG_IGN) sigaction(SIGHUP, &action, nullptr);
 }
 
 bool interrupted() noexcept { return requested != 0; }

@@ -9,6 +9,7 @@
 #include <string_view>
 #include <system_error>
 
+#include "forerun/cli/interrupt.h"
 #include "forerun/cli/terminal.h"
 #include "forerun/common.h"
 #include "forerun/method.h"
@@ -28,8 +29,8 @@ bool same_file(const fs::path& a, const fs::path& b) {
 
 // What models, tokenizers and profiles are made of.
 bool is_part_of_a_model(const fs::path& file) {
-  constexpr std::array<std::string_view, 6> kEndings = {".json",  ".safetensors", ".gguf",
-                                                        ".jinja", ".txt",         ".bin"};
+  constexpr std::array<std::string_view, 8> kEndings = {
+      ".json", ".safetensors", ".gguf", ".jinja", ".txt", ".bin", ".arpa", ".order"};
   const std::string ending = file.extension().string();
   return std::ranges::find(kEndings, ending) != kEndings.end();
 }
@@ -74,11 +75,25 @@ void expect_apart(const std::vector<Output>& outputs, const std::vector<std::str
   }
 }
 
-std::vector<std::string> paths_of_drafter(const std::string& name) {
+std::vector<std::string> paths_of_drafter(const std::string& name, const std::string& model) {
   std::vector<std::string> out;
   for (const std::string& part : drafter_parts(name)) {
     const std::size_t colon = part.find(':');
-    if (colon != std::string::npos) out.push_back(part.substr(colon + 1));
+    if (colon == std::string::npos) {
+      // "auto" and "sam" read what lies beside the model.
+      fs::path beside = model;
+      if (beside.extension() == ".gguf") beside.replace_extension();
+      out.insert(out.end(), {beside.string() + ".drafter", beside.string() + ".answers"});
+      continue;
+    }
+    // KIND:PATH[:OPTION=VALUE...]; a path may hold colons, and a value be a path.
+    const std::string rest = part.substr(colon + 1);
+    for (std::size_t end = rest.find(':');; end = rest.find(':', end + 1)) {
+      out.push_back(rest.substr(0, end));
+      const std::size_t value = out.back().rfind('=');
+      if (value != std::string::npos) out.push_back(out.back().substr(value + 1));
+      if (end == std::string::npos) break;
+    }
   }
   return out;
 }
@@ -89,8 +104,14 @@ std::string read_input(const std::string& path, const std::string& what) {
   if (fs::is_directory(status)) {
     throw UsageError(fmt::format("the {} '{}' is a folder: name a file", what, path));
   }
+  const EndsAtFirst waiting;  // for a pipe's writer, say
   std::ifstream in(path, std::ios::binary);
   if (!in) throw UsageError(fmt::format("cannot open the {} '{}'", what, path));
+  return read_input(in, path, what);
+}
+
+std::string read_input(std::istream& in, const std::string& path, const std::string& what) {
+  const EndsAtFirst waiting;
   constexpr std::size_t kMost = std::size_t{256} << 20;  // of a device that never ends
   std::string text;
   std::array<char, 1 << 16> part;

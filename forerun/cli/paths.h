@@ -1,5 +1,6 @@
 #pragma once
 
+#include <istream>
 #include <string>
 #include <vector>
 
@@ -17,12 +18,15 @@ struct Output {
 ///                empty ones and those that are not there are left out
 /// @throws UsageError  an output that is an input or another output
 void expect_apart(const std::vector<Output>& outputs, const std::vector<std::string>& inputs);
-/// The paths within the name of a drafter: "free:FOLDER", "dflash:PATH+sam:FOLDER+lookup".
-std::vector<std::string> paths_of_drafter(const std::string& name);
+/// What a drafter may read by its name, "free:FOLDER" or "dflash:PATH:OPTION=VALUE+sam:FOLDER+auto":
+/// also what lies beside the model, and parts of the name that are no path.
+std::vector<std::string> paths_of_drafter(const std::string& name, const std::string& model);
 
 /// The content of a file that a flag names.
 /// @param what         "prompts file", for the message
 /// @throws UsageError  a folder, more than 256 MiB, or nothing that can be read
 std::string read_input(const std::string& path, const std::string& what);
+/// The same of a stream that is open.
+std::string read_input(std::istream& in, const std::string& path, const std::string& what);
 
 }  // namespace forerun::cli

@@ -27,6 +27,7 @@ struct ServeFlags {
   std::uint32_t max_draft = 15;
   bool fixed_draft = false;
   std::string host = "127.0.0.1";
+  std::vector<std::string> names;
   std::uint32_t port = 8080;
   std::string key_file, name, memory = "auto";
   std::uint32_t max_queue = 256, max_active = 32;
@@ -156,6 +157,7 @@ std::optional<serve::ServedImages> load_images(const ServeFlags& f) {
 int run_serve(const ServeFlags& f) {
   serve::ServeOptions options{.host = f.host,
                               .port = static_cast<std::uint16_t>(f.port),
+                              .names = f.names,
                               .max_active = f.max_active,
                               .max_queue = f.max_queue,
                               .kv_bytes = bytes_of(f.memory),
@@ -221,6 +223,10 @@ void add_serve(Command& program) {
   command.group("Serving");
   command.add("--host", f->host, "Address to listen on; 0.0.0.0 = all of this machine's",
               {.shows = "IP"});
+  command.add("--allow-host", f->names,
+              "A name by which requests may call the server, as those of a proxy do, where it "
+              "listens on this machine alone and needs no key; may be given several times",
+              {.shows = "NAME"});
   command.add("--port", f->port, "Port, 0 = any that is free", {.least = 0, .most = 65535});
   command.add("--api-key-file", f->key_file,
               "Keys that clients may send, one a line; without it none is needed",

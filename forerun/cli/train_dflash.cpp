@@ -55,7 +55,8 @@ void bind_dflash(Command& app, DFlashTraining& o) {
           {.one_of = {"cross-entropy", "l1"}});
   app.add("--state-store", o.loss.state_store,
           "File that keeps the target's states between epochs (4 KB a token for a hidden "
-          "size of 576)");
+          "size of 576)",
+          {.shows = "FILE"});
 }
 
 }  // namespace
@@ -79,7 +80,8 @@ void add_train_dflash(Command& train) {
              "Slots do not begin with the target's newest state (as the paper's)");
   dflash.add("--init", f->dflash.init,
              "Folder of a drafter to start from; its design is kept but for --block, --conv and "
-             "--weight-bits");
+             "--weight-bits",
+             {.shows = "FOLDER"});
   dflash.add("--random", f->random, "Begin with random weights, not the target's last blocks");
   dflash.footer(R"(Examples:
   forerun distill -m model.gguf --prompts prompts.jsonl --out answers

@@ -30,7 +30,8 @@ void add_train_dit(Command& train) {
   app.add("--drop", f->dit.drop, "Share of the images whose class is dropped",
           {.least = 0.0, .most = 1.0});
   app.add("--no-flip", f->dit.flip, "Without flipped images");
-  app.add("--init", f->dit.init, "Folder of a network to start from, with its sizes");
+  app.add("--init", f->dit.init, "Folder of a network to start from, with its sizes",
+          {.shows = "FOLDER"});
   app.footer(R"(Examples:
   forerun train dit --data /usr/share/datasets/fashion-mnist --out dit --side 32
   forerun train dit --data photos --out dit --depth 12 --hidden 192 --heads 6 --patch 8

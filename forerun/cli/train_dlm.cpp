@@ -46,7 +46,8 @@ void add_train_dlm(Command& train) {
   dlm.add("--anchors", f->dlm.loss.anchors,
           "Blocks of an answer; each is a pass of its own if bidirectional");
   dlm.add("--init", f->dlm.init,
-          "Folder of one to start from; its design is kept but for --block and --weight-bits");
+          "Folder of one to start from; its design is kept but for --block and --weight-bits",
+          {.shows = "FOLDER"});
   bind_weight_bits(dlm, f->dlm.weight_bits);
   dlm.footer(R"(Examples:
   forerun distill -m model.gguf --prompts prompts.jsonl --out answers

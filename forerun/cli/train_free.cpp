@@ -40,7 +40,7 @@ void add_train_free(Command& train) {
           {.least = 0.0, .most = 1.0});
   app.add("--drop", f->free.drop, "Share of the images whose class is dropped, without guidance");
   app.add("--no-flip", f->free.flip, "Without flipped images");
-  app.add("--init", f->free.init, "Folder of a drafter to start from");
+  app.add("--init", f->free.init, "Folder of a drafter to start from", {.shows = "FOLDER"});
   app.footer(R"(Examples:
   forerun train free --target dit --data /usr/share/datasets/fashion-mnist --out free
   forerun bench -m dit --drafters asd,frozen,free:free --drafts 3,7 --count 16)");

@@ -44,9 +44,9 @@ void add_train_mar(Command& train) {
   app.add("--decoder-depth", f->mar.decoder_depth,
           "Masked form: blocks that see all tokens, after --depth blocks that see the known ones; "
           "0 = as many",
-          {.most = 1000});
+          {.least = 0, .most = 1000});
   app.add("--buffer", f->mar.buffer, "Masked form: rows of the class, 0 = a quarter of the tokens",
-          {.most = 4096});
+          {.least = 0, .most = 4096});
   app.add("--joint", f->mar.joint,
           "The head is modulated by a function of time and condition together, as published, which "
           "is slower");
@@ -56,7 +56,8 @@ void add_train_mar(Command& train) {
   app.add("--drop", f->mar.drop, "Share of the images whose class is dropped",
           {.least = 0.0, .most = 1.0});
   app.add("--no-flip", f->mar.flip, "Without flipped images");
-  app.add("--init", f->mar.init, "Folder of a network to start from, with its sizes");
+  app.add("--init", f->mar.init, "Folder of a network to start from, with its sizes",
+          {.shows = "FOLDER"});
   app.footer(R"(Examples:
   forerun train mar --data /usr/share/datasets/fashion-mnist --out mar --side 32
   forerun train mar --data imagenet --vae kl16 --patch 1 --noise 0 --out mar
@@ -93,7 +94,8 @@ void add_train_cspd(Command& train) {
           {.least = 0.0, .most = 1.0});
   app.add("--no-flip", f->cspd.flip, "Without flipped images");
   app.add("--vae", f->cspd.vae, "Folder of the autoencoder whose latents the target makes");
-  app.add("--init", f->cspd.init, "Folder of a draft to start from, with its sizes");
+  app.add("--init", f->cspd.init, "Folder of a draft to start from, with its sizes",
+          {.shows = "FOLDER"});
   app.footer(R"(Examples:
   forerun train cspd --target mar --data /usr/share/datasets/fashion-mnist --out cspd)");
   app.runs([f, &app] {

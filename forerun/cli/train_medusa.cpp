@@ -44,7 +44,8 @@ void bind_medusa(Command& app, MedusaTraining& o) {
           "pass");
   app.add("--state-store", o.loss.state_store,
           "File that keeps the target's states between epochs (3 KB a token for a hidden "
-          "size of 576)");
+          "size of 576)",
+          {.shows = "FILE"});
 }
 
 }  // namespace
@@ -61,7 +62,8 @@ void add_train_medusa(Command& train) {
   bind_medusa(medusa, f->medusa);
   bind_weight_bits(medusa, f->medusa.weight_bits);
   medusa.add("--init", f->medusa.init,
-             "Folder of heads to start from; their design is kept but for --weight-bits");
+             "Folder of heads to start from; their design is kept but for --weight-bits",
+             {.shows = "FOLDER"});
   medusa.footer(R"(Examples:
   forerun distill -m model.gguf --self-prompts 4000 --out answers
   forerun train medusa --target model.gguf --data answers --out heads --epochs 4

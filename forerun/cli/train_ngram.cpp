@@ -4,7 +4,9 @@
 #include <string>
 #include <vector>
 
+#include "forerun/cli/interrupt.h"
 #include "forerun/cli/options.h"
+#include "forerun/cli/paths.h"
 #include "forerun/cli/terminal.h"
 #include "forerun/cli/training.h"
 #include "forerun/train.h"
@@ -18,7 +20,11 @@ struct TrainNgramFlags {
 };
 
 int run_train_ngram(const TrainNgramFlags& f) {
-  const NgramReport r = train_ngram(f.data, f.out);
+  expect_apart({{"--out", f.out}}, f.data);
+  const NgramReport r = [&] {
+    const EndsAtFirst nothing_is_lost;
+    return train_ngram(f.data, f.out);
+  }();
   write_out(
       fmt::format("{}: {} documents of {} tokens; {} different tokens, {} bigrams, {} "
                   "trigrams\n",

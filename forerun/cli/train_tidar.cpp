@@ -77,7 +77,8 @@ void add_train_tidar(Command& train) {
   tidar.add("--first-slot", o.first_slot, "A mask for the block's first token too");
   tidar.add("--markov", o.markov_rank, "Rank of the Markov head, 0 = none");
   tidar.add("--offsets", o.loss.offsets, "Sets of blocks of an answer that share a pass over it");
-  tidar.add("--init", o.init, "Folder of adapters to start from; their design is kept");
+  tidar.add("--init", o.init, "Folder of adapters to start from; their design is kept",
+            {.shows = "FOLDER"});
   tidar.group("A whole model");
   tidar.add("--full", f->full,
             "All weights of the target learn, on documents in its tokens; the result is a model");

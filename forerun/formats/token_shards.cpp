@@ -45,6 +45,7 @@ Result<Shard> parse_shard(const Safetensors& file) {
     }
     begin = end;
   }
+  if (begin != total) return Error{"tokens of no document follow the last; the file is damaged"};
   return out;
 }
 

@@ -61,6 +61,7 @@ class App {
   const Route* route_of(const std::string& path) const;
   std::optional<HttpResponse> check(const HttpRequest& head) const;
   bool knows(const std::string& authorization) const;
+  bool is_called(const std::string& host) const;
   void handle(HttpRequest request, const Exchange& exchange);
 
   // app_routes.cpp

@@ -6,10 +6,12 @@
 #include <filesystem>
 #include <utility>
 
+#include "forerun/base/quote.h"
 #include "forerun/serve/api_error.h"
 #include "forerun/serve/app.h"
 #include "forerun/serve/certify.h"
 #include "forerun/serve/chat_messages.h"
+#include "forerun/serve/http/host_name.h"
 #include "forerun/serve/json.h"
 #include "forerun/serve/page/page.h"
 
@@ -79,11 +81,27 @@ bool App::knows(const std::string& authorization) const {
   return known;
 }
 
+// Who can reach a server of this machine alone, which needs no key, is a program of this machine,
+// or a page in a browser that has a name of its own resolved to it.
+bool App::is_called(const std::string& host) const {
+  if (host.empty() || !options_.keys.empty() || !http_.is_local()) return true;
+  const std::string name = host_name(host);
+  return is_fixed_host(name) ||
+         std::any_of(options_.names.begin(), options_.names.end(),
+                     [&](const std::string& known) { return host_name(known) == name; });
+}
+
 std::optional<HttpResponse> App::check(const HttpRequest& head) const {
   const auto refused = [&](const ApiError& error) {
     log(head, error.status(), json::object());
     return std::optional(to_response(error));
   };
+  if (!is_called(head.host)) {
+    return refused(ApiError(
+        403, fmt::format("requests for the host {} are refused: start the server with --allow-host "
+                         "and that name, or with keys",
+                         quote(host_name(head.host)))));
+  }
   const Route* route = route_of(head.path);
   const bool page = page_file(head.path) != nullptr;
   if (route == nullptr && !page) {

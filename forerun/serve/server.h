@@ -18,10 +18,13 @@ struct ServeOptions {
   std::string host = "127.0.0.1";
   std::uint16_t port = 8080;      ///< 0 = any that is free
   std::vector<std::string> keys;  ///< any of them is accepted; none: no key is needed
-  std::size_t max_active = 32;    ///< texts that run at a time
-  std::size_t max_queue = 256;    ///< texts that wait; requests beyond them get 429
-  std::size_t kv_bytes = 0;       ///< keys and values, in bytes; 0 = no limit
-  bool log_prompts = false;       ///< log lines hold the text of requests
+  /// Names by which requests may call this server beside addresses and localhost, where it listens
+  /// on this machine alone and needs no key; elsewhere any name is accepted.
+  std::vector<std::string> names;
+  std::size_t max_active = 32;  ///< texts that run at a time
+  std::size_t max_queue = 256;  ///< texts that wait; requests beyond them get 429
+  std::size_t kv_bytes = 0;     ///< keys and values, in bytes; 0 = no limit
+  bool log_prompts = false;     ///< log lines hold the text of requests
   HttpLimits http;
 };
 

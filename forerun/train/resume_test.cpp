@@ -133,6 +133,14 @@ TEST_F(Stopped, AnotherObjectiveIsRefused) {
   EXPECT_EQ(files(options.out), before);
 }
 
+TEST_F(Stopped, OtherFirstWeightsAreRefused) {
+  TinyObjective::Options tiny;
+  tiny.start = 7;
+  EXPECT_NE(complaint(options, tiny).find("started from other weights"), std::string::npos);
+  EXPECT_EQ(files(options.out), before);
+  EXPECT_EQ(complaint(options), "");
+}
+
 TEST_F(Stopped, HalfACheckpointIsRefusedAndNothingIsOverwritten) {
   const auto path = std::filesystem::path(options.out) / "checkpoint.safetensors";
   for (const double share : {0.0, 0.001, 0.3, 0.999}) {

@@ -6,6 +6,7 @@ Needs Debian's chromium, and the Python package playwright in a virtual environm
   python3 -m venv v && v/bin/pip install playwright && v/bin/python tests/serve/page_test.py build/release/bin/forerun
 """
 
+import json
 import os
 import re
 import shutil
@@ -120,6 +121,69 @@ def talk(page, shots, name):
     return problems
 
 
+def say(page, text):
+    page.get_by_label("Message", exact=True).fill(text)
+    page.get_by_label("Message", exact=True).press("Enter")
+
+
+def mishaps(page, shots, name):
+    """What was refused, left or mistyped stays out of the conversation; the reader's place and focus are left alone."""
+    problems, sent = [], []
+    page.on("pageerror", lambda e: problems.append(f"script: {e}"))
+    page.on("request", lambda r: sent.append(json.loads(r.post_data)) if r.url.endswith("/chat/completions") else None)
+    page.goto(URL)
+    page.get_by_text("rule shared-noise").wait_for()
+    ready = page.locator("#send:enabled")
+    long = "word " * 20_000
+    say(page, long)
+    page.locator(".below .error").wait_for()
+    ready.wait_for()
+    assert page.get_by_label("Message", exact=True).input_value() == long.strip(), "the refused question is gone"
+    page.get_by_label("Tokens at most").fill("8")
+    say(page, "Hi")
+    page.get_by_role("button", name="Certify this answer").wait_for(timeout=60_000)
+    assert [m["content"] for m in sent[-1]["messages"]] == ["Hi"], sent[-1]
+    # A new conversation begins in the middle of an answer.
+    page.get_by_label("Temperature").fill("0")
+    page.get_by_label("Tokens at most").fill("3000")
+    say(page, "Tell a long story.")
+    page.locator(".turn.assistant .piece").nth(20).wait_for(timeout=60_000)
+    page.get_by_role("button", name="New conversation").click()
+    assert page.locator("#rate").inner_text() == "\u2013" and page.locator("#tree svg").count() == 0
+    ready.wait_for()
+    say(page, "Tell a long story.")
+    assert len(sent[-1]["messages"]) == 1, sent[-1]
+    # Who scrolls back stays there, whoever writes elsewhere goes on; the end of the answer is seen by others.
+    while page.locator(".turn.assistant .said").last.evaluate("e => e.clientHeight") < 900:
+        assert page.locator("#stop").is_enabled(), "the answer was too short: choose another seed"
+        page.wait_for_timeout(100)
+    phone = page.viewport_size["width"] < 500
+    gap = ("document.getElementById('turns').getBoundingClientRect().bottom - document.getElementById('ask').getBoundingClientRect().top"
+           if phone else "(b => b.scrollHeight - b.scrollTop - b.clientHeight)(document.getElementById('turns'))")
+    page.wait_for_timeout(500)
+    assert page.evaluate(gap) < 60, "the end of the answer is out of sight"
+    page.screenshot(path=os.path.join(shots, f"{name}-long.png"))
+    page.evaluate("(document.querySelector('#turns').scrollTop ? document.getElementById('turns') : window).scrollBy(0, -50)")
+    place = "document.getElementById('turns').scrollTop + scrollY"
+    at = page.evaluate(place)
+    page.wait_for_timeout(1500)
+    assert page.evaluate(place) == at, "the reader was moved"
+    page.get_by_label("System message").click()
+    page.get_by_role("button", name="Stop", exact=True).evaluate("b => b.click()")
+    ready.wait_for()
+    assert page.evaluate("document.activeElement.id") == "system", "the focus was taken"
+    # Numbers that the server would be sent otherwise than they were typed.
+    for field, value in (("Seed", "9007199254740993"), ("Seed", "1.5"), ("Temperature", ""), ("Tokens at most", "0")):
+        known = page.get_by_label(field, exact=True).input_value()
+        page.get_by_label(field, exact=True).fill(value)
+        before = len(sent)
+        say(page, "Hi")
+        page.wait_for_timeout(200)
+        assert len(sent) == before, f"{field} {value} was sent"
+        page.get_by_label(field, exact=True).fill(known)
+    return problems
+
+
 def main():
     global URL
     arguments = sys.argv[1:]
@@ -138,7 +202,7 @@ def main():
                                   ("page-phone", {"viewport": {"width": 390, "height": 844}, "color_scheme": "light",
                                                   "is_mobile": True, "has_touch": True})):
                 context = browser.new_context(**options)
-                problems = talk(context.new_page(), shots, name)
+                problems = talk(context.new_page(), shots, name) + mishaps(context.new_page(), shots, name)
                 print(name, problems or "fine")
                 failed += problems
                 context.close()

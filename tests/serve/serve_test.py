@@ -241,7 +241,7 @@ class Drafted(LogProbabilities):
 
 
 class Other(Served):
-    flags = ("--fixed-draft", "--max-draft", "4")
+    flags = ("--fixed-draft", "--max-draft", "4", "--allow-host", "Model.Example")
 
     def test_models(self):
         _, _, data = self.server.get("/v1/models")
@@ -387,7 +387,7 @@ class Other(Served):
         files = re.findall(r'(?:href|src)="([^"]+)"', page.decode())
         self.assertEqual(len(files), 3)
         kinds = {"css": "text/css", "js": "text/javascript", "svg": "image/svg+xml"}
-        for file in [*files, "/rounds.js", "/images.js"]:
+        for file in [*files, "/api.js", "/transcript.js", "/rounds.js", "/images.js"]:
             status, headers, content = self.server.get(file)
             self.assertEqual((status, headers["Content-Type"]), (200, kinds[file.split(".")[-1]] + "; charset=utf-8"))
             self.assertGreater(len(content), 100)
@@ -398,6 +398,11 @@ class Other(Served):
         self.refused(403, CHAT, body, headers={"Origin": "http://evil.example"})
         own = f"http://{self.server.host}:{self.server.port}"
         self.assertEqual(self.server.post(CHAT, body, headers={"Origin": own})[0], 200)
+        # A page whose own name was resolved to this machine.
+        self.refused(403, CHAT, body, headers={"Origin": "http://evil.example", "Host": "evil.example"})
+        for host, status in (("evil.example:80", 403), ("127.0.0.1.evil.example", 403), ("localhost", 200), ("[::1]:80", 200),
+                             ("model.example:443", 200)):
+            self.assertEqual(self.server.get("/props", headers={"Host": host})[0], status, host)
 
     def test_a_log_line_for_every_request_without_its_text(self):
         self.server.post(COMPLETIONS, {"prompt": "secret words", "max_tokens": 3, "seed": 9})

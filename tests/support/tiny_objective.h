@@ -30,12 +30,13 @@ class TinyObjective : public Objective {
     double poison = 0.0;                                            ///< added to the loss, e.g. NaN
     const double* held_out_poison = nullptr;                        ///< to the held-out loss
     std::string name = "tiny";
+    std::uint32_t start = 1;  ///< other numbers: other first weights
   };
 
   /// @param poison  read at every loss instead of options.poison, if given
   explicit TinyObjective(Options options, const double* poison = nullptr)
       : o_(std::move(options)), poison_(poison) {
-    in_ = weights({o_.hidden, o_.inputs}, 1);
+    in_ = weights({o_.hidden, o_.inputs}, o_.start);
     bias_ = at::zeros({o_.hidden});
     out_ = weights({1, o_.hidden}, 2);
     for (at::Tensor* t : {&in_, &bias_, &out_}) t->requires_grad_(true);

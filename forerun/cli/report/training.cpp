@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <cstdlib>
 #include <nlohmann/json.hpp>
 #include <utility>
 #include <vector>
@@ -43,7 +44,9 @@ void add_figures(Curves& to, double step, const json& figures) {
 }
 
 // Six digits: more than a page can show.
-double rounded(double value) { return std::stod(fmt::format("{:.6g}", value)); }
+double rounded(double value) {
+  return std::strtod(fmt::format("{:.6g}", value).c_str(), nullptr);  // which reads tiny ones too
+}
 
 json to_json(const Curve& curve) {
   const auto& samples = curve.samples;

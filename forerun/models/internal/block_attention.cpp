@@ -188,7 +188,8 @@ BlockAttention::BlockAttention(const BlockPlaces& places, const LayerAttention& 
   std::int64_t row = 0, block = 0;
   for (std::size_t d = 0; d < places.lengths.size(); ++d) {
     const std::span<const std::int64_t> anchors = places.anchors[d];
-    for (std::size_t i = 0; i < anchors.size(); i += kChunkBlocks) {
+    // Blocks without slots, as of one token, see nothing.
+    for (std::size_t i = 0; places.block > 0 && i < anchors.size(); i += kChunkBlocks) {
       const auto some = anchors.subspan(i, std::min<std::size_t>(kChunkBlocks, anchors.size() - i));
       plan->chunks.push_back(chunk_of(some, block, row, places, attention));
       block += plan->chunks.back().blocks;

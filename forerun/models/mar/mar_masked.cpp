@@ -52,7 +52,9 @@ at::Tensor run_masked(const Mar& m, const at::Tensor& tokens, const at::Tensor& 
   h = m.input_norm(h + m.encoder_positions).gather(1, stay);
   for (const MarBlock& block : m.encoder) h = run_block(block, c, h, false);
   h = m.decoder_input(m.encoder_norm(h));
-  h = m.mask.expand({batch, rows, c.hidden}).scatter(1, stay, h) + m.decoder_positions;
+  // Under autocast the product before it is in bf16.
+  h = m.mask.expand({batch, rows, c.hidden}).scatter(1, stay, h.to(m.mask.scalar_type())) +
+      m.decoder_positions;
   for (const MarBlock& block : m.decoder) h = run_block(block, c, h, false);
   return m.decoder_norm(h).narrow(1, c.buffer, c.tokens()) + m.head_positions;
 }

@@ -132,6 +132,11 @@ std::string HttpServer::url() const {
                               : fmt::format("http://{}:{}", address, at.port());
 }
 
+bool HttpServer::is_local() const {
+  error_code ignored;
+  return impl_->acceptor.local_endpoint(ignored).address().is_loopback();
+}
+
 void HttpServer::run(HttpHandler handler, std::function<void()> tick,
                      const std::function<void(const char* what)>& failed) {
   impl_->hub->handler = std::move(handler);

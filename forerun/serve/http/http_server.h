@@ -23,6 +23,8 @@ class HttpServer {
 
   /// Where it listens: "http://127.0.0.1:8080".
   std::string url() const;
+  /// Whether this machine alone can reach it.
+  bool is_local() const;
   /// Answers requests until `stop`.
   /// @param tick    called a few times a second
   /// @param failed  told what a call threw, of the handler, of `tick` or of `post`: the others go

@@ -14,7 +14,10 @@
 #include <stdexcept>
 #include <string>
 #include <thread>
+#include <utility>
 #include <vector>
+
+#include "forerun/serve/http/host_name.h"
 
 namespace forerun::serve {
 namespace {
@@ -160,6 +163,22 @@ std::size_t count(const std::string& text, const std::string& part) {
   std::size_t n = 0;
   for (std::size_t at = text.find(part); at != std::string::npos; at = text.find(part, at + 1)) ++n;
   return n;
+}
+
+TEST(HostName, IsWithoutPortAndInLowerCase) {
+  for (const auto& [field, name] :
+       {std::pair("Example.ORG:8080", "example.org"), std::pair("localhost.", "localhost"),
+        std::pair("[::1]:80", "::1"), std::pair("[::1", "::1"), std::pair("127.0.0.1", "127.0.0.1"),
+        std::pair("[", ""), std::pair(":80", ""), std::pair("", "")}) {
+    EXPECT_EQ(host_name(field), name);
+  }
+  for (const char* name : {"127.0.0.1", "10.0.0.7", "::1", "localhost", "a.localhost"}) {
+    EXPECT_TRUE(is_fixed_host(name)) << name;
+  }
+  for (const char* name :
+       {"example.org", "localhost.example.org", "127.0.0.1.example.org", "notlocalhost", ""}) {
+    EXPECT_FALSE(is_fixed_host(name)) << name;
+  }
 }
 
 TEST(HttpServer, AnswersOneRequestAfterTheOther) {

@@ -1,4 +1,6 @@
 // Images: asks the server for some, shows what the model predicts of each while it is made, and how many drafts were kept.
+import { ask, chunks } from '/api.js';
+
 const byId = (id) => document.getElementById(id);
 
 const kPreviews = 12;
@@ -40,9 +42,9 @@ function show(picture, index, label, event) {
 function body_of() {
   const seed = byId('image-seed').value;
   return {
-    prompt: String(Math.round(Number(byId('image-class').value) || 0)),
-    n: Math.min(10, Math.max(1, Math.round(Number(byId('image-count').value) || 4))),
-    ...(seed === '' ? {} : { seed: Math.round(Number(seed)) }),
+    prompt: String(Number(byId('image-class').value)),
+    n: Number(byId('image-count').value),
+    ...(seed === '' ? {} : { seed: Number(seed) }),
     stream: true,
     partial_images: kPreviews,
     speculative: { off: !byId('image-drafts').checked },
@@ -54,8 +56,7 @@ function say(text, bad) {
   byId('image-note').className = bad ? 'small error' : 'small';
 }
 
-// `api`: headers of a request, the message of an error, the events of a stream.
-async function make(api) {
+async function make() {
   const body = body_of();
   running = new AbortController();
   byId('pictures').replaceChildren();
@@ -64,11 +65,7 @@ async function make(api) {
   const began = performance.now();
   let done = 0, seed = null, kept = 0, rounds = 0, steps = 0;
   try {
-    const response = await fetch('/v1/images/generations',
-      { method: 'POST', headers: api.headers(), body: JSON.stringify(body), signal: running.signal });
-    if (!response.ok) throw new Error(await api.message_of(response));
-    for await (const event of api.chunks(response)) {
-      if (event.error) throw new Error(event.error.message);
+    for await (const event of chunks(await ask('/v1/images/generations', body, running.signal))) {
       show(pictures[event.index], event.index, body.prompt, event);
       if (event.type !== 'image_generation.completed') continue;
       ++done;
@@ -82,26 +79,33 @@ async function make(api) {
       `${kept} drafts kept, seed ${seed}`);
   } catch (error) {
     say(error.name === 'AbortError' ? 'stopped' : error.message, error.name !== 'AbortError');
+    for (const { progress, caption } of pictures.filter((p) => p.progress.value < 1)) {
+      progress.remove();
+      caption.textContent = `${caption.textContent === 'waits' ? 'not begun' : caption.textContent}, stopped`;
+    }
   }
   running = null;
 }
 
 /// Shows the card if the server makes images.
-export function offer_images(props, api) {
+export function offer_images(props) {
   const { image_model: model, image_classes: classes } = props.forerun;
   byId('images').hidden = !model;
-  if (!model || byId('images').dataset.ready) return;
-  byId('images').dataset.ready = 'yes';
+  if (!model) return;
+  const offer = `${model}: classes 0 to ${classes - 1}. Each picture shows what the model predicts of it while it is made.`;
+  if (byId('images').dataset.offer === offer) return;
+  byId('images').dataset.offer = offer;
   byId('image-class').max = classes - 1;
-  say(`${model}: classes 0 to ${classes - 1}. Each picture shows what the model predicts of it while it is made.`);
-  byId('image-form').addEventListener('submit', async (event) => {
-    event.preventDefault();
-    if (running) return;
-    byId('image-make').disabled = true;
-    byId('image-stop').disabled = false;
-    await make(api);
-    byId('image-make').disabled = false;
-    byId('image-stop').disabled = true;
-  });
-  byId('image-stop').addEventListener('click', () => running && running.abort());
+  say(offer);
 }
+
+byId('image-form').addEventListener('submit', async (event) => {
+  event.preventDefault();
+  if (running) return;
+  byId('image-make').disabled = true;
+  byId('image-stop').disabled = false;
+  await make();
+  byId('image-make').disabled = false;
+  byId('image-stop').disabled = true;
+});
+byId('image-stop').addEventListener('click', () => running && running.abort());

@@ -1,28 +1,19 @@
 // The conversation: asks the server, shows the stream, certifies answers.
+import { ask, chunks, fields_are_valid } from '/api.js';
 import { offer_images } from '/images.js';
 import { Rounds } from '/rounds.js';
+import { add_button, add_turn, clear_turns, note, on_narrow_screen, scroll, seldom, show_pieces } from '/transcript.js';
 
 const byId = (id) => document.getElementById(id);
-const state = { turns: [], plainMs: null, running: null };
+const state = { turns: [], plainMs: null, running: null, connections: 0, again: 0 };
 
-function headers() {
-  const key = byId('key').value.trim();
-  return { 'Content-Type': 'application/json', ...(key ? { Authorization: `Bearer ${key}` } : {}) };
-}
-
-async function message_of(response) {
-  try {
-    return (await response.json()).error.message;
-  } catch {
-    return `the server answered with status ${response.status}`;
-  }
-}
-
+// Shows which server this is; asks again while it cannot be reached, or times its plain passes.
 async function connect() {
+  clearTimeout(state.again);
+  const connection = ++state.connections;
   try {
-    const response = await fetch('/props', { headers: headers() });
-    if (!response.ok) throw new Error(await message_of(response));
-    const props = await response.json();
+    const props = await (await ask('/props')).json();
+    if (connection !== state.connections) return;
     const { forerun } = props;
     state.plainMs = forerun.plain_ms_per_token;
     byId('model').textContent = `${props.model_alias}, ${forerun.precision}, rule ${forerun.rule}` +
@@ -31,78 +22,14 @@ async function connect() {
     const chosen = byId('drafter').value;
     byId('drafter').replaceChildren(...names.map((n) => new Option(n === 'none' ? 'none (plain decoding)' : n, n)));
     if (names.includes(chosen)) byId('drafter').value = chosen;
-    offer_images(props, { headers, message_of, chunks });
-    if (!state.plainMs) setTimeout(connect, 2000);  // it is still being timed
+    offer_images(props);
   } catch (error) {
+    if (connection !== state.connections) return;
     byId('model').textContent = error.message;
+    state.plainMs = null;
+    if (error.status === 401) return;  // a key is the reader's to give
   }
-}
-
-function add_turn(role, text) {
-  const turn = document.createElement('article');
-  turn.className = `turn ${role}`;
-  const who = document.createElement('p');
-  who.className = 'who';
-  who.textContent = role === 'user' ? 'You' : 'Model';
-  const said = document.createElement('p');
-  said.className = 'said';
-  said.textContent = text;
-  const below = document.createElement('div');
-  below.className = 'below';
-  turn.append(who, said, below);
-  byId('hint').hidden = true;
-  byId('turns').append(turn);
-  scroll(true);
-  return { said, below };
-}
-
-function scroll(always) {
-  const box = byId('turns');
-  if (always || box.scrollHeight - box.scrollTop - box.clientHeight < 120) box.scrollTop = box.scrollHeight;
-}
-
-function note(turn, text, bad) {
-  const p = document.createElement('span');
-  p.textContent = text;
-  if (bad) {
-    p.className = 'error';
-    p.setAttribute('role', 'alert');
-  }
-  turn.below.append(p);
-  return p;
-}
-
-function show_pieces(turn, pieces) {
-  for (const { text, how } of pieces) {
-    if (!text) continue;
-    const last = turn.said.lastElementChild;
-    if (last && last.dataset.how === how && how === 'plain') {
-      last.append(text);
-      continue;
-    }
-    const span = document.createElement('span');
-    span.className = `piece ${how}`;
-    span.dataset.how = how;
-    span.textContent = text;
-    turn.said.append(span);
-  }
-}
-
-// The objects of a stream of server-sent events.
-async function* chunks(response) {
-  const reader = response.body.pipeThrough(new TextDecoderStream()).getReader();
-  let held = '';
-  for (;;) {
-    const { value, done } = await reader.read();
-    if (done) return;
-    held += value;
-    const lines = held.split('\n');
-    held = lines.pop();
-    for (const line of lines) {
-      if (!line.startsWith('data: ') || line === 'data: [DONE]') continue;
-      yield JSON.parse(line.slice(6));
-    }
-  }
+  if (!state.plainMs) state.again = setTimeout(connect, 2000);
 }
 
 function body_of() {
@@ -110,30 +37,31 @@ function body_of() {
   const seed = byId('seed').value;
   return {
     messages: [...(system ? [{ role: 'system', content: system }] : []), ...state.turns],
-    temperature: Number(byId('temperature').value) || 0,
-    max_tokens: Math.max(1, Math.round(Number(byId('tokens').value) || 400)),
-    ...(seed === '' ? {} : { seed: Math.round(Number(seed)) }),
+    temperature: Number(byId('temperature').value),
+    max_tokens: Number(byId('tokens').value),
+    ...(seed === '' ? {} : { seed: Number(seed) }),
     stream: true,
     speculative: { drafter: byId('drafter').value || 'none', rounds: true },
   };
 }
 
-function add_certificate(turn, id) {
-  const button = document.createElement('button');
-  button.type = 'button';
-  button.textContent = 'Certify this answer';
-  button.addEventListener('click', async () => {
+function verdict_of(c) {
+  return `${c.passed ? '\u2713' : '\u2717'} ${c.verdict}: ${c.tokens} outputs scored again by plain passes, ` +
+    `${c.ties} ties, ${c.differences.length - c.ties} differences` +
+    `${c.drafted_tokens ? `; ${c.drafted_tokens} drafted, z = ${c.z.toFixed(2)}, KS p = ${c.ks_p.toPrecision(2)}` : ''}` +
+    `${c.same_text ? '' : '; made again the text differed from the one above'}`;
+}
+
+function offer_certificate(turn, id) {
+  let line = null;
+  add_button(turn, 'Certify this answer', async (button) => {
     button.disabled = true;
-    const line = note(turn, 'making the text again and scoring it by plain passes ...');
+    if (line) line.remove();
+    line = note(turn, 'making the text again and scoring it by plain passes ...');
     line.setAttribute('role', 'status');
     try {
-      const response = await fetch('/v1/forerun/certify', { method: 'POST', headers: headers(), body: JSON.stringify({ id }) });
-      if (!response.ok) throw new Error(await message_of(response));
-      const c = await response.json();
-      line.textContent = `${c.passed ? '\u2713' : '\u2717'} ${c.verdict}: ${c.tokens} outputs scored again by plain passes, ` +
-        `${c.ties} ties, ${c.differences.length - c.ties} differences` +
-        `${c.drafted_tokens ? `; ${c.drafted_tokens} drafted, z = ${c.z.toFixed(2)}, KS p = ${c.ks_p.toPrecision(2)}` : ''}` +
-        `${c.same_text ? '' : '; made again the text differed from the one above'}`;
+      const c = await (await ask('/v1/forerun/certify', { id })).json();
+      line.textContent = verdict_of(c);
       line.className = c.passed ? 'passed' : 'error';
     } catch (error) {
       line.textContent = error.message;
@@ -141,64 +69,92 @@ function add_certificate(turn, id) {
       button.disabled = false;
     }
   });
-  turn.below.append(button);
 }
 
-async function answer() {
-  const turn = add_turn('assistant', '');
-  turn.said.classList.add('pieces');
+function offer_copy(turn, text) {
+  if (!navigator.clipboard) return;  // browsers have it on this machine and by https alone
+  add_button(turn, 'Copy', async (button) => {
+    await navigator.clipboard.writeText(text);
+    button.textContent = 'Copied';
+    setTimeout(() => { button.textContent = 'Copy'; }, 1500);
+  });
+}
+
+// The text of an answer, its last event, and whether it failed.
+async function stream_answer(turn, turns) {
+  const out = { text: '', id: '', end: null };
   const rounds = new Rounds(() => state.plainMs);
-  const abort = new AbortController();
-  state.running = abort;
-  let text = '', id = '', last = null;
+  const pieces = [];
+  const drawing = seldom(() => {
+    show_pieces(turn, pieces.splice(0));
+    if (state.turns === turns) rounds.show();
+    scroll(false);
+  });
+  state.running = new AbortController();
   try {
-    const response = await fetch('/v1/chat/completions',
-      { method: 'POST', headers: headers(), body: JSON.stringify(body_of()), signal: abort.signal });
-    if (!response.ok) throw new Error(await message_of(response));
-    for await (const chunk of chunks(response)) {
-      if (chunk.error) throw new Error(chunk.error.message);
+    for await (const chunk of chunks(await ask('/v1/chat/completions', body_of(), state.running.signal))) {
       const choice = chunk.choices[0];
-      id = chunk.id;
+      out.id = chunk.id;
       if (!choice) continue;
-      text += choice.delta.content || '';
+      out.text += choice.delta.content || '';
       for (const round of choice.forerun ? choice.forerun.rounds : []) {
         rounds.add(round);
-        show_pieces(turn, round.pieces);
+        pieces.push(...round.pieces);
       }
-      if (choice.finish_reason) last = chunk;
-      rounds.show();
-      scroll(false);
+      if (choice.finish_reason) out.end = chunk;
+      drawing.soon();
     }
+    drawing.now();
     // What was held back at the end belongs to no round.
     const shown = turn.said.textContent;
-    if (text.startsWith(shown)) show_pieces(turn, [{ text: text.slice(shown.length), how: 'plain' }]);
+    if (out.text.startsWith(shown)) show_pieces(turn, [{ text: out.text.slice(shown.length), how: 'plain' }]);
   } catch (error) {
+    drawing.now();
     if (error.name === 'AbortError') note(turn, 'stopped');
     else note(turn, error.message, true);
   }
   state.running = null;
-  state.turns.push({ role: 'assistant', content: text });
-  if (last) {
-    const t = last.timings;
-    note(turn, `${t.predicted_n} tokens, ${t.draft_n_accepted} of ${t.draft_n} drafts kept, seed ${last.forerun.seed}, ` +
+  return out;
+}
+
+async function answer() {
+  const { turns } = state;
+  const turn = add_turn('assistant', '');
+  turn.said.classList.add('pieces');
+  const { text, id, end } = await stream_answer(turn, turns);
+  // A question without an answer leaves the conversation: the next request would be refused as this one was.
+  const answered = text !== '' || end !== null;
+  if (answered) turns.push({ role: 'assistant', content: text });
+  else turns.pop();
+  if (end) {
+    const t = end.timings;
+    note(turn, `${t.predicted_n} tokens, ${t.draft_n_accepted} of ${t.draft_n} drafts kept, seed ${end.forerun.seed}, ` +
       `prompt ${t.prompt_n} tokens read${t.cache_n ? `, ${t.cache_n} known` : ''}`);
-    add_certificate(turn, id);
   }
+  if (text) offer_copy(turn, text);
+  if (end) offer_certificate(turn, id);
   scroll(false);
+  connect();  // the server may be another by now
+  return answered;
 }
 
 async function send() {
   const text = byId('text').value.trim();
-  if (!text || state.running) return;
+  if (!text || state.running || !fields_are_valid(['temperature', 'tokens', 'seed'])) return;
   byId('text').value = '';
   byId('send').disabled = true;
   byId('stop').disabled = false;
   add_turn('user', text);
-  state.turns.push({ role: 'user', content: text });
-  await answer();
+  const { turns } = state;
+  turns.push({ role: 'user', content: text });
+  const answered = await answer();
+  if (!answered && state.turns === turns && byId('text').value === '') byId('text').value = text;
+  // A button that is disabled loses the focus; who went elsewhere meanwhile stays there.
+  const here = document.activeElement;
+  const idle = !here || here === document.body || here === byId('stop');
   byId('send').disabled = false;
   byId('stop').disabled = true;
-  byId('text').focus();
+  if (idle && !on_narrow_screen()) byId('text').focus();
 }
 
 function stop() {
@@ -208,8 +164,8 @@ function stop() {
 function fresh() {
   stop();
   state.turns = [];
-  byId('turns').replaceChildren(byId('hint'));
-  byId('hint').hidden = false;
+  clear_turns();
+  new Rounds(() => state.plainMs).show();
   byId('text').focus();
 }
 

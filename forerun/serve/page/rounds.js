@@ -2,6 +2,8 @@
 const byId = (id) => document.getElementById(id);
 const number = (x, digits = 1) => x.toLocaleString('en', { maximumFractionDigits: digits, minimumFractionDigits: digits });
 
+const NONE = '\u2013';
+
 export class Rounds {
   // plainMs(): milliseconds of a plain pass; null while it is not known
   constructor(plainMs) {
@@ -32,18 +34,21 @@ export class Rounds {
   show() {
     this.showSpeed();
     this.showPositions();
-    if (this.newest) this.showTree();
+    this.showTree();
   }
 
   showSpeed() {
-    if (this.ms <= 0) return;
-    byId('rate').textContent = `${number(1000 * this.outputs / this.ms)} tok/s`;
-    byId('tau').textContent = `${number(this.outputs / this.rounds, 2)}`;
     const plainMs = this.timed();
-    if (!plainMs) return;
+    byId('rate').textContent = this.ms > 0 ? `${number(1000 * this.outputs / this.ms)} tok/s` : NONE;
+    byId('tau').textContent = this.ms > 0 ? `${number(this.outputs / this.rounds, 2)}` : NONE;
+    byId('plain-rate').textContent = plainMs ? `${number(1000 / plainMs)} tok/s` : NONE;
+    if (this.ms <= 0 || !plainMs) {
+      byId('bar-own').style.width = byId('bar-plain').style.width = '0';
+      byId('saved').textContent = '';
+      return;
+    }
     const plain = this.outputs * plainMs;
     const most = Math.max(plain, this.ms);
-    byId('plain-rate').textContent = `${number(1000 / plainMs)} tok/s`;
     byId('bar-own').style.width = `${100 * this.ms / most}%`;
     byId('bar-plain').style.width = `${100 * plain / most}%`;
     byId('saved').textContent = `${this.outputs} outputs in ${number(this.ms / 1000, 2)} s; plain decoding takes about ` +
@@ -62,13 +67,21 @@ export class Rounds {
       return column;
     });
     byId('positions').replaceChildren(...columns);
-    if (columns.length === 0) return;
+    if (columns.length === 0) {
+      byId('position-note').textContent = 'None yet.';
+      return;
+    }
     const kept = this.kept.reduce((a, b) => a + b, 0);
     byId('position-note').textContent =
       `${kept} of ${this.examined.reduce((a, b) => a + b, 0)} examined drafts kept; in percent, by place in the draft.`;
   }
 
   showTree() {
+    if (!this.newest) {
+      byId('tree').replaceChildren();
+      byId('round').textContent = 'Drafts appear here: what follows what, and which were kept.';
+      return;
+    }
     const { drafts, pieces } = this.newest;
     const kept = drafts.filter((d) => d.kept).length;
     const own = pieces.find((p) => p.how === 'corrected' || p.how === 'bonus');
@@ -117,11 +130,19 @@ function draw(root) {
   return svg;
 }
 
+// What fits into a box: wide characters count twice. \u2205: bytes of a character that is not whole yet, or the text's end.
+function shortened(text) {
+  const shown = [...text.replace(/\n/g, '\u21b5').replace(/ /g, '\u00b7')];
+  const width = (characters) => characters.reduce((sum, c) => sum + (c >= '\u2e80' ? 2 : 1), 0);
+  if (width(shown) <= 11) return shown.join('') || '\u2205';
+  while (width(shown) > 10) shown.pop();
+  return `${shown.join('')}\u2026`;
+}
+
 function box(node, x, y) {
   const g = element('g', { class: node.how ? `node ${node.how}` : node.kept ? 'node kept' : 'node', transform: `translate(${x + 1} ${y + 2})` });
   const text = element('text', { x: 6, y: 17 });
-  const shown = node.text.replace(/\n/g, '\u21b5').replace(/ /g, '\u00b7');
-  text.textContent = shown.length > 11 ? `${shown.slice(0, 10)}\u2026` : shown;
+  text.textContent = shortened(node.text);
   g.append(element('rect', { width: WIDTH - 2, height: HEIGHT - 2, rx: 5 }), text);
   return g;
 }

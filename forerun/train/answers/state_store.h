@@ -37,14 +37,20 @@ class StateStore {
   StateStore& operator=(const StateStore&) = delete;
   ~StateStore();
 
-  bool has(std::size_t document) const;
+  /// Keeps a document's states, and replaces them by what `get` gives back.
   /// @param features  [rows of the document, features] float32; `last` likewise
   /// @return  false if the disk is full: the document is not kept
-  bool put(std::size_t document, const at::Tensor& features, const at::Tensor& last);
-  /// Into the same tensors. @throws FormatError  the file is truncated
-  void get(std::size_t document, at::Tensor features, at::Tensor last) const;
+  bool put(std::size_t document, at::Tensor features, at::Tensor last);
+  /// Into such tensors.
+  /// @return  false, and nothing is read, if the document is not there, or is not what was put, as
+  /// after a crash of the machine
+  bool get(std::size_t document, at::Tensor features, at::Tensor last) const;
 
  private:
+  struct Kept;
+
+  Kept room_for(std::size_t document) const;
+  std::int64_t place_of_hash(std::size_t document) const noexcept;
   void claim(const std::string& header);
   void begin(const std::string& header);
   std::int64_t row_bytes() const noexcept;
@@ -53,7 +59,6 @@ class StateStore {
   std::filesystem::path path_;
   Shape shape_;
   std::vector<std::int64_t> rows_, begin_;  // of each document: rows, place in the file
-  std::int64_t flags_ = 0;                  // place of a byte a document: kept, or not
   int fd_ = -1;
 };
 

@@ -62,33 +62,35 @@ StateStore::Shape TargetStates::shape() const {
 TargetStates::Batch TargetStates::of(std::span<const std::span<const Token>> documents,
                                      std::span<const std::size_t> numbers, StateStore& store) {
   const at::NoGradGuard no_autograd;
-  std::vector<std::size_t> missing;
   std::int64_t rows = 0;
-  std::vector<std::int64_t> first;
-  for (std::size_t i = 0; i < documents.size(); ++i) {
-    if (!store.has(numbers[i])) missing.push_back(i);
-    first.push_back(rows);
-    rows += static_cast<std::int64_t>(documents[i].size());
-  }
-  if (missing.size() > 0) {
-    std::vector<std::span<const Token>> texts;
-    for (const std::size_t i : missing) texts.push_back(documents[i]);
-    const Batch made = of(texts);
-    std::int64_t row = 0;
-    bool full = false;
-    for (const std::size_t i : missing) {
-      const auto n = static_cast<std::int64_t>(documents[i].size());
-      full |= !store.put(numbers[i], made.features.narrow(0, row, n), made.last.narrow(0, row, n));
-      row += n;
-    }
-    if (full) return of(documents);
-  }
-  // Newly computed states are read back too: all epochs learn from the same numbers.
-  Batch out{.features = at::empty({rows, shape().features}, at::kFloat),
-            .last = at::empty({rows, shape().last}, at::kFloat)};
+  for (const auto& tokens : documents) rows += static_cast<std::int64_t>(tokens.size());
+  const Batch out{.features = at::empty({rows, shape().features}, at::kFloat),
+                  .last = at::empty({rows, shape().last}, at::kFloat)};
+  struct Missing {
+    std::size_t document;
+    at::Tensor features, last;  // where they go
+  };
+  std::vector<Missing> missing;
+  std::vector<std::span<const Token>> texts;
+  std::int64_t row = 0;
   for (std::size_t i = 0; i < documents.size(); ++i) {
     const auto n = static_cast<std::int64_t>(documents[i].size());
-    store.get(numbers[i], out.features.narrow(0, first[i], n), out.last.narrow(0, first[i], n));
+    const at::Tensor features = out.features.narrow(0, row, n), last = out.last.narrow(0, row, n);
+    row += n;
+    if (store.get(numbers[i], features, last)) continue;
+    missing.push_back({numbers[i], features, last});
+    texts.push_back(documents[i]);
+  }
+  if (missing.empty()) return out;
+  const Batch made = of(texts);
+  row = 0;
+  for (Missing& m : missing) {
+    const std::int64_t n = m.features.size(0);
+    m.features.copy_(made.features.narrow(0, row, n));
+    m.last.copy_(made.last.narrow(0, row, n));
+    row += n;
+    // Kept or not, they are rounded as kept ones are: all epochs learn from the same numbers.
+    store.put(m.document, m.features, m.last);
   }
   return out;
 }

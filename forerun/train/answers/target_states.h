@@ -42,7 +42,8 @@ class TargetStates {
   };
   /// One packed pass over the documents.
   Batch of(std::span<const std::span<const Token>> documents);
-  /// The same for documents by their number in `store`; missing ones are computed and stored.
+  /// The same for documents by their number in `store`; missing ones are computed, stored
+  /// unless the disk is full, and rounded as stored ones are.
   Batch of(std::span<const std::span<const Token>> documents, std::span<const std::size_t> numbers,
            StateStore& store);
   StateStore::Shape shape() const;

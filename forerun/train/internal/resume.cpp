@@ -4,6 +4,8 @@
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
+#include <cmath>
+#include <span>
 #include <sstream>
 #include <stdexcept>
 #include <system_error>
@@ -70,6 +72,27 @@ json parsed_provenance(const std::string& text) {
   return *parsed;
 }
 
+// Tells other first weights, of another --init say, from these. Not their bits: random numbers may
+// differ in the last one between processors.
+json first_weights(std::span<const at::Tensor> values) {
+  double sum = 0.0, squares = 0.0;
+  for (const at::Tensor& t : values) {
+    const at::Tensor wide = t.detach().to(at::kDouble);
+    sum += wide.abs().sum().item<double>();
+    squares += wide.square().sum().item<double>();
+  }
+  return {sum, squares};
+}
+
+bool are_first_weights(const json& a, const json& b) {
+  constexpr double kBits = 1e-6;
+  for (std::size_t i = 0; i < 2; ++i) {
+    const double x = a.at(i).get<double>(), y = b.at(i).get<double>();
+    if (std::abs(x - y) > kBits * (std::abs(x) + std::abs(y))) return false;
+  }
+  return true;
+}
+
 // Partial files of a killed process: no other process writes here, the log is locked.
 void remove_leftovers(const std::filesystem::path& folder) {
   std::error_code ignored;
@@ -133,6 +156,7 @@ json Run::state_json() const {
                 {"smoothed_weight", state_.smoothed_weight},
                 {"log_bytes", state_.log_bytes},
                 {"options", fixed_options()},
+                {"first_weights", first_weights_},
                 {"surroundings", surroundings()}};
   if (state_.held_out) state["held_out"] = held_out_json(*state_.held_out);
   return state;
@@ -167,6 +191,22 @@ void Run::compare(const json& made_with) const {
       (folder_ / kCheckpoint).string(), fmt::join(differences, ", ")));
 }
 
+// Checkpoints of earlier versions do not say what their run began with.
+void Run::compare_first_weights(const json& state) const {
+  if (!state.contains("first_weights")) return;
+  bool same = false;
+  try {
+    same = are_first_weights(state.at("first_weights"), first_weights_);
+  } catch (const json::exception&) {
+    same = false;
+  }
+  if (same) return;
+  throw std::invalid_argument(fmt::format(
+      "{}: its run was started from other weights (--init, --random or the target); go on with the "
+      "same, or name another folder for a new run",
+      (folder_ / kCheckpoint).string()));
+}
+
 void Run::open_folder() {
   std::error_code failed;
   std::filesystem::create_directories(folder_, failed);
@@ -185,6 +225,7 @@ void Run::start() {
     const json provenance = parsed_provenance(options_.provenance);
     if (!ranks_.first()) return;
     open_folder();
+    first_weights_ = first_weights(values_);
     if (!std::filesystem::exists(folder_ / kCheckpoint)) {
       log_->keep_first(0);
       log_->append({{"run",
@@ -196,6 +237,7 @@ void Run::start() {
     const Checkpoint checkpoint(folder_ / kCheckpoint);
     compare(checkpoint.state().value("options", json::object()));
     checkpoint.restore_(tensors());
+    compare_first_weights(checkpoint.state());
     state = checkpoint.state();
   });
   state = json::parse(ranks_.gather(state.dump()).front());

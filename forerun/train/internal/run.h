@@ -54,6 +54,7 @@ class Run {
   nlohmann::json state_json() const;
   void take_state(const nlohmann::json& state);
   void compare(const nlohmann::json& made_with) const;
+  void compare_first_weights(const nlohmann::json& state) const;
   void share_state();
   NamedTensors tensors() const;
   void save_result();
@@ -99,6 +100,7 @@ class Run {
   std::optional<TrainLog> log_;  // rank 0
 
   State state_;
+  nlohmann::json first_weights_;  // rank 0: what the run began with, before a checkpoint
   Progress progress_;
   double seconds_before_ = 0.0;  // of earlier processes
   double last_step_at_ = 0.0, last_checkpoint_at_ = 0.0;

@@ -1,3 +1,4 @@
+#include "forerun/train/autocast.h"
 #include "forerun/train/mar/mar_objective.h"
 
 #include <ATen/ATen.h>
@@ -210,6 +211,17 @@ TEST(MarBatch, UnknownTokensAreAsManyInEveryImageOfAStepAndFollowThePublishedLaw
   // ceil(16 s), s = 1 - 0.25 |N(0, 1)| held above 0.7: mean 14.351, deviation 1.332 (integrated).
   EXPECT_NEAR(sum / kSeeds, 14.351, 4.5 * 1.332 / std::sqrt(double{kSeeds}));
   EXPECT_NEAR(kept / kSeeds, 1.0 - 14.351 / 16.0, 4.5 * 0.304 / std::sqrt(double{kSeeds}));
+}
+
+TEST(MarObjective, TheMaskedFormLearnsInBf16) {
+  MarObjective objective(std::make_shared<Mar>(random_mar(masked_training_config(), 1)),
+                         two_halves(32), two_halves(8), {.flip = false});
+  const double exact = objective.loss(first(6), 3).loss.item<double>();
+  const Autocast in_bf16(true);
+  const LossSum rounded = objective.loss(first(6), 3);
+  EXPECT_NEAR(rounded.loss.item<double>(), exact, 0.02 * exact);
+  EXPECT_NE(rounded.loss.item<double>(), exact);
+  rounded.loss.backward();
 }
 
 TEST(MarObjective, TheMaskedFormLearnsItsImagesAndSavesItsCalibration) {
