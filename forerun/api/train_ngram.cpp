@@ -23,7 +23,8 @@ void expect_replaceable(const std::string& out) {
   }
   constexpr std::string_view kBegin = "\\data\\";
   std::string begin(64, '\0');
-  std::ifstream(out, std::ios::binary).read(begin.data(), static_cast<std::streamsize>(begin.size()));
+  std::ifstream(out, std::ios::binary)
+      .read(begin.data(), static_cast<std::streamsize>(begin.size()));
   need(begin.find(kBegin) != std::string::npos,
        fmt::format("{} is no ARPA file, and not replaced: name another", out));
 }

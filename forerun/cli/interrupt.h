@@ -2,8 +2,8 @@
 
 namespace forerun::cli {
 
-/// Ctrl-C (SIGINT, SIGTERM, SIGHUP, SIGUSR1) asks running work to end cleanly; a further one ends the
-/// process at once: the second, or the third where what is being written down would be lost.
+/// Ctrl-C (SIGINT, SIGTERM, SIGHUP, SIGUSR1) asks running work to end cleanly; a further one ends
+/// the process at once: the second, or the third where what is being written down would be lost.
 inline constexpr int kEndsAtSecond = 2, kEndsAtThird = 3;
 void catch_interrupts(int ends_at = kEndsAtSecond);
 bool interrupted() noexcept;

@@ -129,7 +129,8 @@ void StateStore::claim(const std::string& header) {
 
 void StateStore::begin(const std::string& header) {
   std::string fresh = header;
-  fresh.resize(static_cast<std::size_t>(kHeader + kHash * static_cast<std::int64_t>(rows_.size())), '\0');
+  fresh.resize(static_cast<std::size_t>(kHeader + kHash * static_cast<std::int64_t>(rows_.size())),
+               '\0');
   if (::ftruncate(fd_, 0) == 0 && write_at(fd_, fresh.data(), fresh.size(), 0)) return;
   const int code = errno;
   throw FormatError(fmt::format("{}: cannot be written ({})", path_.string(), std::strerror(code)));

@@ -1,4 +1,3 @@
-#include "forerun/train/autocast.h"
 #include "forerun/train/mar/mar_objective.h"
 
 #include <ATen/ATen.h>
@@ -14,6 +13,7 @@
 #include "forerun/models/mar/mar_file.h"
 #include "forerun/models/mar/mar_schedule.h"
 #include "forerun/train/adamw.h"
+#include "forerun/train/autocast.h"
 #include "forerun/train/mar/calibrate.h"
 #include "forerun/train/mar/mar_batch.h"
 #include "tests/support/temp_folder.h"
