@@ -24,6 +24,7 @@ class UsageError : public std::invalid_argument {
 };
 
 /// Threads for tensor work in this process; 0 leaves the number as it is (at first, one a core).
+/// @throws UsageError  fewer than 0, more than 1,024
 void set_threads(int threads);
 
 /// The requested precision of a model. Nothing means `auto`: the fastest that the model and this

@@ -76,6 +76,7 @@ class TokenImageModel;
 /// A drafter of the target's next steps, or tokens.
 class ImageDrafter {
  public:
+  ImageDrafter();  ///< none
   /// none; asd; frozen; self (the target: every draft is kept, without any gain); free:FOLDER
   /// @throws UsageError   another name
   /// @throws FormatError  a folder that holds no FREE network, or one for another target

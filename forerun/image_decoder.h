@@ -24,7 +24,8 @@ class ImageDecoder {
   explicit ImageDecoder(const ImageModel& model, const std::string& vae = "");
 
   std::int64_t side() const noexcept;  ///< of its pictures, in pixels
-  /// @param values  [channels, side, side] of the model, float32
+  /// @param values       [channels, side, side] of the model, float32
+  /// @throws UsageError  another number of values
   Image image(std::span<const float> values) const;
 
  private:

@@ -360,6 +360,12 @@ class Contract(Command):
                 r = forerun(*call, "--drafter", drafter, "--draft-precision", precision, "--fixed-draft")
                 self.assertEqual((r.returncode, r.stdout), (0, plain.stdout), f"{name} {precision}: {r.stderr}")
 
+    def test_a_diffusion_language_model_takes_no_flag_that_it_would_ignore(self):
+        dream = os.path.join(DIFFUSION, "dream")
+        for flag, value in (("--json-schema", "none"), ("--logit-bias", "1=2"), ("--repetition-penalty", "2"), ("--cfg", "2"),
+                            ("--count", "2"), ("--class", "1"), ("--eta", "1"), ("--prefill", "1"), ("--stop", "x")):
+            self.refused(2, "generate", "-m", dream, "-p", "x", "--raw", flag, value, says=[flag, "leave it out"])
+
     def test_diffusion_language_models_that_cannot_draft_are_refused_in_one_line(self):
         target = os.path.join(TINY, "qwen2", "model.gguf")
         dream = os.path.join(DIFFUSION, "dream")

@@ -150,6 +150,18 @@ class Command(cli_support.Command):
                      says=["--report", prompts])
         self.refused(2, "bench", "-m", LLAMA, "--prompts", prompts, "--raw", "--drafters", "draft-model:" + model,
                      "--report", model, says=["--report", model])
+        text, schema, law = self.path("prompt.txt", b"a b"), self.path("s.json", b"{}"), self.path("law.arpa", b"x")
+        before.update({path: self.content(path) for path in (text, schema, law)})
+        dream = self.path("dream")
+        shutil.copytree(os.path.join(LLAMA, "..", "..", "diffusion_lm", "dream"), dream)
+        os.mkdir(self.path("m.drafter"))
+        beside = self.path(os.path.join("m.drafter", "config.json"), b"{}")
+        for read, args in ((text, ("-f", text)), (schema, ("-p", "a", "--json-schema", schema)),
+                           (law, ("-p", "a", "-d", f"diffuspec:{dream}:ngram={law}")),
+                           (os.path.join(dream, "config.json"), ("-p", "a", "-d", f"diffuspec:{dream}:most=2")),
+                           (beside, ("-p", "a"))):
+            self.refused(2, "generate", "-m", model, "--raw", *args, "--trace", read, says=["would replace", read])
+        self.refused(2, "generate", "-m", dream, "--raw", "-f", text, "--trace", text, says=["would replace"])
         self.assertEqual({path: self.content(path) for path in before}, before)
 
     def test_outputs_that_cannot_be_written_are_found_out_before_the_work(self):

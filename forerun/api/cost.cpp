@@ -57,10 +57,15 @@ double read_speed(int threads) {
 void check(const Model& model, const CostOptions& o) {
   const auto most = o.rows.empty() ? 0 : *std::max_element(o.rows.begin(), o.rows.end());
   const auto least = o.rows.empty() ? 0 : *std::min_element(o.rows.begin(), o.rows.end());
+  constexpr int kMostSequences = 4096, kMostRepeats = 100'000;
   if (least < 1 || o.sequences < 1 || o.repeats < 1) {
     throw UsageError("cost: rows, sequences and repeats start at 1");
   }
-  if (o.prefix + static_cast<std::size_t>(most) > model.context()) {
+  if (o.sequences > kMostSequences || o.repeats > kMostRepeats) {
+    throw UsageError(
+        fmt::format("cost: at most {} sequences and {} repeats", kMostSequences, kMostRepeats));
+  }
+  if (o.prefix > model.context() || o.prefix + static_cast<std::size_t>(most) > model.context()) {
     throw UsageError(fmt::format("cost: a prefix of {} and {} tokens do not fit the context of {}",
                                  o.prefix, most, model.context()));
   }

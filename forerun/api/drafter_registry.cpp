@@ -163,12 +163,21 @@ struct FoundMethod final : Drafter::Method {
 };
 
 struct SourceMethod final : Drafter::Method {
-  SourceMethod(Model t, std::string a, MakeDraftSource m)
-      : target(std::move(t)), argument(std::move(a)), make_source(std::move(m)) {}
+  SourceMethod(std::string n, Model t, std::string a, MakeDraftSource m)
+      : name(std::move(n)),
+        target(std::move(t)),
+        argument(std::move(a)),
+        make_source(std::move(m)) {}
   std::shared_ptr<TextDrafter> make(DrafterSetup setup) const override {
+    auto source = make_source(target, argument);
+    if (source == nullptr) {
+      throw UsageError(
+          fmt::format("the drafter '{}' has no source: what makes it returned none", name));
+    }
     return std::make_shared<ControlledDrafter<SourceDrafter>>(
-        SourceDrafter(make_source(target, argument)), std::move(setup.control), setup.max_draft);
+        SourceDrafter(std::move(source)), std::move(setup.control), setup.max_draft);
   }
+  std::string name;
   Model target;
   std::string argument;
   MakeDraftSource make_source;
@@ -255,12 +264,15 @@ void register_drafter(const DrafterInfo& info, MakeDraftSource make) {
     throw UsageError(fmt::format(
         "a drafter cannot be named '{}': give a name without a colon or a plus", info.name));
   }
-  const auto with_source = [make = std::move(make)](const DrafterLoad& load) {
+  if (!make) {
+    throw UsageError(fmt::format("drafter '{}': give a function that makes it", info.name));
+  }
+  const auto with_source = [name = info.name, make = std::move(make)](const DrafterLoad& load) {
     if (!load.beside.empty()) {
       throw UsageError(
           fmt::format("this drafter drafts alone: leave out +{}", load.beside.front().name));
     }
-    return std::make_shared<const SourceMethod>(load.target, load.argument, make);
+    return std::make_shared<const SourceMethod>(name, load.target, load.argument, make);
   };
   if (!Registry::instance().add({.info = info, .load = with_source})) {
     throw UsageError(fmt::format("there is a drafter named '{}' already", info.name));

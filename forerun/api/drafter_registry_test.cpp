@@ -77,6 +77,14 @@ TEST(DrafterRegistry, ABrokenSourceFailsWithALine) {
   }
 }
 
+TEST(DrafterRegistry, ASourceThatIsNoneIsSaid) {
+  EXPECT_THROW(register_drafter({.name = "nobody", .argument = "", .help = ""}, {}), UsageError);
+  register_drafter({.name = "nothing-at-all", .argument = "", .help = ""},
+                   [](const Model&, const std::string&) { return std::unique_ptr<DraftSource>(); });
+  const Drafter none = Drafter::load("nothing-at-all", tiny());
+  EXPECT_THROW(generate(tiny(), none, prompt(20), options(Rule::kMaximal, 0.9)), UsageError);
+}
+
 TEST(DrafterRegistry, NamesAreUniqueAndPlain) {
   add_repeater();
   const auto make = [](const Model&, const std::string&) { return std::make_unique<Repeater>(1); };

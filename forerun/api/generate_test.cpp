@@ -304,6 +304,9 @@ TEST(Compare, FirstDifferenceHasThePlaceAndTheMargin) {
   EXPECT_FALSE(first_difference(tiny(), p, plain, plain, o).has_value());
   std::vector<Token> changed = plain;
   changed[7] = (changed[7] + 1) % 100;
+  EXPECT_THROW(first_difference(tiny(), {}, plain, changed, o), UsageError);
+  const std::vector<Token> beyond = {static_cast<Token>(tiny().vocab())};
+  EXPECT_THROW(first_difference(tiny(), p, plain, beyond, o), UsageError);
   const auto d = first_difference(tiny(), p, plain, changed, o);
   ASSERT_TRUE(d.has_value());
   EXPECT_EQ(d->position, 7U);

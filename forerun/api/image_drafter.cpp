@@ -12,6 +12,8 @@
 
 namespace forerun {
 
+ImageDrafter::ImageDrafter() : name_("none"), impl_(std::make_shared<const Impl>()) {}
+
 ImageDrafter ImageDrafter::load(const std::string& name, const DiffusionModel& target) {
   using Made = std::shared_ptr<const StepPredictor>;
   const DitConfig& c = impl_of(target).dit->config;

@@ -2,11 +2,13 @@
 
 #include <cmath>
 #include <numeric>
+#include <span>
 #include <stdexcept>
 #include <string>
 #include <utility>
 
 #include "forerun/image.h"
+#include "forerun/image_decoder.h"
 
 namespace forerun {
 namespace {
@@ -115,6 +117,16 @@ TEST_F(Images, AreThePixelsOfTheirValues) {
     EXPECT_EQ(r.images[0].pixels[i], static_cast<std::uint8_t>(std::lround(byte)));
   }
   EXPECT_EQ(png_grid(r.images, 1).substr(1, 3), "PNG");
+  const ImageDecoder decoder(model);
+  EXPECT_EQ(decoder.image(r.values[0]).pixels, r.images[0].pixels);
+  const auto fewer = std::span<const float>(r.values[0]).first(r.values[0].size() - 1);
+  EXPECT_THROW(decoder.image(fewer), UsageError);
+}
+
+TEST_F(Images, WithoutADrafterAreThoseOfNone) {
+  const ImageRun r =
+      generate_images(model, ImageDrafter(), std::vector<std::int64_t>{2}, options(3));
+  EXPECT_EQ(r.values, run("none", {2}, options(3)).values);
 }
 
 TEST_F(Images, CountTheirCalls) {

@@ -35,6 +35,10 @@ std::int64_t Pictures::side() const noexcept {
   return shape_.side * (vae_ ? vae_->config.scale() : 1);
 }
 
+std::size_t Pictures::values() const noexcept {
+  return static_cast<std::size_t>(shape_.channels * shape_.side * shape_.side);
+}
+
 Image Pictures::image(std::span<const float> values) const {
   at::Tensor x = at::empty({1, shape_.channels, shape_.side, shape_.side}, at::kFloat);
   std::copy(values.begin(), values.end(), x.mutable_data_ptr<float>());

@@ -24,7 +24,8 @@ class Pictures {
   /// @param needed false: images are not wanted
   /// @throws UsageError
   Pictures(PictureShape shape, const std::string& path, const std::string& vae, bool needed);
-  std::int64_t side() const noexcept;  ///< of its images, in pixels
+  std::int64_t side() const noexcept;   ///< of its images, in pixels
+  std::size_t values() const noexcept;  ///< that `image` takes
   Image image(std::span<const float> values) const;
 
  private:

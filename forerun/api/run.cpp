@@ -2,6 +2,7 @@
 
 #include <ATen/Parallel.h>
 #include <c10/core/InferenceMode.h>
+#include <fmt/format.h>
 
 #include <limits>
 #include <memory>
@@ -56,6 +57,10 @@ std::vector<Generated> generate_batch(const Model& target, const Drafter& drafte
 }
 
 void set_threads(int threads) {
+  constexpr int kMost = 1024;
+  if (threads < 0 || threads > kMost) {
+    throw UsageError(fmt::format("{} threads: 0, as it is, to {}", threads, kMost));
+  }
   if (threads > 0) at::set_num_threads(threads);
 }
 

@@ -177,9 +177,10 @@ void expect_prompt(const GenerateFlags& f, const Command& command) {
 int run_generate(GenerateFlags& f, const Command& command) {
   if (is_diffusion_language_model(f.run.model.path)) {
     expect_prompt(f, command);
-    return generate_diffusion_text(f.run, f.diffusion,
-                                   {.text = prompt_of(f), .system = f.system, .raw = f.raw, .file = f.prompt_file},
-                                   f.files.trace, f.json, command);
+    return generate_diffusion_text(
+        f.run, f.diffusion,
+        {.text = prompt_of(f), .system = f.system, .raw = f.raw, .file = f.prompt_file},
+        f.files.trace, f.json, command);
   }
   if (const std::string flag = command.given_under(kDiffusionTextTitle); !flag.empty()) {
     throw UsageError(

@@ -29,8 +29,8 @@ bool same_file(const fs::path& a, const fs::path& b) {
 
 // What models, tokenizers and profiles are made of.
 bool is_part_of_a_model(const fs::path& file) {
-  constexpr std::array<std::string_view, 8> kEndings = {
-      ".json", ".safetensors", ".gguf", ".jinja", ".txt", ".bin", ".arpa", ".order"};
+  constexpr std::array<std::string_view, 8> kEndings = {".json", ".safetensors", ".gguf", ".jinja",
+                                                        ".txt",  ".bin",         ".arpa", ".order"};
   const std::string ending = file.extension().string();
   return std::ranges::find(kEndings, ending) != kEndings.end();
 }

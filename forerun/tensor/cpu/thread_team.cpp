@@ -1,5 +1,6 @@
 #include "forerun/tensor/cpu/thread_team.h"
 
+#include <pthread.h>
 #include <sched.h>
 
 #include <chrono>
@@ -30,6 +31,15 @@ class Wakefulness {
   static constexpr std::chrono::microseconds kAwake{2000}, kWanted{200};
   Clock::time_point start_ = Clock::now(), before_ = start_;
 };
+
+// Forks that led to this process since its first team: the threads before them are not in it.
+std::uint32_t forks() noexcept {
+  static std::atomic<std::uint32_t> seen{0};
+  static const int registered =
+      pthread_atfork(nullptr, nullptr, [] { seen.fetch_add(1, std::memory_order_relaxed); });
+  static_cast<void>(registered);
+  return seen.load(std::memory_order_relaxed);
+}
 
 // While products may keep the processor's state on this thread.
 class KernelJob {
@@ -100,7 +110,15 @@ void ThreadTeam::serve(int index, std::uint32_t seen) {
   }
 }
 
+// A process that was forked has none of its parent's threads.
+void ThreadTeam::forget_helpers() noexcept {
+  for (std::thread& t : helpers_) t.detach();
+  helpers_.clear();
+  count_ = 1;
+}
+
 void ThreadTeam::stop() {
+  if (forks_ != forks()) forget_helpers();
   if (helpers_.empty()) return;
   stop_ = true;
   started_.fetch_add(1, std::memory_order_release);
@@ -111,8 +129,10 @@ void ThreadTeam::stop() {
 }
 
 void ThreadTeam::resize(int threads) {
-  if (threads == count_) return;
+  const std::uint32_t now = forks();
+  if (threads == count_ && forks_ == now) return;
   stop();
+  forks_ = now;
   count_ = threads;
   const std::uint32_t seen = started_.load();
   try {

@@ -149,6 +149,7 @@ class ThreadTeam {
   ~ThreadTeam();
   void resize(int threads);
   void stop();
+  void forget_helpers() noexcept;
   void serve(int index, std::uint32_t seen);
   void run_job(Worker& worker) noexcept;
   void keep_failure() noexcept;
@@ -160,6 +161,7 @@ class ThreadTeam {
   std::vector<std::thread> helpers_;
   const std::function<void(Worker&)>* job_ = nullptr;
   int count_ = 1;
+  std::uint32_t forks_ = 0;  // before the helpers began
   bool stop_ = false;
   std::vector<Seat> seats_;                            // of each thread
   alignas(64) std::atomic<std::uint32_t> started_{0};  // jobs started

@@ -1,7 +1,11 @@
 #include "forerun/tensor/cpu/thread_team.h"
 
 #include <gtest/gtest.h>
+#include <sys/wait.h>
+#include <unistd.h>
 
+#include <atomic>
+#include <cstdlib>
 #include <stdexcept>
 #include <thread>
 #include <vector>
@@ -120,6 +124,29 @@ TEST(ThreadTeam, WhatAJobThrowsIsThrownByRun) {
       for (const auto& d : done) EXPECT_EQ(d.load(), 3);
     }
   }
+}
+
+// None of the helpers is in a process that was forked: it begins others.
+TEST(ThreadTeam, WorksInAProcessThatWasForked) {
+  const auto items_done = [] {
+    std::atomic<std::int64_t> done{0};
+    ThreadTeam::instance().run(3, [&](ThreadTeam::Worker& w) {
+      w.each(1000, 1, [&](std::int64_t begin, std::int64_t end) { done += end - begin; });
+    });
+    return done.load();
+  };
+  ASSERT_EQ(items_done(), 1000);
+  const pid_t child = fork();
+  if (child == 0) {
+    alarm(60);  // ends it if it waits for a helper
+    const bool right = items_done() == 1000 && items_done() == 1000;
+    std::exit(right ? 7 : 1);  // and the team ends with it
+  }
+  int status = 0;
+  ASSERT_EQ(waitpid(child, &status, 0), child);
+  EXPECT_TRUE(WIFEXITED(status));
+  EXPECT_EQ(WEXITSTATUS(status), 7);
+  EXPECT_EQ(items_done(), 1000);
 }
 
 TEST(ThreadTeam, OfSeveralFailuresOneIsThrown) {
