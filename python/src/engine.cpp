@@ -12,6 +12,7 @@
 #include "arrays.h"
 #include "bindings.h"
 #include "image_options.h"
+#include "lock.h"
 #include "text_options.h"
 
 namespace forerun::python {
@@ -39,7 +40,7 @@ class PythonEngine {
   /// @param shape  of an image's values; none of texts
   template <class Submit>
   RequestId submit(Submit&& submit, std::optional<std::pair<std::int64_t, std::int64_t>> shape) {
-    const nb::gil_scoped_release unlocked;
+    const Unlocked unlocked;
     const std::lock_guard turn(mutex_);
     const RequestId id = submit(engine_);
     if (shape) shapes_[id] = *shape;
@@ -49,7 +50,7 @@ class PythonEngine {
   nb::list step() {
     std::vector<std::pair<Event, Shape>> events;
     {
-      const nb::gil_scoped_release unlocked;
+      const Unlocked unlocked;
       const std::lock_guard turn(mutex_);
       for (Event& event : engine_.step()) {
         const Shape shape = shape_of(event);
@@ -64,17 +65,17 @@ class PythonEngine {
   }
 
   void cancel(RequestId id) {
-    const nb::gil_scoped_release unlocked;
+    const Unlocked unlocked;
     const std::lock_guard turn(mutex_);
     engine_.cancel(id);
   }
   bool busy() {
-    const nb::gil_scoped_release unlocked;
+    const Unlocked unlocked;
     const std::lock_guard turn(mutex_);
     return engine_.busy();
   }
   std::size_t used(const Model& model) {
-    const nb::gil_scoped_release unlocked;
+    const Unlocked unlocked;
     const std::lock_guard turn(mutex_);
     return engine_.memory(model).used;
   }

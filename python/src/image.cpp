@@ -8,6 +8,7 @@
 #include "bindings.h"
 #include "image_options.h"
 #include "interrupts.h"
+#include "lock.h"
 #include "precision.h"
 
 namespace forerun::python {
@@ -82,14 +83,14 @@ void bind_models(nb::module_& m) {
       .def_prop_ro("channels", &ImageModel::channels, "of these")
       .def_prop_ro("parameters", &ImageModel::parameters)
       .def_prop_ro("latent", &ImageModel::latent, "its images need a decoder")
-      .def("digest", &ImageModel::digest, nb::call_guard<nb::gil_scoped_release>(),
+      .def("digest", &ImageModel::digest, nb::call_guard<Unlocked>(),
            "A hash of the model's weights.");
   nb::class_<DiffusionModel, ImageModel>(m, "DiffusionModel", "A Diffusion Transformer.")
       .def(
           "__init__",
           [](DiffusionModel* self, const std::string& path, const std::string& precision,
              bool diffusers) {
-            const nb::gil_scoped_release unlocked;
+            const Unlocked unlocked;
             new (self) DiffusionModel(DiffusionModel::load(
                 path, diffusers ? DitDialect::kDiffusers : DitDialect::kReference,
                 precision_request(precision)));
@@ -101,7 +102,7 @@ void bind_models(nb::module_& m) {
       .def(
           "__init__",
           [](TokenImageModel* self, const std::string& path, const std::string& precision) {
-            const nb::gil_scoped_release unlocked;
+            const Unlocked unlocked;
             new (self) TokenImageModel(TokenImageModel::load(path, precision_request(precision)));
           },
           "path"_a, "precision"_a = "auto")
@@ -117,7 +118,7 @@ void bind_kind(nb::module_& m, nb::class_<ImageDrafter>& drafter, const char* dr
   drafter.def(
       "__init__",
       [](ImageDrafter* self, const std::string& name, const Model& target) {
-        const nb::gil_scoped_release unlocked;
+        const Unlocked unlocked;
         new (self) ImageDrafter(ImageDrafter::load(name, target));
       },
       "name"_a, "target"_a, drafters);

@@ -1,9 +1,13 @@
 #pragma once
 
+#include <cxxabi.h>
 #include <nanobind/nanobind.h>
 
 #include <chrono>
 #include <exception>
+#include <utility>
+
+#include "lock.h"
 
 namespace forerun::python {
 
@@ -30,9 +34,11 @@ class Interrupts {
   template <class Callback>
   void run(Callback&& callback) {
     if (error_) return;
-    const nb::gil_scoped_acquire lock;
+    const Locked lock;
     try {
       callback();
+    } catch (const abi::__forced_unwind&) {  // the interpreter's exit ends a daemon thread
+      sleep_until_exit();
     } catch (...) {
       error_ = std::current_exception();
     }
@@ -43,7 +49,7 @@ class Interrupts {
   template <class Work>
   auto during(Work&& work) {
     auto result = [&] {
-      const nb::gil_scoped_release unlocked;
+      const Unlocked unlocked;
       return work();
     }();
     if (error_) std::rethrow_exception(std::exchange(error_, nullptr));

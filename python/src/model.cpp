@@ -9,6 +9,7 @@
 #include "arrays.h"
 #include "bindings.h"
 #include "interrupts.h"
+#include "lock.h"
 #include "precision.h"
 
 namespace forerun::python {
@@ -49,7 +50,7 @@ void bind_language_model(nb::module_& m) {
       .def(
           "__init__",
           [](Model* self, const std::string& path, const std::string& precision) {
-            const nb::gil_scoped_release unlocked;
+            const Unlocked unlocked;
             new (self) Model(Model::load(path, precision_request(precision)));
           },
           "path"_a, "precision"_a = "auto",
@@ -57,7 +58,7 @@ void bind_language_model(nb::module_& m) {
           "file; auto is int4 for GGUF files with half of their weights in 4 bits, else int8. "
           "A run of distill or train resumes in the precision that it "
           "began in; those of the command are in int8.")
-      .def("encode", &Model::encode, "text"_a, nb::call_guard<nb::gil_scoped_release>(),
+      .def("encode", &Model::encode, "text"_a, nb::call_guard<Unlocked>(),
            "The tokens of a text, with a beginning-of-sequence token if the model has one.")
       .def(
           "encode_chat",
@@ -68,7 +69,7 @@ void bind_language_model(nb::module_& m) {
             const ChatInput input{.tools = json_of(tools),
                                   .variables = json_of(variables),
                                   .add_generation_prompt = add_generation_prompt};
-            const nb::gil_scoped_release unlocked;
+            const Unlocked unlocked;
             return model.encode_chat(messages, input);
           },
           "messages"_a, "tools"_a = nb::none(), "variables"_a = nb::none(),
@@ -106,7 +107,7 @@ void bind_language_model(nb::module_& m) {
           },
           "tokens"_a, "top"_a = 0,
           "Log-probabilities (nats, temperature 1) of all tokens but the first.")
-      .def("hash", &Model::hash, nb::call_guard<nb::gil_scoped_release>(),
+      .def("hash", &Model::hash, nb::call_guard<Unlocked>(),
            "A hash of the weights in the model's file.")
       .def_prop_ro("path", &Model::path)
       .def_prop_ro("precision",
@@ -133,7 +134,7 @@ void bind_model(nb::module_& m) {
           "__init__",
           [](Drafter* self, const std::string& name, const Model& target,
              const std::string& precision) {
-            const nb::gil_scoped_release unlocked;
+            const Unlocked unlocked;
             new (self) Drafter(Drafter::load(name, target, precision_request(precision)));
           },
           "name"_a, "target"_a, "precision"_a = "auto",

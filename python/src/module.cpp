@@ -5,6 +5,8 @@
 NB_MODULE(_forerun, m) {
   namespace nb = nanobind;
   m.doc() = "The extension module of forerun; use the package.";
+  // A daemon thread that the exit finds in a call keeps the objects that it works with.
+  nb::set_leak_warnings(false);
   nb::exception<forerun::UsageError>(m, "UsageError", PyExc_ValueError);
   nb::exception<forerun::FormatError>(m, "FormatError", PyExc_RuntimeError);
   m.def("set_threads", &forerun::set_threads, nb::arg("threads"),

@@ -6,6 +6,7 @@
 
 #include "bindings.h"
 #include "interrupts.h"
+#include "lock.h"
 #include "text_options.h"
 #include "train_options.h"
 
@@ -250,7 +251,10 @@ void bind_training(nb::module_& m) {
   m.def(
       "train_ngram",
       [](const std::vector<std::string>& data, const std::string& out) {
-        const NgramReport r = train_ngram(data, out);
+        const NgramReport r = [&] {
+          const Unlocked unlocked;
+          return train_ngram(data, out);
+        }();
         nb::dict result;
         result["documents"] = r.documents;
         result["tokens"] = r.tokens;

@@ -1,5 +1,6 @@
 import json
 import pathlib
+import threading
 
 import numpy as np
 import pytest
@@ -40,3 +41,22 @@ def read_safetensors(path, name):
     kind = {"F32": np.float32, "I64": np.int64, "I32": np.int32}[entry["dtype"]]
     begin, end = entry["data_offsets"]
     return np.frombuffer(data[8 + size + begin:8 + size + end], kind).reshape(entry["shape"])
+
+
+def ticks_during(call):
+    """Turns of another Python thread meanwhile."""
+    ticks, done = [], threading.Event()
+
+    def tick():
+        while not done.wait(0.001):
+            ticks.append(len(ticks))
+
+    thread = threading.Thread(target=tick)
+    thread.start()
+    try:
+        before = len(ticks)
+        call()
+        return len(ticks) - before
+    finally:
+        done.set()
+        thread.join()

@@ -8,7 +8,7 @@ import sys
 import pytest
 
 import forerun
-from conftest import LLAMA
+from conftest import LLAMA, ticks_during
 
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[2] / "tests"))
 from pictures import write_data  # noqa: E402
@@ -85,6 +85,7 @@ def test_answers_become_adapters_that_leave_greedy_text_as_it_is(chat_model, tmp
     drafted = forerun.generate(chat_model, "question 1", drafter=f"tidar:{tmp_path / 'adapters'}", max_tokens=12)
     assert drafted.tokens == plain.tokens
     assert forerun.train_ngram([str(tmp_path / "answers")], str(tmp_path / "trigrams.arpa"))["documents"] == 6
+    assert ticks_during(lambda: forerun.train_ngram([str(tmp_path / "answers")] * 2000, str(tmp_path / "many.arpa"))) > 1
 
 
 def test_auto_drafts_from_answers_beside_the_model(chat_model):
