@@ -27,6 +27,8 @@ class AsyncEngine:
         self._thread = ThreadPoolExecutor(1, "forerun-engine")
         self._streams: dict[int, asyncio.Queue] = {}
         self._steps: asyncio.Task | None = None
+        self._closing: asyncio.Task | None = None
+        self._closed = False  # the thread takes no calls
 
     async def __aenter__(self) -> "AsyncEngine":
         return self
@@ -35,11 +37,16 @@ class AsyncEngine:
         await self.close()
 
     async def close(self) -> None:
-        """Cancels what runs."""
-        for request in list(self._streams):
-            await self._run(self._engine.cancel, request)
-        if self._steps is not None:
-            await self._steps
+        """Cancels what runs, and waits for its end; a stream that begins later raises RuntimeError."""
+        if self._closing is None:
+            self._closing = asyncio.create_task(self._end())
+        await asyncio.shield(self._closing)
+
+    async def _end(self) -> None:
+        # Submissions that wait come before it in the engine's thread; no stream begins any more.
+        await self._run(self._cancel_all)
+        await self._start()
+        self._closed = True
         self._thread.shutdown()
 
     def events(self, model: Model, prompt: Prompt, drafter: Any = "auto", **fields: Any) -> AsyncGenerator[Event, None]:
@@ -70,9 +77,16 @@ class AsyncEngine:
             self._streams[request] = queue  # in the engine's thread: before any step reports it
             return request
 
-        request = await self._run(begin)
-        if self._steps is None or self._steps.done():
-            self._steps = asyncio.create_task(self._step())
+        if self._closing is not None:
+            raise RuntimeError("the engine is closed")
+        submission = self._run(begin)
+        try:
+            request = await asyncio.shield(submission)
+        except asyncio.CancelledError:  # the thread submits it all the same, and nobody reads it
+            submission.add_done_callback(self._abandon)
+            raise
+        if self._closing is None:  # closing runs the steps itself
+            self._start()
         event = None
         try:
             while not isinstance(event, LAST):
@@ -81,9 +95,28 @@ class AsyncEngine:
                     raise event
                 yield event
         finally:
-            del self._streams[request]
-            if not isinstance(event, LAST):
-                await self._run(self._engine.cancel, request)
+            self._streams.pop(request, None)
+            if not isinstance(event, LAST) and not self._closed:
+                await asyncio.shield(self._run(self._engine.cancel, request))
+
+    def _abandon(self, submission: asyncio.Future) -> None:
+        if submission.cancelled() or submission.exception() is not None:
+            return
+        self._streams.pop(submission.result(), None)
+        if not self._closed:
+            self._run(self._engine.cancel, submission.result())
+        if self._closing is None:
+            self._start()
+
+    def _cancel_all(self) -> None:
+        for request in list(self._streams):
+            self._engine.cancel(request)
+
+    def _start(self) -> asyncio.Task:
+        """The task that makes steps while there is something to do."""
+        if self._steps is None or self._steps.done():
+            self._steps = asyncio.create_task(self._step())
+        return self._steps
 
     async def _step(self) -> None:
         try:

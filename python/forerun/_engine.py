@@ -1,5 +1,6 @@
 """Many requests at once."""
 
+from collections import deque
 from collections.abc import Iterator
 from typing import Any
 
@@ -30,6 +31,7 @@ class Engine:
 
     def __init__(self, max_active: int = 0, kv_bytes: int = 0, max_prefixes: int = 64):
         self._engine = _forerun.Engine(max_active, kv_bytes, max_prefixes)
+        self._left: deque[Event] = deque()  # of the last step of a loop that was left before their turn
 
     def submit(self, model: Model, prompt: Prompt, drafter: Drafter | str | None = "auto", *,
                log_probabilities: int | None = None, options: GenerateOptions | None = None, **fields: Any) -> int:
@@ -49,8 +51,9 @@ class Engine:
         return submit(model, drafter, label, options, previews)
 
     def step(self) -> list[Event]:
-        """One round of everything that runs; its events."""
-        return self._engine.step()
+        """One round of everything that runs; its events, after those that a loop over the engine left behind."""
+        events = self._engine.step()
+        return [*self._undelivered(), *events]
 
     def cancel(self, request: int) -> None:
         """Ends a request with what it has; unknown and finished ones are ignored."""
@@ -58,13 +61,27 @@ class Engine:
 
     @property
     def busy(self) -> bool:
-        return self._engine.busy
+        """Something runs or waits, or has events that no one got."""
+        return bool(self._left) or self._engine.busy
 
     def kv_bytes(self, model: Model) -> int:
         """Bytes of keys and values that the model's texts hold."""
         return self._engine.kv_bytes(model)
 
     def __iter__(self) -> Iterator[Event]:
-        """Events of all requests until nothing is left; requests may be added meanwhile."""
+        """Events of all requests until nothing is left; requests may be added meanwhile.
+
+        A loop that is left early loses no events: the next one, or `step`, has them.
+        """
         while self.busy:
-            yield from self.step()
+            if not self._left:
+                self._left.extend(self._engine.step())
+            yield from self._undelivered()
+
+    def _undelivered(self) -> Iterator[Event]:
+        while True:
+            try:
+                event = self._left.popleft()
+            except IndexError:  # none, or another thread has it
+                return
+            yield event

@@ -80,6 +80,24 @@ def test_any_thread_may_submit(model):
     assert [t.tokens for t in texts.values()] == [alone.tokens] * 5
 
 
+def test_a_loop_that_is_left_loses_no_events(model):
+    engine = forerun.Engine()
+    request = engine.submit(model, PROMPT, None, log_probabilities=0, **OPTIONS)
+    alone = forerun.generate(model, PROMPT, None, **OPTIONS)
+    events = []
+    while engine.busy:  # every loop takes one event
+        for event in engine:
+            events.append(event)
+            break
+    assert [e.token for e in events if isinstance(e, forerun.TokenOutput)] == alone.tokens
+    assert finished(events)[request].tokens == alone.tokens
+    engine.submit(model, PROMPT, None, log_probabilities=0, **OPTIONS)
+    events = [next(iter(engine))]
+    while engine.busy:
+        events += engine.step()
+    assert [e.token for e in events if isinstance(e, forerun.TokenOutput)] == alone.tokens
+
+
 def test_streams_of_asyncio(model, dit):
     alone = [forerun.generate(model, PROMPT, None, request=i, **OPTIONS).text for i in range(3)]
 
@@ -112,3 +130,75 @@ def test_a_closed_stream_cancels_and_errors_arrive(model):
         return [e async for e in left][-1]
 
     assert asyncio.run(main()).result.finish == "interrupted"
+
+
+class SlowPrompt:
+    """Tokens that a submission gets when they are let go."""
+
+    def __init__(self, model):
+        self.tokens, self.asked, self.go = model.encode(PROMPT), threading.Event(), threading.Event()
+
+    def __iter__(self):
+        self.asked.set()
+        assert self.go.wait(10)
+        return iter(self.tokens)
+
+
+LONG = {"max_tokens": 200, "ignore_end": True}
+
+
+async def last_of(engine, *arguments):
+    return [e async for e in engine.events(*arguments, **LONG)][-1]
+
+
+async def until(holds):
+    while not holds():
+        await asyncio.sleep(0.001)
+
+
+def test_a_stream_that_is_cancelled_while_its_submission_waits_leaves_no_request(model):
+    prompt = SlowPrompt(model)
+
+    async def main():
+        async with forerun.AsyncEngine() as engine:
+            reader = asyncio.create_task(last_of(engine, model, prompt, None))
+            await until(prompt.asked.is_set)
+            reader.cancel()
+            with pytest.raises(asyncio.CancelledError):
+                await reader
+            prompt.go.set()
+            result = await last_of(engine, model, PROMPT, None)
+            # An orphan would keep its stream and its place in the engine.
+            await asyncio.wait_for(until(lambda: not engine._streams and not engine._engine.busy), 10)
+            return result
+
+    assert asyncio.run(main()).result.finish == "length"
+
+
+def test_closing_cancels_what_is_being_submitted(model):
+    prompt = SlowPrompt(model)
+
+    async def main():
+        engine = forerun.AsyncEngine()
+        readers = [asyncio.create_task(last_of(engine, model, p, None)) for p in (prompt, PROMPT)]
+        await until(prompt.asked.is_set)
+        closing = [asyncio.create_task(engine.close()) for _ in range(2)]
+        await asyncio.sleep(0)
+        prompt.go.set()
+        await asyncio.gather(*closing)
+        with pytest.raises(RuntimeError, match="the engine is closed"):
+            await last_of(engine, model, PROMPT, None)
+        return await asyncio.gather(*readers)
+
+    assert [last.result.finish for last in asyncio.run(main())] == ["interrupted"] * 2
+
+
+def test_a_stream_may_be_closed_after_its_engine(model):
+    async def main():
+        async with forerun.AsyncEngine() as engine:
+            stream = engine.events(model, PROMPT, None, **LONG)
+            await anext(stream)
+        await stream.aclose()
+        await engine.close()
+
+    asyncio.run(main())
