@@ -35,7 +35,12 @@ def _rows(a: ArrayLike) -> NDArray[np.float32]:
 
 
 def _ids(a: ArrayLike) -> NDArray[np.int32]:
-    return np.atleast_1d(np.ascontiguousarray(a, np.int32))
+    ids = np.atleast_1d(np.asarray(a))
+    if ids.size and not np.issubdtype(ids.dtype, np.integer):
+        raise TypeError(f"token ids are integers, not {ids.dtype}")
+    if ids.size and not -2**31 <= ids.min() <= ids.max() < 2**31:
+        raise ValueError(f"token ids are from 0 to {2**31 - 1}; there are {ids.min()} to {ids.max()}")
+    return np.ascontiguousarray(ids, np.int32)
 
 
 def _sigma(sigma: ArrayLike, rows: int) -> NDArray[np.float64]:

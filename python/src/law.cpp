@@ -7,6 +7,7 @@
 #include <nanobind/stl/pair.h>
 #include <nanobind/stl/string.h>
 
+#include <limits>
 #include <stdexcept>
 #include <string>
 #include <utility>
@@ -81,8 +82,11 @@ void bind_key(nb::module_& m) {
       .def(
           "normal",
           [](const RngKey& key, const std::string& purpose, std::size_t rows, std::size_t dim) {
+            require(
+                dim == 0 || rows <= std::numeric_limits<std::size_t>::max() / sizeof(float) / dim,
+                "rows * dim: more numbers than there can be");
             std::vector<float> out(rows * dim);
-            for (std::size_t i = 0; i < rows; ++i) {
+            for (std::size_t i = 0; dim > 0 && i < rows; ++i) {
               at(key, i).fill_normal(purpose_from(purpose), std::span(out).subspan(i * dim, dim));
             }
             return array(std::move(out), {rows, dim});

@@ -39,7 +39,7 @@ def test_the_certificate_rejects_keeping_every_draft():
 
 
 def test_chosen_drafts():
-    out = law.couple(TARGET, None, np.zeros(N), KEY, rule="match")
+    out = law.couple(TARGET, None, np.zeros(N, int), KEY, rule="match")
     assert near(out.accepted.mean(), 0.5)
     np.testing.assert_array_equal(out.values == 0, out.accepted)
     np.testing.assert_array_equal(out.values, law.draw(TARGET, KEY, rule="match"))
@@ -88,10 +88,22 @@ def test_sampling_parameters():
 
 def test_wrong_arrays_are_named():
     with pytest.raises(ValueError, match="target and draft differ in shape"):
-        law.couple(TARGET, DRAFT[:5], np.zeros(N), KEY)
+        law.couple(TARGET, DRAFT[:5], np.zeros(N, int), KEY)
     with pytest.raises(ValueError, match="drafted: 3 is no token of 3"):
         law.couple(P, Q, 3, KEY)
     with pytest.raises(ValueError, match="score k \\+ 1 rows"):
-        law.resolve(TARGET[:5], DRAFT[:5], np.zeros(5), KEY)
+        law.resolve(TARGET[:5], DRAFT[:5], np.zeros(5, int), KEY)
     with pytest.raises(ValueError, match="no rule 'luck'"):
         law.couple(P, Q, 0, KEY, rule="luck")
+    with pytest.raises(TypeError, match="token ids are integers, not float64"):
+        law.couple(P, Q, 1.5, KEY)
+    with pytest.raises(ValueError, match="token ids are from 0 to 2147483647; there are 4294967297 to 4294967297"):
+        law.couple(P, Q, 2**32 + 1, KEY)
+    assert law.resolve(TARGET[:1], None, [], KEY).kept == 0
+
+
+def test_more_numbers_than_memory_has_are_refused():
+    for rows, dim in ((2**62, 4), (2**32, 2**32), (2**62, 1)):
+        with pytest.raises(ValueError, match="rows \\* dim"):
+            KEY.normal("draft", rows, dim)
+    assert KEY.normal("draft", 2, 0).shape == (2, 0)
