@@ -1,5 +1,6 @@
 """Images of Diffusion Transformers, and of transformers of image tokens."""
 
+import operator
 from collections.abc import Iterable
 from typing import Any
 
@@ -47,4 +48,4 @@ def certify_images(model: ImageModel, labels: Iterable[int], drafter: ImageDraft
 
 def _arguments(model, labels, drafter, options, fields):
     drafter, options = drafter_and_options(model, drafter, options, fields)
-    return drafter, [int(label) for label in labels], options
+    return drafter, [operator.index(label) for label in labels], options

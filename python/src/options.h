@@ -7,6 +7,7 @@
 #include <nanobind/stl/vector.h>
 
 #include <cstdint>
+#include <limits>
 #include <string>
 #include <type_traits>
 #include <vector>
@@ -30,16 +31,41 @@ struct Field {
   }
   static T from(const std::string& name, nb::handle value) {
     T out;
-    // A string is a sequence of strings, which nobody means.
-    const bool letters =
-        std::is_same_v<T, std::vector<std::string>> && nb::isinstance<nb::str>(value);
-    if (letters || !nb::try_cast<T>(value, out)) {
-      throw UsageError(name + ": " + nb::cast<std::string>(nb::repr(value)) + " is no " +
-                       annotation() + (std::is_unsigned_v<T> ? " from 0 on" : ""));
+    if (!nb::try_cast<T>(value, out) || !meant(value)) {
+      throw UsageError(name + ": " + nb::cast<std::string>(nb::repr(value)) + refusal(value));
     }
     return out;
   }
   static nb::object to(const T& value) { return nb::cast(value); }
+
+ private:
+  static constexpr bool kInteger = std::is_integral_v<T> && !std::is_same_v<T, bool>;
+
+  // Of what converts: nobody means the digits of a string, or its letters as a sequence.
+  static bool meant(nb::handle value) {
+    if constexpr (kInteger) return PyIndex_Check(value.ptr()) != 0;
+    if constexpr (std::is_same_v<T, std::vector<std::int64_t>>) {
+      for (const nb::handle one : value) {
+        if (PyIndex_Check(one.ptr()) == 0) return false;
+      }
+    }
+    return std::is_arithmetic_v<T> || std::is_same_v<T, std::string> ||
+           !nb::isinstance<nb::str>(value);
+  }
+  static std::string refusal(nb::handle value) {
+    if constexpr (kInteger) {
+      const bool integer = PyIndex_Check(value.ptr()) != 0;
+      const bool negative = integer && value < nb::int_(0);
+      if (integer && !negative) {
+        return " is too large; at most " + std::to_string(std::numeric_limits<T>::max());
+      }
+      if (negative && std::is_signed_v<T>) {
+        return " is too small; at least " + std::to_string(std::numeric_limits<T>::min());
+      }
+    }
+    return std::string(" is no ") + annotation() +
+           (kInteger && std::is_unsigned_v<T> ? " from 0 on" : "");
+  }
 };
 
 template <>

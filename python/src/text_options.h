@@ -17,7 +17,13 @@ struct Field<std::vector<std::pair<Token, float>>> {
   static constexpr const char* annotation() { return "Mapping[int, float]"; }
   static std::vector<std::pair<Token, float>> from(const std::string& name, nb::handle value) {
     std::map<Token, float> out;
-    if (!nb::try_cast(value, out)) {
+    bool is = nb::try_cast(value, out);
+    if (is) {  // of keys that convert: nobody means the digits of a string
+      for (const nb::handle key : nb::steal<nb::list>(PyMapping_Keys(value.ptr()))) {
+        is = is && PyIndex_Check(key.ptr()) != 0;
+      }
+    }
+    if (!is) {
       throw UsageError(name + ": " + nb::cast<std::string>(nb::repr(value)) + " is no " +
                        annotation());
     }

@@ -46,6 +46,9 @@ def test_image_tokens(mar):
 def test_wrong_requests_are_named(dit, tmp_path):
     with pytest.raises(forerun.UsageError):
         forerun.generate_images(dit, [dit.classes + 1], **FAST)
+    for labels in (["1"], [1.0]):
+        with pytest.raises(TypeError):
+            forerun.generate_images(dit, labels, **FAST)
     with pytest.raises(forerun.UsageError, match="no option 'variance'"):
         forerun.generate_images(dit, [0], variance="beta")
     with pytest.raises((forerun.FormatError, forerun.UsageError)):

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 import forerun
-from conftest import LLAMA, PROMPT, read_safetensors
+from conftest import LLAMA, PROMPT, read_safetensors, ticks_during
 
 DRAFTED = {"fixed_draft": True, "max_draft": 5}
 
@@ -63,21 +63,7 @@ def test_interrupt_ends_a_run(dit):
 
 
 def test_other_threads_run_meanwhile(model):
-    ticks, done = [], threading.Event()
-
-    def tick():
-        while not done.wait(0.001):
-            ticks.append(len(ticks))
-
-    thread = threading.Thread(target=tick)
-    thread.start()
-    try:
-        before = len(ticks)
-        forerun.generate_batch(model, [PROMPT] * 8, None, max_tokens=200, ignore_end=True)
-        assert len(ticks) - before > 1
-    finally:
-        done.set()
-        thread.join()
+    assert ticks_during(lambda: forerun.generate_batch(model, [PROMPT] * 8, None, max_tokens=200, ignore_end=True)) > 1
 
 
 def test_a_batch_is_its_texts(model):
@@ -158,6 +144,26 @@ def test_conversations_with_tools(tmp_path):
 def test_what_is_no_prompt_is_refused(model, prompt):
     with pytest.raises(TypeError, match="a prompt is a str"):
         forerun.generate(model, prompt, None, max_tokens=2)
+    with pytest.raises(TypeError, match="a prompt is a str"):
+        forerun.generate_batch(model, prompt, None, max_tokens=2)
+    with pytest.raises(TypeError, match="a prompt is a str"):
+        forerun.certify(model, prompt, None, tokens=2)
+
+
+def test_a_batch_of_one_str_is_refused(model):
+    with pytest.raises(TypeError, match="put a str into a list"):
+        forerun.generate_batch(model, PROMPT, None, max_tokens=2)
+
+
+def test_tokens_are_integers_of_any_kind(model):
+    tokens = model.encode(PROMPT)
+    alone = forerun.generate(model, tokens, None, max_tokens=4).tokens
+    for integers in (np.array(tokens), np.array(tokens, np.uint16)):
+        assert forerun.generate(model, integers, None, max_tokens=4).tokens == alone
+        assert forerun.certify(model, integers, "lookup", tokens=4).outputs == 4
+    for wrong in (["5", "6"], [5.0, 6.0], np.array([5.0, 6.0])):
+        with pytest.raises(TypeError):
+            forerun.generate(model, wrong, None, max_tokens=4)
 
 
 @pytest.mark.parametrize("turn", ["user", ("user",), ("user", 3), {"content": "b"}, {"role": "user", "content": 3}, 3])
@@ -169,6 +175,12 @@ def test_what_is_no_turn_is_refused(model, turn):
 @pytest.mark.parametrize("fields, message", [
     ({"max_token": 3}, "no option 'max_token'; there are temperature, "),
     ({"max_tokens": -1}, "max_tokens: -1 is no int from 0 on"),
+    ({"max_tokens": 2**32}, "max_tokens: 4294967296 is too large; at most 4294967295"),
+    ({"seed": 2**64}, "seed: 18446744073709551616 is too large; at most 18446744073709551615"),
+    ({"max_tokens": "5"}, "max_tokens: '5' is no int from 0 on"),
+    ({"max_tokens": 5.0}, "max_tokens: 5.0 is no int from 0 on"),
+    ({"fixed_draft": 1}, "fixed_draft: 1 is no bool$"),
+    ({"logit_bias": {"5": 1.0}}, r"logit_bias: \{'5': 1.0\} is no Mapping\[int, float\]"),
     ({"temperature": "hot"}, "temperature: 'hot' is no float"),
     ({"stop": "end"}, r"stop: 'end' is no Sequence\[str\]"),
     ({"rule": "luck"}, "rule: no rule 'luck'. Of texts: maximal, "),
