@@ -16,6 +16,13 @@ namespace forerun::python {
 
 namespace nb = nanobind;
 
+/// An int of what stands for one exactly: of no string, float or array; else no object.
+inline nb::object integer_of(nb::handle value) {
+  PyObject* integer = PyNumber_Index(value.ptr());
+  if (integer == nullptr) PyErr_Clear();
+  return nb::steal(integer);
+}
+
 /// How a type of a field appears in Python: its annotation, and the conversion from an object.
 /// Types of enumerations have their names. `from` throws UsageError with what was expected.
 template <class T>
@@ -43,10 +50,10 @@ struct Field {
 
   // Of what converts: nobody means the digits of a string, or its letters as a sequence.
   static bool meant(nb::handle value) {
-    if constexpr (kInteger) return PyIndex_Check(value.ptr()) != 0;
+    if constexpr (kInteger) return integer_of(value).is_valid();
     if constexpr (std::is_same_v<T, std::vector<std::int64_t>>) {
       for (const nb::handle one : value) {
-        if (PyIndex_Check(one.ptr()) == 0) return false;
+        if (!integer_of(one).is_valid()) return false;
       }
     }
     return std::is_arithmetic_v<T> || std::is_same_v<T, std::string> ||
@@ -54,9 +61,9 @@ struct Field {
   }
   static std::string refusal(nb::handle value) {
     if constexpr (kInteger) {
-      const bool integer = PyIndex_Check(value.ptr()) != 0;
-      const bool negative = integer && value < nb::int_(0);
-      if (integer && !negative) {
+      const nb::object integer = integer_of(value);
+      const bool negative = integer.is_valid() && integer < nb::int_(0);
+      if (integer.is_valid() && !negative) {
         return " is too large; at most " + std::to_string(std::numeric_limits<T>::max());
       }
       if (negative && std::is_signed_v<T>) {

@@ -20,7 +20,7 @@ struct Field<std::vector<std::pair<Token, float>>> {
     bool is = nb::try_cast(value, out);
     if (is) {  // of keys that convert: nobody means the digits of a string
       for (const nb::handle key : nb::steal<nb::list>(PyMapping_Keys(value.ptr()))) {
-        is = is && PyIndex_Check(key.ptr()) != 0;
+        is = is && integer_of(key).is_valid();
       }
     }
     if (!is) {

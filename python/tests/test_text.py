@@ -172,6 +172,11 @@ def test_what_is_no_turn_is_refused(model, turn):
         model.encode_chat([turn])
 
 
+def test_options_take_integers_of_any_kind():
+    options = forerun.GenerateOptions(max_tokens=np.int64(5), seed=np.uint64(2**64 - 1), logit_bias={np.int32(7): 1})
+    assert (options.max_tokens, options.seed, options.logit_bias) == (5, 2**64 - 1, {7: 1.0})
+
+
 @pytest.mark.parametrize("fields, message", [
     ({"max_token": 3}, "no option 'max_token'; there are temperature, "),
     ({"max_tokens": -1}, "max_tokens: -1 is no int from 0 on"),
@@ -179,6 +184,7 @@ def test_what_is_no_turn_is_refused(model, turn):
     ({"seed": 2**64}, "seed: 18446744073709551616 is too large; at most 18446744073709551615"),
     ({"max_tokens": "5"}, "max_tokens: '5' is no int from 0 on"),
     ({"max_tokens": 5.0}, "max_tokens: 5.0 is no int from 0 on"),
+    ({"max_tokens": np.array([1.5])}, r"max_tokens: array\(\[1.5\]\) is no int from 0 on"),
     ({"fixed_draft": 1}, "fixed_draft: 1 is no bool$"),
     ({"logit_bias": {"5": 1.0}}, r"logit_bias: \{'5': 1.0\} is no Mapping\[int, float\]"),
     ({"temperature": "hot"}, "temperature: 'hot' is no float"),
