@@ -353,6 +353,11 @@ class Formats(cli_support.Command):
         self.assertTrue(r.stdout.replace("\n", "").isprintable())
         self.assertIn(r"\x1b[2J", r.stdout)
 
+    def test_a_configuration_with_fewer_layers_than_the_file_is_refused(self):
+        folder = self.model(config__json=self.with_fields("config.json", num_hidden_layers=2))
+        for precision in ("f32", "int8"):
+            self.refused(1, "generate", "-m", folder, "-p", "a", "--precision", precision, says=["2 layers", "holds more"])
+
     def test_end_tokens_that_the_model_lacks_are_named(self):
         for token in (4294967295, 1 << 20):
             self.fails(self.model(generation_config__json={"eos_token_id": [1, token]}),

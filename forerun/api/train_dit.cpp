@@ -46,6 +46,12 @@ DitConfig config_of(const DitTraining& o, const LabelledImages& images, std::int
   c.classes = static_cast<std::int64_t>(images.classes.size());
   c.mlp = 4 * o.hidden;
   check_dit_config(c);
+  constexpr std::int64_t kMostTokens = 4096;  // attention keeps their square for every image
+  if (c.tokens() > kMostTokens) {
+    throw UsageError(fmt::format(
+        "{} patches an image: at most {} can be trained; choose a larger patch, or smaller images",
+        c.tokens(), kMostTokens));
+  }
   return c;
 }
 

@@ -30,6 +30,7 @@ std::string words_of(const Accepts& a) {
   const bool most = a.most < std::numeric_limits<double>::infinity();
   if (!a.one_of.empty()) return fmt::format("{}", fmt::join(a.one_of, ", "));
   if (least && most) return fmt::format("{} to {}", a.least, a.most);
+  if (most) return fmt::format("at most {}", a.most);
   return least ? fmt::format("{} or more", a.least) : "";
 }
 

@@ -46,7 +46,12 @@ std::vector<double> read_profile(const RunFlags& f, const DiffusionModel& model)
       throw UsageError(fmt::format("the profile '{}' is of {}: make one with `forerun profile`",
                                    path, difference));
     }
-    return j.at("relaxation").get<std::vector<double>>();
+    auto relaxation = j.at("relaxation").get<std::vector<double>>();
+    if (relaxation.empty()) {
+      throw UsageError(fmt::format(
+          "the profile '{}' holds no step: make it again with `forerun profile`", path));
+    }
+    return relaxation;
   } catch (const nlohmann::json::exception&) {
     throw UsageError(fmt::format("'{}' is no profile; `forerun profile` makes them", path));
   }

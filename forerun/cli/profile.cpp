@@ -35,6 +35,11 @@ int profile(const ProfileFlags& f) {
                                watching(progress, steps_name(model)));
   progress.clear();
   if (r.interrupted) return 130;
+  if (r.statistics.drafted == 0) {
+    throw UsageError(
+        "profile: nothing was drafted, so nothing is measured; name a drafter with --drafter, and "
+        "a --max-draft of 1 or more");
+  }
   const std::vector<double> relaxation = relaxed_profile(r);
   nlohmann::json j = {{"format", kProfileFormat},
                       {"of", profile_settings(f.run, model)},

@@ -13,8 +13,13 @@ using Strings = std::span<const std::string_view>;
 
 std::string key(const char* name) { return std::string("tokenizer.ggml.") + name; }
 
-std::optional<Token> id(const Gguf& gguf, const char* name) {
-  return gguf.get<std::int32_t>(key(name));
+// Nothing where the key is missing, or holds more than 31 bits, as 2^32 - 1 for "none".
+Result<std::optional<Token>> id(const Gguf& gguf, const char* name) {
+  if (gguf.find_value(key(name)) == nullptr) return std::optional<Token>();
+  const auto number = gguf.read<std::int64_t>(key(name));
+  if (!number) return number.error();
+  if (!std::in_range<Token>(*number)) return std::optional<Token>();
+  return std::optional(static_cast<Token>(*number));
 }
 
 // "left right"; neither side holds a space in GPT-2's alphabet, but a text may start with one
@@ -67,7 +72,9 @@ Result<TokenizerSpec> tokenizer_spec(const Gguf& gguf) {
   spec.types = *std::move(kinds);
   if (*model == "gpt2") {
     spec.kind = TokenizerSpec::Kind::kMerges;
-    spec.pre = std::string(gguf.get<std::string_view>(key("pre")).value_or("default"));
+    const auto pre = gguf.read_or<std::string_view>(key("pre"), "default");
+    if (!pre) return pre.error();
+    spec.pre = std::string(*pre);
     auto pairs = merges(gguf);
     if (!pairs) return pairs.error();
     spec.merges = *std::move(pairs);
@@ -77,7 +84,9 @@ Result<TokenizerSpec> tokenizer_spec(const Gguf& gguf) {
     auto scores = gguf.read<std::vector<float>>(key("scores"));
     if (!scores) return scores.error();
     spec.scores = *std::move(scores);
-    spec.add_space_prefix = gguf.get<bool>(key("add_space_prefix")).value_or(true);
+    const auto prefix = gguf.read_or<bool>(key("add_space_prefix"), true);
+    if (!prefix) return prefix.error();
+    spec.add_space_prefix = *prefix;
     spec.strip_space = spec.add_space_prefix;
   } else {
     return Error{
@@ -85,10 +94,13 @@ Result<TokenizerSpec> tokenizer_spec(const Gguf& gguf) {
                     "(SentencePiece BPE) are",
                     key("model"), quote(*model))};
   }
-  spec.bos = id(gguf, "bos_token_id");
-  spec.eos = id(gguf, "eos_token_id");
-  spec.unknown = id(gguf, "unknown_token_id");
-  spec.pad = id(gguf, "padding_token_id");
+  for (const auto& [name, to] :
+       {std::pair("bos_token_id", &spec.bos), std::pair("eos_token_id", &spec.eos),
+        std::pair("unknown_token_id", &spec.unknown), std::pair("padding_token_id", &spec.pad)}) {
+    const auto found = id(gguf, name);
+    if (!found) return found.error();
+    *to = *found;
+  }
   for (const char* name : {"eos_token_id", "eot_token_id", "eom_token_id"}) {
     if (gguf.find_value(key(name)) == nullptr) continue;
     const auto end = gguf.read<std::int64_t>(key(name));
@@ -103,8 +115,12 @@ Result<TokenizerSpec> tokenizer_spec(const Gguf& gguf) {
   // Without the flag: SentencePiece models and Llama 3 begin with BOS, other byte-level ones do
   // not.
   const bool llama3 = spec.pre == "llama-bpe" || spec.pre == "llama3" || spec.pre == "llama-v3";
-  spec.add_bos = gguf.get<bool>(key("add_bos_token")).value_or(*model == "llama" || llama3);
-  spec.add_eos = gguf.get<bool>(key("add_eos_token")).value_or(false);
+  const auto bos = gguf.read_or<bool>(key("add_bos_token"), *model == "llama" || llama3);
+  if (!bos) return bos.error();
+  const auto eos = gguf.read_or<bool>(key("add_eos_token"), false);
+  if (!eos) return eos.error();
+  spec.add_bos = *bos;
+  spec.add_eos = *eos;
   spec.added = added_by_type(spec);
   return spec;
 }

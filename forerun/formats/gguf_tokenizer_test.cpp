@@ -42,5 +42,25 @@ TEST(GgufTokenizer, EndTokensOutsideTheVocabularyAreNamed) {
   }
 }
 
+// What is missing has a default; what is of another type is no default.
+TEST(GgufTokenizer, FieldsOfAnotherTypeAreNamed) {
+  for (const char* name : {"pre", "add_bos_token", "add_eos_token", "bos_token_id",
+                           "unknown_token_id", "padding_token_id"}) {
+    testing::GgufBuilder b = with_end("eos_token_id", 3);
+    const std::string key = std::string("tokenizer.ggml.") + name;
+    if (key.ends_with("pre")) {
+      b.u32(key, 1);
+    } else {
+      b.string(key, "yes");
+    }
+    const Result<TokenizerSpec> bad = spec_of(b);
+    ASSERT_FALSE(bad) << name;
+    EXPECT_NE(bad.error().message.find(key), std::string::npos) << bad.error().message;
+  }
+  const Result<TokenizerSpec> none = spec_of(with_end("bos_token_id", 4294967295U));
+  ASSERT_TRUE(none) << none.error().message;
+  EXPECT_FALSE(none->bos.has_value());
+}
+
 }  // namespace
 }  // namespace forerun

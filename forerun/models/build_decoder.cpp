@@ -53,6 +53,7 @@ class Builder {
           "its layers have experts, of which {} has no products: load it in f32, bf16 or file",
           name_of(precision_)));
     }
+    expect_no_further_layer(parts);
     DecoderLm m;
     m.config = c_;
     m.precision = precision_;
@@ -80,6 +81,16 @@ class Builder {
   }
 
  private:
+  // A configuration with fewer layers than the file holds would make another model of it.
+  void expect_no_further_layer(DecoderParts parts) {
+    if (parts != DecoderParts::kAll) return;
+    if (find(fmt::format("model.layers.{}.input_layernorm.weight", c_.layers)) == nullptr) return;
+    throw FormatError(
+        fmt::format("the configuration has {} layers, the file holds more: they do not belong "
+                    "together, or the file is damaged",
+                    c_.layers));
+  }
+
   // Layer by layer through float32, so that at most one layer is held twice.
   std::shared_ptr<const Int8Decoder> packed(const DecoderLm& ends) {
     Arena arena;

@@ -51,8 +51,12 @@ AnswerObjective::AnswerObjective(std::vector<TokenShards> data, std::int64_t voc
     ++folder;
   }
   if (documents_.empty()) {
+    if (!held_out.empty()) {
+      throw std::invalid_argument(
+          "all answers are held out, and none is left to learn from: give more answers");
+    }
     throw std::invalid_argument(
-        "the data holds no answer to learn from: run forerun distill first");
+        "the data holds no answer of two tokens or more to learn from: run forerun distill first");
   }
   trained_ = documents_.size();
   documents_.insert(documents_.end(), held_out.begin(), held_out.end());

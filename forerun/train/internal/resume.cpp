@@ -4,6 +4,7 @@
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
+#include <algorithm>
 #include <cmath>
 #include <span>
 #include <sstream>
@@ -47,21 +48,27 @@ std::vector<std::string> words_of(const std::string& text) {
   return out;
 }
 
-// "KEY BEFORE (now NOW)"; of long descriptions only the words that differ, where they correspond.
+// The words of one text that the other does not hold.
+std::string only_in(const std::vector<std::string>& one, const std::vector<std::string>& other) {
+  std::vector<std::string> out;
+  for (const std::string& word : one) {
+    if (std::find(other.begin(), other.end(), word) == other.end()) out.push_back(word);
+  }
+  return fmt::format("{}", fmt::join(out, " "));
+}
+
+// "KEY BEFORE (now NOW)"; of descriptions, as of an objective, only the words that differ.
 std::string difference(const std::string& key, const json& before, const json& now) {
   std::string a = shown(before), b = shown(now);
   const std::vector<std::string> x = words_of(a), y = words_of(b);
-  if (x.size() == y.size() && x.size() > 1) {
-    std::vector<std::string> was, is;
-    for (std::size_t i = 0; i < x.size(); ++i) {
-      if (x[i] == y[i]) continue;
-      was.push_back(x[i]);
-      is.push_back(y[i]);
-    }
-    a = fmt::format("{}", fmt::join(was, " "));
-    b = fmt::format("{}", fmt::join(is, " "));
+  if (x.size() > 1 && y.size() > 1) {
+    a = only_in(x, y);
+    b = only_in(y, x);
   }
-  return fmt::format("{} {} (now {})", key, printable(a), printable(b));
+  const auto named = [](const std::string& text) {
+    return text.empty() ? "none" : printable(text);
+  };
+  return fmt::format("{} {} (now {})", key, named(a), named(b));
 }
 
 json parsed_provenance(const std::string& text) {
