@@ -60,7 +60,7 @@ def make_images(page, shots, name):
     page.get_by_text("2 images in").wait_for()
     page.wait_for_function("[...document.querySelectorAll('#pictures img')].every((i) => i.complete && i.naturalWidth >= 28)",
                            timeout=10_000)
-    assert page.get_by_text("drafts kept, seed 5").count() == 1
+    assert page.locator("#image-note").get_by_text("drafts kept, seed 5").count() == 1
     assert page.get_by_role("img", name="Image 2 of class 7", exact=True).count() == 1
     page.locator("#images").screenshot(path=os.path.join(shots, f"{name}-images.png"))
     page.get_by_role("spinbutton", name="Images", exact=True).fill("10")
