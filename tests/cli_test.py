@@ -318,8 +318,9 @@ class Contract(Command):
         chat(b"\n", answered)
         chat(b"half a line", b"half a line")
         chat(b"\x03", b"\\^C.*> ")  # discards it
-        chat(b"\x1b[A\x15", b"\r")  # the line before, which is then cleared
-        chat("/xit\u00e4\x7f\x1b[D\x1b[D\x1b[De\n".encode(), b"in all")
+        chat(b"a\tb", b"a +b")  # a tab stays one
+        chat(b"\x15\x1b[A", b"/exit")  # the message before
+        chat("\x15/xit\u00e4\x7f\x1b[D\x1b[D\x1b[De\n".encode(), b"in all")
         self.assertEqual(process.wait(60), 0)
 
     # --- what is refused ----------------------------------------------------------------------------------------

@@ -146,7 +146,7 @@ class Training(Command):
 
     def test_answers_become_trigrams_which_replace_nothing_that_is_read(self):
         self.make_answers()
-        arpa = self.path("a.arpa")
+        arpa = os.path.join(self.answers, "a.arpa")
         for _ in range(2):  # an ARPA file is replaced
             r = forerun("train", "ngram", "--data", self.answers, "--out", arpa)
             self.assertEqual((r.returncode, r.stdout.split(": ")[1].split(" of")[0]), (0, "6 documents"), r.stderr)

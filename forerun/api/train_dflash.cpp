@@ -127,7 +127,7 @@ std::unique_ptr<Objective> objective_of(const Model& target, const std::vector<s
   check(options);
   need(options.loss.state_store.empty() || !reads_numbers(training),
        "state-store: states that a GPU computes are not stored; leave out one of them");
-  expect_own_folder(training.out, "dflash");
+  expect_own_folder(training.out, "dflash", options.init);
   Answers answers = load_answers(target, data, note);
   // Weights as numbers: embedding, head, and what the network begins as.
   const bool begins_as_target = options.init.empty() && options.from_target;

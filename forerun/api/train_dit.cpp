@@ -59,7 +59,7 @@ std::unique_ptr<Objective> objective_of(const std::string& data, const DitTraini
                                         const TrainOptions& training) {
   if (!(options.drop >= 0.0 && options.drop <= 1.0)) throw UsageError("drop is a share: 0 to 1");
   if (options.patch < 1) throw UsageError("patch: 1 pixel or more");
-  expect_own_folder(training.out, "dit");
+  expect_own_folder(training.out, "dit", options.init);
   Result<LabelledImages> read = load_labelled_images(data, ImageSplit::kTrain);
   if (!read) throw FormatError(read.error().message);
   Dit model;
@@ -85,7 +85,7 @@ std::unique_ptr<Objective> objective_of(const DiffusionModel& target, const std:
   if (!(options.feature >= 0.0 && options.smooth >= 0.0 && options.overlap >= 0.0)) {
     throw UsageError("the parts of the loss count 0 or more");
   }
-  expect_own_folder(training.out, "free");
+  expect_own_folder(training.out, "free", options.init);
   const std::shared_ptr<const Dit> dit = copy_of(*impl_of(target).dit);
   FreeNetwork network = options.init.empty() ? free_from(*dit, training.seed, options.frozen_image)
                                              : load_free(options.init, *dit);

@@ -49,7 +49,7 @@ std::unique_ptr<Objective> dlm_objective(const Model& target, const std::vector<
                                          const DlmTraining& options, const TrainOptions& training,
                                          const Note& note) {
   check_dlm(options);
-  expect_own_folder(training.out, "dlm");
+  expect_own_folder(training.out, "dlm", options.init);
   Answers answers = load_answers(target, data, note);
   const bool all = options.init.empty() || reads_numbers(training);
   const DecoderLm numbers = numbers_of(target, all ? DecoderParts::kAll : DecoderParts::kEnds);

@@ -40,7 +40,12 @@ std::string method_of_result(const fs::path& config) {
 
 }  // namespace
 
-void expect_own_folder(const fs::path& out, std::string_view method) {
+void expect_own_folder(const fs::path& out, std::string_view method, const fs::path& init) {
+  std::error_code missing;
+  if (!init.empty() && fs::equivalent(out, init, missing)) {
+    throw UsageError(fmt::format(
+        "{}: a run would write over what it starts from: choose another --out", out.string()));
+  }
   if (fs::exists(out / "distill.json")) {
     throw UsageError(fmt::format(
         "{} holds answers of forerun distill, which could not be read beside a model: choose "

@@ -82,7 +82,7 @@ std::unique_ptr<Objective> objective_of(const std::string& data, const MarTraini
   if (o.masked && o.scattered) {
     throw UsageError("scattered: the masked form draws its tokens in a random order anyway");
   }
-  expect_own_folder(training.out, "mar");
+  expect_own_folder(training.out, "mar", o.init);
   Result<LabelledImages> read = load_labelled_images(data, ImageSplit::kTrain);
   if (!read) throw FormatError(read.error().message);
   const std::optional<VaeEncoder> vae = encoder_of(o.vae);
@@ -120,7 +120,7 @@ std::unique_ptr<Objective> objective_of(const std::string& target_path, const st
                                         const Note& note) {
   check_shares(o.drop, o.draws);
   if (!(o.distill >= 0.0 && o.distill <= 1.0)) throw UsageError("distill is a share: 0 to 1");
-  expect_own_folder(training.out, "cspd");
+  expect_own_folder(training.out, "cspd", o.init);
   auto target = std::make_shared<const Mar>(load_mar(target_path));
   if (target->config.form != MarForm::kCausal) {
     throw UsageError(fmt::format(

@@ -80,7 +80,7 @@ std::unique_ptr<Objective> objective_of(const Model& target, const std::vector<s
   check(options);
   need(options.loss.state_store.empty() || !reads_numbers(training),
        "state-store: states that a GPU computes are not stored; leave out one of them");
-  expect_own_folder(training.out, "medusa");
+  expect_own_folder(training.out, "medusa", options.init);
   Answers answers = load_answers(target, data, note);
   const DecoderLm whole =
       numbers_of(target, reads_numbers(training) ? DecoderParts::kAll : DecoderParts::kEnds);

@@ -38,7 +38,7 @@ std::unique_ptr<Objective> objective_of(const Model& target, const std::vector<s
                                         const TidarTraining& options, const TrainOptions& training,
                                         const Note& note) {
   check(options);
-  expect_own_folder(training.out, "tidar");
+  expect_own_folder(training.out, "tidar", options.init);
   Answers answers = load_answers(target, data, note);
   const auto decoder = frozen_numbers(numbers_of(target, DecoderParts::kAll), training);
   auto lora = std::make_shared<GatedLora>(

@@ -98,10 +98,10 @@ void add_certify(Command& program) {
   command.add("--json", f->json, "One JSON document on standard output");
   command.footer(R"(Examples:
   forerun certify -m model.gguf --prompts prompts.jsonl
-  forerun certify -m model.gguf --prompts prompts.jsonl --rule typical     (is caught)
-  forerun certify -m model.gguf --prompts prompts.jsonl --temp 0           (equality)
+  forerun certify -m model.gguf --prompts prompts.jsonl --rule typical     # is caught
+  forerun certify -m model.gguf --prompts prompts.jsonl --temp 0           # equality
   forerun certify -m dit --drafter asd --steps 100 --count 16
-  forerun certify -m mar --drafter cspd:draft --rule paper                 (is caught)
+  forerun certify -m mar --drafter cspd:draft --rule paper                 # is caught
 
 Every output is scored again by plain passes of the model. For an exact rule z is standard normal.
 What fails: |z| >= 4, unless so few drafts were scored that it is no rare event (z_p in --json above

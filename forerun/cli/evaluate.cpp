@@ -117,7 +117,7 @@ void bind_all(Command& app, EvaluateFlags& f) {
   bind_model(app, f.run.model, Makes::kImages, false);
   bind_images(app, f.run);
   bind_drafter(app, f.run.draft, Makes::kImages);
-  bind_drafting(app, f.run.draft, Makes::kImages, "7");
+  bind_drafting(app, f.run.draft, Makes::kImages, "7 for images, 4 token by token");
   app.group(kOutputTitle);
   app.add("-n,--count", f.run.images.count, "Images of a set, over all classes in turn",
           {.least = 4, .most = 1 << 20});

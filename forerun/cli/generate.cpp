@@ -137,6 +137,7 @@ int generate_text(const GenerateFlags& f, const Command& command) {
     options.trace = true;
   }
   const Model model = load_model(f.run.model);
+  if (trace) expect_apart({{"--trace", f.files.trace}}, beside(model));
   hold_to_schema(options, f.run.draft, model);
   const Drafter drafter = load_drafter(f.run.draft.drafter, f.run.draft.precision, model);
   const std::vector<Token> prompt = prompt_tokens(model, f);

@@ -82,7 +82,7 @@ TokenImageModel load_token_images(const RunFlags& f) {
 }
 
 std::vector<std::string> inputs_of(const RunFlags& f) {
-  std::vector<std::string> out = paths_of_drafter(f.draft.drafter, f.model.path);
+  std::vector<std::string> out = paths_of_drafter(f.draft.drafter);
   out.insert(out.end(), {f.model.path, f.images.profile, f.images.options.vae});
   return out;
 }

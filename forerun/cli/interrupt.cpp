@@ -13,13 +13,20 @@ namespace {
 // NOLINTBEGIN(cppcoreguidelines-avoid-non-const-global-variables)
 volatile std::sig_atomic_t requested = 0;
 volatile std::sig_atomic_t ends_at_request = kEndsAtSecond;
+volatile std::sig_atomic_t ending = 0;  // asked for by more than Ctrl-C
 // NOLINTEND(cppcoreguidelines-avoid-non-const-global-variables)
 
-void handle(int) {
+void handle(int signal) {
+  if (signal != SIGINT) ending = 1;
   requested = requested + 1;
   if (requested < ends_at_request) return;
   remove_unfinished_files();
   _exit(130);
+}
+
+// Of a terminal that was closed several come, from the kernel and from the shell.
+void handle_hangup(int signal) {
+  if (requested == 0) handle(signal);
 }
 
 }  // namespace
@@ -37,12 +44,16 @@ void catch_interrupts(int ends_at) {
   // A terminal that went away asks as Ctrl-C does, unless nohup has it ignored.
   struct sigaction hangup = {};
   sigaction(SIGHUP, nullptr, &hangup);
-  if (hangup.sa_handler != SIG_IGN) sigaction(SIGHUP, &action, nullptr);
+  if (hangup.sa_handler == SIG_IGN) return;
+  action.sa_handler = handle_hangup;
+  sigaction(SIGHUP, &action, nullptr);
 }
 
 bool interrupted() noexcept { return requested != 0; }
 
-void clear_interrupt() noexcept { requested = 0; }
+void clear_interrupt() noexcept {
+  if (ending == 0) requested = 0;
+}
 
 EndsAtFirst::EndsAtFirst() noexcept : before_(ends_at_request) {
   if (before_ == kEndsAtSecond) ends_at_request = 1;

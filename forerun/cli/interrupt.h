@@ -7,6 +7,7 @@ namespace forerun::cli {
 inline constexpr int kEndsAtSecond = 2, kEndsAtThird = 3;
 void catch_interrupts(int ends_at = kEndsAtSecond);
 bool interrupted() noexcept;
+/// Work may go on after Ctrl-C; the other signals stand.
 void clear_interrupt() noexcept;
 
 /// While it lives the first Ctrl-C ends the process at once, unless a third one was asked for: of

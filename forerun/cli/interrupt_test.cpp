@@ -33,6 +33,21 @@ TEST(InterruptDeathTest, TheFirstAsksAndTheSecondEnds) {
       ExitedWithCode(130), "");
 }
 
+TEST(InterruptDeathTest, AfterCtrlCWorkMayGoOnAndAfterOtherSignalsNot) {
+  EXPECT_EXIT(
+      {
+        catch_interrupts();
+        std::raise(SIGINT);
+        clear_interrupt();
+        const bool goes_on = !interrupted();
+        std::raise(SIGHUP);
+        std::raise(SIGHUP);  // a closed terminal's, of the kernel and of the shell
+        clear_interrupt();
+        std::exit(goes_on && interrupted() ? kAlive : 1);
+      },
+      ExitedWithCode(kAlive), "");
+}
+
 TEST(InterruptDeathTest, WhileAModelIsReadTheFirstEndsAndLeavesNoTemporaryFile) {
   const testing::TempFolder folder;
   EXPECT_EXIT(

@@ -10,8 +10,10 @@
 #include <poll.h>
 #include <unistd.h>
 
+#include <cerrno>
 #include <clocale>
 #include <cstdlib>
+#include <cwchar>
 #include <string_view>
 #include <utility>
 
@@ -57,6 +59,36 @@ char* first_mark(EditLine* /*editor*/) {
   static char coloured[] = "\1\x1b[32m\1>\1\x1b[0m\1 ", plain[] = "> ";
   return is_terminal(stderr) ? coloured : plain;
 }
+bool is_there(int milliseconds) {
+  pollfd in{.fd = STDIN_FILENO, .events = POLLIN, .revents = 0};
+  return poll(&in, 1, milliseconds) == 1 && in.revents != 0;
+}
+
+// A character of the locale. A signal between the prompt and a read that blocks would not be heard:
+// it is asked for ten times a second.
+int next_character(EditLine* /*editor*/, wchar_t* to) {
+  std::mbstate_t state{};
+  for (;;) {
+    while (!interrupted() && !is_there(100)) {
+    }
+    if (interrupted()) {
+      errno = EINTR;
+      return -1;
+    }
+    char byte = 0;
+    const ssize_t n = ::read(STDIN_FILENO, &byte, 1);
+    if (n < 0 && errno == EINTR) continue;
+    if (n <= 0) return static_cast<int>(n);
+    const std::size_t used = std::mbrtowc(to, &byte, 1, &state);
+    if (used == static_cast<std::size_t>(-2)) continue;  // there is more of it
+    if (used == static_cast<std::size_t>(-1)) {          // none: left out
+      state = {};
+      continue;
+    }
+    return 1;
+  }
+}
+
 char* next_mark(EditLine* /*editor*/) {
   static char mark[] = "  ";
   return mark;
@@ -74,11 +106,13 @@ struct LineEditor::Terminal {
     ::history(history, &event, H_SETUNIQUE, 1);
     el_set(editor, EL_HIST, &::history, history);
     el_set(editor, EL_EDITOR, "emacs");
+    el_set(editor, EL_GETCFN, &next_character);
     for (const auto& [key, action] :
-         {std::pair("^R", "em-inc-search-prev"), std::pair("\\e[3~", "ed-delete-next-char"),
-          std::pair("\\e[1~", "ed-move-to-beg"), std::pair("\\e[4~", "ed-move-to-end"),
-          std::pair("\\e[H", "ed-move-to-beg"), std::pair("\\e[F", "ed-move-to-end"),
-          std::pair("\\e[1;5D", "ed-prev-word"), std::pair("\\e[1;5C", "em-next-word")}) {
+         {std::pair("^R", "em-inc-search-prev"), std::pair("^I", "ed-insert"),
+          std::pair("\\e[3~", "ed-delete-next-char"), std::pair("\\e[1~", "ed-move-to-beg"),
+          std::pair("\\e[4~", "ed-move-to-end"), std::pair("\\e[H", "ed-move-to-beg"),
+          std::pair("\\e[F", "ed-move-to-end"), std::pair("\\e[1;5D", "ed-prev-word"),
+          std::pair("\\e[1;5C", "em-next-word")}) {
       el_set(editor, EL_BIND, key, action, nullptr);
     }
     el_source(editor, nullptr);  // ~/.editrc
@@ -95,6 +129,7 @@ struct LineEditor::Terminal {
   // A line with its end; nothing at the end of input or on Ctrl-C.
   std::optional<std::string> line(bool first) const {
     el_set(editor, EL_PROMPT_ESC, first ? &first_mark : &next_mark, kNoRoom);
+    el_resize(editor);
     int bytes = 0;
     const char* const text = el_gets(editor, &bytes);
     if (text == nullptr || bytes <= 0) return std::nullopt;
@@ -109,8 +144,7 @@ struct LineEditor::Terminal {
   // Whether more of a paste is there. Meanwhile the terminal must not echo it.
   bool more() const {
     el_set(editor, EL_PREP_TERM, 1);
-    pollfd in{.fd = STDIN_FILENO, .events = POLLIN, .revents = 0};
-    const bool there = poll(&in, 1, kPasteGap) == 1 && (in.revents & POLLIN) != 0;
+    const bool there = is_there(kPasteGap);
     el_set(editor, EL_PREP_TERM, 0);
     return there;
   }
@@ -131,16 +165,22 @@ LineEditor::LineEditor() {
 
 std::optional<std::string> LineEditor::read() {
   if (!terminal_) return plain_line();
+  // What was typed during an answer is messages of a line each; what comes later at once is a
+  // paste.
+  const bool typed_ahead = is_there(0);
   std::string message;
   for (bool first = true;; first = false) {
     auto line = terminal_->line(first);
-    if (!line && interrupted() && (!first || terminal_->typed())) {
-      std::fputs("^C\n", stderr);
+    if (interrupted()) {
+      const bool discarded = line || !first || terminal_->typed();
       clear_interrupt();
+      if (!discarded || interrupted()) return std::nullopt;
+      std::fputs("^C\n", stderr);
       return std::string();
     }
-    if (!line) return message.empty() ? std::nullopt : std::optional(message);
-    const bool paste = terminal_->more();
+    if (!line && first) return std::nullopt;
+    if (!line) break;
+    const bool paste = !typed_ahead && terminal_->more();
     while (line->ends_with('\n') || line->ends_with('\r')) line->pop_back();
     const bool continued = !paste && line->ends_with('\\');
     if (continued) line->pop_back();
@@ -148,6 +188,7 @@ std::optional<std::string> LineEditor::read() {
     if (!paste && !continued) break;
     message += '\n';
   }
+  while (message.ends_with('\n')) message.pop_back();
   if (!message.empty()) terminal_->remember(message);
   return message;
 }

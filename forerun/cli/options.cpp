@@ -104,6 +104,10 @@ void note_precision(const ChosenPrecision& chosen) {
               fmt::format("precision {} ({})", name_of(chosen.precision), chosen.reason)));
 }
 
+std::vector<std::string> beside(const Model& model) {
+  return {drafter_folder(model), answers_folder(model)};
+}
+
 Model load_model(const ModelFlags& f) {
   const EndsAtFirst loading;
   expect_path(f.path);

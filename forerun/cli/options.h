@@ -45,6 +45,8 @@ void bind_model(Command& command, ModelFlags& flags, Makes makes = Makes::kTexts
 /// One line on standard error where `auto` is not the fastest.
 /// @throws UsageError  no such path, or no language model
 Model load_model(const ModelFlags& flags);
+/// Folders beside a model that its drafters may read by themselves.
+std::vector<std::string> beside(const Model& model);
 /// One line on standard error where conversations are not written by the model's own template.
 void note_chat(const Model& model);
 /// Nothing for "auto".

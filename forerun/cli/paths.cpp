@@ -75,17 +75,11 @@ void expect_apart(const std::vector<Output>& outputs, const std::vector<std::str
   }
 }
 
-std::vector<std::string> paths_of_drafter(const std::string& name, const std::string& model) {
+std::vector<std::string> paths_of_drafter(const std::string& name) {
   std::vector<std::string> out;
   for (const std::string& part : drafter_parts(name)) {
     const std::size_t colon = part.find(':');
-    if (colon == std::string::npos) {
-      // "auto" and "sam" read what lies beside the model.
-      fs::path beside = model;
-      if (beside.extension() == ".gguf") beside.replace_extension();
-      out.insert(out.end(), {beside.string() + ".drafter", beside.string() + ".answers"});
-      continue;
-    }
+    if (colon == std::string::npos) continue;
     // KIND:PATH[:OPTION=VALUE...]; a path may hold colons, and a value be a path.
     const std::string rest = part.substr(colon + 1);
     for (std::size_t end = rest.find(':');; end = rest.find(':', end + 1)) {

@@ -18,10 +18,9 @@ struct Output {
 ///                empty ones and those that are not there are left out
 /// @throws UsageError  an output that is an input or another output
 void expect_apart(const std::vector<Output>& outputs, const std::vector<std::string>& inputs);
-/// What a drafter may read by its name, "free:FOLDER" or
-/// "dflash:PATH:OPTION=VALUE+sam:FOLDER+auto": also what lies beside the model, and parts of the
-/// name that are no path.
-std::vector<std::string> paths_of_drafter(const std::string& name, const std::string& model);
+/// What a drafter may read by its name, "free:FOLDER" or "dflash:PATH:OPTION=VALUE+sam:FOLDER";
+/// also parts of the name that are no path.
+std::vector<std::string> paths_of_drafter(const std::string& name);
 
 /// The content of a file that a flag names.
 /// @param what         "prompts file", for the message

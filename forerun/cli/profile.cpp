@@ -67,7 +67,10 @@ void add_profile(Command& program) {
   bind_drafting(command, f->run.draft, Makes::kImages, "7");
   command.group(kOutputTitle);
   command.add("-o,--out", f->out, "File of the profile", {.required = true, .shows = "FILE"});
-  command.footer(R"(Examples:
+  command.footer(
+      R"(Of Diffusion Transformers alone, with --drafter, and measured under --rule maximal.
+
+Examples:
   forerun profile -m dit --drafter free:free --out relax.json
   forerun generate -m dit --drafter free:free --rule relax --profile relax.json --out grid.png)");
   command.runs([f, &command] {

@@ -193,12 +193,13 @@ void add_serve(Command& program) {
   command.add("--name", f->name, "Clients know the model by it",
               {.shows = "NAME", .standard = "the file's name"});
   command.group(kDraftTitle);
-  command.add("-d,--drafter", f->drafter,
-              "none, auto, lookup, sam[:FOLDER], recycling, lookahead, draft-model:PATH, "
-              "dflash:FOLDER[+lookup][+...], medusa:FOLDER[+...], tidar:FOLDER[+...], "
-              "diffuspec:PATH[:OPTION=VALUE...]. "
-              "Requests may choose this one, auto, lookup or none",
-              {.shows = "NAME"});
+  command.add(
+      "-d,--drafter", f->drafter,
+      "none, auto, lookup, sam[:FOLDER], recycling, lookahead, draft-model:PATH, "
+      "dflash:FOLDER, medusa:FOLDER, tidar:FOLDER[:block=N][:beta=B], "
+      "diffuspec:PATH[:OPTION=VALUE...]; sources without a network can be added with a plus. "
+      "Requests may choose this one, auto, lookup or none",
+      {.shows = "NAME"});
   command.add("--draft-precision", f->draft_precision, "Precision of a drafting model",
               {.one_of = {"auto", "f32", "bf16", "int8", "int4", "file"}, .shows = "NAME"});
   command.add("--rule", f->rule,
@@ -214,7 +215,7 @@ void add_serve(Command& program) {
               "Diffusion Transformer, or model of image tokens, for /v1/images/generations",
               {.shows = "PATH"});
   command.add("--image-drafter", f->image_drafter,
-              "none, asd, frozen, free:FOLDER; token by token: none, self, cspd:FOLDER",
+              "none, asd, frozen, self, free:FOLDER; token by token: none, self, cspd:FOLDER",
               {.shows = "NAME"});
   command.add("--image-steps", f->image_steps, "Steps of an image; 0 = the model's own number",
               {.least = 0, .most = 1000});
@@ -245,7 +246,7 @@ void add_serve(Command& program) {
               {.least = 0.1, .most = 3600});
   command.add("--log-prompts", f->log_prompts, "Log lines hold the requests' text");
   command.footer(R"(Examples:
-  forerun serve
+  forerun serve                                    # the demo's model
   forerun serve --image-model models/fashion-mnist/dit --image-drafter free:models/fashion-mnist/free
   forerun serve -m model.gguf --drafter lookup --port 8000 --api-key-file keys
   curl http://127.0.0.1:8080/v1/chat/completions -d '{"messages":[{"role":"user","content":"Hi"}]}'

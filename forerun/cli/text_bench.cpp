@@ -314,7 +314,7 @@ int bench_texts(const TextBench& f, const Command& command) {
   if (command.given("--report")) {
     std::vector<std::string> inputs = {f.run.model.path, f.prompts};
     for (const std::string& name : names) {
-      for (std::string& path : paths_of_drafter(name, f.run.model.path)) {
+      for (std::string& path : paths_of_drafter(name)) {
         inputs.push_back(std::move(path));
       }
     }
@@ -322,6 +322,7 @@ int bench_texts(const TextBench& f, const Command& command) {
     report.emplace(f.report);
   }
   const Model model = load_model(f.run.model);
+  if (report) expect_apart({{"--report", f.report}}, beside(model));
   std::vector<Contestant> field;
   for (const std::string& name : names) {
     const bool again = name == "none" && !field.empty();

@@ -1,7 +1,9 @@
 #include <fmt/format.h>
 
+#include <filesystem>
 #include <memory>
 #include <string>
+#include <system_error>
 #include <vector>
 
 #include "forerun/cli/interrupt.h"
@@ -19,8 +21,21 @@ struct TrainNgramFlags {
   std::string out;
 };
 
+// An ARPA file may lie beside them, and be replaced.
+std::vector<std::string> files_of_answers(const std::vector<std::string>& folders) {
+  std::vector<std::string> out;
+  for (const std::string& folder : folders) {
+    std::error_code failed;
+    for (std::filesystem::directory_iterator at(folder, failed), end; !failed && at != end;
+         at.increment(failed)) {
+      if (at->path().extension() != ".arpa") out.push_back(at->path().string());
+    }
+  }
+  return out;
+}
+
 int run_train_ngram(const TrainNgramFlags& f) {
-  expect_apart({{"--out", f.out}}, f.data);
+  expect_apart({{"--out", f.out}}, files_of_answers(f.data));
   const NgramReport r = [&] {
     const EndsAtFirst nothing_is_lost;
     return train_ngram(f.data, f.out);

@@ -134,7 +134,9 @@ std::string HttpServer::url() const {
 
 bool HttpServer::is_local() const {
   error_code ignored;
-  return impl_->acceptor.local_endpoint(ignored).address().is_loopback();
+  const asio::ip::address at = impl_->acceptor.local_endpoint(ignored).address();
+  if (!at.is_v6() || !at.to_v6().is_v4_mapped()) return at.is_loopback();
+  return asio::ip::make_address_v4(asio::ip::v4_mapped, at.to_v6()).is_loopback();
 }
 
 void HttpServer::run(HttpHandler handler, std::function<void()> tick,

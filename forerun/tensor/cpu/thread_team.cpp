@@ -110,10 +110,10 @@ void ThreadTeam::serve(int index, std::uint32_t seen) {
   }
 }
 
-// A process that was forked has none of its parent's threads.
-void ThreadTeam::forget_helpers() noexcept {
-  for (std::thread& t : helpers_) t.detach();
-  helpers_.clear();
+// A process that was forked has none of its parent's threads. Their handles are kept for ever: the
+// memory that they name may be a new thread's by now.
+void ThreadTeam::forget_helpers() {
+  static_cast<void>(new std::vector<std::thread>(std::exchange(helpers_, {})));
   count_ = 1;
 }
 

@@ -149,7 +149,7 @@ class ThreadTeam {
   ~ThreadTeam();
   void resize(int threads);
   void stop();
-  void forget_helpers() noexcept;
+  void forget_helpers();
   void serve(int index, std::uint32_t seen);
   void run_job(Worker& worker) noexcept;
   void keep_failure() noexcept;

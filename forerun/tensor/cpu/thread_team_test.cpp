@@ -130,7 +130,7 @@ TEST(ThreadTeam, WhatAJobThrowsIsThrownByRun) {
 TEST(ThreadTeam, WorksInAProcessThatWasForked) {
   const auto items_done = [] {
     std::atomic<std::int64_t> done{0};
-    ThreadTeam::instance().run(3, [&](ThreadTeam::Worker& w) {
+    ThreadTeam::instance().run(9, [&](ThreadTeam::Worker& w) {
       w.each(1000, 1, [&](std::int64_t begin, std::int64_t end) { done += end - begin; });
     });
     return done.load();
@@ -139,7 +139,15 @@ TEST(ThreadTeam, WorksInAProcessThatWasForked) {
   const pid_t child = fork();
   if (child == 0) {
     alarm(60);  // ends it if it waits for a helper
+    // Threads that take the memory of the parent's helpers.
+    std::thread([] {}).join();
+    std::atomic<bool> end{false};
+    std::thread other([&] {
+      while (!end) std::this_thread::yield();
+    });
     const bool right = items_done() == 1000 && items_done() == 1000;
+    end = true;
+    other.join();
     std::exit(right ? 7 : 1);  // and the team ends with it
   }
   int status = 0;

@@ -84,9 +84,11 @@ json parsed_provenance(const std::string& text) {
 json first_weights(std::span<const at::Tensor> values) {
   double sum = 0.0, squares = 0.0;
   for (const at::Tensor& t : values) {
-    const at::Tensor wide = t.detach().to(at::kDouble);
-    sum += wide.abs().sum().item<double>();
-    squares += wide.square().sum().item<double>();
+    const auto norm = [&](double power) {
+      return at::linalg_vector_norm(t.detach(), power, {}, false, at::kDouble).item<double>();
+    };
+    sum += norm(1);
+    squares += std::pow(norm(2), 2);
   }
   return {sum, squares};
 }
@@ -163,8 +165,8 @@ json Run::state_json() const {
                 {"smoothed_weight", state_.smoothed_weight},
                 {"log_bytes", state_.log_bytes},
                 {"options", fixed_options()},
-                {"first_weights", first_weights_},
                 {"surroundings", surroundings()}};
+  if (!first_weights_.is_null()) state["first_weights"] = first_weights_;
   if (state_.held_out) state["held_out"] = held_out_json(*state_.held_out);
   return state;
 }
@@ -198,9 +200,12 @@ void Run::compare(const json& made_with) const {
       (folder_ / kCheckpoint).string(), fmt::join(differences, ", ")));
 }
 
-// Checkpoints of earlier versions do not say what their run began with.
-void Run::compare_first_weights(const json& state) const {
-  if (!state.contains("first_weights")) return;
+// Checkpoints of earlier versions do not say what their run began with, nor do later ones of it.
+void Run::compare_first_weights(const json& state) {
+  if (!state.contains("first_weights")) {
+    first_weights_ = nullptr;
+    return;
+  }
   bool same = false;
   try {
     same = are_first_weights(state.at("first_weights"), first_weights_);

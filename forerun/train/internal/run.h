@@ -54,7 +54,7 @@ class Run {
   nlohmann::json state_json() const;
   void take_state(const nlohmann::json& state);
   void compare(const nlohmann::json& made_with) const;
-  void compare_first_weights(const nlohmann::json& state) const;
+  void compare_first_weights(const nlohmann::json& state);
   void share_state();
   NamedTensors tensors() const;
   void save_result();
