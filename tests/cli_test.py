@@ -315,10 +315,10 @@ class Contract(Command):
         chat(b"", b"> ")
         chat(b"/exit\n\nmore\n", answered)
         chat(b"/exit\\\n", b"\n  ")  # goes on behind the backslash
-        chat(b"\n", answered)
+        chat(b"more\n", answered)
         chat(b"half a line", b"half a line")
         chat(b"\x03", b"\\^C.*> ")  # discards it
-        chat(b"a\tb", b"a +b")  # a tab stays one
+        chat(b"a\tb", b"9Gb|a +b")  # a tab stays one: the next column is the ninth
         chat(b"\x15\x1b[A", b"/exit")  # the message before
         chat("\x15/xit\u00e4\x7f\x1b[D\x1b[D\x1b[De\n".encode(), b"in all")
         self.assertEqual(process.wait(60), 0)
