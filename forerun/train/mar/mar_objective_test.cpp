@@ -216,13 +216,10 @@ TEST(MarBatch, UnknownTokensAreAsManyInEveryImageOfAStepAndFollowThePublishedLaw
 TEST(MarObjective, TheMaskedFormLearnsInBf16) {
   MarObjective objective(std::make_shared<Mar>(random_mar(masked_training_config(), 1)),
                          two_halves(32), two_halves(8), {.flip = false});
-  const std::vector<Parameter> learned = objective.parameters();
   const double exact = objective.loss(first(6), 3).loss.item<double>();
   const Autocast in_bf16(true);
   const LossSum rounded = objective.loss(first(6), 3);
   EXPECT_NEAR(rounded.loss.item<double>(), exact, 0.02 * exact);
-  rounded.loss.backward();
-  EXPECT_FALSE(learned.empty());
 }
 
 TEST(MarObjective, TheMaskedFormLearnsItsImagesAndSavesItsCalibration) {
