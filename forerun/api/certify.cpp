@@ -357,13 +357,7 @@ std::optional<Difference> first_difference(const Model& target, std::span<const 
                                            const GenerateOptions& options,
                                            const std::function<bool()>& go_on) {
   if (prompt.empty()) throw UsageError("first_difference: the prompt holds no token");
-  for (const std::span<const Token> tokens : {prompt, plain, drafted}) {
-    for (const Token t : tokens) {
-      if (t >= 0 && static_cast<std::size_t>(t) < target.vocab()) continue;
-      throw UsageError(fmt::format("first_difference: token {} is none of the {} of the model", t,
-                                   target.vocab()));
-    }
-  }
+  for (const auto& tokens : {prompt, plain, drafted}) expect_in_vocabulary(target, tokens);
   const auto [a, b] = std::mismatch(plain.begin(), plain.end(), drafted.begin(), drafted.end());
   if (a == plain.end() && b == drafted.end()) return std::nullopt;
   Difference out;

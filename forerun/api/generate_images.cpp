@@ -1,5 +1,6 @@
 #include <fmt/format.h>
 
+#include <cmath>
 #include <limits>
 #include <map>
 #include <type_traits>
@@ -13,6 +14,7 @@ namespace forerun {
 void check_labels(const ImageModel& model, std::span<const std::int64_t> labels,
                   const CommonImageOptions& o) {
   constexpr std::size_t kMostImages = 1U << 20;
+  constexpr double kMostGuidance = 1000.0;
   if (labels.empty() || labels.size() > kMostImages) {
     throw UsageError(
         fmt::format("{} images: 1 to {} can be asked for", labels.size(), kMostImages));
@@ -25,6 +27,9 @@ void check_labels(const ImageModel& model, std::span<const std::int64_t> labels,
     throw UsageError("the places of images go to 2^32");
   }
   if (o.batch_size < 1) throw UsageError("samples: 1 or more images at a time");
+  if (!(std::abs(o.guidance) <= kMostGuidance)) {
+    throw UsageError(fmt::format("guidance {}: -1000 to 1000; 1 is none", o.guidance));
+  }
 }
 
 struct ImageGeneration::Impl {

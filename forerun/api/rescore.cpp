@@ -2,6 +2,7 @@
 
 #include <ATen/ATen.h>
 #include <c10/core/InferenceMode.h>
+#include <fmt/format.h>
 
 #include <algorithm>
 
@@ -10,6 +11,14 @@
 #include "forerun/methods/text/verified_tokens.h"
 
 namespace forerun {
+
+void expect_in_vocabulary(const Model& model, std::span<const Token> tokens) {
+  for (const Token t : tokens) {
+    if (t >= 0 && static_cast<std::size_t>(t) < model.vocab()) continue;
+    throw UsageError(fmt::format("token {} is outside the vocabulary: the model has tokens 0 to {}",
+                                 t, model.vocab() - 1));
+  }
+}
 
 double tie_margin(Precision precision) noexcept {
   switch (precision) {

@@ -18,6 +18,9 @@ void rescore(const Model& target, std::span<const Token> prompt, std::span<const
              const std::function<void(std::size_t, std::span<float>)>& visit,
              const GoOn& go_on = {});
 
+/// @throws UsageError  a token that the model does not have
+void expect_in_vocabulary(const Model& model, std::span<const Token> tokens);
+
 /// Margins of logits below it are rounding: two passes of different shape may order two tokens
 /// differently.
 double tie_margin(Precision precision) noexcept;

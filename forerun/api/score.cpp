@@ -7,6 +7,7 @@
 
 #include "forerun/api/access.h"
 #include "forerun/api/model_impl.h"
+#include "forerun/api/rescore.h"
 #include "forerun/engine/token_output.h"
 #include "forerun/methods/text/verified_tokens.h"
 #include "forerun/text.h"
@@ -58,11 +59,7 @@ Logits logits(const Model& model, std::span<const Token> tokens,
 std::vector<TokenScore> score(const Model& model, std::span<const Token> tokens, std::size_t top,
                               const std::function<bool()>& go_on) {
   expect_in_context(model, tokens);
-  for (const Token t : tokens) {
-    if (t >= 0 && static_cast<std::size_t>(t) < model.vocab()) continue;
-    throw UsageError(fmt::format("token {} is outside the vocabulary: the model has tokens 0 to {}",
-                                 t, model.vocab() - 1));
-  }
+  expect_in_vocabulary(model, tokens);
   std::vector<TokenScore> out;
   if (tokens.size() < 2) return out;
   each_row(model, tokens, go_on, [&](std::size_t i, std::span<float> row) {

@@ -70,14 +70,10 @@ std::vector<double> measured_sigmas(const TokenImageSetting& setting) {
 
 void check_images(const TokenImageModel& model, const ImageDrafter& drafter,
                   std::span<const std::int64_t> labels, const TokenImageOptions& o) {
-  constexpr double kMostGuidance = 1000.0;
   check_labels(model, labels, o);
   if (impl_of(drafter).predictor) {
     throw UsageError(fmt::format("drafter {} is for Diffusion Transformers; {} is none",
                                  drafter.name(), model.path()));
-  }
-  if (!(std::abs(o.guidance) <= kMostGuidance)) {
-    throw UsageError(fmt::format("guidance {}: -1000 to 1000; 1 is none", o.guidance));
   }
   if (o.max_draft > model.tokens()) {
     throw UsageError(fmt::format("{} drafts a round (max_draft): an image has {} tokens",

@@ -59,6 +59,12 @@ char* first_mark(EditLine* /*editor*/) {
   static char coloured[] = "\1\x1b[32m\1>\1\x1b[0m\1 ", plain[] = "> ";
   return is_terminal(stderr) ? coloured : plain;
 }
+char* next_mark(EditLine* /*editor*/) {
+  static char mark[] = "  ";
+  return mark;
+}
+
+// Whether there is something to read.
 bool is_there(int milliseconds) {
   pollfd in{.fd = STDIN_FILENO, .events = POLLIN, .revents = 0};
   return poll(&in, 1, milliseconds) == 1 && in.revents != 0;
@@ -87,11 +93,6 @@ int next_character(EditLine* /*editor*/, wchar_t* to) {
     }
     return 1;
   }
-}
-
-char* next_mark(EditLine* /*editor*/) {
-  static char mark[] = "  ";
-  return mark;
 }
 
 }  // namespace

@@ -314,9 +314,7 @@ int bench_texts(const TextBench& f, const Command& command) {
   if (command.given("--report")) {
     std::vector<std::string> inputs = {f.run.model.path, f.prompts};
     for (const std::string& name : names) {
-      for (std::string& path : paths_of_drafter(name)) {
-        inputs.push_back(std::move(path));
-      }
+      for (std::string& path : paths_of_drafter(name)) inputs.push_back(std::move(path));
     }
     expect_apart({{"--report", f.report}}, inputs);
     report.emplace(f.report);
