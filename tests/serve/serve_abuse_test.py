@@ -38,7 +38,7 @@ def status_of(answer):
 
 
 def head(path=CHAT, method="POST", **fields):
-    lines = [f"{method} {path} HTTP/1.1", "Host: x", "Connection: close"]
+    lines = [f"{method} {path} HTTP/1.1", "Host: localhost", "Connection: close"]
     return ("\r\n".join(lines + [f"{k}: {v}" for k, v in fields.items()]) + "\r\n\r\n").encode()
 
 
@@ -92,7 +92,7 @@ class Load(Served):
 
     def test_two_requests_on_one_connection_sent_at_once(self):
         body = json.dumps({"prompt": "a b", "max_tokens": 5, "seed": 1}).encode()
-        one = b"POST /v1/completions HTTP/1.1\r\nHost: x\r\nContent-Length: %d\r\n\r\n" % len(body) + body
+        one = b"POST /v1/completions HTTP/1.1\r\nHost: localhost\r\nContent-Length: %d\r\n\r\n" % len(body) + body
         answer = raw(self.server, one + one + head("/health", "GET"))
         self.assertEqual(answer.count(b"HTTP/1.1 200 OK"), 3)
         self.assertTrue(answer.endswith(b'{"status":"ok"}'))
