@@ -6,6 +6,8 @@
 #include <filesystem>
 #include <vector>
 
+#include "forerun/base/gguf_parts.h"
+
 namespace forerun {
 
 namespace fs = std::filesystem;
@@ -18,8 +20,7 @@ std::string beside_model(const std::string& model_path, std::string_view ending)
     if (const fs::path plain = fs::weakly_canonical(path, failed); !failed) path = plain;
   }
   if (!path.has_filename()) path = path.parent_path();  // a folder's name ends in a slash
-  if (path.extension() == ".gguf") path.replace_extension();
-  return path.string().append(ending);
+  return without_gguf_ending(path).string().append(ending);
 }
 
 std::string state_of_folder(const std::string& folder, std::string_view settings) {

@@ -9,6 +9,7 @@
 #include <string_view>
 #include <system_error>
 
+#include "forerun/base/gguf_parts.h"
 #include "forerun/cli/interrupt.h"
 #include "forerun/cli/terminal.h"
 #include "forerun/common.h"
@@ -37,7 +38,7 @@ bool is_part_of_a_model(const fs::path& file) {
 
 std::vector<fs::path> files_of(const std::string& input) {
   std::error_code failed;
-  if (!fs::is_directory(input, failed)) return {input};
+  if (!fs::is_directory(input, failed)) return gguf_files(input);
   std::vector<fs::path> out;
   for (fs::recursive_directory_iterator at(input, failed), end; !failed && at != end;
        at.increment(failed)) {

@@ -9,6 +9,7 @@
 #include <filesystem>
 #include <memory>
 
+#include "forerun/base/gguf_parts.h"
 #include "forerun/cli/interrupt.h"
 #include "forerun/cli/options.h"
 #include "forerun/cli/terminal.h"
@@ -100,7 +101,7 @@ std::size_t bytes_of(const std::string& size) {
 std::string name_of_model(const std::string& path) {
   fs::path p = fs::path(path).lexically_normal();
   if (!p.has_filename()) p = p.parent_path();
-  return p.extension() == ".gguf" ? p.stem().string() : p.filename().string();
+  return without_gguf_ending(p.filename()).string();
 }
 
 std::size_t longest_piece(const Model& model) {

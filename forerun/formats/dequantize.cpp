@@ -60,6 +60,14 @@ void decode(DType dtype, std::span<const std::byte> src, std::span<float> dst) {
       return decode_blocks<internal::BlockQ5K>(src, dst);
     case DType::kQ6_K:
       return decode_blocks<internal::BlockQ6K>(src, dst);
+    case DType::kQ2_K:
+      return decode_blocks<internal::BlockQ2K>(src, dst);
+    case DType::kQ3_K:
+      return decode_blocks<internal::BlockQ3K>(src, dst);
+    case DType::kIQ4_NL:
+      return decode_blocks<internal::BlockIQ4NL>(src, dst);
+    case DType::kIQ4_XS:
+      return decode_blocks<internal::BlockIQ4XS>(src, dst);
     case DType::kI64:
     case DType::kI32:
     case DType::kBool:

@@ -40,7 +40,7 @@ INSTANTIATE_TEST_SUITE_P(Types, FourBitGroups,
 
 TEST(FourBitGroup, OtherTypesHaveNone) {
   for (const DType type : {DType::kF32, DType::kF16, DType::kBF16, DType::kQ8_0, DType::kQ5_0,
-                           DType::kQ5_1, DType::kQ5_K, DType::kQ6_K, DType::kI32}) {
+                           DType::kQ5_1, DType::kQ5_K, DType::kQ6_K, DType::kIQ4_NL, DType::kI32}) {
     EXPECT_FALSE(has_four_bit_groups(type)) << name_of(type);
   }
   EXPECT_THROW(four_bit_groups(DType::kQ8_0, {}, {}), std::invalid_argument);

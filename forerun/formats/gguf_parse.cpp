@@ -14,7 +14,8 @@ namespace forerun {
 namespace {
 
 constexpr std::string_view kSupported =
-    "F32, F16, BF16, Q8_0, Q4_0, Q4_1, Q5_0, Q5_1, Q4_K, Q5_K and Q6_K are";
+    "F32, F16, BF16, Q8_0, Q4_0, Q4_1, Q5_0, Q5_1, Q2_K, Q3_K, Q4_K, Q5_K, Q6_K, IQ4_NL and IQ4_XS "
+    "are";
 constexpr std::uint32_t kMaxDims = 4;
 constexpr int kMaxArrayDepth = 4;
 // Smallest records: a key and a value of one byte; a tensor without dimensions.
@@ -68,6 +69,7 @@ class GgufParser {
   void parse_header();
   void parse_entry();
   void check_entries();
+  void check_part();
   void parse_tensor();
   void place_tensors();
   GgufValue parse_value(GgufType type, std::string_view what);
@@ -207,14 +209,22 @@ void GgufParser::check_entries() {
     return in_.fail(fmt::format("general.alignment is {}, expected a power of two", *alignment));
   }
   alignment_ = *alignment;
+  check_part();
+}
+
+// Written by llama-gguf-split: the number of parts, and which one this is, from 0.
+void GgufParser::check_part() {
   const auto parts = out_.read_or<std::int32_t>("split.count", 1);
   if (!parts) return in_.fail(parts.error().message);
-  if (*parts > 1) {
-    in_.fail(
-        fmt::format("is one of {} parts of a split model; merge them into one file first "
-                    "(gguf-split --merge)",
-                    *parts));
+  const auto part = out_.read_or<std::int32_t>("split.no", 0);
+  if (!part) return in_.fail(part.error().message);
+  if (*parts <= 1) return;
+  if (*part < 0 || *part >= *parts) {
+    return in_.fail(fmt::format("is part {} of {} of a split model; the file is damaged",
+                                std::int64_t{*part} + 1, *parts));
   }
+  out_.part_ = *part + 1;
+  out_.parts_ = *parts;
 }
 
 void GgufParser::parse_tensor() {

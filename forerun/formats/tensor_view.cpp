@@ -12,7 +12,7 @@ struct Layout {
 };
 
 // In the order of DType. Source of the block sizes: ggml-common.h of ggml-org/ggml.
-constexpr std::array<Layout, 14> kLayouts{{{"F32", 1, 4},
+constexpr std::array<Layout, 18> kLayouts{{{"F32", 1, 4},
                                            {"F16", 1, 2},
                                            {"BF16", 1, 2},
                                            {"Q8_0", 32, 34},
@@ -23,6 +23,10 @@ constexpr std::array<Layout, 14> kLayouts{{{"F32", 1, 4},
                                            {"Q4_K", 256, 144},
                                            {"Q5_K", 256, 176},
                                            {"Q6_K", 256, 210},
+                                           {"Q2_K", 256, 84},
+                                           {"Q3_K", 256, 110},
+                                           {"IQ4_NL", 32, 18},
+                                           {"IQ4_XS", 256, 136},
                                            {"I64", 1, 8},
                                            {"I32", 1, 4},
                                            {"BOOL", 1, 1}}};

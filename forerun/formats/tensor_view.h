@@ -10,8 +10,8 @@
 
 namespace forerun {
 
-/// How numbers are stored in a file. The Q types are GGML's block formats. The last three hold ids
-/// and flags, never weights.
+/// How numbers are stored in a file. The Q and IQ types are GGML's block formats. The last three
+/// hold ids and flags, never weights.
 enum class DType : std::uint8_t {
   kF32,
   kF16,
@@ -24,6 +24,10 @@ enum class DType : std::uint8_t {
   kQ4_K,
   kQ5_K,
   kQ6_K,
+  kQ2_K,
+  kQ3_K,
+  kIQ4_NL,
+  kIQ4_XS,
   kI64,
   kI32,
   kBool
@@ -42,7 +46,7 @@ std::string_view name_of(DType dtype) noexcept;
 /// Whether weights are stored so; false for whole numbers and flags.
 bool holds_weights(DType dtype) noexcept;
 
-/// Elements that are stored together: 1 for plain numbers, 32 or 256 for the Q types.
+/// Elements that are stored together: 1 for plain numbers, 32 or 256 for the Q and IQ types.
 std::int64_t block_size(DType dtype) noexcept;
 
 /// Bytes of one such block.

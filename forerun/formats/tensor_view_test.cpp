@@ -17,6 +17,8 @@ TEST(TensorView, NamesAndSizesBelongTogether) {
   EXPECT_EQ(block_size(DType::kQ5_1), 32);
   EXPECT_EQ(block_size(DType::kQ4_K), 256);
   EXPECT_EQ(block_bytes(DType::kQ6_K), 210);
+  EXPECT_EQ(name_of(DType::kIQ4_XS), "IQ4_XS");
+  EXPECT_EQ(block_bytes(DType::kIQ4_XS), 136);
   EXPECT_EQ(name_of(DType::kI64), "I64");
   EXPECT_EQ(block_bytes(DType::kI64), 8);
   EXPECT_EQ(name_of(DType::kBool), "BOOL");

@@ -47,6 +47,13 @@ struct Stored {
       case DType::kQ6_K:
         std::memcpy(block + 208, &small, 2);
         break;
+      case DType::kQ2_K:
+        std::memcpy(block + 80, &small, 2);
+        std::memcpy(block + 82, &small, 2);
+        break;
+      case DType::kQ3_K:
+        std::memcpy(block + 108, &small, 2);
+        break;
       case DType::kQ4_K:
         std::memcpy(block + 2, &small, 2);
         [[fallthrough]];
@@ -88,7 +95,8 @@ TEST_P(StoredProducts, FollowTheOrderOfTheRows) {
 
 INSTANTIATE_TEST_SUITE_P(Types, StoredProducts,
                          ::testing::Values(DType::kQ4_K, DType::kQ6_K, DType::kQ8_0, DType::kQ4_0,
-                                           DType::kF32, DType::kBF16),
+                                           DType::kQ2_K, DType::kQ3_K, DType::kIQ4_NL,
+                                           DType::kIQ4_XS, DType::kF32, DType::kBF16),
                          [](const auto& type) { return std::string(name_of(type.param)); });
 
 TEST(StoredMatrix, IsTheWeightOfALinearLayer) {

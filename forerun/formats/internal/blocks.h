@@ -7,7 +7,7 @@
 #include "forerun/formats/half.h"
 
 /// Decoders of single GGML blocks: `decode(block, out)` reads kBytes and writes kElements float32.
-/// Every product here is exact in float32 (at most 11 + 6 + 5 significant bits, exponents far from
+/// Every product here is exact in float32 (at most 11 + 6 + 7 significant bits, exponents far from
 /// the ends), so whether the compiler fuses a multiply with the add after it cannot change a
 /// result. Source: the layouts of ggml-common.h and quants.py in ggml-org's ggml and llama.cpp.
 namespace forerun::internal {
@@ -182,6 +182,86 @@ struct BlockQ6K {
           const int q = (nibbles[i] >> nibble_shift & 15) | (high[i] >> pair_shift & 3) << 4;
           part[i] = (i < 16 ? first : second) * static_cast<float>(q - 32);
         }
+      }
+    }
+  }
+};
+
+/// Q2_K: 16 bytes with a 4-bit (scale, min) pair per 16 elements, scales in the low nibbles; 64
+/// bytes of bit pairs; f16 d, f16 dmin; value d scale q - dmin min. Element 128 h + 32 g + i is bit
+/// pair g of byte 32 h + i.
+struct BlockQ2K {
+  static constexpr int kElements = 256, kBytes = 84;
+  static void decode(const std::uint8_t* block, float* out) noexcept {
+    const float d = load_f16(block + 80), dmin = load_f16(block + 82);
+    for (std::ptrdiff_t part = 0; part < 16; ++part) {  // of 16 elements
+      const float scale = d * static_cast<float>(block[part] & 15);
+      const float least = dmin * static_cast<float>(block[part] >> 4);
+      const std::uint8_t* pairs = block + 16 + 32 * (part / 8) + 16 * (part % 2);
+      const std::ptrdiff_t shift = part / 2 % 4 * 2;
+      for (std::ptrdiff_t i = 0; i < 16; ++i) {
+        out[16 * part + i] = scale * static_cast<float>(pairs[i] >> shift & 3) - least;
+      }
+    }
+  }
+};
+
+/// Scale `j` of the sixteen 6-bit ones that Q3_K packs into 12 bytes, without the 32 that is taken
+/// off: four low bits in a nibble of the first 8 bytes, two high ones in the last 4.
+inline int packed_scale(const std::uint8_t* packed, std::ptrdiff_t j) noexcept {
+  return (packed[j % 8] >> (4 * (j / 8)) & 15) | (packed[8 + j % 4] >> (2 * (j / 4)) & 3) << 4;
+}
+
+/// Q3_K: 32 bytes of high bits, of which a clear one takes 4 off; 64 bytes of bit pairs as in Q2_K;
+/// 12 bytes of scales, one per 16 elements; f16 d; value d (scale - 32) q. The high bit of element
+/// 32 g + i is bit g of byte i.
+struct BlockQ3K {
+  static constexpr int kElements = 256, kBytes = 110;
+  static void decode(const std::uint8_t* block, float* out) noexcept {
+    const float d = load_f16(block + 108);
+    for (std::ptrdiff_t part = 0; part < 16; ++part) {  // of 16 elements
+      const float scale = d * static_cast<float>(packed_scale(block + 96, part) - 32);
+      const std::uint8_t* high = block + 16 * (part % 2);
+      const std::uint8_t* pairs = block + 32 + 32 * (part / 8) + 16 * (part % 2);
+      const std::ptrdiff_t shift = part / 2 % 4 * 2;
+      for (std::ptrdiff_t i = 0; i < 16; ++i) {
+        const int q = (pairs[i] >> shift & 3) - ((high[i] >> (part / 2) & 1) != 0 ? 0 : 4);
+        out[16 * part + i] = scale * static_cast<float>(q);
+      }
+    }
+  }
+};
+
+/// The 16 levels of IQ4_NL and IQ4_XS.
+inline constexpr float kIq4Levels[16] = {-127, -104, -83, -65, -49, -35, -22, -10,
+                                         1,    13,   25,  38,  53,  69,  89,  113};
+
+/// IQ4_NL: f16 d; 16 bytes, low nibbles first; value d level[q].
+struct BlockIQ4NL {
+  static constexpr int kElements = 32, kBytes = 18;
+  static void decode(const std::uint8_t* block, float* out) noexcept {
+    const float d = load_f16(block);
+    for (int i = 0; i < 16; ++i) {
+      out[i] = d * kIq4Levels[block[2 + i] & 15];
+      out[16 + i] = d * kIq4Levels[block[2 + i] >> 4];
+    }
+  }
+};
+
+/// IQ4_XS: f16 d; 2 bytes with the two high and 4 with the four low bits of a scale per 32
+/// elements; 128 bytes as in IQ4_NL; value d (scale - 32) level[q].
+struct BlockIQ4XS {
+  static constexpr int kElements = 256, kBytes = 136;
+  static void decode(const std::uint8_t* block, float* out) noexcept {
+    const float d = load_f16(block);
+    const int high = load<std::uint16_t>(block + 2);
+    for (std::ptrdiff_t part = 0; part < 8; ++part) {  // of 32 elements
+      const int low = block[4 + part / 2] >> (4 * (part % 2)) & 15;
+      const float scale = d * static_cast<float>((low | (high >> (2 * part) & 3) << 4) - 32);
+      const std::uint8_t* levels = block + 8 + 16 * part;
+      for (std::ptrdiff_t i = 0; i < 16; ++i) {
+        out[32 * part + i] = scale * kIq4Levels[levels[i] & 15];
+        out[32 * part + 16 + i] = scale * kIq4Levels[levels[i] >> 4];
       }
     }
   }

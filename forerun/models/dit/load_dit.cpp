@@ -138,6 +138,7 @@ DitConfig inferred(const Safetensors& file, DitConventions conventions) {
   c.classes = size_of(file, "y_embedder.embedding_table.weight", 0, 2) - 1;
   const auto tokens = static_cast<double>(size_of(file, "pos_embed", 1, 3));
   if (tokens > 1 << 16) throw FormatError("pos_embed has too many rows");
+  if (c.patch > 1 << 16) throw FormatError(fmt::format("{} has too large patches", kPatches));
   c.input = static_cast<std::int64_t>(std::lround(std::sqrt(tokens))) * c.patch;
   c.mlp = size_of(file, "blocks.0.mlp.fc1.weight", 0, 2);
   c.heads = c.hidden == 1152 ? 16 : c.hidden / 64;
