@@ -31,6 +31,9 @@ struct ChatInput {
   std::string tools = {};      ///< a JSON list of tools as OpenAI's API has them; empty: none
   std::string variables = {};  ///< a JSON object of further variables; empty: none
   bool add_generation_prompt = true;  ///< end with the start of an answer
+  /// End with the content of the last message, without white space around it, so that the answer
+  /// goes on from there.
+  bool continue_last = false;
 };
 
 /// What a tokenizer has beside pieces of text.
@@ -80,6 +83,9 @@ class Model {
   /// @param schema  JSON Schema; docs/serving.md says what of it is kept
   /// @throws UsageError  a schema that would not be kept in full: the message names the part
   std::shared_ptr<const TokenGrammar> json_grammar(std::string_view schema) const;
+  /// One of these texts, and nothing else.
+  /// @throws UsageError  none is given, or an empty one
+  std::shared_ptr<const TokenGrammar> choice_grammar(std::span<const std::string> texts) const;
   /// Texts whose calls of tools have the form that Hermes and Qwen 2.5 were trained on:
   /// <tool_call>{"name": ..., "arguments": {...}}</tool_call>.
   /// @throws UsageError  no tool, or parameters that would not be kept

@@ -91,6 +91,11 @@ class Command(cli_support.Command):
 
     def test_unknown_commands_and_flags_are_one_line_that_says_what_there_is(self):
         self.refused(2, "generat", says=["'generat' is no command", "generate", "evaluate"])
+        self.refused(2, "generate", "-hf", "org/name", says=["-hf is -m here"])
+        self.refused(2, "generate", "-m", "x", "--tmep", "0", says=["not expected: --tmep 0; did you mean --temp?"])
+        self.refused(2, "serve", "-m", "x", "-c", "4096", says=["-c is not needed", "forerun serve --help"])
+        self.refused(2, "serve", "x", says=["a model is named by -m"])
+        self.refused(2, "info", "-m", "x", says=["named without a flag"])
         self.refused(2, says=["generate", "--help"])
         self.refused(2, "train", "everything", says=["dflash", "classifier"])
         self.refused(2, "generate", "-m", GGUF, "--no-such-flag", says=["--no-such-flag", "generate --help"])

@@ -73,6 +73,7 @@ std::vector<Token> encode_chat(const Model::Impl& model, std::span<const Message
                                           .tools = tools,
                                           .variables = variables,
                                           .add_generation_prompt = input.add_generation_prompt,
+                                          .continue_last = input.continue_last,
                                           .now = local_now()});
   if (!tokens) throw UsageError(tokens.error().message);
   return *tokens;

@@ -25,6 +25,11 @@ std::shared_ptr<const TokenGrammar> Model::json_grammar(std::string_view schema)
   return compiled(*impl_, json_schema_grammar(schema));
 }
 
+std::shared_ptr<const TokenGrammar> Model::choice_grammar(
+    std::span<const std::string> texts) const {
+  return compiled(*impl_, forerun::choice_grammar(texts));
+}
+
 std::shared_ptr<const TokenGrammar> Model::tool_grammar(std::span<const Tool> tools,
                                                         const ToolCalls& calls) const {
   return compiled(*impl_, tool_call_grammar(tools, calls));

@@ -1,5 +1,7 @@
 #include "forerun/base/available_memory.h"
 
+#include <unistd.h>
+
 #include <algorithm>
 #include <charconv>
 #include <fstream>
@@ -34,6 +36,13 @@ std::uint64_t parse_available_memory(std::string_view meminfo) noexcept {
   rest.remove_prefix(std::min(rest.find_first_not_of(' '), rest.size()));
   const std::uint64_t kilobytes = number(rest);
   return kilobytes > kUnknown / 1024 ? kUnknown : kilobytes * 1024;
+}
+
+std::uint64_t whole_memory() {
+  const long pages = sysconf(_SC_PHYS_PAGES), page = sysconf(_SC_PAGE_SIZE);
+  const std::uint64_t limit = number(text_of("/sys/fs/cgroup/memory.max"));
+  if (pages <= 0 || page <= 0) return limit == kUnknown ? 0 : limit;
+  return std::min(limit, static_cast<std::uint64_t>(pages) * static_cast<std::uint64_t>(page));
 }
 
 std::uint64_t available_memory() {

@@ -15,7 +15,7 @@ struct ChatFlags {
   ModelFlags model;
   DraftFlags draft = {.drafter = "auto"};
   GenerateOptions text;
-  std::string system;
+  std::string system, template_variables;
 };
 
 class Conversation {
@@ -61,8 +61,9 @@ int run_chat(const ChatFlags& f) {
   const Drafter drafter = load_drafter(f.draft.drafter, f.draft.precision, model);
   GenerateOptions options = text_options(f.text, f.draft);
   const Message probe{"user", "hello"};
-  model.encode_chat(
-      {&probe, 1});  // a model without a chat format is refused before the first question
+  const ChatInput input{.variables = f.template_variables};
+  // A model without a chat format is refused before the first question.
+  model.encode_chat({&probe, 1}, input);
   note_chat(model);
   Conversation talk(f.system);
   Engine engine;
@@ -82,7 +83,8 @@ int run_chat(const ChatFlags& f) {
     }
     talk.turns_.push_back({"user", *line});
     try {
-      const RequestId id = engine.submit(model, drafter, model.encode_chat(talk.turns_), options);
+      const RequestId id =
+          engine.submit(model, drafter, model.encode_chat(talk.turns_, input), options);
       const TextResult text = answer(engine, id);
       show(text);
       talk.turns_.push_back({"assistant", text.text});
@@ -110,7 +112,8 @@ void add_chat(Command& program) {
   bind_drafter(command, f->draft, Makes::kTexts);
   bind_drafting(command, f->draft, Makes::kTexts, "15");
   bind_text(command, f->text, f->draft);
-  command.add("--system", f->system, "System message");
+  command.add("--system", f->system, "System message", {.old = "--system-prompt"});
+  bind_template_variables(command, f->template_variables);
   command.footer(
       R"(At a terminal lines can be edited; the up arrow and Ctrl-R find earlier messages. A message has several
 lines if it is pasted, or where a line ends in a backslash. /clear forgets the conversation, /exit or Ctrl-D

@@ -21,9 +21,9 @@ void expect_own_flags(const Command& command, const std::string& path) {
   std::string other;
   for (const char* flag :
        {"--drafter", "--rule", "--max-draft", "--fixed-draft", "--draft-precision", "--certify",
-        "--verbose", "--stop", "--out", "--json-schema", "--logit-bias", "--presence-penalty",
-        "--frequency-penalty", "--repetition-penalty", "--class", "--count", "--cfg",
-        "--batch-size"}) {
+        "--verbose", "--stop", "--out", "--json-schema", "--chat-template-kwargs", "--logit-bias",
+        "--presence-penalty", "--frequency-penalty", "--repetition-penalty", "--class", "--count",
+        "--cfg", "--batch-size"}) {
     if (command.given(flag)) other = flag;
   }
   for (const char* title : {kDitTitle, kTokenTitle}) {

@@ -10,7 +10,9 @@
 #include <optional>
 #include <sstream>
 #include <type_traits>
+#include <utility>
 
+#include "forerun/cli/flag_hints.h"
 #include "forerun/cli/terminal.h"
 #include "forerun/common.h"
 
@@ -163,6 +165,39 @@ struct Command::Impl {
       if (n > 0) set({});
     });
   }
+  // All flags.
+  std::vector<std::string> names() const {
+    std::vector<std::string> out;
+    for (const Flag& flag : flags) {
+      for (const std::string& name : flag.option->get_lnames()) out.push_back("--" + name);
+      for (const std::string& name : flag.option->get_snames()) out.push_back("-" + name);
+      for (const CLI::Option* old : flag.old) out.push_back("--" + old->get_lnames().front());
+    }
+    return out;
+  }
+  // What is known of words that were not expected, to follow them.
+  std::string hints(const std::vector<std::string>& words) const {
+    std::string out;
+    for (const std::string& word : words) {
+      const std::string hint = flag_hint(word, names());
+      if (!hint.empty()) out += "; " + hint;
+    }
+    if (words.empty() || words.front().starts_with('-')) return out;
+    const std::vector<std::string> all = names();
+    const bool takes = std::ranges::find(all, "-m") != all.end();
+    return out + (takes ? "; a model is named by -m, and a prompt, where there is one, by -p" : "");
+  }
+  // The innermost command that words name, before they are parsed.
+  const Impl& named_in(const std::vector<std::string>& words) const {
+    const Impl* at = this;
+    for (const std::string& word : words) {
+      const auto found = std::ranges::find_if(
+          at->commands, [&](const auto& c) { return c->impl_->app->get_name() == word; });
+      if (found == at->commands.end()) break;
+      at = (*found)->impl_.get();
+    }
+    return *at;
+  }
   // The innermost command that the arguments name.
   const Impl& named() const {
     for (const auto& c : commands) {
@@ -199,11 +234,13 @@ template <class T>
 void Command::add(const std::string& names, T& value, const std::string& help, const Accepts& a) {
   const std::string name = names.substr(names.rfind(',') + 1);
   constexpr bool kFlag = std::is_same_v<T, bool>;
-  const CLI::callback_t set = [&value, name, a](const CLI::results_t& texts) {
+  // A list given under two of its names is one list.
+  const CLI::callback_t set = [&value, name, a,
+                               fresh = std::make_shared<bool>(true)](const CLI::results_t& texts) {
     if constexpr (kFlag) {
       value = !value;
     } else if constexpr (kIsList<T>) {
-      value.clear();
+      if (std::exchange(*fresh, false)) value.clear();
       for (const std::string& t : texts) {
         value.push_back(read<typename T::value_type>(name, t, a));
       }
@@ -283,19 +320,31 @@ std::string Command::line() const {
 }
 
 Action Command::parse(int argc, const char* const* argv) {
-  const auto misuse = [this](const std::string& what) -> Action {
-    const std::string path = impl_->named().path();
+  const auto misuse_at = [](const Impl& at, const std::string& what) -> Action {
+    const std::string path = at.path();
     return [line = fmt::format("{0}: {1} ({0} --help explains)", path,
                                printable(what, kMisuseWidth))] {
       note(line);
       return kMisuse;
     };
   };
+  const auto misuse = [&](const std::string& what) { return misuse_at(impl_->named(), what); };
+  std::vector<std::string> words(argv + std::min(argc, 1), argv + argc);
+  if (!words.empty() && words.front() == "help") {  // "help COMMAND", as git has it
+    words.erase(words.begin());
+    words.emplace_back("--help");
+  }
+  if (const auto at = std::ranges::find_if(words, is_foreign_short_flag); at != words.end()) {
+    const Impl& command = impl_->named_in(words);
+    return misuse_at(command, fmt::format("not expected: {}{}", *at, command.hints({*at})));
+  }
+  std::ranges::reverse(words);  // as CLI11 takes them
   try {
-    impl_->app->parse(argc, argv);
+    impl_->app->parse(std::move(words));
   } catch (const CLI::ExtrasError&) {
+    const std::vector<std::string> left = impl_->named().app->remaining(true);
     return misuse(
-        fmt::format("not expected: {}", fmt::join(impl_->named().app->remaining(true), " ")));
+        fmt::format("not expected: {}{}", fmt::join(left, " "), impl_->named().hints(left)));
   } catch (const CLI::ParseError& e) {
     if (e.get_exit_code() != 0) return misuse(e.what());
     return [code = impl_->app->exit(e)] { return code; };

@@ -19,9 +19,10 @@ struct Accepts {
   std::vector<std::string> one_of;  ///< of a text
   bool commas = false;              ///< a list may be given as a,b,c
   std::string excludes = "";        ///< a flag added before that cannot be given beside this one
-  std::string old = "";             ///< former names, comma-separated; they work and are not shown
-  std::string shows = "";           ///< what stands for the value: "FILE"; "" = by its type
-  std::string standard = "";        ///< the default in words; "" = the value's content
+  std::string old = "";  ///< former names, and other programs', comma-separated; they work and are
+                         ///< not shown
+  std::string shows = "";     ///< what stands for the value: "FILE"; "" = by its type
+  std::string standard = "";  ///< the default in words; "" = the value's content
 };
 
 /// A command: its flags, its subcommands and what it runs. The library that parses arguments is

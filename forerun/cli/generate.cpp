@@ -25,7 +25,7 @@ struct GenerateFlags {
   RunFlags run;
   DiffusionTextFlags diffusion;
   ImageFiles files;
-  std::string prompt, prompt_file, system;
+  std::string prompt, prompt_file, system, template_variables;
   bool raw = false, json = false, certify = false, verbose = false;
 };
 
@@ -40,11 +40,14 @@ std::string prompt_of(const GenerateFlags& f) {
 
 std::vector<Token> prompt_tokens(const Model& model, const GenerateFlags& f) {
   const std::string text = prompt_of(f);
+  if (f.raw && !f.template_variables.empty()) {
+    throw UsageError("--chat-template-kwargs and --raw: a text as it is has no template");
+  }
   if (f.raw) return model.encode(text);
   std::vector<Message> turns;
   if (!f.system.empty()) turns.push_back({"system", f.system});
   turns.push_back({"user", text});
-  std::vector<Token> tokens = model.encode_chat(turns);
+  std::vector<Token> tokens = model.encode_chat(turns, {.variables = f.template_variables});
   note_chat(model);
   return tokens;
 }
@@ -204,9 +207,10 @@ void add_generate(Command& program) {
   command.group(kTextTitle);
   command.add("-p,--prompt", f->prompt, "The prompt");
   command.add("-f,--prompt-file", f->prompt_file, "File of the prompt, - for standard input",
-              {.excludes = "--prompt", .shows = "FILE"});
+              {.excludes = "--prompt", .old = "--file", .shows = "FILE"});
   command.add("--system", f->system, "System message, in the chat format only");
   command.add("--raw", f->raw, "Continue the text as it is, without the chat format");
+  bind_template_variables(command, f->template_variables);
   bind_text(command, f->run.text, f->run.draft);
   bind_json_schema(command, f->run.draft);
   command.group(kTextTitle);

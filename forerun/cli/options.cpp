@@ -210,9 +210,9 @@ Drafter load_drafter(const std::string& name, const std::string& precision, cons
 void bind_text(Command& command, GenerateOptions& o, DraftFlags& draft) {
   command.group(kTextTitle);
   command.add("-n,--max-tokens", o.max_tokens, "Tokens of a text at most",
-              {.least = 1, .most = 1 << 20});
+              {.least = 1, .most = 1 << 20, .old = "--n-predict,--max-new-tokens"});
   command.add("--temp", o.sampling.temperature, "Temperature, 0 = greedy",
-              {.least = 0, .most = 1000});
+              {.least = 0, .most = 1000, .old = "--temperature"});
   command.add("--top-k", o.sampling.top_k, "Keep the k likeliest tokens, 0 = all");
   command.add("--top-p", o.sampling.top_p, "Keep the likeliest tokens that make up p",
               {.least = 0, .most = 1});
@@ -227,12 +227,13 @@ void bind_text(Command& command, GenerateOptions& o, DraftFlags& draft) {
   command.add("--repetition-penalty", c.repetition_penalty,
               "Divides logits above 0, and multiplies others, of tokens in prompt or answer; 1 = "
               "none",
-              {.least = 0.01, .most = 100});
+              {.least = 0.01, .most = 100, .old = "--repeat-penalty"});
   command.add("--logit-bias", draft.logit_bias,
               "Added to the logit of the token with this id; may be given several times",
               {.shows = "TOKEN=BIAS"});
   command.add("--stop", o.stop, "Text that ends the answer; may be given several times");
-  command.add("--ignore-end", o.ignore_end, "Continue after end-of-sequence tokens");
+  command.add("--ignore-end", o.ignore_end, "Continue after end-of-sequence tokens",
+              {.old = "--ignore-eos"});
   command.add("--draft-precision", draft.precision, "Precision of a drafting model",
               {.one_of = kPrecisions, .shows = "NAME"});
   command.group("");
@@ -257,6 +258,13 @@ GenerateOptions text_options(const GenerateOptions& options, const DraftFlags& d
   o.seed = draft.seed;
   for (const std::string& bias : draft.logit_bias) o.changes.bias.push_back(bias_of(bias));
   return o;
+}
+
+void bind_template_variables(Command& command, std::string& variables) {
+  command.add(
+      "--chat-template-kwargs", variables,
+      "Variables for the model's chat template, as '{\"enable_thinking\": false}' of Qwen 3's",
+      {.shows = "JSON"});
 }
 
 void bind_json_schema(Command& command, DraftFlags& draft) {

@@ -76,6 +76,8 @@ void bind_text(Command& command, GenerateOptions& options, DraftFlags& draft);
 /// The options with what the drafting flags say.
 /// @throws UsageError  a rule for images, a bias that is no TOKEN=BIAS
 GenerateOptions text_options(const GenerateOptions& options, const DraftFlags& draft);
+/// --chat-template-kwargs, a JSON object.
+void bind_template_variables(Command& command, std::string& variables);
 /// --json-schema, of commands that call `hold_to_schema`.
 void bind_json_schema(Command& command, DraftFlags& draft);
 /// @throws UsageError  no such file, or a schema that would not be kept

@@ -1,5 +1,4 @@
 #include <fmt/format.h>
-#include <unistd.h>
 
 #include <algorithm>
 #include <array>
@@ -9,6 +8,7 @@
 #include <filesystem>
 #include <memory>
 
+#include "forerun/base/available_memory.h"
 #include "forerun/base/gguf_parts.h"
 #include "forerun/cli/interrupt.h"
 #include "forerun/cli/options.h"
@@ -28,9 +28,9 @@ struct ServeFlags {
   std::uint32_t max_draft = 15;
   bool fixed_draft = false;
   std::string host = "127.0.0.1";
-  std::vector<std::string> names;
+  std::vector<std::string> names, hosts, origins;
   std::uint32_t port = 8080;
-  std::string key_file, name, memory = "auto";
+  std::string key_file, memory = "auto";
   std::uint32_t max_queue = 256, max_active = 32;
   double timeout = 10.0;
   bool log_prompts = false;
@@ -65,14 +65,9 @@ std::string model_path(const ServeFlags& f) {
   return path;
 }
 
-// "auto": a quarter of the machine's memory.
+// "auto": a quarter of the memory that the process may have.
 std::size_t bytes_of(const std::string& size) {
-  if (size == "auto") {
-    const long pages = sysconf(_SC_PHYS_PAGES), page = sysconf(_SC_PAGE_SIZE);
-    return pages > 0 && page > 0
-               ? static_cast<std::size_t>(pages) / 4 * static_cast<std::size_t>(page)
-               : 0;
-  }
+  if (size == "auto") return static_cast<std::size_t>(whole_memory() / 4);
   constexpr std::array<std::pair<std::string_view, double>, 7> kUnits = {{{"", 1.0},
                                                                           {"K", 0x1p10},
                                                                           {"KiB", 0x1p10},
@@ -117,7 +112,8 @@ serve::ServedModel load_served(const ServeFlags& f) {
   flags.path = model_path(f);
   const Model model = load_model(flags);
   note_chat(model);
-  serve::ServedModel out{.id = f.name.empty() ? name_of_model(flags.path) : f.name,
+  serve::ServedModel out{.id = f.names.empty() ? name_of_model(flags.path) : f.names.front(),
+                         .aliases = {f.names.begin() + (f.names.empty() ? 0 : 1), f.names.end()},
                          .model = model,
                          .drafters = {load_drafter(f.drafter, f.draft_precision, model)},
                          .rule = *rule_from_name(f.rule),
@@ -155,10 +151,26 @@ std::optional<serve::ServedImages> load_images(const ServeFlags& f) {
                        DiffusionModel::load(f.image_model, DitDialect::kReference, kAutoPrecision));
 }
 
+std::vector<std::string> checked_origins(const std::vector<std::string>& origins) {
+  for (const std::string& origin : origins) {
+    const std::size_t scheme = origin.find("://");
+    const bool whole = scheme != std::string::npos && scheme > 0 && origin.size() > scheme + 3 &&
+                       origin.find_first_of("/ ,", scheme + 3) == std::string::npos;
+    if (origin != "*" && !whole) {
+      throw UsageError(
+          fmt::format("--allow-origin {}: give a scheme and a host, as https://chat.example or "
+                      "http://localhost:3000, or *",
+                      origin));
+    }
+  }
+  return origins;
+}
+
 int run_serve(const ServeFlags& f) {
   serve::ServeOptions options{.host = f.host,
                               .port = static_cast<std::uint16_t>(f.port),
-                              .names = f.names,
+                              .names = f.hosts,
+                              .origins = checked_origins(f.origins),
                               .max_active = f.max_active,
                               .max_queue = f.max_queue,
                               .kv_bytes = bytes_of(f.memory),
@@ -191,8 +203,9 @@ void add_serve(Command& program) {
       "serve", "Answer OpenAI-compatible requests over HTTP, and show drafting on a page");
   bind_model(command, f->model, Makes::kTexts, false);
   command.group(kModelTitle);
-  command.add("--name", f->name, "Clients know the model by it",
-              {.shows = "NAME", .standard = "the file's name"});
+  command.add(
+      "--name", f->names, "Clients know the model by it; may be given several times",
+      {.old = "--alias,--served-model-name", .shows = "NAME", .standard = "the file's name"});
   command.group(kDraftTitle);
   command.add(
       "-d,--drafter", f->drafter,
@@ -225,10 +238,14 @@ void add_serve(Command& program) {
   command.group("Serving");
   command.add("--host", f->host, "Address to listen on; 0.0.0.0 = all of this machine's",
               {.shows = "IP"});
-  command.add("--allow-host", f->names,
+  command.add("--allow-host", f->hosts,
               "A name by which requests may call the server, as those of a proxy do, where it "
               "listens on this machine alone and needs no key; may be given several times",
               {.shows = "NAME"});
+  command.add("--allow-origin", f->origins,
+              "A site whose pages may send requests from a browser, as https://chat.example; * = "
+              "all; may be given several times",
+              {.shows = "ORIGIN"});
   command.add("--port", f->port, "Port, 0 = any that is free", {.least = 0, .most = 65535});
   command.add("--api-key-file", f->key_file,
               "Keys that clients may send, one a line; without it none is needed",
@@ -239,7 +256,7 @@ void add_serve(Command& program) {
               {.least = 0, .most = 1 << 20});
   command.add("--memory", f->memory,
               "Keys and values at most, such as 8GiB; 0 = no limit, auto = a quarter of the "
-              "machine's memory",
+              "machine's memory, or of the container's",
               {.shows = "SIZE"});
   command.add("--timeout", f->timeout,
               "Seconds for the head of a request to arrive; six times that for its body, three "

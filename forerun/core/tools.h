@@ -8,12 +8,14 @@ namespace forerun {
 struct Tool {
   std::string name;
   std::string parameters;  ///< a JSON schema of an object; empty: any object
+  bool strict = true;      ///< parameters that would not be kept in full are refused
 };
 
 /// What a grammar of calls allows.
 struct ToolCalls {
   bool required = false;  ///< nothing but calls; otherwise any text, in which calls are well formed
   bool several = true;    ///< more than one call
+  std::string answer;     ///< a JSON schema of texts without calls; empty: any text
 };
 
 }  // namespace forerun

@@ -57,6 +57,31 @@ Result<std::vector<ChatMessage>> plain_messages(const Json& messages) {
   return out;
 }
 
+// Where the content of the last message ends in a text: what follows it there would close the
+// message. As transformers' continue_final_message, which looks for it from the end on too.
+Result<std::size_t> end_of_last(const std::string& text, const Json& messages) {
+  const Json& last = messages.back();
+  const bool has = last.is_object() && last.contains("content") && last["content"].is_string();
+  std::string_view content =
+      has ? last["content"].get_ref<const std::string&>() : std::string_view();
+  constexpr std::string_view kSpace = " \t\r\n";
+  content = content.substr(std::min(content.find_first_not_of(kSpace), content.size()));
+  content = content.substr(0, content.find_last_not_of(kSpace) + 1);
+  if (content.empty()) return Error{"chat: the last message, to be continued, has no content"};
+  const std::size_t at = text.rfind(content);
+  if (at == text.npos) {
+    return Error{
+        "chat: the template does not write the last message as it is: it cannot be continued"};
+  }
+  return at + content.size();
+}
+
+void cut_at(MarkedText& text, std::size_t end) {
+  text.text.resize(end);
+  while (!text.plain.empty() && text.plain.back().begin >= end) text.plain.pop_back();
+  if (!text.plain.empty()) text.plain.back().end = std::min(text.plain.back().end, end);
+}
+
 }  // namespace
 
 ChatFormat::ChatFormat(ChatTemplates templates, const Tokenizer& tokenizer)
@@ -98,7 +123,7 @@ Result<MarkedText> ChatFormat::render(const Tokenizer& tokenizer, const Conversa
   given["tools"] = c.tools;
   given["documents"] = nullptr;
   Json own = special_tokens(tokenizer);
-  own["add_generation_prompt"] = c.add_generation_prompt;
+  own["add_generation_prompt"] = c.add_generation_prompt && !c.continue_last;
   const bool tools = c.tools.is_array() && !c.tools.empty();
   const JinjaTemplate& with = tools && with_tools_ ? *with_tools_ : *standard_;
   return with.render(given, own, {.now = c.now});
@@ -111,21 +136,36 @@ Result<std::vector<Token>> ChatFormat::encode(const Tokenizer& tokenizer,
     return Error{"chat: no messages; give at least one"};
   }
   if (standard_) {
-    const Result<MarkedText> text = render(tokenizer, c);
-    if (text) return tokenizer.encode(*text);
-    return Error{fmt::format("the model's chat template: {}", text.error().message)};
+    Result<MarkedText> rendered = render(tokenizer, c);
+    if (!rendered) {
+      return Error{fmt::format("the model's chat template: {}", rendered.error().message)};
+    }
+    MarkedText text = *std::move(rendered);
+    if (c.continue_last) {
+      const Result<std::size_t> end = end_of_last(text.text, c.messages);
+      if (!end) return end.error();
+      cut_at(text, *end);
+    }
+    return tokenizer.encode(text);
   }
   if (c.tools.is_array() && !c.tools.empty()) {
     return Error{"chat: this model has no template of its own, and its format no place for tools"};
   }
   const Result<std::vector<ChatMessage>> messages = plain_messages(c.messages);
   if (!messages) return messages.error();
-  const Result<std::string> text = render_chat(*family_, *messages,
-                                               {.add_generation_prompt = c.add_generation_prompt,
-                                                .bos = name_of(tokenizer, tokenizer.bos()),
-                                                .eos = name_of(tokenizer, tokenizer.eos())});
-  if (!text) return text.error();
-  return tokenizer.encode_prompt(*text, Special::kParse);
+  Result<std::string> rendered =
+      render_chat(*family_, *messages,
+                  {.add_generation_prompt = c.add_generation_prompt && !c.continue_last,
+                   .bos = name_of(tokenizer, tokenizer.bos()),
+                   .eos = name_of(tokenizer, tokenizer.eos())});
+  if (!rendered) return rendered.error();
+  std::string text = *std::move(rendered);
+  if (c.continue_last) {
+    const Result<std::size_t> end = end_of_last(text, c.messages);
+    if (!end) return end.error();
+    text.resize(*end);
+  }
+  return tokenizer.encode_prompt(text, Special::kParse);
 }
 
 }  // namespace forerun

@@ -20,7 +20,8 @@ struct Conversation {
   const nlohmann::ordered_json& tools;      ///< a list as OpenAI's API has it, or null
   const nlohmann::ordered_json& variables;  ///< an object: more for the template
   bool add_generation_prompt = true;        ///< end with the start of an answer
-  std::optional<std::int64_t> now;          ///< as JinjaOptions
+  bool continue_last = false;       ///< end with the content of the last message, which goes on
+  std::optional<std::int64_t> now;  ///< as JinjaOptions
 };
 
 /// How a model's conversations become tokens: by its own template; by the format of a family
@@ -44,7 +45,8 @@ class ChatFormat {
   /// As transformers' apply_chat_template, save that nothing in the conversation is a special
   /// token, whatever it spells. (A family's format takes special tokens as they come.)
   /// @param tokenizer  that of the constructor
-  /// Errors: there is no format, or the template's own.
+  /// Errors: there is no format, the template's own, or a last message to continue whose content is
+  /// empty or not in the template's text.
   Result<std::vector<Token>> encode(const Tokenizer& tokenizer,
                                     const Conversation& conversation) const;
 

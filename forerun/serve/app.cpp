@@ -52,6 +52,7 @@ App::App(const ServeOptions& options, const ServedModel& served,
 HttpHandler App::handler() {
   return {.check = [this](const HttpRequest& head) { return check(head); },
           .handle = [this](HttpRequest r, const Exchange& e) { handle(std::move(r), e); },
+          .fields = [this](const HttpRequest& head) { return origin_fields(head); },
           .refuse =
               [this](unsigned status, const std::string& message) {
                 metrics_.answered("", status);

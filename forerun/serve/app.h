@@ -62,6 +62,8 @@ class App {
   std::optional<HttpResponse> check(const HttpRequest& head) const;
   bool knows(const std::string& authorization) const;
   bool is_called(const std::string& host) const;
+  bool may_ask(const std::string& origin) const;
+  std::string origin_fields(const HttpRequest& head) const;
   void handle(HttpRequest request, const Exchange& exchange);
 
   // app_routes.cpp
@@ -72,6 +74,7 @@ class App {
   void detokenize(HttpRequest request, const Exchange& exchange);
   void tokenizer_info(HttpRequest request, const Exchange& exchange);
   void models(HttpRequest request, const Exchange& exchange);
+  void version(HttpRequest request, const Exchange& exchange);
   void health(HttpRequest request, const Exchange& exchange);
   void metrics(HttpRequest request, const Exchange& exchange);
   void props(HttpRequest request, const Exchange& exchange);

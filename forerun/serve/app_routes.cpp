@@ -21,6 +21,7 @@ namespace {
 using nlohmann::json;
 
 constexpr std::size_t kMostCertificates = 8;
+constexpr std::string_view kApi = "/v1";
 
 // Takes as long for a wrong key as for a right one.
 bool same(const std::string& a, const std::string& b) {
@@ -54,15 +55,21 @@ const std::vector<App::Route>& App::routes() {
       {"GET", "/metrics", &App::metrics, !kOpen, !kMakes},
       {"GET", "/props", &App::props, !kOpen, !kMakes},
       {"GET", "/health", &App::health, kOpen, !kMakes},
+      {"GET", "/version", &App::version, kOpen, !kMakes},
   };
   return all;
 }
 
+// Paths of the API with and without /v1 and with a slash at the end: clients put them together from
+// a base address.
 const App::Route* App::route_of(const std::string& path) const {
-  const std::string_view known =
-      path.starts_with("/v1/models/") ? std::string_view("/v1/models") : std::string_view(path);
-  const auto at = std::find_if(routes().begin(), routes().end(),
-                               [&](const Route& r) { return r.path == known; });
+  std::string_view known = path;
+  if (known.size() > 1 && known.ends_with('/')) known.remove_suffix(1);
+  if (known.starts_with("/v1/models/")) known = "/v1/models";
+  const auto at = std::find_if(routes().begin(), routes().end(), [&](const Route& r) {
+    const std::string_view of(r.path);
+    return of == known || (of.starts_with(kApi) && of.substr(kApi.size()) == known);
+  });
   return at == routes().end() ? nullptr : &*at;
 }
 
@@ -91,6 +98,19 @@ bool App::is_called(const std::string& host) const {
                      [&](const std::string& known) { return host_name(known) == name; });
 }
 
+bool App::may_ask(const std::string& origin) const {
+  const auto& all = options_.origins;
+  return !origin.empty() && std::any_of(all.begin(), all.end(), [&](const std::string& known) {
+    return known == "*" || known == origin;
+  });
+}
+
+// What lets a browser hand the answer to a page of another origin (Fetch standard, 3.2).
+std::string App::origin_fields(const HttpRequest& head) const {
+  if (!may_ask(head.origin)) return {};
+  return fmt::format("Access-Control-Allow-Origin: {}\r\nVary: Origin\r\n", head.origin);
+}
+
 std::optional<HttpResponse> App::check(const HttpRequest& head) const {
   const auto refused = [&](const ApiError& error) {
     log(head, error.status(), json::object());
@@ -108,6 +128,13 @@ std::optional<HttpResponse> App::check(const HttpRequest& head) const {
     return refused(ApiError(404, fmt::format("there is nothing at {} {}", head.method.substr(0, 16),
                                              head.path.substr(0, 200))));
   }
+  if (head.method == "OPTIONS" && may_ask(head.origin)) {  // a browser asks before it sends
+    log(head, 200, json::object());
+    return HttpResponse{.headers = {{"Access-Control-Allow-Methods", "GET, POST"},
+                                    {"Access-Control-Allow-Headers", "*, Authorization"},
+                                    {"Access-Control-Max-Age", "3600"}},
+                        .body = ""};
+  }
   const std::string method = page ? "GET" : route->method;
   if (head.method != method && !(head.method == "HEAD" && method == "GET")) {
     auto response =
@@ -117,8 +144,11 @@ std::optional<HttpResponse> App::check(const HttpRequest& head) const {
   }
   // A page of another site may send requests from a browser, but must not be obeyed.
   if (!head.origin.empty() && head.origin != "http://" + head.host &&
-      head.origin != "https://" + head.host) {
-    return refused(ApiError(403, "requests from pages of other sites are refused"));
+      head.origin != "https://" + head.host && !may_ask(head.origin)) {
+    return refused(ApiError(
+        403, fmt::format("requests from pages of other sites are refused: start the server with "
+                         "--allow-origin {}",
+                         quote(head.origin))));
   }
   if (page) return std::nullopt;
   if (!route->open && !options_.keys.empty() && !knows(head.authorization)) {
@@ -138,6 +168,7 @@ void App::handle(HttpRequest request, const Exchange& exchange) {
   const Route* route = route_of(request.path);
   const HttpRequest head{
       .id = request.id, .method = request.method, .path = request.path, .remote = request.remote};
+  if (route != nullptr && !request.path.starts_with("/v1/models/")) request.path = route->path;
   try {
     if (route == nullptr) return page(std::move(request), exchange);
     (this->*route->handle)(std::move(request), exchange);
@@ -262,7 +293,8 @@ void App::models(HttpRequest request, const Exchange& exchange) {
         {"id", id}, {"object", "model"}, {"created", served_.created}, {"owned_by", "forerun"}};
   };
   json all = json::array({model(served_.id)});
-  all[0]["max_model_len"] = served_.model.context();
+  for (const std::string& alias : served_.aliases) all.push_back(model(alias));
+  for (json& one : all) one["max_model_len"] = served_.model.context();
   if (images_) all.push_back(model(images_->id));
   constexpr std::string_view kAll = "/v1/models";
   if (request.path == kAll) {
@@ -277,6 +309,10 @@ void App::models(HttpRequest request, const Exchange& exchange) {
         to_response(
             ApiError(404, fmt::format("there is no such model; this server has '{}'", served_.id),
                      "model", "model_not_found")));
+}
+
+void App::version(HttpRequest request, const Exchange& exchange) {
+  reply(request, exchange, {.body = dump(json{{"version", FORERUN_VERSION}})});
 }
 
 void App::health(HttpRequest request, const Exchange& exchange) {

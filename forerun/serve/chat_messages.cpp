@@ -25,10 +25,15 @@ std::string content_of(const Fields& fields, const std::string& where) {
   std::string text;
   for (const json& part : *content) {
     const Fields p(part, where + ".content.");
-    if (p.text("type").value_or("text") != "text") {
+    const std::string type = p.text("type").value_or("text");
+    if (type == "refusal") {  // of an earlier answer
+      text += p.text("refusal").value_or("");
+      continue;
+    }
+    if (type != "text") {
       throw bad_field(where + ".content",
                       fmt::format("holds a part of type '{}': the model reads text alone",
-                                  p.text("type")->substr(0, 100)));
+                                  type.substr(0, 100)));
     }
     text += p.text("text").value_or("");
   }
@@ -128,6 +133,15 @@ ChatPrompt parse_chat_prompt(const json& request, std::string_view body,
     out.input.variables = dump(*variables);
   }
   out.input.add_generation_prompt = fields.flag("add_generation_prompt", true);
+  out.input.continue_last = fields.flag("continue_final_message", false);
+  if (out.input.continue_last) {
+    if (out.messages.back().role != "assistant") {
+      throw bad_field("continue_final_message", "needs a last message of role assistant");
+    }
+    if (fields.flag("add_generation_prompt", false)) {
+      throw bad_field("continue_final_message", "needs \"add_generation_prompt\": false");
+    }
+  }
   check_sizes(out, served);
   return out;
 }

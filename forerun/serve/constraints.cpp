@@ -17,6 +17,7 @@ using nlohmann::ordered_json;
 
 constexpr std::size_t kMostTools = 128, kMostName = 64;
 constexpr std::size_t kMostSchemaBytes = 64 * 1024, kMostValues = 20'000;
+constexpr std::size_t kMostChoices = 1024;
 
 std::size_t values_of(const json& j) {
   std::size_t n = 1;
@@ -36,14 +37,17 @@ ordered_json as_written(const json& request, std::string_view body) {
   return ordered_json::parse(body);
 }
 
-std::string schema_at(const ordered_json& document, const std::string& pointer,
-                      const std::string& param) {
-  std::string schema = document.at(ordered_json::json_pointer(pointer)).dump();
+std::string of_fair_size(std::string schema, const std::string& param) {
   if (schema.size() > kMostSchemaBytes) {
     throw bad_field(param, fmt::format("has a schema of {} bytes: {} at most", schema.size(),
                                        kMostSchemaBytes));
   }
   return schema;
+}
+
+std::string schema_at(const ordered_json& document, const std::string& pointer,
+                      const std::string& param) {
+  return of_fair_size(document.at(ordered_json::json_pointer(pointer)).dump(), param);
 }
 
 std::string name_of_tool(const json& tool, const std::string& where) {
@@ -104,14 +108,108 @@ ToolsWanted tools_of(const json& request) {
   return out;
 }
 
+// What an answer is held to, as one of the fields of the request says.
+struct Form {
+  std::string param;  // the field; empty: none
+  std::string schema;
+  std::vector<std::string> choice;
+};
+
+std::string schema_of(const json& value, const std::string& pointer, const std::string& param,
+                      const json& request, std::string_view body) {
+  if (!value.is_string()) return schema_at(as_written(request, body), pointer, param);
+  return of_fair_size(value.get<std::string>(), param);  // JSON in JSON, as vLLM takes it
+}
+
+std::vector<std::string> choice_of(const Fields& fields, const char* name) {
+  std::vector<std::string> out = fields.texts(name, kMostChoices);
+  if (out.empty()) throw bad_field(fields.name_of(name), "is empty: send the texts to choose from");
+  return out;
+}
+
+Form response_format(const json& request, std::string_view body) {
+  const Fields of(request["response_format"], "response_format.");
+  const std::string type = of.text("type").value_or("");
+  Form out{.param = "response_format", .schema = "", .choice = {}};
+  if (type == "text") return {};
+  if (type == "json_schema") {
+    const json* inner = of.find("json_schema");
+    const json* schema =
+        inner == nullptr ? nullptr : Fields(*inner, "response_format.json_schema.").find("schema");
+    if (schema == nullptr) {
+      throw bad_field("response_format",
+                      R"(is wrong: send {"type": "json_schema", "json_schema": {"schema": ...}})");
+    }
+    out.schema =
+        schema_of(*schema, "/response_format/json_schema/schema", out.param, request, body);
+  } else if (type == "json_object") {  // a schema in it is llama.cpp's way
+    const json* schema = of.find("schema");
+    out.schema = schema == nullptr
+                     ? R"({"type": "object"})"
+                     : schema_of(*schema, "/response_format/schema", out.param, request, body);
+  } else {
+    throw bad_field("response_format.type", "is wrong: send text, json_object or json_schema");
+  }
+  return out;
+}
+
+// vLLM's field: one of these, and others that are refused.
+Form structured_outputs(const json& request, std::string_view body) {
+  const Fields of(request["structured_outputs"], "structured_outputs.");
+  Form out{.param = "structured_outputs", .schema = "", .choice = {}};
+  for (const auto& [name, value] : request["structured_outputs"].items()) {
+    if (value.is_null()) continue;
+    if (name == "json") {
+      out.schema = schema_of(value, "/structured_outputs/json", out.param, request, body);
+    } else if (name == "choice") {
+      out.choice = choice_of(of, "choice");
+    } else {
+      throw bad_field(of.name_of(name), "is not supported by this server: send json or choice");
+    }
+  }
+  if (out.schema.empty() == out.choice.empty()) {
+    throw bad_field(out.param, "is wrong: send json or choice");
+  }
+  return out;
+}
+
+Form form_of(const json& request, std::string_view body) {
+  const Fields fields(request);
+  Form out;
+  const auto take = [&](Form form) {
+    if (form.param.empty()) return;
+    if (!out.param.empty()) {
+      throw bad_field(form.param, "cannot be kept beside " + out.param + ": send one of them");
+    }
+    out = std::move(form);
+  };
+  if (fields.find("response_format") != nullptr) take(response_format(request, body));
+  if (fields.find("structured_outputs") != nullptr) take(structured_outputs(request, body));
+  const auto take_schema = [&](const char* name, const json& schema) {
+    take({.param = name,
+          .schema = schema_of(schema, std::string("/") + name, name, request, body),
+          .choice = {}});
+  };
+  if (const json* schema = fields.find("guided_json")) take_schema("guided_json", *schema);
+  // llama.cpp's, whose clients send an empty one for none.
+  if (const json* schema = fields.find("json_schema"); schema && *schema != json::object()) {
+    take_schema("json_schema", *schema);
+  }
+  if (fields.find("guided_choice") != nullptr) {
+    take({.param = "guided_choice", .schema = "", .choice = choice_of(fields, "guided_choice")});
+  }
+  return out;
+}
+
 void read_tools(GenerationRequest& r, const json& request, const ordered_json& document,
-                const ToolsWanted& wanted, const ServedModel& served) {
+                const ToolsWanted& wanted, const std::string& answer, const ServedModel& served) {
   std::vector<Tool> tools;
   for (std::size_t i = 0; i < wanted.names.size(); ++i) {
     if (!wanted.chosen.empty() && wanted.names[i] != wanted.chosen) continue;
-    const json& function = request["tools"][i]["function"];
-    Tool tool{.name = wanted.names[i], .parameters = ""};
-    if (Fields(function).find("parameters") != nullptr) {
+    const Fields function(request["tools"][i]["function"], fmt::format("tools.{}.function.", i));
+    // As OpenAI's: without "strict": true a schema is kept as far as it can be.
+    Tool tool{.name = wanted.names[i], .parameters = "", .strict = function.flag("strict", false)};
+    if (function.find("parameters") != nullptr) {
       tool.parameters =
           schema_at(document, fmt::format("/tools/{}/function/parameters", i), "tools");
     }
@@ -121,7 +219,8 @@ void read_tools(GenerationRequest& r, const json& request, const ordered_json& d
     r.options.changes.grammar = served.model.tool_grammar(
         tools,
         {.required = wanted.required,
-         .several = Fields(request).flag("parallel_tool_calls", true) && wanted.chosen.empty()});
+         .several = Fields(request).flag("parallel_tool_calls", true) && wanted.chosen.empty(),
+         .answer = answer});
   } catch (const UsageError& e) {
     throw bad_field("tools", std::string("cannot be kept: ") + e.what());
   }
@@ -138,39 +237,24 @@ void read_constraints(GenerationRequest& r, const json& request, std::string_vie
     throw bad_field("tools", "are for chats: send the request to /v1/chat/completions");
   }
   const ToolsWanted tools = r.api == Api::kChat ? tools_of(request) : ToolsWanted{.none = true};
-  std::string schema;
-  if (const json* format = fields.find("response_format")) {
-    const Fields of(*format, "response_format.");
-    const std::string type = of.text("type").value_or("");
-    if (type == "json_schema") {
-      const json* inner = of.find("json_schema");
-      if (inner == nullptr ||
-          Fields(*inner, "response_format.json_schema.").find("schema") == nullptr) {
-        throw bad_field(
-            "response_format",
-            R"(is wrong: send {"type": "json_schema", "json_schema": {"schema": ...}})");
-      }
-      schema = schema_at(as_written(request, body), "/response_format/json_schema/schema",
-                         "response_format");
-    } else if (type == "json_object") {
-      schema = R"({"type": "object"})";
-    } else if (type != "text") {
-      throw bad_field("response_format.type", "is wrong: send text, json_object or json_schema");
-    }
-  }
-  if (!schema.empty() && !tools.none) {
-    throw bad_field("response_format",
-                    "cannot be kept beside tools: send one of them, or \"tool_choice\": \"none\"");
-  }
-  if (schema.empty() && tools.none) return;
+  const Form form = form_of(request, body);
+  if (form.param.empty() && tools.none) return;
   if (r.options.ignore_end) {
     throw bad_field("ignore_eos", "leaves no end to an answer that is held to a form");
   }
-  if (!tools.none) return read_tools(r, request, as_written(request, body), tools, served);
+  if (!tools.none && !form.choice.empty()) {
+    throw bad_field(form.param,
+                    "cannot be kept beside tools: send one of them, or "
+                    "\"tool_choice\": \"none\"");
+  }
+  if (!tools.none) {
+    return read_tools(r, request, as_written(request, body), tools, form.schema, served);
+  }
   try {
-    r.options.changes.grammar = served.model.json_grammar(schema);
+    r.options.changes.grammar = form.choice.empty() ? served.model.json_grammar(form.schema)
+                                                    : served.model.choice_grammar(form.choice);
   } catch (const UsageError& e) {
-    throw bad_field("response_format", std::string("cannot be kept: ") + e.what());
+    throw bad_field(form.param, std::string("cannot be kept: ") + e.what());
   }
 }
 
@@ -200,8 +284,12 @@ void for_each_call(const json& calls, const std::string& where, Use&& use) {
   if (!calls.is_array()) throw bad_field(where, "is wrong: send a list of calls");
   for (const json& call : calls) {
     const std::string name = name_of_tool(call, where);
+    const Fields function(call["function"], where + ".function.");
+    // A string of JSON by OpenAI's rules; some clients send the object.
+    const json* const arguments = function.find("arguments");
     use(call, name,
-        Fields(call["function"], where + ".function.").text("arguments").value_or("{}"));
+        arguments != nullptr && arguments->is_object() ? dump(*arguments)
+                                                       : function.text("arguments").value_or("{}"));
   }
 }
 

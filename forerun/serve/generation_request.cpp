@@ -15,7 +15,7 @@
 namespace forerun::serve {
 namespace {
 
-constexpr std::size_t kMostStops = 16, kMostStopBytes = 1024;
+constexpr std::size_t kMostStops = 64, kMostStopBytes = 1024;
 constexpr std::int64_t kMostTop = 20;
 constexpr std::size_t kMostBiased = 1024;
 
@@ -36,14 +36,22 @@ const std::vector<Unsupported>& unsupported() {
       {"mirostat", 0},
       {"dry_multiplier", 0},
       {"xtc_probability", 0},
-      {"n_predict", nullptr},
       {"grammar", ""},
-      {"json_schema", nlohmann::json::object()},
-      {"guided_json", nullptr},
+      {"regex", nullptr},
+      {"ebnf", nullptr},
       {"guided_regex", nullptr},
-      {"guided_choice", nullptr},
       {"guided_grammar", nullptr},
-      {"structured_outputs", nullptr},
+      {"structural_tag", nullptr},
+      {"chat_template", nullptr},
+      {"documents", nlohmann::json::array()},
+      {"dynatemp_range", 0},
+      {"top_n_sigma", -1},
+      {"truncate_prompt_tokens", nullptr},
+      {"include_stop_str_in_output", false},
+      {"skip_special_tokens", true},
+      {"return_token_ids", false},
+      {"return_tokens", false},
+      {"n_probs", 0},
       {"bad_words", nlohmann::json::array()},
       {"allowed_token_ids", nullptr},
       {"use_beam_search", false},
@@ -110,8 +118,22 @@ void read_sampling(GenerationRequest& r, const Fields& fields) {
   r.options.seed = read_seed(fields);
 }
 
+// llama.cpp's list of pairs as OpenAI's object; false is the strongest bias against a token.
+nlohmann::json bias_as_object(const nlohmann::json& given) {
+  if (!given.is_array()) return given;
+  nlohmann::json out = nlohmann::json::object();
+  for (const nlohmann::json& pair : given) {
+    if (!pair.is_array() || pair.size() != 2 || !pair[0].is_number_integer()) {
+      throw bad_field("logit_bias", "is wrong: send an object, or a list of pairs [token, bias]");
+    }
+    out[pair[0].dump()] = pair[1] == false ? nlohmann::json(-100) : pair[1];
+  }
+  return out;
+}
+
 // Token ids as names, as JSON has no others.
-std::vector<std::pair<Token, float>> read_bias(const nlohmann::json& object, std::size_t vocab) {
+std::vector<std::pair<Token, float>> read_bias(const nlohmann::json& given, std::size_t vocab) {
+  const nlohmann::json object = bias_as_object(given);
   const Fields fields(object, "logit_bias.");
   if (object.size() > kMostBiased) {
     throw bad_field("logit_bias",
@@ -145,7 +167,7 @@ void read_changes(GenerationRequest& r, const Fields& fields, const ServedModel&
 }
 
 GenerationRequest read_common(const Fields& fields, const ServedModel& served) {
-  check_model(fields, served.id);
+  check_model(fields, served.id, served.aliases);
   refuse_unsupported(fields);
   GenerationRequest r;
   r.options.rule = served.rule;
@@ -235,6 +257,22 @@ void check_text_size(const std::string& text, const ServedModel& served, const s
                  param, "context_length_exceeded");
 }
 
+namespace {
+
+// The most tokens of a text; -1 is as many as the context holds. n_predict is llama.cpp's name.
+std::optional<std::int64_t> read_most(const Fields& fields, std::int64_t least) {
+  for (const char* name : {"max_completion_tokens", "max_tokens", "n_predict"}) {
+    const auto most = fields.whole(name, -1, INT32_MAX);
+    if (!most) continue;
+    if (*most == -1) return INT64_MAX;
+    if (*most < least) throw bad_field(name, fmt::format("is {}: send {} or more", *most, least));
+    return most;
+  }
+  return std::nullopt;
+}
+
+}  // namespace
+
 GenerationRequest parse_chat(std::string_view text, const ServedModel& served) {
   const nlohmann::json body = parse_object(text);
   const Fields fields(body);
@@ -246,8 +284,7 @@ GenerationRequest parse_chat(std::string_view text, const ServedModel& served) {
   } else if (fields.whole("top_logprobs", 0, kMostTop).value_or(0) > 0) {
     throw bad_field("top_logprobs", "needs \"logprobs\": true");
   }
-  const auto wanted = fields.whole("max_completion_tokens", 1, INT32_MAX);
-  check_lengths(r, served, "messages", wanted ? wanted : fields.whole("max_tokens", 1, INT32_MAX));
+  check_lengths(r, served, "messages", read_most(fields, 1));
   return r;
 }
 
@@ -260,7 +297,7 @@ GenerationRequest parse_completion(std::string_view text, const ServedModel& ser
   read_constraints(r, body, text, served);
   const nlohmann::json* prompt = fields.find("prompt");
   if (prompt == nullptr) throw bad_field("prompt", "is missing: send the text to continue");
-  if (fields.find("suffix") != nullptr) {
+  if (!fields.text("suffix").value_or("").empty()) {
     throw bad_field("suffix", "is not supported: the model continues a text, it fills no gap");
   }
   read_completion_prompts(r, *prompt, served);
@@ -269,8 +306,7 @@ GenerationRequest parse_completion(std::string_view text, const ServedModel& ser
     r.top = static_cast<std::size_t>(*top);
   }
   // With none to generate, what is echoed is scored.
-  check_lengths(r, served, "prompt",
-                fields.whole("max_tokens", r.echo ? 0 : 1, INT32_MAX).value_or(kStandard));
+  check_lengths(r, served, "prompt", read_most(fields, r.echo ? 0 : 1).value_or(kStandard));
   return r;
 }
 

@@ -2,15 +2,18 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <random>
 
 #include "forerun/serve/api_error.h"
 
 namespace forerun::serve {
 
-void check_model(const Fields& fields, const std::string& id) {
+void check_model(const Fields& fields, const std::string& id,
+                 const std::vector<std::string>& aliases) {
   const auto name = fields.text("model");
   if (!name || name->empty() || *name == id) return;
+  if (std::find(aliases.begin(), aliases.end(), *name) != aliases.end()) return;
   throw ApiError(
       404,
       fmt::format("there is no model '{}' here; this server has '{}'", name->substr(0, 200), id),

@@ -11,7 +11,8 @@ namespace forerun::serve {
 
 /// What the server offers. Does not change while it runs.
 struct ServedModel {
-  std::string id;  ///< clients know it by this name
+  std::string id;                         ///< clients know it by this name
+  std::vector<std::string> aliases = {};  ///< and by these
   Model model;
   /// Requests choose among them by name; the first is used where a request names none.
   std::vector<Drafter> drafters;

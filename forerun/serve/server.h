@@ -21,6 +21,9 @@ struct ServeOptions {
   /// Names by which requests may call this server beside addresses and localhost, where it listens
   /// on this machine alone and needs no key; elsewhere any name is accepted.
   std::vector<std::string> names;
+  /// Origins of pages that may send requests from a browser, beside the server's own page:
+  /// "https://chat.example", or "*" for all.
+  std::vector<std::string> origins;
   std::size_t max_active = 32;  ///< texts that run at a time
   std::size_t max_queue = 256;  ///< texts that wait; requests beyond them get 429
   std::size_t kv_bytes = 0;     ///< keys and values, in bytes; 0 = no limit

@@ -82,7 +82,7 @@ class Grammars(Served):
                 self.assertTrue(error["param"].startswith("response_format"), (schema, error))
         for wrong in ({"response_format": {"type": "xml"}}, {"response_format": {"type": "json_schema"}},
                       {"response_format": {"type": "json_schema", "json_schema": {"name": "a"}}}, {"response_format": 5},
-                      held_to({"type": "null"}, ignore_eos=True), held_to({"type": "null"}, tools=[NOW]),
+                      held_to({"type": "null"}, ignore_eos=True), {"guided_choice": ["a"], "tools": [NOW]},
                       held_to({"enum": ["a" * 300000]})):
             self.refused(400, CHAT, {"messages": user("a"), **wrong})
 
@@ -177,12 +177,63 @@ class Grammars(Served):
                      "<tool_response>\n12\n</tool_response>\n<tool_response>\n13\n</tool_response>"):
             self.assertIn(part.replace("\n", ""), text.replace("\n", ""))
 
+    def test_tools_that_are_not_strict_are_kept_as_far_as_can_be(self):
+        parameters = {"type": "object", "properties": {"city": {"type": "string", "maxLength": 5, "pattern": "^[a-z]+$"}},
+                      "required": ["city"], "minProperties": 1, "x-order": 3}
+        for i in range(6):
+            answer = self.chat("a b", seed=i, max_tokens=150, tool_choice="required", parallel_tool_calls=False,
+                               tools=[{"type": "function", "function": {"name": "a", "parameters": parameters}}])
+            if answer["choices"][0]["finish_reason"] == "length":
+                continue
+            call = answer["choices"][0]["message"]["tool_calls"][0]["function"]
+            arguments = json.loads(call["arguments"])
+            self.assertEqual(list(arguments), ["city"])
+            self.assertLessEqual(len(arguments["city"]), 5)
+
+    def test_an_answer_beside_tools_is_a_call_or_of_its_schema(self):
+        schema = {"type": "object", "properties": {"a": {"type": "boolean"}}, "required": ["a"], "additionalProperties": False}
+        kinds = set()
+        for i in range(24):
+            fields = held_to(schema, tools=[NOW], seed=i, temperature=1.2, max_tokens=150)
+            answer = self.chat("a b", **fields)["choices"][0]
+            plain = self.chat("a b", speculative={"off": True}, **fields)["choices"][0]
+            for choice in (answer, plain):
+                for call in choice["message"].get("tool_calls") or []:
+                    del call["id"]  # of the request
+            self.assertEqual(answer["message"], plain["message"])
+            kinds.add(answer["finish_reason"])
+            if answer["finish_reason"] == "stop":
+                self.assertIn(json.loads(answer["message"]["content"]), ({"a": True}, {"a": False}))
+            elif answer["finish_reason"] == "tool_calls":
+                self.assertEqual({c["function"]["name"] for c in answer["message"]["tool_calls"]}, {"now"})
+        self.assertIn("stop", kinds)
+
+    def test_other_servers_fields_hold_an_answer_to_the_same_form(self):
+        schema = {"type": "object", "properties": {"b": {"type": "boolean"}, "a": {"enum": [1, 2]}}, "required": ["b", "a"]}
+        wanted = self.chat("a b", seed=5, max_tokens=150, **held_to(schema))["choices"][0]["message"]["content"]
+        self.assertEqual(list(json.loads(wanted)), ["b", "a"])
+        for fields in ({"response_format": {"type": "json_object", "schema": schema}}, {"json_schema": schema},
+                       {"guided_json": schema}, {"guided_json": json.dumps(schema)}, {"structured_outputs": {"json": schema}}):
+            got = self.chat("a b", seed=5, max_tokens=150, **fields)["choices"][0]["message"]["content"]
+            self.assertEqual(got, wanted, fields)
+        for field, value in (("guided_choice", ["yes", "no"]), ("structured_outputs", {"choice": ["yes", "no"]})):
+            texts = set()
+            for i in range(8):
+                answer = self.chat("a b", seed=i, temperature=1.5, **{field: value})
+                self.assertEqual(answer["choices"][0]["finish_reason"], "stop")
+                texts.add(answer["choices"][0]["message"]["content"])
+            self.assertLessEqual(texts, {"yes", "no"})
+            self.assertGreaterEqual(len(texts), 1)
+            _, done = self.server.post(COMPLETIONS, {"prompt": "a", field: value})
+            self.assertIn(done["choices"][0]["text"], ("yes", "no"))
+
     def test_wrong_tools_are_refused(self):
         for wrong in ({"tools": 5}, {"tools": [5]}, {"tools": [{"type": "function"}]},
                       {"tools": [{"type": "retrieval"}]}, {"tools": [{"type": "function", "function": {"name": "a b"}}]},
                       {"tools": [NOW] * 200}, {"tools": [NOW], "tool_choice": "sometimes"}, {"tool_choice": "required"},
                       {"tools": [NOW], "tool_choice": {"type": "function", "function": {"name": "other"}}},
-                      {"tools": [{"type": "function", "function": {"name": "a", "parameters": {"not": {}}}}]},
+                      {"tools": [{"type": "function", "function": {"name": "a", "strict": True, "parameters": {"not": {}}}}]},
+                      {"tools": [{"type": "function", "function": {"name": "a", "parameters": []}}]},
                       {"tools": [NOW], "ignore_eos": True}):
             self.refused(400, CHAT, {"messages": user("a"), **wrong})
         self.refused(400, COMPLETIONS, {"prompt": "a", "tools": [NOW]}, "tools")

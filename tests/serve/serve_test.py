@@ -241,14 +241,17 @@ class Drafted(LogProbabilities):
 
 
 class Other(Served):
-    flags = ("--fixed-draft", "--max-draft", "4", "--allow-host", "Model.Example")
+    flags = ("--fixed-draft", "--max-draft", "4", "--allow-host", "Model.Example",
+             "--allow-origin", "https://chat.example", "--allow-origin", "http://localhost:3000", "--name", "chat", "--alias", "other")
 
     def test_models(self):
         _, _, data = self.server.get("/v1/models")
         model = json.loads(data)["data"][0]
         self.assertEqual((model["id"], model["object"]), ("chat", "model"))
+        self.assertEqual([m["id"] for m in json.loads(data)["data"]], ["chat", "other"])
+        self.assertEqual(self.server.post(CHAT, {"messages": user("a"), "max_tokens": 2, "model": "other"})[0], 200)
         self.assertEqual(json.loads(self.server.get("/v1/models/chat")[2]), model)
-        self.assertEqual(self.server.get("/v1/models/other")[0], 404)
+        self.assertEqual(self.server.get("/v1/models/none")[0], 404)
 
     def test_tokens_there_and_back(self):
         for text in ("a b c", "", "<|im_end|> {x}", "0 1 2"):
@@ -337,17 +340,21 @@ class Other(Served):
     def test_errors_name_the_field(self):
         good = {"messages": user("a")}
         for field, value in (("temperature", -1), ("temperature", "1"), ("top_p", 1.5), ("top_k", 1.5), ("min_p", -0.1),
-                             ("n", 0), ("n", 1000), ("max_tokens", 0), ("max_tokens", "5"), ("max_completion_tokens", -1),
+                             ("n", 0), ("n", 1000), ("max_tokens", 0), ("max_tokens", "5"), ("max_completion_tokens", -2), ("n_predict", 0),
                              ("stop", 5), ("stop", [""]), ("stop", ["a"] * 100), ("stop", ["a" * 5000]), ("seed", 1.5),
                              ("seed", 10**30), ("stream", "yes"), ("logprobs", 3), ("top_logprobs", 5), ("messages", []),
                              ("messages", "a"), ("messages", None), ("speculative", 5), ("speculative", {"off": 3}),
                              ("stream_options", {"include_usage": True}), ("tools", [{"type": "function"}]),
                              ("response_format", {"type": "xml"}), ("functions", [{"name": "a"}]), ("best_of", 4), ("min_tokens", 3),
                              ("repetition_penalty", 0), ("presence_penalty", 2.1), ("frequency_penalty", "1"),
-                             ("logit_bias", [1]), ("logit_bias", {"x": 1}), ("logit_bias", {"1000000": 1}),
-                             ("logit_bias", {"5": 101}), ("logit_bias", {"5": "1"}), ("guided_json", {})):
+                             ("logit_bias", [1]), ("logit_bias", [[1, "a"]]), ("logit_bias", [["a", 1]]), ("logit_bias", [[10**6, 1]]), ("logit_bias", {"x": 1}), ("logit_bias", {"1000000": 1}),
+                             ("logit_bias", {"5": 101}), ("logit_bias", {"5": "1"}), ("guided_json", 5), ("guided_choice", []),
+                             ("guided_choice", [""]), ("structured_outputs", {"regex": "a"}), ("structured_outputs", {}),
+                             ("structured_outputs", {"json": {}, "choice": ["a"]}), ("regex", "a"), ("ebnf", "a"), ("n_probs", 3),
+                             ("chat_template", "a"), ("skip_special_tokens", False), ("continue_final_message", True)):
             error = self.refused(400, CHAT, {**good, field: value})
             self.assertTrue(error["param"].startswith(field), (field, value, error))
+        self.refused(400, CHAT, {**good, "response_format": {"type": "json_object"}, "guided_choice": ["a"]}, "guided_choice", ["beside"])
         for message in ({"role": "robot", "content": "a"}, {"role": "user", "content": 5}, "a",
                         {"role": "user", "content": [{"type": "image_url", "image_url": {"url": "x"}}]},
                         {"role": "assistant", "content": None, "tool_calls": 5}):
@@ -368,8 +375,49 @@ class Other(Served):
                                           {"role": "user", "content": [{"type": "text", "text": "a"}], "name": "x"}],
             "max_tokens": 2, "presence_penalty": 0, "frequency_penalty": 0.0, "logit_bias": {}, "tools": [], "user": "me",
             "response_format": {"type": "text"}, "stop": [], "n": None, "metadata": {"a": 1}, "top_p": 0, "top_k": -1,
-            "min_tokens": 0, "parallel_tool_calls": True, "store": False})
+            "min_tokens": 0, "parallel_tool_calls": True, "store": False, "json_schema": {}, "n_probs": 0, "skip_special_tokens": True})
         self.assertEqual(status, 200, answer)
+        for fields in ({"suffix": ""}, {"n_predict": 2}, {"max_tokens": -1}):
+            self.assertEqual(self.server.post(COMPLETIONS, {"prompt": "a", "seed": 1, **fields})[0], 200)
+
+    def test_other_servers_forms_of_fields_mean_the_same(self):
+        body = {"messages": user("a b"), "seed": 3, "max_tokens": 9, "ignore_eos": True, "temperature": 0}
+        text = self.server.post(CHAT, body)[1]["choices"][0]["message"]["content"]
+        first = self.server.post("/tokenize", {"content": text, "add_special": False})[1]["tokens"][0]
+        for a, b in (({"n_predict": 5, "max_tokens": None}, {"max_tokens": 5}),
+                     ({"logit_bias": [[first, -50]]}, {"logit_bias": {str(first): -50}}),
+                     ({"logit_bias": [[first, False]]}, {"logit_bias": {str(first): -100}})):
+            texts = [self.server.post(CHAT, {**body, **fields})[1]["choices"][0]["message"]["content"] for fields in (a, b)]
+            self.assertEqual(texts[0], texts[1], a)
+            self.assertNotEqual(texts[0], text)
+
+    def test_an_answer_goes_on_from_a_last_message(self):
+        body = {"messages": user("a b"), "seed": 3, "max_tokens": 9, "ignore_eos": True, "temperature": 0}
+        whole = self.server.post(CHAT, body)[1]["choices"][0]["message"]["content"]
+        begun = whole[:len(whole) // 2].rstrip()
+        status, answer = self.server.post(CHAT, {**body, "messages": [*user("a b"), {"role": "assistant", "content": begun}],
+                                                 "continue_final_message": True, "add_generation_prompt": False})
+        self.assertEqual(status, 200, answer)
+        _, more = self.server.post(CHAT, {**body, "messages": [*user("a b"), {"role": "assistant", "content": begun}]})
+        self.assertLess(answer["usage"]["prompt_tokens"], more["usage"]["prompt_tokens"])
+        wanted = {"messages": [*user("a b"), {"role": "assistant", "content": begun}], "continue_final_message": True}
+        tokens = self.server.post("/tokenize", wanted)[1]
+        self.assertEqual(answer["usage"]["prompt_tokens"], tokens["count"])
+        text = self.server.post("/detokenize", {"tokens": tokens["tokens"]})[1]
+        self.assertTrue(text.get("content", text.get("prompt")).endswith(begun), text)
+        self.refused(400, CHAT, {**wanted, "add_generation_prompt": True}, "continue_final_message")
+        self.refused(400, CHAT, {**wanted, "messages": [*user("a"), {"role": "assistant", "content": " "}]}, "messages")
+
+    def test_paths_are_known_without_v1_and_with_a_slash(self):
+        body = {"messages": user("a"), "max_tokens": 2, "seed": 1}
+        texts = {self.server.post(path, body)[1]["choices"][0]["message"]["content"]
+                 for path in (CHAT, "/chat/completions", CHAT + "/")}
+        self.assertEqual(len(texts), 1)
+        self.assertEqual(self.server.get("/models")[0], 200)
+        self.assertIn("version", json.loads(self.server.get("/version")[2]))
+        self.assertEqual(self.server.get("/metrics/")[0], 200)
+        self.assertNotIn('"/chat/completions"', self.server.get("/metrics")[2].decode())
+        self.assertEqual(self.server.get("/v1/v1/models")[0], 404)
 
     def test_methods_and_paths(self):
         for method, path, status in (("GET", CHAT, 405), ("POST", "/health", 405), ("GET", "/v1/../etc/passwd", 404),
@@ -398,6 +446,16 @@ class Other(Served):
         self.refused(403, CHAT, body, headers={"Origin": "http://evil.example"})
         own = f"http://{self.server.host}:{self.server.port}"
         self.assertEqual(self.server.post(CHAT, body, headers={"Origin": own})[0], 200)
+        self.assertEqual(self.server.request("OPTIONS", CHAT, headers={"Origin": "http://evil.example"})[0], 405)
+        for origin in ("https://chat.example", "http://localhost:3000"):
+            status, headers, _ = self.server.request("OPTIONS", CHAT, headers={"Origin": origin})
+            self.assertEqual((status, headers["Access-Control-Allow-Origin"]), (200, origin))
+            self.assertIn("Authorization", headers["Access-Control-Allow-Headers"])
+            for fields in (body, {**body, "stream": True}, {"messages": 5}):
+                _, headers, _ = self.server.request("POST", CHAT, json.dumps(fields), headers={"Origin": origin})
+                self.assertEqual(headers["Access-Control-Allow-Origin"], origin, fields)
+            self.assertNotIn("Access-Control-Allow-Origin", self.server.get("/health")[1])
+        self.refused(403, CHAT, body, headers={"Origin": "https://chat.example.evil"})
         # A page whose own name was resolved to this machine.
         self.refused(403, CHAT, body, headers={"Origin": "http://evil.example", "Host": "evil.example"})
         for host, status in (("evil.example:80", 403), ("127.0.0.1.evil.example", 403), ("localhost", 200), ("[::1]:80", 200),

@@ -19,8 +19,13 @@ namespace forerun {
 /// Errors: no JSON, no schema, and anything that the grammar would not keep; the message names it.
 Result<std::string> json_schema_grammar(std::string_view schema);
 
+/// One of these texts.
+/// Errors: none is given, or an empty one.
+Result<std::string> choice_grammar(std::span<const std::string> texts);
+
 /// Calls as <tool_call>{"name": ..., "arguments": {...}}</tool_call>, the format that Hermes and
-/// Qwen 2.5 were trained on.
+/// Qwen 2.5 were trained on. The parameters of a tool that is not strict are kept as far as a
+/// grammar can: it passes over the other words of their schema.
 Result<std::string> tool_call_grammar(std::span<const Tool> tools, const ToolCalls& allowed);
 
 }  // namespace forerun

@@ -117,6 +117,7 @@ void Connection::fill_head(const http::request_header<>& head) {
   request_.authorization = string_of(head[http::field::authorization]);
   request_.host = string_of(head[http::field::host]);
   request_.origin = string_of(head[http::field::origin]);
+  fields_ = hub_->handler.fields ? hub_->handler.fields(request_) : std::string();
 }
 
 void Connection::header_arrived(const error_code& error) {
@@ -209,6 +210,7 @@ void Connection::queue(const HttpResponse& response) {
   out_ += fmt::format("HTTP/1.1 {}\r\nContent-Type: {}\r\nContent-Length: {}\r\n",
                       status_line(response.status), response.content_type, response.body.size());
   for (const auto& [name, value] : response.headers) out_ += fmt::format("{}: {}\r\n", name, value);
+  out_ += fields_;
   out_ += keep_alive_ ? "Connection: keep-alive\r\n\r\n" : "Connection: close\r\n\r\n";
   if (request_.method != "HEAD") out_ += response.body;
   flush();
@@ -220,8 +222,8 @@ void Connection::begin_stream(std::uint64_t request) {
   if (old_) keep_alive_ = false;
   out_ += fmt::format(
       "HTTP/1.1 200 OK\r\nContent-Type: text/event-stream\r\nCache-Control: no-cache\r\n"
-      "X-Accel-Buffering: no\r\n{}Connection: {}\r\n\r\n",
-      old_ ? "" : "Transfer-Encoding: chunked\r\n", keep_alive_ ? "keep-alive" : "close");
+      "X-Accel-Buffering: no\r\n{}{}Connection: {}\r\n\r\n",
+      fields_, old_ ? "" : "Transfer-Encoding: chunked\r\n", keep_alive_ ? "keep-alive" : "close");
   flush();
 }
 

@@ -90,6 +90,7 @@ class Connection : public std::enable_shared_from_this<Connection> {
   boost::beast::flat_buffer buffer_;
   std::optional<Parser> parser_;
   HttpRequest request_;
+  std::string fields_;  // that every response to it has
   std::function<void()> gone_;
   std::string out_, writing_;
   State state_ = State::kIdle;

@@ -72,6 +72,8 @@ struct HttpHandler {
   /// Looks at the head of a request; a response refuses it before its body is read.
   std::function<std::optional<HttpResponse>(const HttpRequest&)> check;
   std::function<void(HttpRequest, Exchange)> handle;
+  /// Fields for the head of every response to a request, each with its line break. May be empty.
+  std::function<std::string(const HttpRequest&)> fields;
   /// The response to a request that never reaches `handle`: 400, 408, 413, 431, 503.
   std::function<HttpResponse(unsigned status, const std::string& message)> refuse;
 };

@@ -41,9 +41,10 @@ uuid ::= hex{8} "-" hex{4} "-" hex{4} "-" hex{4} "-" hex{12}
 byte ::= "25" [0-5] | "2" [0-4] [0-9] | "1" [0-9] [0-9] | [1-9]? [0-9]
 )EBNF";
 
-const std::set<std::string> kAnnotations = {"title",      "description", "default",    "examples",
-                                            "deprecated", "readOnly",    "writeOnly",  "$comment",
-                                            "$schema",    "$defs",       "definitions"};
+const std::set<std::string> kAnnotations = {
+    "title",       "description",     "default",         "examples", "deprecated",
+    "readOnly",    "writeOnly",       "$comment",        "$schema",  "$defs",
+    "definitions", "contentEncoding", "contentMediaType"};
 const std::set<std::string> kObjectWords = {"properties", "required", "additionalProperties"};
 const std::set<std::string> kArrayWords = {"items", "prefixItems", "minItems", "maxItems"};
 const std::set<std::string> kStringWords = {"minLength", "maxLength", "format"};
@@ -62,6 +63,17 @@ std::string schema_value_type(const SchemaJson& value) {
                               : "array";
 }
 
+// Whether a schema's own words narrow it more than its list of alternatives, if one is to be kept.
+bool says_more(const SchemaJson& s, const SchemaJson& alternatives) {
+  if (s.contains("properties") || s.contains("items")) return true;
+  const auto has_form = [](const SchemaJson& a) {
+    return a.is_object() && (a.contains("type") || a.contains("properties") || a.contains("$ref") ||
+                             a.contains("enum") || a.contains("const"));
+  };
+  return s.contains("type") &&
+         !(alternatives.is_array() && std::ranges::all_of(alternatives, has_form));
+}
+
 // Whether it holds a number that may have lost digits: of more than 64 bits.
 bool is_rounded(const SchemaJson& value) {
   constexpr double kLimit = 9223372036854775808.0;  // 2^63
@@ -74,6 +86,10 @@ bool is_rounded(const SchemaJson& value) {
 std::string ebnf_text(std::string_view text) {
   std::string out = "\"";
   for (const char c : text) {
+    if (c >= 0 && (c < 0x20 || c == 0x7f)) {
+      out += fmt::format("\\u{:04x}", static_cast<int>(c));
+      continue;
+    }
     if (c == '"' || c == '\\') out += '\\';
     out += c;
   }
@@ -84,11 +100,12 @@ std::string ebnf_literal(const SchemaJson& value) {
   return ebnf_text(value.dump(-1, ' ', false, SchemaJson::error_handler_t::replace));
 }
 
-std::string SchemaConverter::add(std::string_view text) {
+std::string SchemaConverter::add(std::string_view text, bool strict) {
   if (const auto checked = parse_json(text, kSchemaLimits); !checked) {
     throw SchemaRefusal{checked.error().message};
   }
   root_ = SchemaJson::parse(text);
+  strict_ = strict;
   known_.clear();
   needs_.clear();
   ways_.clear();
@@ -159,15 +176,17 @@ std::string SchemaConverter::expression(const SchemaJson& s, const std::string& 
   if (s.contains("$ref")) return only(s, where, {"$ref"}), reference(s["$ref"], where);
   if (s.contains("const") || s.contains("enum")) return values(s, where);
   for (const char* word : {"anyOf", "oneOf", "allOf"}) {
+    if (!strict_ && s.contains(word) && says_more(s, s[word])) break;
     if (s.contains(word)) return only(s, where, {word}), several(s[word], where, word);
   }
   return typed(s, where);
 }
 
 void SchemaConverter::only(const SchemaJson& s, const std::string& where,
-                           const std::set<std::string>& words) {
+                           const std::set<std::string>& words) const {
+  if (!strict_) return;
   for (const auto& [word, value] : s.items()) {
-    if (words.contains(word) || kAnnotations.contains(word)) continue;
+    if (words.contains(word) || kAnnotations.contains(word) || word.starts_with("x-")) continue;
     if (word == "$id" && where == kRoot) continue;  // of a part it would move its references
     refuse(where, fmt::format("holds {}, which is not kept here: leave it out", quote(word, 60)));
   }
@@ -175,13 +194,16 @@ void SchemaConverter::only(const SchemaJson& s, const std::string& where,
 
 std::string SchemaConverter::reference(const SchemaJson& to, const std::string& where) {
   const std::string path = to.is_string() ? to.get<std::string>() : "";
-  if (path != "#" && !path.starts_with("#/")) {
+  const bool within = path == "#" || path.starts_with("#/");
+  if (!within && !strict_) return ways_.emplace_back(), "any";
+  if (!within) {
     refuse(where, "refers to something outside the schema: $ref must begin with #");
   }
   const SchemaJson* at = &root_;
   try {
     at = &root_.at(SchemaJson::json_pointer(path.substr(1)));
   } catch (const SchemaJson::exception&) {
+    if (!strict_) return ways_.emplace_back(), "any";
     refuse(where, fmt::format("refers to {}, which is not there", quote(path, 100)));
   }
   std::string rule = rule_of(*at, path);
@@ -215,6 +237,11 @@ std::string SchemaConverter::values(const SchemaJson& s, const std::string& wher
 std::string SchemaConverter::several(const SchemaJson& list, const std::string& where,
                                      const std::string& word) {
   if (!list.is_array() || list.empty()) refuse(where, word + " must be a list of schemas");
+  if (word == "allOf" && list.size() > 1 && !strict_) {
+    std::string rule = rule_of(list[0], fmt::format("{}/{}/0", where, word));
+    ways_.push_back({rule});
+    return rule;
+  }
   if (word == "allOf" && list.size() > 1) {
     refuse(where, "holds an allOf of several schemas: write them as one");
   }
@@ -228,7 +255,8 @@ std::string SchemaConverter::several(const SchemaJson& list, const std::string& 
 }
 
 // Then no value satisfies two of them.
-void SchemaConverter::different_types(const SchemaJson& list, const std::string& where) {
+void SchemaConverter::different_types(const SchemaJson& list, const std::string& where) const {
+  if (!strict_) return;
   std::set<std::string> seen;
   for (const SchemaJson& s : list) {
     const SchemaJson type = s.is_object() && s.contains("type") ? s["type"] : SchemaJson();

@@ -17,7 +17,7 @@ struct SchemaRefusal {
   std::string message;
 };
 
-/// A text as a literal of xgrammar's EBNF. Without control characters.
+/// A text as a literal of xgrammar's EBNF.
 std::string ebnf_text(std::string_view text);
 /// A value as JSON writes it, as a literal.
 std::string ebnf_literal(const SchemaJson& value);
@@ -25,8 +25,12 @@ std::string ebnf_literal(const SchemaJson& value);
 /// Turns schemas into rules of one grammar: see json_schema_grammar.
 class SchemaConverter {
  public:
-  /// Adds the rules of a schema. @return the name of its rule @throws SchemaRefusal
-  std::string add(std::string_view text);
+  /// Adds the rules of a schema. @return the name of its rule
+  /// @param strict  whether what a grammar does not keep is refused; else it is passed over, and
+  /// the
+  ///                grammar has texts that the schema does not allow
+  /// @throws SchemaRefusal
+  std::string add(std::string_view text, bool strict);
   /// Adds a rule. @return its name
   std::string define(const std::string& expression);
   /// The grammar of all rules, from `root` on.
@@ -36,16 +40,16 @@ class SchemaConverter {
   [[noreturn]] static void refuse(const std::string& where, const std::string& what);
   std::string rule_of(const SchemaJson& schema, const std::string& where);
   std::string expression(const SchemaJson& s, const std::string& where);
-  static void only(const SchemaJson& s, const std::string& where,
-                   const std::set<std::string>& words);
+  void only(const SchemaJson& s, const std::string& where,
+            const std::set<std::string>& words) const;
   std::string reference(const SchemaJson& to, const std::string& where);
   std::string values(const SchemaJson& s, const std::string& where);
   std::string several(const SchemaJson& list, const std::string& where, const std::string& word);
-  static void different_types(const SchemaJson& list, const std::string& where);
+  void different_types(const SchemaJson& list, const std::string& where) const;
   std::string typed(const SchemaJson& s, const std::string& where);
   std::string of_type(const std::string& type, const SchemaJson& s, const std::string& where);
-  static std::int64_t count_of(const SchemaJson& s, const char* word, std::int64_t otherwise,
-                               const std::string& where);
+  std::int64_t count_of(const SchemaJson& s, const char* word, std::int64_t otherwise,
+                        const std::string& where) const;
   std::string string_of(const SchemaJson& s, const std::string& where);
   std::string number_of(const std::string& type, const SchemaJson& s, const std::string& where);
   std::string array_of(const SchemaJson& s, const std::string& where);
@@ -54,6 +58,7 @@ class SchemaConverter {
   void check_values() const;
 
   SchemaJson root_;
+  bool strict_ = true;
   std::map<std::string, std::string> known_;  // rules by place in the schema
   std::vector<std::string> rules_;
   // Rules that a value must hold values of, one list for each way to write it.

@@ -21,9 +21,10 @@ constexpr double kMostDecimalBound = 1e6;  // with nine digits after the point
 }  // namespace
 
 std::int64_t SchemaConverter::count_of(const SchemaJson& s, const char* word,
-                                       std::int64_t otherwise, const std::string& where) {
+                                       std::int64_t otherwise, const std::string& where) const {
   if (!s.contains(word)) return otherwise;
   const SchemaJson& value = s[word];
+  if (!strict_ && value.is_number() && value.get<double>() > double{kMostRepeats}) return otherwise;
   if (!value.is_number_integer() || value.get<double>() < 0.0 ||
       value.get<double>() > double{kMostRepeats}) {
     refuse(where, fmt::format("has a {} that is no count of at most {}", word, kMostRepeats));
@@ -44,13 +45,15 @@ std::string SchemaConverter::string_of(const SchemaJson& s, const std::string& w
         {"ipv4", "byte \".\" byte \".\" byte \".\" byte"}};
     const auto at =
         s["format"].is_string() ? kFormats.find(s["format"].get<std::string>()) : kFormats.end();
-    if (at == kFormats.end()) {
+    if (at == kFormats.end() && strict_) {
       refuse(where, "has a format that is not kept: date, time, date-time, uuid and ipv4 are");
     }
-    if (s.contains("minLength") || s.contains("maxLength")) {
-      refuse(where, "has both a format and a length");
+    if (at != kFormats.end()) {
+      if (strict_ && (s.contains("minLength") || s.contains("maxLength"))) {
+        refuse(where, "has both a format and a length");
+      }
+      return fmt::format(R"("\"" {} "\"")", at->second);
     }
-    return fmt::format(R"("\"" {} "\"")", at->second);
   }
   if (least == 0 && most < 0) return "string";
   const std::string to = most < 0 ? "" : std::to_string(most);
@@ -67,6 +70,10 @@ std::string SchemaConverter::number_of(const std::string& type, const SchemaJson
   const auto bound = [&](const char* word) -> std::optional<double> {
     if (!s.contains(word)) return std::nullopt;
     const double x = s[word].is_number() ? s[word].get<double>() : NAN;
+    if (!strict_ && !whole && std::abs(x) <= kMostDecimalBound && x != std::floor(x)) {
+      return std::string_view(word).ends_with("inimum") ? std::floor(x) : std::ceil(x);
+    }
+    if (!strict_ && !(std::abs(x) <= (whole ? kMostBound : kMostDecimalBound))) return std::nullopt;
     if (!(std::abs(x) <= (whole ? kMostBound : kMostDecimalBound)) ||
         (!whole && x != std::floor(x))) {
       refuse(where, fmt::format("has a {} that is not kept: of an integer up to 1e15, of a number "
