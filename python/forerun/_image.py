@@ -1,6 +1,7 @@
 """Images of Diffusion Transformers, and of transformers of image tokens."""
 
 import operator
+import os
 from collections.abc import Iterable
 from typing import Any
 
@@ -14,9 +15,8 @@ AnyImageOptions = ImageOptions | TokenImageOptions
 _OPTIONS: dict[type[ImageModel], Any] = {DiffusionModel: ImageOptions, TokenImageModel: TokenImageOptions}
 
 
-def load_image_model(path: str, precision: str = "auto") -> ImageModel:
+def load_image_model(path: str | os.PathLike[str], precision: str = "auto") -> ImageModel:
     """The image model in a folder, of either kind; `precision` f32, bf16 or auto, the faster one."""
-    path = str(path)
     return TokenImageModel(path, precision) if _forerun.is_token_image_model(path) else DiffusionModel(path, precision)
 
 

@@ -9,6 +9,7 @@
 #include "image_options.h"
 #include "interrupts.h"
 #include "lock.h"
+#include "path.h"
 #include "precision.h"
 
 namespace forerun::python {
@@ -75,7 +76,7 @@ void bind_run(nb::module_& m) {
 
 void bind_models(nb::module_& m) {
   nb::class_<ImageModel>(m, "ImageModel", "A model of images, of any kind.")
-      .def_prop_ro("path", &ImageModel::path)
+      .def_prop_ro("path", [](const ImageModel& i) { return FilePath{i.path()}; })
       .def_prop_ro("precision",
                    [](const ImageModel& i) { return std::string(name_of(i.precision())); })
       .def_prop_ro("classes", &ImageModel::classes)
@@ -88,11 +89,11 @@ void bind_models(nb::module_& m) {
   nb::class_<DiffusionModel, ImageModel>(m, "DiffusionModel", "A Diffusion Transformer.")
       .def(
           "__init__",
-          [](DiffusionModel* self, const std::string& path, const std::string& precision,
+          [](DiffusionModel* self, const FilePath& path, const std::string& precision,
              bool diffusers) {
             const Unlocked unlocked;
             new (self) DiffusionModel(DiffusionModel::load(
-                path, diffusers ? DitDialect::kDiffusers : DitDialect::kReference,
+                path.bytes, diffusers ? DitDialect::kDiffusers : DitDialect::kReference,
                 precision_request(precision)));
           },
           "path"_a, "precision"_a = "auto", "diffusers"_a = false,
@@ -101,9 +102,10 @@ void bind_models(nb::module_& m) {
       m, "TokenImageModel", "A transformer of image tokens with a diffusion head (MAR).")
       .def(
           "__init__",
-          [](TokenImageModel* self, const std::string& path, const std::string& precision) {
+          [](TokenImageModel* self, const FilePath& path, const std::string& precision) {
             const Unlocked unlocked;
-            new (self) TokenImageModel(TokenImageModel::load(path, precision_request(precision)));
+            new (self)
+                TokenImageModel(TokenImageModel::load(path.bytes, precision_request(precision)));
           },
           "path"_a, "precision"_a = "auto")
       .def_prop_ro("tokens", &TokenImageModel::tokens, "of an image")
@@ -159,8 +161,12 @@ void bind_images(nb::module_& m) {
   bind_run(m);
   bind_kind<DiffusionModel>(m, drafter, "none, asd, frozen, self, free:FOLDER");
   bind_kind<TokenImageModel>(m, drafter, "none, self, cspd:FOLDER");
-  m.def("is_diffusion_model", &is_diffusion_model, "path"_a);
-  m.def("is_token_image_model", &is_token_image_model, "path"_a);
+  m.def(
+      "is_diffusion_model", [](const FilePath& path) { return is_diffusion_model(path.bytes); },
+      "path"_a);
+  m.def(
+      "is_token_image_model", [](const FilePath& path) { return is_token_image_model(path.bytes); },
+      "path"_a);
 }
 
 }  // namespace forerun::python

@@ -14,6 +14,7 @@ template <class Enum, std::size_t kValues>
 struct NamedField {
   using Names = std::array<std::pair<const char*, Enum>, kValues>;
   static constexpr const char* annotation() { return "str"; }
+  static constexpr const char* returned() { return annotation(); }
   static Enum from(const Names& names, const std::string& field, nb::handle value) {
     const auto text = Field<std::string>::from(field, value);
     std::string known;
@@ -72,7 +73,7 @@ void each_common_field(Visit&& visit) {
   visit(
       "rule", [](O & o) -> auto& { return o.rule; }, "the coupling of drafts and outputs");
   visit(
-      "vae", [](O & o) -> auto& { return o.vae; }, "folder of the decoder of latents");
+      "vae", [](O& o) { return PathField{o.vae}; }, "folder of the decoder of latents");
   visit(
       "pictures", [](O & o) -> auto& { return o.pictures; }, "False: values alone are kept");
 }

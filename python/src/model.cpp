@@ -10,6 +10,7 @@
 #include "bindings.h"
 #include "interrupts.h"
 #include "lock.h"
+#include "path.h"
 #include "precision.h"
 
 namespace forerun::python {
@@ -49,9 +50,9 @@ void bind_language_model(nb::module_& m) {
   nb::class_<Model>(m, "Model", "A language model with its tokenizer.")
       .def(
           "__init__",
-          [](Model* self, const std::string& path, const std::string& precision) {
+          [](Model* self, const FilePath& path, const std::string& precision) {
             const Unlocked unlocked;
-            new (self) Model(Model::load(path, precision_request(precision)));
+            new (self) Model(Model::load(path.bytes, precision_request(precision)));
           },
           "path"_a, "precision"_a = "auto",
           "Loads a GGUF file or a Hugging Face folder. `precision`: auto, int8, int4, bf16, f32, "
@@ -109,14 +110,14 @@ void bind_language_model(nb::module_& m) {
           "Log-probabilities (nats, temperature 1) of all tokens but the first.")
       .def("hash", &Model::hash, nb::call_guard<Unlocked>(),
            "A hash of the weights in the model's file.")
-      .def_prop_ro("path", &Model::path)
+      .def_prop_ro("path", [](const Model& model) { return FilePath{model.path()}; })
       .def_prop_ro("precision",
                    [](const Model& model) { return std::string(name_of(model.precision())); })
       .def_prop_ro("vocab", &Model::vocab)
       .def_prop_ro("context", &Model::context)
       .def("__repr__", [](const Model& model) {
-        return "Model('" + model.path() + "', precision='" +
-               std::string(name_of(model.precision())) + "')";
+        return nb::str("Model({!r}, precision={!r})")
+            .format(FilePath{model.path()}, std::string(name_of(model.precision())));
       });
 }
 

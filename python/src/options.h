@@ -12,6 +12,8 @@
 #include <type_traits>
 #include <vector>
 
+#include "path.h"
+
 namespace forerun::python {
 
 namespace nb = nanobind;
@@ -23,8 +25,19 @@ inline nb::object integer_of(nb::handle value) {
   return nb::steal(integer);
 }
 
-/// How a type of a field appears in Python: its annotation, and the conversion from an object.
-/// Types of enumerations have their names. `from` throws UsageError with what was expected.
+/// A reference to a field that Python gives in a way of its own, which the tag tells.
+template <class T, class Tag>
+struct Marked {
+  T& of;
+  void operator=(const T& value) const { of = value; }
+  void operator=(const Marked& other) const { of = other.of; }
+};
+/// The path of a file or folder.
+using PathField = Marked<std::string, struct PathTag>;
+
+/// How a type of a field appears in Python: its annotations, given and returned, and the conversion
+/// from an object. Types of enumerations have their names. `from` throws UsageError with what was
+/// expected.
 template <class T>
 struct Field {
   static constexpr const char* annotation() {
@@ -36,6 +49,7 @@ struct Field {
     if constexpr (std::is_same_v<T, std::vector<std::int64_t>>) return "Sequence[int]";
     return "Sequence[float]";
   }
+  static constexpr const char* returned() { return annotation(); }
   static T from(const std::string& name, nb::handle value) {
     T out;
     if (!nb::try_cast<T>(value, out) || !meant(value)) {
@@ -76,8 +90,21 @@ struct Field {
 };
 
 template <>
+struct Field<PathField> {
+  static constexpr const char* annotation() { return "str | os.PathLike[str]"; }
+  static constexpr const char* returned() { return "str"; }
+  static std::string from(const std::string& name, nb::handle value) {
+    FilePath out;
+    if (nb::try_cast(value, out)) return out.bytes;
+    throw UsageError(name + ": " + nb::cast<std::string>(nb::repr(value)) + " is no path");
+  }
+  static nb::object to(const PathField& value) { return nb::cast(FilePath{value.of}); }
+};
+
+template <>
 struct Field<Rule> {
   static constexpr const char* annotation() { return "str"; }
+  static constexpr const char* returned() { return annotation(); }
   static Rule from(const std::string& name, nb::handle value) {
     const auto text = Field<std::string>::from(name, value);
     const auto rule = rule_from_name(text);
@@ -93,7 +120,7 @@ struct Field<Rule> {
 };
 
 /// Every field of an options struct, declared once: `visit(name, access, help)`, where
-/// access(options) is a reference to the field.
+/// access(options) is a reference to the field, plain or Marked.
 template <class Options>
 struct Fields;
 
@@ -136,7 +163,7 @@ void bind_options(nb::module_& m, const char* class_name, const char* doc) {
         },
         help,
         nb::for_getter(nb::sig(
-            (std::string("def ") + name + "(self) -> " + Field<Value>::annotation()).c_str())),
+            (std::string("def ") + name + "(self) -> " + Field<Value>::returned()).c_str())),
         nb::for_setter(nb::sig((std::string("def ") + name +
                                 "(self, value: " + Field<Value>::annotation() + ", /) -> None")
                                    .c_str())));

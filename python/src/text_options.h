@@ -15,6 +15,7 @@ namespace forerun::python {
 template <>
 struct Field<std::vector<std::pair<Token, float>>> {
   static constexpr const char* annotation() { return "Mapping[int, float]"; }
+  static constexpr const char* returned() { return "dict[int, float]"; }
   static std::vector<std::pair<Token, float>> from(const std::string& name, nb::handle value) {
     std::map<Token, float> out;
     bool is = nb::try_cast(value, out);

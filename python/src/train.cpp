@@ -99,14 +99,14 @@ template <class Method>
 using Trains = std::function<TrainReport(const Training<Method>&, const TrainListener&)>;
 
 template <class Method>
-nb::dict trained(const std::string& out, const nb::kwargs& keywords, const Trains<Method>& train) {
+nb::dict trained(const FilePath& out, const nb::kwargs& keywords, const Trains<Method>& train) {
   nb::dict given;
   given.update(keywords);
   const Callbacks callbacks(given);
   Training<Method> t;
   set_fields(t, nb::borrow<nb::kwargs>(given));
   if (!given.contains("bf16")) t.train.bf16 = trains_in_bf16(t.train.device);
-  t.train.out = out;
+  t.train.out = out.bytes;
   Interrupts interrupts;
   const TrainListener listener = callbacks.listener(interrupts);
   return to_dict(interrupts.during([&] { return train(t, listener); }));
@@ -115,10 +115,11 @@ nb::dict trained(const std::string& out, const nb::kwargs& keywords, const Train
 // What every training function takes after its own arguments.
 template <class Method>
 std::string signature_of(const std::string& name, const std::string& arguments) {
-  std::string out = "def " + name + "(" + arguments +
-                    ", out: str, *, on_step: Callable[[dict], None] | None = None, "
-                    "on_held_out: Callable[[dict], None] | None = None, "
-                    "on_note: Callable[[str], None] | None = None";
+  std::string out =
+      "def " + name + "(" + arguments +
+      ", out: str | os.PathLike[str], *, on_step: Callable[[dict], None] | None = None, "
+      "on_held_out: Callable[[dict], None] | None = None, "
+      "on_note: Callable[[str], None] | None = None";
   Training<Method> defaults;
   Fields<Training<Method>>::each([&](const char* field, auto access, const char*) {
     using Value = std::remove_cvref_t<decltype(access(defaults))>;
@@ -142,26 +143,41 @@ std::string doc_of(const std::string& what) {
   return out;
 }
 
+// An argument as the library takes it.
+template <class T>
+const T& library(const T& own) {
+  return own;
+}
+const std::string& library(const FilePath& path) { return path.bytes; }
+std::vector<std::string> library(const std::vector<FilePath>& paths) {
+  std::vector<std::string> out;
+  for (const FilePath& path : paths) out.push_back(path.bytes);
+  return out;
+}
+
 // A function of a target and of folders of answers, or of images.
 template <class Method, class... Arguments, class Train>
 void def_training(nb::module_& m, const char* name, const char* arguments, const char* what,
                   Train train) {
   m.def(
       name,
-      [train](const Arguments&... own, const std::string& out, const nb::kwargs& keywords) {
+      [train](const Arguments&... own, const FilePath& out, const nb::kwargs& keywords) {
         return trained<Method>(out, keywords,
                                [&](const Training<Method>& t, const TrainListener& listener) {
-                                 return train(own..., t.method, t.train, listener);
+                                 return train(library(own)..., t.method, t.train, listener);
                                });
       },
       nb::sig(signature_of<Method>(name, arguments).c_str()), doc_of<Method>(what).c_str());
 }
 
-constexpr const char *kOfModel = "target: Model, data: Sequence[str]",
-                     *kOfFolder = "target: str, data: Sequence[str]", *kOfImages = "data: str";
+constexpr const char *kOfModel = "target: Model, data: Sequence[str | os.PathLike[str]]",
+                     *kOfFolder =
+                         "target: str | os.PathLike[str], "
+                         "data: Sequence[str | os.PathLike[str]]",
+                     *kOfImages = "data: str | os.PathLike[str]";
 
 void bind_training_on_answers(nb::module_& m) {
-  using Folders = std::vector<std::string>;
+  using Folders = std::vector<FilePath>;
   def_training<DFlashTraining, Model, Folders>(
       m, "train_dflash", kOfModel,
       "Trains a DFlash drafter for `target` on folders that `distill` wrote.",
@@ -180,37 +196,37 @@ void bind_training_on_answers(nb::module_& m) {
       m, "train_tidar", kOfModel,
       "Trains adapters by which `target` itself drafts on rows of masks; its weights stay.",
       [](const Model& target, const auto&... rest) { return train_tidar(target, rest...); });
-  def_training<TidarModelTraining, std::string, Folders>(
+  def_training<TidarModelTraining, FilePath, Folders>(
       m, "train_tidar_model", kOfFolder,
       "Trains all weights of the Hugging Face folder `target` to draft on rows of masks.",
       [](const auto&... all) { return train_tidar_model(all...); });
 }
 
 void bind_training_on_images(nb::module_& m) {
-  def_training<DitTraining, std::string>(m, "train_dit", kOfImages,
-                                         "Trains a Diffusion Transformer on a folder of images.",
-                                         [](const auto&... all) { return train_dit(all...); });
-  def_training<FreeTraining, DiffusionModel, std::string>(
-      m, "train_free", "target: DiffusionModel, data: str",
+  def_training<DitTraining, FilePath>(m, "train_dit", kOfImages,
+                                      "Trains a Diffusion Transformer on a folder of images.",
+                                      [](const auto&... all) { return train_dit(all...); });
+  def_training<FreeTraining, DiffusionModel, FilePath>(
+      m, "train_free", "target: DiffusionModel, data: str | os.PathLike[str]",
       "Trains a FREE drafter for `target` on the target's training images.",
       [](const DiffusionModel& target, const auto&... rest) {
         return train_free(target, rest...);
       });
-  def_training<MarTraining, std::string>(
+  def_training<MarTraining, FilePath>(
       m, "train_mar", kOfImages, "Trains a transformer over image tokens with a diffusion head.",
       [](const auto&... all) { return train_mar(all...); });
-  def_training<CspdTraining, std::string, std::string>(
-      m, "train_cspd", "target: str, data: str",
+  def_training<CspdTraining, FilePath, FilePath>(
+      m, "train_cspd", "target: str | os.PathLike[str], data: str | os.PathLike[str]",
       "Trains a draft for the image-token model in the folder `target`, on its training images.",
       [](const auto&... all) { return train_cspd(all...); });
-  def_training<ClassifierTraining, std::string>(
+  def_training<ClassifierTraining, FilePath>(
       m, "train_classifier", kOfImages,
       "Trains a small classifier of images, for the evaluation of samples.",
       [](const auto&... all) { return train_classifier(all...); });
 }
 
-nb::dict distilled(const Model& model, const std::vector<std::string>& prompts,
-                   const std::string& out, const GenerateOptions* options, std::size_t self_prompts,
+nb::dict distilled(const Model& model, const std::vector<std::string>& prompts, const FilePath& out,
+                   const GenerateOptions* options, std::size_t self_prompts,
                    double self_temperature, const nb::object& on_progress) {
   DistillOptions o{.self_prompts = self_prompts, .self_temperature = self_temperature};
   if (options != nullptr) o.generate = *options;
@@ -223,7 +239,8 @@ nb::dict distilled(const Model& model, const std::vector<std::string>& prompts,
       interrupts.run([&] { on_progress(documents, of, tokens, seconds); });
     };
   }
-  const Distilled d = interrupts.during([&] { return distill(model, prompts, out, o, listener); });
+  const Distilled d =
+      interrupts.during([&] { return distill(model, prompts, out.bytes, o, listener); });
   nb::dict result;
   result["folder"] = d.folder;
   result["documents"] = d.documents;
@@ -241,8 +258,8 @@ nb::dict distilled(const Model& model, const std::vector<std::string>& prompts,
 void bind_training(nb::module_& m) {
   bind_training_on_answers(m);
   bind_training_on_images(m);
-  m.def("distill", &distilled, "model"_a, "prompts"_a = std::vector<std::string>(), "out"_a = "",
-        nb::kw_only(), "options"_a.none() = nb::none(), "self_prompts"_a = 0,
+  m.def("distill", &distilled, "model"_a, "prompts"_a = std::vector<std::string>(),
+        "out"_a = FilePath(), nb::kw_only(), "options"_a.none() = nb::none(), "self_prompts"_a = 0,
         "self_temperature"_a = 1.0, "on_progress"_a = nb::none(),
         "The model answers prompts; the answers are kept as token shards in the folder `out`, as "
         "data to train a drafter on.\nWithout `out` the folder is MODEL.answers beside the model, "
@@ -250,10 +267,10 @@ void bind_training(nb::module_& m) {
         "on_progress(documents, of, tokens, seconds) is called after every round.");
   m.def(
       "train_ngram",
-      [](const std::vector<std::string>& data, const std::string& out) {
+      [](const std::vector<FilePath>& data, const FilePath& out) {
         const NgramReport r = [&] {
           const Unlocked unlocked;
-          return train_ngram(data, out);
+          return train_ngram(library(data), out.bytes);
         }();
         nb::dict result;
         result["documents"] = r.documents;

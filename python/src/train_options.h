@@ -121,7 +121,7 @@ struct Fields<Training<DFlashTraining>> {
     visit(
         "confidence", [](O & o) -> auto& { return o.method.confidence; }, "with a confidence head");
     visit(
-        "init", [](O & o) -> auto& { return o.method.init; },
+        "init", [](O& o) { return PathField{o.method.init}; },
         "folder of a drafter to continue from");
     visit(
         "from_target", [](O & o) -> auto& { return o.method.from_target; },
@@ -135,7 +135,7 @@ struct Fields<Training<DFlashTraining>> {
         "law_loss", [](O & o) -> auto& { return o.method.loss.law_loss; },
         "against the target's law: cross-entropy or l1");
     visit(
-        "state_store", [](O & o) -> auto& { return o.method.loss.state_store; },
+        "state_store", [](O& o) { return PathField{o.method.loss.state_store}; },
         "file that keeps the target's states");
     each_answer_field<O>(visit);
     each_training_field<O>(visit);
@@ -167,12 +167,12 @@ struct Fields<Training<MedusaTraining>> {
         "weight_bits", [](O & o) -> auto& { return o.method.weight_bits; },
         "4: weights are rounded to 4 bits in training as in passes; 0: not");
     visit(
-        "init", [](O & o) -> auto& { return o.method.init; }, "folder of heads to continue from");
+        "init", [](O& o) { return PathField{o.method.init}; }, "folder of heads to continue from");
     visit(
         "anchors", [](O & o) -> auto& { return o.method.loss.anchors; },
         "places of an answer at which heads are trained");
     visit(
-        "state_store", [](O & o) -> auto& { return o.method.loss.state_store; },
+        "state_store", [](O& o) { return PathField{o.method.loss.state_store}; },
         "file that keeps the target's states");
     each_answer_field<O>(visit);
     each_training_field<O>(visit);
@@ -196,7 +196,7 @@ struct Fields<Training<DlmTraining>> {
         "weight_bits", [](O & o) -> auto& { return o.method.weight_bits; },
         "4: weights are rounded to 4 bits in training as in passes; 0: not");
     visit(
-        "init", [](O & o) -> auto& { return o.method.init; }, "folder of one to continue from");
+        "init", [](O& o) { return PathField{o.method.init}; }, "folder of one to continue from");
     visit(
         "anchors", [](O & o) -> auto& { return o.method.loss.anchors; }, "blocks of an answer");
     each_answer_field<O>(visit);
@@ -222,7 +222,7 @@ struct Fields<Training<TidarTraining>> {
         "markov_rank", [](O & o) -> auto& { return o.method.markov_rank; },
         "of the Markov head; 0: none");
     visit(
-        "init", [](O & o) -> auto& { return o.method.init; },
+        "init", [](O& o) { return PathField{o.method.init}; },
         "folder of adapters to continue from");
     visit(
         "offsets", [](O & o) -> auto& { return o.method.loss.offsets; },
@@ -287,7 +287,7 @@ struct Fields<Training<DitTraining>> {
     visit(
         "flip", [](O & o) -> auto& { return o.method.flip; }, "half of the images flipped");
     visit(
-        "init", [](O & o) -> auto& { return o.method.init; },
+        "init", [](O& o) { return PathField{o.method.init}; },
         "folder of a network to continue from");
     each_training_field<O>(visit);
   }
@@ -323,7 +323,7 @@ struct Fields<Training<FreeTraining>> {
     visit(
         "unroll", [](O & o) -> auto& { return o.method.unroll; }, "steps on its own feature");
     visit(
-        "init", [](O & o) -> auto& { return o.method.init; },
+        "init", [](O& o) { return PathField{o.method.init}; },
         "folder of a drafter to continue from");
     each_training_field<O>(visit);
   }
@@ -375,10 +375,10 @@ struct Fields<Training<MarTraining>> {
     visit(
         "noise", [](O & o) -> auto& { return o.method.noise; }, "added to tokens of spread 1");
     visit(
-        "vae", [](O & o) -> auto& { return o.method.vae; },
+        "vae", [](O& o) { return PathField{o.method.vae}; },
         "folder of an autoencoder: learn its latents");
     visit(
-        "init", [](O & o) -> auto& { return o.method.init; },
+        "init", [](O& o) { return PathField{o.method.init}; },
         "folder of a network to continue from");
     each_training_field<O>(visit);
   }
@@ -411,9 +411,10 @@ struct Fields<Training<CspdTraining>> {
     visit(
         "flip", [](O & o) -> auto& { return o.method.flip; }, "half of the images flipped");
     visit(
-        "vae", [](O & o) -> auto& { return o.method.vae; }, "the target's autoencoder");
+        "vae", [](O& o) { return PathField{o.method.vae}; }, "the target's autoencoder");
     visit(
-        "init", [](O & o) -> auto& { return o.method.init; }, "folder of a draft to continue from");
+        "init", [](O& o) { return PathField{o.method.init}; },
+        "folder of a draft to continue from");
     each_training_field<O>(visit);
   }
 };
