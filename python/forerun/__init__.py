@@ -5,6 +5,8 @@
     print(forerun.generate(model, "Once upon a time", drafter="auto", max_tokens=64))
 """
 
+from importlib.metadata import version as _version
+
 from ._async import AsyncEngine
 from ._engine import Engine
 from ._forerun import (
@@ -53,6 +55,9 @@ from ._forerun import (
 from ._image import certify_images, generate_images, load_image_model
 from ._text import certify, generate, generate_batch
 from . import law
+
+__version__ = _version("forerun")
+"""That of the package, as pip has it."""
 
 __all__ = [
     "AsyncEngine", "Certificate", "CertificateReport", "Difference", "DiffusionModel", "Drafter", "Engine", "Failed",

@@ -13,6 +13,8 @@
 #include "bindings.h"
 #include "image_options.h"
 #include "lock.h"
+#include "members.h"
+#include "pickle.h"
 #include "text_options.h"
 
 namespace forerun::python {
@@ -31,6 +33,11 @@ struct Preview : ImageEvent {};
 struct FinishedImage : ImageEvent {
   RunStatistics statistics;
 };
+
+auto members(Preview& e) { return std::tie(e.id, e.step, e.complete, e.values); }
+auto members(FinishedImage& e) {
+  return std::tie(e.id, e.step, e.complete, e.values, e.statistics);
+}
 
 /// The library's engine for any thread: calls take turns, without the interpreter's lock.
 class PythonEngine {
@@ -118,14 +125,15 @@ class PythonEngine {
 };
 
 void bind_events(nb::module_& m) {
-  nb::class_<TextPiece>(m, "TextPiece", "Finished characters of a text.")
-      .def_ro("id", &TextPiece::id)
+  nb::class_<TextPiece> piece(m, "TextPiece", "Finished characters of a text.");
+  piece.def_ro("id", &TextPiece::id)
       .def_ro("text", &TextPiece::text)
       .def("__repr__", [](const TextPiece& e) {
         return nb::str("TextPiece(id={}, text={!r})").format(e.id, e.text);
       });
-  nb::class_<TokenOutput>(m, "TokenOutput", "An output with its log-probability in nats.")
-      .def_ro("id", &TokenOutput::id)
+  def_pickle(piece);
+  nb::class_<TokenOutput> output(m, "TokenOutput", "An output with its log-probability in nats.");
+  output.def_ro("id", &TokenOutput::id)
       .def_ro("token", &TokenOutput::token)
       .def_ro("log_probability", &TokenOutput::log_probability)
       .def_ro("top", &TokenOutput::top)
@@ -133,41 +141,59 @@ void bind_events(nb::module_& m) {
         return nb::str("TokenOutput(id={}, token={}, log_probability={:.4f})")
             .format(e.id, e.token, e.log_probability);
       });
-  nb::class_<RoundReport>(m, "RoundReport", "A round of a text that asked for its trace.")
-      .def_ro("id", &RoundReport::id)
+  def_pickle(output);
+  nb::class_<RoundReport> round(m, "RoundReport", "A round of a text that asked for its trace.");
+  round.def_ro("id", &RoundReport::id)
       .def_ro("trace", &RoundReport::trace)
-      .def_ro("bytes", &RoundReport::bytes, "by output: bytes of finished text that it added");
-  nb::class_<Waiting>(m, "Waiting", "The request waits for memory, and starts by itself.")
-      .def_ro("id", &Waiting::id)
+      .def_ro("bytes", &RoundReport::bytes, "by output: bytes of finished text that it added")
+      .def("__repr__", [](const RoundReport& e) {
+        return nb::str("RoundReport(id={}, {} drafts, {} kept, {} outputs)")
+            .format(e.id, e.trace.drafts.size(), e.trace.kept.size(), e.trace.outputs.size());
+      });
+  def_pickle(round);
+  nb::class_<Waiting> waiting(m, "Waiting", "The request waits for memory, and starts by itself.");
+  waiting.def_ro("id", &Waiting::id)
       .def_ro("reason", &Waiting::reason)
       .def("__repr__", [](const Waiting& e) {
         return nb::str("Waiting(id={}, reason={!r})").format(e.id, e.reason);
       });
-  nb::class_<TextFinished>(m, "TextFinished", "A text has ended.")
-      .def_ro("id", &TextFinished::id)
+  def_pickle(waiting);
+  nb::class_<TextFinished> text(m, "TextFinished", "A text has ended.");
+  text.def_ro("id", &TextFinished::id)
       .def_ro("result", &TextFinished::result)
       .def("__repr__", [](const TextFinished& e) {
         return nb::str("TextFinished(id={}, {} tokens)").format(e.id, e.result.tokens.size());
       });
-  nb::class_<Failed>(m, "Failed", "The request ended without a result.")
-      .def_ro("id", &Failed::id)
+  def_pickle(text);
+  nb::class_<Failed> failed(m, "Failed", "The request ended without a result.");
+  failed.def_ro("id", &Failed::id)
       .def_ro("message", &Failed::message)
       .def_ro("by_request", &Failed::by_request)
       .def("__repr__", [](const Failed& e) {
         return nb::str("Failed(id={}, message={!r})").format(e.id, e.message);
       });
-  nb::class_<Preview>(m, "ImagePreview", "A prediction of the finished image.")
-      .def_ro("id", &Preview::id)
+  def_pickle(failed);
+  nb::class_<Preview> preview(m, "ImagePreview", "A prediction of the finished image.");
+  preview.def_ro("id", &Preview::id)
       .def_ro("step", &Preview::step)
       .def_ro("values", &Preview::values, nb::rv_policy::automatic,
-              "[channels, side, side] float32");
-  nb::class_<FinishedImage>(m, "ImageFinished", "An image is finished, or was cancelled.")
-      .def_ro("id", &FinishedImage::id)
+              "[channels, side, side] float32")
+      .def("__repr__", [](const Preview& e) {
+        return nb::str("ImagePreview(id={}, step={})").format(e.id, e.step);
+      });
+  def_pickle(preview);
+  nb::class_<FinishedImage> image(m, "ImageFinished", "An image is finished, or was cancelled.");
+  image.def_ro("id", &FinishedImage::id)
       .def_ro("steps", &FinishedImage::step)
       .def_ro("complete", &FinishedImage::complete)
       .def_ro("values", &FinishedImage::values, nb::rv_policy::automatic,
               "[channels, side, side] float32")
-      .def_ro("statistics", &FinishedImage::statistics);
+      .def_ro("statistics", &FinishedImage::statistics)
+      .def("__repr__", [](const FinishedImage& e) {
+        return nb::str("ImageFinished(id={}, steps={}, complete={})")
+            .format(e.id, e.step, e.complete);
+      });
+  def_pickle(image);
 }
 
 /// Images of one kind.

@@ -9,7 +9,9 @@
 #include "image_options.h"
 #include "interrupts.h"
 #include "lock.h"
+#include "members.h"
 #include "path.h"
+#include "pickle.h"
 #include "precision.h"
 
 namespace forerun::python {
@@ -47,6 +49,8 @@ struct ShapedRun {
   }
 };
 
+auto members(ShapedRun& s) { return std::tie(s.run, s.channels, s.side); }
+
 /// A property of a run.
 template <auto kField>
 void def_field(nb::class_<ShapedRun>& c, const char* name, const char* help) {
@@ -72,6 +76,22 @@ void bind_run(nb::module_& m) {
   def_field<&ImageRun::calls>(c, "calls", "sequential passes of the target, summed over images");
   def_field<&ImageRun::passes>(
       c, "passes", "token by token: of the target's backbone, each for all images of a batch");
+  c.def("__repr__", [](const ShapedRun& s) {
+    return nb::str(
+               "ImageRun({} images, {}x{}, exact={}, efficiency={:.2f}, "
+               "acceptance={:.2f}, seconds={:.2f})")
+        .format(s.run.values.size(), s.side, s.side, s.run.exact, s.run.efficiency(),
+                s.run.statistics.acceptance(), s.run.seconds);
+  });
+  def_pickle(c);
+}
+
+template <class Kind, class... Base>
+void def_repr(nb::class_<Kind, Base...>& c, const char* name) {
+  c.def("__repr__", [name](const Kind& i) {
+    return nb::str("{}({!r}, precision={!r})")
+        .format(name, FilePath{i.path()}, std::string(name_of(i.precision())));
+  });
 }
 
 void bind_models(nb::module_& m) {
@@ -86,20 +106,22 @@ void bind_models(nb::module_& m) {
       .def_prop_ro("latent", &ImageModel::latent, "its images need a decoder")
       .def("digest", &ImageModel::digest, nb::call_guard<Unlocked>(),
            "A hash of the model's weights.");
-  nb::class_<DiffusionModel, ImageModel>(m, "DiffusionModel", "A Diffusion Transformer.")
-      .def(
-          "__init__",
-          [](DiffusionModel* self, const FilePath& path, const std::string& precision,
-             bool diffusers) {
-            const Unlocked unlocked;
-            new (self) DiffusionModel(DiffusionModel::load(
-                path.bytes, diffusers ? DitDialect::kDiffusers : DitDialect::kReference,
-                precision_request(precision)));
-          },
-          "path"_a, "precision"_a = "auto", "diffusers"_a = false,
-          "A folder, or one safetensors file; `diffusers`: computes as diffusers does.");
-  nb::class_<TokenImageModel, ImageModel>(
-      m, "TokenImageModel", "A transformer of image tokens with a diffusion head (MAR).")
+  nb::class_<DiffusionModel, ImageModel> diffusion(m, "DiffusionModel", "A Diffusion Transformer.");
+  def_repr(diffusion, "DiffusionModel");
+  diffusion.def(
+      "__init__",
+      [](DiffusionModel* self, const FilePath& path, const std::string& precision, bool diffusers) {
+        const Unlocked unlocked;
+        new (self) DiffusionModel(DiffusionModel::load(
+            path.bytes, diffusers ? DitDialect::kDiffusers : DitDialect::kReference,
+            precision_request(precision)));
+      },
+      "path"_a, "precision"_a = "auto", "diffusers"_a = false,
+      "A folder, or one safetensors file; `diffusers`: computes as diffusers does.");
+  nb::class_<TokenImageModel, ImageModel> tokens(
+      m, "TokenImageModel", "A transformer of image tokens with a diffusion head (MAR).");
+  def_repr(tokens, "TokenImageModel");
+  tokens
       .def(
           "__init__",
           [](TokenImageModel* self, const FilePath& path, const std::string& precision) {
@@ -157,7 +179,8 @@ void bind_images(nb::module_& m) {
   bind_options<TokenImageOptions>(m, "TokenImageOptions", "How images are sampled token by token.");
   nb::class_<ImageDrafter> drafter(m, "ImageDrafter", "A drafter of images.");
   drafter.def_prop_ro("name", &ImageDrafter::name)
-      .def_prop_ro("cost", &ImageDrafter::cost, "of a draft, over what it stands for");
+      .def_prop_ro("cost", &ImageDrafter::cost, "of a draft, over what it stands for")
+      .def("__repr__", [](const ImageDrafter& d) { return "ImageDrafter('" + d.name() + "')"; });
   bind_run(m);
   bind_kind<DiffusionModel>(m, drafter, "none, asd, frozen, self, free:FOLDER");
   bind_kind<TokenImageModel>(m, drafter, "none, self, cspd:FOLDER");

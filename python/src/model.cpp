@@ -10,7 +10,9 @@
 #include "bindings.h"
 #include "interrupts.h"
 #include "lock.h"
+#include "members.h"
 #include "path.h"
+#include "pickle.h"
 #include "precision.h"
 
 namespace forerun::python {
@@ -124,10 +126,15 @@ void bind_language_model(nb::module_& m) {
 }  // namespace
 
 void bind_model(nb::module_& m) {
-  nb::class_<TokenScore>(m, "TokenScore", "A token of a text, scored after those before it.")
-      .def_ro("token", &TokenScore::token)
+  nb::class_<TokenScore> score(m, "TokenScore", "A token of a text, scored after those before it.");
+  score.def_ro("token", &TokenScore::token)
       .def_ro("log_probability", &TokenScore::log_probability, "nats")
-      .def_ro("top", &TokenScore::top, "the likeliest tokens there, in falling order");
+      .def_ro("top", &TokenScore::top, "the likeliest tokens there, in falling order")
+      .def("__repr__", [](const TokenScore& s) {
+        return nb::str("TokenScore(token={}, log_probability={:.4f})")
+            .format(s.token, s.log_probability);
+      });
+  def_pickle(score);
   bind_language_model(m);
   nb::class_<Drafter>(m, "Drafter",
                       "A drafter of tokens; it keeps what it learns about costs and acceptance.")

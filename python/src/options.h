@@ -127,7 +127,7 @@ struct Fields;
 /// Sets the fields named in `given`.
 /// @throws UsageError  an unknown name, or a value of another type
 template <class Options>
-void set_fields(Options& options, const nb::kwargs& given) {
+void set_fields(Options& options, const nb::dict& given) {
   std::size_t used = 0;
   std::string known;
   Fields<Options>::each([&](const char* name, auto access, const char*) {
@@ -184,6 +184,18 @@ void bind_options(nb::module_& m, const char* class_name, const char* doc) {
               nb::cast<std::string>(nb::repr(Field<Value>::to(access(o))));
     });
     return text + ")";
+  });
+  bound.def("__getstate__", [](Options& o) {
+    nb::dict state;
+    Fields<Options>::each([&](const char* name, auto access, const char*) {
+      state[name] = Field<std::remove_cvref_t<decltype(access(o))>>::to(access(o));
+    });
+    return state;
+  });
+  bound.def("__setstate__", [](Options& self, const nb::dict& state) {
+    Options options;
+    set_fields(options, state);
+    new (&self) Options(std::move(options));
   });
 }
 

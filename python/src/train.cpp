@@ -104,7 +104,7 @@ nb::dict trained(const FilePath& out, const nb::kwargs& keywords, const Trains<M
   given.update(keywords);
   const Callbacks callbacks(given);
   Training<Method> t;
-  set_fields(t, nb::borrow<nb::kwargs>(given));
+  set_fields(t, given);
   if (!given.contains("bf16")) t.train.bf16 = trains_in_bf16(t.train.device);
   t.train.out = out.bytes;
   Interrupts interrupts;
