@@ -21,8 +21,8 @@ class AsyncEngine:
     The arguments are those of Engine. A stream that is closed early cancels its request.
     """
 
-    def __init__(self, **options: Any):
-        self._engine = Engine(**options)
+    def __init__(self, max_active: int = 0, kv_bytes: int = 0, max_prefixes: int = 64):
+        self._engine = Engine(max_active, kv_bytes, max_prefixes)
         # The engine's thread: steps and submissions take turns in it, so none blocks the loop.
         self._thread = ThreadPoolExecutor(1, "forerun-engine")
         self._streams: dict[int, asyncio.Queue] = {}

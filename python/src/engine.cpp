@@ -32,41 +32,55 @@ struct ImageEvent {
 struct Preview : ImageEvent {};
 struct FinishedImage : ImageEvent {
   RunStatistics statistics;
+  std::uint64_t seed = 0;
+};
+/// A text with what its request says of it.
+struct FinishedText {
+  RequestId id = 0;
+  Generated result;
 };
 
 auto members(Preview& e) { return std::tie(e.id, e.step, e.complete, e.values); }
 auto members(FinishedImage& e) {
-  return std::tie(e.id, e.step, e.complete, e.values, e.statistics);
+  return std::tie(e.id, e.step, e.complete, e.values, e.statistics, e.seed);
 }
+auto members(FinishedText& e) { return std::tie(e.id, e.result); }
+
+/// What the events of a request do not tell.
+struct Request {
+  std::uint64_t seed = 0;
+  Rule rule = Rule::kMaximal;
+  bool exact = true;
+  std::int64_t channels = 0, side = 0;  // of an image's values
+};
 
 /// The library's engine for any thread: calls take turns, without the interpreter's lock.
 class PythonEngine {
  public:
   explicit PythonEngine(const EngineOptions& options) : engine_(options) {}
 
-  /// @param shape  of an image's values; none of texts
   template <class Submit>
-  RequestId submit(Submit&& submit, std::optional<std::pair<std::int64_t, std::int64_t>> shape) {
+  RequestId submit(const Request& request, Submit&& submit) {
     const Unlocked unlocked;
     const std::lock_guard turn(mutex_);
     const RequestId id = submit(engine_);
-    if (shape) shapes_[id] = *shape;
+    requests_[id] = request;
     return id;
   }
 
   nb::list step() {
-    std::vector<std::pair<Event, Shape>> events;
+    std::vector<std::pair<Event, Request>> events;
     {
       const Unlocked unlocked;
       const std::lock_guard turn(mutex_);
       for (Event& event : engine_.step()) {
-        const Shape shape = shape_of(event);
-        events.emplace_back(std::move(event), shape);
+        const Request request = request_of(event);
+        events.emplace_back(std::move(event), request);
       }
     }
     nb::list out;
-    for (auto& [event, shape] : events) {
-      std::visit([&](auto& e) { out.append(to_python(std::move(e), shape)); }, event);
+    for (auto& [event, request] : events) {
+      std::visit([&](auto& e) { out.append(to_python(std::move(e), request)); }, event);
     }
     return out;
   }
@@ -88,32 +102,39 @@ class PythonEngine {
   }
 
  private:
-  using Shape = std::pair<std::int64_t, std::int64_t>;  // channels, side
-
-  Shape shape_of(const Event& event) {
+  Request request_of(const Event& event) {
     const RequestId id = std::visit([](const auto& e) { return e.id; }, event);
-    const auto found = shapes_.find(id);
-    if (found == shapes_.end()) return {};
-    const Shape shape = found->second;
-    if (std::holds_alternative<ImageFinished>(event) || std::holds_alternative<Failed>(event)) {
-      shapes_.erase(found);
+    const auto found = requests_.find(id);
+    if (found == requests_.end()) return {};
+    const Request request = found->second;
+    if (std::holds_alternative<TextFinished>(event) ||
+        std::holds_alternative<ImageFinished>(event) || std::holds_alternative<Failed>(event)) {
+      requests_.erase(found);
     }
-    return shape;
+    return request;
   }
 
-  static nb::ndarray<nb::numpy, float> values(std::vector<float> v, const Shape& shape) {
-    const auto side = static_cast<std::size_t>(shape.second);
-    return array(std::move(v), {static_cast<std::size_t>(shape.first), side, side});
+  static nb::ndarray<nb::numpy, float> values(std::vector<float> v, const Request& request) {
+    const auto side = static_cast<std::size_t>(request.side);
+    return array(std::move(v), {static_cast<std::size_t>(request.channels), side, side});
   }
   template <class E>
-  static nb::object to_python(E event, const Shape& shape) {
+  static nb::object to_python(E event, const Request& request) {
     if constexpr (std::is_same_v<E, ImagePreview>) {
       return nb::cast(
-          Preview{{event.id, event.step, false, values(std::move(event.values), shape)}});
+          Preview{{event.id, event.step, false, values(std::move(event.values), request)}});
     } else if constexpr (std::is_same_v<E, ImageFinished>) {
       return nb::cast(FinishedImage{
-          {event.id, event.steps, event.complete, values(std::move(event.values), shape)},
-          std::move(event.statistics)});
+          {event.id, event.steps, event.complete, values(std::move(event.values), request)},
+          std::move(event.statistics),
+          request.seed});
+    } else if constexpr (std::is_same_v<E, TextFinished>) {
+      Generated text;
+      static_cast<TextResult&>(text) = std::move(event.result);
+      text.rule = request.rule;
+      text.exact = request.exact;
+      text.seed = request.seed;
+      return nb::cast(FinishedText{event.id, std::move(text)});
     } else {
       return nb::cast(std::move(event));
     }
@@ -121,7 +142,7 @@ class PythonEngine {
 
   std::mutex mutex_;
   Engine engine_;
-  std::map<RequestId, Shape> shapes_;
+  std::map<RequestId, Request> requests_;
 };
 
 void bind_events(nb::module_& m) {
@@ -158,10 +179,10 @@ void bind_events(nb::module_& m) {
         return nb::str("Waiting(id={}, reason={!r})").format(e.id, e.reason);
       });
   def_pickle(waiting);
-  nb::class_<TextFinished> text(m, "TextFinished", "A text has ended.");
-  text.def_ro("id", &TextFinished::id)
-      .def_ro("result", &TextFinished::result)
-      .def("__repr__", [](const TextFinished& e) {
+  nb::class_<FinishedText> text(m, "TextFinished", "A text has ended.");
+  text.def_ro("id", &FinishedText::id)
+      .def_ro("result", &FinishedText::result)
+      .def("__repr__", [](const FinishedText& e) {
         return nb::str("TextFinished(id={}, {} tokens)").format(e.id, e.result.tokens.size());
       });
   def_pickle(text);
@@ -189,9 +210,10 @@ void bind_events(nb::module_& m) {
       .def_ro("values", &FinishedImage::values, nb::rv_policy::automatic,
               "[channels, side, side] float32")
       .def_ro("statistics", &FinishedImage::statistics)
+      .def_ro("seed", &FinishedImage::seed)
       .def("__repr__", [](const FinishedImage& e) {
-        return nb::str("ImageFinished(id={}, steps={}, complete={})")
-            .format(e.id, e.step, e.complete);
+        return nb::str("ImageFinished(id={}, steps={}, complete={}, seed={})")
+            .format(e.id, e.step, e.complete, e.seed);
       });
   def_pickle(image);
 }
@@ -204,8 +226,8 @@ void def_submit_image(nb::class_<PythonEngine>& engine) {
       [](PythonEngine& self, const Model& model, const ImageDrafter& drafter, std::int64_t label,
          const typename Model::Options& options, std::size_t previews) {
         return self.submit(
-            [&](Engine& e) { return e.submit(model, drafter, label, options, previews); },
-            std::pair(model.channels(), model.side()));
+            {.seed = options.seed, .channels = model.channels(), .side = model.side()},
+            [&](Engine& e) { return e.submit(model, drafter, label, options, previews); });
       },
       "model"_a, "drafter"_a, "label"_a, "options"_a, "previews"_a = 0);
 }
@@ -230,11 +252,13 @@ void bind_engine(nb::module_& m) {
           [](PythonEngine& self, const Model& model, const Drafter& drafter,
              const std::vector<Token>& prompt, const GenerateOptions& options,
              std::optional<std::size_t> log_probabilities) {
-            return self.submit(
-                [&](Engine& e) {
-                  return e.submit(model, drafter, prompt, options, log_probabilities);
-                },
-                std::nullopt);
+            return self.submit({.seed = options.seed,
+                                .rule = options.rule,
+                                .exact = options.exact() && drafter.keeps_law()},
+                               [&](Engine& e) {
+                                 return e.submit(model, drafter, prompt, options,
+                                                 log_probabilities);
+                               });
           },
           "model"_a, "drafter"_a, "prompt"_a, "options"_a, "log_probabilities"_a = nb::none())
       .def("step", &PythonEngine::step, "One round of everything that runs; its events.")

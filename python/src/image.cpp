@@ -40,6 +40,7 @@ nb::ndarray<nb::numpy, std::uint8_t> pixels(const std::vector<Image>& images) {
 struct ShapedRun {
   ImageRun run;
   std::size_t channels = 0, side = 0;
+  std::uint64_t seed = 0;
 
   /// [images, channels, side, side] float32.
   nb::ndarray<nb::numpy, float> values() const {
@@ -49,7 +50,7 @@ struct ShapedRun {
   }
 };
 
-auto members(ShapedRun& s) { return std::tie(s.run, s.channels, s.side); }
+auto members(ShapedRun& s) { return std::tie(s.run, s.channels, s.side, s.seed); }
 
 /// A property of a run.
 template <auto kField>
@@ -76,11 +77,12 @@ void bind_run(nb::module_& m) {
   def_field<&ImageRun::calls>(c, "calls", "sequential passes of the target, summed over images");
   def_field<&ImageRun::passes>(
       c, "passes", "token by token: of the target's backbone, each for all images of a batch");
+  c.def_ro("seed", &ShapedRun::seed);
   c.def("__repr__", [](const ShapedRun& s) {
     return nb::str(
-               "ImageRun({} images, {}x{}, exact={}, efficiency={:.2f}, "
+               "ImageRun({} images, {}x{}, exact={}, seed={}, efficiency={:.2f}, "
                "acceptance={:.2f}, seconds={:.2f})")
-        .format(s.run.values.size(), s.side, s.side, s.run.exact, s.run.efficiency(),
+        .format(s.run.values.size(), s.side, s.side, s.run.exact, s.seed, s.run.efficiency(),
                 s.run.statistics.acceptance(), s.run.seconds);
   });
   def_pickle(c);
@@ -155,7 +157,8 @@ void bind_kind(nb::module_& m, nb::class_<ImageDrafter>& drafter, const char* dr
             interrupts.during([&] {
               return generate_images(model, drafts, labels, options, listener_of(interrupts));
             }),
-            static_cast<std::size_t>(model.channels()), static_cast<std::size_t>(model.side())};
+            static_cast<std::size_t>(model.channels()), static_cast<std::size_t>(model.side()),
+            options.seed};
       },
       "model"_a, "drafter"_a, "labels"_a, "options"_a);
   m.def(
@@ -163,10 +166,11 @@ void bind_kind(nb::module_& m, nb::class_<ImageDrafter>& drafter, const char* dr
       [](const Model& model, const ImageDrafter& drafts, const Labels& labels,
          const Options& options, std::size_t counterfactuals) {
         Interrupts interrupts;
-        return interrupts.during([&] {
-          return certify_images(model, drafts, labels, options, listener_of(interrupts),
-                                counterfactuals);
-        });
+        return SeededCertificate{interrupts.during([&] {
+                                   return certify_images(model, drafts, labels, options,
+                                                         listener_of(interrupts), counterfactuals);
+                                 }),
+                                 options.seed};
       },
       "model"_a, "drafter"_a, "labels"_a, "options"_a, "counterfactuals"_a = 16);
 }

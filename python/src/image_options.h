@@ -61,7 +61,8 @@ void each_common_field(Visit&& visit) {
   visit(
       "guidance", [](O & o) -> auto& { return o.guidance; }, "classifier-free; 1: none");
   visit(
-      "seed", [](O & o) -> auto& { return o.seed; }, "of all random numbers");
+      "seed", [](O& o) { return SeedField{o.seed}; },
+      "of all random numbers; None: one that is drawn");
   visit(
       "first", [](O & o) -> auto& { return o.first; }, "place of the first image");
   visit(

@@ -4,10 +4,17 @@
 #include <forerun/image.h>
 #include <forerun/text.h>
 
+#include <cstdint>
 #include <tuple>
 
-/// The members of results, for their pickles. Found by argument-dependent lookup.
 namespace forerun {
+
+/// A certificate, and the seed of what it certifies.
+struct SeededCertificate : Certificate {
+  std::uint64_t seed = 0;
+};
+
+// The members of results, for their pickles: found by argument-dependent lookup.
 
 inline auto members(RunStatistics& s) {
   return std::tie(s.rounds, s.outputs, s.examined, s.accepted, s.drafted, s.lengths, s.passes,
@@ -40,11 +47,13 @@ inline auto members(Certificate& c) {
                   c.kept, c.expected, c.expected_z, c.shift, c.predicted_shift,
                   c.counterfactuals.places, c.counterfactuals.violations);
 }
+inline auto members(SeededCertificate& c) {
+  return std::tuple_cat(members(static_cast<Certificate&>(c)), std::tie(c.seed));
+}
 inline auto members(TextPiece& e) { return std::tie(e.id, e.text); }
 inline auto members(TokenOutput& e) { return std::tie(e.id, e.token, e.log_probability, e.top); }
 inline auto members(RoundReport& e) { return std::tie(e.id, e.trace, e.bytes); }
 inline auto members(Waiting& e) { return std::tie(e.id, e.reason); }
-inline auto members(TextFinished& e) { return std::tie(e.id, e.result); }
 inline auto members(Failed& e) { return std::tie(e.id, e.message, e.by_request); }
 inline auto members(Image& i) { return std::tie(i.width, i.height, i.channels, i.pixels); }
 inline auto members(StepStatistics& s) {

@@ -8,6 +8,7 @@
 
 #include <cstdint>
 #include <limits>
+#include <random>
 #include <string>
 #include <type_traits>
 #include <vector>
@@ -34,10 +35,20 @@ struct Marked {
 };
 /// The path of a file or folder.
 using PathField = Marked<std::string, struct PathTag>;
+/// A number of which -1 stands for 0, no limit, as in other libraries.
+using LimitField = Marked<std::uint32_t, struct LimitTag>;
+/// A seed; None is one that is drawn, for the caller to read.
+using SeedField = Marked<std::uint64_t, struct SeedTag>;
+
+/// A seed that no one chose, small enough for a number of JSON.
+inline std::uint64_t drawn_seed() {
+  std::random_device random;
+  return (std::uint64_t{random()} << 21 ^ random()) & ((std::uint64_t{1} << 53) - 1);
+}
 
 /// How a type of a field appears in Python: its annotations, given and returned, and the conversion
 /// from an object. Types of enumerations have their names. `from` throws UsageError with what was
-/// expected.
+/// expected. None stands for the default, or what `of_none` returns.
 template <class T>
 struct Field {
   static constexpr const char* annotation() {
@@ -45,7 +56,6 @@ struct Field {
     if constexpr (std::is_integral_v<T>) return "int";
     if constexpr (std::is_floating_point_v<T>) return "float";
     if constexpr (std::is_same_v<T, std::string>) return "str";
-    if constexpr (std::is_same_v<T, std::vector<std::string>>) return "Sequence[str]";
     if constexpr (std::is_same_v<T, std::vector<std::int64_t>>) return "Sequence[int]";
     return "Sequence[float]";
   }
@@ -89,6 +99,38 @@ struct Field {
   }
 };
 
+/// Strings; one may stand alone.
+template <>
+struct Field<std::vector<std::string>> {
+  static constexpr const char* annotation() { return "str | Sequence[str]"; }
+  static constexpr const char* returned() { return "list[str]"; }
+  static std::vector<std::string> from(const std::string& name, nb::handle value) {
+    std::string one;
+    if (nb::try_cast(value, one)) return {one};
+    std::vector<std::string> out;
+    if (nb::try_cast(value, out)) return out;
+    throw UsageError(name + ": " + nb::cast<std::string>(nb::repr(value)) + " is no " +
+                     annotation());
+  }
+  static nb::object to(const std::vector<std::string>& value) { return nb::cast(value); }
+};
+
+/// A marked field that appears as the type below it.
+template <class T, class Tag>
+struct Field<Marked<T, Tag>> {
+  static constexpr const char* annotation() { return Field<T>::annotation(); }
+  static constexpr const char* returned() { return Field<T>::returned(); }
+  static T from(const std::string& name, nb::handle value) {
+    if constexpr (std::is_same_v<Marked<T, Tag>, LimitField>) {
+      const nb::object integer = integer_of(value);
+      if (integer.is_valid() && integer.equal(nb::int_(-1))) return 0;
+    }
+    return Field<T>::from(name, value);
+  }
+  static T of_none() requires std::is_same_v<Marked<T, Tag>, SeedField> { return drawn_seed(); }
+  static nb::object to(const Marked<T, Tag>& value) { return Field<T>::to(value.of); }
+};
+
 template <>
 struct Field<PathField> {
   static constexpr const char* annotation() { return "str | os.PathLike[str]"; }
@@ -124,25 +166,33 @@ struct Field<Rule> {
 template <class Options>
 struct Fields;
 
+/// Sets a field. @throws UsageError  a value of another type
+template <class Options, class Access>
+void set_field(Options& options, const char* name, Access access, nb::handle value) {
+  using Of = Field<std::remove_cvref_t<decltype(access(options))>>;
+  if (!value.is_none()) {
+    access(options) = Of::from(name, value);
+  } else if constexpr (requires { Of::of_none(); }) {
+    access(options) = Of::of_none();
+  } else {
+    Options defaults;
+    access(options) = access(defaults);
+  }
+}
+
 /// Sets the fields named in `given`.
 /// @throws UsageError  an unknown name, or a value of another type
 template <class Options>
 void set_fields(Options& options, const nb::dict& given) {
-  std::size_t used = 0;
-  std::string known;
+  nb::list known;
   Fields<Options>::each([&](const char* name, auto access, const char*) {
-    using Value = std::remove_cvref_t<decltype(access(options))>;
-    known += known.empty() ? name : std::string(", ") + name;
-    if (!given.contains(name)) return;
-    access(options) = Field<Value>::from(name, given[name]);
-    ++used;
+    known.append(name);
+    if (given.contains(name)) set_field(options, name, access, given[name]);
   });
-  if (used == given.size()) return;
   for (auto [key, value] : given) {
-    const auto name = nb::cast<std::string>(key);
-    bool found = false;
-    Fields<Options>::each([&](const char* field, auto, const char*) { found |= name == field; });
-    if (!found) throw UsageError("no option '" + name + "'; there are " + known);
+    if (nb::cast<bool>(known.attr("__contains__")(key))) continue;
+    const nb::object refusal = nb::module_::import_("forerun._names").attr("no_option")(key, known);
+    throw UsageError(nb::cast<std::string>(refusal));
   }
 }
 
@@ -154,18 +204,16 @@ void bind_options(nb::module_& m, const char* class_name, const char* doc) {
   Options defaults;
   Fields<Options>::each([&](const char* name, auto access, const char* help) {
     using Value = std::remove_cvref_t<decltype(access(defaults))>;
-    signature += std::string(", ") + name + ": " + Field<Value>::annotation() + " = " +
-                 nb::cast<std::string>(nb::repr(Field<Value>::to(access(defaults))));
+    signature += std::string(", ") + name + ": " + Field<Value>::annotation() +
+                 " | None = " + nb::cast<std::string>(nb::repr(Field<Value>::to(access(defaults))));
     bound.def_prop_rw(
         name, [access](Options& o) { return Field<Value>::to(access(o)); },
-        [access, name](Options& o, nb::handle value) {
-          access(o) = Field<Value>::from(name, value);
-        },
-        help,
+        [access, name](Options& o, nb::handle value) { set_field(o, name, access, value); }, help,
+        nb::for_setter(nb::arg("value").none()),
         nb::for_getter(nb::sig(
             (std::string("def ") + name + "(self) -> " + Field<Value>::returned()).c_str())),
-        nb::for_setter(nb::sig((std::string("def ") + name +
-                                "(self, value: " + Field<Value>::annotation() + ", /) -> None")
+        nb::for_setter(nb::sig((std::string("def ") + name + "(self, value: " +
+                                Field<Value>::annotation() + " | None, /) -> None")
                                    .c_str())));
   });
   bound.def(

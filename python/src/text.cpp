@@ -143,7 +143,7 @@ void bind_certificates(nb::module_& m) {
             .format(d.prompt, d.position, d.drafted, d.plain, d.margin, d.tie);
       });
   def_pickle(difference);
-  nb::class_<Certificate> certificate(
+  nb::class_<SeededCertificate> certificate(
       m, "Certificate", "Whether texts or images of such a run have the target's law.");
   certificate.def_ro("report", &Certificate::report)
       .def_ro("outputs", &Certificate::outputs,
@@ -158,11 +158,17 @@ void bind_certificates(nb::module_& m) {
       .def_ro("expected", &Certificate::expected, "what an exact rule keeps of them, on average")
       .def_ro("expected_z", &Certificate::expected_z)
       .def_ro("shift", &Certificate::shift, "of images: towards their drafts, in sigmas")
-      .def_prop_ro("counterfactuals", [](const Certificate& c) { return c.counterfactuals.places; })
-      .def_prop_ro("violations", [](const Certificate& c) { return c.counterfactuals.violations; })
+      .def_prop_ro("counterfactuals",
+                   [](const SeededCertificate& c) { return c.counterfactuals.places; })
+      .def_prop_ro("violations",
+                   [](const SeededCertificate& c) { return c.counterfactuals.violations; })
       .def_prop_ro("passed", &Certificate::passed)
       .def_prop_ro("verdict", &Certificate::verdict)
-      .def("__repr__", [](const Certificate& c) { return "Certificate('" + c.verdict() + "')"; });
+      .def_ro("seed", &SeededCertificate::seed, "of what was certified")
+      .def("__repr__", [](const SeededCertificate& c) {
+        return nb::str("Certificate({!r}, outputs={}, drafted={}, seed={})")
+            .format(c.verdict(), c.outputs, c.drafted, c.seed);
+      });
   def_pickle(certificate);
 }
 
@@ -198,10 +204,11 @@ void bind_text(nb::module_& m) {
       [](const Model& model, const Drafter& drafter, const Prompts& prompts, std::size_t tokens,
          std::size_t per_prompt, const GenerateOptions& options) {
         Interrupts interrupts;
-        return interrupts.during([&] {
-          return certify(model, drafter, prompts, tokens, per_prompt, options,
-                         listener_of(interrupts, {}));
-        });
+        return SeededCertificate{interrupts.during([&] {
+                                   return certify(model, drafter, prompts, tokens, per_prompt,
+                                                  options, listener_of(interrupts, {}));
+                                 }),
+                                 options.seed};
       },
       "model"_a, "drafter"_a, "prompts"_a, "tokens"_a, "per_prompt"_a, "options"_a);
 }

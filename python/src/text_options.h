@@ -43,7 +43,7 @@ struct Fields<GenerateOptions> {
     visit(
         "temperature", [](O & o) -> auto& { return o.sampling.temperature; }, "0: greedy");
     visit(
-        "top_k", [](O & o) -> auto& { return o.sampling.top_k; }, "0: all");
+        "top_k", [](O& o) { return LimitField{o.sampling.top_k}; }, "0 and -1: all");
     visit(
         "top_p", [](O & o) -> auto& { return o.sampling.top_p; }, "1: all");
     visit(
@@ -69,12 +69,13 @@ struct Fields<GenerateOptions> {
     visit(
         "max_tokens", [](O & o) -> auto& { return o.max_tokens; }, "outputs at most");
     visit(
-        "seed", [](O & o) -> auto& { return o.seed; }, "of all random numbers");
+        "seed", [](O& o) { return SeedField{o.seed}; },
+        "of all random numbers; None: one that is drawn");
     visit(
         "request", [](O & o) -> auto& { return o.request; }, "separates generations of one seed");
     visit(
         "stop", [](O & o) -> auto& { return o.stop; },
-        "strings that end the text and are cut from it");
+        "strings, or one, that end the text and are cut from it");
     visit(
         "ignore_end", [](O & o) -> auto& { return o.ignore_end; },
         "continue after end-of-sequence tokens");

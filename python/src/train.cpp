@@ -105,7 +105,8 @@ nb::dict trained(const FilePath& out, const nb::kwargs& keywords, const Trains<M
   const Callbacks callbacks(given);
   Training<Method> t;
   set_fields(t, given);
-  if (!given.contains("bf16")) t.train.bf16 = trains_in_bf16(t.train.device);
+  if (!given.contains("bf16") || given["bf16"].is_none())
+    t.train.bf16 = trains_in_bf16(t.train.device);
   t.train.out = out.bytes;
   Interrupts interrupts;
   const TrainListener listener = callbacks.listener(interrupts);
@@ -123,8 +124,8 @@ std::string signature_of(const std::string& name, const std::string& arguments) 
   Training<Method> defaults;
   Fields<Training<Method>>::each([&](const char* field, auto access, const char*) {
     using Value = std::remove_cvref_t<decltype(access(defaults))>;
-    out += std::string(", ") + field + ": " + Field<Value>::annotation() + " = " +
-           nb::cast<std::string>(nb::repr(Field<Value>::to(access(defaults))));
+    out += std::string(", ") + field + ": " + Field<Value>::annotation() +
+           " | None = " + nb::cast<std::string>(nb::repr(Field<Value>::to(access(defaults))));
   });
   return out + ") -> dict";
 }
@@ -228,7 +229,9 @@ void bind_training_on_images(nb::module_& m) {
 nb::dict distilled(const Model& model, const std::vector<std::string>& prompts, const FilePath& out,
                    const GenerateOptions* options, std::size_t self_prompts,
                    double self_temperature, const nb::object& on_progress) {
-  DistillOptions o{.self_prompts = self_prompts, .self_temperature = self_temperature};
+  DistillOptions o;
+  o.self_prompts = self_prompts;
+  o.self_temperature = self_temperature;
   if (options != nullptr) o.generate = *options;
   Interrupts interrupts;
   DistillListener listener;
@@ -249,6 +252,7 @@ nb::dict distilled(const Model& model, const std::vector<std::string>& prompts, 
   result["dropped"] = d.dropped;
   result["added"] = d.added;
   result["added_tokens"] = d.added_tokens;
+  result["seed"] = o.generate.seed;
   result["seconds"] = d.seconds;
   return result;
 }

@@ -112,7 +112,7 @@ def test_results_say_what_they_are(model, dit, mar, out):
     assert len(long.text) > 80 and repr(long).startswith(f"Generated({long.text[:80]!r}..., 150 tokens")
     assert repr(model.score([1, 2])[0]).startswith("TokenScore(token=2, log_probability=-")
     run = forerun.generate_images(dit, [0, 1], steps=3)
-    assert repr(run).startswith(f"ImageRun(2 images, {dit.side}x{dit.side}, exact=True, efficiency=1.00")
+    assert repr(run).startswith(f"ImageRun(2 images, {dit.side}x{dit.side}, exact=True, seed=0, efficiency=1.00")
     assert re.fullmatch(r"DiffusionModel\('.*reference_pixel', precision='f32'\)", repr(dit))
     assert repr(mar).startswith("TokenImageModel(") and repr(forerun.ImageDrafter("self", mar)) == "ImageDrafter('self')"
     certificate = forerun.certify(model, PROMPT, "lookup", tokens=4)

@@ -178,7 +178,7 @@ def test_options_take_integers_of_any_kind():
 
 
 @pytest.mark.parametrize("fields, message", [
-    ({"max_token": 3}, "no option 'max_token'; there are temperature, "),
+    ({"max_token": 3}, r"no option 'max_token'; did you mean max_tokens\? There are temperature, "),
     ({"max_tokens": -1}, "max_tokens: -1 is no int from 0 on"),
     ({"max_tokens": 2**32}, "max_tokens: 4294967296 is too large; at most 4294967295"),
     ({"seed": 2**64}, "seed: 18446744073709551616 is too large; at most 18446744073709551615"),
@@ -188,7 +188,7 @@ def test_options_take_integers_of_any_kind():
     ({"fixed_draft": 1}, "fixed_draft: 1 is no bool$"),
     ({"logit_bias": {"5": 1.0}}, r"logit_bias: \{'5': 1.0\} is no Mapping\[int, float\]"),
     ({"temperature": "hot"}, "temperature: 'hot' is no float"),
-    ({"stop": "end"}, r"stop: 'end' is no Sequence\[str\]"),
+    ({"stop": 3}, r"stop: 3 is no str \| Sequence\[str\]"),
     ({"rule": "luck"}, "rule: no rule 'luck'. Of texts: maximal, "),
     ({"logit_bias": [1]}, r"logit_bias: \[1\] is no Mapping\[int, float\]"),
     ({"logit_bias": {10**6: 1.0}}, "logit bias: the vocabulary has no token 1000000"),
