@@ -7,7 +7,7 @@ from typing import Any
 from . import _forerun
 from ._forerun import Drafter, GenerateOptions, ImageDrafter, ImageModel, Model
 from ._image import AnyImageOptions, drafter_and_options
-from ._text import Prompt, drafter_of, options_of, tokens_of
+from ._text import Prompt, Tools, Variables, drafter_of, options_of, tokens_of
 
 Event = (_forerun.TextPiece | _forerun.TokenOutput | _forerun.RoundReport | _forerun.Waiting | _forerun.TextFinished
          | _forerun.ImagePreview | _forerun.ImageFinished | _forerun.Failed)
@@ -34,13 +34,15 @@ class Engine:
         self._left: deque[Event] = deque()  # of the last step of a loop that was left before their turn
 
     def submit(self, model: Model, prompt: Prompt, drafter: Drafter | str | None = "auto", *,
-               log_probabilities: int | None = None, options: GenerateOptions | None = None, **fields: Any) -> int:
+               log_probabilities: int | None = None, tools: Tools = None, variables: Variables = None,
+               options: GenerateOptions | None = None, **fields: Any) -> int:
         """A text; returns the request's id. `fields` are those of GenerateOptions.
 
+        `tools` and `variables` go to the chat format of a conversation, as those of Model.encode_chat.
         `log_probabilities`: report every output with its own, and with this many of the likeliest tokens.
         Requests share what they learn about drafts if they are given one Drafter; its name makes a new one.
         """
-        return self._engine.submit(model, drafter_of(model, drafter), tokens_of(model, prompt),
+        return self._engine.submit(model, drafter_of(model, drafter), tokens_of(model, prompt, tools, variables),
                                    options_of(GenerateOptions, options, fields), log_probabilities)
 
     def submit_image(self, model: ImageModel, label: int, drafter: ImageDrafter | str | None = "none", *,

@@ -12,6 +12,8 @@ _ELSEWHERE = {
     "random_seed": "seed", "manual_seed": "seed", "generator": "seed",
     "num_speculative_tokens": "max_draft", "num_assistant_tokens": "max_draft", "num_draft_tokens": "max_draft",
     "num_pred_tokens": "max_draft", "draft_max": "max_draft", "prompt_lookup_num_tokens": "max_draft",
+    "grammar": "json_schema", "guided_json": "json_schema", "guided_decoding": "json_schema", "json_mode": "json_schema",
+    "response_format": "json_schema", "structured_outputs": "json_schema",
     "num_inference_steps": "steps", "guidance_scale": "guidance", "cfg": "guidance", "cfg_scale": "guidance",
     "lr": "learning_rate", "max_steps": "steps", "num_epochs": "epochs", "num_train_epochs": "epochs",
     "batch_size": "batch", "max_grad_norm": "clip", "warmup_ratio": "warmup", "eval_steps": "evaluate_steps",
@@ -20,6 +22,7 @@ _ELSEWHERE = {
 
 # What they do by an option of texts, and forerun by other means.
 _ADVICE = {
+    "chat_template_kwargs": "generate, Engine.submit and Model.encode_chat have variables",
     "do_sample": "a temperature above 0 samples, 0 is greedy",
     "logprobs": "Engine.submit has log_probabilities, Model.score scores a text",
     "num_beams": "texts are drawn from the model's law, not searched for",
@@ -35,7 +38,9 @@ _ADVICE |= {other: _ADVICE[one] for other, one in {
 }.items()}
 
 # Arguments that are no options, and whose they are.
-_OF_TEXTS = {"log_probabilities": "Engine.submit", "on_text": "generate", "per_prompt": "certify", "tokens": "certify"}
+_OF_TEXTS = {"log_probabilities": "Engine.submit", "on_text": "generate", "per_prompt": "certify", "tokens": "certify",
+             "tools": "generate, Engine.submit and Model.encode_chat"}
+_OF_TEXTS |= {"variables": _OF_TEXTS["tools"]}
 _OF_IMAGES = {"counterfactuals": "certify_images", "previews": "Engine.submit_image"}
 
 

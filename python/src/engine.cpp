@@ -250,14 +250,17 @@ void bind_engine(nb::module_& m) {
       .def(
           "submit",
           [](PythonEngine& self, const Model& model, const Drafter& drafter,
-             const std::vector<Token>& prompt, const GenerateOptions& options,
+             const std::vector<Token>& prompt, const TextOptions& options,
              std::optional<std::size_t> log_probabilities) {
-            return self.submit({.seed = options.seed,
-                                .rule = options.rule,
-                                .exact = options.exact() && drafter.keeps_law()},
+            const GenerateOptions held = [&] {
+              const Unlocked unlocked;  // before the engine's turn: it does not wait for a grammar
+              return options.of(model);
+            }();
+            return self.submit({.seed = held.seed,
+                                .rule = held.rule,
+                                .exact = held.exact() && drafter.keeps_law()},
                                [&](Engine& e) {
-                                 return e.submit(model, drafter, prompt, options,
-                                                 log_probabilities);
+                                 return e.submit(model, drafter, prompt, held, log_probabilities);
                                });
           },
           "model"_a, "drafter"_a, "prompt"_a, "options"_a, "log_probabilities"_a = nb::none())

@@ -178,35 +178,37 @@ void bind_text(nb::module_& m) {
   bind_statistics(m);
   bind_results(m);
   bind_certificates(m);
-  bind_options<GenerateOptions>(m, "GenerateOptions", "How texts are generated.");
+  bind_options<TextOptions>(m, "GenerateOptions", "How texts are generated.");
   m.def(
       "generate",
       [](const Model& model, const Drafter& drafter, const std::vector<Token>& prompt,
-         const GenerateOptions& options, const OnText& on_text) {
+         const TextOptions& options, const OnText& on_text) {
         Interrupts interrupts;
         return interrupts.during([&] {
-          return generate(model, drafter, prompt, options, listener_of(interrupts, on_text));
+          return generate(model, drafter, prompt, options.of(model),
+                          listener_of(interrupts, on_text));
         });
       },
       "model"_a, "drafter"_a, "prompt"_a, "options"_a, "on_text"_a = nb::none());
   m.def(
       "generate_batch",
       [](const Model& model, const Drafter& drafter, const Prompts& prompts,
-         const GenerateOptions& options) {
+         const TextOptions& options) {
         Interrupts interrupts;
         return interrupts.during([&] {
-          return generate_batch(model, drafter, prompts, options, listener_of(interrupts, {}));
+          return generate_batch(model, drafter, prompts, options.of(model),
+                                listener_of(interrupts, {}));
         });
       },
       "model"_a, "drafter"_a, "prompts"_a, "options"_a);
   m.def(
       "certify",
       [](const Model& model, const Drafter& drafter, const Prompts& prompts, std::size_t tokens,
-         std::size_t per_prompt, const GenerateOptions& options) {
+         std::size_t per_prompt, const TextOptions& options) {
         Interrupts interrupts;
         return SeededCertificate{interrupts.during([&] {
                                    return certify(model, drafter, prompts, tokens, per_prompt,
-                                                  options, listener_of(interrupts, {}));
+                                                  options.of(model), listener_of(interrupts, {}));
                                  }),
                                  options.seed};
       },

@@ -1,15 +1,61 @@
 #pragma once
 
 #include <forerun/generate_options.h>
+#include <forerun/model.h>
 #include <nanobind/stl/map.h>
 
 #include <map>
+#include <optional>
+#include <string>
 #include <utility>
 #include <vector>
 
 #include "options.h"
 
 namespace forerun::python {
+
+/// The options of a text as Python has them: with a schema, which a model turns into a grammar.
+struct TextOptions : GenerateOptions {
+  std::optional<std::string> json_schema;  ///< the text is JSON of it
+
+  /// For this model. A new schema takes tenths of a second: call it without the interpreter's lock.
+  /// @throws UsageError  a schema that would not be kept in full: the message names the part
+  GenerateOptions of(const Model& model) const {
+    GenerateOptions out = *this;
+    if (!json_schema) return out;
+    if (ignore_end) {
+      throw UsageError("json_schema and ignore_end: the text ends where its JSON does");
+    }
+    out.changes.grammar = model.json_grammar(*json_schema);
+    return out;
+  }
+};
+
+/// A JSON schema, given as a mapping or as its JSON.
+using SchemaField = Marked<std::optional<std::string>, struct SchemaTag>;
+
+template <>
+struct Field<SchemaField> {
+  static constexpr const char* annotation() { return "Mapping[str, object] | str"; }
+  static constexpr const char* returned() { return "str | None"; }
+  static std::string from(const std::string& name, nb::handle value) {
+    std::string json;
+    if (nb::try_cast(value, json)) return json;
+    const std::string shown = name + ": " + nb::cast<std::string>(nb::repr(value));
+    if (!nb::isinstance(value, nb::module_::import_("collections.abc").attr("Mapping"))) {
+      throw UsageError(shown + " is no schema: give a mapping, or a str of JSON");
+    }
+    try {
+      const nb::object dict = nb::module_::import_("builtins").attr("dict")(value);
+      return nb::cast<std::string>(nb::module_::import_("json").attr("dumps")(dict));
+    } catch (const nb::python_error& e) {
+      throw UsageError(shown + " is no JSON: " + nb::cast<std::string>(nb::str(e.value())));
+    }
+  }
+  static nb::object to(const SchemaField& value) {
+    return value.of ? nb::cast(*value.of) : nb::none();
+  }
+};
 
 /// A mapping from tokens to what is added.
 template <>
@@ -36,10 +82,10 @@ struct Field<std::vector<std::pair<Token, float>>> {
 };
 
 template <>
-struct Fields<GenerateOptions> {
+struct Fields<TextOptions> {
   template <class Visit>
   static void each(Visit&& visit) {
-    using O = GenerateOptions;
+    using O = TextOptions;
     visit(
         "temperature", [](O & o) -> auto& { return o.sampling.temperature; }, "0: greedy");
     visit(
@@ -76,6 +122,9 @@ struct Fields<GenerateOptions> {
     visit(
         "stop", [](O & o) -> auto& { return o.stop; },
         "strings, or one, that end the text and are cut from it");
+    visit(
+        "json_schema", [](O& o) { return SchemaField{o.json_schema}; },
+        "the text is JSON of this schema, a mapping or its JSON");
     visit(
         "ignore_end", [](O & o) -> auto& { return o.ignore_end; },
         "continue after end-of-sequence tokens");

@@ -227,11 +227,14 @@ void bind_training_on_images(nb::module_& m) {
 }
 
 nb::dict distilled(const Model& model, const std::vector<std::string>& prompts, const FilePath& out,
-                   const GenerateOptions* options, std::size_t self_prompts,
-                   double self_temperature, const nb::object& on_progress) {
+                   const TextOptions* options, std::size_t self_prompts, double self_temperature,
+                   const nb::object& on_progress) {
   DistillOptions o;
   o.self_prompts = self_prompts;
   o.self_temperature = self_temperature;
+  if (options != nullptr && options->json_schema) {
+    throw UsageError("distill: its answers have no form; leave json_schema out");
+  }
   if (options != nullptr) o.generate = *options;
   Interrupts interrupts;
   DistillListener listener;
