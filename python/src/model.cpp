@@ -27,23 +27,45 @@ std::string json_of(const nb::handle& value) {
       nb::module_::import_("json").attr("dumps")(value, "ensure_ascii"_a = false));
 }
 
+std::string text_in_turn(const nb::handle& value) {
+  std::string out;
+  if (nb::try_cast(value, out)) return out;
+  throw nb::type_error(
+      "a turn is (role, content) or a mapping with both: the role a string, the content a string "
+      "or a list of parts, as {\"type\": \"text\", \"text\": \"...\"}");
+}
+
+// The content of a turn: a string, or parts as OpenAI's API has them, of which text is read.
+std::string content_of(const nb::handle& content) {
+  if (!nb::isinstance<nb::list>(content) && !nb::isinstance<nb::tuple>(content)) {
+    return text_in_turn(content);
+  }
+  std::string out;
+  for (const nb::handle part : content) {
+    if (!nb::hasattr(part, "keys")) text_in_turn(nb::none());
+    const nb::object fields = nb::module_::import_("builtins").attr("dict")(part);
+    const nb::object type = fields.attr("get")("type", "text");
+    if (!type.equal(nb::str("text"))) {
+      throw UsageError("content: holds a part of type " + nb::cast<std::string>(nb::repr(type)) +
+                       "; the model reads text alone");
+    }
+    out += text_in_turn(fields.attr("get")("text"));
+  }
+  return out;
+}
+
 // A turn of a conversation: (role, content), or a mapping of both and more.
 Message message_of(const nb::handle& turn) {
-  const auto text = [](const nb::handle& value) {
-    std::string out;
-    if (nb::try_cast(value, out)) return out;
-    throw nb::type_error("a turn is (role, content) or a mapping with both, which are strings");
-  };
   if (!nb::hasattr(turn, "keys")) {
     std::pair<nb::object, nb::object> both;
-    if (!nb::try_cast(turn, both)) text(nb::none());
-    return {text(both.first), text(both.second)};
+    if (!nb::try_cast(turn, both)) text_in_turn(nb::none());
+    return {text_in_turn(both.first), content_of(both.second)};
   }
   nb::object fields = nb::module_::import_("builtins").attr("dict")(turn);
   const nb::object role = fields.attr("pop")("role", nb::none()),
                    content = fields.attr("pop")("content", "");
-  Message out{.role = text(role), .content = {}};
-  if (!content.is_none()) out.content = text(content);  // of a turn that only calls tools
+  Message out{.role = text_in_turn(role), .content = {}};
+  if (!content.is_none()) out.content = content_of(content);  // of a turn that only calls tools
   if (nb::len(fields) > 0) out.fields = json_of(fields);
   return out;
 }
@@ -79,7 +101,8 @@ void bind_language_model(nb::module_& m) {
           "add_generation_prompt"_a = true,
           "The tokens of a conversation, ready for the next answer.\n\n"
           "A turn is (role, content), or a mapping of role, content and what else the model's "
-          "template reads, such as tool_calls. `tools`: a list of tools as OpenAI's API has them. "
+          "template reads, such as tool_calls. The content is a string or a list of text parts. "
+          "`tools`: a list of tools as OpenAI's API has them. "
           "`variables`: further variables of the template, by name.")
       .def(
           "decode",
