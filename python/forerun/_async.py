@@ -6,7 +6,8 @@ from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 from ._engine import LAST, Engine, Event
-from ._forerun import Model, TextPiece
+from ._fields import SubmitFields, SubmitImageFields, Unpack
+from ._forerun import Drafter, ImageDrafter, Model, TextPiece
 from ._image import ImageModel
 from ._text import Prompt
 
@@ -49,15 +50,18 @@ class AsyncEngine:
         self._closed = True
         self._thread.shutdown()
 
-    def events(self, model: Model, prompt: Prompt, drafter: Any = "auto", **fields: Any) -> AsyncGenerator[Event, None]:
+    def events(self, model: Model, prompt: Prompt, drafter: Drafter | str | None = "auto",
+               **fields: Unpack[SubmitFields]) -> AsyncGenerator[Event, None]:
         """The events of a text until its TextFinished or Failed. Arguments as of Engine.submit."""
         return self._stream(lambda: self._engine.submit(model, prompt, drafter, **fields))
 
-    def image_events(self, model: ImageModel, label: int, drafter: Any = "none", **fields: Any) -> AsyncGenerator[Event, None]:
+    def image_events(self, model: ImageModel, label: int, drafter: ImageDrafter | str | None = "none",
+                     **fields: Unpack[SubmitImageFields]) -> AsyncGenerator[Event, None]:
         """The events of an image until its ImageFinished or Failed. Arguments as of Engine.submit_image."""
         return self._stream(lambda: self._engine.submit_image(model, label, drafter, **fields))
 
-    async def text(self, model: Model, prompt: Prompt, drafter: Any = "auto", **fields: Any) -> AsyncGenerator[str, None]:
+    async def text(self, model: Model, prompt: Prompt, drafter: Drafter | str | None = "auto",
+                   **fields: Unpack[SubmitFields]) -> AsyncGenerator[str, None]:
         """The pieces of a text."""
         stream = self.events(model, prompt, drafter, **fields)
         try:

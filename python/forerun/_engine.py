@@ -5,9 +5,10 @@ from collections.abc import Iterator
 from typing import Any
 
 from . import _forerun
+from ._fields import AnyImageOptions, ImageFields, TextFields, Tools, Unpack, Variables
 from ._forerun import Drafter, GenerateOptions, ImageDrafter, ImageModel, Model
-from ._image import AnyImageOptions, drafter_and_options
-from ._text import Prompt, Tools, Variables, drafter_of, options_of, tokens_of
+from ._image import drafter_and_options
+from ._text import Prompt, drafter_of, options_of, tokens_of
 
 Event = (_forerun.TextPiece | _forerun.TokenOutput | _forerun.RoundReport | _forerun.Waiting | _forerun.TextFinished
          | _forerun.ImagePreview | _forerun.ImageFinished | _forerun.Failed)
@@ -35,7 +36,7 @@ class Engine:
 
     def submit(self, model: Model, prompt: Prompt, drafter: Drafter | str | None = "auto", *,
                log_probabilities: int | None = None, tools: Tools = None, variables: Variables = None,
-               options: GenerateOptions | None = None, **fields: Any) -> int:
+               options: GenerateOptions | None = None, **fields: Unpack[TextFields]) -> int:
         """A text; returns the request's id. `fields` are those of GenerateOptions.
 
         `tools` and `variables` go to the chat format of a conversation, as those of Model.encode_chat.
@@ -46,7 +47,7 @@ class Engine:
                                    options_of(GenerateOptions, options, fields), log_probabilities)
 
     def submit_image(self, model: ImageModel, label: int, drafter: ImageDrafter | str | None = "none", *,
-                     previews: int = 0, options: AnyImageOptions | None = None, **fields: Any) -> int:
+                     previews: int = 0, options: AnyImageOptions | None = None, **fields: Unpack[ImageFields]) -> int:
         """An image of a class; returns the request's id. About `previews` predictions are reported."""
         drafter, options = drafter_and_options(model, drafter, options, fields)
         submit: Any = self._engine.submit  # one of two kinds

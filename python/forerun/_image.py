@@ -2,15 +2,14 @@
 
 import operator
 import os
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from typing import Any
 
 from . import _forerun
+from ._fields import AnyImageOptions, ImageFields, Unpack
 from ._forerun import (Certificate, DiffusionModel, ImageDrafter, ImageModel, ImageOptions, ImageRun, TokenImageModel,
                        TokenImageOptions)
 from ._text import options_of
-
-AnyImageOptions = ImageOptions | TokenImageOptions
 
 _OPTIONS: dict[type[ImageModel], Any] = {DiffusionModel: ImageOptions, TokenImageModel: TokenImageOptions}
 
@@ -21,7 +20,7 @@ def load_image_model(path: str | os.PathLike[str], precision: str = "auto") -> I
 
 
 def drafter_and_options(model: ImageModel, drafter: ImageDrafter | str | None, options: AnyImageOptions | None,
-                        fields: dict[str, Any]) -> tuple[Any, Any]:
+                        fields: Mapping[str, Any]) -> tuple[Any, Any]:
     make_drafter: Any = ImageDrafter  # for a model of one of two kinds
     named = drafter is None or isinstance(drafter, str)
     made = make_drafter(drafter or "none", model) if named else drafter
@@ -29,7 +28,7 @@ def drafter_and_options(model: ImageModel, drafter: ImageDrafter | str | None, o
 
 
 def generate_images(model: ImageModel, labels: Iterable[int], drafter: ImageDrafter | str | None = "none", *,
-                    options: AnyImageOptions | None = None, **fields: Any) -> ImageRun:
+                    options: AnyImageOptions | None = None, **fields: Unpack[ImageFields]) -> ImageRun:
     """Samples an image of each class in `labels`. `fields` are those of ImageOptions or TokenImageOptions.
 
     The result's `images` are [n, height, width, channels] uint8, its `values` [n, channels, side, side] float32.
@@ -40,7 +39,7 @@ def generate_images(model: ImageModel, labels: Iterable[int], drafter: ImageDraf
 
 def certify_images(model: ImageModel, labels: Iterable[int], drafter: ImageDrafter | str | None = "none", *,
                    counterfactuals: int = 16, options: AnyImageOptions | None = None,
-                   **fields: Any) -> Certificate:
+                   **fields: Unpack[ImageFields]) -> Certificate:
     """Samples as `generate_images`, and scores every step again by plain passes of the target."""
     certify: Any = _forerun.certify_images  # one of two kinds
     return certify(model, *_arguments(model, labels, drafter, options, fields), counterfactuals)

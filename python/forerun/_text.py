@@ -6,16 +6,11 @@ from numbers import Integral
 from typing import Any
 
 from . import _forerun
+from ._fields import TextFields, Tools, Unpack, Variables
 from ._forerun import Certificate, Drafter, GenerateOptions, Generated, Model, UsageError
 
 Prompt = str | Sequence[int] | Sequence[Mapping[str, Any]]
 """A text, its tokens, or a conversation: [{"role": "user", "content": "..."}]."""
-
-Tools = Sequence[Mapping[str, Any]] | None
-"""Of a conversation: tools as OpenAI's API has them, for the chat format."""
-
-Variables = Mapping[str, Any] | None
-"""Of a conversation: further variables of the chat format, by name."""
 
 
 def tokens_of(model: Model, prompt: Prompt, tools: Tools = None, variables: Variables = None) -> list[int]:
@@ -43,7 +38,7 @@ def drafter_of(model: Model, drafter: Drafter | str | None) -> Drafter:
     return drafter if isinstance(drafter, Drafter) else Drafter(drafter or "none", model)
 
 
-def options_of(kind: type, options: Any, fields: dict[str, Any]) -> Any:
+def options_of(kind: Any, options: Any, fields: Mapping[str, Any]) -> Any:
     if options is None:
         return kind(**fields)
     if fields:
@@ -53,7 +48,7 @@ def options_of(kind: type, options: Any, fields: dict[str, Any]) -> Any:
 
 def generate(model: Model, prompt: Prompt, drafter: Drafter | str | None = "auto", *,
              on_text: Callable[[str], object] | None = None, tools: Tools = None, variables: Variables = None,
-             options: GenerateOptions | None = None, **fields: Any) -> Generated:
+             options: GenerateOptions | None = None, **fields: Unpack[TextFields]) -> Generated:
     """Generates one text. `fields` are those of GenerateOptions.
 
     `tools` and `variables` go to the chat format of a conversation, as those of Model.encode_chat.
@@ -66,7 +61,7 @@ def generate(model: Model, prompt: Prompt, drafter: Drafter | str | None = "auto
 
 def generate_batch(model: Model, prompts: Iterable[Prompt], drafter: Drafter | str | None = "auto", *,
                    tools: Tools = None, variables: Variables = None, options: GenerateOptions | None = None,
-                   **fields: Any) -> list[Generated]:
+                   **fields: Unpack[TextFields]) -> list[Generated]:
     """Generates a text for every prompt in one batch; the i-th draws the random numbers of request + i."""
     _refuse_what_is_no_prompt(prompts)
     if isinstance(prompts, str):
@@ -77,7 +72,7 @@ def generate_batch(model: Model, prompts: Iterable[Prompt], drafter: Drafter | s
 
 def certify(model: Model, prompts: Prompt | Iterable[Prompt], drafter: Drafter | str | None = "auto", *,
             tokens: int = 1024, per_prompt: int = 128, tools: Tools = None, variables: Variables = None,
-            options: GenerateOptions | None = None, **fields: Any) -> Certificate:
+            options: GenerateOptions | None = None, **fields: Unpack[TextFields]) -> Certificate:
     """Generates up to `tokens` outputs and scores them again by plain passes of the target."""
     _refuse_what_is_no_prompt(prompts)
     several: list[Any] = [prompts] if isinstance(prompts, str) else list(prompts)

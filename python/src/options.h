@@ -161,6 +161,17 @@ struct Field<Rule> {
   static nb::object to(Rule rule) { return nb::cast(std::string(name_of(rule))); }
 };
 
+/// The annotation of a field in a signature: stubs import what has its module before it.
+template <class Value>
+std::string signed_as() {
+  std::string out = Field<Value>::annotation();
+  for (const std::string name : {"Mapping[", "Sequence["}) {
+    const std::size_t at = out.find(name);
+    if (at != out.npos) out.insert(at, "collections.abc.");
+  }
+  return out + " | None";
+}
+
 /// Every field of an options struct, declared once: `visit(name, access, help)`, where
 /// access(options) is a reference to the field, plain or Marked.
 template <class Options>
@@ -204,17 +215,17 @@ void bind_options(nb::module_& m, const char* class_name, const char* doc) {
   Options defaults;
   Fields<Options>::each([&](const char* name, auto access, const char* help) {
     using Value = std::remove_cvref_t<decltype(access(defaults))>;
-    signature += std::string(", ") + name + ": " + Field<Value>::annotation() +
-                 " | None = " + nb::cast<std::string>(nb::repr(Field<Value>::to(access(defaults))));
+    signature += std::string(", ") + name + ": " + signed_as<Value>() + " = " +
+                 nb::cast<std::string>(nb::repr(Field<Value>::to(access(defaults))));
     bound.def_prop_rw(
         name, [access](Options& o) { return Field<Value>::to(access(o)); },
         [access, name](Options& o, nb::handle value) { set_field(o, name, access, value); }, help,
         nb::for_setter(nb::arg("value").none()),
         nb::for_getter(nb::sig(
             (std::string("def ") + name + "(self) -> " + Field<Value>::returned()).c_str())),
-        nb::for_setter(nb::sig((std::string("def ") + name + "(self, value: " +
-                                Field<Value>::annotation() + " | None, /) -> None")
-                                   .c_str())));
+        nb::for_setter(nb::sig(
+            (std::string("def ") + name + "(self, value: " + signed_as<Value>() + ", /) -> None")
+                .c_str())));
   });
   bound.def(
       "__init__",

@@ -116,16 +116,16 @@ nb::dict trained(const FilePath& out, const nb::kwargs& keywords, const Trains<M
 // What every training function takes after its own arguments.
 template <class Method>
 std::string signature_of(const std::string& name, const std::string& arguments) {
-  std::string out =
-      "def " + name + "(" + arguments +
-      ", out: str | os.PathLike[str], *, on_step: Callable[[dict], None] | None = None, "
-      "on_held_out: Callable[[dict], None] | None = None, "
-      "on_note: Callable[[str], None] | None = None";
+  std::string out = "def " + name + "(" + arguments +
+                    ", out: str | os.PathLike[str], *, on_step: collections.abc.Callable[[dict], "
+                    "None] | None = None, "
+                    "on_held_out: collections.abc.Callable[[dict], None] | None = None, "
+                    "on_note: collections.abc.Callable[[str], None] | None = None";
   Training<Method> defaults;
   Fields<Training<Method>>::each([&](const char* field, auto access, const char*) {
     using Value = std::remove_cvref_t<decltype(access(defaults))>;
-    out += std::string(", ") + field + ": " + Field<Value>::annotation() +
-           " | None = " + nb::cast<std::string>(nb::repr(Field<Value>::to(access(defaults))));
+    out += std::string(", ") + field + ": " + signed_as<Value>() + " = " +
+           nb::cast<std::string>(nb::repr(Field<Value>::to(access(defaults))));
   });
   return out + ") -> dict";
 }
@@ -171,10 +171,11 @@ void def_training(nb::module_& m, const char* name, const char* arguments, const
       nb::sig(signature_of<Method>(name, arguments).c_str()), doc_of<Method>(what).c_str());
 }
 
-constexpr const char *kOfModel = "target: Model, data: Sequence[str | os.PathLike[str]]",
+constexpr const char *kOfModel =
+                         "target: Model, data: collections.abc.Sequence[str | os.PathLike[str]]",
                      *kOfFolder =
                          "target: str | os.PathLike[str], "
-                         "data: Sequence[str | os.PathLike[str]]",
+                         "data: collections.abc.Sequence[str | os.PathLike[str]]",
                      *kOfImages = "data: str | os.PathLike[str]";
 
 void bind_training_on_answers(nb::module_& m) {
