@@ -9,11 +9,6 @@
 
 namespace forerun {
 
-/// A certificate, and the seed of what it certifies.
-struct SeededCertificate : Certificate {
-  std::uint64_t seed = 0;
-};
-
 // The members of results, for their pickles: found by argument-dependent lookup.
 
 inline auto members(RunStatistics& s) {
@@ -47,9 +42,6 @@ inline auto members(Certificate& c) {
                   c.kept, c.expected, c.expected_z, c.shift, c.predicted_shift,
                   c.counterfactuals.places, c.counterfactuals.violations);
 }
-inline auto members(SeededCertificate& c) {
-  return std::tuple_cat(members(static_cast<Certificate&>(c)), std::tie(c.seed));
-}
 inline auto members(TextPiece& e) { return std::tie(e.id, e.text); }
 inline auto members(TokenOutput& e) { return std::tie(e.id, e.token, e.log_probability, e.top); }
 inline auto members(RoundReport& e) { return std::tie(e.id, e.trace, e.bytes); }
@@ -67,3 +59,16 @@ inline auto members(ImageRun& r) {
 }
 
 }  // namespace forerun
+
+namespace forerun::python {
+
+/// A certificate, and the seed of what it certifies.
+struct SeededCertificate : Certificate {
+  std::uint64_t seed = 0;
+};
+
+inline auto members(SeededCertificate& c) {
+  return std::tuple_cat(members(static_cast<Certificate&>(c)), std::tie(c.seed));
+}
+
+}  // namespace forerun::python

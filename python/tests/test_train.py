@@ -104,7 +104,7 @@ def test_auto_drafts_from_answers_beside_the_model(chat_model):
 
 
 def test_help_names_every_option():
-    assert "hidden: int = 192" in forerun.train_mar.__nb_signature__[0][0]
+    assert "hidden: int | None = 192" in forerun.train_mar.__nb_signature__[0][0]
     for name in ("train_dflash", "train_dlm", "train_tidar", "train_tidar_model", "train_dit", "train_free", "train_mar",
                  "train_cspd", "train_classifier", "train_medusa"):
         assert "checkpoint_seconds" in getattr(forerun, name).__doc__
