@@ -101,7 +101,7 @@ std::string flag_hint(std::string_view word, std::span<const std::string> flags)
   std::string dashes = name;
   std::ranges::replace(dashes, '_', '-');
   const std::string* nearest = nullptr;
-  std::size_t least = std::max<std::size_t>(1, name.size() / 4) + 1;
+  std::size_t least = std::max<std::size_t>(2, name.size() / 4) + 1;
   for (const std::string& flag : flags) {
     if (!flag.starts_with("--")) continue;
     const std::size_t d = distance(dashes, flag);
