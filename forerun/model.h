@@ -31,8 +31,7 @@ struct ChatInput {
   std::string tools = {};      ///< a JSON list of tools as OpenAI's API has them; empty: none
   std::string variables = {};  ///< a JSON object of further variables; empty: none
   bool add_generation_prompt = true;  ///< end with the start of an answer
-  /// End with the content of the last message, without white space around it, so that the answer
-  /// goes on from there.
+  /// End with the content of the last message, from which the answer then goes on.
   bool continue_last = false;
 };
 

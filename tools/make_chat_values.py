@@ -25,11 +25,17 @@ MODELS = [
 ]
 
 
+BEGUN = ["The sky", "Sure: ", "{\n", " a", "", "\n", "a  b\t"]  # answers to be continued
+
+
 def chats():
     for messages in CHATS.values():
         for prompt in (False, True):
             yield {"messages": messages, "tools": None, "add_generation_prompt": prompt}
         yield {"messages": messages, "tools": TOOLS, "add_generation_prompt": True}
+    for begun in BEGUN:
+        yield {"messages": [{"role": "user", "content": "Why?"}, {"role": "assistant", "content": begun}], "tools": None,
+               "add_generation_prompt": False, "continue": True}
 
 
 def main():
@@ -45,7 +51,7 @@ def main():
             try:
                 tokens = tokenizer.apply_chat_template(
                     chat["messages"], tools=chat["tools"], add_generation_prompt=chat["add_generation_prompt"],
-                    tokenize=True, return_dict=False)
+                    continue_final_message=chat.get("continue", False), tokenize=True, return_dict=False)
                 cases.append({"chat": i, "tokens": tokens})
                 rendered += 1
             except Exception as e:  # noqa: BLE001

@@ -57,23 +57,26 @@ Result<std::vector<ChatMessage>> plain_messages(const Json& messages) {
   return out;
 }
 
-// Where the content of the last message ends in a text: what follows it there would close the
-// message. As transformers' continue_final_message, which looks for it from the end on too.
-Result<std::size_t> end_of_last(const std::string& text, const Json& messages) {
-  const Json& last = messages.back();
-  const bool has = last.is_object() && last.contains("content") && last["content"].is_string();
-  std::string_view content =
-      has ? last["content"].get_ref<const std::string&>() : std::string_view();
-  constexpr std::string_view kSpace = " \t\r\n";
-  content = content.substr(std::min(content.find_first_not_of(kSpace), content.size()));
-  content = content.substr(0, content.find_last_not_of(kSpace) + 1);
-  if (content.empty()) return Error{"chat: the last message, to be continued, has no content"};
-  const std::size_t at = text.rfind(content);
+// Stands behind the content of a last message that is to be continued, so that its end is found in
+// what a template makes of it. Templates that trim contents trim the space. As in transformers.
+constexpr std::string_view kContinueTag = "CONTINUE_FINAL_MESSAGE_TAG ";
+
+Json with_tag(const Json& messages) {
+  Json out = messages;
+  Json& last = out.back();
+  const bool text = last.is_object() && last.contains("content") && last["content"].is_string();
+  last["content"] = (text ? last["content"].get<std::string>() : "").append(kContinueTag);
+  return out;
+}
+
+// Where a text with the tag is to end: before it, and before white space that the template trims.
+Result<std::size_t> end_of_last(std::string_view text) {
+  const std::size_t at = text.rfind(kContinueTag.substr(0, kContinueTag.size() - 1));
   if (at == text.npos) {
-    return Error{
-        "chat: the template does not write the last message as it is: it cannot be continued"};
+    return Error{"chat: the template leaves out the last message, so that it cannot be continued"};
   }
-  return at + content.size();
+  if (text.substr(at).starts_with(kContinueTag)) return at;
+  return text.substr(0, at).find_last_not_of(" \t\r\n\v\f") + 1;
 }
 
 void cut_at(MarkedText& text, std::size_t end) {
@@ -119,7 +122,7 @@ bool ChatFormat::writes_tools() const {
 
 Result<MarkedText> ChatFormat::render(const Tokenizer& tokenizer, const Conversation& c) const {
   Json given = c.variables.is_object() ? c.variables : Json::object();
-  given["messages"] = c.messages;
+  given["messages"] = c.continue_last ? with_tag(c.messages) : c.messages;
   given["tools"] = c.tools;
   given["documents"] = nullptr;
   Json own = special_tokens(tokenizer);
@@ -142,7 +145,7 @@ Result<std::vector<Token>> ChatFormat::encode(const Tokenizer& tokenizer,
     }
     MarkedText text = *std::move(rendered);
     if (c.continue_last) {
-      const Result<std::size_t> end = end_of_last(text.text, c.messages);
+      const Result<std::size_t> end = end_of_last(text.text);
       if (!end) return end.error();
       cut_at(text, *end);
     }
@@ -151,7 +154,8 @@ Result<std::vector<Token>> ChatFormat::encode(const Tokenizer& tokenizer,
   if (c.tools.is_array() && !c.tools.empty()) {
     return Error{"chat: this model has no template of its own, and its format no place for tools"};
   }
-  const Result<std::vector<ChatMessage>> messages = plain_messages(c.messages);
+  const Result<std::vector<ChatMessage>> messages =
+      plain_messages(c.continue_last ? with_tag(c.messages) : c.messages);
   if (!messages) return messages.error();
   Result<std::string> rendered =
       render_chat(*family_, *messages,
@@ -161,7 +165,7 @@ Result<std::vector<Token>> ChatFormat::encode(const Tokenizer& tokenizer,
   if (!rendered) return rendered.error();
   std::string text = *std::move(rendered);
   if (c.continue_last) {
-    const Result<std::size_t> end = end_of_last(text, c.messages);
+    const Result<std::size_t> end = end_of_last(text);
     if (!end) return end.error();
     text.resize(*end);
   }

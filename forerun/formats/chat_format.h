@@ -45,8 +45,8 @@ class ChatFormat {
   /// As transformers' apply_chat_template, save that nothing in the conversation is a special
   /// token, whatever it spells. (A family's format takes special tokens as they come.)
   /// @param tokenizer  that of the constructor
-  /// Errors: there is no format, the template's own, or a last message to continue whose content is
-  /// empty or not in the template's text.
+  /// Errors: there is no format, the template's own, or a last message to continue that the
+  /// template leaves out.
   Result<std::vector<Token>> encode(const Tokenizer& tokenizer,
                                     const Conversation& conversation) const;
 

@@ -27,7 +27,7 @@ std::string template_of(const std::string& name) {
 
 struct Asked {
   Json messages, tools = nullptr, variables = Json::object();
-  bool add_generation_prompt = true;
+  bool add_generation_prompt = true, continue_last = false;
 };
 
 Result<std::vector<Token>> encoded(const ChatFormat& format, const Tokenizer& tokenizer,
@@ -36,6 +36,7 @@ Result<std::vector<Token>> encoded(const ChatFormat& format, const Tokenizer& to
                                    .tools = a.tools,
                                    .variables = a.variables,
                                    .add_generation_prompt = a.add_generation_prompt,
+                                   .continue_last = a.continue_last,
                                    .now = {}});
 }
 
@@ -51,9 +52,9 @@ TEST(ChatFormat, GivesTheTokensOfTransformers) {
     ASSERT_EQ(format.note(), "");
     for (const Json& c : model["cases"]) {
       const Json& chat = values["chats"][c["chat"].get<std::size_t>()];
-      const auto tokens =
-          encoded(format, tokenizer,
-                  {chat["messages"], chat["tools"], Json::object(), chat["add_generation_prompt"]});
+      const auto tokens = encoded(format, tokenizer,
+                                  {chat["messages"], chat["tools"], Json::object(),
+                                   chat["add_generation_prompt"], chat.value("continue", false)});
       ASSERT_EQ(static_cast<bool>(tokens), c.contains("tokens")) << name << c["chat"];
       if (!tokens) {
         ++refused;
@@ -70,6 +71,23 @@ TEST(ChatFormat, GivesTheTokensOfTransformers) {
 
 std::size_t count(const std::vector<Token>& tokens, Token token) {
   return static_cast<std::size_t>(std::count(tokens.begin(), tokens.end(), token));
+}
+
+TEST(ChatFormat, ALastMessageThatTheTemplateLeavesOutCannotBeContinued) {
+  const Tokenizer tokenizer = tokenizer_of("qwen2");
+  const ChatFormat format({.standard = "{{ messages[0].content }}", .with_tools = {}}, tokenizer);
+  const Json messages = {{{"role", "user"}, {"content", "a"}},
+                         {{"role", "assistant"}, {"content", "b"}}};
+  Asked asked{.messages = messages, .continue_last = true};
+  const auto tokens = encoded(format, tokenizer, asked);
+  ASSERT_FALSE(tokens);
+  EXPECT_NE(tokens.error().message.find("cannot be continued"), std::string::npos);
+  // The format of a family, where there is no template.
+  const ChatFormat family({}, tokenizer);
+  ASSERT_TRUE(family.works());
+  const auto begun = encoded(family, tokenizer, asked);
+  ASSERT_TRUE(begun);
+  EXPECT_TRUE(tokenizer.decode(*begun, {.control = true}).ends_with("assistant\nb"));
 }
 
 TEST(ChatFormat, NothingInAConversationIsASpecialToken) {
