@@ -12,68 +12,20 @@
 #include "forerun/core/logit_changes.h"
 #include "forerun/formats/grammar/grammar_compiler.h"
 #include "forerun/formats/grammar/number_grammar.h"
+#include "tests/support/byte_grammar.h"
 #include "tests/support/mutate.h"
 
 namespace forerun {
 namespace {
 
+using testing::accepts;
+using testing::byte_compiler;
+using testing::byte_tokenizer;
+using testing::bytes_of;
+using testing::compiled;
+using testing::kGrammarEnd;
+using testing::kPadded;
 using testing::SplitMix64;
-
-constexpr Token kEnd = 256;
-
-// Tokens of one byte each, an end token, and some of several bytes.
-const Tokenizer& bytes() {
-  static const Tokenizer made = [] {
-    TokenizerSpec spec;
-    spec.kind = TokenizerSpec::Kind::kSentencePiece;
-    for (int i = 0; i < 256; ++i) spec.tokens.push_back(fmt::format("<0x{:02X}>", i));
-    spec.types.assign(256, TokenType::kByte);
-    spec.tokens.emplace_back("</s>");
-    spec.types.push_back(TokenType::kControl);
-    for (const char* text : {"{\"", "\":", "\": ", "\", \"", "true", "12", "\n  ", "}}", "ab"}) {
-      spec.tokens.emplace_back(text);
-      spec.types.push_back(TokenType::kNormal);
-    }
-    spec.scores.assign(spec.tokens.size(), 0.0F);
-    spec.byte_fallback = true;
-    spec.eos = kEnd;
-    spec.added = added_by_type(spec);
-    Result<Tokenizer> tokenizer = make_tokenizer(std::move(spec));
-    if (!tokenizer) throw std::runtime_error(tokenizer.error().message);
-    return *std::move(tokenizer);
-  }();
-  return made;
-}
-
-constexpr std::size_t kPadded = 300;  // rows of the model beyond the tokenizer's
-
-const GrammarCompiler& compiler() {
-  static const GrammarCompiler made(bytes(), kPadded, {kEnd});
-  return made;
-}
-
-std::shared_ptr<const TokenGrammar> compiled(const Result<std::string>& ebnf) {
-  if (!ebnf) throw std::runtime_error(ebnf.error().message);
-  auto grammar = compiler().compile(*ebnf);
-  if (!grammar) throw std::runtime_error(grammar.error().message);
-  return *std::move(grammar);
-}
-
-std::vector<Token> tokens_of(const std::string& text) {
-  std::vector<Token> out;
-  for (const char c : text) out.push_back(static_cast<unsigned char>(c));
-  return out;
-}
-
-// Whether the whole text, byte by byte, and then the end is possible.
-bool accepts(const TokenGrammar& grammar, const std::string& text) {
-  const std::vector<Token> tokens = tokens_of(text);
-  const auto walk = grammar.walk();
-  for (std::size_t i = 0; i < tokens.size(); ++i) {
-    if (!walk->after(std::span(tokens).first(i))(tokens[i])) return false;
-  }
-  return walk->after(tokens)(kEnd);
-}
 
 struct Case {
   const char* schema;
@@ -241,8 +193,8 @@ TEST(JsonGrammar, RefusesWhatItWouldNotKeep) {
       }) {
     EXPECT_TRUE(json_schema_grammar(ends)) << ends;
   }
-  EXPECT_FALSE(compiler().compile("root ::= "));
-  EXPECT_FALSE(GrammarCompiler(bytes(), kPadded, {}).compile("root ::= \"a\""));
+  EXPECT_FALSE(byte_compiler().compile("root ::= "));
+  EXPECT_FALSE(GrammarCompiler(byte_tokenizer(), kPadded, {}).compile("root ::= \"a\""));
 }
 
 // Texts drawn from the tokens that are allowed, the end as soon as it is after some.
@@ -251,17 +203,17 @@ std::string drawn(const TokenGrammar& grammar, SplitMix64& rng, std::size_t pati
   const auto walk = grammar.walk();
   for (std::size_t n = 0;; ++n) {
     const AllowedTokens possible = walk->after(tokens);
-    if (possible(kEnd) && n > rng.below(patience)) break;
+    if (possible(kGrammarEnd) && n > rng.below(patience)) break;
     std::vector<Token> choices;
     for (Token t = 0; t < static_cast<Token>(kPadded); ++t) {
-      if (t != kEnd && possible(t)) choices.push_back(t);
+      if (t != kGrammarEnd && possible(t)) choices.push_back(t);
     }
     // White space, signs and closing marks are one choice of many: texts stay short.
     if (choices.empty() || n > 5000) break;
     tokens.push_back(choices[rng.below(choices.size())]);
   }
   std::string text;
-  for (const Token t : tokens) text += bytes().piece(t);
+  for (const Token t : tokens) text += byte_tokenizer().piece(t);
   return text;
 }
 
@@ -326,125 +278,6 @@ TEST(JsonGrammar, NumbersBetweenBoundsAreThoseAndNoOthers) {
   }
 }
 
-TEST(ToolCallGrammar, HoldsCallsToTheirParameters) {
-  const std::vector<Tool> tools = {
-      {"get_weather",
-       R"({"type": "object", "properties": {"city": {"type": "string"}}, "required": ["city"]})"},
-      {"now", ""}};
-  const std::string good = R"(<tool_call>
-{"name": "get_weather", "arguments": {"city": "Oslo"}}
-</tool_call>)";
-  const std::string wrong = R"(<tool_call>{"name": "get_weather", "arguments": {}}</tool_call>)";
-  const std::string unknown = R"(<tool_call>{"name": "other", "arguments": {}}</tool_call>)";
-  const std::string now = R"(<tool_call>{"name": "now", "arguments": {"x": 1}}</tool_call>)";
-  const auto free = compiled(tool_call_grammar(tools, {}));
-  const auto forced = compiled(tool_call_grammar(tools, {.required = true}));
-  const auto single = compiled(tool_call_grammar(tools, {.required = true, .several = false}));
-  for (const auto& grammar : {free, forced, single}) {
-    EXPECT_TRUE(accepts(*grammar, good));
-    EXPECT_TRUE(accepts(*grammar, now));
-    EXPECT_FALSE(accepts(*grammar, wrong));
-    EXPECT_FALSE(accepts(*grammar, unknown));
-  }
-  EXPECT_TRUE(accepts(*free, "It rains. <b>" + good));
-  EXPECT_TRUE(accepts(*free, "Hello"));
-  EXPECT_FALSE(accepts(*forced, "Hello"));
-  EXPECT_TRUE(accepts(*forced, now + "\n" + good));
-  EXPECT_FALSE(accepts(*single, now + good));
-  EXPECT_FALSE(tool_call_grammar({}, {}));
-  EXPECT_FALSE(tool_call_grammar(std::vector<Tool>{{"a", R"({"not": {}})"}}, {}));
-}
-
-TEST(ToolGrammar, KeepsWhatItCanOfToolsThatAreNotStrict) {
-  struct Kept {
-    const char* parameters;
-    std::vector<const char*> good, bad;
-  };
-  const std::vector<Kept> cases = {
-      {R"({"type": "object", "properties": {"v": {"type": "string", "pattern": "^[a-z]+$"}}, "required": ["v"]})",
-       {R"({"v": "ab"})", R"({"v": "A"})"},
-       {"{}", R"({"v": 1})"}},
-      {R"({"type": "object", "properties": {"v": {"type": "array", "items": {"type": "integer"}, "uniqueItems": true}}})",
-       {R"({"v": [1, 1]})"},
-       {R"({"v": ["a"]})"}},
-      {R"({"type": "object", "properties": {"v": {"type": "string", "format": "uri", "maxLength": 3}}})",
-       {R"({"v": "abc"})"},
-       {R"({"v": "abcd"})"}},
-      {R"({"type": "object", "properties": {"v": {"type": "string", "format": "date", "maxLength": 99}}})",
-       {R"({"v": "2026-01-31"})"},
-       {R"({"v": "x"})"}},
-      {R"({"type": "object", "properties": {"v": {"type": "number", "minimum": 0.5, "exclusiveMaximum": 2.5}}})",
-       {R"({"v": 0.5})", R"({"v": 2.4})", R"({"v": 2.9})"},
-       {R"({"v": -1})", R"({"v": 4})"}},
-      {R"({"type": "object", "properties": {"v": {"type": "integer", "minimum": 1, "maximum": 1e300}}})",
-       {R"({"v": 7})"},
-       {R"({"v": 0})"}},
-      {R"({"type": "object", "properties": {"v": {"type": "string", "maxLength": 100000}}})",
-       {R"({"v": "a"})"},
-       {R"({"v": 1})"}},
-      {R"({"type": "object", "properties": {"v": {"oneOf": [{"type": "string"}, {"type": "string", "maxLength": 2}]}}})",
-       {R"({"v": "abc"})"},
-       {R"({"v": 1})"}},
-      {R"({"type": "object", "properties": {"v": {"allOf": [{"type": "string"}, {"maxLength": 2}]}}})",
-       {R"({"v": "abc"})"},
-       {R"({"v": 1})"}},
-      {R"({"type": "object", "properties": {"v": {"type": "integer"}}, "anyOf": [{"required": ["v"]}]})",
-       {R"({"v": 1})", "{}"},
-       {R"({"v": "a"})", "1"}},
-      {R"({"type": "object", "oneOf": [{"properties": {"a": {"type": "null"}}, "required": ["a"]}, {"const": {}}]})",
-       {R"({"a": null})", "{}"},
-       {R"({"a": 1})"}},
-      {R"({"type": "object", "anyOf": [{"required": ["v"]}], "not": {}, "if": {}, "minProperties": 2})",
-       {"{}", R"({"w": 1})"},
-       {"1"}},
-      {R"({"type": "object", "properties": {"v": {"$ref": "http://a/b"}, "w": {"$ref": "#/none"}, "x": {"$ref": "#a"}}})",
-       {R"({"v": 1, "w": "a", "x": null})"},
-       {R"({"v": })"}},
-  };
-  for (const Kept& c : cases) {
-    Tool tool{.name = "f", .parameters = c.parameters, .strict = true};
-    EXPECT_FALSE(tool_call_grammar(std::span(&tool, 1), {})) << c.parameters;
-    tool.strict = false;
-    const auto grammar = compiled(tool_call_grammar(std::span(&tool, 1), {.required = true}));
-    const auto call = [](const char* arguments) {
-      return fmt::format(R"(<tool_call>{{"name": "f", "arguments": {}}}</tool_call>)", arguments);
-    };
-    for (const char* good : c.good)
-      EXPECT_TRUE(accepts(*grammar, call(good))) << c.parameters << good;
-    for (const char* bad : c.bad) EXPECT_FALSE(accepts(*grammar, call(bad))) << c.parameters << bad;
-  }
-  // What is no schema at all is refused in any case.
-  for (const char* wrong : {"[]", "{\"type\": \"file\"}", "{", R"({"properties": 1})"}) {
-    const Tool tool{.name = "f", .parameters = wrong, .strict = false};
-    EXPECT_FALSE(tool_call_grammar(std::span(&tool, 1), {})) << wrong;
-  }
-}
-
-TEST(ToolGrammar, HoldsAnswersWithoutCallsToASchema) {
-  const std::vector<Tool> tools = {{"now", ""}};
-  const auto grammar = compiled(tool_call_grammar(
-      tools, {.answer = R"({"type": "object", "properties": {"a": {"type": "integer"}}})"}));
-  const std::string call = R"(<tool_call>{"name": "now", "arguments": {}}</tool_call>)";
-  EXPECT_TRUE(accepts(*grammar, call));
-  EXPECT_TRUE(accepts(*grammar, call + "\n" + call));
-  EXPECT_TRUE(accepts(*grammar, R"({"a": 1})"));
-  EXPECT_FALSE(accepts(*grammar, R"({"a": "b"})"));
-  EXPECT_FALSE(accepts(*grammar, "It rains."));
-  EXPECT_FALSE(accepts(*grammar, R"({"a": 1})" + call));
-  EXPECT_FALSE(tool_call_grammar(tools, {.answer = R"({"not": {}})"}));
-}
-
-TEST(ChoiceGrammar, HasTheTextsAndNoOther) {
-  const std::vector<std::string> texts = {"yes", "no", "a \"b\" \\ c", "line\nbreak\t", "\u00e9"};
-  const auto grammar = compiled(choice_grammar(texts));
-  for (const std::string& text : texts) EXPECT_TRUE(accepts(*grammar, text)) << text;
-  for (const char* other : {"", "y", "yesno", "No", "line", "a \"b\""}) {
-    EXPECT_FALSE(accepts(*grammar, other)) << other;
-  }
-  EXPECT_FALSE(choice_grammar({}));
-  EXPECT_FALSE(choice_grammar(std::vector<std::string>{"a", ""}));
-}
-
 // A place that moves to and fro gives what a fresh one gives.
 TEST(GrammarWalk, GoesBackAndAlongOtherPaths) {
   const auto grammar = compiled(json_schema_grammar(R"({"type": "object"})"));
@@ -452,7 +285,7 @@ TEST(GrammarWalk, GoesBackAndAlongOtherPaths) {
   const std::string text = R"({"a": [1, {"b": "c"}], "d": null})";
   SplitMix64 rng(3);
   for (int i = 0; i < 400; ++i) {
-    std::vector<Token> outputs = tokens_of(text.substr(0, rng.below(text.size() + 1)));
+    std::vector<Token> outputs = bytes_of(text.substr(0, rng.below(text.size() + 1)));
     if (rng.below(3) == 0) outputs.push_back(static_cast<Token>(rng.below(kPadded)));
     const auto fresh = grammar->walk();
     const AllowedTokens a = fresh->after(outputs), b = moving->after(outputs);
@@ -475,7 +308,8 @@ TEST(GrammarWalk, ForbiddenTokensLoseTheirLogits) {
   changed.push('}');
   logits.assign(kPadded, 1.0F);
   EXPECT_TRUE(changed.apply_(logits));
-  for (std::size_t i = 0; i < logits.size(); ++i) EXPECT_EQ(std::isfinite(logits[i]), i == kEnd);
+  for (std::size_t i = 0; i < logits.size(); ++i)
+    EXPECT_EQ(std::isfinite(logits[i]), i == kGrammarEnd);
   // After a token that the grammar forbids nothing is known, and nothing changes but the bias.
   changed.push('x');
   EXPECT_TRUE(changed.allowed().unknown());
@@ -498,7 +332,7 @@ TEST(JsonGrammar, MutatedSchemasCompileOrAreRefused) {
     const auto ebnf = json_schema_grammar(text);
     if (!ebnf) continue;
     ++kept;
-    if (i % 10 == 0) static_cast<void>(compiler().compile(*ebnf));
+    if (i % 10 == 0) static_cast<void>(byte_compiler().compile(*ebnf));
   }
   EXPECT_GT(kept, 50);
 }
