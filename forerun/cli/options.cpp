@@ -207,17 +207,21 @@ Drafter load_drafter(const std::string& name, const std::string& precision, cons
   return drafter;
 }
 
+void bind_sampling(Command& command, SamplingParams& sampling) {
+  command.add("--temp", sampling.temperature, "Temperature, 0 = greedy",
+              {.least = 0, .most = 1000, .old = "--temperature"});
+  command.add("--top-k", sampling.top_k, "Keep the k likeliest tokens, 0 = all");
+  command.add("--top-p", sampling.top_p, "Keep the likeliest tokens that make up p",
+              {.least = 0, .most = 1});
+  command.add("--min-p", sampling.min_p, "Drop tokens below this share of the likeliest one",
+              {.least = 0, .most = 1});
+}
+
 void bind_text(Command& command, GenerateOptions& o, DraftFlags& draft) {
   command.group(kTextTitle);
   command.add("-n,--max-tokens", o.max_tokens, "Tokens of a text at most",
               {.least = 1, .most = 1 << 20, .old = "--n-predict,--max-new-tokens"});
-  command.add("--temp", o.sampling.temperature, "Temperature, 0 = greedy",
-              {.least = 0, .most = 1000, .old = "--temperature"});
-  command.add("--top-k", o.sampling.top_k, "Keep the k likeliest tokens, 0 = all");
-  command.add("--top-p", o.sampling.top_p, "Keep the likeliest tokens that make up p",
-              {.least = 0, .most = 1});
-  command.add("--min-p", o.sampling.min_p, "Drop tokens below this share of the likeliest one",
-              {.least = 0, .most = 1});
+  bind_sampling(command, o.sampling);
   LogitChanges& c = o.changes;
   command.add("--presence-penalty", c.presence_penalty,
               "Subtracted from the logits of tokens that the answer holds",

@@ -71,6 +71,8 @@ void bind_drafter(Command& command, DraftFlags& flags, Makes makes);
 std::string text_drafters();
 Drafter load_drafter(const std::string& name, const std::string& precision, const Model& target);
 
+/// --temp, --top-k, --top-p and --min-p.
+void bind_sampling(Command& command, SamplingParams& sampling);
 /// How one text is drawn.
 void bind_text(Command& command, GenerateOptions& options, DraftFlags& draft);
 /// The options with what the drafting flags say.

@@ -24,6 +24,7 @@ struct ServeFlags {
   ModelFlags model;
   std::string drafter = "auto", draft_precision = "auto", rule = "shared-noise";
   std::string image_model, image_drafter = "none", vae;
+  SamplingParams sampling = {.temperature = 1.0};
   std::uint32_t image_steps = 0;
   std::uint32_t max_draft = 15;
   bool fixed_draft = false;
@@ -116,6 +117,7 @@ serve::ServedModel load_served(const ServeFlags& f) {
                          .aliases = {f.names.begin() + (f.names.empty() ? 0 : 1), f.names.end()},
                          .model = model,
                          .drafters = {load_drafter(f.drafter, f.draft_precision, model)},
+                         .sampling = f.sampling,
                          .rule = *rule_from_name(f.rule),
                          .max_draft = f.max_draft,
                          .fixed_draft = f.fixed_draft,
@@ -206,6 +208,8 @@ void add_serve(Command& program) {
   command.add(
       "--name", f->names, "Clients know the model by it; may be given several times",
       {.old = "--alias,--served-model-name", .shows = "NAME", .standard = "the file's name"});
+  command.group("Texts of requests that do not say");
+  bind_sampling(command, f->sampling);
   command.group(kDraftTitle);
   command.add(
       "-d,--drafter", f->drafter,

@@ -108,13 +108,13 @@ void read_stop(GenerationRequest& r, const Fields& fields) {
   }
 }
 
-void read_sampling(GenerationRequest& r, const Fields& fields) {
+void read_sampling(GenerationRequest& r, const Fields& fields, const SamplingParams& standard) {
   SamplingParams& s = r.options.sampling;
-  s.temperature = fields.number("temperature", 0.0, 1000.0).value_or(1.0);
-  s.top_p = fields.number("top_p", 0.0, 1.0).value_or(1.0);
+  s.temperature = fields.number("temperature", 0.0, 1000.0).value_or(standard.temperature);
+  s.top_p = fields.number("top_p", 0.0, 1.0).value_or(standard.top_p);
   s.top_k = static_cast<std::uint32_t>(
-      std::max<std::int64_t>(0, fields.whole("top_k", -1, INT32_MAX).value_or(0)));
-  s.min_p = fields.number("min_p", 0.0, 1.0).value_or(0.0);
+      std::max<std::int64_t>(0, fields.whole("top_k", -1, INT32_MAX).value_or(standard.top_k)));
+  s.min_p = fields.number("min_p", 0.0, 1.0).value_or(standard.min_p);
   r.options.seed = read_seed(fields);
 }
 
@@ -174,7 +174,7 @@ GenerationRequest read_common(const Fields& fields, const ServedModel& served) {
   r.options.max_draft = served.max_draft;
   r.options.fixed_draft = served.fixed_draft;
   r.options.trace = true;  // rounds are counted, and shown
-  read_sampling(r, fields);
+  read_sampling(r, fields, served.sampling);
   read_changes(r, fields, served);
   read_stop(r, fields);
   read_speculative(r, fields, served);

@@ -5,6 +5,7 @@
 #include <vector>
 
 #include "forerun/core/rule.h"
+#include "forerun/core/sampling_params.h"
 #include "forerun/model.h"
 
 namespace forerun::serve {
@@ -16,6 +17,8 @@ struct ServedModel {
   Model model;
   /// Requests choose among them by name; the first is used where a request names none.
   std::vector<Drafter> drafters;
+  /// Of requests that do not say: OpenAI's.
+  SamplingParams sampling = {.temperature = 1.0};
   Rule rule = Rule::kSharedNoise;
   std::uint32_t max_draft = 15;
   bool fixed_draft = false;      ///< always draft that many

@@ -242,7 +242,7 @@ class Drafted(LogProbabilities):
 
 class Other(Served):
     flags = ("--fixed-draft", "--max-draft", "4", "--allow-host", "Model.Example",
-             "--allow-origin", "https://chat.example", "--allow-origin", "http://localhost:3000", "--name", "chat", "--alias", "other")
+             "--allow-origin", "https://chat.example", "--allow-origin", "http://localhost:3000", "--name", "chat", "--alias", "other", "--top-k", "5")
 
     def test_models(self):
         _, _, data = self.server.get("/v1/models")
@@ -406,6 +406,16 @@ class Other(Served):
         text = self.server.post("/detokenize", {"tokens": tokens["tokens"]})[1]
         self.assertTrue(text.get("content", text.get("prompt")).endswith(begun), text)
         self.refused(400, CHAT, {**wanted, "add_generation_prompt": True}, "continue_final_message")
+
+    def test_requests_that_do_not_say_are_sampled_as_the_server_is_told(self):
+        body = {"messages": user(WORDS), "seed": 11, "max_tokens": 60, "ignore_eos": True}
+        texts = [self.server.post(CHAT, {**body, **fields})[1]["choices"][0]["message"]["content"]
+                 for fields in ({}, {"top_k": 5}, {"top_k": 0}, {"top_k": -1})]
+        self.assertEqual(texts[0], texts[1])
+        self.assertEqual(texts[2], texts[3])
+        self.assertNotEqual(texts[0], texts[2])
+        settings = json.loads(self.server.get("/props")[2])["default_generation_settings"]["params"]
+        self.assertEqual((settings["top_k"], settings["temperature"]), (5, 1.0))
 
     def test_paths_are_known_without_v1_and_with_a_slash(self):
         body = {"messages": user("a"), "max_tokens": 2, "seed": 1}
