@@ -26,12 +26,13 @@ struct Entry {
 };
 
 std::optional<DType> dtype_of(const std::string& name) {
-  if (name == "F32") return DType::kF32;
-  if (name == "F16") return DType::kF16;
-  if (name == "BF16") return DType::kBF16;
-  if (name == "I64") return DType::kI64;
-  if (name == "I32") return DType::kI32;
-  if (name == "BOOL") return DType::kBool;
+  for (const DType t :
+       {DType::kF32,     DType::kF16,     DType::kBF16,    DType::kI64,     DType::kI32,
+        DType::kBool,    DType::kF64,     DType::kC64,     DType::kI16,     DType::kI8,
+        DType::kU64,     DType::kU32,     DType::kU16,     DType::kU8,      DType::kF8_E4M3,
+        DType::kF8_E5M2, DType::kF8_E8M0, DType::kF6_E2M3, DType::kF6_E3M2, DType::kF4}) {
+    if (name_of(t) == name) return t;
+  }
   return std::nullopt;
 }
 
@@ -59,8 +60,8 @@ Result<Entry> parse_entry(const std::string& name, const json& value) {
   const auto dtype = dtype_of(*stored);
   if (!dtype) {
     return Error{
-        fmt::format("tensor {} is stored as {}, which forerun does not read; F32, F16 and "
-                    "BF16 are, and for ids and flags I64, I32 and BOOL: convert it",
+        fmt::format("tensor {} is stored as {}, which forerun does not know; F32, F16 and "
+                    "BF16 are read, and for ids and flags I64, I32 and BOOL: convert it",
                     quote(name), quote(*stored))};
   }
   auto shape = counts(value, "shape");

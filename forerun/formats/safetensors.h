@@ -16,8 +16,9 @@
 namespace forerun {
 
 /// Tensors of one safetensors file or of a sharded model; F32, F16 and BF16, and I64, I32 and BOOL
-/// for ids and flags. Tensors point into the files' bytes; an object from load_safetensors keeps
-/// its files mapped. Source: README.md of huggingface/safetensors, "Format".
+/// for ids and flags. Those of other types are there by name and size, for nobody to read
+/// (is_read). Tensors point into the files' bytes; an object from load_safetensors keeps its files
+/// mapped. Source: README.md of huggingface/safetensors, "Format".
 class Safetensors {
  public:
   using Metadata = std::map<std::string, std::string>;
@@ -41,8 +42,8 @@ class Safetensors {
 
 /// Reads one file from memory; the result points into `file`.
 /// Errors: not safetensors (says what it seems to be), truncated (says how many bytes are missing),
-/// malformed header, another dtype than those above (names the tensor), a shape that does not fit
-/// its bytes, tensors that overlap or leave gaps.
+/// malformed header, a dtype that the format does not have (names the tensor), a shape that does
+/// not fit its bytes, tensors that overlap or leave gaps.
 Result<Safetensors> parse_safetensors(std::span<const std::byte> file);
 
 /// Reads what `path` names: a file; an index (model.safetensors.index.json) with its shards beside

@@ -126,10 +126,25 @@ TEST(Safetensors, RefusesMalformedHeaders) {
   expect_says(file_of(R"({"__metadata__":[]})"), "__metadata__ is not an object");
 }
 
-TEST(Safetensors, RefusesOtherDtypesByName) {
+TEST(Safetensors, RefusesUnknownDtypesByName) {
   expect_says(
-      file_of(R"({"w":{"dtype":"F8_E4M3","shape":[4],"data_offsets":[0,4]}})", "abcd"),
-      "tensor 'w' is stored as 'F8_E4M3', which forerun does not read; F32, F16 and BF16 are");
+      file_of(R"({"w":{"dtype":"Q9","shape":[4],"data_offsets":[0,4]}})", "abcd"),
+      "tensor 'w' is stored as 'Q9', which forerun does not know; F32, F16 and BF16 are read");
+}
+
+// A folder may hold what nobody asks for.
+TEST(Safetensors, OfOtherDtypesThereAreNamesAndSizes) {
+  const std::string file = file_of(R"({"a":{"dtype":"U8","shape":[3],"data_offsets":[0,3]},)"
+                                   R"("b":{"dtype":"F6_E2M3","shape":[2,4],"data_offsets":[3,9]},)"
+                                   R"("c":{"dtype":"F32","shape":[1],"data_offsets":[9,13]}})",
+                                   "abcdefghi" + std::string(4, '\0'));
+  const Result<Safetensors> parsed = parse_safetensors(std::as_bytes(std::span(file)));
+  ASSERT_TRUE(parsed) << parsed.error().message;
+  EXPECT_EQ(name_of(parsed->find("a")->dtype), "U8");
+  EXPECT_FALSE(is_read(parsed->find("b")->dtype));
+  EXPECT_TRUE(is_read(parsed->find("c")->dtype));
+  expect_says(file_of(R"({"w":{"dtype":"F4","shape":[3],"data_offsets":[0,2]}})", "ab"),
+              "tensor 'w' of F4 with shape [3] has 2 bytes");
 }
 
 TEST(Safetensors, RefusesShapesThatDoNotFitTheBytes) {

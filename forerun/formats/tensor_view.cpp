@@ -1,5 +1,7 @@
 #include "forerun/formats/tensor_view.h"
 
+#include <fmt/format.h>
+
 #include <array>
 
 namespace forerun {
@@ -11,25 +13,17 @@ struct Layout {
   std::int64_t bytes;
 };
 
-// In the order of DType. Source of the block sizes: ggml-common.h of ggml-org/ggml.
-constexpr std::array<Layout, 18> kLayouts{{{"F32", 1, 4},
-                                           {"F16", 1, 2},
-                                           {"BF16", 1, 2},
-                                           {"Q8_0", 32, 34},
-                                           {"Q4_0", 32, 18},
-                                           {"Q4_1", 32, 20},
-                                           {"Q5_0", 32, 22},
-                                           {"Q5_1", 32, 24},
-                                           {"Q4_K", 256, 144},
-                                           {"Q5_K", 256, 176},
-                                           {"Q6_K", 256, 210},
-                                           {"Q2_K", 256, 84},
-                                           {"Q3_K", 256, 110},
-                                           {"IQ4_NL", 32, 18},
-                                           {"IQ4_XS", 256, 136},
-                                           {"I64", 1, 8},
-                                           {"I32", 1, 4},
-                                           {"BOOL", 1, 1}}};
+// In the order of DType. Source of the block sizes: ggml-common.h of ggml-org/ggml, and Dtype in
+// tensor.rs of huggingface/safetensors.
+constexpr std::array<Layout, 32> kLayouts{
+    {{"F32", 1, 4},      {"F16", 1, 2},      {"BF16", 1, 2},       {"Q8_0", 32, 34},
+     {"Q4_0", 32, 18},   {"Q4_1", 32, 20},   {"Q5_0", 32, 22},     {"Q5_1", 32, 24},
+     {"Q4_K", 256, 144}, {"Q5_K", 256, 176}, {"Q6_K", 256, 210},   {"Q2_K", 256, 84},
+     {"Q3_K", 256, 110}, {"IQ4_NL", 32, 18}, {"IQ4_XS", 256, 136}, {"I64", 1, 8},
+     {"I32", 1, 4},      {"BOOL", 1, 1},     {"F64", 1, 8},        {"C64", 1, 8},
+     {"I16", 1, 2},      {"I8", 1, 1},       {"U64", 1, 8},        {"U32", 1, 4},
+     {"U16", 1, 2},      {"U8", 1, 1},       {"F8_E4M3", 1, 1},    {"F8_E5M2", 1, 1},
+     {"F8_E8M0", 1, 1},  {"F6_E2M3", 4, 3},  {"F6_E3M2", 4, 3},    {"F4", 2, 1}}};
 
 const Layout& layout_of(DType dtype) noexcept { return kLayouts[static_cast<std::size_t>(dtype)]; }
 
@@ -37,8 +31,20 @@ const Layout& layout_of(DType dtype) noexcept { return kLayouts[static_cast<std:
 
 std::string_view name_of(DType dtype) noexcept { return layout_of(dtype).name; }
 
-bool holds_weights(DType dtype) noexcept {
-  return dtype != DType::kI64 && dtype != DType::kI32 && dtype != DType::kBool;
+bool holds_weights(DType dtype) noexcept { return dtype < DType::kI64; }
+
+bool is_read(DType dtype) noexcept { return dtype <= DType::kBool; }
+
+std::string why_no_weights(DType dtype) {
+  if (is_read(dtype)) {
+    return fmt::format(
+        "holds {} where weights are expected; the file is damaged or of another architecture",
+        name_of(dtype));
+  }
+  return fmt::format(
+      "is stored as {}, which forerun does not read; F32, F16 and BF16 are: take the unquantised "
+      "weights, or a GGUF file of the model",
+      name_of(dtype));
 }
 
 std::int64_t block_size(DType dtype) noexcept { return layout_of(dtype).elements; }

@@ -10,8 +10,8 @@
 
 namespace forerun {
 
-/// How numbers are stored in a file. The Q and IQ types are GGML's block formats. The last three
-/// hold ids and flags, never weights.
+/// How numbers are stored in a file. The Q and IQ types are GGML's block formats. I64, I32 and BOOL
+/// hold ids and flags, never weights; of those after them only names and sizes are known.
 enum class DType : std::uint8_t {
   kF32,
   kF16,
@@ -30,7 +30,21 @@ enum class DType : std::uint8_t {
   kIQ4_XS,
   kI64,
   kI32,
-  kBool
+  kBool,
+  kF64,
+  kC64,
+  kI16,
+  kI8,
+  kU64,
+  kU32,
+  kU16,
+  kU8,
+  kF8_E4M3,
+  kF8_E5M2,
+  kF8_E8M0,
+  kF6_E2M3,
+  kF6_E3M2,
+  kF4
 };
 
 /// A tensor inside a memory-mapped file; valid as long as the file object lives.
@@ -43,10 +57,18 @@ struct TensorView {
 
 std::string_view name_of(DType dtype) noexcept;
 
-/// Whether weights are stored so; false for whole numbers and flags.
+/// Whether weights are stored so that they can be read; false for whole numbers and flags, and for
+/// what is not read.
 bool holds_weights(DType dtype) noexcept;
 
-/// Elements that are stored together: 1 for plain numbers, 32 or 256 for the Q and IQ types.
+/// Whether tensors of the type are read at all.
+bool is_read(DType dtype) noexcept;
+
+/// What is wrong with a tensor of the type where weights are expected, and what to do.
+std::string why_no_weights(DType dtype);
+
+/// Elements that are stored together: 1 for plain numbers, 32 or 256 for the Q and IQ types; 2 or 4
+/// where numbers are smaller than a byte.
 std::int64_t block_size(DType dtype) noexcept;
 
 /// Bytes of one such block.

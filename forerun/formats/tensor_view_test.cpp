@@ -31,7 +31,15 @@ TEST(TensorView, IdsAndFlagsAreNoWeights) {
   }
   for (const DType t : {DType::kI64, DType::kI32, DType::kBool}) {
     EXPECT_FALSE(holds_weights(t)) << name_of(t);
+    EXPECT_TRUE(is_read(t)) << name_of(t);
   }
+  for (const DType t : {DType::kF64, DType::kU8, DType::kF8_E4M3, DType::kF4}) {
+    EXPECT_FALSE(holds_weights(t)) << name_of(t);
+    EXPECT_FALSE(is_read(t)) << name_of(t);
+  }
+  EXPECT_EQ(name_of(DType::kF4), "F4");
+  EXPECT_NE(why_no_weights(DType::kU8).find("stored as U8, which forerun does not read"),
+            std::string::npos);
 }
 
 TEST(TensorView, ByteSizeCountsWholeBlocks) {

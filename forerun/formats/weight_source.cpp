@@ -21,8 +21,8 @@ const TensorView& WeightSource::require(std::string_view name) const {
   const TensorView* tensor = find(name);
   if (tensor != nullptr && holds_weights(tensor->dtype)) return *tensor;
   if (tensor != nullptr) {
-    throw FormatError(fmt::format("{}: tensor {} holds {} numbers, no weights; the file is damaged",
-                                  path_, quote(name), name_of(tensor->dtype)));
+    throw FormatError(
+        fmt::format("{}: tensor {} {}", path_, quote(name), why_no_weights(tensor->dtype)));
   }
   throw FormatError(fmt::format(
       "{}: has no tensor {} among its {}; the model is incomplete or of another architecture",

@@ -43,7 +43,7 @@ TEST(WeightSource, IdsAreNoWeights) {
     (void)file.require("w");
     FAIL() << "did not throw";
   } catch (const FormatError& e) {
-    EXPECT_NE(std::string(e.what()).find("tensor 'w' holds I64 numbers, no weights"),
+    EXPECT_NE(std::string(e.what()).find("tensor 'w' holds I64 where weights are expected"),
               std::string::npos)
         << e.what();
   }

@@ -24,8 +24,7 @@ WeightReader::WeightReader(const Safetensors& file, at::ScalarType type, std::st
 at::Tensor WeightReader::weight(const std::string& name, const std::vector<std::int64_t>& shape) {
   const TensorView& view = take(name, shape);
   if (!holds_weights(view.dtype)) {
-    throw FormatError(fmt::format("tensor {} holds {} where weights are expected", quote(name),
-                                  name_of(view.dtype)));
+    throw FormatError(fmt::format("tensor {} {}", quote(name), why_no_weights(view.dtype)));
   }
   at::Tensor out = at::empty(shape, at::kFloat);
   dequantize(view.dtype, view.bytes,
