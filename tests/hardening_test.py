@@ -371,8 +371,10 @@ class Formats(cli_support.Command):
             data = f.read()
         key = b"tokenizer.ggml.eos_token_id" + struct.pack("<I", 4)
         at = data.index(key) + len(key)
-        bad = self.path("bad.gguf", data[:at] + struct.pack("<I", 4294967295) + data[at + 4:])
-        self.fails(bad, "bad.gguf", "eos_token_id", "4294967295")
+        bad = self.path("bad.gguf", data[:at] + struct.pack("<I", 1 << 20) + data[at + 4:])
+        self.fails(bad, "bad.gguf", "eos_token_id", "1048576")
+        none = self.path("none.gguf", data[:at] + struct.pack("<I", 4294967295) + data[at + 4:])
+        self.assertEqual(forerun("generate", "-m", none, "-p", "a", "--raw", "-n", "2").returncode, 0)
 
 
 def make_large_model(folder):

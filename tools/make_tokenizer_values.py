@@ -2,9 +2,9 @@
 """What Hugging Face tokenizers, SentencePiece and the models' own chat templates give, for the tests of
 forerun/formats/tokenizer and chat_template.
 
-usage: make_tokenizer_values.py [--model FILE.gguf] --prompts FILE.jsonl [--templates DIR]
+usage: make_tokenizer_values.py [--model FILE.gguf] [--prompts FILE.jsonl] [--templates DIR]
   --model      SmolLM2-135M-Instruct as GGUF (default: in the model cache folder)
-  --prompts    one JSON object a line, its text under "prompt"
+  --prompts    one JSON object a line, its text under "prompt"; without them texts.json, classes.json and words.json alone
   --templates  <family>.jinja of chat_families(), from the models' tokenizer_config.json; without it
                tests/data/tokenizer/chat.json is left as it is
 
@@ -15,6 +15,7 @@ Writes into tests/data/tokenizer:
   sentencepiece*.json pieces, scores, types of small SentencePiece models, with their ids
   classes.json        ranges of code points in the character classes of the reference, and "nfc": for every
                       4,096 code points a 64-bit FNV-1a hash of the NFC of a + code point + four marks
+  words.json          by the names that GGUF files give pre-tokenizers: the words of the texts
   chat.json           conversations as the real chat templates write them
 Ids lie under "parse" (special tokens found in the text) and "text" (HF: encode_special_tokens = True, so
 that special tokens are text while other added tokens are still found), one list a text. Bytes that are not
@@ -47,6 +48,25 @@ CACHE = pathlib.Path(os.environ.get("FORERUN_MODEL_CACHE")
 LLAMA3 = (r"(?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}{1,3}| ?[^\s\p{L}\p{N}]+[\r\n]*|\s*[\r\n]+"
           r"|\s+(?!\S)|\s+")
 QWEN2 = LLAMA3.replace(r"\p{N}{1,3}", r"\p{N}")
+TEKKEN = (r"[^\r\n\p{L}\p{N}]?[\p{Lu}\p{Lt}\p{Lm}\p{Lo}\p{M}]*[\p{Ll}\p{Lm}\p{Lo}\p{M}]+"
+          r"|[^\r\n\p{L}\p{N}]?[\p{Lu}\p{Lt}\p{Lm}\p{Lo}\p{M}]+[\p{Ll}\p{Lm}\p{Lo}\p{M}]*"
+          r"|\p{N}| ?[^\s\p{L}\p{N}]+[\r\n/]*|\s*[\r\n]+|\s+(?!\S)|\s+")
+DEEPSEEK_LETTERS = ("\\s?[A-Za-z\u00b5\u00c0-\u00d6\u00d8-\u00f6\u00f8-\u01ba\u01bc-\u01bf\u01c4-\u0293\u0295-\u02af\u0370-"
+                    "\u0373\u0376\u0377\u037b-\u037d\u037f\u0386\u0388-\u038a\u038c\u038e-\u03a1\u03a3-\u03f5\u03f7-\u0481"
+                    "\u048a-\u052f\u0531-\u0556\u10a0-\u10c5\u13a0-\u13f5\u13f8-\u13fd\u1c90-\u1cba\u1cbd-\u1cbf\u1d00-\u1d2b"
+                    "\u1d6b-\u1d77\u1d79-\u1d9a\u1e00-\u1f15\u1f18-\u1f1d\u1f20-\u1f45\u1f48-\u1f4d\u1f50-\u1f57\u1f59\u1f5b"
+                    "\u1f5d\u1f5f-\u1f7d\u1f80-\u1fb4\u1fb6-\u1fbc\u1fbe\u1fc2-\u1fc4\u1fc6-\u1fcc\u1fd0-\u1fd3\u1fd6-\u1fdb"
+                    "\u1fe0-\u1fec\u1ff2-\u1ff4\u1ff6-\u1ffc\u2102\u2107\u210a-\u2113\u2115\u2119-\u211d\u2124\u2126\u2128"
+                    "\u212a-\u212d\u212f-\u2134\u2139\u213c-\u213f\u2145-\u2149\u214e\u2183\u2184\u2c00-\u2c7b\u2c7e-\u2ce4"
+                    "\u2ceb-\u2cee\u2cf2\u2cf3\ua640-\ua66d\ua680-\ua69b\ua722-\ua76f\ua771-\ua787\ua78b-\ua78e\uab70-\uabbf"
+                    "\ufb00-\ufb06\ufb13-\ufb17\uff21-\uff3a\uff41-\uff5a\U00010400-\U0001044f\U000104b0-\U000104d3\U000104d8-"
+                    "\U000104fb\U00010c80-\U00010cb2\U00010cc0-\U00010cf2\U000118a0-\U000118df\U0001e900-\U0001e943]+")
+DEEPSEEK_IDEOGRAPHS = "[\u4e00-\u9fa5\u0800-\u4e00\uac00-\ud7ff]+"
+# By tokenizer.ggml.pre: the patterns that cut a text one after another.
+PATTERNS = {"llama-bpe": [LLAMA3], "qwen2": [QWEN2], "tekken": [TEKKEN],
+            "deepseek-llm": [r"[\r\n]", DEEPSEEK_LETTERS, "\\s?[!-/:-~\uff01-\uff0f\uff1a-\uff5e\u2018-\u201f\u3000-\u3002]+",
+                             r"\s+$", DEEPSEEK_IDEOGRAPHS, r"\p{N}+"],
+            "deepseek-coder": [r"[\r\n]", r"\s?\p{L}+", r"\s?\p{P}+", DEEPSEEK_IDEOGRAPHS, r"\p{N}"]}
 
 SPACES = [chr(c) for c in (0x09, 0x0A, 0x0B, 0x0C, 0x0D, 0x1C, 0x1D, 0x1E, 0x1F, 0x20, 0x85, 0xA0, 0x1680, 0x180E, 0x2000,
                            0x2003, 0x2009, 0x200A, 0x200B, 0x2028, 0x2029, 0x202F, 0x205F, 0x2060, 0x3000, 0xFEFF)]
@@ -249,7 +269,9 @@ def classes():
         return out
 
     out = {}
-    for name, regex in (("letter", r"\p{L}"), ("number", r"\p{N}"), ("space", r"\s")):
+    for name, regex in (("letter", r"\p{L}"), ("number", r"\p{N}"), ("space", r"\s"), ("upper", r"\p{Lu}"),
+                        ("lower", r"\p{Ll}"), ("title", r"\p{Lt}"), ("modifier", r"\p{Lm}"), ("other_letter", r"\p{Lo}"),
+                        ("mark", r"\p{M}"), ("punctuation", r"\p{P}"), ("symbol", r"\p{S}")):
         split = pre_tokenizers.Split(Regex(regex), "removed")
         out[name] = ranges(lambda c: not split.pre_tokenize_str(c))
     digits = pre_tokenizers.Digits(individual_digits=True)
@@ -264,6 +286,19 @@ def classes():
                     h = (h ^ byte) * 0x100000001B3 % 2**64
         out["nfc"].append(f"{h:016x}")
     write("classes.json", out)
+
+
+def words(all_texts):
+    """How the pre-tokenizers that GGUF files name cut texts: the words' bytes, packed."""
+    cut = pre_tokenizers.ByteLevel(add_prefix_space=False, use_regex=False)
+    steps = {name: [pre_tokenizers.Split(Regex(p), "isolated") for p in patterns] + [cut]
+             for name, patterns in PATTERNS.items()}
+    steps["starcoder"] = [pre_tokenizers.Digits(individual_digits=True), pre_tokenizers.ByteLevel(add_prefix_space=False)]
+    out = {}
+    for name, parts in steps.items():
+        pre = pre_tokenizers.Sequence(parts)  # of the byte alphabet every character is a byte
+        out[name] = [packed([len(w) for w, _ in pre.pre_tokenize_str(t)]) for t in all_texts]
+    write("words.json", out)
 
 
 def chat_families():
@@ -309,7 +344,7 @@ def chat(directory, smollm2_template):
 def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--model", default=str(CACHE / "SmolLM2-135M-Instruct.Q4_1.gguf"))
-    parser.add_argument("--prompts", type=pathlib.Path, required=True)
+    parser.add_argument("--prompts", type=pathlib.Path)
     parser.add_argument("--templates", type=pathlib.Path)
     args = parser.parse_args()
     OUT.mkdir(parents=True, exist_ok=True)
@@ -317,6 +352,10 @@ def main():
     entries = texts()
     write("texts.json", entries)
     hostile = [text_of(e) for e in entries]
+    classes()
+    words(hostile)
+    if args.prompts is None:
+        return
     prompts = [json.loads(line)["prompt"] for line in args.prompts.read_text().splitlines()]
     tokenizer, template = smollm2(args.model)
     write("smollm2.json", {"prompts": prompts, "texts": ids_of(tokenizer, hostile), "on_prompts": ids_of(tokenizer, prompts)})
@@ -330,7 +369,6 @@ def main():
         write(f"{name}.ids.json", ids_of(Tokenizer.from_file(str(OUT / f"{name}.json")), sample))
     sentencepiece_values(corpus, "sentencepiece.json", sample, prefix=True, fallback=True)
     sentencepiece_values(corpus, "sentencepiece_plain.json", sample, prefix=False, fallback=False)
-    classes()
     if args.templates:
         chat(args.templates, template)
     print(f"{len(entries)} texts, {len(prompts)} prompts -> {OUT}")

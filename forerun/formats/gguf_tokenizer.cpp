@@ -2,9 +2,12 @@
 
 #include <fmt/format.h>
 
+#include <cstdint>
+#include <limits>
 #include <utility>
 
 #include "forerun/base/quote.h"
+#include "forerun/formats/tokenizer/internal/pre_tokenizers.h"
 
 namespace forerun {
 namespace {
@@ -105,6 +108,7 @@ Result<TokenizerSpec> tokenizer_spec(const Gguf& gguf) {
     if (gguf.find_value(key(name)) == nullptr) continue;
     const auto end = gguf.read<std::int64_t>(key(name));
     if (!end) return end.error();
+    if (*end == std::numeric_limits<std::uint32_t>::max()) continue;  // none
     if (*end < 0 || std::cmp_greater_equal(*end, spec.tokens.size())) {
       return Error{
           fmt::format("{} is {}, but the vocabulary has ids 0 to {}: convert the model again",
@@ -112,10 +116,9 @@ Result<TokenizerSpec> tokenizer_spec(const Gguf& gguf) {
     }
     spec.end.push_back(static_cast<Token>(*end));
   }
-  // Without the flag: SentencePiece models and Llama 3 begin with BOS, other byte-level ones do
-  // not.
-  const bool llama3 = spec.pre == "llama-bpe" || spec.pre == "llama3" || spec.pre == "llama-v3";
-  const auto bos = gguf.read_or<bool>(key("add_bos_token"), *model == "llama" || llama3);
+  // Without the flag: SentencePiece models and some byte-level ones (Llama 3) begin with BOS.
+  const auto bos = gguf.read_or<bool>(key("add_bos_token"),
+                                      *model == "llama" || internal::begins_with_bos(spec.pre));
   if (!bos) return bos.error();
   const auto eos = gguf.read_or<bool>(key("add_eos_token"), false);
   if (!eos) return eos.error();

@@ -32,7 +32,11 @@ TEST(GgufTokenizer, EndTokensOutsideTheVocabularyAreNamed) {
     const Result<TokenizerSpec> good = spec_of(with_end(name, 3));
     ASSERT_TRUE(good) << good.error().message;
     EXPECT_EQ(good->end, std::vector<Token>{3});
-    for (const std::uint32_t id : {4u, 4294967295u}) {
+    const Result<TokenizerSpec> none = spec_of(with_end(name, 4294967295U));
+    ASSERT_TRUE(none) << none.error().message;
+    EXPECT_TRUE(none->end.empty());
+    EXPECT_FALSE(none->eos.has_value());
+    for (const std::uint32_t id : {4u, 4294967294u}) {
       const Result<TokenizerSpec> bad = spec_of(with_end(name, id));
       ASSERT_FALSE(bad) << name << " " << id;
       EXPECT_EQ(bad.error().message,

@@ -10,6 +10,8 @@
 #include <vector>
 
 #include "forerun/base/utf8.h"
+#include "forerun/formats/tokenizer/internal/pre_tokenizers.h"
+#include "forerun/formats/tokenizer/internal/splitter.h"
 #include "forerun/formats/tokenizer/stream_decoder.h"
 #include "forerun/formats/tokenizer/tokenizer_json.h"
 #include "forerun/formats/tokenizer/vocabulary.h"
@@ -121,6 +123,53 @@ TEST(Tokenizer, NamesOfGgufGiveTheSameIdsAsTokenizerJson) {
     EXPECT_EQ(expect_ids(tokenizer, with_prompts(hostile_texts()), ids["text"], Special::kText),
               260U);
   }
+}
+
+// The words by every name's patterns, as Hugging Face's library cuts by the same ones.
+TEST(Tokenizer, NamesOfGgufCutTextsAsTheReference) {
+  const std::vector<std::string> texts = hostile_texts();
+  const nlohmann::json values = tokenizer_values("words.json");
+  EXPECT_EQ(values.size(), 6U);
+  for (const auto& [name, expected] : values.items()) {
+    const auto pre = internal::pre_tokenizer(name);
+    ASSERT_TRUE(pre) << pre.error().message;
+    const auto splitter = internal::Splitter::make(pre->split);
+    ASSERT_TRUE(splitter) << splitter.error().message;
+    ASSERT_EQ(texts.size(), expected.size());
+    for (std::size_t i = 0; i < texts.size(); ++i) {
+      std::vector<Token> got;
+      for (const std::string& word : splitter->words(replace_invalid_utf8(texts[i]), true)) {
+        got.push_back(static_cast<Token>(word.size()));
+      }
+      EXPECT_EQ(got, testing::unpacked(expected[i])) << name << ", text " << i;
+    }
+  }
+}
+
+TEST(Tokenizer, NamesOfGgufOfOneFamilyMeanTheSame) {
+  const auto patterns = [](const char* name) {
+    const auto pre = *internal::pre_tokenizer(name);
+    std::string out = pre.ignore_merges ? "whole words" : "merges";
+    for (const SplitStep& step : pre.split) {
+      const auto* split = std::get_if<Split>(&step);
+      out += split == nullptr ? fmt::format("|{}", step.index()) : split->pattern;
+    }
+    return out;
+  };
+  for (const char* name : {"falcon3", "falcon-h1", "pixtral", "midm-2.0", "lfm2"}) {
+    EXPECT_EQ(patterns(name), patterns("llama-bpe"));
+    EXPECT_TRUE(internal::begins_with_bos(name));
+  }
+  EXPECT_EQ(patterns("smaug-bpe"), patterns("dbrx"));
+  EXPECT_NE(patterns("dbrx"), patterns("llama-bpe"));  // those take whole words
+  EXPECT_EQ(patterns("refact"), patterns("starcoder"));
+  EXPECT_EQ(patterns("refact"), patterns("smollm"));
+  EXPECT_TRUE(internal::begins_with_bos("tekken"));
+  EXPECT_FALSE(internal::begins_with_bos("dbrx"));
+  EXPECT_FALSE(internal::begins_with_bos("nobody"));
+  const auto unknown = internal::pre_tokenizer("nobody");
+  ASSERT_FALSE(unknown);
+  EXPECT_NE(unknown.error().message.find("deepseek-coder"), std::string::npos);
 }
 
 TEST(Tokenizer, SentencePieceDecodesToTheTextOfTheLibrary) {

@@ -16,8 +16,12 @@ struct PreTokenizer {
 };
 
 /// What GGUF's tokenizer.ggml.pre stands for.
-/// Error: a name not in the table; lists the table. Source: convert_hf_to_gguf.py in
-/// ggml-org/llama.cpp for the names, the models' tokenizer.json for what they mean.
+/// Error: a name not in the table; lists the table. Source: llama-vocab.cpp and
+/// convert_hf_to_gguf.py in ggml-org/llama.cpp for the names and for DeepSeek's patterns, the
+/// models' tokenizer.json for what the others mean.
 Result<PreTokenizer> pre_tokenizer(std::string_view name);
+
+/// Whether texts begin with BOS where the file does not say it. Source: llama-vocab.cpp.
+bool begins_with_bos(std::string_view name);
 
 }  // namespace forerun::internal

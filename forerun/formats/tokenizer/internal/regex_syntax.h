@@ -17,7 +17,8 @@ extern const std::string_view kNumberRanges;
 extern const std::string_view kNumericRanges;
 
 /// A pattern of tokenizer.json (Oniguruma, Ruby syntax) as one for PCRE2 that matches the same.
-/// Taken: literals, alternatives, classes, \s \S \p{L} \p{N} and their complements, \r \n \t,
+/// Taken: literals, alternatives, classes, \s, \p{L} \p{N} \p{M} \p{P} \p{S} \p{Lu} \p{Ll} \p{Lt}
+/// \p{Lm} \p{Lo} and their complements (those of \p outside of [ ] alone), \r \n \t,
 /// escaped punctuation, quantifiers (greedy, lazy, possessive), ( (?: (?i: (?= and (?!. Error:
 /// anything else, by name, since the two engines may differ on it.
 Result<std::string> translate_regex(std::string_view pattern);

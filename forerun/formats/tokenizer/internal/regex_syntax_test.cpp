@@ -18,6 +18,14 @@ TEST(RegexSyntax, EveryCodePointIsInTheClassesOfTheReference) {
       {"space", *translate_regex(R"(\s)")},
       {"letter", *translate_regex(R"(\p{L})")},
       {"number", *translate_regex(R"(\p{N})")},
+      {"upper", *translate_regex(R"(\p{Lu})")},
+      {"lower", *translate_regex(R"([\p{Ll}])")},
+      {"title", *translate_regex(R"(\p{Lt})")},
+      {"modifier", *translate_regex(R"(\p{Lm})")},
+      {"other_letter", *translate_regex(R"(\p{Lo})")},
+      {"mark", *translate_regex(R"(\p{M})")},
+      {"punctuation", *translate_regex(R"([\p{P}])")},
+      {"symbol", *translate_regex(R"(\p{S})")},
       {"numeric", fmt::format("[{}]", kNumericRanges)}};
   for (const auto& [name, pattern] : named) {
     const Regex regex = *Regex::compile(pattern);
@@ -46,7 +54,7 @@ TEST(RegexSyntax, ConstructsOnWhichEnginesDifferAreRefused) {
   for (const char* pattern :
        {R"(\w+)", R"(\bx)",      R"(\d)",   R"(\h)",   R"(\X)",      R"(\1)",     ".",
         "^a",     "a$",          "(?<n>a)", "(?<!a)b", "(?i)a",      "(*UTF)a",   "a{1,3}+",
-        "[a&&b]", "[[:alpha:]]", "[[a]b]",  "[]a]",    R"([\P{L}])", R"(\p{Lu})", "[a",
+        "[a&&b]", "[[:alpha:]]", "[[a]b]",  "[]a]",    R"([\P{L}])", R"(\p{Nd})", "[a",
         R"(a\)",  "{",           "a}",      R"(\p{)"}) {
     const Result<std::string> out = translate_regex(pattern);
     EXPECT_FALSE(out) << pattern;
