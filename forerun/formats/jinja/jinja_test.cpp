@@ -36,7 +36,7 @@ std::string marked(const std::string& text, const Json& given, const Json& own =
   return shown;
 }
 
-// Twelve templates in the manner of well-known models, 24 chats with and without tools.
+// Thirteen templates in the manner of well-known models, 24 chats with and without tools.
 TEST(Jinja, RendersChatsAsJinja2Does) {
   const Json expected = Json::parse(file("expected.json"));
   int same = 0, refused = 0;
@@ -54,7 +54,7 @@ TEST(Jinja, RendersChatsAsJinja2Does) {
       ++same;
     }
   }
-  EXPECT_EQ(same + refused, 288);
+  EXPECT_EQ(same + refused, 312);
   EXPECT_GT(refused, 20);
 }
 
@@ -81,6 +81,15 @@ TEST(Jinja, HasNoBombs) {
         "{{ [1, 2 }}",
         "{% endif %}",
         "{% break %}",
+        "{% filter upper %}a",
+        "{% filter nothing %}a{% endfilter %}",
+        "{% filter upper %}{{ raise_exception('no') }}{% endfilter %}",
+        "{{ none|list }}",
+        "{{ none|join(',') }}",
+        "{{ none|sort }}",
+        "{{ none|unique|list }}",
+        "{{ none|first }}",
+        "{{ 7|selectattr('x')|list }}",
         "{% set ns=namespace() %}{{ ns|items }}",
         "{% set ns=namespace(x=1) %}{% for i in range(50000) %}"
         "{% set ns.x={'a': ns.x}.items %}{% endfor %}",
@@ -145,6 +154,34 @@ TEST(Jinja, KnowsWhatItWasGivenWhateverTheTemplateDoesWithIt) {
   };
   for (const auto& [text, want] : cases)
     EXPECT_EQ(marked(text, given, {{"own", "<b>"}}), want) << text;
+}
+
+// As Jinja2 3.1 gives them.
+TEST(Jinja, FiltersThatChooseTakeNoneForNothing) {
+  const std::pair<const char*, const char*> cases[] = {
+      {"{{ none|selectattr('x', 'equalto', 1)|list }}{{ x|rejectattr('x')|list }}", "[][]"},
+      {"{{ none|select|list|length }}{{ 0|reject('odd')|list }}{{ false|map('upper')|list }}",
+       "0[][]"},
+      {"{{ none|select('no such test')|list }}{{ ''|map(attribute='a')|join }}", "[]"},
+      {"{{ {'a': 1}|select|list }}{{ 'ab'|map('upper')|list }}", "['a']['A', 'B']"},
+  };
+  for (const auto& [text, want] : cases) EXPECT_EQ(rendered(text), want) << text;
+}
+
+TEST(Jinja, FilterBlocksFilterTheirText) {
+  const std::pair<const char*, const char*> cases[] = {
+      {"{% filter upper %}a{{ 'b' }}{% endfilter %}c", "ABc"},
+      {"{% filter trim|replace('b', 'x') %} ab {% endfilter %}|", "ax|"},
+      {"{% set y = 1 %}{% filter indent(2, true) %}{% set y = 2 %}{{ y }}\n{{ y }}{% endfilter %}"
+       "{{ y }}",
+       "  2\n  21"},
+      {"{% for i in range(4) %}{% filter upper %}a{% if i == 2 %}{% break %}{% endif %}b"
+       "{% endfilter %}{% endfor %}",
+       "ABAB"},
+      {"{%- filter trim -%}\n a {%- filter upper %} b{% endfilter %}{% endfilter %}", "a B"},
+  };
+  for (const auto& [text, want] : cases) EXPECT_EQ(rendered(text), want) << text;
+  EXPECT_EQ(marked("{% filter upper %}<{{ x }}>{% endfilter %}", {{"x", "a"}}), "<[A]>");
 }
 
 TEST(Jinja, NumbersAndTextsAreThoseOfPython) {

@@ -61,6 +61,7 @@ struct JinjaStatement {
     kFor,     // for names in value if condition: body, else otherwise
     kSet,     // names = value, or text.names[0] = value; without a value the body's text
     kMacro,   // macro text(names = defaults): body
+    kFilter,  // value, of the body's text as the variable kFiltered
     kBreak,
     kContinue
   };
@@ -72,6 +73,9 @@ struct JinjaStatement {
   JinjaExpressionPtr value = nullptr, condition = nullptr;
   JinjaStatements body = {}, otherwise = {};
 };
+
+/// The variable that a filter block works on; no template can name it.
+inline constexpr const char* kFiltered = "the body of a filter block";
 
 /// What a template holds.
 struct JinjaBody {

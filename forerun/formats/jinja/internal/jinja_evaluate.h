@@ -45,6 +45,7 @@ class JinjaRun {
   Flow run(const JinjaStatements& statements, JinjaScope& scope, JinjaText& out);
   Flow run(const JinjaStatement& statement, JinjaScope& scope, JinjaText& out);
   Flow loop(const JinjaStatement& statement, JinjaScope& scope, JinjaText& out);
+  Flow filter(const JinjaStatement& statement, JinjaScope& scope, JinjaText& out);
   JinjaList loop_values(const JinjaStatement& statement, JinjaScope& scope);
   void set(const JinjaStatement& statement, JinjaScope& scope);
   void bind(const std::vector<std::string>& names, const JinjaValue& value, JinjaScope& scope);

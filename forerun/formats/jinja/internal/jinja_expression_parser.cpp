@@ -276,14 +276,24 @@ JinjaCallArguments JinjaExpressionParser::arguments() {
   return out;
 }
 
+JinjaExpressionPtr JinjaExpressionParser::filter(JinjaExpressionPtr of) {
+  const std::string name = word();
+  if (!is_jinja_filter(name)) fail(fmt::format("the filter {} is not supported", quote(name)));
+  JinjaExpressionPtr out = made(Kind::kFilter, name, std::move(of));
+  if (is("(")) add_arguments(out);
+  return out;
+}
+
+JinjaExpressionPtr JinjaExpressionParser::filters_of_block() {
+  JinjaExpressionPtr out = filter(made(Kind::kName, kFiltered));
+  while (take("|")) out = filter(std::move(out));
+  return out;
+}
+
 JinjaExpressionPtr JinjaExpressionParser::filtered(JinjaExpressionPtr out) {
   for (;;) {
     if (take("|")) {
-      const std::string name = word();
-      if (!is_jinja_filter(name)) fail(fmt::format("the filter {} is not supported", quote(name)));
-      JinjaExpressionPtr filter = made(Kind::kFilter, name, std::move(out));
-      if (is("(")) add_arguments(filter);
-      out = std::move(filter);
+      out = filter(std::move(out));
     } else if (take("is")) {
       out = test(std::move(out));
     } else if (is("(") || is(".") || is("[")) {

@@ -46,6 +46,8 @@ class JinjaExpressionParser {
   JinjaExpressionPtr expression();
   // Without `a if b`.
   JinjaExpressionPtr without_choice();
+  // The filters of a filter block, the first one without a bar before it.
+  JinjaExpressionPtr filters_of_block();
 
  private:
   JinjaExpressionPtr make(Kind kind, std::string name = "") const;
@@ -86,6 +88,7 @@ class JinjaExpressionParser {
   JinjaExpressionPtr subscript(JinjaExpressionPtr of);
   JinjaCallArguments arguments();
   JinjaExpressionPtr filtered(JinjaExpressionPtr out);
+  JinjaExpressionPtr filter(JinjaExpressionPtr of);
   JinjaExpressionPtr test(JinjaExpressionPtr of);
   bool is_value() const;
 

@@ -123,8 +123,11 @@ Arguments rest_of(const Arguments& a, std::size_t from) {
   return out;
 }
 
+// Jinja2 asks whether there is a value before it goes through it: of none, 0 or false nothing
+// comes, where `list` and the others fail.
 Value mapped(const Value& v, const Arguments& a) {
   JinjaList out;
+  if (!v.truthy()) return out;
   if (const Value* attribute = a.get(99, "attribute")) {
     const Value* missing = a.get(99, "default");
     for (const Value& e : v.elements()) {
@@ -142,6 +145,7 @@ Value mapped(const Value& v, const Arguments& a) {
 Value chosen(const Value& v, const Arguments& a, bool by_attribute, bool wanted) {
   const std::size_t first = by_attribute ? 1 : 0;
   JinjaList out;
+  if (!v.truthy()) return out;
   for (const Value& e : v.elements()) {
     const Value of = by_attribute ? attribute_of(e, a.at(0, "attribute")) : e;
     bool holds = of.truthy();

@@ -54,6 +54,7 @@ class JinjaParser : JinjaExpressionParser {
     if (name == "for") return out.push_back(for_block(line));
     if (name == "set") return out.push_back(set_block(line));
     if (name == "macro") return out.push_back(macro(line));
+    if (name == "filter") return out.push_back(filter_block(line));
     if (name == "break" || name == "continue") {
       if (loops_ == 0) fail(name + " stands outside loops");
       out.push_back({.kind = name == "break" ? Does::kBreak : Does::kContinue, .line = line});
@@ -123,6 +124,15 @@ class JinjaParser : JinjaExpressionParser {
     close();
     out.body = statements({"endset"});
     expect("endset");
+    close();
+    return out;
+  }
+
+  JinjaStatement filter_block(std::size_t line) {
+    JinjaStatement out{.kind = Does::kFilter, .line = line, .value = filters_of_block()};
+    close();
+    out.body = statements({"endfilter"});
+    expect("endfilter");
     close();
     return out;
   }

@@ -92,11 +92,25 @@ JinjaRun::Flow JinjaRun::run(const JinjaStatement& s, JinjaScope& scope, JinjaTe
     case Does::kMacro:
       scope.variables[s.text] = macro(s);
       return Flow::kOn;
+    case Does::kFilter:
+      return filter(s, scope, out);
     case Does::kBreak:
       return Flow::kBreak;
     case Does::kContinue:
       return Flow::kContinue;
   }
+  return Flow::kOn;
+}
+
+// What the body sets stays inside; a break out of it drops its text, as in Jinja2.
+JinjaRun::Flow JinjaRun::filter(const JinjaStatement& s, JinjaScope& scope, JinjaText& out) {
+  JinjaText body;
+  JinjaScope inner{.variables = {}, .outer = &scope};
+  if (const Flow flow = run(s.body, inner, body); flow != Flow::kOn) return flow;
+  inner.variables[kFiltered] = std::move(body);
+  const JinjaText text = value(*s.value, inner).text();
+  made(text.size());
+  out.add(text);
   return Flow::kOn;
 }
 
