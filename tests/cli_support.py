@@ -11,7 +11,7 @@ import sys
 import tempfile
 import unittest
 
-FORERUN = sys.argv.pop(1)
+FORERUN = os.path.abspath(sys.argv.pop(1))
 TINY = os.path.join(os.path.dirname(os.path.abspath(__file__)), "data", "tiny")
 LLAMA = os.path.join(TINY, "llama_plain")
 GGUF = os.path.join(LLAMA, "model.gguf")

@@ -262,6 +262,35 @@ class Contract(Command):
             short = self.path("short.gguf", f.read()[:-100])
         self.refused(1, "generate", "-m", short, "--precision", "int4", "-p", "a", "--raw", says=["missing"])
 
+    def test_a_model_is_found_by_its_name_in_the_cache(self):
+        repository = os.path.join(self.dir, "hub", "models--some--model")
+        snapshot = os.path.join(repository, "snapshots", "abc")
+        os.makedirs(snapshot)
+        os.mkdir(os.path.join(repository, "refs"))
+        with open(os.path.join(repository, "refs", "main"), "w") as f:
+            f.write("abc")
+        env = dict(os.environ, HF_HOME=self.dir)
+        env.pop("HF_HUB_CACHE", None)
+
+        def run(*args):
+            return forerun(*args, env=env, cwd=self.dir)
+
+        shutil.copy(GGUF, os.path.join(snapshot, "tiny.gguf"))
+        for name in ("some/model", "some/model/tiny.gguf", repository):
+            r = run("generate", "-m", name, "-p", "hello", "--raw", "-n", "4", "--json")
+            self.assertEqual(r.returncode, 0, r.stderr)
+            self.assertEqual(run("info", name).returncode, 0)
+        shutil.copy(GGUF, os.path.join(snapshot, "other.gguf"))
+        r = run("generate", "-m", "some/model", "-p", "hello", "--raw")
+        self.assertEqual((r.returncode, len(r.stderr.strip().splitlines())), (2, 1), r.stderr)
+        self.assertIn("2 GGUF models: other.gguf, tiny.gguf; name one: some/model/other.gguf", r.stderr)
+        r = run("generate", "-m", "some/other", "-p", "hello", "--raw")
+        self.assertEqual((r.returncode, len(r.stderr.strip().splitlines())), (2, 1), r.stderr)
+        self.assertIn("hf download some/other", r.stderr)
+        os.makedirs(os.path.join(self.dir, "some"))
+        shutil.copytree(LLAMA, os.path.join(self.dir, "some", "model"))  # what lies there goes first
+        self.assertEqual(run("generate", "-m", "some/model", "-p", "hello", "--raw", "-n", "4").returncode, 0)
+
     def test_every_command_explains_itself(self):
         for command in ("generate", "chat", "bench", "certify", "info", "logits", "demo"):
             r = forerun(command, "--help")

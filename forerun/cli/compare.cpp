@@ -5,6 +5,7 @@
 
 #include "forerun/cli/interrupt.h"
 #include "forerun/cli/options.h"
+#include "forerun/cli/paths.h"
 #include "forerun/cli/terminal.h"
 #include "forerun/text.h"
 
@@ -62,7 +63,8 @@ void add_compare(Command& program) {
   Command& command = program.add_command(
       "compare", "Measure how far a precision, or another model file, moves the laws");
   bind_model(command, f->model);
-  command.add("--reference", f->reference.path, "Model to compare with; default: the same");
+  command.add("--reference", f->reference.path, "Model to compare with; default: the same",
+              {.means = local_model});
   command.add("--reference-precision", f->reference.precision, "Its precision",
               {.one_of = {"auto", "f32", "bf16", "int8", "int4", "file"}});
   command.add("--prompts", f->prompts, "JSON lines, each with a \"prompt\"", {.required = true});

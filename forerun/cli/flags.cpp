@@ -248,6 +248,9 @@ void Command::add(const std::string& names, T& value, const std::string& help, c
       value = read<std::uint32_t>(name, texts.front(), a);
     } else {
       value = read<T>(name, texts.front(), a);
+      if constexpr (std::is_same_v<T, std::string>) {
+        if (a.means) value = a.means(value);
+      }
     }
     return true;
   };

@@ -23,6 +23,8 @@ struct Accepts {
                          ///< not shown
   std::string shows = "";     ///< what stands for the value: "FILE"; "" = by its type
   std::string standard = "";  ///< the default in words; "" = the value's content
+  /// What a text that was given stands for; none: itself. @throws UsageError
+  std::function<std::string(const std::string&)> means = nullptr;
 };
 
 /// A command: its flags, its subcommands and what it runs. The library that parses arguments is

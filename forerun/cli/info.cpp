@@ -65,7 +65,7 @@ void add_info(Command& program) {
   auto f = std::make_shared<InfoFlags>();
   Command& command = program.add_command("info", "What a model file holds");
   command.add("file", f->path, "GGUF or safetensors file, or Hugging Face folder",
-              {.required = true});
+              {.required = true, .means = local_model});
   command.add("--tensors", f->tensors, "List every tensor");
   command.add("--json", f->json, "One JSON document on standard output");
   command.footer("Example:\n  forerun info model.gguf --tensors");

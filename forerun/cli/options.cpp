@@ -81,7 +81,8 @@ void note_found(const std::string& name, const Drafter& drafter) {
 
 void bind_model(Command& command, ModelFlags& f, Makes makes, bool required) {
   command.group(kModelTitle);
-  const char* const text = "GGUF file, or Hugging Face folder";
+  const char* const text =
+      "GGUF file, Hugging Face folder, or ORG/NAME as hf download has put it into its cache";
   const char* const image =
       "Diffusion Transformer: folder of forerun or diffusers, or safetensors file with "
       "facebookresearch/DiT's names. Image-token model (MAR): folder of forerun";
@@ -89,7 +90,7 @@ void bind_model(Command& command, ModelFlags& f, Makes makes, bool required) {
               makes == Makes::kTexts    ? text
               : makes == Makes::kImages ? image
                                         : fmt::format("Language model: {}. {}", text, image),
-              {.required = required, .shows = "PATH"});
+              {.required = required, .shows = "PATH", .means = local_model});
   command.add("--precision", f.precision, precision_help(makes, f.rows),
               {.one_of = kPrecisions, .shows = "NAME"});
   command.add("--threads", f.threads, "CPU threads, 0 = one a core", {.least = 0, .most = 1024});

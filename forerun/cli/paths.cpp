@@ -10,6 +10,7 @@
 #include <system_error>
 
 #include "forerun/base/gguf_parts.h"
+#include "forerun/base/hub_cache.h"
 #include "forerun/cli/interrupt.h"
 #include "forerun/cli/terminal.h"
 #include "forerun/common.h"
@@ -49,10 +50,16 @@ std::vector<fs::path> files_of(const std::string& input) {
 
 }  // namespace
 
+std::string local_model(const std::string& name) {
+  const Result<std::string> path = find_model(name);
+  if (!path) throw UsageError(path.error().message);
+  return *path;
+}
+
 void expect_path(const std::string& path) {
   std::error_code failed;
   if (fs::exists(path, failed)) return;
-  throw UsageError(fmt::format("{}: no such file or folder", path));
+  throw UsageError(fmt::format("{}: no such file or folder{}", path, download_hint(path)));
 }
 
 void expect_apart(const std::vector<Output>& outputs, const std::vector<std::string>& inputs) {

@@ -6,6 +6,10 @@
 
 namespace forerun::cli {
 
+/// The path of a model that is named by its path, or as in Hugging Face's cache on this machine.
+/// @throws UsageError  the name stands for several models
+std::string local_model(const std::string& name);
+
 /// @throws UsageError  nothing is there
 void expect_path(const std::string& path);
 

@@ -97,6 +97,12 @@ std::size_t bytes_of(const std::string& size) {
 std::string name_of_model(const std::string& path) {
   fs::path p = fs::path(path).lexically_normal();
   if (!p.has_filename()) p = p.parent_path();
+  // models--ORG--NAME/snapshots/COMMIT of Hugging Face's cache.
+  const std::string cached = p.parent_path().parent_path().filename().string();
+  const std::size_t end = cached.rfind("--");
+  if (p.parent_path().filename() == "snapshots" && cached.starts_with("models--") && end > 7) {
+    return cached.substr(end + 2);
+  }
   return without_gguf_ending(p.filename()).string();
 }
 

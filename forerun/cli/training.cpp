@@ -7,6 +7,7 @@
 #include "forerun/base/atomic_file.h"
 #include "forerun/base/mapped_file.h"
 #include "forerun/cli/interrupt.h"
+#include "forerun/cli/paths.h"
 #include "forerun/cli/provenance.h"
 #include "forerun/cli/report/training.h"
 #include "forerun/cli/terminal.h"
@@ -113,8 +114,9 @@ void bind_weight_bits(Command& app, std::int64_t& bits) {
 }
 
 void bind_answers(Command& app, AnswerFlags& flags, AnswerLossOptions& loss) {
-  app.add("-t,--target", flags.target.path, "GGUF file, or Hugging Face folder",
-          {.required = true});
+  app.add("-t,--target", flags.target.path,
+          "GGUF file, Hugging Face folder, or ORG/NAME of its cache",
+          {.required = true, .means = local_model});
   app.add("--data", flags.data, "Folders that forerun distill wrote", {.required = true});
   bind_training(app, flags.training, "Answers");
   app.add("--device", flags.training.options.device,
