@@ -4,7 +4,7 @@
 usage: make_tiny_models.py [FAMILY ...]      (run with tools/requirements.txt installed; offline)
 
 Each folder holds config.json and model*.safetensors as on a model hub, tokenizer.json, model.gguf with the same
-weights, and expected.safetensors, all float32:
+weights (mistral has none), and expected.safetensors, all float32:
   tokens_S [n]            token ids of sequence S = 0 (n = 40) and 1 (n = 23)
   logits_S [n, vocab]     eager attention
   hidden_L_0 [n, hidden]  what leaves block L = 0, 1 for sequence 0 (residual stream, before the final norm)
@@ -19,7 +19,7 @@ import torch
 from gguf import GGMLQuantizationType, quants
 from safetensors.torch import save_file
 from tokenizers import Tokenizer, decoders, models, pre_tokenizers
-from transformers import AutoConfig, AutoModelForCausalLM
+from transformers import AutoConfig, AutoModelForCausalLM, Gemma3ForConditionalGeneration
 from transformers.utils import logging
 
 import tiny_gguf
@@ -34,6 +34,10 @@ GEMMA3 = COMMON | {"architectures": ["Gemma3ForCausalLM"], "model_type": "gemma3
                    "intermediate_size": 48, "num_attention_heads": 4, "num_key_value_heads": 2, "head_dim": 16,
                    "hidden_activation": "gelu_pytorch_tanh", "query_pre_attn_scalar": 24, "sliding_window": 8,
                    "rms_norm_eps": 1e-6, "vocab_size": 160, "attention_bias": False, "eos_token_id": [2, 106]}
+MISTRAL = COMMON | {"architectures": ["MistralForCausalLM"], "model_type": "mistral", "hidden_act": "silu",
+                    "rms_norm_eps": 1e-5, "hidden_size": 48, "intermediate_size": 64, "num_attention_heads": 4,
+                    "num_key_value_heads": 2, "head_dim": 16, "vocab_size": 160, "tie_word_embeddings": False,
+                    "torch_dtype": "float32"}
 
 # config.json by family; half in the form that hub models have had for years, half in the newer `rope_parameters` form.
 FAMILIES = {
@@ -66,6 +70,20 @@ FAMILIES = {
         "layer_types": ["sliding_attention", "full_attention", "sliding_attention", "sliding_attention"],
         "rope_parameters": {"full_attention": {"rope_type": "linear", "factor": 8.0, "rope_theta": 1000000.0},
                             "sliding_attention": {"rope_type": "default", "rope_theta": 5000.0}}},
+    "mistral": MISTRAL | {"num_hidden_layers": 2, "sliding_window": 8, "rope_theta": 10000.0},
+    "mistral_yarn": MISTRAL | {
+        "num_hidden_layers": 3, "sliding_window": None, "rope_theta": 10000.0, "max_position_embeddings": 64,
+        "rope_scaling": {"rope_type": "yarn", "factor": 4.0, "original_max_position_embeddings": 16,
+                         "attention_factor": 0.8, "beta_fast": 4.0, "beta_slow": 0.5}},
+    "gemma3_pictures": {
+        "architectures": ["Gemma3ForConditionalGeneration"], "model_type": "gemma3", "torch_dtype": "float32",
+        "eos_token_id": [2, 106], "mm_tokens_per_image": 4, "image_token_index": 262144,
+        "text_config": {"model_type": "gemma3_text", "hidden_size": 32, "intermediate_size": 48, "num_hidden_layers": 6,
+                        "num_attention_heads": 4, "num_key_value_heads": 2, "head_dim": 16, "vocab_size": 160,
+                        "sliding_window": 8, "rope_scaling": {"rope_type": "linear", "factor": 8.0}},
+        "vision_config": {"model_type": "siglip_vision_model", "hidden_size": 16, "intermediate_size": 16,
+                          "num_hidden_layers": 1, "num_attention_heads": 2, "image_size": 28, "patch_size": 14,
+                          "vision_use_head": False}},
 }
 
 
@@ -92,6 +110,11 @@ def save_weights(folder, model, family):
     dtype = torch.bfloat16 if family == "qwen2" else torch.float32
     state = {k: v.to(dtype).contiguous() for k, v in model.state_dict().items()
              if not (k == "lm_head.weight" and model.config.tie_word_embeddings)}
+    if family == "gemma3_pictures":  # the names of the published files
+        save_file({k.replace("model.language_model.", "language_model.model.", 1).removeprefix(
+            "" if ".language_model." in k else "model."): v for k, v in state.items()},
+            folder / "model.safetensors", metadata={"format": "pt"})
+        return {k.replace(".language_model", "", 1): v for k, v in state.items() if ".language_model." in k}
     if family != "llama":
         save_file(state, folder / "model.safetensors", metadata={"format": "pt"})
         return state
@@ -119,7 +142,8 @@ def save_tokenizer(folder, vocab_size):
 def run(model, tokens):
     """(logits [n, vocab], outputs of block 0 and 1 [n, hidden]) of one sequence, from nothing cached."""
     kept = {}
-    hooks = [model.model.layers[i].register_forward_hook(
+    layers = getattr(model.model, "language_model", model.model).layers
+    hooks = [layers[i].register_forward_hook(
         lambda _m, _a, out, i=i: kept.__setitem__(i, out[0] if isinstance(out, tuple) else out)) for i in (0, 1)]
     with torch.no_grad():
         logits = model(tokens[None], use_cache=False).logits[0]
@@ -135,14 +159,17 @@ def make(family, seed):
     torch.manual_seed(seed)
     config = AutoConfig.from_pretrained(folder)
     config._attn_implementation = "eager"
-    model = AutoModelForCausalLM.from_config(config, dtype=torch.float32).eval()
+    pictures = family == "gemma3_pictures"
+    kind_of = Gemma3ForConditionalGeneration if pictures else AutoModelForCausalLM
+    model = (kind_of._from_config if pictures else kind_of.from_config)(config, dtype=torch.float32).eval()
     randomise(model, family)
     state = save_weights(folder, model, family)
-    save_tokenizer(folder, config.vocab_size)
-    loaded = AutoModelForCausalLM.from_pretrained(folder, dtype=torch.float32, attn_implementation="eager").eval()
+    text = config.get_text_config()
+    save_tokenizer(folder, text.vocab_size)
+    loaded = kind_of.from_pretrained(folder, dtype=torch.float32, attn_implementation="eager").eval()
     expected = {}
     for s, length in enumerate(LENGTHS):
-        tokens = torch.randint(0, config.vocab_size, (length,))
+        tokens = torch.randint(0, text.vocab_size, (length,))
         logits, hidden_0, hidden_1 = run(loaded, tokens)
         assert torch.equal(logits, run(model, tokens)[0]), f"{family}: the saved folder computes something else"
         expected |= {f"tokens_{s}": tokens.float(), f"logits_{s}": logits.contiguous()}
@@ -151,8 +178,9 @@ def make(family, seed):
     save_file(expected, folder / "expected.safetensors")
     arrays = {k: v.float().numpy() for k, v in state.items()}
     kind = GGMLQuantizationType.Q8_0 if family == "qwen3" else GGMLQuantizationType.F32
-    tiny_gguf.write_gguf(folder / "model.gguf", config, published, arrays, kind)
-    tiny_gguf.check_gguf(folder / "model.gguf", config, arrays)
+    if family != "mistral":  # llama.cpp's files of Llama and its like know no window
+        tiny_gguf.write_gguf(folder / "model.gguf", text, published.get("text_config", published), arrays, kind)
+        tiny_gguf.check_gguf(folder / "model.gguf", text, arrays)
     for file in folder.iterdir():
         file.chmod(0o644)  # safetensors writes 0600
     size = sum(f.stat().st_size for f in folder.iterdir())

@@ -9,10 +9,12 @@ from gguf import (GGMLQuantizationType, GGUFReader, GGUFWriter, MODEL_ARCH, Rope
 
 ARCHITECTURES = {  # config.json's model_type: (the name in the file, the gguf package's table of tensor names)
     "llama": ("llama", MODEL_ARCH.LLAMA),
+    "mistral": ("llama", MODEL_ARCH.LLAMA),
     "qwen2": ("qwen2", MODEL_ARCH.QWEN2),
     "qwen3": ("qwen3", MODEL_ARCH.QWEN3),
     "gemma3_text": ("gemma3", MODEL_ARCH.GEMMA3),
 }
+LLAMA = ("llama", "mistral")  # whose rotary pairs lie side by side in the file
 
 
 def tiny_vocabulary(size):
@@ -59,7 +61,7 @@ def llama3_divisors(head_dim, theta, scaling):
 
 def _to_gguf(config, name, value):
     """The array stored for the Hugging Face tensor `name`."""
-    if config.model_type == "llama" and name.endswith(("q_proj.weight", "k_proj.weight")):
+    if config.model_type in LLAMA and name.endswith(("q_proj.weight", "k_proj.weight")):
         heads = config.num_attention_heads if "q_proj" in name else config.num_key_value_heads
         return permute_halves(value, heads)
     if config.model_type == "gemma3_text" and name.endswith("norm.weight"):
@@ -83,9 +85,23 @@ def _add_metadata(writer, config, published):
         _add_gemma3_metadata(writer, config, published)
         return
     writer.add_rope_freq_base(config.rope_parameters["rope_theta"])
-    if config.model_type == "llama":
+    if config.model_type in LLAMA:
         writer.add_vocab_size(config.vocab_size)
-        writer.add_rope_dimension_count(config.hidden_size // config.num_attention_heads)
+        writer.add_rope_dimension_count(config.head_dim)
+    if config.rope_parameters["rope_type"] == "yarn":
+        _add_yarn(writer, config.rope_parameters)
+
+
+def _add_yarn(writer, rope):
+    """As convert_hf_to_gguf.py writes it."""
+    writer.add_rope_scaling_type(RopeScalingType.YARN)
+    writer.add_rope_scaling_factor(rope["factor"])
+    writer.add_rope_scaling_orig_ctx_len(rope["original_max_position_embeddings"])
+    for key, add in (("attention_factor", writer.add_rope_scaling_yarn_attn_factor),
+                     ("beta_fast", writer.add_rope_scaling_yarn_beta_fast),
+                     ("beta_slow", writer.add_rope_scaling_yarn_beta_slow)):
+        if rope.get(key) is not None:
+            add(rope[key])
 
 
 def _add_gemma3_metadata(writer, config, published):
@@ -144,7 +160,7 @@ def check_gguf(path, config, state):
         if config.model_type == "gemma3_text" and got.ndim == 1:
             assert np.allclose(got - 1, value, rtol=0, atol=2e-7), name
             continue
-        if config.model_type == "llama" and ("q_proj" in name or "k_proj" in name):
+        if config.model_type in LLAMA and ("q_proj" in name or "k_proj" in name):
             heads = config.num_attention_heads if "q_proj" in name else config.num_key_value_heads
             got = unpermute_halves(got, heads)
         assert np.array_equal(got, value), name

@@ -38,6 +38,11 @@ constexpr std::pair<std::string_view, std::string_view> kGgufNames[] = {
     {"mlp.up_proj.", "ffn_up."},
     {"mlp.down_proj.", "ffn_down."}};
 
+std::string behind_language_model(const std::string& name) {
+  constexpr std::string_view kModel = "model.";
+  return name.starts_with(kModel) ? "model.language_model." + name.substr(kModel.size()) : name;
+}
+
 class Builder {
  public:
   Builder(const DecoderConfig& config, const DecoderFile& file, Precision precision)
@@ -192,6 +197,8 @@ class Builder {
   std::string stored_name(const std::string& name) const {
     if (naming_ == Naming::kHuggingFace) return name;
     if (naming_ == Naming::kNemotronDiffusion) return nemotron_name(name);
+    if (naming_ == Naming::kLanguageModel) return "language_model." + name;
+    if (naming_ == Naming::kModelLanguageModel) return behind_language_model(name);
     constexpr std::string_view kLayers = "model.layers.";
     std::string prefix, rest = name;
     if (name.starts_with(kLayers)) {
@@ -251,10 +258,7 @@ class Builder {
                                     tensor, fmt::join(view->shape, ", "), fmt::join(shape, ", ")));
     }
     if (!holds_weights(view->dtype)) {
-      throw FormatError(
-          fmt::format("tensor '{}' holds {} where weights are expected; the file is "
-                      "damaged or of another architecture",
-                      tensor, name_of(view->dtype)));
+      throw FormatError(fmt::format("tensor '{}' {}", tensor, why_no_weights(view->dtype)));
     }
     return *view;
   }
@@ -272,7 +276,7 @@ class Builder {
     dequantize(view.dtype, view.bytes,
                {wide.data_ptr<float>(), static_cast<std::size_t>(wide.numel())});
     // Gemma multiplies by 1 + w; llama.cpp's converter has already added the 1.
-    if (norm && c_.gemma() && naming_ == Naming::kHuggingFace) wide.add_(1.0);
+    if (norm && c_.gemma() && naming_ != Naming::kGguf) wide.add_(1.0);
     w.tensor->copy_(order ? reordered(wide, order) : wide);
   }
 

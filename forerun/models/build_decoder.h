@@ -13,8 +13,10 @@ namespace forerun {
 enum class Naming : std::uint8_t {
   kGguf,  ///< llama.cpp's; rows of Llama's queries and keys interleaved, Gemma's norms stored as 1
           ///< + w
-  kHuggingFace,        ///< transformers'
-  kNemotronDiffusion,  ///< Nemotron-Labs-Diffusion's: the same behind "encoder.", diffusion_head
+  kHuggingFace,         ///< transformers'
+  kNemotronDiffusion,   ///< Nemotron-Labs-Diffusion's: the same behind "encoder.", diffusion_head
+  kLanguageModel,       ///< transformers' of a multimodal model: "language_model.model."
+  kModelLanguageModel,  ///< the same of newer versions: "model.language_model."
 };
 
 /// The name of a decoder's weight in the files of Nemotron-Labs-Diffusion.

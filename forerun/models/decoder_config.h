@@ -75,8 +75,11 @@ double rope_size(const DecoderConfig& config, bool sliding);
 /// Frequencies, sizes and what else positions do.
 Rope rope_of(const DecoderConfig& config, bool sliding);
 
-/// From a Hugging Face config.json.
+/// From a Hugging Face config.json: of a text model, or the decoder of a Gemma 3 that sees pictures
+/// too. Errors: another model_type, quantised weights, a field that is missing or not supported.
 Result<DecoderConfig> parse_decoder_config(const nlohmann::json& config);
+/// Whether a config.json describes its decoder under "text_config".
+bool is_multimodal(const nlohmann::json& config);
 
 std::string name_of(Family family);
 

@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <cmath>
+#include <utility>
 
 #include "forerun/base/quote.h"
 #include "forerun/formats/dequantize.h"
@@ -54,6 +55,27 @@ class Keys {
   std::string error_;
 };
 
+// The attention factor of a Hugging Face folder, which replaces YaRN's own temperature, is stored
+// as yarn_attn_factor; attn_factor multiplies either. Source of the keys: gguf-py's constants.py,
+// of what they mean: convert_hf_to_gguf.py and llama-context.cpp in ggml-org/llama.cpp.
+void read_yarn(Keys& k, DecoderConfig& c) {
+  RopeScaling& s = c.rope_scaling;
+  s.kind = RopeScaling::Kind::kYarn;
+  s.factor = k.number("rope.scaling.factor", 1.0);
+  s.original_context =
+      static_cast<double>(k.integer("rope.scaling.original_context_length", c.context));
+  s.beta_fast = k.number("rope.scaling.yarn_beta_fast", 32.0);
+  s.beta_slow = k.number("rope.scaling.yarn_beta_slow", 1.0);
+  const double own = s.factor > 1.0 ? 0.1 * std::log(s.factor) + 1.0 : 1.0;
+  s.attention_factor =
+      k.number("rope.scaling.yarn_attn_factor", own) * k.number("rope.scaling.attn_factor", 1.0);
+  for (const auto& [key, plain] : {std::pair("rope.scaling.yarn_ext_factor", 1.0),
+                                   std::pair("rope.scaling.yarn_log_multiplier", 0.0)}) {
+    const double value = k.number(key, plain);
+    if (value != plain) k.fail(fmt::format("{} is {}, only {} is supported", key, value, plain));
+  }
+}
+
 void read_rope(const Gguf& gguf, Keys& k, DecoderConfig& c) {
   c.rope_theta = k.number("rope.freq_base", 10000.0);
   c.local_rope_theta = c.gemma() ? k.number("rope.freq_base_swa", 10000.0) : c.rope_theta;
@@ -62,9 +84,11 @@ void read_rope(const Gguf& gguf, Keys& k, DecoderConfig& c) {
     c.rope_scaling = {.kind = RopeScaling::Kind::kLinear,
                       .factor = k.number("rope.scaling.factor", 1.0)};
     if (!(c.rope_scaling.factor > 0.0)) k.fail("rope.scaling.factor must be positive");
+  } else if (scaling == "yarn") {
+    read_yarn(k, c);
   } else if (scaling != "none") {
     k.fail(
-        fmt::format("rope scaling {} is not supported; none and linear are, and Llama-3's "
+        fmt::format("rope scaling {} is not supported; none, linear and yarn are, and Llama-3's "
                     "stored factors",
                     quote(scaling)));
   }

@@ -17,31 +17,45 @@ using internal::read_rope;
 using nlohmann::json;
 
 constexpr const char* kNemotronDiffusion = "nemotron_labs_diffusion";
+constexpr const char* kMistral = "mistral";  // Llama with a window
 
 std::optional<Family> family_of(const std::string& type) {
-  if (type == "llama" || type == kNemotronDiffusion) return Family::kLlama;
+  if (type == "llama" || type == kMistral || type == kNemotronDiffusion) return Family::kLlama;
   if (type == "qwen2") return Family::kQwen2;
   if (type == "qwen3") return Family::kQwen3;
   if (type == "gemma3_text" || type == "gemma3") return Family::kGemma3;
   return std::nullopt;
 }
 
+// @param rope  config.json, or its rope parameters
+void refuse_part_of_a_head(const json& rope, Fields& errors) {
+  if (!rope.is_object()) return;
+  Fields f(rope);
+  if (f.number("partial_rotary_factor", 1.0) != 1.0) {
+    f.fail("'partial_rotary_factor': a rotary embedding of part of a head is not supported");
+  }
+  if (!f.error().empty()) errors.fail(f.error());
+}
+
 void read_ropes(Fields& f, DecoderConfig& c) {
   c.rope_theta = f.number("rope_theta", c.gemma() ? 1e6 : 1e4);
   c.local_rope_theta = c.gemma() ? f.number("rope_local_base_freq", 10000.0) : c.rope_theta;
   if (const json* scaling = f.find("rope_scaling")) {
+    refuse_part_of_a_head(*scaling, f);
     double ignored = c.rope_theta;
     read_rope(*scaling, f, ignored, c.rope_scaling);
   }
   const json* parameters = f.find("rope_parameters");
   if (parameters == nullptr) return;
   if (parameters->is_object() && parameters->contains("full_attention")) {
+    refuse_part_of_a_head((*parameters)["full_attention"], f);
     read_rope((*parameters)["full_attention"], f, c.rope_theta, c.rope_scaling);
     RopeScaling local;
     read_rope(parameters->value("sliding_attention", json::object()), f, c.local_rope_theta, local);
     if (local.kind != RopeScaling::Kind::kNone)
       f.fail("rope scaling of sliding layers is not supported");
   } else {
+    refuse_part_of_a_head(*parameters, f);
     read_rope(*parameters, f, c.rope_theta, c.rope_scaling);
     if (!c.gemma()) c.local_rope_theta = c.rope_theta;
   }
@@ -60,6 +74,13 @@ void read_nemotron(Fields& f, DecoderConfig& c) {
     c.query_growth.context = growth.number("original_max_position_embeddings", std::nullopt);
   }
   if (!growth.error().empty()) f.fail("rope parameters: " + growth.error());
+}
+
+// All layers have the window, whatever 'layer_types' says, as in transformers; null is none.
+void read_mistral_window(const json& config, Fields& f, DecoderConfig& c) {
+  c.window = f.integer("sliding_window", config.contains("sliding_window") ? 0 : 4096);
+  if (c.window < 0) return f.fail("'sliding_window' is negative");
+  c.sliding.assign(static_cast<std::size_t>(c.layers), c.window > 0);
 }
 
 void read_windows(Fields& f, DecoderConfig& c) {
@@ -94,19 +115,39 @@ void read_windows(Fields& f, DecoderConfig& c) {
   }
 }
 
-}  // namespace
+// The part of a Gemma 3 of pictures and texts that describes its decoder, whole. Files leave out
+// what is as in the class. Source of the values: transformers' Gemma3TextConfig.
+json text_config_of(const json& config) {
+  json out = {
+      {"model_type", "gemma3_text"}, {"vocab_size", 262208},    {"hidden_size", 2304},
+      {"intermediate_size", 9216},   {"num_hidden_layers", 26}, {"num_attention_heads", 8},
+      {"num_key_value_heads", 4},    {"head_dim", 256},         {"max_position_embeddings", 131072},
+      {"sliding_window", 4096}};
+  out.update(config["text_config"]);
+  // The class of both parts decides it.
+  out["tie_word_embeddings"] = config.value("tie_word_embeddings", json(true));
+  return out;
+}
 
-Result<DecoderConfig> parse_decoder_config(const json& config) {
-  if (config.is_object() && config.contains("text_config") && !config.contains("hidden_size")) {
-    return Error{"config.json: this is a multimodal model; only text models are supported"};
-  }
+// What the weights are stored by, if that cannot be read; else empty.
+std::string unread_quantisation(const json& config) {
+  if (!config.is_object()) return "";
+  const auto found = config.find("quantization_config");
+  if (found == config.end() || !found->is_object() || found->empty()) return "";
+  const auto method = found->find("quant_method");
+  const bool named = method != found->end() && method->is_string();
+  return named ? quote(method->get<std::string>()) : "a method that is not named";
+}
+
+Result<DecoderConfig> parse_text_config(const json& config) {
   Fields f(config, "decoder");
   const std::string type = f.text("model_type", std::nullopt);
   const auto family = family_of(type);
   if (!family) {
     return Error{f.error().empty()
-                     ? fmt::format("config.json: model_type {} is not supported; llama, qwen2, "
-                                   "qwen3, gemma3_text and nemotron_labs_diffusion are",
+                     ? fmt::format("config.json: model_type {} is not supported; llama, mistral, "
+                                   "qwen2, qwen3, gemma3, gemma3_text and "
+                                   "nemotron_labs_diffusion are",
                                    quote(type))
                      : "config.json: " + f.error()};
   }
@@ -140,12 +181,40 @@ Result<DecoderConfig> parse_decoder_config(const json& config) {
       f.fail("an embedding model with bidirectional attention cannot generate");
     }
   }
+  refuse_part_of_a_head(config, f);
   read_ropes(f, c);
   if (type == kNemotronDiffusion) read_nemotron(f, c);
-  read_windows(f, c);
+  if (type == kMistral) {
+    read_mistral_window(config, f, c);
+  } else {
+    read_windows(f, c);
+  }
   if (const auto bad = internal::check_numbers(c)) f.fail(*bad);
   if (!f.error().empty()) return Error{"config.json: " + f.error()};
   return c;
+}
+
+}  // namespace
+
+bool is_multimodal(const json& config) {
+  return config.is_object() && config.contains("text_config") && !config.contains("hidden_size");
+}
+
+Result<DecoderConfig> parse_decoder_config(const json& config) {
+  if (const std::string method = unread_quantisation(config); !method.empty()) {
+    return Error{
+        fmt::format("config.json: the weights are quantised by {} (quantization_config), which "
+                    "forerun does not read: take the unquantised weights, or a GGUF file of the "
+                    "model",
+                    method)};
+  }
+  if (!is_multimodal(config)) return parse_text_config(config);
+  if (config.value("model_type", json()) != "gemma3" || !config["text_config"].is_object()) {
+    return Error{
+        "config.json: this is a multimodal model; of these, only the texts of gemma3 are "
+        "supported"};
+  }
+  return parse_text_config(text_config_of(config));
 }
 
 }  // namespace forerun

@@ -166,7 +166,7 @@ TEST_P(Trained, UnderAutocastStaysClose) {
 
 INSTANTIATE_TEST_SUITE_P(Tiny, Trained,
                          ::testing::Values("llama", "llama_plain", "qwen2", "qwen3", "gemma3",
-                                           "gemma3_softcap"),
+                                           "gemma3_softcap", "mistral"),
                          [](const auto& family) { return family.param; });
 
 // The logits of a document must not depend on the others of its batch, nor on what follows.

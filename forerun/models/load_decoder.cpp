@@ -18,6 +18,15 @@ DecoderLm build(const Result<DecoderConfig>& config, const DecoderFile& file,
   }
 }
 
+// Of the names that multimodal models have had, those that the file has.
+Naming naming_of(const HfConfig& config, const DecoderConfig& parsed, const Safetensors& weights) {
+  if (parsed.mask_token) return Naming::kNemotronDiffusion;
+  if (!is_multimodal(config.config)) return Naming::kHuggingFace;
+  return weights.find("language_model.model.embed_tokens.weight") != nullptr
+             ? Naming::kLanguageModel
+             : Naming::kModelLanguageModel;
+}
+
 }  // namespace
 
 DecoderLm load_decoder(const Gguf& gguf, Precision precision, DecoderParts parts) {
@@ -30,11 +39,10 @@ DecoderLm load_decoder(const HfConfig& config, const Safetensors& weights, const
                        Precision precision, DecoderParts parts) {
   const auto find = [&](const std::string& name) { return weights.find(name); };
   const Result<DecoderConfig> parsed = parse_decoder_config(config.config);
-  const bool nemotron = parsed && parsed->mask_token;
-  return build(
-      parsed,
-      {nemotron ? Naming::kNemotronDiffusion : Naming::kHuggingFace, find, weights.mapping()}, path,
-      precision, parts);
+  return build(parsed,
+               {parsed ? naming_of(config, *parsed, weights) : Naming::kHuggingFace, find,
+                weights.mapping()},
+               path, precision, parts);
 }
 
 }  // namespace forerun

@@ -12,12 +12,12 @@
 namespace forerun {
 namespace {
 
-const std::string kFolder = FORERUN_SOURCE_DIR "/tests/data/tiny/llama_plain";
+const std::string kPlain = FORERUN_SOURCE_DIR "/tests/data/tiny/llama_plain";
 
 // Of a large model the layers are nearly all there is: what shares its ends does not read them.
 TEST(LoadDecoder, OfTheEndsReadsNoLayer) {
-  const HfConfig config = load_hf_config(kFolder);
-  const Safetensors weights = load_safetensors(kFolder);
+  const HfConfig config = load_hf_config(kPlain);
+  const Safetensors weights = load_safetensors(kPlain);
   std::set<std::string> read;
   const FindTensor find = [&](const std::string& name) {
     read.insert(name);
@@ -29,7 +29,7 @@ TEST(LoadDecoder, OfTheEndsReadsNoLayer) {
       build_decoder(*decoder, {Naming::kHuggingFace, find}, Precision::kF32, DecoderParts::kEnds);
   for (const std::string& name : read) EXPECT_EQ(name.find("layers"), name.npos) << name;
   EXPECT_TRUE(ends.layers.empty());
-  const DecoderLm whole = load_decoder(config, weights, kFolder, Precision::kF32);
+  const DecoderLm whole = load_decoder(config, weights, kPlain, Precision::kF32);
   EXPECT_FALSE(whole.layers.empty());
   EXPECT_TRUE(at::equal(ends.embedding, whole.embedding));
   EXPECT_TRUE(at::equal(ends.head(), whole.head()));
@@ -38,7 +38,8 @@ TEST(LoadDecoder, OfTheEndsReadsNoLayer) {
 
 // Weights that stay in their file: the logits are those of float32, of every family and format.
 TEST(LoadDecoder, InTheFormOfTheFileGivesTheSameLogits) {
-  for (const char* name : {"llama", "llama_plain", "qwen2", "qwen3", "gemma3", "gemma3_softcap"}) {
+  for (const char* name : {"llama", "llama_plain", "qwen2", "qwen3", "gemma3", "gemma3_softcap",
+                           "mistral_yarn", "gemma3_pictures"}) {
     const std::string folder = kTiny + name;
     const auto logits = [&](const DecoderLm& m) {
       KvCache cache = m.make_cache();
@@ -60,6 +61,32 @@ TEST(LoadDecoder, InTheFormOfTheFileGivesTheSameLogits) {
     EXPECT_LT(distance(logits(from_folder(Precision::kFile)), logits(from_folder(Precision::kF32))),
               1e-4)
         << name;
+  }
+}
+
+// Both names that multimodal models have had.
+TEST(LoadDecoder, ReadsTheNewerNamesOfPicturesAndTexts) {
+  const std::string folder = kTiny + "gemma3_pictures";
+  const HfConfig config = load_hf_config(folder);
+  const Safetensors older = load_safetensors(folder);
+  constexpr std::string_view kTexts = "language_model.model.";
+  std::vector<TensorView> renamed = older.tensors();
+  for (TensorView& t : renamed) {
+    const bool texts = t.name.starts_with(kTexts);
+    t.name = texts ? "model.language_model." + t.name.substr(kTexts.size()) : "model." + t.name;
+  }
+  const Safetensors newer(renamed, {});
+  const Safetensors e = load_safetensors(folder + "/expected.safetensors");
+  const DecoderLm model = load_decoder(config, newer, folder, Precision::kF32);
+  KvCache cache = model.make_cache();
+  EXPECT_LT(distance(pass(model, cache, tokens_of(e, "tokens_0")), tensor_of(e, "logits_0")), 1e-4);
+  try {
+    load_decoder(config, Safetensors({}, {}), folder, Precision::kF32);
+    FAIL() << "did not throw";
+  } catch (const FormatError& missing) {
+    EXPECT_NE(std::string(missing.what()).find("'model.language_model.embed_tokens.weight'"),
+              std::string::npos)
+        << missing.what();
   }
 }
 

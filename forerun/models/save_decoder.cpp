@@ -3,6 +3,7 @@
 #include <ATen/ATen.h>
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <cmath>
 #include <stdexcept>
 #include <utility>
@@ -77,7 +78,14 @@ json decoder_config_json(const DecoderConfig& c) {
     if (c.logit_softcap > 0.0) out["final_logit_softcapping"] = c.logit_softcap;
   }
   if (c.mask_token) describe_nemotron(out, c);
-  if (c.gemma() || c.window > 0) {
+  // Readers of "llama" know no window.
+  const bool mistral = c.family == Family::kLlama && c.window > 0 &&
+                       std::find(c.sliding.begin(), c.sliding.end(), false) == c.sliding.end();
+  if (mistral) {
+    out["architectures"] = {"MistralForCausalLM"};
+    out["model_type"] = "mistral";
+    out["sliding_window"] = c.window;
+  } else if (c.gemma() || c.window > 0) {
     if (!c.gemma()) out["use_sliding_window"] = true;
     out["sliding_window"] = c.window;
     for (const bool sliding : c.sliding) {

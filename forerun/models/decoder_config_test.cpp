@@ -1,0 +1,208 @@
+#include "forerun/models/decoder_config.h"
+
+#include <gtest/gtest.h>
+
+#include <cmath>
+#include <nlohmann/json.hpp>
+#include <string>
+
+#include "forerun/formats/hf_config.h"
+#include "forerun/models/decoder_config_gguf.h"
+#include "forerun/models/save_decoder.h"
+#include "tests/support/gguf_builder.h"
+#include "tests/support/tiny_folder.h"
+
+namespace forerun {
+namespace {
+
+using nlohmann::json;
+
+json config_of(const std::string& family) {
+  return load_json_object(kTiny + family + "/config.json");
+}
+
+std::string refusal(const json& config) {
+  const auto parsed = parse_decoder_config(config);
+  return parsed ? "" : parsed.error().message;
+}
+
+TEST(DecoderConfig, OfMistralHasTheWindowInEveryLayer) {
+  json config = config_of("mistral");
+  EXPECT_EQ(parse_decoder_config(config)->window, 8);
+  EXPECT_EQ(parse_decoder_config(config)->sliding, std::vector<bool>(2, true));
+  config["layer_types"] = {"full_attention", "sliding_attention"};  // transformers reads none
+  EXPECT_EQ(parse_decoder_config(config)->sliding, std::vector<bool>(2, true));
+  config["sliding_window"] = nullptr;
+  EXPECT_EQ(parse_decoder_config(config)->window, 0);
+  EXPECT_EQ(parse_decoder_config(config)->sliding, std::vector<bool>(2, false));
+  config.erase("sliding_window");  // the class's value
+  EXPECT_EQ(parse_decoder_config(config)->window, 4096);
+  config["sliding_window"] = -1;
+  EXPECT_NE(refusal(config).find("'sliding_window' is negative"), std::string::npos);
+}
+
+TEST(DecoderConfig, OfMistralIsWrittenAsMistral) {
+  const DecoderConfig c = *parse_decoder_config(config_of("mistral"));
+  const json written = decoder_config_json(c);
+  EXPECT_EQ(written["model_type"], "mistral");
+  EXPECT_EQ(parse_decoder_config(written)->window, 8);
+  EXPECT_EQ(parse_decoder_config(written)->sliding, c.sliding);
+  const DecoderConfig plain = *parse_decoder_config(config_of("mistral_yarn"));
+  EXPECT_EQ(decoder_config_json(plain)["model_type"], "llama");
+}
+
+// The whole of what google/gemma-3-4b-it says about its decoder.
+TEST(DecoderConfig, OfPicturesAndTextsTakesTheClassesValues) {
+  const json config = json::parse(R"({
+    "architectures": ["Gemma3ForConditionalGeneration"], "model_type": "gemma3",
+    "eos_token_id": [1, 106], "image_token_index": 262144, "mm_tokens_per_image": 256,
+    "text_config": {"hidden_size": 2560, "intermediate_size": 10240, "model_type": "gemma3_text",
+                    "num_hidden_layers": 34, "rope_scaling": {"factor": 8.0, "rope_type": "linear"},
+                    "sliding_window": 1024},
+    "vision_config": {"hidden_size": 1152}})");
+  const auto parsed = parse_decoder_config(config);
+  ASSERT_TRUE(parsed) << parsed.error().message;
+  EXPECT_TRUE(is_multimodal(config));
+  EXPECT_EQ(parsed->vocab, 262208);
+  EXPECT_EQ(parsed->heads, 8);
+  EXPECT_EQ(parsed->kv_heads, 4);
+  EXPECT_EQ(parsed->head_dim, 256);
+  EXPECT_EQ(parsed->context, 131072);
+  EXPECT_EQ(parsed->layers, 34);
+  EXPECT_EQ(parsed->window, 1024);
+  EXPECT_TRUE(parsed->tied_head);
+  EXPECT_FALSE(parsed->sliding[5]);
+  EXPECT_TRUE(parsed->sliding[6]);
+  EXPECT_EQ(parsed->query_scale, 1.0 / 16.0);
+  EXPECT_EQ(parsed->rope_theta, 1e6);
+  EXPECT_EQ(inverse_frequencies(*parsed, false)[0], 0.125F);  // scaled: full layers alone
+  EXPECT_EQ(inverse_frequencies(*parsed, true)[0], 1.0F);
+}
+
+TEST(DecoderConfig, OfOtherMultimodalModelsIsRefused) {
+  json config = config_of("gemma3_pictures");
+  config["model_type"] = "llava";
+  EXPECT_NE(refusal(config).find("only the texts of gemma3"), std::string::npos);
+  config = config_of("gemma3_pictures");
+  for (const json& bad : {json(), json(7), json::array({1})}) {
+    config["text_config"] = bad;
+    EXPECT_NE(refusal(config).find("multimodal"), std::string::npos) << bad;
+  }
+  config["text_config"] = {{"model_type", "mamba"}};
+  EXPECT_NE(refusal(config).find("'mamba' is not supported"), std::string::npos);
+  config["text_config"] = {{"hidden_size", "x"}};
+  EXPECT_NE(refusal(config).find("'hidden_size'"), std::string::npos);
+}
+
+TEST(DecoderConfig, QuantisedWeightsAreNamed) {
+  json config = config_of("llama_plain");
+  config["quantization_config"] = {{"quant_method", "gptq"}, {"bits", 4}};
+  EXPECT_NE(refusal(config).find("quantised by 'gptq'"), std::string::npos);
+  EXPECT_NE(refusal(config).find("a GGUF file"), std::string::npos);
+  config["quantization_config"] = {{"bits", 4}};
+  EXPECT_NE(refusal(config).find("quantised by a method that is not named"), std::string::npos);
+  for (const json& none : {json(), json::object()}) {
+    config["quantization_config"] = none;
+    EXPECT_EQ(refusal(config), "");
+  }
+}
+
+TEST(DecoderConfig, RotationOfPartOfAHeadIsRefused) {
+  for (const char* family : {"llama", "llama_plain", "gemma3_softcap", "mistral_yarn"}) {
+    json config = config_of(family);
+    config["partial_rotary_factor"] = 1.0;
+    EXPECT_EQ(refusal(config), "") << family;
+    config["partial_rotary_factor"] = 0.5;
+    EXPECT_NE(refusal(config).find("partial_rotary_factor"), std::string::npos) << family;
+  }
+  json config = config_of("llama_plain");
+  config["rope_parameters"]["partial_rotary_factor"] = 0.5;
+  EXPECT_NE(refusal(config).find("partial_rotary_factor"), std::string::npos);
+  config = config_of("gemma3_softcap");
+  config["rope_parameters"]["full_attention"]["partial_rotary_factor"] = 0.25;
+  EXPECT_NE(refusal(config).find("partial_rotary_factor"), std::string::npos);
+  config = config_of("llama");
+  config["rope_scaling"]["partial_rotary_factor"] = 0.25;
+  EXPECT_NE(refusal(config).find("partial_rotary_factor"), std::string::npos);
+}
+
+using Numbers = std::vector<std::pair<std::string, float>>;
+
+Result<DecoderConfig> gguf_config(const std::string& scaling, const Numbers& numbers) {
+  testing::GgufBuilder b;
+  b.string("general.architecture", "llama");
+  for (const auto& [key, value] :
+       std::vector<std::pair<std::string, std::uint32_t>>{{"embedding_length", 32},
+                                                          {"block_count", 1},
+                                                          {"attention.head_count", 1},
+                                                          {"feed_forward_length", 32},
+                                                          {"context_length", 64}}) {
+    b.u32("llama." + key, value);
+  }
+  b.string("llama.rope.scaling.type", scaling);
+  for (const auto& [key, value] : numbers) {
+    const std::string full = "llama.rope.scaling." + key;
+    if (key == "original_context_length") {
+      b.u32(full, static_cast<std::uint32_t>(value));
+    } else {
+      b.entry(full, 6, testing::GgufBuilder::raw(value));
+    }
+  }
+  b.tensor("token_embd.weight", {32, 1}, 0, 0).data = std::string(128, '\0');
+  const std::string bytes = b.bytes();
+  const Result<Gguf> gguf = parse_gguf(std::as_bytes(std::span(bytes)));
+  return gguf ? parse_decoder_config(*gguf) : Result<DecoderConfig>(gguf.error());
+}
+
+Result<DecoderConfig> folder_config(json rope) {
+  rope["rope_type"] = "yarn";
+  return parse_decoder_config({{"model_type", "llama"},
+                               {"vocab_size", 1},
+                               {"hidden_size", 32},
+                               {"num_hidden_layers", 1},
+                               {"num_attention_heads", 1},
+                               {"intermediate_size", 32},
+                               {"max_position_embeddings", 64},
+                               {"rope_theta", 10000.0},
+                               {"rope_scaling", rope}});
+}
+
+TEST(DecoderConfig, YarnOfAGgufFileIsThatOfTheFolder) {
+  const std::pair<Numbers, json> cases[] = {
+      {{{"factor", 4.0F}, {"original_context_length", 16.0F}},
+       {{"factor", 4.0}, {"original_max_position_embeddings", 16}}},
+      {{{"factor", 4.0F}, {"original_context_length", 16.0F}, {"yarn_attn_factor", 0.75F}},
+       {{"factor", 4.0}, {"original_max_position_embeddings", 16}, {"attention_factor", 0.75}}},
+      {{{"factor", 2.0F}, {"yarn_beta_fast", 8.0F}, {"yarn_beta_slow", 0.5F}},
+       {{"factor", 2.0},
+        {"original_max_position_embeddings", 64},  // the file's context
+        {"beta_fast", 8.0},
+        {"beta_slow", 0.5}}}};
+  for (const auto& [numbers, rope] : cases) {
+    const auto file = gguf_config("yarn", numbers), folder = folder_config(rope);
+    ASSERT_TRUE(file) << file.error().message;
+    ASSERT_TRUE(folder) << folder.error().message;
+    EXPECT_EQ(inverse_frequencies(*file, false), inverse_frequencies(*folder, false)) << rope;
+    EXPECT_EQ(rope_size(*file, false), rope_size(*folder, false)) << rope;
+  }
+  const auto scaled = gguf_config("yarn", {{"factor", 4.0F}, {"attn_factor", 0.5F}});
+  EXPECT_DOUBLE_EQ(rope_size(*scaled, false), 0.5 * (0.1 * std::log(4.0) + 1.0));
+}
+
+TEST(DecoderConfig, YarnThatIsNotComputedIsRefused) {
+  const auto says = [](const Numbers& numbers, const std::string& scaling = "yarn") {
+    const auto parsed = gguf_config(scaling, numbers);
+    return parsed ? "" : parsed.error().message;
+  };
+  EXPECT_NE(says({{"factor", 4.0F}, {"yarn_ext_factor", 0.5F}}).find("yarn_ext_factor is 0.5"),
+            std::string::npos);
+  EXPECT_NE(says({{"yarn_log_multiplier", 0.1F}}).find("yarn_log_multiplier"), std::string::npos);
+  EXPECT_NE(says({{"factor", -1.0F}}), "");
+  EXPECT_NE(says({{"factor", 2.0F}, {"original_context_length", 0.0F}}), "");
+  EXPECT_NE(says({{"factor", 4.0F}, {"yarn_attn_factor", 0.0F}}), "");
+  EXPECT_NE(says({{"factor", 4.0F}, {"yarn_beta_fast", std::nanf("")}}), "");
+  EXPECT_NE(says({}, "longrope").find("none, linear and yarn are"), std::string::npos);
+}
+
+}  // namespace
+}  // namespace forerun
