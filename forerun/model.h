@@ -48,12 +48,13 @@ struct TokenizerInfo {
 class Model {
  public:
   /// @param path  a GGUF file, or a Hugging Face folder (config.json, tokenizer.json,
-  /// *.safetensors)
+  /// *.safetensors); where nothing lies there, "ORG/NAME" or "ORG/NAME/FILE" of Hugging Face's
+  /// cache on this machine, whose folder "models--ORG--NAME" is one as well
   /// @param precision  `auto` depends on the file, the processor and the free memory: int4 for a
   /// file with half of its weights in 4-bit matrices of its layers; else int8; without AVX2
   /// float32. Texts of a seed are those of a precision: name one to get the same on every
   /// processor, and int8 to resume training that the command began
-  /// @throws UsageError   no such path
+  /// @throws UsageError   no such path, or a name that stands for several models
   /// @throws FormatError  broken file, unsupported architecture or quantisation
   /// @throws UsageError   a precision that this processor does not support
   static Model load(const std::string& path, PrecisionRequest precision = kAutoPrecision);

@@ -20,8 +20,9 @@ struct BodyLoaders {
 };
 
 /// A GGUF file or a Hugging Face folder, with tokenizer, chat format and end tokens.
+/// @param name  as Model::load
 /// @throws as Model::load
-std::shared_ptr<Model::Impl> load_text_model(const std::string& path, PrecisionRequest requested,
+std::shared_ptr<Model::Impl> load_text_model(const std::string& name, PrecisionRequest requested,
                                              const BodyLoaders& loaders);
 
 /// As Model::encode_chat.

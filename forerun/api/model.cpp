@@ -7,6 +7,7 @@
 #include "forerun/api/choose_precision.h"
 #include "forerun/api/load_text_model.h"
 #include "forerun/api/model_impl.h"
+#include "forerun/base/hub_cache.h"
 #include "forerun/base/mapped_file.h"
 #include "forerun/formats/gguf_tokenizer.h"
 #include "forerun/formats/tokenizer/tokenizer_json.h"
@@ -78,7 +79,7 @@ std::optional<MappedFile> file_at(const fs::path& path) {
   return load_file(path);
 }
 
-// Newer folders keep the chat template in a file of its own.
+// Newer folders keep the chat template in a file of its own, some older ones in another.
 ChatTemplates hf_chat_templates(const fs::path& folder, std::string_view config_text) {
   constexpr std::size_t kMost = 1 << 20;  // the largest published ones have 20 KB
   const fs::path path = folder / "chat_template.jinja";
@@ -89,11 +90,16 @@ ChatTemplates hf_chat_templates(const fs::path& folder, std::string_view config_
     throw FormatError(fmt::format("{}: {} bytes, at most {} are read; check that it is a template",
                                   path.string(), own->text().size(), kMost));
   }
-  auto stored = parse_chat_templates(config_text);
-  if (!stored) {
-    throw FormatError((folder / "tokenizer_config.json").string() + ": " + stored.error().message);
-  }
-  return *std::move(stored);
+  const auto parsed = [&](const char* name, std::string_view text) {
+    auto stored = parse_chat_templates(text);
+    if (!stored) throw FormatError((folder / name).string() + ": " + stored.error().message);
+    return *std::move(stored);
+  };
+  ChatTemplates stored = parsed("tokenizer_config.json", config_text);
+  constexpr const char* kOfProcessor = "chat_template.json";
+  if (stored.standard || stored.with_tools) return stored;
+  const auto other = file_at(folder / kOfProcessor);
+  return other ? parsed(kOfProcessor, other->text()) : stored;
 }
 
 std::shared_ptr<Model::Impl> load_hf_model(const std::string& path, const ChosenPrecision& chosen,
@@ -109,12 +115,16 @@ std::shared_ptr<Model::Impl> load_hf_model(const std::string& path, const Chosen
   }
   const auto config_file = file_at(folder / "tokenizer_config.json");
   const std::string_view tokenizer_config = config_file ? config_file->text() : "{}";
-  auto impl = std::make_shared<Model::Impl>(Model::Impl{
-      .path = path,
-      .lm = loaders.from_folder(config, load_safetensors(folder), path, chosen.precision),
-      .precision = chosen,
-      .tokenizer =
-          tokenizer_of(parse_tokenizer_json(tokenizer->text(), tokenizer_config), tokenizer_path)});
+  Result<TokenizerSpec> parsed = parse_tokenizer_json(tokenizer->text(), tokenizer_config);
+  if (!parsed) throw FormatError(tokenizer_path + ": " + parsed.error().message);
+  TokenizerSpec spec = *std::move(parsed);
+  DecoderLm lm = loaders.from_folder(config, load_safetensors(folder), path, chosen.precision);
+  drop_added_from(spec, static_cast<std::size_t>(lm.config.vocab));
+  auto impl = std::make_shared<Model::Impl>(
+      Model::Impl{.path = path,
+                  .lm = std::move(lm),
+                  .precision = chosen,
+                  .tokenizer = tokenizer_of(std::move(spec), tokenizer_path)});
   impl->chat = ChatFormat(hf_chat_templates(folder, tokenizer_config), impl->tokenizer);
   check_end_tokens(*impl, config);
   set_end_tokens(*impl, config.end_of_sequence);
@@ -123,13 +133,16 @@ std::shared_ptr<Model::Impl> load_hf_model(const std::string& path, const Chosen
 
 }  // namespace
 
-std::shared_ptr<Model::Impl> load_text_model(const std::string& path, PrecisionRequest requested,
+std::shared_ptr<Model::Impl> load_text_model(const std::string& name, PrecisionRequest requested,
                                              const BodyLoaders& loaders) {
   const c10::InferenceMode no_autograd;
+  const Result<std::string> found = find_model(name);
+  if (!found) throw UsageError(found.error().message);
+  const std::string& path = *found;
   std::error_code ignored;
   if (!fs::exists(path, ignored)) {
-    throw UsageError(
-        fmt::format("no model at '{}': give a GGUF file or a Hugging Face folder", path));
+    throw UsageError(fmt::format("no model at '{}': give a GGUF file or a Hugging Face folder{}",
+                                 path, download_hint(path)));
   }
   TextModelSizes sizes = text_model_sizes(path);
   sizes.rows = loaders.rows;

@@ -20,7 +20,7 @@ namespace fs = std::filesystem;
 const std::string kFolder = FORERUN_SOURCE_DIR "/tests/data/nemotron";
 constexpr Token kMask = 100;
 
-const Model& target() {
+const Model& nemotron() {
   static const Model model = Model::load(kFolder, Precision::kF32);
   return model;
 }
@@ -46,7 +46,7 @@ const std::vector<std::string> kNames = {
     "tidar:self:block=3", "tidar:" + kFolder + "/linear_spec_lora:block=5",
     "tidar:self+lookup",  "tidar:self:block=12+recycling"};
 
-std::string message(const std::string& name, const Model& model = target()) {
+std::string message(const std::string& name, const Model& model = nemotron()) {
   try {
     Drafter::load(name, model);
   } catch (const std::exception& e) {
@@ -57,7 +57,7 @@ std::string message(const std::string& name, const Model& model = target()) {
 
 TEST(NemotronModel, WritesTheTextOfPyTorch) {
   const auto plain =
-      generate(target(), Drafter(), values("prompt"), short_options(Rule::kMaximal, 0.0));
+      generate(nemotron(), Drafter(), values("prompt"), short_options(Rule::kMaximal, 0.0));
   EXPECT_EQ(plain.tokens, values("text"));
 }
 
@@ -118,12 +118,12 @@ TEST(NemotronModel, TheMaskTokenExcludesNoRow) {
 
 // False alarm below 3e-4 a case, over seeds; seeded, so once.
 TEST(NemotronModel, SampledDraftsHaveCertificates) {
-  const Drafter drafter = Drafter::load("tidar:self", target());
+  const Drafter drafter = Drafter::load("tidar:self", nemotron());
   const std::vector<std::vector<Token>> prompts = {values("prompt"), {5, 6, 7}};
   for (const Rule rule : {Rule::kMaximal, Rule::kBlock}) {
     GenerateOptions o = short_options(rule, 1.0);
     o.fixed_draft = true;
-    const Certificate c = certify(target(), drafter, prompts, 1500, 64, o);
+    const Certificate c = certify(nemotron(), drafter, prompts, 1500, 64, o);
     EXPECT_TRUE(c.passed()) << name_of(rule) << " z " << c.report.z;
     EXPECT_GT(c.report.drafted, 500U);
   }
@@ -131,24 +131,24 @@ TEST(NemotronModel, SampledDraftsHaveCertificates) {
 
 // Untrained logits of the mask token are as large as any: left in, it would come every 160 outputs.
 TEST(NemotronModel, NeverWritesTheMaskToken) {
-  const Drafter drafter = Drafter::load("tidar:self", target());
+  const Drafter drafter = Drafter::load("tidar:self", nemotron());
   GenerateOptions o = short_options(Rule::kMaximal, 8.0);
   o.changes.bias = {{kMask, 50.0F}};
   o.fixed_draft = true;
   for (o.request = 0; o.request < 20; ++o.request) {
-    const auto text = generate(target(), drafter, {values("prompt")}, o).tokens;
+    const auto text = generate(nemotron(), drafter, {values("prompt")}, o).tokens;
     EXPECT_EQ(std::count(text.begin(), text.end(), kMask), 0);
   }
 }
 
 TEST(NemotronModel, WritesToTheEndOfTheContext) {
-  const Drafter drafter = Drafter::load("tidar:self", target());
+  const Drafter drafter = Drafter::load("tidar:self", nemotron());
   GenerateOptions o = short_options(Rule::kSharedNoise, 0.0);
   o.max_tokens = 100000;
   o.fixed_draft = true;
-  const auto plain = generate(target(), Drafter(), values("prompt"), o);
+  const auto plain = generate(nemotron(), Drafter(), values("prompt"), o);
   EXPECT_GT(plain.tokens.size(), 200U);
-  EXPECT_EQ(generate(target(), drafter, values("prompt"), o).tokens, plain.tokens);
+  EXPECT_EQ(generate(nemotron(), drafter, values("prompt"), o).tokens, plain.tokens);
 }
 
 TEST(NemotronModel, DraftsWithoutAnAdapterToo) {

@@ -282,7 +282,7 @@ std::string_view name_of(ChatFamily family) noexcept {
 
 Result<ChatTemplates> parse_chat_templates(std::string_view tokenizer_config_json) {
   const Result<nlohmann::json> root = parse_json(tokenizer_config_json);
-  if (!root) return Error{"tokenizer_config.json: " + root.error().message};
+  if (!root) return root.error();
   ChatTemplates out;
   if (!root->is_object() || !root->contains("chat_template")) return out;
   const nlohmann::json& value = (*root)["chat_template"];

@@ -55,8 +55,8 @@ struct ChatTemplates {
   std::optional<std::string> with_tools;  ///< for conversations with tools; none: the same
 };
 
-/// "chat_template" of tokenizer_config.json: a string, or a list of named ones of which "default"
-/// and "tool_use" are read. Error: not JSON.
+/// "chat_template" of tokenizer_config.json or chat_template.json: a string, or a list of named
+/// ones of which "default" and "tool_use" are read. Error: not JSON.
 Result<ChatTemplates> parse_chat_templates(std::string_view tokenizer_config_json);
 
 }  // namespace forerun

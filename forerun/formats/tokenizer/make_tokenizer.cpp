@@ -240,6 +240,27 @@ std::vector<AddedToken> added_by_type(const TokenizerSpec& spec) {
   return out;
 }
 
+void drop_added_from(TokenizerSpec& spec, std::size_t rows) {
+  if (spec.tokens.size() <= rows || spec.types.size() != spec.tokens.size()) return;
+  const auto beyond = [&](Token id) { return id >= 0 && std::cmp_greater_equal(id, rows); };
+  std::vector<bool> is_added(spec.tokens.size());
+  for (const AddedToken& a : spec.added) {
+    if (a.id >= 0 && std::cmp_less(a.id, is_added.size()))
+      is_added[static_cast<std::size_t>(a.id)] = true;
+  }
+  for (std::size_t i = rows; i < spec.tokens.size(); ++i) {
+    if (!is_added[i] && !spec.tokens[i].empty()) return;  // the empty ones are holes between ids
+  }
+  spec.tokens.resize(rows);
+  spec.types.resize(rows);
+  if (spec.scores.size() > rows) spec.scores.resize(rows);
+  std::erase_if(spec.added, [&](const AddedToken& a) { return beyond(a.id); });
+  std::erase_if(spec.end, beyond);
+  for (std::optional<Token>* id : {&spec.bos, &spec.eos, &spec.unknown, &spec.pad, &spec.missing}) {
+    if (*id && beyond(**id)) id->reset();
+  }
+}
+
 Result<Tokenizer> make_tokenizer(TokenizerSpec spec) {
   Result<std::shared_ptr<const internal::TokenizerData>> data = Maker(std::move(spec)).make();
   if (!data) return data.error();

@@ -1,5 +1,6 @@
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
 #include <optional>
 #include <string>
@@ -101,5 +102,10 @@ struct TokenizerSpec {
 /// The added tokens of a vocabulary that only has types: control and unknown ones are special,
 /// user-defined ones are not. SentencePiece finds its user-defined ones itself.
 std::vector<AddedToken> added_by_type(const TokenizerSpec& spec);
+
+/// Drops the tokens from id `rows` on if all of them are added ones: a model without rows for them
+/// (Gemma 3 1B has none for its family's pictures) neither reads nor writes them, and text that
+/// spells them is ordinary text. With any other token there, nothing changes.
+void drop_added_from(TokenizerSpec& spec, std::size_t rows);
 
 }  // namespace forerun
