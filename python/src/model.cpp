@@ -79,7 +79,9 @@ void bind_language_model(nb::module_& m) {
             new (self) Model(Model::load(path.bytes, precision_request(precision)));
           },
           "path"_a, "precision"_a = "auto",
-          "Loads a GGUF file or a Hugging Face folder. `precision`: auto, int8, int4, bf16, f32, "
+          "Loads a GGUF file or a Hugging Face folder, or \"org/name\" from Hugging Face's cache "
+          "on this "
+          "machine. `precision`: auto, int8, int4, bf16, f32, "
           "file; auto is int4 for GGUF files with half of their weights in 4 bits, else int8. "
           "A run of distill or train resumes in the precision that it "
           "began in; those of the command are in int8.")
