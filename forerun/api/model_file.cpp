@@ -7,6 +7,7 @@
 
 #include "forerun/api/access.h"
 #include "forerun/api/model_impl.h"
+#include "forerun/base/gguf_parts.h"
 #include "forerun/base/hash.h"
 #include "forerun/base/mapped_file.h"
 #include "forerun/models/int8_decoder.h"
@@ -38,7 +39,10 @@ std::string hash_of_weights(const std::string& path) {
   Hash hash;
   std::error_code ignored;
   if (!std::filesystem::is_directory(path, ignored)) {
-    return "xxh3:" + hash.add(load_file(path).bytes()).text();
+    std::vector<std::filesystem::path> files = gguf_files(path);
+    if (files.size() > 1 && load_gguf(path).parts() == 1) files = {path};  // a part by name alone
+    for (const auto& file : files) hash.add(load_file(file).bytes());
+    return "xxh3:" + hash.text();
   }
   // By name: the same tensors in other files are the same weights.
   const Safetensors weights = load_safetensors(path);

@@ -28,6 +28,26 @@ std::uint64_t number(std::string_view text) noexcept {
 
 }  // namespace
 
+namespace {
+
+// What the control group allows, by its second version or its first, whose largest number stands
+// for no limit.
+std::uint64_t group_limit() {
+  const std::uint64_t limit = number(text_of("/sys/fs/cgroup/memory.max"));
+  if (limit != kUnknown) return limit;
+  const std::uint64_t first = number(text_of("/sys/fs/cgroup/memory/memory.limit_in_bytes"));
+  return first >= std::uint64_t{1} << 62 ? kUnknown : first;
+}
+
+std::uint64_t group_use() {
+  const std::uint64_t used = number(text_of("/sys/fs/cgroup/memory.current"));
+  if (used != kUnknown) return used;
+  const std::uint64_t first = number(text_of("/sys/fs/cgroup/memory/memory.usage_in_bytes"));
+  return first == kUnknown ? 0 : first;
+}
+
+}  // namespace
+
 std::uint64_t parse_available_memory(std::string_view meminfo) noexcept {
   constexpr std::string_view kName = "MemAvailable:";
   const std::size_t at = meminfo.find(kName);
@@ -40,17 +60,16 @@ std::uint64_t parse_available_memory(std::string_view meminfo) noexcept {
 
 std::uint64_t whole_memory() {
   const long pages = sysconf(_SC_PHYS_PAGES), page = sysconf(_SC_PAGE_SIZE);
-  const std::uint64_t limit = number(text_of("/sys/fs/cgroup/memory.max"));
+  const std::uint64_t limit = group_limit();
   if (pages <= 0 || page <= 0) return limit == kUnknown ? 0 : limit;
   return std::min(limit, static_cast<std::uint64_t>(pages) * static_cast<std::uint64_t>(page));
 }
 
 std::uint64_t available_memory() {
   const std::uint64_t system = parse_available_memory(text_of("/proc/meminfo"));
-  const std::uint64_t limit = number(text_of("/sys/fs/cgroup/memory.max"));
+  const std::uint64_t limit = group_limit();
   if (limit == kUnknown) return system;
-  const std::uint64_t used = number(text_of("/sys/fs/cgroup/memory.current"));
-  return std::min(system, limit - std::min(limit, used == kUnknown ? 0 : used));
+  return std::min(system, limit - std::min(limit, group_use()));
 }
 
 }  // namespace forerun

@@ -139,6 +139,11 @@ struct Command::Impl {
     std::vector<CLI::Option*> old;
     std::string group;
 
+    std::vector<CLI::Option*> all() const {
+      std::vector<CLI::Option*> out = old;
+      out.push_back(option);
+      return out;
+    }
     bool given() const {
       return option->count() > 0 ||
              std::ranges::any_of(old, [](auto* o) { return o->count() > 0; });
@@ -174,6 +179,22 @@ struct Command::Impl {
       for (const CLI::Option* old : flag.old) out.push_back("--" + old->get_lnames().front());
     }
     return out;
+  }
+  // Whether a word is a flag that takes the next word.
+  bool takes_value(const std::string& word) const {
+    return std::ranges::any_of(flags, [&](const Flag& flag) {
+      return std::ranges::any_of(flag.all(), [&](const CLI::Option* o) {
+        return o->get_items_expected_max() > 0 && o->check_name(word);
+      });
+    });
+  }
+  // The first word that is another program's flag of several letters; none: the last.
+  auto foreign_flag(const std::vector<std::string>& words) const {
+    auto at = words.begin();
+    for (; at != words.end() && *at != "--"; ++at) {
+      if (is_foreign_short_flag(*at) && (at == words.begin() || !takes_value(*(at - 1)))) return at;
+    }
+    return words.end();
   }
   // What is known of words that were not expected, to follow them.
   std::string hints(const std::vector<std::string>& words) const {
@@ -267,8 +288,10 @@ void Command::add(const std::string& names, T& value, const std::string& help, c
   if (!a.excludes.empty()) flag.option->excludes(impl_->app->get_option(a.excludes));
   if constexpr (!kFlag) flag.option->type_name(a.shows.empty() ? type_of<T>() : a.shows);
   if constexpr (kIsList<T>) {
-    flag.option->expected(1, -1)->allow_extra_args();
-    if (a.commas) flag.option->delimiter(',');
+    for (CLI::Option* option : flag.all()) {
+      option->expected(1, -1)->allow_extra_args();
+      if (a.commas) option->delimiter(',');
+    }
   }
   impl_->flags.push_back(std::move(flag));
 }
@@ -335,10 +358,10 @@ Action Command::parse(int argc, const char* const* argv) {
   std::vector<std::string> words(argv + std::min(argc, 1), argv + argc);
   if (!words.empty() && words.front() == "help") {  // "help COMMAND", as git has it
     words.erase(words.begin());
-    words.emplace_back("--help");
+    if (words.empty() || &impl_->named_in(words) != impl_.get()) words.emplace_back("--help");
   }
-  if (const auto at = std::ranges::find_if(words, is_foreign_short_flag); at != words.end()) {
-    const Impl& command = impl_->named_in(words);
+  const Impl& command = impl_->named_in(words);
+  if (const auto at = command.foreign_flag(words); at != words.end()) {
     return misuse_at(command, fmt::format("not expected: {}{}", *at, command.hints({*at})));
   }
   std::ranges::reverse(words);  // as CLI11 takes them

@@ -159,11 +159,14 @@ std::optional<serve::ServedImages> load_images(const ServeFlags& f) {
                        DiffusionModel::load(f.image_model, DitDialect::kReference, kAutoPrecision));
 }
 
-std::vector<std::string> checked_origins(const std::vector<std::string>& origins) {
-  for (const std::string& origin : origins) {
+// Origins as browsers send them: in lower case, without a path.
+std::vector<std::string> checked_origins(std::vector<std::string> origins) {
+  for (std::string& origin : origins) {
+    std::transform(origin.begin(), origin.end(), origin.begin(),
+                   [](unsigned char c) { return static_cast<char>(std::tolower(c)); });
     const std::size_t scheme = origin.find("://");
     const bool whole = scheme != std::string::npos && scheme > 0 && origin.size() > scheme + 3 &&
-                       origin.find_first_of("/ ,", scheme + 3) == std::string::npos;
+                       origin.find_first_of("/ ,?#@", scheme + 3) == std::string::npos;
     if (origin != "*" && !whole) {
       throw UsageError(
           fmt::format("--allow-origin {}: give a scheme and a host, as https://chat.example or "

@@ -58,7 +58,9 @@ class App {
   static constexpr unsigned kClientGone = 499;  // in the log, as nginx has it
   static double milliseconds_since(Clock::time_point from);
   static const std::vector<Route>& routes();
-  const Route* route_of(const std::string& path) const;
+  static std::string plain_path(const std::string& path);
+  static const Route* find_route(std::string_view path);
+  static const Route* route_of(const std::string& path);
   std::optional<HttpResponse> check(const HttpRequest& head) const;
   bool knows(const std::string& authorization) const;
   bool is_called(const std::string& host) const;

@@ -63,7 +63,8 @@ bool App::may_ask(const std::string& origin) const {
 
 // What lets a browser hand the answer to a page of another origin (Fetch standard, 3.2).
 std::string App::origin_fields(const HttpRequest& head) const {
-  if (!may_ask(head.origin)) return {};
+  if (options_.origins.empty()) return {};
+  if (!may_ask(head.origin)) return "Vary: Origin\r\n";
   return fmt::format("Access-Control-Allow-Origin: {}\r\nVary: Origin\r\n", head.origin);
 }
 

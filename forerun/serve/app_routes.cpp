@@ -46,24 +46,30 @@ const std::vector<App::Route>& App::routes() {
   return all;
 }
 
-// Paths of the API with and without /v1 and with a slash at the end: clients put them together from
-// a base address.
-const App::Route* App::route_of(const std::string& path) const {
-  std::string_view known = path;
-  if (known.size() > 1 && known.ends_with('/')) known.remove_suffix(1);
-  if (known.starts_with("/v1/models/")) known = "/v1/models";
-  const auto at = std::find_if(routes().begin(), routes().end(), [&](const Route& r) {
-    const std::string_view of(r.path);
-    return of == known || (of.starts_with(kApi) && of.substr(kApi.size()) == known);
-  });
+// A path of the API as the routes have it: clients leave out /v1, or add a slash at the end, as
+// they put it together from a base address.
+std::string App::plain_path(const std::string& path) {
+  std::string out = path;
+  if (out.size() > 1 && out.ends_with('/')) out.pop_back();
+  const std::string api = std::string(kApi) + out;
+  const bool short_form = out.starts_with("/models/") || find_route(api) != nullptr;
+  return short_form ? api : out;
+}
+
+const App::Route* App::find_route(std::string_view path) {
+  if (path.starts_with("/v1/models/")) path = "/v1/models";
+  const auto at = std::find_if(routes().begin(), routes().end(),
+                               [&](const Route& r) { return r.path == path; });
   return at == routes().end() ? nullptr : &*at;
 }
 
+const App::Route* App::route_of(const std::string& path) { return find_route(plain_path(path)); }
+
 void App::handle(HttpRequest request, const Exchange& exchange) {
   const Route* route = route_of(request.path);
+  if (route != nullptr) request.path = plain_path(request.path);
   const HttpRequest head{
       .id = request.id, .method = request.method, .path = request.path, .remote = request.remote};
-  if (route != nullptr && !request.path.starts_with("/v1/models/")) request.path = route->path;
   try {
     if (route == nullptr) return page(std::move(request), exchange);
     (this->*route->handle)(std::move(request), exchange);

@@ -10,6 +10,12 @@
 
 namespace forerun {
 
+namespace {
+
+constexpr std::size_t kMostChoiceBytes = 8192;  // compiling takes time by their square
+
+}  // namespace
+
 using internal::SchemaConverter;
 using internal::SchemaRefusal;
 
@@ -25,7 +31,13 @@ Result<std::string> json_schema_grammar(std::string_view schema) {
 
 Result<std::string> choice_grammar(std::span<const std::string> texts) {
   std::vector<std::string> all;
+  std::size_t bytes = 0;
   for (const std::string& text : texts) {
+    bytes += text.size();
+    if (bytes > kMostChoiceBytes) {
+      return Error{
+          fmt::format("the texts to choose from have more than {} bytes", kMostChoiceBytes)};
+    }
     if (text.empty()) return Error{"an empty text cannot be chosen"};
     all.push_back(internal::ebnf_text(text));
   }
@@ -39,7 +51,7 @@ Result<std::string> tool_call_grammar(std::span<const Tool> tools, const ToolCal
     std::vector<std::string> calls;
     for (const Tool& tool : tools) {
       try {
-        const std::string arguments = converter.add(
+        const std::string arguments = converter.add_object(
             tool.parameters.empty() ? R"({"type": "object"})" : tool.parameters, tool.strict);
         calls.push_back(converter.define(
             fmt::format(R"("{{" ws "\"name\":" ws {} "," ws "\"arguments\":" ws {} ws "}}")",

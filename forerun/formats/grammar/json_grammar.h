@@ -20,7 +20,7 @@ namespace forerun {
 Result<std::string> json_schema_grammar(std::string_view schema);
 
 /// One of these texts.
-/// Errors: none is given, or an empty one.
+/// Errors: none is given, an empty one, or more than 8,192 bytes of them.
 Result<std::string> choice_grammar(std::span<const std::string> texts);
 
 /// Calls as <tool_call>{"name": ..., "arguments": {...}}</tool_call>, the format that Hermes and

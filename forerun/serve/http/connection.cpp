@@ -96,6 +96,7 @@ void Connection::arrived(const error_code& error, std::size_t bytes) {
 }
 
 void Connection::read_header() {
+  fields_.clear();  // those of the request before
   state_ = State::kHeader;
   within(hub_->limits.read_header);
   parser_.emplace();

@@ -63,6 +63,17 @@ std::string schema_value_type(const SchemaJson& value) {
                               : "array";
 }
 
+using Names = std::vector<std::string>;
+
+// The types of "type", which holds one or a list; "" = no name.
+Names type_names(const SchemaJson& type) {
+  const auto name = [](const SchemaJson& t) { return t.is_string() ? t.get<std::string>() : ""; };
+  Names out;
+  if (!type.is_array()) return {name(type)};
+  for (const SchemaJson& t : type) out.push_back(name(t));
+  return out;
+}
+
 // Whether a schema's own words narrow it more than its list of alternatives, if one is to be kept.
 bool says_more(const SchemaJson& s, const SchemaJson& alternatives) {
   if (s.contains("properties") || s.contains("items")) return true;
@@ -110,9 +121,16 @@ std::string SchemaConverter::add(std::string_view text, bool strict) {
   needs_.clear();
   ways_.clear();
   depth_ = 0;
+  if (!root_.is_object() && !root_.is_boolean()) refuse(kRoot, "must be an object or true");
   const std::string root = rule_of(root_, kRoot);
   check_values();
   return root;
+}
+
+std::string SchemaConverter::add_object(std::string_view text, bool strict) {
+  const std::string root = add(text, strict);
+  const bool any = rules_[std::stoul(root.substr(1))] == "any";
+  return any || (!strict && !allows_objects_alone(root_)) ? "object" : root;
 }
 
 // Refuses parts of which every value would have to hold another of the same part, without end.
@@ -137,8 +155,10 @@ void SchemaConverter::check_values() const {
   }
 }
 
+bool SchemaConverter::is_full() const { return rules_.size() >= kMostRules; }
+
 std::string SchemaConverter::define(const std::string& expression) {
-  if (rules_.size() >= kMostRules) throw SchemaRefusal{"has too many parts"};
+  if (is_full()) throw SchemaRefusal{"has too many parts"};
   rules_.push_back(expression);
   return fmt::format("r{}", rules_.size() - 1);
 }
@@ -162,7 +182,7 @@ std::string SchemaConverter::rule_of(const SchemaJson& schema, const std::string
   const std::string name = define("");
   known_[where] = name;
   Ways outer = std::exchange(ways_, {});
-  const std::string own = expression(schema, where);
+  const std::string own = expression_or_any(schema, where);
   rules_[std::stoul(name.substr(1))] = own;
   needs_[name] = std::exchange(ways_, std::move(outer));
   --depth_;
@@ -194,16 +214,11 @@ void SchemaConverter::only(const SchemaJson& s, const std::string& where,
 
 std::string SchemaConverter::reference(const SchemaJson& to, const std::string& where) {
   const std::string path = to.is_string() ? to.get<std::string>() : "";
-  const bool within = path == "#" || path.starts_with("#/");
-  if (!within && !strict_) return ways_.emplace_back(), "any";
-  if (!within) {
+  if (path != "#" && !path.starts_with("#/")) {
     refuse(where, "refers to something outside the schema: $ref must begin with #");
   }
-  const SchemaJson* at = &root_;
-  try {
-    at = &root_.at(SchemaJson::json_pointer(path.substr(1)));
-  } catch (const SchemaJson::exception&) {
-    if (!strict_) return ways_.emplace_back(), "any";
+  const SchemaJson* const at = target_of(to);
+  if (at == nullptr) {
     refuse(where, fmt::format("refers to {}, which is not there", quote(path, 100)));
   }
   std::string rule = rule_of(*at, path);
@@ -217,15 +232,13 @@ std::string SchemaConverter::values(const SchemaJson& s, const std::string& wher
   const SchemaJson all = s.contains("const") ? SchemaJson::array({s["const"]}) : s["enum"];
   if (!all.is_array() || all.empty()) refuse(where, "has an enum that is no list of values");
   std::vector<std::string> out;
+  std::set<std::string> types;
+  for (const std::string& type : s.contains("type") ? type_names(s["type"]) : Names()) {
+    types.insert(type);
+    if (type == "number") types.insert("integer");
+  }
   for (const SchemaJson& value : all) {
-    const std::string type = schema_value_type(value);
-    const auto is = [&](const SchemaJson& t) {
-      return t == type || (type == "integer" && t == "number");
-    };
-    if (s.contains("type")) {
-      const SchemaJson& types = s["type"];
-      if (types.is_array() ? !std::any_of(types.begin(), types.end(), is) : !is(types)) continue;
-    }
+    if (s.contains("type") && !types.contains(schema_value_type(value))) continue;
     if (is_rounded(value)) refuse(where, "allows a number of more than 64 bits: make it a text");
     out.push_back(ebnf_literal(value));
   }
@@ -237,11 +250,6 @@ std::string SchemaConverter::values(const SchemaJson& s, const std::string& wher
 std::string SchemaConverter::several(const SchemaJson& list, const std::string& where,
                                      const std::string& word) {
   if (!list.is_array() || list.empty()) refuse(where, word + " must be a list of schemas");
-  if (word == "allOf" && list.size() > 1 && !strict_) {
-    std::string rule = rule_of(list[0], fmt::format("{}/{}/0", where, word));
-    ways_.push_back({rule});
-    return rule;
-  }
   if (word == "allOf" && list.size() > 1) {
     refuse(where, "holds an allOf of several schemas: write them as one");
   }
@@ -282,10 +290,7 @@ std::string SchemaConverter::typed(const SchemaJson& s, const std::string& where
       return only(s, where, {}), "any";
     }
   } else {
-    const SchemaJson& type = s["type"];
-    for (const SchemaJson& t : type.is_array() ? type : SchemaJson::array({type})) {
-      types.push_back(t.is_string() ? t.get<std::string>() : "");
-    }
+    types = type_names(s["type"]);
   }
   std::set<std::string> words = {"type"};
   std::vector<std::string> out;

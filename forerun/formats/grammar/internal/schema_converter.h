@@ -1,6 +1,7 @@
 #pragma once
 
 #include <cstddef>
+#include <cstdint>
 #include <map>
 #include <nlohmann/json.hpp>
 #include <set>
@@ -26,11 +27,12 @@ std::string ebnf_literal(const SchemaJson& value);
 class SchemaConverter {
  public:
   /// Adds the rules of a schema. @return the name of its rule
-  /// @param strict  whether what a grammar does not keep is refused; else it is passed over, and
-  /// the
-  ///                grammar has texts that the schema does not allow
+  /// @param strict  whether what a grammar does not keep is refused; otherwise a part that holds
+  ///                it allows more than the schema does, and less in the order of properties alone
   /// @throws SchemaRefusal
   std::string add(std::string_view text, bool strict);
+  /// The same of a schema of objects: what it says of other values is passed over.
+  std::string add_object(std::string_view text, bool strict);
   /// Adds a rule. @return its name
   std::string define(const std::string& expression);
   /// The grammar of all rules, from `root` on.
@@ -40,6 +42,12 @@ class SchemaConverter {
   [[noreturn]] static void refuse(const std::string& where, const std::string& what);
   std::string rule_of(const SchemaJson& schema, const std::string& where);
   std::string expression(const SchemaJson& s, const std::string& where);
+  std::string expression_or_any(const SchemaJson& s, const std::string& where);
+  const SchemaJson* target_of(const SchemaJson& reference) const;
+  SchemaJson with_all_of(const SchemaJson& s) const;
+  bool allows_objects_alone(const SchemaJson& s) const;
+  static bool has_other_properties(const SchemaJson& s);
+  bool is_full() const;
   void only(const SchemaJson& s, const std::string& where,
             const std::set<std::string>& words) const;
   std::string reference(const SchemaJson& to, const std::string& where);
@@ -66,6 +74,7 @@ class SchemaConverter {
   std::map<std::string, Ways> needs_;  // by the name of a rule in known_
   Ways ways_;                          // of the part that is being converted
   std::size_t depth_ = 0;
+  std::int64_t characters_ = 0;  // of strings of bounded length
 };
 
 }  // namespace forerun::internal

@@ -15,8 +15,9 @@ namespace forerun::internal {
 namespace {
 
 constexpr std::int64_t kMostRepeats = 10'000;
-constexpr double kMostBound = 1e15;        // integers that a double holds
-constexpr double kMostDecimalBound = 1e6;  // with nine digits after the point
+constexpr std::int64_t kMostCharacters = 20'000;  // compiling takes time by their square
+constexpr double kMostBound = 1e15;               // integers that a double holds
+constexpr double kMostDecimalBound = 1e6;         // with nine digits after the point
 
 }  // namespace
 
@@ -24,7 +25,9 @@ std::int64_t SchemaConverter::count_of(const SchemaJson& s, const char* word,
                                        std::int64_t otherwise, const std::string& where) const {
   if (!s.contains(word)) return otherwise;
   const SchemaJson& value = s[word];
-  if (!strict_ && value.is_number() && value.get<double>() > double{kMostRepeats}) return otherwise;
+  const bool large = value.is_number() && value.get<double>() > double{kMostRepeats};
+  if (!strict_ && large)
+    return std::string_view(word).starts_with("min") ? kMostRepeats : otherwise;
   if (!value.is_number_integer() || value.get<double>() < 0.0 ||
       value.get<double>() > double{kMostRepeats}) {
     refuse(where, fmt::format("has a {} that is no count of at most {}", word, kMostRepeats));
@@ -56,6 +59,11 @@ std::string SchemaConverter::string_of(const SchemaJson& s, const std::string& w
     }
   }
   if (least == 0 && most < 0) return "string";
+  characters_ += std::max(least, most);
+  if (characters_ > kMostCharacters) {
+    if (!strict_) return "string";
+    refuse(where, fmt::format("bounds strings of more than {} characters in all", kMostCharacters));
+  }
   const std::string to = most < 0 ? "" : std::to_string(most);
   return most == 0 ? R"("\"\"")" : fmt::format(R"("\"" character{{{},{}}} "\"")", least, to);
 }
@@ -151,6 +159,7 @@ std::string SchemaConverter::array_of(const SchemaJson& s, const std::string& wh
 }
 
 std::string SchemaConverter::object_of(const SchemaJson& s, const std::string& where) {
+  if (!strict_ && has_other_properties(s)) return ways_.emplace_back(), "object";
   const SchemaJson none = SchemaJson::object();
   const SchemaJson& properties = s.contains("properties") ? s["properties"] : none;
   if (!properties.is_object()) refuse(where, "has properties that are no object");
