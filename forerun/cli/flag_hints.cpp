@@ -23,7 +23,7 @@ constexpr std::string_view kLocal = "models are read from files and folders of t
 constexpr std::string_view kContext = "the context is the model's; memory is taken as texts grow";
 constexpr std::string_view kCpu = "it computes on CPUs";
 
-constexpr std::array<Foreign, 24> kForeign{{
+constexpr std::array<Foreign, 25> kForeign{{
     {" -hf -hfr --hf-repo --hf-file -hff --model-url -mu ", "-m", kLocal},
     {" -m --model ", "", "the model is named without a flag"},
     {" --model-path --tokenizer-path ", "-m", "the tokenizer is the model's own"},
@@ -57,6 +57,8 @@ constexpr std::array<Foreign, 24> kForeign{{
     {" -j ", "--json-schema", ""},
     {" --no-warmup --verbose-prompt --no-display-prompt -st -lv -sp ", "",
      "nothing is lost without it"},
+    {" --reasoning-parser --enable-reasoning ", "--reasoning-format",
+     "the tags are those of the model's chat template"},
     {" --gpu-memory-utilization --mem-fraction-static ", "--memory", ""},
 }};
 

@@ -17,6 +17,9 @@ TEST(FlagHint, NamesTheFlagThatDoesWhatAnotherProgramsDoes) {
   EXPECT_EQ(flag_hint("--draft-max", kFlags), "--draft-max is --max-draft here");
   EXPECT_EQ(flag_hint("--num-speculative-tokens=4", kFlags),
             "--num-speculative-tokens is --max-draft here");
+  EXPECT_EQ(flag_hint("--reasoning-parser", std::vector<std::string>{"--reasoning-format"}),
+            "--reasoning-parser is --reasoning-format here: the tags are those of the model's chat "
+            "template");
 }
 
 TEST(FlagHint, SaysWhyThereIsNone) {

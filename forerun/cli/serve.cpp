@@ -13,6 +13,7 @@
 #include "forerun/cli/interrupt.h"
 #include "forerun/cli/options.h"
 #include "forerun/cli/terminal.h"
+#include "forerun/serve/served_model.h"
 #include "forerun/serve/server.h"
 
 namespace forerun::cli {
@@ -22,7 +23,7 @@ namespace fs = std::filesystem;
 
 struct ServeFlags {
   ModelFlags model;
-  std::string drafter = "auto", draft_precision = "auto", rule = "shared-noise";
+  std::string drafter = "auto", draft_precision = "auto", rule = "shared-noise", reasoning = "auto";
   std::string image_model, image_drafter = "none", vae;
   SamplingParams sampling = {.temperature = 1.0};
   std::uint32_t image_steps = 0;
@@ -127,6 +128,7 @@ serve::ServedModel load_served(const ServeFlags& f) {
                          .rule = *rule_from_name(f.rule),
                          .max_draft = f.max_draft,
                          .fixed_draft = f.fixed_draft,
+                         .reasoning = *serve::reasoning_format_from_name(f.reasoning),
                          .created = static_cast<std::int64_t>(std::time(nullptr))};
   for (const char* other : {"auto", "lookup"}) {
     const EndsAtFirst loading;
@@ -265,6 +267,13 @@ void add_serve(Command& program) {
               {.shows = "FILE"});
   command.add("--max-active", f->max_active, "Texts that run at a time",
               {.least = 1, .most = 4096});
+  command.add(
+      "--reasoning-format", f->reasoning,
+      "What becomes of the text that a reasoning model writes between <think> and </think> "
+      "before its answer: auto = chats have it as reasoning_content, apart from content, if "
+      "the model's chat template has these tags; none = it stays in content; deepseek = "
+      "auto. A request's field reasoning_format goes first",
+      {.one_of = {"auto", "none", "deepseek"}, .shows = "NAME"});
   command.add("--max-queue", f->max_queue, "Texts that wait; requests beyond them get status 429",
               {.least = 0, .most = 1 << 20});
   command.add("--memory", f->memory,

@@ -32,6 +32,7 @@ Answer::Answer(std::string id, GenerationRequest request, Exchange exchange,
       left_(request_.choices()) {
   for (std::size_t i = 0; i < choices_.size(); ++i) {
     choices_[i].last = arrived;
+    choices_[i].thoughts = ReasoningReader(request_.reasoning == ReasoningStart::kInside);
     if (request_.echo) choices_[i].text = request_.prompt_texts[i / request_.n];
   }
   // n texts share their prompt, which counts once.
@@ -64,7 +65,7 @@ void Answer::begin() {
       if (request_.usage_chunk) document["usage"] = nullptr;
       event(std::move(document));
     } else if (request_.echo) {
-      send_chunk(i, choices_[i].text, false);
+      send_chunk(i, {choices_[i].text, {}}, false);
     }
   }
 }
@@ -107,27 +108,29 @@ void Answer::add_calls(Choice& choice, json& message) {
 }
 
 // @param last  with the reason why the text ended
-json Answer::choice_json(std::size_t index, const std::string& text, bool last) {
+json Answer::choice_json(std::size_t index, const Part& part, bool last) {
   Choice& choice = choices_[index];
   json out = {{"index", index}, {"finish_reason", last ? json(choice.finish) : json()}};
   out["logprobs"] = logprobs_of(choice);
   if (request_.api == Api::kCompletions) {
-    out["text"] = text;
-  } else if (streaming_) {
-    out["delta"] = text.empty() ? json::object() : json{{"content", text}};
-    add_calls(choice, out["delta"]);
+    out["text"] = part.text;
   } else {
-    out["message"] = {{"role", "assistant"}, {"content", text}, {"refusal", nullptr}};
-    add_calls(choice, out["message"]);
+    json message = json::object();
+    if (!streaming_) message = {{"role", "assistant"}, {"content", ""}, {"refusal", nullptr}};
+    if (!part.text.empty()) message["content"] = part.text;
+    if (!part.reasoning.empty()) message["reasoning_content"] = part.reasoning;
+    // In streams calls follow the reasoning.
+    if (!streaming_ || part.reasoning.empty()) add_calls(choice, message);
+    out[streaming_ ? "delta" : "message"] = std::move(message);
   }
   if (request_.rounds) out["forerun"] = {{"rounds", std::exchange(choice.rounds, json::array())}};
   return out;
 }
 
-void Answer::send_chunk(std::size_t index, const std::string& text, bool last) {
+void Answer::send_chunk(std::size_t index, const Part& part, bool last) {
   const bool chat = request_.api == Api::kChat;
   json document = frame(chat ? "chat.completion.chunk" : "text_completion");
-  document["choices"] = json::array({choice_json(index, text, last)});
+  document["choices"] = json::array({choice_json(index, part, last)});
   if (request_.usage_chunk) document["usage"] = nullptr;
   if (last && left_ == 0) add_extras(document);
   event(std::move(document));
@@ -197,28 +200,76 @@ void Answer::take(std::size_t index, std::span<const ChoiceEvent> events, Metric
   }
   if (failure != nullptr) return fail(failure->by_request ? 400 : 500, failure->message);
   if (failed_ || gone) return;
-  if (round != nullptr && request_.rounds) {
-    choice.rounds.push_back(round_json(served_.model, *round, text));
+  const Part part = read(choice, std::move(text), round);
+  if (streaming_) return show(index, part);
+  choice.text += part.text;
+  choice.reasoning += part.reasoning;
+}
+
+// What a round's text says: reasoning, content, calls.
+Answer::Part Answer::read(Choice& choice, std::string text, const RoundReport* round) {
+  json shown;
+  if (round != nullptr && request_.rounds) shown = round_json(served_.model, *round, text);
+  Part out{.text = std::move(text), .reasoning = {}};
+  if (request_.reasoning) {
+    out = read_reasoning(choice, out.text, shown.is_null() ? nullptr : &shown["pieces"]);
+    if (round != nullptr) count_reasoning(choice, round->bytes);
+    if (choice.ended) totals_.reasoning_tokens += choice.reasoning_tokens;
   }
-  bool called = false;
-  if (request_.calls_tools) {
-    choice.calls.push(text);
-    if (choice.ended) choice.calls.finish();
-    text = choice.calls.take_content();
-    called = choice.calls.waiting();
-    if (choice.ended && choice.calls.called() && choice.finish == "stop") {
-      choice.finish = "tool_calls";
+  if (!shown.is_null()) choice.rounds.push_back(std::move(shown));
+  if (!request_.calls_tools) return out;
+  choice.calls.push(out.text);
+  if (choice.ended) choice.calls.finish();
+  out.text = choice.calls.take_content();
+  if (choice.ended && choice.calls.called() && choice.finish == "stop") {
+    choice.finish = "tool_calls";
+  }
+  return out;
+}
+
+// @param pieces  of the round, or null: their text becomes that of the content, beside "reasoning"
+Answer::Part Answer::read_reasoning(Choice& choice, std::string_view text, json* pieces) {
+  Part out;
+  const auto take = [&] {
+    Part part{choice.thoughts.take_content(), choice.thoughts.take_reasoning()};
+    out.text += part.text;
+    out.reasoning += part.reasoning;
+    return part;
+  };
+  if (pieces != nullptr) {
+    for (json& piece : *pieces) {
+      const auto& bytes = piece["text"].get_ref<const std::string&>();
+      choice.thoughts.push(bytes);
+      text.remove_prefix(bytes.size());
+      Part part = take();
+      piece["text"] = std::move(part.text);
+      if (!part.reasoning.empty()) piece["reasoning"] = std::move(part.reasoning);
     }
   }
-  if (!streaming_) {
-    choice.text += text;
-    return;
+  choice.thoughts.push(text);
+  if (choice.ended) choice.thoughts.finish();
+  take();
+  return out;
+}
+
+// Tokens count whose text begins before the end of the reasoning, and where there turns out to be
+// none, none of them.
+// @param bytes  of text, by token of a round
+void Answer::count_reasoning(Choice& choice, std::span<const std::size_t> bytes) {
+  const std::size_t end = choice.thoughts.end();
+  for (const std::size_t n : bytes) {
+    if (choice.bytes < end) ++choice.reasoning_tokens;
+    choice.bytes += n;
   }
-  if (!text.empty() || called || choice.ended) {
-    const bool more = !text.empty() || called;
-    if (choice.ended && more) send_chunk(index, text, false);
-    send_chunk(index, choice.ended ? std::string() : text, choice.ended);
-  }
+  if (end == 0) choice.reasoning_tokens = 0;
+}
+
+// Reasoning and content come in chunks of their own: clients look for one or the other.
+void Answer::show(std::size_t index, const Part& part) {
+  const Choice& choice = choices_[index];
+  if (!part.reasoning.empty()) send_chunk(index, {{}, part.reasoning}, false);
+  if (!part.text.empty() || choice.calls.waiting()) send_chunk(index, {part.text, {}}, false);
+  if (choice.ended) send_chunk(index, {}, true);
 }
 
 void Answer::fail(unsigned status, const std::string& message) {
@@ -251,7 +302,7 @@ void Answer::end() {
   json document = frame(request_.api == Api::kChat ? "chat.completion" : "text_completion");
   document["choices"] = json::array();
   for (std::size_t i = 0; i < choices_.size(); ++i) {
-    document["choices"].push_back(choice_json(i, choices_[i].text, true));
+    document["choices"].push_back(choice_json(i, {choices_[i].text, choices_[i].reasoning}, true));
   }
   document["usage"] = usage_json(totals_);
   add_extras(document);

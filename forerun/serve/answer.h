@@ -6,6 +6,7 @@
 #include <nlohmann/json.hpp>
 #include <span>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "forerun/engine.h"
@@ -14,6 +15,7 @@
 #include "forerun/serve/generation_request.h"
 #include "forerun/serve/http/http.h"
 #include "forerun/serve/metrics.h"
+#include "forerun/serve/reasoning.h"
 #include "forerun/serve/served_model.h"
 #include "forerun/serve/tool_calls.h"
 #include "forerun/text.h"
@@ -56,7 +58,10 @@ class Answer {
 
  private:
   struct Choice {
-    std::string text;
+    std::string text, reasoning;
+    ReasoningReader thoughts;
+    std::size_t bytes = 0;             // of all text
+    std::size_t reasoning_tokens = 0;  // so far, perhaps
     ToolCallReader calls;
     std::size_t calls_sent = 0;
     std::vector<TokenOutput> tokens;  // not sent yet
@@ -67,11 +72,20 @@ class Answer {
     bool began = false, ended = false;
   };
 
+  // What a round adds to a text.
+  struct Part {
+    std::string text, reasoning;
+  };
+
   nlohmann::json frame(const char* object) const;
-  nlohmann::json choice_json(std::size_t index, const std::string& text, bool last);
+  nlohmann::json choice_json(std::size_t index, const Part& part, bool last);
   nlohmann::json logprobs_of(Choice& choice);
   void add_calls(Choice& choice, nlohmann::json& message);
-  void send_chunk(std::size_t index, const std::string& text, bool last);
+  void send_chunk(std::size_t index, const Part& part, bool last);
+  Part read(Choice& choice, std::string text, const RoundReport* round);
+  Part read_reasoning(Choice& choice, std::string_view text, nlohmann::json* pieces);
+  static void count_reasoning(Choice& choice, std::span<const std::size_t> bytes);
+  void show(std::size_t index, const Part& part);
   void event(nlohmann::json document);
   void add_extras(nlohmann::json& document) const;
   void count(Choice& choice, const RoundReport& round, Metrics& metrics);

@@ -110,7 +110,8 @@ json usage_json(const Totals& t) {
       {"prompt_tokens", t.prompt_tokens},
       {"completion_tokens", t.tokens},
       {"total_tokens", t.prompt_tokens + t.tokens},
-      {"prompt_tokens_details", {{"cached_tokens", std::min(t.cached_tokens, t.prompt_tokens)}}}};
+      {"prompt_tokens_details", {{"cached_tokens", std::min(t.cached_tokens, t.prompt_tokens)}}},
+      {"completion_tokens_details", {{"reasoning_tokens", t.reasoning_tokens}}}};
 }
 
 json timings_json(const Totals& t) {

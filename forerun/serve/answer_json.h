@@ -38,6 +38,7 @@ class CompletionLogprobs {
 /// What the texts of a request took, all together.
 struct Totals {
   std::size_t prompt_tokens = 0, cached_tokens = 0, tokens = 0;
+  std::size_t reasoning_tokens = 0;            ///< of those, with the tags
   double prompt_seconds = 0.0, seconds = 0.0;  ///< of the text that took longest
   RunStatistics statistics;
   std::vector<std::uint64_t> rounds_by_kept;  ///< rounds with drafts, by how many were kept

@@ -84,7 +84,11 @@ void add_in_words(std::vector<Message>& out, const json& message, const std::str
       return;
     }
   }
-  out.push_back({std::move(role), std::move(content)});
+  Message turn{std::move(role), std::move(content)};
+  if (const auto thoughts = fields.text("reasoning_content")) {
+    turn.fields = dump({{"reasoning_content", *thoughts}});
+  }
+  out.push_back(std::move(turn));
 }
 
 void describe_tools(std::vector<Message>& turns, const std::string& tools) {

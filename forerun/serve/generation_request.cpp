@@ -278,7 +278,9 @@ GenerationRequest parse_chat(std::string_view text, const ServedModel& served) {
   const Fields fields(body);
   GenerationRequest r = read_common(fields, served);
   read_constraints(r, body, text, served);
-  r.prompts.push_back(encode(parse_chat_prompt(body, text, served), served));
+  const ChatPrompt prompt = parse_chat_prompt(body, text, served);
+  r.prompts.push_back(encode(prompt, served));
+  r.reasoning = reasoning_of(fields, prompt, r.prompts.front(), served);
   if (fields.flag("logprobs", false)) {
     r.top = static_cast<std::size_t>(fields.whole("top_logprobs", 0, kMostTop).value_or(0));
   } else if (fields.whole("top_logprobs", 0, kMostTop).value_or(0) > 0) {

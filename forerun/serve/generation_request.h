@@ -11,6 +11,7 @@
 #include "forerun/core/token.h"
 #include "forerun/generate_options.h"
 #include "forerun/model.h"
+#include "forerun/serve/reasoning.h"
 #include "forerun/serve/served_model.h"
 
 namespace forerun::serve {
@@ -28,10 +29,11 @@ struct GenerationRequest {
   Drafter drafter;
   std::optional<std::size_t> top;  ///< log-probabilities are wanted, and so many likeliest tokens
   bool stream = false;
-  bool usage_chunk = false;  ///< a stream ends with the numbers of tokens
-  bool echo = false;         ///< the text begins with the prompt
-  bool rounds = false;       ///< chunks say how their text came about
-  bool calls_tools = false;  ///< calls in the text are handed over as such
+  bool usage_chunk = false;                 ///< a stream ends with the numbers of tokens
+  bool echo = false;                        ///< the text begins with the prompt
+  bool rounds = false;                      ///< chunks say how their text came about
+  bool calls_tools = false;                 ///< calls in the text are handed over as such
+  std::optional<ReasoningStart> reasoning;  ///< is handed over as such
 
   std::size_t choices() const noexcept { return prompts.size() * n; }
 };

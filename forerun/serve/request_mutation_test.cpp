@@ -28,7 +28,7 @@ const std::vector<std::string>& chats() {
       R"("stream_options":{"include_usage":true},"speculative":{"drafter":"lookup","off":false,"rounds":true}})",
       R"({"messages":[{"role":"developer","content":[{"type":"text","text":"é 😀"}]},{"role":"user","content":null}],)"
       R"("max_completion_tokens":9,"logprobs":true,"top_logprobs":5,"stop":null,"logit_bias":{"1":-100,"17":2.5},)"
-      R"("presence_penalty":0.5,"frequency_penalty":-1,"repeat_penalty":1.1,"ignore_eos":true,"best_of":1})",
+      R"("presence_penalty":0.5,"frequency_penalty":-1,"repeat_penalty":1.1,"ignore_eos":true,"best_of":1,"reasoning_format":"none"})",
       R"({"messages":[{"role":"user","content":"a"},{"role":"assistant","tool_calls":[{"id":"1","type":"function",)"
       R"("function":{"name":"now","arguments":"{\"at\":1}"}}]},{"role":"tool","tool_call_id":"1","content":"2"}],)"
       R"("tools":[{"type":"function","function":{"name":"now","parameters":{"type":"object","properties":)"

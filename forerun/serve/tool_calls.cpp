@@ -1,21 +1,14 @@
 #include "forerun/serve/tool_calls.h"
 
-#include <algorithm>
 #include <nlohmann/json.hpp>
 #include <utility>
+
+#include "forerun/serve/tags.h"
 
 namespace forerun::serve {
 namespace {
 
 constexpr std::string_view kOpen = "<tool_call>", kClose = "</tool_call>";
-
-// Bytes at the end of `text` that a tag may begin with.
-std::size_t begun(std::string_view text, std::string_view tag) {
-  for (std::size_t n = std::min(text.size(), tag.size() - 1); n > 0; --n) {
-    if (text.substr(text.size() - n) == tag.substr(0, n)) return n;
-  }
-  return 0;
-}
 
 bool blank(std::string_view text) {
   return text.find_first_not_of(" \n\r\t") == std::string_view::npos;

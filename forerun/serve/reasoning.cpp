@@ -1,0 +1,135 @@
+#include "forerun/serve/reasoning.h"
+
+#include <algorithm>
+#include <utility>
+
+#include "forerun/serve/api_error.h"
+#include "forerun/serve/tags.h"
+
+namespace forerun::serve {
+namespace {
+
+constexpr std::string_view kThink = "<think>", kThought = "</think>", kSpace = " \n\r\t";
+
+std::string_view without_space_after(std::string_view text) {
+  return text.substr(0, text.find_last_not_of(kSpace) + 1);
+}
+
+// The end of a prompt as its tokens spell it: with the names of special ones, which come between
+// what a user wrote and the answer.
+std::string end_of(std::span<const Token> prompt, const Model& model) {
+  constexpr std::size_t kEnough = 64;
+  std::string out;
+  for (std::size_t i = prompt.size(); i > 0 && out.size() < kEnough; --i) {
+    out.insert(0, model.piece(prompt[i - 1]));
+  }
+  return out;
+}
+
+bool template_has_tags(const Model& model) {
+  const std::optional<std::string> text = model.tokenizer_info().chat_template;
+  return text && (text->find(kThink) != text->npos || text->find(kThought) != text->npos);
+}
+
+}  // namespace
+
+std::optional<ReasoningFormat> reasoning_format_from_name(std::string_view name) {
+  if (name == "auto" || name == "deepseek") return ReasoningFormat::kAuto;
+  if (name == "none") return ReasoningFormat::kNone;
+  return std::nullopt;
+}
+
+std::optional<ReasoningStart> reasoning_of(const Fields& fields, const ChatPrompt& chat,
+                                           std::span<const Token> prompt,
+                                           const ServedModel& served) {
+  ReasoningFormat format = served.reasoning;
+  if (const auto name = fields.text("reasoning_format")) {
+    const auto known = reasoning_format_from_name(*name);
+    if (!known) throw bad_field("reasoning_format", "is wrong: send auto or none");
+    format = *known;
+  }
+  if (format == ReasoningFormat::kNone || !template_has_tags(served.model)) return std::nullopt;
+  const std::string end = end_of(prompt, served.model);
+  if (without_space_after(end).ends_with(kThink)) return ReasoningStart::kInside;
+  if (chat.input.continue_last) {  // the text goes on, perhaps in a reasoning that is not over
+    const std::string& last = chat.messages.back().content;
+    const std::size_t solid = last.find_first_not_of(kSpace);
+    const bool inside = solid != last.npos && last.compare(solid, kThink.size(), kThink) == 0 &&
+                        last.find(kThought) == last.npos;
+    return inside ? std::optional(ReasoningStart::kInside) : std::nullopt;
+  }
+  return without_space_after(end).ends_with(kThought) ? ReasoningStart::kAfter
+                                                      : ReasoningStart::kBefore;
+}
+
+void ReasoningReader::push(std::string_view piece) {
+  pushed_ += piece.size();
+  held_ += piece;
+  if (place_ == Place::kStart && !start()) return;
+  if (place_ == Place::kReasoning && !reason()) return;
+  if (place_ == Place::kGap && !skip_space()) return;
+  content_ += held_;
+  held_.clear();
+}
+
+// Each of these returns whether the text has come past its place.
+bool ReasoningReader::start() {
+  const std::size_t solid = std::min(held_.find_first_not_of(kSpace), held_.size());
+  const std::string_view rest = std::string_view(held_).substr(solid);
+  if (rest.starts_with(kThink)) {
+    held_.erase(0, solid + kThink.size());
+    place_ = Place::kReasoning;
+  } else if (kThink.starts_with(rest)) {
+    return false;
+  } else if (inside_) {
+    place_ = Place::kReasoning;
+  } else {
+    place_ = Place::kContent;
+    end_ = 0;
+  }
+  return true;
+}
+
+bool ReasoningReader::reason() {
+  const std::size_t at = held_.find(kThought);
+  const bool over = at != held_.npos;
+  const std::size_t bytes = over ? at : held_.size() - begun(held_, kThought);
+  add_reasoning(without_space_after(std::string_view(held_).substr(0, bytes)).size());
+  if (!over) return false;
+  held_.erase(0, held_.find(kThought) + kThought.size());
+  end_ = pushed_ - held_.size();
+  place_ = Place::kGap;
+  return true;
+}
+
+// Space before the first solid byte belongs to the tag.
+void ReasoningReader::add_reasoning(std::size_t bytes) {
+  if (bytes == 0) return;
+  const std::size_t from = began_ ? 0 : held_.find_first_not_of(kSpace);
+  reasoning_.append(held_, from, bytes - from);
+  held_.erase(0, bytes);
+  began_ = true;
+}
+
+bool ReasoningReader::skip_space() {
+  held_.erase(0, std::min(held_.find_first_not_of(kSpace), held_.size()));
+  if (held_.empty()) return false;
+  place_ = Place::kContent;
+  return true;
+}
+
+void ReasoningReader::finish() {
+  if (place_ == Place::kStart && !inside_) {
+    content_ += held_;
+    end_ = 0;
+  } else if (place_ == Place::kStart || place_ == Place::kReasoning) {
+    add_reasoning(without_space_after(held_).size());
+  }
+  held_.clear();
+}
+
+std::string ReasoningReader::take_reasoning() { return std::exchange(reasoning_, {}); }
+
+std::string ReasoningReader::take_content() { return std::exchange(content_, {}); }
+
+}  // namespace forerun::serve

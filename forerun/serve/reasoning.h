@@ -1,0 +1,64 @@
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <optional>
+#include <span>
+#include <string>
+#include <string_view>
+
+#include "forerun/core/token.h"
+#include "forerun/serve/chat_messages.h"
+#include "forerun/serve/json.h"
+#include "forerun/serve/served_model.h"
+
+namespace forerun::serve {
+
+/// Where an answer stands in the reasoning when it begins.
+enum class ReasoningStart : std::uint8_t {
+  kBefore,  ///< it may begin with <think>
+  kInside,  ///< the prompt ends in <think>
+  kAfter,   ///< the prompt ends in </think>: thinking is off
+};
+
+/// Where the answer to a chat begins, if its reasoning is to be told from it: the request's
+/// "reasoning_format", or the server's, wants it, and the model's chat template has the tags.
+/// @param prompt  the tokens of `chat`
+/// @throws ApiError 400  another format
+std::optional<ReasoningStart> reasoning_of(const Fields& fields, const ChatPrompt& chat,
+                                           std::span<const Token> prompt,
+                                           const ServedModel& served);
+
+/// Tells a text's reasoning, between <think> at its very beginning and the first </think>, from the
+/// answer that follows, while the text arrives in pieces. White space around the reasoning belongs
+/// to neither. What might begin a tag waits until that is known.
+class ReasoningReader {
+ public:
+  /// @param inside  the text begins in the reasoning; a <think> that repeats this is left out
+  explicit ReasoningReader(bool inside = false) : inside_(inside) {}
+
+  void push(std::string_view piece);
+  /// No more text comes: what waits is no tag.
+  void finish();
+  /// Each since the last time.
+  std::string take_reasoning();
+  std::string take_content();
+  /// Bytes of the text up to the end of </think>: 0 without reasoning, SIZE_MAX where that end has
+  /// not come.
+  std::size_t end() const noexcept { return end_; }
+
+ private:
+  enum class Place : std::uint8_t { kStart, kReasoning, kGap, kContent };
+
+  bool start();
+  bool reason();
+  bool skip_space();
+  void add_reasoning(std::size_t bytes);
+
+  std::string held_, reasoning_, content_;
+  Place place_ = Place::kStart;
+  std::size_t pushed_ = 0, end_ = SIZE_MAX;
+  bool inside_, began_ = false;  // began_: some of the reasoning is solid
+};
+
+}  // namespace forerun::serve

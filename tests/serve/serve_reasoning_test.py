@@ -1,0 +1,230 @@
+"""Answers of models that reason first: the reasoning apart from the answer, the same tokens whether or not it is.
+
+usage: serve_reasoning_test.py FORERUN   (runs on a tiny model, needs no download and no package)
+"""
+
+import json
+import os
+import re
+import sys
+import tempfile
+import unittest
+
+sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), ".."))
+from cli_support import CHAT_TEMPLATE
+from serve_support import FORERUN, WORDS, Served, Server, make_long_chat_model, user
+
+CHAT, COMPLETIONS = "/v1/chat/completions", "/v1/completions"
+OPEN, CLOSE = 103, 104  # the tokens <think> and </think>
+INSIDE = {"chat_template_kwargs": {"start": "<think>\n"}}
+OFF = {"chat_template_kwargs": {"start": "<think>\n\n</think>\n\n"}}
+
+
+def make_reasoning_model(folder):
+    """In `folder`, for a Server: a tiny model with tokens for the tags, whose template begins answers with `start`."""
+    make_long_chat_model(folder)
+    model = os.path.join(folder, "chat")
+    path = os.path.join(model, "tokenizer.json")
+    with open(path, encoding="utf-8") as f:
+        tokenizer = json.load(f)
+    vocabulary = tokenizer["model"]["vocab"]
+    for name, token in (("<think>", OPEN), ("</think>", CLOSE), ("\u00c3", 105), ("\u00a9", 106)):  # the bytes of an accented e
+        del vocabulary[next(k for k, v in vocabulary.items() if v == token)]
+        vocabulary[name] = token
+        if token in (OPEN, CLOSE):
+            tokenizer["added_tokens"].append({**tokenizer["added_tokens"][0], "id": token, "content": name, "special": False})
+    with open(path, "w", encoding="utf-8") as f:
+        json.dump(tokenizer, f)
+    with open(os.path.join(model, "chat_template.jinja"), "w", encoding="utf-8") as f:
+        f.write("{# <think> </think> #}" + CHAT_TEMPLATE.replace("{% endif %}", "{{ start }}{% endif %}"))
+
+
+def split(text, inside=False):
+    """(reasoning, content) of a text, as the server should tell them."""
+    opened = re.match(r"\s*<think>", text)
+    if not opened and not inside:
+        return "", text
+    reasoning, closed, content = text[opened.end() if opened else 0:].partition("</think>")
+    return reasoning.strip(), content.lstrip() if closed else ""
+
+
+def parts(message):
+    return message.get("reasoning_content", ""), message["content"]
+
+
+def streamed(chunks, index=0):
+    """The same of a stream; no chunk has both, nor reasoning after content."""
+    out = {"reasoning_content": "", "content": ""}
+    for chunk in chunks[:-1]:
+        for choice in chunk["choices"]:
+            if choice["index"] != index:
+                continue
+            said = {k: v for k, v in choice["delta"].items() if k in out and v}
+            assert len(said) < 2 and not ("reasoning_content" in said and out["content"]), chunk
+            for k, v in said.items():
+                out[k] += v
+    return tuple(out.values())
+
+
+class Reasoning(Served):
+    flags = ("--fixed-draft", "--max-draft", "5")
+
+    @classmethod
+    def setUpClass(cls):
+        cls.folder = tempfile.mkdtemp()
+        make_reasoning_model(cls.folder)
+        cls.server = Server(cls.folder, *cls.flags)
+
+    def chat(self, **fields):
+        status, answer = self.server.post(CHAT, {"messages": user(WORDS), **fields})
+        self.assertEqual(status, 200, answer)
+        return answer
+
+    def test_it_is_apart_from_the_answer_and_the_tokens_are_the_same(self):
+        seen = set()
+        for seed in range(24):
+            for start in ({}, INSIDE, OFF):
+                body = {"seed": seed, "max_tokens": 40, "ignore_eos": True, "n": 2, **start,
+                        "logit_bias": {str(OPEN): 8 if seed % 2 else 3, str(CLOSE): (3, 5, -100)[seed % 3]}}
+                raw = self.chat(**body, reasoning_format="none")
+                answer = self.chat(**body)
+                chunks = self.server.stream(CHAT, {"messages": user(WORDS), **body})
+                reasoning_tokens = 0
+                for i, (choice, whole) in enumerate(zip(answer["choices"], raw["choices"], strict=True)):
+                    text = whole["message"]["content"]
+                    self.assertNotIn("reasoning_content", whole["message"])
+                    wanted = split(text, start is INSIDE)
+                    self.assertEqual(parts(choice["message"]), wanted, text)
+                    self.assertEqual(streamed(chunks, i), wanted, text)
+                    self.assertNotEqual(choice["message"].get("reasoning_content"), "")
+                    seen.add((start is INSIDE, wanted[0] != "", wanted[1] != "", "<think>" in wanted[1]))
+        self.assertLessEqual({(False, True, True, True), (False, False, True, True), (False, True, False, False),
+                              (True, True, True, True), (True, True, False, False)}, seen)
+
+    def test_tags_without_tokens_of_their_own(self):
+        """A text that is written letter by letter, as guided_choice has it."""
+        for text in ("<think>\nOne, \u00e9\u00e9\n</think>\n\nYes <think>no</think>", "<think></think>Yes", "<thinking>Yes",
+                     " <think>a</think>", "<think>a</thinking>", "a</think>"):
+            body = {**OFF, "guided_choice": [text], "max_tokens": 150, "temperature": 1.5,
+                    "logit_bias": {str(OPEN): -100, str(CLOSE): -100}}
+            self.assertEqual(self.chat(**body, reasoning_format="none")["choices"][0]["message"]["content"], text)
+            self.assertEqual(parts(self.chat(**body)["choices"][0]["message"]), split(text))
+            chunks = self.server.stream(CHAT, {"messages": user(WORDS), **body})
+            self.assertEqual(streamed(chunks), split(text))
+
+    def test_usage_counts_its_tokens(self):
+        body = {**OFF, "max_tokens": 60, "logit_bias": {str(OPEN): -100, str(CLOSE): -100}}
+        for text, tokens in (("<think>ab</think>cd", 17), ("abcd", 0), ("<think>ab", 0)):
+            usage = self.chat(**body, guided_choice=[text])["usage"]
+            wanted = tokens if "</think>" in text or not text.startswith("<") else usage["completion_tokens"]
+            self.assertEqual(usage["completion_tokens_details"], {"reasoning_tokens": wanted}, text)
+        never = {"logit_bias": {str(CLOSE): -100}, "max_tokens": 9, "ignore_eos": True, **INSIDE}
+        answer = self.chat(**never, n=2)
+        self.assertEqual([c["message"]["content"] for c in answer["choices"]], ["", ""])
+        self.assertEqual([c["finish_reason"] for c in answer["choices"]], ["length", "length"])
+        self.assertEqual(answer["usage"]["completion_tokens_details"]["reasoning_tokens"], 18)
+        chunks = self.server.stream(CHAT, {"messages": user(WORDS), **never, "stream_options": {"include_usage": True}})
+        self.assertEqual(chunks[-2]["usage"]["completion_tokens_details"]["reasoning_tokens"], 9)
+
+    def test_log_probabilities_are_those_of_all_tokens(self):
+        body = {"seed": 3, "max_tokens": 40, "ignore_eos": True, "logprobs": True, "top_logprobs": 2, **INSIDE,
+                "logit_bias": {str(CLOSE): 3}}
+        raw = self.chat(**body, reasoning_format="none")["choices"][0]
+        choice = self.chat(**body)["choices"][0]
+        self.assertTrue(choice["message"]["reasoning_content"] and choice["message"]["content"])
+        names = [t["token"] for t in raw["logprobs"]["content"]]
+        self.assertEqual(len(names), 40)
+        self.assertIn("</think>", names)
+        whole = choice["logprobs"]["content"]
+        self.assertEqual([t["token"] for t in whole], names)
+        for ours, theirs in zip(whole, raw["logprobs"]["content"], strict=True):
+            self.assertAlmostEqual(ours["logprob"], theirs["logprob"], places=4)
+        chunks = self.server.stream(CHAT, {"messages": user(WORDS), **body})
+        tokens = [t for c in chunks[:-1] if c["choices"][0]["logprobs"] for t in c["choices"][0]["logprobs"]["content"]]
+        self.assertEqual([t["token"] for t in tokens], names)
+
+    def test_a_stop_string_ends_it_too(self):
+        body = {"messages": user(WORDS), "temperature": 0, "guided_choice": ["<think>abc</think>def"], **OFF}
+        for stop, wanted in (("c", ("ab", "")), ("</think>", ("abc", "")), ("<think>", ("", "")), ("e", ("abc", "d")),
+                             ("k>d", ("abc</thin", ""))):
+            answer = self.chat(**{**body, "stop": [stop]})["choices"][0]
+            self.assertEqual((parts(answer["message"]), answer["finish_reason"]), (wanted, "stop"), stop)
+            self.assertEqual(streamed(self.server.stream(CHAT, {**body, "stop": [stop]})), wanted)
+
+    def test_rounds_tell_the_parts_of_their_pieces(self):
+        body = {"messages": user(WORDS), "seed": 3, "max_tokens": 40, "ignore_eos": True, **INSIDE,
+                "logit_bias": {str(CLOSE): 3}, "speculative": {"rounds": True}}
+        chunks = self.server.stream(CHAT, body)
+        pieces = [p for c in chunks[:-1] for r in c["choices"][0].get("forerun", {}).get("rounds", []) for p in r["pieces"]]
+        self.assertEqual(len(pieces), 40)
+        reasoning = "".join(p.get("reasoning", "") for p in pieces)
+        wanted = streamed(chunks)
+        self.assertTrue(all(wanted))
+        self.assertTrue(wanted[0].startswith(reasoning) and reasoning)
+        self.assertTrue(wanted[1].startswith("".join(p["text"] for p in pieces)))
+        self.assertEqual(self.server.post(CHAT, {**body, "stream": False})[1]["choices"][0]["message"]["reasoning_content"],
+                         wanted[0])
+
+    def test_a_message_that_goes_on(self):
+        for content, inside in (("<think>a", True), ("a", False), ("<think>a</think>b", False)):
+            body = {"messages": [*user("a"), {"role": "assistant", "content": content}], "continue_final_message": True,
+                    "seed": 1, "max_tokens": 40, "ignore_eos": True, "logit_bias": {str(OPEN): 12, str(CLOSE): 10}}
+            raw = self.server.post(CHAT, {**body, "reasoning_format": "none"})[1]["choices"][0]["message"]["content"]
+            self.assertTrue(raw.startswith("<think>"), raw)
+            got = parts(self.server.post(CHAT, body)[1]["choices"][0]["message"])
+            self.assertEqual(got, split(raw, True) if inside else ("", raw))
+
+    def test_completions_are_never_split(self):
+        body = {"prompt": "a <think>", "seed": 1, "max_tokens": 30, "ignore_eos": True, "logit_bias": {str(CLOSE): 3}}
+        status, answer = self.server.post(COMPLETIONS, body)
+        self.assertEqual(status, 200, answer)
+        self.assertIn("</think>", answer["choices"][0]["text"])
+        self.assertEqual(answer["usage"]["completion_tokens_details"]["reasoning_tokens"], 0)
+
+    def test_a_certificate_scores_all_tokens(self):
+        body = {"seed": 3, "max_tokens": 40, "ignore_eos": True, **INSIDE, "logit_bias": {str(CLOSE): 3}}
+        answer = self.chat(**body)
+        self.assertTrue(all(parts(answer["choices"][0]["message"])))
+        status, c = self.server.post("/v1/forerun/certify", {"id": answer["id"]})
+        self.assertEqual((status, c["passed"], c["same_text"], c["tokens"]), (200, True, True, 40), c)
+
+    def test_requests_choose_and_others_are_refused(self):
+        body = {"seed": 3, "max_tokens": 40, "ignore_eos": True, **INSIDE, "logit_bias": {str(CLOSE): 3}}
+        auto = parts(self.chat(**body)["choices"][0]["message"])
+        for name in ("auto", "deepseek", None):
+            self.assertEqual(parts(self.chat(**body, reasoning_format=name)["choices"][0]["message"]), auto)
+        for wrong in ("deepseek-legacy", "", 5, ["none"]):
+            self.refused(400, CHAT, {"messages": user("a"), "reasoning_format": wrong}, "reasoning_format")
+
+    def test_earlier_reasoning_is_the_templates_affair(self):
+        messages = [*user("a"), {"role": "assistant", "content": "b", "reasoning_content": "c d"}, *user("a")]
+        status, read = self.server.post("/tokenize", {"messages": messages})
+        self.assertEqual(status, 200, read)
+        self.assertNotIn("c d", self.server.post("/detokenize", {"tokens": read["tokens"]})[1]["content"])
+        self.refused(400, CHAT, {"messages": [{**messages[1], "reasoning_content": 5}]})
+
+
+class Formats(unittest.TestCase):
+    """The flag, and a template without tags."""
+
+    def served(self, reasoning, *flags):
+        folder = tempfile.TemporaryDirectory()
+        self.addCleanup(folder.cleanup)
+        (make_reasoning_model if reasoning else make_long_chat_model)(folder.name)
+        server = Server(folder.name, *flags)
+        self.addCleanup(lambda: self.assertEqual(server.stop(), 0))
+        return server
+
+    def test_the_flag_is_what_requests_without_a_format_get(self):
+        text = "<think>a</think>b"
+        body = {"messages": user("a"), "guided_choice": [text], "max_tokens": 60, **OFF}
+        for server, flagged in ((self.served(True, "--reasoning-format", "none"), True), (self.served(False), False)):
+            status, answer = server.post(CHAT, body)
+            self.assertEqual((status, parts(answer["choices"][0]["message"])), (200, ("", text)), answer)
+            asked = server.post(CHAT, {**body, "reasoning_format": "auto"})[1]["choices"][0]["message"]
+            self.assertEqual(parts(asked), ("a", "b") if flagged else ("", text))
+
+
+if __name__ == "__main__":
+    assert FORERUN
+    unittest.main()
