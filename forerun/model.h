@@ -81,11 +81,14 @@ class Model {
   /// The texts that are JSON of a schema, for GenerateOptions::changes. Properties come in the
   /// schema's order, none are added to those it names, and the answer has nothing beside the JSON.
   /// @param schema  JSON Schema; docs/serving.md says what of it is kept
+  /// @param reasoning  which may come first, any text
   /// @throws UsageError  a schema that would not be kept in full: the message names the part
-  std::shared_ptr<const TokenGrammar> json_grammar(std::string_view schema) const;
-  /// One of these texts, and nothing else.
+  std::shared_ptr<const TokenGrammar> json_grammar(
+      std::string_view schema, ReasoningStart reasoning = ReasoningStart::kAfter) const;
+  /// One of these texts, and nothing else but reasoning before it.
   /// @throws UsageError  none is given, or an empty one
-  std::shared_ptr<const TokenGrammar> choice_grammar(std::span<const std::string> texts) const;
+  std::shared_ptr<const TokenGrammar> choice_grammar(
+      std::span<const std::string> texts, ReasoningStart reasoning = ReasoningStart::kAfter) const;
   /// Texts whose calls of tools have the form that Hermes and Qwen 2.5 were trained on:
   /// <tool_call>{"name": ..., "arguments": {...}}</tool_call>.
   /// @throws UsageError  no tool, or parameters that would not be kept

@@ -21,13 +21,14 @@ std::shared_ptr<const TokenGrammar> compiled(const Model::Impl& model,
 
 }  // namespace
 
-std::shared_ptr<const TokenGrammar> Model::json_grammar(std::string_view schema) const {
-  return compiled(*impl_, json_schema_grammar(schema));
+std::shared_ptr<const TokenGrammar> Model::json_grammar(std::string_view schema,
+                                                        ReasoningStart reasoning) const {
+  return compiled(*impl_, json_schema_grammar(schema, reasoning));
 }
 
-std::shared_ptr<const TokenGrammar> Model::choice_grammar(
-    std::span<const std::string> texts) const {
-  return compiled(*impl_, forerun::choice_grammar(texts));
+std::shared_ptr<const TokenGrammar> Model::choice_grammar(std::span<const std::string> texts,
+                                                          ReasoningStart reasoning) const {
+  return compiled(*impl_, forerun::choice_grammar(texts, reasoning));
 }
 
 std::shared_ptr<const TokenGrammar> Model::tool_grammar(std::span<const Tool> tools,

@@ -2,6 +2,8 @@
 
 #include <string>
 
+#include "forerun/core/reasoning.h"
+
 namespace forerun {
 
 /// A function that a text may call.
@@ -16,6 +18,8 @@ struct ToolCalls {
   bool required = false;  ///< nothing but calls; otherwise any text, in which calls are well formed
   bool several = true;    ///< more than one call
   std::string answer;     ///< a JSON schema of texts without calls; empty: any text
+  /// Any text may stand in the reasoning, and it ends before calls and such answers.
+  ReasoningStart reasoning = ReasoningStart::kAfter;
 };
 
 }  // namespace forerun

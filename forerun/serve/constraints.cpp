@@ -201,6 +201,11 @@ Form form_of(const json& request, std::string_view body) {
   return out;
 }
 
+// Reasoning that is told apart is no part of the form.
+ReasoningStart reasoning_before(const GenerationRequest& r) {
+  return r.reasoning.value_or(ReasoningStart::kAfter);
+}
+
 void read_tools(GenerationRequest& r, const json& request, const ordered_json& document,
                 const ToolsWanted& wanted, const std::string& answer, const ServedModel& served) {
   std::vector<Tool> tools;
@@ -220,7 +225,8 @@ void read_tools(GenerationRequest& r, const json& request, const ordered_json& d
         tools,
         {.required = wanted.required,
          .several = Fields(request).flag("parallel_tool_calls", true) && wanted.chosen.empty(),
-         .answer = answer});
+         .answer = answer,
+         .reasoning = reasoning_before(r)});
   } catch (const UsageError& e) {
     throw bad_field("tools", std::string("cannot be kept: ") + e.what());
   }
@@ -251,8 +257,10 @@ void read_constraints(GenerationRequest& r, const json& request, std::string_vie
     return read_tools(r, request, as_written(request, body), tools, form.schema, served);
   }
   try {
-    r.options.changes.grammar = form.choice.empty() ? served.model.json_grammar(form.schema)
-                                                    : served.model.choice_grammar(form.choice);
+    const ReasoningStart reasoning = reasoning_before(r);
+    r.options.changes.grammar = form.choice.empty()
+                                    ? served.model.json_grammar(form.schema, reasoning)
+                                    : served.model.choice_grammar(form.choice, reasoning);
   } catch (const UsageError& e) {
     throw bad_field(form.param, std::string("cannot be kept: ") + e.what());
   }

@@ -12,6 +12,7 @@
 namespace forerun::serve {
 
 /// Holds the answers to "response_format", or to calls of "tools" as "tool_choice" has it.
+/// @param request  whose reasoning, if it is told apart, may come before them
 /// @param body  the request as it came: its schemas' properties stay in their order
 /// @throws ApiError 400  a schema or a tool that would not be kept in full
 void read_constraints(GenerationRequest& request, const nlohmann::json& fields,

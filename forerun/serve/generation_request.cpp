@@ -277,10 +277,10 @@ GenerationRequest parse_chat(std::string_view text, const ServedModel& served) {
   const nlohmann::json body = parse_object(text);
   const Fields fields(body);
   GenerationRequest r = read_common(fields, served);
-  read_constraints(r, body, text, served);
   const ChatPrompt prompt = parse_chat_prompt(body, text, served);
   r.prompts.push_back(encode(prompt, served));
   r.reasoning = reasoning_of(fields, prompt, r.prompts.front(), served);
+  read_constraints(r, body, text, served);
   if (fields.flag("logprobs", false)) {
     r.top = static_cast<std::size_t>(fields.whole("top_logprobs", 0, kMostTop).value_or(0));
   } else if (fields.whole("top_logprobs", 0, kMostTop).value_or(0) > 0) {

@@ -7,19 +7,13 @@
 #include <string>
 #include <string_view>
 
+#include "forerun/core/reasoning.h"
 #include "forerun/core/token.h"
 #include "forerun/serve/chat_messages.h"
 #include "forerun/serve/json.h"
 #include "forerun/serve/served_model.h"
 
 namespace forerun::serve {
-
-/// Where an answer stands in the reasoning when it begins.
-enum class ReasoningStart : std::uint8_t {
-  kBefore,  ///< it may begin with <think>
-  kInside,  ///< the prompt ends in <think>
-  kAfter,   ///< the prompt ends in </think>: thinking is off
-};
 
 /// Where the answer to a chat begins, if its reasoning is to be told from it: the request's
 /// "reasoning_format", or the server's, wants it, and the model's chat template has the tags.

@@ -174,6 +174,52 @@ class Reasoning(Served):
             got = parts(self.server.post(CHAT, body)[1]["choices"][0]["message"])
             self.assertEqual(got, split(raw, True) if inside else ("", raw))
 
+    def test_an_answer_of_a_form_may_follow_it(self):
+        schema = {"type": "object", "properties": {"a": {"type": "boolean"}}, "required": ["a"], "additionalProperties": False}
+        seen = set()
+        for form, check in (({"json_schema": schema}, lambda text: self.assertIn(json.loads(text), ({"a": True}, {"a": False}))),
+                            ({"guided_choice": ["yes", "no"]}, lambda text: self.assertIn(text, ("yes", "no")))):
+            for seed in range(12):
+                for start in ({}, INSIDE, OFF):
+                    body = {"seed": seed, "max_tokens": 200, **start, **form, "logit_bias": {str(OPEN): 4, str(CLOSE): 4}}
+                    choice = self.chat(**body)["choices"][0]
+                    plain = self.chat(**body, speculative={"off": True})["choices"][0]
+                    self.assertEqual(choice["message"], plain["message"])
+                    self.assertEqual(streamed(self.server.stream(CHAT, {"messages": user(WORDS), **body})),
+                                     parts(choice["message"]))
+                    if choice["finish_reason"] != "stop":
+                        continue
+                    check(choice["message"]["content"])
+                    seen.add((start == INSIDE, start == OFF, parts(choice["message"])[0] != ""))
+        self.assertLessEqual({(False, False, True), (False, False, False), (True, False, True), (False, True, False)}, seen)
+        # With no reasoning to tell apart, the whole text is of the form.
+        body = {"seed": 1, "max_tokens": 200, "json_schema": schema, "reasoning_format": "none"}
+        for start in ({}, INSIDE):
+            self.assertIn(json.loads(self.chat(**body, **start)["choices"][0]["message"]["content"]), ({"a": True}, {"a": False}))
+        answer = self.chat(seed=1, json_schema=schema, max_tokens=200, **INSIDE)
+        status, c = self.server.post("/v1/forerun/certify", {"id": answer["id"]})
+        self.assertEqual((status, c["passed"], c["same_text"]), (200, True, True), c)
+
+    def test_calls_of_tools_may_follow_it(self):
+        now = {"type": "function", "function": {"name": "now", "parameters": {"type": "object", "additionalProperties": False}}}
+        body = {"tools": [now], "tool_choice": "required", "parallel_tool_calls": False, "max_tokens": 200, **INSIDE,
+                "logit_bias": {str(CLOSE): 3}}
+        called = 0
+        for seed in range(6):
+            choice = self.chat(**body, seed=seed)["choices"][0]
+            if choice["finish_reason"] == "length":
+                continue
+            called += choice["message"]["reasoning_content"] != ""
+            self.assertEqual((choice["finish_reason"], choice["message"]["content"]), ("tool_calls", None))
+            call, = choice["message"]["tool_calls"]
+            self.assertEqual(call["function"], {"name": "now", "arguments": "{}"})
+            chunks = self.server.stream(CHAT, {"messages": user(WORDS), **body, "seed": seed})
+            self.assertEqual(streamed(chunks), (choice["message"]["reasoning_content"], ""))
+            deltas = [c["choices"][0]["delta"] for c in chunks[:-1]]
+            self.assertEqual([d["tool_calls"][0]["function"] for d in deltas if "tool_calls" in d], [call["function"]])
+            self.assertNotIn("reasoning_content", next(d for d in deltas if "tool_calls" in d))
+        self.assertGreater(called, 0)
+
     def test_completions_are_never_split(self):
         body = {"prompt": "a <think>", "seed": 1, "max_tokens": 30, "ignore_eos": True, "logit_bias": {str(CLOSE): 3}}
         status, answer = self.server.post(COMPLETIONS, body)

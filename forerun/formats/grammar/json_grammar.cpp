@@ -19,17 +19,35 @@ constexpr std::size_t kMostChoiceBytes = 8192;  // compiling takes time by their
 using internal::SchemaConverter;
 using internal::SchemaRefusal;
 
-Result<std::string> json_schema_grammar(std::string_view schema) {
+namespace {
+
+// The same grammar with reasoning before it. Space follows the reasoning as models write it, of
+// bounded length.
+// @param free  the texts are any: the reasoning need not end
+std::string after_reasoning(const std::string& ebnf, ReasoningStart reasoning, bool free = false) {
+  if (reasoning == ReasoningStart::kAfter) return ebnf;
+  constexpr std::string_view kRoot = "root";
+  const char* const begin = reasoning == ReasoningStart::kBefore ? R"(held | "<think>" )" : "";
+  const char* const rules =
+      free ? R"(thoughts ::= TagDispatch(("</think>", held), loop_after_dispatch=false))"
+           : R"(thoughts ::= unclosed "</think>" [ \n\r\t]{0,8} held
+unclosed ::= TagDispatch(excludes=("</think>")))";
+  return fmt::format("root ::= {}thoughts\n{}\nheld{}", begin, rules, ebnf.substr(kRoot.size()));
+}
+
+}  // namespace
+
+Result<std::string> json_schema_grammar(std::string_view schema, ReasoningStart reasoning) {
   try {
     SchemaConverter converter;
     const std::string root = converter.add(schema, true);
-    return converter.text(root);
+    return after_reasoning(converter.text(root), reasoning);
   } catch (const SchemaRefusal& r) {
     return Error{"JSON schema: " + r.message};
   }
 }
 
-Result<std::string> choice_grammar(std::span<const std::string> texts) {
+Result<std::string> choice_grammar(std::span<const std::string> texts, ReasoningStart reasoning) {
   std::vector<std::string> all;
   std::size_t bytes = 0;
   for (const std::string& text : texts) {
@@ -42,7 +60,7 @@ Result<std::string> choice_grammar(std::span<const std::string> texts) {
     all.push_back(internal::ebnf_text(text));
   }
   if (all.empty()) return Error{"there is nothing to choose from"};
-  return fmt::format("root ::= {}\n", fmt::join(all, " | "));
+  return after_reasoning(fmt::format("root ::= {}\n", fmt::join(all, " | ")), reasoning);
 }
 
 Result<std::string> tool_call_grammar(std::span<const Tool> tools, const ToolCalls& allowed) {
@@ -67,12 +85,15 @@ Result<std::string> tool_call_grammar(std::span<const Tool> tools, const ToolCal
     const std::string call = "\"<tool_call>\" " + body;
     const std::string some =
         allowed.several ? fmt::format(R"({} ("\n"? {}){{0,15}})", call, call) : call;
-    if (allowed.required) return converter.text(some);
-    if (!allowed.answer.empty()) {
-      return converter.text(fmt::format("{} | {}", some, converter.add(allowed.answer, true)));
+    const bool free = !allowed.required && allowed.answer.empty();
+    std::string root = some;
+    if (free) {
+      root = fmt::format("TagDispatch((\"<tool_call>\", {}), loop_after_dispatch={})", body,
+                         allowed.several);
+    } else if (!allowed.required) {
+      root += " | " + converter.add(allowed.answer, true);
     }
-    return converter.text(fmt::format("TagDispatch((\"<tool_call>\", {}), loop_after_dispatch={})",
-                                      body, allowed.several));
+    return after_reasoning(converter.text(root), allowed.reasoning, free);
   } catch (const SchemaRefusal& r) {
     return Error{r.message};
   }

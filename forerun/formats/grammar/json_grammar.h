@@ -5,6 +5,7 @@
 #include <string_view>
 
 #include "forerun/base/result.h"
+#include "forerun/core/reasoning.h"
 #include "forerun/core/tools.h"
 
 namespace forerun {
@@ -17,11 +18,14 @@ namespace forerun {
 /// maxLength, bounds of integers, bounds of numbers that are integers, and of format date, time,
 /// date-time, uuid and ipv4. Annotations are passed over.
 /// Errors: no JSON, no schema, and anything that the grammar would not keep; the message names it.
-Result<std::string> json_schema_grammar(std::string_view schema);
+/// @param reasoning  which may come first, any text
+Result<std::string> json_schema_grammar(std::string_view schema,
+                                        ReasoningStart reasoning = ReasoningStart::kAfter);
 
 /// One of these texts.
 /// Errors: none is given, an empty one, or more than 8,192 bytes of them.
-Result<std::string> choice_grammar(std::span<const std::string> texts);
+Result<std::string> choice_grammar(std::span<const std::string> texts,
+                                   ReasoningStart reasoning = ReasoningStart::kAfter);
 
 /// Calls as <tool_call>{"name": ..., "arguments": {...}}</tool_call>, the format that Hermes and
 /// Qwen 2.5 were trained on. The parameters of a tool that is not strict are kept as far as a

@@ -279,6 +279,58 @@ TEST(JsonGrammar, NumbersBetweenBoundsAreThoseAndNoOthers) {
 }
 
 // A place that moves to and fro gives what a fresh one gives.
+TEST(AfterReasoning, AnswersAreOfTheirFormAndTheReasoningIsAnyText) {
+  constexpr const char* kSchema = R"({"type": "integer"})";
+  const std::vector<std::string> choices = {"5"};
+  const std::vector<Tool> tools = {{"f", ""}};
+  const ToolCalls one{.required = true, .reasoning = ReasoningStart::kBefore};
+  for (const auto& grammar :
+       {compiled(json_schema_grammar(kSchema, ReasoningStart::kBefore)),
+        compiled(choice_grammar(choices, ReasoningStart::kBefore)),
+        compiled(
+            tool_call_grammar(tools, {.answer = kSchema, .reasoning = ReasoningStart::kBefore}))}) {
+    for (const char* good : {"5", "<think>\nSay {\"a\" </thin </</think>\n\n5", "<think></think>5",
+                             "<think>a<think>\xc3\xa9<tool_call>x</tool_call></think> 5"}) {
+      EXPECT_TRUE(accepts(*grammar, good)) << good;
+    }
+    for (const char* bad : {"", "a5", "<think>5", "<think>a</think>", "<think>a</think>b</think>5",
+                            "<think>a</think>5</think>5", "a</think>5"}) {
+      EXPECT_FALSE(accepts(*grammar, bad)) << bad;
+    }
+  }
+  const auto inside = compiled(json_schema_grammar(kSchema, ReasoningStart::kInside));
+  for (const char* good : {"</think>5", "\na 5 {\n</think>\n\n5"}) {
+    EXPECT_TRUE(accepts(*inside, good)) << good;
+  }
+  for (const char* bad : {"5", "", "a", "a</think>", "a</think>5 b"}) {
+    EXPECT_FALSE(accepts(*inside, bad)) << bad;
+  }
+  const std::string call = R"(<tool_call>{"name":"f","arguments":{}}</tool_call>)";
+  const auto forced = compiled(tool_call_grammar(tools, one));
+  EXPECT_TRUE(accepts(*forced, call));
+  EXPECT_TRUE(accepts(*forced, "<think>a <tool_call>b</think>\n\n" + call));
+  EXPECT_FALSE(accepts(*forced, "<think>" + call));
+}
+
+TEST(AfterReasoning, TextsThatMayBeAnyNeedNotEndTheirs) {
+  const std::vector<Tool> tools = {{"f", ""}};
+  const std::string call = R"(<tool_call>{"name":"f","arguments":{}}</tool_call>)";
+  const auto before = compiled(tool_call_grammar(tools, {.reasoning = ReasoningStart::kBefore}));
+  const auto inside = compiled(tool_call_grammar(tools, {.reasoning = ReasoningStart::kInside}));
+  for (const std::string& text :
+       {std::string("a"), "a </think>\n\n" + call + " b" + call, "<tool_call>x</think>" + call}) {
+    EXPECT_TRUE(accepts(*inside, text)) << text;
+    EXPECT_TRUE(accepts(*before, "<think>" + text)) << text;
+  }
+  EXPECT_TRUE(accepts(*before, "a" + call));
+  for (const std::string& text :
+       {std::string("<tool_call>x"), std::string("a</think><tool_call>x</tool_call>"),
+        std::string("<tool_call>a</think><tool_call>b")}) {
+    EXPECT_FALSE(accepts(*before, text)) << text;
+    EXPECT_FALSE(accepts(*before, "<think>a</think>" + text)) << text;
+  }
+}
+
 TEST(GrammarWalk, GoesBackAndAlongOtherPaths) {
   const auto grammar = compiled(json_schema_grammar(R"({"type": "object"})"));
   const auto moving = grammar->walk();
