@@ -7,6 +7,7 @@
 #include "forerun/serve/generation_request.h"
 #include "forerun/serve/image_request.h"
 #include "forerun/serve/json.h"
+#include "forerun/serve/reasoning.h"
 #include "forerun/serve/served_images.h"
 #include "forerun/serve/tool_calls.h"
 #include "tests/support/chat_model.h"
@@ -227,6 +228,32 @@ TEST_F(RequestMutation, DamagedRequestsForImagesAreRefusedOrSound) {
     ASSERT_TRUE(r.n >= 1 && r.n <= 10);
     ASSERT_TRUE(r.wish.label >= 0 && r.wish.label < images.classes);
     ASSERT_LE(r.partial_images, 20u);
+  });
+}
+
+TEST_F(RequestMutation, DamagedReasoningIsTheSameWhateverThePieces) {
+  const std::vector<Bytes> seeds = seeds_of(
+      {"<think>\na b\n</think>\n\nc d", "a </think> b", " \n<think></think><think>x</think>"});
+  for_each_mutant(seeds, [&](const Bytes& mutant, std::uint64_t i) {
+    SCOPED_TRACE(i);
+    const std::string_view text = text_of(mutant);
+    testing::SplitMix64 rng{i};
+    const bool inside = rng.below(2) == 1;
+    ReasoningReader whole(inside), pieces(inside);
+    whole.push(text);
+    whole.finish();
+    std::string reasoning, content;
+    for (std::size_t at = 0; at < text.size();) {
+      const std::size_t n = std::min<std::size_t>(text.size() - at, 1 + rng.below(12));
+      pieces.push(text.substr(at, n));
+      reasoning += pieces.take_reasoning();
+      content += pieces.take_content();
+      at += n;
+    }
+    pieces.finish();
+    EXPECT_EQ(pieces.end(), whole.end());
+    EXPECT_EQ(reasoning + pieces.take_reasoning(), whole.take_reasoning());
+    EXPECT_EQ(content + pieces.take_content(), whole.take_content());
   });
 }
 

@@ -16,6 +16,8 @@ import tempfile
 
 from playwright.sync_api import sync_playwright
 
+from serve_support import FORERUN, Server, make_reasoning_model, user
+
 IMAGES = os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "..", "models", "fashion-mnist", "")
 CHECK = """() => {
   const bad = [];
@@ -184,9 +186,44 @@ def mishaps(page, shots, name):
     return problems
 
 
+def reasoning(page, shots, name):
+    """The reasoning stands in a block of its own before the answer, as text, and is not sent back."""
+    problems, sent = [], []
+    page.on("pageerror", lambda e: problems.append(f"script: {e}"))
+    page.on("request", lambda r: sent.append(json.loads(r.post_data)) if r.url.endswith("/chat/completions") else None)
+    with tempfile.TemporaryDirectory() as folder:
+        make_reasoning_model(folder, "<think>\n")
+        server = Server(folder, "--fixed-draft", "--max-draft", "5")
+        try:
+            body = {"messages": user("a"), "temperature": 1, "max_tokens": 400}
+            answers = ((seed, server.post("/v1/chat/completions", {**body, "seed": seed})[1]["choices"][0]["message"])
+                       for seed in range(100))
+            seed, message = next((s, m) for s, m in answers if m.get("reasoning_content") and len(m["content"]) > 30)
+            page.goto(f"http://{server.host}:{server.port}/")
+            page.get_by_text("rule shared-noise").wait_for()
+            page.get_by_label("Temperature").fill("1")
+            page.get_by_label("Seed", exact=True).fill(str(seed))
+            ask(page, "a", 400)
+            thoughts = page.locator(".turn.assistant .thoughts")
+            assert thoughts.count() == 1 and not thoughts.evaluate("e => e.open"), "the reasoning is not closed"
+            assert thoughts.locator("p").evaluate("e => e.textContent") == message["reasoning_content"]
+            assert page.locator(".turn.assistant .said").evaluate("e => e.textContent") == message["content"]
+            thoughts.locator("summary").focus()
+            page.keyboard.press("Enter")
+            assert thoughts.evaluate("e => e.open"), "the keyboard does not open the reasoning"
+            problems += page.evaluate(CHECK)
+            page.screenshot(path=os.path.join(shots, f"{name}-reasoning.png"))
+            ask(page, "b", 8)
+            assert sent[-1]["messages"][1] == {"role": "assistant", "content": message["content"]}, sent[-1]
+            assert page.locator(".turn.assistant .thoughts").last.evaluate("e => e.open"), "reasoning that goes on is closed"
+        finally:
+            server.stop()
+    return problems
+
+
 def main():
     global URL
-    arguments = sys.argv[1:]
+    arguments = [FORERUN, *sys.argv[1:]]
     shots = tempfile.mkdtemp()
     if "--shots" in arguments:
         at = arguments.index("--shots")
@@ -202,7 +239,8 @@ def main():
                                   ("page-phone", {"viewport": {"width": 390, "height": 844}, "color_scheme": "light",
                                                   "is_mobile": True, "has_touch": True})):
                 context = browser.new_context(**options)
-                problems = talk(context.new_page(), shots, name) + mishaps(context.new_page(), shots, name)
+                problems = talk(context.new_page(), shots, name) + mishaps(context.new_page(), shots, name) + \
+                    reasoning(context.new_page(), shots, name)
                 print(name, problems or "fine")
                 failed += problems
                 context.close()

@@ -4,39 +4,15 @@ usage: serve_reasoning_test.py FORERUN   (runs on a tiny model, needs no downloa
 """
 
 import json
-import os
 import re
-import sys
 import tempfile
 import unittest
 
-sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), ".."))
-from cli_support import CHAT_TEMPLATE
-from serve_support import FORERUN, WORDS, Served, Server, make_long_chat_model, user
+from serve_support import CLOSE, FORERUN, OPEN, WORDS, Served, Server, make_long_chat_model, make_reasoning_model, user
 
 CHAT, COMPLETIONS = "/v1/chat/completions", "/v1/completions"
-OPEN, CLOSE = 103, 104  # the tokens <think> and </think>
 INSIDE = {"chat_template_kwargs": {"start": "<think>\n"}}
 OFF = {"chat_template_kwargs": {"start": "<think>\n\n</think>\n\n"}}
-
-
-def make_reasoning_model(folder):
-    """In `folder`, for a Server: a tiny model with tokens for the tags, whose template begins answers with `start`."""
-    make_long_chat_model(folder)
-    model = os.path.join(folder, "chat")
-    path = os.path.join(model, "tokenizer.json")
-    with open(path, encoding="utf-8") as f:
-        tokenizer = json.load(f)
-    vocabulary = tokenizer["model"]["vocab"]
-    for name, token in (("<think>", OPEN), ("</think>", CLOSE), ("\u00c3", 105), ("\u00a9", 106)):  # the bytes of an accented e
-        del vocabulary[next(k for k, v in vocabulary.items() if v == token)]
-        vocabulary[name] = token
-        if token in (OPEN, CLOSE):
-            tokenizer["added_tokens"].append({**tokenizer["added_tokens"][0], "id": token, "content": name, "special": False})
-    with open(path, "w", encoding="utf-8") as f:
-        json.dump(tokenizer, f)
-    with open(os.path.join(model, "chat_template.jinja"), "w", encoding="utf-8") as f:
-        f.write("{# <think> </think> #}" + CHAT_TEMPLATE.replace("{% endif %}", "{{ start }}{% endif %}"))
 
 
 def split(text, inside=False):

@@ -14,8 +14,9 @@ import time
 import unittest
 
 sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), ".."))
-from cli_support import FORERUN, LLAMA, make_chat_model  # noqa: E402
+from cli_support import CHAT_TEMPLATE, FORERUN, LLAMA, make_chat_model  # noqa: E402
 
+OPEN, CLOSE = 103, 104  # the tokens <think> and </think> of make_reasoning_model
 WORDS = "a b a b c a b a b c 1 2 1 2 3 1 2 1 2 3"
 
 
@@ -28,6 +29,27 @@ def make_long_chat_model(folder):
         config = {**json.load(f), "max_position_embeddings": 2048}
     with open(path, "w") as f:
         json.dump(config, f)
+
+
+def make_reasoning_model(folder, start=""):
+    """In `folder`, for a Server: a tiny model with tokens for the tags, whose template begins answers with `start`.
+
+    The variable `start` of the template goes first."""
+    make_long_chat_model(folder)
+    model = os.path.join(folder, "chat")
+    path = os.path.join(model, "tokenizer.json")
+    with open(path, encoding="utf-8") as f:
+        tokenizer = json.load(f)
+    vocabulary = tokenizer["model"]["vocab"]
+    for name, token in (("<think>", OPEN), ("</think>", CLOSE), ("\u00c3", 105), ("\u00a9", 106)):  # the bytes of an accented e
+        del vocabulary[next(k for k, v in vocabulary.items() if v == token)]
+        vocabulary[name] = token
+        if token in (OPEN, CLOSE):
+            tokenizer["added_tokens"].append({**tokenizer["added_tokens"][0], "id": token, "content": name, "special": False})
+    with open(path, "w", encoding="utf-8") as f:
+        json.dump(tokenizer, f)
+    with open(os.path.join(model, "chat_template.jinja"), "w", encoding="utf-8") as f:
+        f.write("{# <think> </think> #}" + CHAT_TEMPLATE.replace("{% endif %}", "{{ start | default(" + repr(start) + ") }}{% endif %}"))
 
 
 class Server:

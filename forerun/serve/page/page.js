@@ -2,7 +2,7 @@
 import { ask, chunks, fields_are_valid } from '/api.js';
 import { offer_images } from '/images.js';
 import { Rounds } from '/rounds.js';
-import { add_button, add_turn, clear_turns, note, on_narrow_screen, scroll, seldom, show_pieces } from '/transcript.js';
+import { add_button, add_turn, clear_turns, note, on_narrow_screen, scroll, seldom, show_pieces, show_rest } from '/transcript.js';
 
 const byId = (id) => document.getElementById(id);
 const state = { turns: [], plainMs: null, running: null, connections: 0, again: 0 };
@@ -80,9 +80,9 @@ function offer_copy(turn, text) {
   });
 }
 
-// The text of an answer, its last event, and whether it failed.
+// The text of an answer, its reasoning, its id and its last event (null: it failed or was stopped).
 async function stream_answer(turn, turns) {
-  const out = { text: '', id: '', end: null };
+  const out = { text: '', reasoning: '', id: '', end: null };
   const rounds = new Rounds(() => state.plainMs);
   const pieces = [];
   const drawing = seldom(() => {
@@ -97,6 +97,7 @@ async function stream_answer(turn, turns) {
       out.id = chunk.id;
       if (!choice) continue;
       out.text += choice.delta.content || '';
+      out.reasoning += choice.delta.reasoning_content || '';
       for (const round of choice.forerun ? choice.forerun.rounds : []) {
         rounds.add(round);
         pieces.push(...round.pieces);
@@ -105,9 +106,7 @@ async function stream_answer(turn, turns) {
       drawing.soon();
     }
     drawing.now();
-    // What was held back at the end belongs to no round.
-    const shown = turn.said.textContent;
-    if (out.text.startsWith(shown)) show_pieces(turn, [{ text: out.text.slice(shown.length), how: 'plain' }]);
+    show_rest(turn, out);
   } catch (error) {
     drawing.now();
     if (error.name === 'AbortError') note(turn, 'stopped');

@@ -48,7 +48,28 @@ export function add_turn(role, text) {
   byId('hint').hidden = true;
   byId('turns').append(turn);
   scroll(true);
-  return { said, below };
+  return { said, below, thoughts: null };
+}
+
+// Where the reasoning of an answer is shown: before it, closed once it begins.
+function thoughts_of(turn) {
+  if (turn.thoughts) return turn.thoughts;
+  const box = document.createElement('details');
+  box.className = 'thoughts';
+  box.open = turn.said.textContent === '';
+  const title = document.createElement('summary');
+  title.textContent = 'Reasoning';
+  title.addEventListener('click', () => { box.dataset.chosen = 'by the reader'; });
+  turn.thoughts = document.createElement('p');
+  turn.thoughts.dir = 'auto';
+  box.append(title, turn.thoughts);
+  turn.said.before(box);
+  return turn.thoughts;
+}
+
+function close_thoughts(turn) {
+  const box = turn.thoughts && turn.thoughts.parentElement;
+  if (box && !box.dataset.chosen) box.open = false;
 }
 
 export function clear_turns() {
@@ -76,20 +97,33 @@ export function add_button(turn, label, act) {
   turn.below.append(button);
 }
 
-export function show_pieces(turn, pieces) {
-  for (const { text, how } of pieces) {
-    if (!text) continue;
-    const before = turn.said.lastElementChild;
-    if (before && before.dataset.how === how && how === 'plain') {
-      before.append(text);
-      continue;
-    }
-    const span = document.createElement('span');
-    span.className = `piece ${how}`;
-    span.dataset.how = how;
-    span.textContent = text;
-    turn.said.append(span);
+function add_piece(to, text, how) {
+  const before = to.lastElementChild;
+  if (before && before.dataset.how === how && how === 'plain') {
+    before.append(text);
+    return;
   }
+  const span = document.createElement('span');
+  span.className = `piece ${how}`;
+  span.dataset.how = how;
+  span.textContent = text;
+  to.append(span);
+}
+
+export function show_pieces(turn, pieces) {
+  for (const { text, reasoning, how } of pieces) {
+    if (reasoning) add_piece(thoughts_of(turn), reasoning, how);
+    if (!text) continue;
+    if (turn.said.textContent === '') close_thoughts(turn);
+    add_piece(turn.said, text, how);
+  }
+}
+
+// What was held back at the end of an answer belongs to no round.
+export function show_rest(turn, { text, reasoning }) {
+  const rest = (all, shown) => (all.startsWith(shown) ? all.slice(shown.length) : '');
+  show_pieces(turn, [{ reasoning: rest(reasoning, turn.thoughts ? turn.thoughts.textContent : ''), how: 'plain' },
+    { text: rest(text, turn.said.textContent), how: 'plain' }]);
 }
 
 // Calls `draw` soon, but not so often that drawing takes more than a quarter of the time: a long answer's layout takes
