@@ -4,13 +4,16 @@ usage: serve_reasoning_test.py FORERUN   (runs on a tiny model, needs no downloa
 """
 
 import json
+import os
 import re
+import shutil
 import tempfile
 import unittest
 
 from serve_support import CLOSE, FORERUN, OPEN, WORDS, Served, Server, make_long_chat_model, make_reasoning_model, user
 
 CHAT, COMPLETIONS = "/v1/chat/completions", "/v1/completions"
+DATA = os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "data")
 INSIDE = {"chat_template_kwargs": {"start": "<think>\n"}}
 OFF = {"chat_template_kwargs": {"start": "<think>\n\n</think>\n\n"}}
 
@@ -229,13 +232,31 @@ class Reasoning(Served):
 class Formats(unittest.TestCase):
     """The flag, and a template without tags."""
 
-    def served(self, reasoning, *flags):
+    def served(self, reasoning, *flags, template=None):
         folder = tempfile.TemporaryDirectory()
         self.addCleanup(folder.cleanup)
         (make_reasoning_model if reasoning else make_long_chat_model)(folder.name)
+        if template:
+            shutil.copy(os.path.join(DATA, "jinja", template + ".jinja"), os.path.join(folder.name, "chat", "chat_template.jinja"))
         server = Server(folder.name, *flags)
         self.addCleanup(lambda: self.assertEqual(server.stop(), 0))
         return server
+
+    def test_templates_of_models(self):
+        bias = {"logit_bias": {str(OPEN): 9, str(CLOSE): 5}, "max_tokens": 40, "ignore_eos": True}
+        for name, kwargs, inside in (("deepseek", {}, True), ("qwen3", {}, False), ("qwen3", {"enable_thinking": False}, False)):
+            server = self.served(True, template=name)
+            told = 0
+            for seed in range(6):
+                body = {"messages": user("What is <think>"), "seed": seed, "chat_template_kwargs": kwargs, **bias}
+                raw = server.post(CHAT, {**body, "reasoning_format": "none"})[1]["choices"][0]["message"]["content"]
+                status, answer = server.post(CHAT, body)
+                self.assertEqual((status, parts(answer["choices"][0]["message"])), (200, split(raw, inside)), (name, raw))
+                told += "reasoning_content" in answer["choices"][0]["message"]
+            self.assertGreater(told, 0, name)
+            answers = [server.post(CHAT, {**body, "seed": s, "ignore_eos": False, "max_tokens": 100, "guided_choice": ["yes"]})
+                       for s in range(6)]
+            self.assertEqual(any("reasoning_content" in a["choices"][0]["message"] for _, a in answers), not kwargs)
 
     def test_the_flag_is_what_requests_without_a_format_get(self):
         text = "<think>a</think>b"
