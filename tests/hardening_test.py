@@ -96,6 +96,9 @@ class Command(cli_support.Command):
         self.refused(2, "serve", "-m", "x", "-c", "4096", says=["-c is not needed", "forerun serve --help"])
         self.refused(2, "serve", "x", says=["a model is named by -m"])
         self.refused(2, "info", "-m", "x", says=["named without a flag"])
+        self.refused(2, "help", "nonsense", says=["'nonsense' is no command"])
+        # A value is no flag, whatever it begins with.
+        self.refused(1, "generate", "-m", self.path("no.gguf", b"GGUF"), "-p", "-st", says=["no.gguf"])
         self.refused(2, says=["generate", "--help"])
         self.refused(2, "train", "everything", says=["dflash", "classifier"])
         self.refused(2, "generate", "-m", GGUF, "--no-such-flag", says=["--no-such-flag", "generate --help"])

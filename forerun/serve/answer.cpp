@@ -32,6 +32,7 @@ Answer::Answer(std::string id, GenerationRequest request, Exchange exchange,
       left_(request_.choices()) {
   for (std::size_t i = 0; i < choices_.size(); ++i) {
     choices_[i].last = arrived;
+    choices_[i].calls = ToolCallReader(request_.calls_or_form);
     choices_[i].thoughts = ReasoningReader(request_.reasoning == ReasoningStart::kInside);
     if (request_.echo) choices_[i].text = request_.prompt_texts[i / request_.n];
   }

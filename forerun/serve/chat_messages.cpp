@@ -142,6 +142,9 @@ ChatPrompt parse_chat_prompt(const json& request, std::string_view body,
     if (out.messages.back().role != "assistant") {
       throw bad_field("continue_final_message", "needs a last message of role assistant");
     }
+    if (Fields(messages->back()).find("tool_calls") != nullptr) {
+      throw bad_field("continue_final_message", "needs a last message without tool_calls");
+    }
     if (fields.flag("add_generation_prompt", false)) {
       throw bad_field("continue_final_message", "needs \"add_generation_prompt\": false");
     }

@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <nlohmann/json.hpp>
+#include <optional>
 
 #include "forerun/base/json_text.h"
 #include "forerun/serve/api_error.h"
@@ -111,7 +112,7 @@ ToolsWanted tools_of(const json& request) {
 // What an answer is held to, as one of the fields of the request says.
 struct Form {
   std::string param;  // the field; empty: none
-  std::string schema;
+  std::optional<std::string> schema;
   std::vector<std::string> choice;
 };
 
@@ -130,7 +131,7 @@ std::vector<std::string> choice_of(const Fields& fields, const char* name) {
 Form response_format(const json& request, std::string_view body) {
   const Fields of(request["response_format"], "response_format.");
   const std::string type = of.text("type").value_or("");
-  Form out{.param = "response_format", .schema = "", .choice = {}};
+  Form out{.param = "response_format", .schema = {}, .choice = {}};
   if (type == "text") return {};
   if (type == "json_schema") {
     const json* inner = of.find("json_schema");
@@ -156,7 +157,7 @@ Form response_format(const json& request, std::string_view body) {
 // vLLM's field: one of these, and others that are refused.
 Form structured_outputs(const json& request, std::string_view body) {
   const Fields of(request["structured_outputs"], "structured_outputs.");
-  Form out{.param = "structured_outputs", .schema = "", .choice = {}};
+  Form out{.param = "structured_outputs", .schema = {}, .choice = {}};
   for (const auto& [name, value] : request["structured_outputs"].items()) {
     if (value.is_null()) continue;
     if (name == "json") {
@@ -167,7 +168,7 @@ Form structured_outputs(const json& request, std::string_view body) {
       throw bad_field(of.name_of(name), "is not supported by this server: send json or choice");
     }
   }
-  if (out.schema.empty() == out.choice.empty()) {
+  if (out.schema.has_value() != out.choice.empty()) {
     throw bad_field(out.param, "is wrong: send json or choice");
   }
   return out;
@@ -196,7 +197,7 @@ Form form_of(const json& request, std::string_view body) {
     take_schema("json_schema", *schema);
   }
   if (fields.find("guided_choice") != nullptr) {
-    take({.param = "guided_choice", .schema = "", .choice = choice_of(fields, "guided_choice")});
+    take({.param = "guided_choice", .schema = {}, .choice = choice_of(fields, "guided_choice")});
   }
   return out;
 }
@@ -231,6 +232,7 @@ void read_tools(GenerationRequest& r, const json& request, const ordered_json& d
     throw bad_field("tools", std::string("cannot be kept: ") + e.what());
   }
   r.calls_tools = true;
+  r.calls_or_form = !answer.empty();
 }
 
 }  // namespace
@@ -253,16 +255,21 @@ void read_constraints(GenerationRequest& r, const json& request, std::string_vie
                     "cannot be kept beside tools: send one of them, or "
                     "\"tool_choice\": \"none\"");
   }
-  if (!tools.none) {
-    return read_tools(r, request, as_written(request, body), tools, form.schema, served);
+  if (fields.flag("continue_final_message", false) && (tools.required || !form.param.empty())) {
+    throw bad_field("continue_final_message",
+                    "cannot be kept beside a form of the answer, which has it from its beginning");
   }
   try {
     const ReasoningStart reasoning = reasoning_before(r);
-    r.options.changes.grammar = form.choice.empty()
-                                    ? served.model.json_grammar(form.schema, reasoning)
-                                    : served.model.choice_grammar(form.choice, reasoning);
+    if (form.schema) r.options.changes.grammar = served.model.json_grammar(*form.schema, reasoning);
+    if (!form.choice.empty()) {
+      r.options.changes.grammar = served.model.choice_grammar(form.choice, reasoning);
+    }
   } catch (const UsageError& e) {
     throw bad_field(form.param, std::string("cannot be kept: ") + e.what());
+  }
+  if (!tools.none) {
+    read_tools(r, request, as_written(request, body), tools, form.schema.value_or(""), served);
   }
 }
 

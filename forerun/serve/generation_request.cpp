@@ -280,13 +280,13 @@ GenerationRequest parse_chat(std::string_view text, const ServedModel& served) {
   const ChatPrompt prompt = parse_chat_prompt(body, text, served);
   r.prompts.push_back(encode(prompt, served));
   r.reasoning = reasoning_of(fields, prompt, r.prompts.front(), served);
-  read_constraints(r, body, text, served);
   if (fields.flag("logprobs", false)) {
     r.top = static_cast<std::size_t>(fields.whole("top_logprobs", 0, kMostTop).value_or(0));
   } else if (fields.whole("top_logprobs", 0, kMostTop).value_or(0) > 0) {
     throw bad_field("top_logprobs", "needs \"logprobs\": true");
   }
   check_lengths(r, served, "messages", read_most(fields, 1));
+  read_constraints(r, body, text, served);  // last: a grammar may take a second to compile
   return r;
 }
 
@@ -296,7 +296,6 @@ GenerationRequest parse_completion(std::string_view text, const ServedModel& ser
   const Fields fields(body);
   GenerationRequest r = read_common(fields, served);
   r.api = Api::kCompletions;
-  read_constraints(r, body, text, served);
   const nlohmann::json* prompt = fields.find("prompt");
   if (prompt == nullptr) throw bad_field("prompt", "is missing: send the text to continue");
   if (!fields.text("suffix").value_or("").empty()) {
@@ -309,6 +308,7 @@ GenerationRequest parse_completion(std::string_view text, const ServedModel& ser
   }
   // With none to generate, what is echoed is scored.
   check_lengths(r, served, "prompt", read_most(fields, r.echo ? 0 : 1).value_or(kStandard));
+  read_constraints(r, body, text, served);
   return r;
 }
 

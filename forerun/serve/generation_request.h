@@ -33,6 +33,7 @@ struct GenerationRequest {
   bool echo = false;                        ///< the text begins with the prompt
   bool rounds = false;                      ///< chunks say how their text came about
   bool calls_tools = false;                 ///< calls in the text are handed over as such
+  bool calls_or_form = false;               ///< and a text that does not begin with one holds none
   std::optional<ReasoningStart> reasoning;  ///< is handed over as such
 
   std::size_t choices() const noexcept { return prompts.size() * n; }

@@ -33,8 +33,22 @@ std::size_t ToolCallReader::close() {
   return std::string::npos;
 }
 
+// Decides, once it can be told, whether the text begins with a call. False: it is not read for any.
+bool ToolCallReader::may_hold_calls() {
+  if (undecided_) {
+    const std::size_t at = std::min(held_.find_first_not_of(" \n\r\t"), held_.size());
+    const std::string_view begin = std::string_view(held_).substr(at, kOpen.size());
+    if (begin.size() < kOpen.size() && kOpen.starts_with(begin)) return false;
+    undecided_ = false;
+    plain_ = begin != kOpen;
+  }
+  if (plain_) content_ += std::exchange(held_, {});
+  return !plain_;
+}
+
 void ToolCallReader::push(std::string_view piece) {
   held_ += piece;
+  if (!may_hold_calls()) return;
   for (;;) {
     const std::string_view tag = inside_ ? kClose : kOpen;
     const std::size_t at = inside_ ? close() : held_.find(tag);

@@ -11,6 +11,9 @@ namespace forerun::serve {
 /// that is known; a call that the text breaks off is left out.
 class ToolCallReader {
  public:
+  ToolCallReader() = default;
+  /// @param first  the text begins with a call, or holds none: a tag in it is text
+  explicit ToolCallReader(bool first) : undecided_(first) {}
   void push(std::string_view piece);
   /// The text beside the calls, since the last time.
   std::string take_content();
@@ -23,10 +26,12 @@ class ToolCallReader {
 
  private:
   std::size_t close();
+  bool may_hold_calls();
 
   std::string held_, content_;
   std::vector<std::string> calls_;
   bool inside_ = false, called_ = false;
+  bool undecided_ = false, plain_ = false;  // whether the text begins with a call; it does not
   // Of the call that is being read: bytes of held_ seen, and whether the next is in a JSON string,
   // there after a backslash.
   std::size_t seen_ = 0;

@@ -12,8 +12,8 @@ namespace {
 
 // In one piece and in pieces of one byte.
 void expect_calls(std::string_view text, const std::vector<std::string>& calls,
-                  const std::string& content) {
-  ToolCallReader whole, bytes;
+                  const std::string& content, bool first = false) {
+  ToolCallReader whole(first), bytes(first);
   whole.push(text);
   for (std::size_t i = 0; i < text.size(); ++i) bytes.push(text.substr(i, 1));
   for (ToolCallReader* reader : {&whole, &bytes}) {
@@ -30,6 +30,18 @@ TEST(ToolCalls, ATagInAStringEndsNoCall) {
   expect_calls("a <tool_call>" + tag + "</tool_call>\n<tool_call>" + escaped + "</tool_call>",
                {tag, escaped}, "a");
   EXPECT_EQ(call_json(tag, "1")["function"]["arguments"], R"({"x":"</tool_call>"})");
+}
+
+TEST(ToolCalls, ATextThatIsNoCallFromItsBeginningHoldsNone) {
+  const std::string call = R"({"name": "f", "arguments": {}})";
+  const std::string tagged = "<tool_call>" + call + "</tool_call>";
+  for (const std::string& text :
+       {R"({"a": ")" + tagged + R"("})", std::string(R"("<tool_call>")"), std::string("<tool"),
+        std::string("  <toolx"), std::string(" "), std::string(), "5" + tagged}) {
+    expect_calls(text, {}, text, true);
+  }
+  expect_calls(tagged, {call}, "", true);
+  expect_calls(" \n" + tagged + "\n" + tagged, {call, call}, "", true);
 }
 
 TEST(ToolCalls, ACallThatBreaksOffIsLeftOut) {

@@ -180,15 +180,18 @@ class Grammars(Served):
     def test_tools_that_are_not_strict_are_kept_as_far_as_can_be(self):
         parameters = {"type": "object", "properties": {"city": {"type": "string", "maxLength": 5, "pattern": "^[a-z]+$"}},
                       "required": ["city"], "minProperties": 1, "x-order": 3}
+        whole = 0
         for i in range(6):
             answer = self.chat("a b", seed=i, max_tokens=150, tool_choice="required", parallel_tool_calls=False,
                                tools=[{"type": "function", "function": {"name": "a", "parameters": parameters}}])
             if answer["choices"][0]["finish_reason"] == "length":
                 continue
+            whole += 1
             call = answer["choices"][0]["message"]["tool_calls"][0]["function"]
             arguments = json.loads(call["arguments"])
             self.assertEqual(list(arguments), ["city"])
             self.assertLessEqual(len(arguments["city"]), 5)
+        self.assertGreater(whole, 0)
 
     def test_an_answer_beside_tools_is_a_call_or_of_its_schema(self):
         schema = {"type": "object", "properties": {"a": {"type": "boolean"}}, "required": ["a"], "additionalProperties": False}
@@ -206,7 +209,20 @@ class Grammars(Served):
                 self.assertIn(json.loads(answer["message"]["content"]), ({"a": True}, {"a": False}))
             elif answer["finish_reason"] == "tool_calls":
                 self.assertEqual({c["function"]["name"] for c in answer["message"]["tool_calls"]}, {"now"})
-        self.assertIn("stop", kinds)
+        self.assertLessEqual({"stop", "tool_calls"}, kinds)
+        # A tag in the JSON is no call.
+        for text in ("<tool_call>x</tool_call>", '<tool_call>{"name": "now", "arguments": {}}</tool_call>', "<tool_call>x"):
+            fields = held_to({"const": text}, tools=[NOW], seed=1, logit_bias={str(self.open_tag()): -100})
+            choice = self.chat("a b", **fields)["choices"][0]
+            self.assertEqual((choice["finish_reason"], json.loads(choice["message"]["content"])), ("stop", text))
+        for wrong in ({"response_format": {"type": "json_schema", "json_schema": {"schema": {"not": {}}}}}, {"guided_json": ""}):
+            field = next(iter(wrong))
+            self.refused(400, CHAT, {"messages": user("a"), "tools": [NOW], **wrong}, field)
+            self.refused(400, CHAT, {"messages": user("a"), "tools": [NOW], "tool_choice": "required", **wrong}, field)
+
+    def open_tag(self):
+        """The token that a call begins with, of one byte: JSON begins with another."""
+        return self.server.post("/tokenize", {"content": "<", "add_special": False})[1]["tokens"][-1]
 
     def test_other_servers_fields_hold_an_answer_to_the_same_form(self):
         schema = {"type": "object", "properties": {"b": {"type": "boolean"}, "a": {"enum": [1, 2]}}, "required": ["b", "a"]}
@@ -223,7 +239,7 @@ class Grammars(Served):
                 self.assertEqual(answer["choices"][0]["finish_reason"], "stop")
                 texts.add(answer["choices"][0]["message"]["content"])
             self.assertLessEqual(texts, {"yes", "no"})
-            self.assertGreaterEqual(len(texts), 1)
+            self.assertEqual(len(texts), 2)
             _, done = self.server.post(COMPLETIONS, {"prompt": "a", field: value})
             self.assertIn(done["choices"][0]["text"], ("yes", "no"))
 

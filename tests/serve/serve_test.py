@@ -242,13 +242,13 @@ class Drafted(LogProbabilities):
 
 class Other(Served):
     flags = ("--fixed-draft", "--max-draft", "4", "--allow-host", "Model.Example",
-             "--allow-origin", "https://chat.example", "--allow-origin", "http://localhost:3000", "--name", "chat", "--alias", "other", "--top-k", "5")
+             "--allow-origin", "https://chat.example", "--allow-origin", "http://localhost:3000", "--name", "chat", "--alias", "other", "--alias", "third", "--top-k", "5")
 
     def test_models(self):
         _, _, data = self.server.get("/v1/models")
         model = json.loads(data)["data"][0]
         self.assertEqual((model["id"], model["object"]), ("chat", "model"))
-        self.assertEqual([m["id"] for m in json.loads(data)["data"]], ["chat", "other"])
+        self.assertEqual([m["id"] for m in json.loads(data)["data"]], ["chat", "other", "third"])
         self.assertEqual(self.server.post(CHAT, {"messages": user("a"), "max_tokens": 2, "model": "other"})[0], 200)
         self.assertEqual(json.loads(self.server.get("/v1/models/chat")[2]), model)
         self.assertEqual(self.server.get("/v1/models/none")[0], 404)
@@ -405,7 +405,8 @@ class Other(Served):
         self.assertEqual(answer["usage"]["prompt_tokens"], tokens["count"])
         text = self.server.post("/detokenize", {"tokens": tokens["tokens"]})[1]
         self.assertTrue(text.get("content", text.get("prompt")).endswith(begun), text)
-        self.refused(400, CHAT, {**wanted, "add_generation_prompt": True}, "continue_final_message")
+        for wrong in ({"add_generation_prompt": True}, {"json_schema": {"type": "null"}}, {"guided_choice": ["a"]}):
+            self.refused(400, CHAT, {**wanted, **wrong}, "continue_final_message")
 
     def test_requests_that_do_not_say_are_sampled_as_the_server_is_told(self):
         body = {"messages": user(WORDS), "seed": 11, "max_tokens": 60, "ignore_eos": True}
@@ -422,11 +423,15 @@ class Other(Served):
         texts = {self.server.post(path, body)[1]["choices"][0]["message"]["content"]
                  for path in (CHAT, "/chat/completions", CHAT + "/")}
         self.assertEqual(len(texts), 1)
-        self.assertEqual(self.server.get("/models")[0], 200)
+        for path in ("/models", "/models/", "/v1/models/", "/models/chat", "/v1/models/chat/"):
+            self.assertEqual(self.server.get(path)[0], 200, path)
         self.assertIn("version", json.loads(self.server.get("/version")[2]))
         self.assertEqual(self.server.get("/metrics/")[0], 200)
         self.assertNotIn('"/chat/completions"', self.server.get("/metrics")[2].decode())
-        self.assertEqual(self.server.get("/v1/v1/models")[0], 404)
+        for path in ("/v1/v1/models", "/v1/health", "/v1/metrics", "//metrics", "/v1", "/v1/"):
+            self.assertEqual(self.server.get(path)[0], 404, path)
+        self.refused(400, "/forerun/certify/", {"nothing": 1})
+        self.assertNotIn('"/forerun/certify', self.server.get("/metrics")[2].decode())
 
     def test_methods_and_paths(self):
         for method, path, status in (("GET", CHAT, 405), ("POST", "/health", 405), ("GET", "/v1/../etc/passwd", 404),
