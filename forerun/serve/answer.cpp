@@ -214,7 +214,8 @@ Answer::Part Answer::read(Choice& choice, std::string text, const RoundReport* r
   Part out{.text = std::move(text), .reasoning = {}};
   if (request_.reasoning) {
     out = read_reasoning(choice, out.text, shown.is_null() ? nullptr : &shown["pieces"]);
-    if (round != nullptr) count_reasoning(choice, round->bytes);
+    count_reasoning(choice,
+                    round != nullptr ? std::span(round->bytes) : std::span<const std::size_t>());
     if (choice.ended) totals_.reasoning_tokens += choice.reasoning_tokens;
   }
   if (!shown.is_null()) choice.rounds.push_back(std::move(shown));
