@@ -20,11 +20,11 @@ namespace {
 
 using nb::literals::operator""_a;
 
-// JSON of a value as the json module writes it; of None none.
+// JSON of a value; of None none.
 std::string json_of(const nb::handle& value) {
   if (value.is_none()) return {};
   return nb::cast<std::string>(
-      nb::module_::import_("json").attr("dumps")(value, "ensure_ascii"_a = false));
+      nb::module_::import_("forerun._json").attr("json_of")(value, "ensure_ascii"_a = false));
 }
 
 std::string text_in_turn(const nb::handle& value) {

@@ -46,8 +46,8 @@ struct Field<SchemaField> {
       throw UsageError(shown + " is no schema: give a mapping, or a str of JSON");
     }
     try {
-      const nb::object dict = nb::module_::import_("builtins").attr("dict")(value);
-      return nb::cast<std::string>(nb::module_::import_("json").attr("dumps")(dict));
+      return nb::cast<std::string>(
+          nb::module_::import_("forerun._json").attr("json_of")(value, true));
     } catch (const nb::python_error& e) {
       throw UsageError(shown + " is no JSON: " + nb::cast<std::string>(nb::str(e.value())));
     }

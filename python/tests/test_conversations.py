@@ -1,7 +1,9 @@
 """Conversations: what they hold, and what their template gets beside the messages."""
 
 import asyncio
+import collections
 import shutil
+import types
 
 import pytest
 
@@ -41,6 +43,23 @@ def test_tools_and_variables_go_to_the_template(chat):
             return "".join([p async for p in engine.text(chat, TURNS, None, **WITH, **FEW)])
 
     assert asyncio.run(streamed()) == alone.text
+
+
+def frozen(value):
+    """The same in mappings and sequences that are no dict, list or tuple."""
+    if isinstance(value, dict):
+        return types.MappingProxyType({key: frozen(one) for key, one in value.items()})
+    return collections.UserList(map(frozen, value)) if isinstance(value, list) else value
+
+
+def test_mappings_and_sequences_of_any_kind_go_to_the_template(chat):
+    assert chat.encode_chat(frozen(TURNS), **frozen(WITH)) == chat.encode_chat(TURNS, **WITH)
+    calls = [{"role": "assistant", "content": None, "tool_calls": [{"function": {"name": "add"}}]}]
+    assert chat.encode_chat(frozen(calls)) == chat.encode_chat(calls)
+    assert forerun.generate(chat, frozen(TURNS), None, **frozen(WITH), **FEW).tokens == \
+        forerun.generate(chat, TURNS, None, **WITH, **FEW).tokens
+    with pytest.raises(TypeError, match="Object of type set is not JSON serializable"):
+        chat.encode_chat(TURNS, variables={"a": {1}})
 
 
 @pytest.mark.parametrize("given", [{"tools": TOOLS}, {"variables": {"mood": "calm"}}])

@@ -1,6 +1,7 @@
 """Texts that are JSON of a schema: part of the law, so drafts and certificates hold."""
 
 import asyncio
+import collections
 import json
 import pickle
 import types
@@ -77,6 +78,14 @@ def test_what_would_not_be_kept_is_named(model, schema, message):
         forerun.generate(model, PROMPT, None, json_schema=schema)
     with pytest.raises(forerun.UsageError, match=message):
         forerun.Engine().submit(model, PROMPT, None, json_schema=schema)
+
+
+def test_mappings_and_sequences_of_any_kind_make_a_schema():
+    schema = types.MappingProxyType({"properties": types.MappingProxyType({"a": {"enum": collections.UserList([1, "é"])}})})
+    plain = {"properties": {"a": {"enum": [1, "é"]}}}
+    assert forerun.GenerateOptions(json_schema=schema).json_schema == forerun.GenerateOptions(json_schema=plain).json_schema
+    with pytest.raises(forerun.UsageError, match="is no JSON: Object of type bytes is not JSON serializable"):
+        forerun.GenerateOptions(json_schema={"enum": [b"a"]})
 
 
 def test_what_excludes_a_schema_is_named(model, tmp_path):
