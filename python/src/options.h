@@ -20,9 +20,15 @@ namespace forerun::python {
 namespace nb = nanobind;
 
 /// An int of what stands for one exactly: of no string, float or array; else no object.
+/// @throws nb::python_error  what says nothing about the value, as KeyboardInterrupt
 inline nb::object integer_of(nb::handle value) {
   PyObject* integer = PyNumber_Index(value.ptr());
-  if (integer == nullptr) PyErr_Clear();
+  if (integer == nullptr) {
+    if (!PyErr_ExceptionMatches(PyExc_TypeError) && !PyErr_ExceptionMatches(PyExc_ValueError)) {
+      throw nb::python_error();
+    }
+    PyErr_Clear();
+  }
   return nb::steal(integer);
 }
 

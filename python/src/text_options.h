@@ -41,15 +41,19 @@ struct Field<SchemaField> {
   static std::string from(const std::string& name, nb::handle value) {
     std::string json;
     if (nb::try_cast(value, json)) return json;
-    const std::string shown = name + ": " + nb::cast<std::string>(nb::repr(value));
+    const auto shown = [&] { return name + ": " + nb::cast<std::string>(nb::repr(value)); };
     if (!nb::isinstance(value, nb::module_::import_("collections.abc").attr("Mapping"))) {
-      throw UsageError(shown + " is no schema: give a mapping, or a str of JSON");
+      throw UsageError(shown() + " is no schema: give a mapping, or a str of JSON");
     }
     try {
       return nb::cast<std::string>(
           nb::module_::import_("forerun._json").attr("json_of")(value, true));
     } catch (const nb::python_error& e) {
-      throw UsageError(shown + " is no JSON: " + nb::cast<std::string>(nb::str(e.value())));
+      // What is too deep for json is too deep for repr.
+      if (e.matches(PyExc_RecursionError)) throw UsageError(name + ": is nested too deeply");
+      // Others, as KeyboardInterrupt and MemoryError, say nothing about the schema.
+      if (!e.matches(PyExc_TypeError) && !e.matches(PyExc_ValueError)) throw;
+      throw UsageError(shown() + " is no JSON: " + nb::cast<std::string>(nb::str(e.value())));
     }
   }
   static nb::object to(const SchemaField& value) {

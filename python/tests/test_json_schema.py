@@ -80,6 +80,32 @@ def test_what_would_not_be_kept_is_named(model, schema, message):
         forerun.Engine().submit(model, PROMPT, None, json_schema=schema)
 
 
+def raising(error):
+    """A mapping of which nothing is learned: what reads it is stopped."""
+    class Stopped(collections.UserDict):
+        def __iter__(self):
+            raise error
+    return Stopped(type="string")
+
+
+@pytest.mark.parametrize("error", [KeyboardInterrupt, MemoryError, LookupError])
+def test_what_says_nothing_about_a_schema_is_raised_as_it_is(error):
+    with pytest.raises(error):
+        forerun.GenerateOptions(json_schema=raising(error()))
+
+
+def test_a_schema_of_too_many_levels_is_refused():
+    schema = {}
+    for _ in range(100_000):
+        schema = {"items": schema}
+    with pytest.raises(forerun.UsageError, match="json_schema: is nested too deeply$"):
+        forerun.GenerateOptions(json_schema=schema)
+    schema = {}
+    schema["items"] = types.MappingProxyType(schema)
+    with pytest.raises(forerun.UsageError, match="is no JSON: Circular reference detected"):
+        forerun.GenerateOptions(json_schema=schema)
+
+
 def test_mappings_and_sequences_of_any_kind_make_a_schema():
     schema = types.MappingProxyType({"properties": types.MappingProxyType({"a": {"enum": collections.UserList([1, "é"])}})})
     plain = {"properties": {"a": {"enum": [1, "é"]}}}

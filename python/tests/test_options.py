@@ -117,6 +117,17 @@ def test_an_unknown_name_gets_a_hint(model, name, hint):
         forerun.GenerateOptions(**{name: 3})
 
 
+@pytest.mark.parametrize("error", [KeyboardInterrupt, MemoryError, RecursionError])
+def test_what_says_nothing_about_an_option_is_raised_as_it_is(error):
+    class Stopped:
+        def __index__(self):
+            raise error
+
+    for name in ("max_tokens", "top_k", "seed"):
+        with pytest.raises(error):
+            forerun.GenerateOptions(**{name: Stopped()})
+
+
 def test_hints_are_of_the_options_at_hand(mar, tmp_path):
     with pytest.raises(forerun.UsageError, match="it is steps here"):
         forerun.generate_images(mar, [0], num_inference_steps=3)
