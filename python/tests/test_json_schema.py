@@ -119,5 +119,5 @@ def test_what_excludes_a_schema_is_named(model, tmp_path):
         forerun.generate(model, PROMPT, None, json_schema=SCHEMA, ignore_end=True)
     with pytest.raises(forerun.UsageError, match="leave json_schema out"):
         forerun.distill(model, ["a"], tmp_path / "answers", options=forerun.GenerateOptions(json_schema=SCHEMA))
-    with pytest.raises(forerun.UsageError, match="it is json_schema here"):
+    with pytest.raises(forerun.UsageError, match="json_schema takes the schema itself"):
         forerun.generate(model, PROMPT, None, response_format={"type": "json_object"})

@@ -117,6 +117,14 @@ def test_an_unknown_name_gets_a_hint(model, name, hint):
         forerun.GenerateOptions(**{name: 3})
 
 
+@pytest.mark.parametrize("name", ["response_format", "structured_outputs", "guided_decoding", "json_mode", "grammar"])
+def test_what_holds_a_schema_elsewhere_is_told_where_the_schema_goes(name):
+    with pytest.raises(forerun.UsageError, match=f"no option '{name}': json_schema takes the schema itself"):
+        forerun.GenerateOptions(**{name: {"type": "json_object"}})
+    with pytest.raises(forerun.UsageError, match="it is json_schema here"):
+        forerun.GenerateOptions(guided_json={"type": "object"})
+
+
 @pytest.mark.parametrize("error", [KeyboardInterrupt, MemoryError, RecursionError])
 def test_what_says_nothing_about_an_option_is_raised_as_it_is(error):
     class Stopped:
