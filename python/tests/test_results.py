@@ -84,6 +84,43 @@ def test_options_come_back():
         assert options.seed != 5
 
 
+def changed(state, place, to):
+    members = list(state[1])
+    members[place] = to(members[place]) if callable(to) else to
+    return state[0], tuple(members)
+
+
+@pytest.mark.parametrize("change", [
+    lambda state: state[1],  # before there was a number
+    lambda state: (state[0] + 1, state[1]),
+    lambda state: ("1", state[1]),
+    lambda state: (),
+    lambda state: {"text": "a"},
+    lambda state: (state[0], state[1][:-1]),
+    lambda state: (state[0], (*state[1], 0)),
+    lambda state: (state[0], None),
+    lambda state: changed(state, 0, 3),  # the text
+    lambda state: changed(state, 2, lambda statistics: statistics[:-1]),
+    lambda state: changed(state, 7, 4),  # the finish, of four
+    lambda state: changed(state, 8, 10),  # the rule, of ten
+    lambda state: changed(state, 8, -1),
+    lambda state: changed(state, -1, ()),  # the trace
+])
+def test_a_pickle_of_another_version_is_refused(out, change):
+    state = out.__getstate__()
+    again = type(out).__new__(type(out))
+    again.__setstate__(state)
+    assert fields_of(again) == fields_of(out)
+    with pytest.raises(forerun.UsageError, match="^Generated: pickled by another version of forerun$"):
+        type(out).__new__(type(out)).__setstate__(change(state))
+
+
+def test_a_certificate_of_another_version_is_refused(model):
+    certificate = forerun.certify(model, PROMPT, "lookup", tokens=4)
+    with pytest.raises(forerun.UsageError, match="^Certificate: pickled by another version"):
+        forerun.Certificate.__new__(forerun.Certificate).__setstate__(changed(certificate.__getstate__(), 0, 3))
+
+
 def answer(path, prompt, options):
     forerun.set_threads(1)
     return forerun.generate(forerun.Model(path, "f32"), prompt, "lookup", options=options)
