@@ -5,8 +5,9 @@
     print(forerun.generate(model, "Once upon a time", drafter="auto", max_tokens=64))
 """
 
-from importlib.metadata import version as _version
+from importlib import metadata as _metadata
 
+from . import _forerun
 from ._async import AsyncEngine
 from ._engine import Engine
 from ._forerun import (
@@ -56,8 +57,11 @@ from ._image import certify_images, generate_images, load_image_model
 from ._text import certify, generate, generate_batch
 from . import law
 
-__version__ = _version("forerun")
-"""That of the package, as pip has it."""
+try:
+    __version__ = _metadata.version("forerun")
+except _metadata.PackageNotFoundError:  # where only the files are copied, as in a frozen program
+    __version__ = getattr(_forerun, "__version__")  # which its stub leaves out
+"""That of the package, as pip has it, or else as it was compiled."""
 
 __all__ = [
     "AsyncEngine", "Certificate", "CertificateReport", "Difference", "DiffusionModel", "Drafter", "Engine", "Failed",

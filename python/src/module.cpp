@@ -4,6 +4,7 @@
 
 NB_MODULE(_forerun, m) {
   namespace nb = nanobind;
+  m.attr("__version__") = FORERUN_PYTHON_VERSION;
   m.doc() = "The extension module of forerun; use the package.";
   // A daemon thread that the exit finds in a call keeps the objects that it works with.
   nb::set_leak_warnings(false);

@@ -6,6 +6,8 @@ import multiprocessing
 import pathlib
 import pickle
 import re
+import subprocess
+import sys
 
 import numpy as np
 import pytest
@@ -166,3 +168,16 @@ def test_a_text_formats_as_a_str(out):
 def test_version():
     settings = (pathlib.Path(__file__).resolve().parents[1] / "pyproject.toml").read_text()
     assert f'\nversion = "{forerun.__version__}"\n' in settings
+
+
+def test_version_without_the_metadata(tmp_path):
+    for entry in pathlib.Path(forerun.__file__).parents[1].iterdir():
+        if not re.fullmatch(r"forerun-.*\.dist-info", entry.name):
+            (tmp_path / entry.name).symlink_to(entry)
+    script = ("import sys\n"
+              "sys.path[:] = [p for p in sys.path if 'site-packages' not in p]\n"
+              "sys.path.append(sys.argv[1])\n"
+              "import forerun\n"
+              "print(forerun.__version__, forerun.__file__)")
+    done = subprocess.run([sys.executable, "-I", "-c", script, tmp_path], capture_output=True, text=True, cwd=tmp_path)
+    assert done.stdout.split() == [forerun.__version__, str(tmp_path / "forerun" / "__init__.py")], done.stderr
