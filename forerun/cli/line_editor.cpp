@@ -131,6 +131,8 @@ struct LineEditor::Terminal {
   std::optional<std::string> line(bool first) const {
     el_set(editor, EL_PROMPT_ESC, first ? &first_mark : &next_mark, kNoRoom);
     el_resize(editor);
+    // el_gets does so behind the prompt: Ctrl-C in between would discard what the terminal holds.
+    el_set(editor, EL_PREP_TERM, 1);
     int bytes = 0;
     const char* const text = el_gets(editor, &bytes);
     if (text == nullptr || bytes <= 0) return std::nullopt;
