@@ -51,6 +51,7 @@ TEST_P(Int8Family, StaysCloseToFloat32) {  // a wrong scale or a lost group woul
 }
 
 TEST_P(Int8Family, GgufFileGivesTheSame) {
+  if (GetParam() == "mistral") GTEST_SKIP() << "a window has no GGUF file of this architecture";
   const DecoderLm gguf =
       load_decoder(load_gguf(kTiny + GetParam() + "/model.gguf"), Precision::kInt8);
   KvCache cache = gguf.make_cache();
