@@ -13,11 +13,12 @@ weights (mistral has none), and expected.safetensors, all float32:
 import json
 import pathlib
 import sys
+import tempfile
 
 import numpy as np
 import torch
 from gguf import GGMLQuantizationType, quants
-from safetensors.torch import save_file
+from safetensors.torch import load_file, save_file
 from tokenizers import Tokenizer, decoders, models, pre_tokenizers
 from transformers import AutoConfig, AutoModelForCausalLM, Gemma3ForConditionalGeneration
 from transformers.utils import logging
@@ -75,6 +76,18 @@ FAMILIES = {
         "num_hidden_layers": 3, "sliding_window": None, "rope_theta": 10000.0, "max_position_embeddings": 64,
         "rope_scaling": {"rope_type": "yarn", "factor": 4.0, "original_max_position_embeddings": 16,
                          "attention_factor": 0.8, "beta_fast": 4.0, "beta_slow": 0.5}},
+    "qwen3_moe": COMMON | {
+        "architectures": ["Qwen3MoeForCausalLM"], "model_type": "qwen3_moe", "hidden_act": "silu", "hidden_size": 64,
+        "intermediate_size": 96, "moe_intermediate_size": 32, "num_experts": 8, "num_experts_per_tok": 3,
+        "norm_topk_prob": True, "decoder_sparse_step": 1, "mlp_only_layers": [], "num_hidden_layers": 2,
+        "num_attention_heads": 4, "num_key_value_heads": 2, "head_dim": 16, "vocab_size": 160,
+        "tie_word_embeddings": False, "torch_dtype": "float32", "rms_norm_eps": 1e-6, "attention_bias": False,
+        "rope_theta": 1000000.0, "rope_scaling": None, "sliding_window": None, "use_sliding_window": False},
+    "mixtral": COMMON | {
+        "architectures": ["MixtralForCausalLM"], "model_type": "mixtral", "hidden_act": "silu", "hidden_size": 64,
+        "intermediate_size": 64, "num_local_experts": 4, "num_experts_per_tok": 2, "num_hidden_layers": 2,
+        "num_attention_heads": 4, "num_key_value_heads": 2, "vocab_size": 160, "tie_word_embeddings": False,
+        "torch_dtype": "float32", "rms_norm_eps": 1e-5, "rope_theta": 1000000.0, "sliding_window": None},
     "gemma3_pictures": {
         "architectures": ["Gemma3ForConditionalGeneration"], "model_type": "gemma3", "torch_dtype": "float32",
         "eos_token_id": [2, 106], "mm_tokens_per_image": 4, "image_token_index": 262144,
@@ -85,6 +98,9 @@ FAMILIES = {
                           "num_hidden_layers": 1, "num_attention_heads": 2, "image_size": 28, "patch_size": 14,
                           "vision_use_head": False}},
 }
+
+
+EXPERTS = ("qwen3_moe", "mixtral")
 
 
 def randomise(model, family):
@@ -105,8 +121,19 @@ def randomise(model, family):
                 p.copy_(torch.from_numpy(quants.dequantize(rounded, GGMLQuantizationType.Q8_0)))
 
 
+def hub_state(model):
+    """The weights by their names on the hub: transformers holds all experts of a layer in one tensor."""
+    with tempfile.TemporaryDirectory() as folder:
+        model.save_pretrained(folder)
+        return load_file(pathlib.Path(folder) / "model.safetensors")
+
+
 def save_weights(folder, model, family):
     """model.safetensors, or two shards and their index; a tied head is left out, as on the hub."""
+    if family in EXPERTS:
+        state = hub_state(model)
+        save_file(state, folder / "model.safetensors", metadata={"format": "pt"})
+        return state
     dtype = torch.bfloat16 if family == "qwen2" else torch.float32
     state = {k: v.to(dtype).contiguous() for k, v in model.state_dict().items()
              if not (k == "lm_head.weight" and model.config.tie_word_embeddings)}

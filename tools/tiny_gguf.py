@@ -10,11 +10,13 @@ from gguf import (GGMLQuantizationType, GGUFReader, GGUFWriter, MODEL_ARCH, Rope
 ARCHITECTURES = {  # config.json's model_type: (the name in the file, the gguf package's table of tensor names)
     "llama": ("llama", MODEL_ARCH.LLAMA),
     "mistral": ("llama", MODEL_ARCH.LLAMA),
+    "mixtral": ("llama", MODEL_ARCH.LLAMA),
     "qwen2": ("qwen2", MODEL_ARCH.QWEN2),
     "qwen3": ("qwen3", MODEL_ARCH.QWEN3),
+    "qwen3_moe": ("qwen3moe", MODEL_ARCH.QWEN3MOE),
     "gemma3_text": ("gemma3", MODEL_ARCH.GEMMA3),
 }
-LLAMA = ("llama", "mistral")  # whose rotary pairs lie side by side in the file
+LLAMA = ("llama", "mistral", "mixtral")  # whose rotary pairs lie side by side in the file
 
 
 def tiny_vocabulary(size):
@@ -69,6 +71,30 @@ def _to_gguf(config, name, value):
     return value
 
 
+def _head_dim(config):
+    return getattr(config, "head_dim", None) or config.hidden_size // config.num_attention_heads
+
+
+def _stacked_experts(state, experts):
+    """`state` with the experts of a layer in one tensor [experts, ...], as in a file."""
+    out = {}
+    for name, value in state.items():
+        parts = name.split(".experts.0.")
+        if len(parts) == 2:
+            out[".experts.".join(parts)] = np.stack(
+                [state[f".experts.{e}.".join(parts)] for e in range(experts)])
+        elif ".experts." not in name:
+            out[name] = value
+    return out
+
+
+def _add_experts(writer, config):
+    writer.add_expert_count(config.num_local_experts)
+    writer.add_expert_used_count(config.num_experts_per_tok)
+    if config.model_type == "qwen3_moe":
+        writer.add_expert_feed_forward_length(config.moe_intermediate_size)
+
+
 def _add_metadata(writer, config, published):
     """`published` is config.json as a dict: a key that it lacks is left out here too, so defaults are tested."""
     writer.add_context_length(config.max_position_embeddings)
@@ -84,10 +110,12 @@ def _add_metadata(writer, config, published):
     if config.model_type == "gemma3_text":
         _add_gemma3_metadata(writer, config, published)
         return
+    if hasattr(config, "num_experts_per_tok"):
+        _add_experts(writer, config)
     writer.add_rope_freq_base(config.rope_parameters["rope_theta"])
     if config.model_type in LLAMA:
         writer.add_vocab_size(config.vocab_size)
-        writer.add_rope_dimension_count(config.head_dim)
+        writer.add_rope_dimension_count(_head_dim(config))
     if config.rope_parameters["rope_type"] == "yarn":
         _add_yarn(writer, config.rope_parameters)
 
@@ -139,7 +167,7 @@ def write_gguf(path, config, published, state, quantisation=GGMLQuantizationType
     if rope.get("rope_type") == "llama3":
         head_dim = config.hidden_size // config.num_attention_heads
         writer.add_tensor("rope_freqs.weight", llama3_divisors(head_dim, rope["rope_theta"], rope))
-    for name, value in state.items():
+    for name, value in _stacked_experts(state, getattr(config, "num_local_experts", 0)).items():
         stored = np.ascontiguousarray(_to_gguf(config, name, value), dtype=np.float32)
         kind = quantisation if stored.ndim > 1 else GGMLQuantizationType.F32
         data = stored if kind == GGMLQuantizationType.F32 else quants.quantize(stored, kind)
@@ -155,7 +183,7 @@ def check_gguf(path, config, state):
     table = get_tensor_name_map(ARCHITECTURES[config.model_type][1], config.num_hidden_layers)
     stored = {t.name: quants.dequantize(t.data, t.tensor_type) for t in GGUFReader(path).tensors}
     stored.pop("rope_freqs.weight", None)
-    for name, value in state.items():
+    for name, value in _stacked_experts(state, getattr(config, "num_local_experts", 0)).items():
         got = stored.pop(table.get_name(name, try_suffixes=(".weight", ".bias")))
         if config.model_type == "gemma3_text" and got.ndim == 1:
             assert np.allclose(got - 1, value, rtol=0, atol=2e-7), name

@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <initializer_list>
+#include <map>
 #include <string_view>
 #include <utility>
 #include <vector>
@@ -64,7 +65,8 @@ bool stays_in_four_bits(const WeightSource& file, const std::string& name) {
   std::vector<std::string_view> together = {std::string_view(name).substr(block)};
   for (const std::vector<std::string_view>& parts :
        {std::vector<std::string_view>{"attn_q.weight", "attn_k.weight", "attn_v.weight"},
-        std::vector<std::string_view>{"ffn_gate.weight", "ffn_up.weight"}}) {
+        std::vector<std::string_view>{"ffn_gate.weight", "ffn_up.weight"},
+        std::vector<std::string_view>{"ffn_gate_exps.weight", "ffn_up_exps.weight"}}) {
     if (std::ranges::find(parts, together[0]) != parts.end()) {
       together = parts;
       break;
@@ -76,16 +78,15 @@ bool stays_in_four_bits(const WeightSource& file, const std::string& name) {
   });
 }
 
-bool has_experts(const WeightSource& file) {
-  return std::ranges::any_of(file.tensors(), [](const TensorView& t) {
-    return t.name.find("_exps.") != t.name.npos || t.name.find(".experts.") != t.name.npos;
-  });
+// The name up to its first number, "blk.3" or "model.layers.3"; empty: it has none.
+std::string_view layer_of(std::string_view name) {
+  const std::size_t digit = name.find_first_of("0123456789");
+  return name.substr(0, digit == name.npos ? 0 : name.find('.', digit));
 }
 
 }  // namespace
 
 std::uint64_t weights_in_four_bits(const WeightSource& file) {
-  if (has_experts(file)) return 0;
   std::uint64_t out = 0;
   for (const TensorView& t : file.tensors()) {
     if (!stays_in_four_bits(file, t.name)) continue;
@@ -98,12 +99,15 @@ TextModelSizes text_model_sizes(const std::string& path) {
   TextModelSizes out{.available = available_memory()};
   try {
     const WeightSource file = load_weights(path);
+    std::map<std::string_view, std::uint64_t> layers;
     out.four_bits = weights_in_four_bits(file);
-    out.experts = has_experts(file);
     for (const TensorView& t : file.tensors()) {
       const auto count = static_cast<std::uint64_t>(element_count(t.shape).value_or(0));
       out.weights += count;
-      out.largest = std::max(out.largest, count);
+      if (t.shape.size() == 2) out.largest = std::max(out.largest, count);
+      if (const std::string_view name = layer_of(t.name); !name.empty()) {
+        out.layer = std::max(out.layer, layers[name] += count);
+      }
     }
   } catch (const FormatError&) {
     return {.read = false};
@@ -113,18 +117,18 @@ TextModelSizes text_model_sizes(const std::string& path) {
 
 ChosenPrecision text_precision(const std::string& path, PrecisionRequest requested,
                                const CpuFeatures& cpu, const TextModelSizes& sizes) {
-  std::string lacks = cpu.int8() ? "" : lacking(cpu);
-  if (sizes.experts) lacks = "its layers have experts, of which int8 and int4 have no products";
+  const std::string lacks = cpu.int8() ? "" : lacking(cpu);
   const std::string no_int4 =
       !lacks.empty() ? lacks
       : sizes.four_bits == 0 && sizes.read
           ? "none of its layers' matrices is stored in 4 bits (GGUF's Q4_0, Q4_1 or Q4_K)"
           : "";
-  // int8 takes a byte a weight, int4 five bits, and embedding and head are float32 while the others
-  // are packed.
+  // int8 takes a byte a weight, int4 five bits; embedding, head and a layer are float32 while the
+  // layers are packed.
   const double weights = static_cast<double>(sizes.weights);
-  const double bytes =
-      lacks.empty() ? weights + 8.0 * static_cast<double>(sizes.largest) : 4.0 * weights;
+  const double bytes = lacks.empty() ? weights + 8.0 * static_cast<double>(sizes.largest) +
+                                           4.0 * static_cast<double>(sizes.layer)
+                                     : 4.0 * weights;
   const double spared = no_int4.empty() ? 0.375 * static_cast<double>(sizes.four_bits) : 0.0;
   const auto available = static_cast<double>(sizes.available);
   // Up to some ten tokens a pass waits for its weights. More take 1.15 times as long in int4 with

@@ -13,15 +13,15 @@ namespace forerun {
 /// What of a language model decides its precision.
 struct TextModelSizes {
   std::uint64_t weights = 0;
-  std::uint64_t largest = 0;  ///< of them in one tensor: the embedding, or the head
+  std::uint64_t largest = 0;  ///< of them in one matrix: the embedding, or the head
+  std::uint64_t layer = 0;    ///< of them in the largest layer
   std::uint64_t available = std::numeric_limits<std::uint64_t>::max();  ///< bytes of memory
   std::uint64_t four_bits = 0;  ///< of its weights, those that int4 keeps in 4 bits
   bool read = true;             ///< false: the file cannot be read, and its loader will say why
-  bool experts = false;         ///< in its layers, of which there are no int8 products
   PassRows rows = PassRows::kFew;
 };
 
-/// Weights of a language model's file that int4 keeps in 4 bits: none of a model with experts.
+/// Weights of a language model's file that int4 keeps in 4 bits.
 std::uint64_t weights_in_four_bits(const WeightSource& file);
 /// Of the model at `path`, by its tensors.
 TextModelSizes text_model_sizes(const std::string& path);

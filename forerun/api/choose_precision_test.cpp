@@ -7,6 +7,7 @@
 
 #include "tests/support/gguf_builder.h"
 #include "tests/support/temp_folder.h"
+#include "tests/support/tiny_folder.h"
 
 namespace forerun {
 namespace {
@@ -117,9 +118,6 @@ TEST(ChoosePrecision, AutoIsInt4WhereHalfOfTheWeightsAreInFourBits) {
   sizes.four_bits = 1000;
   sizes.rows = PassRows::kMany;
   EXPECT_EQ(chosen(kNew).precision, Precision::kInt8);
-  sizes.rows = PassRows::kFew;
-  sizes.experts = true;
-  EXPECT_EQ(chosen(kNew).precision, Precision::kF32);
 }
 
 // Of 1,800 bytes in int8 300 are spared.
@@ -145,23 +143,19 @@ TEST(ChoosePrecision, WhatFitsInInt4AloneIsInInt4) {
   sizes.available = 1499;
   EXPECT_EQ(text_precision("m", kAutoPrecision, kNew, sizes).reason,
             "0.0 GB of memory are free, int4 takes 0.0");
-  sizes.available = 1799;
-  sizes.experts = true;
-  EXPECT_EQ(text_precision("m", kAutoPrecision, kNew, sizes).precision, Precision::kFile);
 }
 
-TEST(ChoosePrecision, ExpertsHaveNoInt8) {
-  const TextModelSizes experts{.weights = 1000, .available = 10000, .experts = true};
-  EXPECT_EQ(text_precision("m", kAutoPrecision, kNew, experts).precision, Precision::kF32);
-  EXPECT_EQ(text_precision("m", Precision::kBF16, kNew, experts).precision, Precision::kBF16);
-  const std::string said =
-      refusal([&] { static_cast<void>(text_precision("m", Precision::kInt8, kNew, experts)); });
-  EXPECT_EQ(said,
-            "m cannot be computed in int8: its layers have experts, of which int8 and int4 have no "
-            "products; "
-            "ask for file, bf16, f32, auto");
-  const TextModelSizes large{.weights = 1000, .available = 3000, .experts = true};
-  EXPECT_EQ(text_precision("m", kAutoPrecision, kNew, large).precision, Precision::kFile);
+// A layer is in float32 while it is packed: that of experts is large.
+TEST(ChoosePrecision, ALayerInFloat32HasToFit) {
+  TextModelSizes sizes{.weights = 1000, .largest = 10, .layer = 100, .available = 1480};
+  EXPECT_EQ(text_precision("m", kAutoPrecision, kNew, sizes).precision, Precision::kInt8);
+  sizes.available = 1479;
+  EXPECT_EQ(text_precision("m", kAutoPrecision, kNew, sizes).precision, Precision::kFile);
+  const TextModelSizes tiny = text_model_sizes(kTiny + "qwen3_moe");
+  EXPECT_EQ(tiny.largest, 160U * 64);
+  EXPECT_EQ(tiny.layer, 8U * 3 * 32 * 64 + 8 * 64 + 2 * (64 + 32) * 64 + 2 * 64 + 2 * 16);
+  const TextModelSizes gguf = text_model_sizes(kTiny + "mixtral/model.gguf");
+  EXPECT_EQ(gguf.layer, 4U * 3 * 64 * 64 + 4 * 64 + 2 * (64 + 32) * 64 + 2 * 64);
 }
 
 TEST(ChoosePrecision, ImageTokensAreInBf16WhereThatIsFasterAndOnRequest) {

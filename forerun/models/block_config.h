@@ -18,6 +18,7 @@ struct BlockConfig {
   bool fused = false;
   std::int64_t experts = 0;       ///< of the MLP, each `intermediate` wide; 0: one MLP for all rows
   std::int64_t experts_used = 0;  ///< by each row
+  bool norm_topk_prob = false;    ///< the probabilities of a row's experts are made to sum to one
   /// Rows that the convolutions around attention and MLP reach, the own one included; 0: none.
   std::int64_t conv_taps = 0;
   std::int64_t conv_group = 16;  ///< channels that share the dynamic part of a kernel

@@ -53,11 +53,6 @@ class Builder {
         precision_(precision) {}
 
   DecoderLm build(DecoderParts parts) {
-    if (has_int8_products(precision_) && c_.experts > 0) {
-      throw FormatError(fmt::format(
-          "its layers have experts, of which {} has no products: load it in f32, bf16 or file",
-          name_of(precision_)));
-    }
     expect_no_further_layer(parts);
     DecoderLm m;
     m.config = c_;
@@ -197,6 +192,7 @@ class Builder {
   std::string stored_name(const std::string& name) const {
     if (naming_ == Naming::kHuggingFace) return name;
     if (naming_ == Naming::kNemotronDiffusion) return nemotron_name(name);
+    if (naming_ == Naming::kMixtral) return mixtral_name(name);
     if (naming_ == Naming::kLanguageModel) return "language_model." + name;
     if (naming_ == Naming::kModelLanguageModel) return behind_language_model(name);
     constexpr std::string_view kLayers = "model.layers.";
@@ -341,6 +337,21 @@ std::string nemotron_name(const std::string& name) {
   constexpr std::string_view kModel = "model.";
   return name.starts_with(kModel) ? "encoder." + name.substr(kModel.size())
                                   : "diffusion_head.weight";
+}
+
+std::string mixtral_name(const std::string& name) {
+  constexpr std::string_view kMlp = ".mlp.";
+  const std::size_t at = name.find(kMlp);
+  if (at == std::string::npos) return name;
+  std::string out = name;
+  out.replace(at, kMlp.size(), ".block_sparse_moe.");
+  constexpr std::pair<std::string_view, std::string_view> kMatrices[] = {
+      {".gate_proj.", ".w1."}, {".down_proj.", ".w2."}, {".up_proj.", ".w3."}};
+  for (const auto& [ours, theirs] : kMatrices) {
+    const std::size_t matrix = out.find(ours);
+    if (matrix != std::string::npos) out.replace(matrix, ours.size(), theirs);
+  }
+  return out;
 }
 
 DecoderLm build_decoder(const DecoderConfig& config, const DecoderFile& file, Precision precision,

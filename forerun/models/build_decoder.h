@@ -16,11 +16,15 @@ enum class Naming : std::uint8_t {
   kHuggingFace,         ///< transformers'
   kNemotronDiffusion,   ///< Nemotron-Labs-Diffusion's: the same behind "encoder.", diffusion_head
   kLanguageModel,       ///< transformers' of a multimodal model: "language_model.model."
+  kMixtral,             ///< transformers' of Mixtral: "block_sparse_moe."
   kModelLanguageModel,  ///< the same of newer versions: "model.language_model."
 };
 
 /// The name of a decoder's weight in the files of Nemotron-Labs-Diffusion.
 std::string nemotron_name(const std::string& name);
+
+/// The same of Mixtral.
+std::string mixtral_name(const std::string& name);
 
 /// A tensor of the file by name, or null.
 using FindTensor = std::function<const TensorView*(const std::string&)>;

@@ -15,7 +15,7 @@ namespace {
 std::optional<Family> family_of(std::string_view architecture) {
   if (architecture == "llama") return Family::kLlama;
   if (architecture == "qwen2") return Family::kQwen2;
-  if (architecture == "qwen3") return Family::kQwen3;
+  if (architecture == "qwen3" || architecture == "qwen3moe") return Family::kQwen3;
   if (architecture == "gemma3") return Family::kGemma3;
   return std::nullopt;
 }
@@ -127,10 +127,18 @@ void read_windows(const Gguf& gguf, Keys& k, DecoderConfig& c) {
   }
 }
 
+// Source of the keys: gguf-py's constants.py in ggml-org/llama.cpp.
 void read_experts(Keys& k, DecoderConfig& c) {
   c.experts = k.integer("expert_count");
   c.experts_used = k.integer("expert_used_count");
-  c.intermediate = k.integer("expert_feed_forward_length");
+  c.intermediate = k.has("expert_feed_forward_length") ? k.integer("expert_feed_forward_length")
+                                                       : k.integer("feed_forward_length");
+  constexpr std::int64_t kSoftmax = 1;
+  if (k.integer("expert_gating_func", kSoftmax) != kSoftmax ||
+      k.number("expert_weights_scale", 1.0) != 1.0 || k.integer("expert_shared_count", 0) != 0 ||
+      k.integer("leading_dense_block_count", 0) != 0) {
+    k.fail("experts with another router than softmax, shared or scaled ones are not supported");
+  }
 }
 
 void read_sizes(const Gguf& gguf, Keys& k, DecoderConfig& c, bool experts) {
@@ -167,10 +175,19 @@ Result<DecoderConfig> parse_decoder_config(const Gguf& gguf) {
   if (!architecture) return architecture.error();
   const auto family = family_of(*architecture);
   if (!family) {
-    return Error{fmt::format("architecture {} is not supported; llama, qwen2, qwen3 and gemma3 are",
-                             quote(*architecture))};
+    return Error{fmt::format(
+        "architecture {} is not supported; llama, qwen2, qwen3, qwen3moe and gemma3 are",
+        quote(*architecture))};
   }
-  return parse_decoder_config(gguf, *family);
+  // Mixtral's files are Llama's with experts.
+  const std::string count = fmt::format("{}.expert_count", *architecture);
+  const auto experts = gguf.read_or<std::int64_t>(count, 0);
+  if (!experts) return experts.error();
+  Result<DecoderConfig> parsed = parse_decoder_config(gguf, *family, *experts != 0);
+  if (!parsed) return parsed;
+  DecoderConfig c = *std::move(parsed);
+  c.norm_topk_prob = c.experts > 0;  // in these architectures always
+  return c;
 }
 
 Result<DecoderConfig> parse_decoder_config(const Gguf& gguf, Family family, bool experts) {

@@ -18,11 +18,15 @@ using nlohmann::json;
 
 constexpr const char* kNemotronDiffusion = "nemotron_labs_diffusion";
 constexpr const char* kMistral = "mistral";  // Llama with a window
+// Llama and Qwen3 with experts.
+constexpr const char *kMixtral = "mixtral", *kQwen3Moe = "qwen3_moe";
 
 std::optional<Family> family_of(const std::string& type) {
-  if (type == "llama" || type == kMistral || type == kNemotronDiffusion) return Family::kLlama;
+  if (type == "llama" || type == kMistral || type == kMixtral || type == kNemotronDiffusion) {
+    return Family::kLlama;
+  }
   if (type == "qwen2") return Family::kQwen2;
-  if (type == "qwen3") return Family::kQwen3;
+  if (type == "qwen3" || type == kQwen3Moe) return Family::kQwen3;
   if (type == "gemma3_text" || type == "gemma3") return Family::kGemma3;
   return std::nullopt;
 }
@@ -77,10 +81,28 @@ void read_nemotron(Fields& f, DecoderConfig& c) {
 }
 
 // All layers have the window, whatever 'layer_types' says, as in transformers; null is none.
-void read_mistral_window(const json& config, Fields& f, DecoderConfig& c) {
-  c.window = f.integer("sliding_window", config.contains("sliding_window") ? 0 : 4096);
+// @param otherwise  without the field
+void read_mistral_window(const json& config, Fields& f, std::int64_t otherwise, DecoderConfig& c) {
+  c.window = f.integer("sliding_window", config.contains("sliding_window") ? 0 : otherwise);
   if (c.window < 0) return f.fail("'sliding_window' is negative");
   c.sliding.assign(static_cast<std::size_t>(c.layers), c.window > 0);
+}
+
+// The number of experts has two names: transformers 5 writes the second for both types.
+void read_experts(Fields& f, const std::string& type, DecoderConfig& c) {
+  const bool mixtral = type == kMixtral;
+  const char* count = f.find("num_local_experts") != nullptr ? "num_local_experts" : "num_experts";
+  c.experts = f.integer(count);
+  c.experts_used = f.integer("num_experts_per_tok");
+  if (!f.error().empty()) return;
+  if (c.experts < 1) return f.fail(fmt::format("'{}' must be positive", count));
+  c.norm_topk_prob = mixtral || f.flag("norm_topk_prob", false);
+  if (mixtral) return;
+  c.intermediate = f.integer("moe_intermediate_size");
+  const json* dense = f.find("mlp_only_layers");
+  if (f.integer("decoder_sparse_step", 1) != 1 || (dense != nullptr && *dense != json::array())) {
+    f.fail("layers without experts among others with them are not supported");
+  }
 }
 
 void read_windows(Fields& f, DecoderConfig& c) {
@@ -146,7 +168,7 @@ Result<DecoderConfig> parse_text_config(const json& config) {
   if (!family) {
     return Error{f.error().empty()
                      ? fmt::format("config.json: model_type {} is not supported; llama, mistral, "
-                                   "qwen2, qwen3, gemma3, gemma3_text and "
+                                   "mixtral, qwen2, qwen3, qwen3_moe, gemma3, gemma3_text and "
                                    "nemotron_labs_diffusion are",
                                    quote(type))
                      : "config.json: " + f.error()};
@@ -159,7 +181,8 @@ Result<DecoderConfig> parse_text_config(const json& config) {
   c.kv_heads = f.integer("num_key_value_heads", c.heads);
   const std::int64_t even = c.heads > 0 ? c.hidden / c.heads : 0;
   c.head_dim = f.integer("head_dim", c.gemma() ? 256 : even);
-  c.intermediate = f.integer("intermediate_size");
+  if (type == kMixtral || type == kQwen3Moe) read_experts(f, type, c);
+  if (type != kQwen3Moe) c.intermediate = f.integer("intermediate_size");
   c.context = f.integer("max_position_embeddings");
   c.norm_eps = f.number("rms_norm_eps", 1e-6);
   c.tied_head = f.flag("tie_word_embeddings", c.gemma());
@@ -184,8 +207,8 @@ Result<DecoderConfig> parse_text_config(const json& config) {
   refuse_part_of_a_head(config, f);
   read_ropes(f, c);
   if (type == kNemotronDiffusion) read_nemotron(f, c);
-  if (type == kMistral) {
-    read_mistral_window(config, f, c);
+  if (type == kMistral || type == kMixtral) {
+    read_mistral_window(config, f, type == kMistral ? 4096 : 0, c);
   } else {
     read_windows(f, c);
   }

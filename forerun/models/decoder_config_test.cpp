@@ -6,6 +6,7 @@
 #include <nlohmann/json.hpp>
 #include <string>
 
+#include "forerun/formats/gguf.h"
 #include "forerun/formats/hf_config.h"
 #include "forerun/models/decoder_config_gguf.h"
 #include "forerun/models/save_decoder.h"
@@ -49,6 +50,76 @@ TEST(DecoderConfig, OfMistralIsWrittenAsMistral) {
   EXPECT_EQ(parse_decoder_config(written)->sliding, c.sliding);
   const DecoderConfig plain = *parse_decoder_config(config_of("mistral_yarn"));
   EXPECT_EQ(decoder_config_json(plain)["model_type"], "llama");
+}
+
+TEST(DecoderConfig, OfExpertsHasTheirNumbers) {
+  json config = config_of("qwen3_moe");
+  DecoderConfig c = *parse_decoder_config(config);
+  EXPECT_EQ(c.experts, 8);
+  EXPECT_EQ(c.experts_used, 3);
+  EXPECT_EQ(c.intermediate, 32);
+  EXPECT_TRUE(c.norm_topk_prob);
+  EXPECT_TRUE(c.head_norms);
+  config["num_local_experts"] = config["num_experts"];  // as transformers 5 writes it
+  config.erase("num_experts");
+  config.erase("norm_topk_prob");
+  c = *parse_decoder_config(config);
+  EXPECT_EQ(c.experts, 8);
+  EXPECT_FALSE(c.norm_topk_prob);
+  c = *parse_decoder_config(config_of("mixtral"));
+  EXPECT_EQ(c.experts, 4);
+  EXPECT_TRUE(c.norm_topk_prob);
+  EXPECT_EQ(c.window, 0);
+}
+
+TEST(DecoderConfig, OfExpertsIsWrittenAsItIsRead) {
+  for (const auto& [family, norm] :
+       {std::pair("qwen3_moe", true), std::pair("qwen3_moe", false), std::pair("mixtral", true)}) {
+    json config = config_of(family);
+    config["norm_topk_prob"] = norm;
+    const DecoderConfig c = *parse_decoder_config(config);
+    const json written = decoder_config_json(c);
+    EXPECT_EQ(written["model_type"], family);
+    EXPECT_EQ(written["architectures"], config["architectures"]);
+    const DecoderConfig again = *parse_decoder_config(written);
+    EXPECT_EQ(again.experts, c.experts);
+    EXPECT_EQ(again.experts_used, c.experts_used);
+    EXPECT_EQ(again.intermediate, c.intermediate);
+    EXPECT_EQ(again.norm_topk_prob, c.norm_topk_prob);
+  }
+}
+
+TEST(DecoderConfig, ExpertsThatCannotBeAreRefused) {
+  const auto says = [](const char* family, const char* key, const json& value) {
+    json config = config_of(family);
+    config[key] = value;
+    return refusal(config);
+  };
+  const auto holds = [](const std::string& said, const char* part) {
+    EXPECT_NE(said.find(part), std::string::npos) << said;
+  };
+  holds(says("qwen3_moe", "mlp_only_layers", {0}), "layers without experts");
+  holds(says("qwen3_moe", "decoder_sparse_step", 2), "layers without experts");
+  holds(says("qwen3_moe", "num_experts_per_tok", 9), "9 of 8 experts");
+  holds(says("qwen3_moe", "num_experts_per_tok", 0), "0 of 8 experts");
+  holds(says("qwen3_moe", "num_experts", 0), "'num_experts' must be positive");
+  holds(says("qwen3_moe", "num_experts", 5000), "out of range");
+  holds(says("qwen3_moe", "moe_intermediate_size", nullptr), "'moe_intermediate_size' is missing");
+  holds(says("mixtral", "num_local_experts", -1), "'num_local_experts' must be positive");
+  holds(says("mixtral", "num_local_experts", "x"), "an integer is expected");
+}
+
+TEST(DecoderConfig, ExpertsOfAGgufFileAreRead) {
+  const auto parse = [](const std::string& family) {
+    return *parse_decoder_config(load_gguf(kTiny + family + "/model.gguf"));
+  };
+  EXPECT_EQ(parse("qwen3_moe").experts_used, 3);
+  EXPECT_EQ(parse("qwen3_moe").intermediate, 32);
+  EXPECT_TRUE(parse("qwen3_moe").norm_topk_prob);
+  EXPECT_EQ(parse("mixtral").experts, 4);
+  EXPECT_EQ(parse("mixtral").intermediate, 64);
+  EXPECT_TRUE(parse("mixtral").norm_topk_prob);
+  EXPECT_FALSE(parse("llama").norm_topk_prob);
 }
 
 // The whole of what google/gemma-3-4b-it says about its decoder.

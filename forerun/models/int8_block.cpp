@@ -31,7 +31,9 @@ Int8Block Int8Block::pack(const TransformerBlock& b, const BlockConfig& c, Arena
           .k_norm = plain_values(b.k_norm),
           .qkv = pack_linear({&b.q, &b.k, &b.v}, nullptr, arena),
           .output = pack_linear({&b.output}, nullptr, arena),
-          .mlp = Int8Mlp::pack(b.gate, b.up, b.down, c.activation, arena),
+          .mlp = b.experts.empty() ? Int8Mlp::pack(b.gate, b.up, b.down, c.activation, arena)
+                                   : Int8Mlp(),
+          .experts = Int8Experts::pack(b, c, arena),
           .attention_conv = Int8Conv::pack(b.attention_conv, c, arena),
           .mlp_conv = Int8Conv::pack(b.mlp_conv, c, arena)};
 }
@@ -43,7 +45,8 @@ Int8BlockPass::Int8BlockPass(const BlockConfig& config, Attention attention)
       attention_({.heads = c_.heads,
                   .kv_heads = c_.kv_heads,
                   .head_dim = c_.head_dim,
-                  .softcap = shape_.softcap}) {}
+                  .softcap = shape_.softcap}),
+      experts_(config) {}
 
 void Int8BlockPass::clear() {
   context_rows_.clear();
@@ -76,9 +79,11 @@ void Int8BlockPass::start(int threads, std::int64_t scratch) {
   rotations_ = room(rotations_room_, ropes * all * c_.head_dim);
   input_ = input_room_.room_for(all, c_.hidden, far);
   attended_ = attended_room_.room_for(rows, c_.query_width(), far);
-  gated_ = {room(gates_room_, rows * c_.intermediate),
-            gated_room_.room_for(rows, c_.intermediate, far)};
+  const std::int64_t gated = c_.experts == 0 ? rows : 0;
+  gated_ = {room(gates_room_, gated * c_.intermediate),
+            gated_room_.room_for(gated, c_.intermediate, far)};
   adapted_.start();
+  experts_.start(rows);
   attention_.plan(sequences_, threads);
 }
 
@@ -123,16 +128,25 @@ void Int8BlockPass::run(Worker& w, const Int8Block& b, const Layer& layer,
     }
     adapted_.lower(layer.index, &Int8BlockLora::output, attended, begin, end, scratch(w));
   });
-  bool direct = !b.attention_post_norm.defined() && !b.attention_conv.defined();
+  const bool direct = !b.attention_post_norm.defined() && !b.attention_conv.defined();
   const std::int64_t panels = b.output.panels(), own_end = w.own_end(panels);
   float* out = direct ? hidden_ : branch_;
   w.each(panels, 1, [&](std::int64_t first, std::int64_t last) {
     b.output.multiply(first, last, attended, full(), out + first * k::kPanel, c_.hidden, direct,
-                      last == own_end ? b.mlp.first_panel(w) : nullptr);
+                      last == own_end && !b.experts.defined() ? b.mlp.first_panel(w) : nullptr);
     adapted_.raise(layer.index, &Int8BlockLora::output, first, last, 0, full(),
                    out + first * k::kPanel, c_.hidden);
   });
   add_branch(w, b.attention_conv, b.attention_post_norm);
+  if (b.experts.defined()) {
+    run_experts(w, b, layer);
+  } else {
+    run_mlp(w, b, layer);
+  }
+  add_branch(w, b.mlp_conv, b.mlp_post_norm);
+}
+
+void Int8BlockPass::run_mlp(Worker& w, const Int8Block& b, const Layer& layer) {
   const k::Int8Rows mlp_input = b.mlp.in_form(k::rows_from(input_, context()));
   if (b.mlp_conv.defined()) {
     convolve(w, b.mlp_norm, b.mlp_conv, {}, layer.index, &Int8BlockLora::gate_up, mlp_input,
@@ -140,7 +154,7 @@ void Int8BlockPass::run(Worker& w, const Int8Block& b, const Layer& layer,
   } else {
     norm(w, b.mlp_norm, {}, layer.index, &Int8BlockLora::gate_up, mlp_input);
   }
-  direct = !b.mlp_post_norm.defined() && !b.mlp_conv.defined();
+  const bool direct = !b.mlp_post_norm.defined() && !b.mlp_conv.defined();
   b.mlp.run(w, {.x = mlp_input,
                 .gated = gated_,
                 .rows = full(),
@@ -151,7 +165,24 @@ void Int8BlockPass::run(Worker& w, const Int8Block& b, const Layer& layer,
                 .next = layer.next,
                 .adapted = &adapted_,
                 .layer = layer.index});
-  add_branch(w, b.mlp_conv, b.mlp_post_norm);
+}
+
+void Int8BlockPass::run_experts(Worker& w, const Int8Block& b, const Layer& layer) {
+  const k::Int8Rows x = b.experts.mlp(0).in_form(k::rows_from(input_, context()));
+  const float eps = static_cast<float>(b.mlp_norm.eps);
+  each(w, full(), [&](std::int64_t r) {
+    float* y = experts_.normed() + r * c_.hidden;
+    kernels().rms_norm_row(hidden(r), b.mlp_norm.values(), eps, c_.hidden, y);
+    kernels().quantize_row(y, c_.hidden, x, r, scratch(w));
+  });
+  experts_.run(w, b.experts, {full(), experts_.normed(), x, scratch(w), layer.next});
+  each(w, full(), [&](std::int64_t r) {
+    if (b.mlp_post_norm.defined()) {
+      std::copy_n(experts_.output(r), c_.hidden, branch_ + r * c_.hidden);
+    } else {
+      kernels().add_row(experts_.output(r), c_.hidden, hidden(r));
+    }
+  });
 }
 
 void Int8BlockPass::norm(Worker& w, const RmsNorm& norm,

@@ -6,6 +6,7 @@
 
 #include "forerun/models/block_config.h"
 #include "forerun/models/int8_conv.h"
+#include "forerun/models/int8_experts.h"
 #include "forerun/models/int8_linear.h"
 #include "forerun/models/int8_lora.h"
 #include "forerun/models/int8_mlp.h"
@@ -19,12 +20,15 @@ namespace forerun {
 struct Int8Block {
   RmsNorm attention_norm, mlp_norm, attention_post_norm, mlp_post_norm, q_norm, k_norm;
   Int8Matrix qkv, output;
-  Int8Mlp mlp;
+  Int8Mlp mlp;  // unless there are experts
+  Int8Experts experts;
   Int8Conv attention_conv, mlp_conv;
 
   static Int8Block pack(const TransformerBlock& block, const BlockConfig& config, Arena& arena);
+  /// Bytes that a pass of one row reads.
   std::int64_t bytes() const noexcept {
-    return qkv.bytes() + output.bytes() + mlp.bytes() + attention_conv.bytes() + mlp_conv.bytes();
+    return qkv.bytes() + output.bytes() + mlp.bytes() + experts.bytes() + attention_conv.bytes() +
+           mlp_conv.bytes();
   }
 };
 
@@ -114,6 +118,8 @@ class Int8BlockPass {
   void convolve(Worker& w, const RmsNorm& norm, const Int8Conv& conv,
                 const std::function<void(std::int64_t)>& before, std::int64_t index,
                 Int8LoraPlace place, const kernel::Int8Rows& x, const std::uint8_t* next);
+  void run_mlp(Worker& w, const Int8Block& block, const Layer& layer);
+  void run_experts(Worker& w, const Int8Block& block, const Layer& layer);
   // Adds `branch` to the full rows, convolved and normalised, if the network does so there.
   void add_branch(Worker& w, const Int8Conv& conv, const RmsNorm& post);
 
@@ -122,6 +128,7 @@ class Int8BlockPass {
   std::int64_t width_;  // of queries, keys and values of a row
   PagedAttention attention_;
   Int8AdaptedRows adapted_;
+  Int8ExpertRows experts_;
   std::vector<Row> context_rows_, full_rows_;
   std::vector<PagedAttention::Sequence> sequences_;
   std::vector<std::int64_t> places_;  // of full rows in their sequences, if there are convolutions

@@ -42,32 +42,41 @@ std::int64_t Int8Mlp::scratch_size(std::int64_t intermediate) noexcept {
   return std::max(kTaskRows * 2 * kTask, k::rotated_width(intermediate));
 }
 
+std::int64_t Int8Mlp::gate_tasks() const noexcept { return tasks_of(intermediate()); }
+
 void Int8Mlp::run(ThreadTeam::Worker& worker, const Pass& p) const {
-  const std::int64_t tasks = tasks_of(intermediate()), end = worker.own_end(tasks);
-  const std::uint8_t* down = down_.first_panel(worker);
+  const std::int64_t tasks = gate_tasks(), end = worker.own_end(tasks);
+  const std::uint8_t* after = down_.first_panel(worker);
   worker.each(tasks, 1, [&](std::int64_t first, std::int64_t last) {
-    for (std::int64_t t = first; t < last; ++t) gate(p, t, t + 1 == end ? down : nullptr);
+    for (std::int64_t t = first; t < last; ++t) gate(p, t, t + 1 == end ? after : nullptr);
   });
-  const std::int64_t width = intermediate();
-  const k::Int8Rows gated = down_.in_form(p.gated.rows);
   worker.each(p.rows, std::max<std::int64_t>(1, p.rows / (2 * worker.count())),
               [&](std::int64_t first, std::int64_t last) {
-                for (std::int64_t r = first; r < last; ++r) {
-                  kernels().quantize_row(p.gated.values + r * width, width, gated, r, p.scratch);
-                }
+                for (std::int64_t r = first; r < last; ++r) round(p, r);
                 if (p.adapted) {
-                  p.adapted->lower(p.layer, &Int8BlockLora::down, gated, first, last, p.scratch);
+                  p.adapted->lower(p.layer, &Int8BlockLora::down, down_.in_form(p.gated.rows),
+                                   first, last, p.scratch);
                 }
               });
   const std::int64_t panels = down_.panels(), own_end = worker.own_end(panels);
   worker.each(panels, 1, [&](std::int64_t first, std::int64_t last) {
-    float* out = p.out + first * k::kPanel;
-    down_.multiply(first, last, gated, p.rows, out, p.stride, p.add,
-                   last == own_end ? p.next : nullptr);
-    if (p.adapted) {
-      p.adapted->raise(p.layer, &Int8BlockLora::down, first, last, 0, p.rows, out, p.stride);
-    }
+    down(p, first, last, last == own_end ? p.next : nullptr);
   });
+}
+
+void Int8Mlp::round(const Pass& p, std::int64_t r) const {
+  const std::int64_t width = intermediate();
+  kernels().quantize_row(p.gated.values + r * width, width, down_.in_form(p.gated.rows), r,
+                         p.scratch);
+}
+
+void Int8Mlp::down(const Pass& p, std::int64_t first, std::int64_t last,
+                   const std::uint8_t* next) const {
+  float* out = p.out + first * k::kPanel;
+  down_.multiply(first, last, down_.in_form(p.gated.rows), p.rows, out, p.stride, p.add, next);
+  if (p.adapted) {
+    p.adapted->raise(p.layer, &Int8BlockLora::down, first, last, 0, p.rows, out, p.stride);
+  }
 }
 
 // 96 gates, their ups and the activation, while all of it is in the cache.

@@ -48,14 +48,22 @@ class Int8Mlp {
   kernel::Int8Rows in_form(const kernel::Int8Rows& x) const noexcept { return gate_up_.in_form(x); }
   /// Three phases of a job. The phase before it lowers adapted rows of `x`, which are in_form.
   void run(ThreadTeam::Worker& worker, const Pass& pass) const;
+  /// The pieces of these phases, for MLPs that share them. Of the first: gate_tasks() pieces.
+  /// @param next  what this thread reads next, to prefetch; or null
+  void gate(const Pass& pass, std::int64_t task, const std::uint8_t* next) const;
+  /// Of the second: a row.
+  void round(const Pass& pass, std::int64_t row) const;
+  /// Of the third: outputs of panels [first, last).
+  void down(const Pass& pass, std::int64_t first, std::int64_t last,
+            const std::uint8_t* next) const;
+  std::int64_t gate_tasks() const noexcept;
+  std::int64_t down_panels() const noexcept { return down_.panels(); }
   /// The weights that a thread reads first.
   const std::uint8_t* first_panel(const ThreadTeam::Worker& worker) const noexcept {
     return gate_up_.first_panel(worker);
   }
 
  private:
-  void gate(const Pass& pass, std::int64_t task, const std::uint8_t* next) const;
-
   Int8Matrix gate_up_;  // alternately 96 gates and their 96 ups, padded with zeros
   Int8Matrix down_;
   Activation activation_ = Activation::kSilu;

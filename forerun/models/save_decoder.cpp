@@ -30,6 +30,8 @@ bool survives(const json& written, const DecoderConfig& c) {
          read->mask_token == c.mask_token && read->window == c.window &&
          (c.window == 0 || read->sliding == c.sliding) &&
          (c.window == 0 || inverse_frequencies(*read, true) == inverse_frequencies(c, true)) &&
+         read->experts == c.experts && read->experts_used == c.experts_used &&
+         read->intermediate == c.intermediate && read->norm_topk_prob == c.norm_topk_prob &&
          near(read->query_scale, c.query_scale) && near(read->embedding_scale, c.embedding_scale) &&
          read->attention_softcap == c.attention_softcap && read->logit_softcap == c.logit_softcap;
 }
@@ -49,6 +51,23 @@ void describe_nemotron(json& out, const DecoderConfig& c) {
   out["rope_parameters"] = std::move(rope);
   out.erase("rope_theta");
   out.erase("rope_scaling");
+}
+
+std::string stored_name(const DecoderConfig& c, const std::string& name) {
+  if (c.mask_token) return nemotron_name(name);
+  return c.family == Family::kLlama && c.experts > 0 ? mixtral_name(name) : name;
+}
+
+// What Mixtral and Qwen3-MoE have besides Llama's and Qwen3's fields.
+void describe_experts(json& out, const DecoderConfig& c) {
+  const bool mixtral = c.family == Family::kLlama;
+  out["architectures"] = {mixtral ? "MixtralForCausalLM" : "Qwen3MoeForCausalLM"};
+  out["model_type"] = mixtral ? "mixtral" : "qwen3_moe";
+  out[mixtral ? "num_local_experts" : "num_experts"] = c.experts;
+  out["num_experts_per_tok"] = c.experts_used;
+  if (mixtral) return;
+  out["moe_intermediate_size"] = c.intermediate;
+  out["norm_topk_prob"] = c.norm_topk_prob;
 }
 
 }  // namespace
@@ -78,12 +97,15 @@ json decoder_config_json(const DecoderConfig& c) {
     if (c.logit_softcap > 0.0) out["final_logit_softcapping"] = c.logit_softcap;
   }
   if (c.mask_token) describe_nemotron(out, c);
+  if (c.experts > 0) describe_experts(out, c);
   // Readers of "llama" know no window.
   const bool mistral = c.family == Family::kLlama && c.window > 0 &&
                        std::find(c.sliding.begin(), c.sliding.end(), false) == c.sliding.end();
   if (mistral) {
-    out["architectures"] = {"MistralForCausalLM"};
-    out["model_type"] = "mistral";
+    if (c.experts == 0) {
+      out["architectures"] = {"MistralForCausalLM"};
+      out["model_type"] = "mistral";
+    }
     out["sliding_window"] = c.window;
   } else if (c.gemma() || c.window > 0) {
     if (!c.gemma()) out["use_sliding_window"] = true;
@@ -122,7 +144,7 @@ void save_decoder(const std::filesystem::path& folder, const DecoderLm& model,
     }
     const bool norm = w.name.ends_with("norm.weight");
     // Gemma multiplies by 1 + w.
-    tensors.push_back({c.mask_token ? nemotron_name(w.name) : w.name,
+    tensors.push_back({stored_name(c, w.name),
                        c.gemma() && norm ? w.tensor->detach() - 1.0 : *w.tensor,
                        w.tensor->scalar_type()});
   }

@@ -32,11 +32,15 @@ at::Tensor gated(const at::Tensor& gate, const at::Tensor& up, const BlockConfig
   return c.fused ? fused_swiglu(gate, up) : at::silu(gate).mul(up);
 }
 
-// The likeliest experts of every row, by probabilities over all that do not sum to one then.
-// Source: LLaDA-MoE, modeling_lladamoe.py in inclusionAI/LLaDA-MoE-7B-A1B-Instruct.
+// The likeliest experts of every row, by probabilities over all.
+// Source: LLaDA-MoE, modeling_lladamoe.py in inclusionAI/LLaDA-MoE-7B-A1B-Instruct; transformers'
+// modeling_qwen3_moe.py and modeling_mixtral.py.
 at::Tensor mixed(const TransformerBlock& b, const BlockConfig& c, const at::Tensor& x) {
-  const at::Tensor law = at::softmax(b.router(x).to(at::kFloat), 1);
-  const auto [weights, chosen] = law.topk(c.experts_used, 1);
+  const at::Tensor logits = b.router(x);
+  const at::Tensor law =
+      at::softmax(logits.to(at::promote_types(logits.scalar_type(), at::kFloat)), 1);
+  auto [weights, chosen] = law.topk(c.experts_used, 1);
+  if (c.norm_topk_prob) weights = weights / weights.sum(1, /*keepdim=*/true);
   at::Tensor out = at::zeros_like(x);
   for (std::size_t e = 0; e < b.experts.size(); ++e) {
     const at::Tensor here = chosen.eq(static_cast<std::int64_t>(e));  // [rows, experts_used]

@@ -35,7 +35,8 @@ struct TransformerBlock {
   Linear gate, up;                             ///< [intermediate, hidden]
   Linear down;                                 ///< [hidden, intermediate]
   /// In place of gate, up and down where BlockConfig::experts: a row's output is the sum of those
-  /// of its likeliest experts, each times its probability by the softmax over all.
+  /// of its likeliest experts, each times its probability by the softmax over all (or over those,
+  /// where BlockConfig::norm_topk_prob).
   std::vector<GatedMlp> experts;
   Linear router;                         ///< [experts, hidden]
   DynamicConv attention_conv, mlp_conv;  ///< around the sublayers; where BlockConfig::conv_taps

@@ -192,6 +192,10 @@ struct Kernels {
   void (*norm_quantize_row)(const float* x, const float* weight, float eps, std::int64_t k,
                             const kernel::Int8Rows& out, std::int64_t r, float* work);
   void (*rms_norm_row)(const float* x, const float* weight, float eps, std::int64_t k, float* y);
+  /// Products of `rows` rows with `n` weight rows, all of k values, in float32:
+  /// out[r * stride + j] = w_j x_r.
+  void (*dot_rows)(const float* w, std::int64_t n, std::int64_t k, const float* x,
+                   std::int64_t rows, float* out, std::int64_t stride);
   void (*add_row)(const float* x, std::int64_t n, float* y);  ///< y += x
   void (*scale_row)(float* x, std::int64_t n, float by);      ///< x *= by
   /// Rotary embedding: dimension j is paired with j + half. `y` may be `x`.

@@ -38,6 +38,13 @@ TEST_F(KernelsTest, RowsInPlace) {
     };
     row("rms_norm_row",
         [&](const Kernels& k, Row& x) { k.rms_norm_row(x.data(), b.data(), 1e-5F, n, x.data()); });
+    const Row in = numbers(3 * n, odd);
+    row("dot_rows", [&](const Kernels& k, Row& x) {
+      const std::int64_t rows = n % 4;
+      Row out(static_cast<std::size_t>(2 * rows + 1), 7.0F);
+      k.dot_rows(x.data(), 2, n, in.data(), rows, out.data(), 2);
+      x = out;
+    });
     row("add_row", [&](const Kernels& k, Row& x) { k.add_row(b.data(), n, x.data()); });
     row("scale_row", [&](const Kernels& k, Row& x) { k.scale_row(x.data(), n, 0.37F); });
     row("rope_row",

@@ -20,6 +20,19 @@ inline float inverse_rms(const float* x, float eps, std::int64_t k) {
   return 1.0F / __builtin_sqrtf(mean + eps);
 }
 
+inline float dot(const float* a, const float* b, std::int64_t k) {
+  Floats s = floats(0.0F), t = floats(0.0F);
+  for (std::int64_t i = 0; i < k; i += 32) {
+    const Mask m = first_lanes(k - i);
+    s = fmadd(load(m, a + i), load(m, b + i), s);
+    if (k - i > 16) {
+      const Mask n = first_lanes(k - i - 16);
+      t = fmadd(load(n, a + i + 16), load(n, b + i + 16), t);
+    }
+  }
+  return sum(s + t);
+}
+
 // x / (1 + exp(-2 y)) = 0.5 x (1 + tanh(y)), y = sqrt(2 / pi) (x + 0.044715 x^3)
 inline Floats gelu(Floats x) {
   const Floats cube = x * x * x;
@@ -45,6 +58,13 @@ void rms_norm_row(const float* x, const float* weight, float eps, std::int64_t k
     const Mask m = first_lanes(k - i);
     const Floats normed = load(m, x + i) * inverse;
     store(y + i, m, normed * load(m, weight + i));
+  }
+}
+
+void dot_rows(const float* w, std::int64_t n, std::int64_t k, const float* x, std::int64_t rows,
+              float* out, std::int64_t stride) {
+  for (std::int64_t j = 0; j < n; ++j) {
+    for (std::int64_t r = 0; r < rows; ++r) out[r * stride + j] = dot(w + j * k, x + r * k, k);
   }
 }
 
