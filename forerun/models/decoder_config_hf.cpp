@@ -17,12 +17,13 @@ using internal::read_rope;
 using nlohmann::json;
 
 constexpr const char* kNemotronDiffusion = "nemotron_labs_diffusion";
-constexpr const char* kMistral = "mistral";  // Llama with a window
+// Llama with a window, in every layer or in some.
+bool is_mistral(const std::string& type) { return type == "mistral" || type == "ministral"; }
 // Llama and Qwen3 with experts.
 constexpr const char *kMixtral = "mixtral", *kQwen3Moe = "qwen3_moe";
 
 std::optional<Family> family_of(const std::string& type) {
-  if (type == "llama" || type == kMistral || type == kMixtral || type == kNemotronDiffusion) {
+  if (type == "llama" || is_mistral(type) || type == kMixtral || type == kNemotronDiffusion) {
     return Family::kLlama;
   }
   if (type == "qwen2") return Family::kQwen2;
@@ -80,12 +81,33 @@ void read_nemotron(Fields& f, DecoderConfig& c) {
   if (!growth.error().empty()) f.fail("rope parameters: " + growth.error());
 }
 
-// All layers have the window, whatever 'layer_types' says, as in transformers; null is none.
+void read_layer_types(const json& types, Fields& f, DecoderConfig& c) {
+  if (!types.is_array() || types.size() != c.sliding.size()) {
+    f.fail(fmt::format("'layer_types' does not list {} layers", c.layers));
+    return;
+  }
+  for (std::size_t i = 0; i < c.sliding.size(); ++i) {
+    const json& type = types[i];
+    if (type != "full_attention" && type != "sliding_attention") {
+      f.fail(fmt::format("layer type {} is not supported", printable(type.dump(), 40)));
+    }
+    c.sliding[i] = type == "sliding_attention";
+  }
+}
+
+// All layers have the window where 'layer_types' does not say it: transformers' AutoConfig takes a
+// "mistral" that has them for a "ministral". Null is no window.
 // @param otherwise  without the field
 void read_mistral_window(const json& config, Fields& f, std::int64_t otherwise, DecoderConfig& c) {
   c.window = f.integer("sliding_window", config.contains("sliding_window") ? 0 : otherwise);
   if (c.window < 0) return f.fail("'sliding_window' is negative");
   c.sliding.assign(static_cast<std::size_t>(c.layers), c.window > 0);
+  const json* types = f.find("layer_types");
+  if (types == nullptr) return;
+  read_layer_types(*types, f, c);
+  const bool slides = std::find(c.sliding.begin(), c.sliding.end(), true) != c.sliding.end();
+  if (slides && c.window == 0) f.fail("'layer_types' has sliding layers without 'sliding_window'");
+  if (!slides) c.window = 0;
 }
 
 // The number of experts has two names: transformers 5 writes the second for both types.
@@ -114,17 +136,7 @@ void read_windows(Fields& f, DecoderConfig& c) {
     return;
   }
   if (const json* types = f.find("layer_types")) {
-    if (!types->is_array() || types->size() != c.sliding.size()) {
-      f.fail(fmt::format("'layer_types' does not list {} layers", c.layers));
-      return;
-    }
-    for (std::size_t i = 0; i < c.sliding.size(); ++i) {
-      const json& type = (*types)[i];
-      if (type != "full_attention" && type != "sliding_attention") {
-        f.fail(fmt::format("layer type {} is not supported", printable(type.dump(), 40)));
-      }
-      c.sliding[i] = type == "sliding_attention";
-    }
+    read_layer_types(*types, f, c);
   } else if (c.gemma()) {
     const std::int64_t pattern = f.integer("sliding_window_pattern", 6);
     if (pattern <= 0) return f.fail("'sliding_window_pattern' must be positive");
@@ -166,12 +178,13 @@ Result<DecoderConfig> parse_text_config(const json& config) {
   const std::string type = f.text("model_type", std::nullopt);
   const auto family = family_of(type);
   if (!family) {
-    return Error{f.error().empty()
-                     ? fmt::format("config.json: model_type {} is not supported; llama, mistral, "
-                                   "mixtral, qwen2, qwen3, qwen3_moe, gemma3, gemma3_text and "
-                                   "nemotron_labs_diffusion are",
-                                   quote(type))
-                     : "config.json: " + f.error()};
+    return Error{
+        f.error().empty()
+            ? fmt::format("config.json: model_type {} is not supported; llama, mistral, "
+                          "ministral, mixtral, qwen2, qwen3, qwen3_moe, gemma3, gemma3_text and "
+                          "nemotron_labs_diffusion are",
+                          quote(type))
+            : "config.json: " + f.error()};
   }
   DecoderConfig c(*family);
   c.vocab = f.integer("vocab_size");
@@ -207,8 +220,8 @@ Result<DecoderConfig> parse_text_config(const json& config) {
   refuse_part_of_a_head(config, f);
   read_ropes(f, c);
   if (type == kNemotronDiffusion) read_nemotron(f, c);
-  if (type == kMistral || type == kMixtral) {
-    read_mistral_window(config, f, type == kMistral ? 4096 : 0, c);
+  if (is_mistral(type) || type == kMixtral) {
+    read_mistral_window(config, f, is_mistral(type) ? 4096 : 0, c);
   } else {
     read_windows(f, c);
   }

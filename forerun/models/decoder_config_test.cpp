@@ -31,8 +31,6 @@ TEST(DecoderConfig, OfMistralHasTheWindowInEveryLayer) {
   json config = config_of("mistral");
   EXPECT_EQ(parse_decoder_config(config)->window, 8);
   EXPECT_EQ(parse_decoder_config(config)->sliding, std::vector<bool>(2, true));
-  config["layer_types"] = {"full_attention", "sliding_attention"};  // transformers reads none
-  EXPECT_EQ(parse_decoder_config(config)->sliding, std::vector<bool>(2, true));
   config["sliding_window"] = nullptr;
   EXPECT_EQ(parse_decoder_config(config)->window, 0);
   EXPECT_EQ(parse_decoder_config(config)->sliding, std::vector<bool>(2, false));
@@ -40,6 +38,32 @@ TEST(DecoderConfig, OfMistralHasTheWindowInEveryLayer) {
   EXPECT_EQ(parse_decoder_config(config)->window, 4096);
   config["sliding_window"] = -1;
   EXPECT_NE(refusal(config).find("'sliding_window' is negative"), std::string::npos);
+}
+
+// As transformers' AutoConfig, which takes such a "mistral" for a "ministral".
+TEST(DecoderConfig, OfMistralHasTheWindowWhereLayerTypesSayIt) {
+  json config = config_of("mistral");
+  config["layer_types"] = {"full_attention", "sliding_attention"};
+  for (const char* type : {"mistral", "ministral"}) {
+    config["model_type"] = type;
+    const DecoderConfig c = *parse_decoder_config(config);
+    EXPECT_EQ(c.window, 8);
+    EXPECT_EQ(c.sliding, (std::vector<bool>{false, true}));
+    const json written = decoder_config_json(c);
+    EXPECT_EQ(written["model_type"], "ministral");
+    EXPECT_EQ(parse_decoder_config(written)->window, 8);
+    EXPECT_EQ(parse_decoder_config(written)->sliding, c.sliding);
+  }
+  config["sliding_window"] = nullptr;
+  EXPECT_NE(refusal(config).find("without 'sliding_window'"), std::string::npos);
+  config["layer_types"] = {"full_attention", "full_attention"};
+  EXPECT_EQ(parse_decoder_config(config)->window, 0);
+  config["sliding_window"] = 8;
+  EXPECT_EQ(parse_decoder_config(config)->window, 0);
+  config["layer_types"] = nullptr;
+  EXPECT_EQ(parse_decoder_config(config)->sliding, std::vector<bool>(2, true));
+  config["layer_types"] = {"full_attention"};
+  EXPECT_NE(refusal(config).find("does not list 2 layers"), std::string::npos);
 }
 
 TEST(DecoderConfig, OfMistralIsWrittenAsMistral) {

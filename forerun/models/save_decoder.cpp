@@ -98,21 +98,20 @@ json decoder_config_json(const DecoderConfig& c) {
   }
   if (c.mask_token) describe_nemotron(out, c);
   if (c.experts > 0) describe_experts(out, c);
-  // Readers of "llama" know no window.
-  const bool mistral = c.family == Family::kLlama && c.window > 0 &&
-                       std::find(c.sliding.begin(), c.sliding.end(), false) == c.sliding.end();
-  if (mistral) {
-    if (c.experts == 0) {
-      out["architectures"] = {"MistralForCausalLM"};
-      out["model_type"] = "mistral";
-    }
-    out["sliding_window"] = c.window;
-  } else if (c.gemma() || c.window > 0) {
-    if (!c.gemma()) out["use_sliding_window"] = true;
-    out["sliding_window"] = c.window;
-    for (const bool sliding : c.sliding) {
-      out["layer_types"].push_back(sliding ? "sliding_attention" : "full_attention");
-    }
+  if (!c.gemma() && c.window == 0) return out;
+  out["sliding_window"] = c.window;
+  // Readers of "llama" know no window, and those of "mistral" have it in every layer.
+  const bool everywhere = std::find(c.sliding.begin(), c.sliding.end(), false) == c.sliding.end();
+  if (c.family == Family::kLlama && c.experts > 0) return out;  // Mixtral, which has it everywhere
+  if (c.family == Family::kLlama) {
+    out["architectures"] = {everywhere ? "MistralForCausalLM" : "MinistralForCausalLM"};
+    out["model_type"] = everywhere ? "mistral" : "ministral";
+    if (everywhere) return out;
+  } else if (!c.gemma()) {
+    out["use_sliding_window"] = true;
+  }
+  for (const bool sliding : c.sliding) {
+    out["layer_types"].push_back(sliding ? "sliding_attention" : "full_attention");
   }
   return out;
 }
