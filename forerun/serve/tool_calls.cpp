@@ -14,6 +14,13 @@ bool blank(std::string_view text) {
   return text.find_first_not_of(" \n\r\t") == std::string_view::npos;
 }
 
+// What call_json reads. The grammar holds calls to this, but a tag of reasoning may cut one in two.
+bool is_call(const std::string& text) {
+  const auto parsed = nlohmann::json::parse(text, nullptr, /*allow_exceptions=*/false);
+  return parsed.is_object() && parsed.contains("arguments") && parsed.contains("name") &&
+         parsed["name"].is_string();
+}
+
 }  // namespace
 
 // Where the call ends; npos: not yet. The tag may also stand in a string of its arguments.
@@ -54,8 +61,13 @@ void ToolCallReader::push(std::string_view piece) {
     const std::size_t at = inside_ ? close() : held_.find(tag);
     if (at == std::string::npos) break;
     if (inside_) {
-      calls_.push_back(held_.substr(0, at));
-      called_ = true;
+      std::string call = held_.substr(0, at);
+      if (is_call(call)) {
+        calls_.push_back(std::move(call));
+        called_ = true;
+      } else {
+        content_.append(kOpen).append(call).append(kClose);
+      }
     } else {
       // The space around calls belongs to their form.
       const std::string before = held_.substr(0, at);

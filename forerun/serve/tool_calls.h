@@ -8,7 +8,8 @@
 namespace forerun::serve {
 
 /// Finds the calls of tools in a text that arrives in pieces. What might begin a call waits until
-/// that is known; a call that the text breaks off is left out.
+/// that is known; a call that the text breaks off is left out, and tags around anything else are
+/// text.
 class ToolCallReader {
  public:
   ToolCallReader() = default;

@@ -47,7 +47,17 @@ TEST(ToolCalls, ATextThatIsNoCallFromItsBeginningHoldsNone) {
 TEST(ToolCalls, ACallThatBreaksOffIsLeftOut) {
   expect_calls(R"(a <tool_call>{"x": "</tool_call>)", {}, "a");
   expect_calls(R"(a <tool_call>{"x": 1}</tool_)", {}, "a");
-  expect_calls(R"(<tool_call>{"x": 1}<</tool_call> b)", {R"({"x": 1}<)"}, " b");
+}
+
+// A </think> in a string of a call ends reasoning that began before the call.
+TEST(ToolCalls, WhatIsNoCallIsText) {
+  const std::string call = R"({"name": "f", "arguments": {}})";
+  for (const char* other : {"", "x", R"({"x": 1}<)", R"({"name": "f"})", R"({"arguments": {}})",
+                            R"({"name": 1, "arguments": {}})", "[]", R"(["name", "arguments"])"}) {
+    const std::string text = "<tool_call>" + std::string(other) + "</tool_call>";
+    expect_calls(text, {}, text);
+    expect_calls(text + " b<tool_call>" + call + "</tool_call>", {call}, text + " b");
+  }
 }
 
 }  // namespace
