@@ -49,15 +49,16 @@ std::optional<ReasoningStart> reasoning_of(const Fields& fields, const ChatPromp
     format = *known;
   }
   if (format == ReasoningFormat::kNone || !template_has_tags(served.model)) return std::nullopt;
-  const std::string end = end_of(prompt, served.model);
-  if (without_space_after(end).ends_with(kThink)) return ReasoningStart::kInside;
-  if (chat.input.continue_last) {  // the text goes on, perhaps in a reasoning that is not over
-    const std::string& last = chat.messages.back().content;
-    const std::size_t solid = last.find_first_not_of(kSpace);
-    const bool inside = solid != last.npos && last.compare(solid, kThink.size(), kThink) == 0 &&
-                        last.find(kThought) == last.npos;
+  // A message that goes on says itself whether its reasoning is over.
+  const bool goes_on = chat.input.continue_last;
+  const std::string_view last = goes_on ? std::string_view(chat.messages.back().content) : "";
+  if (const std::size_t solid = last.find_first_not_of(kSpace); solid != last.npos) {
+    const bool inside = last.substr(solid).starts_with(kThink) && last.find(kThought) == last.npos;
     return inside ? std::optional(ReasoningStart::kInside) : std::nullopt;
   }
+  const std::string end = end_of(prompt, served.model);
+  if (without_space_after(end).ends_with(kThink)) return ReasoningStart::kInside;
+  if (goes_on) return std::nullopt;
   return without_space_after(end).ends_with(kThought) ? ReasoningStart::kAfter
                                                       : ReasoningStart::kBefore;
 }

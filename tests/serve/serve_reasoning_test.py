@@ -145,7 +145,8 @@ class Reasoning(Served):
                          wanted[0])
 
     def test_a_message_that_goes_on(self):
-        for content, inside in (("<think>a", True), ("a", False), ("<think>a</think>b", False)):
+        for content, inside in (("<think>a", True), ("a", False), ("<think>a</think>b", False), ("a <think>", False),
+                                ("<think>", True)):
             body = {"messages": [*user("a"), {"role": "assistant", "content": content}], "continue_final_message": True,
                     "seed": 1, "max_tokens": 40, "ignore_eos": True, "logit_bias": {str(OPEN): 12, str(CLOSE): 10}}
             raw = self.server.post(CHAT, {**body, "reasoning_format": "none"})[1]["choices"][0]["message"]["content"]
