@@ -25,7 +25,7 @@ MODELS = [
 ]
 
 
-BEGUN = ["The sky", "Sure: ", "{\n", " a", "", "\n", "a  b\t"]  # answers to be continued
+BEGUN = ["The sky", "Sure: ", "{\n", " a", "", "\n", "a  b\t", "a\u00a0\u3000 "]  # answers to be continued
 
 
 def chats():

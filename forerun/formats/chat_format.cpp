@@ -7,6 +7,8 @@
 #include <nlohmann/json.hpp>
 #include <utility>
 
+#include "forerun/base/python_space.h"
+
 namespace forerun {
 namespace {
 
@@ -76,7 +78,7 @@ Result<std::size_t> end_of_last(std::string_view text) {
     return Error{"chat: the template leaves out the last message, so that it cannot be continued"};
   }
   if (text.substr(at).starts_with(kContinueTag)) return at;
-  return text.substr(0, at).find_last_not_of(" \t\r\n\v\f") + 1;
+  return python_rstripped(text.substr(0, at)).size();
 }
 
 void cut_at(MarkedText& text, std::size_t end) {
