@@ -76,14 +76,21 @@ void read_yarn(Keys& k, DecoderConfig& c) {
   }
 }
 
+// What a file without a type means, and files before the type had; 0 is none. Source:
+// llama-model.cpp in ggml-org/llama.cpp.
+void read_linear(Keys& k, DecoderConfig& c) {
+  const double factor = k.number("rope.scaling.factor", k.number("rope.scale_linear", 0.0));
+  if (factor == 0.0) return;
+  c.rope_scaling = {.kind = RopeScaling::Kind::kLinear, .factor = factor};
+  if (!(factor > 0.0)) k.fail("rope.scaling.factor must be positive");
+}
+
 void read_rope(const Gguf& gguf, Keys& k, DecoderConfig& c) {
   c.rope_theta = k.number("rope.freq_base", 10000.0);
   c.local_rope_theta = c.gemma() ? k.number("rope.freq_base_swa", 10000.0) : c.rope_theta;
-  const std::string scaling = k.text("rope.scaling.type", "none");
+  const std::string scaling = k.text("rope.scaling.type", "linear");
   if (scaling == "linear") {
-    c.rope_scaling = {.kind = RopeScaling::Kind::kLinear,
-                      .factor = k.number("rope.scaling.factor", 1.0)};
-    if (!(c.rope_scaling.factor > 0.0)) k.fail("rope.scaling.factor must be positive");
+    read_linear(k, c);
   } else if (scaling == "yarn") {
     read_yarn(k, c);
   } else if (scaling != "none") {

@@ -234,9 +234,9 @@ Result<DecoderConfig> gguf_config(const std::string& scaling, const Numbers& num
                                                           {"context_length", 64}}) {
     b.u32("llama." + key, value);
   }
-  b.string("llama.rope.scaling.type", scaling);
+  if (!scaling.empty()) b.string("llama.rope.scaling.type", scaling);
   for (const auto& [key, value] : numbers) {
-    const std::string full = "llama.rope.scaling." + key;
+    const std::string full = (key == "scale_linear" ? "llama.rope." : "llama.rope.scaling.") + key;
     if (key == "original_context_length") {
       b.u32(full, static_cast<std::uint32_t>(value));
     } else {
@@ -282,6 +282,22 @@ TEST(DecoderConfig, YarnOfAGgufFileIsThatOfTheFolder) {
   }
   const auto scaled = gguf_config("yarn", {{"factor", 4.0F}, {"attn_factor", 0.5F}});
   EXPECT_DOUBLE_EQ(rope_size(*scaled, false), 0.5 * (0.1 * std::log(4.0) + 1.0));
+}
+
+TEST(DecoderConfig, AGgufFileWithAFactorAndNoTypeIsLinear) {
+  const auto frequency = [](const std::string& scaling, const Numbers& numbers) {
+    return inverse_frequencies(*gguf_config(scaling, numbers), false).front();
+  };
+  EXPECT_EQ(frequency("", {}), 1.0);
+  for (const char* type : {"", "linear"}) {
+    EXPECT_EQ(frequency(type, {{"factor", 4.0F}}), 0.25);
+    EXPECT_EQ(frequency(type, {{"scale_linear", 4.0F}}), 0.25);
+    EXPECT_EQ(frequency(type, {{"factor", 2.0F}, {"scale_linear", 4.0F}}), 0.5);
+    EXPECT_EQ(frequency(type, {{"factor", 0.0F}}), 1.0);
+    EXPECT_FALSE(gguf_config(type, {{"factor", -2.0F}}));
+    EXPECT_FALSE(gguf_config(type, {{"factor", std::nanf("")}}));
+  }
+  EXPECT_EQ(frequency("none", {{"factor", 4.0F}}), 1.0);
 }
 
 TEST(DecoderConfig, YarnThatIsNotComputedIsRefused) {
