@@ -19,9 +19,15 @@ namespace {
 
 namespace fs = std::filesystem;
 
+// A path; "~" at its beginning is the home, as huggingface_hub has it.
 fs::path environment(const char* name) {
   const char* value = std::getenv(name);
-  return value == nullptr ? "" : value;
+  if (value == nullptr) return "";
+  const char* home = std::getenv("HOME");
+  const std::string_view text = value;
+  if (home != nullptr && (text == "~" || text.starts_with("~/")))
+    return home + std::string(text.substr(1));
+  return text;
 }
 
 bool is_there(const fs::path& path) {
@@ -118,7 +124,9 @@ bool is_cached_repository(const fs::path& path) {
 }  // namespace
 
 fs::path hub_cache() {
-  if (const fs::path own = environment("HF_HUB_CACHE"); !own.empty()) return own;
+  for (const char* own : {"HF_HUB_CACHE", "HUGGINGFACE_HUB_CACHE"}) {  // the second is older
+    if (const fs::path path = environment(own); !path.empty()) return path;
+  }
   if (const fs::path home = environment("HF_HOME"); !home.empty()) return home / "hub";
   if (const fs::path cache = environment("XDG_CACHE_HOME"); !cache.empty()) {
     return cache / "huggingface" / "hub";

@@ -17,8 +17,8 @@ namespace forerun {
 /// documentation.
 Result<std::string> find_model(const std::string& name);
 
-/// The folder of the cache: $HF_HUB_CACHE, $HF_HOME/hub, or huggingface/hub in $XDG_CACHE_HOME or
-/// ~/.cache; empty: there is no home.
+/// The folder of the cache: $HF_HUB_CACHE, $HUGGINGFACE_HUB_CACHE, $HF_HOME/hub, or huggingface/hub
+/// in $XDG_CACHE_HOME or ~/.cache; empty: there is no home.
 std::filesystem::path hub_cache();
 
 /// What else to do about a model that is nowhere, as the end of a sentence: how to download

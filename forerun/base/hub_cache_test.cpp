@@ -15,14 +15,14 @@ namespace fs = std::filesystem;
 class HubCache : public ::testing::Test {
  protected:
   HubCache() {
-    for (const char* name : {"HF_HUB_CACHE", "HF_HOME", "XDG_CACHE_HOME", "HOME"}) {
+    for (const char* name : kNames) {
       if (const char* value = std::getenv(name)) before_.emplace_back(name, value);
       unsetenv(name);
     }
     setenv("HF_HUB_CACHE", cache().c_str(), 1);
   }
   ~HubCache() override {
-    for (const char* name : {"HF_HUB_CACHE", "HF_HOME", "XDG_CACHE_HOME", "HOME"}) unsetenv(name);
+    for (const char* name : kNames) unsetenv(name);
     for (const auto& [name, value] : before_) setenv(name.c_str(), value.c_str(), 1);
   }
   fs::path cache() const { return temp_.path() / "hub"; }
@@ -44,6 +44,8 @@ class HubCache : public ::testing::Test {
   testing::TempFolder temp_;
 
  private:
+  static constexpr const char* kNames[] = {"HF_HUB_CACHE", "HUGGINGFACE_HUB_CACHE", "HF_HOME",
+                                           "XDG_CACHE_HOME", "HOME"};
   std::vector<std::pair<std::string, std::string>> before_;
 };
 
@@ -94,6 +96,10 @@ TEST_F(HubCache, IsWhereHuggingFaceHasIt) {
   EXPECT_EQ(hub_cache(), "/x/huggingface/hub");
   setenv("HF_HOME", "/f", 1);
   EXPECT_EQ(hub_cache(), "/f/hub");
+  setenv("HUGGINGFACE_HUB_CACHE", "~/c", 1);
+  EXPECT_EQ(hub_cache(), "/h/c");
+  setenv("HF_HUB_CACHE", "/~/c", 1);
+  EXPECT_EQ(hub_cache(), "/~/c");
 }
 
 // What lies there may be damaged, or made by somebody else.
