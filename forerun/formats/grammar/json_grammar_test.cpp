@@ -278,7 +278,6 @@ TEST(JsonGrammar, NumbersBetweenBoundsAreThoseAndNoOthers) {
   }
 }
 
-// A place that moves to and fro gives what a fresh one gives.
 TEST(AfterReasoning, AnswersAreOfTheirFormAndTheReasoningIsAnyText) {
   constexpr const char* kSchema = R"({"type": "integer"})";
   const std::vector<std::string> choices = {"5"};
@@ -331,6 +330,7 @@ TEST(AfterReasoning, TextsThatMayBeAnyNeedNotEndTheirs) {
   }
 }
 
+// A place that moves to and fro gives what a fresh one gives.
 TEST(GrammarWalk, GoesBackAndAlongOtherPaths) {
   const auto grammar = compiled(json_schema_grammar(R"({"type": "object"})"));
   const auto moving = grammar->walk();
