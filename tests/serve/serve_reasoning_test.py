@@ -259,6 +259,24 @@ class Formats(unittest.TestCase):
                        for s in range(6)]
             self.assertEqual(any("reasoning_content" in a["choices"][0]["message"] for _, a in answers), not kwargs)
 
+    def test_tags_that_are_special_tokens(self):
+        folder = tempfile.TemporaryDirectory()
+        self.addCleanup(folder.cleanup)
+        make_reasoning_model(folder.name, special=True)
+        server = Server(folder.name)
+        self.addCleanup(lambda: self.assertEqual(server.stop(), 0))
+        told = 0
+        for seed in range(8):
+            body = {"messages": user("a"), "seed": seed, "max_tokens": 40, "ignore_eos": True, "logit_bias": {str(OPEN): 3, str(CLOSE): 5}}
+            for start in ({}, INSIDE):
+                raw = server.post(CHAT, {**body, **start, "reasoning_format": "none"})[1]["choices"][0]["message"]["content"]
+                got = parts(server.post(CHAT, {**body, **start})[1]["choices"][0]["message"])
+                self.assertEqual(got, split(raw, start is INSIDE), raw)
+                told += all(got)
+            form = {**body, **INSIDE, "guided_choice": ["yes"], "max_tokens": 200, "ignore_eos": False}
+            self.assertEqual(parts(server.post(CHAT, form)[1]["choices"][0]["message"])[1], "yes")
+        self.assertGreater(told, 4)
+
     def test_the_flag_is_what_requests_without_a_format_get(self):
         text = "<think>a</think>b"
         body = {"messages": user("a"), "guided_choice": [text], "max_tokens": 60, **OFF}

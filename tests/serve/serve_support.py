@@ -31,7 +31,7 @@ def make_long_chat_model(folder):
         json.dump(config, f)
 
 
-def make_reasoning_model(folder, start=""):
+def make_reasoning_model(folder, start="", special=False):
     """In `folder`, for a Server: a tiny model with tokens for the tags, whose template begins answers with `start`.
 
     The variable `start` of the template goes first."""
@@ -45,7 +45,7 @@ def make_reasoning_model(folder, start=""):
         del vocabulary[next(k for k, v in vocabulary.items() if v == token)]
         vocabulary[name] = token
         if token in (OPEN, CLOSE):
-            tokenizer["added_tokens"].append({**tokenizer["added_tokens"][0], "id": token, "content": name, "special": False})
+            tokenizer["added_tokens"].append({**tokenizer["added_tokens"][0], "id": token, "content": name, "special": special})
     with open(path, "w", encoding="utf-8") as f:
         json.dump(tokenizer, f)
     with open(os.path.join(model, "chat_template.jinja"), "w", encoding="utf-8") as f:

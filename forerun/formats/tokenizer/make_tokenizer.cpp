@@ -39,6 +39,7 @@ class Maker {
     }
     set_pieces();
     set_end();
+    set_shown();
     return std::shared_ptr<const TokenizerData>(data_);
   }
 
@@ -220,6 +221,15 @@ class Maker {
     std::sort(end.begin(), end.end());
     end.erase(std::unique(end.begin(), end.end()), end.end());
     data_->end = std::move(end);
+  }
+
+  // Whoever reads an answer looks for these in its text, also where a file has them as special.
+  void set_shown() {
+    for (const std::string_view name : {"<think>", "</think>", "<tool_call>", "</tool_call>"}) {
+      const Token id = data_->find(name);
+      if (id == kNoToken || !data_->is(id, TokenType::kControl)) continue;
+      if (!std::binary_search(data_->end.begin(), data_->end.end(), id)) data_->shown.push_back(id);
+    }
   }
 
   std::shared_ptr<TokenizerData> data_;

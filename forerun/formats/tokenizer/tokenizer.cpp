@@ -177,7 +177,8 @@ std::size_t Tokenizer::vocab_size() const noexcept { return data_->spec.tokens.s
 
 bool Tokenizer::is_control(Token token) const noexcept {
   return token >= 0 && static_cast<std::size_t>(token) < vocab_size() &&
-         data_->is(token, TokenType::kControl);
+         data_->is(token, TokenType::kControl) &&
+         std::find(data_->shown.begin(), data_->shown.end(), token) == data_->shown.end();
 }
 
 std::optional<Token> Tokenizer::bos() const noexcept { return data_->spec.bos; }

@@ -146,6 +146,22 @@ TEST(Tokenizer, NamesOfGgufCutTextsAsTheReference) {
   }
 }
 
+TEST(Tokenizer, TagsOfReasoningAndCallsHaveATextThoughTheyAreSpecial) {
+  TokenizerSpec spec;
+  spec.tokens = {"a", "<think>", "</think>", "<tool_call>", "</tool_call>", "<|other|>"};
+  spec.types.assign(spec.tokens.size(), TokenType::kControl);
+  spec.types[0] = TokenType::kNormal;
+  spec.split = {ByteLevel{.use_regex = false}};
+  spec.added = added_by_type(spec);
+  const std::vector<Token> all = {1, 0, 2, 3, 0, 5, 4};
+  const Tokenizer tokenizer = *make_tokenizer(spec);
+  EXPECT_EQ(tokenizer.decode(all), "<think>a</think><tool_call>a</tool_call>");
+  EXPECT_TRUE(tokenizer.is_control(5));
+  EXPECT_EQ(tokenizer.encode("<think>a", Special::kParse), (std::vector<Token>{1, 0}));
+  spec.eos = 4;  // an end of the answer is none of its text
+  EXPECT_EQ(make_tokenizer(spec)->decode(all), "<think>a</think><tool_call>a");
+}
+
 TEST(Tokenizer, NamesOfGgufOfOneFamilyMeanTheSame) {
   const auto patterns = [](const char* name) {
     const auto pre = *internal::pre_tokenizer(name);

@@ -31,6 +31,7 @@ struct TokenizerData {
   Splitter splitter;
   AddedTokens added, added_normalized;
   std::vector<Token> end;
+  std::vector<Token> shown;  ///< control tokens that have a text all the same
 
   // SentencePiece
   std::vector<float> scores;
