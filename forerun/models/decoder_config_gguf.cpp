@@ -57,7 +57,8 @@ class Keys {
 
 // The attention factor of a Hugging Face folder, which replaces YaRN's own temperature, is stored
 // as yarn_attn_factor; attn_factor multiplies either. Source of the keys: gguf-py's constants.py,
-// of what they mean: convert_hf_to_gguf.py and llama-context.cpp in ggml-org/llama.cpp.
+// of what they mean: convert_hf_to_gguf.py and llama-context.cpp in ggml-org/llama.cpp, which
+// itself computes without yarn_attn_factor.
 void read_yarn(Keys& k, DecoderConfig& c) {
   RopeScaling& s = c.rope_scaling;
   s.kind = RopeScaling::Kind::kYarn;

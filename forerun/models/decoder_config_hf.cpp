@@ -127,10 +127,13 @@ void read_experts(Fields& f, const std::string& type, DecoderConfig& c) {
   }
 }
 
-void read_windows(Fields& f, DecoderConfig& c) {
+void read_windows(const json& config, Fields& f, DecoderConfig& c) {
   c.sliding.assign(static_cast<std::size_t>(c.layers), false);
-  const bool used = c.gemma() || f.flag("use_sliding_window", false);
-  c.window = f.integer("sliding_window", c.gemma() ? 4096 : 0);
+  // Null is no window of Qwen's; Llama has none, whatever its file says.
+  const bool used =
+      c.gemma() || (c.family != Family::kLlama && f.flag("use_sliding_window", false));
+  c.window =
+      f.integer("sliding_window", c.gemma() || !config.contains("sliding_window") ? 4096 : 0);
   if (!used || c.window <= 0) {
     c.window = 0;
     return;
@@ -144,7 +147,7 @@ void read_windows(Fields& f, DecoderConfig& c) {
       c.sliding[static_cast<std::size_t>(i)] = (i + 1) % pattern != 0;
     }
   } else {
-    const std::int64_t first = f.integer("max_window_layers", c.layers);
+    const std::int64_t first = f.integer("max_window_layers", 28);
     for (std::int64_t i = 0; i < c.layers; ++i) c.sliding[static_cast<std::size_t>(i)] = i >= first;
   }
 }
@@ -220,10 +223,12 @@ Result<DecoderConfig> parse_text_config(const json& config) {
   refuse_part_of_a_head(config, f);
   read_ropes(f, c);
   if (type == kNemotronDiffusion) read_nemotron(f, c);
-  if (is_mistral(type) || type == kMixtral) {
-    read_mistral_window(config, f, is_mistral(type) ? 4096 : 0, c);
+  // Qwen3-MoE has its window in every layer, or none.
+  const bool everywhere = type == kQwen3Moe && f.flag("use_sliding_window", false);
+  if (is_mistral(type) || type == kMixtral || everywhere) {
+    read_mistral_window(config, f, type == kMixtral ? 0 : 4096, c);
   } else {
-    read_windows(f, c);
+    read_windows(config, f, c);
   }
   if (const auto bad = internal::check_numbers(c)) f.fail(*bad);
   if (!f.error().empty()) return Error{"config.json: " + f.error()};

@@ -66,6 +66,26 @@ TEST(DecoderConfig, OfMistralHasTheWindowWhereLayerTypesSayIt) {
   EXPECT_NE(refusal(config).find("does not list 2 layers"), std::string::npos);
 }
 
+// As transformers' classes: 4096 tokens, from layer 28 on.
+TEST(DecoderConfig, OfQwenHasTheWindowThatItsClassHas) {
+  json config = config_of("qwen2");
+  config["use_sliding_window"] = true;
+  EXPECT_EQ(parse_decoder_config(config)->sliding, (std::vector<bool>{false, false, true}));
+  config["num_hidden_layers"] = 30;
+  config.erase("max_window_layers");
+  config.erase("sliding_window");
+  const DecoderConfig c = *parse_decoder_config(config);
+  EXPECT_EQ(c.window, 4096);
+  for (std::size_t i = 0; i < 30; ++i) EXPECT_EQ(c.sliding[i], i >= 28) << i;
+  config["sliding_window"] = nullptr;
+  EXPECT_EQ(parse_decoder_config(config)->window, 0);
+  config = config_of("llama");
+  config["use_sliding_window"] = true;
+  config["sliding_window"] = 8;
+  config["max_window_layers"] = 0;
+  EXPECT_EQ(parse_decoder_config(config)->window, 0);
+}
+
 TEST(DecoderConfig, OfMistralIsWrittenAsMistral) {
   const DecoderConfig c = *parse_decoder_config(config_of("mistral"));
   const json written = decoder_config_json(c);
