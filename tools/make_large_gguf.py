@@ -3,6 +3,7 @@
 
 usage: make_large_gguf.py KIND OUT     KIND: dream-7b   Dream-v0-7B's sizes (4.3 GB)
                                              qwen2-7b   a decoder of the same sizes, those of Qwen2.5-7B
+                                             qwen3-moe  six of the 48 layers of Qwen3-30B-A3B (2.4 GB)
                                              target     a decoder of one small block with the same vocabulary (48 MB)
                                              dream-tiny, target-tiny   the same with a few hundred tokens, for a quick look
 
@@ -22,7 +23,8 @@ UINT32, FLOAT32, BOOL, STRING, ARRAY = 4, 6, 7, 8, 9
 BLOCK, BLOCK_BYTES, ALIGNMENT, BLOCKS = 256, 144, 32, 4096
 QWEN = {"hidden": 3584, "heads": 28, "kv": 4, "mlp": 18944, "layers": 28}
 SMALL = {"hidden": 256, "heads": 4, "kv": 2, "mlp": 512, "layers": 1}
-KINDS = {"dream-7b": ("dream", QWEN, 152064), "qwen2-7b": ("qwen2", QWEN, 152064), "target": ("qwen2", SMALL, 152064),
+QWEN3_MOE = {"hidden": 2048, "heads": 32, "kv": 4, "head_dim": 128, "mlp": 768, "experts": 128, "used": 8, "layers": 6}
+KINDS = {"qwen3-moe": ("qwen3moe", QWEN3_MOE, 151936), "dream-7b": ("dream", QWEN, 152064), "qwen2-7b": ("qwen2", QWEN, 152064), "target": ("qwen2", SMALL, 152064),
          "dream-tiny": ("dream", {**SMALL, "layers": 2}, 512), "target-tiny": ("qwen2", SMALL, 512)}
 
 
@@ -75,6 +77,10 @@ def metadata(arch, s, vocab):
            pair("tokenizer.ggml.pre", STRING, "qwen2"), array("tokenizer.ggml.tokens", STRING, tokens),
            array("tokenizer.ggml.token_type", 5, kinds), array("tokenizer.ggml.merges", STRING, ["h e"]),
            pair("tokenizer.ggml.eos_token_id", UINT32, end)]
+    if "experts" in s:
+        out += [pair(f"{arch}.{key}", UINT32, value) for key, value in (
+            ("expert_count", s["experts"]), ("expert_used_count", s["used"]), ("expert_feed_forward_length", s["mlp"]),
+            ("attention.key_length", s["head_dim"]), ("attention.value_length", s["head_dim"]))]
     if arch == "dream":
         out += [pair("tokenizer.ggml.mask_token_id", UINT32, mask), pair("diffusion.shift_logits", BOOL, True)]
     return out
@@ -82,14 +88,21 @@ def metadata(arch, s, vocab):
 
 def tensors(s, vocab):
     """(name, shape, outermost first)."""
-    h, width = s["hidden"], s["hidden"] // s["heads"]
+    h, width = s["hidden"], s.get("head_dim", s["hidden"] // s["heads"])
+    q = s["heads"] * width
     out = [("token_embd.weight", (vocab, h)), ("output_norm.weight", (h,)), ("output.weight", (vocab, h))]
     for i in range(s["layers"]):
         kv = s["kv"] * width
-        shapes = {"attn_norm.weight": (h,), "attn_q.weight": (h, h), "attn_q.bias": (h,), "attn_k.weight": (kv, h),
-                  "attn_k.bias": (kv,), "attn_v.weight": (kv, h), "attn_v.bias": (kv,), "attn_output.weight": (h, h),
-                  "ffn_norm.weight": (h,), "ffn_gate.weight": (s["mlp"], h), "ffn_up.weight": (s["mlp"], h),
-                  "ffn_down.weight": (h, s["mlp"])}
+        shapes = {"attn_norm.weight": (h,), "attn_q.weight": (q, h), "attn_k.weight": (kv, h),
+                  "attn_v.weight": (kv, h), "attn_output.weight": (h, q), "ffn_norm.weight": (h,)}
+        if "experts" in s:
+            n = s["experts"]
+            shapes |= {"attn_q_norm.weight": (width,), "attn_k_norm.weight": (width,), "ffn_gate_inp.weight": (n, h),
+                       "ffn_gate_exps.weight": (n, s["mlp"], h), "ffn_up_exps.weight": (n, s["mlp"], h),
+                       "ffn_down_exps.weight": (n, h, s["mlp"])}
+        else:
+            shapes |= {"attn_q.bias": (q,), "attn_k.bias": (kv,), "attn_v.bias": (kv,), "ffn_gate.weight": (s["mlp"], h),
+                       "ffn_up.weight": (s["mlp"], h), "ffn_down.weight": (h, s["mlp"])}
         out += [(f"blk.{i}.{name}", shape) for name, shape in shapes.items()]
     return out
 
@@ -107,13 +120,20 @@ def write_repeated(file, blocks, size, at):
         size, at = size - len(piece), 0
 
 
+def vector(name, count, seed):
+    """Norms, biases, and routers, which llama.cpp's files have in float32."""
+    if name.endswith("gate_inp.weight"):
+        return np.random.default_rng(seed).normal(0.0, 0.02, count).astype(np.float32).tobytes()
+    return np.full(count, 0.0 if name.endswith(".bias") else 1.0, np.float32).tobytes()
+
+
 def write(kind, path):
     arch, sizes, vocab = KINDS[kind]
     entries, listed, offset = metadata(arch, sizes, vocab), tensors(sizes, vocab), 0
     header = b"GGUF" + struct.pack("<IQQ", 3, len(listed), len(entries)) + b"".join(entries)
     planned = []
     for name, shape in listed:
-        matrix, count = len(shape) == 2, int(np.prod(shape))
+        matrix, count = len(shape) > 1 and not name.endswith("gate_inp.weight"), int(np.prod(shape))
         size = count // BLOCK * BLOCK_BYTES if matrix else 4 * count
         header += text(name) + struct.pack(f"<I{len(shape)}QIQ", len(shape), *reversed(shape), Q4_K if matrix else F32, offset)
         planned.append((name, matrix, size))
@@ -126,8 +146,7 @@ def write(kind, path):
             if matrix:
                 write_repeated(file, blocks, size, 37 * number)
             else:
-                value = 0.0 if name.endswith(".bias") else 1.0
-                file.write(np.full(size // 4, value, np.float32).tobytes())
+                file.write(vector(name, size // 4, number))
             file.write(bytes(aligned(size) - size))
     os.replace(temporary, path)
     print(f"{path}: {path.stat().st_size} bytes, {sum(int(np.prod(s)) for _, s in listed)} weights")
