@@ -25,7 +25,11 @@ using CoupleChains = std::vector<Coupled<ChainToken>> (*)(std::span<const ChainT
 
 constexpr std::size_t kBatch = 500;
 
-ChainKey place(std::uint64_t seed, std::uint32_t i) { return {{.seed = seed, .request = i}}; }
+// Not in the first round: attempts after a rejection are counted too, and must not share its
+// numbers.
+ChainKey place(std::uint64_t seed, std::uint32_t i) {
+  return {{.seed = seed, .request = i, .round = 1}};
+}
 
 // Couples `n` tokens that `draft` drafted.
 template <class Each>

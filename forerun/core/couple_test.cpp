@@ -111,6 +111,7 @@ std::vector<double> residual_law(const Categorical& target, const Categorical& d
 TEST(Couple, KeptDraftsAndResidualAddUpToTheTargetExactly) {
   std::vector<Pair> all = pairs();
   all.push_back({"three blocks", random_law(5, 1300, 2.0F), random_law(6, 1300, 2.0F)});
+  all.push_back({"nearly equal", law_of({0.5, 0.3, 0.2}), law_of({0.499999, 0.300001, 0.2})});
   for (const Pair& pair : all) {
     if (pair.name == "equal") continue;  // never rejected
     const auto p = exact_probabilities(pair.target);

@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <numbers>
 #include <set>
 #include <vector>
 
@@ -145,6 +146,19 @@ TEST(FillNormal, BothHalvesOfABoxMullerPairAreIndependent) {
   const double pairs = 0.5 * static_cast<double>(x.size());
   EXPECT_LT(std::abs(products), 5.0 * std::sqrt(pairs));
   EXPECT_LT(std::abs(squares), 5.0 * 2.0 * std::sqrt(pairs));
+}
+
+// A pair has its radius from the first two of its words and its angle from the others: none is used
+// twice, and a seed gives the same numbers in every version.
+TEST(FillNormal, IsTheBoxMullerTransformOfItsWords) {
+  const std::vector<float> x = normals(64);
+  for (std::uint32_t i = 0; i < 32; ++i) {
+    const auto w = RngKey{.seed = 13}.words(Purpose::kTarget, i);
+    const double radius = std::sqrt(-2.0 * std::log1p(-RngKey::unit(w[0], w[1])));
+    const double angle = 2.0 * std::numbers::pi * RngKey::unit(w[2], w[3]);
+    EXPECT_FLOAT_EQ(x[2 * i], static_cast<float>(radius * std::cos(angle))) << i;
+    EXPECT_FLOAT_EQ(x[2 * i + 1], static_cast<float>(radius * std::sin(angle))) << i;
+  }
 }
 
 TEST(FillNormal, ALengthIsAPrefixOfAnyLongerOneAndNothingBeyondIsWritten) {

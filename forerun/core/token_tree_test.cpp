@@ -126,6 +126,17 @@ TEST(TokenTree, JudgesTheCandidatesOnTheWayOfTheOutputs) {
   EXPECT_EQ(seen, expected);
 }
 
+// The same tokens may follow several nodes.
+TEST(TokenTree, FindsTheChildrenOfEachNode) {
+  const TokenTree tree = grow({{0.6, 0.5}, {0.7, 0.6}, {0.8}}, {.nodes = 8, .depth = 3});
+  ASSERT_EQ(tree.size(), 8U);
+  for (std::size_t i = 1; i <= tree.size(); ++i) {
+    EXPECT_EQ(tree.child_of(tree.node(i).parent, tree.node(i).token), i);
+    EXPECT_EQ(tree.child_of(i, 7), TokenTree::kRoot);
+  }
+  EXPECT_EQ(tree.child_of(tree.size(), 0), TokenTree::kRoot);
+}
+
 TEST(HitRates, GoFromThePriorOverTheGroupToTheCell) {
   HitRates rates(3, std::array{0.5});
   EXPECT_DOUBLE_EQ(rates.probability({0, 0}), 0.5);
