@@ -12,8 +12,15 @@ StopFilter::StopFilter(std::vector<std::string> stop) : stop_(std::move(stop)) {
 std::string StopFilter::push(std::string_view text) {
   if (stopped_) return {};
   held_ += text;
-  std::size_t cut = std::string::npos;
-  for (const std::string& s : stop_) cut = std::min(cut, held_.find(s));
+  // The one that is complete first, whatever else has arrived with it.
+  std::size_t cut = std::string::npos, end = std::string::npos;
+  for (const std::string& s : stop_) {
+    const std::size_t at = held_.find(s);
+    if (at == std::string::npos) continue;
+    if (at + s.size() > end || (at + s.size() == end && at > cut)) continue;
+    cut = at;
+    end = at + s.size();
+  }
   if (cut != std::string::npos) {
     stopped_ = true;
     return std::exchange(held_, {}).substr(0, cut);
