@@ -1,4 +1,4 @@
-// What an engine tells drafters of texts that end with it.
+// What an engine tells drafters of texts that end with it, and when it reads prompts.
 #include "forerun/engine/text_runner.h"
 
 #include <c10/core/InferenceMode.h>
@@ -62,6 +62,67 @@ TEST(TextRunner, NothingIsKnownOfTextsWhenItEnds) {
     EXPECT_EQ(drafter->known, (std::set<SequenceId>{1, 2}));  // the first as a prefix
   }
   EXPECT_TRUE(drafter->known.empty());
+}
+
+// Piece by piece, in rounds of the texts that run.
+TEST(TextRunner, ALongPromptIsReadWhileOtherTextsRun) {
+  const Gguf gguf = load_gguf(kTiny + "llama_plain/model.gguf");
+  const DecoderLm lm = load_decoder(gguf, Precision::kF32);
+  const Result<Tokenizer> tokenizer = make_tokenizer(*tokenizer_spec(gguf));
+  ASSERT_TRUE(tokenizer);
+  const std::unordered_set<Token> none;
+  const c10::InferenceMode no_autograd;
+  TextRunner runner({lm, *tokenizer, none}, {});
+  const auto submit = [&](RequestId id, std::size_t prompt, std::size_t max_tokens) {
+    TextRequest request{.prompt = std::vector<Token>(prompt, 7)};
+    request.max_tokens = max_tokens;
+    request.ignore_end = true;
+    runner.submit(id, std::move(request));
+  };
+  std::vector<Event> events;
+  submit(1, 4, 60);
+  runner.step(events);
+  submit(2, 40, 2);
+  std::vector<RequestId> ended;
+  while (runner.busy()) runner.step(events);
+  for (const Event& event : events) {
+    if (const auto* done = std::get_if<TextFinished>(&event)) ended.push_back(done->id);
+  }
+  EXPECT_EQ(ended, (std::vector<RequestId>{2, 1}));
+}
+
+// Of the end token too, which has none.
+TEST(TextRunner, ReportsTheBytesOfEveryOutput) {
+  const Gguf gguf = load_gguf(kTiny + "llama_plain/model.gguf");
+  const DecoderLm lm = load_decoder(gguf, Precision::kF32);
+  const Result<Tokenizer> tokenizer = make_tokenizer(*tokenizer_spec(gguf));
+  ASSERT_TRUE(tokenizer);
+  const c10::InferenceMode no_autograd;
+  std::unordered_set<Token> end_tokens;
+  for (const std::size_t outputs : {20U, 7U}) {
+    TextRunner runner({lm, *tokenizer, end_tokens}, {});
+    TextRequest request{.prompt = {1, 2, 3}, .seed = 4};
+    request.settings.sampling.temperature = 1.0;
+    request.max_tokens = 20;
+    request.report_rounds = true;
+    runner.submit(1, std::move(request));
+    std::vector<Event> events;
+    while (runner.busy()) runner.step(events);
+    std::size_t bytes = 0, reported = 0;
+    TextResult result;
+    for (const Event& event : events) {
+      if (const auto* round = std::get_if<RoundReport>(&event)) {
+        EXPECT_EQ(round->bytes.size(), round->trace.outputs.size());
+        reported += round->bytes.size();
+        for (const std::size_t n : round->bytes) bytes += n;
+      }
+      if (const auto* done = std::get_if<TextFinished>(&event)) result = done->result;
+    }
+    EXPECT_EQ(result.tokens.size(), outputs);
+    EXPECT_EQ(reported, outputs);
+    EXPECT_LE(bytes, result.text.size());  // the rest is held back until the end
+    end_tokens = {result.tokens.at(6)};    // ends the next
+  }
 }
 
 }  // namespace
