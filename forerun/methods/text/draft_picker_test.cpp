@@ -16,6 +16,7 @@
 
 #include "forerun/core/rng_key.h"
 #include "forerun/core/shared_noise.h"
+#include "forerun/methods/draft_model/draft_model_texts.h"
 
 namespace forerun {
 namespace {
@@ -242,6 +243,31 @@ TEST(DraftPicker, AnEndedDraftKeepsItsTokensAndTheirLaws) {
   TokenDraft greedy = picked(picker, text(Rule::kMaximal, {.temperature = 0.0}));
   DraftPicker::end(greedy);
   EXPECT_EQ(greedy.tokens.size(), 3U);
+}
+
+// What a draft model takes is picked likewise, with its own place's number.
+TEST(DraftModelToken, IsDrawnFromItsLawAsTheDraftsBeforeItChangeIt) {
+  const LogitChanges changes{.bias = {{4, 2.0F}}, .presence_penalty = 1.5};
+  const Logits logits = {0.5F, 1.0F, -0.5F, 0.25F, 0.75F};
+  const std::vector<Token> drafted = {1, 4};
+  std::map<Token, int> seen;
+  for (std::uint32_t request = 0; request < 50; ++request) {
+    const TokenSequence sequence = text(Rule::kMaximal, {.temperature = 0.7}, changes, request);
+    Logits row = logits;
+    const DraftedToken taken = take_token_(row, sequence, drafted);
+    const auto& law = std::get<Categorical>(taken.law);
+    std::vector<double> scores(logits.begin(), logits.end());
+    scores[4] += 2.0 - 1.5;
+    scores[1] -= 1.5;
+    double sum = 0.0;
+    for (const double score : scores) sum += std::exp(score / 0.7);
+    for (Token t = 0; t < 5; ++t) {
+      EXPECT_NEAR(law.prob(t), std::exp(scores[static_cast<std::size_t>(t)] / 0.7) / sum, 1e-6);
+    }
+    EXPECT_EQ(taken.token, law.sample(key_of(sequence, 2).uniform(Purpose::kDraft)));
+    ++seen[taken.token];
+  }
+  EXPECT_GT(seen.size(), 2U);
 }
 
 // Memory is that of one round.

@@ -218,12 +218,36 @@ TEST(TidarSource, TextsShareTheMarkovHeadOfTheAdapters) {
   EXPECT_EQ(&one.markov(), &two.markov());
 }
 
+// The likeliest of both slots are `first` and the token after it.
+void expect_block_of_two(TidarSource& source, Token first) {
+  std::vector<TreeChild> children;
+  for (std::size_t slot = 0; slot < 2; ++slot) {
+    const Token want = first + static_cast<Token>(slot);
+    children.clear();
+    source.children(children);
+    ASSERT_FALSE(children.empty());
+    EXPECT_EQ(children[0].token, want);
+    source.add(slot, want);
+  }
+  children.clear();
+  source.children(children);
+  EXPECT_TRUE(children.empty());  // the block's end
+}
+
 // Of the replicas that ran the one after the last kept draft is the next block.
 TEST(TidarSource, DraftsFromTheReplicaThatFitsTheOutcome) {
-  for (const std::uint32_t accepted : {0U, 1U, 2U}) {
+  struct Case {
+    TokenDraft draft;
+    std::uint32_t accepted;
+    std::vector<std::int32_t> path;
+    std::int32_t last;  // kept draft
+  };
+  const TokenDraft siblings{.tokens = {1, 2}, .parents = {-1, -1}};
+  for (const auto& [draft, accepted, path, last] :
+       {Case{chain(2), 0, {}, -1}, Case{chain(2), 1, {}, 0}, Case{chain(2), 2, {}, 1},
+        Case{siblings, 0, {}, -1}, Case{siblings, 1, {0}, 0}, Case{siblings, 1, {1}, 1}}) {
     TidarSource source(adapters(3, 1), TidarForm::kFused);
     TokenSequence sequence(1, 0, {5}, 100);
-    const TokenDraft draft = chain(2);
     const std::vector<double> reach = {0.5, 0.25};
     CompanionRows rows;
     source.companions(sequence, draft, offer(0.0, reach), rows);
@@ -242,7 +266,8 @@ TEST(TidarSource, DraftsFromTheReplicaThatFitsTheOutcome) {
     const Outcome outcome{.drafted = 2,
                           .examined = std::min(accepted + 1, 2U),
                           .accepted = accepted,
-                          .emitted = accepted + 1};
+                          .emitted = accepted + 1,
+                          .path = path};
     source.observe({.sequence = sequence,
                     .text = sequence.tokens().first(1),
                     .draft = draft,
@@ -252,19 +277,7 @@ TEST(TidarSource, DraftsFromTheReplicaThatFitsTheOutcome) {
                     .companions_ran = true,
                     .first_companion = 2});
     ASSERT_TRUE(source.begin(sequence));
-    std::vector<TreeChild> children;
-    source.children(children);
-    ASSERT_FALSE(children.empty());
-    const Token want = first_choice.at(static_cast<std::int32_t>(accepted) - 1);
-    EXPECT_EQ(children[0].token, want);
-    source.add(0, want);
-    children.clear();
-    source.children(children);
-    EXPECT_EQ(children[0].token, want + 1);  // the next slot
-    source.add(1, want + 1);
-    children.clear();
-    source.children(children);
-    EXPECT_TRUE(children.empty());  // the block's end
+    expect_block_of_two(source, first_choice.at(last));
     // A round whose rows did not run leaves no block.
     source.observe({.sequence = sequence,
                     .text = sequence.tokens(),

@@ -100,7 +100,8 @@ void SlotSource::cut(std::vector<Ranked>& by_q) const {
   if (s.top_k > 0) keep = std::min<std::size_t>(keep, s.top_k);
   double mass = 0.0;
   for (std::size_t i = 0; i < keep; ++i) {
-    if (mass >= s.top_p || (i > 0 && by_q[i].q < s.min_p * by_q[0].q)) keep = i;
+    // The likeliest is always within: of a top-p of 0 it is all that is left.
+    if (i > 0 && (mass >= s.top_p || by_q[i].q < s.min_p * by_q[0].q)) keep = i;
     mass += by_q[i].q;
   }
   by_q.resize(keep);
