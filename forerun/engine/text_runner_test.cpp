@@ -11,6 +11,7 @@
 #include <vector>
 
 #include "forerun/formats/gguf_tokenizer.h"
+#include "forerun/tensor/cpu/cpu_features.h"
 #include "tests/support/tiny_models.h"
 
 namespace forerun {
@@ -123,6 +124,64 @@ TEST(TextRunner, ReportsTheBytesOfEveryOutput) {
     EXPECT_LE(bytes, result.text.size());  // the rest is held back until the end
     end_tokens = {result.tokens.at(6)};    // ends the next
   }
+}
+
+// Drafts two tokens that are never right.
+class AlwaysWrong final : public TextDrafter {
+ public:
+  std::vector<TokenDraft> propose(std::span<TokenSequence* const> sequences, std::size_t) override {
+    return std::vector<TokenDraft>(sequences.size(), {.tokens = {159, 158}});
+  }
+  void observe(const TextRound& round) override {
+    for (const Outcome& o : round.outcomes) rejected += o.drafted - o.accepted;
+  }
+  void forget(SequenceId) override {}
+
+  std::size_t rejected = 0;
+};
+
+// Keys and values of rejected drafts are none of a text that begins as an ended one.
+TEST(TextRunner, NothingThatWasRejectedIsShared) {
+  if (!cpu_features().int8()) GTEST_SKIP() << "this processor has no AVX2";
+  const Gguf gguf = load_gguf(kTiny + "llama_plain/model.gguf");
+  const DecoderLm lm = load_decoder(gguf, Precision::kInt8);
+  const Result<Tokenizer> tokenizer = make_tokenizer(*tokenizer_spec(gguf));
+  ASSERT_TRUE(tokenizer);
+  const std::unordered_set<Token> none;
+  const c10::InferenceMode no_autograd;
+  const auto result_of = [](const std::vector<Event>& events) {
+    for (const Event& event : events) {
+      if (const auto* done = std::get_if<TextFinished>(&event)) return done->result;
+    }
+    return TextResult();
+  };
+  TextRequest request{.prompt = {3, 14, 15}};
+  request.settings.sampling.temperature = 0.0;
+  request.max_tokens = 30;
+  request.ignore_end = true;
+  TextRunner sharing({lm, *tokenizer, none}, {.max_prefixes = 1}),
+      alone({lm, *tokenizer, none}, {});
+  const auto wrong = std::make_shared<AlwaysWrong>();
+  TextRequest first = request;
+  first.drafter = wrong;
+  sharing.submit(1, std::move(first));
+  std::vector<Event> events;
+  for (int i = 0; i < 8; ++i) sharing.step(events);
+  ASSERT_TRUE(sharing.cancel(1, events));
+  const TextResult begun = result_of(events);
+  ASSERT_EQ(wrong->rejected, 2 * begun.tokens.size());
+  request.prompt.insert(request.prompt.end(), begun.tokens.begin(), begun.tokens.end());
+  request.prompt.push_back(9);
+  const auto text = [&](TextRunner& runner) {
+    events.clear();
+    runner.submit(2, request);
+    while (runner.busy()) runner.step(events);
+    return result_of(events);
+  };
+  const TextResult shared = text(sharing), plain = text(alone);
+  EXPECT_EQ(shared.tokens, plain.tokens);
+  EXPECT_EQ(shared.shared_tokens, request.prompt.size() - 2);  // all that was read
+  EXPECT_EQ(plain.shared_tokens, 0U);
 }
 
 }  // namespace
