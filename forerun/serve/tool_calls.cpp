@@ -49,7 +49,7 @@ bool ToolCallReader::may_hold_calls() {
     undecided_ = false;
     plain_ = begin != kOpen;
   }
-  if (plain_) content_ += std::exchange(held_, {});
+  if (plain_) add(std::exchange(held_, {}));
   return !plain_;
 }
 
@@ -63,15 +63,15 @@ void ToolCallReader::push(std::string_view piece) {
     if (inside_) {
       std::string call = held_.substr(0, at);
       if (is_call(call)) {
-        calls_.push_back(std::move(call));
+        add(std::move(call), true);
         called_ = true;
       } else {
-        content_.append(kOpen).append(call).append(kClose);
+        add(fmt::format("{}{}{}", kOpen, call, kClose));
       }
     } else {
       // The space around calls belongs to their form.
       const std::string before = held_.substr(0, at);
-      if (!blank(before)) content_ += before.substr(0, before.find_last_not_of(" \n\r\t") + 1);
+      if (!blank(before)) add(before.substr(0, before.find_last_not_of(" \n\r\t") + 1));
     }
     held_.erase(0, at + tag.size());
     inside_ = !inside_;
@@ -82,18 +82,49 @@ void ToolCallReader::push(std::string_view piece) {
   // Space waits too: it may come before a call.
   const std::size_t solid = held_.find_last_not_of(" \n\r\t", held_.size() - keep - 1);
   if (held_.size() == keep || solid == std::string::npos) return;
-  content_ += held_.substr(0, solid + 1);
+  add(held_.substr(0, solid + 1));
   held_.erase(0, solid + 1);
 }
 
 void ToolCallReader::finish() {
-  if (!inside_ && !(called_ && blank(held_))) content_ += held_;
+  if (!inside_ && !(called_ && blank(held_))) add(held_);
   held_.clear();
 }
 
-std::string ToolCallReader::take_content() { return std::exchange(content_, {}); }
+void ToolCallReader::add(std::string text, bool call) {
+  if (text.empty() && !call) return;
+  waiting_ += call ? 1 : 0;
+  if (!call && !parts_.empty() && !parts_.back().call) {
+    parts_.back().text += text;
+  } else {
+    parts_.push_back({std::move(text), call});
+  }
+}
 
-std::vector<std::string> ToolCallReader::take_calls() { return std::exchange(calls_, {}); }
+std::vector<std::string> ToolCallReader::take_those(bool calls) {
+  std::vector<std::string> out;
+  for (TextOrCall& part : parts_) {
+    if (part.call == calls) out.push_back(std::move(part.text));
+  }
+  std::erase_if(parts_, [&](const TextOrCall& part) { return part.call == calls; });
+  return out;
+}
+
+std::string ToolCallReader::take_content() {
+  std::string out;
+  for (const std::string& text : take_those(false)) out += text;
+  return out;
+}
+
+std::vector<std::string> ToolCallReader::take_calls() {
+  waiting_ = 0;
+  return take_those(true);
+}
+
+std::vector<TextOrCall> ToolCallReader::take() {
+  waiting_ = 0;
+  return std::exchange(parts_, {});
+}
 
 nlohmann::json call_json(const std::string& call, const std::string& id) {
   // The grammar has held the call to its form; properties stay in their order.

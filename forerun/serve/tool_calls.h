@@ -1,11 +1,18 @@
 #pragma once
 
+#include <cstddef>
 #include <nlohmann/json_fwd.hpp>
 #include <string>
 #include <string_view>
 #include <vector>
 
 namespace forerun::serve {
+
+/// A part of a text: what stands beside calls, or a call.
+struct TextOrCall {
+  std::string text;
+  bool call = false;
+};
 
 /// Finds the calls of tools in a text that arrives in pieces. What might begin a call waits until
 /// that is known; a call that the text breaks off is left out, and tags around anything else are
@@ -20,17 +27,22 @@ class ToolCallReader {
   std::string take_content();
   /// The calls since the last time, each {"name": ..., "arguments": {...}} as it was written.
   std::vector<std::string> take_calls();
+  /// Both, in their order.
+  std::vector<TextOrCall> take();
   /// No more text comes: what waits is no call.
   void finish();
-  bool called() const noexcept { return called_; }           ///< there was a call
-  bool waiting() const noexcept { return !calls_.empty(); }  ///< for take_calls
+  bool called() const noexcept { return called_; }        ///< there was a call
+  bool waiting() const noexcept { return waiting_ > 0; }  ///< for take_calls
 
  private:
   std::size_t close();
   bool may_hold_calls();
+  void add(std::string text, bool call = false);
+  std::vector<std::string> take_those(bool calls);
 
-  std::string held_, content_;
-  std::vector<std::string> calls_;
+  std::string held_;
+  std::vector<TextOrCall> parts_;  // not taken yet
+  std::size_t waiting_ = 0;        // calls among them
   bool inside_ = false, called_ = false;
   bool undecided_ = false, plain_ = false;  // whether the text begins with a call; it does not
   // Of the call that is being read: bytes of held_ seen, and whether the next is in a JSON string,

@@ -44,6 +44,30 @@ TEST(ToolCalls, ATextThatIsNoCallFromItsBeginningHoldsNone) {
   expect_calls(" \n" + tagged + "\n" + tagged, {call, call}, "", true);
 }
 
+TEST(ToolCalls, TextsAndCallsKeepTheirOrder) {
+  const std::string text = "a <tool_call>1</tool_call> b <tool_call>2</tool_call><tool_call>3";
+  for (const std::size_t step : {text.size(), std::size_t{1}}) {
+    ToolCallReader reader;
+    std::vector<TextOrCall> all;
+    const auto take = [&] {
+      for (TextOrCall& part : reader.take()) {
+        const bool goes_on = !part.call && !all.empty() && !all.back().call;
+        goes_on ? void(all.back().text += part.text) : all.push_back(std::move(part));
+      }
+      EXPECT_FALSE(reader.waiting());
+    };
+    for (std::size_t i = 0; i < text.size(); i += step) {
+      reader.push(text.substr(i, step));
+      take();
+    }
+    reader.finish();
+    take();
+    ASSERT_EQ(all.size(), 4U);
+    EXPECT_EQ(all[0].text + "|" + all[1].text + "|" + all[2].text + "|" + all[3].text, "a|1| b|2");
+    EXPECT_TRUE(!all[0].call && all[1].call && !all[2].call && all[3].call);
+  }
+}
+
 TEST(ToolCalls, ACallThatBreaksOffIsLeftOut) {
   expect_calls(R"(a <tool_call>{"x": "</tool_call>)", {}, "a");
   expect_calls(R"(a <tool_call>{"x": 1}</tool_)", {}, "a");
