@@ -9,6 +9,7 @@
 #include "forerun/serve/constraints.h"
 #include "forerun/serve/generation_request.h"
 #include "forerun/serve/json.h"
+#include "forerun/serve/reasoning.h"
 
 namespace forerun::serve {
 namespace {
@@ -132,10 +133,13 @@ ChatPrompt parse_chat_prompt(const json& request, std::string_view body,
   } else {
     describe_tools(out.messages, tools_message(request));
   }
-  if (const json* variables = fields.find("chat_template_kwargs")) {
-    static_cast<void>(Fields(*variables, "chat_template_kwargs."));  // an object
-    out.input.variables = dump(*variables);
+  json variables = json::object();
+  if (const json* given = fields.find("chat_template_kwargs")) {
+    static_cast<void>(Fields(*given, "chat_template_kwargs."));  // an object
+    variables = *given;
   }
+  add_effort(variables, fields, served.model);
+  if (!variables.empty()) out.input.variables = dump(variables);
   out.input.add_generation_prompt = fields.flag("add_generation_prompt", true);
   out.input.continue_last = fields.flag("continue_final_message", false);
   if (out.input.continue_last) {

@@ -1,6 +1,10 @@
 #include "forerun/serve/reasoning.h"
 
+#include <fmt/format.h>
+
 #include <algorithm>
+#include <iterator>
+#include <nlohmann/json.hpp>
 #include <utility>
 
 #include "forerun/serve/api_error.h"
@@ -26,9 +30,13 @@ std::string end_of(std::span<const Token> prompt, const Model& model) {
   return out;
 }
 
+bool has_tags(const std::string& chat_template) {
+  return chat_template.find(kThink) != std::string::npos ||
+         chat_template.find(kThought) != std::string::npos;
+}
+
 bool template_has_tags(const Model& model) {
-  const std::optional<std::string> text = model.tokenizer_info().chat_template;
-  return text && (text->find(kThink) != text->npos || text->find(kThought) != text->npos);
+  return has_tags(model.tokenizer_info().chat_template.value_or(""));
 }
 
 }  // namespace
@@ -61,6 +69,29 @@ std::optional<ReasoningStart> reasoning_of(const Fields& fields, const ChatPromp
   if (goes_on) return std::nullopt;
   return without_space_after(end).ends_with(kThought) ? ReasoningStart::kAfter
                                                       : ReasoningStart::kBefore;
+}
+
+void add_effort(nlohmann::json& variables, const Fields& fields, const Model& model) {
+  constexpr std::string_view kEfforts[] = {"none", "minimal", "low", "medium",
+                                           "high", "xhigh",   "max"};
+  constexpr const char* kField = "reasoning_effort";
+  constexpr const char* kSwitch = "enable_thinking";
+  const std::optional<std::string> effort = fields.text(kField);
+  if (!effort) return;
+  if (std::find(std::begin(kEfforts), std::end(kEfforts), *effort) == std::end(kEfforts)) {
+    throw bad_field(kField, fmt::format("is wrong: send {}", fmt::join(kEfforts, ", ")));
+  }
+  const std::string text = model.tokenizer_info().chat_template.value_or("");
+  const auto knows = [&](const char* name) { return text.find(name) != text.npos; };
+  const auto set = [&](const char* name, const nlohmann::json& value) {
+    if (!variables.contains(name)) variables[name] = value;
+  };
+  if (*effort == "none" && knows(kSwitch)) return set(kSwitch, false);
+  if (knows(kField)) return set(kField, *effort);
+  if (*effort == "medium" || !has_tags(text)) return;  // as it is; there is no reasoning
+  throw bad_field(kField, knows(kSwitch) ? "is not known to the model's template: send none or "
+                                           "medium, or leave it out"
+                                         : "is not known to the model's template: leave it out");
 }
 
 void ReasoningReader::push(std::string_view piece) {

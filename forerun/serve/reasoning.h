@@ -23,6 +23,11 @@ std::optional<ReasoningStart> reasoning_of(const Fields& fields, const ChatPromp
                                            std::span<const Token> prompt,
                                            const ServedModel& served);
 
+/// Adds to the variables of a chat's template what "reasoning_effort" asks for: "none" is no
+/// thinking, where the template can do without; the others are given to templates that know them.
+/// @throws ApiError 400  no effort, or one that would change nothing though the model reasons
+void add_effort(nlohmann::json& variables, const Fields& fields, const Model& model);
+
 /// Tells a text's reasoning, between <think> at its very beginning and the first </think>, from the
 /// answer that follows, while the text arrives in pieces. White space around the reasoning belongs
 /// to neither. What might begin a tag waits until that is known.
