@@ -38,6 +38,20 @@ Answer::Answer(std::string id, GenerationRequest request, Exchange exchange,
   }
   // n texts share their prompt, which counts once.
   for (const auto& prompt : request_.prompts) totals_.prompt_tokens += prompt.size();
+  if (request_.api == Api::kResponses) {
+    json head = *request_.response;
+    head["created_at"] = created_;
+    head["model"] = served_.id;
+    ResponseOutput::Send send;
+    if (request_.stream) {
+      send = [this](const json& e) {
+        if (gone) return;
+        exchange_.write("event: " + e["type"].get_ref<const std::string&>() + "\ndata: " + dump(e) +
+                        "\n\n");
+      };
+    }
+    response_.emplace(id_, std::move(head), std::move(send));
+  }
 }
 
 json Answer::frame(const char* object) const {
@@ -56,6 +70,7 @@ void Answer::begin() {
   if (!request_.stream) return;
   streaming_ = true;
   exchange_.begin();
+  if (response_) return response_->begin();
   for (std::size_t i = 0; i < choices_.size() && !gone; ++i) {
     if (request_.api == Api::kChat) {
       json document = frame("chat.completion.chunk");
@@ -133,19 +148,19 @@ void Answer::send_chunk(std::size_t index, const Part& part, bool last) {
   json document = frame(chat ? "chat.completion.chunk" : "text_completion");
   document["choices"] = json::array({choice_json(index, part, last)});
   if (request_.usage_chunk) document["usage"] = nullptr;
-  if (last && left_ == 0) add_extras(document);
+  if (last && left_ == 0) document.update(extras());
   event(std::move(document));
 }
 
-void Answer::add_extras(json& document) const {
-  document["timings"] = timings_json(totals_);
-  document["metrics"] = choices_.size() == 1 ? metrics_json(totals_, request_.options.max_draft)
-                                             : json{{"speculative_decoding", nullptr}};
-  document["forerun"] = {
-      {"seed", request_.options.seed},
-      {"rule", name_of(request_.options.rule)},
-      {"exact", request_.options.exact() && request_.drafter.keeps_law()},
-      {"drafter", request_.drafter.name().substr(0, request_.drafter.name().find(':'))}};
+json Answer::extras() const {
+  return {{"timings", timings_json(totals_)},
+          {"metrics", choices_.size() == 1 ? metrics_json(totals_, request_.options.max_draft)
+                                           : json{{"speculative_decoding", nullptr}}},
+          {"forerun",
+           {{"seed", request_.options.seed},
+            {"rule", name_of(request_.options.rule)},
+            {"exact", request_.options.exact() && request_.drafter.keeps_law()},
+            {"drafter", request_.drafter.name().substr(0, request_.drafter.name().find(':'))}}}};
 }
 
 void Answer::count(Choice& choice, const RoundReport& round, Metrics& metrics) {
@@ -173,7 +188,8 @@ void Answer::finish(Choice& choice, const TextResult& result, bool first, Metric
       drafter.substr(0, drafter.find(':')), result,
       request_.prompts[static_cast<std::size_t>(&choice - choices_.data()) / request_.n].size());
   // The end token has no text: what clients put together from a chat's tokens is its content.
-  if (request_.api == Api::kChat && result.finish == Finish::kEndToken && !choice.tokens.empty()) {
+  if (request_.api != Api::kCompletions && result.finish == Finish::kEndToken &&
+      !choice.tokens.empty()) {
     choice.tokens.pop_back();
   }
 }
@@ -202,6 +218,7 @@ void Answer::take(std::size_t index, std::span<const ChoiceEvent> events, Metric
   if (failure != nullptr) return fail(failure->by_request ? 400 : 500, failure->message);
   if (failed_ || gone) return;
   const Part part = read(choice, std::move(text), round);
+  if (response_) return respond(choice, part);
   if (streaming_) return show(index, part);
   choice.text += part.text;
   choice.reasoning += part.reasoning;
@@ -222,7 +239,7 @@ Answer::Part Answer::read(Choice& choice, std::string text, const RoundReport* r
   if (!request_.calls_tools) return out;
   choice.calls.push(out.text);
   if (choice.ended) choice.calls.finish();
-  out.text = choice.calls.take_content();
+  if (!response_) out.text = choice.calls.take_content();
   if (choice.ended && choice.calls.called() && choice.finish == "stop") {
     choice.finish = "tool_calls";
   }
@@ -274,6 +291,36 @@ void Answer::show(std::size_t index, const Part& part) {
   if (choice.ended) send_chunk(index, {}, true);
 }
 
+// What a round adds to a response: items of its own.
+void Answer::respond(Choice& choice, const Part& part) {
+  response_->reason(part.reasoning);
+  if (!request_.calls_tools) {
+    if (!part.text.empty()) response_->say(part.text, spoken_logprobs(choice));
+    return;
+  }
+  for (const TextOrCall& said : choice.calls.take()) {
+    said.call ? response_->call(said.text) : response_->say(said.text, json::array());
+  }
+}
+
+// Of the tokens since the last time; those of the reasoning come first.
+json Answer::spoken_logprobs(Choice& choice) {
+  if (!request_.top) return json::array();
+  const std::size_t reasoning =
+      std::min(choice.tokens.size(), choice.reasoning_tokens - choice.left_out);
+  choice.left_out += reasoning;
+  json out = response_logprobs(served_.model, std::span(choice.tokens).subspan(reasoning));
+  choice.tokens.clear();
+  return out;
+}
+
+void Answer::end_response() {
+  Choice& choice = choices_.front();
+  if (response_->speaks()) response_->say("", spoken_logprobs(choice));
+  const json document = response_->end(choice.finish == "length", totals_, extras());
+  streaming_ ? exchange_.end() : exchange_.send({.body = dump(document)});
+}
+
 void Answer::fail(unsigned status, const std::string& message) {
   if (failed_) return;
   failed_ = true;
@@ -281,7 +328,8 @@ void Answer::fail(unsigned status, const std::string& message) {
   if (gone) return;
   const ApiError error(status, message);
   if (streaming_) {
-    exchange_.write("data: " + error.body() + "\n\n");
+    response_ ? response_->fail(status == 400, message)
+              : exchange_.write("data: " + error.body() + "\n\n");
     exchange_.end();
   } else {
     exchange_.send(to_response(error));
@@ -290,6 +338,7 @@ void Answer::fail(unsigned status, const std::string& message) {
 
 void Answer::end() {
   if (failed_ || gone) return;
+  if (response_) return end_response();
   if (streaming_) {
     if (request_.usage_chunk) {
       json document =
@@ -307,7 +356,7 @@ void Answer::end() {
     document["choices"].push_back(choice_json(i, {choices_[i].text, choices_[i].reasoning}, true));
   }
   document["usage"] = usage_json(totals_);
-  add_extras(document);
+  document.update(extras());
   exchange_.send({.body = dump(document)});
 }
 

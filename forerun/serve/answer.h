@@ -4,6 +4,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <nlohmann/json.hpp>
+#include <optional>
 #include <span>
 #include <string>
 #include <string_view>
@@ -16,6 +17,7 @@
 #include "forerun/serve/http/http.h"
 #include "forerun/serve/metrics.h"
 #include "forerun/serve/reasoning.h"
+#include "forerun/serve/response_output.h"
 #include "forerun/serve/served_model.h"
 #include "forerun/serve/tool_calls.h"
 #include "forerun/text.h"
@@ -65,6 +67,7 @@ class Answer {
     ToolCallReader calls;
     std::size_t calls_sent = 0;
     std::vector<TokenOutput> tokens;  // not sent yet
+    std::size_t left_out = 0;         // of them, as they are reasoning
     CompletionLogprobs logprobs;
     nlohmann::json rounds = nlohmann::json::array();
     std::string finish;
@@ -86,8 +89,11 @@ class Answer {
   Part read_reasoning(Choice& choice, std::string_view text, nlohmann::json* pieces);
   static void count_reasoning(Choice& choice, std::span<const std::size_t> bytes);
   void show(std::size_t index, const Part& part);
+  void respond(Choice& choice, const Part& part);
+  nlohmann::json spoken_logprobs(Choice& choice);
+  void end_response();
   void event(nlohmann::json document);
-  void add_extras(nlohmann::json& document) const;
+  nlohmann::json extras() const;
   void count(Choice& choice, const RoundReport& round, Metrics& metrics);
   void finish(Choice& choice, const TextResult& result, bool first, Metrics& metrics);
 
@@ -98,6 +104,7 @@ class Answer {
   Clock::time_point arrived_;
   std::int64_t created_;
   std::vector<Choice> choices_;
+  std::optional<ResponseOutput> response_;  // of /v1/responses, in place of chunks
   std::size_t left_;
   Totals totals_;
   std::vector<Token> tokens_;

@@ -63,6 +63,18 @@ json chat_logprobs(const Model& model, std::span<const TokenOutput> tokens) {
   return {{"content", std::move(content)}, {"refusal", nullptr}};
 }
 
+json response_logprobs(const Model& model, std::span<const TokenOutput> tokens) {
+  json out = std::move(chat_logprobs(model, tokens)["content"]);
+  const auto as_list = [](json& entry) {
+    if (entry["bytes"].is_null()) entry["bytes"] = json::array();
+  };
+  for (json& entry : out) {
+    as_list(entry);
+    for (json& top : entry["top_logprobs"]) as_list(top);
+  }
+  return out;
+}
+
 void CompletionLogprobs::add_text(std::string text) {
   offsets_.push_back(offset_);
   offset_ += static_cast<std::size_t>(std::count_if(text.begin(), text.end(), [](char c) {

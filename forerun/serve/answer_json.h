@@ -17,6 +17,9 @@ std::string text_of(const Model& model, Token token);
 /// "logprobs" of a chat's choice: {"content": [...], "refusal": null}.
 nlohmann::json chat_logprobs(const Model& model, std::span<const TokenOutput> tokens);
 
+/// "logprobs" of a response's text: the same list; a token without a text has no bytes, not null.
+nlohmann::json response_logprobs(const Model& model, std::span<const TokenOutput> tokens);
+
 /// "logprobs" of a completion, token by token.
 class CompletionLogprobs {
  public:

@@ -14,6 +14,8 @@ class ApiError : public std::runtime_error {
            std::string code = "");
 
   unsigned status() const noexcept { return status_; }
+  const std::string& param() const noexcept { return param_; }
+  const std::string& code() const noexcept { return code_; }
   /// {"error": {"message", "type", "param", "code"}}
   std::string body() const;
 

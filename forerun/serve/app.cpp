@@ -10,6 +10,7 @@
 
 #include "forerun/serve/api_error.h"
 #include "forerun/serve/json.h"
+#include "forerun/serve/response_request.h"
 
 namespace forerun::serve {
 namespace {
@@ -94,7 +95,7 @@ void App::failed(const char* what) const {
 }
 
 std::string App::new_id(const char* prefix) {
-  return fmt::format("{}-{:016x}{:08x}", prefix, random_(), random_() & 0xFFFFFFFFU);
+  return fmt::format("{}{:016x}{:08x}", prefix, random_(), random_() & 0xFFFFFFFFU);
 }
 
 std::size_t App::waiting() const { return texts_ - std::min(texts_, memory_.active); }
@@ -150,7 +151,9 @@ void App::make_texts(HttpRequest request, const Exchange& exchange, Api api) {
   parse(std::move(request), exchange,
         [this, body, api, head = std::move(head), exchange, arrived]() -> Parsed {
           auto wanted = std::make_shared<GenerationRequest>(
-              api == Api::kChat ? parse_chat(*body, served_) : parse_completion(*body, served_));
+              api == Api::kChat          ? parse_chat(*body, served_)
+              : api == Api::kCompletions ? parse_completion(*body, served_)
+                                         : parse_response(*body, served_));
           *body = {};
           return [this, head, exchange, arrived, wanted] {
             admit(head, exchange, std::move(*wanted), arrived);
@@ -164,8 +167,11 @@ void App::admit(const HttpRequest& request, const Exchange& exchange, Generation
   const AskId ask = next_ask_++;
   texts_ += wanted.choices();
   const bool scores = wanted.echo && wanted.top;
-  auto answer = std::make_unique<Answer>(new_id(wanted.api == Api::kChat ? "chatcmpl" : "cmpl"),
-                                         std::move(wanted), exchange, served_, arrived);
+  const char* const prefix = wanted.api == Api::kChat          ? "chatcmpl-"
+                             : wanted.api == Api::kCompletions ? "cmpl-"
+                                                               : "resp_";
+  auto answer =
+      std::make_unique<Answer>(new_id(prefix), std::move(wanted), exchange, served_, arrived);
   HttpRequest head = request;
   head.share.reset();
   answers_[ask] = {std::move(head), std::move(answer)};

@@ -71,6 +71,7 @@ class App {
   // app_routes.cpp
   void chat(HttpRequest request, const Exchange& exchange);
   void completions(HttpRequest request, const Exchange& exchange);
+  void responses(HttpRequest request, const Exchange& exchange);
   void certify(HttpRequest request, const Exchange& exchange);
   void tokenize(HttpRequest request, const Exchange& exchange);
   void detokenize(HttpRequest request, const Exchange& exchange);

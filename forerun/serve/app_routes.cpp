@@ -11,6 +11,7 @@
 #include "forerun/serve/chat_messages.h"
 #include "forerun/serve/json.h"
 #include "forerun/serve/page/page.h"
+#include "forerun/serve/response_request.h"
 
 namespace forerun::serve {
 namespace {
@@ -32,6 +33,7 @@ const std::vector<App::Route>& App::routes() {
   static const std::vector<Route> all = {
       {"POST", "/v1/chat/completions", &App::chat, !kOpen, kMakes},
       {"POST", "/v1/completions", &App::completions, !kOpen, kMakes},
+      {"POST", "/v1/responses", &App::responses, !kOpen, kMakes},
       {"POST", "/v1/images/generations", &App::images, !kOpen, kMakes},
       {"POST", "/v1/forerun/certify", &App::certify, !kOpen, kMakes},
       {"GET", "/v1/models", &App::models, !kOpen, !kMakes},
@@ -94,6 +96,10 @@ void App::chat(HttpRequest request, const Exchange& exchange) {
 
 void App::completions(HttpRequest request, const Exchange& exchange) {
   make_texts(std::move(request), exchange, Api::kCompletions);
+}
+
+void App::responses(HttpRequest request, const Exchange& exchange) {
+  make_texts(std::move(request), exchange, Api::kResponses);
 }
 
 // Small work on a body that may be large.
@@ -299,9 +305,10 @@ void App::certify(HttpRequest request, const Exchange& exchange) {
   auto body = std::make_shared<std::string>(std::move(request.body));
   const HttpRequest head = request;
   parse(std::move(request), exchange, [this, body, head, exchange]() -> Parsed {
-    const bool chat = parse_object(*body).contains("messages");
-    const GenerationRequest wanted =
-        chat ? parse_chat(*body, served_) : parse_completion(*body, served_);
+    const json fields = parse_object(*body);
+    const GenerationRequest wanted = fields.contains("messages") ? parse_chat(*body, served_)
+                                     : fields.contains("input")  ? parse_response(*body, served_)
+                                                                 : parse_completion(*body, served_);
     return [this, head, exchange, wanted] { certify_text(head, exchange, {"", wanted, {}}); };
   });
 }

@@ -28,16 +28,6 @@ std::size_t values_of(const json& j) {
   return n;
 }
 
-// The request with its fields in order. `parse_object` has found the body to be sound; objects that
-// keep their order take time by the square of their size.
-ordered_json as_written(const json& request, std::string_view body) {
-  if (values_of(request) > kMostValues) {
-    throw ApiError(400, fmt::format("a request with a schema or tools holds more than {} values",
-                                    kMostValues));
-  }
-  return ordered_json::parse(body);
-}
-
 std::string of_fair_size(std::string schema, const std::string& param) {
   if (schema.size() > kMostSchemaBytes) {
     throw bad_field(param, fmt::format("has a schema of {} bytes: {} at most", schema.size(),
@@ -236,6 +226,15 @@ void read_tools(GenerationRequest& r, const json& request, const ordered_json& d
 }
 
 }  // namespace
+
+ordered_json as_written(const json& request, std::string_view body) {
+  // Objects that keep their order take time by the square of their size.
+  if (values_of(request) > kMostValues) {
+    throw ApiError(400, fmt::format("a request with a schema or tools holds more than {} values",
+                                    kMostValues));
+  }
+  return ordered_json::parse(body);
+}
 
 void read_constraints(GenerationRequest& r, const json& request, std::string_view body,
                       const ServedModel& served) {

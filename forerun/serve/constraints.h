@@ -18,6 +18,10 @@ namespace forerun::serve {
 void read_constraints(GenerationRequest& request, const nlohmann::json& fields,
                       std::string_view body, const ServedModel& served);
 
+/// A request with its fields in the order in which they were sent.
+/// @param body  the same: sound JSON
+/// @throws ApiError 400  too large for that
+nlohmann::ordered_json as_written(const nlohmann::json& request, std::string_view body);
 /// "tools" in the order in which their fields were sent; empty: there are none, or none may be
 /// called.
 std::string tools_as_written(const nlohmann::json& fields, std::string_view body);

@@ -2,6 +2,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <memory>
 #include <nlohmann/json_fwd.hpp>
 #include <optional>
 #include <string>
@@ -16,9 +17,9 @@
 
 namespace forerun::serve {
 
-enum class Api : std::uint8_t { kChat, kCompletions };
+enum class Api : std::uint8_t { kChat, kCompletions, kResponses };
 
-/// A request to /v1/chat/completions or /v1/completions, checked and encoded.
+/// A request to /v1/chat/completions, /v1/completions or /v1/responses, checked and encoded.
 struct GenerationRequest {
   Api api = Api::kChat;
   std::vector<std::vector<Token>> prompts;
@@ -35,6 +36,7 @@ struct GenerationRequest {
   bool calls_tools = false;                 ///< calls in the text are handed over as such
   bool calls_or_form = false;               ///< and a text that does not begin with one holds none
   std::optional<ReasoningStart> reasoning;  ///< is handed over as such
+  std::shared_ptr<const nlohmann::json> response;  ///< what the answer of kResponses repeats
 
   std::size_t choices() const noexcept { return prompts.size() * n; }
 };

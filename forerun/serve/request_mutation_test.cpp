@@ -8,6 +8,7 @@
 #include "forerun/serve/image_request.h"
 #include "forerun/serve/json.h"
 #include "forerun/serve/reasoning.h"
+#include "forerun/serve/response_request.h"
 #include "forerun/serve/served_images.h"
 #include "forerun/serve/tool_calls.h"
 #include "tests/support/chat_model.h"
@@ -47,6 +48,22 @@ const std::vector<std::string>& completions() {
       R"({"prompt":["a b","c"],"n":3,"stop":"z","temperature":0,"stream":false,"speculative":{"off":true}})",
       R"({"prompt":[5,6,7],"max_tokens":4,"response_format":{"type":"json_object"}})",
       R"({"prompt":[[5,6],[7]],"max_tokens":4,"user":"u","repetition_penalty":1.3})"};
+  return all;
+}
+
+const std::vector<std::string>& responses() {
+  static const std::vector<std::string> all = {
+      R"({"model":"m","input":"a b","instructions":"c","max_output_tokens":7,"temperature":0.7,"top_p":0.9,"stream":true,)"
+      R"("metadata":{"a":"b"},"user":"u","store":false,"reasoning":{"effort":"medium","summary":"auto"},"seed":1})",
+      R"({"input":[{"role":"developer","content":"a"},{"type":"message","role":"user","content":[{"type":"input_text",)"
+      R"("text":"b"}]},{"type":"reasoning","summary":[],"content":[{"type":"reasoning_text","text":"c"}]},)"
+      R"({"type":"function_call","call_id":"1","name":"now","arguments":"{\"at\":1}"},)"
+      R"({"type":"function_call_output","call_id":"1","output":"2"}],"tool_choice":{"type":"function","name":"now"},)"
+      R"("tools":[{"type":"function","name":"now","strict":true,"parameters":{"type":"object","properties":)"
+      R"({"at":{"type":"integer"}},"required":["at"]}}],"parallel_tool_calls":false})",
+      R"({"input":[{"role":"assistant","content":[{"type":"output_text","text":"a"},{"type":"refusal","refusal":"b"}]}],)"
+      R"("include":["message.output_text.logprobs"],"top_logprobs":2,"text":{"verbosity":"medium","format":{"type":)"
+      R"("json_schema","name":"s","schema":{"type":"object","properties":{"a":{"enum":["x",1,null]}}}}}})"};
   return all;
 }
 
@@ -207,6 +224,14 @@ TEST_F(RequestMutation, RequestsThatAreNotDamagedAreAccepted) {
     SCOPED_TRACE(body);
     EXPECT_NO_THROW(check(parse_completion(body, *served_)));
   }
+  for (const std::string& body : responses()) {
+    SCOPED_TRACE(body);
+    EXPECT_NO_THROW(check(parse_response(body, *served_)));
+  }
+}
+
+TEST_F(RequestMutation, DamagedResponsesAreRefusedOrSound) {
+  try_mutants(responses(), [&](std::string_view body) { check(parse_response(body, *served_)); });
 }
 
 TEST_F(RequestMutation, DamagedChatsAreRefusedOrSound) {

@@ -7,10 +7,61 @@ import json
 import os
 import subprocess
 import tempfile
+from typing import Literal
 
 import openai
+import pydantic
+from openai.types import responses as events
 
 from serve_support import WORDS, Server, make_long_chat_model, user
+
+
+class Animal(pydantic.BaseModel):
+    tame: bool
+    kind: Literal["cat", "dog"]
+
+
+def check_responses(client, model, expected):
+    """create, stream and parse, with the SDK's own types of items and events."""
+    common = {"model": model, "input": WORDS, "max_output_tokens": 30, "extra_body": {"ignore_eos": True, "seed": 3}}
+    whole = client.responses.create(**common, include=["message.output_text.logprobs"], top_logprobs=2, metadata={"a": "b"})
+    assert (whole.output_text, whole.status, whole.incomplete_details.reason) == (expected, "incomplete", "max_output_tokens"), whole
+    message, = whole.output
+    assert isinstance(message, events.ResponseOutputMessage) and len(message.content[0].logprobs[0].top_logprobs) == 2, message
+    assert (whole.usage.output_tokens, whole.usage.output_tokens_details.reasoning_tokens, whole.store) == (30, 0, False)
+    events.Response.model_validate(whole.to_dict())  # strictly, where the client takes all that comes
+    streamed = list(client.responses.create(**common, stream=True))
+    names = [e.type.removeprefix("response.") for e in streamed]
+    assert names[:4] == ["created", "in_progress", "output_item.added", "content_part.added"], names
+    assert names[-4:] == ["output_text.done", "content_part.done", "output_item.done", "incomplete"], names
+    assert "".join(e.delta for e in streamed if isinstance(e, events.ResponseTextDeltaEvent)) == expected
+    for e in streamed:
+        type(e).model_validate(e.to_dict())
+    asked = {"model": model, "input": "a", "text_format": Animal, "extra_body": {"seed": 1}, "max_output_tokens": 150}
+    animal = client.responses.parse(**asked).output_parsed
+    assert isinstance(animal, Animal), animal
+    with client.responses.stream(**asked) as stream:
+        seen = list(stream)
+        assert stream.get_final_response().output_parsed == animal
+    assert [e.parsed for e in seen if e.type == "response.output_text.done"] == [animal]
+    assert seen[-1].type == "response.completed"
+    tool = {"type": "function", "name": "now", "description": "the time", "strict": True,
+            "parameters": {"type": "object", "properties": {}, "required": [], "additionalProperties": False}}
+    asked = {"model": model, "tools": [tool], "parallel_tool_calls": False, "max_output_tokens": 150, "extra_body": {"seed": 1}}
+    answer = client.responses.create(**asked, input="a", tool_choice="required")
+    call, = answer.output
+    assert isinstance(call, events.ResponseFunctionToolCall) and (call.name, call.arguments) == ("now", "{}"), call
+    with client.responses.stream(**asked, input="a", tool_choice="required") as stream:
+        done = [e for e in stream if e.type == "response.function_call_arguments.done"]
+        assert [e.arguments for e in done] == ["{}"] and stream.get_final_response().output[0].parsed_arguments == {}
+    history = [{"role": "user", "content": "a"}, *answer.output, {"type": "function_call_output", "call_id": call.call_id, "output": "12"}]
+    assert client.responses.create(**asked, input=history).status in ("completed", "incomplete")
+    for wrong in ({"previous_response_id": answer.id}, {"store": True}, {"background": True}, {"tools": [{"type": "web_search"}]}):
+        try:
+            client.responses.create(**{**common, **wrong})
+            raise AssertionError(f"{wrong} was accepted")
+        except openai.BadRequestError as e:
+            assert e.param == {"tools": "tools.0"}.get(next(iter(wrong)), next(iter(wrong))), e
 
 
 def main():
@@ -49,7 +100,7 @@ def main():
     form = {"type": "json_schema", "json_schema": {"name": "a", "schema": {"enum": ["x", "y"]}}}
     held = client.chat.completions.create(model=model, messages=user("a"), response_format=form)
     assert held.choices[0].message.content in ('"x"', '"y"'), held
-    for wrong, error in (({"model": "gpt-4"}, openai.NotFoundError), ({"temperature": 500}, openai.BadRequestError),
+    for wrong, error in (({"model": "gpt-4"}, openai.NotFoundError), ({"temperature": 5000}, openai.BadRequestError),
                          ({"response_format": {"type": "json_schema", "json_schema": {"name": "a", "schema": {"not": {}}}}},
                           openai.BadRequestError)):
         try:
@@ -62,6 +113,8 @@ def main():
         raise AssertionError("a wrong key was accepted")
     except openai.AuthenticationError:
         pass
+
+    check_responses(client, model, expected)
 
     out = subprocess.run(["curl", "-sS", "-H", "Authorization: Bearer sk-test", "-d",
                           json.dumps({"messages": user("a"), "max_tokens": 3}), base + "/chat/completions"],

@@ -27,6 +27,13 @@ def main():
     assert call["name"] == "look_up" and set(call["args"]) == {"word"}, call
     chances = chat.bind(logprobs=True, top_logprobs=2).invoke(question).response_metadata["logprobs"]["content"]
     assert "".join(c["token"] for c in chances).startswith(expected), chances
+    items = ChatOpenAI(**{k: v for k, v in given.items() if k != "seed"}, extra_body={"seed": 3}, temperature=0.8, max_tokens=24,
+                       use_responses_api=True)
+    assert items.invoke(question).text == expected
+    assert "".join(piece.text for piece in items.stream(question)) == expected
+    asked = items.model_copy(update={"max_tokens": 80}).bind_tools([TOOL], tool_choice="look_up", parallel_tool_calls=False)
+    call, = asked.invoke("Look up a word.").tool_calls
+    assert call["name"] == "look_up" and set(call["args"]) == {"word"}, call
     plain = OpenAI(**given, temperature=0.8, max_tokens=8)
     assert plain.invoke("The sky is") == "".join(plain.stream("The sky is"))
 

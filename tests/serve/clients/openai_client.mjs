@@ -33,8 +33,21 @@ assert.ok(["x", "y"].includes(JSON.parse(held.choices[0].message.content)));
 const plain = await client.completions.create({ model, prompt: ["The sky is", "One, two,"], max_tokens: 4, seed: 1, logprobs: 1 });
 assert.equal(plain.choices.length, 2);
 
+const answered = { model, seed: 3, temperature: 0.8, max_output_tokens: 24, instructions: asked.messages[0].content, input: asked.messages[1].content };
+const response = await client.responses.create(answered);
+assert.equal(response.output_text, expected);
+const types = [];
+let said = "";
+for await (const event of await client.responses.create({ ...answered, stream: true })) {
+  types.push(event.type);
+  if (event.type === "response.output_text.delta") said += event.delta;
+}
+assert.equal(said, expected);
+assert.equal(types.at(-1), `response.${response.status}`);
+await assert.rejects(client.responses.create({ ...answered, store: true }), OpenAI.BadRequestError);
+
 // A stream that is left in the middle.
 for await (const _ of await client.chat.completions.create({ ...asked, max_completion_tokens: 400, stream: true })) break;
 
-await assert.rejects(client.chat.completions.create({ ...asked, temperature: 500 }), OpenAI.BadRequestError);
+await assert.rejects(client.chat.completions.create({ ...asked, temperature: 5000 }), OpenAI.BadRequestError);
 await assert.rejects(client.chat.completions.create({ ...asked, model: "another" }), OpenAI.NotFoundError);
