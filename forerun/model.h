@@ -89,6 +89,10 @@ class Model {
   /// @throws UsageError  none is given, or an empty one
   std::shared_ptr<const TokenGrammar> choice_grammar(
       std::span<const std::string> texts, ReasoningStart reasoning = ReasoningStart::kAfter) const;
+  /// The texts that a regular expression matches as a whole.
+  /// @throws UsageError  wrong syntax, or what would not be kept (lookaround, ...): it is named
+  std::shared_ptr<const TokenGrammar> regex_grammar(
+      std::string_view expression, ReasoningStart reasoning = ReasoningStart::kAfter) const;
   /// Texts whose calls of tools have the form that Hermes and Qwen 2.5 were trained on:
   /// <tool_call>{"name": ..., "arguments": {...}}</tool_call>.
   /// @throws UsageError  no tool, or parameters that would not be kept

@@ -2,6 +2,7 @@
 
 #include "forerun/api/model_impl.h"
 #include "forerun/formats/grammar/json_grammar.h"
+#include "forerun/formats/grammar/regex_grammar.h"
 
 namespace forerun {
 namespace {
@@ -29,6 +30,11 @@ std::shared_ptr<const TokenGrammar> Model::json_grammar(std::string_view schema,
 std::shared_ptr<const TokenGrammar> Model::choice_grammar(std::span<const std::string> texts,
                                                           ReasoningStart reasoning) const {
   return compiled(*impl_, forerun::choice_grammar(texts, reasoning));
+}
+
+std::shared_ptr<const TokenGrammar> Model::regex_grammar(std::string_view expression,
+                                                         ReasoningStart reasoning) const {
+  return compiled(*impl_, forerun::regex_grammar(expression, reasoning));
 }
 
 std::shared_ptr<const TokenGrammar> Model::tool_grammar(std::span<const Tool> tools,

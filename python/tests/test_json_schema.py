@@ -65,7 +65,7 @@ def test_batches_certificates_and_engines_keep_it(model):
 
 
 @pytest.mark.parametrize("schema, message", [
-    ({"type": "string", "pattern": "a+"}, "pattern"),
+    ({"type": "string", "pattern": "(?=a)"}, "pattern"),
     ({"type": "object", "properties": {"a": {"type": "number", "multipleOf": 3}}}, "multipleOf"),
     ("{", "JSON"),
     ("", "JSON"),

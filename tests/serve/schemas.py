@@ -1,12 +1,14 @@
 """Random JSON schemas of what the server keeps, schemas that it refuses, and a judge of answers that knows no grammar."""
 
 import random
+import re
 
+PATTERNS = (r"^[a-c]{1,4}$", r"^\d{2}-[01]\d$", r'^("|\\|\t|é){2}$', r"^(red|green)?$", r"^[xy]?$", r"^[^ -~]$", r"^\S\W$")
 WORDS = ("id", "name", "tags", "size", "ok", "kind", "at", "of")
 
 
 def scalar(r):
-    kind = r.randrange(9)
+    kind = r.randrange(10)
     if kind == 0:
         return {"type": "string", "maxLength": r.randrange(1, 6)}
     if kind == 1:
@@ -26,6 +28,10 @@ def scalar(r):
         return {"type": r.sample(["boolean", "null"], 2)}
     if kind == 7:
         return {"type": "string", "format": r.choice(["date", "time", "date-time", "uuid", "ipv4"])}
+    if kind == 8:
+        if r.random() < 0.3:
+            return {"type": "string", "pattern": r"^[\w-]*$", "minLength": 1, "maxLength": 3}
+        return {"type": "string", "pattern": r.choice(PATTERNS)}
     return {"type": "boolean", "description": "whether"}
 
 
@@ -62,7 +68,7 @@ def schemas(count, seed=1):
 
 
 UNKEPT = ({"not": {}}, {"if": {}, "then": {}}, {"contains": {"type": "null"}}, {"uniqueItems": True, "type": "array"},
-          {"type": "string", "pattern": "^a"}, {"patternProperties": {"a": {}}}, {"propertyNames": {}},
+          {"type": "string", "pattern": "^(?=a)"}, {"type": "string", "pattern": "a|bc", "minLength": 2}, {"patternProperties": {"a": {}}}, {"propertyNames": {}},
           {"dependentRequired": {"a": ["b"]}}, {"multipleOf": 3, "type": "integer"}, {"minLength": 2}, {"enum": []},
           {"$ref": "other.json"}, {"$ref": "#/nowhere"}, {"type": "text"}, {"allOf": [{}, {}]},
           {"oneOf": [{}, {"type": "null"}]}, {"type": "string", "format": "email"}, {"unevaluatedProperties": False})
@@ -114,7 +120,7 @@ def valid(v, s, root=None):
     if kind not in types and not (kind == "integer" and "number" in types):
         return False
     if kind == "string":
-        return s.get("minLength", 0) <= len(v) <= s.get("maxLength", 1000)
+        return s.get("minLength", 0) <= len(v) <= s.get("maxLength", 1000) and re.search(s.get("pattern", ""), v, re.ASCII) is not None
     if kind in ("integer", "number"):
         return s.get("minimum", v) <= v <= s.get("maximum", v) and s.get("exclusiveMinimum", v - 1) < v
     if kind == "array":

@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "forerun/base/quote.h"
+#include "forerun/formats/grammar/internal/after_reasoning.h"
 #include "forerun/formats/grammar/internal/schema_converter.h"
 
 namespace forerun {
@@ -16,26 +17,9 @@ constexpr std::size_t kMostChoiceBytes = 8192;  // compiling takes time by their
 
 }  // namespace
 
+using internal::after_reasoning;
 using internal::SchemaConverter;
 using internal::SchemaRefusal;
-
-namespace {
-
-// The same grammar with reasoning before it. Space follows the reasoning as models write it, of
-// bounded length.
-// @param free  the texts are any: the reasoning need not end
-std::string after_reasoning(const std::string& ebnf, ReasoningStart reasoning, bool free = false) {
-  if (reasoning == ReasoningStart::kAfter) return ebnf;
-  constexpr std::string_view kRoot = "root";
-  const char* const begin = reasoning == ReasoningStart::kBefore ? R"(held | "<think>" )" : "";
-  const char* const rules =
-      free ? R"(thoughts ::= TagDispatch(("</think>", held), loop_after_dispatch=false))"
-           : R"(thoughts ::= unclosed "</think>" [ \n\r\t]{0,8} held
-unclosed ::= TagDispatch(excludes=("</think>")))";
-  return fmt::format("root ::= {}thoughts\n{}\nheld{}", begin, rules, ebnf.substr(kRoot.size()));
-}
-
-}  // namespace
 
 Result<std::string> json_schema_grammar(std::string_view schema, ReasoningStart reasoning) {
   try {

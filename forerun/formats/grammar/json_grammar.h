@@ -15,8 +15,8 @@ namespace forerun {
 /// come in the schema's order, and of an object that names properties there are no others.
 /// Kept: type, enum, const, anyOf, oneOf of different types, allOf of one, $ref within the schema,
 /// properties, required, additionalProperties, items, prefixItems, minItems, maxItems, minLength,
-/// maxLength, bounds of integers, bounds of numbers that are integers, and of format date, time,
-/// date-time, uuid and ipv4. Annotations are passed over.
+/// maxLength, pattern, bounds of integers, bounds of numbers that are integers, and of format date,
+/// time, date-time, uuid and ipv4. Annotations are passed over.
 /// Errors: no JSON, no schema, and anything that the grammar would not keep; the message names it.
 /// @param reasoning  which may come first, any text
 Result<std::string> json_schema_grammar(std::string_view schema,

@@ -116,7 +116,7 @@ TEST(JsonGrammar, KeepsWhatASchemaSays) {
 
 TEST(JsonGrammar, RefusesWhatItWouldNotKeep) {
   for (const char* schema :
-       {R"({"type": "string", "pattern": "a"})",
+       {R"({"type": "string", "pattern": "(?=a)b"})",
         R"({"minLength": 3})",
         R"({"not": {}})",
         R"({"type": "object", "patternProperties": {}})",

@@ -49,7 +49,7 @@ TEST(ToolGrammar, KeepsWhatItCanOfToolsThatAreNotStrict) {
     std::vector<const char*> good, bad;
   };
   const std::vector<Kept> cases = {
-      {R"({"type": "object", "properties": {"v": {"type": "string", "pattern": "^[a-z]+$"}}, "required": ["v"]})",
+      {R"({"type": "object", "properties": {"v": {"type": "string", "pattern": "^(?=a)b"}}, "required": ["v"]})",
        {R"({"v": "ab"})", R"({"v": "A"})"},
        {"{}", R"({"v": 1})"}},
       {R"({"type": "object", "properties": {"v": {"type": "array", "items": {"type": "integer"}, "uniqueItems": true}}})",
@@ -88,7 +88,10 @@ TEST(ToolGrammar, KeepsWhatItCanOfToolsThatAreNotStrict) {
        {"1"}},
       {R"({"not": {}})", {"{}", R"({"a": 1})"}, {"1", "[]", "null"}},
       {R"({"anyOf": [{"required": ["v"]}]})", {R"({"v": 1})"}, {"1", "[]"}},
-      {R"({"type": "string", "pattern": "a"})", {R"({"v": 1})"}, {R"("a")"}},
+      {R"({"type": "string", "pattern": "(?=a)b"})", {R"({"v": 1})"}, {R"("a")"}},
+      {R"({"type": "object", "properties": {"v": {"type": "string", "pattern": "a|bc", "minLength": 2}}})",
+       {R"({"v": "xbc"})", R"({"v": "a"})"},
+       {R"({"v": "b"})"}},
       {R"({"$ref": "http://a"})", {"{}"}, {"[]"}},
       {R"({"type": "object", "properties": {"a": {"type": "any"}, "b": {"items": [{"type": "integer"}], "type": "array"},
            "c": {"enum": [1e300]}, "d": null}})",

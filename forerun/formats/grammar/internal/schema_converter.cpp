@@ -47,7 +47,7 @@ const std::set<std::string> kAnnotations = {
     "definitions", "contentEncoding", "contentMediaType"};
 const std::set<std::string> kObjectWords = {"properties", "required", "additionalProperties"};
 const std::set<std::string> kArrayWords = {"items", "prefixItems", "minItems", "maxItems"};
-const std::set<std::string> kStringWords = {"minLength", "maxLength", "format"};
+const std::set<std::string> kStringWords = {"minLength", "maxLength", "format", "pattern"};
 const std::set<std::string> kNumberWords = {"minimum", "maximum", "exclusiveMinimum",
                                             "exclusiveMaximum"};
 

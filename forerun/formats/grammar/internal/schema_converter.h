@@ -4,6 +4,7 @@
 #include <cstdint>
 #include <map>
 #include <nlohmann/json.hpp>
+#include <optional>
 #include <set>
 #include <string>
 #include <string_view>
@@ -59,6 +60,7 @@ class SchemaConverter {
   std::int64_t count_of(const SchemaJson& s, const char* word, std::int64_t otherwise,
                         const std::string& where) const;
   std::string string_of(const SchemaJson& s, const std::string& where);
+  std::optional<std::string> pattern_of(const SchemaJson& s, const std::string& where);
   std::string number_of(const std::string& type, const SchemaJson& s, const std::string& where);
   std::string array_of(const SchemaJson& s, const std::string& where);
   std::string object_of(const SchemaJson& s, const std::string& where);
@@ -74,7 +76,8 @@ class SchemaConverter {
   std::map<std::string, Ways> needs_;  // by the name of a rule in known_
   Ways ways_;                          // of the part that is being converted
   std::size_t depth_ = 0;
-  std::int64_t characters_ = 0;  // of strings of bounded length
+  std::int64_t characters_ = 0;       // of strings of bounded length
+  std::uint64_t pattern_states_ = 0;  // of strings with patterns
 };
 
 }  // namespace forerun::internal

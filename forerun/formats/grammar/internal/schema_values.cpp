@@ -36,6 +36,9 @@ std::int64_t SchemaConverter::count_of(const SchemaJson& s, const char* word,
 }
 
 std::string SchemaConverter::string_of(const SchemaJson& s, const std::string& where) {
+  if (s.contains("pattern")) {
+    if (std::optional<std::string> rule = pattern_of(s, where)) return *std::move(rule);
+  }
   const std::int64_t least = count_of(s, "minLength", 0, where);
   const std::int64_t most = count_of(s, "maxLength", -1, where);
   if (most >= 0 && most < least) refuse(where, "has a maxLength below its minLength");

@@ -1,0 +1,20 @@
+#include "forerun/formats/grammar/internal/after_reasoning.h"
+
+#include <fmt/format.h>
+
+#include <string_view>
+
+namespace forerun::internal {
+
+std::string after_reasoning(const std::string& ebnf, ReasoningStart reasoning, bool free) {
+  if (reasoning == ReasoningStart::kAfter) return ebnf;
+  constexpr std::string_view kRoot = "root";
+  const char* const begin = reasoning == ReasoningStart::kBefore ? R"(held | "<think>" )" : "";
+  const char* const rules =
+      free ? R"(thoughts ::= TagDispatch(("</think>", held), loop_after_dispatch=false))"
+           : R"(thoughts ::= unclosed "</think>" [ \n\r\t]{0,8} held
+unclosed ::= TagDispatch(excludes=("</think>")))";
+  return fmt::format("root ::= {}thoughts\n{}\nheld{}", begin, rules, ebnf.substr(kRoot.size()));
+}
+
+}  // namespace forerun::internal
