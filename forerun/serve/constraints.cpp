@@ -102,8 +102,9 @@ ToolsWanted tools_of(const json& request) {
 // What an answer is held to, as one of the fields of the request says.
 struct Form {
   std::string param;  // the field; empty: none
-  std::optional<std::string> schema;
-  std::vector<std::string> choice;
+  std::optional<std::string> schema = {};
+  std::vector<std::string> choice = {};
+  std::optional<std::string> regex = {};
 };
 
 std::string schema_of(const json& value, const std::string& pointer, const std::string& param,
@@ -121,7 +122,7 @@ std::vector<std::string> choice_of(const Fields& fields, const char* name) {
 Form response_format(const json& request, std::string_view body) {
   const Fields of(request["response_format"], "response_format.");
   const std::string type = of.text("type").value_or("");
-  Form out{.param = "response_format", .schema = {}, .choice = {}};
+  Form out{.param = "response_format"};
   if (type == "text") return {};
   if (type == "json_schema") {
     const json* inner = of.find("json_schema");
@@ -147,19 +148,24 @@ Form response_format(const json& request, std::string_view body) {
 // vLLM's field: one of these, and others that are refused.
 Form structured_outputs(const json& request, std::string_view body) {
   const Fields of(request["structured_outputs"], "structured_outputs.");
-  Form out{.param = "structured_outputs", .schema = {}, .choice = {}};
+  Form out{.param = "structured_outputs"};
+  std::size_t forms = 0;
   for (const auto& [name, value] : request["structured_outputs"].items()) {
     if (value.is_null()) continue;
+    ++forms;
     if (name == "json") {
       out.schema = schema_of(value, "/structured_outputs/json", out.param, request, body);
     } else if (name == "choice") {
       out.choice = choice_of(of, "choice");
+    } else if (name == "regex") {
+      out.regex = of.text("regex");
     } else {
-      throw bad_field(of.name_of(name), "is not supported by this server: send json or choice");
+      throw bad_field(of.name_of(name),
+                      "is not supported by this server: send json, choice or regex");
     }
   }
-  if (out.schema.has_value() != out.choice.empty()) {
-    throw bad_field(out.param, "is wrong: send json or choice");
+  if (forms != 1) {
+    throw bad_field(out.param, "is wrong: send one of json, choice and regex");
   }
   return out;
 }
@@ -177,9 +183,8 @@ Form form_of(const json& request, std::string_view body) {
   if (fields.find("response_format") != nullptr) take(response_format(request, body));
   if (fields.find("structured_outputs") != nullptr) take(structured_outputs(request, body));
   const auto take_schema = [&](const char* name, const json& schema) {
-    take({.param = name,
-          .schema = schema_of(schema, std::string("/") + name, name, request, body),
-          .choice = {}});
+    take(
+        {.param = name, .schema = schema_of(schema, std::string("/") + name, name, request, body)});
   };
   if (const json* schema = fields.find("guided_json")) take_schema("guided_json", *schema);
   // llama.cpp's, whose clients send an empty one for none.
@@ -187,7 +192,10 @@ Form form_of(const json& request, std::string_view body) {
     take_schema("json_schema", *schema);
   }
   if (fields.find("guided_choice") != nullptr) {
-    take({.param = "guided_choice", .schema = {}, .choice = choice_of(fields, "guided_choice")});
+    take({.param = "guided_choice", .choice = choice_of(fields, "guided_choice")});
+  }
+  for (const char* name : {"guided_regex", "regex"}) {  // vLLM's and SGLang's names
+    if (const auto text = fields.text(name)) take({.param = name, .regex = *text});
   }
   return out;
 }
@@ -249,7 +257,7 @@ void read_constraints(GenerationRequest& r, const json& request, std::string_vie
   if (r.options.ignore_end) {
     throw bad_field("ignore_eos", "leaves no end to an answer that is held to a form");
   }
-  if (!tools.none && !form.choice.empty()) {
+  if (!tools.none && !form.param.empty() && !form.schema) {
     throw bad_field(form.param,
                     "cannot be kept beside tools: send one of them, or "
                     "\"tool_choice\": \"none\"");
@@ -264,6 +272,7 @@ void read_constraints(GenerationRequest& r, const json& request, std::string_vie
     if (!form.choice.empty()) {
       r.options.changes.grammar = served.model.choice_grammar(form.choice, reasoning);
     }
+    if (form.regex) r.options.changes.grammar = served.model.regex_grammar(*form.regex, reasoning);
   } catch (const UsageError& e) {
     throw bad_field(form.param, std::string("cannot be kept: ") + e.what());
   }
