@@ -55,11 +55,13 @@ std::string random_regex(testing::SplitMix64& rng, int depth) {
 
 TEST(RegexGrammar, MatchesTheTextsThatTheStandardLibraryMatches) {
   const std::vector<std::string> texts = texts_of("abc", 4);
-  std::size_t matched = 0, all = 0;
+  std::size_t matched = 0, all = 0, kept = 0;
   for (std::uint64_t i = 0; i < 300; ++i) {
     testing::SplitMix64 rng{i};
     const std::string expression = random_regex(rng, 2);
     SCOPED_TRACE(expression);
+    if (regex_refusal(expression).find("too large") != std::string::npos) continue;
+    ++kept;
     const auto grammar = compiled(regex_grammar(expression));
     const std::regex judge(expression);
     for (const std::string& text : texts) {
@@ -69,6 +71,7 @@ TEST(RegexGrammar, MatchesTheTextsThatTheStandardLibraryMatches) {
       ++all;
     }
   }
+  EXPECT_GT(kept, 270U);
   EXPECT_GT(matched, all / 20);
   EXPECT_LT(matched, all / 2);
 }
