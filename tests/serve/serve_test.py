@@ -349,8 +349,8 @@ class Other(Served):
                              ("repetition_penalty", 0), ("presence_penalty", 2.1), ("frequency_penalty", "1"),
                              ("logit_bias", [1]), ("logit_bias", [[1, "a"]]), ("logit_bias", [["a", 1]]), ("logit_bias", [[10**6, 1]]), ("logit_bias", {"x": 1}), ("logit_bias", {"1000000": 1}),
                              ("logit_bias", {"5": 101}), ("logit_bias", {"5": "1"}), ("guided_json", 5), ("guided_choice", []),
-                             ("guided_choice", [""]), ("structured_outputs", {"regex": "a"}), ("structured_outputs", {}),
-                             ("structured_outputs", {"json": {}, "choice": ["a"]}), ("regex", "a"), ("ebnf", "a"), ("n_probs", 3),
+                             ("guided_choice", [""]), ("structured_outputs", {"grammar": "a"}), ("structured_outputs", {}),
+                             ("structured_outputs", {"json": {}, "choice": ["a"]}), ("regex", "(?=a)"), ("ebnf", "a"), ("n_probs", 3),
                              ("chat_template", "a"), ("skip_special_tokens", False), ("continue_final_message", True)):
             error = self.refused(400, CHAT, {**good, field: value})
             self.assertTrue(error["param"].startswith(field), (field, value, error))
