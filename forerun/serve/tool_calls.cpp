@@ -1,5 +1,7 @@
 #include "forerun/serve/tool_calls.h"
 
+#include <fmt/format.h>
+
 #include <nlohmann/json.hpp>
 #include <utility>
 
