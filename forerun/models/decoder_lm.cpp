@@ -264,10 +264,16 @@ std::int64_t DecoderLm::weight_bytes() const {
   if (int8) return int8->weight_bytes();
   const auto& stored = stored_head ? stored_head : stored_embedding;
   std::int64_t bytes = stored ? stored->bytes() : static_cast<std::int64_t>(head().nbytes());
+  const auto bytes_of = [](const Linear& w) {
+    return w.stored ? w.stored->bytes() : static_cast<std::int64_t>(w.weight.nbytes());
+  };
   for (TransformerBlock l : layers) {  // the same tensors
-    for (const Linear* w : l.linears()) {
-      bytes += w->stored ? w->stored->bytes() : static_cast<std::int64_t>(w->weight.nbytes());
+    std::int64_t experts = 0;
+    for (const GatedMlp& e : l.experts) {
+      for (const Linear* w : {&e.gate, &e.up, &e.down}) experts += bytes_of(*w);
     }
+    for (const Linear* w : l.linears()) bytes += bytes_of(*w);
+    if (experts > 0) bytes -= experts - experts / config.experts * config.experts_used;
   }
   return bytes;
 }

@@ -42,7 +42,7 @@ struct DecoderLm {
   const at::Tensor& head() const { return config.tied_head ? embedding : own_head; }
   /// @param pool  where its memory comes from; none: a pool of its own, without limit
   KvCache make_cache(std::shared_ptr<KvPool> pool = nullptr) const;
-  /// Bytes of the weights that one pass reads; of the embedding only rows are read.
+  /// Bytes of the weights that a pass of one row reads; of the embedding only rows are read.
   std::int64_t weight_bytes() const;
 };
 

@@ -31,7 +31,7 @@ class Int8Decoder {
   /// @param plans  of the sequences' rows; moved to the caches
   at::Tensor forward(std::span<const SequenceSpan> sequences, std::span<RowPlan> plans,
                      std::span<const std::int64_t> kept) const;
-  /// Bytes that one pass reads of the weights.
+  /// Bytes that a pass of one row reads of the weights.
   std::int64_t weight_bytes() const noexcept;
   /// [vocab, hidden] bfloat16, contiguous.
   const at::Tensor& embedding() const noexcept { return embedding_; }

@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <functional>
 #include <numeric>
 #include <stdexcept>
 #include <utility>
@@ -41,6 +42,10 @@ Int8Experts Int8Experts::pack(const TransformerBlock& b, const BlockConfig& c, A
       b.router.stored != nullptr ? b.router.stored->unpacked() : plain_values(b.router.weight);
   out.router_ = arena.make<float>(static_cast<std::size_t>(router.numel()));
   std::copy_n(router.const_data_ptr<float>(), router.numel(), out.router_.get());
+  if (b.router.bias.defined()) {
+    const at::Tensor bias = plain_values(b.router.bias);
+    out.bias_.assign(bias.const_data_ptr<float>(), bias.const_data_ptr<float>() + bias.numel());
+  }
   return out;
 }
 
@@ -81,7 +86,7 @@ void Int8ExpertRows::run(Worker& w, const Int8Experts& experts, const Input& in)
                               logits_ + first, c_.experts);
          });
   w.each(rows, 1, [&](std::int64_t first, std::int64_t last) {
-    for (std::int64_t r = first; r < last; ++r) choose(r);
+    for (std::int64_t r = first; r < last; ++r) choose(experts, r);
   });
   w.each(1, 1, [&](std::int64_t, std::int64_t) { place(rows); });
   w.each(slots, std::max<std::int64_t>(1, slots / (2 * w.count())),
@@ -120,8 +125,10 @@ void Int8ExpertRows::run(Worker& w, const Int8Experts& experts, const Input& in)
 }
 
 // The experts of a row and their shares.
-void Int8ExpertRows::choose(std::int64_t row) {
+void Int8ExpertRows::choose(const Int8Experts& experts, std::int64_t row) {
   float* logits = logits_ + row * c_.experts;
+  const std::span<const float> bias = experts.bias();
+  std::transform(bias.begin(), bias.end(), logits, logits, std::plus<>());
   const float most = *std::max_element(logits, logits + c_.experts);
   float sum = 0.0F;
   for (std::int64_t e = 0; e < c_.experts; ++e) {

@@ -25,6 +25,8 @@ class Int8Experts {
   const Int8Mlp& mlp(std::int64_t expert) const noexcept {
     return mlps_[static_cast<std::size_t>(expert)];
   }
+  /// Of the logits, [experts], or empty.
+  std::span<const float> bias() const noexcept { return bias_; }
   /// [hidden], what the logit of an expert is the product with
   const float* router(std::int64_t expert) const noexcept {
     return router_.get() + expert * hidden_;
@@ -34,6 +36,7 @@ class Int8Experts {
   std::vector<Int8Mlp> mlps_;
   std::int64_t hidden_ = 0, used_ = 0;
   std::shared_ptr<float[]> router_;  // [experts, hidden]
+  std::vector<float> bias_;          // of the router, [experts]; or none
 };
 
 /// What the rows of a pass compute with a layer's experts, and the memory for it, which grows to
@@ -65,7 +68,7 @@ class Int8ExpertRows {
   float* normed() const noexcept { return normed_; }
 
  private:
-  void choose(std::int64_t row);
+  void choose(const Int8Experts& experts, std::int64_t row);
   void place(std::int64_t rows);
   void copy_row(const Int8Experts& experts, const Input& in, std::int64_t slot);
   void add_up(std::int64_t row);

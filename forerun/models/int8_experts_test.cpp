@@ -44,6 +44,7 @@ DecoderConfig some_experts(bool norm_topk_prob) {
 // Weights large enough that a wrong expert or share moves the logits.
 DecoderLm some_decoder(const DecoderConfig& c) {
   DecoderLm m = random_decoder(c, 5);
+  for (TransformerBlock& b : m.layers) b.router.bias = at::linspace(-0.3, 0.3, c.experts);
   for (const ModelWeight& w : weights(m)) {
     const bool expert = w.name.find("mlp.experts") != std::string::npos;
     if (w.shape.size() == 2 && w.tensor != &m.embedding) w.tensor->mul_(expert ? 6.0 : 5.0);

@@ -42,12 +42,14 @@ at::Tensor mixed(const TransformerBlock& b, const BlockConfig& c, const at::Tens
   auto [weights, chosen] = law.topk(c.experts_used, 1);
   if (c.norm_topk_prob) weights = weights / weights.sum(1, /*keepdim=*/true);
   at::Tensor out = at::zeros_like(x);
-  for (std::size_t e = 0; e < b.experts.size(); ++e) {
-    const at::Tensor here = chosen.eq(static_cast<std::int64_t>(e));  // [rows, experts_used]
+  const at::Tensor used = std::get<0>(at::_unique(chosen.cpu()));  // rising
+  for (const std::int64_t e :
+       std::span(used.const_data_ptr<std::int64_t>(), static_cast<std::size_t>(used.numel()))) {
+    const GatedMlp& expert = b.experts[static_cast<std::size_t>(e)];
+    const at::Tensor here = chosen.eq(e);  // [rows, experts_used]
     const at::Tensor rows = here.any(1).nonzero().squeeze(1);
-    if (rows.numel() == 0) continue;
-    const auto both = products(x.index_select(0, rows), {&b.experts[e].gate, &b.experts[e].up});
-    const at::Tensor own = b.experts[e].down(gated(both[0], both[1], c));
+    const auto both = products(x.index_select(0, rows), {&expert.gate, &expert.up});
+    const at::Tensor own = expert.down(gated(both[0], both[1], c));
     const at::Tensor share = (weights * here).sum(1).index_select(0, rows).unsqueeze(1);
     out = out.index_add(0, rows, own * share.to(own.scalar_type()));
   }
