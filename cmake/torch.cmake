@@ -19,13 +19,9 @@ message(STATUS "libtorch ${FORERUN_TORCH_VERSION} in ${FORERUN_TORCH}")
 
 add_library(torch INTERFACE IMPORTED)
 target_include_directories(torch INTERFACE "${FORERUN_TORCH}/include" "${FORERUN_TORCH}/include/torch/csrc/api/include")
-foreach(name torch_cpu c10 torch_cuda c10_cuda)
-  if(EXISTS "${FORERUN_TORCH}/lib/lib${name}.so")
-    add_library(forerun_lib${name} SHARED IMPORTED)
-    set_target_properties(forerun_lib${name} PROPERTIES IMPORTED_LOCATION "${FORERUN_TORCH}/lib/lib${name}.so")
-    target_link_libraries(torch INTERFACE forerun_lib${name})
-  endif()
+# libtorch's part for GPUs is not linked: forerun/train/device.cpp loads it where there is a driver.
+foreach(name torch_cpu c10)
+  add_library(forerun_lib${name} SHARED IMPORTED)
+  set_target_properties(forerun_lib${name} PROPERTIES IMPORTED_LOCATION "${FORERUN_TORCH}/lib/lib${name}.so")
+  target_link_libraries(torch INTERFACE forerun_lib${name})
 endforeach()
-# Kept even if no symbol of it is used: libtorch_cuda registers its kernels as it is loaded. Targets with the property
-# FORERUN_ONLY_NEEDED go without.
-target_link_options(torch INTERFACE "$<$<NOT:$<BOOL:$<TARGET_PROPERTY:FORERUN_ONLY_NEEDED>>>:LINKER:--no-as-needed>")

@@ -5,6 +5,7 @@ usage: cli_train_test.py FORERUN   (runs on a tiny model of tests/data/tiny, nee
 
 import json
 import os
+import re
 import shutil
 import signal
 import subprocess
@@ -236,6 +237,23 @@ class Training(Command):
         self.refused(2, "train", "dflash", "-t", os.path.join(LLAMA, "..", "qwen3"), "--data", self.answers, "--out",
                      self.drafter, *TRAIN, "--random", says=["another model"])
         self.assertFalse(os.path.exists(self.drafter))
+
+    def test_the_part_of_libtorch_for_gpus_is_loaded_only_where_a_driver_is(self):
+        def loaded(**environment):
+            r = forerun("--version", env={**os.environ, "LD_DEBUG": "files", **environment})
+            return {os.path.basename(path): path for path in re.findall(r"calling init: (\S+)", r.stderr)}
+
+        folder = os.path.dirname(loaded()["libtorch_cpu.so"])
+        if not os.path.exists(os.path.join(folder, "libtorch_cuda.so")):
+            self.skipTest("a libtorch without CUDA")
+        self.assertEqual("libtorch_cuda.so" in loaded(), "libcuda.so.1" in loaded())
+        driver = self.path("libcuda.so.1")
+        subprocess.run(["cc", "-shared", "-x", "c", "-o", driver, os.devnull], check=True)
+        self.assertIn("libtorch_cuda.so", loaded(LD_LIBRARY_PATH=self.dir))
+        r = forerun("train", "dflash", "-t", self.model, "--data", self.answers, "--out", self.drafter, "--device", "cuda",
+                    env={**os.environ, "LD_LIBRARY_PATH": self.dir})
+        self.assertEqual((r.returncode, len(r.stderr.splitlines())), (2, 1), r.stderr)
+        self.assertIn("no GPU", r.stderr)
 
     def test_a_model_without_its_run_is_never_overwritten(self):
         for kind, *target in (("dit",), ("classifier",), ("free", "-t", os.path.join(SHIPPED, "dit"))):

@@ -2,6 +2,7 @@
 
 #include <ATen/Context.h>
 #include <ATen/detail/CUDAHooksInterface.h>
+#include <dlfcn.h>
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -10,6 +11,19 @@
 #include <string_view>
 
 namespace forerun {
+namespace {
+
+// libtorch's part for GPUs and NVIDIA's libraries take longer to load, and more memory, than all
+// else: they are loaded only where a driver is. At start, since libtorch asks once, and early,
+// whether that part is there.
+const bool kGpuPart = [] {
+  if (dlopen("libcuda.so.1", RTLD_LAZY) == nullptr) return false;
+  // Compared here: as the last call of a function it would be a jump, and the loader goes by who
+  // calls, whose run path leads to libtorch.
+  return dlopen("libtorch_cuda.so", RTLD_LAZY | RTLD_GLOBAL) != nullptr;
+}();
+
+}  // namespace
 
 at::Device device_of(const std::string& name) {
   if (name == "cpu") return at::kCPU;
@@ -26,7 +40,7 @@ at::Device device_of(const std::string& name) {
     throw std::invalid_argument(
         fmt::format("train: device '{}': cpu, cuda and cuda:N are supported", name));
   }
-  if (!at::hasCUDA()) {
+  if (!kGpuPart || !at::hasCUDA()) {
     throw std::invalid_argument(
         fmt::format("train: device {}: there is no GPU, or the libtorch of this program was built "
                     "without CUDA; leave it out to train on the CPU",
