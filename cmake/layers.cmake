@@ -6,7 +6,9 @@ if(FORERUN_NATIVE)
   target_compile_options(forerun_flags INTERFACE -march=native)
 endif()
 if(FORERUN_SANITIZE)
-  target_compile_options(forerun_flags INTERFACE -fsanitize=${FORERUN_SANITIZE}
+  # Here and not by a build type of their own, so that xgrammar's commands are those of a build without sanitizers and
+  # ccache has their results.
+  target_compile_options(forerun_flags INTERFACE -fsanitize=${FORERUN_SANITIZE} $<$<CONFIG:Release>:-O2> -g1
                          -fno-omit-frame-pointer -fno-sanitize-recover=undefined)
   target_link_options(forerun_flags INTERFACE -fsanitize=${FORERUN_SANITIZE})
 endif()
