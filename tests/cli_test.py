@@ -414,8 +414,6 @@ class Contract(Command):
         refused(1, self.path("half.gguf", good[: len(good) // 2]), ["half.gguf"])
         law = self.path("law.arpa", b"\\data\\\nngram 1=2\n\n\\1-grams:\n-1\t4\n\n\\end\\\n")
         refused(1, f"{dream}:ngram={law}", ["law.arpa", "fewer 1-grams"])
-        self.refused(2, "generate", "-m", os.path.join(DIFFUSION, "llada_moe"), "-p", "x", "--raw", "--precision", "int8",
-                     says=["experts", "file, bf16, f32, auto"])
 
     def test_broken_files_fail_with_one_line(self):
         with open(GGUF, "rb") as f:
