@@ -9,7 +9,7 @@
 namespace forerun {
 
 /// The texts that a regular expression matches as a whole, as a grammar in xgrammar's EBNF: all of
-/// them match by Python's re.fullmatch, with re.ASCII where it has \D or \W.
+/// them match by Python's re.fullmatch, with re.ASCII where it has \D, \W, [^\d] or [^\w].
 /// Kept: characters, ., classes, \d \w \s and their opposites, escapes of single characters,
 /// groups, |, repetitions up to 9,999 times, ^ at the beginning and $ at the end.
 /// Errors: wrong syntax, anything else (lookaround, back-references, flags, word boundaries), and

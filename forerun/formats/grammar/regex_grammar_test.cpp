@@ -77,11 +77,11 @@ TEST(RegexGrammar, MatchesTheTextsThatTheStandardLibraryMatches) {
 }
 
 TEST(RegexGrammar, ReadsWhatTheLanguagesHaveInCommon) {
-  struct Case {
+  struct Kept {
     const char* expression;
     std::vector<std::string> good, bad;
   };
-  const std::vector<Case> cases = {
+  const std::vector<Kept> cases = {
       {"", {""}, {"a"}},
       {"(yes|no)", {"yes", "no"}, {"", "yesno", "y"}},
       {R"(^\d{4}-\d\d?$)", {"2026-1", "2026-12"}, {"26-1", "2026-123", "2026-"}},
@@ -105,7 +105,7 @@ TEST(RegexGrammar, ReadsWhatTheLanguagesHaveInCommon) {
       {"(a|bc*){2,}", {"aa", "abcc", "bcca"}, {"aaca", "aca", "a"}},
       {R"(\D\W\S)", {"a-x", "x.y"}, {"1-a", "aab", "a- "}},
   };
-  for (const Case& c : cases) {
+  for (const Kept& c : cases) {
     SCOPED_TRACE(c.expression);
     if (c.good.empty()) {
       EXPECT_NE(regex_refusal(c.expression), "");
@@ -161,6 +161,8 @@ TEST(RegexGrammar, RefusesWhatItWouldNotKeep) {
       {"^*", "repeats ^"},
       {"[^\\s\\S]", "no character"},
       {"a{9999}", "too large"},
+      {"[ -~]{300}", "too large"},
+      {"[a-zA-Z ]{1,300}", "too large"},
       {"((a{99}){99}){99}", "too large"},
       {"(a?b?c?d?e?){50}", "too large"},
       {"(.?){60}", "too large"},
@@ -173,6 +175,12 @@ TEST(RegexGrammar, RefusesWhatItWouldNotKeep) {
     EXPECT_NE(regex_refusal(expression).find(says), std::string::npos)
         << expression.substr(0, 40) << ": " << regex_refusal(expression);
     EXPECT_EQ(regex_refusal(expression).find('\n'), std::string::npos);
+  }
+}
+
+TEST(RegexGrammar, TakesWhatTheDocumentationNames) {
+  for (const char* expression : {"[a-z]{1000}", "[ -~]{250}", ".{1,150}"}) {
+    EXPECT_EQ(regex_refusal(expression), "") << expression;
   }
 }
 

@@ -29,6 +29,18 @@ std::uint64_t width_of(const CharSet& set) {
   return letters > kManyLetters ? kWide : 1;
 }
 
+// States that take as long to compile as one character of a set: tokens that go on from it have to
+// be looked at, and most are words with or without a space before them.
+std::uint64_t states_of(const CharSet& set) {
+  constexpr std::uint64_t kLettersAState = 16, kLettersAStateWithSpace = 4;
+  std::uint64_t letters = 0;
+  for (char32_t c = U'A'; c <= U'Z'; ++c) {
+    letters += (set.has(c) ? 1 : 0) + (set.has(c + (U'a' - U'A')) ? 1 : 0);
+  }
+  const std::uint64_t wide = letters / (set.has(U' ') ? kLettersAStateWithSpace : kLettersAState);
+  return std::max<std::uint64_t>(set.states() + 1, 2 + wide);
+}
+
 RegexSize one_then(const RegexSize& a, const RegexSize& b) {
   return {.states = counted(a.states + b.states),
           .transitions = counted(a.transitions + b.transitions + transitions(a, b)),
@@ -135,7 +147,7 @@ bool RegexSize::is_fair(std::uint64_t more) const noexcept {
 RegexSize size_of(const RegexTree& regex) {
   RegexSize out;
   if (regex.kind == RegexTree::Kind::kSet) {
-    return {.states = regex.set.states() + 1,
+    return {.states = states_of(regex.set),
             .transitions = 0,
             .first = width_of(regex.set),
             .last = 1,

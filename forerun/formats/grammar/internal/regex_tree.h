@@ -39,7 +39,8 @@ Result<RegexTree> parse_regex(std::string_view expression, RegexUse use);
 
 /// What an automaton of an expression takes, in numbers that stop at 2^32.
 struct RegexSize {
-  std::uint64_t states = 0;       ///< over bytes, with repetitions written out
+  std::uint64_t states = 0;       ///< over bytes, with repetitions written out; sets of many
+                                  ///< letters count more
   std::uint64_t transitions = 0;  ///< from character to character, beyond one from each
   std::uint64_t first = 0,
                 last = 0;  ///< characters that may begin (large classes count ten) and end a match
