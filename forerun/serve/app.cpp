@@ -9,6 +9,7 @@
 #include <utility>
 
 #include "forerun/serve/api_error.h"
+#include "forerun/serve/constraints.h"
 #include "forerun/serve/json.h"
 #include "forerun/serve/response_request.h"
 
@@ -121,10 +122,12 @@ HttpResponse App::queue_full() const {
 }
 
 // What `work` returns is called on the I/O thread, unless the request is wrong.
-void App::parse(HttpRequest request, const Exchange& exchange, Parse work) {
+// @param is_slow  asked by a worker: the work may take seconds
+void App::parse(HttpRequest request, const Exchange& exchange, Parse work,
+                std::function<bool()> is_slow) {
   if (parsing_ >= kMostParsing) return reply(request, exchange, queue_full());
   ++parsing_;
-  workers_.post([this, request = std::move(request), exchange, work = std::move(work)]() mutable {
+  auto read = [this, request = std::move(request), exchange, work = std::move(work)]() mutable {
     Parsed parsed;
     std::optional<HttpResponse> wrong;
     try {
@@ -140,6 +143,9 @@ void App::parse(HttpRequest request, const Exchange& exchange, Parse work) {
       if (wrong) return reply(request, exchange, *wrong);
       parsed();
     });
+  };
+  workers_.post([this, read = std::move(read), is_slow = std::move(is_slow)]() mutable {
+    is_slow&& is_slow() ? compilers_.post(std::move(read)) : read();
   });
 }
 
@@ -148,17 +154,19 @@ void App::make_texts(HttpRequest request, const Exchange& exchange, Api api) {
   auto body = std::make_shared<std::string>(std::move(request.body));
   HttpRequest head = request;
   if (options_.log_prompts) head.body = body->substr(0, 10'000);
-  parse(std::move(request), exchange,
-        [this, body, api, head = std::move(head), exchange, arrived]() -> Parsed {
-          auto wanted = std::make_shared<GenerationRequest>(
-              api == Api::kChat          ? parse_chat(*body, served_)
-              : api == Api::kCompletions ? parse_completion(*body, served_)
-                                         : parse_response(*body, served_));
-          *body = {};
-          return [this, head, exchange, arrived, wanted] {
-            admit(head, exchange, std::move(*wanted), arrived);
-          };
-        });
+  parse(
+      std::move(request), exchange,
+      [this, body, api, head = std::move(head), exchange, arrived]() -> Parsed {
+        auto wanted = std::make_shared<GenerationRequest>(
+            api == Api::kChat          ? parse_chat(*body, served_)
+            : api == Api::kCompletions ? parse_completion(*body, served_)
+                                       : parse_response(*body, served_));
+        *body = {};
+        return [this, head, exchange, arrived, wanted] {
+          admit(head, exchange, std::move(*wanted), arrived);
+        };
+      },
+      [body] { return may_hold_form(*body); });
 }
 
 void App::admit(const HttpRequest& request, const Exchange& exchange, GenerationRequest wanted,

@@ -88,7 +88,8 @@ class App {
                  std::function<nlohmann::json(const std::string& body)> work);
 
   // Texts.
-  void parse(HttpRequest request, const Exchange& exchange, Parse work);
+  void parse(HttpRequest request, const Exchange& exchange, Parse work,
+             std::function<bool()> is_slow = {});
   void admit(const HttpRequest& request, const Exchange& exchange, GenerationRequest wanted,
              Clock::time_point arrived);
   void submit(AskId ask);
@@ -131,6 +132,7 @@ class App {
   std::optional<double> plain_seconds_;  // of a pass with one row
   bool draining_ = false, stopped_ = false;
   std::mt19937_64 random_{std::random_device{}()};
+  Workers compilers_{2};  // of requests that may hold a form, which others need not wait for
   Workers workers_{2}, painter_{1};
 };
 

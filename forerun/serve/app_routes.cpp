@@ -9,6 +9,7 @@
 #include "forerun/serve/app.h"
 #include "forerun/serve/certify.h"
 #include "forerun/serve/chat_messages.h"
+#include "forerun/serve/constraints.h"
 #include "forerun/serve/json.h"
 #include "forerun/serve/page/page.h"
 #include "forerun/serve/response_request.h"
@@ -304,13 +305,17 @@ void App::certify(HttpRequest request, const Exchange& exchange) {
   }
   auto body = std::make_shared<std::string>(std::move(request.body));
   const HttpRequest head = request;
-  parse(std::move(request), exchange, [this, body, head, exchange]() -> Parsed {
-    const json fields = parse_object(*body);
-    const GenerationRequest wanted = fields.contains("messages") ? parse_chat(*body, served_)
-                                     : fields.contains("input")  ? parse_response(*body, served_)
-                                                                 : parse_completion(*body, served_);
-    return [this, head, exchange, wanted] { certify_text(head, exchange, {"", wanted, {}}); };
-  });
+  parse(
+      std::move(request), exchange,
+      [this, body, head, exchange]() -> Parsed {
+        const json fields = parse_object(*body);
+        const bool response = fields.contains("input") && Fields(fields).find("prompt") == nullptr;
+        const GenerationRequest wanted = fields.contains("messages") ? parse_chat(*body, served_)
+                                         : response ? parse_response(*body, served_)
+                                                    : parse_completion(*body, served_);
+        return [this, head, exchange, wanted] { certify_text(head, exchange, {"", wanted, {}}); };
+      },
+      [body] { return may_hold_form(*body); });
 }
 
 void App::certify_text(const HttpRequest& request, const Exchange& exchange, const Given& given) {

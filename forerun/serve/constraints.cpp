@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <iterator>
 #include <nlohmann/json.hpp>
 #include <optional>
 
@@ -234,6 +235,15 @@ void read_tools(GenerationRequest& r, const json& request, const ordered_json& d
 }
 
 }  // namespace
+
+bool may_hold_form(std::string_view body) {
+  constexpr std::string_view kFields[] = {
+      R"("tools")",       R"("response_format")", R"("structured_outputs")",
+      R"("guided_json")", R"("guided_choice")",   R"("guided_regex")",
+      R"("regex")",       R"("json_schema")",     R"("format")"};
+  return std::any_of(std::begin(kFields), std::end(kFields),
+                     [&](std::string_view name) { return body.find(name) != body.npos; });
+}
 
 ordered_json as_written(const json& request, std::string_view body) {
   // Objects that keep their order take time by the square of their size.

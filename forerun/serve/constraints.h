@@ -18,6 +18,10 @@ namespace forerun::serve {
 void read_constraints(GenerationRequest& request, const nlohmann::json& fields,
                       std::string_view body, const ServedModel& served);
 
+/// Whether a request may hold its answer to a form, which takes seconds to compile at worst. It is
+/// not parsed: texts in it may hold the names of the fields too, and names with escapes are missed.
+bool may_hold_form(std::string_view body);
+
 /// A request with its fields in the order in which they were sent.
 /// @param body  the same: sound JSON
 /// @throws ApiError 400  too large for that

@@ -4,6 +4,7 @@
 
 #include "forerun/image.h"
 #include "forerun/serve/api_error.h"
+#include "forerun/serve/constraints.h"
 #include "forerun/serve/generation_request.h"
 #include "forerun/serve/image_request.h"
 #include "forerun/serve/json.h"
@@ -228,6 +229,29 @@ TEST_F(RequestMutation, RequestsThatAreNotDamagedAreAccepted) {
     SCOPED_TRACE(body);
     EXPECT_NO_THROW(check(parse_response(body, *served_)));
   }
+}
+
+TEST_F(RequestMutation, RequestsThatAreHeldToAFormAreToldBeforeTheyAreRead) {
+  const std::vector<std::string> held = {
+      R"("response_format":{"type":"json_object"})",
+      R"("json_schema":{"type":"null"})",
+      R"("guided_json":{"type":"null"})",
+      R"("guided_choice":["a"])",
+      R"("guided_regex":"a")",
+      R"("regex":"a")",
+      R"("structured_outputs":{"regex":"a"})",
+      R"("tools":[{"type":"function","function":{"name":"a"}}])"};
+  for (const std::string& form : held) {
+    SCOPED_TRACE(form);
+    const std::string body = R"({"messages":[{"role":"user","content":"a"}],)" + form + "}";
+    EXPECT_NE(parse_chat(body, *served_).options.changes.grammar, nullptr);
+    EXPECT_TRUE(may_hold_form(body));
+  }
+  for (const std::string& body : responses()) {
+    const bool form = parse_response(body, *served_).options.changes.grammar != nullptr;
+    EXPECT_EQ(may_hold_form(body), form) << body;
+  }
+  EXPECT_FALSE(may_hold_form(chats().front()));
 }
 
 TEST_F(RequestMutation, DamagedResponsesAreRefusedOrSound) {
