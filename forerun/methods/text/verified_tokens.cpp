@@ -46,7 +46,8 @@ const TokenLaw& VerifiedTokens::at(std::size_t sequence, std::size_t step) const
     if (of.keep_raw) row.raw.assign(logits.begin(), logits.end());
     if (!of.changed.none() && !changed_at(of, step).apply_(logits)) {
       throw NoTokenAllowed(
-          "the grammar allows no token here: a part of its schema has no value that fits");
+          "the grammar allows no token here: no text of its schema or expression "
+          "that begins like this one is made of the model's tokens");
     }
     row.law = apply_sampling_(logits, of.sampling);
   }
