@@ -315,9 +315,11 @@ namespace {
 template <class Use>
 void for_each_call(const json& calls, const std::string& where, Use&& use) {
   if (!calls.is_array()) throw bad_field(where, "is wrong: send a list of calls");
-  for (const json& call : calls) {
-    const std::string name = name_of_tool(call, where);
-    const Fields function(call["function"], where + ".function.");
+  for (std::size_t i = 0; i < calls.size(); ++i) {
+    const json& call = calls[i];
+    const std::string place = fmt::format("{}.{}", where, i);
+    const std::string name = name_of_tool(call, place);
+    const Fields function(call["function"], place + ".function.");
     // A string of JSON by OpenAI's rules; some clients send the object.
     const json* const arguments = function.find("arguments");
     use(call, name,

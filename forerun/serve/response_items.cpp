@@ -50,7 +50,7 @@ std::string needed(const Fields& fields, const char* name) {
 
 void ItemMessages::push(json message, const std::string& where) {
   messages_.push_back(std::move(message));
-  places_.push_back(where);
+  places_.push_back({where});
 }
 
 void ItemMessages::add_instructions(const std::string& text) {
@@ -123,6 +123,7 @@ void ItemMessages::add_call(const Fields& item, const std::string& where) {
        {{"name", needed(item, "name")}, {"arguments", arguments.empty() ? "{}" : arguments}}}};
   if (turn_ == Turn::kNone) push({{"role", "assistant"}, {"content", nullptr}}, where);
   messages_.back()["tool_calls"].push_back(std::move(call));
+  places_.back().calls.push_back(where);
   turn_ = Turn::kCalled;
 }
 

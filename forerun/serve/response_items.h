@@ -9,6 +9,12 @@
 
 namespace forerun::serve {
 
+/// Where a message comes from: "input.3".
+struct ItemPlace {
+  std::string message;
+  std::vector<std::string> calls = {};  ///< those of its calls
+};
+
 /// The items of a request to /v1/responses as messages of a chat. Reasoning, text and calls of one
 /// turn become one message.
 class ItemMessages {
@@ -19,8 +25,7 @@ class ItemMessages {
   void add(const nlohmann::json& input);
 
   const nlohmann::json& messages() const noexcept { return messages_; }
-  /// Where each message comes from: "input.3".
-  const std::vector<std::string>& places() const noexcept { return places_; }
+  const std::vector<ItemPlace>& places() const noexcept { return places_; }  ///< by message
 
  private:
   // What the last message, of the assistant, has so far.
@@ -34,7 +39,7 @@ class ItemMessages {
   void add_result(const Fields& item, const std::string& where);
 
   nlohmann::json messages_ = nlohmann::json::array();
-  std::vector<std::string> places_;
+  std::vector<ItemPlace> places_;
   Turn turn_ = Turn::kNone;
 };
 

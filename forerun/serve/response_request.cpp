@@ -166,7 +166,7 @@ void check_metadata(const Fields& fields) {
 
 struct AsChat {
   std::string body;
-  std::vector<std::string> places;  // of its messages
+  std::vector<ItemPlace> places;  // of its messages
 };
 
 // The request in the words of /v1/chat/completions.
@@ -198,18 +198,37 @@ AsChat as_chat(const json& request, std::string_view body) {
   return {chat.dump(-1, ' ', false, ordered_json::error_handler_t::replace), items.places()};
 }
 
+// The number at the beginning of a text, which is cut off.
+std::size_t take_number(std::string_view& text) {
+  std::size_t out = SIZE_MAX;
+  text.remove_prefix(static_cast<std::size_t>(
+      std::from_chars(text.data(), text.data() + text.size(), out).ptr - text.data()));
+  return out;
+}
+
+// What of the input a field of a message is.
+// @param field  "3.content"
+std::string item_field(std::string_view field, const std::vector<ItemPlace>& places) {
+  constexpr std::string_view kCalls = ".tool_calls.", kFunction = ".function";
+  const std::size_t message = take_number(field);
+  if (message >= places.size()) return "input";
+  const ItemPlace& place = places[message];
+  if (!field.starts_with(kCalls)) {
+    return place.message + (field == ".content" ? std::string(field) : "");
+  }
+  field.remove_prefix(kCalls.size());
+  const std::size_t call = take_number(field);
+  if (call >= place.calls.size()) return place.message;
+  if (field.starts_with(kFunction)) field.remove_prefix(kFunction.size());
+  return place.calls[call] + std::string(field);
+}
+
 // A field of the chat as the request has it.
 std::string own_name(const std::string& param, const AsChat& chat) {
   constexpr std::string_view kMessages = "messages.", kFunction = ".function";
   if (param == "messages") return "input";
   if (param.starts_with(kMessages)) {
-    std::size_t place = 0;
-    const char* const from = param.data() + kMessages.size();
-    const char* const end = param.data() + param.size();
-    const auto rest = std::from_chars(from, end, place).ptr;
-    if (place >= chat.places.size()) return "input";
-    const std::string_view tail(rest, static_cast<std::size_t>(end - rest));
-    return chat.places[place] + (tail == ".content" ? std::string(tail) : "");
+    return item_field(std::string_view(param).substr(kMessages.size()), chat.places);
   }
   if (param.starts_with("response_format")) return "text.format";
   if (param == "max_completion_tokens") return "max_output_tokens";
@@ -248,7 +267,7 @@ json repeated(const json& request, const GenerationRequest& r) {
           {"max_output_tokens", given("max_output_tokens")},
           {"max_tool_calls", given("max_tool_calls")},
           {"metadata", given("metadata", json::object())},
-          {"parallel_tool_calls", given("parallel_tool_calls", true)},
+          {"parallel_tool_calls", fields.flag("parallel_tool_calls", true)},
           {"previous_response_id", nullptr},
           {"prompt_cache_key", given("prompt_cache_key")},
           {"reasoning", {{"effort", reasoning.value("effort", json())}, {"summary", nullptr}}},

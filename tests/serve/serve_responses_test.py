@@ -268,6 +268,9 @@ class Responses(Asked):
         for request in ({"id": answer["id"]}, {"input": WORDS, "seed": 3, "max_output_tokens": 30}):
             status, c = self.server.post("/v1/forerun/certify", request)
             self.assertEqual((status, c["passed"]), (200, True), c)
+        of_completion = {"prompt": WORDS, "input": "ignored", "seed": 3, "max_tokens": 5}
+        self.assertEqual(self.server.post("/v1/completions", of_completion)[0], 200)
+        self.assertEqual(self.server.post("/v1/forerun/certify", of_completion)[0], 200)
 
     def test_what_needs_a_state_or_is_not_here_is_refused(self):
         image = [{"role": "user", "content": [{"type": "input_image", "image_url": "data:,"}]}]
@@ -281,7 +284,9 @@ class Responses(Asked):
                 ("input", [*user("a"), {"type": "web_search_call"}], "input.1"), ("input", [5], "input.0"), ("input", [{}], "input.0"),
                 ("input", [{"role": "tool", "content": "a"}], "input.0.role"),
                 ("input", [{"type": "function_call", "name": "a", "arguments": "{}"}], "input.0.call_id"),
-                ("input", [*user("a"), {"type": "function_call", "name": "a b", "call_id": "1", "arguments": "{}"}], "input.1"),
+                ("input", [*user("a"), {"type": "function_call", "name": "a b", "call_id": "1", "arguments": "{}"}], "input.1.name"),
+                ("input", [{"role": "assistant", "content": "a"}, *({"type": "function_call", "name": n, "call_id": n} for n in ("a", "b", "c d"))],
+                 "input.3.name"), ("parallel_tool_calls", 5, None),
                 ("input", [{"type": "function_call_output", "call_id": "1"}], "input.0.output"),
                 ("input", [{"type": "reasoning", "summary": [], "encrypted_content": "x"}], "input.0.encrypted_content"),
                 ("input", "a" * 100000, "input"), ("instructions", ["a"], None), ("max_output_tokens", 0, None),
