@@ -1,3 +1,4 @@
+#include <fmt/format.h>
 #include <gtest/gtest.h>
 
 #include <string>
@@ -59,6 +60,26 @@ TEST(SchemaPattern, RefusesWhatItWouldNotKeep) {
     EXPECT_NE(grammar.error().message.find("pattern"), std::string::npos)
         << grammar.error().message;
   }
+}
+
+TEST(SchemaPattern, PatternsOfASchemaShareOneBound) {
+  const auto of = [](int count, const char* pattern) {
+    std::string all;
+    for (int i = 0; i < count; ++i) {
+      all += fmt::format(R"({}"p{}": {{"type": "string", "pattern": "{}"}})", i > 0 ? ", " : "", i,
+                         pattern);
+    }
+    return json_schema_grammar(R"({"type": "object", "properties": {)" + all + "}}");
+  };
+  for (const char* pattern : {"^[a-z]{600}$", "^([A-Z]?){22}$"}) {
+    EXPECT_TRUE(of(1, pattern)) << pattern;
+    const Result<std::string> grammar = of(6, pattern);
+    ASSERT_FALSE(grammar) << pattern;
+    EXPECT_NE(grammar.error().message.find("with the schema's others"), std::string::npos)
+        << grammar.error().message;
+  }
+  EXPECT_TRUE(of(30, "^[a-z]+(-[a-z]+)*$"));
+  EXPECT_TRUE(of(15, "a"));
 }
 
 }  // namespace

@@ -14,6 +14,7 @@ namespace {
 constexpr std::uint64_t kMostCounted = std::uint64_t{1} << 32;
 // A second of compiling each, for 49,000 tokens.
 constexpr std::uint64_t kMostStates = 4096, kMostTransitions = 4000;
+constexpr std::uint64_t kMostOfAll = 8000;  // transitions of a grammar's expressions: two seconds
 constexpr std::uint64_t kWide = 10, kManyLetters = 8;  // what a set of many letters counts
 
 std::uint64_t counted(std::uint64_t n) { return std::min(n, kMostCounted); }
@@ -140,8 +141,10 @@ RegexTree json_set(const CharSet& set) {
 
 }  // namespace
 
-bool RegexSize::is_fair(std::uint64_t more) const noexcept {
-  return states + more <= kMostStates && transitions <= kMostTransitions;
+bool RegexSize::is_fair(std::uint64_t other_states,
+                        std::uint64_t other_transitions) const noexcept {
+  return states + other_states <= kMostStates && transitions <= kMostTransitions &&
+         transitions + other_transitions <= kMostOfAll;
 }
 
 RegexSize size_of(const RegexTree& regex) {

@@ -47,8 +47,8 @@ struct RegexSize {
   bool empty = true;       ///< the empty text matches
 
   /// Whether it compiles in a second or two; masks of tokens are then all made beforehand.
-  /// @param more  states that are taken already
-  bool is_fair(std::uint64_t more = 0) const noexcept;
+  /// @param other_states, other_transitions  of the same grammar's other expressions
+  bool is_fair(std::uint64_t other_states = 0, std::uint64_t other_transitions = 0) const noexcept;
 };
 RegexSize size_of(const RegexTree& regex);
 

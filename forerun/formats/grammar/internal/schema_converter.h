@@ -76,8 +76,8 @@ class SchemaConverter {
   std::map<std::string, Ways> needs_;  // by the name of a rule in known_
   Ways ways_;                          // of the part that is being converted
   std::size_t depth_ = 0;
-  std::int64_t characters_ = 0;       // of strings of bounded length
-  std::uint64_t pattern_states_ = 0;  // of strings with patterns
+  std::int64_t characters_ = 0;                                 // of strings of bounded length
+  std::uint64_t pattern_states_ = 0, pattern_transitions_ = 0;  // of strings with patterns
 };
 
 }  // namespace forerun::internal

@@ -88,10 +88,11 @@ std::optional<std::string> SchemaConverter::pattern_of(const SchemaJson& s,
   RegexTree whole;
   whole.parts = {RegexTree::of({U'"', U'"'}), *quoted, RegexTree::of({U'"', U'"'})};
   const RegexSize size = size_of(whole);
-  if (!size.is_fair(pattern_states_)) {
+  if (!size.is_fair(pattern_states_, pattern_transitions_)) {
     return wrong("is too large, with the schema's others: bound its repetitions by less");
   }
   pattern_states_ += size.states;
+  pattern_transitions_ += size.transitions;
   return define(ebnf_of(whole));
 }
 
