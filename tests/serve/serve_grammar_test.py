@@ -34,12 +34,7 @@ NOW = {"type": "function", "function": {"name": "now", "parameters": {"type": "o
 
 class Grammars(Served):
     flags = ("--fixed-draft", "--max-draft", "5")
-
-    @classmethod
-    def setUpClass(cls):
-        cls.folder = tempfile.mkdtemp()
-        make_long_chat_model(cls.folder)
-        cls.server = Server(cls.folder, *cls.flags)
+    make_model = staticmethod(make_long_chat_model)
 
     def chat(self, text, **fields):
         status, answer = self.server.post(CHAT, {"messages": user(text), **fields})

@@ -47,12 +47,7 @@ def streamed(chunks, index=0):
 
 class Reasoning(Served):
     flags = ("--fixed-draft", "--max-draft", "5")
-
-    @classmethod
-    def setUpClass(cls):
-        cls.folder = tempfile.mkdtemp()
-        make_reasoning_model(cls.folder)
-        cls.server = Server(cls.folder, *cls.flags)
+    make_model = staticmethod(make_reasoning_model)
 
     def chat(self, **fields):
         status, answer = self.server.post(CHAT, {"messages": user(WORDS), **fields})

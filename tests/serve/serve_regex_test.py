@@ -5,10 +5,9 @@ usage: serve_regex_test.py FORERUN   (runs on a tiny model, needs no download an
 
 import os
 import re
-import tempfile
 import unittest
 
-from serve_support import CLOSE, FORERUN, OPEN, WORDS, Served, Server, make_long_chat_model, make_reasoning_model, user
+from serve_support import CLOSE, FORERUN, OPEN, WORDS, Served, make_long_chat_model, make_reasoning_model, user
 
 CHAT, COMPLETIONS = "/v1/chat/completions", "/v1/completions"
 EXPRESSIONS = (
@@ -22,12 +21,7 @@ REFUSED = (r"(?=a)b", r"(?!a)b", r"(?<=a)b", r"(?<!a)b", r"(a)\1", r"(?P<n>a)(?P
 
 class Forms(Served):
     flags = ("--fixed-draft", "--max-draft", "5")
-
-    @classmethod
-    def setUpClass(cls):
-        cls.folder = tempfile.mkdtemp()
-        make_long_chat_model(cls.folder)
-        cls.server = Server(cls.folder, *cls.flags)
+    make_model = staticmethod(make_long_chat_model)
 
     def texts(self, count=4, **form):
         """Those that ended, after a check that drafts change nothing."""
@@ -96,11 +90,7 @@ class Forms(Served):
 
 
 class AfterReasoning(Served):
-    @classmethod
-    def setUpClass(cls):
-        cls.folder = tempfile.mkdtemp()
-        make_reasoning_model(cls.folder, "<think>\n")
-        cls.server = Server(cls.folder)
+    make_model = staticmethod(lambda folder: make_reasoning_model(folder, "<think>\n"))
 
     def test_an_answer_of_a_form_may_follow_reasoning(self):
         told = 0

@@ -149,12 +149,7 @@ class Asked(Served):
 
 class Responses(Asked):
     flags = ("--fixed-draft", "--max-draft", "5")
-
-    @classmethod
-    def setUpClass(cls):
-        cls.folder = tempfile.mkdtemp()
-        make_long_chat_model(cls.folder)
-        cls.server = Server(cls.folder, *cls.flags)
+    make_model = staticmethod(make_long_chat_model)
 
     def test_texts_are_those_of_chats(self):
         finished = set()
@@ -341,12 +336,7 @@ class Responses(Asked):
 
 class Reasoning(Asked):
     flags = ("--fixed-draft", "--max-draft", "5")
-
-    @classmethod
-    def setUpClass(cls):
-        cls.folder = tempfile.mkdtemp()
-        make_reasoning_model(cls.folder)
-        cls.server = Server(cls.folder, *cls.flags)
+    make_model = staticmethod(make_reasoning_model)
 
     def test_it_is_an_item_of_its_own(self):
         kinds = set()

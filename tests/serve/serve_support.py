@@ -173,13 +173,16 @@ def text_of(stream, choice=0):
 
 
 class Served(unittest.TestCase):
-    """Tests that share a server, with `flags`."""
+    """Tests that share a server, with `flags` and, in its folder, what `make_model(folder)` makes."""
 
     flags = ()
+    make_model = None
 
     @classmethod
     def setUpClass(cls):
         cls.folder = tempfile.mkdtemp()
+        if cls.make_model is not None:
+            cls.make_model(cls.folder)
         cls.server = Server(cls.folder, *cls.flags)
 
     @classmethod
