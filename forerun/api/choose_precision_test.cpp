@@ -91,7 +91,10 @@ TEST(ChoosePrecision, CountsWhatInt4Keeps) {
                        {"blk.0.attn_v.weight", v}}),
               v == kQ4_1 ? 3U : 0U);
   }
-  EXPECT_EQ(counted({{"blk.0.ffn_down.weight", kQ4_1}, {"blk.0.ffn_gate_exps.weight", kQ4_1}}), 0U);
+  EXPECT_EQ(counted({{"blk.0.ffn_gate_exps.weight", kQ4_1}, {"blk.0.ffn_up_exps.weight", kQ4_1}}),
+            2U);
+  EXPECT_EQ(counted({{"blk.0.ffn_gate_exps.weight", kQ4_1}, {"blk.0.ffn_up_exps.weight", kQ6_K}}),
+            0U);
 }
 
 // In every pass whole texts: int4 is slower with AVX-512, and faster with AVX2 alone.

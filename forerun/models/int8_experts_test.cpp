@@ -161,6 +161,7 @@ TEST_P(Int8Expert, OfEquallyLikelyOnesTheFirstIsUsed) {
   const float nan = std::numeric_limits<float>::quiet_NaN();
   for (TransformerBlock& b : m.layers) {
     b.router.weight[5].copy_(b.router.weight[2]);
+    b.router.bias[5].copy_(b.router.bias[2]);
     b.experts[5].down.weight.fill_(nan);
   }
   EXPECT_TRUE(whole(packed(m, Form::kInt8)).isfinite().all().item<bool>());

@@ -45,7 +45,10 @@ TEST(ToolCalls, ATextThatIsNoCallFromItsBeginningHoldsNone) {
 }
 
 TEST(ToolCalls, TextsAndCallsKeepTheirOrder) {
-  const std::string text = "a <tool_call>1</tool_call> b <tool_call>2</tool_call><tool_call>3";
+  const std::string one = R"({"name": "f", "arguments": 1})",
+                    two = R"({"name": "f", "arguments": 2})";
+  const std::string text =
+      "a <tool_call>" + one + "</tool_call> b <tool_call>" + two + "</tool_call><tool_call>3";
   for (const std::size_t step : {text.size(), std::size_t{1}}) {
     ToolCallReader reader;
     std::vector<TextOrCall> all;
@@ -63,7 +66,8 @@ TEST(ToolCalls, TextsAndCallsKeepTheirOrder) {
     reader.finish();
     take();
     ASSERT_EQ(all.size(), 4U);
-    EXPECT_EQ(all[0].text + "|" + all[1].text + "|" + all[2].text + "|" + all[3].text, "a|1| b|2");
+    EXPECT_EQ(all[0].text + "|" + all[1].text + "|" + all[2].text + "|" + all[3].text,
+              "a|" + one + "| b|" + two);
     EXPECT_TRUE(!all[0].call && all[1].call && !all[2].call && all[3].call);
   }
 }
