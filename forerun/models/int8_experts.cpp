@@ -80,7 +80,7 @@ void Int8ExpertRows::start(std::int64_t rows) {
 
 void Int8ExpertRows::run(Worker& w, const Int8Experts& experts, const Input& in) {
   const std::int64_t rows = in.rows, slots = rows * c_.experts_used;
-  w.each(c_.experts, std::max<std::int64_t>(1, c_.experts / (2 * w.count())),
+  w.each(c_.experts, std::max<std::int64_t>(1, c_.experts / (2L * w.count())),
          [&](std::int64_t first, std::int64_t last) {
            kernels().dot_rows(experts.router(first), last - first, c_.hidden, in.normed, rows,
                               logits_ + first, c_.experts);
@@ -89,7 +89,7 @@ void Int8ExpertRows::run(Worker& w, const Int8Experts& experts, const Input& in)
     for (std::int64_t r = first; r < last; ++r) choose(experts, r);
   });
   w.each(1, 1, [&](std::int64_t, std::int64_t) { place(rows); });
-  w.each(slots, std::max<std::int64_t>(1, slots / (2 * w.count())),
+  w.each(slots, std::max<std::int64_t>(1, slots / (2L * w.count())),
          [&](std::int64_t first, std::int64_t last) {
            for (std::int64_t s = first; s < last; ++s) copy_row(experts, in, s);
          });
@@ -118,7 +118,7 @@ void Int8ExpertRows::run(Worker& w, const Int8Experts& experts, const Input& in)
       p = end;
     }
   });
-  w.each(rows, std::max<std::int64_t>(1, rows / (2 * w.count())),
+  w.each(rows, std::max<std::int64_t>(1, rows / (2L * w.count())),
          [&](std::int64_t first, std::int64_t last) {
            for (std::int64_t r = first; r < last; ++r) add_up(r);
          });

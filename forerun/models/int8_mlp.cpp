@@ -50,7 +50,7 @@ void Int8Mlp::run(ThreadTeam::Worker& worker, const Pass& p) const {
   worker.each(tasks, 1, [&](std::int64_t first, std::int64_t last) {
     for (std::int64_t t = first; t < last; ++t) gate(p, t, t + 1 == end ? after : nullptr);
   });
-  worker.each(p.rows, std::max<std::int64_t>(1, p.rows / (2 * worker.count())),
+  worker.each(p.rows, std::max<std::int64_t>(1, p.rows / (2L * worker.count())),
               [&](std::int64_t first, std::int64_t last) {
                 for (std::int64_t r = first; r < last; ++r) round(p, r);
                 if (p.adapted) {

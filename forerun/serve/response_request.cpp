@@ -75,7 +75,7 @@ void refuse_fields(const json& body) {
 }
 
 std::string type_of_tool(const json& tool, const std::string& where) {
-  const std::string type = Fields(tool, where + ".").text("type").value_or("");
+  std::string type = Fields(tool, where + ".").text("type").value_or("");
   if (type == "function") return type;
   throw bad_field(where, fmt::format("is of type '{}': this server has functions alone, which the "
                                      "client carries out",
@@ -254,9 +254,9 @@ ApiError in_own_words(const ApiError& e, const AsChat& chat) {
 // What the answer repeats.
 json repeated(const json& request, const GenerationRequest& r) {
   const Fields fields(request);
-  const auto given = [&](const char* name, json otherwise = nullptr) {
+  const auto given = [&](const char* name, const json& otherwise = nullptr) {
     const json* value = fields.find(name);
-    return value != nullptr ? *value : std::move(otherwise);
+    return value != nullptr ? *value : otherwise;
   };
   const json text = given("text", json::object()), reasoning = given("reasoning", json::object());
   json format = text.value("format", json());
