@@ -18,6 +18,7 @@
 #include "forerun/models/build_decoder.h"
 #include "forerun/models/int8_decoder.h"
 #include "forerun/tensor/cpu/cpu_features.h"
+#include "tests/support/any_cut.h"
 #include "tests/support/random_adapters.h"
 #include "tests/support/tiny_models.h"
 
@@ -138,21 +139,7 @@ TEST_F(Int4Model, ReadsFiveBitsOfAWeightThatTheFileStoresInFour) {
 }
 
 TEST_F(Int4Model, AnyCutOfTheTextGivesTheSameBitForBit) {
-  const DecoderLm model = build(Precision::kInt4);
-  at::set_num_threads(1);
-  const at::Tensor all = whole(model);
-  for (const int threads : {1, 3}) {
-    at::set_num_threads(threads);
-    for (const std::size_t step : {1, 6, 130}) {
-      KvCache cache = model.make_cache();
-      for (std::size_t i = 0; i < text_.size(); i += step) {
-        const std::size_t n = std::min(step, text_.size() - i);
-        const at::Tensor out = pass(model, cache, std::span(text_).subspan(i, n));
-        ASSERT_TRUE(at::equal(out, all.narrow(0, static_cast<std::int64_t>(i), out.size(0))))
-            << threads << " threads, steps of " << step << ", at " << i;
-      }
-    }
-  }
+  expect_any_cut_is_whole(build(Precision::kInt4), text_, {1, 6, 130});
 }
 
 TEST_F(Int4Model, RowsOfATreeAreThoseOfChains) {

@@ -178,9 +178,9 @@ void Int8BlockPass::run_experts(Worker& w, const Int8Block& b, const Layer& laye
   experts_.run(w, b.experts, {full(), experts_.normed(), x, scratch(w), layer.next});
   each(w, full(), [&](std::int64_t r) {
     if (b.mlp_post_norm.defined()) {
-      std::copy_n(experts_.output(r), c_.hidden, branch_ + r * c_.hidden);
+      std::copy_n(experts_.add_up(r), c_.hidden, branch_ + r * c_.hidden);
     } else {
-      kernels().add_row(experts_.output(r), c_.hidden, hidden(r));
+      kernels().add_row(experts_.add_up(r), c_.hidden, hidden(r));
     }
   });
 }

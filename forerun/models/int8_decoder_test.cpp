@@ -16,6 +16,7 @@
 #include "forerun/tensor/cpu/cpu_features.h"
 #include "forerun/tensor/cpu/handover.h"
 #include "forerun/tensor/cpu/kernels/kernels.h"
+#include "tests/support/any_cut.h"
 #include "tests/support/tiny_models.h"
 
 namespace forerun {
@@ -246,24 +247,7 @@ TEST_F(OddModel, StaysCloseToFloat32) {
 }
 
 TEST_F(OddModel, AnyCutOfTheTextGivesTheSameBitForBit) {
-  const DecoderLm model = build(Precision::kInt8);
-  const int before = at::get_num_threads();
-  KvCache whole_cache = model.make_cache();
-  at::set_num_threads(1);
-  const at::Tensor whole = pass(model, whole_cache, text_);
-  for (const int threads : {1, 3}) {
-    at::set_num_threads(threads);
-    for (const std::size_t step : {1, 7, 64, 130}) {
-      KvCache cache = model.make_cache();
-      for (std::size_t i = 0; i < text_.size(); i += step) {
-        const std::size_t n = std::min(step, text_.size() - i);
-        const at::Tensor out = pass(model, cache, std::span(text_).subspan(i, n));
-        ASSERT_TRUE(at::equal(out, whole.narrow(0, static_cast<std::int64_t>(i), out.size(0))))
-            << threads << " threads, steps of " << step << ", at " << i;
-      }
-    }
-  }
-  at::set_num_threads(before);
+  expect_any_cut_is_whole(build(Precision::kInt8), text_, {1, 7, 64, 130});
 }
 
 // Results use recycled memory: one that is still held must not be overwritten.

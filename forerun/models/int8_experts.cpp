@@ -118,10 +118,6 @@ void Int8ExpertRows::run(Worker& w, const Int8Experts& experts, const Input& in)
       p = end;
     }
   });
-  w.each(rows, std::max<std::int64_t>(1, rows / (2L * w.count())),
-         [&](std::int64_t first, std::int64_t last) {
-           for (std::int64_t r = first; r < last; ++r) add_up(r);
-         });
 }
 
 // The experts of a row and their shares.
@@ -197,14 +193,15 @@ Int8Mlp::Pass Int8ExpertRows::pass_of(const Int8Experts& experts, std::int64_t i
 }
 
 // To the place of the first of the row's outputs.
-void Int8ExpertRows::add_up(std::int64_t row) {
-  float* total = output(row);
+const float* Int8ExpertRows::add_up(std::int64_t row) {
+  float* total = out_ + slots_[static_cast<std::size_t>(row * c_.experts_used)] * c_.hidden;
   for (std::int64_t i = 0; i < c_.experts_used; ++i) {
     const auto at = static_cast<std::size_t>(row * c_.experts_used + i);
     float* own = out_ + slots_[at] * c_.hidden;
     kernels().scale_row(own, c_.hidden, shares_[at]);
     if (i > 0) kernels().add_row(own, c_.hidden, total);
   }
+  return total;
 }
 
 }  // namespace forerun

@@ -58,12 +58,10 @@ class Int8ExpertRows {
     float* scratch = nullptr;            ///< of this thread
     const std::uint8_t* next = nullptr;  ///< what this thread reads after it, to prefetch; or null
   };
-  /// All threads of a job run it.
-  /// @return  [rows] outputs of `hidden` values, each at `output(row)`, until the next call
+  /// All threads of a job run it. Then `add_up` gives the output of each row.
   void run(Worker& worker, const Int8Experts& experts, const Input& in);
-  float* output(std::int64_t row) const noexcept {
-    return out_ + slots_[static_cast<std::size_t>(row * c_.experts_used)] * c_.hidden;
-  }
+  /// [hidden]: the sum over the row's experts. Once for each row after a `run`.
+  const float* add_up(std::int64_t row);
   /// Memory for the output of the norm: [rows, hidden].
   float* normed() const noexcept { return normed_; }
 
@@ -71,7 +69,6 @@ class Int8ExpertRows {
   void choose(const Int8Experts& experts, std::int64_t row);
   void place(std::int64_t rows);
   void copy_row(const Int8Experts& experts, const Input& in, std::int64_t slot);
-  void add_up(std::int64_t row);
   Int8Mlp::Pass pass_of(const Int8Experts& experts, std::int64_t active, const Input& in) const;
 
   BlockConfig c_;

@@ -3,7 +3,6 @@
 #include "forerun/models/int8_experts.h"
 
 #include <ATen/ATen.h>
-#include <ATen/Parallel.h>
 #include <c10/core/InferenceMode.h>
 #include <gtest/gtest.h>
 
@@ -16,6 +15,7 @@
 #include "forerun/models/int8_decoder.h"
 #include "forerun/models/random_decoder.h"
 #include "forerun/tensor/cpu/cpu_features.h"
+#include "tests/support/any_cut.h"
 #include "tests/support/tiny_models.h"
 
 namespace forerun {
@@ -107,22 +107,7 @@ TEST_P(Int8ExpertsOf, StaysCloseToFloat32) {
 }
 
 TEST_P(Int8ExpertsOf, AnyCutOfTheTextGivesTheSameBitForBit) {
-  const int before = at::get_num_threads();
-  at::set_num_threads(1);
-  const at::Tensor all = whole(model_);
-  for (const int threads : {1, 3}) {
-    at::set_num_threads(threads);
-    for (const std::size_t step : {1, 2, 7, 64, 130}) {
-      KvCache cache = model_.make_cache();
-      for (std::size_t i = 0; i < text_.size(); i += step) {
-        const std::size_t n = std::min(step, text_.size() - i);
-        const at::Tensor out = pass(model_, cache, std::span(text_).subspan(i, n));
-        ASSERT_TRUE(at::equal(out, all.narrow(0, static_cast<std::int64_t>(i), out.size(0))))
-            << threads << " threads, steps of " << step << ", at " << i;
-      }
-    }
-  }
-  at::set_num_threads(before);
+  expect_any_cut_is_whole(model_, text_, {1, 2, 7, 64, 130});
 }
 
 // A pass of one row reads the weights of the experts that it uses.
