@@ -43,6 +43,8 @@ def random_blocks(rng, kind):
     blocks = rng.integers(0, 256, (ELEMENTS // elements, size), dtype=np.uint8)
     for offset in SCALES.get(kind, []):
         blocks[:, offset : offset + 2] = random_halves(rng, len(blocks)).reshape(-1, 1).view(np.uint8)
+    if kind == Type.MXFP4:  # scales are exponents: the smallest, and the largest whose numbers are finite
+        blocks[:, 0] = rng.permutation(np.concatenate([[0, 1, 2, 252], rng.integers(0, 253, len(blocks) - 4)]))
     if kind == Type.F16:
         blocks = random_halves(rng, ELEMENTS).view(np.uint8)
     if kind == Type.BF16:
@@ -75,7 +77,7 @@ def write_blocks(path):
     writer.add_array("test.floats", [0.5, 1.5])
     writer.add_array("test.bools", [True, False])
     writer.add_array("test.nested", [[1, 2], [3]])
-    for kind in [Type.F32, Type.F16, Type.BF16, *SCALES]:
+    for kind in [Type.F32, Type.F16, Type.BF16, *SCALES, Type.MXFP4]:
         blocks = random_blocks(rng, kind)
         expected = gguf.quants.dequantize(blocks, kind).astype(np.float32)
         assert np.isfinite(expected).all() and expected.size == ELEMENTS

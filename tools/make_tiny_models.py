@@ -39,6 +39,13 @@ MISTRAL = COMMON | {"architectures": ["MistralForCausalLM"], "model_type": "mist
                     "rms_norm_eps": 1e-5, "hidden_size": 48, "intermediate_size": 64, "num_attention_heads": 4,
                     "num_key_value_heads": 2, "head_dim": 16, "vocab_size": 160, "tie_word_embeddings": False,
                     "torch_dtype": "float32"}
+GPT_OSS = COMMON | {"architectures": ["GptOssForCausalLM"], "model_type": "gpt_oss", "hidden_act": "silu", "hidden_size": 64,
+                    "intermediate_size": 32, "num_local_experts": 4, "num_experts_per_tok": 2, "num_attention_heads": 4,
+                    "num_key_value_heads": 2, "head_dim": 32, "vocab_size": 160, "tie_word_embeddings": False,
+                    "rms_norm_eps": 1e-5, "attention_bias": True, "sliding_window": 8, "swiglu_limit": 7.0,
+                    "rope_theta": 150000, "max_position_embeddings": 64,
+                    "rope_scaling": {"rope_type": "yarn", "factor": 4.0, "original_max_position_embeddings": 16,
+                                     "beta_fast": 4.0, "beta_slow": 0.5, "truncate": False}}
 
 # config.json by family; half in the form that hub models have had for years, half in the newer `rope_parameters` form.
 FAMILIES = {
@@ -97,10 +104,40 @@ FAMILIES = {
         "vision_config": {"model_type": "siglip_vision_model", "hidden_size": 16, "intermediate_size": 16,
                           "num_hidden_layers": 1, "num_attention_heads": 2, "image_size": 28, "patch_size": 14,
                           "vision_use_head": False}},
+    "gpt_oss": GPT_OSS | {"num_hidden_layers": 2, "torch_dtype": "float32"},
+    "gpt_oss_mxfp4": GPT_OSS | {
+        "num_hidden_layers": 2, "torch_dtype": "float32",
+        "quantization_config": {"quant_method": "mxfp4", "modules_to_not_convert": ["lm_head"]}},
 }
 
 
 EXPERTS = ("qwen3_moe", "mixtral")
+
+
+def mxfp4_blocks(weight):
+    """[experts, outputs, groups, 17] uint8: GGML's blocks of a weight [experts, inputs, outputs]."""
+    rows = np.ascontiguousarray(weight.detach().numpy().transpose(0, 2, 1))
+    return quants.quantize(rows, GGMLQuantizationType.MXFP4).reshape(*rows.shape[:2], -1, 17)
+
+
+def mxfp4_values(blocks):
+    """[experts, outputs, inputs] float32."""
+    return quants.dequantize(blocks.reshape(*blocks.shape[:2], -1), GGMLQuantizationType.MXFP4)
+
+
+def in_mxfp4(state):
+    """The weights as the published files hold them: neighbouring numbers share a byte, scales have tensors of their own."""
+    out = {}
+    for name, value in state.items():
+        if not name.endswith(("gate_up_proj", "down_proj")):
+            out[name] = value
+            continue
+        blocks = mxfp4_blocks(value)
+        low, high = blocks[..., 1:] & 15, blocks[..., 1:] >> 4
+        codes = np.concatenate([low, high], -1)
+        out[name + "_blocks"] = torch.from_numpy(codes[..., 0::2] | codes[..., 1::2] << 4)
+        out[name + "_scales"] = torch.from_numpy(np.ascontiguousarray(blocks[..., 0]))
+    return out
 
 
 def randomise(model, family):
@@ -113,7 +150,10 @@ def randomise(model, family):
             elif name.endswith("bias"):
                 p.copy_(0.5 * noise)
             else:
-                p.copy_(0.25 * noise)
+                wide = family.startswith("gpt_oss") and name.endswith("gate_up_proj")  # so that gates reach their limit
+                p.copy_((0.4 if wide else 0.25) * noise)
+            if family.startswith("gpt_oss") and name.endswith(("gate_up_proj", "down_proj")):
+                p.copy_(torch.from_numpy(mxfp4_values(mxfp4_blocks(p))).transpose(1, 2))
             if family == "qwen2":  # stored as bfloat16
                 p.copy_(p.to(torch.bfloat16).float())
             if family == "qwen3" and p.ndim > 1:  # model.gguf is Q8_0: keep what that can hold, so that both agree
@@ -137,6 +177,9 @@ def save_weights(folder, model, family):
     dtype = torch.bfloat16 if family == "qwen2" else torch.float32
     state = {k: v.to(dtype).contiguous() for k, v in model.state_dict().items()
              if not (k == "lm_head.weight" and model.config.tie_word_embeddings)}
+    if family == "gpt_oss_mxfp4":
+        save_file(in_mxfp4(state), folder / "model.safetensors", metadata={"format": "pt"})
+        return state
     if family == "gemma3_pictures":  # the names of the published files
         save_file({k.replace("model.language_model.", "language_model.model.", 1).removeprefix(
             "" if ".language_model." in k else "model."): v for k, v in state.items()},

@@ -15,6 +15,7 @@ ARCHITECTURES = {  # config.json's model_type: (the name in the file, the gguf p
     "qwen3": ("qwen3", MODEL_ARCH.QWEN3),
     "qwen3_moe": ("qwen3moe", MODEL_ARCH.QWEN3MOE),
     "gemma3_text": ("gemma3", MODEL_ARCH.GEMMA3),
+    "gpt_oss": ("gpt-oss", MODEL_ARCH.GPT_OSS),
 }
 LLAMA = ("llama", "mistral", "mixtral")  # whose rotary pairs lie side by side in the file
 
@@ -88,9 +89,49 @@ def _stacked_experts(state, experts):
     return out
 
 
+def _split_gpt_oss(state):
+    """`state` of gpt-oss as in a file: gates and ups, which take turns, in tensors of their own, outputs first."""
+    out = {}
+    for name, value in state.items():
+        stem, _, bias = name.partition("_bias")
+        stem += "." + ("bias" if bias or name.endswith("_bias") else "weight")
+        if not name.removesuffix("_bias").endswith(("gate_up_proj", "down_proj")):
+            out[name] = value
+            continue
+        by_output = value if value.ndim == 2 else value.swapaxes(1, 2)
+        if "gate_up_proj" in name:
+            out[stem.replace("gate_up_proj", "gate_proj")] = by_output[:, 0::2]
+            out[stem.replace("gate_up_proj", "up_proj")] = by_output[:, 1::2]
+        else:
+            out[stem] = by_output
+    return out
+
+
+def _file_state(config, state):
+    if config.model_type == "gpt_oss":
+        return _split_gpt_oss(state)
+    return _stacked_experts(state, getattr(config, "num_local_experts", 0))
+
+
+def _file_name(config, table, name):
+    if name.endswith(".sinks"):
+        return table.get_name(name) + ".weight"
+    return table.get_name(name, try_suffixes=(".weight", ".bias"))
+
+
+def _kind(config, stored, quantisation):
+    """gpt-oss's files have experts in MXFP4, and other matrices as they were."""
+    if config.model_type == "gpt_oss":
+        return GGMLQuantizationType.MXFP4 if stored.ndim == 3 else GGMLQuantizationType.F32
+    return quantisation if stored.ndim > 1 else GGMLQuantizationType.F32
+
+
 def _add_experts(writer, config):
     writer.add_expert_count(config.num_local_experts)
     writer.add_expert_used_count(config.num_experts_per_tok)
+    if config.model_type == "gpt_oss":
+        writer.add_sliding_window(config.sliding_window)
+        writer.add_expert_feed_forward_length(config.intermediate_size)
     if config.model_type == "qwen3_moe":
         writer.add_expert_feed_forward_length(config.moe_intermediate_size)
 
@@ -167,11 +208,11 @@ def write_gguf(path, config, published, state, quantisation=GGMLQuantizationType
     if rope.get("rope_type") == "llama3":
         head_dim = config.hidden_size // config.num_attention_heads
         writer.add_tensor("rope_freqs.weight", llama3_divisors(head_dim, rope["rope_theta"], rope))
-    for name, value in _stacked_experts(state, getattr(config, "num_local_experts", 0)).items():
+    for name, value in _file_state(config, state).items():
         stored = np.ascontiguousarray(_to_gguf(config, name, value), dtype=np.float32)
-        kind = quantisation if stored.ndim > 1 else GGMLQuantizationType.F32
+        kind = _kind(config, stored, quantisation)
         data = stored if kind == GGMLQuantizationType.F32 else quants.quantize(stored, kind)
-        writer.add_tensor(table.get_name(name, try_suffixes=(".weight", ".bias")), data, raw_dtype=kind)
+        writer.add_tensor(_file_name(config, table, name), data, raw_dtype=kind)
     writer.write_header_to_file()
     writer.write_kv_data_to_file()
     writer.write_tensors_to_file()
@@ -183,8 +224,8 @@ def check_gguf(path, config, state):
     table = get_tensor_name_map(ARCHITECTURES[config.model_type][1], config.num_hidden_layers)
     stored = {t.name: quants.dequantize(t.data, t.tensor_type) for t in GGUFReader(path).tensors}
     stored.pop("rope_freqs.weight", None)
-    for name, value in _stacked_experts(state, getattr(config, "num_local_experts", 0)).items():
-        got = stored.pop(table.get_name(name, try_suffixes=(".weight", ".bias")))
+    for name, value in _file_state(config, state).items():
+        got = stored.pop(_file_name(config, table, name))
         if config.model_type == "gemma3_text" and got.ndim == 1:
             assert np.allclose(got - 1, value, rtol=0, atol=2e-7), name
             continue

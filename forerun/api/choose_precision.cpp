@@ -78,6 +78,16 @@ bool stays_in_four_bits(const WeightSource& file, const std::string& name) {
   });
 }
 
+// gpt-oss's experts in a Hugging Face folder: two weights a byte, beside their scales.
+bool is_mxfp4_blocks(const TensorView& t) {
+  return t.dtype == DType::kU8 && t.shape.size() == 4 && t.name.ends_with("_blocks");
+}
+
+std::uint64_t weights_of(const TensorView& t) {
+  const auto count = static_cast<std::uint64_t>(element_count(t.shape).value_or(0));
+  return is_mxfp4_blocks(t) ? 2 * count : count;
+}
+
 // The name up to its first number, "blk.3" or "model.layers.3"; empty: it has none.
 std::string_view layer_of(std::string_view name) {
   const std::size_t digit = name.find_first_of("0123456789");
@@ -89,8 +99,7 @@ std::string_view layer_of(std::string_view name) {
 std::uint64_t weights_in_four_bits(const WeightSource& file) {
   std::uint64_t out = 0;
   for (const TensorView& t : file.tensors()) {
-    if (!stays_in_four_bits(file, t.name)) continue;
-    out += static_cast<std::uint64_t>(element_count(t.shape).value_or(0));
+    if (is_mxfp4_blocks(t) || stays_in_four_bits(file, t.name)) out += weights_of(t);
   }
   return out;
 }
@@ -99,14 +108,16 @@ TextModelSizes text_model_sizes(const std::string& path) {
   TextModelSizes out{.available = available_memory()};
   try {
     const WeightSource file = load_weights(path);
-    std::map<std::string_view, std::uint64_t> layers;
+    std::map<std::string_view, std::uint64_t> layers, wide_layers;
     out.four_bits = weights_in_four_bits(file);
     for (const TensorView& t : file.tensors()) {
-      const auto count = static_cast<std::uint64_t>(element_count(t.shape).value_or(0));
+      const std::uint64_t count = weights_of(t);
       out.weights += count;
       if (t.shape.size() == 2) out.largest = std::max(out.largest, count);
       if (const std::string_view name = layer_of(t.name); !name.empty()) {
         out.layer = std::max(out.layer, layers[name] += count);
+        const bool narrow = is_mxfp4_blocks(t) || stays_in_four_bits(file, t.name);
+        if (!narrow) out.wide_layer = std::max(out.wide_layer, wide_layers[name] += count);
       }
     }
   } catch (const FormatError&) {
@@ -121,7 +132,7 @@ ChosenPrecision text_precision(const std::string& path, PrecisionRequest request
   const std::string no_int4 =
       !lacks.empty() ? lacks
       : sizes.four_bits == 0 && sizes.read
-          ? "none of its layers' matrices is stored in 4 bits (GGUF's Q4_0, Q4_1 or Q4_K)"
+          ? "none of its layers' matrices is stored in 4 bits (Q4_0, Q4_1, Q4_K, MXFP4)"
           : "";
   // int8 takes a byte a weight, int4 five bits; embedding, head and a layer are float32 while the
   // layers are packed.
@@ -129,7 +140,10 @@ ChosenPrecision text_precision(const std::string& path, PrecisionRequest request
   const double bytes = lacks.empty() ? weights + 8.0 * static_cast<double>(sizes.largest) +
                                            4.0 * static_cast<double>(sizes.layer)
                                      : 4.0 * weights;
-  const double spared = no_int4.empty() ? 0.375 * static_cast<double>(sizes.four_bits) : 0.0;
+  const double spared = no_int4.empty()
+                            ? 0.375 * static_cast<double>(sizes.four_bits) +
+                                  4.0 * static_cast<double>(sizes.layer - sizes.wide_layer)
+                            : 0.0;
   const auto available = static_cast<double>(sizes.available);
   // Up to some ten tokens a pass waits for its weights. More take 1.15 times as long in int4 with
   // AVX-512, and up to twice as long with AMX.

@@ -13,8 +13,9 @@ namespace forerun {
 /// What of a language model decides its precision.
 struct TextModelSizes {
   std::uint64_t weights = 0;
-  std::uint64_t largest = 0;  ///< of them in one matrix: the embedding, or the head
-  std::uint64_t layer = 0;    ///< of them in the largest layer
+  std::uint64_t largest = 0;     ///< of them in one matrix: the embedding, or the head
+  std::uint64_t layer = 0;       ///< of them in the largest layer
+  std::uint64_t wide_layer = 0;  ///< the same without those that int4 keeps in 4 bits
   std::uint64_t available = std::numeric_limits<std::uint64_t>::max();  ///< bytes of memory
   std::uint64_t four_bits = 0;  ///< of its weights, those that int4 keeps in 4 bits
   bool read = true;             ///< false: the file cannot be read, and its loader will say why

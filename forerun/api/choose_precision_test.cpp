@@ -61,10 +61,9 @@ TEST(ChoosePrecision, Int4IsForFilesWithMatricesInFourBits) {
   EXPECT_EQ(text_precision("m", Precision::kInt4, kNew, four).precision, Precision::kInt4);
   EXPECT_EQ(text_precision("m", Precision::kInt4, kCommon, four).precision, Precision::kInt4);
   EXPECT_EQ(text_precision("m", Precision::kInt8, kNew, four).precision, Precision::kInt8);
-  EXPECT_EQ(
-      refusal([] { static_cast<void>(text_precision("m", Precision::kInt4, kNew)); }),
-      "m cannot be computed in int4: none of its layers' matrices is stored in 4 bits (GGUF's "
-      "Q4_0, Q4_1 or Q4_K); ask for file, bf16, f32, int8, auto");
+  EXPECT_EQ(refusal([] { static_cast<void>(text_precision("m", Precision::kInt4, kNew)); }),
+            "m cannot be computed in int4: none of its layers' matrices is stored in 4 bits (Q4_0, "
+            "Q4_1, Q4_K, MXFP4); ask for file, bf16, f32, int8, auto");
   EXPECT_NE(refusal([&] { static_cast<void>(text_precision("m", Precision::kInt4, kOld, four)); }),
             "");
   EXPECT_EQ(text_model_sizes(FORERUN_SOURCE_DIR "/tests/data/tiny/qwen2/model.gguf").four_bits, 0U);
@@ -157,8 +156,27 @@ TEST(ChoosePrecision, ALayerInFloat32HasToFit) {
   const TextModelSizes tiny = text_model_sizes(kTiny + "qwen3_moe");
   EXPECT_EQ(tiny.largest, 160U * 64);
   EXPECT_EQ(tiny.layer, 8U * 3 * 32 * 64 + 8 * 64 + 2 * (64 + 32) * 64 + 2 * 64 + 2 * 16);
+  EXPECT_EQ(tiny.wide_layer, tiny.layer);
   const TextModelSizes gguf = text_model_sizes(kTiny + "mixtral/model.gguf");
   EXPECT_EQ(gguf.layer, 4U * 3 * 64 * 64 + 4 * 64 + 2 * (64 + 32) * 64 + 2 * 64);
+}
+
+// MXFP4 in a Hugging Face folder and in a GGUF file; a layer of it is not in float32 while it is
+// packed in int4.
+TEST(ChoosePrecision, GptOssIsInFourBitsInBothKindsOfFiles) {
+  constexpr std::uint64_t kExperts = 4U * 3 * 64 * 32, kAttention = 2 * (128 + 64) * 64;
+  for (const char* file : {"gpt_oss_mxfp4", "gpt_oss_mxfp4/model.gguf"}) {
+    const TextModelSizes sizes = text_model_sizes(kTiny + file);
+    EXPECT_EQ(sizes.four_bits, 2 * kExperts) << file;
+    EXPECT_EQ(sizes.layer - sizes.wide_layer, kExperts) << file;
+    EXPECT_GE(sizes.wide_layer, kAttention) << file;
+    EXPECT_LT(sizes.wide_layer, kAttention + 2500) << file;  // and router, biases, norms, sinks
+  }
+  TextModelSizes sizes{.weights = 1000, .largest = 10, .layer = 100, .available = 750};
+  sizes.four_bits = 1000;
+  EXPECT_EQ(text_precision("m", kAutoPrecision, kNew, sizes).precision, Precision::kInt4);
+  sizes.wide_layer = 100;
+  EXPECT_EQ(text_precision("m", kAutoPrecision, kNew, sizes).precision, Precision::kFile);
 }
 
 TEST(ChoosePrecision, ImageTokensAreInBf16WhereThatIsFasterAndOnRequest) {

@@ -18,6 +18,7 @@
 #include "forerun/models/gated_lora/mask_model.h"
 #include "forerun/models/load_decoder.h"
 #include "forerun/models/random_decoder.h"
+#include "forerun/models/save_decoder.h"
 #include "forerun/train.h"
 #include "forerun/train/device.h"
 #include "forerun/train/tidar/tidar_model_objective.h"
@@ -82,11 +83,15 @@ void check_tokenizer(const ModelFiles& files, const fs::path& folder, std::int64
 
 DecoderLm first_decoder(const std::string& folder, const HfConfig& config, bool random,
                         std::uint64_t seed) {
-  if (random) {
-    const Result<DecoderConfig> sizes = parse_decoder_config(config.config);
-    if (!sizes) throw FormatError(folder + ": " + sizes.error().message);
-    return random_decoder(*sizes, seed);
+  const Result<DecoderConfig> sizes = parse_decoder_config(config.config);
+  if (!sizes) throw FormatError(folder + ": " + sizes.error().message);
+  if (!can_be_saved(*sizes)) {
+    throw UsageError(
+        fmt::format("{}: what is trained is written as a Hugging Face folder, which "
+                    "models of {} cannot be yet: train adapters (without --full)",
+                    folder, name_of(sizes->family)));
   }
+  if (random) return random_decoder(*sizes, seed);
   DecoderLm out = load_decoder(config, load_safetensors(folder), folder, Precision::kF32);
   // Each with memory of its own: an optimizer changes it.
   for (const ModelWeight& w : weights(out)) *w.tensor = w.tensor->to(at::kFloat, false, true);

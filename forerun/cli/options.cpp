@@ -47,12 +47,14 @@ const char* precision_help(Makes makes, PassRows rows) {
   switch (makes) {
     case Makes::kTexts:
       return "What passes are computed in; auto: int4 for GGUF files with half of their weights in "
-             "Q4_0, Q4_1 or Q4_K, which then stay in 4 bits; else int8; without AVX2 f32; file: "
+             "Q4_0, Q4_1, Q4_K or MXFP4, which then stay in 4 bits; else int8; without AVX2 f32; "
+             "file: "
              "weights stay in their file. With AVX-512 int8 is faster than "
              "int4 for many texts at a time and for long prompts";
     case Makes::kBoth:
       return "What passes are computed in; auto: texts in int4 for GGUF files with half of their "
-             "weights in Q4_0, Q4_1 or Q4_K, else in int8; images in bf16, token by token where "
+             "weights in Q4_0, Q4_1, Q4_K or MXFP4, else in int8; images in bf16, token by token "
+             "where "
              "the processor has bf16 products; else f32. file (texts): "
              "weights stay in their file";
     case Makes::kImages:

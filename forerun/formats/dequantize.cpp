@@ -68,6 +68,8 @@ void decode(DType dtype, std::span<const std::byte> src, std::span<float> dst) {
       return decode_blocks<internal::BlockIQ4NL>(src, dst);
     case DType::kIQ4_XS:
       return decode_blocks<internal::BlockIQ4XS>(src, dst);
+    case DType::kMXFP4:
+      return decode_blocks<internal::BlockMXFP4>(src, dst);
     default:  // no weights
       break;
   }

@@ -93,7 +93,8 @@ INSTANTIATE_TEST_SUITE_P(AllTypes, DequantizeTo,
                          ::testing::Values(DType::kF32, DType::kF16, DType::kBF16, DType::kQ8_0,
                                            DType::kQ4_0, DType::kQ4_1, DType::kQ5_0, DType::kQ5_1,
                                            DType::kQ4_K, DType::kQ5_K, DType::kQ6_K, DType::kQ2_K,
-                                           DType::kQ3_K, DType::kIQ4_NL, DType::kIQ4_XS),
+                                           DType::kQ3_K, DType::kIQ4_NL, DType::kIQ4_XS,
+                                           DType::kMXFP4),
                          [](const auto& param) { return std::string(name_of(param.param)); });
 
 TEST(Dequantize, AcceptsNothing) {

@@ -12,8 +12,8 @@ namespace {
 // 16 bytes: the lower four bits first, then the upper ones.
 void halves(const std::uint8_t* bytes, FourBitGroup& out) {
   for (std::size_t i = 0; i < 16; ++i) {
-    out.levels[i] = bytes[i] & 15;
-    out.levels[16 + i] = bytes[i] >> 4;
+    out.codes[i] = bytes[i] & 15;
+    out.codes[16 + i] = bytes[i] >> 4;
   }
 }
 
@@ -38,15 +38,33 @@ void q4_k(const std::uint8_t* block, FourBitGroup* out) {
     out[j].least = -(dmin * of.min);
     const std::uint8_t* nibbles = block + 16 + 32 * (j / 2);
     for (std::size_t i = 0; i < 32; ++i) {
-      out[j].levels[i] = j % 2 == 0 ? nibbles[i] & 15 : nibbles[i] >> 4;
+      out[j].codes[i] = j % 2 == 0 ? nibbles[i] & 15 : nibbles[i] >> 4;
     }
   }
 }
 
+void mxfp4(const std::uint8_t* block, FourBitGroup* out) {
+  out->scale = internal::half_e8m0(block[0]);
+  out->least = -12.0F * out->scale;
+  halves(block + 1, *out);
+}
+
+constexpr FourBitLevels kLinearLevels = {0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15};
+constexpr FourBitLevels kE2m1Levels = {12, 13, 14, 15, 16, 18, 20, 24, 12, 11, 10, 9, 8, 6, 4, 0};
+
 }  // namespace
 
+const FourBitLevels& levels_of(LevelKind kind) noexcept {
+  return kind == LevelKind::kE2m1 ? kE2m1Levels : kLinearLevels;
+}
+
 bool has_four_bit_groups(DType dtype) noexcept {
-  return dtype == DType::kQ4_0 || dtype == DType::kQ4_1 || dtype == DType::kQ4_K;
+  return dtype == DType::kQ4_0 || dtype == DType::kQ4_1 || dtype == DType::kQ4_K ||
+         dtype == DType::kMXFP4;
+}
+
+LevelKind kind_of_levels(DType dtype) noexcept {
+  return dtype == DType::kMXFP4 ? LevelKind::kE2m1 : LevelKind::kLinear;
 }
 
 void four_bit_groups(DType dtype, std::span<const std::byte> src, std::span<FourBitGroup> dst) {
@@ -60,7 +78,10 @@ void four_bit_groups(DType dtype, std::span<const std::byte> src, std::span<Four
     throw std::invalid_argument(fmt::format("{} bytes of {} to {} groups; pass whole blocks of {}",
                                             src.size(), name_of(dtype), dst.size(), bytes));
   }
-  const auto decode = dtype == DType::kQ4_0 ? q4_0 : dtype == DType::kQ4_1 ? q4_1 : q4_k;
+  const auto decode = dtype == DType::kQ4_0   ? q4_0
+                      : dtype == DType::kQ4_1 ? q4_1
+                      : dtype == DType::kQ4_K ? q4_k
+                                              : mxfp4;
   const auto* from = reinterpret_cast<const std::uint8_t*>(src.data());
   for (std::size_t i = 0; i * bytes < src.size(); ++i) {
     decode(from + i * bytes, dst.data() + i * groups);

@@ -14,7 +14,8 @@ namespace forerun {
 namespace {
 
 constexpr std::string_view kSupported =
-    "F32, F16, BF16, Q8_0, Q4_0, Q4_1, Q5_0, Q5_1, Q2_K, Q3_K, Q4_K, Q5_K, Q6_K, IQ4_NL and IQ4_XS "
+    "F32, F16, BF16, Q8_0, Q4_0, Q4_1, Q5_0, Q5_1, Q2_K, Q3_K, Q4_K, Q5_K, Q6_K, IQ4_NL, IQ4_XS "
+    "and MXFP4 "
     "are";
 constexpr std::uint32_t kMaxDims = 4;
 constexpr int kMaxArrayDepth = 4;

@@ -279,8 +279,9 @@ TEST(Gguf, RefusesTensorsStoredAsSomethingElse) {
   EXPECT_EQ(
       one_tensor({256}, 22, 0),
       "tensor 'w' is stored as IQ2_S (type 22), which forerun does not read; F32, F16, BF16, Q8_0, "
-      "Q4_0, Q4_1, Q5_0, Q5_1, Q2_K, Q3_K, Q4_K, Q5_K, Q6_K, IQ4_NL and IQ4_XS are: quantise the "
-      "model to one of these");
+      "Q4_0, Q4_1, Q5_0, Q5_1, Q2_K, Q3_K, Q4_K, Q5_K, Q6_K, IQ4_NL, IQ4_XS and MXFP4 are: "
+      "quantise "
+      "the model to one of these");
   EXPECT_EQ(one_tensor({256}, 4, 0).find("tensor 'w' is stored as an unknown type (type 4)"), 0u);
   EXPECT_EQ(one_tensor({256}, 9999, 0).find("tensor 'w' is stored as an unknown type (type 9999)"),
             0u);

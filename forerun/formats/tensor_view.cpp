@@ -15,15 +15,16 @@ struct Layout {
 
 // In the order of DType. Source of the block sizes: ggml-common.h of ggml-org/ggml, and Dtype in
 // tensor.rs of huggingface/safetensors.
-constexpr std::array<Layout, 32> kLayouts{
+constexpr std::array<Layout, 33> kLayouts{
     {{"F32", 1, 4},      {"F16", 1, 2},      {"BF16", 1, 2},       {"Q8_0", 32, 34},
      {"Q4_0", 32, 18},   {"Q4_1", 32, 20},   {"Q5_0", 32, 22},     {"Q5_1", 32, 24},
      {"Q4_K", 256, 144}, {"Q5_K", 256, 176}, {"Q6_K", 256, 210},   {"Q2_K", 256, 84},
-     {"Q3_K", 256, 110}, {"IQ4_NL", 32, 18}, {"IQ4_XS", 256, 136}, {"I64", 1, 8},
-     {"I32", 1, 4},      {"BOOL", 1, 1},     {"F64", 1, 8},        {"C64", 1, 8},
-     {"I16", 1, 2},      {"I8", 1, 1},       {"U64", 1, 8},        {"U32", 1, 4},
-     {"U16", 1, 2},      {"U8", 1, 1},       {"F8_E4M3", 1, 1},    {"F8_E5M2", 1, 1},
-     {"F8_E8M0", 1, 1},  {"F6_E2M3", 4, 3},  {"F6_E3M2", 4, 3},    {"F4", 2, 1}}};
+     {"Q3_K", 256, 110}, {"IQ4_NL", 32, 18}, {"IQ4_XS", 256, 136}, {"MXFP4", 32, 17},
+     {"I64", 1, 8},      {"I32", 1, 4},      {"BOOL", 1, 1},       {"F64", 1, 8},
+     {"C64", 1, 8},      {"I16", 1, 2},      {"I8", 1, 1},         {"U64", 1, 8},
+     {"U32", 1, 4},      {"U16", 1, 2},      {"U8", 1, 1},         {"F8_E4M3", 1, 1},
+     {"F8_E5M2", 1, 1},  {"F8_E8M0", 1, 1},  {"F6_E2M3", 4, 3},    {"F6_E3M2", 4, 3},
+     {"F4", 2, 1}}};
 
 const Layout& layout_of(DType dtype) noexcept { return kLayouts[static_cast<std::size_t>(dtype)]; }
 

@@ -10,8 +10,9 @@
 
 namespace forerun {
 
-/// How numbers are stored in a file. The Q and IQ types are GGML's block formats. I64, I32 and BOOL
-/// hold ids and flags, never weights; of those after them only names and sizes are known.
+/// How numbers are stored in a file. The Q and IQ types and MXFP4 are GGML's block formats. I64,
+/// I32 and BOOL hold ids and flags, never weights; of those after them only names and sizes are
+/// known.
 enum class DType : std::uint8_t {
   kF32,
   kF16,
@@ -28,6 +29,7 @@ enum class DType : std::uint8_t {
   kQ3_K,
   kIQ4_NL,
   kIQ4_XS,
+  kMXFP4,
   kI64,
   kI32,
   kBool,

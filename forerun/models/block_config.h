@@ -4,13 +4,23 @@
 
 namespace forerun {
 
-enum class Activation : std::uint8_t { kSilu, kGeluTanh };
+enum class Activation : std::uint8_t { kSilu, kGeluTanh, kClamped };
+
+/// Gates of Activation::kClamped: g * sigmoid(slope * g) * (u + 1), with the gate g up to `limit`
+/// and the other factor u within +-limit (gpt-oss, arXiv:2508.10925).
+struct ClampedGate {
+  double slope = 1.702, limit = 7.0;
+};
 
 /// What the transformer blocks of a network share.
 struct BlockConfig {
   std::int64_t hidden = 0, intermediate = 0, heads = 0, kv_heads = 0, head_dim = 0;
   double norm_eps = 1e-6;
   Activation activation = Activation::kSilu;  ///< of the gates
+  ClampedGate clamp;                          ///< where `activation` is kClamped
+  /// Every head has a score besides those of the keys that takes part in the softmax and brings no
+  /// value.
+  bool sinks = false;
   bool head_norms = false;  ///< queries and keys are normed before the rotary embedding
   bool post_norms = false;  ///< the outputs of attention and MLP are normed (Gemma)
   /// Norms and gates in one pass over memory each (tensor/fused.h), for training; else by ATen's

@@ -7,12 +7,14 @@
 #include <algorithm>
 #include <map>
 #include <numeric>
+#include <optional>
 #include <string_view>
 #include <utility>
 
 #include "forerun/base/result.h"
 #include "forerun/formats/dequantize.h"
 #include "forerun/models/int8_decoder.h"
+#include "forerun/models/internal/gpt_oss_experts.h"
 #include "forerun/tensor/huge_table.h"
 #include "forerun/tensor/parallel_for.h"
 
@@ -33,6 +35,7 @@ constexpr std::pair<std::string_view, std::string_view> kGgufNames[] = {
     {"self_attn.k_norm.", "attn_k_norm."},
     {"pre_feedforward_layernorm.", "ffn_norm."},
     {"post_feedforward_layernorm.", "post_ffw_norm."},
+    {"self_attn.sinks", "attn_sinks.weight"},
     {"mlp.gate.", "ffn_gate_inp."},
     {"mlp.gate_proj.", "ffn_gate."},
     {"mlp.up_proj.", "ffn_up."},
@@ -95,8 +98,9 @@ class Builder {
   std::shared_ptr<const Int8Decoder> packed(const DecoderLm& ends) {
     Arena arena;
     std::vector<Int8Block> layers;
-    for (std::int64_t i = 0; i < c_.layers; ++i)
+    for (std::int64_t i = 0; i < c_.layers; ++i) {
       layers.push_back(Int8Block::pack(layer(i), c_, arena));
+    }
     Int8Matrix head = Int8Matrix::pack(ends.head(), {}, arena);
     return std::make_shared<Int8Decoder>(c_, huge_table(ends.embedding, at::kBFloat16),
                                          std::move(layers), ends.final_norm, std::move(head));
@@ -104,6 +108,7 @@ class Builder {
 
   TransformerBlock layer(std::int64_t index) {
     TransformerBlock b(c_);
+    parts_.clear();
     const auto listed = [&] {
       std::vector<ModelWeight> out;
       add_weights(b, c_, fmt::format("model.layers.{}.", index), out);
@@ -111,7 +116,8 @@ class Builder {
     };
     for (Linear* l : b.linears()) l->bias = at::empty({0});  // those that the file has
     for (const ModelWeight& w : listed()) {
-      if (w.name.ends_with(".bias") && find(w.name) == nullptr) *w.tensor = at::Tensor();
+      const bool optional = w.name.ends_with(".bias") && c_.family != Family::kGptOss;
+      if (optional && find(w.name) == nullptr) *w.tensor = at::Tensor();
     }
     const std::vector<ModelWeight> all = listed();
     for (const ModelWeight& w : all) get(w);  // before anything is allocated
@@ -156,7 +162,11 @@ class Builder {
 
   std::shared_ptr<const StoredMatrix> stored(const ModelWeight& w) const {
     try {
-      return std::make_shared<const StoredMatrix>(get(w), row_order(w.name), memory_);
+      const TensorView& view = get(w);
+      const auto part = parts_.find(w.name);
+      const bool own = part != parts_.end() && part->second.memory != nullptr;
+      return std::make_shared<const StoredMatrix>(view, row_order(w.name),
+                                                  own ? part->second.memory : memory_);
     } catch (const std::invalid_argument& e) {
       throw FormatError(e.what());
     }
@@ -166,7 +176,7 @@ class Builder {
   bool has_biases(const std::vector<Linear*>& parts) const {
     const auto biased = static_cast<std::size_t>(std::count_if(
         parts.begin(), parts.end(), [](const Linear* l) { return l->bias.defined(); }));
-    const bool wants_bias = c_.family == Family::kQwen2 && parts.size() == 3;
+    const bool wants_bias = c_.family == Family::kQwen2 && parts.size() == 3;  // gpt-oss: `layer`
     if (biased != parts.size() && (biased != 0 || wants_bias)) {
       throw FormatError(fmt::format(
           "{} of {} biases of a block's {} are there: the file is incomplete", biased, parts.size(),
@@ -193,6 +203,7 @@ class Builder {
     if (naming_ == Naming::kHuggingFace) return name;
     if (naming_ == Naming::kNemotronDiffusion) return nemotron_name(name);
     if (naming_ == Naming::kMixtral) return mixtral_name(name);
+    if (naming_ == Naming::kGptOss) return gpt_oss_name(name);
     if (naming_ == Naming::kLanguageModel) return "language_model." + name;
     if (naming_ == Naming::kModelLanguageModel) return behind_language_model(name);
     constexpr std::string_view kLayers = "model.layers.";
@@ -214,7 +225,8 @@ class Builder {
         return fmt::format("{}{}{}", prefix, gguf, rest.substr(theirs.size()));
     }
     // The only name of two meanings: the norm before the MLP, or after attention.
-    return prefix + (c_.gemma() ? "post_attention_norm.weight" : "ffn_norm.weight");
+    const bool before = !c_.gemma() && c_.family != Family::kGptOss;
+    return prefix + (before ? "ffn_norm.weight" : "post_attention_norm.weight");
   }
 
   // Which expert a weight belongs to in a file that has all of them in one tensor; -1: none.
@@ -227,15 +239,21 @@ class Builder {
 
   // The file's tensor of a weight, or null; a part of one that holds all experts.
   const TensorView* find(const std::string& name) const {
+    if (const auto known = parts_.find(name); known != parts_.end()) return &known->second.view;
+    if (naming_ == Naming::kGptOss) {
+      std::optional<internal::OwnTensor> part = internal::gpt_oss_expert(name, find_);
+      if (part) return &(parts_[name] = *std::move(part)).view;
+    }
     const TensorView* view = find_(stored_name(name));
     const std::int64_t expert = expert_of(name);
     if (view == nullptr || expert < 0) return view;
-    if (view->shape.size() != 3 || view->shape[0] != c_.experts) return view;
+    const std::size_t dimensions = name.ends_with(".bias") ? 2 : 3;
+    if (view->shape.size() != dimensions || view->shape[0] != c_.experts) return view;
     const std::size_t bytes = view->bytes.size() / static_cast<std::size_t>(c_.experts);
-    TensorView& part = parts_[name];
+    TensorView& part = parts_[name].view;
     part = {.name = view->name,
             .dtype = view->dtype,
-            .shape = {view->shape[1], view->shape[2]},
+            .shape = {view->shape.begin() + 1, view->shape.end()},
             .bytes = view->bytes.subspan(static_cast<std::size_t>(expert) * bytes, bytes)};
     return &part;
   }
@@ -259,13 +277,14 @@ class Builder {
     return *view;
   }
 
-  // Norms stay float32.
+  // Norms and sinks stay float32.
   void read(const ModelWeight& w) const {
     const TensorView& view = get(w);
     const bool norm = w.name.ends_with("norm.weight");
+    const bool plain = norm || w.name.ends_with("sinks");
     const RowMap order = row_order(w.name);
     if (!w.tensor->defined() || w.tensor->sizes() != at::IntArrayRef(w.shape)) {
-      *w.tensor = at::empty(w.shape, norm ? at::kFloat : scalar_type(precision_));
+      *w.tensor = at::empty(w.shape, plain ? at::kFloat : scalar_type(precision_));
     }
     if (w.shape.size() == 2) return fill(view, *w.tensor, order);
     at::Tensor wide = at::empty(w.shape, at::kFloat);
@@ -327,7 +346,8 @@ class Builder {
   Naming naming_;
   const FindTensor& find_;
   const std::shared_ptr<const void>& memory_;
-  mutable std::map<std::string, TensorView> parts_;  // of tensors that hold all experts
+  // Of tensors that hold all experts; of the layer that is read.
+  mutable std::map<std::string, internal::OwnTensor> parts_;
   Precision precision_;
 };
 
@@ -352,6 +372,19 @@ std::string mixtral_name(const std::string& name) {
     if (matrix != std::string::npos) out.replace(matrix, ours.size(), theirs);
   }
   return out;
+}
+
+std::string gpt_oss_name(const std::string& name) {
+  constexpr std::string_view kRouter = ".mlp.gate.", kExperts = ".mlp.experts.";
+  std::string out = name;
+  if (const std::size_t at = name.find(kRouter); at != std::string::npos) {
+    return out.replace(at, kRouter.size(), ".mlp.router.");
+  }
+  const std::size_t at = name.find(kExperts);
+  if (at == std::string::npos) return name;
+  const bool down = name.find("down_proj") != std::string::npos;
+  return fmt::format("{}{}{}", name.substr(0, at + kExperts.size()),
+                     down ? "down_proj" : "gate_up_proj", name.ends_with(".bias") ? "_bias" : "");
 }
 
 DecoderLm build_decoder(const DecoderConfig& config, const DecoderFile& file, Precision precision,

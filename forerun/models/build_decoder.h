@@ -17,6 +17,7 @@ enum class Naming : std::uint8_t {
   kNemotronDiffusion,   ///< Nemotron-Labs-Diffusion's: the same behind "encoder.", diffusion_head
   kLanguageModel,       ///< transformers' of a multimodal model: "language_model.model."
   kMixtral,             ///< transformers' of Mixtral: "block_sparse_moe."
+  kGptOss,              ///< transformers' of gpt-oss: "mlp.router", all experts in one tensor
   kModelLanguageModel,  ///< the same of newer versions: "model.language_model."
 };
 
@@ -25,6 +26,9 @@ std::string nemotron_name(const std::string& name);
 
 /// The same of Mixtral.
 std::string mixtral_name(const std::string& name);
+
+/// The same of gpt-oss: of an expert the tensor that holds it.
+std::string gpt_oss_name(const std::string& name);
 
 /// A tensor of the file by name, or null.
 using FindTensor = std::function<const TensorView*(const std::string&)>;

@@ -102,6 +102,8 @@ std::string name_of(Family family) {
       return "qwen3";
     case Family::kGemma3:
       return "gemma3";
+    case Family::kGptOss:
+      return "gpt_oss";
   }
   return "?";
 }

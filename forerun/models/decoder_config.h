@@ -13,7 +13,7 @@
 
 namespace forerun {
 
-enum class Family : std::uint8_t { kLlama, kQwen2, kQwen3, kGemma3 };
+enum class Family : std::uint8_t { kLlama, kQwen2, kQwen3, kGemma3, kGptOss };
 
 /// How wavelengths of the rotary embedding are stretched.
 struct RopeScaling {
@@ -60,6 +60,10 @@ struct DecoderConfig : BlockConfig {
     post_norms = gemma();
     head_norms = gemma() || f == Family::kQwen3;
     if (gemma()) activation = Activation::kGeluTanh;
+    if (f == Family::kGptOss) {
+      activation = Activation::kClamped;
+      sinks = norm_topk_prob = true;
+    }
   }
   bool gemma() const noexcept { return family == Family::kGemma3; }
 };

@@ -17,6 +17,7 @@ std::optional<Family> family_of(std::string_view architecture) {
   if (architecture == "qwen2") return Family::kQwen2;
   if (architecture == "qwen3" || architecture == "qwen3moe") return Family::kQwen3;
   if (architecture == "gemma3") return Family::kGemma3;
+  if (architecture == "gpt-oss") return Family::kGptOss;
   return std::nullopt;
 }
 
@@ -70,6 +71,7 @@ void read_yarn(Keys& k, DecoderConfig& c) {
   const double own = s.factor > 1.0 ? 0.1 * std::log(s.factor) + 1.0 : 1.0;
   s.attention_factor =
       k.number("rope.scaling.yarn_attn_factor", own) * k.number("rope.scaling.attn_factor", 1.0);
+  s.truncate = c.family != Family::kGptOss;  // as published; llama.cpp truncates there too
   for (const auto& [key, plain] : {std::pair("rope.scaling.yarn_ext_factor", 1.0),
                                    std::pair("rope.scaling.yarn_log_multiplier", 0.0)}) {
     const double value = k.number(key, plain);
@@ -116,7 +118,8 @@ void read_rope(const Gguf& gguf, Keys& k, DecoderConfig& c) {
 
 void read_windows(const Gguf& gguf, Keys& k, DecoderConfig& c) {
   c.sliding.assign(static_cast<std::size_t>(c.layers), false);
-  if (!c.gemma()) return;
+  const bool gpt_oss = c.family == Family::kGptOss;
+  if (!c.gemma() && !gpt_oss) return;
   c.window = k.integer("attention.sliding_window", 0);
   if (c.window < 0) return k.fail("attention.sliding_window is negative");
   if (c.window == 0) return;
@@ -128,7 +131,7 @@ void read_windows(const Gguf& gguf, Keys& k, DecoderConfig& c) {
     c.sliding = *flags;
     return;
   }
-  const std::int64_t pattern = k.integer("attention.sliding_window_pattern", 6);
+  const std::int64_t pattern = k.integer("attention.sliding_window_pattern", gpt_oss ? 2 : 6);
   if (pattern <= 0) return k.fail(fmt::format("{} must be positive", key));
   for (std::int64_t i = 0; i < c.layers; ++i) {
     c.sliding[static_cast<std::size_t>(i)] = (i + 1) % pattern != 0;
@@ -184,7 +187,7 @@ Result<DecoderConfig> parse_decoder_config(const Gguf& gguf) {
   const auto family = family_of(*architecture);
   if (!family) {
     return Error{fmt::format(
-        "architecture {} is not supported; llama, qwen2, qwen3, qwen3moe and gemma3 are",
+        "architecture {} is not supported; llama, qwen2, qwen3, qwen3moe, gemma3 and gpt-oss are",
         quote(*architecture))};
   }
   // Mixtral's files are Llama's with experts.
@@ -195,6 +198,7 @@ Result<DecoderConfig> parse_decoder_config(const Gguf& gguf) {
   if (!parsed) return parsed;
   DecoderConfig c = *std::move(parsed);
   c.norm_topk_prob = c.experts > 0;  // in these architectures always
+  if (c.family == Family::kGptOss && c.experts == 0) return Error{count + " is missing"};
   return c;
 }
 

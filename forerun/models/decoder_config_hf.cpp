@@ -21,6 +21,7 @@ constexpr const char* kNemotronDiffusion = "nemotron_labs_diffusion";
 bool is_mistral(const std::string& type) { return type == "mistral" || type == "ministral"; }
 // Llama and Qwen3 with experts.
 constexpr const char *kMixtral = "mixtral", *kQwen3Moe = "qwen3_moe";
+constexpr const char* kGptOss = "gpt_oss";
 
 std::optional<Family> family_of(const std::string& type) {
   if (type == "llama" || is_mistral(type) || type == kMixtral || type == kNemotronDiffusion) {
@@ -28,6 +29,7 @@ std::optional<Family> family_of(const std::string& type) {
   }
   if (type == "qwen2") return Family::kQwen2;
   if (type == "qwen3" || type == kQwen3Moe) return Family::kQwen3;
+  if (type == kGptOss) return Family::kGptOss;
   if (type == "gemma3_text" || type == "gemma3") return Family::kGemma3;
   return std::nullopt;
 }
@@ -118,6 +120,7 @@ void read_experts(Fields& f, const std::string& type, DecoderConfig& c) {
   c.experts_used = f.integer("num_experts_per_tok");
   if (!f.error().empty()) return;
   if (c.experts < 1) return f.fail(fmt::format("'{}' must be positive", count));
+  if (type == kGptOss) return;
   c.norm_topk_prob = mixtral || f.flag("norm_topk_prob", false);
   if (mixtral) return;
   c.intermediate = f.integer("moe_intermediate_size");
@@ -125,6 +128,17 @@ void read_experts(Fields& f, const std::string& type, DecoderConfig& c) {
   if (f.integer("decoder_sparse_step", 1) != 1 || (dense != nullptr && *dense != json::array())) {
     f.fail("layers without experts among others with them are not supported");
   }
+}
+
+// Values that files leave out are those of transformers' GptOssConfig.
+void read_gpt_oss(Fields& f, DecoderConfig& c) {
+  c.clamp = {.slope = f.number("swiglu_alpha", 1.702), .limit = f.number("swiglu_limit", 7.0)};
+  if (!f.flag("attention_bias", true)) f.fail("'attention_bias' must be true");
+  c.window = f.integer("sliding_window", 128);
+  if (c.window <= 0) return f.fail("'sliding_window' must be positive");
+  c.sliding.assign(static_cast<std::size_t>(c.layers), false);
+  for (std::size_t i = 0; i < c.sliding.size(); ++i) c.sliding[i] = i % 2 == 0;
+  if (const json* types = f.find("layer_types")) read_layer_types(*types, f, c);
 }
 
 void read_windows(const json& config, Fields& f, DecoderConfig& c) {
@@ -173,6 +187,7 @@ std::string unread_quantisation(const json& config) {
   if (found == config.end() || !found->is_object() || found->empty()) return "";
   const auto method = found->find("quant_method");
   const bool named = method != found->end() && method->is_string();
+  if (named && *method == "mxfp4" && config.value("model_type", json()) == kGptOss) return "";
   return named ? quote(method->get<std::string>()) : "a method that is not named";
 }
 
@@ -184,8 +199,8 @@ Result<DecoderConfig> parse_text_config(const json& config) {
     return Error{
         f.error().empty()
             ? fmt::format("config.json: model_type {} is not supported; llama, mistral, "
-                          "ministral, mixtral, qwen2, qwen3, qwen3_moe, gemma3, gemma3_text and "
-                          "nemotron_labs_diffusion are",
+                          "ministral, mixtral, qwen2, qwen3, qwen3_moe, gemma3, gemma3_text, "
+                          "gpt_oss and nemotron_labs_diffusion are",
                           quote(type))
             : "config.json: " + f.error()};
   }
@@ -196,11 +211,12 @@ Result<DecoderConfig> parse_text_config(const json& config) {
   c.heads = f.integer("num_attention_heads");
   c.kv_heads = f.integer("num_key_value_heads", c.heads);
   const std::int64_t even = c.heads > 0 ? c.hidden / c.heads : 0;
-  c.head_dim = f.integer("head_dim", c.gemma() ? 256 : even);
-  if (type == kMixtral || type == kQwen3Moe) read_experts(f, type, c);
+  const bool gpt_oss = type == kGptOss;
+  c.head_dim = f.integer("head_dim", c.gemma() ? 256 : gpt_oss ? 64 : even);
+  if (type == kMixtral || type == kQwen3Moe || gpt_oss) read_experts(f, type, c);
   if (type != kQwen3Moe) c.intermediate = f.integer("intermediate_size");
   c.context = f.integer("max_position_embeddings");
-  c.norm_eps = f.number("rms_norm_eps", 1e-6);
+  c.norm_eps = f.number("rms_norm_eps", gpt_oss ? 1e-5 : 1e-6);
   c.tied_head = f.flag("tie_word_embeddings", c.gemma());
   const std::string act = f.text(c.gemma() ? "hidden_activation" : "hidden_act",
                                  c.gemma() ? "gelu_pytorch_tanh" : "silu");
@@ -222,10 +238,15 @@ Result<DecoderConfig> parse_text_config(const json& config) {
   }
   refuse_part_of_a_head(config, f);
   read_ropes(f, c);
+  if (gpt_oss && f.find("rope_scaling") == nullptr && f.find("rope_parameters") == nullptr) {
+    f.fail("'rope_scaling' is missing");
+  }
   if (type == kNemotronDiffusion) read_nemotron(f, c);
   // Qwen3-MoE has its window in every layer, or none.
   const bool everywhere = type == kQwen3Moe && f.flag("use_sliding_window", false);
-  if (is_mistral(type) || type == kMixtral || everywhere) {
+  if (gpt_oss) {
+    read_gpt_oss(f, c);
+  } else if (is_mistral(type) || type == kMixtral || everywhere) {
     read_mistral_window(config, f, type == kMixtral ? 0 : 4096, c);
   } else {
     read_windows(config, f, c);

@@ -222,6 +222,44 @@ TEST(DecoderConfig, QuantisedWeightsAreNamed) {
   }
 }
 
+TEST(DecoderConfig, OfGptOss) {
+  json config = config_of("gpt_oss");
+  for (const char* defaults : {"swiglu_limit", "sliding_window", "head_dim", "rms_norm_eps"}) {
+    config.erase(defaults);
+  }
+  const Result<DecoderConfig> c = parse_decoder_config(config);
+  ASSERT_TRUE(c) << c.error().message;
+  EXPECT_EQ(c->activation, Activation::kClamped);
+  EXPECT_EQ(c->clamp.slope, 1.702);
+  EXPECT_EQ(c->clamp.limit, 7.0);
+  EXPECT_TRUE(c->sinks && c->norm_topk_prob);
+  EXPECT_EQ(c->experts, 4);
+  EXPECT_EQ(c->experts_used, 2);
+  EXPECT_EQ(c->head_dim, 64);
+  EXPECT_EQ(c->norm_eps, 1e-5);
+  EXPECT_EQ(c->window, 128);
+  EXPECT_EQ(c->sliding, (std::vector<bool>{true, false}));
+  EXPECT_EQ(inverse_frequencies(*c, true), inverse_frequencies(*c, false));
+  EXPECT_FALSE(c->rope_scaling.truncate);
+  for (const auto& [key, value] : std::vector<std::pair<std::string, json>>{
+           {"attention_bias", false},
+           {"sliding_window", 0},
+           {"swiglu_limit", -1.0},
+           {"num_local_experts", 0},
+           {"layer_types", {"full_attention"}},
+           {"rope_scaling", nullptr},
+           {"quantization_config", {{"quant_method", "gptq"}}}}) {
+    json bad = config;
+    bad[key] = value;
+    EXPECT_NE(refusal(bad), "") << key;
+  }
+  config["quantization_config"] = {{"quant_method", "mxfp4"}};
+  EXPECT_EQ(refusal(config), "");
+  json other = config_of("llama_plain");
+  other["quantization_config"] = {{"quant_method", "mxfp4"}};
+  EXPECT_NE(refusal(other).find("quantised by 'mxfp4'"), std::string::npos);
+}
+
 TEST(DecoderConfig, RotationOfPartOfAHeadIsRefused) {
   for (const char* family : {"llama", "llama_plain", "gemma3_softcap", "mistral_yarn"}) {
     json config = config_of(family);

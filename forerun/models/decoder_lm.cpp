@@ -173,7 +173,8 @@ Attend attention(const DecoderLm& model, std::int64_t index,
     const bool sliding = c.sliding[static_cast<std::size_t>(index)];
     const AttentionOptions options{.scale = c.query_scale,
                                    .window = sliding ? std::optional(c.window) : std::nullopt,
-                                   .softcap = c.attention_softcap};
+                                   .softcap = c.attention_softcap,
+                                   .sinks = model.layers[static_cast<std::size_t>(index)].sinks};
     std::vector<at::Tensor> out;
     out.reserve(sequences.size());
     std::int64_t row = 0;

@@ -300,15 +300,14 @@ TEST_P(DecoderRows, EmbeddingsTakeTheTokensPlace) {
   EXPECT_THROW(forward(model_, {&both, 1}), std::invalid_argument);
 }
 
-INSTANTIATE_TEST_SUITE_P(Tiny, DecoderRows,
-                         ::testing::Combine(::testing::Values("llama", "qwen2", "qwen3", "gemma3",
-                                                              "gemma3_softcap", "qwen3_moe"),
-                                            ::testing::Values(Precision::kF32, Precision::kBF16,
-                                                              Precision::kInt8)),
-                         [](const auto& p) {
-                           return std::get<0>(p.param) + "_" +
-                                  std::string(name_of(std::get<1>(p.param)));
-                         });
+INSTANTIATE_TEST_SUITE_P(
+    Tiny, DecoderRows,
+    ::testing::Combine(::testing::Values("llama", "qwen2", "qwen3", "gemma3", "gemma3_softcap",
+                                         "qwen3_moe", "gpt_oss"),
+                       ::testing::Values(Precision::kF32, Precision::kBF16, Precision::kInt8)),
+    [](const auto& p) {
+      return std::get<0>(p.param) + "_" + std::string(name_of(std::get<1>(p.param)));
+    });
 
 }  // namespace
 }  // namespace forerun

@@ -33,7 +33,7 @@ at::Tensor run_documents(const DecoderLm& model, std::span<const std::span<const
     h = run_block(model.layers[i], blocks, h, c.sliding[i] ? local : full,
                   [&](const at::Tensor& q, const KeysValues& own) {
                     keys_values = own;
-                    return packed.attention(i, q, own);
+                    return packed.attention(i, q, own, model.layers[i].sinks);
                   });
     each(i, h, std::move(keys_values));
   }

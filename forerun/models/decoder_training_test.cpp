@@ -89,6 +89,7 @@ TEST_P(Trained, LogitsAreThoseOfInference) {
 
 TEST_P(Trained, GradientsAreFiniteDifferences) {  // of each weight, along a random direction
   DecoderLm model = trainable(GetParam(), at::kDouble);
+  model.config.clamp.limit = 1e3;  // differences across an edge are no slopes
   loss_of(model).backward();
   for (const ModelWeight& w : weights(model)) {
     const at::NoGradGuard no_autograd;
@@ -126,6 +127,7 @@ TEST_P(Trained, StepsReduceTheLossAndSurviveTheFile) {
     }
   }
   const testing::TempFolder folder;
+  if (!can_be_saved(model.config)) return;
   save_decoder(folder.path() / "saved", model, {{"steps", 20}});
   const DecoderLm read = load(folder.path() / "saved");
   EXPECT_TRUE(at::equal(logits(read), logits(model)));
@@ -138,6 +140,12 @@ TEST_P(Trained, ALoadedModelIsSavedAsItIs) {
   for (const Precision precision : {Precision::kF32, Precision::kBF16}) {
     const DecoderLm model = load(kTiny + GetParam(), precision);
     const testing::TempFolder folder;
+    if (!can_be_saved(model.config)) {
+      EXPECT_EQ(model.config.family, forerun::Family::kGptOss);
+      EXPECT_THROW(save_decoder(folder.path() / "saved", model), std::invalid_argument);
+      EXPECT_FALSE(std::filesystem::exists(folder.path() / "saved"));
+      continue;
+    }
     save_decoder(folder.path() / "saved", model);
     const DecoderLm read = load(folder.path() / "saved", precision);
     const Tokens tokens = {3, 14, 15, 92, 65};
@@ -168,7 +176,7 @@ TEST_P(Trained, UnderAutocastStaysClose) {
 
 INSTANTIATE_TEST_SUITE_P(Tiny, Trained,
                          ::testing::Values("llama", "llama_plain", "qwen2", "qwen3", "gemma3",
-                                           "gemma3_softcap", "mistral", "mixtral"),
+                                           "gemma3_softcap", "mistral", "mixtral", "gpt_oss"),
                          [](const auto& family) { return family.param; });
 
 // The logits of a document must not depend on the others of its batch, nor on what follows.

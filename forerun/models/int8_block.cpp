@@ -31,8 +31,10 @@ Int8Block Int8Block::pack(const TransformerBlock& b, const BlockConfig& c, Arena
           .k_norm = plain_values(b.k_norm),
           .qkv = pack_linear({&b.q, &b.k, &b.v}, nullptr, arena),
           .output = pack_linear({&b.output}, nullptr, arena),
-          .mlp = b.experts.empty() ? Int8Mlp::pack(b.gate, b.up, b.down, c.activation, arena)
-                                   : Int8Mlp(),
+          .sinks = plain_values(b.sinks),
+          .mlp = b.experts.empty()
+                     ? Int8Mlp::pack(b.gate, b.up, b.down, c.activation, arena, c.clamp)
+                     : Int8Mlp(),
           .experts = Int8Experts::pack(b, c, arena),
           .attention_conv = Int8Conv::pack(b.attention_conv, c, arena),
           .mlp_conv = Int8Conv::pack(b.mlp_conv, c, arena)};
@@ -120,10 +122,13 @@ void Int8BlockPass::run(Worker& w, const Int8Block& b, const Layer& layer,
   if (full() == 0) return;
   attention_.attend(w, layer.index, layer.mask);
   const k::Int8Rows attended = b.output.in_form(attended_);
+  const float* const sinks = b.sinks.defined() ? b.sinks.const_data_ptr<float>() : nullptr;
   each_run(w, full(), [&](std::int64_t begin, std::int64_t end) {
     float* out = scratch(w);
     for (std::int64_t r = begin; r < end; ++r) {
-      for (std::int64_t h = 0; h < c_.heads; ++h) attention_.output(r, h, out + h * c_.head_dim);
+      for (std::int64_t h = 0; h < c_.heads; ++h) {
+        attention_.output(r, h, out + h * c_.head_dim, sinks != nullptr ? sinks + h : nullptr);
+      }
       kernels().quantize_row(out, c_.query_width(), attended, r, out);
     }
     adapted_.lower(layer.index, &Int8BlockLora::output, attended, begin, end, scratch(w));

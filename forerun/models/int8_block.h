@@ -20,7 +20,8 @@ namespace forerun {
 struct Int8Block {
   RmsNorm attention_norm, mlp_norm, attention_post_norm, mlp_post_norm, q_norm, k_norm;
   Int8Matrix qkv, output;
-  Int8Mlp mlp;  // unless there are experts
+  at::Tensor sinks;  ///< [heads] float32, or undefined
+  Int8Mlp mlp;       // unless there are experts
   Int8Experts experts;
   Int8Conv attention_conv, mlp_conv;
 

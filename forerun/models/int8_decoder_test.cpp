@@ -173,7 +173,8 @@ TEST_P(Int8Family, NorDoesHowFarTheThreadsAre) {
 
 INSTANTIATE_TEST_SUITE_P(Tiny, Int8Family,
                          ::testing::Values("llama", "llama_plain", "qwen2", "qwen3", "gemma3",
-                                           "gemma3_softcap", "mistral", "qwen3_moe", "mixtral"),
+                                           "gemma3_softcap", "mistral", "qwen3_moe", "mixtral",
+                                           "gpt_oss", "gpt_oss_mxfp4"),
                          [](const auto& family) { return family.param; });
 
 // Awkward sizes: more than one task of gates, chunk of keys and block of rows, tails in every

@@ -36,7 +36,7 @@ Int8Experts Int8Experts::pack(const TransformerBlock& b, const BlockConfig& c, A
   out.hidden_ = c.hidden;
   out.used_ = c.experts_used;
   for (const GatedMlp& e : b.experts) {
-    out.mlps_.push_back(Int8Mlp::pack(e.gate, e.up, e.down, c.activation, arena));
+    out.mlps_.push_back(Int8Mlp::pack(e.gate, e.up, e.down, c.activation, arena, c.clamp));
   }
   const at::Tensor router =
       b.router.stored != nullptr ? b.router.stored->unpacked() : plain_values(b.router.weight);

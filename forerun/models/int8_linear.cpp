@@ -19,6 +19,15 @@ bool in_groups(const Linear& l) {
          l.stored->columns() % FourBitGroup::kNumbers == 0;
 }
 
+// Whether one matrix of groups can hold all of them.
+bool in_like_groups(Parts parts) {
+  const Linear& first = **parts.begin();
+  return in_groups(first) && std::all_of(parts.begin(), parts.end(), [&](const Linear* l) {
+           return in_groups(*l) &&
+                  kind_of_levels(l->stored->dtype()) == kind_of_levels(first.stored->dtype());
+         });
+}
+
 at::Tensor bias_of(Parts parts, const OutputOrder* order) {
   std::vector<at::Tensor> biases;
   for (const Linear* part : parts) {
@@ -47,9 +56,9 @@ std::optional<Int8Matrix> pack_groups(Parts parts, const OutputOrder* order, Are
     }
     return true;
   };
-  Int8Matrix packed = Int8Matrix::pack_groups(order != nullptr ? order->outputs : outputs,
-                                              (*parts.begin())->stored->columns(), groups,
-                                              bias_of(parts, order), arena);
+  Int8Matrix packed = Int8Matrix::pack_groups(
+      order != nullptr ? order->outputs : outputs, (*parts.begin())->stored->columns(), groups,
+      kind_of_levels((*parts.begin())->stored->dtype()), bias_of(parts, order), arena);
   return fits ? std::optional(std::move(packed)) : std::nullopt;
 }
 
@@ -87,7 +96,7 @@ at::Tensor OutputOrder::of(const at::Tensor& rows) const {
 }
 
 Int8Matrix pack_linear(Parts parts, const OutputOrder* order, Arena& arena) {
-  if (std::all_of(parts.begin(), parts.end(), [](const Linear* l) { return in_groups(*l); })) {
+  if (in_like_groups(parts)) {
     if (std::optional<Int8Matrix> packed = pack_groups(parts, order, arena)) {
       return *std::move(packed);
     }

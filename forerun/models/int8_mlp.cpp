@@ -28,13 +28,15 @@ OutputOrder Int8Mlp::by_turns(std::int64_t intermediate) {
 }
 
 Int8Mlp Int8Mlp::pack(const Linear& gate, const Linear& up, const Linear& down,
-                      Activation activation, Arena& arena) {
+                      Activation activation, Arena& arena, const ClampedGate& clamp) {
   Int8Mlp out;
   const OutputOrder order =
       by_turns(gate.stored != nullptr ? gate.stored->rows() : gate.weight.size(0));
   out.gate_up_ = pack_linear({&gate, &up}, &order, arena);
   out.down_ = pack_linear({&down}, nullptr, arena);
   out.activation_ = activation;
+  out.slope_ = static_cast<float>(clamp.slope);
+  out.limit_ = static_cast<float>(clamp.limit);
   return out;
 }
 
@@ -97,12 +99,20 @@ void Int8Mlp::gate(const Pass& p, std::int64_t task, const std::uint8_t* next) c
     for (std::int64_t r = 0; r < n; ++r) {
       const float* gates = both + r * 2 * kTask;
       float* active = p.gated.values + (first + r) * intermediate() + task * kTask;
-      if (activation_ == Activation::kSilu) {
-        kernels().silu_gate_row(gates, gates + kTask, width, active, p.gated.rows.far);
-      } else {
-        kernels().gelu_gate_row(gates, gates + kTask, width, active, p.gated.rows.far);
-      }
+      activate(gates, width, active, p.gated.rows.far);
     }
+  }
+}
+
+void Int8Mlp::activate(const float* gates, std::int64_t width, float* out, bool far) const {
+  const float* const ups = gates + kTask;
+  switch (activation_) {
+    case Activation::kSilu:
+      return kernels().silu_gate_row(gates, ups, width, out, far);
+    case Activation::kGeluTanh:
+      return kernels().gelu_gate_row(gates, ups, width, out, far);
+    case Activation::kClamped:
+      return kernels().clamped_gate_row(gates, ups, slope_, limit_, width, out, far);
   }
 }
 

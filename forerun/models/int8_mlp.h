@@ -14,8 +14,9 @@ namespace forerun {
 class Int8Mlp {
  public:
   Int8Mlp() = default;
+  /// @param clamp  of Activation::kClamped
   static Int8Mlp pack(const Linear& gate, const Linear& up, const Linear& down,
-                      Activation activation, Arena& arena);
+                      Activation activation, Arena& arena, const ClampedGate& clamp = {});
 
   /// The order of gates and ups in their packing, from all gates followed by all ups.
   static OutputOrder by_turns(std::int64_t intermediate);
@@ -64,9 +65,13 @@ class Int8Mlp {
   }
 
  private:
+  // A row of a task: gates, with their ups behind them.
+  void activate(const float* gates, std::int64_t width, float* out, bool far) const;
+
   Int8Matrix gate_up_;  // alternately 96 gates and their 96 ups, padded with zeros
   Int8Matrix down_;
   Activation activation_ = Activation::kSilu;
+  float slope_ = 0.0F, limit_ = 0.0F;  // of clamped gates
 };
 
 }  // namespace forerun

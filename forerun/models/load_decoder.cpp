@@ -21,6 +21,7 @@ DecoderLm build(const Result<DecoderConfig>& config, const DecoderFile& file,
 // Of the names that multimodal models have had, those that the file has.
 Naming naming_of(const HfConfig& config, const DecoderConfig& parsed, const Safetensors& weights) {
   if (parsed.mask_token) return Naming::kNemotronDiffusion;
+  if (parsed.family == Family::kGptOss) return Naming::kGptOss;
   const bool mixtral = parsed.family == Family::kLlama && parsed.experts > 0;
   if (!is_multimodal(config.config)) return mixtral ? Naming::kMixtral : Naming::kHuggingFace;
   return weights.find("language_model.model.embed_tokens.weight") != nullptr

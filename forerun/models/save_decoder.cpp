@@ -19,7 +19,7 @@ using nlohmann::json;
 
 // By family.
 constexpr const char* kClasses[] = {"LlamaForCausalLM", "Qwen2ForCausalLM", "Qwen3ForCausalLM",
-                                    "Gemma3ForCausalLM"};
+                                    "Gemma3ForCausalLM", "GptOssForCausalLM"};
 
 // True if a reader of the written config computes the same.
 bool survives(const json& written, const DecoderConfig& c) {
@@ -116,11 +116,18 @@ json decoder_config_json(const DecoderConfig& c) {
   return out;
 }
 
+bool can_be_saved(const DecoderConfig& config) noexcept {
+  return config.family != Family::kGptOss;  // all experts of a layer in one tensor
+}
+
 void save_decoder(const std::filesystem::path& folder, const DecoderLm& model,
                   const json& provenance, const DecoderExtras& extras) {
   const DecoderConfig& c = model.config;
   if (model.int8 || model.precision == Precision::kFile || model.layers.empty()) {
     throw std::invalid_argument("save_decoder: the decoder is packed; load it as f32 or bf16");
+  }
+  if (!can_be_saved(c)) {
+    throw std::invalid_argument("save_decoder: models of gpt-oss cannot be written");
   }
   json described = decoder_config_json(c);
   if (!survives(described, c)) {

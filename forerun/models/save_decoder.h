@@ -11,6 +11,9 @@ namespace forerun {
 /// Hugging Face's config.json of a decoder, without what depends on its weights.
 nlohmann::json decoder_config_json(const DecoderConfig& config);
 
+/// Whether Hugging Face's layout of the family is written: of gpt-oss it is not.
+bool can_be_saved(const DecoderConfig& config) noexcept;
+
 /// What a folder holds beside a decoder. Readers of decoders pass over it.
 struct DecoderExtras {
   nlohmann::json config =
@@ -25,7 +28,7 @@ struct DecoderExtras {
 /// written.
 /// @param provenance  kept in config.json under "forerun"; null: none
 /// @throws std::invalid_argument  a packed (int8) model, an undefined weight, or a config that the
-/// layout cannot hold (rotary factors stored in a GGUF file)
+/// layout cannot hold (rotary factors stored in a GGUF file, or not `can_be_saved`)
 /// @throws FormatError            the folder cannot be written, the disk is full, ...
 void save_decoder(const std::filesystem::path& folder, const DecoderLm& model,
                   const nlohmann::json& provenance = nullptr, const DecoderExtras& extras = {});

@@ -29,6 +29,10 @@ at::Tensor gated(const at::Tensor& gate, const at::Tensor& up, const BlockConfig
   if (c.activation == Activation::kGeluTanh) {
     return (c.fused ? fused_gelu(gate) : at::gelu(gate, "tanh")).mul(up);
   }
+  if (c.activation == Activation::kClamped) {
+    const at::Tensor g = gate.clamp_max(c.clamp.limit);
+    return g * at::sigmoid(g * c.clamp.slope) * (up.clamp(-c.clamp.limit, c.clamp.limit) + 1);
+  }
   return c.fused ? fused_swiglu(gate, up) : at::silu(gate).mul(up);
 }
 
@@ -149,6 +153,7 @@ void add_weights(TransformerBlock& b, const BlockConfig& c, const std::string& p
   linear("self_attn.k_proj", b.k, c.kv_width(), c.hidden);
   linear("self_attn.v_proj", b.v, c.kv_width(), c.hidden);
   linear("self_attn.o_proj", b.output, c.hidden, c.query_width());
+  if (c.sinks) out.push_back({prefix + "self_attn.sinks", &b.sinks, {c.heads}});
   if (c.head_norms) {
     norm("self_attn.q_norm", b.q_norm, c.head_dim);
     norm("self_attn.k_norm", b.k_norm, c.head_dim);

@@ -32,6 +32,7 @@ struct TransformerBlock {
   Linear q;                                    ///< [heads * head_dim, hidden]
   Linear k, v;                                 ///< [kv_heads * head_dim, hidden]
   Linear output;                               ///< [hidden, heads * head_dim]
+  at::Tensor sinks;                            ///< [heads] float32; where BlockConfig::sinks
   Linear gate, up;                             ///< [intermediate, hidden]
   Linear down;                                 ///< [hidden, intermediate]
   /// In place of gate, up and down where BlockConfig::experts: a row's output is the sum of those

@@ -42,14 +42,24 @@ at::Tensor visible(const RowPlan& plan, std::int64_t length, std::int64_t begin,
   return seen;
 }
 
-at::Tensor capped_attention(const at::Tensor& q, const at::Tensor& k, const at::Tensor& v,
-                            const at::Tensor& seen, const AttentionOptions& options) {
+// In parts: with soft caps, or sinks. Rows are those of a key head's group, head by head.
+at::Tensor plain_attention(const at::Tensor& q, const at::Tensor& k, const at::Tensor& v,
+                           const at::Tensor& seen, const AttentionOptions& options) {
   at::Tensor scores = softcapped(internal::wide(at::matmul(q, k.transpose(-1, -2))) * options.scale,
                                  options.softcap);
   if (seen.defined()) {
     scores = scores.masked_fill(seen.logical_not(), -std::numeric_limits<double>::infinity());
   }
-  return at::matmul(at::softmax(scores, -1).to(v.scalar_type()), v);
+  if (!options.sinks.defined()) {
+    return at::matmul(at::softmax(scores, -1).to(v.scalar_type()), v);
+  }
+  const std::int64_t kv_heads = q.size(1), rows = q.size(2);
+  const at::Tensor by_row = options.sinks.to(scores.scalar_type())
+                                .view({kv_heads, -1})
+                                .repeat_interleave(rows * kv_heads / options.sinks.numel(), 1)
+                                .view({1, kv_heads, rows, 1});
+  const at::Tensor all = at::softmax(at::cat({scores, by_row}, -1), -1);
+  return at::matmul(all.narrow(-1, 0, scores.size(-1)).to(v.scalar_type()), v);
 }
 
 }  // namespace
@@ -69,8 +79,8 @@ at::Tensor attend(const at::Tensor& q, const at::Tensor& k, const at::Tensor& v,
   const at::Tensor mask = seen.defined() && group > 1 ? seen.repeat({group, 1}) : seen;
   const at::Tensor keys = k.unsqueeze(0), values = v.unsqueeze(0);
   const at::Tensor out =
-      options.softcap > 0.0
-          ? capped_attention(rows, keys, values, mask, options)
+      options.softcap > 0.0 || options.sinks.defined()
+          ? plain_attention(rows, keys, values, mask, options)
           : at::scaled_dot_product_attention(
                 rows, keys, values, mask.defined() ? std::optional<at::Tensor>(mask) : std::nullopt,
                 0.0, false, options.scale);

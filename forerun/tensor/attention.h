@@ -14,6 +14,7 @@ struct AttentionOptions {
   double scale = 1.0;                  ///< of query-key products
   std::optional<std::int64_t> window;  ///< a key is seen iff query position - key position < window
   double softcap = 0.0;                ///< scores become c * tanh(score / c); 0 = none
+  at::Tensor sinks = {};  ///< [heads]: a further score of every row, without a value; or undefined
 };
 
 /// cap * tanh(x / cap) in float32 or wider; x itself if the cap is 0.

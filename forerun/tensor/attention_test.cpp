@@ -43,6 +43,7 @@ at::Tensor expected(const at::Tensor& q, const at::Tensor& k, const at::Tensor& 
         total += std::exp(score);
         out[r][h] += std::exp(score) * v[j][h / group];
       }
+      if (o.sinks.defined()) total += std::exp(o.sinks[h].item<double>());
       out[r][h] /= total;
     }
   }
@@ -51,9 +52,10 @@ at::Tensor expected(const at::Tensor& q, const at::Tensor& k, const at::Tensor& 
 
 TEST(FloatAttention, MatchesTheDefinitionForChainsTreesAndBlocks) {
   const AttentionOptions plain{.scale = 0.5}, near{.scale = 0.5, .window = 3},
-      capped{.scale = 0.5, .softcap = 2.0};
+      capped{.scale = 0.5, .softcap = 2.0},
+      sinks{.scale = 0.5, .window = 3, .sinks = at::tensor({-1.0, 0.5, 2.0, 1.0})};
   std::vector<AttentionCase> cases;
-  for (const AttentionOptions& o : {plain, near, capped}) {
+  for (const AttentionOptions& o : {plain, near, capped, sinks}) {
     cases.push_back({{-1, 0, 1, 2, 3, 4}, {}, o});                      // spelled out, a chain
     cases.push_back({{-1, -1, 0, 0, 1, 2}, {}, o});                     // a tree
     cases.push_back({{-1, 0, 1, 0, 3, 4}, {-1, 0, 0, 1, 1, 1}, o});     // two blocks

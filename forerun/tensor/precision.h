@@ -12,7 +12,7 @@ namespace forerun {
 /// scale an output, row, or position and head; attention weights in 8 bits; everything else in
 /// float32.
 /// kInt4: as kInt8, but matrices of layers that their file stores in groups of 4-bit numbers
-/// (GGUF's Q4_0, Q4_1, Q4_K) keep these, queries, keys and values together or not at all, as gates
+/// (Q4_0, Q4_1, Q4_K, MXFP4) keep these, queries, keys and values together or not at all, as gates
 /// and ups; their inputs are int8 with one scale for 32 values.
 /// kFile: weights stay as their file stores them, mapped, and are unpacked to float32 some rows at
 /// a time in every pass: slow, for models that fit in no other form.

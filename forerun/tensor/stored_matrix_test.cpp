@@ -96,7 +96,8 @@ TEST_P(StoredProducts, FollowTheOrderOfTheRows) {
 INSTANTIATE_TEST_SUITE_P(Types, StoredProducts,
                          ::testing::Values(DType::kQ4_K, DType::kQ6_K, DType::kQ8_0, DType::kQ4_0,
                                            DType::kQ2_K, DType::kQ3_K, DType::kIQ4_NL,
-                                           DType::kIQ4_XS, DType::kF32, DType::kBF16),
+                                           DType::kIQ4_XS, DType::kMXFP4, DType::kF32,
+                                           DType::kBF16),
                          [](const auto& type) { return std::string(name_of(type.param)); });
 
 TEST(StoredMatrix, IsTheWeightOfALinearLayer) {

@@ -1,8 +1,10 @@
 #pragma once
 
+#include <cmath>
 #include <cstddef>
 #include <cstdint>
 #include <cstring>
+#include <limits>
 
 #include "forerun/formats/half.h"
 
@@ -263,6 +265,29 @@ struct BlockIQ4XS {
         out[32 * part + i] = scale * kIq4Levels[levels[i] & 15];
         out[32 * part + 16 + i] = scale * kIq4Levels[levels[i] >> 4];
       }
+    }
+  }
+};
+
+/// What the 16 codes of E2M1 stand for, twice over: 0, 0.5, 1, 1.5, 2, 3, 4, 6, and the same below
+/// 0.
+inline constexpr std::int8_t kE2m1Halves[16] = {0, 1,  2,  3,  4,  6,  8,  12,
+                                                0, -1, -2, -3, -4, -6, -8, -12};
+
+/// Half the scale of a block of MXFP4, 2^(e - 128); NaN for e = 255. Source: OCP Microscaling
+/// Formats 1.0, sections 5.3.3 and 5.4.1.
+inline float half_e8m0(std::uint8_t e) noexcept {
+  return e == 255 ? std::numeric_limits<float>::quiet_NaN() : std::ldexp(1.0F, e - 128);
+}
+
+/// MXFP4: e8m0 scale; 16 bytes, low nibbles first; value 2^(e - 127) e2m1[q].
+struct BlockMXFP4 {
+  static constexpr int kElements = 32, kBytes = 17;
+  static void decode(const std::uint8_t* block, float* out) noexcept {
+    const float half = half_e8m0(block[0]);
+    for (int i = 0; i < 16; ++i) {
+      out[i] = half * static_cast<float>(kE2m1Halves[block[1 + i] & 15]);
+      out[16 + i] = half * static_cast<float>(kE2m1Halves[block[1 + i] >> 4]);
     }
   }
 };

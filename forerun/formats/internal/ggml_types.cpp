@@ -44,6 +44,8 @@ std::optional<DType> dtype_of_ggml(std::uint32_t id) noexcept {
       return DType::kIQ4_NL;
     case 23:
       return DType::kIQ4_XS;
+    case 39:
+      return DType::kMXFP4;
     case 30:
       return DType::kBF16;
     default:

@@ -64,6 +64,9 @@ inline std::optional<std::string> check_numbers(const DecoderConfig& c) {
     return fmt::format("mask_token_id {} lies outside the vocabulary of {}", *c.mask_token,
                        c.vocab);
   }
+  if (!positive(c.clamp.limit) || !std::isfinite(c.clamp.slope)) {
+    return "the limit of the gates must be positive";
+  }
   if (!positive(c.query_scale)) return "the scale of attention scores must be positive";
   if (!(c.attention_softcap >= 0.0 && c.logit_softcap >= 0.0)) return "a soft cap is negative";
   return std::nullopt;

@@ -30,7 +30,7 @@ PackedDocuments::PackedDocuments(std::span<const std::span<const Token>> documen
     lengths_.push_back(n);
   }
   ids_ = ids_on(device, ids);
-  if (padded && config.attention_softcap <= 0.0) {
+  if (padded && config.attention_softcap <= 0.0 && !config.sinks) {
     padded_.emplace(lengths_, device, 8);
     if (config.window > 0) {
       seen_locally_.push_back(causal_mask(padded_->length(), config.window).to(device));
@@ -47,10 +47,11 @@ PackedDocuments::PackedDocuments(std::span<const std::span<const Token>> documen
   }
 }
 
-at::Tensor PackedDocuments::attention(std::size_t layer, const at::Tensor& q,
-                                      const KeysValues& own) const {
+at::Tensor PackedDocuments::attention(std::size_t layer, const at::Tensor& q, const KeysValues& own,
+                                      const at::Tensor& sinks) const {
   const bool sliding = config_.sliding[layer];
-  return padded_ ? at_once(q, own, sliding) : one_by_one(q, own, sliding ? seen_locally_ : seen_);
+  return padded_ ? at_once(q, own, sliding)
+                 : one_by_one(q, own, sliding ? seen_locally_ : seen_, sinks);
 }
 
 // One call for all documents: rows behind a document's last see what no row before sees.
@@ -66,9 +67,10 @@ at::Tensor PackedDocuments::at_once(const at::Tensor& q, const KeysValues& own,
 }
 
 at::Tensor PackedDocuments::one_by_one(const at::Tensor& q, const KeysValues& own,
-                                       std::span<const at::Tensor> seen) const {
-  const AttentionOptions options{.scale = config_.query_scale,
-                                 .softcap = config_.attention_softcap};
+                                       std::span<const at::Tensor> seen,
+                                       const at::Tensor& sinks) const {
+  const AttentionOptions options{
+      .scale = config_.query_scale, .softcap = config_.attention_softcap, .sinks = sinks};
   std::vector<at::Tensor> out;
   std::int64_t row = 0;
   for (std::size_t d = 0; d < lengths_.size(); row += lengths_[d++]) {

@@ -33,16 +33,18 @@ class PackedDocuments {
   const std::vector<std::int64_t>& lengths() const noexcept { return lengths_; }
 
   /// The attention of a layer; differentiable in queries, keys and values.
-  /// @param q  [rows, heads, head_dim]
-  /// @return   [rows, heads * head_dim]
-  at::Tensor attention(std::size_t layer, const at::Tensor& q, const KeysValues& own) const;
+  /// @param q      [rows, heads, head_dim]
+  /// @param sinks  of the layer's block
+  /// @return       [rows, heads * head_dim]
+  at::Tensor attention(std::size_t layer, const at::Tensor& q, const KeysValues& own,
+                       const at::Tensor& sinks = {}) const;
 
  private:
   const DecoderConfig& config_;
   at::Tensor ids_;
   std::vector<std::int64_t> lengths_;
   at::Tensor one_by_one(const at::Tensor& q, const KeysValues& own,
-                        std::span<const at::Tensor> seen) const;
+                        std::span<const at::Tensor> seen, const at::Tensor& sinks) const;
   at::Tensor at_once(const at::Tensor& q, const KeysValues& own, bool sliding) const;
 
   std::vector<at::Tensor> seen_, seen_locally_;  // of each document

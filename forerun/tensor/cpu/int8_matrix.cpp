@@ -40,8 +40,8 @@ void put_group(const FourBitGroup& from, std::int64_t column, kernel::Int4Group&
   to.scale[column] = c10::Half(from.scale).x;
   to.least[column] = c10::Half(from.least).x;
   for (std::size_t i = 0; i < kernel::kGroup; ++i) {
-    std::uint8_t& both = to.levels[i / 8][column][i % 4];
-    both = static_cast<std::uint8_t>(both | from.levels[i] << (i % 8 < 4 ? 0 : 4));
+    std::uint8_t& both = to.codes[i / 8][column][i % 4];
+    both = static_cast<std::uint8_t>(both | from.codes[i] << (i % 8 < 4 ? 0 : 4));
   }
 }
 
@@ -54,12 +54,14 @@ void Int8Matrix::keep_bias(const at::Tensor& bias, Arena& arena) {
 }
 
 Int8Matrix Int8Matrix::pack_groups(std::int64_t outputs, std::int64_t inputs,
-                                   const GroupsOf& groups, const at::Tensor& bias, Arena& arena) {
+                                   const GroupsOf& groups, LevelKind kind, const at::Tensor& bias,
+                                   Arena& arena) {
   check_inputs(inputs);
   Int8Matrix m;
   m.outputs_ = outputs;
   m.inputs_ = inputs;
   m.grouped_ = true;
+  m.kind_ = kind;
   m.data_ = arena.make<std::uint8_t>(static_cast<std::size_t>(m.bytes()));
   constexpr std::int64_t kVectors = kPanel / 16;
   parallel_for(0, m.panels(), 8, [&](std::int64_t begin, std::int64_t end) {
@@ -116,7 +118,7 @@ void Int8Matrix::multiply(std::int64_t first, std::int64_t last, const kernel::I
                           std::int64_t rows, float* out, std::int64_t stride, bool add,
                           const std::uint8_t* next) const {
   const kernel::Int8Panels bytes{data_.get(), scales_.get(), bias_.get(), x.width};
-  const kernel::Int4Panels nibbles{data_.get(), bias_.get(), x.width};
+  const kernel::Int4Panels nibbles{data_.get(), bias_.get(), x.width, kind_ == LevelKind::kE2m1};
   const bool ahead = rows >= (grouped_ ? kernels().prefetched_rows4 : kernels().prefetched_rows);
   for (std::int64_t p = first; p < last; ++p) {
     const std::uint8_t* behind =

@@ -50,8 +50,9 @@ class Int8Matrix {
   /// In 4 bits. Levels are those of the groups, scales and least values are rounded to float16.
   /// @param inputs  a multiple of 32, at most kMostInputs
   /// @param groups  called by several threads
+  /// @param kind    of the levels of all groups
   static Int8Matrix pack_groups(std::int64_t outputs, std::int64_t inputs, const GroupsOf& groups,
-                                const at::Tensor& bias, Arena& arena);
+                                LevelKind kind, const at::Tensor& bias, Arena& arena);
 
   /// Whether its weights have 4 bits: then it multiplies grouped rows.
   bool grouped() const noexcept { return grouped_; }
@@ -92,6 +93,7 @@ class Int8Matrix {
 
   std::int64_t outputs_ = 0, inputs_ = 0;
   bool grouped_ = false;
+  LevelKind kind_ = LevelKind::kLinear;  // if grouped
   std::shared_ptr<std::uint8_t[]> data_;
   std::shared_ptr<float[]> scales_, bias_;
 };

@@ -137,9 +137,12 @@ TEST_F(Int8, GroupedProductsAreThoseOfTheGroupsNumbers) {
   struct Case {
     std::int64_t n, k, rows;
     bool bias;
+    LevelKind kind = LevelKind::kLinear;
   };
-  for (const Case& c : {Case{48, 32, 1, false}, Case{50, 64, 2, true}, Case{1, 96, 3, false},
-                        Case{150, 576, 5, true}, Case{97, 1536, 13, false}}) {
+  for (const Case& c :
+       {Case{48, 32, 1, false}, Case{50, 64, 2, true}, Case{1, 96, 3, false},
+        Case{150, 576, 5, true}, Case{97, 1536, 13, false}, Case{50, 64, 1, true, LevelKind::kE2m1},
+        Case{97, 576, 9, false, LevelKind::kE2m1}}) {
     const std::int64_t groups = c.k / 32;
     std::vector<FourBitGroup> all(static_cast<std::size_t>(c.n * groups));
     at::Tensor w = at::zeros({c.n, c.k});
@@ -148,10 +151,10 @@ TEST_F(Int8, GroupedProductsAreThoseOfTheGroupsNumbers) {
       group.scale = 0x1p-8F * static_cast<float>(1 + random_() % 100);  // exact in float16
       group.least = -0x1p-7F * static_cast<float>(random_() % 500);
       for (std::size_t i = 0; i < 32; ++i) {
-        group.levels[i] = static_cast<std::uint8_t>(random_() % 16);
+        group.codes[i] = static_cast<std::uint8_t>(random_() % 16);
         if (g / groups == 7) continue;  // of that output none is given
         w.data_ptr<float>()[g * 32 + static_cast<std::int64_t>(i)] =
-            group.scale * group.levels[i] + group.least;
+            group.scale * levels_of(c.kind)[group.codes[i]] + group.least;
       }
     }
     const auto bias = normal(c.n);
@@ -162,7 +165,7 @@ TEST_F(Int8, GroupedProductsAreThoseOfTheGroupsNumbers) {
           std::copy_n(all.begin() + row * groups, groups, out.begin());
           return true;
         },
-        c.bias ? at::tensor(bias, at::kFloat) : at::Tensor(), arena);
+        c.kind, c.bias ? at::tensor(bias, at::kFloat) : at::Tensor(), arena);
     EXPECT_TRUE(m.grouped());
     EXPECT_EQ(m.bytes(), m.panels() * 48 * groups * 20);
     Int8Activations activations;
@@ -293,7 +296,8 @@ TEST_F(Int8, RotationKeepsProductsAndSpreadsOutliers) {
 
 TEST_F(Int8, GatesMatchTheirFormulas) {
   const auto gate = normal(77, 4.0F), up = normal(77);
-  std::vector<float> silu(77), gelu(77);
+  std::vector<float> silu(77), gelu(77), clamped(77);
+  kernels().clamped_gate_row(gate.data(), up.data(), 1.702F, 1.5F, 77, clamped.data(), false);
   kernels().silu_gate_row(gate.data(), up.data(), 77, silu.data(), false);
   kernels().gelu_gate_row(gate.data(), up.data(), 77, gelu.data(), false);
   for (std::size_t i = 0; i < 77; ++i) {
@@ -302,6 +306,8 @@ TEST_F(Int8, GatesMatchTheirFormulas) {
     EXPECT_NEAR(gelu[i],
                 0.5 * g * (1 + std::tanh(std::sqrt(2 / M_PI) * (g + 0.044715 * g * g * g))) * up[i],
                 1e-5);
+    const double c = std::min(g, 1.5), u = std::clamp<double>(up[i], -1.5, 1.5);
+    EXPECT_NEAR(clamped[i], c / (1 + std::exp(-1.702F * c)) * (u + 1), 1e-5);
   }
 }
 

@@ -358,7 +358,8 @@ void PagedAttention::attend_chunk(const Item& item, std::int64_t chunk, std::int
   }
 }
 
-void PagedAttention::output(std::int64_t row, std::int64_t head, float* out) const {
+void PagedAttention::output(std::int64_t row, std::int64_t head, float* out,
+                            const float* sink) const {
   thread_local AlignedBuffer<float> room;
   const std::int64_t slot = index(row, head);
   const float* sum = outputs_.data() + slot * dim_;
@@ -375,7 +376,12 @@ void PagedAttention::output(std::int64_t row, std::int64_t head, float* out) con
     }
     sum = own;
   }
-  const float by = 1.0F / (total.sum * static_cast<float>(rotation_));
+  // Of sum * e^max + e^sink the larger power is taken out: the other's is at most one.
+  const bool above = sink != nullptr && *sink > total.max;
+  const float power = above ? std::exp(total.max - *sink) : 1.0F;
+  float all = total.sum * power;
+  if (sink != nullptr) all += above ? 1.0F : std::exp(*sink - total.max);
+  const float by = power / (all * static_cast<float>(rotation_));
   if (whole_) return kernels().turn_head_back(sum, dim_, by, out);
   float* own = room.data();
   kernels().hadamard_row(own, dim_, rotation_);

@@ -49,7 +49,8 @@ class PagedAttention {
   /// tree has the bits of the same row in a chain.
   void attend(ThreadTeam::Worker& worker, std::int64_t layer, const Visibility& mask);
   /// The output of a row and head, [head_dim] float32.
-  void output(std::int64_t row, std::int64_t head, float* out) const;
+  /// @param sink  a further score that takes part in the softmax and brings no value; or null
+  void output(std::int64_t row, std::int64_t head, float* out, const float* sink = nullptr) const;
 
  private:
   struct Row {

@@ -47,7 +47,8 @@ class Attention : public ::testing::Test {
 struct Setting {
   PagedAttention::Shape shape;
   PagedAttention::Visibility mask = {};
-  bool block = false;  // the new rows see each other
+  bool block = false;             // the new rows see each other
+  std::vector<float> sinks = {};  // of each head, or none
 
   float scale() const { return 2.0F / std::sqrt(static_cast<float>(shape.head_dim)); }
 };
@@ -97,7 +98,8 @@ std::vector<std::vector<float>> pass(PagedAttention& a, const Setting& s,
   for (std::int64_t r = 0; r < row; ++r) {
     auto& values = out.emplace_back(static_cast<std::size_t>(s.shape.heads * s.shape.head_dim));
     for (std::int64_t h = 0; h < s.shape.heads; ++h) {
-      a.output(r, h, values.data() + h * s.shape.head_dim);
+      const float* const sink = s.sinks.empty() ? nullptr : s.sinks.data() + h;
+      a.output(r, h, values.data() + h * s.shape.head_dim, sink);
     }
   }
   return out;
@@ -127,6 +129,7 @@ std::vector<double> expected(const Text& t, const Setting& s, std::size_t positi
       total += weight;
       for (std::size_t d = 0; d < dim; ++d) sum[d] += weight * t.v[j][kv + d];
     }
+    if (!s.sinks.empty()) total += std::exp(static_cast<double>(s.sinks[h]));
     for (const double x : sum) out.push_back(x / total);
   }
   return out;
@@ -142,7 +145,12 @@ const std::vector<Setting>& settings() {
       {{.heads = 2, .kv_heads = 1, .head_dim = 128, .softcap = 0.0}, {.window = 100}},
       {{.heads = 4, .kv_heads = 2, .head_dim = 32, .softcap = 0.0}, {.window = 1}},
       {{.heads = 9, .kv_heads = 3, .head_dim = 64, .softcap = 0.0}, {}, true},
-      {{.heads = 4, .kv_heads = 2, .head_dim = 32, .softcap = 0.0}, {.window = 3}, true}};
+      {{.heads = 4, .kv_heads = 2, .head_dim = 32, .softcap = 0.0}, {.window = 3}, true},
+      {{.heads = 4, .kv_heads = 2, .head_dim = 64, .softcap = 0.0},
+       {.window = 100},
+       false,
+       {-2.0F, 1.0F, 4.0F, 6.0F}},
+      {{.heads = 2, .kv_heads = 1, .head_dim = 24, .softcap = 0.0}, {}, false, {9.0F, -100.0F}}};
   return all;
 }
 

@@ -23,6 +23,13 @@ constexpr std::string_view kTekkenPattern =
     R"([^\r\n\p{L}\p{N}]?[\p{Lu}\p{Lt}\p{Lm}\p{Lo}\p{M}]*[\p{Ll}\p{Lm}\p{Lo}\p{M}]+)"
     R"(|[^\r\n\p{L}\p{N}]?[\p{Lu}\p{Lt}\p{Lm}\p{Lo}\p{M}]+[\p{Ll}\p{Lm}\p{Lo}\p{M}]*)"
     R"(|\p{N}| ?[^\s\p{L}\p{N}]+[\r\n/]*|\s*[\r\n]+|\s+(?!\S)|\s+)";
+// Words of Tekken's kind with what English puts behind them. Source: o200k_base in openai/tiktoken.
+constexpr std::string_view kGpt4oPattern =
+    R"([^\r\n\p{L}\p{N}]?[\p{Lu}\p{Lt}\p{Lm}\p{Lo}\p{M}]*[\p{Ll}\p{Lm}\p{Lo}\p{M}]+)"
+    R"((?i:'s|'t|'re|'ve|'m|'ll|'d)?)"
+    R"(|[^\r\n\p{L}\p{N}]?[\p{Lu}\p{Lt}\p{Lm}\p{Lo}\p{M}]+[\p{Ll}\p{Lm}\p{Lo}\p{M}]*)"
+    R"((?i:'s|'t|'re|'ve|'m|'ll|'d)?)"
+    R"(|\p{N}{1,3}| ?[^\s\p{L}\p{N}]+[\r\n/]*|\s*[\r\n]+|\s+(?!\S)|\s+)";
 
 // DeepSeek cuts step by step.
 constexpr std::string_view kNewLines = R"([\r\n])";
@@ -51,11 +58,12 @@ enum class Kind : std::uint8_t {
   kLlama3Merged,
   kQwen2,
   kTekken,
+  kGpt4o,
   kDeepSeek,
   kDeepSeekCoder
 };
 
-constexpr std::array<std::pair<std::string_view, Kind>, 21> kNames = {
+constexpr std::array<std::pair<std::string_view, Kind>, 23> kNames = {
     {{"gpt-2", Kind::kGpt2},
      {"gpt2", Kind::kGpt2},
      {"default", Kind::kGpt2},
@@ -75,6 +83,8 @@ constexpr std::array<std::pair<std::string_view, Kind>, 21> kNames = {
      {"qwen2", Kind::kQwen2},
      {"deepseek-r1-qwen", Kind::kQwen2},
      {"tekken", Kind::kTekken},
+     {"gpt-4o", Kind::kGpt4o},
+     {"llama4", Kind::kGpt4o},
      {"deepseek-llm", Kind::kDeepSeek},
      {"deepseek-coder", Kind::kDeepSeekCoder}}};
 
@@ -106,6 +116,8 @@ PreTokenizer made(Kind kind) {
       return {{Nfc{}}, by_patterns({kQwen2Pattern}), false};
     case Kind::kTekken:
       return {{}, by_patterns({kTekkenPattern}), true};
+    case Kind::kGpt4o:
+      return {{}, by_patterns({kGpt4oPattern}), false};
     case Kind::kDeepSeek:
       return {{},
               by_patterns({kNewLines, kDeepSeekLetters, kDeepSeekPunctuation, kDeepSeekSpaces,

@@ -64,8 +64,8 @@ class Int4Kernels : public KernelsFixture {
   std::vector<Int4Group> panels(std::int64_t count, std::int64_t groups) {
     std::vector<Int4Group> out(static_cast<std::size_t>(3 * count * groups + 1));
     for (Int4Group& g : out) {
-      const auto levels = bytes<std::uint8_t>(sizeof g.levels, 0, 255);
-      std::memcpy(g.levels, levels.data(), sizeof g.levels);
+      const auto levels = bytes<std::uint8_t>(sizeof g.codes, 0, 255);
+      std::memcpy(g.codes, levels.data(), sizeof g.codes);
       for (auto* half : {g.scale, g.least}) {
         for (int j = 0; j < 16; ++j) {
           half[j] = static_cast<std::uint16_t>(random_() % 0x7c00 | random_() % 2 << 15);
@@ -74,10 +74,10 @@ class Int4Kernels : public KernelsFixture {
     }
     return out;
   }
-  void compare_panels();
+  void compare_panels(bool e2m1);
 };
 
-void Int4Kernels::compare_panels() {
+void Int4Kernels::compare_panels(bool e2m1) {
   for (const bool extreme : {false, true}) {
     for (std::int64_t rows = 1; rows <= 50; ++rows) {
       // Up to 8 groups are unpacked ahead.
@@ -87,7 +87,8 @@ void Int4Kernels::compare_panels() {
       auto weights = panels(2, groups);
       if (extreme) {  // the largest sums that a group has
         for (auto& x : values) x = 127;
-        for (Int4Group& g : weights) std::memset(g.levels, 0xff, sizeof g.levels);
+        const int largest = e2m1 ? 0x77 : 0xff;
+        for (Int4Group& g : weights) std::memset(g.codes, largest, sizeof g.codes);
       }
       std::vector<std::uint8_t> room(weights.size() * sizeof(Int4Group) + 64);
       std::uint8_t* const data = aligned(room);
@@ -105,8 +106,8 @@ void Int4Kernels::compare_panels() {
                                 .halves = nullptr,
                                 .groups = scales.data(),
                                 .grouped = true};
-              kind.int4_panel({data, add ? bias.data() : nullptr, width}, 1, in, rows, x.data(),
-                              stride, outputs, add, add ? data : nullptr);
+              kind.int4_panel({data, add ? bias.data() : nullptr, width, e2m1}, 1, in, rows,
+                              x.data(), stride, outputs, add, add ? data : nullptr);
             },
             std::to_string(rows) + " rows of " + std::to_string(width) + ", " +
                 std::to_string(outputs) + " outputs");
@@ -115,12 +116,18 @@ void Int4Kernels::compare_panels() {
   }
 }
 
-TEST_F(Int4Kernels, PanelsAreThePlainSums) { compare_panels(); }
+TEST_F(Int4Kernels, PanelsAreThePlainSums) {
+  compare_panels(false);
+  compare_panels(true);
+}
 
 // State that products keep from one call to the next fits other numbers of rows and products of
 // bytes as well.
 TEST_F(Int4Kernels, ProductsWithinAJob) {
-  in_a_job([&] { compare_panels(); });
+  in_a_job([&] {
+    compare_panels(false);
+    compare_panels(true);
+  });
   constexpr std::int64_t kWidth = 128, kGroups = kWidth / kGroup;
   const auto weights = panels(1, kGroups);
   std::vector<std::uint8_t> room(weights.size() * sizeof(Int4Group) + 64);

@@ -74,10 +74,15 @@ struct Int8Panels {
 /// 16 outputs' weights of a group: value = scale * level + least.
 struct Int4Group {
   std::uint16_t scale[16], least[16];  ///< float16
-  /// [pairs of quads][outputs][4]: levels of inputs 8 p to 8 p + 3 in the lower four bits, of the
+  /// [pairs of quads][outputs][4]: codes of inputs 8 p to 8 p + 3 in the lower four bits, of the
   /// next four in the upper ones.
-  std::uint8_t levels[kGroup / 8][16][4];
+  std::uint8_t codes[kGroup / 8][16][4];
 };
+
+/// The levels of codes of E2M1, which MXFP4 has: 12 more than twice the number. Of others the code
+/// is the level.
+constexpr std::uint8_t kE2m1Levels[16] = {12, 13, 14, 15, 16, 18, 20, 24,
+                                          12, 11, 10, 9,  8,  6,  4,  0};
 
 /// A matrix [n, k] of 4-bit weights in groups, stored in panels of 48 outputs: [panels][width / 32]
 /// [3].
@@ -85,6 +90,7 @@ struct Int4Panels {
   const std::uint8_t* data;  ///< Int4Group, aligned to 64 bytes
   const float* bias;         ///< [panels * 48] or null
   std::int64_t width;        ///< a multiple of 32
+  bool e2m1 = false;         ///< codes are of E2M1
 };
 constexpr std::int64_t kInt4GroupBytes = kPanel / 16 * sizeof(Int4Group);  ///< of a panel
 
@@ -204,6 +210,10 @@ struct Kernels {
   /// out = activation(gate) * up. `far`: as Int8Rows::far.
   void (*silu_gate_row)(const float* gate, const float* up, std::int64_t n, float* out, bool far);
   void (*gelu_gate_row)(const float* gate, const float* up, std::int64_t n, float* out, bool far);
+  /// out = g * sigmoid(slope * g) * (u + 1), g the gate up to `limit`, u the other within +-limit:
+  /// gpt-oss.
+  void (*clamped_gate_row)(const float* gate, const float* up, float slope, float limit,
+                           std::int64_t n, float* out, bool far);
 
   /// Products of `rows` rows with one panel: out[r * stride + j] = (or += if `add`) the j-th
   /// output, for j < width <= 48. `next` (or null) is a panel to prefetch. `x.far` holds for the

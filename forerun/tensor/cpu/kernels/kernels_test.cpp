@@ -55,6 +55,9 @@ TEST_F(KernelsTest, RowsInPlace) {
     row("gelu_gate_row", [&](const Kernels& k, Row& x) {
       k.gelu_gate_row(b.data(), c.data(), n, x.data(), n % 2 == 0);
     });
+    row("clamped_gate_row", [&](const Kernels& k, Row& x) {
+      k.clamped_gate_row(b.data(), c.data(), 1.702F, 1.5F, n, x.data(), n % 2 == 0);
+    });
     row("add_gated_row",
         [&](const Kernels& k, Row& x) { k.add_gated_row(b.data(), c.data(), n, x.data()); });
     row("merge_softmax", [&](const Kernels& k, Row& x) {

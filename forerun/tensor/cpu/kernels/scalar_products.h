@@ -45,8 +45,9 @@ inline void int4_panel(const Int4Panels& w, std::int64_t panel, const Int8Rows& 
         const Int4Group& group = all[3 * g + j / 16];
         std::int32_t dot = 0;
         for (std::int64_t i = 0; i < kGroup; ++i) {
-          const int both = group.levels[i / 8][j % 16][i % 4];
-          dot += (i % 8 < 4 ? both & 15 : both >> 4) * x.values[r * w.width + g * kGroup + i];
+          const int both = group.codes[i / 8][j % 16][i % 4];
+          const int code = i % 8 < 4 ? both & 15 : both >> 4;
+          dot += (w.e2m1 ? kE2m1Levels[code] : code) * x.values[r * w.width + g * kGroup + i];
         }
         const GroupScale& of = x.groups[r * groups + g];
         sum = std::fma(static_cast<float>(dot), float_of_f16(group.scale[j % 16]) * of.scale, sum);

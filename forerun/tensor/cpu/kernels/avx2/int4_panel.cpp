@@ -31,19 +31,24 @@ inline __m256 from_half(const std::uint16_t* x) {
   return _mm256_cvtph_ps(_mm_load_si128(reinterpret_cast<const __m128i*>(x)));
 }
 
-// Adds products of a group, from input `at` on of each row. All of a group fits sums of 16 bits:
-// 8 * 2 * 15 * 127.
-template <int R>
-inline void add_group(__m256i (&dot)[R][2], const Int4Group& group,
+// Adds products of inputs [4 * First, 4 * Last) of a group, which is from input `at` on of each
+// row. All of a group fits sums of 16 bits, 8 * 2 * 15 * 127; of codes of E2M1, whose levels are up
+// to 24, half of one does.
+template <int R, int First, int Last, bool E2m1>
+inline void add_quads(__m256i (&dot)[R][2], const Int4Group& group,
                       const std::int8_t* const (&rows)[R], std::int64_t at) {
   const __m256i low = _mm256_set1_epi8(15);
 #pragma GCC unroll 8
-  for (int k = 0; k < kGroup / 4; ++k) {
+  for (int k = First; k < Last; ++k) {
     __m256i in[2];
 #pragma GCC unroll 2
     for (int h = 0; h < 2; ++h) {
-      const __m256i both = load_bytes(group.levels[k / 2][8 * h]);
+      const __m256i both = load_bytes(group.codes[k / 2][8 * h]);
       in[h] = _mm256_and_si256(k % 2 == 0 ? both : _mm256_srli_epi16(both, 4), low);
+      if constexpr (E2m1) {
+        const auto* const table = reinterpret_cast<const __m128i*>(kernel::kE2m1Levels);
+        in[h] = _mm256_shuffle_epi8(_mm256_broadcastsi128_si256(_mm_loadu_si128(table)), in[h]);
+      }
     }
 #pragma GCC unroll 6
     for (int r = 0; r < R; ++r) {
@@ -57,13 +62,41 @@ inline void add_group(__m256i (&dot)[R][2], const Int4Group& group,
   }
 }
 
+// The integer products of a group with R rows, in 32 bits.
+template <int R, bool E2m1>
+inline void group_products(__m256i (&out)[R][2], const Int4Group& group,
+                           const std::int8_t* const (&rows)[R], std::int64_t at) {
+  constexpr int kQuads = kGroup / 4, kParts = E2m1 ? 2 : 1;
+  const __m256i ones = _mm256_set1_epi16(1);
+  __m256i dot[R][2];
+#pragma GCC unroll 6
+  for (int r = 0; r < R; ++r) dot[r][0] = dot[r][1] = _mm256_setzero_si256();
+  add_quads<R, 0, kQuads / kParts, E2m1>(dot, group, rows, at);
+#pragma GCC unroll 6
+  for (int r = 0; r < R; ++r) {
+#pragma GCC unroll 2
+    for (int h = 0; h < 2; ++h) out[r][h] = _mm256_madd_epi16(dot[r][h], ones);
+  }
+  if constexpr (E2m1) {
+#pragma GCC unroll 6
+    for (int r = 0; r < R; ++r) dot[r][0] = dot[r][1] = _mm256_setzero_si256();
+    add_quads<R, kQuads / 2, kQuads, E2m1>(dot, group, rows, at);
+#pragma GCC unroll 6
+    for (int r = 0; r < R; ++r) {
+#pragma GCC unroll 2
+      for (int h = 0; h < 2; ++h) {
+        out[r][h] = _mm256_add_epi32(out[r][h], _mm256_madd_epi16(dot[r][h], ones));
+      }
+    }
+  }
+}
+
 // R rows with the 16 outputs of vector `v` of a panel.
-template <int R>
+template <int R, bool E2m1>
 void block(const Int4Panels& w, std::int64_t panel, int v, const Int8Rows& x, std::int64_t first,
            const Sink& sink, Prefetch next) {
   const std::int64_t groups = w.width / kGroup;
   const auto* group = reinterpret_cast<const Int4Group*>(w.data) + kVectors * panel * groups + v;
-  const __m256i ones = _mm256_set1_epi16(1);
   const std::int8_t* rows[R];
   const kernel::GroupScale* scales[R];
   __m256 sum[R][2];
@@ -78,9 +111,7 @@ void block(const Int4Panels& w, std::int64_t panel, int v, const Int8Rows& x, st
     for (std::int64_t l = 0; l < next.lines; ++l) _mm_prefetch(next.at + 64 * l, _MM_HINT_T1);
     next.at += 64 * next.lines;
     __m256i dot[R][2];
-#pragma GCC unroll 6
-    for (int r = 0; r < R; ++r) dot[r][0] = dot[r][1] = _mm256_setzero_si256();
-    add_group<R>(dot, *group, rows, g * kGroup);
+    group_products<R, E2m1>(dot, *group, rows, g * kGroup);
 #pragma GCC unroll 2
     for (int h = 0; h < 2; ++h) {
       const __m256 scale = from_half(group->scale + 8 * h);
@@ -89,8 +120,7 @@ void block(const Int4Panels& w, std::int64_t panel, int v, const Int8Rows& x, st
       for (int r = 0; r < R; ++r) {
         const kernel::GroupScale& of = scales[r][g];
         const __m256 by = _mm256_mul_ps(scale, _mm256_set1_ps(of.scale));
-        const __m256 products = _mm256_cvtepi32_ps(_mm256_madd_epi16(dot[r][h], ones));
-        sum[r][h] = _mm256_fmadd_ps(products, by, sum[r][h]);
+        sum[r][h] = _mm256_fmadd_ps(_mm256_cvtepi32_ps(dot[r][h]), by, sum[r][h]);
         sum[r][h] = _mm256_fmadd_ps(least, _mm256_set1_ps(of.sum), sum[r][h]);
       }
     }
@@ -125,7 +155,12 @@ void int4_panel(const Int4Panels& w, std::int64_t panel, const Int8Rows& x, std:
     for (int v = 0; v < kVectors; ++v) {
       fetch.lines = least_of(most, left);
       left -= fetch.lines;
-      block<decltype(height)::value>(w, panel, v, x, first, sink, fetch);
+      constexpr int kHeight = decltype(height)::value;
+      if (w.e2m1) {
+        block<kHeight, true>(w, panel, v, x, first, sink, fetch);
+      } else {
+        block<kHeight, false>(w, panel, v, x, first, sink, fetch);
+      }
       fetch.at += 64 * fetch.lines * (w.width / kGroup);
     }
   });

@@ -42,11 +42,12 @@ struct alignas(64) Work {
   std::int32_t sums[kSums][kTileRows][16];
 };
 
+template <bool E2m1>
 inline void widen(const Int4Group& group, std::uint8_t (*to)[16][4]) {
 #pragma GCC unroll 4
   for (int p = 0; p < kQuads / 2; ++p) {
-    _mm512_store_si512(to[2 * p], levels<0>(group, p));
-    _mm512_store_si512(to[2 * p + 1], levels<4>(group, p));
+    _mm512_store_si512(to[2 * p], levels<0, E2m1>(group, p));
+    _mm512_store_si512(to[2 * p + 1], levels<4, E2m1>(group, p));
   }
 }
 
@@ -74,7 +75,7 @@ inline void store(std::int32_t (&sums)[kTileRows][16]) {
 }
 
 // R rows with 16 outputs of a panel.
-template <int R>
+template <int R, bool E2m1>
 [[gnu::noinline]] void block(const Int4Panels& w, std::int64_t panel, int v, const Int8Rows& x,
                              std::int64_t first, const Sink& sink, Ahead& ahead) {
   const std::int64_t width = w.width, groups = width / kGroup;
@@ -86,7 +87,7 @@ template <int R>
 #pragma GCC unroll 16
   for (int r = 0; r < R; ++r) sum[r] = _mm512_setzero_ps();
   for (std::int64_t g = 0; g < least_of(groups, kLevels); ++g) {
-    widen(group[kVectors * g], work.levels[g]);
+    widen<E2m1>(group[kVectors * g], work.levels[g]);
   }
   for (std::int64_t g = 0; g < least_of(groups, 2); ++g) {
     multiply(values + g * kGroup, width, work.levels[g]);
@@ -95,7 +96,8 @@ template <int R>
   for (std::int64_t g = 0; g < groups; ++g, ++scales) {
     ahead.step();
     if (g + 2 < groups) multiply(values + (g + 2) * kGroup, width, work.levels[(g + 2) % kLevels]);
-    if (g + kLevels < groups) widen(group[kVectors * (g + kLevels)], work.levels[g % kLevels]);
+    if (g + kLevels < groups)
+      widen<E2m1>(group[kVectors * (g + kLevels)], work.levels[g % kLevels]);
     const Int4Group& of = group[kVectors * g];
     const __m512 scale = from_half(of.scale), least = from_half(of.least);
     const auto& dots = work.sums[g % kSums];
@@ -135,7 +137,11 @@ void int4_panel(const Int4Panels& w, std::int64_t panel, const Int8Rows& x, std:
       constexpr int kHeight = decltype(height)::value;
       if constexpr (kHeight >= 11) {  // of 33 rows; no block has fewer
         for (int v = 0; v < kVectors && 16 * v < width; ++v) {
-          block<kHeight>(w, panel, v, x, first, sink, ahead);
+          if (w.e2m1) {
+            block<kHeight, true>(w, panel, v, x, first, sink, ahead);
+          } else {
+            block<kHeight, false>(w, panel, v, x, first, sink, ahead);
+          }
         }
       }
     });

@@ -30,7 +30,7 @@ inline void fetch(Prefetch& next) {
 }
 
 // Adds the integer products of a group with R rows.
-template <int R, Fetch Ahead>
+template <int R, Fetch Ahead, bool E2m1>
 inline void add_group(__m512i (&dot)[R][kVectors], const Int4Group* group, const std::int8_t* x,
                       std::int64_t width, Prefetch& next) {
   constexpr int kSteps = kGroup / 4;
@@ -40,7 +40,7 @@ inline void add_group(__m512i (&dot)[R][kVectors], const Int4Group* group, const
     __m512i in[kVectors];
 #pragma GCC unroll 3
     for (int v = 0; v < kVectors; ++v) {
-      in[v] = k % 2 == 0 ? levels<0>(group[v], k / 2) : levels<4>(group[v], k / 2);
+      in[v] = k % 2 == 0 ? levels<0, E2m1>(group[v], k / 2) : levels<4, E2m1>(group[v], k / 2);
     }
 #pragma GCC unroll 8
     for (int r = 0; r < R; ++r) {
@@ -52,7 +52,7 @@ inline void add_group(__m512i (&dot)[R][kVectors], const Int4Group* group, const
 }
 
 // R rows with one panel.
-template <int R, Fetch Ahead>
+template <int R, Fetch Ahead, bool E2m1>
 [[gnu::noinline]] void block(const Int4Panels& w, std::int64_t panel, const Int8Rows& x,
                              std::int64_t first, const Sink& sink, Prefetch next) {
   const std::int64_t groups = w.width / kGroup;
@@ -71,7 +71,7 @@ template <int R, Fetch Ahead>
 #pragma GCC unroll 3
       for (int v = 0; v < kVectors; ++v) dot[r][v] = _mm512_setzero_si512();
     }
-    add_group<R, Ahead>(dot, group, x.values + first * w.width + g * kGroup, w.width, next);
+    add_group<R, Ahead, E2m1>(dot, group, x.values + first * w.width + g * kGroup, w.width, next);
 #pragma GCC unroll 3
     for (int v = 0; v < kVectors; ++v) {
       const __m512 scale = from_half(group[v].scale), least = from_half(group[v].least);
@@ -98,7 +98,7 @@ template <int R, Fetch Ahead>
 
 // More rows: levels are unpacked once for all of them, and the float sums, which a group touches
 // once, lie in memory.
-template <int R, Fetch Ahead>
+template <int R, Fetch Ahead, bool E2m1>
 [[gnu::noinline]] void tall_block(const Int4Panels& w, std::int64_t panel, const Int8Rows& x,
                                   std::int64_t first, const Sink& sink, Prefetch next) {
   const std::int64_t width = w.width, groups = width / kGroup;
@@ -114,7 +114,7 @@ template <int R, Fetch Ahead>
 #pragma GCC unroll 3
       for (int v = 0; v < kVectors; ++v) dot[r][v] = _mm512_setzero_si512();
     }
-    add_group<R, Ahead>(dot, group, values, width, next);
+    add_group<R, Ahead, E2m1>(dot, group, values, width, next);
 #pragma GCC unroll 3
     for (int v = 0; v < kVectors; ++v) {
       const __m512 scale = from_half(group[v].scale), least = from_half(group[v].least);
@@ -140,9 +140,9 @@ template <int R, Fetch Ahead>
   }
 }
 
-template <Fetch to, Fetch alone>
-inline void panel_product(const Int4Panels& w, std::int64_t panel, const Int8Rows& x,
-                          std::int64_t rows, const Sink& sink, const std::uint8_t* next) {
+template <Fetch to, Fetch alone, bool E2m1>
+inline void panel_product_of(const Int4Panels& w, std::int64_t panel, const Int8Rows& x,
+                             std::int64_t rows, const Sink& sink, const std::uint8_t* next) {
   if (rows == 0) return;
   const std::int64_t groups = w.width / kGroup;
   each_block_ahead<kTallest, kLines, to, alone>(
@@ -151,11 +151,18 @@ inline void panel_product(const Int4Panels& w, std::int64_t panel, const Int8Row
         constexpr int kHeight = decltype(height)::value;
         constexpr Fetch kAhead = decltype(ahead)::value;
         if constexpr (kHeight <= kMost) {
-          block<kHeight, kAhead>(w, panel, x, first, sink, part);
+          block<kHeight, kAhead, E2m1>(w, panel, x, first, sink, part);
         } else {
-          tall_block<kHeight, kAhead>(w, panel, x, first, sink, part);
+          tall_block<kHeight, kAhead, E2m1>(w, panel, x, first, sink, part);
         }
       });
+}
+
+template <Fetch to, Fetch alone>
+inline void panel_product(const Int4Panels& w, std::int64_t panel, const Int8Rows& x,
+                          std::int64_t rows, const Sink& sink, const std::uint8_t* next) {
+  if (w.e2m1) return panel_product_of<to, alone, true>(w, panel, x, rows, sink, next);
+  panel_product_of<to, alone, false>(w, panel, x, rows, sink, next);
 }
 
 }  // namespace

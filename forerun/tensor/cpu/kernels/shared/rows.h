@@ -111,6 +111,19 @@ void gelu_gate_row(const float* gate, const float* up, std::int64_t n, float* ou
   }
 }
 
+void clamped_gate_row(const float* gate, const float* up, float slope, float limit, std::int64_t n,
+                      float* out, bool far) {
+  const Floats one = floats(1.0F), zero = floats(0.0F), bottom = floats(-limit);
+  const Floats by = floats(-slope);
+  const auto up_to_limit = [&](Floats x) { return zero - max(bottom, zero - x); };  // a NaN stays
+  for (std::int64_t i = 0; i < n; i += 16) {
+    const Mask m = first_lanes(n - i);
+    const Floats g = up_to_limit(load(m, gate + i));
+    const Floats u = max(bottom, up_to_limit(load(m, up + i)));
+    put(out + i, n - i, g / (one + exp(g * by)) * (u + one), far);
+  }
+}
+
 void gelu_row(const float* x, std::int64_t n, std::uint16_t* y) {
   for (std::int64_t i = 0; i < n; i += 16) {
     const Mask m = first_lanes(n - i);
