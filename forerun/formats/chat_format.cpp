@@ -7,6 +7,7 @@
 #include <nlohmann/json.hpp>
 #include <utility>
 
+#include "forerun/base/harmony_text.h"
 #include "forerun/base/python_space.h"
 
 namespace forerun {
@@ -63,6 +64,24 @@ Result<std::vector<ChatMessage>> plain_messages(const Json& messages) {
 // what a template makes of it. Templates that trim contents trim the space. As in transformers.
 constexpr std::string_view kContinueTag = "CONTINUE_FINAL_MESSAGE_TAG ";
 
+// Answers of before as harmony's template wants them: contents without headers, and their analysis.
+Json in_channels(Json messages) {
+  for (Json& m : messages) {
+    if (!m.is_object() || m.value("role", Json()) != "assistant") continue;
+    const auto content = m.find("content");
+    if (content != m.end() && content->is_string()) {
+      HarmonyParts parts = harmony_parts(content->get_ref<const std::string&>());
+      *content = std::move(parts.content);
+      if (!parts.analysis.empty()) m["thinking"] = std::move(parts.analysis);
+    }
+    const auto thoughts = m.find("reasoning_content");
+    if (thoughts != m.end() && !m.contains("thinking")) m["thinking"] = *thoughts;
+    // The template takes one of them beside a call: the analysis is what led to it.
+    if (m.contains("tool_calls") && m.contains("thinking")) m["content"] = "";
+  }
+  return messages;
+}
+
 Json with_tag(const Json& messages) {
   Json out = messages;
   Json& last = out.back();
@@ -100,6 +119,7 @@ ChatFormat::ChatFormat(ChatTemplates templates, const Tokenizer& tokenizer)
   };
   if (templates_.standard && templates_.standard->empty()) templates_.standard.reset();
   if (templates_.standard) {
+    harmony_ = HarmonyText::in_template(*templates_.standard);
     standard_ = parsed(*templates_.standard);
     if (standard_ && templates_.with_tools) with_tools_ = parsed(*templates_.with_tools);
     if (standard_) return;
@@ -116,6 +136,7 @@ bool ChatFormat::writes_tools() const {
       with_tools_ ? templates_.with_tools : templates_.standard;
   const std::optional<JinjaTemplate>& with = with_tools_ ? with_tools_ : standard_;
   // Others hold calls of other forms, which would not be found in the answer.
+  if (harmony_ && with && with->mentions("tools")) return true;  // HarmonyText rewrites them
   constexpr std::array<std::string_view, 3> kForm = {"<tool_call>", "name", "arguments"};
   return with && with->mentions("tools") && text->find("<function=") == text->npos &&
          std::all_of(kForm.begin(), kForm.end(),
@@ -124,7 +145,8 @@ bool ChatFormat::writes_tools() const {
 
 Result<MarkedText> ChatFormat::render(const Tokenizer& tokenizer, const Conversation& c) const {
   Json given = c.variables.is_object() ? c.variables : Json::object();
-  given["messages"] = c.continue_last ? with_tag(c.messages) : c.messages;
+  const Json messages = harmony_ ? in_channels(c.messages) : c.messages;
+  given["messages"] = c.continue_last ? with_tag(messages) : messages;
   given["tools"] = c.tools;
   given["documents"] = nullptr;
   Json own = special_tokens(tokenizer);

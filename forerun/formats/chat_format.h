@@ -38,7 +38,7 @@ class ChatFormat {
   /// One line if it is not the model's own template that writes them; else empty.
   const std::string& note() const { return note_; }
   /// The template tells the model of tools, whose calls are then
-  /// <tool_call>{"name": ..., "arguments": ...}</tool_call>.
+  /// <tool_call>{"name": ..., "arguments": ...}</tool_call>, or those of HarmonyText.
   bool writes_tools() const;
   const ChatTemplates& templates() const { return templates_; }
 
@@ -57,6 +57,7 @@ class ChatFormat {
   std::optional<JinjaTemplate> standard_, with_tools_;
   std::optional<ChatFamily> family_;
   std::string note_;
+  bool harmony_ = false;  // the template's answers are HarmonyText
 };
 
 }  // namespace forerun

@@ -90,6 +90,33 @@ TEST(ChatFormat, ALastMessageThatTheTemplateLeavesOutCannotBeContinued) {
   EXPECT_TRUE(tokenizer.decode(*begun, {.control = true}).ends_with("assistant\nb"));
 }
 
+// Answers go back without their headers, which harmony's templates refuse.
+TEST(ChatFormat, AnswersInHarmonysChannelsAreTakenApart) {
+  const Tokenizer tokenizer = tokenizer_of("qwen2");
+  const ChatFormat format(
+      {.standard = "{% for m in messages %}[{{ m.role }}|{{ m.thinking }}|{{ m.content }}]"
+                   "{% if m.tool_calls %}calls{% endif %}{% endfor %}"
+                   "{% if tools %}tools{% endif %}"
+                   "{% if false %}<|channel|>final<|message|>{% endif %}",
+       .with_tools = {}},
+      tokenizer);
+  EXPECT_TRUE(format.writes_tools());
+  const std::string said =
+      "<|channel|>analysis<|message|>Hm.<|end|><|start|>assistant<|channel|>final<|message|>Yes.";
+  const Json call = Json::array({{{"function", {{"name", "f"}, {"arguments", Json::object()}}}}});
+  const Json messages = {
+      {{"role", "user"}, {"content", "<|channel|>analysis<|message|>a"}},
+      {{"role", "assistant"}, {"content", said}},
+      {{"role", "assistant"}, {"content", "No."}, {"reasoning_content", "Well."}},
+      {{"role", "assistant"}, {"content", "So."}, {"thinking", "Then."}, {"tool_calls", call}},
+      {{"role", "assistant"}, {"content", nullptr}, {"tool_calls", call}}};
+  const auto tokens = encoded(format, tokenizer, {.messages = messages});
+  ASSERT_TRUE(tokens) << tokens.error().message;
+  EXPECT_EQ(tokenizer.decode(*tokens, {.control = true}),
+            "[user||<|channel|>analysis<|message|>a][assistant|Hm.|Yes.][assistant|Well.|No.]"
+            "[assistant|Then.|]calls[assistant||None]calls");
+}
+
 TEST(ChatFormat, NothingInAConversationIsASpecialToken) {
   const Tokenizer tokenizer = tokenizer_of("qwen2");
   const ChatFormat format({.standard = template_of("qwen25.jinja"), .with_tools = {}}, tokenizer);

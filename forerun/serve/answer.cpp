@@ -33,7 +33,7 @@ Answer::Answer(std::string id, GenerationRequest request, Exchange exchange,
   for (std::size_t i = 0; i < choices_.size(); ++i) {
     choices_[i].last = arrived;
     choices_[i].calls = ToolCallReader(request_.calls_or_form);
-    choices_[i].thoughts = ReasoningReader(request_.reasoning == ReasoningStart::kInside);
+    choices_[i].thoughts = ReasoningReader(request_.reasoning.value_or(ReasoningStart::kAfter));
     if (request_.echo) choices_[i].text = request_.prompt_texts[i / request_.n];
   }
   // n texts share their prompt, which counts once.

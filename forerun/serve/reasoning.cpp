@@ -32,7 +32,8 @@ std::string end_of(std::span<const Token> prompt, const Model& model) {
 
 bool has_tags(const std::string& chat_template) {
   return chat_template.find(kThink) != std::string::npos ||
-         chat_template.find(kThought) != std::string::npos;
+         chat_template.find(kThought) != std::string::npos ||
+         HarmonyText::in_template(chat_template);
 }
 
 bool template_has_tags(const Model& model) {
@@ -64,6 +65,10 @@ std::optional<ReasoningStart> reasoning_of(const Fields& fields, const ChatPromp
     const bool inside = last.substr(solid).starts_with(kThink) && last.find(kThought) == last.npos;
     return inside ? std::optional(ReasoningStart::kInside) : std::nullopt;
   }
+  if (!goes_on &&
+      HarmonyText::in_template(served.model.tokenizer_info().chat_template.value_or(""))) {
+    return ReasoningStart::kChannels;
+  }
   const std::string end = end_of(prompt, served.model);
   if (without_space_after(end).ends_with(kThink)) return ReasoningStart::kInside;
   if (goes_on) return std::nullopt;
@@ -94,7 +99,13 @@ void add_effort(nlohmann::json& variables, const Fields& fields, const Model& mo
                                          : "is not known to the model's template: leave it out");
 }
 
+void ReasoningReader::add(const HarmonyParts& parts) {
+  reasoning_ += parts.analysis;
+  content_ += parts.content;
+}
+
 void ReasoningReader::push(std::string_view piece) {
+  if (harmony_) return add(channels_.push(piece));
   pushed_ += piece.size();
   held_ += piece;
   if (place_ == Place::kStart && !start()) return;
@@ -151,6 +162,7 @@ bool ReasoningReader::skip_space() {
 }
 
 void ReasoningReader::finish() {
+  if (harmony_) return add(channels_.finish());
   if (place_ == Place::kStart && !inside_) {
     content_ += held_;
     end_ = 0;

@@ -7,6 +7,7 @@
 #include <string>
 #include <string_view>
 
+#include "forerun/base/harmony_text.h"
 #include "forerun/core/reasoning.h"
 #include "forerun/core/token.h"
 #include "forerun/serve/chat_messages.h"
@@ -33,8 +34,10 @@ void add_effort(nlohmann::json& variables, const Fields& fields, const Model& mo
 /// to neither. What might begin a tag waits until that is known.
 class ReasoningReader {
  public:
-  /// @param inside  the text begins in the reasoning; a <think> that repeats this is left out
-  explicit ReasoningReader(bool inside = false) : inside_(inside) {}
+  /// @param start  kInside: a <think> that repeats this is left out; kChannels: the text is
+  /// HarmonyText
+  explicit ReasoningReader(ReasoningStart start = ReasoningStart::kBefore)
+      : inside_(start == ReasoningStart::kInside), harmony_(start == ReasoningStart::kChannels) {}
 
   void push(std::string_view piece);
   /// No more text comes: what waits is no tag.
@@ -44,11 +47,12 @@ class ReasoningReader {
   std::string take_content();
   /// Bytes of the text up to the end of </think>: 0 without reasoning, SIZE_MAX where that end has
   /// not come.
-  std::size_t end() const noexcept { return end_; }
+  std::size_t end() const noexcept { return harmony_ ? channels_.analysis_end() : end_; }
 
  private:
   enum class Place : std::uint8_t { kStart, kReasoning, kGap, kContent };
 
+  void add(const HarmonyParts& parts);
   bool start();
   bool reason();
   bool skip_space();
@@ -57,7 +61,8 @@ class ReasoningReader {
   std::string held_, reasoning_, content_;
   Place place_ = Place::kStart;
   std::size_t pushed_ = 0, end_ = SIZE_MAX;
-  bool inside_, began_ = false;  // began_: some of the reasoning is solid
+  bool inside_, harmony_, began_ = false;  // began_: some of the reasoning is solid
+  HarmonyText channels_;                   // if harmony_
 };
 
 }  // namespace forerun::serve

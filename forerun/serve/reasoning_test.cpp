@@ -4,6 +4,9 @@
 
 #include <string>
 #include <string_view>
+#include <vector>
+
+#include "forerun/serve/tool_calls.h"
 
 namespace forerun::serve {
 namespace {
@@ -13,11 +16,15 @@ struct Parts {
   std::size_t end = 0;
 };
 
+ReasoningStart start_of(bool inside) {
+  return inside ? ReasoningStart::kInside : ReasoningStart::kBefore;
+}
+
 // Cut in two and in three at all places, and into bytes: the parts are the same.
 void expect_parts(std::string_view text, bool inside, const Parts& wanted) {
   SCOPED_TRACE(text);
   const auto check = [&](std::initializer_list<std::size_t> cuts) {
-    ReasoningReader reader(inside);
+    ReasoningReader reader(start_of(inside));
     Parts got;
     std::size_t from = 0;
     const auto take = [&] {
@@ -40,7 +47,7 @@ void expect_parts(std::string_view text, bool inside, const Parts& wanted) {
   for (std::size_t a = 0; a <= text.size(); ++a) {
     for (std::size_t b = a; b <= text.size(); ++b) check({a, b});
   }
-  ReasoningReader bytes(inside);
+  ReasoningReader bytes(start_of(inside));
   for (std::size_t i = 0; i < text.size(); ++i) bytes.push(text.substr(i, 1));
   bytes.finish();
   EXPECT_EQ(bytes.take_reasoning(), wanted.reasoning);
@@ -55,6 +62,40 @@ TEST(Reasoning, IsBetweenTheTagsWithoutTheSpaceAroundIt) {
   expect_parts("\n<think>\nOne</think>Yes", true, {"One", "Yes", 20});  // what the prompt began
   expect_parts("<think>\xc3\xa9\xe2\x82\xac</think>\xf0\x9f\x98\x80", false,
                {"\xc3\xa9\xe2\x82\xac", "\xf0\x9f\x98\x80", 20});
+}
+
+TEST(Reasoning, OfHarmonyIsTheAnalysis) {
+  constexpr std::string_view kAnalysis = "<|channel|>analysis<|message|>One.<|end|>";
+  constexpr std::string_view kFinal = "<|start|>assistant<|channel|>final<|message|>";
+  const std::string text = std::string(kAnalysis) + std::string(kFinal) + "Yes";
+  for (std::size_t cut = 0; cut <= text.size(); ++cut) {
+    ReasoningReader reader(ReasoningStart::kChannels);
+    reader.push(std::string_view(text).substr(0, cut));
+    reader.push(std::string_view(text).substr(cut));
+    reader.finish();
+    EXPECT_EQ(reader.take_reasoning(), "One.");
+    EXPECT_EQ(reader.take_content(), "Yes");
+    EXPECT_EQ(reader.end(), kAnalysis.size() + kFinal.size()) << cut;
+  }
+  ReasoningReader plain(ReasoningStart::kChannels);
+  plain.push("Yes");
+  plain.finish();
+  EXPECT_EQ(plain.take_content(), "Yes");
+  EXPECT_EQ(plain.end(), 0U);
+}
+
+TEST(Reasoning, OfHarmonyComesBeforeItsCalls) {
+  ReasoningReader reader(ReasoningStart::kChannels);
+  reader.push("<|channel|>analysis<|message|>One.<|end|><|start|>assistant<|channel|>commentary");
+  reader.push(" to=functions.f <|constrain|>json<|message|>{\"a\": 1}");
+  reader.finish();
+  EXPECT_EQ(reader.take_reasoning(), "One.");
+  ToolCallReader calls;
+  calls.push(reader.take_content());
+  calls.finish();
+  EXPECT_EQ(calls.take_calls(),
+            std::vector<std::string>{R"({"name": "f", "arguments": {"a": 1}})"});
+  EXPECT_EQ(calls.take_content(), "");
 }
 
 TEST(Reasoning, MayBeEmptyOrAll) {

@@ -282,13 +282,17 @@ TEST_F(RequestMutation, DamagedRequestsForImagesAreRefusedOrSound) {
 
 TEST_F(RequestMutation, DamagedReasoningIsTheSameWhateverThePieces) {
   const std::vector<Bytes> seeds = seeds_of(
-      {"<think>\na b\n</think>\n\nc d", "a </think> b", " \n<think></think><think>x</think>"});
+      {"<think>\na b\n</think>\n\nc d", "a </think> b", " \n<think></think><think>x</think>",
+       "<|channel|>analysis<|message|>a<|end|><|start|>assistant<|channel|>final<|message|>b",
+       " to=functions.f<|channel|>commentary<|message|>{}<|call|>"});
   for_each_mutant(seeds, [&](const Bytes& mutant, std::uint64_t i) {
     SCOPED_TRACE(i);
     const std::string_view text = text_of(mutant);
     testing::SplitMix64 rng{i};
-    const bool inside = rng.below(2) == 1;
-    ReasoningReader whole(inside), pieces(inside);
+    constexpr ReasoningStart kStarts[] = {ReasoningStart::kBefore, ReasoningStart::kInside,
+                                          ReasoningStart::kChannels};
+    const ReasoningStart start = kStarts[rng.below(3)];
+    ReasoningReader whole(start), pieces(start);
     whole.push(text);
     whole.finish();
     std::string reasoning, content;

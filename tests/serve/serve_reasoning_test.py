@@ -10,7 +10,7 @@ import shutil
 import tempfile
 import unittest
 
-from serve_support import CLOSE, FORERUN, OPEN, WORDS, Served, Server, make_long_chat_model, make_reasoning_model, user
+from serve_support import CLOSE, FORERUN, OPEN, WORDS, Served, Server, make_harmony_model, make_long_chat_model, make_reasoning_model, user
 
 CHAT, COMPLETIONS = "/v1/chat/completions", "/v1/completions"
 DATA = os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "data")
@@ -280,6 +280,37 @@ class Formats(unittest.TestCase):
             self.assertEqual((status, parts(answer["choices"][0]["message"])), (200, ("", text)), answer)
             asked = server.post(CHAT, {**body, "reasoning_format": "auto"})[1]["choices"][0]["message"]
             self.assertEqual(parts(asked), ("a", "b") if flagged else ("", text))
+
+
+class Harmony(Served):
+    """Answers of several messages, as gpt-oss writes them."""
+    make_model = staticmethod(make_harmony_model)
+
+    def texts(self, **fields):
+        body = {"messages": user(WORDS), "max_tokens": 60, "logprobs": True, **fields}
+        status, answer = self.server.post(CHAT, body)
+        self.assertEqual(status, 200, answer)
+        choice = answer["choices"][0]
+        return "".join(t["token"] for t in choice["logprobs"]["content"]), parts(choice["message"]), answer["usage"]
+
+    def bias(self, *letters):
+        tokens = [self.server.post("/tokenize", {"content": letter})[1]["tokens"] for letter in letters]
+        return {str(token): -100 for listed in tokens for token in listed}
+
+    def test_the_form_is_of_the_final_message(self):
+        text, said, usage = self.texts(guided_choice=["Yes."], logit_bias=self.bias("<"))
+        self.assertEqual((text, said), ("Yes.", ("", "Yes.")))
+        self.assertEqual(usage["completion_tokens_details"]["reasoning_tokens"], 0)
+        begins = set()
+        for seed in range(12):
+            text, said, _ = self.texts(guided_choice=["Yes."], seed=seed, temperature=1.5, logit_bias=self.bias("Y"))
+            begins.add(text[:19])
+            self.assertTrue(text.startswith(("<|channel|>final<|message|>", "<|channel|>analysis")), text)
+        self.assertEqual(begins, {"<|channel|>final<|m", "<|channel|>analysis"})
+
+    def test_efforts_go_to_the_template(self):
+        self.texts(reasoning_effort="high")
+        self.assertEqual(self.server.post(CHAT, {"messages": user(WORDS), "reasoning_effort": "odd"})[0], 400)
 
 
 if __name__ == "__main__":

@@ -52,6 +52,13 @@ def make_reasoning_model(folder, start="", special=False):
         f.write("{# <think> </think> #}" + CHAT_TEMPLATE.replace("{% endif %}", "{{ start | default(" + repr(start) + ") }}{% endif %}"))
 
 
+def make_harmony_model(folder):
+    """The same without the tokens, whose template writes OpenAI's harmony format."""
+    make_long_chat_model(folder)
+    with open(os.path.join(folder, "chat", "chat_template.jinja"), "w", encoding="utf-8") as f:
+        f.write("{# <|channel|>final<|message|> tools reasoning_effort #}" + CHAT_TEMPLATE)
+
+
 class Server:
     """`forerun serve` on a free port, of a tiny model where none is named."""
 

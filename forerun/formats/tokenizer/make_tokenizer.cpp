@@ -210,6 +210,13 @@ class Maker {
       data_->pieces.push_back(piece_of(static_cast<Token>(i)));
   }
 
+  bool control(std::string_view name) const {
+    const Token id = data_->find(name);
+    return id != kNoToken && data_->is(id, TokenType::kControl);
+  }
+  // OpenAI's format of answers in several messages, of gpt-oss.
+  bool is_harmony() const { return control("<|channel|>") && control("<|message|>"); }
+
   void set_end() {
     std::vector<Token> end = spec().end;
     if (spec().eos) end.push_back(*spec().eos);
@@ -218,6 +225,12 @@ class Maker {
       const Token id = data_->find(name);
       if (id != kNoToken && data_->is(id, TokenType::kControl)) end.push_back(id);
     }
+    if (is_harmony()) {
+      for (const std::string_view name : {"<|return|>", "<|call|>"}) {
+        if (const Token id = data_->find(name); id != kNoToken) end.push_back(id);
+      }
+      std::erase(end, data_->find("<|end|>"));  // of a message of several, whatever the file says
+    }
     std::sort(end.begin(), end.end());
     end.erase(std::unique(end.begin(), end.end()), end.end());
     data_->end = std::move(end);
@@ -225,9 +238,15 @@ class Maker {
 
   // Whoever reads an answer looks for these in its text, also where a file has them as special.
   void set_shown() {
-    for (const std::string_view name : {"<think>", "</think>", "<tool_call>", "</tool_call>"}) {
+    std::vector<std::string_view> names = {"<think>", "</think>", "<tool_call>", "</tool_call>"};
+    if (is_harmony()) {
+      for (const char* name :
+           {"<|start|>", "<|channel|>", "<|constrain|>", "<|message|>", "<|end|>"})
+        names.emplace_back(name);
+    }
+    for (const std::string_view name : names) {
+      if (!control(name)) continue;
       const Token id = data_->find(name);
-      if (id == kNoToken || !data_->is(id, TokenType::kControl)) continue;
       if (!std::binary_search(data_->end.begin(), data_->end.end(), id)) data_->shown.push_back(id);
     }
   }

@@ -162,6 +162,26 @@ TEST(Tokenizer, TagsOfReasoningAndCallsHaveATextThoughTheyAreSpecial) {
   EXPECT_EQ(make_tokenizer(spec)->decode(all), "<think>a</think><tool_call>a");
 }
 
+// An answer of several messages: their headers have a text, and only the last one's end ends it.
+TEST(Tokenizer, HeadersOfHarmonyHaveATextAndItsCallsEndIt) {
+  TokenizerSpec spec;
+  spec.tokens = {"a",          "<|start|>", "<|channel|>",   "<|message|>", "<|end|>",
+                 "<|return|>", "<|call|>",  "<|constrain|>", "<|reserved|>"};
+  spec.types.assign(spec.tokens.size(), TokenType::kControl);
+  spec.types[0] = TokenType::kNormal;
+  spec.split = {ByteLevel{.use_regex = false}};
+  spec.added = added_by_type(spec);
+  spec.end = {4, 5};  // as some files have it
+  const std::vector<Token> all = {2, 0, 7, 3, 0, 4, 1, 8, 5, 6};
+  const Tokenizer tokenizer = *make_tokenizer(spec);
+  EXPECT_EQ(tokenizer.decode(all), "<|channel|>a<|constrain|><|message|>a<|end|><|start|>");
+  EXPECT_EQ(std::vector<Token>(tokenizer.end_tokens().begin(), tokenizer.end_tokens().end()),
+            (std::vector<Token>{5, 6}));
+  spec.tokens[2] = "<|canal|>";  // no harmony: Phi-3 ends its answers with <|end|>
+  EXPECT_EQ(make_tokenizer(spec)->decode(all), "aa");
+  EXPECT_EQ(make_tokenizer(spec)->end_tokens().size(), 2U);
+}
+
 TEST(Tokenizer, NamesOfGgufOfOneFamilyMeanTheSame) {
   const auto patterns = [](const char* name) {
     const auto pre = *internal::pre_tokenizer(name);

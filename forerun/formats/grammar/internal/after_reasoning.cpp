@@ -6,9 +6,30 @@
 
 namespace forerun::internal {
 
+namespace {
+
+// The answer is the message of the channel "final". Where texts are any, other messages may call.
+std::string after_channels(std::string_view held, bool free) {
+  constexpr std::string_view kFinal = "<|channel|>final<|message|>";
+  const std::string rules =
+      free ? fmt::format(R"(others ::= TagDispatch(("{}", held), loop_after_dispatch=false))",
+                         kFinal)
+           : fmt::format(R"(others ::= unclosed "{0}" held
+unclosed ::= TagDispatch(excludes=("{0}")))",
+                         kFinal);
+  return fmt::format(R"(root ::= held | "{}" held | "<|channel|>{}" others
+{}
+held{})",
+                     kFinal, free ? "" : "analysis", rules, held);
+}
+
+}  // namespace
+
 std::string after_reasoning(const std::string& ebnf, ReasoningStart reasoning, bool free) {
   if (reasoning == ReasoningStart::kAfter) return ebnf;
   constexpr std::string_view kRoot = "root";
+  if (reasoning == ReasoningStart::kChannels)
+    return after_channels(ebnf.substr(kRoot.size()), free);
   const char* const begin = reasoning == ReasoningStart::kBefore ? R"(held | "<think>" )" : "";
   const char* const rules =
       free ? R"(thoughts ::= TagDispatch(("</think>", held), loop_after_dispatch=false))"

@@ -1,0 +1,58 @@
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <string>
+#include <string_view>
+
+namespace forerun {
+
+/// What an answer says, or a piece of it.
+struct HarmonyParts {
+  std::string analysis, content;
+};
+
+/// Reads an answer in OpenAI's harmony format, which gpt-oss writes, while it arrives in pieces: a
+/// message after the other, behind "<|start|>assistant". Those of the channel "analysis" are the
+/// reasoning, calls of functions become <tool_call>{"name": ..., "arguments": ...}</tool_call> in
+/// the content, others are content as they are. Messages of one kind are two lines apart. Analysis
+/// behind the first other message is left out. A text that begins with no header is content.
+/// Source: OpenAI, Harmony response format.
+class HarmonyText {
+ public:
+  /// Whether a chat template writes this format.
+  static bool in_template(std::string_view chat_template) noexcept;
+
+  /// @return  what has become certain
+  HarmonyParts push(std::string_view piece);
+  /// No more text comes. A call whose arguments are no JSON was cut off, and stays open.
+  HarmonyParts finish();
+  /// Bytes of the text up to the first message that is no analysis: 0 without analysis, SIZE_MAX
+  /// where that message has not come.
+  std::size_t analysis_end() const noexcept { return analysis_end_; }
+
+ private:
+  enum class Place : std::uint8_t { kStart, kHeader, kBody, kBetween, kPlain };
+  enum class Kind : std::uint8_t { kAnalysis, kContent, kCall };
+
+  bool start(HarmonyParts& out);
+  bool header(HarmonyParts& out);
+  bool body(HarmonyParts& out);
+  bool between();
+  void answer(std::size_t end);
+  void open(std::string_view header, HarmonyParts& out);
+  void write(std::string_view text, HarmonyParts& out);
+  void close_call(std::string& out) const;
+
+  Place place_ = Place::kStart;
+  Kind kind_ = Kind::kContent;
+  std::string held_, arguments_, name_;
+  std::size_t pushed_ = 0, analysis_end_ = SIZE_MAX;
+  bool analysis_ = false, answered_ = false;  // such messages, and others, have begun
+  bool content_ = false;                      // some content was written
+};
+
+/// Of a whole answer: its analysis, and its content up to the first call.
+HarmonyParts harmony_parts(std::string_view text);
+
+}  // namespace forerun

@@ -1,0 +1,116 @@
+#include "forerun/base/harmony_text.h"
+
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <cstdint>
+#include <string>
+#include <string_view>
+
+namespace forerun {
+namespace {
+
+struct Read {
+  std::string analysis, content;
+  std::size_t end = 0;
+  bool operator==(const Read&) const = default;
+};
+
+// In pieces of so many bytes, the first of `first`.
+Read read_in_pieces(std::string_view text, std::size_t first, std::size_t size) {
+  HarmonyText reader;
+  Read out;
+  const auto add = [&](const HarmonyParts& parts) {
+    out.analysis += parts.analysis;
+    out.content += parts.content;
+  };
+  for (std::size_t at = 0, n = first; at < text.size(); at += n, n = size) {
+    n = std::min(n, text.size() - at);
+    add(reader.push(text.substr(at, n)));
+  }
+  add(reader.finish());
+  out.end = reader.analysis_end();
+  return out;
+}
+
+// Cut in two at all places, and into bytes: the parts are the same.
+void expect_parts(std::string_view text, const std::string& analysis, const std::string& content) {
+  SCOPED_TRACE(text);
+  const Read whole = read_in_pieces(text, text.size(), text.size());
+  EXPECT_EQ(whole.analysis, analysis);
+  EXPECT_EQ(whole.content, content);
+  EXPECT_EQ(whole.end == 0, analysis.empty());
+  EXPECT_EQ(whole.end == SIZE_MAX, !analysis.empty() && content.empty());
+  for (std::size_t cut = 1; cut <= text.size(); ++cut) {
+    EXPECT_EQ(read_in_pieces(text, cut, text.size()), whole) << "cut at " << cut;
+  }
+  EXPECT_EQ(read_in_pieces(text, 1, 1), whole) << "by bytes";
+}
+
+const std::string kTwo = "<|channel|>analysis<|message|>Hm.<|end|><|start|>assistant";
+
+TEST(HarmonyText, AnalysisIsApartFromTheRest) {
+  const std::string final = "<|channel|>final<|message|>";
+  expect_parts(kTwo + final + "Yes <b>.", "Hm.", "Yes <b>.");
+  EXPECT_EQ(read_in_pieces(kTwo + final + "Yes", 9, 9).end, (kTwo + final).size());
+  expect_parts(final + "Yes<|return|>", "", "Yes");
+  expect_parts("<|channel|>analysis<|message|>Hm</think>", "Hm</think>", "");
+  expect_parts(
+      "<|channel|>analysis<|message|>a<|end|><|start|>assistant<|channel|>analysis"
+      "<|message|>b<|end|><|start|>assistant" +
+          final + "c",
+      "a\n\nb", "c");
+  // What comes before a call is for the user; analysis behind it is left out.
+  expect_parts("<|channel|>commentary<|message|>First.<|end|><|start|>assistant" + final +
+                   "Second.<|end|><|start|>assistant<|channel|>analysis<|message|>x",
+               "", "First.\n\nSecond.");
+  expect_parts("<|channel|>analysis<|message|>a<|start|>assistant" + final + "b", "a", "b");
+  expect_parts(kTwo + final + "a<|end|> more <|st", "Hm.", "a");
+}
+
+TEST(HarmonyText, CallsOfFunctions) {
+  const std::string call =
+      R"(<tool_call>{"name": "weather", "arguments": {"at": "<|x|>"}}</tool_call>)";
+  const std::string arguments = "{\"at\": \"<|x|>\"}";
+  expect_parts(kTwo + "<|channel|>commentary to=functions.weather <|constrain|>json<|message|>" +
+                   arguments + "<|call|>",
+               "Hm.", call);
+  expect_parts(" to=functions.weather<|channel|>commentary json<|message|>" + arguments, "", call);
+  expect_parts("<|channel|>commentary to=functions.now<|message|> <|call|>", "",
+               R"(<tool_call>{"name": "now", "arguments": {}}</tool_call>)");
+  // Cut off: it stays open, and readers leave it out.
+  expect_parts("<|channel|>commentary to=functions.a<|message|>{\"b\": ", "",
+               R"(<tool_call>{"name": "a", "arguments": {"b": )");
+  expect_parts("<|channel|>commentary to=functions.a\"\\<|message|>{}", "",
+               R"(<tool_call>{"name": "a\"\\", "arguments": {}}</tool_call>)");
+}
+
+TEST(HarmonyText, OtherTextsStay) {
+  for (const char* text :
+       {"", " ", "Yes", "<|chan", "<|channel|", "<|channel|>analysis", " to=you", " to",
+        "Yes<|channel|>final<|message|>no", "<tool_call>{}</tool_call>"}) {
+    expect_parts(text, "", text);
+  }
+  const std::string endless = "<|channel|>" + std::string(1100, 'a');
+  expect_parts(endless, "", endless);
+  expect_parts(endless + "<|message|>b", "", endless + "<|message|>b");
+}
+
+TEST(HarmonyText, PartsOfAWholeAnswer) {
+  const HarmonyParts both = harmony_parts(kTwo + "<|channel|>final<|message|>Yes");
+  EXPECT_EQ(both.analysis, "Hm.");
+  EXPECT_EQ(both.content, "Yes");
+  EXPECT_EQ(harmony_parts("Plain.").content, "Plain.");
+  const HarmonyParts open = harmony_parts("<|channel|>analysis<|message|>Hm");
+  EXPECT_EQ(open.analysis, "Hm");
+  EXPECT_EQ(open.content, "");
+}
+
+TEST(HarmonyText, IsToldByTheTemplate) {
+  EXPECT_TRUE(HarmonyText::in_template("x<|start|>assistant<|channel|>final<|message|>"));
+  EXPECT_FALSE(HarmonyText::in_template("<|im_start|>assistant\n<think>"));
+  EXPECT_FALSE(HarmonyText::in_template("<|message|>"));
+}
+
+}  // namespace
+}  // namespace forerun
