@@ -151,6 +151,26 @@ class Contract(Command):
             self.assertEqual(r.returncode, 2, wrong)
             self.assertIn("bias", r.stderr)
 
+    def test_answers_are_held_to_an_expression_or_to_choices(self):
+        def run(*flags):
+            r = forerun("generate", "-m", GGUF, "-p", "a b a b", "--raw", "--temp", "1.2", *flags)
+            self.assertEqual(r.returncode, 0, r.stderr)
+            self.assertIn("ended by end-token", r.stderr)
+            return r.stdout.removesuffix("\n")
+        for expression in (r"\d{3}-\d{4}", "#[0-9a-f]{6}", "(yes|no)"):
+            text = run("--regex", expression, "--drafter", "none")
+            self.assertRegex(text, f"\\A{expression}\\Z")
+            self.assertEqual(run("--regex", expression, "--fixed-draft"), text)
+        said = {run("--choice", "yes", "--choice", "no, never", "--seed", str(seed)) for seed in range(12)}
+        self.assertEqual(said, {"yes", "no, never"})
+        r = forerun("certify", "-m", GGUF, "--prompts", self.prompts(), "--raw", "--tokens", "60", "--regex", "[ab]{30}", "--json")
+        self.assertEqual((r.returncode, json.loads(r.stdout)["passed"]), (0, True), r.stderr)
+        call = ("generate", "-m", GGUF, "-p", "a", "--raw")
+        self.refused(2, *call, "--regex", "(?=a)b", says=["lookahead"])
+        self.refused(2, *call, "--regex", "a", "--choice", "b", says=["--regex and --choice"])
+        self.refused(2, *call, "--json-schema", self.path("s.json", b"{}"), "--regex", "a", says=["--json-schema and --regex"])
+        self.refused(2, *call, "--choice", "a", "--ignore-end", says=["--choice and --ignore-end"])
+
     def test_inexact_rules_are_labelled(self):
         r = forerun("generate", "-m", GGUF, "-p", "a b", "--raw", "--temp", "1", "--rule", "typical", "--json")
         self.assertIs(json.loads(r.stdout)["exact"], False)
@@ -392,7 +412,7 @@ class Contract(Command):
 
     def test_a_diffusion_language_model_takes_no_flag_that_it_would_ignore(self):
         dream = os.path.join(DIFFUSION, "dream")
-        for flag, value in (("--json-schema", "none"), ("--logit-bias", "1=2"), ("--repetition-penalty", "2"), ("--cfg", "2"),
+        for flag, value in (("--json-schema", "none"), ("--regex", "a"), ("--choice", "a"), ("--logit-bias", "1=2"), ("--repetition-penalty", "2"), ("--cfg", "2"),
                             ("--count", "2"), ("--class", "1"), ("--eta", "1"), ("--prefill", "1"), ("--stop", "x")):
             self.refused(2, "generate", "-m", dream, "-p", "x", "--raw", flag, value, says=[flag, "leave it out"])
 

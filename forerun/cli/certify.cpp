@@ -35,7 +35,7 @@ int certify_texts(const CertifyFlags& f) {
   const std::vector<Prompt> texts = read_prompts(f.prompts);
   GenerateOptions options = text_options(f.run.text, f.run.draft);
   const Model model = load_model(f.run.model);
-  hold_to_schema(options, f.run.draft, model);
+  hold_to_form(options, f.run.draft.form, model);
   const Drafter drafter = load_drafter(f.run.draft.drafter, f.run.draft.precision, model);
   const auto prompts = encode_prompts(model, texts, f.raw);
   Progress progress;
@@ -89,7 +89,7 @@ void add_certify(Command& program) {
               {.least = 1, .most = 100000000});
   command.add("--raw", f->raw, "Prompts as they are, without the chat format");
   bind_text(command, f->run.text, f->run.draft);
-  bind_json_schema(command, f->run.draft);
+  bind_form(command, f->run.draft.form);
   bind_places(command, f->run.images);
   bind_images(command, f->run);
   bind_drafter(command, f->run.draft, Makes::kBoth);

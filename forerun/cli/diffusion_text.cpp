@@ -19,11 +19,28 @@ namespace {
 // Drafting and its checks are for models that write token by token.
 void expect_own_flags(const Command& command, const std::string& path) {
   std::string other;
-  for (const char* flag :
-       {"--drafter", "--rule", "--max-draft", "--fixed-draft", "--draft-precision", "--certify",
-        "--verbose", "--stop", "--out", "--json-schema", "--chat-template-kwargs", "--logit-bias",
-        "--presence-penalty", "--frequency-penalty", "--repetition-penalty", "--class", "--count",
-        "--cfg", "--batch-size"}) {
+  constexpr std::string_view kOthers[] = {"--drafter",
+                                          "--rule",
+                                          "--max-draft",
+                                          "--fixed-draft",
+                                          "--draft-precision",
+                                          "--certify",
+                                          "--verbose",
+                                          "--stop",
+                                          "--out",
+                                          "--json-schema",
+                                          "--regex",
+                                          "--choice",
+                                          "--chat-template-kwargs",
+                                          "--logit-bias",
+                                          "--presence-penalty",
+                                          "--frequency-penalty",
+                                          "--repetition-penalty",
+                                          "--class",
+                                          "--count",
+                                          "--cfg",
+                                          "--batch-size"};
+  for (const std::string_view flag : kOthers) {
     if (command.given(flag)) other = flag;
   }
   for (const char* title : {kDitTitle, kTokenTitle}) {

@@ -23,7 +23,7 @@ constexpr std::string_view kLocal = "models are read from files and folders of t
 constexpr std::string_view kContext = "the context is the model's; memory is taken as texts grow";
 constexpr std::string_view kCpu = "it computes on CPUs";
 
-constexpr std::array<Foreign, 25> kForeign{{
+constexpr std::array<Foreign, 27> kForeign{{
     {" -hf -hfr --hf-repo --hf-file -hff --model-url -mu ", "-m", kLocal},
     {" -m --model ", "", "the model is named without a flag"},
     {" --model-path --tokenizer-path ", "-m", "the tokenizer is the model's own"},
@@ -53,8 +53,11 @@ constexpr std::array<Foreign, 25> kForeign{{
      "the file holds a key a line; a command's words can be seen by others"},
     {" --chat-template-file --chat-template ", "", "the chat template is the model's own"},
     {" --jinja --no-jinja ", "", "the model's own chat template is used"},
-    {" --grammar --grammar-file --json ", "--json-schema", ""},
+    {" --json ", "--json-schema", ""},
+    {" --grammar --grammar-file ", "--json-schema",
+     "or --regex, or --choice; grammars in GBNF are not read"},
     {" -j ", "--json-schema", ""},
+    {" --guided-regex --pattern ", "--regex", ""},
     {" --no-warmup --verbose-prompt --no-display-prompt -st -lv -sp ", "",
      "nothing is lost without it"},
     {" --reasoning-parser --enable-reasoning ", "--reasoning-format",

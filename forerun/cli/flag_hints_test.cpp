@@ -20,6 +20,8 @@ TEST(FlagHint, NamesTheFlagThatDoesWhatAnotherProgramsDoes) {
   EXPECT_EQ(flag_hint("--reasoning-parser", std::vector<std::string>{"--reasoning-format"}),
             "--reasoning-parser is --reasoning-format here: the tags are those of the model's chat "
             "template");
+  EXPECT_EQ(flag_hint("--guided-regex", std::vector<std::string>{"--regex"}),
+            "--guided-regex is --regex here");
 }
 
 TEST(FlagHint, SaysWhyThereIsNone) {

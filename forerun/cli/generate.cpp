@@ -134,14 +134,14 @@ int generate_text(const GenerateFlags& f, const Command& command) {
   std::optional<AtomicFile> trace;
   if (command.given("--trace")) {
     std::vector<std::string> inputs = inputs_of(f.run);
-    inputs.insert(inputs.end(), {f.prompt_file, f.run.draft.json_schema});
+    inputs.insert(inputs.end(), {f.prompt_file, f.run.draft.form.json_schema});
     expect_apart({{"--trace", f.files.trace}}, inputs);
     trace.emplace(f.files.trace);
     options.trace = true;
   }
   const Model model = load_model(f.run.model);
   if (trace) expect_apart({{"--trace", f.files.trace}}, beside(model));
-  hold_to_schema(options, f.run.draft, model);
+  hold_to_form(options, f.run.draft.form, model);
   const Drafter drafter = load_drafter(f.run.draft.drafter, f.run.draft.precision, model);
   const std::vector<Token> prompt = prompt_tokens(model, f);
   Listener listener;
@@ -212,7 +212,7 @@ void add_generate(Command& program) {
   command.add("--raw", f->raw, "Continue the text as it is, without the chat format");
   bind_template_variables(command, f->template_variables);
   bind_text(command, f->run.text, f->run.draft);
-  bind_json_schema(command, f->run.draft);
+  bind_form(command, f->run.draft.form);
   command.group(kTextTitle);
   command.add("--certify", f->certify,
               "Score the outputs again by plain passes and print the certificate");
@@ -239,6 +239,7 @@ void add_generate(Command& program) {
   forerun generate -m big/ --drafter draft-model:small.gguf -p "..." --temp 1 --certify
   forerun generate -m model.gguf -f prompt.txt --json > answer.json
   forerun generate -m model.gguf -p "Describe a cat." --json-schema animal.json
+  forerun generate -m model.gguf -p "Is the sky blue?" --choice yes --choice no
   forerun generate -m dream -p "..." -n 64 --steps 16 --trace trace.html
   forerun generate -m dit --class 3,7 --count 8 --cfg 1.5 --drafter free:free --out grid.png
   forerun generate -m mar --class 3 --count 4 --drafter cspd:draft --out grid.png --trace trace.html

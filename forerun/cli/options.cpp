@@ -38,6 +38,23 @@ std::pair<Token, float> bias_of(const std::string& text) {
   throw UsageError(fmt::format("--logit-bias {}: write TOKEN=BIAS, as 42=-100", printable(text)));
 }
 
+void expect_one_form(const FormFlags& form, bool ignore_end) {
+  std::string name;
+  const auto take = [&name](bool given, const char* flag) {
+    if (!given) return;
+    if (!name.empty()) {
+      throw UsageError(fmt::format("{} and {}: an answer has one form, give one", name, flag));
+    }
+    name = flag;
+  };
+  take(!form.json_schema.empty(), "--json-schema");
+  take(!form.regex.empty(), "--regex");
+  take(!form.choices.empty(), "--choice");
+  if (ignore_end && !name.empty()) {
+    throw UsageError(fmt::format("{} and --ignore-end: the answer ends where its form does", name));
+  }
+}
+
 const char* precision_help(Makes makes, PassRows rows) {
   if (rows == PassRows::kMany) {
     return "What passes are computed in; auto: int8 where processor and memory allow it, so that "
@@ -263,6 +280,7 @@ GenerateOptions text_options(const GenerateOptions& options, const DraftFlags& d
   }
   o.fixed_draft = draft.fixed;
   o.seed = draft.seed;
+  expect_one_form(draft.form, o.ignore_end);
   for (const std::string& bias : draft.logit_bias) o.changes.bias.push_back(bias_of(bias));
   return o;
 }
@@ -274,23 +292,27 @@ void bind_template_variables(Command& command, std::string& variables) {
       {.shows = "JSON"});
 }
 
-void bind_json_schema(Command& command, DraftFlags& draft) {
+void bind_form(Command& command, FormFlags& form) {
   command.group(kTextTitle);
-  command.add("--json-schema", draft.json_schema,
+  command.add("--json-schema", form.json_schema,
               "The answer is JSON of this schema, and nothing else", {.shows = "FILE"});
+  command.add("--regex", form.regex,
+              "The answer is what this regular expression matches as a whole, as '[a-z]+@[a-z.]+'",
+              {.shows = "EXPR"});
+  command.add("--choice", form.choices,
+              "The answer is one of these texts; given once for each of them", {.shows = "TEXT"});
   command.group("");
 }
 
-void hold_to_schema(GenerateOptions& options, const DraftFlags& draft, const Model& model) {
-  if (draft.json_schema.empty()) return;
-  if (options.ignore_end) {
-    throw UsageError("--json-schema and --ignore-end: the answer ends where its JSON does");
-  }
-  const std::string schema = read_input(draft.json_schema, "schema file");
+void hold_to_form(GenerateOptions& options, const FormFlags& form, const Model& model) {
+  if (!form.choices.empty()) options.changes.grammar = model.choice_grammar(form.choices);
+  if (!form.regex.empty()) options.changes.grammar = model.regex_grammar(form.regex);
+  if (form.json_schema.empty()) return;
+  const std::string schema = read_input(form.json_schema, "schema file");
   try {
     options.changes.grammar = model.json_grammar(schema);
   } catch (const UsageError& e) {
-    throw UsageError(fmt::format("{}: {}", draft.json_schema, e.what()));
+    throw UsageError(fmt::format("{}: {}", form.json_schema, e.what()));
   }
 }
 

@@ -53,6 +53,13 @@ void note_chat(const Model& model);
 PrecisionRequest precision_of(const std::string& name);
 void note_precision(const ChosenPrecision& chosen);
 
+/// What the texts are held to: at most one of these.
+struct FormFlags {
+  std::string json_schema;           ///< the file of a schema
+  std::string regex;                 ///< an expression
+  std::vector<std::string> choices;  ///< texts
+};
+
 /// How far is drafted, and what decides on drafts: the same flags for texts and images.
 struct DraftFlags {
   std::string drafter;  ///< "": the kind's own
@@ -62,7 +69,7 @@ struct DraftFlags {
   bool fixed = false;
   std::uint64_t seed = 0;
   std::vector<std::string> logit_bias;  ///< of texts: TOKEN=BIAS
-  std::string json_schema;              ///< of texts: the file of a schema that they keep
+  FormFlags form;                       ///< of texts
 };
 /// @param most  what --max-draft is by default, in words
 void bind_drafting(Command& command, DraftFlags& flags, Makes makes, const std::string& most);
@@ -76,14 +83,14 @@ void bind_sampling(Command& command, SamplingParams& sampling);
 /// How one text is drawn.
 void bind_text(Command& command, GenerateOptions& options, DraftFlags& draft);
 /// The options with what the drafting flags say.
-/// @throws UsageError  a rule for images, a bias that is no TOKEN=BIAS
+/// @throws UsageError  a rule for images, a bias that is no TOKEN=BIAS, two forms
 GenerateOptions text_options(const GenerateOptions& options, const DraftFlags& draft);
 /// --chat-template-kwargs, a JSON object.
 void bind_template_variables(Command& command, std::string& variables);
-/// --json-schema, of commands that call `hold_to_schema`.
-void bind_json_schema(Command& command, DraftFlags& draft);
-/// @throws UsageError  no such file, or a schema that would not be kept
-void hold_to_schema(GenerateOptions& options, const DraftFlags& draft, const Model& model);
+/// --json-schema, --regex and --choice, of commands that call `hold_to_form`.
+void bind_form(Command& command, FormFlags& form);
+/// @throws UsageError  no such file, or a form that would not be kept
+void hold_to_form(GenerateOptions& options, const FormFlags& form, const Model& model);
 
 /// One line of a prompts file.
 struct Prompt {

@@ -44,6 +44,8 @@ class TextFields(TypedDict, total=False):
     request: int | None
     stop: str | Sequence[str] | None
     json_schema: Mapping[str, object] | str | None
+    regex: str | None
+    choice: str | Sequence[str] | None
     ignore_end: bool | None
     trace: bool | None
     batch_size: int | None

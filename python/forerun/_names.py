@@ -12,7 +12,7 @@ _ELSEWHERE = {
     "random_seed": "seed", "manual_seed": "seed", "generator": "seed",
     "num_speculative_tokens": "max_draft", "num_assistant_tokens": "max_draft", "num_draft_tokens": "max_draft",
     "num_pred_tokens": "max_draft", "draft_max": "max_draft", "prompt_lookup_num_tokens": "max_draft",
-    "guided_json": "json_schema",
+    "guided_json": "json_schema", "guided_regex": "regex", "guided_choice": "choice", "pattern": "regex", "choices": "choice",
     "num_inference_steps": "steps", "guidance_scale": "guidance", "cfg": "guidance", "cfg_scale": "guidance",
     "lr": "learning_rate", "max_steps": "steps", "num_epochs": "epochs", "num_train_epochs": "epochs",
     "batch_size": "batch", "max_grad_norm": "clip", "warmup_ratio": "warmup", "eval_steps": "evaluate_steps",
@@ -26,7 +26,7 @@ _ADVICE = {
     "logprobs": "Engine.submit has log_probabilities, Model.score scores a text",
     "num_beams": "texts are drawn from the model's law, not searched for",
     # Their values are no schemas: an object around one, a flag, or a grammar of another form.
-    "response_format": "json_schema takes the schema itself, a mapping or its JSON",
+    "response_format": "json_schema takes the schema itself, a mapping or its JSON, regex an expression, choice texts",
     "num_return_sequences": "give generate_batch the prompt so many times, each text draws numbers of its own",
     "speculative_config": "name a drafter, as drafter='draft-model:PATH'",
     "stop_token_ids": "the model's end tokens end a text, stop takes strings",

@@ -14,19 +14,41 @@
 
 namespace forerun::python {
 
-/// The options of a text as Python has them: with a schema, which a model turns into a grammar.
+/// The options of a text as Python has them: with a form, which a model turns into a grammar.
 struct TextOptions : GenerateOptions {
-  std::optional<std::string> json_schema;  ///< the text is JSON of it
+  std::optional<std::string> json_schema;          ///< the text is JSON of it
+  std::optional<std::string> regex;                ///< it matches this as a whole
+  std::optional<std::vector<std::string>> choice;  ///< it is one of these
 
-  /// For this model. A new schema takes tenths of a second: call it without the interpreter's lock.
-  /// @throws UsageError  a schema that would not be kept in full: the message names the part
+  /// The option that holds the text to a form; "": none does.
+  /// @throws UsageError  several do
+  std::string form() const {
+    std::string name;
+    const auto take = [&name](bool given, const char* option) {
+      if (!given) return;
+      if (!name.empty()) {
+        throw UsageError(name + " and " + option + ": a text has one form, give one");
+      }
+      name = option;
+    };
+    take(json_schema.has_value(), "json_schema");
+    take(regex.has_value(), "regex");
+    take(choice.has_value(), "choice");
+    return name;
+  }
+
+  /// For this model. A new form takes tenths of a second: call it without the interpreter's lock.
+  /// @throws UsageError  a form that would not be kept in full: the message names the part
   GenerateOptions of(const Model& model) const {
     GenerateOptions out = *this;
-    if (!json_schema) return out;
+    const std::string name = form();
+    if (name.empty()) return out;
     if (ignore_end) {
-      throw UsageError("json_schema and ignore_end: the text ends where its JSON does");
+      throw UsageError(name + " and ignore_end: the text ends where its form does");
     }
-    out.changes.grammar = model.json_grammar(*json_schema);
+    out.changes.grammar = json_schema ? model.json_grammar(*json_schema)
+                          : regex     ? model.regex_grammar(*regex)
+                                      : model.choice_grammar(*choice);
     return out;
   }
 };
@@ -58,6 +80,19 @@ struct Field<SchemaField> {
   }
   static nb::object to(const SchemaField& value) {
     return value.of ? nb::cast(*value.of) : nb::none();
+  }
+};
+
+/// What may be left out: it appears as what it holds.
+template <class T>
+struct Field<std::optional<T>> {
+  static constexpr const char* annotation() { return Field<T>::annotation(); }
+  static std::string returned() { return std::string(Field<T>::returned()) + " | None"; }
+  static std::optional<T> from(const std::string& name, nb::handle value) {
+    return Field<T>::from(name, value);
+  }
+  static nb::object to(const std::optional<T>& value) {
+    return value ? Field<T>::to(*value) : nb::none();
   }
 };
 
@@ -129,6 +164,11 @@ struct Fields<TextOptions> {
     visit(
         "json_schema", [](O& o) { return SchemaField{o.json_schema}; },
         "the text is JSON of this schema, a mapping or its JSON");
+    visit(
+        "regex", [](O & o) -> auto& { return o.regex; },
+        "the text is what this regular expression matches as a whole");
+    visit(
+        "choice", [](O & o) -> auto& { return o.choice; }, "the text is one of these");
     visit(
         "ignore_end", [](O & o) -> auto& { return o.ignore_end; },
         "continue after end-of-sequence tokens");

@@ -233,8 +233,8 @@ nb::dict distilled(const Model& model, const std::vector<std::string>& prompts, 
   DistillOptions o;
   o.self_prompts = self_prompts;
   o.self_temperature = self_temperature;
-  if (options != nullptr && options->json_schema) {
-    throw UsageError("distill: its answers have no form; leave json_schema out");
+  if (const std::string form = options != nullptr ? options->form() : ""; !form.empty()) {
+    throw UsageError("distill: its answers have no form; leave " + form + " out");
   }
   if (options != nullptr) o.generate = *options;
   Interrupts interrupts;
