@@ -15,6 +15,7 @@
 
 #include "forerun/certificate.h"
 #include "forerun/core/draft_length_report.h"
+#include "forerun/core/recommended_sampling.h"
 #include "forerun/core/rule.h"
 #include "forerun/core/sampling_params.h"
 #include "forerun/core/statistics.h"
@@ -43,6 +44,12 @@ struct Generated : TextResult {
     return seconds > 0.0 ? static_cast<double>(tokens.size()) / seconds : 0.0;
   }
 };
+
+/// What the files of a model recommend: generation_config.json of a folder, the keys
+/// general.sampling.* of a GGUF file. It is for callers to use: no call here takes it by itself.
+/// @param path  as Model::load takes it
+/// @throws FormatError  a value that is no number, or out of range: the message names it
+RecommendedSampling recommended_sampling(const std::string& path);
 
 /// Generates one text. @throws UsageError  empty prompt, prompt beyond the context, bad sampling
 /// options, ratio-on-search with a drafter without scores

@@ -311,6 +311,47 @@ class Contract(Command):
         shutil.copytree(LLAMA, os.path.join(self.dir, "some", "model"))  # what lies there goes first
         self.assertEqual(run("generate", "-m", "some/model", "-p", "hello", "--raw", "-n", "4").returncode, 0)
 
+    def test_what_a_publisher_recommends_is_taken_where_it_is_asked_for(self):
+        folder = self.path("chat")
+        make_chat_model(folder)
+        config = os.path.join(folder, "generation_config.json")
+
+        def write(**fields):
+            with open(config, "w") as f:
+                json.dump(fields, f)
+
+        def run(*flags):
+            r = forerun("generate", "-m", folder, "-p", "a b a b", "-n", "30", "--seed", "3", "--ignore-end", "--json", *flags)
+            self.assertEqual(r.returncode, 0, r.stderr)
+            j = json.loads(r.stdout)
+            return j["tokens"], j["temperature"]
+        write(do_sample=True, temperature=1.3, top_k=5, repetition_penalty=1.2)
+        asked = ("--generation-config", "auto")
+        self.assertEqual(run(), run("--temp", "0"))
+        self.assertEqual(run(*asked), run("--temp", "1.3", "--top-k", "5", "--repetition-penalty", "1.2"))
+        self.assertEqual(run(*asked)[1], 1.3)
+        self.assertEqual(run(*asked, "--temperature", "0.4", "--top-k", "0"), run("--temp", "0.4", "--repetition-penalty", "1.2"))
+        self.assertNotEqual(run(*asked), run("--temp", "1.3"))
+
+        def chat(*flags):
+            r = forerun("chat", "-m", folder, "-n", "30", "--seed", "3", "--ignore-end", *flags, input="a b\n", stdin=None)
+            self.assertEqual(r.returncode, 0, r.stderr)
+            return r.stdout, r.stderr
+        text, said = chat()
+        self.assertEqual(text, chat("--temp", "1.3", "--top-k", "5", "--repeat-penalty", "1.2", "--generation-config", "none")[0])
+        self.assertIn("temperature 1.3, top-k 5, repetition penalty 1.2, as generation_config.json recommends", said)
+        self.assertIn("top-k 5, repetition penalty 1.2, as", chat("--temp", "1")[1])
+        self.assertNotIn("recommends", chat("--temp", "1", "--top-k", "2", "--repetition-penalty", "1")[1])
+        self.assertEqual(chat("--generation-config", "vllm")[0], chat("--temp", "0.7", "--generation-config", "none")[0])
+        facts = json.loads(forerun("info", folder, "--json").stdout)["facts"]
+        self.assertEqual(facts["recommended sampling"], "temperature 1.3, top-k 5, repetition penalty 1.2 (generation_config.json)")
+        write(do_sample=False, temperature=1.3)
+        self.assertEqual(chat()[0], chat("--temp", "0")[0])
+        write(temperature="warm")
+        self.assertEqual(run(), run("--temp", "0"))
+        self.refused(1, "chat", "-m", folder, says=["generation_config.json: temperature holds a string"])
+        self.assertIn("temperature holds", json.loads(forerun("info", folder, "--json").stdout)["facts"]["recommended sampling"])
+
     def test_every_command_explains_itself(self):
         for command in ("generate", "chat", "bench", "certify", "info", "logits", "demo"):
             r = forerun(command, "--help")

@@ -15,7 +15,7 @@ struct ChatFlags {
   ModelFlags model;
   DraftFlags draft = {.drafter = "auto"};
   GenerateOptions text;
-  std::string system, template_variables;
+  std::string system, template_variables, generation_config = "auto";
 };
 
 class Conversation {
@@ -56,10 +56,11 @@ void show(const TextResult& text) {
                   text.finish == Finish::kInterrupted ? ", interrupted" : "")));
 }
 
-int run_chat(const ChatFlags& f) {
+int run_chat(const ChatFlags& f, const Command& command) {
   const Model model = load_model(f.model);
   const Drafter drafter = load_drafter(f.draft.drafter, f.draft.precision, model);
   GenerateOptions options = text_options(f.text, f.draft);
+  take_recommended(options.sampling, options.changes, model, command, f.generation_config);
   const Message probe{"user", "hello"};
   const ChatInput input{.variables = f.template_variables};
   // A model without a chat format is refused before the first question.
@@ -112,6 +113,7 @@ void add_chat(Command& program) {
   bind_drafter(command, f->draft, Makes::kTexts);
   bind_drafting(command, f->draft, Makes::kTexts, "15");
   bind_text(command, f->text, f->draft);
+  bind_generation_config(command, f->generation_config);
   command.add("--system", f->system, "System message", {.old = "--system-prompt"});
   bind_template_variables(command, f->template_variables);
   command.footer(
@@ -122,7 +124,7 @@ ends it; Ctrl-C stops an answer, or discards what was typed.
 Examples:
   forerun chat -m model.gguf
   forerun chat -m model.gguf --system "Answer in one sentence." --temp 0)");
-  command.runs([f] { return run_chat(*f); });
+  command.runs([f, &command] { return run_chat(*f, command); });
 }
 
 }  // namespace forerun::cli

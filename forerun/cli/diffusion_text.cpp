@@ -32,6 +32,7 @@ void expect_own_flags(const Command& command, const std::string& path) {
                                           "--regex",
                                           "--choice",
                                           "--chat-template-kwargs",
+                                          "--generation-config",
                                           "--logit-bias",
                                           "--presence-penalty",
                                           "--frequency-penalty",

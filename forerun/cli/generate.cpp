@@ -25,7 +25,7 @@ struct GenerateFlags {
   RunFlags run;
   DiffusionTextFlags diffusion;
   ImageFiles files;
-  std::string prompt, prompt_file, system, template_variables;
+  std::string prompt, prompt_file, system, template_variables, generation_config = "none";
   bool raw = false, json = false, certify = false, verbose = false;
 };
 
@@ -129,7 +129,7 @@ TextTracePage page_of(const GenerateFlags& f, const Generated& g, const Model& m
   return page;
 }
 
-int generate_text(const GenerateFlags& f, const Command& command) {
+int generate_text(GenerateFlags& f, const Command& command) {
   GenerateOptions options = text_options(f.run.text, f.run.draft);
   std::optional<AtomicFile> trace;
   if (command.given("--trace")) {
@@ -141,6 +141,10 @@ int generate_text(const GenerateFlags& f, const Command& command) {
   }
   const Model model = load_model(f.run.model);
   if (trace) expect_apart({{"--trace", f.files.trace}}, beside(model));
+  LogitChanges& changes = f.run.text.changes;
+  take_recommended(f.run.text.sampling, changes, model, command, f.generation_config);
+  options.sampling = f.run.text.sampling;
+  options.changes.repetition_penalty = changes.repetition_penalty;
   hold_to_form(options, f.run.draft.form, model);
   const Drafter drafter = load_drafter(f.run.draft.drafter, f.run.draft.precision, model);
   const std::vector<Token> prompt = prompt_tokens(model, f);
@@ -212,6 +216,8 @@ void add_generate(Command& program) {
   command.add("--raw", f->raw, "Continue the text as it is, without the chat format");
   bind_template_variables(command, f->template_variables);
   bind_text(command, f->run.text, f->run.draft);
+  command.group(kTextTitle);
+  bind_generation_config(command, f->generation_config);
   bind_form(command, f->run.draft.form);
   command.group(kTextTitle);
   command.add("--certify", f->certify,

@@ -9,6 +9,7 @@
 #include "forerun/cli/paths.h"
 #include "forerun/cli/terminal.h"
 #include "forerun/image.h"
+#include "forerun/text.h"
 #include "forerun/token_image.h"
 
 namespace forerun::cli {
@@ -28,6 +29,17 @@ bool is_model(const std::string& path) {
              : is_diffusion_model(path) || path.ends_with(".gguf");
 }
 
+// What its publisher says, or what is wrong with that.
+std::string recommended(const std::string& path) {
+  if (!is_model(path)) return "";
+  try {
+    const RecommendedSampling found = recommended_sampling(path);
+    return found.none() ? "" : fmt::format("{} ({})", described(found), found.file);
+  } catch (const FormatError& e) {
+    return e.what();
+  }
+}
+
 int run_info(const InfoFlags& f) {
   expect_path(f.path);
   FileInfo info = inspect(f.path);
@@ -36,6 +48,9 @@ int run_info(const InfoFlags& f) {
     const ChosenPrecision chosen = auto_precision(f.path);
     info.facts.emplace_back("precision auto on it",
                             fmt::format("{} ({})", name_of(chosen.precision), chosen.reason));
+  }
+  if (const std::string sampling = recommended(f.path); !sampling.empty()) {
+    info.facts.emplace_back("recommended sampling", sampling);
   }
   info.facts.emplace_back("precision int8 on it", machine().kernels);
   if (f.json) {

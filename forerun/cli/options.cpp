@@ -237,12 +237,7 @@ void bind_sampling(Command& command, SamplingParams& sampling) {
               {.least = 0, .most = 1});
 }
 
-void bind_text(Command& command, GenerateOptions& o, DraftFlags& draft) {
-  command.group(kTextTitle);
-  command.add("-n,--max-tokens", o.max_tokens, "Tokens of a text at most",
-              {.least = 1, .most = 1 << 20, .old = "--n-predict,--max-new-tokens"});
-  bind_sampling(command, o.sampling);
-  LogitChanges& c = o.changes;
+void bind_penalties(Command& command, LogitChanges& c) {
   command.add("--presence-penalty", c.presence_penalty,
               "Subtracted from the logits of tokens that the answer holds",
               {.least = -100, .most = 100});
@@ -252,6 +247,14 @@ void bind_text(Command& command, GenerateOptions& o, DraftFlags& draft) {
               "Divides logits above 0, and multiplies others, of tokens in prompt or answer; 1 = "
               "none",
               {.least = 0.01, .most = 100, .old = "--repeat-penalty"});
+}
+
+void bind_text(Command& command, GenerateOptions& o, DraftFlags& draft) {
+  command.group(kTextTitle);
+  command.add("-n,--max-tokens", o.max_tokens, "Tokens of a text at most",
+              {.least = 1, .most = 1 << 20, .old = "--n-predict,--max-new-tokens"});
+  bind_sampling(command, o.sampling);
+  bind_penalties(command, o.changes);
   command.add("--logit-bias", draft.logit_bias,
               "Added to the logit of the token with this id; may be given several times",
               {.shows = "TOKEN=BIAS"});

@@ -16,6 +16,7 @@ struct Certificate;
 struct CostCurve;
 struct CostOptions;
 struct Difference;
+struct RecommendedSampling;
 }  // namespace forerun
 
 namespace forerun::cli {
@@ -80,6 +81,17 @@ Drafter load_drafter(const std::string& name, const std::string& precision, cons
 
 /// --temp, --top-k, --top-p and --min-p.
 void bind_sampling(Command& command, SamplingParams& sampling);
+/// --presence-penalty, --frequency-penalty and --repetition-penalty.
+void bind_penalties(Command& command, LogitChanges& changes);
+/// --generation-config: "auto" or "none", which is "vllm" too. @param use  its default
+void bind_generation_config(Command& command, std::string& use);
+/// Where `use` is "auto", what the model's files recommend in place of what no flag of `command`
+/// said; one line on standard error tells it.
+/// @throws FormatError  what they say is wrong
+void take_recommended(SamplingParams& sampling, LogitChanges& changes, const Model& model,
+                      const Command& command, const std::string& use);
+/// "temperature 0.6, top-k 20"; "": nothing.
+std::string described(const RecommendedSampling& recommended);
 /// How one text is drawn.
 void bind_text(Command& command, GenerateOptions& options, DraftFlags& draft);
 /// The options with what the drafting flags say.

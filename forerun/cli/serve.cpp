@@ -26,6 +26,8 @@ struct ServeFlags {
   std::string drafter = "auto", draft_precision = "auto", rule = "shared-noise", reasoning = "auto";
   std::string image_model, image_drafter = "none", vae;
   SamplingParams sampling = {.temperature = 1.0};
+  LogitChanges changes;
+  std::string generation_config = "auto";
   std::uint32_t image_steps = 0;
   std::uint32_t max_draft = 15;
   bool fixed_draft = false;
@@ -115,16 +117,18 @@ std::size_t longest_piece(const Model& model) {
   return longest;
 }
 
-serve::ServedModel load_served(const ServeFlags& f) {
+serve::ServedModel load_served(ServeFlags& f, const Command& command) {
   ModelFlags flags = f.model;
   flags.path = model_path(f);
   const Model model = load_model(flags);
   note_chat(model);
+  take_recommended(f.sampling, f.changes, model, command, f.generation_config);
   serve::ServedModel out{.id = f.names.empty() ? name_of_model(flags.path) : f.names.front(),
                          .aliases = {f.names.begin() + (f.names.empty() ? 0 : 1), f.names.end()},
                          .model = model,
                          .drafters = {load_drafter(f.drafter, f.draft_precision, model)},
                          .sampling = f.sampling,
+                         .changes = f.changes,
                          .rule = *rule_from_name(f.rule),
                          .max_draft = f.max_draft,
                          .fixed_draft = f.fixed_draft,
@@ -179,7 +183,7 @@ std::vector<std::string> checked_origins(std::vector<std::string> origins) {
   return origins;
 }
 
-int run_serve(const ServeFlags& f) {
+int run_serve(ServeFlags& f, const Command& command) {
   serve::ServeOptions options{.host = f.host,
                               .port = static_cast<std::uint16_t>(f.port),
                               .names = f.hosts,
@@ -193,7 +197,7 @@ int run_serve(const ServeFlags& f) {
   options.http.write = 3.0 * f.timeout;
   if (!f.key_file.empty()) options.keys = serve::read_keys(f.key_file);
   serve::Server server(options);  // the address first: it fails at once
-  const serve::ServedModel served = load_served(f);
+  const serve::ServedModel served = load_served(f, command);
   const std::optional<serve::ServedImages> images = load_images(f);
   if (interrupted()) return 130;
   server.run(served, images,
@@ -221,6 +225,8 @@ void add_serve(Command& program) {
       {.old = "--alias,--served-model-name", .shows = "NAME", .standard = "the file's name"});
   command.group("Texts of requests that do not say");
   bind_sampling(command, f->sampling);
+  bind_penalties(command, f->changes);
+  bind_generation_config(command, f->generation_config);
   command.group(kDraftTitle);
   command.add(
       "-d,--drafter", f->drafter,
@@ -293,7 +299,7 @@ void add_serve(Command& program) {
 
 A browser shows a page at the address. Ctrl-C or SIGTERM lets running answers finish and refuses new
 ones; a second one ends at once. One line of JSON for every request goes to standard error.)");
-  command.runs([f] { return run_serve(*f); });
+  command.runs([f, &command] { return run_serve(*f, command); });
 }
 
 }  // namespace forerun::cli

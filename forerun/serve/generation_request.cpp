@@ -154,8 +154,12 @@ std::vector<std::pair<Token, float>> read_bias(const nlohmann::json& given, std:
 
 void read_changes(GenerationRequest& r, const Fields& fields, const ServedModel& served) {
   LogitChanges& c = r.options.changes;
-  c.presence_penalty = fields.number("presence_penalty", -2.0, 2.0).value_or(0.0);
-  c.frequency_penalty = fields.number("frequency_penalty", -2.0, 2.0).value_or(0.0);
+  const LogitChanges& standard = served.changes;
+  c.presence_penalty =
+      fields.number("presence_penalty", -2.0, 2.0).value_or(standard.presence_penalty);
+  c.frequency_penalty =
+      fields.number("frequency_penalty", -2.0, 2.0).value_or(standard.frequency_penalty);
+  c.repetition_penalty = standard.repetition_penalty;
   for (const char* name : {"repeat_penalty", "repetition_penalty"}) {  // llama.cpp's and vLLM's
     if (const auto penalty = fields.number(name, 0.01, 100.0)) c.repetition_penalty = *penalty;
   }

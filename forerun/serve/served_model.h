@@ -6,6 +6,7 @@
 #include <string_view>
 #include <vector>
 
+#include "forerun/core/logit_changes.h"
 #include "forerun/core/rule.h"
 #include "forerun/core/sampling_params.h"
 #include "forerun/model.h"
@@ -31,6 +32,7 @@ struct ServedModel {
   std::vector<Drafter> drafters;
   /// Of requests that do not say: OpenAI's.
   SamplingParams sampling = {.temperature = 1.0};
+  LogitChanges changes = {};  ///< their penalties
   Rule rule = Rule::kSharedNoise;
   std::uint32_t max_draft = 15;
   bool fixed_draft = false;                            ///< always draft that many

@@ -137,6 +137,22 @@ void bind_language_model(nb::module_& m) {
           "Log-probabilities (nats, temperature 1) of all tokens but the first.")
       .def("hash", &Model::hash, nb::call_guard<Unlocked>(),
            "A hash of the weights in the model's file.")
+      .def_prop_ro(
+          "recommended_sampling",
+          [](const Model& model) {
+            const RecommendedSampling r = recommended_sampling(model.path());
+            nb::dict out;
+            if (r.temperature) out["temperature"] = *r.temperature;
+            if (r.top_k) out["top_k"] = *r.top_k;
+            if (r.top_p) out["top_p"] = *r.top_p;
+            if (r.min_p) out["min_p"] = *r.min_p;
+            if (r.repetition_penalty) out["repetition_penalty"] = *r.repetition_penalty;
+            return out;
+          },
+          nb::sig("def recommended_sampling(self) -> dict[str, typing.Any]"),
+          "What the model's publisher recommends, in its generation_config.json or GGUF file, as "
+          "options: generate(model, prompt, **model.recommended_sampling). Nothing takes it by "
+          "itself.")
       .def_prop_ro("path", [](const Model& model) { return FilePath{model.path()}; })
       .def_prop_ro("precision",
                    [](const Model& model) { return std::string(name_of(model.precision())); })

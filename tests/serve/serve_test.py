@@ -12,7 +12,7 @@ import subprocess
 import tempfile
 import unittest
 
-from serve_support import FORERUN, LLAMA, WORDS, Served, text_of, user
+from serve_support import FORERUN, LLAMA, WORDS, Served, Server, make_chat_model, text_of, user
 
 CHAT, COMPLETIONS = "/v1/chat/completions", "/v1/completions"
 
@@ -417,6 +417,35 @@ class Other(Served):
         self.assertNotEqual(texts[0], texts[2])
         settings = json.loads(self.server.get("/props")[2])["default_generation_settings"]["params"]
         self.assertEqual((settings["top_k"], settings["temperature"]), (5, 1.0))
+
+    def test_what_the_models_publisher_recommends_is_the_standard(self):
+        with tempfile.TemporaryDirectory() as folder:
+            make_chat_model(os.path.join(folder, "chat"))
+            with open(os.path.join(folder, "chat", "generation_config.json"), "w") as f:
+                json.dump({"temperature": 0.5, "top_k": 5, "repetition_penalty": 1.3}, f)
+            body = {"messages": user(WORDS), "seed": 11, "max_tokens": 60, "ignore_eos": True}
+            said = {"temperature": 0.5, "top_k": 5, "repetition_penalty": 1.3}
+
+            def texts(*flags):
+                server = Server(folder, *flags)
+                try:
+                    params = json.loads(server.get("/props")[2])["default_generation_settings"]["params"]
+                    return ([server.post(CHAT, {**body, **fields})[1]["choices"][0]["message"]["content"] for fields in
+                             ({}, said, {"temperature": 1, "top_k": 0, "repetition_penalty": 1}, {"top_k": 0})],
+                            [params[name] for name in ("temperature", "top_k", "repeat_penalty")])
+                finally:
+                    server.stop()
+            recommended, params = texts()
+            self.assertEqual(params, [0.5, 5, 1.3])
+            self.assertEqual(recommended[0], recommended[1])
+            self.assertEqual(len(set(recommended)), 3)
+            without, params = texts("--generation-config", "none")
+            self.assertEqual(params, [1, 0, 1])
+            self.assertEqual(without[0], without[2])
+            self.assertEqual(without[1:3], recommended[1:3])
+            named, params = texts("--repeat-penalty", "1", "--top-k", "0")
+            self.assertEqual(params, [0.5, 0, 1])
+            self.assertEqual(named[0], named[3])
 
     def test_paths_are_known_without_v1_and_with_a_slash(self):
         body = {"messages": user("a"), "max_tokens": 2, "seed": 1}
