@@ -197,14 +197,16 @@ int run_serve(ServeFlags& f, const Command& command) {
   options.http.write = 3.0 * f.timeout;
   if (!f.key_file.empty()) options.keys = serve::read_keys(f.key_file);
   serve::Server server(options);  // the address first: it fails at once
-  const serve::ServedModel served = load_served(f, command);
-  const std::optional<serve::ServedImages> images = load_images(f);
-  if (interrupted()) return 130;
-  server.run(served, images,
+  const auto load = [&] {
+    const EndsAtFirst loading;
+    serve::ServedModel model = load_served(f, command);
+    return serve::Served{.model = std::move(model), .images = load_images(f)};
+  };
+  server.run(load,
              {.stop = [] { return interrupted(); },
               .log = [](const std::string& line) { note(line); },
               .ready =
-                  [&] {
+                  [&](const serve::ServedModel& served) {
                     write_out(fmt::format("{}  {}, {}, drafter {}, rule {}\n", server.url(),
                                           printable(served.id), name_of(served.model.precision()),
                                           printable(served.drafters.front().name()), f.rule));

@@ -91,8 +91,8 @@ void App::tick() {
   http_.stop(5.0);
 }
 
-void App::failed(const char* what) const {
-  if (hooks_.log) hooks_.log(dump({{"time", now_text()}, {"event", "error"}, {"error", what}}));
+void App::failed(const ServeHooks& hooks, const char* what) {
+  if (hooks.log) hooks.log(dump({{"time", now_text()}, {"event", "error"}, {"error", what}}));
 }
 
 std::string App::new_id(const char* prefix) {

@@ -33,7 +33,7 @@ class App {
   HttpHandler handler();
   void tick();
   /// Logs an error that belongs to no answer.
-  void failed(const char* what) const;
+  static void failed(const ServeHooks& hooks, const char* what);
   EngineLoop& loop() noexcept { return loop_; }
 
  private:

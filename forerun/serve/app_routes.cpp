@@ -11,7 +11,7 @@
 #include "forerun/serve/chat_messages.h"
 #include "forerun/serve/constraints.h"
 #include "forerun/serve/json.h"
-#include "forerun/serve/page/page.h"
+#include "forerun/serve/loading.h"
 #include "forerun/serve/response_request.h"
 
 namespace forerun::serve {
@@ -54,6 +54,7 @@ const std::vector<App::Route>& App::routes() {
 std::string App::plain_path(const std::string& path) {
   std::string out = path;
   if (out.size() > 1 && out.ends_with('/')) out.pop_back();
+  if (out == "/v1/health" || out == "/ping") return "/health";  // llama.cpp's, and vLLM's
   const std::string api = std::string(kApi) + out;
   const bool short_form = out.starts_with("/models/") || find_route(api) != nullptr;
   return short_form ? api : out;
@@ -276,17 +277,7 @@ void App::props(HttpRequest request, const Exchange& exchange) {
 }
 
 void App::page(HttpRequest request, const Exchange& exchange) {
-  const PageFile* file = page_file(request.path);
-  HttpResponse response{.content_type = std::string(file->type),
-                        .body = std::string(file->content)};
-  response.headers = {
-      {"Content-Security-Policy",
-       "default-src 'none'; script-src 'self'; style-src 'self'; connect-src 'self'; "
-       "img-src 'self' data:; base-uri 'none'; form-action 'none'; frame-ancestors 'none'"},
-      {"X-Content-Type-Options", "nosniff"},
-      {"Referrer-Policy", "no-referrer"},
-      {"Cache-Control", "no-cache"}};
-  reply(request, exchange, response);
+  reply(request, exchange, to_response(*page_file(request.path)));
 }
 
 // {"id": an answer of this server}, or a request for a text.

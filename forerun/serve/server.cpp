@@ -3,12 +3,15 @@
 #include <fmt/format.h>
 
 #include <fstream>
+#include <future>
+#include <optional>
 #include <thread>
 #include <utility>
 
 #include "forerun/common.h"
 #include "forerun/serve/app.h"
 #include "forerun/serve/http/http_server.h"
+#include "forerun/serve/loading.h"
 
 namespace forerun::serve {
 
@@ -24,17 +27,24 @@ Server::~Server() = default;
 
 std::string Server::url() const { return impl_->http.url(); }
 
-void Server::run(const ServedModel& model, const std::optional<ServedImages>& images,
-                 const ServeHooks& hooks) {
+void Server::run(const std::function<Served()>& load, const ServeHooks& hooks) {
   HttpServer& http = impl_->http;
-  App app(impl_->options, model, images, hooks, http);
+  std::optional<App> app;  // goes after the I/O thread, which calls it
   std::thread io([&] {
     http.run(
-        app.handler(), [&] { app.tick(); }, [&](const char* what) { app.failed(what); });
+        loading_handler(), [] {}, [&](const char* what) { App::failed(hooks, what); });
   });
-  if (hooks.ready) hooks.ready();
   try {
-    app.loop().run();
+    const Served served = load();
+    app.emplace(impl_->options, served.model, served.images, hooks, http);
+    std::promise<void> answers;
+    http.post([&] {
+      http.answer_with(app->handler(), [&] { app->tick(); });
+      answers.set_value();
+    });
+    answers.get_future().wait();
+    if (hooks.ready) hooks.ready(served.model);
+    app->loop().run();
   } catch (...) {
     http.post([&] { http.stop(0.0); });
     io.join();

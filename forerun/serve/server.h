@@ -36,8 +36,14 @@ struct ServeHooks {
   std::function<bool()> stop;
   /// One line of JSON for every request. Called on the I/O thread.
   std::function<void(const std::string&)> log;
-  /// Requests are answered from now on.
-  std::function<void()> ready;
+  /// The model is read: requests are answered from now on.
+  std::function<void(const ServedModel&)> ready;
+};
+
+/// What a server answers with.
+struct Served {
+  ServedModel model;
+  std::optional<ServedImages> images;
 };
 
 /// An OpenAI-compatible server of one language model, and of an image model beside it.
@@ -53,8 +59,9 @@ class Server {
   std::string url() const;
   /// Serves until the hook says stop and the last answer is out. The calling thread becomes the
   /// engine's.
-  void run(const ServedModel& model, const std::optional<ServedImages>& images,
-           const ServeHooks& hooks);
+  /// @param load  reads the model; requests get status 503 until it is done
+  /// @throws what `load` throws
+  void run(const std::function<Served()>& load, const ServeHooks& hooks);
 
  private:
   struct Impl;

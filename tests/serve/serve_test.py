@@ -268,7 +268,8 @@ class Other(Served):
         self.refused(400, "/tokenize", {"content": "a" * 4_000_000}, "content", ["context"])
 
     def test_health_and_props(self):
-        self.assertEqual(json.loads(self.server.get("/health")[2]), {"status": "ok"})
+        for path in ("/health", "/v1/health", "/ping", "/health/"):
+            self.assertEqual(json.loads(self.server.get(path)[2]), {"status": "ok"}, path)
         props = json.loads(self.server.get("/props")[2])
         self.assertEqual(props["forerun"]["rule"], "shared-noise")
         self.assertEqual(props["total_slots"], 32)
@@ -457,7 +458,7 @@ class Other(Served):
         self.assertIn("version", json.loads(self.server.get("/version")[2]))
         self.assertEqual(self.server.get("/metrics/")[0], 200)
         self.assertNotIn('"/chat/completions"', self.server.get("/metrics")[2].decode())
-        for path in ("/v1/v1/models", "/v1/health", "/v1/metrics", "//metrics", "/v1", "/v1/"):
+        for path in ("/v1/v1/models", "/v1/healthy", "/v1/metrics", "//metrics", "/v1", "/v1/"):
             self.assertEqual(self.server.get(path)[0], 404, path)
         self.refused(400, "/forerun/certify/", {"nothing": 1})
         self.assertNotIn('"/forerun/certify', self.server.get("/metrics")[2].decode())

@@ -141,8 +141,7 @@ bool HttpServer::is_local() const {
 
 void HttpServer::run(HttpHandler handler, std::function<void()> tick,
                      const std::function<void(const char* what)>& failed) {
-  impl_->hub->handler = std::move(handler);
-  impl_->tick = std::move(tick);
+  answer_with(std::move(handler), std::move(tick));
   impl_->accept();
   impl_->wait_for_tick();
   while (!impl_->io.stopped()) {
@@ -157,6 +156,11 @@ void HttpServer::run(HttpHandler handler, std::function<void()> tick,
                                                      impl_->hub->open.end());
   for (const auto& c : all) c->abandon();
   impl_->hub->handler = {};
+}
+
+void HttpServer::answer_with(HttpHandler handler, std::function<void()> tick) {
+  impl_->hub->handler = std::move(handler);
+  impl_->tick = std::move(tick);
 }
 
 void HttpServer::post(std::function<void()> call) { asio::post(impl_->io, std::move(call)); }

@@ -31,6 +31,8 @@ class HttpServer {
   /// on
   void run(HttpHandler handler, std::function<void()> tick,
            const std::function<void(const char* what)>& failed);
+  /// From now on these answer, in place of those that `run` was given. Called on the I/O thread.
+  void answer_with(HttpHandler handler, std::function<void()> tick);
   /// Has the thread of `run` call it. From any thread.
   void post(std::function<void()> call);
   /// Ends `run`, once answers that are on their way are out or `seconds` have passed. Called on the
