@@ -422,6 +422,9 @@ class Contract(Command):
         self.assertEqual(forerun("generate", "-m", GGUF, "-p", "x", "--temp", "-1").returncode, 2)
         self.assertEqual(forerun("generate", "-m", GGUF, "-p", "x", "--rule", "magic").returncode, 2)
         self.refused(2, "generate", "-m", GGUF, "--raw", says=["prompt"])
+        self.refused(2, "serve", "-m", GGUF, "--no-such-level", "info", says=["forerun serve: not expected: --no-such-level info"])
+        self.refused(2, "train", "dflash", "--target", "a", "--data", "b", "--out", "c", "--no-such-level", "medusa",
+                     says=["forerun train dflash: not expected: --no-such-level medusa"])
         self.refused(2, "generate", "-m", GGUF, "-p", "", "--raw", says=["prompt"])
         self.refused(2, "generate", "-m", GGUF, "-p", "x", says=["chat template", "--raw"])
         self.refused(2, "generate", "-m", self.path("none.gguf"), "-p", "x", "--raw", says=["none.gguf"])

@@ -3,7 +3,6 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <array>
 #include <numeric>
 #include <string>
 #include <utility>
@@ -15,55 +14,107 @@ namespace {
 // A flag of another program: the flag that does the same here, or why there is none.
 struct Foreign {
   std::string_view names;  // with a space around each
-  std::string_view flag;   // "" = none does
+  std::string_view flag;   // kNeedless, kAbsent, or the flag here
   std::string_view words;
 };
 
+constexpr std::string_view kNeedless, kAbsent = "-";
 constexpr std::string_view kLocal = "models are read from files and folders of this machine";
 constexpr std::string_view kContext = "the context is the model's; memory is taken as texts grow";
 constexpr std::string_view kCpu = "it computes on CPUs";
+constexpr std::string_view kOwnTemplate = "the chat template is the model's own";
 
-constexpr std::array<Foreign, 27> kForeign{{
+// Of serve alone, where requests say what flags say elsewhere.
+constexpr Foreign kForeignToServe[] = {
+    {" -n --n-predict --predict --max-tokens ", kAbsent, "requests say max_tokens"},
+    {" --seed -s ", kAbsent, "requests say seed, and answers tell the one that was drawn"},
+    {" --json-schema -j --json --regex --choice --grammar --grammar-file ", kAbsent,
+     "requests say response_format, regex or guided_choice; grammars in GBNF are not read"},
+    {" --chat-template-kwargs --default-chat-template-kwargs ", kAbsent,
+     "requests say chat_template_kwargs"},
+    {" --system --system-prompt -sys ", kAbsent, "requests hold the system message"},
+    {" --stop --ignore-eos --ignore-end --logit-bias --reasoning-budget ", kAbsent,
+     "requests say stop, ignore_eos, logit_bias and reasoning_effort"},
+    {" --override-generation-config ", kAbsent, "--temp, --top-k, --top-p and the like do that"},
+    {" --enable-auto-tool-choice --tool-call-parser ", kNeedless,
+     "tools of requests are called in the form of Hermes and Qwen"},
+    {" --metrics --slots --no-slots --props --no-webui --no-ui ", kNeedless,
+     "/metrics, /props and the page are always there"},
+    {" --allowed-origins --cors-origins ", "--allow-origin", ""},
+    {" --ssl-keyfile --ssl-certfile --ssl-key-file --ssl-cert-file --root-path --api-prefix ",
+     kAbsent, "put a proxy before it"},
+    {" --embedding --embeddings --reranking --rerank --pooling --task --runner ", kAbsent,
+     "it writes texts and makes images"},
+    {" --log-disable --disable-log-requests --enable-log-requests --disable-log-stats --log-level "
+     "--uvicorn-log-level --log-file ",
+     kAbsent, "a line of JSON for every request goes to standard error"},
+    {" -to ", "--timeout", ""},
+};
+
+constexpr Foreign kForeign[] = {
     {" -hf -hfr --hf-repo --hf-file -hff --model-url -mu ", "-m", kLocal},
-    {" -m --model ", "", "the model is named without a flag"},
-    {" --model-path --tokenizer-path ", "-m", "the tokenizer is the model's own"},
-    {" -c --ctx-size --max-model-len --context-length -ctk -ctv --cache-type-k --cache-type-v ", "",
-     kContext},
+    {" -m --model ", kNeedless, "the model is named without a flag"},
+    {" --hf-token -hft --revision --download-dir --load-format ", kNeedless, kLocal},
+    {" --model-path ", "-m", ""},
+    {" --tokenizer-path --tokenizer --tokenizer-mode ", kNeedless,
+     "the tokenizer is the model's own"},
+    {" --trust-remote-code ", kNeedless, "no code of a model is run"},
+    {" -c --ctx-size --max-model-len --context-length -ctk -ctv --cache-type-k --cache-type-v ",
+     kNeedless, kContext},
     {" -ngl --gpu-layers --n-gpu-layers -ngld -sm -mg -dev --device --tensor-parallel-size --tp "
-     "-fa --flash-attn ",
-     "", kCpu},
+     "-tp -pp -dp --pipeline-parallel-size --data-parallel-size -fa --flash-attn ",
+     kNeedless, kCpu},
     {" -t --threads-batch -tb ", "--threads", ""},
-    {" -b -ub --batch-size --ubatch-size ", "", "passes have the rows that their texts need"},
-    {" --mlock --no-mmap --cont-batching -cb -np --parallel --max-num-seqs "
-     "--max-running-requests ",
-     "--max-active", "texts share passes as they come"},
+    {" -b -ub --batch-size --ubatch-size --max-num-batched-tokens --chunked-prefill-size "
+     "--enable-chunked-prefill ",
+     kNeedless, "passes have the rows that their texts need"},
+    {" --enable-prefix-caching --no-enable-prefix-caching --cache-prompt --cache-reuse "
+     "--cache-ram ",
+     kNeedless, "texts that begin alike share keys and values"},
+    {" --mlock --no-mmap ", kNeedless,
+     "weights are in memory, but for those that --precision file leaves in their file"},
+    {" --cont-batching -cb -np --parallel --max-num-seqs --max-running-requests ", "--max-active",
+     "texts share passes as they come"},
     {" --dtype --quantization -q ", "--precision", ""},
     {" -md --model-draft --draft-model --speculative-config --speculative-algorithm "
-     "--spec-draft-model ",
+     "--spec-draft-model --spec-type ",
      "--drafter", "as in --drafter draft-model:FILE"},
     {" --draft-max --draft --draft-n --num-speculative-tokens --speculative-num-draft-tokens ",
      "--max-draft", ""},
+    {" --draft-min --draft-p-min ", kNeedless, "drafts are as long as pays"},
     {" -no-cnv --no-conversation ", "--raw", "texts are continued with it as they are"},
-    {" -cnv --conversation ", "", "forerun chat holds conversations"},
+    {" -cnv --conversation ", kNeedless, "forerun chat holds conversations"},
     {" -sys --system-prompt ", "--system", ""},
-    {" --interactive -i ", "", "forerun chat holds conversations"},
+    {" --interactive -i ", kNeedless, "forerun chat holds conversations"},
     {" -s ", "--seed", ""},
     {" --alias -a --served-model-name ", "--name", ""},
     {" --api-key ", "--api-key-file",
      "the file holds a key a line; a command's words can be seen by others"},
-    {" --chat-template-file --chat-template ", "", "the chat template is the model's own"},
-    {" --jinja --no-jinja ", "", "the model's own chat template is used"},
-    {" --json ", "--json-schema", ""},
+    {" --chat-template-file --chat-template --chat-template-content-format ", kNeedless,
+     kOwnTemplate},
+    {" --jinja --no-jinja ", kNeedless, "the model's own chat template is used"},
+    {" --json -j ", "--json-schema", ""},
     {" --grammar --grammar-file ", "--json-schema",
      "or --regex, or --choice; grammars in GBNF are not read"},
-    {" -j ", "--json-schema", ""},
     {" --guided-regex --pattern ", "--regex", ""},
-    {" --no-warmup --verbose-prompt --no-display-prompt -st -lv -sp ", "",
-     "nothing is lost without it"},
+    {" --guided-decoding-backend --structured-outputs-config ", kNeedless,
+     "forms are kept without it"},
+    {" --samplers --sampling-seq --mirostat --typical --typical-p --xtc-probability "
+     "--dry-multiplier --dynatemp-range --top-nsigma ",
+     kAbsent, "texts are drawn by --temp, --top-k, --top-p, --min-p and penalties"},
+    {" --rope-scaling --rope-freq-base --rope-freq-scale --yarn-orig-ctx ", kNeedless,
+     "it is as the model's file says"},
+    {" --lora --lora-scaled --enable-lora --lora-modules ", kAbsent,
+     "merge adapters into the model before"},
+    {" --mmproj -mm --limit-mm-per-prompt ", kAbsent, "of models that see, the texts are read"},
+    {" --no-warmup --warmup --verbose-prompt --no-display-prompt -st -lv -sp --enforce-eager "
+     "--swap-space --cpu-offload-gb --numa --prio --poll -kvu --swa-full --no-context-shift "
+     "--context-shift --keep --threads-http ",
+     kNeedless, "nothing is lost without it"},
     {" --reasoning-parser --enable-reasoning ", "--reasoning-format",
      "the tags are those of the model's chat template"},
     {" --gpu-memory-utilization --mem-fraction-static ", "--memory", ""},
-}};
+};
 
 // Insertions, deletions and substitutions from one to the other.
 std::size_t distance(std::string_view a, std::string_view b) {
@@ -79,17 +130,18 @@ std::size_t distance(std::string_view a, std::string_view b) {
   return row[b.size()];
 }
 
-const Foreign* foreign(std::string_view word) {
+const Foreign* foreign(std::string_view word, std::span<const Foreign> all) {
   const std::string padded = fmt::format(" {} ", word);
-  const auto* const at = std::ranges::find_if(
-      kForeign, [&](const Foreign& f) { return f.names.find(padded) != std::string_view::npos; });
-  return at == kForeign.end() ? nullptr : at;
+  const auto at = std::ranges::find_if(
+      all, [&](const Foreign& f) { return f.names.find(padded) != std::string_view::npos; });
+  return at == all.end() ? nullptr : &*at;
 }
 
 }  // namespace
 
 bool is_foreign_short_flag(std::string_view word) {
-  return word.size() > 2 && word[0] == '-' && word[1] != '-' && foreign(word) != nullptr;
+  return word.size() > 2 && word[0] == '-' && word[1] != '-' &&
+         (foreign(word, kForeign) != nullptr || foreign(word, kForeignToServe) != nullptr);
 }
 
 std::string flag_hint(std::string_view word, std::span<const std::string> flags) {
@@ -97,14 +149,17 @@ std::string flag_hint(std::string_view word, std::span<const std::string> flags)
   const auto has = [&](std::string_view flag) {
     return std::ranges::find(flags, flag) != flags.end();
   };
-  if (const Foreign* const f = foreign(name)) {
-    const std::string words = f->words.empty() ? "" : fmt::format(": {}", f->words);
-    if (has(f->flag)) return fmt::format("{} is {} here{}", name, f->flag, words);
-    if (!words.empty()) return fmt::format("{} is not needed{}", name, words);
-  }
-  if (!name.starts_with("--")) return "";
   std::string dashes = name;
   std::ranges::replace(dashes, '_', '-');
+  const Foreign* f = has("--port") ? foreign(dashes, kForeignToServe) : nullptr;
+  if (f == nullptr) f = foreign(dashes, kForeign);
+  if (f != nullptr) {
+    const std::string words = f->words.empty() ? "" : fmt::format(": {}", f->words);
+    if (f->flag == kNeedless) return fmt::format("{} is not needed{}", name, words);
+    if (f->flag == kAbsent) return fmt::format("there is no {}{}", name, words);
+    if (has(f->flag)) return fmt::format("{} is {} here{}", name, f->flag, words);
+  }
+  if (!name.starts_with("--")) return "";
   const std::string* nearest = nullptr;
   std::size_t least = std::max<std::size_t>(2, name.size() / 4) + 1;
   for (const std::string& flag : flags) {

@@ -31,6 +31,22 @@ TEST(FlagHint, SaysWhyThereIsNone) {
   EXPECT_EQ(flag_hint("--dtype", kFlags), "");
 }
 
+TEST(FlagHint, OfAServerSaysWhereRequestsSayIt) {
+  const std::vector<std::string> serve = {"-m", "--port", "--max-active", "--allow-origin"};
+  EXPECT_EQ(flag_hint("--system-prompt", serve),
+            "there is no --system-prompt: requests hold the system message");
+  EXPECT_EQ(flag_hint("--system-prompt", std::vector<std::string>{"--system"}),
+            "--system-prompt is --system here");
+  EXPECT_EQ(flag_hint("--allowed-origins", serve), "--allowed-origins is --allow-origin here");
+  EXPECT_EQ(flag_hint("--enable_auto_tool_choice", serve),
+            "--enable_auto_tool_choice is not needed: tools of requests are called in the form of "
+            "Hermes and Qwen");
+  EXPECT_EQ(flag_hint("--lora", serve), "there is no --lora: merge adapters into the model before");
+  EXPECT_EQ(flag_hint("--mlock", serve),
+            "--mlock is not needed: weights are in memory, but for those that --precision file "
+            "leaves in their file");
+}
+
 TEST(FlagHint, FindsTheFlagThatAMisspelledOneMeans) {
   EXPECT_EQ(flag_hint("--tmep", kFlags), "did you mean --temp?");
   EXPECT_EQ(flag_hint("--top_k", kFlags), "did you mean --top-k?");

@@ -242,6 +242,7 @@ Command& Command::add_command(const std::string& name, const std::string& descri
   auto impl = std::make_unique<Impl>();
   impl->app = impl_->app->add_subcommand(name, description);
   impl->app->allow_extras(false);
+  impl_->app->require_subcommand(0, 1);  // "--log-level info" of serve is no info command
   impl_->app->allow_extras();  // so that a word that is no command is refused with those there are
   impl_->commands.push_back(std::unique_ptr<Command>(new Command(std::move(impl))));
   return *impl_->commands.back();

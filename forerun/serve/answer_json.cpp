@@ -49,6 +49,22 @@ std::string text_of(const Model& model, Token token) {
   return replace_invalid_utf8(model.piece(token));
 }
 
+std::string text_with_special(const Model& model, std::span<const Token> tokens) {
+  const auto is_special = [&](Token token) {
+    const std::string_view name = model.piece(token);
+    return name.find_first_not_of(' ') != name.npos && model.decode({&token, 1}).empty();
+  };
+  std::string out;
+  for (std::size_t i = 0; i < tokens.size();) {
+    std::size_t end = i;
+    while (end < tokens.size() && !is_special(tokens[end])) ++end;
+    out += model.decode(tokens.subspan(i, end - i));
+    if (end < tokens.size()) out += model.piece(tokens[end]);
+    i = end + 1;
+  }
+  return out;
+}
+
 json chat_logprobs(const Model& model, std::span<const TokenOutput> tokens) {
   json content = json::array();
   for (const TokenOutput& t : tokens) {

@@ -13,6 +13,8 @@ namespace forerun::serve {
 
 /// A token as text: its bytes where they are UTF-8, else U+FFFD for what is not.
 std::string text_of(const Model& model, Token token);
+/// As Model::decode, with the names of special tokens, which that leaves out.
+std::string text_with_special(const Model& model, std::span<const Token> tokens);
 
 /// "logprobs" of a chat's choice: {"content": [...], "refusal": null}.
 nlohmann::json chat_logprobs(const Model& model, std::span<const TokenOutput> tokens);

@@ -75,6 +75,7 @@ class App {
   void certify(HttpRequest request, const Exchange& exchange);
   void tokenize(HttpRequest request, const Exchange& exchange);
   void detokenize(HttpRequest request, const Exchange& exchange);
+  void apply_template(HttpRequest request, const Exchange& exchange);
   void tokenizer_info(HttpRequest request, const Exchange& exchange);
   void models(HttpRequest request, const Exchange& exchange);
   void version(HttpRequest request, const Exchange& exchange);

@@ -10,6 +10,7 @@
 #include "forerun/serve/app.h"
 #include "forerun/serve/http/host_name.h"
 #include "forerun/serve/page/page.h"
+#include "forerun/serve/path_hint.h"
 
 namespace forerun::serve {
 namespace {
@@ -82,8 +83,10 @@ std::optional<HttpResponse> App::check(const HttpRequest& head) const {
   const Route* route = route_of(head.path);
   const bool page = page_file(head.path) != nullptr;
   if (route == nullptr && !page) {
-    return refused(ApiError(404, fmt::format("there is nothing at {} {}", head.method.substr(0, 16),
-                                             head.path.substr(0, 200))));
+    const std::string_view hint = path_hint(plain_path(head.path));
+    return refused(
+        ApiError(404, fmt::format("there is nothing at {} {}{}{}", head.method.substr(0, 16),
+                                  head.path.substr(0, 200), hint.empty() ? "" : ": ", hint)));
   }
   if (head.method == "OPTIONS" && may_ask(head.origin)) {  // a browser asks before it sends
     log(head, 200, json::object());

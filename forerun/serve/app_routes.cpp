@@ -40,6 +40,7 @@ const std::vector<App::Route>& App::routes() {
       {"GET", "/v1/models", &App::models, !kOpen, !kMakes},
       {"POST", "/tokenize", &App::tokenize, !kOpen, !kMakes},
       {"POST", "/detokenize", &App::detokenize, !kOpen, !kMakes},
+      {"POST", "/apply-template", &App::apply_template, !kOpen, !kMakes},
       {"GET", "/tokenizer_info", &App::tokenizer_info, !kOpen, !kMakes},
       {"GET", "/metrics", &App::metrics, !kOpen, !kMakes},
       {"GET", "/props", &App::props, !kOpen, !kMakes},
@@ -147,6 +148,10 @@ void App::tokenize(HttpRequest request, const Exchange& exchange) {
     }
     json out = {
         {"tokens", tokens}, {"count", tokens.size()}, {"max_model_len", served_.model.context()}};
+    if (fields.flag("return_token_strs", false)) {
+      out["token_strs"] = json::array();
+      for (const Token t : tokens) out["token_strs"].push_back(text_of(served_.model, t));
+    }
     if (fields.flag("with_pieces", false)) {
       out["tokens"] = json::array();
       for (const Token t : tokens) {
@@ -164,8 +169,16 @@ void App::detokenize(HttpRequest request, const Exchange& exchange) {
     const json* list = fields.find("tokens");
     if (list == nullptr) throw bad_field("tokens", "is missing: send a list of tokens");
     const std::string text =
-        served_.model.decode(tokens_of(*list, "tokens", served_.model.vocab()));
+        text_with_special(served_.model, tokens_of(*list, "tokens", served_.model.vocab()));
     return json{{"content", text}, {"prompt", text}};
+  });
+}
+
+void App::apply_template(HttpRequest request, const Exchange& exchange) {
+  on_worker(std::move(request), exchange, [this](const std::string& body) {
+    const json parsed = parse_object(body);
+    const std::vector<Token> tokens = encode(parse_chat_prompt(parsed, body, served_), served_);
+    return json{{"prompt", text_with_special(served_.model, tokens)}};
   });
 }
 

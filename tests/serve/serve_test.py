@@ -261,6 +261,14 @@ class Other(Served):
             self.assertEqual(back["content"], text)
         _, chat = self.server.post("/tokenize", {"messages": user("a b")})
         self.assertIn("<|im_start|>user\na b<|im_end|>", self.server.post("/detokenize", chat)[1]["content"])
+        _, applied = self.server.post("/apply-template", {"messages": user("a b")})
+        self.assertEqual(applied, {"prompt": self.server.post("/detokenize", chat)[1]["content"]})
+        self.assertTrue(applied["prompt"].endswith("<|im_start|>assistant\n"), applied)
+        ended = [*chat["tokens"], 2, 1, *chat["tokens"][-1:]]  # special tokens, which answers are without
+        self.assertEqual(self.server.post("/detokenize", {"tokens": ended})[1]["content"], applied["prompt"] + "</s><s>\n")
+        strings = self.server.post("/tokenize", {"prompt": "a b", "return_token_strs": True})[1]
+        self.assertEqual(len(strings["token_strs"]), strings["count"])
+        self.assertTrue("".join(strings["token_strs"]).endswith("a b"))
         _, pieces = self.server.post("/tokenize", {"content": "a b", "with_pieces": True})
         self.assertEqual("".join(p["piece"] for p in pieces["tokens"]), "a b")
         self.refused(400, "/detokenize", {"tokens": [1 << 40]}, "tokens")
@@ -462,6 +470,13 @@ class Other(Served):
             self.assertEqual(self.server.get(path)[0], 404, path)
         self.refused(400, "/forerun/certify/", {"nothing": 1})
         self.assertNotIn('"/forerun/certify', self.server.get("/metrics")[2].decode())
+
+    def test_paths_of_other_servers_are_refused_with_the_one_to_take(self):
+        for path, word in (("/v1/embeddings", "no embeddings"), ("/embeddings/", "no embeddings"), ("/completion", "/v1/completions"),
+                           ("/v1/messages", "/v1/chat/completions"), ("/slots", "/props"), ("/v1", "/chat/completions"),
+                           ("/v1/v1/chat/completions", "/v1 twice"), ("/healthz", "it is /health")):
+            self.refused(404, path, {}, says=[path, word])
+        self.assertNotIn(":", self.refused(404, "/nothing", {})["message"])
 
     def test_methods_and_paths(self):
         for method, path, status in (("GET", CHAT, 405), ("POST", "/health", 405), ("GET", "/v1/../etc/passwd", 404),
