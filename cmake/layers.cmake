@@ -53,6 +53,9 @@ function(forerun_test name)
   target_link_libraries(${name}_objects PUBLIC ${ARG_LINK} forerun_flags fmt::fmt nlohmann_json::nlohmann_json
                         GTest::gtest_main)
   target_compile_definitions(${name}_objects PRIVATE FORERUN_SOURCE_DIR="${PROJECT_SOURCE_DIR}")
+  if(FORERUN_SANITIZE)
+    target_compile_definitions(${name}_objects PRIVATE FORERUN_SANITIZED)  # tests/support/samples.h
+  endif()
   forerun_unity(${name}_objects)
   target_compile_options(${name}_objects PRIVATE $<$<CONFIG:Release>:-O1>)  # what takes time is in the library
   if(ARG_TORCH)

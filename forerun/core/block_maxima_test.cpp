@@ -27,9 +27,9 @@ TEST(BlockMaxima, AreTheLargestOfEachBlock) {
         EXPECT_EQ(maxima[b], *std::max_element(begin, end));
       }
       for (std::size_t n = 1; n <= maxima.size(); ++n) {
-        EXPECT_GE(
-            std::count_if(x.begin(), x.end(), [&](float v) { return v >= nth_largest(maxima, n); }),
-            static_cast<std::ptrdiff_t>(n));
+        const float nth = nth_largest(maxima, n);
+        EXPECT_GE(std::count_if(x.begin(), x.end(), [&](float v) { return v >= nth; }),
+                  static_cast<std::ptrdiff_t>(n));
       }
     }
   }

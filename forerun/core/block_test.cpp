@@ -10,6 +10,7 @@
 #include "forerun/core/tests_of_fit.h"
 #include "forerun/core/token_rule.h"
 #include "tests/support/broken_rules.h"
+#include "tests/support/samples.h"
 #include "tests/support/toy_chain.h"
 
 namespace forerun {
@@ -26,7 +27,7 @@ using support::ToyDrafter;
 using support::ToyTarget;
 
 const std::vector<Token> kPrompt = {0, 0};
-constexpr std::uint32_t kRounds = 200000;
+constexpr std::uint32_t kRounds = support::samples(200000);
 
 // Conditionals depend on the last two of four tokens.
 const MarkovTable& target_table() {
@@ -290,7 +291,9 @@ TEST(Block, ChiSquareCatchesEveryBrokenForm) {
   EXPECT_GT(p_of(TokenRule(Rule::kBlock)), 1e-6);
   for (const auto kind :
        {BrokenRule::kTokenResidual, BrokenRule::kStopAtFirstFailure, BrokenRule::kNotNormalised}) {
-    EXPECT_LT(p_of(BrokenRule{kind}), 1e-9) << kind;
+    const double p = p_of(BrokenRule{kind});
+    if (support::kSanitized) continue;  // too few draws to tell
+    EXPECT_LT(p, 1e-9) << kind;
   }
 }
 

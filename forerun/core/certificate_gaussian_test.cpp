@@ -8,6 +8,7 @@
 #include "forerun/core/rng_key.h"
 #include "forerun/core/tests_of_fit.h"
 #include "tests/support/laws.h"
+#include "tests/support/samples.h"
 
 namespace forerun {
 namespace {
@@ -69,7 +70,7 @@ CertificateReport certify(std::uint32_t run, std::uint32_t steps, Couple couple_
 TEST(GaussianCertificate, IsCalibratedUnderTheReflection) {
   std::vector<double> ks, z, energy;
   int failed = 0;
-  for (std::uint32_t run = 0; run < 200; ++run) {
+  for (std::uint32_t run = 0; run < support::samples(200); ++run) {
     const CertificateReport r = certify(run, 200, &couple);
     ASSERT_EQ(r.outputs, 200U);
     ASSERT_EQ(r.drafted, 150U);
@@ -84,21 +85,23 @@ TEST(GaussianCertificate, IsCalibratedUnderTheReflection) {
   EXPECT_LE(failed, 1);
 }
 
+constexpr int kLatentRuns = support::samples(20, 2);
+
 // Each bias is detected within 2,000 steps in at least 19 of 20 runs, by the statistic meant for
 // it.
 TEST(GaussianCertificate, CatchesAnAcceptanceBiasAlongTheDraft) {
   for (const Couple broken : {&keep_all, &relaxed, &redraw}) {
     int caught = 0;
     double mean_z = 0.0;
-    for (std::uint32_t run = 0; run < 20; ++run) {
+    for (std::uint32_t run = 0; run < kLatentRuns; ++run) {
       const CertificateReport r = certify(run, 2000, broken);
       caught += !r.passed() && r.z > 4.0 ? 1 : 0;
-      mean_z += r.z / 20.0;
+      mean_z += r.z / kLatentRuns;
     }
     const std::string name = broken == &keep_all  ? "keep"
                              : broken == &relaxed ? "relaxed"
                                                   : "redraw";
-    EXPECT_GE(caught, 19) << name << ": mean z " << mean_z;
+    EXPECT_GE(caught, kLatentRuns - 1) << name << ": mean z " << mean_z;
     ::testing::Test::RecordProperty("mean_z_of_" + name, std::to_string(mean_z));
   }
 }
@@ -106,11 +109,11 @@ TEST(GaussianCertificate, CatchesAnAcceptanceBiasAlongTheDraft) {
 TEST(GaussianCertificate, CatchesAWrongSigmaByItsEnergy) {
   for (const double factor : {0.95, 1.05}) {
     int caught = 0;
-    for (std::uint32_t run = 0; run < 20; ++run) {
+    for (std::uint32_t run = 0; run < kLatentRuns; ++run) {
       const CertificateReport r = certify(run, 2000, &couple, factor * kSigma);
       caught += !r.passed() && r.energy_p < 1e-4 ? 1 : 0;
     }
-    EXPECT_GE(caught, 19) << factor;
+    EXPECT_GE(caught, kLatentRuns - 1) << factor;
   }
 }
 

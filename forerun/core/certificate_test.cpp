@@ -11,6 +11,7 @@
 #include "forerun/core/tests_of_fit.h"
 #include "forerun/core/token_rule.h"
 #include "tests/support/broken_rules.h"
+#include "tests/support/samples.h"
 #include "tests/support/toy_chain.h"
 
 namespace forerun {
@@ -95,7 +96,7 @@ TEST(TokenCertificate, IsCalibratedUnderExactRules) {
   int failed = 0;
   for (const auto& [rule, origin] : exact) {
     std::vector<double> ks, z;
-    for (std::uint32_t run = 0; run < 200; ++run) {
+    for (std::uint32_t run = 0; run < support::samples(200); ++run) {
       const CertificateReport r = certify(run, 400, TokenRule(rule), drafter_of(origin));
       ASSERT_EQ(r.outputs, 400U);
       ASSERT_GT(r.drafted, 200U);
@@ -116,7 +117,7 @@ struct Power {
   double mean_abs_z = 0.0;
 };
 
-constexpr int kRuns = 20;
+constexpr int kRuns = support::samples(20, 2);
 
 Power power_of(const std::function<CertificateReport(std::uint32_t run)>& certified) {
   Power power;
@@ -129,7 +130,7 @@ Power power_of(const std::function<CertificateReport(std::uint32_t run)>& certif
 }
 
 void expect_caught(const std::string& name, const Power& power) {
-  EXPECT_GE(power.caught, 19) << name << ": mean |z| " << power.mean_abs_z;
+  EXPECT_GE(power.caught, kRuns - 1) << name << ": mean |z| " << power.mean_abs_z;
   ::testing::Test::RecordProperty("mean_abs_z_of_" + name, std::to_string(power.mean_abs_z));
 }
 

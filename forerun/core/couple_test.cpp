@@ -10,6 +10,7 @@
 #include "forerun/core/tests_of_fit.h"
 #include "tests/support/broken_rules.h"
 #include "tests/support/laws.h"
+#include "tests/support/samples.h"
 
 namespace forerun {
 namespace {
@@ -21,7 +22,9 @@ using support::law_of;
 using support::OwnedLaw;
 using support::random_law;
 
-constexpr std::uint32_t kTrials = 1000000;
+constexpr std::uint32_t kTrials = support::samples(1000000);
+// Of a control: the nearest of the wrong laws has p = 1e-9 after 5,000.
+constexpr std::uint32_t kControls = support::samples(100000, 10000);
 constexpr double kLastU = 1.0 - 0x1p-53;
 
 // Keys whose uniform is exactly 0 or the largest below 1. Philox is a bijection for each key, so
@@ -80,12 +83,12 @@ TEST(Couple, ChiSquareRejectsKeepingEveryDraftAndResamplingFromTheTarget) {
   for (const Pair& pair : pairs()) {
     if (pair.name == "equal") continue;
     const auto p = exact_probabilities(pair.target);
-    const auto kept = output_counts(pair, kTrials / 10, support::keep_every_draft);
+    const auto kept = output_counts(pair, kControls, support::keep_every_draft);
     EXPECT_LT(chi_square_p(p, kept), 1e-9) << pair.name;
     const bool nothing_kept = pair.name == "disjoint";
     const bool nothing_else = pair.name == "one-hot target" || pair.name == "tiny ratios";
     if (nothing_kept || nothing_else) continue;  // there the residual is the target
-    const auto resampled = output_counts(pair, kTrials / 10, support::resample_from_target);
+    const auto resampled = output_counts(pair, kControls, support::resample_from_target);
     EXPECT_LT(chi_square_p(p, resampled), 1e-9) << pair.name;
   }
 }

@@ -9,11 +9,13 @@
 #include "forerun/core/rng_key.h"
 #include "forerun/core/tests_of_fit.h"
 #include "tests/support/laws.h"
+#include "tests/support/samples.h"
 
 namespace forerun {
 namespace {
 
 using support::five_sigma;
+using support::samples;
 using Vector = std::vector<float>;
 
 RngKey place(std::uint32_t i) { return {.seed = 41, .request = 3, .round = i % 5, .position = i}; }
@@ -94,9 +96,11 @@ struct Case {
   std::uint32_t tries;
   double distance;
 };
-constexpr std::array kCases = {Case{1, 400000, 0.3}, Case{1, 400000, 1.0}, Case{1, 400000, 3.0},
-                               Case{2, 200000, 0.5}, Case{2, 200000, 2.0}, Case{1024, 600, 1.0},
-                               Case{1024, 600, 2.5}, Case{1024, 600, 4.0}};
+constexpr std::array kCases = {
+    Case{1, samples(400000), 0.3},      Case{1, samples(400000), 1.0},
+    Case{1, samples(400000), 3.0},      Case{2, samples(200000), 0.5},
+    Case{2, samples(200000), 2.0},      Case{1024, samples(600, 400), 1.0},
+    Case{1024, samples(600, 400), 2.5}, Case{1024, samples(600, 400), 4.0}};
 
 // KS and chi-square at 1e-6, three for each of eight cases: fails by chance below 3e-5.
 TEST(Reflect, OutputFollowsTargetWhateverTheDraft) {

@@ -9,6 +9,7 @@
 #include "forerun/core/rng_key.h"
 #include "forerun/core/tests_of_fit.h"
 #include "tests/support/laws.h"
+#include "tests/support/samples.h"
 
 namespace forerun {
 namespace {
@@ -53,7 +54,7 @@ TEST(SharedNoise, OutputFollowsTheLawOverSeedsAndPositions) {
   laws.push_back(random_law(1, 40, 1.5F));
   laws.push_back(OwnedLaw(std::vector<float>(8, 0.0F)));
   for (const OwnedLaw& law : laws) {
-    const auto counts = counts_of(law.size(), 1000000, [&](std::uint32_t i) {
+    const auto counts = counts_of(law.size(), support::samples(1000000), [&](std::uint32_t i) {
       return sample_shared_noise(law, place_of_race(i)).token;
     });
     EXPECT_GT(chi_square_p(exact_probabilities(law), counts), 1e-5);
@@ -167,7 +168,7 @@ TEST(SharedNoise, CloseLawsAgreeMoreOftenThanIndependentDraws) {
   const std::vector<float> bend = random_weights(2, 30, 0.3F);
   for (std::size_t i = 0; i < near.size(); ++i) near[i] += bend[i];
   const OwnedLaw q(std::move(near));
-  constexpr int kTries = 100000;
+  constexpr int kTries = support::samples(100000);
   int shared = 0, independent = 0;
   for (std::uint32_t i = 0; i < kTries; ++i) {
     const RngKey key = place_of_race(i);

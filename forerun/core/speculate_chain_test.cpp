@@ -8,6 +8,7 @@
 #include "forerun/core/speculate.h"
 #include "forerun/core/statistics.h"
 #include "tests/support/mixture_chain.h"
+#include "tests/support/samples.h"
 
 namespace forerun {
 namespace {
@@ -65,11 +66,12 @@ CertificateReport judged(const Sampled& r) {
 TEST(SpeculateChain, ExactRulesPassTheCertificate) {
   for (const Rule rule : {Rule::kStepwise, Rule::kPath}) {
     for (const std::size_t length : {1U, 4U}) {
-      const Sampled r = run(rule, kDraft, length, 4000);
+      constexpr std::uint32_t kImages = support::samples(4000);
+      const Sampled r = run(rule, kDraft, length, kImages);
       const CertificateReport report = judged(r);
       EXPECT_TRUE(report.passed()) << name_of(rule) << " z " << report.z << " ks " << report.ks_p
                                    << " energy " << report.energy_p;
-      EXPECT_GT(report.drafted, 50000U);
+      EXPECT_GT(report.drafted, kImages * 25U / 2);
       EXPECT_GT(r.statistics.tau(), 1.2);
     }
   }

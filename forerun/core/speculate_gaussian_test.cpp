@@ -10,6 +10,7 @@
 #include "forerun/core/statistics.h"
 #include "forerun/core/tests_of_fit.h"
 #include "tests/support/laws.h"
+#include "tests/support/samples.h"
 
 namespace forerun {
 namespace {
@@ -155,14 +156,15 @@ double end_p(const std::vector<LatentSample>& sequences) {
   return ks_uniform(std::move(u)).p;
 }
 
+constexpr std::uint32_t kLatentChains = support::samples(20000);
 const Vector kWrongDrift = {0.6F, -0.3F};  // 0.5 away: one sigma
 
 // KS at 1e-6 for each of three drafters: fails by chance below 1e-5.
 TEST(SpeculateGaussian, TheEndOfTheChainFollowsTheTargetWhateverTheDrafter) {
   RunStatistics s;
-  EXPECT_GT(end_p(run({kDrift, 4}, ReflectionRule{}, 20000, s)), 1e-6);
-  EXPECT_GT(end_p(run({kWrongDrift, 3}, ReflectionRule{}, 20000, s)), 1e-6);
-  EXPECT_GT(end_p(run({{30.0F, 30.0F}, 2}, ReflectionRule{}, 20000, s)), 1e-6);
+  EXPECT_GT(end_p(run({kDrift, 4}, ReflectionRule{}, kLatentChains, s)), 1e-6);
+  EXPECT_GT(end_p(run({kWrongDrift, 3}, ReflectionRule{}, kLatentChains, s)), 1e-6);
+  EXPECT_GT(end_p(run({{30.0F, 30.0F}, 2}, ReflectionRule{}, kLatentChains, s)), 1e-6);
 }
 
 TEST(SpeculateGaussian, TheCheckRejectsKeepingEveryDraftAndRedrawing) {
@@ -174,13 +176,13 @@ TEST(SpeculateGaussian, TheCheckRejectsKeepingEveryDraftAndRedrawing) {
 // 5 sigma for each draft position: fails by chance below 2e-6.
 TEST(SpeculateGaussian, EveryPositionIsAcceptedWithOneMinusTotalVariation) {
   RunStatistics s;
-  run({kWrongDrift, 3}, ReflectionRule{}, 20000, s);
+  run({kWrongDrift, 3}, ReflectionRule{}, kLatentChains, s);
   const double keep = 2.0 * normal_cdf(-0.5 * std::hypot(0.3, 0.4) / kSigma);
   ASSERT_EQ(s.examined.size(), 3U);
   for (std::size_t i = 0; i < 3; ++i) {
     EXPECT_NEAR(s.acceptance_by_position()[i], keep, five_sigma(keep, s.examined[i])) << i;
   }
-  EXPECT_EQ(s.outputs, 20000U * kSteps);
+  EXPECT_EQ(s.outputs, kLatentChains * kSteps);
 }
 
 TEST(SpeculateGaussian, APerfectDrafterIsAcceptedAlways) {

@@ -14,6 +14,7 @@
 #include "forerun/core/sequence.h"
 #include "forerun/core/shared_noise.h"
 #include "forerun/core/speculate.h"
+#include "tests/support/samples.h"
 
 namespace forerun {
 namespace {
@@ -217,13 +218,14 @@ TEST(ResolveTree, TextsAreThoseOfPlainDecodingWhateverTheTree) {
   std::mt19937 random(1);
   for (const Rule rule : {Rule::kSharedNoise, Rule::kMatch, Rule::kMaximal, Rule::kBlock}) {
     std::size_t accepted = 0, none = 0;
-    for (std::uint32_t request = 0; request < 2000; ++request) {
+    constexpr std::uint32_t kTexts = support::samples(2000);
+    for (std::uint32_t request = 0; request < kTexts; ++request) {
       const auto plain = text(request, rule, Drafts::kNone, random, none);
       EXPECT_EQ(text(request, rule, Drafts::kRandom, random, accepted), plain);
       if (rule != Rule::kSharedNoise) continue;
       EXPECT_EQ(text(request, rule, Drafts::kNoiseRanked, random, accepted), plain);
     }
-    EXPECT_GT(accepted, 500U);
+    EXPECT_GT(accepted, kTexts / 4);
   }
 }
 
@@ -252,7 +254,7 @@ double chi_square(const std::map<std::vector<Token>, int>& counts, int trials) {
 
 // 63 degrees of freedom: above 130 by chance below 1e-6.
 TEST(ResolveTree, NoiseRankedTreesKeepTheLaw) {
-  constexpr int kTrials = 60000;
+  constexpr int kTrials = support::samples(60000);
   std::mt19937 random(2);
   std::map<std::vector<Token>, int> counts, wrong;
   std::size_t accepted = 0, blind = 0;
