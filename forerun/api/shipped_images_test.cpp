@@ -24,10 +24,9 @@ TEST(ShippedImages, AreDraftedFarAheadAndAsExact) {
   o.fixed_draft = true;
   o.seed = 11;
   const std::vector<std::int64_t> labels = {3, 9};
-  // Sixteen runs of half an image, the default, would be two thirds of this test.
-  const Certificate c = certify_images(model, drafter, labels, o, {}, 4);
+  const Certificate c = certify_images(model, drafter, labels, o);
   EXPECT_TRUE(c.passed()) << c.report.z;
-  EXPECT_EQ(c.counterfactuals.places, 4U);
+  EXPECT_GT(c.counterfactuals.places, 8U);  // seeded places may meet
   EXPECT_GT(c.statistics.tau(), 4.0);
   EXPECT_GT(c.report.drafted, 1000U);
 }

@@ -65,6 +65,10 @@ void refuse_unsupported(const Fields& fields) {
     if (value == nullptr || *value == neutral) continue;
     throw bad_field(name, "is not supported by this server: leave it out");
   }
+  if (fields.find("extra_body") != nullptr) {
+    throw bad_field("extra_body",
+                    "is an argument of the openai package: send its fields in the request itself");
+  }
   // Text that does not end before its limit has as many tokens as any minimum.
   if (fields.whole("min_tokens", 0, INT32_MAX).value_or(0) > 0 &&
       !fields.flag("ignore_eos", false)) {

@@ -354,7 +354,7 @@ class Other(Served):
                              ("seed", 10**30), ("stream", "yes"), ("logprobs", 3), ("top_logprobs", 5), ("messages", []),
                              ("messages", "a"), ("messages", None), ("speculative", 5), ("speculative", {"off": 3}),
                              ("stream_options", {"include_usage": True}), ("tools", [{"type": "function"}]),
-                             ("response_format", {"type": "xml"}), ("functions", [{"name": "a"}]), ("best_of", 4), ("min_tokens", 3),
+                             ("response_format", {"type": "xml"}), ("functions", [{"name": "a"}]), ("best_of", 4), ("min_tokens", 3), ("extra_body", {"top_k": 1}),
                              ("repetition_penalty", 0), ("presence_penalty", 2.1), ("frequency_penalty", "1"),
                              ("logit_bias", [1]), ("logit_bias", [[1, "a"]]), ("logit_bias", [["a", 1]]), ("logit_bias", [[10**6, 1]]), ("logit_bias", {"x": 1}), ("logit_bias", {"1000000": 1}),
                              ("logit_bias", {"5": 101}), ("logit_bias", {"5": "1"}), ("guided_json", 5), ("guided_choice", []),
