@@ -47,6 +47,13 @@ GPT_OSS = COMMON | {"architectures": ["GptOssForCausalLM"], "model_type": "gpt_o
                     "rope_scaling": {"rope_type": "yarn", "factor": 4.0, "original_max_position_embeddings": 16,
                                      "beta_fast": 4.0, "beta_slow": 0.5, "truncate": False}}
 
+PHI3 = COMMON | {"architectures": ["Phi3ForCausalLM"], "model_type": "phi3", "hidden_act": "silu", "hidden_size": 64,
+                 "intermediate_size": 64, "num_attention_heads": 4, "num_key_value_heads": 2, "vocab_size": 160,
+                 "rms_norm_eps": 1e-5, "torch_dtype": "float32", "pad_token_id": 2}
+OLMO = COMMON | {"hidden_act": "silu", "hidden_size": 64, "intermediate_size": 64, "num_attention_heads": 4,
+                 "num_key_value_heads": 2, "vocab_size": 160, "tie_word_embeddings": False, "rms_norm_eps": 1e-6,
+                 "torch_dtype": "float32", "pad_token_id": 2, "attention_bias": False}
+
 # config.json by family; half in the form that hub models have had for years, half in the newer `rope_parameters` form.
 FAMILIES = {
     "llama": LLAMA | {
@@ -104,6 +111,47 @@ FAMILIES = {
         "vision_config": {"model_type": "siglip_vision_model", "hidden_size": 16, "intermediate_size": 16,
                           "num_hidden_layers": 1, "num_attention_heads": 2, "image_size": 28, "patch_size": 14,
                           "vision_use_head": False}},
+    "smollm3": COMMON | {
+        "architectures": ["SmolLM3ForCausalLM"], "model_type": "smollm3", "hidden_act": "silu", "hidden_size": 64,
+        "pad_token_id": 2,
+        "intermediate_size": 64, "num_hidden_layers": 4, "num_attention_heads": 4, "num_key_value_heads": 2,
+        "vocab_size": 160, "tie_word_embeddings": True, "torch_dtype": "float32", "rms_norm_eps": 1e-6,
+        "attention_bias": False, "mlp_bias": False, "rope_theta": 5000000.0, "rope_scaling": None,
+        "no_rope_layers": [1, 1, 1, 0], "no_rope_layer_interval": 4, "layer_types": ["full_attention"] * 4,
+        "sliding_window": None, "use_sliding_window": False},
+    "gemma2": COMMON | {
+        "architectures": ["Gemma2ForCausalLM"], "model_type": "gemma2", "hidden_size": 32, "intermediate_size": 48,
+        "num_hidden_layers": 4, "num_attention_heads": 4, "num_key_value_heads": 2, "head_dim": 16,
+        "hidden_activation": "gelu_pytorch_tanh", "query_pre_attn_scalar": 16, "sliding_window": 8,
+        "rms_norm_eps": 1e-6, "vocab_size": 160, "attention_bias": False, "rope_theta": 10000.0,
+        "attn_logit_softcapping": 4.0, "final_logit_softcapping": 5.0, "torch_dtype": "float32"},
+    "phi3": PHI3 | {
+        "num_hidden_layers": 3, "tie_word_embeddings": True, "sliding_window": 262144, "rope_theta": 10000.0,
+        "original_max_position_embeddings": 16, "partial_rotary_factor": 0.75,
+        "rope_scaling": {"type": "longrope", "short_factor": [1.0, 1.1, 1.2, 1.3, 1.4, 1.5],
+                         "long_factor": [1.0, 1.5, 2.5, 4.0, 8.0, 12.0]}},
+    "phi3_window": PHI3 | {
+        "num_hidden_layers": 2, "tie_word_embeddings": False, "sliding_window": 8, "rope_theta": 10000.0,
+        "original_max_position_embeddings": 256, "rope_scaling": None},
+    "granite": COMMON | {
+        "architectures": ["GraniteForCausalLM"], "model_type": "granite", "hidden_act": "silu", "hidden_size": 64,
+        "intermediate_size": 96, "num_hidden_layers": 3, "num_attention_heads": 4, "num_key_value_heads": 2,
+        "vocab_size": 160, "tie_word_embeddings": True, "torch_dtype": "float32", "rms_norm_eps": 1e-5,
+        "attention_bias": False, "mlp_bias": False, "rope_theta": 10000.0, "rope_scaling": None,
+        "embedding_multiplier": 12.0, "residual_multiplier": 0.22, "attention_multiplier": 0.125,
+        "logits_scaling": 2.0},
+    "olmo2": OLMO | {"architectures": ["Olmo2ForCausalLM"], "model_type": "olmo2", "num_hidden_layers": 2,
+                     "rope_theta": 500000.0},
+    "olmo3": OLMO | {
+        "architectures": ["Olmo3ForCausalLM"], "model_type": "olmo3", "num_hidden_layers": 4, "rope_theta": 500000.0,
+        "sliding_window": 8, "layer_types": ["sliding_attention"] * 3 + ["full_attention"],
+        "rope_scaling": {"rope_type": "yarn", "factor": 4.0, "original_max_position_embeddings": 64,
+                         "attention_factor": 1.2, "beta_fast": 32.0, "beta_slow": 1.0}},
+    "glm4": COMMON | {
+        "architectures": ["Glm4ForCausalLM"], "model_type": "glm4", "hidden_act": "silu", "hidden_size": 48,
+        "intermediate_size": 64, "num_hidden_layers": 2, "num_attention_heads": 4, "num_key_value_heads": 2,
+        "head_dim": 16, "vocab_size": 160, "tie_word_embeddings": False, "torch_dtype": "float32", "pad_token_id": 2,
+        "rms_norm_eps": 1e-5, "attention_bias": True, "rope_theta": 10000.0, "partial_rotary_factor": 0.5},
     "gpt_oss": GPT_OSS | {"num_hidden_layers": 2, "torch_dtype": "float32"},
     "gpt_oss_mxfp4": GPT_OSS | {
         "num_hidden_layers": 2, "torch_dtype": "float32",
@@ -112,6 +160,8 @@ FAMILIES = {
 
 
 EXPERTS = ("qwen3_moe", "mixtral")
+STORED = {"qwen3": GGMLQuantizationType.Q8_0, "phi3_window": GGMLQuantizationType.Q4_0}  # else F32
+DEEPER = ("smollm3", "olmo3", "phi3")  # smaller weights: rounding must not grow from layer to layer
 
 
 def mxfp4_blocks(weight):
@@ -146,19 +196,19 @@ def randomise(model, family):
         for name, p in model.named_parameters():
             noise = torch.randn(p.shape)
             if name.endswith("norm.weight"):  # Gemma's norms multiply by 1 + weight
-                p.copy_(0.3 * noise + (0.0 if family.startswith("gemma3") else 1.0))
+                p.copy_(0.3 * noise + (0.0 if family.startswith("gemma") else 1.0))
             elif name.endswith("bias"):
                 p.copy_(0.5 * noise)
             else:
                 wide = family.startswith("gpt_oss") and name.endswith("gate_up_proj")  # so that gates reach their limit
-                p.copy_((0.4 if wide else 0.25) * noise)
+                p.copy_((0.4 if wide else 0.18 if family in DEEPER else 0.25) * noise)
             if family.startswith("gpt_oss") and name.endswith(("gate_up_proj", "down_proj")):
                 p.copy_(torch.from_numpy(mxfp4_values(mxfp4_blocks(p))).transpose(1, 2))
             if family == "qwen2":  # stored as bfloat16
                 p.copy_(p.to(torch.bfloat16).float())
-            if family == "qwen3" and p.ndim > 1:  # model.gguf is Q8_0: keep what that can hold, so that both agree
-                rounded = quants.quantize(p.numpy(), GGMLQuantizationType.Q8_0)
-                p.copy_(torch.from_numpy(quants.dequantize(rounded, GGMLQuantizationType.Q8_0)))
+            if family in STORED and p.ndim > 1:  # keep what model.gguf can hold, so that both agree
+                rounded = quants.quantize(p.numpy(), STORED[family])
+                p.copy_(torch.from_numpy(quants.dequantize(rounded, STORED[family])))
 
 
 def hub_state(model):
@@ -247,7 +297,7 @@ def make(family, seed):
             expected |= {"hidden_0_0": hidden_0.contiguous(), "hidden_1_0": hidden_1.contiguous()}
     save_file(expected, folder / "expected.safetensors")
     arrays = {k: v.float().numpy() for k, v in state.items()}
-    kind = GGMLQuantizationType.Q8_0 if family == "qwen3" else GGMLQuantizationType.F32
+    kind = STORED.get(family, GGMLQuantizationType.F32)
     if family != "mistral":  # llama.cpp's files of Llama and its like know no window
         tiny_gguf.write_gguf(folder / "model.gguf", text, published.get("text_config", published), arrays, kind)
         tiny_gguf.check_gguf(folder / "model.gguf", text, arrays)

@@ -11,13 +11,23 @@ ARCHITECTURES = {  # config.json's model_type: (the name in the file, the gguf p
     "llama": ("llama", MODEL_ARCH.LLAMA),
     "mistral": ("llama", MODEL_ARCH.LLAMA),
     "mixtral": ("llama", MODEL_ARCH.LLAMA),
+    "smollm3": ("smollm3", MODEL_ARCH.SMOLLM3),
+    "granite": ("granite", MODEL_ARCH.GRANITE),
+    "gemma2": ("gemma2", MODEL_ARCH.GEMMA2),
+    "phi3": ("phi3", MODEL_ARCH.PHI3),
+    "olmo2": ("olmo2", MODEL_ARCH.OLMO2),
+    "olmo3": ("olmo2", MODEL_ARCH.OLMO2),
+    "glm4": ("glm4", MODEL_ARCH.GLM4),
     "qwen2": ("qwen2", MODEL_ARCH.QWEN2),
     "qwen3": ("qwen3", MODEL_ARCH.QWEN3),
     "qwen3_moe": ("qwen3moe", MODEL_ARCH.QWEN3MOE),
     "gemma3_text": ("gemma3", MODEL_ARCH.GEMMA3),
     "gpt_oss": ("gpt-oss", MODEL_ARCH.GPT_OSS),
 }
-LLAMA = ("llama", "mistral", "mixtral")  # whose rotary pairs lie side by side in the file
+LLAMA = ("llama", "mistral", "mixtral", "smollm3", "granite")  # whose rotary pairs lie side by side in the file
+
+
+GEMMA = ("gemma2", "gemma3_text")
 
 
 def tiny_vocabulary(size):
@@ -67,7 +77,7 @@ def _to_gguf(config, name, value):
     if config.model_type in LLAMA and name.endswith(("q_proj.weight", "k_proj.weight")):
         heads = config.num_attention_heads if "q_proj" in name else config.num_key_value_heads
         return permute_halves(value, heads)
-    if config.model_type == "gemma3_text" and name.endswith("norm.weight"):
+    if config.model_type in GEMMA and name.endswith("norm.weight"):
         return value + 1
     return value
 
@@ -151,14 +161,44 @@ def _add_metadata(writer, config, published):
     if config.model_type == "gemma3_text":
         _add_gemma3_metadata(writer, config, published)
         return
+    _add_family(writer, config)
     if hasattr(config, "num_experts_per_tok"):
         _add_experts(writer, config)
-    writer.add_rope_freq_base(config.rope_parameters["rope_theta"])
+    rope = config.rope_parameters.get("full_attention") or config.rope_parameters
+    writer.add_rope_freq_base(rope["rope_theta"])
     if config.model_type in LLAMA:
         writer.add_vocab_size(config.vocab_size)
         writer.add_rope_dimension_count(_head_dim(config))
-    if config.rope_parameters["rope_type"] == "yarn":
-        _add_yarn(writer, config.rope_parameters)
+    if rope["rope_type"] == "yarn":
+        _add_yarn(writer, rope)
+
+
+def _add_family(writer, config):
+    """What single families have, as the converters of llama.cpp's conversion/ write it."""
+    kind = config.model_type
+    if kind == "granite":
+        writer.add_attention_scale(config.attention_multiplier)
+        writer.add_embedding_scale(config.embedding_multiplier)
+        writer.add_residual_scale(config.residual_multiplier)
+        writer.add_logit_scale(config.logits_scaling)
+    elif kind == "gemma2":
+        writer.add_attn_logit_softcapping(config.attn_logit_softcapping)
+        writer.add_final_logit_softcapping(config.final_logit_softcapping)
+        writer.add_sliding_window(config.sliding_window)
+    elif kind == "olmo3":
+        writer.add_sliding_window(config.sliding_window)
+        writer.add_sliding_window_pattern([t == "sliding_attention" for t in config.layer_types])
+    elif kind in ("phi3", "glm4"):
+        part = config.rope_parameters.get("partial_rotary_factor", 1.0)
+        writer.add_rope_dimension_count(int(_head_dim(config) * part))
+    if kind != "phi3":
+        return
+    rope = config.rope_parameters
+    writer.add_rope_scaling_orig_ctx_len(config.original_max_position_embeddings)
+    writer.add_sliding_window(config.sliding_window or 0)
+    if rope["rope_type"] == "longrope":
+        scale = config.max_position_embeddings / config.original_max_position_embeddings
+        writer.add_rope_scaling_attn_factors(math.sqrt(1 + math.log(scale) / math.log(config.original_max_position_embeddings)))
 
 
 def _add_yarn(writer, rope):
@@ -208,6 +248,9 @@ def write_gguf(path, config, published, state, quantisation=GGMLQuantizationType
     if rope.get("rope_type") == "llama3":
         head_dim = config.hidden_size // config.num_attention_heads
         writer.add_tensor("rope_freqs.weight", llama3_divisors(head_dim, rope["rope_theta"], rope))
+    if rope.get("rope_type") == "longrope":
+        for kind in ("long", "short"):
+            writer.add_tensor(f"rope_factors_{kind}.weight", np.array(rope[f"{kind}_factor"], dtype=np.float32))
     for name, value in _file_state(config, state).items():
         stored = np.ascontiguousarray(_to_gguf(config, name, value), dtype=np.float32)
         kind = _kind(config, stored, quantisation)
@@ -223,10 +266,11 @@ def check_gguf(path, config, state):
     """Asserts that the file holds exactly `state`, read back through the reader and a second set of formulas."""
     table = get_tensor_name_map(ARCHITECTURES[config.model_type][1], config.num_hidden_layers)
     stored = {t.name: quants.dequantize(t.data, t.tensor_type) for t in GGUFReader(path).tensors}
-    stored.pop("rope_freqs.weight", None)
+    for factors in ("rope_freqs", "rope_factors_long", "rope_factors_short"):
+        stored.pop(f"{factors}.weight", None)
     for name, value in _file_state(config, state).items():
         got = stored.pop(_file_name(config, table, name))
-        if config.model_type == "gemma3_text" and got.ndim == 1:
+        if config.model_type in GEMMA and got.ndim == 1:
             assert np.allclose(got - 1, value, rtol=0, atol=2e-7), name
             continue
         if config.model_type in LLAMA and ("q_proj" in name or "k_proj" in name):

@@ -58,7 +58,8 @@ std::string lacking(const CpuFeatures& cpu) {
 
 namespace {
 
-// GGUF's matrices of one input, which are one product: all of them are in 4 bits, or none is.
+// GGUF's matrices of one input, which are one product: all of them are in 4 bits, or none is. Some
+// files have them in one tensor (Phi-3's attn_qkv, and ffn_up, without ffn_gate).
 bool stays_in_four_bits(const WeightSource& file, const std::string& name) {
   const std::size_t block = name.find('.', 4) + 1;
   if (!name.starts_with("blk.") || block == 0) return false;
@@ -74,7 +75,7 @@ bool stays_in_four_bits(const WeightSource& file, const std::string& name) {
   }
   return std::ranges::all_of(together, [&](std::string_view part) {
     const TensorView* t = file.find(name.substr(0, block) + std::string(part));
-    return t != nullptr && has_four_bit_groups(t->dtype);
+    return t == nullptr || has_four_bit_groups(t->dtype);
   });
 }
 

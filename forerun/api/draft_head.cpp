@@ -61,7 +61,10 @@ at::Tensor head_rows(const DecoderLm& numbers, const at::Tensor& tokens) {
 
 TargetHead head_over(const DecoderLm& numbers, const at::Tensor& tokens, const at::Tensor& rows) {
   const at::Device device = rows.defined() ? rows.device() : at::Device(at::kCPU);
-  TargetHead head{.norm = numbers.final_norm.weight.to(device, at::kFloat),
+  at::Tensor norm = numbers.final_norm.weight.to(device, at::kFloat);
+  // The same logits: they are linear in the norm.
+  if (numbers.config.logit_divisor != 1.0) norm = norm / numbers.config.logit_divisor;
+  TargetHead head{.norm = norm,
                   .norm_eps = numbers.final_norm.eps,
                   .rows = rows,
                   .softcap = numbers.config.logit_softcap};

@@ -36,7 +36,8 @@ DiffusionLm first_diffusion_lm(const Model& target, const DecoderLm& numbers,
   need(options.layers <= numbers.config.layers,
        fmt::format("{} layers are asked for, the target has {}", options.layers,
                    numbers.config.layers));
-  need(!numbers.config.gemma(), "targets of the Gemma family have no drafter of this kind yet");
+  need(numbers.config.plain() && numbers.config.no_rope.empty(),
+       "a target of this family has no drafter of this kind: those of Llama, Mistral and Qwen do");
   DiffusionLm model =
       diffusion_from_decoder(numbers, options.layers, options.block,
                              draft_vocabulary(impl_of(target), data, options.draft_vocab));

@@ -21,8 +21,12 @@ struct BlockConfig {
   /// Every head has a score besides those of the keys that takes part in the softmax and brings no
   /// value.
   bool sinks = false;
-  bool head_norms = false;  ///< queries and keys are normed before the rotary embedding
-  bool post_norms = false;  ///< the outputs of attention and MLP are normed (Gemma)
+  bool head_norms = false;      ///< queries and keys are normed before the rotary embedding
+  bool post_norms = false;      ///< the outputs of attention and MLP are normed (Gemma)
+  bool pre_norms = true;        ///< the inputs of attention and MLP are normed
+  bool whole_norms = false;     ///< head_norms are over all heads at once (OLMo 2)
+  std::int64_t rotary_dim = 0;  ///< first dimensions of a head, which are rotated; 0: all
+  double residual_scale = 1.0;  ///< of what attention and MLP add to the residual stream
   /// Norms and gates in one pass over memory each (tensor/fused.h), for training; else by ATen's
   /// operations, whose rounding decoders keep when they generate.
   bool fused = false;
@@ -33,6 +37,11 @@ struct BlockConfig {
   std::int64_t conv_taps = 0;
   std::int64_t conv_group = 16;  ///< channels that share the dynamic part of a kernel
 
+  std::int64_t rotated() const noexcept { return rotary_dim > 0 ? rotary_dim : head_dim; }
+  /// Blocks as those of the Llama and Qwen families.
+  bool plain() const noexcept {
+    return pre_norms && !post_norms && !whole_norms && rotary_dim == 0 && residual_scale == 1.0;
+  }
   std::int64_t query_width() const noexcept { return heads * head_dim; }
   std::int64_t kv_width() const noexcept { return kv_heads * head_dim; }
   /// Whether linear layers have whole groups of 32 inputs, as weights of 4 bits need.

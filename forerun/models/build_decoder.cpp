@@ -15,6 +15,7 @@
 #include "forerun/formats/dequantize.h"
 #include "forerun/models/int8_decoder.h"
 #include "forerun/models/internal/gpt_oss_experts.h"
+#include "forerun/models/internal/joined_tensors.h"
 #include "forerun/tensor/huge_table.h"
 #include "forerun/tensor/parallel_for.h"
 
@@ -27,6 +28,7 @@ constexpr std::pair<std::string_view, std::string_view> kGgufNames[] = {
     {"lm_head.", "output."},
     {"model.norm.", "output_norm."},
     {"input_layernorm.", "attn_norm."},
+    {"self_attn.qkv_proj.", "attn_qkv."},
     {"self_attn.q_proj.", "attn_q."},
     {"self_attn.k_proj.", "attn_k."},
     {"self_attn.v_proj.", "attn_v."},
@@ -37,6 +39,7 @@ constexpr std::pair<std::string_view, std::string_view> kGgufNames[] = {
     {"post_feedforward_layernorm.", "post_ffw_norm."},
     {"self_attn.sinks", "attn_sinks.weight"},
     {"mlp.gate.", "ffn_gate_inp."},
+    {"mlp.gate_up_proj.", "ffn_up."},
     {"mlp.gate_proj.", "ffn_gate."},
     {"mlp.up_proj.", "ffn_up."},
     {"mlp.down_proj.", "ffn_down."}};
@@ -87,7 +90,8 @@ class Builder {
   // A configuration with fewer layers than the file holds would make another model of it.
   void expect_no_further_layer(DecoderParts parts) {
     if (parts != DecoderParts::kAll) return;
-    if (find(fmt::format("model.layers.{}.input_layernorm.weight", c_.layers)) == nullptr) return;
+    const char* norm = c_.pre_norms ? "input_layernorm" : "post_attention_layernorm";
+    if (find(fmt::format("model.layers.{}.{}.weight", c_.layers, norm)) == nullptr) return;
     throw FormatError(
         fmt::format("the configuration has {} layers, the file holds more: they do not belong "
                     "together, or the file is damaged",
@@ -204,6 +208,7 @@ class Builder {
     if (naming_ == Naming::kNemotronDiffusion) return nemotron_name(name);
     if (naming_ == Naming::kMixtral) return mixtral_name(name);
     if (naming_ == Naming::kGptOss) return gpt_oss_name(name);
+    if (naming_ == Naming::kFused) return internal::fused_name(c_, name);
     if (naming_ == Naming::kLanguageModel) return "language_model." + name;
     if (naming_ == Naming::kModelLanguageModel) return behind_language_model(name);
     constexpr std::string_view kLayers = "model.layers.";
@@ -211,7 +216,7 @@ class Builder {
     if (name.starts_with(kLayers)) {
       const std::size_t end = name.find('.', kLayers.size());
       prefix = fmt::format("blk.{}.", name.substr(kLayers.size(), end - kLayers.size()));
-      rest = name.substr(end + 1);
+      rest = internal::joined_name(c_, name).substr(end + 1);
     }
     constexpr std::string_view kExperts = "mlp.experts.";
     if (rest.starts_with(kExperts)) {  // one tensor of all: the number is cut off
@@ -225,8 +230,8 @@ class Builder {
         return fmt::format("{}{}{}", prefix, gguf, rest.substr(theirs.size()));
     }
     // The only name of two meanings: the norm before the MLP, or after attention.
-    const bool before = !c_.gemma() && c_.family != Family::kGptOss;
-    return prefix + (before ? "ffn_norm.weight" : "post_attention_norm.weight");
+    const bool after = c_.post_norms || c_.family == Family::kGptOss;
+    return prefix + (after ? "post_attention_norm.weight" : "ffn_norm.weight");
   }
 
   // Which expert a weight belongs to in a file that has all of them in one tensor; -1: none.
@@ -237,7 +242,20 @@ class Builder {
     return std::stoll(name.substr(at + kExperts.size()));
   }
 
-  // The file's tensor of a weight, or null; a part of one that holds all experts.
+  // Rows of a tensor; itself where it has not `part.all` of them.
+  const TensorView* rows_of(const TensorView& view, const std::string& name,
+                            const internal::PartOfTensor& part) const {
+    if (view.shape.empty() || view.shape[0] != part.all) return &view;
+    const std::size_t row = view.bytes.size() / static_cast<std::size_t>(part.all);
+    TensorView& out = parts_[name].view;
+    out = view;
+    out.shape[0] = part.rows;
+    out.bytes = view.bytes.subspan(static_cast<std::size_t>(part.first) * row,
+                                   static_cast<std::size_t>(part.rows) * row);
+    return &out;
+  }
+
+  // The file's tensor of a weight, or null; a part of one that holds several.
   const TensorView* find(const std::string& name) const {
     if (const auto known = parts_.find(name); known != parts_.end()) return &known->second.view;
     if (naming_ == Naming::kGptOss) {
@@ -246,7 +264,10 @@ class Builder {
     }
     const TensorView* view = find_(stored_name(name));
     const std::int64_t expert = expert_of(name);
-    if (view == nullptr || expert < 0) return view;
+    if (view == nullptr) return view;
+    const internal::PartOfTensor joined = internal::part_of_tensor(c_, name);
+    if (joined.all > 0) return rows_of(*view, name, joined);
+    if (expert < 0) return view;
     const std::size_t dimensions = name.ends_with(".bias") ? 2 : 3;
     if (view->shape.size() != dimensions || view->shape[0] != c_.experts) return view;
     const std::size_t bytes = view->bytes.size() / static_cast<std::size_t>(c_.experts);
@@ -296,14 +317,15 @@ class Builder {
   }
 
   // llama.cpp pairs neighbouring dimensions in Llama's rotary embedding and stores queries and keys
-  // accordingly; we always pair dimension j with j + dim / 2.
+  // accordingly, as GLM-4's files all do; we always pair dimension j with j + dim / 2.
   RowMap row_order(const std::string& name) const {
     const bool rotated =
         name.find(".q_proj.") != std::string::npos || name.find(".k_proj.") != std::string::npos;
-    if (naming_ != Naming::kGguf || c_.family != Family::kLlama || !rotated) return {};
-    return [dim = c_.head_dim](std::int64_t r) {
-      const std::int64_t head = r / dim, half = dim / 2, within = r % dim;
-      return head * dim + 2 * (within % half) + within / half;
+    const bool neighbours =
+        c_.neighbours() || (naming_ == Naming::kGguf && c_.family == Family::kLlama);
+    if (!neighbours || !rotated) return {};
+    return [c = static_cast<BlockConfig>(c_)](std::int64_t r) {
+      return internal::neighbouring_row(c, r);
     };
   }
 
@@ -346,7 +368,7 @@ class Builder {
   Naming naming_;
   const FindTensor& find_;
   const std::shared_ptr<const void>& memory_;
-  // Of tensors that hold all experts; of the layer that is read.
+  // Of tensors that hold several; of the layer that is read.
   mutable std::map<std::string, internal::OwnTensor> parts_;
   Precision precision_;
 };

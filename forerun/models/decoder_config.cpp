@@ -54,6 +54,8 @@ double scaled(std::size_t j, double theta, std::int64_t head_dim, const RopeScal
       return llama3_scaled(f, s);
     case RopeScaling::Kind::kYarn:
       return yarn_scaled(j, theta, head_dim, s);
+    case RopeScaling::Kind::kLongRope:
+      return f / (s.longer ? s.long_factors : s.short_factors)[j];
   }
   return f;
 }
@@ -61,13 +63,12 @@ double scaled(std::size_t j, double theta, std::int64_t head_dim, const RopeScal
 }  // namespace
 
 std::vector<float> inverse_frequencies(const DecoderConfig& c, bool sliding) {
-  std::vector<float> out(static_cast<std::size_t>(c.head_dim / 2));
+  std::vector<float> out(static_cast<std::size_t>(c.rotated() / 2));
   const double theta = sliding ? c.local_rope_theta : c.rope_theta;
   for (std::size_t j = 0; j < out.size(); ++j) {
-    double f = frequency(j, theta, c.head_dim);
-    // In Gemma, scaling stretches full attention only: a window never reaches far positions.
-    if (!sliding || !c.gemma()) {
-      f = c.rope_factors.empty() ? scaled(j, theta, c.head_dim, c.rope_scaling)
+    double f = frequency(j, theta, c.rotated());
+    if (!sliding || !c.local_rope()) {
+      f = c.rope_factors.empty() ? scaled(j, theta, c.rotated(), c.rope_scaling)
                                  : f / static_cast<double>(c.rope_factors[j]);
     }
     out[j] = static_cast<float>(f);
@@ -85,7 +86,7 @@ std::vector<float> inverse_frequencies(std::int64_t head_dim, double theta,
 }
 
 double rope_size(const DecoderConfig& c, bool sliding) {
-  return sliding && c.gemma() ? 1.0 : c.rope_scaling.size();
+  return sliding && c.local_rope() ? 1.0 : c.rope_scaling.size();
 }
 
 Rope rope_of(const DecoderConfig& c, bool sliding) {
@@ -104,6 +105,14 @@ std::string name_of(Family family) {
       return "gemma3";
     case Family::kGptOss:
       return "gpt_oss";
+    case Family::kGemma2:
+      return "gemma2";
+    case Family::kPhi3:
+      return "phi3";
+    case Family::kOlmo2:
+      return "olmo2";
+    case Family::kGlm4:
+      return "glm4";
   }
   return "?";
 }

@@ -13,23 +13,39 @@
 
 namespace forerun {
 
-enum class Family : std::uint8_t { kLlama, kQwen2, kQwen3, kGemma3, kGptOss };
+enum class Family : std::uint8_t {
+  kLlama,
+  kQwen2,
+  kQwen3,
+  kGemma3,
+  kGptOss,
+  kGemma2,
+  kPhi3,
+  kOlmo2,
+  kGlm4
+};
 
 /// How wavelengths of the rotary embedding are stretched.
 struct RopeScaling {
-  enum class Kind : std::uint8_t { kNone, kLinear, kLlama3, kYarn };
+  enum class Kind : std::uint8_t { kNone, kLinear, kLlama3, kYarn, kLongRope };
   Kind kind = Kind::kNone;
   double factor = 1.0;
   double low_freq_factor = 1.0, high_freq_factor = 4.0;  // kLlama3
-  double original_context = 8192.0;                      // kLlama3, kYarn
+  double original_context = 8192.0;                      // kLlama3, kYarn, kLongRope
   /// kYarn: wavelengths that turn more often than beta_fast within the original context stay, those
   /// that turn less often than beta_slow are stretched, others in between.
   double beta_fast = 32.0, beta_slow = 1.0;
   bool truncate = true;           ///< kYarn: the edges between them are whole dimensions
-  double attention_factor = 1.0;  ///< kYarn: of cosines and sines
+  double attention_factor = 1.0;  ///< kYarn, kLongRope: of cosines and sines
+  /// kLongRope: what wavelengths are multiplied by, [rotated / 2]: the long ones where the model's
+  /// context exceeds the original one, whatever the length of a text.
+  std::vector<double> short_factors, long_factors;
+  bool longer = false;  ///< kLongRope: which of them
 
   /// What cosines and sines are multiplied by.
-  double size() const noexcept { return kind == Kind::kYarn ? attention_factor : 1.0; }
+  double size() const noexcept {
+    return kind == Kind::kYarn || kind == Kind::kLongRope ? attention_factor : 1.0;
+  }
 };
 
 /// Differences between the decoders of the supported families.
@@ -40,6 +56,7 @@ struct DecoderConfig : BlockConfig {
   double query_scale = 0.0;      ///< of query-key products
   QueryGrowth query_growth;      ///< of queries by their positions
   double embedding_scale = 1.0;  ///< Gemma multiplies embeddings by sqrt(hidden)
+  double logit_divisor = 1.0;    ///< Granite divides logits
   double attention_softcap = 0.0, logit_softcap = 0.0;  ///< 0 = none
   bool tied_head = false;
   /// A token that stands for what is not known yet (Nemotron-Labs-Diffusion). No text has it: its
@@ -49,26 +66,39 @@ struct DecoderConfig : BlockConfig {
   double rope_theta = 10000.0;
   RopeScaling rope_scaling;
   std::vector<float>
-      rope_factors;  ///< [head_dim / 2] divisors stored in a GGUF file; empty = from rope_scaling
+      rope_factors;  ///< [rotated / 2] divisors stored in a GGUF file; empty = from rope_scaling
   double local_rope_theta = 10000.0;  ///< of sliding-window layers
   std::int64_t window = 0;            ///< of sliding-window layers
   std::vector<bool> sliding;          ///< [layers]
+  std::vector<bool> no_rope;          ///< [layers] without a rotary embedding; empty: none
 
   DecoderConfig() = default;
   /// The family's kind of blocks.
   explicit DecoderConfig(Family f) : family(f) {
-    post_norms = gemma();
-    head_norms = gemma() || f == Family::kQwen3;
+    post_norms = gemma() || f == Family::kOlmo2 || f == Family::kGlm4;
+    pre_norms = f != Family::kOlmo2;
+    whole_norms = f == Family::kOlmo2;
+    head_norms = f == Family::kGemma3 || f == Family::kQwen3 || f == Family::kOlmo2;
     if (gemma()) activation = Activation::kGeluTanh;
     if (f == Family::kGptOss) {
       activation = Activation::kClamped;
       sinks = norm_topk_prob = true;
     }
   }
-  bool gemma() const noexcept { return family == Family::kGemma3; }
+  bool gemma() const noexcept { return family == Family::kGemma3 || family == Family::kGemma2; }
+  /// Files hold q, k and v in one tensor.
+  bool fused_qkv() const noexcept { return family == Family::kPhi3; }
+  /// Files hold gate and up in one tensor.
+  bool fused_gate_up() const noexcept { return fused_qkv() || family == Family::kGlm4; }
+  /// The pairs of a rotation lie side by side in Hugging Face's files.
+  bool neighbours() const noexcept { return family == Family::kGlm4; }
+  /// Layers with a window rotate by a base of their own, and unscaled: a window never reaches far
+  /// positions.
+  bool local_rope() const noexcept { return family == Family::kGemma3 || family == Family::kOlmo2; }
+  bool rotates(std::size_t layer) const { return no_rope.empty() || !no_rope[layer]; }
 };
 
-/// Frequencies of the rotary embedding, [head_dim / 2], of full or of sliding-window layers.
+/// Frequencies of the rotary embedding, [rotated / 2], of full or of sliding-window layers.
 /// Source: Llama-3 scaling and YaRN (arXiv:2309.00071) as in transformers' modeling_rope_utils.py.
 std::vector<float> inverse_frequencies(const DecoderConfig& config, bool sliding);
 std::vector<float> inverse_frequencies(std::int64_t head_dim, double theta,

@@ -13,11 +13,17 @@ namespace forerun {
 namespace {
 
 std::optional<Family> family_of(std::string_view architecture) {
-  if (architecture == "llama") return Family::kLlama;
+  if (architecture == "llama" || architecture == "smollm3" || architecture == "granite") {
+    return Family::kLlama;
+  }
   if (architecture == "qwen2") return Family::kQwen2;
   if (architecture == "qwen3" || architecture == "qwen3moe") return Family::kQwen3;
   if (architecture == "gemma3") return Family::kGemma3;
   if (architecture == "gpt-oss") return Family::kGptOss;
+  if (architecture == "gemma2") return Family::kGemma2;
+  if (architecture == "phi3") return Family::kPhi3;
+  if (architecture == "olmo2") return Family::kOlmo2;  // OLMo 3 too
+  if (architecture == "glm4") return Family::kGlm4;
   return std::nullopt;
 }
 
@@ -88,9 +94,34 @@ void read_linear(Keys& k, DecoderConfig& c) {
   if (!(factor > 0.0)) k.fail("rope.scaling.factor must be positive");
 }
 
+// Phi-3's factors of a short and of a long context. Source: conversion/phi.py in
+// ggml-org/llama.cpp.
+void read_longrope(const Gguf& gguf, Keys& k, DecoderConfig& c) {
+  RopeScaling& s = c.rope_scaling;
+  const auto factors = [&](const char* name) {
+    std::vector<float> out(static_cast<std::size_t>(c.rotated() / 2));
+    const TensorView* view = gguf.find(name);
+    if (view == nullptr || view->shape != std::vector<std::int64_t>{c.rotated() / 2}) {
+      k.fail(fmt::format("tensor '{}' does not hold {} factors", name, out.size()));
+    } else {
+      dequantize(view->dtype, view->bytes, out);
+    }
+    return std::vector<double>(out.begin(), out.end());
+  };
+  s.kind = RopeScaling::Kind::kLongRope;
+  s.original_context =
+      static_cast<double>(k.integer("rope.scaling.original_context_length", c.context));
+  s.attention_factor = k.number("rope.scaling.attn_factor", 1.0);
+  s.longer = static_cast<double>(c.context) > s.original_context;
+  s.short_factors = factors("rope_factors_short.weight");
+  s.long_factors = factors("rope_factors_long.weight");
+}
+
 void read_rope(const Gguf& gguf, Keys& k, DecoderConfig& c) {
   c.rope_theta = k.number("rope.freq_base", 10000.0);
-  c.local_rope_theta = c.gemma() ? k.number("rope.freq_base_swa", 10000.0) : c.rope_theta;
+  c.local_rope_theta =
+      c.family == Family::kGemma3 ? k.number("rope.freq_base_swa", 10000.0) : c.rope_theta;
+  if (gguf.find("rope_factors_long.weight") != nullptr) return read_longrope(gguf, k, c);
   const std::string scaling = k.text("rope.scaling.type", "linear");
   if (scaling == "linear") {
     read_linear(k, c);
@@ -116,13 +147,30 @@ void read_rope(const Gguf& gguf, Keys& k, DecoderConfig& c) {
   }
 }
 
+// Every so manieth layer has no window.
+std::int64_t usual_pattern(Family family) {
+  switch (family) {
+    case Family::kGemma3:
+      return 6;
+    case Family::kGemma2:
+    case Family::kGptOss:
+      return 2;
+    default:
+      return 4;
+  }
+}
+
 void read_windows(const Gguf& gguf, Keys& k, DecoderConfig& c) {
   c.sliding.assign(static_cast<std::size_t>(c.layers), false);
-  const bool gpt_oss = c.family == Family::kGptOss;
-  if (!c.gemma() && !gpt_oss) return;
-  c.window = k.integer("attention.sliding_window", 0);
+  const bool everywhere = c.family == Family::kPhi3;
+  if (!c.gemma() && !everywhere && c.family != Family::kOlmo2 && c.family != Family::kGptOss) {
+    return;
+  }
+  c.window = k.integer("attention.sliding_window", c.family == Family::kGemma2 ? 4096 : 0);
   if (c.window < 0) return k.fail("attention.sliding_window is negative");
+  if (everywhere && c.window >= c.context) c.window = 0;  // nothing is out of its reach
   if (c.window == 0) return;
+  if (everywhere) return c.sliding.assign(static_cast<std::size_t>(c.layers), true);
   const std::string key = k.full("attention.sliding_window_pattern");
   if (const auto flags = gguf.get<std::vector<bool>>(key)) {
     if (flags->size() != c.sliding.size()) {
@@ -131,7 +179,8 @@ void read_windows(const Gguf& gguf, Keys& k, DecoderConfig& c) {
     c.sliding = *flags;
     return;
   }
-  const std::int64_t pattern = k.integer("attention.sliding_window_pattern", gpt_oss ? 2 : 6);
+  const std::int64_t pattern =
+      k.integer("attention.sliding_window_pattern", usual_pattern(c.family));
   if (pattern <= 0) return k.fail(fmt::format("{} must be positive", key));
   for (std::int64_t i = 0; i < c.layers; ++i) {
     c.sliding[static_cast<std::size_t>(i)] = (i + 1) % pattern != 0;
@@ -170,9 +219,12 @@ void read_sizes(const Gguf& gguf, Keys& k, DecoderConfig& c, bool experts) {
   }
   c.context = k.integer("context_length");
   c.norm_eps = k.number("attention.layer_norm_rms_epsilon", 1e-6);
-  if (k.integer("rope.dimension_count", c.head_dim) != c.head_dim) {
+  const std::int64_t rotated = k.integer("rope.dimension_count", c.head_dim);
+  const bool part = c.family == Family::kPhi3 || c.family == Family::kGlm4;
+  if (rotated != c.head_dim && (!part || rotated <= 0 || rotated > c.head_dim)) {
     k.fail("a rotary embedding of part of a head is not supported");
   }
+  c.rotary_dim = rotated == c.head_dim ? 0 : rotated;
   if (k.integer("attention.value_length", c.head_dim) != c.head_dim) {
     k.fail("values of another width than keys are not supported");
   }
@@ -186,9 +238,10 @@ Result<DecoderConfig> parse_decoder_config(const Gguf& gguf) {
   if (!architecture) return architecture.error();
   const auto family = family_of(*architecture);
   if (!family) {
-    return Error{fmt::format(
-        "architecture {} is not supported; llama, qwen2, qwen3, qwen3moe, gemma3 and gpt-oss are",
-        quote(*architecture))};
+    return Error{
+        fmt::format("architecture {} is not supported; llama, smollm3, granite, qwen2, qwen3, "
+                    "qwen3moe, gpt-oss, gemma2, gemma3, phi3, olmo2 and glm4 are",
+                    quote(*architecture))};
   }
   // Mixtral's files are Llama's with experts.
   const std::string count = fmt::format("{}.expert_count", *architecture);
@@ -199,6 +252,17 @@ Result<DecoderConfig> parse_decoder_config(const Gguf& gguf) {
   DecoderConfig c = *std::move(parsed);
   c.norm_topk_prob = c.experts > 0;  // in these architectures always
   if (c.family == Family::kGptOss && c.experts == 0) return Error{count + " is missing"};
+  // The file does not say it. Source: llama-model.cpp in ggml-org/llama.cpp.
+  for (std::int64_t i = 0; *architecture == "smollm3" && i < c.layers; ++i) {
+    c.no_rope.push_back((i + 1) % 4 == 0);
+  }
+  if (*architecture != "granite") return c;
+  Keys k(gguf, "granite");
+  c.embedding_scale = k.number("embedding_scale", 1.0);
+  c.residual_scale = k.number("residual_scale", 1.0);
+  c.logit_divisor = k.number("logit_scale", 1.0);
+  if (const auto bad = internal::check_numbers(c)) k.fail(*bad);
+  if (!k.error().empty()) return Error{k.error()};
   return c;
 }
 
@@ -213,11 +277,12 @@ Result<DecoderConfig> parse_decoder_config(const Gguf& gguf, Family family, bool
   read_windows(gguf, k, c);
   if (c.gemma()) {
     c.embedding_scale = std::sqrt(static_cast<double>(c.hidden));
-    c.attention_softcap = k.number("attn_logit_softcapping", 0.0);
-    c.logit_softcap = k.number("final_logit_softcapping", 0.0);
+    const bool second = c.family == Family::kGemma2;
+    c.attention_softcap = k.number("attn_logit_softcapping", second ? 50.0 : 0.0);
+    c.logit_softcap = k.number("final_logit_softcapping", second ? 30.0 : 0.0);
   }
-  // Only Gemma 3 27B scales by hidden / heads; its file shows this by its depth only.
-  const bool deep_gemma = c.gemma() && c.layers == 62;
+  // Only Gemma 2 27B and Gemma 3 27B scale by hidden / heads; their files show it by their depth.
+  const bool deep_gemma = c.gemma() && c.layers == (c.family == Family::kGemma3 ? 62 : 46);
   const double width = deep_gemma ? static_cast<double>(c.hidden) / static_cast<double>(c.heads)
                                   : static_cast<double>(c.head_dim);
   c.query_scale = k.number("attention.scale", 1.0 / std::sqrt(width));

@@ -7,12 +7,15 @@
 #include "forerun/base/quote.h"
 #include "forerun/models/decoder_config.h"
 #include "forerun/models/internal/config_check.h"
+#include "forerun/models/internal/family_fields.h"
 #include "forerun/models/internal/hf_fields.h"
 
 namespace forerun {
 namespace {
 
 using internal::Fields;
+using internal::kSmolLm3;
+using internal::read_layer_types;
 using internal::read_rope;
 using nlohmann::json;
 
@@ -24,19 +27,24 @@ constexpr const char *kMixtral = "mixtral", *kQwen3Moe = "qwen3_moe";
 constexpr const char* kGptOss = "gpt_oss";
 
 std::optional<Family> family_of(const std::string& type) {
-  if (type == "llama" || is_mistral(type) || type == kMixtral || type == kNemotronDiffusion) {
+  if (type == "llama" || is_mistral(type) || type == kMixtral || type == kNemotronDiffusion ||
+      type == kSmolLm3 || type == internal::kGranite) {
     return Family::kLlama;
   }
   if (type == "qwen2") return Family::kQwen2;
   if (type == "qwen3" || type == kQwen3Moe) return Family::kQwen3;
   if (type == kGptOss) return Family::kGptOss;
   if (type == "gemma3_text" || type == "gemma3") return Family::kGemma3;
+  if (type == "gemma2") return Family::kGemma2;
+  if (type == "phi3") return Family::kPhi3;
+  if (type == "olmo2" || type == internal::kOlmo3) return Family::kOlmo2;
+  if (type == "glm4") return Family::kGlm4;
   return std::nullopt;
 }
 
 // @param rope  config.json, or its rope parameters
-void refuse_part_of_a_head(const json& rope, Fields& errors) {
-  if (!rope.is_object()) return;
+void refuse_part_of_a_head(const json& rope, const DecoderConfig& c, Fields& errors) {
+  if (!rope.is_object() || c.rotary_dim > 0) return;
   Fields f(rope);
   if (f.number("partial_rotary_factor", 1.0) != 1.0) {
     f.fail("'partial_rotary_factor': a rotary embedding of part of a head is not supported");
@@ -44,27 +52,29 @@ void refuse_part_of_a_head(const json& rope, Fields& errors) {
   if (!f.error().empty()) errors.fail(f.error());
 }
 
-void read_ropes(Fields& f, DecoderConfig& c) {
-  c.rope_theta = f.number("rope_theta", c.gemma() ? 1e6 : 1e4);
-  c.local_rope_theta = c.gemma() ? f.number("rope_local_base_freq", 10000.0) : c.rope_theta;
+// @param theta  the base where the file has none
+void read_ropes(Fields& f, double theta, DecoderConfig& c) {
+  c.rope_theta = f.number("rope_theta", theta);
+  const bool own = c.family == Family::kGemma3;
+  c.local_rope_theta = own ? f.number("rope_local_base_freq", 10000.0) : c.rope_theta;
   if (const json* scaling = f.find("rope_scaling")) {
-    refuse_part_of_a_head(*scaling, f);
+    refuse_part_of_a_head(*scaling, c, f);
     double ignored = c.rope_theta;
     read_rope(*scaling, f, ignored, c.rope_scaling);
   }
   const json* parameters = f.find("rope_parameters");
   if (parameters == nullptr) return;
   if (parameters->is_object() && parameters->contains("full_attention")) {
-    refuse_part_of_a_head((*parameters)["full_attention"], f);
+    refuse_part_of_a_head((*parameters)["full_attention"], c, f);
     read_rope((*parameters)["full_attention"], f, c.rope_theta, c.rope_scaling);
     RopeScaling local;
     read_rope(parameters->value("sliding_attention", json::object()), f, c.local_rope_theta, local);
     if (local.kind != RopeScaling::Kind::kNone)
       f.fail("rope scaling of sliding layers is not supported");
   } else {
-    refuse_part_of_a_head(*parameters, f);
+    refuse_part_of_a_head(*parameters, c, f);
     read_rope(*parameters, f, c.rope_theta, c.rope_scaling);
-    if (!c.gemma()) c.local_rope_theta = c.rope_theta;
+    if (!own) c.local_rope_theta = c.rope_theta;
   }
 }
 
@@ -81,20 +91,6 @@ void read_nemotron(Fields& f, DecoderConfig& c) {
     c.query_growth.context = growth.number("original_max_position_embeddings", std::nullopt);
   }
   if (!growth.error().empty()) f.fail("rope parameters: " + growth.error());
-}
-
-void read_layer_types(const json& types, Fields& f, DecoderConfig& c) {
-  if (!types.is_array() || types.size() != c.sliding.size()) {
-    f.fail(fmt::format("'layer_types' does not list {} layers", c.layers));
-    return;
-  }
-  for (std::size_t i = 0; i < c.sliding.size(); ++i) {
-    const json& type = types[i];
-    if (type != "full_attention" && type != "sliding_attention") {
-      f.fail(fmt::format("layer type {} is not supported", printable(type.dump(), 40)));
-    }
-    c.sliding[i] = type == "sliding_attention";
-  }
 }
 
 // All layers have the window where 'layer_types' does not say it: transformers' AutoConfig takes a
@@ -130,22 +126,11 @@ void read_experts(Fields& f, const std::string& type, DecoderConfig& c) {
   }
 }
 
-// Values that files leave out are those of transformers' GptOssConfig.
-void read_gpt_oss(Fields& f, DecoderConfig& c) {
-  c.clamp = {.slope = f.number("swiglu_alpha", 1.702), .limit = f.number("swiglu_limit", 7.0)};
-  if (!f.flag("attention_bias", true)) f.fail("'attention_bias' must be true");
-  c.window = f.integer("sliding_window", 128);
-  if (c.window <= 0) return f.fail("'sliding_window' must be positive");
-  c.sliding.assign(static_cast<std::size_t>(c.layers), false);
-  for (std::size_t i = 0; i < c.sliding.size(); ++i) c.sliding[i] = i % 2 == 0;
-  if (const json* types = f.find("layer_types")) read_layer_types(*types, f, c);
-}
-
 void read_windows(const json& config, Fields& f, DecoderConfig& c) {
   c.sliding.assign(static_cast<std::size_t>(c.layers), false);
   // Null is no window of Qwen's; Llama has none, whatever its file says.
-  const bool used =
-      c.gemma() || (c.family != Family::kLlama && f.flag("use_sliding_window", false));
+  const bool qwen = c.family == Family::kQwen2 || c.family == Family::kQwen3;
+  const bool used = c.gemma() || (qwen && f.flag("use_sliding_window", false));
   c.window =
       f.integer("sliding_window", c.gemma() || !config.contains("sliding_window") ? 4096 : 0);
   if (!used || c.window <= 0) {
@@ -155,7 +140,8 @@ void read_windows(const json& config, Fields& f, DecoderConfig& c) {
   if (const json* types = f.find("layer_types")) {
     read_layer_types(*types, f, c);
   } else if (c.gemma()) {
-    const std::int64_t pattern = f.integer("sliding_window_pattern", 6);
+    const bool third = c.family == Family::kGemma3;
+    const std::int64_t pattern = third ? f.integer("sliding_window_pattern", 6) : 2;
     if (pattern <= 0) return f.fail("'sliding_window_pattern' must be positive");
     for (std::int64_t i = 0; i < c.layers; ++i) {
       c.sliding[static_cast<std::size_t>(i)] = (i + 1) % pattern != 0;
@@ -191,6 +177,70 @@ std::string unread_quantisation(const json& config) {
   return named ? quote(method->get<std::string>()) : "a method that is not named";
 }
 
+double usual_eps(Family family) {
+  if (family == Family::kPhi3 || family == Family::kOlmo2 || family == Family::kGptOss) return 1e-5;
+  return family == Family::kGlm4 ? 1.5625e-7 : 1e-6;
+}
+
+std::int64_t usual_head_dim(Family family, std::int64_t even) {
+  switch (family) {
+    case Family::kGemma3:
+    case Family::kGemma2:
+      return 256;
+    case Family::kGptOss:
+      return 64;
+    case Family::kGlm4:
+      return 128;
+    default:
+      return even;
+  }
+}
+
+void read_gemma(const json& config, Fields& f, DecoderConfig& c) {
+  c.query_scale = 1.0 / std::sqrt(f.number("query_pre_attn_scalar", 256.0));
+  c.embedding_scale = std::sqrt(static_cast<double>(c.hidden));
+  if (c.family == Family::kGemma2) {
+    internal::read_gemma2_caps(config, f, c);
+  } else {
+    c.attention_softcap = f.number("attn_logit_softcapping", 0.0);
+    c.logit_softcap = f.number("final_logit_softcapping", 0.0);
+  }
+  if (f.flag("use_bidirectional_attention", false)) {
+    f.fail("an embedding model with bidirectional attention cannot generate");
+  }
+}
+
+double usual_theta(const std::string& type, const DecoderConfig& c) {
+  if (c.family == Family::kGemma3) return 1e6;
+  if (c.family == Family::kOlmo2) return 5e5;
+  return type == kSmolLm3 ? 2e6 : 1e4;
+}
+
+// What attention does besides the sizes of its heads.
+void read_family(const json& config, const std::string& type, Fields& f, DecoderConfig& c) {
+  c.query_scale = 1.0 / std::sqrt(static_cast<double>(c.head_dim));
+  if (c.gemma()) read_gemma(config, f, c);
+  if (type == internal::kGranite) internal::read_granite(f, c);
+  if (c.family == Family::kPhi3) return internal::read_phi3(f, c);
+  if (c.family == Family::kGlm4) internal::read_part_of_a_head(0.5, f, c);
+  refuse_part_of_a_head(config, c, f);
+  read_ropes(f, usual_theta(type, c), c);
+  if (type == kNemotronDiffusion) read_nemotron(f, c);
+  // Qwen3-MoE has its window in every layer, or none.
+  const bool everywhere = type == kQwen3Moe && f.flag("use_sliding_window", false);
+  if (is_mistral(type) || type == kMixtral || everywhere) {
+    read_mistral_window(config, f, type == kMixtral ? 0 : 4096, c);
+  } else if (type == kGptOss) {
+    internal::read_gpt_oss(f, c);
+  } else if (type == kSmolLm3) {
+    internal::read_smollm3(f, c);
+  } else if (type == internal::kOlmo3) {
+    internal::read_olmo3_windows(f, c);
+  } else {
+    read_windows(config, f, c);
+  }
+}
+
 Result<DecoderConfig> parse_text_config(const json& config) {
   Fields f(config, "decoder");
   const std::string type = f.text("model_type", std::nullopt);
@@ -198,9 +248,10 @@ Result<DecoderConfig> parse_text_config(const json& config) {
   if (!family) {
     return Error{
         f.error().empty()
-            ? fmt::format("config.json: model_type {} is not supported; llama, mistral, "
-                          "ministral, mixtral, qwen2, qwen3, qwen3_moe, gemma3, gemma3_text, "
-                          "gpt_oss and nemotron_labs_diffusion are",
+            ? fmt::format("config.json: model_type {} is not supported; llama, mistral, ministral, "
+                          "mixtral, smollm3, granite, qwen2, qwen3, qwen3_moe, gpt_oss, gemma2, "
+                          "gemma3, gemma3_text, phi3, olmo2, olmo3, glm4 and "
+                          "nemotron_labs_diffusion are",
                           quote(type))
             : "config.json: " + f.error()};
   }
@@ -211,13 +262,12 @@ Result<DecoderConfig> parse_text_config(const json& config) {
   c.heads = f.integer("num_attention_heads");
   c.kv_heads = f.integer("num_key_value_heads", c.heads);
   const std::int64_t even = c.heads > 0 ? c.hidden / c.heads : 0;
-  const bool gpt_oss = type == kGptOss;
-  c.head_dim = f.integer("head_dim", c.gemma() ? 256 : gpt_oss ? 64 : even);
-  if (type == kMixtral || type == kQwen3Moe || gpt_oss) read_experts(f, type, c);
+  c.head_dim = f.integer("head_dim", usual_head_dim(*family, even));
+  if (type == kMixtral || type == kQwen3Moe || type == kGptOss) read_experts(f, type, c);
   if (type != kQwen3Moe) c.intermediate = f.integer("intermediate_size");
   c.context = f.integer("max_position_embeddings");
-  c.norm_eps = f.number("rms_norm_eps", gpt_oss ? 1e-5 : 1e-6);
-  c.tied_head = f.flag("tie_word_embeddings", c.gemma());
+  c.norm_eps = f.number("rms_norm_eps", usual_eps(*family));
+  c.tied_head = f.flag("tie_word_embeddings", c.gemma() || type == kSmolLm3);
   const std::string act = f.text(c.gemma() ? "hidden_activation" : "hidden_act",
                                  c.gemma() ? "gelu_pytorch_tanh" : "silu");
   if (act != (c.gemma() ? "gelu_pytorch_tanh" : "silu")) {
@@ -225,32 +275,7 @@ Result<DecoderConfig> parse_text_config(const json& config) {
   }
   if (const auto bad = internal::check_sizes(c)) f.fail(*bad);
   if (!f.error().empty()) return Error{"config.json: " + f.error()};
-  const double scale_of =
-      c.gemma() ? f.number("query_pre_attn_scalar", 256.0) : static_cast<double>(c.head_dim);
-  c.query_scale = 1.0 / std::sqrt(scale_of);
-  if (c.gemma()) {
-    c.embedding_scale = std::sqrt(static_cast<double>(c.hidden));
-    c.attention_softcap = f.number("attn_logit_softcapping", 0.0);
-    c.logit_softcap = f.number("final_logit_softcapping", 0.0);
-    if (f.flag("use_bidirectional_attention", false)) {
-      f.fail("an embedding model with bidirectional attention cannot generate");
-    }
-  }
-  refuse_part_of_a_head(config, f);
-  read_ropes(f, c);
-  if (gpt_oss && f.find("rope_scaling") == nullptr && f.find("rope_parameters") == nullptr) {
-    f.fail("'rope_scaling' is missing");
-  }
-  if (type == kNemotronDiffusion) read_nemotron(f, c);
-  // Qwen3-MoE has its window in every layer, or none.
-  const bool everywhere = type == kQwen3Moe && f.flag("use_sliding_window", false);
-  if (gpt_oss) {
-    read_gpt_oss(f, c);
-  } else if (is_mistral(type) || type == kMixtral || everywhere) {
-    read_mistral_window(config, f, type == kMixtral ? 0 : 4096, c);
-  } else {
-    read_windows(config, f, c);
-  }
+  read_family(config, type, f, c);
   if (const auto bad = internal::check_numbers(c)) f.fail(*bad);
   if (!f.error().empty()) return Error{"config.json: " + f.error()};
   return c;

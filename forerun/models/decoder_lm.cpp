@@ -211,6 +211,14 @@ void keep_states(const at::Tensor& h, std::int64_t index, std::span<const Sequen
 
 }  // namespace
 
+LayerRotations rotations_at(const DecoderLm& model, const at::Tensor& positions,
+                            at::ScalarType network) {
+  const Rotation full = model.rope.at(positions, network);
+  return {.full = full,
+          .local = model.config.window > 0 ? model.local_rope.at(positions, network) : full,
+          .none = {.cos = {}, .sin = {}, .growth = full.growth}};
+}
+
 at::Tensor embed(const DecoderLm& model, const at::Tensor& ids) {
   const at::Tensor rows = model.stored_embedding ? model.stored_embedding->select(ids)
                                                  : model.embedding.index_select(0, ids);
@@ -221,7 +229,8 @@ at::Tensor embed(const DecoderLm& model, const at::Tensor& ids) {
 
 at::Tensor head_logits(const DecoderLm& model, const at::Tensor& hidden) {
   const auto& stored = model.stored_head ? model.stored_head : model.stored_embedding;
-  const at::Tensor logits = stored ? stored->multiply(hidden) : at::linear(hidden, model.head());
+  at::Tensor logits = stored ? stored->multiply(hidden) : at::linear(hidden, model.head());
+  if (model.config.logit_divisor != 1.0) logits = logits / model.config.logit_divisor;
   return softcapped(logits, model.config.logit_softcap);
 }
 
@@ -299,12 +308,11 @@ at::Tensor float_forward(const DecoderLm& model, std::span<const SequenceSpan> s
     adapted.push_back({.rows = m.rows});
     adapting.push_back(m.lora);
   }
-  const Rotation full = model.rope.at(rows.positions);
-  const Rotation local = model.config.window > 0 ? model.local_rope.at(rows.positions) : full;
+  const LayerRotations rotations = rotations_at(model, rows.positions);
   for (std::int64_t i = 0; i < model.config.layers; ++i) {
     const auto at = static_cast<std::size_t>(i);
     for (std::size_t m = 0; m < adapted.size(); ++m) adapted[m].lora = &adapting[m]->layers[at];
-    h = run_block(model.layers[at], model.config, h, model.config.sliding[at] ? local : full,
+    h = run_block(model.layers[at], model.config, h, rotations.of(model.config, at),
                   attention(model, i, sequences, plans), adapted);
     keep_states(h, i, sequences, plans, kept);
   }

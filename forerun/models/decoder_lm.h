@@ -97,6 +97,21 @@ struct SequenceSpan {
 at::Tensor forward(const DecoderLm& model, std::span<const SequenceSpan> sequences,
                    std::span<const std::int64_t> kept = {});
 
+/// The rotary embeddings of the rows of one pass.
+struct LayerRotations {
+  Rotation full, local, none;
+
+  /// Those of a layer.
+  const Rotation& of(const DecoderConfig& config, std::size_t layer) const {
+    return !config.rotates(layer) ? none : config.sliding[layer] ? local : full;
+  }
+};
+
+/// @param positions  [rows] int64
+/// @param network    type of its weights
+LayerRotations rotations_at(const DecoderLm& model, const at::Tensor& positions,
+                            at::ScalarType network = at::kFloat);
+
 /// [n, hidden]: the input of the first block.
 /// @param ids  [n] int64
 at::Tensor embed(const DecoderLm& model, const at::Tensor& ids);

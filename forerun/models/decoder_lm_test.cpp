@@ -144,8 +144,9 @@ TEST_P(Family, Bf16StaysClose) {  // a wrong cast or a lost scale is far larger 
 INSTANTIATE_TEST_SUITE_P(Tiny, Family,
                          ::testing::Values("llama", "llama_plain", "qwen2", "qwen3", "gemma3",
                                            "gemma3_softcap", "mistral", "mistral_yarn",
-                                           "gemma3_pictures", "qwen3_moe", "mixtral", "gpt_oss",
-                                           "gpt_oss_mxfp4"),
+                                           "gemma3_pictures", "qwen3_moe", "mixtral", "smollm3",
+                                           "gemma2", "phi3", "phi3_window", "granite", "olmo2",
+                                           "olmo3", "glm4", "gpt_oss", "gpt_oss_mxfp4"),
                          [](const auto& family) { return family.param; });
 
 }  // namespace

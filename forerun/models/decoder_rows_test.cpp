@@ -303,7 +303,8 @@ TEST_P(DecoderRows, EmbeddingsTakeTheTokensPlace) {
 INSTANTIATE_TEST_SUITE_P(
     Tiny, DecoderRows,
     ::testing::Combine(::testing::Values("llama", "qwen2", "qwen3", "gemma3", "gemma3_softcap",
-                                         "qwen3_moe", "gpt_oss"),
+                                         "qwen3_moe", "smollm3", "phi3", "granite", "olmo3",
+                                         "gpt_oss"),
                        ::testing::Values(Precision::kF32, Precision::kBF16, Precision::kInt8)),
     [](const auto& p) {
       return std::get<0>(p.param) + "_" + std::string(name_of(std::get<1>(p.param)));

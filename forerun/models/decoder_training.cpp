@@ -26,11 +26,10 @@ at::Tensor run_documents(const DecoderLm& model, std::span<const std::span<const
   at::Tensor h = embed(model, packed.ids());
   if (h.scalar_type() == at::kBFloat16) h = h.to(at::kFloat);
   const at::Tensor positions = document_positions(packed.lengths()).to(h.device());
-  const Rotation full = model.rope.at(positions, h.scalar_type());
-  const Rotation local = c.window > 0 ? model.local_rope.at(positions, h.scalar_type()) : full;
+  const LayerRotations rotations = rotations_at(model, positions, h.scalar_type());
   for (std::size_t i = 0; i < model.layers.size(); ++i) {
     KeysValues keys_values;
-    h = run_block(model.layers[i], blocks, h, c.sliding[i] ? local : full,
+    h = run_block(model.layers[i], blocks, h, rotations.of(c, i),
                   [&](const at::Tensor& q, const KeysValues& own) {
                     keys_values = own;
                     return packed.attention(i, q, own, model.layers[i].sinks);

@@ -176,7 +176,9 @@ TEST_P(Trained, UnderAutocastStaysClose) {
 
 INSTANTIATE_TEST_SUITE_P(Tiny, Trained,
                          ::testing::Values("llama", "llama_plain", "qwen2", "qwen3", "gemma3",
-                                           "gemma3_softcap", "mistral", "mixtral", "gpt_oss"),
+                                           "gemma3_softcap", "mistral", "mixtral", "smollm3",
+                                           "gemma2", "phi3", "phi3_window", "granite", "olmo2",
+                                           "olmo3", "glm4", "gpt_oss"),
                          [](const auto& family) { return family.param; });
 
 // The logits of a document must not depend on the others of its batch, nor on what follows.

@@ -69,7 +69,8 @@ void Int8BlockPass::start(int threads, std::int64_t scratch) {
   hidden_ = room(hidden_room_, rows * c_.hidden);
   qkv_ = room(qkv_room_, all * width_);
   const bool convolves = c_.conv_taps > 0;
-  branch_ = room(branch_room_, c_.post_norms || convolves ? rows * c_.hidden : 0);
+  const bool branches = c_.post_norms || convolves || c_.residual_scale != 1.0;
+  branch_ = room(branch_room_, branches ? rows * c_.hidden : 0);
   normed_ = room(normed_room_, convolves ? rows * c_.hidden : 0);
   deltas_ = room(deltas_room_, convolves ? rows * c_.conv_outputs() : 0);
   places_.clear();
@@ -78,7 +79,7 @@ void Int8BlockPass::start(int threads, std::int64_t scratch) {
   }
   scratch_ = room(scratch_room_, threads * scratch_size_);
   const auto ropes = static_cast<std::int64_t>(shape_.ropes.size());
-  rotations_ = room(rotations_room_, ropes * all * c_.head_dim);
+  rotations_ = room(rotations_room_, ropes * all * c_.rotated());
   input_ = input_room_.room_for(all, c_.hidden, far);
   attended_ = attended_room_.room_for(rows, c_.query_width(), far);
   const std::int64_t gated = c_.experts == 0 ? rows : 0;
@@ -90,7 +91,7 @@ void Int8BlockPass::start(int threads, std::int64_t scratch) {
 }
 
 void Int8BlockPass::rotate(std::int64_t row) {
-  const std::int64_t half = c_.head_dim / 2, angles = (context() + full()) * half;
+  const std::int64_t half = c_.rotated() / 2, angles = (context() + full()) * half;
   float* cos = rotations_ + row * half;
   for (const Attention::Rotary& rope : shape_.ropes) {
     const auto size = static_cast<float>(rope.size);
@@ -115,6 +116,7 @@ void Int8BlockPass::run(Worker& w, const Int8Block& b, const Layer& layer,
     norm(w, b.attention_norm, before, layer.index, &Int8BlockLora::qkv, normed);
   }
   project(w, b, layer.index);
+  if (c_.whole_norms) norm_whole(w, b);
   // By heads: rows of one head go to the same lines of its pages.
   const std::int64_t placed = context() + full();
   each(w, placed * c_.kv_heads,
@@ -133,11 +135,11 @@ void Int8BlockPass::run(Worker& w, const Int8Block& b, const Layer& layer,
     }
     adapted_.lower(layer.index, &Int8BlockLora::output, attended, begin, end, scratch(w));
   });
-  const bool direct = !b.attention_post_norm.defined() && !b.attention_conv.defined();
+  const bool added = direct(b.attention_conv, b.attention_post_norm);
   const std::int64_t panels = b.output.panels(), own_end = w.own_end(panels);
-  float* out = direct ? hidden_ : branch_;
+  float* out = added ? hidden_ : branch_;
   w.each(panels, 1, [&](std::int64_t first, std::int64_t last) {
-    b.output.multiply(first, last, attended, full(), out + first * k::kPanel, c_.hidden, direct,
+    b.output.multiply(first, last, attended, full(), out + first * k::kPanel, c_.hidden, added,
                       last == own_end && !b.experts.defined() ? b.mlp.first_panel(w) : nullptr);
     adapted_.raise(layer.index, &Int8BlockLora::output, first, last, 0, full(),
                    out + first * k::kPanel, c_.hidden);
@@ -159,14 +161,14 @@ void Int8BlockPass::run_mlp(Worker& w, const Int8Block& b, const Layer& layer) {
   } else {
     norm(w, b.mlp_norm, {}, layer.index, &Int8BlockLora::gate_up, mlp_input);
   }
-  const bool direct = !b.mlp_post_norm.defined() && !b.mlp_conv.defined();
+  const bool added = direct(b.mlp_conv, b.mlp_post_norm);
   b.mlp.run(w, {.x = mlp_input,
                 .gated = gated_,
                 .rows = full(),
                 .scratch = scratch(w),
-                .out = direct ? hidden_ : branch_,
+                .out = added ? hidden_ : branch_,
                 .stride = c_.hidden,
-                .add = direct,
+                .add = added,
                 .next = layer.next,
                 .adapted = &adapted_,
                 .layer = layer.index});
@@ -182,7 +184,7 @@ void Int8BlockPass::run_experts(Worker& w, const Int8Block& b, const Layer& laye
   });
   experts_.run(w, b.experts, {full(), experts_.normed(), x, scratch(w), layer.next});
   each(w, full(), [&](std::int64_t r) {
-    if (b.mlp_post_norm.defined()) {
+    if (!direct(b.mlp_conv, b.mlp_post_norm)) {
       std::copy_n(experts_.add_up(r), c_.hidden, branch_ + r * c_.hidden);
     } else {
       kernels().add_row(experts_.add_up(r), c_.hidden, hidden(r));
@@ -193,10 +195,14 @@ void Int8BlockPass::run_experts(Worker& w, const Int8Block& b, const Layer& laye
 void Int8BlockPass::norm(Worker& w, const RmsNorm& norm,
                          const std::function<void(std::int64_t)>& before, std::int64_t index,
                          Int8LoraPlace place, const k::Int8Rows& x) {
-  const float* const weight = norm.values();
+  const float* const weight = norm.defined() ? norm.values() : nullptr;
   each_run(w, full(), [&](std::int64_t begin, std::int64_t end) {
     for (std::int64_t r = begin; r < end; ++r) {
       if (before) before(r);
+      if (weight == nullptr) {
+        kernels().quantize_row(hidden(r), c_.hidden, x, r, scratch(w));
+        continue;
+      }
       kernels().norm_quantize_row(hidden(r), weight, static_cast<float>(norm.eps), c_.hidden, x, r,
                                   scratch(w));
     }
@@ -253,17 +259,21 @@ void Int8BlockPass::project(Worker& w, const Int8Block& b, std::int64_t index) {
 // head. The products' outputs stay as they are: their lines are most often another thread's.
 void Int8BlockPass::place(Worker& w, std::int64_t row, std::int64_t kv_head, const Int8Block& b,
                           const Layer& layer) {
-  const std::int64_t dim = c_.head_dim, half = dim / 2, group = c_.heads / c_.kv_heads;
+  const std::int64_t dim = c_.head_dim, half = c_.rotated() / 2, group = c_.heads / c_.kv_heads;
   const std::int64_t first = context(), all = first + full();
-  const float* cos = rotations_ + static_cast<std::int64_t>(layer.rope) * all * dim + row * half;
+  const bool rotates = layer.rope != kNoRope;
+  const auto rope = static_cast<std::int64_t>(rotates ? layer.rope : 0);
+  const float* cos = rotations_ + 2 * rope * all * half + row * half;
   const float* sin = cos + all * half;
-  const auto turned = [&](const float* x, const RmsNorm& norm) {
+  const auto turned = [&](const float* x, const RmsNorm& norm) -> const float* {
     float* y = scratch(w);
-    if (norm.defined()) {
+    if (norm.defined() && !c_.whole_norms) {
       kernels().rms_norm_row(x, norm.values(), static_cast<float>(norm.eps), dim, y);
       x = y;
     }
+    if (!rotates) return x;
     kernels().rope_row(x, cos, sin, half, y);
+    if (x != y) std::copy(x + 2 * half, x + dim, y + 2 * half);
     return y;
   };
   const float* qkv = qkv_ + row * width_;
@@ -279,8 +289,19 @@ void Int8BlockPass::place(Worker& w, std::int64_t row, std::int64_t kv_head, con
   at(row).pages->write(layer.index, kv_head, at(row).place, turned(key, b.k_norm), value);
 }
 
+void Int8BlockPass::norm_whole(Worker& w, const Int8Block& b) {
+  const std::int64_t first = context();
+  each(w, first + full(), [&](std::int64_t r) {
+    const auto eps = static_cast<float>(b.q_norm.eps);
+    float* q = qkv_ + r * width_;
+    float* k = q + c_.query_width();
+    if (r >= first) kernels().rms_norm_row(q, b.q_norm.values(), eps, c_.query_width(), q);
+    kernels().rms_norm_row(k, b.k_norm.values(), eps, c_.kv_width(), k);
+  });
+}
+
 void Int8BlockPass::add_branch(Worker& w, const Int8Conv& conv, const RmsNorm& post) {
-  if (!post.defined() && !conv.defined()) return;
+  if (direct(conv, post)) return;
   each(w, full(), [&](std::int64_t r) {
     float* x = branch_ + r * c_.hidden;
     if (conv.defined()) {  // the rows after it read this one
@@ -290,6 +311,9 @@ void Int8BlockPass::add_branch(Worker& w, const Int8Conv& conv, const RmsNorm& p
     }
     if (post.defined()) {
       kernels().rms_norm_row(x, post.values(), static_cast<float>(post.eps), c_.hidden, x);
+    }
+    if (c_.residual_scale != 1.0) {
+      kernels().scale_row(x, c_.hidden, static_cast<float>(c_.residual_scale));
     }
     kernels().add_row(x, c_.hidden, hidden(r));
   });

@@ -44,7 +44,7 @@ class Int8BlockPass {
     double scale;    ///< of query-key products
     double softcap;  ///< 0 = none
     struct Rotary {
-      std::vector<float> frequencies;  ///< [head_dim / 2]
+      std::vector<float> frequencies;  ///< [rotated / 2]
       double size = 1.0;               ///< of cosines and sines
     };
     std::vector<Rotary> ropes;
@@ -78,10 +78,11 @@ class Int8BlockPass {
   /// Sets the rotary embedding of a row, context rows first.
   void rotate(std::int64_t row);
 
+  static constexpr std::size_t kNoRope = static_cast<std::size_t>(-1);
   struct Layer {
     std::int64_t index = 0;
     PagedAttention::Visibility mask;
-    std::size_t rope = 0;                ///< which frequencies
+    std::size_t rope = 0;                ///< which frequencies, or kNoRope
     const std::uint8_t* next = nullptr;  ///< what this thread reads after the block, to prefetch
   };
   /// One block over all rows.
@@ -109,8 +110,14 @@ class Int8BlockPass {
                        : full_rows_[static_cast<std::size_t>(row - first)];
   }
   void project(Worker& w, const Int8Block& block, std::int64_t index);
+  // Norms of whole queries and keys.
+  void norm_whole(Worker& w, const Int8Block& block);
   void place(Worker& w, std::int64_t row, std::int64_t kv_head, const Int8Block& block,
              const Layer& layer);
+  // Whether a sublayer's output is added to the residual stream as it is.
+  bool direct(const Int8Conv& conv, const RmsNorm& post) const noexcept {
+    return !post.defined() && !conv.defined() && c_.residual_scale == 1.0;
+  }
   // Of the full rows, to `x`; `place` of block `index` has the result as its input.
   void norm(Worker& w, const RmsNorm& norm, const std::function<void(std::int64_t)>& before,
             std::int64_t index, Int8LoraPlace place, const kernel::Int8Rows& x);
@@ -138,7 +145,7 @@ class Int8BlockPass {
   Int8Activations input_room_, attended_room_, gated_room_;
   // Of the current pass.
   float *hidden_ = nullptr, *qkv_ = nullptr, *branch_ = nullptr, *scratch_ = nullptr;
-  float* rotations_ = nullptr;                   // [frequencies, cos and sin, rows, head_dim / 2]
+  float* rotations_ = nullptr;                   // [frequencies, cos and sin, rows, rotated / 2]
   float *normed_ = nullptr, *deltas_ = nullptr;  // for convolutions
   std::int64_t scratch_size_ = 0;
   kernel::Int8Rows input_{}, attended_{};

@@ -104,14 +104,14 @@ void Int8Pass::add_sequence(std::size_t index) {
 }
 
 // Those of the scored rows that were added last. None where the logits that decide are others than
-// the head's: a soft cap may round two to one, a mask token's is removed.
+// the head's: a soft cap or a divisor may round two to one, a mask token's is removed.
 void Int8Pass::add_conditions(const SequenceSpan& sequence, const RowPlan& plan,
                               std::int64_t first) {
   const auto before = static_cast<std::ptrdiff_t>(s_.greedy.rows());
   const auto rows = std::span(s_.scored).subspan(static_cast<std::size_t>(before));
   const bool conditional = !m_.head_.grouped() && sequence.greedy && sequence.scored > 0 &&
                            sequence.unreached_logits < c_.vocab && sequence.embeddings.empty() &&
-                           c_.logit_softcap <= 0.0 && !c_.mask_token;
+                           c_.logit_softcap <= 0.0 && c_.logit_divisor == 1.0 && !c_.mask_token;
   if (conditional) s_.greedy.need_first(sequence.unreached_logits);
   for (const std::int64_t row : rows) {
     const auto parent = conditional
@@ -146,7 +146,9 @@ void Int8Pass::work(Worker& w) {
     blocks_.run(w, m_.layers_[at],
                 {.index = i,
                  .mask = {.window = sliding ? c_.window : 0},
-                 .rope = sliding ? 1U : 0U,
+                 .rope = !c_.rotates(at) ? Int8BlockPass::kNoRope
+                         : sliding       ? 1U
+                                         : 0U,
                  .next = next.first_panel(w)},
                 keep);
   }
@@ -200,6 +202,12 @@ void Int8Pass::head(Worker& w) {
     s_.greedy.multiply(w, m_.head_, x, out);
   } else {
     m_.head_.multiply(w, x, scored, out, c_.vocab, false);
+  }
+  if (c_.logit_divisor != 1.0) {
+    const auto by = static_cast<float>(c_.logit_divisor);
+    blocks_.each_run(w, scored * c_.vocab, [&](std::int64_t begin, std::int64_t end) {
+      for (std::int64_t i = begin; i < end; ++i) out[i] /= by;
+    });
   }
   if (c_.logit_softcap <= 0.0) return;
   const auto cap = static_cast<float>(c_.logit_softcap);

@@ -23,7 +23,11 @@ Naming naming_of(const HfConfig& config, const DecoderConfig& parsed, const Safe
   if (parsed.mask_token) return Naming::kNemotronDiffusion;
   if (parsed.family == Family::kGptOss) return Naming::kGptOss;
   const bool mixtral = parsed.family == Family::kLlama && parsed.experts > 0;
-  if (!is_multimodal(config.config)) return mixtral ? Naming::kMixtral : Naming::kHuggingFace;
+  if (!is_multimodal(config.config)) {
+    return mixtral                  ? Naming::kMixtral
+           : parsed.fused_gate_up() ? Naming::kFused
+                                    : Naming::kHuggingFace;
+  }
   return weights.find("language_model.model.embed_tokens.weight") != nullptr
              ? Naming::kLanguageModel
              : Naming::kModelLanguageModel;

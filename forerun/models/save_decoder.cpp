@@ -9,7 +9,9 @@
 #include <utility>
 
 #include "forerun/models/build_decoder.h"
+#include "forerun/models/internal/family_fields.h"
 #include "forerun/models/internal/hf_fields.h"
+#include "forerun/models/internal/joined_tensors.h"
 #include "forerun/models/internal/weight_reader.h"
 
 namespace forerun {
@@ -18,8 +20,9 @@ namespace {
 using nlohmann::json;
 
 // By family.
-constexpr const char* kClasses[] = {"LlamaForCausalLM", "Qwen2ForCausalLM", "Qwen3ForCausalLM",
-                                    "Gemma3ForCausalLM", "GptOssForCausalLM"};
+constexpr const char* kClasses[] = {"LlamaForCausalLM",  "Qwen2ForCausalLM",  "Qwen3ForCausalLM",
+                                    "Gemma3ForCausalLM", "GptOssForCausalLM", "Gemma2ForCausalLM",
+                                    "Phi3ForCausalLM",   "Olmo2ForCausalLM",  "Glm4ForCausalLM"};
 
 // True if a reader of the written config computes the same.
 bool survives(const json& written, const DecoderConfig& c) {
@@ -28,10 +31,12 @@ bool survives(const json& written, const DecoderConfig& c) {
   return read && inverse_frequencies(*read, false) == inverse_frequencies(c, false) &&
          rope_size(*read, false) == rope_size(c, false) && read->query_growth == c.query_growth &&
          read->mask_token == c.mask_token && read->window == c.window &&
-         (c.window == 0 || read->sliding == c.sliding) &&
+         read->no_rope == c.no_rope && (c.window == 0 || read->sliding == c.sliding) &&
          (c.window == 0 || inverse_frequencies(*read, true) == inverse_frequencies(c, true)) &&
          read->experts == c.experts && read->experts_used == c.experts_used &&
          read->intermediate == c.intermediate && read->norm_topk_prob == c.norm_topk_prob &&
+         near(read->residual_scale, c.residual_scale) &&
+         near(read->logit_divisor, c.logit_divisor) && read->rotary_dim == c.rotary_dim &&
          near(read->query_scale, c.query_scale) && near(read->embedding_scale, c.embedding_scale) &&
          read->attention_softcap == c.attention_softcap && read->logit_softcap == c.logit_softcap;
 }
@@ -55,7 +60,20 @@ void describe_nemotron(json& out, const DecoderConfig& c) {
 
 std::string stored_name(const DecoderConfig& c, const std::string& name) {
   if (c.mask_token) return nemotron_name(name);
+  if (c.fused_gate_up()) return internal::fused_name(c, name);
   return c.family == Family::kLlama && c.experts > 0 ? mixtral_name(name) : name;
+}
+
+// Of a weight, as files have it.
+at::Tensor stored_value(const DecoderConfig& c, const ModelWeight& w) {
+  const at::Tensor value = w.tensor->detach();
+  if (c.gemma() && w.name.ends_with("norm.weight")) return value - 1.0;  // it multiplies by 1 + w
+  const bool rotated =
+      w.name.find(".q_proj.") != std::string::npos || w.name.find(".k_proj.") != std::string::npos;
+  if (!c.neighbours() || !rotated) return value;
+  std::vector<std::int64_t> rows;
+  for (std::int64_t i = 0; i < value.size(0); ++i) rows.push_back(internal::neighbouring_row(c, i));
+  return at::empty_like(value).index_copy(0, at::tensor(rows, at::kLong), value);
 }
 
 // What Mixtral and Qwen3-MoE have besides Llama's and Qwen3's fields.
@@ -75,7 +93,7 @@ void describe_experts(json& out, const DecoderConfig& c) {
 json decoder_config_json(const DecoderConfig& c) {
   json out = {
       {"architectures", {kClasses[static_cast<std::size_t>(c.family)]}},
-      {"model_type", c.gemma() ? "gemma3_text" : name_of(c.family)},
+      {"model_type", c.family == Family::kGemma3 ? "gemma3_text" : name_of(c.family)},
       {"hidden_size", c.hidden},
       {"intermediate_size", c.intermediate},
       {"num_attention_heads", c.heads},
@@ -90,23 +108,32 @@ json decoder_config_json(const DecoderConfig& c) {
       {"rope_theta", c.rope_theta},
       {"rope_scaling", internal::rope_scaling_json(c.rope_scaling)}};
   if (c.gemma()) {
-    out["rope_local_base_freq"] = c.local_rope_theta;
+    if (c.family == Family::kGemma3) out["rope_local_base_freq"] = c.local_rope_theta;
     // A reader takes the root again: rounded, so that it comes out as it was.
     out["query_pre_attn_scalar"] = std::round(1e6 / (c.query_scale * c.query_scale)) / 1e6;
-    if (c.attention_softcap > 0.0) out["attn_logit_softcapping"] = c.attention_softcap;
-    if (c.logit_softcap > 0.0) out["final_logit_softcapping"] = c.logit_softcap;
+    const auto cap = [](double x) { return x > 0.0 ? json(x) : json(); };
+    out["attn_logit_softcapping"] = cap(c.attention_softcap);
+    out["final_logit_softcapping"] = cap(c.logit_softcap);
   }
   if (c.mask_token) describe_nemotron(out, c);
   if (c.experts > 0) describe_experts(out, c);
+  if (!c.no_rope.empty()) internal::describe_smollm3(out, c);
+  if (internal::is_granite(c)) internal::describe_granite(out, c);
+  internal::describe_part_of_a_head(out, c);
   if (!c.gemma() && c.window == 0) return out;
   out["sliding_window"] = c.window;
   // Readers of "llama" know no window, and those of "mistral" have it in every layer.
   const bool everywhere = std::find(c.sliding.begin(), c.sliding.end(), false) == c.sliding.end();
   if (c.family == Family::kLlama && c.experts > 0) return out;  // Mixtral, which has it everywhere
-  if (c.family == Family::kLlama) {
+  if (c.family == Family::kLlama && c.no_rope.empty()) {
     out["architectures"] = {everywhere ? "MistralForCausalLM" : "MinistralForCausalLM"};
     out["model_type"] = everywhere ? "mistral" : "ministral";
     if (everywhere) return out;
+  } else if (c.family == Family::kPhi3) {
+    return out;  // which has it everywhere
+  } else if (c.family == Family::kOlmo2) {
+    out["architectures"] = {"Olmo3ForCausalLM"};
+    out["model_type"] = internal::kOlmo3;
   } else if (!c.gemma()) {
     out["use_sliding_window"] = true;
   }
@@ -148,11 +175,15 @@ void save_decoder(const std::filesystem::path& folder, const DecoderLm& model,
       throw std::invalid_argument(
           fmt::format("save_decoder: weight {} is not of its config's shape", w.name));
     }
-    const bool norm = w.name.ends_with("norm.weight");
-    // Gemma multiplies by 1 + w.
-    tensors.push_back({stored_name(c, w.name),
-                       c.gemma() && norm ? w.tensor->detach() - 1.0 : *w.tensor,
-                       w.tensor->scalar_type()});
+    std::string name = stored_name(c, w.name);
+    const at::Tensor value = stored_value(c, w);
+    const auto joined =
+        std::find_if(tensors.begin(), tensors.end(), [&](const auto& t) { return t.name == name; });
+    if (joined != tensors.end()) {  // several weights in one tensor
+      joined->value = at::cat({joined->value, value});
+    } else {
+      tensors.push_back({std::move(name), value, w.tensor->scalar_type()});
+    }
   }
   for (internal::NamedTensor& t : internal::named_tensors(extras.weights, "save_decoder")) {
     t.type = t.value.scalar_type();

@@ -10,6 +10,7 @@ namespace forerun {
 namespace {
 
 at::Tensor normed(const RmsNorm& norm, const BlockConfig& c, const at::Tensor& x) {
+  if (!norm.defined()) return x;
   return c.fused ? norm.fused(x) : norm(x);
 }
 
@@ -21,7 +22,8 @@ at::Tensor by_head(const at::Tensor& x, const BlockConfig& c) {
 at::Tensor placed(const at::Tensor& x, const RmsNorm& norm, const BlockConfig& c,
                   const Rotation& rotation) {
   if (!norm.defined()) return rotation(by_head(x, c));
-  if (!c.fused) return rotation(norm(by_head(x, c)));
+  if (c.whole_norms) return rotation(by_head(normed(norm, c, x), c));
+  if (!c.fused || !rotation.cos.defined() || c.rotary_dim > 0) return rotation(norm(by_head(x, c)));
   return fused_norm_rotate(x, norm.weight, norm.eps, rotation.cos, rotation.sin);
 }
 
@@ -63,7 +65,8 @@ at::Tensor mixed(const TransformerBlock& b, const BlockConfig& c, const at::Tens
 // The residual stream with the output of attention or MLP.
 at::Tensor added(const at::Tensor& h, const at::Tensor& branch, const RmsNorm& post,
                  const BlockConfig& c) {
-  return h + (post.defined() ? normed(post, c, branch) : branch);
+  const at::Tensor x = normed(post, c, branch);
+  return h + (c.residual_scale == 1.0 ? x : x * c.residual_scale);
 }
 
 // A sublayer's input and output, convolved if there is a convolution around it.
@@ -141,10 +144,10 @@ void add_weights(TransformerBlock& b, const BlockConfig& c, const std::string& p
     out.push_back({prefix + name + ".weight", &l.weight, {rows, cols}});
     if (l.bias.defined()) out.push_back({prefix + name + ".bias", &l.bias, {rows}});
   };
-  norm("input_layernorm", b.attention_norm, c.hidden);
+  if (c.pre_norms) norm("input_layernorm", b.attention_norm, c.hidden);
   if (c.post_norms) {
     norm("post_attention_layernorm", b.attention_post_norm, c.hidden);
-    norm("pre_feedforward_layernorm", b.mlp_norm, c.hidden);
+    if (c.pre_norms) norm("pre_feedforward_layernorm", b.mlp_norm, c.hidden);
     norm("post_feedforward_layernorm", b.mlp_post_norm, c.hidden);
   } else {
     norm("post_attention_layernorm", b.mlp_norm, c.hidden);
@@ -155,8 +158,8 @@ void add_weights(TransformerBlock& b, const BlockConfig& c, const std::string& p
   linear("self_attn.o_proj", b.output, c.hidden, c.query_width());
   if (c.sinks) out.push_back({prefix + "self_attn.sinks", &b.sinks, {c.heads}});
   if (c.head_norms) {
-    norm("self_attn.q_norm", b.q_norm, c.head_dim);
-    norm("self_attn.k_norm", b.k_norm, c.head_dim);
+    norm("self_attn.q_norm", b.q_norm, c.whole_norms ? c.query_width() : c.head_dim);
+    norm("self_attn.k_norm", b.k_norm, c.whole_norms ? c.kv_width() : c.head_dim);
   }
   const auto mlp = [&](const std::string& name, Linear& gate, Linear& up, Linear& down) {
     linear(name + "gate_proj", gate, c.intermediate, c.hidden);

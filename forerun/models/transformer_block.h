@@ -26,9 +26,9 @@ struct GatedMlp {
 /// Weights of q, k and v, and of gate and up, that lie one after another in memory are one product
 /// where no gradient is needed.
 struct TransformerBlock {
-  RmsNorm attention_norm, mlp_norm;
+  RmsNorm attention_norm, mlp_norm;            ///< where BlockConfig::pre_norms
   RmsNorm attention_post_norm, mlp_post_norm;  ///< where BlockConfig::post_norms
-  RmsNorm q_norm, k_norm;                      ///< over head_dim; where BlockConfig::head_norms
+  RmsNorm q_norm, k_norm;                      ///< where BlockConfig::head_norms
   Linear q;                                    ///< [heads * head_dim, hidden]
   Linear k, v;                                 ///< [kv_heads * head_dim, hidden]
   Linear output;                               ///< [hidden, heads * head_dim]

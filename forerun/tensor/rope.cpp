@@ -49,11 +49,14 @@ at::Tensor Rotation::grown(const at::Tensor& queries) const {
 }
 
 at::Tensor Rotation::operator()(const at::Tensor& x) const {
-  const std::int64_t half = x.size(-1) / 2;
+  if (!cos.defined()) return x;
+  const std::int64_t half = cos.size(-1), rest = x.size(-1) - 2 * half;
   const at::Tensor wide = internal::wide(x);
   const at::Tensor a = wide.narrow(-1, 0, half);
   const at::Tensor b = wide.narrow(-1, half, half);
-  return at::cat({a * cos - b * sin, b * cos + a * sin}, -1).to(x.scalar_type());
+  std::vector<at::Tensor> parts = {a * cos - b * sin, b * cos + a * sin};
+  if (rest > 0) parts.push_back(wide.narrow(-1, 2 * half, rest));
+  return at::cat(parts, -1).to(x.scalar_type());
 }
 
 }  // namespace forerun

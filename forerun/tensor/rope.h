@@ -22,10 +22,12 @@ struct QueryGrowth {
 
 /// The rotary embedding of the rows of one pass, shared by its layers.
 struct Rotation {
-  at::Tensor cos, sin;  ///< [rows, 1, dim / 2] float32; float64 in a float64 network
-  at::Tensor growth;    ///< [rows, 1, 1] float32, of queries; undefined: none
+  /// [rows, 1, dim / 2] float32; float64 in a float64 network; undefined: nothing is rotated
+  at::Tensor cos, sin;
+  at::Tensor growth;  ///< [rows, 1, 1] float32, of queries; undefined: none
 
-  /// @param x  [rows, heads, dim]; dimension j is paired with j + dim / 2
+  /// @param x  [rows, heads, dim or more]; dimension j is paired with j + dim / 2, those behind
+  ///           `dim` stay
   at::Tensor operator()(const at::Tensor& x) const;
   /// @param queries  [rows, heads, dim], rotated
   at::Tensor grown(const at::Tensor& queries) const;

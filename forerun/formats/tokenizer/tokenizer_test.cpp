@@ -196,7 +196,9 @@ TEST(Tokenizer, NamesOfGgufOfOneFamilyMeanTheSame) {
     EXPECT_EQ(patterns(name), patterns("llama-bpe"));
     EXPECT_TRUE(internal::begins_with_bos(name));
   }
-  EXPECT_EQ(patterns("smaug-bpe"), patterns("dbrx"));
+  for (const char* name : {"smaug-bpe", "glm4", "chatglm-bpe"}) {
+    EXPECT_EQ(patterns(name), patterns("dbrx"));
+  }
   EXPECT_NE(patterns("dbrx"), patterns("llama-bpe"));  // those take whole words
   EXPECT_EQ(patterns("refact"), patterns("starcoder"));
   EXPECT_EQ(patterns("refact"), patterns("smollm"));

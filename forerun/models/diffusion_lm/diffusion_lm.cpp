@@ -54,7 +54,7 @@ std::string fingerprint(const DecoderLm& decoder) {
 DiffusionLm block_diffusion_for(const DecoderLm& decoder, std::int64_t layers, std::int64_t block,
                                 std::int64_t outputs) {
   const DecoderConfig& d = decoder.config;
-  if (d.gemma() || layers < 1 || layers > d.layers) {
+  if (!d.plain() || !d.no_rope.empty() || layers < 1 || layers > d.layers) {
     throw std::invalid_argument(fmt::format(
         "a diffusion language model of {} blocks of a decoder of {}: ask for 1 to {}, of a "
         "decoder of the Llama or Qwen families",

@@ -89,9 +89,7 @@ MaskStates mask_states(const DecoderLm& decoder, const GatedLora& lora, const Ma
   }
   const BlockAttention full(places, {}), local(places, {.window = c.window});
   const auto network = lora.mask_embedding.scalar_type();
-  const Rotation rotation = decoder.rope.at(positions, network);
-  const Rotation local_rotation =
-      c.window > 0 ? decoder.local_rope.at(positions, network) : rotation;
+  const LayerRotations rotations = rotations_at(decoder, positions, network);
   BlockConfig blocks = c;
   blocks.fused = true;
   // BlockAttention divides scores by sqrt(head_dim).
@@ -103,7 +101,7 @@ MaskStates mask_states(const DecoderLm& decoder, const GatedLora& lora, const Ma
       return (c.sliding[i] ? local : full)(scaled ? q * scale : q, own, text.keys_values[i]);
     };
     const AdaptedRows all{.lora = lora.adapts() ? &lora.layers[i] : nullptr, .rows = {}};
-    h = run_block(decoder.layers[i], blocks, h, c.sliding[i] ? local_rotation : rotation, attend,
+    h = run_block(decoder.layers[i], blocks, h, rotations.of(c, i), attend,
                   {&all, lora.adapts() ? 1U : 0U});
   }
   return {.text = text.hidden,

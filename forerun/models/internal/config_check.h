@@ -67,6 +67,21 @@ inline std::optional<std::string> check_numbers(const DecoderConfig& c) {
   if (!positive(c.clamp.limit) || !std::isfinite(c.clamp.slope)) {
     return "the limit of the gates must be positive";
   }
+  if (!positive(c.embedding_scale) || !positive(c.residual_scale) || !positive(c.logit_divisor)) {
+    return fmt::format(
+        "the multipliers {} of embeddings and {} of layers, and the divisor {} of "
+        "logits must be positive",
+        c.embedding_scale, c.residual_scale, c.logit_divisor);
+  }
+  if (c.rotated() > c.head_dim || c.rotated() % 2 != 0) {
+    return fmt::format("{} dimensions of a head of {} cannot be rotated", c.rotated(), c.head_dim);
+  }
+  for (const double x : s.longer ? s.long_factors : s.short_factors) {
+    if (!positive(x)) return "the factors of the rope scaling longrope must be positive";
+  }
+  if (s.kind == RopeScaling::Kind::kLongRope && !positive(s.attention_factor)) {
+    return "the attention factor of the rope scaling longrope must be positive";
+  }
   if (!positive(c.query_scale)) return "the scale of attention scores must be positive";
   if (!(c.attention_softcap >= 0.0 && c.logit_softcap >= 0.0)) return "a soft cap is negative";
   return std::nullopt;

@@ -52,6 +52,13 @@ void read_rope(const nlohmann::json& rope, Fields& errors, double& theta, RopeSc
 
 nlohmann::json rope_scaling_json(const RopeScaling& s) {
   if (s.kind == RopeScaling::Kind::kNone) return nullptr;
+  if (s.kind == RopeScaling::Kind::kLongRope) {
+    return {{"rope_type", "longrope"},
+            {"short_factor", s.short_factors},
+            {"long_factor", s.long_factors},
+            {"original_max_position_embeddings", s.original_context},
+            {"attention_factor", s.attention_factor}};
+  }
   if (s.kind == RopeScaling::Kind::kLinear) return {{"rope_type", "linear"}, {"factor", s.factor}};
   if (s.kind == RopeScaling::Kind::kYarn) {
     return {{"rope_type", "yarn"},

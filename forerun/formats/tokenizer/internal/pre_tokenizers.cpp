@@ -63,7 +63,7 @@ enum class Kind : std::uint8_t {
   kDeepSeekCoder
 };
 
-constexpr std::array<std::pair<std::string_view, Kind>, 23> kNames = {
+constexpr std::array<std::pair<std::string_view, Kind>, 25> kNames = {
     {{"gpt-2", Kind::kGpt2},
      {"gpt2", Kind::kGpt2},
      {"default", Kind::kGpt2},
@@ -80,6 +80,8 @@ constexpr std::array<std::pair<std::string_view, Kind>, 23> kNames = {
      {"lfm2", Kind::kLlama3},
      {"smaug-bpe", Kind::kLlama3Merged},
      {"dbrx", Kind::kLlama3Merged},
+     {"glm4", Kind::kLlama3Merged},
+     {"chatglm-bpe", Kind::kLlama3Merged},
      {"qwen2", Kind::kQwen2},
      {"deepseek-r1-qwen", Kind::kQwen2},
      {"tekken", Kind::kTekken},
