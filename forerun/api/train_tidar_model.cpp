@@ -88,7 +88,7 @@ DecoderLm first_decoder(const std::string& folder, const HfConfig& config, bool 
   if (!can_be_saved(*sizes)) {
     throw UsageError(
         fmt::format("{}: what is trained is written as a Hugging Face folder, which "
-                    "models of {} cannot be yet: train adapters (without --full)",
+                    "models of {} cannot be yet",
                     folder, name_of(sizes->family)));
   }
   if (random) return random_decoder(*sizes, seed);

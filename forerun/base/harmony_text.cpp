@@ -108,7 +108,8 @@ void HarmonyText::open(std::string_view header, HarmonyParts& out) {
   const bool call = to.starts_with(kFunctions);
   if (!call && word_after(header, kChannel) == "analysis") {
     kind_ = Kind::kAnalysis;
-    if (!answered_ && std::exchange(analysis_, true)) out.analysis += kApart;
+    analysis_ = true;
+    if (!answered_ && thought_) out.analysis += kApart;
     return;
   }
   kind_ = call ? Kind::kCall : Kind::kContent;
@@ -129,6 +130,7 @@ void HarmonyText::write(std::string_view text, HarmonyParts& out) {
     content_ |= !text.empty();
   } else if (!answered_) {
     out.analysis += text;
+    thought_ |= !text.empty();
   }
 }
 
@@ -146,7 +148,7 @@ bool HarmonyText::body(HarmonyParts& out) {
   write(std::string_view(held_).substr(0, bytes), out);
   held_.erase(0, over ? at + size : bytes);
   if (!over) return false;
-  if (kind_ == Kind::kCall) close_call(out.content);
+  if (kind_ == Kind::kCall) close_call(true, out.content);
   place_ = Place::kBetween;
   return true;
 }
@@ -169,23 +171,33 @@ HarmonyParts HarmonyText::finish() {
   const bool opened = analysis_ || answered_;
   if (place_ == Place::kPlain || !opened) {
     answer(0);
+    const bool header =
+        held_.starts_with("<|") && (kChannel.starts_with(held_) || kStart.starts_with(held_) ||
+                                    held_.starts_with(kChannel) || held_.starts_with(kStart));
+    if (place_ != Place::kPlain && header) held_.clear();  // cut within it
     out.content = std::exchange(held_, {});
   } else if (place_ == Place::kBody) {
     write(std::exchange(held_, {}), out);
-    if (kind_ == Kind::kCall) close_call(out.content);
+    if (kind_ == Kind::kCall) close_call(false, out.content);
     place_ = Place::kBetween;
   }
   return out;
 }
 
-// One that was cut off stays open.
-void HarmonyText::close_call(std::string& out) const {
+// Arguments that are no JSON: of a call that was cut off it stays open, else they are shown.
+void HarmonyText::close_call(bool whole, std::string& out) {
   using nlohmann::json;
   const bool blank = arguments_.find_first_not_of(" \n\r\t") == arguments_.npos;
+  const bool valid = blank || is_json(arguments_);
+  if (whole && !valid) {
+    out += arguments_;
+    return;
+  }
+  called_ = true;
   out += kOpen;
   out += R"({"name": )" + json(name_).dump(-1, ' ', false, json::error_handler_t::replace);
   out += R"(, "arguments": )" + (blank ? "{}" : arguments_);
-  if (blank || is_json(arguments_)) (out += "}") += kClose;
+  if (valid) (out += "}") += kClose;
 }
 
 HarmonyParts harmony_parts(std::string_view text) {
@@ -194,7 +206,9 @@ HarmonyParts harmony_parts(std::string_view text) {
   const HarmonyParts rest = reader.finish();
   out.analysis += rest.analysis;
   out.content += rest.content;
-  out.content.resize(std::min(out.content.find(kOpen), out.content.size()));
+  if (reader.called()) {
+    out.content.resize(std::min(out.content.find(kOpen), out.content.size()));
+  }
   return out;
 }
 

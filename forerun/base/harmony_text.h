@@ -25,8 +25,10 @@ class HarmonyText {
 
   /// @return  what has become certain
   HarmonyParts push(std::string_view piece);
-  /// No more text comes. A call whose arguments are no JSON was cut off, and stays open.
+  /// No more text comes. A call whose arguments are no JSON was cut off, and stays open; one that
+  /// has ended shows them. A header that was cut off is left out.
   HarmonyParts finish();
+  bool called() const noexcept { return called_; }  ///< there was a call
   /// Bytes of the text up to the first message that is no analysis: 0 without analysis, SIZE_MAX
   /// where that message has not come.
   std::size_t analysis_end() const noexcept { return analysis_end_; }
@@ -42,14 +44,15 @@ class HarmonyText {
   void answer(std::size_t end);
   void open(std::string_view header, HarmonyParts& out);
   void write(std::string_view text, HarmonyParts& out);
-  void close_call(std::string& out) const;
+  void close_call(bool whole, std::string& out);
 
   Place place_ = Place::kStart;
   Kind kind_ = Kind::kContent;
   std::string held_, arguments_, name_;
   std::size_t pushed_ = 0, analysis_end_ = SIZE_MAX;
   bool analysis_ = false, answered_ = false;  // such messages, and others, have begun
-  bool content_ = false;                      // some content was written
+  bool content_ = false, thought_ = false;    // some was written
+  bool called_ = false;
 };
 
 /// Of a whole answer: its analysis, and its content up to the first call.

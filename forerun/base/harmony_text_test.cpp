@@ -86,9 +86,8 @@ TEST(HarmonyText, CallsOfFunctions) {
 }
 
 TEST(HarmonyText, OtherTextsStay) {
-  for (const char* text :
-       {"", " ", "Yes", "<|chan", "<|channel|", "<|channel|>analysis", " to=you", " to",
-        "Yes<|channel|>final<|message|>no", "<tool_call>{}</tool_call>"}) {
+  for (const char* text : {"", " ", "Yes", "<", "<|other|>", " to=you", " to",
+                           "Yes<|channel|>final<|message|>no", "<tool_call>{}</tool_call>"}) {
     expect_parts(text, "", text);
   }
   const std::string endless = "<|channel|>" + std::string(1100, 'a');
@@ -96,11 +95,35 @@ TEST(HarmonyText, OtherTextsStay) {
   expect_parts(endless + "<|message|>b", "", endless + "<|message|>b");
 }
 
+TEST(HarmonyText, WhatIsCutOffInAHeaderIsNoText) {
+  for (const char* text : {"<|", "<|chan", "<|channel|>analysis", "<|start|>assistant<|chann"}) {
+    expect_parts(text, "", "");
+  }
+  const Read begun =
+      read_in_pieces("<|channel|>analysis<|message|>a<|end|><|start|>assistant<|ch", 7, 7);
+  EXPECT_EQ(begun.analysis, "a");
+  EXPECT_EQ(begun.content, "");
+}
+
+TEST(HarmonyText, ArgumentsThatAreNoJsonAreShown) {
+  expect_parts("<|channel|>commentary to=functions.a<|message|>{\"b\": 1,}<|call|>", "",
+               "{\"b\": 1,}");
+  expect_parts(
+      "<|channel|>commentary to=functions.a<|message|>b()<|end|><|start|>assistant"
+      "<|channel|>final<|message|>c",
+      "", "b()c");
+}
+
 TEST(HarmonyText, PartsOfAWholeAnswer) {
   const HarmonyParts both = harmony_parts(kTwo + "<|channel|>final<|message|>Yes");
   EXPECT_EQ(both.analysis, "Hm.");
   EXPECT_EQ(both.content, "Yes");
   EXPECT_EQ(harmony_parts("Plain.").content, "Plain.");
+  EXPECT_EQ(harmony_parts("A <tool_call> tag.").content, "A <tool_call> tag.");
+  EXPECT_EQ(harmony_parts("<|channel|>commentary<|message|>a<|end|><|start|>assistant<|channel|>"
+                          "commentary to=functions.f<|message|>{}")
+                .content,
+            "a");
   const HarmonyParts open = harmony_parts("<|channel|>analysis<|message|>Hm");
   EXPECT_EQ(open.analysis, "Hm");
   EXPECT_EQ(open.content, "");

@@ -106,7 +106,7 @@ constexpr Foreign kForeign[] = {
      "it is as the model's file says"},
     {" --lora --lora-scaled --enable-lora --lora-modules ", kAbsent,
      "merge adapters into the model before"},
-    {" --mmproj -mm --limit-mm-per-prompt ", kAbsent, "of models that see, the texts are read"},
+    {" --mmproj -mm --limit-mm-per-prompt ", kAbsent, "images are not read, only texts"},
     {" --no-warmup --warmup --verbose-prompt --no-display-prompt -st -lv -sp --enforce-eager "
      "--swap-space --cpu-offload-gb --numa --prio --poll -kvu --swa-full --no-context-shift "
      "--context-shift --keep --threads-http ",

@@ -6,6 +6,7 @@
 #include <array>
 #include <nlohmann/json.hpp>
 #include <utility>
+#include <vector>
 
 #include "forerun/base/harmony_text.h"
 #include "forerun/base/python_space.h"
@@ -64,22 +65,96 @@ Result<std::vector<ChatMessage>> plain_messages(const Json& messages) {
 // what a template makes of it. Templates that trim contents trim the space. As in transformers.
 constexpr std::string_view kContinueTag = "CONTINUE_FINAL_MESSAGE_TAG ";
 
-// Answers of before as harmony's template wants them: contents without headers, and their analysis.
-Json in_channels(Json messages) {
-  for (Json& m : messages) {
-    if (!m.is_object() || m.value("role", Json()) != "assistant") continue;
-    const auto content = m.find("content");
-    if (content != m.end() && content->is_string()) {
-      HarmonyParts parts = harmony_parts(content->get_ref<const std::string&>());
-      *content = std::move(parts.content);
-      if (!parts.analysis.empty()) m["thinking"] = std::move(parts.analysis);
-    }
-    const auto thoughts = m.find("reasoning_content");
-    if (thoughts != m.end() && !m.contains("thinking")) m["thinking"] = *thoughts;
-    // The template takes one of them beside a call: the analysis is what led to it.
-    if (m.contains("tool_calls") && m.contains("thinking")) m["content"] = "";
+// Without the tag that harmony's templates refuse in a text.
+std::string without_channels(std::string text) {
+  constexpr std::string_view kTag = "<|channel|>", kBroken = "<| channel|>";
+  for (std::size_t at = text.find(kTag); at != text.npos; at = text.find(kTag, at)) {
+    text.replace(at, kTag.size(), kBroken);
   }
-  return messages;
+  return text;
+}
+
+// An answer of before as harmony's template wants it: its content without headers, its analysis.
+void take_apart(Json& m) {
+  const auto content = m.find("content");
+  if (content != m.end() && content->is_string()) {
+    HarmonyParts parts = harmony_parts(content->get_ref<const std::string&>());
+    *content = without_channels(std::move(parts.content));
+    if (!parts.analysis.empty()) m["thinking"] = std::move(parts.analysis);
+  }
+  const auto thoughts = m.find("reasoning_content");
+  if (thoughts != m.end() && !m.contains("thinking")) {
+    const Json text = *thoughts;
+    m["thinking"] = text;
+  }
+  if (m.contains("thinking") && m["thinking"].is_string()) {
+    m["thinking"] = without_channels(m["thinking"].get<std::string>());
+  }
+  if (m.contains("tool_calls") && m["tool_calls"].empty()) m.erase("tool_calls");
+  // The template takes one of them beside a call: the analysis is what led to it.
+  if (m.contains("tool_calls") && m.contains("thinking")) m["content"] = "";
+}
+
+bool is_role(const Json& m, const char* role) {
+  return m.is_object() && m.value("role", Json()) == role;
+}
+
+// The template writes the first call of a message: each has a message of its own, with its result
+// behind it. A result without the id of a call is that of the first that has none.
+void put_calls(const Json& m, const Json& messages, std::size_t& next, Json& out) {
+  std::vector<Json> results;
+  for (; next < messages.size() && is_role(messages[next], "tool"); ++next) {
+    results.push_back(messages[next]);
+  }
+  const auto take = [&](const auto& wanted) {
+    const auto found = std::find_if(results.begin(), results.end(), wanted);
+    if (found == results.end()) return false;
+    out.push_back(*found);
+    results.erase(found);
+    return true;
+  };
+  const Json& calls = m["tool_calls"];
+  for (std::size_t i = 0; i < calls.size(); ++i) {
+    Json one = m;
+    one["tool_calls"] = Json::array({calls[i]});
+    if (i > 0) {
+      one["content"] = "";
+      one.erase("thinking");
+    }
+    out.push_back(std::move(one));
+    const Json id = calls[i].is_object() ? calls[i].value("id", Json()) : Json();
+    if (!take([&](const Json& r) {
+          return !id.is_null() && r.value("tool_call_id", Json()) == id;
+        })) {
+      take([](const Json& r) { return !r.contains("tool_call_id"); });
+    }
+  }
+  for (const Json& r : results) out.push_back(r);
+}
+
+Json in_channels(const Json& messages) {
+  Json out = Json::array();
+  for (std::size_t i = 0; i < messages.size();) {
+    Json m = messages[i++];
+    if (is_role(m, "assistant")) take_apart(m);
+    const bool several = is_role(m, "assistant") && m.contains("tool_calls") &&
+                         m["tool_calls"].is_array() && m["tool_calls"].size() > 1;
+    if (several) {
+      put_calls(m, messages, i, out);
+    } else {
+      out.push_back(std::move(m));
+    }
+  }
+  return out;
+}
+
+// The template needs a description, which OpenAI's API does not.
+Json described(Json tools) {
+  for (Json& tool : tools) {
+    if (!tool.is_object() || !tool.contains("function") || !tool["function"].is_object()) continue;
+    if (!tool["function"].contains("description")) tool["function"]["description"] = "";
+  }
+  return tools;
 }
 
 Json with_tag(const Json& messages) {
@@ -147,7 +222,7 @@ Result<MarkedText> ChatFormat::render(const Tokenizer& tokenizer, const Conversa
   Json given = c.variables.is_object() ? c.variables : Json::object();
   const Json messages = harmony_ ? in_channels(c.messages) : c.messages;
   given["messages"] = c.continue_last ? with_tag(messages) : messages;
-  given["tools"] = c.tools;
+  given["tools"] = harmony_ && c.tools.is_array() ? described(c.tools) : c.tools;
   given["documents"] = nullptr;
   Json own = special_tokens(tokenizer);
   own["add_generation_prompt"] = c.add_generation_prompt && !c.continue_last;

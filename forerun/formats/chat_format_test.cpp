@@ -117,6 +117,54 @@ TEST(ChatFormat, AnswersInHarmonysChannelsAreTakenApart) {
             "[assistant|Then.|]calls[assistant||None]calls");
 }
 
+// Harmony's template writes one call of a message, and takes a result for that of the last call.
+TEST(ChatFormat, CallsInHarmonysChannelsHaveMessagesOfTheirOwn) {
+  const Tokenizer tokenizer = tokenizer_of("qwen2");
+  const ChatFormat format(
+      {.standard =
+           "{% for m in messages %}{% if m.tool_calls %}({{ m.thinking }}"
+           "{{ m.tool_calls[0].function.name }}{% if m.tool_calls|length > 1 %}!{% endif %})"
+           "{% elif m.role == 'tool' %}={{ m.content }}{% else %}[{{ m.content }}]{% endif %}"
+           "{% endfor %}{% for t in tools %}{{ '//' + t.function.description }}{% endfor %}"
+           "{% if false %}<|channel|>final<|message|>{% endif %}",
+       .with_tools = {}},
+      tokenizer);
+  const auto call = [](const char* name, const char* id) {
+    Json out = {{"function", {{"name", name}, {"arguments", Json::object()}}}};
+    if (id != nullptr) out["id"] = id;
+    return out;
+  };
+  const auto result = [](const char* text, const char* id) {
+    Json out = {{"role", "tool"}, {"content", text}};
+    if (id != nullptr) out["tool_call_id"] = id;
+    return out;
+  };
+  const Json tools = Json::array({{{"function", {{"name", "f"}}}}});
+  const auto written = [&](const Json& messages) {
+    const auto tokens = encoded(format, tokenizer, {.messages = messages, .tools = tools});
+    return tokens ? tokenizer.decode(*tokens, {.control = true}) : tokens.error().message;
+  };
+  const Json three = Json::array({call("f", "1"), call("g", "2"), call("h", "3")});
+  EXPECT_EQ(written(Json::array({{{"role", "assistant"},
+                                  {"content", nullptr},
+                                  {"reasoning_content", "a "},
+                                  {"tool_calls", three}},
+                                 result("G", "2"),
+                                 result("F", "1"),
+                                 {{"role", "user"}, {"content", "u"}}})),
+            "(a f)=F(g)=G(h)[u]//");
+  const Json two = Json::array({call("f", nullptr), call("g", nullptr)});
+  EXPECT_EQ(written(Json::array({{{"role", "assistant"}, {"content", ""}, {"tool_calls", two}},
+                                 result("F", nullptr),
+                                 result("G", nullptr)})),
+            "(f)=F(g)=G//");
+  EXPECT_EQ(written(Json::array({{{"role", "assistant"},
+                                  {"content", "See <|channel|>final<|message|>."},
+                                  {"reasoning_content", "b"},
+                                  {"tool_calls", Json::array()}}})),
+            "[See <| channel|>final<|message|>.]//");
+}
+
 TEST(ChatFormat, NothingInAConversationIsASpecialToken) {
   const Tokenizer tokenizer = tokenizer_of("qwen2");
   const ChatFormat format({.standard = template_of("qwen25.jinja"), .with_tools = {}}, tokenizer);

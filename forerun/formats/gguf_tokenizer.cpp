@@ -42,6 +42,16 @@ Result<std::vector<std::pair<std::string, std::string>>> merges(const Gguf& gguf
   return out;
 }
 
+// The marks of Phi-3's chats take the white space behind them along, which its file does not say.
+// Source: tokenizer.json of microsoft/Phi-3-mini-4k-instruct; llama-vocab.cpp in
+// ggml-org/llama.cpp.
+void strip_behind_marks(TokenizerSpec& spec) {
+  for (AddedToken& a : spec.added) {
+    const std::string& name = spec.tokens[static_cast<std::size_t>(a.id)];
+    if (a.special && name != "<unk>" && name != "<s>" && name != "<|endoftext|>") a.rstrip = true;
+  }
+}
+
 Result<std::vector<TokenType>> types(const Gguf& gguf, std::size_t vocab) {
   std::vector<TokenType> out(vocab, TokenType::kNormal);
   if (gguf.find_value(key("token_type")) == nullptr) return out;
@@ -125,6 +135,9 @@ Result<TokenizerSpec> tokenizer_spec(const Gguf& gguf) {
   spec.add_bos = *bos;
   spec.add_eos = *eos;
   spec.added = added_by_type(spec);
+  if (*model == "llama" && gguf.get<std::string_view>("general.architecture") == "phi3") {
+    strip_behind_marks(spec);
+  }
   return spec;
 }
 

@@ -46,6 +46,28 @@ TEST(GgufTokenizer, EndTokensOutsideTheVocabularyAreNamed) {
   }
 }
 
+// The marks of its chats take white space behind them along, in its own tokenizer alone.
+TEST(GgufTokenizer, MarksOfPhi3TakeTheSpaceBehindThem) {
+  const std::vector<std::string_view> tokens{"<unk>", "<s>", "<|endoftext|>", "<|user|>",
+                                             "<|end|>"};
+  for (const std::string architecture : {"phi3", "llama"}) {
+    testing::GgufBuilder b;
+    b.string("general.architecture", architecture).string("tokenizer.ggml.model", "llama");
+    b.strings("tokenizer.ggml.tokens", tokens);
+    const std::string types = std::string("\5\0\0\0\5\0\0\0\0\0\0\0", 12);
+    std::string scores(20, '\0'), kinds;
+    for (int i = 0; i < 5; ++i) kinds += std::string("\3\0\0\0", 4);
+    b.entry("tokenizer.ggml.token_type", 9, types + kinds);
+    b.entry("tokenizer.ggml.scores", 9, std::string("\6\0\0\0\5\0\0\0\0\0\0\0", 12) + scores);
+    const Result<TokenizerSpec> spec = spec_of(b);
+    ASSERT_TRUE(spec) << spec.error().message;
+    ASSERT_EQ(spec->added.size(), 5U);
+    for (const AddedToken& a : spec->added) {
+      EXPECT_EQ(a.rstrip, architecture == "phi3" && a.id >= 3) << a.id;
+    }
+  }
+}
+
 // What is missing has a default; what is of another type is no default.
 TEST(GgufTokenizer, FieldsOfAnotherTypeAreNamed) {
   for (const char* name : {"pre", "add_bos_token", "add_eos_token", "bos_token_id",

@@ -40,7 +40,8 @@ struct BlockConfig {
   std::int64_t rotated() const noexcept { return rotary_dim > 0 ? rotary_dim : head_dim; }
   /// Blocks as those of the Llama and Qwen families.
   bool plain() const noexcept {
-    return pre_norms && !post_norms && !whole_norms && rotary_dim == 0 && residual_scale == 1.0;
+    return pre_norms && !post_norms && !whole_norms && !sinks && rotary_dim == 0 &&
+           residual_scale == 1.0 && activation == Activation::kSilu;
   }
   std::int64_t query_width() const noexcept { return heads * head_dim; }
   std::int64_t kv_width() const noexcept { return kv_heads * head_dim; }

@@ -245,7 +245,12 @@ class Builder {
   // Rows of a tensor; itself where it has not `part.all` of them.
   const TensorView* rows_of(const TensorView& view, const std::string& name,
                             const internal::PartOfTensor& part) const {
-    if (view.shape.empty() || view.shape[0] != part.all) return &view;
+    if (view.shape.empty() || view.shape[0] != part.all) {
+      throw FormatError(
+          fmt::format("tensor '{}' has shape [{}], {} rows of several parts are asked "
+                      "for",
+                      view.name, fmt::join(view.shape, ", "), part.all));
+    }
     const std::size_t row = view.bytes.size() / static_cast<std::size_t>(part.all);
     TensorView& out = parts_[name].view;
     out = view;

@@ -75,8 +75,11 @@ void read_yarn(Keys& k, DecoderConfig& c) {
   s.beta_fast = k.number("rope.scaling.yarn_beta_fast", 32.0);
   s.beta_slow = k.number("rope.scaling.yarn_beta_slow", 1.0);
   const double own = s.factor > 1.0 ? 0.1 * std::log(s.factor) + 1.0 : 1.0;
-  s.attention_factor =
-      k.number("rope.scaling.yarn_attn_factor", own) * k.number("rope.scaling.attn_factor", 1.0);
+  const double more = k.number("rope.scaling.attn_factor", 1.0);
+  // Earlier files of OLMo 3 have the folder's factor under the other name.
+  const bool whole = c.family == Family::kOlmo2 && !k.has("rope.scaling.yarn_attn_factor") &&
+                     k.has("rope.scaling.attn_factor");
+  s.attention_factor = whole ? more : k.number("rope.scaling.yarn_attn_factor", own) * more;
   s.truncate = c.family != Family::kGptOss;  // as published; llama.cpp truncates there too
   for (const auto& [key, plain] : {std::pair("rope.scaling.yarn_ext_factor", 1.0),
                                    std::pair("rope.scaling.yarn_log_multiplier", 0.0)}) {
@@ -121,7 +124,13 @@ void read_rope(const Gguf& gguf, Keys& k, DecoderConfig& c) {
   c.rope_theta = k.number("rope.freq_base", 10000.0);
   c.local_rope_theta =
       c.family == Family::kGemma3 ? k.number("rope.freq_base_swa", 10000.0) : c.rope_theta;
-  if (gguf.find("rope_factors_long.weight") != nullptr) return read_longrope(gguf, k, c);
+  for (const char* factors : {"rope_factors_long.weight", "rope_factors_short.weight"}) {
+    if (gguf.find(factors) != nullptr) return read_longrope(gguf, k, c);
+  }
+  if (c.family == Family::kPhi3 &&
+      k.integer("rope.scaling.original_context_length", c.context) < c.context) {
+    return k.fail("tensor 'rope_factors_long.weight' is missing");
+  }
   const std::string scaling = k.text("rope.scaling.type", "linear");
   if (scaling == "linear") {
     read_linear(k, c);
@@ -134,8 +143,8 @@ void read_rope(const Gguf& gguf, Keys& k, DecoderConfig& c) {
                     quote(scaling)));
   }
   if (const TensorView* factors = gguf.find("rope_freqs.weight")) {
-    const auto half = static_cast<std::size_t>(c.head_dim / 2);
-    if (factors->shape != std::vector<std::int64_t>{c.head_dim / 2}) {
+    const auto half = static_cast<std::size_t>(c.rotated() / 2);
+    if (factors->shape != std::vector<std::int64_t>{c.rotated() / 2}) {
       return k.fail(fmt::format("tensor 'rope_freqs.weight' does not hold {} factors", half));
     }
     c.rope_factors.resize(half);
@@ -231,6 +240,20 @@ void read_sizes(const Gguf& gguf, Keys& k, DecoderConfig& c, bool experts) {
   if (const auto bad = internal::check_sizes(c)) k.fail(*bad);
 }
 
+// What a file says of layers and rotations that are not computed here; empty: nothing.
+std::string unknown_parts(const Gguf& gguf, std::string_view architecture) {
+  const std::string layers = fmt::format("{}.nextn_predict_layers", architecture);
+  if (gguf.get<std::int64_t>(layers).value_or(0) != 0) {
+    return layers + ": layers that predict further tokens are not supported";
+  }
+  const std::string sections = fmt::format("{}.rope.dimension_sections", architecture);
+  const auto sizes = gguf.get<std::vector<std::int32_t>>(sections);
+  if (sizes && std::any_of(sizes->begin(), sizes->end(), [](std::int32_t n) { return n != 0; })) {
+    return sections + ": rotations by several positions are not supported";
+  }
+  return "";
+}
+
 }  // namespace
 
 Result<DecoderConfig> parse_decoder_config(const Gguf& gguf) {
@@ -243,6 +266,9 @@ Result<DecoderConfig> parse_decoder_config(const Gguf& gguf) {
                     "qwen3moe, gpt-oss, gemma2, gemma3, phi3, olmo2 and glm4 are",
                     quote(*architecture))};
   }
+  if (const std::string more = unknown_parts(gguf, *architecture); !more.empty()) {
+    return Error{more};
+  }
   // Mixtral's files are Llama's with experts.
   const std::string count = fmt::format("{}.expert_count", *architecture);
   const auto experts = gguf.read_or<std::int64_t>(count, 0);
@@ -252,6 +278,9 @@ Result<DecoderConfig> parse_decoder_config(const Gguf& gguf) {
   DecoderConfig c = *std::move(parsed);
   c.norm_topk_prob = c.experts > 0;  // in these architectures always
   if (c.family == Family::kGptOss && c.experts == 0) return Error{count + " is missing"};
+  const bool may =
+      c.family == Family::kLlama || c.family == Family::kQwen3 || c.family == Family::kGptOss;
+  if (c.experts > 0 && !may) return Error{count + " is not supported"};
   // The file does not say it. Source: llama-model.cpp in ggml-org/llama.cpp.
   for (std::int64_t i = 0; *architecture == "smollm3" && i < c.layers; ++i) {
     c.no_rope.push_back((i + 1) % 4 == 0);

@@ -159,6 +159,58 @@ TEST(FamilyConfig, AGgufFileRotatesNoMoreThanAHead) {
   EXPECT_NE(says(16, "llama").find("part of a head"), std::string::npos);
 }
 
+// What files have that would be computed as something else.
+TEST(FamilyConfig, PartsOfGgufFilesThatAreNotComputedAreRefused) {
+  const auto parsed = [](const std::string& architecture, const auto& more) {
+    testing::GgufBuilder b;
+    b.string("general.architecture", architecture);
+    for (const char* key : {"embedding_length", "context_length", "feed_forward_length"}) {
+      b.u32(architecture + "." + key, 32);
+    }
+    b.u32(architecture + ".block_count", 1).u32(architecture + ".attention.head_count", 1);
+    more(b, architecture + ".");
+    b.tensor("token_embd.weight", {32, 1}, 0, 0).data = std::string(128, '\0');
+    const std::string bytes = b.bytes();
+    const Result<Gguf> gguf = parse_gguf(std::as_bytes(std::span(bytes)));
+    return parse_decoder_config(*gguf);
+  };
+  using Builder = testing::GgufBuilder;
+  const auto refusal = [&](const std::string& architecture, const auto& more) {
+    const Result<DecoderConfig> c = parsed(architecture, more);
+    return c ? "" : c.error().message;
+  };
+  const auto none = [](Builder&, const std::string&) {};
+  EXPECT_EQ(refusal("glm4", none), "");
+  EXPECT_NE(refusal("glm4", [](Builder& b,
+                               const std::string& at) { b.u32(at + "nextn_predict_layers", 1); })
+                .find("nextn_predict_layers"),
+            std::string::npos);
+  EXPECT_EQ(refusal("glm4", [](Builder& b,
+                               const std::string& at) { b.u32(at + "nextn_predict_layers", 0); }),
+            "");
+  const auto experts = [](Builder& b, const std::string& at) {
+    b.u32(at + "expert_count", 4).u32(at + "expert_used_count", 2);
+  };
+  EXPECT_NE(refusal("olmo2", experts).find("olmo2.expert_count"), std::string::npos);
+  EXPECT_EQ(refusal("llama", experts), "");
+  EXPECT_NE(refusal("phi3",
+                    [](Builder& b, const std::string& at) {
+                      b.u32(at + "rope.scaling.original_context_length", 16);
+                    })
+                .find("rope_factors_long.weight"),
+            std::string::npos);
+  // Earlier files of OLMo 3 have the whole factor under the name of what multiplies YaRN's own.
+  const auto yarn = [](Builder& b, const std::string& at) {
+    b.string(at + "rope.scaling.type", "yarn");
+    constexpr std::uint32_t kFloat = 6;
+    b.entry(at + "rope.scaling.factor", kFloat, std::string_view("\0\0\0\x41", 4));
+    b.entry(at + "rope.scaling.attn_factor", kFloat, std::string_view("\0\0\xa0\x3f", 4));
+  };
+  EXPECT_EQ(parsed("olmo2", yarn)->rope_scaling.attention_factor, 1.25);
+  EXPECT_NEAR(parsed("llama", yarn)->rope_scaling.attention_factor,
+              1.25 * (0.1 * std::log(8.0) + 1.0), 1e-9);
+}
+
 TEST(FamilyConfig, GraniteHasItsMultipliers) {
   json config = family_json("granite");
   for (const DecoderConfig& c : {*parse_decoder_config(config), in_gguf("granite"),

@@ -145,7 +145,7 @@ void Int8Pass::work(Worker& w) {
     if (!kept_.empty()) keep = [this, i](std::int64_t r) { keep_state(r, i - 1); };
     blocks_.run(w, m_.layers_[at],
                 {.index = i,
-                 .mask = {.window = sliding ? c_.window : 0},
+                 .mask = {.window = sliding ? std::min(c_.window, c_.context) : 0},
                  .rope = !c_.rotates(at) ? Int8BlockPass::kNoRope
                          : sliding       ? 1U
                                          : 0U,

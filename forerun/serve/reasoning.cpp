@@ -91,6 +91,10 @@ void add_effort(nlohmann::json& variables, const Fields& fields, const Model& mo
   const auto set = [&](const char* name, const nlohmann::json& value) {
     if (!variables.contains(name)) variables[name] = value;
   };
+  if (HarmonyText::in_template(text) && *effort != "low" && *effort != "medium" &&
+      *effort != "high") {
+    throw bad_field(kField, "is not known to the model: send low, medium or high");
+  }
   if (*effort == "none" && knows(kSwitch)) return set(kSwitch, false);
   if (knows(kField)) return set(kField, *effort);
   if (*effort == "medium" || !has_tags(text)) return;  // as it is; there is no reasoning

@@ -310,7 +310,8 @@ class Harmony(Served):
 
     def test_efforts_go_to_the_template(self):
         self.texts(reasoning_effort="high")
-        self.assertEqual(self.server.post(CHAT, {"messages": user(WORDS), "reasoning_effort": "odd"})[0], 400)
+        for effort in ("odd", "none"):
+            self.assertEqual(self.server.post(CHAT, {"messages": user(WORDS), "reasoning_effort": effort})[0], 400)
 
 
 if __name__ == "__main__":

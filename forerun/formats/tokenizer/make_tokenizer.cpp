@@ -215,13 +215,16 @@ class Maker {
     return id != kNoToken && data_->is(id, TokenType::kControl);
   }
   // OpenAI's format of answers in several messages, of gpt-oss.
-  bool is_harmony() const { return control("<|channel|>") && control("<|message|>"); }
+  bool is_harmony() const {
+    return data_->find("<|channel|>") != kNoToken && data_->find("<|message|>") != kNoToken;
+  }
 
   void set_end() {
     std::vector<Token> end = spec().end;
     if (spec().eos) end.push_back(*spec().eos);
-    for (const std::string_view name : {"<|im_end|>", "<|eot_id|>", "<|eom_id|>", "<end_of_turn>",
-                                        "<|endoftext|>", "<|end_of_text|>", "</s>", "<eos>"}) {
+    for (const std::string_view name :
+         {"<|im_end|>", "<|eot_id|>", "<|eom_id|>", "<end_of_turn>", "<|endoftext|>",
+          "<|end_of_text|>", "<|end|>", "</s>", "<eos>"}) {
       const Token id = data_->find(name);
       if (id != kNoToken && data_->is(id, TokenType::kControl)) end.push_back(id);
     }

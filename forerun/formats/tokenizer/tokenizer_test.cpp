@@ -180,6 +180,8 @@ TEST(Tokenizer, HeadersOfHarmonyHaveATextAndItsCallsEndIt) {
   spec.tokens[2] = "<|canal|>";  // no harmony: Phi-3 ends its answers with <|end|>
   EXPECT_EQ(make_tokenizer(spec)->decode(all), "aa");
   EXPECT_EQ(make_tokenizer(spec)->end_tokens().size(), 2U);
+  spec.end = {5};  // its GGUF files do not name it
+  EXPECT_EQ(make_tokenizer(spec)->end_tokens().size(), 2U);
 }
 
 TEST(Tokenizer, NamesOfGgufOfOneFamilyMeanTheSame) {

@@ -19,13 +19,16 @@ using internal::BlockPlaces;
 
 void check(const DecoderLm& decoder, const GatedLora& lora, const MaskBatch& batch) {
   const DecoderConfig& c = decoder.config;
-  if (c.attention_softcap > 0.0 || (lora.adapts() && lora.layers.size() != decoder.layers.size()) ||
+  if (c.attention_softcap > 0.0 || c.sinks ||
+      (lora.adapts() && lora.layers.size() != decoder.layers.size()) ||
       lora.config.hidden != c.hidden) {
     throw std::invalid_argument(fmt::format(
         "adapters of {} layers of width {} for a decoder of {} of width {}{}: make them for this "
         "decoder",
         lora.layers.size(), lora.config.hidden, decoder.layers.size(), c.hidden,
-        c.attention_softcap > 0.0 ? " with capped attention, which is not supported" : ""));
+        c.attention_softcap > 0.0 || c.sinks
+            ? " with soft caps or sinks in its attention, which are not supported"
+            : ""));
   }
   for (std::size_t d = 0; d < batch.documents.size(); ++d) {
     const auto n = static_cast<std::int64_t>(batch.documents[d].size());

@@ -11,6 +11,7 @@
 #include <vector>
 
 #include "forerun/base/result.h"
+#include "forerun/tensor/parallel_for.h"
 
 namespace forerun::internal {
 namespace {
@@ -68,17 +69,15 @@ OwnTensor transposed(const TensorView& t, const Part& part) {
   const std::byte* const from =
       t.bytes.data() + static_cast<std::size_t>(part.expert * inputs * all) * size;
   Bytes out(static_cast<std::size_t>(outputs * inputs) * size);
-  // Blocks of both, so that lines that are read and written stay in the cache.
-  constexpr std::int64_t kBlock = 64;
-  for (std::int64_t begin = 0; begin < outputs; begin += kBlock) {
+  parallel_for(0, outputs, 64, [&](std::int64_t begin, std::int64_t end) {
     for (std::int64_t i = 0; i < inputs; ++i) {
-      for (std::int64_t o = begin; o < std::min(outputs, begin + kBlock); ++o) {
+      for (std::int64_t o = begin; o < end; ++o) {
         const auto at = static_cast<std::size_t>(i * all + part.first + o * part.step);
         std::memcpy(out.data() + static_cast<std::size_t>(o * inputs + i) * size, from + at * size,
                     size);
       }
     }
-  }
+  });
   return owned(t, t.dtype, {outputs, inputs}, std::move(out));
 }
 
@@ -118,14 +117,16 @@ OwnTensor regrouped(const TensorView& blocks, const TensorView& scales, const Pa
   const std::int64_t all = blocks.shape[1], groups = blocks.shape[2], outputs = all / part.step;
   const auto bytes = static_cast<std::size_t>(block_bytes(DType::kMXFP4));
   Bytes out(static_cast<std::size_t>(outputs * groups) * bytes);
-  std::byte* to = out.data();
-  for (std::int64_t o = 0; o < outputs; ++o) {
-    const std::int64_t row = part.expert * all + part.first + o * part.step;
-    for (std::int64_t g = 0; g < groups; ++g, to += bytes) {
-      const auto at = static_cast<std::size_t>(row * groups + g);
-      put_block(blocks.bytes.data() + 16 * at, scales.bytes[at], to);
+  parallel_for(0, outputs, 64, [&](std::int64_t begin, std::int64_t end) {
+    for (std::int64_t o = begin; o < end; ++o) {
+      const std::int64_t row = part.expert * all + part.first + o * part.step;
+      for (std::int64_t g = 0; g < groups; ++g) {
+        const auto at = static_cast<std::size_t>(row * groups + g);
+        put_block(blocks.bytes.data() + 16 * at, scales.bytes[at],
+                  out.data() + static_cast<std::size_t>(o * groups + g) * bytes);
+      }
     }
-  }
+  });
   return owned(blocks, DType::kMXFP4, {outputs, groups * block_size(DType::kMXFP4)},
                std::move(out));
 }

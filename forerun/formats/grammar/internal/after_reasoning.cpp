@@ -8,19 +8,21 @@ namespace forerun::internal {
 
 namespace {
 
-// The answer is the message of the channel "final". Where texts are any, other messages may call.
+// The answer is the message of the channel "final", behind analysis alone. Where texts are any,
+// other messages may call.
 std::string after_channels(std::string_view held, bool free) {
-  constexpr std::string_view kFinal = "<|channel|>final<|message|>";
-  const std::string rules =
-      free ? fmt::format(R"(others ::= TagDispatch(("{}", held), loop_after_dispatch=false))",
-                         kFinal)
-           : fmt::format(R"(others ::= unclosed "{0}" held
-unclosed ::= TagDispatch(excludes=("{0}")))",
-                         kFinal);
-  return fmt::format(R"(root ::= held | "{}" held | "<|channel|>{}" others
-{}
+  if (free) {
+    return fmt::format(R"(root ::= held | "<|channel|>final<|message|>" held | "<|channel|>" others
+others ::= TagDispatch(("<|channel|>final<|message|>", held), loop_after_dispatch=false)
 held{})",
-                     kFinal, free ? "" : "analysis", rules, held);
+                       held);
+  }
+  return fmt::format(R"(root ::= held | final | "<|channel|>analysis" others
+others ::= unclosed final
+final ::= "<|channel|>final" (" "? "<|constrain|>" [a-z]{{1,16}})? "<|message|>" held
+unclosed ::= TagDispatch(excludes=("<|channel|>final", "<|channel|>commentary", "<|start|>assistant to="))
+held{})",
+                     held);
 }
 
 }  // namespace
