@@ -304,9 +304,12 @@ class Harmony(Served):
         begins = set()
         for seed in range(12):
             text, said, _ = self.texts(guided_choice=["Yes."], seed=seed, temperature=1.5, logit_bias=self.bias("Y"))
-            begins.add(text[:19])
-            self.assertTrue(text.startswith(("<|channel|>final<|message|>", "<|channel|>analysis")), text)
-        self.assertEqual(begins, {"<|channel|>final<|m", "<|channel|>analysis"})
+            begin = re.match(r"<\|channel\|>(analysis|final(?= ?(<\|constrain\|>[a-z]+)?<\|message\|>))", text)
+            self.assertTrue(begin, text)
+            begins.add(begin[1])
+            if begin[1] == "final":
+                self.assertEqual(said, ("", "Yes."), text)
+        self.assertEqual(begins, {"analysis", "final"})
 
     def test_efforts_go_to_the_template(self):
         self.texts(reasoning_effort="high")
