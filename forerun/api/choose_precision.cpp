@@ -89,6 +89,10 @@ std::uint64_t weights_of(const TensorView& t) {
   return is_mxfp4_blocks(t) ? 2 * count : count;
 }
 
+bool in_four_bits(const WeightSource& file, const TensorView& t) {
+  return is_mxfp4_blocks(t) || stays_in_four_bits(file, t.name);
+}
+
 // The name up to its first number, "blk.3" or "model.layers.3"; empty: it has none.
 std::string_view layer_of(std::string_view name) {
   const std::size_t digit = name.find_first_of("0123456789");
@@ -100,7 +104,7 @@ std::string_view layer_of(std::string_view name) {
 std::uint64_t weights_in_four_bits(const WeightSource& file) {
   std::uint64_t out = 0;
   for (const TensorView& t : file.tensors()) {
-    if (is_mxfp4_blocks(t) || stays_in_four_bits(file, t.name)) out += weights_of(t);
+    if (in_four_bits(file, t)) out += weights_of(t);
   }
   return out;
 }
@@ -117,8 +121,9 @@ TextModelSizes text_model_sizes(const std::string& path) {
       if (t.shape.size() == 2) out.largest = std::max(out.largest, count);
       if (const std::string_view name = layer_of(t.name); !name.empty()) {
         out.layer = std::max(out.layer, layers[name] += count);
-        const bool narrow = is_mxfp4_blocks(t) || stays_in_four_bits(file, t.name);
-        if (!narrow) out.wide_layer = std::max(out.wide_layer, wide_layers[name] += count);
+        if (!in_four_bits(file, t)) {
+          out.wide_layer = std::max(out.wide_layer, wide_layers[name] += count);
+        }
       }
     }
   } catch (const FormatError&) {

@@ -83,10 +83,7 @@ void take_apart(Json& m) {
     if (!parts.analysis.empty()) m["thinking"] = std::move(parts.analysis);
   }
   const auto thoughts = m.find("reasoning_content");
-  if (thoughts != m.end() && !m.contains("thinking")) {
-    const Json text = *thoughts;
-    m["thinking"] = text;
-  }
+  if (thoughts != m.end()) m.emplace("thinking", Json(*thoughts));  // unless it is there
   if (m.contains("thinking") && m["thinking"].is_string()) {
     m["thinking"] = without_channels(m["thinking"].get<std::string>());
   }

@@ -50,7 +50,13 @@ void mxfp4(const std::uint8_t* block, FourBitGroup* out) {
 }
 
 constexpr FourBitLevels kLinearLevels = {0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15};
-constexpr FourBitLevels kE2m1Levels = {12, 13, 14, 15, 16, 18, 20, 24, 12, 11, 10, 9, 8, 6, 4, 0};
+constexpr FourBitLevels kE2m1Levels = [] {
+  FourBitLevels out{};
+  for (std::size_t code = 0; code < out.size(); ++code) {
+    out[code] = static_cast<std::uint8_t>(12 + internal::kE2m1Halves[code]);
+  }
+  return out;
+}();
 
 }  // namespace
 

@@ -242,7 +242,7 @@ class Builder {
     return std::stoll(name.substr(at + kExperts.size()));
   }
 
-  // Rows of a tensor; itself where it has not `part.all` of them.
+  // Rows of a tensor that holds several parts.
   const TensorView* rows_of(const TensorView& view, const std::string& name,
                             const internal::PartOfTensor& part) const {
     if (view.shape.empty() || view.shape[0] != part.all) {

@@ -156,7 +156,7 @@ void read_rope(const Gguf& gguf, Keys& k, DecoderConfig& c) {
   }
 }
 
-// Every so manieth layer has no window.
+// Of so many layers the last one has no window, where the file does not say it.
 std::int64_t usual_pattern(Family family) {
   switch (family) {
     case Family::kGemma3:
@@ -240,7 +240,7 @@ void read_sizes(const Gguf& gguf, Keys& k, DecoderConfig& c, bool experts) {
   if (const auto bad = internal::check_sizes(c)) k.fail(*bad);
 }
 
-// What a file says of layers and rotations that are not computed here; empty: nothing.
+// The error of a file with layers or rotations that are not supported; else empty.
 std::string unknown_parts(const Gguf& gguf, std::string_view architecture) {
   const std::string layers = fmt::format("{}.nextn_predict_layers", architecture);
   if (gguf.get<std::int64_t>(layers).value_or(0) != 0) {

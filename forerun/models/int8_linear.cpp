@@ -21,11 +21,11 @@ bool in_groups(const Linear& l) {
 
 // Whether one matrix of groups can hold all of them.
 bool in_like_groups(Parts parts) {
-  const Linear& first = **parts.begin();
-  return in_groups(first) && std::all_of(parts.begin(), parts.end(), [&](const Linear* l) {
-           return in_groups(*l) &&
-                  kind_of_levels(l->stored->dtype()) == kind_of_levels(first.stored->dtype());
-         });
+  const Linear& first = **parts.begin();  // it is looked at first, so that it has a type then
+  return std::all_of(parts.begin(), parts.end(), [&](const Linear* l) {
+    return in_groups(*l) &&
+           kind_of_levels(l->stored->dtype()) == kind_of_levels(first.stored->dtype());
+  });
 }
 
 at::Tensor bias_of(Parts parts, const OutputOrder* order) {

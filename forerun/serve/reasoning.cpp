@@ -36,8 +36,8 @@ bool has_tags(const std::string& chat_template) {
          HarmonyText::in_template(chat_template);
 }
 
-bool template_has_tags(const Model& model) {
-  return has_tags(model.tokenizer_info().chat_template.value_or(""));
+std::string template_of(const Model& model) {
+  return model.tokenizer_info().chat_template.value_or("");
 }
 
 }  // namespace
@@ -57,7 +57,8 @@ std::optional<ReasoningStart> reasoning_of(const Fields& fields, const ChatPromp
     if (!known) throw bad_field("reasoning_format", "is wrong: send auto or none");
     format = *known;
   }
-  if (format == ReasoningFormat::kNone || !template_has_tags(served.model)) return std::nullopt;
+  const std::string text = template_of(served.model);
+  if (format == ReasoningFormat::kNone || !has_tags(text)) return std::nullopt;
   // A message that goes on says itself whether its reasoning is over.
   const bool goes_on = chat.input.continue_last;
   const std::string_view last = goes_on ? std::string_view(chat.messages.back().content) : "";
@@ -65,10 +66,7 @@ std::optional<ReasoningStart> reasoning_of(const Fields& fields, const ChatPromp
     const bool inside = last.substr(solid).starts_with(kThink) && last.find(kThought) == last.npos;
     return inside ? std::optional(ReasoningStart::kInside) : std::nullopt;
   }
-  if (!goes_on &&
-      HarmonyText::in_template(served.model.tokenizer_info().chat_template.value_or(""))) {
-    return ReasoningStart::kChannels;
-  }
+  if (!goes_on && HarmonyText::in_template(text)) return ReasoningStart::kChannels;
   const std::string end = end_of(prompt, served.model);
   if (without_space_after(end).ends_with(kThink)) return ReasoningStart::kInside;
   if (goes_on) return std::nullopt;
@@ -86,7 +84,7 @@ void add_effort(nlohmann::json& variables, const Fields& fields, const Model& mo
   if (std::find(std::begin(kEfforts), std::end(kEfforts), *effort) == std::end(kEfforts)) {
     throw bad_field(kField, fmt::format("is wrong: send {}", fmt::join(kEfforts, ", ")));
   }
-  const std::string text = model.tokenizer_info().chat_template.value_or("");
+  const std::string text = template_of(model);
   const auto knows = [&](const char* name) { return text.find(name) != text.npos; };
   const auto set = [&](const char* name, const nlohmann::json& value) {
     if (!variables.contains(name)) variables[name] = value;
