@@ -73,6 +73,8 @@ class Model {
   std::string chat_note() const;
   /// The template tells the model of ChatInput::tools, and has their calls as tool_grammar does.
   bool chat_writes_tools() const;
+  /// Answers are messages of OpenAI's harmony format, as the template and the vocabulary tell.
+  bool answers_in_channels() const;
   std::string decode(std::span<const Token> tokens) const;
   /// The bytes that a token stands for, perhaps a part of a character; a special token's name.
   std::string_view piece(Token token) const;

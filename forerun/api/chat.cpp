@@ -90,4 +90,6 @@ std::string Model::chat_note() const {
 
 bool Model::chat_writes_tools() const { return impl_->chat.writes_tools(); }
 
+bool Model::answers_in_channels() const { return impl_->chat.answers_in_channels(); }
+
 }  // namespace forerun

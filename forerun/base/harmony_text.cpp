@@ -1,6 +1,7 @@
 #include "forerun/base/harmony_text.h"
 
 #include <algorithm>
+#include <iterator>
 #include <nlohmann/json.hpp>
 #include <utility>
 
@@ -9,9 +10,12 @@ namespace {
 
 constexpr std::string_view kChannel = "<|channel|>", kMessage = "<|message|>", kEnd = "<|end|>",
                            kStart = "<|start|>", kCall = "<|call|>", kReturn = "<|return|>",
-                           kTo = " to=", kFunctions = "functions.";
-constexpr std::string_view kOpen = "<tool_call>", kClose = "</tool_call>", kApart = "\n\n";
+                           kConstrain = "<|constrain|>", kTo = " to=", kFunctions = "functions.",
+                           kApart = "\n\n";
+constexpr std::string_view kTags[] = {kStart, kChannel, kConstrain, kMessage, kEnd};
 constexpr std::string_view kEnds[] = {kEnd, kCall, kReturn, kStart};
+// Stands for '<' of text, where tags are tokens: a byte that UTF-8 has not.
+constexpr char kPlainLess = '\xFF';
 
 // Bytes at the end of `text` that one of the tags may begin with.
 std::size_t begun(std::string_view text) {
@@ -32,6 +36,11 @@ std::string_view word_after(std::string_view header, std::string_view tag) {
   return rest.substr(0, rest.find_first_of(" <\n"));
 }
 
+std::string restored(std::string text) {
+  std::replace(text.begin(), text.end(), kPlainLess, '<');
+  return text;
+}
+
 bool is_json(const std::string& text) { return nlohmann::json::accept(text.begin(), text.end()); }
 
 }  // namespace
@@ -41,9 +50,58 @@ bool HarmonyText::in_template(std::string_view chat_template) noexcept {
          chat_template.find(kMessage) != chat_template.npos;
 }
 
-HarmonyParts HarmonyText::push(std::string_view piece) {
-  held_ += piece;
-  pushed_ += piece.size();
+bool HarmonyText::is_tag(std::string_view piece) noexcept {
+  return std::find(std::begin(kTags), std::end(kTags), piece) != std::end(kTags);
+}
+
+std::span<const std::string_view> HarmonyText::tags() noexcept { return kTags; }
+
+std::string spelled_calls(std::string_view content) {
+  std::string out;
+  for (const char c : content) {
+    if (c == kHarmonyCall.front()) {
+      out += "<tool_call>";
+    } else if (c == kHarmonyCallEnd.front()) {
+      out += "</tool_call>";
+    } else {
+      out += c;
+    }
+  }
+  return out;
+}
+
+HarmonyParts HarmonyText::push(std::string_view text, std::string_view token) {
+  if (!options_.by_token) {
+    held_ += text;
+    pushed_ += text.size();
+    return read();
+  }
+  std::copy_if(std::begin(kTags), std::end(kTags), std::back_inserter(awaited_),
+               [&](std::string_view tag) { return tag == token; });
+  waiting_ += text;
+  while (!awaited_.empty()) {
+    const std::size_t at = waiting_.find(awaited_.front());
+    if (at == waiting_.npos) return read();
+    const std::size_t size = awaited_.front().size();
+    add(std::string_view(waiting_).substr(0, at));
+    held_ += awaited_.front();
+    pushed_ += size;
+    awaited_.pop_front();
+    waiting_.erase(0, at + size);
+  }
+  add(std::exchange(waiting_, {}));
+  return read();
+}
+
+// Text without tags.
+void HarmonyText::add(std::string_view text) {
+  const std::size_t from = held_.size();
+  held_ += text;
+  pushed_ += text.size();
+  std::replace(held_.begin() + static_cast<std::ptrdiff_t>(from), held_.end(), '<', kPlainLess);
+}
+
+HarmonyParts HarmonyText::read() {
   HarmonyParts out;
   for (bool more = true; more && !held_.empty();) {
     switch (place_) {
@@ -57,14 +115,14 @@ HarmonyParts HarmonyText::push(std::string_view piece) {
         more = body(out);
         break;
       case Place::kBetween:
-        more = between();
+        more = between(out);
         break;
       case Place::kPlain:
         out.content += std::exchange(held_, {});
         break;
     }
   }
-  return out;
+  return {restored(std::move(out.analysis)), restored(std::move(out.content))};
 }
 
 // From here on no analysis comes.
@@ -106,6 +164,12 @@ bool HarmonyText::header(HarmonyParts& out) {
 void HarmonyText::open(std::string_view header, HarmonyParts& out) {
   const std::string_view to = word_after(header, kTo);
   const bool call = to.starts_with(kFunctions);
+  if (!call && options_.whole) {
+    kind_ = Kind::kContent;
+    answer(0);
+    (out.content += header) += kMessage;
+    return;
+  }
   if (!call && word_after(header, kChannel) == "analysis") {
     kind_ = Kind::kAnalysis;
     analysis_ = true;
@@ -145,7 +209,8 @@ bool HarmonyText::body(HarmonyParts& out) {
   }
   const bool over = at != held_.npos;
   const std::size_t bytes = over ? at : held_.size() - begun(held_);
-  write(std::string_view(held_).substr(0, bytes), out);
+  const bool shows_end = options_.whole && over && kind_ == Kind::kContent;
+  write(std::string_view(held_).substr(0, bytes + (shows_end ? size : 0)), out);
   held_.erase(0, over ? at + size : bytes);
   if (!over) return false;
   if (kind_ == Kind::kCall) close_call(true, out.content);
@@ -154,39 +219,42 @@ bool HarmonyText::body(HarmonyParts& out) {
 }
 
 // Up to the next header.
-bool HarmonyText::between() {
+bool HarmonyText::between(HarmonyParts& out) {
+  constexpr std::size_t kKept = kStart.size() - 1;
   const std::size_t at = held_.find(kStart);
-  if (at == held_.npos) {
-    constexpr std::size_t kKept = kStart.size() - 1;
-    if (held_.size() > kKept) held_.erase(0, held_.size() - kKept);
-    return false;
-  }
-  held_.erase(0, at);
-  place_ = Place::kHeader;
-  return true;
+  const bool over = at != held_.npos;
+  const std::size_t bytes = over ? at : held_.size() - std::min(held_.size(), kKept);
+  if (options_.whole) out.content.append(held_, 0, bytes);
+  held_.erase(0, bytes);
+  if (over) place_ = Place::kHeader;
+  return over;
 }
 
 HarmonyParts HarmonyText::finish() {
-  HarmonyParts out;
+  awaited_.clear();
+  HarmonyParts out = push({});
   const bool opened = analysis_ || answered_;
   if (place_ == Place::kPlain || !opened) {
     answer(0);
     const bool header =
         held_.starts_with("<|") && (kChannel.starts_with(held_) || kStart.starts_with(held_) ||
                                     held_.starts_with(kChannel) || held_.starts_with(kStart));
-    if (place_ != Place::kPlain && header) held_.clear();  // cut within it
-    out.content = std::exchange(held_, {});
+    if (place_ != Place::kPlain && header && !options_.whole) held_.clear();  // cut within it
+    out.content += std::exchange(held_, {});
   } else if (place_ == Place::kBody) {
     write(std::exchange(held_, {}), out);
     if (kind_ == Kind::kCall) close_call(false, out.content);
     place_ = Place::kBetween;
+  } else if (options_.whole) {
+    out.content += std::exchange(held_, {});
   }
-  return out;
+  return {restored(std::move(out.analysis)), restored(std::move(out.content))};
 }
 
 // Arguments that are no JSON: of a call that was cut off it stays open, else they are shown.
 void HarmonyText::close_call(bool whole, std::string& out) {
   using nlohmann::json;
+  arguments_ = restored(std::move(arguments_));
   const bool blank = arguments_.find_first_not_of(" \n\r\t") == arguments_.npos;
   const bool valid = blank || is_json(arguments_);
   if (whole && !valid) {
@@ -194,10 +262,11 @@ void HarmonyText::close_call(bool whole, std::string& out) {
     return;
   }
   called_ = true;
-  out += kOpen;
-  out += R"({"name": )" + json(name_).dump(-1, ' ', false, json::error_handler_t::replace);
+  out += kHarmonyCall;
+  out +=
+      R"({"name": )" + json(restored(name_)).dump(-1, ' ', false, json::error_handler_t::replace);
   out += R"(, "arguments": )" + (blank ? "{}" : arguments_);
-  if (valid) (out += "}") += kClose;
+  if (valid) (out += "}") += kHarmonyCallEnd;
 }
 
 HarmonyParts harmony_parts(std::string_view text) {
@@ -207,7 +276,7 @@ HarmonyParts harmony_parts(std::string_view text) {
   out.analysis += rest.analysis;
   out.content += rest.content;
   if (reader.called()) {
-    out.content.resize(std::min(out.content.find(kOpen), out.content.size()));
+    out.content.resize(std::min(out.content.find(kHarmonyCall), out.content.size()));
   }
   return out;
 }

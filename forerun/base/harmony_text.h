@@ -2,6 +2,8 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <deque>
+#include <span>
 #include <string>
 #include <string_view>
 
@@ -12,19 +14,38 @@ struct HarmonyParts {
   std::string analysis, content;
 };
 
+/// Around {"name": ..., "arguments": ...} of a call in the content: bytes that no text has.
+inline constexpr std::string_view kHarmonyCall = "\xFE", kHarmonyCallEnd = "\xFD";
+/// Content with its calls as <tool_call>...</tool_call>.
+std::string spelled_calls(std::string_view content);
+
+struct HarmonyOptions {
+  bool by_token = false;  ///< a tag is a token of its own: what spells one is text
+  bool whole = false;     ///< all but the calls is content, with its headers: nothing is told apart
+};
+
 /// Reads an answer in OpenAI's harmony format, which gpt-oss writes, while it arrives in pieces: a
 /// message after the other, behind "<|start|>assistant". Those of the channel "analysis" are the
-/// reasoning, calls of functions become <tool_call>{"name": ..., "arguments": ...}</tool_call> in
-/// the content, others are content as they are. Messages of one kind are two lines apart. Analysis
-/// behind the first other message is left out. A text that begins with no header is content.
+/// reasoning, calls of functions stand between kHarmonyCall and kHarmonyCallEnd in the content,
+/// others are content as they are. Messages of one kind are two lines apart. Analysis behind the
+/// first other message is left out. A text that begins with no header is content.
 /// Source: OpenAI, Harmony response format.
 class HarmonyText {
  public:
   /// Whether a chat template writes this format.
   static bool in_template(std::string_view chat_template) noexcept;
+  /// Whether a token that stands for `piece` is a tag.
+  static bool is_tag(std::string_view piece) noexcept;
+  /// The tags that texts hold; others end them.
+  static std::span<const std::string_view> tags() noexcept;
 
+  HarmonyText() = default;
+  explicit HarmonyText(const HarmonyOptions& options) : options_(options) {}
+
+  /// @param token  the piece of the token that came, for HarmonyOptions::by_token: its text may
+  /// come later
   /// @return  what has become certain
-  HarmonyParts push(std::string_view piece);
+  HarmonyParts push(std::string_view text, std::string_view token = {});
   /// No more text comes. A call whose arguments are no JSON was cut off, and stays open; one that
   /// has ended shows them. A header that was cut off is left out.
   HarmonyParts finish();
@@ -37,15 +58,20 @@ class HarmonyText {
   enum class Place : std::uint8_t { kStart, kHeader, kBody, kBetween, kPlain };
   enum class Kind : std::uint8_t { kAnalysis, kContent, kCall };
 
+  void add(std::string_view text);
+  HarmonyParts read();
   bool start(HarmonyParts& out);
   bool header(HarmonyParts& out);
   bool body(HarmonyParts& out);
-  bool between();
+  bool between(HarmonyParts& out);
   void answer(std::size_t end);
   void open(std::string_view header, HarmonyParts& out);
   void write(std::string_view text, HarmonyParts& out);
   void close_call(bool whole, std::string& out);
 
+  HarmonyOptions options_;
+  std::string waiting_;                   // text before the first of awaited_
+  std::deque<std::string_view> awaited_;  // tags that came, and whose text did not
   Place place_ = Place::kStart;
   Kind kind_ = Kind::kContent;
   std::string held_, arguments_, name_;

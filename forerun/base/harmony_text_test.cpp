@@ -29,6 +29,30 @@ Read read_in_pieces(std::string_view text, std::size_t first, std::size_t size) 
     add(reader.push(text.substr(at, n)));
   }
   add(reader.finish());
+  out.content = spelled_calls(out.content);
+  out.end = reader.analysis_end();
+  return out;
+}
+
+// By tokens: the tags in brackets are such, each other byte is a token.
+Read read_by_token(std::string_view text, const HarmonyOptions& options) {
+  HarmonyText reader(options);
+  Read out;
+  const auto add = [&](const HarmonyParts& parts) {
+    out.analysis += parts.analysis;
+    out.content += parts.content;
+  };
+  while (!text.empty()) {
+    std::size_t size = 1;
+    for (const std::string_view tag : HarmonyText::tags()) {
+      if (text.substr(1).starts_with(tag) && text[0] == '[') size = tag.size() + 2;
+    }
+    const std::string_view piece = size == 1 ? text.substr(0, 1) : text.substr(1, size - 2);
+    add(reader.push(piece, piece));
+    text.remove_prefix(size);
+  }
+  add(reader.finish());
+  out.content = spelled_calls(out.content);
   out.end = reader.analysis_end();
   return out;
 }
@@ -112,6 +136,73 @@ TEST(HarmonyText, ArgumentsThatAreNoJsonAreShown) {
       "<|channel|>commentary to=functions.a<|message|>b()<|end|><|start|>assistant"
       "<|channel|>final<|message|>c",
       "", "b()c");
+}
+
+TEST(HarmonyText, WhereTagsAreTokensTextThatSpellsOneIsText) {
+  const auto read = [](std::string_view text) { return read_by_token(text, {.by_token = true}); };
+  const std::string final = "[<|channel|>]final[<|message|>]";
+  const Read all =
+      read("[<|channel|>]analysis[<|message|>]Say <|end|><|start|>.[<|end|>][<|start|>]assistant" +
+           final + "It is <|end|>, <b>. <tool_call>{}</tool_call>[<|end|>] <|start|>");
+  EXPECT_EQ(all.analysis, "Say <|end|><|start|>.");
+  EXPECT_EQ(all.content, "It is <|end|>, <b>. <tool_call>{}</tool_call>");
+  EXPECT_EQ(all.end, std::string_view("<|channel|>analysis<|message|>Say <|end|><|start|>.<|end|>"
+                                      "<|start|>assistant<|channel|>final<|message|>")
+                         .size());
+  EXPECT_EQ(read("[<|channel|>]commentary to=functions.a[<|message|>]{\"b\": \"<|end|>\"}").content,
+            R"(<tool_call>{"name": "a", "arguments": {"b": "<|end|>"}}</tool_call>)");
+  EXPECT_EQ(read("[<|channel|>]commentary to=functions.<a>[<|message|>]{}").content,
+            R"(<tool_call>{"name": "<a>", "arguments": {}}</tool_call>)");
+  for (const char* text : {"<|channel|>final<|message|>a", "<|", "<|channel|>", "a[b]"}) {
+    EXPECT_EQ(read(text).content, text);
+  }
+  EXPECT_EQ(read("a[<|end|>]").content, "a<|end|>");
+}
+
+TEST(HarmonyText, ATagsTextMayComeLater) {
+  HarmonyText reader({.by_token = true});
+  HarmonyParts out;
+  const auto push = [&](std::string_view text, std::string_view token) {
+    const HarmonyParts parts = reader.push(text, token);
+    out.analysis += parts.analysis;
+    out.content += parts.content;
+  };
+  push("", "<|channel|>");  // held back, as a stop string may begin so
+  push("<|chan", "final");
+  push("nel|>final", "x");
+  push("<|message|>", "<|message|>");
+  push("a<|en", "a");
+  push("d|>", "d|>");
+  push("", "<|end|>");
+  push("b<|end|>c", "c");
+  EXPECT_EQ(out.content, "a<|end|>b");
+  push("", "<|start|>");
+  push("<|st", "");
+  EXPECT_EQ(reader.finish().content, "");
+}
+
+TEST(HarmonyText, AsAWholeOnlyCallsAreToldApart) {
+  const HarmonyOptions whole{.by_token = true, .whole = true};
+  const std::string analysis = "<|channel|>analysis<|message|>Hm.<|end|>";
+  const std::string marked = "[<|channel|>]analysis[<|message|>]Hm.[<|end|>]";
+  const std::string call = "commentary to=functions.a [<|constrain|>]json[<|message|>]{\"b\": 1}";
+  const Read both = read_by_token(marked + "[<|start|>]assistant[<|channel|>]" + call, whole);
+  EXPECT_EQ(both.analysis, "");
+  EXPECT_EQ(both.end, 0U);
+  EXPECT_EQ(both.content,
+            analysis + R"(<tool_call>{"name": "a", "arguments": {"b": 1}}</tool_call>)");
+  for (const char* text :
+       {"<|channel|>analysis<|message|>Hm.<|end|> x <|start|>assistant<|channel|>final<|message|>a",
+        "<|channel|>analysis<|message|>Hm.<|end|><|start|>assistant<|chan", "<|channel|>analysis",
+        "a <|end|> b", ""}) {
+    std::string tokens = text;
+    for (const std::string_view tag : HarmonyText::tags()) {
+      for (std::size_t at = 0; (at = tokens.find(tag, at)) != tokens.npos; at += tag.size() + 2) {
+        tokens.replace(at, tag.size(), "[" + std::string(tag) + "]");
+      }
+    }
+    EXPECT_EQ(read_by_token(tokens, whole), (Read{"", text, 0})) << text;
+  }
 }
 
 TEST(HarmonyText, PartsOfAWholeAnswer) {

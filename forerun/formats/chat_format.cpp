@@ -192,6 +192,7 @@ ChatFormat::ChatFormat(ChatTemplates templates, const Tokenizer& tokenizer)
   if (templates_.standard && templates_.standard->empty()) templates_.standard.reset();
   if (templates_.standard) {
     harmony_ = HarmonyText::in_template(*templates_.standard);
+    tags_ = tokenizer.token("<|channel|>") && tokenizer.token("<|message|>");
     standard_ = parsed(*templates_.standard);
     if (standard_ && templates_.with_tools) with_tools_ = parsed(*templates_.with_tools);
     if (standard_) return;

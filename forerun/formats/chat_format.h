@@ -40,6 +40,8 @@ class ChatFormat {
   /// The template tells the model of tools, whose calls are then
   /// <tool_call>{"name": ..., "arguments": ...}</tool_call>, or those of HarmonyText.
   bool writes_tools() const;
+  /// The template's answers are HarmonyText, whose tags are tokens of the vocabulary.
+  bool answers_in_channels() const { return harmony_ && tags_; }
   const ChatTemplates& templates() const { return templates_; }
 
   /// As transformers' apply_chat_template, save that nothing in the conversation is a special
@@ -58,6 +60,7 @@ class ChatFormat {
   std::optional<ChatFamily> family_;
   std::string note_;
   bool harmony_ = false;  // the template's answers are HarmonyText
+  bool tags_ = false;     // and the vocabulary has its tags
 };
 
 }  // namespace forerun

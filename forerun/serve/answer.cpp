@@ -32,8 +32,11 @@ Answer::Answer(std::string id, GenerationRequest request, Exchange exchange,
       left_(request_.choices()) {
   for (std::size_t i = 0; i < choices_.size(); ++i) {
     choices_[i].last = arrived;
-    choices_[i].calls = ToolCallReader(request_.calls_or_form);
-    choices_[i].thoughts = ReasoningReader(request_.reasoning.value_or(ReasoningStart::kAfter));
+    choices_[i].calls = in_channels() ? ToolCallReader(kHarmonyCall, kHarmonyCallEnd)
+                                      : ToolCallReader(request_.calls_or_form);
+    choices_[i].thoughts =
+        in_channels() ? ReasoningReader(ReasoningStart::kChannels, !request_.reasoning)
+                      : ReasoningReader(request_.reasoning.value_or(ReasoningStart::kAfter));
     if (request_.echo) choices_[i].text = request_.prompt_texts[i / request_.n];
   }
   // n texts share their prompt, which counts once.
@@ -224,19 +227,27 @@ void Answer::take(std::size_t index, std::span<const ChoiceEvent> events, Metric
   choice.reasoning += part.reasoning;
 }
 
+// The text is HarmonyText, and is read.
+bool Answer::in_channels() const {
+  return request_.calls_in_channels || request_.reasoning == ReasoningStart::kChannels;
+}
+
 // What a round's text says: reasoning, content, calls.
 Answer::Part Answer::read(Choice& choice, std::string text, const RoundReport* round) {
   json shown;
   if (round != nullptr && request_.rounds) shown = round_json(served_.model, *round, text);
   Part out{.text = std::move(text), .reasoning = {}};
-  if (request_.reasoning) {
-    out = read_reasoning(choice, out.text, shown.is_null() ? nullptr : &shown["pieces"]);
+  if (request_.reasoning || in_channels()) {
+    out = read_parts(choice, out.text, round, shown.is_null() ? nullptr : &shown["pieces"]);
     count_reasoning(choice,
                     round != nullptr ? std::span(round->bytes) : std::span<const std::size_t>());
     if (choice.ended) totals_.reasoning_tokens += choice.reasoning_tokens;
   }
   if (!shown.is_null()) choice.rounds.push_back(std::move(shown));
-  if (!request_.calls_tools) return out;
+  if (!request_.calls_tools) {
+    if (in_channels()) out.text = spelled_calls(out.text);
+    return out;
+  }
   choice.calls.push(out.text);
   if (choice.ended) choice.calls.finish();
   if (!response_) out.text = choice.calls.take_content();
@@ -246,8 +257,10 @@ Answer::Part Answer::read(Choice& choice, std::string text, const RoundReport* r
   return out;
 }
 
-// @param pieces  of the round, or null: their text becomes that of the content, beside "reasoning"
-Answer::Part Answer::read_reasoning(Choice& choice, std::string_view text, json* pieces) {
+// @param round, pieces  of the text, or null; the text of the pieces becomes that of the content,
+// beside "reasoning"
+Answer::Part Answer::read_parts(Choice& choice, std::string_view text, const RoundReport* round,
+                                json* pieces) {
   Part out;
   const auto take = [&] {
     Part part{choice.thoughts.take_content(), choice.thoughts.take_reasoning()};
@@ -255,18 +268,20 @@ Answer::Part Answer::read_reasoning(Choice& choice, std::string_view text, json*
     out.reasoning += part.reasoning;
     return part;
   };
-  if (pieces != nullptr) {
-    for (json& piece : *pieces) {
-      const auto& bytes = piece["text"].get_ref<const std::string&>();
-      choice.thoughts.push(bytes);
-      text.remove_prefix(bytes.size());
-      Part part = take();
-      piece["text"] = std::move(part.text);
-      if (!part.reasoning.empty()) piece["reasoning"] = std::move(part.reasoning);
-    }
+  const std::size_t tokens = round != nullptr ? round->bytes.size() : 0;
+  for (std::size_t i = 0; i < tokens; ++i) {
+    // As in round_json: what is left belongs to the last one.
+    const std::size_t n = i + 1 == tokens ? text.size() : std::min(text.size(), round->bytes[i]);
+    choice.thoughts.push(text.substr(0, n), served_.model.piece(round->trace.outputs[i]));
+    text.remove_prefix(n);
+    if (choice.ended && i + 1 == tokens) choice.thoughts.finish();
+    Part part = take();
+    if (pieces == nullptr) continue;
+    (*pieces)[i]["text"] = in_channels() ? spelled_calls(part.text) : std::move(part.text);
+    if (!part.reasoning.empty()) (*pieces)[i]["reasoning"] = std::move(part.reasoning);
   }
   choice.thoughts.push(text);
-  if (choice.ended) choice.thoughts.finish();
+  if (choice.ended && tokens == 0) choice.thoughts.finish();
   take();
   return out;
 }

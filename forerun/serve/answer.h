@@ -86,7 +86,9 @@ class Answer {
   void add_calls(Choice& choice, nlohmann::json& message);
   void send_chunk(std::size_t index, const Part& part, bool last);
   Part read(Choice& choice, std::string text, const RoundReport* round);
-  Part read_reasoning(Choice& choice, std::string_view text, nlohmann::json* pieces);
+  bool in_channels() const;
+  Part read_parts(Choice& choice, std::string_view text, const RoundReport* round,
+                  nlohmann::json* pieces);
   static void count_reasoning(Choice& choice, std::span<const std::size_t> bytes);
   void show(std::size_t index, const Part& part);
   void respond(Choice& choice, const Part& part);

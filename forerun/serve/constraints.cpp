@@ -206,6 +206,12 @@ ReasoningStart reasoning_before(const GenerationRequest& r) {
   return r.reasoning.value_or(ReasoningStart::kAfter);
 }
 
+// Whether the calls are HarmonyText's, which a message that goes on has none of.
+bool calls_in_channels(const json& request, const ServedModel& served) {
+  return served.model.answers_in_channels() &&
+         !Fields(request).flag("continue_final_message", false);
+}
+
 void read_tools(GenerationRequest& r, const json& request, const ordered_json& document,
                 const ToolsWanted& wanted, const std::string& answer, const ServedModel& served) {
   std::vector<Tool> tools;
@@ -226,7 +232,7 @@ void read_tools(GenerationRequest& r, const json& request, const ordered_json& d
         {.required = wanted.required,
          .several = Fields(request).flag("parallel_tool_calls", true) && wanted.chosen.empty(),
          .answer = answer,
-         .reasoning = reasoning_before(r)});
+         .reasoning = r.calls_in_channels ? ReasoningStart::kChannels : reasoning_before(r)});
   } catch (const UsageError& e) {
     throw bad_field("tools", std::string("cannot be kept: ") + e.what());
   }
@@ -287,6 +293,7 @@ void read_constraints(GenerationRequest& r, const json& request, std::string_vie
     throw bad_field(form.param, std::string("cannot be kept: ") + e.what());
   }
   if (!tools.none) {
+    r.calls_in_channels = calls_in_channels(request, served);
     read_tools(r, request, as_written(request, body), tools, form.schema.value_or(""), served);
   }
 }

@@ -35,6 +35,7 @@ struct GenerationRequest {
   bool rounds = false;                      ///< chunks say how their text came about
   bool calls_tools = false;                 ///< calls in the text are handed over as such
   bool calls_or_form = false;               ///< and a text that does not begin with one holds none
+  bool calls_in_channels = false;           ///< calls are those of HarmonyText
   std::optional<ReasoningStart> reasoning;  ///< is handed over as such
   std::shared_ptr<const nlohmann::json> response;  ///< what the answer of kResponses repeats
 

@@ -66,7 +66,7 @@ std::optional<ReasoningStart> reasoning_of(const Fields& fields, const ChatPromp
     const bool inside = last.substr(solid).starts_with(kThink) && last.find(kThought) == last.npos;
     return inside ? std::optional(ReasoningStart::kInside) : std::nullopt;
   }
-  if (!goes_on && HarmonyText::in_template(text)) return ReasoningStart::kChannels;
+  if (!goes_on && served.model.answers_in_channels()) return ReasoningStart::kChannels;
   const std::string end = end_of(prompt, served.model);
   if (without_space_after(end).ends_with(kThink)) return ReasoningStart::kInside;
   if (goes_on) return std::nullopt;
@@ -106,10 +106,10 @@ void ReasoningReader::add(const HarmonyParts& parts) {
   content_ += parts.content;
 }
 
-void ReasoningReader::push(std::string_view piece) {
-  if (harmony_) return add(channels_.push(piece));
-  pushed_ += piece.size();
-  held_ += piece;
+void ReasoningReader::push(std::string_view text, std::string_view token) {
+  if (harmony_) return add(channels_.push(text, token));
+  pushed_ += text.size();
+  held_ += text;
   if (place_ == Place::kStart && !start()) return;
   if (place_ == Place::kReasoning && !reason()) return;
   if (place_ == Place::kGap && !skip_space()) return;

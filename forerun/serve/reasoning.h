@@ -35,15 +35,20 @@ void add_effort(nlohmann::json& variables, const Fields& fields, const Model& mo
 class ReasoningReader {
  public:
   /// @param start  kInside: a <think> that repeats this is left out; kChannels: the text is
-  /// HarmonyText
-  explicit ReasoningReader(ReasoningStart start = ReasoningStart::kBefore)
-      : inside_(start == ReasoningStart::kInside), harmony_(start == ReasoningStart::kChannels) {}
+  /// HarmonyText, whose tags are tokens
+  /// @param whole  of HarmonyText: the reasoning is part of the content
+  explicit ReasoningReader(ReasoningStart start = ReasoningStart::kBefore, bool whole = false)
+      : inside_(start == ReasoningStart::kInside),
+        harmony_(start == ReasoningStart::kChannels),
+        channels_({.by_token = true, .whole = whole}) {}
 
-  void push(std::string_view piece);
+  /// @param token  the piece of the token that came with it, of HarmonyText
+  void push(std::string_view text, std::string_view token = {});
   /// No more text comes: what waits is no tag.
   void finish();
   /// Each since the last time.
   std::string take_reasoning();
+  /// Of HarmonyText with the marks of its calls.
   std::string take_content();
   /// Bytes of the text up to the end of </think>: 0 without reasoning, SIZE_MAX where that end has
   /// not come.

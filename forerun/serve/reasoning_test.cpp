@@ -2,6 +2,7 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -64,33 +65,52 @@ TEST(Reasoning, IsBetweenTheTagsWithoutTheSpaceAroundIt) {
                {"\xc3\xa9\xe2\x82\xac", "\xf0\x9f\x98\x80", 20});
 }
 
+// A text whose tags are tokens, in pieces: the tags, and up to `size` bytes.
+void push_tokens(ReasoningReader& reader, std::string_view text, std::size_t size) {
+  while (!text.empty()) {
+    std::size_t n = std::min(text.size(), size);
+    for (const std::string_view tag : HarmonyText::tags()) {
+      const std::size_t at = text.find(tag);
+      n = at == 0 ? tag.size() : std::min(n, at);
+    }
+    reader.push(text.substr(0, n), text.substr(0, n));
+    text.remove_prefix(n);
+  }
+}
+
 TEST(Reasoning, OfHarmonyIsTheAnalysis) {
   constexpr std::string_view kAnalysis = "<|channel|>analysis<|message|>One.<|end|>";
   constexpr std::string_view kFinal = "<|start|>assistant<|channel|>final<|message|>";
   const std::string text = std::string(kAnalysis) + std::string(kFinal) + "Yes";
-  for (std::size_t cut = 0; cut <= text.size(); ++cut) {
+  for (std::size_t size = 1; size <= text.size(); ++size) {
     ReasoningReader reader(ReasoningStart::kChannels);
-    reader.push(std::string_view(text).substr(0, cut));
-    reader.push(std::string_view(text).substr(cut));
+    push_tokens(reader, text, size);
     reader.finish();
     EXPECT_EQ(reader.take_reasoning(), "One.");
     EXPECT_EQ(reader.take_content(), "Yes");
-    EXPECT_EQ(reader.end(), kAnalysis.size() + kFinal.size()) << cut;
+    EXPECT_EQ(reader.end(), kAnalysis.size() + kFinal.size()) << size;
   }
   ReasoningReader plain(ReasoningStart::kChannels);
   plain.push("Yes");
   plain.finish();
   EXPECT_EQ(plain.take_content(), "Yes");
   EXPECT_EQ(plain.end(), 0U);
+  ReasoningReader whole(ReasoningStart::kChannels, true);
+  push_tokens(whole, text, 3);
+  EXPECT_EQ(whole.take_content(), text);
+  EXPECT_EQ(whole.take_reasoning(), "");
+  EXPECT_EQ(whole.end(), 0U);
 }
 
 TEST(Reasoning, OfHarmonyComesBeforeItsCalls) {
   ReasoningReader reader(ReasoningStart::kChannels);
-  reader.push("<|channel|>analysis<|message|>One.<|end|><|start|>assistant<|channel|>commentary");
-  reader.push(" to=functions.f <|constrain|>json<|message|>{\"a\": 1}");
+  push_tokens(reader,
+              "<|channel|>analysis<|message|>One.<|end|><|start|>assistant<|channel|>commentary"
+              " to=functions.f <|constrain|>json<|message|>{\"a\": 1}",
+              5);
   reader.finish();
   EXPECT_EQ(reader.take_reasoning(), "One.");
-  ToolCallReader calls;
+  ToolCallReader calls(kHarmonyCall, kHarmonyCallEnd);
   calls.push(reader.take_content());
   calls.finish();
   EXPECT_EQ(calls.take_calls(),

@@ -292,7 +292,8 @@ TEST_F(RequestMutation, DamagedReasoningIsTheSameWhateverThePieces) {
     constexpr ReasoningStart kStarts[] = {ReasoningStart::kBefore, ReasoningStart::kInside,
                                           ReasoningStart::kChannels};
     const ReasoningStart start = kStarts[rng.below(3)];
-    ReasoningReader whole(start), pieces(start);
+    const bool keeps_all = rng.below(2) == 0;
+    ReasoningReader whole(start, keeps_all), pieces(start, keeps_all);
     whole.push(text);
     whole.finish();
     std::string reasoning, content;

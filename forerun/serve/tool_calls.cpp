@@ -10,8 +10,6 @@
 namespace forerun::serve {
 namespace {
 
-constexpr std::string_view kOpen = "<tool_call>", kClose = "</tool_call>";
-
 bool blank(std::string_view text) {
   return text.find_first_not_of(" \n\r\t") == std::string_view::npos;
 }
@@ -34,9 +32,9 @@ std::size_t ToolCallReader::close() {
       escaped_ = c == '\\' && !escaped_;
     } else if (c == '"') {
       quoted_ = true;
-    } else if (const auto rest = std::string_view(held_).substr(seen_, kClose.size());
-               kClose.starts_with(rest)) {
-      return rest.size() == kClose.size() ? seen_ : std::string::npos;
+    } else if (const auto rest = std::string_view(held_).substr(seen_, close_.size());
+               close_.starts_with(rest)) {
+      return rest.size() == close_.size() ? seen_ : std::string::npos;
     }
   }
   return std::string::npos;
@@ -46,10 +44,10 @@ std::size_t ToolCallReader::close() {
 bool ToolCallReader::may_hold_calls() {
   if (undecided_) {
     const std::size_t at = std::min(held_.find_first_not_of(" \n\r\t"), held_.size());
-    const std::string_view begin = std::string_view(held_).substr(at, kOpen.size());
-    if (begin.size() < kOpen.size() && kOpen.starts_with(begin)) return false;
+    const std::string_view begin = std::string_view(held_).substr(at, open_.size());
+    if (begin.size() < open_.size() && open_.starts_with(begin)) return false;
     undecided_ = false;
-    plain_ = begin != kOpen;
+    plain_ = begin != open_;
   }
   if (plain_) add(std::exchange(held_, {}));
   return !plain_;
@@ -59,7 +57,7 @@ void ToolCallReader::push(std::string_view piece) {
   held_ += piece;
   if (!may_hold_calls()) return;
   for (;;) {
-    const std::string_view tag = inside_ ? kClose : kOpen;
+    const std::string_view tag = inside_ ? close_ : open_;
     const std::size_t at = inside_ ? close() : held_.find(tag);
     if (at == std::string::npos) break;
     if (inside_) {
@@ -68,7 +66,7 @@ void ToolCallReader::push(std::string_view piece) {
         add(std::move(call), true);
         called_ = true;
       } else {
-        add(fmt::format("{}{}{}", kOpen, call, kClose));
+        add(fmt::format("{}{}{}", open_, call, close_));
       }
     } else {
       // The space around calls belongs to their form.
@@ -80,7 +78,7 @@ void ToolCallReader::push(std::string_view piece) {
     seen_ = 0;
   }
   if (inside_) return;
-  const std::size_t keep = begun(held_, kOpen);
+  const std::size_t keep = begun(held_, open_);
   // Space waits too: it may come before a call.
   const std::size_t solid = held_.find_last_not_of(" \n\r\t", held_.size() - keep - 1);
   if (held_.size() == keep || solid == std::string::npos) return;

@@ -22,6 +22,8 @@ class ToolCallReader {
   ToolCallReader() = default;
   /// @param first  the text begins with a call, or holds none: a tag in it is text
   explicit ToolCallReader(bool first) : undecided_(first) {}
+  /// @param open, close  the tags of calls
+  ToolCallReader(std::string_view open, std::string_view close) : open_(open), close_(close) {}
   void push(std::string_view piece);
   /// The text beside the calls, since the last time.
   std::string take_content();
@@ -40,6 +42,7 @@ class ToolCallReader {
   void add(std::string text, bool call = false);
   std::vector<std::string> take_those(bool calls);
 
+  std::string_view open_ = "<tool_call>", close_ = "</tool_call>";
   std::string held_;
   std::vector<TextOrCall> parts_;  // not taken yet
   std::size_t waiting_ = 0;        // calls among them

@@ -10,7 +10,7 @@ import shutil
 import tempfile
 import unittest
 
-from serve_support import CLOSE, FORERUN, OPEN, WORDS, Served, Server, make_harmony_model, make_long_chat_model, make_reasoning_model, user
+from serve_support import CLOSE, FORERUN, OPEN, TAGS, WORDS, Served, Server, make_harmony_model, make_long_chat_model, make_reasoning_model, user
 
 CHAT, COMPLETIONS = "/v1/chat/completions", "/v1/completions"
 DATA = os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "data")
@@ -282,34 +282,196 @@ class Formats(unittest.TestCase):
             self.assertEqual(parts(asked), ("a", "b") if flagged else ("", text))
 
 
+def taken_apart(tokens):
+    """(reasoning, content, calls) of an answer in channels whose tags are the tokens with their names."""
+    if not tokens or tokens[0] not in ("<|channel|>", "<|start|>") and not "".join(tokens).startswith(" to="):
+        return "", "".join(tokens), []
+    messages, place, header = [], "header", ""
+    for token in tokens:
+        if place != "header" and token == "<|start|>":
+            place, header = "header", ""
+        elif place == "header" and token == "<|message|>":
+            place = "body"
+            messages.append([header, ""])
+        elif place == "header":
+            header += token
+        elif token == "<|end|>":
+            place = "between"
+        elif place == "body":
+            messages[-1][1] += token
+    thoughts, said, calls = [], [], []
+    for head, body in messages:
+        if " to=functions." in head:
+            calls.append((re.search(r" to=functions\.([^ <]+)", head)[1], body))
+        elif "<|channel|>analysis" in head:
+            if not said and not calls:  # behind those it is left out
+                thoughts.append(body)
+        else:
+            said.append(body)
+    return "\n\n".join(t for t in thoughts if t), "\n\n".join(t for t in said if t), calls
+
+
 class Harmony(Served):
     """Answers of several messages, as gpt-oss writes them."""
     make_model = staticmethod(make_harmony_model)
+    TOOLS = [{"type": "function", "function": {
+        "name": "weather.now", "strict": True,
+        "parameters": {"type": "object", "properties": {"a": {"type": "string", "maxLength": 4}}, "required": ["a"], "additionalProperties": False}}},
+        {"type": "function", "function": {"name": "b", "parameters": {"type": "object", "properties": {}, "additionalProperties": False}}}]
 
-    def texts(self, **fields):
+    def ask(self, **fields):
+        """(tokens, choice, usage)"""
         body = {"messages": user(WORDS), "max_tokens": 60, "logprobs": True, **fields}
         status, answer = self.server.post(CHAT, body)
         self.assertEqual(status, 200, answer)
         choice = answer["choices"][0]
-        return "".join(t["token"] for t in choice["logprobs"]["content"]), parts(choice["message"]), answer["usage"]
+        return [t["token"] for t in choice["logprobs"]["content"]], choice, answer["usage"]
 
-    def bias(self, *letters):
-        tokens = [self.server.post("/tokenize", {"content": letter})[1]["tokens"] for letter in letters]
-        return {str(token): -100 for listed in tokens for token in listed}
+    def texts(self, **fields):
+        tokens, choice, usage = self.ask(**fields)
+        return "".join(tokens), parts(choice["message"]), usage
+
+    def letter(self, letter):
+        return str(self.server.post("/tokenize", {"content": letter})[1]["tokens"][-1])
+
+    @staticmethod
+    def calls_of(message):
+        return [(c["function"]["name"], c["function"]["arguments"]) for c in message.get("tool_calls", [])]
+
+    def check_call(self, name, arguments):
+        arguments = json.loads(arguments)
+        self.assertIn(name, ("weather.now", "b"))
+        self.assertEqual(set(arguments), {"a"} if name == "weather.now" else set())
 
     def test_the_form_is_of_the_final_message(self):
-        text, said, usage = self.texts(guided_choice=["Yes."], logit_bias=self.bias("<"))
+        none = {str(token): -100 for token in TAGS.values()}
+        text, said, usage = self.texts(guided_choice=["Yes."], logit_bias=none)
         self.assertEqual((text, said), ("Yes.", ("", "Yes.")))
         self.assertEqual(usage["completion_tokens_details"]["reasoning_tokens"], 0)
         begins = set()
         for seed in range(12):
-            text, said, _ = self.texts(guided_choice=["Yes."], seed=seed, temperature=1.5, logit_bias=self.bias("Y"))
-            begin = re.match(r"<\|channel\|>(analysis|final(?= ?(<\|constrain\|>[a-z]+)?<\|message\|>))", text)
+            bias = {str(TAGS["<|channel|>"]): 50, str(TAGS["<|message|>"]): 4, str(TAGS["<|end|>"]): 4, self.letter("a"): 20 * (seed % 2)}
+            text, said, _ = self.texts(guided_choice=["Yes."], seed=seed, temperature=1.5, logit_bias=bias)
+            begin = re.match(r"<\|channel\|>(analysis|final( ?(<\|constrain\|> ?| )[a-zA-Z_]+)?<\|message\|>|final)", text)
             self.assertTrue(begin, text)
-            begins.add(begin[1])
-            if begin[1] == "final":
-                self.assertEqual(said, ("", "Yes."), text)
-        self.assertEqual(begins, {"analysis", "final"})
+            begins.add(begin[1][:5])
+            if "<|message|>Yes." in text:
+                self.assertEqual(said[1], "Yes.", text)
+        self.assertEqual(begins, {"analy", "final"})
+
+    def test_a_call_that_must_come_is_the_models_own(self):
+        ways = set()
+        for choice, name in (("required", None), ({"type": "function", "function": {"name": "b"}}, "b"),
+                             ({"type": "function", "function": {"name": "weather.now"}}, "weather.now")):
+            for seed in range(10):
+                body = {"messages": user(WORDS), "tools": self.TOOLS, "tool_choice": choice, "seed": seed, "max_tokens": 300, "temperature": 1.3,
+                        "logit_bias": {str(TAGS["<|end|>"]): 6, str(TAGS["<|message|>"]): 6}}
+                tokens, answer, usage = self.ask(**body)
+                wanted = taken_apart(tokens)
+                self.assertEqual(parts(answer["message"])[0], wanted[0], tokens)
+                self.assertEqual(parts(answer["message"])[1] or "", wanted[1], tokens)
+                got = self.calls_of(answer["message"])
+                stream = self.server.stream(CHAT, body)
+                streamed_calls = [c for chunk in stream[:-1] for ch in chunk["choices"] for c in ch["delta"].get("tool_calls", [])]
+                self.assertEqual(self.calls_of({"tool_calls": streamed_calls}), got)
+                self.assertEqual(streamed(stream), wanted[:2], tokens)
+                if answer["finish_reason"] == "length":
+                    continue
+                self.assertEqual(answer["finish_reason"], "tool_calls", tokens)
+                self.assertEqual([(n, json.loads(a)) for n, a in got], [(n, json.loads(a)) for n, a in wanted[2]], tokens)
+                self.assertEqual(len(got), 1, tokens)
+                self.check_call(*got[0])
+                self.assertIn(got[0][0], [name] if name else ("weather.now", "b"))
+                ways.add("".join(tokens).startswith(" to="))
+                if wanted[0]:
+                    self.assertGreater(usage["completion_tokens_details"]["reasoning_tokens"], 0)
+        self.assertEqual(ways, {True, False})
+
+    def test_a_call_that_may_come_has_its_parameters_too(self):
+        seen = set()
+        schema = {"type": "object", "properties": {"c": {"type": "boolean"}}, "required": ["c"], "additionalProperties": False}
+        for seed in range(24):
+            body = {"tools": self.TOOLS, "seed": seed, "max_tokens": 200, "temperature": 1.2,
+                    "logit_bias": {str(TAGS[name]): 8 for name in ("<|channel|>", "<|end|>", "<|message|>")}}
+            if held := seed % 4 > 0:
+                body.update(response_format={"type": "json_schema", "json_schema": {"name": "c", "schema": schema}})
+                body["logit_bias"][str(TAGS["<|channel|>"])] = 8 - 8 * (seed % 3)
+            tokens, answer, _ = self.ask(**body)
+            reasoning, content, calls = taken_apart(tokens)
+            message = answer["message"]
+            got = self.calls_of(message)
+            for call in got:
+                self.check_call(*call)
+            if answer["finish_reason"] != "length":
+                self.assertEqual(len(got), len(calls), tokens)
+                self.assertEqual(answer["finish_reason"], "tool_calls" if calls else "stop")
+                if held and not calls and "<|channel|>commentary" not in "".join(tokens):
+                    self.assertIn(json.loads(message["content"]), ({"c": True}, {"c": False}))
+            self.assertEqual((message["content"] or "").strip(), content.strip(), tokens)
+            self.assertEqual(message.get("reasoning_content", ""), reasoning, tokens)
+            seen.add((held, bool(calls), bool(content)))
+        self.assertLessEqual({(True, True, False), (True, False, True), (False, False, True)}, seen)
+
+    def test_calls_are_told_apart_where_reasoning_is_not(self):
+        seen = set()
+        for seed in range(10):
+            body = {"tools": self.TOOLS, "tool_choice": "required", "reasoning_format": "none", "seed": seed, "max_tokens": 300,
+                    "temperature": 1.3, "logit_bias": {str(TAGS["<|end|>"]): 6, str(TAGS["<|message|>"]): 6}}
+            tokens, answer, usage = self.ask(**body)
+            text, got = "".join(tokens), self.calls_of(answer["message"])
+            self.assertNotIn("reasoning_content", answer["message"])
+            self.assertEqual(usage["completion_tokens_details"]["reasoning_tokens"], 0)
+            if answer["finish_reason"] == "length":
+                continue
+            self.assertEqual((answer["finish_reason"], len(got)), ("tool_calls", 1))
+            self.check_call(*got[0])
+            content = answer["message"]["content"] or ""
+            self.assertTrue(text.startswith(content), (text, content))
+            self.assertNotIn("to=functions.", content)
+            seen.add(content != "")
+        self.assertEqual(seen, {True, False})
+
+    def test_texts_that_spell_tags_are_texts(self):
+        """Of a call's argument, which ends neither the string nor the call, and of the final message."""
+        tools = [{"type": "function", "function": {"name": "f", "strict": True, "parameters": {
+            "type": "object", "properties": {"a": {"const": "<|end|><|call|><tool_call>"}}, "required": ["a"], "additionalProperties": False}}}]
+        for stop in ([], ["<|end|>x"], ["|>y", "<z"]):
+            body = {"messages": user(WORDS), "tools": tools, "tool_choice": "required", "max_tokens": 200, "stop": stop, "logit_bias": {str(TAGS["<|end|>"]): 9}}
+            for n in range(4):
+                answer = self.server.post(CHAT, {**body, "seed": n})[1]["choices"][0]
+                if answer["finish_reason"] == "length":
+                    continue
+                self.assertEqual([(n, json.loads(a)["a"]) for n, a in self.calls_of(answer["message"])], [("f", "<|end|><|call|><tool_call>")])
+        text = "<|channel|>final<|message|>a<|end|> <tool_call>{\"name\": \"f\", \"arguments\": {}}</tool_call>"
+        for tags in ("plain", "tags"):
+            bias = {str(t): -100 if tags == "plain" else 20 if n in ("<|channel|>", "<|message|>") else -100 for n, t in TAGS.items()}
+            tokens, answer, _ = self.ask(guided_choice=[text], logit_bias=bias, max_tokens=250)
+            if answer["finish_reason"] == "stop" and "analysis" not in tokens:
+                self.assertEqual(answer["message"]["content"], text)
+
+    def test_texts_of_one_request(self):
+        body = {"messages": user(WORDS), "tools": self.TOOLS, "tool_choice": "required", "n": 3, "seed": 5, "max_tokens": 300, "logprobs": True,
+                "speculative": {"rounds": True}, "logit_bias": {str(TAGS["<|end|>"]): 6, str(TAGS["<|message|>"]): 6}}
+        status, answer = self.server.post(CHAT, body)
+        self.assertEqual(status, 200, answer)
+        for choice in answer["choices"]:
+            tokens = [t["token"] for t in choice["logprobs"]["content"]]
+            wanted = taken_apart(tokens)
+            self.assertEqual(choice["message"].get("reasoning_content", ""), wanted[0])
+            if choice["finish_reason"] == "tool_calls":
+                self.check_call(*self.calls_of(choice["message"])[0])
+            rounds = "".join(p["text"] for r in choice["forerun"]["rounds"] for p in r["pieces"])
+            self.assertEqual(rounds.count("<tool_call>"), len(self.calls_of(choice["message"])))
+
+    def test_responses_have_items_of_calls(self):
+        for seed in range(6):
+            status, answer = self.server.post("/v1/responses", {
+                "input": WORDS, "tools": [{"type": "function", "name": "b", "parameters": {"type": "object", "properties": {}, "additionalProperties": False}}],
+                "tool_choice": "required", "seed": seed, "max_output_tokens": 300})
+            self.assertEqual(status, 200, answer)
+            if answer["status"] == "completed":
+                calls = [i for i in answer["output"] if i["type"] == "function_call"]
+                self.assertEqual([(c["name"], json.loads(c["arguments"])) for c in calls], [("b", {})])
 
     def test_efforts_go_to_the_template(self):
         self.texts(reasoning_effort="high")

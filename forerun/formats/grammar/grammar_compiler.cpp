@@ -10,6 +10,9 @@
 #include <utility>
 #include <vector>
 
+#include "forerun/base/harmony_text.h"
+#include "forerun/formats/grammar/internal/channels.h"
+
 // xgrammar is compiled to leave its messages to its user: warnings say nothing that is not checked
 // here, errors are exceptions without a place in its sources.
 namespace xgrammar {
@@ -108,13 +111,21 @@ class CompiledTokens final : public TokenGrammar {
   xgrammar::CompiledGrammar grammar_;
 };
 
-// Control tokens have no text: no grammar allows them, except where it ends.
+// Control tokens have no text: no grammar allows them, except where it ends. Tags of harmony have a
+// mark, which then no other token has.
 xgrammar::TokenizerInfo info_of(const Tokenizer& tokenizer, std::size_t vocab,
                                 const std::unordered_set<Token>& end) {
+  const bool channels = tokenizer.token("<|channel|>") && tokenizer.token("<|message|>");
   std::vector<std::string> pieces;
   for (std::size_t i = 0; i < tokenizer.vocab_size(); ++i) {
     const auto token = static_cast<Token>(i);
-    pieces.emplace_back(tokenizer.is_control(token) ? std::string_view() : tokenizer.piece(token));
+    std::string piece(tokenizer.is_control(token) ? std::string_view() : tokenizer.piece(token));
+    if (channels && HarmonyText::is_tag(piece)) {
+      piece.insert(piece.begin(), internal::kTagMark);
+    } else if (channels && piece.find(internal::kTagMark) != piece.npos) {
+      piece.clear();
+    }
+    pieces.push_back(std::move(piece));
   }
   std::vector<std::int32_t> ends(end.begin(), end.end());
   std::sort(ends.begin(), ends.end());

@@ -2,11 +2,13 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <string>
 #include <vector>
 
 #include "forerun/base/quote.h"
 #include "forerun/formats/grammar/internal/after_reasoning.h"
+#include "forerun/formats/grammar/internal/channels.h"
 #include "forerun/formats/grammar/internal/schema_converter.h"
 
 namespace forerun {
@@ -41,43 +43,92 @@ Result<std::string> choice_grammar(std::span<const std::string> texts, Reasoning
           fmt::format("the texts to choose from have more than {} bytes", kMostChoiceBytes)};
     }
     if (text.empty()) return Error{"an empty text cannot be chosen"};
+    if (reasoning == ReasoningStart::kChannels && text.find(internal::kTagMark) != text.npos) {
+      return Error{"a text to choose has the character U+0001, which the model does not write"};
+    }
     all.push_back(internal::ebnf_text(text));
   }
   if (all.empty()) return Error{"there is nothing to choose from"};
   return after_reasoning(fmt::format("root ::= {}\n", fmt::join(all, " | ")), reasoning);
 }
 
+namespace {
+
+struct CalledTool {
+  std::string name, arguments;  // the rule of those
+};
+
+// @throws SchemaRefusal
+std::vector<CalledTool> converted(std::span<const Tool> tools, SchemaConverter& converter) {
+  std::vector<CalledTool> out;
+  for (const Tool& tool : tools) {
+    try {
+      out.push_back(
+          {tool.name,
+           converter.add_object(tool.parameters.empty() ? R"({"type": "object"})" : tool.parameters,
+                                tool.strict)});
+    } catch (const SchemaRefusal& r) {
+      throw SchemaRefusal{
+          fmt::format("parameters of the tool {}: {}", quote(tool.name, 100), r.message)};
+    }
+  }
+  if (out.empty()) throw SchemaRefusal{"there is no tool to call"};
+  return out;
+}
+
+std::string tagged_calls(const std::vector<CalledTool>& tools, const ToolCalls& allowed,
+                         SchemaConverter& converter) {
+  std::vector<std::string> calls;
+  for (const CalledTool& tool : tools) {
+    calls.push_back(converter.define(
+        fmt::format(R"("{{" ws "\"name\":" ws {} "," ws "\"arguments\":" ws {} ws "}}")",
+                    internal::ebnf_literal(internal::SchemaJson(tool.name)), tool.arguments)));
+  }
+  const std::string body =
+      converter.define(fmt::format(R"(ws ({}) ws "</tool_call>")", fmt::join(calls, " | ")));
+  const std::string call = "\"<tool_call>\" " + body;
+  const std::string some =
+      allowed.several ? fmt::format(R"({} ("\n"? {}){{0,15}})", call, call) : call;
+  const bool free = !allowed.required && allowed.answer.empty();
+  std::string root = some;
+  if (free) {
+    root = fmt::format("TagDispatch((\"<tool_call>\", {}), loop_after_dispatch={})", body,
+                       allowed.several);
+  } else if (!allowed.required) {
+    root += " | " + converter.add(allowed.answer, true);
+  }
+  return after_reasoning(converter.text(root), allowed.reasoning, free);
+}
+
+std::string channel_calls(const std::vector<CalledTool>& tools, const ToolCalls& allowed,
+                          SchemaConverter& converter) {
+  internal::ChannelCalls calls{.functions = {}, .required = allowed.required, .answer = {}};
+  for (const CalledTool& tool : tools) {
+    const bool fits = std::all_of(tool.name.begin(), tool.name.end(),
+                                  [](unsigned char c) { return c > ' ' && c != '<' && c != 0x7F; });
+    if (tool.name.empty() || !fits) {
+      throw SchemaRefusal{
+          fmt::format("the name of the tool {} has a space or a <, which the "
+                      "model's calls cannot hold: rename it",
+                      quote(tool.name, 100))};
+    }
+    calls.functions.emplace_back(tool.name, tool.arguments);
+  }
+  if (!allowed.answer.empty() && !allowed.required) {
+    calls.answer = converter.add(allowed.answer, true);
+  }
+  return internal::calls_in_channels(calls, converter.rules());
+}
+
+}  // namespace
+
 Result<std::string> tool_call_grammar(std::span<const Tool> tools, const ToolCalls& allowed) {
   try {
     SchemaConverter converter;
-    std::vector<std::string> calls;
-    for (const Tool& tool : tools) {
-      try {
-        const std::string arguments = converter.add_object(
-            tool.parameters.empty() ? R"({"type": "object"})" : tool.parameters, tool.strict);
-        calls.push_back(converter.define(
-            fmt::format(R"("{{" ws "\"name\":" ws {} "," ws "\"arguments\":" ws {} ws "}}")",
-                        internal::ebnf_literal(internal::SchemaJson(tool.name)), arguments)));
-      } catch (const SchemaRefusal& r) {
-        return Error{
-            fmt::format("parameters of the tool {}: {}", quote(tool.name, 100), r.message)};
-      }
-    }
-    if (calls.empty()) return Error{"there is no tool to call"};
-    const std::string body =
-        converter.define(fmt::format(R"(ws ({}) ws "</tool_call>")", fmt::join(calls, " | ")));
-    const std::string call = "\"<tool_call>\" " + body;
-    const std::string some =
-        allowed.several ? fmt::format(R"({} ("\n"? {}){{0,15}})", call, call) : call;
-    const bool free = !allowed.required && allowed.answer.empty();
-    std::string root = some;
-    if (free) {
-      root = fmt::format("TagDispatch((\"<tool_call>\", {}), loop_after_dispatch={})", body,
-                         allowed.several);
-    } else if (!allowed.required) {
-      root += " | " + converter.add(allowed.answer, true);
-    }
-    return after_reasoning(converter.text(root), allowed.reasoning, free);
+    const std::vector<CalledTool> called = converted(tools, converter);
+    return allowed.reasoning == ReasoningStart::kChannels
+               ? channel_calls(called, allowed, converter)
+               : tagged_calls(called, allowed, converter);
   } catch (const SchemaRefusal& r) {
     return Error{r.message};
   }

@@ -28,8 +28,10 @@ Result<std::string> choice_grammar(std::span<const std::string> texts,
                                    ReasoningStart reasoning = ReasoningStart::kAfter);
 
 /// Calls as <tool_call>{"name": ..., "arguments": {...}}</tool_call>, the format that Hermes and
-/// Qwen 2.5 were trained on. The parameters of a tool that is not strict are kept as far as a
+/// Qwen 2.5 were trained on; with ReasoningStart::kChannels as messages of OpenAI's harmony format,
+/// of which one ends an answer. The parameters of a tool that is not strict are kept as far as a
 /// grammar can: it passes over the other words of their schema.
+/// Errors: as json_schema_grammar, no tool, a name that such a message cannot hold.
 Result<std::string> tool_call_grammar(std::span<const Tool> tools, const ToolCalls& allowed);
 
 }  // namespace forerun

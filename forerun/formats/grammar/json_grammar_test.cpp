@@ -330,35 +330,6 @@ TEST(AfterReasoning, TextsThatMayBeAnyNeedNotEndTheirs) {
   }
 }
 
-TEST(AfterReasoning, OfChannelsTheFinalMessageHasTheForm) {
-  constexpr const char* kSchema = R"({"type": "integer"})";
-  const std::vector<Tool> tools = {{"f", ""}};
-  const std::string call = R"(<tool_call>{"name":"f","arguments":{}}</tool_call>)";
-  const std::string final = "<|channel|>final<|message|>";
-  const std::string analysis = "<|channel|>analysis<|message|>a <|chan 5<|end|><|start|>assistant";
-  const auto form = compiled(json_schema_grammar(kSchema, ReasoningStart::kChannels));
-  const std::string json = "<|channel|>final <|constrain|>json<|message|>";
-  for (const std::string& good :
-       {std::string("5"), final + "5", analysis + final + "5", json + "5", analysis + json + "5"}) {
-    EXPECT_TRUE(accepts(*form, good)) << good;
-  }
-  for (const std::string& bad :
-       {std::string("a"), final, final + "a", analysis, analysis + "5", analysis + final + "a",
-        "<think>a</think>5" + final,
-        analysis + json + "\"no\"<|end|><|start|>assistant" + final + "5",
-        analysis + "<|channel|>commentary<|message|>a<|end|>" + final + "5",
-        analysis + " to=functions.f<|message|>{}<|end|>" + final + "5"}) {
-    EXPECT_FALSE(accepts(*form, bad)) << bad;
-  }
-  const auto any = compiled(tool_call_grammar(tools, {.reasoning = ReasoningStart::kChannels}));
-  const std::string native = "<|channel|>commentary to=functions.f<|message|>{}";
-  for (const std::string& good : {std::string("a"), call, final + "a" + call, analysis, native,
-                                  analysis + native, analysis + final + call}) {
-    EXPECT_TRUE(accepts(*any, good)) << good;
-  }
-  EXPECT_FALSE(accepts(*any, analysis + final + "<tool_call>x"));
-}
-
 // A place that moves to and fro gives what a fresh one gives.
 TEST(GrammarWalk, GoesBackAndAlongOtherPaths) {
   const auto grammar = compiled(json_schema_grammar(R"({"type": "object"})"));

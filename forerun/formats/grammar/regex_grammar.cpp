@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include "forerun/formats/grammar/internal/after_reasoning.h"
+#include "forerun/formats/grammar/internal/channels.h"
 #include "forerun/formats/grammar/internal/regex_tree.h"
 
 namespace forerun {
@@ -19,8 +20,10 @@ Result<std::string> regex_grammar(std::string_view expression, ReasoningStart re
   if (expression.size() > kMostRegexBytes) {
     return wrong(fmt::format("has {} bytes: {} at most", expression.size(), kMostRegexBytes));
   }
-  const Result<internal::RegexTree> regex =
-      internal::parse_regex(expression, internal::RegexUse::kWhole);
+  Result<internal::RegexTree> regex = internal::parse_regex(expression, internal::RegexUse::kWhole);
+  if (regex && reasoning == ReasoningStart::kChannels) {
+    regex = internal::without(*regex, internal::kTagMark);
+  }
   if (!regex) return wrong(regex.error().message);
   if (!internal::size_of(*regex).is_fair()) {
     return wrong("is too large: bound its repetitions by less, or nest fewer optional parts");

@@ -4,34 +4,14 @@
 
 #include <string_view>
 
+#include "forerun/formats/grammar/internal/channels.h"
+
 namespace forerun::internal {
-
-namespace {
-
-// The answer is the message of the channel "final", behind analysis alone. Where texts are any,
-// other messages may call.
-std::string after_channels(std::string_view held, bool free) {
-  if (free) {
-    return fmt::format(R"(root ::= held | "<|channel|>final<|message|>" held | "<|channel|>" others
-others ::= TagDispatch(("<|channel|>final<|message|>", held), loop_after_dispatch=false)
-held{})",
-                       held);
-  }
-  return fmt::format(R"(root ::= held | final | "<|channel|>analysis" others
-others ::= unclosed final
-final ::= "<|channel|>final" (" "? "<|constrain|>" [a-z]{{1,16}})? "<|message|>" held
-unclosed ::= TagDispatch(excludes=("<|channel|>final", "<|channel|>commentary", "<|start|>assistant to="))
-held{})",
-                     held);
-}
-
-}  // namespace
 
 std::string after_reasoning(const std::string& ebnf, ReasoningStart reasoning, bool free) {
   if (reasoning == ReasoningStart::kAfter) return ebnf;
   constexpr std::string_view kRoot = "root";
-  if (reasoning == ReasoningStart::kChannels)
-    return after_channels(ebnf.substr(kRoot.size()), free);
+  if (reasoning == ReasoningStart::kChannels) return form_in_channels(ebnf.substr(kRoot.size()));
   const char* const begin = reasoning == ReasoningStart::kBefore ? R"(held | "<think>" )" : "";
   const char* const rules =
       free ? R"(thoughts ::= TagDispatch(("</think>", held), loop_after_dispatch=false))"

@@ -9,7 +9,7 @@ namespace forerun::internal {
 /// A grammar with reasoning before it. Space follows the reasoning as models write it, of bounded
 /// length.
 /// @param ebnf  begins with its rule root
-/// @param free  the texts are any: the reasoning need not end
+/// @param free  the texts are any: the reasoning need not end; not of ReasoningStart::kChannels
 std::string after_reasoning(const std::string& ebnf, ReasoningStart reasoning, bool free = false);
 
 }  // namespace forerun::internal

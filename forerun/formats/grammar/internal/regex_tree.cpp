@@ -187,4 +187,21 @@ Result<RegexTree> in_json(const RegexTree& regex) {
   return out;
 }
 
+Result<RegexTree> without(const RegexTree& regex, char32_t character) {
+  RegexTree out = regex;
+  if (regex.kind == RegexTree::Kind::kSet) {
+    out.set = regex.set.without({character, character});
+    if (out.set.empty()) {
+      return Error{fmt::format("asks for the character U+{:04X}, which the model does not write",
+                               static_cast<std::uint32_t>(character))};
+    }
+  }
+  for (RegexTree& part : out.parts) {
+    Result<RegexTree> converted = without(part, character);
+    if (!converted) return converted;
+    part = *std::move(converted);
+  }
+  return out;
+}
+
 }  // namespace forerun::internal

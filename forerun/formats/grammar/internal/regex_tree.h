@@ -37,6 +37,10 @@ enum class RegexUse : std::uint8_t {
 /// anchors within; the message names it and its place.
 Result<RegexTree> parse_regex(std::string_view expression, RegexUse use);
 
+/// The texts that do not have a character.
+/// Errors: a part asks for that one alone.
+Result<RegexTree> without(const RegexTree& regex, char32_t character);
+
 /// What an automaton of an expression takes, in numbers that stop at 2^32.
 struct RegexSize {
   std::uint64_t states = 0;       ///< over bytes, with repetitions written out; sets of many

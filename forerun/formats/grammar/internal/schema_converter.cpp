@@ -164,7 +164,11 @@ std::string SchemaConverter::define(const std::string& expression) {
 }
 
 std::string SchemaConverter::text(const std::string& root) const {
-  std::string out = "root ::= " + root + "\n" + kBasics;
+  return "root ::= " + root + "\n" + rules();
+}
+
+std::string SchemaConverter::rules() const {
+  std::string out = kBasics;
   for (std::size_t i = 0; i < rules_.size(); ++i) {
     out += fmt::format("r{} ::= {}\n", i, rules_[i]);
   }

@@ -38,6 +38,8 @@ class SchemaConverter {
   std::string define(const std::string& expression);
   /// The grammar of all rules, from `root` on.
   std::string text(const std::string& root) const;
+  /// All rules but a root.
+  std::string rules() const;
 
  private:
   [[noreturn]] static void refuse(const std::string& where, const std::string& what);
