@@ -129,7 +129,25 @@ void put_calls(const Json& m, const Json& messages, std::size_t& next, Json& out
   for (const Json& r : results) out.push_back(r);
 }
 
-Json in_channels(const Json& messages) {
+// The template takes instructions of the first message alone, and passes over others.
+Json with_one_instruction(const Json& messages) {
+  Json out = Json::array(), first;
+  for (const Json& m : messages) {
+    const bool instructs = is_role(m, "system") || is_role(m, "developer");
+    if (!instructs || !m.contains("content") || !m["content"].is_string()) {
+      out.push_back(m);
+    } else if (first.is_null()) {
+      first = m;
+    } else {
+      first["content"].get_ref<std::string&>() += "\n\n" + m["content"].get<std::string>();
+    }
+  }
+  if (!first.is_null()) out.insert(out.begin(), std::move(first));
+  return out;
+}
+
+Json in_channels(const Json& given) {
+  const Json messages = with_one_instruction(given);
   Json out = Json::array();
   for (std::size_t i = 0; i < messages.size();) {
     Json m = messages[i++];

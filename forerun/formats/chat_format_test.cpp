@@ -165,6 +165,34 @@ TEST(ChatFormat, CallsInHarmonysChannelsHaveMessagesOfTheirOwn) {
             "[See <| channel|>final<|message|>.]//");
 }
 
+TEST(ChatFormat, HarmonysInstructionsStandInOneMessage) {
+  const Tokenizer tokenizer = tokenizer_of("qwen2");
+  const ChatFormat format(
+      {.standard = "{% for m in messages %}{% if loop.first or m.role == 'user' "
+                   "or m.role == 'assistant' %}[{{ m.role[0] }} {{ m.content "
+                   "}}]{% endif %}{% endfor %}{% if false "
+                   "%}<|channel|>final<|message|>{% endif %}",
+       .with_tools = {}},
+      tokenizer);
+  const auto written = [&](const Json& messages, bool continues = false) {
+    const auto tokens =
+        encoded(format, tokenizer, {.messages = messages, .continue_last = continues});
+    return tokens ? tokenizer.decode(*tokens, {.control = true}) : tokens.error().message;
+  };
+  const auto message = [](const char* role, const char* text) {
+    return Json{{"role", role}, {"content", text}};
+  };
+  const Json system = message("system", "S"), developer = message("developer", "D"),
+             user = message("user", "u");
+  EXPECT_EQ(written(Json::array({system, user})), "[s S][u u]");
+  EXPECT_EQ(written(Json::array({system, developer, user})), "[s S\n\nD][u u]");
+  EXPECT_EQ(written(Json::array({developer, user, system, user})), "[d D\n\nS][u u][u u]");
+  EXPECT_EQ(written(Json::array({user, system})), "[s S][u u]");
+  EXPECT_EQ(written(Json::array({user})), "[u u]");
+  EXPECT_EQ(written(Json::array({system, developer, user, message("assistant", "a b")}), true),
+            "[s S\n\nD][u u][a a b");
+}
+
 TEST(ChatFormat, NothingInAConversationIsASpecialToken) {
   const Tokenizer tokenizer = tokenizer_of("qwen2");
   const ChatFormat format({.standard = template_of("qwen25.jinja"), .with_tools = {}}, tokenizer);
