@@ -33,6 +33,25 @@ def make_chat_model(folder):
         f.write(CHAT_TEMPLATE)
 
 
+TAGS = {f"<|{name}|>": 103 + i for i, name in enumerate(("start", "channel", "message", "end", "constrain", "call", "return"))}
+
+
+def write_harmony(model):
+    """Gives the folder of make_chat_model the tokens of TAGS, and a template that writes OpenAI's harmony format."""
+    path = os.path.join(model, "tokenizer.json")
+    with open(path, encoding="utf-8") as f:
+        tokenizer = json.load(f)
+    vocabulary = tokenizer["model"]["vocab"]
+    for name, token in TAGS.items():
+        del vocabulary[next(k for k, v in vocabulary.items() if v == token)]
+        vocabulary[name] = token
+        tokenizer["added_tokens"].append({**tokenizer["added_tokens"][0], "id": token, "content": name, "special": True})
+    with open(path, "w", encoding="utf-8") as f:
+        json.dump(tokenizer, f)
+    with open(os.path.join(model, "chat_template.jinja"), "w", encoding="utf-8") as f:
+        f.write("{# <|channel|>final<|message|> tools reasoning_effort #}" + CHAT_TEMPLATE)
+
+
 class Command(unittest.TestCase):
     """A test with a folder of its own."""
 

@@ -18,7 +18,7 @@ import termios
 import time
 import unittest
 
-from cli_support import FORERUN, GGUF, LLAMA, TINY, Command, forerun, make_chat_model
+from cli_support import FORERUN, GGUF, LLAMA, TAGS, TINY, Command, forerun, make_chat_model, write_harmony
 
 SHIPPED = os.path.join(os.path.dirname(os.path.dirname(os.path.abspath(__file__))), "models")
 DIFFUSION = os.path.join(os.path.dirname(TINY), "diffusion_lm")
@@ -170,6 +170,27 @@ class Contract(Command):
         self.refused(2, *call, "--regex", "a", "--choice", "b", says=["--regex and --choice"])
         self.refused(2, *call, "--json-schema", self.path("s.json", b"{}"), "--regex", "a", says=["--json-schema and --regex"])
         self.refused(2, *call, "--choice", "a", "--ignore-end", says=["--choice and --ignore-end"])
+
+    def test_of_harmony_the_final_message_has_the_form(self):
+        model = os.path.join(self.dir, "chat")
+        make_chat_model(model)
+        write_harmony(model)
+        schema = self.path("s.json", b'{"const": "<|end|>"}')
+        for flags, text in ((("--choice", "yes"), "yes"), (("--regex", "[<]\\|end\\|>"), "<|end|>"), (("--json-schema", schema), '"<|end|>"')):
+            seen = set()
+            for seed in range(4):
+                bias = [x for t, b in (("channel", 30 if seed % 2 else -30), ("message", 9), ("end", 9)) for x in ("--logit-bias", f"{TAGS[f'<|{t}|>']}={b}")]
+                call = ("generate", "-m", model, "-p", "a b", "--temp", "1.2", "--seed", str(seed), "-n", "150", *flags, *bias)
+                r, j = forerun(*call), forerun(*call, "--json")
+                self.assertEqual((r.returncode, j.returncode), (0, 0), r.stderr)
+                answer = json.loads(j.stdout)
+                self.assertEqual(r.stdout, answer["text"] + "\n")
+                if answer["finish"] == "end-token":
+                    self.assertEqual(answer["text"], text)
+                    seen.add(TAGS["<|channel|>"] in answer["tokens"])
+            self.assertEqual(seen, {True, False})
+        r = forerun("generate", "-m", model, "-p", "a b", "--raw", "--choice", "yes", "--json")
+        self.assertEqual(json.loads(r.stdout)["text"], "yes")
 
     def test_inexact_rules_are_labelled(self):
         r = forerun("generate", "-m", GGUF, "-p", "a b", "--raw", "--temp", "1", "--rule", "typical", "--json")

@@ -35,7 +35,7 @@ int certify_texts(const CertifyFlags& f) {
   const std::vector<Prompt> texts = read_prompts(f.prompts);
   GenerateOptions options = text_options(f.run.text, f.run.draft);
   const Model model = load_model(f.run.model);
-  hold_to_form(options, f.run.draft.form, model);
+  hold_to_form(options, f.run.draft.form, model, f.raw);
   const Drafter drafter = load_drafter(f.run.draft.drafter, f.run.draft.precision, model);
   const auto prompts = encode_prompts(model, texts, f.raw);
   Progress progress;

@@ -69,8 +69,8 @@ nlohmann::json drafting_json(const TokenImageOptions& o) {
 }
 
 template <class AnyModel>
-nlohmann::json described(const Drafted& set, const typename AnyModel::Options& o,
-                         const AnyModel& model) {
+nlohmann::json described_set(const Drafted& set, const typename AnyModel::Options& o,
+                             const AnyModel& model) {
   nlohmann::json out = step_settings(o, model);
   out.update(
       {{"format", kFormat}, {"model", model.digest()}, {"seed", o.seed}, {"drafter", set.drafter}});
@@ -110,7 +110,7 @@ PlannedRun plan_of(const EvaluatedRun& f, const ImageReference& reference, const
     out.plan.sets.push_back(
         {.name = set.name(),
          .exact = exact(o),
-         .described = described(set, o, model),
+         .described = described_set(set, o, model),
          .sample = [model, drafter, o](std::uint32_t first, std::span<const std::int64_t> labels,
                                        const ImageListener& listener) {
            auto part = o;

@@ -84,7 +84,7 @@ std::string default_of(const T& value) {
   }
 }
 
-std::string described(const std::string& help, const Accepts& a, const std::string& standard) {
+std::string described_flag(const std::string& help, const Accepts& a, const std::string& standard) {
   std::string words = words_of(a);
   if (!standard.empty()) words += (words.empty() ? "" : "; ") + ("default " + standard);
   if (a.required) words += words.empty() ? "required" : "; required";
@@ -277,10 +277,10 @@ void Command::add(const std::string& names, T& value, const std::string& help, c
     return true;
   };
   Impl::Flag flag{.option = impl_->add(names, set, kFlag), .old = {}, .group = impl_->group};
-  flag.option->description(described(help, a,
-                                     kFlag                ? ""
-                                     : a.standard.empty() ? default_of(value)
-                                                          : a.standard));
+  flag.option->description(described_flag(help, a,
+                                          kFlag                ? ""
+                                          : a.standard.empty() ? default_of(value)
+                                                               : a.standard));
   for (const std::string& old : split(a.old)) {
     flag.old.push_back(impl_->add(old, set, kFlag)->group(""));
   }

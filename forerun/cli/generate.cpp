@@ -9,6 +9,7 @@
 #include "forerun/base/atomic_file.h"
 #include "forerun/cli/diffusion_text.h"
 #include "forerun/cli/explain.h"
+#include "forerun/cli/final_message.h"
 #include "forerun/cli/images.h"
 #include "forerun/cli/interrupt.h"
 #include "forerun/cli/options.h"
@@ -145,12 +146,13 @@ int generate_text(GenerateFlags& f, const Command& command) {
   take_recommended(f.run.text.sampling, changes, model, command, f.generation_config);
   options.sampling = f.run.text.sampling;
   options.changes.repetition_penalty = changes.repetition_penalty;
-  hold_to_form(options, f.run.draft.form, model);
+  hold_to_form(options, f.run.draft.form, model, f.raw);
+  const bool final_alone = options.changes.grammar && !f.raw && model.answers_in_channels();
   const Drafter drafter = load_drafter(f.run.draft.drafter, f.run.draft.precision, model);
   const std::vector<Token> prompt = prompt_tokens(model, f);
   Listener listener;
   listener.go_on = [] { return !interrupted(); };
-  if (!f.json) listener.on_text = [](std::string_view piece) { write_out(piece); };
+  if (!f.json && !final_alone) listener.on_text = [](std::string_view piece) { write_out(piece); };
 
   Generated g;
   std::optional<Certificate> certificate;
@@ -161,9 +163,16 @@ int generate_text(GenerateFlags& f, const Command& command) {
   } else {
     g = generate(model, drafter, prompt, options, listener);
   }
+  HarmonyParts parts;
+  if (final_alone) {
+    parts = parts_in_channels(g, model);
+    g.text = parts.content;
+    if (!f.json) write_out(g.text);
+  }
   if (trace) trace->commit(render_text_trace(page_of(f, g, model, command.line())));
   if (f.json) {
     nlohmann::json j = document(f, g, prompt.size(), model);
+    if (!parts.analysis.empty()) j["reasoning"] = parts.analysis;
     if (certificate) j["certificate"] = to_json(*certificate);
     write_json(j);
   } else {

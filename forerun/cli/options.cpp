@@ -307,13 +307,15 @@ void bind_form(Command& command, FormFlags& form) {
   command.group("");
 }
 
-void hold_to_form(GenerateOptions& options, const FormFlags& form, const Model& model) {
-  if (!form.choices.empty()) options.changes.grammar = model.choice_grammar(form.choices);
-  if (!form.regex.empty()) options.changes.grammar = model.regex_grammar(form.regex);
+void hold_to_form(GenerateOptions& options, const FormFlags& form, const Model& model, bool raw) {
+  const ReasoningStart start =
+      !raw && model.answers_in_channels() ? ReasoningStart::kChannels : ReasoningStart::kAfter;
+  if (!form.choices.empty()) options.changes.grammar = model.choice_grammar(form.choices, start);
+  if (!form.regex.empty()) options.changes.grammar = model.regex_grammar(form.regex, start);
   if (form.json_schema.empty()) return;
   const std::string schema = read_input(form.json_schema, "schema file");
   try {
-    options.changes.grammar = model.json_grammar(schema);
+    options.changes.grammar = model.json_grammar(schema, start);
   } catch (const UsageError& e) {
     throw UsageError(fmt::format("{}: {}", form.json_schema, e.what()));
   }

@@ -101,8 +101,10 @@ GenerateOptions text_options(const GenerateOptions& options, const DraftFlags& d
 void bind_template_variables(Command& command, std::string& variables);
 /// --json-schema, --regex and --choice, of commands that call `hold_to_form`.
 void bind_form(Command& command, FormFlags& form);
+/// Of answers in OpenAI's harmony format the final message has the form.
+/// @param raw  the prompts are texts as they are
 /// @throws UsageError  no such file, or a form that would not be kept
-void hold_to_form(GenerateOptions& options, const FormFlags& form, const Model& model);
+void hold_to_form(GenerateOptions& options, const FormFlags& form, const Model& model, bool raw);
 
 /// One line of a prompts file.
 struct Prompt {

@@ -14,7 +14,7 @@ import time
 import unittest
 
 sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), ".."))
-from cli_support import CHAT_TEMPLATE, FORERUN, LLAMA, make_chat_model  # noqa: E402
+from cli_support import CHAT_TEMPLATE, FORERUN, LLAMA, TAGS, make_chat_model, write_harmony  # noqa: E402
 
 OPEN, CLOSE = 103, 104  # the tokens <think> and </think> of make_reasoning_model
 WORDS = "a b a b c a b a b c 1 2 1 2 3 1 2 1 2 3"
@@ -52,24 +52,10 @@ def make_reasoning_model(folder, start="", special=False):
         f.write("{# <think> </think> #}" + CHAT_TEMPLATE.replace("{% endif %}", "{{ start | default(" + repr(start) + ") }}{% endif %}"))
 
 
-TAGS = {f"<|{name}|>": 103 + i for i, name in enumerate(("start", "channel", "message", "end", "constrain", "call", "return"))}
-
-
 def make_harmony_model(folder):
-    """In `folder`, for a Server: a tiny model with the tokens of TAGS, whose template writes OpenAI's harmony format."""
+    """In `folder`, for a Server: the same with OpenAI's harmony format."""
     make_long_chat_model(folder)
-    path = os.path.join(folder, "chat", "tokenizer.json")
-    with open(path, encoding="utf-8") as f:
-        tokenizer = json.load(f)
-    vocabulary = tokenizer["model"]["vocab"]
-    for name, token in TAGS.items():
-        del vocabulary[next(k for k, v in vocabulary.items() if v == token)]
-        vocabulary[name] = token
-        tokenizer["added_tokens"].append({**tokenizer["added_tokens"][0], "id": token, "content": name, "special": True})
-    with open(path, "w", encoding="utf-8") as f:
-        json.dump(tokenizer, f)
-    with open(os.path.join(folder, "chat", "chat_template.jinja"), "w", encoding="utf-8") as f:
-        f.write("{# <|channel|>final<|message|> tools reasoning_effort #}" + CHAT_TEMPLATE)
+    write_harmony(os.path.join(folder, "chat"))
 
 
 class Server:
