@@ -81,7 +81,7 @@ void Answer::begin() {
                                           {"delta", {{"role", "assistant"}, {"content", ""}}},
                                           {"logprobs", nullptr},
                                           {"finish_reason", nullptr}}});
-      if (request_.usage_chunk) document["usage"] = nullptr;
+      if (request_.usage_chunk) document["usage"] = usage_so_far();
       event(std::move(document));
     } else if (request_.echo) {
       send_chunk(i, {choices_[i].text, {}}, false);
@@ -150,9 +150,17 @@ void Answer::send_chunk(std::size_t index, const Part& part, bool last) {
   const bool chat = request_.api == Api::kChat;
   json document = frame(chat ? "chat.completion.chunk" : "text_completion");
   document["choices"] = json::array({choice_json(index, part, last)});
-  if (request_.usage_chunk) document["usage"] = nullptr;
+  if (request_.usage_chunk) document["usage"] = usage_so_far();
   if (last && left_ == 0) document.update(extras());
   event(std::move(document));
+}
+
+// What chunks before the last one say of the usage, as vLLM has it.
+json Answer::usage_so_far() const {
+  if (!request_.usage_so_far) return nullptr;
+  return {{"prompt_tokens", totals_.prompt_tokens},
+          {"completion_tokens", made_},
+          {"total_tokens", totals_.prompt_tokens + made_}};
 }
 
 json Answer::extras() const {
@@ -174,6 +182,7 @@ void Answer::count(Choice& choice, const RoundReport& round, Metrics& metrics) {
   choice.last = now;
   choice.began = true;
   if (first_token_ < 0.0) first_token_ = seconds_between(arrived_, now);
+  made_ += round.trace.outputs.size();
   if (round.trace.drafts.empty()) return;
   const std::size_t kept = round.trace.kept.size();
   totals_.rounds_by_kept.resize(std::max(totals_.rounds_by_kept.size(), kept + 1));

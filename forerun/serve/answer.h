@@ -96,6 +96,7 @@ class Answer {
   void end_response();
   void event(nlohmann::json document);
   nlohmann::json extras() const;
+  nlohmann::json usage_so_far() const;
   void count(Choice& choice, const RoundReport& round, Metrics& metrics);
   void finish(Choice& choice, const TextResult& result, bool first, Metrics& metrics);
 
@@ -109,6 +110,7 @@ class Answer {
   std::optional<ResponseOutput> response_;  // of /v1/responses, in place of chunks
   std::size_t left_;
   Totals totals_;
+  std::size_t made_ = 0;  // tokens so far
   std::vector<Token> tokens_;
   double first_token_ = -1.0;
   unsigned status_ = 200;

@@ -63,9 +63,35 @@ std::string name_of_tool(const json& tool, const std::string& where) {
 
 struct ToolsWanted {
   std::vector<std::string> names;
-  std::string chosen;  // the one to call; empty: any
+  std::vector<std::string> allowed;  // those to call; empty: any
+  bool one = false;                  // of them, as it is named alone
   bool none = false, required = false;
 };
+
+// OpenAI's two ways to name some of the tools.
+void read_choice(ToolsWanted& out, const json& choice) {
+  const std::string type = Fields(choice, "tool_choice.").text("type").value_or("function");
+  if (type != "allowed_tools") {
+    out.allowed = {name_of_tool(choice, "tool_choice")};
+    out.one = out.required = true;
+    return;
+  }
+  const json* given = Fields(choice, "tool_choice.").find("allowed_tools");
+  const json nothing = json::object();
+  const Fields some(given != nullptr ? *given : nothing, "tool_choice.allowed_tools.");
+  const std::string mode = some.text("mode").value_or("auto");
+  const json* tools = some.find("tools");
+  if ((mode != "auto" && mode != "required") || tools == nullptr || !tools->is_array() ||
+      tools->empty()) {
+    throw bad_field("tool_choice.allowed_tools",
+                    R"(is wrong: send {"mode": "auto" or "required", "tools": [...]})");
+  }
+  for (std::size_t i = 0; i < tools->size(); ++i) {
+    out.allowed.push_back(
+        name_of_tool((*tools)[i], fmt::format("tool_choice.allowed_tools.tools.{}", i)));
+  }
+  out.required = mode == "required";
+}
 
 ToolsWanted tools_of(const json& request) {
   const Fields fields(request);
@@ -85,14 +111,17 @@ ToolsWanted tools_of(const json& request) {
   const std::string way =
       choice != nullptr && choice->is_string() ? choice->get<std::string>() : "";
   if (choice != nullptr && choice->is_object()) {
-    out.chosen = name_of_tool(*choice, "tool_choice");
-    if (std::find(out.names.begin(), out.names.end(), out.chosen) == out.names.end()) {
-      throw bad_field("tool_choice", "names a function that is not among the tools");
+    read_choice(out, *choice);
+    for (const std::string& name : out.allowed) {
+      if (std::find(out.names.begin(), out.names.end(), name) == out.names.end()) {
+        throw bad_field("tool_choice", "names a function that is not among the tools");
+      }
     }
   } else if (choice != nullptr && way != "none" && way != "auto" && way != "required") {
-    throw bad_field("tool_choice", "is wrong: send none, auto, required or one function");
+    throw bad_field("tool_choice",
+                    "is wrong: send none, auto, required, one function or allowed_tools");
   }
-  out.required = way == "required" || !out.chosen.empty();
+  out.required = out.required || way == "required";
   out.none = way == "none" || out.names.empty();
   if (out.required && out.names.empty()) {
     throw bad_field("tool_choice", "asks for a call, and there are no tools");
@@ -216,7 +245,11 @@ void read_tools(GenerationRequest& r, const json& request, const ordered_json& d
                 const ToolsWanted& wanted, const std::string& answer, const ServedModel& served) {
   std::vector<Tool> tools;
   for (std::size_t i = 0; i < wanted.names.size(); ++i) {
-    if (!wanted.chosen.empty() && wanted.names[i] != wanted.chosen) continue;
+    const auto& allowed = wanted.allowed;
+    if (!allowed.empty() &&
+        std::find(allowed.begin(), allowed.end(), wanted.names[i]) == allowed.end()) {
+      continue;
+    }
     const Fields function(request["tools"][i]["function"], fmt::format("tools.{}.function.", i));
     // As OpenAI's: without "strict": true a schema is kept as far as it can be.
     Tool tool{.name = wanted.names[i], .parameters = "", .strict = function.flag("strict", false)};
@@ -230,7 +263,7 @@ void read_tools(GenerationRequest& r, const json& request, const ordered_json& d
     r.options.changes.grammar = served.model.tool_grammar(
         tools,
         {.required = wanted.required,
-         .several = Fields(request).flag("parallel_tool_calls", true) && wanted.chosen.empty(),
+         .several = Fields(request).flag("parallel_tool_calls", true) && !wanted.one,
          .answer = answer,
          .reasoning = r.calls_in_channels ? ReasoningStart::kChannels : reasoning_before(r)});
   } catch (const UsageError& e) {

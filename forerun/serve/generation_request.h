@@ -31,6 +31,7 @@ struct GenerationRequest {
   std::optional<std::size_t> top;  ///< log-probabilities are wanted, and so many likeliest tokens
   bool stream = false;
   bool usage_chunk = false;                 ///< a stream ends with the numbers of tokens
+  bool usage_so_far = false;                ///< and every chunk has them
   bool echo = false;                        ///< the text begins with the prompt
   bool rounds = false;                      ///< chunks say how their text came about
   bool calls_tools = false;                 ///< calls in the text are handed over as such

@@ -99,6 +99,15 @@ ordered_json chat_tools(const json& tools, const ordered_json& written) {
 
 json chat_choice(const json& choice) {
   if (!choice.is_object()) return choice;
+  if (Fields(choice, "tool_choice.").text("type") == "allowed_tools") {
+    json some = choice;
+    some.erase("type");
+    json* tools = some.contains("tools") && some["tools"].is_array() ? &some["tools"] : nullptr;
+    for (std::size_t i = 0; tools != nullptr && i < tools->size(); ++i) {
+      (*tools)[i] = chat_choice((*tools)[i]);
+    }
+    return {{"type", "allowed_tools"}, {"allowed_tools", std::move(some)}};
+  }
   type_of_tool(choice, "tool_choice");
   const auto name = Fields(choice, "tool_choice.").text("name");
   if (!name) throw bad_field("tool_choice.name", "is missing: name a function");
@@ -234,6 +243,8 @@ std::string own_name(const std::string& param, const AsChat& chat) {
   if (param == "max_completion_tokens") return "max_output_tokens";
   if (param == "reasoning_effort") return "reasoning.effort";
   std::string out = param;
+  constexpr std::string_view kAllowed = ".allowed_tools";
+  if (const std::size_t at = out.find(kAllowed); at != out.npos) out.erase(at, kAllowed.size());
   if (const std::size_t at = out.find(kFunction); out.starts_with("tool") && at != out.npos) {
     out.erase(at, kFunction.size());
   }

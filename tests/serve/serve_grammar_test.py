@@ -129,6 +129,27 @@ class Grammars(Served):
                                  [call["function"]])
                 self.assertEqual(streamed[-2]["choices"][0]["finish_reason"], "tool_calls")
 
+    def test_some_of_the_tools_may_be_called(self):
+        def allowed(mode, *tools):
+            return {"type": "allowed_tools", "allowed_tools": {"mode": mode, "tools": [{"type": "function", "function": {"name": n}} for n in tools]}}
+        fields = {"tools": [WEATHER, NOW], "max_tokens": 300}
+        called = set()
+        for seed in range(12):
+            names = [("now",), ("get_weather",), ("now", "get_weather")][seed % 3]
+            answer = self.chat("a b", seed=seed, tool_choice=allowed("required", *names), **fields)["choices"][0]
+            got = {c["function"]["name"] for c in answer["message"].get("tool_calls", [])}
+            self.assertLessEqual(got, set(names))
+            called |= got
+        self.assertEqual(called, {"now", "get_weather"})
+        answer = self.chat("a b", seed=1, tool_choice=allowed("auto", "now"), **fields)
+        # All of them stand in the prompt, which stays the same.
+        self.assertEqual(answer["usage"]["prompt_tokens"], self.chat("a b", seed=1, **fields)["usage"]["prompt_tokens"])
+        for wrong in (allowed("required"), allowed("maybe", "now"), allowed("auto", "other"), {"type": "allowed_tools"},
+                      {"type": "allowed_tools", "allowed_tools": {"mode": "auto", "tools": [5]}},
+                      {"type": "allowed_tools", "allowed_tools": {"mode": "auto"}}, {"type": "custom", "custom": {"name": "a"}}):
+            error = self.refused(400, CHAT, {"messages": user("a"), **fields, "tool_choice": wrong})
+            self.assertTrue(error["param"].startswith("tool_choice"), error)
+
     def test_arguments_may_hold_the_tag_that_ends_a_call(self):
         for x in ("</tool_call>", 'a"\\</tool_call>\\'):
             tool = {"type": "function", "function": {"name": "f", "parameters": {

@@ -221,6 +221,10 @@ class Responses(Asked):
                 several += len(calls) > 1
         self.assertGreater(several, 0)
         self.assertEqual((whole["tools"], whole["tool_choice"]), ([NOW], choice))
+        allowed = {"mode": "required", "tools": [{"type": "function", "name": "now"}]}
+        chat_allowed = {"mode": "required", "tools": [{"type": "function", "function": {"name": "now"}}]}
+        self.same({"tools": [NOW], "tool_choice": {"type": "allowed_tools", **allowed}, "seed": 3, "max_output_tokens": 300}, user(WORDS),
+                  {"tools": [CHAT_NOW], "tool_choice": {"type": "allowed_tools", "allowed_tools": chat_allowed}, "seed": 3, "max_tokens": 300})
         for choice in ("auto", "none"):
             self.same({"tools": [NOW], "tool_choice": choice, "seed": 1, "max_output_tokens": 20}, user(WORDS),
                       {"tools": [CHAT_NOW], "tool_choice": choice, "seed": 1, "max_tokens": 20})
@@ -290,6 +294,8 @@ class Responses(Asked):
                 ("tools", [{**NOW, "name": "a b"}], "tools.0.name"), ("tools", [{**NOW, "parameters": {"not": {}}}], "tools"),
                 ("tool_choice", "required", None), ("tool_choice", {"type": "web_search"}, None),
                 ("tool_choice", {"type": "function"}, "tool_choice.name"), ("tool_choice", "maybe", None),
+                ("tool_choice", {"type": "allowed_tools", "mode": "auto"}, "tool_choice"),
+                ("tool_choice", {"type": "allowed_tools", "mode": "auto", "tools": [5]}, "tool_choice.tools.0"),
                 ("text", {"format": {"type": "xml"}}, "text.format"), ("text", {"format": {"type": "json_schema"}}, "text.format.schema"),
                 ("text", {"format": {"type": "json_schema", "name": "a", "schema": {"not": {}}}}, "text.format"),
                 ("text", {"verbosity": "low"}, "text.verbosity"), ("text", 5, "text"), ("reasoning", {"effort": "vast"}, "reasoning.effort"),

@@ -130,6 +130,20 @@ class Streams(Served):
         self.assertEqual(chunks[-2]["usage"]["completion_tokens"], 9)
         self.assertTrue(all(c["usage"] is None for c in chunks[:-2]))
 
+    def test_every_chunk_may_have_the_usage_so_far(self):
+        options = {"include_usage": True, "continuous_usage_stats": True}
+        for path, body in ((CHAT, {"messages": user("a b"), "n": 2}), (COMPLETIONS, {"prompt": "a b", "echo": True}),
+                           (CHAT, {"messages": user("a b"), "speculative": {"off": True}})):
+            chunks = self.server.stream(path, {**body, "seed": 3, "max_tokens": 9, "ignore_eos": True, "stream_options": options})
+            usages = [c["usage"] for c in chunks[:-1]]
+            made = [u["completion_tokens"] for u in usages]
+            self.assertEqual((made, made[0], made[-1]), (sorted(made), 0, 9 * body.get("n", 1)))
+            self.assertGreater(len(set(made)), 1)
+            self.assertEqual({u["prompt_tokens"] for u in usages}, {usages[-1]["prompt_tokens"]})
+            self.assertTrue(all(u["total_tokens"] == u["prompt_tokens"] + u["completion_tokens"] for u in usages))
+        self.refused(400, CHAT, {"messages": user("a"), "stream": True, "stream_options": {"continuous_usage_stats": True}},
+                     "stream_options.continuous_usage_stats", ["include_usage"])
+
     def test_rounds_put_together_are_the_text(self):
         body = {"messages": user(WORDS), "seed": 3, "max_tokens": 80, "temperature": 0, "ignore_eos": True,
                 "speculative": {"rounds": True}}
@@ -472,7 +486,7 @@ class Other(Served):
         self.assertNotIn('"/forerun/certify', self.server.get("/metrics")[2].decode())
 
     def test_paths_of_other_servers_are_refused_with_the_one_to_take(self):
-        for path, word in (("/v1/embeddings", "no embeddings"), ("/embeddings/", "no embeddings"), ("/completion", "/v1/completions"),
+        for path, word in (("/v1/embeddings", "no embeddings"), ("/v1/embeddings", "/v1/chat/completions"), ("/embeddings/", "no embeddings"), ("/completion", "/v1/completions"),
                            ("/v1/messages", "/v1/chat/completions"), ("/slots", "/props"), ("/v1", "/chat/completions"),
                            ("/v1/v1/chat/completions", "/v1 twice"), ("/healthz", "it is /health")):
             self.refused(404, path, {}, says=[path, word])
