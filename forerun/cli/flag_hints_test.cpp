@@ -27,6 +27,10 @@ TEST(FlagHint, NamesTheFlagThatDoesWhatAnotherProgramsDoes) {
 TEST(FlagHint, SaysWhyThereIsNone) {
   EXPECT_EQ(flag_hint("-ngl", kFlags), "-ngl is not needed: it computes on CPUs");
   EXPECT_EQ(flag_hint("--np", kFlags), "");
+  EXPECT_EQ(flag_hint("--context-shift", kFlags),
+            "there is no --context-shift: a text ends where the model's context does");
+  EXPECT_EQ(flag_hint("--no-context-shift", kFlags),
+            "--no-context-shift is not needed: a text ends where the model's context does");
   // The command has no such flag: there is nothing to name.
   EXPECT_EQ(flag_hint("--dtype", kFlags), "");
 }
@@ -40,7 +44,11 @@ TEST(FlagHint, OfAServerSaysWhereRequestsSayIt) {
   EXPECT_EQ(flag_hint("--allowed-origins", serve), "--allowed-origins is --allow-origin here");
   EXPECT_EQ(flag_hint("--enable_auto_tool_choice", serve),
             "--enable_auto_tool_choice is not needed: tools of requests are called in the form of "
-            "Hermes and Qwen");
+            "Hermes and Qwen, or in the model's own channels");
+  EXPECT_EQ(flag_hint("--no-slots", serve), "--no-slots is not needed: there is no /slots");
+  EXPECT_EQ(flag_hint("--slots", serve),
+            "there is no --slots: /metrics tells of the texts that run");
+  EXPECT_EQ(flag_hint("--no-webui", serve), "there is no --no-webui: the page is always there");
   EXPECT_EQ(flag_hint("--lora", serve), "there is no --lora: merge adapters into the model before");
   EXPECT_EQ(flag_hint("--mlock", serve),
             "--mlock is not needed: weights are in memory, but for those that --precision file "

@@ -6,6 +6,18 @@
 #include "forerun/text.h"
 
 namespace forerun::cli {
+namespace {
+
+RecommendedSampling found_in(const std::string& path) {
+  try {
+    return recommended_sampling(path);
+  } catch (const FormatError& e) {
+    throw FormatError(
+        fmt::format("{}; correct it, or leave it out with --generation-config none", e.what()));
+  }
+}
+
+}  // namespace
 
 void bind_generation_config(Command& command, std::string& use) {
   command.add(
@@ -32,7 +44,7 @@ std::string described(const RecommendedSampling& r) {
 void take_recommended(SamplingParams& sampling, LogitChanges& changes, const Model& model,
                       const Command& command, const std::string& use) {
   if (use != "auto") return;
-  RecommendedSampling r = recommended_sampling(model.path());
+  RecommendedSampling r = found_in(model.path());
   const auto take = [&command](auto& recommended, auto& value, const char* flag) {
     if (command.given(flag)) recommended.reset();
     if (recommended) value = *recommended;

@@ -11,6 +11,7 @@
 #include "forerun/serve/api_error.h"
 #include "forerun/serve/constraints.h"
 #include "forerun/serve/json.h"
+#include "forerun/serve/origins.h"
 #include "forerun/serve/response_request.h"
 
 namespace forerun::serve {
@@ -52,14 +53,15 @@ App::App(const ServeOptions& options, const ServedModel& served,
 }
 
 HttpHandler App::handler() {
-  return {.check = [this](const HttpRequest& head) { return check(head); },
-          .handle = [this](HttpRequest r, const Exchange& e) { handle(std::move(r), e); },
-          .fields = [this](const HttpRequest& head) { return origin_fields(head); },
-          .refuse =
-              [this](unsigned status, const std::string& message) {
-                metrics_.answered("", status);
-                return to_response(ApiError(status, message));
-              }};
+  return {
+      .check = [this](const HttpRequest& head) { return check(head); },
+      .handle = [this](HttpRequest r, const Exchange& e) { handle(std::move(r), e); },
+      .fields = [this](const HttpRequest& head) { return origin_fields(options_.origins, head); },
+      .refuse =
+          [this](unsigned status, const std::string& message) {
+            metrics_.answered("", status);
+            return to_response(ApiError(status, message));
+          }};
 }
 
 // What plain decoding would take: the page and /props show it.

@@ -64,8 +64,6 @@ class App {
   std::optional<HttpResponse> check(const HttpRequest& head) const;
   bool knows(const std::string& authorization) const;
   bool is_called(const std::string& host) const;
-  bool may_ask(const std::string& origin) const;
-  std::string origin_fields(const HttpRequest& head) const;
   void handle(HttpRequest request, const Exchange& exchange);
 
   // app_routes.cpp

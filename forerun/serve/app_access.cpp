@@ -9,6 +9,7 @@
 #include "forerun/serve/api_error.h"
 #include "forerun/serve/app.h"
 #include "forerun/serve/http/host_name.h"
+#include "forerun/serve/origins.h"
 #include "forerun/serve/page/page.h"
 #include "forerun/serve/path_hint.h"
 
@@ -55,20 +56,6 @@ bool App::is_called(const std::string& host) const {
                      [&](const std::string& known) { return host_name(known) == name; });
 }
 
-bool App::may_ask(const std::string& origin) const {
-  const auto& all = options_.origins;
-  return !origin.empty() && std::any_of(all.begin(), all.end(), [&](const std::string& known) {
-    return known == "*" || known == origin;
-  });
-}
-
-// What lets a browser hand the answer to a page of another origin (Fetch standard, 3.2).
-std::string App::origin_fields(const HttpRequest& head) const {
-  if (options_.origins.empty()) return {};
-  if (!may_ask(head.origin)) return "Vary: Origin\r\n";
-  return fmt::format("Access-Control-Allow-Origin: {}\r\nVary: Origin\r\n", head.origin);
-}
-
 std::optional<HttpResponse> App::check(const HttpRequest& head) const {
   const auto refused = [&](const ApiError& error) {
     log(head, error.status(), json::object());
@@ -88,12 +75,10 @@ std::optional<HttpResponse> App::check(const HttpRequest& head) const {
         ApiError(404, fmt::format("there is nothing at {} {}{}{}", head.method.substr(0, 16),
                                   head.path.substr(0, 200), hint.empty() ? "" : ": ", hint)));
   }
-  if (head.method == "OPTIONS" && may_ask(head.origin)) {  // a browser asks before it sends
+  const bool may = may_ask(options_.origins, head.origin);
+  if (head.method == "OPTIONS" && may) {
     log(head, 200, json::object());
-    return HttpResponse{.headers = {{"Access-Control-Allow-Methods", "GET, POST"},
-                                    {"Access-Control-Allow-Headers", "*, Authorization"},
-                                    {"Access-Control-Max-Age", "3600"}},
-                        .body = ""};
+    return preflight();
   }
   const std::string method = page ? "GET" : route->method;
   if (head.method != method && !(head.method == "HEAD" && method == "GET")) {
@@ -104,7 +89,7 @@ std::optional<HttpResponse> App::check(const HttpRequest& head) const {
   }
   // A page of another site may send requests from a browser, but must not be obeyed.
   if (!head.origin.empty() && head.origin != "http://" + head.host &&
-      head.origin != "https://" + head.host && !may_ask(head.origin)) {
+      head.origin != "https://" + head.host && !may) {
     return refused(ApiError(
         403, fmt::format("requests from pages of other sites are refused: start the server with "
                          "--allow-origin {}",

@@ -4,6 +4,7 @@
 #include <string>
 
 #include "forerun/serve/api_error.h"
+#include "forerun/serve/origins.h"
 
 namespace forerun::serve {
 namespace {
@@ -17,9 +18,10 @@ HttpResponse still_loading() {
 
 }  // namespace
 
-HttpHandler loading_handler() {
+HttpHandler loading_handler(std::vector<std::string> origins) {
   return {
-      .check = [](const HttpRequest& head) -> std::optional<HttpResponse> {
+      .check = [origins](const HttpRequest& head) -> std::optional<HttpResponse> {
+        if (head.method == "OPTIONS" && may_ask(origins, head.origin)) return preflight();
         const bool reads = head.method == "GET" || head.method == "HEAD";
         if (reads && page_file(head.path) != nullptr) return std::nullopt;
         return still_loading();
@@ -29,7 +31,7 @@ HttpHandler loading_handler() {
             const PageFile* file = page_file(request.path);
             exchange.send(file == nullptr ? still_loading() : to_response(*file));
           },
-      .fields = {},
+      .fields = [origins](const HttpRequest& head) { return origin_fields(origins, head); },
       .refuse = [](unsigned status,
                    const std::string& message) { return to_response(ApiError(status, message)); }};
 }

@@ -1,5 +1,8 @@
 #pragma once
 
+#include <string>
+#include <vector>
+
 #include "forerun/serve/http/http.h"
 #include "forerun/serve/page/page.h"
 
@@ -7,7 +10,8 @@ namespace forerun::serve {
 
 /// What answers while the model is read: status 503 to everything, as llama.cpp has it, but for the
 /// page, which asks again until the model is there.
-HttpHandler loading_handler();
+/// @param origins  whose pages may read it
+HttpHandler loading_handler(std::vector<std::string> origins);
 
 HttpResponse to_response(const PageFile& file);
 

@@ -12,6 +12,7 @@
 #include <future>
 #include <stdexcept>
 #include <string>
+#include <string_view>
 #include <thread>
 
 #include "forerun/common.h"
@@ -27,7 +28,7 @@ int port_of(const Server& server) {
 }
 
 // The whole response to a request without a body.
-std::string ask(int port, const std::string& line) {
+std::string ask(int port, const std::string& line, const std::string& fields = "") {
   const int socket = ::socket(AF_INET, SOCK_STREAM, 0);
   sockaddr_in to{};
   to.sin_family = AF_INET;
@@ -37,7 +38,8 @@ std::string ask(int port, const std::string& line) {
   ::setsockopt(socket, SOL_SOCKET, SO_RCVTIMEO, &wait, sizeof wait);
   EXPECT_EQ(::connect(socket, reinterpret_cast<sockaddr*>(&to), sizeof to), 0);
   const std::string request =
-      line + " HTTP/1.1\r\nHost: localhost\r\nContent-Length: 0\r\nConnection: close\r\n\r\n";
+      line + " HTTP/1.1\r\nHost: localhost\r\nContent-Length: 0\r\nConnection: close\r\n" + fields +
+      "\r\n";
   EXPECT_EQ(::send(socket, request.data(), request.size(), MSG_NOSIGNAL),
             static_cast<ssize_t>(request.size()));
   std::string out;
@@ -57,7 +59,7 @@ Served served_from(const std::string& folder) {
 TEST(Loading, RequestsAreRefusedUntilTheModelIsThere) {
   const testing::TempFolder folder;
   const std::string model = testing::make_chat_model(folder.path() / "chat");
-  Server server({.port = 0});
+  Server server({.port = 0, .origins = {"https://a.example"}});
   const int port = port_of(server);
   std::promise<void> go_on, ready;
   std::atomic<bool> stop = false;
@@ -80,6 +82,22 @@ TEST(Loading, RequestsAreRefusedUntilTheModelIsThere) {
               std::string::npos)
         << refused;
   }
+  // A browser hands that to a page of an origin that may ask.
+  constexpr std::string_view kMay = "Access-Control-Allow-Origin: https://a.example\r\n";
+  const std::string known = "Origin: https://a.example\r\n";
+  const std::string asked = ask(port, "OPTIONS /v1/chat/completions", known);
+  EXPECT_EQ(asked.find("HTTP/1.1 200 "), 0U) << asked;
+  EXPECT_NE(asked.find("Access-Control-Allow-Methods: GET, POST\r\n"), std::string::npos);
+  for (const char* line : {"POST /v1/chat/completions", "GET /health"}) {
+    const std::string refused = ask(port, line, known);
+    EXPECT_EQ(refused.find("HTTP/1.1 503 "), 0U) << refused;
+    EXPECT_NE(refused.find(kMay), std::string::npos) << refused;
+    const std::string other = ask(port, line, "Origin: https://b.example\r\n");
+    EXPECT_EQ(other.find("Access-Control"), std::string::npos) << other;
+    EXPECT_NE(other.find("Vary: Origin\r\n"), std::string::npos) << other;
+  }
+  EXPECT_EQ(ask(port, "OPTIONS /health", "Origin: https://b.example\r\n").find("HTTP/1.1 503 "),
+            0U);
   const std::string page = ask(port, "GET /");
   EXPECT_EQ(page.find("HTTP/1.1 200 "), 0U);
   EXPECT_NE(page.find("Content-Security-Policy: default-src 'none'"), std::string::npos);

@@ -15,7 +15,8 @@ struct Elsewhere {
 constexpr Elsewhere kElsewhere[] = {
     {" /embeddings /embedding /api/embed /api/embeddings /pooling /score /rerank /reranking "
      "/classify /v2/rerank /v2/embed /api/v1/score ",
-     "this server writes texts and makes images, it has no embeddings or scores"},
+     "this server has no embeddings or scores, it writes texts (/v1/chat/completions, "
+     "/v1/completions, /v1/responses) and makes images (/v1/images/generations)"},
     {" /completion /generate /generate_stream /infill /api/generate /invocations ",
      "texts to go on with are sent to /v1/completions"},
     {" /api/chat /messages /messages/count_tokens /chat ",

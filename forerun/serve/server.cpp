@@ -32,7 +32,8 @@ void Server::run(const std::function<Served()>& load, const ServeHooks& hooks) {
   std::optional<App> app;  // goes after the I/O thread, which calls it
   std::thread io([&] {
     http.run(
-        loading_handler(), [] {}, [&](const char* what) { App::failed(hooks, what); });
+        loading_handler(impl_->options.origins), [] {},
+        [&](const char* what) { App::failed(hooks, what); });
   });
   try {
     const Served served = load();
