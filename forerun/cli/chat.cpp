@@ -7,6 +7,7 @@
 #include "forerun/cli/options.h"
 #include "forerun/cli/terminal.h"
 #include "forerun/engine.h"
+#include "forerun/text.h"
 
 namespace forerun::cli {
 namespace {

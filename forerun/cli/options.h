@@ -87,9 +87,11 @@ void bind_penalties(Command& command, LogitChanges& changes);
 void bind_generation_config(Command& command, std::string& use);
 /// Where `use` is "auto", what the model's files recommend in place of what no flag of `command`
 /// said; one line on standard error tells it.
+/// @return  what was taken; the limit of an answer is left to the caller
 /// @throws FormatError  what they say is wrong
-void take_recommended(SamplingParams& sampling, LogitChanges& changes, const Model& model,
-                      const Command& command, const std::string& use);
+RecommendedSampling take_recommended(SamplingParams& sampling, LogitChanges& changes,
+                                     const Model& model, const Command& command,
+                                     const std::string& use);
 /// "temperature 0.6, top-k 20"; "": nothing.
 std::string described(const RecommendedSampling& recommended);
 /// How one text is drawn.

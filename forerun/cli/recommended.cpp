@@ -41,9 +41,10 @@ std::string described(const RecommendedSampling& r) {
   return out;
 }
 
-void take_recommended(SamplingParams& sampling, LogitChanges& changes, const Model& model,
-                      const Command& command, const std::string& use) {
-  if (use != "auto") return;
+RecommendedSampling take_recommended(SamplingParams& sampling, LogitChanges& changes,
+                                     const Model& model, const Command& command,
+                                     const std::string& use) {
+  if (use != "auto") return {};
   RecommendedSampling r = found_in(model.path());
   const auto take = [&command](auto& recommended, auto& value, const char* flag) {
     if (command.given(flag)) recommended.reset();
@@ -54,10 +55,11 @@ void take_recommended(SamplingParams& sampling, LogitChanges& changes, const Mod
   take(r.top_p, sampling.top_p, "--top-p");
   take(r.min_p, sampling.min_p, "--min-p");
   take(r.repetition_penalty, changes.repetition_penalty, "--repetition-penalty");
-  if (r.none()) return;
+  if (r.none()) return r;
   note(styled(stderr, Style::kDim,
               fmt::format("{}, as {} recommends (--generation-config none: without)", described(r),
                           printable(r.file))));
+  return r;
 }
 
 }  // namespace forerun::cli

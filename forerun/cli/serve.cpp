@@ -15,6 +15,7 @@
 #include "forerun/cli/terminal.h"
 #include "forerun/serve/served_model.h"
 #include "forerun/serve/server.h"
+#include "forerun/text.h"
 
 namespace forerun::cli {
 namespace {
@@ -122,13 +123,21 @@ serve::ServedModel load_served(ServeFlags& f, const Command& command) {
   flags.path = model_path(f);
   const Model model = load_model(flags);
   note_chat(model);
-  take_recommended(f.sampling, f.changes, model, command, f.generation_config);
+  const RecommendedSampling recommended =
+      take_recommended(f.sampling, f.changes, model, command, f.generation_config);
+  if (recommended.max_tokens) {
+    note(styled(stderr, Style::kDim,
+                fmt::format("answers in chats have {} tokens at most where requests do not say, as "
+                            "generation_config.json recommends (--generation-config none: without)",
+                            *recommended.max_tokens)));
+  }
   serve::ServedModel out{.id = f.names.empty() ? name_of_model(flags.path) : f.names.front(),
                          .aliases = {f.names.begin() + (f.names.empty() ? 0 : 1), f.names.end()},
                          .model = model,
                          .drafters = {load_drafter(f.drafter, f.draft_precision, model)},
                          .sampling = f.sampling,
                          .changes = f.changes,
+                         .max_tokens = recommended.max_tokens,
                          .rule = *rule_from_name(f.rule),
                          .max_draft = f.max_draft,
                          .fixed_draft = f.fixed_draft,

@@ -15,7 +15,7 @@ struct Range {
   double least, most;
 };
 constexpr Range kTemperature{0.0, 1000.0}, kShare{0.0, 1.0}, kPenalty{0.01, 100.0},
-    kTopK{-INT32_MAX, INT32_MAX};
+    kTopK{-INT32_MAX, INT32_MAX}, kTokens{1, INT32_MAX};
 
 // Reads numbers by name, and keeps the first error.
 template <class Find>
@@ -48,6 +48,7 @@ class Numbers {
 
 struct Names {
   const char *temperature, *top_k, *top_p, *min_p, *penalty;
+  const char* tokens;  // null: there is no such key
 };
 
 template <class Find>
@@ -61,6 +62,10 @@ Result<RecommendedSampling> read(Find find, const Names& names) {
   out.top_p = number(names.top_p, kShare);
   out.min_p = number(names.min_p, kShare);
   out.repetition_penalty = number(names.penalty, kPenalty);
+  if (names.tokens != nullptr) {
+    const auto tokens = number(names.tokens, kTokens);
+    if (tokens) out.max_tokens = static_cast<std::uint32_t>(*tokens);
+  }
   if (number.error()) return *number.error();
   return out;
 }
@@ -79,8 +84,8 @@ Result<RecommendedSampling> parse_generation_config(const nlohmann::json& object
     }
     return std::optional<double>(at->get<double>());
   };
-  Result<RecommendedSampling> out =
-      read(find, {"temperature", "top_k", "top_p", "min_p", "repetition_penalty"});
+  Result<RecommendedSampling> out = read(
+      find, {"temperature", "top_k", "top_p", "min_p", "repetition_penalty", "max_new_tokens"});
   if (!out) return out;
   const auto sampled = object.find("do_sample");
   if (sampled == object.end() || *sampled != false) return out;
@@ -104,7 +109,7 @@ Result<RecommendedSampling> sampling_of(const Gguf& gguf) {
     return std::optional<double>(*number);
   };
   return read(find, {"general.sampling.temp", "general.sampling.top_k", "general.sampling.top_p",
-                     "general.sampling.min_p", "general.sampling.penalty_repeat"});
+                     "general.sampling.min_p", "general.sampling.penalty_repeat", nullptr});
 }
 
 }  // namespace forerun

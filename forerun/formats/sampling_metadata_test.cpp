@@ -33,6 +33,8 @@ TEST(GenerationConfig, HoldsWhatItsPublisherRecommends) {
   EXPECT_FALSE(qwen.none());
   EXPECT_TRUE(of_json(R"({"eos_token_id":2,"temperature":null})").none());
   EXPECT_EQ(of_json(R"({"top_k":-1})").top_k, 0U);
+  EXPECT_EQ(of_json(R"({"max_new_tokens":2048})").max_tokens, 2048U);
+  EXPECT_EQ(qwen.max_tokens, std::nullopt);
   EXPECT_EQ(of_json(R"({"temperature":1})").temperature, 1.0);
 }
 
@@ -50,6 +52,8 @@ TEST(GenerationConfig, NamesWhatIsWrong) {
   EXPECT_EQ(error_of_json(R"({"repetition_penalty":0})"),
             "repetition_penalty holds 0, expected 0.01 to 100");
   EXPECT_NE(error_of_json(R"({"top_k":1e300})"), "");
+  EXPECT_NE(error_of_json(R"({"max_new_tokens":0})").find("max_new_tokens holds 0"),
+            std::string::npos);
 }
 
 Gguf file_of(const testing::GgufBuilder& builder, std::string& bytes) {

@@ -274,7 +274,7 @@ void App::props(HttpRequest request, const Exchange& exchange) {
           {"repeat_penalty", served_.changes.repetition_penalty},
           {"presence_penalty", served_.changes.presence_penalty},
           {"frequency_penalty", served_.changes.frequency_penalty},
-          {"n_predict", -1}}}}},
+          {"n_predict", served_.max_tokens ? json(*served_.max_tokens) : json(-1)}}}}},
       {"forerun",
        {{"drafters", drafters},
         {"rule", name_of(served_.rule)},

@@ -296,7 +296,9 @@ GenerationRequest parse_chat(std::string_view text, const ServedModel& served) {
   } else if (fields.whole("top_logprobs", 0, kMostTop).value_or(0) > 0) {
     throw bad_field("top_logprobs", "needs \"logprobs\": true");
   }
-  check_lengths(r, served, "messages", read_most(fields, 1));
+  std::optional<std::int64_t> most = read_most(fields, 1);
+  if (!most && served.max_tokens) most = *served.max_tokens;
+  check_lengths(r, served, "messages", most);
   read_constraints(r, body, text, served);  // last: a grammar may take a second to compile
   return r;
 }

@@ -33,6 +33,7 @@ struct ServedModel {
   /// Of requests that do not say: OpenAI's.
   SamplingParams sampling = {.temperature = 1.0};
   LogitChanges changes = {};  ///< their penalties
+  std::optional<std::uint32_t> max_tokens = {};  ///< of their chats; empty: what the context holds
   Rule rule = Rule::kSharedNoise;
   std::uint32_t max_draft = 15;
   bool fixed_draft = false;                            ///< always draft that many

@@ -470,6 +470,24 @@ class Other(Served):
             self.assertEqual(params, [0.5, 0, 1])
             self.assertEqual(named[0], named[3])
 
+    def test_the_limit_that_the_models_publisher_recommends_is_that_of_chats(self):
+        with tempfile.TemporaryDirectory() as folder:
+            make_chat_model(os.path.join(folder, "chat"))
+            with open(os.path.join(folder, "chat", "generation_config.json"), "w") as f:
+                json.dump({"max_new_tokens": 7}, f)
+
+            def made(*flags):
+                server = Server(folder, *flags)
+                try:
+                    n = json.loads(server.get("/props")[2])["default_generation_settings"]["params"]["n_predict"]
+                    usages = [server.post(CHAT, {"messages": user("a"), "ignore_eos": True, **fields})[1]["usage"] for fields in
+                              ({}, {"max_tokens": 9}, {"max_tokens": -1})]
+                    return n, [u["completion_tokens"] if u["total_tokens"] < 256 else "all" for u in usages]
+                finally:
+                    server.stop()
+            self.assertEqual(made(), (7, [7, 9, "all"]))
+            self.assertEqual(made("--generation-config", "none"), (-1, ["all", 9, "all"]))
+
     def test_paths_are_known_without_v1_and_with_a_slash(self):
         body = {"messages": user("a"), "max_tokens": 2, "seed": 1}
         texts = {self.server.post(path, body)[1]["choices"][0]["message"]["content"]
