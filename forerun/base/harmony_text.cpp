@@ -173,7 +173,7 @@ void HarmonyText::open(std::string_view header, HarmonyParts& out) {
   if (!call && word_after(header, kChannel) == "analysis") {
     kind_ = Kind::kAnalysis;
     analysis_ = true;
-    if (!answered_ && thought_) out.analysis += kApart;
+    apart_ = thought_;
     return;
   }
   kind_ = call ? Kind::kCall : Kind::kContent;
@@ -181,21 +181,24 @@ void HarmonyText::open(std::string_view header, HarmonyParts& out) {
   if (call) {
     name_ = to.substr(kFunctions.size());
     arguments_.clear();
-  } else if (content_) {
-    out.content += kApart;
+    header_ = header;
+  } else {
+    apart_ = content_;
   }
 }
 
 void HarmonyText::write(std::string_view text, HarmonyParts& out) {
+  if (text.empty()) return;
   if (kind_ == Kind::kCall) {
     arguments_ += text;
-  } else if (kind_ == Kind::kContent) {
-    out.content += text;
-    content_ |= !text.empty();
-  } else if (!answered_) {
-    out.analysis += text;
-    thought_ |= !text.empty();
+    return;
   }
+  const bool content = kind_ == Kind::kContent;
+  if (!content && answered_) return;
+  std::string& to = content ? out.content : out.analysis;
+  if (std::exchange(apart_, false)) to += kApart;
+  to += text;
+  (content ? content_ : thought_) = true;
 }
 
 bool HarmonyText::body(HarmonyParts& out) {
@@ -209,11 +212,12 @@ bool HarmonyText::body(HarmonyParts& out) {
   }
   const bool over = at != held_.npos;
   const std::size_t bytes = over ? at : held_.size() - begun(held_);
-  const bool shows_end = options_.whole && over && kind_ == Kind::kContent;
-  write(std::string_view(held_).substr(0, bytes + (shows_end ? size : 0)), out);
-  held_.erase(0, over ? at + size : bytes);
+  write(std::string_view(held_).substr(0, bytes), out);
+  held_.erase(0, bytes);
   if (!over) return false;
-  if (kind_ == Kind::kCall) close_call(true, out.content);
+  const bool call = kind_ == Kind::kCall && close_call(true, out.content);
+  if (options_.whole && !call) out.content.append(held_, 0, size);
+  held_.erase(0, size);
   place_ = Place::kBetween;
   return true;
 }
@@ -237,8 +241,9 @@ HarmonyParts HarmonyText::finish() {
   if (place_ == Place::kPlain || !opened) {
     answer(0);
     const bool header =
-        held_.starts_with("<|") && (kChannel.starts_with(held_) || kStart.starts_with(held_) ||
-                                    held_.starts_with(kChannel) || held_.starts_with(kStart));
+        (held_.starts_with("<|") && (kChannel.starts_with(held_) || kStart.starts_with(held_) ||
+                                     held_.starts_with(kChannel) || held_.starts_with(kStart))) ||
+        (held_.starts_with(kTo) && held_.substr(kTo.size()).starts_with(kFunctions));
     if (place_ != Place::kPlain && header && !options_.whole) held_.clear();  // cut within it
     out.content += std::exchange(held_, {});
   } else if (place_ == Place::kBody) {
@@ -251,22 +256,26 @@ HarmonyParts HarmonyText::finish() {
   return {restored(std::move(out.analysis)), restored(std::move(out.content))};
 }
 
-// Arguments that are no JSON: of a call that was cut off it stays open, else they are shown.
-void HarmonyText::close_call(bool whole, std::string& out) {
+// Whether it is a call. Arguments that are no JSON: of one that was cut off it stays open, else
+// they are shown.
+bool HarmonyText::close_call(bool whole, std::string& out) {
   using nlohmann::json;
   arguments_ = restored(std::move(arguments_));
   const bool blank = arguments_.find_first_not_of(" \n\r\t") == arguments_.npos;
   const bool valid = blank || is_json(arguments_);
   if (whole && !valid) {
+    if (options_.whole) (out += header_) += kMessage;
     out += arguments_;
-    return;
+    return false;
   }
   called_ = true;
   out += kHarmonyCall;
-  out +=
-      R"({"name": )" + json(restored(name_)).dump(-1, ' ', false, json::error_handler_t::replace);
-  out += R"(, "arguments": )" + (blank ? "{}" : arguments_);
+  out += R"({"name": )";
+  out += json(restored(name_)).dump(-1, ' ', false, json::error_handler_t::replace);
+  out += R"(, "arguments": )";
+  out += blank ? "{}" : arguments_;
   if (valid) (out += "}") += kHarmonyCallEnd;
+  return true;
 }
 
 HarmonyParts harmony_parts(std::string_view text) {

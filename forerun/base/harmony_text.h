@@ -67,17 +67,18 @@ class HarmonyText {
   void answer(std::size_t end);
   void open(std::string_view header, HarmonyParts& out);
   void write(std::string_view text, HarmonyParts& out);
-  void close_call(bool whole, std::string& out);
+  bool close_call(bool whole, std::string& out);
 
   HarmonyOptions options_;
   std::string waiting_;                   // text before the first of awaited_
   std::deque<std::string_view> awaited_;  // tags that came, and whose text did not
   Place place_ = Place::kStart;
   Kind kind_ = Kind::kContent;
-  std::string held_, arguments_, name_;
+  std::string held_, header_, arguments_, name_;  // those of a call
   std::size_t pushed_ = 0, analysis_end_ = SIZE_MAX;
   bool analysis_ = false, answered_ = false;  // such messages, and others, have begun
   bool content_ = false, thought_ = false;    // some was written
+  bool apart_ = false;                        // two lines come before the message's text
   bool called_ = false;
 };
 

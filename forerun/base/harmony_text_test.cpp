@@ -6,6 +6,9 @@
 #include <cstdint>
 #include <string>
 #include <string_view>
+#include <vector>
+
+#include "tests/support/mutate.h"
 
 namespace forerun {
 namespace {
@@ -89,6 +92,10 @@ TEST(HarmonyText, AnalysisIsApartFromTheRest) {
                    "Second.<|end|><|start|>assistant<|channel|>analysis<|message|>x",
                "", "First.\n\nSecond.");
   expect_parts("<|channel|>analysis<|message|>a<|start|>assistant" + final + "b", "a", "b");
+  // Empty messages leave no lines.
+  expect_parts(kTwo + "<|channel|>analysis<|message|><|end|><|start|>assistant" + final +
+                   "b<|end|><|start|>assistant" + final + "<|end|><|start|>assistant" + final,
+               "Hm.", "b");
   expect_parts(kTwo + final + "a<|end|> more <|st", "Hm.", "a");
 }
 
@@ -120,7 +127,8 @@ TEST(HarmonyText, OtherTextsStay) {
 }
 
 TEST(HarmonyText, WhatIsCutOffInAHeaderIsNoText) {
-  for (const char* text : {"<|", "<|chan", "<|channel|>analysis", "<|start|>assistant<|chann"}) {
+  for (const char* text : {"<|", "<|chan", "<|channel|>analysis", "<|start|>assistant<|chann",
+                           " to=functions.", " to=functions.a<|channel|>comm"}) {
     expect_parts(text, "", "");
   }
   const Read begun =
@@ -179,6 +187,45 @@ TEST(HarmonyText, ATagsTextMayComeLater) {
   push("", "<|start|>");
   push("<|st", "");
   EXPECT_EQ(reader.finish().content, "");
+}
+
+// Tokens in any order, whose text comes as they do, or later.
+TEST(HarmonyText, IsTheSameHoweverLateTheTextComes) {
+  const std::vector<std::string_view> pieces = {
+      "<|start|>", "<|channel|>", "<|message|>", "<|end|>", "<|constrain|>", "<|message|>",
+      "assistant", "analysis",    "final",       "x",       "commentary",    " to=functions.f",
+      "{\"a\": ",  "1",           "}",           " ",       "<tool_call>",   "<"};
+  testing::SplitMix64 rng{11};
+  for (int i = 0; i < 4000; ++i) {
+    SCOPED_TRACE(i);
+    const HarmonyOptions options{.by_token = true, .whole = i % 2 == 1};
+    HarmonyText at_once(options), late(options);
+    HarmonyParts all, parts;
+    const auto add = [](HarmonyParts& to, const HarmonyParts& more) {
+      to.analysis += more.analysis;
+      to.content += more.content;
+    };
+    std::string text, held;
+    for (std::uint64_t n = rng.below(30); n > 0; --n) {
+      const std::string_view piece = pieces[rng.below(pieces.size())];
+      text += piece;
+      held += piece;
+      add(all, at_once.push(piece, piece));
+      const std::size_t bytes = rng.below(held.size() + 1);
+      add(parts, late.push(std::string_view(held).substr(0, bytes), piece));
+      held.erase(0, bytes);
+    }
+    add(parts, late.push(held));
+    add(all, at_once.finish());
+    add(parts, late.finish());
+    EXPECT_EQ(parts.analysis, all.analysis) << text;
+    EXPECT_EQ(parts.content, all.content) << text;
+    EXPECT_EQ(late.analysis_end(), at_once.analysis_end()) << text;
+    EXPECT_EQ((all.analysis + all.content).find('\xFF'), std::string::npos);
+    if (options.whole && !at_once.called()) {
+      EXPECT_TRUE(text.starts_with(all.content)) << text;
+    }
+  }
 }
 
 TEST(HarmonyText, AsAWholeOnlyCallsAreToldApart) {

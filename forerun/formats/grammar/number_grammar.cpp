@@ -54,7 +54,8 @@ void not_negative(std::int64_t low, std::optional<std::int64_t> high,
   const std::string to = high ? std::to_string(*high) : std::string(from.size(), '9');
   while (from.size() < to.size()) {
     same_length("", from, std::string(from.size(), '9'), out);
-    from = "1" + std::string(from.size(), '0');
+    from.assign(from.size() + 1, '0');
+    from.front() = '1';
   }
   same_length("", from, to, out);
   if (!high) out.push_back(fmt::format("[1-9] [0-9]{{{},{}}}", from.size(), kMostDigits - 1));
