@@ -96,8 +96,9 @@ class Model {
   std::shared_ptr<const TokenGrammar> regex_grammar(
       std::string_view expression, ReasoningStart reasoning = ReasoningStart::kAfter) const;
   /// Texts whose calls of tools have the form that Hermes and Qwen 2.5 were trained on:
-  /// <tool_call>{"name": ..., "arguments": {...}}</tool_call>.
-  /// @throws UsageError  no tool, or parameters that would not be kept
+  /// <tool_call>{"name": ..., "arguments": {...}}</tool_call>; with ReasoningStart::kChannels they
+  /// are messages of OpenAI's harmony format, for models with answers_in_channels().
+  /// @throws UsageError  no tool, parameters that would not be kept, or no channels
   std::shared_ptr<const TokenGrammar> tool_grammar(std::span<const Tool> tools,
                                                    const ToolCalls& calls) const;
 

@@ -8,7 +8,11 @@ namespace forerun {
 namespace {
 
 std::shared_ptr<const TokenGrammar> compiled(const Model::Impl& model,
-                                             const Result<std::string>& ebnf) {
+                                             const Result<std::string>& ebnf,
+                                             ReasoningStart reasoning) {
+  if (reasoning == ReasoningStart::kChannels && !model.tokenizer.token("<|channel|>")) {
+    throw UsageError("the model's vocabulary has no tags of messages: ask for another reasoning");
+  }
   if (!ebnf) throw UsageError(ebnf.error().message);
   Grammars& grammars = *model.grammars;
   std::call_once(grammars.made, [&] {
@@ -24,22 +28,22 @@ std::shared_ptr<const TokenGrammar> compiled(const Model::Impl& model,
 
 std::shared_ptr<const TokenGrammar> Model::json_grammar(std::string_view schema,
                                                         ReasoningStart reasoning) const {
-  return compiled(*impl_, json_schema_grammar(schema, reasoning));
+  return compiled(*impl_, json_schema_grammar(schema, reasoning), reasoning);
 }
 
 std::shared_ptr<const TokenGrammar> Model::choice_grammar(std::span<const std::string> texts,
                                                           ReasoningStart reasoning) const {
-  return compiled(*impl_, forerun::choice_grammar(texts, reasoning));
+  return compiled(*impl_, forerun::choice_grammar(texts, reasoning), reasoning);
 }
 
 std::shared_ptr<const TokenGrammar> Model::regex_grammar(std::string_view expression,
                                                          ReasoningStart reasoning) const {
-  return compiled(*impl_, forerun::regex_grammar(expression, reasoning));
+  return compiled(*impl_, forerun::regex_grammar(expression, reasoning), reasoning);
 }
 
 std::shared_ptr<const TokenGrammar> Model::tool_grammar(std::span<const Tool> tools,
                                                         const ToolCalls& calls) const {
-  return compiled(*impl_, tool_call_grammar(tools, calls));
+  return compiled(*impl_, tool_call_grammar(tools, calls), calls.reasoning);
 }
 
 }  // namespace forerun

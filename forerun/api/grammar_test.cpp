@@ -154,6 +154,10 @@ TEST(GrammarsOfTexts, WhatCannotBeKeptIsRefused) {
   EXPECT_THROW(generate(tiny(), Drafter(), prompt(20), o), UsageError);
   EXPECT_THROW(tiny().json_grammar(R"({"not": {}})"), UsageError);
   EXPECT_THROW(tiny().tool_grammar({}, {}), UsageError);
+  EXPECT_FALSE(tiny().answers_in_channels());
+  EXPECT_THROW(tiny().json_grammar("{}", ReasoningStart::kChannels), UsageError);
+  const std::vector<Tool> tools = {{"f", ""}};
+  EXPECT_THROW(tiny().tool_grammar(tools, {.reasoning = ReasoningStart::kChannels}), UsageError);
 }
 
 }  // namespace

@@ -109,6 +109,13 @@ TEST(HarmonyText, CallsOfFunctions) {
   expect_parts(" to=functions.weather<|channel|>commentary json<|message|>" + arguments, "", call);
   expect_parts("<|channel|>commentary to=functions.now<|message|> <|call|>", "",
                R"(<tool_call>{"name": "now", "arguments": {}}</tool_call>)");
+  expect_parts(
+      "<|channel|>commentary<|message|>a<|end|><|start|>assistant to=functions.f<|channel|>"
+      "commentary json<|message|>{}<|end|><|start|>assistant<|channel|>commentary "
+      "to=functions.g<|message|>[1]<|call|>",
+      "",
+      R"(a<tool_call>{"name": "f", "arguments": {}}</tool_call>)"
+      R"(<tool_call>{"name": "g", "arguments": [1]}</tool_call>)");
   // Cut off: it stays open, and readers leave it out.
   expect_parts("<|channel|>commentary to=functions.a<|message|>{\"b\": ", "",
                R"(<tool_call>{"name": "a", "arguments": {"b": )");

@@ -12,7 +12,7 @@ struct RecommendedSampling {
   std::optional<std::uint32_t> top_k;  ///< 0: all
   std::optional<double> top_p, min_p, repetition_penalty;
   std::optional<std::uint32_t> max_tokens;  ///< of an answer; none() does not look at it
-  std::string file;  ///< the name of the file that says so; "": none does
+  std::string file;                         ///< the name of the file that says so; "": none does
 
   bool none() const noexcept {
     return !temperature && !top_k && !top_p && !min_p && !repetition_penalty;

@@ -32,7 +32,7 @@ struct ServedModel {
   std::vector<Drafter> drafters;
   /// Of requests that do not say: OpenAI's.
   SamplingParams sampling = {.temperature = 1.0};
-  LogitChanges changes = {};  ///< their penalties
+  LogitChanges changes = {};                     ///< their penalties
   std::optional<std::uint32_t> max_tokens = {};  ///< of their chats; empty: what the context holds
   Rule rule = Rule::kSharedNoise;
   std::uint32_t max_draft = 15;
