@@ -54,6 +54,12 @@ OLMO = COMMON | {"hidden_act": "silu", "hidden_size": 64, "intermediate_size": 6
                  "num_key_value_heads": 2, "vocab_size": 160, "tie_word_embeddings": False, "rms_norm_eps": 1e-6,
                  "torch_dtype": "float32", "pad_token_id": 2, "attention_bias": False}
 
+GLM4_MOE = COMMON | {"architectures": ["Glm4MoeForCausalLM"], "model_type": "glm4_moe", "hidden_act": "silu", "hidden_size": 64,
+                     "intermediate_size": 96, "moe_intermediate_size": 32, "n_routed_experts": 8, "num_experts_per_tok": 2,
+                     "norm_topk_prob": True, "num_attention_heads": 4, "num_key_value_heads": 2, "head_dim": 32,
+                     "vocab_size": 160, "tie_word_embeddings": False, "torch_dtype": "float32", "rms_norm_eps": 1e-5,
+                     "attention_bias": True, "rope_theta": 10000.0, "partial_rotary_factor": 0.5, "pad_token_id": 2}
+
 # config.json by family; half in the form that hub models have had for years, half in the newer `rope_parameters` form.
 FAMILIES = {
     "llama": LLAMA | {
@@ -152,6 +158,25 @@ FAMILIES = {
         "intermediate_size": 64, "num_hidden_layers": 2, "num_attention_heads": 4, "num_key_value_heads": 2,
         "head_dim": 16, "vocab_size": 160, "tie_word_embeddings": False, "torch_dtype": "float32", "pad_token_id": 2,
         "rms_norm_eps": 1e-5, "attention_bias": True, "rope_theta": 10000.0, "partial_rotary_factor": 0.5},
+    "qwen2_moe": COMMON | {
+        "architectures": ["Qwen2MoeForCausalLM"], "model_type": "qwen2_moe", "hidden_act": "silu", "hidden_size": 64,
+        "intermediate_size": 96, "moe_intermediate_size": 32, "shared_expert_intermediate_size": 96, "num_experts": 6,
+        "num_experts_per_tok": 2, "norm_topk_prob": False, "decoder_sparse_step": 1, "num_hidden_layers": 2,
+        "num_attention_heads": 4, "num_key_value_heads": 2, "vocab_size": 160, "tie_word_embeddings": False,
+        "torch_dtype": "float32", "rms_norm_eps": 1e-6, "rope_theta": 1000000.0, "sliding_window": 32768,
+        "use_sliding_window": False, "max_window_layers": 2},
+    "olmoe": COMMON | {
+        "architectures": ["OlmoeForCausalLM"], "model_type": "olmoe", "hidden_act": "silu", "hidden_size": 64,
+        "intermediate_size": 32, "num_experts": 8, "num_experts_per_tok": 3, "norm_topk_prob": False, "clip_qkv": None,
+        "num_hidden_layers": 2, "num_attention_heads": 4, "num_key_value_heads": 4, "vocab_size": 160,
+        "tie_word_embeddings": False, "torch_dtype": "float32", "rms_norm_eps": 1e-5, "rope_theta": 10000.0,
+        "rope_scaling": None, "attention_bias": False, "pad_token_id": 2},
+    "glm4_moe": GLM4_MOE | {
+        "num_hidden_layers": 3, "first_k_dense_replace": 1, "n_shared_experts": 1, "n_group": 1, "topk_group": 1,
+        "routed_scaling_factor": 1.5, "use_qk_norm": False, "n_routed_experts": 5, "num_nextn_predict_layers": 1},
+    "glm4_moe_groups": GLM4_MOE | {
+        "num_hidden_layers": 2, "first_k_dense_replace": 0, "n_shared_experts": 2, "n_group": 4, "topk_group": 2,
+        "routed_scaling_factor": 1.0, "num_experts_per_tok": 3, "use_qk_norm": True, "num_nextn_predict_layers": 0},
     "gpt_oss": GPT_OSS | {"num_hidden_layers": 2, "torch_dtype": "float32"},
     "gpt_oss_mxfp4": GPT_OSS | {
         "num_hidden_layers": 2, "torch_dtype": "float32",
@@ -160,10 +185,10 @@ FAMILIES = {
 
 
 # Of models whose rows are clear about their experts, so that the rounding of int8 chooses no others.
-SEEDS = {"gpt_oss": 1011, "gpt_oss_mxfp4": 1012}
-EXPERTS = ("qwen3_moe", "mixtral")
+SEEDS = {"gpt_oss": 1011, "gpt_oss_mxfp4": 1012, "qwen2_moe": 1026, "olmoe": 1020, "glm4_moe": 1025, "glm4_moe_groups": 1023}
+EXPERTS = ("qwen3_moe", "mixtral", "qwen2_moe", "olmoe", "glm4_moe", "glm4_moe_groups")
 STORED = {"qwen3": GGMLQuantizationType.Q8_0, "phi3_window": GGMLQuantizationType.Q4_0}  # else F32
-DEEPER = ("smollm3", "olmo3", "phi3")  # smaller weights: rounding must not grow from layer to layer
+DEEPER = ("smollm3", "olmo3", "phi3", "glm4_moe")  # smaller weights: rounding must not grow from layer to layer
 
 
 def mxfp4_blocks(weight):
@@ -208,9 +233,14 @@ def randomise(model, family):
                 p.copy_(torch.from_numpy(mxfp4_values(mxfp4_blocks(p))).transpose(1, 2))
             if family == "qwen2":  # stored as bfloat16
                 p.copy_(p.to(torch.bfloat16).float())
+            if family.startswith("glm4_moe") and name.endswith("mlp.gate.weight"):
+                p.mul_(0.5)  # sigmoids far from 0 and 1 differ
             if family in STORED and p.ndim > 1:  # keep what model.gguf can hold, so that both agree
                 rounded = quants.quantize(p.numpy(), STORED[family])
                 p.copy_(torch.from_numpy(quants.dequantize(rounded, STORED[family])))
+        for name, b in model.named_buffers():
+            if name.endswith("e_score_correction_bias"):  # as large as differences of scores
+                b.copy_(0.08 * torch.randn(b.shape))
 
 
 def hub_state(model):
@@ -224,6 +254,9 @@ def save_weights(folder, model, family):
     """model.safetensors, or two shards and their index; a tied head is left out, as on the hub."""
     if family in EXPERTS:
         state = hub_state(model)
+        if family == "glm4_moe":  # a layer that predicts further tokens, which readers leave out
+            state |= {k.replace("layers.1.", "layers.3."): torch.full_like(v, 7.0) for k, v in state.items()
+                      if "layers.1." in k and ".experts." not in k}
         save_file(state, folder / "model.safetensors", metadata={"format": "pt"})
         return state
     dtype = torch.bfloat16 if family == "qwen2" else torch.float32

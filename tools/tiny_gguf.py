@@ -4,7 +4,7 @@ llama.cpp's converter makes them. Also reads such a file back, so that a script 
 import math
 
 import numpy as np
-from gguf import (GGMLQuantizationType, GGUFReader, GGUFWriter, MODEL_ARCH, RopeScalingType, TokenType,
+from gguf import (ExpertGatingFuncType, GGMLQuantizationType, GGUFReader, GGUFWriter, MODEL_ARCH, RopeScalingType, TokenType,
                   get_tensor_name_map, quants)
 
 ARCHITECTURES = {  # config.json's model_type: (the name in the file, the gguf package's table of tensor names)
@@ -21,6 +21,9 @@ ARCHITECTURES = {  # config.json's model_type: (the name in the file, the gguf p
     "qwen2": ("qwen2", MODEL_ARCH.QWEN2),
     "qwen3": ("qwen3", MODEL_ARCH.QWEN3),
     "qwen3_moe": ("qwen3moe", MODEL_ARCH.QWEN3MOE),
+    "qwen2_moe": ("qwen2moe", MODEL_ARCH.QWEN2MOE),
+    "olmoe": ("olmoe", MODEL_ARCH.OLMOE),
+    "glm4_moe": ("glm4moe", MODEL_ARCH.GLM4_MOE),
     "gemma3_text": ("gemma3", MODEL_ARCH.GEMMA3),
     "gpt_oss": ("gpt-oss", MODEL_ARCH.GPT_OSS),
 }
@@ -79,7 +82,18 @@ def _to_gguf(config, name, value):
         return permute_halves(value, heads)
     if config.model_type in GEMMA and name.endswith("norm.weight"):
         return value + 1
+    if name.endswith("shared_expert_gate.weight"):  # as files have it
+        return value[0]
     return value
+
+
+def _experts(config):
+    return getattr(config, "num_local_experts", None) or getattr(config, "num_experts", 0)
+
+
+def _blocks(config):
+    """Layers of the file: those that predict further tokens too."""
+    return config.num_hidden_layers + (getattr(config, "num_mtp_layers", 0) or 0)
 
 
 def _head_dim(config):
@@ -120,10 +134,12 @@ def _split_gpt_oss(state):
 def _file_state(config, state):
     if config.model_type == "gpt_oss":
         return _split_gpt_oss(state)
-    return _stacked_experts(state, getattr(config, "num_local_experts", 0))
+    return _stacked_experts(state, _experts(config))
 
 
 def _file_name(config, table, name):
+    if name.endswith(".e_score_correction_bias"):
+        return table.get_name(name.removesuffix("_bias")) + ".bias"
     if name.endswith(".sinks"):
         return table.get_name(name) + ".weight"
     return table.get_name(name, try_suffixes=(".weight", ".bias"))
@@ -137,20 +153,32 @@ def _kind(config, stored, quantisation):
 
 
 def _add_experts(writer, config):
-    writer.add_expert_count(config.num_local_experts)
+    writer.add_expert_count(_experts(config))
     writer.add_expert_used_count(config.num_experts_per_tok)
     if config.model_type == "gpt_oss":
         writer.add_sliding_window(config.sliding_window)
         writer.add_expert_feed_forward_length(config.intermediate_size)
-    if config.model_type == "qwen3_moe":
+    if hasattr(config, "moe_intermediate_size"):
         writer.add_expert_feed_forward_length(config.moe_intermediate_size)
+    if config.model_type == "qwen2_moe":
+        writer.add_expert_shared_feed_forward_length(config.shared_expert_intermediate_size)
+    if config.model_type == "glm4_moe":
+        writer.add_expert_shared_count(config.n_shared_experts)
+        writer.add_leading_dense_block_count(config.first_k_dense_replace)
+        writer.add_expert_gating_func(ExpertGatingFuncType.SIGMOID)
+        writer.add_expert_weights_scale(config.routed_scaling_factor)
+        writer.add_expert_weights_norm(config.norm_topk_prob)
+        writer.add_nextn_predict_layers(config.num_mtp_layers)
+        if config.n_group > 1:
+            writer.add_expert_group_count(config.n_group)
+            writer.add_expert_group_used_count(config.topk_group)
 
 
 def _add_metadata(writer, config, published):
     """`published` is config.json as a dict: a key that it lacks is left out here too, so defaults are tested."""
     writer.add_context_length(config.max_position_embeddings)
     writer.add_embedding_length(config.hidden_size)
-    writer.add_block_count(config.num_hidden_layers)
+    writer.add_block_count(_blocks(config))
     writer.add_feed_forward_length(config.intermediate_size)
     writer.add_head_count(config.num_attention_heads)
     writer.add_head_count_kv(config.num_key_value_heads)
@@ -188,7 +216,7 @@ def _add_family(writer, config):
     elif kind == "olmo3":
         writer.add_sliding_window(config.sliding_window)
         writer.add_sliding_window_pattern([t == "sliding_attention" for t in config.layer_types])
-    elif kind in ("phi3", "glm4"):
+    elif kind in ("phi3", "glm4", "glm4_moe"):
         part = config.rope_parameters.get("partial_rotary_factor", 1.0)
         writer.add_rope_dimension_count(int(_head_dim(config) * part))
     if kind != "phi3":
@@ -243,7 +271,7 @@ def write_gguf(path, config, published, state, quantisation=GGMLQuantizationType
     writer.add_token_merges(merges)
     writer.add_bos_token_id(1)
     writer.add_eos_token_id(2)
-    table = get_tensor_name_map(names, config.num_hidden_layers)
+    table = get_tensor_name_map(names, _blocks(config))
     rope = getattr(config, "rope_parameters", None) or {}
     if rope.get("rope_type") == "llama3":
         head_dim = config.hidden_size // config.num_attention_heads
@@ -264,12 +292,14 @@ def write_gguf(path, config, published, state, quantisation=GGMLQuantizationType
 
 def check_gguf(path, config, state):
     """Asserts that the file holds exactly `state`, read back through the reader and a second set of formulas."""
-    table = get_tensor_name_map(ARCHITECTURES[config.model_type][1], config.num_hidden_layers)
+    table = get_tensor_name_map(ARCHITECTURES[config.model_type][1], _blocks(config))
     stored = {t.name: quants.dequantize(t.data, t.tensor_type) for t in GGUFReader(path).tensors}
     for factors in ("rope_freqs", "rope_factors_long", "rope_factors_short"):
         stored.pop(f"{factors}.weight", None)
     for name, value in _file_state(config, state).items():
         got = stored.pop(_file_name(config, table, name))
+        if name.endswith("shared_expert_gate.weight"):
+            got = got[None]
         if config.model_type in GEMMA and got.ndim == 1:
             assert np.allclose(got - 1, value, rtol=0, atol=2e-7), name
             continue

@@ -67,6 +67,7 @@ bool stays_in_four_bits(const WeightSource& file, const std::string& name) {
   for (const std::vector<std::string_view>& parts :
        {std::vector<std::string_view>{"attn_q.weight", "attn_k.weight", "attn_v.weight"},
         std::vector<std::string_view>{"ffn_gate.weight", "ffn_up.weight"},
+        std::vector<std::string_view>{"ffn_gate_shexp.weight", "ffn_up_shexp.weight"},
         std::vector<std::string_view>{"ffn_gate_exps.weight", "ffn_up_exps.weight"}}) {
     if (std::ranges::find(parts, together[0]) != parts.end()) {
       together = parts;

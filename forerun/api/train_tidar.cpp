@@ -23,6 +23,9 @@ void check(const TidarTraining& o) {
 
 GatedLora first_adapters(const DecoderLm& decoder, const TidarTraining& options,
                          const std::string& hash, std::uint64_t seed) {
+  need(decoder.config.dense.empty(),
+       "tidar: adapters of models with experts in some layers are not supported; train the whole "
+       "model (--full)");
   if (!options.init.empty()) return load_gated_lora(options.init, decoder.config, hash);
   GatedLoraConfig c = gated_lora_config(decoder.config);
   c.target = hash;

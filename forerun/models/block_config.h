@@ -1,5 +1,6 @@
 #pragma once
 
+#include <algorithm>
 #include <cstdint>
 
 namespace forerun {
@@ -10,6 +11,21 @@ enum class Activation : std::uint8_t { kSilu, kGeluTanh, kClamped };
 /// and the other factor u within +-limit (gpt-oss, arXiv:2508.10925).
 struct ClampedGate {
   double slope = 1.702, limit = 7.0;
+};
+
+/// How rows choose among the experts of an MLP, and what the outputs of those are multiplied by.
+struct ExpertRouting {
+  /// Scores are sigmoids of the router's logits, in place of the softmax over all of them.
+  bool sigmoid = false;
+  /// Experts are chosen by their scores plus a number of their own; shares are of the scores alone
+  /// (DeepSeek-V3, arXiv:2412.19437).
+  bool corrected = false;
+  double scale = 1.0;  ///< of the shares
+  /// Experts stand in so many groups of one size, in order. A row chooses among those of the groups
+  /// with the largest sums of two (corrected) scores.
+  std::int64_t groups = 1, groups_used = 1;
+
+  bool operator==(const ExpertRouting&) const = default;
 };
 
 /// What the transformer blocks of a network share.
@@ -32,7 +48,13 @@ struct BlockConfig {
   bool fused = false;
   std::int64_t experts = 0;       ///< of the MLP, each `intermediate` wide; 0: one MLP for all rows
   std::int64_t experts_used = 0;  ///< by each row
-  bool norm_topk_prob = false;    ///< the probabilities of a row's experts are made to sum to one
+  bool norm_topk_prob = false;    ///< the scores of a row's experts are made to sum to one
+  ExpertRouting routing;
+  /// Width of one more MLP beside the experts, which all rows use; 0: none.
+  std::int64_t shared_intermediate = 0;
+  /// Its output is multiplied by a sigmoid of a product with its input.
+  bool shared_gate = false;
+  std::int64_t dense_intermediate = 0;  ///< of layers without experts among others; 0: none
   /// Rows that the convolutions around attention and MLP reach, the own one included; 0: none.
   std::int64_t conv_taps = 0;
   std::int64_t conv_group = 16;  ///< channels that share the dynamic part of a kernel
@@ -40,14 +62,19 @@ struct BlockConfig {
   std::int64_t rotated() const noexcept { return rotary_dim > 0 ? rotary_dim : head_dim; }
   /// Blocks as those of the Llama and Qwen families.
   bool plain() const noexcept {
-    return pre_norms && !post_norms && !whole_norms && !sinks && rotary_dim == 0 &&
+    return shared_intermediate == 0 && dense_intermediate == 0 && routing == ExpertRouting{} &&
+           pre_norms && !post_norms && !whole_norms && !sinks && rotary_dim == 0 &&
            residual_scale == 1.0 && activation == Activation::kSilu;
   }
   std::int64_t query_width() const noexcept { return heads * head_dim; }
   std::int64_t kv_width() const noexcept { return kv_heads * head_dim; }
+  std::int64_t most_intermediate() const noexcept {
+    return std::max({intermediate, shared_intermediate, dense_intermediate});
+  }
   /// Whether linear layers have whole groups of 32 inputs, as weights of 4 bits need.
   bool takes_four_bits() const noexcept {
-    return hidden % 32 == 0 && query_width() % 32 == 0 && intermediate % 32 == 0;
+    return hidden % 32 == 0 && query_width() % 32 == 0 && intermediate % 32 == 0 &&
+           shared_intermediate % 32 == 0 && dense_intermediate % 32 == 0;
   }
   /// Numbers of a row's kernels around one sublayer: of input and output, taps, groups.
   std::int64_t conv_outputs() const noexcept { return 2 * conv_taps * (hidden / conv_group); }

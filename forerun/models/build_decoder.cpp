@@ -22,28 +22,6 @@
 namespace forerun {
 namespace {
 
-// llama.cpp's names of the tensors of a block, and of the others.
-constexpr std::pair<std::string_view, std::string_view> kGgufNames[] = {
-    {"model.embed_tokens.", "token_embd."},
-    {"lm_head.", "output."},
-    {"model.norm.", "output_norm."},
-    {"input_layernorm.", "attn_norm."},
-    {"self_attn.qkv_proj.", "attn_qkv."},
-    {"self_attn.q_proj.", "attn_q."},
-    {"self_attn.k_proj.", "attn_k."},
-    {"self_attn.v_proj.", "attn_v."},
-    {"self_attn.o_proj.", "attn_output."},
-    {"self_attn.q_norm.", "attn_q_norm."},
-    {"self_attn.k_norm.", "attn_k_norm."},
-    {"pre_feedforward_layernorm.", "ffn_norm."},
-    {"post_feedforward_layernorm.", "post_ffw_norm."},
-    {"self_attn.sinks", "attn_sinks.weight"},
-    {"mlp.gate.", "ffn_gate_inp."},
-    {"mlp.gate_up_proj.", "ffn_up."},
-    {"mlp.gate_proj.", "ffn_gate."},
-    {"mlp.up_proj.", "ffn_up."},
-    {"mlp.down_proj.", "ffn_down."}};
-
 std::string behind_language_model(const std::string& name) {
   constexpr std::string_view kModel = "model.";
   return name.starts_with(kModel) ? "model.language_model." + name.substr(kModel.size()) : name;
@@ -91,11 +69,12 @@ class Builder {
   void expect_no_further_layer(DecoderParts parts) {
     if (parts != DecoderParts::kAll) return;
     const char* norm = c_.pre_norms ? "input_layernorm" : "post_attention_layernorm";
-    if (find(fmt::format("model.layers.{}.{}.weight", c_.layers, norm)) == nullptr) return;
+    const std::int64_t next = c_.layers + c_.unread_layers;
+    if (find(fmt::format("model.layers.{}.{}.weight", next, norm)) == nullptr) return;
     throw FormatError(
         fmt::format("the configuration has {} layers, the file holds more: they do not belong "
                     "together, or the file is damaged",
-                    c_.layers));
+                    next));
   }
 
   // Layer by layer through float32, so that at most one layer is held twice.
@@ -111,11 +90,12 @@ class Builder {
   }
 
   TransformerBlock layer(std::int64_t index) {
-    TransformerBlock b(c_);
+    const BlockConfig own = c_.block(static_cast<std::size_t>(index));
+    TransformerBlock b(own);
     parts_.clear();
     const auto listed = [&] {
       std::vector<ModelWeight> out;
-      add_weights(b, c_, fmt::format("model.layers.{}.", index), out);
+      add_weights(b, own, fmt::format("model.layers.{}.", index), out);
       return out;
     };
     for (Linear* l : b.linears()) l->bias = at::empty({0});  // those that the file has
@@ -133,7 +113,9 @@ class Builder {
     }
     side_by_side({&b.q, &b.k, &b.v}, {c_.query_width(), c_.kv_width(), c_.kv_width()}, biased);
     for (auto& [gate, up] : gates(b)) {
-      side_by_side({gate, up}, {c_.intermediate, c_.intermediate}, gate->bias.defined());
+      const bool shared = b.shared && gate == &b.shared->gate;
+      const std::int64_t width = shared ? own.shared_intermediate : own.intermediate;
+      side_by_side({gate, up}, {width, width}, gate->bias.defined());
     }
     for (const ModelWeight& w : all) read(w);
     return b;
@@ -144,6 +126,7 @@ class Builder {
     if (b.experts.empty()) return {{&b.gate, &b.up}};
     std::vector<std::pair<Linear*, Linear*>> out;
     for (GatedMlp& e : b.experts) out.emplace_back(&e.gate, &e.up);
+    if (b.shared) out.emplace_back(&b.shared->gate, &b.shared->up);
     return out;
   }
 
@@ -180,7 +163,7 @@ class Builder {
   bool has_biases(const std::vector<Linear*>& parts) const {
     const auto biased = static_cast<std::size_t>(std::count_if(
         parts.begin(), parts.end(), [](const Linear* l) { return l->bias.defined(); }));
-    const bool wants_bias = c_.family == Family::kQwen2 && parts.size() == 3;  // gpt-oss: `layer`
+    const bool wants_bias = c_.qkv_biases && parts.size() == 3;  // gpt-oss: `layer`
     if (biased != parts.size() && (biased != 0 || wants_bias)) {
       throw FormatError(fmt::format(
           "{} of {} biases of a block's {} are there: the file is incomplete", biased, parts.size(),
@@ -211,27 +194,7 @@ class Builder {
     if (naming_ == Naming::kFused) return internal::fused_name(c_, name);
     if (naming_ == Naming::kLanguageModel) return "language_model." + name;
     if (naming_ == Naming::kModelLanguageModel) return behind_language_model(name);
-    constexpr std::string_view kLayers = "model.layers.";
-    std::string prefix, rest = name;
-    if (name.starts_with(kLayers)) {
-      const std::size_t end = name.find('.', kLayers.size());
-      prefix = fmt::format("blk.{}.", name.substr(kLayers.size(), end - kLayers.size()));
-      rest = internal::joined_name(c_, name).substr(end + 1);
-    }
-    constexpr std::string_view kExperts = "mlp.experts.";
-    if (rest.starts_with(kExperts)) {  // one tensor of all: the number is cut off
-      const std::size_t end = rest.find('.', kExperts.size());
-      const std::size_t kind = rest.find("_proj.", end);
-      return fmt::format("{}ffn_{}_exps.{}", prefix, rest.substr(end + 1, kind - end - 1),
-                         rest.substr(kind + 6));
-    }
-    for (const auto& [theirs, gguf] : kGgufNames) {
-      if (rest.starts_with(theirs))
-        return fmt::format("{}{}{}", prefix, gguf, rest.substr(theirs.size()));
-    }
-    // The only name of two meanings: the norm before the MLP, or after attention.
-    const bool after = c_.post_norms || c_.family == Family::kGptOss;
-    return prefix + (after ? "post_attention_norm.weight" : "ffn_norm.weight");
+    return gguf_name(c_, name);
   }
 
   // Which expert a weight belongs to in a file that has all of them in one tensor; -1: none.
@@ -240,6 +203,13 @@ class Builder {
     const std::size_t at = name.find(kExperts);
     if (naming_ != Naming::kGguf || at == std::string::npos) return -1;
     return std::stoll(name.substr(at + kExperts.size()));
+  }
+
+  const TensorView* as_one_row(const TensorView& view, const std::string& name) const {
+    TensorView& out = parts_[name].view;
+    out = view;
+    out.shape.insert(out.shape.begin(), 1);
+    return &out;
   }
 
   // Rows of a tensor that holds several parts.
@@ -269,7 +239,10 @@ class Builder {
     }
     const TensorView* view = find_(stored_name(name));
     const std::int64_t expert = expert_of(name);
-    if (view == nullptr) return view;
+    if (view == nullptr) return expert < 0 ? view : find_(gguf_single_expert(name));
+    if (name.ends_with(".shared_expert_gate.weight") && view->shape.size() == 1) {
+      return as_one_row(*view, name);
+    }
     const internal::PartOfTensor joined = internal::part_of_tensor(c_, name);
     if (joined.all > 0) return rows_of(*view, name, joined);
     if (expert < 0) return view;
@@ -303,11 +276,12 @@ class Builder {
     return *view;
   }
 
-  // Norms and sinks stay float32.
+  // Norms, sinks and corrections stay float32.
   void read(const ModelWeight& w) const {
     const TensorView& view = get(w);
     const bool norm = w.name.ends_with("norm.weight");
-    const bool plain = norm || w.name.ends_with("sinks");
+    const bool plain =
+        norm || w.name.ends_with("sinks") || w.name.ends_with("e_score_correction_bias");
     const RowMap order = row_order(w.name);
     if (!w.tensor->defined() || w.tensor->sizes() != at::IntArrayRef(w.shape)) {
       *w.tensor = at::empty(w.shape, plain ? at::kFloat : scalar_type(precision_));

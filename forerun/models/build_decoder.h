@@ -31,6 +31,11 @@ std::string mixtral_name(const std::string& name);
 /// The same of gpt-oss: of an expert the tensor that holds it.
 std::string gpt_oss_name(const std::string& name);
 
+/// The same of GGUF files: of an expert the tensor that holds all of the layer.
+std::string gguf_name(const DecoderConfig& config, const std::string& name);
+/// Of an expert's weight in files from before these tensors: "blk.0.ffn_gate.3.weight".
+std::string gguf_single_expert(const std::string& name);
+
 /// A tensor of the file by name, or null.
 using FindTensor = std::function<const TensorView*(const std::string&)>;
 

@@ -113,6 +113,10 @@ std::string name_of(Family family) {
       return "olmo2";
     case Family::kGlm4:
       return "glm4";
+    case Family::kOlmoe:
+      return "olmoe";
+    case Family::kGlm4Moe:
+      return "glm4_moe";
   }
   return "?";
 }

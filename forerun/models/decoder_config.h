@@ -22,7 +22,9 @@ enum class Family : std::uint8_t {
   kGemma2,
   kPhi3,
   kOlmo2,
-  kGlm4
+  kGlm4,
+  kOlmoe,
+  kGlm4Moe
 };
 
 /// How wavelengths of the rotary embedding are stretched.
@@ -71,14 +73,19 @@ struct DecoderConfig : BlockConfig {
   std::int64_t window = 0;            ///< of sliding-window layers
   std::vector<bool> sliding;          ///< [layers]
   std::vector<bool> no_rope;          ///< [layers] without a rotary embedding; empty: none
+  /// [layers] with one MLP `dense_intermediate` wide where others have experts; empty: none
+  std::vector<bool> dense;
+  bool qkv_biases = false;         ///< queries, keys and values have biases in every file
+  std::int64_t unread_layers = 0;  ///< of the file, after the others: they predict further tokens
 
   DecoderConfig() = default;
   /// The family's kind of blocks.
   explicit DecoderConfig(Family f) : family(f) {
     post_norms = gemma() || f == Family::kOlmo2 || f == Family::kGlm4;
     pre_norms = f != Family::kOlmo2;
-    whole_norms = f == Family::kOlmo2;
-    head_norms = f == Family::kGemma3 || f == Family::kQwen3 || f == Family::kOlmo2;
+    whole_norms = f == Family::kOlmo2 || f == Family::kOlmoe;
+    head_norms = f == Family::kGemma3 || f == Family::kQwen3 || whole_norms;
+    qkv_biases = f == Family::kQwen2;
     if (gemma()) activation = Activation::kGeluTanh;
     if (f == Family::kGptOss) {
       activation = Activation::kClamped;
@@ -90,11 +97,27 @@ struct DecoderConfig : BlockConfig {
   bool fused_qkv() const noexcept { return family == Family::kPhi3; }
   /// Files hold gate and up in one tensor.
   bool fused_gate_up() const noexcept { return fused_qkv() || family == Family::kGlm4; }
+  /// Half a head rotates where files do not say it.
+  bool rotates_half() const noexcept {
+    return family == Family::kGlm4 || family == Family::kGlm4Moe;
+  }
   /// The pairs of a rotation lie side by side in Hugging Face's files.
   bool neighbours() const noexcept { return family == Family::kGlm4; }
   /// Layers with a window rotate by a base of their own, and unscaled: a window never reaches far
   /// positions.
   bool local_rope() const noexcept { return family == Family::kGemma3 || family == Family::kOlmo2; }
+  /// The norm before the MLP has the name of one after attention.
+  bool named_after_attention() const noexcept {
+    return post_norms || family == Family::kGptOss || family == Family::kGlm4Moe;
+  }
+  /// Blocks of a layer.
+  BlockConfig block(std::size_t layer) const {
+    BlockConfig out = *this;
+    if (dense.empty() || !dense[layer]) return out;
+    out.intermediate = dense_intermediate;
+    out.experts = 0;
+    return out;
+  }
   bool rotates(std::size_t layer) const { return no_rope.empty() || !no_rope[layer]; }
 };
 

@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <cmath>
 #include <utility>
 
@@ -16,7 +17,7 @@ std::optional<Family> family_of(std::string_view architecture) {
   if (architecture == "llama" || architecture == "smollm3" || architecture == "granite") {
     return Family::kLlama;
   }
-  if (architecture == "qwen2") return Family::kQwen2;
+  if (architecture == "qwen2" || architecture == "qwen2moe") return Family::kQwen2;
   if (architecture == "qwen3" || architecture == "qwen3moe") return Family::kQwen3;
   if (architecture == "gemma3") return Family::kGemma3;
   if (architecture == "gpt-oss") return Family::kGptOss;
@@ -24,6 +25,8 @@ std::optional<Family> family_of(std::string_view architecture) {
   if (architecture == "phi3") return Family::kPhi3;
   if (architecture == "olmo2") return Family::kOlmo2;  // OLMo 3 too
   if (architecture == "glm4") return Family::kGlm4;
+  if (architecture == "olmoe") return Family::kOlmoe;
+  if (architecture == "glm4moe") return Family::kGlm4Moe;
   return std::nullopt;
 }
 
@@ -196,17 +199,68 @@ void read_windows(const Gguf& gguf, Keys& k, DecoderConfig& c) {
   }
 }
 
-// Source of the keys: gguf-py's constants.py in ggml-org/llama.cpp.
-void read_experts(Keys& k, DecoderConfig& c) {
+// GLM-4.5's: sigmoids, a shared expert, first layers without experts and last ones that predict
+// further tokens, which are left out.
+void read_glm_experts(const Gguf& gguf, Keys& k, DecoderConfig& c) {
+  const std::int64_t count = k.integer("expert_shared_count", 0);
+  if (count < 1 || count > 1000) {
+    return k.fail(
+        fmt::format("{} is {}, not from 1 to 1000", k.full("expert_shared_count"), count));
+  }
+  constexpr std::int64_t kMost = 1 << 24, kSigmoid = 2;
+  c.shared_intermediate = c.intermediate > kMost ? 0 : c.intermediate * count;
+  if (k.integer("expert_gating_func", kSigmoid) != kSigmoid) {
+    k.fail(k.full("expert_gating_func") +
+           ": experts with another router than sigmoids are not "
+           "supported");
+  }
+  c.routing = {.sigmoid = true,
+               .corrected = true,
+               .scale = k.number("expert_weights_scale", 1.0),
+               .groups = k.integer("expert_group_count", 1),
+               .groups_used = k.integer("expert_group_used_count", 1)};
+  c.head_norms = gguf.find("blk.0.attn_q_norm.weight") != nullptr;
+  c.unread_layers = k.integer("nextn_predict_layers", 0);
+  const std::int64_t first = k.integer("leading_dense_block_count", 0);
+  if (c.unread_layers < 0 || c.unread_layers >= c.layers || c.layers > 1000) {
+    return k.fail(fmt::format("{} of {} layers predict further tokens", c.unread_layers, c.layers));
+  }
+  c.layers -= c.unread_layers;
+  if (first < 0 || first > c.layers) {
+    return k.fail(fmt::format("{} of {} layers have no experts", first, c.layers));
+  }
+  if (first == 0) return;
+  c.dense.assign(static_cast<std::size_t>(c.layers), false);
+  std::fill_n(c.dense.begin(), first, true);
+  c.dense_intermediate = k.integer("feed_forward_length");
+}
+
+// Source of the keys: gguf-py's constants.py in ggml-org/llama.cpp; of what files without some of
+// them mean: its llama-model.cpp.
+void read_experts(const Gguf& gguf, Keys& k, DecoderConfig& c) {
+  const bool qwen2 = c.family == Family::kQwen2;
   c.experts = k.integer("expert_count");
   c.experts_used = k.integer("expert_used_count");
-  c.intermediate = k.has("expert_feed_forward_length") ? k.integer("expert_feed_forward_length")
-                                                       : k.integer("feed_forward_length");
+  const bool own = k.has("expert_feed_forward_length");
+  const std::int64_t width = k.integer(own ? "expert_feed_forward_length" : "feed_forward_length");
+  c.intermediate = !own && qwen2 && c.experts_used > 0 ? width / c.experts_used : width;
+  if (c.family == Family::kGlm4Moe) return read_glm_experts(gguf, k, c);
+  if (qwen2) {
+    const char* shared = "expert_shared_feed_forward_length";
+    c.shared_intermediate = k.integer(k.has(shared) ? shared : "feed_forward_length");
+    c.shared_gate = true;
+    if (c.shared_intermediate < 1) k.fail(k.full(shared) + " must be positive");
+  }
   constexpr std::int64_t kSoftmax = 1;
   if (k.integer("expert_gating_func", kSoftmax) != kSoftmax ||
-      k.number("expert_weights_scale", 1.0) != 1.0 || k.integer("expert_shared_count", 0) != 0 ||
-      k.integer("leading_dense_block_count", 0) != 0) {
+      k.number("expert_weights_scale", 1.0) != 1.0 ||
+      (!qwen2 && k.integer("expert_shared_count", 0) != 0) ||
+      k.integer("leading_dense_block_count", 0) != 0 || k.integer("expert_group_count", 1) > 1) {
     k.fail("experts with another router than softmax, shared or scaled ones are not supported");
+  }
+  if (k.number("attention.clamp_kqv", 0.0) != 0.0) {
+    k.fail(k.full("attention.clamp_kqv") +
+           ": queries, keys and values within bounds are not supported");
   }
 }
 
@@ -222,14 +276,14 @@ void read_sizes(const Gguf& gguf, Keys& k, DecoderConfig& c, bool experts) {
   c.kv_heads = k.integer("attention.head_count_kv", c.heads);
   c.head_dim = k.integer("attention.key_length", c.heads > 0 ? c.hidden / c.heads : 0);
   if (experts) {
-    read_experts(k, c);
+    read_experts(gguf, k, c);
   } else {
     c.intermediate = k.integer("feed_forward_length");
   }
   c.context = k.integer("context_length");
   c.norm_eps = k.number("attention.layer_norm_rms_epsilon", 1e-6);
   const std::int64_t rotated = k.integer("rope.dimension_count", c.head_dim);
-  const bool part = c.family == Family::kPhi3 || c.family == Family::kGlm4;
+  const bool part = c.family == Family::kPhi3 || c.rotates_half();
   if (rotated != c.head_dim && (!part || rotated <= 0 || rotated > c.head_dim)) {
     k.fail("a rotary embedding of part of a head is not supported");
   }
@@ -243,7 +297,7 @@ void read_sizes(const Gguf& gguf, Keys& k, DecoderConfig& c, bool experts) {
 // The error of a file with layers or rotations that are not supported; else empty.
 std::string unknown_parts(const Gguf& gguf, std::string_view architecture) {
   const std::string layers = fmt::format("{}.nextn_predict_layers", architecture);
-  if (gguf.get<std::int64_t>(layers).value_or(0) != 0) {
+  if (architecture != "glm4moe" && gguf.get<std::int64_t>(layers).value_or(0) != 0) {
     return layers + ": layers that predict further tokens are not supported";
   }
   const std::string sections = fmt::format("{}.rope.dimension_sections", architecture);
@@ -262,8 +316,9 @@ Result<DecoderConfig> parse_decoder_config(const Gguf& gguf) {
   const auto family = family_of(*architecture);
   if (!family) {
     return Error{
-        fmt::format("architecture {} is not supported; llama, smollm3, granite, qwen2, qwen3, "
-                    "qwen3moe, gpt-oss, gemma2, gemma3, phi3, olmo2 and glm4 are",
+        fmt::format("architecture {} is not supported; llama, smollm3, granite, qwen2, qwen2moe, "
+                    "qwen3, qwen3moe, gpt-oss, gemma2, gemma3, phi3, olmo2, olmoe, glm4 and "
+                    "glm4moe are",
                     quote(*architecture))};
   }
   if (const std::string more = unknown_parts(gguf, *architecture); !more.empty()) {
@@ -276,11 +331,19 @@ Result<DecoderConfig> parse_decoder_config(const Gguf& gguf) {
   Result<DecoderConfig> parsed = parse_decoder_config(gguf, *family, *experts != 0);
   if (!parsed) return parsed;
   DecoderConfig c = *std::move(parsed);
-  c.norm_topk_prob = c.experts > 0;  // in these architectures always
-  if (c.family == Family::kGptOss && c.experts == 0) return Error{count + " is missing"};
-  const bool may =
+  const bool must = c.family == Family::kGptOss || c.family == Family::kOlmoe ||
+                    c.family == Family::kGlm4Moe || *architecture == "qwen2moe";
+  if (must && c.experts == 0) return Error{count + " is missing"};
+  if (c.experts > 0 && !must && c.family != Family::kLlama && c.family != Family::kQwen3) {
+    return Error{count + " is not supported"};
+  }
+  // Llama, Qwen3 and gpt-oss do it always, others where the file says it.
+  const bool always =
       c.family == Family::kLlama || c.family == Family::kQwen3 || c.family == Family::kGptOss;
-  if (c.experts > 0 && !may) return Error{count + " is not supported"};
+  const auto norm =
+      gguf.read_or<bool>(fmt::format("{}.expert_weights_norm", *architecture), always);
+  if (!norm) return norm.error();
+  c.norm_topk_prob = c.experts > 0 && (always || *norm);
   // The file does not say it. Source: llama-model.cpp in ggml-org/llama.cpp.
   for (std::int64_t i = 0; *architecture == "smollm3" && i < c.layers; ++i) {
     c.no_rope.push_back((i + 1) % 4 == 0);

@@ -6,7 +6,8 @@
 
 namespace forerun {
 
-/// From the metadata of a GGUF file: general.architecture llama, qwen2, qwen3 or gemma3.
+/// From the metadata of a GGUF file, and where it does not say enough, from its tensors.
+/// Errors: an architecture or a part of one that is not supported, a key that is missing.
 Result<DecoderConfig> parse_decoder_config(const Gguf& gguf);
 
 /// Of another architecture with the blocks of a family, under its own keys.

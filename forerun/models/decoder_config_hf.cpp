@@ -7,6 +7,7 @@
 #include "forerun/base/quote.h"
 #include "forerun/models/decoder_config.h"
 #include "forerun/models/internal/config_check.h"
+#include "forerun/models/internal/expert_fields.h"
 #include "forerun/models/internal/family_fields.h"
 #include "forerun/models/internal/hf_fields.h"
 
@@ -14,6 +15,9 @@ namespace forerun {
 namespace {
 
 using internal::Fields;
+using internal::kGptOss;
+using internal::kMixtral;
+using internal::kQwen3Moe;
 using internal::kSmolLm3;
 using internal::read_layer_types;
 using internal::read_rope;
@@ -22,16 +26,13 @@ using nlohmann::json;
 constexpr const char* kNemotronDiffusion = "nemotron_labs_diffusion";
 // Llama with a window, in every layer or in some.
 bool is_mistral(const std::string& type) { return type == "mistral" || type == "ministral"; }
-// Llama and Qwen3 with experts.
-constexpr const char *kMixtral = "mixtral", *kQwen3Moe = "qwen3_moe";
-constexpr const char* kGptOss = "gpt_oss";
 
 std::optional<Family> family_of(const std::string& type) {
   if (type == "llama" || is_mistral(type) || type == kMixtral || type == kNemotronDiffusion ||
       type == kSmolLm3 || type == internal::kGranite) {
     return Family::kLlama;
   }
-  if (type == "qwen2") return Family::kQwen2;
+  if (type == "qwen2" || type == internal::kQwen2Moe) return Family::kQwen2;
   if (type == "qwen3" || type == kQwen3Moe) return Family::kQwen3;
   if (type == kGptOss) return Family::kGptOss;
   if (type == "gemma3_text" || type == "gemma3") return Family::kGemma3;
@@ -39,6 +40,8 @@ std::optional<Family> family_of(const std::string& type) {
   if (type == "phi3") return Family::kPhi3;
   if (type == "olmo2" || type == internal::kOlmo3) return Family::kOlmo2;
   if (type == "glm4") return Family::kGlm4;
+  if (type == internal::kOlmoe) return Family::kOlmoe;
+  if (type == internal::kGlm4Moe) return Family::kGlm4Moe;
   return std::nullopt;
 }
 
@@ -108,24 +111,6 @@ void read_mistral_window(const json& config, Fields& f, std::int64_t otherwise, 
   if (!slides) c.window = 0;
 }
 
-// The number of experts has two names: transformers 5 writes the second for both types.
-void read_experts(Fields& f, const std::string& type, DecoderConfig& c) {
-  const bool mixtral = type == kMixtral;
-  const char* count = f.find("num_local_experts") != nullptr ? "num_local_experts" : "num_experts";
-  c.experts = f.integer(count);
-  c.experts_used = f.integer("num_experts_per_tok");
-  if (!f.error().empty()) return;
-  if (c.experts < 1) return f.fail(fmt::format("'{}' must be positive", count));
-  if (type == kGptOss) return;
-  c.norm_topk_prob = mixtral || f.flag("norm_topk_prob", false);
-  if (mixtral) return;
-  c.intermediate = f.integer("moe_intermediate_size");
-  const json* dense = f.find("mlp_only_layers");
-  if (f.integer("decoder_sparse_step", 1) != 1 || (dense != nullptr && *dense != json::array())) {
-    f.fail("layers without experts among others with them are not supported");
-  }
-}
-
 void read_windows(const json& config, Fields& f, DecoderConfig& c) {
   c.sliding.assign(static_cast<std::size_t>(c.layers), false);
   // Null is no window of Qwen's; Llama has none, whatever its file says.
@@ -148,7 +133,10 @@ void read_windows(const json& config, Fields& f, DecoderConfig& c) {
     }
   } else {
     const std::int64_t first = f.integer("max_window_layers", 28);
-    for (std::int64_t i = 0; i < c.layers; ++i) c.sliding[static_cast<std::size_t>(i)] = i >= first;
+    const bool moe = c.family == Family::kQwen2 && c.experts > 0;  // as its class has it
+    for (std::int64_t i = 0; i < c.layers; ++i) {
+      c.sliding[static_cast<std::size_t>(i)] = moe ? i % 2 == 0 && i < first : i >= first;
+    }
   }
 }
 
@@ -178,7 +166,10 @@ std::string unread_quantisation(const json& config) {
 }
 
 double usual_eps(Family family) {
-  if (family == Family::kPhi3 || family == Family::kOlmo2 || family == Family::kGptOss) return 1e-5;
+  for (const Family wide :
+       {Family::kPhi3, Family::kOlmo2, Family::kGptOss, Family::kOlmoe, Family::kGlm4Moe}) {
+    if (family == wide) return 1e-5;
+  }
   return family == Family::kGlm4 ? 1.5625e-7 : 1e-6;
 }
 
@@ -222,7 +213,7 @@ void read_family(const json& config, const std::string& type, Fields& f, Decoder
   if (c.gemma()) read_gemma(config, f, c);
   if (type == internal::kGranite) internal::read_granite(f, c);
   if (c.family == Family::kPhi3) return internal::read_phi3(f, c);
-  if (c.family == Family::kGlm4) internal::read_part_of_a_head(0.5, f, c);
+  if (c.rotates_half()) internal::read_part_of_a_head(0.5, f, c);
   refuse_part_of_a_head(config, c, f);
   read_ropes(f, usual_theta(type, c), c);
   if (type == kNemotronDiffusion) read_nemotron(f, c);
@@ -249,8 +240,9 @@ Result<DecoderConfig> parse_text_config(const json& config) {
     return Error{
         f.error().empty()
             ? fmt::format("config.json: model_type {} is not supported; llama, mistral, ministral, "
-                          "mixtral, smollm3, granite, qwen2, qwen3, qwen3_moe, gpt_oss, gemma2, "
-                          "gemma3, gemma3_text, phi3, olmo2, olmo3, glm4 and "
+                          "mixtral, smollm3, granite, qwen2, qwen2_moe, qwen3, qwen3_moe, "
+                          "gpt_oss, gemma2, gemma3, gemma3_text, phi3, olmo2, olmo3, olmoe, "
+                          "glm4, glm4_moe and "
                           "nemotron_labs_diffusion are",
                           quote(type))
             : "config.json: " + f.error()};
@@ -263,8 +255,11 @@ Result<DecoderConfig> parse_text_config(const json& config) {
   c.kv_heads = f.integer("num_key_value_heads", c.heads);
   const std::int64_t even = c.heads > 0 ? c.hidden / c.heads : 0;
   c.head_dim = f.integer("head_dim", usual_head_dim(*family, even));
-  if (type == kMixtral || type == kQwen3Moe || type == kGptOss) read_experts(f, type, c);
-  if (type != kQwen3Moe) c.intermediate = f.integer("intermediate_size");
+  if (internal::has_experts(type)) {
+    internal::read_experts(f, type, c);
+  } else {
+    c.intermediate = f.integer("intermediate_size");
+  }
   c.context = f.integer("max_position_embeddings");
   c.norm_eps = f.number("rms_norm_eps", usual_eps(*family));
   c.tied_head = f.flag("tie_word_embeddings", c.gemma() || type == kSmolLm3);

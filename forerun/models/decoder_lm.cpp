@@ -248,7 +248,7 @@ std::vector<ModelWeight> weights(DecoderLm& m) {
   const DecoderConfig& c = m.config;
   std::vector<ModelWeight> out = {{"model.embed_tokens.weight", &m.embedding, {c.vocab, c.hidden}}};
   for (std::size_t i = 0; i < m.layers.size(); ++i) {
-    add_weights(m.layers[i], c, fmt::format("model.layers.{}.", i), out);
+    add_weights(m.layers[i], c.block(i), fmt::format("model.layers.{}.", i), out);
   }
   out.push_back({"model.norm.weight", &m.final_norm.weight, {c.hidden}});
   if (!c.tied_head) out.push_back({"lm_head.weight", &m.own_head, {c.vocab, c.hidden}});

@@ -22,7 +22,7 @@ namespace forerun {
 class Int8Decoder;
 struct GatedLora;
 
-/// A decoder-only language model of the Llama, Qwen2, Qwen3 or Gemma 3 family;
+/// A decoder-only language model of one of the families of decoder_config.h;
 /// Nemotron-Labs-Diffusion is a Llama here.
 struct DecoderLm {
   DecoderConfig config;

@@ -5,8 +5,80 @@
 #include <utility>
 
 #include "forerun/models/build_decoder.h"
+#include "forerun/models/internal/joined_tensors.h"
 
 namespace forerun {
+namespace {
+
+// llama.cpp's names of the tensors of a block, and of the others.
+constexpr std::pair<std::string_view, std::string_view> kGgufNames[] = {
+    {"model.embed_tokens.", "token_embd."},
+    {"lm_head.", "output."},
+    {"model.norm.", "output_norm."},
+    {"input_layernorm.", "attn_norm."},
+    {"self_attn.qkv_proj.", "attn_qkv."},
+    {"self_attn.q_proj.", "attn_q."},
+    {"self_attn.k_proj.", "attn_k."},
+    {"self_attn.v_proj.", "attn_v."},
+    {"self_attn.o_proj.", "attn_output."},
+    {"self_attn.q_norm.", "attn_q_norm."},
+    {"self_attn.k_norm.", "attn_k_norm."},
+    {"pre_feedforward_layernorm.", "ffn_norm."},
+    {"post_feedforward_layernorm.", "post_ffw_norm."},
+    {"self_attn.sinks", "attn_sinks.weight"},
+    {"mlp.gate.e_score_correction_bias", "exp_probs_b.bias"},
+    {"mlp.gate.", "ffn_gate_inp."},
+    {"mlp.shared_expert_gate.", "ffn_gate_inp_shexp."},
+    {"mlp.gate_up_proj.", "ffn_up."},
+    {"mlp.gate_proj.", "ffn_gate."},
+    {"mlp.up_proj.", "ffn_up."},
+    {"mlp.down_proj.", "ffn_down."}};
+
+// Where a name in a layer begins behind the layer's number.
+constexpr std::string_view kLayerPrefix = "model.layers.";
+std::size_t after_layer(const std::string& name) { return name.find('.', kLayerPrefix.size()) + 1; }
+
+std::string gguf_layer(const std::string& name) {
+  const std::size_t end = after_layer(name);
+  return fmt::format("blk.{}.", name.substr(kLayerPrefix.size(), end - 1 - kLayerPrefix.size()));
+}
+
+// "gate" and "weight" of "...experts.3.gate_proj.weight".
+std::pair<std::string, std::string> kind_and_end(const std::string& name) {
+  const std::size_t kind = name.find("_proj."), from = name.rfind('.', kind) + 1;
+  return {name.substr(from, kind - from), name.substr(kind + 6)};
+}
+
+}  // namespace
+
+std::string gguf_name(const DecoderConfig& c, const std::string& name) {
+  std::string prefix, rest = name;
+  if (name.starts_with(kLayerPrefix)) {
+    prefix = gguf_layer(name);
+    rest = internal::joined_name(c, name).substr(after_layer(name));
+  }
+  for (const auto& [theirs, gguf] :
+       {std::pair("mlp.experts.", "exps"), std::pair("mlp.shared_experts.", "shexp"),
+        std::pair("mlp.shared_expert.", "shexp")}) {
+    if (!rest.starts_with(theirs)) continue;
+    const auto [kind, end] = kind_and_end(rest);
+    return fmt::format("{}ffn_{}_{}.{}", prefix, kind, gguf, end);
+  }
+  for (const auto& [theirs, gguf] : kGgufNames) {
+    if (rest.starts_with(theirs))
+      return fmt::format("{}{}{}", prefix, gguf, rest.substr(theirs.size()));
+  }
+  // The only name of two meanings: the norm before the MLP, or after attention.
+  return prefix + (c.named_after_attention() ? "post_attention_norm.weight" : "ffn_norm.weight");
+}
+
+std::string gguf_single_expert(const std::string& name) {
+  constexpr std::string_view kExperts = ".mlp.experts.";
+  const std::size_t number = name.find(kExperts) + kExperts.size(), dot = name.find('.', number);
+  const auto [kind, end] = kind_and_end(name);
+  return fmt::format("{}ffn_{}.{}.{}", gguf_layer(name), kind, name.substr(number, dot - number),
+                     end);
+}
 
 std::string nemotron_name(const std::string& name) {
   constexpr std::string_view kModel = "model.";

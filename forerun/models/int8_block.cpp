@@ -62,7 +62,7 @@ void Int8BlockPass::start(int threads, std::int64_t scratch) {
   const auto room = [](AlignedBuffer<float>& b, std::int64_t n) {
     return b.room_for(static_cast<std::size_t>(std::max<std::int64_t>(n, 1)));
   };
-  scratch_size_ = std::max({scratch, Int8Mlp::scratch_size(c_.intermediate),
+  scratch_size_ = std::max({scratch, Int8Mlp::scratch_size(c_.most_intermediate()),
                             k::rotated_width(c_.hidden), k::rotated_width(c_.query_width())});
   // Adapters add to products that would have left the caches.
   const bool far = adapted_.empty() && threads_are_far(threads);
@@ -82,9 +82,9 @@ void Int8BlockPass::start(int threads, std::int64_t scratch) {
   rotations_ = room(rotations_room_, ropes * all * c_.rotated());
   input_ = input_room_.room_for(all, c_.hidden, far);
   attended_ = attended_room_.room_for(rows, c_.query_width(), far);
-  const std::int64_t gated = c_.experts == 0 ? rows : 0;
-  gated_ = {room(gates_room_, gated * c_.intermediate),
-            gated_room_.room_for(gated, c_.intermediate, far)};
+  const std::int64_t width = c_.experts == 0 ? c_.intermediate : c_.dense_intermediate;
+  const std::int64_t gated = width > 0 ? rows : 0;
+  gated_ = {room(gates_room_, gated * width), gated_room_.room_for(gated, width, far)};
   adapted_.start();
   experts_.start(rows);
   attention_.plan(sequences_, threads);

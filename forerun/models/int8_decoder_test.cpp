@@ -176,7 +176,8 @@ INSTANTIATE_TEST_SUITE_P(Tiny, Int8Family,
                          ::testing::Values("llama", "llama_plain", "qwen2", "qwen3", "gemma3",
                                            "gemma3_softcap", "mistral", "qwen3_moe", "mixtral",
                                            "smollm3", "gemma2", "phi3", "phi3_window", "granite",
-                                           "olmo2", "olmo3", "glm4", "gpt_oss", "gpt_oss_mxfp4"),
+                                           "olmo2", "olmo3", "glm4", "gpt_oss", "gpt_oss_mxfp4",
+                                           "qwen2_moe", "olmoe", "glm4_moe", "glm4_moe_groups"),
                          [](const auto& family) { return family.param; });
 
 // Awkward sizes: more than one task of gates, chunk of keys and block of rows, tails in every

@@ -10,6 +10,7 @@
 #include <limits>
 #include <memory>
 #include <string>
+#include <utility>
 
 #include "forerun/models/four_bit_block.h"
 #include "forerun/models/int8_decoder.h"
@@ -21,9 +22,12 @@
 namespace forerun {
 namespace {
 
-enum class Form : std::uint8_t { kInt8, kInt4, kMixed };  // mixed: one expert in int8
+// Mixed: one expert, and the shared one, in int8; first wide: the first expert.
+enum class Form : std::uint8_t { kInt8, kInt4, kMixed, kFirstWide };
+// As Qwen3-MoE, with the sum of one and without; as Qwen2-MoE; as GLM-4.5.
+enum class Kind : std::uint8_t { kPlain, kSumOne, kGatedShared, kSigmoids };
 
-DecoderConfig some_experts(bool norm_topk_prob) {
+DecoderConfig some_experts(Kind kind) {
   DecoderConfig c(Family::kQwen3);
   c.vocab = 333;
   c.hidden = 224;
@@ -36,15 +40,31 @@ DecoderConfig some_experts(bool norm_topk_prob) {
   c.query_scale = 0.2;
   c.experts = 7;
   c.experts_used = 3;
-  c.norm_topk_prob = norm_topk_prob;
-  c.sliding.assign(2, false);
+  c.norm_topk_prob = kind == Kind::kSumOne || kind == Kind::kSigmoids;
+  if (kind == Kind::kGatedShared) {
+    c.shared_intermediate = 160;
+    c.shared_gate = true;
+  }
+  if (kind == Kind::kSigmoids) {
+    c.dense = {true, false};
+    c.dense_intermediate = 704;
+    c.experts = 8;
+    c.experts_used = 4;
+    c.shared_intermediate = 480;
+    c.routing = {.sigmoid = true, .corrected = true, .scale = 1.7, .groups = 4, .groups_used = 3};
+  }
+  c.sliding.assign(static_cast<std::size_t>(c.layers), false);
   return c;
 }
 
 // Weights large enough that a wrong expert or share moves the logits.
 DecoderLm some_decoder(const DecoderConfig& c) {
   DecoderLm m = random_decoder(c, 5);
-  for (TransformerBlock& b : m.layers) b.router.bias = at::linspace(-0.3, 0.3, c.experts);
+  for (TransformerBlock& b : m.layers) {
+    if (b.experts.empty()) continue;
+    b.router.bias = at::linspace(-0.3, 0.3, c.experts);
+    if (c.routing.corrected) b.correction = at::linspace(0.5, -0.5, c.experts);
+  }
   for (const ModelWeight& w : weights(m)) {
     const bool expert = w.name.find("mlp.experts") != std::string::npos;
     if (w.shape.size() == 2 && w.tensor != &m.embedding) w.tensor->mul_(expert ? 6.0 : 5.0);
@@ -63,7 +83,11 @@ DecoderLm packed(DecoderLm& f32, Form form) {
       b = in_four_bits(block);
       round_to_four_bits(block);
     }
-    if (form == Form::kMixed) b.experts[4] = block.experts[4];
+    if (form == Form::kMixed && !b.experts.empty()) {
+      b.experts[4] = block.experts[4];
+      b.shared = block.shared;
+    }
+    if (form == Form::kFirstWide && !b.experts.empty()) b.experts[0] = block.experts[0];
     layers.push_back(Int8Block::pack(b, f32.config, arena));
   }
   DecoderLm m;
@@ -75,7 +99,7 @@ DecoderLm packed(DecoderLm& f32, Form form) {
   return m;
 }
 
-class Int8ExpertsOf : public ::testing::TestWithParam<std::tuple<Form, bool>> {
+class Int8ExpertsOf : public ::testing::TestWithParam<std::tuple<Form, Kind>> {
  protected:
   void SetUp() override {
     if (!cpu_features().int8()) GTEST_SKIP() << "this processor has no AVX2";
@@ -83,6 +107,8 @@ class Int8ExpertsOf : public ::testing::TestWithParam<std::tuple<Form, bool>> {
     model_ = packed(f32_, std::get<0>(GetParam()));
     for (std::size_t i = 0; i < 300; ++i) text_.push_back(static_cast<Token>(i * i * 7 % 333));
   }
+  // That have experts.
+  double layers() const { return f32_.config.dense.empty() ? 2.0 : 1.0; }
   static double size(const at::Tensor& t) { return t.square().mean().sqrt().item<double>(); }
   at::Tensor whole(const DecoderLm& model) const {
     KvCache cache = model.make_cache();
@@ -114,33 +140,63 @@ TEST_P(Int8ExpertsOf, AnyCutOfTheTextGivesTheSameBitForBit) {
 TEST_P(Int8ExpertsOf, TheBytesOfAPassAreThoseOfTheExpertsUsed) {
   DecoderConfig all = f32_.config;
   all.experts_used = all.experts;
+  all.routing.groups_used = all.routing.groups;
   DecoderLm every = some_decoder(all);
   const std::int64_t some_bytes = model_.weight_bytes(),
                      all_bytes = packed(every, std::get<0>(GetParam())).weight_bytes();
   EXPECT_LT(some_bytes, all_bytes);
-  const double weights = 2.0 * 4 * 3 * 224 * 352;  // of experts that are not used
+  const double weights = layers() * 4 * 3 * 224 * 352;  // of experts that are not used
   const double share = static_cast<double>(all_bytes - some_bytes) / weights;
   // 4-bit weights have 5 bits each; gates and ups are padded from 352 to 384.
   EXPECT_GT(share, std::get<0>(GetParam()) == Form::kInt8 ? 1.0 : 0.625);
-  EXPECT_LT(share, std::get<0>(GetParam()) == Form::kInt4 ? 0.7 : 1.1);
+  const bool narrow =
+      std::get<0>(GetParam()) == Form::kInt4 || std::get<0>(GetParam()) == Form::kFirstWide;
+  EXPECT_LT(share, narrow ? 0.9 : 1.1);
 }
 
-std::string name_of_case(const ::testing::TestParamInfo<std::tuple<Form, bool>>& p) {
-  const auto [form, norm] = p.param;
-  const char* name = form == Form::kInt8 ? "int8" : form == Form::kInt4 ? "int4" : "mixed";
-  return std::string(name) + (norm ? "_sum_one" : "");
+std::string name_of_case(const ::testing::TestParamInfo<std::tuple<Form, Kind>>& p) {
+  constexpr const char *kForms[] = {"int8", "int4", "mixed", "first_wide"},
+                       *kKinds[] = {"", "_sum_one", "_gated_shared", "_sigmoids"};
+  const auto [form, kind] = p.param;
+  return std::string(kForms[static_cast<std::size_t>(form)]) +
+         kKinds[static_cast<std::size_t>(kind)];
 }
 
 INSTANTIATE_TEST_SUITE_P(Forms, Int8ExpertsOf,
                          ::testing::Combine(::testing::Values(Form::kInt8, Form::kInt4,
-                                                              Form::kMixed),
-                                            ::testing::Bool()),
+                                                              Form::kMixed, Form::kFirstWide),
+                                            ::testing::Values(Kind::kPlain, Kind::kSumOne,
+                                                              Kind::kGatedShared, Kind::kSigmoids)),
+                         name_of_case);
+
+class Int8SharedExpert : public Int8ExpertsOf {};
+
+TEST_P(Int8SharedExpert, IsAmongTheBytesOfAPass) {
+  DecoderConfig c = f32_.config;
+  const std::int64_t width = std::exchange(c.shared_intermediate, 0);
+  const std::int64_t gate = std::exchange(c.shared_gate, false) ? 224 : 0;
+  DecoderLm without = some_decoder(c);
+  const auto weights = static_cast<double>(3 * 224 * width);
+  EXPECT_EQ(static_cast<double>(f32_.weight_bytes() - without.weight_bytes()),
+            layers() * 4.0 * (weights + static_cast<double>(gate)));
+  const Form form = std::get<0>(GetParam());
+  const std::int64_t more = model_.weight_bytes() - packed(without, form).weight_bytes();
+  const double share = static_cast<double>(more) / (layers() * weights);
+  const bool wide = form == Form::kInt8 || form == Form::kMixed;
+  EXPECT_GT(share, wide ? 1.0 : 0.625);
+  EXPECT_LT(share, wide ? 1.3 : 0.9);  // gates and ups are padded to 192, to 576
+}
+
+INSTANTIATE_TEST_SUITE_P(Forms, Int8SharedExpert,
+                         ::testing::Combine(::testing::Values(Form::kInt8, Form::kInt4,
+                                                              Form::kMixed, Form::kFirstWide),
+                                            ::testing::Values(Kind::kGatedShared, Kind::kSigmoids)),
                          name_of_case);
 
 class Int8Expert : public Int8ExpertsOf {};
 
 TEST_P(Int8Expert, OfEquallyLikelyOnesTheFirstIsUsed) {
-  DecoderConfig c = some_experts(true);
+  DecoderConfig c = some_experts(Kind::kSumOne);
   c.experts_used = 1;
   DecoderLm m = some_decoder(c);
   const float nan = std::numeric_limits<float>::quiet_NaN();
@@ -150,12 +206,14 @@ TEST_P(Int8Expert, OfEquallyLikelyOnesTheFirstIsUsed) {
     b.experts[5].down.weight.fill_(nan);
   }
   EXPECT_TRUE(whole(packed(m, Form::kInt8)).isfinite().all().item<bool>());
+  EXPECT_TRUE(whole(m).isfinite().all().item<bool>());
   for (TransformerBlock& b : m.layers) b.experts[2].down.weight.fill_(nan);
   EXPECT_FALSE(whole(packed(m, Form::kInt8)).isfinite().all().item<bool>());
+  EXPECT_FALSE(whole(m).isfinite().all().item<bool>());
 }
 
 TEST_P(Int8Expert, RowsThatAreNoNumbersAreThoseAlone) {
-  DecoderLm m = some_decoder(some_experts(false));
+  DecoderLm m = some_decoder(some_experts(Kind::kPlain));
   m.embedding[11].fill_(std::numeric_limits<float>::quiet_NaN());
   const DecoderLm int8 = packed(m, Form::kInt8);
   const std::vector<Token> with = {3, 7, 11, 5}, without = {3, 7};
@@ -165,7 +223,8 @@ TEST_P(Int8Expert, RowsThatAreNoNumbersAreThoseAlone) {
   EXPECT_TRUE(out[2].isnan().all().item<bool>());
 }
 
-INSTANTIATE_TEST_SUITE_P(Alone, Int8Expert, ::testing::Values(std::tuple(Form::kInt8, false)));
+INSTANTIATE_TEST_SUITE_P(Alone, Int8Expert,
+                         ::testing::Values(std::tuple(Form::kInt8, Kind::kPlain)));
 
 }  // namespace
 }  // namespace forerun

@@ -3,10 +3,13 @@
 #include <ATen/ATen.h>
 #include <gtest/gtest.h>
 
+#include <map>
 #include <set>
 #include <string>
 
 #include "forerun/models/build_decoder.h"
+#include "forerun/models/decoder_config_gguf.h"
+#include "forerun/tensor/cpu/cpu_features.h"
 #include "tests/support/tiny_models.h"
 
 namespace forerun {
@@ -39,10 +42,10 @@ TEST(LoadDecoder, OfTheEndsReadsNoLayer) {
 // Weights that stay in their file: the logits are those of float32, of every family and format.
 TEST(LoadDecoder, InTheFormOfTheFileGivesTheSameLogits) {
   for (const char* name :
-       {"llama",        "llama_plain",     "qwen2",     "qwen3",   "gemma3",  "gemma3_softcap",
-        "mistral_yarn", "gemma3_pictures", "qwen3_moe", "mixtral", "smollm3", "gemma2",
-        "phi3",         "phi3_window",     "granite",   "olmo2",   "olmo3",   "glm4",
-        "gpt_oss",      "gpt_oss_mxfp4"}) {
+       {"llama",        "llama_plain",     "qwen2",     "qwen3",   "gemma3",   "gemma3_softcap",
+        "mistral_yarn", "gemma3_pictures", "qwen3_moe", "mixtral", "smollm3",  "gemma2",
+        "phi3",         "phi3_window",     "granite",   "olmo2",   "olmo3",    "glm4",
+        "gpt_oss",      "gpt_oss_mxfp4",   "qwen2_moe", "olmoe",   "glm4_moe", "glm4_moe_groups"}) {
     const std::string folder = kTiny + name;
     const auto logits = [&](const DecoderLm& m) {
       KvCache cache = m.make_cache();
@@ -64,6 +67,48 @@ TEST(LoadDecoder, InTheFormOfTheFileGivesTheSameLogits) {
     EXPECT_LT(distance(logits(from_folder(Precision::kFile)), logits(from_folder(Precision::kF32))),
               1e-4)
         << name;
+  }
+}
+
+// Files of Mixtral from before all experts of a layer had one tensor.
+TEST(LoadDecoder, ReadsAGgufFileWithATensorForEachExpert) {
+  const Gguf file = load_gguf(kTiny + "mixtral/model.gguf");
+  const DecoderConfig config = *parse_decoder_config(file);
+  std::map<std::string, TensorView> parts;
+  for (const TensorView& t : file.tensors()) {
+    const std::size_t all = t.name.find("_exps.");
+    if (all == std::string::npos) continue;
+    const std::size_t bytes = t.bytes.size() / 4;
+    for (std::size_t e = 0; e < 4; ++e) {
+      TensorView one = t;
+      one.name.replace(all, 5, "." + std::to_string(e));
+      one.shape.erase(one.shape.begin());
+      one.bytes = t.bytes.subspan(e * bytes, bytes);
+      parts[one.name] = one;
+    }
+  }
+  EXPECT_TRUE(parts.contains("blk.1.ffn_gate.3.weight"));
+  const FindTensor find = [&](const std::string& name) -> const TensorView* {
+    const auto found = parts.find(name);
+    if (found != parts.end()) return &found->second;
+    return name.find("_exps.") == std::string::npos ? file.find(name) : nullptr;
+  };
+  const std::vector<Token> text = {3, 14, 15, 92, 65};
+  for (const Precision p : {Precision::kF32, Precision::kInt8, Precision::kFile}) {
+    if (p == Precision::kInt8 && !cpu_features().int8()) continue;
+    const DecoderLm older = build_decoder(config, {Naming::kGguf, find, file.mapping()}, p);
+    const DecoderLm newer = load_decoder(file, p);
+    KvCache a = older.make_cache(), b = newer.make_cache();
+    EXPECT_TRUE(at::equal(pass(older, a, text), pass(newer, b, text))) << name_of(p);
+  }
+  parts.erase("blk.1.ffn_up.2.weight");
+  try {
+    build_decoder(config, {Naming::kGguf, find}, Precision::kF32);
+    FAIL() << "did not throw";
+  } catch (const FormatError& missing) {
+    EXPECT_NE(std::string(missing.what()).find("'blk.1.ffn_up_exps.weight' is missing"),
+              std::string::npos)
+        << missing.what();
   }
 }
 

@@ -13,8 +13,8 @@ DecoderLm random_decoder(const DecoderConfig& c, std::uint64_t seed) {
   m.config = c;
   m.final_norm.eps = c.norm_eps;
   for (std::int64_t i = 0; i < c.layers; ++i) {
-    TransformerBlock b(c);
-    if (c.family == Family::kQwen2) {
+    TransformerBlock b(c.block(static_cast<std::size_t>(i)));
+    if (c.qkv_biases) {
       for (Linear* l : {&b.q, &b.k, &b.v}) l->bias = at::empty({0});  // listed with the weights
     }
     m.layers.push_back(std::move(b));
@@ -27,8 +27,8 @@ DecoderLm random_decoder(const DecoderConfig& c, std::uint64_t seed) {
       *w.tensor = at::randn(w.shape, generator, at::TensorOptions(at::kFloat))
                       .mul_(onto_stream ? added : 0.02);
     } else {
-      *w.tensor = w.name.ends_with(".bias") ? at::zeros(w.shape, at::kFloat)
-                                            : at::ones(w.shape, at::kFloat);
+      const bool zero = w.name.ends_with(".bias") || w.name.ends_with("correction_bias");
+      *w.tensor = zero ? at::zeros(w.shape, at::kFloat) : at::ones(w.shape, at::kFloat);
     }
   }
   m.rope = rope_of(c, false);

@@ -9,6 +9,7 @@
 #include <utility>
 
 #include "forerun/models/build_decoder.h"
+#include "forerun/models/internal/expert_fields.h"
 #include "forerun/models/internal/family_fields.h"
 #include "forerun/models/internal/hf_fields.h"
 #include "forerun/models/internal/joined_tensors.h"
@@ -22,7 +23,8 @@ using nlohmann::json;
 // By family.
 constexpr const char* kClasses[] = {"LlamaForCausalLM",  "Qwen2ForCausalLM",  "Qwen3ForCausalLM",
                                     "Gemma3ForCausalLM", "GptOssForCausalLM", "Gemma2ForCausalLM",
-                                    "Phi3ForCausalLM",   "Olmo2ForCausalLM",  "Glm4ForCausalLM"};
+                                    "Phi3ForCausalLM",   "Olmo2ForCausalLM",  "Glm4ForCausalLM",
+                                    "OlmoeForCausalLM",  "Glm4MoeForCausalLM"};
 
 // True if a reader of the written config computes the same.
 bool survives(const json& written, const DecoderConfig& c) {
@@ -35,6 +37,9 @@ bool survives(const json& written, const DecoderConfig& c) {
          (c.window == 0 || inverse_frequencies(*read, true) == inverse_frequencies(c, true)) &&
          read->experts == c.experts && read->experts_used == c.experts_used &&
          read->intermediate == c.intermediate && read->norm_topk_prob == c.norm_topk_prob &&
+         read->routing == c.routing && read->shared_intermediate == c.shared_intermediate &&
+         read->shared_gate == c.shared_gate && read->dense == c.dense &&
+         read->dense_intermediate == c.dense_intermediate && read->head_norms == c.head_norms &&
          near(read->residual_scale, c.residual_scale) &&
          near(read->logit_divisor, c.logit_divisor) && read->rotary_dim == c.rotary_dim &&
          near(read->query_scale, c.query_scale) && near(read->embedding_scale, c.embedding_scale) &&
@@ -76,18 +81,6 @@ at::Tensor stored_value(const DecoderConfig& c, const ModelWeight& w) {
   return at::empty_like(value).index_copy(0, at::tensor(rows, at::kLong), value);
 }
 
-// What Mixtral and Qwen3-MoE have besides Llama's and Qwen3's fields.
-void describe_experts(json& out, const DecoderConfig& c) {
-  const bool mixtral = c.family == Family::kLlama;
-  out["architectures"] = {mixtral ? "MixtralForCausalLM" : "Qwen3MoeForCausalLM"};
-  out["model_type"] = mixtral ? "mixtral" : "qwen3_moe";
-  out[mixtral ? "num_local_experts" : "num_experts"] = c.experts;
-  out["num_experts_per_tok"] = c.experts_used;
-  if (mixtral) return;
-  out["moe_intermediate_size"] = c.intermediate;
-  out["norm_topk_prob"] = c.norm_topk_prob;
-}
-
 }  // namespace
 
 json decoder_config_json(const DecoderConfig& c) {
@@ -116,7 +109,7 @@ json decoder_config_json(const DecoderConfig& c) {
     out["final_logit_softcapping"] = cap(c.logit_softcap);
   }
   if (c.mask_token) describe_nemotron(out, c);
-  if (c.experts > 0) describe_experts(out, c);
+  if (c.experts > 0) internal::describe_experts(out, c);
   if (!c.no_rope.empty()) internal::describe_smollm3(out, c);
   if (internal::is_granite(c)) internal::describe_granite(out, c);
   internal::describe_part_of_a_head(out, c);

@@ -2,6 +2,7 @@
 
 #include <ATen/ATen.h>
 
+#include <limits>
 #include <utility>
 
 #include "forerun/tensor/fused.h"
@@ -23,8 +24,18 @@ at::Tensor placed(const at::Tensor& x, const RmsNorm& norm, const BlockConfig& c
                   const Rotation& rotation) {
   if (!norm.defined()) return rotation(by_head(x, c));
   if (c.whole_norms) return rotation(by_head(normed(norm, c, x), c));
-  if (!c.fused || !rotation.cos.defined() || c.rotary_dim > 0) return rotation(norm(by_head(x, c)));
+  if (!c.fused || !rotation.cos.defined() || c.rotary_dim > 0) {
+    return rotation(normed(norm, c, by_head(x, c)));
+  }
   return fused_norm_rotate(x, norm.weight, norm.eps, rotation.cos, rotation.sin);
+}
+
+// What transformers adds to the sum of sigmoids, which may all be zero.
+constexpr double kNoZero = 1e-20;
+
+// Of every row the columns of the largest values, of equal ones the first.
+at::Tensor largest(const at::Tensor& values, std::int64_t count) {
+  return std::get<1>(values.sort(/*stable=*/true, 1, /*descending=*/true)).narrow(1, 0, count);
 }
 
 at::Tensor gated(const at::Tensor& gate, const at::Tensor& up, const BlockConfig& c) {
@@ -38,28 +49,61 @@ at::Tensor gated(const at::Tensor& gate, const at::Tensor& up, const BlockConfig
   return c.fused ? fused_swiglu(gate, up) : at::silu(gate).mul(up);
 }
 
-// The likeliest experts of every row, by probabilities over all.
+// Those of the groups with the largest sums of two scores; others minus infinity.
+// Source: DeepSeek-V3, arXiv:2412.19437; transformers' modeling_glm4_moe.py.
+at::Tensor in_likely_groups(const at::Tensor& scores, const ExpertRouting& r) {
+  const at::Tensor by_group = scores.view({scores.size(0), r.groups, -1});  // [rows, groups, each]
+  const at::Tensor sums = std::get<0>(by_group.topk(2, 2)).sum(2);
+  const at::Tensor used = largest(sums, r.groups_used);
+  const at::Tensor kept = at::zeros_like(sums, at::kBool).scatter(1, used, 1);
+  return by_group
+      .masked_fill(kept.logical_not().unsqueeze(2), -std::numeric_limits<double>::infinity())
+      .view_as(scores);
+}
+
+struct Routed {
+  at::Tensor chosen, shares;  // [rows, experts_used]
+};
+
+// The likeliest experts of every row.
 // Source: LLaDA-MoE, modeling_lladamoe.py in inclusionAI/LLaDA-MoE-7B-A1B-Instruct; transformers'
-// modeling_qwen3_moe.py and modeling_mixtral.py.
-at::Tensor mixed(const TransformerBlock& b, const BlockConfig& c, const at::Tensor& x) {
+// modeling_qwen3_moe.py, modeling_mixtral.py and modeling_glm4_moe.py.
+Routed routed(const TransformerBlock& b, const BlockConfig& c, const at::Tensor& x) {
   const at::Tensor logits = b.router(x);
-  const at::Tensor law =
-      at::softmax(logits.to(at::promote_types(logits.scalar_type(), at::kFloat)), 1);
-  auto [weights, chosen] = law.topk(c.experts_used, 1);
-  if (c.norm_topk_prob) weights = weights / weights.sum(1, /*keepdim=*/true);
+  const at::Tensor wide = logits.to(at::promote_types(logits.scalar_type(), at::kFloat));
+  const at::Tensor scores = c.routing.sigmoid ? at::sigmoid(wide) : at::softmax(wide, 1);
+  at::Tensor choice = c.routing.corrected ? scores + b.correction : scores;
+  if (c.routing.groups > 1) choice = in_likely_groups(choice, c.routing);
+  const at::Tensor chosen = largest(choice, c.experts_used);
+  at::Tensor shares = scores.gather(1, chosen);
+  if (c.norm_topk_prob) {
+    const at::Tensor sum = shares.sum(1, /*keepdim=*/true);
+    shares = shares / (c.routing.sigmoid ? sum + kNoZero : sum);
+  }
+  return {chosen, c.routing.scale == 1.0 ? shares : shares * c.routing.scale};
+}
+
+at::Tensor run_gated(const GatedMlp& mlp, const BlockConfig& c, const at::Tensor& x) {
+  const auto both = products(x, {&mlp.gate, &mlp.up});
+  return mlp.down(gated(both[0], both[1], c));
+}
+
+at::Tensor mixed(const TransformerBlock& b, const BlockConfig& c, const at::Tensor& x) {
+  const Routed r = routed(b, c, x);
   at::Tensor out = at::zeros_like(x);
-  const at::Tensor used = std::get<0>(at::_unique(chosen.cpu()));  // rising
+  const at::Tensor used = std::get<0>(at::_unique(r.chosen.cpu()));  // rising
   for (const std::int64_t e :
        std::span(used.const_data_ptr<std::int64_t>(), static_cast<std::size_t>(used.numel()))) {
-    const GatedMlp& expert = b.experts[static_cast<std::size_t>(e)];
-    const at::Tensor here = chosen.eq(e);  // [rows, experts_used]
+    const at::Tensor here = r.chosen.eq(e);  // [rows, experts_used]
     const at::Tensor rows = here.any(1).nonzero().squeeze(1);
-    const auto both = products(x.index_select(0, rows), {&expert.gate, &expert.up});
-    const at::Tensor own = expert.down(gated(both[0], both[1], c));
-    const at::Tensor share = (weights * here).sum(1).index_select(0, rows).unsqueeze(1);
+    const at::Tensor own =
+        run_gated(b.experts[static_cast<std::size_t>(e)], c, x.index_select(0, rows));
+    const at::Tensor share = (r.shares * here).sum(1).index_select(0, rows).unsqueeze(1);
     out = out.index_add(0, rows, own * share.to(own.scalar_type()));
   }
-  return out;
+  if (!b.shared) return out;
+  const at::Tensor own = run_gated(*b.shared, c, x);
+  return out + (b.shared_gate ? own * at::sigmoid((*b.shared_gate)(x)) : own);
 }
 
 // The residual stream with the output of attention or MLP.
@@ -113,6 +157,37 @@ std::vector<at::Tensor> adapted_products(const at::Tensor& x,
   return out;
 }
 
+void add_linear(Linear& l, std::int64_t rows, std::int64_t cols, const std::string& name,
+                std::vector<ModelWeight>& out) {
+  out.push_back({name + ".weight", &l.weight, {rows, cols}});
+  if (l.bias.defined()) out.push_back({name + ".bias", &l.bias, {rows}});
+}
+
+void add_mlp_weights(TransformerBlock& b, const BlockConfig& c, const std::string& prefix,
+                     std::vector<ModelWeight>& out) {
+  const auto mlp = [&](const std::string& name, Linear& gate, Linear& up, Linear& down,
+                       std::int64_t width) {
+    add_linear(gate, width, c.hidden, name + "gate_proj", out);
+    add_linear(up, width, c.hidden, name + "up_proj", out);
+    add_linear(down, c.hidden, width, name + "down_proj", out);
+  };
+  if (b.experts.empty()) return mlp(prefix, b.gate, b.up, b.down, c.intermediate);
+  add_linear(b.router, c.experts, c.hidden, prefix + "gate", out);
+  if (c.routing.corrected) {
+    out.push_back({prefix + "gate.e_score_correction_bias", &b.correction, {c.experts}});
+  }
+  if (b.shared_gate) add_linear(*b.shared_gate, 1, c.hidden, prefix + "shared_expert_gate", out);
+  if (b.shared) {  // Qwen's name, and DeepSeek's
+    mlp(prefix + (c.shared_gate ? "shared_expert." : "shared_experts."), b.shared->gate,
+        b.shared->up, b.shared->down, c.shared_intermediate);
+  }
+  for (std::size_t e = 0; e < b.experts.size(); ++e) {
+    GatedMlp& expert = b.experts[e];
+    mlp(prefix + "experts." + std::to_string(e) + ".", expert.gate, expert.up, expert.down,
+        c.intermediate);
+  }
+}
+
 }  // namespace
 
 TransformerBlock::TransformerBlock(const BlockConfig& config) {
@@ -121,6 +196,9 @@ TransformerBlock::TransformerBlock(const BlockConfig& config) {
     norm->eps = config.norm_eps;
   }
   experts.resize(static_cast<std::size_t>(config.experts));
+  if (config.experts == 0 || config.shared_intermediate == 0) return;
+  shared.emplace();
+  if (config.shared_gate) shared_gate.emplace();
 }
 
 std::vector<Linear*> TransformerBlock::linears() {
@@ -130,6 +208,8 @@ std::vector<Linear*> TransformerBlock::linears() {
     return out;
   }
   out.push_back(&router);
+  if (shared_gate) out.push_back(&*shared_gate);
+  if (shared) out.insert(out.end(), {&shared->gate, &shared->up, &shared->down});
   for (GatedMlp& e : experts) out.insert(out.end(), {&e.gate, &e.up, &e.down});
   return out;
 }
@@ -139,10 +219,8 @@ void add_weights(TransformerBlock& b, const BlockConfig& c, const std::string& p
   const auto norm = [&](const char* name, RmsNorm& n, std::int64_t width) {
     out.push_back({prefix + name + ".weight", &n.weight, {width}});
   };
-  const auto linear = [&](const std::string& name, Linear& l, std::int64_t rows,
-                          std::int64_t cols) {
-    out.push_back({prefix + name + ".weight", &l.weight, {rows, cols}});
-    if (l.bias.defined()) out.push_back({prefix + name + ".bias", &l.bias, {rows}});
+  const auto linear = [&](const char* name, Linear& l, std::int64_t rows, std::int64_t cols) {
+    add_linear(l, rows, cols, prefix + name, out);
   };
   if (c.pre_norms) norm("input_layernorm", b.attention_norm, c.hidden);
   if (c.post_norms) {
@@ -161,21 +239,11 @@ void add_weights(TransformerBlock& b, const BlockConfig& c, const std::string& p
     norm("self_attn.q_norm", b.q_norm, c.whole_norms ? c.query_width() : c.head_dim);
     norm("self_attn.k_norm", b.k_norm, c.whole_norms ? c.kv_width() : c.head_dim);
   }
-  const auto mlp = [&](const std::string& name, Linear& gate, Linear& up, Linear& down) {
-    linear(name + "gate_proj", gate, c.intermediate, c.hidden);
-    linear(name + "up_proj", up, c.intermediate, c.hidden);
-    linear(name + "down_proj", down, c.hidden, c.intermediate);
-  };
   if (c.conv_taps > 0) {
     add_weights(b.attention_conv, c, prefix + "attention_conv", out);
     add_weights(b.mlp_conv, c, prefix + "mlp_conv", out);
   }
-  if (b.experts.empty()) return mlp("mlp.", b.gate, b.up, b.down);
-  linear("mlp.gate", b.router, c.experts, c.hidden);
-  for (std::size_t e = 0; e < b.experts.size(); ++e) {
-    GatedMlp& expert = b.experts[e];
-    mlp("mlp.experts." + std::to_string(e) + ".", expert.gate, expert.up, expert.down);
-  }
+  add_mlp_weights(b, c, prefix + "mlp.", out);
 }
 
 at::Tensor run_block(const TransformerBlock& b, const BlockConfig& c, const at::Tensor& h,

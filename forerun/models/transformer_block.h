@@ -3,6 +3,7 @@
 #include <ATen/core/Tensor.h>
 
 #include <functional>
+#include <optional>
 #include <span>
 #include <string>
 #include <vector>
@@ -36,10 +37,14 @@ struct TransformerBlock {
   Linear gate, up;                             ///< [intermediate, hidden]
   Linear down;                                 ///< [hidden, intermediate]
   /// In place of gate, up and down where BlockConfig::experts: a row's output is the sum of those
-  /// of its likeliest experts, each times its probability by the softmax over all (or over those,
-  /// where BlockConfig::norm_topk_prob).
+  /// of its likeliest experts, of equally likely ones the first, each times its score: its
+  /// probability by the softmax over all (or over those, where BlockConfig::norm_topk_prob), or as
+  /// BlockConfig::routing says. That of `shared` is added, times sigmoid(shared_gate x).
   std::vector<GatedMlp> experts;
   Linear router;                         ///< [experts, hidden]
+  at::Tensor correction;                 ///< [experts] float32; where ExpertRouting::corrected
+  std::optional<GatedMlp> shared;        ///< where BlockConfig::shared_intermediate
+  std::optional<Linear> shared_gate;     ///< [1, hidden]; where BlockConfig::shared_gate
   DynamicConv attention_conv, mlp_conv;  ///< around the sublayers; where BlockConfig::conv_taps
 
   TransformerBlock() = default;

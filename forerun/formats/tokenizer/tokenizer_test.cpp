@@ -202,6 +202,7 @@ TEST(Tokenizer, NamesOfGgufOfOneFamilyMeanTheSame) {
     EXPECT_EQ(patterns(name), patterns("dbrx"));
   }
   EXPECT_NE(patterns("dbrx"), patterns("llama-bpe"));  // those take whole words
+  EXPECT_EQ(patterns("olmo"), patterns("gpt-2"));
   EXPECT_EQ(patterns("refact"), patterns("starcoder"));
   EXPECT_EQ(patterns("refact"), patterns("smollm"));
   EXPECT_TRUE(internal::begins_with_bos("tekken"));

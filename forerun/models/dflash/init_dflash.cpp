@@ -124,8 +124,9 @@ DFlash dflash_from_target(const DecoderLm& target, const DFlashConfig& config,
   const DecoderConfig& t = target.config;
   const DFlashConfig& c = config;
   DFlash m = random_dflash(config, DFlashTarget(target), seed, draft_to_target);
-  if (target.layers.empty() || !t.plain() || c.heads != t.heads || c.kv_heads != t.kv_heads ||
-      c.head_dim != t.head_dim || c.intermediate != t.intermediate || c.layers > t.layers) {
+  if (target.layers.empty() || !t.plain() || t.experts > 0 || c.heads != t.heads ||
+      c.kv_heads != t.kv_heads || c.head_dim != t.head_dim || c.intermediate != t.intermediate ||
+      c.layers > t.layers) {
     throw std::invalid_argument(
         "dflash: layers cannot begin as this target's blocks: they differ in size or kind; begin "
         "at random");

@@ -37,6 +37,9 @@ GatedLoraConfig read_config(const json& file, const DecoderConfig& decoder,
                     "forerun train tidar wrote",
                     quote(f.text("model_type", "")), kKind));
   }
+  if (!decoder.dense.empty()) {
+    throw FormatError("adapters of models with experts in some layers are not supported");
+  }
   GatedLoraConfig c = gated_lora_config(decoder);
   for (const auto& [name, here] : sizes(c)) {
     const std::int64_t theirs = f.integer(name);

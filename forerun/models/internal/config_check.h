@@ -5,10 +5,34 @@
 #include <cmath>
 #include <optional>
 #include <string>
+#include <utility>
 
 #include "forerun/models/decoder_config.h"
 
 namespace forerun::internal {
+
+/// The error in what layers of experts have besides the number of these, if any.
+inline std::optional<std::string> check_experts(const DecoderConfig& c) {
+  constexpr std::int64_t kMost = 1 << 24;
+  const std::int64_t shared = c.shared_intermediate, dense = c.dense_intermediate;
+  if (shared < 0 || shared > kMost || dense < 0 || dense > kMost ||
+      (!c.dense.empty() && dense == 0)) {
+    return fmt::format(
+        "widths of shared experts {} and of layers without experts {} are out of "
+        "range",
+        shared, dense);
+  }
+  const auto& [groups, used] = std::pair(c.routing.groups, c.routing.groups_used);
+  if (groups == 1 && used == 1) return std::nullopt;
+  if (groups < 1 || c.experts % groups != 0 || c.experts / groups < 2) {
+    return fmt::format("{} experts do not form {} groups of two and more", c.experts, groups);
+  }
+  if (used < 1 || used > groups || c.experts / groups * used < c.experts_used) {
+    return fmt::format("{} experts are not to be chosen among those of {} of {} groups",
+                       c.experts_used, used, groups);
+  }
+  return std::nullopt;
+}
 
 /// The error in the sizes of a config read from a file, if any; bounds keep later products far from
 /// overflow.
@@ -32,6 +56,7 @@ inline std::optional<std::string> check_sizes(const DecoderConfig& c) {
       (c.experts > 0 && c.experts_used == 0)) {
     return fmt::format("{} of {} experts are out of range", c.experts_used, c.experts);
   }
+  if (const auto bad = check_experts(c)) return bad;
   if (c.head_dim % 2 != 0) return fmt::format("head dimension {} is odd", c.head_dim);
   if (!(c.norm_eps > 0.0 && c.norm_eps < 1.0)) return "the norm's epsilon is out of range";
   return std::nullopt;
@@ -66,6 +91,9 @@ inline std::optional<std::string> check_numbers(const DecoderConfig& c) {
   }
   if (!positive(c.clamp.limit) || !std::isfinite(c.clamp.slope)) {
     return "the limit of the gates must be positive";
+  }
+  if (!positive(c.routing.scale)) {
+    return fmt::format("the scale {} of experts must be positive", c.routing.scale);
   }
   if (!positive(c.embedding_scale) || !positive(c.residual_scale) || !positive(c.logit_divisor)) {
     return fmt::format(

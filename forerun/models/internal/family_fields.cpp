@@ -140,9 +140,8 @@ void read_part_of_a_head(double otherwise, Fields& f, DecoderConfig& c) {
 }
 
 void describe_part_of_a_head(json& out, const DecoderConfig& c) {
-  if (c.rotary_dim == 0) return;
-  out["partial_rotary_factor"] =
-      static_cast<double>(c.rotary_dim) / static_cast<double>(c.head_dim);
+  if (c.rotary_dim == 0 && !c.rotates_half()) return;
+  out["partial_rotary_factor"] = static_cast<double>(c.rotated()) / static_cast<double>(c.head_dim);
 }
 
 // Source: transformers' configuration_phi3.py, which takes "su" and "yarn" of older files for

@@ -26,7 +26,7 @@ void describe_granite(nlohmann::json& out, const DecoderConfig& c);
 /// Which part of a head is rotated.
 /// @param otherwise  where the file does not say it
 void read_part_of_a_head(double otherwise, Fields& f, DecoderConfig& c);
-/// "partial_rotary_factor", if a part.
+/// "partial_rotary_factor", if readers need it.
 void describe_part_of_a_head(nlohmann::json& out, const DecoderConfig& c);
 
 /// Rotary embedding and window of Phi-3.

@@ -63,10 +63,11 @@ enum class Kind : std::uint8_t {
   kDeepSeekCoder
 };
 
-constexpr std::array<std::pair<std::string_view, Kind>, 25> kNames = {
+constexpr std::array<std::pair<std::string_view, Kind>, 26> kNames = {
     {{"gpt-2", Kind::kGpt2},
      {"gpt2", Kind::kGpt2},
      {"default", Kind::kGpt2},
+     {"olmo", Kind::kGpt2},
      {"smollm", Kind::kSmolLm},
      {"refact", Kind::kSmolLm},
      {"starcoder", Kind::kSmolLm},

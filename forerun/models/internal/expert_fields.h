@@ -1,0 +1,25 @@
+#pragma once
+
+#include <nlohmann/json.hpp>
+#include <string>
+
+#include "forerun/models/decoder_config.h"
+#include "forerun/models/internal/hf_fields.h"
+
+/// Layers of experts in the fields of Hugging Face's folders.
+namespace forerun::internal {
+
+/// Their model types.
+inline constexpr const char *kMixtral = "mixtral", *kQwen3Moe = "qwen3_moe", *kGptOss = "gpt_oss",
+                            *kQwen2Moe = "qwen2_moe", *kOlmoe = "olmoe", *kGlm4Moe = "glm4_moe";
+
+/// Whether models of a type have experts.
+bool has_experts(const std::string& type);
+/// Numbers and widths of experts and what else belongs to them, `intermediate` included.
+void read_experts(Fields& f, const std::string& type, DecoderConfig& c);
+/// The shared expert of Qwen's types: its width and its gate.
+void read_gated_shared_expert(Fields& f, DecoderConfig& c);
+/// The same in a file that we write.
+void describe_experts(nlohmann::json& out, const DecoderConfig& c);
+
+}  // namespace forerun::internal
