@@ -177,6 +177,13 @@ FAMILIES = {
     "glm4_moe_groups": GLM4_MOE | {
         "num_hidden_layers": 2, "first_k_dense_replace": 0, "n_shared_experts": 2, "n_group": 4, "topk_group": 2,
         "routed_scaling_factor": 1.0, "num_experts_per_tok": 3, "use_qk_norm": True, "num_nextn_predict_layers": 0},
+    "granite_moe": COMMON | {
+        "architectures": ["GraniteMoeSharedForCausalLM"], "model_type": "granitemoeshared", "hidden_act": "silu",
+        "hidden_size": 64, "intermediate_size": 32, "shared_intermediate_size": 96, "num_local_experts": 6,
+        "num_experts_per_tok": 2, "num_hidden_layers": 2, "num_attention_heads": 4, "num_key_value_heads": 2,
+        "vocab_size": 160, "tie_word_embeddings": True, "torch_dtype": "float32", "rms_norm_eps": 1e-6,
+        "attention_bias": False, "rope_theta": 10000.0, "rope_scaling": None, "embedding_multiplier": 12.0,
+        "residual_multiplier": 0.22, "attention_multiplier": 0.125, "logits_scaling": 2.0},
     "gpt_oss": GPT_OSS | {"num_hidden_layers": 2, "torch_dtype": "float32"},
     "gpt_oss_mxfp4": GPT_OSS | {
         "num_hidden_layers": 2, "torch_dtype": "float32",
@@ -185,8 +192,8 @@ FAMILIES = {
 
 
 # Of models whose rows are clear about their experts, so that the rounding of int8 chooses no others.
-SEEDS = {"gpt_oss": 1011, "gpt_oss_mxfp4": 1012, "qwen2_moe": 1026, "olmoe": 1020, "glm4_moe": 1025, "glm4_moe_groups": 1023}
-EXPERTS = ("qwen3_moe", "mixtral", "qwen2_moe", "olmoe", "glm4_moe", "glm4_moe_groups")
+SEEDS = {"gpt_oss": 1011, "gpt_oss_mxfp4": 1012, "qwen2_moe": 1026, "olmoe": 1020, "glm4_moe": 1025, "glm4_moe_groups": 1023, "granite_moe": 1020}
+EXPERTS = ("qwen3_moe", "mixtral", "qwen2_moe", "olmoe", "glm4_moe", "glm4_moe_groups", "granite_moe")
 STORED = {"qwen3": GGMLQuantizationType.Q8_0, "phi3_window": GGMLQuantizationType.Q4_0}  # else F32
 DEEPER = ("smollm3", "olmo3", "phi3", "glm4_moe")  # smaller weights: rounding must not grow from layer to layer
 

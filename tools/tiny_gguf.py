@@ -13,6 +13,7 @@ ARCHITECTURES = {  # config.json's model_type: (the name in the file, the gguf p
     "mixtral": ("llama", MODEL_ARCH.LLAMA),
     "smollm3": ("smollm3", MODEL_ARCH.SMOLLM3),
     "granite": ("granite", MODEL_ARCH.GRANITE),
+    "granitemoeshared": ("granitemoe", MODEL_ARCH.GRANITE_MOE),
     "gemma2": ("gemma2", MODEL_ARCH.GEMMA2),
     "phi3": ("phi3", MODEL_ARCH.PHI3),
     "olmo2": ("olmo2", MODEL_ARCH.OLMO2),
@@ -27,7 +28,7 @@ ARCHITECTURES = {  # config.json's model_type: (the name in the file, the gguf p
     "gemma3_text": ("gemma3", MODEL_ARCH.GEMMA3),
     "gpt_oss": ("gpt-oss", MODEL_ARCH.GPT_OSS),
 }
-LLAMA = ("llama", "mistral", "mixtral", "smollm3", "granite")  # whose rotary pairs lie side by side in the file
+LLAMA = ("llama", "mistral", "mixtral", "smollm3", "granite", "granitemoeshared")  # whose rotary pairs lie side by side in the file
 
 
 GEMMA = ("gemma2", "gemma3_text")
@@ -131,7 +132,25 @@ def _split_gpt_oss(state):
     return out
 
 
+def _split_granite_moe(state):
+    """`state` of Granite with experts as in a file: gates and ups, the first in their tensor, in tensors of their own."""
+    out = {}
+    for name, value in state.items():
+        stem = name.replace("block_sparse_moe.", "mlp.experts.").replace("shared_mlp.", "mlp.shared_experts.")
+        if ".router." in name:
+            out[name.replace("block_sparse_moe.router.layer.", "mlp.gate.")] = value
+        elif ".input_linear." in name:
+            gates, ups = np.split(value, 2, axis=-2)
+            out[stem.replace("input_linear", "gate_proj")] = gates
+            out[stem.replace("input_linear", "up_proj")] = ups
+        else:
+            out[stem.replace("output_linear", "down_proj")] = value
+    return out
+
+
 def _file_state(config, state):
+    if config.model_type == "granitemoeshared":
+        return _split_granite_moe(state)
     if config.model_type == "gpt_oss":
         return _split_gpt_oss(state)
     return _stacked_experts(state, _experts(config))
@@ -162,6 +181,8 @@ def _add_experts(writer, config):
         writer.add_expert_feed_forward_length(config.moe_intermediate_size)
     if config.model_type == "qwen2_moe":
         writer.add_expert_shared_feed_forward_length(config.shared_expert_intermediate_size)
+    if config.model_type == "granitemoeshared":
+        writer.add_expert_shared_feed_forward_length(config.shared_intermediate_size)
     if config.model_type == "glm4_moe":
         writer.add_expert_shared_count(config.n_shared_experts)
         writer.add_leading_dense_block_count(config.first_k_dense_replace)
@@ -204,7 +225,7 @@ def _add_metadata(writer, config, published):
 def _add_family(writer, config):
     """What single families have, as the converters of llama.cpp's conversion/ write it."""
     kind = config.model_type
-    if kind == "granite":
+    if kind in ("granite", "granitemoeshared"):
         writer.add_attention_scale(config.attention_multiplier)
         writer.add_embedding_scale(config.embedding_multiplier)
         writer.add_residual_scale(config.residual_multiplier)

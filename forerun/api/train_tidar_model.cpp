@@ -89,7 +89,7 @@ DecoderLm first_decoder(const std::string& folder, const HfConfig& config, bool 
     throw UsageError(
         fmt::format("{}: what is trained is written as a Hugging Face folder, which "
                     "models of {} cannot be yet",
-                    folder, name_of(sizes->family)));
+                    folder, config.config.value("model_type", "this kind")));
   }
   if (random) return random_decoder(*sizes, seed);
   DecoderLm out = load_decoder(config, load_safetensors(folder), folder, Precision::kF32);

@@ -191,6 +191,7 @@ class Builder {
     if (naming_ == Naming::kNemotronDiffusion) return nemotron_name(name);
     if (naming_ == Naming::kMixtral) return mixtral_name(name);
     if (naming_ == Naming::kGptOss) return gpt_oss_name(name);
+    if (naming_ == Naming::kGraniteMoe) return internal::granite_moe_name(name);
     if (naming_ == Naming::kFused) return internal::fused_name(c_, name);
     if (naming_ == Naming::kLanguageModel) return "language_model." + name;
     if (naming_ == Naming::kModelLanguageModel) return behind_language_model(name);
@@ -201,7 +202,8 @@ class Builder {
   std::int64_t expert_of(const std::string& name) const {
     constexpr std::string_view kExperts = ".mlp.experts.";
     const std::size_t at = name.find(kExperts);
-    if (naming_ != Naming::kGguf || at == std::string::npos) return -1;
+    const bool one_tensor = naming_ == Naming::kGguf || naming_ == Naming::kGraniteMoe;
+    if (!one_tensor || at == std::string::npos) return -1;
     return std::stoll(name.substr(at + kExperts.size()));
   }
 
@@ -239,21 +241,30 @@ class Builder {
     }
     const TensorView* view = find_(stored_name(name));
     const std::int64_t expert = expert_of(name);
-    if (view == nullptr) return expert < 0 ? view : find_(gguf_single_expert(name));
+    if (view == nullptr) {
+      return expert < 0 || naming_ != Naming::kGguf ? view : find_(gguf_single_expert(name));
+    }
     if (name.ends_with(".shared_expert_gate.weight") && view->shape.size() == 1) {
       return as_one_row(*view, name);
     }
-    const internal::PartOfTensor joined = internal::part_of_tensor(c_, name);
-    if (joined.all > 0) return rows_of(*view, name, joined);
-    if (expert < 0) return view;
+    const internal::PartOfTensor part = naming_ == Naming::kGraniteMoe
+                                            ? internal::part_of_granite_moe(c_, name)
+                                            : internal::part_of_tensor(c_, name);
+    if (expert >= 0) view = one_expert(*view, name, expert);
+    return part.all > 0 ? rows_of(*view, name, part) : view;
+  }
+
+  // Of a tensor that holds those of all experts; one of another shape as it is.
+  const TensorView* one_expert(const TensorView& view, const std::string& name,
+                               std::int64_t expert) const {
     const std::size_t dimensions = name.ends_with(".bias") ? 2 : 3;
-    if (view->shape.size() != dimensions || view->shape[0] != c_.experts) return view;
-    const std::size_t bytes = view->bytes.size() / static_cast<std::size_t>(c_.experts);
+    if (view.shape.size() != dimensions || view.shape[0] != c_.experts) return &view;
+    const std::size_t bytes = view.bytes.size() / static_cast<std::size_t>(c_.experts);
     TensorView& part = parts_[name].view;
-    part = {.name = view->name,
-            .dtype = view->dtype,
-            .shape = {view->shape.begin() + 1, view->shape.end()},
-            .bytes = view->bytes.subspan(static_cast<std::size_t>(expert) * bytes, bytes)};
+    part = {.name = view.name,
+            .dtype = view.dtype,
+            .shape = {view.shape.begin() + 1, view.shape.end()},
+            .bytes = view.bytes.subspan(static_cast<std::size_t>(expert) * bytes, bytes)};
     return &part;
   }
 

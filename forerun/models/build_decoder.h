@@ -19,6 +19,7 @@ enum class Naming : std::uint8_t {
   kMixtral,             ///< transformers' of Mixtral: "block_sparse_moe."
   kGptOss,              ///< transformers' of gpt-oss: "mlp.router", all experts in one tensor
   kFused,               ///< transformers' of Phi-3 and GLM-4: several in one tensor
+  kGraniteMoe,          ///< transformers' of Granite with experts, all of them in one tensor
   kModelLanguageModel,  ///< the same of newer versions: "model.language_model."
 };
 

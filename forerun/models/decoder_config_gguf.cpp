@@ -14,7 +14,8 @@ namespace forerun {
 namespace {
 
 std::optional<Family> family_of(std::string_view architecture) {
-  if (architecture == "llama" || architecture == "smollm3" || architecture == "granite") {
+  if (architecture == "llama" || architecture == "smollm3" || architecture == "granite" ||
+      architecture == "granitemoe") {
     return Family::kLlama;
   }
   if (architecture == "qwen2" || architecture == "qwen2moe") return Family::kQwen2;
@@ -245,11 +246,13 @@ void read_experts(const Gguf& gguf, Keys& k, DecoderConfig& c) {
   const std::int64_t width = k.integer(own ? "expert_feed_forward_length" : "feed_forward_length");
   c.intermediate = !own && qwen2 && c.experts_used > 0 ? width / c.experts_used : width;
   if (c.family == Family::kGlm4Moe) return read_glm_experts(gguf, k, c);
+  const char* shared = "expert_shared_feed_forward_length";
   if (qwen2) {
-    const char* shared = "expert_shared_feed_forward_length";
     c.shared_intermediate = k.integer(k.has(shared) ? shared : "feed_forward_length");
     c.shared_gate = true;
     if (c.shared_intermediate < 1) k.fail(k.full(shared) + " must be positive");
+  } else if (c.family == Family::kLlama) {  // Granite's; 0: none
+    c.shared_intermediate = k.integer(shared, 0);
   }
   constexpr std::int64_t kSoftmax = 1;
   if (k.integer("expert_gating_func", kSoftmax) != kSoftmax ||
@@ -316,7 +319,8 @@ Result<DecoderConfig> parse_decoder_config(const Gguf& gguf) {
   const auto family = family_of(*architecture);
   if (!family) {
     return Error{
-        fmt::format("architecture {} is not supported; llama, smollm3, granite, qwen2, qwen2moe, "
+        fmt::format("architecture {} is not supported; llama, smollm3, granite, granitemoe, qwen2, "
+                    "qwen2moe, "
                     "qwen3, qwen3moe, gpt-oss, gemma2, gemma3, phi3, olmo2, olmoe, glm4 and "
                     "glm4moe are",
                     quote(*architecture))};
@@ -332,7 +336,8 @@ Result<DecoderConfig> parse_decoder_config(const Gguf& gguf) {
   if (!parsed) return parsed;
   DecoderConfig c = *std::move(parsed);
   const bool must = c.family == Family::kGptOss || c.family == Family::kOlmoe ||
-                    c.family == Family::kGlm4Moe || *architecture == "qwen2moe";
+                    c.family == Family::kGlm4Moe || *architecture == "qwen2moe" ||
+                    *architecture == "granitemoe";
   if (must && c.experts == 0) return Error{count + " is missing"};
   if (c.experts > 0 && !must && c.family != Family::kLlama && c.family != Family::kQwen3) {
     return Error{count + " is not supported"};
@@ -348,8 +353,8 @@ Result<DecoderConfig> parse_decoder_config(const Gguf& gguf) {
   for (std::int64_t i = 0; *architecture == "smollm3" && i < c.layers; ++i) {
     c.no_rope.push_back((i + 1) % 4 == 0);
   }
-  if (*architecture != "granite") return c;
-  Keys k(gguf, "granite");
+  if (*architecture != "granite" && *architecture != "granitemoe") return c;
+  Keys k(gguf, std::string(*architecture));
   c.embedding_scale = k.number("embedding_scale", 1.0);
   c.residual_scale = k.number("residual_scale", 1.0);
   c.logit_divisor = k.number("logit_scale", 1.0);

@@ -29,7 +29,7 @@ bool is_mistral(const std::string& type) { return type == "mistral" || type == "
 
 std::optional<Family> family_of(const std::string& type) {
   if (type == "llama" || is_mistral(type) || type == kMixtral || type == kNemotronDiffusion ||
-      type == kSmolLm3 || type == internal::kGranite) {
+      type == kSmolLm3 || type == internal::kGranite || internal::is_granite_moe(type)) {
     return Family::kLlama;
   }
   if (type == "qwen2" || type == internal::kQwen2Moe) return Family::kQwen2;
@@ -211,7 +211,7 @@ double usual_theta(const std::string& type, const DecoderConfig& c) {
 void read_family(const json& config, const std::string& type, Fields& f, DecoderConfig& c) {
   c.query_scale = 1.0 / std::sqrt(static_cast<double>(c.head_dim));
   if (c.gemma()) read_gemma(config, f, c);
-  if (type == internal::kGranite) internal::read_granite(f, c);
+  if (type == internal::kGranite || internal::is_granite_moe(type)) internal::read_granite(f, c);
   if (c.family == Family::kPhi3) return internal::read_phi3(f, c);
   if (c.rotates_half()) internal::read_part_of_a_head(0.5, f, c);
   refuse_part_of_a_head(config, c, f);
@@ -239,12 +239,14 @@ Result<DecoderConfig> parse_text_config(const json& config) {
   if (!family) {
     return Error{
         f.error().empty()
-            ? fmt::format("config.json: model_type {} is not supported; llama, mistral, ministral, "
-                          "mixtral, smollm3, granite, qwen2, qwen2_moe, qwen3, qwen3_moe, "
-                          "gpt_oss, gemma2, gemma3, gemma3_text, phi3, olmo2, olmo3, olmoe, "
-                          "glm4, glm4_moe and "
-                          "nemotron_labs_diffusion are",
-                          quote(type))
+            ? fmt::format(
+                  "config.json: model_type {} is not supported; llama, mistral, ministral, "
+                  "mixtral, smollm3, granite, granitemoe, granitemoeshared, qwen2, qwen2_moe, "
+                  "qwen3, qwen3_moe, "
+                  "gpt_oss, gemma2, gemma3, gemma3_text, phi3, olmo2, olmo3, olmoe, "
+                  "glm4, glm4_moe and "
+                  "nemotron_labs_diffusion are",
+                  quote(type))
             : "config.json: " + f.error()};
   }
   DecoderConfig c(*family);

@@ -148,7 +148,7 @@ TEST_P(Trained, ALoadedModelIsSavedAsItIs) {
     const DecoderLm model = load(kTiny + GetParam(), precision);
     const testing::TempFolder folder;
     if (!can_be_saved(model.config)) {
-      EXPECT_EQ(model.config.family, forerun::Family::kGptOss);
+      EXPECT_TRUE(GetParam() == "gpt_oss" || GetParam() == "granite_moe");
       EXPECT_THROW(save_decoder(folder.path() / "saved", model), std::invalid_argument);
       EXPECT_FALSE(std::filesystem::exists(folder.path() / "saved"));
       continue;
@@ -187,7 +187,7 @@ INSTANTIATE_TEST_SUITE_P(Tiny, Trained,
                                            "gemma3_softcap", "mistral", "mixtral", "smollm3",
                                            "gemma2", "phi3", "phi3_window", "granite", "olmo2",
                                            "olmo3", "glm4", "gpt_oss", "qwen2_moe", "olmoe",
-                                           "glm4_moe", "glm4_moe_groups"),
+                                           "glm4_moe", "glm4_moe_groups", "granite_moe"),
                          [](const auto& family) { return family.param; });
 
 // The logits of a document must not depend on the others of its batch, nor on what follows.

@@ -121,6 +121,26 @@ TEST(ExpertConfig, OfOlmoeNormsWholeQueriesAndKeys) {
   expect_part(folder_refusal("olmoe", "clip_qkv", 8.0), "'clip_qkv'");
 }
 
+TEST(ExpertConfig, OfGraniteHasItsMultipliersAndPerhapsASharedExpert) {
+  json config = experts_json("granite_moe");
+  for (const DecoderConfig& c :
+       {*parse_decoder_config(config),
+        *parse_decoder_config(load_gguf(kTiny + "granite_moe/model.gguf"))}) {
+    EXPECT_EQ(c.experts, 6);
+    EXPECT_TRUE(c.norm_topk_prob);
+    EXPECT_EQ(c.shared_intermediate, 96);
+    EXPECT_FALSE(c.shared_gate);
+    EXPECT_NEAR(c.residual_scale, 0.22, 1e-6);
+    EXPECT_NEAR(c.query_scale, 0.125, 1e-6);
+    EXPECT_FALSE(can_be_saved(c));
+  }
+  config["shared_intermediate_size"] = -1;
+  EXPECT_FALSE(parse_decoder_config(config));
+  config["model_type"] = "granitemoe";  // which reads no such field
+  EXPECT_EQ(parse_decoder_config(config)->shared_intermediate, 0);
+  EXPECT_FALSE(can_be_saved(*parse_decoder_config(config)));
+}
+
 TEST(ExpertConfig, OfGlm4MoeHasSigmoidsAndDenseLayers) {
   for (const DecoderConfig& c : all_forms("glm4_moe")) {
     EXPECT_EQ(c.routing, (ExpertRouting{.sigmoid = true, .corrected = true, .scale = 1.5}));

@@ -177,7 +177,8 @@ INSTANTIATE_TEST_SUITE_P(Tiny, Int8Family,
                                            "gemma3_softcap", "mistral", "qwen3_moe", "mixtral",
                                            "smollm3", "gemma2", "phi3", "phi3_window", "granite",
                                            "olmo2", "olmo3", "glm4", "gpt_oss", "gpt_oss_mxfp4",
-                                           "qwen2_moe", "olmoe", "glm4_moe", "glm4_moe_groups"),
+                                           "qwen2_moe", "olmoe", "glm4_moe", "glm4_moe_groups",
+                                           "granite_moe"),
                          [](const auto& family) { return family.param; });
 
 // Awkward sizes: more than one task of gates, chunk of keys and block of rows, tails in every

@@ -4,6 +4,7 @@
 
 #include "forerun/models/build_decoder.h"
 #include "forerun/models/decoder_config_gguf.h"
+#include "forerun/models/internal/expert_fields.h"
 
 namespace forerun {
 namespace {
@@ -22,6 +23,10 @@ DecoderLm build(const Result<DecoderConfig>& config, const DecoderFile& file,
 Naming naming_of(const HfConfig& config, const DecoderConfig& parsed, const Safetensors& weights) {
   if (parsed.mask_token) return Naming::kNemotronDiffusion;
   if (parsed.family == Family::kGptOss) return Naming::kGptOss;
+  const nlohmann::json type = config.config.value("model_type", nlohmann::json());
+  if (type.is_string() && internal::is_granite_moe(type.get<std::string>())) {
+    return Naming::kGraniteMoe;
+  }
   const bool mixtral = parsed.family == Family::kLlama && parsed.experts > 0;
   if (!is_multimodal(config.config)) {
     return mixtral                  ? Naming::kMixtral

@@ -45,7 +45,8 @@ TEST(LoadDecoder, InTheFormOfTheFileGivesTheSameLogits) {
        {"llama",        "llama_plain",     "qwen2",     "qwen3",   "gemma3",   "gemma3_softcap",
         "mistral_yarn", "gemma3_pictures", "qwen3_moe", "mixtral", "smollm3",  "gemma2",
         "phi3",         "phi3_window",     "granite",   "olmo2",   "olmo3",    "glm4",
-        "gpt_oss",      "gpt_oss_mxfp4",   "qwen2_moe", "olmoe",   "glm4_moe", "glm4_moe_groups"}) {
+        "gpt_oss",      "gpt_oss_mxfp4",   "qwen2_moe", "olmoe",   "glm4_moe", "glm4_moe_groups",
+        "granite_moe"}) {
     const std::string folder = kTiny + name;
     const auto logits = [&](const DecoderLm& m) {
       KvCache cache = m.make_cache();

@@ -137,7 +137,10 @@ json decoder_config_json(const DecoderConfig& c) {
 }
 
 bool can_be_saved(const DecoderConfig& config) noexcept {
-  return config.family != Family::kGptOss;  // all experts of a layer in one tensor
+  // All experts of a layer in one tensor.
+  const bool granite_moe = config.family == Family::kLlama && config.experts > 0 &&
+                           (internal::is_granite(config) || config.shared_intermediate > 0);
+  return config.family != Family::kGptOss && !granite_moe;
 }
 
 void save_decoder(const std::filesystem::path& folder, const DecoderLm& model,
@@ -147,7 +150,8 @@ void save_decoder(const std::filesystem::path& folder, const DecoderLm& model,
     throw std::invalid_argument("save_decoder: the decoder is packed; load it as f32 or bf16");
   }
   if (!can_be_saved(c)) {
-    throw std::invalid_argument("save_decoder: models of gpt-oss cannot be written");
+    throw std::invalid_argument(
+        "save_decoder: models of gpt-oss, and of Granite with experts, cannot be written");
   }
   json described = decoder_config_json(c);
   if (!survives(described, c)) {

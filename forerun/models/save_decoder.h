@@ -11,7 +11,8 @@ namespace forerun {
 /// Hugging Face's config.json of a decoder, without what depends on its weights.
 nlohmann::json decoder_config_json(const DecoderConfig& config);
 
-/// Whether Hugging Face's layout of the family is written: of gpt-oss it is not.
+/// Whether Hugging Face's layout of the family is written: of gpt-oss and of Granite with experts
+/// it is not.
 bool can_be_saved(const DecoderConfig& config) noexcept;
 
 /// What a folder holds beside a decoder. Readers of decoders pass over it.

@@ -78,7 +78,11 @@ void read_glm4_moe(Fields& f, DecoderConfig& c) {
 
 bool has_experts(const std::string& type) {
   return type == kMixtral || type == kQwen3Moe || type == kGptOss || type == kQwen2Moe ||
-         type == kOlmoe || type == kGlm4Moe;
+         type == kOlmoe || type == kGlm4Moe || is_granite_moe(type);
+}
+
+bool is_granite_moe(const std::string& type) {
+  return type == kGraniteMoe || type == kGraniteMoeShared;
 }
 
 void read_gated_shared_expert(Fields& f, DecoderConfig& c) {
@@ -96,7 +100,11 @@ void read_experts(Fields& f, const std::string& type, DecoderConfig& c) {
   if (type == kGlm4Moe) return read_glm4_moe(f, c);
   const bool qwen = type == kQwen2Moe || type == kQwen3Moe;
   c.intermediate = f.integer(qwen ? "moe_intermediate_size" : "intermediate_size");
-  c.norm_topk_prob = type == kMixtral || type == kGptOss || f.flag("norm_topk_prob", false);
+  const bool always = type == kMixtral || type == kGptOss || is_granite_moe(type);
+  c.norm_topk_prob = always || f.flag("norm_topk_prob", false);
+  if (type == kGraniteMoeShared) {  // 0: none, as in its class
+    c.shared_intermediate = f.integer("shared_intermediate_size", 0);
+  }
   if (qwen) read_dense_layers(f, c);
   if (type == kQwen2Moe) {
     read_gated_shared_expert(f, c);

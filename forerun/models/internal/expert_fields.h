@@ -11,10 +11,13 @@ namespace forerun::internal {
 
 /// Their model types.
 inline constexpr const char *kMixtral = "mixtral", *kQwen3Moe = "qwen3_moe", *kGptOss = "gpt_oss",
-                            *kQwen2Moe = "qwen2_moe", *kOlmoe = "olmoe", *kGlm4Moe = "glm4_moe";
+                            *kQwen2Moe = "qwen2_moe", *kOlmoe = "olmoe", *kGlm4Moe = "glm4_moe",
+                            *kGraniteMoe = "granitemoe", *kGraniteMoeShared = "granitemoeshared";
 
 /// Whether models of a type have experts.
 bool has_experts(const std::string& type);
+/// Granite with experts, with a shared one or without.
+bool is_granite_moe(const std::string& type);
 /// Numbers and widths of experts and what else belongs to them, `intermediate` included.
 void read_experts(Fields& f, const std::string& type, DecoderConfig& c);
 /// The shared expert of Qwen's types: its width and its gate.

@@ -51,6 +51,28 @@ PartOfTensor part_of_tensor(const DecoderConfig& c, const std::string& name) {
   return {};
 }
 
+std::string granite_moe_name(const std::string& name) {
+  constexpr std::string_view kExperts = ".mlp.experts.";
+  constexpr Names kRest[] = {{".mlp.gate.", ".block_sparse_moe.router.layer."},
+                             {".mlp.shared_experts.gate_proj.", ".shared_mlp.input_linear."},
+                             {".mlp.shared_experts.up_proj.", ".shared_mlp.input_linear."},
+                             {".mlp.shared_experts.down_proj.", ".shared_mlp.output_linear."}};
+  const std::size_t at = name.find(kExperts);
+  if (at == std::string::npos) return renamed(name, kRest);
+  const bool down = name.find(".down_proj.") != std::string::npos;
+  return name.substr(0, at) + ".block_sparse_moe." + (down ? "output_linear" : "input_linear") +
+         name.substr(name.rfind('.'));
+}
+
+PartOfTensor part_of_granite_moe(const DecoderConfig& c, const std::string& name) {
+  if (name.find("experts.") == std::string::npos) return {};
+  const bool shared = name.find(".shared_experts.") != std::string::npos;
+  const std::int64_t width = shared ? c.shared_intermediate : c.intermediate;
+  if (name.find(".gate_proj.") != std::string::npos) return {0, width, 2 * width};
+  if (name.find(".up_proj.") != std::string::npos) return {width, width, 2 * width};
+  return {};
+}
+
 std::int64_t neighbouring_row(const BlockConfig& c, std::int64_t row) {
   const std::int64_t head = row / c.head_dim, half = c.rotated() / 2, within = row % c.head_dim;
   if (within >= 2 * half) return row;

@@ -5,7 +5,7 @@
 
 #include "forerun/models/decoder_config.h"
 
-/// Files that hold several weights of a block in one tensor (Phi-3, GLM-4).
+/// Files that hold several weights of a block in one tensor (Phi-3, GLM-4, Granite with experts).
 namespace forerun::internal {
 
 /// The name of the tensor that holds a weight.
@@ -19,6 +19,12 @@ struct PartOfTensor {
   std::int64_t all = 0;  ///< of the tensor; 0: it holds one weight
 };
 PartOfTensor part_of_tensor(const DecoderConfig& config, const std::string& name);
+
+/// The name of the tensor that holds a weight in the folders of Granite with experts:
+/// "input_linear" has gates and then ups, of all experts or of the shared one.
+std::string granite_moe_name(const std::string& name);
+/// Its rows there, of the expert's own part.
+PartOfTensor part_of_granite_moe(const DecoderConfig& config, const std::string& name);
 
 /// Where a row of queries or keys is in files that have the two of a rotation side by side.
 std::int64_t neighbouring_row(const BlockConfig& config, std::int64_t row);
