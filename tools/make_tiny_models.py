@@ -184,6 +184,13 @@ FAMILIES = {
         "vocab_size": 160, "tie_word_embeddings": True, "torch_dtype": "float32", "rms_norm_eps": 1e-6,
         "attention_bias": False, "rope_theta": 10000.0, "rope_scaling": None, "embedding_multiplier": 12.0,
         "residual_multiplier": 0.22, "attention_multiplier": 0.125, "logits_scaling": 2.0},
+    "ernie": COMMON | {
+        "architectures": ["Ernie4_5_MoeForCausalLM"], "model_type": "ernie4_5_moe", "hidden_act": "silu",
+        "hidden_size": 64, "intermediate_size": 96, "moe_intermediate_size": 32, "moe_num_experts": 5, "moe_k": 2,
+        "moe_num_shared_experts": 2, "moe_layer_start_index": 1, "moe_layer_end_index": 1, "moe_layer_interval": 1,
+        "num_hidden_layers": 2, "num_attention_heads": 4, "num_key_value_heads": 2, "head_dim": 16, "vocab_size": 160,
+        "tie_word_embeddings": True, "torch_dtype": "float32", "rms_norm_eps": 1e-5, "use_bias": False,
+        "rope_theta": 500000.0, "pad_token_id": 0},
     "gpt_oss": GPT_OSS | {"num_hidden_layers": 2, "torch_dtype": "float32"},
     "gpt_oss_mxfp4": GPT_OSS | {
         "num_hidden_layers": 2, "torch_dtype": "float32",
@@ -192,8 +199,8 @@ FAMILIES = {
 
 
 # Of models whose rows are clear about their experts, so that the rounding of int8 chooses no others.
-SEEDS = {"gpt_oss": 1011, "gpt_oss_mxfp4": 1012, "qwen2_moe": 1026, "olmoe": 1020, "glm4_moe": 1025, "glm4_moe_groups": 1023, "granite_moe": 1020}
-EXPERTS = ("qwen3_moe", "mixtral", "qwen2_moe", "olmoe", "glm4_moe", "glm4_moe_groups", "granite_moe")
+SEEDS = {"gpt_oss": 1011, "gpt_oss_mxfp4": 1012, "qwen2_moe": 1026, "olmoe": 1020, "glm4_moe": 1025, "glm4_moe_groups": 1023, "granite_moe": 1020, "ernie": 1021}
+EXPERTS = ("qwen3_moe", "mixtral", "qwen2_moe", "olmoe", "glm4_moe", "glm4_moe_groups", "granite_moe", "ernie")
 STORED = {"qwen3": GGMLQuantizationType.Q8_0, "phi3_window": GGMLQuantizationType.Q4_0}  # else F32
 DEEPER = ("smollm3", "olmo3", "phi3", "glm4_moe")  # smaller weights: rounding must not grow from layer to layer
 
@@ -245,7 +252,7 @@ def randomise(model, family):
             if family in STORED and p.ndim > 1:  # keep what model.gguf can hold, so that both agree
                 rounded = quants.quantize(p.numpy(), STORED[family])
                 p.copy_(torch.from_numpy(quants.dequantize(rounded, STORED[family])))
-        for name, b in model.named_buffers():
+        for name, b in [*model.named_buffers(), *model.named_parameters()]:
             if name.endswith("e_score_correction_bias"):  # as large as differences of scores
                 b.copy_(0.08 * torch.randn(b.shape))
 

@@ -14,6 +14,7 @@ ARCHITECTURES = {  # config.json's model_type: (the name in the file, the gguf p
     "smollm3": ("smollm3", MODEL_ARCH.SMOLLM3),
     "granite": ("granite", MODEL_ARCH.GRANITE),
     "granitemoeshared": ("granitemoe", MODEL_ARCH.GRANITE_MOE),
+    "ernie4_5_moe": ("ernie4_5-moe", MODEL_ARCH.ERNIE4_5_MOE),
     "gemma2": ("gemma2", MODEL_ARCH.GEMMA2),
     "phi3": ("phi3", MODEL_ARCH.PHI3),
     "olmo2": ("olmo2", MODEL_ARCH.OLMO2),
@@ -83,7 +84,7 @@ def _to_gguf(config, name, value):
         return permute_halves(value, heads)
     if config.model_type in GEMMA and name.endswith("norm.weight"):
         return value + 1
-    if name.endswith("shared_expert_gate.weight"):  # as files have it
+    if name.endswith(("shared_expert_gate.weight", "moe_statics.e_score_correction_bias")):  # as files have it
         return value[0]
     return value
 
@@ -183,6 +184,11 @@ def _add_experts(writer, config):
         writer.add_expert_shared_feed_forward_length(config.shared_expert_intermediate_size)
     if config.model_type == "granitemoeshared":
         writer.add_expert_shared_feed_forward_length(config.shared_intermediate_size)
+    if config.model_type == "ernie4_5_moe":
+        writer.add_interleave_moe_layer_step(config.moe_layer_interval)
+        writer.add_leading_dense_block_count(config.moe_layer_start_index)
+        writer.add_expert_shared_count(config.moe_num_shared_experts)
+        writer.add_expert_shared_feed_forward_length(config.moe_intermediate_size * config.moe_num_shared_experts)
     if config.model_type == "glm4_moe":
         writer.add_expert_shared_count(config.n_shared_experts)
         writer.add_leading_dense_block_count(config.first_k_dense_replace)
@@ -319,7 +325,7 @@ def check_gguf(path, config, state):
         stored.pop(f"{factors}.weight", None)
     for name, value in _file_state(config, state).items():
         got = stored.pop(_file_name(config, table, name))
-        if name.endswith("shared_expert_gate.weight"):
+        if name.endswith(("shared_expert_gate.weight", "moe_statics.e_score_correction_bias")):
             got = got[None]
         if config.model_type in GEMMA and got.ndim == 1:
             assert np.allclose(got - 1, value, rtol=0, atol=2e-7), name

@@ -187,7 +187,9 @@ class Builder {
 
   // The file's name of a tensor.
   std::string stored_name(const std::string& name) const {
-    if (naming_ == Naming::kHuggingFace) return name;
+    if (naming_ == Naming::kHuggingFace) {
+      return c_.family == Family::kErnie45Moe ? ernie_name(name) : name;
+    }
     if (naming_ == Naming::kNemotronDiffusion) return nemotron_name(name);
     if (naming_ == Naming::kMixtral) return mixtral_name(name);
     if (naming_ == Naming::kGptOss) return gpt_oss_name(name);
@@ -211,6 +213,13 @@ class Builder {
     TensorView& out = parts_[name].view;
     out = view;
     out.shape.insert(out.shape.begin(), 1);
+    return &out;
+  }
+
+  const TensorView* only_row(const TensorView& view, const std::string& name) const {
+    TensorView& out = parts_[name].view;
+    out = view;
+    out.shape.erase(out.shape.begin());
     return &out;
   }
 
@@ -246,6 +255,10 @@ class Builder {
     }
     if (name.ends_with(".shared_expert_gate.weight") && view->shape.size() == 1) {
       return as_one_row(*view, name);
+    }
+    if (name.ends_with("e_score_correction_bias") && view->shape.size() == 2 &&
+        view->shape[0] == 1) {
+      return only_row(*view, name);  // Ernie's
     }
     const internal::PartOfTensor part = naming_ == Naming::kGraniteMoe
                                             ? internal::part_of_granite_moe(c_, name)

@@ -29,6 +29,9 @@ std::string nemotron_name(const std::string& name);
 /// The same of Mixtral.
 std::string mixtral_name(const std::string& name);
 
+/// The same of Ernie 4.5 with experts.
+std::string ernie_name(const std::string& name);
+
 /// The same of gpt-oss: of an expert the tensor that holds it.
 std::string gpt_oss_name(const std::string& name);
 

@@ -117,6 +117,8 @@ std::string name_of(Family family) {
       return "olmoe";
     case Family::kGlm4Moe:
       return "glm4_moe";
+    case Family::kErnie45Moe:
+      return "ernie4_5_moe";
   }
   return "?";
 }

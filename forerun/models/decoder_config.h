@@ -24,7 +24,8 @@ enum class Family : std::uint8_t {
   kOlmo2,
   kGlm4,
   kOlmoe,
-  kGlm4Moe
+  kGlm4Moe,
+  kErnie45Moe
 };
 
 /// How wavelengths of the rotary embedding are stretched.
@@ -102,7 +103,9 @@ struct DecoderConfig : BlockConfig {
     return family == Family::kGlm4 || family == Family::kGlm4Moe;
   }
   /// The pairs of a rotation lie side by side in Hugging Face's files.
-  bool neighbours() const noexcept { return family == Family::kGlm4; }
+  bool neighbours() const noexcept {
+    return family == Family::kGlm4 || family == Family::kErnie45Moe;
+  }
   /// Layers with a window rotate by a base of their own, and unscaled: a window never reaches far
   /// positions.
   bool local_rope() const noexcept { return family == Family::kGemma3 || family == Family::kOlmo2; }

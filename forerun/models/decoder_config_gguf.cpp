@@ -9,9 +9,13 @@
 #include "forerun/base/quote.h"
 #include "forerun/formats/dequantize.h"
 #include "forerun/models/internal/config_check.h"
+#include "forerun/models/internal/gguf_experts.h"
+#include "forerun/models/internal/gguf_keys.h"
 
 namespace forerun {
 namespace {
+
+using Keys = internal::GgufKeys;
 
 std::optional<Family> family_of(std::string_view architecture) {
   if (architecture == "llama" || architecture == "smollm3" || architecture == "granite" ||
@@ -28,43 +32,9 @@ std::optional<Family> family_of(std::string_view architecture) {
   if (architecture == "glm4") return Family::kGlm4;
   if (architecture == "olmoe") return Family::kOlmoe;
   if (architecture == "glm4moe") return Family::kGlm4Moe;
+  if (architecture == "ernie4_5-moe") return Family::kErnie45Moe;
   return std::nullopt;
 }
-
-// Reads "<architecture>.<key>"; keeps the first missing or mistyped one, which ends the parse.
-class Keys {
- public:
-  Keys(const Gguf& gguf, std::string prefix) : gguf_(gguf), prefix_(std::move(prefix)) {}
-
-  std::int64_t integer(const char* key) { return take(gguf_.read<std::int64_t>(full(key))); }
-  std::int64_t integer(const char* key, std::int64_t otherwise) {
-    return take(gguf_.read_or<std::int64_t>(full(key), otherwise));
-  }
-  double number(const char* key, double otherwise) {
-    return take(gguf_.read_or<double>(full(key), otherwise));
-  }
-  std::string text(const char* key, std::string_view otherwise) {
-    return std::string(take(gguf_.read_or<std::string_view>(full(key), otherwise)));
-  }
-  bool has(const char* key) const { return gguf_.find_value(full(key)) != nullptr; }
-  std::string full(const char* key) const { return prefix_ + "." + key; }
-  void fail(std::string message) {
-    if (error_.empty()) error_ = std::move(message);
-  }
-  const std::string& error() const { return error_; }
-
- private:
-  template <class T>
-  T take(Result<T> value) {
-    if (value) return *std::move(value);
-    fail(value.error().message);
-    return T{};
-  }
-
-  const Gguf& gguf_;
-  std::string prefix_;
-  std::string error_;
-};
 
 // The attention factor of a Hugging Face folder, which replaces YaRN's own temperature, is stored
 // as yarn_attn_factor; attn_factor multiplies either. Source of the keys: gguf-py's constants.py,
@@ -200,73 +170,6 @@ void read_windows(const Gguf& gguf, Keys& k, DecoderConfig& c) {
   }
 }
 
-// GLM-4.5's: sigmoids, a shared expert, first layers without experts and last ones that predict
-// further tokens, which are left out.
-void read_glm_experts(const Gguf& gguf, Keys& k, DecoderConfig& c) {
-  const std::int64_t count = k.integer("expert_shared_count", 0);
-  if (count < 1 || count > 1000) {
-    return k.fail(
-        fmt::format("{} is {}, not from 1 to 1000", k.full("expert_shared_count"), count));
-  }
-  constexpr std::int64_t kMost = 1 << 24, kSigmoid = 2;
-  c.shared_intermediate = c.intermediate > kMost ? 0 : c.intermediate * count;
-  if (k.integer("expert_gating_func", kSigmoid) != kSigmoid) {
-    k.fail(k.full("expert_gating_func") +
-           ": experts with another router than sigmoids are not "
-           "supported");
-  }
-  c.routing = {.sigmoid = true,
-               .corrected = true,
-               .scale = k.number("expert_weights_scale", 1.0),
-               .groups = k.integer("expert_group_count", 1),
-               .groups_used = k.integer("expert_group_used_count", 1)};
-  c.head_norms = gguf.find("blk.0.attn_q_norm.weight") != nullptr;
-  c.unread_layers = k.integer("nextn_predict_layers", 0);
-  const std::int64_t first = k.integer("leading_dense_block_count", 0);
-  if (c.unread_layers < 0 || c.unread_layers >= c.layers || c.layers > 1000) {
-    return k.fail(fmt::format("{} of {} layers predict further tokens", c.unread_layers, c.layers));
-  }
-  c.layers -= c.unread_layers;
-  if (first < 0 || first > c.layers) {
-    return k.fail(fmt::format("{} of {} layers have no experts", first, c.layers));
-  }
-  if (first == 0) return;
-  c.dense.assign(static_cast<std::size_t>(c.layers), false);
-  std::fill_n(c.dense.begin(), first, true);
-  c.dense_intermediate = k.integer("feed_forward_length");
-}
-
-// Source of the keys: gguf-py's constants.py in ggml-org/llama.cpp; of what files without some of
-// them mean: its llama-model.cpp.
-void read_experts(const Gguf& gguf, Keys& k, DecoderConfig& c) {
-  const bool qwen2 = c.family == Family::kQwen2;
-  c.experts = k.integer("expert_count");
-  c.experts_used = k.integer("expert_used_count");
-  const bool own = k.has("expert_feed_forward_length");
-  const std::int64_t width = k.integer(own ? "expert_feed_forward_length" : "feed_forward_length");
-  c.intermediate = !own && qwen2 && c.experts_used > 0 ? width / c.experts_used : width;
-  if (c.family == Family::kGlm4Moe) return read_glm_experts(gguf, k, c);
-  const char* shared = "expert_shared_feed_forward_length";
-  if (qwen2) {
-    c.shared_intermediate = k.integer(k.has(shared) ? shared : "feed_forward_length");
-    c.shared_gate = true;
-    if (c.shared_intermediate < 1) k.fail(k.full(shared) + " must be positive");
-  } else if (c.family == Family::kLlama) {  // Granite's; 0: none
-    c.shared_intermediate = k.integer(shared, 0);
-  }
-  constexpr std::int64_t kSoftmax = 1;
-  if (k.integer("expert_gating_func", kSoftmax) != kSoftmax ||
-      k.number("expert_weights_scale", 1.0) != 1.0 ||
-      (!qwen2 && k.integer("expert_shared_count", 0) != 0) ||
-      k.integer("leading_dense_block_count", 0) != 0 || k.integer("expert_group_count", 1) > 1) {
-    k.fail("experts with another router than softmax, shared or scaled ones are not supported");
-  }
-  if (k.number("attention.clamp_kqv", 0.0) != 0.0) {
-    k.fail(k.full("attention.clamp_kqv") +
-           ": queries, keys and values within bounds are not supported");
-  }
-}
-
 void read_sizes(const Gguf& gguf, Keys& k, DecoderConfig& c, bool experts) {
   const TensorView* embedding = gguf.find("token_embd.weight");
   if (embedding == nullptr || embedding->shape.size() != 2) {
@@ -279,7 +182,7 @@ void read_sizes(const Gguf& gguf, Keys& k, DecoderConfig& c, bool experts) {
   c.kv_heads = k.integer("attention.head_count_kv", c.heads);
   c.head_dim = k.integer("attention.key_length", c.heads > 0 ? c.hidden / c.heads : 0);
   if (experts) {
-    read_experts(gguf, k, c);
+    internal::read_experts(gguf, k, c);
   } else {
     c.intermediate = k.integer("feed_forward_length");
   }
@@ -320,9 +223,8 @@ Result<DecoderConfig> parse_decoder_config(const Gguf& gguf) {
   if (!family) {
     return Error{
         fmt::format("architecture {} is not supported; llama, smollm3, granite, granitemoe, qwen2, "
-                    "qwen2moe, "
-                    "qwen3, qwen3moe, gpt-oss, gemma2, gemma3, phi3, olmo2, olmoe, glm4 and "
-                    "glm4moe are",
+                    "qwen2moe, qwen3, qwen3moe, gpt-oss, gemma2, gemma3, phi3, olmo2, olmoe, "
+                    "glm4, glm4moe and ernie4_5-moe are",
                     quote(*architecture))};
   }
   if (const std::string more = unknown_parts(gguf, *architecture); !more.empty()) {
@@ -336,15 +238,15 @@ Result<DecoderConfig> parse_decoder_config(const Gguf& gguf) {
   if (!parsed) return parsed;
   DecoderConfig c = *std::move(parsed);
   const bool must = c.family == Family::kGptOss || c.family == Family::kOlmoe ||
-                    c.family == Family::kGlm4Moe || *architecture == "qwen2moe" ||
-                    *architecture == "granitemoe";
+                    c.family == Family::kGlm4Moe || c.family == Family::kErnie45Moe ||
+                    *architecture == "qwen2moe" || *architecture == "granitemoe";
   if (must && c.experts == 0) return Error{count + " is missing"};
   if (c.experts > 0 && !must && c.family != Family::kLlama && c.family != Family::kQwen3) {
     return Error{count + " is not supported"};
   }
-  // Llama, Qwen3 and gpt-oss do it always, others where the file says it.
-  const bool always =
-      c.family == Family::kLlama || c.family == Family::kQwen3 || c.family == Family::kGptOss;
+  // Llama, Qwen3, gpt-oss and Ernie do it always, others where the file says it.
+  const bool always = c.family == Family::kLlama || c.family == Family::kQwen3 ||
+                      c.family == Family::kGptOss || c.family == Family::kErnie45Moe;
   const auto norm =
       gguf.read_or<bool>(fmt::format("{}.expert_weights_norm", *architecture), always);
   if (!norm) return norm.error();

@@ -42,6 +42,7 @@ std::optional<Family> family_of(const std::string& type) {
   if (type == "glm4") return Family::kGlm4;
   if (type == internal::kOlmoe) return Family::kOlmoe;
   if (type == internal::kGlm4Moe) return Family::kGlm4Moe;
+  if (type == internal::kErnie45Moe) return Family::kErnie45Moe;
   return std::nullopt;
 }
 
@@ -166,8 +167,8 @@ std::string unread_quantisation(const json& config) {
 }
 
 double usual_eps(Family family) {
-  for (const Family wide :
-       {Family::kPhi3, Family::kOlmo2, Family::kGptOss, Family::kOlmoe, Family::kGlm4Moe}) {
+  for (const Family wide : {Family::kPhi3, Family::kOlmo2, Family::kGptOss, Family::kOlmoe,
+                            Family::kGlm4Moe, Family::kErnie45Moe}) {
     if (family == wide) return 1e-5;
   }
   return family == Family::kGlm4 ? 1.5625e-7 : 1e-6;
@@ -203,7 +204,7 @@ void read_gemma(const json& config, Fields& f, DecoderConfig& c) {
 
 double usual_theta(const std::string& type, const DecoderConfig& c) {
   if (c.family == Family::kGemma3) return 1e6;
-  if (c.family == Family::kOlmo2) return 5e5;
+  if (c.family == Family::kOlmo2 || c.family == Family::kErnie45Moe) return 5e5;
   return type == kSmolLm3 ? 2e6 : 1e4;
 }
 
@@ -244,7 +245,7 @@ Result<DecoderConfig> parse_text_config(const json& config) {
                   "mixtral, smollm3, granite, granitemoe, granitemoeshared, qwen2, qwen2_moe, "
                   "qwen3, qwen3_moe, "
                   "gpt_oss, gemma2, gemma3, gemma3_text, phi3, olmo2, olmo3, olmoe, "
-                  "glm4, glm4_moe and "
+                  "glm4, glm4_moe, ernie4_5_moe and "
                   "nemotron_labs_diffusion are",
                   quote(type))
             : "config.json: " + f.error()};
@@ -264,7 +265,8 @@ Result<DecoderConfig> parse_text_config(const json& config) {
   }
   c.context = f.integer("max_position_embeddings");
   c.norm_eps = f.number("rms_norm_eps", usual_eps(*family));
-  c.tied_head = f.flag("tie_word_embeddings", c.gemma() || type == kSmolLm3);
+  c.tied_head =
+      f.flag("tie_word_embeddings", c.gemma() || type == kSmolLm3 || type == internal::kErnie45Moe);
   const std::string act = f.text(c.gemma() ? "hidden_activation" : "hidden_act",
                                  c.gemma() ? "gelu_pytorch_tanh" : "silu");
   if (act != (c.gemma() ? "gelu_pytorch_tanh" : "silu")) {

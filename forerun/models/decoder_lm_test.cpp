@@ -147,7 +147,8 @@ INSTANTIATE_TEST_SUITE_P(Tiny, Family,
                                            "gemma3_pictures", "qwen3_moe", "mixtral", "smollm3",
                                            "gemma2", "phi3", "phi3_window", "granite", "olmo2",
                                            "olmo3", "glm4", "gpt_oss", "gpt_oss_mxfp4", "qwen2_moe",
-                                           "olmoe", "glm4_moe", "glm4_moe_groups", "granite_moe"),
+                                           "olmoe", "glm4_moe", "glm4_moe_groups", "granite_moe",
+                                           "ernie"),
                          [](const auto& family) { return family.param; });
 
 }  // namespace

@@ -101,6 +101,12 @@ std::string mixtral_name(const std::string& name) {
   return out;
 }
 
+std::string ernie_name(const std::string& name) {
+  constexpr std::string_view kGate = ".mlp.gate.e_score", kStatics = ".mlp.moe_statics.e_score";
+  const std::size_t at = name.find(kGate);
+  return at == std::string::npos ? name : std::string(name).replace(at, kGate.size(), kStatics);
+}
+
 std::string gpt_oss_name(const std::string& name) {
   constexpr std::string_view kRouter = ".mlp.gate.", kExperts = ".mlp.experts.";
   std::string out = name;

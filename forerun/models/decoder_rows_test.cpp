@@ -315,7 +315,8 @@ INSTANTIATE_TEST_SUITE_P(
 // Not in bf16, which chooses other experts where two are nearly as likely.
 INSTANTIATE_TEST_SUITE_P(Experts, DecoderRows,
                          ::testing::Combine(::testing::Values("qwen2_moe", "olmoe", "glm4_moe",
-                                                              "glm4_moe_groups", "granite_moe"),
+                                                              "glm4_moe_groups", "granite_moe",
+                                                              "ernie"),
                                             ::testing::Values(Precision::kF32, Precision::kInt8)),
                          name_of_rows);
 

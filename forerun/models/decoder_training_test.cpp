@@ -187,7 +187,7 @@ INSTANTIATE_TEST_SUITE_P(Tiny, Trained,
                                            "gemma3_softcap", "mistral", "mixtral", "smollm3",
                                            "gemma2", "phi3", "phi3_window", "granite", "olmo2",
                                            "olmo3", "glm4", "gpt_oss", "qwen2_moe", "olmoe",
-                                           "glm4_moe", "glm4_moe_groups", "granite_moe"),
+                                           "glm4_moe", "glm4_moe_groups", "granite_moe", "ernie"),
                          [](const auto& family) { return family.param; });
 
 // The logits of a document must not depend on the others of its batch, nor on what follows.

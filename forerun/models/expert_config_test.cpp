@@ -175,6 +175,36 @@ TEST(ExpertConfig, OfGlm4MoeHasSigmoidsAndDenseLayers) {
   EXPECT_EQ(parse_decoder_config(decoder_config_json(whole))->rotary_dim, 0);
 }
 
+TEST(ExpertConfig, OfErnieCorrectsProbabilities) {
+  for (const DecoderConfig& c : all_forms("ernie")) {
+    EXPECT_EQ(c.routing, (ExpertRouting{.corrected = true}));
+    EXPECT_TRUE(c.norm_topk_prob && c.neighbours() && c.tied_head);
+    EXPECT_EQ(c.experts, 5);
+    EXPECT_EQ(c.experts_used, 2);
+    EXPECT_EQ(c.shared_intermediate, 64);
+    EXPECT_EQ(c.dense, (std::vector<bool>{true, false}));
+    EXPECT_EQ(c.dense_intermediate, 96);
+  }
+  json config = experts_json("ernie");
+  config["num_hidden_layers"] = 6;
+  config["moe_layer_interval"] = 2;
+  config["moe_layer_end_index"] = 3;
+  const std::vector<bool> some = {true, false, true, false, true, true};
+  EXPECT_EQ(parse_decoder_config(config)->dense, some);
+  EXPECT_EQ(parse_decoder_config(decoder_config_json(*parse_decoder_config(config)))->dense, some);
+  config["moe_layer_end_index"] = -1;
+  config["moe_layer_interval"] = 1;
+  config["moe_num_shared_experts"] = 0;
+  const DecoderConfig c = *parse_decoder_config(config);
+  EXPECT_EQ(c.dense, (std::vector<bool>{true, false, false, false, false, false}));
+  EXPECT_EQ(c.shared_intermediate, 0);
+  EXPECT_EQ(parse_decoder_config(decoder_config_json(c))->dense, c.dense);
+  expect_part(folder_refusal("ernie", "moe_layer_interval", 0), "'moe_layer_interval'");
+  expect_part(folder_refusal("ernie", "moe_num_shared_experts", -1), "'moe_num_shared_experts'");
+  expect_part(folder_refusal("ernie", "moe_k", 6), "6 of 5 experts");
+  expect_part(folder_refusal("ernie", "moe_norm_min", 0.5), "'moe_norm_min'");
+}
+
 TEST(ExpertConfig, OfGlm4MoeThatCannotBeIsRefused) {
   const auto glm = [](const char* key, const json& value) {
     return folder_refusal("glm4_moe_groups", key, value);

@@ -178,7 +178,7 @@ INSTANTIATE_TEST_SUITE_P(Tiny, Int8Family,
                                            "smollm3", "gemma2", "phi3", "phi3_window", "granite",
                                            "olmo2", "olmo3", "glm4", "gpt_oss", "gpt_oss_mxfp4",
                                            "qwen2_moe", "olmoe", "glm4_moe", "glm4_moe_groups",
-                                           "granite_moe"),
+                                           "granite_moe", "ernie"),
                          [](const auto& family) { return family.param; });
 
 // Awkward sizes: more than one task of gates, chunk of keys and block of rows, tails in every

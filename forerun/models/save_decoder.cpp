@@ -21,10 +21,10 @@ namespace {
 using nlohmann::json;
 
 // By family.
-constexpr const char* kClasses[] = {"LlamaForCausalLM",  "Qwen2ForCausalLM",  "Qwen3ForCausalLM",
-                                    "Gemma3ForCausalLM", "GptOssForCausalLM", "Gemma2ForCausalLM",
-                                    "Phi3ForCausalLM",   "Olmo2ForCausalLM",  "Glm4ForCausalLM",
-                                    "OlmoeForCausalLM",  "Glm4MoeForCausalLM"};
+constexpr const char* kClasses[] = {
+    "LlamaForCausalLM",  "Qwen2ForCausalLM",  "Qwen3ForCausalLM",   "Gemma3ForCausalLM",
+    "GptOssForCausalLM", "Gemma2ForCausalLM", "Phi3ForCausalLM",    "Olmo2ForCausalLM",
+    "Glm4ForCausalLM",   "OlmoeForCausalLM",  "Glm4MoeForCausalLM", "Ernie4_5_MoeForCausalLM"};
 
 // True if a reader of the written config computes the same.
 bool survives(const json& written, const DecoderConfig& c) {
@@ -65,6 +65,7 @@ void describe_nemotron(json& out, const DecoderConfig& c) {
 
 std::string stored_name(const DecoderConfig& c, const std::string& name) {
   if (c.mask_token) return nemotron_name(name);
+  if (c.family == Family::kErnie45Moe) return ernie_name(name);
   if (c.fused_gate_up()) return internal::fused_name(c, name);
   return c.family == Family::kLlama && c.experts > 0 ? mixtral_name(name) : name;
 }
@@ -72,6 +73,8 @@ std::string stored_name(const DecoderConfig& c, const std::string& name) {
 // Of a weight, as files have it.
 at::Tensor stored_value(const DecoderConfig& c, const ModelWeight& w) {
   const at::Tensor value = w.tensor->detach();
+  const bool row = c.family == Family::kErnie45Moe && w.name.ends_with("e_score_correction_bias");
+  if (row) return value.unsqueeze(0);
   if (c.gemma() && w.name.ends_with("norm.weight")) return value - 1.0;  // it multiplies by 1 + w
   const bool rotated =
       w.name.find(".q_proj.") != std::string::npos || w.name.find(".k_proj.") != std::string::npos;

@@ -61,6 +61,15 @@ at::Tensor in_likely_groups(const at::Tensor& scores, const ExpertRouting& r) {
       .view_as(scores);
 }
 
+// Of corrected scores in float32 where weights are bfloat16, as transformers has them: rounded
+// logits would make many scores equal.
+at::Tensor router_logits(const Linear& router, const BlockConfig& c, const at::Tensor& x) {
+  const at::Tensor& w = router.weight;
+  if (!c.routing.corrected || !w.defined() || w.scalar_type() != at::kBFloat16) return router(x);
+  const at::Tensor bias = router.bias.defined() ? router.bias.to(at::kFloat) : at::Tensor();
+  return at::linear(x.to(at::kFloat), w.to(at::kFloat), bias);
+}
+
 struct Routed {
   at::Tensor chosen, shares;  // [rows, experts_used]
 };
@@ -69,7 +78,7 @@ struct Routed {
 // Source: LLaDA-MoE, modeling_lladamoe.py in inclusionAI/LLaDA-MoE-7B-A1B-Instruct; transformers'
 // modeling_qwen3_moe.py, modeling_mixtral.py and modeling_glm4_moe.py.
 Routed routed(const TransformerBlock& b, const BlockConfig& c, const at::Tensor& x) {
-  const at::Tensor logits = b.router(x);
+  const at::Tensor logits = router_logits(b.router, c, x);
   const at::Tensor wide = logits.to(at::promote_types(logits.scalar_type(), at::kFloat));
   const at::Tensor scores = c.routing.sigmoid ? at::sigmoid(wide) : at::softmax(wide, 1);
   at::Tensor choice = c.routing.corrected ? scores + b.correction : scores;

@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <utility>
 #include <vector>
 
 namespace forerun::internal {
@@ -13,6 +14,7 @@ using nlohmann::json;
 // The number of experts has two names: transformers 5 writes the second for all types.
 const char* count_name(const Fields& f, const std::string& type) {
   if (type == kGlm4Moe && f.find("n_routed_experts") != nullptr) return "n_routed_experts";
+  if (type == kErnie45Moe) return "moe_num_experts";
   return f.find("num_local_experts") != nullptr ? "num_local_experts" : "num_experts";
 }
 
@@ -38,10 +40,12 @@ void read_dense_layers(Fields& f, DecoderConfig& c) {
 }
 
 // The width of several shared experts, which are one MLP.
-std::int64_t shared_width(Fields& f, std::int64_t each) {
-  const std::int64_t count = f.integer("n_shared_experts", 1);
-  if (count < 1 || count > 1000) {
-    f.fail(fmt::format("'n_shared_experts' is {}, not from 1 to 1000", count));
+// @param least  of their number
+std::int64_t shared_width(Fields& f, const char* key, std::int64_t usual, std::int64_t least,
+                          std::int64_t each) {
+  const std::int64_t count = f.integer(key, usual);
+  if (count < least || count > 1000) {
+    f.fail(fmt::format("'{}' is {}, not from {} to 1000", key, count, least));
     return 0;
   }
   constexpr std::int64_t kMost = 1 << 24;
@@ -52,7 +56,7 @@ std::int64_t shared_width(Fields& f, std::int64_t each) {
 void read_glm4_moe(Fields& f, DecoderConfig& c) {
   c.norm_topk_prob = f.flag("norm_topk_prob", true);
   c.intermediate = f.integer("moe_intermediate_size");
-  c.shared_intermediate = shared_width(f, c.intermediate);
+  c.shared_intermediate = shared_width(f, "n_shared_experts", 1, 1, c.intermediate);
   c.routing = {.sigmoid = true,
                .corrected = true,
                .scale = f.number("routed_scaling_factor", 1.0),
@@ -74,11 +78,52 @@ void read_glm4_moe(Fields& f, DecoderConfig& c) {
   c.dense_intermediate = f.integer("intermediate_size");
 }
 
+// Source: transformers' configuration_ernie4_5_moe.py and modeling_ernie4_5_moe.py.
+void read_ernie(Fields& f, DecoderConfig& c) {
+  c.norm_topk_prob = c.routing.corrected = true;
+  c.intermediate = f.integer("moe_intermediate_size");
+  c.shared_intermediate = shared_width(f, "moe_num_shared_experts", 2, 0, c.intermediate);
+  c.qkv_biases = f.flag("use_bias", false);
+  if (!(f.number("moe_norm_min", 1e-12) <= 1e-6)) {
+    f.fail("'moe_norm_min': a least sum of shares that is not tiny is not supported");
+  }
+  const std::int64_t first = f.integer("moe_layer_start_index", 1),
+                     step = f.integer("moe_layer_interval", 1);
+  std::int64_t last = f.integer("moe_layer_end_index", -1);
+  if (last == -1) last = c.layers - 1;
+  if (step < 1) return f.fail("'moe_layer_interval' must be positive");
+  std::vector<bool> dense(static_cast<std::size_t>(std::max<std::int64_t>(c.layers, 0)));
+  for (std::size_t layer = 0; layer < dense.size(); ++layer) {
+    const auto i = static_cast<std::int64_t>(layer);
+    dense[layer] = (i + 1) % step != 0 || i < first || i > last;
+  }
+  if (std::find(dense.begin(), dense.end(), true) == dense.end()) return;
+  c.dense = std::move(dense);
+  c.dense_intermediate = f.integer("intermediate_size");
+}
+
+void describe_ernie(json& out, const DecoderConfig& c) {
+  out["moe_num_experts"] = c.experts;
+  out["moe_k"] = c.experts_used;
+  out["moe_intermediate_size"] = c.intermediate;
+  out["moe_num_shared_experts"] = c.shared_intermediate / c.intermediate;
+  out["use_bias"] = c.qkv_biases;
+  if (c.dense_intermediate > 0) out["intermediate_size"] = c.dense_intermediate;
+  const auto first = std::find(c.dense.begin(), c.dense.end(), false);
+  const auto last = std::find(c.dense.rbegin(), c.dense.rend(), false);
+  out["moe_layer_start_index"] = first - c.dense.begin();
+  if (first != c.dense.end()) {  // the next one, if any, is a step behind
+    const auto next = std::find(first + 1, c.dense.end(), false);
+    out["moe_layer_interval"] = next == c.dense.end() ? 1 : next - first;
+  }
+  out["moe_layer_end_index"] = c.layers - 1 - (last - c.dense.rbegin());
+}
+
 }  // namespace
 
 bool has_experts(const std::string& type) {
   return type == kMixtral || type == kQwen3Moe || type == kGptOss || type == kQwen2Moe ||
-         type == kOlmoe || type == kGlm4Moe || is_granite_moe(type);
+         type == kOlmoe || type == kGlm4Moe || type == kErnie45Moe || is_granite_moe(type);
 }
 
 bool is_granite_moe(const std::string& type) {
@@ -94,10 +139,11 @@ void read_gated_shared_expert(Fields& f, DecoderConfig& c) {
 void read_experts(Fields& f, const std::string& type, DecoderConfig& c) {
   const char* count = count_name(f, type);
   c.experts = f.integer(count);
-  c.experts_used = f.integer("num_experts_per_tok");
+  c.experts_used = f.integer(type == kErnie45Moe ? "moe_k" : "num_experts_per_tok");
   if (!f.error().empty()) return;
   if (c.experts < 1) return f.fail(fmt::format("'{}' must be positive", count));
   if (type == kGlm4Moe) return read_glm4_moe(f, c);
+  if (type == kErnie45Moe) return read_ernie(f, c);
   const bool qwen = type == kQwen2Moe || type == kQwen3Moe;
   c.intermediate = f.integer(qwen ? "moe_intermediate_size" : "intermediate_size");
   const bool always = type == kMixtral || type == kGptOss || is_granite_moe(type);
@@ -119,6 +165,7 @@ void read_experts(Fields& f, const std::string& type, DecoderConfig& c) {
 
 // What they have besides the fields of families without experts.
 void describe_experts(json& out, const DecoderConfig& c) {
+  if (c.family == Family::kErnie45Moe) return describe_ernie(out, c);
   const bool mixtral = c.family == Family::kLlama, glm = c.family == Family::kGlm4Moe;
   const auto of_class = [&](const char* name, const char* type) {
     out["architectures"] = {name};

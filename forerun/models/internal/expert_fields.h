@@ -12,7 +12,8 @@ namespace forerun::internal {
 /// Their model types.
 inline constexpr const char *kMixtral = "mixtral", *kQwen3Moe = "qwen3_moe", *kGptOss = "gpt_oss",
                             *kQwen2Moe = "qwen2_moe", *kOlmoe = "olmoe", *kGlm4Moe = "glm4_moe",
-                            *kGraniteMoe = "granitemoe", *kGraniteMoeShared = "granitemoeshared";
+                            *kErnie45Moe = "ernie4_5_moe", *kGraniteMoe = "granitemoe",
+                            *kGraniteMoeShared = "granitemoeshared";
 
 /// Whether models of a type have experts.
 bool has_experts(const std::string& type);
