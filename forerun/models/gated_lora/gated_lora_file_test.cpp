@@ -63,6 +63,14 @@ TEST_F(GatedLoraFile, ReadsWhatWasWritten) {
   EXPECT_EQ(load_hf_config(folder.path()).config["forerun"]["step"], 4);
 }
 
+// Whose layers have matrices of several widths.
+TEST_F(GatedLoraFile, OfModelsWithExpertsInSomeLayersIsRefused) {
+  save_gated_lora(folder.path(), lora);
+  EXPECT_EQ(complaint(), "");
+  decoder.dense.assign(static_cast<std::size_t>(decoder.layers), true);
+  EXPECT_NE(complaint().find("experts in some layers"), std::string::npos) << complaint();
+}
+
 TEST_F(GatedLoraFile, OfAnotherModelOrDamagedIsRefusedInALine) {
   save_gated_lora(folder.path(), lora);
   config = load_hf_config(folder.path()).config;
