@@ -72,6 +72,14 @@ TEST(ExpertConfig, OfQwen2MoeHasASharedExpertWithAGate) {
   expect_part(folder_refusal("qwen2_moe", "num_experts_per_tok", 7), "7 of 6 experts");
 }
 
+TEST(ExpertConfig, OfLayersThatNoMemoryHoldsIsRefused) {
+  for (const char* family : {"qwen2_moe", "glm4_moe", "ernie"}) {
+    for (const std::int64_t layers : {std::int64_t{-1}, std::int64_t{1} << 60}) {
+      expect_part(folder_refusal(family, "num_hidden_layers", layers), "out of range");
+    }
+  }
+}
+
 // As transformers' class: every other layer, from the first on.
 TEST(ExpertConfig, OfQwen2MoeHasTheWindowsOfItsClass) {
   json config = experts_json("qwen2_moe");

@@ -188,11 +188,10 @@ GenerationRequest read_common(const Fields& fields, const ServedModel& served) {
   r.stream = fields.flag("stream", false);
   if (const nlohmann::json* options = fields.find("stream_options")) {
     const Fields of(*options, "stream_options.");
-    r.usage_chunk = of.flag("include_usage", false);
-    r.usage_so_far = of.flag("continuous_usage_stats", false);  // vLLM's
-    if (r.usage_so_far && !r.usage_chunk) {
-      throw bad_field("stream_options.continuous_usage_stats", "needs \"include_usage\": true");
-    }
+    // vLLM's, with which usage comes unless it is declined.
+    const bool so_far = of.flag("continuous_usage_stats", false);
+    r.usage_chunk = of.flag("include_usage", so_far);
+    r.usage_so_far = so_far && r.usage_chunk;
     if (!r.stream) throw bad_field("stream_options", "is for streams: send \"stream\": true too");
   }
   r.n = static_cast<std::size_t>(

@@ -141,8 +141,10 @@ class Streams(Served):
             self.assertGreater(len(set(made)), 1)
             self.assertEqual({u["prompt_tokens"] for u in usages}, {usages[-1]["prompt_tokens"]})
             self.assertTrue(all(u["total_tokens"] == u["prompt_tokens"] + u["completion_tokens"] for u in usages))
-        self.refused(400, CHAT, {"messages": user("a"), "stream": True, "stream_options": {"continuous_usage_stats": True}},
-                     "stream_options.continuous_usage_stats", ["include_usage"])
+        body = {"messages": user("a b"), "max_tokens": 3, "ignore_eos": True, "stream": True}
+        for declined, told in (({}, True), ({"include_usage": False}, False)):
+            chunks = self.server.stream(CHAT, {**body, "stream_options": {"continuous_usage_stats": True, **declined}})
+            self.assertEqual([bool(c.get("usage")) for c in chunks], [told] * len(chunks))
 
     def test_rounds_put_together_are_the_text(self):
         body = {"messages": user(WORDS), "seed": 3, "max_tokens": 80, "temperature": 0, "ignore_eos": True,

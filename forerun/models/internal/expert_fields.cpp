@@ -142,6 +142,7 @@ void read_experts(Fields& f, const std::string& type, DecoderConfig& c) {
   c.experts_used = f.integer(type == kErnie45Moe ? "moe_k" : "num_experts_per_tok");
   if (!f.error().empty()) return;
   if (c.experts < 1) return f.fail(fmt::format("'{}' must be positive", count));
+  if (c.layers < 1 || c.layers > 1000) return;  // refused with the other sizes
   if (type == kGlm4Moe) return read_glm4_moe(f, c);
   if (type == kErnie45Moe) return read_ernie(f, c);
   const bool qwen = type == kQwen2Moe || type == kQwen3Moe;
