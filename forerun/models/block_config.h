@@ -15,6 +15,8 @@ struct ClampedGate {
 
 /// How rows choose among the experts of an MLP, and what the outputs of those are multiplied by.
 struct ExpertRouting {
+  /// What transformers adds to the sum of sigmoids, which may all be zero.
+  static constexpr double kNoZero = 1e-20;
   /// Scores are sigmoids of the router's logits, in place of the softmax over all of them.
   bool sigmoid = false;
   /// Experts are chosen by their scores plus a number of their own; shares are of the scores alone

@@ -30,9 +30,6 @@ at::Tensor placed(const at::Tensor& x, const RmsNorm& norm, const BlockConfig& c
   return fused_norm_rotate(x, norm.weight, norm.eps, rotation.cos, rotation.sin);
 }
 
-// What transformers adds to the sum of sigmoids, which may all be zero.
-constexpr double kNoZero = 1e-20;
-
 // Of every row the columns of the largest values, of equal ones the first.
 at::Tensor largest(const at::Tensor& values, std::int64_t count) {
   return std::get<1>(values.sort(/*stable=*/true, 1, /*descending=*/true)).narrow(1, 0, count);
@@ -87,7 +84,7 @@ Routed routed(const TransformerBlock& b, const BlockConfig& c, const at::Tensor&
   at::Tensor shares = scores.gather(1, chosen);
   if (c.norm_topk_prob) {
     const at::Tensor sum = shares.sum(1, /*keepdim=*/true);
-    shares = shares / (c.routing.sigmoid ? sum + kNoZero : sum);
+    shares = shares / (c.routing.sigmoid ? sum + ExpertRouting::kNoZero : sum);
   }
   return {chosen, c.routing.scale == 1.0 ? shares : shares * c.routing.scale};
 }

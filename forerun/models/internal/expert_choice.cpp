@@ -50,7 +50,7 @@ void ExpertChoice::choose(std::int64_t row, std::span<float> logits,
     shares[i] = logits[static_cast<std::size_t>(chosen[i])];
     used += shares[i];
   }
-  constexpr float kNoZero = 1e-20F;  // as transformers: all sigmoids may be zero
+  constexpr auto kNoZero = static_cast<float>(ExpertRouting::kNoZero);
   const float all = sigmoid ? 1.0F : sum, own = sigmoid ? used + kNoZero : used;
   for (float& share : shares) share /= c_.norm_topk_prob ? own : all;
   if (c_.routing.scale == 1.0) return;

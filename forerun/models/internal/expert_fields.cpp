@@ -6,6 +6,8 @@
 #include <utility>
 #include <vector>
 
+#include "forerun/models/internal/dense_layers.h"
+
 namespace forerun::internal {
 namespace {
 
@@ -22,7 +24,7 @@ const char* count_name(const Fields& f, const std::string& type) {
 void read_dense_layers(Fields& f, DecoderConfig& c) {
   const std::int64_t step = f.integer("decoder_sparse_step", 1);
   if (step < 1) return f.fail("'decoder_sparse_step' must be positive");
-  std::vector<bool> dense(static_cast<std::size_t>(std::max<std::int64_t>(c.layers, 0)));
+  std::vector<bool> dense(static_cast<std::size_t>(c.layers));
   for (std::size_t i = 0; i < dense.size(); ++i) {
     dense[i] = (static_cast<std::int64_t>(i) + 1) % step != 0;
   }
@@ -34,9 +36,7 @@ void read_dense_layers(Fields& f, DecoderConfig& c) {
       if (i >= 0 && i < c.layers) dense[static_cast<std::size_t>(i)] = true;
     }
   }
-  if (std::find(dense.begin(), dense.end(), true) == dense.end()) return;
-  c.dense = std::move(dense);
-  c.dense_intermediate = f.integer("intermediate_size");
+  keep_dense_layers(std::move(dense), f, "intermediate_size", c);
 }
 
 // The width of several shared experts, which are one MLP.
@@ -72,10 +72,7 @@ void read_glm4_moe(Fields& f, DecoderConfig& c) {
   if (first < 0 || first > c.layers) {
     return f.fail(fmt::format("'first_k_dense_replace' is {} of {} layers", first, c.layers));
   }
-  if (first == 0) return;
-  c.dense.assign(static_cast<std::size_t>(c.layers), false);
-  std::fill_n(c.dense.begin(), first, true);
-  c.dense_intermediate = f.integer("intermediate_size");
+  keep_dense_layers(first_layers(first, c.layers), f, "intermediate_size", c);
 }
 
 // Source: transformers' configuration_ernie4_5_moe.py and modeling_ernie4_5_moe.py.
@@ -92,14 +89,12 @@ void read_ernie(Fields& f, DecoderConfig& c) {
   std::int64_t last = f.integer("moe_layer_end_index", -1);
   if (last == -1) last = c.layers - 1;
   if (step < 1) return f.fail("'moe_layer_interval' must be positive");
-  std::vector<bool> dense(static_cast<std::size_t>(std::max<std::int64_t>(c.layers, 0)));
+  std::vector<bool> dense(static_cast<std::size_t>(c.layers));
   for (std::size_t layer = 0; layer < dense.size(); ++layer) {
     const auto i = static_cast<std::int64_t>(layer);
     dense[layer] = (i + 1) % step != 0 || i < first || i > last;
   }
-  if (std::find(dense.begin(), dense.end(), true) == dense.end()) return;
-  c.dense = std::move(dense);
-  c.dense_intermediate = f.integer("intermediate_size");
+  keep_dense_layers(std::move(dense), f, "intermediate_size", c);
 }
 
 void describe_ernie(json& out, const DecoderConfig& c) {

@@ -7,6 +7,8 @@
 #include <utility>
 #include <vector>
 
+#include "forerun/models/internal/dense_layers.h"
+
 namespace forerun::internal {
 namespace {
 
@@ -42,10 +44,7 @@ void read_glm_experts(const Gguf& gguf, Keys& k, DecoderConfig& c) {
   if (first < 0 || first > c.layers) {
     return k.fail(fmt::format("{} of {} layers have no experts", first, c.layers));
   }
-  if (first == 0) return;
-  c.dense.assign(static_cast<std::size_t>(c.layers), false);
-  std::fill_n(c.dense.begin(), first, true);
-  c.dense_intermediate = k.integer("feed_forward_length");
+  keep_dense_layers(first_layers(first, c.layers), k, "feed_forward_length", c);
 }
 
 // Ernie 4.5's: layers of experts begin after some, and are every so many.
@@ -61,9 +60,7 @@ void read_ernie_experts(const Gguf& gguf, Keys& k, DecoderConfig& c) {
     c.routing.corrected = c.routing.corrected || gguf.find(layer) != nullptr;
     dense[static_cast<std::size_t>(i)] = i < first || (i + 1) % step != 0;
   }
-  if (std::find(dense.begin(), dense.end(), true) == dense.end()) return;
-  c.dense = std::move(dense);
-  c.dense_intermediate = k.integer("feed_forward_length");
+  keep_dense_layers(std::move(dense), k, "feed_forward_length", c);
 }
 
 }  // namespace
