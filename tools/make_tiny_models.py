@@ -20,7 +20,8 @@ import torch
 from gguf import GGMLQuantizationType, quants
 from safetensors.torch import load_file, save_file
 from tokenizers import Tokenizer, decoders, models, pre_tokenizers
-from transformers import AutoConfig, AutoModelForCausalLM, Gemma3ForConditionalGeneration
+from transformers import (AutoConfig, AutoModelForCausalLM, Gemma3ForConditionalGeneration,
+                          Qwen3_5ForConditionalGeneration)
 from transformers.utils import logging
 
 import tiny_gguf
@@ -191,6 +192,25 @@ FAMILIES = {
         "num_hidden_layers": 2, "num_attention_heads": 4, "num_key_value_heads": 2, "head_dim": 16, "vocab_size": 160,
         "tie_word_embeddings": True, "torch_dtype": "float32", "rms_norm_eps": 1e-5, "use_bias": False,
         "rope_theta": 500000.0, "pad_token_id": 0},
+    "lfm2": COMMON | {
+        "architectures": ["Lfm2ForCausalLM"], "model_type": "lfm2", "hidden_size": 64, "block_dim": 64,
+        "block_ff_dim": 132, "block_auto_adjust_ff_dim": True, "block_multiple_of": 32, "block_ffn_dim_multiplier": 1.0,
+        "conv_L_cache": 3, "conv_bias": False, "full_attn_idxs": [1, 3], "num_hidden_layers": 4,
+        "num_attention_heads": 4, "num_key_value_heads": 2, "vocab_size": 160, "tie_embedding": True,
+        "torch_dtype": "float32", "norm_eps": 1e-5, "rope_theta": 1000000.0, "pad_token_id": 0},
+    "qwen3_5": {
+        "architectures": ["Qwen3_5ForConditionalGeneration"], "model_type": "qwen3_5", "torch_dtype": "float32",
+        "image_token_id": 150, "tie_word_embeddings": False,
+        "text_config": COMMON | {
+            "model_type": "qwen3_5_text", "hidden_act": "silu", "hidden_size": 64, "intermediate_size": 96,
+            "num_hidden_layers": 4, "full_attention_interval": 2, "num_attention_heads": 4, "num_key_value_heads": 2,
+            "head_dim": 32, "linear_conv_kernel_dim": 4, "linear_num_key_heads": 2, "linear_num_value_heads": 4,
+            "linear_key_head_dim": 16, "linear_value_head_dim": 32, "vocab_size": 160, "rms_norm_eps": 1e-6,
+            "attention_bias": False, "rope_parameters": {
+                "rope_type": "default", "rope_theta": 10000.0, "partial_rotary_factor": 0.25, "mrope_interleaved": True,
+                "mrope_section": [2, 1, 1]}},
+        "vision_config": {"model_type": "qwen3_5_vision", "hidden_size": 16, "intermediate_size": 16, "depth": 1,
+                          "num_heads": 2, "out_hidden_size": 64, "num_position_embeddings": 16}},
     "gpt_oss": GPT_OSS | {"num_hidden_layers": 2, "torch_dtype": "float32"},
     "gpt_oss_mxfp4": GPT_OSS | {
         "num_hidden_layers": 2, "torch_dtype": "float32",
@@ -202,7 +222,7 @@ FAMILIES = {
 SEEDS = {"gpt_oss": 1011, "gpt_oss_mxfp4": 1012, "qwen2_moe": 1026, "olmoe": 1020, "glm4_moe": 1025, "glm4_moe_groups": 1023, "granite_moe": 1020, "ernie": 1021}
 EXPERTS = ("qwen3_moe", "mixtral", "qwen2_moe", "olmoe", "glm4_moe", "glm4_moe_groups", "granite_moe", "ernie")
 STORED = {"qwen3": GGMLQuantizationType.Q8_0, "phi3_window": GGMLQuantizationType.Q4_0}  # else F32
-DEEPER = ("smollm3", "olmo3", "phi3", "glm4_moe")  # smaller weights: rounding must not grow from layer to layer
+DEEPER = ("smollm3", "lfm2", "qwen3_5", "olmo3", "phi3", "glm4_moe")  # smaller weights: rounding must not grow from layer to layer
 
 
 def mxfp4_blocks(weight):
@@ -236,8 +256,13 @@ def randomise(model, family):
     with torch.no_grad():
         for name, p in model.named_parameters():
             noise = torch.randn(p.shape)
-            if name.endswith("norm.weight"):  # Gemma's norms multiply by 1 + weight
-                p.copy_(0.3 * noise + (0.0 if family.startswith("gemma") else 1.0))
+            if name.endswith("norm.weight"):  # Gemma's norms multiply by 1 + weight, and Qwen3.5's, but for one
+                centered = family.startswith("gemma") or (family == "qwen3_5" and "linear_attn" not in name)
+                p.copy_(0.3 * noise + (0.0 if centered else 1.0))
+            elif name.endswith("A_log"):
+                p.copy_(noise - 1.0)
+            elif name.endswith(("conv.weight", "conv1d.weight")):
+                p.copy_(0.6 * noise)
             elif name.endswith("bias"):
                 p.copy_(0.5 * noise)
             else:
@@ -284,6 +309,10 @@ def save_weights(folder, model, family):
             "" if ".language_model." in k else "model."): v for k, v in state.items()},
             folder / "model.safetensors", metadata={"format": "pt"})
         return {k.replace(".language_model", "", 1): v for k, v in state.items() if ".language_model." in k}
+    if family == "qwen3_5":
+        state = {k: v for k, v in state.items() if "visual" not in k or v.numel() < 300}  # some of the others' names
+        save_file(state, folder / "model.safetensors", metadata={"format": "pt"})
+        return {k.replace(".language_model", "", 1): v for k, v in state.items() if "visual" not in k}
     if family != "llama":
         save_file(state, folder / "model.safetensors", metadata={"format": "pt"})
         return state
@@ -328,8 +357,9 @@ def make(family, seed):
     torch.manual_seed(seed)
     config = AutoConfig.from_pretrained(folder)
     config._attn_implementation = "eager"
-    pictures = family == "gemma3_pictures"
-    kind_of = Gemma3ForConditionalGeneration if pictures else AutoModelForCausalLM
+    pictures = "vision_config" in published
+    kind_of = {"gemma3_pictures": Gemma3ForConditionalGeneration,
+               "qwen3_5": Qwen3_5ForConditionalGeneration}.get(family, AutoModelForCausalLM)
     model = (kind_of._from_config if pictures else kind_of.from_config)(config, dtype=torch.float32).eval()
     randomise(model, family)
     state = save_weights(folder, model, family)
@@ -347,7 +377,7 @@ def make(family, seed):
     save_file(expected, folder / "expected.safetensors")
     arrays = {k: v.float().numpy() for k, v in state.items()}
     kind = STORED.get(family, GGMLQuantizationType.F32)
-    if family != "mistral":  # llama.cpp's files of Llama and its like know no window
+    if family not in ("mistral", "lfm2", "qwen3_5"):  # llama.cpp's files of Llama and its like know no window
         tiny_gguf.write_gguf(folder / "model.gguf", text, published.get("text_config", published), arrays, kind)
         tiny_gguf.check_gguf(folder / "model.gguf", text, arrays)
     for file in folder.iterdir():

@@ -30,6 +30,30 @@ struct ExpertRouting {
   bool operator==(const ExpertRouting&) const = default;
 };
 
+/// A layer that carries a state along the text in place of keys and values.
+struct RecurrentConfig {
+  enum class Kind : std::uint8_t {
+    kNone,
+    kShortConv,   ///< a convolution between two gates (LFM2, arXiv:2511.23404)
+    kGatedDelta,  ///< linear attention by the gated delta rule (arXiv:2412.06464; Qwen3.5)
+  };
+  Kind kind = Kind::kNone;
+  std::int64_t taps = 0;                         ///< rows that its convolution reads, the own last
+  std::int64_t key_heads = 0, key_dim = 0;       ///< of kGatedDelta, as the values'
+  std::int64_t value_heads = 0, value_dim = 0;   ///< a head each has a matrix [key_dim, value_dim]
+  /// Value head j goes with key head j % key_heads (llama.cpp's files), else with
+  /// j / (value_heads / key_heads).
+  bool tiled = false;
+
+  bool none() const noexcept { return kind == Kind::kNone; }
+  std::int64_t key_width() const noexcept { return key_heads * key_dim; }
+  std::int64_t value_width() const noexcept { return value_heads * value_dim; }
+  std::int64_t key_head_of(std::int64_t value_head) const noexcept {
+    return tiled ? value_head % key_heads : value_head / (value_heads / key_heads);
+  }
+  bool operator==(const RecurrentConfig&) const = default;
+};
+
 /// What the transformer blocks of a network share.
 struct BlockConfig {
   std::int64_t hidden = 0, intermediate = 0, heads = 0, kv_heads = 0, head_dim = 0;
@@ -61,12 +85,35 @@ struct BlockConfig {
   std::int64_t conv_taps = 0;
   std::int64_t conv_group = 16;  ///< channels that share the dynamic part of a kernel
 
+  RecurrentConfig recurrent;  ///< of layers that have no attention
+  bool output_gate = false;   ///< outputs of attention are multiplied by sigmoids of gates
+
+  /// Channels of a recurrent layer's convolution.
+  std::int64_t conv_channels() const noexcept {
+    return recurrent.kind == RecurrentConfig::Kind::kShortConv
+               ? hidden
+               : 2 * recurrent.key_width() + recurrent.value_width();
+  }
+  /// Outputs of a recurrent layer's first product, and inputs of its last one.
+  std::int64_t recurrent_inputs() const noexcept {
+    return recurrent.kind == RecurrentConfig::Kind::kShortConv
+               ? 3 * hidden
+               : conv_channels() + recurrent.value_width();
+  }
+  std::int64_t recurrent_outputs() const noexcept {
+    return recurrent.kind == RecurrentConfig::Kind::kShortConv ? hidden : recurrent.value_width();
+  }
+  /// Numbers of a row's queries, keys, values and gates.
+  std::int64_t attention_inputs() const noexcept {
+    return (output_gate ? 2 : 1) * query_width() + 2 * kv_width();
+  }
   std::int64_t rotated() const noexcept { return rotary_dim > 0 ? rotary_dim : head_dim; }
   /// Blocks as those of the Llama and Qwen families.
   bool plain() const noexcept {
     return shared_intermediate == 0 && dense_intermediate == 0 && routing == ExpertRouting{} &&
            pre_norms && !post_norms && !whole_norms && !sinks && rotary_dim == 0 &&
-           residual_scale == 1.0 && activation == Activation::kSilu;
+           residual_scale == 1.0 && activation == Activation::kSilu && recurrent.none() &&
+           !output_gate;
   }
   std::int64_t query_width() const noexcept { return heads * head_dim; }
   std::int64_t kv_width() const noexcept { return kv_heads * head_dim; }
@@ -76,7 +123,8 @@ struct BlockConfig {
   /// Whether linear layers have whole groups of 32 inputs, as weights of 4 bits need.
   bool takes_four_bits() const noexcept {
     return hidden % 32 == 0 && query_width() % 32 == 0 && intermediate % 32 == 0 &&
-           shared_intermediate % 32 == 0 && dense_intermediate % 32 == 0;
+           shared_intermediate % 32 == 0 && dense_intermediate % 32 == 0 &&
+           recurrent.value_width() % 32 == 0;
   }
   /// Numbers of a row's kernels around one sublayer: of input and output, taps, groups.
   std::int64_t conv_outputs() const noexcept { return 2 * conv_taps * (hidden / conv_group); }

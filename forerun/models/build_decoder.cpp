@@ -16,6 +16,7 @@
 #include "forerun/models/int8_decoder.h"
 #include "forerun/models/internal/gpt_oss_experts.h"
 #include "forerun/models/internal/joined_tensors.h"
+#include "forerun/models/internal/recurrent_tensors.h"
 #include "forerun/tensor/huge_table.h"
 #include "forerun/tensor/parallel_for.h"
 
@@ -99,19 +100,23 @@ class Builder {
       return out;
     };
     for (Linear* l : b.linears()) l->bias = at::empty({0});  // those that the file has
+    if (b.recurrent) b.recurrent->values.conv_bias = at::empty({0});
     for (const ModelWeight& w : listed()) {
       const bool optional = w.name.ends_with(".bias") && c_.family != Family::kGptOss;
       if (optional && find(w.name) == nullptr) *w.tensor = at::Tensor();
     }
     const std::vector<ModelWeight> all = listed();
     for (const ModelWeight& w : all) get(w);  // before anything is allocated
-    const bool biased = has_biases({&b.q, &b.k, &b.v});
+    if (b.recurrent) expect_no_biases(b);
+    const bool biased = !b.recurrent && has_biases({&b.q, &b.k, &b.v});
     for (auto& [gate, up] : gates(b)) has_biases({gate, up});
     if (mapped() || precision_ == Precision::kInt4) {
       keep_in_file(b, all);
       return b;
     }
-    side_by_side({&b.q, &b.k, &b.v}, {c_.query_width(), c_.kv_width(), c_.kv_width()}, biased);
+    if (!b.recurrent) {
+      side_by_side({&b.q, &b.k, &b.v}, {c_.query_width(), c_.kv_width(), c_.kv_width()}, biased);
+    }
     for (auto& [gate, up] : gates(b)) {
       const bool shared = b.shared && gate == &b.shared->gate;
       const std::int64_t width = shared ? own.shared_intermediate : own.intermediate;
@@ -159,6 +164,15 @@ class Builder {
     }
   }
 
+  // As published: their first product has no room for some.
+  void expect_no_biases(const TransformerBlock& b) const {
+    for (const Linear& l : b.recurrent->inputs) {
+      if (b.recurrent->inputs.size() > 1 && l.bias.defined()) {
+        throw FormatError("biases of a recurrent layer's products are not supported");
+      }
+    }
+  }
+
   // Whether linear layers of one input have biases: all of them, or none.
   bool has_biases(const std::vector<Linear*>& parts) const {
     const auto biased = static_cast<std::size_t>(std::count_if(
@@ -195,6 +209,7 @@ class Builder {
     if (naming_ == Naming::kGptOss) return gpt_oss_name(name);
     if (naming_ == Naming::kGraniteMoe) return internal::granite_moe_name(name);
     if (naming_ == Naming::kFused) return internal::fused_name(c_, name);
+    if (naming_ == Naming::kLfm2) return lfm2_name(name);
     if (naming_ == Naming::kLanguageModel) return "language_model." + name;
     if (naming_ == Naming::kModelLanguageModel) return behind_language_model(name);
     return gguf_name(c_, name);
@@ -248,13 +263,17 @@ class Builder {
       std::optional<internal::OwnTensor> part = internal::gpt_oss_expert(name, find_);
       if (part) return &(parts_[name] = *std::move(part)).view;
     }
-    const TensorView* view = find_(stored_name(name));
+    const TensorView* view = find_(stored_name(internal::with_gates_name(c_, name)));
     const std::int64_t expert = expert_of(name);
     if (view == nullptr) {
       return expert < 0 || naming_ != Naming::kGguf ? view : find_(gguf_single_expert(name));
     }
     if (name.ends_with(".shared_expert_gate.weight") && view->shape.size() == 1) {
       return as_one_row(*view, name);
+    }
+    if (std::optional<internal::OwnTensor> own =
+            internal::recurrent_tensor(c_, name, *view, naming_ == Naming::kGguf)) {
+      return &(parts_[name] = *std::move(own)).view;
     }
     if (name.ends_with("e_score_correction_bias") && view->shape.size() == 2 &&
         view->shape[0] == 1) {
@@ -300,22 +319,24 @@ class Builder {
     return *view;
   }
 
-  // Norms, sinks and corrections stay float32.
+  // Norms, sinks, corrections and values of recurrent layers stay float32.
   void read(const ModelWeight& w) const {
     const TensorView& view = get(w);
     const bool norm = w.name.ends_with("norm.weight");
     const bool plain =
-        norm || w.name.ends_with("sinks") || w.name.ends_with("e_score_correction_bias");
+        norm || w.name.ends_with("sinks") || w.name.ends_with("e_score_correction_bias") ||
+        internal::is_recurrent_value(w.name);
     const RowMap order = row_order(w.name);
     if (!w.tensor->defined() || w.tensor->sizes() != at::IntArrayRef(w.shape)) {
       *w.tensor = at::empty(w.shape, plain ? at::kFloat : scalar_type(precision_));
     }
-    if (w.shape.size() == 2) return fill(view, *w.tensor, order);
+    if (w.shape.size() == 2 && !plain) return fill(view, *w.tensor, order);
     at::Tensor wide = at::empty(w.shape, at::kFloat);
     dequantize(view.dtype, view.bytes,
                {wide.data_ptr<float>(), static_cast<std::size_t>(wide.numel())});
-    // Gemma multiplies by 1 + w; llama.cpp's converter has already added the 1.
-    if (norm && c_.gemma() && naming_ != Naming::kGguf) wide.add_(1.0);
+    // llama.cpp's converter has already added the 1.
+    const bool centered = norm && c_.centered_norms() && !w.name.ends_with("linear_attn.norm.weight");
+    if (centered && naming_ != Naming::kGguf) wide.add_(1.0);
     w.tensor->copy_(order ? reordered(wide, order) : wide);
   }
 

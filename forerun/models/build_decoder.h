@@ -20,6 +20,7 @@ enum class Naming : std::uint8_t {
   kGptOss,              ///< transformers' of gpt-oss: "mlp.router", all experts in one tensor
   kFused,               ///< transformers' of Phi-3 and GLM-4: several in one tensor
   kGraniteMoe,          ///< transformers' of Granite with experts, all of them in one tensor
+  kLfm2,                ///< transformers' of LFM2: "feed_forward.w1", "operator_norm"
   kModelLanguageModel,  ///< the same of newer versions: "model.language_model."
 };
 
@@ -31,6 +32,9 @@ std::string mixtral_name(const std::string& name);
 
 /// The same of Ernie 4.5 with experts.
 std::string ernie_name(const std::string& name);
+
+/// The same of LFM2.
+std::string lfm2_name(const std::string& name);
 
 /// The same of gpt-oss: of an expert the tensor that holds it.
 std::string gpt_oss_name(const std::string& name);

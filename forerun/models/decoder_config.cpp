@@ -119,6 +119,10 @@ std::string name_of(Family family) {
       return "glm4_moe";
     case Family::kErnie45Moe:
       return "ernie4_5_moe";
+    case Family::kLfm2:
+      return "lfm2";
+    case Family::kQwen35:
+      return "qwen3_5_text";
   }
   return "?";
 }

@@ -1,5 +1,6 @@
 #pragma once
 
+#include <algorithm>
 #include <cstdint>
 #include <nlohmann/json_fwd.hpp>
 #include <optional>
@@ -25,7 +26,9 @@ enum class Family : std::uint8_t {
   kGlm4,
   kOlmoe,
   kGlm4Moe,
-  kErnie45Moe
+  kErnie45Moe,
+  kLfm2,
+  kQwen35
 };
 
 /// How wavelengths of the rotary embedding are stretched.
@@ -76,6 +79,8 @@ struct DecoderConfig : BlockConfig {
   std::vector<bool> no_rope;          ///< [layers] without a rotary embedding; empty: none
   /// [layers] with one MLP `dense_intermediate` wide where others have experts; empty: none
   std::vector<bool> dense;
+  /// [layers] with BlockConfig::recurrent in place of attention; empty: none
+  std::vector<bool> recurrent_layers;
   bool qkv_biases = false;         ///< queries, keys and values have biases in every file
   std::int64_t unread_layers = 0;  ///< of the file, after the others: they predict further tokens
 
@@ -85,7 +90,9 @@ struct DecoderConfig : BlockConfig {
     post_norms = gemma() || f == Family::kOlmo2 || f == Family::kGlm4;
     pre_norms = f != Family::kOlmo2;
     whole_norms = f == Family::kOlmo2 || f == Family::kOlmoe;
-    head_norms = f == Family::kGemma3 || f == Family::kQwen3 || whole_norms;
+    head_norms = f == Family::kGemma3 || f == Family::kQwen3 || f == Family::kLfm2 ||
+                 f == Family::kQwen35 || whole_norms;
+    output_gate = f == Family::kQwen35;
     qkv_biases = f == Family::kQwen2;
     if (gemma()) activation = Activation::kGeluTanh;
     if (f == Family::kGptOss) {
@@ -94,6 +101,8 @@ struct DecoderConfig : BlockConfig {
     }
   }
   bool gemma() const noexcept { return family == Family::kGemma3 || family == Family::kGemma2; }
+  /// Norms multiply by 1 + w in Hugging Face's files.
+  bool centered_norms() const noexcept { return gemma() || family == Family::kQwen35; }
   /// Files hold q, k and v in one tensor.
   bool fused_qkv() const noexcept { return family == Family::kPhi3; }
   /// Files hold gate and up in one tensor.
@@ -101,6 +110,10 @@ struct DecoderConfig : BlockConfig {
   /// Half a head rotates where files do not say it.
   bool rotates_half() const noexcept {
     return family == Family::kGlm4 || family == Family::kGlm4Moe;
+  }
+  /// Part of a head rotates where files do not say it: 0 for none.
+  double usual_rotation() const noexcept {
+    return rotates_half() ? 0.5 : family == Family::kQwen35 ? 0.25 : 0.0;
   }
   /// The pairs of a rotation lie side by side in Hugging Face's files.
   bool neighbours() const noexcept {
@@ -116,10 +129,23 @@ struct DecoderConfig : BlockConfig {
   /// Blocks of a layer.
   BlockConfig block(std::size_t layer) const {
     BlockConfig out = *this;
+    if (!recurs(layer)) out.recurrent = {};
     if (dense.empty() || !dense[layer]) return out;
     out.intermediate = dense_intermediate;
     out.experts = 0;
     return out;
+  }
+  bool recurs(std::size_t layer) const {
+    return !recurrent_layers.empty() && recurrent_layers[layer];
+  }
+  std::int64_t recurrent_count() const noexcept {
+    return std::count(recurrent_layers.begin(), recurrent_layers.end(), true);
+  }
+  /// The number of a layer among those of its kind: with attention, or recurrent.
+  std::int64_t index_in_kind(std::int64_t layer) const {
+    const auto end = recurrent_layers.begin() + (recurrent_layers.empty() ? 0 : layer);
+    const std::int64_t before = std::count(recurrent_layers.begin(), end, true);
+    return recurs(static_cast<std::size_t>(layer)) ? before : layer - before;
   }
   bool rotates(std::size_t layer) const { return no_rope.empty() || !no_rope[layer]; }
 };

@@ -10,6 +10,7 @@
 #include "forerun/models/internal/expert_fields.h"
 #include "forerun/models/internal/family_fields.h"
 #include "forerun/models/internal/hf_fields.h"
+#include "forerun/models/internal/recurrent_fields.h"
 
 namespace forerun {
 namespace {
@@ -43,6 +44,8 @@ std::optional<Family> family_of(const std::string& type) {
   if (type == internal::kOlmoe) return Family::kOlmoe;
   if (type == internal::kGlm4Moe) return Family::kGlm4Moe;
   if (type == internal::kErnie45Moe) return Family::kErnie45Moe;
+  if (type == internal::kLfm2) return Family::kLfm2;
+  if (type == internal::kQwen35) return Family::kQwen35;
   return std::nullopt;
 }
 
@@ -143,7 +146,7 @@ void read_windows(const json& config, Fields& f, DecoderConfig& c) {
 
 // The part of a Gemma 3 of pictures and texts that describes its decoder, whole. Files leave out
 // what is as in the class. Source of the values: transformers' Gemma3TextConfig.
-json text_config_of(const json& config) {
+json gemma_text_config_of(const json& config) {
   json out = {
       {"model_type", "gemma3_text"}, {"vocab_size", 262208},    {"hidden_size", 2304},
       {"intermediate_size", 9216},   {"num_hidden_layers", 26}, {"num_attention_heads", 8},
@@ -152,6 +155,17 @@ json text_config_of(const json& config) {
   out.update(config["text_config"]);
   // The class of both parts decides it.
   out["tie_word_embeddings"] = config.value("tie_word_embeddings", json(true));
+  return out;
+}
+
+// The same of Qwen3.5. Source of the values: transformers' Qwen3_5TextConfig.
+json qwen_text_config_of(const json& config) {
+  json out = {{"model_type", internal::kQwen35}, {"vocab_size", 248320},
+              {"hidden_size", 4096},             {"intermediate_size", 12288},
+              {"num_hidden_layers", 32},         {"num_attention_heads", 16},
+              {"num_key_value_heads", 4},        {"max_position_embeddings", 32768}};
+  out.update(config["text_config"]);
+  out["tie_word_embeddings"] = config.value("tie_word_embeddings", json(false));
   return out;
 }
 
@@ -179,6 +193,8 @@ std::int64_t usual_head_dim(Family family, std::int64_t even) {
     case Family::kGemma3:
     case Family::kGemma2:
       return 256;
+    case Family::kQwen35:
+      return 256;
     case Family::kGptOss:
       return 64;
     case Family::kGlm4:
@@ -205,6 +221,7 @@ void read_gemma(const json& config, Fields& f, DecoderConfig& c) {
 double usual_theta(const std::string& type, const DecoderConfig& c) {
   if (c.family == Family::kGemma3) return 1e6;
   if (c.family == Family::kOlmo2 || c.family == Family::kErnie45Moe) return 5e5;
+  if (c.family == Family::kLfm2) return 1e6;
   return type == kSmolLm3 ? 2e6 : 1e4;
 }
 
@@ -214,7 +231,7 @@ void read_family(const json& config, const std::string& type, Fields& f, Decoder
   if (c.gemma()) read_gemma(config, f, c);
   if (type == internal::kGranite || internal::is_granite_moe(type)) internal::read_granite(f, c);
   if (c.family == Family::kPhi3) return internal::read_phi3(f, c);
-  if (c.rotates_half()) internal::read_part_of_a_head(0.5, f, c);
+  if (c.usual_rotation() > 0.0) internal::read_part_of_a_head(c.usual_rotation(), f, c);
   refuse_part_of_a_head(config, c, f);
   read_ropes(f, usual_theta(type, c), c);
   if (type == kNemotronDiffusion) read_nemotron(f, c);
@@ -228,6 +245,8 @@ void read_family(const json& config, const std::string& type, Fields& f, Decoder
     internal::read_smollm3(f, c);
   } else if (type == internal::kOlmo3) {
     internal::read_olmo3_windows(f, c);
+  } else if (type == internal::kLfm2 || type == internal::kQwen35) {
+    internal::read_recurrent_layers(f, c);
   } else {
     read_windows(config, f, c);
   }
@@ -245,7 +264,7 @@ Result<DecoderConfig> parse_text_config(const json& config) {
                   "mixtral, smollm3, granite, granitemoe, granitemoeshared, qwen2, qwen2_moe, "
                   "qwen3, qwen3_moe, "
                   "gpt_oss, gemma2, gemma3, gemma3_text, phi3, olmo2, olmo3, olmoe, "
-                  "glm4, glm4_moe, ernie4_5_moe and "
+                  "glm4, glm4_moe, ernie4_5_moe, lfm2, qwen3_5, qwen3_5_text and "
                   "nemotron_labs_diffusion are",
                   quote(type))
             : "config.json: " + f.error()};
@@ -260,13 +279,14 @@ Result<DecoderConfig> parse_text_config(const json& config) {
   c.head_dim = f.integer("head_dim", usual_head_dim(*family, even));
   if (internal::has_experts(type)) {
     internal::read_experts(f, type, c);
-  } else {
+  } else if (type != internal::kLfm2) {
     c.intermediate = f.integer("intermediate_size");
   }
   c.context = f.integer("max_position_embeddings");
   c.norm_eps = f.number("rms_norm_eps", usual_eps(*family));
   c.tied_head =
       f.flag("tie_word_embeddings", c.gemma() || type == kSmolLm3 || type == internal::kErnie45Moe);
+  if (type == internal::kLfm2) internal::read_lfm2_sizes(f, c);
   const std::string act = f.text(c.gemma() ? "hidden_activation" : "hidden_act",
                                  c.gemma() ? "gelu_pytorch_tanh" : "silu");
   if (act != (c.gemma() ? "gelu_pytorch_tanh" : "silu")) {
@@ -295,12 +315,14 @@ Result<DecoderConfig> parse_decoder_config(const json& config) {
                     method)};
   }
   if (!is_multimodal(config)) return parse_text_config(config);
-  if (config.value("model_type", json()) != "gemma3" || !config["text_config"].is_object()) {
+  const json type = config.value("model_type", json());
+  if ((type != "gemma3" && type != "qwen3_5") || !config["text_config"].is_object()) {
     return Error{
-        "config.json: this is a multimodal model; of these, only the texts of gemma3 are "
-        "supported"};
+        "config.json: this is a multimodal model; of these, only the texts of gemma3 and qwen3_5 "
+        "are supported"};
   }
-  return parse_text_config(text_config_of(config));
+  return parse_text_config(type == "gemma3" ? gemma_text_config_of(config)
+                                            : qwen_text_config_of(config));
 }
 
 }  // namespace forerun

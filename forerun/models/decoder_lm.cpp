@@ -1,6 +1,7 @@
 #include "forerun/models/decoder_lm.h"
 
 #include <ATen/ATen.h>
+#include <ATen/Parallel.h>
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -29,6 +30,11 @@ std::int64_t rows_of(const DecoderLm& model, const SequenceSpan& sequence) {
 }
 
 void check(const DecoderLm& model, const SequenceSpan& sequence, const RowPlan& plan) {
+  if (!model.config.recurrent.none() && !plan.ordered()) {
+    throw std::invalid_argument(
+        "a pass: recurrent layers read texts in order: rows of groups, and rows that skip "
+        "positions, cannot be given to this model");
+  }
   if (sequence.cache->pending()) {
     throw std::invalid_argument(
         "a pass: the cache has pending rows of the pass before: keep a path of them, or truncate");
@@ -53,7 +59,7 @@ void check(const DecoderLm& model, const SequenceSpan& sequence, const RowPlan& 
 void check_masks(const DecoderLm& model, const SequenceSpan& sequence, std::int64_t rows) {
   if (sequence.masks.empty()) return;
   const GatedLora* lora = sequence.adapters;
-  if (lora == nullptr || lora->config.hidden != model.config.hidden ||
+  if (lora == nullptr || !model.config.recurrent.none() || lora->config.hidden != model.config.hidden ||
       lora->config.layers != model.config.layers || !sequence.embeddings.empty() ||
       (model.int8 != nullptr) != (lora->int8 != nullptr)) {
     throw std::invalid_argument(
@@ -171,6 +177,7 @@ Attend attention(const DecoderLm& model, std::int64_t index,
                  std::span<const SequenceSpan> sequences, std::span<const RowPlan> plans) {
   return [=, &c = model.config](const at::Tensor& q, const KeysValues& own) {
     const bool sliding = c.sliding[static_cast<std::size_t>(index)];
+    const std::int64_t cached = c.index_in_kind(index);
     const AttentionOptions options{.scale = c.query_scale,
                                    .window = sliding ? std::optional(c.window) : std::nullopt,
                                    .softcap = c.attention_softcap,
@@ -181,8 +188,8 @@ Attend attention(const DecoderLm& model, std::int64_t index,
     for (std::size_t s = 0; s < sequences.size(); ++s) {
       const std::int64_t n = plans[s].rows();
       KvCache& cache = *sequences[s].cache;
-      cache.write(index, own.k.narrow(0, row, n), own.v.narrow(0, row, n));
-      out.push_back(attend(q.narrow(0, row, n), cache, index, plans[s], options));
+      cache.write(cached, own.k.narrow(0, row, n), own.v.narrow(0, row, n));
+      out.push_back(attend(q.narrow(0, row, n), cache, cached, plans[s], options));
       row += n;
     }
     return out.size() == 1 ? out[0] : at::cat(out);
@@ -263,11 +270,13 @@ std::int64_t prefill_rows(const DecoderLm& model) {
 
 KvCache DecoderLm::make_cache(std::shared_ptr<KvPool> pool) const {
   if (int8) return int8->make_cache(std::move(pool));
-  return KvCache({.layers = config.layers,
-                  .heads = config.kv_heads,
-                  .head_dim = config.head_dim,
-                  .dtype = scalar_type(precision)},
-                 256, std::move(pool));
+  KvCache out({.layers = config.layers - config.recurrent_count(),
+               .heads = config.kv_heads,
+               .head_dim = config.head_dim,
+               .dtype = scalar_type(precision)},
+              256, std::move(pool));
+  if (!config.recurrent.none()) out.set_recurrent(state_shape(config, config.recurrent_count()));
+  return out;
 }
 
 std::int64_t DecoderLm::weight_bytes() const {
@@ -309,8 +318,20 @@ at::Tensor float_forward(const DecoderLm& model, std::span<const SequenceSpan> s
     adapting.push_back(m.lora);
   }
   const LayerRotations rotations = rotations_at(model, rows.positions);
+  RecurrentRows recurrent(model.config);
+  if (!model.config.recurrent.none()) {
+    for (std::size_t s = 0; s < sequences.size(); ++s) {
+      recurrent.add_sequence(sequences[s].cache->recurrent(), &plans[s]);
+    }
+    recurrent.start(at::get_num_threads());
+  }
   for (std::int64_t i = 0; i < model.config.layers; ++i) {
     const auto at = static_cast<std::size_t>(i);
+    if (model.config.recurs(at)) {
+      h = run_block(model.layers[at], model.config, h, recurrent, model.config.index_in_kind(i));
+      keep_states(h, i, sequences, plans, kept);
+      continue;
+    }
     for (std::size_t m = 0; m < adapted.size(); ++m) adapted[m].lora = &adapting[m]->layers[at];
     h = run_block(model.layers[at], model.config, h, rotations.of(model.config, at),
                   attention(model, i, sequences, plans), adapted);

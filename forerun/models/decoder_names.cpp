@@ -107,6 +107,24 @@ std::string ernie_name(const std::string& name) {
   return at == std::string::npos ? name : std::string(name).replace(at, kGate.size(), kStatics);
 }
 
+std::string lfm2_name(const std::string& name) {
+  constexpr std::pair<std::string_view, std::string_view> kNames[] = {
+      {"model.norm.", "model.embedding_norm."},
+      {".input_layernorm.", ".operator_norm."},
+      {".post_attention_layernorm.", ".ffn_norm."},
+      {".self_attn.o_proj.", ".self_attn.out_proj."},
+      {".q_norm.", ".q_layernorm."},
+      {".k_norm.", ".k_layernorm."},
+      {".mlp.gate_proj.", ".feed_forward.w1."},
+      {".mlp.up_proj.", ".feed_forward.w3."},
+      {".mlp.down_proj.", ".feed_forward.w2."}};
+  for (const auto& [ours, theirs] : kNames) {
+    const std::size_t at = name.find(ours);
+    if (at != std::string::npos) return std::string(name).replace(at, ours.size(), theirs);
+  }
+  return name;
+}
+
 std::string gpt_oss_name(const std::string& name) {
   constexpr std::string_view kRouter = ".mlp.gate.", kExperts = ".mlp.experts.";
   std::string out = name;

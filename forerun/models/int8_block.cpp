@@ -7,6 +7,7 @@
 #include <utility>
 
 #include "forerun/tensor/cpu/handover.h"
+#include "forerun/tensor/recurrent_math.h"
 
 namespace forerun {
 
@@ -20,17 +21,46 @@ void prefetch(const float* x, std::int64_t n) {
   for (std::int64_t i = 0; i < n; i += 16) __builtin_prefetch(x + i);
 }
 
+// The first product of a block.
+Int8Matrix pack_first(const TransformerBlock& b, Arena& arena) {
+  if (!b.recurrent) {
+    return b.output_gate ? pack_linear({&b.q, &b.k, &b.v, &*b.output_gate}, nullptr, arena)
+                         : pack_linear({&b.q, &b.k, &b.v}, nullptr, arena);
+  }
+  const std::vector<Linear>& in = b.recurrent->inputs;
+  return in.size() > 1 ? pack_linear({&in[0], &in[1]}, nullptr, arena)
+                       : pack_linear({&in[0]}, nullptr, arena);
+}
+
+RecurrentValues plain_parts(const RecurrentValues& v) {
+  return {.conv = plain_values(v.conv),
+          .conv_bias = plain_values(v.conv_bias),
+          .rates = plain_values(v.rates),
+          .time_bias = plain_values(v.time_bias),
+          .norm = plain_values(v.norm)};
+}
+
+at::Tensor plain_matrix(const Linear& l) {
+  return l.stored != nullptr ? l.stored->unpacked() : plain_values(l.weight);
+}
+
 }  // namespace
 
 Int8Block Int8Block::pack(const TransformerBlock& b, const BlockConfig& c, Arena& arena) {
+  const bool delta = b.recurrent && b.recurrent->inputs.size() > 1;
   return {.attention_norm = plain_values(b.attention_norm),
           .mlp_norm = plain_values(b.mlp_norm),
           .attention_post_norm = plain_values(b.attention_post_norm),
           .mlp_post_norm = plain_values(b.mlp_post_norm),
           .q_norm = plain_values(b.q_norm),
           .k_norm = plain_values(b.k_norm),
-          .qkv = pack_linear({&b.q, &b.k, &b.v}, nullptr, arena),
+          .qkv = pack_first(b, arena),
           .output = pack_linear({&b.output}, nullptr, arena),
+          .recurrent = b.recurrent.has_value(),
+          .values = b.recurrent ? plain_parts(b.recurrent->values) : RecurrentValues(),
+          .steps = delta ? at::cat({plain_matrix(b.recurrent->inputs[2]),
+                                    plain_matrix(b.recurrent->inputs[3])})
+                         : at::Tensor(),
           .sinks = plain_values(b.sinks),
           .mlp = b.experts.empty()
                      ? Int8Mlp::pack(b.gate, b.up, b.down, c.activation, arena, c.clamp)
@@ -43,14 +73,16 @@ Int8Block Int8Block::pack(const TransformerBlock& b, const BlockConfig& c, Arena
 Int8BlockPass::Int8BlockPass(const BlockConfig& config, Attention attention)
     : c_(config),
       shape_(std::move(attention)),
-      width_(c_.query_width() + 2 * c_.kv_width()),
+      width_(std::max(c_.attention_inputs(), c_.recurrent.none() ? 0 : c_.recurrent_inputs())),
       attention_({.heads = c_.heads,
                   .kv_heads = c_.kv_heads,
                   .head_dim = c_.head_dim,
                   .softcap = shape_.softcap}),
-      experts_(config) {}
+      experts_(config),
+      recurrent_(config) {}
 
 void Int8BlockPass::clear() {
+  recurrent_.clear();
   context_rows_.clear();
   full_rows_.clear();
   sequences_.clear();
@@ -62,8 +94,11 @@ void Int8BlockPass::start(int threads, std::int64_t scratch) {
   const auto room = [](AlignedBuffer<float>& b, std::int64_t n) {
     return b.room_for(static_cast<std::size_t>(std::max<std::int64_t>(n, 1)));
   };
+  const bool recurs = !c_.recurrent.none();
+  const std::int64_t outputs =
+      std::max(c_.query_width(), recurs ? c_.recurrent_outputs() : std::int64_t{0});
   scratch_size_ = std::max({scratch, Int8Mlp::scratch_size(c_.most_intermediate()),
-                            k::rotated_width(c_.hidden), k::rotated_width(c_.query_width())});
+                            k::rotated_width(c_.hidden), k::rotated_width(outputs)});
   // Adapters add to products that would have left the caches.
   const bool far = adapted_.empty() && threads_are_far(threads);
   hidden_ = room(hidden_room_, rows * c_.hidden);
@@ -71,7 +106,10 @@ void Int8BlockPass::start(int threads, std::int64_t scratch) {
   const bool convolves = c_.conv_taps > 0;
   const bool branches = c_.post_norms || convolves || c_.residual_scale != 1.0;
   branch_ = room(branch_room_, branches ? rows * c_.hidden : 0);
-  normed_ = room(normed_room_, convolves ? rows * c_.hidden : 0);
+  const std::int64_t steps = recurs ? 2 * c_.recurrent.value_heads : 0;
+  normed_ = room(normed_room_, convolves || steps > 0 ? rows * c_.hidden : 0);
+  steps_ = room(steps_room_, rows * steps);
+  if (recurs) recurrent_.start(threads);
   deltas_ = room(deltas_room_, convolves ? rows * c_.conv_outputs() : 0);
   places_.clear();
   for (const PagedAttention::Sequence& s : sequences_) {
@@ -81,7 +119,7 @@ void Int8BlockPass::start(int threads, std::int64_t scratch) {
   const auto ropes = static_cast<std::int64_t>(shape_.ropes.size());
   rotations_ = room(rotations_room_, ropes * all * c_.rotated());
   input_ = input_room_.room_for(all, c_.hidden, far);
-  attended_ = attended_room_.room_for(rows, c_.query_width(), far);
+  attended_ = attended_room_.room_for(rows, outputs, far);
   const std::int64_t width = c_.experts == 0 ? c_.intermediate : c_.dense_intermediate;
   const std::int64_t gated = width > 0 ? rows : 0;
   gated_ = {room(gates_room_, gated * width), gated_room_.room_for(gated, width, far)};
@@ -108,33 +146,13 @@ void Int8BlockPass::rotate(std::int64_t row) {
 
 void Int8BlockPass::run(Worker& w, const Int8Block& b, const Layer& layer,
                         const std::function<void(std::int64_t)>& before) {
-  const k::Int8Rows normed = b.qkv.in_form(k::rows_from(input_, context()));
-  if (b.attention_conv.defined()) {
-    convolve(w, b.attention_norm, b.attention_conv, before, layer.index, &Int8BlockLora::qkv,
-             normed, b.qkv.first_panel(w));
+  if (b.recurrent) {
+    recur(w, b, layer, before);
   } else {
-    norm(w, b.attention_norm, before, layer.index, &Int8BlockLora::qkv, normed);
+    attend(w, b, layer, before);
   }
-  project(w, b, layer.index);
-  if (c_.whole_norms) norm_whole(w, b);
-  // By heads: rows of one head go to the same lines of its pages.
-  const std::int64_t placed = context() + full();
-  each(w, placed * c_.kv_heads,
-       [&](std::int64_t i) { place(w, i % placed, i / placed, b, layer); });
   if (full() == 0) return;
-  attention_.attend(w, layer.index, layer.mask);
-  const k::Int8Rows attended = b.output.in_form(attended_);
-  const float* const sinks = b.sinks.defined() ? b.sinks.const_data_ptr<float>() : nullptr;
-  each_run(w, full(), [&](std::int64_t begin, std::int64_t end) {
-    float* out = scratch(w);
-    for (std::int64_t r = begin; r < end; ++r) {
-      for (std::int64_t h = 0; h < c_.heads; ++h) {
-        attention_.output(r, h, out + h * c_.head_dim, sinks != nullptr ? sinks + h : nullptr);
-      }
-      kernels().quantize_row(out, c_.query_width(), attended, r, out);
-    }
-    adapted_.lower(layer.index, &Int8BlockLora::output, attended, begin, end, scratch(w));
-  });
+  const k::Int8Rows attended = attended_of(b);
   const bool added = direct(b.attention_conv, b.attention_post_norm);
   const std::int64_t panels = b.output.panels(), own_end = w.own_end(panels);
   float* out = added ? hidden_ : branch_;
@@ -151,6 +169,87 @@ void Int8BlockPass::run(Worker& w, const Int8Block& b, const Layer& layer,
     run_mlp(w, b, layer);
   }
   add_branch(w, b.mlp_conv, b.mlp_post_norm);
+}
+
+void Int8BlockPass::attend(Worker& w, const Int8Block& b, const Layer& layer,
+                           const std::function<void(std::int64_t)>& before) {
+  const k::Int8Rows normed = b.qkv.in_form(k::rows_from(input_, context()));
+  if (b.attention_conv.defined()) {
+    convolve(w, b.attention_norm, b.attention_conv, before, layer.index, &Int8BlockLora::qkv,
+             normed, b.qkv.first_panel(w));
+  } else {
+    norm(w, b.attention_norm, before, layer.index, &Int8BlockLora::qkv, normed);
+  }
+  project(w, b, layer.index);
+  if (c_.whole_norms) norm_whole(w, b);
+  // By heads: rows of one head go to the same lines of its pages.
+  const std::int64_t placed = context() + full();
+  each(w, placed * c_.kv_heads,
+       [&](std::int64_t i) { place(w, i % placed, i / placed, b, layer); });
+  if (full() == 0) return;
+  attention_.attend(w, layer.in_kind, layer.mask);
+  const k::Int8Rows attended = attended_of(b);
+  const float* const sinks = b.sinks.defined() ? b.sinks.const_data_ptr<float>() : nullptr;
+  each_run(w, full(), [&](std::int64_t begin, std::int64_t end) {
+    float* out = scratch(w);
+    for (std::int64_t r = begin; r < end; ++r) {
+      for (std::int64_t h = 0; h < c_.heads; ++h) {
+        attention_.output(r, h, out + h * c_.head_dim, sinks != nullptr ? sinks + h : nullptr);
+      }
+      if (c_.output_gate) {
+        const float* const gates = qkv_ + (context() + r) * width_ + c_.query_width() +
+                                   2 * c_.kv_width();
+        recurrent::sigmoid_gate(gates, c_.query_width(), out);
+      }
+      kernels().quantize_row(out, c_.query_width(), attended, r, out);
+    }
+    adapted_.lower(layer.index, &Int8BlockLora::output, attended, begin, end, scratch(w));
+  });
+}
+
+void Int8BlockPass::recur(Worker& w, const Int8Block& b, const Layer& layer,
+                          const std::function<void(std::int64_t)>& before) {
+  if (full() == 0) return;
+  const k::Int8Rows x = b.qkv.in_form(k::rows_from(input_, context()));
+  const bool delta = b.steps.defined();
+  if (delta) {
+    const auto eps = static_cast<float>(b.attention_norm.eps);
+    each(w, full(), [&](std::int64_t r) {
+      if (before) before(r);
+      float* y = normed_ + r * c_.hidden;
+      kernels().rms_norm_row(hidden(r), b.attention_norm.values(), eps, c_.hidden, y);
+      kernels().quantize_row(y, c_.hidden, x, r, scratch(w));
+    });
+  } else {
+    norm(w, b.attention_norm, before, layer.index, &Int8BlockLora::qkv, x);
+  }
+  float* const products = qkv_ + context() * width_;
+  b.qkv.multiply(w, x, full(), products, width_, false, b.output.first_panel(w));
+  const std::int64_t heads = c_.recurrent.value_heads;
+  if (delta) {
+    each(w, full() * 2 * heads, [&](std::int64_t i) {
+      const std::int64_t r = i % full(), j = i / full();
+      kernels().dot_rows(b.steps.const_data_ptr<float>() + j * c_.hidden, 1, c_.hidden,
+                         normed_ + r * c_.hidden, 1, steps_ + r * 2 * heads + j, 1);
+    });
+  }
+  const RecurrentRows::Layer own{.values = &b.values,
+                                 .index = layer.in_kind,
+                                 .products = products,
+                                 .stride = width_,
+                                 .steps = steps_};
+  each(w, recurrent_.convolve_items(), [&](std::int64_t i) { recurrent_.convolve(own, i); });
+  if (delta) {
+    each(w, recurrent_.carry_items(),
+         [&](std::int64_t i) { recurrent_.carry(own, i, static_cast<int>(w.index())); });
+  }
+  const k::Int8Rows attended = attended_of(b);
+  each(w, full() + recurrent_.sequences(), [&](std::int64_t i) {
+    if (i >= full()) return recurrent_.close(own, i - full());
+    float* out = scratch(w);
+    recurrent_.output(own, i, out);
+    kernels().quantize_row(out, c_.recurrent_outputs(), attended, i, out);
+  });
 }
 
 void Int8BlockPass::run_mlp(Worker& w, const Int8Block& b, const Layer& layer) {
@@ -286,7 +385,7 @@ void Int8BlockPass::place(Worker& w, std::int64_t row, std::int64_t kv_head, con
   for (std::int64_t h = kv_head * group; row >= first && h < (kv_head + 1) * group; ++h) {
     attention_.set_query(row - first, h, turned(qkv + h * dim, b.q_norm), scale);
   }
-  at(row).pages->write(layer.index, kv_head, at(row).place, turned(key, b.k_norm), value);
+  at(row).pages->write(layer.in_kind, kv_head, at(row).place, turned(key, b.k_norm), value);
 }
 
 void Int8BlockPass::norm_whole(Worker& w, const Int8Block& b) {

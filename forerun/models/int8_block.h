@@ -10,6 +10,7 @@
 #include "forerun/models/int8_linear.h"
 #include "forerun/models/int8_lora.h"
 #include "forerun/models/int8_mlp.h"
+#include "forerun/models/recurrent_rows.h"
 #include "forerun/models/transformer_block.h"
 #include "forerun/tensor/cpu/int8_matrix.h"
 #include "forerun/tensor/cpu/paged_attention.h"
@@ -19,7 +20,12 @@ namespace forerun {
 /// The weights of a TransformerBlock for the int8 engine.
 struct Int8Block {
   RmsNorm attention_norm, mlp_norm, attention_post_norm, mlp_post_norm, q_norm, k_norm;
+  /// The first product of attention (queries, keys, values, gates) or of a recurrent layer, and the
+  /// last one.
   Int8Matrix qkv, output;
+  bool recurrent = false;
+  RecurrentValues values;  ///< of a recurrent layer
+  at::Tensor steps;        ///< [2 * value_heads, hidden] float32: its products for beta and decay
   at::Tensor sinks;  ///< [heads] float32, or undefined
   Int8Mlp mlp;       // unless there are experts
   Int8Experts experts;
@@ -28,7 +34,8 @@ struct Int8Block {
   static Int8Block pack(const TransformerBlock& block, const BlockConfig& config, Arena& arena);
   /// Bytes that a pass of one row reads.
   std::int64_t bytes() const noexcept {
-    return qkv.bytes() + output.bytes() + mlp.bytes() + experts.bytes() + attention_conv.bytes() +
+    const auto own = steps.defined() ? static_cast<std::int64_t>(steps.nbytes()) : 0;
+    return own + qkv.bytes() + output.bytes() + mlp.bytes() + experts.bytes() + attention_conv.bytes() +
            mlp_conv.bytes();
   }
 };
@@ -62,6 +69,8 @@ class Int8BlockPass {
   void add_context(const Row& row) { context_rows_.push_back(row); }
   void add_full(const Row& row) { full_rows_.push_back(row); }
   void add_sequence(const PagedAttention::Sequence& sequence) { sequences_.push_back(sequence); }
+  /// Of the full rows, for recurrent layers: their sequences in their order.
+  RecurrentRows& recurrent() noexcept { return recurrent_; }
   /// Full rows that meet adapters; without any a pass computes what it did.
   Int8AdaptedRows& adapted() noexcept { return adapted_; }
   /// @param scratch  floats that each thread needs besides
@@ -81,6 +90,7 @@ class Int8BlockPass {
   static constexpr std::size_t kNoRope = static_cast<std::size_t>(-1);
   struct Layer {
     std::int64_t index = 0;
+    std::int64_t in_kind = 0;  ///< among the layers with attention, or among the recurrent ones
     PagedAttention::Visibility mask;
     std::size_t rope = 0;                ///< which frequencies, or kNoRope
     const std::uint8_t* next = nullptr;  ///< what this thread reads after the block, to prefetch
@@ -109,6 +119,17 @@ class Int8BlockPass {
     return row < first ? context_rows_[static_cast<std::size_t>(row)]
                        : full_rows_[static_cast<std::size_t>(row - first)];
   }
+  // The inputs of the last product of a block, as it reads them.
+  kernel::Int8Rows attended_of(const Int8Block& b) const noexcept {
+    kernel::Int8Rows out = b.output.in_form(attended_);
+    out.width = kernel::rotated_width(b.output.inputs());
+    return out;
+  }
+  // The sublayers up to these.
+  void attend(Worker& w, const Int8Block& block, const Layer& layer,
+              const std::function<void(std::int64_t)>& before);
+  void recur(Worker& w, const Int8Block& block, const Layer& layer,
+             const std::function<void(std::int64_t)>& before);
   void project(Worker& w, const Int8Block& block, std::int64_t index);
   // Norms of whole queries and keys.
   void norm_whole(Worker& w, const Int8Block& block);
@@ -133,20 +154,22 @@ class Int8BlockPass {
 
   BlockConfig c_;
   Attention shape_;
-  std::int64_t width_;  // of queries, keys and values of a row
+  std::int64_t width_;  // of queries, keys, values and gates of a row, or of a recurrent layer's
   PagedAttention attention_;
   Int8AdaptedRows adapted_;
   Int8ExpertRows experts_;
+  RecurrentRows recurrent_;
   std::vector<Row> context_rows_, full_rows_;
   std::vector<PagedAttention::Sequence> sequences_;
   std::vector<std::int64_t> places_;  // of full rows in their sequences, if there are convolutions
   AlignedBuffer<float> hidden_room_, qkv_room_, branch_room_, gates_room_, scratch_room_,
-      rotations_room_, normed_room_, deltas_room_;
+      rotations_room_, normed_room_, deltas_room_, steps_room_;
   Int8Activations input_room_, attended_room_, gated_room_;
   // Of the current pass.
   float *hidden_ = nullptr, *qkv_ = nullptr, *branch_ = nullptr, *scratch_ = nullptr;
   float* rotations_ = nullptr;                   // [frequencies, cos and sin, rows, rotated / 2]
   float *normed_ = nullptr, *deltas_ = nullptr;  // for convolutions
+  float* steps_ = nullptr;                       // [rows, 2, value_heads]
   std::int64_t scratch_size_ = 0;
   kernel::Int8Rows input_{}, attended_{};
   Int8Mlp::Gated gated_{};

@@ -84,6 +84,7 @@ void Int8Pass::add_sequence(std::size_t index) {
   sequence.cache->reserve(plan);
   KvPages& pages = sequence.cache->pages();
   blocks_.add_sequence({&pages, length, n, &plan});
+  if (!c_.recurrent.none()) blocks_.recurrent().add_sequence(sequence.cache->recurrent(), &plan);
   const auto first = static_cast<std::int64_t>(s_.rows.size());
   for (std::int64_t i = 0; i < n; ++i) {
     if (i >= n - sequence.scored) s_.scored.push_back(first + i);
@@ -145,6 +146,7 @@ void Int8Pass::work(Worker& w) {
     if (!kept_.empty()) keep = [this, i](std::int64_t r) { keep_state(r, i - 1); };
     blocks_.run(w, m_.layers_[at],
                 {.index = i,
+                 .in_kind = c_.index_in_kind(i),
                  .mask = {.window = sliding ? std::min(c_.window, c_.context) : 0},
                  .rope = !c_.rotates(at) ? Int8BlockPass::kNoRope
                          : sliding       ? 1U
@@ -237,7 +239,11 @@ Int8Decoder::Int8Decoder(const DecoderConfig& config, at::Tensor embedding,
 Int8Decoder::~Int8Decoder() = default;
 
 KvCache Int8Decoder::make_cache(std::shared_ptr<KvPool> pool) const {
-  return KvCache(KvPages({config_.layers, config_.kv_heads, config_.head_dim}, std::move(pool)));
+  const std::int64_t recurrent = config_.recurrent_count();
+  KvCache out(KvPages({config_.layers - recurrent, config_.kv_heads, config_.head_dim},
+                      std::move(pool)));
+  if (!config_.recurrent.none()) out.set_recurrent(state_shape(config_, recurrent));
+  return out;
 }
 
 at::Tensor Int8Decoder::forward(std::span<const SequenceSpan> sequences, std::span<RowPlan> plans,

@@ -23,6 +23,7 @@ DecoderLm build(const Result<DecoderConfig>& config, const DecoderFile& file,
 Naming naming_of(const HfConfig& config, const DecoderConfig& parsed, const Safetensors& weights) {
   if (parsed.mask_token) return Naming::kNemotronDiffusion;
   if (parsed.family == Family::kGptOss) return Naming::kGptOss;
+  if (parsed.family == Family::kLfm2) return Naming::kLfm2;
   const nlohmann::json type = config.config.value("model_type", nlohmann::json());
   if (type.is_string() && internal::is_granite_moe(type.get<std::string>())) {
     return Naming::kGraniteMoe;

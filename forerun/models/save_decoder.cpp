@@ -24,7 +24,8 @@ using nlohmann::json;
 constexpr const char* kClasses[] = {
     "LlamaForCausalLM",  "Qwen2ForCausalLM",  "Qwen3ForCausalLM",   "Gemma3ForCausalLM",
     "GptOssForCausalLM", "Gemma2ForCausalLM", "Phi3ForCausalLM",    "Olmo2ForCausalLM",
-    "Glm4ForCausalLM",   "OlmoeForCausalLM",  "Glm4MoeForCausalLM", "Ernie4_5_MoeForCausalLM"};
+    "Glm4ForCausalLM",   "OlmoeForCausalLM",  "Glm4MoeForCausalLM", "Ernie4_5_MoeForCausalLM",
+    "Lfm2ForCausalLM",   "Qwen3_5ForCausalLM"};
 
 // True if a reader of the written config computes the same.
 bool survives(const json& written, const DecoderConfig& c) {
@@ -39,6 +40,7 @@ bool survives(const json& written, const DecoderConfig& c) {
          read->intermediate == c.intermediate && read->norm_topk_prob == c.norm_topk_prob &&
          read->routing == c.routing && read->shared_intermediate == c.shared_intermediate &&
          read->shared_gate == c.shared_gate && read->dense == c.dense &&
+         read->recurrent_layers == c.recurrent_layers && read->recurrent == c.recurrent &&
          read->dense_intermediate == c.dense_intermediate && read->head_norms == c.head_norms &&
          near(read->residual_scale, c.residual_scale) &&
          near(read->logit_divisor, c.logit_divisor) && read->rotary_dim == c.rotary_dim &&

@@ -1,11 +1,13 @@
 #include "forerun/models/transformer_block.h"
 
 #include <ATen/ATen.h>
+#include <ATen/Parallel.h>
 
 #include <limits>
 #include <utility>
 
 #include "forerun/tensor/fused.h"
+#include "forerun/tensor/parallel_for.h"
 
 namespace forerun {
 namespace {
@@ -163,10 +165,64 @@ std::vector<at::Tensor> adapted_products(const at::Tensor& x,
   return out;
 }
 
+at::Tensor run_mlp(const TransformerBlock& b, const BlockConfig& c, const at::Tensor& middle,
+                   std::span<const AdaptedRows> adapted, std::int64_t run) {
+  using Lora = BlockLora;
+  Convolved mlp(b.mlp_conv, c, normed(b.mlp_norm, c, middle), run);
+  if (!b.experts.empty()) {
+    return added(middle, mlp.output(mixed(b, c, mlp.take_input())), b.mlp_post_norm, c);
+  }
+  const auto both =
+      adapted_products(mlp.take_input(), {&b.gate, &b.up}, {&Lora::gate, &Lora::up}, adapted);
+  const auto down = adapted_products(gated(both[0], both[1], c), {&b.down}, {&Lora::down}, adapted);
+  return added(middle, mlp.output(down[0]), b.mlp_post_norm, c);
+}
+
 void add_linear(Linear& l, std::int64_t rows, std::int64_t cols, const std::string& name,
                 std::vector<ModelWeight>& out) {
   out.push_back({name + ".weight", &l.weight, {rows, cols}});
   if (l.bias.defined()) out.push_back({name + ".bias", &l.bias, {rows}});
+}
+
+void add_recurrent_weights(TransformerBlock& b, const BlockConfig& c, const std::string& prefix,
+                           std::vector<ModelWeight>& out) {
+  const RecurrentConfig& r = c.recurrent;
+  RecurrentLayer& l = *b.recurrent;
+  const bool delta = r.kind == RecurrentConfig::Kind::kGatedDelta;
+  const std::string name = prefix + (delta ? "linear_attn." : "conv.");
+  const std::int64_t channels = c.conv_channels();
+  add_linear(l.inputs[0], delta ? channels : 3 * c.hidden, c.hidden,
+             name + (delta ? "in_proj_qkv" : "in_proj"), out);
+  const std::string conv = name + (delta ? "conv1d" : "conv");
+  out.push_back({conv + ".weight", &l.values.conv, {r.taps, channels}});
+  if (l.values.conv_bias.defined()) out.push_back({conv + ".bias", &l.values.conv_bias, {channels}});
+  if (delta) {
+    add_linear(l.inputs[1], r.value_width(), c.hidden, name + "in_proj_z", out);
+    add_linear(l.inputs[2], r.value_heads, c.hidden, name + "in_proj_b", out);
+    add_linear(l.inputs[3], r.value_heads, c.hidden, name + "in_proj_a", out);
+    out.push_back({name + "dt_bias", &l.values.time_bias, {r.value_heads}});
+    out.push_back({name + "A_log", &l.values.rates, {r.value_heads}});
+    out.push_back({name + "norm.weight", &l.values.norm.weight, {r.value_dim}});
+  }
+  add_linear(b.output, c.hidden, c.recurrent_outputs(), name + "out_proj", out);
+}
+
+void add_attention_weights(TransformerBlock& b, const BlockConfig& c, const std::string& prefix,
+                           std::vector<ModelWeight>& out) {
+  const std::string name = prefix + "self_attn.";
+  add_linear(b.q, c.query_width(), c.hidden, name + "q_proj", out);
+  add_linear(b.k, c.kv_width(), c.hidden, name + "k_proj", out);
+  add_linear(b.v, c.kv_width(), c.hidden, name + "v_proj", out);
+  if (c.output_gate) {
+    add_linear(*b.output_gate, c.query_width(), c.hidden, name + "gate_proj", out);
+  }
+  add_linear(b.output, c.hidden, c.query_width(), name + "o_proj", out);
+  if (c.sinks) out.push_back({name + "sinks", &b.sinks, {c.heads}});
+  if (!c.head_norms) return;
+  const bool whole = c.whole_norms;
+  out.push_back(
+      {name + "q_norm.weight", &b.q_norm.weight, {whole ? c.query_width() : c.head_dim}});
+  out.push_back({name + "k_norm.weight", &b.k_norm.weight, {whole ? c.kv_width() : c.head_dim}});
 }
 
 void add_mlp_weights(TransformerBlock& b, const BlockConfig& c, const std::string& prefix,
@@ -201,6 +257,12 @@ TransformerBlock::TransformerBlock(const BlockConfig& config) {
        {&attention_norm, &mlp_norm, &attention_post_norm, &mlp_post_norm, &q_norm, &k_norm}) {
     norm->eps = config.norm_eps;
   }
+  if (!config.recurrent.none()) {
+    recurrent.emplace().values.norm.eps = config.norm_eps;
+    recurrent->inputs.resize(config.recurrent.kind == RecurrentConfig::Kind::kGatedDelta ? 4 : 1);
+  } else if (config.output_gate) {
+    output_gate.emplace();
+  }
   experts.resize(static_cast<std::size_t>(config.experts));
   if (config.experts == 0 || config.shared_intermediate == 0) return;
   shared.emplace();
@@ -208,7 +270,13 @@ TransformerBlock::TransformerBlock(const BlockConfig& config) {
 }
 
 std::vector<Linear*> TransformerBlock::linears() {
-  std::vector<Linear*> out = {&q, &k, &v, &output};
+  std::vector<Linear*> out = {&output};
+  if (recurrent) {
+    for (Linear& l : recurrent->inputs) out.push_back(&l);
+  } else {
+    out.insert(out.end(), {&q, &k, &v});
+    if (output_gate) out.push_back(&*output_gate);
+  }
   if (experts.empty()) {
     out.insert(out.end(), {&gate, &up, &down});
     return out;
@@ -225,9 +293,6 @@ void add_weights(TransformerBlock& b, const BlockConfig& c, const std::string& p
   const auto norm = [&](const char* name, RmsNorm& n, std::int64_t width) {
     out.push_back({prefix + name + ".weight", &n.weight, {width}});
   };
-  const auto linear = [&](const char* name, Linear& l, std::int64_t rows, std::int64_t cols) {
-    add_linear(l, rows, cols, prefix + name, out);
-  };
   if (c.pre_norms) norm("input_layernorm", b.attention_norm, c.hidden);
   if (c.post_norms) {
     norm("post_attention_layernorm", b.attention_post_norm, c.hidden);
@@ -236,14 +301,10 @@ void add_weights(TransformerBlock& b, const BlockConfig& c, const std::string& p
   } else {
     norm("post_attention_layernorm", b.mlp_norm, c.hidden);
   }
-  linear("self_attn.q_proj", b.q, c.query_width(), c.hidden);
-  linear("self_attn.k_proj", b.k, c.kv_width(), c.hidden);
-  linear("self_attn.v_proj", b.v, c.kv_width(), c.hidden);
-  linear("self_attn.o_proj", b.output, c.hidden, c.query_width());
-  if (c.sinks) out.push_back({prefix + "self_attn.sinks", &b.sinks, {c.heads}});
-  if (c.head_norms) {
-    norm("self_attn.q_norm", b.q_norm, c.whole_norms ? c.query_width() : c.head_dim);
-    norm("self_attn.k_norm", b.k_norm, c.whole_norms ? c.kv_width() : c.head_dim);
+  if (c.recurrent.none()) {
+    add_attention_weights(b, c, prefix, out);
+  } else {
+    add_recurrent_weights(b, c, prefix, out);
   }
   if (c.conv_taps > 0) {
     add_weights(b.attention_conv, c, prefix + "attention_conv", out);
@@ -257,20 +318,50 @@ at::Tensor run_block(const TransformerBlock& b, const BlockConfig& c, const at::
                      std::span<const AdaptedRows> adapted, std::int64_t run) {
   using Lora = BlockLora;
   Convolved attention(b.attention_conv, c, normed(b.attention_norm, c, h), run);
-  const auto qkv = adapted_products(attention.take_input(), {&b.q, &b.k, &b.v},
-                                    {&Lora::q, &Lora::k, &Lora::v}, adapted);
-  const at::Tensor attended = attend(rotation.grown(placed(qkv[0], b.q_norm, c, rotation)),
-                                     {placed(qkv[1], b.k_norm, c, rotation), by_head(qkv[2], c)});
+  const at::Tensor x = attention.take_input();
+  const auto qkv =
+      adapted_products(x, {&b.q, &b.k, &b.v}, {&Lora::q, &Lora::k, &Lora::v}, adapted);
+  at::Tensor attended = attend(rotation.grown(placed(qkv[0], b.q_norm, c, rotation)),
+                               {placed(qkv[1], b.k_norm, c, rotation), by_head(qkv[2], c)});
+  if (c.output_gate) attended = attended * at::sigmoid((*b.output_gate)(x));
   const auto output = adapted_products(attended, {&b.output}, {&Lora::output}, adapted);
-  const at::Tensor middle = added(h, attention.output(output[0]), b.attention_post_norm, c);
-  Convolved mlp(b.mlp_conv, c, normed(b.mlp_norm, c, middle), run);
-  if (!b.experts.empty()) {
-    return added(middle, mlp.output(mixed(b, c, mlp.take_input())), b.mlp_post_norm, c);
+  return run_mlp(b, c, added(h, attention.output(output[0]), b.attention_post_norm, c), adapted,
+                 run);
+}
+
+at::Tensor run_block(const TransformerBlock& b, const BlockConfig& c, const at::Tensor& h,
+                     RecurrentRows& rows, std::int64_t index) {
+  const RecurrentLayer& l = *b.recurrent;
+  const at::Tensor x = normed(b.attention_norm, c, h);
+  const auto wide = [](const std::vector<at::Tensor>& parts) {
+    return (parts.size() == 1 ? parts[0] : at::cat(parts, 1)).to(at::kFloat).contiguous();
+  };
+  const bool delta = c.recurrent.kind == RecurrentConfig::Kind::kGatedDelta;
+  const at::Tensor in = wide(delta ? products(x, {&l.inputs[0], &l.inputs[1]})
+                                   : products(x, {&l.inputs[0]}));
+  const at::Tensor steps = delta ? wide(products(x, {&l.inputs[2], &l.inputs[3]})) : at::Tensor();
+  const RecurrentRows::Layer layer{.values = &l.values,
+                                   .index = index,
+                                   .products = in.const_data_ptr<float>(),
+                                   .stride = in.size(1),
+                                   .steps = delta ? steps.const_data_ptr<float>() : nullptr};
+  const at::Tensor out = at::empty({h.size(0), c.recurrent_outputs()}, at::kFloat);
+  const auto each = [](std::int64_t items, const auto& work) {
+    parallel_for(0, items, 1, [&](std::int64_t begin, std::int64_t end) {
+      for (std::int64_t i = begin; i < end; ++i) work(i);
+    });
+  };
+  each(rows.convolve_items(), [&](std::int64_t i) { rows.convolve(layer, i); });
+  if (delta) {
+    each(rows.carry_items(),
+         [&](std::int64_t i) { rows.carry(layer, i, static_cast<int>(at::get_thread_num())); });
   }
-  const auto both =
-      adapted_products(mlp.take_input(), {&b.gate, &b.up}, {&Lora::gate, &Lora::up}, adapted);
-  const auto down = adapted_products(gated(both[0], both[1], c), {&b.down}, {&Lora::down}, adapted);
-  return added(middle, mlp.output(down[0]), b.mlp_post_norm, c);
+  each(rows.rows(), [&](std::int64_t i) {
+    rows.output(layer, i, out.data_ptr<float>() + i * c.recurrent_outputs());
+  });
+  each(rows.sequences(), [&](std::int64_t i) { rows.close(layer, i); });
+  return run_mlp(b, c, added(h, b.output(out.to(h.scalar_type())), b.attention_post_norm, c), {},
+                 0);
 }
 
 KeysValues keys_values(const TransformerBlock& b, const BlockConfig& c, const at::Tensor& x,

@@ -11,6 +11,7 @@
 #include "forerun/models/block_config.h"
 #include "forerun/models/dynamic_conv.h"
 #include "forerun/models/model_weight.h"
+#include "forerun/models/recurrent_rows.h"
 #include "forerun/tensor/linear.h"
 #include "forerun/tensor/norm.h"
 #include "forerun/tensor/rope.h"
@@ -23,6 +24,15 @@ struct GatedMlp {
   Linear down;      ///< [hidden, intermediate]
 };
 
+/// What a layer without attention has in its place, besides TransformerBlock::output [hidden,
+/// recurrent_outputs()].
+struct RecurrentLayer {
+  /// kShortConv: [3 * hidden, hidden]. kGatedDelta: queries, keys and values [conv_channels(),
+  /// hidden], gates of outputs [value width, hidden], beta and decay [value heads, hidden] each.
+  std::vector<Linear> inputs;
+  RecurrentValues values;
+};
+
 /// Attention and a gated MLP, each after a norm, of every network here that reads text.
 /// Weights of q, k and v, and of gate and up, that lie one after another in memory are one product
 /// where no gradient is needed.
@@ -32,7 +42,10 @@ struct TransformerBlock {
   RmsNorm q_norm, k_norm;                      ///< where BlockConfig::head_norms
   Linear q;                                    ///< [heads * head_dim, hidden]
   Linear k, v;                                 ///< [kv_heads * head_dim, hidden]
+  std::optional<Linear> output_gate;           ///< as q; where BlockConfig::output_gate
   Linear output;                               ///< [hidden, heads * head_dim]
+  /// In place of attention, where BlockConfig::recurrent.
+  std::optional<RecurrentLayer> recurrent;
   at::Tensor sinks;                            ///< [heads] float32; where BlockConfig::sinks
   Linear gate, up;                             ///< [intermediate, hidden]
   Linear down;                                 ///< [hidden, intermediate]
@@ -94,6 +107,12 @@ using Attend = std::function<at::Tensor(const at::Tensor& q, const KeysValues& o
 at::Tensor run_block(const TransformerBlock& block, const BlockConfig& config, const at::Tensor& h,
                      const Rotation& rotation, const Attend& attend,
                      std::span<const AdaptedRows> adapted = {}, std::int64_t run = 0);
+
+/// The same of a block with a recurrent layer; without autograd.
+/// @param rows   of the pass, started, whose sequences follow each other in `h`
+/// @param index  of the layer among the recurrent ones
+at::Tensor run_block(const TransformerBlock& block, const BlockConfig& config, const at::Tensor& h,
+                     RecurrentRows& rows, std::int64_t index);
 
 /// Keys and values alone, for rows that others attend to.
 /// @param x  [rows, hidden]: in place of the output of the block's first norm

@@ -28,16 +28,18 @@ std::size_t KvCache::bytes_of(std::int64_t capacity) const noexcept {
 }
 
 std::size_t KvCache::bytes() const noexcept {
-  return pages_ ? pages_->bytes() : bytes_of(capacity_);
+  return (pages_ ? pages_->bytes() : bytes_of(capacity_)) + (recurrent_ ? recurrent_->bytes() : 0);
 }
 
 std::size_t KvCache::bytes_to_reserve(const RowPlan& rows) const noexcept {
-  if (!pages_) return bytes_of(grown(length_ + rows.rows())) - bytes_of(capacity_);
-  return pages_->bytes_to_reserve(length_, length_ + rows.depths(), rows.branches());
+  const std::size_t state = recurrent_ ? recurrent_->bytes_to_reserve(rows) : 0;
+  if (!pages_) return bytes_of(grown(length_ + rows.rows())) - bytes_of(capacity_) + state;
+  return pages_->bytes_to_reserve(length_, length_ + rows.depths(), rows.branches()) + state;
 }
 
 void KvCache::reserve(const RowPlan& rows) {
   if (pending_) throw std::logic_error("KvCache: reserve with pending rows; call keep or truncate");
+  if (recurrent_) recurrent_->reserve(rows);
   if (pages_) return pages_->reserve(length_, length_ + rows.depths(), rows.branches());
   const std::int64_t capacity = grown(length_ + rows.rows());
   if (capacity == capacity_) return;
@@ -53,14 +55,17 @@ void KvCache::reserve(const RowPlan& rows) {
 }
 
 KvCache KvCache::share(std::int64_t positions) const {
-  if (positions < 0 || positions > length_) {
+  if (positions < 0 || positions > sharable(positions)) {
     throw std::invalid_argument(
         fmt::format("KV cache: {} positions cannot be shared, it has {}: ask for at most those",
-                    positions, length_));
+                    positions, sharable(positions)));
   }
+  std::optional<RecurrentState> state;
+  if (recurrent_) state = recurrent_->share(positions);
   if (pages_) {
     KvCache out(pages_->share(positions));
     out.length_ = positions;
+    out.recurrent_ = std::move(state);
     return out;
   }
   KvCache out(shape_, first_capacity_, pool_);
@@ -70,6 +75,7 @@ KvCache KvCache::share(std::int64_t positions) const {
     out.v_[l].narrow(1, 0, positions).copy_(v_[l].narrow(1, 0, positions));
   }
   out.length_ = positions;
+  out.recurrent_ = std::move(state);
   return out;
 }
 
@@ -84,6 +90,7 @@ void KvCache::write(std::int64_t layer, const at::Tensor& k, const at::Tensor& v
 }
 
 void KvCache::advance(RowPlan rows) {
+  if (recurrent_) recurrent_->advance(rows);
   if (rows.chain()) {
     length_ += rows.rows();
   } else {
@@ -124,6 +131,7 @@ void KvCache::keep(std::span<const std::int32_t> path) {
       for (at::Tensor& t : *tensors) t.narrow(1, length_, n).copy_(t.index_select(1, index));
     }
   }
+  if (recurrent_) recurrent_->keep(path);
   truncate(length_ += n);
 }
 
@@ -138,6 +146,7 @@ at::Tensor KvCache::values(std::int64_t layer, std::int64_t begin, std::int64_t 
 void KvCache::truncate(std::int64_t length) noexcept {
   pending_.reset();
   length_ = std::min(length_, length);
+  if (recurrent_) length_ = recurrent_->truncate(length_);
   if (pages_) pages_->release_after(length_);
 }
 

@@ -2,6 +2,7 @@
 
 #include <ATen/core/Tensor.h>
 
+#include <algorithm>
 #include <cstddef>
 #include <cstdint>
 #include <memory>
@@ -12,12 +13,13 @@
 
 #include "forerun/tensor/cpu/kv_pages.h"
 #include "forerun/tensor/cpu/kv_pool.h"
+#include "forerun/tensor/recurrent_state.h"
 #include "forerun/tensor/row_plan.h"
 
 namespace forerun {
 
-/// Keys and values of the kept positions of one sequence. Rejected positions are dropped, never
-/// masked. Stored as tensors, or as the pages that the int8 engine reads. The rows of a pass that
+/// Keys and values of the kept positions of one sequence, and the state of recurrent layers where a
+/// model has some. Rejected positions are dropped, never masked. Stored as tensors, or as the pages that the int8 engine reads. The rows of a pass that
 /// is not a chain are pending after it, until `keep` says which path of them stays.
 class KvCache {
  public:
@@ -33,15 +35,25 @@ class KvCache {
   KvCache(KvCache&&) = default;
   KvCache& operator=(KvCache&&) = default;  // `share` copies
 
+  /// Adds the state of recurrent layers, of an empty cache.
+  void set_recurrent(const RecurrentState::Shape& shape) { recurrent_.emplace(shape, pool()); }
+  /// @return null: the model has no such layers
+  RecurrentState* recurrent() noexcept { return recurrent_ ? &*recurrent_ : nullptr; }
+
   std::int64_t length() const noexcept { return length_; }
   /// Bytes of its memory; pages that it shares are counted by every holder.
   std::size_t bytes() const noexcept;
   /// The pool that its memory comes from; null if nobody counts it.
   const std::shared_ptr<KvPool>& pool() const noexcept { return pages_ ? pages_->pool() : pool_; }
 
+  /// How many of the first `positions` positions `share` can take: all, but for recurrent layers,
+  /// whose earlier states are there for some positions only.
+  std::int64_t sharable(std::int64_t positions) const noexcept {
+    return recurrent_ ? recurrent_->reachable(positions) : std::min(positions, length_);
+  }
   /// A cache of the first `positions` positions. Pages are shared, and copied once one of the
   /// sequences writes into them; tensors are copied.
-  /// @throws std::invalid_argument  more positions than there are; KvPoolFull (tensors)
+  /// @throws std::invalid_argument  more positions than are sharable; KvPoolFull (tensors, states)
   KvCache share(std::int64_t positions) const;
 
   /// Room for `n` more positions, or for the rows of a pass. Growing tensors doubles them, so a run
@@ -74,7 +86,8 @@ class KvCache {
   KvPages& pages() { return pages_.value(); }
   const KvPages& pages() const { return pages_.value(); }
   /// Keeps the first `length` positions, if there are more, and drops pending rows. Pages that are
-  /// not needed then go back to the pool.
+  /// not needed then go back to the pool. With recurrent layers fewer are kept where the state of
+  /// `length` is gone: rows of the last pass can always be dropped, of earlier ones to a checkpoint.
   void truncate(std::int64_t length) noexcept;
 
  private:
@@ -90,6 +103,7 @@ class KvCache {
   std::shared_ptr<KvPool> pool_;
   std::vector<std::shared_ptr<void>> charges_;  // of the tensors, one for each growth
   std::optional<RowPlan> pending_;
+  std::optional<RecurrentState> recurrent_;
 };
 
 }  // namespace forerun

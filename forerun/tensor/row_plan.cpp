@@ -56,6 +56,7 @@ RowPlan RowPlan::of(std::int64_t rows, std::span<const std::int32_t> parents,
     plan.depths_ = std::max<std::int64_t>(plan.depths_, plan.depth_[r] + 1);
     if (plan.straight_ == i && parent == i - 1 && skip == 0) ++plan.straight_;
     if (!groups.empty() && groups[r] >= 0) members[groups[r]].push_back(i);
+    if (skip > 0 || (!groups.empty() && groups[r] >= 0)) plan.ordered_ = false;
   }
   Rows seen;
   plan.first_.push_back(0);

@@ -27,6 +27,8 @@ class RowPlan {
 
   /// Whether no parents, groups and skips were given: the pass itself keeps such rows.
   bool chain() const noexcept { return depth_.empty(); }
+  /// Whether every row sees its ancestors and itself alone, one position after the other.
+  bool ordered() const noexcept { return ordered_; }
   std::int64_t rows() const noexcept { return rows_; }
   /// Number of first rows that form a chain: row i has depth i.
   std::int64_t straight() const noexcept { return straight_; }
@@ -50,6 +52,7 @@ class RowPlan {
 
  private:
   std::int64_t rows_, straight_, depths_;
+  bool ordered_ = true;
   std::vector<std::int32_t> parents_, depth_, seen_;
   std::vector<std::size_t> first_;  // of each row in `seen_`
 };

@@ -143,6 +143,7 @@ void Int8DFlashPass::work(Worker& w) {
     const Int8Matrix& next = i + 1 < m_.layers_.size() ? m_.layers_[i + 1].qkv : m_.head_;
     blocks_.run(w, m_.layers_[i],
                 {.index = static_cast<std::int64_t>(i),
+                 .in_kind = static_cast<std::int64_t>(i),
                  .mask = {.window = mask.window, .groups = !mask.causal},
                  .next = next.first_panel(w)});
   }
