@@ -43,7 +43,10 @@ std::unique_ptr<Objective> objective_of(const Model& target, const std::vector<s
   check(options);
   expect_own_folder(training.out, "tidar", options.init);
   Answers answers = load_answers(target, data, note);
-  const auto decoder = frozen_numbers(numbers_of(target, DecoderParts::kAll), training);
+  const DecoderLm numbers = numbers_of(target, DecoderParts::kAll);
+  need(numbers.config.recurrent.none(),
+       "tidar: targets with recurrent layers are not supported: train medusa or dflash instead");
+  const auto decoder = frozen_numbers(numbers, training);
   auto lora = std::make_shared<GatedLora>(
       first_adapters(*decoder, options, answers.target_hash, training.seed));
   move_to(weights(*lora), device_of(training.device));

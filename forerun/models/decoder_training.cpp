@@ -19,6 +19,9 @@ at::Tensor run_documents(const DecoderLm& model, std::span<const std::span<const
   if (model.int8 || model.precision == Precision::kFile) {
     throw std::invalid_argument("training: a packed decoder: load it as f32");
   }
+  if (!c.recurrent.none()) {
+    throw std::invalid_argument("training: gradients through recurrent layers are not supported");
+  }
   for (const std::span<const Token> tokens : documents) check_tokens(model, tokens);
   const internal::PackedDocuments packed(documents, c, model.embedding.device());
   BlockConfig blocks = c;

@@ -2,6 +2,7 @@
 
 #include <ATen/ATen.h>
 
+#include <stdexcept>
 #include <vector>
 
 namespace forerun {
@@ -24,6 +25,11 @@ void join(const std::vector<Linear*>& parts) {
 
 DecoderLm frozen_decoder(const DecoderLm& decoder, at::ScalarType matrices,
                          const at::Device& device) {
+  if (!decoder.config.recurrent.none()) {
+    throw std::invalid_argument(
+        "training: a target with recurrent layers runs on the CPU alone, and is not trained: leave "
+        "out the device");
+  }
   DecoderLm out = decoder;
   out.precision = matrices == at::kBFloat16 ? Precision::kBF16 : Precision::kF32;
   for (const ModelWeight& w : weights(out)) {

@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <array>
 #include <cmath>
+#include <limits>
 #include <stdexcept>
 
 #include "forerun/tensor/internal/row_math.h"
@@ -136,20 +137,24 @@ class RecurrentRows::Walk {
         s_(sequence),
         layer_(layer),
         head_(head),
-        settled_(RecurrentState::settled(*s_.plan)),
         state_(s_.state->matrix(layer, head)),
         room_(room),
         matrix_(state_) {
-    const std::int64_t kept = s_.state->kept();
-    for (std::int64_t i = 0; i + 1 < kept; ++i) add(kept_row(i), state_, state_);
-    after_ = in_state_ = kept > 0 ? kBeforeLast : kLast;
+    const std::int64_t kept = s_.state->kept(), settled = s_.state->settled(*s_.plan);
+    last_ = settled > 0 ? settled - 1 : s_.state->settled_kept() - kept - 1;
+    after_ = in_state_ = -kept - 1;
+    for (std::int64_t row = -kept; row < -1; ++row) {
+      float* const to = row <= last_ ? state_ : room_;
+      add(row_of(row), matrix_, to);
+      moved(row, to);
+    }
   }
 
   // Row `row` reads the matrix as its parent leaves it.
   void read(std::int64_t row, m::Step step) {
     const std::int64_t parent = s_.plan->parent(row);
     if (after_ != parent && after_ != before(parent)) {
-      go_to(parent == settled_ - 1 ? parent : before(parent));
+      go_to(parent == last_ ? parent : before(parent));
     }
     step.from = matrix_;
     step.to = nullptr;
@@ -159,20 +164,18 @@ class RecurrentRows::Walk {
       step.key = r.keys;
       step.delta = r.deltas;
       step.decay = *r.decays;
-      step.to = parent < settled_ ? state_ : row + 1 < s_.plan->rows() ? room_ : nullptr;
+      step.to = parent <= last_ ? state_ : row + 1 < s_.plan->rows() ? room_ : nullptr;
     }
     run(step);
     if (step.key != nullptr) moved(parent, step.to);
   }
   // Takes the rows into the state that belong there and that no row has read after.
   void end() {
-    while (in_state_ < settled_ - 1) advance_state();
+    while (in_state_ < last_) advance_state();
   }
 
  private:
-  // Rows are those of the pass; before them comes the last kept one of the journal.
-  static constexpr std::int64_t kLast = -1, kBeforeLast = -2;
-
+  // Rows are those of the pass; -1 is the last kept one of the journal, -2 the one before it.
   std::int64_t before(std::int64_t row) const { return row < 0 ? row - 1 : s_.plan->parent(row); }
   RecurrentState::Row kept_row(std::int64_t i) const {
     const RecurrentConfig& c = rows_.r_;
@@ -183,7 +186,7 @@ class RecurrentRows::Walk {
     return r;
   }
   RecurrentState::Row row_of(std::int64_t row) const {
-    return row < 0 ? kept_row(s_.state->kept() - 1) : rows_.own(s_.first + row, head_);
+    return row < 0 ? kept_row(s_.state->kept() + row) : rows_.own(s_.first + row, head_);
   }
   void run(m::Step& step) const {
     step.keys = rows_.r_.key_dim;
@@ -210,7 +213,7 @@ class RecurrentRows::Walk {
   }
   // Only branches come here: their parents follow what belongs to the state.
   void go_to(std::int64_t row) {
-    while (in_state_ < settled_ - 1) advance_state();
+    while (in_state_ < last_) advance_state();
     std::vector<std::int64_t> path;
     for (; row != in_state_; row = before(row)) path.push_back(row);
     moved(in_state_, state_);
@@ -220,12 +223,13 @@ class RecurrentRows::Walk {
     }
   }
 
-  static constexpr std::int64_t kNowhere = -3;
+  static constexpr std::int64_t kNowhere = std::numeric_limits<std::int64_t>::min();
   RecurrentRows& rows_;
   const Sequence& s_;
-  std::int64_t layer_, head_, settled_;
+  std::int64_t layer_, head_;
   float *state_, *room_, *matrix_;
-  std::int64_t after_ = kLast, in_state_ = kLast;  // rows: of `matrix_`, of the state
+  // Rows: the last one that belongs to the state; those after which `matrix_` and the state are.
+  std::int64_t last_, after_, in_state_;
 };
 
 void RecurrentRows::carry(const Layer& layer, std::int64_t item, int worker) {

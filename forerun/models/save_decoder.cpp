@@ -145,7 +145,7 @@ bool can_be_saved(const DecoderConfig& config) noexcept {
   // All experts of a layer in one tensor.
   const bool granite_moe = config.family == Family::kLlama && config.experts > 0 &&
                            (internal::is_granite(config) || config.shared_intermediate > 0);
-  return config.family != Family::kGptOss && !granite_moe;
+  return config.family != Family::kGptOss && !granite_moe && config.recurrent.none();
 }
 
 void save_decoder(const std::filesystem::path& folder, const DecoderLm& model,

@@ -37,6 +37,11 @@ class KvCache {
 
   /// Adds the state of recurrent layers, of an empty cache.
   void set_recurrent(const RecurrentState::Shape& shape) { recurrent_.emplace(shape, pool()); }
+  /// Positions from this one on can be dropped by `truncate`, whatever passes follow: for texts that
+  /// are continued by drafts over several passes. Without recurrent layers all can always.
+  void hold(std::int64_t position) noexcept {
+    if (recurrent_) recurrent_->hold(position);
+  }
   /// @return null: the model has no such layers
   RecurrentState* recurrent() noexcept { return recurrent_ ? &*recurrent_ : nullptr; }
 

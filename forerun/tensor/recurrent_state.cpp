@@ -20,7 +20,8 @@ std::size_t RecurrentState::bytes() const noexcept {
   return bytes_of(state_.size() * (1 + checkpoints_.size()) + journal_.size());
 }
 
-std::int64_t RecurrentState::settled(const RowPlan& rows) noexcept {
+std::int64_t RecurrentState::settled(const RowPlan& rows) const noexcept {
+  if (settled_kept() < kept() || held_ - length() < rows.rows()) return 0;
   std::int64_t out = std::min(rows.straight(), rows.rows() - kJournal);
   for (std::int64_t i = rows.straight(); i < rows.rows(); ++i) {
     out = std::min(out, rows.parent(i) + 1);
@@ -29,7 +30,7 @@ std::int64_t RecurrentState::settled(const RowPlan& rows) noexcept {
 }
 
 std::int64_t RecurrentState::rows_for(const RowPlan& rows) const noexcept {
-  return std::max(journal_rows_, rows.rows() - settled(rows));
+  return std::max(journal_rows_, kept() - settled_kept() + rows.rows() - settled(rows));
 }
 
 std::size_t RecurrentState::bytes_to_reserve(const RowPlan& rows) const noexcept {
@@ -108,22 +109,20 @@ void RecurrentState::begin() {
 void RecurrentState::advance(const RowPlan& rows) {
   open_ = false;
   settled_ = settled(rows);
-  base_ += kept() + settled_;
-  path_.clear();
-  if (rows.chain()) {
-    path_.resize(static_cast<std::size_t>(rows.rows() - settled_));
-    std::iota(path_.begin(), path_.end(), 0);
-    if (rows.rows() > kPrompt) due_ = 2;
-  }
+  stayed_ = kept() - settled_kept();
+  base_ += kept() - stayed_ + settled_;
+  const std::int64_t known = stayed_ + (rows.chain() ? rows.rows() - settled_ : 0);
+  path_.resize(static_cast<std::size_t>(known));
+  std::iota(path_.begin(), path_.end(), 0);
+  if (rows.chain() && rows.rows() > kPrompt) due_ = 2;
 }
 
 void RecurrentState::keep(std::span<const std::int32_t> path) {
   if (static_cast<std::int64_t>(path.size()) < settled_) {
     throw std::logic_error("RecurrentState: rows that are in the state cannot be dropped");
   }
-  path_.clear();
   for (std::size_t i = static_cast<std::size_t>(settled_); i < path.size(); ++i) {
-    path_.push_back(path[i] - static_cast<std::int32_t>(settled_));
+    path_.push_back(path[i] + static_cast<std::int32_t>(stayed_ - settled_));
   }
 }
 

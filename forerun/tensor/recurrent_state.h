@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cstddef>
 #include <cstdint>
+#include <limits>
 #include <memory>
 #include <span>
 #include <utility>
@@ -67,6 +68,8 @@ class RecurrentState {
   void reserve(const RowPlan& rows);
   std::size_t bytes_to_reserve(const RowPlan& rows) const noexcept;
 
+  /// Positions from this one on can be dropped whatever passes follow, until another is given.
+  void hold(std::int64_t position) noexcept { held_ = position; }
   /// The start of a pass. @throws std::logic_error  the one before it failed on its way
   void begin();
 
@@ -76,11 +79,14 @@ class RecurrentState {
   Row kept_row(std::int64_t layer, std::int64_t i) noexcept {
     return row_at(journal_row(layer, path_[static_cast<std::size_t>(i)]));
   }
-  /// First rows of a pass that are taken into the state at once: no row follows one before the last
+  /// Kept rows that a pass takes into the state: not those from the held position on.
+  std::int64_t settled_kept() const noexcept {
+    return std::clamp<std::int64_t>(held_ - base_, 0, kept());
+  }
+  /// First rows of a pass that it takes into the state at once: no row follows one before the last
   /// of them.
-  static std::int64_t settled(const RowPlan& rows) noexcept;
-  /// A matrix as of the base [key_dim, value_dim]; the pass brings it to the kept rows and to those
-  /// that are settled.
+  std::int64_t settled(const RowPlan& rows) const noexcept;
+  /// A matrix as of the base [key_dim, value_dim]; the pass adds the rows that are settled.
   float* matrix(std::int64_t layer, std::int64_t value_head) noexcept {
     return state(layer) + shape_.window_size() + value_head * shape_.matrix();
   }
@@ -97,8 +103,9 @@ class RecurrentState {
   template <class Write>
   void close(std::int64_t layer, const RowPlan& rows, const Write& write) {
     const std::int64_t first = settled(rows), window = shape_.window;
-    for (std::int64_t i = 0; i < window; ++i) {  // position i of the new window
-      const std::int64_t back = window - i;      // before the first row that is not settled
+    const std::int64_t stay = kept() - settled_kept();  // in the journal
+    for (std::int64_t i = 0; i < window; ++i) {         // position i of the new window
+      const std::int64_t back = window - i + stay;      // before the first row that is not settled
       float* to = spare_.data() + i * shape_.channels;
       if (back <= first) {
         write(first - back, Row{to, nullptr, nullptr, nullptr});
@@ -107,8 +114,13 @@ class RecurrentState {
       }
     }
     std::copy_n(spare_.data(), shape_.window_size(), state(layer));
+    for (std::int64_t i = 0; i < stay; ++i) {  // rising: no row is overwritten before it moves
+      float* const to = journal_row(layer, i);
+      const float* const from = kept_row(layer, kept() - stay + i).inputs;
+      if (to != from) std::copy_n(from, shape_.row(), to);
+    }
     for (std::int64_t i = first; i < rows.rows(); ++i) {
-      write(i, row_at(journal_row(layer, i - first)));
+      write(i, row_at(journal_row(layer, stay + i - first)));
     }
   }
 
@@ -150,7 +162,9 @@ class RecurrentState {
   AlignedBuffer<float> state_, spare_, journal_;  // spare: a window
   std::shared_ptr<void> state_charge_, journal_charge_;
   std::int64_t base_ = 0, journal_rows_ = 0;
-  std::int64_t settled_ = 0;        // rows of the last pass that are in the state
+  // Of the last pass: rows that are in the state, and rows of the journal before its others.
+  std::int64_t settled_ = 0, stayed_ = 0;
+  std::int64_t held_ = std::numeric_limits<std::int64_t>::max();
   std::vector<std::int32_t> path_;  // kept rows of the journal
   std::vector<Checkpoint> checkpoints_;  // by position
   int due_ = 0;        // passes that begin with a checkpoint

@@ -67,7 +67,9 @@ at::Tensor DraftModelTexts::next(std::span<const Wanted> wanted) {
     if (missing.empty()) inputs.back().push_back(w.drafted.back());
   }
   for (std::size_t i = 0; i < wanted.size(); ++i) {
-    spans.push_back({.cache = &cache_of(*wanted[i].sequence), .tokens = inputs[i], .scored = 1});
+    KvCache& cache = cache_of(*wanted[i].sequence);
+    cache.hold(static_cast<std::int64_t>(wanted[i].sequence->tokens().size()) - 1);
+    spans.push_back({.cache = &cache, .tokens = inputs[i], .scored = 1});
   }
   return forward(model_, spans);
 }

@@ -40,6 +40,9 @@ GatedLoraConfig read_config(const json& file, const DecoderConfig& decoder,
   if (!decoder.dense.empty()) {
     throw FormatError("adapters of models with experts in some layers are not supported");
   }
+  if (!decoder.recurrent.none()) {
+    throw FormatError("adapters of models with recurrent layers are not supported");
+  }
   GatedLoraConfig c = gated_lora_config(decoder);
   for (const auto& [name, here] : sizes(c)) {
     const std::int64_t theirs = f.integer(name);
