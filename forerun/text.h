@@ -155,7 +155,7 @@ struct CostCurve {
   };
   std::vector<Point> points;
   double weight_bytes = 0.0;      ///< of the weights that a pass reads
-  double cache_bytes = 0.0;       ///< of the keys and values that a pass reads
+  double cache_bytes = 0.0;       ///< of keys, values and states that a pass reads
   double bytes_per_second = 0.0;  ///< of a plain read of memory on the same threads
   int threads = 0;
   /// Share of the passes before which the threads had a common cache (`threads_share_cache`).

@@ -78,6 +78,25 @@ std::vector<Token> some_tokens(std::size_t n, std::size_t vocab) {
   return out;
 }
 
+// What a pass reads of the keys, values and states of one sequence.
+double cache_bytes(const DecoderLm& lm, std::size_t prefix) {
+  const DecoderConfig& c = lm.config;
+  const double width = has_int8_products(lm.precision)        ? 1.0
+                       : lm.precision == Precision::kBF16 ? 2.0
+                                                          : 4.0;
+  double positions = 0.0;  // over all layers with attention
+  for (std::size_t i = 0; i < c.sliding.size(); ++i) {
+    const auto window = static_cast<std::size_t>(c.window);
+    const std::size_t seen = c.sliding[i] ? std::min(window, prefix) : prefix;
+    positions += c.recurs(i) ? 0.0 : static_cast<double>(seen);
+  }
+  double state = 0.0;
+  if (!c.recurrent.none()) {
+    state = static_cast<double>(c.recurrent_count() * state_shape(c, 1).state()) * sizeof(float);
+  }
+  return static_cast<double>(c.kv_heads * c.head_dim) * 2.0 * width * positions + state;
+}
+
 }  // namespace
 
 CostCurve measure_cost(const Model& model, const CostOptions& options) {
@@ -87,15 +106,7 @@ CostCurve measure_cost(const Model& model, const CostOptions& options) {
   CostCurve out;
   out.threads = at::get_num_threads();
   out.weight_bytes = static_cast<double>(lm.weight_bytes());
-  const bool wide = model.precision() == Precision::kF32 || model.precision() == Precision::kFile;
-  const double width = wide ? 4.0 : 2.0;
-  double positions = 0.0;  // read, over all layers
-  for (const bool sliding : lm.config.sliding) {
-    const auto window = static_cast<std::size_t>(lm.config.window);
-    positions += static_cast<double>(sliding ? std::min(window, options.prefix) : options.prefix);
-  }
-  out.cache_bytes = static_cast<double>(lm.config.kv_heads * lm.config.head_dim) * 2.0 * width *
-                    positions * options.sequences;
+  out.cache_bytes = cache_bytes(lm, options.prefix) * options.sequences;
   out.bytes_per_second = read_speed(out.threads);
 
   const std::vector<Token> prefix = some_tokens(options.prefix, model.vocab());
@@ -105,6 +116,7 @@ CostCurve measure_cost(const Model& model, const CostOptions& options) {
     for (int i = 0; i < options.sequences; ++i) {
       caches.push_back(lm.make_cache());
       prefill(lm, caches.back(), prefix, nullptr, {}, options.go_on);
+      caches.back().hold(caches.back().length());
     }
   } catch (const Interrupted&) {
     out.interrupted = true;

@@ -133,7 +133,9 @@ std::vector<TextRunner::Group> TextRunner::groups() {
   std::vector<Group> out;
   for (const auto& text : active_) {
     // Of a round that failed after its pass: the newest token is always still to be read.
-    text->cache->truncate(static_cast<std::int64_t>(text->sequence.tokens().size()) - 1);
+    const auto known = static_cast<std::int64_t>(text->sequence.tokens().size()) - 1;
+    text->cache->truncate(known);
+    text->cache->hold(known);
     if (text->unread() > 0) continue;
     TextDrafter* drafter = text->request.drafter.get();
     auto group =

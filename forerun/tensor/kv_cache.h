@@ -37,8 +37,9 @@ class KvCache {
 
   /// Adds the state of recurrent layers, of an empty cache.
   void set_recurrent(const RecurrentState::Shape& shape) { recurrent_.emplace(shape, pool()); }
-  /// Positions from this one on can be dropped by `truncate`, whatever passes follow: for texts that
-  /// are continued by drafts over several passes. Without recurrent layers all can always.
+  /// Positions from this one on can be dropped, whatever passes follow: give the first that may be
+  /// a draft's. Without recurrent layers all can always; with them, and without this, only the last
+  /// 16 of a pass.
   void hold(std::int64_t position) noexcept {
     if (recurrent_) recurrent_->hold(position);
   }
@@ -92,7 +93,7 @@ class KvCache {
   const KvPages& pages() const { return pages_.value(); }
   /// Keeps the first `length` positions, if there are more, and drops pending rows. Pages that are
   /// not needed then go back to the pool. With recurrent layers fewer are kept where the state of
-  /// `length` is gone: rows of the last pass can always be dropped, of earlier ones to a checkpoint.
+  /// `length` is gone (see `hold`).
   void truncate(std::int64_t length) noexcept;
 
  private:

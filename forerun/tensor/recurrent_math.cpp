@@ -9,46 +9,47 @@ namespace {
 using internal::loops::exp_of;
 using internal::loops::sum_of;
 
+// Vectors of any processor: of several registers where those are shorter.
+using Lanes = float __attribute__((vector_size(64), aligned(4)));
 constexpr std::int64_t kLanes = 16;
 
-// `kept`, `adds`, `reads`: which parts of a step there are. Columns in blocks, whose sums stay in
-// registers.
-template <std::int64_t width, bool adds, bool reads>
-FORERUN_INLINE void step_columns(const Step& s, std::int64_t first) {
-  float by_key[width] = {}, by_query[width] = {};
+// Columns of a block, whose sums stay in registers. `adds`, `reads`: which parts of a step there
+// are.
+template <int width, bool adds, bool reads>
+FORERUN_INLINE void step_block(const Step& s, std::int64_t first) {
+  const auto* from = reinterpret_cast<const Lanes*>(s.from + first * s.keys);
+  auto* to = s.to != nullptr ? reinterpret_cast<Lanes*>(s.to + first * s.keys) : nullptr;
+  Lanes delta[width], by_key[width] = {}, by_query[width] = {};
+  if constexpr (adds) {
+    for (int j = 0; j < width; ++j) delta[j] = reinterpret_cast<const Lanes*>(s.delta + first)[j];
+  }
   for (std::int64_t i = 0; i < s.keys; ++i) {
-    const float* from = s.from + i * s.values + first;
-    float row[width];
-    if constexpr (adds) {
-      const float key = s.key[i];
-      const float* delta = s.delta + first;
-      for (std::int64_t j = 0; j < width; ++j) row[j] = s.decay * from[j] + key * delta[j];
-    } else {
-      for (std::int64_t j = 0; j < width; ++j) row[j] = from[j];
+    Lanes row[width];
+    for (int j = 0; j < width; ++j) {
+      row[j] = from[i * width + j];
+      if constexpr (adds) row[j] = s.decay * row[j] + s.key[i] * delta[j];
     }
-    if (s.to != nullptr) {
-      float* to = s.to + i * s.values + first;
-      for (std::int64_t j = 0; j < width; ++j) to[j] = row[j];
+    if (to != nullptr) {
+      for (int j = 0; j < width; ++j) to[i * width + j] = row[j];
     }
     if constexpr (reads) {
-      const float key = s.own_key[i], query = s.query[i];
-      for (std::int64_t j = 0; j < width; ++j) by_key[j] += key * row[j];
-      for (std::int64_t j = 0; j < width; ++j) by_query[j] += query * row[j];
+      for (int j = 0; j < width; ++j) by_key[j] += s.own_key[i] * row[j];
+      for (int j = 0; j < width; ++j) by_query[j] += s.query[i] * row[j];
     }
   }
   if constexpr (reads) {
-    for (std::int64_t j = 0; j < width; ++j) s.by_key[first + j] = by_key[j];
-    for (std::int64_t j = 0; j < width; ++j) s.by_query[first + j] = by_query[j];
+    for (int j = 0; j < width; ++j) {
+      reinterpret_cast<Lanes*>(s.by_key + first)[j] = by_key[j];
+      reinterpret_cast<Lanes*>(s.by_query + first)[j] = by_query[j];
+    }
   }
 }
 
 template <bool adds, bool reads>
 FORERUN_INLINE void step_all(const Step& s) {
   std::int64_t first = 0;
-  for (; first + 2 * kLanes <= s.values; first += 2 * kLanes) {
-    step_columns<2 * kLanes, adds, reads>(s, first);
-  }
-  for (; first < s.values; first += kLanes) step_columns<kLanes, adds, reads>(s, first);
+  for (; first + 2 * kLanes <= s.values; first += 2 * kLanes) step_block<2, adds, reads>(s, first);
+  if (first < s.values) step_block<1, adds, reads>(s, first);
 }
 
 }  // namespace

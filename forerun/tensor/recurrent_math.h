@@ -7,7 +7,8 @@
 namespace forerun::recurrent {
 
 /// One step of a matrix [keys, values] along a text, in one pass over its memory: the row before is
-/// added, matrix = decay * matrix + key delta^T, then a row reads it.
+/// added, matrix = decay * matrix + key delta^T, then a row reads it. It is stored in blocks of 32
+/// columns, and one of 16 if need be: [values / 32][keys][32].
 struct Step {
   const float* from;
   float* to;  ///< the matrix with the row before; may be `from`; null: not kept

@@ -31,7 +31,7 @@ class RecurrentState {
     std::int64_t window_size() const noexcept { return window * channels; }
     std::int64_t matrix() const noexcept { return key_dim * value_dim; }
     /// Floats of a layer: its window [window, channels], oldest first, and its matrices
-    /// [value_heads, key_dim, value_dim].
+    /// [value_heads, key_dim * value_dim], stored as recurrent::Step has them.
     std::int64_t state() const noexcept { return window_size() + value_heads * matrix(); }
     /// Floats of a row of the journal, in the order of `Row`.
     std::int64_t row() const noexcept {
@@ -45,7 +45,7 @@ class RecurrentState {
     float* deltas;  ///< [value_heads, value_dim]: a matrix becomes decay * matrix + key delta^T
     float* decays;  ///< [value_heads]
   };
-  static constexpr std::int64_t kJournal = 64;
+  static constexpr std::int64_t kJournal = 16;
 
   /// @param pool  counts the memory; none: nobody does
   explicit RecurrentState(const Shape& shape, std::shared_ptr<KvPool> pool = nullptr)
@@ -86,7 +86,7 @@ class RecurrentState {
   /// First rows of a pass that it takes into the state at once: no row follows one before the last
   /// of them.
   std::int64_t settled(const RowPlan& rows) const noexcept;
-  /// A matrix as of the base [key_dim, value_dim]; the pass adds the rows that are settled.
+  /// A matrix as of the base; the pass adds the rows that are settled.
   float* matrix(std::int64_t layer, std::int64_t value_head) noexcept {
     return state(layer) + shape_.window_size() + value_head * shape_.matrix();
   }
