@@ -211,6 +211,30 @@ FAMILIES = {
                 "mrope_section": [2, 1, 1]}},
         "vision_config": {"model_type": "qwen3_5_vision", "hidden_size": 16, "intermediate_size": 16, "depth": 1,
                           "num_heads": 2, "out_hidden_size": 64, "num_position_embeddings": 16}},
+    "lfm2_moe": COMMON | {
+        "architectures": ["Lfm2MoeForCausalLM"], "model_type": "lfm2_moe", "hidden_size": 64, "intermediate_size": 96,
+        "moe_intermediate_size": 32, "num_experts": 6, "num_experts_per_tok": 2, "num_dense_layers": 1,
+        "norm_topk_prob": True, "use_expert_bias": True, "routed_scaling_factor": 1.5, "conv_L_cache": 3,
+        "conv_bias": False, "num_hidden_layers": 3, "layer_types": ["conv", "full_attention", "conv"],
+        "num_attention_heads": 4, "num_key_value_heads": 2, "vocab_size": 160, "tie_embedding": True,
+        "torch_dtype": "float32", "norm_eps": 1e-5, "rope_theta": 1000000.0, "pad_token_id": 0},
+    "qwen3_next": COMMON | {
+        "architectures": ["Qwen3NextForCausalLM"], "model_type": "qwen3_next", "hidden_act": "silu", "hidden_size": 64,
+        "intermediate_size": 96, "num_hidden_layers": 3, "num_attention_heads": 4, "num_key_value_heads": 2,
+        "head_dim": 32, "linear_conv_kernel_dim": 4, "linear_num_key_heads": 2, "linear_num_value_heads": 4,
+        "linear_key_head_dim": 16, "linear_value_head_dim": 16, "vocab_size": 160, "rms_norm_eps": 1e-6,
+        "attention_bias": False, "tie_word_embeddings": False, "torch_dtype": "float32", "rope_theta": 10000.0,
+        "partial_rotary_factor": 0.25, "num_experts": 6, "num_experts_per_tok": 2, "moe_intermediate_size": 32,
+        "shared_expert_intermediate_size": 64, "norm_topk_prob": True, "decoder_sparse_step": 1,
+        "mlp_only_layers": [0], "layer_types": ["linear_attention", "full_attention", "linear_attention"]},
+    "qwen3_5_moe": COMMON | {
+        "architectures": ["Qwen3_5MoeForCausalLM"], "model_type": "qwen3_5_moe_text", "hidden_act": "silu",
+        "hidden_size": 64, "num_hidden_layers": 2, "full_attention_interval": 2, "num_attention_heads": 4,
+        "num_key_value_heads": 2, "head_dim": 32, "linear_conv_kernel_dim": 4, "linear_num_key_heads": 1,
+        "linear_num_value_heads": 2, "linear_key_head_dim": 32, "linear_value_head_dim": 32, "vocab_size": 160,
+        "rms_norm_eps": 1e-6, "attention_bias": False, "tie_word_embeddings": False, "torch_dtype": "float32",
+        "num_experts": 6, "num_experts_per_tok": 2, "moe_intermediate_size": 32, "shared_expert_intermediate_size": 64,
+        "rope_parameters": {"rope_type": "default", "rope_theta": 10000.0, "partial_rotary_factor": 0.25}},
     "gpt_oss": GPT_OSS | {"num_hidden_layers": 2, "torch_dtype": "float32"},
     "gpt_oss_mxfp4": GPT_OSS | {
         "num_hidden_layers": 2, "torch_dtype": "float32",
@@ -219,10 +243,13 @@ FAMILIES = {
 
 
 # Of models whose rows are clear about their experts, so that the rounding of int8 chooses no others.
-SEEDS = {"gpt_oss": 1011, "gpt_oss_mxfp4": 1012, "qwen2_moe": 1026, "olmoe": 1020, "glm4_moe": 1025, "glm4_moe_groups": 1023, "granite_moe": 1020, "ernie": 1021}
-EXPERTS = ("qwen3_moe", "mixtral", "qwen2_moe", "olmoe", "glm4_moe", "glm4_moe_groups", "granite_moe", "ernie")
+SEEDS = {"gpt_oss": 1011, "gpt_oss_mxfp4": 1012, "qwen2_moe": 1026, "olmoe": 1020, "glm4_moe": 1025,
+         "glm4_moe_groups": 1023, "granite_moe": 1020, "ernie": 1021, "qwen3_next": 1022, "qwen3_5_moe": 1022}
+EXPERTS = ("qwen3_moe", "mixtral", "qwen2_moe", "olmoe", "glm4_moe", "glm4_moe_groups", "granite_moe", "ernie", "lfm2_moe",
+           "qwen3_next")
 STORED = {"qwen3": GGMLQuantizationType.Q8_0, "phi3_window": GGMLQuantizationType.Q4_0}  # else F32
-DEEPER = ("smollm3", "lfm2", "qwen3_5", "olmo3", "phi3", "glm4_moe")  # smaller weights: rounding must not grow from layer to layer
+CENTERED = ("qwen3_5", "qwen3_next", "qwen3_5_moe")  # Qwen's norms that multiply by 1 + weight
+DEEPER = ("smollm3", "lfm2", "qwen3_5", "qwen3_next", "qwen3_5_moe", "olmo3", "phi3", "glm4_moe")  # smaller weights: rounding must not grow from layer to layer
 
 
 def mxfp4_blocks(weight):
@@ -257,7 +284,7 @@ def randomise(model, family):
         for name, p in model.named_parameters():
             noise = torch.randn(p.shape)
             if name.endswith("norm.weight"):  # Gemma's norms multiply by 1 + weight, and Qwen3.5's, but for one
-                centered = family.startswith("gemma") or (family == "qwen3_5" and "linear_attn" not in name)
+                centered = family.startswith("gemma") or (family in CENTERED and "linear_attn" not in name)
                 p.copy_(0.3 * noise + (0.0 if centered else 1.0))
             elif name.endswith("A_log"):
                 p.copy_(noise - 1.0)
@@ -278,7 +305,7 @@ def randomise(model, family):
                 rounded = quants.quantize(p.numpy(), STORED[family])
                 p.copy_(torch.from_numpy(quants.dequantize(rounded, STORED[family])))
         for name, b in [*model.named_buffers(), *model.named_parameters()]:
-            if name.endswith("e_score_correction_bias"):  # as large as differences of scores
+            if name.endswith(("e_score_correction_bias", "expert_bias")):  # as large as differences of scores
                 b.copy_(0.08 * torch.randn(b.shape))
 
 
@@ -377,7 +404,7 @@ def make(family, seed):
     save_file(expected, folder / "expected.safetensors")
     arrays = {k: v.float().numpy() for k, v in state.items()}
     kind = STORED.get(family, GGMLQuantizationType.F32)
-    if family not in ("mistral", "lfm2", "qwen3_5"):  # llama.cpp's files of Llama and its like know no window
+    if family not in ("mistral", "lfm2", "qwen3_5", "lfm2_moe", "qwen3_next", "qwen3_5_moe"):  # llama.cpp's files of Llama and its like know no window
         tiny_gguf.write_gguf(folder / "model.gguf", text, published.get("text_config", published), arrays, kind)
         tiny_gguf.check_gguf(folder / "model.gguf", text, arrays)
     for file in folder.iterdir():

@@ -263,10 +263,11 @@ class Builder {
       std::optional<internal::OwnTensor> part = internal::gpt_oss_expert(name, find_);
       if (part) return &(parts_[name] = *std::move(part)).view;
     }
-    const TensorView* view = find_(stored_name(internal::with_gates_name(c_, name)));
+    const TensorView* view = find_(stored_name(internal::joined_recurrent_name(c_, name)));
     const std::int64_t expert = expert_of(name);
     if (view == nullptr) {
-      return expert < 0 || naming_ != Naming::kGguf ? view : find_(gguf_single_expert(name));
+      if (naming_ == Naming::kGguf) return expert < 0 ? view : find_(gguf_single_expert(name));
+      return one_of_all(name);
     }
     if (name.ends_with(".shared_expert_gate.weight") && view->shape.size() == 1) {
       return as_one_row(*view, name);
@@ -283,6 +284,17 @@ class Builder {
                                             ? internal::part_of_granite_moe(c_, name)
                                             : internal::part_of_tensor(c_, name);
     if (expert >= 0) view = one_expert(*view, name, expert);
+    return part.all > 0 ? rows_of(*view, name, part) : view;
+  }
+
+  // An expert's weight in a tensor of all, or null.
+  const TensorView* one_of_all(const std::string& name) const {
+    const std::string all = internal::all_experts_name(name);
+    const TensorView* view = all.empty() ? nullptr : find_(stored_name(all));
+    if (view == nullptr) return nullptr;
+    const std::int64_t number = std::stoll(name.substr(name.find(".experts.") + 9));
+    const internal::PartOfTensor part = internal::part_of_all_experts(c_, name);
+    view = one_expert(*view, name, number);
     return part.all > 0 ? rows_of(*view, name, part) : view;
   }
 

@@ -44,8 +44,8 @@ std::optional<Family> family_of(const std::string& type) {
   if (type == internal::kOlmoe) return Family::kOlmoe;
   if (type == internal::kGlm4Moe) return Family::kGlm4Moe;
   if (type == internal::kErnie45Moe) return Family::kErnie45Moe;
-  if (type == internal::kLfm2) return Family::kLfm2;
-  if (type == internal::kQwen35) return Family::kQwen35;
+  if (internal::is_lfm2(type)) return Family::kLfm2;
+  if (internal::is_qwen35(type)) return Family::kQwen35;
   return std::nullopt;
 }
 
@@ -158,12 +158,23 @@ json gemma_text_config_of(const json& config) {
   return out;
 }
 
-// The same of Qwen3.5. Source of the values: transformers' Qwen3_5TextConfig.
-json qwen_text_config_of(const json& config) {
+// The same of Qwen3.5. Source of the values: transformers' Qwen3_5TextConfig and
+// Qwen3_5MoeTextConfig.
+json qwen_text_config_of(const json& config, bool experts) {
   json out = {{"model_type", internal::kQwen35}, {"vocab_size", 248320},
               {"hidden_size", 4096},             {"intermediate_size", 12288},
               {"num_hidden_layers", 32},         {"num_attention_heads", 16},
               {"num_key_value_heads", 4},        {"max_position_embeddings", 32768}};
+  if (experts) {
+    out.update({{"model_type", internal::kQwen35Moe},
+                {"hidden_size", 2048},
+                {"num_hidden_layers", 40},
+                {"num_key_value_heads", 2},
+                {"moe_intermediate_size", 512},
+                {"shared_expert_intermediate_size", 512},
+                {"num_experts_per_tok", 8},
+                {"num_experts", 256}});
+  }
   out.update(config["text_config"]);
   out["tie_word_embeddings"] = config.value("tie_word_embeddings", json(false));
   return out;
@@ -245,7 +256,7 @@ void read_family(const json& config, const std::string& type, Fields& f, Decoder
     internal::read_smollm3(f, c);
   } else if (type == internal::kOlmo3) {
     internal::read_olmo3_windows(f, c);
-  } else if (type == internal::kLfm2 || type == internal::kQwen35) {
+  } else if (internal::is_lfm2(type) || internal::is_qwen35(type)) {
     internal::read_recurrent_layers(f, c);
   } else {
     read_windows(config, f, c);
@@ -264,7 +275,8 @@ Result<DecoderConfig> parse_text_config(const json& config) {
                   "mixtral, smollm3, granite, granitemoe, granitemoeshared, qwen2, qwen2_moe, "
                   "qwen3, qwen3_moe, "
                   "gpt_oss, gemma2, gemma3, gemma3_text, phi3, olmo2, olmo3, olmoe, "
-                  "glm4, glm4_moe, ernie4_5_moe, lfm2, qwen3_5, qwen3_5_text and "
+                  "glm4, glm4_moe, ernie4_5_moe, lfm2, lfm2_moe, qwen3_next, qwen3_5, "
+                  "qwen3_5_text, qwen3_5_moe, qwen3_5_moe_text and "
                   "nemotron_labs_diffusion are",
                   quote(type))
             : "config.json: " + f.error()};
@@ -286,7 +298,7 @@ Result<DecoderConfig> parse_text_config(const json& config) {
   c.norm_eps = f.number("rms_norm_eps", usual_eps(*family));
   c.tied_head =
       f.flag("tie_word_embeddings", c.gemma() || type == kSmolLm3 || type == internal::kErnie45Moe);
-  if (type == internal::kLfm2) internal::read_lfm2_sizes(f, c);
+  if (c.family == Family::kLfm2) internal::read_lfm2_sizes(f, type == internal::kLfm2, c);
   const std::string act = f.text(c.gemma() ? "hidden_activation" : "hidden_act",
                                  c.gemma() ? "gelu_pytorch_tanh" : "silu");
   if (act != (c.gemma() ? "gelu_pytorch_tanh" : "silu")) {
@@ -316,13 +328,14 @@ Result<DecoderConfig> parse_decoder_config(const json& config) {
   }
   if (!is_multimodal(config)) return parse_text_config(config);
   const json type = config.value("model_type", json());
-  if ((type != "gemma3" && type != "qwen3_5") || !config["text_config"].is_object()) {
+  const bool experts = type == "qwen3_5_moe", qwen = type == "qwen3_5" || experts;
+  if ((type != "gemma3" && !qwen) || !config["text_config"].is_object()) {
     return Error{
-        "config.json: this is a multimodal model; of these, only the texts of gemma3 and qwen3_5 "
-        "are supported"};
+        "config.json: this is a multimodal model; of these, only the texts of gemma3, qwen3_5 and "
+        "qwen3_5_moe are supported"};
   }
-  return parse_text_config(type == "gemma3" ? gemma_text_config_of(config)
-                                            : qwen_text_config_of(config));
+  return parse_text_config(qwen ? qwen_text_config_of(config, experts)
+                                : gemma_text_config_of(config));
 }
 
 }  // namespace forerun

@@ -24,7 +24,8 @@ class Family : public ::testing::TestWithParam<std::string> {
     return load_decoder(load_gguf(kTiny + GetParam() + "/model.gguf"), Precision::kF32);
   }
   bool has_gguf() const {
-    return GetParam() != "mistral" && GetParam() != "lfm2" && GetParam() != "qwen3_5";
+    return GetParam() != "mistral" && GetParam() != "lfm2" && GetParam() != "qwen3_5" &&
+           GetParam() != "lfm2_moe" && GetParam() != "qwen3_next" && GetParam() != "qwen3_5_moe";
   }
   Safetensors expected() const {
     return load_safetensors(kTiny + GetParam() + "/expected.safetensors");
@@ -150,7 +151,8 @@ INSTANTIATE_TEST_SUITE_P(Tiny, Family,
                                            "gemma2", "phi3", "phi3_window", "granite", "olmo2",
                                            "olmo3", "glm4", "gpt_oss", "gpt_oss_mxfp4", "qwen2_moe",
                                            "olmoe", "glm4_moe", "glm4_moe_groups", "granite_moe",
-                                           "ernie", "lfm2", "qwen3_5"),
+                                           "ernie", "lfm2", "qwen3_5", "lfm2_moe", "qwen3_next",
+                                           "qwen3_5_moe"),
                          [](const auto& family) { return family.param; });
 
 }  // namespace

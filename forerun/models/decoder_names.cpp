@@ -115,14 +115,17 @@ std::string lfm2_name(const std::string& name) {
       {".self_attn.o_proj.", ".self_attn.out_proj."},
       {".q_norm.", ".q_layernorm."},
       {".k_norm.", ".k_layernorm."},
-      {".mlp.gate_proj.", ".feed_forward.w1."},
-      {".mlp.up_proj.", ".feed_forward.w3."},
-      {".mlp.down_proj.", ".feed_forward.w2."}};
+      {".gate.e_score_correction_bias", ".expert_bias"},
+      {".gate_proj.", ".w1."},
+      {".up_proj.", ".w3."},
+      {".down_proj.", ".w2."},
+      {".mlp.", ".feed_forward."}};
+  std::string out = name;
   for (const auto& [ours, theirs] : kNames) {
-    const std::size_t at = name.find(ours);
-    if (at != std::string::npos) return std::string(name).replace(at, ours.size(), theirs);
+    const std::size_t at = out.find(ours);
+    if (at != std::string::npos) out.replace(at, ours.size(), theirs);
   }
-  return name;
+  return out;
 }
 
 std::string gpt_oss_name(const std::string& name) {

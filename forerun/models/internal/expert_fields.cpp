@@ -97,6 +97,21 @@ void read_ernie(Fields& f, DecoderConfig& c) {
   keep_dense_layers(std::move(dense), f, "intermediate_size", c);
 }
 
+// Source: transformers' configuration_lfm2_moe.py and modeling_lfm2_moe.py, which adds 1e-6 to the
+// sum of shares.
+void read_lfm2_moe(Fields& f, DecoderConfig& c) {
+  c.norm_topk_prob = f.flag("norm_topk_prob", true);
+  c.intermediate = f.integer("moe_intermediate_size");
+  c.routing = {.sigmoid = true,
+               .corrected = f.flag("use_expert_bias", true),
+               .scale = f.number("routed_scaling_factor", 1.0)};
+  const std::int64_t first = f.integer("num_dense_layers", 2);
+  if (first < 0 || first > c.layers) {
+    return f.fail(fmt::format("'num_dense_layers' is {} of {} layers", first, c.layers));
+  }
+  keep_dense_layers(first_layers(first, c.layers), f, "intermediate_size", c);
+}
+
 void describe_ernie(json& out, const DecoderConfig& c) {
   out["moe_num_experts"] = c.experts;
   out["moe_k"] = c.experts_used;
@@ -118,7 +133,8 @@ void describe_ernie(json& out, const DecoderConfig& c) {
 
 bool has_experts(const std::string& type) {
   return type == kMixtral || type == kQwen3Moe || type == kGptOss || type == kQwen2Moe ||
-         type == kOlmoe || type == kGlm4Moe || type == kErnie45Moe || is_granite_moe(type);
+         type == kOlmoe || type == kGlm4Moe || type == kErnie45Moe || is_granite_moe(type) ||
+         type == kLfm2Moe || type == kQwen35Moe || type == kQwen3Next;
 }
 
 bool is_granite_moe(const std::string& type) {
@@ -140,14 +156,18 @@ void read_experts(Fields& f, const std::string& type, DecoderConfig& c) {
   if (c.layers < 1 || c.layers > 1000) return;  // refused with the other sizes
   if (type == kGlm4Moe) return read_glm4_moe(f, c);
   if (type == kErnie45Moe) return read_ernie(f, c);
-  const bool qwen = type == kQwen2Moe || type == kQwen3Moe;
+  if (type == kLfm2Moe) return read_lfm2_moe(f, c);
+  const bool hybrid = type == kQwen35Moe || type == kQwen3Next;
+  const bool qwen = type == kQwen2Moe || type == kQwen3Moe || hybrid;
   c.intermediate = f.integer(qwen ? "moe_intermediate_size" : "intermediate_size");
   const bool always = type == kMixtral || type == kGptOss || is_granite_moe(type);
-  c.norm_topk_prob = always || f.flag("norm_topk_prob", false);
+  c.norm_topk_prob =
+      always || type == kQwen35Moe || f.flag("norm_topk_prob", type == kQwen3Next);
   if (type == kGraniteMoeShared) {  // 0: none, as in its class
     c.shared_intermediate = f.integer("shared_intermediate_size", 0);
   }
-  if (qwen) read_dense_layers(f, c);
+  if (qwen && type != kQwen35Moe) read_dense_layers(f, c);
+  if (hybrid) return read_gated_shared_expert(f, c);
   if (type == kQwen2Moe) {
     read_gated_shared_expert(f, c);
     c.qkv_biases = f.flag("qkv_bias", true);

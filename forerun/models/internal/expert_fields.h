@@ -13,7 +13,8 @@ namespace forerun::internal {
 inline constexpr const char *kMixtral = "mixtral", *kQwen3Moe = "qwen3_moe", *kGptOss = "gpt_oss",
                             *kQwen2Moe = "qwen2_moe", *kOlmoe = "olmoe", *kGlm4Moe = "glm4_moe",
                             *kErnie45Moe = "ernie4_5_moe", *kGraniteMoe = "granitemoe",
-                            *kGraniteMoeShared = "granitemoeshared";
+                            *kGraniteMoeShared = "granitemoeshared", *kLfm2Moe = "lfm2_moe",
+                            *kQwen35Moe = "qwen3_5_moe_text", *kQwen3Next = "qwen3_next";
 
 /// Whether models of a type have experts.
 bool has_experts(const std::string& type);

@@ -73,6 +73,21 @@ PartOfTensor part_of_granite_moe(const DecoderConfig& c, const std::string& name
   return {};
 }
 
+std::string all_experts_name(const std::string& name) {
+  constexpr std::string_view kExperts = ".mlp.experts.";
+  const std::size_t at = name.find(kExperts);
+  if (at == std::string::npos || !name.ends_with(".weight")) return "";
+  const bool down = name.find(".down_proj.") != std::string::npos;
+  return name.substr(0, at + kExperts.size()) + (down ? "down_proj" : "gate_up_proj");
+}
+
+PartOfTensor part_of_all_experts(const DecoderConfig& c, const std::string& name) {
+  const std::int64_t width = c.intermediate;
+  if (name.find(".gate_proj.") != std::string::npos) return {0, width, 2 * width};
+  if (name.find(".up_proj.") != std::string::npos) return {width, width, 2 * width};
+  return {};
+}
+
 std::int64_t neighbouring_row(const BlockConfig& c, std::int64_t row) {
   const std::int64_t head = row / c.head_dim, half = c.rotated() / 2, within = row % c.head_dim;
   if (within >= 2 * half) return row;

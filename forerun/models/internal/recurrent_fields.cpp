@@ -6,6 +6,7 @@
 #include <cmath>
 
 #include "forerun/base/quote.h"
+#include "forerun/models/internal/expert_fields.h"
 
 namespace forerun::internal {
 namespace {
@@ -50,6 +51,7 @@ void read_qwen35_layers(Fields& f, DecoderConfig& c) {
   r.key_dim = f.integer("linear_key_head_dim", 128);
   r.value_heads = f.integer("linear_num_value_heads", 32);
   r.value_dim = f.integer("linear_value_head_dim", 128);
+  r.by_heads = f.text("model_type", "") == kQwen3Next;
   if (const json* types = f.find("layer_types")) return read_kinds(*types, "linear_attention", f, c);
   const std::int64_t interval = f.integer("full_attention_interval", 4);
   if (interval <= 0) return f.fail("'full_attention_interval' must be positive");
@@ -60,9 +62,16 @@ void read_qwen35_layers(Fields& f, DecoderConfig& c) {
 
 }  // namespace
 
-void read_lfm2_sizes(Fields& f, DecoderConfig& c) {
+bool is_lfm2(const std::string& type) { return type == kLfm2 || type == kLfm2Moe; }
+
+bool is_qwen35(const std::string& type) {
+  return type == kQwen35 || type == kQwen35Moe || type == kQwen3Next;
+}
+
+void read_lfm2_sizes(Fields& f, bool mlp, DecoderConfig& c) {
   c.norm_eps = f.number("norm_eps", 1e-5);
   c.tied_head = f.flag("tie_embedding", f.flag("tie_word_embeddings", true));
+  if (!mlp) return;
   std::int64_t width = f.integer("block_ff_dim", f.integer("intermediate_size", 12288));
   if (f.flag("block_auto_adjust_ff_dim", true)) {
     const std::int64_t multiple = f.integer("block_multiple_of", 256);

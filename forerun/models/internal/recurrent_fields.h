@@ -11,8 +11,12 @@ namespace forerun::internal {
 
 inline constexpr const char *kLfm2 = "lfm2", *kQwen35 = "qwen3_5_text";
 
-/// Width of the MLP, epsilon of the norms and whether the head is tied, of LFM2.
-void read_lfm2_sizes(Fields& f, DecoderConfig& c);
+/// LFM2 and Qwen3.5 (Qwen3-Next too), with experts or without.
+bool is_lfm2(const std::string& type);
+bool is_qwen35(const std::string& type);
+/// Epsilon of the norms and whether the head is tied, of LFM2.
+/// @param mlp  the width of the MLP too
+void read_lfm2_sizes(Fields& f, bool mlp, DecoderConfig& c);
 /// Which layers are recurrent, and their sizes, of both.
 void read_recurrent_layers(Fields& f, DecoderConfig& c);
 

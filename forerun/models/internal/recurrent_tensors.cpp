@@ -15,6 +15,8 @@ namespace forerun::internal {
 namespace {
 
 constexpr std::string_view kQueries = ".self_attn.q_proj.", kGates = ".self_attn.gate_proj.";
+constexpr std::string_view kMixed = ".in_proj_qkv.", kOutputGates = ".in_proj_z.",
+                           kBeta = ".in_proj_b.", kDecay = ".in_proj_a.";
 
 bool is_convolution(const std::string& name) {
   return name.ends_with("conv.conv.weight") || name.ends_with("conv1d.weight");
@@ -82,23 +84,60 @@ OwnTensor rates(const DecoderConfig& c, const TensorView& view, bool gguf) {
   return own_floats(view, {heads}, values);
 }
 
-// Of every head the first or the second half of its rows.
-OwnTensor rows_of_heads(const DecoderConfig& c, const TensorView& view, bool second) {
-  const std::int64_t rows = c.query_width();
+// Rows of a tensor: of each of `groups` equal runs of rows those from `first` on.
+struct RunsOfRows {
+  std::int64_t groups, first, rows, all;  // all: of a group
+};
+
+OwnTensor runs_of_rows(const TensorView& view, const RunsOfRows& runs) {
   std::vector<std::int64_t> shape = view.shape;
-  if (shape.empty() || shape[0] != 2 * rows) {
-    wrong_shape(view, fmt::format("{}, {}", 2 * rows, c.hidden));
+  if (shape.empty() || shape[0] != runs.groups * runs.all) {
+    wrong_shape(view, fmt::format("{}, ...", runs.groups * runs.all));
   }
-  shape[0] = rows;
-  const std::size_t head = view.bytes.size() / static_cast<std::size_t>(2 * c.heads);
+  shape[0] = runs.groups * runs.rows;
+  const std::size_t row = view.bytes.size() / static_cast<std::size_t>(view.shape[0]);
+  const std::size_t size = row * static_cast<std::size_t>(runs.rows);
   auto bytes = std::make_shared<std::vector<std::byte>>();
-  bytes->reserve(head * static_cast<std::size_t>(c.heads));
-  for (std::int64_t h = 0; h < c.heads; ++h) {
-    const auto own = view.bytes.subspan(static_cast<std::size_t>(2 * h + (second ? 1 : 0)) * head,
-                                        head);
+  bytes->reserve(size * static_cast<std::size_t>(runs.groups));
+  for (std::int64_t g = 0; g < runs.groups; ++g) {
+    const auto own =
+        view.bytes.subspan(row * static_cast<std::size_t>(g * runs.all + runs.first), size);
     bytes->insert(bytes->end(), own.begin(), own.end());
   }
   return own_of(view, view.dtype, std::move(shape), std::move(bytes));
+}
+
+// [queries, keys, values] of RecurrentConfig::by_heads.
+OwnTensor joined_by_heads(const RecurrentConfig& r, const TensorView& view) {
+  const std::int64_t values = r.value_width() / r.key_heads, all = 2 * r.key_dim + 2 * values;
+  std::vector<OwnTensor> parts;
+  for (const auto& [first, rows] :
+       {std::pair(std::int64_t{0}, r.key_dim), std::pair(r.key_dim, r.key_dim),
+        std::pair(2 * r.key_dim, values)}) {
+    parts.push_back(runs_of_rows(view, {r.key_heads, first, rows, all}));
+  }
+  auto bytes = std::make_shared<std::vector<std::byte>>();
+  std::vector<std::int64_t> shape = view.shape;
+  shape[0] = 0;
+  for (const OwnTensor& part : parts) {
+    bytes->insert(bytes->end(), part.view.bytes.begin(), part.view.bytes.end());
+    shape[0] += part.view.shape[0];
+  }
+  return own_of(view, view.dtype, std::move(shape), std::move(bytes));
+}
+
+std::optional<OwnTensor> part_by_heads(const RecurrentConfig& r, const std::string& name,
+                                       const TensorView& view) {
+  const std::int64_t values = r.value_width() / r.key_heads, group = r.value_heads / r.key_heads;
+  const auto is = [&](std::string_view part) { return name.find(part) != std::string::npos; };
+  if (is(kMixed)) return joined_by_heads(r, view);
+  if (is(kOutputGates)) {
+    return runs_of_rows(
+        view, {r.key_heads, 2 * r.key_dim + values, values, 2 * r.key_dim + 2 * values});
+  }
+  if (is(kBeta)) return runs_of_rows(view, {r.key_heads, 0, group, 2 * group});
+  if (is(kDecay)) return runs_of_rows(view, {r.key_heads, group, group, 2 * group});
+  return std::nullopt;
 }
 
 }  // namespace
@@ -108,20 +147,33 @@ bool is_recurrent_value(const std::string& name) {
          name.ends_with("linear_attn.dt_bias");
 }
 
-std::string with_gates_name(const DecoderConfig& c, const std::string& name) {
-  const std::size_t at = name.find(kGates);
-  if (!c.output_gate || at == std::string::npos) return name;
-  return std::string(name).replace(at, kGates.size(), kQueries);
+std::string joined_recurrent_name(const DecoderConfig& c, const std::string& name) {
+  const auto renamed = [&](std::string_view ours, std::string_view theirs) {
+    const std::size_t at = name.find(ours);
+    return at == std::string::npos ? "" : std::string(name).replace(at, ours.size(), theirs);
+  };
+  std::string out = c.output_gate ? renamed(kGates, kQueries) : "";
+  if (!c.recurrent.by_heads) return out.empty() ? name : out;
+  for (const auto part : {kMixed, kOutputGates}) {
+    if (out.empty()) out = renamed(part, ".in_proj_qkvz.");
+  }
+  for (const auto part : {kBeta, kDecay}) {
+    if (out.empty()) out = renamed(part, ".in_proj_ba.");
+  }
+  return out.empty() ? name : out;
 }
 
 std::optional<OwnTensor> recurrent_tensor(const DecoderConfig& c, const std::string& name,
                                           const TensorView& view, bool gguf) {
   if (is_convolution(name)) return convolution(c, view);
   if (is_rate(name)) return rates(c, view, gguf);
+  if (c.recurrent.by_heads) {
+    if (std::optional<OwnTensor> part = part_by_heads(c.recurrent, name, view)) return part;
+  }
   if (!c.output_gate) return std::nullopt;
   const bool gate = name.find(kGates) != std::string::npos;
   if (!gate && name.find(kQueries) == std::string::npos) return std::nullopt;
-  return rows_of_heads(c, view, gate);
+  return runs_of_rows(view, {c.heads, gate ? c.head_dim : 0, c.head_dim, 2 * c.head_dim});
 }
 
 }  // namespace forerun::internal

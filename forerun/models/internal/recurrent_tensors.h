@@ -14,14 +14,14 @@ bool is_recurrent_value(const std::string& name);
 
 /// Convolutions [channels, 1, taps] or [channels, taps] as [taps, channels]; rates of decay, whose
 /// logarithms Hugging Face's files have, and GGUF files their negatives; queries and gates of
-/// attention, which lie head by head in one tensor. None: the weight is as in the file.
+/// attention, which lie head by head in one tensor, and what RecurrentConfig::by_heads says. None: the weight is as in the file.
 /// @param name  ours
 /// @param gguf  of a GGUF file
 /// @throws FormatError  a shape or type that cannot be read
 std::optional<OwnTensor> recurrent_tensor(const DecoderConfig& config, const std::string& name,
                                           const TensorView& view, bool gguf);
 
-/// The file's name of queries and gates that lie in one tensor; of others the name itself.
-std::string with_gates_name(const DecoderConfig& config, const std::string& name);
+/// The file's name of weights that lie in one tensor; of others the name itself.
+std::string joined_recurrent_name(const DecoderConfig& config, const std::string& name);
 
 }  // namespace forerun::internal
