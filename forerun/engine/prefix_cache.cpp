@@ -28,7 +28,8 @@ const PrefixCache::Entry* PrefixCache::longest(std::span<const Token> tokens,
   std::size_t most = 0;
   for (auto entry = entries_.begin(); entry != entries_.end(); ++entry) {
     if (drafter != nullptr && entry->drafter.get() != drafter) continue;
-    const std::size_t n = common_prefix(entry->tokens, tokens);
+    const auto n = static_cast<std::size_t>(entry->cache.sharable(
+        static_cast<std::int64_t>(common_prefix(entry->tokens, tokens))));
     if (n <= most) continue;
     most = n;
     best = entry;
@@ -36,6 +37,12 @@ const PrefixCache::Entry* PrefixCache::longest(std::span<const Token> tokens,
   if (best == entries_.end()) return nullptr;
   entries_.splice(entries_.begin(), entries_, best);
   return &entries_.front();
+}
+
+std::size_t PrefixCache::common(std::span<const Token> tokens) const noexcept {
+  std::size_t most = 0;
+  for (const Entry& entry : entries_) most = std::max(most, common_prefix(entry.tokens, tokens));
+  return most;
 }
 
 bool PrefixCache::evict() {

@@ -32,9 +32,12 @@ class PrefixCache {
   ~PrefixCache() { clear(); }
   /// Entries that are the beginning of this one, and known to the same drafter, are dropped.
   void add(Entry entry);
-  /// The entry with the longest common beginning; null if none shares a token. Counts as a use.
+  /// The entry with the longest common beginning that its cache can share; null if none shares a
+  /// token. Counts as a use.
   /// @param drafter  which has to know the entry; null: none has to
   const Entry* longest(std::span<const Token> tokens, const TextDrafter* drafter);
+  /// The longest common beginning with any entry, whether it can be shared or not.
+  std::size_t common(std::span<const Token> tokens) const noexcept;
   /// Drops the least recently used entry. False: there was none.
   bool evict();
   void clear() {

@@ -27,6 +27,12 @@ std::size_t most_shared(const Text& text) {
   return tokens - std::min<std::size_t>(tokens, reads_states(text) ? 2 : 1);
 }
 
+// Where other texts differ from this one: the nearest such place ahead of it.
+void keep_split(Text& text, std::int64_t position) {
+  const std::int64_t length = text.cache->length();
+  if (position > length && (text.split <= length || position < text.split)) text.split = position;
+}
+
 }  // namespace
 
 // Ends of texts make room first, then rows that drafters added go, then the newest texts wait.
@@ -165,6 +171,7 @@ Text::Awaited TextRunner::awaited_by(const Text& text) const {
     if (pages <= std::max(known, other->cache->length())) continue;
     known = pages;
     best = {other->id, pages};
+    if (other->cache->recurrent() != nullptr) keep_split(*other, alike);
   }
   return best;
 }
@@ -182,8 +189,22 @@ void TextRunner::take_beginnings() {
   }
 }
 
-// Takes over the keys and values of the longest known beginning.
 void TextRunner::begin(Text& text) {
+  take_beginning(text);
+  text.prompt_read = false;
+  text.split = 0;
+  if (options_.max_prefixes == 0 || text.cache->recurrent() == nullptr) return;
+  const auto tokens = text.sequence.tokens().first(most_shared(text));
+  std::size_t common = prefixes_.common(tokens);
+  for (const auto& other : active_) {
+    if (other.get() == &text) continue;
+    common = std::max(common, common_prefix(other->sequence.tokens(), tokens));
+  }
+  keep_split(text, static_cast<std::int64_t>(common));
+}
+
+// Takes over the keys and values of the longest known beginning.
+void TextRunner::take_beginning(Text& text) {
   TextDrafter* drafter = text.request.drafter.get();
   text.shared = 0;
   for (;;) {

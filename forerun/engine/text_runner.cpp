@@ -137,6 +137,8 @@ std::vector<TextRunner::Group> TextRunner::groups() {
     text->cache->truncate(known);
     text->cache->hold(known);
     if (text->unread() > 0) continue;
+    if (!text->prompt_read && options_.max_prefixes > 0) text->cache->remember();
+    text->prompt_read = true;
     TextDrafter* drafter = text->request.drafter.get();
     auto group =
         std::find_if(out.begin(), out.end(), [&](const Group& g) { return g.drafter == drafter; });
@@ -209,8 +211,11 @@ void TextRunner::plan_pieces(TextPass& pass, bool alone) {
   std::int64_t rows = alone ? most : std::min(most, static_cast<std::int64_t>(piece_rows_));
   for (const auto& text : active_) {
     if (text->awaited.positions > 0) continue;
-    const std::int64_t piece = std::min(rows, text->unread());
+    std::int64_t piece = std::min(rows, text->unread());
     if (piece <= 0) continue;
+    const std::int64_t left = text->split - text->cache->length();
+    if (left > 0) piece = std::min(piece, left);
+    if (options_.max_prefixes > 0) text->cache->remember();
     pass.read(*text, piece);
     rows -= piece;
     if (rows <= 0) return;

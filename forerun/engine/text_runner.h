@@ -73,6 +73,7 @@ class TextRunner final : public Runner {
   void admit(std::vector<Event>& events);
   bool fits(Text& text, std::vector<Event>& events);
   void begin(Text& text);
+  void take_beginning(Text& text);
   // The longest known beginning of a text.
   struct Beginning {
     const KvCache* cache = nullptr;  // null: none

@@ -43,6 +43,11 @@ class KvCache {
   void hold(std::int64_t position) noexcept {
     if (recurrent_) recurrent_->hold(position);
   }
+  /// With recurrent layers keeps a copy of the first state from here on, so that `share` and
+  /// `truncate` reach it; four at most.
+  void remember() noexcept {
+    if (recurrent_) recurrent_->remember();
+  }
   /// @return null: the model has no such layers
   RecurrentState* recurrent() noexcept { return recurrent_ ? &*recurrent_ : nullptr; }
 

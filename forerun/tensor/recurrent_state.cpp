@@ -64,10 +64,9 @@ void RecurrentState::grow_journal(std::int64_t rows) {
 void RecurrentState::reserve(const RowPlan& rows) {
   allocate();
   grow_journal(rows_for(rows));
-  if (due_ > 0) {
-    --due_;
-    add_checkpoint();
-  }
+  if (due_ < 0 || base_ < due_) return;
+  due_ = -1;
+  add_checkpoint();
 }
 
 // Where memory is short there is none: it only saves time.
@@ -114,7 +113,6 @@ void RecurrentState::advance(const RowPlan& rows) {
   const std::int64_t known = stayed_ + (rows.chain() ? rows.rows() - settled_ : 0);
   path_.resize(static_cast<std::size_t>(known));
   std::iota(path_.begin(), path_.end(), 0);
-  if (rows.chain() && rows.rows() > kPrompt) due_ = 2;
 }
 
 void RecurrentState::keep(std::span<const std::int32_t> path) {

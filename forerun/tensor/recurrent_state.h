@@ -18,8 +18,8 @@ namespace forerun {
 /// What the recurrent layers of a model carry along one sequence: the state as of a base position,
 /// and a journal of the rows after it, which may still be dropped. A pass first takes the rows of
 /// the journal that were kept into the state, then journals its own. A long pass takes all of its
-/// rows but the last kJournal into the state at once. Copies of earlier states (checkpoints) serve
-/// texts that begin alike.
+/// rows but the last kJournal into the state at once. Copies of earlier states (checkpoints, the last
+/// four of those that were asked for) serve texts that begin alike.
 class RecurrentState {
  public:
   struct Shape {
@@ -70,6 +70,8 @@ class RecurrentState {
 
   /// Positions from this one on can be dropped whatever passes follow, until another is given.
   void hold(std::int64_t position) noexcept { held_ = position; }
+  /// Keeps a checkpoint of the first state from here on, for texts that begin alike.
+  void remember() noexcept { due_ = length(); }
   /// The start of a pass. @throws std::logic_error  the one before it failed on its way
   void begin();
 
@@ -138,7 +140,6 @@ class RecurrentState {
     std::shared_ptr<void> charge;
   };
   static constexpr std::size_t kCheckpoints = 4;
-  static constexpr std::int64_t kPrompt = 32;  // longer chains are read, not drafted
 
   std::size_t state_floats() const noexcept {
     return static_cast<std::size_t>(shape_.layers * shape_.state());
@@ -167,7 +168,7 @@ class RecurrentState {
   std::int64_t held_ = std::numeric_limits<std::int64_t>::max();
   std::vector<std::int32_t> path_;  // kept rows of the journal
   std::vector<Checkpoint> checkpoints_;  // by position
-  int due_ = 0;        // passes that begin with a checkpoint
+  std::int64_t due_ = -1;  // a checkpoint is wanted from this base on; -1: none
   bool open_ = false;  // a pass has begun
 };
 
