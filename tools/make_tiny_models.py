@@ -404,7 +404,7 @@ def make(family, seed):
     save_file(expected, folder / "expected.safetensors")
     arrays = {k: v.float().numpy() for k, v in state.items()}
     kind = STORED.get(family, GGMLQuantizationType.F32)
-    if family not in ("mistral", "lfm2", "qwen3_5", "lfm2_moe", "qwen3_next", "qwen3_5_moe"):  # llama.cpp's files of Llama and its like know no window
+    if family not in ("mistral", "lfm2_moe", "qwen3_next", "qwen3_5_moe"):  # llama.cpp's files of Llama know no window
         tiny_gguf.write_gguf(folder / "model.gguf", text, published.get("text_config", published), arrays, kind)
         tiny_gguf.check_gguf(folder / "model.gguf", text, arrays)
     for file in folder.iterdir():

@@ -28,6 +28,8 @@ ARCHITECTURES = {  # config.json's model_type: (the name in the file, the gguf p
     "glm4_moe": ("glm4moe", MODEL_ARCH.GLM4_MOE),
     "gemma3_text": ("gemma3", MODEL_ARCH.GEMMA3),
     "gpt_oss": ("gpt-oss", MODEL_ARCH.GPT_OSS),
+    "lfm2": ("lfm2", MODEL_ARCH.LFM2),
+    "qwen3_5_text": ("qwen35", MODEL_ARCH.QWEN35),
 }
 LLAMA = ("llama", "mistral", "mixtral", "smollm3", "granite", "granitemoeshared")  # whose rotary pairs lie side by side in the file
 
@@ -77,8 +79,48 @@ def llama3_divisors(head_dim, theta, scaling):
     return np.array(divisors, dtype=np.float32)
 
 
+def tiled_value_heads(config, name, value):
+    """`value` of a recurrent layer of Qwen3.5 with its value heads in the file's order: first those that come first of
+    every key head, then those that come second."""
+    keys, values = config.linear_num_key_heads, config.linear_num_value_heads
+
+    def tiled(rows):
+        split = rows.reshape(keys, values // keys, rows.shape[0] // values, *rows.shape[1:])
+        return split.swapaxes(0, 1).reshape(rows.shape)
+
+    if name.endswith(("in_proj_qkv.weight", "conv1d.weight")):
+        first = 2 * keys * config.linear_key_head_dim
+        return np.concatenate([value[:first], tiled(value[first:])])
+    if name.endswith("out_proj.weight"):
+        return tiled(value.T).T
+    return value if name.endswith("linear_attn.norm.weight") else tiled(value)
+
+
+def grouped_value_heads(config, name, value):
+    """The inverse of tiled_value_heads."""
+    keys, values = config.linear_num_key_heads, config.linear_num_value_heads
+    each, width = values // keys, config.linear_value_head_dim
+    if name.endswith("linear_attn.norm.weight"):
+        return value
+    if name.endswith(("in_proj_a.weight", "in_proj_b.weight", "A_log", "dt_bias")):
+        width = 1
+    places = [(h % each * keys + h // each) * width + i for h in range(values) for i in range(width)]
+    if name.endswith("out_proj.weight"):
+        return value[:, places]
+    first = value.shape[0] - len(places)
+    return value[[*range(first), *(first + i for i in places)]]
+
+
 def _to_gguf(config, name, value):
     """The array stored for the Hugging Face tensor `name`."""
+    if name.endswith(("conv.conv.weight", "conv1d.weight")):
+        value = value[:, 0]
+    if name.endswith("A_log"):
+        value = -np.exp(value)
+    if ".linear_attn." in name:
+        return tiled_value_heads(config, name, value)
+    if config.model_type == "qwen3_5_text" and name.endswith("norm.weight"):
+        return value + 1
     if config.model_type in LLAMA and name.endswith(("q_proj.weight", "k_proj.weight")):
         heads = config.num_attention_heads if "q_proj" in name else config.num_key_value_heads
         return permute_halves(value, heads)
@@ -158,6 +200,8 @@ def _file_state(config, state):
 
 
 def _file_name(config, table, name):
+    if name.endswith(".dt_bias"):
+        return table.get_name(name.replace(".dt_bias", ".dt_proj")) + ".bias"
     if name.endswith(".e_score_correction_bias"):
         return table.get_name(name.removesuffix("_bias")) + ".bias"
     if name.endswith(".sinks"):
@@ -206,10 +250,13 @@ def _add_metadata(writer, config, published):
     writer.add_context_length(config.max_position_embeddings)
     writer.add_embedding_length(config.hidden_size)
     writer.add_block_count(_blocks(config))
-    writer.add_feed_forward_length(config.intermediate_size)
     writer.add_head_count(config.num_attention_heads)
-    writer.add_head_count_kv(config.num_key_value_heads)
-    writer.add_layer_norm_rms_eps(config.rms_norm_eps)
+    if config.model_type == "lfm2":
+        _add_lfm2(writer, config, published)
+    else:
+        writer.add_feed_forward_length(config.intermediate_size)
+        writer.add_head_count_kv(config.num_key_value_heads)
+        writer.add_layer_norm_rms_eps(config.rms_norm_eps)
     if "head_dim" in published:
         writer.add_key_length(published["head_dim"])
         writer.add_value_length(published["head_dim"])
@@ -226,6 +273,28 @@ def _add_metadata(writer, config, published):
         writer.add_rope_dimension_count(_head_dim(config))
     if rope["rope_type"] == "yarn":
         _add_yarn(writer, rope)
+
+
+def _add_lfm2(writer, config, published):
+    writer.add_head_count_kv([config.num_key_value_heads if kind == "full_attention" else 0 for kind in config.layer_types])
+    writer.add_layer_norm_rms_eps(config.norm_eps)
+    writer.add_shortconv_l_cache(config.conv_L_cache)
+    writer.add_vocab_size(config.vocab_size)
+    multiple = published["block_multiple_of"]
+    width = int(published["block_ffn_dim_multiplier"] * int(2 * published["block_ff_dim"] / 3))
+    writer.add_feed_forward_length((width + multiple - 1) // multiple * multiple)
+
+
+def _add_qwen35(writer, config):
+    writer.add_ssm_conv_kernel(config.linear_conv_kernel_dim)
+    writer.add_ssm_state_size(config.linear_key_head_dim)
+    writer.add_ssm_group_count(config.linear_num_key_heads)
+    writer.add_ssm_time_step_rank(config.linear_num_value_heads)
+    writer.add_ssm_inner_size(config.linear_value_head_dim * config.linear_num_value_heads)
+    writer.add_full_attention_interval(config.layer_types.index("full_attention") + 1)
+    rope = config.rope_parameters
+    writer.add_rope_dimension_count(int(_head_dim(config) * rope["partial_rotary_factor"]))
+    writer.add_rope_dimension_sections([*rope["mrope_section"], 0])
 
 
 def _add_family(writer, config):
@@ -246,6 +315,8 @@ def _add_family(writer, config):
     elif kind in ("phi3", "glm4", "glm4_moe"):
         part = config.rope_parameters.get("partial_rotary_factor", 1.0)
         writer.add_rope_dimension_count(int(_head_dim(config) * part))
+    elif kind == "qwen3_5_text":
+        _add_qwen35(writer, config)
     if kind != "phi3":
         return
     rope = config.rope_parameters
@@ -327,11 +398,19 @@ def check_gguf(path, config, state):
         got = stored.pop(_file_name(config, table, name))
         if name.endswith(("shared_expert_gate.weight", "moe_statics.e_score_correction_bias")):
             got = got[None]
-        if config.model_type in GEMMA and got.ndim == 1:
+        centered = config.model_type == "qwen3_5_text" and name.endswith("norm.weight") and ".linear_attn." not in name
+        if (config.model_type in GEMMA and got.ndim == 1) or centered:
             assert np.allclose(got - 1, value, rtol=0, atol=2e-7), name
             continue
         if config.model_type in LLAMA and ("q_proj" in name or "k_proj" in name):
             heads = config.num_attention_heads if "q_proj" in name else config.num_key_value_heads
             got = unpermute_halves(got, heads)
+        if ".linear_attn." in name:
+            got = grouped_value_heads(config, name, got)
+        if name.endswith("A_log"):
+            assert np.allclose(np.log(-got), value, rtol=0, atol=1e-6), name
+            continue
+        if name.endswith(("conv.conv.weight", "conv1d.weight")):
+            got = got[:, None]
         assert np.array_equal(got, value), name
     assert not stored, f"{path}: unexpected {sorted(stored)}"

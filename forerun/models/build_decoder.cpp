@@ -200,7 +200,8 @@ class Builder {
   }
 
   // The file's name of a tensor.
-  std::string stored_name(const std::string& name) const {
+  std::string stored_name(const std::string& own) const {
+    const std::string name = internal::joined_recurrent_name(c_, own);
     if (naming_ == Naming::kHuggingFace) {
       return c_.family == Family::kErnie45Moe ? ernie_name(name) : name;
     }
@@ -263,17 +264,21 @@ class Builder {
       std::optional<internal::OwnTensor> part = internal::gpt_oss_expert(name, find_);
       if (part) return &(parts_[name] = *std::move(part)).view;
     }
-    const TensorView* view = find_(stored_name(internal::joined_recurrent_name(c_, name)));
+    const TensorView* view = find_(stored_name(name));
     const std::int64_t expert = expert_of(name);
+    const bool gguf = naming_ == Naming::kGguf;
+    if (view == nullptr && gguf && c_.family == Family::kLfm2 && name == "model.norm.weight") {
+      return find_("output_norm.weight");  // as other families' files have it
+    }
     if (view == nullptr) {
-      if (naming_ == Naming::kGguf) return expert < 0 ? view : find_(gguf_single_expert(name));
+      if (gguf) return expert < 0 ? view : find_(gguf_single_expert(name));
       return one_of_all(name);
     }
     if (name.ends_with(".shared_expert_gate.weight") && view->shape.size() == 1) {
       return as_one_row(*view, name);
     }
     if (std::optional<internal::OwnTensor> own =
-            internal::recurrent_tensor(c_, name, *view, naming_ == Naming::kGguf)) {
+            internal::recurrent_tensor(c_, name, *view, gguf)) {
       return &(parts_[name] = *std::move(own)).view;
     }
     if (name.ends_with("e_score_correction_bias") && view->shape.size() == 2 &&
@@ -335,9 +340,9 @@ class Builder {
   void read(const ModelWeight& w) const {
     const TensorView& view = get(w);
     const bool norm = w.name.ends_with("norm.weight");
-    const bool plain =
-        norm || w.name.ends_with("sinks") || w.name.ends_with("e_score_correction_bias") ||
-        internal::is_recurrent_value(w.name);
+    const bool plain = norm || w.name.ends_with("sinks") ||
+                       w.name.ends_with("e_score_correction_bias") ||
+                       internal::is_recurrent_value(w.name);
     const RowMap order = row_order(w.name);
     if (!w.tensor->defined() || w.tensor->sizes() != at::IntArrayRef(w.shape)) {
       *w.tensor = at::empty(w.shape, plain ? at::kFloat : scalar_type(precision_));
@@ -347,7 +352,8 @@ class Builder {
     dequantize(view.dtype, view.bytes,
                {wide.data_ptr<float>(), static_cast<std::size_t>(wide.numel())});
     // llama.cpp's converter has already added the 1.
-    const bool centered = norm && c_.centered_norms() && !w.name.ends_with("linear_attn.norm.weight");
+    const bool centered =
+        norm && c_.centered_norms() && !w.name.ends_with("linear_attn.norm.weight");
     if (centered && naming_ != Naming::kGguf) wide.add_(1.0);
     w.tensor->copy_(order ? reordered(wide, order) : wide);
   }

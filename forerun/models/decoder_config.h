@@ -124,7 +124,8 @@ struct DecoderConfig : BlockConfig {
   bool local_rope() const noexcept { return family == Family::kGemma3 || family == Family::kOlmo2; }
   /// The norm before the MLP has the name of one after attention.
   bool named_after_attention() const noexcept {
-    return post_norms || family == Family::kGptOss || family == Family::kGlm4Moe;
+    return post_norms || family == Family::kGptOss || family == Family::kGlm4Moe ||
+           family == Family::kQwen35;
   }
   /// Blocks of a layer.
   BlockConfig block(std::size_t layer) const {

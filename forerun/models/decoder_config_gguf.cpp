@@ -11,6 +11,7 @@
 #include "forerun/models/internal/config_check.h"
 #include "forerun/models/internal/gguf_experts.h"
 #include "forerun/models/internal/gguf_keys.h"
+#include "forerun/models/internal/gguf_recurrent.h"
 
 namespace forerun {
 namespace {
@@ -33,6 +34,8 @@ std::optional<Family> family_of(std::string_view architecture) {
   if (architecture == "olmoe") return Family::kOlmoe;
   if (architecture == "glm4moe") return Family::kGlm4Moe;
   if (architecture == "ernie4_5-moe") return Family::kErnie45Moe;
+  if (architecture == "lfm2") return Family::kLfm2;
+  if (architecture == "qwen35") return Family::kQwen35;
   return std::nullopt;
 }
 
@@ -179,7 +182,12 @@ void read_sizes(const Gguf& gguf, Keys& k, DecoderConfig& c, bool experts) {
   c.hidden = k.integer("embedding_length");
   c.layers = k.integer("block_count");
   c.heads = k.integer("attention.head_count");
-  c.kv_heads = k.integer("attention.head_count_kv", c.heads);
+  if (c.family == Family::kLfm2) {
+    internal::read_lfm2_layers(gguf, k, c);
+  } else {
+    c.kv_heads = k.integer("attention.head_count_kv", c.heads);
+  }
+  if (c.family == Family::kQwen35) internal::read_qwen35_layers(k, c);
   c.head_dim = k.integer("attention.key_length", c.heads > 0 ? c.hidden / c.heads : 0);
   if (experts) {
     internal::read_experts(gguf, k, c);
@@ -189,7 +197,7 @@ void read_sizes(const Gguf& gguf, Keys& k, DecoderConfig& c, bool experts) {
   c.context = k.integer("context_length");
   c.norm_eps = k.number("attention.layer_norm_rms_epsilon", 1e-6);
   const std::int64_t rotated = k.integer("rope.dimension_count", c.head_dim);
-  const bool part = c.family == Family::kPhi3 || c.rotates_half();
+  const bool part = c.family == Family::kPhi3 || c.usual_rotation() > 0.0;
   if (rotated != c.head_dim && (!part || rotated <= 0 || rotated > c.head_dim)) {
     k.fail("a rotary embedding of part of a head is not supported");
   }
@@ -203,12 +211,16 @@ void read_sizes(const Gguf& gguf, Keys& k, DecoderConfig& c, bool experts) {
 // The error of a file with layers or rotations that are not supported; else empty.
 std::string unknown_parts(const Gguf& gguf, std::string_view architecture) {
   const std::string layers = fmt::format("{}.nextn_predict_layers", architecture);
-  if (architecture != "glm4moe" && gguf.get<std::int64_t>(layers).value_or(0) != 0) {
+  const bool read = architecture == "glm4moe" || architecture == "qwen35";
+  if (!read && gguf.get<std::int64_t>(layers).value_or(0) != 0) {
     return layers + ": layers that predict further tokens are not supported";
   }
   const std::string sections = fmt::format("{}.rope.dimension_sections", architecture);
   const auto sizes = gguf.get<std::vector<std::int32_t>>(sections);
-  if (sizes && std::any_of(sizes->begin(), sizes->end(), [](std::int32_t n) { return n != 0; })) {
+  // A text has one position, by which all of them rotate.
+  const bool texts = architecture == "qwen35";
+  if (!texts && sizes &&
+      std::any_of(sizes->begin(), sizes->end(), [](std::int32_t n) { return n != 0; })) {
     return sections + ": rotations by several positions are not supported";
   }
   return "";
@@ -224,7 +236,7 @@ Result<DecoderConfig> parse_decoder_config(const Gguf& gguf) {
     return Error{
         fmt::format("architecture {} is not supported; llama, smollm3, granite, granitemoe, qwen2, "
                     "qwen2moe, qwen3, qwen3moe, gpt-oss, gemma2, gemma3, phi3, olmo2, olmoe, "
-                    "glm4, glm4moe and ernie4_5-moe are",
+                    "glm4, glm4moe, ernie4_5-moe, lfm2 and qwen35 are",
                     quote(*architecture))};
   }
   if (const std::string more = unknown_parts(gguf, *architecture); !more.empty()) {

@@ -30,6 +30,16 @@ constexpr std::pair<std::string_view, std::string_view> kGgufNames[] = {
     {"mlp.gate.", "ffn_gate_inp."},
     {"mlp.shared_expert_gate.", "ffn_gate_inp_shexp."},
     {"mlp.gate_up_proj.", "ffn_up."},
+    {"linear_attn.in_proj_qkv.", "attn_qkv."},
+    {"linear_attn.in_proj_z.", "attn_gate."},
+    {"linear_attn.in_proj_b.", "ssm_beta."},
+    {"linear_attn.in_proj_a.", "ssm_alpha."},
+    {"linear_attn.conv1d.", "ssm_conv1d."},
+    {"linear_attn.dt_bias", "ssm_dt.bias"},
+    {"linear_attn.A_log", "ssm_a"},
+    {"linear_attn.norm.", "ssm_norm."},
+    {"linear_attn.out_proj.", "ssm_out."},
+    {"conv.", "shortconv."},
     {"mlp.gate_proj.", "ffn_gate."},
     {"mlp.up_proj.", "ffn_up."},
     {"mlp.down_proj.", "ffn_down."}};
@@ -53,6 +63,7 @@ std::pair<std::string, std::string> kind_and_end(const std::string& name) {
 
 std::string gguf_name(const DecoderConfig& c, const std::string& name) {
   std::string prefix, rest = name;
+  if (c.family == Family::kLfm2 && name == "model.norm.weight") return "token_embd_norm.weight";
   if (name.starts_with(kLayerPrefix)) {
     prefix = gguf_layer(name);
     rest = internal::joined_name(c, name).substr(after_layer(name));

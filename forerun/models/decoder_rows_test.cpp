@@ -54,6 +54,10 @@ class DecoderRows : public ::testing::TestWithParam<std::tuple<std::string, Prec
   }
   void TearDown() override { at::set_num_threads(1); }
   bool int8() const { return std::get<1>(GetParam()) == Precision::kInt8; }
+  bool recurs() const { return !model_.config.recurrent.none(); }
+  static std::size_t state_bytes(KvCache& cache) {
+    return cache.recurrent() == nullptr ? 0 : cache.recurrent()->bytes();
+  }
   // A row follows one of the four before it, or the kept positions.
   Tree tree(std::int32_t rows) {
     Tree t;
@@ -100,6 +104,19 @@ class DecoderRows : public ::testing::TestWithParam<std::tuple<std::string, Prec
       }
     }
     return out;
+  }
+
+  // Of recurrent layers the states of some earlier positions are there only.
+  void expect_a_start_of_the_text(const KvCache& cache, std::size_t at_most) const {
+    const auto kept = static_cast<std::size_t>(cache.length());
+    ASSERT_LE(kept, at_most);
+    const auto from = text_.begin() + static_cast<std::ptrdiff_t>(kept);
+    const std::size_t more = at_most - kept + 3;
+    const std::vector<Token> rest(from, from + static_cast<std::ptrdiff_t>(more));
+    const auto rows = static_cast<std::int64_t>(more);
+    const std::vector<Token> whole(text_.begin(), from + rows);
+    const at::Tensor want = chain(model_.make_cache(), whole);
+    expect_same(chain(cache, rest), want.narrow(0, want.size(0) - rows, rows), "truncated");
   }
 
   const c10::InferenceMode no_autograd_;
@@ -158,14 +175,16 @@ TEST_P(DecoderRows, AKeptPathIsTheChainAndTheRestGoesBack) {
   for (const std::size_t prefix : {1, 60, 63, 250, 255, 511}) {
     const auto pool = std::make_shared<KvPool>();
     KvCache cache = prefilled(prefix, pool);
-    const std::size_t used = pool->used();
+    const std::size_t used = pool->used() - state_bytes(cache);
     for (int round = 0; round < 4; ++round) {
       const Tree t = tree(90);
       const KvCache before = cache.share(cache.length());
-      const std::size_t more = cache.bytes_to_reserve(RowPlan::of(90, t.parents, {}));
-      const std::size_t held = pool->used();
+      const RowPlan plan = RowPlan::of(90, t.parents, {});
+      std::size_t more = cache.bytes_to_reserve(plan);
+      if (recurs()) more -= cache.recurrent()->bytes_to_reserve(plan);
+      const std::size_t held = pool->used() - state_bytes(cache);
       run(t, cache);
-      EXPECT_EQ(pool->used(), held + more);
+      EXPECT_EQ(pool->used() - state_bytes(cache), held + more);
       const Rows path = t.path_to(static_cast<std::int32_t>(random_() % 90));
       cache.keep(path);
       ASSERT_EQ(cache.length(), before.length() + static_cast<std::int64_t>(path.size()));
@@ -180,8 +199,12 @@ TEST_P(DecoderRows, AKeptPathIsTheChainAndTheRestGoesBack) {
     cache.truncate(length);
     EXPECT_FALSE(cache.pending());
     cache.truncate(static_cast<std::int64_t>(prefix));
-    if (int8()) {
-      EXPECT_EQ(pool->used(), used);
+    if (recurs()) expect_a_start_of_the_text(cache, prefix);
+    if (!int8()) continue;
+    if (cache.length() == static_cast<std::int64_t>(prefix)) {
+      EXPECT_EQ(pool->used() - state_bytes(cache), used);
+    } else {
+      EXPECT_LE(pool->used() - state_bytes(cache), used);
     }
   }
 }
@@ -195,6 +218,13 @@ TEST_P(DecoderRows, ABlockSeesItselfAndItsAncestorsOnly) {
   const Tree one = {{9, 7, 2, 2, 2}, {-1, 0, 1, 2, 3}, {-1, -1, 4, 4, 4}};
   const Tree causal = {one.tokens, one.parents};
   KvCache a = cache.share(62), b = cache.share(62), c = cache.share(62);
+  if (recurs()) {  // which read texts in order
+    EXPECT_THROW(run(both, a), std::invalid_argument);
+    EXPECT_THROW(run(one, b), std::invalid_argument);
+    EXPECT_FALSE(a.pending() || b.pending());
+    expect_same(chain(a, causal.tokens), chain(cache, causal.tokens), "after refusals");
+    return;
+  }
   const at::Tensor in_both = run(both, a), alone = run(one, b), without = run(causal, c);
   expect_same(in_both.narrow(0, 6, 3), alone.narrow(0, 2, 3), "block");
   expect_same(alone.narrow(0, 0, 2), without.narrow(0, 0, 2), "before the block");
@@ -238,7 +268,7 @@ TEST_P(DecoderRows, StatesAndLogitsAreThoseOfTheRowsWanted) {
 
 TEST_P(DecoderRows, AFullPoolAndTheContextsEndRefuseATreeBeforeItRuns) {
   KvCache probe = model_.make_cache();
-  const auto pool = std::make_shared<KvPool>(probe.bytes_to_reserve(64));
+  const auto pool = std::make_shared<KvPool>(probe.bytes_to_reserve(20));
   KvCache cache = model_.make_cache(pool);
   pass(model_, cache, std::span(text_).first(20));
   const Tree t = tree(int8() ? 10 : 250);  // a page for the branches; more rows than there is room
@@ -311,6 +341,12 @@ INSTANTIATE_TEST_SUITE_P(
                                          "gpt_oss"),
                        ::testing::Values(Precision::kF32, Precision::kBF16, Precision::kInt8)),
     name_of_rows);
+
+INSTANTIATE_TEST_SUITE_P(Recurrent, DecoderRows,
+                         ::testing::Combine(::testing::Values("lfm2", "qwen3_5"),
+                                            ::testing::Values(Precision::kF32, Precision::kBF16,
+                                                              Precision::kInt8)),
+                         name_of_rows);
 
 // Not in bf16, which chooses other experts where two are nearly as likely.
 INSTANTIATE_TEST_SUITE_P(Experts, DecoderRows,

@@ -55,7 +55,8 @@ TEST_P(Int4Family, AnyCutIsThePrefillBitForBit) {
 INSTANTIATE_TEST_SUITE_P(Tiny, Int4Family,
                          ::testing::Values("smollm3", "gemma2", "phi3", "phi3_window", "granite",
                                            "olmo2", "olmo3", "glm4", "qwen2_moe", "olmoe",
-                                           "glm4_moe", "glm4_moe_groups", "granite_moe", "ernie"),
+                                           "glm4_moe", "glm4_moe_groups", "granite_moe", "ernie",
+                                           "lfm2", "qwen3_5"),
                          [](const auto& family) { return family.param; });
 
 }  // namespace

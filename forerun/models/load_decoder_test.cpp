@@ -41,13 +41,12 @@ TEST(LoadDecoder, OfTheEndsReadsNoLayer) {
 
 // Weights that stay in their file: the logits are those of float32, of every family and format.
 TEST(LoadDecoder, InTheFormOfTheFileGivesTheSameLogits) {
-  for (const char* name : {"llama",       "llama_plain",    "qwen2",        "qwen3",
-                           "gemma3",      "gemma3_softcap", "mistral_yarn", "gemma3_pictures",
-                           "qwen3_moe",   "mixtral",        "smollm3",      "gemma2",
-                           "phi3",        "phi3_window",    "granite",      "olmo2",
-                           "olmo3",       "glm4",           "gpt_oss",      "gpt_oss_mxfp4",
-                           "qwen2_moe",   "olmoe",          "glm4_moe",     "glm4_moe_groups",
-                           "granite_moe", "ernie"}) {
+  for (const char* name :
+       {"llama",        "llama_plain",     "qwen2",     "qwen3",   "gemma3",   "gemma3_softcap",
+        "mistral_yarn", "gemma3_pictures", "qwen3_moe", "mixtral", "smollm3",  "gemma2",
+        "phi3",         "phi3_window",     "granite",   "olmo2",   "olmo3",    "glm4",
+        "gpt_oss",      "gpt_oss_mxfp4",   "qwen2_moe", "olmoe",   "glm4_moe", "glm4_moe_groups",
+        "granite_moe",  "ernie",           "lfm2",      "qwen3_5"}) {
     const std::string folder = kTiny + name;
     const auto logits = [&](const DecoderLm& m) {
       KvCache cache = m.make_cache();

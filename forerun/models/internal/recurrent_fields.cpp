@@ -19,8 +19,7 @@ void read_kinds(const json& types, const char* recurrent, Fields& f, DecoderConf
   }
   for (std::size_t i = 0; i < types.size(); ++i) {
     if (types[i] != "full_attention" && types[i] != recurrent) {
-      return f.fail(
-          fmt::format("layer type {} is not supported", printable(types[i].dump(), 40)));
+      return f.fail(fmt::format("layer type {} is not supported", printable(types[i].dump(), 40)));
     }
     c.recurrent_layers[i] = types[i] == recurrent;
   }
@@ -52,7 +51,9 @@ void read_qwen35_layers(Fields& f, DecoderConfig& c) {
   r.value_heads = f.integer("linear_num_value_heads", 32);
   r.value_dim = f.integer("linear_value_head_dim", 128);
   r.by_heads = f.text("model_type", "") == kQwen3Next;
-  if (const json* types = f.find("layer_types")) return read_kinds(*types, "linear_attention", f, c);
+  if (const json* types = f.find("layer_types")) {
+    return read_kinds(*types, "linear_attention", f, c);
+  }
   const std::int64_t interval = f.integer("full_attention_interval", 4);
   if (interval <= 0) return f.fail("'full_attention_interval' must be positive");
   for (std::int64_t i = 0; i < c.layers; ++i) {
@@ -88,8 +89,7 @@ void read_lfm2_sizes(Fields& f, bool mlp, DecoderConfig& c) {
 
 void read_recurrent_layers(Fields& f, DecoderConfig& c) {
   const bool lfm2 = c.family == Family::kLfm2;
-  c.recurrent.kind =
-      lfm2 ? RecurrentConfig::Kind::kShortConv : RecurrentConfig::Kind::kGatedDelta;
+  c.recurrent.kind = lfm2 ? RecurrentConfig::Kind::kShortConv : RecurrentConfig::Kind::kGatedDelta;
   c.recurrent_layers.assign(static_cast<std::size_t>(c.layers), false);
   c.sliding.assign(static_cast<std::size_t>(c.layers), false);
   if (lfm2) {
@@ -98,10 +98,13 @@ void read_recurrent_layers(Fields& f, DecoderConfig& c) {
     read_qwen35_layers(f, c);
   }
   if (const auto bad = check_recurrent(c)) return f.fail(*bad);
-  if (c.recurrent_count() == 0) {
-    c.recurrent = {};
-    c.recurrent_layers.clear();
-  }
+  drop_unused_recurrent(c);
+}
+
+void drop_unused_recurrent(DecoderConfig& c) {
+  if (c.recurrent_count() > 0) return;
+  c.recurrent = {};
+  c.recurrent_layers.clear();
 }
 
 std::optional<std::string> check_recurrent(const DecoderConfig& c) {
@@ -115,9 +118,10 @@ std::optional<std::string> check_recurrent(const DecoderConfig& c) {
   constexpr std::int64_t kMost = 1 << 12;
   for (const std::int64_t n : {r.key_heads, r.key_dim, r.value_heads, r.value_dim}) {
     if (n > 0 && n <= kMost) continue;
-    return fmt::format("sizes of recurrent layers are out of range: {} key heads of {}, {} value "
-                       "heads of {}",
-                       r.key_heads, r.key_dim, r.value_heads, r.value_dim);
+    return fmt::format(
+        "sizes of recurrent layers are out of range: {} key heads of {}, {} value "
+        "heads of {}",
+        r.key_heads, r.key_dim, r.value_heads, r.value_dim);
   }
   if (r.value_heads % r.key_heads != 0) {
     return fmt::format("{} value heads cannot share {} key heads evenly", r.value_heads,

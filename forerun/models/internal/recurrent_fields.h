@@ -22,5 +22,7 @@ void read_recurrent_layers(Fields& f, DecoderConfig& c);
 
 /// The error in their sizes, if any.
 std::optional<std::string> check_recurrent(const DecoderConfig& c);
+/// Of a model without such layers.
+void drop_unused_recurrent(DecoderConfig& c);
 
 }  // namespace forerun::internal

@@ -79,7 +79,8 @@ OwnTensor rates(const DecoderConfig& c, const TensorView& view, bool gguf) {
   for (float& x : values) x = gguf ? -x : std::exp(x);
   if (std::any_of(values.begin(), values.end(),
                   [](float x) { return !std::isfinite(x) || x < 0.0F; })) {
-    throw FormatError(fmt::format("tensor '{}' makes a state grow", view.name));
+    throw FormatError(
+        fmt::format("tensor '{}' holds a rate that is infinite or makes a state grow", view.name));
   }
   return own_floats(view, {heads}, values);
 }
