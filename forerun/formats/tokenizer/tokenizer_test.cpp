@@ -129,7 +129,7 @@ TEST(Tokenizer, NamesOfGgufGiveTheSameIdsAsTokenizerJson) {
 TEST(Tokenizer, NamesOfGgufCutTextsAsTheReference) {
   const std::vector<std::string> texts = hostile_texts();
   const nlohmann::json values = tokenizer_values("words.json");
-  EXPECT_EQ(values.size(), 7U);
+  EXPECT_EQ(values.size(), 8U);
   for (const auto& [name, expected] : values.items()) {
     const auto pre = internal::pre_tokenizer(name);
     ASSERT_TRUE(pre) << pre.error().message;
@@ -144,6 +144,22 @@ TEST(Tokenizer, NamesOfGgufCutTextsAsTheReference) {
       EXPECT_EQ(got, testing::unpacked(expected[i])) << name << ", text " << i;
     }
   }
+}
+
+// Letters with vowel signs, and marks that no letter composes with.
+TEST(Tokenizer, Qwen35KeepsMarksWithTheirWords) {
+  const auto words_of = [](const char* name, const std::string& text) {
+    const auto pre = *internal::pre_tokenizer(name);
+    return internal::Splitter::make(pre.split)->words(text, true);
+  };
+  const std::string hindi = "\u0928\u092e\u0938\u094d\u0924\u0947";
+  EXPECT_EQ(words_of("qwen35", hindi + " a12").size(), 4U);
+  EXPECT_GT(words_of("qwen2", hindi + " a12").size(), 4U);
+  EXPECT_EQ(words_of("qwen35", "a\u0301 \u0301!").size(), 3U);
+  EXPECT_FALSE(internal::begins_with_bos("qwen35"));
+  const auto pre = *internal::pre_tokenizer("qwen35");
+  EXPECT_EQ(pre.normalize.size(), 1U);
+  EXPECT_FALSE(pre.ignore_merges);
 }
 
 TEST(Tokenizer, TagsOfReasoningAndCallsHaveATextThoughTheyAreSpecial) {

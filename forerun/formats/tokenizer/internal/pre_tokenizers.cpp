@@ -19,6 +19,10 @@ constexpr std::string_view kLlama3Pattern =
 constexpr std::string_view kQwen2Pattern =
     R"((?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}| ?[^\s\p{L}\p{N}]+[\r\n]*)"
     R"(|\s*[\r\n]+|\s+(?!\S)|\s+)";
+// Marks belong to words.
+constexpr std::string_view kQwen35Pattern =
+    R"((?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?[\p{L}\p{M}]+|\p{N})"
+    R"(| ?[^\s\p{L}\p{M}\p{N}]+[\r\n]*|\s*[\r\n]+|\s+(?!\S)|\s+)";
 constexpr std::string_view kTekkenPattern =
     R"([^\r\n\p{L}\p{N}]?[\p{Lu}\p{Lt}\p{Lm}\p{Lo}\p{M}]*[\p{Ll}\p{Lm}\p{Lo}\p{M}]+)"
     R"(|[^\r\n\p{L}\p{N}]?[\p{Lu}\p{Lt}\p{Lm}\p{Lo}\p{M}]+[\p{Ll}\p{Lm}\p{Lo}\p{M}]*)"
@@ -57,13 +61,14 @@ enum class Kind : std::uint8_t {
   kLlama3,
   kLlama3Merged,
   kQwen2,
+  kQwen35,
   kTekken,
   kGpt4o,
   kDeepSeek,
   kDeepSeekCoder
 };
 
-constexpr std::array<std::pair<std::string_view, Kind>, 26> kNames = {
+constexpr std::array<std::pair<std::string_view, Kind>, 27> kNames = {
     {{"gpt-2", Kind::kGpt2},
      {"gpt2", Kind::kGpt2},
      {"default", Kind::kGpt2},
@@ -85,6 +90,7 @@ constexpr std::array<std::pair<std::string_view, Kind>, 26> kNames = {
      {"chatglm-bpe", Kind::kLlama3Merged},
      {"qwen2", Kind::kQwen2},
      {"deepseek-r1-qwen", Kind::kQwen2},
+     {"qwen35", Kind::kQwen35},
      {"tekken", Kind::kTekken},
      {"gpt-4o", Kind::kGpt4o},
      {"llama4", Kind::kGpt4o},
@@ -117,6 +123,8 @@ PreTokenizer made(Kind kind) {
       return {{}, by_patterns({kLlama3Pattern}), false};
     case Kind::kQwen2:
       return {{Nfc{}}, by_patterns({kQwen2Pattern}), false};
+    case Kind::kQwen35:
+      return {{Nfc{}}, by_patterns({kQwen35Pattern}), false};
     case Kind::kTekken:
       return {{}, by_patterns({kTekkenPattern}), true};
     case Kind::kGpt4o:
