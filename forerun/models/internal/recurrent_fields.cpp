@@ -123,6 +123,11 @@ std::optional<std::string> check_recurrent(const DecoderConfig& c) {
         "heads of {}",
         r.key_heads, r.key_dim, r.value_heads, r.value_dim);
   }
+  constexpr std::int64_t kMostState = 1 << 24;  // of a layer; published models have a million
+  if (r.key_dim * r.value_width() > kMostState) {
+    return fmt::format("sizes of recurrent layers are out of range: {} matrices of {} by {}",
+                       r.value_heads, r.key_dim, r.value_dim);
+  }
   if (r.value_heads % r.key_heads != 0) {
     return fmt::format("{} value heads cannot share {} key heads evenly", r.value_heads,
                        r.key_heads);
