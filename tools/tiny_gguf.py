@@ -276,7 +276,8 @@ def _add_metadata(writer, config, published):
 
 
 def _add_lfm2(writer, config, published):
-    writer.add_head_count_kv([config.num_key_value_heads if kind == "full_attention" else 0 for kind in config.layer_types])
+    heads = config.num_key_value_heads
+    writer.add_head_count_kv([heads if kind == "full_attention" else 0 for kind in config.layer_types])
     writer.add_layer_norm_rms_eps(config.norm_eps)
     writer.add_shortconv_l_cache(config.conv_L_cache)
     writer.add_vocab_size(config.vocab_size)
