@@ -81,7 +81,7 @@ std::vector<Token> some_tokens(std::size_t n, std::size_t vocab) {
 // What a pass reads of the keys, values and states of one sequence.
 double cache_bytes(const DecoderLm& lm, std::size_t prefix) {
   const DecoderConfig& c = lm.config;
-  const double width = has_int8_products(lm.precision)        ? 1.0
+  const double width = has_int8_products(lm.precision)    ? 1.0
                        : lm.precision == Precision::kBF16 ? 2.0
                                                           : 4.0;
   double positions = 0.0;  // over all layers with attention

@@ -28,8 +28,8 @@ const PrefixCache::Entry* PrefixCache::longest(std::span<const Token> tokens,
   std::size_t most = 0;
   for (auto entry = entries_.begin(); entry != entries_.end(); ++entry) {
     if (drafter != nullptr && entry->drafter.get() != drafter) continue;
-    const auto n = static_cast<std::size_t>(entry->cache.sharable(
-        static_cast<std::int64_t>(common_prefix(entry->tokens, tokens))));
+    const auto n = static_cast<std::size_t>(
+        entry->cache.sharable(static_cast<std::int64_t>(common_prefix(entry->tokens, tokens))));
     if (n <= most) continue;
     most = n;
     best = entry;

@@ -46,8 +46,8 @@ struct Text {
     RequestId id = 0;
     std::int64_t positions = 0;  ///< 0: none is waited for
   } awaited;
-  /// Where others begin to differ: of recurrent layers the state there is worth keeping, so no piece
-  /// of the prompt goes beyond it. 0: nowhere.
+  /// Where others begin to differ: of recurrent layers the state there is worth keeping, so no
+  /// piece of the prompt goes beyond it. 0: nowhere.
   std::int64_t split = 0;
   bool prompt_read = false;
   bool waits = false;  ///< said to wait

@@ -141,8 +141,8 @@ TextRunner::Beginning TextRunner::beginning_of(const Text& text) {
   Beginning best;
   const auto offer = [&](std::span<const Token> other, const KvCache& cache, SequenceId id,
                          const TextDrafter* of) {
-    const auto n = static_cast<std::size_t>(cache.sharable(
-        static_cast<std::int64_t>(std::min(most, common_prefix(other, tokens)))));
+    const auto n = static_cast<std::size_t>(
+        cache.sharable(static_cast<std::int64_t>(std::min(most, common_prefix(other, tokens)))));
     if (n <= best.length || (reads && of != drafter)) return;
     best = {&cache, id, n, of == drafter};
   };

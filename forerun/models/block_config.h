@@ -38,9 +38,9 @@ struct RecurrentConfig {
     kGatedDelta,  ///< linear attention by the gated delta rule (arXiv:2412.06464; Qwen3.5)
   };
   Kind kind = Kind::kNone;
-  std::int64_t taps = 0;                         ///< rows that its convolution reads, the own last
-  std::int64_t key_heads = 0, key_dim = 0;       ///< of kGatedDelta, as the values'
-  std::int64_t value_heads = 0, value_dim = 0;   ///< a head each has a matrix [key_dim, value_dim]
+  std::int64_t taps = 0;                        ///< rows that its convolution reads, the own last
+  std::int64_t key_heads = 0, key_dim = 0;      ///< of kGatedDelta, as the values'
+  std::int64_t value_heads = 0, value_dim = 0;  ///< a head each has a matrix [key_dim, value_dim]
   /// Value head j goes with key head j % key_heads (llama.cpp's files), else with
   /// j / (value_heads / key_heads).
   bool tiled = false;

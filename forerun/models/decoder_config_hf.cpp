@@ -161,10 +161,14 @@ json gemma_text_config_of(const json& config) {
 // The same of Qwen3.5. Source of the values: transformers' Qwen3_5TextConfig and
 // Qwen3_5MoeTextConfig.
 json qwen_text_config_of(const json& config, bool experts) {
-  json out = {{"model_type", internal::kQwen35}, {"vocab_size", 248320},
-              {"hidden_size", 4096},             {"intermediate_size", 12288},
-              {"num_hidden_layers", 32},         {"num_attention_heads", 16},
-              {"num_key_value_heads", 4},        {"max_position_embeddings", 32768}};
+  json out = {{"model_type", internal::kQwen35},
+              {"vocab_size", 248320},
+              {"hidden_size", 4096},
+              {"intermediate_size", 12288},
+              {"num_hidden_layers", 32},
+              {"num_attention_heads", 16},
+              {"num_key_value_heads", 4},
+              {"max_position_embeddings", 32768}};
   if (experts) {
     out.update({{"model_type", internal::kQwen35Moe},
                 {"hidden_size", 2048},

@@ -59,9 +59,9 @@ void check(const DecoderLm& model, const SequenceSpan& sequence, const RowPlan& 
 void check_masks(const DecoderLm& model, const SequenceSpan& sequence, std::int64_t rows) {
   if (sequence.masks.empty()) return;
   const GatedLora* lora = sequence.adapters;
-  if (lora == nullptr || !model.config.recurrent.none() || lora->config.hidden != model.config.hidden ||
-      lora->config.layers != model.config.layers || !sequence.embeddings.empty() ||
-      (model.int8 != nullptr) != (lora->int8 != nullptr)) {
+  if (lora == nullptr || !model.config.recurrent.none() ||
+      lora->config.hidden != model.config.hidden || lora->config.layers != model.config.layers ||
+      !sequence.embeddings.empty() || (model.int8 != nullptr) != (lora->int8 != nullptr)) {
     throw std::invalid_argument(
         "a pass: rows of masks need tokens, and adapters made for this model in its precision");
   }

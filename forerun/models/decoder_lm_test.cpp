@@ -70,8 +70,13 @@ TEST_P(Family, StatesOfBlocksMatchTransformers) {
   const Safetensors e = expected();
   const auto tokens = tokens_of(e, "tokens_0");
   const auto states = states_of(model, tokens, {1, 0}, {11, 1, 28});
-  EXPECT_LT(distance(states.select(1, 1), tensor_of(e, "hidden_0_0")), 1e-4);
-  EXPECT_LT(distance(states.select(1, 0), tensor_of(e, "hidden_1_0")), 1e-4);
+  for (const int block : {0, 1}) {
+    const at::Tensor expected = tensor_of(e, block == 0 ? "hidden_0_0" : "hidden_1_0");
+    // Of states above 33, as gpt-oss's, 25 units in the last place: processors order sums
+    // otherwise.
+    const double rounding = 3e-6 * expected.abs().max().item<double>();
+    EXPECT_LT(distance(states.select(1, 1 - block), expected), std::max(1e-4, rounding));
+  }
 }
 
 // Sequences of different lengths, at different positions, in one packed pass.

@@ -197,8 +197,8 @@ void Int8BlockPass::attend(Worker& w, const Int8Block& b, const Layer& layer,
         attention_.output(r, h, out + h * c_.head_dim, sinks != nullptr ? sinks + h : nullptr);
       }
       if (c_.output_gate) {
-        const float* const gates = qkv_ + (context() + r) * width_ + c_.query_width() +
-                                   2 * c_.kv_width();
+        const float* const gates =
+            qkv_ + (context() + r) * width_ + c_.query_width() + 2 * c_.kv_width();
         recurrent::sigmoid_gate(gates, c_.query_width(), out);
       }
       kernels().quantize_row(out, c_.query_width(), attended, r, out);

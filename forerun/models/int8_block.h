@@ -26,8 +26,8 @@ struct Int8Block {
   bool recurrent = false;
   RecurrentValues values;  ///< of a recurrent layer
   at::Tensor steps;        ///< [2 * value_heads, hidden] float32: its products for beta and decay
-  at::Tensor sinks;  ///< [heads] float32, or undefined
-  Int8Mlp mlp;       // unless there are experts
+  at::Tensor sinks;        ///< [heads] float32, or undefined
+  Int8Mlp mlp;             // unless there are experts
   Int8Experts experts;
   Int8Conv attention_conv, mlp_conv;
 
@@ -35,8 +35,8 @@ struct Int8Block {
   /// Bytes that a pass of one row reads.
   std::int64_t bytes() const noexcept {
     const auto own = steps.defined() ? static_cast<std::int64_t>(steps.nbytes()) : 0;
-    return own + qkv.bytes() + output.bytes() + mlp.bytes() + experts.bytes() + attention_conv.bytes() +
-           mlp_conv.bytes();
+    return own + qkv.bytes() + output.bytes() + mlp.bytes() + experts.bytes() +
+           attention_conv.bytes() + mlp_conv.bytes();
   }
 };
 

@@ -240,8 +240,8 @@ Int8Decoder::~Int8Decoder() = default;
 
 KvCache Int8Decoder::make_cache(std::shared_ptr<KvPool> pool) const {
   const std::int64_t recurrent = config_.recurrent_count();
-  KvCache out(KvPages({config_.layers - recurrent, config_.kv_heads, config_.head_dim},
-                      std::move(pool)));
+  KvCache out(
+      KvPages({config_.layers - recurrent, config_.kv_heads, config_.head_dim}, std::move(pool)));
   if (!config_.recurrent.none()) out.set_recurrent(state_shape(config_, recurrent));
   return out;
 }

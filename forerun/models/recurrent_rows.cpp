@@ -100,9 +100,8 @@ void RecurrentRows::convolve(const Layer& layer, std::int64_t item) {
   }
   const bool query = part < r_.key_heads, value = part >= 2 * r_.key_heads;
   const std::int64_t n = value ? r_.value_dim : r_.key_dim;
-  const std::int64_t first = value
-                                 ? 2 * r_.key_width() + (part - 2 * r_.key_heads) * r_.value_dim
-                                 : part * r_.key_dim;
+  const std::int64_t first =
+      value ? 2 * r_.key_width() + (part - 2 * r_.key_heads) * r_.value_dim : part * r_.key_dim;
   float* const out = mixed(row) + first;
   convolve_channels(layer, at, first, n, out);
   m::silu(out, n);

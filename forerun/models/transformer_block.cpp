@@ -195,7 +195,8 @@ void add_recurrent_weights(TransformerBlock& b, const BlockConfig& c, const std:
              name + (delta ? "in_proj_qkv" : "in_proj"), out);
   const std::string conv = name + (delta ? "conv1d" : "conv");
   out.push_back({conv + ".weight", &l.values.conv, {r.taps, channels}});
-  if (l.values.conv_bias.defined()) out.push_back({conv + ".bias", &l.values.conv_bias, {channels}});
+  if (l.values.conv_bias.defined())
+    out.push_back({conv + ".bias", &l.values.conv_bias, {channels}});
   if (delta) {
     add_linear(l.inputs[1], r.value_width(), c.hidden, name + "in_proj_z", out);
     add_linear(l.inputs[2], r.value_heads, c.hidden, name + "in_proj_b", out);
@@ -220,8 +221,7 @@ void add_attention_weights(TransformerBlock& b, const BlockConfig& c, const std:
   if (c.sinks) out.push_back({name + "sinks", &b.sinks, {c.heads}});
   if (!c.head_norms) return;
   const bool whole = c.whole_norms;
-  out.push_back(
-      {name + "q_norm.weight", &b.q_norm.weight, {whole ? c.query_width() : c.head_dim}});
+  out.push_back({name + "q_norm.weight", &b.q_norm.weight, {whole ? c.query_width() : c.head_dim}});
   out.push_back({name + "k_norm.weight", &b.k_norm.weight, {whole ? c.kv_width() : c.head_dim}});
 }
 
@@ -319,8 +319,7 @@ at::Tensor run_block(const TransformerBlock& b, const BlockConfig& c, const at::
   using Lora = BlockLora;
   Convolved attention(b.attention_conv, c, normed(b.attention_norm, c, h), run);
   const at::Tensor x = attention.take_input();
-  const auto qkv =
-      adapted_products(x, {&b.q, &b.k, &b.v}, {&Lora::q, &Lora::k, &Lora::v}, adapted);
+  const auto qkv = adapted_products(x, {&b.q, &b.k, &b.v}, {&Lora::q, &Lora::k, &Lora::v}, adapted);
   at::Tensor attended = attend(rotation.grown(placed(qkv[0], b.q_norm, c, rotation)),
                                {placed(qkv[1], b.k_norm, c, rotation), by_head(qkv[2], c)});
   if (c.output_gate) attended = attended * at::sigmoid((*b.output_gate)(x));
@@ -337,8 +336,8 @@ at::Tensor run_block(const TransformerBlock& b, const BlockConfig& c, const at::
     return (parts.size() == 1 ? parts[0] : at::cat(parts, 1)).to(at::kFloat).contiguous();
   };
   const bool delta = c.recurrent.kind == RecurrentConfig::Kind::kGatedDelta;
-  const at::Tensor in = wide(delta ? products(x, {&l.inputs[0], &l.inputs[1]})
-                                   : products(x, {&l.inputs[0]}));
+  const at::Tensor in =
+      wide(delta ? products(x, {&l.inputs[0], &l.inputs[1]}) : products(x, {&l.inputs[0]}));
   const at::Tensor steps = delta ? wide(products(x, {&l.inputs[2], &l.inputs[3]})) : at::Tensor();
   const RecurrentRows::Layer layer{.values = &l.values,
                                    .index = index,

@@ -46,9 +46,9 @@ struct TransformerBlock {
   Linear output;                               ///< [hidden, heads * head_dim]
   /// In place of attention, where BlockConfig::recurrent.
   std::optional<RecurrentLayer> recurrent;
-  at::Tensor sinks;                            ///< [heads] float32; where BlockConfig::sinks
-  Linear gate, up;                             ///< [intermediate, hidden]
-  Linear down;                                 ///< [hidden, intermediate]
+  at::Tensor sinks;  ///< [heads] float32; where BlockConfig::sinks
+  Linear gate, up;   ///< [intermediate, hidden]
+  Linear down;       ///< [hidden, intermediate]
   /// In place of gate, up and down where BlockConfig::experts: a row's output is the sum of those
   /// of its likeliest experts, of equally likely ones the first, each times its score: its
   /// probability by the softmax over all (or over those, where BlockConfig::norm_topk_prob), or as

@@ -19,8 +19,9 @@
 namespace forerun {
 
 /// Keys and values of the kept positions of one sequence, and the state of recurrent layers where a
-/// model has some. Rejected positions are dropped, never masked. Stored as tensors, or as the pages that the int8 engine reads. The rows of a pass that
-/// is not a chain are pending after it, until `keep` says which path of them stays.
+/// model has some. Rejected positions are dropped, never masked. Stored as tensors, or as the pages
+/// that the int8 engine reads. The rows of a pass that is not a chain are pending after it, until
+/// `keep` says which path of them stays.
 class KvCache {
  public:
   struct Shape {

@@ -11,7 +11,7 @@ namespace forerun::recurrent {
 /// columns, and one of 16 if need be: [values / 32][keys][32].
 struct Step {
   const float* from;
-  float* to;  ///< the matrix with the row before; may be `from`; null: not kept
+  float* to;                  ///< the matrix with the row before; may be `from`; null: not kept
   std::int64_t keys, values;  ///< values: a multiple of 16
   const float* key;           ///< [keys] of the row before; null: there is none
   const float* delta;         ///< [values]

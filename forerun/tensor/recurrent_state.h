@@ -18,8 +18,8 @@ namespace forerun {
 /// What the recurrent layers of a model carry along one sequence: the state as of a base position,
 /// and a journal of the rows after it, which may still be dropped. A pass first takes the rows of
 /// the journal that were kept into the state, then journals its own. A long pass takes all of its
-/// rows but the last kJournal into the state at once. Copies of earlier states (checkpoints, the last
-/// four of those that were asked for) serve texts that begin alike.
+/// rows but the last kJournal into the state at once. Copies of earlier states (checkpoints, the
+/// last four of those that were asked for) serve texts that begin alike.
 class RecurrentState {
  public:
   struct Shape {
@@ -166,10 +166,10 @@ class RecurrentState {
   // Of the last pass: rows that are in the state, and rows of the journal before its others.
   std::int64_t settled_ = 0, stayed_ = 0;
   std::int64_t held_ = std::numeric_limits<std::int64_t>::max();
-  std::vector<std::int32_t> path_;  // kept rows of the journal
+  std::vector<std::int32_t> path_;       // kept rows of the journal
   std::vector<Checkpoint> checkpoints_;  // by position
-  std::int64_t due_ = -1;  // a checkpoint is wanted from this base on; -1: none
-  bool open_ = false;  // a pass has begun
+  std::int64_t due_ = -1;                // a checkpoint is wanted from this base on; -1: none
+  bool open_ = false;                    // a pass has begun
 };
 
 }  // namespace forerun

@@ -161,8 +161,7 @@ void read_experts(Fields& f, const std::string& type, DecoderConfig& c) {
   const bool qwen = type == kQwen2Moe || type == kQwen3Moe || hybrid;
   c.intermediate = f.integer(qwen ? "moe_intermediate_size" : "intermediate_size");
   const bool always = type == kMixtral || type == kGptOss || is_granite_moe(type);
-  c.norm_topk_prob =
-      always || type == kQwen35Moe || f.flag("norm_topk_prob", type == kQwen3Next);
+  c.norm_topk_prob = always || type == kQwen35Moe || f.flag("norm_topk_prob", type == kQwen3Next);
   if (type == kGraniteMoeShared) {  // 0: none, as in its class
     c.shared_intermediate = f.integer("shared_intermediate_size", 0);
   }

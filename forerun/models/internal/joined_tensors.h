@@ -26,8 +26,9 @@ std::string granite_moe_name(const std::string& name);
 /// Its rows there, of the expert's own part.
 PartOfTensor part_of_granite_moe(const DecoderConfig& config, const std::string& name);
 
-/// The name of the tensor that holds a weight of all experts of a layer in folders of newer versions
-/// of transformers, "mlp.experts.gate_up_proj" or "mlp.experts.down_proj"; empty: not an expert's.
+/// The name of the tensor that holds a weight of all experts of a layer in folders of newer
+/// versions of transformers, "mlp.experts.gate_up_proj" or "mlp.experts.down_proj"; empty: not an
+/// expert's.
 std::string all_experts_name(const std::string& name);
 /// Its rows there, of the expert's own part.
 PartOfTensor part_of_all_experts(const DecoderConfig& config, const std::string& name);

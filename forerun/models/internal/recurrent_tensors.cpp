@@ -133,8 +133,8 @@ std::optional<OwnTensor> part_by_heads(const RecurrentConfig& r, const std::stri
   const auto is = [&](std::string_view part) { return name.find(part) != std::string::npos; };
   if (is(kMixed)) return joined_by_heads(r, view);
   if (is(kOutputGates)) {
-    return runs_of_rows(
-        view, {r.key_heads, 2 * r.key_dim + values, values, 2 * r.key_dim + 2 * values});
+    return runs_of_rows(view,
+                        {r.key_heads, 2 * r.key_dim + values, values, 2 * r.key_dim + 2 * values});
   }
   if (is(kBeta)) return runs_of_rows(view, {r.key_heads, 0, group, 2 * group});
   if (is(kDecay)) return runs_of_rows(view, {r.key_heads, group, group, 2 * group});
