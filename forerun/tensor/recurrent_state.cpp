@@ -64,13 +64,12 @@ void RecurrentState::grow_journal(std::int64_t rows) {
 void RecurrentState::reserve(const RowPlan& rows) {
   allocate();
   grow_journal(rows_for(rows));
-  if (due_ < 0 || base_ < due_) return;
-  due_ = -1;
-  add_checkpoint();
 }
 
 // Where memory is short there is none: it only saves time.
 void RecurrentState::add_checkpoint() noexcept {
+  constexpr std::size_t kShare = 4;  // of what is free
+  if (pool_ && pool_->available() / kShare < bytes_of(state_floats())) return;
   if (base_ == 0 || (!checkpoints_.empty() && checkpoints_.back().position >= base_)) return;
   try {
     Checkpoint added{base_, nullptr, charged(pool_, state_floats())};
@@ -113,6 +112,9 @@ void RecurrentState::advance(const RowPlan& rows) {
   const std::int64_t known = stayed_ + (rows.chain() ? rows.rows() - settled_ : 0);
   path_.resize(static_cast<std::size_t>(known));
   std::iota(path_.begin(), path_.end(), 0);
+  if (due_ < 0 || base_ < due_) return;
+  due_ = -1;
+  add_checkpoint();
 }
 
 void RecurrentState::keep(std::span<const std::int32_t> path) {
