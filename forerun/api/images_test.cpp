@@ -13,11 +13,12 @@
 namespace forerun {
 namespace {
 
-const std::string kDit = FORERUN_SOURCE_DIR "/tests/data/dit/reference_pixel";
+const std::string kDitFolder = FORERUN_SOURCE_DIR "/tests/data/dit/reference_pixel";
 
 class Images : public ::testing::Test {
  protected:
-  const DiffusionModel model = DiffusionModel::load(kDit, DitDialect::kReference, Precision::kF32);
+  const DiffusionModel model =
+      DiffusionModel::load(kDitFolder, DitDialect::kReference, Precision::kF32);
 
   ImageRun run(const std::string& drafter, const std::vector<std::int64_t>& labels,
                const ImageOptions& options) const {
@@ -34,7 +35,7 @@ class Images : public ::testing::Test {
 };
 
 TEST_F(Images, DescribesAModel) {
-  EXPECT_TRUE(is_diffusion_model(kDit));
+  EXPECT_TRUE(is_diffusion_model(kDitFolder));
   EXPECT_TRUE(is_diffusion_model(FORERUN_SOURCE_DIR "/tests/data/dit/diffusers"));
   EXPECT_FALSE(is_diffusion_model(FORERUN_SOURCE_DIR "/tests/data/tiny"));
   EXPECT_FALSE(is_diffusion_model("no such folder"));
@@ -65,7 +66,7 @@ TEST_F(Images, DoNotDependOnSamplesOrThreads) {
 TEST_F(Images, InBf16AreAsExact) {
   if (!machine().int8) GTEST_SKIP() << "this processor has no AVX2";
   const DiffusionModel packed =
-      DiffusionModel::load(kDit, DitDialect::kReference, Precision::kBF16);
+      DiffusionModel::load(kDitFolder, DitDialect::kReference, Precision::kBF16);
   EXPECT_EQ(packed.precision(), Precision::kBF16);
   EXPECT_EQ(model.precision(), Precision::kF32);
   const std::vector<std::int64_t> labels = {0, 1, 2, 3, 4};
@@ -84,7 +85,8 @@ TEST_F(Images, InBf16AreAsExact) {
   EXPECT_NE(run("none", labels, o).values, together.values);  // another precision
   o.steps = 100;
   EXPECT_TRUE(certify_images(packed, ImageDrafter::load("asd", packed), labels, o).passed());
-  EXPECT_THROW(DiffusionModel::load(kDit, DitDialect::kReference, Precision::kInt8), UsageError);
+  EXPECT_THROW(DiffusionModel::load(kDitFolder, DitDialect::kReference, Precision::kInt8),
+               UsageError);
 }
 
 TEST_F(Images, DraftedAsFarAsPaysAreAsExact) {
@@ -324,7 +326,7 @@ TEST_F(Images, RefusesInvalidOptions) {
   });
   refused({0}, [](ImageOptions& o) { o.relaxation.assign(5, 1.5); });
   EXPECT_THROW(ImageDrafter::load("lookup", model), UsageError);
-  EXPECT_THROW(ImageDrafter::load("free:" + kDit, model), std::runtime_error);
+  EXPECT_THROW(ImageDrafter::load("free:" + kDitFolder, model), std::runtime_error);
   EXPECT_THROW(ImageDrafter::load("free:nowhere", model), std::runtime_error);
   const DiffusionModel latents = DiffusionModel::load(
       FORERUN_SOURCE_DIR "/tests/data/dit/reference", DitDialect::kReference, Precision::kF32);
