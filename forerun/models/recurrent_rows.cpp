@@ -46,7 +46,7 @@ void RecurrentRows::add_sequence(RecurrentState* state, const RowPlan* plan) {
   for (std::int64_t i = 0; i < plan->rows(); ++i) rows_.push_back({index, i});
 }
 
-void RecurrentRows::start(int workers) {
+void RecurrentRows::start(std::int64_t workers) {
   const auto room = [](AlignedBuffer<float>& b, std::int64_t n) {
     b.room_for(static_cast<std::size_t>(std::max<std::int64_t>(n, 1)));
   };
@@ -231,7 +231,7 @@ class RecurrentRows::Walk {
   std::int64_t last_, after_, in_state_;
 };
 
-void RecurrentRows::carry(const Layer& layer, std::int64_t item, int worker) {
+void RecurrentRows::carry(const Layer& layer, std::int64_t item, std::int64_t worker) {
   const std::int64_t head = item % r_.value_heads, n = r_.value_dim;
   const Sequence& s = sequences_[static_cast<std::size_t>(item / r_.value_heads)];
   float* const by_key = reads_.data() + worker * 2 * n;

@@ -37,7 +37,7 @@ class RecurrentRows {
   /// @param plan  without groups and skips; both outlive the pass
   void add_sequence(RecurrentState* state, const RowPlan* plan);
   /// @param workers  threads
-  void start(int workers);
+  void start(std::int64_t workers);
   std::int64_t rows() const noexcept { return static_cast<std::int64_t>(rows_.size()); }
 
   struct Layer {
@@ -57,7 +57,7 @@ class RecurrentRows {
   std::int64_t carry_items() const noexcept {
     return static_cast<std::int64_t>(sequences_.size()) * r_.value_heads;
   }
-  void carry(const Layer& layer, std::int64_t item, int worker);
+  void carry(const Layer& layer, std::int64_t item, std::int64_t worker);
   /// Phase 3, two kinds of items: a row's outputs [recurrent_outputs()], ...
   void output(const Layer& layer, std::int64_t row, float* out) const;
   /// ... and the state of a sequence.

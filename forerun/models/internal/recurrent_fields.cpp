@@ -81,7 +81,8 @@ void read_lfm2_sizes(Fields& f, bool mlp, DecoderConfig& c) {
         by > 1000.0) {
       return f.fail("'block_multiple_of' or 'block_ffn_dim_multiplier' is out of range");
     }
-    width = static_cast<std::int64_t>(by * static_cast<double>(2 * width / 3));
+    const std::int64_t part = 2 * width / 3;
+    width = static_cast<std::int64_t>(by * static_cast<double>(part));
     width = (width + multiple - 1) / multiple * multiple;
   }
   c.intermediate = width;

@@ -42,8 +42,10 @@ std::vector<float> values_of(const TensorView& view) {
 
 OwnTensor own_of(const TensorView& view, DType dtype, std::vector<std::int64_t> shape,
                  std::shared_ptr<std::vector<std::byte>> bytes) {
-  return {.view = {.name = view.name, .dtype = dtype, .shape = std::move(shape), .bytes = *bytes},
-          .memory = std::move(bytes)};
+  OwnTensor out;
+  out.view = {.name = view.name, .dtype = dtype, .shape = std::move(shape), .bytes = *bytes};
+  out.memory = std::move(bytes);
+  return out;
 }
 
 OwnTensor own_floats(const TensorView& view, std::vector<std::int64_t> shape,
