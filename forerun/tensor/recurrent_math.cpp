@@ -10,7 +10,7 @@ using internal::loops::exp_of;
 using internal::loops::sum_of;
 
 // Vectors of any processor: of several registers where those are shorter.
-using Lanes = float __attribute__((vector_size(64), aligned(4)));
+using Lanes = float __attribute__((vector_size(64), aligned(4), may_alias));
 constexpr std::int64_t kLanes = 16;
 
 // Columns of a block, whose sums stay in registers. `adds`, `reads`: which parts of a step there
