@@ -61,6 +61,16 @@ GLM4_MOE = COMMON | {"architectures": ["Glm4MoeForCausalLM"], "model_type": "glm
                      "vocab_size": 160, "tie_word_embeddings": False, "torch_dtype": "float32", "rms_norm_eps": 1e-5,
                      "attention_bias": True, "rope_theta": 10000.0, "partial_rotary_factor": 0.5, "pad_token_id": 2}
 
+QWEN3_NEXT = COMMON | {
+    "architectures": ["Qwen3NextForCausalLM"], "model_type": "qwen3_next", "hidden_act": "silu", "hidden_size": 64,
+    "intermediate_size": 96, "num_hidden_layers": 3, "num_attention_heads": 4, "num_key_value_heads": 2,
+    "head_dim": 32, "linear_conv_kernel_dim": 4, "linear_num_key_heads": 2, "linear_num_value_heads": 4,
+    "linear_key_head_dim": 16, "linear_value_head_dim": 16, "vocab_size": 160, "rms_norm_eps": 1e-6,
+    "attention_bias": False, "tie_word_embeddings": False, "torch_dtype": "float32", "rope_theta": 10000.0,
+    "partial_rotary_factor": 0.25, "num_experts": 6, "num_experts_per_tok": 2, "moe_intermediate_size": 32,
+    "shared_expert_intermediate_size": 64, "norm_topk_prob": True, "decoder_sparse_step": 1,
+    "mlp_only_layers": [0], "layer_types": ["linear_attention", "full_attention", "linear_attention"]}
+
 # config.json by family; half in the form that hub models have had for years, half in the newer `rope_parameters` form.
 FAMILIES = {
     "llama": LLAMA | {
@@ -218,15 +228,7 @@ FAMILIES = {
         "conv_bias": False, "num_hidden_layers": 3, "layer_types": ["conv", "full_attention", "conv"],
         "num_attention_heads": 4, "num_key_value_heads": 2, "vocab_size": 160, "tie_embedding": True,
         "torch_dtype": "float32", "norm_eps": 1e-5, "rope_theta": 1000000.0, "pad_token_id": 0},
-    "qwen3_next": COMMON | {
-        "architectures": ["Qwen3NextForCausalLM"], "model_type": "qwen3_next", "hidden_act": "silu", "hidden_size": 64,
-        "intermediate_size": 96, "num_hidden_layers": 3, "num_attention_heads": 4, "num_key_value_heads": 2,
-        "head_dim": 32, "linear_conv_kernel_dim": 4, "linear_num_key_heads": 2, "linear_num_value_heads": 4,
-        "linear_key_head_dim": 16, "linear_value_head_dim": 16, "vocab_size": 160, "rms_norm_eps": 1e-6,
-        "attention_bias": False, "tie_word_embeddings": False, "torch_dtype": "float32", "rope_theta": 10000.0,
-        "partial_rotary_factor": 0.25, "num_experts": 6, "num_experts_per_tok": 2, "moe_intermediate_size": 32,
-        "shared_expert_intermediate_size": 64, "norm_topk_prob": True, "decoder_sparse_step": 1,
-        "mlp_only_layers": [0], "layer_types": ["linear_attention", "full_attention", "linear_attention"]},
+    "qwen3_next": QWEN3_NEXT,
     "qwen3_5_moe": COMMON | {
         "architectures": ["Qwen3_5MoeForCausalLM"], "model_type": "qwen3_5_moe_text", "hidden_act": "silu",
         "hidden_size": 64, "num_hidden_layers": 2, "full_attention_interval": 2, "num_attention_heads": 4,
@@ -239,17 +241,23 @@ FAMILIES = {
     "gpt_oss_mxfp4": GPT_OSS | {
         "num_hidden_layers": 2, "torch_dtype": "float32",
         "quantization_config": {"quant_method": "mxfp4", "modules_to_not_convert": ["lm_head"]}},
+    # llama.cpp's converter has no names for the layer without experts of the other one.
+    "qwen3_next_experts": QWEN3_NEXT | {
+        "num_hidden_layers": 2, "layer_types": ["linear_attention", "full_attention"], "mlp_only_layers": [],
+        "num_experts": 4, "linear_num_value_heads": 6},
 }
 
 
 # Of models whose rows are clear about their experts, so that the rounding of int8 chooses no others.
 SEEDS = {"gpt_oss": 1011, "gpt_oss_mxfp4": 1012, "qwen2_moe": 1026, "olmoe": 1020, "glm4_moe": 1025,
-         "glm4_moe_groups": 1023, "granite_moe": 1020, "ernie": 1021, "qwen3_next": 1022, "qwen3_5_moe": 1022}
+         "glm4_moe_groups": 1023, "granite_moe": 1020, "ernie": 1021, "qwen3_next": 1022, "qwen3_5_moe": 1022,
+         "qwen3_next_experts": 1020}
 EXPERTS = ("qwen3_moe", "mixtral", "qwen2_moe", "olmoe", "glm4_moe", "glm4_moe_groups", "granite_moe", "ernie", "lfm2_moe",
-           "qwen3_next")
+           "qwen3_next", "qwen3_next_experts")
 STORED = {"qwen3": GGMLQuantizationType.Q8_0, "phi3_window": GGMLQuantizationType.Q4_0}  # else F32
-CENTERED = ("qwen3_5", "qwen3_next", "qwen3_5_moe")  # Qwen's norms that multiply by 1 + weight
-DEEPER = ("smollm3", "lfm2", "qwen3_5", "qwen3_next", "qwen3_5_moe", "olmo3", "phi3", "glm4_moe")  # smaller weights: rounding must not grow from layer to layer
+CENTERED = ("qwen3_5", "qwen3_next", "qwen3_next_experts", "qwen3_5_moe")  # Qwen's norms that multiply by 1 + weight
+# Smaller weights: rounding must not grow from layer to layer.
+DEEPER = ("smollm3", "lfm2", "qwen3_5", "qwen3_next", "qwen3_next_experts", "qwen3_5_moe", "olmo3", "phi3", "glm4_moe")
 
 
 def mxfp4_blocks(weight):
@@ -404,7 +412,7 @@ def make(family, seed):
     save_file(expected, folder / "expected.safetensors")
     arrays = {k: v.float().numpy() for k, v in state.items()}
     kind = STORED.get(family, GGMLQuantizationType.F32)
-    if family not in ("mistral", "lfm2_moe", "qwen3_next", "qwen3_5_moe"):  # llama.cpp's files of Llama know no window
+    if family not in ("mistral", "qwen3_next"):  # llama.cpp's files know no window, and no layer without experts
         tiny_gguf.write_gguf(folder / "model.gguf", text, published.get("text_config", published), arrays, kind)
         tiny_gguf.check_gguf(folder / "model.gguf", text, arrays)
     for file in folder.iterdir():

@@ -30,11 +30,17 @@ ARCHITECTURES = {  # config.json's model_type: (the name in the file, the gguf p
     "gpt_oss": ("gpt-oss", MODEL_ARCH.GPT_OSS),
     "lfm2": ("lfm2", MODEL_ARCH.LFM2),
     "qwen3_5_text": ("qwen35", MODEL_ARCH.QWEN35),
+    "lfm2_moe": ("lfm2moe", MODEL_ARCH.LFM2MOE),
+    "qwen3_next": ("qwen3next", MODEL_ARCH.QWEN3NEXT),
+    "qwen3_5_moe_text": ("qwen35moe", MODEL_ARCH.QWEN35MOE),
 }
 LLAMA = ("llama", "mistral", "mixtral", "smollm3", "granite", "granitemoeshared")  # whose rotary pairs lie side by side in the file
 
 
 GEMMA = ("gemma2", "gemma3_text")
+CENTERED = ("qwen3_5_text", "qwen3_5_moe_text", "qwen3_next")  # as Gemma's norms, but for those of recurrent layers
+TILED = ("qwen3_5_text", "qwen3_5_moe_text")
+SHARED_GATE = ("qwen2_moe", "qwen3_5_moe_text", "qwen3_next")
 
 
 def tiny_vocabulary(size):
@@ -118,8 +124,8 @@ def _to_gguf(config, name, value):
     if name.endswith("A_log"):
         value = -np.exp(value)
     if ".linear_attn." in name:
-        return tiled_value_heads(config, name, value)
-    if config.model_type == "qwen3_5_text" and name.endswith("norm.weight"):
+        return tiled_value_heads(config, name, value) if config.model_type in TILED else value
+    if config.model_type in CENTERED and name.endswith("norm.weight"):
         return value + 1
     if config.model_type in LLAMA and name.endswith(("q_proj.weight", "k_proj.weight")):
         heads = config.num_attention_heads if "q_proj" in name else config.num_key_value_heads
@@ -191,7 +197,32 @@ def _split_granite_moe(state):
     return out
 
 
+def _split_qwen(config, state):
+    """`state` of Qwen3-Next and of Qwen3.5 with experts as in a file: queries, keys and values, of all heads each, in one
+    tensor and gates in another one; gates and ups of experts in tensors of their own."""
+    out = {}
+    for name, value in state.items():
+        if name.endswith("experts.gate_up_proj"):
+            gates, ups = np.split(value, 2, axis=1)
+            out[name.replace("gate_up_proj", "gate_proj.weight")] = gates
+            out[name.replace("gate_up_proj", "up_proj.weight")] = ups
+        elif name.endswith("experts.down_proj"):
+            out[name + ".weight"] = value
+        elif ".in_proj_qkvz." in name:
+            heads, key = config.linear_num_key_heads, config.linear_key_head_dim
+            values = config.linear_num_value_heads // heads * config.linear_value_head_dim
+            parts = np.split(value.reshape(heads, -1, value.shape[1]), [key, 2 * key, 2 * key + values], axis=1)
+            *qkv, gates = [part.reshape(-1, value.shape[1]) for part in parts]
+            out[name.replace("qkvz", "qkv")] = np.concatenate(qkv)
+            out[name.replace("qkvz", "z")] = gates
+        else:
+            out[name] = value
+    return _stacked_experts(out, config.num_experts) if config.model_type == "qwen3_next" else out
+
+
 def _file_state(config, state):
+    if config.model_type in ("qwen3_next", "qwen3_5_moe_text"):
+        return _split_qwen(config, state)
     if config.model_type == "granitemoeshared":
         return _split_granite_moe(state)
     if config.model_type == "gpt_oss":
@@ -206,6 +237,10 @@ def _file_name(config, table, name):
         return table.get_name(name.removesuffix("_bias")) + ".bias"
     if name.endswith(".sinks"):
         return table.get_name(name) + ".weight"
+    if name.endswith(".expert_bias"):
+        return table.get_name(name) + ".bias"
+    if ".feed_forward.experts." in name:
+        name = name.removeprefix("model.")
     return table.get_name(name, try_suffixes=(".weight", ".bias"))
 
 
@@ -224,7 +259,7 @@ def _add_experts(writer, config):
         writer.add_expert_feed_forward_length(config.intermediate_size)
     if hasattr(config, "moe_intermediate_size"):
         writer.add_expert_feed_forward_length(config.moe_intermediate_size)
-    if config.model_type == "qwen2_moe":
+    if config.model_type in SHARED_GATE:
         writer.add_expert_shared_feed_forward_length(config.shared_expert_intermediate_size)
     if config.model_type == "granitemoeshared":
         writer.add_expert_shared_feed_forward_length(config.shared_intermediate_size)
@@ -233,6 +268,10 @@ def _add_experts(writer, config):
         writer.add_leading_dense_block_count(config.moe_layer_start_index)
         writer.add_expert_shared_count(config.moe_num_shared_experts)
         writer.add_expert_shared_feed_forward_length(config.moe_intermediate_size * config.moe_num_shared_experts)
+    if config.model_type == "lfm2_moe":
+        writer.add_leading_dense_block_count(config.num_dense_layers)
+        writer.add_expert_gating_func(ExpertGatingFuncType.SIGMOID)
+        writer.add_expert_weights_scale(config.routed_scaling_factor)  # published models have 1, which is left out
     if config.model_type == "glm4_moe":
         writer.add_expert_shared_count(config.n_shared_experts)
         writer.add_leading_dense_block_count(config.first_k_dense_replace)
@@ -251,10 +290,11 @@ def _add_metadata(writer, config, published):
     writer.add_embedding_length(config.hidden_size)
     writer.add_block_count(_blocks(config))
     writer.add_head_count(config.num_attention_heads)
-    if config.model_type == "lfm2":
+    if config.model_type in ("lfm2", "lfm2_moe"):
         _add_lfm2(writer, config, published)
     else:
-        writer.add_feed_forward_length(config.intermediate_size)
+        if config.model_type != "qwen3_5_moe_text":
+            writer.add_feed_forward_length(config.intermediate_size)
         writer.add_head_count_kv(config.num_key_value_heads)
         writer.add_layer_norm_rms_eps(config.rms_norm_eps)
     if "head_dim" in published:
@@ -281,6 +321,9 @@ def _add_lfm2(writer, config, published):
     writer.add_layer_norm_rms_eps(config.norm_eps)
     writer.add_shortconv_l_cache(config.conv_L_cache)
     writer.add_vocab_size(config.vocab_size)
+    if config.model_type == "lfm2_moe":
+        writer.add_feed_forward_length(config.intermediate_size)
+        return
     multiple = published["block_multiple_of"]
     width = int(published["block_ffn_dim_multiplier"] * int(2 * published["block_ff_dim"] / 3))
     writer.add_feed_forward_length((width + multiple - 1) // multiple * multiple)
@@ -295,7 +338,8 @@ def _add_qwen35(writer, config):
     writer.add_full_attention_interval(config.layer_types.index("full_attention") + 1)
     rope = config.rope_parameters
     writer.add_rope_dimension_count(int(_head_dim(config) * rope["partial_rotary_factor"]))
-    writer.add_rope_dimension_sections([*rope["mrope_section"], 0])
+    if config.model_type != "qwen3_next":
+        writer.add_rope_dimension_sections([*rope.get("mrope_section", [11, 11, 10]), 0])
 
 
 def _add_family(writer, config):
@@ -316,7 +360,7 @@ def _add_family(writer, config):
     elif kind in ("phi3", "glm4", "glm4_moe"):
         part = config.rope_parameters.get("partial_rotary_factor", 1.0)
         writer.add_rope_dimension_count(int(_head_dim(config) * part))
-    elif kind == "qwen3_5_text":
+    elif kind in CENTERED:
         _add_qwen35(writer, config)
     if kind != "phi3":
         return
@@ -399,14 +443,14 @@ def check_gguf(path, config, state):
         got = stored.pop(_file_name(config, table, name))
         if name.endswith(("shared_expert_gate.weight", "moe_statics.e_score_correction_bias")):
             got = got[None]
-        centered = config.model_type == "qwen3_5_text" and name.endswith("norm.weight") and ".linear_attn." not in name
+        centered = config.model_type in CENTERED and name.endswith("norm.weight") and ".linear_attn." not in name
         if (config.model_type in GEMMA and got.ndim == 1) or centered:
             assert np.allclose(got - 1, value, rtol=0, atol=2e-7), name
             continue
         if config.model_type in LLAMA and ("q_proj" in name or "k_proj" in name):
             heads = config.num_attention_heads if "q_proj" in name else config.num_key_value_heads
             got = unpermute_halves(got, heads)
-        if ".linear_attn." in name:
+        if ".linear_attn." in name and config.model_type in TILED:
             got = grouped_value_heads(config, name, got)
         if name.endswith("A_log"):
             assert np.allclose(np.log(-got), value, rtol=0, atol=1e-6), name

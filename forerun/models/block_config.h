@@ -44,9 +44,11 @@ struct RecurrentConfig {
   /// Value head j goes with key head j % key_heads (llama.cpp's files), else with
   /// j / (value_heads / key_heads).
   bool tiled = false;
-  /// Hugging Face's files have queries, keys, values and gates of one key head after the other in
-  /// one tensor, and beta and decay in another one (Qwen3-Next).
+  /// Files have queries, keys, values and gates of one key head after the other in one tensor
+  /// (Qwen3-Next).
   bool by_heads = false;
+  /// And beta and decay in another one.
+  bool rates_by_heads = false;
 
   bool none() const noexcept { return kind == Kind::kNone; }
   std::int64_t key_width() const noexcept { return key_heads * key_dim; }

@@ -34,8 +34,10 @@ std::optional<Family> family_of(std::string_view architecture) {
   if (architecture == "olmoe") return Family::kOlmoe;
   if (architecture == "glm4moe") return Family::kGlm4Moe;
   if (architecture == "ernie4_5-moe") return Family::kErnie45Moe;
-  if (architecture == "lfm2") return Family::kLfm2;
-  if (architecture == "qwen35") return Family::kQwen35;
+  if (architecture == "lfm2" || architecture == "lfm2moe") return Family::kLfm2;
+  if (architecture == "qwen35" || architecture == "qwen35moe" || architecture == "qwen3next") {
+    return Family::kQwen35;
+  }
   return std::nullopt;
 }
 
@@ -184,10 +186,11 @@ void read_sizes(const Gguf& gguf, Keys& k, DecoderConfig& c, bool experts) {
   c.heads = k.integer("attention.head_count");
   if (c.family == Family::kLfm2) {
     internal::read_lfm2_layers(gguf, k, c);
+  } else if (c.family == Family::kQwen35) {
+    internal::read_qwen35_layers(gguf, k, c);
   } else {
     c.kv_heads = k.integer("attention.head_count_kv", c.heads);
   }
-  if (c.family == Family::kQwen35) internal::read_qwen35_layers(k, c);
   c.head_dim = k.integer("attention.key_length", c.heads > 0 ? c.hidden / c.heads : 0);
   if (experts) {
     internal::read_experts(gguf, k, c);
@@ -208,18 +211,25 @@ void read_sizes(const Gguf& gguf, Keys& k, DecoderConfig& c, bool experts) {
   if (const auto bad = internal::check_sizes(c)) k.fail(*bad);
 }
 
+bool must_have_experts(Family family, std::string_view architecture) {
+  return family == Family::kGptOss || family == Family::kOlmoe || family == Family::kGlm4Moe ||
+         family == Family::kErnie45Moe || architecture == "qwen2moe" ||
+         architecture == "granitemoe" || architecture == "lfm2moe" || architecture == "qwen35moe" ||
+         architecture == "qwen3next";
+}
+
 // The error of a file with layers or rotations that are not supported; else empty.
 std::string unknown_parts(const Gguf& gguf, std::string_view architecture) {
   const std::string layers = fmt::format("{}.nextn_predict_layers", architecture);
-  const bool read = architecture == "glm4moe" || architecture == "qwen35";
+  const bool qwen35 = architecture == "qwen35" || architecture == "qwen35moe";
+  const bool read = architecture == "glm4moe" || architecture == "qwen3next" || qwen35;
   if (!read && gguf.get<std::int64_t>(layers).value_or(0) != 0) {
     return layers + ": layers that predict further tokens are not supported";
   }
   const std::string sections = fmt::format("{}.rope.dimension_sections", architecture);
   const auto sizes = gguf.get<std::vector<std::int32_t>>(sections);
   // A text has one position, by which all of them rotate.
-  const bool texts = architecture == "qwen35";
-  if (!texts && sizes &&
+  if (!qwen35 && sizes &&
       std::any_of(sizes->begin(), sizes->end(), [](std::int32_t n) { return n != 0; })) {
     return sections + ": rotations by several positions are not supported";
   }
@@ -236,7 +246,8 @@ Result<DecoderConfig> parse_decoder_config(const Gguf& gguf) {
     return Error{
         fmt::format("architecture {} is not supported; llama, smollm3, granite, granitemoe, qwen2, "
                     "qwen2moe, qwen3, qwen3moe, gpt-oss, gemma2, gemma3, phi3, olmo2, olmoe, "
-                    "glm4, glm4moe, ernie4_5-moe, lfm2 and qwen35 are",
+                    "glm4, glm4moe, ernie4_5-moe, lfm2, lfm2moe, qwen35, qwen35moe and qwen3next "
+                    "are",
                     quote(*architecture))};
   }
   if (const std::string more = unknown_parts(gguf, *architecture); !more.empty()) {
@@ -246,19 +257,18 @@ Result<DecoderConfig> parse_decoder_config(const Gguf& gguf) {
   const std::string count = fmt::format("{}.expert_count", *architecture);
   const auto experts = gguf.read_or<std::int64_t>(count, 0);
   if (!experts) return experts.error();
+  const bool must = must_have_experts(*family, *architecture);
+  if (must && *experts == 0) return Error{count + " is missing"};
+  if (*experts != 0 && !must && *family != Family::kLlama && *family != Family::kQwen3) {
+    return Error{count + " is not supported"};
+  }
   Result<DecoderConfig> parsed = parse_decoder_config(gguf, *family, *experts != 0);
   if (!parsed) return parsed;
   DecoderConfig c = *std::move(parsed);
-  const bool must = c.family == Family::kGptOss || c.family == Family::kOlmoe ||
-                    c.family == Family::kGlm4Moe || c.family == Family::kErnie45Moe ||
-                    *architecture == "qwen2moe" || *architecture == "granitemoe";
-  if (must && c.experts == 0) return Error{count + " is missing"};
-  if (c.experts > 0 && !must && c.family != Family::kLlama && c.family != Family::kQwen3) {
-    return Error{count + " is not supported"};
-  }
-  // Llama, Qwen3, gpt-oss and Ernie do it always, others where the file says it.
+  // These do it always, others where the file says it.
   const bool always = c.family == Family::kLlama || c.family == Family::kQwen3 ||
-                      c.family == Family::kGptOss || c.family == Family::kErnie45Moe;
+                      c.family == Family::kGptOss || c.family == Family::kErnie45Moe ||
+                      c.family == Family::kLfm2 || c.family == Family::kQwen35;
   const auto norm =
       gguf.read_or<bool>(fmt::format("{}.expert_weights_norm", *architecture), always);
   if (!norm) return norm.error();

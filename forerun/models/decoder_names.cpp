@@ -32,6 +32,8 @@ constexpr std::pair<std::string_view, std::string_view> kGgufNames[] = {
     {"mlp.gate_up_proj.", "ffn_up."},
     {"linear_attn.in_proj_qkv.", "attn_qkv."},
     {"linear_attn.in_proj_z.", "attn_gate."},
+    {"linear_attn.in_proj_qkvz.", "ssm_in."},
+    {"linear_attn.in_proj_ba.", "ssm_ba."},
     {"linear_attn.in_proj_b.", "ssm_beta."},
     {"linear_attn.in_proj_a.", "ssm_alpha."},
     {"linear_attn.conv1d.", "ssm_conv1d."},

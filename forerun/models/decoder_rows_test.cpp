@@ -352,7 +352,8 @@ INSTANTIATE_TEST_SUITE_P(Recurrent, DecoderRows,
 INSTANTIATE_TEST_SUITE_P(Experts, DecoderRows,
                          ::testing::Combine(::testing::Values("qwen2_moe", "olmoe", "glm4_moe",
                                                               "glm4_moe_groups", "granite_moe",
-                                                              "ernie"),
+                                                              "ernie", "lfm2_moe",
+                                                              "qwen3_next_experts", "qwen3_5_moe"),
                                             ::testing::Values(Precision::kF32, Precision::kInt8)),
                          name_of_rows);
 

@@ -56,7 +56,8 @@ INSTANTIATE_TEST_SUITE_P(Tiny, Int4Family,
                          ::testing::Values("smollm3", "gemma2", "phi3", "phi3_window", "granite",
                                            "olmo2", "olmo3", "glm4", "qwen2_moe", "olmoe",
                                            "glm4_moe", "glm4_moe_groups", "granite_moe", "ernie",
-                                           "lfm2", "qwen3_5"),
+                                           "lfm2", "qwen3_5", "lfm2_moe", "qwen3_next_experts",
+                                           "qwen3_5_moe"),
                          [](const auto& family) { return family.param; });
 
 }  // namespace

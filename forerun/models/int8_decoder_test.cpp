@@ -188,7 +188,7 @@ INSTANTIATE_TEST_SUITE_P(Tiny, Int8Family,
                                            "olmo2", "olmo3", "glm4", "gpt_oss", "gpt_oss_mxfp4",
                                            "qwen2_moe", "olmoe", "glm4_moe", "glm4_moe_groups",
                                            "granite_moe", "ernie", "lfm2", "qwen3_5", "lfm2_moe",
-                                           "qwen3_next", "qwen3_5_moe"),
+                                           "qwen3_next", "qwen3_next_experts", "qwen3_5_moe"),
                          [](const auto& family) { return family.param; });
 
 // Awkward sizes: more than one task of gates, chunk of keys and block of rows, tails in every

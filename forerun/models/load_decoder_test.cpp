@@ -46,7 +46,8 @@ TEST(LoadDecoder, InTheFormOfTheFileGivesTheSameLogits) {
         "mistral_yarn", "gemma3_pictures", "qwen3_moe", "mixtral", "smollm3",  "gemma2",
         "phi3",         "phi3_window",     "granite",   "olmo2",   "olmo3",    "glm4",
         "gpt_oss",      "gpt_oss_mxfp4",   "qwen2_moe", "olmoe",   "glm4_moe", "glm4_moe_groups",
-        "granite_moe",  "ernie",           "lfm2",      "qwen3_5"}) {
+        "granite_moe",  "ernie",           "lfm2",      "qwen3_5", "lfm2_moe", "qwen3_next_experts",
+        "qwen3_5_moe"}) {
     const std::string folder = kTiny + name;
     const auto logits = [&](const DecoderLm& m) {
       KvCache cache = m.make_cache();

@@ -1,24 +1,28 @@
 // What configurations and files say about recurrent layers, in both formats; damaged ones are
 // refused.
-#include <c10/core/InferenceMode.h>
 #include <gtest/gtest.h>
 
 #include <cmath>
 #include <limits>
-#include <map>
 #include <nlohmann/json.hpp>
 #include <span>
 #include <string>
 #include <utility>
 #include <vector>
 
-#include "forerun/models/build_decoder.h"
 #include "forerun/models/decoder_config_gguf.h"
-#include "tests/support/gguf_builder.h"
+#include "tests/support/recurrent_files.h"
 #include "tests/support/tiny_models.h"
 
 namespace forerun {
 namespace {
+
+using testing::AlteredFile;
+using testing::expect_says;
+using testing::FileKeys;
+using testing::lfm2_keys;
+using testing::logits_of;
+using testing::qwen35_keys;
 
 using Json = nlohmann::json;
 using Kind = RecurrentConfig::Kind;
@@ -33,10 +37,6 @@ std::string refusal_of_folder(const std::string& family, const char* key, const 
   (config.contains("text_config") ? config["text_config"] : config)[key] = value;
   const auto parsed = parse_decoder_config(config);
   return parsed ? "" : parsed.error().message;
-}
-
-void expect_says(const std::string& said, const char* part) {
-  EXPECT_NE(said.find(part), std::string::npos) << said << " lacks: " << part;
 }
 
 TEST(RecurrentConfig, OfLfm2HasConvolutionsAndAttention) {
@@ -133,79 +133,6 @@ TEST(RecurrentConfig, OfQwen35FoldersThatCannotBeIsRefused) {
   expect_says(parse_decoder_config(config).error().message, "4 matrices of 4096 by 4096");
 }
 
-using KeysFile = testing::GgufBuilder;
-
-std::string numbers(const std::vector<std::int32_t>& values) {
-  std::string out = KeysFile::raw<std::uint32_t>(5) + KeysFile::raw<std::uint64_t>(values.size());
-  for (const std::int32_t n : values) out += KeysFile::raw(n);
-  return out;
-}
-
-// Keys of a file, which a test replaces, or leaves out.
-struct FileKeys {
-  std::string architecture;
-  std::vector<std::pair<std::string, std::int64_t>> integers;
-  std::vector<std::pair<std::string, std::vector<std::int32_t>>> lists;
-
-  FileKeys with(const std::string& key, std::int64_t value) const {
-    FileKeys out = without(key);
-    out.integers.emplace_back(key, value);
-    return out;
-  }
-  FileKeys with(const std::string& key, std::vector<std::int32_t> values) const {
-    FileKeys out = without(key);
-    out.lists.emplace_back(key, std::move(values));
-    return out;
-  }
-  FileKeys without(const std::string& key) const {
-    FileKeys out = *this;
-    std::erase_if(out.integers, [&](const auto& e) { return e.first == key; });
-    std::erase_if(out.lists, [&](const auto& e) { return e.first == key; });
-    return out;
-  }
-  Result<DecoderConfig> parsed() const {
-    constexpr std::uint32_t kList = 9, kInt64 = 11;
-    KeysFile b;
-    b.string("general.architecture", architecture);
-    const std::string at = architecture + ".";
-    for (const auto& [key, value] : integers) b.entry(at + key, kInt64, KeysFile::raw(value));
-    for (const auto& [key, values] : lists) b.entry(at + key, kList, numbers(values));
-    b.tensor("token_embd.weight", {32, 1}, 0, 0).data = std::string(128, '\0');
-    const std::string bytes = b.bytes();
-    return parse_decoder_config(*parse_gguf(std::as_bytes(std::span(bytes))));
-  }
-  std::string refusal() const {
-    const auto config = parsed();
-    return config ? "" : config.error().message;
-  }
-};
-
-FileKeys plain_keys(const char* architecture) {
-  return {architecture,
-          {{"embedding_length", 32},
-           {"context_length", 64},
-           {"feed_forward_length", 32},
-           {"block_count", 4},
-           {"attention.head_count", 2}},
-          {}};
-}
-FileKeys lfm2_keys() {
-  return plain_keys("lfm2")
-      .with("shortconv.l_cache", 3)
-      .with("attention.head_count_kv", std::vector{0, 1, 0, 1});
-}
-FileKeys qwen35_keys() {
-  return plain_keys("qwen35")
-      .with("attention.head_count_kv", 1)
-      .with("ssm.conv_kernel", 4)
-      .with("ssm.group_count", 2)
-      .with("ssm.state_size", 16)
-      .with("ssm.time_step_rank", 4)
-      .with("ssm.inner_size", 64)
-      .with("rope.dimension_count", 4)
-      .with("rope.dimension_sections", std::vector{1, 1, 0, 0});
-}
-
 TEST(RecurrentConfig, OfLfm2GgufFilesThatCannotBeIsRefused) {
   const FileKeys lfm2 = lfm2_keys();
   EXPECT_EQ(lfm2.refusal(), "");
@@ -259,8 +186,23 @@ TEST(RecurrentConfig, OfQwen35GgufFilesThatCannotBeIsRefused) {
   expect_says(qwen.with("rope.dimension_count", 18).refusal(), "part of a head");
   expect_says(qwen.with("rope.dimension_count", 0).refusal(), "part of a head");
   expect_says(qwen.with("rope.dimension_count", 3).refusal(), "cannot be rotated");
-  expect_says(qwen.with("attention.head_count_kv", std::vector{0, 0, 0, 1}).refusal(),
-              "attention.head_count_kv");
+}
+
+// As Ollama wrote it: layers without keys are the recurrent ones.
+TEST(RecurrentConfig, OfQwen35MayListHeadsOfKeys) {
+  const auto listed = [](std::vector<std::int32_t> heads) {
+    return qwen35_keys().with("attention.head_count_kv", std::move(heads));
+  };
+  const DecoderConfig c = *listed({0, 1, 0, 1}).parsed();
+  EXPECT_EQ(c.kv_heads, 1);
+  EXPECT_EQ(c.recurrent_layers, (std::vector<bool>{true, false, true, false}));
+  EXPECT_TRUE(listed({1, 1, 1, 1}).parsed()->recurrent.none());
+  expect_says(listed({0, 0, 1}).refusal(), "lists 3 layers of 4");
+  expect_says(listed({0, 1, 0, 2}).refusal(), "is 1 and 2: layers of different sizes");
+  expect_says(listed({0, 0, 0, 0}).refusal(), "no layer has attention");
+  expect_says(listed({-1, -1, -1, -1}).refusal(), "out of range");
+  const DecoderConfig further = *listed({0, 1, 0, 1}).with("nextn_predict_layers", 1).parsed();
+  EXPECT_EQ(further.recurrent_layers, (std::vector<bool>{true, false, true}));
 }
 
 TEST(RecurrentConfig, OfQwen35LeavesOutLayersThatPredictFurtherTokens) {
@@ -272,47 +214,6 @@ TEST(RecurrentConfig, OfQwen35LeavesOutLayersThatPredictFurtherTokens) {
   expect_says(qwen.with("nextn_predict_layers", 5).refusal(), "5 of 5 layers predict");
   expect_says(qwen.with("nextn_predict_layers", -1).refusal(), "-1 of 5 layers predict");
   expect_says(lfm2_keys().with("nextn_predict_layers", 1).refusal(), "not supported");
-}
-
-// Tensors of a GGUF file, some of them others.
-class AlteredFile {
- public:
-  explicit AlteredFile(const std::string& family)
-      : file_(load_gguf(kTiny + family + "/model.gguf")), config(*parse_decoder_config(file_)) {
-    for (const TensorView& t : file_.tensors()) tensors[t.name] = t;
-  }
-  DecoderLm load(Precision precision) const {
-    const FindTensor find = [this](const std::string& name) -> const TensorView* {
-      const auto found = tensors.find(name);
-      return found == tensors.end() ? nullptr : &found->second;
-    };
-    return build_decoder(config, {Naming::kGguf, find, file_.mapping()}, precision);
-  }
-  std::string refusal() const {
-    std::string said;
-    for (const Precision p : {Precision::kF32, Precision::kFile}) {
-      try {
-        load(p);
-        return "";
-      } catch (const FormatError& e) {
-        said = e.what();
-      }
-    }
-    return said;
-  }
-
- private:
-  Gguf file_;  // before what is made of it
-
- public:
-  DecoderConfig config;
-  std::map<std::string, TensorView> tensors;
-};
-
-at::Tensor logits_of(const DecoderLm& model) {
-  const c10::InferenceMode no_autograd;
-  KvCache cache = model.make_cache();
-  return pass(model, cache, std::vector<Token>{3, 14, 15, 92, 65}).clone();
 }
 
 TEST(RecurrentFiles, TheLastNormOfLfm2HasTwoNames) {

@@ -14,6 +14,22 @@ namespace {
 
 using Keys = GgufKeys;
 
+void expect_sigmoids(Keys& k) {
+  constexpr std::int64_t kSigmoid = 2;
+  if (k.integer("expert_gating_func", kSigmoid) == kSigmoid) return;
+  k.fail(k.full("expert_gating_func") +
+         ": experts with another router than sigmoids are not "
+         "supported");
+}
+
+void read_first_dense_layers(Keys& k, DecoderConfig& c) {
+  const std::int64_t first = k.integer("leading_dense_block_count", 0);
+  if (first < 0 || first > c.layers) {
+    return k.fail(fmt::format("{} of {} layers have no experts", first, c.layers));
+  }
+  keep_dense_layers(first_layers(first, c.layers), k, "feed_forward_length", c);
+}
+
 // GLM-4.5's: sigmoids, a shared expert, first layers without experts and last ones that predict
 // further tokens, which are left out.
 void read_glm_experts(const Gguf& gguf, Keys& k, DecoderConfig& c) {
@@ -22,13 +38,9 @@ void read_glm_experts(const Gguf& gguf, Keys& k, DecoderConfig& c) {
     return k.fail(
         fmt::format("{} is {}, not from 1 to 1000", k.full("expert_shared_count"), count));
   }
-  constexpr std::int64_t kMost = 1 << 24, kSigmoid = 2;
+  constexpr std::int64_t kMost = 1 << 24;
   c.shared_intermediate = c.intermediate > kMost ? 0 : c.intermediate * count;
-  if (k.integer("expert_gating_func", kSigmoid) != kSigmoid) {
-    k.fail(k.full("expert_gating_func") +
-           ": experts with another router than sigmoids are not "
-           "supported");
-  }
+  expect_sigmoids(k);
   c.routing = {.sigmoid = true,
                .corrected = true,
                .scale = k.number("expert_weights_scale", 1.0),
@@ -36,15 +48,23 @@ void read_glm_experts(const Gguf& gguf, Keys& k, DecoderConfig& c) {
                .groups_used = k.integer("expert_group_used_count", 1)};
   c.head_norms = gguf.find("blk.0.attn_q_norm.weight") != nullptr;
   c.unread_layers = k.integer("nextn_predict_layers", 0);
-  const std::int64_t first = k.integer("leading_dense_block_count", 0);
   if (c.unread_layers < 0 || c.unread_layers >= c.layers || c.layers > 1000) {
     return k.fail(fmt::format("{} of {} layers predict further tokens", c.unread_layers, c.layers));
   }
   c.layers -= c.unread_layers;
-  if (first < 0 || first > c.layers) {
-    return k.fail(fmt::format("{} of {} layers have no experts", first, c.layers));
+  read_first_dense_layers(k, c);
+}
+
+// LFM2's: sigmoids with corrections, and first layers without experts. The converter leaves out the
+// scale, which is 1 in published models.
+void read_lfm2_experts(Keys& k, DecoderConfig& c) {
+  expect_sigmoids(k);
+  c.routing = {.sigmoid = true, .corrected = true, .scale = k.number("expert_weights_scale", 1.0)};
+  if (k.integer("expert_shared_count", 0) != 0 || k.integer("expert_group_count", 1) > 1) {
+    k.fail("shared experts and groups of experts are not supported");
   }
-  keep_dense_layers(first_layers(first, c.layers), k, "feed_forward_length", c);
+  if (c.layers < 1 || c.layers > 1000) return;  // refused with the other sizes
+  read_first_dense_layers(k, c);
 }
 
 // Ernie 4.5's: layers of experts begin after some, and are every so many.
@@ -68,13 +88,14 @@ void read_ernie_experts(const Gguf& gguf, Keys& k, DecoderConfig& c) {
 // Source of the keys: gguf-py's constants.py in ggml-org/llama.cpp; of what files without some of
 // them mean: its llama-model.cpp.
 void read_experts(const Gguf& gguf, GgufKeys& k, DecoderConfig& c) {
-  const bool qwen2 = c.family == Family::kQwen2;
+  const bool qwen2 = c.family == Family::kQwen2 || c.family == Family::kQwen35;
   c.experts = k.integer("expert_count");
   c.experts_used = k.integer("expert_used_count");
   const bool own = k.has("expert_feed_forward_length");
   const std::int64_t width = k.integer(own ? "expert_feed_forward_length" : "feed_forward_length");
   c.intermediate = !own && qwen2 && c.experts_used > 0 ? width / c.experts_used : width;
   if (c.family == Family::kGlm4Moe) return read_glm_experts(gguf, k, c);
+  if (c.family == Family::kLfm2) return read_lfm2_experts(k, c);
   const char* shared = "expert_shared_feed_forward_length";
   const bool ernie = c.family == Family::kErnie45Moe;
   if (ernie) read_ernie_experts(gguf, k, c);

@@ -27,6 +27,7 @@ class GgufKeys {
   }
   bool has(const char* key) const { return gguf_.find_value(full(key)) != nullptr; }
   std::string full(const char* key) const { return prefix_ + "." + key; }
+  const std::string& architecture() const { return prefix_; }
   void fail(std::string message) {
     if (error_.empty()) error_ = std::move(message);
   }

@@ -41,6 +41,18 @@ void check(GgufKeys& k, DecoderConfig& c) {
   drop_unused_recurrent(c);
 }
 
+// Beta and decay of Qwen3-Next are of one key head after the other; in earlier files all of a
+// recurrent layer's inputs are.
+void read_order(const Gguf& gguf, const GgufKeys& k, DecoderConfig& c) {
+  RecurrentConfig& r = c.recurrent;
+  r.tiled = k.architecture() != "qwen3next";
+  r.rates_by_heads = !r.tiled;
+  const auto first = std::find(c.recurrent_layers.begin(), c.recurrent_layers.end(), true);
+  const std::string joined =
+      fmt::format("blk.{}.ssm_in.weight", first - c.recurrent_layers.begin());
+  r.by_heads = !r.tiled && gguf.find(joined) != nullptr;
+}
+
 bool are_out_of_range(std::int64_t layers) { return layers < 1 || layers > 1000; }
 
 }  // namespace
@@ -60,10 +72,9 @@ void read_lfm2_layers(const Gguf& gguf, GgufKeys& k, DecoderConfig& c) {
   check(k, c);
 }
 
-void read_qwen35_layers(GgufKeys& k, DecoderConfig& c) {
+void read_qwen35_layers(const Gguf& gguf, GgufKeys& k, DecoderConfig& c) {
   RecurrentConfig& r = c.recurrent;
   r.kind = RecurrentConfig::Kind::kGatedDelta;
-  r.tiled = true;
   r.taps = k.integer("ssm.conv_kernel");
   r.key_heads = k.integer("ssm.group_count");
   r.key_dim = k.integer("ssm.state_size");
@@ -78,14 +89,23 @@ void read_qwen35_layers(GgufKeys& k, DecoderConfig& c) {
   const std::int64_t interval = k.integer("full_attention_interval", 4);
   if (interval < 1) return k.fail(k.full("full_attention_interval") + " must be positive");
   if (are_out_of_range(c.layers)) return;  // refused with the other sizes
+  // As Ollama wrote it: none in recurrent layers.
+  const bool listed = is_list(gguf, k.full(kKeyHeads));
+  if (listed) {
+    read_key_heads(gguf, k, c);
+  } else {
+    c.kv_heads = k.integer(kKeyHeads, c.heads);
+  }
   c.unread_layers = k.integer("nextn_predict_layers", 0);
   if (c.unread_layers < 0 || c.unread_layers >= c.layers) {
     return k.fail(fmt::format("{} of {} layers predict further tokens", c.unread_layers, c.layers));
   }
   c.layers -= c.unread_layers;
-  for (std::int64_t i = 0; i < c.layers; ++i) {
+  for (std::int64_t i = 0; !listed && i < c.layers; ++i) {
     c.recurrent_layers.push_back((i + 1) % interval != 0);
   }
+  c.recurrent_layers.resize(static_cast<std::size_t>(c.layers));
+  read_order(gguf, k, c);
   check(k, c);
 }
 

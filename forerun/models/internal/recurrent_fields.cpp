@@ -50,7 +50,7 @@ void read_qwen35_layers(Fields& f, DecoderConfig& c) {
   r.key_dim = f.integer("linear_key_head_dim", 128);
   r.value_heads = f.integer("linear_num_value_heads", 32);
   r.value_dim = f.integer("linear_value_head_dim", 128);
-  r.by_heads = f.text("model_type", "") == kQwen3Next;
+  r.by_heads = r.rates_by_heads = f.text("model_type", "") == kQwen3Next;
   if (const json* types = f.find("layer_types")) {
     return read_kinds(*types, "linear_attention", f, c);
   }

@@ -133,11 +133,12 @@ std::optional<OwnTensor> part_by_heads(const RecurrentConfig& r, const std::stri
                                        const TensorView& view) {
   const std::int64_t values = r.value_width() / r.key_heads, group = r.value_heads / r.key_heads;
   const auto is = [&](std::string_view part) { return name.find(part) != std::string::npos; };
-  if (is(kMixed)) return joined_by_heads(r, view);
-  if (is(kOutputGates)) {
+  if (r.by_heads && is(kMixed)) return joined_by_heads(r, view);
+  if (r.by_heads && is(kOutputGates)) {
     return runs_of_rows(view,
                         {r.key_heads, 2 * r.key_dim + values, values, 2 * r.key_dim + 2 * values});
   }
+  if (!r.rates_by_heads) return std::nullopt;
   if (is(kBeta)) return runs_of_rows(view, {r.key_heads, 0, group, 2 * group});
   if (is(kDecay)) return runs_of_rows(view, {r.key_heads, group, group, 2 * group});
   return std::nullopt;
@@ -156,12 +157,11 @@ std::string joined_recurrent_name(const DecoderConfig& c, const std::string& nam
     return at == std::string::npos ? "" : std::string(name).replace(at, ours.size(), theirs);
   };
   std::string out = c.output_gate ? renamed(kGates, kQueries) : "";
-  if (!c.recurrent.by_heads) return out.empty() ? name : out;
   for (const auto part : {kMixed, kOutputGates}) {
-    if (out.empty()) out = renamed(part, ".in_proj_qkvz.");
+    if (out.empty() && c.recurrent.by_heads) out = renamed(part, ".in_proj_qkvz.");
   }
   for (const auto part : {kBeta, kDecay}) {
-    if (out.empty()) out = renamed(part, ".in_proj_ba.");
+    if (out.empty() && c.recurrent.rates_by_heads) out = renamed(part, ".in_proj_ba.");
   }
   return out.empty() ? name : out;
 }
@@ -170,7 +170,7 @@ std::optional<OwnTensor> recurrent_tensor(const DecoderConfig& c, const std::str
                                           const TensorView& view, bool gguf) {
   if (is_convolution(name)) return convolution(c, view);
   if (is_rate(name)) return rates(c, view, gguf);
-  if (c.recurrent.by_heads) {
+  if (c.recurrent.by_heads || c.recurrent.rates_by_heads) {
     if (std::optional<OwnTensor> part = part_by_heads(c.recurrent, name, view)) return part;
   }
   if (!c.output_gate) return std::nullopt;

@@ -14,8 +14,8 @@ bool is_recurrent_value(const std::string& name);
 
 /// Convolutions [channels, 1, taps] or [channels, taps] as [taps, channels]; rates of decay, whose
 /// logarithms Hugging Face's files have, and GGUF files their negatives; queries and gates of
-/// attention, which lie head by head in one tensor, and what RecurrentConfig::by_heads says. None:
-/// the weight is as in the file.
+/// attention, which lie head by head in one tensor, and what RecurrentConfig::by_heads and
+/// rates_by_heads say. None: the weight is as in the file.
 /// @param name  ours
 /// @param gguf  of a GGUF file
 /// @throws FormatError  a shape or type that cannot be read
