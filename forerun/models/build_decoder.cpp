@@ -271,8 +271,9 @@ class Builder {
       return find_("output_norm.weight");  // as other families' files have it
     }
     if (view == nullptr) {
-      if (gguf) return expert < 0 ? view : find_(gguf_single_expert(name));
-      return one_of_all(name);
+      if (gguf && expert < 0) return view;
+      view = one_of_all(name);
+      return view != nullptr || !gguf ? view : find_(gguf_single_expert(name));
     }
     if (name.ends_with(".shared_expert_gate.weight") && view->shape.size() == 1) {
       return as_one_row(*view, name);
@@ -292,10 +293,11 @@ class Builder {
     return part.all > 0 ? rows_of(*view, name, part) : view;
   }
 
-  // An expert's weight in a tensor of all, or null.
+  // An expert's weight in a tensor of the gates and ups of all, or of all downs, or null.
   const TensorView* one_of_all(const std::string& name) const {
     const std::string all = internal::all_experts_name(name);
-    const TensorView* view = all.empty() ? nullptr : find_(stored_name(all));
+    const char* end = naming_ == Naming::kGguf ? ".weight" : "";
+    const TensorView* view = all.empty() ? nullptr : find_(stored_name(all + end));
     if (view == nullptr) return nullptr;
     const std::int64_t number = std::stoll(name.substr(name.find(".experts.") + 9));
     const internal::PartOfTensor part = internal::part_of_all_experts(c_, name);

@@ -173,6 +173,28 @@ TEST(RecurrentExperts, TensorsOfOtherShapesAreRefused) {
   }
 }
 
+// The converter's option --fuse-gate-up-exps.
+TEST(RecurrentExperts, GatesAndUpsMayBeOneTensor) {
+  AlteredFile file("qwen3_5_moe");
+  const at::Tensor expected = logits_of(file.load(Precision::kF32));
+  const Safetensors folder = load_safetensors(kTiny + "qwen3_5_moe");  // which has them so
+  for (const std::string layer : {"0", "1"}) {
+    const TensorView* both = folder.find("model.layers." + layer + ".mlp.experts.gate_up_proj");
+    ASSERT_NE(both, nullptr);
+    TensorView& t = file.tensors["blk." + layer + ".ffn_gate_up_exps.weight"] = *both;
+    t.name = "blk." + layer + ".ffn_gate_up_exps.weight";
+    file.tensors.erase("blk." + layer + ".ffn_gate_exps.weight");
+    file.tensors.erase("blk." + layer + ".ffn_up_exps.weight");
+  }
+  for (const Precision p : {Precision::kF32, Precision::kFile}) {
+    EXPECT_LT(distance(logits_of(file.load(p)), expected), 1e-4);
+  }
+  file.tensors.at("blk.1.ffn_gate_up_exps.weight").shape = {6, 32, 128};
+  expect_says(file.refusal(), "tensor 'blk.1.ffn_gate_up_exps.weight' has shape [32, 128]");
+  file.tensors.erase("blk.1.ffn_gate_up_exps.weight");
+  expect_says(file.refusal(), "'blk.1.ffn_gate_exps.weight' is missing");
+}
+
 // Files of Qwen3-Next from before their queries, keys and values had a tensor of their own.
 TEST(RecurrentExperts, OfEarlierQwen3NextFilesGiveTheSameLogits) {
   AlteredFile file("qwen3_next_experts");

@@ -34,8 +34,7 @@ struct FileKeys {
   std::string architecture;
   std::vector<std::pair<std::string, std::int64_t>> integers;
   std::vector<std::pair<std::string, std::vector<std::int32_t>>> lists;
-  std::vector<std::string> further_tensors =
-      {};  ///< of which the configuration asks whether they are there
+  std::vector<std::string> further_tensors = {};  ///< their names matter alone
 
   FileKeys with(const std::string& key, std::int64_t value) const {
     FileKeys out = without(key);
