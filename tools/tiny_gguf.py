@@ -198,8 +198,8 @@ def _split_granite_moe(state):
 
 
 def _split_qwen(config, state):
-    """`state` of Qwen3-Next and of Qwen3.5 with experts as in a file: queries, keys and values, of all heads each, in one
-    tensor and gates in another one; gates and ups of experts in tensors of their own."""
+    """`state` of Qwen3-Next and of Qwen3.5 with experts as in a file: queries, keys and values, of all heads each, in
+    one tensor and gates in another one; gates and ups of experts in tensors of their own."""
     out = {}
     for name, value in state.items():
         if name.endswith("experts.gate_up_proj"):
