@@ -39,11 +39,10 @@ std::size_t RecurrentState::bytes_to_reserve(const RowPlan& rows) const noexcept
   return bytes_of(state + (wanted > journal_rows_ ? journal_floats(wanted) : 0));
 }
 
-void RecurrentState::allocate() {
-  if (state_.size() > 0) return;
-  state_charge_ = charged(pool_, state_floats());
+void RecurrentState::allocate(std::shared_ptr<void> charge) {
   spare_ = AlignedBuffer<float>(static_cast<std::size_t>(shape_.window_size()));
   state_ = AlignedBuffer<float>(state_floats());
+  state_charge_ = std::move(charge);
 }
 
 void RecurrentState::grow_journal(std::int64_t rows) {
@@ -62,8 +61,10 @@ void RecurrentState::grow_journal(std::int64_t rows) {
 }
 
 void RecurrentState::reserve(const RowPlan& rows) {
-  allocate();
+  const bool first = state_.size() == 0;
+  std::shared_ptr<void> charge = first ? charged(pool_, state_floats()) : nullptr;
   grow_journal(rows_for(rows));
+  if (first) allocate(std::move(charge));
 }
 
 // Where memory is short there is none: it only saves time.
@@ -164,7 +165,7 @@ RecurrentState RecurrentState::share(std::int64_t positions) const {
   RecurrentState out(shape_, pool_);
   positions = reachable(positions);
   if (positions == 0) return out;
-  out.allocate();
+  out.allocate(charged(pool_, state_floats()));
   for (const Checkpoint& c : checkpoints_) {
     if (c.position <= positions) out.checkpoints_.push_back(c);
   }

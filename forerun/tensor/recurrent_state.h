@@ -66,6 +66,7 @@ class RecurrentState {
   /// Memory for a pass over such rows.
   /// @throws KvPoolFull  nothing has changed then
   void reserve(const RowPlan& rows);
+  /// What `reserve` takes from the pool. A journal that it replaces goes back then.
   std::size_t bytes_to_reserve(const RowPlan& rows) const noexcept;
 
   /// Positions from this one on can be dropped whatever passes follow, until another is given.
@@ -152,7 +153,7 @@ class RecurrentState {
     return journal_.data() + (layer * journal_rows_ + row) * shape_.row();
   }
   std::int64_t rows_for(const RowPlan& rows) const noexcept;
-  void allocate();
+  void allocate(std::shared_ptr<void> charge);
   void grow_journal(std::int64_t rows);
   void add_checkpoint() noexcept;
   // The newest of at most `positions`, or null.
