@@ -39,7 +39,10 @@ std::size_t KvCache::bytes_to_reserve(const RowPlan& rows) const noexcept {
 
 void KvCache::reserve(const RowPlan& rows) {
   if (pending_) throw std::logic_error("KvCache: reserve with pending rows; call keep or truncate");
-  if (recurrent_) recurrent_->reserve(rows);
+  if (recurrent_) {
+    if (pool()) pool()->require(bytes_to_reserve(rows));  // both parts or none
+    recurrent_->reserve(rows);
+  }
   if (pages_) return pages_->reserve(length_, length_ + rows.depths(), rows.branches());
   const std::int64_t capacity = grown(length_ + rows.rows());
   if (capacity == capacity_) return;
@@ -117,6 +120,7 @@ void KvCache::check_path(std::span<const std::int32_t> path) const {
 
 void KvCache::keep(std::span<const std::int32_t> path) {
   check_path(path);
+  if (recurrent_) recurrent_->keep(path);
   const auto n = static_cast<std::int64_t>(path.size());
   if (pages_) {
     for (std::int64_t i = 0; i < n; ++i) {
@@ -131,7 +135,6 @@ void KvCache::keep(std::span<const std::int32_t> path) {
       for (at::Tensor& t : *tensors) t.narrow(1, length_, n).copy_(t.index_select(1, index));
     }
   }
-  if (recurrent_) recurrent_->keep(path);
   truncate(length_ += n);
 }
 

@@ -61,7 +61,8 @@ class KvCache {
   /// How many of the first `positions` positions `share` can take: all, but for recurrent layers,
   /// whose earlier states are there for some positions only.
   std::int64_t sharable(std::int64_t positions) const noexcept {
-    return recurrent_ ? recurrent_->reachable(positions) : std::min(positions, length_);
+    positions = std::min(positions, length_);
+    return recurrent_ ? recurrent_->reachable(positions) : positions;
   }
   /// A cache of the first `positions` positions. Pages are shared, and copied once one of the
   /// sequences writes into them; tensors are copied.
@@ -87,7 +88,8 @@ class KvCache {
   /// Keeps the pending rows of `path`, each the parent of the next, the first one's parent the last
   /// kept position. All others are dropped.
   /// @throws std::invalid_argument  not such a path, or a row that skips positions;
-  /// std::logic_error  no rows are pending
+  /// std::logic_error  no rows are pending, or recurrent layers have taken rows of a long straight
+  /// beginning into their state that the path lacks
   void keep(std::span<const std::int32_t> path);
   /// Keys and values of rows [begin, end), positions up to the kept ones: [heads, end - begin,
   /// head_dim], views.
