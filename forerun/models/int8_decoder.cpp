@@ -71,6 +71,8 @@ Int8Pass::Int8Pass(const Int8Decoder& model, std::span<const SequenceSpan> seque
   s_.rows.clear();
   s_.scored.clear();
   s_.greedy.clear();
+  // All memory first: of recurrent layers a pass that has begun cannot be given up.
+  for (std::size_t l = 0; l < sequences.size(); ++l) sequences[l].cache->reserve(plans[l]);
   for (std::size_t l = 0; l < sequences.size(); ++l) add_sequence(l);
   blocks_.start(threads);
   s_.greedy.start(m_.head_, threads);
@@ -81,7 +83,6 @@ void Int8Pass::add_sequence(std::size_t index) {
   const SequenceSpan& sequence = sequences_[index];
   const RowPlan& plan = plans_[index];
   const std::int64_t n = plan.rows(), length = sequence.cache->length();
-  sequence.cache->reserve(plan);
   KvPages& pages = sequence.cache->pages();
   blocks_.add_sequence({&pages, length, n, &plan});
   if (!c_.recurrent.none()) blocks_.recurrent().add_sequence(sequence.cache->recurrent(), &plan);
