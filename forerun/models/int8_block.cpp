@@ -240,8 +240,7 @@ void Int8BlockPass::recur(Worker& w, const Int8Block& b, const Layer& layer,
                                  .steps = steps_};
   each(w, recurrent_.convolve_items(), [&](std::int64_t i) { recurrent_.convolve(own, i); });
   if (delta) {
-    each(w, recurrent_.carry_items(),
-         [&](std::int64_t i) { recurrent_.carry(own, i, w.index()); });
+    each(w, recurrent_.carry_items(), [&](std::int64_t i) { recurrent_.carry(own, i, w.index()); });
   }
   const k::Int8Rows attended = attended_of(b);
   each(w, full() + recurrent_.sequences(), [&](std::int64_t i) {

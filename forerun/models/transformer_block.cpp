@@ -352,8 +352,7 @@ at::Tensor run_block(const TransformerBlock& b, const BlockConfig& c, const at::
   };
   each(rows.convolve_items(), [&](std::int64_t i) { rows.convolve(layer, i); });
   if (delta) {
-    each(rows.carry_items(),
-         [&](std::int64_t i) { rows.carry(layer, i, at::get_thread_num()); });
+    each(rows.carry_items(), [&](std::int64_t i) { rows.carry(layer, i, at::get_thread_num()); });
   }
   each(rows.rows(), [&](std::int64_t i) {
     rows.output(layer, i, out.data_ptr<float>() + i * c.recurrent_outputs());
