@@ -15,6 +15,7 @@
 #include <ostream>
 #include <random>
 #include <string>
+#include <thread>
 #include <vector>
 
 #include "forerun/tensor/internal/row_math.h"
@@ -423,13 +424,23 @@ class RecurrentPasses {
     text.reach = std::min(
         pass, held == held_.end() ? pass : std::max(held->second, std::min(text.reach, pass)));
   }
-  // Items in a random order; each of the workers in turn or at random.
+  // Items in a random order: one after the other by any of the workers, or by all of them at once.
   template <class Work>
   void each(std::int64_t items, std::int64_t workers, const Work& work) {
     std::vector<std::int64_t> order(u(items));
     std::iota(order.begin(), order.end(), 0);
     std::shuffle(order.begin(), order.end(), random);
-    for (const std::int64_t i : order) work(i, below(workers));
+    if (below(8) > 0) {
+      for (const std::int64_t i : order) work(i, below(workers));
+      return;
+    }
+    std::vector<std::thread> threads;
+    for (std::int64_t w = 0; w < workers; ++w) {
+      threads.emplace_back([&, w] {
+        for (std::int64_t i = w; i < items; i += workers) work(order[u(i)], w);
+      });
+    }
+    for (std::thread& thread : threads) thread.join();
   }
   std::vector<std::vector<float>> layer_outputs(const std::vector<Part>& parts, std::int64_t layer,
                                                 std::int64_t workers) {
