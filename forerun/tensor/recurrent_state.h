@@ -57,7 +57,9 @@ class RecurrentState {
   std::int64_t length() const noexcept { return base_ + kept(); }
   std::size_t bytes() const noexcept;
 
-  /// The position that `share` and `truncate` reach for `positions`: those, or fewer.
+  /// The position that `share` and `truncate` reach for `positions`: those, if they end within the
+  /// last pass (of a long one, within its last kJournal rows) or from the held position on, else
+  /// the last checkpoint before them, or 0.
   std::int64_t reachable(std::int64_t positions) const noexcept;
   /// A state of the first `positions` positions, as far as reachable.
   /// @throws KvPoolFull
@@ -69,7 +71,8 @@ class RecurrentState {
   /// What `reserve` takes from the pool. A journal that it replaces goes back then.
   std::size_t bytes_to_reserve(const RowPlan& rows) const noexcept;
 
-  /// Positions from this one on can be dropped whatever passes follow, until another is given.
+  /// Positions from this one on can be dropped whatever passes follow, until another is given. What
+  /// earlier passes have taken into the state stays there. Not shared.
   void hold(std::int64_t position) noexcept { held_ = position; }
   /// Keeps a checkpoint of the first state from here on, for texts that begin alike.
   void remember() noexcept { due_ = length(); }
@@ -93,7 +96,7 @@ class RecurrentState {
   float* matrix(std::int64_t layer, std::int64_t value_head) noexcept {
     return state(layer) + shape_.window_size() + value_head * shape_.matrix();
   }
-  /// Inputs of the convolution `back` >= 1 positions before the pass, back <= window.
+  /// Inputs of the convolution `back` >= 1 positions before the pass, back <= window + kept().
   const float* input_before(std::int64_t layer, std::int64_t back) noexcept;
   /// The parts of a row of the journal's layout.
   Row row_at(float* row) const noexcept {
@@ -129,7 +132,9 @@ class RecurrentState {
 
   /// The end of a pass, all of whose layers are closed: a chain is kept, other rows are pending.
   void advance(const RowPlan& rows);
-  /// Which of them stay. @throws std::logic_error  a settled row is not among them
+  /// Which of the pending rows stay, once for a pass: a path from the text's end, settled rows
+  /// first.
+  /// @throws std::logic_error  a settled row is not among them; nothing has changed then
   void keep(std::span<const std::int32_t> path);
   /// Keeps the first `length` positions, as far as reachable. @return  how many are kept
   std::int64_t truncate(std::int64_t length) noexcept;
