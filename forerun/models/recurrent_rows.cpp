@@ -8,7 +8,6 @@
 #include <limits>
 #include <stdexcept>
 
-#include "forerun/tensor/internal/row_math.h"
 #include "forerun/tensor/recurrent_math.h"
 
 namespace forerun {
@@ -265,9 +264,9 @@ void RecurrentRows::output(const Layer& layer, std::int64_t row, float* out) con
   const RmsNorm& norm = layer.values->norm;
   std::copy_n(mixed(row) + 2 * r_.key_width(), r_.value_width(), out);
   for (std::int64_t h = 0; h < r_.value_heads; ++h) {
-    internal::rms_norm(out + h * r_.value_dim, norm.values(), r_.value_dim, norm.eps);
+    m::rms_norm(out + h * r_.value_dim, norm.values(), r_.value_dim, norm.eps);
   }
-  internal::swiglu(products + c_.conv_channels(), out, r_.value_width());
+  m::silu_gate(products + c_.conv_channels(), r_.value_width(), out);
 }
 
 void RecurrentRows::close(const Layer& layer, std::int64_t sequence) {

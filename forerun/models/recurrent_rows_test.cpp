@@ -18,7 +18,6 @@
 #include <thread>
 #include <vector>
 
-#include "forerun/tensor/internal/row_math.h"
 #include "forerun/tensor/recurrent_math.h"
 
 namespace forerun {
@@ -174,9 +173,9 @@ struct ByRows {
                          .delta = deltas.data() + h * r.value_dim,
                          .out = out.data() + h * r.value_dim},
                         r.value_dim);
-      internal::rms_norm(out.data() + h * r.value_dim, v.norm.values(), r.value_dim, v.norm.eps);
+      recurrent::rms_norm(out.data() + h * r.value_dim, v.norm.values(), r.value_dim, v.norm.eps);
     }
-    internal::swiglu(x + channels, out.data(), r.value_width());
+    recurrent::silu_gate(x + channels, r.value_width(), out.data());
     l.keys.assign(keys, keys + r.key_width());
     l.deltas = deltas;
     l.decays = decays;

@@ -38,9 +38,9 @@ class KvCache {
 
   /// Adds the state of recurrent layers, of an empty cache.
   void set_recurrent(const RecurrentState::Shape& shape) { recurrent_.emplace(shape, pool()); }
-  /// Positions from this one on can be dropped, whatever passes follow: give the first that may be
-  /// a draft's. Without recurrent layers all can always; with them, and without this, only those of
-  /// the last pass, of a long one its last 16.
+  /// Positions from this one on can be dropped, whatever passes follow: give the first whose token
+  /// is not certain. Without recurrent layers all can always; with them, and without this, only
+  /// those of the last pass, of a long one its last 16.
   void hold(std::int64_t position) noexcept {
     if (recurrent_) recurrent_->hold(position);
   }

@@ -97,6 +97,14 @@ FORERUN_VECTOR_CLONES void silu(float* x, std::int64_t n) {
   for (std::int64_t i = 0; i < n; ++i) x[i] = x[i] / (1.0F + exp_of(-x[i]));
 }
 
+FORERUN_VECTOR_CLONES void rms_norm(float* x, const float* w, std::int64_t n, double eps) {
+  internal::loops::rms_norm(x, w, n, eps);
+}
+
+FORERUN_VECTOR_CLONES void silu_gate(const float* gate, std::int64_t n, float* x) {
+  internal::loops::swiglu(gate, x, n);
+}
+
 FORERUN_VECTOR_CLONES void sigmoid_gate(const float* gate, std::int64_t n, float* x) {
   for (std::int64_t i = 0; i < n; ++i) x[i] *= 1.0F / (1.0F + exp_of(-gate[i]));
 }

@@ -31,6 +31,9 @@ void convolve(const float* const* inputs, const float* weights, std::int64_t str
               std::int64_t taps, const float* base, std::int64_t n, float* out);
 void multiply(const float* a, const float* b, std::int64_t n, float* out);  ///< a * b
 void silu(float* x, std::int64_t n);                                        ///< in place
+/// x = x / rms(x) * w.
+void rms_norm(float* x, const float* w, std::int64_t n, double eps);
+void silu_gate(const float* gate, std::int64_t n, float* x);  ///< x *= silu(gate)
 /// x *= sigmoid(gate)
 void sigmoid_gate(const float* gate, std::int64_t n, float* x);
 /// What a row changes and reads: delta = beta * (value - decay * by_key),
