@@ -73,6 +73,8 @@ class Model {
   std::string chat_note() const;
   /// The template tells the model of ChatInput::tools, and has their calls as tool_grammar does.
   bool chat_writes_tools() const;
+  /// How the template writes calls, for ToolCalls::form; kJson if it is not known to write any.
+  CallForm call_form() const;
   /// Answers are messages of OpenAI's harmony format, as the template and the vocabulary tell.
   bool answers_in_channels() const;
   std::string decode(std::span<const Token> tokens) const;
@@ -95,9 +97,9 @@ class Model {
   /// @throws UsageError  wrong syntax, or what would not be kept (lookaround, ...): it is named
   std::shared_ptr<const TokenGrammar> regex_grammar(
       std::string_view expression, ReasoningStart reasoning = ReasoningStart::kAfter) const;
-  /// Texts whose calls of tools have the form that Hermes and Qwen 2.5 were trained on:
-  /// <tool_call>{"name": ..., "arguments": {...}}</tool_call>; with ReasoningStart::kChannels they
-  /// are messages of OpenAI's harmony format, for models with answers_in_channels().
+  /// Texts whose calls of tools have a form that models were trained on: ToolCalls::form says
+  /// which, and call_form() which is the model's; with ReasoningStart::kChannels they are messages
+  /// of OpenAI's harmony format, for models with answers_in_channels().
   /// @throws UsageError  no tool, parameters that would not be kept, or no channels
   std::shared_ptr<const TokenGrammar> tool_grammar(std::span<const Tool> tools,
                                                    const ToolCalls& calls) const;

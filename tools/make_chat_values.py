@@ -22,6 +22,8 @@ MODELS = [
     ("mistral.jinja", "llama2", {"bos_token": "<bos>", "eos_token": "<eos>"}),
     ("zephyr.jinja", "metaspace", {"bos_token": "<bos>", "eos_token": "<eos>"}),
     ("phi3.jinja", "gpt2", {"eos_token": "<|endoftext|>"}),
+    ("qwen3_coder.jinja", "qwen2", {"eos_token": "<|im_end|>"}),
+    ("glm45.jinja", "gpt2", {"eos_token": "<|endoftext|>"}),
 ]
 
 

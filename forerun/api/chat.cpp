@@ -90,6 +90,8 @@ std::string Model::chat_note() const {
 
 bool Model::chat_writes_tools() const { return impl_->chat.writes_tools(); }
 
+CallForm Model::call_form() const { return impl_->chat.call_form(); }
+
 bool Model::answers_in_channels() const { return impl_->chat.answers_in_channels(); }
 
 }  // namespace forerun

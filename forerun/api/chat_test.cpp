@@ -86,6 +86,9 @@ TEST_F(Chat, WhatIsWrongIsNamed) {
 TEST_F(Chat, ToolsGoThroughTemplatesOfTheSameForm) {
   EXPECT_TRUE(with(jinja("qwen25.jinja")).chat_writes_tools());
   EXPECT_FALSE(with(jinja("mistral.jinja")).chat_writes_tools());
+  EXPECT_TRUE(with(jinja("glm45.jinja")).chat_writes_tools());
+  EXPECT_EQ(with(jinja("glm45.jinja")).call_form(), CallForm::kKeysValues);
+  EXPECT_EQ(with(jinja("mistral.jinja")).call_form(), CallForm::kJson);
 }
 
 }  // namespace

@@ -3,12 +3,12 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <array>
 #include <nlohmann/json.hpp>
 #include <utility>
 #include <vector>
 
 #include "forerun/base/harmony_text.h"
+#include "forerun/base/json_text.h"
 #include "forerun/base/python_space.h"
 
 namespace forerun {
@@ -172,6 +172,29 @@ Json described(Json tools) {
   return tools;
 }
 
+// Arguments as objects, of which the template takes the fields one by one; OpenAI's API has them as
+// texts.
+Json with_parsed_arguments(Json messages) {
+  for (Json& m : messages) {
+    if (!m.is_object() || !m.contains("tool_calls") || !m["tool_calls"].is_array()) continue;
+    for (Json& call : m["tool_calls"]) {
+      if (!call.is_object()) continue;
+      Json& function = call.contains("function") ? call["function"] : call;
+      if (!function.is_object() || !function.contains("arguments")) continue;
+      Json& arguments = function["arguments"];
+      if (!arguments.is_string()) continue;
+      const auto text = python_rstripped(arguments.get_ref<const std::string&>());
+      if (text.empty()) {
+        arguments = Json::object();
+      } else if (const auto parsed = parse_json(text, {.values = 20'000});
+                 parsed && parsed->is_object()) {
+        arguments = Json::parse(text);  // in their order
+      }
+    }
+  }
+  return messages;
+}
+
 Json with_tag(const Json& messages) {
   Json out = messages;
   Json& last = out.back();
@@ -213,7 +236,10 @@ ChatFormat::ChatFormat(ChatTemplates templates, const Tokenizer& tokenizer)
     tags_ = tokenizer.token("<|channel|>") && tokenizer.token("<|message|>");
     standard_ = parsed(*templates_.standard);
     if (standard_ && templates_.with_tools) with_tools_ = parsed(*templates_.with_tools);
-    if (standard_) return;
+    if (standard_) {
+      find_calls();
+      return;
+    }
     family_ = detect_chat_family(*templates_.standard);
   }
   if (!family_) family_ = family_of(tokenizer);
@@ -222,21 +248,29 @@ ChatFormat::ChatFormat(ChatTemplates templates, const Tokenizer& tokenizer)
                   : why;
 }
 
-bool ChatFormat::writes_tools() const {
-  const std::optional<std::string>& text =
-      with_tools_ ? templates_.with_tools : templates_.standard;
-  const std::optional<JinjaTemplate>& with = with_tools_ ? with_tools_ : standard_;
-  // Others hold calls of other forms, which would not be found in the answer.
-  if (harmony_ && with && with->mentions("tools")) return true;  // HarmonyText rewrites them
-  constexpr std::array<std::string_view, 3> kForm = {"<tool_call>", "name", "arguments"};
-  return with && with->mentions("tools") && text->find("<function=") == text->npos &&
-         std::all_of(kForm.begin(), kForm.end(),
-                     [&](std::string_view part) { return text->find(part) != text->npos; });
+// Calls of other forms would not be found in an answer.
+void ChatFormat::find_calls() {
+  const std::string& text = with_tools_ ? *templates_.with_tools : *templates_.standard;
+  if (!(with_tools_ ? with_tools_ : standard_)->mentions("tools")) return;
+  const auto holds = [&](const auto&... parts) { return ((text.find(parts) != text.npos) && ...); };
+  if (harmony_) {  // HarmonyText rewrites them
+    writes_tools_ = true;
+  } else if (holds("<tool_call>", "<function=", "<parameter=")) {
+    call_form_ = CallForm::kParameters;
+    writes_tools_ = true;
+  } else if (holds("<tool_call>", "<arg_key>", "<arg_value>")) {
+    call_form_ = CallForm::kKeysValues;
+    writes_tools_ = true;
+  } else {
+    writes_tools_ = holds("<tool_call>", "name", "arguments") && !holds("<function=");
+  }
 }
 
 Result<MarkedText> ChatFormat::render(const Tokenizer& tokenizer, const Conversation& c) const {
   Json given = c.variables.is_object() ? c.variables : Json::object();
-  const Json messages = harmony_ ? in_channels(c.messages) : c.messages;
+  const Json messages = harmony_                        ? in_channels(c.messages)
+                        : call_form_ == CallForm::kJson ? c.messages
+                                                        : with_parsed_arguments(c.messages);
   given["messages"] = c.continue_last ? with_tag(messages) : messages;
   given["tools"] = harmony_ && c.tools.is_array() ? described(c.tools) : c.tools;
   given["documents"] = nullptr;

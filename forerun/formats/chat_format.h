@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "forerun/base/result.h"
+#include "forerun/core/tools.h"
 #include "forerun/formats/chat_template.h"
 #include "forerun/formats/jinja/jinja.h"
 #include "forerun/formats/tokenizer/tokenizer.h"
@@ -37,9 +38,11 @@ class ChatFormat {
   bool works() const { return standard_ || family_; }
   /// One line if it is not the model's own template that writes them; else empty.
   const std::string& note() const { return note_; }
-  /// The template tells the model of tools, whose calls are then
-  /// <tool_call>{"name": ..., "arguments": ...}</tool_call>, or those of HarmonyText.
-  bool writes_tools() const;
+  /// The template tells the model of tools, whose calls are then of call_form(), or those of
+  /// HarmonyText.
+  bool writes_tools() const { return writes_tools_; }
+  /// How the template writes calls; CallForm::kJson if it is not known to write any.
+  CallForm call_form() const { return call_form_; }
   /// The template's answers are HarmonyText, whose tags are tokens of the vocabulary.
   bool answers_in_channels() const { return harmony_ && tags_; }
   const ChatTemplates& templates() const { return templates_; }
@@ -53,12 +56,15 @@ class ChatFormat {
                                     const Conversation& conversation) const;
 
  private:
+  void find_calls();
   Result<MarkedText> render(const Tokenizer& tokenizer, const Conversation& c) const;
 
   ChatTemplates templates_;
   std::optional<JinjaTemplate> standard_, with_tools_;
   std::optional<ChatFamily> family_;
   std::string note_;
+  CallForm call_form_ = CallForm::kJson;
+  bool writes_tools_ = false;
   bool harmony_ = false;  // the template's answers are HarmonyText
   bool tags_ = false;     // and the vocabulary has its tags
 };

@@ -298,15 +298,63 @@ TEST(ChatFormat, TemplatesForToolsAreTakenWithToolsAndErrorsAreTheTemplatesOwn) 
   EXPECT_EQ(encoded(refuses, tokenizer, {messages}).error().message,
             "the model's chat template: only cats, please");
   EXPECT_FALSE(encoded(both, tokenizer, {Json::array()}));
+}
+
+TEST(ChatFormat, TellsHowATemplateWritesCalls) {
+  const Tokenizer tokenizer = tokenizer_of("gpt2");
+  const auto format_of = [&](const std::string& text) {
+    return ChatFormat({.standard = text, .with_tools = {}}, tokenizer);
+  };
   for (const auto& [name, knows] : {std::pair{"qwen25.jinja", true},
                                     {"qwen3.jinja", false},
+                                    {"qwen3_coder.jinja", true},
+                                    {"glm45.jinja", true},
                                     {"llama31.jinja", false},
                                     {"mistral.jinja", false},
                                     {"smollm2.jinja", false}}) {
-    EXPECT_EQ(
-        ChatFormat({.standard = template_of(name), .with_tools = {}}, tokenizer).writes_tools(),
-        knows)
-        << name;
+    EXPECT_EQ(format_of(template_of(name)).writes_tools(), knows) << name;
+  }
+  const auto form_of = [&](const std::string& text) { return format_of(text).call_form(); };
+  EXPECT_EQ(form_of(template_of("qwen25.jinja")), CallForm::kJson);
+  EXPECT_EQ(form_of(template_of("qwen3_coder.jinja")), CallForm::kParameters);
+  EXPECT_EQ(form_of(template_of("glm45.jinja")), CallForm::kKeysValues);
+  EXPECT_EQ(form_of("<tool_call><function=a><parameter=b>"), CallForm::kJson);  // knows no tools
+  EXPECT_EQ(form_of("{% if tools %}<tool_call><arg_key>{% endif %}"), CallForm::kJson);
+  // Another form: not told of tools by its template.
+  EXPECT_FALSE(format_of("{{ tools }}<tool_call><function=name>arguments").writes_tools());
+  const ChatFormat named({.standard = "a", .with_tools = template_of("glm45.jinja")}, tokenizer);
+  EXPECT_EQ(named.call_form(), CallForm::kKeysValues);
+}
+
+// OpenAI's API has arguments as texts, these templates take their fields one by one.
+TEST(ChatFormat, ArgumentsBecomeObjectsWhereTheTemplateTakesThemApart) {
+  const Tokenizer tokenizer = tokenizer_of("gpt2");
+  const auto messages = [](const Json& arguments) -> Json {
+    const Json call = {{"name", "f"}, {"arguments", arguments}};
+    return {{{"role", "user"}, {"content", "a"}},
+            {{"role", "assistant"},
+             {"content", ""},
+             {"tool_calls", Json::array({{{"function", call}}, call})}}};
+  };
+  const Json object = {{"z", "1"}, {"a", {{"b", nullptr}}}};
+  for (const auto& [name, written] :
+       {std::pair{"qwen3_coder.jinja", "<parameter=z>\n1\n</parameter>"},
+        {"glm45.jinja", "<arg_value>1</arg_value>"}}) {
+    const ChatFormat format({.standard = template_of(name), .with_tools = {}}, tokenizer);
+    const auto text_of = [&](const Json& arguments) {
+      const auto tokens = encoded(format, tokenizer, {.messages = messages(arguments)});
+      return tokens ? tokenizer.decode(*tokens) : tokens.error().message;
+    };
+    const std::string text = text_of(object);
+    EXPECT_NE(text.find(written), text.npos) << text;
+    EXPECT_NE(text.find(R"({"b": null})"), text.npos) << text;
+    EXPECT_LT(text.find("z"), text.find(R"({"b": null})"));
+    EXPECT_EQ(text_of(object.dump()), text);
+    EXPECT_EQ(text_of(" " + object.dump() + "\n"), text);
+    EXPECT_EQ(text_of(""), text_of(Json::object()));
+    for (const char* other : {"[1]", "x", "{"}) {  // the template's own complaint
+      EXPECT_NE(text_of(other).find("chat template"), std::string::npos) << text_of(other);
+    }
   }
 }
 

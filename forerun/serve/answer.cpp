@@ -32,8 +32,9 @@ Answer::Answer(std::string id, GenerationRequest request, Exchange exchange,
       left_(request_.choices()) {
   for (std::size_t i = 0; i < choices_.size(); ++i) {
     choices_[i].last = arrived;
-    choices_[i].calls = in_channels() ? ToolCallReader(kHarmonyCall, kHarmonyCallEnd)
-                                      : ToolCallReader(request_.calls_or_form);
+    choices_[i].calls = in_channels()
+                            ? ToolCallReader(kHarmonyCall, kHarmonyCallEnd)
+                            : ToolCallReader(request_.calls_or_form, request_.native_calls);
     choices_[i].thoughts =
         in_channels() ? ReasoningReader(ReasoningStart::kChannels, !request_.reasoning)
                       : ReasoningReader(request_.reasoning.value_or(ReasoningStart::kAfter));

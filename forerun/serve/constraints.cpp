@@ -259,16 +259,19 @@ void read_tools(GenerationRequest& r, const json& request, const ordered_json& d
     }
     tools.push_back(std::move(tool));
   }
+  const CallForm form = served.model.call_form();
   try {
     r.options.changes.grammar = served.model.tool_grammar(
         tools,
         {.required = wanted.required,
          .several = Fields(request).flag("parallel_tool_calls", true) && !wanted.one,
          .answer = answer,
+         .form = form,
          .reasoning = r.calls_in_channels ? ReasoningStart::kChannels : reasoning_before(r)});
   } catch (const UsageError& e) {
     throw bad_field("tools", std::string("cannot be kept: ") + e.what());
   }
+  if (form != CallForm::kJson) r.native_calls = std::make_shared<const NativeCalls>(form, tools);
   r.calls_tools = true;
   r.calls_or_form = !answer.empty();
 }

@@ -12,6 +12,7 @@
 #include "forerun/core/token.h"
 #include "forerun/generate_options.h"
 #include "forerun/model.h"
+#include "forerun/serve/native_calls.h"
 #include "forerun/serve/reasoning.h"
 #include "forerun/serve/served_model.h"
 
@@ -30,15 +31,16 @@ struct GenerationRequest {
   Drafter drafter;
   std::optional<std::size_t> top;  ///< log-probabilities are wanted, and so many likeliest tokens
   bool stream = false;
-  bool usage_chunk = false;                 ///< a stream ends with the numbers of tokens
-  bool usage_so_far = false;                ///< and every chunk has them
-  bool echo = false;                        ///< the text begins with the prompt
-  bool rounds = false;                      ///< chunks say how their text came about
-  bool calls_tools = false;                 ///< calls in the text are handed over as such
-  bool calls_or_form = false;               ///< and a text that does not begin with one holds none
-  bool calls_in_channels = false;           ///< calls are those of HarmonyText
-  std::optional<ReasoningStart> reasoning;  ///< is handed over as such
-  std::shared_ptr<const nlohmann::json> response;  ///< what the answer of kResponses repeats
+  bool usage_chunk = false;        ///< a stream ends with the numbers of tokens
+  bool usage_so_far = false;       ///< and every chunk has them
+  bool echo = false;               ///< the text begins with the prompt
+  bool rounds = false;             ///< chunks say how their text came about
+  bool calls_tools = false;        ///< calls in the text are handed over as such
+  bool calls_or_form = false;      ///< and a text that does not begin with one holds none
+  bool calls_in_channels = false;  ///< calls are those of HarmonyText
+  std::shared_ptr<const NativeCalls> native_calls;  ///< the form of calls; null: CallForm::kJson
+  std::optional<ReasoningStart> reasoning;          ///< is handed over as such
+  std::shared_ptr<const nlohmann::json> response;   ///< what the answer of kResponses repeats
 
   std::size_t choices() const noexcept { return prompts.size() * n; }
 };

@@ -312,14 +312,11 @@ TEST_F(RequestMutation, DamagedReasoningIsTheSameWhateverThePieces) {
 }
 
 // The text of an answer, as damaged as a model may make it, in pieces of any length.
-TEST_F(RequestMutation, DamagedCallsOfToolsLoseNoTextWhateverThePieces) {
-  const std::vector<Bytes> seeds = seeds_of(
-      {"a <tool_call>\n{\"name\": \"now\", \"arguments\": {\"at\": 1}}\n</tool_call>\n<tool_call>"
-       "\n{\"name\": \"b\", \"arguments\": {}}\n</tool_call>"});
-  for_each_mutant(seeds, [&](const Bytes& mutant, std::uint64_t i) {
+void expect_same_calls(const std::string& seed, std::shared_ptr<const NativeCalls> native) {
+  for_each_mutant(seeds_of({seed}), [&](const Bytes& mutant, std::uint64_t i) {
     SCOPED_TRACE(i);
     const std::string_view text = text_of(mutant);
-    ToolCallReader whole, pieces;
+    ToolCallReader whole(false, native), pieces(false, native);
     whole.push(text);
     whole.finish();
     testing::SplitMix64 rng{i};
@@ -337,6 +334,27 @@ TEST_F(RequestMutation, DamagedCallsOfToolsLoseNoTextWhateverThePieces) {
     EXPECT_EQ(content, whole.take_content());
     EXPECT_EQ(calls, whole.take_calls());
   });
+}
+
+TEST_F(RequestMutation, DamagedCallsOfToolsLoseNoTextWhateverThePieces) {
+  expect_same_calls(
+      "a <tool_call>\n{\"name\": \"now\", \"arguments\": {\"at\": 1}}\n</tool_call>\n<tool_call>"
+      "\n{\"name\": \"b\", \"arguments\": {}}\n</tool_call>",
+      nullptr);
+}
+
+TEST_F(RequestMutation, DamagedCallsWithTaggedParametersLoseNoTextWhateverThePieces) {
+  const std::vector<Tool> tools = {{"now", R"({"properties": {"l": {"type": "array"}}})"}};
+  expect_same_calls(
+      "a <tool_call>\n<function=now>\n<parameter=l>\n[\"\\\"\"]\n</parameter>\n<parameter=x>\ny\n"
+      "</parameter>\n</function>\n</tool_call>\n<tool_call>\n<function=now>\n</function>\n</"
+      "tool_call>",
+      std::make_shared<const NativeCalls>(CallForm::kParameters, tools));
+  expect_same_calls(
+      "a "
+      "<tool_call>now\n<arg_key>l</arg_key>\n<arg_value>[\"</arg_value>\"]</arg_value>\n<arg_key>x"
+      "</arg_key>\n<arg_value>y</arg_value>\n</tool_call>\n<tool_call>now\n</tool_call>",
+      std::make_shared<const NativeCalls>(CallForm::kKeysValues, tools));
 }
 
 }  // namespace

@@ -25,6 +25,7 @@ bool is_call(const std::string& text) {
 
 // Where the call ends; npos: not yet. The tag may also stand in a string of its arguments.
 std::size_t ToolCallReader::close() {
+  if (native_) return native_->read(held_);
   for (; seen_ < held_.size(); ++seen_) {
     const char c = held_[seen_];
     if (quoted_) {
@@ -38,6 +39,13 @@ std::size_t ToolCallReader::close() {
     }
   }
   return std::string::npos;
+}
+
+// The call that ends there; empty: it is none.
+std::optional<std::string> ToolCallReader::call(std::size_t end) {
+  if (native_) return native_->take();
+  std::string written = held_.substr(0, end);
+  return is_call(written) ? std::optional(std::move(written)) : std::nullopt;
 }
 
 // Decides, once it can be told, whether the text begins with a call. False: it is not read for any.
@@ -61,12 +69,11 @@ void ToolCallReader::push(std::string_view piece) {
     const std::size_t at = inside_ ? close() : held_.find(tag);
     if (at == std::string::npos) break;
     if (inside_) {
-      std::string call = held_.substr(0, at);
-      if (is_call(call)) {
-        add(std::move(call), true);
+      if (std::optional<std::string> one = call(at)) {
+        add(*std::move(one), true);
         called_ = true;
       } else {
-        add(fmt::format("{}{}{}", open_, call, close_));
+        add(fmt::format("{}{}{}", open_, held_.substr(0, at), close_));
       }
     } else {
       // The space around calls belongs to their form.

@@ -1,10 +1,15 @@
 #pragma once
 
 #include <cstddef>
+#include <memory>
 #include <nlohmann/json_fwd.hpp>
+#include <optional>
 #include <string>
 #include <string_view>
+#include <utility>
 #include <vector>
+
+#include "forerun/serve/native_calls.h"
 
 namespace forerun::serve {
 
@@ -21,13 +26,18 @@ class ToolCallReader {
  public:
   ToolCallReader() = default;
   /// @param first  the text begins with a call, or holds none: a tag in it is text
-  explicit ToolCallReader(bool first) : undecided_(first) {}
+  /// @param native  the form of the calls; null: CallForm::kJson
+  explicit ToolCallReader(bool first, std::shared_ptr<const NativeCalls> native = nullptr)
+      : undecided_(first) {
+    if (native) native_.emplace(std::move(native));
+  }
   /// @param open, close  the tags of calls
   ToolCallReader(std::string_view open, std::string_view close) : open_(open), close_(close) {}
   void push(std::string_view piece);
   /// The text beside the calls, since the last time.
   std::string take_content();
-  /// The calls since the last time, each {"name": ..., "arguments": {...}} as it was written.
+  /// The calls since the last time, each {"name": ..., "arguments": {...}} as it was written, or
+  /// as it is read from another form.
   std::vector<std::string> take_calls();
   /// Both, in their order.
   std::vector<TextOrCall> take();
@@ -38,11 +48,13 @@ class ToolCallReader {
 
  private:
   std::size_t close();
+  std::optional<std::string> call(std::size_t end);
   bool may_hold_calls();
   void add(std::string text, bool call = false);
   std::vector<std::string> take_those(bool calls);
 
   std::string_view open_ = "<tool_call>", close_ = "</tool_call>";
+  std::optional<NativeCallReader> native_;
   std::string held_;
   std::vector<TextOrCall> parts_;  // not taken yet
   std::size_t waiting_ = 0;        // calls among them

@@ -8,6 +8,7 @@
 
 #include "forerun/base/quote.h"
 #include "forerun/formats/grammar/internal/after_reasoning.h"
+#include "forerun/formats/grammar/internal/call_forms.h"
 #include "forerun/formats/grammar/internal/channels.h"
 #include "forerun/formats/grammar/internal/schema_converter.h"
 
@@ -54,38 +55,10 @@ Result<std::string> choice_grammar(std::span<const std::string> texts, Reasoning
 
 namespace {
 
-struct CalledTool {
-  std::string name, arguments;  // the rule of those
-};
-
-// @throws SchemaRefusal
-std::vector<CalledTool> converted(std::span<const Tool> tools, SchemaConverter& converter) {
-  std::vector<CalledTool> out;
-  for (const Tool& tool : tools) {
-    try {
-      out.push_back(
-          {tool.name,
-           converter.add_object(tool.parameters.empty() ? R"({"type": "object"})" : tool.parameters,
-                                tool.strict)});
-    } catch (const SchemaRefusal& r) {
-      throw SchemaRefusal{
-          fmt::format("parameters of the tool {}: {}", quote(tool.name, 100), r.message)};
-    }
-  }
-  if (out.empty()) throw SchemaRefusal{"there is no tool to call"};
-  return out;
-}
-
-std::string tagged_calls(const std::vector<CalledTool>& tools, const ToolCalls& allowed,
+std::string tagged_calls(std::span<const Tool> tools, const ToolCalls& allowed,
                          SchemaConverter& converter) {
-  std::vector<std::string> calls;
-  for (const CalledTool& tool : tools) {
-    calls.push_back(converter.define(
-        fmt::format(R"("{{" ws "\"name\":" ws {} "," ws "\"arguments\":" ws {} ws "}}")",
-                    internal::ebnf_literal(internal::SchemaJson(tool.name)), tool.arguments)));
-  }
   const std::string body =
-      converter.define(fmt::format(R"(ws ({}) ws "</tool_call>")", fmt::join(calls, " | ")));
+      converter.define(internal::call_expression(allowed.form, tools, converter));
   const std::string call = "\"<tool_call>\" " + body;
   const std::string some =
       allowed.several ? fmt::format(R"({} ("\n"? {}){{0,15}})", call, call) : call;
@@ -100,10 +73,11 @@ std::string tagged_calls(const std::vector<CalledTool>& tools, const ToolCalls& 
   return after_reasoning(converter.text(root), allowed.reasoning, free);
 }
 
-std::string channel_calls(const std::vector<CalledTool>& tools, const ToolCalls& allowed,
+std::string channel_calls(std::span<const Tool> tools, const ToolCalls& allowed,
                           SchemaConverter& converter) {
   internal::ChannelCalls calls{.functions = {}, .required = allowed.required, .answer = {}};
-  for (const CalledTool& tool : tools) {
+  if (tools.empty()) throw SchemaRefusal{"there is no tool to call"};
+  for (const Tool& tool : tools) {
     const bool fits = std::all_of(tool.name.begin(), tool.name.end(),
                                   [](unsigned char c) { return c > ' ' && c != '<' && c != 0x7F; });
     if (tool.name.empty() || !fits) {
@@ -112,7 +86,12 @@ std::string channel_calls(const std::vector<CalledTool>& tools, const ToolCalls&
                       "model's calls cannot hold: rename it",
                       quote(tool.name, 100))};
     }
-    calls.functions.emplace_back(tool.name, tool.arguments);
+    try {
+      calls.functions.emplace_back(
+          tool.name, converter.add_object(internal::parameters_of(tool), tool.strict));
+    } catch (const SchemaRefusal& r) {
+      throw internal::refusal_of(tool, r);
+    }
   }
   if (!allowed.answer.empty() && !allowed.required) {
     calls.answer = converter.add(allowed.answer, true);
@@ -125,10 +104,8 @@ std::string channel_calls(const std::vector<CalledTool>& tools, const ToolCalls&
 Result<std::string> tool_call_grammar(std::span<const Tool> tools, const ToolCalls& allowed) {
   try {
     SchemaConverter converter;
-    const std::vector<CalledTool> called = converted(tools, converter);
-    return allowed.reasoning == ReasoningStart::kChannels
-               ? channel_calls(called, allowed, converter)
-               : tagged_calls(called, allowed, converter);
+    return allowed.reasoning == ReasoningStart::kChannels ? channel_calls(tools, allowed, converter)
+                                                          : tagged_calls(tools, allowed, converter);
   } catch (const SchemaRefusal& r) {
     return Error{r.message};
   }

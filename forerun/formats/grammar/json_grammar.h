@@ -27,11 +27,12 @@ Result<std::string> json_schema_grammar(std::string_view schema,
 Result<std::string> choice_grammar(std::span<const std::string> texts,
                                    ReasoningStart reasoning = ReasoningStart::kAfter);
 
-/// Calls as <tool_call>{"name": ..., "arguments": {...}}</tool_call>, the format that Hermes and
-/// Qwen 2.5 were trained on; with ReasoningStart::kChannels as messages of OpenAI's harmony format,
+/// Calls of ToolCalls::form; with ReasoningStart::kChannels as messages of OpenAI's harmony format,
 /// of which one ends an answer. The parameters of a tool that is not strict are kept as far as a
-/// grammar can: it passes over the other words of their schema.
-/// Errors: as json_schema_grammar, no tool, a name that such a message cannot hold.
+/// grammar can: it passes over the other words of their schema. Where a form writes strings without
+/// quotes, those with a pattern or of bounded length have no <, and none has the tag that ends it.
+/// Errors: as json_schema_grammar, no tool, a name that a call cannot hold, and where strings have
+/// no quotes, parameters that may be strings beside objects or lists.
 Result<std::string> tool_call_grammar(std::span<const Tool> tools, const ToolCalls& allowed);
 
 }  // namespace forerun

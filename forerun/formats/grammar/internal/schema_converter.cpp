@@ -19,12 +19,13 @@ constexpr const char* kRoot = "#";
 
 // White space as models write it, of bounded length: a text of white space alone would never end.
 // Of strings no control characters and no halves of characters, escaped or not; one automaton, so
-// that masks are known beforehand (20 ms a token less). Those of bounded length have no escapes.
-// Numbers that a double or 64 bits hold.
+// that masks are known beforehand (20 ms a token less). Those of bounded length have no escapes,
+// and bare ones no <. Numbers that a double or 64 bits hold.
 constexpr const char* kBasics = R"EBNF(
 ws ::= "" | " " | "\n" [ \t]{0,24}
 hex ::= [0-9a-fA-F]
 character ::= [^"\\\x00-\x1f\ud800-\udfff]
+bare ::= [^<\x00\ud800-\udfff]
 string ::= Regex("\"([^\"\\\\\\x00-\\x1f\\ud800-\\udfff]|\\\\([\"\\\\/bfnrt]|u([0-9a-cA-Ce-fE-F][0-9a-fA-F]{3}|[dD][0-7][0-9a-fA-F]{2})))*\"")
 integer ::= "-"? ("0" | [1-9] [0-9]{0,15})
 number ::= integer ("." [0-9]{1,16})? ([eE] [+\-]? [0-9]{1,2})?
@@ -62,6 +63,19 @@ std::string schema_value_type(const SchemaJson& value) {
          : value.is_object()  ? "object"
                               : "array";
 }
+
+// Values within others are JSON.
+class NotBare {
+ public:
+  explicit NotBare(bool& bare) : bare_(bare), was_(std::exchange(bare, false)) {}
+  ~NotBare() { bare_ = was_; }
+  NotBare(const NotBare&) = delete;
+  NotBare& operator=(const NotBare&) = delete;
+
+ private:
+  bool& bare_;
+  bool was_;
+};
 
 using Names = std::vector<std::string>;
 
@@ -111,17 +125,22 @@ std::string ebnf_literal(const SchemaJson& value) {
   return ebnf_text(value.dump(-1, ' ', false, SchemaJson::error_handler_t::replace));
 }
 
-std::string SchemaConverter::add(std::string_view text, bool strict) {
+void SchemaConverter::begin(std::string_view text, bool strict) {
   if (const auto checked = parse_json(text, kSchemaLimits); !checked) {
     throw SchemaRefusal{checked.error().message};
   }
   root_ = SchemaJson::parse(text);
   strict_ = strict;
-  known_.clear();
+  known_ = {};
   needs_.clear();
   ways_.clear();
+  kinds_of_.clear();
   depth_ = 0;
   if (!root_.is_object() && !root_.is_boolean()) refuse(kRoot, "must be an object or true");
+}
+
+std::string SchemaConverter::add(std::string_view text, bool strict) {
+  begin(text, strict);
   const std::string root = rule_of(root_, kRoot);
   check_values();
   return root;
@@ -148,9 +167,11 @@ void SchemaConverter::check_values() const {
       }
     }
   }
-  for (const auto& [where, rule] : known_) {
-    if (!have.contains(rule)) {
-      refuse(where, "allows no value that ends: each would hold another of the same schema");
+  for (const auto& known : known_) {
+    for (const auto& [where, rule] : known) {
+      if (!have.contains(rule)) {
+        refuse(where, "allows no value that ends: each would hold another of the same schema");
+      }
     }
   }
 }
@@ -181,20 +202,27 @@ void SchemaConverter::refuse(const std::string& where, const std::string& what) 
 
 // The rule of a part of the schema, by its place: a part may refer to itself.
 std::string SchemaConverter::rule_of(const SchemaJson& schema, const std::string& where) {
-  if (const auto at = known_.find(where); at != known_.end()) return at->second;
+  auto& known = known_[is_bare_ ? 1 : 0];
+  if (const auto at = known.find(where); at != known.end()) {
+    kinds_ |= kinds_of_[at->second];
+    return at->second;
+  }
   if (++depth_ > kMostDepth) refuse(where, "is nested or referred to too deep");
   const std::string name = define("");
-  known_[where] = name;
+  known[where] = name;
   Ways outer = std::exchange(ways_, {});
+  const unsigned outer_kinds = std::exchange(kinds_, 0U);
   const std::string own = expression_or_any(schema, where);
   rules_[std::stoul(name.substr(1))] = own;
   needs_[name] = std::exchange(ways_, std::move(outer));
+  kinds_of_[name] = kinds_;
+  kinds_ |= outer_kinds;
   --depth_;
   return name;
 }
 
 std::string SchemaConverter::expression(const SchemaJson& s, const std::string& where) {
-  if (s.is_boolean() && s.get<bool>()) return ways_.emplace_back(), "any";
+  if (s.is_boolean() && s.get<bool>()) return ways_.emplace_back(), any_value();
   if (!s.is_object()) refuse(where, "must be an object or true");
   // A schema of one of these has annotations beside it; "type" may stand beside values.
   if (s.contains("$ref")) return only(s, where, {"$ref"}), reference(s["$ref"], where);
@@ -244,7 +272,7 @@ std::string SchemaConverter::values(const SchemaJson& s, const std::string& wher
   for (const SchemaJson& value : all) {
     if (s.contains("type") && !types.contains(schema_value_type(value))) continue;
     if (is_rounded(value)) refuse(where, "allows a number of more than 64 bits: make it a text");
-    out.push_back(ebnf_literal(value));
+    out.push_back(value_literal(value, where));
   }
   if (out.empty()) refuse(where, "allows no value");
   ways_.emplace_back();
@@ -291,7 +319,7 @@ std::string SchemaConverter::typed(const SchemaJson& s, const std::string& where
       types = {"array"};
     } else {
       ways_.emplace_back();
-      return only(s, where, {}), "any";
+      return only(s, where, {}), any_value();
     }
   } else {
     types = type_names(s["type"]);
@@ -314,10 +342,15 @@ std::string SchemaConverter::typed(const SchemaJson& s, const std::string& where
 
 std::string SchemaConverter::of_type(const std::string& type, const SchemaJson& s,
                                      const std::string& where) {
-  if (type == "array") return array_of(s, where);
-  if (type == "object") return object_of(s, where);
+  if (type == "array" || type == "object") {
+    kinds_ |= kStructure;
+    const NotBare inside(is_bare_);
+    return type == "array" ? array_of(s, where) : object_of(s, where);
+  }
   ways_.emplace_back();
-  if (type == "boolean" || type == "null") return type;
+  const bool python = is_bare_ && bare_->python;
+  if (type == "boolean") return python ? R"(boolean | "True" | "False")" : type;
+  if (type == "null") return python ? R"(null | "None")" : type;
   if (type == "string") return string_of(s, where);
   if (type == "integer" || type == "number") return number_of(type, s, where);
   refuse(where, "has a type that JSON Schema does not know");

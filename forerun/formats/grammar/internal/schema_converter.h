@@ -1,5 +1,6 @@
 #pragma once
 
+#include <array>
 #include <cstddef>
 #include <cstdint>
 #include <map>
@@ -24,6 +25,23 @@ std::string ebnf_text(std::string_view text);
 /// A value as JSON writes it, as a literal.
 std::string ebnf_literal(const SchemaJson& value);
 
+/// How values are written that stand apart from each other: strings as they are, without quotes.
+struct BareText {
+  std::string rule;     ///< of any string
+  std::string end;      ///< stands behind a value, and in none
+  bool python = false;  ///< True, False and None may be written for true, false and null
+};
+
+/// A property, and the rule of its bare values.
+struct SchemaMember {
+  std::string name, rule;
+  bool required = false;
+};
+struct SchemaMembers {
+  std::vector<SchemaMember> named;
+  std::string others;  ///< the rule of values of any other name; empty: there are none
+};
+
 /// Turns schemas into rules of one grammar: see json_schema_grammar.
 class SchemaConverter {
  public:
@@ -34,6 +52,8 @@ class SchemaConverter {
   std::string add(std::string_view text, bool strict);
   /// The same of a schema of objects: what it says of other values is passed over.
   std::string add_object(std::string_view text, bool strict);
+  /// The properties of a schema of objects, whose values are bare.
+  SchemaMembers add_members(std::string_view text, bool strict, const BareText& bare);
   /// Adds a rule. @return its name
   std::string define(const std::string& expression);
   /// The grammar of all rules, from `root` on.
@@ -42,7 +62,20 @@ class SchemaConverter {
   std::string rules() const;
 
  private:
+  struct ObjectWords {
+    SchemaJson properties, further;  // further: of properties that are not named
+    std::set<std::string> required;
+  };
+  enum Kind : unsigned { kText = 1, kStructure = 2 };  // of bare values
+
   [[noreturn]] static void refuse(const std::string& where, const std::string& what);
+  void begin(std::string_view text, bool strict);
+  std::string any_value();
+  ObjectWords object_words(const SchemaJson& s, const std::string& where) const;
+  std::optional<SchemaJson> object_schema(std::string& where) const;
+  std::string member_rule(const SchemaJson& schema, const std::string& where);
+  SchemaMembers members_of(const SchemaJson& s, const std::string& where);
+  std::string value_literal(const SchemaJson& value, const std::string& where);
   std::string rule_of(const SchemaJson& schema, const std::string& where);
   std::string expression(const SchemaJson& s, const std::string& where);
   std::string expression_or_any(const SchemaJson& s, const std::string& where);
@@ -71,12 +104,17 @@ class SchemaConverter {
 
   SchemaJson root_;
   bool strict_ = true;
-  std::map<std::string, std::string> known_;  // rules by place in the schema
+  std::optional<BareText> bare_;
+  bool is_bare_ = false;                                     // the values that are converted
+  std::array<std::map<std::string, std::string>, 2> known_;  // rules by place in the schema;
+                                                             // [1]: bare
   std::vector<std::string> rules_;
   // Rules that a value must hold values of, one list for each way to write it.
   using Ways = std::vector<std::vector<std::string>>;
   std::map<std::string, Ways> needs_;  // by the name of a rule in known_
   Ways ways_;                          // of the part that is being converted
+  unsigned kinds_ = 0;                 // of the part that is being converted
+  std::map<std::string, unsigned> kinds_of_;
   std::size_t depth_ = 0;
   std::int64_t characters_ = 0;                                 // of strings of bounded length
   std::uint64_t pattern_states_ = 0, pattern_transitions_ = 0;  // of strings with patterns

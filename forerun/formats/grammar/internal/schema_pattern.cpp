@@ -83,10 +83,13 @@ std::optional<std::string> SchemaConverter::pattern_of(const SchemaJson& s,
       strict_) {
     refuse(where, "has a pattern and lengths that are not kept together: write one pattern");
   }
-  const Result<RegexTree> quoted = in_json(plain);
-  if (!quoted) return wrong(quoted.error().message);
+  const Result<RegexTree> written = is_bare_ ? without(plain, U'<') : in_json(plain);
+  if (!written) return wrong(written.error().message);
   RegexTree whole;
-  whole.parts = {RegexTree::of({U'"', U'"'}), *quoted, RegexTree::of({U'"', U'"'})};
+  whole.parts = {*written};
+  if (!is_bare_) {
+    whole.parts = {RegexTree::of({U'"', U'"'}), *written, RegexTree::of({U'"', U'"'})};
+  }
   const RegexSize size = size_of(whole);
   if (!size.is_fair(pattern_states_, pattern_transitions_)) {
     return wrong("is too large, with the schema's others: bound its repetitions by less");

@@ -36,6 +36,8 @@ std::int64_t SchemaConverter::count_of(const SchemaJson& s, const char* word,
 }
 
 std::string SchemaConverter::string_of(const SchemaJson& s, const std::string& where) {
+  const std::string any = is_bare_ ? any_value() : "string";
+  const char* const quote = is_bare_ ? R"("")" : R"("\"")";
   if (s.contains("pattern")) {
     if (std::optional<std::string> rule = pattern_of(s, where)) return *std::move(rule);
   }
@@ -58,17 +60,20 @@ std::string SchemaConverter::string_of(const SchemaJson& s, const std::string& w
       if (strict_ && (s.contains("minLength") || s.contains("maxLength"))) {
         refuse(where, "has both a format and a length");
       }
-      return fmt::format(R"("\"" {} "\"")", at->second);
+      return fmt::format("{0} {1} {0}", quote, at->second);
     }
   }
-  if (least == 0 && most < 0) return "string";
+  if (least == 0 && most < 0) return any;
   characters_ += std::max(least, most);
   if (characters_ > kMostCharacters) {
-    if (!strict_) return "string";
+    if (!strict_) return any;
     refuse(where, fmt::format("bounds strings of more than {} characters in all", kMostCharacters));
   }
   const std::string to = most < 0 ? "" : std::to_string(most);
-  return most == 0 ? R"("\"\"")" : fmt::format(R"("\"" character{{{},{}}} "\"")", least, to);
+  if (is_bare_ && most < 0) return fmt::format("bare{{{}}} {}", least, any);
+  const char* const character = is_bare_ ? "bare" : "character";
+  return most == 0 ? fmt::format("{0} {0}", quote)
+                   : fmt::format("{0} {1}{{{2},{3}}} {0}", quote, character, least, to);
 }
 
 std::string SchemaConverter::number_of(const std::string& type, const SchemaJson& s,
@@ -161,21 +166,25 @@ std::string SchemaConverter::array_of(const SchemaJson& s, const std::string& wh
   return fmt::format(R"("[" ws{} "]")", rest);
 }
 
+SchemaConverter::ObjectWords SchemaConverter::object_words(const SchemaJson& s,
+                                                           const std::string& where) const {
+  ObjectWords out{
+      .properties = s.contains("properties") ? s["properties"] : SchemaJson::object(),
+      .further = s.contains("additionalProperties") ? s["additionalProperties"] : SchemaJson(true),
+      .required = {}};
+  if (!out.properties.is_object()) refuse(where, "has properties that are no object");
+  if (!s.contains("required")) return out;
+  if (!s["required"].is_array()) refuse(where, "has a required that is no list");
+  for (const SchemaJson& name : s["required"]) {
+    if (!name.is_string()) refuse(where, "has a required that holds more than names");
+    out.required.insert(name.get<std::string>());
+  }
+  return out;
+}
+
 std::string SchemaConverter::object_of(const SchemaJson& s, const std::string& where) {
   if (!strict_ && has_other_properties(s)) return ways_.emplace_back(), "object";
-  const SchemaJson none = SchemaJson::object();
-  const SchemaJson& properties = s.contains("properties") ? s["properties"] : none;
-  if (!properties.is_object()) refuse(where, "has properties that are no object");
-  std::set<std::string> required;
-  if (s.contains("required")) {
-    if (!s["required"].is_array()) refuse(where, "has a required that is no list");
-    for (const SchemaJson& name : s["required"]) {
-      if (!name.is_string()) refuse(where, "has a required that holds more than names");
-      required.insert(name.get<std::string>());
-    }
-  }
-  const SchemaJson further =
-      s.contains("additionalProperties") ? s["additionalProperties"] : SchemaJson(true);
+  const auto [properties, further, required] = object_words(s, where);
   std::vector<std::string> needed_rules;
   if (properties.empty() && required.empty()) {
     ways_.emplace_back();

@@ -17,7 +17,7 @@ std::string SchemaConverter::expression_or_any(const SchemaJson& s, const std::s
     if (is_full()) throw;
     depth_ = depth;
     ways_ = {{}};
-    return "any";
+    return any_value();
   }
 }
 
