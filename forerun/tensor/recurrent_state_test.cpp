@@ -299,6 +299,9 @@ TEST(RecurrentState, CheckpointsServeEarlierPositions) {
   EXPECT_EQ(text.truncate(40), 20);
   EXPECT_EQ(text.state.reachable(19), 0);
   text.chain(7);
+  text.chain(7);
+  EXPECT_EQ(text.truncate(24), 20);  // again: the checkpoint is still there
+  text.chain(7);
   EXPECT_EQ(text.truncate(19), 0);
   EXPECT_EQ(text.state.reachable(30), 0);
   text.chain(7);
@@ -328,23 +331,24 @@ TEST(RecurrentState, FourCheckpointsAtMostTheNewestAmongThem) {
   for (int i = 0; i < 60; ++i) {
     text.state.remember();
     text.chain(1 + static_cast<std::int64_t>(random() % 40));
+    const std::int64_t newest = text.state.length() - text.state.kept();
+    text.chain(1);  // all checkpoints are of earlier positions than the state
+    const std::int64_t base = text.state.length() - text.state.kept();
+    ASSERT_GT(base, newest);
     std::vector<std::int64_t> reached;
-    for (std::int64_t p = 1; p < text.state.length() - text.state.kept(); ++p) {
+    for (std::int64_t p = 1; p < base; ++p) {
       const std::int64_t r = text.state.reachable(p);
       if (r > 0 && (reached.empty() || reached.back() != r)) reached.push_back(r);
     }
     ASSERT_LE(reached.size(), 4U);
-    const std::int64_t base = text.state.length() - text.state.kept();
-    EXPECT_EQ(text.state.bytes() % sizeof(float), 0U);
-    for (std::size_t at = 0; at < reached.size(); ++at) text.share(reached[at]).chain(2);
-    if (base > 0) {
-      text.chain(1);
-      EXPECT_EQ(text.state.reachable(base), base);  // the newest
-      if (text.state.length() - text.state.kept() > base) {
-        EXPECT_EQ(text.state.reachable(text.state.length() - text.state.kept() - 1), base);
-      }
+    if (newest > 0) {
+      ASSERT_EQ(reached.back(), newest);
     }
+    for (const std::int64_t position : reached) text.share(position).chain(2);
   }
+  EXPECT_EQ(text.share(text.state.length()).state.bytes() / sizeof(float),
+            5 * static_cast<std::size_t>(2 * kCounting.state()) +
+                static_cast<std::size_t>(2 * kCounting.row()));
 }
 
 TEST(RecurrentState, APassThatFailedIsNotGoneOnWith) {
