@@ -1,5 +1,4 @@
-// The state of recurrent layers alone, with layers whose states are whole numbers: every sum is
-// exact, so a state is compared with that of the whole text, added up row by row.
+// The state of recurrent layers alone, against whole texts.
 #include "forerun/tensor/recurrent_state.h"
 
 #include <gtest/gtest.h>
@@ -10,139 +9,16 @@
 #include <stdexcept>
 #include <vector>
 
+#include "tests/support/counted_text.h"
+
 namespace forerun {
 namespace {
 
-using Ids = std::vector<std::int64_t>;
-constexpr RecurrentState::Shape kCounting{.layers = 2,
-                                          .channels = 3,
-                                          .window = 2,
-                                          .key_heads = 1,
-                                          .key_dim = 2,
-                                          .value_heads = 2,
-                                          .value_dim = 2};
+using counted::CountedText;
+using counted::Ids;
+using counted::kCounting;
+
 constexpr std::int64_t kAll = 1 << 20;
-
-float input_of(std::int64_t layer, std::int64_t id, std::int64_t channel) {
-  return static_cast<float>(100 * id + 10 * layer + channel + 1);
-}
-
-void write_row(std::int64_t layer, std::int64_t id, const RecurrentState::Row& to) {
-  for (std::int64_t c = 0; c < kCounting.channels; ++c) to.inputs[c] = input_of(layer, id, c);
-  if (to.keys == nullptr) return;
-  for (std::int64_t i = 0; i < 2; ++i) to.keys[i] = static_cast<float>((id + i * layer) % 5 - 2);
-  for (std::int64_t i = 0; i < 4; ++i) to.deltas[i] = static_cast<float>((id * 3 + i) % 7 - 3);
-  for (std::int64_t i = 0; i < 2; ++i) to.decays[i] = (id + i) % 11 == 0 ? -1.0F : 1.0F;
-}
-
-void add_row(float* matrix, std::int64_t head, const RecurrentState::Row& r) {
-  for (std::int64_t i = 0; i < 2; ++i) {
-    for (std::int64_t j = 0; j < 2; ++j) {
-      float& x = matrix[2 * i + j];
-      x = r.decays[head] * x + r.keys[i] * r.deltas[2 * head + j];
-    }
-  }
-}
-
-// A state and the rows that it is of.
-class CountedText {
- public:
-  explicit CountedText(std::shared_ptr<KvPool> pool = nullptr)
-      : state(kCounting, std::move(pool)) {}
-
-  // A pass over rows of such numbers, as a model runs it.
-  void pass(const RowPlan& plan, const Ids& pass_ids) {
-    state.reserve(plan);
-    state.begin();
-    for (std::int64_t layer = 0; layer < kCounting.layers; ++layer) {
-      expect_reads(layer);
-      for (std::int64_t h = 0; h < kCounting.value_heads; ++h) {
-        for (std::int64_t i = 0; i < state.settled_kept(); ++i) {
-          add_row(state.matrix(layer, h), h, state.kept_row(layer, i));
-        }
-        for (std::int64_t i = 0; i < state.settled(plan); ++i) {
-          add_row(state.matrix(layer, h), h, RowOf(layer, pass_ids.at(size(i))).row());
-        }
-      }
-      state.close(layer, plan, [&](std::int64_t i, const RecurrentState::Row& to) {
-        write_row(layer, pass_ids.at(size(i)), to);
-      });
-    }
-    state.advance(plan);
-    if (plan.chain()) ids.insert(ids.end(), pass_ids.begin(), pass_ids.end());
-  }
-  void chain(std::int64_t rows) {
-    Ids own;
-    for (std::int64_t i = 0; i < rows; ++i) own.push_back(next_++);
-    pass(RowPlan(rows), own);
-    expect_whole();
-  }
-  // A tree whose rows have the numbers from `first` on, and the path of it that stays.
-  void tree(const std::vector<std::int32_t>& parents, const std::vector<std::int32_t>& path) {
-    Ids own;
-    for (std::size_t i = 0; i < parents.size(); ++i) own.push_back(next_++);
-    const RowPlan plan = RowPlan::of(static_cast<std::int64_t>(parents.size()), parents, {});
-    pass(plan, own);
-    state.keep(path);
-    for (const std::int32_t row : path) ids.push_back(own[static_cast<std::size_t>(row)]);
-    expect_whole();
-  }
-  std::int64_t truncate(std::int64_t length) {
-    const std::int64_t reached = state.reachable(length);
-    EXPECT_LE(reached, std::max<std::int64_t>(length, 0));
-    EXPECT_EQ(state.truncate(length), reached);
-    ids.resize(size(reached));
-    expect_whole();
-    return reached;
-  }
-  CountedText share(std::int64_t positions) const {
-    const std::int64_t reached = state.reachable(positions);
-    CountedText out(state.share(positions), ids, next_);
-    EXPECT_EQ(out.state.length(), reached);
-    out.ids.resize(size(reached));
-    out.expect_whole();
-    return out;
-  }
-  // The matrices with the kept rows, and the inputs before the next pass, are those of the text.
-  void expect_whole() {
-    ASSERT_EQ(state.length(), static_cast<std::int64_t>(ids.size()));
-    if (ids.empty()) return;
-    for (std::int64_t layer = 0; layer < kCounting.layers; ++layer) {
-      expect_reads(layer);
-      for (std::int64_t h = 0; h < kCounting.value_heads; ++h) {
-        std::vector<float> got(state.matrix(layer, h), state.matrix(layer, h) + 4), want(4);
-        for (std::int64_t i = 0; i < state.kept(); ++i) {
-          add_row(got.data(), h, state.kept_row(layer, i));
-        }
-        for (const std::int64_t id : ids) add_row(want.data(), h, RowOf(layer, id).row());
-        ASSERT_EQ(got, want) << "layer " << layer << ", head " << h << ", length " << ids.size();
-      }
-    }
-  }
-
-  RecurrentState state;
-  Ids ids;
-
- private:
-  struct RowOf {
-    RowOf(std::int64_t layer, std::int64_t id) { write_row(layer, id, row()); }
-    RecurrentState::Row row() { return {inputs, keys, deltas, decays}; }
-    float inputs[3], keys[2], deltas[4], decays[2];
-  };
-  CountedText(RecurrentState s, Ids text, std::int64_t next)
-      : state(std::move(s)), ids(std::move(text)), next_(next + 1000) {}
-  static std::size_t size(std::int64_t n) { return static_cast<std::size_t>(n); }
-  void expect_reads(std::int64_t layer) {
-    for (std::int64_t back = 1; back <= kCounting.window; ++back) {
-      const auto at = static_cast<std::int64_t>(ids.size()) - back;
-      for (std::int64_t c = 0; c < kCounting.channels; ++c) {
-        const float want = at < 0 ? 0.0F : input_of(layer, ids[size(at)], c);
-        ASSERT_EQ(state.input_before(layer, back)[c], want) << "back " << back << " of " << at;
-      }
-    }
-  }
-  std::int64_t next_ = 1;
-};
 
 TEST(RecurrentState, ChainsOfAnySizeAndDropsWithinThem) {
   for (const std::int64_t first : {1, 2, 15, 16, 17, 18, 40, 600}) {
@@ -356,87 +232,6 @@ TEST(RecurrentState, APassThatFailedIsNotGoneOnWith) {
   text.chain(3);
   text.state.begin();
   EXPECT_THROW(text.state.begin(), std::logic_error);
-}
-
-TEST(RecurrentState, MemoryIsCountedAndGoesBack) {
-  const auto pool = std::make_shared<KvPool>(std::size_t{1} << 30);
-  {
-    CountedText text(pool);
-    EXPECT_EQ(pool->used(), 0U);
-    std::mt19937 random(9);
-    std::size_t journal = 0;  // of the text's bytes
-    const std::size_t state = sizeof(float) * static_cast<std::size_t>(2 * kCounting.state());
-    for (int i = 0; i < 300; ++i) {
-      if (i % 20 == 7) text.state.hold(text.state.length());
-      const RowPlan plan(1 + static_cast<std::int64_t>(random() % (i % 10 == 0 ? 100 : 6)));
-      const std::size_t more = text.state.bytes_to_reserve(plan), before = pool->used();
-      text.state.reserve(plan);
-      EXPECT_EQ(text.state.bytes_to_reserve(plan), 0U);
-      EXPECT_EQ(pool->used(), text.state.bytes());
-      if (i == 0) {
-        EXPECT_EQ(before + more, pool->used());
-      } else if (more > 0) {  // the new journal in place of the old one
-        EXPECT_EQ(before + more - journal, pool->used());
-      } else {
-        EXPECT_EQ(before, pool->used());
-      }
-      journal = pool->used() - state;
-      text.chain(plan.rows());
-      if (i % 4 == 0) text.truncate(text.state.length() - 1);
-    }
-  }
-  EXPECT_EQ(pool->used(), 0U);
-  {
-    CountedText text(pool);
-    text.state.remember();
-    text.chain(30);
-    text.state.remember();
-    text.chain(30);
-    EXPECT_EQ(pool->used(), text.state.bytes());
-    const CountedText other = text.share(50), early = text.share(14);
-    EXPECT_EQ(other.state.length(), 50);
-    EXPECT_EQ(early.state.length(), 14);
-  }
-  EXPECT_EQ(pool->used(), 0U);
-}
-
-TEST(RecurrentState, WhereThePoolIsFullNothingChanges) {
-  const std::size_t row = sizeof(float) * static_cast<std::size_t>(2 * kCounting.row());
-  const std::size_t state = sizeof(float) * static_cast<std::size_t>(2 * kCounting.state());
-  for (std::size_t limit = 0; limit < state + 12 * row; limit += 4) {
-    const auto pool = std::make_shared<KvPool>(limit);
-    CountedText text(pool);
-    for (const std::int64_t rows : {3, 1, 5, 6}) {
-      const RowPlan plan(rows);
-      const std::size_t needed = text.state.bytes_to_reserve(plan), used = pool->used();
-      const std::size_t bytes = text.state.bytes();
-      if (needed <= pool->available()) {
-        text.chain(rows);
-        continue;
-      }
-      EXPECT_THROW(text.state.reserve(plan), KvPoolFull);
-      EXPECT_EQ(pool->used(), used);
-      EXPECT_EQ(text.state.bytes(), bytes);
-      EXPECT_EQ(text.state.bytes_to_reserve(plan), needed);
-      text.expect_whole();
-    }
-  }
-}
-
-// Where little is free a checkpoint is left out: it only saves time.
-TEST(RecurrentState, CheckpointsTakeNoMemoryThatIsShort) {
-  const std::size_t row = sizeof(float) * static_cast<std::size_t>(2 * kCounting.row());
-  const std::size_t state = sizeof(float) * static_cast<std::size_t>(2 * kCounting.state());
-  for (const std::size_t free : {std::size_t{0}, state, 3 * state, 4 * state}) {
-    const auto pool = std::make_shared<KvPool>(state + 16 * row + free);
-    CountedText text(pool);
-    text.state.remember();
-    text.chain(30);
-    EXPECT_EQ(text.state.bytes() + (free == 4 * state ? 0U : state), 2 * state + 16 * row);
-    text.chain(1);
-    EXPECT_EQ(text.truncate(25), free == 4 * state ? 14 : 0);
-    text.chain(1);
-  }
 }
 
 // Everything at once, at random.
