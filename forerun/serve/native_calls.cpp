@@ -199,7 +199,9 @@ ordered_json NativeCalls::value(const std::string& tool, const std::string& key,
     }
     return text;
   }
-  if (parsed.is_discarded() || parsed.is_string()) return text;
+  // Of a whole number of more than 64 bits digits would be lost.
+  const bool rounded = parsed.is_number_float() && text.find_first_of(".eE") == text.npos;
+  if (parsed.is_discarded() || parsed.is_string() || rounded) return text;
   return schema == nullptr || Schema{root, schema}.allows(json(parsed)) ? parsed
                                                                         : ordered_json(text);
 }

@@ -104,7 +104,10 @@ void bind_language_model(nb::module_& m) {
           "The tokens of a conversation, ready for the next answer.\n\n"
           "A turn is (role, content), or a mapping of role, content and what else the model's "
           "template reads, such as tool_calls. The content is a string or a list of text parts. "
-          "`tools`: a list of tools as OpenAI's API has them. "
+          "`tools`: a list of tools as OpenAI's API has them. Arguments of tool_calls are "
+          "mappings; "
+          "templates of Qwen3-Coder, Qwen3.5 and GLM-4.5 get those that are JSON texts as mappings "
+          "too. "
           "`variables`: further variables of the template, by name.")
       .def(
           "decode",

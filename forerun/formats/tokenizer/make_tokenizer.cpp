@@ -241,7 +241,9 @@ class Maker {
 
   // Whoever reads an answer looks for these in its text, also where a file has them as special.
   void set_shown() {
-    std::vector<std::string_view> names = {"<think>", "</think>", "<tool_call>", "</tool_call>"};
+    std::vector<std::string_view> names = {"<think>",      "</think>",    "<tool_call>",
+                                           "</tool_call>", "<arg_key>",   "</arg_key>",
+                                           "<arg_value>",  "</arg_value>"};
     if (is_harmony()) {
       for (const char* name :
            {"<|start|>", "<|channel|>", "<|constrain|>", "<|message|>", "<|end|>"})

@@ -164,7 +164,8 @@ TEST(Tokenizer, Qwen35KeepsMarksWithTheirWords) {
 
 TEST(Tokenizer, TagsOfReasoningAndCallsHaveATextThoughTheyAreSpecial) {
   TokenizerSpec spec;
-  spec.tokens = {"a", "<think>", "</think>", "<tool_call>", "</tool_call>", "<|other|>"};
+  spec.tokens = {"a",         "<think>",   "</think>",   "<tool_call>", "</tool_call>",
+                 "<|other|>", "<arg_key>", "</arg_key>", "<arg_value>", "</arg_value>"};
   spec.types.assign(spec.tokens.size(), TokenType::kControl);
   spec.types[0] = TokenType::kNormal;
   spec.split = {ByteLevel{.use_regex = false}};
@@ -173,6 +174,8 @@ TEST(Tokenizer, TagsOfReasoningAndCallsHaveATextThoughTheyAreSpecial) {
   const Tokenizer tokenizer = *make_tokenizer(spec);
   EXPECT_EQ(tokenizer.decode(all), "<think>a</think><tool_call>a</tool_call>");
   EXPECT_TRUE(tokenizer.is_control(5));
+  EXPECT_EQ(tokenizer.decode(std::vector<Token>{6, 7, 8, 9}),
+            "<arg_key></arg_key><arg_value></arg_value>");
   EXPECT_EQ(tokenizer.encode("<think>a", Special::kParse), (std::vector<Token>{1, 0}));
   spec.eos = 4;  // an end of the answer is none of its text
   EXPECT_EQ(make_tokenizer(spec)->decode(all), "<think>a</think><tool_call>a");
