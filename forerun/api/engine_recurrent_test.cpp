@@ -22,7 +22,7 @@ class RecurrentTargets : public ::testing::TestWithParam<std::string> {
  protected:
   void SetUp() override {
     if (!machine().int8) GTEST_SKIP() << "float rounding depends on company";
-    const std::string folder = "tests/data/tiny/" + GetParam();
+    const std::string folder = FORERUN_SOURCE_DIR "/tests/data/tiny/" + GetParam();
     target_ = Model::load(folder, Precision::kInt8);
     for (const std::string& name : {std::string("none"), std::string("lookup+recycling"),
                                     "draft-model:" + folder, std::string("lookahead")}) {
