@@ -269,12 +269,12 @@ std::int64_t prefill_rows(const DecoderLm& model) {
 }
 
 KvCache DecoderLm::make_cache(std::shared_ptr<KvPool> pool) const {
-  if (int8) return int8->make_cache(std::move(pool));
-  KvCache out({.layers = config.layers - config.recurrent_count(),
-               .heads = config.kv_heads,
-               .head_dim = config.head_dim,
-               .dtype = scalar_type(precision)},
-              256, std::move(pool));
+  KvCache out = int8 ? int8->make_cache(std::move(pool))
+                     : KvCache({.layers = config.layers - config.recurrent_count(),
+                                .heads = config.kv_heads,
+                                .head_dim = config.head_dim,
+                                .dtype = scalar_type(precision)},
+                               256, std::move(pool));
   if (!config.recurrent.none()) out.set_recurrent(state_shape(config, config.recurrent_count()));
   return out;
 }

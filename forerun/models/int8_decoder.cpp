@@ -240,11 +240,8 @@ Int8Decoder::Int8Decoder(const DecoderConfig& config, at::Tensor embedding,
 Int8Decoder::~Int8Decoder() = default;
 
 KvCache Int8Decoder::make_cache(std::shared_ptr<KvPool> pool) const {
-  const std::int64_t recurrent = config_.recurrent_count();
-  KvCache out(
-      KvPages({config_.layers - recurrent, config_.kv_heads, config_.head_dim}, std::move(pool)));
-  if (!config_.recurrent.none()) out.set_recurrent(state_shape(config_, recurrent));
-  return out;
+  const std::int64_t layers = config_.layers - config_.recurrent_count();
+  return KvCache(KvPages({layers, config_.kv_heads, config_.head_dim}, std::move(pool)));
 }
 
 at::Tensor Int8Decoder::forward(std::span<const SequenceSpan> sequences, std::span<RowPlan> plans,

@@ -26,6 +26,7 @@ class Int8Decoder {
               RmsNorm final_norm, Int8Matrix head);
   ~Int8Decoder();
 
+  /// For keys and values; DecoderLm::make_cache adds the state of recurrent layers.
   KvCache make_cache(std::shared_ptr<KvPool> pool = nullptr) const;
   /// As `forward` of decoder_lm.h, which has checked the arguments.
   /// @param plans  of the sequences' rows; moved to the caches

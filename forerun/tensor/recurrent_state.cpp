@@ -21,7 +21,6 @@ std::size_t RecurrentState::bytes() const noexcept {
 }
 
 std::int64_t RecurrentState::settled(const RowPlan& rows) const noexcept {
-  if (settled_kept() < kept()) return 0;
   std::int64_t out = std::min({rows.straight(), rows.rows() - kJournal, held_ - length()});
   for (std::int64_t i = rows.straight(); i < rows.rows(); ++i) {
     out = std::min(out, rows.parent(i) + 1);

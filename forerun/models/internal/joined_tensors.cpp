@@ -18,6 +18,13 @@ std::string renamed(const std::string& name, const Names (&names)[n]) {
   return name;
 }
 
+// Rows of a tensor that has gates and then ups, each so many; none for other weights.
+PartOfTensor gates_and_ups(std::int64_t width, const std::string& name) {
+  if (name.find(".gate_proj.") != std::string::npos) return {0, width, 2 * width};
+  if (name.find(".up_proj.") != std::string::npos) return {width, width, 2 * width};
+  return {};
+}
+
 }  // namespace
 
 std::string joined_name(const DecoderConfig& c, const std::string& name) {
@@ -37,18 +44,14 @@ std::string fused_name(const DecoderConfig& c, const std::string& name) {
 }
 
 PartOfTensor part_of_tensor(const DecoderConfig& c, const std::string& name) {
-  const std::int64_t q = c.query_width(), kv = c.kv_width(), mlp = c.intermediate;
+  const std::int64_t q = c.query_width(), kv = c.kv_width();
   const auto is = [&](const char* kind) { return name.find(kind) != std::string::npos; };
   if (c.fused_qkv()) {
     if (is(".q_proj.")) return {0, q, q + 2 * kv};
     if (is(".k_proj.")) return {q, kv, q + 2 * kv};
     if (is(".v_proj.")) return {q + kv, kv, q + 2 * kv};
   }
-  if (c.fused_gate_up()) {
-    if (is(".gate_proj.")) return {0, mlp, 2 * mlp};
-    if (is(".up_proj.")) return {mlp, mlp, 2 * mlp};
-  }
-  return {};
+  return c.fused_gate_up() ? gates_and_ups(c.intermediate, name) : PartOfTensor{};
 }
 
 std::string granite_moe_name(const std::string& name) {
@@ -67,10 +70,7 @@ std::string granite_moe_name(const std::string& name) {
 PartOfTensor part_of_granite_moe(const DecoderConfig& c, const std::string& name) {
   if (name.find("experts.") == std::string::npos) return {};
   const bool shared = name.find(".shared_experts.") != std::string::npos;
-  const std::int64_t width = shared ? c.shared_intermediate : c.intermediate;
-  if (name.find(".gate_proj.") != std::string::npos) return {0, width, 2 * width};
-  if (name.find(".up_proj.") != std::string::npos) return {width, width, 2 * width};
-  return {};
+  return gates_and_ups(shared ? c.shared_intermediate : c.intermediate, name);
 }
 
 std::string all_experts_name(const std::string& name) {
@@ -82,10 +82,7 @@ std::string all_experts_name(const std::string& name) {
 }
 
 PartOfTensor part_of_all_experts(const DecoderConfig& c, const std::string& name) {
-  const std::int64_t width = c.intermediate;
-  if (name.find(".gate_proj.") != std::string::npos) return {0, width, 2 * width};
-  if (name.find(".up_proj.") != std::string::npos) return {width, width, 2 * width};
-  return {};
+  return gates_and_ups(c.intermediate, name);
 }
 
 std::int64_t neighbouring_row(const BlockConfig& c, std::int64_t row) {
